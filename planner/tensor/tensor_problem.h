@@ -1,0 +1,93 @@
+/* Tensor mode: the layouts of single tensors as a selection problem (docs/ilp.md, docs/planner.md).
+ *
+ * Decisions, each a node of the selection problem:
+ *   op      how a node runs: a row of its sharding rules per mesh dim. Cost: the prices of the
+ *           instructions it lowers to, operands and outputs being where the rows want them.
+ *   tensor  where a tensor is kept from its birth to its last use. Partial is one of the choices.
+ *   view    per tensor and phase that reads it: `own`, readers take it from where it is kept, or a
+ *           copy in another layout, made once in the phase and shared by its readers.
+ * Edges carry the prices of redistributions: op -> tensor (an output is brought to where it is
+ * kept), tensor -> view, view -> op (an operand is brought to where the op wants it), and op ->
+ * tensor again for the updates of parameters. Optimizer states are kept as their update reads them.
+ *
+ *   own(A) exists for every layout A of the tensor, so that every price is one of pairs.
+ *
+ * Usage: a tensor's shard over its life, a copy's over the phase's readers, what an op needs inside
+ * while it runs. Where a buffer may be reused in place the reuse is assumed, and copies that a
+ * single op makes for itself are left out, so that no program needs less than the problem says:
+ * the problem is a relaxation in memory and exact in cost.
+ *
+ * Folding: instances of a repeated block share their decisions; costs are summed and the usage of
+ * every instance counts in its own time.
+ */
+#ifndef DTP_PLANNER_TENSOR_TENSOR_PROBLEM_H
+#define DTP_PLANNER_TENSOR_TENSOR_PROBLEM_H
+
+#include "core/sharding.h"
+#include "cost_models/price.h"
+#include "planner/select/problem.h"
+#include "spmd/propagate.h"
+
+typedef enum dtp_decision_kind {
+    DTP_DECIDE_OP,
+    DTP_DECIDE_TENSOR,
+    DTP_DECIDE_VIEW
+} dtp_decision_kind;
+
+/* One way to decide. */
+typedef struct dtp_option {
+    dtp_strategy strategy; /* op */
+    dtp_layout layout;     /* tensor: where it is kept; view: where readers take it from */
+    bool own;              /* view: no copy, the tensor is kept there */
+} dtp_option;
+
+typedef struct dtp_choice {
+    dtp_decision_kind kind;
+    dtp_node_id node;     /* op */
+    dtp_tensor_id tensor; /* tensor, view */
+    dtp_phase phase;      /* view */
+    int32_t n_options;
+    const dtp_option *options; /* in the order of the node's strategies in the selection problem */
+} dtp_choice;
+
+typedef struct dtp_tensor_options {
+    bool fold;            /* instances of a block share their decisions */
+    bool uneven;          /* splits that do not divide a size are allowed */
+    int64_t memory_bytes; /* per rank; 0 = none */
+    int32_t n_pins;       /* decisions made beforehand: options that contradict them are left out */
+    const dtp_pin *pins;
+} dtp_tensor_options;
+
+typedef struct dtp_tensor_problem {
+    dtp_arena *arena;
+    const dtp_graph *graph;   /* borrowed */
+    const dtp_pricer *pricer; /* borrowed */
+    dtp_tensor_options options;
+    int32_t n_choices;
+    dtp_choice *choices;        /* choices[i] is node i of the selection problem */
+    int32_t *choice_of_node;    /* by node id; folded instances name the same choice */
+    int32_t *choice_of_tensor;  /* by tensor id; -1: kept as its only op leaves or reads it */
+    int32_t *choice_of_view[3]; /* by phase, by tensor id; -1: nothing in the phase reads it */
+    dtp_select_problem *select;
+} dtp_tensor_problem;
+
+/* Folds, nothing uneven, no limit, no pins. */
+dtp_tensor_options dtp_tensor_options_init(void);
+
+/* Borrows g and pricer; pins are copied. DTP_INVALID naming the pin when no option keeps it,
+ * DTP_RANGE when there are too many strategies. */
+dtp_status dtp_tensor_problem_create(const dtp_graph *g, const dtp_pricer *pricer,
+                                     const dtp_tensor_options *options, dtp_tensor_problem **out,
+                                     dtp_err *err) DTP_MUST_CHECK;
+void dtp_tensor_problem_destroy(dtp_tensor_problem *p);
+
+/* What a selection (by choice) means, in `arena`. */
+dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *selection,
+                               dtp_arena *arena, dtp_sharding *out, dtp_err *err) DTP_MUST_CHECK;
+
+/* The selection that a sharding is, when the problem has it: a baseline as a first solution.
+ * *found = false when some decision of it is not among the options. */
+dtp_status dtp_tensor_selection(const dtp_tensor_problem *p, const dtp_sharding *s,
+                                int32_t *selection, bool *found, dtp_err *err) DTP_MUST_CHECK;
+
+#endif
