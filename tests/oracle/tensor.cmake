@@ -1,0 +1,2 @@
+dtp_test(NAME tensor_problem SOURCES test_tensor_problem.c tensor_cases.c LIBS dtp_planner
+         LABELS oracle TIMEOUT 300)
