@@ -186,7 +186,7 @@ static dtp_status add_tensor(tensor_build *b, int32_t g, dtp_err *err)
     const bool needed = group->read || group->survives || tensor->kind == DTP_TENSOR_PARAM;
     layout_list list = {0};
     dtp_option *options;
-    if (group->follows || group->same_as >= 0 || !needed) {
+    if (group->follows || group->passes || group->same_as >= 0 || !needed) {
         return DTP_OK;
     }
     DTP_TRY(dtp_tensor__domain(b, &tensor->type, partial_dims(b, group->example), &list, err));
