@@ -182,15 +182,13 @@ static place place_of_tensor(const tensor_build *b, dtp_tensor_id t, int32_t typ
     return (place){2, t, 0, kind, t};
 }
 
-static void mark_survivors(const tensor_build *b)
+bool dtp_tensor__survives(const dtp_graph *g, dtp_tensor_id t)
 {
-    const dtp_graph *g = b->g;
-    for (int32_t i = 0; i < g->n_outputs; i++) {
-        b->tensor_groups[b->group_of_tensor[g->outputs[i]]].survives = true;
+    bool survives = g->loss == t;
+    for (int32_t i = 0; i < g->n_outputs && !survives; i++) {
+        survives = g->outputs[i] == t;
     }
-    if (g->loss >= 0) {
-        b->tensor_groups[b->group_of_tensor[g->loss]].survives = true;
-    }
+    return survives;
 }
 
 /* A state that one node reads and replaces. */
@@ -218,6 +216,9 @@ static dtp_status tie_updates(const tensor_build *b, bool *apart, dtp_err *err)
     if (follows == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d tensors", g->n_tensors);
     }
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        b->target[t] = t;
+    }
     for (int32_t i = 0; i < g->n_updates; i++) {
         const dtp_update *u = &g->updates[i];
         tensor_group *value = &b->tensor_groups[b->group_of_tensor[u->value]];
@@ -225,6 +226,7 @@ static dtp_status tie_updates(const tensor_build *b, bool *apart, dtp_err *err)
             return DTP_FAIL(err, DTP_UNSUPPORTED, "'%s' is replaced by '%s', which no node makes",
                             g->tensors[u->target].name, g->tensors[u->value].name);
         }
+        b->target[u->value] = u->target;
         follows[u->target] = follows_reader(b, u);
         *apart = *apart ||
                  (value->same_as >= 0 && value->same_as != b->group_of_tensor[u->target]);
@@ -277,11 +279,11 @@ static void describe_groups(const tensor_build *b)
         group->example = t;
         group->members++;
         group->read = group->read || b->first_reader[t] < b->first_reader[t + 1];
+        group->survives = group->survives || dtp_tensor__survives(g, t);
         group->follows = g->tensors[t].kind == DTP_TENSOR_STATE;
         group->same_as = group->choice = -1;
         group->view[0] = group->view[1] = group->view[2] = -1;
     }
-    mark_survivors(b);
 }
 
 static dtp_status group_tensors(tensor_build *b, bool *apart, dtp_err *err)
@@ -292,7 +294,9 @@ static dtp_status group_tensors(tensor_build *b, bool *apart, dtp_err *err)
     int32_t *seen = dtp_arena_alloc(b->arena, n, sizeof *seen), n_seen = 0;
     b->group_of_tensor = dtp_arena_alloc(b->arena, n, sizeof *b->group_of_tensor);
     b->tensor_groups = dtp_arena_alloc(b->arena, n, sizeof *b->tensor_groups);
-    if (places == NULL || seen == NULL || b->group_of_tensor == NULL || b->tensor_groups == NULL) {
+    b->target = dtp_arena_alloc(b->arena, n, sizeof *b->target);
+    if (places == NULL || seen == NULL || b->group_of_tensor == NULL || b->tensor_groups == NULL ||
+        b->target == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu tensors", n);
     }
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {

@@ -60,6 +60,13 @@ typedef struct dtp_tensor_options {
     const dtp_pin *pins;
 } dtp_tensor_options;
 
+/* One edge of the problem without folding: what it costs is an edge of the selection problem
+ * divided by its count. Ends: a node id, n_nodes + a tensor id, or n_nodes + n_tensors +
+ * 3 tensor id + phase for a view. */
+typedef struct dtp_unfolded_edge {
+    int32_t edge, a, b;
+} dtp_unfolded_edge;
+
 typedef struct dtp_tensor_problem {
     dtp_arena *arena;
     const dtp_graph *graph;   /* borrowed */
@@ -73,6 +80,12 @@ typedef struct dtp_tensor_problem {
                                    it, from where it is kept */
     dtp_select_problem *select;
     dtp_move_pricer *moves;
+    int64_t *unit_cost;  /* by strategy of the selection problem: of one instance (of a tensor: if it
+                            survives the step) */
+    int32_t *edge_count; /* by edge: instances whose prices it adds up */
+    int32_t *interval_owner; /* by interval of the selection problem: as the ends of unfolded edges */
+    int32_t n_unfolded;
+    dtp_unfolded_edge *unfolded;
 } dtp_tensor_problem;
 
 /* Folds, nothing uneven, no limit, no pins. */
