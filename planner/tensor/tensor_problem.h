@@ -102,6 +102,20 @@ void dtp_tensor_problem_destroy(dtp_tensor_problem *p);
  * exactly what dtp_select_evaluate says. Borrowed from p. */
 const dtp_redistributor *dtp_tensor_redistributor(const dtp_tensor_problem *p);
 
+/* What a byte costs at one time, from the multipliers of a bound under the memory limit. */
+typedef struct dtp_time_price {
+    int64_t time;
+    double ps_per_byte;
+} dtp_time_price;
+
+/* A lower bound of the problem in which every instance decides for itself, so that the cost of a
+ * folded plan minus this bounds what folding loses (planner/tensor/unfolded.c). Without prices of
+ * times the memory limit is left out of it. Deterministic; `rounds` of dual ascent, each as long as
+ * a few walks over the edges of all instances. Holds in exact arithmetic. */
+dtp_status dtp_tensor_unfolded_bound(const dtp_tensor_problem *p, int32_t rounds, int32_t n_prices,
+                                     const dtp_time_price *prices, int64_t *bound,
+                                     dtp_err *err) DTP_MUST_CHECK;
+
 /* What a selection (by choice) means, in `arena`; it has views. */
 dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *selection,
                                dtp_arena *arena, dtp_sharding *out, dtp_err *err) DTP_MUST_CHECK;

@@ -445,11 +445,152 @@ static void test_tensor_exact__equals_elimination(void **state)
     check_elimination(&(tensor_case){TENSOR_GPT, "x:4", TENSOR_GPT_DIMS}, true);
 }
 
+/* ---- the bound of the problem without folding --------------------------------------------------
+ */
+
+static int64_t unfolded_bound(const dtp_tensor_problem *p, int32_t rounds, int32_t n,
+                              const dtp_time_price *prices)
+{
+    int64_t bound = -1;
+    dtp_err err = {0};
+    if (dtp_tensor_unfolded_bound(p, rounds, n, prices, &bound, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    return bound;
+}
+
+static void check_unfolded_bound(const tensor_case *c)
+{
+    tensor_fixture f;
+    dtp_tensor_options options = dtp_tensor_options_init();
+    tensor_fixture_create(c, &f);
+    dtp_tensor_problem *folded = tensor_fixture_problem(&f, &options);
+    options.fold = false;
+    dtp_tensor_problem *plain = tensor_fixture_problem(&f, &options);
+    const int64_t best = optimum(plain->select), together = optimum(folded->select);
+    const int64_t start = unfolded_bound(folded, 0, 0, NULL);
+    const int64_t bound = unfolded_bound(folded, 60, 0, NULL);
+    print_message("%s on %s: bound %" PRId64 " <= unfolded %" PRId64 " <= folded %" PRId64 "\n",
+                  f.graph->name, c->mesh, bound, best, together);
+    assert_true(start <= best && bound <= best && best <= together);
+    assert_true(start <= bound && bound > best - best / 20);
+    assert_true(unfolded_bound(plain, 60, 0, NULL) <= best);
+    dtp_tensor_problem_destroy(folded);
+    dtp_tensor_problem_destroy(plain);
+    tensor_fixture_destroy(&f);
+}
+
+static void test_tensor_exact__bound_without_folding(void **state)
+{
+    (void)state;
+    check_unfolded_bound(&(tensor_case){TENSOR_GPT, "x:2", TENSOR_GPT_DIMS});
+    check_unfolded_bound(&(tensor_case){TENSOR_GPT, "x:4", TENSOR_GPT_DIMS});
+    check_unfolded_bound(&(tensor_case){TENSOR_MLP, "x:2;y:2", TENSOR_MLP_DIMS});
+}
+
+/* Whatever the prices of times are, under a limit the bound holds; good ones lift it. */
+static void test_tensor_exact__bound_under_a_limit(void **state)
+{
+    (void)state;
+    tensor_fixture f;
+    uint64_t seed = 9;
+    dtp_tensor_options options = dtp_tensor_options_init();
+    dtp_select_result r;
+    const dtp_select_options how = dtp_select_options_init();
+    tensor_fixture_create(&(tensor_case){TENSOR_GPT, "x:2", TENSOR_GPT_DIMS}, &f);
+    dtp_tensor_problem *p = tensor_fixture_problem(&f, &options);
+    assert_int_equal(dtp_select_solve(p->select, &how, &r, NULL), DTP_OK);
+    const int64_t peak = r.value.peak, peak_at = r.value.peak_at;
+    dtp_select_result_free(&r);
+    p->select->usage_limit = peak - peak / 8;
+    assert_int_equal(dtp_select_solve(p->select, &how, &r, NULL), DTP_OK);
+    assert_non_null(r.choice);
+    const int64_t without = unfolded_bound(p, 40, 0, NULL);
+    int64_t best = 0;
+    for (int k = 0; k < 12; k++) {
+        dtp_time_price prices[3] = {{peak_at, (double)(1 << k)}};
+        for (int i = 1; i < 3; i++) {
+            prices[i].time = (int64_t)tensor_draw(&seed, 3 * (uint64_t)f.graph->n_nodes);
+            prices[i].ps_per_byte = (double)tensor_draw(&seed, 100) / 10;
+        }
+        const int64_t one = unfolded_bound(p, 40, 1, prices);
+        const int64_t all = unfolded_bound(p, 40, 3, prices);
+        assert_true(one <= r.value.cost && all <= r.value.cost);
+        best = one > best ? one : best;
+    }
+    print_message("without prices %" PRId64 ", with %" PRId64 " <= %" PRId64 "\n", without, best,
+                  r.value.cost);
+    assert_true(best > without);
+    dtp_select_result_free(&r);
+    dtp_tensor_problem_destroy(p);
+    tensor_fixture_destroy(&f);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------
+ */
+
+enum { CHANGED = 4, TRIES = 60 };
+
+/* All strategies of a few choices, the rest as it is: nothing that fits is cheaper. */
+static void check_changes(const dtp_select_problem *p, const dtp_select_result *r, uint64_t *seed)
+{
+    int32_t *choice = malloc((size_t)p->n_nodes * sizeof *choice), at[CHANGED], i = 0;
+    assert_non_null(choice);
+    memcpy(choice, r->choice, (size_t)p->n_nodes * sizeof *choice);
+    for (int k = 0; k < CHANGED; k++) {
+        at[k] = (int32_t)tensor_draw(seed, (uint64_t)p->n_nodes);
+        choice[at[k]] = 0;
+    }
+    while (i < CHANGED) {
+        dtp_select_value value;
+        assert_int_equal(dtp_select_evaluate(p, choice, &value, NULL), DTP_OK);
+        assert_true(!value.feasible || value.cost >= r->value.cost);
+        for (i = 0; i < CHANGED; i++) {
+            choice[at[i]] = (choice[at[i]] + 1) % dtp_select_n_strategies(p, at[i]);
+            if (choice[at[i]] != 0) {
+                break;
+            }
+        }
+    }
+    free(choice);
+}
+
+static void test_tensor_exact__nothing_better_near_the_optimum_under_a_limit(void **state)
+{
+    (void)state;
+    static const tensor_case cases[] = {{TENSOR_MLP, "x:2", TENSOR_MLP_DIMS},
+                                        {TENSOR_MLP, "x:4", TENSOR_MLP_DIMS},
+                                        {TENSOR_GPT, "x:2", TENSOR_GPT_DIMS}};
+    const dtp_select_options how = dtp_select_options_init();
+    uint64_t seed = 21;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tensor_fixture f;
+        dtp_select_result r;
+        tensor_fixture_create(&cases[i], &f);
+        dtp_tensor_problem *p = tensor_fixture_problem(&f, NULL);
+        assert_int_equal(dtp_select_solve(p->select, &how, &r, NULL), DTP_OK);
+        p->select->usage_limit = r.value.peak - r.value.peak / 10;
+        dtp_select_result_free(&r);
+        assert_int_equal(dtp_select_solve(p->select, &how, &r, NULL), DTP_OK);
+        assert_int_equal(r.status, DTP_CERT_OPTIMAL);
+        assert_true(r.value.peak <= p->select->usage_limit);
+        for (int k = 0; k < TRIES; k++) {
+            check_changes(p->select, &r, &seed);
+        }
+        dtp_select_result_free(&r);
+        dtp_tensor_problem_destroy(p);
+        tensor_fixture_destroy(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tensor_exact__equals_the_cheapest_of_all_programs),
         cmocka_unit_test(test_tensor_exact__equals_elimination),
+        cmocka_unit_test(test_tensor_exact__bound_without_folding),
+        cmocka_unit_test(test_tensor_exact__bound_under_a_limit),
+        cmocka_unit_test(test_tensor_exact__nothing_better_near_the_optimum_under_a_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
