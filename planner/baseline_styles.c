@@ -60,6 +60,18 @@ static void add_pattern(dtp_strbuf *b, const char *name)
     }
 }
 
+/* The name is also that of a module with nodes or parameters inside. */
+static bool is_module(const dtp_graph *g, const char *name)
+{
+    const size_t n = strlen(name);
+    bool found = false;
+    for (int32_t i = 0; i < g->n_tensors && !found; i++) {
+        const char *other = g->tensors[i].name;
+        found = strncmp(other, name, n) == 0 && other[n] == '.';
+    }
+    return found;
+}
+
 /* Enters the text of b once and empties b. */
 static dtp_status enter(writing *w, dtp_strbuf *b, dtp_err *err)
 {
@@ -96,10 +108,11 @@ static dtp_status add_split(writing *w, const char *name, const char *style, int
                             dtp_dim_id d, bool to_sequence, dtp_err *err)
 {
     const dtp_dims *dims = &w->g->dims;
+    const char *whole = is_module(w->g, name) ? "$" : "";
     for (int32_t m = from; m < w->mesh->n_dims; m++) {
         dtp_strbuf b = {0};
         add_pattern(&b, name);
-        dtp_strbuf_addf(&b, ": %s(%s", style, w->mesh->names[m]);
+        dtp_strbuf_addf(&b, "%s: %s(%s", whole, style, w->mesh->names[m]);
         if (d >= 0) {
             dtp_strbuf_addf(&b, ", dim=%s", dtp_dims_name(dims, d));
         }
@@ -342,14 +355,17 @@ static dtp_status check(writing *w, dtp_err *err)
     return DTP_OK;
 }
 
+/* The first instance of a repeated block stands for the others. */
 static dtp_status write_all(writing *w, dtp_err *err)
 {
     for (int32_t i = 0; i < w->g->n_nodes && w->g->nodes[i].phase == DTP_FORWARD; i++) {
-        if (w->r->features) {
-            DTP_TRY(add_feature_node(w, &w->g->nodes[i], err));
+        const dtp_node *n = &w->g->nodes[i];
+        const bool first = n->block < 0 || n->instance == 0;
+        if (w->r->features && first) {
+            DTP_TRY(add_feature_node(w, n, err));
         }
-        if (w->r->experts) {
-            DTP_TRY(add_expert_node(w, &w->g->nodes[i], err));
+        if (w->r->experts && first) {
+            DTP_TRY(add_expert_node(w, n, err));
         }
     }
     return w->r->data ? add_data(w, err) : DTP_OK;

@@ -68,6 +68,9 @@ static void test_glob__matches(void **state)
         {"{,un}even", "uneven", true, true},
         {"{**.x,y}.z", "a.b.x.z", true, true},
         {"a**c", "a.b.c", true, true},
+        {"layers.*.attn$", "layers.3.attn", true, true},
+        {"layers.*.attn$", "layers.3.attn.wq", false, false},
+        {"a$b", "ab", false, false},
         {"", "a", false, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
