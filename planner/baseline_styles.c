@@ -60,14 +60,15 @@ static void add_pattern(dtp_strbuf *b, const char *name)
     }
 }
 
-/* The name is also that of a module with nodes or parameters inside. */
+/* The name is also that of a module with nodes or parameters inside; what a node makes besides its
+ * first output is no such name. */
 static bool is_module(const dtp_graph *g, const char *name)
 {
     const size_t n = strlen(name);
     bool found = false;
     for (int32_t i = 0; i < g->n_tensors && !found; i++) {
         const char *other = g->tensors[i].name;
-        found = strncmp(other, name, n) == 0 && other[n] == '.';
+        found = g->tensors[i].out_index == 0 && strncmp(other, name, n) == 0 && other[n] == '.';
     }
     return found;
 }
@@ -251,8 +252,33 @@ static dtp_status add_feature_node(writing *w, const dtp_node *n, dtp_err *err)
 /* ---- experts ------------------------------------------------------------------------------------
  */
 
+static bool has(const writing *w, dtp_tensor_id t, dtp_dim_id d)
+{
+    return dtp_ttype_find(&w->g->tensors[t].type, d) >= 0;
+}
+
+/* "PATTERN: prepare_output(m)=batch@m" */
+static dtp_status add_return(writing *w, const dtp_node *n, dtp_err *err)
+{
+    for (int32_t m = w->experts_from; m < w->mesh->n_dims; m++) {
+        const char *name = w->mesh->names[m];
+        dtp_strbuf b = {0};
+        add_pattern(&b, n->name);
+        dtp_strbuf_addf(&b, "%s: prepare_output(%s)=%s@%s", is_module(w->g, n->name) ? "$" : "",
+                        name, dtp_dims_name(&w->g->dims, w->dims.batch), name);
+        DTP_TRY(enter(w, &b, err));
+    }
+    return DTP_OK;
+}
+
+/* What the experts make goes back to the rank of its row where their dim takes on another name. */
 static dtp_status add_expert_node(writing *w, const dtp_node *n, dtp_err *err)
 {
+    const dtp_dim_id e = w->dims.experts;
+    if ((n->op->flags & DTP_OP_RENAMES) != 0 && has(w, n->in[0], e) && !has(w, n->out[0], e) &&
+        has(w, n->out[0], w->dims.batch)) {
+        return add_return(w, n, err);
+    }
     for (int32_t k = 0; k < n->n_in && strcmp(n->op->name, "einsum") == 0; k++) {
         if (w->g->tensors[n->in[k]].kind == DTP_TENSOR_PARAM &&
             dtp_baseline__use(w->g, n, k, w->dims.experts) == DTP_USE_SHARED) {

@@ -1,4 +1,4 @@
-#include "small_models.h"
+#include "tests/sim/small_models.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -12,7 +12,7 @@
 
 #include "executor/verify.h"
 #include "planner/baselines.h"
-#include "small_models.h"
+#include "tests/sim/small_models.h"
 #include "spmd/lower.h"
 
 static const double TOLERANCE = 1e-9;

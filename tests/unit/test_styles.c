@@ -376,7 +376,7 @@ static void test_plan_pins__memory_limit(void **state)
     const int64_t peak = r.plan->predicted.peak_bytes;
     assert_int_equal(r.plan->certificate.status, DTP_CERT_FEASIBLE);
     assert_int_equal(r.plan->certificate.bound, 0);
-    assert_int_equal(r.plan->n_baselines, 2);
+    assert_int_equal(r.plan->n_baselines, 7);
     dtp_plan_destroy(r.plan);
     request.memory_limit_bytes = peak - 1;
     assert_int_equal(dtp_plan_pins(f.g, machine, &request, &r, &err), DTP_OK);
