@@ -150,6 +150,7 @@ static dtp_status lower(compilation *w, dtp_program **out, dtp_err *err)
                                .redistributor = w->mesh->redistributor,
                                .torch = torch,
                                .strict = w->mesh->options.strict,
+                               .there_and_back = !torch,
                                .n_pins = w->n_in,
                                .pins = w->pins};
     dtp_lower_options lowering = dtp_lower_options_init();
