@@ -135,8 +135,7 @@ static dtp_move_price price_there_and_back(const search *s, int32_t i, const dtp
     if (s->d->options->there_and_back && there.possible && there.collectives > 0 &&
         dtp_dtype_is_float(type->dtype)) {
         const dtp_layout home = dtp_layout_without_partial(s->d->operands[i].at);
-        const dtp_move_price back =
-            dtp_propagate__move(s->d->options, s->d->mesh, type, to, &home);
+        const dtp_move_price back = dtp_propagate__move(s->d->options, s->d->mesh, type, to, &home);
         add_price(&there, &back);
     }
     return there;

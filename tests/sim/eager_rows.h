@@ -27,7 +27,8 @@ typedef struct eager_row {
     const char *in[EAGER_MAX_IN];
     const char *out; /* layout of the output where counts are exact; NULL: not stated */
     int forward[DTP_N_COLLS], backward[DTP_N_COLLS];
-    const char *reason; /* why the counts are not PyTorch's (stated here as ours, which are lower) */
+    const char
+        *reason; /* why the counts are not PyTorch's (stated here as ours, which are lower) */
 } eager_row;
 
 /* Runs the rows that fit the job; a difference fails the test. */
