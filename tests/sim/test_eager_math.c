@@ -271,12 +271,13 @@ static void test_counts__pointwise_and_indexing(void **unused)
     eager_check_rows(rows, sizeof rows / sizeof rows[0], EAGER_BOTH);
 }
 
-/* What is large moves in the lightest way, also when that takes as many collectives or more. */
+/* What is large moves in the lightest way, also when that takes more collectives. */
 static void test_counts__large_operands_move_to_another_split(void **unused)
 {
     (void)unused;
     static const eager_row rows[] = {
-        {"cumsum", "x:4", cumsum0, {"512,1024 S0!"}, "S1", {0, 0, 0, 1}, {0, 0, 0, 1}, NULL},
+        {"cumsum, 256 KB", "x:4", cumsum0, {"32,1024 S0!"}, "R", {0, 1}, {0}, NULL},
+        {"cumsum, 1 MB", "x:4", cumsum0, {"128,1024 S0!"}, "S1", {0, 0, 0, 1}, {0, 0, 0, 1}, NULL},
         {"layer_norm",
          "x:4",
          layer_norm,
