@@ -192,7 +192,7 @@ static dtp_status list_all(const dtp_graph *g, const dtp_mesh *mesh, const char 
     while (recipes[n_recipes].name != NULL) {
         n_recipes++;
     }
-    dtp_candidate *list = dtp_arena_alloc(arena, (size_t)(n_rules + n_recipes), sizeof *list);
+    dtp_candidate *list = dtp_arena_alloc(arena, (size_t)n_rules + (size_t)n_recipes, sizeof *list);
     if (list == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for baselines");
     }

@@ -164,7 +164,7 @@ static bool is_partial(const dtp_layout *layout)
 
 static const dtp_pin *node_pin(const walk *w, dtp_node_id node, dtp_tensor_id t)
 {
-    int32_t i = w->first_pin[t];
+    int32_t i = w->o->pins != NULL ? w->first_pin[t] : -1;
     while (i >= 0 && w->o->pins[i].node != node) {
         i = w->next_pin[i];
     }

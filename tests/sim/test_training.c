@@ -232,10 +232,11 @@ static const char *write_npy(const char *name, const char *type, const char *sha
                              const void *data, size_t bytes)
 {
     enum { HEAD = 128 };
+    static const char magic[10] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, HEAD - 10, 0};
     char file[HEAD + 8192];
     assert_true(bytes <= sizeof file - HEAD);
     memset(file, ' ', HEAD);
-    memcpy(file, "\x93NUMPY\x01\x00\x76\x00", 10);
+    memcpy(file, magic, sizeof magic);
     const int n = snprintf(file + 10, HEAD - 10,
                            "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", type, shape);
     file[10 + n] = ' ';
