@@ -130,12 +130,11 @@ static double step_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type
     dtp_move_pricer *m = user;
     const bool packs = dtp_step_packs(mesh, type, before, step);
     const bool unpacks = dtp_step_unpacks(mesh, type, before, step);
-    const uint64_t key[KEY_WORDS] = {(uint64_t)step->kind | (uint64_t)step->op << 8 |
-                                         (uint64_t)packs << 16 | (uint64_t)unpacks << 17 |
-                                         (uint64_t)type->dtype << 24 | (uint64_t)step->set << 32,
-                                     (uint64_t)dtp_step_count(mesh, type, before, step),
-                                     (uint64_t)piece_bytes(mesh, type, before),
-                                     (uint64_t)piece_bytes(mesh, type, &step->after)};
+    const uint64_t key[KEY_WORDS] = {
+        (uint64_t)step->kind | (uint64_t)step->op << 8 | (uint64_t)packs << 16 |
+            (uint64_t)unpacks << 17 | (uint64_t)type->dtype << 24 | (uint64_t)step->set << 32,
+        (uint64_t)dtp_step_count(mesh, type, before, step),
+        (uint64_t)piece_bytes(mesh, type, before), (uint64_t)piece_bytes(mesh, type, &step->after)};
     int64_t ps = 0;
     if (lookup(&m->steps, key, &ps)) {
         return (double)ps;

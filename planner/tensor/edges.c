@@ -252,14 +252,12 @@ static dtp_status fill_made(tensor_build *b, const link *l, int64_t *m, dtp_err 
     const class_options *c = dtp_tensor__class_of(b, l->node);
     const dtp_choice *tensor = &b->p->choices[l->b];
     table prices = {0};
-    dtp_status s =
-        make_table(b, l, tensor, &c->out[l->operands], false, &prices, err);
+    dtp_status s = make_table(b, l, tensor, &c->out[l->operands], false, &prices, err);
     for (int32_t o = 0; o < group->n_options && s == DTP_OK; o++) {
         const int32_t col = c->out_of[l->operands][group->option[o]];
         for (int32_t k = 0; k < tensor->n_options; k++) {
             const int64_t ps = prices.ps[(size_t)k * (size_t)prices.cols + (size_t)col];
-            m[(size_t)o * (size_t)tensor->n_options + (size_t)k] =
-                dtp_tensor__times(ps, l->count);
+            m[(size_t)o * (size_t)tensor->n_options + (size_t)k] = dtp_tensor__times(ps, l->count);
         }
     }
     free(prices.ps);
@@ -270,9 +268,8 @@ static dtp_status fill_made(tensor_build *b, const link *l, int64_t *m, dtp_err 
 static bool wanted_before(const class_options *c, uint32_t operands, int32_t i, int32_t option)
 {
     for (int32_t j = 0; j < i; j++) {
-        if ((operands >> j & 1U) != 0 &&
-            dtp_layout_equal(&c->in[j].items[c->in_of[j][option]],
-                             &c->in[i].items[c->in_of[i][option]])) {
+        if ((operands >> j & 1U) != 0 && dtp_layout_equal(&c->in[j].items[c->in_of[j][option]],
+                                                          &c->in[i].items[c->in_of[i][option]])) {
             return true;
         }
     }

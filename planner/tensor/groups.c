@@ -112,8 +112,7 @@ static dtp_status find_readers(tensor_build *b, dtp_err *err)
 {
     const dtp_graph *g = b->g;
     int32_t n = 0;
-    b->first_reader =
-        dtp_arena_alloc(b->arena, (size_t)g->n_tensors + 2, sizeof *b->first_reader);
+    b->first_reader = dtp_arena_alloc(b->arena, (size_t)g->n_tensors + 2, sizeof *b->first_reader);
     for (dtp_node_id id = 0; id < g->n_nodes && b->first_reader != NULL; id++) {
         for (int32_t i = 0; i < g->nodes[id].n_in; i++) {
             if (!reads_before(&g->nodes[id], i)) {
@@ -175,8 +174,8 @@ static place place_of_tensor(const tensor_build *b, dtp_tensor_id t, int32_t typ
     if (read) {
         const dtp_node_id reader = b->reader[b->first_reader[t]];
         if (b->node_groups[b->group_of_node[reader]].members > 1) {
-            return (place){1, b->group_of_node[reader],
-                           operand_of(&b->g->nodes[reader], t), kind, t};
+            return (place){1, b->group_of_node[reader], operand_of(&b->g->nodes[reader], t), kind,
+                           t};
         }
     }
     return (place){2, t, 0, kind, t};
@@ -228,8 +227,7 @@ static dtp_status tie_updates(const tensor_build *b, bool *apart, dtp_err *err)
         }
         b->target[u->value] = u->target;
         follows[u->target] = follows_reader(b, u);
-        *apart = *apart ||
-                 (value->same_as >= 0 && value->same_as != b->group_of_tensor[u->target]);
+        *apart = *apart || (value->same_as >= 0 && value->same_as != b->group_of_tensor[u->target]);
         value->same_as = b->group_of_tensor[u->target];
     }
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
@@ -256,10 +254,9 @@ static void find_passing(const tensor_build *b)
     const dtp_graph *g = b->g;
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         tensor_group *group = &b->tensor_groups[b->group_of_tensor[t]];
-        const bool same =
-            passes(b, t) && passes(b, group->example) &&
-            b->group_of_node[b->reader[b->first_reader[t]]] ==
-                b->group_of_node[b->reader[b->first_reader[group->example]]];
+        const bool same = passes(b, t) && passes(b, group->example) &&
+                          b->group_of_node[b->reader[b->first_reader[t]]] ==
+                              b->group_of_node[b->reader[b->first_reader[group->example]]];
         group->passes = (t == group->example || group->passes) && same && !group->survives &&
                         group->same_as < 0;
     }

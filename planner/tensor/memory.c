@@ -4,10 +4,10 @@
  * begin); 3n + 1, its kernel runs; 3n + 2, its results are there as they are kept.
  *
  *   tensor  from 3 producer + 2 until it is last read from where it is kept
- *   view    a copy: from its first reader's kernel until its last reader brings it to itself; in the
- *           last phase that reads the tensor, `own` is the tensor itself, which a copy replaces
- *   op      while its kernel runs: operands that die here as the op wants them, results as it leaves
- *           them, workspace and staging; and the states that only it reads, at all times
+ *   view    a copy: from its first reader's kernel until its last reader brings it to itself; in
+ * the last phase that reads the tensor, `own` is the tensor itself, which a copy replaces op while
+ * its kernel runs: operands that die here as the op wants them, results as it leaves them,
+ * workspace and staging; and the states that only it reads, at all times
  *
  * What may be written over something that dies does not count beside it, and neither do what only
  * renames a buffer (relabel) while that lives, copies for one op, and values that replace their
@@ -30,14 +30,14 @@ typedef struct piece {
 
 typedef struct memory {
     tensor_build *b;
-    int64_t end;       /* of all times */
+    int64_t end; /* of all times */
     int32_t n, cap;
     piece *pieces;
-    int64_t *hold;     /* by tensor: when what lies in its buffer is last read */
-    bool *aliased;     /* by tensor: renames a buffer that lives on */
-    bool *survives;    /* by tensor */
-    int64_t **own;     /* by choice of a tensor or view: bytes of every option */
-    int64_t **copied;  /* by choice of a view: 0 for own */
+    int64_t *hold;    /* by tensor: when what lies in its buffer is last read */
+    bool *aliased;    /* by tensor: renames a buffer that lives on */
+    bool *survives;   /* by tensor */
+    int64_t **own;    /* by choice of a tensor or view: bytes of every option */
+    int64_t **copied; /* by choice of a view: 0 for own */
 } memory;
 
 static dtp_status no_memory(dtp_err *err)
@@ -119,8 +119,8 @@ static dtp_status add_piece(memory *m, piece x, dtp_err *err)
     if (x.begin >= x.end) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_arena_grow(m->b->arena, &m->pieces, m->n, m->n + 1, &m->cap, sizeof *m->pieces,
-                           err));
+    DTP_TRY(
+        dtp_arena_grow(m->b->arena, &m->pieces, m->n, m->n + 1, &m->cap, sizeof *m->pieces, err));
     m->pieces[m->n++] = x;
     return DTP_OK;
 }
@@ -150,10 +150,8 @@ static dtp_status add_view(memory *m, dtp_tensor_id t, int phase, bool final, dt
         return DTP_OK;
     }
     const dtp_graph *g = m->b->g;
-    const piece x = {view,
-                     g->n_nodes + g->n_tensors + DTP_N_PHASES * t + phase,
-                     TICKS * (int64_t)first + 1,
-                     TICKS * (int64_t)last + 1,
+    const piece x = {view, g->n_nodes + g->n_tensors + DTP_N_PHASES * t + phase,
+                     TICKS * (int64_t)first + 1, TICKS * (int64_t)last + 1,
                      final && !m->aliased[t] ? m->own[view] : m->copied[view]};
     return add_piece(m, x, err);
 }
@@ -208,9 +206,8 @@ static uint32_t dying_operands(const memory *m, dtp_node_id id)
 static bool seen_before(const class_options *c, const dtp_node *node, int32_t i, int32_t option)
 {
     for (int32_t j = 0; j < i; j++) {
-        if (node->in[j] == node->in[i] &&
-            dtp_layout_equal(&c->in[j].items[c->in_of[j][option]],
-                             &c->in[i].items[c->in_of[i][option]])) {
+        if (node->in[j] == node->in[i] && dtp_layout_equal(&c->in[j].items[c->in_of[j][option]],
+                                                           &c->in[i].items[c->in_of[i][option]])) {
             return true;
         }
     }

@@ -38,7 +38,7 @@ static dtp_status tensor_costs(tensor_build *b, const dtp_choice *choice, int64_
                                int64_t *count, dtp_err *err)
 {
     *count = count_survivors(b, b->group_of_tensor[choice->tensor]);
-    for (int32_t k = 0; k < choice->n_options && *count > 0; k++) {
+    for (int32_t k = 0; k<choice->n_options && * count> 0; k++) {
         dtp_layout reduced = choice->options[k].layout;
         for (int32_t m = 0; m < reduced.n_mesh; m++) {
             const bool partial = reduced.place[m].kind == DTP_PARTIAL;

@@ -80,10 +80,11 @@ typedef struct dtp_tensor_problem {
                                    it, from where it is kept */
     dtp_select_problem *select;
     dtp_move_pricer *moves;
-    int64_t *unit_cost;  /* by strategy of the selection problem: of one instance (of a tensor: if it
-                            survives the step) */
+    int64_t *unit_cost; /* by strategy of the selection problem: of one instance (of a tensor: if it
+                           survives the step) */
     int32_t *edge_count; /* by edge: instances whose prices it adds up */
-    int32_t *interval_owner; /* by interval of the selection problem: as the ends of unfolded edges */
+    int32_t
+        *interval_owner; /* by interval of the selection problem: as the ends of unfolded edges */
     int32_t n_unfolded;
     dtp_unfolded_edge *unfolded;
 } dtp_tensor_problem;

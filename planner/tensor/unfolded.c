@@ -7,11 +7,11 @@
  *   + sum over edges of min_{s,t} (cost(s, t) - phi(e, s) - phi(e, t))
  *
  * is at most the cost of every selection. Memory enters by prices of times: usage(s) times price in
- * the cost of a node, the limit times price off the sum. Good phi are found by walking over the nodes
- * in the order of the graph and back: a node takes the minima of its edges over, and hands what is
- * above its own minimum on to the edges that lie ahead (V. Kolmogorov, A new look at reweighted
- * message passing, 2015). This is done in floating point, first on the folded problem, whose phi are
- * then shared by its instances; the sum at the end is made of integers.
+ * the cost of a node, the limit times price off the sum. Good phi are found by walking over the
+ * nodes in the order of the graph and back: a node takes the minima of its edges over, and hands
+ * what is above its own minimum on to the edges that lie ahead (V. Kolmogorov, A new look at
+ * reweighted message passing, 2015). This is done in floating point, first on the folded problem,
+ * whose phi are then shared by its instances; the sum at the end is made of integers.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ typedef struct ascent {
     arc *arcs;
     int64_t *first_phi; /* by edge: those of a, then those of b */
     double *phi;
-    const double *matrix; /* by entry of the selection problem, of one instance or of all */
+    const double *matrix;  /* by entry of the selection problem, of one instance or of all */
     double *theta, *least; /* scratch, by strategy */
 } ascent;
 
@@ -264,9 +264,9 @@ static dtp_status link_nodes(ascent *a, dtp_arena *arena, dtp_err *err)
         a->arcs[a->first_arc[v + 1]++] = (arc){e, a->rank[u] > a->rank[v]};
     }
     a->phi = dtp_arena_alloc(arena, (size_t)n_phi, sizeof *a->phi);
-    return a->phi != NULL ? DTP_OK
-                          : DTP_FAIL(err, DTP_NOMEM, "out of memory for %lld multipliers",
-                                     (long long)n_phi);
+    return a->phi != NULL
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_NOMEM, "out of memory for %lld multipliers", (long long)n_phi);
 }
 
 /* Costs of one instance, or of all, in floating point. */

@@ -1,9 +1,9 @@
 /* Tensor mode against exhaustive search over its own strategy space.
  *
  * Small graphs: every combination of rows, layouts and views is lowered and priced, without the
- * problem's options and prices. An MLP and two layers of a GPT: the optimum of the selection problem
- * by eliminating one choice after the other (dynamic programming over the tables of what remains),
- * and, under a memory limit, all changes of a few choices at a time. */
+ * problem's options and prices. An MLP and two layers of a GPT: the optimum of the selection
+ * problem by eliminating one choice after the other (dynamic programming over the tables of what
+ * remains), and, under a memory limit, all changes of a few choices at a time. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -201,11 +201,9 @@ static void check_enumeration(const tensor_case *c)
     dtp_arena *arena = dtp_arena_create();
     s->f = &f;
     s->best = INT64_MAX;
-    s->s = (dtp_sharding){.mesh = f.pricer.mesh,
-                          .n_tensors = f.graph->n_tensors,
-                          .n_nodes = f.graph->n_nodes};
-    s->s.layouts =
-        dtp_arena_alloc(arena, (size_t)s->s.n_tensors, sizeof *s->s.layouts);
+    s->s = (dtp_sharding){
+        .mesh = f.pricer.mesh, .n_tensors = f.graph->n_tensors, .n_nodes = f.graph->n_nodes};
+    s->s.layouts = dtp_arena_alloc(arena, (size_t)s->s.n_tensors, sizeof *s->s.layouts);
     s->s.strategies = dtp_arena_alloc(arena, (size_t)s->s.n_nodes, sizeof *s->s.strategies);
     for (dtp_tensor_id t = 0; t < s->s.n_tensors; t++) {
         s->s.layouts[t] =
@@ -382,14 +380,13 @@ static int64_t optimum(const dtp_select_problem *p)
     e.mark = calloc((size_t)p->n_nodes, sizeof *e.mark);
     assert_true(vars != NULL && best != NULL && e.gone != NULL && e.mark != NULL);
     for (int32_t i = 0; i < p->n_nodes; i++) {
-        add_factor(&e, 1, &i,
-                   copy_costs(p->cost + p->first[i], dtp_select_n_strategies(p, i)));
+        add_factor(&e, 1, &i, copy_costs(p->cost + p->first[i], dtp_select_n_strategies(p, i)));
     }
     for (int32_t i = 0; i < p->n_edges; i++) {
         const int32_t ends[2] = {p->edge_a[i], p->edge_b[i]};
-        add_factor(&e, 2, ends,
-                   copy_costs(p->edge_cost + p->edge_first[i],
-                              p->edge_first[i + 1] - p->edge_first[i]));
+        add_factor(
+            &e, 2, ends,
+            copy_costs(p->edge_cost + p->edge_first[i], p->edge_first[i + 1] - p->edge_first[i]));
     }
     for (int32_t left = p->n_nodes; left > 0; left--) {
         int32_t n_best = 0;
