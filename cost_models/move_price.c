@@ -1,8 +1,8 @@
 /* Between two layouts that divide everything evenly no step leads to one that does not; so a price
  * depends on bytes and on which splits are even, and two memos are small. Steps: by kind, mesh dims
- * and bytes of the piece before and after. Moves: by both layouts with tensor dims renumbered in the
- * order in which they are first split, what those have in common with the number of ranks, and the
- * same of the two dims that may serve as a stopover (spmd/redistribute_search.c). */
+ * and bytes of the piece before and after. Moves: by both layouts with tensor dims renumbered in
+ * the order in which they are first split, what those have in common with the number of ranks, and
+ * the same of the two dims that may serve as a stopover (spmd/redistribute_search.c). */
 #include "cost_models/move_price.h"
 
 #include <math.h>

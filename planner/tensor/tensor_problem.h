@@ -1,4 +1,4 @@
-/* Tensor mode: the layouts of single tensors as a selection problem (docs/ilp.md, docs/planner.md).
+/* Tensor mode: the layouts of single tensors as a selection problem (docs/tensor-problem.md).
  *
  * Decisions, each a node of the selection problem:
  *   op      how a node runs: a row of its sharding rules per mesh dim. Cost: the prices of the
