@@ -241,8 +241,8 @@ static dtp_status make_matrices(ascent *a, dtp_arena *arena, dtp_err *err)
     for (int32_t e = 0; e < s->n_edges; e++) {
         const int64_t count = a->folded ? 1 : a->p->edge_count[e];
         for (int64_t k = s->edge_first[e]; k < s->edge_first[e + 1]; k++) {
-            const bool forbidden = s->edge_cost[k] >= DTP_SELECT_FORBIDDEN;
-            a->matrix[k] = forbidden ? INFINITE : (double)(s->edge_cost[k] / count);
+            const int64_t ps = s->edge_cost[k] / count;
+            a->matrix[k] = s->edge_cost[k] < DTP_SELECT_FORBIDDEN ? (double)ps : INFINITE;
         }
     }
     return DTP_OK;

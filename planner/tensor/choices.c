@@ -245,6 +245,21 @@ static int32_t count_readers(const tensor_build *b, dtp_tensor_id t, int phase)
     return n;
 }
 
+/* What the readers of a phase want of a tensor that two or more of them read. */
+static dtp_status add_shared(tensor_build *b, dtp_tensor_id t, int phase, layout_list *wanted,
+                             dtp_err *err)
+{
+    if (count_readers(b, t, phase) < 2) {
+        return DTP_OK;
+    }
+    for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
+        if ((int)b->g->nodes[b->reader[r]].phase == phase) {
+            DTP_TRY(add_wanted(b, t, b->reader[r], wanted, err));
+        }
+    }
+    return DTP_OK;
+}
+
 /* A view where two nodes of a phase read some member of the group; a single reader takes the tensor
  * from where it is kept. */
 static dtp_status add_views(tensor_build *b, const dtp_tensor_id *members, int32_t n, dtp_err *err)
@@ -253,13 +268,7 @@ static dtp_status add_views(tensor_build *b, const dtp_tensor_id *members, int32
     for (int phase = 0; phase < DTP_N_PHASES && b->tensor_groups[g].choice >= 0; phase++) {
         layout_list wanted = {0};
         for (int32_t k = 0; k < n; k++) {
-            const dtp_tensor_id t = members[k];
-            for (int32_t r = b->first_reader[t];
-                 count_readers(b, t, phase) > 1 && r < b->first_reader[t + 1]; r++) {
-                if ((int)b->g->nodes[b->reader[r]].phase == phase) {
-                    DTP_TRY(add_wanted(b, t, b->reader[r], &wanted, err));
-                }
-            }
+            DTP_TRY(add_shared(b, members[k], phase, &wanted, err));
         }
         if (wanted.n > 0) {
             DTP_TRY(add_view(b, g, (dtp_phase)phase, &wanted, err));

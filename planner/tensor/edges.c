@@ -164,7 +164,9 @@ static dtp_status merge_links(const tensor_build *b, link_list *list, dtp_err *e
 {
     dtp_tensor_problem *p = b->p;
     int32_t n = 0, edge = -1;
-    qsort(list->items, (size_t)list->n, sizeof *list->items, compare_links);
+    if (list->n > 0) {
+        qsort(list->items, (size_t)list->n, sizeof *list->items, compare_links);
+    }
     p->unfolded = dtp_arena_alloc(p->arena, (size_t)list->n, sizeof *p->unfolded);
     p->edge_count = dtp_arena_alloc(p->arena, (size_t)list->n, sizeof *p->edge_count);
     if (p->unfolded == NULL || p->edge_count == NULL) {

@@ -133,7 +133,7 @@ static void set_wheel(const wheel *w)
 {
     if (w->strategy != NULL) {
         w->strategy->row[w->mesh_dim] = (int16_t)w->at;
-    } else {
+    } else if (w->layout != NULL) {
         *w->layout = w->list[w->at];
     }
 }
@@ -269,7 +269,7 @@ static void add_factor(elimination *e, int32_t n, const int32_t *vars, int64_t *
 
 static int64_t *copy_costs(const int64_t *from, int64_t n)
 {
-    int64_t *to = malloc((size_t)n * sizeof *to);
+    int64_t *to = malloc(((size_t)n + 1) * sizeof *to);
     assert_non_null(to);
     memcpy(to, from, (size_t)n * sizeof *to);
     return to;

@@ -73,6 +73,7 @@ static void check_selection(const tensor_fixture *f, const dtp_tensor_problem *p
         fail_msg("%s", err.msg);
     }
     assert_int_equal(value.cost, cost);
+    assert_non_null(program);
     if (value.peak > program->peak_bytes) {
         fail_msg("the program needs %" PRId64 " bytes, the problem says %" PRId64,
                  program->peak_bytes, value.peak);
@@ -215,8 +216,8 @@ static void test_tensor_problem__has_the_baselines(void **state)
         dtp_rules r;
         dtp_sharding s;
         dtp_select_value value;
-        bool found;
-        int64_t cost;
+        bool found = false;
+        int64_t cost = 0;
         dtp_arena *arena = dtp_arena_create();
         dtp_err err = {0};
         if (dtp_rules_parse(rules[i], &f.pricer.mesh, &f.graph->dims, arena, &r, &err) != DTP_OK ||
