@@ -258,7 +258,7 @@ static void add_factor(elimination *e, int32_t n, const int32_t *vars, int64_t *
         assert_non_null(e->factors);
     }
     factor f = {.n = n, .size = 1, .cost = cost};
-    f.vars = malloc(((size_t)n + 1) * sizeof *f.vars);
+    f.vars = calloc(n > 0 ? (size_t)n : 1, sizeof *f.vars);
     assert_non_null(f.vars);
     for (int32_t i = 0; i < n; i++) {
         f.vars[i] = vars[i];
