@@ -38,7 +38,7 @@ typedef struct dtp_graph_tensor {
     dtp_init init;        /* PARAM, STATE */
     uint32_t stream;      /* PARAM: random stream, a hash of the name */
     int64_t below;        /* integer INPUT: values lie in [0, below); 0 = not stated */
-    bool per_step;        /* STATE: an accumulator of microbatches, without contents between steps */
+    bool per_step; /* STATE: an accumulator of microbatches, without contents between steps */
 } dtp_graph_tensor;
 
 typedef enum dtp_phase { DTP_FORWARD, DTP_BACKWARD, DTP_UPDATE } dtp_phase;

@@ -15,9 +15,9 @@ typedef struct dtp_graph_choices {
 /* Whether they change anything. */
 bool dtp_graph_choices_any(const dtp_graph_choices *choices);
 
-/* The graph that programs are lowered from. It borrows from `model`, which must outlive it. Settings
- * refer to nodes of the changed graph. Without choices and settings it is like the model. Fails as
- * dtp_graph_rematerialize, dtp_graph_microbatched and dtp_graph_with_settings. */
+/* The graph that programs are lowered from. It borrows from `model`, which must outlive it.
+ * Settings refer to nodes of the changed graph. Without choices and settings it is like the model.
+ * Fails as dtp_graph_rematerialize, dtp_graph_microbatched and dtp_graph_with_settings. */
 dtp_status dtp_graph_with_choices(const dtp_graph *model, const dtp_graph_choices *choices,
                                   int32_t n_settings, const dtp_setting *settings, dtp_graph **out,
                                   dtp_err *err) DTP_MUST_CHECK;

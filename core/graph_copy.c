@@ -117,8 +117,8 @@ dtp_status dtp_graph_copy_results(dtp_graph_copy *c, dtp_err *err)
     }
     for (int32_t i = 0; i < from->n_updates; i++) {
         const dtp_update *u = &from->updates[i];
-        DTP_TRY(dtp_graph_add_update(
-            c->to, (dtp_update){c->tensor[u->target], c->tensor[u->value]}, err));
+        DTP_TRY(dtp_graph_add_update(c->to, (dtp_update){c->tensor[u->target], c->tensor[u->value]},
+                                     err));
     }
     for (int32_t i = 0; i < from->n_grads; i++) {
         const dtp_param_grad *pg = &from->grads[i];

@@ -52,8 +52,8 @@ dtp_status dtp_microbatches_parse(const char *text, const dtp_graph *g, dtp_dim_
             *dim = dtp_dims_find(&g->dims, name);
         }
         if (*dim < 0) {
-            return DTP_FAIL(err, DTP_INVALID, "microbatches '%.80s': the model '%s' has no such dim",
-                            text, g->name);
+            return DTP_FAIL(err, DTP_INVALID,
+                            "microbatches '%.80s': the model '%s' has no such dim", text, g->name);
         }
     }
     errno = 0;
@@ -136,7 +136,8 @@ static dtp_status add_dim(work *w, dtp_dim_id d, dtp_err *err)
         return DTP_OK;
     }
     if (w->n_dims == DTP_MAX_MICRO_DIMS) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "microbatches: dim '%s' is renamed more than %d times",
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "microbatches: dim '%s' is renamed more than %d times",
                         dtp_dims_name(&w->g->dims, w->dim), DTP_MAX_MICRO_DIMS - 1);
     }
     w->dims[w->n_dims++] = d;
@@ -167,8 +168,9 @@ static dtp_status place_sources(work *w, dtp_err *err)
             continue;
         }
         if (tensor->kind != DTP_TENSOR_INPUT) {
-            return DTP_FAIL(err, DTP_UNSUPPORTED, "microbatches: the parameter '%s' has the dim '%s'",
-                            tensor->name, dtp_dims_name(&w->g->dims, w->dim));
+            return DTP_FAIL(err, DTP_UNSUPPORTED,
+                            "microbatches: the parameter '%s' has the dim '%s'", tensor->name,
+                            dtp_dims_name(&w->g->dims, w->dim));
         }
         any = true;
         DTP_TRY(cut(w, t, axis, err));
@@ -210,8 +212,8 @@ static bool row_fits(const work *w, const dtp_node *node, const dtp_op_call *cal
     }
     for (int32_t i = 0; i < node->n_out && fits; i++) {
         const dtp_place *p = &row->out[i];
-        fits = output_fits(w, node->out[i], p) &&
-               (p->kind != DTP_PARTIAL || p->op == DTP_REDUCE_SUM);
+        fits =
+            output_fits(w, node->out[i], p) && (p->kind != DTP_PARTIAL || p->op == DTP_REDUCE_SUM);
     }
     const bool renames = (node->op->flags & DTP_OP_RENAMES) != 0 && row->dim >= 0;
     return fits && (!renames || dtp_renaming_fits(call, row, w->count));
@@ -273,8 +275,9 @@ static dtp_status check(const work *w, dtp_err *err)
         for (int32_t i = 0; i < tensor->type.rank; i++) {
             const bool here = w->part[t] == CUT && w->axis[t] == i;
             if (is_cut_dim(w, tensor->type.dims[i].id) != here) {
-                return DTP_FAIL(err, DTP_UNSUPPORTED, "microbatches: '%s' needs the whole of dim '%s'",
-                                tensor->name, dtp_dims_name(&w->g->dims, tensor->type.dims[i].id));
+                return DTP_FAIL(err, DTP_UNSUPPORTED,
+                                "microbatches: '%s' needs the whole of dim '%s'", tensor->name,
+                                dtp_dims_name(&w->g->dims, tensor->type.dims[i].id));
             }
         }
         if (w->needed[t] && w->part[t] == CUT) {
@@ -335,10 +338,8 @@ static dtp_status accumulate(work *w, dtp_node_id n, dtp_tensor_id t, dtp_err *e
     if (name == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the name of a tensor");
     }
-    const dtp_tensor_spec state = {.name = name,
-                                   .kind = DTP_TENSOR_STATE,
-                                   .type = w->g->tensors[t].type,
-                                   .per_step = true};
+    const dtp_tensor_spec state = {
+        .name = name, .kind = DTP_TENSOR_STATE, .type = w->g->tensors[t].type, .per_step = true};
     DTP_TRY(dtp_graph_add_tensor(to, &state, &in[0], err));
     dtp_node_spec spec = dtp_node_spec_init(w->g->tensors[t].name, "accumulate");
     spec.n_in = 2;
@@ -436,8 +437,7 @@ dtp_status dtp_graph_microbatched(const dtp_graph *g, dtp_dim_id dim, int32_t co
 {
     work w = {.g = g, .count = count, .dim = dim >= 0 ? dim : dtp_microbatch_dim(g)};
     if (g->loss < 0 || g->microbatches > 1 || count < 2 || w.dim < 0) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "microbatches: %d of '%s', which %s", count, g->name,
+        return DTP_FAIL(err, DTP_INVALID, "microbatches: %d of '%s', which %s", count, g->name,
                         g->loss < 0 ? "is not trained" : "cannot be cut so");
     }
     dtp_arena *scratch = dtp_arena_create();

@@ -5,8 +5,8 @@
  * outside the instance reads, come from copies of their forward nodes ("remat.<node>"), which stand
  * before the first backward node of the instance that reads one. What a copy reads is the result of
  * a copy, or comes from outside the instance (carried values, parameters, inputs), or is a result
- * that goes out of the instance and is kept for its readers. Forward nodes whose results no backward
- * node needs have no copy. Random ops keep their stream: copies give the same bits.
+ * that goes out of the instance and is kept for its readers. Forward nodes whose results no
+ * backward node needs have no copy. Random ops keep their stream: copies give the same bits.
  */
 #ifndef DTP_CORE_REMAT_H
 #define DTP_CORE_REMAT_H

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/hash.h"
+#include "core/microbatch.h"
 #include "core/safe_int.h"
 #include "planner/rules_internal.h"
 #include "spmd/lower.h"
@@ -67,9 +68,27 @@ static bool same_node(const dtp_graph *g, const dtp_node *a, const dtp_node *b)
     return same;
 }
 
+static int32_t runs_of(const dtp_graph *g, dtp_node_id node)
+{
+    return dtp_graph_runs(g, g->nodes[node].phase);
+}
+
+static bool defers(const dtp_graph *g, dtp_node_id node)
+{
+    return runs_of(g, node) > 1 && dtp_microbatch_defers(g, g->nodes[node].out[0]);
+}
+
+/* Equal nodes cost the same when they run equally often. */
+static bool same_class(const dtp_graph *g, const dtp_rules_class *c, dtp_node_id node)
+{
+    return same_node(g, &g->nodes[c->example], &g->nodes[node]) && c->runs == runs_of(g, node) &&
+           c->defers == defers(g, node);
+}
+
 static dtp_status append_class(dtp_rules_problem *p, dtp_node_id node, int32_t *out, dtp_err *err)
 {
-    dtp_rules_class c = {.example = node};
+    dtp_rules_class c = {
+        .example = node, .runs = runs_of(p->graph, node), .defers = defers(p->graph, node)};
     DTP_TRY(dtp_rules__op_set(p, node, &c.set, err));
     const size_t n = (size_t)p->sets[c.set].n_assign;
     c.cost_ps = dtp_arena_alloc(p->arena, n, sizeof *c.cost_ps);
@@ -100,7 +119,7 @@ static dtp_status sort_into_classes(dtp_rules_problem *p, dtp_err *err)
     for (dtp_node_id id = 0; id < g->n_nodes; id++) {
         const dtp_node *n = &g->nodes[id];
         uint64_t slot = hash_node(g, n) & (uint64_t)(size - 1);
-        while (table[slot] >= 0 && !same_node(g, &g->nodes[p->classes[table[slot]].example], n)) {
+        while (table[slot] >= 0 && !same_class(g, &p->classes[table[slot]], id)) {
             slot = (slot + 1) & (uint64_t)(size - 1);
         }
         if (table[slot] < 0) {
@@ -221,9 +240,12 @@ static dtp_status price(pricing *job, dtp_rules_class *c, int32_t a, dtp_err *er
     if (status != DTP_OK) {
         return DTP_FAIL(err, status, "%s", why.msg);
     }
-    for (int32_t k = 0; k < job->program->n_instrs; k++) {
-        c->cost_ps[a] +=
-            dtp_picoseconds(dtp_price_instr(p->pricer, job->program, &job->program->instrs[k]));
+    /* A deferred reduction runs once: what follows the node's kernel. */
+    int32_t runs = c->defers ? 1 : c->runs;
+    for (int32_t k = job->program->n_instrs - 1; k >= 0; k--) {
+        const dtp_instr *instr = &job->program->instrs[k];
+        runs = instr->kind == DTP_INSTR_KERNEL ? c->runs : runs;
+        c->cost_ps[a] += runs * dtp_picoseconds(dtp_price_instr(p->pricer, job->program, instr));
     }
     p->priced++;
     return temp_peak(job, &p->graph->nodes[c->example], &c->temp_bytes[a], err);

@@ -79,11 +79,15 @@ static dtp_phase phase(const work *w)
     return w->env->scratch ? w->env->phase : w->node->phase;
 }
 
+/* A recomputation does not read copies that the forward pass made of what goes into a block: they
+ * would have to be kept for it. */
 static bool may_reuse(const work *w, dtp_tensor_id t, dtp_value_id v)
 {
-    const dtp_tensor_kind kind = w->env->p->graph->tensors[t].kind;
+    const dtp_graph *g = w->env->p->graph;
+    const dtp_tensor_kind kind = g->tensors[t].kind;
     const bool resident = kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE;
-    return !resident || v >= w->env->since || v == w->env->p->tensor_value[t];
+    const bool forgets = resident || g->nodes[cause(w)].repeats;
+    return !forgets || v >= w->env->since || v == w->env->p->tensor_value[t];
 }
 
 /* The value in another layout: an earlier version if there is one, else redistributed now. */
