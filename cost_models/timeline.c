@@ -83,7 +83,7 @@ static void raise_to(int32_t need[2], const int32_t by[2])
 
 int32_t dtp_timeline_count(const dtp_program *p)
 {
-    return p->n_instrs + (dtp_graph_runs(p->graph, DTP_FORWARD) - 1) * dtp_program_body(p);
+    return p->n_instrs + (dtp_program_microbatches(p) - 1) * dtp_program_body(p);
 }
 
 static void add_task(const dtp_program *p, const dtp_instr *instr, hazard *hazards,
@@ -110,7 +110,7 @@ static void add_task(const dtp_program *p, const dtp_instr *instr, hazard *hazar
 
 bool dtp_timeline_tasks(const dtp_program *p, dtp_timeline_task *tasks)
 {
-    const int32_t body = dtp_program_body(p), runs = dtp_graph_runs(p->graph, DTP_FORWARD);
+    const int32_t body = dtp_program_body(p), runs = dtp_program_microbatches(p);
     hazard *hazards = calloc((size_t)p->n_values + 1, sizeof *hazards);
     if (hazards == NULL) {
         return false;

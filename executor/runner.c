@@ -534,7 +534,7 @@ dtp_status dtp_runner_step(dtp_runner *r, uint64_t seed, int64_t step, dtp_runne
                            dtp_err *err)
 {
     *times = (dtp_runner_times){0};
-    for (int32_t j = 0; j < dtp_graph_runs(r->program->graph, DTP_FORWARD); j++) {
+    for (int32_t j = 0; j < dtp_program_microbatches(r->program); j++) {
         DTP_TRY(dtp_runner_microbatch(r, seed, step, j, times, err));
     }
     return DTP_OK;
@@ -544,7 +544,7 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
                                  dtp_runner_times *times, dtp_err *err)
 {
     const dtp_program *p = r->program;
-    const bool last = microbatch + 1 == dtp_graph_runs(p->graph, DTP_FORWARD);
+    const bool last = microbatch + 1 == dtp_program_microbatches(p);
     const int32_t n_instrs = last ? p->n_instrs : dtp_program_body(p);
     dtp_status (*sync)(dtp_backend *, dtp_err *) = r->backend->ops->sync;
     double start = now_s(), before = start, comm_s = 0;

@@ -60,7 +60,7 @@ dtp_status dtp_runner_prepare(dtp_runner *r, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_runner_step(dtp_runner *r, uint64_t seed, int64_t step, dtp_runner_times *times,
                            dtp_err *err) DTP_MUST_CHECK;
 
-/* Runs one microbatch of a step, 0 <= microbatch < dtp_graph_runs(..., DTP_FORWARD); the last one
+/* Runs one microbatch of a step, 0 <= microbatch < dtp_program_microbatches; the last one
  * ends the step. They are run in order, each after its inputs were filled. Views give kernels the
  * sizes of the whole batch and the microbatch's place in it. Adds to *times. Without microbatches
  * microbatch 0 is the step. */

@@ -251,7 +251,7 @@ static dtp_status read_loss(dtp_session *s, dtp_step_result *out, dtp_err *err)
 static dtp_status run_step(dtp_session *s, dtp_step_result *out, dtp_err *err)
 {
     *out = (dtp_step_result){.step = s->step};
-    for (int32_t j = 0; j < dtp_graph_runs(s->program->graph, DTP_FORWARD); j++) {
+    for (int32_t j = 0; j < dtp_program_microbatches(s->program); j++) {
         double start = now_s();
         DTP_TRY(feed_inputs(s, j, err));
         out->feed_s += now_s() - start;

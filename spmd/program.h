@@ -171,6 +171,8 @@ void dtp_program_destroy(dtp_program *p);
  */
 dtp_status dtp_program_reset(dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
 
+/* Microbatches of a step, 1 = none. */
+int32_t dtp_program_microbatches(const dtp_program *p);
 /* How often an instruction runs in a step. With microbatches (core/microbatch.h) those that are not
  * of phase UPDATE come first and run once for each of them, the others then once. */
 int32_t dtp_instr_runs(const dtp_program *p, const dtp_instr *instr);

@@ -457,7 +457,7 @@ static dtp_status feed_sources(checker *c, dtp_err *err)
 /* What runs for every microbatch comes before what runs once. */
 static dtp_status check_phases(const dtp_program *p, dtp_err *err)
 {
-    for (int32_t i = 0; i < dtp_program_body(p) && p->graph->microbatches > 1; i++) {
+    for (int32_t i = 0; i < dtp_program_body(p) && dtp_program_microbatches(p) > 1; i++) {
         if (p->instrs[i].phase == DTP_UPDATE) {
             return DTP_FAIL(err, DTP_INTERNAL,
                             "instruction %d of phase update comes before others of a microbatch",
