@@ -47,6 +47,13 @@ dtp_ttype dtp_microbatch_whole(const dtp_graph *g, const dtp_ttype *type);
  * an `accumulate` node or by a sum of which the same holds. */
 bool dtp_microbatch_defers(const dtp_graph *g, dtp_tensor_id t);
 
+/* Whether a node adds up microbatches: operand 0 is the accumulator, operand 1 what is added. */
+bool dtp_is_accumulate(const dtp_graph *g, const dtp_node *node);
+/* The strategy of such a node when accumulator, operand and result all have this layout. Partial
+ * places of other kinds than sums become replicated in *layout. */
+void dtp_accumulate_strategy(const dtp_graph *g, const dtp_node *node, dtp_layout *layout,
+                             dtp_strategy *out);
+
 /* Layout rules reduce every gradient where it is made. This leaves gradients partial up to the
  * accumulators, which stay partial too, so that they are reduced once per step: changes layouts and
  * strategies of a sharding that follows rules. No effect without microbatches. */

@@ -10,7 +10,7 @@ typedef struct work {
     int32_t *n_readers; /* by tensor */
 } work;
 
-static bool is_accumulator(const dtp_graph *g, const dtp_node *node)
+bool dtp_is_accumulate(const dtp_graph *g, const dtp_node *node)
 {
     return node->n_in == 2 && g->tensors[node->in[0]].per_step && node->phase != DTP_UPDATE;
 }
@@ -41,10 +41,10 @@ static dtp_node_id only_reader(const dtp_graph *g, dtp_tensor_id t)
 bool dtp_microbatch_defers(const dtp_graph *g, dtp_tensor_id t)
 {
     dtp_node_id n = g->microbatches > 1 ? only_reader(g, t) : -1;
-    while (n >= 0 && !is_accumulator(g, &g->nodes[n]) && passes_sums(&g->nodes[n])) {
+    while (n >= 0 && !dtp_is_accumulate(g, &g->nodes[n]) && passes_sums(&g->nodes[n])) {
         n = only_reader(g, g->nodes[n].out[0]);
     }
-    return n >= 0 && is_accumulator(g, &g->nodes[n]);
+    return n >= 0 && dtp_is_accumulate(g, &g->nodes[n]);
 }
 
 static void count_readers(work *w)
@@ -104,33 +104,42 @@ static bool leave_partial(work *w, dtp_tensor_id t, int32_t m, bool apply, int32
     return ok;
 }
 
-/* The row of an accumulator in which everything is partial. */
-static int16_t partial_row(const dtp_graph *g, const dtp_node *node)
+static bool row_keeps(const dtp_rule *row, const dtp_place *place)
+{
+    if (place->kind == DTP_SHARD) {
+        return !row->linear && row->in[0].kind == DTP_SHARD && row->in[0].axis == place->axis;
+    }
+    return is_sum(place) && row->linear && is_sum(&row->in[0]) && is_sum(&row->in[1]);
+}
+
+void dtp_accumulate_strategy(const dtp_graph *g, const dtp_node *node, dtp_layout *layout,
+                             dtp_strategy *out)
 {
     dtp_call_types types;
     dtp_rule_set set;
     const dtp_op_call call = dtp_node_call(g, node, &types);
-    int16_t r = 0;
     dtp_op_rules(&call, true, &set);
-    while (r < set.n &&
-           !(set.rows[r].linear && is_sum(&set.rows[r].in[0]) && is_sum(&set.rows[r].in[1]))) {
-        r++;
+    *out = (dtp_strategy){0};
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        int32_t r = set.n - 1;
+        while (r > 0 && !row_keeps(&set.rows[r], &layout->place[m])) {
+            r--;
+        }
+        out->row[m] = (int16_t)r;
+        layout->place[m] = r > 0 ? layout->place[m] : (dtp_place){0};
     }
-    return r < set.n ? r : 0;
 }
 
 static void defer(work *w, dtp_node_id n)
 {
     const dtp_node *node = &w->g->nodes[n];
-    const int16_t row = partial_row(w->g, node);
-    const dtp_place partial = {.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
-    for (int32_t m = 0; m < w->s->mesh.n_dims && row > 0; m++) {
-        if (leave_partial(w, node->in[1], m, true, 0)) {
-            w->s->layouts[node->in[0]].place[m] = partial;
-            w->s->layouts[node->out[0]].place[m] = partial;
-            w->s->strategies[n].row[m] = row;
-        }
+    dtp_layout *layout = &w->s->layouts[node->in[1]];
+    for (int32_t m = 0; m < w->s->mesh.n_dims; m++) {
+        (void)leave_partial(w, node->in[1], m, true, 0);
     }
+    dtp_accumulate_strategy(w->g, node, layout, &w->s->strategies[n]);
+    w->s->layouts[node->in[0]] = *layout;
+    w->s->layouts[node->out[0]] = *layout;
 }
 
 dtp_status dtp_microbatch_defer(const dtp_graph *g, dtp_sharding *s, dtp_err *err)
@@ -149,7 +158,7 @@ dtp_status dtp_microbatch_defer(const dtp_graph *g, dtp_sharding *s, dtp_err *er
     }
     count_readers(&w);
     for (dtp_node_id n = 0; n < g->n_nodes; n++) {
-        if (is_accumulator(g, &g->nodes[n])) {
+        if (dtp_is_accumulate(g, &g->nodes[n])) {
             defer(&w, n);
         }
     }

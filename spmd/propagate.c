@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/microbatch.h"
 #include "spmd/propagate_internal.h"
 
 /* Copies of a tensor in the layouts it has been brought to so far, its own among them; the lowering
@@ -241,18 +242,45 @@ static void note_gradient(walk *w, dtp_node_id id, const dtp_node_layouts *l)
     const dtp_node *node = &w->g->nodes[id];
     for (int32_t i = 0; i < w->g->n_grads; i++) {
         const dtp_tensor_id t = w->g->grads[i].grad;
-        for (int32_t k = 0; k < node->n_in; k++) {
-            if (node->in[k] == t && w->given[t].pinned == NULL && w->g->tensors[t].producer >= 0 &&
-                only_update(w, t) == id) {
+        const dtp_node_id p = w->g->tensors[t].producer;
+        const bool fixed = p < 0 || dtp_is_accumulate(w->g, &w->g->nodes[p]);
+        for (int32_t k = 0; k < node->n_in && !fixed; k++) {
+            if (node->in[k] == t && w->given[t].pinned == NULL && only_update(w, t) == id) {
                 w->out->layouts[t] = l->in[k];
             }
         }
     }
 }
 
+/* A sum over microbatches: accumulator and result lie as what is added, partial sums included, or
+ * as the result is pinned. */
+static dtp_status decide_sum(walk *w, dtp_node_id id, dtp_err *err)
+{
+    const dtp_node *node = &w->g->nodes[id];
+    const given *result = &w->given[node->out[0]];
+    dtp_call_types types;
+    const dtp_op_call call = dtp_node_call(w->g, node, &types);
+    dtp_layout *accumulator = &w->out->layouts[node->in[0]];
+    dtp_node_layouts layouts;
+    *accumulator = w->out->layouts[node->in[1]];
+    if (result->pinned != NULL) {
+        *accumulator = dtp_propagate__complete(result->pinned, result->pinned_dims, accumulator);
+    }
+    dtp_accumulate_strategy(w->g, node, accumulator, &w->out->strategies[id]);
+    const dtp_layout in[2] = {*accumulator, *accumulator};
+    DTP_TRY(dtp_node_layouts_find(w->mesh, &call, NULL, &w->out->strategies[id], in, accumulator,
+                                  &layouts, err));
+    w->versions[node->in[0]].n = 0;
+    DTP_TRY(add_version(w, node->in[0], accumulator, err));
+    return note_result(w, node, &layouts, err);
+}
+
 static dtp_status decide(walk *w, dtp_node_id id, dtp_err *err)
 {
     const dtp_node *node = &w->g->nodes[id];
+    if (dtp_is_accumulate(w->g, node)) {
+        return decide_sum(w, id, err);
+    }
     dtp_call_types types;
     dtp_op_call call = dtp_node_call(w->g, node, &types);
     dtp_operand operands[DTP_MAX_OP_IN];
