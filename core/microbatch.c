@@ -440,6 +440,10 @@ dtp_status dtp_graph_microbatched(const dtp_graph *g, dtp_dim_id dim, int32_t co
         return DTP_FAIL(err, DTP_INVALID, "microbatches: %d of '%s', which %s", count, g->name,
                         g->loss < 0 ? "is not trained" : "cannot be cut so");
     }
+    if (count > DTP_MAX_MICROBATCHES) {
+        return DTP_FAIL(err, DTP_INVALID, "microbatches: %d, the limit is %d", count,
+                        DTP_MAX_MICROBATCHES);
+    }
     dtp_arena *scratch = dtp_arena_create();
     if (scratch == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a graph");

@@ -19,6 +19,8 @@
 
 #include "core/sharding.h"
 
+enum { DTP_MAX_MICROBATCHES = 4096 };
+
 /* The first dim of the first input that has one; -1 = none. */
 dtp_dim_id dtp_microbatch_dim(const dtp_graph *g);
 
@@ -29,7 +31,8 @@ dtp_status dtp_microbatches_parse(const char *text, const dtp_graph *g, dtp_dim_
 /* The graph of `count` > 1 microbatches along `dim` (-1: dtp_microbatch_dim); it borrows g->ops
  * alone. g is a training graph with the sizes of the whole batch. Outputs of the model that have
  * one row per row of the batch are left out, others are added up. DTP_INVALID when count does not
- * divide a size, DTP_UNSUPPORTED naming the node that needs the whole batch. */
+ * divide a size or is above DTP_MAX_MICROBATCHES, DTP_UNSUPPORTED naming the node that needs the
+ * whole batch. */
 dtp_status dtp_graph_microbatched(const dtp_graph *g, dtp_dim_id dim, int32_t count,
                                   dtp_graph **out, dtp_err *err) DTP_MUST_CHECK;
 

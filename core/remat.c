@@ -91,6 +91,10 @@ static dtp_status check_item(const char *text, const dtp_graph *g, dtp_err *err)
 
 dtp_status dtp_remat_check(const dtp_remat *remat, const dtp_graph *g, dtp_err *err)
 {
+    enum { MAX_ITEMS = 256 };
+    if (remat->n > MAX_ITEMS) {
+        return DTP_FAIL(err, DTP_RANGE, "remat: %d items, the limit is %d", remat->n, MAX_ITEMS);
+    }
     for (int32_t i = 0; i < remat->n; i++) {
         DTP_TRY(check_item(remat->items[i], g, err));
         for (int32_t k = 0; k < i; k++) {

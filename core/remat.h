@@ -25,7 +25,8 @@ typedef struct dtp_remat {
  */
 dtp_status dtp_remat_parse(const char *text, const dtp_graph *g, dtp_arena *arena, dtp_remat *out,
                            dtp_err *err) DTP_MUST_CHECK;
-/* DTP_INVALID naming an item whose block or instances are not in the graph. */
+/* DTP_INVALID naming an item whose block or instances are not in the graph, DTP_RANGE when there
+ * are more than 256. */
 dtp_status dtp_remat_check(const dtp_remat *remat, const dtp_graph *g, dtp_err *err) DTP_MUST_CHECK;
 
 /* What a planner may try: nothing, each block alone, all of several blocks. From `arena`. */

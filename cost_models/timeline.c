@@ -81,9 +81,9 @@ static void raise_to(int32_t need[2], const int32_t by[2])
     need[1] = need[1] > by[1] ? need[1] : by[1];
 }
 
-int32_t dtp_timeline_count(const dtp_program *p)
+int64_t dtp_timeline_count(const dtp_program *p)
 {
-    return p->n_instrs + (dtp_program_microbatches(p) - 1) * dtp_program_body(p);
+    return p->n_instrs + (dtp_program_microbatches(p) - 1) * (int64_t)dtp_program_body(p);
 }
 
 static void add_task(const dtp_program *p, const dtp_instr *instr, hazard *hazards,
@@ -128,11 +128,11 @@ bool dtp_timeline_tasks(const dtp_program *p, dtp_timeline_task *tasks)
 
 bool dtp_timeline_program(const dtp_program *p, double slowdown, dtp_timeline_result *out)
 {
-    const int32_t n = dtp_timeline_count(p);
-    dtp_timeline_task *tasks = calloc((size_t)n + 1, sizeof *tasks);
+    const int64_t n = dtp_timeline_count(p);
+    dtp_timeline_task *tasks = n < INT32_MAX ? calloc((size_t)n + 1, sizeof *tasks) : NULL;
     bool ok = tasks != NULL && dtp_timeline_tasks(p, tasks);
     if (ok) {
-        *out = dtp_timeline_run(n, tasks, slowdown);
+        *out = dtp_timeline_run((int32_t)n, tasks, slowdown);
     }
     free(tasks);
     return ok;
