@@ -1,5 +1,5 @@
-/* Optimizer updates as ops: parameter, gradient and slots in, parameter and slots out, in place. And
- * the sum of a gradient over microbatches. */
+/* Optimizer updates as ops: parameter, gradient and slots in, parameter and slots out, in place.
+ * And the sum of a gradient over microbatches. */
 #include "core/ops/common.h"
 
 static dtp_status infer_update(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)

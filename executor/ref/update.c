@@ -66,9 +66,6 @@ static dtp_status run_accumulate(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_kernel dtp_ref__update[] = {{"sgd", run_sgd},
-                                      {"momentum", run_momentum},
-                                      {"adam", run_adam},
-                                      {"adamw", run_adam},
-                                      {"accumulate", run_accumulate},
-                                      {NULL, NULL}};
+const dtp_kernel dtp_ref__update[] = {
+    {"sgd", run_sgd},    {"momentum", run_momentum},     {"adam", run_adam},
+    {"adamw", run_adam}, {"accumulate", run_accumulate}, {NULL, NULL}};
