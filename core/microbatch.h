@@ -50,7 +50,9 @@ dtp_ttype dtp_microbatch_whole(const dtp_graph *g, const dtp_ttype *type);
  * an `accumulate` node or by a sum of which the same holds. */
 bool dtp_microbatch_defers(const dtp_graph *g, dtp_tensor_id t);
 
-/* Whether a node adds up microbatches: operand 0 is the accumulator, operand 1 what is added. */
+/* Whether a node adds up microbatches: operand 0 is the accumulator, operand 1 what is added. The
+ * accumulator and the result have one layout in every sharding (it may be partial): dtp_lower gives
+ * DTP_UNSUPPORTED when not, since the sum is formed in place. */
 bool dtp_is_accumulate(const dtp_graph *g, const dtp_node *node);
 /* The strategy of such a node when accumulator, operand and result all have this layout. Partial
  * places of other kinds than sums become replicated in *layout. */

@@ -43,6 +43,8 @@ done <<'CASES'
 --mesh x:2 --style **:data --style **:zero2|--remat all --microbatches 4
 --mesh x:2 --style **:data --style **:fsdp|--remat all --microbatches 2
 --mesh x:2 --style layers.*.mlp.up.mm:colwise --style layers.*.mlp.down.mm:rowwise|--remat layer:1 --microbatches 2
+--mesh tp:2 --style layers.*.{attn.{q,k,v}*,mlp.up*}:colwise --style layers.*.{attn.mm,mlp.down.mm}:rowwise(output=length) --style {layers.*.ln_*,ln_f}:sequence|--remat all --microbatches 2
+--mesh cp:2 --style layers.*.attn:context(ring) --pin x0:length@cp|--remat all --microbatches 2
 CASES
 echo "$count plans verified, $failed failed"
 [ $failed -eq 0 ]

@@ -231,6 +231,39 @@ static void test_microbatch__reductions_wait(void **state)
     dtp_graph_destroy(g);
 }
 
+/* A parameter that is read twice: the sum of its two gradients is formed from the parts. */
+static void test_microbatch__sums_of_gradients_wait(void **state)
+{
+    static const char text[] =
+        "{\"format\": \"dtp.model/1\", \"name\": \"tied\", \"dims\": {\"b\": 16, \"f\": 3},"
+        "\"inputs\": {\"x\": {\"dims\": [\"b\", \"f\"], \"dtype\": \"f32\"},"
+        "\"z\": {\"dims\": [\"b\", \"f\"], \"dtype\": \"f32\"}},"
+        "\"params\": {\"w\": {\"dims\": [\"f\"], \"init\": \"ones\"}}, \"nodes\": ["
+        "{\"id\": \"p\", \"op\": \"einsum\", \"in\": [\"x\", \"w\"], \"out\": [\"b\"]},"
+        "{\"id\": \"q\", \"op\": \"einsum\", \"in\": [\"z\", \"w\"], \"out\": [\"b\"]},"
+        "{\"id\": \"r\", \"op\": \"mul\", \"in\": [\"p\", \"q\"]}," MEAN(
+            "r") "],\"train\": {\"loss\": \"loss\", \"optimizer\": {\"sgd\": {\"lr\": 0.1}}}}";
+    (void)state;
+    dtp_graph *g = NULL;
+    dtp_err err = {0};
+    lowered l;
+    int32_t collectives = 0;
+    if (dtp_model_parse("tied", text, strlen(text), NULL, &g, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    dtp_graph *m = cut(g, 4);
+    lower(m, "b:x", true, &l);
+    for (int32_t i = 0; i < l.program->n_instrs; i++) {
+        const dtp_instr *instr = &l.program->instrs[i];
+        collectives += instr->kind == DTP_INSTR_COLLECTIVE ? 1 : 0;
+        assert_true(instr->kind != DTP_INSTR_COLLECTIVE || instr->phase == DTP_UPDATE);
+    }
+    assert_int_equal(collectives, 2); /* the gradient and the loss */
+    free_lowered(&l);
+    dtp_graph_destroy(m);
+    dtp_graph_destroy(g);
+}
+
 /* Time = 4 x (forward + backward) + update, and collectives as often as they run. */
 static void test_microbatch__prediction_counts_runs(void **state)
 {
@@ -355,6 +388,7 @@ int main(void)
         cmocka_unit_test(test_microbatch__refusals),
         cmocka_unit_test(test_microbatch__texts_and_choices),
         cmocka_unit_test(test_microbatch__reductions_wait),
+        cmocka_unit_test(test_microbatch__sums_of_gradients_wait),
         cmocka_unit_test(test_microbatch__prediction_counts_runs),
         cmocka_unit_test(test_microbatch__rules_problem_agrees),
         cmocka_unit_test(test_microbatch__plans_keep_choices),
