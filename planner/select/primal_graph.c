@@ -9,7 +9,6 @@ typedef struct builder {
     int32_t *index;    /* by node of the work */
     int32_t *n_arcs;   /* by node of the graph: arcs that are there */
     sel_arc **arcs;    /* by node of the graph */
-    double largest;    /* finite cost */
 } builder;
 
 static dtp_status out_of_memory(const builder *b, dtp_err *err)
@@ -17,13 +16,35 @@ static dtp_status out_of_memory(const builder *b, dtp_err *err)
     return DTP_FAIL(err, DTP_NOMEM, "out of memory for a search over %d nodes", b->w->n_nodes);
 }
 
-static double as_double(builder *b, int64_t cost)
+static double as_double(const builder *b, int64_t cost)
 {
-    if (cost >= DTP_SELECT_FORBIDDEN) {
-        return -1.0;
+    return cost < DTP_SELECT_FORBIDDEN ? (double)cost : b->g->forbidden;
+}
+
+static double larger(double most, const int64_t *costs, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const double cost = costs[i] < DTP_SELECT_FORBIDDEN ? (double)costs[i] : 0.0;
+        most = cost > most ? cost : most;
     }
-    b->largest = (double)cost > b->largest ? (double)cost : b->largest;
-    return (double)cost;
+    return most;
+}
+
+/* One forbidden pair costs more than anything a search could save with it. */
+static double price_of_forbidden(const sel_work *w)
+{
+    double most = 0.0;
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        most = w->nodes[i].alive ? larger(most, w->nodes[i].cost, w->nodes[i].k) : most;
+    }
+    for (int32_t e = 0; e < w->n_edges; e++) {
+        const sel_edge *edge = &w->edges[e];
+        if (edge->alive) {
+            const int64_t n = (int64_t)w->nodes[edge->u].k * w->nodes[edge->v].k;
+            most = larger(most, sel_matrix(edge), n);
+        }
+    }
+    return 1e3 * (1.0 + (double)sel_lower_bound(w) + most);
 }
 
 static dtp_status add_vertex(builder *b, int32_t origin, dtp_err *err)
@@ -75,8 +96,9 @@ static dtp_status add_edge(builder *b, const sel_edge *e, dtp_err *err)
             from_v[i * kv + j] = from_u[j * ku + i] = as_double(b, m[i * kv + j]);
         }
     }
-    b->arcs[u][b->n_arcs[u]++] = (sel_arc){v, from_u};
-    b->arcs[v][b->n_arcs[v]++] = (sel_arc){u, from_v};
+    const int32_t at_u = b->n_arcs[u]++, at_v = b->n_arcs[v]++;
+    b->arcs[u][at_u] = (sel_arc){v, at_v, from_u};
+    b->arcs[v][at_v] = (sel_arc){u, at_u, from_v};
     g->n_arcs += 2;
     g->n_entries += ku * kv;
     return DTP_OK;
@@ -109,28 +131,6 @@ static dtp_status add_arcs(builder *b, dtp_err *err)
     return DTP_OK;
 }
 
-static void mark(double *values, int64_t n, double forbidden)
-{
-    for (int64_t i = 0; i < n; i++) {
-        values[i] = values[i] < 0.0 ? forbidden : values[i];
-    }
-}
-
-/* One forbidden pair costs more than anything a search could save with it. */
-static void mark_forbidden(builder *b)
-{
-    sel_graph *g = b->g;
-    g->forbidden = 1e3 * (1.0 + (double)sel_lower_bound(b->w) + b->largest);
-    for (int32_t i = 0; i < g->n; i++) {
-        const sel_vertex *v = &g->nodes[i];
-        mark((double *)v->cost, v->k, g->forbidden);
-        for (int32_t a = 0; a < v->n_arcs; a++) {
-            mark((double *)v->arcs[a].m, (int64_t)v->k * g->nodes[v->arcs[a].other].k,
-                 g->forbidden);
-        }
-    }
-}
-
 static dtp_status build(builder *b, dtp_err *err)
 {
     const sel_work *w = b->w;
@@ -145,14 +145,13 @@ static dtp_status build(builder *b, dtp_err *err)
     g->n_rows = w->n_rows;
     g->limit = w->limit;
     g->constant = (double)w->constant;
+    g->forbidden = price_of_forbidden(w);
     for (int32_t i = 0; i < w->n_nodes; i++) {
         if (w->nodes[i].alive) {
             DTP_TRY(add_vertex(b, i, err));
         }
     }
-    DTP_TRY(add_arcs(b, err));
-    mark_forbidden(b);
-    return DTP_OK;
+    return add_arcs(b, err);
 }
 
 dtp_status sel_graph_create(const sel_work *w, sel_graph **out, dtp_err *err)

@@ -8,6 +8,7 @@
 
 typedef struct sel_arc {
     int32_t other;   /* node of the graph */
+    int32_t twin;    /* the same edge among the arcs of the other */
     const double *m; /* m[t * k + s]: the other's strategy t, the own strategy s */
 } sel_arc;
 

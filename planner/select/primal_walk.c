@@ -47,6 +47,16 @@ int32_t sel_walk_random(sel_walk *w, int32_t n)
     return (int32_t)((z >> 33) % (uint64_t)n);
 }
 
+void sel_walk_shuffle(sel_walk *w, int32_t *items, int32_t n)
+{
+    for (int32_t i = n - 1; i > 0; i--) {
+        const int32_t j = sel_walk_random(w, i + 1);
+        const int32_t kept = items[i];
+        items[i] = items[j];
+        items[j] = kept;
+    }
+}
+
 void sel_walk_jump(sel_walk *w, const int32_t *choice)
 {
     const sel_graph *g = w->g;
@@ -122,20 +132,7 @@ bool sel_walk_feasible(const sel_walk *w)
     return w->cost < w->g->forbidden && sel_usage_peak(&w->usage) <= w->g->limit;
 }
 
-double sel_walk_excess(const sel_walk *w, int64_t *scratch)
-{
-    double sum = 0.0;
-    if (sel_usage_peak(&w->usage) <= w->g->limit) {
-        return 0.0;
-    }
-    sel_usage_read(&w->usage, scratch);
-    for (int32_t r = 0; r < w->g->n_rows; r++) {
-        sum += scratch[r] > w->g->limit ? (double)(scratch[r] - w->g->limit) : 0.0;
-    }
-    return sum;
-}
-
-void sel_walk_price_node(const sel_walk *w, const double *price_sum, int32_t node, double *theta)
+static void price_node(const sel_walk *w, int32_t node, double *theta)
 {
     const sel_vertex *x = &w->g->nodes[node];
     for (int32_t s = 0; s < x->k; s++) {
@@ -143,7 +140,7 @@ void sel_walk_price_node(const sel_walk *w, const double *price_sum, int32_t nod
     }
     for (int32_t j = 0; j < x->n_spans; j++) {
         const sel_span *span = &x->spans[j];
-        const double price = price_sum[span->last] - price_sum[span->first];
+        const double price = w->price_sum[span->last] - w->price_sum[span->first];
         for (int32_t s = 0; price > 0.0 && s < x->k; s++) {
             theta[s] += price * (double)span->use[s];
         }
@@ -158,17 +155,7 @@ void sel_walk_reprice(sel_walk *w)
         w->price_sum[r + 1] = w->price_sum[r] + w->price[r];
     }
     for (int32_t i = 0; i < g->n; i++) {
-        sel_walk_price_node(w, w->price_sum, i, w->theta + g->nodes[i].at);
+        price_node(w, i, w->theta + g->nodes[i].at);
     }
     w->work += g->n_rows + 3 * g->n_strategies;
-}
-
-double sel_walk_priced_usage(const sel_walk *w)
-{
-    double sum = 0.0;
-    for (int32_t i = 0; i < w->g->n; i++) {
-        const sel_vertex *x = &w->g->nodes[i];
-        sum += w->theta[x->at + w->choice[i]] - x->cost[w->choice[i]];
-    }
-    return sum;
 }

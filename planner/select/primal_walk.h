@@ -33,6 +33,7 @@ void sel_walk_destroy(sel_walk *w);
 
 /* 0 <= result < n. */
 int32_t sel_walk_random(sel_walk *w, int32_t n);
+void sel_walk_shuffle(sel_walk *w, int32_t *items, int32_t n);
 
 /* Jumps to a choice; the log is emptied. */
 void sel_walk_jump(sel_walk *w, const int32_t *choice);
@@ -43,14 +44,7 @@ void sel_walk_undo(sel_walk *w);
 
 /* Nothing forbidden, nothing beyond the limit. */
 bool sel_walk_feasible(const sel_walk *w);
-/* Feasible, or closer to it: the usage beyond the limit, summed over rows; scratch is by row. */
-double sel_walk_excess(const sel_walk *w, int64_t *scratch);
 
 /* After a change of w->price. */
 void sel_walk_reprice(sel_walk *w);
-/* theta of one node for other prices (their sums). */
-void sel_walk_price_node(const sel_walk *w, const double *price_sum, int32_t node, double *theta);
-/* sum_r price[r] use(choice, r) of the whole point, without what every point uses. */
-double sel_walk_priced_usage(const sel_walk *w);
-
 #endif
