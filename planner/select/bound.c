@@ -59,10 +59,10 @@ static int64_t scaled_cost(const bounder *b, int64_t cost)
     return cost * (INT64_C(1) << b->shift);
 }
 
-/* Entries from the cutoff on are left out of everything. */
+/* Entries that alone reach the cutoff are left out of everything. */
 static bool excluded(const sel_work *w, int64_t cost)
 {
-    return cost >= w->cutoff || cost >= DTP_SELECT_FORBIDDEN;
+    return cost >= w->cutoff - w->constant || cost >= DTP_SELECT_FORBIDDEN;
 }
 
 static void add_edge(bounder *b, int32_t e)
@@ -239,7 +239,8 @@ dtp_status sel_bound(sel_work *w, const sel_multipliers *m, bool fix_too, int64_
                      dtp_err *err)
 {
     bounder b = {.w = w, .m = m};
-    while (b.shift < 24 && w->cutoff < INT64_C(1) << (50 - b.shift)) {
+    const int64_t most = w->constant < 0 ? w->cutoff - w->constant : w->cutoff;
+    while (b.shift < 24 && most < INT64_C(1) << (50 - b.shift)) {
         b.shift++;
     }
     if (w->constant >= w->cutoff) {

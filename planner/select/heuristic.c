@@ -216,7 +216,9 @@ static dtp_status allocate(search *h, dtp_err *err)
 static void begin(search *h)
 {
     const sel_work *w = h->w;
-    const double scale = (double)sel_lower_bound(w) + 1.0;
+    const int64_t bound = sel_lower_bound(w);
+    const bool capped = bound < 1 && w->cutoff < DTP_SELECT_FORBIDDEN;
+    const double scale = fabs((double)(capped ? w->cutoff : bound)) + 1.0;
     memcpy(h->used, w->base, (size_t)w->n_rows * sizeof *h->used);
     for (int32_t i = 0; i < w->n_nodes; i++) {
         if (w->nodes[i].alive) {

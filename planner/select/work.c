@@ -439,6 +439,7 @@ void sel_work_destroy(sel_work *w)
     free(w->dirty.items);
     free(w->check.items);
     free(w->base);
+    free(w->price);
     dtp_arena_destroy(w->arena);
     free(w);
 }
@@ -496,6 +497,7 @@ dtp_status sel_copy(const sel_work *w, sel_work **out, dtp_err *err)
                      .n_nodes = w->n_nodes,
                      .n_rows = w->n_rows,
                      .limit = w->limit,
+                     .unit = w->unit,
                      .constant = w->constant,
                      .cutoff = w->cutoff,
                      .infeasible = w->infeasible,
@@ -503,9 +505,11 @@ dtp_status sel_copy(const sel_work *w, sel_work **out, dtp_err *err)
     to->arena = dtp_arena_create();
     to->nodes = calloc((size_t)w->n_nodes + 1, sizeof *to->nodes);
     to->base = copy_of(w->base, (size_t)w->n_rows * sizeof *w->base);
+    to->price = copy_of(w->price, (size_t)w->n_rows * sizeof *w->price);
     to->undo = copy_of(w->undo, (size_t)w->n_undo * sizeof *w->undo);
     to->n_undo = to->cap_undo = to->undo != NULL ? w->n_undo : 0;
-    const bool ok = to->arena != NULL && to->nodes != NULL && to->base != NULL && to->undo != NULL;
+    const bool ok = to->arena != NULL && to->nodes != NULL && to->base != NULL &&
+                    to->price != NULL && to->undo != NULL;
     dtp_status s = ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy");
     for (int32_t i = 0; i < w->n_nodes && s == DTP_OK; i++) {
         s = copy_node(to, &w->nodes[i], i, err);
