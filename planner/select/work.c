@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- edges by pair: open addressing; entries of edges that died or moved are stale --------------
  */
@@ -258,13 +259,41 @@ dtp_status sel_add_undo(sel_work *w, sel_undo record, dtp_err *err)
     return DTP_OK;
 }
 
-void sel_restore(const sel_work *w, int32_t *choice)
+void sel_restore(const sel_work *w, int64_t n_undo, int32_t *choice)
 {
-    for (int64_t i = w->n_undo - 1; i >= 0; i--) {
+    for (int64_t i = n_undo - 1; i >= 0; i--) {
         const sel_undo *u = &w->undo[i];
         const int64_t row = u->a >= 0 ? choice[u->a] : 0;
         choice[u->node] = u->table[row * u->kb + (u->b >= 0 ? choice[u->b] : 0)];
     }
+}
+
+void sel_project(const sel_work *w, int32_t *choice)
+{
+    for (int64_t i = 0; i < w->n_undo; i++) {
+        const sel_undo *u = &w->undo[i];
+        int32_t at = -1;
+        if (u->a != u->node) {
+            continue;
+        }
+        for (int32_t s = 0; s < u->kept; s++) {
+            at = u->table[s] == choice[u->node] ? s : at;
+        }
+        choice[u->node] = at;
+    }
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        choice[i] = choice[i] < 0 ? 0 : choice[i];
+    }
+}
+
+bool sel_work_late(const sel_work *w)
+{
+    struct timespec t;
+    if (w->end_s <= 0.0) {
+        return false;
+    }
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec >= w->end_s;
 }
 
 /* ---- compaction --------------------------------------------------------------------------------
@@ -324,7 +353,7 @@ dtp_status sel_compact(sel_work *w, dtp_err *err)
         const sel_node *x = &w->nodes[i];
         if (x->alive && x->n_live < x->k) {
             maps[i] = live_strategies(w, x);
-            s = sel_add_undo(w, (sel_undo){i, i, -1, 1, maps[i]}, err);
+            s = sel_add_undo(w, (sel_undo){i, i, -1, 1, maps[i], x->n_live}, err);
         }
     }
     for (int32_t e = 0; e < w->n_edges && s == DTP_OK && !w->infeasible; e++) {
@@ -501,6 +530,7 @@ dtp_status sel_copy(const sel_work *w, sel_work **out, dtp_err *err)
                      .ascended = w->ascended,
                      .constant = w->constant,
                      .cutoff = w->cutoff,
+                     .end_s = w->end_s,
                      .infeasible = w->infeasible,
                      .options = w->options};
     to->arena = dtp_arena_create();

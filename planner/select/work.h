@@ -41,6 +41,7 @@ typedef struct sel_edge {
 typedef struct sel_undo {
     int32_t node, a, b, kb;
     const int32_t *table;
+    int32_t kept; /* a == node: the strategies that were left, whose old indices the table holds */
 } sel_undo;
 
 typedef struct sel_slot {
@@ -76,6 +77,7 @@ typedef struct sel_work {
     int64_t constant; /* cost that every solution has; negative where dual ascent moved costs */
     int64_t cutoff;   /* only cheaper solutions matter */
     bool infeasible;  /* there is none */
+    double end_s;     /* of CLOCK_MONOTONIC: presolve stops there; 0 = no limit */
     dtp_presolve_options options;
     dtp_presolve_report report;
 } sel_work;
@@ -89,8 +91,14 @@ dtp_status sel_copy(const sel_work *w, sel_work **out, dtp_err *err) DTP_MUST_CH
 
 /* Runs the reductions to a fixed point; may be called again after lowering w->cutoff. */
 dtp_status sel_presolve(sel_work *w, dtp_err *err) DTP_MUST_CHECK;
-/* In: the choices of the nodes that are alive. Out: all of them, for the original problem. */
-void sel_restore(const sel_work *w, int32_t *choice);
+/* In: the choices of the nodes that were alive when there were n_undo records. Out: all of them, for
+ * the original problem. */
+void sel_restore(const sel_work *w, int64_t n_undo, int32_t *choice);
+/* The other way: choices of the original problem become those of the nodes that are alive; where
+ * presolve removed the strategy, strategy 0. */
+void sel_project(const sel_work *w, int32_t *choice);
+/* The time limit has come; always false without one. */
+bool sel_work_late(const sel_work *w);
 dtp_presolve_size sel_size(sel_work *w);
 /* Sum of the constant and of the smallest cost of every node and edge. */
 int64_t sel_lower_bound(const sel_work *w);
