@@ -12,11 +12,11 @@
 #include <string.h>
 #include <time.h>
 
-enum { SETTLE = 20, EVALUATE_EVERY = 10 };
+enum { SETTLE = 20, EVALUATE_EVERY = 10, FIRST_CYCLE = 1200, LATER_CYCLE = 500 };
 
 /* Temperatures are in units of the bound per node. */
 static const double HOT = 1.0, COLD = 1e-4, LARGE_STEP = 1.0, SMALL_STEP = 0.01;
-/* Where a later run begins, on the way from hot to cold. */
+/* Where later cycles begin, on the way from hot to cold. */
 static const double REHEAT = 0.5;
 /* What the prices of all rows together cost at first, as a share of the bound, and the least. */
 static const double FIRST_PRICES = 0.01, LEAST_PRICES = 1e-12;
@@ -83,19 +83,25 @@ static void step_prices(sel_dual *d, double step)
     sum_prices(d);
 }
 
+/* 0 = hot, 1 = cold. */
+static double progress(int64_t round)
+{
+    if (round < FIRST_CYCLE) {
+        return (double)round / FIRST_CYCLE;
+    }
+    const double later = (double)((round - FIRST_CYCLE) % LATER_CYCLE) / LATER_CYCLE;
+    return REHEAT + (1.0 - REHEAT) * later;
+}
+
 void sel_dual_run(sel_dual *d, int64_t rounds, double time_limit_s)
 {
     const double end = time_limit_s > 0.0 ? now_s() + time_limit_s : (double)INFINITY;
     sum_prices(d);
-    if (d->warm) {
-        settle(d, SETTLE);
-    } else {
+    if (d->unit <= 0.0) {
         begin(d);
     }
-    const double from = d->warm ? REHEAT : 0.0;
-    d->warm = true;
     for (int64_t i = 0; i < rounds && now_s() < end; i++) {
-        const double at = from + (1.0 - from) * (double)i / (double)rounds;
+        const double at = progress(d->rounds++);
         sel_dual_sweep(d, false, false, 0.0);
         sel_dual_sweep(d, true, true, d->unit * HOT * pow(COLD / HOT, at));
         if (i % EVALUATE_EVERY == 0) {
@@ -103,10 +109,7 @@ void sel_dual_run(sel_dual *d, int64_t rounds, double time_limit_s)
         }
         step_prices(d, LARGE_STEP * pow(SMALL_STEP / LARGE_STEP, at));
     }
-    memcpy(d->phi, d->best_phi, (size_t)d->n_phi * sizeof *d->phi);
-    memcpy(d->price, d->best_price, (size_t)d->n_rows * sizeof *d->price);
-    sum_prices(d);
-    settle(d, SETTLE);
+    settle(d, 1);
 }
 
 double sel_dual_value(const sel_dual *d)

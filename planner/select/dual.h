@@ -25,16 +25,17 @@ typedef struct sel_dual sel_dual;
 dtp_status sel_dual_create(const sel_work *w, sel_dual **out, dtp_err *err) DTP_MUST_CHECK;
 void sel_dual_destroy(sel_dual *d);
 
-/* So many rounds of ascent, the steps falling over them; fewer when the time (0 = no limit) comes
- * first. The first run on a problem takes large steps; later ones, on the same object or on a new
- * one whose work has prices, small ones. */
+/* So many rounds of ascent, fewer when the time (0 = no limit) comes first. Steps are large at
+ * first and fall over the rounds of a cycle; where in its cycle the ascent is passes through the
+ * work, so runs may be as short as the caller likes. */
 void sel_dual_run(sel_dual *d, int64_t rounds, double time_limit_s);
 /* The best bound so far, in floating point. */
 double sel_dual_value(const sel_dual *d);
 
 /* The exact bound of the best multipliers (at most the cutoff), for a work that has not changed
  * since the snapshot but for a lower cutoff. With `fix`, what they exclude is forbidden, which may
- * make w infeasible. Then moves the multipliers into w, which must be presolved again. */
+ * make w infeasible. Then moves the multipliers into w, which must be presolved again; d is of no
+ * use any more. */
 dtp_status sel_dual_apply(const sel_dual *d, sel_work *w, bool fix, int64_t *bound,
                           dtp_err *err) DTP_MUST_CHECK;
 

@@ -43,8 +43,8 @@ struct sel_dual {
     float *theta, *least;       /* scratch, by strategy of one node */
     double constant, per_usage; /* price in the work = price here * per_usage */
     double unit;                /* cost scale of the temperatures */
+    int64_t rounds;             /* so far */
     double best;
-    bool warm;
 };
 
 /* One pass over the nodes, up or down; with `expect`, d->excess at that temperature. */

@@ -188,7 +188,7 @@ dtp_status sel_dual_create(const sel_work *w, sel_dual **out, dtp_err *err)
         d->per_usage = 1.0 / ((double)w->limit + 1.0);
         d->unit = w->unit;
         d->best = -INFINITY;
-        d->warm = w->unit > 0.0;
+        d->rounds = w->ascended;
         const sizes n = measure(d, w, number);
         ok = allocate(d, &n, w->n_edges);
     }
@@ -337,6 +337,7 @@ dtp_status sel_dual_apply(const sel_dual *d, sel_work *w, bool fix, int64_t *bou
         w->price[r] = d->best_price[r] * d->per_usage;
     }
     w->unit = d->unit;
+    w->ascended = d->rounds;
     dtp_status s = sel_bound(w, &m, fix, bound, err);
     free(m.phi);
     if (s == DTP_OK && !w->infeasible && most_moved(d, w) < MOST_MOVED) {

@@ -527,6 +527,7 @@ dtp_status sel_copy(const sel_work *w, sel_work **out, dtp_err *err)
                      .n_rows = w->n_rows,
                      .limit = w->limit,
                      .unit = w->unit,
+                     .ascended = w->ascended,
                      .constant = w->constant,
                      .cutoff = w->cutoff,
                      .end_s = w->end_s,
