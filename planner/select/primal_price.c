@@ -77,7 +77,7 @@ static void follow_usage(sel_pricing *p, sel_walk *w)
     sel_usage_read(&w->usage, p->used);
     const double square = turn(p, w);
     if (p->first_step <= 0.0 && square > 0.0) {
-        const double cost = fmin(w->cost, g->forbidden) + fmax(g->constant, 0.0);
+        const double cost = w->cost + fmax(g->constant, 0.0);
         p->step = p->first_step =
             p->warm ? WARM_STEP * most_price(w) : FIRST_STEP * cost / (square * limit);
     }
