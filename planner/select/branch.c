@@ -22,8 +22,8 @@ static dtp_status improve(sel_solver *v, sel_work *w, dtp_err *err)
 static dtp_status explore(sel_solver *v, sel_work *w, int32_t depth, int64_t *bound, dtp_err *err);
 
 /* A copy in which a node has (or has not) a strategy. */
-static dtp_status explore_child(sel_solver *v, const sel_work *w, const sel_relaxation *r, bool keep,
-                                int32_t depth, int64_t *bound, dtp_err *err)
+static dtp_status explore_child(sel_solver *v, const sel_work *w, const sel_relaxation *r,
+                                bool keep, int32_t depth, int64_t *bound, dtp_err *err)
 {
     sel_work *child = NULL;
     int64_t split = 0;

@@ -127,8 +127,7 @@ dtp_status sel_walk_set(sel_walk *w, int32_t node, int32_t strategy, dtp_err *er
     if (strategy == w->choice[node]) {
         return DTP_OK;
     }
-    DTP_TRY(
-        dtp_select__reserve(&w->log, (int64_t)w->n_log + 1, &w->cap_log, sizeof *w->log, err));
+    DTP_TRY(dtp_select__reserve(&w->log, (int64_t)w->n_log + 1, &w->cap_log, sizeof *w->log, err));
     w->log[w->n_log++] = (sel_change){node, w->choice[node]};
     change(w, node, strategy);
     return DTP_OK;

@@ -17,10 +17,10 @@ typedef struct sel_walk {
     sel_usage usage;
     double cost;         /* of what is not forbidden; without g->constant */
     int64_t n_forbidden; /* forbidden strategies and pairs */
-    double *price;     /* by row */
-    double *price_sum; /* by row and one more: of the prices before it */
-    double *theta;     /* by strategy of the graph */
-    sel_change *log;   /* since sel_walk_mark */
+    double *price;       /* by row */
+    double *price_sum;   /* by row and one more: of the prices before it */
+    double *theta;       /* by strategy of the graph */
+    sel_change *log;     /* since sel_walk_mark */
     int64_t cap_log;
     int32_t n_log;
     double marked_cost;

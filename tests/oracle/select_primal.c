@@ -1,5 +1,5 @@
-/* The search for solutions: usage by row against a plain array, moves of forests against enumeration,
- * a walk against itself worked out afresh, solutions against the optimum. */
+/* The search for solutions: usage by row against a plain array, moves of forests against
+ * enumeration, a walk against itself worked out afresh, solutions against the optimum. */
 #include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
@@ -37,7 +37,8 @@ static void test_primal__usage_equals_array(void **state)
             const int64_t amount = draw(&r, 200) - 100;
             sel_usage_add(&u, first, last, amount);
             int64_t most = INT64_MIN, peak = INT64_MIN;
-            const int32_t from = (int32_t)draw(&r, n), to = (int32_t)(from + 1 + draw(&r, n - from));
+            const int32_t from = (int32_t)draw(&r, n),
+                          to = (int32_t)(from + 1 + draw(&r, n - from));
             for (int32_t i = 0; i < n; i++) {
                 rows[i] += first <= i && i < last ? amount : 0;
                 most = from <= i && i < to && rows[i] > most ? rows[i] : most;

@@ -105,7 +105,8 @@ static void test_select__same_seed_same_answer(void **state)
     dtp_select_problem_destroy(p);
 }
 
-/* The solvers by name, on any reductions: search and ascent alone prove what they say they prove. */
+/* The solvers by name, on any reductions: search and ascent alone prove what they say they prove.
+ */
 static void test_select__every_solver(void **state)
 {
     (void)state;
