@@ -72,7 +72,7 @@ typedef struct sel_work {
     int64_t *base;    /* by row: usage that every solution has */
     double *price;    /* by row: what a unit of usage costs in the best bound so far */
     double unit;      /* cost scale of the dual ascent that found the prices, 0 = none yet */
-    int64_t ascended; /* its rounds so far */
+    int64_t ascended; /* its rounds so far, -1: in small steps only */
     int64_t limit;
     int64_t constant; /* cost that every solution has; negative where dual ascent moved costs */
     int64_t cutoff;   /* only cheaper solutions matter */
@@ -91,8 +91,8 @@ dtp_status sel_copy(const sel_work *w, sel_work **out, dtp_err *err) DTP_MUST_CH
 
 /* Runs the reductions to a fixed point; may be called again after lowering w->cutoff. */
 dtp_status sel_presolve(sel_work *w, dtp_err *err) DTP_MUST_CHECK;
-/* In: the choices of the nodes that were alive when there were n_undo records. Out: all of them, for
- * the original problem. */
+/* In: the choices of the nodes that were alive when there were n_undo records. Out: all of them,
+ * for the original problem. */
 void sel_restore(const sel_work *w, int64_t n_undo, int32_t *choice);
 /* The other way: choices of the original problem become those of the nodes that are alive; where
  * presolve removed the strategy, strategy 0. */
