@@ -8,14 +8,18 @@
 
 enum {
     EPOCH_SEARCH = 10,  /* rounds of the search between exchanges */
-    EPOCH_ASCENT = 100 /* rounds of the ascent meanwhile, of about the same work */
+    EPOCH_ASCENT = 200, /* rounds of the ascent meanwhile */
+    PATIENCE = 6        /* epochs without a gain before branch and bound of a small kernel */
 };
 
 typedef struct search {
     sel_primal *primal;
     int64_t n_undo;  /* records of the work when the search began */
     int64_t entries; /* of its kernel */
+    int64_t gap;     /* between best cost and bound then */
     int64_t rounds;  /* of the next epoch */
+    int64_t cost, bound; /* at the last gain */
+    int32_t stalled;     /* epochs since */
     double end_s;
     dtp_status status; /* of the last epoch */
     dtp_err err;
@@ -24,7 +28,7 @@ typedef struct search {
 /* ---- the search --------------------------------------------------------------------------------
  */
 
-static dtp_status begin_search(sel_solver *v, sel_work *w, search *h, dtp_err *err)
+static dtp_status begin_search(sel_solver *v, sel_work *w, search *h, int64_t bound, dtp_err *err)
 {
     sel_primal_destroy(h->primal);
     h->primal = NULL;
@@ -32,6 +36,7 @@ static dtp_status begin_search(sel_solver *v, sel_work *w, search *h, dtp_err *e
     sel_project(w, v->choice);
     h->n_undo = w->n_undo;
     h->entries = sel_size(w).entries;
+    h->gap = v->cutoff - bound;
     return sel_primal_create(w, v->choice, v->options->seed, &h->primal, err);
 }
 
@@ -94,23 +99,44 @@ static bool too_large(const sel_solver *v, sel_work *w)
     return v->options->solver == DTP_SELECT_LARGE || sel_size(w).entries > v->options->max_entries;
 }
 
+/* On a much smaller kernel, or with much better prices. */
+static bool worth_restarting(const sel_solver *v, sel_work *w, const search *h, int64_t bound)
+{
+    const int64_t gap = v->cutoff - bound;
+    return 2 * sel_size(w).entries < h->entries || (2 * gap < h->gap && gap < v->cutoff / 33);
+}
+
+/* Neither side got on much in the last epochs. */
+static bool stalled(search *h, int64_t cost, int64_t bound)
+{
+    const bool gained = cost < h->cost || 100 * (bound - h->bound) > cost - bound;
+    if (gained) {
+        h->cost = cost;
+        h->bound = bound;
+    }
+    h->stalled = gained ? 0 : h->stalled + 1;
+    return h->stalled >= PATIENCE;
+}
+
 static dtp_status loop(sel_solver *v, sel_work *w, search *h, int64_t *bound, dtp_err *err)
 {
+    bool done = !too_large(v, w);
     for (int64_t left = v->options->iterations;
-         left > 0 && !w->infeasible && *bound < v->cutoff && too_large(v, w) && !sel_time_is_up(v);
+         left > 0 && !done && !w->infeasible && *bound < v->cutoff && !sel_time_is_up(v);
          left -= h->rounds) {
-        if (h->primal == NULL || 2 * sel_size(w).entries < h->entries) {
-            DTP_TRY(begin_search(v, w, h, err));
+        if (h->primal == NULL || worth_restarting(v, w, h, *bound)) {
+            DTP_TRY(begin_search(v, w, h, *bound, err));
         }
         h->rounds = left < EPOCH_SEARCH ? left : EPOCH_SEARCH;
         DTP_TRY(epoch(v, w, h, bound, err));
+        done = stalled(h, v->cutoff, *bound) && !too_large(v, w);
     }
     return DTP_OK;
 }
 
 dtp_status sel_large(sel_solver *v, sel_work *w, int64_t *bound, dtp_err *err)
 {
-    search h = {.end_s = v->end_s};
+    search h = {.end_s = v->end_s, .cost = INT64_MAX};
     dtp_status s = loop(v, w, &h, bound, err);
     *bound = w->infeasible ? v->cutoff : *bound;
     sel_primal_destroy(h.primal);

@@ -151,9 +151,27 @@ static dtp_status price(sel_primal *p, dtp_err *err)
     return DTP_OK;
 }
 
+/* Every other time from the prices at which the best was found, with large or small steps; else from
+ * the first prices, with other random numbers than before. */
+static void begin_pricing(sel_primal *p)
+{
+    static const double SHARES[] = {1.0, 0.1, 0.3, 0.03};
+    const int64_t n = p->n_phases++;
+    go_to(&p->walk, &p->best);
+    if (n % 2 == 1) {
+        memcpy(p->walk.price, p->graph->price, (size_t)p->graph->n_rows * sizeof *p->walk.price);
+        sel_walk_reprice(&p->walk);
+        sel_pricing_reset(&p->pricing, p->graph);
+    } else {
+        sel_pricing_restart(&p->pricing, SHARES[n / 2 % 4]);
+    }
+    p->polishing = false;
+    p->waited = 0;
+    p->phase.cost = (double)INFINITY;
+}
+
 static dtp_status polish(sel_primal *p, dtp_err *err)
 {
-    static const double SHARES[] = {1.0, 0.3, 0.1, 0.03};
     const int64_t before = p->walk.work;
     bool better = false;
     DTP_TRY(sel_polish_kick(&p->polish, &p->walk, &better, err));
@@ -162,11 +180,7 @@ static dtp_status polish(sel_primal *p, dtp_err *err)
         note(p);
     }
     if (p->waited > POLISH_PATIENCE * p->unit) {
-        p->polishing = false;
-        p->waited = 0;
-        p->phase.cost = (double)INFINITY;
-        go_to(&p->walk, &p->best);
-        sel_pricing_restart(&p->pricing, SHARES[p->n_phases++ % 4]);
+        begin_pricing(p);
     }
     return DTP_OK;
 }

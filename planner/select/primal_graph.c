@@ -137,9 +137,12 @@ static dtp_status build(builder *b, dtp_err *err)
     sel_graph *g = b->g;
     int64_t *base = dtp_arena_alloc(g->arena, (size_t)w->n_rows + 1, sizeof *base);
     g->nodes = dtp_arena_alloc(g->arena, (size_t)w->n_nodes + 1, sizeof *g->nodes);
-    if (base == NULL || g->nodes == NULL) {
+    double *price = dtp_arena_alloc(g->arena, (size_t)w->n_rows + 1, sizeof *price);
+    if (base == NULL || price == NULL || g->nodes == NULL) {
         return out_of_memory(b, err);
     }
+    memcpy(price, w->price, (size_t)w->n_rows * sizeof *price);
+    g->price = price;
     memcpy(base, w->base, (size_t)w->n_rows * sizeof *base);
     g->base = base;
     g->n_rows = w->n_rows;

@@ -32,6 +32,7 @@ typedef struct sel_graph {
     int32_t max_k;
     sel_vertex *nodes;
     const int64_t *base; /* by row */
+    const double *price; /* by row: of the work, all 0 before a first ascent */
     int64_t limit;
     double constant;
     double forbidden; /* what stands for DTP_SELECT_FORBIDDEN in costs and matrices */

@@ -2,18 +2,18 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 dtp_status sel_messages_create(const sel_graph *g, sel_messages *out, dtp_err *err)
 {
     sel_messages m = {.g = g};
-    int64_t n = 0;
     m.first = calloc((size_t)g->n + 1, sizeof *m.first);
     m.sum = calloc((size_t)g->max_k + 1, sizeof *m.sum);
     for (int32_t i = 0; m.first != NULL && i < g->n; i++) {
-        m.first[i] = n;
-        n += (int64_t)g->nodes[i].n_arcs * g->nodes[i].k;
+        m.first[i] = m.n;
+        m.n += (int64_t)g->nodes[i].n_arcs * g->nodes[i].k;
     }
-    m.message = calloc((size_t)n + 1, sizeof *m.message);
+    m.message = calloc((size_t)m.n + 1, sizeof *m.message);
     if (m.first == NULL || m.sum == NULL || m.message == NULL) {
         sel_messages_destroy(&m);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for messages between %d nodes", g->n);
@@ -28,6 +28,12 @@ void sel_messages_destroy(sel_messages *m)
     free(m->sum);
     free(m->message);
     *m = (sel_messages){0};
+}
+
+void sel_messages_clear(sel_messages *m)
+{
+    memset(m->message, 0, (size_t)m->n * sizeof *m->message);
+    m->backwards = false;
 }
 
 /* Nodes that the pass comes to after node i. */

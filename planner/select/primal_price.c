@@ -2,10 +2,12 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { FREE_STEPS = 30 }; /* before the first prices, so that the messages are worth something */
 
 static const double FIRST_STEP = 0.1; /* its effect on the priced cost, as a share of the cost */
+static const double WARM_STEP = 0.3; /* the same with prices to begin with, as a share of the largest */
 static const double MEMORY = 0.9;     /* of the direction */
 
 dtp_status sel_pricing_create(const sel_graph *g, sel_forest *forest, sel_pricing *out,
@@ -27,6 +29,9 @@ dtp_status sel_pricing_create(const sel_graph *g, sel_forest *forest, sel_pricin
     }
     for (int32_t i = 0; i < g->n; i++) {
         p.order[i] = i;
+    }
+    for (int32_t r = 0; r < g->n_rows; r++) {
+        p.warm = p.warm || g->price[r] > 0.0;
     }
     *out = p;
     return DTP_OK;
@@ -55,6 +60,15 @@ static double turn(sel_pricing *p, const sel_walk *w)
     return square;
 }
 
+static double most_price(const sel_walk *w)
+{
+    double most = 0.0;
+    for (int32_t r = 0; r < w->g->n_rows; r++) {
+        most = fmax(most, w->price[r]);
+    }
+    return most;
+}
+
 static void follow_usage(sel_pricing *p, sel_walk *w)
 {
     const sel_graph *g = w->g;
@@ -63,8 +77,9 @@ static void follow_usage(sel_pricing *p, sel_walk *w)
     sel_usage_read(&w->usage, p->used);
     const double square = turn(p, w);
     if (p->first_step <= 0.0 && square > 0.0) {
+        const double cost = fmin(w->cost, g->forbidden) + fmax(g->constant, 0.0);
         p->step = p->first_step =
-            FIRST_STEP * (fmin(w->cost, g->forbidden) + g->constant) / (square * limit);
+            p->warm ? WARM_STEP * most_price(w) : FIRST_STEP * cost / (square * limit);
     }
     if (above != p->above) {
         p->step *= 0.5;
@@ -97,4 +112,12 @@ void sel_pricing_restart(sel_pricing *p, double share)
 {
     p->step = share * p->first_step;
     p->on_this_side = 0;
+}
+
+void sel_pricing_reset(sel_pricing *p, const sel_graph *g)
+{
+    memset(p->direction, 0, (size_t)g->n_rows * sizeof *p->direction);
+    sel_messages_clear(&p->messages);
+    p->n_steps = 0;
+    sel_pricing_restart(p, 1.0);
 }

@@ -17,6 +17,7 @@ typedef struct sel_pricing {
     int64_t *used;      /* by row */
     double step, first_step;
     int64_t n_steps, on_this_side;
+    bool warm;  /* the graph came with prices */
     bool above; /* the limit was exceeded last time */
 } sel_pricing;
 
@@ -28,5 +29,7 @@ void sel_pricing_destroy(sel_pricing *p);
 dtp_status sel_pricing_step(sel_pricing *p, sel_walk *w, dtp_err *err) DTP_MUST_CHECK;
 /* Large steps again, by this share of the first. */
 void sel_pricing_restart(sel_pricing *p, double share);
+/* As at the beginning. */
+void sel_pricing_reset(sel_pricing *p, const sel_graph *g);
 
 #endif

@@ -21,6 +21,7 @@ dtp_status sel_walk_create(const sel_graph *g, const int32_t *choice, uint64_t s
         sel_walk_destroy(&w);
         return s;
     }
+    memcpy(w.price, g->price, (size_t)g->n_rows * sizeof *w.price);
     sel_walk_jump(&w, choice);
     sel_walk_reprice(&w);
     *out = w;
