@@ -6,7 +6,7 @@
 
 enum { MAX_DEPTH = 400, SEARCH_ROUNDS = 2 };
 /* Of the dual: rounds of ascent at the root and below; splits that are tried near it and below. */
-enum { ROOT_ROUNDS = 1700, ROUNDS = 40, NEAR = 4, NEAR_SPLITS = 24, SPLITS = 8 };
+enum { ROOT_ROUNDS = 1700, ROUNDS = 40, NEAR = 4, NEAR_SPLITS = 24, SPLITS = 8, SEARCH_EVERY = 8 };
 
 /* Improves v->choice and offers what comes of it. */
 static dtp_status improve(sel_solver *v, sel_work *w, dtp_err *err)
@@ -121,7 +121,8 @@ static dtp_status explore(sel_solver *v, sel_work *w, int32_t depth, int64_t *bo
         DTP_TRY(linear ? sel_relax(w, sel_time_left(v), v->choice, &r, err)
                        : ascend(v, w, &r, err));
         *bound = r.bound > *bound ? r.bound : *bound;
-        if (*bound < v->cutoff && !w->infeasible && r.split_node >= 0) {
+        if (*bound < v->cutoff && !w->infeasible &&
+            (linear ? r.split_node >= 0 : depth % SEARCH_EVERY == 0)) {
             DTP_TRY(improve(v, w, err));
         }
         const bool little = 10 * now >= 8 * before;
