@@ -1,19 +1,21 @@
 #include "planner/select/branch.h"
 
+#include <string.h>
+
 #include "planner/select/dual_split.h"
 #include "planner/select/primal.h"
 #include "planner/select/relax.h"
 
-enum { MAX_DEPTH = 400, SEARCH_ROUNDS = 2 };
+enum { MAX_DEPTH = 400, FIRST_SEARCH = 10, NODE_SEARCH = 2 };
 /* Of the dual: rounds of ascent at the root and below; splits that are tried near it and below. */
 enum { ROOT_ROUNDS = 1700, ROUNDS = 40, NEAR = 4, NEAR_SPLITS = 24, SPLITS = 8, SEARCH_EVERY = 8 };
 
 /* Improves v->choice and offers what comes of it. */
-static dtp_status improve(sel_solver *v, sel_work *w, dtp_err *err)
+static dtp_status improve(sel_solver *v, sel_work *w, int64_t rounds, dtp_err *err)
 {
     sel_primal *search = NULL;
     DTP_TRY(sel_primal_create(w, v->choice, v->options->seed, &search, err));
-    dtp_status s = sel_primal_run(search, SEARCH_ROUNDS, v->end_s, err);
+    dtp_status s = sel_primal_run(search, rounds, v->end_s, err);
     if (s == DTP_OK && sel_primal_best(search, v->choice)) {
         s = sel_offer(v, w, w->n_undo, v->choice, err);
     }
@@ -123,7 +125,7 @@ static dtp_status explore(sel_solver *v, sel_work *w, int32_t depth, int64_t *bo
         *bound = r.bound > *bound ? r.bound : *bound;
         if (*bound < v->cutoff && !w->infeasible &&
             (linear ? r.split_node >= 0 : depth % SEARCH_EVERY == 0)) {
-            DTP_TRY(improve(v, w, err));
+            DTP_TRY(improve(v, w, NODE_SEARCH, err));
         }
         const bool little = 10 * now >= 8 * before;
         before = now;
@@ -141,5 +143,10 @@ static dtp_status explore(sel_solver *v, sel_work *w, int32_t depth, int64_t *bo
 
 dtp_status sel_branch(sel_solver *v, sel_work *w, int64_t *bound, dtp_err *err)
 {
+    if (v->cutoff == DTP_SELECT_FORBIDDEN && !w->infeasible &&
+        sel_size(w).entries <= v->options->max_entries) {
+        memset(v->choice, 0, (size_t)w->n_nodes * sizeof *v->choice);
+        DTP_TRY(improve(v, w, FIRST_SEARCH, err));
+    }
     return explore(v, w, 0, bound, err);
 }

@@ -14,10 +14,10 @@ enum {
 
 typedef struct search {
     sel_primal *primal;
-    int64_t n_undo;  /* records of the work when the search began */
-    int64_t entries; /* of its kernel */
-    int64_t gap;     /* between best cost and bound then */
-    int64_t rounds;  /* of the next epoch */
+    int64_t n_undo;      /* records of the work when the search began */
+    int64_t entries;     /* of its kernel */
+    int64_t gap;         /* between best cost and bound then */
+    int64_t rounds;      /* of the next epoch */
     int64_t cost, bound; /* at the last gain */
     int32_t stalled;     /* epochs since */
     double end_s;
@@ -61,8 +61,7 @@ static dtp_status collect(sel_solver *v, const sel_work *w, const search *h, dtp
 static dtp_status run_both(sel_solver *v, search *h, sel_dual *d, dtp_err *err)
 {
     pthread_t thread;
-    const bool apart =
-        v->options->threads > 1 && pthread_create(&thread, NULL, run_search, h) == 0;
+    const bool apart = v->options->threads > 1 && pthread_create(&thread, NULL, run_search, h) == 0;
     if (!apart) {
         (void)run_search(h);
     }

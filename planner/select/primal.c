@@ -9,9 +9,9 @@
 #include "planner/select/primal_price.h"
 
 enum {
-    ROUND_PASSES = 50,     /* work of a round, in looks at the whole kernel */
+    ROUND_PASSES = 50,      /* work of a round, in looks at the whole kernel */
     PRICING_PATIENCE = 400, /* steps without anything better in this phase */
-    POLISH_PATIENCE = 500  /* looks at the whole kernel without anything better */
+    POLISH_PATIENCE = 500   /* looks at the whole kernel without anything better */
 };
 
 typedef struct record {
@@ -28,8 +28,8 @@ struct sel_primal {
     sel_polish polish;
     record best, phase; /* of all; of this phase */
     bool polishing;
-    int64_t unit;       /* of work: one look at the whole kernel */
-    int64_t waited;     /* steps of pricing, or work of polishing, since the last gain */
+    int64_t unit;   /* of work: one look at the whole kernel */
+    int64_t waited; /* steps of pricing, or work of polishing, since the last gain */
     int64_t n_phases;
 };
 
@@ -151,8 +151,8 @@ static dtp_status price(sel_primal *p, dtp_err *err)
     return DTP_OK;
 }
 
-/* Every other time from the prices at which the best was found, with large or small steps; else from
- * the first prices, with other random numbers than before. */
+/* Every other time from the prices at which the best was found, with large or small steps; else
+ * from the first prices, with other random numbers than before. */
 static void begin_pricing(sel_primal *p)
 {
     static const double SHARES[] = {1.0, 0.1, 0.3, 0.03};

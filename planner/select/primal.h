@@ -1,7 +1,7 @@
 /* Search for good solutions of a large kernel: prices (primal_price.h) until they lead to nothing
- * better, then kicks under the true limit (primal_polish.h) on the best of them, and again. Works on
- * a snapshot: the work may change, and other threads may run, meanwhile. Deterministic unless the
- * time comes first. */
+ * better, then kicks under the true limit (primal_polish.h) on the best of them, and again. Works
+ * on a snapshot: the work may change, and other threads may run, meanwhile. Deterministic unless
+ * the time comes first. */
 #ifndef DTP_PLANNER_SELECT_PRIMAL_H
 #define DTP_PLANNER_SELECT_PRIMAL_H
 

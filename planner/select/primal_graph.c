@@ -6,9 +6,9 @@
 typedef struct builder {
     const sel_work *w;
     sel_graph *g;
-    int32_t *index;    /* by node of the work */
-    int32_t *n_arcs;   /* by node of the graph: arcs that are there */
-    sel_arc **arcs;    /* by node of the graph */
+    int32_t *index;  /* by node of the work */
+    int32_t *n_arcs; /* by node of the graph: arcs that are there */
+    sel_arc **arcs;  /* by node of the graph */
 } builder;
 
 static dtp_status out_of_memory(const builder *b, dtp_err *err)
@@ -54,8 +54,7 @@ static dtp_status add_vertex(builder *b, int32_t origin, dtp_err *err)
     sel_vertex *v = &g->nodes[g->n];
     double *cost = dtp_arena_alloc(g->arena, (size_t)x->k, sizeof *cost);
     sel_span *spans = dtp_arena_alloc(g->arena, (size_t)x->n_pieces + 1, sizeof *spans);
-    int64_t *use =
-        dtp_arena_alloc(g->arena, (size_t)x->n_pieces * (size_t)x->k + 1, sizeof *use);
+    int64_t *use = dtp_arena_alloc(g->arena, (size_t)x->n_pieces * (size_t)x->k + 1, sizeof *use);
     if (cost == NULL || spans == NULL || use == NULL) {
         return out_of_memory(b, err);
     }
@@ -64,8 +63,7 @@ static dtp_status add_vertex(builder *b, int32_t origin, dtp_err *err)
     }
     for (int32_t j = 0; j < x->n_pieces; j++) {
         memcpy(use + (int64_t)j * x->k, x->pieces[j].use, (size_t)x->k * sizeof *use);
-        spans[j] =
-            (sel_span){x->pieces[j].first, x->pieces[j].last, use + (int64_t)j * x->k};
+        spans[j] = (sel_span){x->pieces[j].first, x->pieces[j].last, use + (int64_t)j * x->k};
     }
     *v = (sel_vertex){.k = x->k,
                       .origin = origin,
@@ -116,8 +114,7 @@ static dtp_status add_arcs(builder *b, dtp_err *err)
         }
     }
     for (int32_t i = 0; i < g->n; i++) {
-        b->arcs[i] =
-            dtp_arena_alloc(g->arena, (size_t)g->nodes[i].n_arcs + 1, sizeof *b->arcs[i]);
+        b->arcs[i] = dtp_arena_alloc(g->arena, (size_t)g->nodes[i].n_arcs + 1, sizeof *b->arcs[i]);
         if (b->arcs[i] == NULL) {
             return out_of_memory(b, err);
         }
@@ -167,8 +164,8 @@ dtp_status sel_graph_create(const sel_work *w, sel_graph **out, dtp_err *err)
     if (b.g != NULL) {
         b.g->arena = dtp_arena_create();
     }
-    const bool ok = b.g != NULL && b.g->arena != NULL && b.index != NULL && b.n_arcs != NULL &&
-                    b.arcs != NULL;
+    const bool ok =
+        b.g != NULL && b.g->arena != NULL && b.index != NULL && b.n_arcs != NULL && b.arcs != NULL;
     dtp_status s = ok ? build(&b, err) : out_of_memory(&b, err);
     free(b.index);
     free(b.n_arcs);

@@ -1,6 +1,6 @@
 /* What presolve left, laid out for search: costs as doubles (whole numbers stay exact up to 2^53),
- * every matrix once from either end so that the line of a fixed neighbour is contiguous. A snapshot:
- * the work may change afterwards. Read only, so that several threads may share it. */
+ * every matrix once from either end so that the line of a fixed neighbour is contiguous. A
+ * snapshot: the work may change afterwards. Read only, so that several threads may share it. */
 #ifndef DTP_PLANNER_SELECT_PRIMAL_GRAPH_H
 #define DTP_PLANNER_SELECT_PRIMAL_GRAPH_H
 

@@ -109,8 +109,8 @@ static void update(sel_messages *m, sel_walk *w, int32_t i)
         if (later(m, arc->other, i)) {
             const sel_vertex *y = &m->g->nodes[arc->other];
             double *to = m->message + m->first[arc->other] + (int64_t)arc->twin * y->k;
-            send(m, x->k, share, m->message + m->first[i] + (int64_t)a * x->k,
-                 y->arcs[arc->twin].m, y->k, to);
+            send(m, x->k, share, m->message + m->first[i] + (int64_t)a * x->k, y->arcs[arc->twin].m,
+                 y->k, to);
         }
     }
 }

@@ -1,5 +1,6 @@
-/* Kicks under the true limit: a node is forced to another strategy, the nodes around it adapt (exact
- * moves of random forests, under the prices), and the result stays if it is feasible and not dearer.
+/* Kicks under the true limit: a node is forced to another strategy, the nodes around it adapt
+ * (exact moves of random forests, under the prices), and the result stays if it is feasible and not
+ * dearer.
  */
 #ifndef DTP_PLANNER_SELECT_PRIMAL_POLISH_H
 #define DTP_PLANNER_SELECT_PRIMAL_POLISH_H

@@ -7,8 +7,9 @@
 enum { FREE_STEPS = 30 }; /* before the first prices, so that the messages are worth something */
 
 static const double FIRST_STEP = 0.1; /* its effect on the priced cost, as a share of the cost */
-static const double WARM_STEP = 0.3; /* the same with prices to begin with, as a share of the largest */
-static const double MEMORY = 0.9;     /* of the direction */
+static const double WARM_STEP =
+    0.3; /* the same with prices to begin with, as a share of the largest */
+static const double MEMORY = 0.9; /* of the direction */
 
 dtp_status sel_pricing_create(const sel_graph *g, sel_forest *forest, sel_pricing *out,
                               dtp_err *err)
@@ -19,10 +20,9 @@ dtp_status sel_pricing_create(const sel_graph *g, sel_forest *forest, sel_pricin
     p.order = calloc(n, sizeof *p.order);
     p.direction = calloc(rows, sizeof *p.direction);
     p.used = calloc(rows, sizeof *p.used);
-    dtp_status s =
-        p.choice != NULL && p.order != NULL && p.direction != NULL && p.used != NULL
-            ? sel_messages_create(g, &p.messages, err)
-            : DTP_FAIL(err, DTP_NOMEM, "out of memory for prices of %d rows", g->n_rows);
+    dtp_status s = p.choice != NULL && p.order != NULL && p.direction != NULL && p.used != NULL
+                       ? sel_messages_create(g, &p.messages, err)
+                       : DTP_FAIL(err, DTP_NOMEM, "out of memory for prices of %d rows", g->n_rows);
     if (s != DTP_OK) {
         sel_pricing_destroy(&p);
         return s;
@@ -77,7 +77,7 @@ static void follow_usage(sel_pricing *p, sel_walk *w)
     sel_usage_read(&w->usage, p->used);
     const double square = turn(p, w);
     if (p->first_step <= 0.0 && square > 0.0) {
-        const double cost = fmin(w->cost, g->forbidden) + fmax(g->constant, 0.0);
+        const double cost = w->cost + fmax(g->constant, 0.0);
         p->step = p->first_step =
             p->warm ? WARM_STEP * most_price(w) : FIRST_STEP * cost / (square * limit);
     }

@@ -1,5 +1,5 @@
-/* The best choice of the nodes of a forest, everything else fixed, under priced costs: min-sum along
- * the trees. The forest is induced: between its nodes there are no other edges. */
+/* The best choice of the nodes of a forest, everything else fixed, under priced costs: min-sum
+ * along the trees. The forest is induced: between its nodes there are no other edges. */
 #ifndef DTP_PLANNER_SELECT_PRIMAL_TREE_H
 #define DTP_PLANNER_SELECT_PRIMAL_TREE_H
 

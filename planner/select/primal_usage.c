@@ -1,5 +1,6 @@
-/* Bottom-up, nothing is pushed down: most[p] = max(most[2p], most[2p + 1]) + added[p]. A query walks
- * from the two leaves outside the range to the root and takes in the siblings that lie inside. */
+/* Bottom-up, nothing is pushed down: most[p] = max(most[2p], most[2p + 1]) + added[p]. A query
+ * walks from the two leaves outside the range to the root and takes in the siblings that lie
+ * inside. */
 #include "planner/select/primal_usage.h"
 
 #include <stdlib.h>

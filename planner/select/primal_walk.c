@@ -58,19 +58,32 @@ void sel_walk_shuffle(sel_walk *w, int32_t *items, int32_t n)
     }
 }
 
+/* Adds a cost of the point, or takes it away. */
+static void account(sel_walk *w, double cost, int32_t sign)
+{
+    if (cost >= w->g->forbidden) {
+        w->n_forbidden += sign;
+    } else {
+        w->cost += (double)sign * cost;
+    }
+}
+
 void sel_walk_jump(sel_walk *w, const int32_t *choice)
 {
     const sel_graph *g = w->g;
     memcpy(w->choice, choice, (size_t)g->n * sizeof *choice);
     sel_usage_set(&w->usage, g->base);
     w->cost = 0.0;
+    w->n_forbidden = 0;
     for (int32_t i = 0; i < g->n; i++) {
         const sel_vertex *x = &g->nodes[i];
         const int32_t s = choice[i];
-        w->cost += x->cost[s];
+        account(w, x->cost[s], 1);
         for (int32_t a = 0; a < x->n_arcs; a++) {
             const sel_arc *arc = &x->arcs[a];
-            w->cost += arc->other < i ? arc->m[(int64_t)choice[arc->other] * x->k + s] : 0.0;
+            if (arc->other < i) {
+                account(w, arc->m[(int64_t)choice[arc->other] * x->k + s], 1);
+            }
         }
         for (int32_t j = 0; j < x->n_spans; j++) {
             if (x->spans[j].use[s] != 0) {
@@ -85,16 +98,19 @@ void sel_walk_mark(sel_walk *w)
 {
     w->n_log = 0;
     w->marked_cost = w->cost;
+    w->marked_forbidden = w->n_forbidden;
 }
 
 static void change(sel_walk *w, int32_t node, int32_t to)
 {
     const sel_vertex *x = &w->g->nodes[node];
     const int32_t from = w->choice[node];
-    double delta = x->cost[to] - x->cost[from];
+    account(w, x->cost[from], -1);
+    account(w, x->cost[to], 1);
     for (int32_t a = 0; a < x->n_arcs; a++) {
         const double *line = x->arcs[a].m + (int64_t)w->choice[x->arcs[a].other] * x->k;
-        delta += line[to] - line[from];
+        account(w, line[from], -1);
+        account(w, line[to], 1);
     }
     for (int32_t j = 0; j < x->n_spans; j++) {
         const sel_span *span = &x->spans[j];
@@ -102,7 +118,6 @@ static void change(sel_walk *w, int32_t node, int32_t to)
             sel_usage_add(&w->usage, span->first, span->last, span->use[to] - span->use[from]);
         }
     }
-    w->cost += delta;
     w->choice[node] = to;
     w->work += 2 * x->n_arcs + 16 * x->n_spans;
 }
@@ -112,8 +127,7 @@ dtp_status sel_walk_set(sel_walk *w, int32_t node, int32_t strategy, dtp_err *er
     if (strategy == w->choice[node]) {
         return DTP_OK;
     }
-    DTP_TRY(
-        dtp_select__reserve(&w->log, (int64_t)w->n_log + 1, &w->cap_log, sizeof *w->log, err));
+    DTP_TRY(dtp_select__reserve(&w->log, (int64_t)w->n_log + 1, &w->cap_log, sizeof *w->log, err));
     w->log[w->n_log++] = (sel_change){node, w->choice[node]};
     change(w, node, strategy);
     return DTP_OK;
@@ -125,12 +139,13 @@ void sel_walk_undo(sel_walk *w)
         change(w, w->log[i].node, w->log[i].before);
     }
     w->cost = w->marked_cost;
+    w->n_forbidden = w->marked_forbidden;
     w->n_log = 0;
 }
 
 bool sel_walk_feasible(const sel_walk *w)
 {
-    return w->cost < w->g->forbidden && sel_usage_peak(&w->usage) <= w->g->limit;
+    return w->n_forbidden == 0 && sel_usage_peak(&w->usage) <= w->g->limit;
 }
 
 static void price_node(const sel_walk *w, int32_t node, double *theta)

@@ -15,14 +15,16 @@ typedef struct sel_walk {
     const sel_graph *g;
     int32_t *choice;
     sel_usage usage;
-    double cost;       /* forbidden entries at g->forbidden each; without g->constant */
-    double *price;     /* by row */
-    double *price_sum; /* by row and one more: of the prices before it */
-    double *theta;     /* by strategy of the graph */
-    sel_change *log;   /* since sel_walk_mark */
+    double cost;         /* of what is not forbidden; without g->constant */
+    int64_t n_forbidden; /* forbidden strategies and pairs */
+    double *price;       /* by row */
+    double *price_sum;   /* by row and one more: of the prices before it */
+    double *theta;       /* by strategy of the graph */
+    sel_change *log;     /* since sel_walk_mark */
     int64_t cap_log;
     int32_t n_log;
     double marked_cost;
+    int64_t marked_forbidden;
     uint64_t random;
     int64_t work; /* numbers looked at: a clock that does not depend on the machine */
 } sel_walk;

@@ -47,7 +47,7 @@ dtp_status sel_offer(sel_solver *v, const sel_work *w, int64_t n_undo, const int
 {
     dtp_select_value value;
     memcpy(v->full, choice, (size_t)v->p->n_nodes * sizeof *choice);
-    sel_restore(w, n_undo, v->full);
+    sel_restore_from(w, n_undo, v->full);
     DTP_TRY(dtp_select_evaluate(v->p, v->full, &value, err));
     if (value.feasible && value.cost < v->cutoff) {
         int32_t *worse = v->best;

@@ -24,8 +24,8 @@ bool sel_time_is_up(const sel_solver *v);
  * best so far. */
 dtp_status sel_offer(sel_solver *v, const sel_work *w, int64_t n_undo, const int32_t *choice,
                      dtp_err *err) DTP_MUST_CHECK;
-/* Presolves for solutions cheaper than the cutoff; when nothing is left to choose, offers what there
- * is, after which w is infeasible: nothing cheaper is left. */
+/* Presolves for solutions cheaper than the cutoff; when nothing is left to choose, offers what
+ * there is, after which w is infeasible: nothing cheaper is left. */
 dtp_status sel_reduce(sel_solver *v, sel_work *w, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

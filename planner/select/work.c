@@ -259,13 +259,18 @@ dtp_status sel_add_undo(sel_work *w, sel_undo record, dtp_err *err)
     return DTP_OK;
 }
 
-void sel_restore(const sel_work *w, int64_t n_undo, int32_t *choice)
+void sel_restore_from(const sel_work *w, int64_t n_undo, int32_t *choice)
 {
     for (int64_t i = n_undo - 1; i >= 0; i--) {
         const sel_undo *u = &w->undo[i];
         const int64_t row = u->a >= 0 ? choice[u->a] : 0;
         choice[u->node] = u->table[row * u->kb + (u->b >= 0 ? choice[u->b] : 0)];
     }
+}
+
+void sel_restore(const sel_work *w, int32_t *choice)
+{
+    sel_restore_from(w, w->n_undo, choice);
 }
 
 void sel_project(const sel_work *w, int32_t *choice)

@@ -91,9 +91,10 @@ dtp_status sel_copy(const sel_work *w, sel_work **out, dtp_err *err) DTP_MUST_CH
 
 /* Runs the reductions to a fixed point; may be called again after lowering w->cutoff. */
 dtp_status sel_presolve(sel_work *w, dtp_err *err) DTP_MUST_CHECK;
-/* In: the choices of the nodes that were alive when there were n_undo records. Out: all of them,
- * for the original problem. */
-void sel_restore(const sel_work *w, int64_t n_undo, int32_t *choice);
+/* In: the choices of the nodes that are alive. Out: all of them, for the original problem. */
+void sel_restore(const sel_work *w, int32_t *choice);
+/* The same for the nodes that were alive when there were n_undo records. */
+void sel_restore_from(const sel_work *w, int64_t n_undo, int32_t *choice);
 /* The other way: choices of the original problem become those of the nodes that are alive; where
  * presolve removed the strategy, strategy 0. */
 void sel_project(const sel_work *w, int32_t *choice);

@@ -76,7 +76,7 @@ static void check_costs(const sel_work *w, random_source *r)
             choice[i] = w->nodes[i].alive ? (int32_t)draw(r, w->nodes[i].k) : 0;
         }
         const int64_t cost = work_cost(w, choice);
-        sel_restore(w, w->n_undo, choice);
+        sel_restore(w, choice);
         const int64_t plain = plain_cost(w->p, choice);
         if (cost >= 0 && plain >= 0) {
             assert_int_equal(cost, plain);
