@@ -93,7 +93,7 @@ static dtp_status epoch(sel_solver *v, sel_work *w, search *h, int64_t *bound, d
     return s == DTP_OK ? sel_reduce(v, w, err) : s;
 }
 
-static bool too_large(const sel_solver *v, sel_work *w)
+bool sel_too_large(const sel_solver *v, sel_work *w)
 {
     return v->options->solver == DTP_SELECT_LARGE || sel_size(w).entries > v->options->max_entries;
 }
@@ -117,10 +117,10 @@ static bool stalled(search *h, int64_t cost, int64_t bound)
     return h->stalled >= PATIENCE;
 }
 
-static dtp_status loop(sel_solver *v, sel_work *w, search *h, int64_t *bound, dtp_err *err)
+static dtp_status loop(sel_solver *v, sel_work *w, search *h, int64_t left, int64_t *bound,
+                       dtp_err *err)
 {
-    bool done = !too_large(v, w);
-    for (int64_t left = v->options->iterations;
+    for (bool done = false;
          left > 0 && !done && !w->infeasible && *bound < v->cutoff && !sel_time_is_up(v);
          left -= h->rounds) {
         if (h->primal == NULL || worth_restarting(v, w, h, *bound)) {
@@ -128,15 +128,15 @@ static dtp_status loop(sel_solver *v, sel_work *w, search *h, int64_t *bound, dt
         }
         h->rounds = left < EPOCH_SEARCH ? left : EPOCH_SEARCH;
         DTP_TRY(epoch(v, w, h, bound, err));
-        done = stalled(h, v->cutoff, *bound) && !too_large(v, w);
+        done = stalled(h, v->cutoff, *bound) && !sel_too_large(v, w);
     }
     return DTP_OK;
 }
 
-dtp_status sel_large(sel_solver *v, sel_work *w, int64_t *bound, dtp_err *err)
+dtp_status sel_large(sel_solver *v, sel_work *w, int64_t rounds, int64_t *bound, dtp_err *err)
 {
     search h = {.end_s = v->end_s, .cost = INT64_MAX};
-    dtp_status s = loop(v, w, &h, bound, err);
+    dtp_status s = loop(v, w, &h, rounds, bound, err);
     *bound = w->infeasible ? v->cutoff : *bound;
     sel_primal_destroy(h.primal);
     return s;
