@@ -2,10 +2,13 @@
 
 #include <string.h>
 
+#include "planner/select/dual_split.h"
 #include "planner/select/primal.h"
 #include "planner/select/relax.h"
 
 enum { MAX_DEPTH = 400, FIRST_SEARCH = 10, NODE_SEARCH = 2 };
+/* Of the dual: rounds of ascent at the root and below; splits that are tried near it and below. */
+enum { ROOT_ROUNDS = 1700, ROUNDS = 40, NEAR = 4, NEAR_SPLITS = 24, SPLITS = 8, SEARCH_EVERY = 8 };
 
 /* Improves v->choice and offers what comes of it. */
 static dtp_status improve(sel_solver *v, sel_work *w, int64_t rounds, dtp_err *err)
@@ -91,6 +94,15 @@ static bool limit_reached(const sel_solver *v, int64_t entries, int32_t depth)
            entries > v->options->max_entries;
 }
 
+/* The dual in place of the linear program. */
+static dtp_status ascend(sel_solver *v, sel_work *w, sel_relaxation *r, dtp_err *err)
+{
+    const int64_t rounds = w->unit > 0.0 ? ROUNDS : ROOT_ROUNDS;
+    *r = (sel_relaxation){.solved = true, .split_node = -1, .split_strategy = -1};
+    DTP_TRY(sel_dual_relax(w, rounds, sel_time_left(v), &r->bound, err));
+    return w->infeasible ? DTP_OK : sel_dual_choice(w, v->choice, err);
+}
+
 static dtp_status explore(sel_solver *v, sel_work *w, int32_t depth, int64_t *bound, dtp_err *err)
 {
     for (int64_t before = INT64_MAX / 16;;) {
@@ -107,15 +119,23 @@ static dtp_status explore(sel_solver *v, sel_work *w, int32_t depth, int64_t *bo
             return DTP_OK;
         }
         v->out->nodes++;
-        DTP_TRY(sel_relax(w, sel_time_left(v), v->choice, &r, err));
+        const bool linear = size.entries <= v->options->lp_entries;
+        DTP_TRY(linear ? sel_relax(w, sel_time_left(v), v->choice, &r, err)
+                       : ascend(v, w, &r, err));
         *bound = r.bound > *bound ? r.bound : *bound;
-        if (*bound < v->cutoff && !w->infeasible && r.split_node >= 0) {
+        if (*bound < v->cutoff && !w->infeasible &&
+            (linear ? r.split_node >= 0 : depth % SEARCH_EVERY == 0)) {
             DTP_TRY(improve(v, w, NODE_SEARCH, err));
         }
         const bool little = 10 * now >= 8 * before;
         before = now;
         if (*bound < v->cutoff && little && any_choice_left(w)) {
-            choose_split(w, &r);
+            if (linear) {
+                choose_split(w, &r);
+            } else {
+                DTP_TRY(sel_dual_split(w, *bound, depth < NEAR ? NEAR_SPLITS : SPLITS,
+                                       &r.split_node, &r.split_strategy, err));
+            }
             return split(v, w, &r, depth, bound, err);
         }
     }

@@ -18,6 +18,8 @@ enum { SETTLE = 20, EVALUATE_EVERY = 10, FIRST_CYCLE = 1200, LATER_CYCLE = 500 }
 static const double HOT = 1.0, COLD = 1e-4, LARGE_STEP = 1.0, SMALL_STEP = 0.01;
 /* Where later cycles begin, on the way from hot to cold. */
 static const double REHEAT = 0.5;
+/* Where an ascent stays that sel_dual_cool was called for. */
+static const double COOL = 0.8;
 /* What the prices of all rows together cost at first, as a share of the bound, and the least. */
 static const double FIRST_PRICES = 0.01, LEAST_PRICES = 1e-12;
 static const double MOMENTUM = 0.7, NORM_DECAY = 0.98;
@@ -86,6 +88,9 @@ static void step_prices(sel_dual *d, double step)
 /* 0 = hot, 1 = cold. */
 static double progress(int64_t round)
 {
+    if (round < 0) {
+        return COOL;
+    }
     if (round < FIRST_CYCLE) {
         return (double)round / FIRST_CYCLE;
     }
@@ -101,7 +106,8 @@ void sel_dual_run(sel_dual *d, int64_t rounds, double time_limit_s)
         begin(d);
     }
     for (int64_t i = 0; i < rounds && now_s() < end; i++) {
-        const double at = progress(d->rounds++);
+        const double at = progress(d->rounds);
+        d->rounds += d->rounds >= 0 ? 1 : 0;
         sel_dual_sweep(d, false, false, 0.0);
         sel_dual_sweep(d, true, true, d->unit * HOT * pow(COLD / HOT, at));
         if (i % EVALUATE_EVERY == 0) {
@@ -110,6 +116,11 @@ void sel_dual_run(sel_dual *d, int64_t rounds, double time_limit_s)
         step_prices(d, LARGE_STEP * pow(SMALL_STEP / LARGE_STEP, at));
     }
     settle(d, 1);
+}
+
+void sel_dual_cool(sel_dual *d)
+{
+    d->rounds = d->unit > 0.0 ? -1 : d->rounds;
 }
 
 double sel_dual_value(const sel_dual *d)

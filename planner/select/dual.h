@@ -29,6 +29,9 @@ void sel_dual_destroy(sel_dual *d);
  * first and fall over the rounds of a cycle; where in its cycle the ascent is passes through the
  * work, so runs may be as short as the caller likes. */
 void sel_dual_run(sel_dual *d, int64_t rounds, double time_limit_s);
+/* From now on small steps only, here and in what is created from the work later: for parts of a
+ * work whose own ascent has come to its end. Without effect where there was none. */
+void sel_dual_cool(sel_dual *d);
 /* The best bound so far, in floating point. */
 double sel_dual_value(const sel_dual *d);
 

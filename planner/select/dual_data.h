@@ -43,7 +43,7 @@ struct sel_dual {
     float *theta, *least;       /* scratch, by strategy of one node */
     double constant, per_usage; /* price in the work = price here * per_usage */
     double unit;                /* cost scale of the temperatures */
-    int64_t rounds;             /* so far */
+    int64_t rounds;             /* so far; -1: cool */
     double best;
 };
 

@@ -35,6 +35,7 @@ dtp_select_options dtp_select_options_init(void)
                                 .threads = 2,
                                 .iterations = 400,
                                 .seed = 1,
+                                .lp_entries = 3000,
                                 .max_entries = 250000};
 }
 

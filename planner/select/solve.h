@@ -22,6 +22,7 @@ typedef struct dtp_select_options {
     double time_limit_s; /* 0 = none; with a limit the answer may depend on the machine's speed */
     int64_t iterations;  /* rounds of the search, and nodes of branch and bound */
     uint64_t seed;
+    int64_t lp_entries;  /* up to so many, bounds by the linear program, else by dual ascent */
     int64_t max_entries; /* finite edge entries of the largest relaxation that is tried */
 } dtp_select_options;
 

@@ -72,7 +72,7 @@ typedef struct sel_work {
     int64_t *base;    /* by row: usage that every solution has */
     double *price;    /* by row: what a unit of usage costs in the best bound so far */
     double unit;      /* cost scale of the dual ascent that found the prices, 0 = none yet */
-    int64_t ascended; /* its rounds so far */
+    int64_t ascended; /* its rounds so far, -1: in small steps only */
     int64_t limit;
     int64_t constant; /* cost that every solution has; negative where dual ascent moved costs */
     int64_t cutoff;   /* only cheaper solutions matter */

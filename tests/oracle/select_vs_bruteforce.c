@@ -14,7 +14,7 @@
 #include "planner/select/solve.h"
 #include "select_random.h"
 
-enum { N_EXACT = 500, N_BOUND = 2000, N_SOLVERS = 1000 };
+enum { N_EXACT = 500, N_BOUND = 2000, N_DUAL = 300, N_SOLVERS = 1000 };
 
 static void check_result(const dtp_select_problem *p, const dtp_select_result *r, int64_t best,
                          bool limited)
@@ -135,6 +135,33 @@ static void test_select__every_solver(void **state)
     assert_true(proven > N_SOLVERS / 2);
 }
 
+/* Bounds and splits by dual ascent instead of the linear program, to the end. */
+static void test_select__branching_on_the_dual_equals_enumeration(void **state)
+{
+    (void)state;
+    int64_t split = 0;
+    for (uint64_t seed = 1; seed <= N_DUAL; seed++) {
+        random_source r = {seed * 86028121};
+        dtp_select_problem *p = random_problem(&r);
+        const int64_t best = enumerate(p);
+        dtp_select_options o = dtp_select_options_init();
+        o.presolve = combination((uint32_t)draw(&r, SELECT_COMBINATIONS));
+        o.solver = DTP_SELECT_EXACT;
+        o.lp_entries = -1;
+        o.iterations = 2000;
+        dtp_select_result a;
+        assert_int_equal(dtp_select_solve(p, &o, &a, NULL), DTP_OK);
+        if (best >= 0 && a.bound != best) {
+            print_message("seed %" PRIu64 "\n", seed);
+        }
+        check_result(p, &a, best, false);
+        split += a.nodes > 1 ? 1 : 0;
+        dtp_select_result_free(&a);
+        dtp_select_problem_destroy(p);
+    }
+    assert_true(split > N_DUAL / 50);
+}
+
 /* Rings of nodes with chords, too large to enumerate. */
 static dtp_select_problem *ring(random_source *r, int32_t n)
 {
@@ -193,6 +220,7 @@ int main(void)
         cmocka_unit_test(test_select__bounds_hold_under_limits),
         cmocka_unit_test(test_select__same_seed_same_answer),
         cmocka_unit_test(test_select__every_solver),
+        cmocka_unit_test(test_select__branching_on_the_dual_equals_enumeration),
         cmocka_unit_test(test_select__same_answer_on_any_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
