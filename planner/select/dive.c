@@ -8,7 +8,7 @@
 
 #include "planner/select/dual.h"
 
-enum { ROUNDS = 20, MAX_RETREATS = 12, MAX_STEPS = 200 };
+enum { ROUNDS = 20, MAX_RETREATS = 5, MAX_STEPS = 200 };
 
 static const double SHARE = 0.15;
 
