@@ -105,7 +105,8 @@ static dtp_status step(sel_solver *v, const sel_work *w, lead *list, double shar
     *out = NULL;
     DTP_TRY(find_leads(w, list, &n, err));
     DTP_TRY(sel_copy(w, &next, err));
-    dtp_status s = decide(next, list, 1 + (int32_t)(share * (double)n), err);
+    const int32_t some = n > 0 ? 1 + (int32_t)(share * (double)n) : 0;
+    dtp_status s = decide(next, list, some, err);
     s = s == DTP_OK && !next->infeasible ? sel_reduce(v, next, err) : s;
     s = s == DTP_OK && !next->infeasible ? ascend(v, next, err) : s;
     s = s == DTP_OK && !next->infeasible ? sel_reduce(v, next, err) : s;
