@@ -68,6 +68,9 @@ static void test_glob__matches(void **state)
         {"{,un}even", "uneven", true, true},
         {"{**.x,y}.z", "a.b.x.z", true, true},
         {"a**c", "a.b.c", true, true},
+        {"layers.*.attn$", "layers.3.attn", true, true},
+        {"layers.*.attn$", "layers.3.attn.wq", false, false},
+        {"a$b", "ab", false, false},
         {"", "a", false, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -220,6 +223,10 @@ static void test_styles__bad_ones_are_errors(void **state)
         {"tp:2", {"output colwise"}, "expected GLOB: STYLE"},
         {"tp:2", {"output: colwize"}, "there is no style 'colwize'; there are colwise, rowwise"},
         {"tp:2", {"output: colwise(x)"}, "the mesh 'tp:2' has no dim 'x'"},
+        {"x:2;y:2", {"output: colwise(x+y)"}, "has no dim 'x+y'"},
+        {"x:2;y:2", {"**: data(x+z)"}, "the mesh 'x:2;y:2' has no dim 'z'"},
+        {"x:2;y:2", {"**: zero3(y+y)"}, "'y+y' names a mesh dim twice"},
+        {"x:2;y:2", {"**: zero3(x+)"}, "has no dim ''"},
         {"x:2;y:2", {"output: colwise"}, "There is none called 'tp'; say colwise(DIM)"},
         {"tp:2", {"output: colwise(tp"}, "end with ')'"},
         {"tp:2", {"output: colwise(tp,tp)"}, "option 'tp'"},
@@ -373,7 +380,7 @@ static void test_plan_pins__memory_limit(void **state)
     const int64_t peak = r.plan->predicted.peak_bytes;
     assert_int_equal(r.plan->certificate.status, DTP_CERT_FEASIBLE);
     assert_int_equal(r.plan->certificate.bound, 0);
-    assert_int_equal(r.plan->n_baselines, 2);
+    assert_int_equal(r.plan->n_baselines, 7);
     dtp_plan_destroy(r.plan);
     request.memory_limit_bytes = peak - 1;
     assert_int_equal(dtp_plan_pins(f.g, machine, &request, &r, &err), DTP_OK);
