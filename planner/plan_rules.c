@@ -17,7 +17,8 @@ dtp_plan_request dtp_plan_request_init(void)
 
 /* Planning on one mesh. */
 typedef struct planning {
-    const dtp_graph *g;
+    const dtp_graph *model;
+    const dtp_graph *g; /* the model's with the choices of the request */
     const dtp_machine *machine;
     const dtp_plan_request *request;
     dtp_pricer pricer;
@@ -260,8 +261,11 @@ static dtp_status fill_plan(const planning *p, dtp_plan *plan, dtp_err *err)
     plan->rules = p->best.rules;
     plan->predicted = p->best.predicted;
     plan->certificate = certify(p);
-    plan->model_hash = dtp_graph_hash(p->g);
+    plan->model_hash = dtp_graph_hash(p->model);
     plan->machine_hash = dtp_machine_hash(p->machine);
+    if (p->request->choices != NULL) {
+        DTP_TRY(dtp_graph_choices_copy(p->request->choices, p->arena, &plan->choices, err));
+    }
     DTP_TRY(list_pins(p, plan, err));
     DTP_TRY(dtp_plan_add_baselines(plan, p->n_baselines, p->baselines, err));
     return dtp_sharding_from_rules(p->g, &plan->mesh, &plan->rules, false, p->arena,
@@ -283,14 +287,21 @@ static dtp_status plan_into(planning *p, dtp_plan *plan, dtp_err *err)
     return s;
 }
 
-static dtp_status plan_on_mesh(const dtp_graph *g, const dtp_machine *machine,
-                               const dtp_plan_request *request, const dtp_mesh *mesh,
-                               dtp_plan_result *out, dtp_err *err)
+/* What a plan is made for. */
+typedef struct task {
+    const dtp_graph *model, *g;
+    const dtp_machine *machine;
+    const dtp_plan_request *request;
+} task;
+
+static dtp_status plan_on_mesh(const task *k, const dtp_mesh *mesh, dtp_plan_result *out,
+                               dtp_err *err)
 {
-    planning p = {.g = g, .machine = machine, .request = request, .out = out};
+    planning p = {
+        .model = k->model, .g = k->g, .machine = k->machine, .request = k->request, .out = out};
     dtp_plan *plan = NULL;
     memset(out, 0, sizeof *out);
-    DTP_TRY(dtp_pricer_init(machine, mesh, &p.pricer, err));
+    DTP_TRY(dtp_pricer_init(k->machine, mesh, &p.pricer, err));
     DTP_TRY(dtp_plan_create(&plan, err));
     dtp_status s = plan_into(&p, plan, err);
     if (s != DTP_OK || out->infeasible) {
@@ -330,10 +341,9 @@ static void keep(const dtp_plan_request *request, dtp_plan_result *best, dtp_pla
     }
 }
 
-static dtp_status search_meshes(const dtp_graph *g, const dtp_machine *machine,
-                                const dtp_plan_request *request, dtp_arena *arena,
-                                dtp_plan_result *out, dtp_err *err)
+static dtp_status search_meshes(const task *k, dtp_arena *arena, dtp_plan_result *out, dtp_err *err)
 {
+    const dtp_plan_request *request = k->request;
     dtp_mesh *meshes;
     int32_t n, skipped = 0;
     memset(out, 0, sizeof *out);
@@ -343,7 +353,7 @@ static dtp_status search_meshes(const dtp_graph *g, const dtp_machine *machine,
         dtp_plan_result next;
         char text[DTP_MESH_TEXT_BYTES];
         dtp_mesh_print(&meshes[i], text);
-        dtp_status s = plan_on_mesh(g, machine, request, &meshes[i], &next, err);
+        dtp_status s = plan_on_mesh(k, &meshes[i], &next, err);
         if (dtp_status_is_input(s) && request->pins != NULL && ++skipped < n) {
             continue; /* the pins do not fit this mesh */
         }
@@ -360,17 +370,30 @@ static dtp_status search_meshes(const dtp_graph *g, const dtp_machine *machine,
     return DTP_OK;
 }
 
-dtp_status dtp_plan_rules(const dtp_graph *g, const dtp_machine *machine,
-                          const dtp_plan_request *request, dtp_plan_result *out, dtp_err *err)
+static dtp_status plan_task(const task *k, dtp_plan_result *out, dtp_err *err)
 {
-    if (request->mesh != NULL) {
-        return plan_on_mesh(g, machine, request, request->mesh, out, err);
+    if (k->request->mesh != NULL) {
+        return plan_on_mesh(k, k->request->mesh, out, err);
     }
     dtp_arena *arena = dtp_arena_create();
     if (arena == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the mesh search");
     }
-    dtp_status s = search_meshes(g, machine, request, arena, out, err);
+    dtp_status s = search_meshes(k, arena, out, err);
     dtp_arena_destroy(arena);
+    return s;
+}
+
+dtp_status dtp_plan_rules(const dtp_graph *g, const dtp_machine *machine,
+                          const dtp_plan_request *request, dtp_plan_result *out, dtp_err *err)
+{
+    task k = {.model = g, .g = g, .machine = machine, .request = request};
+    dtp_graph *changed = NULL;
+    if (request->choices != NULL && dtp_graph_choices_any(request->choices)) {
+        DTP_TRY(dtp_graph_with_choices(g, request->choices, 0, NULL, &changed, err));
+        k.g = changed;
+    }
+    dtp_status s = plan_task(&k, out, err);
+    dtp_graph_destroy(changed);
     return s;
 }

@@ -82,6 +82,7 @@ static dtp_phase phase(const work *w)
     return w->env->scratch ? w->env->phase : w->node->phase;
 }
 
+<<<<<<< HEAD
 static bool may_reuse(const dtp_lower_env *env, dtp_tensor_id t, dtp_value_id v)
 {
     const dtp_tensor_kind kind = env->p->graph->tensors[t].kind;
@@ -90,6 +91,17 @@ static bool may_reuse(const dtp_lower_env *env, dtp_tensor_id t, dtp_value_id v)
         return env->scratch && v >= env->since;
     }
     return !resident || v >= env->since || v == env->p->tensor_value[t];
+=======
+/* A recomputation does not read copies that the forward pass made of what goes into a block: they
+ * would have to be kept for it. */
+static bool may_reuse(const work *w, dtp_tensor_id t, dtp_value_id v)
+{
+    const dtp_graph *g = w->env->p->graph;
+    const dtp_tensor_kind kind = g->tensors[t].kind;
+    const bool resident = kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE;
+    const bool forgets = resident || g->nodes[cause(w)].repeats;
+    return !forgets || v >= w->env->since || v == w->env->p->tensor_value[t];
+>>>>>>> main
 }
 
 /* The value in another layout: an earlier version if there is one, else redistributed now. */

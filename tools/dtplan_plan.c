@@ -127,23 +127,20 @@ static dtp_status put_comm_report(const plan_command *c, const dtp_plan *plan, c
                                   dtp_err *err)
 {
     dtp_plan_lowering lowering;
-    dtp_graph *set = NULL;
     dtp_program *program = NULL;
     dtp_strbuf text = {0};
     dtp_plan_lowering_init(&lowering, plan->redistribution);
-    DTP_TRY(dtp_graph_with_settings(g, plan->n_settings, plan->settings, &set, err));
-    dtp_status s = dtp_lower(set, &plan->sharding, &lowering.options, &program, err);
+    dtp_status s = dtp_lower(g, &plan->sharding, &lowering.options, &program, err);
     s = s != DTP_OK ? s : tool_print_comm(program, c->json, &text, err);
     if (s == DTP_OK) {
         (void)fputs(dtp_strbuf_text(&text), stdout);
     }
     dtp_strbuf_free(&text);
     dtp_program_destroy(program);
-    dtp_graph_destroy(set);
     return s;
 }
 
-/* The communication report takes the place of the plan on standard output. */
+/* The communication report takes the place of the plan on standard output. g: the plan's graph. */
 static dtp_status put_plan(const plan_command *c, const dtp_plan *plan, const dtp_graph *g,
                            dtp_err *err)
 {
@@ -191,7 +188,7 @@ static dtp_status read_limit(plan_command *c, const dtp_machine *machine, dtp_er
                : tool_bytes_parse("--memory", c->memory, &c->limit_bytes, err);
 }
 
-/* What --style and --pin say on the mesh of the request. */
+/* What --style and --pin say on the mesh of the request; they name nodes of the changed graph. */
 static dtp_status plan_by_pins(const plan_command *c, const dtp_graph *g,
                                const dtp_machine *machine, const dtp_plan_request *request,
                                dtp_plan_result *out, dtp_err *err)
@@ -201,7 +198,9 @@ static dtp_status plan_by_pins(const plan_command *c, const dtp_graph *g,
     if (arena == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for pins");
     }
-    dtp_status s = tool_styles_read(&c->styles, g, request->mesh, arena, &pins, err);
+    dtp_graph *changed = NULL;
+    dtp_status s = dtp_graph_with_choices(g, request->choices, 0, NULL, &changed, err);
+    s = s == DTP_OK ? tool_styles_read(&c->styles, changed, request->mesh, arena, &pins, err) : s;
     if (s == DTP_OK) {
         const dtp_pins_request by_pins = {.mesh = request->mesh,
                                           .n_pins = pins.n_pins,
@@ -215,15 +214,18 @@ static dtp_status plan_by_pins(const plan_command *c, const dtp_graph *g,
                                                                      : DTP_REDISTRIBUTION_OWN,
                                           .objective = request->objective,
                                           .memory_limit_bytes = request->memory_limit_bytes,
+                                          .choices = request->choices,
                                           .rules_file = request->rules_file};
         s = dtp_plan_pins(g, machine, &by_pins, out, err);
     }
+    dtp_graph_destroy(changed);
     dtp_arena_destroy(arena);
     return s;
 }
 
+/* g: the model's. */
 static dtp_status plan_graph(plan_command *c, const dtp_graph *g, const dtp_machine *machine,
-                             dtp_err *err)
+                             const dtp_graph_choices *choices, dtp_err *err)
 {
     dtp_mesh mesh;
     dtp_plan_request request;
@@ -235,13 +237,17 @@ static dtp_status plan_graph(plan_command *c, const dtp_graph *g, const dtp_mach
     DTP_TRY(read_limit(c, machine, err));
     DTP_TRY(make_request(c, c->source.mesh != NULL ? &mesh : NULL,
                          find_rules_file(c, buffer, sizeof buffer), &request, err));
+    request.choices = choices;
     DTP_TRY(tool_styles_given(&c->styles) ? plan_by_pins(c, g, machine, &request, &result, err)
                                           : dtp_plan_rules(g, machine, &request, &result, err));
     if (result.infeasible) {
         say_infeasible(c, &result);
         return DTP_OK;
     }
-    dtp_status s = put_plan(c, result.plan, g, err);
+    dtp_graph *planned = NULL;
+    dtp_status s = dtp_plan_graph(result.plan, g, &planned, err);
+    s = s == DTP_OK ? put_plan(c, result.plan, planned, err) : s;
+    dtp_graph_destroy(planned);
     dtp_plan_destroy(result.plan);
     return s;
 }
@@ -250,6 +256,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 {
     plan_command *c = command;
     dtp_graph *g = NULL;
+    dtp_graph_choices choices;
     dtp_machine *machine = NULL;
     c->source.model = operands[0];
     c->ctx.level = c->verbose ? DTP_LOG_INFO : DTP_LOG_WARN;
@@ -275,9 +282,15 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     }
     DTP_TRY(tool_read_graph(&c->source, &g, err));
     dtp_status s = dtp_machine_read(c->source.machine, &machine, err);
+    dtp_arena *arena = dtp_arena_create();
     if (s == DTP_OK) {
-        s = plan_graph(c, g, machine, err);
+        s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory")
+                          : tool_read_choices(&c->source, g, arena, &choices, err);
     }
+    if (s == DTP_OK) {
+        s = plan_graph(c, g, machine, &choices, err);
+    }
+    dtp_arena_destroy(arena);
     dtp_machine_destroy(machine);
     dtp_graph_destroy(g);
     return s;
@@ -297,6 +310,7 @@ int dtplan_plan(int argc, char **argv)
         TOOL_STYLE_OPTIONS(c.styles),
         {"--strict", TOOL_FLAG, NULL, &c.styles.strict, 0, 0,
          "operands may be sent only where a style or pin asked for it"},
+        TOOL_CHOICE_OPTIONS(c.source),
         {"--comm-report", TOOL_FLAG, NULL, &c.comm_report, 0, 0,
          "print what the plan communicates, and why, in place of the plan"},
         {"--rules-file", TOOL_STRING, "FILE", &c.rules_file, 0, 0,
