@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/hash.h"
+#include "core/microbatch.h"
 
 static uint64_t hash_type(uint64_t h, const dtp_ttype *t)
 {
@@ -41,6 +42,12 @@ static int32_t first_use(const dtp_node *n, int32_t i)
     return j;
 }
 
+bool dtp_node_defers(const dtp_graph *g, dtp_node_id node)
+{
+    const dtp_node *n = &g->nodes[node];
+    return dtp_graph_runs(g, n->phase) > 1 && dtp_microbatch_defers(g, n->out[0]);
+}
+
 /* Streams of random numbers cost the same. */
 static bool same_node(const dtp_graph *g, const dtp_node *a, const dtp_node *b)
 {
@@ -59,13 +66,20 @@ static bool same_node(const dtp_graph *g, const dtp_node *a, const dtp_node *b)
     return same;
 }
 
+static bool same_class(const dtp_graph *g, dtp_node_id a, dtp_node_id b)
+{
+    return same_node(g, &g->nodes[a], &g->nodes[b]) &&
+           dtp_graph_runs(g, g->nodes[a].phase) == dtp_graph_runs(g, g->nodes[b].phase) &&
+           dtp_node_defers(g, a) == dtp_node_defers(g, b);
+}
+
 /* Numbers the classes in a table of open addressing. */
 static void number_nodes(const dtp_graph *g, int32_t *table, int32_t size, dtp_node_classes *out)
 {
     for (dtp_node_id id = 0; id < g->n_nodes; id++) {
         const dtp_node *n = &g->nodes[id];
         uint64_t slot = hash_node(g, n) & (uint64_t)(size - 1);
-        while (table[slot] >= 0 && !same_node(g, &g->nodes[out->example[table[slot]]], n)) {
+        while (table[slot] >= 0 && !same_class(g, out->example[table[slot]], id)) {
             slot = (slot + 1) & (uint64_t)(size - 1);
         }
         if (table[slot] < 0) {

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "planner/node_classes.h"
 #include "spmd/lower.h"
 
 struct dtp_node_pricer {
@@ -102,8 +103,12 @@ dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
     *out = (dtp_node_price){0};
     DTP_TRY(dtp_program_reset(q, err));
     DTP_TRY(dtp_lower_node(q, node, strategy, in_layouts, out_layouts, err));
-    for (int32_t k = 0; k < q->n_instrs; k++) {
-        out->cost_ps += dtp_picoseconds(dtp_price_instr(np->pricer, q, &q->instrs[k]));
+    const int32_t all = dtp_graph_runs(q->graph, q->graph->nodes[node].phase);
+    /* A deferred reduction runs once: what follows the node's kernel. */
+    int32_t runs = dtp_node_defers(q->graph, node) ? 1 : all;
+    for (int32_t k = q->n_instrs - 1; k >= 0; k--) {
+        runs = q->instrs[k].kind == DTP_INSTR_KERNEL ? all : runs;
+        out->cost_ps += runs * dtp_picoseconds(dtp_price_instr(np->pricer, q, &q->instrs[k]));
     }
     return find_peaks(np, &q->graph->nodes[node], out, err);
 }

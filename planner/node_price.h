@@ -6,7 +6,7 @@
 #include "spmd/redistribute.h"
 
 typedef struct dtp_node_price {
-    int64_t cost_ps;
+    int64_t cost_ps;    /* of a step: every microbatch */
     int64_t temp_bytes; /* most bytes of staging, workspace and intermediates at one instruction */
     int64_t sure_bytes; /* the same without what may be written over something that dies */
 } dtp_node_price;

@@ -2,13 +2,6 @@
  * set, and the instructions are priced. An assignment under which it cannot be lowered (an uneven
  * size, a dim that must be whole) is forbidden for the set.
  */
-<<<<<<< HEAD
-=======
-#include <string.h>
-
-#include "core/hash.h"
-#include "core/microbatch.h"
->>>>>>> main
 #include "core/safe_int.h"
 #include "planner/node_classes.h"
 #include "planner/node_price.h"
@@ -20,86 +13,8 @@
 static dtp_status add_class(dtp_rules_problem *p, const dtp_node_classes *classes, int32_t k,
                             dtp_err *err)
 {
-<<<<<<< HEAD
     dtp_rules_class c = {.example = classes->example[k], .count = classes->count[k]};
     DTP_TRY(dtp_rules__op_set(p, c.example, &c.set, err));
-=======
-    h = dtp_hash_i64(h, t->dtype);
-    for (int32_t i = 0; i < t->rank; i++) {
-        h = dtp_hash_i64(dtp_hash_i64(h, t->dims[i].id), t->dims[i].size);
-    }
-    return dtp_hash_i64(h, -1);
-}
-
-static uint64_t hash_node(const dtp_graph *g, const dtp_node *n)
-{
-    uint64_t h = dtp_hash_text(DTP_HASH_SEED, n->op->name);
-    for (int32_t i = 0; i < n->n_in; i++) {
-        h = hash_type(h, &g->tensors[n->in[i]].type);
-    }
-    for (int32_t i = 0; i < n->n_out; i++) {
-        h = hash_type(h, &g->tensors[n->out[i]].type);
-    }
-    return h;
-}
-
-static bool same_attr(const dtp_attr *a, const dtp_attr *b)
-{
-    return a->i == b->i && a->f == b->f && a->n == b->n &&
-           (a->n == 0 || memcmp(a->ids, b->ids, (size_t)a->n * sizeof *a->ids) == 0);
-}
-
-/* Position of the first operand that is the same tensor. */
-static int32_t first_use(const dtp_node *n, int32_t i)
-{
-    int32_t j = 0;
-    while (n->in[j] != n->in[i]) {
-        j++;
-    }
-    return j;
-}
-
-/* Streams of random numbers cost the same. */
-static bool same_node(const dtp_graph *g, const dtp_node *a, const dtp_node *b)
-{
-    bool same =
-        a->op == b->op && a->n_in == b->n_in && a->n_out == b->n_out && a->n_attrs == b->n_attrs;
-    for (int32_t i = 0; same && i < a->n_attrs; i++) {
-        same = strcmp(a->attrs[i].key, "stream") == 0 || same_attr(&a->attrs[i], &b->attrs[i]);
-    }
-    for (int32_t i = 0; same && i < a->n_in; i++) {
-        same = first_use(a, i) == first_use(b, i) &&
-               dtp_ttype_equal(&g->tensors[a->in[i]].type, &g->tensors[b->in[i]].type);
-    }
-    for (int32_t i = 0; same && i < a->n_out; i++) {
-        same = dtp_ttype_equal(&g->tensors[a->out[i]].type, &g->tensors[b->out[i]].type);
-    }
-    return same;
-}
-
-static int32_t runs_of(const dtp_graph *g, dtp_node_id node)
-{
-    return dtp_graph_runs(g, g->nodes[node].phase);
-}
-
-static bool defers(const dtp_graph *g, dtp_node_id node)
-{
-    return runs_of(g, node) > 1 && dtp_microbatch_defers(g, g->nodes[node].out[0]);
-}
-
-/* Equal nodes cost the same when they run equally often. */
-static bool same_class(const dtp_graph *g, const dtp_rules_class *c, dtp_node_id node)
-{
-    return same_node(g, &g->nodes[c->example], &g->nodes[node]) && c->runs == runs_of(g, node) &&
-           c->defers == defers(g, node);
-}
-
-static dtp_status append_class(dtp_rules_problem *p, dtp_node_id node, int32_t *out, dtp_err *err)
-{
-    dtp_rules_class c = {
-        .example = node, .runs = runs_of(p->graph, node), .defers = defers(p->graph, node)};
-    DTP_TRY(dtp_rules__op_set(p, node, &c.set, err));
->>>>>>> main
     const size_t n = (size_t)p->sets[c.set].n_assign;
     c.cost_ps = dtp_arena_alloc(p->arena, n, sizeof *c.cost_ps);
     c.temp_bytes = dtp_arena_alloc(p->arena, n, sizeof *c.temp_bytes);
@@ -114,36 +29,11 @@ static dtp_status append_class(dtp_rules_problem *p, dtp_node_id node, int32_t *
 
 static dtp_status sort_into_classes(dtp_rules_problem *p, dtp_err *err)
 {
-<<<<<<< HEAD
     dtp_node_classes classes;
     DTP_TRY(dtp_node_classes_find(p->graph, p->arena, &classes, err));
     p->class_of_node = classes.of_node;
     for (int32_t k = 0; k < classes.n; k++) {
         DTP_TRY(add_class(p, &classes, k, err));
-=======
-    const dtp_graph *g = p->graph;
-    int32_t size = 64;
-    while (size < 4 * g->n_nodes) {
-        size *= 2;
-    }
-    int32_t *table = dtp_arena_alloc(p->arena, (size_t)size, sizeof *table);
-    p->class_of_node = dtp_arena_alloc(p->arena, (size_t)g->n_nodes, sizeof *p->class_of_node);
-    if (table == NULL || p->class_of_node == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", g->n_nodes);
-    }
-    memset(table, -1, (size_t)size * sizeof *table);
-    for (dtp_node_id id = 0; id < g->n_nodes; id++) {
-        const dtp_node *n = &g->nodes[id];
-        uint64_t slot = hash_node(g, n) & (uint64_t)(size - 1);
-        while (table[slot] >= 0 && !same_class(g, &p->classes[table[slot]], id)) {
-            slot = (slot + 1) & (uint64_t)(size - 1);
-        }
-        if (table[slot] < 0) {
-            DTP_TRY(append_class(p, id, &table[slot], err));
-        }
-        p->class_of_node[id] = table[slot];
-        p->classes[table[slot]].count++;
->>>>>>> main
     }
     return DTP_OK;
 }
@@ -199,18 +89,8 @@ static dtp_status price(pricing *job, dtp_rules_class *c, int32_t a, dtp_err *er
     if (status != DTP_OK) {
         return DTP_FAIL(err, status, "%s", why.msg);
     }
-<<<<<<< HEAD
     c->cost_ps[a] = found.cost_ps;
     c->temp_bytes[a] = found.temp_bytes;
-=======
-    /* A deferred reduction runs once: what follows the node's kernel. */
-    int32_t runs = c->defers ? 1 : c->runs;
-    for (int32_t k = job->program->n_instrs - 1; k >= 0; k--) {
-        const dtp_instr *instr = &job->program->instrs[k];
-        runs = instr->kind == DTP_INSTR_KERNEL ? c->runs : runs;
-        c->cost_ps[a] += runs * dtp_picoseconds(dtp_price_instr(p->pricer, job->program, instr));
-    }
->>>>>>> main
     p->priced++;
     return DTP_OK;
 }

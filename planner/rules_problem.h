@@ -27,8 +27,6 @@ typedef struct dtp_rules_set {
 typedef struct dtp_rules_class {
     int32_t set;
     dtp_node_id example; /* the first of them */
-    int32_t runs;        /* of each in a step (microbatches) */
-    bool defers;         /* reductions of its result wait for the last microbatch */
     int64_t count;
     int64_t *cost_ps;    /* by assignment: of one node in a step */
     int64_t *temp_bytes; /* by assignment: most bytes alive besides operands and results */

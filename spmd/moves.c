@@ -56,12 +56,6 @@ static bool sends(const walk *w, const dtp_step *step)
 /* A move that is made whatever copies there are. */
 static dtp_status add_own_move(walk *w, dtp_move_info move, dtp_err *err)
 {
-<<<<<<< HEAD
-=======
-    if (has_copy(w, &move)) {
-        return DTP_OK;
-    }
->>>>>>> main
     DTP_TRY(dtp_redistribute_by(w->r, &w->s->mesh, &w->g->tensors[move.tensor].type, &move.from,
                                 &move.to, &move.steps, err));
     for (int32_t i = 0; i < move.steps.n; i++) {
@@ -77,7 +71,7 @@ static dtp_status add_own_move(walk *w, dtp_move_info move, dtp_err *err)
 
 static dtp_status add_move(walk *w, dtp_move_info move, dtp_err *err)
 {
-    return has_copy(w, move.tensor, &move.to) ? DTP_OK : add_own_move(w, move, err);
+    return has_copy(w, &move) ? DTP_OK : add_own_move(w, move, err);
 }
 
 /* What the node's strategy means, as the lowering finds it. */
