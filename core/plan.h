@@ -90,6 +90,11 @@ dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings
 dtp_status dtp_plan_read(const char *file, const char *text, size_t len, const dtp_graph *g,
                          dtp_plan **out, dtp_err *err) DTP_MUST_CHECK;
 
+enum { DTP_STRATEGY_TEXT_BYTES = DTP_MAX_MESH_DIMS * (DTP_MESH_NAME_BYTES + 200) };
+/* How a node runs, in words: "x: batch, y: d_ff" (docs/formats/plan.md); "replicated". */
+void dtp_strategy_print(const dtp_graph *g, dtp_node_id node, const dtp_mesh *mesh,
+                        const dtp_strategy *strategy, char out[DTP_STRATEGY_TEXT_BYTES]);
+
 /* 64-bit hash of a graph's canonical content: dims, tensors, nodes, attributes. */
 uint64_t dtp_graph_hash(const dtp_graph *g);
 

@@ -7,6 +7,11 @@
 static const char *const KINDS[] = {"input", "param", "state", "value"};
 static const char *const PHASES[] = {"forward", "backward", "update"};
 
+const char *tool_tensor_kind(dtp_tensor_kind kind)
+{
+    return KINDS[kind];
+}
+
 /* ---- graph --------------------------------------------------------------------------------------
  */
 
