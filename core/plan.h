@@ -50,8 +50,10 @@ typedef struct dtp_certificate {
 
 typedef struct dtp_baseline {
     const char *name;
-    const char *rules; /* text */
-    bool legal;        /* false: does not fit the model's sizes on this mesh; see why */
+    const char *rules; /* text; NULL: made from styles */
+    int32_t n_styles;
+    const char *const *styles;
+    bool legal; /* false: does not fit the model's sizes on this mesh; see why */
     const char *why;
     dtp_prediction predicted;
 } dtp_baseline;

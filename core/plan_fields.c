@@ -162,37 +162,62 @@ static dtp_status check_list(const dtp_json *v, dtp_json_kind kind, dtp_err *err
     return DTP_OK;
 }
 
+/* A list of texts. */
+static dtp_status read_texts(const dtp_json *v, dtp_arena *arena, int32_t *n, const char ***out,
+                             dtp_err *err)
+{
+    DTP_TRY(check_list(v, DTP_JSON_ARRAY, err));
+    const int32_t count = dtp_json_size(v);
+    const char **list = dtp_arena_alloc(arena, (size_t)count, sizeof *list);
+    if (list == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of %d texts", count);
+    }
+    for (int32_t i = 0; i < count; i++) {
+        const char *text;
+        DTP_TRY(dtp_json_string(dtp_json_at(v, i), &text, err));
+        list[i] = dtp_arena_strdup(arena, text);
+        if (list[i] == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of %d texts", count);
+        }
+    }
+    *n = count;
+    *out = list;
+    return DTP_OK;
+}
+
 static dtp_status read_pins(const dtp_json *root, dtp_plan *plan, dtp_err *err)
 {
     const dtp_json *v;
     DTP_TRY(dtp_json_require(root, "pins", &v, err));
-    DTP_TRY(check_list(v, DTP_JSON_ARRAY, err));
-    plan->pins = dtp_arena_alloc(plan->arena, (size_t)dtp_json_size(v), sizeof *plan->pins);
-    if (plan->pins == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the pins");
+    return read_texts(v, plan->arena, &plan->n_pins, &plan->pins, err);
+}
+
+/* "rules" or "styles". */
+static dtp_status read_source(const dtp_json *v, dtp_arena *arena, dtp_baseline *out, dtp_err *err)
+{
+    const dtp_json *styles = dtp_json_get(v, "styles");
+    if (styles == NULL) {
+        return read_text(v, "rules", arena, &out->rules, err);
     }
-    for (int32_t i = 0; i < dtp_json_size(v); i++) {
-        const char *text;
-        DTP_TRY(dtp_json_string(dtp_json_at(v, i), &text, err));
-        plan->pins[i] = dtp_arena_strdup(plan->arena, text);
-        if (plan->pins[i] == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for the pins");
-        }
-        plan->n_pins++;
+    if (dtp_json_get(v, "rules") != NULL) {
+        return dtp_json_fail(styles, err, "a baseline has rules or styles, not both");
     }
+    const char **texts = NULL;
+    DTP_TRY(read_texts(styles, arena, &out->n_styles, &texts, err));
+    out->styles = texts;
     return DTP_OK;
 }
 
 static dtp_status read_baseline(const dtp_json *v, dtp_arena *arena, dtp_baseline *out,
                                 dtp_err *err)
 {
-    static const char *const keys[] = {"rules",      "legal",       "why",    "step_time_s",
-                                       "compute_s",  "comm_s",      "cost_s", "exposed_comm_s",
-                                       "peak_bytes", "collectives", NULL};
-    static const char *const illegal_keys[] = {"rules", "legal", "why", NULL};
+    static const char *const keys[] = {"rules",          "styles",     "legal",       "why",
+                                       "step_time_s",    "compute_s",  "comm_s",      "cost_s",
+                                       "exposed_comm_s", "peak_bytes", "collectives", NULL};
+    static const char *const illegal_keys[] = {"rules", "styles", "legal", "why", NULL};
     const dtp_json *legal;
     DTP_TRY(dtp_json_keys(v, keys, err));
-    DTP_TRY(read_text(v, "rules", arena, &out->rules, err));
+    DTP_TRY(read_source(v, arena, out, err));
     DTP_TRY(dtp_json_require(v, "legal", &legal, err));
     DTP_TRY(dtp_json_bool(legal, &out->legal, err));
     out->name = dtp_arena_strdup(arena, dtp_json_key(v));

@@ -64,7 +64,15 @@ static void write_baselines(dtp_json_writer *w, const dtp_plan *plan)
     for (int32_t i = 0; i < plan->n_baselines; i++) {
         const dtp_baseline *b = &plan->baselines[i];
         dtp_json_begin_object(w, b->name);
-        dtp_json_write_string(w, "rules", b->rules == NULL ? "" : b->rules);
+        if (b->n_styles > 0) {
+            dtp_json_begin_array(w, "styles", false);
+            for (int32_t k = 0; k < b->n_styles; k++) {
+                dtp_json_write_string(w, NULL, b->styles[k]);
+            }
+            dtp_json_end_array(w);
+        } else {
+            dtp_json_write_string(w, "rules", b->rules == NULL ? "" : b->rules);
+        }
         dtp_json_write_bool(w, "legal", b->legal);
         if (b->legal) {
             write_prediction(w, &b->predicted);

@@ -1,4 +1,4 @@
-/* One rule set, lowered and predicted: a solution of the integer program or a baseline. */
+/* One decision, lowered and predicted: a solution of a solver or a baseline. */
 #ifndef DTP_PLANNER_CANDIDATE_H
 #define DTP_PLANNER_CANDIDATE_H
 
@@ -8,9 +8,12 @@
 #include "spmd/redistribute.h"
 
 typedef struct dtp_candidate {
-    const char *name; /* of a baseline; NULL for a solution */
-    dtp_rules rules;
-    const char *rules_text;
+    const char *name;       /* of a baseline; NULL for a solution */
+    dtp_rules rules;        /* of layout rules */
+    const char *rules_text; /* NULL: not made from layout rules */
+    int32_t n_styles;
+    const char *const *styles; /* what it was made from when not from rules */
+    dtp_sharding sharding;     /* mesh.n_dims and n_tensors 0: not made (yet) */
     bool legal;
     const char *why;          /* not legal: the reason */
     int64_t cost_ps;          /* additive price of the nodes, without passes */
@@ -33,16 +36,5 @@ dtp_status dtp_sharding_predict(const dtp_graph *g, const dtp_pricer *pricer, co
 dtp_status dtp_additive_cost(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
                              const dtp_redistributor *redistributor, int64_t *cost_ps,
                              dtp_err *err) DTP_MUST_CHECK;
-
-/* The baselines of a graph on a mesh: "replicated", "data_parallel" (the first dim of the inputs
- * over all mesh dims), and the sets of rules_file (may be NULL); a set of the file replaces one of
- * the same name. */
-dtp_status dtp_baselines_list(const dtp_graph *g, const dtp_mesh *mesh, const char *rules_file,
-                              dtp_arena *arena, int32_t *n, dtp_candidate **out,
-                              dtp_err *err) DTP_MUST_CHECK;
-
-/* Enters predicted baselines into a plan that has none; strings are borrowed. */
-dtp_status dtp_plan_add_baselines(dtp_plan *plan, int32_t n, const dtp_candidate *baselines,
-                                  dtp_err *err) DTP_MUST_CHECK;
 
 #endif

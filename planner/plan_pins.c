@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cost_models/plan_lowering.h"
-#include "planner/candidate.h"
+#include "planner/baselines.h"
 
 /* ---- pins ---------------------------------------------------------------------------------------
  */
@@ -104,15 +104,10 @@ static dtp_status propagate(const dtp_graph *g, const dtp_pins_request *request,
 static dtp_status add_baselines(const dtp_graph *g, const dtp_pricer *pricer,
                                 const dtp_pins_request *request, dtp_plan *plan, dtp_err *err)
 {
+    const dtp_baseline_options options = {.rules_file = request->rules_file};
     dtp_candidate *baselines;
     int32_t n;
-    DTP_TRY(
-        dtp_baselines_list(g, &plan->mesh, request->rules_file, plan->arena, &n, &baselines, err));
-    for (int32_t i = 0; i < n; i++) {
-        if (baselines[i].legal) {
-            DTP_TRY(dtp_candidate_predict(g, pricer, plan->arena, &baselines[i], err));
-        }
-    }
+    DTP_TRY(dtp_baselines_create(g, pricer, &options, plan->arena, &n, &baselines, err));
     return dtp_plan_add_baselines(plan, n, baselines, err);
 }
 

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "planner/candidate.h"
+#include "planner/baselines.h"
 #include "planner/mesh_search.h"
 #include "planner/rules_solve.h"
 

@@ -3,10 +3,36 @@
  * zero1 splits the states of the optimizer: the update reads the gradient and the parameter split,
  * both free of communication, and the new parameter is gathered. zero2 splits the gradient too, so
  * that it is reduce-scattered. zero3 (fsdp) splits the parameter itself: every node that reads it,
- * forward or backward, reads it whole, and the update stays local. */
+ * forward or backward, reads it whole, and the update stays local.
+ *
+ * Over several mesh dims ("x+y") one dim of each tensor is split over all of them. */
 #include <string.h>
 
 #include "planner/style_internal.h"
+
+/* Pins all mesh dims of the style: split over `axis`, or whole when axis < 0. */
+static dtp_status pin_all(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, int32_t axis,
+                          dtp_err *err)
+{
+    const int32_t first = job->m;
+    dtp_status s = DTP_OK;
+    for (int32_t i = 0; i < job->n_ms && s == DTP_OK; i++) {
+        job->m = job->ms[i];
+        s = axis >= 0 ? dtp_style__split(job, t, node, axis, err)
+                      : dtp_style__whole(job, t, node, err);
+    }
+    job->m = first;
+    return s;
+}
+
+static bool is_own(const dtp_style_job *job, int32_t m)
+{
+    int32_t i = 0;
+    while (i < job->n_ms && job->ms[i] != m) {
+        i++;
+    }
+    return i < job->n_ms;
+}
 
 dtp_status dtp_style__data(dtp_style_job *job, dtp_err *err)
 {
@@ -21,7 +47,7 @@ dtp_status dtp_style__data(dtp_style_job *job, dtp_err *err)
             axis = dtp_style__axis(job->g, t, job->style->dim);
         }
         if (axis >= 0) {
-            DTP_TRY(dtp_style__split(job, t, -1, axis, err));
+            DTP_TRY(pin_all(job, t, -1, axis, err));
             found++;
         }
     }
@@ -34,18 +60,25 @@ dtp_status dtp_style__data(dtp_style_job *job, dtp_err *err)
 static int32_t zero_axis(const dtp_style_job *job, dtp_tensor_id t)
 {
     const dtp_ttype *type = &job->g->tensors[t].type;
-    const int64_t parts = job->mesh->sizes[job->m];
+    int64_t parts = 1;
     int32_t even = -1;
     if (job->style->dim != NULL) {
         return dtp_style__axis(job->g, t, job->style->dim);
     }
+    for (int32_t i = 0; i < job->n_ms; i++) {
+        parts *= job->mesh->sizes[job->ms[i]];
+    }
     for (int32_t a = 0; a < type->rank; a++) {
         bool split = false;
+        int64_t all = parts;
         for (int32_t m = 0; m < job->mesh->n_dims; m++) {
             const dtp_place *p = dtp_style__place(job, t, -1, m);
-            split = split || (p != NULL && p->kind == DTP_SHARD && p->axis == a);
+            if (p != NULL && p->kind == DTP_SHARD && p->axis == a && !is_own(job, m)) {
+                split = true;
+                all *= job->mesh->sizes[m];
+            }
         }
-        if (type->dims[a].size % parts != 0) {
+        if (type->dims[a].size % all != 0) {
             continue;
         }
         if (!split) {
@@ -69,10 +102,10 @@ static dtp_status split_update(dtp_style_job *job, dtp_tensor_id param, int32_t 
             const dtp_tensor_id t = node->in[k];
             const bool state = g->tensors[t].kind == DTP_TENSOR_STATE;
             if (state) {
-                DTP_TRY(dtp_style__split(job, t, -1, axis, err));
+                DTP_TRY(pin_all(job, t, -1, axis, err));
             }
             if (state || (gradient && t == job->grad[param])) {
-                DTP_TRY(dtp_style__split(job, t, n, axis, err));
+                DTP_TRY(pin_all(job, t, n, axis, err));
             }
         }
     }
@@ -86,8 +119,7 @@ static dtp_status gather_at_uses(dtp_style_job *job, dtp_tensor_id param, int32_
     for (int32_t i = job->readers.first[param]; i < job->readers.first[param + 1]; i++) {
         const dtp_node_id n = job->readers.nodes[i];
         const bool update = job->g->nodes[n].phase == DTP_UPDATE;
-        DTP_TRY(update ? dtp_style__split(job, param, n, axis, err)
-                       : dtp_style__whole(job, param, n, err));
+        DTP_TRY(pin_all(job, param, n, update ? axis : -1, err));
     }
     return DTP_OK;
 }
@@ -108,21 +140,20 @@ static dtp_status follow_param(dtp_style_job *job, dtp_tensor_id param, int32_t 
     return s;
 }
 
-/* The gradient: on mesh dim job->m split inside all other splits, or whole; on the others as the
- * parameter. */
+/* The gradient: on the style's mesh dims split inside all other splits, or whole; on the others as
+ * the parameter. */
 static dtp_status pin_gradient(dtp_style_job *job, dtp_tensor_id param, int32_t axis, dtp_err *err)
 {
     for (int32_t depth = 0; depth < job->mesh->n_dims; depth++) {
         for (int32_t m = 0; m < job->mesh->n_dims; m++) {
             const dtp_place *p = dtp_style__place(job, param, -1, m);
             const int32_t order = p != NULL ? p->order : 0;
-            if (m != job->m && order == depth) {
+            if (!is_own(job, m) && order == depth) {
                 DTP_TRY(follow_param(job, param, m, err));
             }
         }
     }
-    return axis >= 0 ? dtp_style__split(job, job->grad[param], -1, axis, err)
-                     : dtp_style__whole(job, job->grad[param], -1, err);
+    return pin_all(job, job->grad[param], -1, axis, err);
 }
 
 static dtp_status zero_param(dtp_style_job *job, dtp_tensor_id param, int32_t stage, dtp_err *err)
@@ -132,7 +163,7 @@ static dtp_status zero_param(dtp_style_job *job, dtp_tensor_id param, int32_t st
         return DTP_OK;
     }
     if (stage == 3) {
-        DTP_TRY(dtp_style__split(job, param, -1, axis, err));
+        DTP_TRY(pin_all(job, param, -1, axis, err));
         DTP_TRY(gather_at_uses(job, param, axis, err));
     }
     if (job->grad[param] >= 0) {

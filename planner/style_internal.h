@@ -29,7 +29,9 @@ typedef struct dtp_style_job {
     int32_t n_settings;
     dtp_setting *settings; /* in the order of the nodes, at most one of a node */
     const dtp_style *style;
-    int32_t m;                /* the mesh dim */
+    int32_t m;                /* the mesh dim; of several the first */
+    int32_t n_ms;             /* all mesh dims of the style, outermost split first */
+    int32_t ms[DTP_MAX_MESH_DIMS];
     bool *node;               /* by node: forward nodes that the glob matched */
     bool *param;              /* by tensor: parameters and inputs that the glob matched */
     dtp_tensor_id *grad;      /* by tensor: gradient of a parameter, -1 = none */
@@ -40,7 +42,7 @@ typedef struct dtp_style_job {
 typedef struct dtp_style_def {
     const char *name; /* NULL ends the table */
     const char *summary;
-    const char *mesh_dim; /* conventional name: "tp", "dp", "cp" */
+    const char *mesh_dim; /* conventional name: "tp", "dp", "cp"; dp: may be several, "x+y" */
     bool late;            /* after the styles that split parameters otherwise */
     bool takes_layout;    /* NAME=LAYOUT */
     dtp_status (*apply)(dtp_style_job *job, dtp_err *err);

@@ -194,25 +194,52 @@ dtp_status dtp_styles_parse(const char *text, dtp_styles *list, dtp_err *err)
 /* ---- applying -----------------------------------------------------------------------------------
  */
 
+/* "x", or for the styles of the data mesh dim also "x+y". */
+static dtp_status find_mesh_dims(dtp_style_job *job, const char *text, dtp_err *err)
+{
+    char mesh[DTP_MESH_TEXT_BYTES];
+    const bool several = strcmp(job->style->def->mesh_dim, "dp") == 0;
+    job->n_ms = 0;
+    for (const char *at = text; at != NULL;) {
+        const char *plus = several ? strchr(at, '+') : NULL;
+        const size_t len = plus != NULL ? (size_t)(plus - at) : strlen(at);
+        int32_t m = 0, before = 0;
+        while (m < job->mesh->n_dims &&
+               (strncmp(job->mesh->names[m], at, len) != 0 || job->mesh->names[m][len] != '\0')) {
+            m++;
+        }
+        while (before < job->n_ms && job->ms[before] != m) {
+            before++;
+        }
+        if (m == job->mesh->n_dims || before < job->n_ms) {
+            dtp_mesh_print(job->mesh, mesh);
+            return DTP_FAIL(err, DTP_INVALID, "the mesh '%s' has no dim '%.60s'%s", mesh, at,
+                            before < job->n_ms ? " besides itself" : "");
+        }
+        job->ms[job->n_ms++] = m;
+        at = plus != NULL ? plus + 1 : NULL;
+    }
+    job->m = job->ms[0];
+    return DTP_OK;
+}
+
 static dtp_status choose_mesh_dim(dtp_style_job *job, dtp_err *err)
 {
     const dtp_style *s = job->style;
     char text[DTP_MESH_TEXT_BYTES];
-    const char *name = s->mesh_dim != NULL ? s->mesh_dim : s->def->mesh_dim;
-    job->m = dtp_mesh_find(job->mesh, name);
-    if (s->mesh_dim == NULL && job->mesh->n_dims == 1) {
-        job->m = 0;
+    if (s->mesh_dim != NULL) {
+        return find_mesh_dims(job, s->mesh_dim, err);
     }
+    job->m = job->mesh->n_dims == 1 ? 0 : dtp_mesh_find(job->mesh, s->def->mesh_dim);
+    job->n_ms = 1;
+    job->ms[0] = job->m;
     if (job->m >= 0) {
         return DTP_OK;
     }
     dtp_mesh_print(job->mesh, text);
-    if (s->mesh_dim != NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "the mesh '%s' has no dim '%.60s'", text, name);
-    }
     return DTP_FAIL(err, DTP_INVALID,
                     "which dim of the mesh '%s'? There is none called '%s'; say %s(DIM)", text,
-                    name, s->def->name);
+                    s->def->mesh_dim, s->def->name);
 }
 
 static dtp_status apply(dtp_style_job *job, const dtp_style *style,

@@ -1,0 +1,49 @@
+/* Baselines: what people would do by hand, as complete decisions priced by the same model as a
+ * plan.
+ *
+ * replicated          everything on every device
+ * data_parallel       the inputs split over their first dim on all mesh dims
+ * zero1 zero2 zero3   data_parallel with optimizer states, also gradients, also parameters split
+ *                     over all mesh dims (zero3 is FSDP)
+ * megatron            features split over all mesh dims: a parameter that makes a feature dim by
+ *                     columns, the one that contracts it by rows, vocabulary and loss too
+ * megatron_sp         the same with the sequence split outside of those (sequence parallelism)
+ * data_megatron, data_megatron_sp, zero1_megatron_sp, zero3_megatron, zero3_megatron_sp
+ *                     on meshes of two and more dims: data over all but the last mesh dim, features
+ *                     over the last
+ * expert_parallel, zero3_expert
+ *                     data_parallel, zero3, with the experts of a mixture split over the last mesh
+ *                     dims
+ * and the sets of a rules file; a set of the file replaces a baseline of the same name.
+ *
+ * Which dims are features, the vocabulary, the sequence or experts is read from the graph
+ * (baseline_dims.h), not from names.
+ */
+#ifndef DTP_PLANNER_BASELINES_H
+#define DTP_PLANNER_BASELINES_H
+
+#include "planner/candidate.h"
+
+typedef struct dtp_baseline_options {
+    const char *rules_file; /* sets written by hand; NULL = none */
+    bool rules_only;        /* only those that are layout rules */
+} dtp_baseline_options;
+
+/* All baselines of a graph on the pricer's mesh with sharding, cost_ps and prediction, storage from
+ * `arena`. One that does not apply to the model or mesh has legal = false, says why, and has no
+ * sharding. */
+dtp_status dtp_baselines_create(const dtp_graph *g, const dtp_pricer *pricer,
+                                const dtp_baseline_options *options, dtp_arena *arena, int32_t *n,
+                                dtp_candidate **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* Those that are layout rules, not lowered yet: "replicated", "data_parallel", and the sets of
+ * rules_file (may be NULL). */
+dtp_status dtp_baselines_list(const dtp_graph *g, const dtp_mesh *mesh, const char *rules_file,
+                              dtp_arena *arena, int32_t *n, dtp_candidate **out,
+                              dtp_err *err) DTP_MUST_CHECK;
+
+/* Enters predicted baselines into a plan that has none; strings are borrowed. */
+dtp_status dtp_plan_add_baselines(dtp_plan *plan, int32_t n, const dtp_candidate *baselines,
+                                  dtp_err *err) DTP_MUST_CHECK;
+
+#endif
