@@ -39,11 +39,11 @@ static dtp_status count_peak(const dtp_program *p, dtp_arena *arena, half *h, dt
     DTP_TRY(dtp_peak_find(p, arena, &peak, err));
     side->needed_bytes = peak.bytes;
     for (int32_t i = 0; i < peak.n; i++) {
-        const dtp_value *v = &p->values[peak.values[i]];
+        const dtp_value *v = &p->values[peak.buffers[i].value];
         if (v->tensor >= 0) {
-            h->peak_bytes[v->tensor] += v->bytes;
+            h->peak_bytes[v->tensor] += peak.buffers[i].bytes;
         } else {
-            side->other_bytes += v->bytes;
+            side->other_bytes += peak.buffers[i].bytes;
         }
     }
     return DTP_OK;

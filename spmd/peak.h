@@ -4,11 +4,16 @@
 
 #include "spmd/program.h"
 
+typedef struct dtp_peak_buffer {
+    int64_t bytes;
+    dtp_value_id value; /* what is in it then: a version of a tensor if there is one */
+} dtp_peak_buffer;
+
 typedef struct dtp_peak {
     int32_t at;    /* instruction, the first of those with most bytes; -1: an empty program */
     int64_t bytes; /* needed then; the arena is larger by what could not be packed tightly */
     int32_t n;
-    dtp_value_id *values; /* those with a buffer of their own in the arena, largest first */
+    dtp_peak_buffer *buffers; /* largest first */
 } dtp_peak;
 
 /* The program has its liveness (dtp_lower). Storage from `arena`. */

@@ -79,7 +79,7 @@ static dtp_status shard(const tool_source *source, tool_job *job, dtp_err *err)
 /* Pins are those that the plan was made from; rules have none. */
 static dtp_status check_strict(const tool_job *job, dtp_err *err)
 {
-    tool_pins pins = {0};
+    dtp_pin_set pins = {0};
     if (job->plan != NULL) {
         DTP_TRY(tool_styles_of_plan(job->plan, job->graph, job->arena, &pins, err));
     }
