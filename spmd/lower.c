@@ -25,6 +25,7 @@ typedef struct lowering {
     dtp_program *p;
     bool *used;     /* by tensor: something needs it in its planned layout */
     bool *survives; /* by tensor: needed after the step */
+    dtp_value_id *view; /* by tensor: the copy that nodes of this phase read, -1 = none yet */
 } lowering;
 
 /* ---- what is needed -----------------------------------------------------------------------------
@@ -87,19 +88,52 @@ static dtp_status add_sources(lowering *l, dtp_err *err)
     return DTP_OK;
 }
 
+/* The value from which nodes of a phase read the tensor; the first of them makes the copy. */
+static dtp_status find_view(const lowering *l, dtp_tensor_id t, dtp_node_id reader,
+                            dtp_value_id *out, dtp_err *err)
+{
+    dtp_program *p = l->p;
+    const dtp_phase phase = l->g->nodes[reader].phase;
+    dtp_steps steps;
+    *out = p->tensor_value[t];
+    if (!dtp_sharding_has_views(l->s) ||
+        dtp_layout_equal(&l->s->views[phase][t], &l->s->layouts[t])) {
+        return DTP_OK;
+    }
+    if (l->view[t] < 0) {
+        DTP_TRY(dtp_redistribute_by(p->redistributor, &p->mesh, &p->values[*out].type,
+                                    &p->values[*out].layout, &l->s->views[phase][t], &steps, err));
+        DTP_TRY(dtp_redistribute_emit(p, &steps, reader, phase, out, err));
+        l->view[t] = *out;
+    }
+    *out = l->view[t];
+    return DTP_OK;
+}
+
+static void begin_phase(const lowering *l, dtp_lower_env *env)
+{
+    env->since = l->p->n_values;
+    for (int32_t t = 0; t < l->g->n_tensors; t++) {
+        l->view[t] = -1;
+    }
+}
+
 static dtp_status lower_nodes(lowering *l, dtp_err *err)
 {
-    dtp_lower_env env = {.p = l->p, .graph = l->g, .survives = l->survives};
+    dtp_lower_env env = {.p = l->p,
+                         .graph = l->g,
+                         .survives = l->survives,
+                         .views = dtp_sharding_has_views(l->s)};
     for (int32_t n = 0; n < l->g->n_nodes; n++) {
         const dtp_node *node = &l->g->nodes[n];
         dtp_value_id in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
         dtp_layout layouts[DTP_MAX_OP_OUT];
         dtp_lower_request r = {.strategy = &l->s->strategies[n], .in = in, .out_layouts = layouts};
-        if (n > 0 && node->phase != l->g->nodes[n - 1].phase) {
-            env.since = l->p->n_values;
+        if (n == 0 || node->phase != l->g->nodes[n - 1].phase) {
+            begin_phase(l, &env);
         }
         for (int32_t i = 0; i < node->n_in; i++) {
-            in[i] = l->p->tensor_value[node->in[i]];
+            DTP_TRY(find_view(l, node->in[i], n, &in[i], err));
         }
         for (int32_t i = 0; i < node->n_out; i++) {
             layouts[i] = l->s->layouts[node->out[i]];
@@ -195,11 +229,13 @@ dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_
     l.p->redistributor = l.options->redistributor;
     l.used = calloc((size_t)g->n_tensors + 1, sizeof *l.used);
     l.survives = calloc((size_t)g->n_tensors + 1, sizeof *l.survives);
-    dtp_status status = l.used == NULL || l.survives == NULL
+    l.view = calloc((size_t)g->n_tensors + 1, sizeof *l.view);
+    dtp_status status = l.used == NULL || l.survives == NULL || l.view == NULL
                             ? DTP_FAIL(err, DTP_NOMEM, "out of memory for %d tensors", g->n_tensors)
                             : lower_all(&l, err);
     free(l.used);
     free(l.survives);
+    free(l.view);
     if (status != DTP_OK) {
         dtp_program_destroy(l.p);
         return status;

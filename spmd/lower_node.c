@@ -18,12 +18,15 @@ typedef struct work {
 static dtp_status layouts_of(const work *w, const dtp_strategy *strategy, dtp_node_layouts *out,
                              dtp_err *err)
 {
+    const dtp_program *p = w->env->p;
+    const bool in_mesh_order = w->env->views && !w->env->scratch;
     dtp_layout in[DTP_MAX_OP_IN];
     for (int32_t i = 0; i < w->call.n_in; i++) {
-        in[i] = w->env->p->values[w->request->in[i]].layout;
+        in[i] = in_mesh_order ? dtp_layout_replicated(w->call.in[i].rank, p->mesh.n_dims)
+                              : p->values[w->request->in[i]].layout;
     }
-    return dtp_node_layouts_find(&w->env->p->mesh, &w->call, NULL, strategy, in,
-                                 w->request->out_layouts, out, err);
+    return dtp_node_layouts_find(&p->mesh, &w->call, NULL, strategy, in,
+                                 in_mesh_order ? NULL : w->request->out_layouts, out, err);
 }
 
 /* The pieces of the internal dim lie in the order of a group's members: the mesh dims split it in
@@ -79,11 +82,14 @@ static dtp_phase phase(const work *w)
     return w->env->scratch ? w->env->phase : w->node->phase;
 }
 
-static bool may_reuse(const work *w, dtp_tensor_id t, dtp_value_id v)
+static bool may_reuse(const dtp_lower_env *env, dtp_tensor_id t, dtp_value_id v)
 {
-    const dtp_tensor_kind kind = w->env->p->graph->tensors[t].kind;
+    const dtp_tensor_kind kind = env->p->graph->tensors[t].kind;
     const bool resident = kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE;
-    return !resident || v >= w->env->since || v == w->env->p->tensor_value[t];
+    if (env->views) {
+        return env->scratch && v >= env->since;
+    }
+    return !resident || v >= env->since || v == env->p->tensor_value[t];
 }
 
 /* The value in another layout: an earlier version if there is one, else redistributed now. */
@@ -96,7 +102,7 @@ static dtp_status bring(const work *w, const dtp_layout *layout, dtp_value_id *v
         return DTP_OK;
     }
     for (dtp_value_id v = t >= 0 ? p->tensor_latest[t] : -1; v >= 0; v = p->values[v].previous) {
-        if (dtp_layout_equal(&p->values[v].layout, layout) && may_reuse(w, t, v)) {
+        if (dtp_layout_equal(&p->values[v].layout, layout) && may_reuse(w->env, t, v)) {
             *value = v;
             return DTP_OK;
         }
@@ -104,6 +110,20 @@ static dtp_status bring(const work *w, const dtp_layout *layout, dtp_value_id *v
     DTP_TRY(dtp_redistribute_by(p->redistributor, &p->mesh, &p->values[*value].type,
                                 &p->values[*value].layout, layout, &steps, err));
     return dtp_redistribute_emit(p, &steps, cause(w), phase(w), value, err);
+}
+
+/* Operand i in the layout that the op wants; an operand that is given twice is brought once. */
+static dtp_status bring_operand(const work *w, int32_t i, const dtp_node_layouts *layouts,
+                                dtp_value_id *in, dtp_err *err)
+{
+    in[i] = w->request->in[i];
+    for (int32_t j = 0; j < i; j++) {
+        if (w->request->in[j] == in[i] && dtp_layout_equal(&layouts->in[j], &layouts->in[i])) {
+            in[i] = in[j];
+            return DTP_OK;
+        }
+    }
+    return bring(w, &layouts->in[i], &in[i], err);
 }
 
 static const char *output_name(const work *w, int32_t i, const dtp_layout *layout)
@@ -272,8 +292,7 @@ static dtp_status lower_work(work *w, dtp_value_id *out, dtp_err *err)
     dtp_node_layouts layouts;
     DTP_TRY(find_layouts(w, &layouts, err));
     for (int32_t i = 0; i < w->call.n_in; i++) {
-        in[i] = w->request->in[i];
-        DTP_TRY(bring(w, &layouts.in[i], &in[i], err));
+        DTP_TRY(bring_operand(w, i, &layouts, in, err));
     }
     DTP_TRY(run(w, &layouts, in, out, err));
     for (int32_t i = 0; i < w->call.n_out; i++) {

@@ -53,13 +53,31 @@ static bool operand_fits(const dtp_program *p, int32_t i, int32_t o, int32_t j)
 /* ---- updates ------------------------------------------------------------------------------------
  */
 
+/* A redistribution of the new value may end in the resident buffer when nothing reads the old value
+ * any more. */
+static bool ends_in_place(dtp_program *p, const dtp_value_update *u, int32_t writer,
+                          const int32_t *last_read)
+{
+    dtp_value *value = &p->values[u->value];
+    const dtp_value *target = &p->values[u->target];
+    if (p->instrs[writer].n_out != 1 || value->parent >= 0 || value->keep ||
+        last_read[u->target] >= writer || !same_shape(value, target) ||
+        !dtp_layout_equal(&value->layout, &target->layout)) {
+        return false;
+    }
+    value->parent = u->target;
+    return true;
+}
+
 /* Tries to let the update op write into the resident buffer; `writer` is the instruction that makes
  * the value. */
 static bool update_in_place(dtp_program *p, const dtp_value_update *u, int32_t writer,
                             const int32_t *last_read)
 {
-    if (writer < 0 || p->instrs[writer].kind != DTP_INSTR_KERNEL ||
-        (p->instrs[writer].op->flags & DTP_OP_UPDATE) == 0) {
+    if (writer >= 0 && p->instrs[writer].kind != DTP_INSTR_KERNEL) {
+        return ends_in_place(p, u, writer, last_read);
+    }
+    if (writer < 0 || (p->instrs[writer].op->flags & DTP_OP_UPDATE) == 0) {
         return false;
     }
     const dtp_instr *instr = &p->instrs[writer];

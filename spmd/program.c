@@ -107,7 +107,10 @@ void dtp_program_destroy(dtp_program *p)
 dtp_status dtp_program_reset(dtp_program *p, dtp_err *err)
 {
     if (p->pinned_bytes > PINNED_LIMIT_BYTES) {
-        dtp_program fresh = {.graph = p->graph, .mesh = p->mesh, .plain_names = p->plain_names};
+        dtp_program fresh = {.graph = p->graph,
+                             .mesh = p->mesh,
+                             .plain_names = p->plain_names,
+                             .redistributor = p->redistributor};
         dtp_arena_destroy(p->arena);
         *p = fresh;
         return init_storage(p, err);
