@@ -62,6 +62,10 @@ static dtp_status offer_solutions(dtp_planning *p, const dtp_rules_problem *prob
             return DTP_FAIL(err, DTP_INTERNAL, "a solution of the integer program is illegal: %s",
                             c.why);
         }
+        if (!p->planner->rules_only) {
+            DTP_TRY(dtp_sharding_from_rules(p->graph, &p->pricer.mesh, &c.rules, false, p->arena,
+                                            &c.sharding, err));
+        }
         const int64_t excess = dtp_planning_excess(p, &c);
         *over = excess < *over ? excess : *over;
         dtp_planning_offer(p, &c);

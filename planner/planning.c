@@ -58,8 +58,11 @@ void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c)
     }
 }
 
-static dtp_status offer_baselines(dtp_planning *p, dtp_err *err)
+dtp_status dtp_planning_offer_baselines(dtp_planning *p, dtp_err *err)
 {
+    if (p->baselines != NULL) {
+        return DTP_OK;
+    }
     const dtp_baseline_options options = {.rules_file = p->request->rules_file,
                                           .rules_only = p->planner->rules_only};
     DTP_TRY(dtp_baselines_create(p->graph, &p->pricer, &options, p->arena, &p->n_baselines,
@@ -112,7 +115,7 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     plan->memory_limit_bytes = p->request->memory_limit_bytes;
     plan->predicted = p->best.predicted;
     plan->certificate = certify(p);
-    plan->model_hash = dtp_graph_hash(p->graph);
+    plan->model_hash = dtp_graph_hash(p->model);
     plan->machine_hash = dtp_machine_hash(p->machine);
     DTP_TRY(p->planner->decide(p, plan, err));
     if (plan->memory_limit_bytes > 0) {
@@ -135,12 +138,12 @@ static dtp_status plan_into(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     if (p->cut) {
         return DTP_OK;
     }
-    DTP_TRY(offer_baselines(p, err));
+    DTP_TRY(dtp_planning_offer_baselines(p, err));
     p->out->infeasible = !p->has_best;
     return p->has_best ? fill_plan(p, plan, err) : DTP_OK;
 }
 
-/* p has planner, graph, machine, request and best_so_far; without error the rest of p is what came
+/* p has planner, model, graph, machine, request and rival; without error the rest of p is what came
  * of it, p->arena the arena of the plan or NULL. */
 static dtp_status plan_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_result *out,
                                dtp_err *err)
@@ -213,11 +216,6 @@ static void report(const dtp_planning *p, const dtp_plan_result *result, dtp_mes
     }
 }
 
-static int64_t best_cost(const search *s)
-{
-    return s->best->plan != NULL ? s->best->plan->certificate.cost : INT64_MAX;
-}
-
 /* Plans on mesh i and keeps the better result. */
 static dtp_status try_mesh(search *s, dtp_planning p, int32_t i, dtp_err *err)
 {
@@ -226,7 +224,7 @@ static dtp_status try_mesh(search *s, dtp_planning p, int32_t i, dtp_err *err)
     char text[DTP_MESH_TEXT_BYTES];
     dtp_err why = {0};
     const bool pinned = s->request->pins != NULL || s->request->n_texts > 0;
-    p.best_so_far = best_cost(s);
+    p.rival = s->best->plan;
     dtp_mesh_print(&r->mesh, text);
     dtp_status status = plan_on_mesh(&p, &r->mesh, &next, &why);
     if (dtp_status_is_input(status) && pinned && ++s->skipped < s->n) {
@@ -277,11 +275,8 @@ dtp_status dtp_planning_run(const dtp_planner *planner, const dtp_graph *g,
                             const dtp_machine *machine, const dtp_plan_request *request,
                             dtp_plan_result *out, dtp_err *err)
 {
-    dtp_planning p = {.graph = g,
-                      .machine = machine,
-                      .request = request,
-                      .planner = planner,
-                      .best_so_far = INT64_MAX};
+    dtp_planning p = {
+        .model = g, .graph = g, .machine = machine, .request = request, .planner = planner};
     memset(out, 0, sizeof *out);
     if (request->mesh != NULL) {
         return plan_on_mesh(&p, request->mesh, out, err);

@@ -11,13 +11,14 @@ enum { DTP_MAX_TIGHTENINGS = 8 };
 struct dtp_planner;
 
 typedef struct dtp_planning {
-    const dtp_graph *graph;
+    const dtp_graph *model; /* as it was read */
+    const dtp_graph *graph; /* what is lowered: the same, or what the mode made of it */
     const dtp_machine *machine;
     const dtp_plan_request *request;
     const struct dtp_planner *planner;
     dtp_pricer pricer;
     dtp_arena *arena;    /* of the plan */
-    int64_t best_so_far; /* cost of the best plan on other meshes; INT64_MAX: none */
+    const dtp_plan *rival; /* the best plan on other meshes; NULL: none */
     void *state;         /* the mode's own */
 
     dtp_candidate best;
@@ -26,7 +27,7 @@ typedef struct dtp_planning {
     dtp_candidate *baselines;
 
     dtp_certificate certificate; /* the mode fills status, bound, solver, nodes */
-    bool cut;
+    bool cut; /* by the mode: nothing here beats the rival */
     dtp_plan_result *out;
 } dtp_planning;
 
@@ -56,6 +57,8 @@ dtp_status dtp_planning_run(const dtp_planner *planner, const dtp_graph *g,
 int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c);
 /* Keeps a predicted candidate if it is legal, fits, keeps the pins, and is the best so far. */
 void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c);
+/* Offers the baselines, once; without a call they are offered after `solve`. */
+dtp_status dtp_planning_offer_baselines(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
 /* "rules batch:x", "memory 1024", ...: appends a text to the plan's list of pins, which has room. */
 dtp_status dtp_planning_add_pin(dtp_plan *plan, const char *text, dtp_err *err) DTP_MUST_CHECK;
 

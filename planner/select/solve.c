@@ -20,7 +20,8 @@ typedef struct solver {
     dtp_select_result *out;
     double start_s;
     int64_t cutoff;         /* cost of the best solution */
-    int32_t *best;          /* that solution, once cutoff < DTP_SELECT_FORBIDDEN */
+    bool found;
+    int32_t *best;          /* that solution, once found */
     int32_t *choice, *full; /* scratch */
 } solver;
 
@@ -69,6 +70,7 @@ static dtp_status offer(solver *v, const sel_work *w, const int32_t *choice, dtp
         v->full = worse;
         v->out->value = value;
         v->cutoff = value.cost;
+        v->found = true;
     }
     return DTP_OK;
 }
@@ -217,10 +219,30 @@ static dtp_status explore(solver *v, sel_work *w, int32_t depth, int64_t *bound,
     }
 }
 
+/* Keeps the solution that is known beforehand. */
+static dtp_status begin(solver *v, dtp_err *err)
+{
+    const dtp_select_options *o = v->options;
+    v->cutoff = o->cutoff > 0 ? o->cutoff : DTP_SELECT_FORBIDDEN;
+    if (o->start == NULL) {
+        return DTP_OK;
+    }
+    dtp_select_value value;
+    DTP_TRY(dtp_select_evaluate(v->p, o->start, &value, err));
+    if (value.feasible && value.cost < v->cutoff) {
+        memcpy(v->best, o->start, (size_t)v->p->n_nodes * sizeof *v->best);
+        v->out->value = value;
+        v->cutoff = value.cost;
+        v->found = true;
+    }
+    return DTP_OK;
+}
+
 static dtp_status run(solver *v, sel_work *w, dtp_err *err)
 {
     dtp_select_result *out = v->out;
     int64_t bound = 0;
+    DTP_TRY(begin(v, err));
     DTP_TRY(reduce(v, w, err));
     out->presolve = w->report;
     if (!w->infeasible) {
@@ -228,7 +250,7 @@ static dtp_status run(solver *v, sel_work *w, dtp_err *err)
         DTP_TRY(improve(v, w, v->options->iterations, err));
     }
     DTP_TRY(explore(v, w, 0, &bound, err));
-    const bool found = v->cutoff < DTP_SELECT_FORBIDDEN;
+    const bool found = v->found;
     out->bound = bound < v->cutoff ? bound : v->cutoff;
     if (out->bound == v->cutoff) {
         out->status = found ? DTP_CERT_OPTIMAL : DTP_CERT_INFEASIBLE;
@@ -242,8 +264,7 @@ dtp_status dtp_select_solve(const dtp_select_problem *p, const dtp_select_option
                             dtp_select_result *out, dtp_err *err)
 {
     *out = (dtp_select_result){0};
-    solver v = {
-        .p = p, .options = options, .out = out, .start_s = now_s(), .cutoff = DTP_SELECT_FORBIDDEN};
+    solver v = {.p = p, .options = options, .out = out, .start_s = now_s()};
     sel_work *w = NULL;
     const size_t n = (size_t)p->n_nodes + 1;
     int32_t *block = calloc(3 * n, sizeof *block);
@@ -257,7 +278,7 @@ dtp_status dtp_select_solve(const dtp_select_problem *p, const dtp_select_option
     if (s == DTP_OK) {
         s = run(&v, w, err);
     }
-    if (s == DTP_OK && v.cutoff < DTP_SELECT_FORBIDDEN) {
+    if (s == DTP_OK && v.found) {
         out->choice = malloc(n * sizeof *out->choice);
         if (out->choice != NULL) {
             memcpy(out->choice, v.best, n * sizeof *out->choice);
