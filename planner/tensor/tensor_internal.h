@@ -82,7 +82,7 @@ dtp_status dtp_tensor__choices(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor__edges(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 
 /* The class of a node's group. */
-const class_options *dtp_tensor__class_of(const tensor_build *b, int32_t node_group);
+const class_options *dtp_tensor__class_of(const tensor_build *b, int32_t group);
 /* The price of a move times a count, DTP_SELECT_FORBIDDEN when there is none. */
 dtp_status dtp_tensor__move(tensor_build *b, dtp_tensor_id t, const dtp_layout *from,
                             const dtp_layout *to, int64_t *ps, dtp_err *err) DTP_MUST_CHECK;

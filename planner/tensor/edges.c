@@ -1,0 +1,310 @@
+/* Prices between choices. Every node and tensor of the graph is walked; what comes out is a list of
+ * (kind, choice a, choice b, operands) in which equal entries are the instances of folded blocks,
+ * so that a matrix is made once and multiplied by their number.
+ *
+ *   made    op -> tensor: an output is brought to where it is kept
+ *   viewed  tensor -> view: the copy of a phase is made
+ *   read    tensor or view -> op: an operand is brought to where the op wants it
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/safe_int.h"
+#include "planner/tensor/tensor_internal.h"
+
+typedef enum link_kind { LINK_MADE, LINK_VIEWED, LINK_READ } link_kind;
+
+/* One price between two choices. */
+typedef struct link {
+    link_kind kind;
+    int32_t a, b;      /* choices, in the direction of the data */
+    uint32_t operands; /* MADE: the output; READ: bit i: operand i is the tensor */
+    int32_t node;      /* MADE, READ: group of the node */
+    dtp_tensor_id tensor; /* an example */
+    int64_t count;
+} link;
+
+typedef struct link_list {
+    int32_t n, cap;
+    link *items;
+} link_list;
+
+int64_t dtp_tensor__times(int64_t ps, int64_t count)
+{
+    int64_t all;
+    return ps >= DTP_SELECT_FORBIDDEN || !dtp_mul_i64(ps, count, &all) ||
+                   all >= DTP_SELECT_FORBIDDEN
+               ? DTP_SELECT_FORBIDDEN
+               : all;
+}
+
+dtp_status dtp_tensor__move(tensor_build *b, dtp_tensor_id t, const dtp_layout *from,
+                            const dtp_layout *to, int64_t *ps, dtp_err *err)
+{
+    DTP_TRY(dtp_move_price(b->moves, &b->g->tensors[t].type, from, to, ps, err));
+    *ps = *ps < DTP_SELECT_FORBIDDEN ? *ps : DTP_SELECT_FORBIDDEN;
+    return DTP_OK;
+}
+
+/* ---- the list ----------------------------------------------------------------------------------
+ */
+
+static dtp_status add_link(const tensor_build *b, link_list *list, link l, dtp_err *err)
+{
+    DTP_TRY(dtp_arena_grow(b->arena, &list->items, list->n, list->n + 1, &list->cap,
+                           sizeof *list->items, err));
+    list->items[list->n++] = l;
+    return DTP_OK;
+}
+
+static uint32_t operands_of(const dtp_node *node, dtp_tensor_id t)
+{
+    uint32_t mask = 0;
+    for (int32_t i = 0; i < node->n_in; i++) {
+        mask |= node->in[i] == t ? 1U << i : 0U;
+    }
+    return mask;
+}
+
+static dtp_status link_reads(const tensor_build *b, link_list *list, dtp_tensor_id t, dtp_err *err)
+{
+    const dtp_tensor_problem *p = b->p;
+    bool seen[DTP_N_PHASES] = {false};
+    for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
+        const dtp_node_id id = b->reader[r];
+        const dtp_node *node = &b->g->nodes[id];
+        const int32_t view = p->choice_of_view[node->phase][t];
+        link l = {.kind = LINK_READ,
+                  .a = view >= 0 ? view : p->choice_of_tensor[t],
+                  .b = p->choice_of_node[id],
+                  .operands = operands_of(node, t),
+                  .node = b->group_of_node[id],
+                  .tensor = t,
+                  .count = 1};
+        if (p->choice_of_tensor[t] < 0) {
+            continue; /* a state: kept as it is read */
+        }
+        DTP_TRY(add_link(b, list, l, err));
+        if (view >= 0 && !seen[node->phase]) {
+            l = (link){.kind = LINK_VIEWED,
+                       .a = p->choice_of_tensor[t],
+                       .b = view,
+                       .node = -1,
+                       .tensor = t,
+                       .count = 1};
+            DTP_TRY(add_link(b, list, l, err));
+        }
+        seen[node->phase] = true;
+    }
+    return DTP_OK;
+}
+
+static int compare_links(const void *x, const void *y)
+{
+    const link *p = x, *q = y;
+    const int64_t at[5] = {p->a, p->b, (int64_t)p->kind, p->operands, p->tensor};
+    const int64_t to[5] = {q->a, q->b, (int64_t)q->kind, q->operands, q->tensor};
+    for (int i = 0; i < 5; i++) {
+        if (at[i] != to[i]) {
+            return at[i] < to[i] ? -1 : 1;
+        }
+    }
+    return 0;
+}
+
+static void merge_links(link_list *list)
+{
+    int32_t n = 0;
+    qsort(list->items, (size_t)list->n, sizeof *list->items, compare_links);
+    for (int32_t i = 0; i < list->n; i++) {
+        const link *l = &list->items[i];
+        link *last = n > 0 ? &list->items[n - 1] : NULL;
+        if (last != NULL && last->a == l->a && last->b == l->b && last->kind == l->kind &&
+            last->operands == l->operands) {
+            last->count += l->count;
+        } else {
+            list->items[n++] = *l;
+        }
+    }
+    list->n = n;
+}
+
+static dtp_status find_links(const tensor_build *b, link_list *list, dtp_err *err)
+{
+    const dtp_tensor_problem *p = b->p;
+    for (dtp_tensor_id t = 0; t < b->g->n_tensors; t++) {
+        const dtp_graph_tensor *tensor = &b->g->tensors[t];
+        if (tensor->producer >= 0 && p->choice_of_tensor[t] >= 0) {
+            const link made = {.kind = LINK_MADE,
+                               .a = p->choice_of_node[tensor->producer],
+                               .b = p->choice_of_tensor[t],
+                               .operands = (uint32_t)tensor->out_index,
+                               .node = b->group_of_node[tensor->producer],
+                               .tensor = t,
+                               .count = 1};
+            DTP_TRY(add_link(b, list, made, err));
+        }
+        DTP_TRY(link_reads(b, list, t, err));
+    }
+    merge_links(list);
+    return DTP_OK;
+}
+
+/* ---- matrices ----------------------------------------------------------------------------------
+ */
+
+/* Prices of moves between two lists of layouts. */
+typedef struct table {
+    int32_t rows, cols;
+    int64_t *ps;
+} table;
+
+static dtp_status fill_table(tensor_build *b, const link *l, const dtp_choice *choice,
+                             const layout_list *list, bool to_list, table *out, dtp_err *err)
+{
+    for (int32_t i = 0; i < choice->n_options; i++) {
+        for (int32_t j = 0; j < list->n; j++) {
+            const dtp_layout *own = &choice->options[i].layout, *other = &list->items[j];
+            DTP_TRY(dtp_tensor__move(b, l->tensor, to_list ? own : other, to_list ? other : own,
+                                     &out->ps[(size_t)i * (size_t)list->n + (size_t)j], err));
+        }
+    }
+    return DTP_OK;
+}
+
+/* Prices between the layouts of a tensor or view (rows) and those of one end of an op (columns). */
+static dtp_status make_table(tensor_build *b, const link *l, const dtp_choice *choice,
+                             const layout_list *list, bool to_list, table *out, dtp_err *err)
+{
+    out->rows = choice->n_options;
+    out->cols = list->n;
+    out->ps = malloc(((size_t)out->rows * (size_t)out->cols + 1) * sizeof *out->ps);
+    return out->ps != NULL
+               ? fill_table(b, l, choice, list, to_list, out, err)
+               : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d x %d prices", out->rows, out->cols);
+}
+
+static dtp_status fill_made(tensor_build *b, const link *l, int64_t *m, dtp_err *err)
+{
+    const node_group *group = &b->node_groups[l->node];
+    const class_options *c = dtp_tensor__class_of(b, l->node);
+    const dtp_choice *tensor = &b->p->choices[l->b];
+    table prices = {0};
+    dtp_status s =
+        make_table(b, l, tensor, &c->out[l->operands], false, &prices, err);
+    for (int32_t o = 0; o < group->n_options && s == DTP_OK; o++) {
+        const int32_t col = c->out_of[l->operands][group->option[o]];
+        for (int32_t k = 0; k < tensor->n_options; k++) {
+            const int64_t ps = prices.ps[(size_t)k * (size_t)prices.cols + (size_t)col];
+            m[(size_t)o * (size_t)tensor->n_options + (size_t)k] =
+                dtp_tensor__times(ps, l->count);
+        }
+    }
+    free(prices.ps);
+    return s;
+}
+
+/* An earlier operand of the mask wants the same layout: brought once. */
+static bool wanted_before(const class_options *c, uint32_t operands, int32_t i, int32_t option)
+{
+    for (int32_t j = 0; j < i; j++) {
+        if ((operands >> j & 1U) != 0 &&
+            dtp_layout_equal(&c->in[j].items[c->in_of[j][option]],
+                             &c->in[i].items[c->in_of[i][option]])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void add_operand(const tensor_build *b, const link *l, int32_t i, const table *prices,
+                        int64_t *m)
+{
+    const node_group *group = &b->node_groups[l->node];
+    const class_options *c = dtp_tensor__class_of(b, l->node);
+    for (int32_t k = 0; k < group->n_options; k++) {
+        if (wanted_before(c, l->operands, i, group->option[k])) {
+            continue;
+        }
+        const int32_t col = c->in_of[i][group->option[k]];
+        for (int32_t r = 0; r < prices->rows; r++) {
+            int64_t *to = &m[(size_t)r * (size_t)group->n_options + (size_t)k];
+            const int64_t ps = prices->ps[(size_t)r * (size_t)prices->cols + (size_t)col];
+            *to = dtp_select_add_cost(*to, dtp_tensor__times(ps, l->count));
+        }
+    }
+}
+
+static dtp_status fill_read(tensor_build *b, const link *l, int64_t *m, dtp_err *err)
+{
+    const class_options *c = dtp_tensor__class_of(b, l->node);
+    for (int32_t i = 0; i < DTP_MAX_OP_IN; i++) {
+        table prices = {0};
+        if ((l->operands >> i & 1U) == 0) {
+            continue;
+        }
+        dtp_status s = make_table(b, l, &b->p->choices[l->a], &c->in[i], true, &prices, err);
+        if (s == DTP_OK) {
+            add_operand(b, l, i, &prices, m);
+        }
+        free(prices.ps);
+        DTP_TRY(s);
+    }
+    return DTP_OK;
+}
+
+/* Views that are the tensor itself come first, in the tensor's order; a copy in the tensor's own
+ * layout is no copy. */
+static dtp_status fill_viewed(tensor_build *b, const link *l, int64_t *m, dtp_err *err)
+{
+    const dtp_choice *tensor = &b->p->choices[l->a], *view = &b->p->choices[l->b];
+    for (int32_t i = 0; i < tensor->n_options; i++) {
+        for (int32_t j = 0; j < view->n_options; j++) {
+            int64_t *to = &m[(size_t)i * (size_t)view->n_options + (size_t)j];
+            const dtp_layout *from = &tensor->options[i].layout;
+            const bool same = dtp_layout_equal(from, &view->options[j].layout);
+            *to = view->options[j].own && same ? 0 : DTP_SELECT_FORBIDDEN;
+            if (!view->options[j].own && !same) {
+                DTP_TRY(dtp_tensor__move(b, l->tensor, from, &view->options[j].layout, to, err));
+                *to = dtp_tensor__times(*to, l->count);
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status add_edge(tensor_build *b, const link *l, dtp_err *err)
+{
+    const size_t rows = (size_t)b->p->choices[l->a].n_options;
+    const size_t cols = (size_t)b->p->choices[l->b].n_options;
+    int64_t *m = calloc(rows * cols + 1, sizeof *m);
+    dtp_status s = DTP_OK;
+    if (m == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a matrix of %zu x %zu", rows, cols);
+    }
+    switch (l->kind) {
+    case LINK_MADE:
+        s = fill_made(b, l, m, err);
+        break;
+    case LINK_VIEWED:
+        s = fill_viewed(b, l, m, err);
+        break;
+    case LINK_READ:
+    default:
+        s = fill_read(b, l, m, err);
+        break;
+    }
+    s = s == DTP_OK ? dtp_select_add_edge(b->p->select, l->a, l->b, m, err) : s;
+    free(m);
+    return s;
+}
+
+dtp_status dtp_tensor__edges(tensor_build *b, dtp_err *err)
+{
+    link_list list = {0};
+    DTP_TRY(find_links(b, &list, err));
+    for (int32_t i = 0; i < list.n; i++) {
+        DTP_TRY(add_edge(b, &list.items[i], err));
+    }
+    return DTP_OK;
+}

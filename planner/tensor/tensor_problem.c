@@ -1,0 +1,163 @@
+#include "planner/tensor/tensor_problem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/tensor/tensor_internal.h"
+
+dtp_tensor_options dtp_tensor_options_init(void)
+{
+    return (dtp_tensor_options){.fold = true};
+}
+
+/* ---- nodes of the selection problem ------------------------------------------------------------
+ */
+
+static dtp_status op_costs(const tensor_build *b, int32_t g, int64_t *cost)
+{
+    const node_group *group = &b->node_groups[g];
+    const class_options *c = dtp_tensor__class_of(b, g);
+    for (int32_t k = 0; k < group->n_options; k++) {
+        cost[k] = dtp_tensor__times(c->price[group->option[k]].cost_ps, group->members);
+    }
+    return DTP_OK;
+}
+
+/* What survives the step is reduced at its end. */
+static dtp_status tensor_costs(tensor_build *b, const dtp_choice *choice, int64_t *cost,
+                               dtp_err *err)
+{
+    const tensor_group *group = &b->tensor_groups[b->group_of_tensor[choice->tensor]];
+    int64_t survivors = 0;
+    for (dtp_tensor_id t = 0; t < b->g->n_tensors && group->survives; t++) {
+        bool kept = b->g->loss == t;
+        for (int32_t i = 0; i < b->g->n_outputs; i++) {
+            kept = kept || b->g->outputs[i] == t;
+        }
+        survivors += kept && b->group_of_tensor[t] == b->group_of_tensor[choice->tensor] ? 1 : 0;
+    }
+    for (int32_t k = 0; k < choice->n_options && survivors > 0; k++) {
+        dtp_layout reduced = choice->options[k].layout;
+        int64_t ps;
+        for (int32_t m = 0; m < reduced.n_mesh; m++) {
+            const bool partial = reduced.place[m].kind == DTP_PARTIAL;
+            reduced.place[m] = partial ? (dtp_place){0} : reduced.place[m];
+        }
+        DTP_TRY(dtp_tensor__move(b, choice->tensor, &choice->options[k].layout, &reduced, &ps,
+                                 err));
+        cost[k] = dtp_tensor__times(ps, survivors);
+    }
+    return DTP_OK;
+}
+
+static dtp_status add_node(tensor_build *b, int32_t i, int64_t *cost, const int64_t *usage,
+                           dtp_err *err)
+{
+    const dtp_choice *choice = &b->p->choices[i];
+    memset(cost, 0, (size_t)choice->n_options * sizeof *cost);
+    if (choice->kind == DTP_DECIDE_OP) {
+        DTP_TRY(op_costs(b, b->group_of_node[choice->node], cost));
+    } else if (choice->kind == DTP_DECIDE_TENSOR) {
+        DTP_TRY(tensor_costs(b, choice, cost, err));
+    }
+    return dtp_select_add_node(b->p->select, 0, 0, choice->n_options, cost, usage, err);
+}
+
+static dtp_status add_nodes(tensor_build *b, dtp_err *err)
+{
+    const dtp_tensor_problem *p = b->p;
+    int32_t most = 0;
+    for (int32_t i = 0; i < p->n_choices; i++) {
+        most = p->choices[i].n_options > most ? p->choices[i].n_options : most;
+    }
+    int64_t *cost = dtp_arena_alloc(b->arena, (size_t)most, sizeof *cost);
+    int64_t *usage = dtp_arena_alloc(b->arena, (size_t)most, sizeof *usage);
+    if (cost == NULL || usage == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d costs", most);
+    }
+    for (int32_t i = 0; i < p->n_choices; i++) {
+        DTP_TRY(add_node(b, i, cost, usage, err));
+    }
+    return DTP_OK;
+}
+
+/* ---- life --------------------------------------------------------------------------------------
+ */
+
+static dtp_status build_all(tensor_build *b, dtp_err *err)
+{
+    dtp_tensor_problem *p = b->p;
+    const int64_t limit = p->options.memory_bytes > 0 ? p->options.memory_bytes : INT64_MAX / 4;
+    DTP_TRY(dtp_node_classes_find(b->g, b->arena, &b->classes, err));
+    DTP_TRY(dtp_tensor__options(b, err));
+    DTP_TRY(dtp_tensor__groups(b, err));
+    DTP_TRY(dtp_tensor__choices(b, err));
+    DTP_TRY(dtp_select_problem_create(b->g->name, limit, &p->select, err));
+    DTP_TRY(add_nodes(b, err));
+    DTP_TRY(dtp_tensor__edges(b, err));
+    return dtp_select_problem_check(p->select, err);
+}
+
+static dtp_status build(dtp_tensor_problem *p, dtp_err *err)
+{
+    tensor_build b = {.p = p, .g = p->graph, .mesh = &p->pricer->mesh};
+    b.arena = dtp_arena_create();
+    dtp_status s = b.arena != NULL ? dtp_move_pricer_create(p->pricer, &b.moves, err)
+                                   : DTP_FAIL(err, DTP_NOMEM, "out of memory for a problem");
+    if (s == DTP_OK) {
+        s = dtp_node_pricer_create(p->graph, p->pricer, dtp_move_pricer_redistributor(b.moves),
+                                   &b.nodes, err);
+    }
+    s = s == DTP_OK ? build_all(&b, err) : s;
+    dtp_node_pricer_destroy(b.nodes);
+    dtp_move_pricer_destroy(b.moves);
+    dtp_arena_destroy(b.arena);
+    return s;
+}
+
+static dtp_status copy_pins(dtp_tensor_problem *p, dtp_err *err)
+{
+    const size_t n = (size_t)p->options.n_pins;
+    dtp_pin *pins = dtp_arena_alloc(p->arena, n, sizeof *pins);
+    if (pins == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu pins", n);
+    }
+    if (n > 0) {
+        memcpy(pins, p->options.pins, n * sizeof *pins);
+    }
+    p->options.pins = pins;
+    return DTP_OK;
+}
+
+dtp_status dtp_tensor_problem_create(const dtp_graph *g, const dtp_pricer *pricer,
+                                     const dtp_tensor_options *options, dtp_tensor_problem **out,
+                                     dtp_err *err)
+{
+    dtp_tensor_problem *p = calloc(1, sizeof *p);
+    if (p == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a problem");
+    }
+    p->arena = dtp_arena_create();
+    p->graph = g;
+    p->pricer = pricer;
+    p->options = options != NULL ? *options : dtp_tensor_options_init();
+    dtp_status s = p->arena != NULL ? copy_pins(p, err)
+                                    : DTP_FAIL(err, DTP_NOMEM, "out of memory for a problem");
+    s = s == DTP_OK ? build(p, err) : s;
+    if (s != DTP_OK) {
+        dtp_tensor_problem_destroy(p);
+        return s;
+    }
+    *out = p;
+    return DTP_OK;
+}
+
+void dtp_tensor_problem_destroy(dtp_tensor_problem *p)
+{
+    if (p == NULL) {
+        return;
+    }
+    dtp_select_problem_destroy(p->select);
+    dtp_arena_destroy(p->arena);
+    free(p);
+}
