@@ -38,6 +38,8 @@ const char *dtp_plan__coll_name(int32_t index)
     return names[index];
 }
 
+const char *const dtp_plan__phases[4] = {"forward", "backward", "update", NULL};
+
 const char *dtp_plan__cert_name(dtp_cert_status status)
 {
     static const char *const names[] = {[DTP_CERT_OPTIMAL] = "optimal",

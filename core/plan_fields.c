@@ -336,6 +336,7 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
                                        "hashes",
                                        "settings",
                                        "strategies",
+                                       "views",
                                        "tensors",
                                        NULL};
     const dtp_json *format;
