@@ -103,7 +103,9 @@ dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
     DTP_TRY(dtp_program_reset(q, err));
     DTP_TRY(dtp_lower_node(q, node, strategy, in_layouts, out_layouts, err));
     for (int32_t k = 0; k < q->n_instrs; k++) {
-        out->cost_ps += dtp_picoseconds(dtp_price_instr(np->pricer, q, &q->instrs[k]));
+        const int64_t ps = dtp_picoseconds(dtp_price_instr(np->pricer, q, &q->instrs[k]));
+        out->cost_ps += ps;
+        out->kernel_ps += q->instrs[k].kind == DTP_INSTR_KERNEL ? ps : 0;
     }
     return find_peaks(np, &q->graph->nodes[node], out, err);
 }
