@@ -80,6 +80,7 @@ dtp_status dtp_tensor__domain(tensor_build *b, const dtp_ttype *type, dtp_mesh_s
 dtp_status dtp_tensor__groups(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor__choices(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor__edges(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor__memory(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 
 /* The class of a node's group. */
 const class_options *dtp_tensor__class_of(const tensor_build *b, int32_t group);
