@@ -60,6 +60,19 @@ static void add_pattern(dtp_strbuf *b, const char *name)
     }
 }
 
+/* The name is also that of a module with nodes or parameters inside; what a node makes besides its
+ * first output is no such name. */
+static bool is_module(const dtp_graph *g, const char *name)
+{
+    const size_t n = strlen(name);
+    bool found = false;
+    for (int32_t i = 0; i < g->n_tensors && !found; i++) {
+        const char *other = g->tensors[i].name;
+        found = g->tensors[i].out_index == 0 && strncmp(other, name, n) == 0 && other[n] == '.';
+    }
+    return found;
+}
+
 /* Enters the text of b once and empties b. */
 static dtp_status enter(writing *w, dtp_strbuf *b, dtp_err *err)
 {
@@ -96,10 +109,11 @@ static dtp_status add_split(writing *w, const char *name, const char *style, int
                             dtp_dim_id d, bool to_sequence, dtp_err *err)
 {
     const dtp_dims *dims = &w->g->dims;
+    const char *whole = is_module(w->g, name) ? "$" : "";
     for (int32_t m = from; m < w->mesh->n_dims; m++) {
         dtp_strbuf b = {0};
         add_pattern(&b, name);
-        dtp_strbuf_addf(&b, ": %s(%s", style, w->mesh->names[m]);
+        dtp_strbuf_addf(&b, "%s: %s(%s", whole, style, w->mesh->names[m]);
         if (d >= 0) {
             dtp_strbuf_addf(&b, ", dim=%s", dtp_dims_name(dims, d));
         }
@@ -238,8 +252,33 @@ static dtp_status add_feature_node(writing *w, const dtp_node *n, dtp_err *err)
 /* ---- experts ------------------------------------------------------------------------------------
  */
 
+static bool has(const writing *w, dtp_tensor_id t, dtp_dim_id d)
+{
+    return dtp_ttype_find(&w->g->tensors[t].type, d) >= 0;
+}
+
+/* "PATTERN: prepare_output(m)=batch@m" */
+static dtp_status add_return(writing *w, const dtp_node *n, dtp_err *err)
+{
+    for (int32_t m = w->experts_from; m < w->mesh->n_dims; m++) {
+        const char *name = w->mesh->names[m];
+        dtp_strbuf b = {0};
+        add_pattern(&b, n->name);
+        dtp_strbuf_addf(&b, "%s: prepare_output(%s)=%s@%s", is_module(w->g, n->name) ? "$" : "",
+                        name, dtp_dims_name(&w->g->dims, w->dims.batch), name);
+        DTP_TRY(enter(w, &b, err));
+    }
+    return DTP_OK;
+}
+
+/* What the experts make goes back to the rank of its row where their dim takes on another name. */
 static dtp_status add_expert_node(writing *w, const dtp_node *n, dtp_err *err)
 {
+    const dtp_dim_id e = w->dims.experts;
+    if ((n->op->flags & DTP_OP_RENAMES) != 0 && has(w, n->in[0], e) && !has(w, n->out[0], e) &&
+        has(w, n->out[0], w->dims.batch)) {
+        return add_return(w, n, err);
+    }
     for (int32_t k = 0; k < n->n_in && strcmp(n->op->name, "einsum") == 0; k++) {
         if (w->g->tensors[n->in[k]].kind == DTP_TENSOR_PARAM &&
             dtp_baseline__use(w->g, n, k, w->dims.experts) == DTP_USE_SHARED) {
@@ -342,14 +381,17 @@ static dtp_status check(writing *w, dtp_err *err)
     return DTP_OK;
 }
 
+/* The first instance of a repeated block stands for the others. */
 static dtp_status write_all(writing *w, dtp_err *err)
 {
     for (int32_t i = 0; i < w->g->n_nodes && w->g->nodes[i].phase == DTP_FORWARD; i++) {
-        if (w->r->features) {
-            DTP_TRY(add_feature_node(w, &w->g->nodes[i], err));
+        const dtp_node *n = &w->g->nodes[i];
+        const bool first = n->block < 0 || n->instance == 0;
+        if (w->r->features && first) {
+            DTP_TRY(add_feature_node(w, n, err));
         }
-        if (w->r->experts) {
-            DTP_TRY(add_expert_node(w, &w->g->nodes[i], err));
+        if (w->r->experts && first) {
+            DTP_TRY(add_expert_node(w, n, err));
         }
     }
     return w->r->data ? add_data(w, err) : DTP_OK;

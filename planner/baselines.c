@@ -11,19 +11,47 @@
 /* ---- layout rules -------------------------------------------------------------------------------
  */
 
-/* "batch:x;batch:y" for the first dim of the inputs; "" when there is none. */
+/* Marks the dims that relabels make of a marked dim in the forward pass. */
+static void follow_renames(const dtp_graph *g, bool *marked)
+{
+    for (int32_t i = 0; i < g->n_nodes && g->nodes[i].phase == DTP_FORWARD; i++) {
+        dtp_call_types types;
+        dtp_rule_set rows;
+        if ((g->nodes[i].op->flags & DTP_OP_RENAMES) == 0) {
+            continue;
+        }
+        const dtp_op_call call = dtp_node_call(g, &g->nodes[i], &types);
+        dtp_op_rules(&call, false, &rows);
+        for (int32_t r = 1; r < rows.n; r++) {
+            const dtp_rule *row = &rows.rows[r];
+            if (row->dim >= 0 && row->out_dim >= 0 && marked[row->dim]) {
+                marked[row->out_dim] = true;
+            }
+        }
+    }
+}
+
+/* "batch:x;batch:y" for the first dim of the inputs and the names that it takes on; "" when there
+ * is none. */
 static char *data_parallel(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena *arena)
 {
     dtp_strbuf b = {0};
-    dtp_dim_id d = -1;
-    for (int32_t t = 0; t < g->n_tensors && d < 0; t++) {
+    bool any = false;
+    bool *marked = dtp_arena_alloc(arena, (size_t)g->dims.n + 1, sizeof *marked);
+    if (marked == NULL) {
+        return NULL;
+    }
+    for (int32_t t = 0; t < g->n_tensors && !any; t++) {
         if (g->tensors[t].kind == DTP_TENSOR_INPUT && g->tensors[t].type.rank > 0) {
-            d = g->tensors[t].type.dims[0].id;
+            marked[g->tensors[t].type.dims[0].id] = any = true;
         }
     }
-    for (int32_t m = 0; m < mesh->n_dims && d >= 0; m++) {
-        dtp_strbuf_addf(&b, "%s%s:%s", m > 0 ? ";" : "", dtp_dims_name(&g->dims, d),
-                        mesh->names[m]);
+    follow_renames(g, marked);
+    for (dtp_dim_id d = 0; d < g->dims.n; d++) {
+        for (int32_t m = 0; m < mesh->n_dims && marked[d]; m++) {
+            dtp_strbuf_addf(&b, "%s%s:%s", b.len > 0 ? ";" : "", dtp_dims_name(&g->dims, d),
+                            mesh->names[m]);
+        }
     }
     char *text = b.failed ? NULL : dtp_arena_strdup(arena, dtp_strbuf_text(&b));
     dtp_strbuf_free(&b);

@@ -110,10 +110,17 @@ static bool match(matching *m, range r, const char *name)
     return false;
 }
 
+/* Without a '$' at its end. */
+static size_t pattern_length(const char *glob)
+{
+    const size_t n = strlen(glob);
+    return n > 0 && glob[n - 1] == '$' ? n - 1 : n;
+}
+
 static bool match_part(const char *glob, const char *name, size_t n)
 {
     matching m = {name + n, DTP_GLOB_STEPS};
-    return match(&m, (range){glob, glob + strlen(glob), NULL}, name);
+    return match(&m, (range){glob, glob + pattern_length(glob), NULL}, name);
 }
 
 bool dtp_glob_match(const char *glob, const char *name)
@@ -124,7 +131,8 @@ bool dtp_glob_match(const char *glob, const char *name)
 bool dtp_glob_match_prefix(const char *glob, const char *name)
 {
     const size_t n = strlen(name);
-    for (size_t i = 1; i <= n; i++) {
+    const bool whole = glob[pattern_length(glob)] == '$';
+    for (size_t i = whole ? n : 1; i <= n; i++) {
         if ((i == n || name[i] == '.') && match_part(glob, name, i)) {
             return true;
         }

@@ -7,7 +7,8 @@
 enum { DTP_GLOB_BYTES = 512, DTP_GLOB_STEPS = 1 << 20 };
 
 /* '*' stands for any characters but a dot, '**' for any characters, '?' for one character but a
- * dot, '{a,b}' for one of its parts (which may hold globs). DTP_INVALID: the glob is empty, longer
+ * dot, '{a,b}' for one of its parts (which may hold globs); a '$' at the end: whole names only, no
+ * prefixes. DTP_INVALID: the glob is empty, longer
  * than DTP_GLOB_BYTES - 1, or its braces do not pair up. */
 dtp_status dtp_glob_check(const char *glob, dtp_err *err) DTP_MUST_CHECK;
 

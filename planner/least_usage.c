@@ -37,26 +37,28 @@ static int compare_events(const void *a, const void *b)
     return (x->change > y->change) - (x->change < y->change);
 }
 
-/* Every node uses at least its smallest usage; *most: and at most its largest. */
+/* In every interval at least the smallest usage is needed, and at most the largest. */
 static dtp_status usage_range(const dtp_select_problem *p, int64_t *least, int64_t *most,
                               dtp_err *err)
 {
+    const int32_t n_intervals = dtp_select_n_intervals(p);
     int64_t now = 0;
     size_t n = 0;
-    event *events = malloc((2 * (size_t)p->n_nodes + 1) * sizeof *events);
+    event *events = malloc((2 * (size_t)n_intervals + 1) * sizeof *events);
     if (events == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d intervals", p->n_nodes);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d intervals", n_intervals);
     }
     *least = *most = 0;
-    for (int32_t i = 0; i < p->n_nodes; i++) {
+    for (int32_t i = 0; i < n_intervals; i++) {
+        const dtp_select_interval x = dtp_select_interval_at(p, i);
         int64_t small = INT64_MAX, large = 0;
-        for (int64_t s = p->first[i]; s < p->first[i + 1]; s++) {
-            small = p->usage[s] < small ? p->usage[s] : small;
-            large = p->usage[s] > large ? p->usage[s] : large;
+        for (int32_t s = 0; s < dtp_select_n_strategies(p, x.node); s++) {
+            small = x.usage[s] < small ? x.usage[s] : small;
+            large = x.usage[s] > large ? x.usage[s] : large;
         }
-        if (p->begin[i] < p->end[i]) {
-            events[n++] = (event){p->begin[i], small};
-            events[n++] = (event){p->end[i], -small};
+        if (x.begin < x.end) {
+            events[n++] = (event){x.begin, small};
+            events[n++] = (event){x.end, -small};
             *most += large;
         }
     }

@@ -246,16 +246,28 @@ dtp_status dtp_style__colwise(dtp_style_job *job, dtp_err *err)
 }
 
 /* The partial gradient of what the node reads is reduced to where that was: split if it was pinned
- * to a split (sequence), else whole. */
+ * to a split (sequence), else whole. What is brought here split over a dim that it shares with the
+ * parameter (experts) has no partial gradient; the gradient of the output is read split likewise.
+ */
+static dtp_status finish_operand(const target *t, dtp_tensor_id x, dtp_err *err)
+{
+    const dtp_place *p = dtp_style__place(t->job, x, -1, t->job->m);
+    const dtp_place *read = dtp_style__place(t->job, x, t->id, t->job->m);
+    const bool pinned = p != NULL && p->kind == DTP_SHARD;
+    if (!pinned && read != NULL && read->kind == DTP_SHARD) {
+        const dtp_dim_id d = type_of(t, x)->dims[read->axis].id;
+        return dtp_style__gradient(t->job, t->id, dtp_ttype_find(type_of(t, t->node->out[0]), d),
+                                   err);
+    }
+    return dtp_style__gradient(t->job, t->job->g->tensors[x].producer, pinned ? p->axis : -1, err);
+}
+
 static dtp_status finish_colwise(const target *t, dtp_err *err)
 {
     for (int32_t i = 0; i < t->node->n_in; i++) {
-        const dtp_tensor_id x = t->node->in[i];
-        const dtp_node_id producer = t->job->g->tensors[x].producer;
-        const dtp_place *p = dtp_style__place(t->job, x, -1, t->job->m);
-        if (i != t->operand && producer >= 0 && t->job->g->tensors[x].out_index == 0) {
-            DTP_TRY(dtp_style__gradient(t->job, producer,
-                                        p != NULL && p->kind == DTP_SHARD ? p->axis : -1, err));
+        const dtp_graph_tensor *x = &t->job->g->tensors[t->node->in[i]];
+        if (i != t->operand && x->producer >= 0 && x->out_index == 0) {
+            DTP_TRY(finish_operand(t, t->node->in[i], err));
         }
     }
     return DTP_OK;

@@ -12,6 +12,8 @@ int main(int argc, char **argv)
         {"redistribute", "", "steps from one layout of a tensor to another, run if asked for",
          dtplan_redistribute},
         {"viz", "[MODEL]", "draw a tensor on its mesh: who holds which piece", dtplan_viz},
+        {"explain", "MODEL PLAN NAME", "why a tensor or node is as it is, and its alternatives",
+         dtplan_explain},
         {"diff", "MODEL A B", "what two plans do differently, and what that costs", dtplan_diff},
         {"solve", "FILE", "solve a selection problem, with a bound", dtplan_solve},
         {"export", "FILE", "write a selection problem as iopddl JSON or CPLEX-LP", dtplan_export},

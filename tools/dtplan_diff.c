@@ -264,12 +264,7 @@ static dtp_status compare(const diff_command *c, const tool_job jobs[2], dtp_are
     } else {
         print_diff(c, jobs, &diff, &w.buf);
     }
-    dtp_status s = w.buf.failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a report") : DTP_OK;
-    if (s == DTP_OK) {
-        (void)fputs(dtp_strbuf_text(&w.buf), stdout);
-    }
-    dtp_strbuf_free(&w.buf);
-    return s;
+    return tool_put(&w.buf, err);
 }
 
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)

@@ -7,6 +7,8 @@ export OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0
 root=()
 [ "$(id -u)" -eq 0 ] && root=(--allow-run-as-root)
 
+# sizes of Llama and Mixtral; run in f64 because their optimizer's eps of 1e-8 enlarges rounding (docs/decisions/0004)
+small="--backend ref --dim batch=4 --dim layers=2 --dim length=8 --dim vocab=32 --dim kv_heads=2 --dim group=2 --dim d_head=4"
 # ranks | model | options | mesh | rules
 cases=(
     "2|mlp_digits||x:2|"
@@ -22,6 +24,8 @@ cases=(
     "4|gpt_bytes|--dim length=32|x:4|batch:x"
     "4|gpt_bytes|--dim length=32|x:4|heads:x;d_ff:x;vocab:x"
     "4|gpt_bytes|--dim length=32|x:2;y:2|batch:x;heads:y;d_ff:y;vocab:y"
+    "2|llama3_8b|$small --dim d_ff=24|x:2|kv_heads:x;d_ff:x;vocab:x"
+    "2|mixtral_8x7b|$small --dim d_ff=24 --dim experts=4 --dim capacity=3|x:2|batch:x;experts:x"
 )
 out=$(mktemp)
 ring=$(mktemp) # the model with ring attention

@@ -1,2 +1,3 @@
-dtp_test(NAME training SOURCES ${CMAKE_CURRENT_LIST_DIR}/test_training.c LIBS dtp_executor
+dtp_test(NAME training SOURCES ${CMAKE_CURRENT_LIST_DIR}/test_training.c
+    ${PROJECT_SOURCE_DIR}/tests/unit/data_files.c LIBS dtp_executor
     LABELS sim TIMEOUT 600)

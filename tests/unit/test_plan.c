@@ -45,7 +45,8 @@ static void fill_prediction(dtp_prediction *p, double scale)
 static dtp_plan *make_plan(const dtp_graph *g, const char *mesh, const char *rules, bool rules_mode)
 {
     static const char *pins[] = {"rules batch:x", "memory 1000000000"};
-    static dtp_baseline baselines[2];
+    static const char *const styles[] = {"**: data(x)", "**: zero3(x)"};
+    static dtp_baseline baselines[3];
     dtp_plan *plan = NULL;
     dtp_err err = {0};
     assert_int_equal(dtp_plan_create(&plan, NULL), DTP_OK);
@@ -68,7 +69,9 @@ static dtp_plan *make_plan(const dtp_graph *g, const char *mesh, const char *rul
     baselines[0] = (dtp_baseline){.name = "replicated", .rules = "", .legal = true};
     fill_prediction(&baselines[0].predicted, 3.0);
     baselines[1] = (dtp_baseline){.name = "odd", .rules = "d:x", .why = "3 does not divide 4"};
-    plan->n_baselines = 2;
+    baselines[2] = (dtp_baseline){.name = "zero3", .n_styles = 2, .styles = styles, .legal = true};
+    fill_prediction(&baselines[2].predicted, 2.0);
+    plan->n_baselines = 3;
     plan->baselines = baselines;
     plan->model_hash = dtp_graph_hash(g);
     plan->machine_hash = UINT64_C(0x0123456789abcdef);
@@ -314,6 +317,8 @@ static void test_plan__bad_rules_plans_are_refused(void **state)
         {"\"rules batch:x\"", "7", "pins[0]: expected a string"},
         {"\"legal\": true", "\"legal\": 1", "baselines.replicated.legal: expected true or false"},
         {"\"why\"", "\"cost_s\"", "baselines.odd.cost_s: unknown key"},
+        {"\"styles\": [", "\"rules\": \"\", \"styles\": [", "rules or styles, not both"},
+        {"**: data(x)\",", "**: data(x)\", 1,", "baselines.zero3.styles[1]: expected a string"},
         {"0123456789abcdef", "0123456789ABCDEF", "is not 16 hexadecimal digits"},
         {"0123456789abcdef", "123456789abcdef", "is not 16 hexadecimal digits"},
         {"\"tensors\"", "\"strategies\": {}, \"tensors\"",

@@ -1,0 +1,2 @@
+dtp_test(NAME baselines SOURCES ${CMAKE_CURRENT_LIST_DIR}/test_baselines.c
+    ${CMAKE_CURRENT_LIST_DIR}/small_models.c LIBS dtp_planner dtp_executor LABELS sim oracle TIMEOUT 300)
