@@ -333,7 +333,10 @@ static void count_instances(dtp_explaining *e, int32_t choice)
 {
     const dtp_graph *g = e->request->graph;
     for (int32_t t = 0; t < g->n_tensors && e->tensor >= 0; t++) {
-        e->out->instances += e->problem->choice_of_tensor[t] == choice ? 1 : 0;
+        e->out->instances += e->problem->choice_of_tensor[t] == choice &&
+                                     g->tensors[t].kind == g->tensors[e->tensor].kind
+                                 ? 1
+                                 : 0;
     }
     for (int32_t n = 0; n < g->n_nodes && e->tensor < 0; n++) {
         e->out->instances += e->problem->choice_of_node[n] == choice ? 1 : 0;
