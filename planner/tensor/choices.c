@@ -186,7 +186,7 @@ static dtp_status add_tensor(tensor_build *b, int32_t g, dtp_err *err)
     const bool needed = group->read || group->survives || tensor->kind == DTP_TENSOR_PARAM;
     layout_list list = {0};
     dtp_option *options;
-    if (group->follows || group->same_as >= 0 || !needed) {
+    if (group->follows || group->passes || group->same_as >= 0 || !needed) {
         return DTP_OK;
     }
     DTP_TRY(dtp_tensor__domain(b, &tensor->type, partial_dims(b, group->example), &list, err));
@@ -241,6 +241,15 @@ static dtp_status add_view(tensor_build *b, int32_t g, dtp_phase phase, const la
     return DTP_OK;
 }
 
+static int32_t count_readers(const tensor_build *b, dtp_tensor_id t, int phase)
+{
+    int32_t n = 0;
+    for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
+        n += (int)b->g->nodes[b->reader[r]].phase == phase ? 1 : 0;
+    }
+    return n;
+}
+
 /* A view where two nodes of a phase read some member of the group; a single reader takes the tensor
  * from where it is kept. */
 static dtp_status add_views(tensor_build *b, const dtp_tensor_id *members, int32_t n, dtp_err *err)
@@ -248,19 +257,16 @@ static dtp_status add_views(tensor_build *b, const dtp_tensor_id *members, int32
     const int32_t g = b->group_of_tensor[members[0]];
     for (int phase = 0; phase < DTP_N_PHASES && b->tensor_groups[g].choice >= 0; phase++) {
         layout_list wanted = {0};
-        int32_t most = 0;
         for (int32_t k = 0; k < n; k++) {
             const dtp_tensor_id t = members[k];
-            int32_t readers = 0;
-            for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
+            for (int32_t r = b->first_reader[t];
+                 count_readers(b, t, phase) > 1 && r < b->first_reader[t + 1]; r++) {
                 if ((int)b->g->nodes[b->reader[r]].phase == phase) {
                     DTP_TRY(add_wanted(b, t, b->reader[r], &wanted, err));
-                    readers++;
                 }
             }
-            most = readers > most ? readers : most;
         }
-        if (most > 1) {
+        if (wanted.n > 0) {
             DTP_TRY(add_view(b, g, (dtp_phase)phase, &wanted, err));
         }
     }
@@ -327,7 +333,8 @@ static void fill_maps(const tensor_build *b)
         const tensor_group *group = &b->tensor_groups[b->group_of_tensor[t]];
         p->choice_of_tensor[t] = group->choice;
         for (int phase = 0; phase < DTP_N_PHASES; phase++) {
-            p->choice_of_view[phase][t] = group->view[phase];
+            const bool shared = count_readers(b, t, phase) > 1;
+            p->choice_of_view[phase][t] = shared ? group->view[phase] : -1;
         }
     }
 }

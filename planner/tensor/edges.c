@@ -5,6 +5,7 @@
  *   made    op -> tensor: an output is brought to where it is kept
  *   viewed  tensor -> view: the copy of a phase is made
  *   read    tensor or view -> op: an operand is brought to where the op wants it
+ *   passed  op -> op: a tensor that the next node alone reads
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +13,15 @@
 #include "core/safe_int.h"
 #include "planner/tensor/tensor_internal.h"
 
-typedef enum link_kind { LINK_MADE, LINK_VIEWED, LINK_READ } link_kind;
+typedef enum link_kind { LINK_MADE, LINK_VIEWED, LINK_READ, LINK_PASSED } link_kind;
 
 /* One price between two choices. */
 typedef struct link {
     link_kind kind;
     int32_t a, b;      /* choices, in the direction of the data */
-    uint32_t operands; /* MADE: the output; READ: bit i: operand i is the tensor */
-    int32_t node;      /* MADE, READ: group of the node */
+    uint32_t operands; /* MADE: the output; READ, PASSED: bit i: operand i is the tensor */
+    int32_t output;    /* PASSED: of node a */
+    int32_t node;      /* MADE: group of the maker; READ, PASSED: of the reader */
     dtp_tensor_id tensor; /* an example */
     int64_t count;
 } link;
@@ -66,6 +68,20 @@ static uint32_t operands_of(const dtp_node *node, dtp_tensor_id t)
     return mask;
 }
 
+static link passed_link(const tensor_build *b, dtp_tensor_id t)
+{
+    const dtp_graph_tensor *tensor = &b->g->tensors[t];
+    const dtp_node_id reader = b->reader[b->first_reader[t]];
+    return (link){.kind = LINK_PASSED,
+                  .a = b->p->choice_of_node[tensor->producer],
+                  .b = b->p->choice_of_node[reader],
+                  .operands = operands_of(&b->g->nodes[reader], t),
+                  .output = tensor->out_index,
+                  .node = b->group_of_node[reader],
+                  .tensor = t,
+                  .count = 1};
+}
+
 static dtp_status link_reads(const tensor_build *b, link_list *list, dtp_tensor_id t, dtp_err *err)
 {
     const dtp_tensor_problem *p = b->p;
@@ -102,9 +118,9 @@ static dtp_status link_reads(const tensor_build *b, link_list *list, dtp_tensor_
 static int compare_links(const void *x, const void *y)
 {
     const link *p = x, *q = y;
-    const int64_t at[5] = {p->a, p->b, (int64_t)p->kind, p->operands, p->tensor};
-    const int64_t to[5] = {q->a, q->b, (int64_t)q->kind, q->operands, q->tensor};
-    for (int i = 0; i < 5; i++) {
+    const int64_t at[6] = {p->a, p->b, (int64_t)p->kind, p->operands, p->output, p->tensor};
+    const int64_t to[6] = {q->a, q->b, (int64_t)q->kind, q->operands, q->output, q->tensor};
+    for (int i = 0; i < 6; i++) {
         if (at[i] != to[i]) {
             return at[i] < to[i] ? -1 : 1;
         }
@@ -120,7 +136,7 @@ static void merge_links(link_list *list)
         const link *l = &list->items[i];
         link *last = n > 0 ? &list->items[n - 1] : NULL;
         if (last != NULL && last->a == l->a && last->b == l->b && last->kind == l->kind &&
-            last->operands == l->operands) {
+            last->operands == l->operands && last->output == l->output) {
             last->count += l->count;
         } else {
             list->items[n++] = *l;
@@ -134,6 +150,10 @@ static dtp_status find_links(const tensor_build *b, link_list *list, dtp_err *er
     const dtp_tensor_problem *p = b->p;
     for (dtp_tensor_id t = 0; t < b->g->n_tensors; t++) {
         const dtp_graph_tensor *tensor = &b->g->tensors[t];
+        if (b->tensor_groups[b->group_of_tensor[t]].passes) {
+            DTP_TRY(add_link(b, list, passed_link(b, t), err));
+            continue;
+        }
         if (tensor->producer >= 0 && p->choice_of_tensor[t] >= 0) {
             const link made = {.kind = LINK_MADE,
                                .a = p->choice_of_node[tensor->producer],
@@ -253,6 +273,45 @@ static dtp_status fill_read(tensor_build *b, const link *l, int64_t *m, dtp_err 
     return DTP_OK;
 }
 
+/* Prices of operand i from every layout in which the maker leaves the tensor. */
+static dtp_status add_passed(tensor_build *b, const link *l, int32_t i, int64_t *m, dtp_err *err)
+{
+    const dtp_node_id maker = b->g->tensors[l->tensor].producer;
+    const node_group *from = &b->node_groups[b->group_of_node[maker]];
+    const node_group *to = &b->node_groups[l->node];
+    const class_options *a = dtp_tensor__class_of(b, b->group_of_node[maker]);
+    const class_options *c = dtp_tensor__class_of(b, l->node);
+    const layout_list *left = &a->out[l->output], *wanted = &c->in[i];
+    int64_t *ps = malloc(((size_t)left->n * (size_t)wanted->n + 1) * sizeof *ps);
+    dtp_status s = ps != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for prices");
+    for (int32_t x = 0; x < left->n * wanted->n && s == DTP_OK; x++) {
+        s = dtp_tensor__move(b, l->tensor, &left->items[x / wanted->n],
+                             &wanted->items[x % wanted->n], &ps[x], err);
+    }
+    for (int32_t r = 0; r < from->n_options && s == DTP_OK; r++) {
+        const int64_t *row = ps + (size_t)a->out_of[l->output][from->option[r]] * (size_t)wanted->n;
+        for (int32_t k = 0; k < to->n_options; k++) {
+            int64_t *at = &m[(size_t)r * (size_t)to->n_options + (size_t)k];
+            if (!wanted_before(c, l->operands, i, to->option[k])) {
+                *at = dtp_select_add_cost(
+                    *at, dtp_tensor__times(row[c->in_of[i][to->option[k]]], l->count));
+            }
+        }
+    }
+    free(ps);
+    return s;
+}
+
+static dtp_status fill_passed(tensor_build *b, const link *l, int64_t *m, dtp_err *err)
+{
+    for (int32_t i = 0; i < DTP_MAX_OP_IN; i++) {
+        if ((l->operands >> i & 1U) != 0) {
+            DTP_TRY(add_passed(b, l, i, m, err));
+        }
+    }
+    return DTP_OK;
+}
+
 /* Views that are the tensor itself come first, in the tensor's order; a copy in the tensor's own
  * layout is no copy. */
 static dtp_status fill_viewed(tensor_build *b, const link *l, int64_t *m, dtp_err *err)
@@ -273,6 +332,20 @@ static dtp_status fill_viewed(tensor_build *b, const link *l, int64_t *m, dtp_er
     return DTP_OK;
 }
 
+/* Instances of one node that follow each other decide alike: the diagonal is a cost of the node. */
+static dtp_status hand_over(dtp_select_problem *p, const link *l, const int64_t *m, size_t rows,
+                            dtp_err *err)
+{
+    if (l->a != l->b) {
+        return dtp_select_add_edge(p, l->a, l->b, m, err);
+    }
+    for (size_t i = 0; i < rows; i++) {
+        int64_t *cost = &p->cost[p->first[l->a] + (int64_t)i];
+        *cost = dtp_select_add_cost(*cost, m[i * rows + i]);
+    }
+    return DTP_OK;
+}
+
 static dtp_status add_edge(tensor_build *b, const link *l, dtp_err *err)
 {
     const size_t rows = (size_t)b->p->choices[l->a].n_options;
@@ -289,12 +362,15 @@ static dtp_status add_edge(tensor_build *b, const link *l, dtp_err *err)
     case LINK_VIEWED:
         s = fill_viewed(b, l, m, err);
         break;
+    case LINK_PASSED:
+        s = fill_passed(b, l, m, err);
+        break;
     case LINK_READ:
     default:
         s = fill_read(b, l, m, err);
         break;
     }
-    s = s == DTP_OK ? dtp_select_add_edge(b->p->select, l->a, l->b, m, err) : s;
+    s = s == DTP_OK ? hand_over(b->p->select, l, m, rows, err) : s;
     free(m);
     return s;
 }

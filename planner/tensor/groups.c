@@ -237,6 +237,38 @@ static dtp_status tie_updates(const tensor_build *b, bool *apart, dtp_err *err)
     return DTP_OK;
 }
 
+/* Made by a node and read by the next one alone, in one phase: where it is kept in between does not
+ * matter to the price of bringing it from one to the other, nor to the peak of memory. */
+static bool passes(const tensor_build *b, dtp_tensor_id t)
+{
+    const dtp_graph *g = b->g;
+    const dtp_node_id maker = g->tensors[t].producer;
+    return maker >= 0 && b->first_reader[t + 1] - b->first_reader[t] == 1 &&
+           b->reader[b->first_reader[t]] == maker + 1 &&
+           g->nodes[maker].phase == g->nodes[maker + 1].phase;
+}
+
+/* All members do, between the same two groups of nodes, and no pin speaks of them. */
+static void find_passing(const tensor_build *b)
+{
+    const dtp_graph *g = b->g;
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        tensor_group *group = &b->tensor_groups[b->group_of_tensor[t]];
+        const bool same =
+            passes(b, t) && passes(b, group->example) &&
+            b->group_of_node[b->reader[b->first_reader[t]]] ==
+                b->group_of_node[b->reader[b->first_reader[group->example]]];
+        group->passes = (t == group->example || group->passes) && same && !group->survives &&
+                        group->same_as < 0;
+    }
+    for (int32_t i = 0; i < b->p->options.n_pins; i++) {
+        const dtp_pin *pin = &b->p->options.pins[i];
+        if (pin->tensor >= 0 && pin->tensor < g->n_tensors && pin->node < 0) {
+            b->tensor_groups[b->group_of_tensor[pin->tensor]].passes = false;
+        }
+    }
+}
+
 static void describe_groups(const tensor_build *b)
 {
     const dtp_graph *g = b->g;
@@ -277,11 +309,14 @@ dtp_status dtp_tensor__groups(tensor_build *b, dtp_err *err)
     DTP_TRY(group_nodes(b, err));
     DTP_TRY(find_readers(b, err));
     DTP_TRY(group_tensors(b, &apart, err));
-    if (!apart) {
-        return DTP_OK;
+    if (apart) {
+        b->p->options.fold = apart = false;
+        DTP_TRY(group_nodes(b, err));
+        DTP_TRY(group_tensors(b, &apart, err));
     }
-    b->p->options.fold = apart = false;
-    DTP_TRY(group_nodes(b, err));
-    DTP_TRY(group_tensors(b, &apart, err));
-    return apart ? DTP_FAIL(err, DTP_UNSUPPORTED, "one value replaces two tensors") : DTP_OK;
+    if (apart) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "one value replaces two tensors");
+    }
+    find_passing(b);
+    return DTP_OK;
 }

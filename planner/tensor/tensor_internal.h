@@ -40,6 +40,7 @@ typedef struct tensor_group {
     bool survives;   /* some member is an output or the loss */
     bool read;       /* something reads some member */
     bool follows;    /* states: kept as the only node that reads them wants */
+    bool passes;     /* read by the next node alone, in the same phase: kept as it was made */
     int32_t same_as; /* values of updates: the group of their target; else -1 */
     int32_t choice;  /* -1: none */
     int32_t view[DTP_N_PHASES];

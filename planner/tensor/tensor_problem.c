@@ -81,6 +81,11 @@ static dtp_status add_nodes(tensor_build *b, dtp_err *err)
     return DTP_OK;
 }
 
+const dtp_redistributor *dtp_tensor_redistributor(const dtp_tensor_problem *p)
+{
+    return dtp_move_pricer_redistributor(p->moves);
+}
+
 /* ---- life --------------------------------------------------------------------------------------
  */
 
@@ -103,15 +108,15 @@ static dtp_status build(dtp_tensor_problem *p, dtp_err *err)
 {
     tensor_build b = {.p = p, .g = p->graph, .mesh = &p->pricer->mesh};
     b.arena = dtp_arena_create();
-    dtp_status s = b.arena != NULL ? dtp_move_pricer_create(p->pricer, &b.moves, err)
+    dtp_status s = b.arena != NULL ? dtp_move_pricer_create(p->pricer, &p->moves, err)
                                    : DTP_FAIL(err, DTP_NOMEM, "out of memory for a problem");
     if (s == DTP_OK) {
+        b.moves = p->moves;
         s = dtp_node_pricer_create(p->graph, p->pricer, dtp_move_pricer_redistributor(b.moves),
                                    &b.nodes, err);
     }
     s = s == DTP_OK ? build_all(&b, err) : s;
     dtp_node_pricer_destroy(b.nodes);
-    dtp_move_pricer_destroy(b.moves);
     dtp_arena_destroy(b.arena);
     return s;
 }
@@ -159,6 +164,7 @@ void dtp_tensor_problem_destroy(dtp_tensor_problem *p)
         return;
     }
     dtp_select_problem_destroy(p->select);
+    dtp_move_pricer_destroy(p->moves);
     dtp_arena_destroy(p->arena);
     free(p);
 }

@@ -5,10 +5,12 @@
  *           instructions it lowers to, operands and outputs being where the rows want them.
  *   tensor  where a tensor is kept from its birth to its last use. Partial is one of the choices.
  *   view    per tensor and phase that reads it: `own`, readers take it from where it is kept, or a
- *           copy in another layout, made once in the phase and shared by its readers.
+ *           copy in another layout, made once in the phase and shared by its readers. A single
+ *           reader has none: it takes the tensor from where it is kept.
  * Edges carry the prices of redistributions: op -> tensor (an output is brought to where it is
  * kept), tensor -> view, view -> op (an operand is brought to where the op wants it), and op ->
  * tensor again for the updates of parameters. Optimizer states are kept as their update reads them.
+ * Several mesh dims split one tensor dim in mesh order.
  *
  *   own(A) exists for every layout A of the tensor, so that every price is one of pairs.
  *
@@ -24,7 +26,7 @@
 #define DTP_PLANNER_TENSOR_TENSOR_PROBLEM_H
 
 #include "core/sharding.h"
-#include "cost_models/price.h"
+#include "cost_models/move_price.h"
 #include "planner/select/problem.h"
 #include "spmd/propagate.h"
 
@@ -67,8 +69,10 @@ typedef struct dtp_tensor_problem {
     dtp_choice *choices;        /* choices[i] is node i of the selection problem */
     int32_t *choice_of_node;    /* by node id; folded instances name the same choice */
     int32_t *choice_of_tensor;  /* by tensor id; -1: kept as its only op leaves or reads it */
-    int32_t *choice_of_view[3]; /* by phase, by tensor id; -1: nothing in the phase reads it */
+    int32_t *choice_of_view[3]; /* by phase, by tensor id; -1: at most one node of the phase reads
+                                   it, from where it is kept */
     dtp_select_problem *select;
+    dtp_move_pricer *moves;
 } dtp_tensor_problem;
 
 /* Folds, nothing uneven, no limit, no pins. */
@@ -81,7 +85,11 @@ dtp_status dtp_tensor_problem_create(const dtp_graph *g, const dtp_pricer *price
                                      dtp_err *err) DTP_MUST_CHECK;
 void dtp_tensor_problem_destroy(dtp_tensor_problem *p);
 
-/* What a selection (by choice) means, in `arena`. */
+/* Who plans redistributions at the prices of the problem: a lowering with it, without passes, costs
+ * exactly what dtp_select_evaluate says. Borrowed from p. */
+const dtp_redistributor *dtp_tensor_redistributor(const dtp_tensor_problem *p);
+
+/* What a selection (by choice) means, in `arena`; it has views. */
 dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *selection,
                                dtp_arena *arena, dtp_sharding *out, dtp_err *err) DTP_MUST_CHECK;
 
