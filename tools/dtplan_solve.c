@@ -13,9 +13,9 @@
 #include "tools/dtplan_options.h"
 
 typedef struct solve_command {
-    const char *file, *output, *without;
+    const char *file, *output, *without, *solver;
     dtp_select_options options;
-    int64_t seed;
+    int64_t seed, threads;
     bool json;
     double time_s;
     dtp_select_problem *problem;
@@ -63,6 +63,18 @@ static dtp_status read_without(solve_command *c, dtp_err *err)
         at += at[n] == ',' ? n + 1 : n;
     }
     return DTP_OK;
+}
+
+static dtp_status read_solver(solve_command *c, dtp_err *err)
+{
+    static const char *const names[] = {"auto", "exact", "large"};
+    for (int32_t i = 0; i < 3; i++) {
+        if (strcmp(c->solver, names[i]) == 0) {
+            c->options.solver = (dtp_select_solver)i;
+            return DTP_OK;
+        }
+    }
+    return DTP_FAIL(err, DTP_INVALID, "--solver: '%.80s' is none of auto, exact, large", c->solver);
 }
 
 /* ---- reports -----------------------------------------------------------------------------------
@@ -187,7 +199,9 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
     solve_command *c = command;
     const double start = now_s();
     DTP_TRY(read_without(c, err));
+    DTP_TRY(read_solver(c, err));
     c->options.seed = (uint64_t)c->seed;
+    c->options.threads = (int32_t)c->threads;
     DTP_TRY(dtp_select_read(operands[0], &c->problem, err));
     if (c->options.time_limit_s > 0.0) {
         c->options.time_limit_s -= now_s() - start;
@@ -208,15 +222,19 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
 
 int dtplan_solve(int argc, char **argv)
 {
-    solve_command c = {.options = dtp_select_options_init(), .seed = 1};
+    solve_command c = {.options = dtp_select_options_init(), .solver = "auto", .seed = 1};
+    c.threads = c.options.threads;
     const tool_option options[] = {
         {"--limit-s", TOOL_REAL, "S", &c.options.time_limit_s, 0.01, 1e7,
          "time limit, reading included (default: none)"},
         {"--iterations", TOOL_INT, "N", &c.options.iterations, 1, 1e12,
-         "rounds of the heuristic, nodes of branch and bound (default 400)"},
+         "rounds of the search, nodes of branch and bound (default 400)"},
+        {"--solver", TOOL_STRING, "NAME", &c.solver, 0, 0,
+         "exact (branch and bound), large (search and bound) or auto (by size, default)"},
+        {"--threads", TOOL_INT, "N", &c.threads, 1, 64, "two are used at most (default 2)"},
         {"--max-entries", TOOL_INT, "N", &c.options.max_entries, 0, 1e9,
          "edge entries of the largest linear program tried (default 250000)"},
-        {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "of the heuristic (default 1)"},
+        {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "of the search (default 1)"},
         {"--without", TOOL_STRING, "LIST", &c.without, 0, 0,
          "leave out: consistency,merge,dominance,eliminate,rows,cap"},
         {"--output", TOOL_STRING, "FILE", &c.output, 0, 0, "the chosen strategy per node (-o)"},

@@ -59,10 +59,10 @@ static int64_t scaled_cost(const bounder *b, int64_t cost)
     return cost * (INT64_C(1) << b->shift);
 }
 
-/* Entries from the cutoff on are left out of everything. */
+/* Entries that alone reach the cutoff are left out of everything. */
 static bool excluded(const sel_work *w, int64_t cost)
 {
-    return cost >= w->cutoff || cost >= DTP_SELECT_FORBIDDEN;
+    return cost >= w->cutoff - w->constant || cost >= DTP_SELECT_FORBIDDEN;
 }
 
 static void add_edge(bounder *b, int32_t e)
@@ -188,7 +188,8 @@ static dtp_status fix_edge(bounder *b, int32_t e, int64_t room, dtp_err *err)
 static dtp_status fix(bounder *b, dtp_err *err)
 {
     sel_work *w = b->w;
-    const int64_t room = scaled_cost(b, w->cutoff - 1) - b->total;
+    const bool open = w->cutoff > INT64_MAX / 8 >> b->shift; /* nothing reaches it */
+    const int64_t room = open ? INT64_MAX / 2 : scaled_cost(b, w->cutoff - 1) - b->total;
     if (room < 0) {
         w->infeasible = true;
         return DTP_OK;
@@ -235,20 +236,44 @@ static dtp_status run(bounder *b, bool fixing, int64_t *bound, dtp_err *err)
     return fixing ? fix(b, err) : DTP_OK;
 }
 
-dtp_status sel_bound(sel_work *w, const sel_multipliers *m, bool fix_too, int64_t *bound,
-                     dtp_err *err)
+static int64_t largest_below(const int64_t *cost, int64_t n, int64_t limit, int64_t most)
 {
-    bounder b = {.w = w, .m = m};
-    while (b.shift < 24 && w->cutoff < INT64_C(1) << (50 - b.shift)) {
-        b.shift++;
+    for (int64_t i = 0; i < n; i++) {
+        most = cost[i] > most && cost[i] < limit ? cost[i] : most;
     }
-    if (w->constant >= w->cutoff) {
-        *bound = w->cutoff;
-        w->infeasible = true;
-        return DTP_OK;
+    return most;
+}
+
+/* Binary places such that the largest cost that is not excluded takes 50 bits. */
+static int32_t choose_shift(const sel_work *w)
+{
+    const int64_t alone = w->cutoff - w->constant;
+    const int64_t limit = alone < DTP_SELECT_FORBIDDEN ? alone : DTP_SELECT_FORBIDDEN;
+    int64_t most = w->constant < 0 ? -w->constant : w->constant;
+    int32_t shift = 0;
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        most = largest_below(w->nodes[i].cost, w->nodes[i].alive ? w->nodes[i].k : 0, limit, most);
     }
-    dtp_status s = allocate(&b) ? run(&b, fix_too, bound, err)
+    for (int32_t e = 0; e < w->n_edges; e++) {
+        const sel_edge *edge = &w->edges[e];
+        if (edge->alive) {
+            const int64_t n = (int64_t)w->nodes[edge->u].k * w->nodes[edge->v].k;
+            most = largest_below(sel_matrix(edge), n, limit, most);
+        }
+    }
+    while (shift < 24 && most < INT64_C(1) << (50 - shift)) {
+        shift++;
+    }
+    return shift;
+}
+
+static dtp_status bound_at(sel_work *w, const sel_multipliers *m, int32_t shift, bool fixing,
+                           bool *overflow, int64_t *bound, dtp_err *err)
+{
+    bounder b = {.w = w, .m = m, .shift = shift};
+    dtp_status s = allocate(&b) ? run(&b, fixing, bound, err)
                                 : DTP_FAIL(err, DTP_NOMEM, "out of memory for a bound");
+    *overflow = b.overflow;
     free(b.first);
     free(b.theta);
     free(b.least);
@@ -256,4 +281,19 @@ dtp_status sel_bound(sel_work *w, const sel_multipliers *m, bool fix_too, int64_
     free(b.price);
     free(b.phi);
     return s;
+}
+
+dtp_status sel_bound(sel_work *w, const sel_multipliers *m, bool fix_too, int64_t *bound,
+                     dtp_err *err)
+{
+    bool overflow = true;
+    if (w->constant >= w->cutoff) {
+        *bound = w->cutoff;
+        w->infeasible = true;
+        return DTP_OK;
+    }
+    for (int32_t shift = choose_shift(w); overflow && shift >= 0; shift -= shift > 8 ? 8 : 1) {
+        DTP_TRY(bound_at(w, m, shift, fix_too, &overflow, bound, err));
+    }
+    return DTP_OK;
 }

@@ -39,7 +39,7 @@ static dtp_status settle(sel_work *w, dtp_err *err)
 dtp_status sel_presolve(sel_work *w, dtp_err *err)
 {
     int64_t before = -1;
-    while (!w->infeasible) {
+    while (!w->infeasible && !sel_work_late(w)) {
         DTP_TRY(settle(w, err));
         if (w->options.cap && !w->infeasible) {
             DTP_TRY(sel_cap(w, err));

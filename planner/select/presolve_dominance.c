@@ -71,6 +71,9 @@ dtp_status sel_dominance(sel_work *w, dtp_err *err)
 {
     for (int32_t i = 0; i < w->n_nodes && w->options.dominance; i++) {
         sel_node *x = &w->nodes[i];
+        if (sel_work_late(w)) {
+            return DTP_OK;
+        }
         if (x->alive && x->changed && !x->memory_changed && x->n_live > 1) {
             x->changed = false;
             DTP_TRY(check_node(w, i, err));

@@ -44,7 +44,7 @@ static dtp_status eliminate_lone(sel_work *w, int32_t x, dtp_err *err)
         w->constant = dtp_select_add_cost(w->constant, cost);
         w->infeasible = w->infeasible || w->constant >= DTP_SELECT_FORBIDDEN;
     }
-    return finish(w, x, (sel_undo){x, -1, -1, 1, table}, err);
+    return finish(w, x, (sel_undo){x, -1, -1, 1, table, 0}, err);
 }
 
 static dtp_status eliminate_leaf(sel_work *w, int32_t x, dtp_err *err)
@@ -57,7 +57,7 @@ static dtp_status eliminate_leaf(sel_work *w, int32_t x, dtp_err *err)
         table[i] = best_answer(w, x, &a, i, NULL, 0, &cost);
         DTP_TRY(sel_add_cost(w, a.other, i, cost, err));
     }
-    return finish(w, x, (sel_undo){x, a.other, -1, 1, table}, err);
+    return finish(w, x, (sel_undo){x, a.other, -1, 1, table, 0}, err);
 }
 
 static dtp_status eliminate_link(sel_work *w, int32_t x, dtp_err *err)
@@ -78,7 +78,7 @@ static dtp_status eliminate_link(sel_work *w, int32_t x, dtp_err *err)
             table[at] = best_answer(w, x, &a, i, &b, j, &m[at]);
         }
     }
-    dtp_status s = finish(w, x, (sel_undo){x, a.other, b.other, kb, table}, err);
+    dtp_status s = finish(w, x, (sel_undo){x, a.other, b.other, kb, table, 0}, err);
     if (s != DTP_OK) {
         free(m);
         return s;
@@ -96,7 +96,8 @@ static bool small_enough(const sel_work *w, int32_t x)
 
 dtp_status sel_eliminate(sel_work *w, dtp_err *err)
 {
-    for (int32_t x = 0; x < w->n_nodes && w->options.eliminate && !w->infeasible; x++) {
+    for (int32_t x = 0;
+         x < w->n_nodes && w->options.eliminate && !w->infeasible && !sel_work_late(w); x++) {
         const sel_node *node = &w->nodes[x];
         if (!node->alive || node->memory_changed || node->n_pieces > 0) {
             continue;

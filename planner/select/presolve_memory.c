@@ -98,8 +98,10 @@ dtp_status sel_memory_create(sel_work *w, dtp_err *err)
     }
     w->n_rows = clique_times(begins, ends, used, times, !w->options.rows);
     w->base = calloc((size_t)w->n_rows + 1, sizeof *w->base);
-    dtp_status s = w->base != NULL ? add_pieces(w, times, err)
-                                   : DTP_FAIL(err, DTP_NOMEM, "out of memory for memory rows");
+    w->price = calloc((size_t)w->n_rows + 1, sizeof *w->price);
+    dtp_status s = w->base != NULL && w->price != NULL
+                       ? add_pieces(w, times, err)
+                       : DTP_FAIL(err, DTP_NOMEM, "out of memory for memory rows");
     free(begins);
     return s;
 }
@@ -257,9 +259,10 @@ static void keep_contended(sel_work *w, int64_t *sums, uint8_t *change)
     }
 }
 
-/* Takes the mark from rows that need no more than a neighbour, whatever is chosen. `stack` holds
- * the kept rows so far; change[stack[k]] tells how usages change since stack[k - 1]. */
-static void drop_dominated(const sel_work *w, uint8_t *change, int32_t *stack)
+/* Takes the mark from rows that need no more than a neighbour, whatever is chosen; the neighbour
+ * takes over their price. `stack` holds the kept rows so far; change[stack[k]] tells how usages
+ * change since stack[k - 1]. */
+static void drop_dominated(sel_work *w, uint8_t *change, int32_t *stack)
 {
     int32_t n = 0;
     uint8_t since = 0;
@@ -271,9 +274,11 @@ static void drop_dominated(const sel_work *w, uint8_t *change, int32_t *stack)
         while (n > 0 && (since & FALLS) == 0 && w->base[stack[n - 1]] <= w->base[r]) {
             since |= change[stack[--n]] & (RISES | FALLS);
             change[stack[n]] = 0;
+            w->price[r] += w->price[stack[n]];
         }
         if (n > 0 && (since & RISES) == 0 && w->base[r] <= w->base[stack[n - 1]]) {
             change[r] = 0;
+            w->price[stack[n - 1]] += w->price[r];
         } else {
             change[r] = KEPT | since;
             stack[n++] = r;
@@ -294,6 +299,7 @@ static void choose_rows(sel_work *w, int64_t *sums, uint8_t *change, int32_t *to
     for (int32_t r = 0; r < w->n_rows; r++) {
         to[r] = kept;
         if ((change[r] & KEPT) != 0) {
+            w->price[kept] = w->price[r];
             w->base[kept++] = w->base[r];
         }
     }

@@ -82,7 +82,7 @@ static dtp_status merge(sel_work *w, int32_t edge, int32_t x, int32_t y, const i
                         dtp_err *err)
 {
     const sel_view v = sel_view_from(w, edge, x);
-    DTP_TRY(sel_add_undo(w, (sel_undo){y, x, -1, 1, map}, err));
+    DTP_TRY(sel_add_undo(w, (sel_undo){y, x, -1, 1, map, 0}, err));
     for (int32_t s = 0; s < w->nodes[x].k; s++) {
         const int64_t pair = v.m[s * v.row + map[s] * v.col];
         DTP_TRY(sel_add_cost(w, x, s, pair, err));
@@ -133,7 +133,7 @@ dtp_status sel_merge_all(sel_work *w, dtp_err *err)
         const int32_t edge = w->check.items[i];
         bool done = false;
         w->edges[edge].check = false;
-        if (!w->edges[edge].alive || !w->options.merge) {
+        if (!w->edges[edge].alive || !w->options.merge || sel_work_late(w)) {
             continue;
         }
         int32_t x = w->edges[edge].u, y = w->edges[edge].v;

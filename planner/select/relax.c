@@ -131,7 +131,7 @@ static dtp_status build(model *m, dtp_err *err)
     DTP_TRY(dtp_ilp_create(&m->ilp, err));
     const int64_t bound = sel_lower_bound(m->w);
     const bool capped = m->w->cutoff < DTP_SELECT_FORBIDDEN;
-    m->cost_scale = 1000.0 / (1.0 + (double)(capped ? m->w->cutoff : bound));
+    m->cost_scale = 1000.0 / (1.0 + fabs((double)(capped ? m->w->cutoff : bound)));
     const dtp_ilp_col elastic = {0.0, INFINITY, ELASTIC_PRICE, false};
     DTP_TRY(dtp_ilp_add_col(m->ilp, elastic, &m->elastic, err));
     DTP_TRY(add_nodes(m, err));

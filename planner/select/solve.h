@@ -1,5 +1,6 @@
-/* Solves a selection problem: presolve, a heuristic, then branch and bound on what is left as long
- * as that is small enough for the linear program. The bound holds in exact arithmetic, and the cost
+/* Solves a selection problem: presolve; while what is left is large, a search for solutions beside
+ * an ascent of the bound (planner/select/large.h); branch and bound once it is small enough for the
+ * linear program. The bound holds in exact arithmetic, and the cost
  * is that of the independent evaluation (planner/select/check.h). */
 #ifndef DTP_PLANNER_SELECT_SOLVE_H
 #define DTP_PLANNER_SELECT_SOLVE_H
@@ -8,18 +9,27 @@
 #include "planner/select/check.h"
 #include "planner/select/presolve.h"
 
+typedef enum dtp_select_solver {
+    DTP_SELECT_AUTO,  /* by the size of what presolve leaves */
+    DTP_SELECT_EXACT, /* branch and bound alone */
+    DTP_SELECT_LARGE  /* search and ascent alone */
+} dtp_select_solver;
+
 typedef struct dtp_select_options {
     dtp_presolve_options presolve;
+    dtp_select_solver solver;
+    int32_t threads;     /* 1 or more (two are used); the answer does not depend on them */
     double time_limit_s; /* 0 = none; with a limit the answer may depend on the machine's speed */
-    int64_t iterations;  /* rounds of the heuristic, and nodes of branch and bound */
+    int64_t iterations;  /* rounds of the search, and nodes of branch and bound */
     uint64_t seed;
+    int64_t lp_entries;  /* up to so many, bounds by the linear program, else by dual ascent */
     int64_t max_entries; /* finite edge entries of the largest relaxation that is tried */
     int64_t cutoff;      /* solutions are wanted that cost less than this; 0 = any */
     const int32_t *start; /* a choice by node known beforehand, which need not be feasible; NULL:
                              none */
 } dtp_select_options;
 
-/* Everything of presolve, no time limit, 400 iterations, seed 1, 250,000 entries. */
+/* Everything of presolve, no time limit, 2 threads, 400 iterations, seed 1, 250,000 entries. */
 dtp_select_options dtp_select_options_init(void);
 
 typedef struct dtp_select_result {

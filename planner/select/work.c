@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- edges by pair: open addressing; entries of edges that died or moved are stale --------------
  */
@@ -258,13 +259,46 @@ dtp_status sel_add_undo(sel_work *w, sel_undo record, dtp_err *err)
     return DTP_OK;
 }
 
-void sel_restore(const sel_work *w, int32_t *choice)
+void sel_restore_from(const sel_work *w, int64_t n_undo, int32_t *choice)
 {
-    for (int64_t i = w->n_undo - 1; i >= 0; i--) {
+    for (int64_t i = n_undo - 1; i >= 0; i--) {
         const sel_undo *u = &w->undo[i];
         const int64_t row = u->a >= 0 ? choice[u->a] : 0;
         choice[u->node] = u->table[row * u->kb + (u->b >= 0 ? choice[u->b] : 0)];
     }
+}
+
+void sel_restore(const sel_work *w, int32_t *choice)
+{
+    sel_restore_from(w, w->n_undo, choice);
+}
+
+void sel_project(const sel_work *w, int32_t *choice)
+{
+    for (int64_t i = 0; i < w->n_undo; i++) {
+        const sel_undo *u = &w->undo[i];
+        int32_t at = -1;
+        if (u->a != u->node) {
+            continue;
+        }
+        for (int32_t s = 0; s < u->kept; s++) {
+            at = u->table[s] == choice[u->node] ? s : at;
+        }
+        choice[u->node] = at;
+    }
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        choice[i] = choice[i] < 0 ? 0 : choice[i];
+    }
+}
+
+bool sel_work_late(const sel_work *w)
+{
+    struct timespec t;
+    if (w->end_s <= 0.0) {
+        return false;
+    }
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec >= w->end_s;
 }
 
 /* ---- compaction --------------------------------------------------------------------------------
@@ -324,7 +358,7 @@ dtp_status sel_compact(sel_work *w, dtp_err *err)
         const sel_node *x = &w->nodes[i];
         if (x->alive && x->n_live < x->k) {
             maps[i] = live_strategies(w, x);
-            s = sel_add_undo(w, (sel_undo){i, i, -1, 1, maps[i]}, err);
+            s = sel_add_undo(w, (sel_undo){i, i, -1, 1, maps[i], x->n_live}, err);
         }
     }
     for (int32_t e = 0; e < w->n_edges && s == DTP_OK && !w->infeasible; e++) {
@@ -439,6 +473,7 @@ void sel_work_destroy(sel_work *w)
     free(w->dirty.items);
     free(w->check.items);
     free(w->base);
+    free(w->price);
     dtp_arena_destroy(w->arena);
     free(w);
 }
@@ -496,16 +531,21 @@ dtp_status sel_copy(const sel_work *w, sel_work **out, dtp_err *err)
                      .n_nodes = w->n_nodes,
                      .n_rows = w->n_rows,
                      .limit = w->limit,
+                     .unit = w->unit,
+                     .ascended = w->ascended,
                      .constant = w->constant,
                      .cutoff = w->cutoff,
+                     .end_s = w->end_s,
                      .infeasible = w->infeasible,
                      .options = w->options};
     to->arena = dtp_arena_create();
     to->nodes = calloc((size_t)w->n_nodes + 1, sizeof *to->nodes);
     to->base = copy_of(w->base, (size_t)w->n_rows * sizeof *w->base);
+    to->price = copy_of(w->price, (size_t)w->n_rows * sizeof *w->price);
     to->undo = copy_of(w->undo, (size_t)w->n_undo * sizeof *w->undo);
     to->n_undo = to->cap_undo = to->undo != NULL ? w->n_undo : 0;
-    const bool ok = to->arena != NULL && to->nodes != NULL && to->base != NULL && to->undo != NULL;
+    const bool ok = to->arena != NULL && to->nodes != NULL && to->base != NULL &&
+                    to->price != NULL && to->undo != NULL;
     dtp_status s = ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy");
     for (int32_t i = 0; i < w->n_nodes && s == DTP_OK; i++) {
         s = copy_node(to, &w->nodes[i], i, err);

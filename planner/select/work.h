@@ -41,6 +41,7 @@ typedef struct sel_edge {
 typedef struct sel_undo {
     int32_t node, a, b, kb;
     const int32_t *table;
+    int32_t kept; /* a == node: the strategies that were left, whose old indices the table holds */
 } sel_undo;
 
 typedef struct sel_slot {
@@ -68,11 +69,15 @@ typedef struct sel_work {
     int64_t n_undo, cap_undo;
     sel_queue dirty, check;
     int32_t n_rows;
-    int64_t *base; /* by row: usage that every solution has */
+    int64_t *base;    /* by row: usage that every solution has */
+    double *price;    /* by row: what a unit of usage costs in the best bound so far */
+    double unit;      /* cost scale of the dual ascent that found the prices, 0 = none yet */
+    int64_t ascended; /* its rounds so far, -1: in small steps only */
     int64_t limit;
-    int64_t constant; /* cost that every solution has */
+    int64_t constant; /* cost that every solution has; negative where dual ascent moved costs */
     int64_t cutoff;   /* only cheaper solutions matter */
     bool infeasible;  /* there is none */
+    double end_s;     /* of CLOCK_MONOTONIC: presolve stops there; 0 = no limit */
     dtp_presolve_options options;
     dtp_presolve_report report;
 } sel_work;
@@ -88,6 +93,13 @@ dtp_status sel_copy(const sel_work *w, sel_work **out, dtp_err *err) DTP_MUST_CH
 dtp_status sel_presolve(sel_work *w, dtp_err *err) DTP_MUST_CHECK;
 /* In: the choices of the nodes that are alive. Out: all of them, for the original problem. */
 void sel_restore(const sel_work *w, int32_t *choice);
+/* The same for the nodes that were alive when there were n_undo records. */
+void sel_restore_from(const sel_work *w, int64_t n_undo, int32_t *choice);
+/* The other way: choices of the original problem become those of the nodes that are alive; where
+ * presolve removed the strategy, strategy 0. */
+void sel_project(const sel_work *w, int32_t *choice);
+/* The time limit has come; always false without one. */
+bool sel_work_late(const sel_work *w);
 dtp_presolve_size sel_size(sel_work *w);
 /* Sum of the constant and of the smallest cost of every node and edge. */
 int64_t sel_lower_bound(const sel_work *w);

@@ -1,6 +1,5 @@
-/* Selection problems against enumeration: forbidden strategies and pairs, parallel edges, memory,
- * ties, empty intervals. Every combination of reductions, each with a lower bound at most the
- * optimum and, without a limit, the optimum itself. The enumeration evaluates by its own code. */
+/* Selection problems against enumeration. Every combination of reductions, each with a lower bound
+ * at most the optimum and, without a limit, the optimum itself. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,140 +12,9 @@
 #include <cmocka.h>
 
 #include "planner/select/solve.h"
+#include "select_random.h"
 
-enum {
-    N_EXACT = 500,
-    N_BOUND = 2000,
-    MAX_NODES = 7,
-    MAX_K = 4,
-    MAX_TIME = 12,
-    N_COMBINATIONS = 64
-};
-
-typedef struct random_source {
-    uint64_t state;
-} random_source;
-
-static int64_t draw(random_source *r, int64_t n)
-{
-    r->state = r->state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (int64_t)((r->state >> 33) % (uint64_t)n);
-}
-
-/* Small costs for ties, or large ones; sometimes forbidden. */
-static int64_t draw_cost(random_source *r, int64_t kind)
-{
-    if (draw(r, 6) == 0) {
-        return kind == 3 ? DTP_SELECT_FORBIDDEN + draw(r, 5) : DTP_SELECT_FORBIDDEN;
-    }
-    return kind == 0 ? draw(r, 3) : kind == 1 ? draw(r, 40) : draw(r, INT64_C(1) << 36);
-}
-
-static dtp_select_problem *random_problem(random_source *r)
-{
-    dtp_select_problem *p = NULL;
-    const int64_t kind = draw(r, 4), n = 1 + draw(r, MAX_NODES);
-    int64_t cost[MAX_K * MAX_K], usage[MAX_K], most = 0;
-    assert_int_equal(dtp_select_problem_create("random", 0, &p, NULL), DTP_OK);
-    for (int64_t i = 0; i < n; i++) {
-        const int32_t k = (int32_t)(1 + draw(r, MAX_K));
-        for (int32_t s = 0; s < k; s++) {
-            cost[s] = draw(r, 8) == 0 ? draw_cost(r, kind) : draw_cost(r, kind) % 1000;
-            usage[s] = draw(r, 3) == 0 ? 0 : draw(r, kind == 2 ? 100000 : 8);
-            most = usage[s] > most ? usage[s] : most;
-        }
-        const int64_t begin = draw(r, MAX_TIME);
-        assert_int_equal(dtp_select_add_node(p, begin, begin + draw(r, 6), k, cost, usage, NULL),
-                         DTP_OK);
-    }
-    for (int64_t x = draw(r, 3) == 0 ? 1 + draw(r, 3) : 0; x > 0; x--) {
-        const int32_t i = (int32_t)draw(r, n);
-        const int64_t begin = draw(r, MAX_TIME);
-        for (int32_t s = 0; s < MAX_K; s++) {
-            usage[s] = draw(r, 4);
-        }
-        assert_int_equal(dtp_select_add_interval(p, i, begin, begin + draw(r, 6), usage, NULL),
-                         DTP_OK);
-    }
-    p->usage_limit = most + draw(r, 1 + most);
-    for (int64_t e = draw(r, 2 * n); n > 1 && e > 0; e--) {
-        const int32_t a = (int32_t)draw(r, n), b = (int32_t)((a + 1 + draw(r, n - 1)) % n);
-        const bool map = draw(r, 4) == 0; /* each row leaves one column */
-        const int32_t ka = dtp_select_n_strategies(p, a), kb = dtp_select_n_strategies(p, b);
-        for (int32_t i = 0; i < ka; i++) {
-            const int64_t only = draw(r, kb);
-            for (int32_t j = 0; j < kb; j++) {
-                cost[i * kb + j] = map && j != only ? DTP_SELECT_FORBIDDEN : draw_cost(r, kind);
-            }
-        }
-        assert_int_equal(dtp_select_add_edge(p, a, b, cost, NULL), DTP_OK);
-    }
-    assert_int_equal(dtp_select_problem_check(p, NULL), DTP_OK);
-    return p;
-}
-
-/* Cost of a choice, -1 when it is not allowed. */
-static int64_t plain_cost(const dtp_select_problem *p, const int32_t *choice)
-{
-    int64_t sum = 0;
-    for (int64_t t = 0; t < 2 * MAX_TIME; t++) {
-        int64_t usage = 0;
-        for (int32_t i = 0; i < p->n_nodes; i++) {
-            const bool live = p->begin[i] <= t && t < p->end[i];
-            usage += live ? p->usage[p->first[i] + choice[i]] : 0;
-        }
-        for (int32_t x = 0; x < p->n_extra; x++) {
-            const bool live = p->extra_begin[x] <= t && t < p->extra_end[x];
-            const int64_t at = p->extra_first[x] + choice[p->extra_node[x]];
-            usage += live ? p->extra_usage[at] : 0;
-        }
-        if (usage > p->usage_limit) {
-            return -1;
-        }
-    }
-    for (int32_t i = 0; i < p->n_nodes; i++) {
-        const int64_t cost = p->cost[p->first[i] + choice[i]];
-        if (cost >= DTP_SELECT_FORBIDDEN) {
-            return -1;
-        }
-        sum += cost;
-    }
-    for (int32_t e = 0; e < p->n_edges; e++) {
-        const int32_t kb = dtp_select_n_strategies(p, p->edge_b[e]);
-        const int64_t at = choice[p->edge_a[e]] * kb + choice[p->edge_b[e]];
-        const int64_t cost = p->edge_cost[p->edge_first[e] + at];
-        if (cost >= DTP_SELECT_FORBIDDEN) {
-            return -1;
-        }
-        sum += cost;
-    }
-    return sum;
-}
-
-/* The least cost over all choices, -1 when none is allowed. */
-static int64_t enumerate(const dtp_select_problem *p)
-{
-    int32_t choice[MAX_NODES] = {0};
-    int64_t best = -1;
-    for (int32_t i = 0; i < p->n_nodes;) {
-        const int64_t cost = plain_cost(p, choice);
-        best = cost >= 0 && (best < 0 || cost < best) ? cost : best;
-        for (i = 0; i < p->n_nodes && ++choice[i] == dtp_select_n_strategies(p, i); i++) {
-            choice[i] = 0;
-        }
-    }
-    return best;
-}
-
-static dtp_presolve_options combination(uint32_t bits)
-{
-    return (dtp_presolve_options){.consistency = (bits & 1U) == 0,
-                                  .merge = (bits & 2U) == 0,
-                                  .dominance = (bits & 4U) == 0,
-                                  .eliminate = (bits & 8U) == 0,
-                                  .rows = (bits & 16U) == 0,
-                                  .cap = (bits & 32U) == 0};
-}
+enum { N_EXACT = 500, N_BOUND = 2000, N_DUAL = 300, N_SOLVERS = 1000 };
 
 static void check_result(const dtp_select_problem *p, const dtp_select_result *r, int64_t best,
                          bool limited)
@@ -195,7 +63,7 @@ static void test_select__equals_enumeration(void **state)
         dtp_select_problem *p = random_problem(&r);
         const int64_t best = enumerate(p);
         infeasible += best < 0 ? 1 : 0;
-        for (uint32_t bits = 0; bits < N_COMBINATIONS; bits++) {
+        for (uint32_t bits = 0; bits < SELECT_COMBINATIONS; bits++) {
             solve_and_check(p, bits, 2000, best, seed);
         }
         dtp_select_problem_destroy(p);
@@ -212,7 +80,7 @@ static void test_select__bounds_hold_under_limits(void **state)
         random_source r = {seed * 104729 + 1};
         dtp_select_problem *p = random_problem(&r);
         const int64_t best = enumerate(p);
-        const uint32_t bits = (uint32_t)draw(&r, N_COMBINATIONS);
+        const uint32_t bits = (uint32_t)draw(&r, SELECT_COMBINATIONS);
         solve_and_check(p, bits, 1, best, seed);
         solve_and_check(p, bits | 15U, 2, best, seed);
         dtp_select_problem_destroy(p);
@@ -237,12 +105,123 @@ static void test_select__same_seed_same_answer(void **state)
     dtp_select_problem_destroy(p);
 }
 
+/* The solvers by name, on any reductions: search and ascent alone prove what they say they prove.
+ */
+static void test_select__every_solver(void **state)
+{
+    (void)state;
+    int32_t proven = 0;
+    for (uint64_t seed = 1; seed <= N_SOLVERS; seed++) {
+        random_source r = {seed * 32452843};
+        dtp_select_problem *p = random_problem(&r);
+        const int64_t best = enumerate(p);
+        dtp_select_options o = dtp_select_options_init();
+        o.presolve = combination((uint32_t)draw(&r, SELECT_COMBINATIONS));
+        o.seed = seed;
+        for (int32_t solver = DTP_SELECT_AUTO; solver <= DTP_SELECT_LARGE; solver++) {
+            dtp_select_result a;
+            const bool large = solver == DTP_SELECT_LARGE;
+            o.solver = (dtp_select_solver)solver;
+            o.iterations = large ? 10 : 2000;
+            o.threads = 1 + (int32_t)draw(&r, 2);
+            assert_int_equal(dtp_select_solve(p, &o, &a, NULL), DTP_OK);
+            check_result(p, &a, best, large);
+            proven += large && a.status != DTP_CERT_FEASIBLE && a.status != DTP_CERT_TIME_LIMIT;
+            dtp_select_result_free(&a);
+        }
+        dtp_select_problem_destroy(p);
+    }
+    print_message("search and ascent alone proved %d of %d\n", proven, N_SOLVERS);
+    assert_true(proven > N_SOLVERS / 2);
+}
+
+/* Bounds and splits by dual ascent instead of the linear program, to the end. */
+static void test_select__branching_on_the_dual_equals_enumeration(void **state)
+{
+    (void)state;
+    int64_t split = 0;
+    for (uint64_t seed = 1; seed <= N_DUAL; seed++) {
+        random_source r = {seed * 86028121};
+        dtp_select_problem *p = random_problem(&r);
+        const int64_t best = enumerate(p);
+        dtp_select_options o = dtp_select_options_init();
+        o.presolve = combination((uint32_t)draw(&r, SELECT_COMBINATIONS));
+        o.solver = DTP_SELECT_EXACT;
+        o.lp_entries = -1;
+        o.iterations = 2000;
+        dtp_select_result a;
+        assert_int_equal(dtp_select_solve(p, &o, &a, NULL), DTP_OK);
+        if (best >= 0 && a.bound != best) {
+            print_message("seed %" PRIu64 "\n", seed);
+        }
+        check_result(p, &a, best, false);
+        split += a.nodes > 1 ? 1 : 0;
+        dtp_select_result_free(&a);
+        dtp_select_problem_destroy(p);
+    }
+    assert_true(split > N_DUAL / 50);
+}
+
+/* Rings of nodes with chords, too large to enumerate. */
+static dtp_select_problem *ring(random_source *r, int32_t n)
+{
+    enum { K = 6 };
+    dtp_select_problem *p = NULL;
+    int64_t cost[K * K], usage[K];
+    assert_int_equal(dtp_select_problem_create("ring", 40 * n / 8, &p, NULL), DTP_OK);
+    for (int32_t i = 0; i < n; i++) {
+        for (int32_t s = 0; s < K; s++) {
+            cost[s] = draw(r, 1000);
+            usage[s] = draw(r, 100);
+        }
+        assert_int_equal(dtp_select_add_node(p, i, i + 1 + n / 8, K, cost, usage, NULL), DTP_OK);
+    }
+    for (int32_t e = 0; e < 2 * n; e++) {
+        const int32_t a = e % n, b = e < n ? (e + 1) % n : (int32_t)((a + 2 + draw(r, n - 3)) % n);
+        for (int32_t i = 0; i < K * K; i++) {
+            cost[i] = draw(r, 5) == 0 ? 0 : draw(r, 2000);
+        }
+        assert_int_equal(dtp_select_add_edge(p, a, b, cost, NULL), DTP_OK);
+    }
+    assert_int_equal(dtp_select_problem_check(p, NULL), DTP_OK);
+    return p;
+}
+
+static void test_select__same_answer_on_any_threads(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        random_source r = {seed};
+        dtp_select_problem *p = ring(&r, 80);
+        dtp_select_options o = dtp_select_options_init();
+        dtp_select_result a, b;
+        o.solver = DTP_SELECT_LARGE;
+        o.iterations = 30;
+        o.threads = 1;
+        assert_int_equal(dtp_select_solve(p, &o, &a, NULL), DTP_OK);
+        o.threads = 2;
+        assert_int_equal(dtp_select_solve(p, &o, &b, NULL), DTP_OK);
+        assert_non_null(a.choice);
+        assert_non_null(b.choice);
+        assert_true(a.value.feasible && a.bound > 0 && a.bound <= a.value.cost);
+        assert_int_equal(a.value.cost, b.value.cost);
+        assert_int_equal(a.bound, b.bound);
+        assert_memory_equal(a.choice, b.choice, (size_t)p->n_nodes * sizeof *a.choice);
+        dtp_select_result_free(&a);
+        dtp_select_result_free(&b);
+        dtp_select_problem_destroy(p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_select__equals_enumeration),
         cmocka_unit_test(test_select__bounds_hold_under_limits),
         cmocka_unit_test(test_select__same_seed_same_answer),
+        cmocka_unit_test(test_select__every_solver),
+        cmocka_unit_test(test_select__branching_on_the_dual_equals_enumeration),
+        cmocka_unit_test(test_select__same_answer_on_any_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,206 @@
+/* Strong branching: a few rounds of ascent in both halves of every candidate. A candidate is a node
+ * whose matrices matter much (mean cost over the neighbour's strategies) and whose two best priced
+ * strategies are close; it is split at the best one. */
+#include "planner/select/dual_split.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "planner/select/dual.h"
+
+enum { LOOK_ROUNDS = 8 };
+
+/* Where costs are compared with the room that is left below the cutoff, the share that is close. */
+static const double CLOSE = 0.1;
+/* Added to the gains of both halves, as a share of the room, before they are multiplied. */
+static const double LEAST_GAIN = 1e-3;
+
+typedef struct candidate {
+    double score;
+    int32_t node, strategy;
+} candidate;
+
+dtp_status sel_dual_relax(sel_work *w, int64_t rounds, double time_limit_s, int64_t *bound,
+                          dtp_err *err)
+{
+    sel_dual *d = NULL;
+    DTP_TRY(sel_dual_create(w, &d, err));
+    sel_dual_cool(d);
+    sel_dual_run(d, rounds, time_limit_s);
+    const dtp_status s = sel_dual_apply(d, w, w->options.cap, bound, err);
+    sel_dual_destroy(d);
+    return s;
+}
+
+/* Mean cost of the matrices of a node, a forbidden pair counting as `room`. */
+static double weight(const sel_work *w, int32_t node, double room)
+{
+    const sel_node *x = &w->nodes[node];
+    double sum = 0.0;
+    for (int32_t i = 0; i < x->n_adj; i++) {
+        const sel_edge *e = &w->edges[x->adj[i]];
+        if (!e->alive || (e->u != node && e->v != node)) {
+            continue;
+        }
+        const int64_t n = (int64_t)w->nodes[e->u].k * w->nodes[e->v].k;
+        double mean = 0.0;
+        for (int64_t at = 0; at < n; at++) {
+            const int64_t cost = sel_matrix(e)[at];
+            mean += cost < DTP_SELECT_FORBIDDEN ? (double)cost : room;
+        }
+        sum += mean / (double)n;
+    }
+    return sum;
+}
+
+static int32_t cheapest(const sel_node *x, const double *theta, double *lead)
+{
+    double least = INFINITY, second = INFINITY;
+    int32_t best = 0;
+    for (int32_t s = 0; s < x->k; s++) {
+        if (sel_dead(x, s)) {
+            continue;
+        }
+        if (theta[s] < least) {
+            second = least;
+            least = theta[s];
+            best = s;
+        } else if (theta[s] < second) {
+            second = theta[s];
+        }
+    }
+    *lead = second - least;
+    return best;
+}
+
+static int compare_candidates(const void *a, const void *b)
+{
+    const candidate *x = a, *y = b;
+    const int by_score = (x->score < y->score) - (x->score > y->score);
+    return by_score != 0 ? by_score : (x->node > y->node) - (x->node < y->node);
+}
+
+static int32_t largest_k(const sel_work *w)
+{
+    int32_t most = 1;
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        most = w->nodes[i].alive && w->nodes[i].k > most ? w->nodes[i].k : most;
+    }
+    return most;
+}
+
+dtp_status sel_dual_choice(const sel_work *w, int32_t *choice, dtp_err *err)
+{
+    double lead;
+    double *sums = malloc(((size_t)w->n_rows + 1) * sizeof *sums);
+    double *theta = malloc((size_t)largest_k(w) * sizeof *theta);
+    const bool ok = sums != NULL && theta != NULL;
+    if (ok) {
+        sel_price_sums(w, sums);
+    }
+    for (int32_t i = 0; ok && i < w->n_nodes; i++) {
+        if (w->nodes[i].alive) {
+            sel_priced_costs(w, sums, i, theta);
+            choice[i] = cheapest(&w->nodes[i], theta, &lead);
+        }
+    }
+    free(sums);
+    free(theta);
+    return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_nodes);
+}
+
+/* Of the nodes with a choice; sorted, best first. */
+static int32_t find_candidates(const sel_work *w, double room, const double *sums, double *theta,
+                               candidate *list)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        const sel_node *x = &w->nodes[i];
+        if (x->alive && x->n_live > 1) {
+            double lead;
+            sel_priced_costs(w, sums, i, theta);
+            const int32_t best = cheapest(x, theta, &lead);
+            const double score = weight(w, i, room) / (1.0 + lead / (CLOSE * room));
+            list[n++] = (candidate){score, i, best};
+        }
+    }
+    qsort(list, (size_t)n, sizeof *list, compare_candidates);
+    return n;
+}
+
+/* A half after a few rounds: how far its bound is above that of w, as a share of the room. */
+static dtp_status look(const sel_work *w, const candidate *c, bool keep, double bound, double room,
+                       double *gain, dtp_err *err)
+{
+    sel_work *half = NULL;
+    sel_dual *d = NULL;
+    int64_t killed = 0;
+    *gain = 1.0;
+    DTP_TRY(sel_copy(w, &half, err));
+    dtp_status s = DTP_OK;
+    for (int32_t i = 0; i < w->nodes[c->node].k && s == DTP_OK && !half->infeasible; i++) {
+        if ((i == c->strategy) != keep && !sel_dead(&half->nodes[c->node], i)) {
+            s = sel_kill(half, c->node, i, &killed, err);
+        }
+    }
+    s = s == DTP_OK && !half->infeasible ? sel_propagate(half, err) : s;
+    if (s == DTP_OK && !half->infeasible) {
+        s = sel_compact(half, err);
+    }
+    if (s == DTP_OK && !half->infeasible) {
+        s = sel_dual_create(half, &d, err);
+    }
+    if (d != NULL) {
+        sel_dual_cool(d);
+        sel_dual_run(d, LOOK_ROUNDS, 0.0);
+        const double share = (sel_dual_value(d) - bound) / room;
+        *gain = share > 1.0 ? 1.0 : share > 0.0 ? share : 0.0;
+    }
+    sel_dual_destroy(d);
+    sel_work_destroy(half);
+    return s;
+}
+
+static dtp_status choose(const sel_work *w, const candidate *list, int32_t n, double bound,
+                         double room, candidate *best, dtp_err *err)
+{
+    *best = list[0];
+    best->score = -1.0;
+    for (int32_t i = 0; i < n; i++) {
+        double with = 0.0, without = 0.0;
+        DTP_TRY(look(w, &list[i], true, bound, room, &with, err));
+        DTP_TRY(look(w, &list[i], false, bound, room, &without, err));
+        const double score = (with + LEAST_GAIN) * (without + LEAST_GAIN);
+        if (score > best->score) {
+            *best = list[i];
+            best->score = score;
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status sel_dual_split(const sel_work *w, int64_t bound, int32_t candidates, int32_t *node,
+                          int32_t *strategy, dtp_err *err)
+{
+    const double room =
+        1.0 + fabs(w->cutoff < DTP_SELECT_FORBIDDEN ? (double)w->cutoff - (double)bound
+                                                    : 0.1 * (double)bound);
+    candidate best = {0};
+    double *sums = malloc(((size_t)w->n_rows + 1) * sizeof *sums);
+    double *theta = malloc((size_t)largest_k(w) * sizeof *theta);
+    candidate *list = malloc(((size_t)w->n_nodes + 1) * sizeof *list);
+    dtp_status s = DTP_OK;
+    if (sums != NULL && theta != NULL && list != NULL) {
+        sel_price_sums(w, sums);
+        const int32_t n = find_candidates(w, room, sums, theta, list);
+        s = choose(w, list, n < candidates ? n : candidates, (double)bound, room, &best, err);
+    } else {
+        s = DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_nodes);
+    }
+    free(sums);
+    free(theta);
+    free(list);
+    *node = best.node;
+    *strategy = best.strategy;
+    return s;
+}

@@ -1,0 +1,22 @@
+/* What branch and bound needs of the dual: a bound from where the multipliers are, and the node to
+ * split. Both much cheaper than the linear program of planner/select/relax.h, to which the bound
+ * converges. */
+#ifndef DTP_PLANNER_SELECT_DUAL_SPLIT_H
+#define DTP_PLANNER_SELECT_DUAL_SPLIT_H
+
+#include "planner/select/work.h"
+
+/* Ascends, forbids what the bound excludes (with the cap; w may become infeasible), moves the
+ * multipliers into w. Expects compact nodes. *bound: exact, at most the cutoff. */
+dtp_status sel_dual_relax(sel_work *w, int64_t rounds, double time_limit_s, int64_t *bound,
+                          dtp_err *err) DTP_MUST_CHECK;
+
+/* The cheapest strategy of every node under the prices of w. */
+dtp_status sel_dual_choice(const sel_work *w, int32_t *choice, dtp_err *err) DTP_MUST_CHECK;
+
+/* The split (node has strategy, or not) that raises the bounds of both halves most, of so many
+ * promising ones; `bound` is that of w. Expects a node with at least two live strategies. */
+dtp_status sel_dual_split(const sel_work *w, int64_t bound, int32_t candidates, int32_t *node,
+                          int32_t *strategy, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,143 @@
+#include "planner/select/large.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "planner/select/dual.h"
+#include "planner/select/primal.h"
+
+enum {
+    EPOCH_SEARCH = 10,  /* rounds of the search between exchanges */
+    EPOCH_ASCENT = 200, /* rounds of the ascent meanwhile */
+    PATIENCE = 6        /* epochs without a gain before branch and bound of a small kernel */
+};
+
+typedef struct search {
+    sel_primal *primal;
+    int64_t n_undo;      /* records of the work when the search began */
+    int64_t entries;     /* of its kernel */
+    int64_t gap;         /* between best cost and bound then */
+    int64_t rounds;      /* of the next epoch */
+    int64_t cost, bound; /* at the last gain */
+    int32_t stalled;     /* epochs since */
+    double end_s;
+    dtp_status status; /* of the last epoch */
+    dtp_err err;
+} search;
+
+/* ---- the search --------------------------------------------------------------------------------
+ */
+
+static dtp_status begin_search(sel_solver *v, sel_work *w, search *h, int64_t bound, dtp_err *err)
+{
+    sel_primal_destroy(h->primal);
+    h->primal = NULL;
+    memcpy(v->choice, v->best, (size_t)w->n_nodes * sizeof *v->choice);
+    sel_project(w, v->choice);
+    h->n_undo = w->n_undo;
+    h->entries = sel_size(w).entries;
+    h->gap = v->cutoff - bound;
+    return sel_primal_create(w, v->choice, v->options->seed, &h->primal, err);
+}
+
+static void *run_search(void *user)
+{
+    search *h = user;
+    h->status = sel_primal_run(h->primal, h->rounds, h->end_s, &h->err);
+    return NULL;
+}
+
+/* What the search found so far. */
+static dtp_status collect(sel_solver *v, const sel_work *w, const search *h, dtp_err *err)
+{
+    return sel_primal_best(h->primal, v->choice) ? sel_offer(v, w, h->n_undo, v->choice, err)
+                                                 : DTP_OK;
+}
+
+/* ---- one epoch ---------------------------------------------------------------------------------
+ */
+
+/* Both sides, each on its snapshot. */
+static dtp_status run_both(sel_solver *v, search *h, sel_dual *d, dtp_err *err)
+{
+    pthread_t thread;
+    const bool apart = v->options->threads > 1 && pthread_create(&thread, NULL, run_search, h) == 0;
+    if (!apart) {
+        (void)run_search(h);
+    }
+    sel_dual_run(d, EPOCH_ASCENT, sel_time_left(v));
+    if (apart) {
+        (void)pthread_join(thread, NULL);
+    }
+    if (h->status != DTP_OK && err != NULL) {
+        *err = h->err;
+    }
+    return h->status;
+}
+
+static dtp_status epoch(sel_solver *v, sel_work *w, search *h, int64_t *bound, dtp_err *err)
+{
+    sel_dual *d = NULL;
+    int64_t found = 0;
+    DTP_TRY(sel_dual_create(w, &d, err));
+    dtp_status s = run_both(v, h, d, err);
+    if (s == DTP_OK) {
+        s = collect(v, w, h, err);
+    }
+    if (s == DTP_OK) {
+        w->cutoff = v->cutoff;
+        s = sel_dual_apply(d, w, v->options->presolve.cap, &found, err);
+    }
+    *bound = found > *bound ? found : *bound;
+    sel_dual_destroy(d);
+    return s == DTP_OK ? sel_reduce(v, w, err) : s;
+}
+
+static bool too_large(const sel_solver *v, sel_work *w)
+{
+    return v->options->solver == DTP_SELECT_LARGE || sel_size(w).entries > v->options->max_entries;
+}
+
+/* On a much smaller kernel, or with much better prices. */
+static bool worth_restarting(const sel_solver *v, sel_work *w, const search *h, int64_t bound)
+{
+    const int64_t gap = v->cutoff - bound;
+    return 2 * sel_size(w).entries < h->entries || (2 * gap < h->gap && gap < v->cutoff / 33);
+}
+
+/* Neither side got on much in the last epochs. */
+static bool stalled(search *h, int64_t cost, int64_t bound)
+{
+    const bool gained = cost < h->cost || 100 * (bound - h->bound) > cost - bound;
+    if (gained) {
+        h->cost = cost;
+        h->bound = bound;
+    }
+    h->stalled = gained ? 0 : h->stalled + 1;
+    return h->stalled >= PATIENCE;
+}
+
+static dtp_status loop(sel_solver *v, sel_work *w, search *h, int64_t *bound, dtp_err *err)
+{
+    bool done = !too_large(v, w);
+    for (int64_t left = v->options->iterations;
+         left > 0 && !done && !w->infeasible && *bound < v->cutoff && !sel_time_is_up(v);
+         left -= h->rounds) {
+        if (h->primal == NULL || worth_restarting(v, w, h, *bound)) {
+            DTP_TRY(begin_search(v, w, h, *bound, err));
+        }
+        h->rounds = left < EPOCH_SEARCH ? left : EPOCH_SEARCH;
+        DTP_TRY(epoch(v, w, h, bound, err));
+        done = stalled(h, v->cutoff, *bound) && !too_large(v, w);
+    }
+    return DTP_OK;
+}
+
+dtp_status sel_large(sel_solver *v, sel_work *w, int64_t *bound, dtp_err *err)
+{
+    search h = {.end_s = v->end_s, .cost = INT64_MAX};
+    dtp_status s = loop(v, w, &h, bound, err);
+    *bound = w->infeasible ? v->cutoff : *bound;
+    sel_primal_destroy(h.primal);
+    return s;
+}

@@ -1,0 +1,15 @@
+/* The anytime loop for kernels too large for branch and bound: the search for solutions
+ * (primal.h) and the ascent of the bound (dual.h) side by side, each on its snapshot; at fixed
+ * counts of rounds they exchange what they found: the cost of the best solution makes the bound
+ * exclude more, what is excluded makes the kernel smaller, and a search begins anew on a much
+ * smaller one. With two threads each side has its own; the results are the same on one. */
+#ifndef DTP_PLANNER_SELECT_LARGE_H
+#define DTP_PLANNER_SELECT_LARGE_H
+
+#include "planner/select/solver.h"
+
+/* Until the kernel is small enough for branch and bound, nothing cheaper is left (w infeasible),
+ * the rounds are used up or the time is up. *bound as in sel_branch. */
+dtp_status sel_large(sel_solver *v, sel_work *w, int64_t *bound, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,103 @@
+"""Tables of `./dev bench planner`: cost, certified gap, time and memory of dtplan on selection problems and on models.
+
+Usage: planner.py DTPLAN OUT_DIR [instances|models|parse ...]
+"""
+import json
+import os
+import subprocess
+import sys
+import time
+
+# instance, contest's limit in seconds, best of the contest, best known (models/selection/README.md)
+INSTANCES = [("G", 120, 217039, 217039), ("A", 60, 6548641531, 6548553650),
+             ("M", 180, 49928460991, 49928157537), ("S", 240, 1534613444, 1511377982)]
+
+# model, mesh, machine, options
+MODELS = [("llama3_8b", "x:8;y:8", "h100_64", []), ("llama3_8b", "x:4;y:4;z:4", "h100_64", []),
+          ("gpt3_175b", "x:8;y:16", "h100_128", []), ("mixtral_8x7b", "x:8;y:8", "h100_64", []),
+          ("mixtral_8x7b", "x:4;y:16", "h100_64", []), ("gpt2_small", "x:8", "a100_8", [])]
+
+
+def run(command):
+    """Runs a command; its JSON, seconds and peak resident MiB."""
+    start = time.monotonic()
+    child = subprocess.Popen(command, stdout=subprocess.PIPE)
+    text = child.stdout.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code != 0:
+        print("%s: exit %d" % (" ".join(command), code), file=sys.stderr)
+        return None, time.monotonic() - start, usage.ru_maxrss / 1024
+    return json.loads(text), time.monotonic() - start, usage.ru_maxrss / 1024
+
+
+def percent(a, b):
+    return "%+.3f %%" % (100.0 * (a - b) / b)
+
+
+def instances(dtplan, _):
+    print("%-4s %8s %16s %16s %8s %14s %14s %8s %6s" %
+          ("", "limit s", "cost", "bound", "gap", "vs contest", "vs best known", "time s", "MiB"))
+    for name, limit, contest, known in INSTANCES:
+        for part in (1.0, 0.5):
+            r, seconds, mib = run([dtplan, "solve", "models/selection/%s.json.gz" % name, "--json",
+                                   "--limit-s", str(limit * part)])
+            if r is None:
+                continue
+            print("%-4s %8g %16d %16d %7.3f%% %14s %14s %8.1f %6.0f" %
+                  (name, limit * part, r["cost"], r["bound"], 100 * r["gap"], percent(r["cost"], contest),
+                   percent(r["cost"], known), seconds, mib))
+
+
+def models(dtplan, out):
+    print("%-14s %-12s %-10s %9s %12s %12s %8s %8s %6s" %
+          ("model", "mesh", "machine", "status", "step s", "cost s", "gap", "time s", "MiB"))
+    for model, mesh, machine, options in MODELS:
+        plan = os.path.join(out, "plan.json")
+        _, seconds, mib = run([dtplan, "plan", "models/%s.json" % model, "--mesh", mesh, "--mode", "tensor", "--json",
+                               "--machine", "models/machines/%s.json" % machine, "-o", plan] + options)
+        if not os.path.exists(plan):
+            continue
+        with open(plan, encoding="utf-8") as f:
+            p = json.load(f)
+        os.remove(plan)
+        c = p["certificate"]
+        print("%-14s %-12s %-10s %9s %12.6f %12.6f %7.3f%% %8.2f %6.0f" %
+              (model, mesh, machine, c["status"], p["predicted"]["step_time_s"], c["cost"] / 1e12, 100 * c["gap"],
+               seconds, mib))
+
+
+def parse(dtplan, out):
+    """Reading and writing a problem of about 250 MB: instance M four times side by side."""
+    import gzip
+    with gzip.open("models/selection/M.json.gz") as f:
+        p = json.load(f)["problem"]
+    n, k = len(p["nodes"]["costs"]), 4
+    numbers = sum(map(len, p["edges"]["costs"])) + 2 * sum(map(len, p["nodes"]["costs"]))
+    p = {"name": "M x %d" % k, "usage_limit": k * p["usage_limit"],
+         "nodes": {key: k * p["nodes"][key] for key in p["nodes"]},
+         "edges": {"nodes": [[a + i * n, b + i * n] for i in range(k) for a, b in p["edges"]["nodes"]],
+                   "costs": k * p["edges"]["costs"]}}
+    big = os.path.join(out, "big.json")
+    with open(big, "w", encoding="utf-8") as f:
+        json.dump({"problem": p}, f)
+    del p
+    start = time.monotonic()
+    child = subprocess.Popen([dtplan, "export", big, "--format", "iopddl", "-o", os.devnull])
+    _, _, usage = os.wait4(child.pid, 0)
+    print("%.0f MB of JSON, %.0f MB of numbers: read and written in %.1f s, %.0f MB resident" %
+          (os.path.getsize(big) / 1e6, 8 * k * numbers / 1e6, time.monotonic() - start, usage.ru_maxrss * 1.024e-3))
+    os.remove(big)
+
+
+def main():
+    dtplan, out = sys.argv[1:3]
+    parts = {"instances": instances, "models": models, "parse": parse}
+    os.makedirs(out, exist_ok=True)
+    for name in sys.argv[3:] or parts:
+        parts[name](dtplan, out)
+        print()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+#include "select_random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+int64_t draw(random_source *r, int64_t n)
+{
+    r->state = r->state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (int64_t)((r->state >> 33) % (uint64_t)n);
+}
+
+/* Small costs for ties, or large ones; sometimes forbidden. */
+static int64_t draw_cost(random_source *r, int64_t kind)
+{
+    if (draw(r, 6) == 0) {
+        return kind == 3 ? DTP_SELECT_FORBIDDEN + draw(r, 5) : DTP_SELECT_FORBIDDEN;
+    }
+    return kind == 0 ? draw(r, 3) : kind == 1 ? draw(r, 40) : draw(r, INT64_C(1) << 36);
+}
+
+dtp_select_problem *random_problem(random_source *r)
+{
+    dtp_select_problem *p = NULL;
+    const int64_t kind = draw(r, 4), n = 1 + draw(r, SELECT_MAX_NODES);
+    int64_t cost[SELECT_MAX_K * SELECT_MAX_K], usage[SELECT_MAX_K], most = 0;
+    assert_int_equal(dtp_select_problem_create("random", 0, &p, NULL), DTP_OK);
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t k = (int32_t)(1 + draw(r, SELECT_MAX_K));
+        for (int32_t s = 0; s < k; s++) {
+            cost[s] = draw(r, 8) == 0 ? draw_cost(r, kind) : draw_cost(r, kind) % 1000;
+            usage[s] = draw(r, 3) == 0 ? 0 : draw(r, kind == 2 ? 100000 : 8);
+            most = usage[s] > most ? usage[s] : most;
+        }
+        const int64_t begin = draw(r, SELECT_MAX_TIME);
+        assert_int_equal(dtp_select_add_node(p, begin, begin + draw(r, 6), k, cost, usage, NULL),
+                         DTP_OK);
+    }
+    for (int64_t x = draw(r, 3) == 0 ? 1 + draw(r, 3) : 0; x > 0; x--) {
+        const int32_t i = (int32_t)draw(r, n);
+        const int64_t begin = draw(r, SELECT_MAX_TIME);
+        for (int32_t s = 0; s < SELECT_MAX_K; s++) {
+            usage[s] = draw(r, 4);
+        }
+        assert_int_equal(dtp_select_add_interval(p, i, begin, begin + draw(r, 6), usage, NULL),
+                         DTP_OK);
+    }
+    p->usage_limit = most + draw(r, 1 + most);
+    for (int64_t e = draw(r, 2 * n); n > 1 && e > 0; e--) {
+        const int32_t a = (int32_t)draw(r, n), b = (int32_t)((a + 1 + draw(r, n - 1)) % n);
+        const bool map = draw(r, 4) == 0; /* each row leaves one column */
+        const int32_t ka = dtp_select_n_strategies(p, a), kb = dtp_select_n_strategies(p, b);
+        for (int32_t i = 0; i < ka; i++) {
+            const int64_t only = draw(r, kb);
+            for (int32_t j = 0; j < kb; j++) {
+                cost[i * kb + j] = map && j != only ? DTP_SELECT_FORBIDDEN : draw_cost(r, kind);
+            }
+        }
+        assert_int_equal(dtp_select_add_edge(p, a, b, cost, NULL), DTP_OK);
+    }
+    assert_int_equal(dtp_select_problem_check(p, NULL), DTP_OK);
+    return p;
+}
+
+int64_t plain_cost(const dtp_select_problem *p, const int32_t *choice)
+{
+    int64_t sum = 0;
+    for (int64_t t = 0; t < 2 * SELECT_MAX_TIME; t++) {
+        int64_t usage = 0;
+        for (int32_t i = 0; i < p->n_nodes; i++) {
+            const bool live = p->begin[i] <= t && t < p->end[i];
+            usage += live ? p->usage[p->first[i] + choice[i]] : 0;
+        }
+        for (int32_t x = 0; x < p->n_extra; x++) {
+            const bool live = p->extra_begin[x] <= t && t < p->extra_end[x];
+            const int64_t at = p->extra_first[x] + choice[p->extra_node[x]];
+            usage += live ? p->extra_usage[at] : 0;
+        }
+        if (usage > p->usage_limit) {
+            return -1;
+        }
+    }
+    for (int32_t i = 0; i < p->n_nodes; i++) {
+        const int64_t cost = p->cost[p->first[i] + choice[i]];
+        if (cost >= DTP_SELECT_FORBIDDEN) {
+            return -1;
+        }
+        sum += cost;
+    }
+    for (int32_t e = 0; e < p->n_edges; e++) {
+        const int32_t kb = dtp_select_n_strategies(p, p->edge_b[e]);
+        const int64_t at = choice[p->edge_a[e]] * kb + choice[p->edge_b[e]];
+        const int64_t cost = p->edge_cost[p->edge_first[e] + at];
+        if (cost >= DTP_SELECT_FORBIDDEN) {
+            return -1;
+        }
+        sum += cost;
+    }
+    return sum;
+}
+
+int64_t enumerate(const dtp_select_problem *p)
+{
+    int32_t choice[SELECT_MAX_NODES] = {0};
+    int64_t best = -1;
+    for (int32_t i = 0; i < p->n_nodes;) {
+        const int64_t cost = plain_cost(p, choice);
+        best = cost >= 0 && (best < 0 || cost < best) ? cost : best;
+        for (i = 0; i < p->n_nodes && ++choice[i] == dtp_select_n_strategies(p, i); i++) {
+            choice[i] = 0;
+        }
+    }
+    return best;
+}
+
+dtp_presolve_options combination(uint32_t bits)
+{
+    return (dtp_presolve_options){.consistency = (bits & 1U) == 0,
+                                  .merge = (bits & 2U) == 0,
+                                  .dominance = (bits & 4U) == 0,
+                                  .eliminate = (bits & 8U) == 0,
+                                  .rows = (bits & 16U) == 0,
+                                  .cap = (bits & 32U) == 0};
+}
