@@ -43,6 +43,23 @@ static void write_prediction(dtp_json_writer *w, const dtp_prediction *p)
     dtp_json_end_object(w);
 }
 
+static void write_prices(dtp_json_writer *w, const dtp_certificate *c)
+{
+    dtp_json_begin_array(w, "prices", false);
+    for (int32_t i = 0; i < c->n_prices; i++) {
+        const dtp_constraint_price *p = &c->prices[i];
+        dtp_json_begin_object(w, NULL);
+        dtp_json_write_string(w, "constraint", p->constraint);
+        if (p->relaxed_by_bytes > 0) {
+            dtp_json_write_int(w, "relaxed_by_bytes", p->relaxed_by_bytes);
+        }
+        dtp_json_write_int(w, "saves_ps", p->saves_ps);
+        dtp_json_write_bool(w, "exact", p->exact);
+        dtp_json_end_object(w);
+    }
+    dtp_json_end_array(w);
+}
+
 static void write_certificate(dtp_json_writer *w, const dtp_certificate *c, bool timings)
 {
     dtp_json_begin_object(w, "certificate");
@@ -54,6 +71,9 @@ static void write_certificate(dtp_json_writer *w, const dtp_certificate *c, bool
     dtp_json_write_int(w, "nodes", c->nodes);
     if (timings) {
         dtp_json_write_double(w, "solve_s", c->solve_s);
+    }
+    if (c->has_prices) {
+        write_prices(w, c);
     }
     dtp_json_end_object(w);
 }

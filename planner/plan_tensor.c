@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/settings.h"
+#include "planner/constraint_prices.h"
 #include "planner/least_usage.h"
 #include "planner/planning.h"
 #include "planner/tensor_pins.h"
@@ -284,6 +285,20 @@ static dtp_status copy_settings(const dtp_pin_set *pins, dtp_plan *plan, dtp_err
     return DTP_OK;
 }
 
+static dtp_status find_prices(const dtp_planning *p, dtp_plan *plan, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    const dtp_priced_constraints constraints = {.model = p->model,
+                                                .pricer = &p->pricer,
+                                                .n_texts = state->pins.n_texts,
+                                                .texts = state->pins.texts,
+                                                .memory_bytes = p->request->memory_limit_bytes,
+                                                .seed = p->request->seed};
+    plan->certificate.has_prices = true;
+    return dtp_constraint_prices_find(&constraints, p->arena, &plan->certificate.n_prices,
+                                      &plan->certificate.prices, err);
+}
+
 static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
 {
     const tensor_state *state = p->state;
@@ -295,6 +310,7 @@ static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     for (int32_t i = 0; i < state->pins.n_texts; i++) {
         DTP_TRY(dtp_planning_add_pin(plan, state->pins.texts[i], err));
     }
+    DTP_TRY(p->request->prices ? find_prices(p, plan, err) : DTP_OK);
     return copy_settings(&state->pins, plan, err);
 }
 

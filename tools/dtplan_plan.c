@@ -24,7 +24,7 @@ typedef struct plan_command {
     int64_t devices, candidates, seed;
     int64_t limit_bytes; /* 0 = none */
     bool torch;          /* --compat torch */
-    bool json, timings, verbose, comm_report;
+    bool json, timings, verbose, comm_report, prices;
     tool_style_source styles;
     dtp_ctx ctx;
     int exit_code;
@@ -113,6 +113,7 @@ static dtp_status make_request(const plan_command *c, const dtp_mesh *mesh, cons
     out->rules_file = rules_file;
     out->candidates = (int32_t)c->candidates;
     out->seed = (uint64_t)c->seed;
+    out->prices = c->prices;
     out->ctx = &c->ctx;
     return DTP_OK;
 }
@@ -323,6 +324,9 @@ static dtp_status check_mode(const plan_command *c, dtp_err *err)
                         "--mode tensor takes pins by --pin and --style, and no --rules, --strict "
                         "or --compat");
     }
+    if (c->prices && !is_tensor_mode(c)) {
+        return DTP_FAIL(err, DTP_INVALID, "--prices is for --mode tensor");
+    }
     if (by_pins && c->mode != NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--mode rules takes pins by --rules, not --style or --pin");
     }
@@ -390,6 +394,8 @@ int dtplan_plan(int argc, char **argv)
          "hand-written baselines (default: MODEL.rules.json when there is one)"},
         {"--candidates", TOOL_INT, "N", &c.candidates, 1, 8,
          "near-optimal plans compared by their timeline (default 6)"},
+        {"--prices", TOOL_FLAG, NULL, &c.prices, 0, 0,
+         "say what the memory limit and every pin cost (tensor mode; solves again for each)"},
         {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "of the solver of tensor mode (default 1)"},
         {"--compat", TOOL_STRING, "WHAT", &c.compat, 0, 0,
          "torch: --style and --pin as PyTorch DTensor decides; auto_mtf: Mesh TensorFlow's layout "
