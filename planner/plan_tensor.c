@@ -1,5 +1,6 @@
 #include "planner/plan_tensor.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "core/settings.h"
@@ -168,6 +169,11 @@ static dtp_status solve_once(dtp_planning *p, const dtp_select_options *options,
     }
     *found = r.choice != NULL;
     dtp_status s = *found ? offer_selection(p, r.choice, over, err) : DTP_OK;
+    dtp_log(p->request->ctx, DTP_LOG_INFO, "planner", "solved",
+            "usage_limit=%" PRId64 " found=%d cost=%" PRId64 " bound=%" PRId64 " usage=%" PRId64
+            " over=%" PRId64,
+            state->problem->select->usage_limit, *found, r.value.cost, r.bound, r.value.peak,
+            *found ? *over : 0);
     dtp_select_result_free(&r);
     return s;
 }

@@ -55,7 +55,7 @@ dtp_status sel_offer(sel_solver *v, const sel_work *w, int64_t n_undo, const int
         v->full = worse;
         v->out->value = value;
         v->cutoff = value.cost;
-        v->found = true;
+        v->found = v->searched = true;
     }
     return DTP_OK;
 }
