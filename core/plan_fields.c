@@ -170,8 +170,8 @@ static dtp_status read_prices(const dtp_json *v, dtp_arena *arena, dtp_certifica
 
 static dtp_status read_certificate(const dtp_json *root, dtp_plan *plan, dtp_err *err)
 {
-    static const char *const keys[] = {"status", "cost",  "bound",   "gap",
-                                       "solver", "nodes", "solve_s", "prices", NULL};
+    static const char *const keys[] = {"status", "cost",    "bound",  "gap", "solver",
+                                       "nodes",  "solve_s", "prices", NULL};
     static const char *const statuses[] = {"optimal", "feasible", "infeasible", "time_limit", NULL};
     dtp_certificate *c = &plan->certificate;
     const dtp_json *v;

@@ -21,8 +21,7 @@ static dtp_tensor_id moved_tensor(const dtp_program *p, const dtp_instr *instr,
                                   dtp_tensor_id *tensor)
 {
     const dtp_value *in = &p->values[instr->in[0]];
-    const dtp_tensor_id t =
-        in->kind == DTP_VALUE_STAGING ? tensor[instr->in[0]] : in->tensor;
+    const dtp_tensor_id t = in->kind == DTP_VALUE_STAGING ? tensor[instr->in[0]] : in->tensor;
     for (int32_t i = 0; i < instr->n_out; i++) {
         tensor[instr->out[i]] = t;
     }

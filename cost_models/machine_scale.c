@@ -28,8 +28,7 @@ static dtp_status add_level(const dtp_machine *m, int32_t level, dtp_arena *aren
 {
     const dtp_level *l = &m->levels[level];
     const bool measured = is_measured(m, level);
-    const char *first =
-        dtp_arena_printf(arena, measured ? "%s.collectives" : "%s.bw", l->name);
+    const char *first = dtp_arena_printf(arena, measured ? "%s.collectives" : "%s.bw", l->name);
     const char *second = dtp_arena_printf(arena, "%s.latency", l->name);
     if (first == NULL || second == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the names of levels");

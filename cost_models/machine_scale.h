@@ -5,10 +5,10 @@
 #include "cost_models/machine.h"
 
 typedef enum dtp_machine_quantity {
-    DTP_MACHINE_FLOPS,      /* FLOP rates of all dtypes, measured GEMMs */
-    DTP_MACHINE_MEM_BW,     /* memory bandwidth, measured memory-bound ops */
-    DTP_MACHINE_LAUNCH,     /* launch time of a kernel */
-    DTP_MACHINE_LEVEL_BW,   /* bandwidth of a network level */
+    DTP_MACHINE_FLOPS,    /* FLOP rates of all dtypes, measured GEMMs */
+    DTP_MACHINE_MEM_BW,   /* memory bandwidth, measured memory-bound ops */
+    DTP_MACHINE_LAUNCH,   /* launch time of a kernel */
+    DTP_MACHINE_LEVEL_BW, /* bandwidth of a network level */
     DTP_MACHINE_LEVEL_LATENCY,
     DTP_MACHINE_LEVEL_SPEED /* of a level with measured collectives: those, as a whole */
 } dtp_machine_quantity;

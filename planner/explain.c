@@ -199,8 +199,8 @@ static dtp_status kernel_time(const dtp_explaining *e, dtp_node_pricer *np, cons
     for (int32_t i = 0; i < call.n_in; i++) {
         whole[i] = dtp_layout_replicated(call.in[i].rank, e->pricer.mesh.n_dims);
     }
-    DTP_TRY(dtp_node_layouts_find(&e->pricer.mesh, &call, NULL, &o->strategy, whole, NULL, &l,
-                                  err));
+    DTP_TRY(
+        dtp_node_layouts_find(&e->pricer.mesh, &call, NULL, &o->strategy, whole, NULL, &l, err));
     DTP_TRY(dtp_node_pricer_price(np, e->node, &o->strategy, l.in, l.out, &price, err));
     *out = price.kernel_ps * e->out->instances;
     return DTP_OK;
@@ -316,8 +316,8 @@ static dtp_status find_bound(dtp_explaining *e, dtp_err *err)
     dtp_select_options options = dtp_select_options_init();
     dtp_select_result r;
     e->out->bound_ps = plan->certificate.bound;
-    if (e->request->plan_is_current && !plan->rules_mode &&
-        plan->objective == DTP_OBJECTIVE_TIME && plan->certificate.bound > 0) {
+    if (e->request->plan_is_current && !plan->rules_mode && plan->objective == DTP_OBJECTIVE_TIME &&
+        plan->certificate.bound > 0) {
         return DTP_OK;
     }
     options.iterations = 1;

@@ -35,8 +35,8 @@ static dtp_status add_pinned(dtp_explaining *e, dtp_err *err)
     const dtp_graph *g = e->request->graph;
     const dtp_mesh *mesh = &e->request->plan->mesh;
     const dtp_tensor_problem *p = e->free;
-    const dtp_choice *c = &p->choices[e->tensor >= 0 ? p->choice_of_tensor[e->tensor]
-                                                     : p->choice_of_node[e->node]];
+    const dtp_choice *c =
+        &p->choices[e->tensor >= 0 ? p->choice_of_tensor[e->tensor] : p->choice_of_node[e->node]];
     for (int32_t k = 0; k < c->n_options && e->free != e->problem; k++) {
         char text[DTP_STRATEGY_TEXT_BYTES];
         if (e->tensor >= 0) {

@@ -58,8 +58,8 @@ static void find_spare(dtp_node_pricer *np)
         const bool reduces =
             instr->kind == DTP_INSTR_COLLECTIVE && instr->coll.kind == DTP_ALL_REDUCE;
         for (int32_t o = 0; o < instr->n_out; o++) {
-            np->spare[instr->out[o]] = reduces || (instr->kind == DTP_INSTR_KERNEL &&
-                                                   instr->op->inplace_in[o] != 0);
+            np->spare[instr->out[o]] =
+                reduces || (instr->kind == DTP_INSTR_KERNEL && instr->op->inplace_in[o] != 0);
         }
     }
 }

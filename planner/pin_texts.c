@@ -14,9 +14,8 @@ dtp_status dtp_pin_texts(const dtp_styles *styles, int32_t n_by_hand, const char
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d pins", count);
     }
     for (int32_t i = 0; i < count; i++) {
-        texts[i] =
-            i < styles->n ? dtp_arena_printf(arena, "%s%s", STYLE, styles->items[i].text)
-                          : dtp_arena_printf(arena, "%s%s", PIN, by_hand[i - styles->n]);
+        texts[i] = i < styles->n ? dtp_arena_printf(arena, "%s%s", STYLE, styles->items[i].text)
+                                 : dtp_arena_printf(arena, "%s%s", PIN, by_hand[i - styles->n]);
         if (texts[i] == NULL) {
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d pins", count);
         }

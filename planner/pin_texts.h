@@ -1,5 +1,5 @@
-/* Pins as texts, which do not depend on a mesh: "style GLOB: STYLE" (docs/styles.md) and "pin TENSOR:
- * LAYOUT". A plan lists its pins in this form. */
+/* Pins as texts, which do not depend on a mesh: "style GLOB: STYLE" (docs/styles.md) and "pin
+ * TENSOR: LAYOUT". A plan lists its pins in this form. */
 #ifndef DTP_PLANNER_PIN_TEXTS_H
 #define DTP_PLANNER_PIN_TEXTS_H
 

@@ -19,9 +19,9 @@ typedef struct dtp_diff_input {
 typedef struct dtp_diff_tensor {
     const char *name;
     dtp_tensor_kind kind;
-    dtp_tensor_id id[2];    /* -1: the plan's graph has no such tensor */
-    const char *layout[2];  /* NULL where there is no such tensor */
-    int64_t peak_bytes[2];  /* in all its layouts, when most memory is needed */
+    dtp_tensor_id id[2];   /* -1: the plan's graph has no such tensor */
+    const char *layout[2]; /* NULL where there is no such tensor */
+    int64_t peak_bytes[2]; /* in all its layouts, when most memory is needed */
 } dtp_diff_tensor;
 
 typedef struct dtp_diff_node {

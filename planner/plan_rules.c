@@ -176,8 +176,8 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
         DTP_TRY(offer_smallest(p, state, &v, err));
         DTP_TRY(bound_without_limit(p, state, &v, err));
     }
-    p->certificate = (dtp_certificate){
-        .status = v.status, .bound = v.bound, .nodes = v.nodes, .solver = "glpk"};
+    p->certificate =
+        (dtp_certificate){.status = v.status, .bound = v.bound, .nodes = v.nodes, .solver = "glpk"};
     return DTP_OK;
 }
 
@@ -186,8 +186,8 @@ static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     plan->rules_mode = true;
     plan->rules = p->best.rules;
     if (p->request->pins != NULL && p->request->pins[0] != '\0') {
-        DTP_TRY(dtp_planning_add_pin(
-            plan, dtp_arena_printf(p->arena, "rules %s", p->request->pins), err));
+        DTP_TRY(dtp_planning_add_pin(plan, dtp_arena_printf(p->arena, "rules %s", p->request->pins),
+                                     err));
     }
     return dtp_sharding_from_rules(p->graph, &plan->mesh, &plan->rules, false, p->arena,
                                    &plan->sharding, err);

@@ -143,8 +143,8 @@ static dtp_status start_from_best(const dtp_planning *p, const int32_t **start, 
     return DTP_OK;
 }
 
-/* What the rival costs is what a plan here has to stay below; not when a candidate already beats its
- * timeline. */
+/* What the rival costs is what a plan here has to stay below; not when a candidate already beats
+ * its timeline. */
 static int64_t cutoff_of(const dtp_planning *p)
 {
     const dtp_plan *rival = p->rival;

@@ -17,9 +17,9 @@ typedef struct dtp_planning {
     const dtp_plan_request *request;
     const struct dtp_planner *planner;
     dtp_pricer pricer;
-    dtp_arena *arena;    /* of the plan */
+    dtp_arena *arena;      /* of the plan */
     const dtp_plan *rival; /* the best plan on other meshes; NULL: none */
-    void *state;         /* the mode's own */
+    void *state;           /* the mode's own */
 
     dtp_candidate best;
     bool has_best;
@@ -27,7 +27,7 @@ typedef struct dtp_planning {
     dtp_candidate *baselines;
 
     dtp_certificate certificate; /* the mode fills status, bound, solver, nodes */
-    bool cut; /* by the mode: nothing here beats the rival */
+    bool cut;                    /* by the mode: nothing here beats the rival */
     dtp_plan_result *out;
 } dtp_planning;
 
@@ -59,10 +59,12 @@ int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c);
 void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c);
 /* Offers the baselines, once; without a call they are offered after `solve`. */
 dtp_status dtp_planning_offer_baselines(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
-/* "rules batch:x", "memory 1024", ...: appends a text to the plan's list of pins, which has room. */
+/* "rules batch:x", "memory 1024", ...: appends a text to the plan's list of pins, which has room.
+ */
 dtp_status dtp_planning_add_pin(dtp_plan *plan, const char *text, dtp_err *err) DTP_MUST_CHECK;
 
-/* Solutions of rules mode as candidates of another mode: without pins, the certificate unchanged. */
+/* Solutions of rules mode as candidates of another mode: without pins, the certificate unchanged.
+ */
 dtp_status dtp_planning_offer_rules(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -13,8 +13,8 @@ static bool agrees(const dtp_pin *pin, const dtp_layout *layout)
 {
     for (int32_t m = 0; m < layout->n_mesh; m++) {
         const bool spoken_of = pin->dims == 0 || (pin->dims >> m & 1U) != 0;
-        if (spoken_of && memcmp(&pin->layout.place[m], &layout->place[m],
-                                sizeof pin->layout.place[m]) != 0) {
+        if (spoken_of &&
+            memcmp(&pin->layout.place[m], &layout->place[m], sizeof pin->layout.place[m]) != 0) {
             return false;
         }
     }
@@ -68,8 +68,8 @@ typedef struct conflict_search {
     dtp_arena *arena;
 } conflict_search;
 
-static dtp_status solve_without(const conflict_search *c, const dtp_pin_set *pins,
-                                bool *impossible, dtp_err *err)
+static dtp_status solve_without(const conflict_search *c, const dtp_pin_set *pins, bool *impossible,
+                                dtp_err *err)
 {
     dtp_tensor_options options = dtp_tensor_options_init();
     dtp_tensor_problem *problem = NULL;
@@ -104,8 +104,7 @@ static dtp_status is_impossible(const conflict_search *c, bool *out, dtp_err *er
 
 static void remove_text(conflict_search *c, int32_t at)
 {
-    memmove(&c->texts[at], &c->texts[at + 1],
-            (size_t)(c->n_texts - at - 1) * sizeof *c->texts);
+    memmove(&c->texts[at], &c->texts[at + 1], (size_t)(c->n_texts - at - 1) * sizeof *c->texts);
     c->n_texts--;
 }
 

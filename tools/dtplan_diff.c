@@ -120,8 +120,8 @@ static void write_diff(dtp_json_writer *w, const diff_command *c, const tool_job
 
 static void print_row(dtp_strbuf *out, const char *name, int64_t a, int64_t b)
 {
-    dtp_strbuf_addf(out, "%-24s %18.9f %18.9f %+18.9f\n", name, 1e-12 * (double)a, 1e-12 * (double)b,
-                    1e-12 * (double)(b - a));
+    dtp_strbuf_addf(out, "%-24s %18.9f %18.9f %+18.9f\n", name, 1e-12 * (double)a,
+                    1e-12 * (double)b, 1e-12 * (double)(b - a));
 }
 
 static void print_totals(const dtp_plan_diff *diff, dtp_strbuf *out)
@@ -168,8 +168,8 @@ static ranked *rank_rows(const dtp_plan_diff *diff, int32_t n, bool nodes)
 {
     ranked *rows = calloc((size_t)n + 1, sizeof *rows);
     for (int32_t i = 0; i < n && rows != NULL; i++) {
-        rows[i] = (ranked){nodes ? size_of_node(&diff->nodes[i]) : size_of_tensor(&diff->tensors[i]),
-                           i};
+        rows[i] =
+            (ranked){nodes ? size_of_node(&diff->nodes[i]) : size_of_tensor(&diff->tensors[i]), i};
     }
     if (rows != NULL) {
         qsort(rows, (size_t)n, sizeof *rows, compare_ranked);

@@ -1,4 +1,5 @@
-/* dtplan explain: why a tensor or node of a plan is as it is, and what every alternative would cost. */
+/* dtplan explain: why a tensor or node of a plan is as it is, and what every alternative would
+ * cost. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -104,15 +105,17 @@ static void print_explanation(const explain_command *c, const dtp_explanation *x
     }
     dtp_strbuf_addf(out, ": %s\n", x->chosen);
     if (x->instances > 1) {
-        dtp_strbuf_addf(out, "%d instances of repeated blocks decide together; differences are those of "
-                             "all of them\n",
+        dtp_strbuf_addf(out,
+                        "%d instances of repeated blocks decide together; differences are those of "
+                        "all of them\n",
                         x->instances);
     }
-    dtp_strbuf_addf(out,
-                    "the plan costs %.3f us, no plan less than %.3f us (sums of prices)\n\n%-32s %12s "
-                    "%12s %12s %12s %12s %12s\n",
-                    micro(x->cost_ps), micro(x->bound_ps), "difference, us, if it were",
-                    "alone", "compute", "inside ops", "moving", "bytes", "at least");
+    dtp_strbuf_addf(
+        out,
+        "the plan costs %.3f us, no plan less than %.3f us (sums of prices)\n\n%-32s %12s "
+        "%12s %12s %12s %12s %12s\n",
+        micro(x->cost_ps), micro(x->bound_ps), "difference, us, if it were", "alone", "compute",
+        "inside ops", "moving", "bytes", "at least");
     for (int32_t i = 0; i < x->n && i < c->rows; i++) {
         print_alternative(&x->alternatives[i], out);
     }

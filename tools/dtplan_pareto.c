@@ -67,20 +67,21 @@ static void write_pareto(dtp_json_writer *w, const dtp_graph *g, dtp_plan_functi
 static void print_pareto(const dtp_graph *g, dtp_plan_function plan, const dtp_pareto *p,
                          dtp_strbuf *out)
 {
-    dtp_strbuf_addf(out, "%s, %s mode: memory against time, each point the fastest plan found within "
-                         "its memory\n\n%14s %12s %8s  %-14s %s\n",
+    dtp_strbuf_addf(out,
+                    "%s, %s mode: memory against time, each point the fastest plan found within "
+                    "its memory\n\n%14s %12s %8s  %-14s %s\n",
                     g->name, mode_name(plan), "peak bytes", "step s", "slower", "mesh",
                     "largest at the peak");
     for (int32_t i = 0; i < p->n; i++) {
         const dtp_pareto_point *x = &p->points[i];
         char mesh[DTP_MESH_TEXT_BYTES];
         dtp_mesh_print(&x->plan->mesh, mesh);
-        dtp_strbuf_addf(out, "%14" PRId64 " %12.6f %+7.2f%%  %-14s", x->plan->predicted.peak_bytes,
-                        x->plan->predicted.step_time_s,
-                        100.0 * (x->plan->predicted.step_time_s /
-                                     p->points[0].plan->predicted.step_time_s -
-                                 1.0),
-                        mesh);
+        dtp_strbuf_addf(
+            out, "%14" PRId64 " %12.6f %+7.2f%%  %-14s", x->plan->predicted.peak_bytes,
+            x->plan->predicted.step_time_s,
+            100.0 *
+                (x->plan->predicted.step_time_s / p->points[0].plan->predicted.step_time_s - 1.0),
+            mesh);
         for (int32_t k = 0; k < x->n_top && k < 3; k++) {
             dtp_strbuf_addf(out, "%s %s %.1f%%", k > 0 ? "," : "", x->top[k].name,
                             100.0 * (double)x->top[k].bytes / (double)x->needed_bytes);
@@ -146,9 +147,8 @@ static dtp_status check_pareto(const pareto_command *c, dtp_err *err)
     if ((c->source.mesh != NULL) == (c->devices > 0)) {
         return DTP_FAIL(err, DTP_INVALID, "give either --mesh MESH or --devices N");
     }
-    return c->source.machine != NULL
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_INVALID, "--machine FILE is missing");
+    return c->source.machine != NULL ? DTP_OK
+                                     : DTP_FAIL(err, DTP_INVALID, "--machine FILE is missing");
 }
 
 static dtp_status pareto(void *command, const char *const *operands, dtp_err *err)

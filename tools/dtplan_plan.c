@@ -174,8 +174,8 @@ static void print_meshes(const dtp_plan_result *result, dtp_strbuf *out)
 }
 
 /* The communication report takes the place of the plan on standard output. */
-static dtp_status put_plan(const plan_command *c, const dtp_plan_result *result,
-                           const dtp_graph *g, dtp_err *err)
+static dtp_status put_plan(const plan_command *c, const dtp_plan_result *result, const dtp_graph *g,
+                           dtp_err *err)
 {
     const dtp_plan *plan = result->plan;
     char *text = NULL;
@@ -202,9 +202,9 @@ static dtp_status put_plan(const plan_command *c, const dtp_plan_result *result,
 static void print_infeasible(const plan_command *c, const dtp_plan_result *result, dtp_strbuf *out)
 {
     dtp_strbuf_add(out, "dtplan: infeasible: no layout");
-    dtp_strbuf_add(out, is_tensor_mode(c)                ? "s"
+    dtp_strbuf_add(out, is_tensor_mode(c)               ? "s"
                         : tool_styles_given(&c->styles) ? "s that follow from the pins"
-                                                         : " rules");
+                                                        : " rules");
     if (c->source.rules != NULL) {
         dtp_strbuf_addf(out, " with '%s'", c->source.rules);
     }
@@ -253,7 +253,8 @@ static dtp_status plan_by_pins(const plan_command *c, const dtp_graph *g,
                                dtp_arena *arena, dtp_plan_result *out, dtp_err *err)
 {
     dtp_pin_set pins;
-    DTP_TRY(dtp_pin_set_read(request->n_texts, request->texts, g, request->mesh, arena, &pins, err));
+    DTP_TRY(
+        dtp_pin_set_read(request->n_texts, request->texts, g, request->mesh, arena, &pins, err));
     const dtp_pins_request by_pins = {.mesh = request->mesh,
                                       .n_pins = pins.n_pins,
                                       .pins = pins.pins,
@@ -328,7 +329,8 @@ static dtp_status check_mode(const plan_command *c, dtp_err *err)
         return DTP_FAIL(err, DTP_INVALID, "--prices is for --mode tensor");
     }
     if (by_pins && c->mode != NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "--mode rules takes pins by --rules, not --style or --pin");
+        return DTP_FAIL(err, DTP_INVALID,
+                        "--mode rules takes pins by --rules, not --style or --pin");
     }
     if (c->torch && !by_pins) {
         return DTP_FAIL(err, DTP_INVALID, "--compat torch is for plans from --style and --pin");

@@ -88,10 +88,11 @@ static void print_sensitivity(const sensitivity_command *c, const dtp_sensitivit
         print_takeover("at", &now, out);
         return;
     }
-    dtp_strbuf_addf(out,
-                    "the plan stays best (within %.3g %%) while a quantity is off by these factors, "
-                    "looked at from 1/%.4g to %.4g\n\n",
-                    100.0 * c->tolerance, c->widest, c->widest);
+    dtp_strbuf_addf(
+        out,
+        "the plan stays best (within %.3g %%) while a quantity is off by these factors, "
+        "looked at from 1/%.4g to %.4g\n\n",
+        100.0 * c->tolerance, c->widest, c->widest);
     for (int32_t i = 0; i < s->n; i++) {
         const dtp_sensitivity_row *r = &s->rows[i];
         dtp_strbuf_addf(out, "%-20s", r->param.name);
@@ -135,8 +136,8 @@ static dtp_status sensitivity(void *command, const char *const *operands, dtp_er
     c->source.plan = operands[1];
     DTP_TRY(tool_plan_read(&c->source, &c->ctx, &input, err));
     dtp_arena *arena = dtp_arena_create();
-    dtp_status s = arena != NULL ? ask(c, &input, arena, err)
-                                 : DTP_FAIL(err, DTP_NOMEM, "out of memory");
+    dtp_status s =
+        arena != NULL ? ask(c, &input, arena, err) : DTP_FAIL(err, DTP_NOMEM, "out of memory");
     dtp_arena_destroy(arena);
     tool_plan_free(&input);
     return s;

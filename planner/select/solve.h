@@ -22,9 +22,9 @@ typedef struct dtp_select_options {
     double time_limit_s; /* 0 = none; with a limit the answer may depend on the machine's speed */
     int64_t iterations;  /* rounds of the search, and nodes of branch and bound */
     uint64_t seed;
-    int64_t lp_entries;  /* up to so many, bounds by the linear program, else by dual ascent */
-    int64_t max_entries; /* finite edge entries of the largest relaxation that is tried */
-    int64_t cutoff;      /* solutions are wanted that cost less than this; 0 = any */
+    int64_t lp_entries;   /* up to so many, bounds by the linear program, else by dual ascent */
+    int64_t max_entries;  /* finite edge entries of the largest relaxation that is tried */
+    int64_t cutoff;       /* solutions are wanted that cost less than this; 0 = any */
     const int32_t *start; /* a choice by node known beforehand, which need not be feasible; NULL:
                              none */
 } dtp_select_options;

@@ -49,8 +49,7 @@ static void check_plan(const dtp_graph *g, const dtp_plan_request *request, cons
     assert_true(fits(request, &p->predicted));
     for (int32_t i = 0; i < p->n_baselines; i++) {
         const dtp_baseline *b = &p->baselines[i];
-        if (b->legal && fits(request, &b->predicted) &&
-            request->objective == DTP_OBJECTIVE_TIME) {
+        if (b->legal && fits(request, &b->predicted) && request->objective == DTP_OBJECTIVE_TIME) {
             assert_true(p->predicted.step_time_s <= b->predicted.step_time_s);
         } else if (b->legal && fits(request, &b->predicted)) {
             assert_true(p->predicted.peak_bytes <= b->predicted.peak_bytes);
@@ -68,9 +67,8 @@ static void check_file(const dtp_graph *g, const dtp_plan *p)
     char *text = fixture_text(p, g);
     assert_int_equal(dtp_plan_read("plan", text, strlen(text), g, &again, NULL), DTP_OK);
     assert_int_equal(dtp_pricer_init(h100, &p->mesh, &pricer, NULL), DTP_OK);
-    assert_int_equal(dtp_sharding_predict(g, &pricer, &again->sharding, NULL, &predicted, &cost,
-                                          NULL),
-                     DTP_OK);
+    assert_int_equal(
+        dtp_sharding_predict(g, &pricer, &again->sharding, NULL, &predicted, &cost, NULL), DTP_OK);
     assert_int_equal(cost, p->certificate.cost);
     assert_true(predicted.step_time_s <= p->predicted.step_time_s &&
                 predicted.step_time_s >= p->predicted.step_time_s);

@@ -57,9 +57,9 @@ static int64_t solve_pinned(const dtp_graph *g, const dtp_plan *plan, dtp_tensor
     dtp_select_options select = dtp_select_options_init();
     dtp_select_result r;
     dtp_pin pin = {.tensor = t, .node = -1};
-    assert_int_equal(dtp_layout_parse(layout, &plan->mesh, &g->tensors[t].type, &g->dims,
-                                      &pin.layout, NULL),
-                     DTP_OK);
+    assert_int_equal(
+        dtp_layout_parse(layout, &plan->mesh, &g->tensors[t].type, &g->dims, &pin.layout, NULL),
+        DTP_OK);
     assert_int_equal(dtp_pricer_init(machine, &plan->mesh, &pricer, NULL), DTP_OK);
     options.memory_bytes = plan->memory_limit_bytes;
     options.n_pins = 1;
@@ -148,8 +148,8 @@ static void price_setup(price_fixture *f, const dtp_graph *g, const dtp_plan *pl
     assert_int_equal(dtp_move_pricer_create(&f->pricer, &f->moves, NULL), DTP_OK);
     f->selection = calloc((size_t)f->problem->n_choices, sizeof *f->selection);
     assert_non_null(f->selection);
-    assert_int_equal(
-        dtp_tensor_selection(f->problem, &plan->sharding, f->selection, &found, NULL), DTP_OK);
+    assert_int_equal(dtp_tensor_selection(f->problem, &plan->sharding, f->selection, &found, NULL),
+                     DTP_OK);
     assert_true(found);
 }
 
@@ -167,9 +167,9 @@ static int64_t price_selection(const price_fixture *f, const dtp_graph *g)
     dtp_sharding s;
     int64_t cost = 0;
     assert_int_equal(dtp_tensor_sharding(f->problem, f->selection, arena, &s, NULL), DTP_OK);
-    assert_int_equal(dtp_additive_cost(g, &f->pricer, &s, dtp_move_pricer_redistributor(f->moves),
-                                       &cost, NULL),
-                     DTP_OK);
+    assert_int_equal(
+        dtp_additive_cost(g, &f->pricer, &s, dtp_move_pricer_redistributor(f->moves), &cost, NULL),
+        DTP_OK);
     dtp_arena_destroy(arena);
     return cost;
 }
@@ -274,8 +274,8 @@ static void test_plan_diff__adds_up(void **state)
         assert_true(10 * diff.side[i].needed_bytes > 9 * diff.side[i].predicted.peak_bytes);
     }
     for (int32_t n = 0; n < diff.n_nodes; n++) {
-        sum += dtp_cost_split_sum(&diff.nodes[n].cost[1]) -
-               dtp_cost_split_sum(&diff.nodes[n].cost[0]);
+        sum +=
+            dtp_cost_split_sum(&diff.nodes[n].cost[1]) - dtp_cost_split_sum(&diff.nodes[n].cost[0]);
     }
     assert_int_equal(sum, cost[1] - cost[0]);
     assert_true(diff.n_tensors > 0);
@@ -355,8 +355,8 @@ static double gain_at(const dtp_graph *g, const dtp_machine *m, const dtp_machin
     assert_int_equal(dtp_machine_scaled(m, param, factor, &scaled, NULL), DTP_OK);
     assert_int_equal(dtp_pricer_init(scaled, &plan->mesh, &pricer, NULL), DTP_OK);
     assert_int_equal(dtp_plan_tensor(g, scaled, &request, &r, NULL), DTP_OK);
-    assert_int_equal(
-        dtp_sharding_predict(g, &pricer, &plan->sharding, NULL, &ours, NULL, NULL), DTP_OK);
+    assert_int_equal(dtp_sharding_predict(g, &pricer, &plan->sharding, NULL, &ours, NULL, NULL),
+                     DTP_OK);
     const double gain = 1.0 - r.plan->predicted.step_time_s / ours.step_time_s;
     dtp_plan_result_free(&r);
     dtp_machine_destroy(scaled);
