@@ -94,7 +94,7 @@ static void scale_flops(dtp_machine *m, double factor)
 
 static dtp_status scale(dtp_machine *m, const dtp_machine_param *param, double factor, dtp_err *err)
 {
-    dtp_level *level = param->level >= 0 ? &m->levels[param->level] : NULL;
+    dtp_level *level = &m->levels[param->level > 0 ? param->level : 0];
     switch (param->quantity) {
     case DTP_MACHINE_FLOPS:
         scale_flops(m, factor);

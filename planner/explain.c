@@ -95,8 +95,9 @@ static dtp_status try_problems(dtp_explaining *e, bool fold, bool *found, dtp_er
     if (e->pins.n_pins > 0) {
         DTP_TRY(create_problem(e, fold, e->pins.n_pins, &e->problem, err));
     }
-    e->selection = dtp_arena_alloc(e->arena, (size_t)e->free->n_choices, sizeof *e->selection);
-    e->other = dtp_arena_alloc(e->arena, (size_t)e->free->n_choices, sizeof *e->other);
+    const size_t n = e->free != NULL ? (size_t)e->free->n_choices : 0;
+    e->selection = dtp_arena_alloc(e->arena, n, sizeof *e->selection);
+    e->other = dtp_arena_alloc(e->arena, n, sizeof *e->other);
     if (e->selection == NULL || e->other == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
     }

@@ -190,7 +190,7 @@ dtp_status dtp_pareto_find(const dtp_graph *g, const dtp_machine *machine,
 
 void dtp_pareto_free(dtp_pareto *p)
 {
-    for (int32_t i = 0; i < p->n; i++) {
+    for (int32_t i = 0; i < p->n && p->points != NULL; i++) {
         dtp_plan_destroy(p->points[i].plan);
     }
     dtp_arena_destroy(p->arena);

@@ -79,8 +79,12 @@ static dtp_status print_layout(const dtp_diff_input *in, dtp_tensor_id t, dtp_ar
 
 static bool same_mesh(const making *k)
 {
-    const dtp_sharding *x = k->half[0].input->sharding, *y = k->half[1].input->sharding;
-    return memcmp(&x->mesh, &y->mesh, sizeof x->mesh) == 0;
+    const dtp_mesh *x = &k->half[0].input->sharding->mesh, *y = &k->half[1].input->sharding->mesh;
+    bool same = x->n_dims == y->n_dims;
+    for (int32_t m = 0; m < x->n_dims && same; m++) {
+        same = x->sizes[m] == y->sizes[m] && strcmp(x->names[m], y->names[m]) == 0;
+    }
+    return same;
 }
 
 static bool same_layout(const making *k, const dtp_tensor_id t[2])

@@ -67,7 +67,7 @@ dtp_status dtp_planning_offer_baselines(dtp_planning *p, dtp_err *err)
                                           .rules_only = p->planner->rules_only};
     DTP_TRY(dtp_baselines_create(p->graph, &p->pricer, &options, p->arena, &p->n_baselines,
                                  &p->baselines, err));
-    for (int32_t i = 0; i < p->n_baselines; i++) {
+    for (int32_t i = 0; i < p->n_baselines && p->baselines != NULL; i++) {
         dtp_planning_offer(p, &p->baselines[i]);
     }
     return DTP_OK;

@@ -458,12 +458,13 @@ static void test_least_usage__equals_brute_force(void **state)
     (void)state;
     int32_t possible = 0;
     for (uint64_t k = 0; k < 200; k++) {
-        uint64_t seed = 700 + k;
+        const uint64_t first = 700 + k;
+        uint64_t seed = first;
         const dtp_select_options options = dtp_select_options_init();
         dtp_least_usage l;
         dtp_select_problem *p = random_problem(&seed);
         const int64_t best = brute_force(p);
-        print_message("seed %llu\n", (unsigned long long)(700 + k));
+        print_message("seed %llu\n", (unsigned long long)first);
         assert_int_equal(dtp_least_usage_find(p, &options, 0, &l, NULL), DTP_OK);
         assert_int_equal(l.possible, best >= 0);
         if (best >= 0) {
