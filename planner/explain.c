@@ -95,7 +95,10 @@ static dtp_status try_problems(dtp_explaining *e, bool fold, bool *found, dtp_er
     if (e->pins.n_pins > 0) {
         DTP_TRY(create_problem(e, fold, e->pins.n_pins, &e->problem, err));
     }
-    const size_t n = e->free != NULL ? (size_t)e->free->n_choices : 0;
+    if (e->free == NULL || e->problem == NULL) {
+        return DTP_FAIL(err, DTP_INTERNAL, "a selection problem is missing");
+    }
+    const size_t n = (size_t)e->free->n_choices;
     e->selection = dtp_arena_alloc(e->arena, n, sizeof *e->selection);
     e->other = dtp_arena_alloc(e->arena, n, sizeof *e->other);
     if (e->selection == NULL || e->other == NULL) {

@@ -29,11 +29,13 @@ typedef struct dtp_plan_request {
     int32_t candidates;         /* distinct solutions lowered and compared by their timeline */
     double margin;              /* ... within this fraction of the optimum */
     uint64_t seed;              /* tensor mode: of the solver's heuristic */
+    int32_t threads;            /* tensor mode: of the solver; the plan does not depend on them */
     bool prices;                /* tensor mode: say what each constraint costs */
     const dtp_ctx *ctx;
 } dtp_plan_request;
 
-/* No mesh, one device, up to 3 dims, objective time, no limit, 6 candidates within 5 %, seed 1. */
+/* No mesh, one device, up to 3 dims, objective time, no limit, 6 candidates within 5 %, seed 1,
+ * 2 threads. */
 dtp_plan_request dtp_plan_request_init(void);
 
 typedef enum dtp_mesh_outcome {

@@ -127,6 +127,7 @@ static dtp_select_options solver_options(const dtp_planning *p)
 {
     dtp_select_options options = dtp_select_options_init();
     options.seed = p->request->seed;
+    options.threads = p->request->threads;
     return options;
 }
 

@@ -13,7 +13,8 @@ dtp_plan_request dtp_plan_request_init(void)
                               .objective = DTP_OBJECTIVE_TIME,
                               .candidates = 6,
                               .margin = 0.05,
-                              .seed = 1};
+                              .seed = 1,
+                              .threads = 2};
 }
 
 const char *dtp_mesh_outcome_name(dtp_mesh_outcome outcome)
