@@ -1,6 +1,8 @@
 #include "planner/plan_tensor.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/settings.h"
@@ -8,6 +10,11 @@
 #include "planner/least_usage.h"
 #include "planner/planning.h"
 #include "planner/tensor_pins.h"
+
+enum { MAX_DISCOUNTS = 4 };
+
+/* Parts of the communication that count as the same. */
+static const double SETTLED = 0.02;
 
 /* The selection problem of one mesh. */
 typedef struct tensor_state {
@@ -105,9 +112,10 @@ static bool in_space(const dtp_planning *p, const dtp_candidate *c)
            found;
 }
 
-/* Offers what a selection means; *over: by how much its program exceeds the limit. */
+/* Offers what a selection means; *over: by how much its program exceeds the limit, *exposed: what
+ * part of its communication is not hidden behind compute. */
 static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, int64_t *over,
-                                  dtp_err *err)
+                                  double *exposed, dtp_err *err)
 {
     const tensor_state *state = p->state;
     dtp_candidate c = {.legal = true};
@@ -117,6 +125,7 @@ static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, int
                                  err));
     *over = dtp_planning_excess(p, &c);
     dtp_planning_offer(p, &c);
+    *exposed = c.predicted.comm_s > 0.0 ? c.predicted.exposed_comm_s / c.predicted.comm_s : 1.0;
     return DTP_OK;
 }
 
@@ -156,11 +165,19 @@ static int64_t cutoff_of(const dtp_planning *p)
                : rival->certificate.cost;
 }
 
+/* What came of one solve. */
+typedef struct round_result {
+    bool found;
+    int64_t over;   /* by how much the program exceeds the limit */
+    double exposed; /* part of the communication that is not hidden */
+} round_result;
+
 static dtp_status solve_once(dtp_planning *p, const dtp_select_options *options, bool first,
-                             int64_t *over, bool *found, dtp_err *err)
+                             round_result *out, dtp_err *err)
 {
     const tensor_state *state = p->state;
     dtp_select_result r;
+    *out = (round_result){.exposed = 1.0};
     DTP_TRY(dtp_select_solve(state->problem->select, options, &r, err));
     p->certificate.nodes += r.nodes;
     if (first) {
@@ -168,34 +185,68 @@ static dtp_status solve_once(dtp_planning *p, const dtp_select_options *options,
         p->certificate.bound = r.bound;
         p->cut = options->cutoff > 0 && r.status == DTP_CERT_INFEASIBLE;
     }
-    *found = r.choice != NULL;
-    dtp_status s = *found ? offer_selection(p, r.choice, over, err) : DTP_OK;
+    out->found = r.choice != NULL;
+    dtp_status s =
+        out->found ? offer_selection(p, r.choice, &out->over, &out->exposed, err) : DTP_OK;
     dtp_log(p->request->ctx, DTP_LOG_INFO, "planner", "solved",
             "usage_limit=%" PRId64 " found=%d cost=%" PRId64 " bound=%" PRId64 " usage=%" PRId64
             " over=%" PRId64,
-            state->problem->select->usage_limit, *found, r.value.cost, r.bound, r.value.peak,
-            *found ? *over : 0);
+            state->problem->select->usage_limit, out->found, r.value.cost, r.bound, r.value.peak,
+            out->over);
     dtp_select_result_free(&r);
     return s;
+}
+
+/* Redistributions at the part of their price that the last timeline did not hide. The solutions
+ * are candidates; cost and bound of the certificate are those of the full prices. */
+static dtp_status solve_discounted(dtp_planning *p, double exposed, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    dtp_select_problem *s = state->problem->select;
+    const dtp_select_options options = solver_options(p);
+    const dtp_certificate kept = p->certificate;
+    const int64_t n = s->edge_first[s->n_edges];
+    dtp_status status = DTP_OK;
+    int64_t *full = malloc(((size_t)n + 1) * sizeof *full);
+    if (full == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy of a selection problem");
+    }
+    memcpy(full, s->edge_cost, (size_t)n * sizeof *full);
+    for (int32_t i = 0; i < MAX_DISCOUNTS && exposed < 1.0 - SETTLED && status == DTP_OK; i++) {
+        round_result r;
+        for (int64_t k = 0; k < n; k++) {
+            s->edge_cost[k] =
+                full[k] >= DTP_SELECT_FORBIDDEN ? full[k] : (int64_t)(exposed * (double)full[k]);
+        }
+        status = solve_once(p, &options, false, &r, err);
+        exposed = fabs(r.exposed - exposed) < SETTLED ? 1.0 : r.exposed;
+    }
+    memcpy(s->edge_cost, full, (size_t)n * sizeof *full);
+    free(full);
+    p->certificate = kept;
+    return status;
 }
 
 static dtp_status solve_time(dtp_planning *p, dtp_err *err)
 {
     tensor_state *state = p->state;
     dtp_select_options options = solver_options(p);
+    dtp_status s = DTP_OK;
     options.cutoff = cutoff_of(p);
     DTP_TRY(start_from_best(p, &options.start, err));
     for (int32_t i = 0; i < DTP_MAX_TIGHTENINGS; i++) {
-        int64_t over = 0;
-        bool found;
-        DTP_TRY(solve_once(p, &options, i == 0, &over, &found, err));
-        if (!found || over <= 0 || state->problem->select->usage_limit <= over) {
+        round_result r;
+        DTP_TRY(solve_once(p, &options, i == 0, &r, err));
+        if (r.found && r.over <= 0 && p->machine->overlap) {
+            s = solve_discounted(p, r.exposed, err);
+        }
+        if (!r.found || r.over <= 0 || state->problem->select->usage_limit <= r.over) {
             break;
         }
-        state->problem->select->usage_limit -= over;
+        state->problem->select->usage_limit -= r.over;
     }
     state->problem->select->usage_limit = state->usage_limit;
-    return DTP_OK;
+    return s;
 }
 
 /* The selection with the least usage, the program of which says what limit works. */
@@ -209,11 +260,12 @@ static dtp_status solve_memory(dtp_planning *p, dtp_least_usage *least, int64_t 
     }
     dtp_select_problem *select = state->problem->select;
     dtp_select_options cheap = options;
-    bool found;
+    round_result r;
     cheap.start = least->choice;
     select->usage_limit = least->usage;
     dtp_certificate kept = p->certificate;
-    dtp_status s = solve_once(p, &cheap, false, over, &found, err);
+    dtp_status s = solve_once(p, &cheap, false, &r, err);
+    *over = r.over;
     p->certificate = kept;
     select->usage_limit = state->usage_limit;
     return s;
