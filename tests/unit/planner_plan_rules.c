@@ -110,6 +110,7 @@ static void test_plan_rules__never_worse_than_a_baseline(void **state)
             assert_null(tight.plan);
             assert_true(tight.smallest_peak_bytes > request.memory_limit_bytes);
             request.memory_limit_bytes = tight.smallest_peak_bytes;
+            dtp_plan_result_free(&tight);
             tight = plan(g, &request);
             assert_false(tight.infeasible);
         }
