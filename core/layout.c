@@ -41,6 +41,17 @@ bool dtp_layout_has_partial(const dtp_layout *layout)
     return false;
 }
 
+dtp_layout dtp_layout_without_partial(const dtp_layout *layout)
+{
+    dtp_layout whole = *layout;
+    for (int32_t m = 0; m < whole.n_mesh; m++) {
+        if (whole.place[m].kind == DTP_PARTIAL) {
+            whole.place[m] = (dtp_place){0};
+        }
+    }
+    return whole;
+}
+
 int32_t dtp_layout_axis_splits(const dtp_layout *layout, int32_t axis,
                                int32_t mesh_dims[DTP_MAX_MESH_DIMS])
 {

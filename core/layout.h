@@ -50,6 +50,8 @@ bool dtp_layout_equal(const dtp_layout *a, const dtp_layout *b);
 /* Makes mesh dim m the innermost split of tensor dim `axis`; m must be replicated before. */
 void dtp_layout_split(dtp_layout *layout, int32_t m, int32_t axis);
 bool dtp_layout_has_partial(const dtp_layout *layout);
+/* Whole where `layout` is partial. */
+dtp_layout dtp_layout_without_partial(const dtp_layout *layout);
 
 /* The mesh dims that split tensor dim `axis`, outermost first; returns how many. */
 int32_t dtp_layout_axis_splits(const dtp_layout *layout, int32_t axis,

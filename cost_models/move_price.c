@@ -1,7 +1,8 @@
-/* Two memos. Steps: by kind, mesh dims, part count and bytes of the piece before and after. Moves:
- * by both layouts with tensor dims renumbered in the order in which they are first split, the sizes
- * of those that some mesh dim does not divide, and how many others may serve as a stopover
- * (spmd/redistribute_search.c). */
+/* Between two layouts that divide everything evenly no step leads to one that does not; so a price
+ * depends on bytes and on which splits are even, and two memos are small. Steps: by kind, mesh dims
+ * and bytes of the piece before and after. Moves: by both layouts with tensor dims renumbered in
+ * the order in which they are first split, what those have in common with the number of ranks, and
+ * the same of the two dims that may serve as a stopover (spmd/redistribute_search.c). */
 #include "cost_models/move_price.h"
 
 #include <math.h>
@@ -31,6 +32,7 @@ struct dtp_move_pricer {
     memo steps, moves;
     dtp_redistributor search;
     dtp_redistribute_cache *cache;
+    bool even;         /* both ends of the move that is planned are */
     dtp_status failed; /* of a step whose price could not be found */
 };
 
@@ -98,13 +100,6 @@ static bool remember(memo *m, const uint64_t *key, int64_t ps)
 /* ---- steps -------------------------------------------------------------------------------------
  */
 
-static int64_t piece_bytes(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *layout)
-{
-    dtp_ttype local;
-    dtp_layout_local_max(layout, mesh, type, &local);
-    return dtp_ttype_bytes(&local);
-}
-
 static dtp_status price_program(dtp_move_pricer *m, const dtp_ttype *type, const dtp_layout *before,
                                 const dtp_step *step, int64_t *ps)
 {
@@ -124,28 +119,57 @@ static dtp_status price_program(dtp_move_pricer *m, const dtp_ttype *type, const
     return DTP_OK;
 }
 
-static double step_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
-                         const dtp_layout *before, const dtp_step *step)
+/* Bytes of a piece when every split is even, else -1. */
+static int64_t even_bytes(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *layout)
 {
-    dtp_move_pricer *m = user;
-    const bool packs = dtp_step_packs(mesh, type, before, step);
-    const bool unpacks = dtp_step_unpacks(mesh, type, before, step);
-    const uint64_t key[KEY_WORDS] = {(uint64_t)step->kind | (uint64_t)step->op << 8 |
-                                         (uint64_t)packs << 16 | (uint64_t)unpacks << 17 |
-                                         (uint64_t)type->dtype << 24 | (uint64_t)step->set << 32,
-                                     (uint64_t)dtp_step_count(mesh, type, before, step),
-                                     (uint64_t)piece_bytes(mesh, type, before),
-                                     (uint64_t)piece_bytes(mesh, type, &step->after)};
-    int64_t ps = 0;
-    if (lookup(&m->steps, key, &ps)) {
-        return (double)ps;
+    int64_t parts[DTP_MAX_RANK], bytes = dtp_dtype_bytes(type->dtype);
+    for (int32_t i = 0; i < type->rank; i++) {
+        parts[i] = 1;
     }
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        const dtp_place *p = &layout->place[m];
+        if (p->kind == DTP_SHARD) {
+            parts[p->axis] *= mesh->sizes[m];
+        }
+    }
+    for (int32_t i = 0; i < type->rank; i++) {
+        const int64_t size = type->dims[i].size / parts[i];
+        if (size * parts[i] != type->dims[i].size) {
+            return -1;
+        }
+        bytes *= size;
+    }
+    return bytes;
+}
+
+static double price_or_fail(dtp_move_pricer *m, const dtp_ttype *type, const dtp_layout *before,
+                            const dtp_step *step, const uint64_t *key)
+{
+    int64_t ps = 0;
     dtp_status s = price_program(m, type, before, step, &ps);
-    if (s == DTP_OK && !remember(&m->steps, key, ps)) {
+    if (s == DTP_OK && key != NULL && !remember(&m->steps, key, ps)) {
         s = DTP_NOMEM;
     }
     m->failed = m->failed != DTP_OK ? m->failed : s;
     return s == DTP_OK ? (double)ps : (double)INFINITY;
+}
+
+static double step_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
+                         const dtp_layout *before, const dtp_step *step)
+{
+    dtp_move_pricer *m = user;
+    if (!m->even) {
+        return price_or_fail(m, type, before, step, NULL);
+    }
+    const int64_t from = even_bytes(mesh, type, before), to = even_bytes(mesh, type, &step->after);
+    const uint64_t key[KEY_WORDS] = {(uint64_t)step->kind | (uint64_t)step->op << 8 |
+                                         (uint64_t)type->dtype << 24 | (uint64_t)step->set << 32,
+                                     (uint64_t)from, (uint64_t)to};
+    int64_t ps = 0;
+    if (from < 0 || to < 0) {
+        return (double)INFINITY;
+    }
+    return lookup(&m->steps, key, &ps) ? (double)ps : price_or_fail(m, type, before, step, key);
 }
 
 static dtp_status plan(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
@@ -153,6 +177,7 @@ static dtp_status plan(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
 {
     dtp_move_pricer *m = user;
     m->failed = DTP_OK;
+    m->even = even_bytes(mesh, type, from) >= 0 && even_bytes(mesh, type, to) >= 0;
     DTP_TRY(dtp_redistribute_plan(mesh, type, from, to, step_price, m, out, err));
     return m->failed == DTP_OK
                ? DTP_OK
@@ -180,18 +205,24 @@ static uint64_t number_axes(const dtp_layout *layout, int8_t *number, int8_t *ne
     return key;
 }
 
-/* The size as far as prices depend on it: 0 when every split of it is even. */
-static uint64_t odd_size(const dtp_move_pricer *m, int64_t size)
+/* What decides which splits of a dim are even; 0 when all are. */
+static uint64_t common_part(const dtp_move_pricer *m, int64_t size)
 {
-    return size % m->ranks == 0 ? 0 : (uint64_t)size;
+    int64_t a = m->ranks, b = size;
+    while (b != 0) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a == m->ranks ? 0 : (uint64_t)a;
 }
 
-/* False when more than four dims do not divide evenly, or one of them is huge: no key has room. */
+/* False when no key has room: more than four dims with a part of their own, or a huge one. */
 static bool make_key(const dtp_move_pricer *m, const dtp_ttype *type, const dtp_layout *from,
                      const dtp_layout *to, uint64_t *key)
 {
     int8_t number[DTP_MAX_RANK], next = 0;
-    uint64_t odd[DTP_MAX_RANK + STOPOVERS] = {0};
+    uint64_t parts[DTP_MAX_RANK + STOPOVERS] = {0};
     int32_t at = 0, stopovers = 0;
     memset(number, -1, sizeof number);
     memset(key, 0, KEY_WORDS * sizeof *key);
@@ -199,22 +230,27 @@ static bool make_key(const dtp_move_pricer *m, const dtp_ttype *type, const dtp_
     key[1] = number_axes(to, number, &next);
     key[2] = (uint64_t)dtp_ttype_bytes(type);
     for (int32_t i = 0; i < type->rank; i++) {
-        const uint64_t size = odd_size(m, type->dims[i].size);
+        const uint64_t part = common_part(m, type->dims[i].size);
         if (number[i] >= 0) {
-            odd[number[i]] = size;
+            parts[number[i]] = part;
         } else if (stopovers < STOPOVERS) {
-            odd[DTP_MAX_RANK + stopovers++] = size;
+            parts[DTP_MAX_RANK + stopovers++] = part;
         }
+    }
+    if (parts[DTP_MAX_RANK] > parts[DTP_MAX_RANK + 1] && stopovers == STOPOVERS) {
+        const uint64_t larger = parts[DTP_MAX_RANK];
+        parts[DTP_MAX_RANK] = parts[DTP_MAX_RANK + 1];
+        parts[DTP_MAX_RANK + 1] = larger;
     }
     key[3] = (uint64_t)type->dtype | (uint64_t)stopovers << 8 | (uint64_t)next << 16;
     for (int32_t i = 0; i < DTP_MAX_RANK + STOPOVERS; i++) {
-        if (odd[i] == 0) {
+        if (parts[i] == 0) {
             continue;
         }
-        if (at == 4 || odd[i] >= UINT64_C(1) << 32) {
+        if (at == 4 || parts[i] >= UINT64_C(1) << 32) {
             return false;
         }
-        key[4 + at / 2] |= odd[i] << (at % 2 * 32);
+        key[4 + at / 2] |= parts[i] << (at % 2 * 32);
         key[3] |= (uint64_t)(i + 1) << (24 + 8 * at++);
     }
     return true;
@@ -267,7 +303,9 @@ dtp_status dtp_move_price(dtp_move_pricer *m, const dtp_ttype *type, const dtp_l
         *ps = DTP_MOVE_IMPOSSIBLE;
         return DTP_OK;
     }
-    if (!make_key(m, type, from, to, key)) {
+    const bool even = even_bytes(&m->pricer->mesh, type, from) >= 0 &&
+                      even_bytes(&m->pricer->mesh, type, to) >= 0;
+    if (!even || !make_key(m, type, from, to, key)) {
         return price_move(m, type, from, to, ps, err);
     }
     if (lookup(&m->moves, key, ps)) {

@@ -11,19 +11,19 @@
 const dtp_baseline_recipe *dtp_baseline__recipes(void)
 {
     static const dtp_baseline_recipe table[] = {
-        {"zero1", true, 1, false, false, false},
-        {"zero2", true, 2, false, false, false},
-        {"zero3", true, 3, false, false, false},
-        {"megatron", false, 0, true, false, false},
-        {"megatron_sp", false, 0, true, true, false},
-        {"data_megatron", true, 0, true, false, false},
-        {"data_megatron_sp", true, 0, true, true, false},
-        {"zero1_megatron_sp", true, 1, true, true, false},
-        {"zero3_megatron", true, 3, true, false, false},
-        {"zero3_megatron_sp", true, 3, true, true, false},
-        {"expert_parallel", true, 0, false, false, true},
-        {"zero3_expert", true, 3, false, false, true},
-        {NULL, false, 0, false, false, false},
+        {"zero1", 1, true, false, false, false},
+        {"zero2", 2, true, false, false, false},
+        {"zero3", 3, true, false, false, false},
+        {"megatron", 0, false, true, false, false},
+        {"megatron_sp", 0, false, true, true, false},
+        {"data_megatron", 0, true, true, false, false},
+        {"data_megatron_sp", 0, true, true, true, false},
+        {"zero1_megatron_sp", 1, true, true, true, false},
+        {"zero3_megatron", 3, true, true, false, false},
+        {"zero3_megatron_sp", 3, true, true, true, false},
+        {"expert_parallel", 0, true, false, false, true},
+        {"zero3_expert", 3, true, false, false, true},
+        {NULL, 0, false, false, false, false},
     };
     return table;
 }

@@ -6,8 +6,8 @@
 
 typedef struct dtp_baseline_recipe {
     const char *name; /* NULL ends the table */
-    bool data;        /* inputs split */
     int32_t zero;     /* stage: 0 = none, 1, 2, 3 */
+    bool data;        /* inputs split */
     bool features;    /* Megatron's columns and rows; together with data on the last mesh dim */
     bool sequence;    /* ... and the sequence split outside of them */
     bool experts;     /* experts split over the last mesh dims */

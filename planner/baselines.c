@@ -7,6 +7,7 @@
 #include "planner/baseline_styles.h"
 #include "planner/styles.h"
 #include "spmd/propagate.h"
+#include "spmd/redistribute_cache.h"
 
 /* ---- layout rules -------------------------------------------------------------------------------
  */
@@ -117,12 +118,13 @@ static dtp_status add_recipe(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena
     return DTP_OK;
 }
 
-static dtp_status shard_styles(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena *arena,
+static dtp_status shard_styles(const dtp_graph *g, const dtp_mesh *mesh,
+                               const dtp_redistributor *redistributor, dtp_arena *arena,
                                dtp_candidate *c, dtp_err *err)
 {
     dtp_styles list;
     dtp_pin *pins = NULL;
-    dtp_propagate_options options = {0};
+    dtp_propagate_options options = {.redistributor = redistributor};
     dtp_styles_init(&list, arena);
     for (int32_t i = 0; i < c->n_styles; i++) {
         DTP_TRY(dtp_styles_parse(c->styles[i], &list, err));
@@ -135,28 +137,38 @@ static dtp_status shard_styles(const dtp_graph *g, const dtp_mesh *mesh, dtp_are
 /* ---- all ----------------------------------------------------------------------------------------
  */
 
-static dtp_status price(const dtp_graph *g, const dtp_pricer *pricer, dtp_arena *arena,
-                        dtp_candidate *c, dtp_err *err)
+/* What pricing a baseline takes; the redistributor is shared, so that equal moves are planned once.
+ */
+typedef struct pricing {
+    const dtp_graph *g;
+    const dtp_pricer *pricer;
+    const dtp_redistributor *redistributor;
+    dtp_arena *arena;
+} pricing;
+
+static dtp_status price(const pricing *p, dtp_candidate *c, dtp_err *err)
 {
-    const dtp_mesh *mesh = &pricer->mesh;
+    const dtp_mesh *mesh = &p->pricer->mesh;
+    dtp_lower_options options = dtp_lower_options_init();
+    options.redistributor = p->redistributor;
     DTP_TRY(c->rules_text != NULL
-                ? dtp_sharding_from_rules(g, mesh, &c->rules, false, arena, &c->sharding, err)
-                : shard_styles(g, mesh, arena, c, err));
-    return dtp_sharding_predict(g, pricer, &c->sharding, NULL, &c->predicted, &c->cost_ps, err);
+                ? dtp_sharding_from_rules(p->g, mesh, &c->rules, false, p->arena, &c->sharding, err)
+                : shard_styles(p->g, mesh, p->redistributor, p->arena, c, err));
+    return dtp_sharding_predict(p->g, p->pricer, &c->sharding, &options, &c->predicted, &c->cost_ps,
+                                err);
 }
 
 /* What does not fit the model is told by legal and why. */
-static dtp_status try_price(const dtp_graph *g, const dtp_pricer *pricer, dtp_arena *arena,
-                            dtp_candidate *c, dtp_err *err)
+static dtp_status try_price(const pricing *p, dtp_candidate *c, dtp_err *err)
 {
     dtp_err why = {0};
-    dtp_status s = price(g, pricer, arena, c, &why);
+    dtp_status s = price(p, c, &why);
     c->legal = s == DTP_OK;
     if (s == DTP_OK) {
         return DTP_OK;
     }
     memset(&c->sharding, 0, sizeof c->sharding);
-    c->why = dtp_arena_strdup(arena, why.msg);
+    c->why = dtp_arena_strdup(p->arena, why.msg);
     return dtp_status_is_input(s) && c->why != NULL ? DTP_OK : DTP_FAIL(err, s, "%s", why.msg);
 }
 
@@ -180,7 +192,7 @@ static dtp_status list_all(const dtp_graph *g, const dtp_mesh *mesh, const char 
     while (recipes[n_recipes].name != NULL) {
         n_recipes++;
     }
-    dtp_candidate *list = dtp_arena_alloc(arena, (size_t)(n_rules + n_recipes), sizeof *list);
+    dtp_candidate *list = dtp_arena_alloc(arena, (size_t)n_rules + (size_t)n_recipes, sizeof *list);
     if (list == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for baselines");
     }
@@ -200,15 +212,20 @@ dtp_status dtp_baselines_create(const dtp_graph *g, const dtp_pricer *pricer,
                                 const dtp_baseline_options *options, dtp_arena *arena, int32_t *n,
                                 dtp_candidate **out, dtp_err *err)
 {
+    dtp_redistribute_cache *cache = NULL;
     DTP_TRY(options->rules_only
                 ? dtp_baselines_list(g, &pricer->mesh, options->rules_file, arena, n, out, err)
                 : list_all(g, &pricer->mesh, options->rules_file, arena, n, out, err));
-    for (int32_t i = 0; i < *n; i++) {
+    DTP_TRY(dtp_redistribute_cache_create(NULL, 0, &cache, err));
+    const pricing p = {g, pricer, dtp_redistribute_cache_planner(cache), arena};
+    dtp_status s = DTP_OK;
+    for (int32_t i = 0; i < *n && s == DTP_OK; i++) {
         if ((*out)[i].legal) {
-            DTP_TRY(try_price(g, pricer, arena, &(*out)[i], err));
+            s = try_price(&p, &(*out)[i], err);
         }
     }
-    return DTP_OK;
+    dtp_redistribute_cache_destroy(cache);
+    return s;
 }
 
 dtp_status dtp_plan_add_baselines(dtp_plan *plan, int32_t n, const dtp_candidate *baselines,

@@ -54,8 +54,7 @@ static void set_rules(pricing *job, const dtp_rules_set *s, int32_t a, bool on)
     }
 }
 
-static dtp_status price_node(pricing *job, dtp_node_id id, dtp_node_price *price,
-                             dtp_err *err)
+static dtp_status price_node(pricing *job, dtp_node_id id, dtp_node_price *price, dtp_err *err)
 {
     const dtp_graph *g = job->p->graph;
     const dtp_mesh *mesh = &job->p->pricer->mesh;

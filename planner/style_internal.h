@@ -29,8 +29,8 @@ typedef struct dtp_style_job {
     int32_t n_settings;
     dtp_setting *settings; /* in the order of the nodes, at most one of a node */
     const dtp_style *style;
-    int32_t m;                /* the mesh dim; of several the first */
-    int32_t n_ms;             /* all mesh dims of the style, outermost split first */
+    int32_t m;    /* the mesh dim; of several the first */
+    int32_t n_ms; /* all mesh dims of the style, outermost split first */
     int32_t ms[DTP_MAX_MESH_DIMS];
     bool *node;               /* by node: forward nodes that the glob matched */
     bool *param;              /* by tensor: parameters and inputs that the glob matched */

@@ -211,10 +211,13 @@ static dtp_status find_mesh_dims(dtp_style_job *job, const char *text, dtp_err *
         while (before < job->n_ms && job->ms[before] != m) {
             before++;
         }
-        if (m == job->mesh->n_dims || before < job->n_ms) {
+        if (m == job->mesh->n_dims) {
             dtp_mesh_print(job->mesh, mesh);
-            return DTP_FAIL(err, DTP_INVALID, "the mesh '%s' has no dim '%.60s'%s", mesh, at,
-                            before < job->n_ms ? " besides itself" : "");
+            return DTP_FAIL(err, DTP_INVALID, "the mesh '%s' has no dim '%.*s'", mesh,
+                            (int)(len < 60 ? len : 60), at);
+        }
+        if (before < job->n_ms) {
+            return DTP_FAIL(err, DTP_INVALID, "'%.60s' names a mesh dim twice", text);
         }
         job->ms[job->n_ms++] = m;
         at = plus != NULL ? plus + 1 : NULL;

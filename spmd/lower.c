@@ -23,8 +23,8 @@ typedef struct lowering {
     const dtp_sharding *s;
     const dtp_lower_options *options;
     dtp_program *p;
-    bool *used;     /* by tensor: something needs it in its planned layout */
-    bool *survives; /* by tensor: needed after the step */
+    bool *used;         /* by tensor: something needs it in its planned layout */
+    bool *survives;     /* by tensor: needed after the step */
     dtp_value_id *view; /* by tensor: the copy that nodes of this phase read, -1 = none yet */
 } lowering;
 
@@ -120,10 +120,8 @@ static void begin_phase(const lowering *l, dtp_lower_env *env)
 
 static dtp_status lower_nodes(lowering *l, dtp_err *err)
 {
-    dtp_lower_env env = {.p = l->p,
-                         .graph = l->g,
-                         .survives = l->survives,
-                         .views = dtp_sharding_has_views(l->s)};
+    dtp_lower_env env = {
+        .p = l->p, .graph = l->g, .survives = l->survives, .views = dtp_sharding_has_views(l->s)};
     for (int32_t n = 0; n < l->g->n_nodes; n++) {
         const dtp_node *node = &l->g->nodes[n];
         dtp_value_id in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];

@@ -77,8 +77,8 @@ static dtp_status find_layouts(const walk *w, dtp_node_id id, const dtp_layout *
     dtp_op_call call = dtp_node_call(w->g, node, &types);
     dtp_layout in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
     for (int32_t i = 0; i < node->n_in; i++) {
-        in[i] = in_mesh_order ? dtp_layout_replicated(types.in[i].rank, w->s->mesh.n_dims)
-                              : from[i];
+        in[i] =
+            in_mesh_order ? dtp_layout_replicated(types.in[i].rank, w->s->mesh.n_dims) : from[i];
     }
     for (int32_t i = 0; i < node->n_out; i++) {
         out[i] = w->s->layouts[node->out[i]];
@@ -147,11 +147,8 @@ static dtp_status visit(walk *w, dtp_node_id id, dtp_err *err)
         const dtp_tensor_id t = node->out[i];
         DTP_TRY(add_copy(w, t, &l.out[i], err));
         if (w->read[t]) {
-            const dtp_move_info move = {.node = id,
-                                        .operand = -1,
-                                        .tensor = t,
-                                        .from = l.out[i],
-                                        .to = w->s->layouts[t]};
+            const dtp_move_info move = {
+                .node = id, .operand = -1, .tensor = t, .from = l.out[i], .to = w->s->layouts[t]};
             DTP_TRY(add_move(w, move, err));
         }
     }

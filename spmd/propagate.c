@@ -29,6 +29,8 @@ typedef struct walk {
     versions *versions; /* by tensor */
     given *given;       /* by tensor */
     bool *gradient;     /* by tensor: gradient of a parameter */
+    int32_t *first_pin; /* by tensor: chains of pins in their order, -1 = end */
+    int32_t *next_pin;
     dtp_inner_pricer pricer;
 } walk;
 
@@ -67,9 +69,18 @@ static dtp_status check_pin(const walk *w, int32_t i, dtp_err *err)
 
 static dtp_status take_pins(walk *w, dtp_err *err)
 {
+    for (int32_t t = 0; t < w->g->n_tensors; t++) {
+        w->first_pin[t] = -1;
+    }
+    for (int32_t i = 0; i < w->o->n_pins; i++) {
+        DTP_TRY(check_pin(w, i, err));
+    }
+    for (int32_t i = w->o->n_pins - 1; i >= 0; i--) {
+        w->next_pin[i] = w->first_pin[w->o->pins[i].tensor];
+        w->first_pin[w->o->pins[i].tensor] = i;
+    }
     for (int32_t i = 0; i < w->o->n_pins; i++) {
         const dtp_pin *pin = &w->o->pins[i];
-        DTP_TRY(check_pin(w, i, err));
         if (pin->node >= 0) {
             continue;
         }
@@ -153,12 +164,11 @@ static bool is_partial(const dtp_layout *layout)
 
 static const dtp_pin *node_pin(const walk *w, dtp_node_id node, dtp_tensor_id t)
 {
-    for (int32_t i = 0; i < w->o->n_pins; i++) {
-        if (w->o->pins[i].node == node && w->o->pins[i].tensor == t) {
-            return &w->o->pins[i];
-        }
+    int32_t i = w->o->pins != NULL ? w->first_pin[t] : -1;
+    while (i >= 0 && w->o->pins[i].node != node) {
+        i = w->next_pin[i];
     }
-    return NULL;
+    return i >= 0 ? &w->o->pins[i] : NULL;
 }
 
 /* PyTorch: what a node was made to read elsewhere than where it was (a pin) goes back in the
@@ -223,7 +233,8 @@ static dtp_status note_result(walk *w, const dtp_node *node, const dtp_node_layo
 static dtp_node_id only_update(const walk *w, dtp_tensor_id grad)
 {
     dtp_node_id found = -1;
-    for (int32_t n = 0; n < w->g->n_nodes; n++) {
+    const dtp_node_id producer = w->g->tensors[grad].producer;
+    for (int32_t n = producer + 1; n < w->g->n_nodes; n++) {
         if (!reads(&w->g->nodes[n], grad)) {
             continue;
         }
@@ -239,13 +250,11 @@ static dtp_node_id only_update(const walk *w, dtp_tensor_id grad)
 static void note_gradient(walk *w, dtp_node_id id, const dtp_node_layouts *l)
 {
     const dtp_node *node = &w->g->nodes[id];
-    for (int32_t i = 0; i < w->g->n_grads; i++) {
-        const dtp_tensor_id t = w->g->grads[i].grad;
-        for (int32_t k = 0; k < node->n_in; k++) {
-            if (node->in[k] == t && w->given[t].pinned == NULL && w->g->tensors[t].producer >= 0 &&
-                only_update(w, t) == id) {
-                w->out->layouts[t] = l->in[k];
-            }
+    for (int32_t k = 0; k < node->n_in; k++) {
+        const dtp_tensor_id t = node->in[k];
+        if (w->gradient[t] && w->given[t].pinned == NULL && w->g->tensors[t].producer >= 0 &&
+            only_update(w, t) == id) {
+            w->out->layouts[t] = l->in[k];
         }
     }
 }
@@ -348,8 +357,11 @@ dtp_status dtp_propagate(const dtp_graph *g, const dtp_mesh *mesh,
     w.versions = dtp_arena_alloc(w.scratch, n, sizeof *w.versions);
     w.given = dtp_arena_alloc(w.scratch, n, sizeof *w.given);
     w.gradient = dtp_arena_alloc(w.scratch, n, sizeof *w.gradient);
+    w.first_pin = dtp_arena_alloc(w.scratch, n, sizeof *w.first_pin);
+    w.next_pin = dtp_arena_alloc(w.scratch, (size_t)w.o->n_pins, sizeof *w.next_pin);
     const bool enough = out->layouts != NULL && out->strategies != NULL && w.versions != NULL &&
-                        w.given != NULL && w.gradient != NULL;
+                        w.given != NULL && w.gradient != NULL && w.first_pin != NULL &&
+                        w.next_pin != NULL;
     dtp_status s = enough ? run(&w, err)
                           : DTP_FAIL(err, DTP_NOMEM, "out of memory for the layouts of %d tensors",
                                      g->n_tensors);

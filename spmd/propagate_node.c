@@ -119,6 +119,28 @@ static dtp_move_price price_operand(const search *s, int32_t i, const dtp_layout
     return dtp_propagate__move(s->d->options, s->d->mesh, &s->d->call->in[i], operand->at, to);
 }
 
+static void add_price(dtp_move_price *total, const dtp_move_price *p)
+{
+    total->cost += p->cost;
+    total->collectives += p->collectives;
+    total->locals += p->locals;
+}
+
+/* The move and, for numbers that are sent, the way of the gradient back to where the operand is
+ * (whole where that is partial). */
+static dtp_move_price price_there_and_back(const search *s, int32_t i, const dtp_layout *to)
+{
+    dtp_move_price there = price_operand(s, i, to);
+    const dtp_ttype *type = &s->d->call->in[i];
+    if (s->d->options->there_and_back && there.possible && there.collectives > 0 &&
+        dtp_dtype_is_float(type->dtype)) {
+        const dtp_layout home = dtp_layout_without_partial(s->d->operands[i].at);
+        const dtp_move_price back = dtp_propagate__move(s->d->options, s->d->mesh, type, to, &home);
+        add_price(&there, &back);
+    }
+    return there;
+}
+
 static dtp_status look_up(search *s, known_moves *k, bool output, int32_t i,
                           const dtp_layout *other, dtp_move_price *out, dtp_err *err)
 {
@@ -135,14 +157,14 @@ static dtp_status look_up(search *s, known_moves *k, bool output, int32_t i,
         const dtp_layout target = output_target(s->d, i, other);
         *out = dtp_propagate__move(s->d->options, s->d->mesh, &s->d->call->out[i], other, &target);
     } else {
-        *out = price_operand(s, i, other);
+        *out = price_there_and_back(s, i, other);
     }
     k->moves[k->n] = (known_move){.to = *other, .price = *out, .next = k->bucket[h] - 1};
     k->bucket[h] = ++k->n;
     return DTP_OK;
 }
 
-static void add_price(score *total, const dtp_move_price *p)
+static void add_to_score(score *total, const dtp_move_price *p)
 {
     total->cost += p->cost;
     total->collectives += p->collectives;
@@ -182,7 +204,7 @@ static dtp_status price_moves(search *s, const dtp_node_layouts *l, score *out, 
     for (int32_t i = 0; i < d->call->n_in && *possible; i++) {
         if (!moved_before(s, l, i)) {
             DTP_TRY(look_up(s, &s->in_moves[d->operands[i].first], false, i, &l->in[i], &p, err));
-            add_price(out, &p);
+            add_to_score(out, &p);
             *possible = p.possible &&
                         !(s->still && p.collectives > 0 && !is_asked(&d->operands[i], &l->in[i]));
         }
@@ -190,7 +212,7 @@ static dtp_status price_moves(search *s, const dtp_node_layouts *l, score *out, 
     for (int32_t i = 0; i < d->call->n_out && d->wanted != NULL && *possible; i++) {
         if (d->wanted[i] != NULL) {
             DTP_TRY(look_up(s, &s->out_moves[i], true, i, &l->out[i], &p, err));
-            add_price(out, &p);
+            add_to_score(out, &p);
             *possible = p.possible;
         }
     }

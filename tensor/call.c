@@ -150,6 +150,7 @@ static dtp_status lower(compilation *w, dtp_program **out, dtp_err *err)
                                .redistributor = w->mesh->redistributor,
                                .torch = torch,
                                .strict = w->mesh->options.strict,
+                               .there_and_back = !torch,
                                .n_pins = w->n_in,
                                .pins = w->pins};
     dtp_lower_options lowering = dtp_lower_options_init();
@@ -226,6 +227,7 @@ dtp_status dtp_plain__run(dtp_plain_call *c, dtp_tensor *outs, dtp_err *err)
     int32_t n_in = 0;
     dtp_executable *x = NULL;
     make_key(c, mesh, &k);
+    dtp_call__reads(mesh, c->n_in, c->in);
     dtp_status s = dtp_call__find(mesh, k.bytes, k.n, c->op->name, compile, c, &x, err);
     for (int32_t i = 0; i < c->n_in; i++) {
         if (first_same(c, i) == i) {

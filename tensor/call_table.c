@@ -19,6 +19,12 @@ struct dtp_call_table {
     entry *entries;
 };
 
+static uint64_t mix(uint64_t h, uint64_t word)
+{
+    h = (h ^ word) * UINT64_C(0x100000001b3);
+    return h ^ h >> 29;
+}
+
 /* FNV over words of 8 bytes; keys are a few hundred bytes long and hashed at every call. */
 static uint64_t hash_key(const void *key, size_t n)
 {
@@ -26,8 +32,7 @@ static uint64_t hash_key(const void *key, size_t n)
     size_t i = 0;
     for (; i + sizeof word <= n; i += sizeof word) {
         memcpy(&word, (const char *)key + i, sizeof word);
-        h = (h ^ word) * UINT64_C(0x100000001b3);
-        h ^= h >> 29;
+        h = mix(h, word);
     }
     return dtp_hash_bytes(h, (const char *)key + i, n - i);
 }
@@ -128,11 +133,24 @@ static dtp_status remember(dtp_device_mesh *mesh, const entry *e, dtp_err *err)
 /* ---- agreement ----------------------------------------------------------------------------------
  */
 
+/* Hashes what is compared; a comparison also settles what was called since the last one. When that
+ * alone differs, a second one, of the call itself, finds it out: the error should not blame the
+ * call. */
 static dtp_status agree(dtp_device_mesh *mesh, uint64_t hash, const char *what, dtp_err *err)
 {
-    uint64_t mixed = dtp_hash_text(dtp_hash_i64(hash, mesh->agreed), what);
-    dtp_status status = dtp_comm_agree(mesh->comm, mixed, what, err);
+    const uint64_t call = dtp_hash_text(dtp_hash_i64(hash, mesh->agreed), what);
+    const uint64_t all = dtp_hash_i64(call, (int64_t)mesh->history);
+    dtp_status status = dtp_comm_agree(mesh->comm, all, what, err);
     mesh->agreed += status == DTP_OK ? 1 : 0;
+    mesh->compared++;
+    mesh->calls = 0;
+    mesh->history = 0;
+    if (status != DTP_OK && dtp_comm_agree(mesh->comm, call, what, NULL) == DTP_OK) {
+        status =
+            DTP_FAIL(err, DTP_COMM,
+                     "the ranks passed different tensors to this call, or made different calls "
+                     "since they were last compared");
+    }
     if (status != DTP_OK) {
         dtp_err_prefix(err, "rank %d calls %s", mesh->comm->rank, what);
     }
@@ -161,12 +179,21 @@ dtp_status dtp_call__lost(dtp_device_mesh *mesh, dtp_status status, const dtp_er
     return status;
 }
 
+void dtp_call__reads(dtp_device_mesh *mesh, int32_t n, const dtp_tensor *in)
+{
+    for (int32_t i = 0; i < n; i++) {
+        mesh->history = mix(mesh->history, mesh->slots[in[i].slot].storage->made);
+    }
+}
+
 /* Looks the key up and compares it with the other ranks; *found is the entry or a free one. */
 static dtp_status meet(dtp_device_mesh *mesh, entry *key, const char *what, entry **found,
                        dtp_err *err)
 {
     dtp_status status = table_of(mesh, err);
     key->hash = hash_key(key->key, key->key_bytes);
+    mesh->history = mix(mesh->history, key->hash);
+    mesh->calls++;
     if (status != DTP_OK) {
         return dtp_call__lost(mesh, status, err);
     }

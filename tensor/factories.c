@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/hash.h"
 #include "core/philox.h"
 #include "executor/convert.h"
 #include "tensor/internal.h"
@@ -128,6 +129,20 @@ dtp_status dtp_tensor__fill(dtp_tensor t, double value, dtp_err *err)
     return status;
 }
 
+/* The same on all ranks when they ask for the same. */
+static uint64_t identity(const dtp_tensor_desc *desc, const filling *f)
+{
+    dtp_tensor_key key;
+    dtp_ttype type = {.dtype = desc->dtype, .rank = desc->rank};
+    for (int32_t i = 0; i < desc->rank; i++) {
+        type.dims[i] = (dtp_tdim){i, desc->shape[i]};
+    }
+    dtp_call__tensor_key("factory", &type, &desc->layout, &key);
+    key.number = (int64_t)f->stream << 8 | (int64_t)f->source;
+    uint64_t h = dtp_hash_bytes(DTP_HASH_SEED, &key, sizeof key);
+    return dtp_hash_bytes(dtp_hash_bytes(h, &f->a, sizeof f->a), &f->b, sizeof f->b);
+}
+
 static dtp_status make(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, filling f,
                        dtp_tensor *out, dtp_err *err)
 {
@@ -136,6 +151,7 @@ static dtp_status make(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, filli
     DTP_TRY(dtp_tensor__type(mesh, desc, &type, err));
     f.dtype = type.dtype;
     f.seed = mesh->options.seed;
+    const uint64_t made = identity(desc, &f);
     double neutral;
     if (dtp_tensor__neutral(mesh, &desc->layout, &neutral)) {
         f.source = SOURCE_FULL;
@@ -147,6 +163,7 @@ static dtp_status make(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, filli
     }
     dtp_status status = dtp_tensor__make(mesh, &type, &desc->layout, NULL, &t, err);
     if (status == DTP_OK) {
+        mesh->slots[t.slot].storage->made = made;
         status = fill_piece(mesh, &mesh->slots[t.slot], &f, chunk, err);
         if (status != DTP_OK) {
             dtp_tensor_destroy(t);

@@ -133,6 +133,7 @@ dtp_status dtp_tensor_gather(dtp_tensor t, int32_t root, void *out, dtp_err *err
     dtp_tensor_key key;
     dtp_call__tensor_key(what, &slot->type, &slot->layout, &key);
     key.number = root < 0 ? -1 : root;
+    dtp_call__reads(t.mesh, 1, &t);
     DTP_TRY(dtp_call__meet(t.mesh, &key, sizeof key, what, err));
     gathering g = {.mesh = t.mesh, .slot = slot};
     for (int32_t m = 0; m < slot->layout.n_mesh; m++) {
@@ -186,6 +187,7 @@ dtp_status dtp_tensor_unpack(dtp_tensor t, void *out, int64_t *sizes, dtp_err *e
     dtp_device_mesh *mesh = t.mesh;
     dtp_tensor_key key;
     dtp_call__tensor_key(what, &slot->type, &slot->layout, &key);
+    dtp_call__reads(mesh, 1, &t);
     DTP_TRY(dtp_call__meet(mesh, &key, sizeof key, what, err));
     char *mine = calloc(1, (size_t)dtp_tensor__bytes(mesh, &slot->type, &slot->layout));
     const bool room = mine != NULL && out != NULL;

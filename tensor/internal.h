@@ -18,6 +18,8 @@ typedef struct dtp_storage {
     void *data;
     int64_t bytes;
     int32_t refs;
+    uint64_t made; /* how the contents came about, alike on all ranks: by which collective call, or
+                      from what a factory was given */
 } dtp_storage;
 
 /* What a handle stands for. */
@@ -54,8 +56,10 @@ struct dtp_device_mesh {
     dtp_storage *scratch; /* of the calls; NULL until one needs it */
     int32_t n_kept;       /* storages that no tensor has, for the next ones; see storage.c */
     dtp_storage *kept[DTP_MESH_KEPT];
-    dtp_tape *tape; /* the one that records, NULL = none */
-    int64_t agreed; /* agreements so far, part of what ranks agree on */
+    dtp_tape *tape;          /* the one that records, NULL = none */
+    int64_t agreed;          /* agreements so far, part of what ranks agree on */
+    int64_t compared, calls; /* comparisons of ranks so far, and collective calls since the last */
+    uint64_t history;        /* hash of these calls and of the tensors that they read */
 };
 
 /* All dims of the mesh. */
@@ -117,6 +121,9 @@ dtp_status dtp_call__refuse(dtp_device_mesh *mesh, dtp_status status, const char
                             dtp_err *err);
 dtp_status dtp_call__meet(dtp_device_mesh *mesh, const void *key, size_t key_bytes,
                           const char *what, dtp_err *err) DTP_MUST_CHECK;
+/* Before that: the tensors that the call reads, so that a comparison, of this call or of the next
+ * that is compared, notices when ranks pass different ones of one type and layout. */
+void dtp_call__reads(dtp_device_mesh *mesh, int32_t n, const dtp_tensor *in);
 
 /* Finds a compiled call, or builds it with `build` and keeps it. The ranks settle whether all could
  * build it and make its sub-communicators. Executables are owned by the mesh. */

@@ -110,6 +110,9 @@ dtp_status dtp_tensor_redistribute(dtp_tensor t, const dtp_layout *layout, dtp_t
     r.to = *layout;
     status = check(t.mesh, &r, err);
     bool fits = status != DTP_INVALID;
+    if (status == DTP_OK) {
+        dtp_call__reads(t.mesh, 1, &t);
+    }
     status = status == DTP_OK ? dtp_call__find(t.mesh, &r, sizeof r, WHAT, compile, &r, &x, err)
                               : dtp_call__refuse(t.mesh, status, WHAT, err);
     if (status == DTP_OK) {

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "core/hash.h"
 #include "executor/comm/memory.h"
 #include "tensor/internal.h"
 
@@ -61,8 +62,10 @@ dtp_status dtp_storage__create(dtp_device_mesh *mesh, int64_t bytes, dtp_storage
                                dtp_err *err)
 {
     dtp_storage *s = find_kept(mesh, bytes);
+    const uint64_t made = dtp_hash_i64(dtp_hash_i64(DTP_HASH_SEED, mesh->compared), mesh->calls);
     if (s != NULL) {
         s->refs = 1;
+        s->made = made;
         *out = s;
         return DTP_OK;
     }
@@ -70,7 +73,7 @@ dtp_status dtp_storage__create(dtp_device_mesh *mesh, int64_t bytes, dtp_storage
     if (s == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "no memory for a tensor of %" PRId64 " bytes", bytes);
     }
-    *s = (dtp_storage){.mesh = mesh, .bytes = bytes, .refs = 1};
+    *s = (dtp_storage){.mesh = mesh, .bytes = bytes, .refs = 1, .made = made};
     dtp_status status = allocate(mesh, bytes, &s->data, err);
     if (status != DTP_OK) {
         free(s);

@@ -235,13 +235,7 @@ static dtp_status need_operands(playback *p, dtp_node_id id, dtp_err *err)
 /* Where the gradient of a tensor in this layout goes. */
 static dtp_layout gradient_layout(dtp_tensor t)
 {
-    dtp_layout layout = t.mesh->slots[t.slot].layout;
-    for (int32_t m = 0; m < layout.n_mesh; m++) {
-        if (layout.place[m].kind == DTP_PARTIAL) {
-            layout.place[m] = (dtp_place){0};
-        }
-    }
-    return layout;
+    return dtp_layout_without_partial(&t.mesh->slots[t.slot].layout);
 }
 
 /* Replaces the handle by one in the layout. */

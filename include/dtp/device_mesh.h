@@ -18,7 +18,7 @@ typedef struct dtp_device_mesh dtp_device_mesh;
 
 typedef enum dtp_agreement {
     DTP_AGREE_NEW,    /* the first call of a kind (op, types, layouts) is compared; later ones run
-                         without a check */
+                         without a check, and the next comparison covers them */
     DTP_AGREE_ALWAYS, /* every collective call is compared: one small all-reduce each */
     DTP_AGREE_NEVER
 } dtp_agreement;

@@ -85,8 +85,7 @@ dtp_status sel_memory_create(sel_work *w, dtp_err *err)
     int64_t *begins = malloc(3 * n * sizeof *begins);
     int32_t used = 0;
     if (begins == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the times of %d intervals",
-                        n_intervals);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the times of %d intervals", n_intervals);
     }
     int64_t *ends = begins + n, *times = ends + n;
     for (int32_t i = 0; i < n_intervals; i++) {

@@ -19,8 +19,8 @@ static bool keeps_pin(const dtp_pin *pin, const dtp_layout *layout)
 {
     for (int32_t m = 0; m < layout->n_mesh; m++) {
         const bool spoken_of = pin->dims == 0 || (pin->dims >> m & 1U) != 0;
-        if (spoken_of && memcmp(&pin->layout.place[m], &layout->place[m],
-                                sizeof pin->layout.place[m]) != 0) {
+        if (spoken_of &&
+            memcmp(&pin->layout.place[m], &layout->place[m], sizeof pin->layout.place[m]) != 0) {
             return false;
         }
     }
@@ -45,16 +45,14 @@ static dtp_status fail_pin(const tensor_build *b, const dtp_pin *pin, dtp_err *e
     char text[DTP_LAYOUT_TEXT_BYTES];
     const dtp_graph_tensor *t = &b->g->tensors[pin->tensor];
     dtp_layout_print(&pin->layout, b->mesh, &t->type, &b->g->dims, text);
-    return pin->node < 0
-               ? DTP_FAIL(err, DTP_INVALID, "pin: tensor '%s' cannot be kept as (%s)", t->name,
-                          text)
-               : DTP_FAIL(err, DTP_INVALID, "pin: node '%s' cannot read '%s' as (%s)",
-                          b->g->nodes[pin->node].name, t->name, text);
+    return pin->node < 0 ? DTP_FAIL(err, DTP_INVALID, "pin: tensor '%s' cannot be kept as (%s)",
+                                    t->name, text)
+                         : DTP_FAIL(err, DTP_INVALID, "pin: node '%s' cannot read '%s' as (%s)",
+                                    b->g->nodes[pin->node].name, t->name, text);
 }
 
 /* Whether an option of a node keeps a pin of something that the node reads. */
-static bool option_keeps(const tensor_build *b, int32_t group, int32_t option,
-                         const dtp_pin *pin)
+static bool option_keeps(const tensor_build *b, int32_t group, int32_t option, const dtp_pin *pin)
 {
     const class_options *c = dtp_tensor__class_of(b, group);
     const tensor_group *tensor = &b->tensor_groups[b->group_of_tensor[pin->tensor]];
@@ -67,8 +65,7 @@ static bool option_keeps(const tensor_build *b, int32_t group, int32_t option,
     }
     const dtp_node *node = &b->g->nodes[id];
     for (int32_t i = 0; i < node->n_in; i++) {
-        if (node->in[i] == pin->tensor &&
-            !keeps_pin(pin, &c->in[i].items[c->in_of[i][option]])) {
+        if (node->in[i] == pin->tensor && !keeps_pin(pin, &c->in[i].items[c->in_of[i][option]])) {
             return false;
         }
     }
@@ -96,15 +93,13 @@ static dtp_status filter_options(const tensor_build *b, int32_t g, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status filter_domain(const tensor_build *b, int32_t g, layout_list *list,
-                                dtp_err *err)
+static dtp_status filter_domain(const tensor_build *b, int32_t g, layout_list *list, dtp_err *err)
 {
     for (int32_t i = 0; i < b->p->options.n_pins; i++) {
         const dtp_pin *pin = &b->p->options.pins[i];
         const int32_t group = b->group_of_tensor[pin->tensor];
         int32_t n = 0;
-        if (pin->node >= 0 ||
-            (group != g && b->tensor_groups[group].same_as != g)) {
+        if (pin->node >= 0 || (group != g && b->tensor_groups[group].same_as != g)) {
             continue;
         }
         for (int32_t k = 0; k < list->n; k++) {
@@ -250,6 +245,21 @@ static int32_t count_readers(const tensor_build *b, dtp_tensor_id t, int phase)
     return n;
 }
 
+/* What the readers of a phase want of a tensor that two or more of them read. */
+static dtp_status add_shared(tensor_build *b, dtp_tensor_id t, int phase, layout_list *wanted,
+                             dtp_err *err)
+{
+    if (count_readers(b, t, phase) < 2) {
+        return DTP_OK;
+    }
+    for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
+        if ((int)b->g->nodes[b->reader[r]].phase == phase) {
+            DTP_TRY(add_wanted(b, t, b->reader[r], wanted, err));
+        }
+    }
+    return DTP_OK;
+}
+
 /* A view where two nodes of a phase read some member of the group; a single reader takes the tensor
  * from where it is kept. */
 static dtp_status add_views(tensor_build *b, const dtp_tensor_id *members, int32_t n, dtp_err *err)
@@ -258,13 +268,7 @@ static dtp_status add_views(tensor_build *b, const dtp_tensor_id *members, int32
     for (int phase = 0; phase < DTP_N_PHASES && b->tensor_groups[g].choice >= 0; phase++) {
         layout_list wanted = {0};
         for (int32_t k = 0; k < n; k++) {
-            const dtp_tensor_id t = members[k];
-            for (int32_t r = b->first_reader[t];
-                 count_readers(b, t, phase) > 1 && r < b->first_reader[t + 1]; r++) {
-                if ((int)b->g->nodes[b->reader[r]].phase == phase) {
-                    DTP_TRY(add_wanted(b, t, b->reader[r], &wanted, err));
-                }
-            }
+            DTP_TRY(add_shared(b, members[k], phase, &wanted, err));
         }
         if (wanted.n > 0) {
             DTP_TRY(add_view(b, g, (dtp_phase)phase, &wanted, err));
@@ -304,8 +308,7 @@ static dtp_status allocate(const tensor_build *b, dtp_err *err)
 {
     dtp_tensor_problem *p = b->p;
     const size_t n_nodes = (size_t)b->g->n_nodes, n_tensors = (size_t)b->g->n_tensors;
-    const size_t most =
-        (size_t)b->n_node_groups + (DTP_N_PHASES + 1) * (size_t)b->n_tensor_groups;
+    const size_t most = (size_t)b->n_node_groups + (DTP_N_PHASES + 1) * (size_t)b->n_tensor_groups;
     p->choices = dtp_arena_alloc(p->arena, most, sizeof *p->choices);
     p->choice_of_node = dtp_arena_alloc(p->arena, n_nodes, sizeof *p->choice_of_node);
     p->choice_of_tensor = dtp_arena_alloc(p->arena, n_tensors, sizeof *p->choice_of_tensor);

@@ -22,7 +22,8 @@ typedef struct link {
     uint32_t operands; /* MADE: the output; READ, PASSED: bit i: operand i is the tensor */
     int32_t output;    /* PASSED: of node a */
     int32_t node;      /* MADE: group of the maker; READ, PASSED: of the reader */
-    dtp_tensor_id tensor; /* an example */
+    dtp_tensor_id tensor;
+    dtp_node_id reader; /* READ, PASSED */
     int64_t count;
 } link;
 
@@ -79,6 +80,7 @@ static link passed_link(const tensor_build *b, dtp_tensor_id t)
                   .output = tensor->out_index,
                   .node = b->group_of_node[reader],
                   .tensor = t,
+                  .reader = reader,
                   .count = 1};
 }
 
@@ -96,6 +98,7 @@ static dtp_status link_reads(const tensor_build *b, link_list *list, dtp_tensor_
                   .operands = operands_of(node, t),
                   .node = b->group_of_node[id],
                   .tensor = t,
+                  .reader = id,
                   .count = 1};
         if (p->choice_of_tensor[t] < 0) {
             continue; /* a state: kept as it is read */
@@ -107,6 +110,7 @@ static dtp_status link_reads(const tensor_build *b, link_list *list, dtp_tensor_
                        .b = view,
                        .node = -1,
                        .tensor = t,
+                       .reader = id,
                        .count = 1};
             DTP_TRY(add_link(b, list, l, err));
         }
@@ -128,21 +132,62 @@ static int compare_links(const void *x, const void *y)
     return 0;
 }
 
-static void merge_links(link_list *list)
+static bool same_link(const link *x, const link *y)
 {
-    int32_t n = 0;
-    qsort(list->items, (size_t)list->n, sizeof *list->items, compare_links);
+    return x->a == y->a && x->b == y->b && x->kind == y->kind && x->operands == y->operands &&
+           x->output == y->output;
+}
+
+static dtp_unfolded_edge unfold(const tensor_build *b, const link *l, int32_t edge)
+{
+    const dtp_graph *g = b->g;
+    const dtp_graph_tensor *tensor = &g->tensors[l->tensor];
+    const int32_t kept = g->n_nodes + b->target[l->tensor];
+    const dtp_phase phase = g->nodes[l->reader].phase;
+    const int32_t view = g->n_nodes + g->n_tensors + DTP_N_PHASES * l->tensor + (int32_t)phase;
+    const bool viewed = b->p->choice_of_view[phase][l->tensor] >= 0;
+    switch (l->kind) {
+    case LINK_MADE:
+        return (dtp_unfolded_edge){edge, tensor->producer, kept};
+    case LINK_VIEWED:
+        return (dtp_unfolded_edge){edge, kept, view};
+    case LINK_PASSED:
+        return (dtp_unfolded_edge){edge, tensor->producer, l->reader};
+    case LINK_READ:
+    default:
+        return (dtp_unfolded_edge){edge, viewed ? view : kept, l->reader};
+    }
+}
+
+/* Equal links become one with their count; those between one choice and itself have no edge. */
+static dtp_status merge_links(const tensor_build *b, link_list *list, dtp_err *err)
+{
+    dtp_tensor_problem *p = b->p;
+    int32_t n = 0, edge = -1;
+    if (list->n > 0) {
+        qsort(list->items, (size_t)list->n, sizeof *list->items, compare_links);
+    }
+    p->unfolded = dtp_arena_alloc(p->arena, (size_t)list->n, sizeof *p->unfolded);
+    p->edge_count = dtp_arena_alloc(p->arena, (size_t)list->n, sizeof *p->edge_count);
+    if (p->unfolded == NULL || p->edge_count == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d edges", list->n);
+    }
     for (int32_t i = 0; i < list->n; i++) {
-        const link *l = &list->items[i];
-        link *last = n > 0 ? &list->items[n - 1] : NULL;
-        if (last != NULL && last->a == l->a && last->b == l->b && last->kind == l->kind &&
-            last->operands == l->operands && last->output == l->output) {
-            last->count += l->count;
+        const link l = list->items[i];
+        const bool first = n == 0 || !same_link(&list->items[n - 1], &l);
+        edge += first && l.a != l.b ? 1 : 0;
+        if (l.a != l.b) {
+            p->unfolded[p->n_unfolded++] = unfold(b, &l, edge);
+            p->edge_count[edge]++;
+        }
+        if (first) {
+            list->items[n++] = l;
         } else {
-            list->items[n++] = *l;
+            list->items[n - 1].count++;
         }
     }
     list->n = n;
+    return DTP_OK;
 }
 
 static dtp_status find_links(const tensor_build *b, link_list *list, dtp_err *err)
@@ -166,8 +211,7 @@ static dtp_status find_links(const tensor_build *b, link_list *list, dtp_err *er
         }
         DTP_TRY(link_reads(b, list, t, err));
     }
-    merge_links(list);
-    return DTP_OK;
+    return merge_links(b, list, err);
 }
 
 /* ---- matrices ----------------------------------------------------------------------------------
@@ -210,14 +254,12 @@ static dtp_status fill_made(tensor_build *b, const link *l, int64_t *m, dtp_err 
     const class_options *c = dtp_tensor__class_of(b, l->node);
     const dtp_choice *tensor = &b->p->choices[l->b];
     table prices = {0};
-    dtp_status s =
-        make_table(b, l, tensor, &c->out[l->operands], false, &prices, err);
+    dtp_status s = make_table(b, l, tensor, &c->out[l->operands], false, &prices, err);
     for (int32_t o = 0; o < group->n_options && s == DTP_OK; o++) {
         const int32_t col = c->out_of[l->operands][group->option[o]];
         for (int32_t k = 0; k < tensor->n_options; k++) {
             const int64_t ps = prices.ps[(size_t)k * (size_t)prices.cols + (size_t)col];
-            m[(size_t)o * (size_t)tensor->n_options + (size_t)k] =
-                dtp_tensor__times(ps, l->count);
+            m[(size_t)o * (size_t)tensor->n_options + (size_t)k] = dtp_tensor__times(ps, l->count);
         }
     }
     free(prices.ps);
@@ -228,9 +270,8 @@ static dtp_status fill_made(tensor_build *b, const link *l, int64_t *m, dtp_err 
 static bool wanted_before(const class_options *c, uint32_t operands, int32_t i, int32_t option)
 {
     for (int32_t j = 0; j < i; j++) {
-        if ((operands >> j & 1U) != 0 &&
-            dtp_layout_equal(&c->in[j].items[c->in_of[j][option]],
-                             &c->in[i].items[c->in_of[i][option]])) {
+        if ((operands >> j & 1U) != 0 && dtp_layout_equal(&c->in[j].items[c->in_of[j][option]],
+                                                          &c->in[i].items[c->in_of[i][option]])) {
             return true;
         }
     }

@@ -112,8 +112,7 @@ static dtp_status find_readers(tensor_build *b, dtp_err *err)
 {
     const dtp_graph *g = b->g;
     int32_t n = 0;
-    b->first_reader =
-        dtp_arena_alloc(b->arena, (size_t)g->n_tensors + 2, sizeof *b->first_reader);
+    b->first_reader = dtp_arena_alloc(b->arena, (size_t)g->n_tensors + 2, sizeof *b->first_reader);
     for (dtp_node_id id = 0; id < g->n_nodes && b->first_reader != NULL; id++) {
         for (int32_t i = 0; i < g->nodes[id].n_in; i++) {
             if (!reads_before(&g->nodes[id], i)) {
@@ -175,22 +174,20 @@ static place place_of_tensor(const tensor_build *b, dtp_tensor_id t, int32_t typ
     if (read) {
         const dtp_node_id reader = b->reader[b->first_reader[t]];
         if (b->node_groups[b->group_of_node[reader]].members > 1) {
-            return (place){1, b->group_of_node[reader],
-                           operand_of(&b->g->nodes[reader], t), kind, t};
+            return (place){1, b->group_of_node[reader], operand_of(&b->g->nodes[reader], t), kind,
+                           t};
         }
     }
     return (place){2, t, 0, kind, t};
 }
 
-static void mark_survivors(const tensor_build *b)
+bool dtp_tensor__survives(const dtp_graph *g, dtp_tensor_id t)
 {
-    const dtp_graph *g = b->g;
-    for (int32_t i = 0; i < g->n_outputs; i++) {
-        b->tensor_groups[b->group_of_tensor[g->outputs[i]]].survives = true;
+    bool survives = g->loss == t;
+    for (int32_t i = 0; i < g->n_outputs && !survives; i++) {
+        survives = g->outputs[i] == t;
     }
-    if (g->loss >= 0) {
-        b->tensor_groups[b->group_of_tensor[g->loss]].survives = true;
-    }
+    return survives;
 }
 
 /* A state that one node reads and replaces. */
@@ -218,6 +215,9 @@ static dtp_status tie_updates(const tensor_build *b, bool *apart, dtp_err *err)
     if (follows == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d tensors", g->n_tensors);
     }
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        b->target[t] = t;
+    }
     for (int32_t i = 0; i < g->n_updates; i++) {
         const dtp_update *u = &g->updates[i];
         tensor_group *value = &b->tensor_groups[b->group_of_tensor[u->value]];
@@ -225,9 +225,9 @@ static dtp_status tie_updates(const tensor_build *b, bool *apart, dtp_err *err)
             return DTP_FAIL(err, DTP_UNSUPPORTED, "'%s' is replaced by '%s', which no node makes",
                             g->tensors[u->target].name, g->tensors[u->value].name);
         }
+        b->target[u->value] = u->target;
         follows[u->target] = follows_reader(b, u);
-        *apart = *apart ||
-                 (value->same_as >= 0 && value->same_as != b->group_of_tensor[u->target]);
+        *apart = *apart || (value->same_as >= 0 && value->same_as != b->group_of_tensor[u->target]);
         value->same_as = b->group_of_tensor[u->target];
     }
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
@@ -254,10 +254,9 @@ static void find_passing(const tensor_build *b)
     const dtp_graph *g = b->g;
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         tensor_group *group = &b->tensor_groups[b->group_of_tensor[t]];
-        const bool same =
-            passes(b, t) && passes(b, group->example) &&
-            b->group_of_node[b->reader[b->first_reader[t]]] ==
-                b->group_of_node[b->reader[b->first_reader[group->example]]];
+        const bool same = passes(b, t) && passes(b, group->example) &&
+                          b->group_of_node[b->reader[b->first_reader[t]]] ==
+                              b->group_of_node[b->reader[b->first_reader[group->example]]];
         group->passes = (t == group->example || group->passes) && same && !group->survives &&
                         group->same_as < 0;
     }
@@ -277,11 +276,11 @@ static void describe_groups(const tensor_build *b)
         group->example = t;
         group->members++;
         group->read = group->read || b->first_reader[t] < b->first_reader[t + 1];
+        group->survives = group->survives || dtp_tensor__survives(g, t);
         group->follows = g->tensors[t].kind == DTP_TENSOR_STATE;
         group->same_as = group->choice = -1;
         group->view[0] = group->view[1] = group->view[2] = -1;
     }
-    mark_survivors(b);
 }
 
 static dtp_status group_tensors(tensor_build *b, bool *apart, dtp_err *err)
@@ -292,7 +291,9 @@ static dtp_status group_tensors(tensor_build *b, bool *apart, dtp_err *err)
     int32_t *seen = dtp_arena_alloc(b->arena, n, sizeof *seen), n_seen = 0;
     b->group_of_tensor = dtp_arena_alloc(b->arena, n, sizeof *b->group_of_tensor);
     b->tensor_groups = dtp_arena_alloc(b->arena, n, sizeof *b->tensor_groups);
-    if (places == NULL || seen == NULL || b->group_of_tensor == NULL || b->tensor_groups == NULL) {
+    b->target = dtp_arena_alloc(b->arena, n, sizeof *b->target);
+    if (places == NULL || seen == NULL || b->group_of_tensor == NULL || b->tensor_groups == NULL ||
+        b->target == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu tensors", n);
     }
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {

@@ -4,10 +4,10 @@
  * begin); 3n + 1, its kernel runs; 3n + 2, its results are there as they are kept.
  *
  *   tensor  from 3 producer + 2 until it is last read from where it is kept
- *   view    a copy: from its first reader's kernel until its last reader brings it to itself; in the
- *           last phase that reads the tensor, `own` is the tensor itself, which a copy replaces
- *   op      while its kernel runs: operands that die here as the op wants them, results as it leaves
- *           them, workspace and staging; and the states that only it reads, at all times
+ *   view    a copy: from its first reader's kernel until its last reader brings it to itself; in
+ * the last phase that reads the tensor, `own` is the tensor itself, which a copy replaces op while
+ * its kernel runs: operands that die here as the op wants them, results as it leaves them,
+ * workspace and staging; and the states that only it reads, at all times
  *
  * What may be written over something that dies does not count beside it, and neither do what only
  * renames a buffer (relabel) while that lives, copies for one op, and values that replace their
@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/safe_int.h"
 #include "planner/tensor/tensor_internal.h"
 
 enum { TICKS = 3, ALIGN = 64 };
@@ -24,20 +23,21 @@ enum { TICKS = 3, ALIGN = 64 };
 /* An interval of a choice's usage; many share one array. */
 typedef struct piece {
     int32_t choice;
+    int32_t owner; /* as the ends of dtp_unfolded_edge */
     int64_t begin, end;
     const int64_t *usage;
 } piece;
 
 typedef struct memory {
     tensor_build *b;
-    int64_t end;       /* of all times */
+    int64_t end; /* of all times */
     int32_t n, cap;
     piece *pieces;
-    int64_t *hold;     /* by tensor: when what lies in its buffer is last read */
-    bool *aliased;     /* by tensor: renames a buffer that lives on */
-    bool *survives;    /* by tensor */
-    int64_t **own;     /* by choice: bytes of every option */
-    int64_t **copied;  /* by choice of a view: 0 for own */
+    int64_t *hold;    /* by tensor: when what lies in its buffer is last read */
+    bool *aliased;    /* by tensor: renames a buffer that lives on */
+    bool *survives;   /* by tensor */
+    int64_t **own;    /* by choice of a tensor or view: bytes of every option */
+    int64_t **copied; /* by choice of a view: 0 for own */
 } memory;
 
 static dtp_status no_memory(dtp_err *err)
@@ -71,13 +71,8 @@ static int64_t last_read(const memory *m, dtp_tensor_id t)
 static void find_lives(const memory *m)
 {
     const dtp_graph *g = m->b->g;
-    for (int32_t i = 0; i < g->n_outputs; i++) {
-        m->survives[g->outputs[i]] = true;
-    }
-    if (g->loss >= 0) {
-        m->survives[g->loss] = true;
-    }
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        m->survives[t] = dtp_tensor__survives(g, t);
         const dtp_node_id maker = g->tensors[t].producer;
         m->hold[t] = last_read(m, t);
         if (maker >= 0 && is_relabel(&g->nodes[maker])) {
@@ -119,15 +114,14 @@ static dtp_status find_bytes(const memory *m, int32_t c, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status add_piece(memory *m, int32_t choice, int64_t begin, int64_t end,
-                            const int64_t *usage, dtp_err *err)
+static dtp_status add_piece(memory *m, piece x, dtp_err *err)
 {
-    if (begin >= end) {
+    if (x.begin >= x.end) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_arena_grow(m->b->arena, &m->pieces, m->n, m->n + 1, &m->cap, sizeof *m->pieces,
-                           err));
-    m->pieces[m->n++] = (piece){choice, begin, end, usage};
+    DTP_TRY(
+        dtp_arena_grow(m->b->arena, &m->pieces, m->n, m->n + 1, &m->cap, sizeof *m->pieces, err));
+    m->pieces[m->n++] = x;
     return DTP_OK;
 }
 
@@ -155,8 +149,11 @@ static dtp_status add_view(memory *m, dtp_tensor_id t, int phase, bool final, dt
     if (view < 0 || first < 0) {
         return DTP_OK;
     }
-    return add_piece(m, view, TICKS * (int64_t)first + 1, TICKS * (int64_t)last + 1,
-                     final && !m->aliased[t] ? m->own[view] : m->copied[view], err);
+    const dtp_graph *g = m->b->g;
+    const piece x = {view, g->n_nodes + g->n_tensors + DTP_N_PHASES * t + phase,
+                     TICKS * (int64_t)first + 1, TICKS * (int64_t)last + 1,
+                     final && !m->aliased[t] ? m->own[view] : m->copied[view]};
+    return add_piece(m, x, err);
 }
 
 static dtp_status add_tensor(memory *m, dtp_tensor_id t, dtp_err *err)
@@ -184,7 +181,7 @@ static dtp_status add_tensor(memory *m, dtp_tensor_id t, dtp_err *err)
         const int64_t shared = m->hold[b->g->nodes[tensor->producer].in[0]];
         begin = shared > begin ? shared : begin;
     }
-    return add_piece(m, choice, begin, end, m->own[choice], err);
+    return add_piece(m, (piece){choice, b->g->n_nodes + t, begin, end, m->own[choice]}, err);
 }
 
 /* ---- ops ---------------------------------------------------------------------------------------
@@ -209,9 +206,8 @@ static uint32_t dying_operands(const memory *m, dtp_node_id id)
 static bool seen_before(const class_options *c, const dtp_node *node, int32_t i, int32_t option)
 {
     for (int32_t j = 0; j < i; j++) {
-        if (node->in[j] == node->in[i] &&
-            dtp_layout_equal(&c->in[j].items[c->in_of[j][option]],
-                             &c->in[i].items[c->in_of[i][option]])) {
+        if (node->in[j] == node->in[i] && dtp_layout_equal(&c->in[j].items[c->in_of[j][option]],
+                                                           &c->in[i].items[c->in_of[i][option]])) {
             return true;
         }
     }
@@ -258,33 +254,45 @@ static int64_t state_bytes(const tensor_build *b, int32_t group, int32_t option)
     return sum;
 }
 
-static dtp_status add_op(memory *m, int32_t group, uint32_t dying, dtp_err *err)
+/* Usages of a group's options: while a kernel runs, and of the states of one node. */
+typedef struct op_usage {
+    int64_t *kernel, *states;
+    bool any_state;
+} op_usage;
+
+static dtp_status find_usage(const memory *m, int32_t group, uint32_t dying, op_usage *out,
+                             dtp_err *err)
 {
     const tensor_build *b = m->b;
     const node_group *g = &b->node_groups[group];
-    int64_t *kernel = dtp_arena_alloc(b->arena, (size_t)g->n_options, sizeof *kernel);
-    int64_t *states = dtp_arena_alloc(b->arena, (size_t)g->n_options, sizeof *states);
-    bool any_state = false;
-    if (kernel == NULL || states == NULL) {
+    out->kernel = dtp_arena_alloc(b->arena, (size_t)g->n_options, sizeof *out->kernel);
+    out->states = dtp_arena_alloc(b->arena, (size_t)g->n_options, sizeof *out->states);
+    if (out->kernel == NULL || out->states == NULL) {
         return no_memory(err);
     }
     for (int32_t k = 0; k < g->n_options; k++) {
-        kernel[k] = kernel_bytes(b, group, g->option[k], dying);
-        if (!dtp_mul_i64(state_bytes(b, group, g->option[k]), g->members, &states[k])) {
-            return DTP_FAIL(err, DTP_RANGE, "node '%s': the states do not fit",
-                            b->g->nodes[g->example].name);
-        }
-        any_state = any_state || states[k] > 0;
+        out->kernel[k] = kernel_bytes(b, group, g->option[k], dying);
+        out->states[k] = state_bytes(b, group, g->option[k]);
+        out->any_state = out->any_state || out->states[k] > 0;
     }
-    m->own[g->choice] = kernel;
-    return any_state ? add_piece(m, g->choice, 0, m->end, states, err) : DTP_OK;
+    return DTP_OK;
+}
+
+static dtp_status add_op(memory *m, dtp_node_id n, const op_usage *u, dtp_err *err)
+{
+    const int32_t choice = m->b->p->choice_of_node[n];
+    const int64_t at = TICKS * (int64_t)n + 1;
+    DTP_TRY(add_piece(m, (piece){choice, n, at, at + 1, u->kernel}, err));
+    return u->any_state ? add_piece(m, (piece){choice, n, 0, m->end, u->states}, err) : DTP_OK;
 }
 
 static dtp_status add_ops(memory *m, dtp_err *err)
 {
     const tensor_build *b = m->b;
-    uint32_t *dying = dtp_arena_alloc(b->arena, (size_t)b->n_node_groups, sizeof *dying);
-    if (dying == NULL) {
+    const size_t n_groups = (size_t)b->n_node_groups;
+    uint32_t *dying = dtp_arena_alloc(b->arena, n_groups, sizeof *dying);
+    op_usage *usage = dtp_arena_alloc(b->arena, n_groups, sizeof *usage);
+    if (dying == NULL || usage == NULL) {
         return no_memory(err);
     }
     for (int32_t g = 0; g < b->n_node_groups; g++) {
@@ -294,12 +302,10 @@ static dtp_status add_ops(memory *m, dtp_err *err)
         dying[b->group_of_node[n]] &= dying_operands(m, n);
     }
     for (int32_t g = 0; g < b->n_node_groups; g++) {
-        DTP_TRY(add_op(m, g, dying[g], err));
+        DTP_TRY(find_usage(m, g, dying[g], &usage[g], err));
     }
     for (dtp_node_id n = 0; n < b->g->n_nodes; n++) {
-        const int32_t choice = b->p->choice_of_node[n];
-        DTP_TRY(add_piece(m, choice, TICKS * (int64_t)n + 1, TICKS * (int64_t)n + 2,
-                          m->own[choice], err));
+        DTP_TRY(add_op(m, n, &usage[b->group_of_node[n]], err));
     }
     return DTP_OK;
 }
@@ -310,8 +316,9 @@ static dtp_status add_ops(memory *m, dtp_err *err)
 static int compare_pieces(const void *x, const void *y)
 {
     const piece *p = x, *q = y;
-    const int64_t at[3] = {p->choice, p->begin, p->end}, to[3] = {q->choice, q->begin, q->end};
-    for (int i = 0; i < 3; i++) {
+    const int64_t at[4] = {p->choice, p->end - p->begin, p->begin, p->owner};
+    const int64_t to[4] = {q->choice, q->end - q->begin, q->begin, q->owner};
+    for (int i = 0; i < 4; i++) {
         if (at[i] != to[i]) {
             return at[i] < to[i] ? -1 : 1;
         }
@@ -322,16 +329,24 @@ static int compare_pieces(const void *x, const void *y)
 /* The first piece becomes the node's own interval, the others further ones. */
 static dtp_status hand_over(memory *m, dtp_err *err)
 {
-    dtp_select_problem *s = m->b->p->select;
+    dtp_tensor_problem *p = m->b->p;
+    dtp_select_problem *s = p->select;
+    const size_t n = (size_t)p->n_choices + (size_t)m->n;
+    p->interval_owner = dtp_arena_alloc(p->arena, n, sizeof *p->interval_owner);
+    if (p->interval_owner == NULL) {
+        return no_memory(err);
+    }
     if (m->n > 0) {
         qsort(m->pieces, (size_t)m->n, sizeof *m->pieces, compare_pieces);
     }
     for (int32_t i = 0; i < m->n; i++) {
         const piece *x = &m->pieces[i];
         if (i > 0 && m->pieces[i - 1].choice == x->choice) {
+            p->interval_owner[s->n_nodes + s->n_extra] = x->owner;
             DTP_TRY(dtp_select_add_interval(s, x->choice, x->begin, x->end, x->usage, err));
             continue;
         }
+        p->interval_owner[x->choice] = x->owner;
         s->begin[x->choice] = x->begin;
         s->end[x->choice] = x->end;
         memcpy(s->usage + s->first[x->choice], x->usage,

@@ -1,5 +1,5 @@
-/* Ways to run a class of nodes: all combinations of sharding rows over the mesh dims, as far as they
- * split evenly and do not contradict each other, each priced by lowering it alone between the
+/* Ways to run a class of nodes: all combinations of sharding rows over the mesh dims, as far as
+ * they split evenly and do not contradict each other, each priced by lowering it alone between the
  * layouts that it wants and leaves. Of options with equal layouts only those stay that are best in
  * price or memory. Mesh dims of one rank are not used.
  */
@@ -209,7 +209,7 @@ static void keep_option(option_walk *w)
         if (old->cost_ps <= new->cost_ps && old->sure_bytes <= new->sure_bytes) {
             return;
         }
-        if (new->cost_ps <= old->cost_ps && new->sure_bytes <= old->sure_bytes) {
+        if (new->cost_ps <= old->cost_ps &&new->sure_bytes <= old->sure_bytes) {
             copy_option(w, c->n, k);
             return;
         }

@@ -31,8 +31,8 @@ static dtp_status allocate(const dtp_tensor_problem *p, dtp_arena *arena, dtp_sh
                            dtp_err *err)
 {
     const dtp_graph *g = p->graph;
-    *out = (dtp_sharding){
-        .mesh = p->pricer->mesh, .n_tensors = g->n_tensors, .n_nodes = g->n_nodes};
+    *out =
+        (dtp_sharding){.mesh = p->pricer->mesh, .n_tensors = g->n_tensors, .n_nodes = g->n_nodes};
     out->layouts = dtp_arena_alloc(arena, (size_t)g->n_tensors, sizeof *out->layouts);
     out->strategies = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *out->strategies);
     return out->layouts != NULL && out->strategies != NULL
@@ -170,9 +170,8 @@ static void choose_views(const dtp_tensor_problem *p, int32_t *selection, int64_
         for (int32_t k = 0; p->choices[i].kind == DTP_DECIDE_VIEW && k < p->choices[i].n_options;
              k++) {
             const int64_t at = s->first[i];
-            selection[i] = selection[i] < 0 || cost[at + k] < cost[at + selection[i]]
-                               ? k
-                               : selection[i];
+            selection[i] =
+                selection[i] < 0 || cost[at + k] < cost[at + selection[i]] ? k : selection[i];
         }
     }
 }

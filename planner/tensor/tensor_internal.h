@@ -66,6 +66,7 @@ typedef struct tensor_build {
     node_group *node_groups;
     tensor_group *tensor_groups;
     int32_t *group_of_node, *group_of_tensor;
+    dtp_tensor_id *target; /* by tensor: what it replaces at the end of the step, else itself */
     /* readers of tensors: reader[first_reader[t]..first_reader[t + 1] - 1], in order, each once */
     int32_t *first_reader;
     dtp_node_id *reader;
@@ -85,7 +86,9 @@ dtp_status dtp_tensor__memory(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 
 /* The class of a node's group. */
 const class_options *dtp_tensor__class_of(const tensor_build *b, int32_t group);
-/* The price of a move times a count, DTP_SELECT_FORBIDDEN when there is none. */
+/* Outputs and the loss. */
+bool dtp_tensor__survives(const dtp_graph *g, dtp_tensor_id t);
+/* The price of a move, DTP_SELECT_FORBIDDEN when there is none; a price times a count. */
 dtp_status dtp_tensor__move(tensor_build *b, dtp_tensor_id t, const dtp_layout *from,
                             const dtp_layout *to, int64_t *ps, dtp_err *err) DTP_MUST_CHECK;
 int64_t dtp_tensor__times(int64_t ps, int64_t count);

@@ -13,70 +13,77 @@ dtp_tensor_options dtp_tensor_options_init(void)
 /* ---- nodes of the selection problem ------------------------------------------------------------
  */
 
-static dtp_status op_costs(const tensor_build *b, int32_t g, int64_t *cost)
+/* Of one instance; returns how many there are. */
+static int64_t op_costs(const tensor_build *b, int32_t g, int64_t *unit)
 {
     const node_group *group = &b->node_groups[g];
     const class_options *c = dtp_tensor__class_of(b, g);
     for (int32_t k = 0; k < group->n_options; k++) {
-        cost[k] = dtp_tensor__times(c->price[group->option[k]].cost_ps, group->members);
+        unit[k] = c->price[group->option[k]].cost_ps;
     }
-    return DTP_OK;
+    return group->members;
 }
 
-/* What survives the step is reduced at its end. */
-static dtp_status tensor_costs(tensor_build *b, const dtp_choice *choice, int64_t *cost,
-                               dtp_err *err)
+static int64_t count_survivors(const tensor_build *b, int32_t g)
 {
-    const tensor_group *group = &b->tensor_groups[b->group_of_tensor[choice->tensor]];
-    int64_t survivors = 0;
-    for (dtp_tensor_id t = 0; t < b->g->n_tensors && group->survives; t++) {
-        bool kept = b->g->loss == t;
-        for (int32_t i = 0; i < b->g->n_outputs; i++) {
-            kept = kept || b->g->outputs[i] == t;
-        }
-        survivors += kept && b->group_of_tensor[t] == b->group_of_tensor[choice->tensor] ? 1 : 0;
+    int64_t n = 0;
+    for (dtp_tensor_id t = 0; t < b->g->n_tensors && b->tensor_groups[g].survives; t++) {
+        n += b->group_of_tensor[t] == g && dtp_tensor__survives(b->g, t) ? 1 : 0;
     }
-    for (int32_t k = 0; k < choice->n_options && survivors > 0; k++) {
+    return n;
+}
+
+/* What survives the step is reduced at its end. Of one instance; *count: how many there are. */
+static dtp_status tensor_costs(tensor_build *b, const dtp_choice *choice, int64_t *unit,
+                               int64_t *count, dtp_err *err)
+{
+    *count = count_survivors(b, b->group_of_tensor[choice->tensor]);
+    for (int32_t k = 0; k<choice->n_options && * count> 0; k++) {
         dtp_layout reduced = choice->options[k].layout;
-        int64_t ps;
         for (int32_t m = 0; m < reduced.n_mesh; m++) {
             const bool partial = reduced.place[m].kind == DTP_PARTIAL;
             reduced.place[m] = partial ? (dtp_place){0} : reduced.place[m];
         }
-        DTP_TRY(dtp_tensor__move(b, choice->tensor, &choice->options[k].layout, &reduced, &ps,
+        DTP_TRY(dtp_tensor__move(b, choice->tensor, &choice->options[k].layout, &reduced, &unit[k],
                                  err));
-        cost[k] = dtp_tensor__times(ps, survivors);
     }
     return DTP_OK;
 }
 
-static dtp_status add_node(tensor_build *b, int32_t i, int64_t *cost, const int64_t *usage,
-                           dtp_err *err)
+static dtp_status add_node(tensor_build *b, int32_t i, int64_t *unit, int64_t *cost,
+                           const int64_t *usage, dtp_err *err)
 {
     const dtp_choice *choice = &b->p->choices[i];
-    memset(cost, 0, (size_t)choice->n_options * sizeof *cost);
+    int64_t count = 0;
     if (choice->kind == DTP_DECIDE_OP) {
-        DTP_TRY(op_costs(b, b->group_of_node[choice->node], cost));
+        count = op_costs(b, b->group_of_node[choice->node], unit);
     } else if (choice->kind == DTP_DECIDE_TENSOR) {
-        DTP_TRY(tensor_costs(b, choice, cost, err));
+        DTP_TRY(tensor_costs(b, choice, unit, &count, err));
+    }
+    for (int32_t k = 0; k < choice->n_options; k++) {
+        cost[k] = dtp_tensor__times(unit[k], count);
     }
     return dtp_select_add_node(b->p->select, 0, 0, choice->n_options, cost, usage, err);
 }
 
 static dtp_status add_nodes(tensor_build *b, dtp_err *err)
 {
-    const dtp_tensor_problem *p = b->p;
-    int32_t most = 0;
+    dtp_tensor_problem *p = b->p;
+    size_t most = 0, all = 0;
     for (int32_t i = 0; i < p->n_choices; i++) {
-        most = p->choices[i].n_options > most ? p->choices[i].n_options : most;
+        const size_t n = (size_t)p->choices[i].n_options;
+        most = n > most ? n : most;
+        all += n;
     }
-    int64_t *cost = dtp_arena_alloc(b->arena, (size_t)most, sizeof *cost);
-    int64_t *usage = dtp_arena_alloc(b->arena, (size_t)most, sizeof *usage);
-    if (cost == NULL || usage == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d costs", most);
+    int64_t *cost = dtp_arena_alloc(b->arena, most, sizeof *cost);
+    int64_t *usage = dtp_arena_alloc(b->arena, most, sizeof *usage);
+    int64_t *unit = p->unit_cost = dtp_arena_alloc(p->arena, all, sizeof *p->unit_cost);
+    if (cost == NULL || usage == NULL || unit == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu costs", all);
     }
     for (int32_t i = 0; i < p->n_choices; i++) {
-        DTP_TRY(add_node(b, i, cost, usage, err));
+        DTP_TRY(add_node(b, i, unit, cost, usage, err));
+        unit += p->choices[i].n_options;
     }
     return DTP_OK;
 }

@@ -1,4 +1,4 @@
-/* Tensor mode: the layouts of single tensors as a selection problem (docs/ilp.md, docs/planner.md).
+/* Tensor mode: the layouts of single tensors as a selection problem (docs/tensor-problem.md).
  *
  * Decisions, each a node of the selection problem:
  *   op      how a node runs: a row of its sharding rules per mesh dim. Cost: the prices of the
@@ -60,6 +60,13 @@ typedef struct dtp_tensor_options {
     const dtp_pin *pins;
 } dtp_tensor_options;
 
+/* One edge of the problem without folding: what it costs is an edge of the selection problem
+ * divided by its count. Ends: a node id, n_nodes + a tensor id, or n_nodes + n_tensors +
+ * 3 tensor id + phase for a view. */
+typedef struct dtp_unfolded_edge {
+    int32_t edge, a, b;
+} dtp_unfolded_edge;
+
 typedef struct dtp_tensor_problem {
     dtp_arena *arena;
     const dtp_graph *graph;   /* borrowed */
@@ -73,6 +80,13 @@ typedef struct dtp_tensor_problem {
                                    it, from where it is kept */
     dtp_select_problem *select;
     dtp_move_pricer *moves;
+    int64_t *unit_cost; /* by strategy of the selection problem: of one instance (of a tensor: if it
+                           survives the step) */
+    int32_t *edge_count; /* by edge: instances whose prices it adds up */
+    int32_t
+        *interval_owner; /* by interval of the selection problem: as the ends of unfolded edges */
+    int32_t n_unfolded;
+    dtp_unfolded_edge *unfolded;
 } dtp_tensor_problem;
 
 /* Folds, nothing uneven, no limit, no pins. */
@@ -88,6 +102,20 @@ void dtp_tensor_problem_destroy(dtp_tensor_problem *p);
 /* Who plans redistributions at the prices of the problem: a lowering with it, without passes, costs
  * exactly what dtp_select_evaluate says. Borrowed from p. */
 const dtp_redistributor *dtp_tensor_redistributor(const dtp_tensor_problem *p);
+
+/* What a byte costs at one time, from the multipliers of a bound under the memory limit. */
+typedef struct dtp_time_price {
+    int64_t time;
+    double ps_per_byte;
+} dtp_time_price;
+
+/* A lower bound of the problem in which every instance decides for itself, so that the cost of a
+ * folded plan minus this bounds what folding loses (planner/tensor/unfolded.c). Without prices of
+ * times the memory limit is left out of it. Deterministic; `rounds` of dual ascent, each as long as
+ * a few walks over the edges of all instances. Holds in exact arithmetic. */
+dtp_status dtp_tensor_unfolded_bound(const dtp_tensor_problem *p, int32_t rounds, int32_t n_prices,
+                                     const dtp_time_price *prices, int64_t *bound,
+                                     dtp_err *err) DTP_MUST_CHECK;
 
 /* What a selection (by choice) means, in `arena`; it has views. */
 dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *selection,

@@ -23,8 +23,7 @@ typedef struct tensor_fixture {
 
 /* Two layers of a GPT and an MLP with a loss, small enough for N ranks in one process. */
 #define TENSOR_GPT "gpt_bytes.json"
-#define TENSOR_GPT_DIMS                                                                            \
-    "batch=8 length=8 vocab=16 layers=2 heads=4 d_head=4"
+#define TENSOR_GPT_DIMS "batch=8 length=8 vocab=16 layers=2 heads=4 d_head=4"
 #define TENSOR_MLP "mlp_digits.json"
 #define TENSOR_MLP_DIMS "batch=8 pixels=16 hidden=8 classes=4"
 

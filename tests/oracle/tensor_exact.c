@@ -1,9 +1,9 @@
 /* Tensor mode against exhaustive search over its own strategy space.
  *
  * Small graphs: every combination of rows, layouts and views is lowered and priced, without the
- * problem's options and prices. An MLP and two layers of a GPT: the optimum of the selection problem
- * by eliminating one choice after the other (dynamic programming over the tables of what remains),
- * and, under a memory limit, all changes of a few choices at a time. */
+ * problem's options and prices. An MLP and two layers of a GPT: the optimum of the selection
+ * problem by eliminating one choice after the other (dynamic programming over the tables of what
+ * remains), and, under a memory limit, all changes of a few choices at a time. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -133,7 +133,7 @@ static void set_wheel(const wheel *w)
 {
     if (w->strategy != NULL) {
         w->strategy->row[w->mesh_dim] = (int16_t)w->at;
-    } else {
+    } else if (w->layout != NULL) {
         *w->layout = w->list[w->at];
     }
 }
@@ -201,11 +201,9 @@ static void check_enumeration(const tensor_case *c)
     dtp_arena *arena = dtp_arena_create();
     s->f = &f;
     s->best = INT64_MAX;
-    s->s = (dtp_sharding){.mesh = f.pricer.mesh,
-                          .n_tensors = f.graph->n_tensors,
-                          .n_nodes = f.graph->n_nodes};
-    s->s.layouts =
-        dtp_arena_alloc(arena, (size_t)s->s.n_tensors, sizeof *s->s.layouts);
+    s->s = (dtp_sharding){
+        .mesh = f.pricer.mesh, .n_tensors = f.graph->n_tensors, .n_nodes = f.graph->n_nodes};
+    s->s.layouts = dtp_arena_alloc(arena, (size_t)s->s.n_tensors, sizeof *s->s.layouts);
     s->s.strategies = dtp_arena_alloc(arena, (size_t)s->s.n_nodes, sizeof *s->s.strategies);
     for (dtp_tensor_id t = 0; t < s->s.n_tensors; t++) {
         s->s.layouts[t] =
@@ -271,7 +269,7 @@ static void add_factor(elimination *e, int32_t n, const int32_t *vars, int64_t *
 
 static int64_t *copy_costs(const int64_t *from, int64_t n)
 {
-    int64_t *to = malloc((size_t)n * sizeof *to);
+    int64_t *to = malloc(((size_t)n + 1) * sizeof *to);
     assert_non_null(to);
     memcpy(to, from, (size_t)n * sizeof *to);
     return to;
@@ -382,14 +380,13 @@ static int64_t optimum(const dtp_select_problem *p)
     e.mark = calloc((size_t)p->n_nodes, sizeof *e.mark);
     assert_true(vars != NULL && best != NULL && e.gone != NULL && e.mark != NULL);
     for (int32_t i = 0; i < p->n_nodes; i++) {
-        add_factor(&e, 1, &i,
-                   copy_costs(p->cost + p->first[i], dtp_select_n_strategies(p, i)));
+        add_factor(&e, 1, &i, copy_costs(p->cost + p->first[i], dtp_select_n_strategies(p, i)));
     }
     for (int32_t i = 0; i < p->n_edges; i++) {
         const int32_t ends[2] = {p->edge_a[i], p->edge_b[i]};
-        add_factor(&e, 2, ends,
-                   copy_costs(p->edge_cost + p->edge_first[i],
-                              p->edge_first[i + 1] - p->edge_first[i]));
+        add_factor(
+            &e, 2, ends,
+            copy_costs(p->edge_cost + p->edge_first[i], p->edge_first[i + 1] - p->edge_first[i]));
     }
     for (int32_t left = p->n_nodes; left > 0; left--) {
         int32_t n_best = 0;
@@ -445,11 +442,161 @@ static void test_tensor_exact__equals_elimination(void **state)
     check_elimination(&(tensor_case){TENSOR_GPT, "x:4", TENSOR_GPT_DIMS}, true);
 }
 
+/* Sets a limit below what the optimum without one uses and solves; the answer is proven. */
+static void solve_limited(dtp_select_problem *p, dtp_select_result *r)
+{
+    const dtp_select_options options = dtp_select_options_init();
+    assert_int_equal(dtp_select_solve(p, &options, r, NULL), DTP_OK);
+    const int64_t peak = r->value.peak;
+    for (int d = 3; d < 16; d++) {
+        dtp_select_result_free(r);
+        p->usage_limit = peak - (peak >> d) - 1;
+        assert_int_equal(dtp_select_solve(p, &options, r, NULL), DTP_OK);
+        if (r->choice != NULL) {
+            break;
+        }
+    }
+    assert_non_null(r->choice);
+    assert_int_equal(r->status, DTP_CERT_OPTIMAL);
+    assert_true(r->value.peak <= p->usage_limit);
+}
+
+/* ---- the bound of the problem without folding --------------------------------------------------
+ */
+
+static int64_t unfolded_bound(const dtp_tensor_problem *p, int32_t rounds, int32_t n,
+                              const dtp_time_price *prices)
+{
+    int64_t bound = -1;
+    dtp_err err = {0};
+    if (dtp_tensor_unfolded_bound(p, rounds, n, prices, &bound, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    return bound;
+}
+
+static void check_unfolded_bound(const tensor_case *c)
+{
+    tensor_fixture f;
+    dtp_tensor_options options = dtp_tensor_options_init();
+    tensor_fixture_create(c, &f);
+    dtp_tensor_problem *folded = tensor_fixture_problem(&f, &options);
+    options.fold = false;
+    dtp_tensor_problem *plain = tensor_fixture_problem(&f, &options);
+    const int64_t best = optimum(plain->select), together = optimum(folded->select);
+    const int64_t start = unfolded_bound(folded, 0, 0, NULL);
+    const int64_t bound = unfolded_bound(folded, 60, 0, NULL);
+    print_message("%s on %s: bound %" PRId64 " <= unfolded %" PRId64 " <= folded %" PRId64 "\n",
+                  f.graph->name, c->mesh, bound, best, together);
+    assert_true(start <= best && bound <= best && best <= together);
+    assert_true(start <= bound && bound > best - best / 20);
+    assert_true(unfolded_bound(plain, 60, 0, NULL) <= best);
+    dtp_tensor_problem_destroy(folded);
+    dtp_tensor_problem_destroy(plain);
+    tensor_fixture_destroy(&f);
+}
+
+static void test_tensor_exact__bound_without_folding(void **state)
+{
+    (void)state;
+    check_unfolded_bound(&(tensor_case){TENSOR_GPT, "x:2", TENSOR_GPT_DIMS});
+    check_unfolded_bound(&(tensor_case){TENSOR_GPT, "x:4", TENSOR_GPT_DIMS});
+    check_unfolded_bound(&(tensor_case){TENSOR_MLP, "x:2;y:2", TENSOR_MLP_DIMS});
+}
+
+/* Whatever the prices of times are, under a limit the bound holds; good ones lift it. */
+static void test_tensor_exact__bound_under_a_limit(void **state)
+{
+    (void)state;
+    tensor_fixture f;
+    uint64_t seed = 9;
+    dtp_tensor_options options = dtp_tensor_options_init();
+    dtp_select_result r;
+    tensor_fixture_create(&(tensor_case){TENSOR_GPT, "x:2", TENSOR_GPT_DIMS}, &f);
+    dtp_tensor_problem *p = tensor_fixture_problem(&f, &options);
+    solve_limited(p->select, &r);
+    const int64_t peak_at = r.value.peak_at;
+    const int64_t without = unfolded_bound(p, 40, 0, NULL);
+    int64_t best = 0;
+    for (int k = 0; k < 12; k++) {
+        dtp_time_price prices[3] = {{peak_at, (double)(1 << k)}};
+        for (int i = 1; i < 3; i++) {
+            prices[i].time = (int64_t)tensor_draw(&seed, 3 * (uint64_t)f.graph->n_nodes);
+            prices[i].ps_per_byte = (double)tensor_draw(&seed, 100) / 10;
+        }
+        const int64_t one = unfolded_bound(p, 40, 1, prices);
+        const int64_t all = unfolded_bound(p, 40, 3, prices);
+        assert_true(one <= r.value.cost && all <= r.value.cost);
+        best = one > best ? one : best;
+    }
+    print_message("without prices %" PRId64 ", with %" PRId64 " <= %" PRId64 "\n", without, best,
+                  r.value.cost);
+    assert_true(best > without);
+    dtp_select_result_free(&r);
+    dtp_tensor_problem_destroy(p);
+    tensor_fixture_destroy(&f);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------
+ */
+
+enum { CHANGED = 3, TRIES = 20 };
+
+/* All strategies of a few choices, the rest as it is: nothing that fits is cheaper. */
+static void check_changes(const dtp_select_problem *p, const dtp_select_result *r, uint64_t *seed)
+{
+    int32_t *choice = malloc((size_t)p->n_nodes * sizeof *choice), at[CHANGED], i = 0;
+    assert_non_null(choice);
+    memcpy(choice, r->choice, (size_t)p->n_nodes * sizeof *choice);
+    for (int k = 0; k < CHANGED; k++) {
+        const int32_t third = p->n_nodes / CHANGED; /* one of every third: distinct */
+        at[k] = k * third + (int32_t)tensor_draw(seed, (uint64_t)third);
+        choice[at[k]] = 0;
+    }
+    while (i < CHANGED) {
+        dtp_select_value value;
+        assert_int_equal(dtp_select_evaluate(p, choice, &value, NULL), DTP_OK);
+        assert_true(!value.feasible || value.cost >= r->value.cost);
+        for (i = 0; i < CHANGED; i++) {
+            choice[at[i]] = (choice[at[i]] + 1) % dtp_select_n_strategies(p, at[i]);
+            if (choice[at[i]] != 0) {
+                break;
+            }
+        }
+    }
+    free(choice);
+}
+
+static void test_tensor_exact__nothing_better_near_the_optimum_under_a_limit(void **state)
+{
+    (void)state;
+    static const tensor_case cases[] = {{TENSOR_MLP, "x:2", TENSOR_MLP_DIMS},
+                                        {TENSOR_MLP, "x:4", TENSOR_MLP_DIMS},
+                                        {TENSOR_GPT, "x:2", TENSOR_GPT_DIMS}};
+    uint64_t seed = 21;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tensor_fixture f;
+        dtp_select_result r;
+        tensor_fixture_create(&cases[i], &f);
+        dtp_tensor_problem *p = tensor_fixture_problem(&f, NULL);
+        solve_limited(p->select, &r);
+        for (int k = 0; k < TRIES; k++) {
+            check_changes(p->select, &r, &seed);
+        }
+        dtp_select_result_free(&r);
+        dtp_tensor_problem_destroy(p);
+        tensor_fixture_destroy(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tensor_exact__equals_the_cheapest_of_all_programs),
         cmocka_unit_test(test_tensor_exact__equals_elimination),
+        cmocka_unit_test(test_tensor_exact__bound_without_folding),
+        cmocka_unit_test(test_tensor_exact__bound_under_a_limit),
+        cmocka_unit_test(test_tensor_exact__nothing_better_near_the_optimum_under_a_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

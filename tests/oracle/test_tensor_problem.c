@@ -65,15 +65,15 @@ static void check_selection(const tensor_fixture *f, const dtp_tensor_problem *p
     options.redistributor = f->redistributor;
     assert_int_equal(dtp_select_evaluate(p->select, selection, &value, NULL), DTP_OK);
     dtp_status st = dtp_tensor_sharding(p, selection, arena, &s, &err);
-    st = st == DTP_OK
-             ? dtp_additive_cost(f->graph, &f->pricer, &s, f->redistributor, &cost, &err)
-             : st;
+    st = st == DTP_OK ? dtp_additive_cost(f->graph, &f->pricer, &s, f->redistributor, &cost, &err)
+                      : st;
     st = st == DTP_OK ? dtp_lower(f->graph, &s, &options, &program, &err) : st;
     st = st == DTP_OK ? dtp_program_check(program, &err) : st;
     if (st != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     assert_int_equal(value.cost, cost);
+    assert_non_null(program);
     if (value.peak > program->peak_bytes) {
         fail_msg("the program needs %" PRId64 " bytes, the problem says %" PRId64,
                  program->peak_bytes, value.peak);
@@ -216,8 +216,8 @@ static void test_tensor_problem__has_the_baselines(void **state)
         dtp_rules r;
         dtp_sharding s;
         dtp_select_value value;
-        bool found;
-        int64_t cost;
+        bool found = false;
+        int64_t cost = 0;
         dtp_arena *arena = dtp_arena_create();
         dtp_err err = {0};
         if (dtp_rules_parse(rules[i], &f.pricer.mesh, &f.graph->dims, arena, &r, &err) != DTP_OK ||
@@ -228,8 +228,8 @@ static void test_tensor_problem__has_the_baselines(void **state)
         }
         assert_true(found);
         assert_int_equal(dtp_select_evaluate(p->select, a, &value, NULL), DTP_OK);
-        assert_int_equal(
-            dtp_additive_cost(f.graph, &f.pricer, &s, f.redistributor, &cost, NULL), DTP_OK);
+        assert_int_equal(dtp_additive_cost(f.graph, &f.pricer, &s, f.redistributor, &cost, NULL),
+                         DTP_OK);
         assert_true(value.cost < DTP_SELECT_FORBIDDEN && best.value.cost <= value.cost);
         assert_true(best.bound <= cost);
         dtp_arena_destroy(arena);

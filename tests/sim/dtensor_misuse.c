@@ -471,6 +471,45 @@ static dtp_status other_order_known(dtp_device_mesh *mesh, void *user, dtp_err *
     return other_order(mesh, NULL, err);
 }
 
+/* Rank 0 takes two tensors of one type and layout the other way round. Their collectives are alike;
+ * the next comparison notices. */
+static dtp_status swap_two(dtp_device_mesh *mesh, bool always, dtp_err *err)
+{
+    dtp_tensor t[2], out;
+    dtp_tensor_desc desc;
+    dtp_err said = {0};
+    DTP_TRY(dtp_tensor_desc_init(mesh, DTP_F32, 2, SHAPE, "0@x", &desc, err));
+    for (int i = 0; i < 2; i++) {
+        DTP_TRY(dtp_tensor_iota(mesh, &desc, i, 1, &t[i], err));
+        DTP_TRY(move_to(t[i], "replicated", &out, err));
+        DTP_TRY(move_to(out, "0@x", &t[i], err)); /* made by calls of one key */
+    }
+    for (int i = 0; i < 2; i++) {
+        dtp_status status = move_to(t[is_first(mesh) ? 1 - i : i], "replicated", &out, &said);
+        if (always) {
+            DTP_TRY(expect(status, DTP_COMM, "different tensors", &said, err));
+        } else if (status != DTP_OK) {
+            return status;
+        }
+    }
+    dtp_status status = move_to(t[0], "1@x", &out, always ? err : &said);
+    DTP_TRY(always ? status : expect(status, DTP_COMM, "last compared", &said, err));
+    DTP_TRY(move_to(t[1], "1@x", &out, err));
+    return still_works(mesh, err);
+}
+
+static dtp_status swapped(dtp_device_mesh *mesh, void *user, dtp_err *err)
+{
+    (void)user;
+    return swap_two(mesh, false, err);
+}
+
+static dtp_status swapped_always(dtp_device_mesh *mesh, void *user, dtp_err *err)
+{
+    (void)user;
+    return swap_two(mesh, true, err);
+}
+
 /* ---- calls that every rank has made before, which DTP_AGREE_NEW does not compare ----------------
  * The ranks find out in the collectives; then the mesh is of no more use and says so. */
 
@@ -601,6 +640,8 @@ const dt_case dt_misuse[] = {
     {"other_layout_always", other_layout, DTP_AGREE_ALWAYS},
     {"other_order", other_order, DTP_AGREE_NEW},
     {"other_order_known", other_order_known, DTP_AGREE_ALWAYS},
+    {"swapped", swapped, DTP_AGREE_NEW},
+    {"swapped_always", swapped_always, DTP_AGREE_ALWAYS},
     {"cached_order", cached_order, DTP_AGREE_NEW},
     {"cached_order_never", cached_order, DTP_AGREE_NEVER},
     {"cached_gather", cached_gather, DTP_AGREE_NEW},

@@ -21,9 +21,6 @@
         return expr;                                                                               \
     }
 
-/* Ours moves the operand to another split instead, forward and backward. */
-static const char A2A_REASON[] = "two all-to-alls are lighter than one all-gather";
-
 /* ---- normalisation, loss, pointwise -------------------------------------------------------------
  */
 
@@ -165,9 +162,9 @@ FN(lp_none, parallel(e, in, "none", out, err))
 
 static const eager_row_fn PARALLEL[] = {lp_mean, lp_sum, lp_none};
 
-/* N3, N4: PyTorch's loss_parallel. Without `torch` a call chooses between three small all-reduces
- * and another split of the logits, which is lighter for few classes; those are counted where the
- * style is asked for (test_loss_parallel.c). */
+/* N3, N4: PyTorch's loss_parallel, 3 all-reduces forward and none backward. Without `torch` a call
+ * chooses between these and gathering the logits, which takes one collective and is cheaper for few
+ * classes. */
 static void test_counts__loss_parallel(void **unused)
 {
     (void)unused;
@@ -176,16 +173,16 @@ static void test_counts__loss_parallel(void **unused)
         const char *none;
         eager_counted counted;
     } cases[] = {
-        {{.id = "N3", .mesh = "x:4", .in = {"8,16 S1!", "8 ids:16 R"}}, "R", EAGER_NO_COUNTS},
+        {{.id = "N3", .mesh = "x:4", .in = {"8,16 S1!", "8 ids:16 R"}}, "R", EAGER_AT_MOST},
         {{.id = "N3 3-D", .mesh = "x:4", .in = {"8,16,12 S1!", "8,12 ids:16 R"}},
          "R",
-         EAGER_NO_COUNTS},
+         EAGER_AT_MOST},
         {{.id = "N3 many", .mesh = "x:4", .in = {"8,65536 S1!", "8 ids:65536 R"}, .out = "R"},
          "R",
          EAGER_OWN},
         {{.id = "N4", .mesh = "x:2;y:2", .in = {"8,16 S0,S1!", "8 ids:16 S0,R"}, .out = "P,R"},
          "S0,R",
-         EAGER_NO_COUNTS},
+         EAGER_AT_MOST},
         {{.id = "N4 many",
           .mesh = "x:2;y:2",
           .in = {"8,65536 S0,S1!", "8 ids:65536 S0,R"},
@@ -222,8 +219,7 @@ static void check_norm(eager_row_fn fn, int first, int shard)
                          .in = {x, gamma, fn == layer_norm ? gamma : NULL},
                          .out = outer ? place : "R",
                          .forward = {0, outer ? 0 : 1},
-                         .backward = {0, outer ? 0 : 1},
-                         .reason = outer ? NULL : A2A_REASON};
+                         .backward = {0, outer ? 0 : 1}};
     eager_check_rows(&r, 1, EAGER_BOTH);
 }
 
@@ -275,6 +271,25 @@ static void test_counts__pointwise_and_indexing(void **unused)
     eager_check_rows(rows, sizeof rows / sizeof rows[0], EAGER_BOTH);
 }
 
+/* What is large moves in the lightest way, also when that takes more collectives. */
+static void test_counts__large_operands_move_to_another_split(void **unused)
+{
+    (void)unused;
+    static const eager_row rows[] = {
+        {"cumsum, 256 KB", "x:4", cumsum0, {"32,1024 S0!"}, "R", {0, 1}, {0}, NULL},
+        {"cumsum, 1 MB", "x:4", cumsum0, {"128,1024 S0!"}, "S1", {0, 0, 0, 1}, {0, 0, 0, 1}, NULL},
+        {"layer_norm",
+         "x:4",
+         layer_norm,
+         {"256,1024 S1!", "1024 R", "1024 R"},
+         "S1",
+         {1},
+         {1},
+         NULL},
+    };
+    eager_check_rows(rows, sizeof rows / sizeof rows[0], EAGER_OWN);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +298,7 @@ int main(void)
         cmocka_unit_test(test_counts__loss_parallel),
         cmocka_unit_test(test_counts__norms),
         cmocka_unit_test(test_counts__pointwise_and_indexing),
+        cmocka_unit_test(test_counts__large_operands_move_to_another_split),
     };
     return cmocka_run_group_tests(tests, dt_begin, dt_end);
 }

@@ -196,8 +196,7 @@ static void test_models__norm_between_styles(void **unused)
     eager_check_rows(ROWS(rows), EAGER_BOTH);
 }
 
-/* The norm is over the split dim too. Without `torch` it moves to another split, which is lighter
- * than gathering its operand, and the layer behind it gathers that: one all-to-all more. */
+/* The norm is over the split dim too. */
 static void test_models__norm_over_the_split_dim(void **unused)
 {
     (void)unused;
@@ -227,7 +226,7 @@ static void test_models__norm_over_the_split_dim(void **unused)
          {1, 1},
          "PyTorch has 2 all-gathers; the gradient of the gathered operand is whole already"},
     };
-    eager_check_rows(ROWS(rows), EAGER_TORCH);
+    eager_check_rows(ROWS(rows), EAGER_BOTH);
 }
 
 /* ---- T10, T11: a Transformer --------------------------------------------------------------------

@@ -1,5 +1,5 @@
-/* Selections of tensor mode as programs on virtual ranks: they compute what one device computes. The
- * best selection without and with a tight memory limit, and random ones. */
+/* Selections of tensor mode as programs on virtual ranks: they compute what one device computes.
+ * The best selection without and with a tight memory limit, and random ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -197,12 +197,12 @@ static void test_select_write__further_intervals(void **state)
     const int64_t before = optimum_of(p);
     make_path(path, sizeof path, "json");
     for (int32_t i = 0; i < p->n_nodes; i++) {
-        assert_int_equal(dtp_select_add_interval(p, i, p->begin[i], p->end[i] + 3,
-                                                 p->usage + p->first[i], NULL),
-                         DTP_OK);
-        assert_int_equal(dtp_select_add_interval(p, i, p->end[i], p->end[i] + 1,
-                                                 p->usage + p->first[i], NULL),
-                         DTP_OK);
+        assert_int_equal(
+            dtp_select_add_interval(p, i, p->begin[i], p->end[i] + 3, p->usage + p->first[i], NULL),
+            DTP_OK);
+        assert_int_equal(
+            dtp_select_add_interval(p, i, p->end[i], p->end[i] + 1, p->usage + p->first[i], NULL),
+            DTP_OK);
     }
     assert_int_equal(p->n_extra, 2 * p->n_nodes);
     assert_int_equal(p->n_extra_usage, p->first[p->n_nodes]);
