@@ -31,6 +31,13 @@ void dtp_plan_destroy(dtp_plan *plan)
     }
 }
 
+dtp_status dtp_plan_graph(const dtp_plan *plan, const dtp_graph *model, dtp_graph **out,
+                          dtp_err *err)
+{
+    return dtp_graph_with_choices(model, &plan->choices, plan->n_settings, plan->settings, out,
+                                  err);
+}
+
 const char *dtp_plan__coll_name(int32_t index)
 {
     static const char *const names[DTP_N_COLL_TOTALS] = {

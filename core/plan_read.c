@@ -323,14 +323,88 @@ static dtp_status read_decision(const plan_reader *r, dtp_err *err)
     return read_strategies(r, err);
 }
 
+/* ---- choices ------------------------------------------------------------------------------------
+ */
+
+static dtp_status read_remat(const plan_reader *r, const dtp_graph *model, dtp_err *err)
+{
+    const dtp_json *list = dtp_json_get(r->root, "remat");
+    dtp_graph_choices *c = &r->plan->choices;
+    if (list == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_json_expect(list, DTP_JSON_ARRAY, err));
+    const char **items =
+        dtp_arena_alloc(r->plan->arena, (size_t)dtp_json_size(list), sizeof *items);
+    if (items == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of blocks");
+    }
+    for (int32_t i = 0; i < dtp_json_size(list); i++) {
+        const char *text;
+        DTP_TRY(dtp_json_string(dtp_json_at(list, i), &text, err));
+        items[i] = dtp_arena_strdup(r->plan->arena, text);
+        if (items[i] == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of blocks");
+        }
+    }
+    c->remat = (dtp_remat){.n = dtp_json_size(list), .items = items};
+    return prefixed(list, dtp_remat_check(&c->remat, model, err), err);
+}
+
+static dtp_status read_microbatches(const plan_reader *r, const dtp_graph *model, dtp_err *err)
+{
+    const dtp_json *count = dtp_json_get(r->root, "microbatches");
+    const dtp_json *dim = dtp_json_get(r->root, "microbatch_dim");
+    dtp_graph_choices *c = &r->plan->choices;
+    int64_t value = 1;
+    c->micro_dim = -1;
+    if (count != NULL) {
+        DTP_TRY(dtp_json_int(count, 1, INT32_MAX, &value, err));
+        c->microbatches = (int32_t)value;
+    }
+    if (dim != NULL) {
+        const char *name;
+        DTP_TRY(dtp_json_string(dim, &name, err));
+        c->micro_dim = dtp_dims_find(&model->dims, name);
+        if (c->micro_dim < 0) {
+            return dtp_json_fail(dim, err, "the model '%s' has no dim '%.60s'", model->name, name);
+        }
+    }
+    return DTP_OK;
+}
+
+/* The graph that the rest of the plan speaks of: in *out, NULL when it is the model's. */
+static dtp_status read_choices(const plan_reader *r, const dtp_graph *model, dtp_graph **out,
+                               dtp_err *err)
+{
+    *out = NULL;
+    DTP_TRY(read_remat(r, model, err));
+    DTP_TRY(read_microbatches(r, model, err));
+    if (!dtp_graph_choices_any(&r->plan->choices)) {
+        return DTP_OK;
+    }
+    return prefixed(r->root, dtp_graph_with_choices(model, &r->plan->choices, 0, NULL, out, err),
+                    err);
+}
+
+static dtp_status read_rest(plan_reader *r, dtp_err *err)
+{
+    DTP_TRY(read_decision(r, err));
+    DTP_TRY(read_settings(r, err));
+    DTP_TRY(read_views(r, err));
+    return prefixed(r->root, dtp_sharding_check(r->g, &r->plan->sharding, err), err);
+}
+
 static dtp_status read_plan(const dtp_json *root, const dtp_graph *g, dtp_plan *plan, dtp_err *err)
 {
     plan_reader r = {.root = root, .g = g, .plan = plan};
+    dtp_graph *changed = NULL;
     DTP_TRY(dtp_plan__fields(root, plan, err));
-    DTP_TRY(read_decision(&r, err));
-    DTP_TRY(read_settings(&r, err));
-    DTP_TRY(read_views(&r, err));
-    return prefixed(root, dtp_sharding_check(g, &plan->sharding, err), err);
+    DTP_TRY(read_choices(&r, g, &changed, err));
+    r.g = changed != NULL ? changed : g;
+    dtp_status s = read_rest(&r, err);
+    dtp_graph_destroy(changed);
+    return s;
 }
 
 dtp_status dtp_plan_read(const char *file, const char *text, size_t len, const dtp_graph *g,

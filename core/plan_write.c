@@ -111,6 +111,22 @@ static void write_hash(dtp_json_writer *w, const char *key, uint64_t hash)
     dtp_json_write_string(w, key, text);
 }
 
+static void write_choices(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
+{
+    const dtp_graph_choices *c = &plan->choices;
+    if (c->remat.n > 0) {
+        dtp_json_begin_array(w, "remat", true);
+        for (int32_t i = 0; i < c->remat.n; i++) {
+            dtp_json_write_string(w, NULL, c->remat.items[i]);
+        }
+        dtp_json_end_array(w);
+    }
+    if (c->microbatches > 1) {
+        dtp_json_write_int(w, "microbatches", c->microbatches);
+        dtp_json_write_string(w, "microbatch_dim", dtp_dims_name(&g->dims, g->micro_dims[0]));
+    }
+}
+
 static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g,
                           bool timings)
 {
@@ -129,6 +145,7 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     if (plan->redistribution == DTP_REDISTRIBUTION_TORCH) {
         dtp_json_write_string(w, "redistribution", "torch");
     }
+    write_choices(w, plan, g);
     if (plan->rules_mode) {
         write_rules(w, plan, g);
     }

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "core/microbatch.h"
+
 /* ---- following rules ----------------------------------------------------------------------------
  */
 
@@ -163,7 +165,7 @@ dtp_status dtp_sharding_from_rules(const dtp_graph *g, const dtp_mesh *mesh, con
     for (int32_t n = 0; n < g->n_nodes; n++) {
         DTP_TRY(dtp_strategy_from_rules(g, n, mesh, rules, &out->strategies[n], err));
     }
-    return DTP_OK;
+    return dtp_microbatch_defer(g, out, err);
 }
 
 dtp_status dtp_sharding_add_views(dtp_sharding *s, dtp_arena *arena, dtp_err *err)

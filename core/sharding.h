@@ -36,6 +36,7 @@ dtp_status dtp_sharding_add_views(dtp_sharding *s, dtp_arena *arena, dtp_err *er
 /* Follows layout rules through a graph: every tensor's layout (rules_layout), and for every node on
  * every mesh dim the row of the dim that the rules split there. A node whose op needs a split dim
  * whole (DTP_ROLE_WHOLE) is an error that names node, dim and mesh dim, never a hidden gather.
+ * In a graph of microbatches gradients and accumulators stay partial (dtp_microbatch_defer).
  * Storage comes from `arena`. DTP_INVALID as dtp_rules_layout. */
 dtp_status dtp_sharding_from_rules(const dtp_graph *g, const dtp_mesh *mesh, const dtp_rules *rules,
                                    bool uneven, dtp_arena *arena, dtp_sharding *out,

@@ -16,7 +16,7 @@
 #include "planner/tensor/tensor_problem.h"
 
 typedef struct dtp_explain_request {
-    const dtp_graph *graph; /* with the settings of the plan */
+    const dtp_graph *graph; /* the plan's (dtp_plan_graph) */
     const dtp_machine *machine;
     const dtp_plan *plan;
     bool plan_is_current; /* made for this model and machine: its certificate holds */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/hash.h"
+#include "core/microbatch.h"
 
 static uint64_t hash_type(uint64_t h, const dtp_ttype *t)
 {
@@ -41,11 +42,18 @@ static int32_t first_use(const dtp_node *n, int32_t i)
     return j;
 }
 
-/* Streams of random numbers cost the same. */
+static bool defers(const dtp_graph *g, const dtp_node *n)
+{
+    return dtp_graph_runs(g, n->phase) > 1 && dtp_microbatch_defers(g, n->out[0]);
+}
+
+/* Streams of random numbers cost the same; nodes that run more often do not. */
 static bool same_node(const dtp_graph *g, const dtp_node *a, const dtp_node *b)
 {
     bool same =
-        a->op == b->op && a->n_in == b->n_in && a->n_out == b->n_out && a->n_attrs == b->n_attrs;
+        a->op == b->op && a->n_in == b->n_in && a->n_out == b->n_out &&
+        a->n_attrs == b->n_attrs && dtp_graph_runs(g, a->phase) == dtp_graph_runs(g, b->phase) &&
+        defers(g, a) == defers(g, b);
     for (int32_t i = 0; same && i < a->n_attrs; i++) {
         same = strcmp(a->attrs[i].key, "stream") == 0 || same_attr(&a->attrs[i], &b->attrs[i]);
     }

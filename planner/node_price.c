@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "core/microbatch.h"
 #include "spmd/lower.h"
 
 struct dtp_node_pricer {
@@ -102,10 +103,16 @@ dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
     *out = (dtp_node_price){0};
     DTP_TRY(dtp_program_reset(q, err));
     DTP_TRY(dtp_lower_node(q, node, strategy, in_layouts, out_layouts, err));
-    for (int32_t k = 0; k < q->n_instrs; k++) {
-        const int64_t ps = dtp_picoseconds(dtp_price_instr(np->pricer, q, &q->instrs[k]));
+    const dtp_graph *g = q->graph;
+    const int32_t often = dtp_graph_runs(g, g->nodes[node].phase);
+    /* A deferred reduction runs once: what follows the node's kernel. */
+    int32_t runs = often > 1 && dtp_microbatch_defers(g, g->nodes[node].out[0]) ? 1 : often;
+    for (int32_t k = q->n_instrs - 1; k >= 0; k--) {
+        const bool kernel = q->instrs[k].kind == DTP_INSTR_KERNEL;
+        runs = kernel ? often : runs;
+        const int64_t ps = runs * dtp_picoseconds(dtp_price_instr(np->pricer, q, &q->instrs[k]));
         out->cost_ps += ps;
-        out->kernel_ps += q->instrs[k].kind == DTP_INSTR_KERNEL ? ps : 0;
+        out->kernel_ps += kernel ? ps : 0;
     }
     return find_peaks(np, &q->graph->nodes[node], out, err);
 }

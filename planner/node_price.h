@@ -1,4 +1,5 @@
-/* The price of one node run in one way: it is lowered alone and its instructions are priced. */
+/* The price of one node run in one way: it is lowered alone and its instructions are priced, as
+ * often as they run in a step (microbatches). */
 #ifndef DTP_PLANNER_NODE_PRICE_H
 #define DTP_PLANNER_NODE_PRICE_H
 

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/settings.h"
 #include "cost_models/plan_lowering.h"
 #include "spmd/peak.h"
 

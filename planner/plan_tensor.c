@@ -18,7 +18,8 @@ static const double SETTLED = 0.02;
 
 /* The selection problem of one mesh. */
 typedef struct tensor_state {
-    dtp_graph *set; /* the model with the settings of the styles */
+    const dtp_graph *base; /* without, and */
+    dtp_graph *set;        /* with the settings of the styles */
     dtp_pin_set pins;
     dtp_tensor_problem *problem; /* NULL when the pins contradict each other */
     int32_t *start;              /* by choice: a decision known beforehand; scratch */
@@ -68,10 +69,14 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for tensor mode");
     }
     p->state = state;
-    DTP_TRY(dtp_pin_set_read(p->request->n_texts, p->request->texts, p->model, &p->pricer.mesh,
+    DTP_TRY(dtp_pin_set_read(p->request->n_texts, p->request->texts, p->graph, &p->pricer.mesh,
                              p->arena, &state->pins, err));
-    DTP_TRY(dtp_graph_with_settings(p->model, state->pins.n_settings, state->pins.settings,
+    if (p->request->choices != NULL && p->request->choices->microbatches > 1) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "--microbatches is for --mode rules");
+    }
+    DTP_TRY(dtp_graph_with_settings(p->graph, state->pins.n_settings, state->pins.settings,
                                     &state->set, err));
+    state->base = p->graph;
     p->graph = state->set;
     dtp_err why = {0};
     dtp_status s = make_problem(p, &why);
@@ -347,7 +352,7 @@ static dtp_status copy_settings(const dtp_pin_set *pins, dtp_plan *plan, dtp_err
 static dtp_status find_prices(const dtp_planning *p, dtp_plan *plan, dtp_err *err)
 {
     const tensor_state *state = p->state;
-    const dtp_priced_constraints constraints = {.model = p->model,
+    const dtp_priced_constraints constraints = {.model = state->base,
                                                 .pricer = &p->pricer,
                                                 .n_texts = state->pins.n_texts,
                                                 .texts = state->pins.texts,

@@ -118,6 +118,9 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     plan->certificate = certify(p);
     plan->model_hash = dtp_graph_hash(p->model);
     plan->machine_hash = dtp_machine_hash(p->machine);
+    if (p->request->choices != NULL) {
+        DTP_TRY(dtp_graph_choices_copy(p->request->choices, p->arena, &plan->choices, err));
+    }
     DTP_TRY(p->planner->decide(p, plan, err));
     if (plan->memory_limit_bytes > 0) {
         DTP_TRY(dtp_planning_add_pin(
@@ -272,24 +275,37 @@ static dtp_status search_meshes(const dtp_planning *p, dtp_arena *arena, dtp_pla
     return DTP_OK;
 }
 
-dtp_status dtp_planning_run(const dtp_planner *planner, const dtp_graph *g,
-                            const dtp_machine *machine, const dtp_plan_request *request,
-                            dtp_plan_result *out, dtp_err *err)
+static dtp_status run(const dtp_planning *p, dtp_plan_result *out, dtp_err *err)
 {
-    dtp_planning p = {
-        .model = g, .graph = g, .machine = machine, .request = request, .planner = planner};
-    memset(out, 0, sizeof *out);
-    if (request->mesh != NULL) {
-        return plan_on_mesh(&p, request->mesh, out, err);
+    if (p->request->mesh != NULL) {
+        dtp_planning one = *p;
+        return plan_on_mesh(&one, p->request->mesh, out, err);
     }
     dtp_arena *arena = dtp_arena_create();
     if (arena == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the mesh search");
     }
-    dtp_status s = search_meshes(&p, arena, out, err);
+    dtp_status s = search_meshes(p, arena, out, err);
     dtp_arena_destroy(arena);
     if (s != DTP_OK) {
         dtp_plan_result_free(out);
     }
+    return s;
+}
+
+dtp_status dtp_planning_run(const dtp_planner *planner, const dtp_graph *g,
+                            const dtp_machine *machine, const dtp_plan_request *request,
+                            dtp_plan_result *out, dtp_err *err)
+{
+    dtp_graph *changed = NULL;
+    dtp_planning p = {
+        .model = g, .graph = g, .machine = machine, .request = request, .planner = planner};
+    memset(out, 0, sizeof *out);
+    if (request->choices != NULL && dtp_graph_choices_any(request->choices)) {
+        DTP_TRY(dtp_graph_with_choices(g, request->choices, 0, NULL, &changed, err));
+        p.graph = changed;
+    }
+    dtp_status s = run(&p, out, err);
+    dtp_graph_destroy(changed);
     return s;
 }

@@ -156,6 +156,7 @@ static dtp_status make_search(asking *a, dtp_err *err)
     a->search.mesh = &plan->mesh;
     a->search.objective = DTP_OBJECTIVE_TIME;
     a->search.memory_limit_bytes = plan->memory_limit_bytes;
+    a->search.choices = &plan->choices;
     const char **texts = dtp_arena_alloc(a->arena, (size_t)plan->n_pins, sizeof *texts);
     if (texts == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for pins");

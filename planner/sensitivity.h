@@ -14,7 +14,7 @@
 
 typedef struct dtp_sensitivity_request {
     const dtp_graph *model;
-    const dtp_graph *graph; /* with the settings of the plan */
+    const dtp_graph *graph; /* the plan's (dtp_plan_graph) */
     const dtp_machine *machine;
     const dtp_plan *plan;
     dtp_plan_function search; /* how plans are found; of the plan's mode */

@@ -162,15 +162,28 @@ static dtp_status keep_results(lowering *l, dtp_err *err)
             }
         }
         dtp_node_id producer = l->g->tensors[t].producer;
+        dtp_phase phase = producer >= 0 ? l->g->nodes[producer].phase : DTP_FORWARD;
+        phase = l->g->microbatches > 1 ? DTP_UPDATE : phase; /* after the last microbatch */
         DTP_TRY(dtp_redistribute_by(p->redistributor, &p->mesh, &p->values[v].type,
                                     &p->values[v].layout, &layout, &steps, err));
-        DTP_TRY(dtp_redistribute_emit(p, &steps, producer,
-                                      producer >= 0 ? l->g->nodes[producer].phase : DTP_FORWARD, &v,
-                                      err));
+        DTP_TRY(dtp_redistribute_emit(p, &steps, producer, phase, &v, err));
         p->tensor_value[t] = v;
         p->values[v].keep = true;
     }
     return DTP_OK;
+}
+
+/* The value that replaces a target: of an accumulator the one in its layout, from which a kept
+ * result may have been made. */
+static dtp_value_id replacement(const lowering *l, const dtp_update *u)
+{
+    const dtp_program *p = l->p;
+    const dtp_layout *target = &p->values[p->tensor_value[u->target]].layout;
+    dtp_value_id v = l->g->tensors[u->target].per_step ? p->tensor_latest[u->value] : -1;
+    while (v >= 0 && !dtp_layout_equal(&p->values[v].layout, target)) {
+        v = p->values[v].previous;
+    }
+    return v >= 0 ? v : p->tensor_value[u->value];
 }
 
 static dtp_status add_updates(lowering *l, dtp_err *err)
@@ -181,7 +194,7 @@ static dtp_status add_updates(lowering *l, dtp_err *err)
                                &p->cap_updates, sizeof *p->updates, err));
         p->updates[p->n_updates++] =
             (dtp_value_update){.target = p->tensor_value[l->g->updates[i].target],
-                               .value = p->tensor_value[l->g->updates[i].value]};
+                               .value = replacement(l, &l->g->updates[i])};
     }
     return DTP_OK;
 }

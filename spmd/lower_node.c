@@ -82,14 +82,19 @@ static dtp_phase phase(const work *w)
     return w->env->scratch ? w->env->phase : w->node->phase;
 }
 
-static bool may_reuse(const dtp_lower_env *env, dtp_tensor_id t, dtp_value_id v)
+/* A recomputation does not read copies that the forward pass made of what goes into a block: they
+ * would have to be kept for it. */
+static bool may_reuse(const work *w, dtp_tensor_id t, dtp_value_id v)
 {
-    const dtp_tensor_kind kind = env->p->graph->tensors[t].kind;
+    const dtp_lower_env *env = w->env;
+    const dtp_graph *g = env->p->graph;
+    const dtp_tensor_kind kind = g->tensors[t].kind;
     const bool resident = kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE;
+    const bool forgets = resident || g->nodes[cause(w)].repeats;
     if (env->views) {
         return env->scratch && v >= env->since;
     }
-    return !resident || v >= env->since || v == env->p->tensor_value[t];
+    return !forgets || v >= env->since || v == env->p->tensor_value[t];
 }
 
 /* The value in another layout: an earlier version if there is one, else redistributed now. */
@@ -102,7 +107,7 @@ static dtp_status bring(const work *w, const dtp_layout *layout, dtp_value_id *v
         return DTP_OK;
     }
     for (dtp_value_id v = t >= 0 ? p->tensor_latest[t] : -1; v >= 0; v = p->values[v].previous) {
-        if (dtp_layout_equal(&p->values[v].layout, layout) && may_reuse(w->env, t, v)) {
+        if (dtp_layout_equal(&p->values[v].layout, layout) && may_reuse(w, t, v)) {
             *value = v;
             return DTP_OK;
         }

@@ -9,6 +9,7 @@
 typedef struct copies {
     int32_t n, capacity;
     dtp_layout *layouts;
+    int32_t old; /* made before this phase: a recomputation does not read them */
 } copies;
 
 typedef struct walk {
@@ -30,9 +31,15 @@ static dtp_status add_copy(walk *w, dtp_tensor_id t, const dtp_layout *layout, d
     return DTP_OK;
 }
 
-static bool has_copy(const walk *w, dtp_tensor_id t, const dtp_layout *layout)
+static bool has_copy(const walk *w, const dtp_move_info *move)
 {
-    for (int32_t i = 0; i < w->copies[t].n; i++) {
+    const dtp_tensor_id t = move->tensor;
+    const dtp_layout *layout = &move->to;
+    const bool again = w->g->nodes[move->node].repeats;
+    if (dtp_layout_equal(&move->from, layout)) {
+        return true;
+    }
+    for (int32_t i = again ? w->copies[t].old : 0; i < w->copies[t].n; i++) {
         if (dtp_layout_equal(&w->copies[t].layouts[i], layout)) {
             return true;
         }
@@ -64,7 +71,7 @@ static dtp_status add_own_move(walk *w, dtp_move_info move, dtp_err *err)
 
 static dtp_status add_move(walk *w, dtp_move_info move, dtp_err *err)
 {
-    return has_copy(w, move.tensor, &move.to) ? DTP_OK : add_own_move(w, move, err);
+    return has_copy(w, &move) ? DTP_OK : add_own_move(w, move, err);
 }
 
 /* What the node's strategy means, as the lowering finds it. */
@@ -185,6 +192,7 @@ static void forget_copies(walk *w)
             w->copies[t].n = 1;
             w->copies[t].layouts[0] = w->s->layouts[t];
         }
+        w->copies[t].old = w->copies[t].n;
     }
 }
 

@@ -98,6 +98,11 @@ static dtp_status copy_at_end(dtp_program *p, dtp_value_update *u, dtp_err *err)
     dtp_value_id copy;
     const dtp_value *value = &p->values[u->value], *target = &p->values[u->target];
     dtp_value_kind root = p->values[dtp_value_root(p, u->value)].kind;
+    if (target->tensor >= 0 && p->graph->tensors[target->tensor].per_step) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "the sum over microbatches '%s' has another layout than its value '%s'",
+                        target->name, value->name);
+    }
     if (!dtp_layout_equal(&value->layout, &target->layout) || root == DTP_VALUE_RESIDENT) {
         return DTP_FAIL(
             err, DTP_UNSUPPORTED, "'%s' cannot be replaced by '%s' at the end of the step: %s",

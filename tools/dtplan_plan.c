@@ -137,19 +137,16 @@ static dtp_status put_comm_report(const plan_command *c, const dtp_plan *plan, c
                                   dtp_err *err)
 {
     dtp_plan_lowering lowering;
-    dtp_graph *set = NULL;
     dtp_program *program = NULL;
     dtp_strbuf text = {0};
     dtp_plan_lowering_init(&lowering, plan->redistribution);
-    DTP_TRY(dtp_graph_with_settings(g, plan->n_settings, plan->settings, &set, err));
-    dtp_status s = dtp_lower(set, &plan->sharding, &lowering.options, &program, err);
+    dtp_status s = dtp_lower(g, &plan->sharding, &lowering.options, &program, err);
     s = s != DTP_OK ? s : tool_print_comm(program, c->json, &text, err);
     if (s == DTP_OK) {
         (void)fputs(dtp_strbuf_text(&text), stdout);
     }
     dtp_strbuf_free(&text);
     dtp_program_destroy(program);
-    dtp_graph_destroy(set);
     return s;
 }
 
@@ -174,7 +171,7 @@ static void print_meshes(const dtp_plan_result *result, dtp_strbuf *out)
     }
 }
 
-/* The communication report takes the place of the plan on standard output. */
+/* The communication report takes the place of the plan on standard output. g: the plan's graph. */
 static dtp_status put_plan(const plan_command *c, const dtp_plan_result *result, const dtp_graph *g,
                            dtp_err *err)
 {
@@ -248,7 +245,8 @@ static dtp_status read_limit(plan_command *c, const dtp_machine *machine, dtp_er
                : tool_bytes_parse("--memory", c->memory, &c->limit_bytes, err);
 }
 
-/* What --style and --pin say on the mesh of the request, by propagation. */
+/* What --style and --pin say on the mesh of the request, by propagation; they name nodes of the
+ * changed graph. */
 static dtp_status plan_by_pins(const plan_command *c, const dtp_graph *g,
                                const dtp_machine *machine, const dtp_plan_request *request,
                                dtp_arena *arena, dtp_plan_result *out, dtp_err *err)
@@ -268,6 +266,7 @@ static dtp_status plan_by_pins(const plan_command *c, const dtp_graph *g,
                                                                  : DTP_REDISTRIBUTION_OWN,
                                       .objective = request->objective,
                                       .memory_limit_bytes = request->memory_limit_bytes,
+                                      .choices = request->choices,
                                       .rules_file = request->rules_file};
     return dtp_plan_pins(g, machine, &by_pins, out, err);
 }
@@ -287,8 +286,19 @@ static dtp_status choose(plan_command *c, const dtp_graph *g, const dtp_machine 
                                          : dtp_plan_rules(g, machine, request, out, err);
 }
 
+static dtp_status put_result(const plan_command *c, const dtp_plan_result *result,
+                             const dtp_graph *model, dtp_err *err)
+{
+    dtp_graph *planned = NULL;
+    DTP_TRY(dtp_plan_graph(result->plan, model, &planned, err));
+    dtp_status s = put_plan(c, result, planned, err);
+    dtp_graph_destroy(planned);
+    return s;
+}
+
+/* g: the model's. */
 static dtp_status plan_graph(plan_command *c, const dtp_graph *g, const dtp_machine *machine,
-                             dtp_err *err)
+                             const dtp_graph_choices *choices, dtp_err *err)
 {
     dtp_mesh mesh;
     dtp_plan_request request;
@@ -300,6 +310,7 @@ static dtp_status plan_graph(plan_command *c, const dtp_graph *g, const dtp_mach
     DTP_TRY(read_limit(c, machine, err));
     DTP_TRY(make_request(c, c->source.mesh != NULL ? &mesh : NULL,
                          find_rules_file(c, buffer, sizeof buffer), &request, err));
+    request.choices = choices;
     dtp_arena *arena = dtp_arena_create();
     dtp_status s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory for pins")
                                  : choose(c, g, machine, &request, arena, &result, err);
@@ -308,7 +319,7 @@ static dtp_status plan_graph(plan_command *c, const dtp_graph *g, const dtp_mach
     if (result.infeasible) {
         say_infeasible(c, &result);
     } else {
-        s = put_plan(c, &result, g, err);
+        s = put_result(c, &result, g, err);
     }
     dtp_plan_result_free(&result);
     return s;
@@ -349,6 +360,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 {
     plan_command *c = command;
     dtp_graph *g = NULL;
+    dtp_graph_choices choices;
     dtp_machine *machine = NULL;
     c->source.model = operands[0];
     c->ctx.level = c->verbose ? DTP_LOG_INFO : DTP_LOG_WARN;
@@ -366,9 +378,15 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     }
     DTP_TRY(tool_read_graph(&c->source, &g, err));
     dtp_status s = dtp_machine_read(c->source.machine, &machine, err);
+    dtp_arena *arena = dtp_arena_create();
     if (s == DTP_OK) {
-        s = plan_graph(c, g, machine, err);
+        s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory")
+                          : tool_read_choices(&c->source, g, arena, &choices, err);
     }
+    if (s == DTP_OK) {
+        s = plan_graph(c, g, machine, &choices, err);
+    }
+    dtp_arena_destroy(arena);
     dtp_machine_destroy(machine);
     dtp_graph_destroy(g);
     return s;
@@ -391,6 +409,7 @@ int dtplan_plan(int argc, char **argv)
         TOOL_STYLE_OPTIONS(c.styles),
         {"--strict", TOOL_FLAG, NULL, &c.styles.strict, 0, 0,
          "operands may be sent only where a style or pin asked for it"},
+        TOOL_CHOICE_OPTIONS(c.source),
         {"--comm-report", TOOL_FLAG, NULL, &c.comm_report, 0, 0,
          "print what the plan communicates, and why, in place of the plan"},
         {"--rules-file", TOOL_STRING, "FILE", &c.rules_file, 0, 0,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/json.h"
+#include "core/microbatch.h"
 #include "core/model.h"
 #include "executor/verify.h"
 #include "tools/styles.h"
@@ -52,29 +53,78 @@ static dtp_status read_plan(const char *path, const dtp_graph *g, dtp_plan **out
     return s;
 }
 
+dtp_status tool_read_choices(const tool_source *source, const dtp_graph *model, dtp_arena *arena,
+                             dtp_graph_choices *out, dtp_err *err)
+{
+    *out = (dtp_graph_choices){.micro_dim = -1};
+    if (source->remat != NULL) {
+        DTP_TRY(dtp_remat_parse(source->remat, model, arena, &out->remat, err));
+    }
+    return source->microbatches == NULL
+               ? DTP_OK
+               : dtp_microbatches_parse(source->microbatches, model, &out->micro_dim,
+                                        &out->microbatches, err);
+}
+
+dtp_status tool_read_changed(const tool_source *source, dtp_graph **model, dtp_graph **out,
+                             dtp_err *err)
+{
+    dtp_graph_choices choices;
+    DTP_TRY(tool_read_graph(source, model, err));
+    dtp_arena *arena = dtp_arena_create();
+    dtp_status s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory")
+                                 : tool_read_choices(source, *model, arena, &choices, err);
+    if (s == DTP_OK) {
+        s = dtp_graph_with_choices(*model, &choices, 0, NULL, out, err);
+    }
+    dtp_arena_destroy(arena);
+    if (s != DTP_OK) {
+        dtp_graph_destroy(*model);
+        *model = NULL;
+    }
+    return s;
+}
+
 static dtp_status shard_by_rules(const tool_source *source, tool_job *job, dtp_err *err)
 {
     dtp_mesh mesh;
     dtp_rules rules;
     DTP_TRY(dtp_mesh_parse(source->mesh == NULL ? "" : source->mesh, &mesh, err));
-    DTP_TRY(dtp_rules_parse(source->rules == NULL ? "" : source->rules, &mesh, &job->model->dims,
+    DTP_TRY(dtp_rules_parse(source->rules == NULL ? "" : source->rules, &mesh, &job->graph->dims,
                             job->arena, &rules, err));
-    return dtp_sharding_from_rules(job->model, &mesh, &rules, source->uneven, job->arena,
+    return dtp_sharding_from_rules(job->graph, &mesh, &rules, source->uneven, job->arena,
                                    &job->sharding, err);
 }
 
+/* An option that a plan has already decided; NULL = none is given. */
+static const char *decided(const tool_source *s)
+{
+    return s->mesh != NULL           ? "mesh"
+           : s->rules != NULL        ? "rules"
+           : s->remat != NULL        ? "remat"
+           : s->microbatches != NULL ? "microbatches"
+                                     : NULL;
+}
+
+/* Graph and sharding. */
 static dtp_status shard(const tool_source *source, tool_job *job, dtp_err *err)
 {
     if (source->plan == NULL) {
+        dtp_graph_choices choices;
+        DTP_TRY(tool_read_choices(source, job->model, job->arena, &choices, err));
+        job->changed = dtp_graph_choices_any(&choices);
+        DTP_TRY(dtp_graph_with_choices(job->model, &choices, 0, NULL, &job->graph, err));
         return shard_by_rules(source, job, err);
     }
-    if (source->mesh != NULL || source->rules != NULL) {
+    if (decided(source) != NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--plan already says mesh and layouts; leave out --%s",
-                        source->mesh != NULL ? "mesh" : "rules");
+                        decided(source));
     }
     DTP_TRY(read_plan(source->plan, job->model, &job->plan, err));
     job->sharding = job->plan->sharding;
-    return dtp_sharding_check(job->model, &job->sharding, err);
+    job->changed = dtp_graph_choices_any(&job->plan->choices);
+    DTP_TRY(dtp_plan_graph(job->plan, job->model, &job->graph, err));
+    return dtp_sharding_check(job->graph, &job->sharding, err);
 }
 
 /* Pins are those that the plan was made from; rules have none. */
@@ -148,9 +198,6 @@ static dtp_status build(const tool_source *source, int32_t n_fetch, const char *
         DTP_TRY(dtp_machine_read(source->machine, &job->machine, err));
     }
     DTP_TRY(shard(source, job, err));
-    DTP_TRY(dtp_graph_with_settings(job->model, job->plan != NULL ? job->plan->n_settings : 0,
-                                    job->plan != NULL ? job->plan->settings : NULL, &job->graph,
-                                    err));
     dtp_plan_lowering_init(&job->lowering,
                            job->plan != NULL ? job->plan->redistribution : DTP_REDISTRIBUTION_OWN);
     if (source->strict) {
@@ -202,8 +249,7 @@ static dtp_status read_all(const tool_source *source, const dtp_ctx *ctx, tool_p
     DTP_TRY(tool_read_graph(source, &out->model, err));
     DTP_TRY(dtp_machine_read(source->machine, &out->machine, err));
     DTP_TRY(read_plan(source->plan, out->model, &out->plan, err));
-    DTP_TRY(dtp_graph_with_settings(out->model, out->plan->n_settings, out->plan->settings,
-                                    &out->graph, err));
+    DTP_TRY(dtp_plan_graph(out->plan, out->model, &out->graph, err));
     out->current = is_current(source, out->plan, out->model, out->machine, ctx);
     return DTP_OK;
 }

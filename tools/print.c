@@ -156,6 +156,19 @@ static void print_certificate(const dtp_plan *plan, dtp_strbuf *out)
     }
 }
 
+static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
+{
+    const dtp_graph_choices *c = &plan->choices;
+    for (int32_t i = 0; i < c->remat.n; i++) {
+        dtp_strbuf_addf(out, "%s%s%s", i == 0 ? "recomputed: " : ", ", c->remat.items[i],
+                        i + 1 == c->remat.n ? "\n" : "");
+    }
+    if (c->microbatches > 1) {
+        dtp_strbuf_addf(out, "microbatches: %d of '%s'\n", c->microbatches,
+                        dtp_dims_name(&g->dims, g->micro_dims[0]));
+    }
+}
+
 void tool_print_plan(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
 {
     char mesh[DTP_MESH_TEXT_BYTES];
@@ -166,6 +179,7 @@ void tool_print_plan(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
         dtp_strbuf_addf(out, "rules: %s\n",
                         rules == NULL || rules[0] == '\0' ? "(all replicated)" : rules);
     }
+    print_choices(plan, g, out);
     for (int32_t i = 0; i < plan->n_pins; i++) {
         dtp_strbuf_addf(out, "pin: %s\n", plan->pins[i]);
     }

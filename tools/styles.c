@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "core/json.h"
+#include "core/microbatch.h"
 #include "spmd/moves.h"
 
 enum { MAX_FILE_BYTES = 1 << 24, NAME_BYTES = 256 };
@@ -69,13 +70,17 @@ dtp_status tool_styles_of_plan(const dtp_plan *plan, const dtp_graph *g, dtp_are
 /* ---- strict -------------------------------------------------------------------------------------
  */
 
-/* Whether pins of the tensor as the node reads it speak of every mesh dim that changes. */
-static bool is_asked(const dtp_pin_set *pins, const dtp_move_info *move)
+/* Whether pins of the tensor as the node reads it speak of every mesh dim that changes; a
+ * recomputation reads as the node does that it repeats. */
+static bool is_asked(const dtp_graph *g, const dtp_pin_set *pins, const dtp_move_info *move)
 {
+    const dtp_node *node = &g->nodes[move->node];
+    const dtp_node_id reader = node->repeats ? node->origin : move->node;
+    const dtp_tensor_id tensor = g->nodes[reader].in[move->operand];
     dtp_mesh_set asked = 0, changed = 0;
     for (int32_t i = 0; i < pins->n_pins; i++) {
         const dtp_pin *pin = &pins->pins[i];
-        if (pin->node == move->node && pin->tensor == move->tensor) {
+        if (pin->node == reader && pin->tensor == tensor) {
             asked |= pin->dims != 0 ? pin->dims : UINT32_MAX;
         }
     }
@@ -98,7 +103,7 @@ dtp_status tool_strict_check(const dtp_graph *g, const dtp_sharding *sharding,
         const dtp_graph_tensor *t = &g->tensors[m->tensor];
         char from[DTP_LAYOUT_TEXT_BYTES], to[DTP_LAYOUT_TEXT_BYTES];
         if (m->operand < 0 || m->steps.n == 0 || !m->sends || node->phase == DTP_UPDATE ||
-            is_asked(pins, m)) {
+            dtp_is_accumulate(g, node) || is_asked(g, pins, m)) {
             continue;
         }
         dtp_layout_print(&m->from, &sharding->mesh, &t->type, &g->dims, from);

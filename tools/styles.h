@@ -53,7 +53,8 @@ dtp_status tool_styles_of_plan(const dtp_plan *plan, const dtp_graph *g, dtp_are
                                dtp_pin_set *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* --strict on a finished decision: DTP_INVALID naming node, operand and both layouts when an
- * operand has to be sent somewhere that no pin asked for. An update may reduce its gradient. */
+ * operand has to be sent somewhere that no pin asked for. An update may reduce its gradient, and so
+ * may a sum over microbatches. */
 dtp_status tool_strict_check(const dtp_graph *g, const dtp_sharding *sharding,
                              const dtp_redistributor *redistributor, const dtp_pin_set *pins,
                              dtp_err *err) DTP_MUST_CHECK;

@@ -3,12 +3,16 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "planner/select/dive.h"
 #include "planner/select/dual.h"
 #include "planner/select/primal.h"
 
 enum {
     EPOCH_SEARCH = 10,  /* rounds of the search between exchanges */
     EPOCH_ASCENT = 200, /* rounds of the ascent meanwhile */
+    FIRST_DIVE = 800,   /* rounds of the ascent before the first dive */
+    NEXT_DIVE = 200,    /* before the next one after one that found a better plan */
+    LATER_DIVE = 800,   /* and after one that did not */
     PATIENCE = 6        /* epochs without a gain before branch and bound of a small kernel */
 };
 
@@ -20,6 +24,7 @@ typedef struct search {
     int64_t rounds;      /* of the next epoch */
     int64_t cost, bound; /* at the last gain */
     int32_t stalled;     /* epochs since */
+    int64_t dive_at;     /* rounds of the ascent */
     double end_s;
     dtp_status status; /* of the last epoch */
     dtp_err err;
@@ -93,7 +98,18 @@ static dtp_status epoch(sel_solver *v, sel_work *w, search *h, int64_t *bound, d
     return s == DTP_OK ? sel_reduce(v, w, err) : s;
 }
 
-static bool too_large(const sel_solver *v, sel_work *w)
+static dtp_status dive(sel_solver *v, sel_work *w, search *h, dtp_err *err)
+{
+    const int64_t before = v->cutoff;
+    if (w->infeasible || w->ascended < h->dive_at) {
+        return DTP_OK;
+    }
+    DTP_TRY(sel_dive(v, w, err));
+    h->dive_at = w->ascended + (v->cutoff < before ? NEXT_DIVE : LATER_DIVE);
+    return v->cutoff < before ? sel_reduce(v, w, err) : DTP_OK;
+}
+
+bool sel_too_large(const sel_solver *v, sel_work *w)
 {
     return v->options->solver == DTP_SELECT_LARGE || sel_size(w).entries > v->options->max_entries;
 }
@@ -117,10 +133,10 @@ static bool stalled(search *h, int64_t cost, int64_t bound)
     return h->stalled >= PATIENCE;
 }
 
-static dtp_status loop(sel_solver *v, sel_work *w, search *h, int64_t *bound, dtp_err *err)
+static dtp_status loop(sel_solver *v, sel_work *w, search *h, int64_t left, int64_t *bound,
+                       dtp_err *err)
 {
-    bool done = !too_large(v, w);
-    for (int64_t left = v->options->iterations;
+    for (bool done = false;
          left > 0 && !done && !w->infeasible && *bound < v->cutoff && !sel_time_is_up(v);
          left -= h->rounds) {
         if (h->primal == NULL || worth_restarting(v, w, h, *bound)) {
@@ -128,15 +144,16 @@ static dtp_status loop(sel_solver *v, sel_work *w, search *h, int64_t *bound, dt
         }
         h->rounds = left < EPOCH_SEARCH ? left : EPOCH_SEARCH;
         DTP_TRY(epoch(v, w, h, bound, err));
-        done = stalled(h, v->cutoff, *bound) && !too_large(v, w);
+        DTP_TRY(dive(v, w, h, err));
+        done = stalled(h, v->cutoff, *bound) && !sel_too_large(v, w);
     }
     return DTP_OK;
 }
 
-dtp_status sel_large(sel_solver *v, sel_work *w, int64_t *bound, dtp_err *err)
+dtp_status sel_large(sel_solver *v, sel_work *w, int64_t rounds, int64_t *bound, dtp_err *err)
 {
-    search h = {.end_s = v->end_s, .cost = INT64_MAX};
-    dtp_status s = loop(v, w, &h, bound, err);
+    search h = {.end_s = v->end_s, .cost = INT64_MAX, .dive_at = FIRST_DIVE};
+    dtp_status s = loop(v, w, &h, rounds, bound, err);
     *bound = w->infeasible ? v->cutoff : *bound;
     sel_primal_destroy(h.primal);
     return s;

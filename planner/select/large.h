@@ -8,8 +8,12 @@
 
 #include "planner/select/solver.h"
 
-/* Until the kernel is small enough for branch and bound, nothing cheaper is left (w infeasible),
- * the rounds are used up or the time is up. *bound as in sel_branch. */
-dtp_status sel_large(sel_solver *v, sel_work *w, int64_t *bound, dtp_err *err) DTP_MUST_CHECK;
+/* Until nothing cheaper is left (w infeasible), the rounds are used up or the time is up; on a
+ * kernel that is small enough for branch and bound, also until neither side gets on. *bound as in
+ * sel_branch. */
+dtp_status sel_large(sel_solver *v, sel_work *w, int64_t rounds, int64_t *bound,
+                     dtp_err *err) DTP_MUST_CHECK;
+/* For branch and bound, or by the options. */
+bool sel_too_large(const sel_solver *v, sel_work *w);
 
 #endif

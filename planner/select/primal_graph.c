@@ -1,5 +1,6 @@
 #include "planner/select/primal_graph.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +45,8 @@ static double price_of_forbidden(const sel_work *w)
             most = larger(most, sel_matrix(edge), n);
         }
     }
-    return 1e3 * (1.0 + (double)sel_lower_bound(w) + most);
+    const double constant = (double)w->constant, bound = (double)sel_lower_bound(w);
+    return 1e3 * (1.0 + fabs(constant) + (bound - constant) + most);
 }
 
 static dtp_status add_vertex(builder *b, int32_t origin, dtp_err *err)
@@ -160,7 +162,7 @@ dtp_status sel_graph_create(const sel_work *w, sel_graph **out, dtp_err *err)
     builder b = {.w = w, .g = calloc(1, sizeof *b.g)};
     b.index = calloc(n, sizeof *b.index);
     b.n_arcs = calloc(n, sizeof *b.n_arcs);
-    b.arcs = calloc(n, sizeof *b.arcs);
+    b.arcs = calloc(n, sizeof(sel_arc *));
     if (b.g != NULL) {
         b.g->arena = dtp_arena_create();
     }

@@ -8,6 +8,8 @@
 #include "planner/select/large.h"
 #include "planner/select/solver.h"
 
+enum { FIRST_ROUNDS = 20 };
+
 static double now_s(void)
 {
     struct timespec t;
@@ -115,14 +117,27 @@ static dtp_status begin(sel_solver *v, dtp_err *err)
     return DTP_OK;
 }
 
+/* A little of it on a copy: it may be enough, and else branch and bound has a good solution to
+ * begin with and costs that are not spread over the kernel. */
+static dtp_status try_large(sel_solver *v, const sel_work *w, int64_t *bound, dtp_err *err)
+{
+    sel_work *copy = NULL;
+    const int64_t most = v->options->iterations;
+    DTP_TRY(sel_copy(w, &copy, err));
+    dtp_status s = sel_large(v, copy, most < FIRST_ROUNDS ? most : FIRST_ROUNDS, bound, err);
+    sel_work_destroy(copy);
+    return s;
+}
+
 static dtp_status run(sel_solver *v, sel_work *w, dtp_err *err)
 {
     int64_t bound = 0;
     DTP_TRY(begin(v, err));
     DTP_TRY(sel_reduce(v, w, err));
     v->out->presolve = w->report;
-    if (v->options->solver != DTP_SELECT_EXACT) {
-        DTP_TRY(sel_large(v, w, &bound, err));
+    if (v->options->solver != DTP_SELECT_EXACT && !w->infeasible) {
+        DTP_TRY(sel_too_large(v, w) ? sel_large(v, w, v->options->iterations, &bound, err)
+                                    : try_large(v, w, &bound, err));
     }
     if (v->options->solver != DTP_SELECT_LARGE || w->infeasible) {
         DTP_TRY(sel_branch(v, w, &bound, err));

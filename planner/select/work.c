@@ -455,11 +455,8 @@ dtp_status sel_work_create(const dtp_select_problem *p, const dtp_presolve_optio
     return DTP_OK;
 }
 
-void sel_work_destroy(sel_work *w)
+void sel_retire(sel_work *w)
 {
-    if (w == NULL) {
-        return;
-    }
     for (int32_t i = 0; w->nodes != NULL && i < w->n_nodes; i++) {
         sel_free_node(&w->nodes[i]);
     }
@@ -474,6 +471,15 @@ void sel_work_destroy(sel_work *w)
     free(w->check.items);
     free(w->base);
     free(w->price);
+    *w = (sel_work){.arena = w->arena};
+}
+
+void sel_work_destroy(sel_work *w)
+{
+    if (w == NULL) {
+        return;
+    }
+    sel_retire(w);
     dtp_arena_destroy(w->arena);
     free(w);
 }

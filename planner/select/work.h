@@ -88,6 +88,8 @@ dtp_status sel_work_create(const dtp_select_problem *p, const dtp_presolve_optio
 void sel_work_destroy(sel_work *w);
 /* A copy that can be reduced further; the original must outlive it. */
 dtp_status sel_copy(const sel_work *w, sel_work **out, dtp_err *err) DTP_MUST_CHECK;
+/* Frees all but what copies of it still need; only sel_work_destroy may follow. */
+void sel_retire(sel_work *w);
 
 /* Runs the reductions to a fixed point; may be called again after lowering w->cutoff. */
 dtp_status sel_presolve(sel_work *w, dtp_err *err) DTP_MUST_CHECK;

@@ -12,11 +12,12 @@
 
 #include <cmocka.h>
 
+#include "planner/select/dive.h"
 #include "planner/select/dual.h"
 #include "planner/select/relax.h"
 #include "select_random.h"
 
-enum { N_PROBLEMS = 2500, N_TREES = 60, N_KNAPSACKS = 40 };
+enum { N_PROBLEMS = 2500, N_TREES = 60, N_KNAPSACKS = 40, N_DIVES = 400 };
 
 static sel_work *presolved(const dtp_select_problem *p, dtp_presolve_options options,
                            int64_t cutoff)
@@ -247,6 +248,45 @@ static void test_select_dual__knapsacks_reach_the_linear_relaxation(void **state
     assert_true(binding > N_KNAPSACKS / 4);
 }
 
+/* What a dive finds is a plan of the problem, at the cost that it states; it finds one mostly. */
+static void test_select_dual__dives_find_plans(void **state)
+{
+    (void)state;
+    int32_t feasible = 0, found = 0;
+    for (uint64_t seed = 1; seed <= N_DIVES; seed++) {
+        random_source r = {seed * 67867967};
+        dtp_select_problem *p = random_problem(&r);
+        const int64_t best = enumerate(p);
+        int32_t plan[3][SELECT_MAX_NODES + 1] = {{0}};
+        const dtp_select_options options = dtp_select_options_init();
+        dtp_select_result result = {0};
+        sel_solver v = {.p = p,
+                        .options = &options,
+                        .out = &result,
+                        .cutoff = DTP_SELECT_FORBIDDEN,
+                        .best = plan[0],
+                        .choice = plan[1],
+                        .full = plan[2]};
+        sel_work *w = presolved(p, combination((uint32_t)draw(&r, SELECT_COMBINATIONS)),
+                                DTP_SELECT_FORBIDDEN);
+        if (!w->infeasible) {
+            (void)raise_bound(w, 50, false);
+            assert_int_equal(sel_presolve(w, NULL), DTP_OK);
+            assert_int_equal(w->infeasible ? DTP_OK : sel_dive(&v, w, NULL), DTP_OK);
+        }
+        feasible += best >= 0 ? 1 : 0;
+        if (v.cutoff < DTP_SELECT_FORBIDDEN) {
+            found++;
+            assert_int_equal(plain_cost(p, v.best), v.cutoff);
+            assert_true(best >= 0 && v.cutoff >= best);
+        }
+        sel_work_destroy(w);
+        dtp_select_problem_destroy(p);
+    }
+    print_message("plans for %d of %d feasible problems\n", found, feasible);
+    assert_true(2 * found > feasible);
+}
+
 static void test_select_dual__is_deterministic(void **state)
 {
     (void)state;
@@ -268,6 +308,7 @@ int main(void)
         cmocka_unit_test(test_select_dual__bounds_and_costs_hold),
         cmocka_unit_test(test_select_dual__trees_without_memory_are_solved),
         cmocka_unit_test(test_select_dual__knapsacks_reach_the_linear_relaxation),
+        cmocka_unit_test(test_select_dual__dives_find_plans),
         cmocka_unit_test(test_select_dual__is_deterministic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
