@@ -51,9 +51,8 @@ static bool defers(const dtp_graph *g, const dtp_node *n)
 static bool same_node(const dtp_graph *g, const dtp_node *a, const dtp_node *b)
 {
     bool same =
-        a->op == b->op && a->n_in == b->n_in && a->n_out == b->n_out &&
-        a->n_attrs == b->n_attrs && dtp_graph_runs(g, a->phase) == dtp_graph_runs(g, b->phase) &&
-        defers(g, a) == defers(g, b);
+        a->op == b->op && a->n_in == b->n_in && a->n_out == b->n_out && a->n_attrs == b->n_attrs &&
+        dtp_graph_runs(g, a->phase) == dtp_graph_runs(g, b->phase) && defers(g, a) == defers(g, b);
     for (int32_t i = 0; same && i < a->n_attrs; i++) {
         same = strcmp(a->attrs[i].key, "stream") == 0 || same_attr(&a->attrs[i], &b->attrs[i]);
     }

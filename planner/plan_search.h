@@ -27,12 +27,12 @@ typedef struct dtp_plan_request {
     const char *const *texts;   /* GLOB: STYLE" (planner/pin_texts.h) */
     const dtp_graph_choices *choices; /* recomputation, microbatches; NULL = none. Pins of tensor
                                          mode name nodes of the changed graph */
-    const char *rules_file;     /* dtp.rules/1 with hand-written baselines; NULL = none */
-    int32_t candidates;         /* distinct solutions lowered and compared by their timeline */
-    double margin;              /* ... within this fraction of the optimum */
-    uint64_t seed;              /* tensor mode: of the solver's heuristic */
-    int32_t threads;            /* tensor mode: of the solver; the plan does not depend on them */
-    bool prices;                /* tensor mode: say what each constraint costs */
+    const char *rules_file;           /* dtp.rules/1 with hand-written baselines; NULL = none */
+    int32_t candidates; /* distinct solutions lowered and compared by their timeline */
+    double margin;      /* ... within this fraction of the optimum */
+    uint64_t seed;      /* tensor mode: of the solver's heuristic */
+    int32_t threads;    /* tensor mode: of the solver; the plan does not depend on them */
+    bool prices;        /* tensor mode: say what each constraint costs */
     const dtp_ctx *ctx;
 } dtp_plan_request;
 
