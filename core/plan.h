@@ -38,6 +38,14 @@ typedef enum dtp_cert_status {
     DTP_CERT_TIME_LIMIT
 } dtp_cert_status;
 
+/* What a constraint costs: the least sum of prices falls by so much without it. */
+typedef struct dtp_constraint_price {
+    const char *constraint;   /* "memory 2147483648", "pin h: batch@x" */
+    int64_t relaxed_by_bytes; /* memory: a limit this much higher; else 0: the pin is left out */
+    int64_t saves_ps;
+    bool exact; /* both sums are proven to be the least */
+} dtp_constraint_price;
+
 /* cost, bound: picoseconds for objective time, bytes for objective memory. */
 typedef struct dtp_certificate {
     dtp_cert_status status;
@@ -46,6 +54,9 @@ typedef struct dtp_certificate {
     const char *solver;
     int64_t nodes;
     double solve_s; /* written with timings only */
+    bool has_prices;
+    int32_t n_prices;
+    dtp_constraint_price *prices; /* with has_prices */
 } dtp_certificate;
 
 typedef struct dtp_baseline {
@@ -98,6 +109,11 @@ dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings
  * an error). Hashes are read, not compared. `file` is for messages. */
 dtp_status dtp_plan_read(const char *file, const char *text, size_t len, const dtp_graph *g,
                          dtp_plan **out, dtp_err *err) DTP_MUST_CHECK;
+
+enum { DTP_STRATEGY_TEXT_BYTES = DTP_MAX_MESH_DIMS * (DTP_MESH_NAME_BYTES + 200) };
+/* How a node runs, in words: "x: batch, y: d_ff" (docs/formats/plan.md); "replicated". */
+void dtp_strategy_print(const dtp_graph *g, dtp_node_id node, const dtp_mesh *mesh,
+                        const dtp_strategy *strategy, char out[DTP_STRATEGY_TEXT_BYTES]);
 
 /* 64-bit hash of a graph's canonical content: dims, tensors, nodes, attributes. */
 uint64_t dtp_graph_hash(const dtp_graph *g);

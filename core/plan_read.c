@@ -64,16 +64,20 @@ static dtp_status read_rules(const plan_reader *r, dtp_err *err)
     return prefixed(rules, s, err);
 }
 
-/* One member of "tensors". */
-static dtp_status read_layout(const dtp_json *v, const plan_reader *r, dtp_tensor_id *id,
+/* The tensor that a key names. */
+static dtp_status find_tensor(const dtp_json *v, const plan_reader *r, dtp_tensor_id *id,
+                              dtp_err *err)
+{
+    *id = dtp_graph_find(r->g, dtp_json_key(v));
+    return *id >= 0 ? DTP_OK
+                    : dtp_json_fail(v, err, "the model '%s' has no such tensor", r->g->name);
+}
+
+static dtp_status read_layout(const dtp_json *v, const plan_reader *r, dtp_tensor_id id,
                               dtp_layout *out, dtp_err *err)
 {
     const char *text;
-    *id = dtp_graph_find(r->g, dtp_json_key(v));
-    if (*id < 0) {
-        return dtp_json_fail(v, err, "the model '%s' has no such tensor", r->g->name);
-    }
-    const dtp_ttype *type = &r->g->tensors[*id].type;
+    const dtp_ttype *type = &r->g->tensors[id].type;
     DTP_TRY(dtp_json_string(v, &text, err));
     DTP_TRY(prefixed(v, dtp_layout_parse(text, &r->plan->mesh, type, &r->g->dims, out, err), err));
     DTP_TRY(prefixed(v, dtp_layout_check(out, &r->plan->mesh, type, err), err));
@@ -91,7 +95,8 @@ static dtp_status compare_layout(const plan_reader *r, const dtp_json *v, dtp_er
     dtp_tensor_id id;
     dtp_layout stated;
     const char *given = "";
-    DTP_TRY(read_layout(v, r, &id, &stated, err));
+    DTP_TRY(find_tensor(v, r, &id, err));
+    DTP_TRY(read_layout(v, r, id, &stated, err));
     if (dtp_layout_equal(&stated, &r->plan->sharding.layouts[id])) {
         return DTP_OK;
     }
@@ -127,7 +132,8 @@ static dtp_status read_layouts(const plan_reader *r, const dtp_json *tensors, dt
     for (int32_t i = 0; i < dtp_json_size(tensors); i++) {
         dtp_tensor_id id;
         dtp_layout layout;
-        DTP_TRY(read_layout(dtp_json_at(tensors, i), r, &id, &layout, err));
+        DTP_TRY(find_tensor(dtp_json_at(tensors, i), r, &id, err));
+        DTP_TRY(read_layout(dtp_json_at(tensors, i), r, id, &layout, err));
         s->layouts[id] = layout;
         seen[id] = true;
     }
@@ -135,6 +141,42 @@ static dtp_status read_layouts(const plan_reader *r, const dtp_json *tensors, dt
         if (!seen[t]) {
             return dtp_json_fail(tensors, err, "tensor '%s' has no layout", r->g->tensors[t].name);
         }
+    }
+    return DTP_OK;
+}
+
+/* ---- views -------------------------------------------------------------------------------------
+ */
+
+static dtp_status read_view(const dtp_json *v, const plan_reader *r, dtp_tensor_id t, dtp_err *err)
+{
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_keys(v, dtp_plan__phases, err));
+    for (int phase = 0; dtp_plan__phases[phase] != NULL; phase++) {
+        const dtp_json *layout = dtp_json_get(v, dtp_plan__phases[phase]);
+        if (layout != NULL) {
+            DTP_TRY(read_layout(layout, r, t, &r->plan->sharding.views[phase][t], err));
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_views(const plan_reader *r, dtp_err *err)
+{
+    const dtp_json *list = dtp_json_get(r->root, "views");
+    if (list == NULL) {
+        return DTP_OK;
+    }
+    if (r->plan->rules_mode) {
+        return dtp_json_fail(list, err, "a plan in rules mode has no views");
+    }
+    DTP_TRY(dtp_json_expect(list, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_sharding_add_views(&r->plan->sharding, r->plan->arena, err));
+    for (int32_t i = 0; i < dtp_json_size(list); i++) {
+        const dtp_json *v = dtp_json_at(list, i);
+        dtp_tensor_id t;
+        DTP_TRY(find_tensor(v, r, &t, err));
+        DTP_TRY(read_view(v, r, t, err));
     }
     return DTP_OK;
 }
@@ -349,6 +391,7 @@ static dtp_status read_rest(plan_reader *r, dtp_err *err)
 {
     DTP_TRY(read_decision(r, err));
     DTP_TRY(read_settings(r, err));
+    DTP_TRY(read_views(r, err));
     return prefixed(r->root, dtp_sharding_check(r->g, &r->plan->sharding, err), err);
 }
 

@@ -107,8 +107,11 @@ dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
     /* A deferred reduction runs once: what follows the node's kernel. */
     int32_t runs = dtp_node_defers(q->graph, node) ? 1 : all;
     for (int32_t k = q->n_instrs - 1; k >= 0; k--) {
-        runs = q->instrs[k].kind == DTP_INSTR_KERNEL ? all : runs;
-        out->cost_ps += runs * dtp_picoseconds(dtp_price_instr(np->pricer, q, &q->instrs[k]));
+        const bool kernel = q->instrs[k].kind == DTP_INSTR_KERNEL;
+        runs = kernel ? all : runs;
+        const int64_t ps = runs * dtp_picoseconds(dtp_price_instr(np->pricer, q, &q->instrs[k]));
+        out->cost_ps += ps;
+        out->kernel_ps += kernel ? ps : 0;
     }
     return find_peaks(np, &q->graph->nodes[node], out, err);
 }

@@ -4,7 +4,7 @@
 
 #include "core/plan.h"
 #include "cost_models/machine.h"
-#include "planner/plan_rules.h"
+#include "planner/plan_search.h"
 #include "spmd/propagate.h"
 
 typedef struct dtp_pins_request {

@@ -42,6 +42,23 @@ typedef struct tool_job {
 /* Reads the model only. */
 dtp_status tool_read_graph(const tool_source *source, dtp_graph **out, dtp_err *err) DTP_MUST_CHECK;
 
+/* A plan with its model and machine, for commands that ask about plans. */
+typedef struct tool_plan {
+    dtp_graph *model;     /* as it was read */
+    dtp_graph *graph;     /* the plan's (dtp_plan_graph) */
+    dtp_machine *machine; /* never NULL */
+    dtp_plan *plan;
+    bool current; /* the plan was made for this model and this machine */
+} tool_plan;
+
+/* source->plan and source->machine must be there. Says in the log when model or machine changed. */
+dtp_status tool_plan_read(const tool_source *source, const dtp_ctx *ctx, tool_plan *out,
+                          dtp_err *err) DTP_MUST_CHECK;
+void tool_plan_free(tool_plan *plan);
+
+/* Prints a report on standard output and frees it. */
+dtp_status tool_put(dtp_strbuf *report, dtp_err *err) DTP_MUST_CHECK;
+
 /* Reads the model, then plan or rules, lowers with the given fetches and predicts. A plan made for
  * another model or machine is re-priced with a warning in the log. */
 dtp_status tool_job_create(const tool_source *source, int32_t n_fetch, const char *const *fetch,

@@ -7,6 +7,11 @@
 static const char *const KINDS[] = {"input", "param", "state", "value"};
 static const char *const PHASES[] = {"forward", "backward", "update"};
 
+const char *tool_tensor_kind(dtp_tensor_kind kind)
+{
+    return KINDS[kind];
+}
+
 /* ---- graph --------------------------------------------------------------------------------------
  */
 
@@ -143,6 +148,12 @@ static void print_certificate(const dtp_plan *plan, dtp_strbuf *out)
                     ", gap %.4f %% (%s, %" PRId64 " nodes)\n",
                     words[c->status], c->cost, time ? "ps" : "bytes", c->bound, 100.0 * c->gap,
                     c->solver, c->nodes);
+    for (int32_t i = 0; i < c->n_prices; i++) {
+        const dtp_constraint_price *p = &c->prices[i];
+        dtp_strbuf_addf(out, "price of '%s': %" PRId64 " ps%s%s\n", p->constraint, p->saves_ps,
+                        p->relaxed_by_bytes > 0 ? " for 1 GiB more" : "",
+                        p->exact ? "" : " (not proven)");
+    }
 }
 
 static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)

@@ -12,7 +12,9 @@ typedef struct sel_solver {
     dtp_select_result *out;
     double end_s;           /* of CLOCK_MONOTONIC; 0 = no limit */
     int64_t cutoff;         /* cost of the best solution */
-    int32_t *best;          /* that solution, once cutoff < DTP_SELECT_FORBIDDEN */
+    bool found;             /* a solution; else the cutoff is what was asked for */
+    bool searched;          /* ... that was not known beforehand */
+    int32_t *best;          /* that solution */
     int32_t *choice, *full; /* scratch, by node */
 } sel_solver;
 

@@ -87,6 +87,42 @@ static void test_select__bounds_hold_under_limits(void **state)
     }
 }
 
+/* A known solution is never made worse; below a cutoff there is a solution or a proof of none. */
+static void test_select__start_and_cutoff(void **state)
+{
+    (void)state;
+    int32_t below = 0, none = 0;
+    for (uint64_t seed = 1; seed <= N_EXACT; seed++) {
+        random_source r = {seed * 15485863};
+        dtp_select_problem *p = random_problem(&r);
+        const int64_t best = enumerate(p);
+        dtp_select_options o = dtp_select_options_init();
+        dtp_select_result a;
+        int32_t start[SELECT_MAX_NODES];
+        for (int32_t i = 0; i < p->n_nodes; i++) {
+            start[i] = (int32_t)draw(&r, dtp_select_n_strategies(p, i));
+        }
+        o.start = start;
+        assert_int_equal(dtp_select_solve(p, &o, &a, NULL), DTP_OK);
+        check_result(p, &a, best, false);
+        dtp_select_result_free(&a);
+        o.cutoff = best < 0 ? 1000 : 1 + best * draw(&r, 3);
+        assert_int_equal(dtp_select_solve(p, &o, &a, NULL), DTP_OK);
+        if (best >= 0 && best < o.cutoff) {
+            check_result(p, &a, best, false);
+            below++;
+        } else {
+            assert_null(a.choice);
+            assert_int_equal(a.status, DTP_CERT_INFEASIBLE);
+            assert_int_equal(a.bound, o.cutoff);
+            none++;
+        }
+        dtp_select_result_free(&a);
+        dtp_select_problem_destroy(p);
+    }
+    assert_true(below > N_EXACT / 5 && none > N_EXACT / 5);
+}
+
 static void test_select__same_seed_same_answer(void **state)
 {
     (void)state;
@@ -218,6 +254,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_select__equals_enumeration),
         cmocka_unit_test(test_select__bounds_hold_under_limits),
+        cmocka_unit_test(test_select__start_and_cutoff),
         cmocka_unit_test(test_select__same_seed_same_answer),
         cmocka_unit_test(test_select__every_solver),
         cmocka_unit_test(test_select__branching_on_the_dual_equals_enumeration),
