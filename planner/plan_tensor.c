@@ -71,9 +71,6 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
     p->state = state;
     DTP_TRY(dtp_pin_set_read(p->request->n_texts, p->request->texts, p->graph, &p->pricer.mesh,
                              p->arena, &state->pins, err));
-    if (p->request->choices != NULL && p->request->choices->microbatches > 1) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "--microbatches is for --mode rules");
-    }
     DTP_TRY(dtp_graph_with_settings(p->graph, state->pins.n_settings, state->pins.settings,
                                     &state->set, err));
     state->base = p->graph;
