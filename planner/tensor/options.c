@@ -243,6 +243,9 @@ static dtp_status add_option(option_walk *w, dtp_err *err)
     if (s != DTP_OK) {
         return dtp_status_is_input(s) ? DTP_OK : DTP_FAIL(err, s, "%s", why.msg);
     }
+    const int64_t kernel_ps = c->price[c->n].kernel_ps;
+    c->least_kernel_ps =
+        c->n == 0 || kernel_ps < c->least_kernel_ps ? kernel_ps : c->least_kernel_ps;
     c->strategy[c->n] = w->strategy;
     c->price[c->n].cost_ps = c->price[c->n].every_ps; /* what waits is a redistribution */
     for (int32_t i = 0; i < w->call.n_in; i++) {
