@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/microbatch.h"
+#include "planner/mesh_search.h"
 #include "planner/planning.h"
 #include "planner/tensor/least_compute.h"
 
@@ -18,6 +19,7 @@ typedef struct search {
     dtp_arena *arena; /* texts and choices while it runs */
     int32_t n, done;
     dtp_graph_choices *choices;
+    int32_t best_choice;
     const char **tried; /* by choice that is done */
     dtp_plan rival;     /* certificate and prediction of the plan without any choice */
     bool has_rival;
@@ -92,20 +94,39 @@ static dtp_status note(search *s, const char *what, const char *outcome, dtp_err
     return DTP_OK;
 }
 
+/* The least over some meshes. */
+static dtp_status least_over(const search *s, const dtp_graph *g, int32_t n, const dtp_mesh *meshes,
+                             double *seconds, dtp_err *err)
+{
+    for (int32_t i = 0; i < n; i++) {
+        dtp_pricer pricer;
+        double here;
+        DTP_TRY(dtp_pricer_init(s->machine, &meshes[i], &pricer, err));
+        DTP_TRY(dtp_tensor_least_compute(g, &pricer, &here, err));
+        *seconds = i == 0 || here < *seconds ? here : *seconds;
+    }
+    return DTP_OK;
+}
+
 /* Seconds that the kernels of a changed graph take at least; 0 when that is not known. */
 static dtp_status least_compute(const search *s, const dtp_graph_choices *choices, double *seconds,
                                 dtp_err *err)
 {
-    dtp_pricer pricer;
+    const dtp_plan_request *r = s->request;
+    const dtp_mesh *meshes = r->mesh;
+    dtp_mesh *all = NULL;
     dtp_graph *changed = NULL;
+    int32_t n = 1;
     *seconds = 0.0;
-    if (s->request->mesh == NULL || s->request->n_texts > 0 ||
-        s->request->objective != DTP_OBJECTIVE_TIME) {
+    if (r->n_texts > 0 || r->objective != DTP_OBJECTIVE_TIME) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_pricer_init(s->machine, s->request->mesh, &pricer, err));
+    if (meshes == NULL) {
+        DTP_TRY(dtp_mesh_factorisations(r->devices, r->max_mesh_dims, s->arena, &n, &all, err));
+        meshes = all;
+    }
     DTP_TRY(dtp_graph_with_choices(s->g, choices, 0, NULL, &changed, err));
-    dtp_status st = dtp_tensor_least_compute(changed, &pricer, seconds, err);
+    dtp_status st = least_over(s, changed, n, meshes, seconds, err);
     dtp_graph_destroy(changed);
     return st;
 }
@@ -123,14 +144,12 @@ static const char *describe(const search *s, const dtp_plan_result *r)
                                       r->cut_bound)
                    : "dropped, no prices add up to less than those without";
     }
-    return r->smallest_peak_bytes > 0
-               ? dtp_arena_printf(s->arena, "infeasible, needs about %" PRId64 " bytes",
-                                  r->smallest_peak_bytes)
-               : "infeasible";
+    return "infeasible";
 }
 
-static void keep_better(search *s, const dtp_graph_choices *choices, dtp_plan_result *next)
+static void keep_better(search *s, int32_t i, dtp_plan_result *next)
 {
+    const dtp_graph_choices *choices = &s->choices[i];
     if (!dtp_graph_choices_any(choices) && next->plan != NULL) {
         s->rival =
             (dtp_plan){.certificate = next->plan->certificate, .predicted = next->plan->predicted};
@@ -139,21 +158,22 @@ static void keep_better(search *s, const dtp_graph_choices *choices, dtp_plan_re
     if (dtp_plan_result_better(s->request, next, s->best)) {
         dtp_plan_result_free(s->best);
         *s->best = *next;
+        s->best_choice = i;
     } else {
         dtp_plan_result_free(next);
     }
 }
 
-static dtp_status plan_one(search *s, const dtp_graph_choices *choices, const char *text,
-                           dtp_err *err)
+static dtp_status plan_one(search *s, int32_t i, const char *text, dtp_err *err)
 {
     dtp_plan_request request = *s->request;
     dtp_plan_result next;
-    request.choices = choices;
+    request.choices = &s->choices[i];
+    request.brief = true;
     request.rival = s->has_rival ? &s->rival : NULL;
     DTP_TRY(s->mode(s->g, s->machine, &request, &next, err));
     dtp_status st = note(s, text, describe(s, &next), err);
-    keep_better(s, choices, &next);
+    keep_better(s, i, &next);
     return st;
 }
 
@@ -168,7 +188,7 @@ static dtp_status try_choice(search *s, int32_t i, dtp_err *err)
         return note(s, text,
                     dtp_arena_printf(s->arena, "dropped, kernels alone take %.6f s", seconds), err);
     }
-    st = st == DTP_OK ? plan_one(s, choices, text, &why) : st;
+    st = st == DTP_OK ? plan_one(s, i, text, &why) : st;
     if (st != DTP_OK && dtp_status_is_input(st) && i > 0) {
         return note(s, text, dtp_arena_printf(s->arena, "cannot be done: %s", why.msg), err);
     }
@@ -192,12 +212,24 @@ static dtp_status copy_texts(const search *s, dtp_arena *arena, int32_t *n, cons
     return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for what was tried");
 }
 
+/* Nothing fits: all that can be said about the choice whose best baseline needs least. */
+static dtp_status explain(const search *s, dtp_err *err)
+{
+    dtp_plan_request request = *s->request;
+    request.choices = &s->choices[s->best_choice];
+    dtp_plan_result_free(s->best);
+    return s->mode(s->g, s->machine, &request, s->best, err);
+}
+
 static dtp_status run(search *s, dtp_err *err)
 {
     dtp_plan_result *best = s->best;
     DTP_TRY(list_choices(s, err));
     for (int32_t i = 0; i < s->n && !(s->what->first && best->plan != NULL); i++) {
         DTP_TRY(try_choice(s, i, err));
+    }
+    if (best->plan == NULL && !s->what->first) {
+        DTP_TRY(explain(s, err));
     }
     DTP_TRY(copy_texts(s, best->arena, &best->n_tried, &best->tried, err));
     return best->plan == NULL

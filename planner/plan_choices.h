@@ -30,8 +30,8 @@ typedef struct dtp_choice_search {
 
 /* The best plan. out->tried has a text for every choice in the order of the search, such as
  * "--remat layer --microbatches 2: 6.911556 s, 85759836224 bytes", and so has the plan. Infeasible:
- * what is said is about the choice that needs least. Fails as the mode does with the first choice;
- * another one that cannot be made of the model is told in `tried`. */
+ * what is said is about the choice whose best baseline needs least. Fails as the mode does with the
+ * first choice; another one that cannot be made of the model is told in `tried`. */
 dtp_status dtp_plan_choices(dtp_plan_mode mode, const dtp_graph *g, const dtp_machine *machine,
                             const dtp_plan_request *request, const dtp_choice_search *what,
                             dtp_plan_result *out, dtp_err *err) DTP_MUST_CHECK;

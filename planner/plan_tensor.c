@@ -319,12 +319,12 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
     if (p->cut) {
         return DTP_OK;
     }
-    if (!p->has_best || p->request->objective == DTP_OBJECTIVE_MEMORY) {
+    if (p->request->objective == DTP_OBJECTIVE_MEMORY || (!p->has_best && !p->request->brief)) {
         DTP_TRY(find_least(p, err));
     }
     if (!p->has_best) {
         compare_smallest(p);
-        return explain_conflict(p, err);
+        return p->request->brief ? DTP_OK : explain_conflict(p, err);
     }
     return DTP_OK;
 }

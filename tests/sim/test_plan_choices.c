@@ -69,7 +69,7 @@ typedef struct enumeration {
     int32_t feasible, n;
 } enumeration;
 
-static enumeration enumerate(const fixture *x)
+static enumeration enumerate(const fixture *x, const dtp_choice_search *what)
 {
     enumeration e = {.best_s = 1e30, .least_bytes = INT64_MAX};
     dtp_arena *arena = dtp_arena_create();
@@ -79,6 +79,8 @@ static enumeration enumerate(const fixture *x)
     assert_int_equal(
         dtp_microbatch_choices(x->f.model, MAX_MICROBATCHES, arena, &n_counts, &counts, NULL),
         DTP_OK);
+    n_remat = what->remat ? n_remat : 1;
+    n_counts = what->microbatches ? n_counts : 1;
     for (int32_t i = 0; i < n_remat * n_counts; i++) {
         const dtp_graph_choices c = {
             .remat = remat[i / n_counts], .microbatches = counts[i % n_counts], .micro_dim = -1};
@@ -180,7 +182,7 @@ static int64_t limit_between(fixture *x)
     return least - 1;
 }
 
-static void check_between(const char *mesh, dtp_plan_mode mode)
+static void check_between(const char *mesh, dtp_plan_mode mode, const dtp_choice_search *what)
 {
     fixture x;
     dtp_plan_result r, plain;
@@ -189,8 +191,8 @@ static void check_between(const char *mesh, dtp_plan_mode mode)
     plan_fixed(&x, NULL, &plain);
     assert_true(plain.infeasible && plain.plan == NULL);
     dtp_plan_result_free(&plain);
-    const enumeration e = enumerate(&x);
-    search(&x, &BOTH, &r);
+    const enumeration e = enumerate(&x, what);
+    search(&x, what, &r);
     assert_true(e.feasible > 0);
     assert_non_null(r.plan);
     assert_true(dtp_graph_choices_any(&r.plan->choices));
@@ -211,16 +213,18 @@ static void check_between(const char *mesh, dtp_plan_mode mode)
 static void test_plan_choices__equal_the_best_fixed_choice_in_tensor_mode(void **state)
 {
     (void)state;
-    check_between("x:2", dtp_plan_tensor);
-    check_between("x:4", dtp_plan_tensor);
-    check_between("x:2;y:2", dtp_plan_tensor);
+    check_between("x:2", dtp_plan_tensor, &BOTH);
+    check_between("x:4", dtp_plan_tensor, &BOTH);
+    check_between("x:2;y:2", dtp_plan_tensor, &BOTH);
+    check_between("x:2;y:2", dtp_plan_tensor, &(dtp_choice_search){.remat = true});
 }
 
 static void test_plan_choices__equal_the_best_fixed_choice_in_rules_mode(void **state)
 {
     (void)state;
-    check_between("x:2", dtp_plan_rules);
-    check_between("x:2;y:2", dtp_plan_rules);
+    check_between("x:2", dtp_plan_rules, &BOTH);
+    check_between("x:2;y:2", dtp_plan_rules, &BOTH);
+    check_between("x:2", dtp_plan_rules, &(dtp_choice_search){.remat = true});
 }
 
 /* With memory enough the plan is that of the graph as it is, and most choices are dropped. */
@@ -259,7 +263,7 @@ static void test_plan_choices__least_memory(void **state)
     dtp_plan_result r;
     create(&x, "x:2", dtp_plan_tensor);
     x.request.objective = DTP_OBJECTIVE_MEMORY;
-    const enumeration e = enumerate(&x);
+    const enumeration e = enumerate(&x, &BOTH);
     search(&x, &BOTH, &r);
     assert_non_null(r.plan);
     assert_int_equal(r.plan->predicted.peak_bytes, e.least_bytes);
