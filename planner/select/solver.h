@@ -11,6 +11,8 @@ typedef struct sel_solver {
     const dtp_select_options *options;
     dtp_select_result *out;
     double end_s;           /* of CLOCK_MONOTONIC; 0 = no limit */
+    uint64_t seed;          /* of the search */
+    int64_t max_nodes;      /* branch and bound ends when out->nodes reaches it */
     int64_t cutoff;         /* cost of the best solution */
     int32_t *best;          /* that solution, once cutoff < DTP_SELECT_FORBIDDEN */
     int32_t *choice, *full; /* scratch, by node */
