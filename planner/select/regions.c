@@ -7,13 +7,17 @@
 #include "planner/select/branch.h"
 
 enum {
-    SIDE = 2,          /* regions of a round, each on its own thread */
-    FIRST_SIZE = 60,   /* nodes of a region */
+    SIDE = 2,        /* regions of a round, each on its own thread */
+    FIRST_SIZE = 60, /* nodes of a region */
     LEAST_SIZE = 10,
-    MAX_SOURCES = 3,   /* nodes that a region grows around */
-    BRANCHES = 12,     /* nodes of branch and bound for a region */
-    PATIENCE = 150     /* rounds without a gain */
+    MAX_SOURCES = 3, /* nodes that a region grows around */
+    BRANCHES = 8,    /* nodes of branch and bound for a region */
+    EASY = 2,        /* so many at most, and the next regions are larger */
+    PATIENCE = 50    /* rounds without a gain */
 };
+
+/* Of the gap: what counts as a gain. */
+static const double GAIN = 0.002;
 
 typedef struct region {
     sel_solver v; /* with scratch of its own */
@@ -24,7 +28,7 @@ typedef struct region {
     uint64_t *stamp;     /* by node: `now` when it is in the region */
     uint64_t now, random;
     int32_t size;
-    bool closed; /* the last one */
+    bool easy; /* the last one */
     dtp_status status;
     dtp_err err;
 } region;
@@ -47,11 +51,14 @@ static void enter(region *r, int32_t node, int32_t *n)
     }
 }
 
-/* Breadth first from all sources at once; of a node with many neighbours those come first that
- * follow a random one. */
-static int32_t grow(region *r, int32_t n, int32_t size)
+/* Breadth first from all sources at once, and from another one where these are surrounded; of a
+ * node with many neighbours those come first that follow a random one. */
+static void grow(region *r, const regions *all, int32_t n, int32_t size)
 {
-    for (int32_t at = 0; at < n && n < size; at++) {
+    for (int32_t at = 0; n < size; at++) {
+        while (at == n) {
+            enter(r, all->alive[sel_random(&r->random, all->n_alive)], &n);
+        }
         const int32_t node = r->nodes[at];
         const sel_node *x = &r->w->nodes[node];
         const int32_t from = x->n_adj > 0 ? sel_random(&r->random, x->n_adj) : 0;
@@ -62,19 +69,19 @@ static int32_t grow(region *r, int32_t n, int32_t size)
             }
         }
     }
-    return n;
 }
 
-static int32_t choose_region(region *r, const regions *all)
+static void choose_region(region *r, const regions *all)
 {
     const int32_t sources = 1 + sel_random(&r->random, MAX_SOURCES);
-    const int32_t size = r->size / 2 + sel_random(&r->random, r->size);
+    const int32_t drawn = r->size / 2 + sel_random(&r->random, r->size);
+    const int32_t size = drawn < all->n_alive ? drawn : all->n_alive;
     int32_t n = 0;
     r->now++;
     for (int32_t i = 0; i < sources; i++) {
         enter(r, all->alive[sel_random(&r->random, all->n_alive)], &n);
     }
-    return grow(r, n, size);
+    grow(r, all, n, size);
 }
 
 /* ---- solving it --------------------------------------------------------------------------------
@@ -106,7 +113,7 @@ static dtp_status solve_region(region *r, dtp_err *err)
     r->out.nodes = 0;
     dtp_status s = fix_outside(r, part, err);
     s = s == DTP_OK && !part->infeasible ? sel_branch(&r->v, part, &bound, err) : s;
-    r->closed = part->infeasible || bound >= r->v.cutoff;
+    r->easy = (part->infeasible || bound >= r->v.cutoff) && r->out.nodes <= EASY;
     sel_work_destroy(part);
     return s;
 }
@@ -141,7 +148,7 @@ static void begin_round(const sel_solver *v, sel_work *w, regions *all)
 
 static dtp_status end_side(sel_solver *v, region *r, dtp_err *err)
 {
-    r->size = r->closed ? r->size + r->size / 16 + 1 : r->size - r->size / 8;
+    r->size = r->easy ? r->size + r->size / 16 + 1 : r->size - r->size / 8;
     r->size = r->size < LEAST_SIZE ? LEAST_SIZE : r->size;
     if (r->status != DTP_OK && err != NULL) {
         *err = r->err;
@@ -163,8 +170,7 @@ static dtp_status run_round(sel_solver *v, sel_work *w, regions *all, dtp_err *e
         return DTP_OK;
     }
     for (int32_t i = 0; i < SIDE; i++) {
-        const int32_t n = choose_region(&all->side[i], all);
-        all->side[i].size = n < all->side[i].size / 2 ? n + 1 : all->side[i].size;
+        choose_region(&all->side[i], all);
     }
     const bool apart =
         v->options->threads > 1 && pthread_create(&thread, NULL, run_side, last) == 0;
@@ -180,14 +186,21 @@ static dtp_status run_round(sel_solver *v, sel_work *w, regions *all, dtp_err *e
     return DTP_OK;
 }
 
-static dtp_status loop(sel_solver *v, sel_work *w, regions *all, int64_t rounds, dtp_err *err)
+static dtp_status loop(sel_solver *v, sel_work *w, regions *all, int64_t rounds, int64_t bound,
+                       dtp_err *err)
 {
     int32_t waited = 0;
+    double gained = 0.0;
     for (int64_t i = 0; i < rounds && waited < PATIENCE && !w->infeasible && !sel_time_is_up(v);
          i++) {
         const int64_t before = v->cutoff;
         DTP_TRY(run_round(v, w, all, err));
-        waited = v->cutoff < before ? 0 : waited + 1;
+        gained += (double)(before - v->cutoff);
+        waited++;
+        if (gained > GAIN * (double)(v->cutoff - bound)) {
+            gained = 0.0;
+            waited = 0;
+        }
         if (v->cutoff < before) {
             DTP_TRY(sel_reduce(v, w, err));
         }
@@ -237,12 +250,12 @@ static dtp_status create(const sel_solver *v, regions *all, dtp_err *err)
               : DTP_FAIL(err, DTP_NOMEM, "out of memory for a search over %d nodes", v->p->n_nodes);
 }
 
-dtp_status sel_regions(sel_solver *v, sel_work *w, int64_t rounds, dtp_err *err)
+dtp_status sel_regions(sel_solver *v, sel_work *w, int64_t rounds, int64_t bound, dtp_err *err)
 {
     regions all = {0};
     dtp_status s = create(v, &all, err);
     if (s == DTP_OK) {
-        s = loop(v, w, &all, rounds, err);
+        s = loop(v, w, &all, rounds, bound, err);
     }
     destroy(&all);
     return s;

@@ -9,7 +9,7 @@
 #include "planner/select/regions.h"
 #include "planner/select/solver.h"
 
-enum { FIRST_ROUNDS = 20, DEFAULT_ITERATIONS = 400 };
+enum { FIRST_ROUNDS = 20, DEFAULT_ITERATIONS = 400, FIRST_PASS = 100 };
 
 static double now_s(void)
 {
@@ -119,7 +119,7 @@ static dtp_status pass(sel_solver *v, sel_work *w, int64_t most, int64_t *bound,
     }
     DTP_TRY(sel_reduce(v, w, err));
     if (solver == DTP_SELECT_AUTO && !w->infeasible && v->cutoff < DTP_SELECT_FORBIDDEN) {
-        DTP_TRY(sel_regions(v, w, most, err));
+        DTP_TRY(sel_regions(v, w, most, *bound, err));
     }
     if (solver != DTP_SELECT_LARGE || w->infeasible) {
         v->max_nodes = most < INT64_MAX - v->out->nodes ? v->out->nodes + most : INT64_MAX;
@@ -133,7 +133,7 @@ static dtp_status pass(sel_solver *v, sel_work *w, int64_t most, int64_t *bound,
 static dtp_status run(sel_solver *v, sel_work *w, dtp_err *err)
 {
     const int64_t given = v->options->iterations;
-    int64_t bound = 0, most = given > 0 ? given : DEFAULT_ITERATIONS;
+    int64_t bound = 0, most = given > 0 ? given : v->end_s > 0.0 ? FIRST_PASS : DEFAULT_ITERATIONS;
     DTP_TRY(sel_reduce(v, w, err));
     v->out->presolve = w->report;
     const bool once = given > 0 || v->end_s <= 0.0 ||
@@ -152,8 +152,11 @@ dtp_status dtp_select_solve(const dtp_select_problem *p, const dtp_select_option
                             dtp_select_result *out, dtp_err *err)
 {
     *out = (dtp_select_result){0};
-    sel_solver v = {.p = p, .options = options, .out = out, 
-                    .cutoff = DTP_SELECT_FORBIDDEN, .seed = options->seed};
+    sel_solver v = {.p = p,
+                    .options = options,
+                    .out = out,
+                    .cutoff = DTP_SELECT_FORBIDDEN,
+                    .seed = options->seed};
     sel_work *w = NULL;
     const size_t n = (size_t)p->n_nodes + 1;
     int32_t *block = calloc(3 * n, sizeof *block);
