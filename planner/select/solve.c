@@ -9,7 +9,7 @@
 #include "planner/select/regions.h"
 #include "planner/select/solver.h"
 
-enum { FIRST_ROUNDS = 20, DEFAULT_ITERATIONS = 400, FIRST_PASS = 100 };
+enum { FIRST_ROUNDS = 20, DEFAULT_ITERATIONS = 400 };
 
 static double now_s(void)
 {
@@ -35,7 +35,7 @@ dtp_select_options dtp_select_options_init(void)
                                 .solver = DTP_SELECT_AUTO,
                                 .threads = 2,
                                 .seed = 1,
-                                .lp_entries = 3000,
+                                .lp_entries = 8000,
                                 .max_entries = 250000};
 }
 
@@ -118,14 +118,16 @@ static dtp_status pass(sel_solver *v, sel_work *w, int64_t most, int64_t *bound,
                                     : try_large(v, w, most, bound, err));
     }
     DTP_TRY(sel_reduce(v, w, err));
-    if (solver == DTP_SELECT_AUTO && !w->infeasible && v->cutoff < DTP_SELECT_FORBIDDEN) {
-        DTP_TRY(sel_regions(v, w, most, *bound, err));
-    }
     if (solver != DTP_SELECT_LARGE || w->infeasible) {
         v->max_nodes = most < INT64_MAX - v->out->nodes ? v->out->nodes + most : INT64_MAX;
         DTP_TRY(sel_branch(v, w, bound, err));
     }
-    return sel_reduce(v, w, err);
+    DTP_TRY(sel_reduce(v, w, err));
+    if (solver == DTP_SELECT_AUTO && *bound < v->cutoff && !w->infeasible &&
+        v->cutoff < DTP_SELECT_FORBIDDEN) {
+        DTP_TRY(sel_regions(v, w, most, *bound, err));
+    }
+    return DTP_OK;
 }
 
 /* Without a limit of iterations, again with other random numbers and twice as long until the time
@@ -133,7 +135,7 @@ static dtp_status pass(sel_solver *v, sel_work *w, int64_t most, int64_t *bound,
 static dtp_status run(sel_solver *v, sel_work *w, dtp_err *err)
 {
     const int64_t given = v->options->iterations;
-    int64_t bound = 0, most = given > 0 ? given : v->end_s > 0.0 ? FIRST_PASS : DEFAULT_ITERATIONS;
+    int64_t bound = 0, most = given > 0 ? given : DEFAULT_ITERATIONS;
     DTP_TRY(sel_reduce(v, w, err));
     v->out->presolve = w->report;
     const bool once = given > 0 || v->end_s <= 0.0 ||
