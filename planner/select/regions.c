@@ -13,7 +13,7 @@ enum {
     MAX_SOURCES = 3, /* nodes that a region grows around */
     BRANCHES = 8,    /* nodes of branch and bound for a region */
     EASY = 2,        /* so many at most, and the next regions are larger */
-    PATIENCE = 50    /* rounds without a gain */
+    PATIENCE = 150   /* rounds without a gain */
 };
 
 /* Of the gap: what counts as a gain. */

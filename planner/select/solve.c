@@ -130,7 +130,7 @@ static dtp_status pass(sel_solver *v, sel_work *w, int64_t most, int64_t *bound,
     return DTP_OK;
 }
 
-/* Without a limit of iterations, again with other random numbers and twice as long until the time
+/* Without a limit of iterations, again with other random numbers and for longer until the time
  * is up. */
 static dtp_status run(sel_solver *v, sel_work *w, dtp_err *err)
 {
@@ -143,7 +143,7 @@ static dtp_status run(sel_solver *v, sel_work *w, dtp_err *err)
     do {
         DTP_TRY(pass(v, w, most, &bound, err));
         bound = w->infeasible ? v->cutoff : bound;
-        most = most < INT64_MAX / 4 ? 2 * most : most;
+        most += most < INT64_MAX / 4 ? most / 2 : 0;
         v->seed++;
     } while (!once && bound < v->cutoff && !sel_time_is_up(v));
     judge(v, bound);
