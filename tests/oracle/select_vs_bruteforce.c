@@ -195,23 +195,40 @@ static dtp_select_problem *ring(random_source *r, int32_t n)
     return p;
 }
 
+static dtp_select_result solve_on_threads(const dtp_select_problem *p, dtp_select_options o,
+                                          int32_t threads)
+{
+    dtp_select_result r;
+    dtp_err err = {0};
+    o.threads = threads;
+    if (dtp_select_solve(p, &o, &r, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    assert_non_null(r.choice);
+    assert_true(r.value.feasible && r.bound > 0 && r.bound <= r.value.cost);
+    return r;
+}
+
+/* Search and ascent side by side; then what auto does with a kernel above its limit and below:
+ * regions on both threads in either, branch and bound in the latter. */
 static void test_select__same_answer_on_any_threads(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 5; seed++) {
-        random_source r = {seed};
-        dtp_select_problem *p = ring(&r, 80);
+    const struct {
+        dtp_select_solver solver;
+        int64_t max_entries, iterations;
+        int32_t nodes;
+    } cases[] = {{DTP_SELECT_LARGE, 250000, 30, 80},
+                 {DTP_SELECT_AUTO, 1000, 20, 40},
+                 {DTP_SELECT_AUTO, 250000, 8, 24}};
+    for (uint64_t seed = 0; seed < 6; seed++) {
+        random_source r = {seed + 1};
+        dtp_select_problem *p = ring(&r, cases[seed % 3].nodes);
         dtp_select_options o = dtp_select_options_init();
-        dtp_select_result a, b;
-        o.solver = DTP_SELECT_LARGE;
-        o.iterations = 30;
-        o.threads = 1;
-        assert_int_equal(dtp_select_solve(p, &o, &a, NULL), DTP_OK);
-        o.threads = 2;
-        assert_int_equal(dtp_select_solve(p, &o, &b, NULL), DTP_OK);
-        assert_non_null(a.choice);
-        assert_non_null(b.choice);
-        assert_true(a.value.feasible && a.bound > 0 && a.bound <= a.value.cost);
+        o.solver = cases[seed % 3].solver;
+        o.max_entries = cases[seed % 3].max_entries;
+        o.iterations = cases[seed % 3].iterations;
+        dtp_select_result a = solve_on_threads(p, o, 1), b = solve_on_threads(p, o, 2);
         assert_int_equal(a.value.cost, b.value.cost);
         assert_int_equal(a.bound, b.bound);
         assert_memory_equal(a.choice, b.choice, (size_t)p->n_nodes * sizeof *a.choice);
@@ -221,6 +238,33 @@ static void test_select__same_answer_on_any_threads(void **state)
     }
 }
 
+/* Without a limit of iterations the time ends the search, with both whichever comes first, and a
+ * proof ends it before. The test's own time limit is the check. */
+static void test_select__whichever_limit_comes_first(void **state)
+{
+    (void)state;
+    const struct {
+        double time_limit_s;
+        int64_t iterations;
+    } cases[] = {{0.4, 0}, {0.4, INT64_MAX}, {1e7, 1}, {0.0, 1}};
+    random_source r = {99};
+    dtp_select_problem *p = ring(&r, 50);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        dtp_select_options o = dtp_select_options_init();
+        o.time_limit_s = cases[i].time_limit_s;
+        o.iterations = cases[i].iterations;
+        dtp_select_result a = solve_on_threads(p, o, 2);
+        assert_true(a.value.cost == a.bound || a.status == DTP_CERT_FEASIBLE);
+        dtp_select_result_free(&a);
+    }
+    dtp_select_problem_destroy(p);
+    p = random_problem(&r);
+    dtp_select_options o = dtp_select_options_init();
+    o.time_limit_s = 1e7;
+    assert_true(solve_and_check(p, &o, enumerate(p), "no limit of iterations"));
+    dtp_select_problem_destroy(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +272,7 @@ int main(void)
         cmocka_unit_test(test_select__same_seed_same_answer),
         cmocka_unit_test(test_select__branching_on_the_dual_equals_enumeration),
         cmocka_unit_test(test_select__same_answer_on_any_threads),
+        cmocka_unit_test(test_select__whichever_limit_comes_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
