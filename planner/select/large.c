@@ -127,7 +127,7 @@ static bool worth_restarting(const sel_solver *v, sel_work *w, const search *h, 
 /* Neither side got on much in the last epochs. */
 static bool stalled(search *h, int64_t cost, int64_t bound)
 {
-    const bool gained = cost < h->cost || 100 * (bound - h->bound) > cost - bound;
+    const bool gained = cost < h->cost || bound - h->bound > (cost - bound) / 100;
     if (gained) {
         h->cost = cost;
         h->bound = bound;

@@ -1,5 +1,5 @@
 /* State of one solve, shared by its parts: the entry (solve.c), the anytime loop for large kernels
- * (large.h), branch and bound for small ones (branch.h). */
+ * (large.h), branch and bound for small ones (branch.h), regions of the best plan (regions.h). */
 #ifndef DTP_PLANNER_SELECT_SOLVER_H
 #define DTP_PLANNER_SELECT_SOLVER_H
 
