@@ -124,7 +124,8 @@ dtp_status dtp_graph_add_tensor(dtp_graph *g, const dtp_tensor_spec *spec, dtp_t
                           .producer = -1,
                           .init = spec->init,
                           .stream = dtp_stream_of(name),
-                          .below = spec->below};
+                          .below = spec->below,
+                          .per_step = spec->per_step};
     return append_tensor(g, &t, out, err);
 }
 
@@ -368,7 +369,8 @@ dtp_status dtp_graph_add_node(dtp_graph *g, const dtp_node_spec *spec, dtp_tenso
                      .phase = spec->phase,
                      .origin = spec->origin,
                      .block = spec->block,
-                     .instance = spec->instance};
+                     .instance = spec->instance,
+                     .repeats = spec->repeats};
     if (node.name == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for node '%s'", spec->name);
     }
@@ -409,4 +411,14 @@ dtp_status dtp_graph_add_grad(dtp_graph *g, dtp_param_grad pg, dtp_err *err)
                            sizeof *g->grads, err));
     g->grads[g->n_grads++] = pg;
     return DTP_OK;
+}
+
+bool dtp_tensor_lasts(const dtp_graph_tensor *t)
+{
+    return t->kind == DTP_TENSOR_PARAM || (t->kind == DTP_TENSOR_STATE && !t->per_step);
+}
+
+int32_t dtp_graph_runs(const dtp_graph *g, dtp_phase phase)
+{
+    return phase != DTP_UPDATE && g->microbatches > 1 ? g->microbatches : 1;
 }

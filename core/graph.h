@@ -38,6 +38,7 @@ typedef struct dtp_graph_tensor {
     dtp_init init;        /* PARAM, STATE */
     uint32_t stream;      /* PARAM: random stream, a hash of the name */
     int64_t below;        /* integer INPUT: values lie in [0, below); 0 = not stated */
+    bool per_step; /* STATE: an accumulator of microbatches, without contents between steps */
 } dtp_graph_tensor;
 
 typedef enum dtp_phase { DTP_FORWARD, DTP_BACKWARD, DTP_UPDATE } dtp_phase;
@@ -50,9 +51,10 @@ typedef struct dtp_node {
     const dtp_tensor_id *out;
     const dtp_attr *attrs; /* one per spec of op, in spec order */
     dtp_phase phase;
-    dtp_node_id origin; /* BACKWARD: the forward node it differentiates; else -1 */
+    dtp_node_id origin; /* BACKWARD: the forward node it differentiates or repeats; else -1 */
     int32_t block;      /* template of the repeat it came from (folding), -1 = none */
     int32_t instance;   /* which copy of the block; backward nodes inherit both */
+    bool repeats;       /* BACKWARD: computes the results of its origin again (core/remat.h) */
 } dtp_node;
 
 /* A persistent tensor and the value that replaces it at the end of a step. */
@@ -79,6 +81,8 @@ typedef struct dtp_optimizer {
     double lr, momentum, beta1, beta2, eps, weight_decay;
 } dtp_optimizer;
 
+enum { DTP_MAX_MICRO_DIMS = 4 };
+
 struct dtp_graph {
     dtp_arena *arena;
     const char *name;
@@ -97,6 +101,13 @@ struct dtp_graph {
     dtp_tensor_id loss; /* -1 for a forward graph */
     dtp_optimizer optimizer;
     int32_t *name_hash, name_hash_size; /* tensor names, open addressing, -1 = free */
+    int32_t n_blocks, cap_blocks;
+    const char **blocks;  /* by dtp_node.block: name of the block that is repeated */
+    int32_t microbatches; /* 0 and 1: none; else FORWARD and BACKWARD nodes run so often in a step,
+                             each time on the next part of the batch, and UPDATE nodes once after
+                             the last time (core/microbatch.h) */
+    int32_t n_micro_dims; /* dims of which a tensor holds one microbatch's part */
+    dtp_dim_id micro_dims[DTP_MAX_MICRO_DIMS];
 };
 
 /* Fails with DTP_NOMEM only. */
@@ -112,6 +123,7 @@ typedef struct dtp_tensor_spec {
     dtp_ttype type;
     dtp_init init;
     int64_t below;
+    bool per_step;
 } dtp_tensor_spec;
 
 /* Adds an INPUT, PARAM or STATE. DTP_INVALID on a duplicate name or dim, DTP_RANGE on sizes. */
@@ -132,6 +144,7 @@ typedef struct dtp_node_spec {
     dtp_phase phase;
     dtp_node_id origin; /* -1 = none */
     int32_t block, instance;
+    bool repeats;
 } dtp_node_spec;
 
 /* A spec with nothing set: forward phase, no origin, no block. */
@@ -150,6 +163,11 @@ dtp_attr dtp_attr_dims(const char *key, int32_t n, const dtp_dim_id *ids);
 dtp_status dtp_graph_add_output(dtp_graph *g, dtp_tensor_id t, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_graph_add_update(dtp_graph *g, dtp_update u, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_graph_add_grad(dtp_graph *g, dtp_param_grad pg, dtp_err *err) DTP_MUST_CHECK;
+
+/* Whether a tensor has contents from one step to the next: PARAM and STATE but no accumulators. */
+bool dtp_tensor_lasts(const dtp_graph_tensor *t);
+/* How often a node of this phase runs in a step. */
+int32_t dtp_graph_runs(const dtp_graph *g, dtp_phase phase);
 
 /* Storage of the operand types of a call. */
 typedef struct dtp_call_types {

@@ -78,9 +78,10 @@ static dtp_status find_block(dtp_model_reader *r, const dtp_json *name, repeat *
 /* ---- one repeat statement ----------------------------------------------------------------------
  */
 
-static dtp_status find_site(dtp_model_reader *r, const dtp_json *statement, int32_t *out,
-                            dtp_err *err)
+static dtp_status find_site(dtp_model_reader *r, const dtp_json *statement, const char *block_name,
+                            int32_t *out, dtp_err *err)
 {
+    dtp_graph *g = r->g;
     for (int32_t i = 0; i < r->n_sites; i++) {
         if (r->sites[i].statement == statement) {
             *out = i;
@@ -89,6 +90,12 @@ static dtp_status find_site(dtp_model_reader *r, const dtp_json *statement, int3
     }
     if (r->n_sites == DTP_MODEL_MAX_REPEATS) {
         return dtp_json_fail(statement, err, "more than %d repeats", DTP_MODEL_MAX_REPEATS);
+    }
+    DTP_TRY(dtp_arena_grow(g->arena, &g->blocks, g->n_blocks, g->n_blocks + 1, &g->cap_blocks,
+                           sizeof *g->blocks, err));
+    g->blocks[g->n_blocks] = dtp_arena_strdup(g->arena, block_name);
+    if (g->blocks[g->n_blocks++] == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory for a name", r->file);
     }
     r->sites[r->n_sites] = (dtp_model_site){.statement = statement};
     *out = r->n_sites++;
@@ -155,7 +162,7 @@ static dtp_status read_repeat(dtp_model_reader *r, const dtp_model_scope *scope,
     DTP_TRY(dtp_json_string(as, &out->as, err));
     DTP_TRY(check_nesting(scope, out, err));
     DTP_TRY(check_carry(out, err));
-    return find_site(r, v, &out->site, err);
+    return find_site(r, v, out->block_name, &out->site, err);
 }
 
 /* ---- instances ---------------------------------------------------------------------------------

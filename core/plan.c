@@ -31,12 +31,21 @@ void dtp_plan_destroy(dtp_plan *plan)
     }
 }
 
+dtp_status dtp_plan_graph(const dtp_plan *plan, const dtp_graph *model, dtp_graph **out,
+                          dtp_err *err)
+{
+    return dtp_graph_with_choices(model, &plan->choices, plan->n_settings, plan->settings, out,
+                                  err);
+}
+
 const char *dtp_plan__coll_name(int32_t index)
 {
     static const char *const names[DTP_N_COLL_TOTALS] = {
         "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute"};
     return names[index];
 }
+
+const char *const dtp_plan__phases[4] = {"forward", "backward", "update", NULL};
 
 const char *dtp_plan__cert_name(dtp_cert_status status)
 {
@@ -105,5 +114,24 @@ void dtp_plan__row_name(const dtp_rule_set *set, int32_t r, int32_t n_in, const 
     if (same > 0) {
         size_t used = strlen(out);
         (void)snprintf(out + used, DTP_ROW_TEXT_BYTES - used, "#%d", same + 1);
+    }
+}
+
+void dtp_strategy_print(const dtp_graph *g, dtp_node_id node, const dtp_mesh *mesh,
+                        const dtp_strategy *strategy, char out[DTP_STRATEGY_TEXT_BYTES])
+{
+    dtp_call_types types;
+    dtp_rule_set set;
+    const dtp_op_call call = dtp_node_call(g, &g->nodes[node], &types);
+    size_t used = 0;
+    (void)snprintf(out, DTP_STRATEGY_TEXT_BYTES, "replicated");
+    dtp_op_rules(&call, true, &set);
+    for (int32_t m = 0; m < mesh->n_dims; m++) {
+        char row[DTP_ROW_TEXT_BYTES];
+        if (strategy->row[m] > 0 && strategy->row[m] < set.n) {
+            dtp_plan__row_name(&set, strategy->row[m], call.n_in, &g->dims, row);
+            used += (size_t)snprintf(out + used, DTP_STRATEGY_TEXT_BYTES - used, "%s%s: %s",
+                                     used > 0 ? ", " : "", mesh->names[m], row);
+        }
     }
 }

@@ -3,7 +3,7 @@
 #ifndef DTP_CORE_PLAN_H
 #define DTP_CORE_PLAN_H
 
-#include "core/settings.h"
+#include "core/graph_choices.h"
 #include "core/sharding.h"
 
 typedef enum dtp_plan_objective { DTP_OBJECTIVE_TIME, DTP_OBJECTIVE_MEMORY } dtp_plan_objective;
@@ -38,6 +38,14 @@ typedef enum dtp_cert_status {
     DTP_CERT_TIME_LIMIT
 } dtp_cert_status;
 
+/* What a constraint costs: the least sum of prices falls by so much without it. */
+typedef struct dtp_constraint_price {
+    const char *constraint;   /* "memory 2147483648", "pin h: batch@x" */
+    int64_t relaxed_by_bytes; /* memory: a limit this much higher; else 0: the pin is left out */
+    int64_t saves_ps;
+    bool exact; /* both sums are proven to be the least */
+} dtp_constraint_price;
+
 /* cost, bound: picoseconds for objective time, bytes for objective memory. */
 typedef struct dtp_certificate {
     dtp_cert_status status;
@@ -46,6 +54,9 @@ typedef struct dtp_certificate {
     const char *solver;
     int64_t nodes;
     double solve_s; /* written with timings only */
+    bool has_prices;
+    int32_t n_prices;
+    dtp_constraint_price *prices; /* with has_prices */
 } dtp_certificate;
 
 typedef struct dtp_baseline {
@@ -69,8 +80,9 @@ typedef struct dtp_plan {
     int64_t memory_limit_bytes;             /* 0 = none */
     dtp_rules rules;                        /* rules mode */
     dtp_sharding sharding;
-    int32_t n_settings; /* tensor mode: how nodes run, in the order of the nodes; the program is
-                           that of dtp_graph_with_settings */
+    dtp_graph_choices choices; /* layouts, strategies, settings are for the graph
+                                  that they make of the model's */
+    int32_t n_settings;        /* tensor mode: how nodes run, in the order of the nodes */
     dtp_setting *settings;
     dtp_prediction predicted;
     dtp_certificate certificate;
@@ -84,13 +96,24 @@ typedef struct dtp_plan {
 dtp_status dtp_plan_create(dtp_plan **out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_plan_destroy(dtp_plan *plan);
 
-/* Deterministic JSON text, ended by a newline. `timings` adds certificate.solve_s. */
+/* The graph that the program of a plan is lowered from: dtp_graph_with_choices with the plan's
+ * choices and settings. `model` is the graph as it was read and must outlive it. */
+dtp_status dtp_plan_graph(const dtp_plan *plan, const dtp_graph *model, dtp_graph **out,
+                          dtp_err *err) DTP_MUST_CHECK;
+
+/* Deterministic JSON text, ended by a newline. g is the plan's graph (dtp_plan_graph). `timings`
+ * adds certificate.solve_s. */
 dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings, char **text,
                           dtp_err *err) DTP_MUST_CHECK;
-/* Reads a plan for a graph: names are resolved, layouts checked (an illegal layout is an error).
- * Hashes are read, not compared. `file` is for messages. */
+/* Reads a plan for the graph of a model: names are resolved, layouts checked (an illegal layout is
+ * an error). Hashes are read, not compared. `file` is for messages. */
 dtp_status dtp_plan_read(const char *file, const char *text, size_t len, const dtp_graph *g,
                          dtp_plan **out, dtp_err *err) DTP_MUST_CHECK;
+
+enum { DTP_STRATEGY_TEXT_BYTES = DTP_MAX_MESH_DIMS * (DTP_MESH_NAME_BYTES + 200) };
+/* How a node runs, in words: "x: batch, y: d_ff" (docs/formats/plan.md); "replicated". */
+void dtp_strategy_print(const dtp_graph *g, dtp_node_id node, const dtp_mesh *mesh,
+                        const dtp_strategy *strategy, char out[DTP_STRATEGY_TEXT_BYTES]);
 
 /* 64-bit hash of a graph's canonical content: dims, tensors, nodes, attributes. */
 uint64_t dtp_graph_hash(const dtp_graph *g);

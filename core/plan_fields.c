@@ -129,10 +129,49 @@ static dtp_status read_predicted(const dtp_json *root, dtp_plan *plan, dtp_err *
     return read_prediction(v, &plan->predicted, err);
 }
 
+static dtp_status check_list(const dtp_json *v, dtp_json_kind kind, dtp_err *err)
+{
+    DTP_TRY(dtp_json_expect(v, kind, err));
+    if (dtp_json_size(v) > MAX_LIST) {
+        return dtp_json_fail(v, err, "more than %d entries", MAX_LIST);
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_price(const dtp_json *v, dtp_arena *arena, dtp_constraint_price *out,
+                             dtp_err *err)
+{
+    static const char *const keys[] = {"constraint", "relaxed_by_bytes", "saves_ps", "exact", NULL};
+    const dtp_json *exact;
+    DTP_TRY(dtp_json_keys(v, keys, err));
+    DTP_TRY(read_text(v, "constraint", arena, &out->constraint, err));
+    DTP_TRY(read_count(v, "saves_ps", &out->saves_ps, err));
+    DTP_TRY(dtp_json_require(v, "exact", &exact, err));
+    DTP_TRY(dtp_json_bool(exact, &out->exact, err));
+    return dtp_json_get(v, "relaxed_by_bytes") == NULL
+               ? DTP_OK
+               : read_count(v, "relaxed_by_bytes", &out->relaxed_by_bytes, err);
+}
+
+static dtp_status read_prices(const dtp_json *v, dtp_arena *arena, dtp_certificate *c, dtp_err *err)
+{
+    DTP_TRY(check_list(v, DTP_JSON_ARRAY, err));
+    c->has_prices = true;
+    c->n_prices = dtp_json_size(v);
+    c->prices = dtp_arena_alloc(arena, (size_t)c->n_prices, sizeof *c->prices);
+    if (c->prices == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of %d prices", c->n_prices);
+    }
+    for (int32_t i = 0; i < c->n_prices; i++) {
+        DTP_TRY(read_price(dtp_json_at(v, i), arena, &c->prices[i], err));
+    }
+    return DTP_OK;
+}
+
 static dtp_status read_certificate(const dtp_json *root, dtp_plan *plan, dtp_err *err)
 {
-    static const char *const keys[] = {"status", "cost",  "bound",   "gap",
-                                       "solver", "nodes", "solve_s", NULL};
+    static const char *const keys[] = {"status", "cost",    "bound",  "gap", "solver",
+                                       "nodes",  "solve_s", "prices", NULL};
     static const char *const statuses[] = {"optimal", "feasible", "infeasible", "time_limit", NULL};
     dtp_certificate *c = &plan->certificate;
     const dtp_json *v;
@@ -146,21 +185,16 @@ static dtp_status read_certificate(const dtp_json *root, dtp_plan *plan, dtp_err
     DTP_TRY(read_amount(v, "gap", &c->gap, err));
     DTP_TRY(read_text(v, "solver", plan->arena, &c->solver, err));
     DTP_TRY(read_count(v, "nodes", &c->nodes, err));
-    return dtp_json_get(v, "solve_s") == NULL ? DTP_OK
-                                              : read_amount(v, "solve_s", &c->solve_s, err);
+    if (dtp_json_get(v, "solve_s") != NULL) {
+        DTP_TRY(read_amount(v, "solve_s", &c->solve_s, err));
+    }
+    return dtp_json_get(v, "prices") == NULL
+               ? DTP_OK
+               : read_prices(dtp_json_get(v, "prices"), plan->arena, c, err);
 }
 
 /* ---- lists -------------------------------------------------------------------------------------
  */
-
-static dtp_status check_list(const dtp_json *v, dtp_json_kind kind, dtp_err *err)
-{
-    DTP_TRY(dtp_json_expect(v, kind, err));
-    if (dtp_json_size(v) > MAX_LIST) {
-        return dtp_json_fail(v, err, "more than %d entries", MAX_LIST);
-    }
-    return DTP_OK;
-}
 
 /* A list of texts. */
 static dtp_status read_texts(const dtp_json *v, dtp_arena *arena, int32_t *n, const char ***out,
@@ -328,6 +362,9 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
                                        "memory_limit_bytes",
                                        "uneven",
                                        "redistribution",
+                                       "remat",
+                                       "microbatches",
+                                       "microbatch_dim",
                                        "rules",
                                        "predicted",
                                        "certificate",
@@ -336,6 +373,7 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
                                        "hashes",
                                        "settings",
                                        "strategies",
+                                       "views",
                                        "tensors",
                                        NULL};
     const dtp_json *format;

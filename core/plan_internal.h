@@ -13,6 +13,9 @@ const char *dtp_plan__cert_name(dtp_cert_status status);
 /* "time", "memory". */
 const char *dtp_plan__objective_name(dtp_plan_objective objective);
 
+/* "forward", "backward", "update"; ended by NULL. */
+extern const char *const dtp_plan__phases[4];
+
 /* Names row `r` of a rule set: the dim that is split ("batch"), "in>out" when the op renames it,
  * "partial(0+2)" for partial operands that pass through, "replicated" for row 0. When rows before r
  * have the same name, "#2", "#3"... follows, so that names of one set are distinct. */

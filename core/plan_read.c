@@ -64,16 +64,20 @@ static dtp_status read_rules(const plan_reader *r, dtp_err *err)
     return prefixed(rules, s, err);
 }
 
-/* One member of "tensors". */
-static dtp_status read_layout(const dtp_json *v, const plan_reader *r, dtp_tensor_id *id,
+/* The tensor that a key names. */
+static dtp_status find_tensor(const dtp_json *v, const plan_reader *r, dtp_tensor_id *id,
+                              dtp_err *err)
+{
+    *id = dtp_graph_find(r->g, dtp_json_key(v));
+    return *id >= 0 ? DTP_OK
+                    : dtp_json_fail(v, err, "the model '%s' has no such tensor", r->g->name);
+}
+
+static dtp_status read_layout(const dtp_json *v, const plan_reader *r, dtp_tensor_id id,
                               dtp_layout *out, dtp_err *err)
 {
     const char *text;
-    *id = dtp_graph_find(r->g, dtp_json_key(v));
-    if (*id < 0) {
-        return dtp_json_fail(v, err, "the model '%s' has no such tensor", r->g->name);
-    }
-    const dtp_ttype *type = &r->g->tensors[*id].type;
+    const dtp_ttype *type = &r->g->tensors[id].type;
     DTP_TRY(dtp_json_string(v, &text, err));
     DTP_TRY(prefixed(v, dtp_layout_parse(text, &r->plan->mesh, type, &r->g->dims, out, err), err));
     DTP_TRY(prefixed(v, dtp_layout_check(out, &r->plan->mesh, type, err), err));
@@ -91,7 +95,8 @@ static dtp_status compare_layout(const plan_reader *r, const dtp_json *v, dtp_er
     dtp_tensor_id id;
     dtp_layout stated;
     const char *given = "";
-    DTP_TRY(read_layout(v, r, &id, &stated, err));
+    DTP_TRY(find_tensor(v, r, &id, err));
+    DTP_TRY(read_layout(v, r, id, &stated, err));
     if (dtp_layout_equal(&stated, &r->plan->sharding.layouts[id])) {
         return DTP_OK;
     }
@@ -127,7 +132,8 @@ static dtp_status read_layouts(const plan_reader *r, const dtp_json *tensors, dt
     for (int32_t i = 0; i < dtp_json_size(tensors); i++) {
         dtp_tensor_id id;
         dtp_layout layout;
-        DTP_TRY(read_layout(dtp_json_at(tensors, i), r, &id, &layout, err));
+        DTP_TRY(find_tensor(dtp_json_at(tensors, i), r, &id, err));
+        DTP_TRY(read_layout(dtp_json_at(tensors, i), r, id, &layout, err));
         s->layouts[id] = layout;
         seen[id] = true;
     }
@@ -135,6 +141,42 @@ static dtp_status read_layouts(const plan_reader *r, const dtp_json *tensors, dt
         if (!seen[t]) {
             return dtp_json_fail(tensors, err, "tensor '%s' has no layout", r->g->tensors[t].name);
         }
+    }
+    return DTP_OK;
+}
+
+/* ---- views -------------------------------------------------------------------------------------
+ */
+
+static dtp_status read_view(const dtp_json *v, const plan_reader *r, dtp_tensor_id t, dtp_err *err)
+{
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_keys(v, dtp_plan__phases, err));
+    for (int phase = 0; dtp_plan__phases[phase] != NULL; phase++) {
+        const dtp_json *layout = dtp_json_get(v, dtp_plan__phases[phase]);
+        if (layout != NULL) {
+            DTP_TRY(read_layout(layout, r, t, &r->plan->sharding.views[phase][t], err));
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_views(const plan_reader *r, dtp_err *err)
+{
+    const dtp_json *list = dtp_json_get(r->root, "views");
+    if (list == NULL) {
+        return DTP_OK;
+    }
+    if (r->plan->rules_mode) {
+        return dtp_json_fail(list, err, "a plan in rules mode has no views");
+    }
+    DTP_TRY(dtp_json_expect(list, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_sharding_add_views(&r->plan->sharding, r->plan->arena, err));
+    for (int32_t i = 0; i < dtp_json_size(list); i++) {
+        const dtp_json *v = dtp_json_at(list, i);
+        dtp_tensor_id t;
+        DTP_TRY(find_tensor(v, r, &t, err));
+        DTP_TRY(read_view(v, r, t, err));
     }
     return DTP_OK;
 }
@@ -281,13 +323,88 @@ static dtp_status read_decision(const plan_reader *r, dtp_err *err)
     return read_strategies(r, err);
 }
 
+/* ---- choices ------------------------------------------------------------------------------------
+ */
+
+static dtp_status read_remat(const plan_reader *r, const dtp_graph *model, dtp_err *err)
+{
+    const dtp_json *list = dtp_json_get(r->root, "remat");
+    dtp_graph_choices *c = &r->plan->choices;
+    if (list == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_json_expect(list, DTP_JSON_ARRAY, err));
+    const char **items =
+        dtp_arena_alloc(r->plan->arena, (size_t)dtp_json_size(list), sizeof *items);
+    if (items == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of blocks");
+    }
+    for (int32_t i = 0; i < dtp_json_size(list); i++) {
+        const char *text;
+        DTP_TRY(dtp_json_string(dtp_json_at(list, i), &text, err));
+        items[i] = dtp_arena_strdup(r->plan->arena, text);
+        if (items[i] == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of blocks");
+        }
+    }
+    c->remat = (dtp_remat){.n = dtp_json_size(list), .items = items};
+    return prefixed(list, dtp_remat_check(&c->remat, model, err), err);
+}
+
+static dtp_status read_microbatches(const plan_reader *r, const dtp_graph *model, dtp_err *err)
+{
+    const dtp_json *count = dtp_json_get(r->root, "microbatches");
+    const dtp_json *dim = dtp_json_get(r->root, "microbatch_dim");
+    dtp_graph_choices *c = &r->plan->choices;
+    int64_t value = 1;
+    c->micro_dim = -1;
+    if (count != NULL) {
+        DTP_TRY(dtp_json_int(count, 1, INT32_MAX, &value, err));
+        c->microbatches = (int32_t)value;
+    }
+    if (dim != NULL) {
+        const char *name;
+        DTP_TRY(dtp_json_string(dim, &name, err));
+        c->micro_dim = dtp_dims_find(&model->dims, name);
+        if (c->micro_dim < 0) {
+            return dtp_json_fail(dim, err, "the model '%s' has no dim '%.60s'", model->name, name);
+        }
+    }
+    return DTP_OK;
+}
+
+/* The graph that the rest of the plan speaks of: in *out, NULL when it is the model's. */
+static dtp_status read_choices(const plan_reader *r, const dtp_graph *model, dtp_graph **out,
+                               dtp_err *err)
+{
+    *out = NULL;
+    DTP_TRY(read_remat(r, model, err));
+    DTP_TRY(read_microbatches(r, model, err));
+    if (!dtp_graph_choices_any(&r->plan->choices)) {
+        return DTP_OK;
+    }
+    return prefixed(r->root, dtp_graph_with_choices(model, &r->plan->choices, 0, NULL, out, err),
+                    err);
+}
+
+static dtp_status read_rest(plan_reader *r, dtp_err *err)
+{
+    DTP_TRY(read_decision(r, err));
+    DTP_TRY(read_settings(r, err));
+    DTP_TRY(read_views(r, err));
+    return prefixed(r->root, dtp_sharding_check(r->g, &r->plan->sharding, err), err);
+}
+
 static dtp_status read_plan(const dtp_json *root, const dtp_graph *g, dtp_plan *plan, dtp_err *err)
 {
     plan_reader r = {.root = root, .g = g, .plan = plan};
+    dtp_graph *changed = NULL;
     DTP_TRY(dtp_plan__fields(root, plan, err));
-    DTP_TRY(read_decision(&r, err));
-    DTP_TRY(read_settings(&r, err));
-    return prefixed(root, dtp_sharding_check(g, &plan->sharding, err), err);
+    DTP_TRY(read_choices(&r, g, &changed, err));
+    r.g = changed != NULL ? changed : g;
+    dtp_status s = read_rest(&r, err);
+    dtp_graph_destroy(changed);
+    return s;
 }
 
 dtp_status dtp_plan_read(const char *file, const char *text, size_t len, const dtp_graph *g,

@@ -43,6 +43,23 @@ static void write_prediction(dtp_json_writer *w, const dtp_prediction *p)
     dtp_json_end_object(w);
 }
 
+static void write_prices(dtp_json_writer *w, const dtp_certificate *c)
+{
+    dtp_json_begin_array(w, "prices", false);
+    for (int32_t i = 0; i < c->n_prices; i++) {
+        const dtp_constraint_price *p = &c->prices[i];
+        dtp_json_begin_object(w, NULL);
+        dtp_json_write_string(w, "constraint", p->constraint);
+        if (p->relaxed_by_bytes > 0) {
+            dtp_json_write_int(w, "relaxed_by_bytes", p->relaxed_by_bytes);
+        }
+        dtp_json_write_int(w, "saves_ps", p->saves_ps);
+        dtp_json_write_bool(w, "exact", p->exact);
+        dtp_json_end_object(w);
+    }
+    dtp_json_end_array(w);
+}
+
 static void write_certificate(dtp_json_writer *w, const dtp_certificate *c, bool timings)
 {
     dtp_json_begin_object(w, "certificate");
@@ -54,6 +71,9 @@ static void write_certificate(dtp_json_writer *w, const dtp_certificate *c, bool
     dtp_json_write_int(w, "nodes", c->nodes);
     if (timings) {
         dtp_json_write_double(w, "solve_s", c->solve_s);
+    }
+    if (c->has_prices) {
+        write_prices(w, c);
     }
     dtp_json_end_object(w);
 }
@@ -91,6 +111,22 @@ static void write_hash(dtp_json_writer *w, const char *key, uint64_t hash)
     dtp_json_write_string(w, key, text);
 }
 
+static void write_choices(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
+{
+    const dtp_graph_choices *c = &plan->choices;
+    if (c->remat.n > 0) {
+        dtp_json_begin_array(w, "remat", true);
+        for (int32_t i = 0; i < c->remat.n; i++) {
+            dtp_json_write_string(w, NULL, c->remat.items[i]);
+        }
+        dtp_json_end_array(w);
+    }
+    if (c->microbatches > 1) {
+        dtp_json_write_int(w, "microbatches", c->microbatches);
+        dtp_json_write_string(w, "microbatch_dim", dtp_dims_name(&g->dims, g->micro_dims[0]));
+    }
+}
+
 static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g,
                           bool timings)
 {
@@ -109,6 +145,7 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     if (plan->redistribution == DTP_REDISTRIBUTION_TORCH) {
         dtp_json_write_string(w, "redistribution", "torch");
     }
+    write_choices(w, plan, g);
     if (plan->rules_mode) {
         write_rules(w, plan, g);
     }
@@ -136,6 +173,33 @@ static void write_tensors(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
         dtp_layout_print(&plan->sharding.layouts[t], &plan->mesh, &g->tensors[t].type, &g->dims,
                          text);
         dtp_json_write_string(w, g->tensors[t].name, text);
+    }
+    dtp_json_end_object(w);
+}
+
+/* Tensor -> phase -> layout, where a phase reads a tensor elsewhere than where it is kept. */
+static void write_views(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
+{
+    const dtp_sharding *s = &plan->sharding;
+    dtp_json_begin_object(w, "views");
+    for (int32_t t = 0; t < s->n_tensors; t++) {
+        bool open = false;
+        for (int phase = 0; dtp_plan__phases[phase] != NULL; phase++) {
+            const dtp_layout *view = &s->views[phase][t];
+            char text[DTP_LAYOUT_TEXT_BYTES];
+            if (dtp_layout_equal(view, &s->layouts[t])) {
+                continue;
+            }
+            if (!open) {
+                dtp_json_begin_object(w, g->tensors[t].name);
+                open = true;
+            }
+            dtp_layout_print(view, &plan->mesh, &g->tensors[t].type, &g->dims, text);
+            dtp_json_write_string(w, dtp_plan__phases[phase], text);
+        }
+        if (open) {
+            dtp_json_end_object(w);
+        }
     }
     dtp_json_end_object(w);
 }
@@ -200,6 +264,9 @@ dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings
             write_strategy(&w, plan, g, n);
         }
         dtp_json_end_object(&w);
+    }
+    if (dtp_sharding_has_views(&plan->sharding)) {
+        write_views(&w, plan, g);
     }
     write_tensors(&w, plan, g);
     dtp_json_end_object(&w);

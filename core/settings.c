@@ -55,6 +55,14 @@ static dtp_status apply(dtp_graph *g, const dtp_setting *setting, dtp_err *err)
     return DTP_OK;
 }
 
+dtp_status dtp_settings_apply(dtp_graph *g, int32_t n, const dtp_setting *settings, dtp_err *err)
+{
+    for (int32_t i = 0; i < n; i++) {
+        DTP_TRY(apply(g, &settings[i], err));
+    }
+    return DTP_OK;
+}
+
 static dtp_status fill(const dtp_graph *g, int32_t n, const dtp_setting *settings, dtp_graph *view,
                        dtp_err *err)
 {
@@ -65,10 +73,7 @@ static dtp_status fill(const dtp_graph *g, int32_t n, const dtp_setting *setting
         memcpy(view->nodes, g->nodes, (size_t)g->n_nodes * sizeof *view->nodes);
     }
     view->cap_nodes = g->n_nodes;
-    for (int32_t i = 0; i < n; i++) {
-        DTP_TRY(apply(view, &settings[i], err));
-    }
-    return DTP_OK;
+    return dtp_settings_apply(view, n, settings, err);
 }
 
 dtp_status dtp_graph_with_settings(const dtp_graph *g, int32_t n, const dtp_setting *settings,

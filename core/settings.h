@@ -21,4 +21,8 @@ int64_t dtp_setting_choice(const dtp_attr_spec *spec, const char *name);
 dtp_status dtp_graph_with_settings(const dtp_graph *g, int32_t n, const dtp_setting *settings,
                                    dtp_graph **out, dtp_err *err) DTP_MUST_CHECK;
 
+/* The same in place, in a graph that owns its nodes. */
+dtp_status dtp_settings_apply(dtp_graph *g, int32_t n, const dtp_setting *settings,
+                              dtp_err *err) DTP_MUST_CHECK;
+
 #endif

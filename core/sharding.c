@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "core/microbatch.h"
+
 /* ---- following rules ----------------------------------------------------------------------------
  */
 
@@ -138,9 +140,7 @@ dtp_status dtp_strategy_from_rules(const dtp_graph *g, dtp_node_id node, const d
 static dtp_status allocate(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena *arena,
                            dtp_sharding *out, dtp_err *err)
 {
-    out->mesh = *mesh;
-    out->n_tensors = g->n_tensors;
-    out->n_nodes = g->n_nodes;
+    *out = (dtp_sharding){.mesh = *mesh, .n_tensors = g->n_tensors, .n_nodes = g->n_nodes};
     out->layouts = dtp_arena_alloc(arena, (size_t)g->n_tensors, sizeof *out->layouts);
     out->strategies = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *out->strategies);
     if (out->layouts == NULL || out->strategies == NULL) {
@@ -164,6 +164,22 @@ dtp_status dtp_sharding_from_rules(const dtp_graph *g, const dtp_mesh *mesh, con
     }
     for (int32_t n = 0; n < g->n_nodes; n++) {
         DTP_TRY(dtp_strategy_from_rules(g, n, mesh, rules, &out->strategies[n], err));
+    }
+    return dtp_microbatch_defer(g, out, err);
+}
+
+dtp_status dtp_sharding_add_views(dtp_sharding *s, dtp_arena *arena, dtp_err *err)
+{
+    for (int phase = 0; phase < 3; phase++) {
+        const size_t n = (size_t)s->n_tensors;
+        s->views[phase] = dtp_arena_alloc(arena, n, sizeof *s->views[phase]);
+        if (s->views[phase] == NULL) {
+            s->views[0] = NULL;
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for the views of %zu tensors", n);
+        }
+        if (n > 0) {
+            memcpy(s->views[phase], s->layouts, n * sizeof *s->layouts);
+        }
     }
     return DTP_OK;
 }
@@ -255,6 +271,9 @@ dtp_status dtp_sharding_check(const dtp_graph *g, const dtp_sharding *s, dtp_err
     }
     for (int32_t t = 0; t < g->n_tensors; t++) {
         dtp_status st = dtp_layout_check(&s->layouts[t], &s->mesh, &g->tensors[t].type, err);
+        for (int phase = 0; phase < 3 && dtp_sharding_has_views(s) && st == DTP_OK; phase++) {
+            st = dtp_layout_check(&s->views[phase][t], &s->mesh, &g->tensors[t].type, err);
+        }
         if (st != DTP_OK) {
             dtp_err_prefix(err, "tensor '%s'", g->tensors[t].name);
             return st;

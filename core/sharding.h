@@ -17,11 +17,26 @@ typedef struct dtp_sharding {
     int32_t n_tensors, n_nodes;
     dtp_layout *layouts;      /* by tensor id */
     dtp_strategy *strategies; /* by node id */
+    /* By phase, by tensor id: the layout from which the nodes of the phase read the tensor. Where
+     * it is not the tensor's own, one copy is made in the phase and dropped at its end. All NULL:
+     * nodes read tensors as they are kept, and copies of values outlive the phase. Not NULL: rows
+     * that split one dim over several mesh dims do so in mesh order. */
+    dtp_layout *views[3];
 } dtp_sharding;
+
+/* True when readers take tensors from views. */
+static inline bool dtp_sharding_has_views(const dtp_sharding *s)
+{
+    return s->views[0] != NULL;
+}
+
+/* Views that are the tensors themselves, in `arena`; s has its layouts. */
+dtp_status dtp_sharding_add_views(dtp_sharding *s, dtp_arena *arena, dtp_err *err) DTP_MUST_CHECK;
 
 /* Follows layout rules through a graph: every tensor's layout (rules_layout), and for every node on
  * every mesh dim the row of the dim that the rules split there. A node whose op needs a split dim
  * whole (DTP_ROLE_WHOLE) is an error that names node, dim and mesh dim, never a hidden gather.
+ * In a graph of microbatches gradients and accumulators stay partial (dtp_microbatch_defer).
  * Storage comes from `arena`. DTP_INVALID as dtp_rules_layout. */
 dtp_status dtp_sharding_from_rules(const dtp_graph *g, const dtp_mesh *mesh, const dtp_rules *rules,
                                    bool uneven, dtp_arena *arena, dtp_sharding *out,

@@ -113,6 +113,7 @@ static dtp_status describe(const making *k, int32_t i, dtp_comm_entry *e, dtp_er
     const dtp_instr *instr = &k->p->instrs[i];
     *e = (dtp_comm_entry){.instr = i,
                           .phase = instr->phase,
+                          .runs = dtp_instr_runs(k->p, instr),
                           .kind = instr->coll.kind,
                           .set = instr->coll.set,
                           .bytes = (int64_t)dtp_coll_full_bytes(
@@ -180,8 +181,8 @@ static dtp_status find_module(making *k, int32_t parent, const char *path, size_
 static void count(making *k, int32_t module, const dtp_comm_entry *e)
 {
     dtp_comm_count *c = &k->out->modules[module].counts[e->phase][e->kind];
-    c->count++;
-    c->bytes += e->bytes;
+    c->count += e->runs;
+    c->bytes += e->runs * e->bytes;
 }
 
 static dtp_status count_along(making *k, const dtp_comm_entry *e, dtp_err *err)
@@ -218,7 +219,7 @@ static void add_up(dtp_comm_report *r)
     int32_t n = 0;
     for (int32_t i = 0; i < r->n_entries; i++) {
         const dtp_comm_entry *e = &r->entries[i];
-        r->totals[i] = (dtp_comm_total){e->phase, e->kind, e->set, {1, e->bytes}};
+        r->totals[i] = (dtp_comm_total){e->phase, e->kind, e->set, {e->runs, e->runs * e->bytes}};
     }
     if (r->n_entries > 0) {
         qsort(r->totals, (size_t)r->n_entries, sizeof *r->totals, by_key);

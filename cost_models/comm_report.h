@@ -26,7 +26,8 @@ typedef struct dtp_comm_entry {
     dtp_phase phase;
     dtp_coll_kind kind;
     dtp_mesh_set set;
-    int64_t bytes; /* dtp_coll_full_bytes */
+    int32_t runs;  /* in a step: of each microbatch one */
+    int64_t bytes; /* dtp_coll_full_bytes, of one run */
     dtp_comm_cause cause;
     dtp_node_id node;     /* -1 = none */
     dtp_tensor_id tensor; /* what is moved; -1: something inside an op, or several tensors */

@@ -111,11 +111,13 @@ int64_t dtp_picoseconds(double seconds)
     return ps < 9.2e18 ? (int64_t)llround(ps) : INT64_MAX;
 }
 
-static void add_collective(dtp_prediction *out, const dtp_pricer *pricer, const dtp_coll *coll)
+static void add_collective(dtp_prediction *out, const dtp_pricer *pricer, const dtp_coll *coll,
+                           int32_t runs)
 {
-    out->collectives[coll->kind].count++;
-    out->collectives[coll->kind].bytes += (int64_t)dtp_coll_full_bytes(
-        coll->kind, coll->count, coll->dtype, pricer->groups[coll->set].ranks);
+    out->collectives[coll->kind].count += runs;
+    out->collectives[coll->kind].bytes +=
+        runs * (int64_t)dtp_coll_full_bytes(coll->kind, coll->count, coll->dtype,
+                                            pricer->groups[coll->set].ranks);
 }
 
 void dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction *out)
@@ -126,14 +128,16 @@ void dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction *out)
     }
     for (int32_t i = 0; i < p->n_instrs; i++) {
         dtp_instr *instr = &p->instrs[i];
+        const int32_t runs = dtp_instr_runs(p, instr);
         instr->time_s = dtp_price_instr(pricer, p, instr);
+        const double all_s = runs * instr->time_s;
         if (instr->kind == DTP_INSTR_COLLECTIVE) {
-            out->comm_s += instr->time_s;
-            add_collective(out, pricer, &instr->coll);
+            out->comm_s += all_s;
+            add_collective(out, pricer, &instr->coll, runs);
         } else {
-            out->compute_s += instr->time_s;
+            out->compute_s += all_s;
         }
-        out->cost_s += instr->time_s;
+        out->cost_s += all_s;
     }
     out->step_time_s = out->cost_s;
     out->exposed_comm_s = out->comm_s;

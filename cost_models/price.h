@@ -41,9 +41,10 @@ double dtp_coll_full_bytes(dtp_coll_kind kind, int64_t count, dtp_dtype dtype, i
 /* bytes: read plus written. */
 double dtp_price_move(const dtp_machine *machine, dtp_move_kind kind, double bytes);
 
-/* Sets instr->time_s of the whole program and returns prediction: additive sum, timeline (one
- * compute and one communication resource per rank, overlap only when the machine says so),
- * collective totals, and the program's peak. */
+/* Sets instr->time_s of the whole program (one run of each) and returns the prediction of a step,
+ * in which instructions of microbatches run several times: additive sum, timeline (one compute and
+ * one communication resource per rank, overlap only when the machine says so), collective totals,
+ * and the program's peak. */
 void dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction *out);
 
 /* Seconds to integer picoseconds, rounded to nearest, saturating. */

@@ -81,32 +81,45 @@ static void raise_to(int32_t need[2], const int32_t by[2])
     need[1] = need[1] > by[1] ? need[1] : by[1];
 }
 
+int64_t dtp_timeline_count(const dtp_program *p)
+{
+    return p->n_instrs + (dtp_program_microbatches(p) - 1) * (int64_t)dtp_program_body(p);
+}
+
+static void add_task(const dtp_program *p, const dtp_instr *instr, hazard *hazards,
+                     int32_t count[2], dtp_timeline_task *t)
+{
+    const bool comm = instr->kind == DTP_INSTR_COLLECTIVE;
+    *t = (dtp_timeline_task){.comm = comm, .time_s = instr->time_s};
+    for (int32_t j = 0; j < instr->n_in; j++) {
+        raise_to(t->need, hazards[root_of(p, instr->in[j])].written);
+    }
+    for (int32_t j = 0; j < instr->n_out; j++) {
+        const hazard *h = &hazards[root_of(p, instr->out[j])];
+        raise_to(t->need, h->written);
+        raise_to(t->need, h->read);
+    }
+    count[comm]++;
+    for (int32_t j = 0; j < instr->n_in; j++) {
+        hazards[root_of(p, instr->in[j])].read[comm] = count[comm];
+    }
+    for (int32_t j = 0; j < instr->n_out; j++) {
+        hazards[root_of(p, instr->out[j])].written[comm] = count[comm];
+    }
+}
+
 bool dtp_timeline_tasks(const dtp_program *p, dtp_timeline_task *tasks)
 {
+    const int32_t body = dtp_program_body(p), runs = dtp_program_microbatches(p);
     hazard *hazards = calloc((size_t)p->n_values + 1, sizeof *hazards);
     if (hazards == NULL) {
         return false;
     }
     int32_t count[2] = {0, 0};
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        const dtp_instr *instr = &p->instrs[i];
-        bool comm = instr->kind == DTP_INSTR_COLLECTIVE;
-        dtp_timeline_task *t = &tasks[i];
-        *t = (dtp_timeline_task){.comm = comm, .time_s = instr->time_s};
-        for (int32_t j = 0; j < instr->n_in; j++) {
-            raise_to(t->need, hazards[root_of(p, instr->in[j])].written);
-        }
-        for (int32_t j = 0; j < instr->n_out; j++) {
-            const hazard *h = &hazards[root_of(p, instr->out[j])];
-            raise_to(t->need, h->written);
-            raise_to(t->need, h->read);
-        }
-        count[comm]++;
-        for (int32_t j = 0; j < instr->n_in; j++) {
-            hazards[root_of(p, instr->in[j])].read[comm] = count[comm];
-        }
-        for (int32_t j = 0; j < instr->n_out; j++) {
-            hazards[root_of(p, instr->out[j])].written[comm] = count[comm];
+    for (int32_t j = 0; j < runs; j++) {
+        const int32_t end = j + 1 < runs ? body : p->n_instrs;
+        for (int32_t i = 0; i < end; i++) {
+            add_task(p, &p->instrs[i], hazards, count, tasks++);
         }
     }
     free(hazards);
@@ -115,10 +128,11 @@ bool dtp_timeline_tasks(const dtp_program *p, dtp_timeline_task *tasks)
 
 bool dtp_timeline_program(const dtp_program *p, double slowdown, dtp_timeline_result *out)
 {
-    dtp_timeline_task *tasks = calloc((size_t)p->n_instrs + 1, sizeof *tasks);
+    const int64_t n = dtp_timeline_count(p);
+    dtp_timeline_task *tasks = n < INT32_MAX ? calloc((size_t)n + 1, sizeof *tasks) : NULL;
     bool ok = tasks != NULL && dtp_timeline_tasks(p, tasks);
     if (ok) {
-        *out = dtp_timeline_run(p->n_instrs, tasks, slowdown);
+        *out = dtp_timeline_run((int32_t)n, tasks, slowdown);
     }
     free(tasks);
     return ok;

@@ -30,11 +30,13 @@ typedef struct dtp_timeline_result {
 /* Simulates tasks in order; `need` refers to earlier tasks only. */
 dtp_timeline_result dtp_timeline_run(int32_t n, const dtp_timeline_task *tasks, double slowdown);
 
-/* Tasks of a priced program (instr->time_s). tasks has room for p->n_instrs. False when out of
- * memory. */
+/* Instructions that a step runs, those of microbatches as often as they run. */
+int64_t dtp_timeline_count(const dtp_program *p);
+/* Tasks of a priced program (instr->time_s), in the order in which a step runs them; `tasks` has
+ * room for dtp_timeline_count. False when out of memory. */
 bool dtp_timeline_tasks(const dtp_program *p, dtp_timeline_task *tasks);
 
-/* Both. False when out of memory; *out is then unset. */
+/* Both. False when out of memory, also when there are 2^31 tasks or more; *out is then unset. */
 bool dtp_timeline_program(const dtp_program *p, double slowdown, dtp_timeline_result *out);
 
 #endif

@@ -126,8 +126,7 @@ static void warn_unused(const loader *l, const dtp_graph *g)
     const char *first = NULL;
     for (int32_t i = 0; i < l->catalog.n_slices; i++) {
         dtp_tensor_id t = dtp_graph_find(g, l->catalog.slices[i].name);
-        bool known = t >= 0 && (g->tensors[t].kind == DTP_TENSOR_PARAM ||
-                                g->tensors[t].kind == DTP_TENSOR_STATE);
+        bool known = t >= 0 && dtp_tensor_lasts(&g->tensors[t]);
         if (!known) {
             first = unused == 0 ? l->catalog.slices[i].name : first;
             unused++;
@@ -144,7 +143,7 @@ static void find_states(loader *l, const dtp_graph *g)
 {
     const dtp_slice *ignored;
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        if (g->tensors[t].kind == DTP_TENSOR_STATE) {
+        if (g->tensors[t].kind == DTP_TENSOR_STATE && dtp_tensor_lasts(&g->tensors[t])) {
             l->wants_states = true;
             l->states =
                 l->states || dtp_catalog_find(&l->catalog, g->tensors[t].name, &ignored) > 0;
@@ -160,7 +159,8 @@ static bool is_loaded(const loader *l, const dtp_program *p, dtp_value_id v)
         dtp_runner_view(l->job->runner, v)->data == NULL) {
         return false;
     }
-    return p->graph->tensors[value->tensor].kind == DTP_TENSOR_PARAM || l->states;
+    const dtp_graph_tensor *t = &p->graph->tensors[value->tensor];
+    return t->kind == DTP_TENSOR_PARAM || (l->states && dtp_tensor_lasts(t));
 }
 
 static dtp_status load_all(loader *l, dtp_err *err)

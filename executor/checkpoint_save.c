@@ -30,9 +30,10 @@ static bool slice_of(const dtp_program *p, const dtp_value *value, int32_t rank,
     return dtp_piece_elems(out) > 0;
 }
 
-static bool is_saved(const dtp_value *value)
+static bool is_saved(const dtp_program *p, const dtp_value *value)
 {
-    return value->kind == DTP_VALUE_RESIDENT && value->tensor >= 0;
+    return value->kind == DTP_VALUE_RESIDENT && value->tensor >= 0 &&
+           dtp_tensor_lasts(&p->graph->tensors[value->tensor]);
 }
 
 static bool file_path(const char *dir, int32_t rank, int32_t ranks, char out[PATH_BYTES])
@@ -49,7 +50,7 @@ static int32_t list_entries(const dtp_program *p, int32_t rank, dtp_st_entry *en
     int32_t n = 0;
     for (dtp_value_id v = 0; v < p->n_values; v++) {
         dtp_piece piece;
-        if (!is_saved(&p->values[v]) || !slice_of(p, &p->values[v], rank, &piece)) {
+        if (!is_saved(p, &p->values[v]) || !slice_of(p, &p->values[v], rank, &piece)) {
             continue;
         }
         dtp_st_entry *e = &entries[n];
@@ -173,7 +174,7 @@ static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, co
     dtp_json_end_array(&j);
     dtp_json_begin_object(&j, "tensors");
     for (dtp_value_id v = 0; v < p->n_values; v++) {
-        if (is_saved(&p->values[v])) {
+        if (is_saved(p, &p->values[v])) {
             write_tensor(&j, p, &p->values[v]);
         }
     }

@@ -33,7 +33,7 @@ static dtp_status add_exact(dtp_counters *c, const char *name, double value, dtp
         }
         c->n++;
     }
-    have->value += value;
+    have->value += c->runs * value;
     return DTP_OK;
 }
 
@@ -160,8 +160,10 @@ static dtp_status count_node(dtp_counters *c, const dtp_graph *g, dtp_node_id n,
 static dtp_status count_graph(dtp_counters *c, const dtp_graph *g, dtp_err *err)
 {
     for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        c->runs = dtp_graph_runs(g, g->nodes[n].phase);
         DTP_TRY(count_node(c, g, n, err));
     }
+    c->runs = 1;
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         bool param = g->tensors[t].kind == DTP_TENSOR_PARAM;
         if (!param && g->tensors[t].kind != DTP_TENSOR_STATE) {
@@ -287,6 +289,7 @@ dtp_status dtp_counters_of(const dtp_program *p, dtp_arena *arena, dtp_counters 
     DTP_TRY(count_graph(out, p->graph, err));
     DTP_TRY(count_variables(out, p, err));
     for (int32_t i = 0; i < p->n_instrs; i++) {
+        out->runs = dtp_instr_runs(p, &p->instrs[i]);
         DTP_TRY(count_instr(out, p, &p->instrs[i], err));
     }
     if (out->n > 0) {

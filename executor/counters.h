@@ -14,6 +14,7 @@ typedef struct dtp_counter {
 typedef struct dtp_counters {
     dtp_arena *arena; /* borrowed: holds names and list */
     int32_t n, capacity;
+    int32_t runs;      /* while counting: of the node or instruction in a step */
     dtp_counter *list; /* sorted by name; includes every '/'-prefix with the sum of what is below */
 } dtp_counters;
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/microbatch.h"
 #include "core/philox.h"
 #include "core/safe_int.h"
 #include "executor/convert.h"
@@ -87,14 +88,14 @@ int64_t dtp_permute(uint64_t seed, uint64_t epoch, int64_t n, int64_t index)
 
 /* ---- opening ---- */
 
-static dtp_status open_npy(const dtp_graph_tensor *t, source *s, dtp_err *err)
+static dtp_status open_npy(const dtp_ttype *type, source *s, dtp_err *err)
 {
     DTP_TRY(dtp_npy_open(s->file, &s->npy, err));
-    bool rest = s->npy.rank == t->type.rank;
-    for (int32_t i = 1; rest && i < t->type.rank; i++) {
-        rest = s->npy.dims[i] == t->type.dims[i].size;
+    bool rest = s->npy.rank == type->rank;
+    for (int32_t i = 1; rest && i < type->rank; i++) {
+        rest = s->npy.dims[i] == type->dims[i].size;
     }
-    bool rows = rest && t->type.rank > 0 && s->npy.dims[0] != t->type.dims[0].size;
+    bool rows = rest && type->rank > 0 && s->npy.dims[0] != type->dims[0].size;
     if (!rest || (rows && s->npy.dims[0] < 1)) {
         char text[DTP_MAX_RANK * 24] = "";
         size_t used = 0;
@@ -161,7 +162,8 @@ static dtp_status open_spec(dtp_feed *feed, const dtp_feed_spec *spec, dtp_err *
     const dtp_graph_tensor *t = &feed->graph->tensors[id];
     size_t n = strlen(s->file);
     bool npy = (n > 4 && strcmp(s->file + n - 4, ".npy") == 0) || dtp_npy_is(s->file);
-    dtp_status status = npy ? open_npy(t, s, err) : open_bytes(t, s, err);
+    const dtp_ttype type = dtp_microbatch_whole(feed->graph, &t->type);
+    dtp_status status = npy ? open_npy(&type, s, err) : open_bytes(t, s, err);
     if (status != DTP_OK) {
         dtp_err_prefix(err, "feed '%.100s' from '%.300s'", spec->input, spec->file);
     }
@@ -174,13 +176,13 @@ static dtp_status set_places(dtp_feed *feed, dtp_tensor_id id, dtp_err *err)
 {
     const dtp_graph *g = feed->graph;
     source *s = &feed->sources[id];
-    const dtp_ttype *type = &g->tensors[id].type;
-    int64_t window = type->dims[type->rank - 1].size, shift = s->shift;
+    const dtp_ttype type = dtp_microbatch_whole(g, &g->tensors[id].type);
+    int64_t window = type.dims[type.rank - 1].size, shift = s->shift;
     for (dtp_tensor_id o = 0; o < g->n_tensors; o++) {
         const source *other = &feed->sources[o];
-        const dtp_ttype *t = &g->tensors[o].type;
+        const dtp_ttype t = dtp_microbatch_whole(g, &g->tensors[o].type);
         if (other->kind == BYTES && strcmp(other->file, s->file) == 0 &&
-            t->dims[t->rank - 1].size == window && other->shift > shift) {
+            t.dims[t.rank - 1].size == window && other->shift > shift) {
             shift = other->shift;
         }
     }
@@ -290,7 +292,8 @@ static void synthesise(const dtp_feed *feed, const dtp_graph_tensor *t, int64_t 
 static dtp_status read_rows(dtp_feed *feed, const dtp_graph_tensor *t, const source *s,
                             int64_t step, const dtp_piece *piece, int64_t bytes, dtp_err *err)
 {
-    int64_t rows = s->npy.dims[0], batch = t->type.dims[0].size;
+    int64_t rows = s->npy.dims[0];
+    int64_t batch = dtp_microbatch_whole(feed->graph, &t->type).dims[0].size;
     dtp_piece row = *piece;
     row.global[0] = rows;
     row.size[0] = 1;

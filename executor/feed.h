@@ -28,7 +28,8 @@ dtp_status dtp_feed_spec_parse(const char *text, char storage[DTP_FEED_TEXT_BYTE
 
 typedef struct dtp_feed dtp_feed;
 
-/* Opens the files and checks them against the graph's inputs. Borrows g, copies the specs. */
+/* Opens the files and checks them against the graph's inputs (those of the whole batch in a graph
+ * of microbatches; pieces are pieces of the whole batch then). Borrows g, copies the specs. */
 dtp_status dtp_feed_create(const dtp_graph *g, int32_t n, const dtp_feed_spec *specs, uint64_t seed,
                            dtp_feed **out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_feed_destroy(dtp_feed *feed);

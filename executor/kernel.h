@@ -33,6 +33,7 @@ typedef struct dtp_kernel_args {
     uint64_t seed; /* random ops */
     int64_t step;  /* training step, from 0: random ops and Adam's bias correction (t = step + 1) */
     int32_t threads; /* OpenMP threads this rank may use */
+    bool first;      /* the first microbatch of a step: `accumulate` begins a new sum */
 } dtp_kernel_args;
 
 /* Kernels neither allocate nor communicate. An empty local shape is legal. Data-dependent misuse (a

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/json_writer.h"
+#include "core/microbatch.h"
 
 void dtp_report_work(const dtp_graph *g, int64_t *per_step, const char **unit)
 {
@@ -18,14 +19,15 @@ void dtp_report_work(const dtp_graph *g, int64_t *per_step, const char **unit)
         if (tensor->kind != DTP_TENSOR_INPUT || tensor->type.rank < 1) {
             continue;
         }
+        const dtp_ttype type = dtp_microbatch_whole(g, &tensor->type);
         bool integer = tensor->type.dtype == DTP_I32 || tensor->type.dtype == DTP_I64;
         if (integer && tensor->type.rank >= 2) {
-            *per_step = dtp_ttype_elems(&tensor->type);
+            *per_step = dtp_ttype_elems(&type);
             *unit = "tokens";
             return;
         }
         if (!found) {
-            *per_step = tensor->type.dims[0].size;
+            *per_step = type.dims[0].size;
             *unit = "samples";
             found = true;
         }
@@ -321,7 +323,7 @@ static void instruction_json(const dtp_program *p, const dtp_instr *in, double s
         dtp_json_write_null(j, "node");
     }
     dtp_json_write_string(j, "phase", phases[in->phase]);
-    dtp_json_write_double(j, "predicted_s", in->time_s);
+    dtp_json_write_double(j, "predicted_s", dtp_instr_runs(p, in) * in->time_s);
     dtp_json_write_double(j, "measured_s", seconds);
     dtp_json_end_object(j);
 }

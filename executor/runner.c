@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/microbatch.h"
 #include "core/safe_int.h"
 #include "executor/comm/memory.h"
 
@@ -29,6 +30,12 @@ typedef struct moving {
     int32_t buffer; /* the value id of an external root; n_values: the arena */
 } moving;
 
+/* Where a view of a microbatch begins in the whole batch. */
+typedef struct shifted {
+    int64_t *offset;
+    int64_t part; /* rows of a microbatch */
+} shifted;
+
 struct dtp_runner {
     const dtp_program *program;
     dtp_backend *backend;
@@ -40,6 +47,9 @@ struct dtp_runner {
     int32_t n_moving, cap_moving;
     moving *moving;        /* sorted by buffer once all are known */
     int32_t *moving_start; /* by buffer; n_values + 2 entries */
+    int32_t n_shifted, cap_shifted;
+    shifted *shifted;
+    int32_t at_microbatch; /* what they are shifted to */
     dtp_view *views;       /* by value id */
     bound *instrs;
     double *profile;
@@ -155,6 +165,31 @@ void dtp_runner_set_memory(dtp_runner *r, void *memory)
     place_moving(r, r->program->n_values, memory);
 }
 
+/* Gives a view of one microbatch the sizes of the whole batch. */
+static dtp_status widen(dtp_runner *r, const dtp_ttype *type, dtp_view *view, dtp_err *err)
+{
+    const dtp_graph *g = r->program->graph;
+    for (int32_t d = 0; d < type->rank && g->microbatches > 1; d++) {
+        if (!dtp_is_micro_dim(g, type->dims[d].id)) {
+            continue;
+        }
+        DTP_TRY(dtp_arena_grow(r->arena, &r->shifted, r->n_shifted, r->n_shifted + 1,
+                               &r->cap_shifted, sizeof *r->shifted, err));
+        view->global[d] = type->dims[d].size * g->microbatches;
+        r->shifted[r->n_shifted++] = (shifted){&view->offset[d], type->dims[d].size};
+    }
+    return DTP_OK;
+}
+
+static void shift_to(dtp_runner *r, int32_t microbatch)
+{
+    const int64_t by = (int64_t)microbatch - r->at_microbatch;
+    for (int32_t i = 0; i < r->n_shifted; i++) {
+        *r->shifted[i].offset += by * r->shifted[i].part;
+    }
+    r->at_microbatch = microbatch;
+}
+
 static dtp_status bind_value(dtp_runner *r, dtp_value_id v, dtp_err *err)
 {
     const dtp_program *p = r->program;
@@ -199,6 +234,7 @@ static dtp_status copy_views(dtp_runner *r, int32_t n, const dtp_value_id *ids, 
     for (int32_t i = 0; i < n; i++) {
         (*out)[i] = r->views[ids[i]];
         const dtp_value *value = &r->program->values[ids[i]];
+        DTP_TRY(widen(r, &value->type, &(*out)[i], err));
         DTP_TRY(keep_moving(r, ids[i], &(*out)[i].data, err));
         if (place_of(r->program, ids[i]) < 0 && !value->external && value->bytes > 0) {
             const char *name = value->name;
@@ -328,8 +364,9 @@ static dtp_status count_collectives(dtp_runner *r, dtp_err *err)
         int64_t parts = in > out ? in : out;
         r->stats[s].kind = c->kind;
         r->stats[s].set = c->set;
-        r->stats[s].count++;
-        r->stats[s].bytes += c->count * parts * dtp_dtype_bytes(c->dtype);
+        const int64_t runs = dtp_instr_runs(p, &p->instrs[i]);
+        r->stats[s].count += runs;
+        r->stats[s].bytes += runs * c->count * parts * dtp_dtype_bytes(c->dtype);
     }
     return DTP_OK;
 }
@@ -496,15 +533,29 @@ static dtp_status run_instr(dtp_runner *r, const dtp_instr *instr, bound *b, dtp
 dtp_status dtp_runner_step(dtp_runner *r, uint64_t seed, int64_t step, dtp_runner_times *times,
                            dtp_err *err)
 {
+    *times = (dtp_runner_times){0};
+    for (int32_t j = 0; j < dtp_program_microbatches(r->program); j++) {
+        DTP_TRY(dtp_runner_microbatch(r, seed, step, j, times, err));
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int32_t microbatch,
+                                 dtp_runner_times *times, dtp_err *err)
+{
     const dtp_program *p = r->program;
+    const bool last = microbatch + 1 == dtp_program_microbatches(p);
+    const int32_t n_instrs = last ? p->n_instrs : dtp_program_body(p);
     dtp_status (*sync)(dtp_backend *, dtp_err *) = r->backend->ops->sync;
     double start = now_s(), before = start, comm_s = 0;
-    for (int32_t i = 0; i < p->n_instrs; i++) {
+    shift_to(r, microbatch);
+    for (int32_t i = 0; i < n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
         bound *b = &r->instrs[i];
         bool collective = instr->kind == DTP_INSTR_COLLECTIVE;
         b->args.seed = seed;
         b->args.step = step;
+        b->args.first = microbatch == 0;
         dtp_status status = DTP_OK;
         if (sync != NULL && (collective || r->profile != NULL)) {
             status = sync(r->backend, err);
@@ -533,7 +584,9 @@ dtp_status dtp_runner_step(dtp_runner *r, uint64_t seed, int64_t step, dtp_runne
         DTP_TRY(sync(r->backend, err));
     }
     double total = now_s() - start;
-    *times = (dtp_runner_times){.total_s = total, .compute_s = total - comm_s, .comm_s = comm_s};
+    times->total_s += total;
+    times->compute_s += total - comm_s;
+    times->comm_s += comm_s;
     return DTP_OK;
 }
 

@@ -54,10 +54,18 @@ void dtp_runner_destroy(dtp_runner *r);
 /* Makes all sub-communicators; collective. */
 dtp_status dtp_runner_prepare(dtp_runner *r, dtp_err *err) DTP_MUST_CHECK;
 
-/* Runs all instructions once. A failure reads "rank 1: instruction 12 (node 'h'): ..."; the caller
+/* Runs a step: all instructions once; with microbatches (spmd/program.h), every one of them on the
+ * inputs as they are. A failure reads "rank 1: instruction 12 (node 'h'): ..."; the caller
  * must then tell the peers (dtp_comm_give_up). */
 dtp_status dtp_runner_step(dtp_runner *r, uint64_t seed, int64_t step, dtp_runner_times *times,
                            dtp_err *err) DTP_MUST_CHECK;
+
+/* Runs one microbatch of a step, 0 <= microbatch < dtp_program_microbatches; the last one
+ * ends the step. They are run in order, each after its inputs were filled. Views give kernels the
+ * sizes of the whole batch and the microbatch's place in it. Adds to *times. Without microbatches
+ * microbatch 0 is the step. */
+dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int32_t microbatch,
+                                 dtp_runner_times *times, dtp_err *err) DTP_MUST_CHECK;
 
 /* View of a value on this rank; borrowed. */
 const dtp_view *dtp_runner_view(const dtp_runner *r, dtp_value_id v);

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "core/hash.h"
+#include "core/microbatch.h"
 #include "core/plan.h"
 #include "executor/checkpoint.h"
 #include "executor/convert.h"
@@ -53,6 +54,7 @@ static uint64_t hash_instr(uint64_t h, const dtp_instr *i)
 static uint64_t hash_job(const dtp_program *p, const dtp_session_options *o)
 {
     uint64_t h = dtp_hash_i64(DTP_HASH_SEED, (int64_t)dtp_graph_hash(p->graph));
+    h = dtp_hash_i64(h, p->graph->microbatches);
     h = dtp_hash_i64(h, (int64_t)o->seed);
     for (int32_t m = 0; m < p->mesh.n_dims; m++) {
         h = dtp_hash_i64(h, p->mesh.sizes[m]);
@@ -186,7 +188,19 @@ void dtp_session_destroy(dtp_session *s)
 
 /* ---- steps ---- */
 
-static dtp_status feed_inputs(dtp_session *s, dtp_err *err)
+/* The piece of the whole batch that a piece of a microbatch is. */
+static void place_in_batch(const dtp_graph *g, const dtp_ttype *type, int32_t microbatch,
+                           dtp_piece *piece)
+{
+    for (int32_t d = 0; d < type->rank; d++) {
+        if (dtp_is_micro_dim(g, type->dims[d].id)) {
+            piece->global[d] *= g->microbatches;
+            piece->offset[d] += microbatch * type->dims[d].size;
+        }
+    }
+}
+
+static dtp_status feed_inputs(dtp_session *s, int32_t microbatch, dtp_err *err)
 {
     const dtp_program *p = s->program;
     for (dtp_value_id v = 0; v < p->n_values; v++) {
@@ -195,6 +209,7 @@ static dtp_status feed_inputs(dtp_session *s, dtp_err *err)
             continue;
         }
         dtp_piece piece = dtp_runner_piece(s->runner, v);
+        place_in_batch(p->graph, &value->type, microbatch, &piece);
         DTP_TRY(dtp_feed_fill(s->feed, value->tensor, s->step, &piece, s->host, err));
         DTP_TRY(upload(s, v, err));
     }
@@ -236,10 +251,12 @@ static dtp_status read_loss(dtp_session *s, dtp_step_result *out, dtp_err *err)
 static dtp_status run_step(dtp_session *s, dtp_step_result *out, dtp_err *err)
 {
     *out = (dtp_step_result){.step = s->step};
-    double start = now_s();
-    DTP_TRY(feed_inputs(s, err));
-    out->feed_s = now_s() - start;
-    DTP_TRY(dtp_runner_step(s->runner, s->seed, s->step, &out->times, err));
+    for (int32_t j = 0; j < dtp_program_microbatches(s->program); j++) {
+        double start = now_s();
+        DTP_TRY(feed_inputs(s, j, err));
+        out->feed_s += now_s() - start;
+        DTP_TRY(dtp_runner_microbatch(s->runner, s->seed, s->step, j, &out->times, err));
+    }
     return read_loss(s, out, err);
 }
 

@@ -231,7 +231,7 @@ static dtp_status open_single(dtp_session *s, const char *path, dtp_st_writer **
     }
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         const dtp_graph_tensor *tensor = &g->tensors[t];
-        if (tensor->kind == DTP_TENSOR_PARAM || tensor->kind == DTP_TENSOR_STATE) {
+        if (dtp_tensor_lasts(tensor)) {
             dtp_st_entry *e = &entries[n++];
             e->name = tensor->name;
             e->store = (dtp_store)tensor->type.dtype;
@@ -273,7 +273,7 @@ static dtp_status save_single(dtp_session *s, const char *path, dtp_err *err)
     bool writes = s->comm->rank == 0;
     DTP_TRY(dtp_comm_settle(s->comm, writes ? open_single(s, path, &w, err) : DTP_OK, err));
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        if (g->tensors[t].kind != DTP_TENSOR_PARAM && g->tensors[t].kind != DTP_TENSOR_STATE) {
+        if (!dtp_tensor_lasts(&g->tensors[t])) {
             continue;
         }
         dtp_status status = append(s, t, w, err);

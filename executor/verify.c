@@ -134,7 +134,7 @@ static dtp_status compare_chunk(void *user, int32_t rank, const dtp_piece *piece
 }
 
 typedef struct verification {
-    const dtp_graph *g;
+    const dtp_graph *g, *ref_graph;
     dtp_session *s;
     reference *ref; /* rank 0 only, else NULL */
     dtp_verify_result *out;
@@ -162,6 +162,20 @@ static void merge(dtp_verify_item *item, const comparison *c, double ref_max)
     }
 }
 
+/* The whole tensor as the reference has it, in *whole; on rank 0. */
+static dtp_status gather_reference(verification *v, dtp_tensor_id t, void **whole, dtp_err *err)
+{
+    const dtp_graph_tensor *tensor = &v->g->tensors[t];
+    const dtp_tensor_id same =
+        v->ref_graph == v->g ? t : dtp_graph_find(v->ref_graph, tensor->name);
+    if (same < 0 || !dtp_ttype_equal(&v->ref_graph->tensors[same].type, &tensor->type)) {
+        return DTP_FAIL(err, DTP_INVALID, "the reference has no tensor like '%s'", tensor->name);
+    }
+    *whole = malloc((size_t)dtp_ttype_bytes(&tensor->type) + 1);
+    return *whole != NULL ? dtp_session_gather(v->ref->session, same, *whole, err)
+                          : DTP_FAIL(err, DTP_NOMEM, "no memory for the reference");
+}
+
 static dtp_status compare(verification *v, dtp_verify_item *item, dtp_tensor_id t, dtp_err *err)
 {
     const dtp_ttype *type = &v->g->tensors[t].type;
@@ -169,10 +183,8 @@ static dtp_status compare(verification *v, dtp_verify_item *item, dtp_tensor_id 
     void *whole = NULL;
     dtp_status status = DTP_OK;
     if (v->ref != NULL) {
-        whole = malloc((size_t)dtp_ttype_bytes(type) + 1);
+        status = gather_reference(v, t, &whole, err);
         c.reference = whole;
-        status = whole != NULL ? dtp_session_gather(v->ref->session, t, whole, err)
-                               : DTP_FAIL(err, DTP_NOMEM, "no memory for the reference");
     }
     status = dtp_comm_settle(v->s->comm, status, err);
     if (status == DTP_OK) {
@@ -296,7 +308,7 @@ static dtp_status with_reference(verification *v, const dtp_verify_options *o, d
 {
     reference ref = {0};
     bool first = v->s->comm->rank == 0;
-    dtp_status status = first ? reference_make(v->g, o, &ref, err) : DTP_OK;
+    dtp_status status = first ? reference_make(v->ref_graph, o, &ref, err) : DTP_OK;
     if (status != DTP_OK) {
         dtp_err_prefix(err, "verify: reference");
     }
@@ -331,7 +343,9 @@ dtp_status dtp_verify(const dtp_graph *g, const dtp_program *sharded, dtp_backen
     so.seed = options->seed;
     so.n_feeds = options->n_feeds;
     so.feeds = options->feeds;
-    verification v = {.g = g, .out = out};
+    verification v = {.g = g,
+                      .ref_graph = options->reference_graph != NULL ? options->reference_graph : g,
+                      .out = out};
     DTP_TRY(dtp_session_create(sharded, backend, comm, &so, &v.s, err));
     dtp_status status = with_reference(&v, options, err);
     dtp_session_destroy(v.s);

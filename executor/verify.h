@@ -11,6 +11,10 @@ typedef struct dtp_verify_options {
     uint64_t seed;
     int32_t n_feeds;
     const dtp_feed_spec *feeds;
+    const dtp_graph *reference_graph; /* the graph that one device runs, NULL: the sharded one. It
+                                         has the outputs, gradients and parameters of the sharded
+                                         one under the same names (a plan's recomputation and
+                                         microbatches are then part of what is verified) */
     dtp_backend *reference; /* runs the reference on rank 0; needed there only. Not the sharded one:
                                each backend counts its own memory */
 } dtp_verify_options;

@@ -8,7 +8,9 @@ dtp_status dtp_additive_cost(const dtp_graph *g, const dtp_pricer *pricer, const
     DTP_TRY(dtp_lower(g, s, &plain, &program, err));
     *cost_ps = 0;
     for (int32_t i = 0; i < program->n_instrs; i++) {
-        *cost_ps += dtp_picoseconds(dtp_price_instr(pricer, program, &program->instrs[i]));
+        const dtp_instr *instr = &program->instrs[i];
+        *cost_ps += dtp_instr_runs(program, instr) *
+                    dtp_picoseconds(dtp_price_instr(pricer, program, instr));
     }
     dtp_program_destroy(program);
     return DTP_OK;

@@ -146,8 +146,12 @@ static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
     DTP_TRY(fill_header(g, machine, request, plan, err));
     DTP_TRY(copy_settings(request, plan, err));
     DTP_TRY(dtp_pricer_init(machine, &plan->mesh, &pricer, err));
-    DTP_TRY(dtp_graph_with_settings(g, plan->n_settings, plan->settings, &set, err));
+    if (request->choices != NULL) {
+        DTP_TRY(dtp_graph_choices_copy(request->choices, plan->arena, &plan->choices, err));
+    }
+    DTP_TRY(dtp_plan_graph(plan, g, &set, err));
     dtp_status s = decide(set, &pricer, request, plan, &cost_ps, err);
+    s = s == DTP_OK ? add_baselines(set, &pricer, request, plan, err) : s;
     dtp_graph_destroy(set);
     DTP_TRY(s);
     const bool time = request->objective == DTP_OBJECTIVE_TIME;
@@ -155,7 +159,7 @@ static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
                                           .cost = time ? cost_ps : plan->predicted.peak_bytes,
                                           .solver = "propagation"};
     plan->certificate.gap = plan->certificate.cost > 0 ? 1.0 : 0.0;
-    return add_baselines(g, &pricer, request, plan, err);
+    return DTP_OK;
 }
 
 dtp_status dtp_plan_pins(const dtp_graph *g, const dtp_machine *machine,

@@ -4,7 +4,7 @@
 
 #include "core/plan.h"
 #include "cost_models/machine.h"
-#include "planner/plan_rules.h"
+#include "planner/plan_search.h"
 #include "spmd/propagate.h"
 
 typedef struct dtp_pins_request {
@@ -18,8 +18,10 @@ typedef struct dtp_pins_request {
     bool strict;                            /* see dtp_propagate_options */
     dtp_plan_redistribution redistribution; /* torch: decisions as PyTorch DTensor's */
     dtp_plan_objective objective;
-    int64_t memory_limit_bytes; /* per rank; 0 = none */
-    const char *rules_file;     /* baselines; NULL = none */
+    int64_t memory_limit_bytes;       /* per rank; 0 = none */
+    const char *rules_file;           /* baselines; NULL = none */
+    const dtp_graph_choices *choices; /* recomputation, microbatches; NULL = none. Pins and settings
+                                         refer to the changed graph */
 } dtp_pins_request;
 
 /* A later pin of the same tensor and node replaces an earlier one. From `arena`. */

@@ -2,75 +2,19 @@
  * set, and the instructions are priced. An assignment under which it cannot be lowered (an uneven
  * size, a dim that must be whole) is forbidden for the set.
  */
-#include <string.h>
-
-#include "core/hash.h"
 #include "core/safe_int.h"
+#include "planner/node_classes.h"
+#include "planner/node_price.h"
 #include "planner/rules_internal.h"
-#include "spmd/lower.h"
 
 /* ---- classes ------------------------------------------------------------------------------------
  */
 
-static uint64_t hash_type(uint64_t h, const dtp_ttype *t)
+static dtp_status add_class(dtp_rules_problem *p, const dtp_node_classes *classes, int32_t k,
+                            dtp_err *err)
 {
-    h = dtp_hash_i64(h, t->dtype);
-    for (int32_t i = 0; i < t->rank; i++) {
-        h = dtp_hash_i64(dtp_hash_i64(h, t->dims[i].id), t->dims[i].size);
-    }
-    return dtp_hash_i64(h, -1);
-}
-
-static uint64_t hash_node(const dtp_graph *g, const dtp_node *n)
-{
-    uint64_t h = dtp_hash_text(DTP_HASH_SEED, n->op->name);
-    for (int32_t i = 0; i < n->n_in; i++) {
-        h = hash_type(h, &g->tensors[n->in[i]].type);
-    }
-    for (int32_t i = 0; i < n->n_out; i++) {
-        h = hash_type(h, &g->tensors[n->out[i]].type);
-    }
-    return h;
-}
-
-static bool same_attr(const dtp_attr *a, const dtp_attr *b)
-{
-    return a->i == b->i && a->f == b->f && a->n == b->n &&
-           (a->n == 0 || memcmp(a->ids, b->ids, (size_t)a->n * sizeof *a->ids) == 0);
-}
-
-/* Position of the first operand that is the same tensor. */
-static int32_t first_use(const dtp_node *n, int32_t i)
-{
-    int32_t j = 0;
-    while (n->in[j] != n->in[i]) {
-        j++;
-    }
-    return j;
-}
-
-/* Streams of random numbers cost the same. */
-static bool same_node(const dtp_graph *g, const dtp_node *a, const dtp_node *b)
-{
-    bool same =
-        a->op == b->op && a->n_in == b->n_in && a->n_out == b->n_out && a->n_attrs == b->n_attrs;
-    for (int32_t i = 0; same && i < a->n_attrs; i++) {
-        same = strcmp(a->attrs[i].key, "stream") == 0 || same_attr(&a->attrs[i], &b->attrs[i]);
-    }
-    for (int32_t i = 0; same && i < a->n_in; i++) {
-        same = first_use(a, i) == first_use(b, i) &&
-               dtp_ttype_equal(&g->tensors[a->in[i]].type, &g->tensors[b->in[i]].type);
-    }
-    for (int32_t i = 0; same && i < a->n_out; i++) {
-        same = dtp_ttype_equal(&g->tensors[a->out[i]].type, &g->tensors[b->out[i]].type);
-    }
-    return same;
-}
-
-static dtp_status append_class(dtp_rules_problem *p, dtp_node_id node, int32_t *out, dtp_err *err)
-{
-    dtp_rules_class c = {.example = node};
-    DTP_TRY(dtp_rules__op_set(p, node, &c.set, err));
+    dtp_rules_class c = {.example = classes->example[k], .count = classes->count[k]};
+    DTP_TRY(dtp_rules__op_set(p, c.example, &c.set, err));
     const size_t n = (size_t)p->sets[c.set].n_assign;
     c.cost_ps = dtp_arena_alloc(p->arena, n, sizeof *c.cost_ps);
     c.temp_bytes = dtp_arena_alloc(p->arena, n, sizeof *c.temp_bytes);
@@ -79,48 +23,28 @@ static dtp_status append_class(dtp_rules_problem *p, dtp_node_id node, int32_t *
     }
     DTP_TRY(dtp_arena_grow(p->arena, &p->classes, p->n_classes, p->n_classes + 1, &p->cap_classes,
                            sizeof *p->classes, err));
-    p->classes[p->n_classes] = c;
-    *out = p->n_classes++;
+    p->classes[p->n_classes++] = c;
     return DTP_OK;
 }
 
 static dtp_status sort_into_classes(dtp_rules_problem *p, dtp_err *err)
 {
-    const dtp_graph *g = p->graph;
-    int32_t size = 64;
-    while (size < 4 * g->n_nodes) {
-        size *= 2;
-    }
-    int32_t *table = dtp_arena_alloc(p->arena, (size_t)size, sizeof *table);
-    p->class_of_node = dtp_arena_alloc(p->arena, (size_t)g->n_nodes, sizeof *p->class_of_node);
-    if (table == NULL || p->class_of_node == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", g->n_nodes);
-    }
-    memset(table, -1, (size_t)size * sizeof *table);
-    for (dtp_node_id id = 0; id < g->n_nodes; id++) {
-        const dtp_node *n = &g->nodes[id];
-        uint64_t slot = hash_node(g, n) & (uint64_t)(size - 1);
-        while (table[slot] >= 0 && !same_node(g, &g->nodes[p->classes[table[slot]].example], n)) {
-            slot = (slot + 1) & (uint64_t)(size - 1);
-        }
-        if (table[slot] < 0) {
-            DTP_TRY(append_class(p, id, &table[slot], err));
-        }
-        p->class_of_node[id] = table[slot];
-        p->classes[table[slot]].count++;
+    dtp_node_classes classes;
+    DTP_TRY(dtp_node_classes_find(p->graph, p->arena, &classes, err));
+    p->class_of_node = classes.of_node;
+    for (int32_t k = 0; k < classes.n; k++) {
+        DTP_TRY(add_class(p, &classes, k, err));
     }
     return DTP_OK;
 }
 
-/* ---- one lowering -------------------------------------------------------------------------------
+/* ---- one assignment ----------------------------------------------------------------------------
  */
 
 typedef struct pricing {
     dtp_rules_problem *p;
-    dtp_program *program;
+    dtp_node_pricer *nodes;
     dtp_rules rules;
-    int32_t *first, *last; /* by value: instructions that touch its buffer */
-    int32_t cap_first, cap_last;
 } pricing;
 
 static void set_rules(pricing *job, const dtp_rules_set *s, int32_t a, bool on)
@@ -130,63 +54,7 @@ static void set_rules(pricing *job, const dtp_rules_set *s, int32_t a, bool on)
     }
 }
 
-static void touch(pricing *job, dtp_value_id v, int32_t at)
-{
-    const dtp_value_id root = dtp_value_root(job->program, v);
-    job->first[root] = job->first[root] < 0 ? at : job->first[root];
-    job->last[root] = at;
-}
-
-static void find_lives(pricing *job, const dtp_node *n)
-{
-    const dtp_program *q = job->program;
-    for (dtp_value_id v = 0; v < q->n_values; v++) {
-        job->first[v] = job->last[v] = -1;
-    }
-    for (int32_t k = 0; k < q->n_instrs; k++) {
-        const dtp_instr *instr = &q->instrs[k];
-        for (int32_t i = 0; i < instr->n_in; i++) {
-            touch(job, instr->in[i], k);
-        }
-        for (int32_t i = 0; i < instr->n_out; i++) {
-            touch(job, instr->out[i], k);
-        }
-        if (instr->workspace >= 0) {
-            touch(job, instr->workspace, k);
-        }
-    }
-    for (int32_t i = 0; i < n->n_out; i++) {
-        const dtp_value_id v = q->tensor_value[n->out[i]];
-        if (v >= 0) {
-            job->first[dtp_value_root(q, v)] = -1; /* counted with its tensor */
-        }
-    }
-}
-
-/* Most bytes of staging, workspace and intermediates at one instruction. */
-static dtp_status temp_peak(pricing *job, const dtp_node *n, int64_t *peak, dtp_err *err)
-{
-    const dtp_program *q = job->program;
-    DTP_TRY(dtp_arena_grow(job->p->arena, &job->first, 0, q->n_values, &job->cap_first,
-                           sizeof *job->first, err));
-    DTP_TRY(dtp_arena_grow(job->p->arena, &job->last, 0, q->n_values, &job->cap_last,
-                           sizeof *job->last, err));
-    find_lives(job, n);
-    *peak = 0;
-    for (int32_t k = 0; k < q->n_instrs; k++) {
-        int64_t live = 0;
-        for (dtp_value_id v = 0; v < q->n_values; v++) {
-            const bool own = q->values[v].parent < 0 && q->values[v].kind != DTP_VALUE_INPUT;
-            if (own && job->first[v] >= 0 && job->first[v] <= k && k <= job->last[v]) {
-                live += q->values[v].bytes;
-            }
-        }
-        *peak = live > *peak ? live : *peak;
-    }
-    return DTP_OK;
-}
-
-static dtp_status lower(pricing *job, dtp_node_id id, dtp_err *err)
+static dtp_status price_node(pricing *job, dtp_node_id id, dtp_node_price *price, dtp_err *err)
 {
     const dtp_graph *g = job->p->graph;
     const dtp_mesh *mesh = &job->p->pricer->mesh;
@@ -202,8 +70,7 @@ static dtp_status lower(pricing *job, dtp_node_id id, dtp_err *err)
         DTP_TRY(dtp_rules_layout(&job->rules, mesh, &g->dims, &g->tensors[n->out[i]].type, false,
                                  &out[i], err));
     }
-    DTP_TRY(dtp_program_reset(job->program, err));
-    return dtp_lower_node(job->program, id, &strategy, in, out, err);
+    return dtp_node_pricer_price(job->nodes, id, &strategy, in, out, price, err);
 }
 
 static dtp_status price(pricing *job, dtp_rules_class *c, int32_t a, dtp_err *err)
@@ -211,8 +78,9 @@ static dtp_status price(pricing *job, dtp_rules_class *c, int32_t a, dtp_err *er
     dtp_rules_problem *p = job->p;
     dtp_rules_set *s = &p->sets[c->set];
     dtp_err why = {0};
+    dtp_node_price found;
     set_rules(job, s, a, true);
-    dtp_status status = lower(job, c->example, &why);
+    dtp_status status = price_node(job, c->example, &found, &why);
     set_rules(job, s, a, false);
     if (dtp_status_is_input(status)) {
         s->forbidden[a] = true;
@@ -221,12 +89,10 @@ static dtp_status price(pricing *job, dtp_rules_class *c, int32_t a, dtp_err *er
     if (status != DTP_OK) {
         return DTP_FAIL(err, status, "%s", why.msg);
     }
-    for (int32_t k = 0; k < job->program->n_instrs; k++) {
-        c->cost_ps[a] +=
-            dtp_picoseconds(dtp_price_instr(p->pricer, job->program, &job->program->instrs[k]));
-    }
+    c->cost_ps[a] = found.cost_ps;
+    c->temp_bytes[a] = found.temp_bytes;
     p->priced++;
-    return temp_peak(job, &p->graph->nodes[c->example], &c->temp_bytes[a], err);
+    return DTP_OK;
 }
 
 /* ---- all ----------------------------------------------------------------------------------------
@@ -254,7 +120,6 @@ static dtp_status price_all(pricing *job, dtp_err *err)
 {
     dtp_rules_problem *p = job->p;
     DTP_TRY(dtp_rules_create(p->arena, p->graph->dims.n, &job->rules, err));
-    job->program->plain_names = true;
     for (int32_t k = 0; k < p->n_classes; k++) {
         DTP_TRY(price_class(job, &p->classes[k], err));
     }
@@ -265,8 +130,8 @@ dtp_status dtp_rules__price(dtp_rules_problem *p, dtp_err *err)
 {
     pricing job = {.p = p};
     DTP_TRY(sort_into_classes(p, err));
-    DTP_TRY(dtp_program_create(p->graph, &p->pricer->mesh, &job.program, err));
+    DTP_TRY(dtp_node_pricer_create(p->graph, p->pricer, NULL, &job.nodes, err));
     dtp_status s = price_all(&job, err);
-    dtp_program_destroy(job.program);
+    dtp_node_pricer_destroy(job.nodes);
     return s;
 }

@@ -28,7 +28,7 @@ typedef struct dtp_rules_class {
     int32_t set;
     dtp_node_id example; /* the first of them */
     int64_t count;
-    int64_t *cost_ps;    /* by assignment: of one node */
+    int64_t *cost_ps;    /* by assignment: of one node in a step */
     int64_t *temp_bytes; /* by assignment: most bytes alive besides operands and results */
 } dtp_rules_class;
 

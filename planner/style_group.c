@@ -186,8 +186,9 @@ dtp_status dtp_style__gradient(dtp_style_job *job, dtp_node_id n, int32_t axis, 
 {
     for (int32_t i = job->gradients.first[n]; i < job->gradients.first[n + 1]; i++) {
         const dtp_node_id backward = job->gradients.nodes[i];
-        /* an add sums gradients of an operand of n */
-        if (strcmp(job->g->nodes[backward].op->name, "add") != 0) {
+        const dtp_node *b = &job->g->nodes[backward];
+        /* an add sums gradients of an operand of n; a recomputation follows n by itself */
+        if (strcmp(b->op->name, "add") != 0 && !b->repeats) {
             DTP_TRY(pin_arriving(job, n, backward, axis, err));
         }
     }

@@ -23,8 +23,9 @@ typedef struct lowering {
     const dtp_sharding *s;
     const dtp_lower_options *options;
     dtp_program *p;
-    bool *used;     /* by tensor: something needs it in its planned layout */
-    bool *survives; /* by tensor: needed after the step */
+    bool *used;         /* by tensor: something needs it in its planned layout */
+    bool *survives;     /* by tensor: needed after the step */
+    dtp_value_id *view; /* by tensor: the copy that nodes of this phase read, -1 = none yet */
 } lowering;
 
 /* ---- what is needed -----------------------------------------------------------------------------
@@ -87,19 +88,50 @@ static dtp_status add_sources(lowering *l, dtp_err *err)
     return DTP_OK;
 }
 
+/* The value from which nodes of a phase read the tensor; the first of them makes the copy. */
+static dtp_status find_view(const lowering *l, dtp_tensor_id t, dtp_node_id reader,
+                            dtp_value_id *out, dtp_err *err)
+{
+    dtp_program *p = l->p;
+    const dtp_phase phase = l->g->nodes[reader].phase;
+    dtp_steps steps;
+    *out = p->tensor_value[t];
+    if (!dtp_sharding_has_views(l->s) ||
+        dtp_layout_equal(&l->s->views[phase][t], &l->s->layouts[t])) {
+        return DTP_OK;
+    }
+    if (l->view[t] < 0) {
+        DTP_TRY(dtp_redistribute_by(p->redistributor, &p->mesh, &p->values[*out].type,
+                                    &p->values[*out].layout, &l->s->views[phase][t], &steps, err));
+        DTP_TRY(dtp_redistribute_emit(p, &steps, reader, phase, out, err));
+        l->view[t] = *out;
+    }
+    *out = l->view[t];
+    return DTP_OK;
+}
+
+static void begin_phase(const lowering *l, dtp_lower_env *env)
+{
+    env->since = l->p->n_values;
+    for (int32_t t = 0; t < l->g->n_tensors; t++) {
+        l->view[t] = -1;
+    }
+}
+
 static dtp_status lower_nodes(lowering *l, dtp_err *err)
 {
-    dtp_lower_env env = {.p = l->p, .graph = l->g, .survives = l->survives};
+    dtp_lower_env env = {
+        .p = l->p, .graph = l->g, .survives = l->survives, .views = dtp_sharding_has_views(l->s)};
     for (int32_t n = 0; n < l->g->n_nodes; n++) {
         const dtp_node *node = &l->g->nodes[n];
         dtp_value_id in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
         dtp_layout layouts[DTP_MAX_OP_OUT];
         dtp_lower_request r = {.strategy = &l->s->strategies[n], .in = in, .out_layouts = layouts};
-        if (n > 0 && node->phase != l->g->nodes[n - 1].phase) {
-            env.since = l->p->n_values;
+        if (n == 0 || node->phase != l->g->nodes[n - 1].phase) {
+            begin_phase(l, &env);
         }
         for (int32_t i = 0; i < node->n_in; i++) {
-            in[i] = l->p->tensor_value[node->in[i]];
+            DTP_TRY(find_view(l, node->in[i], n, &in[i], err));
         }
         for (int32_t i = 0; i < node->n_out; i++) {
             layouts[i] = l->s->layouts[node->out[i]];
@@ -130,15 +162,28 @@ static dtp_status keep_results(lowering *l, dtp_err *err)
             }
         }
         dtp_node_id producer = l->g->tensors[t].producer;
+        dtp_phase phase = producer >= 0 ? l->g->nodes[producer].phase : DTP_FORWARD;
+        phase = l->g->microbatches > 1 ? DTP_UPDATE : phase; /* after the last microbatch */
         DTP_TRY(dtp_redistribute_by(p->redistributor, &p->mesh, &p->values[v].type,
                                     &p->values[v].layout, &layout, &steps, err));
-        DTP_TRY(dtp_redistribute_emit(p, &steps, producer,
-                                      producer >= 0 ? l->g->nodes[producer].phase : DTP_FORWARD, &v,
-                                      err));
+        DTP_TRY(dtp_redistribute_emit(p, &steps, producer, phase, &v, err));
         p->tensor_value[t] = v;
         p->values[v].keep = true;
     }
     return DTP_OK;
+}
+
+/* The value that replaces a target: of an accumulator the one in its layout, from which a kept
+ * result may have been made. */
+static dtp_value_id replacement(const lowering *l, const dtp_update *u)
+{
+    const dtp_program *p = l->p;
+    const dtp_layout *target = &p->values[p->tensor_value[u->target]].layout;
+    dtp_value_id v = l->g->tensors[u->target].per_step ? p->tensor_latest[u->value] : -1;
+    while (v >= 0 && !dtp_layout_equal(&p->values[v].layout, target)) {
+        v = p->values[v].previous;
+    }
+    return v >= 0 ? v : p->tensor_value[u->value];
 }
 
 static dtp_status add_updates(lowering *l, dtp_err *err)
@@ -149,7 +194,7 @@ static dtp_status add_updates(lowering *l, dtp_err *err)
                                &p->cap_updates, sizeof *p->updates, err));
         p->updates[p->n_updates++] =
             (dtp_value_update){.target = p->tensor_value[l->g->updates[i].target],
-                               .value = p->tensor_value[l->g->updates[i].value]};
+                               .value = replacement(l, &l->g->updates[i])};
     }
     return DTP_OK;
 }
@@ -195,11 +240,13 @@ dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_
     l.p->redistributor = l.options->redistributor;
     l.used = calloc((size_t)g->n_tensors + 1, sizeof *l.used);
     l.survives = calloc((size_t)g->n_tensors + 1, sizeof *l.survives);
-    dtp_status status = l.used == NULL || l.survives == NULL
+    l.view = calloc((size_t)g->n_tensors + 1, sizeof *l.view);
+    dtp_status status = l.used == NULL || l.survives == NULL || l.view == NULL
                             ? DTP_FAIL(err, DTP_NOMEM, "out of memory for %d tensors", g->n_tensors)
                             : lower_all(&l, err);
     free(l.used);
     free(l.survives);
+    free(l.view);
     if (status != DTP_OK) {
         dtp_program_destroy(l.p);
         return status;

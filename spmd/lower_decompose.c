@@ -151,7 +151,9 @@ static dtp_status lower_scratch(const dtp_lower_env *outer, dtp_node_id node, sc
                          .node = outer->scratch ? outer->node : node,
                          .phase = outer->scratch ? outer->phase : n->phase,
                          .depth = outer->depth + 1,
-                         .since = outer->since};
+                         .since =
+                             outer->views && !outer->scratch ? outer->p->n_values : outer->since,
+                         .views = outer->views};
     DTP_TRY(build_graph(outer->p, &call, s, err));
     DTP_TRY(build_rules(outer->p, layouts, s, err));
     follow_renames(&outer->p->mesh, s);

@@ -16,7 +16,10 @@ typedef struct dtp_lower_env {
     int32_t depth;        /* of decompositions */
     dtp_value_id since;   /* first value of this phase: copies of a parameter or state made before
                              it are not read again, so that a gathered one need not live from the
-                             forward to the backward pass */
+                             forward to the backward pass; nor other copies by a recomputation */
+    bool views;           /* the sharding has views: an operand that is not in the layout the
+                             strategy asks for is always redistributed from where it is read, and
+                             strategies split one dim over several mesh dims in mesh order */
 } dtp_lower_env;
 
 typedef struct dtp_lower_request {

@@ -18,12 +18,15 @@ typedef struct work {
 static dtp_status layouts_of(const work *w, const dtp_strategy *strategy, dtp_node_layouts *out,
                              dtp_err *err)
 {
+    const dtp_program *p = w->env->p;
+    const bool in_mesh_order = w->env->views && !w->env->scratch;
     dtp_layout in[DTP_MAX_OP_IN];
     for (int32_t i = 0; i < w->call.n_in; i++) {
-        in[i] = w->env->p->values[w->request->in[i]].layout;
+        in[i] = in_mesh_order ? dtp_layout_replicated(w->call.in[i].rank, p->mesh.n_dims)
+                              : p->values[w->request->in[i]].layout;
     }
-    return dtp_node_layouts_find(&w->env->p->mesh, &w->call, NULL, strategy, in,
-                                 w->request->out_layouts, out, err);
+    return dtp_node_layouts_find(&p->mesh, &w->call, NULL, strategy, in,
+                                 in_mesh_order ? NULL : w->request->out_layouts, out, err);
 }
 
 /* The pieces of the internal dim lie in the order of a group's members: the mesh dims split it in
@@ -79,11 +82,18 @@ static dtp_phase phase(const work *w)
     return w->env->scratch ? w->env->phase : w->node->phase;
 }
 
+/* A recomputation does not read copies that the forward pass made of what goes into a block: they
+ * would have to be kept for it. */
 static bool may_reuse(const work *w, dtp_tensor_id t, dtp_value_id v)
 {
-    const dtp_tensor_kind kind = w->env->p->graph->tensors[t].kind;
+    const dtp_graph *g = w->env->p->graph;
+    const dtp_tensor_kind kind = g->tensors[t].kind;
     const bool resident = kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE;
-    return !resident || v >= w->env->since || v == w->env->p->tensor_value[t];
+    const bool forgets = resident || g->nodes[cause(w)].repeats;
+    if (w->env->views) {
+        return w->env->scratch && v >= w->env->since;
+    }
+    return !forgets || v >= w->env->since || v == w->env->p->tensor_value[t];
 }
 
 /* The value in another layout: an earlier version if there is one, else redistributed now. */
@@ -104,6 +114,20 @@ static dtp_status bring(const work *w, const dtp_layout *layout, dtp_value_id *v
     DTP_TRY(dtp_redistribute_by(p->redistributor, &p->mesh, &p->values[*value].type,
                                 &p->values[*value].layout, layout, &steps, err));
     return dtp_redistribute_emit(p, &steps, cause(w), phase(w), value, err);
+}
+
+/* Operand i in the layout that the op wants; an operand that is given twice is brought once. */
+static dtp_status bring_operand(const work *w, int32_t i, const dtp_node_layouts *layouts,
+                                dtp_value_id *in, dtp_err *err)
+{
+    in[i] = w->request->in[i];
+    for (int32_t j = 0; j < i; j++) {
+        if (w->request->in[j] == in[i] && dtp_layout_equal(&layouts->in[j], &layouts->in[i])) {
+            in[i] = in[j];
+            return DTP_OK;
+        }
+    }
+    return bring(w, &layouts->in[i], &in[i], err);
 }
 
 static const char *output_name(const work *w, int32_t i, const dtp_layout *layout)
@@ -272,8 +296,7 @@ static dtp_status lower_work(work *w, dtp_value_id *out, dtp_err *err)
     dtp_node_layouts layouts;
     DTP_TRY(find_layouts(w, &layouts, err));
     for (int32_t i = 0; i < w->call.n_in; i++) {
-        in[i] = w->request->in[i];
-        DTP_TRY(bring(w, &layouts.in[i], &in[i], err));
+        DTP_TRY(bring_operand(w, i, &layouts, in, err));
     }
     DTP_TRY(run(w, &layouts, in, out, err));
     for (int32_t i = 0; i < w->call.n_out; i++) {

@@ -6,7 +6,8 @@
  *
  * An all-reduce may wait for later ones as long as nobody reads its output in between, so a bucket
  * is closed before the first reader of any member. Members reduce over the same mesh dims with the
- * same element type. Gaps from alignment are reduced with the rest and never read.
+ * same element type, and run equally often. Gaps from alignment are reduced with the rest and never
+ * read.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -136,9 +137,10 @@ static dtp_status close_bucket(bucketing *b, bucket *k, dtp_err *err)
 /* ---- scanning -----------------------------------------------------------------------------------
  */
 
-static bool same_key(const dtp_coll *a, const dtp_coll *b)
+static bool same_key(const dtp_program *p, const dtp_instr *a, const dtp_instr *b)
 {
-    return a->set == b->set && a->dtype == b->dtype;
+    return a->coll.set == b->coll.set && a->coll.dtype == b->coll.dtype &&
+           dtp_instr_runs(p, a) == dtp_instr_runs(p, b);
 }
 
 /* The open bucket that instruction i belongs to by its key, or an empty one. */
@@ -147,7 +149,7 @@ static dtp_status find_bucket(bucketing *b, int32_t i, bucket **out, dtp_err *er
     const dtp_instr *instrs = b->p->instrs;
     for (int32_t k = 0; k < b->n_open; k++) {
         bucket *at = &b->open[k];
-        if (at->n == 0 || same_key(&instrs[at->members[0]].coll, &instrs[i].coll)) {
+        if (at->n == 0 || same_key(b->p, &instrs[at->members[0]], &instrs[i])) {
             *out = at;
             return DTP_OK;
         }

@@ -53,13 +53,31 @@ static bool operand_fits(const dtp_program *p, int32_t i, int32_t o, int32_t j)
 /* ---- updates ------------------------------------------------------------------------------------
  */
 
+/* A redistribution of the new value may end in the resident buffer when nothing reads the old value
+ * any more. */
+static bool ends_in_place(dtp_program *p, const dtp_value_update *u, int32_t writer,
+                          const int32_t *last_read)
+{
+    dtp_value *value = &p->values[u->value];
+    const dtp_value *target = &p->values[u->target];
+    if (p->instrs[writer].n_out != 1 || value->parent >= 0 || value->keep ||
+        last_read[u->target] >= writer || !same_shape(value, target) ||
+        !dtp_layout_equal(&value->layout, &target->layout)) {
+        return false;
+    }
+    value->parent = u->target;
+    return true;
+}
+
 /* Tries to let the update op write into the resident buffer; `writer` is the instruction that makes
  * the value. */
 static bool update_in_place(dtp_program *p, const dtp_value_update *u, int32_t writer,
                             const int32_t *last_read)
 {
-    if (writer < 0 || p->instrs[writer].kind != DTP_INSTR_KERNEL ||
-        (p->instrs[writer].op->flags & DTP_OP_UPDATE) == 0) {
+    if (writer >= 0 && p->instrs[writer].kind != DTP_INSTR_KERNEL) {
+        return ends_in_place(p, u, writer, last_read);
+    }
+    if (writer < 0 || (p->instrs[writer].op->flags & DTP_OP_UPDATE) == 0) {
         return false;
     }
     const dtp_instr *instr = &p->instrs[writer];
@@ -80,6 +98,11 @@ static dtp_status copy_at_end(dtp_program *p, dtp_value_update *u, dtp_err *err)
     dtp_value_id copy;
     const dtp_value *value = &p->values[u->value], *target = &p->values[u->target];
     dtp_value_kind root = p->values[dtp_value_root(p, u->value)].kind;
+    if (target->tensor >= 0 && p->graph->tensors[target->tensor].per_step) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "the sum over microbatches '%s' has another layout than its value '%s'",
+                        target->name, value->name);
+    }
     if (!dtp_layout_equal(&value->layout, &target->layout) || root == DTP_VALUE_RESIDENT) {
         return DTP_FAIL(
             err, DTP_UNSUPPORTED, "'%s' cannot be replaced by '%s' at the end of the step: %s",

@@ -107,7 +107,10 @@ void dtp_program_destroy(dtp_program *p)
 dtp_status dtp_program_reset(dtp_program *p, dtp_err *err)
 {
     if (p->pinned_bytes > PINNED_LIMIT_BYTES) {
-        dtp_program fresh = {.graph = p->graph, .mesh = p->mesh, .plain_names = p->plain_names};
+        dtp_program fresh = {.graph = p->graph,
+                             .mesh = p->mesh,
+                             .plain_names = p->plain_names,
+                             .redistributor = p->redistributor};
         dtp_arena_destroy(p->arena);
         *p = fresh;
         return init_storage(p, err);
@@ -125,6 +128,25 @@ dtp_status dtp_program_reset(dtp_program *p, dtp_err *err)
 
 /* ---- values -----------------------------------------------------------------------------------
  */
+
+int32_t dtp_program_microbatches(const dtp_program *p)
+{
+    return p->graph != NULL ? dtp_graph_runs(p->graph, DTP_FORWARD) : 1;
+}
+
+int32_t dtp_instr_runs(const dtp_program *p, const dtp_instr *instr)
+{
+    return instr->phase != DTP_UPDATE ? dtp_program_microbatches(p) : 1;
+}
+
+int32_t dtp_program_body(const dtp_program *p)
+{
+    int32_t n = p->n_instrs;
+    while (dtp_program_microbatches(p) > 1 && n > 0 && p->instrs[n - 1].phase == DTP_UPDATE) {
+        n--;
+    }
+    return n;
+}
 
 dtp_value_id dtp_value_root(const dtp_program *p, dtp_value_id v)
 {

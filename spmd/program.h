@@ -171,6 +171,14 @@ void dtp_program_destroy(dtp_program *p);
  */
 dtp_status dtp_program_reset(dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
 
+/* Microbatches of a step, 1 = none. */
+int32_t dtp_program_microbatches(const dtp_program *p);
+/* How often an instruction runs in a step. With microbatches (core/microbatch.h) those that are not
+ * of phase UPDATE come first and run once for each of them, the others then once. */
+int32_t dtp_instr_runs(const dtp_program *p, const dtp_instr *instr);
+/* Instructions that run for every microbatch; n_instrs without microbatches. */
+int32_t dtp_program_body(const dtp_program *p);
+
 /* The value whose buffer v lies in (v itself when it has its own). */
 dtp_value_id dtp_value_root(const dtp_program *p, dtp_value_id v);
 

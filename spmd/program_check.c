@@ -454,6 +454,19 @@ static dtp_status feed_sources(checker *c, dtp_err *err)
     return DTP_OK;
 }
 
+/* What runs for every microbatch comes before what runs once. */
+static dtp_status check_phases(const dtp_program *p, dtp_err *err)
+{
+    for (int32_t i = 0; i < dtp_program_body(p) && dtp_program_microbatches(p) > 1; i++) {
+        if (p->instrs[i].phase == DTP_UPDATE) {
+            return DTP_FAIL(err, DTP_INTERNAL,
+                            "instruction %d of phase update comes before others of a microbatch",
+                            i);
+        }
+    }
+    return DTP_OK;
+}
+
 static dtp_status check(checker *c, dtp_err *err)
 {
     const dtp_program *p = c->p;
@@ -473,6 +486,7 @@ static dtp_status check(checker *c, dtp_err *err)
         DTP_TRY(in_instr(p, i, dtp_check__instr(p, i, err), err));
         DTP_TRY(in_instr(p, i, run_instr(c, i, err), err));
     }
+    DTP_TRY(check_phases(p, err));
     return check_end(c, err);
 }
 

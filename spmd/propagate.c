@@ -3,12 +3,14 @@
 
 #include <string.h>
 
+#include "core/microbatch.h"
 #include "spmd/propagate_internal.h"
 
 /* Copies of a tensor in the layouts it has been brought to so far, its own among them; the lowering
  * finds and uses the same ones. */
 typedef struct versions {
     int32_t n, capacity;
+    int32_t old; /* made before this phase: a recomputation does not read them */
     dtp_layout *layouts;
 } versions;
 
@@ -191,13 +193,22 @@ static void return_gradient(walk *w, const dtp_node *node)
     }
 }
 
+/* The first of a tensor's versions that a node may read. */
+static int32_t first_version(const walk *w, const dtp_node *node, dtp_tensor_id t)
+{
+    return node->repeats ? w->versions[t].old : 0;
+}
+
 /* Notes the copies that a move leaves behind. */
 static dtp_status note_move(walk *w, dtp_tensor_id t, const dtp_layout *from, const dtp_layout *to,
-                            dtp_err *err)
+                            int32_t first, dtp_err *err)
 {
     const versions *v = &w->versions[t];
     dtp_steps steps;
-    for (int32_t i = 0; i < v->n; i++) {
+    if (dtp_layout_equal(from, to)) {
+        return DTP_OK;
+    }
+    for (int32_t i = first; i < v->n; i++) {
         if (dtp_layout_equal(&v->layouts[i], to)) {
             return DTP_OK;
         }
@@ -214,7 +225,8 @@ static dtp_status note_result(walk *w, const dtp_node *node, const dtp_node_layo
                               dtp_err *err)
 {
     for (int32_t i = 0; i < node->n_in; i++) {
-        DTP_TRY(note_move(w, node->in[i], &w->out->layouts[node->in[i]], &l->in[i], err));
+        const dtp_tensor_id t = node->in[i];
+        DTP_TRY(note_move(w, t, &w->out->layouts[t], &l->in[i], first_version(w, node, t), err));
     }
     for (int32_t i = 0; i < node->n_out; i++) {
         const dtp_tensor_id t = node->out[i];
@@ -224,7 +236,7 @@ static dtp_status note_result(walk *w, const dtp_node *node, const dtp_node_layo
                 ? dtp_propagate__complete(w->given[t].pinned, w->given[t].pinned_dims, &l->out[i])
             : w->given[t].replacement != NULL ? *w->given[t].replacement
                                               : l->out[i];
-        DTP_TRY(note_move(w, t, &l->out[i], &w->out->layouts[t], err));
+        DTP_TRY(note_move(w, t, &l->out[i], &w->out->layouts[t], 0, err));
     }
     return DTP_OK;
 }
@@ -252,16 +264,67 @@ static void note_gradient(walk *w, dtp_node_id id, const dtp_node_layouts *l)
     const dtp_node *node = &w->g->nodes[id];
     for (int32_t k = 0; k < node->n_in; k++) {
         const dtp_tensor_id t = node->in[k];
-        if (w->gradient[t] && w->given[t].pinned == NULL && w->g->tensors[t].producer >= 0 &&
-            only_update(w, t) == id) {
+        const dtp_node_id p = w->g->tensors[t].producer;
+        const bool fixed = p < 0 || dtp_is_accumulate(w->g, &w->g->nodes[p]);
+        if (w->gradient[t] && w->given[t].pinned == NULL && !fixed && only_update(w, t) == id) {
             w->out->layouts[t] = l->in[k];
         }
     }
 }
 
+/* A sum over microbatches: accumulator and result lie as what is added, partial sums included, or
+ * as the result is pinned. */
+static dtp_status decide_sum(walk *w, dtp_node_id id, dtp_err *err)
+{
+    const dtp_node *node = &w->g->nodes[id];
+    const given *result = &w->given[node->out[0]];
+    dtp_call_types types;
+    const dtp_op_call call = dtp_node_call(w->g, node, &types);
+    dtp_layout *accumulator = &w->out->layouts[node->in[0]];
+    dtp_node_layouts layouts;
+    *accumulator = w->out->layouts[node->in[1]];
+    if (result->pinned != NULL) {
+        *accumulator = dtp_propagate__complete(result->pinned, result->pinned_dims, accumulator);
+    }
+    dtp_accumulate_strategy(w->g, node, accumulator, &w->out->strategies[id]);
+    const dtp_layout in[2] = {*accumulator, *accumulator};
+    DTP_TRY(dtp_node_layouts_find(w->mesh, &call, NULL, &w->out->strategies[id], in, accumulator,
+                                  &layouts, err));
+    w->versions[node->in[0]].n = 0;
+    DTP_TRY(add_version(w, node->in[0], accumulator, err));
+    return note_result(w, node, &layouts, err);
+}
+
+/* A recomputation runs as the node did that it repeats, and leaves its results where that did. */
+static dtp_status decide_again(walk *w, dtp_node_id id, dtp_err *err)
+{
+    const dtp_node *node = &w->g->nodes[id], *origin = &w->g->nodes[node->origin];
+    dtp_call_types types;
+    const dtp_op_call call = dtp_node_call(w->g, node, &types);
+    dtp_layout in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
+    dtp_node_layouts layouts;
+    for (int32_t i = 0; i < node->n_in; i++) {
+        in[i] = w->out->layouts[node->in[i]];
+    }
+    for (int32_t i = 0; i < node->n_out; i++) {
+        out[i] = w->out->layouts[origin->out[i]];
+        w->given[node->out[i]] = (given){.replacement = &w->out->layouts[origin->out[i]]};
+    }
+    w->out->strategies[id] = w->out->strategies[node->origin];
+    DTP_TRY(dtp_node_layouts_find(w->mesh, &call, NULL, &w->out->strategies[id], in, out, &layouts,
+                                  err));
+    return note_result(w, node, &layouts, err);
+}
+
 static dtp_status decide(walk *w, dtp_node_id id, dtp_err *err)
 {
     const dtp_node *node = &w->g->nodes[id];
+    if (node->repeats) {
+        return decide_again(w, id, err);
+    }
+    if (dtp_is_accumulate(w->g, node)) {
+        return decide_sum(w, id, err);
+    }
     dtp_call_types types;
     dtp_op_call call = dtp_node_call(w->g, node, &types);
     dtp_operand operands[DTP_MAX_OP_IN];
@@ -272,9 +335,10 @@ static dtp_status decide(walk *w, dtp_node_id id, dtp_err *err)
     for (int32_t i = 0; i < node->n_in; i++) {
         const dtp_tensor_id t = node->in[i];
         const dtp_pin *pin = node_pin(w, id, t);
+        const int32_t from = first_version(w, node, t);
         operands[i] = (dtp_operand){.at = &w->out->layouts[t],
-                                    .n_versions = w->o->torch ? 0 : w->versions[t].n,
-                                    .versions = w->versions[t].layouts,
+                                    .n_versions = w->o->torch ? 0 : w->versions[t].n - from,
+                                    .versions = w->versions[t].layouts + from,
                                     .pinned = pin != NULL ? &pin->layout : NULL,
                                     .pinned_dims = pin != NULL ? pin->dims : 0,
                                     .first = i};
@@ -313,6 +377,7 @@ static void forget_copies(walk *w)
         if (kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE) {
             w->versions[t].n = 1;
         }
+        w->versions[t].old = w->versions[t].n;
     }
 }
 

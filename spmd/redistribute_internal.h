@@ -61,7 +61,7 @@ static inline uint64_t dtp_layout__key(const dtp_layout *layout)
 /* The inverse, for a tensor of `rank` dims on n_mesh mesh dims. */
 static inline dtp_layout dtp_layout__of_key(uint64_t key, int32_t rank, int32_t n_mesh)
 {
-    dtp_layout layout = dtp_layout_replicated(rank, n_mesh);
+    dtp_layout layout = {.rank = (int8_t)rank, .n_mesh = (int8_t)n_mesh};
     for (int32_t m = 0; m < n_mesh; m++) {
         dtp_place *p = &layout.place[m];
         p->kind = (int8_t)(key >> (8 * m) & 3U);

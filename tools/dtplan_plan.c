@@ -11,6 +11,7 @@
 #include "planner/compat/mtf_layout.h"
 #include "planner/plan_pins.h"
 #include "planner/plan_rules.h"
+#include "planner/plan_tensor.h"
 #include "tools/dtplan_options.h"
 #include "tools/print.h"
 #include "tools/print_comm.h"
@@ -18,15 +19,21 @@
 
 typedef struct plan_command {
     tool_source source;
+    const char *mode; /* NULL: what --style and --pin say, else rules */
     const char *objective, *memory, *rules_file, *compat, *output;
-    int64_t devices, candidates;
+    int64_t devices, candidates, seed, threads;
     int64_t limit_bytes; /* 0 = none */
     bool torch;          /* --compat torch */
-    bool json, timings, verbose, comm_report;
+    bool json, timings, verbose, comm_report, prices;
     tool_style_source styles;
     dtp_ctx ctx;
     int exit_code;
 } plan_command;
+
+static bool is_tensor_mode(const plan_command *c)
+{
+    return c->mode != NULL && strcmp(c->mode, "tensor") == 0;
+}
 
 /* ---- --compat auto_mtf --------------------------------------------------------------------------
  */
@@ -105,6 +112,9 @@ static dtp_status make_request(const plan_command *c, const dtp_mesh *mesh, cons
     out->pins = c->source.rules;
     out->rules_file = rules_file;
     out->candidates = (int32_t)c->candidates;
+    out->seed = (uint64_t)c->seed;
+    out->threads = (int32_t)c->threads;
+    out->prices = c->prices;
     out->ctx = &c->ctx;
     return DTP_OK;
 }
@@ -127,26 +137,45 @@ static dtp_status put_comm_report(const plan_command *c, const dtp_plan *plan, c
                                   dtp_err *err)
 {
     dtp_plan_lowering lowering;
-    dtp_graph *set = NULL;
     dtp_program *program = NULL;
     dtp_strbuf text = {0};
     dtp_plan_lowering_init(&lowering, plan->redistribution);
-    DTP_TRY(dtp_graph_with_settings(g, plan->n_settings, plan->settings, &set, err));
-    dtp_status s = dtp_lower(set, &plan->sharding, &lowering.options, &program, err);
+    dtp_status s = dtp_lower(g, &plan->sharding, &lowering.options, &program, err);
     s = s != DTP_OK ? s : tool_print_comm(program, c->json, &text, err);
     if (s == DTP_OK) {
         (void)fputs(dtp_strbuf_text(&text), stdout);
     }
     dtp_strbuf_free(&text);
     dtp_program_destroy(program);
-    dtp_graph_destroy(set);
     return s;
 }
 
-/* The communication report takes the place of the plan on standard output. */
-static dtp_status put_plan(const plan_command *c, const dtp_plan *plan, const dtp_graph *g,
+/* What became of every mesh of the search. */
+static void print_meshes(const dtp_plan_result *result, dtp_strbuf *out)
+{
+    if (result->n_meshes > 0) {
+        dtp_strbuf_addf(out, "\nmeshes (the last dim lies innermost in the network):\n");
+    }
+    for (int32_t i = 0; i < result->n_meshes; i++) {
+        const dtp_mesh_report *r = &result->meshes[i];
+        char mesh[DTP_MESH_TEXT_BYTES];
+        dtp_mesh_print(&r->mesh, mesh);
+        dtp_strbuf_addf(out, "%-22s %-10s", mesh, dtp_mesh_outcome_name(r->outcome));
+        if (r->outcome == DTP_MESH_PLANNED) {
+            dtp_strbuf_addf(out, " %12.6f s, cost %" PRId64 ", bound %" PRId64, r->step_time_s,
+                            r->cost, r->bound);
+        } else if (r->outcome == DTP_MESH_CUT) {
+            dtp_strbuf_addf(out, " nothing costs less than %" PRId64 " there", r->bound);
+        }
+        dtp_strbuf_add(out, "\n");
+    }
+}
+
+/* The communication report takes the place of the plan on standard output. g: the plan's graph. */
+static dtp_status put_plan(const plan_command *c, const dtp_plan_result *result, const dtp_graph *g,
                            dtp_err *err)
 {
+    const dtp_plan *plan = result->plan;
     char *text = NULL;
     dtp_strbuf readable = {0};
     DTP_TRY(dtp_plan_write(plan, g, c->timings, &text, err));
@@ -160,6 +189,7 @@ static dtp_status put_plan(const plan_command *c, const dtp_plan *plan, const dt
         (void)fputs(text, stdout);
     } else if (s == DTP_OK) {
         tool_print_plan(plan, g, &readable);
+        print_meshes(result, &readable);
         (void)fputs(dtp_strbuf_text(&readable), stdout);
     }
     dtp_strbuf_free(&readable);
@@ -167,16 +197,40 @@ static dtp_status put_plan(const plan_command *c, const dtp_plan *plan, const dt
     return s;
 }
 
+static void print_infeasible(const plan_command *c, const dtp_plan_result *result, dtp_strbuf *out)
+{
+    dtp_strbuf_add(out, "dtplan: infeasible: no layout");
+    dtp_strbuf_add(out, is_tensor_mode(c)               ? "s"
+                        : tool_styles_given(&c->styles) ? "s that follow from the pins"
+                                                        : " rules");
+    if (c->source.rules != NULL) {
+        dtp_strbuf_addf(out, " with '%s'", c->source.rules);
+    }
+    if (c->limit_bytes > 0) {
+        dtp_strbuf_addf(out, " fit into %" PRId64 " bytes per rank", c->limit_bytes);
+    }
+    if (result->smallest_peak_bytes > 0) {
+        dtp_strbuf_addf(out, "; the smallest memory limit that works is %s%" PRId64,
+                        result->smallest_bound == result->smallest_peak_bytes ? "" : "about ",
+                        result->smallest_peak_bytes);
+        if (result->smallest_bound > 0 && result->smallest_bound < result->smallest_peak_bytes) {
+            dtp_strbuf_addf(out, " (none below %" PRId64 " does)", result->smallest_bound);
+        }
+    }
+    dtp_strbuf_add(out, "\n");
+    for (int32_t i = 0; i < result->n_conflict; i++) {
+        dtp_strbuf_addf(out, "%s%s\n", i == 0 ? "these cannot hold together:\n  " : "  ",
+                        result->conflict[i]);
+    }
+}
+
 static void say_infeasible(plan_command *c, const dtp_plan_result *result)
 {
+    dtp_strbuf text = {0};
     c->exit_code = TOOL_INFEASIBLE;
-    (void)fprintf(stderr,
-                  "dtplan: infeasible: no layout%s%s%s%s fit into %" PRId64
-                  " bytes per rank; the smallest memory limit that works is about %" PRId64 "\n",
-                  tool_styles_given(&c->styles) ? "s that follow from the pins" : " rules",
-                  c->source.rules != NULL ? " with '" : "",
-                  c->source.rules != NULL ? c->source.rules : "",
-                  c->source.rules != NULL ? "'" : "", c->limit_bytes, result->smallest_peak_bytes);
+    print_infeasible(c, result, &text);
+    (void)fputs(dtp_strbuf_text(&text), stderr);
+    dtp_strbuf_free(&text);
 }
 
 static dtp_status read_limit(plan_command *c, const dtp_machine *machine, dtp_err *err)
@@ -191,39 +245,60 @@ static dtp_status read_limit(plan_command *c, const dtp_machine *machine, dtp_er
                : tool_bytes_parse("--memory", c->memory, &c->limit_bytes, err);
 }
 
-/* What --style and --pin say on the mesh of the request. */
+/* What --style and --pin say on the mesh of the request, by propagation; they name nodes of the
+ * changed graph. */
 static dtp_status plan_by_pins(const plan_command *c, const dtp_graph *g,
                                const dtp_machine *machine, const dtp_plan_request *request,
-                               dtp_plan_result *out, dtp_err *err)
+                               dtp_arena *arena, dtp_plan_result *out, dtp_err *err)
 {
-    tool_pins pins;
-    dtp_arena *arena = dtp_arena_create();
-    if (arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for pins");
+    dtp_pin_set pins;
+    DTP_TRY(
+        dtp_pin_set_read(request->n_texts, request->texts, g, request->mesh, arena, &pins, err));
+    const dtp_pins_request by_pins = {.mesh = request->mesh,
+                                      .n_pins = pins.n_pins,
+                                      .pins = pins.pins,
+                                      .n_settings = pins.n_settings,
+                                      .settings = pins.settings,
+                                      .n_texts = pins.n_texts,
+                                      .texts = pins.texts,
+                                      .strict = c->styles.strict,
+                                      .redistribution = c->torch ? DTP_REDISTRIBUTION_TORCH
+                                                                 : DTP_REDISTRIBUTION_OWN,
+                                      .objective = request->objective,
+                                      .memory_limit_bytes = request->memory_limit_bytes,
+                                      .choices = request->choices,
+                                      .rules_file = request->rules_file};
+    return dtp_plan_pins(g, machine, &by_pins, out, err);
+}
+
+/* Chooses the plan in the mode that was asked for; `arena` has texts while it runs. */
+static dtp_status choose(plan_command *c, const dtp_graph *g, const dtp_machine *machine,
+                         dtp_plan_request *request, dtp_arena *arena, dtp_plan_result *out,
+                         dtp_err *err)
+{
+    const char **texts = NULL;
+    DTP_TRY(tool_styles_texts(&c->styles, arena, &request->n_texts, &texts, err));
+    request->texts = texts;
+    if (is_tensor_mode(c)) {
+        return dtp_plan_tensor(g, machine, request, out, err);
     }
-    dtp_status s = tool_styles_read(&c->styles, g, request->mesh, arena, &pins, err);
-    if (s == DTP_OK) {
-        const dtp_pins_request by_pins = {.mesh = request->mesh,
-                                          .n_pins = pins.n_pins,
-                                          .pins = pins.pins,
-                                          .n_settings = pins.n_settings,
-                                          .settings = pins.settings,
-                                          .n_texts = pins.n_texts,
-                                          .texts = pins.texts,
-                                          .strict = c->styles.strict,
-                                          .redistribution = c->torch ? DTP_REDISTRIBUTION_TORCH
-                                                                     : DTP_REDISTRIBUTION_OWN,
-                                          .objective = request->objective,
-                                          .memory_limit_bytes = request->memory_limit_bytes,
-                                          .rules_file = request->rules_file};
-        s = dtp_plan_pins(g, machine, &by_pins, out, err);
-    }
-    dtp_arena_destroy(arena);
+    return tool_styles_given(&c->styles) ? plan_by_pins(c, g, machine, request, arena, out, err)
+                                         : dtp_plan_rules(g, machine, request, out, err);
+}
+
+static dtp_status put_result(const plan_command *c, const dtp_plan_result *result,
+                             const dtp_graph *model, dtp_err *err)
+{
+    dtp_graph *planned = NULL;
+    DTP_TRY(dtp_plan_graph(result->plan, model, &planned, err));
+    dtp_status s = put_plan(c, result, planned, err);
+    dtp_graph_destroy(planned);
     return s;
 }
 
+/* g: the model's. */
 static dtp_status plan_graph(plan_command *c, const dtp_graph *g, const dtp_machine *machine,
-                             dtp_err *err)
+                             const dtp_graph_choices *choices, dtp_err *err)
 {
     dtp_mesh mesh;
     dtp_plan_request request;
@@ -235,21 +310,57 @@ static dtp_status plan_graph(plan_command *c, const dtp_graph *g, const dtp_mach
     DTP_TRY(read_limit(c, machine, err));
     DTP_TRY(make_request(c, c->source.mesh != NULL ? &mesh : NULL,
                          find_rules_file(c, buffer, sizeof buffer), &request, err));
-    DTP_TRY(tool_styles_given(&c->styles) ? plan_by_pins(c, g, machine, &request, &result, err)
-                                          : dtp_plan_rules(g, machine, &request, &result, err));
+    request.choices = choices;
+    dtp_arena *arena = dtp_arena_create();
+    dtp_status s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory for pins")
+                                 : choose(c, g, machine, &request, arena, &result, err);
+    dtp_arena_destroy(arena);
+    DTP_TRY(s);
     if (result.infeasible) {
         say_infeasible(c, &result);
-        return DTP_OK;
+    } else {
+        s = put_result(c, &result, g, err);
     }
-    dtp_status s = put_plan(c, result.plan, g, err);
-    dtp_plan_destroy(result.plan);
+    dtp_plan_result_free(&result);
     return s;
+}
+
+/* Which options go together. */
+static dtp_status check_mode(const plan_command *c, dtp_err *err)
+{
+    const bool by_pins = tool_styles_given(&c->styles) && !is_tensor_mode(c);
+    if (c->mode != NULL && strcmp(c->mode, "rules") != 0 && !is_tensor_mode(c)) {
+        return DTP_FAIL(err, DTP_INVALID, "--mode: '%s' is not rules or tensor", c->mode);
+    }
+    if (is_tensor_mode(c) && (c->source.rules != NULL || c->torch || c->styles.strict)) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "--mode tensor takes pins by --pin and --style, and no --rules, --strict "
+                        "or --compat");
+    }
+    if (c->prices && !is_tensor_mode(c)) {
+        return DTP_FAIL(err, DTP_INVALID, "--prices is for --mode tensor");
+    }
+    if (by_pins && c->mode != NULL) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "--mode rules takes pins by --rules, not --style or --pin");
+    }
+    if (c->torch && !by_pins) {
+        return DTP_FAIL(err, DTP_INVALID, "--compat torch is for plans from --style and --pin");
+    }
+    if (by_pins && (c->source.mesh == NULL || c->source.rules != NULL)) {
+        return DTP_FAIL(err, DTP_INVALID, "--style and --pin need --mesh and no --rules");
+    }
+    if (c->styles.strict && !by_pins) {
+        return DTP_FAIL(err, DTP_INVALID, "--strict is for plans from --style and --pin");
+    }
+    return DTP_OK;
 }
 
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     plan_command *c = command;
     dtp_graph *g = NULL;
+    dtp_graph_choices choices;
     dtp_machine *machine = NULL;
     c->source.model = operands[0];
     c->ctx.level = c->verbose ? DTP_LOG_INFO : DTP_LOG_WARN;
@@ -257,15 +368,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     if (c->compat != NULL && !c->torch) {
         return plan_compat(c, err);
     }
-    if (c->torch && !tool_styles_given(&c->styles)) {
-        return DTP_FAIL(err, DTP_INVALID, "--compat torch is for plans from --style and --pin");
-    }
-    if (tool_styles_given(&c->styles) && (c->source.mesh == NULL || c->source.rules != NULL)) {
-        return DTP_FAIL(err, DTP_INVALID, "--style and --pin need --mesh and no --rules");
-    }
-    if (c->styles.strict && !tool_styles_given(&c->styles)) {
-        return DTP_FAIL(err, DTP_INVALID, "--strict is for plans from --style and --pin");
-    }
+    DTP_TRY(check_mode(c, err));
     if ((c->source.mesh != NULL) == (c->devices > 0)) {
         return DTP_FAIL(err, DTP_INVALID, "give either --mesh MESH or --devices N");
     }
@@ -275,9 +378,15 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     }
     DTP_TRY(tool_read_graph(&c->source, &g, err));
     dtp_status s = dtp_machine_read(c->source.machine, &machine, err);
+    dtp_arena *arena = dtp_arena_create();
     if (s == DTP_OK) {
-        s = plan_graph(c, g, machine, err);
+        s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory")
+                          : tool_read_choices(&c->source, g, arena, &choices, err);
     }
+    if (s == DTP_OK) {
+        s = plan_graph(c, g, machine, &choices, err);
+    }
+    dtp_arena_destroy(arena);
     dtp_machine_destroy(machine);
     dtp_graph_destroy(g);
     return s;
@@ -285,11 +394,14 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 
 int dtplan_plan(int argc, char **argv)
 {
-    plan_command c = {.objective = "time", .candidates = 6};
+    plan_command c = {.objective = "time", .candidates = 6, .seed = 1, .threads = 2};
     const tool_option options[] = {
         {"--mesh", TOOL_STRING, "MESH", &c.source.mesh, 0, 0, "mesh such as 'x:2;y:2'"},
         {"--devices", TOOL_INT, "N", &c.devices, 1, 1 << 20, "search the mesh shape for N devices"},
         {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0, "machine file"},
+        {"--mode", TOOL_STRING, "MODE", &c.mode, 0, 0,
+         "rules (default): layout rules; tensor: a layout per tensor. Without it --style and --pin "
+         "are followed, nothing is searched"},
         {"--objective", TOOL_STRING, "WHAT", &c.objective, 0, 0, "time (default) or memory"},
         {"--memory", TOOL_STRING, "BYTES", &c.memory, 0, 0,
          "memory limit per rank, such as 80G, or none (default: the device's memory)"},
@@ -297,12 +409,18 @@ int dtplan_plan(int argc, char **argv)
         TOOL_STYLE_OPTIONS(c.styles),
         {"--strict", TOOL_FLAG, NULL, &c.styles.strict, 0, 0,
          "operands may be sent only where a style or pin asked for it"},
+        TOOL_CHOICE_OPTIONS(c.source),
         {"--comm-report", TOOL_FLAG, NULL, &c.comm_report, 0, 0,
          "print what the plan communicates, and why, in place of the plan"},
         {"--rules-file", TOOL_STRING, "FILE", &c.rules_file, 0, 0,
          "hand-written baselines (default: MODEL.rules.json when there is one)"},
         {"--candidates", TOOL_INT, "N", &c.candidates, 1, 8,
          "near-optimal plans compared by their timeline (default 6)"},
+        {"--prices", TOOL_FLAG, NULL, &c.prices, 0, 0,
+         "say what the memory limit and every pin cost (tensor mode; solves again for each)"},
+        {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "of the solver of tensor mode (default 1)"},
+        {"--threads", TOOL_INT, "N", &c.threads, 1, 256,
+         "of the solver of tensor mode (default 2); the plan does not depend on them"},
         {"--compat", TOOL_STRING, "WHAT", &c.compat, 0, 0,
          "torch: --style and --pin as PyTorch DTensor decides; auto_mtf: Mesh TensorFlow's layout "
          "optimizer, reproduced"},

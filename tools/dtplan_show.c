@@ -16,14 +16,15 @@ typedef struct show_command {
 
 static dtp_status show_graph(const show_command *c, dtp_strbuf *out, dtp_err *err)
 {
-    dtp_graph *g = NULL;
-    DTP_TRY(tool_read_graph(&c->source, &g, err));
+    dtp_graph *model = NULL, *g = NULL;
+    DTP_TRY(tool_read_changed(&c->source, &model, &g, err));
     if (strcmp(c->stage, "graph") == 0) {
         tool_print_graph(g, out);
     } else {
         tool_print_strategies(g, out);
     }
     dtp_graph_destroy(g);
+    dtp_graph_destroy(model);
     return DTP_OK;
 }
 
@@ -70,18 +71,19 @@ static dtp_status print_problem(const show_command *c, const dtp_graph *g,
 /* Kinds of nodes with their price under every way to split their dims. */
 static dtp_status show_problem(const show_command *c, dtp_strbuf *out, dtp_err *err)
 {
-    dtp_graph *g = NULL;
+    dtp_graph *model = NULL, *g = NULL;
     dtp_machine *machine = NULL;
     if (c->source.mesh == NULL || c->source.machine == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--stage problem needs --mesh and --machine");
     }
-    DTP_TRY(tool_read_graph(&c->source, &g, err));
+    DTP_TRY(tool_read_changed(&c->source, &model, &g, err));
     dtp_status s = dtp_machine_read(c->source.machine, &machine, err);
     if (s == DTP_OK) {
         s = print_problem(c, g, machine, out, err);
     }
     dtp_machine_destroy(machine);
     dtp_graph_destroy(g);
+    dtp_graph_destroy(model);
     return s;
 }
 
@@ -141,6 +143,7 @@ int dtplan_show(int argc, char **argv)
         {"--plan", TOOL_STRING, "FILE", &c.source.plan, 0, 0, "plan to show"},
         {"--mesh", TOOL_STRING, "MESH", &c.source.mesh, 0, 0, "mesh such as 'x:2;y:2'"},
         {"--rules", TOOL_STRING, "RULES", &c.source.rules, 0, 0, "layout rules such as 'batch:x'"},
+        TOOL_CHOICE_OPTIONS(c.source),
         {"--uneven", TOOL_FLAG, NULL, &c.source.uneven, 0, 0,
          "let rules split sizes that do not divide evenly"},
         {"--comm-report", TOOL_FLAG, NULL, &c.comm_report, 0, 0,

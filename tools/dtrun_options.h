@@ -44,6 +44,7 @@ void dtrun_feeds_free(dtrun_feeds *feeds);
          0,                                                                                        \
          0,                                                                                        \
          "operands may be sent only where a style or pin of the plan asked for it"},               \
+        TOOL_CHOICE_OPTIONS(source),                                                               \
         {"--machine", TOOL_STRING, "FILE", &(source).machine, 0, 0, "machine file, to predict"},   \
         {"--dim", TOOL_LIST, "NAME=N", &(source).dims, 0, 0, "override a dim of the model"},       \
     {                                                                                              \

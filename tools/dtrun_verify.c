@@ -45,6 +45,7 @@ static dtp_status verify_with(const verify_command *c, dtp_comm *comm, dtp_backe
     options.n_feeds = c->feed_specs.n;
     options.feeds = c->feed_specs.specs;
     options.reference = reference;
+    options.reference_graph = c->job.changed ? c->job.model : NULL;
     DTP_TRY(dtp_verify(c->job.graph, c->job.program, backend, comm, &options, result, err));
     return comm->rank == 0 ? print_result(c, result, err) : DTP_OK;
 }

@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/json.h"
+#include "core/microbatch.h"
 #include "core/model.h"
 #include "executor/verify.h"
 #include "tools/styles.h"
@@ -51,57 +53,108 @@ static dtp_status read_plan(const char *path, const dtp_graph *g, dtp_plan **out
     return s;
 }
 
+dtp_status tool_read_choices(const tool_source *source, const dtp_graph *model, dtp_arena *arena,
+                             dtp_graph_choices *out, dtp_err *err)
+{
+    *out = (dtp_graph_choices){.micro_dim = -1};
+    if (source->remat != NULL) {
+        DTP_TRY(dtp_remat_parse(source->remat, model, arena, &out->remat, err));
+    }
+    return source->microbatches == NULL
+               ? DTP_OK
+               : dtp_microbatches_parse(source->microbatches, model, &out->micro_dim,
+                                        &out->microbatches, err);
+}
+
+dtp_status tool_read_changed(const tool_source *source, dtp_graph **model, dtp_graph **out,
+                             dtp_err *err)
+{
+    dtp_graph_choices choices;
+    DTP_TRY(tool_read_graph(source, model, err));
+    dtp_arena *arena = dtp_arena_create();
+    dtp_status s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory")
+                                 : tool_read_choices(source, *model, arena, &choices, err);
+    if (s == DTP_OK) {
+        s = dtp_graph_with_choices(*model, &choices, 0, NULL, out, err);
+    }
+    dtp_arena_destroy(arena);
+    if (s != DTP_OK) {
+        dtp_graph_destroy(*model);
+        *model = NULL;
+    }
+    return s;
+}
+
 static dtp_status shard_by_rules(const tool_source *source, tool_job *job, dtp_err *err)
 {
     dtp_mesh mesh;
     dtp_rules rules;
     DTP_TRY(dtp_mesh_parse(source->mesh == NULL ? "" : source->mesh, &mesh, err));
-    DTP_TRY(dtp_rules_parse(source->rules == NULL ? "" : source->rules, &mesh, &job->model->dims,
+    DTP_TRY(dtp_rules_parse(source->rules == NULL ? "" : source->rules, &mesh, &job->graph->dims,
                             job->arena, &rules, err));
-    return dtp_sharding_from_rules(job->model, &mesh, &rules, source->uneven, job->arena,
+    return dtp_sharding_from_rules(job->graph, &mesh, &rules, source->uneven, job->arena,
                                    &job->sharding, err);
 }
 
+/* An option that a plan has already decided; NULL = none is given. */
+static const char *decided(const tool_source *s)
+{
+    return s->mesh != NULL           ? "mesh"
+           : s->rules != NULL        ? "rules"
+           : s->remat != NULL        ? "remat"
+           : s->microbatches != NULL ? "microbatches"
+                                     : NULL;
+}
+
+/* Graph and sharding. */
 static dtp_status shard(const tool_source *source, tool_job *job, dtp_err *err)
 {
     if (source->plan == NULL) {
+        dtp_graph_choices choices;
+        DTP_TRY(tool_read_choices(source, job->model, job->arena, &choices, err));
+        job->changed = dtp_graph_choices_any(&choices);
+        DTP_TRY(dtp_graph_with_choices(job->model, &choices, 0, NULL, &job->graph, err));
         return shard_by_rules(source, job, err);
     }
-    if (source->mesh != NULL || source->rules != NULL) {
+    if (decided(source) != NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--plan already says mesh and layouts; leave out --%s",
-                        source->mesh != NULL ? "mesh" : "rules");
+                        decided(source));
     }
     DTP_TRY(read_plan(source->plan, job->model, &job->plan, err));
     job->sharding = job->plan->sharding;
-    return dtp_sharding_check(job->model, &job->sharding, err);
+    job->changed = dtp_graph_choices_any(&job->plan->choices);
+    DTP_TRY(dtp_plan_graph(job->plan, job->model, &job->graph, err));
+    return dtp_sharding_check(job->graph, &job->sharding, err);
 }
 
 /* Pins are those that the plan was made from; rules have none. */
 static dtp_status check_strict(const tool_job *job, dtp_err *err)
 {
-    tool_pins pins = {0};
+    dtp_pin_set pins = {0};
     if (job->plan != NULL) {
         DTP_TRY(tool_styles_of_plan(job->plan, job->graph, job->arena, &pins, err));
     }
     return tool_strict_check(job->graph, &job->sharding, job->lowering.redistributor, &pins, err);
 }
 
-static void warn_of_changes(const tool_source *source, const tool_job *job, const dtp_ctx *ctx)
+/* Whether the plan was made for this model and machine (NULL: any); says so when not. */
+static bool is_current(const tool_source *source, const dtp_plan *plan, const dtp_graph *model,
+                       const dtp_machine *machine, const dtp_ctx *ctx)
 {
-    if (job->plan == NULL) {
-        return;
-    }
-    if (job->plan->model_hash != dtp_graph_hash(job->model)) {
+    const bool same_model = plan->model_hash == dtp_graph_hash(model);
+    const bool same_machine = machine == NULL || plan->machine_hash == dtp_machine_hash(machine);
+    if (!same_model) {
         dtp_log(
             ctx, DTP_LOG_WARN, "plan", "model_changed",
             "plan=%s model=%s the plan was made for another version of the model; it is re-priced",
             source->plan, source->model);
     }
-    if (job->machine != NULL && job->plan->machine_hash != dtp_machine_hash(job->machine)) {
+    if (!same_machine) {
         dtp_log(ctx, DTP_LOG_WARN, "plan", "machine_changed",
                 "plan=%s machine=%s the plan was made for another machine; it is re-priced",
                 source->plan, source->machine);
     }
+    return same_model && same_machine;
 }
 
 static dtp_status find_fetches(const tool_job *job, int32_t n, const char *const *names,
@@ -145,15 +198,14 @@ static dtp_status build(const tool_source *source, int32_t n_fetch, const char *
         DTP_TRY(dtp_machine_read(source->machine, &job->machine, err));
     }
     DTP_TRY(shard(source, job, err));
-    DTP_TRY(dtp_graph_with_settings(job->model, job->plan != NULL ? job->plan->n_settings : 0,
-                                    job->plan != NULL ? job->plan->settings : NULL, &job->graph,
-                                    err));
     dtp_plan_lowering_init(&job->lowering,
                            job->plan != NULL ? job->plan->redistribution : DTP_REDISTRIBUTION_OWN);
     if (source->strict) {
         DTP_TRY(check_strict(job, err));
     }
-    warn_of_changes(source, job, ctx);
+    if (job->plan != NULL) {
+        (void)is_current(source, job->plan, job->model, job->machine, ctx);
+    }
     DTP_TRY(find_fetches(job, n_fetch, fetch, ids, err));
     options = job->lowering.options;
     options.n_fetch = n_fetch;
@@ -186,4 +238,51 @@ void tool_job_free(tool_job *job)
     dtp_graph_destroy(job->model);
     dtp_arena_destroy(job->arena);
     memset(job, 0, sizeof *job);
+}
+
+/* ---- plans --------------------------------------------------------------------------------------
+ */
+
+static dtp_status read_all(const tool_source *source, const dtp_ctx *ctx, tool_plan *out,
+                           dtp_err *err)
+{
+    DTP_TRY(tool_read_graph(source, &out->model, err));
+    DTP_TRY(dtp_machine_read(source->machine, &out->machine, err));
+    DTP_TRY(read_plan(source->plan, out->model, &out->plan, err));
+    DTP_TRY(dtp_plan_graph(out->plan, out->model, &out->graph, err));
+    out->current = is_current(source, out->plan, out->model, out->machine, ctx);
+    return DTP_OK;
+}
+
+dtp_status tool_plan_read(const tool_source *source, const dtp_ctx *ctx, tool_plan *out,
+                          dtp_err *err)
+{
+    memset(out, 0, sizeof *out);
+    if (source->machine == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "--machine FILE is missing");
+    }
+    dtp_status s = read_all(source, ctx, out, err);
+    if (s != DTP_OK) {
+        tool_plan_free(out);
+    }
+    return s;
+}
+
+void tool_plan_free(tool_plan *plan)
+{
+    dtp_plan_destroy(plan->plan);
+    dtp_machine_destroy(plan->machine);
+    dtp_graph_destroy(plan->graph);
+    dtp_graph_destroy(plan->model);
+    memset(plan, 0, sizeof *plan);
+}
+
+dtp_status tool_put(dtp_strbuf *report, dtp_err *err)
+{
+    dtp_status s = report->failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a report") : DTP_OK;
+    if (s == DTP_OK) {
+        (void)fputs(dtp_strbuf_text(report), stdout);
+    }
+    dtp_strbuf_free(report);
+    return s;
 }

@@ -11,21 +11,24 @@
 /* Where the job comes from; filled by the option tables. NULL and 0 mean "not given". */
 typedef struct tool_source {
     const char *model;
-    tool_list dims;      /* --dim name=size */
-    const char *mesh;    /* --mesh x:2;y:2 */
-    const char *rules;   /* --rules batch:x */
-    const char *plan;    /* --plan FILE: mesh and layouts */
-    const char *machine; /* --machine FILE: prices */
-    bool forward;        /* --forward */
-    bool uneven;         /* --uneven */
-    bool f64;            /* reference backend */
-    bool strict;         /* --strict: operands move only where a pin asked for it */
+    tool_list dims;           /* --dim name=size */
+    const char *mesh;         /* --mesh x:2;y:2 */
+    const char *rules;        /* --rules batch:x */
+    const char *plan;         /* --plan FILE: mesh and layouts */
+    const char *machine;      /* --machine FILE: prices */
+    const char *remat;        /* --remat layer */
+    const char *microbatches; /* --microbatches 4 */
+    bool forward;             /* --forward */
+    bool uneven;              /* --uneven */
+    bool f64;                 /* reference backend */
+    bool strict;              /* --strict: operands move only where a pin asked for it */
 } tool_source;
 
 /* A graph with a decision for every tensor. Owns everything. */
 typedef struct tool_job {
     dtp_graph *model;     /* as it was read */
-    dtp_graph *graph;     /* the same with the plan's settings */
+    dtp_graph *graph;     /* with recomputation, microbatches and the plan's settings */
+    bool changed;         /* recomputation or microbatches */
     dtp_machine *machine; /* NULL when none was given */
     dtp_plan *plan;       /* NULL without --plan */
     dtp_arena *arena;
@@ -39,11 +42,49 @@ typedef struct tool_job {
 /* Reads the model only. */
 dtp_status tool_read_graph(const tool_source *source, dtp_graph **out, dtp_err *err) DTP_MUST_CHECK;
 
+/* A plan with its model and machine, for commands that ask about plans. */
+typedef struct tool_plan {
+    dtp_graph *model;     /* as it was read */
+    dtp_graph *graph;     /* the plan's (dtp_plan_graph) */
+    dtp_machine *machine; /* never NULL */
+    dtp_plan *plan;
+    bool current; /* the plan was made for this model and this machine */
+} tool_plan;
+
+/* source->plan and source->machine must be there. Says in the log when model or machine changed. */
+dtp_status tool_plan_read(const tool_source *source, const dtp_ctx *ctx, tool_plan *out,
+                          dtp_err *err) DTP_MUST_CHECK;
+void tool_plan_free(tool_plan *plan);
+
+/* Prints a report on standard output and frees it. */
+dtp_status tool_put(dtp_strbuf *report, dtp_err *err) DTP_MUST_CHECK;
+
 /* Reads the model, then plan or rules, lowers with the given fetches and predicts. A plan made for
  * another model or machine is re-priced with a warning in the log. */
 dtp_status tool_job_create(const tool_source *source, int32_t n_fetch, const char *const *fetch,
                            bool fetch_for_verify, const dtp_ctx *ctx, tool_job *out,
                            dtp_err *err) DTP_MUST_CHECK;
+/* What --remat and --microbatches say about a model. Texts from `arena`. */
+dtp_status tool_read_choices(const tool_source *source, const dtp_graph *model, dtp_arena *arena,
+                             dtp_graph_choices *out, dtp_err *err) DTP_MUST_CHECK;
+
+/* The model and the graph that --remat and --microbatches make of it, which borrows from it. */
+dtp_status tool_read_changed(const tool_source *source, dtp_graph **model, dtp_graph **out,
+                             dtp_err *err) DTP_MUST_CHECK;
+
+#define TOOL_CHOICE_OPTIONS(source)                                                                \
+    {"--remat",                                                                                    \
+     TOOL_STRING,                                                                                  \
+     "BLOCKS",                                                                                     \
+     &(source).remat,                                                                              \
+     0,                                                                                            \
+     0,                                                                                            \
+     "recompute blocks in the backward pass: none, all, or names such as 'layer' or 'layer:0-3'"}, \
+    {                                                                                              \
+        "--microbatches", TOOL_STRING, "N", &(source).microbatches, 0, 0,                          \
+            "run a step as N parts of the batch, such as 4 or 'batch=4'"                           \
+    }
+
 void tool_job_free(tool_job *job);
 
 #endif

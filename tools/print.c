@@ -7,6 +7,11 @@
 static const char *const KINDS[] = {"input", "param", "state", "value"};
 static const char *const PHASES[] = {"forward", "backward", "update"};
 
+const char *tool_tensor_kind(dtp_tensor_kind kind)
+{
+    return KINDS[kind];
+}
+
 /* ---- graph --------------------------------------------------------------------------------------
  */
 
@@ -143,6 +148,25 @@ static void print_certificate(const dtp_plan *plan, dtp_strbuf *out)
                     ", gap %.4f %% (%s, %" PRId64 " nodes)\n",
                     words[c->status], c->cost, time ? "ps" : "bytes", c->bound, 100.0 * c->gap,
                     c->solver, c->nodes);
+    for (int32_t i = 0; i < c->n_prices; i++) {
+        const dtp_constraint_price *p = &c->prices[i];
+        dtp_strbuf_addf(out, "price of '%s': %" PRId64 " ps%s%s\n", p->constraint, p->saves_ps,
+                        p->relaxed_by_bytes > 0 ? " for 1 GiB more" : "",
+                        p->exact ? "" : " (not proven)");
+    }
+}
+
+static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
+{
+    const dtp_graph_choices *c = &plan->choices;
+    for (int32_t i = 0; i < c->remat.n; i++) {
+        dtp_strbuf_addf(out, "%s%s%s", i == 0 ? "recomputed: " : ", ", c->remat.items[i],
+                        i + 1 == c->remat.n ? "\n" : "");
+    }
+    if (c->microbatches > 1) {
+        dtp_strbuf_addf(out, "microbatches: %d of '%s'\n", c->microbatches,
+                        dtp_dims_name(&g->dims, g->micro_dims[0]));
+    }
 }
 
 void tool_print_plan(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
@@ -155,6 +179,7 @@ void tool_print_plan(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
         dtp_strbuf_addf(out, "rules: %s\n",
                         rules == NULL || rules[0] == '\0' ? "(all replicated)" : rules);
     }
+    print_choices(plan, g, out);
     for (int32_t i = 0; i < plan->n_pins; i++) {
         dtp_strbuf_addf(out, "pin: %s\n", plan->pins[i]);
     }

@@ -6,6 +6,8 @@
 #include "core/strbuf.h"
 #include "spmd/program.h"
 
+/* "input", "param", "state", "value". */
+const char *tool_tensor_kind(dtp_tensor_kind kind);
 /* Tensors and nodes, one line each. */
 void tool_print_graph(const dtp_graph *g, dtp_strbuf *out);
 /* Per node, the rows it may use on one mesh dim. */

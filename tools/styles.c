@@ -1,15 +1,12 @@
 #include "tools/styles.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/json.h"
-#include "planner/plan_pins.h"
+#include "core/microbatch.h"
 #include "spmd/moves.h"
 
 enum { MAX_FILE_BYTES = 1 << 24, NAME_BYTES = 256 };
-
-static const char STYLE[] = "style ", PIN[] = "pin ";
 
 bool tool_styles_given(const tool_style_source *source)
 {
@@ -48,47 +45,11 @@ static dtp_status read_names(const tool_list *list, dtp_arena *arena, dtp_style_
     return DTP_OK;
 }
 
-/* The pins of the styles, then those written by hand; n_by_hand texts. */
-static dtp_status make_pins(dtp_styles *styles, int32_t n_by_hand, const char *const *by_hand,
-                            const dtp_graph *g, const dtp_mesh *mesh, tool_pins *out, dtp_err *err)
-{
-    dtp_pin *pins = NULL;
-    int32_t n = 0;
-    DTP_TRY(dtp_styles_pins(g, mesh, styles, &n, &pins, err));
-    out->pins = dtp_arena_alloc(styles->arena, (size_t)n + (size_t)n_by_hand, sizeof *pins);
-    out->texts =
-        dtp_arena_alloc(styles->arena, (size_t)styles->n + (size_t)n_by_hand, sizeof *out->texts);
-    if (out->pins == NULL || out->texts == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d pins", n);
-    }
-    if (n > 0) {
-        memcpy(out->pins, pins, (size_t)n * sizeof *pins);
-    }
-    out->n_pins = n;
-    out->n_settings = styles->n_settings;
-    out->settings = styles->settings;
-    for (int32_t i = 0; i < styles->n; i++) {
-        out->texts[out->n_texts++] =
-            dtp_arena_printf(styles->arena, "%s%s", STYLE, styles->items[i].text);
-    }
-    for (int32_t i = 0; i < n_by_hand; i++) {
-        DTP_TRY(dtp_pin_parse(by_hand[i], g, mesh, &out->pins[out->n_pins++], err));
-        out->texts[out->n_texts++] = dtp_arena_printf(styles->arena, "%s%s", PIN, by_hand[i]);
-    }
-    for (int32_t i = 0; i < out->n_texts; i++) {
-        if (out->texts[i] == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for pins");
-        }
-    }
-    return DTP_OK;
-}
-
-dtp_status tool_styles_read(const tool_style_source *source, const dtp_graph *g,
-                            const dtp_mesh *mesh, dtp_arena *arena, tool_pins *out, dtp_err *err)
+dtp_status tool_styles_texts(const tool_style_source *source, dtp_arena *arena, int32_t *n,
+                             const char ***out, dtp_err *err)
 {
     dtp_styles styles;
     dtp_style_rename names[TOOL_LIST_MAX];
-    memset(out, 0, sizeof *out);
     dtp_styles_init(&styles, arena);
     DTP_TRY(read_names(&source->names, arena, names, err));
     for (int32_t i = 0; i < source->files.n; i++) {
@@ -97,41 +58,29 @@ dtp_status tool_styles_read(const tool_style_source *source, const dtp_graph *g,
     for (int32_t i = 0; i < source->styles.n; i++) {
         DTP_TRY(dtp_styles_parse(source->styles.items[i], &styles, err));
     }
-    return make_pins(&styles, source->pins.n, source->pins.items, g, mesh, out, err);
+    return dtp_pin_texts(&styles, source->pins.n, source->pins.items, n, out, err);
 }
 
 dtp_status tool_styles_of_plan(const dtp_plan *plan, const dtp_graph *g, dtp_arena *arena,
-                               tool_pins *out, dtp_err *err)
+                               dtp_pin_set *out, dtp_err *err)
 {
-    dtp_styles styles;
-    const char **by_hand = dtp_arena_alloc(arena, (size_t)plan->n_pins, sizeof *by_hand);
-    int32_t n_by_hand = 0;
-    memset(out, 0, sizeof *out);
-    dtp_styles_init(&styles, arena);
-    if (by_hand == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for pins");
-    }
-    for (int32_t i = 0; i < plan->n_pins; i++) {
-        const char *text = plan->pins[i];
-        if (strncmp(text, STYLE, sizeof STYLE - 1) == 0) {
-            DTP_TRY(dtp_styles_parse(text + sizeof STYLE - 1, &styles, err));
-        } else if (strncmp(text, PIN, sizeof PIN - 1) == 0) {
-            by_hand[n_by_hand++] = text + sizeof PIN - 1;
-        }
-    }
-    return make_pins(&styles, n_by_hand, by_hand, g, &plan->mesh, out, err);
+    return dtp_pin_set_read(plan->n_pins, plan->pins, g, &plan->mesh, arena, out, err);
 }
 
 /* ---- strict -------------------------------------------------------------------------------------
  */
 
-/* Whether pins of the tensor as the node reads it speak of every mesh dim that changes. */
-static bool is_asked(const tool_pins *pins, const dtp_move_info *move)
+/* Whether pins of the tensor as the node reads it speak of every mesh dim that changes; a
+ * recomputation reads as the node does that it repeats. */
+static bool is_asked(const dtp_graph *g, const dtp_pin_set *pins, const dtp_move_info *move)
 {
+    const dtp_node *node = &g->nodes[move->node];
+    const dtp_node_id reader = node->repeats ? node->origin : move->node;
+    const dtp_tensor_id tensor = g->nodes[reader].in[move->operand];
     dtp_mesh_set asked = 0, changed = 0;
     for (int32_t i = 0; i < pins->n_pins; i++) {
         const dtp_pin *pin = &pins->pins[i];
-        if (pin->node == move->node && pin->tensor == move->tensor) {
+        if (pin->node == reader && pin->tensor == tensor) {
             asked |= pin->dims != 0 ? pin->dims : UINT32_MAX;
         }
     }
@@ -143,7 +92,7 @@ static bool is_asked(const tool_pins *pins, const dtp_move_info *move)
 }
 
 dtp_status tool_strict_check(const dtp_graph *g, const dtp_sharding *sharding,
-                             const dtp_redistributor *redistributor, const tool_pins *pins,
+                             const dtp_redistributor *redistributor, const dtp_pin_set *pins,
                              dtp_err *err)
 {
     dtp_moves moves;
@@ -154,7 +103,7 @@ dtp_status tool_strict_check(const dtp_graph *g, const dtp_sharding *sharding,
         const dtp_graph_tensor *t = &g->tensors[m->tensor];
         char from[DTP_LAYOUT_TEXT_BYTES], to[DTP_LAYOUT_TEXT_BYTES];
         if (m->operand < 0 || m->steps.n == 0 || !m->sends || node->phase == DTP_UPDATE ||
-            is_asked(pins, m)) {
+            dtp_is_accumulate(g, node) || is_asked(g, pins, m)) {
             continue;
         }
         dtp_layout_print(&m->from, &sharding->mesh, &t->type, &g->dims, from);

@@ -3,7 +3,7 @@
 #define DTP_TOOLS_STYLES_H
 
 #include "core/plan.h"
-#include "planner/styles.h"
+#include "planner/pin_texts.h"
 #include "tools/options.h"
 
 typedef struct tool_style_source {
@@ -44,28 +44,19 @@ typedef struct tool_style_source {
 /* Whether any style or pin was given. */
 bool tool_styles_given(const tool_style_source *source);
 
-typedef struct tool_pins {
-    int32_t n_pins;
-    dtp_pin *pins;
-    int32_t n_texts;
-    int32_t n_settings; /* how nodes run */
-    const dtp_setting *settings;
-    const char **texts; /* "style GLOB: STYLE", "pin TENSOR: LAYOUT" */
-} tool_pins;
-
-/* Everything from `arena`; a pin by hand comes after the styles. */
-dtp_status tool_styles_read(const tool_style_source *source, const dtp_graph *g,
-                            const dtp_mesh *mesh, dtp_arena *arena, tool_pins *out,
-                            dtp_err *err) DTP_MUST_CHECK;
+/* The texts of the styles and pins (planner/pin_texts.h), from `arena`. */
+dtp_status tool_styles_texts(const tool_style_source *source, dtp_arena *arena, int32_t *n,
+                             const char ***out, dtp_err *err) DTP_MUST_CHECK;
 
 /* The pins that a plan's list says it was made from; none for other plans. */
 dtp_status tool_styles_of_plan(const dtp_plan *plan, const dtp_graph *g, dtp_arena *arena,
-                               tool_pins *out, dtp_err *err) DTP_MUST_CHECK;
+                               dtp_pin_set *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* --strict on a finished decision: DTP_INVALID naming node, operand and both layouts when an
- * operand has to be sent somewhere that no pin asked for. An update may reduce its gradient. */
+ * operand has to be sent somewhere that no pin asked for. An update may reduce its gradient, and so
+ * may a sum over microbatches. */
 dtp_status tool_strict_check(const dtp_graph *g, const dtp_sharding *sharding,
-                             const dtp_redistributor *redistributor, const tool_pins *pins,
+                             const dtp_redistributor *redistributor, const dtp_pin_set *pins,
                              dtp_err *err) DTP_MUST_CHECK;
 
 #endif

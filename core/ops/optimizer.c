@@ -1,4 +1,5 @@
-/* Optimizer updates as ops: parameter, gradient and slots in, parameter and slots out, in place. */
+/* Optimizer updates as ops: parameter, gradient and slots in, parameter and slots out, in place.
+ * And the sum of a gradient over microbatches. */
 #include "core/ops/common.h"
 
 static dtp_status infer_update(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
@@ -19,6 +20,11 @@ static dtp_status infer_update(const dtp_op_call *call, bool has_out, dtp_ttype 
 static void work_update(const dtp_op_call *call, dtp_work *out)
 {
     dtp_op__memory_work(call, 4.0 * (double)call->n_out, out);
+}
+
+static void work_accumulate(const dtp_op_call *call, dtp_work *out)
+{
+    dtp_op__memory_work(call, 1.0, out);
 }
 
 #define HYPER(name)                                                                                \
@@ -47,5 +53,16 @@ const dtp_op_def dtp_ops_optimizer[] = {
      .out_names = ADAM_OUTS},
     {ROW_UPDATE("adamw", "Adam with decoupled weight decay", 3), .attrs = ADAM_ATTRS,
      .out_names = ADAM_OUTS},
+    {.name = "accumulate",
+     .summary = "sum over the microbatches of a step",
+     .min_in = 2,
+     .max_in = 2,
+     .n_out = 1,
+     .flags = DTP_OP_ELEMENTWISE | DTP_OP_UPDATE | DTP_OP_INTERNAL_USE,
+     .infer = infer_update,
+     .linear = DTP_LINEAR_JOINT,
+     .work = work_accumulate,
+     .no_grad = "it ends a microbatch",
+     .inplace_in = {1}},
 };
 const int32_t dtp_ops_optimizer_count = sizeof dtp_ops_optimizer / sizeof dtp_ops_optimizer[0];

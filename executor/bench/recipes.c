@@ -59,6 +59,7 @@ static const dtp_bench_recipe RECIPES[] = {
     {"momentum", "rc rc rc", "lr=0.001 momentum=0.9 weight_decay=0.01", false},
     {"adam", "rc rc rc rc", "lr=0.001 beta1=0.9 beta2=0.99 eps=1e-8 weight_decay=0.01", false},
     {"adamw", "rc rc rc rc", "lr=0.001 beta1=0.9 beta2=0.99 eps=1e-8 weight_decay=0.01", false},
+    {"accumulate", "rc rc", "", false},
     {"sum_exp", "rc r", "over=c", false},
     {"softmax_apply", "rc r r", "over=c", false},
     {"softmax_grad_apply", "rc rc r", "over=c", false},

@@ -7,7 +7,7 @@
 #include "executor/cpu/nest.h"
 #include "executor/cpu/simd.h"
 
-typedef enum rule { SGD, MOMENTUM, ADAM, ADAMW } rule;
+typedef enum rule { SGD, MOMENTUM, ADAM, ADAMW, SUM, FIRST } rule;
 
 /* Constants of one step. Adam: step = lr / (1 - beta1^t), root = 1 / sqrt(1 - beta2^t). */
 typedef struct update_job {
@@ -58,6 +58,17 @@ DTP_CPU_CLONES static void adam_run(const update_job *job, int64_t at, int64_t n
     }
 }
 
+/* p: the sum so far, g: what is added. */
+DTP_CPU_CLONES static void sum_run(const update_job *job, int64_t at, int64_t n)
+{
+    const float *p = job->p + at, *g = job->g + at;
+    float *out = job->p_out + at;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = p[i] + g[i];
+    }
+}
+
 static void update_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VIEWS])
 {
     const update_job *job = user;
@@ -68,6 +79,12 @@ static void update_piece(const void *user, int64_t n, const int64_t off[DTP_NEST
     case MOMENTUM:
         momentum_run(job, off[0], n);
         break;
+    case SUM:
+        sum_run(job, off[0], n);
+        break;
+    case FIRST:
+        memcpy(job->p_out + off[0], job->g + off[0], (size_t)n * sizeof *job->g);
+        break;
     default:
         adam_run(job, off[0], n);
         break;
@@ -76,13 +93,15 @@ static void update_piece(const void *user, int64_t n, const int64_t off[DTP_NEST
 
 static dtp_status update(const dtp_kernel_args *args, update_job *job, dtp_err *err)
 {
-    DTP_TRY(dtp_cpu_check_all_f32(args, err));
     const dtp_op_call *call = args->call;
-    job->lr = (float)dtp_call_float(call, "lr");
-    job->decay = (float)dtp_call_float(call, "weight_decay");
+    DTP_TRY(dtp_cpu_check_all_f32(args, err));
     job->p = args->in[0].data;
     job->g = args->in[1].data;
     job->p_out = args->out[0].data;
+    if (job->rule != SUM && job->rule != FIRST) {
+        job->lr = (float)dtp_call_float(call, "lr");
+        job->decay = (float)dtp_call_float(call, "weight_decay");
+    }
     if (call->n_in > 2) {
         job->m = args->in[2].data;
         job->m_out = args->out[1].data;
@@ -111,6 +130,12 @@ static dtp_status momentum_kernel(const dtp_kernel_args *args, dtp_err *err)
     return update(args, &job, err);
 }
 
+static dtp_status accumulate_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    update_job job = {.rule = args->first ? FIRST : SUM};
+    return update(args, &job, err);
+}
+
 static dtp_status adam_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     const dtp_op_call *call = args->call;
@@ -128,5 +153,6 @@ static dtp_status adam_kernel(const dtp_kernel_args *args, dtp_err *err)
 static const dtp_kernel rows[] = {{"sgd", sgd_kernel},
                                   {"momentum", momentum_kernel},
                                   {"adam", adam_kernel},
-                                  {"adamw", adam_kernel}};
+                                  {"adamw", adam_kernel},
+                                  {"accumulate", accumulate_kernel}};
 const dtp_cpu_family dtp_cpu_optimizer = {rows, sizeof rows / sizeof rows[0]};

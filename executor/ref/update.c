@@ -55,8 +55,17 @@ static dtp_status run_adam(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_kernel dtp_ref__update[] = {{"sgd", run_sgd},
-                                      {"momentum", run_momentum},
-                                      {"adam", run_adam},
-                                      {"adamw", run_adam},
-                                      {NULL, NULL}};
+static dtp_status run_accumulate(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    dtp_ref_loop l = dtp_ref__over(&args->in[0].local);
+    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
+        double sum = args->first ? 0.0 : dtp_ref__get(&args->in[0], &l);
+        dtp_ref__set(&args->out[0], &l, sum + dtp_ref__get(&args->in[1], &l));
+    }
+    return DTP_OK;
+}
+
+const dtp_kernel dtp_ref__update[] = {
+    {"sgd", run_sgd},    {"momentum", run_momentum},     {"adam", run_adam},
+    {"adamw", run_adam}, {"accumulate", run_accumulate}, {NULL, NULL}};

@@ -495,6 +495,7 @@ const dtp_op_case DTP_OP_CASES[] = {
     {.op = "adamw",
      .in = {"a=1", "a=1", "a=1", "a=1 pos"},
      .attrs = "lr=0.1; beta1=0.9; beta2=0.99; eps=1e-3; weight_decay=0"},
+    {.op = "accumulate", .in = {"a=3,b=7", "a=3,b=7"}},
 };
 const int32_t DTP_OP_CASE_COUNT = sizeof DTP_OP_CASES / sizeof DTP_OP_CASES[0];
 

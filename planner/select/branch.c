@@ -143,8 +143,7 @@ static dtp_status explore(sel_solver *v, sel_work *w, int32_t depth, int64_t *bo
 
 dtp_status sel_branch(sel_solver *v, sel_work *w, int64_t *bound, dtp_err *err)
 {
-    if (v->cutoff == DTP_SELECT_FORBIDDEN && !w->infeasible &&
-        sel_size(w).entries <= v->options->max_entries) {
+    if (!v->searched && !w->infeasible && sel_size(w).entries <= v->options->max_entries) {
         memset(v->choice, 0, (size_t)w->n_nodes * sizeof *v->choice);
         DTP_TRY(improve(v, w, FIRST_SEARCH, err));
     }

@@ -20,16 +20,18 @@ static int compare_events(const void *a, const void *b)
 static dtp_status sweep(const dtp_select_problem *p, const int32_t *choice, dtp_select_value *out,
                         dtp_err *err)
 {
-    event *events = malloc(((size_t)p->n_nodes * 2 + 1) * sizeof *events);
+    const int32_t n_intervals = dtp_select_n_intervals(p);
+    event *events = malloc(((size_t)n_intervals * 2 + 1) * sizeof *events);
     size_t n = 0;
     if (events == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d intervals", p->n_nodes);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d intervals", n_intervals);
     }
-    for (int32_t i = 0; i < p->n_nodes; i++) {
-        if (p->begin[i] < p->end[i]) {
-            const int64_t usage = p->usage[p->first[i] + choice[i]];
-            events[n++] = (event){p->begin[i], usage};
-            events[n++] = (event){p->end[i], -usage};
+    for (int32_t i = 0; i < n_intervals; i++) {
+        const dtp_select_interval x = dtp_select_interval_at(p, i);
+        if (x.begin < x.end) {
+            const int64_t usage = x.usage[choice[x.node]];
+            events[n++] = (event){x.begin, usage};
+            events[n++] = (event){x.end, -usage};
         }
     }
     qsort(events, n, sizeof *events, compare_events);

@@ -48,49 +48,51 @@ static int32_t row_at(const int64_t *times, int32_t n, int64_t time)
     return lo;
 }
 
-static bool uses_memory(const dtp_select_problem *p, int32_t i)
+static bool uses_memory(const sel_work *w, const dtp_select_interval *x)
 {
     bool any = false;
-    for (int64_t s = p->first[i]; s < p->first[i + 1]; s++) {
-        any = any || p->usage[s] > 0;
+    for (int32_t s = 0; s < w->nodes[x->node].k && !any; s++) {
+        any = x->usage[s] > 0;
     }
-    return any && p->begin[i] < p->end[i];
+    return any && x->begin < x->end;
 }
 
 static dtp_status add_pieces(sel_work *w, const int64_t *times, dtp_err *err)
 {
-    const dtp_select_problem *p = w->p;
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        const int32_t first = row_at(times, w->n_rows, p->begin[i]);
-        const int32_t last = row_at(times, w->n_rows, p->end[i]);
-        if (!uses_memory(p, i) || first >= last) {
+    const int32_t n = dtp_select_n_intervals(w->p);
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_select_interval x = dtp_select_interval_at(w->p, i);
+        const int32_t first = row_at(times, w->n_rows, x.begin);
+        const int32_t last = row_at(times, w->n_rows, x.end);
+        if (!uses_memory(w, &x) || first >= last) {
             continue;
         }
-        const size_t bytes = (size_t)w->nodes[i].k * sizeof(int64_t);
+        const size_t bytes = (size_t)w->nodes[x.node].k * sizeof(int64_t);
         int64_t *use = malloc(bytes);
         if (use == NULL) {
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
         }
-        memcpy(use, p->usage + p->first[i], bytes);
-        DTP_TRY(sel_add_piece(w, i, first, last, use, err));
+        memcpy(use, x.usage, bytes);
+        DTP_TRY(sel_add_piece(w, x.node, first, last, use, err));
     }
     return DTP_OK;
 }
 
 dtp_status sel_memory_create(sel_work *w, dtp_err *err)
 {
-    const dtp_select_problem *p = w->p;
-    const size_t n = (size_t)w->n_nodes + 1;
+    const int32_t n_intervals = dtp_select_n_intervals(w->p);
+    const size_t n = (size_t)n_intervals + 1;
     int64_t *begins = malloc(3 * n * sizeof *begins);
     int32_t used = 0;
     if (begins == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the times of %d nodes", w->n_nodes);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the times of %d intervals", n_intervals);
     }
     int64_t *ends = begins + n, *times = ends + n;
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        if (uses_memory(p, i)) {
-            begins[used] = p->begin[i];
-            ends[used++] = p->end[i];
+    for (int32_t i = 0; i < n_intervals; i++) {
+        const dtp_select_interval x = dtp_select_interval_at(w->p, i);
+        if (uses_memory(w, &x)) {
+            begins[used] = x.begin;
+            ends[used++] = x.end;
         }
     }
     w->n_rows = clique_times(begins, ends, used, times, !w->options.rows);

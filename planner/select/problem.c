@@ -16,6 +16,20 @@ int32_t dtp_select_n_strategies(const dtp_select_problem *p, int32_t node)
     return (int32_t)(p->first[node + 1] - p->first[node]);
 }
 
+int32_t dtp_select_n_intervals(const dtp_select_problem *p)
+{
+    return p->n_nodes + p->n_extra;
+}
+
+dtp_select_interval dtp_select_interval_at(const dtp_select_problem *p, int32_t index)
+{
+    const int32_t x = index - p->n_nodes;
+    return x < 0 ? (dtp_select_interval){index, p->begin[index], p->end[index],
+                                         p->usage + p->first[index]}
+                 : (dtp_select_interval){p->extra_node[x], p->extra_begin[x], p->extra_end[x],
+                                         p->extra_usage + p->extra_first[x]};
+}
+
 dtp_status dtp_select__reserve(void *array, int64_t need, int64_t *capacity, size_t size,
                                dtp_err *err)
 {
@@ -66,6 +80,20 @@ static dtp_status reserve_edges(dtp_select_problem *p, int32_t need, dtp_err *er
     return DTP_OK;
 }
 
+static dtp_status reserve_extra(dtp_select_problem *p, int32_t need, dtp_err *err)
+{
+    int64_t node = p->cap_extra, begin = node, end = node, first = node;
+    if (need <= p->cap_extra) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_select__reserve(&p->extra_node, need, &node, sizeof *p->extra_node, err));
+    DTP_TRY(dtp_select__reserve(&p->extra_begin, node, &begin, sizeof *p->extra_begin, err));
+    DTP_TRY(dtp_select__reserve(&p->extra_end, node, &end, sizeof *p->extra_end, err));
+    DTP_TRY(dtp_select__reserve(&p->extra_first, node, &first, sizeof *p->extra_first, err));
+    p->cap_extra = (int32_t)node;
+    return DTP_OK;
+}
+
 dtp_status dtp_select_problem_create(const char *name, int64_t usage_limit,
                                      dtp_select_problem **out, dtp_err *err)
 {
@@ -99,6 +127,11 @@ void dtp_select_problem_destroy(dtp_select_problem *p)
     free(p->edge_b);
     free(p->edge_first);
     free(p->edge_cost);
+    free(p->extra_node);
+    free(p->extra_begin);
+    free(p->extra_end);
+    free(p->extra_first);
+    free(p->extra_usage);
     free(p);
 }
 
@@ -120,6 +153,40 @@ dtp_status dtp_select_add_node(dtp_select_problem *p, int64_t begin, int64_t end
     p->begin[p->n_nodes] = begin;
     p->end[p->n_nodes++] = end;
     p->first[p->n_nodes] = at + k;
+    return DTP_OK;
+}
+
+/* Usages of a further interval: shared with the last one of the same node if equal. */
+static dtp_status place_usage(dtp_select_problem *p, int32_t node, const int64_t *usage,
+                              int64_t *first, dtp_err *err)
+{
+    const int64_t k = dtp_select_n_strategies(p, node);
+    const int32_t last = p->n_extra - 1;
+    if (last >= 0 && p->extra_node[last] == node &&
+        memcmp(p->extra_usage + p->extra_first[last], usage, (size_t)k * sizeof *usage) == 0) {
+        *first = p->extra_first[last];
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_select__reserve(&p->extra_usage, p->n_extra_usage + k, &p->cap_extra_usage,
+                                sizeof *usage, err));
+    memcpy(p->extra_usage + p->n_extra_usage, usage, (size_t)k * sizeof *usage);
+    *first = p->n_extra_usage;
+    p->n_extra_usage += k;
+    return DTP_OK;
+}
+
+dtp_status dtp_select_add_interval(dtp_select_problem *p, int32_t node, int64_t begin, int64_t end,
+                                   const int64_t *usage, dtp_err *err)
+{
+    if (node < 0 || node >= p->n_nodes || p->n_extra >= INT32_MAX / 4) {
+        return DTP_FAIL(err, DTP_INVALID, "interval %d is of node %d of %d", p->n_extra, node,
+                        p->n_nodes);
+    }
+    DTP_TRY(reserve_extra(p, p->n_extra + 1, err));
+    DTP_TRY(place_usage(p, node, usage, &p->extra_first[p->n_extra], err));
+    p->extra_node[p->n_extra] = node;
+    p->extra_begin[p->n_extra] = begin;
+    p->extra_end[p->n_extra++] = end;
     return DTP_OK;
 }
 
@@ -156,6 +223,22 @@ static dtp_status check_list(const char *what, int32_t index, const int64_t *val
     return DTP_OK;
 }
 
+/* Adds the largest usage of an interval to the total, which must stay far from overflow. */
+static dtp_status check_total(const dtp_select_problem *p, const char *what, int32_t index,
+                              const dtp_select_interval *interval, int64_t *total, dtp_err *err)
+{
+    const int32_t n = dtp_select_n_strategies(p, interval->node);
+    int64_t most = 0;
+    DTP_TRY(check_list(what, index, interval->usage, n, err));
+    for (int32_t s = 0; s < n; s++) {
+        most = interval->usage[s] > most ? interval->usage[s] : most;
+    }
+    if (!dtp_add_i64(*total, most, total) || *total > INT64_MAX / 4) {
+        return DTP_FAIL(err, DTP_RANGE, "%s[%d]: the usages add up to more than 2^61", what, index);
+    }
+    return DTP_OK;
+}
+
 static dtp_status check_nodes(const dtp_select_problem *p, dtp_err *err)
 {
     int64_t total = 0;
@@ -167,15 +250,12 @@ static dtp_status check_nodes(const dtp_select_problem *p, dtp_err *err)
                             DTP_SELECT_MAX_STRATEGIES);
         }
         DTP_TRY(check_list("nodes.costs", i, p->cost + at, n, err));
-        DTP_TRY(check_list("nodes.usages", i, p->usage + at, n, err));
-        int64_t most = 0;
-        for (int64_t s = 0; s < n; s++) {
-            most = p->usage[at + s] > most ? p->usage[at + s] : most;
-        }
-        if (!dtp_add_i64(total, most, &total) || total > INT64_MAX / 4) {
-            return DTP_FAIL(err, DTP_RANGE, "nodes.usages[%d]: the usages add up to more than 2^61",
-                            i);
-        }
+        const dtp_select_interval own = dtp_select_interval_at(p, i);
+        DTP_TRY(check_total(p, "nodes.usages", i, &own, &total, err));
+    }
+    for (int32_t x = 0; x < p->n_extra; x++) {
+        const dtp_select_interval more = dtp_select_interval_at(p, p->n_nodes + x);
+        DTP_TRY(check_total(p, "intervals.usages", x, &more, &total, err));
     }
     return DTP_OK;
 }

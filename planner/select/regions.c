@@ -235,6 +235,8 @@ static dtp_status create(const sel_solver *v, regions *all, dtp_err *err)
                             .out = &r->out,
                             .end_s = v->end_s,
                             .seed = v->seed,
+                            .found = true,
+                            .searched = true,
                             .max_nodes = BRANCHES};
         r->v.choice = calloc(n, sizeof *r->v.choice);
         r->v.full = calloc(n, sizeof *r->v.full);

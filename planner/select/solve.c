@@ -57,6 +57,7 @@ dtp_status sel_offer(sel_solver *v, const sel_work *w, int64_t n_undo, const int
         v->full = worse;
         v->out->value = value;
         v->cutoff = value.cost;
+        v->found = v->searched = true;
     }
     return DTP_OK;
 }
@@ -88,13 +89,32 @@ dtp_status sel_reduce(sel_solver *v, sel_work *w, dtp_err *err)
 
 static void judge(sel_solver *v, int64_t bound)
 {
-    const bool found = v->cutoff < DTP_SELECT_FORBIDDEN;
+    const bool found = v->found;
     v->out->bound = bound < v->cutoff ? bound : v->cutoff;
     if (v->out->bound == v->cutoff) {
         v->out->status = found ? DTP_CERT_OPTIMAL : DTP_CERT_INFEASIBLE;
     } else {
         v->out->status = found ? DTP_CERT_FEASIBLE : DTP_CERT_TIME_LIMIT;
     }
+}
+
+/* Keeps the solution that is known beforehand. */
+static dtp_status begin(sel_solver *v, dtp_err *err)
+{
+    const dtp_select_options *o = v->options;
+    v->cutoff = o->cutoff > 0 ? o->cutoff : DTP_SELECT_FORBIDDEN;
+    if (o->start == NULL) {
+        return DTP_OK;
+    }
+    dtp_select_value value;
+    DTP_TRY(dtp_select_evaluate(v->p, o->start, &value, err));
+    if (value.feasible && value.cost < v->cutoff) {
+        memcpy(v->best, o->start, (size_t)v->p->n_nodes * sizeof *v->best);
+        v->out->value = value;
+        v->cutoff = value.cost;
+        v->found = true;
+    }
+    return DTP_OK;
 }
 
 /* A little of it on a copy: it may be enough, and else branch and bound has a good solution to
@@ -123,8 +143,7 @@ static dtp_status pass(sel_solver *v, sel_work *w, int64_t most, int64_t *bound,
         DTP_TRY(sel_branch(v, w, bound, err));
     }
     DTP_TRY(sel_reduce(v, w, err));
-    if (solver == DTP_SELECT_AUTO && *bound < v->cutoff && !w->infeasible &&
-        v->cutoff < DTP_SELECT_FORBIDDEN) {
+    if (solver == DTP_SELECT_AUTO && *bound < v->cutoff && !w->infeasible && v->found) {
         DTP_TRY(sel_regions(v, w, most, *bound, err));
     }
     return DTP_OK;
@@ -136,6 +155,7 @@ static dtp_status run(sel_solver *v, sel_work *w, dtp_err *err)
 {
     const int64_t given = v->options->iterations;
     int64_t bound = 0, most = given > 0 ? given : DEFAULT_ITERATIONS;
+    DTP_TRY(begin(v, err));
     DTP_TRY(sel_reduce(v, w, err));
     v->out->presolve = w->report;
     const bool once = given > 0 || v->end_s <= 0.0 ||
@@ -154,11 +174,7 @@ dtp_status dtp_select_solve(const dtp_select_problem *p, const dtp_select_option
                             dtp_select_result *out, dtp_err *err)
 {
     *out = (dtp_select_result){0};
-    sel_solver v = {.p = p,
-                    .options = options,
-                    .out = out,
-                    .cutoff = DTP_SELECT_FORBIDDEN,
-                    .seed = options->seed};
+    sel_solver v = {.p = p, .options = options, .out = out, .seed = options->seed};
     sel_work *w = NULL;
     const size_t n = (size_t)p->n_nodes + 1;
     int32_t *block = calloc(3 * n, sizeof *block);
@@ -174,7 +190,7 @@ dtp_status dtp_select_solve(const dtp_select_problem *p, const dtp_select_option
         w->end_s = v.end_s;
         s = run(&v, w, err);
     }
-    if (s == DTP_OK && v.cutoff < DTP_SELECT_FORBIDDEN) {
+    if (s == DTP_OK && v.found) {
         out->choice = malloc(n * sizeof *out->choice);
         if (out->choice != NULL) {
             memcpy(out->choice, v.best, n * sizeof *out->choice);

@@ -23,18 +23,23 @@ typedef struct dtp_select_options {
     int64_t iterations;  /* rounds of the searches, and nodes of branch and bound; 0 = no limit
                             when there is a time limit, else 400 */
     uint64_t seed;
-    int64_t lp_entries;  /* up to so many, bounds by the linear program, else by dual ascent */
-    int64_t max_entries; /* finite edge entries of the largest relaxation that is tried */
+    int64_t lp_entries;   /* up to so many, bounds by the linear program, else by dual ascent */
+    int64_t max_entries;  /* finite edge entries of the largest relaxation that is tried */
+    int64_t cutoff;       /* solutions are wanted that cost less than this; 0 = any */
+    const int32_t *start; /* a choice by node known beforehand, which need not be feasible; NULL:
+                             none */
 } dtp_select_options;
 
 /* Everything of presolve, no limits given, 2 threads, seed 1, 250,000 entries. */
 dtp_select_options dtp_select_options_init(void);
 
 typedef struct dtp_select_result {
-    dtp_cert_status status; /* INFEASIBLE: proven; TIME_LIMIT: nothing found, nothing proven */
+    dtp_cert_status status; /* INFEASIBLE: proven, also that nothing costs less than the cutoff;
+                               TIME_LIMIT: nothing found, nothing proven */
     int32_t *choice;        /* by node; NULL without a solution; dtp_select_result_free */
     dtp_select_value value; /* of the choice */
-    int64_t bound;          /* no solution costs less; DTP_SELECT_FORBIDDEN when infeasible */
+    int64_t bound;          /* no solution costs less; the cutoff, or DTP_SELECT_FORBIDDEN without
+                               one, when infeasible */
     int64_t nodes;          /* of branch and bound, of all that is left */
     dtp_presolve_report presolve; /* after.*: when the first relaxation was set up */
 } dtp_select_result;

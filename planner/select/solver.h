@@ -14,7 +14,9 @@ typedef struct sel_solver {
     uint64_t seed;          /* of the search */
     int64_t max_nodes;      /* branch and bound ends when out->nodes reaches it */
     int64_t cutoff;         /* cost of the best solution */
-    int32_t *best;          /* that solution, once cutoff < DTP_SELECT_FORBIDDEN */
+    bool found;             /* a solution; else the cutoff is what was asked for */
+    bool searched;          /* ... that was not known beforehand */
+    int32_t *best;          /* that solution */
     int32_t *choice, *full; /* scratch, by node */
 } sel_solver;
 

@@ -1,14 +1,16 @@
-/* Tensor mode: the layouts of single tensors as a selection problem (docs/ilp.md, docs/planner.md).
+/* Tensor mode: the layouts of single tensors as a selection problem (docs/tensor-problem.md).
  *
  * Decisions, each a node of the selection problem:
  *   op      how a node runs: a row of its sharding rules per mesh dim. Cost: the prices of the
  *           instructions it lowers to, operands and outputs being where the rows want them.
  *   tensor  where a tensor is kept from its birth to its last use. Partial is one of the choices.
  *   view    per tensor and phase that reads it: `own`, readers take it from where it is kept, or a
- *           copy in another layout, made once in the phase and shared by its readers.
+ *           copy in another layout, made once in the phase and shared by its readers. A single
+ *           reader has none: it takes the tensor from where it is kept.
  * Edges carry the prices of redistributions: op -> tensor (an output is brought to where it is
  * kept), tensor -> view, view -> op (an operand is brought to where the op wants it), and op ->
  * tensor again for the updates of parameters. Optimizer states are kept as their update reads them.
+ * Several mesh dims split one tensor dim in mesh order.
  *
  *   own(A) exists for every layout A of the tensor, so that every price is one of pairs.
  *
@@ -24,7 +26,7 @@
 #define DTP_PLANNER_TENSOR_TENSOR_PROBLEM_H
 
 #include "core/sharding.h"
-#include "cost_models/price.h"
+#include "cost_models/move_price.h"
 #include "planner/select/problem.h"
 #include "spmd/propagate.h"
 
@@ -58,6 +60,13 @@ typedef struct dtp_tensor_options {
     const dtp_pin *pins;
 } dtp_tensor_options;
 
+/* One edge of the problem without folding: what it costs is an edge of the selection problem
+ * divided by its count. Ends: a node id, n_nodes + a tensor id, or n_nodes + n_tensors +
+ * 3 tensor id + phase for a view. */
+typedef struct dtp_unfolded_edge {
+    int32_t edge, a, b;
+} dtp_unfolded_edge;
+
 typedef struct dtp_tensor_problem {
     dtp_arena *arena;
     const dtp_graph *graph;   /* borrowed */
@@ -67,8 +76,17 @@ typedef struct dtp_tensor_problem {
     dtp_choice *choices;        /* choices[i] is node i of the selection problem */
     int32_t *choice_of_node;    /* by node id; folded instances name the same choice */
     int32_t *choice_of_tensor;  /* by tensor id; -1: kept as its only op leaves or reads it */
-    int32_t *choice_of_view[3]; /* by phase, by tensor id; -1: nothing in the phase reads it */
+    int32_t *choice_of_view[3]; /* by phase, by tensor id; -1: at most one node of the phase reads
+                                   it, from where it is kept */
     dtp_select_problem *select;
+    dtp_move_pricer *moves;
+    int64_t *unit_cost; /* by strategy of the selection problem: of one instance (of a tensor: if it
+                           survives the step) */
+    int32_t *edge_count; /* by edge: instances whose prices it adds up */
+    int32_t
+        *interval_owner; /* by interval of the selection problem: as the ends of unfolded edges */
+    int32_t n_unfolded;
+    dtp_unfolded_edge *unfolded;
 } dtp_tensor_problem;
 
 /* Folds, nothing uneven, no limit, no pins. */
@@ -81,7 +99,25 @@ dtp_status dtp_tensor_problem_create(const dtp_graph *g, const dtp_pricer *price
                                      dtp_err *err) DTP_MUST_CHECK;
 void dtp_tensor_problem_destroy(dtp_tensor_problem *p);
 
-/* What a selection (by choice) means, in `arena`. */
+/* Who plans redistributions at the prices of the problem: a lowering with it, without passes, costs
+ * exactly what dtp_select_evaluate says. Borrowed from p. */
+const dtp_redistributor *dtp_tensor_redistributor(const dtp_tensor_problem *p);
+
+/* What a byte costs at one time, from the multipliers of a bound under the memory limit. */
+typedef struct dtp_time_price {
+    int64_t time;
+    double ps_per_byte;
+} dtp_time_price;
+
+/* A lower bound of the problem in which every instance decides for itself, so that the cost of a
+ * folded plan minus this bounds what folding loses (planner/tensor/unfolded.c). Without prices of
+ * times the memory limit is left out of it. Deterministic; `rounds` of dual ascent, each as long as
+ * a few walks over the edges of all instances. Holds in exact arithmetic. */
+dtp_status dtp_tensor_unfolded_bound(const dtp_tensor_problem *p, int32_t rounds, int32_t n_prices,
+                                     const dtp_time_price *prices, int64_t *bound,
+                                     dtp_err *err) DTP_MUST_CHECK;
+
+/* What a selection (by choice) means, in `arena`; it has views. */
 dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *selection,
                                dtp_arena *arena, dtp_sharding *out, dtp_err *err) DTP_MUST_CHECK;
 

@@ -52,6 +52,15 @@ static dtp_select_problem *problem_of(random_source *r, int64_t kind)
         }
         assert_int_equal(add_node(r, p, k, cost, usage), DTP_OK);
     }
+    for (int64_t x = draw(r, 3) == 0 ? 1 + draw(r, 3) : 0; x > 0; x--) {
+        const int32_t i = (int32_t)draw(r, n);
+        const int64_t begin = draw(r, SELECT_MAX_TIME);
+        for (int32_t s = 0; s < SELECT_MAX_K; s++) {
+            usage[s] = draw(r, 4) * unit;
+        }
+        assert_int_equal(dtp_select_add_interval(p, i, begin, begin + draw(r, 6), usage, NULL),
+                         DTP_OK);
+    }
     p->usage_limit = most + draw(r, 1 + most / unit) * unit;
     for (int64_t e = draw(r, 2 * n); n > 1 && e > 0; e--) {
         const int32_t a = (int32_t)draw(r, n), b = (int32_t)((a + 1 + draw(r, n - 1)) % n);
@@ -87,6 +96,11 @@ int64_t plain_cost(const dtp_select_problem *p, const int32_t *choice)
         for (int32_t i = 0; i < p->n_nodes; i++) {
             const bool live = p->begin[i] <= t && t < p->end[i];
             usage += live ? p->usage[p->first[i] + choice[i]] : 0;
+        }
+        for (int32_t x = 0; x < p->n_extra; x++) {
+            const bool live = p->extra_begin[x] <= t && t < p->extra_end[x];
+            const int64_t at = p->extra_first[x] + choice[p->extra_node[x]];
+            usage += live ? p->extra_usage[at] : 0;
         }
         if (usage > p->usage_limit) {
             return -1;

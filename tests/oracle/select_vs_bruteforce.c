@@ -15,7 +15,14 @@
 #include "planner/select/solve.h"
 #include "select_random.h"
 
-enum { N_PROBLEMS = 2400, N_DUAL = 300, N_SOLVERS = 3, COMBINATIONS_EACH = 4, TO_THE_END = 2000 };
+enum {
+    N_PROBLEMS = 2400,
+    N_STARTS = 500,
+    N_DUAL = 300,
+    N_SOLVERS = 3,
+    COMBINATIONS_EACH = 4,
+    TO_THE_END = 2000
+};
 
 typedef struct tally {
     int32_t infeasible, optimal;                     /* problems */
@@ -123,6 +130,42 @@ static void test_select__equals_enumeration(void **state)
                   N_PROBLEMS, t.optimal, t.infeasible, least, t.undecided);
     assert_true(t.optimal >= 500 && t.infeasible >= 100 && least >= 100 && t.undecided >= 100);
     assert_int_equal(t.optimal + t.infeasible, N_PROBLEMS);
+}
+
+/* A known solution is never made worse; below a cutoff there is a solution or a proof of none. */
+static void test_select__start_and_cutoff(void **state)
+{
+    (void)state;
+    int32_t below = 0, none = 0;
+    for (uint64_t seed = 1; seed <= N_STARTS; seed++) {
+        random_source r = {seed * 15485863};
+        dtp_select_problem *p = random_problem(&r);
+        const int64_t best = enumerate(p);
+        dtp_select_options o = dtp_select_options_init();
+        dtp_select_result a;
+        int32_t start[SELECT_MAX_NODES];
+        for (int32_t i = 0; i < p->n_nodes; i++) {
+            start[i] = (int32_t)draw(&r, dtp_select_n_strategies(p, i));
+        }
+        o.start = start;
+        o.iterations = TO_THE_END;
+        (void)solve_and_check(p, &o, best, "with a known solution");
+        o.cutoff = best < 0 ? 1000 : 1 + best * draw(&r, 3);
+        assert_int_equal(dtp_select_solve(p, &o, &a, NULL), DTP_OK);
+        if (best >= 0 && best < o.cutoff) {
+            assert_null(find_lie(p, &a, best));
+            assert_int_equal(a.status, DTP_CERT_OPTIMAL);
+            below++;
+        } else {
+            assert_null(a.choice);
+            assert_int_equal(a.status, DTP_CERT_INFEASIBLE);
+            assert_int_equal(a.bound, o.cutoff);
+            none++;
+        }
+        dtp_select_result_free(&a);
+        dtp_select_problem_destroy(p);
+    }
+    assert_true(below > N_STARTS / 5 && none > N_STARTS / 5);
 }
 
 static void test_select__same_seed_same_answer(void **state)
@@ -269,6 +312,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_select__equals_enumeration),
+        cmocka_unit_test(test_select__start_and_cutoff),
         cmocka_unit_test(test_select__same_seed_same_answer),
         cmocka_unit_test(test_select__branching_on_the_dual_equals_enumeration),
         cmocka_unit_test(test_select__same_answer_on_any_threads),

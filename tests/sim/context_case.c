@@ -132,9 +132,7 @@ static dtp_status shard(const dtp_graph *g, const dtp_mesh *mesh, const char *te
 {
     dtp_rules rules;
     DTP_TRY(dtp_rules_parse(text, mesh, &g->dims, arena, &rules, err));
-    s->mesh = *mesh;
-    s->n_tensors = g->n_tensors;
-    s->n_nodes = g->n_nodes;
+    *s = (dtp_sharding){.mesh = *mesh, .n_tensors = g->n_tensors, .n_nodes = g->n_nodes};
     s->layouts = dtp_arena_alloc(arena, (size_t)g->n_tensors, sizeof *s->layouts);
     s->strategies = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *s->strategies);
     assert_non_null(s->layouts);

@@ -216,7 +216,7 @@ static void test_own_ops__are_planned(void **state)
         dtp_program_destroy(p);
         free(text);
         dtp_plan_destroy(again);
-        dtp_plan_destroy(plan.plan);
+        dtp_plan_result_free(&plan);
     }
     dtp_graph_destroy(g);
     dtp_op_set_destroy(set);

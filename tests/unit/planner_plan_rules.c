@@ -110,13 +110,14 @@ static void test_plan_rules__never_worse_than_a_baseline(void **state)
             assert_null(tight.plan);
             assert_true(tight.smallest_peak_bytes > request.memory_limit_bytes);
             request.memory_limit_bytes = tight.smallest_peak_bytes;
+            dtp_plan_result_free(&tight);
             tight = plan(g, &request);
             assert_false(tight.infeasible);
         }
         check_plan(&request, tight.plan);
         planned++;
-        dtp_plan_destroy(tight.plan);
-        dtp_plan_destroy(free_plan.plan);
+        dtp_plan_result_free(&tight);
+        dtp_plan_result_free(&free_plan);
         dtp_graph_destroy(g);
         free(text);
     }
@@ -137,7 +138,7 @@ static void test_plan_rules__same_input_same_plan(void **state)
         check_plan(&request, r.plan);
         assert_true(r.plan->n_baselines > 2);
         assert_int_equal(dtp_plan_write(r.plan, g, false, &texts[i], NULL), DTP_OK);
-        dtp_plan_destroy(r.plan);
+        dtp_plan_result_free(&r);
     }
     assert_string_equal(texts[0], texts[1]);
     free(texts[0]);
@@ -157,12 +158,12 @@ static void test_plan_rules__pins_hold(void **state)
     dtp_plan_result r = plan(g, &request);
     assert_int_equal(r.plan->rules.splits[batch].n, 1);
     assert_int_equal(r.plan->rules.splits[batch].mesh_dims[0], 1);
-    dtp_plan_destroy(r.plan);
+    dtp_plan_result_free(&r);
     request.pins = "batch:x;batch:y";
     r = plan(g, &request);
     assert_int_equal(r.plan->rules.splits[batch].n, 2);
     assert_int_equal(r.plan->certificate.status, DTP_CERT_OPTIMAL);
-    dtp_plan_destroy(r.plan);
+    dtp_plan_result_free(&r);
     dtp_graph_destroy(g);
 }
 
@@ -208,7 +209,7 @@ static void test_plan_rules__searches_meshes_of_any_size(void **state)
         dtp_plan_result r = plan(g, &request);
         check_plan(&request, r.plan);
         assert_int_equal(product(&r.plan->mesh), devices[i]);
-        dtp_plan_destroy(r.plan);
+        dtp_plan_result_free(&r);
     }
     dtp_graph_destroy(g);
 }
@@ -230,9 +231,9 @@ static void test_plan_rules__search_is_the_best_of_its_meshes(void **state)
         request.mesh = &meshes[i];
         dtp_plan_result r = plan(g, &request);
         assert_true(best.plan->predicted.step_time_s <= r.plan->predicted.step_time_s);
-        dtp_plan_destroy(r.plan);
+        dtp_plan_result_free(&r);
     }
-    dtp_plan_destroy(best.plan);
+    dtp_plan_result_free(&best);
     dtp_arena_destroy(arena);
     dtp_graph_destroy(g);
 }
@@ -273,7 +274,7 @@ static void test_plan_rules__splits_one_dim_over_two_mesh_dims(void **state)
     dtp_plan_result r = plan(g, &request);
     assert_int_equal(r.plan->predicted.peak_bytes, 2 * 4096 * 7 * 4 / 8);
     assert_int_equal(r.plan->certificate.status, DTP_CERT_OPTIMAL);
-    dtp_plan_destroy(r.plan);
+    dtp_plan_result_free(&r);
     dtp_graph_destroy(g);
 }
 

@@ -63,7 +63,18 @@ static dtp_plan *make_plan(const dtp_graph *g, const char *mesh, const char *rul
         fail_msg("%s", err.msg);
     }
     fill_prediction(&plan->predicted, 1.0);
-    plan->certificate = (dtp_certificate){DTP_CERT_OPTIMAL, 126, 125, 1.0 / 126, "glpk", 7, 0.5};
+    static dtp_constraint_price prices[] = {{"memory 1000000000", 1 << 30, 17, true},
+                                            {"pin h: batch@x", 0, 5, false}};
+    plan->certificate = (dtp_certificate){.status = DTP_CERT_OPTIMAL,
+                                          .cost = 126,
+                                          .bound = 125,
+                                          .gap = 1.0 / 126,
+                                          .solver = "glpk",
+                                          .nodes = 7,
+                                          .solve_s = 0.5,
+                                          .has_prices = true,
+                                          .n_prices = 2,
+                                          .prices = prices};
     plan->n_pins = 2;
     plan->pins = pins;
     baselines[0] = (dtp_baseline){.name = "replicated", .rules = "", .legal = true};
@@ -103,6 +114,12 @@ static void assert_same_decision(const dtp_plan *a, const dtp_plan *b)
     for (int32_t t = 0; t < x->n_tensors; t++) {
         assert_true(dtp_layout_equal(&x->layouts[t], &y->layouts[t]));
     }
+    assert_int_equal(dtp_sharding_has_views(x), dtp_sharding_has_views(y));
+    for (int phase = 0; phase < 3 && dtp_sharding_has_views(x); phase++) {
+        for (int32_t t = 0; t < x->n_tensors; t++) {
+            assert_true(dtp_layout_equal(&x->views[phase][t], &y->views[phase][t]));
+        }
+    }
     for (int32_t n = 0; n < x->n_nodes; n++) {
         assert_memory_equal(&x->strategies[n], &y->strategies[n], sizeof x->strategies[n]);
     }
@@ -134,6 +151,29 @@ static void test_plan__round_trips_in_both_modes(void **state)
             dtp_plan_destroy(again);
             dtp_graph_destroy(g);
         }
+    }
+}
+
+/* Views that differ from the tensors in some phases, and views that do not. */
+static void test_plan__views_round_trip(void **state)
+{
+    (void)state;
+    for (int changed = 0; changed < 2; changed++) {
+        dtp_graph *g = read_model("mlp_digits.json");
+        dtp_plan *plan = make_plan(g, "x:2;y:2", "batch:x;hidden:y", false);
+        dtp_sharding *s = &plan->sharding;
+        assert_int_equal(dtp_sharding_add_views(s, plan->arena, NULL), DTP_OK);
+        for (int32_t t = 0; t < g->n_tensors && changed == 1; t++) {
+            s->views[t % 3][t] = dtp_layout_replicated(g->tensors[t].type.rank, plan->mesh.n_dims);
+        }
+        char *text = write_ok(plan, g);
+        dtp_plan *again = read_ok(text, g);
+        assert_same_decision(plan, again);
+        assert_true(dtp_sharding_has_views(&again->sharding));
+        free(text);
+        dtp_plan_destroy(plan);
+        dtp_plan_destroy(again);
+        dtp_graph_destroy(g);
     }
 }
 
@@ -395,6 +435,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan__round_trips_in_both_modes),
+        cmocka_unit_test(test_plan__views_round_trip),
         cmocka_unit_test(test_plan__every_strategy_round_trips),
         cmocka_unit_test(test_plan__timings_are_optional),
         cmocka_unit_test(test_plan__settings_are_kept),

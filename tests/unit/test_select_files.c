@@ -144,12 +144,11 @@ static void test_select_read__large_file(void **state)
     dtp_strbuf_free(&text);
 }
 
-static void test_select_write__lp_has_the_same_optimum(void **state)
+/* The optimum of the problem as GLPK reads it from a CPLEX-LP file. */
+static int64_t optimum_of_lp(const dtp_select_problem *p)
 {
-    (void)state;
     char path[64];
     dtp_strbuf text = {0};
-    dtp_select_problem *p = read_file(EXAMPLE);
     make_path(path, sizeof path, "lp");
     assert_int_equal(dtp_select_write_lp(p, &text, NULL), DTP_OK);
     assert_int_equal(dtp_file_write(path, text.text, text.len, NULL), DTP_OK);
@@ -161,11 +160,70 @@ static void test_select_write__lp_has_the_same_optimum(void **state)
     assert_int_equal(glp_read_lp(lp, NULL, path), 0);
     assert_int_equal(glp_intopt(lp, &parm), 0);
     assert_int_equal(glp_mip_status(lp), GLP_OPT);
-    assert_int_equal(llround(glp_mip_obj_val(lp)), EXAMPLE_OPTIMUM);
+    const int64_t optimum = llround(glp_mip_obj_val(lp));
     glp_delete_prob(lp);
     glp_free_env();
     (void)unlink(path);
     dtp_strbuf_free(&text);
+    return optimum;
+}
+
+static void test_select_write__lp_has_the_same_optimum(void **state)
+{
+    (void)state;
+    dtp_select_problem *p = read_file(EXAMPLE);
+    assert_int_equal(optimum_of_lp(p), EXAMPLE_OPTIMUM);
+    dtp_select_problem_destroy(p);
+}
+
+/* -1: nothing fits. */
+static int64_t optimum_of(const dtp_select_problem *p)
+{
+    const dtp_select_options o = dtp_select_options_init();
+    dtp_select_result r;
+    assert_int_equal(dtp_select_solve(p, &o, &r, NULL), DTP_OK);
+    const int64_t cost = r.status == DTP_CERT_OPTIMAL ? r.value.cost : -1;
+    dtp_select_result_free(&r);
+    return cost;
+}
+
+/* Further intervals become nodes of the file, tied to their own: the optimum stays. */
+static void test_select_write__further_intervals(void **state)
+{
+    (void)state;
+    char path[64];
+    dtp_strbuf text = {0};
+    dtp_select_problem *p = read_file(EXAMPLE);
+    const int64_t before = optimum_of(p);
+    make_path(path, sizeof path, "json");
+    for (int32_t i = 0; i < p->n_nodes; i++) {
+        assert_int_equal(
+            dtp_select_add_interval(p, i, p->begin[i], p->end[i] + 3, p->usage + p->first[i], NULL),
+            DTP_OK);
+        assert_int_equal(
+            dtp_select_add_interval(p, i, p->end[i], p->end[i] + 1, p->usage + p->first[i], NULL),
+            DTP_OK);
+    }
+    assert_int_equal(p->n_extra, 2 * p->n_nodes);
+    assert_int_equal(p->n_extra_usage, p->first[p->n_nodes]);
+    assert_int_equal(dtp_select_problem_check(p, NULL), DTP_OK);
+    assert_int_equal(optimum_of(p), -1);
+    int64_t optimum = -1;
+    while (optimum < 0) { /* the smallest limit that works */
+        p->usage_limit++;
+        optimum = optimum_of(p);
+    }
+    assert_true(optimum >= before);
+    assert_int_equal(optimum_of_lp(p), optimum);
+    dtp_select_write_iopddl(p, &text);
+    assert_int_equal(dtp_file_write(path, text.text, text.len, NULL), DTP_OK);
+    dtp_select_problem *q = read_file(path);
+    assert_int_equal(q->n_nodes, 3 * p->n_nodes);
+    assert_int_equal(optimum_of(q), optimum);
+    assert_int_equal(dtp_select_add_interval(p, p->n_nodes, 0, 1, p->usage, NULL), DTP_INVALID);
+    (void)unlink(path);
+    dtp_strbuf_free(&text);
+    dtp_select_problem_destroy(q);
     dtp_select_problem_destroy(p);
 }
 
@@ -218,6 +276,7 @@ int main(void)
         cmocka_unit_test(test_select_write__reads_back),
         cmocka_unit_test(test_select_read__large_file),
         cmocka_unit_test(test_select_write__lp_has_the_same_optimum),
+        cmocka_unit_test(test_select_write__further_intervals),
         cmocka_unit_test(test_select_solve__example),
         cmocka_unit_test(test_select_problem__checks),
     };

@@ -381,7 +381,7 @@ static void test_plan_pins__memory_limit(void **state)
     assert_int_equal(r.plan->certificate.status, DTP_CERT_FEASIBLE);
     assert_int_equal(r.plan->certificate.bound, 0);
     assert_int_equal(r.plan->n_baselines, 7);
-    dtp_plan_destroy(r.plan);
+    dtp_plan_result_free(&r);
     request.memory_limit_bytes = peak - 1;
     assert_int_equal(dtp_plan_pins(f.g, machine, &request, &r, &err), DTP_OK);
     assert_true(r.infeasible && r.plan == NULL);

@@ -1,0 +1,69 @@
+#include "cost_models/cost_split.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int64_t dtp_cost_split_sum(const dtp_cost_split *c)
+{
+    return c->compute + c->communication + c->redistribution;
+}
+
+void dtp_cost_split_add(dtp_cost_split *to, const dtp_cost_split *c)
+{
+    to->compute += c->compute;
+    to->communication += c->communication;
+    to->redistribution += c->redistribution;
+}
+
+/* tensor[v]: the graph tensor that staging buffer v holds pieces of, -1 = none or not known yet.
+ * Pieces come from the tensor that was packed, through a collective from buffer to buffer. */
+static dtp_tensor_id moved_tensor(const dtp_program *p, const dtp_instr *instr,
+                                  dtp_tensor_id *tensor)
+{
+    const dtp_value *in = &p->values[instr->in[0]];
+    const dtp_tensor_id t = in->kind == DTP_VALUE_STAGING ? tensor[instr->in[0]] : in->tensor;
+    for (int32_t i = 0; i < instr->n_out; i++) {
+        tensor[instr->out[i]] = t;
+    }
+    return t;
+}
+
+static void count(const dtp_pricer *pricer, const dtp_program *p, const dtp_instr *instr,
+                  dtp_tensor_id *tensor, dtp_cost_split *out)
+{
+    const int64_t ps = dtp_picoseconds(dtp_price_instr(pricer, p, instr));
+    memset(out, 0, sizeof *out);
+    if (instr->kind == DTP_INSTR_KERNEL) {
+        out->compute = ps;
+    } else if (moved_tensor(p, instr, tensor) < 0) {
+        out->communication = ps;
+    } else {
+        out->redistribution = ps;
+    }
+}
+
+dtp_status dtp_cost_split_program(const dtp_pricer *pricer, const dtp_program *p,
+                                  dtp_cost_split *by_node, dtp_cost_split *total, dtp_err *err)
+{
+    dtp_tensor_id *tensor = malloc(((size_t)p->n_values + 1) * sizeof *tensor);
+    if (tensor == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the costs of %d nodes",
+                        p->graph->n_nodes);
+    }
+    for (int32_t v = 0; v < p->n_values; v++) {
+        tensor[v] = -1;
+    }
+    memset(total, 0, sizeof *total);
+    memset(by_node, 0, (size_t)p->graph->n_nodes * sizeof *by_node);
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        const dtp_instr *instr = &p->instrs[i];
+        dtp_cost_split one;
+        count(pricer, p, instr, tensor, &one);
+        dtp_cost_split_add(total, &one);
+        if (instr->node >= 0) {
+            dtp_cost_split_add(&by_node[instr->node], &one);
+        }
+    }
+    free(tensor);
+    return DTP_OK;
+}

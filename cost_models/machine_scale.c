@@ -1,0 +1,150 @@
+#include "cost_models/machine_scale.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what there is ------------------------------------------------------------------------------
+ */
+
+static bool is_measured(const dtp_machine *m, int32_t level)
+{
+    for (int32_t i = 0; i < m->n_coll_curves; i++) {
+        if (m->coll_curves[i].level == level) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void add(dtp_machine_param *list, int32_t *n, dtp_machine_param param)
+{
+    if (param.value > 0.0) {
+        list[(*n)++] = param;
+    }
+}
+
+static dtp_status add_level(const dtp_machine *m, int32_t level, dtp_arena *arena,
+                            dtp_machine_param *list, int32_t *n, dtp_err *err)
+{
+    const dtp_level *l = &m->levels[level];
+    const bool measured = is_measured(m, level);
+    const char *first = dtp_arena_printf(arena, measured ? "%s.collectives" : "%s.bw", l->name);
+    const char *second = dtp_arena_printf(arena, "%s.latency", l->name);
+    if (first == NULL || second == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the names of levels");
+    }
+    if (measured) {
+        add(list, n, (dtp_machine_param){DTP_MACHINE_LEVEL_SPEED, level, first, 1.0});
+    } else {
+        add(list, n, (dtp_machine_param){DTP_MACHINE_LEVEL_BW, level, first, l->bw_Bps});
+        add(list, n, (dtp_machine_param){DTP_MACHINE_LEVEL_LATENCY, level, second, l->latency_s});
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_machine_params(const dtp_machine *m, dtp_arena *arena, int32_t *n,
+                              dtp_machine_param **out, dtp_err *err)
+{
+    dtp_machine_param *list = dtp_arena_alloc(arena, 3 + 2 * DTP_MAX_LEVELS, sizeof *list);
+    *n = 0;
+    if (list == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the rates of a machine");
+    }
+    add(list, n, (dtp_machine_param){DTP_MACHINE_FLOPS, -1, "flops", 1.0});
+    add(list, n, (dtp_machine_param){DTP_MACHINE_MEM_BW, -1, "mem_bw", m->mem_bw_Bps});
+    add(list, n, (dtp_machine_param){DTP_MACHINE_LAUNCH, -1, "launch", m->launch_s});
+    for (int32_t l = 0; l < m->n_levels; l++) {
+        if (m->levels[l].size > 1) {
+            DTP_TRY(add_level(m, l, arena, list, n, err));
+        }
+    }
+    *out = list;
+    return DTP_OK;
+}
+
+/* ---- scaling ------------------------------------------------------------------------------------
+ */
+
+/* Times of a curve, multiplied. */
+static dtp_status scale_curve(dtp_machine *m, dtp_curve *curve, double factor, dtp_err *err)
+{
+    double *y = dtp_arena_alloc(m->arena, (size_t)curve->n, sizeof *y);
+    if (y == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a curve");
+    }
+    for (int32_t i = 0; i < curve->n; i++) {
+        y[i] = factor * curve->y[i];
+    }
+    curve->y = y;
+    return DTP_OK;
+}
+
+static void scale_flops(dtp_machine *m, double factor)
+{
+    for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
+        m->flops[d] *= factor;
+    }
+    for (int32_t i = 0; i < m->n_gemm; i++) {
+        m->gemm[i].flops *= factor;
+    }
+    for (int32_t i = 0; i < m->n_op_curves; i++) {
+        m->op_curves[i].flops *= factor;
+    }
+}
+
+static dtp_status scale(dtp_machine *m, const dtp_machine_param *param, double factor, dtp_err *err)
+{
+    dtp_level *level = &m->levels[param->level > 0 ? param->level : 0];
+    switch (param->quantity) {
+    case DTP_MACHINE_FLOPS:
+        scale_flops(m, factor);
+        return DTP_OK;
+    case DTP_MACHINE_MEM_BW:
+        m->mem_bw_Bps *= factor;
+        for (int32_t i = 0; i < m->n_op_curves; i++) {
+            DTP_TRY(scale_curve(m, &m->op_curves[i].time_s, 1.0 / factor, err));
+        }
+        return DTP_OK;
+    case DTP_MACHINE_LAUNCH:
+        m->launch_s *= factor;
+        return DTP_OK;
+    case DTP_MACHINE_LEVEL_BW:
+        level->bw_Bps *= factor;
+        return DTP_OK;
+    case DTP_MACHINE_LEVEL_LATENCY:
+        level->latency_s *= factor;
+        return DTP_OK;
+    case DTP_MACHINE_LEVEL_SPEED:
+        level->bw_Bps *= factor;
+        level->latency_s /= factor;
+        for (int32_t i = 0; i < m->n_coll_curves; i++) {
+            if (m->coll_curves[i].level == param->level) {
+                DTP_TRY(scale_curve(m, &m->coll_curves[i].time_s, 1.0 / factor, err));
+            }
+        }
+        return DTP_OK;
+    }
+    return DTP_FAIL(err, DTP_INTERNAL, "no such quantity of a machine");
+}
+
+dtp_status dtp_machine_scaled(const dtp_machine *m, const dtp_machine_param *param, double factor,
+                              dtp_machine **out, dtp_err *err)
+{
+    char *text = NULL;
+    dtp_machine *copy = NULL;
+    DTP_TRY(dtp_machine_write(m, &text, err));
+    dtp_status s = dtp_machine_parse(m->name, text, strlen(text), &copy, err);
+    free(text);
+    if (s == DTP_OK) {
+        s = scale(copy, param, factor, err);
+    }
+    if (s == DTP_OK) {
+        s = dtp_machine_index(copy, err);
+    }
+    if (s != DTP_OK) {
+        dtp_machine_destroy(copy);
+        return s;
+    }
+    *out = copy;
+    return DTP_OK;
+}

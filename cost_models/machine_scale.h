@@ -1,0 +1,31 @@
+/* A machine with one of its rates or delays scaled: what sensitivity asks about. */
+#ifndef DTP_COST_MODELS_MACHINE_SCALE_H
+#define DTP_COST_MODELS_MACHINE_SCALE_H
+
+#include "cost_models/machine.h"
+
+typedef enum dtp_machine_quantity {
+    DTP_MACHINE_FLOPS,    /* FLOP rates of all dtypes, measured GEMMs */
+    DTP_MACHINE_MEM_BW,   /* memory bandwidth, measured memory-bound ops */
+    DTP_MACHINE_LAUNCH,   /* launch time of a kernel */
+    DTP_MACHINE_LEVEL_BW, /* bandwidth of a network level */
+    DTP_MACHINE_LEVEL_LATENCY,
+    DTP_MACHINE_LEVEL_SPEED /* of a level with measured collectives: those, as a whole */
+} dtp_machine_quantity;
+
+typedef struct dtp_machine_param {
+    dtp_machine_quantity quantity;
+    int32_t level;    /* of LEVEL_* */
+    const char *name; /* "flops", "mem_bw", "launch", "nvlink.bw", "nvlink.latency" */
+    double value;     /* as the machine has it; 1 where many numbers are scaled together */
+} dtp_machine_param;
+
+/* What can be scaled, from `arena`: levels of one member and zero values are left out. */
+dtp_status dtp_machine_params(const dtp_machine *m, dtp_arena *arena, int32_t *n,
+                              dtp_machine_param **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* A copy in which the rate is `factor` times as high, or the delay `factor` times as long. */
+dtp_status dtp_machine_scaled(const dtp_machine *m, const dtp_machine_param *param, double factor,
+                              dtp_machine **out, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,367 @@
+/* Between two layouts that divide everything evenly no step leads to one that does not; so a price
+ * depends on bytes and on which splits are even, and two memos are small. Steps: by kind, mesh dims
+ * and bytes of the piece before and after. Moves: by both layouts with tensor dims renumbered in
+ * the order in which they are first split, what those have in common with the number of ranks, and
+ * the same of the two dims that may serve as a stopover (spmd/redistribute_search.c). */
+#include "cost_models/move_price.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "spmd/redistribute_cache.h"
+#include "spmd/redistribute_program.h"
+
+enum { KEY_WORDS = 6, STOPOVERS = 2 };
+
+typedef struct memo_entry {
+    bool used;
+    uint64_t key[KEY_WORDS];
+    int64_t ps;
+} memo_entry;
+
+typedef struct memo {
+    int32_t n, n_slots; /* a power of two, or 0 */
+    memo_entry *slots;
+} memo;
+
+struct dtp_move_pricer {
+    const dtp_pricer *pricer;
+    int64_t ranks;
+    dtp_graph *names; /* its dims 0, 1, ... stand for those of any tensor */
+    memo steps, moves;
+    dtp_redistributor search;
+    dtp_redistribute_cache *cache;
+    bool even;         /* both ends of the move that is planned are */
+    dtp_status failed; /* of a step whose price could not be found */
+};
+
+/* ---- memo --------------------------------------------------------------------------------------
+ */
+
+static memo_entry *find(const memo *m, const uint64_t *key)
+{
+    uint64_t h = 0;
+    for (int32_t i = 0; i < KEY_WORDS; i++) {
+        h = (h ^ key[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        h ^= h >> 29;
+    }
+    uint64_t at = h & (uint64_t)(m->n_slots - 1);
+    while (m->slots[at].used && memcmp(m->slots[at].key, key, sizeof m->slots[at].key) != 0) {
+        at = (at + 1) & (uint64_t)(m->n_slots - 1);
+    }
+    return &m->slots[at];
+}
+
+static bool grow(memo *m)
+{
+    const memo old = *m;
+    if (2 * (m->n + 1) <= m->n_slots) {
+        return true;
+    }
+    m->n_slots = old.n_slots > 0 ? 2 * old.n_slots : 1024;
+    m->slots = calloc((size_t)m->n_slots, sizeof *m->slots);
+    if (m->slots == NULL) {
+        *m = old;
+        return false;
+    }
+    for (int32_t i = 0; i < old.n_slots; i++) {
+        if (old.slots[i].used) {
+            *find(m, old.slots[i].key) = old.slots[i];
+        }
+    }
+    free(old.slots);
+    return true;
+}
+
+static bool lookup(const memo *m, const uint64_t *key, int64_t *ps)
+{
+    const memo_entry *e = m->n_slots > 0 ? find(m, key) : NULL;
+    if (e == NULL || !e->used) {
+        return false;
+    }
+    *ps = e->ps;
+    return true;
+}
+
+static bool remember(memo *m, const uint64_t *key, int64_t ps)
+{
+    if (!grow(m)) {
+        return false;
+    }
+    memo_entry *e = find(m, key);
+    e->used = true;
+    memcpy(e->key, key, sizeof e->key);
+    e->ps = ps;
+    m->n++;
+    return true;
+}
+
+/* ---- steps -------------------------------------------------------------------------------------
+ */
+
+static dtp_status price_program(dtp_move_pricer *m, const dtp_ttype *type, const dtp_layout *before,
+                                const dtp_step *step, int64_t *ps)
+{
+    const dtp_mesh *mesh = &m->pricer->mesh;
+    dtp_redistribute_job job;
+    const dtp_steps one = {.n = 1, .steps[0] = *step};
+    dtp_ttype named = *type;
+    for (int32_t i = 0; i < type->rank; i++) {
+        named.dims[i].id = i;
+    }
+    DTP_TRY(dtp_redistribute_program(m->names, mesh, &named, before, &one, &job, NULL));
+    *ps = 0;
+    for (int32_t i = 0; i < job.program->n_instrs; i++) {
+        *ps += dtp_picoseconds(dtp_price_instr(m->pricer, job.program, &job.program->instrs[i]));
+    }
+    dtp_redistribute_job_free(&job);
+    return DTP_OK;
+}
+
+/* Bytes of a piece when every split is even, else -1. */
+static int64_t even_bytes(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *layout)
+{
+    int64_t parts[DTP_MAX_RANK], bytes = dtp_dtype_bytes(type->dtype);
+    for (int32_t i = 0; i < type->rank; i++) {
+        parts[i] = 1;
+    }
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        const dtp_place *p = &layout->place[m];
+        if (p->kind == DTP_SHARD) {
+            parts[p->axis] *= mesh->sizes[m];
+        }
+    }
+    for (int32_t i = 0; i < type->rank; i++) {
+        const int64_t size = type->dims[i].size / parts[i];
+        if (size * parts[i] != type->dims[i].size) {
+            return -1;
+        }
+        bytes *= size;
+    }
+    return bytes;
+}
+
+static double price_or_fail(dtp_move_pricer *m, const dtp_ttype *type, const dtp_layout *before,
+                            const dtp_step *step, const uint64_t *key)
+{
+    int64_t ps = 0;
+    dtp_status s = price_program(m, type, before, step, &ps);
+    if (s == DTP_OK && key != NULL && !remember(&m->steps, key, ps)) {
+        s = DTP_NOMEM;
+    }
+    m->failed = m->failed != DTP_OK ? m->failed : s;
+    return s == DTP_OK ? (double)ps : (double)INFINITY;
+}
+
+static double step_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
+                         const dtp_layout *before, const dtp_step *step)
+{
+    dtp_move_pricer *m = user;
+    if (!m->even) {
+        return price_or_fail(m, type, before, step, NULL);
+    }
+    const int64_t from = even_bytes(mesh, type, before), to = even_bytes(mesh, type, &step->after);
+    const uint64_t key[KEY_WORDS] = {(uint64_t)step->kind | (uint64_t)step->op << 8 |
+                                         (uint64_t)type->dtype << 24 | (uint64_t)step->set << 32,
+                                     (uint64_t)from, (uint64_t)to};
+    int64_t ps = 0;
+    if (from < 0 || to < 0) {
+        return (double)INFINITY;
+    }
+    return lookup(&m->steps, key, &ps) ? (double)ps : price_or_fail(m, type, before, step, key);
+}
+
+static dtp_status plan(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
+                       const dtp_layout *from, const dtp_layout *to, dtp_steps *out, dtp_err *err)
+{
+    dtp_move_pricer *m = user;
+    m->failed = DTP_OK;
+    m->even = even_bytes(mesh, type, from) >= 0 && even_bytes(mesh, type, to) >= 0;
+    DTP_TRY(dtp_redistribute_plan(mesh, type, from, to, step_price, m, out, err));
+    return m->failed == DTP_OK
+               ? DTP_OK
+               : DTP_FAIL(err, m->failed, "the steps of a redistribution could not be priced");
+}
+
+/* ---- moves -------------------------------------------------------------------------------------
+ */
+
+/* Renumbers the split dims of one layout. */
+static uint64_t number_axes(const dtp_layout *layout, int8_t *number, int8_t *next)
+{
+    uint64_t key = 0;
+    for (int32_t d = 0; d < layout->n_mesh; d++) {
+        const dtp_place *p = &layout->place[d];
+        uint64_t what = (uint64_t)p->op;
+        if (p->kind == DTP_SHARD) {
+            if (number[p->axis] < 0) {
+                number[p->axis] = (*next)++;
+            }
+            what = (uint64_t)number[p->axis];
+        }
+        key |= ((uint64_t)p->kind | what << 2 | (uint64_t)p->order << 5) << (8 * d);
+    }
+    return key;
+}
+
+/* What decides which splits of a dim are even; 0 when all are. */
+static uint64_t common_part(const dtp_move_pricer *m, int64_t size)
+{
+    int64_t a = m->ranks, b = size;
+    while (b != 0) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a == m->ranks ? 0 : (uint64_t)a;
+}
+
+/* False when no key has room: more than four dims with a part of their own, or a huge one. */
+static bool make_key(const dtp_move_pricer *m, const dtp_ttype *type, const dtp_layout *from,
+                     const dtp_layout *to, uint64_t *key)
+{
+    int8_t number[DTP_MAX_RANK], next = 0;
+    uint64_t parts[DTP_MAX_RANK + STOPOVERS] = {0};
+    int32_t at = 0, stopovers = 0;
+    memset(number, -1, sizeof number);
+    memset(key, 0, KEY_WORDS * sizeof *key);
+    key[0] = number_axes(from, number, &next);
+    key[1] = number_axes(to, number, &next);
+    key[2] = (uint64_t)dtp_ttype_bytes(type);
+    for (int32_t i = 0; i < type->rank; i++) {
+        const uint64_t part = common_part(m, type->dims[i].size);
+        if (number[i] >= 0) {
+            parts[number[i]] = part;
+        } else if (stopovers < STOPOVERS) {
+            parts[DTP_MAX_RANK + stopovers++] = part;
+        }
+    }
+    if (parts[DTP_MAX_RANK] > parts[DTP_MAX_RANK + 1] && stopovers == STOPOVERS) {
+        const uint64_t larger = parts[DTP_MAX_RANK];
+        parts[DTP_MAX_RANK] = parts[DTP_MAX_RANK + 1];
+        parts[DTP_MAX_RANK + 1] = larger;
+    }
+    key[3] = (uint64_t)type->dtype | (uint64_t)stopovers << 8 | (uint64_t)next << 16;
+    for (int32_t i = 0; i < DTP_MAX_RANK + STOPOVERS; i++) {
+        if (parts[i] == 0) {
+            continue;
+        }
+        if (at == 4 || parts[i] >= UINT64_C(1) << 32) {
+            return false;
+        }
+        key[4 + at / 2] |= parts[i] << (at % 2 * 32);
+        key[3] |= (uint64_t)(i + 1) << (24 + 8 * at++);
+    }
+    return true;
+}
+
+/* Pairs that have no redistribution, told without the words of an error. */
+static bool impossible(const dtp_layout *from, const dtp_layout *to)
+{
+    for (int32_t d = 0; d < from->n_mesh; d++) {
+        const dtp_place *a = &from->place[d], *b = &to->place[d];
+        if (b->kind == DTP_PARTIAL &&
+            (a->kind == DTP_SHARD || (a->kind == DTP_PARTIAL && a->op != b->op))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static dtp_status price_move(dtp_move_pricer *m, const dtp_ttype *type, const dtp_layout *from,
+                             const dtp_layout *to, int64_t *ps, dtp_err *err)
+{
+    dtp_steps steps;
+    dtp_err why = {0};
+    const dtp_layout *before = from;
+    dtp_status s = plan(m, &m->pricer->mesh, type, from, to, &steps, &why);
+    if (s == DTP_UNSUPPORTED) {
+        *ps = DTP_MOVE_IMPOSSIBLE;
+        return DTP_OK;
+    }
+    if (s != DTP_OK) {
+        return DTP_FAIL(err, s, "%s", why.msg);
+    }
+    *ps = 0;
+    for (int32_t i = 0; i < steps.n; i++) {
+        *ps += (int64_t)step_price(m, &m->pricer->mesh, type, before, &steps.steps[i]);
+        before = &steps.steps[i].after;
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_move_price(dtp_move_pricer *m, const dtp_ttype *type, const dtp_layout *from,
+                          const dtp_layout *to, int64_t *ps, dtp_err *err)
+{
+    uint64_t key[KEY_WORDS];
+    if (dtp_layout_equal(from, to)) {
+        *ps = 0;
+        return DTP_OK;
+    }
+    if (impossible(from, to)) {
+        *ps = DTP_MOVE_IMPOSSIBLE;
+        return DTP_OK;
+    }
+    const bool even = even_bytes(&m->pricer->mesh, type, from) >= 0 &&
+                      even_bytes(&m->pricer->mesh, type, to) >= 0;
+    if (!even || !make_key(m, type, from, to, key)) {
+        return price_move(m, type, from, to, ps, err);
+    }
+    if (lookup(&m->moves, key, ps)) {
+        return DTP_OK;
+    }
+    DTP_TRY(price_move(m, type, from, to, ps, err));
+    return remember(&m->moves, key, *ps) ? DTP_OK
+                                         : DTP_FAIL(err, DTP_NOMEM, "out of memory for prices");
+}
+
+/* ---- life --------------------------------------------------------------------------------------
+ */
+
+static dtp_status name_dims(dtp_graph *g, dtp_err *err)
+{
+    static const char *const names[DTP_MAX_RANK] = {"0", "1", "2", "3", "4", "5", "6", "7"};
+    for (int32_t i = 0; i < DTP_MAX_RANK; i++) {
+        dtp_dim_id id;
+        DTP_TRY(dtp_dims_intern(&g->dims, names[i], 0, &id, err));
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_move_pricer_create(const dtp_pricer *pricer, dtp_move_pricer **out, dtp_err *err)
+{
+    dtp_move_pricer *m = calloc(1, sizeof *m);
+    if (m == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the prices of redistributions");
+    }
+    m->pricer = pricer;
+    m->ranks = dtp_mesh_ranks(&pricer->mesh);
+    m->search = (dtp_redistributor){plan, m};
+    dtp_status s = dtp_graph_create("moves", &m->names, err);
+    s = s == DTP_OK ? name_dims(m->names, err) : s;
+    s = s == DTP_OK ? dtp_redistribute_cache_create(&m->search, 0, &m->cache, err) : s;
+    if (s != DTP_OK) {
+        dtp_move_pricer_destroy(m);
+        return s;
+    }
+    *out = m;
+    return DTP_OK;
+}
+
+void dtp_move_pricer_destroy(dtp_move_pricer *m)
+{
+    if (m == NULL) {
+        return;
+    }
+    dtp_redistribute_cache_destroy(m->cache);
+    dtp_graph_destroy(m->names);
+    free(m->steps.slots);
+    free(m->moves.slots);
+    free(m);
+}
+
+const dtp_redistributor *dtp_move_pricer_redistributor(const dtp_move_pricer *m)
+{
+    return dtp_redistribute_cache_planner(m->cache);
+}

@@ -1,0 +1,60 @@
+/* Why a tensor or node is as it is in a plan: the chosen way, every alternative with what it would
+ * cost, and what excludes it.
+ *
+ *   alone     everything else as it is, but for the copies of the tensor itself, which follow it in
+ *             the cheapest way; an exact re-evaluation of the selection problem of tensor mode
+ *   at least  a lower bound of the difference when everything else is chosen anew, within the
+ *             limits and pins of the plan: at_least <= re-solved difference <= alone
+ *
+ * Instances of a repeated block decide together (when the plan treats them alike), and differences
+ * are those of all of them. Differences speak of the sum of prices, in picoseconds per step.
+ */
+#ifndef DTP_PLANNER_EXPLAIN_H
+#define DTP_PLANNER_EXPLAIN_H
+
+#include "cost_models/cost_split.h"
+#include "planner/tensor/tensor_problem.h"
+
+typedef struct dtp_explain_request {
+    const dtp_graph *graph; /* the plan's (dtp_plan_graph) */
+    const dtp_machine *machine;
+    const dtp_plan *plan;
+    bool plan_is_current; /* made for this model and machine: its certificate holds */
+    bool exact;           /* at_least by solving with each alternative; else from the certificate */
+    const char *name;     /* of a tensor or node; of both: the tensor */
+    bool node;            /* the node */
+} dtp_explain_request;
+
+typedef struct dtp_alternative {
+    const char *text;     /* a layout, or a strategy in words */
+    const char *excluded; /* by what, in words; NULL: it is allowed. Of an excluded one without a
+                             price nothing below is there */
+    bool chosen, priced;
+    bool apart;            /* it cannot stand alone: something else would have to change with it */
+    dtp_cost_split alone;  /* unless apart */
+    int64_t alone_memory;  /* bytes more at the peak, as the problem counts; unless apart */
+    bool alone_fits;       /* ... within the memory limit */
+    bool none;             /* exact: nothing within the limits has it */
+    int64_t at_least;      /* unless none */
+    bool at_least_is_best; /* it is the difference itself: re-solved to the optimum */
+} dtp_alternative;
+
+typedef struct dtp_explanation {
+    const char *name;
+    bool node;          /* what decides is how a node runs */
+    const char *via;    /* a tensor without a choice of its own: the node that decides; else NULL */
+    int32_t instances;  /* that decide together */
+    const char *chosen; /* text */
+    int64_t cost_ps;    /* of the plan, as the problem counts */
+    int64_t bound_ps;   /* of all plans within its limits and pins */
+    int64_t peak_bytes, limit_bytes; /* as the problem counts; limit 0 = none */
+    int32_t n;
+    dtp_alternative *alternatives; /* allowed ones first, cheapest alone first */
+} dtp_explanation;
+
+/* Everything from `arena`. DTP_NOT_FOUND naming the nearest names when there is no such tensor or
+ * node, DTP_UNSUPPORTED for a plan that tensor mode cannot express. */
+dtp_status dtp_explain(const dtp_explain_request *request, dtp_arena *arena, dtp_explanation *out,
+                       dtp_err *err) DTP_MUST_CHECK;
+
+#endif

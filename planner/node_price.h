@@ -1,0 +1,30 @@
+/* The price of one node run in one way: it is lowered alone and its instructions are priced. */
+#ifndef DTP_PLANNER_NODE_PRICE_H
+#define DTP_PLANNER_NODE_PRICE_H
+
+#include "cost_models/price.h"
+#include "spmd/redistribute.h"
+
+typedef struct dtp_node_price {
+    int64_t cost_ps;    /* of a step: every microbatch */
+    int64_t kernel_ps;  /* of it, in kernels; the rest is communication inside the node */
+    int64_t temp_bytes; /* most bytes of staging, workspace and intermediates at one instruction */
+    int64_t sure_bytes; /* the same without what may be written over something that dies */
+} dtp_node_price;
+
+typedef struct dtp_node_pricer dtp_node_pricer;
+
+/* Borrows g, pricer and redistributor (NULL: the default), who plans what moves inside the node. */
+dtp_status dtp_node_pricer_create(const dtp_graph *g, const dtp_pricer *pricer,
+                                  const dtp_redistributor *redistributor, dtp_node_pricer **out,
+                                  dtp_err *err) DTP_MUST_CHECK;
+void dtp_node_pricer_destroy(dtp_node_pricer *np);
+
+/* Operands arrive in in_layouts, results leave in out_layouts. Input errors: the node cannot be run
+ * so. */
+dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
+                                 const dtp_strategy *strategy, const dtp_layout *in_layouts,
+                                 const dtp_layout *out_layouts, dtp_node_price *out,
+                                 dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,75 @@
+/* Planning: from a graph and a machine to a plan with certificate and baselines, on a given mesh or
+ * on the best of all meshes. What the modes share: the request, the result, the search for a mesh.
+ *
+ *   rules mode    planner/plan_rules.h    layouts follow from layout rules
+ *   tensor mode   planner/plan_tensor.h   a layout for every tensor
+ *
+ * The mesh search goes through all ordered factorisations of the number of devices. Ranks are laid
+ * on the devices in row-major order, the last mesh dim innermost in the network, so the order of
+ * the factors is the mapping of mesh dims to network levels, and ordered factorisations are all
+ * shapes with all mappings. A mesh whose bound reaches the cost of the best plan so far is cut.
+ */
+#ifndef DTP_PLANNER_PLAN_SEARCH_H
+#define DTP_PLANNER_PLAN_SEARCH_H
+
+#include "core/ctx.h"
+#include "core/plan.h"
+#include "cost_models/machine.h"
+
+typedef struct dtp_plan_request {
+    const dtp_mesh *mesh; /* NULL: search over all factorisations of `devices` into up to
+                             `max_mesh_dims` dims */
+    int32_t devices, max_mesh_dims;
+    dtp_plan_objective objective;
+    int64_t memory_limit_bytes; /* per rank; 0 = none */
+    const char *pins;           /* rules mode: rules that must hold, "batch:x"; NULL = none */
+    int32_t n_texts;            /* tensor mode: what must hold, "pin TENSOR: LAYOUT" and "style */
+    const char *const *texts;   /* GLOB: STYLE" (planner/pin_texts.h) */
+    const dtp_graph_choices *choices; /* recomputation, microbatches; NULL = none. Pins of tensor
+                                         mode name nodes of the changed graph */
+    const char *rules_file;           /* dtp.rules/1 with hand-written baselines; NULL = none */
+    int32_t candidates; /* distinct solutions lowered and compared by their timeline */
+    double margin;      /* ... within this fraction of the optimum */
+    uint64_t seed;      /* tensor mode: of the solver's heuristic */
+    int32_t threads;    /* tensor mode: of the solver; the plan does not depend on them */
+    bool prices;        /* tensor mode: say what each constraint costs */
+    const dtp_ctx *ctx;
+} dtp_plan_request;
+
+/* No mesh, one device, up to 3 dims, objective time, no limit, 6 candidates within 5 %, seed 1,
+ * 2 threads. */
+dtp_plan_request dtp_plan_request_init(void);
+
+typedef enum dtp_mesh_outcome {
+    DTP_MESH_PLANNED,
+    DTP_MESH_CUT,        /* its bound is not below the cost of the best plan so far */
+    DTP_MESH_INFEASIBLE, /* nothing fits the memory limit and the pins */
+    DTP_MESH_SKIPPED     /* the pins do not fit this mesh */
+} dtp_mesh_outcome;
+
+/* "planned", "cut", "infeasible", "skipped". */
+const char *dtp_mesh_outcome_name(dtp_mesh_outcome outcome);
+
+typedef struct dtp_mesh_report {
+    dtp_mesh mesh;
+    dtp_mesh_outcome outcome;
+    int64_t bound;      /* PLANNED, CUT: of the certificate, in the units of the objective */
+    int64_t cost;       /* PLANNED */
+    double step_time_s; /* PLANNED */
+} dtp_mesh_report;
+
+typedef struct dtp_plan_result {
+    dtp_plan *plan; /* NULL when infeasible */
+    bool infeasible;
+    int64_t smallest_peak_bytes; /* infeasible: a memory limit that works with the pins; 0: none */
+    int64_t smallest_bound;      /* ... and none below this does */
+    int32_t n_conflict;          /* infeasible: a smallest set of constraints that cannot hold */
+    const char **conflict;       /* together: "pin h: batch@x", "memory 1024" */
+    int32_t n_meshes;            /* the mesh search, in its order; 0 without */
+    dtp_mesh_report *meshes;
+    dtp_arena *arena; /* of conflict and meshes */
+} dtp_plan_result;
+
+void dtp_plan_result_free(dtp_plan_result *result);
+
+#endif

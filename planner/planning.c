@@ -1,0 +1,311 @@
+#include "planner/planning.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/mesh_search.h"
+
+dtp_plan_request dtp_plan_request_init(void)
+{
+    return (dtp_plan_request){.devices = 1,
+                              .max_mesh_dims = 3,
+                              .objective = DTP_OBJECTIVE_TIME,
+                              .candidates = 6,
+                              .margin = 0.05,
+                              .seed = 1,
+                              .threads = 2};
+}
+
+const char *dtp_mesh_outcome_name(dtp_mesh_outcome outcome)
+{
+    static const char *const names[] = {"planned", "cut", "infeasible", "skipped"};
+    return names[outcome];
+}
+
+void dtp_plan_result_free(dtp_plan_result *result)
+{
+    dtp_plan_destroy(result->plan);
+    dtp_arena_destroy(result->arena);
+    memset(result, 0, sizeof *result);
+}
+
+/* ---- candidates ---------------------------------------------------------------------------------
+ */
+
+int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c)
+{
+    const int64_t limit = p->request->memory_limit_bytes;
+    return limit > 0 ? c->predicted.peak_bytes - limit : 0;
+}
+
+/* Timeline first for objective time, peak first for objective memory; the other breaks ties. */
+static bool better(const dtp_planning *p, const dtp_candidate *a, const dtp_candidate *b)
+{
+    const double ta = a->predicted.step_time_s, tb = b->predicted.step_time_s;
+    const int64_t ma = a->predicted.peak_bytes, mb = b->predicted.peak_bytes;
+    if (p->request->objective == DTP_OBJECTIVE_MEMORY) {
+        return ma != mb ? ma < mb : ta < tb;
+    }
+    return ta < tb || (!(tb < ta) && ma < mb);
+}
+
+void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c)
+{
+    if (c->legal && dtp_planning_excess(p, c) <= 0 && p->planner->keeps_pins(p, c) &&
+        (!p->has_best || better(p, c, &p->best))) {
+        p->best = *c;
+        p->has_best = true;
+    }
+}
+
+dtp_status dtp_planning_offer_baselines(dtp_planning *p, dtp_err *err)
+{
+    if (p->baselines != NULL) {
+        return DTP_OK;
+    }
+    const dtp_baseline_options options = {.rules_file = p->request->rules_file,
+                                          .rules_only = p->planner->rules_only};
+    DTP_TRY(dtp_baselines_create(p->graph, &p->pricer, &options, p->arena, &p->n_baselines,
+                                 &p->baselines, err));
+    for (int32_t i = 0; i < p->n_baselines && p->baselines != NULL; i++) {
+        dtp_planning_offer(p, &p->baselines[i]);
+    }
+    return DTP_OK;
+}
+
+/* ---- the plan -----------------------------------------------------------------------------------
+ */
+
+/* The cost is that of the plan chosen by its timeline; OPTIMAL when it also has the least additive
+ * price. */
+static dtp_certificate certify(const dtp_planning *p)
+{
+    dtp_certificate c = p->certificate;
+    const bool time = p->request->objective == DTP_OBJECTIVE_TIME;
+    c.cost = time ? p->best.cost_ps : p->best.predicted.peak_bytes;
+    /* What the solver could not have chosen may even be below the bound. */
+    c.bound = c.bound < c.cost ? c.bound : c.cost;
+    if (c.status == DTP_CERT_OPTIMAL && (c.cost > c.bound || !p->planner->in_space(p, &p->best))) {
+        c.status = DTP_CERT_FEASIBLE;
+    }
+    c.gap = c.cost > 0 ? (double)(c.cost - c.bound) / (double)c.cost : 0.0;
+    return c;
+}
+
+dtp_status dtp_planning_add_pin(dtp_plan *plan, const char *text, dtp_err *err)
+{
+    plan->pins[plan->n_pins] = text != NULL ? dtp_arena_strdup(plan->arena, text) : NULL;
+    if (plan->pins[plan->n_pins] == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for pins");
+    }
+    plan->n_pins++;
+    return DTP_OK;
+}
+
+static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
+{
+    plan->model = dtp_arena_strdup(p->arena, p->graph->name);
+    plan->machine = dtp_arena_strdup(p->arena, p->machine->name);
+    plan->pins = dtp_arena_alloc(p->arena, (size_t)p->request->n_texts + 3, sizeof *plan->pins);
+    if (plan->model == NULL || plan->machine == NULL || plan->pins == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a plan");
+    }
+    plan->mesh = p->pricer.mesh;
+    plan->objective = p->request->objective;
+    plan->memory_limit_bytes = p->request->memory_limit_bytes;
+    plan->predicted = p->best.predicted;
+    plan->certificate = certify(p);
+    plan->model_hash = dtp_graph_hash(p->model);
+    plan->machine_hash = dtp_machine_hash(p->machine);
+    if (p->request->choices != NULL) {
+        DTP_TRY(dtp_graph_choices_copy(p->request->choices, p->arena, &plan->choices, err));
+    }
+    DTP_TRY(p->planner->decide(p, plan, err));
+    if (plan->memory_limit_bytes > 0) {
+        DTP_TRY(dtp_planning_add_pin(
+            plan, dtp_arena_printf(p->arena, "memory %" PRId64, plan->memory_limit_bytes), err));
+    }
+    if (!plan->uneven) {
+        DTP_TRY(dtp_planning_add_pin(plan, "even splits", err));
+    }
+    return dtp_plan_add_baselines(plan, p->n_baselines, p->baselines, err);
+}
+
+/* ---- one mesh -----------------------------------------------------------------------------------
+ */
+
+static dtp_status plan_into(dtp_planning *p, dtp_plan *plan, dtp_err *err)
+{
+    DTP_TRY(p->planner->begin(p, err));
+    DTP_TRY(p->planner->solve(p, err));
+    if (p->cut) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_planning_offer_baselines(p, err));
+    p->out->infeasible = !p->has_best;
+    return p->has_best ? fill_plan(p, plan, err) : DTP_OK;
+}
+
+/* p has planner, model, graph, machine, request and rival; without error the rest of p is what came
+ * of it, p->arena the arena of the plan or NULL. */
+static dtp_status plan_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_result *out,
+                               dtp_err *err)
+{
+    dtp_plan *plan = NULL;
+    memset(out, 0, sizeof *out);
+    DTP_TRY(dtp_pricer_init(p->machine, mesh, &p->pricer, err));
+    DTP_TRY(dtp_plan_create(&plan, err));
+    p->out = out;
+    p->arena = plan->arena;
+    out->arena = dtp_arena_create();
+    dtp_status s = out->arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a plan")
+                                      : plan_into(p, plan, err);
+    p->planner->finish(p);
+    if (s == DTP_OK && !out->infeasible && !p->cut) {
+        out->plan = plan;
+        return DTP_OK;
+    }
+    dtp_plan_destroy(plan);
+    if (s != DTP_OK) {
+        dtp_plan_result_free(out);
+    }
+    return s;
+}
+
+/* ---- mesh search --------------------------------------------------------------------------------
+ */
+
+typedef struct search {
+    const dtp_plan_request *request;
+    int32_t n;
+    dtp_mesh_report *reports; /* one per mesh */
+    int32_t skipped;
+    dtp_plan_result *best;
+} search;
+
+static bool plan_better(const dtp_plan_request *request, const dtp_plan *a, const dtp_plan *b)
+{
+    if (request->objective == DTP_OBJECTIVE_MEMORY) {
+        return a->predicted.peak_bytes < b->predicted.peak_bytes;
+    }
+    return a->predicted.step_time_s < b->predicted.step_time_s;
+}
+
+/* Whether a result is better than the best one so far: a plan before none, the smaller limit that
+ * works among those without a plan. */
+static bool result_better(const dtp_plan_request *request, const dtp_plan_result *a,
+                          const dtp_plan_result *b)
+{
+    if (a->plan != NULL && b->plan != NULL) {
+        return plan_better(request, a->plan, b->plan);
+    }
+    if (a->plan != NULL || b->plan != NULL) {
+        return a->plan != NULL;
+    }
+    const int64_t x = a->smallest_peak_bytes, y = b->smallest_peak_bytes;
+    return a->infeasible && (!b->infeasible || (x > 0 && (y == 0 || x < y)));
+}
+
+static void report(const dtp_planning *p, const dtp_plan_result *result, dtp_mesh_report *out)
+{
+    out->outcome = p->cut               ? DTP_MESH_CUT
+                   : result->infeasible ? DTP_MESH_INFEASIBLE
+                                        : DTP_MESH_PLANNED;
+    out->bound = result->infeasible ? 0 : p->certificate.bound;
+    if (result->plan != NULL) {
+        out->bound = result->plan->certificate.bound;
+        out->cost = result->plan->certificate.cost;
+        out->step_time_s = result->plan->predicted.step_time_s;
+    }
+}
+
+/* Plans on mesh i and keeps the better result. */
+static dtp_status try_mesh(search *s, dtp_planning p, int32_t i, dtp_err *err)
+{
+    dtp_mesh_report *r = &s->reports[i];
+    dtp_plan_result next;
+    char text[DTP_MESH_TEXT_BYTES];
+    dtp_err why = {0};
+    const bool pinned = s->request->pins != NULL || s->request->n_texts > 0;
+    p.rival = s->best->plan;
+    dtp_mesh_print(&r->mesh, text);
+    dtp_status status = plan_on_mesh(&p, &r->mesh, &next, &why);
+    if (dtp_status_is_input(status) && pinned && ++s->skipped < s->n) {
+        r->outcome = DTP_MESH_SKIPPED;
+        return DTP_OK;
+    }
+    if (status != DTP_OK) {
+        return DTP_FAIL(err, status, "mesh '%s': %s", text, why.msg);
+    }
+    report(&p, &next, r);
+    dtp_log(s->request->ctx, DTP_LOG_INFO, "planner", "mesh",
+            "mesh='%s' outcome=%s bound=%" PRId64 " step_time_s=%g", text,
+            dtp_mesh_outcome_name(r->outcome), r->bound, r->step_time_s);
+    if (result_better(s->request, &next, s->best)) {
+        dtp_plan_result_free(s->best);
+        *s->best = next;
+    } else {
+        dtp_plan_result_free(&next);
+    }
+    return DTP_OK;
+}
+
+static dtp_status search_meshes(const dtp_planning *p, dtp_arena *arena, dtp_plan_result *out,
+                                dtp_err *err)
+{
+    search s = {.request = p->request, .best = out};
+    dtp_mesh *meshes = NULL;
+    DTP_TRY(dtp_mesh_factorisations(p->request->devices, p->request->max_mesh_dims, arena, &s.n,
+                                    &meshes, err));
+    s.reports = dtp_arena_alloc(arena, (size_t)s.n, sizeof *s.reports);
+    if (s.reports == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d meshes", s.n);
+    }
+    for (int32_t i = 0; i < s.n; i++) {
+        s.reports[i].mesh = meshes[i];
+        DTP_TRY(try_mesh(&s, *p, i, err));
+    }
+    out->meshes = dtp_arena_alloc(out->arena, (size_t)s.n, sizeof *out->meshes);
+    if (out->meshes == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d meshes", s.n);
+    }
+    memcpy(out->meshes, s.reports, (size_t)s.n * sizeof *s.reports);
+    out->n_meshes = s.n;
+    return DTP_OK;
+}
+
+static dtp_status run(const dtp_planning *p, dtp_plan_result *out, dtp_err *err)
+{
+    if (p->request->mesh != NULL) {
+        dtp_planning one = *p;
+        return plan_on_mesh(&one, p->request->mesh, out, err);
+    }
+    dtp_arena *arena = dtp_arena_create();
+    if (arena == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the mesh search");
+    }
+    dtp_status s = search_meshes(p, arena, out, err);
+    dtp_arena_destroy(arena);
+    if (s != DTP_OK) {
+        dtp_plan_result_free(out);
+    }
+    return s;
+}
+
+dtp_status dtp_planning_run(const dtp_planner *planner, const dtp_graph *g,
+                            const dtp_machine *machine, const dtp_plan_request *request,
+                            dtp_plan_result *out, dtp_err *err)
+{
+    dtp_graph *changed = NULL;
+    dtp_planning p = {
+        .model = g, .graph = g, .machine = machine, .request = request, .planner = planner};
+    memset(out, 0, sizeof *out);
+    if (request->choices != NULL && dtp_graph_choices_any(request->choices)) {
+        DTP_TRY(dtp_graph_with_choices(g, request->choices, 0, NULL, &changed, err));
+        p.graph = changed;
+    }
+    dtp_status s = run(&p, out, err);
+    dtp_graph_destroy(changed);
+    return s;
+}

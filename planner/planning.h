@@ -1,0 +1,70 @@
+/* Planning on one mesh: what rules mode and tensor mode share. A mode offers candidates; the best
+ * of them that keeps limit and pins becomes the plan. */
+#ifndef DTP_PLANNER_PLANNING_H
+#define DTP_PLANNER_PLANNING_H
+
+#include "planner/baselines.h"
+#include "planner/plan_search.h"
+
+enum { DTP_MAX_TIGHTENINGS = 8 };
+
+struct dtp_planner;
+
+typedef struct dtp_planning {
+    const dtp_graph *model; /* as it was read */
+    const dtp_graph *graph; /* what is lowered: the same, or what the mode made of it */
+    const dtp_machine *machine;
+    const dtp_plan_request *request;
+    const struct dtp_planner *planner;
+    dtp_pricer pricer;
+    dtp_arena *arena;      /* of the plan */
+    const dtp_plan *rival; /* the best plan on other meshes; NULL: none */
+    void *state;           /* the mode's own */
+
+    dtp_candidate best;
+    bool has_best;
+    int32_t n_baselines;
+    dtp_candidate *baselines;
+
+    dtp_certificate certificate; /* the mode fills status, bound, solver, nodes */
+    bool cut;                    /* by the mode: nothing here beats the rival */
+    dtp_plan_result *out;
+} dtp_planning;
+
+/* A mode of planning. */
+typedef struct dtp_planner {
+    /* Pins and whatever else the mode needs, in planning->state; `finish` is called in any case. */
+    dtp_status (*begin)(dtp_planning *p, dtp_err *err);
+    void (*finish)(dtp_planning *p);
+    /* Offers solutions and fills status and bound; or finds the mesh cut or infeasible. */
+    dtp_status (*solve)(dtp_planning *p, dtp_err *err);
+    bool (*keeps_pins)(const dtp_planning *p, const dtp_candidate *c);
+    /* Whether the solver could have chosen it: then its cost is not below the bound. */
+    bool (*in_space)(const dtp_planning *p, const dtp_candidate *c);
+    /* Writes the decision, its mode and its pins into the plan. */
+    dtp_status (*decide)(dtp_planning *p, dtp_plan *plan, dtp_err *err);
+    bool rules_only; /* baselines: only those that are layout rules */
+} dtp_planner;
+
+/* Planning on the mesh of the request, or on the best one. */
+dtp_status dtp_planning_run(const dtp_planner *planner, const dtp_graph *g,
+                            const dtp_machine *machine, const dtp_plan_request *request,
+                            dtp_plan_result *out, dtp_err *err) DTP_MUST_CHECK;
+
+/* ---- for the modes ---- */
+
+/* Bytes by which a predicted candidate exceeds the memory limit; not positive when it fits. */
+int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c);
+/* Keeps a predicted candidate if it is legal, fits, keeps the pins, and is the best so far. */
+void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c);
+/* Offers the baselines, once; without a call they are offered after `solve`. */
+dtp_status dtp_planning_offer_baselines(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
+/* "rules batch:x", "memory 1024", ...: appends a text to the plan's list of pins, which has room.
+ */
+dtp_status dtp_planning_add_pin(dtp_plan *plan, const char *text, dtp_err *err) DTP_MUST_CHECK;
+
+/* Solutions of rules mode as candidates of another mode: without pins, the certificate unchanged.
+ */
+dtp_status dtp_planning_offer_rules(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,96 @@
+/* What the files that build the problem of tensor mode share.
+ *
+ *   options.c   ways to run every class of nodes, and layouts in which tensors may be kept
+ *   groups.c    folding: which nodes and tensors decide together
+ *   choices.c   the choices and their options, pins
+ *   edges.c     prices of redistributions between choices
+ *   memory.c    usage over time
+ */
+#ifndef DTP_PLANNER_TENSOR_TENSOR_INTERNAL_H
+#define DTP_PLANNER_TENSOR_TENSOR_INTERNAL_H
+
+#include "cost_models/move_price.h"
+#include "planner/node_classes.h"
+#include "planner/node_price.h"
+#include "planner/tensor/tensor_problem.h"
+#include "spmd/node_layouts.h"
+
+enum { DTP_N_PHASES = 3 };
+
+/* Layouts without repetition. */
+typedef struct layout_list {
+    int32_t n, cap;
+    dtp_layout *items;
+} layout_list;
+
+/* The ways to run one class of nodes. */
+typedef struct class_options {
+    int32_t n, cap;
+    dtp_strategy *strategy;
+    dtp_node_price *price;
+    layout_list in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT]; /* by operand, by output */
+    int32_t *in_of[DTP_MAX_OP_IN];                      /* by option: index into in[i] */
+    int32_t *out_of[DTP_MAX_OP_OUT];
+} class_options;
+
+/* Tensors that are kept in one layout. */
+typedef struct tensor_group {
+    dtp_tensor_id example;
+    int32_t members;
+    bool survives;   /* some member is an output or the loss */
+    bool read;       /* something reads some member */
+    bool follows;    /* states: kept as the only node that reads them wants */
+    bool passes;     /* read by the next node alone, in the same phase: kept as it was made */
+    int32_t same_as; /* values of updates: the group of their target; else -1 */
+    int32_t choice;  /* -1: none */
+    int32_t view[DTP_N_PHASES];
+} tensor_group;
+
+typedef struct node_group {
+    dtp_node_id example;
+    int32_t members;
+    int32_t choice;
+    int32_t n_options, *option; /* into those of the class */
+} node_group;
+
+typedef struct tensor_build {
+    dtp_tensor_problem *p;
+    const dtp_graph *g;
+    const dtp_mesh *mesh;
+    dtp_arena *arena; /* scratch */
+    dtp_move_pricer *moves;
+    dtp_node_pricer *nodes;
+    dtp_node_classes classes;
+    class_options *options; /* by class */
+    int32_t n_node_groups, n_tensor_groups;
+    node_group *node_groups;
+    tensor_group *tensor_groups;
+    int32_t *group_of_node, *group_of_tensor;
+    dtp_tensor_id *target; /* by tensor: what it replaces at the end of the step, else itself */
+    /* readers of tensors: reader[first_reader[t]..first_reader[t + 1] - 1], in order, each once */
+    int32_t *first_reader;
+    dtp_node_id *reader;
+} tensor_build;
+
+/* Index of a layout in a list; added when new. */
+dtp_status dtp_tensor__add_layout(tensor_build *b, layout_list *list, const dtp_layout *layout,
+                                  int32_t *index, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor__options(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
+/* Layouts in which a tensor may be kept; bit m of `partial`: as a partial sum over mesh dim m. */
+dtp_status dtp_tensor__domain(tensor_build *b, const dtp_ttype *type, dtp_mesh_set partial,
+                              layout_list *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor__groups(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor__choices(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor__edges(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor__memory(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
+
+/* The class of a node's group. */
+const class_options *dtp_tensor__class_of(const tensor_build *b, int32_t group);
+/* Outputs and the loss. */
+bool dtp_tensor__survives(const dtp_graph *g, dtp_tensor_id t);
+/* The price of a move, DTP_SELECT_FORBIDDEN when there is none; a price times a count. */
+dtp_status dtp_tensor__move(tensor_build *b, dtp_tensor_id t, const dtp_layout *from,
+                            const dtp_layout *to, int64_t *ps, dtp_err *err) DTP_MUST_CHECK;
+int64_t dtp_tensor__times(int64_t ps, int64_t count);
+
+#endif

@@ -1,0 +1,180 @@
+#include "planner/tensor/tensor_problem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/tensor/tensor_internal.h"
+
+dtp_tensor_options dtp_tensor_options_init(void)
+{
+    return (dtp_tensor_options){.fold = true};
+}
+
+/* ---- nodes of the selection problem ------------------------------------------------------------
+ */
+
+/* Of one instance; returns how many there are. */
+static int64_t op_costs(const tensor_build *b, int32_t g, int64_t *unit)
+{
+    const node_group *group = &b->node_groups[g];
+    const class_options *c = dtp_tensor__class_of(b, g);
+    for (int32_t k = 0; k < group->n_options; k++) {
+        unit[k] = c->price[group->option[k]].cost_ps;
+    }
+    return group->members;
+}
+
+static int64_t count_survivors(const tensor_build *b, int32_t g)
+{
+    int64_t n = 0;
+    for (dtp_tensor_id t = 0; t < b->g->n_tensors && b->tensor_groups[g].survives; t++) {
+        n += b->group_of_tensor[t] == g && dtp_tensor__survives(b->g, t) ? 1 : 0;
+    }
+    return n;
+}
+
+/* What survives the step is reduced at its end. Of one instance; *count: how many there are. */
+static dtp_status tensor_costs(tensor_build *b, const dtp_choice *choice, int64_t *unit,
+                               int64_t *count, dtp_err *err)
+{
+    *count = count_survivors(b, b->group_of_tensor[choice->tensor]);
+    for (int32_t k = 0; k<choice->n_options && * count> 0; k++) {
+        dtp_layout reduced = choice->options[k].layout;
+        for (int32_t m = 0; m < reduced.n_mesh; m++) {
+            const bool partial = reduced.place[m].kind == DTP_PARTIAL;
+            reduced.place[m] = partial ? (dtp_place){0} : reduced.place[m];
+        }
+        DTP_TRY(dtp_tensor__move(b, choice->tensor, &choice->options[k].layout, &reduced, &unit[k],
+                                 err));
+    }
+    return DTP_OK;
+}
+
+static dtp_status add_node(tensor_build *b, int32_t i, int64_t *unit, int64_t *cost,
+                           const int64_t *usage, dtp_err *err)
+{
+    const dtp_choice *choice = &b->p->choices[i];
+    int64_t count = 0;
+    if (choice->kind == DTP_DECIDE_OP) {
+        count = op_costs(b, b->group_of_node[choice->node], unit);
+    } else if (choice->kind == DTP_DECIDE_TENSOR) {
+        DTP_TRY(tensor_costs(b, choice, unit, &count, err));
+    }
+    for (int32_t k = 0; k < choice->n_options; k++) {
+        cost[k] = dtp_tensor__times(unit[k], count);
+    }
+    return dtp_select_add_node(b->p->select, 0, 0, choice->n_options, cost, usage, err);
+}
+
+static dtp_status add_nodes(tensor_build *b, dtp_err *err)
+{
+    dtp_tensor_problem *p = b->p;
+    size_t most = 0, all = 0;
+    for (int32_t i = 0; i < p->n_choices; i++) {
+        const size_t n = (size_t)p->choices[i].n_options;
+        most = n > most ? n : most;
+        all += n;
+    }
+    int64_t *cost = dtp_arena_alloc(b->arena, most, sizeof *cost);
+    int64_t *usage = dtp_arena_alloc(b->arena, most, sizeof *usage);
+    int64_t *unit = p->unit_cost = dtp_arena_alloc(p->arena, all, sizeof *p->unit_cost);
+    if (cost == NULL || usage == NULL || unit == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu costs", all);
+    }
+    for (int32_t i = 0; i < p->n_choices; i++) {
+        DTP_TRY(add_node(b, i, unit, cost, usage, err));
+        unit += p->choices[i].n_options;
+    }
+    return DTP_OK;
+}
+
+const dtp_redistributor *dtp_tensor_redistributor(const dtp_tensor_problem *p)
+{
+    return dtp_move_pricer_redistributor(p->moves);
+}
+
+/* ---- life --------------------------------------------------------------------------------------
+ */
+
+static dtp_status build_all(tensor_build *b, dtp_err *err)
+{
+    dtp_tensor_problem *p = b->p;
+    const int64_t limit = p->options.memory_bytes > 0 ? p->options.memory_bytes : INT64_MAX / 4;
+    if (dtp_graph_runs(b->g, DTP_FORWARD) > 1) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "tensor mode does not price microbatches");
+    }
+    DTP_TRY(dtp_node_classes_find(b->g, b->arena, &b->classes, err));
+    DTP_TRY(dtp_tensor__options(b, err));
+    DTP_TRY(dtp_tensor__groups(b, err));
+    DTP_TRY(dtp_tensor__choices(b, err));
+    DTP_TRY(dtp_select_problem_create(b->g->name, limit, &p->select, err));
+    DTP_TRY(add_nodes(b, err));
+    DTP_TRY(dtp_tensor__memory(b, err));
+    DTP_TRY(dtp_tensor__edges(b, err));
+    return dtp_select_problem_check(p->select, err);
+}
+
+static dtp_status build(dtp_tensor_problem *p, dtp_err *err)
+{
+    tensor_build b = {.p = p, .g = p->graph, .mesh = &p->pricer->mesh};
+    b.arena = dtp_arena_create();
+    dtp_status s = b.arena != NULL ? dtp_move_pricer_create(p->pricer, &p->moves, err)
+                                   : DTP_FAIL(err, DTP_NOMEM, "out of memory for a problem");
+    if (s == DTP_OK) {
+        b.moves = p->moves;
+        s = dtp_node_pricer_create(p->graph, p->pricer, dtp_move_pricer_redistributor(b.moves),
+                                   &b.nodes, err);
+    }
+    s = s == DTP_OK ? build_all(&b, err) : s;
+    dtp_node_pricer_destroy(b.nodes);
+    dtp_arena_destroy(b.arena);
+    return s;
+}
+
+static dtp_status copy_pins(dtp_tensor_problem *p, dtp_err *err)
+{
+    const size_t n = (size_t)p->options.n_pins;
+    dtp_pin *pins = dtp_arena_alloc(p->arena, n, sizeof *pins);
+    if (pins == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu pins", n);
+    }
+    if (n > 0) {
+        memcpy(pins, p->options.pins, n * sizeof *pins);
+    }
+    p->options.pins = pins;
+    return DTP_OK;
+}
+
+dtp_status dtp_tensor_problem_create(const dtp_graph *g, const dtp_pricer *pricer,
+                                     const dtp_tensor_options *options, dtp_tensor_problem **out,
+                                     dtp_err *err)
+{
+    dtp_tensor_problem *p = calloc(1, sizeof *p);
+    if (p == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a problem");
+    }
+    p->arena = dtp_arena_create();
+    p->graph = g;
+    p->pricer = pricer;
+    p->options = options != NULL ? *options : dtp_tensor_options_init();
+    dtp_status s = p->arena != NULL ? copy_pins(p, err)
+                                    : DTP_FAIL(err, DTP_NOMEM, "out of memory for a problem");
+    s = s == DTP_OK ? build(p, err) : s;
+    if (s != DTP_OK) {
+        dtp_tensor_problem_destroy(p);
+        return s;
+    }
+    *out = p;
+    return DTP_OK;
+}
+
+void dtp_tensor_problem_destroy(dtp_tensor_problem *p)
+{
+    if (p == NULL) {
+        return;
+    }
+    dtp_select_problem_destroy(p->select);
+    dtp_move_pricer_destroy(p->moves);
+    dtp_arena_destroy(p->arena);
+    free(p);
+}

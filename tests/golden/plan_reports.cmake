@@ -1,0 +1,1 @@
+dtp_golden_script(NAME plan_reports_cli TIMEOUT 120)

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# dtplan plan --mode tensor, explain, diff, pareto, sensitivity: exit codes, words, the same bytes twice, reports against
+# their schemas. Usage: plan_reports_cli.sh BIN_DIR
+set -u
+dtplan=$1/dtplan
+model=models/mlp_digits.json
+machine="--machine models/machines/a100_8.json"
+mesh="--mesh x:2;y:2"
+here=$(mktemp -d)
+trap 'rm -rf "$here"' EXIT
+failed=0
+fail() {
+    echo "FAIL: $*"
+    failed=1
+}
+expect() {
+    [ "$2" = "$3" ] || fail "$1: got '$2', wanted '$3'"
+}
+# run NAME EXIT ARGS...: standard output in NAME.out, errors in NAME.err
+run() {
+    local name=$1 want=$2
+    shift 2
+    "$dtplan" "$@" >"$here/$name.out" 2>"$here/$name.err"
+    expect "$name: exit code" $? "$want"
+}
+says() { # file words
+    grep -qF -- "$2" "$here/$1" || fail "$1 does not say '$2': $(head -3 "$here/$1")"
+}
+
+# shellcheck disable=SC2086
+{
+    run plan 0 plan $model $machine $mesh --mode tensor --memory 112K -o "$here/a.plan"
+    run again 0 plan $model $machine $mesh --mode tensor --memory 112K --threads 1 -o "$here/b.plan"
+    cmp -s "$here/a.plan" "$here/b.plan" || fail "one thread and two threads give other bytes"
+    run free 0 plan $model $machine $mesh --mode tensor -o "$here/free.plan"
+    run prices 0 plan $model $machine $mesh --mode tensor --memory 150K --pin 'w1: hidden@y' --prices -o "$here/priced.plan"
+    says prices.out "price of 'pin w1: hidden@y'"
+    run search 0 plan $model $machine --devices 4 --mode tensor
+    says search.out "innermost in the network"
+    says search.out "x:2;y:2"
+    run smallest 3 plan $model $machine $mesh --mode tensor --memory 50K
+    says smallest.err "the smallest memory limit that works is"
+    says smallest.err "  memory 51200"
+    run conflict 3 plan $model $machine $mesh --mode tensor --memory 128K --pin 'w1: replicated' --pin 'w2: hidden@x'
+    says conflict.err "  pin w1: replicated"
+    grep -qF 'w2' "$here/conflict.err" && fail "a pin that is harmless is named"
+    run explain 0 explain $model "$here/a.plan" w2 $machine --json
+    run explain_exact 0 explain $model "$here/a.plan" h.mm $machine --exact --json
+    run explain_text 0 explain $model "$here/a.plan" w2 $machine
+    says explain_text.out "uneven: dim 'classes' of size 10 into 4 parts"
+    run diff 0 diff $model "$here/free.plan" "$here/a.plan" $machine --json
+    run diff_bare 0 diff $model "$here/free.plan" "$here/a.plan" --json
+    run diff_text 0 diff $model "$here/free.plan" "$here/a.plan" $machine
+    says diff_text.out "redistribution"
+    run diff_same 0 diff $model "$here/a.plan" "$here/b.plan" $machine
+    says diff_same.out "0 tensors differ"
+    run pareto 0 pareto $model $machine $mesh --points 4 --json
+    run pareto_text 0 pareto $model $machine $mesh --points 4
+    run pareto_none 3 pareto $model $machine $mesh --memory 1K
+    run sensitivity 0 sensitivity $model "$here/a.plan" $machine --steps 2 --json
+    run sensitivity_text 0 sensitivity $model "$here/a.plan" $machine --steps 2 --only flops
+    says sensitivity_text.out "flops"
+}
+
+if /usr/bin/env python3 -c 'from jsonschema import Draft202012Validator' 2>/dev/null; then
+    while read -r schema file; do
+        python3 -c '
+import json, sys
+from jsonschema import Draft202012Validator
+schema, file = (json.load(open(path, encoding="utf-8")) for path in sys.argv[1:])
+Draft202012Validator(schema).validate(file)' "docs/formats/$schema.schema.json" "$here/$file" 2>"$here/schema.err" ||
+            fail "$file does not fit $schema: $(tail -3 "$here/schema.err")"
+    done <<FILES
+plan a.plan
+plan free.plan
+plan priced.plan
+explain explain.out
+explain explain_exact.out
+diff diff.out
+diff diff_bare.out
+pareto pareto.out
+sensitivity sensitivity.out
+FILES
+fi
+exit $failed

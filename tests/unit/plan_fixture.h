@@ -1,0 +1,19 @@
+/* What the tests of planning share: models, machines, meshes, and planning that must not fail. */
+#ifndef TESTS_UNIT_PLAN_FIXTURE_H
+#define TESTS_UNIT_PLAN_FIXTURE_H
+
+#include "planner/plan_rules.h"
+#include "planner/plan_tensor.h"
+
+/* models/machines/FILE. */
+dtp_machine *fixture_machine(const char *file);
+/* models/FILE. */
+dtp_graph *fixture_model(const char *file);
+dtp_mesh fixture_mesh(const char *text);
+/* Plans in tensor mode. */
+dtp_plan_result fixture_plan(const dtp_graph *g, const dtp_machine *machine,
+                             const dtp_plan_request *request);
+/* The plan file. */
+char *fixture_text(const dtp_plan *plan, const dtp_graph *g);
+
+#endif

@@ -1,0 +1,494 @@
+/* What is asked about plans: explain, diff, pareto, sensitivity, the least usage of a problem. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cost_models/move_price.h"
+#include "planner/candidate.h"
+#include "planner/explain.h"
+#include "planner/least_usage.h"
+#include "planner/pareto.h"
+#include "planner/plan_diff.h"
+#include "planner/sensitivity.h"
+#include "tests/oracle/rules_ilp_graphs.h"
+#include "tests/unit/plan_fixture.h"
+
+static dtp_machine *machine;
+
+static int setup(void **state)
+{
+    (void)state;
+    machine = fixture_machine("a100_8.json");
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    dtp_machine_destroy(machine);
+    return 0;
+}
+
+static dtp_plan_result plan_on(const dtp_graph *g, const char *mesh_text, int64_t limit)
+{
+    static dtp_mesh mesh;
+    dtp_plan_request request = dtp_plan_request_init();
+    mesh = fixture_mesh(mesh_text);
+    request.mesh = &mesh;
+    request.memory_limit_bytes = limit;
+    return fixture_plan(g, machine, &request);
+}
+
+/* ---- explain ------------------------------------------------------------------------------------
+ */
+
+/* The optimum with the tensor pinned to a layout, by a problem of its own; -1: there is none. */
+static int64_t solve_pinned(const dtp_graph *g, const dtp_plan *plan, dtp_tensor_id t,
+                            const char *layout)
+{
+    dtp_pricer pricer;
+    dtp_tensor_problem *p = NULL;
+    dtp_tensor_options options = dtp_tensor_options_init();
+    dtp_select_options select = dtp_select_options_init();
+    dtp_select_result r;
+    dtp_pin pin = {.tensor = t, .node = -1};
+    assert_int_equal(
+        dtp_layout_parse(layout, &plan->mesh, &g->tensors[t].type, &g->dims, &pin.layout, NULL),
+        DTP_OK);
+    assert_int_equal(dtp_pricer_init(machine, &plan->mesh, &pricer, NULL), DTP_OK);
+    options.memory_bytes = plan->memory_limit_bytes;
+    options.n_pins = 1;
+    options.pins = &pin;
+    if (dtp_tensor_problem_create(g, &pricer, &options, &p, NULL) != DTP_OK) {
+        return -1;
+    }
+    assert_int_equal(dtp_select_solve(p->select, &select, &r, NULL), DTP_OK);
+    assert_true(r.status == DTP_CERT_OPTIMAL || r.status == DTP_CERT_INFEASIBLE);
+    const int64_t cost = r.status == DTP_CERT_OPTIMAL ? r.value.cost : -1;
+    dtp_select_result_free(&r);
+    dtp_tensor_problem_destroy(p);
+    return cost;
+}
+
+/* at_least <= difference when solved again <= alone, for every alternative of a tensor. */
+static int32_t check_tensor(const dtp_graph *g, const dtp_plan *plan, dtp_tensor_id t, bool exact)
+{
+    dtp_explanation x;
+    dtp_err err = {0};
+    dtp_arena *arena = dtp_arena_create();
+    int32_t compared = 0;
+    const dtp_explain_request request = {.graph = g,
+                                         .machine = machine,
+                                         .plan = plan,
+                                         .plan_is_current = true,
+                                         .exact = exact,
+                                         .name = g->tensors[t].name};
+    if (dtp_explain(&request, arena, &x, &err) != DTP_OK) {
+        fail_msg("%s: %s", g->tensors[t].name, err.msg);
+    }
+    for (int32_t i = 0; i < x.n && !x.node; i++) {
+        const dtp_alternative *a = &x.alternatives[i];
+        if (!a->priced) {
+            assert_non_null(a->excluded);
+            continue;
+        }
+        const int64_t best = solve_pinned(g, plan, t, a->text);
+        assert_true(best >= 0 || !a->chosen);
+        assert_true(!a->none || best < 0);
+        if (best >= 0) {
+            assert_true(a->at_least <= best - x.cost_ps);
+            assert_true(!a->at_least_is_best || a->at_least == best - x.cost_ps);
+            assert_true(a->apart || !a->alone_fits ||
+                        best - x.cost_ps <= dtp_cost_split_sum(&a->alone));
+            compared++;
+        }
+    }
+    dtp_arena_destroy(arena);
+    return compared;
+}
+
+static void test_explain__bounds_hold_when_solved_again(void **state)
+{
+    (void)state;
+    dtp_graph *g = fixture_model("mlp_digits.json");
+    int32_t compared = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        dtp_plan_result r = plan_on(g, "x:2;y:2", pass == 0 ? INT64_C(1) << 30 : 114688);
+        for (int32_t t = 0; t < g->n_tensors; t++) {
+            if (g->tensors[t].kind != DTP_TENSOR_VALUE || t % 3 == 0) {
+                compared += check_tensor(g, r.plan, t, t % 2 == 0);
+            }
+        }
+        dtp_plan_result_free(&r);
+    }
+    print_message("%d alternatives solved again\n", compared);
+    assert_true(compared > 80);
+    dtp_graph_destroy(g);
+}
+
+/* A problem on the plan's mesh, and the prices that it was made with. */
+typedef struct price_fixture {
+    dtp_pricer pricer;
+    dtp_tensor_problem *problem;
+    dtp_move_pricer *moves;
+    int32_t *selection; /* of the plan */
+} price_fixture;
+
+static void price_setup(price_fixture *f, const dtp_graph *g, const dtp_plan *plan)
+{
+    const dtp_tensor_options options = dtp_tensor_options_init();
+    bool found = false;
+    assert_int_equal(dtp_pricer_init(machine, &plan->mesh, &f->pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_tensor_problem_create(g, &f->pricer, &options, &f->problem, NULL), DTP_OK);
+    assert_int_equal(dtp_move_pricer_create(&f->pricer, &f->moves, NULL), DTP_OK);
+    f->selection = calloc((size_t)f->problem->n_choices, sizeof *f->selection);
+    assert_non_null(f->selection);
+    assert_int_equal(dtp_tensor_selection(f->problem, &plan->sharding, f->selection, &found, NULL),
+                     DTP_OK);
+    assert_true(found);
+}
+
+static void price_teardown(price_fixture *f)
+{
+    free(f->selection);
+    dtp_move_pricer_destroy(f->moves);
+    dtp_tensor_problem_destroy(f->problem);
+}
+
+/* What the program of a selection costs when its redistributions take the machine's steps. */
+static int64_t price_selection(const price_fixture *f, const dtp_graph *g)
+{
+    dtp_arena *arena = dtp_arena_create();
+    dtp_sharding s;
+    int64_t cost = 0;
+    assert_int_equal(dtp_tensor_sharding(f->problem, f->selection, arena, &s, NULL), DTP_OK);
+    assert_int_equal(
+        dtp_additive_cost(g, &f->pricer, &s, dtp_move_pricer_redistributor(f->moves), &cost, NULL),
+        DTP_OK);
+    dtp_arena_destroy(arena);
+    return cost;
+}
+
+static const dtp_alternative *find_alternative(const dtp_explanation *x, const char *text)
+{
+    for (int32_t i = 0; i < x->n; i++) {
+        if (strcmp(x->alternatives[i].text, text) == 0) {
+            return &x->alternatives[i];
+        }
+    }
+    fail_msg("no alternative '%s'", text);
+    return NULL;
+}
+
+/* Every way to run a node: the program with it, lowered whole, costs what explain says. */
+static int32_t check_node(price_fixture *f, const dtp_graph *g, const dtp_plan *plan, dtp_node_id n)
+{
+    const int32_t c = f->problem->choice_of_node[n], kept = f->selection[c];
+    const int64_t now = price_selection(f, g);
+    dtp_arena *arena = dtp_arena_create();
+    dtp_explanation x;
+    int32_t compared = 0;
+    const dtp_explain_request request = {.graph = g,
+                                         .machine = machine,
+                                         .plan = plan,
+                                         .plan_is_current = true,
+                                         .name = g->nodes[n].name,
+                                         .node = true};
+    assert_int_equal(dtp_explain(&request, arena, &x, NULL), DTP_OK);
+    assert_true(x.node && x.alternatives[0].chosen);
+    assert_int_equal(x.cost_ps, now);
+    for (int32_t k = 0; k < f->problem->choices[c].n_options; k++) {
+        char text[DTP_STRATEGY_TEXT_BYTES];
+        dtp_strategy_print(g, n, &plan->mesh, &f->problem->choices[c].options[k].strategy, text);
+        const dtp_alternative *a = find_alternative(&x, text);
+        f->selection[c] = k;
+        if (!a->apart) {
+            assert_int_equal(price_selection(f, g) - now, dtp_cost_split_sum(&a->alone));
+            assert_true(a->at_least <= dtp_cost_split_sum(&a->alone));
+            compared++;
+        }
+    }
+    f->selection[c] = kept;
+    dtp_arena_destroy(arena);
+    return compared;
+}
+
+static void test_explain__alone_is_the_price_of_the_changed_program(void **state)
+{
+    (void)state;
+    dtp_graph *g = fixture_model("mlp_digits.json");
+    dtp_plan_result r = plan_on(g, "x:2;y:2", 114688);
+    price_fixture f;
+    int32_t compared = 0;
+    price_setup(&f, g, r.plan);
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        compared += check_node(&f, g, r.plan, n);
+    }
+    print_message("%d programs priced\n", compared);
+    assert_true(compared > 40);
+    price_teardown(&f);
+    dtp_plan_result_free(&r);
+    dtp_graph_destroy(g);
+}
+
+static void test_explain__unknown_names(void **state)
+{
+    (void)state;
+    dtp_graph *g = fixture_model("mlp_digits.json");
+    dtp_plan_result r = plan_on(g, "x:4", 0);
+    dtp_arena *arena = dtp_arena_create();
+    dtp_explanation x;
+    dtp_err err = {0};
+    dtp_explain_request request = {
+        .graph = g, .machine = machine, .plan = r.plan, .name = "logitz"};
+    assert_int_equal(dtp_explain(&request, arena, &x, &err), DTP_NOT_FOUND);
+    assert_non_null(strstr(err.msg, "did you mean 'logits'"));
+    dtp_arena_destroy(arena);
+    dtp_plan_result_free(&r);
+    dtp_graph_destroy(g);
+}
+
+/* ---- diff ---------------------------------------------------------------------------------------
+ */
+
+/* The split costs add up to the additive price, the differences of nodes to that of the plans. */
+static void test_plan_diff__adds_up(void **state)
+{
+    (void)state;
+    dtp_graph *g = fixture_model("mlp_digits.json");
+    dtp_plan_result a = plan_on(g, "x:2;y:2", 0), b = plan_on(g, "x:2;y:2", 114688);
+    dtp_arena *arena = dtp_arena_create();
+    dtp_plan_diff diff;
+    const dtp_diff_input inputs[2] = {{g, &a.plan->sharding, NULL}, {g, &b.plan->sharding, NULL}};
+    assert_int_equal(dtp_plan_diff_make(inputs, machine, arena, &diff, NULL), DTP_OK);
+    const int64_t cost[2] = {a.plan->certificate.cost, b.plan->certificate.cost};
+    int64_t sum = 0;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(dtp_cost_split_sum(&diff.side[i].cost), cost[i]);
+        assert_true(diff.side[i].needed_bytes <= diff.side[i].predicted.peak_bytes);
+        assert_true(10 * diff.side[i].needed_bytes > 9 * diff.side[i].predicted.peak_bytes);
+    }
+    for (int32_t n = 0; n < diff.n_nodes; n++) {
+        sum +=
+            dtp_cost_split_sum(&diff.nodes[n].cost[1]) - dtp_cost_split_sum(&diff.nodes[n].cost[0]);
+    }
+    assert_int_equal(sum, cost[1] - cost[0]);
+    assert_true(diff.n_tensors > 0);
+    dtp_arena_destroy(arena);
+    dtp_plan_result_free(&a);
+    dtp_plan_result_free(&b);
+    dtp_graph_destroy(g);
+}
+
+static void test_plan_diff__nothing_between_equal_plans(void **state)
+{
+    (void)state;
+    dtp_graph *g = fixture_model("mlp_digits.json");
+    dtp_plan_result a = plan_on(g, "x:2;y:2", 114688);
+    dtp_arena *arena = dtp_arena_create();
+    dtp_plan_diff diff;
+    const dtp_diff_input inputs[2] = {{g, &a.plan->sharding, NULL}, {g, &a.plan->sharding, NULL}};
+    assert_int_equal(dtp_plan_diff_make(inputs, machine, arena, &diff, NULL), DTP_OK);
+    assert_int_equal(diff.n_tensors, 0);
+    assert_int_equal(diff.n_nodes, 0);
+    dtp_arena_destroy(arena);
+    dtp_plan_result_free(&a);
+    dtp_graph_destroy(g);
+}
+
+/* ---- pareto -------------------------------------------------------------------------------------
+ */
+
+static void test_pareto__no_point_beats_another(void **state)
+{
+    (void)state;
+    dtp_graph *g = fixture_model("mlp_digits.json");
+    static const dtp_plan_function functions[] = {dtp_plan_tensor, dtp_plan_rules};
+    for (int f = 0; f < 2; f++) {
+        dtp_pareto p;
+        dtp_plan_request request = dtp_plan_request_init();
+        const dtp_mesh mesh = fixture_mesh("x:2;y:2");
+        request.mesh = &mesh;
+        assert_int_equal(dtp_pareto_find(g, machine, &request, functions[f], 6, &p, NULL), DTP_OK);
+        assert_true(p.n >= 2 && p.n <= 6);
+        for (int32_t i = 0; i < p.n; i++) {
+            const dtp_prediction *q = &p.points[i].plan->predicted;
+            assert_true(p.points[i].limit_bytes == 0 || q->peak_bytes <= p.points[i].limit_bytes);
+            assert_true(p.points[i].n_top > 0);
+            assert_true(p.points[i].top[0].bytes <= p.points[i].needed_bytes);
+            if (i > 0) {
+                const dtp_prediction *before = &p.points[i - 1].plan->predicted;
+                assert_true(q->peak_bytes < before->peak_bytes);
+                assert_true(q->step_time_s > before->step_time_s);
+            }
+        }
+        assert_int_equal(p.points[p.n - 1].plan->predicted.peak_bytes, p.least_bytes);
+        dtp_pareto_free(&p);
+        request.memory_limit_bytes = 2048;
+        assert_int_equal(dtp_pareto_find(g, machine, &request, functions[f], 6, &p, NULL), DTP_OK);
+        assert_int_equal(p.n, 0);
+        assert_true(p.least_bytes > 2048);
+        dtp_pareto_free(&p);
+    }
+    dtp_graph_destroy(g);
+}
+
+/* ---- sensitivity --------------------------------------------------------------------------------
+ */
+
+/* By how much a plan made for the scaled machine is faster there than `plan`. */
+static double gain_at(const dtp_graph *g, const dtp_machine *m, const dtp_machine_param *param,
+                      double factor, const dtp_plan *plan)
+{
+    dtp_machine *scaled = NULL;
+    dtp_plan_result r;
+    dtp_pricer pricer;
+    dtp_prediction ours;
+    dtp_plan_request request = dtp_plan_request_init();
+    request.mesh = &plan->mesh;
+    request.memory_limit_bytes = plan->memory_limit_bytes;
+    assert_int_equal(dtp_machine_scaled(m, param, factor, &scaled, NULL), DTP_OK);
+    assert_int_equal(dtp_pricer_init(scaled, &plan->mesh, &pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_plan_tensor(g, scaled, &request, &r, NULL), DTP_OK);
+    assert_int_equal(dtp_sharding_predict(g, &pricer, &plan->sharding, NULL, &ours, NULL, NULL),
+                     DTP_OK);
+    const double gain = 1.0 - r.plan->predicted.step_time_s / ours.step_time_s;
+    dtp_plan_result_free(&r);
+    dtp_machine_destroy(scaled);
+    return gain;
+}
+
+static void check_end(const dtp_graph *g, const dtp_machine *m, const dtp_machine_param *param,
+                      const dtp_takeover *t, const dtp_plan *plan)
+{
+    assert_true(gain_at(g, m, param, t->stays, plan) <= 1e-3);
+    assert_true(!t->found || gain_at(g, m, param, t->goes, plan) > 1e-3);
+    assert_true(!t->found || (t->gain > 1e-3 && t->n_tensors > 0));
+}
+
+static void test_sensitivity__ends_are_where_another_plan_takes_over(void **state)
+{
+    (void)state;
+    dtp_machine *cpu = fixture_machine("cpu_2.json");
+    dtp_graph *g = fixture_model("mlp_digits.json");
+    const dtp_mesh mesh = fixture_mesh("x:2");
+    dtp_plan_request plan_request = dtp_plan_request_init();
+    plan_request.mesh = &mesh;
+    dtp_plan_result r = fixture_plan(g, cpu, &plan_request);
+    dtp_arena *arena = dtp_arena_create();
+    dtp_sensitivity_request request = dtp_sensitivity_request_init();
+    dtp_sensitivity s;
+    int32_t found = 0;
+    request.model = request.graph = g;
+    request.machine = cpu;
+    request.plan = r.plan;
+    request.search = dtp_plan_tensor;
+    request.steps = 4;
+    assert_int_equal(dtp_sensitivity_find(&request, arena, &s, NULL), DTP_OK);
+    assert_true(s.best_now && s.n >= 4);
+    for (int32_t i = 0; i < s.n; i++) {
+        check_end(g, cpu, &s.rows[i].param, &s.rows[i].below, r.plan);
+        check_end(g, cpu, &s.rows[i].param, &s.rows[i].above, r.plan);
+        found += s.rows[i].below.found + s.rows[i].above.found;
+    }
+    assert_true(found > 0);
+    request.only = "nosuch";
+    assert_int_equal(dtp_sensitivity_find(&request, arena, &s, NULL), DTP_NOT_FOUND);
+    dtp_arena_destroy(arena);
+    dtp_plan_result_free(&r);
+    dtp_graph_destroy(g);
+    dtp_machine_destroy(cpu);
+}
+
+/* ---- least usage --------------------------------------------------------------------------------
+ */
+
+enum { NODES = 5, WAYS = 3 };
+
+static dtp_select_problem *random_problem(uint64_t *seed)
+{
+    dtp_select_problem *p = NULL;
+    int64_t cost[WAYS * WAYS], usage[WAYS];
+    assert_int_equal(dtp_select_problem_create("random", 1 << 20, &p, NULL), DTP_OK);
+    for (int32_t i = 0; i < NODES; i++) {
+        for (int32_t s = 0; s < WAYS; s++) {
+            cost[s] = random_below(seed, 100);
+            usage[s] = random_below(seed, 50);
+        }
+        const int64_t begin = random_below(seed, 5);
+        assert_int_equal(dtp_select_add_node(p, begin, begin + 1 + random_below(seed, 5), WAYS,
+                                             cost, usage, NULL),
+                         DTP_OK);
+    }
+    for (int32_t i = 1; i < NODES; i++) {
+        for (int32_t k = 0; k < WAYS * WAYS; k++) {
+            cost[k] = random_below(seed, 5) > 1 ? DTP_SELECT_FORBIDDEN : random_below(seed, 100);
+        }
+        assert_int_equal(dtp_select_add_edge(p, random_below(seed, i), i, cost, NULL), DTP_OK);
+    }
+    assert_int_equal(dtp_select_problem_check(p, NULL), DTP_OK);
+    return p;
+}
+
+/* The smallest peak of any selection in which nothing is forbidden; -1: there is none. */
+static int64_t brute_force(const dtp_select_problem *p)
+{
+    int64_t best = -1;
+    int32_t choice[NODES] = {0};
+    for (int32_t code = 0; code < 243; code++) {
+        dtp_select_value value;
+        for (int32_t i = 0, left = code; i < NODES; i++, left /= WAYS) {
+            choice[i] = left % WAYS;
+        }
+        assert_int_equal(dtp_select_evaluate(p, choice, &value, NULL), DTP_OK);
+        if (value.cost < DTP_SELECT_FORBIDDEN && (best < 0 || value.peak < best)) {
+            best = value.peak;
+        }
+    }
+    return best;
+}
+
+static void test_least_usage__equals_brute_force(void **state)
+{
+    (void)state;
+    int32_t possible = 0;
+    for (uint64_t k = 0; k < 200; k++) {
+        const uint64_t first = 700 + k;
+        uint64_t seed = first;
+        const dtp_select_options options = dtp_select_options_init();
+        dtp_least_usage l;
+        dtp_select_problem *p = random_problem(&seed);
+        const int64_t best = brute_force(p);
+        print_message("seed %llu\n", (unsigned long long)first);
+        assert_int_equal(dtp_least_usage_find(p, &options, 0, &l, NULL), DTP_OK);
+        assert_int_equal(l.possible, best >= 0);
+        if (best >= 0) {
+            assert_int_equal(l.usage, best);
+            assert_int_equal(l.bound, best);
+            possible++;
+        }
+        dtp_least_usage_free(&l);
+        dtp_select_problem_destroy(p);
+    }
+    assert_in_range(possible, 80, 195);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_explain__bounds_hold_when_solved_again),
+        cmocka_unit_test(test_explain__alone_is_the_price_of_the_changed_program),
+        cmocka_unit_test(test_explain__unknown_names),
+        cmocka_unit_test(test_plan_diff__adds_up),
+        cmocka_unit_test(test_plan_diff__nothing_between_equal_plans),
+        cmocka_unit_test(test_pareto__no_point_beats_another),
+        cmocka_unit_test(test_sensitivity__ends_are_where_another_plan_takes_over),
+        cmocka_unit_test(test_least_usage__equals_brute_force),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
