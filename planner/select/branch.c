@@ -6,7 +6,7 @@
 #include "planner/select/primal.h"
 #include "planner/select/relax.h"
 
-enum { MAX_DEPTH = 400, FIRST_SEARCH = 10, NODE_SEARCH = 2 };
+enum { MAX_DEPTH = 150, FIRST_SEARCH = 10, NODE_SEARCH = 2 };
 /* Of the dual: rounds of ascent at the root and below; splits that are tried near it and below. */
 enum { ROOT_ROUNDS = 1700, ROUNDS = 40, NEAR = 4, NEAR_SPLITS = 24, SPLITS = 8, SEARCH_EVERY = 8 };
 
