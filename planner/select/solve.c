@@ -129,7 +129,8 @@ static dtp_status try_large(sel_solver *v, const sel_work *w, int64_t rounds, in
     return s;
 }
 
-/* Everything once: at most so many rounds of either search, and as many nodes. */
+/* Everything once: at most so many rounds of either search, and as many nodes; regions, which take
+ * long, where a limit was given. */
 static dtp_status pass(sel_solver *v, sel_work *w, int64_t most, int64_t *bound, dtp_err *err)
 {
     const dtp_select_solver solver = v->options->solver;
@@ -143,7 +144,8 @@ static dtp_status pass(sel_solver *v, sel_work *w, int64_t most, int64_t *bound,
         DTP_TRY(sel_branch(v, w, bound, err));
     }
     DTP_TRY(sel_reduce(v, w, err));
-    if (solver == DTP_SELECT_AUTO && *bound < v->cutoff && !w->infeasible && v->found) {
+    const bool limited = v->options->iterations > 0 || v->end_s > 0.0;
+    if (limited && solver == DTP_SELECT_AUTO && *bound < v->cutoff && !w->infeasible && v->found) {
         DTP_TRY(sel_regions(v, w, most, *bound, err));
     }
     return DTP_OK;
