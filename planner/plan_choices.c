@@ -215,7 +215,12 @@ static dtp_status copy_texts(const search *s, dtp_arena *arena, int32_t *n, cons
 /* Nothing fits: all that can be said about the choice whose best baseline needs least. */
 static dtp_status explain(const search *s, dtp_err *err)
 {
+    const char **text = &s->tried[s->best_choice];
     dtp_plan_request request = *s->request;
+    *text = dtp_arena_printf(s->arena, "%s; the limit named is that of this choice", *text);
+    if (*text == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for what was tried");
+    }
     request.choices = &s->choices[s->best_choice];
     dtp_plan_result_free(s->best);
     return s->mode(s->g, s->machine, &request, s->best, err);
