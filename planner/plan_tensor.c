@@ -11,10 +11,13 @@
 #include "planner/planning.h"
 #include "planner/tensor_pins.h"
 
-enum { MAX_DISCOUNTS = 4 };
+/* Solves at discounted prices, and nodes of branch and bound for each. */
+enum { MAX_DISCOUNTS = 4, DISCOUNT_NODES = 20 };
 
 /* Parts of the communication that count as the same. */
 static const double SETTLED = 0.02;
+/* Candidates need no closer bound. */
+static const double DISCOUNT_GAP = 0.005;
 
 /* The selection problem of one mesh. */
 typedef struct tensor_state {
@@ -142,6 +145,7 @@ static dtp_select_options solver_options(const dtp_planning *p)
     dtp_select_options options = dtp_select_options_init();
     options.seed = p->request->seed;
     options.threads = p->request->threads;
+    options.gap = p->request->gap;
     return options;
 }
 
@@ -208,7 +212,7 @@ static dtp_status solve_discounted(dtp_planning *p, double exposed, dtp_err *err
 {
     const tensor_state *state = p->state;
     dtp_select_problem *s = state->problem->select;
-    const dtp_select_options options = solver_options(p);
+    dtp_select_options options = solver_options(p);
     const dtp_certificate kept = p->certificate;
     const int64_t n = s->edge_first[s->n_edges];
     dtp_status status = DTP_OK;
@@ -217,6 +221,9 @@ static dtp_status solve_discounted(dtp_planning *p, double exposed, dtp_err *err
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy of a selection problem");
     }
     memcpy(full, s->edge_cost, (size_t)n * sizeof *full);
+    options.iterations = DISCOUNT_NODES;
+    options.gap = DISCOUNT_GAP;
+    status = start_from_best(p, &options.start, err);
     for (int32_t i = 0; i < MAX_DISCOUNTS && exposed < 1.0 - SETTLED && status == DTP_OK; i++) {
         round_result r;
         for (int64_t k = 0; k < n; k++) {
