@@ -18,6 +18,8 @@ enum { MAX_DISCOUNTS = 4, DISCOUNT_NODES = 20 };
 static const double SETTLED = 0.02;
 /* Candidates need no closer bound. */
 static const double DISCOUNT_GAP = 0.005;
+/* A plan this close to the bound is given up for one that is not when that gains as much time. */
+static const double CERTIFIED = 0.01;
 
 /* The selection problem of one mesh. */
 typedef struct tensor_state {
@@ -120,6 +122,15 @@ static bool in_space(const dtp_planning *p, const dtp_candidate *c)
            found;
 }
 
+/* Whether a candidate would end a close certificate for little. */
+static bool costs_certainty(const dtp_planning *p, const dtp_candidate *c)
+{
+    const double most = (1.0 + CERTIFIED) * (double)p->certificate.bound;
+    return p->has_best && p->request->objective == DTP_OBJECTIVE_TIME &&
+           (double)p->best.cost_ps <= most && (double)c->cost_ps > most &&
+           c->predicted.step_time_s > (1.0 - CERTIFIED) * p->best.predicted.step_time_s;
+}
+
 /* Offers what a selection means; *over: by how much its program exceeds the limit, *exposed: what
  * part of its communication is not hidden behind compute. */
 static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, int64_t *over,
@@ -132,7 +143,9 @@ static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, int
     DTP_TRY(dtp_sharding_predict(p->graph, &p->pricer, &c.sharding, NULL, &c.predicted, &c.cost_ps,
                                  err));
     *over = dtp_planning_excess(p, &c);
-    dtp_planning_offer(p, &c);
+    if (!costs_certainty(p, &c)) {
+        dtp_planning_offer(p, &c);
+    }
     *exposed = c.predicted.comm_s > 0.0 ? c.predicted.exposed_comm_s / c.predicted.comm_s : 1.0;
     return DTP_OK;
 }

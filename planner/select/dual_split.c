@@ -17,6 +17,8 @@ enum { LOOK_ROUNDS = 8 };
 static const double CLOSE = 0.1;
 /* Added to the gains of both halves, as a share of the room, before they are multiplied. */
 static const double LEAST_GAIN = 1e-3;
+/* Share of the room: a gain below it leaves a half open, a price above it is worth a split. */
+static const double OPEN = 0.5;
 
 typedef struct candidate {
     double score;
@@ -215,14 +217,24 @@ static dtp_status look(const sel_work *w, const sel_split *split, bool keep, dou
     return s;
 }
 
+/* Of mixtures as dear as the room itself the dearest that neither half rules out by itself: only
+ * once all of them are taken apart do the bounds rise. Else by both gains. */
+static double rate(const candidate *c, double room, double with, double without)
+{
+    const bool open = with < OPEN && without < OPEN;
+    return c->split.piece >= 0 && open && c->score > OPEN * room
+               ? 2.0 + c->score / room
+               : (with + LEAST_GAIN) * (without + LEAST_GAIN);
+}
+
 static dtp_status choose(const sel_work *w, const candidate *list, int32_t n, double bound,
                          double room, candidate *best, dtp_err *err)
 {
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < n && best->score < 2.0; i++) {
         double with = 0.0, without = 0.0;
         DTP_TRY(look(w, &list[i].split, true, bound, room, &with, err));
         DTP_TRY(look(w, &list[i].split, false, bound, room, &without, err));
-        const double score = (with + LEAST_GAIN) * (without + LEAST_GAIN);
+        const double score = rate(&list[i], room, with, without);
         if (score > best->score) {
             best->split = list[i].split;
             best->score = score;
