@@ -131,10 +131,33 @@ static bool costs_certainty(const dtp_planning *p, const dtp_candidate *c)
            c->predicted.step_time_s > (1.0 - CERTIFIED) * p->best.predicted.step_time_s;
 }
 
-/* Offers what a selection means; *over: by how much its program exceeds the limit, *exposed: what
- * part of its communication is not hidden behind compute. */
-static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, int64_t *over,
-                                  double *exposed, dtp_err *err)
+/* Keeps a candidate that brings a close certificate back for little time. */
+static void prefer_certainty(dtp_planning *p, const dtp_candidate *c)
+{
+    const double most = (1.0 + CERTIFIED) * (double)p->certificate.bound;
+    const dtp_candidate kept = p->best;
+    if (p->has_best && p->request->objective == DTP_OBJECTIVE_TIME && (double)kept.cost_ps > most &&
+        (double)c->cost_ps <= most &&
+        c->predicted.step_time_s < (1.0 + CERTIFIED) * kept.predicted.step_time_s) {
+        p->has_best = false;
+        dtp_planning_offer(p, c);
+        p->best = p->has_best ? *c : kept;
+        p->has_best = true;
+    }
+}
+
+/* What came of one solve. */
+typedef struct round_result {
+    bool found;
+    int64_t over;      /* by how much the program exceeds the limit */
+    double exposed;    /* part of the communication that is not hidden behind compute */
+    int64_t full_cost; /* at undiscounted prices */
+    double step_s;     /* of the timeline */
+} round_result;
+
+/* Offers what a selection means, and fills *out. */
+static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, round_result *out,
+                                  dtp_err *err)
 {
     const tensor_state *state = p->state;
     dtp_candidate c = {.legal = true};
@@ -142,11 +165,14 @@ static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, int
     DTP_TRY(dtp_sharding_check(p->graph, &c.sharding, err));
     DTP_TRY(dtp_sharding_predict(p->graph, &p->pricer, &c.sharding, NULL, &c.predicted, &c.cost_ps,
                                  err));
-    *over = dtp_planning_excess(p, &c);
+    out->over = dtp_planning_excess(p, &c);
+    out->full_cost = c.cost_ps;
+    out->step_s = c.predicted.step_time_s;
     if (!costs_certainty(p, &c)) {
         dtp_planning_offer(p, &c);
+        prefer_certainty(p, &c);
     }
-    *exposed = c.predicted.comm_s > 0.0 ? c.predicted.exposed_comm_s / c.predicted.comm_s : 1.0;
+    out->exposed = c.predicted.comm_s > 0.0 ? c.predicted.exposed_comm_s / c.predicted.comm_s : 1.0;
     return DTP_OK;
 }
 
@@ -187,13 +213,6 @@ static int64_t cutoff_of(const dtp_planning *p)
                : rival->certificate.cost;
 }
 
-/* What came of one solve. */
-typedef struct round_result {
-    bool found;
-    int64_t over;   /* by how much the program exceeds the limit */
-    double exposed; /* part of the communication that is not hidden */
-} round_result;
-
 static dtp_status solve_once(dtp_planning *p, const dtp_select_options *options, bool first,
                              round_result *out, dtp_err *err)
 {
@@ -208,19 +227,28 @@ static dtp_status solve_once(dtp_planning *p, const dtp_select_options *options,
         p->cut = options->cutoff > 0 && r.status == DTP_CERT_INFEASIBLE;
     }
     out->found = r.choice != NULL;
-    dtp_status s =
-        out->found ? offer_selection(p, r.choice, &out->over, &out->exposed, err) : DTP_OK;
+    dtp_status s = out->found ? offer_selection(p, r.choice, out, err) : DTP_OK;
     dtp_log(p->request->ctx, DTP_LOG_INFO, "planner", "solved",
             "usage_limit=%" PRId64 " found=%d cost=%" PRId64 " bound=%" PRId64 " usage=%" PRId64
-            " over=%" PRId64,
+            " over=%" PRId64 " full_cost=%" PRId64 " step_s=%g",
             state->problem->select->usage_limit, out->found, r.value.cost, r.bound, r.value.peak,
-            out->over);
+            out->over, out->full_cost, out->step_s);
     dtp_select_result_free(&r);
     return s;
 }
 
+/* Edges at a part of their full costs. */
+static void discount(dtp_select_problem *s, const int64_t *full, double part)
+{
+    for (int64_t k = 0; k < s->edge_first[s->n_edges]; k++) {
+        s->edge_cost[k] =
+            full[k] >= DTP_SELECT_FORBIDDEN ? full[k] : (int64_t)(part * (double)full[k]);
+    }
+}
+
 /* Redistributions at the part of their price that the last timeline did not hide. The solutions
- * are candidates; cost and bound of the certificate are those of the full prices. */
+ * are candidates; where the best of them has left the bound, so is one between. Cost and bound of
+ * the certificate are those of the full prices. */
 static dtp_status solve_discounted(dtp_planning *p, double exposed, dtp_err *err)
 {
     const tensor_state *state = p->state;
@@ -228,6 +256,7 @@ static dtp_status solve_discounted(dtp_planning *p, double exposed, dtp_err *err
     dtp_select_options options = solver_options(p);
     const dtp_certificate kept = p->certificate;
     const int64_t n = s->edge_first[s->n_edges];
+    double least = 1.0;
     dtp_status status = DTP_OK;
     int64_t *full = malloc(((size_t)n + 1) * sizeof *full);
     if (full == NULL) {
@@ -239,12 +268,16 @@ static dtp_status solve_discounted(dtp_planning *p, double exposed, dtp_err *err
     status = start_from_best(p, &options.start, err);
     for (int32_t i = 0; i < MAX_DISCOUNTS && exposed < 1.0 - SETTLED && status == DTP_OK; i++) {
         round_result r;
-        for (int64_t k = 0; k < n; k++) {
-            s->edge_cost[k] =
-                full[k] >= DTP_SELECT_FORBIDDEN ? full[k] : (int64_t)(exposed * (double)full[k]);
-        }
+        least = exposed < least ? exposed : least;
+        discount(s, full, exposed);
         status = solve_once(p, &options, false, &r, err);
         exposed = fabs(r.exposed - exposed) < SETTLED ? 1.0 : r.exposed;
+    }
+    if (status == DTP_OK && p->has_best &&
+        (double)p->best.cost_ps > (1.0 + CERTIFIED) * (double)kept.bound) {
+        round_result r;
+        discount(s, full, 0.5 + 0.5 * least);
+        status = solve_once(p, &options, false, &r, err);
     }
     memcpy(s->edge_cost, full, (size_t)n * sizeof *full);
     free(full);
