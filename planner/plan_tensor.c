@@ -18,8 +18,6 @@ enum { MAX_DISCOUNTS = 4, DISCOUNT_NODES = 20 };
 static const double SETTLED = 0.02;
 /* Candidates need no closer bound. */
 static const double DISCOUNT_GAP = 0.005;
-/* A plan this close to the bound is given up for one that is not when that gains as much time. */
-static const double CERTIFIED = 0.01;
 
 /* The selection problem of one mesh. */
 typedef struct tensor_state {
@@ -122,30 +120,6 @@ static bool in_space(const dtp_planning *p, const dtp_candidate *c)
            found;
 }
 
-/* Whether a candidate would end a close certificate for little. */
-static bool costs_certainty(const dtp_planning *p, const dtp_candidate *c)
-{
-    const double most = (1.0 + CERTIFIED) * (double)p->certificate.bound;
-    return p->has_best && p->request->objective == DTP_OBJECTIVE_TIME &&
-           (double)p->best.cost_ps <= most && (double)c->cost_ps > most &&
-           c->predicted.step_time_s > (1.0 - CERTIFIED) * p->best.predicted.step_time_s;
-}
-
-/* Keeps a candidate that brings a close certificate back for little time. */
-static void prefer_certainty(dtp_planning *p, const dtp_candidate *c)
-{
-    const double most = (1.0 + CERTIFIED) * (double)p->certificate.bound;
-    const dtp_candidate kept = p->best;
-    if (p->has_best && p->request->objective == DTP_OBJECTIVE_TIME && (double)kept.cost_ps > most &&
-        (double)c->cost_ps <= most &&
-        c->predicted.step_time_s < (1.0 + CERTIFIED) * kept.predicted.step_time_s) {
-        p->has_best = false;
-        dtp_planning_offer(p, c);
-        p->best = p->has_best ? *c : kept;
-        p->has_best = true;
-    }
-}
-
 /* What came of one solve. */
 typedef struct round_result {
     bool found;
@@ -168,10 +142,7 @@ static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, rou
     out->over = dtp_planning_excess(p, &c);
     out->full_cost = c.cost_ps;
     out->step_s = c.predicted.step_time_s;
-    if (!costs_certainty(p, &c)) {
-        dtp_planning_offer(p, &c);
-        prefer_certainty(p, &c);
-    }
+    dtp_planning_offer(p, &c);
     out->exposed = c.predicted.comm_s > 0.0 ? c.predicted.exposed_comm_s / c.predicted.comm_s : 1.0;
     return DTP_OK;
 }
@@ -247,8 +218,7 @@ static void discount(dtp_select_problem *s, const int64_t *full, double part)
 }
 
 /* Redistributions at the part of their price that the last timeline did not hide. The solutions
- * are candidates; where the best of them has left the bound, so is one between. Cost and bound of
- * the certificate are those of the full prices. */
+ * are candidates; cost and bound of the certificate are those of the full prices. */
 static dtp_status solve_discounted(dtp_planning *p, double exposed, dtp_err *err)
 {
     const tensor_state *state = p->state;
@@ -256,7 +226,6 @@ static dtp_status solve_discounted(dtp_planning *p, double exposed, dtp_err *err
     dtp_select_options options = solver_options(p);
     const dtp_certificate kept = p->certificate;
     const int64_t n = s->edge_first[s->n_edges];
-    double least = 1.0;
     dtp_status status = DTP_OK;
     int64_t *full = malloc(((size_t)n + 1) * sizeof *full);
     if (full == NULL) {
@@ -268,16 +237,9 @@ static dtp_status solve_discounted(dtp_planning *p, double exposed, dtp_err *err
     status = start_from_best(p, &options.start, err);
     for (int32_t i = 0; i < MAX_DISCOUNTS && exposed < 1.0 - SETTLED && status == DTP_OK; i++) {
         round_result r;
-        least = exposed < least ? exposed : least;
         discount(s, full, exposed);
         status = solve_once(p, &options, false, &r, err);
         exposed = fabs(r.exposed - exposed) < SETTLED ? 1.0 : r.exposed;
-    }
-    if (status == DTP_OK && p->has_best &&
-        (double)p->best.cost_ps > (1.0 + CERTIFIED) * (double)kept.bound) {
-        round_result r;
-        discount(s, full, 0.5 + 0.5 * least);
-        status = solve_once(p, &options, false, &r, err);
     }
     memcpy(s->edge_cost, full, (size_t)n * sizeof *full);
     free(full);
