@@ -11,10 +11,13 @@
 #include "planner/planning.h"
 #include "planner/tensor_pins.h"
 
-enum { MAX_DISCOUNTS = 4 };
+/* Solves at discounted prices, and nodes of branch and bound for each. */
+enum { MAX_DISCOUNTS = 4, DISCOUNT_NODES = 20 };
 
 /* Parts of the communication that count as the same. */
 static const double SETTLED = 0.02;
+/* Candidates need no closer bound. */
+static const double DISCOUNT_GAP = 0.005;
 
 /* The selection problem of one mesh. */
 typedef struct tensor_state {
@@ -114,10 +117,18 @@ static bool in_space(const dtp_planning *p, const dtp_candidate *c)
            found;
 }
 
-/* Offers what a selection means; *over: by how much its program exceeds the limit, *exposed: what
- * part of its communication is not hidden behind compute. */
-static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, int64_t *over,
-                                  double *exposed, dtp_err *err)
+/* What came of one solve. */
+typedef struct round_result {
+    bool found;
+    int64_t over;      /* by how much the program exceeds the limit */
+    double exposed;    /* part of the communication that is not hidden behind compute */
+    int64_t full_cost; /* at undiscounted prices */
+    double step_s;     /* of the timeline */
+} round_result;
+
+/* Offers what a selection means, and fills *out. */
+static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, round_result *out,
+                                  dtp_err *err)
 {
     const tensor_state *state = p->state;
     dtp_candidate c = {.legal = true};
@@ -125,9 +136,11 @@ static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, int
     DTP_TRY(dtp_sharding_check(p->graph, &c.sharding, err));
     DTP_TRY(dtp_sharding_predict(p->graph, &p->pricer, &c.sharding, NULL, &c.predicted, &c.cost_ps,
                                  err));
-    *over = dtp_planning_excess(p, &c);
+    out->over = dtp_planning_excess(p, &c);
+    out->full_cost = c.cost_ps;
+    out->step_s = c.predicted.step_time_s;
     dtp_planning_offer(p, &c);
-    *exposed = c.predicted.comm_s > 0.0 ? c.predicted.exposed_comm_s / c.predicted.comm_s : 1.0;
+    out->exposed = c.predicted.comm_s > 0.0 ? c.predicted.exposed_comm_s / c.predicted.comm_s : 1.0;
     return DTP_OK;
 }
 
@@ -139,6 +152,7 @@ static dtp_select_options solver_options(const dtp_planning *p)
     dtp_select_options options = dtp_select_options_init();
     options.seed = p->request->seed;
     options.threads = p->request->threads;
+    options.gap = p->request->gap;
     return options;
 }
 
@@ -167,13 +181,6 @@ static int64_t cutoff_of(const dtp_planning *p)
                : rival->certificate.cost;
 }
 
-/* What came of one solve. */
-typedef struct round_result {
-    bool found;
-    int64_t over;   /* by how much the program exceeds the limit */
-    double exposed; /* part of the communication that is not hidden */
-} round_result;
-
 static dtp_status solve_once(dtp_planning *p, const dtp_select_options *options, bool first,
                              round_result *out, dtp_err *err)
 {
@@ -188,15 +195,23 @@ static dtp_status solve_once(dtp_planning *p, const dtp_select_options *options,
         p->cut = options->cutoff > 0 && r.status == DTP_CERT_INFEASIBLE;
     }
     out->found = r.choice != NULL;
-    dtp_status s =
-        out->found ? offer_selection(p, r.choice, &out->over, &out->exposed, err) : DTP_OK;
+    dtp_status s = out->found ? offer_selection(p, r.choice, out, err) : DTP_OK;
     dtp_log(p->request->ctx, DTP_LOG_INFO, "planner", "solved",
             "usage_limit=%" PRId64 " found=%d cost=%" PRId64 " bound=%" PRId64 " usage=%" PRId64
-            " over=%" PRId64,
+            " over=%" PRId64 " full_cost=%" PRId64 " step_s=%g",
             state->problem->select->usage_limit, out->found, r.value.cost, r.bound, r.value.peak,
-            out->over);
+            out->over, out->full_cost, out->step_s);
     dtp_select_result_free(&r);
     return s;
+}
+
+/* Edges at a part of their full costs. */
+static void discount(dtp_select_problem *s, const int64_t *full, double part)
+{
+    for (int64_t k = 0; k < s->edge_first[s->n_edges]; k++) {
+        s->edge_cost[k] =
+            full[k] >= DTP_SELECT_FORBIDDEN ? full[k] : (int64_t)(part * (double)full[k]);
+    }
 }
 
 /* Redistributions at the part of their price that the last timeline did not hide. The solutions
@@ -205,7 +220,7 @@ static dtp_status solve_discounted(dtp_planning *p, double exposed, dtp_err *err
 {
     const tensor_state *state = p->state;
     dtp_select_problem *s = state->problem->select;
-    const dtp_select_options options = solver_options(p);
+    dtp_select_options options = solver_options(p);
     const dtp_certificate kept = p->certificate;
     const int64_t n = s->edge_first[s->n_edges];
     dtp_status status = DTP_OK;
@@ -214,12 +229,12 @@ static dtp_status solve_discounted(dtp_planning *p, double exposed, dtp_err *err
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy of a selection problem");
     }
     memcpy(full, s->edge_cost, (size_t)n * sizeof *full);
+    options.iterations = DISCOUNT_NODES;
+    options.gap = DISCOUNT_GAP;
+    status = start_from_best(p, &options.start, err);
     for (int32_t i = 0; i < MAX_DISCOUNTS && exposed < 1.0 - SETTLED && status == DTP_OK; i++) {
         round_result r;
-        for (int64_t k = 0; k < n; k++) {
-            s->edge_cost[k] =
-                full[k] >= DTP_SELECT_FORBIDDEN ? full[k] : (int64_t)(exposed * (double)full[k]);
-        }
+        discount(s, full, exposed);
         status = solve_once(p, &options, false, &r, err);
         exposed = fabs(r.exposed - exposed) < SETTLED ? 1.0 : r.exposed;
     }
