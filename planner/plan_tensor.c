@@ -11,7 +11,8 @@
 #include "planner/planning.h"
 #include "planner/tensor_pins.h"
 
-enum { MAX_DISCOUNTS = 4, MAX_STEPS_DOWN = 64 };
+/* LATER_ITERATIONS: of a solve whose bound is not asked for. */
+enum { MAX_DISCOUNTS = 4, MAX_STEPS_DOWN = 64, LATER_ITERATIONS = 60 };
 
 /* Parts of the communication that count as the same. */
 static const double SETTLED = 0.02;
@@ -208,7 +209,7 @@ static dtp_status solve_discounted(dtp_planning *p, double exposed, dtp_err *err
 {
     const tensor_state *state = p->state;
     dtp_select_problem *s = state->problem->select;
-    const dtp_select_options options = solver_options(p);
+    dtp_select_options options = solver_options(p);
     const dtp_certificate kept = p->certificate;
     const int64_t n = s->edge_first[s->n_edges];
     dtp_status status = DTP_OK;
@@ -216,6 +217,7 @@ static dtp_status solve_discounted(dtp_planning *p, double exposed, dtp_err *err
     if (full == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy of a selection problem");
     }
+    options.iterations = LATER_ITERATIONS;
     memcpy(full, s->edge_cost, (size_t)n * sizeof *full);
     for (int32_t i = 0; i < MAX_DISCOUNTS && exposed < 1.0 - SETTLED && status == DTP_OK; i++) {
         round_result r;
@@ -250,6 +252,7 @@ static dtp_status solve_time(dtp_planning *p, dtp_err *err)
             break;
         }
         state->problem->select->usage_limit -= r.over;
+        options.iterations = LATER_ITERATIONS;
     }
     state->problem->select->usage_limit = state->usage_limit;
     return s;

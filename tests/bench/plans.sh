@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Plans of tensor mode: never slower than a baseline, memory limits named exactly; patterns found; the table of docs/results/plans.md.
+# Plans of tensor mode: never slower than a baseline, memory limits named as they are, known styles found.
 # Usage: plans.sh BUILD_DIR
 set -eu
-exec python3 tests/bench/plans.py "$1/bin/dtplan" "$1/bench" sweep
+python3 tests/bench/plans.py "$1/bin/dtplan" patterns
+exec python3 tests/bench/plans.py "$1/bin/dtplan" sweep
