@@ -69,15 +69,34 @@ class Layouts:
         return [n for n in list(self.ops) if self.split(n, axis) in ("vocab", "classes") and
                 self.ops[n]["op"] in ("einsum", "cross_entropy", "embedding")]
 
+    def style(self, axis):
+        """What people call it, by its largest part."""
+        by = Counter(self.split(name, axis) for name, _, _ in self.products())
+        experts = any(self.split(name, axis) == "experts" for name, dims, _ in self.products() if len(dims) > 2)
+        names = []
+        if set(by) == {None} and not self.norm_dims(axis).keys() - {None}:
+            return "replicated" if self.kept_split(axis) == 0 else "replicated compute, split parameters"
+        if self.column_row(axis):
+            names.append("Megatron on " + " and ".join(sorted(self.column_row(axis))))
+        if experts:
+            names.append("expert parallel")
+        if by["batch"] > sum(by.values()) / 2 or (by["batch"] and not names):
+            kept = self.kept_split(axis)
+            names.append("data parallel" if kept < 0.05 else "FSDP" if kept > 0.8 else "data parallel with some ZeRO-3")
+        if by["length"]:
+            names.append("sequence-split matrices")
+        if self.norm_dims(axis)["length"]:
+            names.append("sequence-parallel norms")
+        if self.vocabulary(axis):
+            names.append("vocabulary-parallel " + ", ".join(sorted({self.ops[n]["op"].replace("einsum", "logits")
+                                                                    for n in self.vocabulary(axis)})))
+        return ", ".join(names) or "mixed"
+
     def words(self):
         """One short text for a table."""
         return "; ".join(self._axis_words(axis) for axis in self.axes)
 
     def _axis_words(self, axis):
-        dims = Counter(self.split(name, axis) or "whole" for name, _, _ in self.products())
-        norms = Counter({d or "whole": n for d, n in self.norm_dims(axis).items()})
-        words = ["matrices by " + ", ".join(d for d, _ in dims.most_common())]
-        words += ["norms by " + ", ".join(d for d, _ in norms.most_common())] if norms else []
-        words += ["embedding or loss by vocab"] if self.vocabulary(axis) else []
-        words += ["%.0f %% of parameters kept split" % (100 * self.kept_split(axis))]
-        return "%s: %s" % (axis, ", ".join(words))
+        dims = Counter(self.split(name, axis) or "none" for name, _, _ in self.products())
+        return "%s: %s (matrices by %s; %.0f %% of parameters kept split)" % (
+            axis, self.style(axis), ", ".join(d for d, _ in dims.most_common()), 100 * self.kept_split(axis))

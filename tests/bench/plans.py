@@ -217,20 +217,23 @@ TABLE = [("mlp_digits", []), ("gpt_bytes", dims(batch=64)), ("gpt2_small", dims(
 
 def best_mesh(dtplan, model, options, machine, meshes):
     """The fastest plan, or the outcome that names the smallest limit; all seconds."""
-    tried = [tool.plan(dtplan, model, machine, list(options) + ["--mesh", mesh, "--threads", "1"], 100)
-             for mesh in meshes]
+    tried = [tool.plan(dtplan, model, machine, options + ["--mesh", mesh, "--threads", "1"], 100) for mesh in meshes]
     planned = [t for t in tried if t.plan is not None]
     best = min(planned, key=lambda t: tool.step(t.plan)) if planned else min(tried, key=lambda t: t.smallest or 1 << 62)
     return best, sum(t.seconds for t in tried), [t.error for t in tried if t.error]
 
 
 def table_row(dtplan, model, options, machine, meshes):
-    """One row in markdown."""
+    """One row in markdown; what does not fit the device is planned without a limit."""
     got, seconds, errors = best_mesh(dtplan, model, options, machine, meshes)
-    head = "| %s | %s |" % (" ".join([model] + list(options)[1::2]), machine)
+    least, note = got.smallest, ""
     if got.plan is None:
-        least = "nothing fits; smallest limit %.1f GB" % (got.smallest / 1e9) if got.smallest else got.error
-        return "%s | | | | %s | | %.1f |" % (head, least, seconds)
+        got, more, errors = best_mesh(dtplan, model, options + ["--memory", "none"], machine, meshes)
+        seconds += more
+        note = "does not fit (least %s); without a limit " % ("%.1f GB" % (least / 1e9) if least else "unknown")
+    head = "| %s | %s |" % (" ".join([model] + options[1::2]), machine)
+    if got.plan is None:
+        return "%s | | | | %s | | %.1f |" % (head, got.error, seconds)
     p = got.plan
     limit = p.get("memory_limit_bytes", 1 << 62)
     prices = sorted((b["step_time_s"] / tool.step(p), name, b["peak_bytes"] > limit)
@@ -238,7 +241,8 @@ def table_row(dtplan, model, options, machine, meshes):
     words = ", ".join("%s %.3f" % (name, ratio) + ("\\*" if too_large else "") for ratio, name, too_large in prices)
     return "%s %s | %.6g | %.3g | %.2f %% | %s | %s | %.1f%s |" % (
         head, ";".join("%s:%d" % tuple(m) for m in p["mesh"]), 1e3 * tool.step(p), tool.peak(p) / 1e9,
-        100 * p["certificate"]["gap"], plan_patterns.Layouts(model, p).words(), words, seconds, "; ".join([""] + errors))
+        100 * p["certificate"]["gap"], note + plan_patterns.Layouts(model, p).words(), words, seconds,
+        "; ".join([""] + errors))
 
 
 def table(dtplan, names):
