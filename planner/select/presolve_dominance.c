@@ -74,7 +74,7 @@ dtp_status sel_dominance(sel_work *w, dtp_err *err)
         if (sel_work_late(w)) {
             return DTP_OK;
         }
-        if (x->alive && x->changed && !x->memory_changed && x->n_live > 1) {
+        if (x->alive && !x->kept && x->changed && !x->memory_changed && x->n_live > 1) {
             x->changed = false;
             DTP_TRY(check_node(w, i, err));
         }

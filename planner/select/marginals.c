@@ -1,0 +1,352 @@
+/* All strategies of a node by one run of the machinery of planner/select/solve.h.
+ *
+ * top(s) is the cost of the best solution known with strategy s (or a guess): only cheaper ones
+ * matter. With max top - top(s) added to the cost of s, one cutoff, max top, says so for all
+ * strategies at once, and every reduction and every bound below it holds as it stands, as long as
+ * the node itself stays (sel_node.kept). A strategy that is removed costs top(s) at least.
+ *
+ * The bound of the whole is that of the strategy with the most room; the ascent works on that one.
+ * Once it gains little there, the strategy is taken out and finished on its own, and the ascent
+ * goes on with the others. */
+#include "planner/select/marginals.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/select/bound.h"
+#include "planner/select/branch.h"
+#include "planner/select/descend.h"
+#include "planner/select/dual.h"
+#include "planner/select/large.h"
+
+enum {
+    ROUNDS = 50,         /* of the ascent at a time */
+    ALONE_ROUNDS = 10,   /* of search beside the ascent, for a strategy on its own */
+    ALONE_NODES = 8,     /* of branch and bound then */
+    ALONE_LOOKS = 600,   /* what that costs, in looks at all entries */
+    SMALL_ENTRIES = 3000 /* up to so many, branch and bound */
+};
+
+/* Of the distance to the cutoff: an ascent that gains less has come to its end. */
+static const double LITTLE = 0.05;
+
+typedef struct marginals {
+    const dtp_select_problem *p;
+    const dtp_marginal_options *o;
+    dtp_select_marginal *out;
+    int32_t k;
+    int64_t *top;    /* by strategy */
+    int64_t most;    /* the largest */
+    int64_t *bound;  /* scratch, by strategy of the work */
+    int32_t *origin; /* by strategy of the work: of the problem */
+    bool *open;      /* by strategy: neither finished on its own nor without any solution */
+    int32_t *choice, *full, *best; /* scratch, by node */
+    sel_work *w;
+    int64_t effort; /* left */
+} marginals;
+
+dtp_marginal_options dtp_marginal_options_init(int32_t node, const int32_t *start)
+{
+    return (dtp_marginal_options){.node = node, .start = start, .effort = 6000000};
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- solutions around the start -----------------------------------------------------------------
+ */
+
+static dtp_status find_solution(marginals *m, sel_descent *d, int32_t s, dtp_err *err)
+{
+    dtp_select_value value;
+    memcpy(m->choice, m->o->start, (size_t)m->p->n_nodes * sizeof *m->choice);
+    m->choice[m->o->node] = s;
+    sel_descend(d, m->o->node, m->choice);
+    DTP_TRY(dtp_select_evaluate(m->p, m->choice, &value, err));
+    if (value.feasible && value.cost < m->out[s].cost) {
+        m->out[s].cost = value.cost;
+    }
+    return DTP_OK;
+}
+
+static dtp_status find_solutions(marginals *m, dtp_err *err)
+{
+    const int32_t chosen = m->o->start[m->o->node];
+    sel_descent *d = NULL;
+    dtp_select_value value;
+    DTP_TRY(dtp_select_evaluate(m->p, m->o->start, &value, err));
+    if (!value.feasible) {
+        return DTP_FAIL(err, DTP_INVALID, "the solution to start from is not feasible");
+    }
+    m->out[chosen].cost = value.cost < m->out[chosen].cost ? value.cost : m->out[chosen].cost;
+    DTP_TRY(sel_descent_create(m->p, &d, err));
+    dtp_status status = DTP_OK;
+    for (int32_t s = 0; s < m->k && status == DTP_OK; s++) {
+        status = find_solution(m, d, s, err);
+    }
+    sel_descent_destroy(d);
+    return status;
+}
+
+/* Without a known solution: as far up as the dearest known one. */
+static void set_tops(marginals *m)
+{
+    m->most = m->out[m->o->start[m->o->node]].cost;
+    for (int32_t s = 0; s < m->k; s++) {
+        m->most = m->out[s].cost < DTP_SELECT_FORBIDDEN ? larger(m->most, m->out[s].cost) : m->most;
+    }
+    for (int32_t s = 0; s < m->k; s++) {
+        m->top[s] = m->out[s].cost < DTP_SELECT_FORBIDDEN ? m->out[s].cost : m->most;
+    }
+}
+
+/* ---- the work -----------------------------------------------------------------------------------
+ */
+
+static void find_origins(marginals *m)
+{
+    for (int32_t s = 0; s < m->k; s++) {
+        m->origin[s] = s;
+    }
+    for (int64_t i = 0; i < m->w->n_undo; i++) {
+        const sel_undo *u = &m->w->undo[i];
+        for (int32_t s = 0; u->node == m->o->node && s < u->kept; s++) {
+            m->origin[s] = m->origin[u->table[s]];
+        }
+    }
+}
+
+/* Strategies that nothing goes with, or that do not fit beside what all others use at least. */
+static dtp_status find_impossible(marginals *m, dtp_err *err)
+{
+    const sel_node *x = &m->w->nodes[m->o->node];
+    DTP_TRY(sel_propagate(m->w, err));
+    DTP_TRY(sel_memory_refresh(m->w, err));
+    DTP_TRY(sel_propagate(m->w, err));
+    for (int32_t s = 0; s < m->k; s++) {
+        m->open[s] = !sel_dead(x, s);
+        m->out[s].bound = m->open[s] ? 0 : DTP_SELECT_FORBIDDEN;
+    }
+    return DTP_OK;
+}
+
+static dtp_status begin(marginals *m, dtp_err *err)
+{
+    dtp_presolve_options options = dtp_presolve_options_init();
+    options.dominance = false; /* slow and of little use before the ascent */
+    DTP_TRY(sel_work_create(m->p, &options, &m->w, err));
+    m->w->nodes[m->o->node].kept = true;
+    DTP_TRY(find_impossible(m, err));
+    for (int32_t s = 0; s < m->k && !m->w->infeasible; s++) {
+        if (m->open[s]) {
+            DTP_TRY(sel_add_cost(m->w, m->o->node, s, m->most - m->top[s], err));
+        }
+    }
+    m->w->cutoff = m->most;
+    return sel_presolve(m->w, err);
+}
+
+/* The work says of every open strategy that it is out, or what it costs at least. *worst is the
+ * live strategy of the work with the lowest bound, -1 without one. */
+static dtp_status read_bounds(marginals *m, int32_t *worst, dtp_err *err)
+{
+    const sel_node *x = &m->w->nodes[m->o->node];
+    bool *live = calloc((size_t)m->k + 1, sizeof *live);
+    *worst = -1;
+    if (live == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d strategies", m->k);
+    }
+    dtp_status status = DTP_OK;
+    if (!m->w->infeasible) {
+        find_origins(m);
+        status = sel_bound_strategies(m->w, m->o->node, m->bound, err);
+    }
+    for (int32_t i = 0; status == DTP_OK && !m->w->infeasible && i < x->k; i++) {
+        const int32_t s = m->origin[i];
+        if (!sel_dead(x, i)) {
+            live[s] = true;
+            m->out[s].bound = larger(m->out[s].bound, m->bound[i] - (m->most - m->top[s]));
+            *worst = *worst < 0 || m->bound[i] < m->bound[*worst] ? i : *worst;
+        }
+    }
+    for (int32_t s = 0; status == DTP_OK && s < m->k; s++) {
+        if (m->open[s] && !live[s]) {
+            m->out[s].bound = larger(m->out[s].bound, m->top[s]);
+        }
+    }
+    free(live);
+    return status;
+}
+
+static dtp_status ascend(marginals *m, int64_t rounds, dtp_err *err)
+{
+    sel_dual *d = NULL;
+    int64_t bound;
+    const dtp_presolve_size size = sel_size(m->w);
+    m->effort -= (size.entries + size.strategies) * rounds + m->w->n_rows * rounds;
+    DTP_TRY(sel_dual_create(m->w, &d, err));
+    sel_dual_run(d, rounds, 0.0);
+    dtp_status status = sel_dual_apply(d, m->w, true, &bound, err);
+    sel_dual_destroy(d);
+    m->w->options.dominance = true;
+    return status == DTP_OK && !m->w->infeasible ? sel_presolve(m->w, err) : status;
+}
+
+/* ---- one strategy on its own --------------------------------------------------------------------
+ */
+
+static dtp_status hold(sel_work *w, int32_t node, int32_t strategy, dtp_err *err)
+{
+    int64_t killed = 0;
+    w->nodes[node].kept = false;
+    for (int32_t i = 0; i < w->nodes[node].k && !w->infeasible; i++) {
+        if (i != strategy && !sel_dead(&w->nodes[node], i)) {
+            DTP_TRY(sel_kill(w, node, i, &killed, err));
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status search(sel_solver *v, sel_work *w, bool thorough, int64_t *bound, dtp_err *err)
+{
+    const int64_t most = thorough ? v->options->max_entries : SMALL_ENTRIES;
+    DTP_TRY(sel_reduce(v, w, err));
+    if (!w->infeasible && (thorough || sel_size(w).entries > most)) {
+        DTP_TRY(sel_large(v, w, thorough ? v->options->iterations : ALONE_ROUNDS, bound, err));
+    }
+    if (!w->infeasible && sel_size(w).entries <= most) {
+        DTP_TRY(sel_branch(v, w, bound, err));
+    }
+    *bound = w->infeasible || *bound > v->cutoff ? v->cutoff : *bound;
+    return DTP_OK;
+}
+
+/* Strategy s of the problem, solved in a work in which nothing else is left of the node. */
+static dtp_status solve_alone(marginals *m, sel_work *w, int32_t s, bool thorough, dtp_err *err)
+{
+    dtp_select_result result = {0};
+    dtp_select_options options = dtp_select_options_init();
+    int64_t bound = 0;
+    sel_solver v = {.p = m->p,
+                    .options = &options,
+                    .out = &result,
+                    .cutoff = thorough ? m->out[s].cost : m->top[s],
+                    .found = m->out[s].cost < DTP_SELECT_FORBIDDEN,
+                    .best = m->best,
+                    .choice = m->choice,
+                    .full = m->full};
+    if (!thorough) {
+        options.lp_entries = 0;
+        options.threads = 1;
+        options.iterations = ALONE_NODES;
+    }
+    memcpy(m->best, m->o->start, (size_t)m->p->n_nodes * sizeof *m->best);
+    m->best[m->o->node] = s;
+    DTP_TRY(search(&v, w, thorough, &bound, err));
+    m->best = v.best;
+    m->full = v.full;
+    m->out[s].bound = larger(m->out[s].bound, bound);
+    m->out[s].cost = v.searched ? v.cutoff : m->out[s].cost;
+    return DTP_OK;
+}
+
+/* Takes strategy i of the work out of it and finishes it in a copy, at the price of effort. */
+static dtp_status take_out(marginals *m, int32_t i, dtp_err *err)
+{
+    const int32_t s = m->origin[i];
+    int64_t killed = 0;
+    sel_work *alone = NULL;
+    m->open[s] = false;
+    DTP_TRY(sel_copy(m->w, &alone, err));
+    dtp_status status = hold(alone, m->o->node, i, err);
+    alone->constant -= m->most - m->top[s];
+    alone->cutoff = m->top[s];
+    status = status == DTP_OK && !alone->infeasible ? sel_presolve(alone, err) : status;
+    m->effort -= 4 * sel_size(m->w).entries + ALONE_LOOKS * sel_size(alone).entries;
+    if (status == DTP_OK && (m->effort > 0 || alone->infeasible)) {
+        status = solve_alone(m, alone, s, false, err);
+    }
+    sel_work_destroy(alone);
+    DTP_TRY(status);
+    DTP_TRY(sel_kill(m->w, m->o->node, i, &killed, err));
+    return m->w->infeasible ? DTP_OK : sel_presolve(m->w, err);
+}
+
+static dtp_status raise(marginals *m, dtp_err *err)
+{
+    int32_t worst;
+    int64_t before = 0;
+    DTP_TRY(read_bounds(m, &worst, err));
+    while (worst >= 0 && m->effort > 0) {
+        DTP_TRY(ascend(m, ROUNDS, err));
+        DTP_TRY(read_bounds(m, &worst, err));
+        if (worst < 0) {
+            break;
+        }
+        const int64_t now = m->bound[worst];
+        if ((double)(now - before) < LITTLE * (double)(m->most - before)) {
+            DTP_TRY(take_out(m, worst, err));
+            DTP_TRY(read_bounds(m, &worst, err));
+            before = worst >= 0 ? m->bound[worst] : 0;
+        } else {
+            before = now;
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status finish(marginals *m, dtp_err *err)
+{
+    const dtp_presolve_options options = dtp_presolve_options_init();
+    for (int32_t s = 0; s < m->k; s++) {
+        sel_work *w = NULL;
+        if (m->out[s].bound >= m->out[s].cost) {
+            continue;
+        }
+        DTP_TRY(sel_work_create(m->p, &options, &w, err));
+        dtp_status status = hold(w, m->o->node, s, err);
+        status = status == DTP_OK ? solve_alone(m, w, s, true, err) : status;
+        sel_work_destroy(w);
+        DTP_TRY(status);
+    }
+    return DTP_OK;
+}
+
+static dtp_status run(marginals *m, dtp_err *err)
+{
+    DTP_TRY(find_solutions(m, err));
+    set_tops(m);
+    DTP_TRY(begin(m, err));
+    DTP_TRY(raise(m, err));
+    return m->o->exact ? finish(m, err) : DTP_OK;
+}
+
+dtp_status dtp_select_marginals(const dtp_select_problem *p, const dtp_marginal_options *options,
+                                dtp_select_marginal *out, dtp_err *err)
+{
+    const int32_t k = dtp_select_n_strategies(p, options->node);
+    const size_t n = (size_t)p->n_nodes + 1, n_k = (size_t)k + 1;
+    marginals m = {.p = p, .o = options, .out = out, .k = k, .effort = options->effort};
+    int32_t *block = calloc(3 * n, sizeof *block);
+    m.top = calloc(2 * n_k, sizeof *m.top);
+    m.origin = calloc(n_k, sizeof *m.origin);
+    m.open = calloc(n_k, sizeof *m.open);
+    dtp_status status = DTP_OK;
+    if (block == NULL || m.top == NULL || m.origin == NULL || m.open == NULL) {
+        status = DTP_FAIL(err, DTP_NOMEM, "out of memory for %d strategies", k);
+    } else {
+        m.bound = m.top + n_k;
+        m.choice = block;
+        m.full = block + n;
+        m.best = block + 2 * n;
+        status = run(&m, err);
+    }
+    sel_work_destroy(m.w);
+    free(block);
+    free(m.top);
+    free(m.origin);
+    free(m.open);
+    return status;
+}
