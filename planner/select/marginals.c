@@ -13,13 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/select/around.h"
 #include "planner/select/bound.h"
 #include "planner/select/branch.h"
-#include "planner/select/descend.h"
 #include "planner/select/dual.h"
 #include "planner/select/large.h"
 
 enum {
+    FORESTS = 6,         /* for every strategy after each ascent */
     ROUNDS = 50,         /* of the ascent at a time */
     ALONE_ROUNDS = 10,   /* of search beside the ascent, for a strategy on its own */
     ALONE_NODES = 8,     /* of branch and bound then */
@@ -41,6 +42,7 @@ typedef struct marginals {
     int32_t *origin; /* by strategy of the work: of the problem */
     bool *open;      /* by strategy: neither finished on its own nor without any solution */
     int32_t *choice, *full, *best; /* scratch, by node */
+    sel_around around;
     sel_work *w;
     int64_t effort; /* left */
 } marginals;
@@ -55,39 +57,14 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* ---- solutions around the start -----------------------------------------------------------------
+/* ---- solutions ----------------------------------------------------------------------------------
  */
 
-static dtp_status find_solution(marginals *m, sel_descent *d, int32_t s, dtp_err *err)
+static void take_costs(marginals *m)
 {
-    dtp_select_value value;
-    memcpy(m->choice, m->o->start, (size_t)m->p->n_nodes * sizeof *m->choice);
-    m->choice[m->o->node] = s;
-    sel_descend(d, m->o->node, m->choice);
-    DTP_TRY(dtp_select_evaluate(m->p, m->choice, &value, err));
-    if (value.feasible && value.cost < m->out[s].cost) {
-        m->out[s].cost = value.cost;
+    for (int32_t s = 0; s < m->k; s++) {
+        m->out[s].cost = m->around.cost[s] < m->out[s].cost ? m->around.cost[s] : m->out[s].cost;
     }
-    return DTP_OK;
-}
-
-static dtp_status find_solutions(marginals *m, dtp_err *err)
-{
-    const int32_t chosen = m->o->start[m->o->node];
-    sel_descent *d = NULL;
-    dtp_select_value value;
-    DTP_TRY(dtp_select_evaluate(m->p, m->o->start, &value, err));
-    if (!value.feasible) {
-        return DTP_FAIL(err, DTP_INVALID, "the solution to start from is not feasible");
-    }
-    m->out[chosen].cost = value.cost < m->out[chosen].cost ? value.cost : m->out[chosen].cost;
-    DTP_TRY(sel_descent_create(m->p, &d, err));
-    dtp_status status = DTP_OK;
-    for (int32_t s = 0; s < m->k && status == DTP_OK; s++) {
-        status = find_solution(m, d, s, err);
-    }
-    sel_descent_destroy(d);
-    return status;
 }
 
 /* Without a known solution: as far up as the dearest known one. */
@@ -242,8 +219,8 @@ static dtp_status solve_alone(marginals *m, sel_work *w, int32_t s, bool thoroug
         options.threads = 1;
         options.iterations = ALONE_NODES;
     }
-    memcpy(m->best, m->o->start, (size_t)m->p->n_nodes * sizeof *m->best);
-    m->best[m->o->node] = s;
+    memcpy(m->best, m->around.choices + (size_t)s * (size_t)m->p->n_nodes,
+           (size_t)m->p->n_nodes * sizeof *m->best);
     DTP_TRY(search(&v, w, thorough, &bound, err));
     m->best = v.best;
     m->full = v.full;
@@ -274,6 +251,28 @@ static dtp_status take_out(marginals *m, int32_t i, dtp_err *err)
     return m->w->infeasible ? DTP_OK : sel_presolve(m->w, err);
 }
 
+/* Looks for better solutions with what is open, which tighten the tops. */
+static dtp_status improve(marginals *m, dtp_err *err)
+{
+    const sel_node *x = &m->w->nodes[m->o->node];
+    if (m->w->infeasible) {
+        return DTP_OK;
+    }
+    find_origins(m);
+    m->effort -= FORESTS * x->n_live * sel_size(m->w).entries;
+    DTP_TRY(sel_around_improve(&m->around, m->w, m->origin, FORESTS, err));
+    take_costs(m);
+    for (int32_t i = 0; i < x->k && !m->w->infeasible; i++) {
+        const int32_t s = m->origin[i];
+        const int64_t down = m->top[s] - m->out[s].cost;
+        if (!sel_dead(x, i) && down > 0) {
+            m->top[s] -= down;
+            DTP_TRY(sel_add_cost(m->w, m->o->node, i, down, err));
+        }
+    }
+    return m->w->infeasible ? DTP_OK : sel_presolve(m->w, err);
+}
+
 static dtp_status raise(marginals *m, dtp_err *err)
 {
     int32_t worst;
@@ -281,6 +280,7 @@ static dtp_status raise(marginals *m, dtp_err *err)
     DTP_TRY(read_bounds(m, &worst, err));
     while (worst >= 0 && m->effort > 0) {
         DTP_TRY(ascend(m, ROUNDS, err));
+        DTP_TRY(improve(m, err));
         DTP_TRY(read_bounds(m, &worst, err));
         if (worst < 0) {
             break;
@@ -316,7 +316,8 @@ static dtp_status finish(marginals *m, dtp_err *err)
 
 static dtp_status run(marginals *m, dtp_err *err)
 {
-    DTP_TRY(find_solutions(m, err));
+    DTP_TRY(sel_around_create(m->p, m->o->node, m->o->start, &m->around, err));
+    take_costs(m);
     set_tops(m);
     DTP_TRY(begin(m, err));
     DTP_TRY(raise(m, err));
@@ -343,6 +344,7 @@ dtp_status dtp_select_marginals(const dtp_select_problem *p, const dtp_marginal_
         m.best = block + 2 * n;
         status = run(&m, err);
     }
+    sel_around_destroy(&m.around);
     sel_work_destroy(m.w);
     free(block);
     free(m.top);
