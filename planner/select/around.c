@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "planner/select/descend.h"
+#include "planner/select/primal.h"
 #include "planner/select/primal_tree.h"
 
 /* ---- around the start ---------------------------------------------------------------------------
@@ -164,5 +165,24 @@ dtp_status sel_around_improve(sel_around *a, const sel_work *w, const int32_t *o
         status = sel_dead(x, i) ? DTP_OK : improve(a, &g, i, origin[i], forests, err);
     }
     leave(&g);
+    return status;
+}
+
+/* ---- search -------------------------------------------------------------------------------------
+ */
+
+dtp_status sel_around_search(sel_around *a, const sel_work *w, int32_t s, int32_t rounds,
+                             dtp_err *err)
+{
+    sel_primal *search = NULL;
+    memcpy(a->choice, choice_of(a, s), (size_t)a->p->n_nodes * sizeof *a->choice);
+    sel_project(w, a->choice);
+    DTP_TRY(sel_primal_create(w, a->choice, 1, &search, err));
+    dtp_status status = sel_primal_run(search, rounds, 0.0, err);
+    if (status == DTP_OK && sel_primal_best(search, a->choice)) {
+        sel_restore(w, a->choice);
+        status = offer(a, false, err);
+    }
+    sel_primal_destroy(search);
     return status;
 }

@@ -25,4 +25,9 @@ void sel_around_destroy(sel_around *a);
 dtp_status sel_around_improve(sel_around *a, const sel_work *w, const int32_t *origin,
                               int32_t forests, dtp_err *err) DTP_MUST_CHECK;
 
+/* So many rounds of search (planner/select/primal.h) in a work in which strategy s of the problem
+ * is all that is left of the node. */
+dtp_status sel_around_search(sel_around *a, const sel_work *w, int32_t s, int32_t rounds,
+                             dtp_err *err) DTP_MUST_CHECK;
+
 #endif

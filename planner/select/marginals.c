@@ -21,6 +21,9 @@
 
 enum {
     FORESTS = 6,         /* for every strategy after each ascent */
+    SEARCHES = 4,        /* after each ascent, for the strategies with the most room */
+    SEARCH_ROUNDS = 1,   /* of each */
+    SEARCH_LOOKS = 60,   /* what a search costs, in looks at all entries */
     ROUNDS = 50,         /* of the ascent at a time */
     ALONE_ROUNDS = 10,   /* of search beside the ascent, for a strategy on its own */
     ALONE_NODES = 8,     /* of branch and bound then */
@@ -229,20 +232,36 @@ static dtp_status solve_alone(marginals *m, sel_work *w, int32_t s, bool thoroug
     return DTP_OK;
 }
 
-/* Takes strategy i of the work out of it and finishes it in a copy, at the price of effort. */
+/* A copy of the work in which strategy i is all that is left of the node, at its true cost. */
+static dtp_status copy_with(marginals *m, int32_t i, sel_work **out, dtp_err *err)
+{
+    const int32_t s = m->origin[i];
+    sel_work *alone = NULL;
+    m->effort -= 4 * sel_size(m->w).entries;
+    DTP_TRY(sel_copy(m->w, &alone, err));
+    dtp_status status = hold(alone, m->o->node, i, err);
+    alone->constant -= m->most - m->top[s];
+    alone->cutoff = m->top[s];
+    status = status == DTP_OK && !alone->infeasible ? sel_presolve(alone, err) : status;
+    if (status != DTP_OK) {
+        sel_work_destroy(alone);
+        return status;
+    }
+    *out = alone;
+    return DTP_OK;
+}
+
+/* Takes strategy i of the work out of it and finishes it in a copy, if effort is left for that. */
 static dtp_status take_out(marginals *m, int32_t i, dtp_err *err)
 {
     const int32_t s = m->origin[i];
     int64_t killed = 0;
     sel_work *alone = NULL;
     m->open[s] = false;
-    DTP_TRY(sel_copy(m->w, &alone, err));
-    dtp_status status = hold(alone, m->o->node, i, err);
-    alone->constant -= m->most - m->top[s];
-    alone->cutoff = m->top[s];
-    status = status == DTP_OK && !alone->infeasible ? sel_presolve(alone, err) : status;
-    m->effort -= 4 * sel_size(m->w).entries + ALONE_LOOKS * sel_size(alone).entries;
-    if (status == DTP_OK && (m->effort > 0 || alone->infeasible)) {
+    DTP_TRY(copy_with(m, i, &alone, err));
+    m->effort -= alone->infeasible ? 0 : ALONE_LOOKS * sel_size(alone).entries;
+    dtp_status status = DTP_OK;
+    if (m->effort > 0 || alone->infeasible) {
         status = solve_alone(m, alone, s, false, err);
     }
     sel_work_destroy(alone);
@@ -251,16 +270,13 @@ static dtp_status take_out(marginals *m, int32_t i, dtp_err *err)
     return m->w->infeasible ? DTP_OK : sel_presolve(m->w, err);
 }
 
-/* Looks for better solutions with what is open, which tighten the tops. */
-static dtp_status improve(marginals *m, dtp_err *err)
+/* ---- better solutions ---------------------------------------------------------------------------
+ */
+
+/* Tops come down to the costs of what was found. */
+static dtp_status lower_tops(marginals *m, dtp_err *err)
 {
     const sel_node *x = &m->w->nodes[m->o->node];
-    if (m->w->infeasible) {
-        return DTP_OK;
-    }
-    find_origins(m);
-    m->effort -= FORESTS * x->n_live * sel_size(m->w).entries;
-    DTP_TRY(sel_around_improve(&m->around, m->w, m->origin, FORESTS, err));
     take_costs(m);
     for (int32_t i = 0; i < x->k && !m->w->infeasible; i++) {
         const int32_t s = m->origin[i];
@@ -273,6 +289,51 @@ static dtp_status improve(marginals *m, dtp_err *err)
     return m->w->infeasible ? DTP_OK : sel_presolve(m->w, err);
 }
 
+static dtp_status improve_all(marginals *m, dtp_err *err)
+{
+    m->effort -= FORESTS * m->w->nodes[m->o->node].n_live * sel_size(m->w).entries;
+    DTP_TRY(sel_around_improve(&m->around, m->w, m->origin, FORESTS, err));
+    return lower_tops(m, err);
+}
+
+/* A short search with strategy i of the work; its top falls, or it is out. */
+static dtp_status improve_one(marginals *m, int32_t i, dtp_err *err)
+{
+    const int32_t s = m->origin[i];
+    sel_work *alone = NULL;
+    DTP_TRY(copy_with(m, i, &alone, err));
+    dtp_status status = DTP_OK;
+    if (!alone->infeasible) {
+        m->effort -= SEARCH_LOOKS * sel_size(alone).entries;
+        status = sel_around_search(&m->around, alone, s, SEARCH_ROUNDS, err);
+    }
+    sel_work_destroy(alone);
+    return status == DTP_OK ? lower_tops(m, err) : status;
+}
+
+/* Forests for all, then searches for those with the most room, while that leads to something. */
+static dtp_status improve(marginals *m, int32_t *worst, dtp_err *err)
+{
+    int64_t before = 0;
+    DTP_TRY(read_bounds(m, worst, err));
+    if (*worst >= 0) {
+        DTP_TRY(improve_all(m, err));
+        DTP_TRY(read_bounds(m, worst, err));
+    }
+    for (int32_t n = 0; n < SEARCHES && *worst >= 0 && m->effort > 0; n++) {
+        before = m->bound[*worst];
+        DTP_TRY(improve_one(m, *worst, err));
+        DTP_TRY(read_bounds(m, worst, err));
+        if (*worst >= 0 && m->bound[*worst] <= before) {
+            break;
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- all together -------------------------------------------------------------------------------
+ */
+
 static dtp_status raise(marginals *m, dtp_err *err)
 {
     int32_t worst;
@@ -280,8 +341,7 @@ static dtp_status raise(marginals *m, dtp_err *err)
     DTP_TRY(read_bounds(m, &worst, err));
     while (worst >= 0 && m->effort > 0) {
         DTP_TRY(ascend(m, ROUNDS, err));
-        DTP_TRY(improve(m, err));
-        DTP_TRY(read_bounds(m, &worst, err));
+        DTP_TRY(improve(m, &worst, err));
         if (worst < 0) {
             break;
         }
