@@ -21,7 +21,7 @@
 
 enum {
     FORESTS = 6,         /* for every strategy after each ascent */
-    SEARCHES = 4,        /* after each ascent, for the strategies with the most room */
+    SETTLED = 4,         /* strategies, where an ascent gained little */
     SEARCH_ROUNDS = 1,   /* of each */
     SEARCH_LOOKS = 60,   /* what a search costs, in looks at all entries */
     ROUNDS = 50,         /* of the ascent at a time */
@@ -52,7 +52,7 @@ typedef struct marginals {
 
 dtp_marginal_options dtp_marginal_options_init(int32_t node, const int32_t *start)
 {
-    return (dtp_marginal_options){.node = node, .start = start, .effort = 6000000};
+    return (dtp_marginal_options){.node = node, .start = start, .effort = 12000000};
 }
 
 static int64_t larger(int64_t a, int64_t b)
@@ -311,22 +311,17 @@ static dtp_status improve_one(marginals *m, int32_t i, dtp_err *err)
     return status == DTP_OK ? lower_tops(m, err) : status;
 }
 
-/* Forests for all, then searches for those with the most room, while that leads to something. */
-static dtp_status improve(marginals *m, int32_t *worst, dtp_err *err)
+/* The strategy with the most room, where the ascent has come to its end: a better solution with it,
+ * or it is taken out. */
+static dtp_status settle(marginals *m, int32_t *worst, dtp_err *err)
 {
-    int64_t before = 0;
+    const int32_t s = m->origin[*worst];
+    const int64_t before = m->top[s];
+    DTP_TRY(improve_one(m, *worst, err));
     DTP_TRY(read_bounds(m, worst, err));
-    if (*worst >= 0) {
-        DTP_TRY(improve_all(m, err));
+    if (m->top[s] == before && *worst >= 0 && m->origin[*worst] == s) {
+        DTP_TRY(take_out(m, *worst, err));
         DTP_TRY(read_bounds(m, worst, err));
-    }
-    for (int32_t n = 0; n < SEARCHES && *worst >= 0 && m->effort > 0; n++) {
-        before = m->bound[*worst];
-        DTP_TRY(improve_one(m, *worst, err));
-        DTP_TRY(read_bounds(m, worst, err));
-        if (*worst >= 0 && m->bound[*worst] <= before) {
-            break;
-        }
     }
     return DTP_OK;
 }
@@ -341,18 +336,17 @@ static dtp_status raise(marginals *m, dtp_err *err)
     DTP_TRY(read_bounds(m, &worst, err));
     while (worst >= 0 && m->effort > 0) {
         DTP_TRY(ascend(m, ROUNDS, err));
-        DTP_TRY(improve(m, &worst, err));
-        if (worst < 0) {
-            break;
-        }
-        const int64_t now = m->bound[worst];
-        if ((double)(now - before) < LITTLE * (double)(m->most - before)) {
-            DTP_TRY(take_out(m, worst, err));
+        DTP_TRY(read_bounds(m, &worst, err));
+        if (worst >= 0) {
+            DTP_TRY(improve_all(m, err));
             DTP_TRY(read_bounds(m, &worst, err));
-            before = worst >= 0 ? m->bound[worst] : 0;
-        } else {
-            before = now;
         }
+        const int64_t now = worst >= 0 ? m->bound[worst] : m->most;
+        const bool little = (double)(now - before) < LITTLE * (double)(m->most - before);
+        for (int32_t n = 0; little && n < SETTLED && worst >= 0 && m->effort > 0; n++) {
+            DTP_TRY(settle(m, &worst, err));
+        }
+        before = worst >= 0 ? m->bound[worst] : 0;
     }
     return DTP_OK;
 }
