@@ -139,7 +139,7 @@ static dtp_status improve(sel_around *a, grove *g, int32_t i, int32_t s, int32_t
     }
     g->start[g->held] = i;
     sel_walk_jump(&g->walk, g->start);
-    for (int32_t f = 0; f < forests; f++) {
+    for (int32_t f = 0; f < forests && g->n_order > 0; f++) {
         sel_walk_mark(&g->walk);
         sel_walk_shuffle(&g->walk, g->order, g->n_order);
         sel_forest_pick(g->forest, g->order, g->n_order);
@@ -171,12 +171,26 @@ dtp_status sel_around_improve(sel_around *a, const sel_work *w, const int32_t *o
 /* ---- search -------------------------------------------------------------------------------------
  */
 
+static bool any_alive(const sel_work *w)
+{
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        if (w->nodes[i].alive) {
+            return true;
+        }
+    }
+    return false;
+}
+
 dtp_status sel_around_search(sel_around *a, const sel_work *w, int32_t s, int32_t rounds,
                              dtp_err *err)
 {
     sel_primal *search = NULL;
     memcpy(a->choice, choice_of(a, s), (size_t)a->p->n_nodes * sizeof *a->choice);
     sel_project(w, a->choice);
+    if (!any_alive(w)) {
+        sel_restore(w, a->choice);
+        return offer(a, false, err);
+    }
     DTP_TRY(sel_primal_create(w, a->choice, 1, &search, err));
     dtp_status status = sel_primal_run(search, rounds, 0.0, err);
     if (status == DTP_OK && sel_primal_best(search, a->choice)) {

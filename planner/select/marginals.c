@@ -20,11 +20,12 @@
 #include "planner/select/large.h"
 
 enum {
-    FORESTS = 6,         /* for every strategy after each ascent */
-    SETTLED = 4,         /* strategies, where an ascent gained little */
-    SEARCH_ROUNDS = 1,   /* of each */
-    SEARCH_LOOKS = 60,   /* what a search costs, in looks at all entries */
-    ROUNDS = 50,         /* of the ascent at a time */
+    FORESTS = 6,       /* for every strategy after each ascent */
+    SETTLED = 4,       /* strategies, where an ascent gained little */
+    SEARCH_ROUNDS = 1, /* of each */
+    SEARCH_LOOKS = 60, /* what a search costs, in looks at all entries */
+    MOST_ROUNDS = 50,  /* of the ascent at a time, as far as half of the effort lasts */
+    LEAST_ROUNDS = 15,
     ALONE_ROUNDS = 10,   /* of search beside the ascent, for a strategy on its own */
     ALONE_NODES = 8,     /* of branch and bound then */
     ALONE_LOOKS = 600,   /* what that costs, in looks at all entries */
@@ -160,12 +161,15 @@ static dtp_status read_bounds(marginals *m, int32_t *worst, dtp_err *err)
     return status;
 }
 
-static dtp_status ascend(marginals *m, int64_t rounds, dtp_err *err)
+static dtp_status ascend(marginals *m, dtp_err *err)
 {
     sel_dual *d = NULL;
     int64_t bound;
-    const dtp_presolve_size size = sel_size(m->w);
-    m->effort -= (size.entries + size.strategies) * rounds + m->w->n_rows * rounds;
+    const int64_t looks = sel_size(m->w).entries + m->w->n_rows + 1;
+    const int64_t some =
+        m->effort / 2 / looks > LEAST_ROUNDS ? m->effort / 2 / looks : LEAST_ROUNDS;
+    const int64_t rounds = some < MOST_ROUNDS ? some : MOST_ROUNDS;
+    m->effort -= looks * rounds;
     DTP_TRY(sel_dual_create(m->w, &d, err));
     sel_dual_run(d, rounds, 0.0);
     dtp_status status = sel_dual_apply(d, m->w, true, &bound, err);
@@ -335,7 +339,7 @@ static dtp_status raise(marginals *m, dtp_err *err)
     int64_t before = 0;
     DTP_TRY(read_bounds(m, &worst, err));
     while (worst >= 0 && m->effort > 0) {
-        DTP_TRY(ascend(m, ROUNDS, err));
+        DTP_TRY(ascend(m, err));
         DTP_TRY(read_bounds(m, &worst, err));
         if (worst >= 0) {
             DTP_TRY(improve_all(m, err));
