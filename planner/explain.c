@@ -252,13 +252,14 @@ static dtp_status evaluate_alone(const dtp_explaining *e, const evaluation *v, i
     return DTP_OK;
 }
 
-/* What is known of the other plans goes in, what the least are comes out. */
 static void read_marginal(const evaluation *v, const dtp_select_marginal *m, dtp_alternative *a)
 {
     a->none = m->bound >= DTP_SELECT_FORBIDDEN;
     if (!a->none) {
         a->at_least = m->bound - v->value.cost;
         a->at_least_is_best = m->bound == m->cost;
+        a->known = m->cost < DTP_SELECT_FORBIDDEN;
+        a->at_most = m->cost - v->value.cost;
     } else {
         a->excluded = "nothing within the memory limit and the pins has it";
     }

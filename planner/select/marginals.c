@@ -24,6 +24,7 @@ enum {
     SETTLED = 4,       /* strategies, where an ascent gained little */
     SEARCH_ROUNDS = 1, /* of each */
     SEARCH_LOOKS = 60, /* what a search costs, in looks at all entries */
+    ROW_LOOKS = 4,     /* what a memory row costs besides, in looks at entries */
     MOST_ROUNDS = 50,  /* of the ascent at a time, as far as half of the effort lasts */
     LEAST_ROUNDS = 15,
     ALONE_ROUNDS = 10,   /* of search beside the ascent, for a strategy on its own */
@@ -53,7 +54,7 @@ typedef struct marginals {
 
 dtp_marginal_options dtp_marginal_options_init(int32_t node, const int32_t *start)
 {
-    return (dtp_marginal_options){.node = node, .start = start, .effort = 12000000};
+    return (dtp_marginal_options){.node = node, .start = start, .effort = 10000000};
 }
 
 static int64_t larger(int64_t a, int64_t b)
@@ -165,7 +166,7 @@ static dtp_status ascend(marginals *m, dtp_err *err)
 {
     sel_dual *d = NULL;
     int64_t bound;
-    const int64_t looks = sel_size(m->w).entries + m->w->n_rows + 1;
+    const int64_t looks = sel_size(m->w).entries + ROW_LOOKS * m->w->n_rows + 1;
     const int64_t some =
         m->effort / 2 / looks > LEAST_ROUNDS ? m->effort / 2 / looks : LEAST_ROUNDS;
     const int64_t rounds = some < MOST_ROUNDS ? some : MOST_ROUNDS;
@@ -281,21 +282,24 @@ static dtp_status take_out(marginals *m, int32_t i, dtp_err *err)
 static dtp_status lower_tops(marginals *m, dtp_err *err)
 {
     const sel_node *x = &m->w->nodes[m->o->node];
+    bool lower = false;
     take_costs(m);
     for (int32_t i = 0; i < x->k && !m->w->infeasible; i++) {
         const int32_t s = m->origin[i];
         const int64_t down = m->top[s] - m->out[s].cost;
         if (!sel_dead(x, i) && down > 0) {
             m->top[s] -= down;
+            lower = true;
             DTP_TRY(sel_add_cost(m->w, m->o->node, i, down, err));
         }
     }
-    return m->w->infeasible ? DTP_OK : sel_presolve(m->w, err);
+    return m->w->infeasible || !lower ? DTP_OK : sel_presolve(m->w, err);
 }
 
 static dtp_status improve_all(marginals *m, dtp_err *err)
 {
-    m->effort -= FORESTS * m->w->nodes[m->o->node].n_live * sel_size(m->w).entries;
+    const int64_t looks = sel_size(m->w).entries + ROW_LOOKS * m->w->n_rows;
+    m->effort -= FORESTS * m->w->nodes[m->o->node].n_live * looks;
     DTP_TRY(sel_around_improve(&m->around, m->w, m->origin, FORESTS, err));
     return lower_tops(m, err);
 }
