@@ -107,6 +107,34 @@ static dtp_status try_problems(dtp_explaining *e, bool fold, bool *found, dtp_er
     return dtp_tensor_selection(e->problem, s, e->selection, found, err);
 }
 
+/* The first decision of the plan that the problem without folding does not have. */
+static dtp_status fail_selection(const dtp_explaining *e, dtp_err *err)
+{
+    const dtp_graph *g = e->request->graph;
+    const dtp_plan *plan = e->request->plan;
+    const char *what = "a copy", *name = "some tensor";
+    char text[DTP_STRATEGY_TEXT_BYTES] = "in a layout";
+    for (int32_t t = g->n_tensors - 1; t >= 0; t--) {
+        const int32_t c = e->problem->choice_of_tensor[t];
+        if (c >= 0 && e->selection[c] < 0) {
+            what = "tensor";
+            name = g->tensors[t].name;
+            dtp_layout_print(&plan->sharding.layouts[t], &plan->mesh, &g->tensors[t].type, &g->dims,
+                             text);
+        }
+    }
+    for (int32_t n = g->n_nodes - 1; n >= 0; n--) {
+        if (e->selection[e->problem->choice_of_node[n]] < 0) {
+            what = "node";
+            name = g->nodes[n].name;
+            dtp_strategy_print(g, n, &plan->mesh, &plan->sharding.strategies[n], text);
+        }
+    }
+    return DTP_FAIL(err, DTP_UNSUPPORTED,
+                    "the plan has what tensor mode does not choose from: %s '%.200s': %.300s", what,
+                    name, text);
+}
+
 static dtp_status find_selection(dtp_explaining *e, dtp_err *err)
 {
     const dtp_plan *plan = e->request->plan;
@@ -117,10 +145,7 @@ static dtp_status find_selection(dtp_explaining *e, dtp_err *err)
     if (!found) {
         DTP_TRY(try_problems(e, false, &found, err));
     }
-    return found ? DTP_OK
-                 : DTP_FAIL(err, DTP_UNSUPPORTED,
-                            "some layout or strategy of the plan is not among those that tensor "
-                            "mode knows; plans of 'dtplan plan' can be explained");
+    return found ? DTP_OK : fail_selection(e, err);
 }
 
 /* ---- alternatives -------------------------------------------------------------------------------
@@ -343,6 +368,12 @@ static dtp_status list_alternatives(dtp_explaining *e, evaluation *v, dtp_err *e
     dtp_explanation *x = e->out;
     DTP_TRY(dtp_select_evaluator_create(v->problem->select, &v->evaluator, err));
     DTP_TRY(dtp_select_evaluator_run(v->evaluator, v->plan, &v->value, err));
+    if (!v->value.feasible) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "the plan needs %" PRId64 " bytes, or breaks a pin, where its limit is "
+                        "%" PRId64 " bytes",
+                        v->value.peak, e->request->plan->memory_limit_bytes);
+    }
     x->cost_ps = v->value.cost;
     x->peak_bytes = v->value.peak;
     x->limit_bytes = e->request->plan->memory_limit_bytes;

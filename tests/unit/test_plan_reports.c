@@ -196,8 +196,8 @@ static void test_explain__bounds_hold_when_solved_again(void **state)
         for (int32_t t = 0; t < g->n_tensors; t++) {
             compared += check_tensor(g, r.plan, t, t % 4 == 0, &exact);
         }
-        for (int32_t n = 0; n < g->n_nodes; n++) {
-            compared += check_node_again(g, r.plan, n, n % 4 == 0, &exact);
+        for (int32_t n = pass; n < g->n_nodes; n += 2) {
+            compared += check_node_again(g, r.plan, n, n % 8 < 2, &exact);
         }
         dtp_plan_result_free(&r);
     }
