@@ -6,7 +6,7 @@
 #include "planner/select/primal.h"
 #include "planner/select/relax.h"
 
-enum { MAX_DEPTH = 400, FIRST_SEARCH = 10, NODE_SEARCH = 2 };
+enum { MAX_DEPTH = 150, FIRST_SEARCH = 10, NODE_SEARCH = 2 };
 /* Of the dual: rounds of ascent at the root and below; splits that are tried near it and below. */
 enum { ROOT_ROUNDS = 1700, ROUNDS = 40, NEAR = 4, NEAR_SPLITS = 24, SPLITS = 8, SEARCH_EVERY = 8 };
 
@@ -14,7 +14,7 @@ enum { ROOT_ROUNDS = 1700, ROUNDS = 40, NEAR = 4, NEAR_SPLITS = 24, SPLITS = 8, 
 static dtp_status improve(sel_solver *v, sel_work *w, int64_t rounds, dtp_err *err)
 {
     sel_primal *search = NULL;
-    DTP_TRY(sel_primal_create(w, v->choice, v->options->seed, &search, err));
+    DTP_TRY(sel_primal_create(w, v->choice, v->seed, &search, err));
     dtp_status s = sel_primal_run(search, rounds, v->end_s, err);
     if (s == DTP_OK && sel_primal_best(search, v->choice)) {
         s = sel_offer(v, w, w->n_undo, v->choice, err);
@@ -90,7 +90,7 @@ static bool any_choice_left(const sel_work *w)
 
 static bool limit_reached(const sel_solver *v, int64_t entries, int32_t depth)
 {
-    return v->out->nodes >= v->options->iterations || depth > MAX_DEPTH || sel_time_is_up(v) ||
+    return v->out->nodes >= v->max_nodes || depth > MAX_DEPTH || sel_time_is_up(v) ||
            entries > v->options->max_entries;
 }
 

@@ -1,5 +1,5 @@
 /* State of one solve, shared by its parts: the entry (solve.c), the anytime loop for large kernels
- * (large.h), branch and bound for small ones (branch.h). */
+ * (large.h), branch and bound for small ones (branch.h), regions of the best plan (regions.h). */
 #ifndef DTP_PLANNER_SELECT_SOLVER_H
 #define DTP_PLANNER_SELECT_SOLVER_H
 
@@ -11,6 +11,8 @@ typedef struct sel_solver {
     const dtp_select_options *options;
     dtp_select_result *out;
     double end_s;           /* of CLOCK_MONOTONIC; 0 = no limit */
+    uint64_t seed;          /* of the search */
+    int64_t max_nodes;      /* branch and bound ends when out->nodes reaches it */
     int64_t cutoff;         /* cost of the best solution */
     bool found;             /* a solution; else the cutoff is what was asked for */
     bool searched;          /* ... that was not known beforehand */

@@ -286,9 +286,6 @@ void sel_project(const sel_work *w, int32_t *choice)
         }
         choice[u->node] = at;
     }
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        choice[i] = choice[i] < 0 ? 0 : choice[i];
-    }
 }
 
 bool sel_work_late(const sel_work *w)
