@@ -29,6 +29,15 @@ static dtp_status offer(sel_around *a, bool first, dtp_err *err)
     return DTP_OK;
 }
 
+/* a->choice becomes one of the nodes that are alive; strategy 0 where presolve removed its. */
+static void project(sel_around *a, const sel_work *w)
+{
+    sel_project(w, a->choice);
+    for (int32_t i = 0; i < a->p->n_nodes; i++) {
+        a->choice[i] = a->choice[i] < 0 ? 0 : a->choice[i];
+    }
+}
+
 static dtp_status descend(sel_around *a, const int32_t *start, dtp_err *err)
 {
     sel_descent *d = NULL;
@@ -133,7 +142,7 @@ static dtp_status improve(sel_around *a, grove *g, int32_t i, int32_t s, int32_t
                           dtp_err *err)
 {
     memcpy(a->choice, choice_of(a, s), (size_t)a->p->n_nodes * sizeof *a->choice);
-    sel_project(g->w, a->choice);
+    project(a, g->w);
     for (int32_t n = 0; n < g->graph->n; n++) {
         g->start[n] = a->choice[g->graph->nodes[n].origin];
     }
@@ -186,7 +195,7 @@ dtp_status sel_around_search(sel_around *a, const sel_work *w, int32_t s, int32_
 {
     sel_primal *search = NULL;
     memcpy(a->choice, choice_of(a, s), (size_t)a->p->n_nodes * sizeof *a->choice);
-    sel_project(w, a->choice);
+    project(a, w);
     if (!any_alive(w)) {
         sel_restore(w, a->choice);
         return offer(a, false, err);

@@ -27,8 +27,9 @@ enum {
     ROW_LOOKS = 4,     /* what a memory row costs besides, in looks at entries */
     MOST_ROUNDS = 50,  /* of the ascent at a time, as far as half of the effort lasts */
     LEAST_ROUNDS = 15,
-    ALONE_ROUNDS = 10,   /* of search beside the ascent, for a strategy on its own */
-    ALONE_NODES = 8,     /* of branch and bound then */
+    ALONE_ROUNDS = 10, /* of search beside the ascent, for a strategy on its own */
+    ALONE_NODES = 8,   /* of branch and bound then */
+    THOROUGH_NODES = 400,
     ALONE_LOOKS = 600,   /* what that costs, in looks at all entries */
     SMALL_ENTRIES = 3000 /* up to so many, branch and bound */
 };
@@ -194,14 +195,31 @@ static dtp_status hold(sel_work *w, int32_t node, int32_t strategy, dtp_err *err
     return DTP_OK;
 }
 
+/* Search beside the ascent, on a copy where branch and bound is to follow: that does better on
+ * costs that are not spread over the kernel. */
+static dtp_status search_large(sel_solver *v, sel_work *w, bool branch, int64_t *bound,
+                               dtp_err *err)
+{
+    sel_work *copy = NULL;
+    if (!branch) {
+        return sel_large(v, w, ALONE_ROUNDS, bound, err);
+    }
+    DTP_TRY(sel_copy(w, &copy, err));
+    const dtp_status status = sel_large(v, copy, 2 * ALONE_ROUNDS, bound, err);
+    sel_work_destroy(copy);
+    return status;
+}
+
 static dtp_status search(sel_solver *v, sel_work *w, bool thorough, int64_t *bound, dtp_err *err)
 {
     const int64_t most = thorough ? v->options->max_entries : SMALL_ENTRIES;
     DTP_TRY(sel_reduce(v, w, err));
-    if (!w->infeasible && (thorough || sel_size(w).entries > most)) {
-        DTP_TRY(sel_large(v, w, thorough ? v->options->iterations : ALONE_ROUNDS, bound, err));
+    const bool branch = sel_size(w).entries <= most;
+    if (!w->infeasible && (thorough || !branch)) {
+        DTP_TRY(search_large(v, w, branch, bound, err));
     }
-    if (!w->infeasible && sel_size(w).entries <= most) {
+    DTP_TRY(sel_reduce(v, w, err));
+    if (!w->infeasible && branch) {
         DTP_TRY(sel_branch(v, w, bound, err));
     }
     *bound = w->infeasible || *bound > v->cutoff ? v->cutoff : *bound;
@@ -218,6 +236,8 @@ static dtp_status solve_alone(marginals *m, sel_work *w, int32_t s, bool thoroug
                     .options = &options,
                     .out = &result,
                     .cutoff = thorough ? m->out[s].cost : m->top[s],
+                    .seed = options.seed,
+                    .max_nodes = thorough ? THOROUGH_NODES : ALONE_NODES,
                     .found = m->out[s].cost < DTP_SELECT_FORBIDDEN,
                     .best = m->best,
                     .choice = m->choice,
@@ -225,7 +245,6 @@ static dtp_status solve_alone(marginals *m, sel_work *w, int32_t s, bool thoroug
     if (!thorough) {
         options.lp_entries = 0;
         options.threads = 1;
-        options.iterations = ALONE_NODES;
     }
     memcpy(m->best, m->around.choices + (size_t)s * (size_t)m->p->n_nodes,
            (size_t)m->p->n_nodes * sizeof *m->best);
