@@ -43,8 +43,9 @@ static dtp_status tensor_costs(tensor_build *b, const dtp_choice *choice, int64_
     for (int32_t k = 0; k < n_options; k++) {
         dtp_layout reduced = choice->options[k].layout;
         for (int32_t m = 0; m < reduced.n_mesh; m++) {
-            const bool partial = reduced.place[m].kind == DTP_PARTIAL;
-            reduced.place[m] = partial ? (dtp_place){0} : reduced.place[m];
+            if (reduced.place[m].kind == DTP_PARTIAL) {
+                reduced.place[m] = (dtp_place){0};
+            }
         }
         DTP_TRY(dtp_tensor__move(b, choice->tensor, &choice->options[k].layout, &reduced, &unit[k],
                                  err));
