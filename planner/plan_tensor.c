@@ -74,9 +74,6 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
     p->state = state;
     DTP_TRY(dtp_pin_set_read(p->request->n_texts, p->request->texts, p->graph, &p->pricer.mesh,
                              p->arena, &state->pins, err));
-    if (p->request->choices != NULL && p->request->choices->microbatches > 1) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "--microbatches is for --mode rules");
-    }
     DTP_TRY(dtp_graph_with_settings(p->graph, state->pins.n_settings, state->pins.settings,
                                     &state->set, err));
     state->base = p->graph;
@@ -337,12 +334,12 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
     if (p->cut) {
         return DTP_OK;
     }
-    if (!p->has_best || p->request->objective == DTP_OBJECTIVE_MEMORY) {
+    if (p->request->objective == DTP_OBJECTIVE_MEMORY || (!p->has_best && !p->request->brief)) {
         DTP_TRY(find_least(p, err));
     }
     if (!p->has_best) {
         compare_smallest(p);
-        return explain_conflict(p, err);
+        return p->request->brief ? DTP_OK : explain_conflict(p, err);
     }
     return DTP_OK;
 }
