@@ -11,8 +11,9 @@
 #include "planner/planning.h"
 #include "planner/tensor_pins.h"
 
-/* Solves at discounted prices, and nodes of branch and bound for each. */
-enum { MAX_DISCOUNTS = 4, DISCOUNT_NODES = 20 };
+/* Solves at discounted prices, and nodes of branch and bound for each; LATER_ITERATIONS: of a solve
+ * whose bound is not asked for. */
+enum { MAX_DISCOUNTS = 4, DISCOUNT_NODES = 20, MAX_STEPS_DOWN = 64, LATER_ITERATIONS = 60 };
 
 /* Parts of the communication that count as the same. */
 static const double SETTLED = 0.02;
@@ -120,7 +121,8 @@ static bool in_space(const dtp_planning *p, const dtp_candidate *c)
 /* What came of one solve. */
 typedef struct round_result {
     bool found;
-    int64_t over;      /* by how much the program exceeds the limit */
+    int64_t peak;      /* of the program */
+    int64_t over;      /* by how much that exceeds the limit */
     double exposed;    /* part of the communication that is not hidden behind compute */
     int64_t full_cost; /* at undiscounted prices */
     double step_s;     /* of the timeline */
@@ -136,6 +138,7 @@ static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, rou
     DTP_TRY(dtp_sharding_check(p->graph, &c.sharding, err));
     DTP_TRY(dtp_sharding_predict(p->graph, &p->pricer, &c.sharding, NULL, &c.predicted, &c.cost_ps,
                                  err));
+    out->peak = c.predicted.peak_bytes;
     out->over = dtp_planning_excess(p, &c);
     out->full_cost = c.cost_ps;
     out->step_s = c.predicted.step_time_s;
@@ -254,20 +257,22 @@ static dtp_status solve_time(dtp_planning *p, dtp_err *err)
     for (int32_t i = 0; i < DTP_MAX_TIGHTENINGS; i++) {
         round_result r;
         DTP_TRY(solve_once(p, &options, i == 0, &r, err));
-        if (r.found && r.over <= 0 && p->machine->overlap) {
+        if (r.found && r.over <= 0 && p->machine->overlap &&
+            p->request->objective == DTP_OBJECTIVE_TIME) {
             s = solve_discounted(p, r.exposed, err);
         }
         if (!r.found || r.over <= 0 || state->problem->select->usage_limit <= r.over) {
             break;
         }
         state->problem->select->usage_limit -= r.over;
+        options.iterations = LATER_ITERATIONS;
     }
     state->problem->select->usage_limit = state->usage_limit;
     return s;
 }
 
-/* The selection with the least usage, the program of which says what limit works. */
-static dtp_status solve_memory(dtp_planning *p, dtp_least_usage *least, int64_t *over, dtp_err *err)
+/* The selection with the least usage; *peak: of its program, a limit that works; 0: none. */
+static dtp_status solve_memory(dtp_planning *p, dtp_least_usage *least, int64_t *peak, dtp_err *err)
 {
     const tensor_state *state = p->state;
     const dtp_select_options options = solver_options(p);
@@ -282,43 +287,82 @@ static dtp_status solve_memory(dtp_planning *p, dtp_least_usage *least, int64_t 
     select->usage_limit = least->usage;
     dtp_certificate kept = p->certificate;
     dtp_status s = solve_once(p, &cheap, false, &r, err);
-    *over = r.over;
+    *peak = r.peak;
     p->certificate = kept;
     select->usage_limit = state->usage_limit;
     return s;
 }
 
+/* A baseline may need less than what was found. */
+static void compare_baselines(const dtp_planning *p, int64_t *smallest)
+{
+    for (int32_t i = 0; i < p->n_baselines; i++) {
+        const dtp_candidate *c = &p->baselines[i];
+        const int64_t peak = c->predicted.peak_bytes;
+        if (c->legal && keeps_pins(p, c) && (*smallest == 0 || peak < *smallest)) {
+            *smallest = peak;
+        }
+    }
+}
+
+/* The candidate that needs least of those that planning with `limit` finds. */
+static dtp_status solve_below(const dtp_planning *p, int64_t limit, bool *found, dtp_candidate *out,
+                              dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    dtp_plan_request request = *p->request;
+    tensor_state tight = *state;
+    dtp_planning below = *p;
+    request.memory_limit_bytes = limit;
+    request.objective = DTP_OBJECTIVE_MEMORY;
+    tight.usage_limit = limit;
+    below.request = &request;
+    below.state = &tight;
+    below.has_best = false;
+    state->problem->select->usage_limit = tight.usage_limit;
+    dtp_status s = dtp_planning_offer_rules(&below, err);
+    s = s == DTP_OK ? solve_time(&below, err) : s;
+    state->problem->select->usage_limit = state->usage_limit;
+    *found = below.has_best;
+    *out = below.best;
+    return s;
+}
+
+/* Plans with ever smaller limits from one that works, until nothing is found; what is named as the
+ * smallest limit is so that planning with it, or with one byte less, ends as it says. */
+static dtp_status step_down(dtp_planning *p, int64_t *smallest, dtp_err *err)
+{
+    bool found = true;
+    const bool any = p->request->objective == DTP_OBJECTIVE_TIME;
+    for (int32_t i = 0; i < MAX_STEPS_DOWN && found && !(any && p->has_best); i++) {
+        dtp_candidate c;
+        DTP_TRY(solve_below(p, *smallest - 1, &found, &c, err));
+        if (found) {
+            *smallest = c.predicted.peak_bytes;
+            dtp_planning_offer(p, &c);
+        }
+    }
+    return DTP_OK;
+}
+
 static dtp_status find_least(dtp_planning *p, dtp_err *err)
 {
     dtp_least_usage least;
-    int64_t over = 0;
-    DTP_TRY(solve_memory(p, &least, &over, err));
+    int64_t smallest = 0;
+    DTP_TRY(solve_memory(p, &least, &smallest, err));
+    compare_baselines(p, &smallest);
+    /* What no solution of the problem needs less than, no program does: then nothing is below. */
+    dtp_status s =
+        p->rival == NULL && smallest > least.bound ? step_down(p, &smallest, err) : DTP_OK;
     if (p->request->objective == DTP_OBJECTIVE_MEMORY) {
         const bool tight = least.choice != NULL && least.bound == least.usage;
         p->certificate.status = tight ? DTP_CERT_OPTIMAL : DTP_CERT_FEASIBLE;
         p->certificate.bound = least.bound;
     }
-    if (!p->has_best) {
-        p->out->smallest_bound = least.bound;
-        p->out->smallest_peak_bytes =
-            least.choice != NULL ? p->request->memory_limit_bytes + over : 0;
-    }
+    p->out->smallest_bound = p->has_best ? 0 : least.bound;
+    p->out->smallest_peak_bytes = p->has_best ? 0 : smallest;
     dtp_least_usage_free(&least);
-    return DTP_OK;
-}
-
-/* A baseline may need less than what was found. */
-static void compare_smallest(const dtp_planning *p)
-{
-    dtp_plan_result *out = p->out;
-    for (int32_t i = 0; i < p->n_baselines; i++) {
-        const dtp_candidate *c = &p->baselines[i];
-        const int64_t peak = c->predicted.peak_bytes;
-        if (c->legal && keeps_pins(p, c) &&
-            (out->smallest_peak_bytes == 0 || peak < out->smallest_peak_bytes)) {
-            out->smallest_peak_bytes = peak;
-        }
-    }
+    return s;
 }
 
 static dtp_status solve(dtp_planning *p, dtp_err *err)
@@ -338,8 +382,11 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
         DTP_TRY(find_least(p, err));
     }
     if (!p->has_best) {
-        compare_smallest(p);
-        return p->request->brief ? DTP_OK : explain_conflict(p, err);
+        if (p->request->brief) {
+            compare_baselines(p, &p->out->smallest_peak_bytes);
+            return DTP_OK;
+        }
+        return explain_conflict(p, err);
     }
     return DTP_OK;
 }

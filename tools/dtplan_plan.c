@@ -253,15 +253,25 @@ static dtp_status read_limit(plan_command *c, const dtp_machine *machine, dtp_er
                : tool_bytes_parse("--memory", c->memory, &c->limit_bytes, err);
 }
 
-/* What --style and --pin say on the mesh of the request, by propagation; they name nodes of the
- * changed graph. */
+/* What --style and --pin say, which name nodes of the graph with the choices of the request. */
+static dtp_status read_pins(const dtp_graph *model, const dtp_plan_request *request,
+                            dtp_arena *arena, dtp_pin_set *pins, dtp_err *err)
+{
+    dtp_graph *changed = NULL;
+    DTP_TRY(dtp_graph_with_choices(model, request->choices, 0, NULL, &changed, err));
+    dtp_status s = dtp_pin_set_read(request->n_texts, request->texts, changed, request->mesh, arena,
+                                    pins, err);
+    dtp_graph_destroy(changed);
+    return s;
+}
+
+/* The plan that follows from --style and --pin on the mesh of the request, by propagation. */
 static dtp_status plan_by_pins(const plan_command *c, const dtp_graph *g,
                                const dtp_machine *machine, const dtp_plan_request *request,
                                dtp_arena *arena, dtp_plan_result *out, dtp_err *err)
 {
     dtp_pin_set pins;
-    DTP_TRY(
-        dtp_pin_set_read(request->n_texts, request->texts, g, request->mesh, arena, &pins, err));
+    DTP_TRY(read_pins(g, request, arena, &pins, err));
     const dtp_pins_request by_pins = {.mesh = request->mesh,
                                       .n_pins = pins.n_pins,
                                       .pins = pins.pins,

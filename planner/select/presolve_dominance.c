@@ -117,7 +117,7 @@ static dtp_status check_all(sel_work *w, int32_t *witness, dtp_err *err)
         if (sel_work_late(w)) {
             return DTP_OK;
         }
-        if (x->alive && x->changed && !x->memory_changed && x->n_live > 1) {
+        if (x->alive && !x->kept && x->changed && !x->memory_changed && x->n_live > 1) {
             x->changed = false;
             DTP_TRY(check_node(w, i, witness, err));
         }
