@@ -14,7 +14,8 @@ dtp_plan_request dtp_plan_request_init(void)
                               .candidates = 6,
                               .margin = 0.05,
                               .seed = 1,
-                              .threads = 2};
+                              .threads = 2,
+                              .gap = 0.001};
 }
 
 const char *dtp_mesh_outcome_name(dtp_mesh_outcome outcome)

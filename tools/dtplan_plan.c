@@ -24,6 +24,7 @@ typedef struct plan_command {
     const char *remat, *microbatches; /* as given */
     const char *objective, *memory, *rules_file, *compat, *output;
     int64_t devices, candidates, seed, threads;
+    double gap;
     int64_t limit_bytes; /* 0 = none */
     bool torch;          /* --compat torch */
     bool json, timings, verbose, comm_report, prices;
@@ -117,6 +118,7 @@ static dtp_status make_request(const plan_command *c, const dtp_mesh *mesh, cons
     out->candidates = (int32_t)c->candidates;
     out->seed = (uint64_t)c->seed;
     out->threads = (int32_t)c->threads;
+    out->gap = c->gap;
     out->prices = c->prices;
     out->ctx = &c->ctx;
     return DTP_OK;
@@ -251,15 +253,25 @@ static dtp_status read_limit(plan_command *c, const dtp_machine *machine, dtp_er
                : tool_bytes_parse("--memory", c->memory, &c->limit_bytes, err);
 }
 
-/* What --style and --pin say on the mesh of the request, by propagation; they name nodes of the
- * changed graph. */
+/* What --style and --pin say, which name nodes of the graph with the choices of the request. */
+static dtp_status read_pins(const dtp_graph *model, const dtp_plan_request *request,
+                            dtp_arena *arena, dtp_pin_set *pins, dtp_err *err)
+{
+    dtp_graph *changed = NULL;
+    DTP_TRY(dtp_graph_with_choices(model, request->choices, 0, NULL, &changed, err));
+    dtp_status s = dtp_pin_set_read(request->n_texts, request->texts, changed, request->mesh, arena,
+                                    pins, err);
+    dtp_graph_destroy(changed);
+    return s;
+}
+
+/* The plan that follows from --style and --pin on the mesh of the request, by propagation. */
 static dtp_status plan_by_pins(const plan_command *c, const dtp_graph *g,
                                const dtp_machine *machine, const dtp_plan_request *request,
                                dtp_arena *arena, dtp_plan_result *out, dtp_err *err)
 {
     dtp_pin_set pins;
-    DTP_TRY(
-        dtp_pin_set_read(request->n_texts, request->texts, g, request->mesh, arena, &pins, err));
+    DTP_TRY(read_pins(g, request, arena, &pins, err));
     const dtp_pins_request by_pins = {.mesh = request->mesh,
                                       .n_pins = pins.n_pins,
                                       .pins = pins.pins,
@@ -443,7 +455,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 
 int dtplan_plan(int argc, char **argv)
 {
-    plan_command c = {.objective = "time", .candidates = 6, .seed = 1, .threads = 2};
+    plan_command c = {.objective = "time", .candidates = 6, .seed = 1, .threads = 2, .gap = 0.001};
     const tool_option options[] = {
         {"--mesh", TOOL_STRING, "MESH", &c.source.mesh, 0, 0, "mesh such as 'x:2;y:2'"},
         {"--devices", TOOL_INT, "N", &c.devices, 1, 1 << 20, "search the mesh shape for N devices"},
@@ -472,6 +484,9 @@ int dtplan_plan(int argc, char **argv)
         {"--prices", TOOL_FLAG, NULL, &c.prices, 0, 0,
          "say what the memory limit and every pin cost (tensor mode; solves again for each)"},
         {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "of the solver of tensor mode (default 1)"},
+        {"--gap", TOOL_REAL, "G", &c.gap, 0, 1,
+         "of large problems in tensor mode: cost and bound may differ by this share (default "
+         "0.001)"},
         {"--threads", TOOL_INT, "N", &c.threads, 1, 256,
          "of the solver of tensor mode (default 2); the plan does not depend on them"},
         {"--compat", TOOL_STRING, "WHAT", &c.compat, 0, 0,
