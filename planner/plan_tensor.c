@@ -11,11 +11,14 @@
 #include "planner/planning.h"
 #include "planner/tensor_pins.h"
 
-/* LATER_ITERATIONS: of a solve whose bound is not asked for. */
-enum { MAX_DISCOUNTS = 4, MAX_STEPS_DOWN = 64, LATER_ITERATIONS = 60 };
+/* Solves at discounted prices, and nodes of branch and bound for each; LATER_ITERATIONS: of a solve
+ * whose bound is not asked for. */
+enum { MAX_DISCOUNTS = 4, DISCOUNT_NODES = 20, MAX_STEPS_DOWN = 64, LATER_ITERATIONS = 60 };
 
 /* Parts of the communication that count as the same. */
 static const double SETTLED = 0.02;
+/* Candidates need no closer bound. */
+static const double DISCOUNT_GAP = 0.005;
 
 /* The selection problem of one mesh. */
 typedef struct tensor_state {
@@ -72,9 +75,6 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
     p->state = state;
     DTP_TRY(dtp_pin_set_read(p->request->n_texts, p->request->texts, p->graph, &p->pricer.mesh,
                              p->arena, &state->pins, err));
-    if (p->request->choices != NULL && p->request->choices->microbatches > 1) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "--microbatches is for --mode rules");
-    }
     DTP_TRY(dtp_graph_with_settings(p->graph, state->pins.n_settings, state->pins.settings,
                                     &state->set, err));
     state->base = p->graph;
@@ -121,12 +121,14 @@ static bool in_space(const dtp_planning *p, const dtp_candidate *c)
 /* What came of one solve. */
 typedef struct round_result {
     bool found;
-    int64_t peak;   /* of the program */
-    int64_t over;   /* by how much that exceeds the limit */
-    double exposed; /* part of the communication that is not hidden behind compute */
+    int64_t peak;      /* of the program */
+    int64_t over;      /* by how much that exceeds the limit */
+    double exposed;    /* part of the communication that is not hidden behind compute */
+    int64_t full_cost; /* at undiscounted prices */
+    double step_s;     /* of the timeline */
 } round_result;
 
-/* Offers what a selection means. */
+/* Offers what a selection means, and fills *out. */
 static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, round_result *out,
                                   dtp_err *err)
 {
@@ -138,6 +140,8 @@ static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, rou
                                  err));
     out->peak = c.predicted.peak_bytes;
     out->over = dtp_planning_excess(p, &c);
+    out->full_cost = c.cost_ps;
+    out->step_s = c.predicted.step_time_s;
     dtp_planning_offer(p, &c);
     out->exposed = c.predicted.comm_s > 0.0 ? c.predicted.exposed_comm_s / c.predicted.comm_s : 1.0;
     return DTP_OK;
@@ -151,6 +155,7 @@ static dtp_select_options solver_options(const dtp_planning *p)
     dtp_select_options options = dtp_select_options_init();
     options.seed = p->request->seed;
     options.threads = p->request->threads;
+    options.gap = p->request->gap;
     return options;
 }
 
@@ -196,11 +201,20 @@ static dtp_status solve_once(dtp_planning *p, const dtp_select_options *options,
     dtp_status s = out->found ? offer_selection(p, r.choice, out, err) : DTP_OK;
     dtp_log(p->request->ctx, DTP_LOG_INFO, "planner", "solved",
             "usage_limit=%" PRId64 " found=%d cost=%" PRId64 " bound=%" PRId64 " usage=%" PRId64
-            " over=%" PRId64,
+            " over=%" PRId64 " full_cost=%" PRId64 " step_s=%g",
             state->problem->select->usage_limit, out->found, r.value.cost, r.bound, r.value.peak,
-            out->over);
+            out->over, out->full_cost, out->step_s);
     dtp_select_result_free(&r);
     return s;
+}
+
+/* Edges at a part of their full costs. */
+static void discount(dtp_select_problem *s, const int64_t *full, double part)
+{
+    for (int64_t k = 0; k < s->edge_first[s->n_edges]; k++) {
+        s->edge_cost[k] =
+            full[k] >= DTP_SELECT_FORBIDDEN ? full[k] : (int64_t)(part * (double)full[k]);
+    }
 }
 
 /* Redistributions at the part of their price that the last timeline did not hide. The solutions
@@ -217,14 +231,13 @@ static dtp_status solve_discounted(dtp_planning *p, double exposed, dtp_err *err
     if (full == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy of a selection problem");
     }
-    options.iterations = LATER_ITERATIONS;
     memcpy(full, s->edge_cost, (size_t)n * sizeof *full);
+    options.iterations = DISCOUNT_NODES;
+    options.gap = DISCOUNT_GAP;
+    status = start_from_best(p, &options.start, err);
     for (int32_t i = 0; i < MAX_DISCOUNTS && exposed < 1.0 - SETTLED && status == DTP_OK; i++) {
         round_result r;
-        for (int64_t k = 0; k < n; k++) {
-            s->edge_cost[k] =
-                full[k] >= DTP_SELECT_FORBIDDEN ? full[k] : (int64_t)(exposed * (double)full[k]);
-        }
+        discount(s, full, exposed);
         status = solve_once(p, &options, false, &r, err);
         exposed = fabs(r.exposed - exposed) < SETTLED ? 1.0 : r.exposed;
     }
@@ -365,10 +378,14 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
     if (p->cut) {
         return DTP_OK;
     }
-    if (!p->has_best || p->request->objective == DTP_OBJECTIVE_MEMORY) {
+    if (p->request->objective == DTP_OBJECTIVE_MEMORY || (!p->has_best && !p->request->brief)) {
         DTP_TRY(find_least(p, err));
     }
     if (!p->has_best) {
+        if (p->request->brief) {
+            compare_baselines(p, &p->out->smallest_peak_bytes);
+            return DTP_OK;
+        }
         return explain_conflict(p, err);
     }
     return DTP_OK;

@@ -26,18 +26,18 @@ static dtp_status improve(sel_solver *v, sel_work *w, int64_t rounds, dtp_err *e
 
 static dtp_status explore(sel_solver *v, sel_work *w, int32_t depth, int64_t *bound, dtp_err *err);
 
-/* A copy in which a node has (or has not) a strategy. */
-static dtp_status explore_child(sel_solver *v, const sel_work *w, const sel_relaxation *r,
-                                bool keep, int32_t depth, int64_t *bound, dtp_err *err)
+/* A copy in which a node has only the strategies of one half. */
+static dtp_status explore_child(sel_solver *v, const sel_work *w, const sel_split *split, bool keep,
+                                int32_t depth, int64_t *bound, dtp_err *err)
 {
     sel_work *child = NULL;
-    int64_t split = 0;
+    int64_t killed = 0;
     DTP_TRY(sel_copy(w, &child, err));
     dtp_status s = DTP_OK;
-    const sel_node *x = &child->nodes[r->split_node];
+    const sel_node *x = &child->nodes[split->node];
     for (int32_t i = 0; i < x->k && s == DTP_OK && !child->infeasible; i++) {
-        if ((i == r->split_strategy) != keep && !sel_dead(x, i)) {
-            s = sel_kill(child, r->split_node, i, &split, err);
+        if (sel_split_has(w, split, i) != keep && !sel_dead(x, i)) {
+            s = sel_kill(child, split->node, i, &killed, err);
         }
     }
     if (s == DTP_OK) {
@@ -48,18 +48,18 @@ static dtp_status explore_child(sel_solver *v, const sel_work *w, const sel_rela
 }
 
 /* Raises *bound to what holds for all of w: its own relaxation, or both halves. */
-static dtp_status split(sel_solver *v, sel_work *w, const sel_relaxation *r, int32_t depth,
+static dtp_status halve(sel_solver *v, sel_work *w, const sel_split *split, int32_t depth,
                         int64_t *bound, dtp_err *err)
 {
     int64_t with = *bound, without = *bound;
-    DTP_TRY(explore_child(v, w, r, true, depth + 1, &with, err));
-    DTP_TRY(explore_child(v, w, r, false, depth + 1, &without, err));
+    DTP_TRY(explore_child(v, w, split, true, depth + 1, &with, err));
+    DTP_TRY(explore_child(v, w, split, false, depth + 1, &without, err));
     *bound = with < without ? with : without;
     return DTP_OK;
 }
 
 /* Without a hint from the relaxation, the node of most strategies is split. */
-static void choose_split(const sel_work *w, sel_relaxation *r)
+static void split_linear(const sel_work *w, sel_relaxation *r)
 {
     int32_t most = 1;
     if (r->split_node >= 0 && w->nodes[r->split_node].n_live > 1 &&
@@ -76,6 +76,18 @@ static void choose_split(const sel_work *w, sel_relaxation *r)
     for (int32_t s = w->nodes[r->split_node].k - 1; s >= 0; s--) {
         r->split_strategy = sel_dead(&w->nodes[r->split_node], s) ? r->split_strategy : s;
     }
+}
+
+/* r: of the linear program; NULL: by the dual. */
+static dtp_status choose_split(const sel_work *w, sel_relaxation *r, int32_t depth, int64_t bound,
+                               sel_split *out, dtp_err *err)
+{
+    if (r == NULL) {
+        return sel_dual_split(w, bound, depth < NEAR ? NEAR_SPLITS : SPLITS, out, err);
+    }
+    split_linear(w, r);
+    *out = (sel_split){r->split_node, r->split_strategy, -1, 0};
+    return DTP_OK;
 }
 
 static bool any_choice_left(const sel_work *w)
@@ -115,7 +127,7 @@ static dtp_status explore(sel_solver *v, sel_work *w, int32_t depth, int64_t *bo
         if (depth == 0 && v->out->nodes == 0) {
             v->out->presolve = w->report;
         }
-        if (*bound >= v->cutoff || limit_reached(v, size.entries, depth)) {
+        if (sel_close(v, *bound) || limit_reached(v, size.entries, depth)) {
             return DTP_OK;
         }
         v->out->nodes++;
@@ -129,14 +141,10 @@ static dtp_status explore(sel_solver *v, sel_work *w, int32_t depth, int64_t *bo
         }
         const bool little = 10 * now >= 8 * before;
         before = now;
-        if (*bound < v->cutoff && little && any_choice_left(w)) {
-            if (linear) {
-                choose_split(w, &r);
-            } else {
-                DTP_TRY(sel_dual_split(w, *bound, depth < NEAR ? NEAR_SPLITS : SPLITS,
-                                       &r.split_node, &r.split_strategy, err));
-            }
-            return split(v, w, &r, depth, bound, err);
+        if (!sel_close(v, *bound) && little && any_choice_left(w)) {
+            sel_split split;
+            DTP_TRY(choose_split(w, linear ? &r : NULL, depth, *bound, &split, err));
+            return halve(v, w, &split, depth, bound, err);
         }
     }
 }

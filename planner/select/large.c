@@ -140,7 +140,7 @@ static dtp_status loop(sel_solver *v, sel_work *w, search *h, int64_t left, int6
                        dtp_err *err)
 {
     for (bool done = false;
-         left > 0 && !done && !w->infeasible && *bound < v->cutoff && !sel_time_is_up(v);
+         left > 0 && !done && !w->infeasible && !sel_close(v, *bound) && !sel_time_is_up(v);
          left -= h->rounds) {
         if (h->primal == NULL || worth_restarting(v, w, h, *bound)) {
             DTP_TRY(begin_search(v, w, h, *bound, err));

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "planner/select/branch.h"
+#include "planner/select/dive.h"
 #include "planner/select/large.h"
 #include "planner/select/regions.h"
 #include "planner/select/solver.h"
@@ -27,6 +28,12 @@ double sel_time_left(const sel_solver *v)
 bool sel_time_is_up(const sel_solver *v)
 {
     return v->end_s > 0.0 && now_s() >= v->end_s;
+}
+
+bool sel_close(const sel_solver *v, int64_t bound)
+{
+    return bound >= v->cutoff ||
+           (v->found && (double)(v->cutoff - bound) <= v->gap * (double)v->cutoff);
 }
 
 dtp_select_options dtp_select_options_init(void)
@@ -117,14 +124,17 @@ static dtp_status begin(sel_solver *v, dtp_err *err)
     return DTP_OK;
 }
 
-/* A little of it on a copy: it may be enough, and else branch and bound has a good solution to
- * begin with and costs that are not spread over the kernel. */
+/* A little of it, and a dive, on a copy: it may be enough, and else branch and bound has a good
+ * solution to begin with and costs that are not spread over the kernel. */
 static dtp_status try_large(sel_solver *v, const sel_work *w, int64_t rounds, int64_t *bound,
                             dtp_err *err)
 {
     sel_work *copy = NULL;
     DTP_TRY(sel_copy(w, &copy, err));
     dtp_status s = sel_large(v, copy, rounds < FIRST_ROUNDS ? rounds : FIRST_ROUNDS, bound, err);
+    if (s == DTP_OK && !copy->infeasible && !sel_close(v, *bound)) {
+        s = sel_dive(v, copy, err);
+    }
     sel_work_destroy(copy);
     return s;
 }
@@ -145,7 +155,8 @@ static dtp_status pass(sel_solver *v, sel_work *w, int64_t most, int64_t *bound,
     }
     DTP_TRY(sel_reduce(v, w, err));
     const bool limited = v->options->iterations > 0 || v->end_s > 0.0;
-    if (limited && solver == DTP_SELECT_AUTO && *bound < v->cutoff && !w->infeasible && v->found) {
+    if (limited && solver == DTP_SELECT_AUTO && !sel_close(v, *bound) && !w->infeasible &&
+        v->found) {
         DTP_TRY(sel_regions(v, w, most, *bound, err));
     }
     return DTP_OK;
@@ -160,6 +171,7 @@ static dtp_status run(sel_solver *v, sel_work *w, dtp_err *err)
     DTP_TRY(begin(v, err));
     DTP_TRY(sel_reduce(v, w, err));
     v->out->presolve = w->report;
+    v->gap = sel_size(w).entries > v->options->lp_entries ? v->options->gap : 0.0;
     const bool once = given > 0 || v->end_s <= 0.0 ||
                       (v->options->solver == DTP_SELECT_EXACT && sel_too_large(v, w));
     do {
@@ -167,7 +179,7 @@ static dtp_status run(sel_solver *v, sel_work *w, dtp_err *err)
         bound = w->infeasible ? v->cutoff : bound;
         most += most < INT64_MAX / 4 ? most / 2 : 0;
         v->seed++;
-    } while (!once && bound < v->cutoff && !sel_time_is_up(v));
+    } while (!once && !sel_close(v, bound) && !sel_time_is_up(v));
     judge(v, bound);
     return DTP_OK;
 }

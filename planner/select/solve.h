@@ -25,6 +25,8 @@ typedef struct dtp_select_options {
     uint64_t seed;
     int64_t lp_entries;   /* up to so many, bounds by the linear program, else by dual ascent */
     int64_t max_entries;  /* finite edge entries of the largest relaxation that is tried */
+    double gap;           /* a kernel too large for the linear program is left when cost and bound
+                             are this close, as a share of the cost; 0 = when they are equal */
     int64_t cutoff;       /* solutions are wanted that cost less than this; 0 = any */
     const int32_t *start; /* a choice by node known beforehand, which need not be feasible; NULL:
                              none */

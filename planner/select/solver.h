@@ -10,6 +10,7 @@ typedef struct sel_solver {
     const dtp_select_problem *p;
     const dtp_select_options *options;
     dtp_select_result *out;
+    double gap;             /* between cost and bound at which to stop, as a share of the cost */
     double end_s;           /* of CLOCK_MONOTONIC; 0 = no limit */
     uint64_t seed;          /* of the search */
     int64_t max_nodes;      /* branch and bound ends when out->nodes reaches it */
@@ -23,6 +24,8 @@ typedef struct sel_solver {
 /* Seconds left, at least a little; 0 = no limit. */
 double sel_time_left(const sel_solver *v);
 bool sel_time_is_up(const sel_solver *v);
+/* A bound that leaves nothing to look for: at the cutoff, or within the gap of a solution. */
+bool sel_close(const sel_solver *v, int64_t bound);
 
 /* Restores, evaluates and keeps a solution of w, as w was when it had n_undo records, if it is the
  * best so far. */

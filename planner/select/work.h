@@ -27,6 +27,7 @@ typedef struct sel_node {
     int32_t n_adj;
     int64_t cap_adj;
     bool alive;
+    bool kept; /* stays to the end, and its strategies keep their best solutions each */
     bool memory_changed, changed; /* for sel_memory_refresh; for dominance */
 } sel_node;
 
