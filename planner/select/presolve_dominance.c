@@ -132,7 +132,7 @@ dtp_status sel_dominance(sel_work *w, dtp_err *err)
         const int32_t degree = w->nodes[i].alive ? sel_purge(w, i) : 0;
         most = degree > most ? degree : most;
     }
-    int32_t *witness = malloc((size_t)most * sizeof *witness);
+    int32_t *witness = calloc((size_t)most + 1, sizeof *witness);
     if (witness == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a node of %d edges", most);
     }

@@ -199,7 +199,7 @@ static int32_t decide(const sel_forest *f, const sel_walk *w, int32_t x)
 
 dtp_status sel_forest_solve(sel_forest *f, sel_walk *w, const double *theta, dtp_err *err)
 {
-    double message[64], *wide = NULL;
+    double message[64] = {0}, *wide = NULL;
     if (f->g->max_k > 64) {
         wide = malloc((size_t)f->g->max_k * sizeof *wide);
         if (wide == NULL) {

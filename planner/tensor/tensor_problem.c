@@ -37,12 +37,15 @@ static int64_t count_survivors(const tensor_build *b, int32_t g)
 static dtp_status tensor_costs(tensor_build *b, const dtp_choice *choice, int64_t *unit,
                                int64_t *count, dtp_err *err)
 {
-    *count = count_survivors(b, b->group_of_tensor[choice->tensor]);
-    for (int32_t k = 0; k<choice->n_options && * count> 0; k++) {
+    const int64_t n = count_survivors(b, b->group_of_tensor[choice->tensor]);
+    const int32_t n_options = n > 0 ? choice->n_options : 0;
+    *count = n;
+    for (int32_t k = 0; k < n_options; k++) {
         dtp_layout reduced = choice->options[k].layout;
         for (int32_t m = 0; m < reduced.n_mesh; m++) {
-            const bool partial = reduced.place[m].kind == DTP_PARTIAL;
-            reduced.place[m] = partial ? (dtp_place){0} : reduced.place[m];
+            if (reduced.place[m].kind == DTP_PARTIAL) {
+                reduced.place[m] = (dtp_place){0};
+            }
         }
         DTP_TRY(dtp_tensor__move(b, choice->tensor, &choice->options[k].layout, &reduced, &unit[k],
                                  err));

@@ -15,7 +15,9 @@ INSTANCES = [("G", 120, 217039, 217039), ("A", 60, 6548641531, 6548553650),
 # model, mesh, machine, options
 MODELS = [("llama3_8b", "x:8;y:8", "h100_64", []), ("llama3_8b", "x:4;y:4;z:4", "h100_64", []),
           ("gpt3_175b", "x:8;y:16", "h100_128", []), ("mixtral_8x7b", "x:8;y:8", "h100_64", []),
-          ("mixtral_8x7b", "x:4;y:16", "h100_64", []), ("gpt2_small", "x:8", "a100_8", [])]
+          ("mixtral_8x7b", "x:4;y:16", "h100_64", []),
+          ("mixtral_8x7b", "x:16;y:4", "h100_64", []), ("mixtral_8x7b", "x:2;y:32", "h100_64", []),
+          ("gpt2_small", "x:8", "a100_8", [])]
 
 
 def run(command):
