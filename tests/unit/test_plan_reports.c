@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "cost_models/move_price.h"
+#include "cost_models/plan_lowering.h"
 #include "planner/candidate.h"
 #include "planner/explain.h"
 #include "planner/least_usage.h"
@@ -355,8 +356,11 @@ static double gain_at(const dtp_graph *g, const dtp_machine *m, const dtp_machin
     assert_int_equal(dtp_machine_scaled(m, param, factor, &scaled, NULL), DTP_OK);
     assert_int_equal(dtp_pricer_init(scaled, &plan->mesh, &pricer, NULL), DTP_OK);
     assert_int_equal(dtp_plan_tensor(g, scaled, &request, &r, NULL), DTP_OK);
-    assert_int_equal(dtp_sharding_predict(g, &pricer, &plan->sharding, NULL, &ours, NULL, NULL),
-                     DTP_OK);
+    dtp_plan_lowering lowering;
+    assert_int_equal(dtp_plan_lowering_init(&lowering, plan, NULL), DTP_OK);
+    assert_int_equal(
+        dtp_sharding_predict(g, &pricer, &plan->sharding, &lowering.options, &ours, NULL, NULL),
+        DTP_OK);
     const double gain = 1.0 - r.plan->predicted.step_time_s / ours.step_time_s;
     dtp_plan_result_free(&r);
     dtp_machine_destroy(scaled);
