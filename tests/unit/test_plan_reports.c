@@ -265,7 +265,11 @@ static void test_plan_diff__adds_up(void **state)
     dtp_plan_result a = plan_on(g, "x:2;y:2", 0), b = plan_on(g, "x:2;y:2", 114688);
     dtp_arena *arena = dtp_arena_create();
     dtp_plan_diff diff;
-    const dtp_diff_input inputs[2] = {{g, &a.plan->sharding, NULL}, {g, &b.plan->sharding, NULL}};
+    dtp_plan_lowering x, y;
+    assert_int_equal(dtp_plan_lowering_init(&x, a.plan, NULL), DTP_OK);
+    assert_int_equal(dtp_plan_lowering_init(&y, b.plan, NULL), DTP_OK);
+    const dtp_diff_input inputs[2] = {{g, &a.plan->sharding, &x.options},
+                                      {g, &b.plan->sharding, &y.options}};
     assert_int_equal(dtp_plan_diff_make(inputs, machine, arena, &diff, NULL), DTP_OK);
     const int64_t cost[2] = {a.plan->certificate.cost, b.plan->certificate.cost};
     int64_t sum = 0;
