@@ -93,7 +93,9 @@ typedef struct dtp_plan {
     dtp_sharding sharding;
     dtp_graph_choices choices; /* layouts, strategies, settings are for the graph
                                   that they make of the model's */
-    int32_t n_settings;        /* tensor mode: how nodes run, in the order of the nodes */
+    int32_t n_tried;           /* the search for choices: what came of each, in its order */
+    const char **tried;
+    int32_t n_settings; /* tensor mode: how nodes run, in the order of the nodes */
     dtp_setting *settings;
     int32_t
         n_moves; /* tensor mode with redistributions of our own; no two of one type, start, end */

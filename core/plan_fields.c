@@ -226,6 +226,12 @@ static dtp_status read_pins(const dtp_json *root, dtp_plan *plan, dtp_err *err)
     return read_texts(v, plan->arena, &plan->n_pins, &plan->pins, err);
 }
 
+static dtp_status read_tried(const dtp_json *root, dtp_plan *plan, dtp_err *err)
+{
+    const dtp_json *v = dtp_json_get(root, "tried");
+    return v == NULL ? DTP_OK : read_texts(v, plan->arena, &plan->n_tried, &plan->tried, err);
+}
+
 /* "rules" or "styles". */
 static dtp_status read_source(const dtp_json *v, dtp_arena *arena, dtp_baseline *out, dtp_err *err)
 {
@@ -370,6 +376,7 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
                                        "predicted",
                                        "certificate",
                                        "pins",
+                                       "tried",
                                        "baselines",
                                        "hashes",
                                        "settings",
@@ -389,6 +396,7 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
     DTP_TRY(read_predicted(root, plan, err));
     DTP_TRY(read_certificate(root, plan, err));
     DTP_TRY(read_pins(root, plan, err));
+    DTP_TRY(read_tried(root, plan, err));
     DTP_TRY(read_baselines(root, plan, err));
     return read_hashes(root, plan, err);
 }

@@ -127,6 +127,17 @@ static void write_choices(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     }
 }
 
+static void write_tried(dtp_json_writer *w, const dtp_plan *plan)
+{
+    if (plan->n_tried > 0) {
+        dtp_json_begin_array(w, "tried", false);
+        for (int32_t i = 0; i < plan->n_tried; i++) {
+            dtp_json_write_string(w, NULL, plan->tried[i]);
+        }
+        dtp_json_end_array(w);
+    }
+}
+
 static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g,
                           bool timings)
 {
@@ -158,6 +169,7 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
         dtp_json_write_string(w, NULL, plan->pins[i]);
     }
     dtp_json_end_array(w);
+    write_tried(w, plan);
     write_baselines(w, plan);
     dtp_json_begin_object(w, "hashes");
     write_hash(w, "model", plan->model_hash);

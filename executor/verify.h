@@ -34,8 +34,9 @@ typedef struct dtp_verify_item {
     dtp_verify_kind kind;
     dtp_tensor_id tensor;
     const char *name; /* of the graph; for a gradient, of its parameter */
-    /* max |a - b| / max(max |b|, 1e-30) over all elements and all ranks, b the reference; infinite
-     * when a NaN is on either side */
+    /* max |a - b| / max(max |b|, least) over all elements and all ranks, b the reference; infinite
+     * when a NaN is on either side. least: 1e-30 for outputs, 1e-8 of the largest max |b| of all
+     * gradients (parameters) for a gradient (parameter) */
     double rel_err, abs_err, ref_max;
 } dtp_verify_item;
 

@@ -107,6 +107,34 @@ static dtp_status try_problems(dtp_explaining *e, bool fold, bool *found, dtp_er
     return dtp_tensor_selection(e->problem, s, e->selection, found, err);
 }
 
+/* The first decision of the plan that the problem without folding does not have. */
+static dtp_status fail_selection(const dtp_explaining *e, dtp_err *err)
+{
+    const dtp_graph *g = e->request->graph;
+    const dtp_plan *plan = e->request->plan;
+    const char *what = "a copy", *name = "some tensor";
+    char text[DTP_STRATEGY_TEXT_BYTES] = "in a layout";
+    for (int32_t t = g->n_tensors - 1; t >= 0; t--) {
+        const int32_t c = e->problem->choice_of_tensor[t];
+        if (c >= 0 && e->selection[c] < 0) {
+            what = "tensor";
+            name = g->tensors[t].name;
+            dtp_layout_print(&plan->sharding.layouts[t], &plan->mesh, &g->tensors[t].type, &g->dims,
+                             text);
+        }
+    }
+    for (int32_t n = g->n_nodes - 1; n >= 0; n--) {
+        if (e->selection[e->problem->choice_of_node[n]] < 0) {
+            what = "node";
+            name = g->nodes[n].name;
+            dtp_strategy_print(g, n, &plan->mesh, &plan->sharding.strategies[n], text);
+        }
+    }
+    return DTP_FAIL(err, DTP_UNSUPPORTED,
+                    "the plan has what tensor mode does not choose from: %s '%.200s': %.300s", what,
+                    name, text);
+}
+
 static dtp_status find_selection(dtp_explaining *e, dtp_err *err)
 {
     const dtp_plan *plan = e->request->plan;
@@ -117,10 +145,7 @@ static dtp_status find_selection(dtp_explaining *e, dtp_err *err)
     if (!found) {
         DTP_TRY(try_problems(e, false, &found, err));
     }
-    return found ? DTP_OK
-                 : DTP_FAIL(err, DTP_UNSUPPORTED,
-                            "some layout or strategy of the plan is not among those that tensor "
-                            "mode knows; plans of 'dtplan plan' can be explained");
+    return found ? DTP_OK : fail_selection(e, err);
 }
 
 /* ---- alternatives -------------------------------------------------------------------------------
@@ -215,8 +240,9 @@ typedef struct evaluation {
     int32_t choice;
     int32_t *plan;          /* the plan's selection in this problem */
     dtp_select_value value; /* of it */
-    dtp_node_pricer *np;    /* NULL: a tensor decides */
-    int64_t kernel_ps;      /* of the plan's option */
+    dtp_select_evaluator *evaluator;
+    dtp_node_pricer *np; /* NULL: a tensor decides */
+    int64_t kernel_ps;   /* of the plan's option */
 } evaluation;
 
 /* e->other becomes the plan with option k. */
@@ -231,7 +257,7 @@ static dtp_status evaluate_alone(const dtp_explaining *e, const evaluation *v, i
     if (e->tensor >= 0) {
         settle_views(p, v->choice, e->other);
     }
-    DTP_TRY(dtp_select_evaluate(p->select, e->other, &value, err));
+    DTP_TRY(dtp_select_evaluator_run(v->evaluator, e->other, &value, err));
     a->priced = true;
     a->apart = value.cost >= DTP_SELECT_FORBIDDEN;
     if (a->apart) {
@@ -251,47 +277,42 @@ static dtp_status evaluate_alone(const dtp_explaining *e, const evaluation *v, i
     return DTP_OK;
 }
 
-/* Every other option of the node is forbidden while it is solved; then all is as before. */
-static dtp_status solve_with(const evaluation *v, int32_t k, const int32_t *start,
-                             dtp_select_result *r, dtp_err *err)
+static void read_marginal(const evaluation *v, const dtp_select_marginal *m, dtp_alternative *a)
 {
-    dtp_select_problem *s = v->problem->select;
-    const int64_t first = s->first[v->choice];
-    const int32_t n = dtp_select_n_strategies(s, v->choice);
-    dtp_select_options options = dtp_select_options_init();
-    int64_t *kept = malloc((size_t)n * sizeof *kept);
-    if (kept == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d options", n);
+    a->none = m->bound >= DTP_SELECT_FORBIDDEN;
+    if (!a->none) {
+        a->at_least = m->bound - v->value.cost;
+        a->at_least_is_best = m->bound == m->cost;
+        a->known = m->cost < DTP_SELECT_FORBIDDEN;
+        a->at_most = m->cost - v->value.cost;
+    } else {
+        a->excluded = "nothing within the memory limit and the pins has it";
     }
-    memcpy(kept, s->cost + first, (size_t)n * sizeof *kept);
-    for (int32_t i = 0; i < n; i++) {
-        s->cost[first + i] = i == k ? kept[i] : DTP_SELECT_FORBIDDEN;
-    }
-    options.start = start;
-    dtp_status status = dtp_select_solve(s, &options, r, err);
-    memcpy(s->cost + first, kept, (size_t)n * sizeof *kept);
-    free(kept);
-    return status;
 }
 
-static dtp_status bound_below(const dtp_explaining *e, const evaluation *v, int32_t k,
-                              dtp_alternative *a, dtp_err *err)
+static dtp_status find_marginals(dtp_explaining *e, const evaluation *v, dtp_err *err)
 {
-    dtp_select_result r;
-    a->at_least = e->out->bound_ps - v->value.cost;
-    if (!e->request->exact) {
-        return DTP_OK;
+    const int32_t k = v->problem->choices[v->choice].n_options;
+    dtp_marginal_options options = dtp_marginal_options_init(v->choice, v->plan);
+    dtp_select_marginal *m = dtp_arena_alloc(e->arena, (size_t)k, sizeof *m);
+    if (m == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d alternatives", k);
     }
-    DTP_TRY(solve_with(v, k, a->apart ? NULL : e->other, &r, err));
-    a->none = r.status == DTP_CERT_INFEASIBLE;
-    a->at_least_is_best = r.status == DTP_CERT_OPTIMAL;
-    if (!a->none && r.bound - v->value.cost > a->at_least) {
-        a->at_least = r.bound - v->value.cost;
+    for (int32_t i = 0; i < k; i++) {
+        const dtp_alternative *a = &e->out->alternatives[i];
+        m[i].cost = !a->apart && a->alone_fits ? v->value.cost + dtp_cost_split_sum(&a->alone)
+                                               : DTP_SELECT_FORBIDDEN;
     }
-    dtp_select_result_free(&r);
+    options.exact = e->request->exact;
+    DTP_TRY(dtp_select_marginals(v->problem->select, &options, m, err));
+    for (int32_t i = 0; i < k; i++) {
+        read_marginal(v, &m[i], &e->out->alternatives[i]);
+        e->out->bound_ps = i == 0 || m[i].bound < e->out->bound_ps ? m[i].bound : e->out->bound_ps;
+    }
     return DTP_OK;
 }
 
+/* The first alternatives are the options of the choice, in their order. */
 static dtp_status add_options(dtp_explaining *e, const evaluation *v, dtp_err *err)
 {
     const dtp_choice *c = &v->problem->choices[v->choice];
@@ -302,35 +323,30 @@ static dtp_status add_options(dtp_explaining *e, const evaluation *v, dtp_err *e
         DTP_TRY(dtp_explain__add(e, text, NULL, &a, err));
         a->chosen = k == v->plan[v->choice];
         DTP_TRY(evaluate_alone(e, v, k, a, err));
-        DTP_TRY(bound_below(e, v, k, a, err));
-        if (a->none) {
-            a->excluded = "nothing within the memory limit and the pins has it";
-        }
         if (a->chosen) {
             e->out->chosen = a->text;
         }
     }
-    return DTP_OK;
+    return find_marginals(e, v, err);
 }
 
-/* The bound of the certificate if it speaks of this, else a quick one. */
-static dtp_status find_bound(dtp_explaining *e, dtp_err *err)
+/* The certificate's bound, if it speaks of this problem and says more. */
+static void use_certificate(dtp_explaining *e)
 {
     const dtp_plan *plan = e->request->plan;
-    dtp_select_options options = dtp_select_options_init();
-    dtp_select_result r;
-    e->out->bound_ps = plan->certificate.bound;
-    if (e->request->plan_is_current && !plan->rules_mode && plan->objective == DTP_OBJECTIVE_TIME &&
-        plan->certificate.bound > 0) {
-        return DTP_OK;
+    dtp_explanation *x = e->out;
+    const int64_t bound = plan->certificate.bound;
+    if (!e->request->plan_is_current || plan->rules_mode || plan->objective != DTP_OBJECTIVE_TIME ||
+        bound <= x->bound_ps || bound > x->cost_ps) {
+        return;
     }
-    options.iterations = 1;
-    options.max_entries = 0;
-    options.start = e->selection;
-    DTP_TRY(dtp_select_solve(e->problem->select, &options, &r, err));
-    e->out->bound_ps = r.bound;
-    dtp_select_result_free(&r);
-    return DTP_OK;
+    x->bound_ps = bound;
+    for (int32_t i = 0; i < x->n; i++) {
+        dtp_alternative *a = &x->alternatives[i];
+        if (a->priced && !a->none && a->at_least < bound - x->cost_ps) {
+            a->at_least = bound - x->cost_ps;
+        }
+    }
 }
 
 static void count_instances(dtp_explaining *e, int32_t choice)
@@ -350,7 +366,14 @@ static void count_instances(dtp_explaining *e, int32_t choice)
 static dtp_status list_alternatives(dtp_explaining *e, evaluation *v, dtp_err *err)
 {
     dtp_explanation *x = e->out;
-    DTP_TRY(dtp_select_evaluate(v->problem->select, v->plan, &v->value, err));
+    DTP_TRY(dtp_select_evaluator_create(v->problem->select, &v->evaluator, err));
+    DTP_TRY(dtp_select_evaluator_run(v->evaluator, v->plan, &v->value, err));
+    if (!v->value.feasible) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "the plan needs %" PRId64 " bytes, or breaks a pin, where its limit is "
+                        "%" PRId64 " bytes",
+                        v->value.peak, e->request->plan->memory_limit_bytes);
+    }
     x->cost_ps = v->value.cost;
     x->peak_bytes = v->value.peak;
     x->limit_bytes = e->request->plan->memory_limit_bytes;
@@ -359,8 +382,8 @@ static dtp_status list_alternatives(dtp_explaining *e, evaluation *v, dtp_err *e
         DTP_TRY(kernel_time(e, v->np, &v->problem->choices[v->choice].options[v->plan[v->choice]],
                             &v->kernel_ps, err));
     }
-    DTP_TRY(find_bound(e, err));
     DTP_TRY(add_options(e, v, err));
+    use_certificate(e);
     return dtp_explain__excluded(e, err);
 }
 
@@ -397,6 +420,7 @@ static dtp_status explain(dtp_explaining *e, dtp_err *err)
                                        dtp_tensor_redistributor(e->problem), &v.np, err));
     }
     dtp_status s = list_alternatives(e, &v, err);
+    dtp_select_evaluator_destroy(v.evaluator);
     dtp_node_pricer_destroy(v.np);
     if (s == DTP_OK) {
         qsort(e->out->alternatives, (size_t)e->out->n, sizeof *e->out->alternatives,

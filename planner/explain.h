@@ -4,7 +4,8 @@
  *   alone     everything else as it is, but for the copies of the tensor itself, which follow it in
  *             the cheapest way; an exact re-evaluation of the selection problem of tensor mode
  *   at least  a lower bound of the difference when everything else is chosen anew, within the
- *             limits and pins of the plan: at_least <= re-solved difference <= alone
+ *             limits and pins of the plan (planner/select/marginals.h):
+ *             at_least <= re-solved difference <= at_most <= alone, the last where alone fits
  *
  * Instances of a repeated block decide together (when the plan treats them alike), and differences
  * are those of all of them. Differences speak of the sum of prices, in picoseconds per step.
@@ -20,7 +21,7 @@ typedef struct dtp_explain_request {
     const dtp_machine *machine;
     const dtp_plan *plan;
     bool plan_is_current; /* made for this model and machine: its certificate holds */
-    bool exact;           /* at_least by solving with each alternative; else from the certificate */
+    bool exact;           /* solve with each alternative of which at_least is not the difference */
     const char *name;     /* of a tensor or node; of both: the tensor */
     bool node;            /* the node */
 } dtp_explain_request;
@@ -36,7 +37,9 @@ typedef struct dtp_alternative {
     bool alone_fits;       /* ... within the memory limit */
     bool none;             /* exact: nothing within the limits has it */
     int64_t at_least;      /* unless none */
-    bool at_least_is_best; /* it is the difference itself: re-solved to the optimum */
+    bool known;            /* something within the limits has it: */
+    int64_t at_most;       /* ... so the difference is at most this */
+    bool at_least_is_best; /* it is the difference itself: at_least == at_most */
 } dtp_alternative;
 
 typedef struct dtp_explanation {

@@ -5,6 +5,7 @@
 
 #include "planner/explain.h"
 #include "planner/pin_texts.h"
+#include "planner/select/marginals.h"
 #include "planner/select/solve.h"
 
 typedef struct dtp_explaining {

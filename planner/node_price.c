@@ -112,6 +112,7 @@ dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
         const int64_t ps = runs * dtp_picoseconds(dtp_price_instr(np->pricer, q, &q->instrs[k]));
         out->cost_ps += ps;
         out->kernel_ps += kernel ? ps : 0;
+        out->every_ps += ps / runs * all;
     }
     return find_peaks(np, &q->graph->nodes[node], out, err);
 }

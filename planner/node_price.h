@@ -6,7 +6,8 @@
 #include "spmd/redistribute.h"
 
 typedef struct dtp_node_price {
-    int64_t cost_ps;    /* of a step: every microbatch */
+    int64_t cost_ps;    /* of a step: every microbatch; what may wait for the last one runs once */
+    int64_t every_ps;   /* the same when nothing waits */
     int64_t kernel_ps;  /* of it, in kernels; the rest is communication inside the node */
     int64_t temp_bytes; /* most bytes of staging, workspace and intermediates at one instruction */
     int64_t sure_bytes; /* the same without what may be written over something that dies */

@@ -76,8 +76,7 @@ static dtp_status find_top(const sweep *s, dtp_pareto_point *point, dtp_err *err
     if (scratch == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the tensors at the peak");
     }
-    dtp_status status =
-        dtp_graph_with_settings(s->g, point->plan->n_settings, point->plan->settings, &set, err);
+    dtp_status status = dtp_plan_graph(point->plan, s->g, &set, err);
     if (status == DTP_OK) {
         status = lower_and_rank(set, scratch, point, err);
     }

@@ -32,12 +32,17 @@ typedef struct dtp_plan_request {
     double margin;      /* ... within this fraction of the optimum */
     uint64_t seed;      /* tensor mode: of the solver's heuristic */
     int32_t threads;    /* tensor mode: of the solver; the plan does not depend on them */
+    double gap;         /* tensor mode: large problems need no closer certificate, as a share */
     bool prices;        /* tensor mode: say what each constraint costs */
+    bool brief; /* tensor mode: when nothing fits, the best baseline alone says what limit works */
+    const dtp_plan *rival; /* tensor mode, objective time: a plan of another graph, of which only
+                              certificate and prediction are read. Nothing is planned where its
+                              sum of prices is not undercut; NULL: none */
     const dtp_ctx *ctx;
 } dtp_plan_request;
 
 /* No mesh, one device, up to 3 dims, objective time, no limit, 6 candidates within 5 %, seed 1,
- * 2 threads. */
+ * 2 threads, gap 0.001. */
 dtp_plan_request dtp_plan_request_init(void);
 
 typedef enum dtp_mesh_outcome {
@@ -59,15 +64,18 @@ typedef struct dtp_mesh_report {
 } dtp_mesh_report;
 
 typedef struct dtp_plan_result {
-    dtp_plan *plan; /* NULL when infeasible */
+    dtp_plan *plan; /* NULL when infeasible, or when the request's rival was not beaten */
     bool infeasible;
     int64_t smallest_peak_bytes; /* infeasible: a memory limit that works with the pins; 0: none */
     int64_t smallest_bound;      /* ... and none below this does */
     int32_t n_conflict;          /* infeasible: a smallest set of constraints that cannot hold */
     const char **conflict;       /* together: "pin h: batch@x", "memory 1024" */
-    int32_t n_meshes;            /* the mesh search, in its order; 0 without */
+    int64_t cut_bound;           /* neither plan nor infeasible: nothing costs less on the mesh */
+    int32_t n_tried;    /* the search for recomputation and microbatches: a text for each */
+    const char **tried; /* choice (planner/plan_choices.h) */
+    int32_t n_meshes;   /* the mesh search, in its order; 0 without */
     dtp_mesh_report *meshes;
-    dtp_arena *arena; /* of conflict and meshes */
+    dtp_arena *arena; /* of conflict, meshes and tried */
 } dtp_plan_result;
 
 void dtp_plan_result_free(dtp_plan_result *result);

@@ -12,10 +12,14 @@
 #include "planner/tensor_pins.h"
 #include "spmd/redistribute_listed.h"
 
-enum { MAX_DISCOUNTS = 4 };
+/* Solves at discounted prices, and nodes of branch and bound for each; LATER_ITERATIONS: of a solve
+ * whose bound is not asked for. */
+enum { MAX_DISCOUNTS = 4, DISCOUNT_NODES = 20, MAX_STEPS_DOWN = 64, LATER_ITERATIONS = 60 };
 
 /* Parts of the communication that count as the same. */
 static const double SETTLED = 0.02;
+/* Candidates need no closer bound. */
+static const double DISCOUNT_GAP = 0.005;
 
 /* The selection problem of one mesh. */
 typedef struct tensor_state {
@@ -72,9 +76,6 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
     p->state = state;
     DTP_TRY(dtp_pin_set_read(p->request->n_texts, p->request->texts, p->graph, &p->pricer.mesh,
                              p->arena, &state->pins, err));
-    if (p->request->choices != NULL && p->request->choices->microbatches > 1) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "--microbatches is for --mode rules");
-    }
     DTP_TRY(dtp_graph_with_settings(p->graph, state->pins.n_settings, state->pins.settings,
                                     &state->set, err));
     state->base = p->graph;
@@ -118,10 +119,19 @@ static bool in_space(const dtp_planning *p, const dtp_candidate *c)
            found;
 }
 
-/* Offers what a selection means; *over: by how much its program exceeds the limit, *exposed: what
- * part of its communication is not hidden behind compute. */
-static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, int64_t *over,
-                                  double *exposed, dtp_err *err)
+/* What came of one solve. */
+typedef struct round_result {
+    bool found;
+    int64_t peak;      /* of the program */
+    int64_t over;      /* by how much that exceeds the limit */
+    double exposed;    /* part of the communication that is not hidden behind compute */
+    int64_t full_cost; /* at undiscounted prices */
+    double step_s;     /* of the timeline */
+} round_result;
+
+/* Offers what a selection means, and fills *out. */
+static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, round_result *out,
+                                  dtp_err *err)
 {
     const tensor_state *state = p->state;
     dtp_candidate c = {.legal = true, .redistributor = dtp_tensor_redistributor(state->problem)};
@@ -131,9 +141,12 @@ static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, int
     DTP_TRY(dtp_sharding_check(p->graph, &c.sharding, err));
     DTP_TRY(dtp_sharding_predict(p->graph, &p->pricer, &c.sharding, &options, &c.predicted,
                                  &c.cost_ps, err));
-    *over = dtp_planning_excess(p, &c);
+    out->peak = c.predicted.peak_bytes;
+    out->over = dtp_planning_excess(p, &c);
+    out->full_cost = c.cost_ps;
+    out->step_s = c.predicted.step_time_s;
     dtp_planning_offer(p, &c);
-    *exposed = c.predicted.comm_s > 0.0 ? c.predicted.exposed_comm_s / c.predicted.comm_s : 1.0;
+    out->exposed = c.predicted.comm_s > 0.0 ? c.predicted.exposed_comm_s / c.predicted.comm_s : 1.0;
     return DTP_OK;
 }
 
@@ -145,6 +158,7 @@ static dtp_select_options solver_options(const dtp_planning *p)
     dtp_select_options options = dtp_select_options_init();
     options.seed = p->request->seed;
     options.threads = p->request->threads;
+    options.gap = p->request->gap;
     return options;
 }
 
@@ -173,13 +187,6 @@ static int64_t cutoff_of(const dtp_planning *p)
                : rival->certificate.cost;
 }
 
-/* What came of one solve. */
-typedef struct round_result {
-    bool found;
-    int64_t over;   /* by how much the program exceeds the limit */
-    double exposed; /* part of the communication that is not hidden */
-} round_result;
-
 static dtp_status solve_once(dtp_planning *p, const dtp_select_options *options, bool first,
                              round_result *out, dtp_err *err)
 {
@@ -194,15 +201,23 @@ static dtp_status solve_once(dtp_planning *p, const dtp_select_options *options,
         p->cut = options->cutoff > 0 && r.status == DTP_CERT_INFEASIBLE;
     }
     out->found = r.choice != NULL;
-    dtp_status s =
-        out->found ? offer_selection(p, r.choice, &out->over, &out->exposed, err) : DTP_OK;
+    dtp_status s = out->found ? offer_selection(p, r.choice, out, err) : DTP_OK;
     dtp_log(p->request->ctx, DTP_LOG_INFO, "planner", "solved",
             "usage_limit=%" PRId64 " found=%d cost=%" PRId64 " bound=%" PRId64 " usage=%" PRId64
-            " over=%" PRId64,
+            " over=%" PRId64 " full_cost=%" PRId64 " step_s=%g",
             state->problem->select->usage_limit, out->found, r.value.cost, r.bound, r.value.peak,
-            out->over);
+            out->over, out->full_cost, out->step_s);
     dtp_select_result_free(&r);
     return s;
+}
+
+/* Edges at a part of their full costs. */
+static void discount(dtp_select_problem *s, const int64_t *full, double part)
+{
+    for (int64_t k = 0; k < s->edge_first[s->n_edges]; k++) {
+        s->edge_cost[k] =
+            full[k] >= DTP_SELECT_FORBIDDEN ? full[k] : (int64_t)(part * (double)full[k]);
+    }
 }
 
 /* Redistributions at the part of their price that the last timeline did not hide. The solutions
@@ -211,7 +226,7 @@ static dtp_status solve_discounted(dtp_planning *p, double exposed, dtp_err *err
 {
     const tensor_state *state = p->state;
     dtp_select_problem *s = state->problem->select;
-    const dtp_select_options options = solver_options(p);
+    dtp_select_options options = solver_options(p);
     const dtp_certificate kept = p->certificate;
     const int64_t n = s->edge_first[s->n_edges];
     dtp_status status = DTP_OK;
@@ -220,12 +235,12 @@ static dtp_status solve_discounted(dtp_planning *p, double exposed, dtp_err *err
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy of a selection problem");
     }
     memcpy(full, s->edge_cost, (size_t)n * sizeof *full);
+    options.iterations = DISCOUNT_NODES;
+    options.gap = DISCOUNT_GAP;
+    status = start_from_best(p, &options.start, err);
     for (int32_t i = 0; i < MAX_DISCOUNTS && exposed < 1.0 - SETTLED && status == DTP_OK; i++) {
         round_result r;
-        for (int64_t k = 0; k < n; k++) {
-            s->edge_cost[k] =
-                full[k] >= DTP_SELECT_FORBIDDEN ? full[k] : (int64_t)(exposed * (double)full[k]);
-        }
+        discount(s, full, exposed);
         status = solve_once(p, &options, false, &r, err);
         exposed = fabs(r.exposed - exposed) < SETTLED ? 1.0 : r.exposed;
     }
@@ -245,20 +260,22 @@ static dtp_status solve_time(dtp_planning *p, dtp_err *err)
     for (int32_t i = 0; i < DTP_MAX_TIGHTENINGS; i++) {
         round_result r;
         DTP_TRY(solve_once(p, &options, i == 0, &r, err));
-        if (r.found && r.over <= 0 && p->machine->overlap) {
+        if (r.found && r.over <= 0 && p->machine->overlap &&
+            p->request->objective == DTP_OBJECTIVE_TIME) {
             s = solve_discounted(p, r.exposed, err);
         }
         if (!r.found || r.over <= 0 || state->problem->select->usage_limit <= r.over) {
             break;
         }
         state->problem->select->usage_limit -= r.over;
+        options.iterations = LATER_ITERATIONS;
     }
     state->problem->select->usage_limit = state->usage_limit;
     return s;
 }
 
-/* The selection with the least usage, the program of which says what limit works. */
-static dtp_status solve_memory(dtp_planning *p, dtp_least_usage *least, int64_t *over, dtp_err *err)
+/* The selection with the least usage; *peak: of its program, a limit that works; 0: none. */
+static dtp_status solve_memory(dtp_planning *p, dtp_least_usage *least, int64_t *peak, dtp_err *err)
 {
     const tensor_state *state = p->state;
     const dtp_select_options options = solver_options(p);
@@ -273,43 +290,82 @@ static dtp_status solve_memory(dtp_planning *p, dtp_least_usage *least, int64_t 
     select->usage_limit = least->usage;
     dtp_certificate kept = p->certificate;
     dtp_status s = solve_once(p, &cheap, false, &r, err);
-    *over = r.over;
+    *peak = r.peak;
     p->certificate = kept;
     select->usage_limit = state->usage_limit;
     return s;
 }
 
+/* A baseline may need less than what was found. */
+static void compare_baselines(const dtp_planning *p, int64_t *smallest)
+{
+    for (int32_t i = 0; i < p->n_baselines; i++) {
+        const dtp_candidate *c = &p->baselines[i];
+        const int64_t peak = c->predicted.peak_bytes;
+        if (c->legal && keeps_pins(p, c) && (*smallest == 0 || peak < *smallest)) {
+            *smallest = peak;
+        }
+    }
+}
+
+/* The candidate that needs least of those that planning with `limit` finds. */
+static dtp_status solve_below(const dtp_planning *p, int64_t limit, bool *found, dtp_candidate *out,
+                              dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    dtp_plan_request request = *p->request;
+    tensor_state tight = *state;
+    dtp_planning below = *p;
+    request.memory_limit_bytes = limit;
+    request.objective = DTP_OBJECTIVE_MEMORY;
+    tight.usage_limit = limit;
+    below.request = &request;
+    below.state = &tight;
+    below.has_best = false;
+    state->problem->select->usage_limit = tight.usage_limit;
+    dtp_status s = dtp_planning_offer_rules(&below, err);
+    s = s == DTP_OK ? solve_time(&below, err) : s;
+    state->problem->select->usage_limit = state->usage_limit;
+    *found = below.has_best;
+    *out = below.best;
+    return s;
+}
+
+/* Plans with ever smaller limits from one that works, until nothing is found; what is named as the
+ * smallest limit is so that planning with it, or with one byte less, ends as it says. */
+static dtp_status step_down(dtp_planning *p, int64_t *smallest, dtp_err *err)
+{
+    bool found = true;
+    const bool any = p->request->objective == DTP_OBJECTIVE_TIME;
+    for (int32_t i = 0; i < MAX_STEPS_DOWN && found && !(any && p->has_best); i++) {
+        dtp_candidate c;
+        DTP_TRY(solve_below(p, *smallest - 1, &found, &c, err));
+        if (found) {
+            *smallest = c.predicted.peak_bytes;
+            dtp_planning_offer(p, &c);
+        }
+    }
+    return DTP_OK;
+}
+
 static dtp_status find_least(dtp_planning *p, dtp_err *err)
 {
     dtp_least_usage least;
-    int64_t over = 0;
-    DTP_TRY(solve_memory(p, &least, &over, err));
+    int64_t smallest = 0;
+    DTP_TRY(solve_memory(p, &least, &smallest, err));
+    compare_baselines(p, &smallest);
+    /* What no solution of the problem needs less than, no program does: then nothing is below. */
+    dtp_status s =
+        p->rival == NULL && smallest > least.bound ? step_down(p, &smallest, err) : DTP_OK;
     if (p->request->objective == DTP_OBJECTIVE_MEMORY) {
         const bool tight = least.choice != NULL && least.bound == least.usage;
         p->certificate.status = tight ? DTP_CERT_OPTIMAL : DTP_CERT_FEASIBLE;
         p->certificate.bound = least.bound;
     }
-    if (!p->has_best) {
-        p->out->smallest_bound = least.bound;
-        p->out->smallest_peak_bytes =
-            least.choice != NULL ? p->request->memory_limit_bytes + over : 0;
-    }
+    p->out->smallest_bound = p->has_best ? 0 : least.bound;
+    p->out->smallest_peak_bytes = p->has_best ? 0 : smallest;
     dtp_least_usage_free(&least);
-    return DTP_OK;
-}
-
-/* A baseline may need less than what was found. */
-static void compare_smallest(const dtp_planning *p)
-{
-    dtp_plan_result *out = p->out;
-    for (int32_t i = 0; i < p->n_baselines; i++) {
-        const dtp_candidate *c = &p->baselines[i];
-        const int64_t peak = c->predicted.peak_bytes;
-        if (c->legal && keeps_pins(p, c) &&
-            (out->smallest_peak_bytes == 0 || peak < out->smallest_peak_bytes)) {
-            out->smallest_peak_bytes = peak;
-        }
-    }
+    return s;
 }
 
 static dtp_status solve(dtp_planning *p, dtp_err *err)
@@ -325,11 +381,14 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
     if (p->cut) {
         return DTP_OK;
     }
-    if (!p->has_best || p->request->objective == DTP_OBJECTIVE_MEMORY) {
+    if (p->request->objective == DTP_OBJECTIVE_MEMORY || (!p->has_best && !p->request->brief)) {
         DTP_TRY(find_least(p, err));
     }
     if (!p->has_best) {
-        compare_smallest(p);
+        if (p->request->brief) {
+            compare_baselines(p, &p->out->smallest_peak_bytes);
+            return DTP_OK;
+        }
         return explain_conflict(p, err);
     }
     return DTP_OK;

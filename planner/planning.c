@@ -14,7 +14,8 @@ dtp_plan_request dtp_plan_request_init(void)
                               .candidates = 6,
                               .margin = 0.05,
                               .seed = 1,
-                              .threads = 2};
+                              .threads = 2,
+                              .gap = 0.001};
 }
 
 const char *dtp_mesh_outcome_name(dtp_mesh_outcome outcome)
@@ -167,6 +168,7 @@ static dtp_status plan_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_r
         return DTP_OK;
     }
     dtp_plan_destroy(plan);
+    out->cut_bound = p->cut ? p->certificate.bound : 0;
     if (s != DTP_OK) {
         dtp_plan_result_free(out);
     }
@@ -192,10 +194,8 @@ static bool plan_better(const dtp_plan_request *request, const dtp_plan *a, cons
     return a->predicted.step_time_s < b->predicted.step_time_s;
 }
 
-/* Whether a result is better than the best one so far: a plan before none, the smaller limit that
- * works among those without a plan. */
-static bool result_better(const dtp_plan_request *request, const dtp_plan_result *a,
-                          const dtp_plan_result *b)
+bool dtp_plan_result_better(const dtp_plan_request *request, const dtp_plan_result *a,
+                            const dtp_plan_result *b)
 {
     if (a->plan != NULL && b->plan != NULL) {
         return plan_better(request, a->plan, b->plan);
@@ -228,7 +228,7 @@ static dtp_status try_mesh(search *s, dtp_planning p, int32_t i, dtp_err *err)
     char text[DTP_MESH_TEXT_BYTES];
     dtp_err why = {0};
     const bool pinned = s->request->pins != NULL || s->request->n_texts > 0;
-    p.rival = s->best->plan;
+    p.rival = s->best->plan != NULL ? s->best->plan : s->request->rival;
     dtp_mesh_print(&r->mesh, text);
     dtp_status status = plan_on_mesh(&p, &r->mesh, &next, &why);
     if (dtp_status_is_input(status) && pinned && ++s->skipped < s->n) {
@@ -242,7 +242,7 @@ static dtp_status try_mesh(search *s, dtp_planning p, int32_t i, dtp_err *err)
     dtp_log(s->request->ctx, DTP_LOG_INFO, "planner", "mesh",
             "mesh='%s' outcome=%s bound=%" PRId64 " step_time_s=%g", text,
             dtp_mesh_outcome_name(r->outcome), r->bound, r->step_time_s);
-    if (result_better(s->request, &next, s->best)) {
+    if (dtp_plan_result_better(s->request, &next, s->best)) {
         dtp_plan_result_free(s->best);
         *s->best = next;
     } else {
@@ -279,6 +279,7 @@ static dtp_status run(const dtp_planning *p, dtp_plan_result *out, dtp_err *err)
 {
     if (p->request->mesh != NULL) {
         dtp_planning one = *p;
+        one.rival = p->request->rival;
         return plan_on_mesh(&one, p->request->mesh, out, err);
     }
     dtp_arena *arena = dtp_arena_create();

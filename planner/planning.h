@@ -18,7 +18,7 @@ typedef struct dtp_planning {
     const struct dtp_planner *planner;
     dtp_pricer pricer;
     dtp_arena *arena;      /* of the plan */
-    const dtp_plan *rival; /* the best plan on other meshes; NULL: none */
+    const dtp_plan *rival; /* the best plan on other meshes, the request's; NULL: none */
     void *state;           /* the mode's own */
 
     dtp_candidate best;
@@ -50,6 +50,11 @@ typedef struct dtp_planner {
 dtp_status dtp_planning_run(const dtp_planner *planner, const dtp_graph *g,
                             const dtp_machine *machine, const dtp_plan_request *request,
                             dtp_plan_result *out, dtp_err *err) DTP_MUST_CHECK;
+
+/* Whether a result is better than the best one so far: a plan before none, the smaller limit that
+ * works among those without a plan. */
+bool dtp_plan_result_better(const dtp_plan_request *request, const dtp_plan_result *a,
+                            const dtp_plan_result *b);
 
 /* ---- for the modes ---- */
 

@@ -39,6 +39,9 @@ static void write_alternative(dtp_json_writer *w, const dtp_alternative *a)
         dtp_json_write_int(w, "at_least_ps", a->at_least);
         dtp_json_write_bool(w, "at_least_is_best", a->at_least_is_best);
     }
+    if (a->priced && !a->none && a->known) {
+        dtp_json_write_int(w, "at_most_ps", a->at_most);
+    }
     dtp_json_end_object(w);
 }
 
@@ -90,7 +93,14 @@ static void print_alternative(const dtp_alternative *a, dtp_strbuf *out)
                         a->alone_memory);
     }
     if (!a->none) {
-        dtp_strbuf_addf(out, " %+12.3f%s", micro(a->at_least), a->at_least_is_best ? " =" : "");
+        dtp_strbuf_addf(out, " %+12.3f", micro(a->at_least));
+        if (a->at_least_is_best) {
+            dtp_strbuf_addf(out, " %12s", "=");
+        } else if (a->known) {
+            dtp_strbuf_addf(out, " %+12.3f", micro(a->at_most));
+        } else {
+            dtp_strbuf_addf(out, " %12s", "?");
+        }
     }
     dtp_strbuf_addf(out, "%s%s%s\n", a->chosen ? "  chosen" : "",
                     !a->apart && !a->alone_fits ? "  alone it exceeds the memory limit" : "",
@@ -113,9 +123,9 @@ static void print_explanation(const explain_command *c, const dtp_explanation *x
     dtp_strbuf_addf(
         out,
         "the plan costs %.3f us, no plan less than %.3f us (sums of prices)\n\n%-32s %12s "
-        "%12s %12s %12s %12s %12s\n",
+        "%12s %12s %12s %12s %12s %12s\n",
         micro(x->cost_ps), micro(x->bound_ps), "difference, us, if it were", "alone", "compute",
-        "inside ops", "moving", "bytes", "at least");
+        "inside ops", "moving", "bytes", "at least", "at most");
     for (int32_t i = 0; i < x->n && i < c->rows; i++) {
         print_alternative(&x->alternatives[i], out);
     }
@@ -170,7 +180,7 @@ int dtplan_explain(int argc, char **argv)
         {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0, "machine file"},
         {"--node", TOOL_FLAG, NULL, &c.node, 0, 0, "NAME is a node, not the tensor of this name"},
         {"--exact", TOOL_FLAG, NULL, &c.exact, 0, 0,
-         "solve again with every alternative, for the best lower bounds (slow)"},
+         "solve again with every alternative whose difference is not exact (slow)"},
         {"--dim", TOOL_LIST, "NAME=N", &c.source.dims, 0, 0, "override a dim of the model"},
         {"--forward", TOOL_FLAG, NULL, &c.source.forward, 0, 0, "leave training out"},
         {"--rows", TOOL_INT, "N", &c.rows, 1, 1e9,

@@ -119,6 +119,7 @@ static dtp_status sweep(pareto_command *c, const dtp_graph *g, const dtp_machine
 {
     dtp_mesh mesh;
     dtp_plan_request request = dtp_plan_request_init();
+    dtp_graph_choices choices;
     const char **texts = NULL;
     if (c->source.mesh != NULL) {
         DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
@@ -131,6 +132,8 @@ static dtp_status sweep(pareto_command *c, const dtp_graph *g, const dtp_machine
     request.texts = texts;
     request.devices = (int32_t)c->devices;
     request.pins = c->source.rules;
+    DTP_TRY(tool_read_choices(&c->source, g, arena, &choices, err));
+    request.choices = &choices;
     return run_pareto(c, g, machine, &request, err);
 }
 
@@ -184,6 +187,7 @@ int dtplan_pareto(int argc, char **argv)
         {"--points", TOOL_INT, "N", &c.points, 1, 256, "plans to make (default 8)"},
         {"--rules", TOOL_STRING, "RULES", &c.source.rules, 0, 0, "pins: splits that must hold"},
         TOOL_STYLE_OPTIONS(c.styles),
+        TOOL_CHOICE_OPTIONS(c.source),
         {"--dim", TOOL_LIST, "NAME=N", &c.source.dims, 0, 0, "override a dim of the model"},
         {"--forward", TOOL_FLAG, NULL, &c.source.forward, 0, 0, "leave training out"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},

@@ -9,6 +9,7 @@
 #include "core/json_writer.h"
 #include "cost_models/plan_lowering.h"
 #include "planner/compat/mtf_layout.h"
+#include "planner/plan_choices.h"
 #include "planner/plan_pins.h"
 #include "planner/plan_rules.h"
 #include "planner/plan_tensor.h"
@@ -19,13 +20,16 @@
 
 typedef struct plan_command {
     tool_source source;
-    const char *mode; /* NULL: what --style and --pin say, else rules */
+    const char *mode;                 /* NULL: what --style and --pin say, else rules */
+    const char *remat, *microbatches; /* as given */
     const char *objective, *memory, *rules_file, *compat, *output;
     int64_t devices, candidates, seed, threads;
+    double gap;
     int64_t limit_bytes; /* 0 = none */
     bool torch;          /* --compat torch */
     bool json, timings, verbose, comm_report, prices;
     tool_style_source styles;
+    dtp_choice_search search; /* --remat auto, --microbatches auto */
     dtp_ctx ctx;
     int exit_code;
 } plan_command;
@@ -114,6 +118,7 @@ static dtp_status make_request(const plan_command *c, const dtp_mesh *mesh, cons
     out->candidates = (int32_t)c->candidates;
     out->seed = (uint64_t)c->seed;
     out->threads = (int32_t)c->threads;
+    out->gap = c->gap;
     out->prices = c->prices;
     out->ctx = &c->ctx;
     return DTP_OK;
@@ -218,6 +223,9 @@ static void print_infeasible(const plan_command *c, const dtp_plan_result *resul
         }
     }
     dtp_strbuf_add(out, "\n");
+    for (int32_t i = 0; i < result->n_tried; i++) {
+        dtp_strbuf_addf(out, "%s%s\n", i == 0 ? "tried:\n  " : "  ", result->tried[i]);
+    }
     for (int32_t i = 0; i < result->n_conflict; i++) {
         dtp_strbuf_addf(out, "%s%s\n", i == 0 ? "these cannot hold together:\n  " : "  ",
                         result->conflict[i]);
@@ -245,15 +253,25 @@ static dtp_status read_limit(plan_command *c, const dtp_machine *machine, dtp_er
                : tool_bytes_parse("--memory", c->memory, &c->limit_bytes, err);
 }
 
-/* What --style and --pin say on the mesh of the request, by propagation; they name nodes of the
- * changed graph. */
+/* What --style and --pin say, which name nodes of the graph with the choices of the request. */
+static dtp_status read_pins(const dtp_graph *model, const dtp_plan_request *request,
+                            dtp_arena *arena, dtp_pin_set *pins, dtp_err *err)
+{
+    dtp_graph *changed = NULL;
+    DTP_TRY(dtp_graph_with_choices(model, request->choices, 0, NULL, &changed, err));
+    dtp_status s = dtp_pin_set_read(request->n_texts, request->texts, changed, request->mesh, arena,
+                                    pins, err);
+    dtp_graph_destroy(changed);
+    return s;
+}
+
+/* The plan that follows from --style and --pin on the mesh of the request, by propagation. */
 static dtp_status plan_by_pins(const plan_command *c, const dtp_graph *g,
                                const dtp_machine *machine, const dtp_plan_request *request,
                                dtp_arena *arena, dtp_plan_result *out, dtp_err *err)
 {
     dtp_pin_set pins;
-    DTP_TRY(
-        dtp_pin_set_read(request->n_texts, request->texts, g, request->mesh, arena, &pins, err));
+    DTP_TRY(read_pins(g, request, arena, &pins, err));
     const dtp_pins_request by_pins = {.mesh = request->mesh,
                                       .n_pins = pins.n_pins,
                                       .pins = pins.pins,
@@ -271,6 +289,11 @@ static dtp_status plan_by_pins(const plan_command *c, const dtp_graph *g,
     return dtp_plan_pins(g, machine, &by_pins, out, err);
 }
 
+static dtp_plan_mode mode_of(const plan_command *c)
+{
+    return is_tensor_mode(c) ? dtp_plan_tensor : dtp_plan_rules;
+}
+
 /* Chooses the plan in the mode that was asked for; `arena` has texts while it runs. */
 static dtp_status choose(plan_command *c, const dtp_graph *g, const dtp_machine *machine,
                          dtp_plan_request *request, dtp_arena *arena, dtp_plan_result *out,
@@ -279,11 +302,33 @@ static dtp_status choose(plan_command *c, const dtp_graph *g, const dtp_machine 
     const char **texts = NULL;
     DTP_TRY(tool_styles_texts(&c->styles, arena, &request->n_texts, &texts, err));
     request->texts = texts;
-    if (is_tensor_mode(c)) {
-        return dtp_plan_tensor(g, machine, request, out, err);
+    if (!is_tensor_mode(c) && tool_styles_given(&c->styles)) {
+        return plan_by_pins(c, g, machine, request, arena, out, err);
     }
-    return tool_styles_given(&c->styles) ? plan_by_pins(c, g, machine, request, arena, out, err)
-                                         : dtp_plan_rules(g, machine, request, out, err);
+    return c->search.remat || c->search.microbatches
+               ? dtp_plan_choices(mode_of(c), g, machine, request, &c->search, out, err)
+               : mode_of(c)(g, machine, request, out, err);
+}
+
+/* Says which choice that was not asked for makes a plan fit, if one does. */
+static void say_what_helps(const plan_command *c, const dtp_graph *g, const dtp_machine *machine,
+                           const dtp_plan_request *request)
+{
+    const dtp_choice_search probe = {
+        .remat = c->remat == NULL, .microbatches = c->microbatches == NULL, .first = true};
+    dtp_plan_result result;
+    dtp_err ignored = {0};
+    if (c->limit_bytes == 0 || (!is_tensor_mode(c) && tool_styles_given(&c->styles)) ||
+        (!probe.remat && !probe.microbatches) ||
+        dtp_plan_choices(mode_of(c), g, machine, request, &probe, &result, &ignored) != DTP_OK) {
+        return;
+    }
+    if (result.plan != NULL) {
+        const char *text = dtp_choices_text(&result.plan->choices, result.arena);
+        (void)fprintf(stderr, "it fits with %s; 'auto' for both looks for the fastest\n",
+                      text != NULL ? text : "recomputation or microbatches");
+    }
+    dtp_plan_result_free(&result);
 }
 
 static dtp_status put_result(const plan_command *c, const dtp_plan_result *result,
@@ -314,14 +359,16 @@ static dtp_status plan_graph(plan_command *c, const dtp_graph *g, const dtp_mach
     dtp_arena *arena = dtp_arena_create();
     dtp_status s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory for pins")
                                  : choose(c, g, machine, &request, arena, &result, err);
-    dtp_arena_destroy(arena);
-    DTP_TRY(s);
-    if (result.infeasible) {
+    if (s == DTP_OK && result.infeasible) {
         say_infeasible(c, &result);
-    } else {
+        say_what_helps(c, g, machine, &request);
+    } else if (s == DTP_OK) {
         s = put_result(c, &result, g, err);
     }
-    dtp_plan_result_free(&result);
+    if (s == DTP_OK) {
+        dtp_plan_result_free(&result);
+    }
+    dtp_arena_destroy(arena);
     return s;
 }
 
@@ -350,10 +397,23 @@ static dtp_status check_mode(const plan_command *c, dtp_err *err)
     if (by_pins && (c->source.mesh == NULL || c->source.rules != NULL)) {
         return DTP_FAIL(err, DTP_INVALID, "--style and --pin need --mesh and no --rules");
     }
+    if (by_pins && (c->search.remat || c->search.microbatches)) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "--remat auto and --microbatches auto are for --mode rules and tensor");
+    }
     if (c->styles.strict && !by_pins) {
         return DTP_FAIL(err, DTP_INVALID, "--strict is for plans from --style and --pin");
     }
     return DTP_OK;
+}
+
+/* Takes what is searched for out of the options that name choices. */
+static void find_searched(plan_command *c)
+{
+    c->search.remat = c->remat != NULL && strcmp(c->remat, "auto") == 0;
+    c->search.microbatches = c->microbatches != NULL && strcmp(c->microbatches, "auto") == 0;
+    c->source.remat = c->search.remat ? NULL : c->remat;
+    c->source.microbatches = c->search.microbatches ? NULL : c->microbatches;
 }
 
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
@@ -368,6 +428,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     if (c->compat != NULL && !c->torch) {
         return plan_compat(c, err);
     }
+    find_searched(c);
     DTP_TRY(check_mode(c, err));
     if ((c->source.mesh != NULL) == (c->devices > 0)) {
         return DTP_FAIL(err, DTP_INVALID, "give either --mesh MESH or --devices N");
@@ -394,7 +455,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 
 int dtplan_plan(int argc, char **argv)
 {
-    plan_command c = {.objective = "time", .candidates = 6, .seed = 1, .threads = 2};
+    plan_command c = {.objective = "time", .candidates = 6, .seed = 1, .threads = 2, .gap = 0.001};
     const tool_option options[] = {
         {"--mesh", TOOL_STRING, "MESH", &c.source.mesh, 0, 0, "mesh such as 'x:2;y:2'"},
         {"--devices", TOOL_INT, "N", &c.devices, 1, 1 << 20, "search the mesh shape for N devices"},
@@ -409,7 +470,11 @@ int dtplan_plan(int argc, char **argv)
         TOOL_STYLE_OPTIONS(c.styles),
         {"--strict", TOOL_FLAG, NULL, &c.styles.strict, 0, 0,
          "operands may be sent only where a style or pin asked for it"},
-        TOOL_CHOICE_OPTIONS(c.source),
+        {"--remat", TOOL_STRING, "BLOCKS", &c.remat, 0, 0,
+         "recompute blocks in the backward pass: none, all, names such as 'layer' or 'layer:0-3', "
+         "or auto"},
+        {"--microbatches", TOOL_STRING, "N", &c.microbatches, 0, 0,
+         "run a step as N parts of the batch, such as 4 or 'batch=4', or auto"},
         {"--comm-report", TOOL_FLAG, NULL, &c.comm_report, 0, 0,
          "print what the plan communicates, and why, in place of the plan"},
         {"--rules-file", TOOL_STRING, "FILE", &c.rules_file, 0, 0,
@@ -419,6 +484,9 @@ int dtplan_plan(int argc, char **argv)
         {"--prices", TOOL_FLAG, NULL, &c.prices, 0, 0,
          "say what the memory limit and every pin cost (tensor mode; solves again for each)"},
         {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "of the solver of tensor mode (default 1)"},
+        {"--gap", TOOL_REAL, "G", &c.gap, 0, 1,
+         "of large problems in tensor mode: cost and bound may differ by this share (default "
+         "0.001)"},
         {"--threads", TOOL_INT, "N", &c.threads, 1, 256,
          "of the solver of tensor mode (default 2); the plan does not depend on them"},
         {"--compat", TOOL_STRING, "WHAT", &c.compat, 0, 0,

@@ -228,7 +228,7 @@ int dtplan_solve(int argc, char **argv)
         {"--limit-s", TOOL_REAL, "S", &c.options.time_limit_s, 0.01, 1e7,
          "time limit, reading included (default: none)"},
         {"--iterations", TOOL_INT, "N", &c.options.iterations, 1, 1e12,
-         "rounds of the search, nodes of branch and bound (default 400)"},
+         "rounds of search, nodes of branch and bound (default: 400, with --limit-s none)"},
         {"--solver", TOOL_STRING, "NAME", &c.solver, 0, 0,
          "exact (branch and bound), large (search and bound) or auto (by size, default)"},
         {"--threads", TOOL_INT, "N", &c.threads, 1, 64, "two are used at most (default 2)"},

@@ -183,6 +183,9 @@ void tool_print_plan(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
     for (int32_t i = 0; i < plan->n_pins; i++) {
         dtp_strbuf_addf(out, "pin: %s\n", plan->pins[i]);
     }
+    for (int32_t i = 0; i < plan->n_tried; i++) {
+        dtp_strbuf_addf(out, "tried: %s\n", plan->tried[i]);
+    }
     print_certificate(plan, out);
     dtp_strbuf_addf(out, "\n%-22s %12s %12s %12s %14s %9s\n", "predicted per step", "total s",
                     "compute s", "comm s", "peak bytes", "vs plan");

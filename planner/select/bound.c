@@ -17,6 +17,8 @@ typedef struct bounder {
     int64_t *theta, *least; /* by strategy; by node */
     int64_t *edge_least;
     int64_t total;
+    int32_t asked; /* node whose strategies are to be told apart; with by_strategy */
+    int64_t *by_strategy;
     bool overflow;
 } bounder;
 
@@ -211,6 +213,22 @@ static dtp_status fix(bounder *b, dtp_err *err)
     return DTP_OK;
 }
 
+static int64_t rounded_up(const bounder *b, int64_t total)
+{
+    const int64_t bound = total > 0 ? dtp_ceil_div(total, INT64_C(1) << b->shift) : 0;
+    return bound < b->w->cutoff ? bound : b->w->cutoff;
+}
+
+static void tell_apart(const bounder *b)
+{
+    const sel_node *x = &b->w->nodes[b->asked];
+    for (int32_t s = 0; s < x->k; s++) {
+        const bool out = sel_dead(x, s) || excluded(b->w, x->cost[s]);
+        const int64_t above = out ? 0 : b->theta[b->first[b->asked] + s] - b->least[b->asked];
+        b->by_strategy[s] = out ? b->w->cutoff : rounded_up(b, b->total + above);
+    }
+}
+
 static dtp_status run(bounder *b, bool fixing, int64_t *bound, dtp_err *err)
 {
     sel_work *w = b->w;
@@ -230,9 +248,10 @@ static dtp_status run(bounder *b, bool fixing, int64_t *bound, dtp_err *err)
         *bound = 0;
         return DTP_OK;
     }
-    const int64_t unit = INT64_C(1) << b->shift;
-    *bound = b->total > 0 ? dtp_ceil_div(b->total, unit) : 0;
-    *bound = *bound < w->cutoff ? *bound : w->cutoff;
+    *bound = rounded_up(b, b->total);
+    if (b->by_strategy != NULL) {
+        tell_apart(b);
+    }
     return fixing ? fix(b, err) : DTP_OK;
 }
 
@@ -267,33 +286,70 @@ static int32_t choose_shift(const sel_work *w)
     return shift;
 }
 
-static dtp_status bound_at(sel_work *w, const sel_multipliers *m, int32_t shift, bool fixing,
-                           bool *overflow, int64_t *bound, dtp_err *err)
+static dtp_status bound_at(bounder *b, bool fixing, int64_t *bound, dtp_err *err)
 {
-    bounder b = {.w = w, .m = m, .shift = shift};
-    dtp_status s = allocate(&b) ? run(&b, fixing, bound, err)
-                                : DTP_FAIL(err, DTP_NOMEM, "out of memory for a bound");
-    *overflow = b.overflow;
-    free(b.first);
-    free(b.theta);
-    free(b.least);
-    free(b.edge_least);
-    free(b.price);
-    free(b.phi);
+    dtp_status s = allocate(b) ? run(b, fixing, bound, err)
+                               : DTP_FAIL(err, DTP_NOMEM, "out of memory for a bound");
+    free(b->first);
+    free(b->theta);
+    free(b->least);
+    free(b->edge_least);
+    free(b->price);
+    free(b->phi);
     return s;
+}
+
+/* By as many binary places as the numbers allow. */
+static dtp_status find_bound(const bounder *start, bool fixing, int64_t *bound, dtp_err *err)
+{
+    sel_work *w = start->w;
+    bool overflow = true;
+    if (w->constant >= w->cutoff) {
+        *bound = w->cutoff;
+        return DTP_OK;
+    }
+    for (int32_t shift = choose_shift(w); overflow && shift >= 0; shift -= shift > 8 ? 8 : 1) {
+        bounder b = *start;
+        b.shift = shift;
+        DTP_TRY(bound_at(&b, fixing, bound, err));
+        overflow = b.overflow;
+    }
+    return DTP_OK;
 }
 
 dtp_status sel_bound(sel_work *w, const sel_multipliers *m, bool fix_too, int64_t *bound,
                      dtp_err *err)
 {
-    bool overflow = true;
+    const bounder start = {.w = w, .m = m};
     if (w->constant >= w->cutoff) {
-        *bound = w->cutoff;
         w->infeasible = true;
-        return DTP_OK;
     }
-    for (int32_t shift = choose_shift(w); overflow && shift >= 0; shift -= shift > 8 ? 8 : 1) {
-        DTP_TRY(bound_at(w, m, shift, fix_too, &overflow, bound, err));
+    return find_bound(&start, fix_too, bound, err);
+}
+
+dtp_status sel_bound_strategies(sel_work *w, int32_t node, int64_t *bound, dtp_err *err)
+{
+    int64_t all = 0, n_phi = 0;
+    const int32_t k = w->nodes[node].k;
+    int64_t *edge_phi = calloc((size_t)w->n_edges + 1, sizeof *edge_phi);
+    for (int32_t e = 0; edge_phi != NULL && e < w->n_edges; e++) {
+        const sel_edge *edge = &w->edges[e];
+        edge_phi[e] = n_phi;
+        n_phi += edge->alive ? w->nodes[edge->u].k + w->nodes[edge->v].k : 0;
     }
-    return DTP_OK;
+    double *phi = calloc((size_t)n_phi + 1, sizeof *phi);
+    dtp_status s = DTP_OK;
+    if (edge_phi != NULL && phi != NULL) {
+        const sel_multipliers m = {.phi = phi, .edge_phi = edge_phi, .lambda = w->price};
+        const bounder start = {.w = w, .m = &m, .asked = node, .by_strategy = bound};
+        for (int32_t i = 0; i < k; i++) {
+            bound[i] = w->constant >= w->cutoff ? w->cutoff : 0;
+        }
+        s = find_bound(&start, false, &all, err);
+    } else {
+        s = DTP_FAIL(err, DTP_NOMEM, "out of memory for multipliers");
+    }
+    free(edge_phi);
+    free(phi);
+    return s;
 }

@@ -23,4 +23,10 @@ typedef struct sel_multipliers {
 dtp_status sel_bound(sel_work *w, const sel_multipliers *m, bool fix, int64_t *bound,
                      dtp_err *err) DTP_MUST_CHECK;
 
+/* By strategy of a node that is alive: no solution with it costs less, by the costs as they are in
+ * w and w->price; at most the cutoff, which is also the bound of dead strategies, 0 when the
+ * numbers are too large for it. */
+dtp_status sel_bound_strategies(sel_work *w, int32_t node, int64_t *bound,
+                                dtp_err *err) DTP_MUST_CHECK;
+
 #endif

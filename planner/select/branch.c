@@ -6,7 +6,7 @@
 #include "planner/select/primal.h"
 #include "planner/select/relax.h"
 
-enum { MAX_DEPTH = 400, FIRST_SEARCH = 10, NODE_SEARCH = 2 };
+enum { MAX_DEPTH = 150, FIRST_SEARCH = 10, NODE_SEARCH = 2 };
 /* Of the dual: rounds of ascent at the root and below; splits that are tried near it and below. */
 enum { ROOT_ROUNDS = 1700, ROUNDS = 40, NEAR = 4, NEAR_SPLITS = 24, SPLITS = 8, SEARCH_EVERY = 8 };
 
@@ -14,7 +14,7 @@ enum { ROOT_ROUNDS = 1700, ROUNDS = 40, NEAR = 4, NEAR_SPLITS = 24, SPLITS = 8, 
 static dtp_status improve(sel_solver *v, sel_work *w, int64_t rounds, dtp_err *err)
 {
     sel_primal *search = NULL;
-    DTP_TRY(sel_primal_create(w, v->choice, v->options->seed, &search, err));
+    DTP_TRY(sel_primal_create(w, v->choice, v->seed, &search, err));
     dtp_status s = sel_primal_run(search, rounds, v->end_s, err);
     if (s == DTP_OK && sel_primal_best(search, v->choice)) {
         s = sel_offer(v, w, w->n_undo, v->choice, err);
@@ -26,18 +26,18 @@ static dtp_status improve(sel_solver *v, sel_work *w, int64_t rounds, dtp_err *e
 
 static dtp_status explore(sel_solver *v, sel_work *w, int32_t depth, int64_t *bound, dtp_err *err);
 
-/* A copy in which a node has (or has not) a strategy. */
-static dtp_status explore_child(sel_solver *v, const sel_work *w, const sel_relaxation *r,
-                                bool keep, int32_t depth, int64_t *bound, dtp_err *err)
+/* A copy in which a node has only the strategies of one half. */
+static dtp_status explore_child(sel_solver *v, const sel_work *w, const sel_split *split, bool keep,
+                                int32_t depth, int64_t *bound, dtp_err *err)
 {
     sel_work *child = NULL;
-    int64_t split = 0;
+    int64_t killed = 0;
     DTP_TRY(sel_copy(w, &child, err));
     dtp_status s = DTP_OK;
-    const sel_node *x = &child->nodes[r->split_node];
+    const sel_node *x = &child->nodes[split->node];
     for (int32_t i = 0; i < x->k && s == DTP_OK && !child->infeasible; i++) {
-        if ((i == r->split_strategy) != keep && !sel_dead(x, i)) {
-            s = sel_kill(child, r->split_node, i, &split, err);
+        if (sel_split_has(w, split, i) != keep && !sel_dead(x, i)) {
+            s = sel_kill(child, split->node, i, &killed, err);
         }
     }
     if (s == DTP_OK) {
@@ -48,18 +48,18 @@ static dtp_status explore_child(sel_solver *v, const sel_work *w, const sel_rela
 }
 
 /* Raises *bound to what holds for all of w: its own relaxation, or both halves. */
-static dtp_status split(sel_solver *v, sel_work *w, const sel_relaxation *r, int32_t depth,
+static dtp_status halve(sel_solver *v, sel_work *w, const sel_split *split, int32_t depth,
                         int64_t *bound, dtp_err *err)
 {
     int64_t with = *bound, without = *bound;
-    DTP_TRY(explore_child(v, w, r, true, depth + 1, &with, err));
-    DTP_TRY(explore_child(v, w, r, false, depth + 1, &without, err));
+    DTP_TRY(explore_child(v, w, split, true, depth + 1, &with, err));
+    DTP_TRY(explore_child(v, w, split, false, depth + 1, &without, err));
     *bound = with < without ? with : without;
     return DTP_OK;
 }
 
 /* Without a hint from the relaxation, the node of most strategies is split. */
-static void choose_split(const sel_work *w, sel_relaxation *r)
+static void split_linear(const sel_work *w, sel_relaxation *r)
 {
     int32_t most = 1;
     if (r->split_node >= 0 && w->nodes[r->split_node].n_live > 1 &&
@@ -78,6 +78,18 @@ static void choose_split(const sel_work *w, sel_relaxation *r)
     }
 }
 
+/* r: of the linear program; NULL: by the dual. */
+static dtp_status choose_split(const sel_work *w, sel_relaxation *r, int32_t depth, int64_t bound,
+                               sel_split *out, dtp_err *err)
+{
+    if (r == NULL) {
+        return sel_dual_split(w, bound, depth < NEAR ? NEAR_SPLITS : SPLITS, out, err);
+    }
+    split_linear(w, r);
+    *out = (sel_split){r->split_node, r->split_strategy, -1, 0};
+    return DTP_OK;
+}
+
 static bool any_choice_left(const sel_work *w)
 {
     for (int32_t i = 0; i < w->n_nodes; i++) {
@@ -90,7 +102,7 @@ static bool any_choice_left(const sel_work *w)
 
 static bool limit_reached(const sel_solver *v, int64_t entries, int32_t depth)
 {
-    return v->out->nodes >= v->options->iterations || depth > MAX_DEPTH || sel_time_is_up(v) ||
+    return v->out->nodes >= v->max_nodes || depth > MAX_DEPTH || sel_time_is_up(v) ||
            entries > v->options->max_entries;
 }
 
@@ -115,7 +127,7 @@ static dtp_status explore(sel_solver *v, sel_work *w, int32_t depth, int64_t *bo
         if (depth == 0 && v->out->nodes == 0) {
             v->out->presolve = w->report;
         }
-        if (*bound >= v->cutoff || limit_reached(v, size.entries, depth)) {
+        if (sel_close(v, *bound) || limit_reached(v, size.entries, depth)) {
             return DTP_OK;
         }
         v->out->nodes++;
@@ -129,14 +141,10 @@ static dtp_status explore(sel_solver *v, sel_work *w, int32_t depth, int64_t *bo
         }
         const bool little = 10 * now >= 8 * before;
         before = now;
-        if (*bound < v->cutoff && little && any_choice_left(w)) {
-            if (linear) {
-                choose_split(w, &r);
-            } else {
-                DTP_TRY(sel_dual_split(w, *bound, depth < NEAR ? NEAR_SPLITS : SPLITS,
-                                       &r.split_node, &r.split_strategy, err));
-            }
-            return split(v, w, &r, depth, bound, err);
+        if (!sel_close(v, *bound) && little && any_choice_left(w)) {
+            sel_split split;
+            DTP_TRY(choose_split(w, linear ? &r : NULL, depth, *bound, &split, err));
+            return halve(v, w, &split, depth, bound, err);
         }
     }
 }

@@ -15,4 +15,13 @@ typedef struct dtp_select_value {
 dtp_status dtp_select_evaluate(const dtp_select_problem *p, const int32_t *choice,
                                dtp_select_value *out, dtp_err *err) DTP_MUST_CHECK;
 
+/* The same for many choices of one problem, whose times are put in order once. Borrows the problem;
+ * costs and usages may change meanwhile. */
+typedef struct dtp_select_evaluator dtp_select_evaluator;
+dtp_status dtp_select_evaluator_create(const dtp_select_problem *p, dtp_select_evaluator **out,
+                                       dtp_err *err) DTP_MUST_CHECK;
+void dtp_select_evaluator_destroy(dtp_select_evaluator *e);
+dtp_status dtp_select_evaluator_run(const dtp_select_evaluator *evaluator, const int32_t *choice,
+                                    dtp_select_value *out, dtp_err *err) DTP_MUST_CHECK;
+
 #endif

@@ -14,9 +14,20 @@ dtp_status sel_dual_relax(sel_work *w, int64_t rounds, double time_limit_s, int6
 /* The cheapest strategy of every node under the prices of w. */
 dtp_status sel_dual_choice(const sel_work *w, int32_t *choice, dtp_err *err) DTP_MUST_CHECK;
 
-/* The split (node has strategy, or not) that raises the bounds of both halves most, of so many
- * promising ones; `bound` is that of w. Expects a node with at least two live strategies. */
-dtp_status sel_dual_split(const sel_work *w, int64_t bound, int32_t candidates, int32_t *node,
-                          int32_t *strategy, dtp_err *err) DTP_MUST_CHECK;
+/* Two halves of a node's strategies: one strategy and the others, or those that use at least so
+ * much in a piece and the others. */
+typedef struct sel_split {
+    int32_t node, strategy;
+    int32_t piece; /* of the node; -1: by the strategy */
+    int64_t use;
+} sel_split;
+
+/* Whether a strategy is in the first half; w as it was when the split was found. */
+bool sel_split_has(const sel_work *w, const sel_split *split, int32_t strategy);
+
+/* The split that raises the bounds of both halves most, of so many promising ones; `bound` is that
+ * of w. Expects a node with at least two live strategies. */
+dtp_status sel_dual_split(const sel_work *w, int64_t bound, int32_t candidates, sel_split *out,
+                          dtp_err *err) DTP_MUST_CHECK;
 
 #endif

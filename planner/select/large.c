@@ -13,7 +13,7 @@ enum {
     FIRST_DIVE = 800,   /* rounds of the ascent before the first dive */
     NEXT_DIVE = 200,    /* before the next one after one that found a better plan */
     LATER_DIVE = 800,   /* and after one that did not */
-    PATIENCE = 6        /* epochs without a gain before branch and bound of a small kernel */
+    PATIENCE = 6        /* epochs without a gain before something else is tried */
 };
 
 typedef struct search {
@@ -39,10 +39,13 @@ static dtp_status begin_search(sel_solver *v, sel_work *w, search *h, int64_t bo
     h->primal = NULL;
     memcpy(v->choice, v->best, (size_t)w->n_nodes * sizeof *v->choice);
     sel_project(w, v->choice);
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        v->choice[i] = v->choice[i] < 0 ? 0 : v->choice[i];
+    }
     h->n_undo = w->n_undo;
     h->entries = sel_size(w).entries;
     h->gap = v->cutoff - bound;
-    return sel_primal_create(w, v->choice, v->options->seed, &h->primal, err);
+    return sel_primal_create(w, v->choice, v->seed, &h->primal, err);
 }
 
 static void *run_search(void *user)
@@ -124,7 +127,7 @@ static bool worth_restarting(const sel_solver *v, sel_work *w, const search *h, 
 /* Neither side got on much in the last epochs. */
 static bool stalled(search *h, int64_t cost, int64_t bound)
 {
-    const bool gained = cost < h->cost || 100 * (bound - h->bound) > cost - bound;
+    const bool gained = cost < h->cost || bound - h->bound > (cost - bound) / 100;
     if (gained) {
         h->cost = cost;
         h->bound = bound;
@@ -137,7 +140,7 @@ static dtp_status loop(sel_solver *v, sel_work *w, search *h, int64_t left, int6
                        dtp_err *err)
 {
     for (bool done = false;
-         left > 0 && !done && !w->infeasible && *bound < v->cutoff && !sel_time_is_up(v);
+         left > 0 && !done && !w->infeasible && !sel_close(v, *bound) && !sel_time_is_up(v);
          left -= h->rounds) {
         if (h->primal == NULL || worth_restarting(v, w, h, *bound)) {
             DTP_TRY(begin_search(v, w, h, *bound, err));
@@ -145,7 +148,7 @@ static dtp_status loop(sel_solver *v, sel_work *w, search *h, int64_t left, int6
         h->rounds = left < EPOCH_SEARCH ? left : EPOCH_SEARCH;
         DTP_TRY(epoch(v, w, h, bound, err));
         DTP_TRY(dive(v, w, h, err));
-        done = stalled(h, v->cutoff, *bound) && !sel_too_large(v, w);
+        done = stalled(h, v->cutoff, *bound) && v->options->solver != DTP_SELECT_LARGE;
     }
     return DTP_OK;
 }

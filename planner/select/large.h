@@ -8,9 +8,10 @@
 
 #include "planner/select/solver.h"
 
-/* Until nothing cheaper is left (w infeasible), the rounds are used up or the time is up; on a
- * kernel that is small enough for branch and bound, also until neither side gets on. *bound as in
- * sel_branch. */
+/* Until nothing cheaper is left (w infeasible), the rounds are used up or the time is up; unless
+ * nothing is to follow (DTP_SELECT_LARGE), also until neither side gets on. *bound as in
+ * sel_branch.
+ */
 dtp_status sel_large(sel_solver *v, sel_work *w, int64_t rounds, int64_t *bound,
                      dtp_err *err) DTP_MUST_CHECK;
 /* For branch and bound, or by the options. */

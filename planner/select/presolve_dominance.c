@@ -2,6 +2,8 @@
  * max_j (e_sj - e_tj) <= 0 and s uses no more than t in every contended row. */
 #include "planner/select/work.h"
 
+#include <stdlib.h>
+
 #include "core/safe_int.h"
 
 static bool uses_no_more(const sel_node *x, int32_t s, int32_t t)
@@ -53,13 +55,54 @@ static bool dominates(const sel_work *w, int32_t node, int32_t s, int32_t t)
     return excess <= 0;
 }
 
-static dtp_status check_node(sel_work *w, int32_t node, dtp_err *err)
+/* By edge of the node: where t is cheapest, -1 = nowhere. */
+static void find_witnesses(const sel_work *w, int32_t node, int32_t t, int32_t *witness)
 {
     const sel_node *x = &w->nodes[node];
-    (void)sel_purge(w, node);
+    for (int32_t i = 0; i < x->n_adj; i++) {
+        const sel_view v = sel_view_from(w, x->adj[i], node);
+        const sel_node *y = &w->nodes[v.other];
+        int64_t least = DTP_SELECT_FORBIDDEN;
+        witness[i] = -1;
+        for (int32_t j = 0; j < y->k; j++) {
+            const int64_t cost = v.m[t * v.row + j * v.col];
+            if (cost < least && !sel_dead(y, j)) {
+                least = cost;
+                witness[i] = j;
+            }
+        }
+    }
+}
+
+/* At the witnesses alone s already costs more than t. */
+static bool refuted(const sel_work *w, int32_t node, int32_t s, int32_t t, const int32_t *witness)
+{
+    const sel_node *x = &w->nodes[node];
+    int64_t excess = x->cost[s] - x->cost[t];
+    for (int32_t i = 0; i < x->n_adj; i++) {
+        if (witness[i] >= 0) {
+            const sel_view v = sel_view_from(w, x->adj[i], node);
+            const int64_t *at = v.m + witness[i] * v.col;
+            if (at[s * v.row] >= DTP_SELECT_FORBIDDEN ||
+                !dtp_add_i64(excess, at[s * v.row] - at[t * v.row], &excess)) {
+                return true;
+            }
+        }
+    }
+    return excess > 0;
+}
+
+static dtp_status check_node(sel_work *w, int32_t node, int32_t *witness, dtp_err *err)
+{
+    const sel_node *x = &w->nodes[node];
     for (int32_t t = 0; t < x->k; t++) {
+        if (sel_dead(x, t)) {
+            continue;
+        }
+        find_witnesses(w, node, t, witness);
         for (int32_t s = 0; s < x->k && !sel_dead(x, t); s++) {
-            if (s != t && !sel_dead(x, s) && dominates(w, node, s, t)) {
+            if (s != t && !sel_dead(x, s) && !refuted(w, node, s, t, witness) &&
+                dominates(w, node, s, t)) {
                 DTP_TRY(sel_kill(w, node, t, &w->report.dominated, err));
             }
         }
@@ -67,17 +110,33 @@ static dtp_status check_node(sel_work *w, int32_t node, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status sel_dominance(sel_work *w, dtp_err *err)
+static dtp_status check_all(sel_work *w, int32_t *witness, dtp_err *err)
 {
     for (int32_t i = 0; i < w->n_nodes && w->options.dominance; i++) {
         sel_node *x = &w->nodes[i];
         if (sel_work_late(w)) {
             return DTP_OK;
         }
-        if (x->alive && x->changed && !x->memory_changed && x->n_live > 1) {
+        if (x->alive && !x->kept && x->changed && !x->memory_changed && x->n_live > 1) {
             x->changed = false;
-            DTP_TRY(check_node(w, i, err));
+            DTP_TRY(check_node(w, i, witness, err));
         }
     }
     return DTP_OK;
+}
+
+dtp_status sel_dominance(sel_work *w, dtp_err *err)
+{
+    int32_t most = 1;
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        const int32_t degree = w->nodes[i].alive ? sel_purge(w, i) : 0;
+        most = degree > most ? degree : most;
+    }
+    int32_t *witness = malloc((size_t)most * sizeof *witness);
+    if (witness == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a node of %d edges", most);
+    }
+    const dtp_status s = check_all(w, witness, err);
+    free(witness);
+    return s;
 }

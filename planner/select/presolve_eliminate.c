@@ -99,7 +99,7 @@ dtp_status sel_eliminate(sel_work *w, dtp_err *err)
     for (int32_t x = 0;
          x < w->n_nodes && w->options.eliminate && !w->infeasible && !sel_work_late(w); x++) {
         const sel_node *node = &w->nodes[x];
-        if (!node->alive || node->memory_changed || node->n_pieces > 0) {
+        if (!node->alive || node->kept || node->memory_changed || node->n_pieces > 0) {
             continue;
         }
         const int32_t degree = sel_purge(w, x);

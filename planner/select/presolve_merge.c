@@ -104,8 +104,8 @@ static dtp_status try_merge(sel_work *w, int32_t edge, int32_t x, int32_t y, boo
 {
     const int64_t kx = w->nodes[x].k, ky = w->nodes[y].k;
     *done = false;
-    if (kx < ky && w->options.consistency) {
-        return DTP_OK; /* some strategy of y would be without partner */
+    if (w->nodes[y].kept || (kx < ky && w->options.consistency)) {
+        return DTP_OK; /* in the second case some strategy of y would be without partner */
     }
     int32_t *map = malloc((size_t)kx * sizeof *map);
     if (map == NULL) {

@@ -41,11 +41,7 @@ void sel_walk_destroy(sel_walk *w)
 
 int32_t sel_walk_random(sel_walk *w, int32_t n)
 {
-    uint64_t z = w->random += UINT64_C(0x9E3779B97F4A7C15); /* splitmix64 */
-    z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-    z ^= z >> 31;
-    return (int32_t)((z >> 33) % (uint64_t)n);
+    return sel_random(&w->random, n);
 }
 
 void sel_walk_shuffle(sel_walk *w, int32_t *items, int32_t n)

@@ -5,10 +5,12 @@
 #include <time.h>
 
 #include "planner/select/branch.h"
+#include "planner/select/dive.h"
 #include "planner/select/large.h"
+#include "planner/select/regions.h"
 #include "planner/select/solver.h"
 
-enum { FIRST_ROUNDS = 20 };
+enum { FIRST_ROUNDS = 20, DEFAULT_ITERATIONS = 400 };
 
 static double now_s(void)
 {
@@ -28,14 +30,19 @@ bool sel_time_is_up(const sel_solver *v)
     return v->end_s > 0.0 && now_s() >= v->end_s;
 }
 
+bool sel_close(const sel_solver *v, int64_t bound)
+{
+    return bound >= v->cutoff ||
+           (v->found && (double)(v->cutoff - bound) <= v->gap * (double)v->cutoff);
+}
+
 dtp_select_options dtp_select_options_init(void)
 {
     return (dtp_select_options){.presolve = dtp_presolve_options_init(),
                                 .solver = DTP_SELECT_AUTO,
                                 .threads = 2,
-                                .iterations = 400,
                                 .seed = 1,
-                                .lp_entries = 3000,
+                                .lp_entries = 8000,
                                 .max_entries = 250000};
 }
 
@@ -117,31 +124,62 @@ static dtp_status begin(sel_solver *v, dtp_err *err)
     return DTP_OK;
 }
 
-/* A little of it on a copy: it may be enough, and else branch and bound has a good solution to
- * begin with and costs that are not spread over the kernel. */
-static dtp_status try_large(sel_solver *v, const sel_work *w, int64_t *bound, dtp_err *err)
+/* A little of it, and a dive, on a copy: it may be enough, and else branch and bound has a good
+ * solution to begin with and costs that are not spread over the kernel. */
+static dtp_status try_large(sel_solver *v, const sel_work *w, int64_t rounds, int64_t *bound,
+                            dtp_err *err)
 {
     sel_work *copy = NULL;
-    const int64_t most = v->options->iterations;
     DTP_TRY(sel_copy(w, &copy, err));
-    dtp_status s = sel_large(v, copy, most < FIRST_ROUNDS ? most : FIRST_ROUNDS, bound, err);
+    dtp_status s = sel_large(v, copy, rounds < FIRST_ROUNDS ? rounds : FIRST_ROUNDS, bound, err);
+    if (s == DTP_OK && !copy->infeasible && !sel_close(v, *bound)) {
+        s = sel_dive(v, copy, err);
+    }
     sel_work_destroy(copy);
     return s;
 }
 
+/* Everything once: at most so many rounds of either search, and as many nodes; regions, which take
+ * long, where a limit was given. */
+static dtp_status pass(sel_solver *v, sel_work *w, int64_t most, int64_t *bound, dtp_err *err)
+{
+    const dtp_select_solver solver = v->options->solver;
+    if (solver != DTP_SELECT_EXACT && !w->infeasible) {
+        DTP_TRY(sel_too_large(v, w) ? sel_large(v, w, most, bound, err)
+                                    : try_large(v, w, most, bound, err));
+    }
+    DTP_TRY(sel_reduce(v, w, err));
+    if (solver != DTP_SELECT_LARGE || w->infeasible) {
+        v->max_nodes = most < INT64_MAX - v->out->nodes ? v->out->nodes + most : INT64_MAX;
+        DTP_TRY(sel_branch(v, w, bound, err));
+    }
+    DTP_TRY(sel_reduce(v, w, err));
+    const bool limited = v->options->iterations > 0 || v->end_s > 0.0;
+    if (limited && solver == DTP_SELECT_AUTO && !sel_close(v, *bound) && !w->infeasible &&
+        v->found) {
+        DTP_TRY(sel_regions(v, w, most, *bound, err));
+    }
+    return DTP_OK;
+}
+
+/* Without a limit of iterations, again with other random numbers and for longer until the time
+ * is up. */
 static dtp_status run(sel_solver *v, sel_work *w, dtp_err *err)
 {
-    int64_t bound = 0;
+    const int64_t given = v->options->iterations;
+    int64_t bound = 0, most = given > 0 ? given : DEFAULT_ITERATIONS;
     DTP_TRY(begin(v, err));
     DTP_TRY(sel_reduce(v, w, err));
     v->out->presolve = w->report;
-    if (v->options->solver != DTP_SELECT_EXACT && !w->infeasible) {
-        DTP_TRY(sel_too_large(v, w) ? sel_large(v, w, v->options->iterations, &bound, err)
-                                    : try_large(v, w, &bound, err));
-    }
-    if (v->options->solver != DTP_SELECT_LARGE || w->infeasible) {
-        DTP_TRY(sel_branch(v, w, &bound, err));
-    }
+    v->gap = sel_size(w).entries > v->options->lp_entries ? v->options->gap : 0.0;
+    const bool once = given > 0 || v->end_s <= 0.0 ||
+                      (v->options->solver == DTP_SELECT_EXACT && sel_too_large(v, w));
+    do {
+        DTP_TRY(pass(v, w, most, &bound, err));
+        bound = w->infeasible ? v->cutoff : bound;
+        most += most < INT64_MAX / 4 ? most / 2 : 0;
+        v->seed++;
+    } while (!once && !sel_close(v, bound) && !sel_time_is_up(v));
     judge(v, bound);
     return DTP_OK;
 }
@@ -150,7 +188,7 @@ dtp_status dtp_select_solve(const dtp_select_problem *p, const dtp_select_option
                             dtp_select_result *out, dtp_err *err)
 {
     *out = (dtp_select_result){0};
-    sel_solver v = {.p = p, .options = options, .out = out};
+    sel_solver v = {.p = p, .options = options, .out = out, .seed = options->seed};
     sel_work *w = NULL;
     const size_t n = (size_t)p->n_nodes + 1;
     int32_t *block = calloc(3 * n, sizeof *block);

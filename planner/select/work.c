@@ -286,9 +286,6 @@ void sel_project(const sel_work *w, int32_t *choice)
         }
         choice[u->node] = at;
     }
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        choice[i] = choice[i] < 0 ? 0 : choice[i];
-    }
 }
 
 bool sel_work_late(const sel_work *w)
@@ -503,7 +500,7 @@ static dtp_status copy_node(sel_work *to, const sel_node *x, int32_t i, dtp_err 
     if (!x->alive) {
         return DTP_OK;
     }
-    *y = (sel_node){.k = x->k, .n_live = x->n_live, .alive = true};
+    *y = (sel_node){.k = x->k, .n_live = x->n_live, .alive = true, .kept = x->kept};
     y->cost = copy_of(x->cost, bytes);
     for (int32_t j = 0; j < x->n_pieces; j++) {
         int64_t *use = copy_of(x->pieces[j].use, bytes);

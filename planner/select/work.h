@@ -27,6 +27,7 @@ typedef struct sel_node {
     int32_t n_adj;
     int64_t cap_adj;
     bool alive;
+    bool kept; /* stays to the end, and its strategies keep their best solutions each */
     bool memory_changed, changed; /* for sel_memory_refresh; for dominance */
 } sel_node;
 
@@ -98,13 +99,23 @@ void sel_restore(const sel_work *w, int32_t *choice);
 /* The same for the nodes that were alive when there were n_undo records. */
 void sel_restore_from(const sel_work *w, int64_t n_undo, int32_t *choice);
 /* The other way: choices of the original problem become those of the nodes that are alive; where
- * presolve removed the strategy, strategy 0. */
+ * presolve removed the strategy, -1. */
 void sel_project(const sel_work *w, int32_t *choice);
 /* The time limit has come; always false without one. */
 bool sel_work_late(const sel_work *w);
 dtp_presolve_size sel_size(sel_work *w);
 /* Sum of the constant and of the smallest cost of every node and edge. */
 int64_t sel_lower_bound(const sel_work *w);
+
+/* 0 .. n - 1, by splitmix64. */
+static inline int32_t sel_random(uint64_t *state, int32_t n)
+{
+    uint64_t z = *state += UINT64_C(0x9E3779B97F4A7C15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
+    z ^= z >> 31;
+    return (int32_t)((z >> 33) % (uint64_t)n);
+}
 
 /* ---- for the reductions ---- */
 

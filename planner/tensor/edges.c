@@ -1,6 +1,7 @@
 /* Prices between choices. Every node and tensor of the graph is walked; what comes out is a list of
  * (kind, choice a, choice b, operands) in which equal entries are the instances of folded blocks,
- * so that a matrix is made once and multiplied by their number.
+ * so that a matrix is made once and multiplied by their number, and by the microbatches where the
+ * node that moves the data runs for each of them.
  *
  *   made    op -> tensor: an output is brought to where it is kept
  *   viewed  tensor -> view: the copy of a phase is made
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/microbatch.h"
 #include "core/safe_int.h"
 #include "planner/tensor/tensor_internal.h"
 
@@ -24,7 +26,7 @@ typedef struct link {
     int32_t node;      /* MADE: group of the maker; READ, PASSED: of the reader */
     dtp_tensor_id tensor;
     dtp_node_id reader; /* READ, PASSED */
-    int64_t count;
+    int64_t count;      /* how often it runs in a step, over all instances */
 } link;
 
 typedef struct link_list {
@@ -69,6 +71,12 @@ static uint32_t operands_of(const dtp_node *node, dtp_tensor_id t)
     return mask;
 }
 
+/* How often a node runs in a step, and what moves data for it. */
+static int64_t runs_of(const tensor_build *b, dtp_node_id id)
+{
+    return dtp_graph_runs(b->g, b->g->nodes[id].phase);
+}
+
 static link passed_link(const tensor_build *b, dtp_tensor_id t)
 {
     const dtp_graph_tensor *tensor = &b->g->tensors[t];
@@ -81,7 +89,7 @@ static link passed_link(const tensor_build *b, dtp_tensor_id t)
                   .node = b->group_of_node[reader],
                   .tensor = t,
                   .reader = reader,
-                  .count = 1};
+                  .count = runs_of(b, reader)};
 }
 
 static dtp_status link_reads(const tensor_build *b, link_list *list, dtp_tensor_id t, dtp_err *err)
@@ -99,7 +107,7 @@ static dtp_status link_reads(const tensor_build *b, link_list *list, dtp_tensor_
                   .node = b->group_of_node[id],
                   .tensor = t,
                   .reader = id,
-                  .count = 1};
+                  .count = runs_of(b, id)};
         if (p->choice_of_tensor[t] < 0) {
             continue; /* a state: kept as it is read */
         }
@@ -111,7 +119,7 @@ static dtp_status link_reads(const tensor_build *b, link_list *list, dtp_tensor_
                        .node = -1,
                        .tensor = t,
                        .reader = id,
-                       .count = 1};
+                       .count = runs_of(b, id)};
             DTP_TRY(add_link(b, list, l, err));
         }
         seen[node->phase] = true;
@@ -183,7 +191,7 @@ static dtp_status merge_links(const tensor_build *b, link_list *list, dtp_err *e
         if (first) {
             list->items[n++] = l;
         } else {
-            list->items[n - 1].count++;
+            list->items[n - 1].count += l.count;
         }
     }
     list->n = n;
@@ -206,7 +214,7 @@ static dtp_status find_links(const tensor_build *b, link_list *list, dtp_err *er
                                .operands = (uint32_t)tensor->out_index,
                                .node = b->group_of_node[tensor->producer],
                                .tensor = t,
-                               .count = 1};
+                               .count = runs_of(b, tensor->producer)};
             DTP_TRY(add_link(b, list, made, err));
         }
         DTP_TRY(link_reads(b, list, t, err));
@@ -248,6 +256,24 @@ static dtp_status make_table(tensor_build *b, const link *l, const dtp_choice *c
                : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d x %d prices", out->rows, out->cols);
 }
 
+/* A sum over microbatches is formed in place: it stays where it is made. */
+static void forbid_moves(const tensor_build *b, const link *l, const table *prices)
+{
+    const node_group *group = &b->node_groups[l->node];
+    const dtp_choice *tensor = &b->p->choices[l->b];
+    const layout_list *outs = &dtp_tensor__class_of(b, l->node)->out[l->operands];
+    if (!dtp_is_accumulate(b->g, &b->g->nodes[group->example])) {
+        return;
+    }
+    for (int32_t k = 0; k < prices->rows; k++) {
+        for (int32_t i = 0; i < prices->cols; i++) {
+            if (!dtp_layout_equal(&tensor->options[k].layout, &outs->items[i])) {
+                prices->ps[(size_t)k * (size_t)prices->cols + (size_t)i] = DTP_SELECT_FORBIDDEN;
+            }
+        }
+    }
+}
+
 static dtp_status fill_made(tensor_build *b, const link *l, int64_t *m, dtp_err *err)
 {
     const node_group *group = &b->node_groups[l->node];
@@ -255,6 +281,9 @@ static dtp_status fill_made(tensor_build *b, const link *l, int64_t *m, dtp_err 
     const dtp_choice *tensor = &b->p->choices[l->b];
     table prices = {0};
     dtp_status s = make_table(b, l, tensor, &c->out[l->operands], false, &prices, err);
+    if (s == DTP_OK) {
+        forbid_moves(b, l, &prices);
+    }
     for (int32_t o = 0; o < group->n_options && s == DTP_OK; o++) {
         const int32_t col = c->out_of[l->operands][group->option[o]];
         for (int32_t k = 0; k < tensor->n_options; k++) {

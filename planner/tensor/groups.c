@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/microbatch.h"
 #include "planner/tensor/tensor_internal.h"
 
 /* Where a node or tensor stands in its template; equal places form a group. */
@@ -190,11 +191,21 @@ bool dtp_tensor__survives(const dtp_graph *g, dtp_tensor_id t)
     return survives;
 }
 
-/* A state that one node reads and replaces. */
+static bool is_accumulator(const dtp_graph *g, const dtp_update *u)
+{
+    const dtp_node_id maker = g->tensors[u->value].producer;
+    return maker >= 0 && dtp_is_accumulate(g, &g->nodes[maker]) &&
+           g->nodes[maker].in[0] == u->target;
+}
+
+/* A state that one node reads and replaces: of an optimizer, or an accumulator. */
 static bool follows_reader(const tensor_build *b, const dtp_update *u)
 {
     const dtp_graph *g = b->g;
     const dtp_node_id maker = g->tensors[u->value].producer;
+    if (is_accumulator(g, u)) {
+        return true;
+    }
     if (g->tensors[u->target].kind != DTP_TENSOR_STATE || maker < 0 ||
         b->first_reader[u->target + 1] - b->first_reader[u->target] != 1 ||
         b->first_reader[u->value + 1] != b->first_reader[u->value]) {
@@ -206,8 +217,9 @@ static bool follows_reader(const tensor_build *b, const dtp_update *u)
            node->in[i] == u->target && b->reader[b->first_reader[u->target]] == maker;
 }
 
-/* Values of updates end where their targets are kept. *apart: members of one group have targets in
- * several, so that they cannot decide together. */
+/* Values of updates end where their targets are kept; a sum over microbatches, which is read in the
+ * update, lies where it is added up, and its accumulator follows. *apart: members of one group have
+ * targets in several, so that they cannot decide together. */
 static dtp_status tie_updates(const tensor_build *b, bool *apart, dtp_err *err)
 {
     const dtp_graph *g = b->g;
@@ -225,8 +237,11 @@ static dtp_status tie_updates(const tensor_build *b, bool *apart, dtp_err *err)
             return DTP_FAIL(err, DTP_UNSUPPORTED, "'%s' is replaced by '%s', which no node makes",
                             g->tensors[u->target].name, g->tensors[u->value].name);
         }
-        b->target[u->value] = u->target;
         follows[u->target] = follows_reader(b, u);
+        if (is_accumulator(g, u)) {
+            continue;
+        }
+        b->target[u->value] = u->target;
         *apart = *apart || (value->same_as >= 0 && value->same_as != b->group_of_tensor[u->target]);
         value->same_as = b->group_of_tensor[u->target];
     }

@@ -10,12 +10,13 @@
  * workspace and staging; and the states that only it reads, at all times
  *
  * What may be written over something that dies does not count beside it, and neither do what only
- * renames a buffer (relabel) while that lives, copies for one op, and values that replace their
- * targets.
+ * renames a buffer (relabel) while that lives, sums over microbatches, which lie in accumulators,
+ * copies for one op, and values that replace their targets.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/microbatch.h"
 #include "planner/tensor/tensor_internal.h"
 
 enum { TICKS = 3, ALIGN = 64 };
@@ -53,6 +54,12 @@ static bool is_relabel(const dtp_node *node)
     return strcmp(node->op->name, "relabel") == 0;
 }
 
+/* Its result lies in the buffer of operand 0. */
+static bool stays_in_buffer(const dtp_graph *g, const dtp_node *node)
+{
+    return is_relabel(node) || dtp_is_accumulate(g, node);
+}
+
 static dtp_node_id last_reader(const tensor_build *b, dtp_tensor_id t)
 {
     return b->first_reader[t] < b->first_reader[t + 1] ? b->reader[b->first_reader[t + 1] - 1] : -1;
@@ -75,7 +82,7 @@ static void find_lives(const memory *m)
         m->survives[t] = dtp_tensor__survives(g, t);
         const dtp_node_id maker = g->tensors[t].producer;
         m->hold[t] = last_read(m, t);
-        if (maker >= 0 && is_relabel(&g->nodes[maker])) {
+        if (maker >= 0 && stays_in_buffer(g, &g->nodes[maker])) {
             const dtp_tensor_id in = g->nodes[maker].in[0];
             m->aliased[t] = m->aliased[in] || m->hold[in] > TICKS * (int64_t)maker + 1;
             m->hold[t] = m->hold[in] > m->hold[t] ? m->hold[in] : m->hold[t];
@@ -177,7 +184,7 @@ static dtp_status add_tensor(memory *m, dtp_tensor_id t, dtp_err *err)
         readers_of(b, t, last_phase, &first, &unused);
         end = TICKS * (int64_t)first + 1;
     }
-    if (tensor->producer >= 0 && is_relabel(&b->g->nodes[tensor->producer])) {
+    if (tensor->producer >= 0 && stays_in_buffer(b->g, &b->g->nodes[tensor->producer])) {
         const int64_t shared = m->hold[b->g->nodes[tensor->producer].in[0]];
         begin = shared > begin ? shared : begin;
     }

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "core/microbatch.h"
 #include "planner/tensor/tensor_internal.h"
 
 /* ---- lists of layouts --------------------------------------------------------------------------
@@ -133,10 +134,14 @@ static bool gathers(const option_walk *w, const dtp_node_layouts *l)
            !w->call.op->rotates(&w->call, dtp_mesh_set_size(w->b->mesh, l->internal), &step);
 }
 
-/* Updates: a state leaves as it came, and neither it nor the parameter is partial. */
+/* Updates: a state leaves as it came, and neither it nor the parameter is partial. A sum over
+ * microbatches leaves as its accumulator came, partial or not. */
 static bool update_fits(const option_walk *w, const dtp_node_layouts *l)
 {
     const dtp_node *node = &w->b->g->nodes[w->node];
+    if (dtp_is_accumulate(w->b->g, node)) {
+        return dtp_layout_equal(&l->in[0], &l->out[0]);
+    }
     for (int32_t i = 0; i < node->n_in && (node->op->flags & DTP_OP_UPDATE) != 0; i++) {
         const dtp_tensor_kind kind = w->b->g->tensors[node->in[i]].kind;
         if ((kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE) &&
@@ -238,7 +243,11 @@ static dtp_status add_option(option_walk *w, dtp_err *err)
     if (s != DTP_OK) {
         return dtp_status_is_input(s) ? DTP_OK : DTP_FAIL(err, s, "%s", why.msg);
     }
+    const int64_t kernel_ps = c->price[c->n].kernel_ps;
+    c->least_kernel_ps =
+        c->n == 0 || kernel_ps < c->least_kernel_ps ? kernel_ps : c->least_kernel_ps;
     c->strategy[c->n] = w->strategy;
+    c->price[c->n].cost_ps = c->price[c->n].every_ps; /* what waits is a redistribution */
     for (int32_t i = 0; i < w->call.n_in; i++) {
         DTP_TRY(dtp_tensor__add_layout(w->b, &c->in[i], &l.in[i], &c->in_of[i][c->n], err));
     }

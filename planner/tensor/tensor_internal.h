@@ -28,6 +28,7 @@ typedef struct class_options {
     int32_t n, cap;
     dtp_strategy *strategy;
     dtp_node_price *price;
+    int64_t least_kernel_ps; /* over all that can be run, kept here or not */
     layout_list in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT]; /* by operand, by output */
     int32_t *in_of[DTP_MAX_OP_IN];                      /* by option: index into in[i] */
     int32_t *out_of[DTP_MAX_OP_OUT];

@@ -100,9 +100,6 @@ static dtp_status build_all(tensor_build *b, dtp_err *err)
 {
     dtp_tensor_problem *p = b->p;
     const int64_t limit = p->options.memory_bytes > 0 ? p->options.memory_bytes : INT64_MAX / 4;
-    if (dtp_graph_runs(b->g, DTP_FORWARD) > 1) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "tensor mode does not price microbatches");
-    }
     DTP_TRY(dtp_node_classes_find(b->g, b->arena, &b->classes, err));
     DTP_TRY(dtp_tensor__options(b, err));
     DTP_TRY(dtp_tensor__groups(b, err));

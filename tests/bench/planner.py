@@ -1,6 +1,6 @@
 """Tables of `./dev bench planner`: cost, certified gap, time and memory of dtplan on selection problems and on models.
 
-Usage: planner.py DTPLAN OUT_DIR [instances|models|parse ...]
+Usage: planner.py DTPLAN OUT_DIR [instances|models|parse|large ...]
 """
 import json
 import os
@@ -67,32 +67,50 @@ def models(dtplan, out):
                seconds, mib))
 
 
-def parse(dtplan, out):
-    """Reading and writing a problem of about 250 MB: instance M four times side by side."""
+def side_by_side(out, k):
+    """Writes instance M k times side by side; the file and how many numbers it holds."""
     import gzip
     with gzip.open("models/selection/M.json.gz") as f:
         p = json.load(f)["problem"]
-    n, k = len(p["nodes"]["costs"]), 4
+    n = len(p["nodes"]["costs"])
     numbers = sum(map(len, p["edges"]["costs"])) + 2 * sum(map(len, p["nodes"]["costs"]))
     p = {"name": "M x %d" % k, "usage_limit": k * p["usage_limit"],
          "nodes": {key: k * p["nodes"][key] for key in p["nodes"]},
          "edges": {"nodes": [[a + i * n, b + i * n] for i in range(k) for a, b in p["edges"]["nodes"]],
                    "costs": k * p["edges"]["costs"]}}
-    big = os.path.join(out, "big.json")
-    with open(big, "w", encoding="utf-8") as f:
+    path = os.path.join(out, "side_by_side.json")
+    with open(path, "w", encoding="utf-8") as f:
         json.dump({"problem": p}, f)
-    del p
+    return path, k * numbers
+
+
+def parse(dtplan, out):
+    """Reading and writing a problem of about 250 MB."""
+    big, numbers = side_by_side(out, 4)
     start = time.monotonic()
     child = subprocess.Popen([dtplan, "export", big, "--format", "iopddl", "-o", os.devnull])
     _, _, usage = os.wait4(child.pid, 0)
     print("%.0f MB of JSON, %.0f MB of numbers: read and written in %.1f s, %.0f MB resident" %
-          (os.path.getsize(big) / 1e6, 8 * k * numbers / 1e6, time.monotonic() - start, usage.ru_maxrss * 1.024e-3))
+          (os.path.getsize(big) / 1e6, 8 * numbers / 1e6, time.monotonic() - start, usage.ru_maxrss * 1.024e-3))
     os.remove(big)
+
+
+def large(dtplan, out):
+    """The same problem, and one half as large, solved under several time limits."""
+    for k in (2, 4):
+        big, _ = side_by_side(out, k)
+        for limit in (5, 20, 120):
+            r, seconds, mib = run([dtplan, "solve", big, "--json", "--limit-s", str(limit)])
+            if r is not None:
+                print("M x %d: %d matrix entries, %d after presolve; limit %g s: %s, gap %s, %.1f s, %.0f MiB" %
+                      (k, r["presolve"]["before"]["entries"], r["presolve"]["after"]["entries"], limit, r["status"],
+                       "-" if r["gap"] is None else "%.3f %%" % (100 * r["gap"]), seconds, mib))
+        os.remove(big)
 
 
 def main():
     dtplan, out = sys.argv[1:3]
-    parts = {"instances": instances, "models": models, "parse": parse}
+    parts = {"instances": instances, "models": models, "parse": parse, "large": large}
     os.makedirs(out, exist_ok=True)
     for name in sys.argv[3:] or parts:
         parts[name](dtplan, out)

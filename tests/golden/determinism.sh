@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Same inputs, two processes: plan files, printed plans and programs are the same bytes. Usage: determinism.sh BIN_DIR
+# Same inputs, two processes, one and two threads: plan files, printed plans and programs are the same bytes. Usage: determinism.sh BIN_DIR
 set -u
 bin=$1
 here=$(mktemp -d)
@@ -13,6 +13,9 @@ cases=(
     "gpt_bytes|a100_8|--mesh x:2;y:2"
     "gpt2_small|a100_8|--mesh x:2;y:4"
     "mtf_lm|h100_64|--mesh x:4;y:4"
+    "gpt2_small|a100_8|--mode tensor --mesh x:8"
+    "gpt_bytes|a100_8|--mode tensor --mesh x:2;y:2 --memory 56M"
+    "mlp_digits|a100_8|--mode tensor --devices 8 --memory 150000"
 )
 count=0 failed=0
 for c in "${cases[@]}"; do
@@ -22,7 +25,7 @@ for c in "${cases[@]}"; do
     for i in 1 2; do
         # shellcheck disable=SC2086
         "$bin/dtplan" plan "models/$model.json" --machine "models/machines/$machine.json" $options \
-            -o "$here/plan$i.json" >"$here/plan$i.txt" || ok=0
+            --threads $i -o "$here/plan$i.json" >"$here/plan$i.txt" || ok=0
         "$bin/dtplan" show "models/$model.json" --plan "$here/plan$i.json" --stage program >"$here/program$i.txt" || ok=0
         "$bin/dtplan" show "models/$model.json" --plan "$here/plan$i.json" --stage memory >"$here/memory$i.txt" || ok=0
     done

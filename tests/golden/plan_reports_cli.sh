@@ -6,6 +6,7 @@ dtplan=$1/dtplan
 model=models/mlp_digits.json
 machine="--machine models/machines/a100_8.json"
 mesh="--mesh x:2;y:2"
+gpt="models/gpt_bytes.json --dim batch=16 --dim length=64 --dim layers=2 $machine --mesh x:2"
 here=$(mktemp -d)
 trap 'rm -rf "$here"' EXIT
 failed=0
@@ -44,6 +45,18 @@ says() { # file words
     run conflict 3 plan $model $machine $mesh --mode tensor --memory 128K --pin 'w1: replicated' --pin 'w2: hidden@x'
     says conflict.err "  pin w1: replicated"
     grep -qF 'w2' "$here/conflict.err" && fail "a pin that is harmless is named"
+    run auto 0 plan $gpt --mode tensor --memory 12M --remat auto --microbatches auto -o "$here/auto.plan"
+    run auto_one 0 plan $gpt --mode tensor --memory 12M --remat auto --microbatches auto --threads 1 -o "$here/auto_one.plan"
+    says auto.out "tried: as it is: infeasible"
+    cmp -s "$here/auto.plan" "$here/auto_one.plan" || fail "auto: one thread and two threads give other bytes"
+    run helps 3 plan $gpt --mode tensor --memory 12M
+    says helps.err "it fits with --"
+    run auto_rules 0 plan $gpt --remat auto --microbatches 2
+    says auto_rules.out "tried: --microbatches 2: "
+    run auto_none 3 plan $gpt --mode tensor --memory 8M --remat auto --microbatches auto
+    says auto_none.err "infeasible; the limit named is that of this choice"
+    run auto_pins 2 plan models/gpt_bytes.json $machine $mesh --pin 'head: vocab@x' --remat auto
+    says auto_pins.err "--remat auto and --microbatches auto are for --mode rules and tensor"
     run explain 0 explain $model "$here/a.plan" w2 $machine --json
     run explain_exact 0 explain $model "$here/a.plan" h.mm $machine --exact --json
     run explain_text 0 explain $model "$here/a.plan" w2 $machine

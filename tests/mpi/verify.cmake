@@ -14,4 +14,8 @@ if(DTP_HAVE_MPI AND TARGET dtrun)
             WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
         set_tests_properties(verify_mpi_${case} PROPERTIES LABELS mpi TIMEOUT 600 PROCESSORS 2)
     endforeach()
+    add_test(NAME verify_mpi_tensor
+        COMMAND bash ${PROJECT_SOURCE_DIR}/tests/sim/verify_tensor.sh $<TARGET_FILE_DIR:dtrun> mpi x:2 "mlp_digits llama3_8b gpt_bytes"
+        WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(verify_mpi_tensor PROPERTIES LABELS mpi TIMEOUT 300 PROCESSORS 2)
 endif()

@@ -6,3 +6,5 @@ dtp_test(NAME select_dual SOURCES select_dual.c select_random.c
          LIBS dtp_planner LABELS oracle)
 dtp_test(NAME select_primal SOURCES select_primal.c select_random.c
          LIBS dtp_planner LABELS oracle)
+dtp_test(NAME select_marginals SOURCES select_marginals.c select_random.c
+         LIBS dtp_planner LABELS oracle)

@@ -13,42 +13,55 @@ int64_t draw(random_source *r, int64_t n)
     return (int64_t)((r->state >> 33) % (uint64_t)n);
 }
 
-/* Small costs for ties, or large ones; sometimes forbidden. */
+enum { TIES, SMALL, LARGE, HUGE_FORBIDDEN, OVERFLOWING };
+
+/* Small costs for ties, large ones, or ones whose sum may be too large; sometimes forbidden. */
 static int64_t draw_cost(random_source *r, int64_t kind)
 {
     if (draw(r, 6) == 0) {
-        return kind == 3 ? DTP_SELECT_FORBIDDEN + draw(r, 5) : DTP_SELECT_FORBIDDEN;
+        return kind == HUGE_FORBIDDEN ? INT64_MAX - draw(r, 5) : DTP_SELECT_FORBIDDEN;
     }
-    return kind == 0 ? draw(r, 3) : kind == 1 ? draw(r, 40) : draw(r, INT64_C(1) << 36);
+    if (kind == OVERFLOWING) {
+        return draw(r, 4) * (DTP_SELECT_FORBIDDEN / 8) + draw(r, 3);
+    }
+    return kind == TIES ? draw(r, 3) : kind == SMALL ? draw(r, 40) : draw(r, INT64_C(1) << 31);
 }
 
-dtp_select_problem *random_problem(random_source *r)
+/* An interval, empty at times. */
+static dtp_status add_node(random_source *r, dtp_select_problem *p, int32_t k, const int64_t *cost,
+                           const int64_t *usage)
+{
+    const int64_t begin = draw(r, SELECT_MAX_TIME), length = draw(r, 7) - 1;
+    return dtp_select_add_node(p, begin, begin + length < 0 ? 0 : begin + length, k, cost, usage,
+                               NULL);
+}
+
+static dtp_select_problem *problem_of(random_source *r, int64_t kind)
 {
     dtp_select_problem *p = NULL;
-    const int64_t kind = draw(r, 4), n = 1 + draw(r, SELECT_MAX_NODES);
+    const int64_t n = 1 + draw(r, SELECT_MAX_NODES);
+    const int64_t unit = kind == OVERFLOWING ? INT64_C(1) << 55 : 1;
     int64_t cost[SELECT_MAX_K * SELECT_MAX_K], usage[SELECT_MAX_K], most = 0;
     assert_int_equal(dtp_select_problem_create("random", 0, &p, NULL), DTP_OK);
     for (int64_t i = 0; i < n; i++) {
         const int32_t k = (int32_t)(1 + draw(r, SELECT_MAX_K));
         for (int32_t s = 0; s < k; s++) {
             cost[s] = draw(r, 8) == 0 ? draw_cost(r, kind) : draw_cost(r, kind) % 1000;
-            usage[s] = draw(r, 3) == 0 ? 0 : draw(r, kind == 2 ? 100000 : 8);
+            usage[s] = draw(r, 3) == 0 ? 0 : draw(r, kind == LARGE ? 100000 : 8) * unit;
             most = usage[s] > most ? usage[s] : most;
         }
-        const int64_t begin = draw(r, SELECT_MAX_TIME);
-        assert_int_equal(dtp_select_add_node(p, begin, begin + draw(r, 6), k, cost, usage, NULL),
-                         DTP_OK);
+        assert_int_equal(add_node(r, p, k, cost, usage), DTP_OK);
     }
     for (int64_t x = draw(r, 3) == 0 ? 1 + draw(r, 3) : 0; x > 0; x--) {
         const int32_t i = (int32_t)draw(r, n);
         const int64_t begin = draw(r, SELECT_MAX_TIME);
         for (int32_t s = 0; s < SELECT_MAX_K; s++) {
-            usage[s] = draw(r, 4);
+            usage[s] = draw(r, 4) * unit;
         }
         assert_int_equal(dtp_select_add_interval(p, i, begin, begin + draw(r, 6), usage, NULL),
                          DTP_OK);
     }
-    p->usage_limit = most + draw(r, 1 + most);
+    p->usage_limit = most + draw(r, 1 + most / unit) * unit;
     for (int64_t e = draw(r, 2 * n); n > 1 && e > 0; e--) {
         const int32_t a = (int32_t)draw(r, n), b = (int32_t)((a + 1 + draw(r, n - 1)) % n);
         const bool map = draw(r, 4) == 0; /* each row leaves one column */
@@ -63,6 +76,16 @@ dtp_select_problem *random_problem(random_source *r)
     }
     assert_int_equal(dtp_select_problem_check(p, NULL), DTP_OK);
     return p;
+}
+
+dtp_select_problem *random_problem(random_source *r)
+{
+    return problem_of(r, draw(r, OVERFLOWING));
+}
+
+dtp_select_problem *overflowing_problem(random_source *r)
+{
+    return problem_of(r, OVERFLOWING);
 }
 
 int64_t plain_cost(const dtp_select_problem *p, const int32_t *choice)
@@ -99,7 +122,7 @@ int64_t plain_cost(const dtp_select_problem *p, const int32_t *choice)
         }
         sum += cost;
     }
-    return sum;
+    return sum < DTP_SELECT_FORBIDDEN ? sum : -1;
 }
 
 int64_t enumerate(const dtp_select_problem *p)

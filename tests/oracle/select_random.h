@@ -14,6 +14,9 @@ typedef struct random_source {
 /* 0 .. n - 1. */
 int64_t draw(random_source *r, int64_t n);
 dtp_select_problem *random_problem(random_source *r);
+/* One where the cost of a plan without anything forbidden may still reach DTP_SELECT_FORBIDDEN, and
+ * usages are near what the reader allows. */
+dtp_select_problem *overflowing_problem(random_source *r);
 /* Cost of a choice, -1 when it is not allowed. */
 int64_t plain_cost(const dtp_select_problem *p, const int32_t *choice);
 /* The least cost over all choices, -1 when none is allowed. */

@@ -43,13 +43,25 @@ static void read_graph(const tensor_case *c, dtp_graph **out)
     }
 }
 
+static dtp_status change_graph(const tensor_case *c, tensor_fixture *f, dtp_err *err)
+{
+    dtp_graph_choices choices = {.microbatches = c->microbatches, .micro_dim = -1};
+    dtp_arena *arena = dtp_arena_create();
+    dtp_status s = dtp_remat_parse(c->remat ? "all" : "none", f->model, arena, &choices.remat, err);
+    s = s == DTP_OK ? dtp_graph_with_choices(f->model, &choices, 0, NULL, &f->graph, err) : s;
+    dtp_arena_destroy(arena);
+    return s;
+}
+
 void tensor_fixture_create(const tensor_case *c, tensor_fixture *f)
 {
     *f = (tensor_fixture){0};
     dtp_mesh mesh;
     dtp_err err = {0};
-    read_graph(c, &f->graph);
-    dtp_status s = dtp_machine_parse("machine", MACHINE, sizeof MACHINE - 1, &f->machine, &err);
+    read_graph(c, &f->model);
+    dtp_status s = change_graph(c, f, &err);
+    s = s == DTP_OK ? dtp_machine_parse("machine", MACHINE, sizeof MACHINE - 1, &f->machine, &err)
+                    : s;
     s = s == DTP_OK ? dtp_mesh_parse(c->mesh, &mesh, &err) : s;
     s = s == DTP_OK ? dtp_pricer_init(f->machine, &mesh, &f->pricer, &err) : s;
     s = s == DTP_OK ? dtp_move_pricer_create(&f->pricer, &f->moves, &err) : s;
@@ -63,6 +75,7 @@ void tensor_fixture_destroy(tensor_fixture *f)
 {
     dtp_move_pricer_destroy(f->moves);
     dtp_graph_destroy(f->graph);
+    dtp_graph_destroy(f->model);
     dtp_machine_destroy(f->machine);
 }
 

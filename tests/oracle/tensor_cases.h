@@ -3,6 +3,7 @@
 #ifndef TESTS_ORACLE_TENSOR_CASES_H
 #define TESTS_ORACLE_TENSOR_CASES_H
 
+#include "core/graph_choices.h"
 #include "core/model.h"
 #include "cost_models/move_price.h"
 #include "planner/tensor/tensor_problem.h"
@@ -11,10 +12,13 @@ typedef struct tensor_case {
     const char *model; /* file under models/, or the text of a model */
     const char *mesh;
     const char *dims; /* "batch=8 length=4" */
+    bool remat;       /* all blocks */
+    int32_t microbatches;
 } tensor_case;
 
 typedef struct tensor_fixture {
-    dtp_graph *graph;
+    dtp_graph *model; /* as it was read */
+    dtp_graph *graph; /* with recomputation and microbatches */
     dtp_machine *machine;
     dtp_pricer pricer;
     dtp_move_pricer *moves;

@@ -226,9 +226,9 @@ static void check_enumeration(const tensor_case *c)
 static void test_tensor_exact__equals_the_cheapest_of_all_programs(void **state)
 {
     (void)state;
-    check_enumeration(&(tensor_case){TWICE, "x:2", NULL});
-    check_enumeration(&(tensor_case){ONCE, "x:4", NULL});
-    check_enumeration(&(tensor_case){ONCE, "x:2;y:2", NULL});
+    check_enumeration(&(tensor_case){.model = TWICE, .mesh = "x:2", .dims = NULL});
+    check_enumeration(&(tensor_case){.model = ONCE, .mesh = "x:4", .dims = NULL});
+    check_enumeration(&(tensor_case){.model = ONCE, .mesh = "x:2;y:2", .dims = NULL});
 }
 
 /* ---- elimination -------------------------------------------------------------------------------
@@ -433,13 +433,20 @@ static void check_elimination(const tensor_case *c, bool fold)
 static void test_tensor_exact__equals_elimination(void **state)
 {
     (void)state;
-    check_elimination(&(tensor_case){TENSOR_MLP, "x:2", TENSOR_MLP_DIMS}, false);
-    check_elimination(&(tensor_case){TENSOR_MLP, "x:4", TENSOR_MLP_DIMS}, false);
-    check_elimination(&(tensor_case){TENSOR_MLP, "x:2;y:2", TENSOR_MLP_DIMS}, false);
-    check_elimination(&(tensor_case){TENSOR_GPT, "x:2", TENSOR_GPT_DIMS}, false);
-    check_elimination(&(tensor_case){TENSOR_GPT, "x:4", TENSOR_GPT_DIMS}, false);
-    check_elimination(&(tensor_case){TENSOR_GPT, "x:2", TENSOR_GPT_DIMS}, true);
-    check_elimination(&(tensor_case){TENSOR_GPT, "x:4", TENSOR_GPT_DIMS}, true);
+    check_elimination(&(tensor_case){.model = TENSOR_MLP, .mesh = "x:2", .dims = TENSOR_MLP_DIMS},
+                      false);
+    check_elimination(&(tensor_case){.model = TENSOR_MLP, .mesh = "x:4", .dims = TENSOR_MLP_DIMS},
+                      false);
+    check_elimination(
+        &(tensor_case){.model = TENSOR_MLP, .mesh = "x:2;y:2", .dims = TENSOR_MLP_DIMS}, false);
+    check_elimination(&(tensor_case){.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS},
+                      false);
+    check_elimination(&(tensor_case){.model = TENSOR_GPT, .mesh = "x:4", .dims = TENSOR_GPT_DIMS},
+                      false);
+    check_elimination(&(tensor_case){.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS},
+                      true);
+    check_elimination(&(tensor_case){.model = TENSOR_GPT, .mesh = "x:4", .dims = TENSOR_GPT_DIMS},
+                      true);
 }
 
 /* Sets a limit below what the optimum without one uses and solves; the answer is proven. */
@@ -499,9 +506,12 @@ static void check_unfolded_bound(const tensor_case *c)
 static void test_tensor_exact__bound_without_folding(void **state)
 {
     (void)state;
-    check_unfolded_bound(&(tensor_case){TENSOR_GPT, "x:2", TENSOR_GPT_DIMS});
-    check_unfolded_bound(&(tensor_case){TENSOR_GPT, "x:4", TENSOR_GPT_DIMS});
-    check_unfolded_bound(&(tensor_case){TENSOR_MLP, "x:2;y:2", TENSOR_MLP_DIMS});
+    check_unfolded_bound(
+        &(tensor_case){.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS});
+    check_unfolded_bound(
+        &(tensor_case){.model = TENSOR_GPT, .mesh = "x:4", .dims = TENSOR_GPT_DIMS});
+    check_unfolded_bound(
+        &(tensor_case){.model = TENSOR_MLP, .mesh = "x:2;y:2", .dims = TENSOR_MLP_DIMS});
 }
 
 /* Whatever the prices of times are, under a limit the bound holds; good ones lift it. */
@@ -512,7 +522,8 @@ static void test_tensor_exact__bound_under_a_limit(void **state)
     uint64_t seed = 9;
     dtp_tensor_options options = dtp_tensor_options_init();
     dtp_select_result r;
-    tensor_fixture_create(&(tensor_case){TENSOR_GPT, "x:2", TENSOR_GPT_DIMS}, &f);
+    tensor_fixture_create(
+        &(tensor_case){.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS}, &f);
     dtp_tensor_problem *p = tensor_fixture_problem(&f, &options);
     solve_limited(p->select, &r);
     const int64_t peak_at = r.value.peak_at;
@@ -570,9 +581,10 @@ static void check_changes(const dtp_select_problem *p, const dtp_select_result *
 static void test_tensor_exact__nothing_better_near_the_optimum_under_a_limit(void **state)
 {
     (void)state;
-    static const tensor_case cases[] = {{TENSOR_MLP, "x:2", TENSOR_MLP_DIMS},
-                                        {TENSOR_MLP, "x:4", TENSOR_MLP_DIMS},
-                                        {TENSOR_GPT, "x:2", TENSOR_GPT_DIMS}};
+    static const tensor_case cases[] = {
+        {.model = TENSOR_MLP, .mesh = "x:2", .dims = TENSOR_MLP_DIMS},
+        {.model = TENSOR_MLP, .mesh = "x:4", .dims = TENSOR_MLP_DIMS},
+        {.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS}};
     uint64_t seed = 21;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tensor_fixture f;

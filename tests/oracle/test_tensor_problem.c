@@ -32,17 +32,31 @@ static const char RELABEL[] =
     " \"train\": {\"loss\": \"loss\", \"optimizer\": {\"momentum\": {\"lr\": 0.25}}}}";
 
 static const tensor_case CASES[] = {
-    {TENSOR_MLP, "x:2", TENSOR_MLP_DIMS},
-    {TENSOR_MLP, "x:4", TENSOR_MLP_DIMS},
-    {TENSOR_MLP, "x:2;y:2", TENSOR_MLP_DIMS},
-    {TENSOR_MLP, "x:2;y:1;z:2", TENSOR_MLP_DIMS},
-    {TENSOR_MLP, "x:3", "batch=9 pixels=12 hidden=6 classes=4"},
-    {TENSOR_GPT, "x:2", TENSOR_GPT_DIMS},
-    {TENSOR_GPT, "x:4", TENSOR_GPT_DIMS},
-    {TENSOR_GPT, "x:2;y:2", TENSOR_GPT_DIMS},
-    {TENSOR_GPT, "x:2;y:4", TENSOR_GPT_DIMS},
-    {"gpt_bytes_dropout.json", "x:2;y:2", TENSOR_GPT_DIMS},
-    {"mtf_lm.json", "x:2;y:2", NULL},
+    {.model = TENSOR_MLP, .mesh = "x:2", .dims = TENSOR_MLP_DIMS},
+    {.model = TENSOR_MLP, .mesh = "x:4", .dims = TENSOR_MLP_DIMS},
+    {.model = TENSOR_MLP, .mesh = "x:2;y:2", .dims = TENSOR_MLP_DIMS},
+    {.model = TENSOR_MLP, .mesh = "x:2;y:1;z:2", .dims = TENSOR_MLP_DIMS},
+    {.model = TENSOR_MLP, .mesh = "x:3", .dims = "batch=9 pixels=12 hidden=6 classes=4"},
+    {.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS},
+    {.model = TENSOR_GPT, .mesh = "x:4", .dims = TENSOR_GPT_DIMS},
+    {.model = TENSOR_GPT, .mesh = "x:2;y:2", .dims = TENSOR_GPT_DIMS},
+    {.model = TENSOR_GPT, .mesh = "x:2;y:4", .dims = TENSOR_GPT_DIMS},
+    {.model = "gpt_bytes_dropout.json", .mesh = "x:2;y:2", .dims = TENSOR_GPT_DIMS},
+    {.model = "mtf_lm.json", .mesh = "x:2;y:2", .dims = NULL},
+    {.model = TENSOR_MLP, .mesh = "x:2", .dims = TENSOR_MLP_DIMS, .microbatches = 4},
+    {.model = TENSOR_MLP, .mesh = "x:2;y:2", .dims = TENSOR_MLP_DIMS, .microbatches = 2},
+    {.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS, .remat = true},
+    {.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS, .microbatches = 4},
+    {.model = TENSOR_GPT,
+     .mesh = "x:2;y:2",
+     .dims = TENSOR_GPT_DIMS,
+     .remat = true,
+     .microbatches = 2},
+    {.model = "gpt_bytes_dropout.json",
+     .mesh = "x:2",
+     .dims = TENSOR_GPT_DIMS,
+     .remat = true,
+     .microbatches = 2},
 };
 
 enum { N_CASES = sizeof CASES / sizeof CASES[0], PER_CASE = 30 };
@@ -102,8 +116,9 @@ static void check_case(const tensor_case *c, bool fold)
             t.unrepaired++;
         }
     }
-    print_message("%.20s on %s%s: %d selections, peak %.3f of the program's\n", c->model, c->mesh,
-                  fold ? ", folded" : "", t.tried, t.memory / t.tried);
+    print_message("%.20s on %s%s%s, %d microbatches: %d selections, peak %.3f of the program's\n",
+                  c->model, c->mesh, fold ? ", folded" : "", c->remat ? ", recomputed" : "",
+                  c->microbatches, t.tried, t.memory / t.tried);
     assert_true(t.tried > PER_CASE / 2);
     free(selection);
     dtp_tensor_problem_destroy(p);
@@ -117,7 +132,7 @@ static void test_tensor_problem__selections_cost_what_their_programs_cost(void *
         check_case(&CASES[i], false);
         check_case(&CASES[i], true);
     }
-    check_case(&(tensor_case){RELABEL, "x:2;y:2", NULL}, false);
+    check_case(&(tensor_case){.model = RELABEL, .mesh = "x:2;y:2", .dims = NULL}, false);
 }
 
 /* A folded selection, instance by instance. */
@@ -162,9 +177,15 @@ static void check_folded(const tensor_case *c)
 static void test_tensor_problem__folded_is_the_same_decision_everywhere(void **state)
 {
     (void)state;
-    check_folded(&(tensor_case){TENSOR_GPT, "x:2", TENSOR_GPT_DIMS});
-    check_folded(&(tensor_case){TENSOR_GPT, "x:2;y:2",
-                                "batch=8 length=8 vocab=16 layers=4 heads=4 d_head=4"});
+    check_folded(&(tensor_case){.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS});
+    check_folded(&(tensor_case){.model = TENSOR_GPT,
+                                .mesh = "x:2;y:2",
+                                .dims = "batch=8 length=8 vocab=16 layers=4 heads=4 d_head=4"});
+    check_folded(&(tensor_case){.model = TENSOR_GPT,
+                                .mesh = "x:2",
+                                .dims = TENSOR_GPT_DIMS,
+                                .remat = true,
+                                .microbatches = 2});
 }
 
 /* The sharding of a selection is found again. */
@@ -173,7 +194,8 @@ static void test_tensor_problem__selection_and_back(void **state)
     (void)state;
     tensor_fixture f;
     uint64_t seed = 5;
-    tensor_fixture_create(&(tensor_case){TENSOR_GPT, "x:2;y:2", TENSOR_GPT_DIMS}, &f);
+    tensor_fixture_create(
+        &(tensor_case){.model = TENSOR_GPT, .mesh = "x:2;y:2", .dims = TENSOR_GPT_DIMS}, &f);
     dtp_tensor_problem *p = tensor_fixture_problem(&f, NULL);
     int32_t *a = calloc((size_t)p->n_choices, sizeof *a);
     int32_t *b = calloc((size_t)p->n_choices, sizeof *b);
@@ -204,7 +226,8 @@ static void test_tensor_problem__has_the_baselines(void **state)
     (void)state;
     static const char *const rules[] = {"", "batch:x;batch:y", "batch:x;heads:y;d_ff:y;vocab:y"};
     tensor_fixture f;
-    tensor_fixture_create(&(tensor_case){TENSOR_GPT, "x:2;y:2", TENSOR_GPT_DIMS}, &f);
+    tensor_fixture_create(
+        &(tensor_case){.model = TENSOR_GPT, .mesh = "x:2;y:2", .dims = TENSOR_GPT_DIMS}, &f);
     dtp_tensor_problem *p = tensor_fixture_problem(&f, NULL);
     const dtp_select_options options = dtp_select_options_init();
     dtp_select_result best;
@@ -246,7 +269,8 @@ static void test_tensor_problem__pins(void **state)
     tensor_fixture f;
     dtp_err err = {0};
     dtp_tensor_options options = dtp_tensor_options_init();
-    tensor_fixture_create(&(tensor_case){TENSOR_MLP, "x:2;y:2", TENSOR_MLP_DIMS}, &f);
+    tensor_fixture_create(
+        &(tensor_case){.model = TENSOR_MLP, .mesh = "x:2;y:2", .dims = TENSOR_MLP_DIMS}, &f);
     const dtp_tensor_id w1 = dtp_graph_find(f.graph, "w1"), h = dtp_graph_find(f.graph, "h");
     const dtp_node_id reader = f.graph->tensors[dtp_graph_find(f.graph, "h.mm")].producer;
     dtp_pin pins[] = {{.tensor = w1, .node = -1}, {.tensor = w1, .node = reader}};

@@ -17,9 +17,9 @@
 static const double TOLERANCE = 5e-5;
 
 typedef struct job {
-    const dtp_graph *graph;
+    const dtp_graph *graph, *model;
     const dtp_program *program;
-    bool pass;
+    bool pass, exact; /* exact: the measured peak is the predicted one */
     double error;
 } job;
 
@@ -32,6 +32,7 @@ static dtp_status verify_rank(dtp_comm *comm, void *user, dtp_err *err)
     DTP_TRY(dtp_backend_cpu_create(1, &backend, err));
     dtp_status s = dtp_backend_cpu_create(1, &reference, err);
     options.reference = reference;
+    options.reference_graph = j->model;
     options.tolerance = TOLERANCE;
     options.steps = 2;
     if (s == DTP_OK) {
@@ -40,6 +41,7 @@ static dtp_status verify_rank(dtp_comm *comm, void *user, dtp_err *err)
     if (comm->rank == 0) {
         j->pass = result.pass;
         j->error = result.max_rel_err;
+        j->exact = result.peak_bytes[0] == result.predicted_peak_bytes;
     }
     dtp_verify_result_free(&result);
     dtp_backend_destroy(reference);
@@ -61,7 +63,7 @@ static void verify(const tensor_fixture *f, const dtp_tensor_problem *p, const i
                       : st;
     st = st == DTP_OK ? dtp_lower(f->graph, &s, &options, &program, &err) : st;
     st = st == DTP_OK ? dtp_program_check(program, &err) : st;
-    job j = {.graph = f->graph, .program = program};
+    job j = {.graph = f->graph, .model = f->model, .program = program};
     st = st == DTP_OK ? dtp_comm_sim_run(&s.mesh, verify_rank, &j, &err) : st;
     if (st != DTP_OK) {
         fail_msg("%s: %s", what, err.msg);
@@ -69,6 +71,7 @@ static void verify(const tensor_fixture *f, const dtp_tensor_problem *p, const i
     if (!j.pass) {
         fail_msg("%s: largest relative error %g", what, j.error);
     }
+    assert_true(j.exact);
     dtp_program_destroy(program);
     dtp_arena_destroy(arena);
 }
@@ -115,17 +118,39 @@ static void check_case(const tensor_case *c, int32_t n_random)
 static void test_tensor_plans__mlp(void **state)
 {
     (void)state;
-    check_case(&(tensor_case){TENSOR_MLP, "x:2", TENSOR_MLP_DIMS}, 20);
-    check_case(&(tensor_case){TENSOR_MLP, "x:4", TENSOR_MLP_DIMS}, 20);
-    check_case(&(tensor_case){TENSOR_MLP, "x:2;y:2", TENSOR_MLP_DIMS}, 20);
+    check_case(&(tensor_case){.model = TENSOR_MLP, .mesh = "x:2", .dims = TENSOR_MLP_DIMS}, 20);
+    check_case(&(tensor_case){.model = TENSOR_MLP, .mesh = "x:4", .dims = TENSOR_MLP_DIMS}, 20);
+    check_case(&(tensor_case){.model = TENSOR_MLP, .mesh = "x:2;y:2", .dims = TENSOR_MLP_DIMS}, 20);
 }
 
 static void test_tensor_plans__gpt(void **state)
 {
     (void)state;
-    check_case(&(tensor_case){TENSOR_GPT, "x:2", TENSOR_GPT_DIMS}, 8);
-    check_case(&(tensor_case){TENSOR_GPT, "x:4", TENSOR_GPT_DIMS}, 8);
-    check_case(&(tensor_case){TENSOR_GPT, "x:2;y:2", TENSOR_GPT_DIMS}, 8);
+    check_case(&(tensor_case){.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS}, 8);
+    check_case(&(tensor_case){.model = TENSOR_GPT, .mesh = "x:4", .dims = TENSOR_GPT_DIMS}, 8);
+    check_case(&(tensor_case){.model = TENSOR_GPT, .mesh = "x:2;y:2", .dims = TENSOR_GPT_DIMS}, 8);
+}
+
+static void test_tensor_plans__microbatches_and_recomputation(void **state)
+{
+    (void)state;
+    check_case(
+        &(tensor_case){
+            .model = TENSOR_MLP, .mesh = "x:2;y:2", .dims = TENSOR_MLP_DIMS, .microbatches = 2},
+        20);
+    check_case(
+        &(tensor_case){.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS, .remat = true},
+        6);
+    check_case(
+        &(tensor_case){
+            .model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS, .microbatches = 4},
+        6);
+    check_case(&(tensor_case){.model = TENSOR_GPT,
+                              .mesh = "x:2;y:2",
+                              .dims = TENSOR_GPT_DIMS,
+                              .remat = true,
+                              .microbatches = 2},
+               6);
 }
 
 int main(void)
@@ -133,6 +158,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tensor_plans__mlp),
         cmocka_unit_test(test_tensor_plans__gpt),
+        cmocka_unit_test(test_tensor_plans__microbatches_and_recomputation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

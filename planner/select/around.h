@@ -1,0 +1,33 @@
+/* Good solutions with each strategy of one node, around a solution that is known: by descent on the
+ * problem, then by best choices of random forests of what presolve and dual ascent leave. */
+#ifndef DTP_PLANNER_SELECT_AROUND_H
+#define DTP_PLANNER_SELECT_AROUND_H
+
+#include "planner/select/check.h"
+#include "planner/select/work.h"
+
+typedef struct sel_around {
+    const dtp_select_problem *p;
+    int32_t node, k; /* k: its strategies */
+    dtp_select_evaluator *evaluator;
+    int32_t *choices; /* by strategy, by node: the best so far, which need not be feasible */
+    int64_t *cost;    /* by strategy: of it; DTP_SELECT_FORBIDDEN: it is not feasible */
+    int32_t *choice;  /* scratch, by node */
+} sel_around;
+
+/* Borrows the problem. DTP_INVALID when the start is not feasible. */
+dtp_status sel_around_create(const dtp_select_problem *p, int32_t node, const int32_t *start,
+                             sel_around *out, dtp_err *err) DTP_MUST_CHECK;
+void sel_around_destroy(sel_around *a);
+
+/* So many forests for every strategy of the node that is left in w; origin: their indices in the
+ * problem. Expects compact nodes of a work that is not infeasible, in which the node is kept. */
+dtp_status sel_around_improve(sel_around *a, const sel_work *w, const int32_t *origin,
+                              int32_t forests, dtp_err *err) DTP_MUST_CHECK;
+
+/* So many rounds of search (planner/select/primal.h) in a work in which strategy s of the problem
+ * is all that is left of the node. */
+dtp_status sel_around_search(sel_around *a, const sel_work *w, int32_t s, int32_t rounds,
+                             dtp_err *err) DTP_MUST_CHECK;
+
+#endif

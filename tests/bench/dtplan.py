@@ -1,0 +1,59 @@
+"""Runs `dtplan plan` and reads what it says."""
+import json
+import os
+import re
+import subprocess
+import time
+
+
+class Outcome:
+    """A plan, or the smallest memory limit that works (`smallest`), and a limit below which nothing does (`bound`)."""
+
+    def __init__(self):
+        self.plan = None
+        self.smallest = None
+        self.bound = None
+        self.error = None
+        self.seconds = 0.0
+
+
+def plan(dtplan, model, machine, options, limit_s=300):
+    """Plans models/MODEL.json in tensor mode; options are those of the command line but model and machine."""
+    out = Outcome()
+    command = [dtplan, "plan", model_file(model), "--machine", "models/machines/%s.json" % machine, "--mode", "tensor",
+               "--json"] + options
+    start = time.monotonic()
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+    except subprocess.TimeoutExpired:
+        out.error = "no plan after %d s" % limit_s
+        return out
+    out.seconds = time.monotonic() - start
+    if run.returncode == 0:
+        out.plan = json.loads(run.stdout)
+        return out
+    named = re.search(r"smallest memory limit that works is (?:about )?(\d+)(?: \(none below (\d+) does\))?", run.stderr)
+    if run.returncode == 3 and named:
+        out.smallest = int(named.group(1))
+        out.bound = int(named.group(2) or named.group(1))
+    else:
+        out.error = "exit %d: %s" % (run.returncode, run.stderr.strip().splitlines()[:2])
+    return out
+
+
+def model_file(model):
+    return model if os.path.exists(model) else "models/%s.json" % model
+
+
+def step(p):
+    return p["predicted"]["step_time_s"]
+
+
+def peak(p):
+    return p["predicted"]["peak_bytes"]
+
+
+def fitting(p, limit=None):
+    """Baselines of a plan that are legal and fit the limit: name -> what is predicted."""
+    return {name: b for name, b in p["baselines"].items()
+            if b["legal"] and (limit is None or b["peak_bytes"] <= limit)}

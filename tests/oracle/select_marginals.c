@@ -1,0 +1,159 @@
+/* What every strategy costs at least, against enumeration with the strategy held. */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "planner/select/marginals.h"
+#include "planner/select/solve.h"
+#include "planner/select/work.h"
+#include "select_random.h"
+
+enum { N_PROBLEMS = 400, MOST = 64 };
+
+/* The least cost with every strategy of a node, -1: none is allowed. */
+static void enumerate_each(dtp_select_problem *p, int32_t node, int64_t *best)
+{
+    const int32_t k = dtp_select_n_strategies(p, node);
+    int64_t *cost = p->cost + p->first[node], kept[MOST];
+    assert_true(k <= MOST);
+    memcpy(kept, cost, (size_t)k * sizeof *kept);
+    for (int32_t s = 0; s < k; s++) {
+        for (int32_t i = 0; i < k; i++) {
+            cost[i] = i == s ? kept[i] : DTP_SELECT_FORBIDDEN;
+        }
+        best[s] = enumerate(p);
+    }
+    memcpy(cost, kept, (size_t)k * sizeof *kept);
+}
+
+/* Presolve that keeps a node leaves its strategies their least costs, where nothing else is left:
+ * exactly; else as bounds. */
+static int32_t check_presolve(const dtp_select_problem *p, int32_t node, const int64_t *best,
+                              uint64_t seed)
+{
+    dtp_presolve_options options = combination((uint32_t)(seed % SELECT_COMBINATIONS));
+    sel_work *w = NULL;
+    int32_t origin[MOST];
+    options.cap = false;
+    assert_int_equal(sel_work_create(p, &options, &w, NULL), DTP_OK);
+    w->nodes[node].kept = true;
+    assert_int_equal(sel_presolve(w, NULL), DTP_OK);
+    const bool alone = !w->infeasible && sel_size(w).nodes == 1;
+    bool seen[MOST] = {false};
+    for (int32_t s = 0; s < MOST; s++) {
+        origin[s] = s;
+    }
+    for (int64_t i = 0; i < w->n_undo; i++) {
+        for (int32_t s = 0; w->undo[i].node == node && s < w->undo[i].kept; s++) {
+            origin[s] = origin[w->undo[i].table[s]];
+        }
+    }
+    for (int32_t i = 0; alone && i < w->nodes[node].k; i++) {
+        const int64_t cost = w->nodes[node].cost[i];
+        const int32_t s = origin[i];
+        if (cost < DTP_SELECT_FORBIDDEN) {
+            assert_true(best[s] >= 0 || w->n_rows > 0);
+            assert_true(best[s] < 0 || cost + w->constant <= best[s]);
+            assert_true(w->n_rows > 0 || cost + w->constant == best[s]);
+            seen[s] = true;
+        }
+    }
+    for (int32_t s = 0; s < dtp_select_n_strategies(p, node); s++) {
+        assert_true(seen[s] || !(alone || w->infeasible) || best[s] < 0);
+    }
+    sel_work_destroy(w);
+    return alone ? 1 : 0;
+}
+
+/* Returns the number of strategies; *exact counts those with a cost that is the least. */
+static int32_t check_marginals(const dtp_select_problem *p, int32_t node, const int32_t *start,
+                               const int64_t *best, bool thorough, int32_t *exact)
+{
+    const int32_t k = dtp_select_n_strategies(p, node);
+    dtp_marginal_options o = dtp_marginal_options_init(node, start);
+    dtp_select_marginal out[MOST];
+    o.exact = thorough;
+    for (int32_t s = 0; s < k; s++) {
+        out[s] = (dtp_select_marginal){.cost = DTP_SELECT_FORBIDDEN};
+    }
+    assert_int_equal(dtp_select_marginals(p, &o, out, NULL), DTP_OK);
+    for (int32_t s = 0; s < k; s++) {
+        const bool known = out[s].cost < DTP_SELECT_FORBIDDEN;
+        assert_true(!known || (best[s] >= 0 && out[s].cost >= best[s]));
+        assert_true(best[s] < 0 || out[s].bound <= best[s]);
+        assert_true(!thorough || out[s].bound == (best[s] < 0 ? DTP_SELECT_FORBIDDEN : best[s]));
+        *exact += out[s].bound == out[s].cost ? 1 : 0;
+    }
+    return k;
+}
+
+/* Bit 0: without a memory limit. */
+static void test_marginals__equal_enumeration(void **state)
+{
+    (void)state;
+    int32_t n[2] = {0}, exact[2] = {0}, problems[2] = {0}, alone = 0;
+    for (uint64_t seed = 1; seed <= N_PROBLEMS || problems[0] < N_PROBLEMS; seed++) {
+        random_source r = {seed * 6700417};
+        dtp_select_problem *p = random_problem(&r);
+        const dtp_select_options options = dtp_select_options_init();
+        dtp_select_result start;
+        if (seed % 2 == 0) {
+            p->usage_limit = INT64_MAX / 4;
+        }
+        const int32_t node = (int32_t)draw(&r, p->n_nodes);
+        int64_t best[MOST];
+        assert_int_equal(dtp_select_solve(p, &options, &start, NULL), DTP_OK);
+        enumerate_each(p, node, best);
+        alone += check_presolve(p, node, best, seed);
+        if (start.choice != NULL) {
+            const bool thorough = seed % 4 >= 2;
+            if (seed % 3 == 0) { /* a worse one to start from */
+                start.choice[node] = (int32_t)draw(&r, dtp_select_n_strategies(p, node));
+            }
+            if (plain_cost(p, start.choice) >= 0) {
+                n[seed % 2] +=
+                    check_marginals(p, node, start.choice, best, thorough, &exact[seed % 2]);
+                problems[seed % 2]++;
+            }
+        }
+        dtp_select_result_free(&start);
+        dtp_select_problem_destroy(p);
+    }
+    print_message(
+        "no limit: %d problems, %d strategies, %d exact; limit: %d, %d, %d; presolve left "
+        "the node alone %d times\n",
+        problems[0], n[0], exact[0], problems[1], n[1], exact[1], alone);
+    assert_true(problems[0] >= 300 && problems[1] >= 100 && alone > 300);
+    assert_true(2 * exact[0] > n[0] && 2 * exact[1] > n[1]);
+}
+
+static void test_marginals__need_a_feasible_start(void **state)
+{
+    (void)state;
+    dtp_select_problem *p = NULL;
+    const int64_t cost[2] = {1, DTP_SELECT_FORBIDDEN}, usage[2] = {0, 0};
+    const int32_t start[1] = {1};
+    dtp_select_marginal out[2] = {{DTP_SELECT_FORBIDDEN, 0}, {DTP_SELECT_FORBIDDEN, 0}};
+    dtp_err err = {0};
+    const dtp_marginal_options o = dtp_marginal_options_init(0, start);
+    assert_int_equal(dtp_select_problem_create("one", 0, &p, NULL), DTP_OK);
+    assert_int_equal(dtp_select_add_node(p, 0, 1, 2, cost, usage, NULL), DTP_OK);
+    assert_int_equal(dtp_select_problem_check(p, NULL), DTP_OK);
+    assert_int_equal(dtp_select_marginals(p, &o, out, &err), DTP_INVALID);
+    dtp_select_problem_destroy(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_marginals__equal_enumeration),
+        cmocka_unit_test(test_marginals__need_a_feasible_start),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
