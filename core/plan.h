@@ -69,6 +69,17 @@ typedef struct dtp_baseline {
     dtp_prediction predicted;
 } dtp_baseline;
 
+/* How tensors of one type go from one layout to another where that differs from what the search
+ * with the default price finds: the layout after every step, which says what the step is. */
+typedef struct dtp_plan_move {
+    dtp_ttype type; /* element type and sizes; dims are numbered */
+    dtp_layout from;
+    int32_t n_steps;         /* at least 1 */
+    const dtp_layout *after; /* of each step; the last is where the tensor goes */
+} dtp_plan_move;
+
+enum { DTP_PLAN_MAX_MOVES = 4096, DTP_PLAN_MAX_STEPS = 24 };
+
 typedef struct dtp_plan {
     dtp_arena *arena;
     const char *model, *machine; /* names */
@@ -86,6 +97,9 @@ typedef struct dtp_plan {
     const char **tried;
     int32_t n_settings; /* tensor mode: how nodes run, in the order of the nodes */
     dtp_setting *settings;
+    int32_t
+        n_moves; /* tensor mode with redistributions of our own; no two of one type, start, end */
+    dtp_plan_move *moves;
     dtp_prediction predicted;
     dtp_certificate certificate;
     int32_t n_pins;
@@ -97,6 +111,10 @@ typedef struct dtp_plan {
 
 dtp_status dtp_plan_create(dtp_plan **out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_plan_destroy(dtp_plan *plan);
+
+/* Whether a move is that of tensors of this type between these layouts. */
+bool dtp_plan_move_is(const dtp_plan_move *move, const dtp_ttype *type, const dtp_layout *from,
+                      const dtp_layout *to);
 
 /* The graph that the program of a plan is lowered from: dtp_graph_with_choices with the plan's
  * choices and settings. `model` is the graph as it was read and must outlive it. */

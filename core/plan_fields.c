@@ -368,6 +368,7 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
                                        "memory_limit_bytes",
                                        "uneven",
                                        "redistribution",
+                                       "redistributions",
                                        "remat",
                                        "microbatches",
                                        "microbatch_dim",

@@ -2,6 +2,8 @@
 #ifndef DTP_CORE_PLAN_INTERNAL_H
 #define DTP_CORE_PLAN_INTERNAL_H
 
+#include "core/json.h"
+#include "core/json_writer.h"
 #include "core/plan.h"
 
 enum { DTP_PLAN_MAX_BYTES = 1 << 30, DTP_ROW_TEXT_BYTES = 192 };
@@ -15,6 +17,11 @@ const char *dtp_plan__objective_name(dtp_plan_objective objective);
 
 /* "forward", "backward", "update"; ended by NULL. */
 extern const char *const dtp_plan__phases[4];
+
+/* The list "redistributions"; the plan's mode, mesh and redistribution are read. Layouts are
+ * checked, steps are not (cost_models/plan_lowering.h). */
+dtp_status dtp_plan__read_moves(const dtp_json *root, dtp_plan *plan, dtp_err *err) DTP_MUST_CHECK;
+void dtp_plan__write_moves(dtp_json_writer *w, const dtp_plan *plan);
 
 /* Names row `r` of a rule set: the dim that is split ("batch"), "in>out" when the op renames it,
  * "partial(0+2)" for partial operands that pass through, "replicated" for row 0. When rows before r

@@ -277,6 +277,9 @@ dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings
         }
         dtp_json_end_object(&w);
     }
+    if (plan->n_moves > 0) {
+        dtp_plan__write_moves(&w, plan);
+    }
     if (dtp_sharding_has_views(&plan->sharding)) {
         write_views(&w, plan, g);
     }

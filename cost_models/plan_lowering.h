@@ -1,4 +1,5 @@
-/* How a plan is lowered: with our own redistributions and all passes, or as PyTorch DTensor would
+/* How a plan is lowered: with our own redistributions, by the steps that the plan lists, and all
+ * passes, or as PyTorch DTensor would
  * run it, with its rules for redistributions and every collective where it is decided on. */
 #ifndef DTP_COST_MODELS_PLAN_LOWERING_H
 #define DTP_COST_MODELS_PLAN_LOWERING_H
@@ -6,16 +7,21 @@
 #include "core/plan.h"
 #include "cost_models/torch_cost.h"
 #include "spmd/lower.h"
+#include "spmd/redistribute_listed.h"
 
 /* What the options of a lowering point to; it must stay in place and outlive the program. */
 typedef struct dtp_plan_lowering {
     dtp_torch_cost cost;
     dtp_torch_planner planner;
-    dtp_redistributor torch;
-    const dtp_redistributor *redistributor; /* NULL: our own */
+    dtp_listed_moves listed;
+    dtp_redistributor decides;
+    const dtp_redistributor *redistributor; /* NULL: the default */
     dtp_lower_options options;              /* for dtp_lower; the caller may add fetches */
 } dtp_plan_lowering;
 
-void dtp_plan_lowering_init(dtp_plan_lowering *lowering, dtp_plan_redistribution redistribution);
+/* Borrows the plan (NULL: the default), of which it reads mesh, redistribution and moves.
+ * DTP_INVALID for listed steps that are none. */
+dtp_status dtp_plan_lowering_init(dtp_plan_lowering *lowering, const dtp_plan *plan,
+                                  dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -416,7 +416,8 @@ static dtp_status explain(dtp_explaining *e, dtp_err *err)
     evaluation v = {
         .problem = e->problem, .choice = deciding_choice(e, e->problem), .plan = e->selection};
     if (e->tensor < 0) {
-        DTP_TRY(dtp_node_pricer_create(e->request->graph, &e->pricer, NULL, &v.np, err));
+        DTP_TRY(dtp_node_pricer_create(e->request->graph, &e->pricer,
+                                       dtp_tensor_redistributor(e->problem), &v.np, err));
     }
     dtp_status s = list_alternatives(e, &v, err);
     dtp_select_evaluator_destroy(v.evaluator);

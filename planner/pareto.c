@@ -58,7 +58,7 @@ static dtp_status lower_and_rank(const dtp_graph *g, dtp_arena *scratch, dtp_par
     dtp_plan_lowering lowering;
     dtp_program *program = NULL;
     dtp_peak peak;
-    dtp_plan_lowering_init(&lowering, point->plan->redistribution);
+    DTP_TRY(dtp_plan_lowering_init(&lowering, point->plan, err));
     DTP_TRY(dtp_lower(g, &point->plan->sharding, &lowering.options, &program, err));
     dtp_status s = dtp_peak_find(program, scratch, &peak, err);
     if (s == DTP_OK) {

@@ -131,7 +131,7 @@ static dtp_status decide(const dtp_graph *g, const dtp_pricer *pricer,
                          dtp_err *err)
 {
     dtp_plan_lowering lowering;
-    dtp_plan_lowering_init(&lowering, request->redistribution);
+    DTP_TRY(dtp_plan_lowering_init(&lowering, plan, err));
     DTP_TRY(propagate(g, request, &lowering, plan, err));
     return dtp_sharding_predict(g, pricer, &plan->sharding, &lowering.options, &plan->predicted,
                                 cost_ps, err);

@@ -10,6 +10,7 @@
 #include "planner/least_usage.h"
 #include "planner/planning.h"
 #include "planner/tensor_pins.h"
+#include "spmd/redistribute_listed.h"
 
 /* Solves at discounted prices, and nodes of branch and bound for each; LATER_ITERATIONS: of a solve
  * whose bound is not asked for. */
@@ -133,11 +134,13 @@ static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, rou
                                   dtp_err *err)
 {
     const tensor_state *state = p->state;
-    dtp_candidate c = {.legal = true};
+    dtp_candidate c = {.legal = true, .redistributor = dtp_tensor_redistributor(state->problem)};
+    dtp_lower_options options = dtp_lower_options_init();
+    options.redistributor = c.redistributor;
     DTP_TRY(dtp_tensor_sharding(state->problem, selection, p->arena, &c.sharding, err));
     DTP_TRY(dtp_sharding_check(p->graph, &c.sharding, err));
-    DTP_TRY(dtp_sharding_predict(p->graph, &p->pricer, &c.sharding, NULL, &c.predicted, &c.cost_ps,
-                                 err));
+    DTP_TRY(dtp_sharding_predict(p->graph, &p->pricer, &c.sharding, &options, &c.predicted,
+                                 &c.cost_ps, err));
     out->peak = c.predicted.peak_bytes;
     out->over = dtp_planning_excess(p, &c);
     out->full_cost = c.cost_ps;
@@ -422,6 +425,23 @@ static dtp_status find_prices(const dtp_planning *p, dtp_plan *plan, dtp_err *er
                                       &plan->certificate.prices, err);
 }
 
+/* The moves of the program that take other steps than a lowering without the machine would. */
+static dtp_status note_moves(const dtp_planning *p, dtp_plan *plan, dtp_err *err)
+{
+    dtp_move_recorder recorder = {.inner = p->best.redistributor, .arena = p->arena};
+    const dtp_redistributor recording = dtp_recording_redistributor(&recorder);
+    const dtp_lower_options plain = {.redistributor = &recording};
+    dtp_program *program = NULL;
+    if (recorder.inner == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_lower(p->graph, &plan->sharding, &plain, &program, err));
+    dtp_program_destroy(program);
+    plan->n_moves = recorder.n;
+    plan->moves = recorder.moves;
+    return DTP_OK;
+}
+
 static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
 {
     const tensor_state *state = p->state;
@@ -433,6 +453,7 @@ static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     for (int32_t i = 0; i < state->pins.n_texts; i++) {
         DTP_TRY(dtp_planning_add_pin(plan, state->pins.texts[i], err));
     }
+    DTP_TRY(note_moves(p, plan, err));
     DTP_TRY(p->request->prices ? find_prices(p, plan, err) : DTP_OK);
     return copy_settings(&state->pins, plan, err);
 }

@@ -29,7 +29,7 @@ static dtp_status price_plan(const asking *a, const dtp_machine *machine, double
     dtp_plan_lowering lowering;
     dtp_pricer pricer;
     dtp_prediction predicted;
-    dtp_plan_lowering_init(&lowering, plan->redistribution);
+    DTP_TRY(dtp_plan_lowering_init(&lowering, plan, err));
     DTP_TRY(dtp_pricer_init(machine, &plan->mesh, &pricer, err));
     DTP_TRY(dtp_sharding_predict(a->request->graph, &pricer, &plan->sharding, &lowering.options,
                                  &predicted, NULL, err));
@@ -41,8 +41,13 @@ static dtp_status price_plan(const asking *a, const dtp_machine *machine, double
 static dtp_status describe(const asking *a, const dtp_plan *other, dtp_takeover *out, dtp_err *err)
 {
     dtp_plan_diff diff;
-    const dtp_diff_input inputs[2] = {{a->request->graph, &a->request->plan->sharding, NULL},
-                                      {a->request->graph, &other->sharding, NULL}};
+    const dtp_plan *plans[2] = {a->request->plan, other};
+    dtp_plan_lowering lowerings[2];
+    dtp_diff_input inputs[2];
+    for (int i = 0; i < 2; i++) {
+        DTP_TRY(dtp_plan_lowering_init(&lowerings[i], plans[i], err));
+        inputs[i] = (dtp_diff_input){a->request->graph, &plans[i]->sharding, &lowerings[i].options};
+    }
     DTP_TRY(dtp_plan_diff_make(inputs, NULL, a->arena, &diff, err));
     out->n_tensors = diff.n_tensors;
     out->n_examples = 0;

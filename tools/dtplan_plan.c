@@ -144,7 +144,7 @@ static dtp_status put_comm_report(const plan_command *c, const dtp_plan *plan, c
     dtp_plan_lowering lowering;
     dtp_program *program = NULL;
     dtp_strbuf text = {0};
-    dtp_plan_lowering_init(&lowering, plan->redistribution);
+    DTP_TRY(dtp_plan_lowering_init(&lowering, plan, err));
     dtp_status s = dtp_lower(g, &plan->sharding, &lowering.options, &program, err);
     s = s != DTP_OK ? s : tool_print_comm(program, c->json, &text, err);
     if (s == DTP_OK) {

@@ -198,8 +198,7 @@ static dtp_status build(const tool_source *source, int32_t n_fetch, const char *
         DTP_TRY(dtp_machine_read(source->machine, &job->machine, err));
     }
     DTP_TRY(shard(source, job, err));
-    dtp_plan_lowering_init(&job->lowering,
-                           job->plan != NULL ? job->plan->redistribution : DTP_REDISTRIBUTION_OWN);
+    DTP_TRY(dtp_plan_lowering_init(&job->lowering, job->plan, err));
     if (source->strict) {
         DTP_TRY(check_strict(job, err));
     }

@@ -139,7 +139,7 @@ static void run_plan(const fixture *x, const dtp_plan *plan)
     dtp_program *program = NULL;
     dtp_arena *arena = dtp_arena_create();
     dtp_err err = {0};
-    dtp_plan_lowering_init(&lowering, plan->redistribution);
+    assert_int_equal(dtp_plan_lowering_init(&lowering, plan, &err), DTP_OK);
     dtp_status s = dtp_plan_graph(plan, x->f.model, &graph, &err);
     s = s == DTP_OK ? dtp_lower(graph, &plan->sharding, &lowering.options, &program, &err) : s;
     if (s != DTP_OK) {

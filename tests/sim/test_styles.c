@@ -209,7 +209,7 @@ static void verify(const dtp_graph *g, const dtp_plan *p, const char *id)
     dtp_err err = {0};
     dtp_arena *arena = dtp_arena_create();
     dtp_program *program = NULL;
-    dtp_plan_lowering_init(&lowering, p->redistribution);
+    assert_int_equal(dtp_plan_lowering_init(&lowering, p, &err), DTP_OK);
     dtp_lower_options *options = &lowering.options;
     dtp_status st = dtp_verify_fetches(g, arena, &options->n_fetch, &options->fetch, &err);
     st = st == DTP_OK ? dtp_lower(g, s, options, &program, &err) : st;
@@ -354,7 +354,7 @@ static void check_counts(const style_case *c, const dtp_graph *g, const dtp_plan
     dtp_plan_lowering lowering;
     dtp_program *program = NULL;
     dtp_comm_report report;
-    dtp_plan_lowering_init(&lowering, p->redistribution);
+    assert_int_equal(dtp_plan_lowering_init(&lowering, p, NULL), DTP_OK);
     assert_int_equal(dtp_lower(g, &p->sharding, &lowering.options, &program, NULL), DTP_OK);
     assert_int_equal(dtp_comm_report_make(program, arena, &report, NULL), DTP_OK);
     const counts forward = count_phase(&report, DTP_FORWARD);
@@ -384,7 +384,7 @@ static void check_round_trip(const style_case *c, const dtp_graph *g, const dtp_
         fail_msg("%s: %s", c->id, err.msg);
     }
     assert_int_equal(again->redistribution, p->redistribution);
-    dtp_plan_lowering_init(&lowering, again->redistribution);
+    assert_int_equal(dtp_plan_lowering_init(&lowering, again, NULL), DTP_OK);
     assert_int_equal(dtp_lower(g, &p->sharding, &lowering.options, &programs[0], NULL), DTP_OK);
     assert_int_equal(dtp_lower(g, &again->sharding, &lowering.options, &programs[1], NULL), DTP_OK);
     for (int i = 0; i < 2; i++) {

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "cost_models/plan_lowering.h"
 #include "planner/candidate.h"
 #include "tests/oracle/rules_ilp_graphs.h"
 #include "tests/unit/plan_fixture.h"
@@ -63,12 +64,16 @@ static void check_file(const dtp_graph *g, const dtp_plan *p)
     dtp_plan *again = NULL;
     dtp_pricer pricer;
     dtp_prediction predicted;
+    dtp_plan_lowering lowering;
     int64_t cost;
     char *text = fixture_text(p, g);
     assert_int_equal(dtp_plan_read("plan", text, strlen(text), g, &again, NULL), DTP_OK);
     assert_int_equal(dtp_pricer_init(h100, &p->mesh, &pricer, NULL), DTP_OK);
-    assert_int_equal(
-        dtp_sharding_predict(g, &pricer, &again->sharding, NULL, &predicted, &cost, NULL), DTP_OK);
+    assert_int_equal(dtp_plan_lowering_init(&lowering, again, NULL), DTP_OK);
+    assert_int_equal(dtp_sharding_predict(g, &pricer, &again->sharding, &lowering.options,
+                                          &predicted, &cost, NULL),
+                     DTP_OK);
+    assert_int_equal(again->n_moves, p->n_moves);
     assert_int_equal(cost, p->certificate.cost);
     assert_true(predicted.step_time_s <= p->predicted.step_time_s &&
                 predicted.step_time_s >= p->predicted.step_time_s);

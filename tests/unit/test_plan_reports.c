@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "cost_models/move_price.h"
+#include "cost_models/plan_lowering.h"
 #include "planner/candidate.h"
 #include "planner/explain.h"
 #include "planner/least_usage.h"
@@ -339,7 +340,11 @@ static void test_plan_diff__adds_up(void **state)
     dtp_plan_result a = plan_on(g, "x:2;y:2", 0), b = plan_on(g, "x:2;y:2", 114688);
     dtp_arena *arena = dtp_arena_create();
     dtp_plan_diff diff;
-    const dtp_diff_input inputs[2] = {{g, &a.plan->sharding, NULL}, {g, &b.plan->sharding, NULL}};
+    dtp_plan_lowering x, y;
+    assert_int_equal(dtp_plan_lowering_init(&x, a.plan, NULL), DTP_OK);
+    assert_int_equal(dtp_plan_lowering_init(&y, b.plan, NULL), DTP_OK);
+    const dtp_diff_input inputs[2] = {{g, &a.plan->sharding, &x.options},
+                                      {g, &b.plan->sharding, &y.options}};
     assert_int_equal(dtp_plan_diff_make(inputs, machine, arena, &diff, NULL), DTP_OK);
     const int64_t cost[2] = {a.plan->certificate.cost, b.plan->certificate.cost};
     int64_t sum = 0;
@@ -430,8 +435,11 @@ static double gain_at(const dtp_graph *g, const dtp_machine *m, const dtp_machin
     assert_int_equal(dtp_machine_scaled(m, param, factor, &scaled, NULL), DTP_OK);
     assert_int_equal(dtp_pricer_init(scaled, &plan->mesh, &pricer, NULL), DTP_OK);
     assert_int_equal(dtp_plan_tensor(g, scaled, &request, &r, NULL), DTP_OK);
-    assert_int_equal(dtp_sharding_predict(g, &pricer, &plan->sharding, NULL, &ours, NULL, NULL),
-                     DTP_OK);
+    dtp_plan_lowering lowering;
+    assert_int_equal(dtp_plan_lowering_init(&lowering, plan, NULL), DTP_OK);
+    assert_int_equal(
+        dtp_sharding_predict(g, &pricer, &plan->sharding, &lowering.options, &ours, NULL, NULL),
+        DTP_OK);
     const double gain = 1.0 - r.plan->predicted.step_time_s / ours.step_time_s;
     dtp_plan_result_free(&r);
     dtp_machine_destroy(scaled);
