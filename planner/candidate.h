@@ -12,8 +12,8 @@ typedef struct dtp_candidate {
     dtp_rules rules;        /* of layout rules */
     const char *rules_text; /* NULL: not made from layout rules */
     int32_t n_styles;
-    const char *const *styles; /* what it was made from when not from rules */
-    dtp_sharding sharding;     /* mesh.n_dims and n_tensors 0: not made (yet) */
+    const char *const *styles;              /* what it was made from when not from rules */
+    dtp_sharding sharding;                  /* mesh.n_dims and n_tensors 0: not made (yet) */
     const dtp_redistributor *redistributor; /* whose steps it is priced with; NULL: the default */
     bool legal;
     const char *why;          /* not legal: the reason */

@@ -135,20 +135,7 @@ static dtp_status make_room(dtp_move_recorder *r, dtp_err *err)
         return DTP_FAIL(err, DTP_RANGE, "more than %d redistributions with steps of their own",
                         DTP_PLAN_MAX_MOVES);
     }
-    if (r->n < r->cap) {
-        return DTP_OK;
-    }
-    const int32_t cap = r->cap > 0 ? 2 * r->cap : 16;
-    dtp_plan_move *moves = dtp_arena_alloc(r->arena, (size_t)cap, sizeof *moves);
-    if (moves == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d redistributions", cap);
-    }
-    if (r->n > 0) {
-        memcpy(moves, r->moves, (size_t)r->n * sizeof *moves);
-    }
-    r->moves = moves;
-    r->cap = cap;
-    return DTP_OK;
+    return dtp_arena_grow(r->arena, &r->moves, r->n, r->n + 1, &r->cap, sizeof *r->moves, err);
 }
 
 static dtp_status note(dtp_move_recorder *r, const dtp_ttype *type, const dtp_layout *from,
