@@ -9,18 +9,6 @@
 /* ---- kept? --------------------------------------------------------------------------------------
  */
 
-static bool agrees(const dtp_pin *pin, const dtp_layout *layout)
-{
-    for (int32_t m = 0; m < layout->n_mesh; m++) {
-        const bool spoken_of = pin->dims == 0 || (pin->dims >> m & 1U) != 0;
-        if (spoken_of &&
-            memcmp(&pin->layout.place[m], &layout->place[m], sizeof pin->layout.place[m]) != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* The layout in which a node reads its operands. */
 static bool read_as_pinned(const dtp_graph *g, const dtp_sharding *s, const dtp_pin *pin)
 {
@@ -38,7 +26,7 @@ static bool read_as_pinned(const dtp_graph *g, const dtp_sharding *s, const dtp_
         return false;
     }
     for (int32_t i = 0; i < node->n_in; i++) {
-        if (node->in[i] == pin->tensor && !agrees(pin, &layouts.in[i])) {
+        if (node->in[i] == pin->tensor && !dtp_pin_agrees(pin, &layouts.in[i])) {
             return false;
         }
     }
@@ -49,7 +37,8 @@ bool dtp_pins_kept(const dtp_graph *g, const dtp_sharding *s, int32_t n, const d
 {
     for (int32_t i = 0; i < n; i++) {
         const dtp_pin *pin = &pins[i];
-        if (pin->node >= 0 ? !read_as_pinned(g, s, pin) : !agrees(pin, &s->layouts[pin->tensor])) {
+        if (pin->node >= 0 ? !read_as_pinned(g, s, pin)
+                           : !dtp_pin_agrees(pin, &s->layouts[pin->tensor])) {
             return false;
         }
     }

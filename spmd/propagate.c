@@ -6,6 +6,18 @@
 #include "core/microbatch.h"
 #include "spmd/propagate_internal.h"
 
+bool dtp_pin_agrees(const dtp_pin *pin, const dtp_layout *layout)
+{
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        const bool spoken_of = pin->dims == 0 || (pin->dims >> m & 1U) != 0;
+        if (spoken_of &&
+            memcmp(&pin->layout.place[m], &layout->place[m], sizeof pin->layout.place[m]) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Copies of a tensor in the layouts it has been brought to so far, its own among them; the lowering
  * finds and uses the same ones. */
 typedef struct versions {

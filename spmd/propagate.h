@@ -27,6 +27,9 @@ typedef struct dtp_pin {
                           0: all of them */
 } dtp_pin;
 
+/* The layout is as the pin says on the mesh dims that it speaks of. */
+bool dtp_pin_agrees(const dtp_pin *pin, const dtp_layout *layout);
+
 typedef struct dtp_propagate_options {
     dtp_step_price price; /* of redistribution steps; NULL: the default price */
     void *price_user;

@@ -3,10 +3,10 @@
  * back and a smaller share tried. */
 #include "planner/select/dive.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "planner/select/dual.h"
+#include "planner/select/dual_split.h"
 
 enum { ROUNDS = 20, MAX_RETREATS = 5, MAX_STEPS = 200 };
 
@@ -26,22 +26,9 @@ static int compare_leads(const void *a, const void *b)
 
 static lead find_lead(const sel_work *w, int32_t node, const double *theta)
 {
-    const sel_node *x = &w->nodes[node];
-    double least = INFINITY, second = INFINITY;
-    int32_t best = 0;
-    for (int32_t s = 0; s < x->k; s++) {
-        if (sel_dead(x, s)) {
-            continue;
-        }
-        if (theta[s] < least) {
-            second = least;
-            least = theta[s];
-            best = s;
-        } else if (theta[s] < second) {
-            second = theta[s];
-        }
-    }
-    return (lead){second - least, node, best};
+    lead found = {.node = node};
+    found.strategy = sel_dual_cheapest(&w->nodes[node], theta, &found.by);
+    return found;
 }
 
 /* The nodes with a choice, the clearest first. */

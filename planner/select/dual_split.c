@@ -58,7 +58,7 @@ static double weight(const sel_work *w, int32_t node, double room)
     return sum;
 }
 
-static int32_t cheapest(const sel_node *x, const double *theta, double *lead)
+int32_t sel_dual_cheapest(const sel_node *x, const double *theta, double *lead)
 {
     double least = INFINITY, second = INFINITY;
     int32_t best = 0;
@@ -107,7 +107,7 @@ dtp_status sel_dual_choice(const sel_work *w, int32_t *choice, dtp_err *err)
     for (int32_t i = 0; ok && i < w->n_nodes; i++) {
         if (w->nodes[i].alive) {
             sel_priced_costs(w, sums, i, theta);
-            choice[i] = cheapest(&w->nodes[i], theta, &lead);
+            choice[i] = sel_dual_cheapest(&w->nodes[i], theta, &lead);
         }
     }
     free(sums);
@@ -125,7 +125,7 @@ static int32_t find_candidates(const sel_work *w, double room, const double *sum
         if (x->alive && x->n_live > 1) {
             double lead;
             sel_priced_costs(w, sums, i, theta);
-            const int32_t best = cheapest(x, theta, &lead);
+            const int32_t best = sel_dual_cheapest(x, theta, &lead);
             const double score = weight(w, i, room) / (1.0 + lead / (CLOSE * room));
             list[n++] = (candidate){score, {i, best, -1, 0}};
         }
@@ -148,7 +148,7 @@ static candidate most_usage(const sel_work *w, int32_t node, double room, const 
 {
     const sel_node *x = &w->nodes[node];
     double lead;
-    const int32_t best = cheapest(x, theta, &lead);
+    const int32_t best = sel_dual_cheapest(x, theta, &lead);
     candidate found = {0.0, {node, best, -1, 0}};
     for (int32_t i = 0; i < x->n_pieces; i++) {
         const sel_piece *piece = &x->pieces[i];

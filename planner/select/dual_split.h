@@ -11,6 +11,9 @@
 dtp_status sel_dual_relax(sel_work *w, int64_t rounds, double time_limit_s, int64_t *bound,
                           dtp_err *err) DTP_MUST_CHECK;
 
+/* The live strategy of least theta, and by how much it leads the second (infinite without one). */
+int32_t sel_dual_cheapest(const sel_node *x, const double *theta, double *lead);
+
 /* The cheapest strategy of every node under the prices of w. */
 dtp_status sel_dual_choice(const sel_work *w, int32_t *choice, dtp_err *err) DTP_MUST_CHECK;
 

@@ -15,18 +15,6 @@ const class_options *dtp_tensor__class_of(const tensor_build *b, int32_t group)
 /* ---- pins --------------------------------------------------------------------------------------
  */
 
-static bool keeps_pin(const dtp_pin *pin, const dtp_layout *layout)
-{
-    for (int32_t m = 0; m < layout->n_mesh; m++) {
-        const bool spoken_of = pin->dims == 0 || (pin->dims >> m & 1U) != 0;
-        if (spoken_of &&
-            memcmp(&pin->layout.place[m], &layout->place[m], sizeof pin->layout.place[m]) != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static dtp_status check_pins(const tensor_build *b, dtp_err *err)
 {
     const dtp_graph *g = b->g;
@@ -65,7 +53,8 @@ static bool option_keeps(const tensor_build *b, int32_t group, int32_t option, c
     }
     const dtp_node *node = &b->g->nodes[id];
     for (int32_t i = 0; i < node->n_in; i++) {
-        if (node->in[i] == pin->tensor && !keeps_pin(pin, &c->in[i].items[c->in_of[i][option]])) {
+        if (node->in[i] == pin->tensor &&
+            !dtp_pin_agrees(pin, &c->in[i].items[c->in_of[i][option]])) {
             return false;
         }
     }
@@ -103,7 +92,7 @@ static dtp_status filter_domain(const tensor_build *b, int32_t g, layout_list *l
             continue;
         }
         for (int32_t k = 0; k < list->n; k++) {
-            if (keeps_pin(pin, &list->items[k])) {
+            if (dtp_pin_agrees(pin, &list->items[k])) {
                 list->items[n++] = list->items[k];
             }
         }

@@ -7,6 +7,11 @@ here=$(mktemp -d)
 trap 'rm -rf "$here"' EXIT
 machine=models/machines/cpu_2.json
 "$bin/dtplan" plan models/mlp_digits.json --mesh x:2 --machine $machine -o "$here/plan.json" >/dev/null || exit 1
+# A plan that lists a step which no single redistribution takes.
+"$bin/dtplan" plan models/mlp_digits.json --mesh "x:2;y:2" --machine models/machines/a100_8.json --mode tensor \
+    -o "$here/tensor.json" >/dev/null || exit 1
+steps='{"dtype": "f32", "shape": [96, 64], "from": "S0, S1", "steps": ["S1, S0"]}'
+sed "s|\"tensors\": {|\"redistributions\": [$steps], &|" "$here/tensor.json" >"$here/steps.json"
 before=$(git status --porcelain --ignored | md5sum)
 count=0 failed=0
 while IFS='|' read -r command fragment; do
@@ -17,6 +22,7 @@ while IFS='|' read -r command fragment; do
         case ${words[$i]} in
         M) words[$i]=models/mlp_digits.json ;;
         P) words[$i]=$here/plan.json ;;
+        S) words[$i]=$here/steps.json ;;
         C) words[$i]=$machine ;;
         esac
     done
