@@ -3,7 +3,7 @@
 #ifndef DTP_PLANNER_PIN_TEXTS_H
 #define DTP_PLANNER_PIN_TEXTS_H
 
-#include "planner/styles.h"
+#include "planner/styles/styles.h"
 
 /* Everything from an arena. */
 typedef struct dtp_pin_set {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cost_models/plan_lowering.h"
-#include "planner/baselines.h"
+#include "planner/baselines/baselines.h"
 
 /* ---- pins ---------------------------------------------------------------------------------------
  */

@@ -1,8 +1,8 @@
 /* Planning: from a graph and a machine to a plan with certificate and baselines, on a given mesh or
  * on the best of all meshes. What the modes share: the request, the result, the search for a mesh.
  *
- *   rules mode    planner/plan_rules.h    layouts follow from layout rules
- *   tensor mode   planner/plan_tensor.h   a layout for every tensor
+ *   rules mode    planner/rules/plan_rules.h    layouts follow from layout rules
+ *   tensor mode   planner/tensor/plan_tensor.h   a layout for every tensor
  *
  * The mesh search goes through all ordered factorisations of the number of devices. Ranks are laid
  * on the devices in row-major order, the last mesh dim innermost in the network, so the order of

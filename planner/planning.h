@@ -3,7 +3,7 @@
 #ifndef DTP_PLANNER_PLANNING_H
 #define DTP_PLANNER_PLANNING_H
 
-#include "planner/baselines.h"
+#include "planner/baselines/baselines.h"
 #include "planner/plan_search.h"
 
 enum { DTP_MAX_TIGHTENINGS = 8 };

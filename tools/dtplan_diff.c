@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "core/json_writer.h"
-#include "planner/plan_diff.h"
+#include "planner/reports/plan_diff.h"
 #include "tools/dtplan_options.h"
 #include "tools/print.h"
 

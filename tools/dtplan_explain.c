@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "core/json_writer.h"
-#include "planner/explain.h"
+#include "planner/reports/explain.h"
 #include "tools/dtplan_options.h"
 
 typedef struct explain_command {

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "core/json_writer.h"
-#include "planner/pareto.h"
-#include "planner/plan_rules.h"
-#include "planner/plan_tensor.h"
+#include "planner/reports/pareto.h"
+#include "planner/rules/plan_rules.h"
+#include "planner/tensor/plan_tensor.h"
 #include "tools/dtplan_options.h"
 #include "tools/styles.h"
 

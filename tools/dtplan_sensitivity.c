@@ -2,9 +2,9 @@
 #include <stdio.h>
 
 #include "core/json_writer.h"
-#include "planner/plan_rules.h"
-#include "planner/plan_tensor.h"
-#include "planner/sensitivity.h"
+#include "planner/rules/plan_rules.h"
+#include "planner/tensor/plan_tensor.h"
+#include "planner/reports/sensitivity.h"
 #include "tools/dtplan_options.h"
 
 typedef struct sensitivity_command {

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "planner/rules_problem.h"
+#include "planner/rules/rules_problem.h"
 #include "tools/dtplan_options.h"
 #include "tools/print.h"
 #include "tools/print_comm.h"

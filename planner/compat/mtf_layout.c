@@ -2,7 +2,7 @@
 
 #include "core/safe_int.h"
 #include "core/strbuf.h"
-#include "planner/assignments.h"
+#include "planner/compat/assignments.h"
 
 #include <stdlib.h>
 #include <string.h>

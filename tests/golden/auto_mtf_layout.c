@@ -2,7 +2,7 @@
  * valid_layouts_test.py, with every derived number. */
 #include "tests/golden/auto_mtf.h"
 
-#include "planner/assignments.h"
+#include "planner/compat/assignments.h"
 
 /* x1=zeros[a:10,b:5]; x2=zeros[b:5,c:20]; n einsums -> [a:10,c:20]; returns the first one. */
 static int32_t build_einsums(dtp_mtf_graph *g, int32_t n)

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "planner/baselines.h"
+#include "planner/baselines/baselines.h"
 #include "spmd/lower.h"
 #include "tests/sim/small_models.h"
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "planner/rules_solve.h"
+#include "planner/rules/rules_solve.h"
 #include "rules_ilp_graphs.h"
 #include "spmd/lower.h"
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "executor/verify.h"
-#include "planner/baselines.h"
+#include "planner/baselines/baselines.h"
 #include "tests/sim/small_models.h"
 #include "spmd/lower.h"
 

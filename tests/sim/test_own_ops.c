@@ -17,7 +17,7 @@
 #include "dtp/world.h"
 #include "executor/rule_verify/rule_verify.h"
 #include "executor/verify.h"
-#include "planner/plan_rules.h"
+#include "planner/rules/plan_rules.h"
 #include "spmd/lower.h"
 #include "spmd/propagate.h"
 #include "tests/sim/job_suite.h"

@@ -16,8 +16,8 @@
 #include "core/microbatch.h"
 #include "cost_models/plan_lowering.h"
 #include "executor/verify.h"
-#include "planner/plan_rules.h"
-#include "planner/plan_tensor.h"
+#include "planner/rules/plan_rules.h"
+#include "planner/tensor/plan_tensor.h"
 #include "spmd/program_check.h"
 #include "tests/oracle/tensor_cases.h"
 

@@ -17,7 +17,7 @@
 #include "cost_models/plan_lowering.h"
 #include "executor/verify.h"
 #include "planner/plan_pins.h"
-#include "planner/styles.h"
+#include "planner/styles/styles.h"
 #include "spmd/lower.h"
 
 enum { MAX_TEXTS = 10, MAX_MODULES = 9 };

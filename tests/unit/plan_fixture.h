@@ -2,8 +2,8 @@
 #ifndef TESTS_UNIT_PLAN_FIXTURE_H
 #define TESTS_UNIT_PLAN_FIXTURE_H
 
-#include "planner/plan_rules.h"
-#include "planner/plan_tensor.h"
+#include "planner/rules/plan_rules.h"
+#include "planner/tensor/plan_tensor.h"
 
 /* models/machines/FILE. */
 dtp_machine *fixture_machine(const char *file);

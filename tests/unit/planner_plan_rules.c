@@ -1,5 +1,5 @@
 /* From graph and machine to a plan: limits, pins, baselines, mesh search, certificates. */
-#include "planner/plan_rules.h"
+#include "planner/rules/plan_rules.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

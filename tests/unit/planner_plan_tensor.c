@@ -1,5 +1,5 @@
 /* Planning in tensor mode: baselines, limits, pins, mesh search, certificates, plan files. */
-#include "planner/plan_tensor.h"
+#include "planner/tensor/plan_tensor.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -15,8 +15,8 @@
 #include "core/model.h"
 #include "cost_models/timeline.h"
 #include "planner/candidate.h"
-#include "planner/plan_rules.h"
-#include "planner/rules_problem.h"
+#include "planner/rules/plan_rules.h"
+#include "planner/rules/rules_problem.h"
 
 static dtp_graph *model(const char *name)
 {

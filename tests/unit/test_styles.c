@@ -1,5 +1,5 @@
 /* Globs, reading styles and style plans, and the pins that styles mean. */
-#include "planner/styles.h"
+#include "planner/styles/styles.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "core/model.h"
-#include "planner/glob.h"
+#include "planner/styles/glob.h"
 #include "planner/plan_pins.h"
 
 typedef struct fixture {

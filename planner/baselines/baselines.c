@@ -1,0 +1,249 @@
+#include "planner/baselines/baselines.h"
+
+#include <string.h>
+
+#include "core/rules_file.h"
+#include "core/strbuf.h"
+#include "planner/baselines/baseline_styles.h"
+#include "planner/styles/styles.h"
+#include "spmd/propagate.h"
+#include "spmd/redistribute_cache.h"
+
+/* ---- layout rules -------------------------------------------------------------------------------
+ */
+
+/* Marks the dims that relabels make of a marked dim in the forward pass. */
+static void follow_renames(const dtp_graph *g, bool *marked)
+{
+    for (int32_t i = 0; i < g->n_nodes && g->nodes[i].phase == DTP_FORWARD; i++) {
+        dtp_call_types types;
+        dtp_rule_set rows;
+        if ((g->nodes[i].op->flags & DTP_OP_RENAMES) == 0) {
+            continue;
+        }
+        const dtp_op_call call = dtp_node_call(g, &g->nodes[i], &types);
+        dtp_op_rules(&call, false, &rows);
+        for (int32_t r = 1; r < rows.n; r++) {
+            const dtp_rule *row = &rows.rows[r];
+            if (row->dim >= 0 && row->out_dim >= 0 && marked[row->dim]) {
+                marked[row->out_dim] = true;
+            }
+        }
+    }
+}
+
+/* "batch:x;batch:y" for the first dim of the inputs and the names that it takes on; "" when there
+ * is none. */
+static char *data_parallel(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena *arena)
+{
+    dtp_strbuf b = {0};
+    bool any = false;
+    bool *marked = dtp_arena_alloc(arena, (size_t)g->dims.n + 1, sizeof *marked);
+    if (marked == NULL) {
+        return NULL;
+    }
+    for (int32_t t = 0; t < g->n_tensors && !any; t++) {
+        if (g->tensors[t].kind == DTP_TENSOR_INPUT && g->tensors[t].type.rank > 0) {
+            marked[g->tensors[t].type.dims[0].id] = any = true;
+        }
+    }
+    follow_renames(g, marked);
+    for (dtp_dim_id d = 0; d < g->dims.n; d++) {
+        for (int32_t m = 0; m < mesh->n_dims && marked[d]; m++) {
+            dtp_strbuf_addf(&b, "%s%s:%s", b.len > 0 ? ";" : "", dtp_dims_name(&g->dims, d),
+                            mesh->names[m]);
+        }
+    }
+    char *text = b.failed ? NULL : dtp_arena_strdup(arena, dtp_strbuf_text(&b));
+    dtp_strbuf_free(&b);
+    return text;
+}
+
+static dtp_status add_baseline(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena *arena,
+                               const char *name, const char *text, int32_t *n, dtp_candidate *list,
+                               dtp_err *err)
+{
+    int32_t at = 0;
+    dtp_err why;
+    while (at < *n && strcmp(list[at].name, name) != 0) {
+        at++;
+    }
+    dtp_candidate c = {.name = name, .rules_text = text};
+    dtp_status s = dtp_rules_parse(text, mesh, &g->dims, arena, &c.rules, &why);
+    if (s != DTP_OK && !dtp_status_is_input(s)) {
+        return DTP_FAIL(err, s, "%s", why.msg);
+    }
+    c.legal = s == DTP_OK;
+    c.why = s == DTP_OK ? NULL : dtp_arena_strdup(arena, why.msg);
+    list[at] = c;
+    *n += at == *n ? 1 : 0;
+    return DTP_OK;
+}
+
+dtp_status dtp_baselines_list(const dtp_graph *g, const dtp_mesh *mesh, const char *rules_file,
+                              dtp_arena *arena, int32_t *n, dtp_candidate **out, dtp_err *err)
+{
+    const char **names = NULL, **rules = NULL;
+    int32_t n_file = 0;
+    if (rules_file != NULL) {
+        DTP_TRY(dtp_rules_file_read(rules_file, mesh, arena, &n_file, &names, &rules, err));
+    }
+    const char *data = data_parallel(g, mesh, arena);
+    dtp_candidate *list = dtp_arena_alloc(arena, (size_t)n_file + 2, sizeof *list);
+    if (data == NULL || list == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for baselines");
+    }
+    *n = 0;
+    DTP_TRY(add_baseline(g, mesh, arena, "replicated", "", n, list, err));
+    DTP_TRY(add_baseline(g, mesh, arena, "data_parallel", data, n, list, err));
+    for (int32_t i = 0; i < n_file; i++) {
+        DTP_TRY(add_baseline(g, mesh, arena, names[i], rules[i], n, list, err));
+    }
+    *out = list;
+    return DTP_OK;
+}
+
+/* ---- styles -------------------------------------------------------------------------------------
+ */
+
+static dtp_status add_recipe(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena *arena,
+                             const dtp_baseline_recipe *r, dtp_candidate *out, dtp_err *err)
+{
+    const char **styles = NULL, *why = NULL;
+    DTP_TRY(dtp_baseline__styles(r, g, mesh, arena, &out->n_styles, &styles, &why, err));
+    out->name = r->name;
+    out->styles = styles;
+    out->legal = why == NULL;
+    out->why = why;
+    return DTP_OK;
+}
+
+static dtp_status shard_styles(const dtp_graph *g, const dtp_mesh *mesh,
+                               const dtp_redistributor *redistributor, dtp_arena *arena,
+                               dtp_candidate *c, dtp_err *err)
+{
+    dtp_styles list;
+    dtp_pin *pins = NULL;
+    dtp_propagate_options options = {.redistributor = redistributor};
+    dtp_styles_init(&list, arena);
+    for (int32_t i = 0; i < c->n_styles; i++) {
+        DTP_TRY(dtp_styles_parse(c->styles[i], &list, err));
+    }
+    DTP_TRY(dtp_styles_pins(g, mesh, &list, &options.n_pins, &pins, err));
+    options.pins = pins;
+    return dtp_propagate(g, mesh, &options, arena, &c->sharding, err);
+}
+
+/* ---- all ----------------------------------------------------------------------------------------
+ */
+
+/* What pricing a baseline takes; the redistributor is shared, so that equal moves are planned once.
+ */
+typedef struct pricing {
+    const dtp_graph *g;
+    const dtp_pricer *pricer;
+    const dtp_redistributor *redistributor;
+    dtp_arena *arena;
+} pricing;
+
+static dtp_status price(const pricing *p, dtp_candidate *c, dtp_err *err)
+{
+    const dtp_mesh *mesh = &p->pricer->mesh;
+    dtp_lower_options options = dtp_lower_options_init();
+    options.redistributor = p->redistributor;
+    DTP_TRY(c->rules_text != NULL
+                ? dtp_sharding_from_rules(p->g, mesh, &c->rules, false, p->arena, &c->sharding, err)
+                : shard_styles(p->g, mesh, p->redistributor, p->arena, c, err));
+    return dtp_sharding_predict(p->g, p->pricer, &c->sharding, &options, &c->predicted, &c->cost_ps,
+                                err);
+}
+
+/* What does not fit the model is told by legal and why. */
+static dtp_status try_price(const pricing *p, dtp_candidate *c, dtp_err *err)
+{
+    dtp_err why = {0};
+    dtp_status s = price(p, c, &why);
+    c->legal = s == DTP_OK;
+    if (s == DTP_OK) {
+        return DTP_OK;
+    }
+    memset(&c->sharding, 0, sizeof c->sharding);
+    c->why = dtp_arena_strdup(p->arena, why.msg);
+    return dtp_status_is_input(s) && c->why != NULL ? DTP_OK : DTP_FAIL(err, s, "%s", why.msg);
+}
+
+static bool is_listed(const dtp_candidate *list, int32_t n, const char *name)
+{
+    int32_t i = 0;
+    while (i < n && strcmp(list[i].name, name) != 0) {
+        i++;
+    }
+    return i < n;
+}
+
+/* The list of layout rules, and the recipes that it does not name. */
+static dtp_status list_all(const dtp_graph *g, const dtp_mesh *mesh, const char *rules_file,
+                           dtp_arena *arena, int32_t *n, dtp_candidate **out, dtp_err *err)
+{
+    const dtp_baseline_recipe *recipes = dtp_baseline__recipes();
+    dtp_candidate *rules = NULL;
+    int32_t n_rules = 0, n_recipes = 0;
+    DTP_TRY(dtp_baselines_list(g, mesh, rules_file, arena, &n_rules, &rules, err));
+    while (recipes[n_recipes].name != NULL) {
+        n_recipes++;
+    }
+    dtp_candidate *list = dtp_arena_alloc(arena, (size_t)n_rules + (size_t)n_recipes, sizeof *list);
+    if (list == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for baselines");
+    }
+    memcpy(list, rules, (size_t)n_rules * sizeof *list);
+    *n = n_rules;
+    for (int32_t i = 0; i < n_recipes; i++) {
+        if (!is_listed(rules, n_rules, recipes[i].name) &&
+            dtp_baseline__meant_for(&recipes[i], g, mesh)) {
+            DTP_TRY(add_recipe(g, mesh, arena, &recipes[i], &list[(*n)++], err));
+        }
+    }
+    *out = list;
+    return DTP_OK;
+}
+
+dtp_status dtp_baselines_create(const dtp_graph *g, const dtp_pricer *pricer,
+                                const dtp_baseline_options *options, dtp_arena *arena, int32_t *n,
+                                dtp_candidate **out, dtp_err *err)
+{
+    dtp_redistribute_cache *cache = NULL;
+    DTP_TRY(options->rules_only
+                ? dtp_baselines_list(g, &pricer->mesh, options->rules_file, arena, n, out, err)
+                : list_all(g, &pricer->mesh, options->rules_file, arena, n, out, err));
+    DTP_TRY(dtp_redistribute_cache_create(NULL, 0, &cache, err));
+    const pricing p = {g, pricer, dtp_redistribute_cache_planner(cache), arena};
+    dtp_status s = DTP_OK;
+    for (int32_t i = 0; i < *n && s == DTP_OK; i++) {
+        if ((*out)[i].legal) {
+            s = try_price(&p, &(*out)[i], err);
+        }
+    }
+    dtp_redistribute_cache_destroy(cache);
+    return s;
+}
+
+dtp_status dtp_plan_add_baselines(dtp_plan *plan, int32_t n, const dtp_candidate *baselines,
+                                  dtp_err *err)
+{
+    plan->baselines = dtp_arena_alloc(plan->arena, (size_t)n, sizeof *plan->baselines);
+    if (plan->baselines == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for baselines");
+    }
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_candidate *b = &baselines[i];
+        plan->baselines[plan->n_baselines++] = (dtp_baseline){.name = b->name,
+                                                              .rules = b->rules_text,
+                                                              .n_styles = b->n_styles,
+                                                              .styles = b->styles,
+                                                              .legal = b->legal,
+                                                              .why = b->why,
+                                                              .predicted = b->predicted};
+    }
+    return DTP_OK;
+}

@@ -1,0 +1,208 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "planner/reports/explain_internal.h"
+
+enum { MAX_LAYOUTS = 4096, REASON_BYTES = 320 };
+
+static bool is_listed(const dtp_explaining *e, const char *text)
+{
+    for (int32_t i = 0; i < e->out->n; i++) {
+        if (strcmp(e->out->alternatives[i].text, text) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static dtp_status add(dtp_explaining *e, const char *text, const char *reason, dtp_err *err)
+{
+    dtp_alternative *a;
+    const char *copy = dtp_arena_strdup(e->arena, reason);
+    if (copy == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for alternatives");
+    }
+    return dtp_explain__add(e, text, copy, &a, err);
+}
+
+/* ---- pins ---------------------------------------------------------------------------------------
+ */
+
+/* What is an option but for the pins. */
+static dtp_status add_pinned(dtp_explaining *e, dtp_err *err)
+{
+    const dtp_graph *g = e->request->graph;
+    const dtp_mesh *mesh = &e->request->plan->mesh;
+    const dtp_tensor_problem *p = e->free;
+    const dtp_choice *c =
+        &p->choices[e->tensor >= 0 ? p->choice_of_tensor[e->tensor] : p->choice_of_node[e->node]];
+    for (int32_t k = 0; k < c->n_options && e->free != e->problem; k++) {
+        char text[DTP_STRATEGY_TEXT_BYTES];
+        if (e->tensor >= 0) {
+            dtp_layout_print(&c->options[k].layout, mesh, &g->tensors[e->tensor].type, &g->dims,
+                             text);
+        } else {
+            dtp_strategy_print(g, e->node, mesh, &c->options[k].strategy, text);
+        }
+        if (!is_listed(e, text)) {
+            DTP_TRY(add(e, text, "a pin says otherwise", err));
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- layouts of a tensor ------------------------------------------------------------------------
+ */
+
+/* The first split that does not divide its dim, in words; false when all do. */
+static bool find_uneven(const dtp_explaining *e, const dtp_layout *l, char out[REASON_BYTES])
+{
+    const dtp_graph *g = e->request->graph;
+    const dtp_mesh *mesh = &e->request->plan->mesh;
+    const dtp_ttype *type = &g->tensors[e->tensor].type;
+    for (int32_t axis = 0; axis < type->rank; axis++) {
+        int64_t parts = 1;
+        for (int32_t m = 0; m < mesh->n_dims; m++) {
+            const bool splits = l->place[m].kind == DTP_SHARD && l->place[m].axis == axis;
+            parts *= splits ? mesh->sizes[m] : 1;
+        }
+        if (type->dims[axis].size % parts != 0) {
+            (void)snprintf(out, REASON_BYTES,
+                           "uneven: dim '%.200s' of size %" PRId64 " into %" PRId64 " parts",
+                           dtp_dims_name(&g->dims, type->dims[axis].id), type->dims[axis].size,
+                           parts);
+            return true;
+        }
+    }
+    return false;
+}
+
+static dtp_status add_layout(dtp_explaining *e, const dtp_layout *l, dtp_err *err)
+{
+    const dtp_graph *g = e->request->graph;
+    const dtp_graph_tensor *t = &g->tensors[e->tensor];
+    char text[DTP_LAYOUT_TEXT_BYTES], reason[REASON_BYTES];
+    dtp_layout_print(l, &e->request->plan->mesh, &t->type, &g->dims, text);
+    if (is_listed(e, text)) {
+        return DTP_OK;
+    }
+    if (!find_uneven(e, l, reason)) {
+        (void)snprintf(reason, sizeof reason, "%s",
+                       !dtp_layout_has_partial(l) ? "no rule of an op reads or leaves it so"
+                       : t->producer < 0          ? "it is whole from the start, not a sum"
+                                                  : "its op leaves no partial sums there");
+    }
+    return add(e, text, reason, err);
+}
+
+/* All layouts that split in mesh order or are partial sums; not too many of them. */
+static dtp_status add_layouts(dtp_explaining *e, dtp_err *err)
+{
+    const dtp_mesh *mesh = &e->request->plan->mesh;
+    const int32_t rank = e->request->graph->tensors[e->tensor].type.rank;
+    int64_t n = 1;
+    for (int32_t m = 0; m < mesh->n_dims; m++) {
+        n *= mesh->sizes[m] > 1 ? rank + 2 : 1;
+    }
+    for (int64_t code = 0; code < n && n <= MAX_LAYOUTS; code++) {
+        dtp_layout l = dtp_layout_replicated(rank, mesh->n_dims);
+        int64_t left = code;
+        for (int32_t m = 0; m < mesh->n_dims; m++) {
+            const int32_t pick = mesh->sizes[m] > 1 ? (int32_t)(left % (rank + 2)) : 0;
+            left /= mesh->sizes[m] > 1 ? rank + 2 : 1;
+            if (pick == rank + 1) {
+                l.place[m] = (dtp_place){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
+            } else if (pick > 0) {
+                dtp_layout_split(&l, m, pick - 1);
+            }
+        }
+        DTP_TRY(add_layout(e, &l, err));
+    }
+    return DTP_OK;
+}
+
+/* ---- dims of a node -----------------------------------------------------------------------------
+ */
+
+/* Whether some option splits the dim over the mesh dim. */
+static bool is_split(const dtp_explaining *e, const dtp_rule_set *set, dtp_dim_id d, int32_t m)
+{
+    const dtp_choice *c = &e->free->choices[e->free->choice_of_node[e->node]];
+    for (int32_t k = 0; k < c->n_options; k++) {
+        const int16_t row = c->options[k].strategy.row[m];
+        if (row > 0 && (set->rows[row].dim == d || set->rows[row].out_dim == d)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_row(const dtp_rule_set *set, dtp_dim_id d)
+{
+    for (int32_t r = 1; r < set->n; r++) {
+        if (set->rows[r].dim == d || set->rows[r].out_dim == d) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int64_t size_of(const dtp_op_call *call, dtp_dim_id d)
+{
+    for (int32_t i = 0; i < call->n_in + call->n_out; i++) {
+        const dtp_ttype *type = i < call->n_in ? &call->in[i] : &call->out[i - call->n_in];
+        for (int32_t a = 0; a < type->rank; a++) {
+            if (type->dims[a].id == d) {
+                return type->dims[a].size;
+            }
+        }
+    }
+    return 0;
+}
+
+static dtp_status add_dim(dtp_explaining *e, const dtp_op_call *call, const dtp_rule_set *set,
+                          dtp_dim_id d, int32_t m, dtp_err *err)
+{
+    const dtp_mesh *mesh = &e->request->plan->mesh;
+    const char *name = dtp_dims_name(&e->request->graph->dims, d);
+    const int64_t size = size_of(call, d);
+    char text[REASON_BYTES], reason[REASON_BYTES];
+    if (is_split(e, set, d, m) || mesh->sizes[m] == 1) {
+        return DTP_OK;
+    }
+    (void)snprintf(text, sizeof text, "%s: %.200s", mesh->names[m], name);
+    if (!has_row(set, d)) {
+        (void)snprintf(reason, sizeof reason, "%s needs dim '%.200s' whole", call->op->name, name);
+    } else if (size % mesh->sizes[m] != 0) {
+        (void)snprintf(reason, sizeof reason,
+                       "uneven: dim '%.200s' of size %" PRId64 " into %" PRId64 " parts", name,
+                       size, mesh->sizes[m]);
+    } else {
+        (void)snprintf(reason, sizeof reason, "never better than another way to run it");
+    }
+    return is_listed(e, text) ? DTP_OK : add(e, text, reason, err);
+}
+
+static dtp_status add_dims(dtp_explaining *e, dtp_err *err)
+{
+    const dtp_graph *g = e->request->graph;
+    dtp_call_types types;
+    dtp_rule_set set;
+    dtp_dim_id dims[DTP_MAX_OP_DIMS];
+    const dtp_op_call call = dtp_node_call(g, &g->nodes[e->node], &types);
+    dtp_op_rules(&call, true, &set);
+    const int32_t n = dtp_call_dims(&call, dims);
+    for (int32_t m = 0; m < e->request->plan->mesh.n_dims; m++) {
+        for (int32_t i = 0; i < n; i++) {
+            DTP_TRY(add_dim(e, &call, &set, dims[i], m, err));
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_explain__excluded(dtp_explaining *e, dtp_err *err)
+{
+    DTP_TRY(add_pinned(e, err));
+    return e->tensor >= 0 ? add_layouts(e, err) : add_dims(e, err);
+}

@@ -1,0 +1,32 @@
+/* What the two files of explain share: alternatives with prices (explain.c), and those that are no
+ * options at all (explain_excluded.c). */
+#ifndef DTP_PLANNER_EXPLAIN_INTERNAL_H
+#define DTP_PLANNER_EXPLAIN_INTERNAL_H
+
+#include "planner/reports/explain.h"
+#include "planner/pin_texts.h"
+#include "planner/select/marginals.h"
+#include "planner/select/solve.h"
+
+typedef struct dtp_explaining {
+    const dtp_explain_request *request;
+    dtp_arena *arena;
+    dtp_explanation *out;
+    int32_t capacity;
+    dtp_pricer pricer;
+    dtp_pin_set pins;
+    dtp_tensor_problem *problem; /* within the pins */
+    dtp_tensor_problem *free;    /* without them; the same when there are none */
+    int32_t *selection, *other;  /* the plan in either; scratch */
+    dtp_tensor_id tensor;        /* -1: a node */
+    dtp_node_id node;            /* that decides, when no tensor does */
+} dtp_explaining;
+
+/* Appends an alternative with only its text and what excludes it. */
+dtp_status dtp_explain__add(dtp_explaining *e, const char *text, const char *excluded,
+                            dtp_alternative **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* Appends what is no option, with or without pins, and why. */
+dtp_status dtp_explain__excluded(dtp_explaining *e, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,197 @@
+#include "planner/reports/sensitivity.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "cost_models/plan_lowering.h"
+#include "planner/candidate.h"
+#include "planner/reports/plan_diff.h"
+
+dtp_sensitivity_request dtp_sensitivity_request_init(void)
+{
+    return (dtp_sensitivity_request){.widest = 16.0, .tolerance = 1e-3, .steps = 8};
+}
+
+typedef struct asking {
+    const dtp_sensitivity_request *request;
+    dtp_plan_request search;
+    dtp_arena *arena;
+} asking;
+
+/* ---- one machine --------------------------------------------------------------------------------
+ */
+
+/* The plan's step time on a machine. */
+static dtp_status price_plan(const asking *a, const dtp_machine *machine, double *step_time_s,
+                             dtp_err *err)
+{
+    const dtp_plan *plan = a->request->plan;
+    dtp_plan_lowering lowering;
+    dtp_pricer pricer;
+    dtp_prediction predicted;
+    DTP_TRY(dtp_plan_lowering_init(&lowering, plan, err));
+    DTP_TRY(dtp_pricer_init(machine, &plan->mesh, &pricer, err));
+    DTP_TRY(dtp_sharding_predict(a->request->graph, &pricer, &plan->sharding, &lowering.options,
+                                 &predicted, NULL, err));
+    *step_time_s = predicted.step_time_s;
+    return DTP_OK;
+}
+
+/* Names what the other plan does differently, parameters first. */
+static dtp_status describe(const asking *a, const dtp_plan *other, dtp_takeover *out, dtp_err *err)
+{
+    dtp_plan_diff diff;
+    const dtp_plan *plans[2] = {a->request->plan, other};
+    dtp_plan_lowering lowerings[2];
+    dtp_diff_input inputs[2];
+    for (int i = 0; i < 2; i++) {
+        DTP_TRY(dtp_plan_lowering_init(&lowerings[i], plans[i], err));
+        inputs[i] = (dtp_diff_input){a->request->graph, &plans[i]->sharding, &lowerings[i].options};
+    }
+    DTP_TRY(dtp_plan_diff_make(inputs, NULL, a->arena, &diff, err));
+    out->n_tensors = diff.n_tensors;
+    out->n_examples = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t i = 0; i < diff.n_tensors && out->n_examples < 3; i++) {
+            const dtp_diff_tensor *t = &diff.tensors[i];
+            if ((t->kind == DTP_TENSOR_PARAM) != (pass == 0)) {
+                continue;
+            }
+            out->examples[out->n_examples] =
+                dtp_arena_printf(a->arena, "%s: %s -> %s", t->name, t->layout[0], t->layout[1]);
+            if (out->examples[out->n_examples++] == NULL) {
+                return DTP_FAIL(err, DTP_NOMEM, "out of memory for examples");
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+/* Whether another plan is better on a machine; then *out says which. */
+static dtp_status compare_on(const asking *a, const dtp_machine *machine, bool *better,
+                             dtp_takeover *out, dtp_err *err)
+{
+    dtp_plan_result r;
+    double ours;
+    DTP_TRY(price_plan(a, machine, &ours, err));
+    DTP_TRY(a->request->search(a->request->model, machine, &a->search, &r, err));
+    dtp_status s = DTP_OK;
+    *better = false;
+    if (r.plan != NULL) {
+        const double gain = 1.0 - r.plan->predicted.step_time_s / ours;
+        *better = gain > a->request->tolerance;
+        if (*better) {
+            out->gain = gain;
+            s = describe(a, r.plan, out, err);
+        }
+    }
+    dtp_plan_result_free(&r);
+    return s;
+}
+
+static dtp_status compare_at(const asking *a, const dtp_machine_param *param, double factor,
+                             bool *better, dtp_takeover *out, dtp_err *err)
+{
+    dtp_machine *scaled = NULL;
+    DTP_TRY(dtp_machine_scaled(a->request->machine, param, factor, &scaled, err));
+    dtp_status s = compare_on(a, scaled, better, out, err);
+    dtp_machine_destroy(scaled);
+    return s;
+}
+
+/* ---- bisection ----------------------------------------------------------------------------------
+ */
+
+/* Between 1 and the outermost factor on one side, in equal ratios. */
+static dtp_status find_side(const asking *a, const dtp_machine_param *param, double outermost,
+                            dtp_takeover *out, dtp_err *err)
+{
+    bool better;
+    *out = (dtp_takeover){.stays = 1.0, .goes = outermost};
+    DTP_TRY(compare_at(a, param, outermost, &better, out, err));
+    out->found = better;
+    if (!better) {
+        out->stays = outermost;
+        return DTP_OK;
+    }
+    for (int32_t i = 0; i < a->request->steps; i++) {
+        const double middle = sqrt(out->stays * out->goes);
+        DTP_TRY(compare_at(a, param, middle, &better, out, err));
+        out->goes = better ? middle : out->goes;
+        out->stays = better ? out->stays : middle;
+    }
+    return DTP_OK;
+}
+
+static dtp_status fail_only(const dtp_sensitivity_request *r, int32_t n,
+                            const dtp_machine_param *params, dtp_err *err)
+{
+    dtp_strbuf names = {0};
+    for (int32_t i = 0; i < n; i++) {
+        dtp_strbuf_addf(&names, "%s%s", i > 0 ? ", " : "", params[i].name);
+    }
+    dtp_status s = DTP_FAIL(err, DTP_NOT_FOUND, "the machine '%s' has no '%.80s' but %s",
+                            r->machine->name, r->only, dtp_strbuf_text(&names));
+    dtp_strbuf_free(&names);
+    return s;
+}
+
+static dtp_status find_rows(const asking *a, int32_t n, const dtp_machine_param *params,
+                            dtp_sensitivity *out, dtp_err *err)
+{
+    const dtp_sensitivity_request *r = a->request;
+    for (int32_t i = 0; i < n; i++) {
+        dtp_sensitivity_row *row = &out->rows[out->n];
+        if (r->only != NULL && strcmp(r->only, params[i].name) != 0) {
+            continue;
+        }
+        row->param = params[i];
+        DTP_TRY(find_side(a, &params[i], 1.0 / r->widest, &row->below, err));
+        DTP_TRY(find_side(a, &params[i], r->widest, &row->above, err));
+        out->n++;
+    }
+    return r->only != NULL && out->n == 0 ? fail_only(r, n, params, err) : DTP_OK;
+}
+
+/* The search that the plan came from, on its mesh and within its limit and pins. */
+static dtp_status make_search(asking *a, dtp_err *err)
+{
+    const dtp_plan *plan = a->request->plan;
+    a->search = dtp_plan_request_init();
+    a->search.mesh = &plan->mesh;
+    a->search.objective = DTP_OBJECTIVE_TIME;
+    a->search.memory_limit_bytes = plan->memory_limit_bytes;
+    a->search.choices = &plan->choices;
+    const char **texts = dtp_arena_alloc(a->arena, (size_t)plan->n_pins, sizeof *texts);
+    if (texts == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for pins");
+    }
+    for (int32_t i = 0; i < plan->n_pins; i++) {
+        texts[i] = plan->pins[i];
+        if (strncmp(texts[i], "rules ", 6) == 0) {
+            a->search.pins = texts[i] + 6;
+        }
+    }
+    a->search.n_texts = plan->n_pins;
+    a->search.texts = texts;
+    return DTP_OK;
+}
+
+dtp_status dtp_sensitivity_find(const dtp_sensitivity_request *request, dtp_arena *arena,
+                                dtp_sensitivity *out, dtp_err *err)
+{
+    asking a = {.request = request, .arena = arena};
+    dtp_machine_param *params = NULL;
+    int32_t n = 0;
+    bool better;
+    memset(out, 0, sizeof *out);
+    DTP_TRY(make_search(&a, err));
+    DTP_TRY(dtp_machine_params(request->machine, arena, &n, &params, err));
+    out->rows = dtp_arena_alloc(arena, (size_t)n, sizeof *out->rows);
+    if (out->rows == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d rates", n);
+    }
+    DTP_TRY(compare_on(&a, request->machine, &better, &out->now, err));
+    out->best_now = !better;
+    return better ? DTP_OK : find_rows(&a, n, params, out, err);
+}

@@ -1,0 +1,205 @@
+/* The styles of the data mesh dim: data, and ZeRO in its three stages.
+ *
+ * zero1 splits the states of the optimizer: the update reads the gradient and the parameter split,
+ * both free of communication, and the new parameter is gathered. zero2 splits the gradient too, so
+ * that it is reduce-scattered. zero3 (fsdp) splits the parameter itself: every node that reads it,
+ * forward or backward, reads it whole, and the update stays local.
+ *
+ * Over several mesh dims ("x+y") one dim of each tensor is split over all of them. */
+#include <string.h>
+
+#include "planner/styles/style_internal.h"
+
+/* Pins all mesh dims of the style: split over `axis`, or whole when axis < 0. */
+static dtp_status pin_all(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, int32_t axis,
+                          dtp_err *err)
+{
+    const int32_t first = job->m;
+    dtp_status s = DTP_OK;
+    for (int32_t i = 0; i < job->n_ms && s == DTP_OK; i++) {
+        job->m = job->ms[i];
+        s = axis >= 0 ? dtp_style__split(job, t, node, axis, err)
+                      : dtp_style__whole(job, t, node, err);
+    }
+    job->m = first;
+    return s;
+}
+
+static bool is_own(const dtp_style_job *job, int32_t m)
+{
+    int32_t i = 0;
+    while (i < job->n_ms && job->ms[i] != m) {
+        i++;
+    }
+    return i < job->n_ms;
+}
+
+dtp_status dtp_style__data(dtp_style_job *job, dtp_err *err)
+{
+    int32_t found = 0;
+    for (int32_t t = 0; t < job->g->n_tensors; t++) {
+        const dtp_graph_tensor *tensor = &job->g->tensors[t];
+        int32_t axis = tensor->type.rank > 0 ? 0 : -1;
+        if (!job->param[t] || tensor->kind != DTP_TENSOR_INPUT) {
+            continue;
+        }
+        if (job->style->dim != NULL) {
+            axis = dtp_style__axis(job->g, t, job->style->dim);
+        }
+        if (axis >= 0) {
+            DTP_TRY(pin_all(job, t, -1, axis, err));
+            found++;
+        }
+    }
+    return found > 0 ? DTP_OK
+                     : DTP_FAIL(err, DTP_INVALID, "no input of the model with that dim is matched");
+}
+
+/* The dim of a parameter that ZeRO splits: dim=NAME; else the first that divides evenly and that no
+ * other style splits, then the first that divides evenly, then the first. -1: a scalar. */
+static int32_t zero_axis(const dtp_style_job *job, dtp_tensor_id t)
+{
+    const dtp_ttype *type = &job->g->tensors[t].type;
+    int64_t parts = 1;
+    int32_t even = -1;
+    if (job->style->dim != NULL) {
+        return dtp_style__axis(job->g, t, job->style->dim);
+    }
+    for (int32_t i = 0; i < job->n_ms; i++) {
+        parts *= job->mesh->sizes[job->ms[i]];
+    }
+    for (int32_t a = 0; a < type->rank; a++) {
+        bool split = false;
+        int64_t all = parts;
+        for (int32_t m = 0; m < job->mesh->n_dims; m++) {
+            const dtp_place *p = dtp_style__place(job, t, -1, m);
+            if (p != NULL && p->kind == DTP_SHARD && p->axis == a && !is_own(job, m)) {
+                split = true;
+                all *= job->mesh->sizes[m];
+            }
+        }
+        if (type->dims[a].size % all != 0) {
+            continue;
+        }
+        if (!split) {
+            return a;
+        }
+        even = even < 0 ? a : even;
+    }
+    return even < 0 && type->rank > 0 ? 0 : even;
+}
+
+/* The update reads its states (and, with `gradient`, the gradient) split; it makes new states in
+ * the layout of the old ones. */
+static dtp_status split_update(dtp_style_job *job, dtp_tensor_id param, int32_t axis, bool gradient,
+                               dtp_err *err)
+{
+    const dtp_graph *g = job->g;
+    for (int32_t i = job->readers.first[param]; i < job->readers.first[param + 1]; i++) {
+        const dtp_node_id n = job->readers.nodes[i];
+        const dtp_node *node = &g->nodes[n];
+        for (int32_t k = 0; k < node->n_in && node->phase == DTP_UPDATE; k++) {
+            const dtp_tensor_id t = node->in[k];
+            const bool state = g->tensors[t].kind == DTP_TENSOR_STATE;
+            if (state) {
+                DTP_TRY(pin_all(job, t, -1, axis, err));
+            }
+            if (state || (gradient && t == job->grad[param])) {
+                DTP_TRY(pin_all(job, t, n, axis, err));
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+/* Every node but the update reads the parameter whole. */
+static dtp_status gather_at_uses(dtp_style_job *job, dtp_tensor_id param, int32_t axis,
+                                 dtp_err *err)
+{
+    for (int32_t i = job->readers.first[param]; i < job->readers.first[param + 1]; i++) {
+        const dtp_node_id n = job->readers.nodes[i];
+        const bool update = job->g->nodes[n].phase == DTP_UPDATE;
+        DTP_TRY(pin_all(job, param, n, update ? axis : -1, err));
+    }
+    return DTP_OK;
+}
+
+/* Mesh dim m of the gradient as the parameter's. */
+static dtp_status follow_param(dtp_style_job *job, dtp_tensor_id param, int32_t m, dtp_err *err)
+{
+    const dtp_tensor_id grad = job->grad[param];
+    const dtp_place *p = dtp_style__place(job, param, -1, m);
+    const int32_t own = job->m;
+    if (dtp_style__place(job, grad, -1, m) != NULL) {
+        return DTP_OK;
+    }
+    job->m = m;
+    dtp_status s = p != NULL && p->kind == DTP_SHARD ? dtp_style__split(job, grad, -1, p->axis, err)
+                                                     : dtp_style__whole(job, grad, -1, err);
+    job->m = own;
+    return s;
+}
+
+/* The gradient: on the style's mesh dims split inside all other splits, or whole; on the others as
+ * the parameter. */
+static dtp_status pin_gradient(dtp_style_job *job, dtp_tensor_id param, int32_t axis, dtp_err *err)
+{
+    for (int32_t depth = 0; depth < job->mesh->n_dims; depth++) {
+        for (int32_t m = 0; m < job->mesh->n_dims; m++) {
+            const dtp_place *p = dtp_style__place(job, param, -1, m);
+            const int32_t order = p != NULL ? p->order : 0;
+            if (!is_own(job, m) && order == depth) {
+                DTP_TRY(follow_param(job, param, m, err));
+            }
+        }
+    }
+    return pin_all(job, job->grad[param], -1, axis, err);
+}
+
+static dtp_status zero_param(dtp_style_job *job, dtp_tensor_id param, int32_t stage, dtp_err *err)
+{
+    const int32_t axis = zero_axis(job, param);
+    if (axis < 0) {
+        return DTP_OK;
+    }
+    if (stage == 3) {
+        DTP_TRY(pin_all(job, param, -1, axis, err));
+        DTP_TRY(gather_at_uses(job, param, axis, err));
+    }
+    if (job->grad[param] >= 0) {
+        DTP_TRY(pin_gradient(job, param, stage >= 2 ? axis : -1, err));
+    }
+    return split_update(job, param, axis, stage >= 2, err);
+}
+
+/* The parameters that are matched or that a matched node reads. */
+static dtp_status zero(dtp_style_job *job, int32_t stage, dtp_err *err)
+{
+    int32_t found = 0;
+    for (int32_t t = 0; t < job->g->n_tensors; t++) {
+        bool matched = job->param[t];
+        for (int32_t i = job->readers.first[t]; i < job->readers.first[t + 1] && !matched; i++) {
+            matched = job->node[job->readers.nodes[i]];
+        }
+        if (matched && job->g->tensors[t].kind == DTP_TENSOR_PARAM) {
+            DTP_TRY(zero_param(job, t, stage, err));
+            found++;
+        }
+    }
+    return found > 0 ? DTP_OK : DTP_FAIL(err, DTP_INVALID, "no parameter is matched");
+}
+
+dtp_status dtp_style__zero1(dtp_style_job *job, dtp_err *err)
+{
+    return zero(job, 1, err);
+}
+
+dtp_status dtp_style__zero2(dtp_style_job *job, dtp_err *err)
+{
+    return zero(job, 2, err);
+}
+
+dtp_status dtp_style__zero3(dtp_style_job *job, dtp_err *err)
+{
+    return zero(job, 3, err);
+}

@@ -1,0 +1,184 @@
+/* What a glob means in a graph, and the collection of pins. */
+#include <string.h>
+
+#include "core/strbuf.h"
+#include "planner/styles/glob.h"
+#include "planner/styles/style_internal.h"
+
+/* ---- matching -----------------------------------------------------------------------------------
+ */
+
+enum { MAX_NEAR = 3, MAX_DISTANCE = 8 };
+
+typedef struct near_names {
+    const char *names[MAX_NEAR];
+    int32_t distance[MAX_NEAR];
+} near_names;
+
+static void offer_name(near_names *near, const char *glob, const char *name)
+{
+    int32_t d = dtp_name_distance(glob, name, MAX_DISTANCE);
+    if (d > MAX_DISTANCE) {
+        return;
+    }
+    int32_t at = MAX_NEAR;
+    while (at > 0 && (near->names[at - 1] == NULL || d < near->distance[at - 1])) {
+        at--;
+    }
+    for (int32_t i = MAX_NEAR - 1; i > at; i--) {
+        near->names[i] = near->names[i - 1];
+        near->distance[i] = near->distance[i - 1];
+    }
+    if (at < MAX_NEAR) {
+        near->names[at] = name;
+        near->distance[at] = d;
+    }
+}
+
+static bool is_named(const dtp_graph *g, int32_t t)
+{
+    return g->tensors[t].kind == DTP_TENSOR_PARAM || g->tensors[t].kind == DTP_TENSOR_INPUT;
+}
+
+static dtp_status fail_unmatched(const dtp_style_job *job, dtp_err *err)
+{
+    const dtp_graph *g = job->g;
+    const char *glob = job->style->glob;
+    near_names near = {{NULL}, {0}};
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        if (g->nodes[n].phase == DTP_FORWARD) {
+            offer_name(&near, glob, g->nodes[n].name);
+        }
+    }
+    for (int32_t t = 0; t < g->n_tensors; t++) {
+        if (is_named(g, t)) {
+            offer_name(&near, glob, g->tensors[t].name);
+        }
+    }
+    dtp_strbuf text = {0};
+    for (int32_t i = 0; i < MAX_NEAR && near.names[i] != NULL; i++) {
+        dtp_strbuf_addf(&text, "%s'%.100s'", i > 0 ? ", " : "; the nearest names are ",
+                        near.names[i]);
+    }
+    dtp_status s = DTP_FAIL(err, DTP_INVALID, "'%.100s' matches no node and no parameter of '%s'%s",
+                            glob, g->name, dtp_strbuf_text(&text));
+    dtp_strbuf_free(&text);
+    return s;
+}
+
+dtp_status dtp_style__match(dtp_style_job *job, dtp_err *err)
+{
+    const dtp_graph *g = job->g;
+    const char *glob = job->style->glob;
+    int32_t found = 0;
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        job->node[n] =
+            g->nodes[n].phase == DTP_FORWARD && dtp_glob_match_prefix(glob, g->nodes[n].name);
+        found += job->node[n] ? 1 : 0;
+    }
+    for (int32_t t = 0; t < g->n_tensors; t++) {
+        job->param[t] = is_named(g, t) && dtp_glob_match_prefix(glob, g->tensors[t].name);
+        found += job->param[t] ? 1 : 0;
+    }
+    return found > 0 ? DTP_OK : fail_unmatched(job, err);
+}
+
+int32_t dtp_style__axis(const dtp_graph *g, dtp_tensor_id t, const char *name)
+{
+    dtp_dim_id d = dtp_dims_find(&g->dims, name);
+    return d < 0 ? -1 : dtp_ttype_find(&g->tensors[t].type, d);
+}
+
+/* ---- pins ---------------------------------------------------------------------------------------
+ */
+
+static dtp_status find_or_add(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node,
+                              dtp_style_pin **out, dtp_err *err)
+{
+    int32_t i = job->first_pin[t];
+    while (i >= 0 && job->pins[i].pin.node != node) {
+        i = job->next_pin[i];
+    }
+    if (i >= 0) {
+        *out = &job->pins[i];
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_arena_grow(job->arena, &job->pins, job->n_pins, job->n_pins + 1, &job->cap_pins,
+                           sizeof *job->pins, err));
+    DTP_TRY(dtp_arena_grow(job->arena, &job->next_pin, job->n_pins, job->n_pins + 1, &job->cap_next,
+                           sizeof *job->next_pin, err));
+    i = job->n_pins++;
+    job->next_pin[i] = job->first_pin[t];
+    job->first_pin[t] = i;
+    dtp_style_pin *p = &job->pins[i];
+    memset(p, 0, sizeof *p);
+    p->pin.tensor = t;
+    p->pin.node = node;
+    p->pin.layout = dtp_layout_replicated(job->g->tensors[t].type.rank, job->mesh->n_dims);
+    *out = p;
+    return DTP_OK;
+}
+
+static dtp_status fail_contradiction(const dtp_style_job *job, const dtp_style_pin *p,
+                                     const dtp_layout *wanted, dtp_err *err)
+{
+    const dtp_graph_tensor *t = &job->g->tensors[p->pin.tensor];
+    char have[DTP_LAYOUT_TEXT_BYTES], want[DTP_LAYOUT_TEXT_BYTES];
+    dtp_layout_print(&p->pin.layout, job->mesh, &t->type, &job->g->dims, have);
+    dtp_layout_print(wanted, job->mesh, &t->type, &job->g->dims, want);
+    return DTP_FAIL(err, DTP_INVALID,
+                    "it pins '%.100s'%s%.100s to '%.150s', but '%.150s' pinned it to '%.150s'",
+                    t->name, p->pin.node >= 0 ? " as read by " : "",
+                    p->pin.node >= 0 ? job->g->nodes[p->pin.node].name : "", want,
+                    p->by[job->m]->text, have);
+}
+
+/* axis < 0: replicated. */
+static dtp_status set_place(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, int32_t axis,
+                            dtp_err *err)
+{
+    dtp_style_pin *p;
+    DTP_TRY(find_or_add(job, t, node, &p, err));
+    const dtp_place *place = &p->pin.layout.place[job->m];
+    if ((p->pin.dims >> job->m & 1U) != 0) {
+        const bool same = axis < 0 ? place->kind == DTP_REPLICATE
+                                   : place->kind == DTP_SHARD && place->axis == axis;
+        if (same) {
+            return DTP_OK;
+        }
+        dtp_layout wanted = dtp_layout_replicated(p->pin.layout.rank, p->pin.layout.n_mesh);
+        if (axis >= 0) {
+            dtp_layout_split(&wanted, job->m, axis);
+        }
+        return fail_contradiction(job, p, &wanted, err);
+    }
+    if (axis >= 0) {
+        dtp_layout_split(&p->pin.layout, job->m, axis);
+    }
+    p->pin.dims |= 1U << job->m;
+    p->by[job->m] = job->style;
+    return DTP_OK;
+}
+
+dtp_status dtp_style__split(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, int32_t axis,
+                            dtp_err *err)
+{
+    return set_place(job, t, node, axis, err);
+}
+
+dtp_status dtp_style__whole(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, dtp_err *err)
+{
+    return set_place(job, t, node, -1, err);
+}
+
+const dtp_place *dtp_style__place(const dtp_style_job *job, dtp_tensor_id t, dtp_node_id node,
+                                  int32_t m)
+{
+    for (int32_t i = job->first_pin[t]; i >= 0; i = job->next_pin[i]) {
+        const dtp_pin *pin = &job->pins[i].pin;
+        if (pin->node == node && (pin->dims >> m & 1U) != 0) {
+            return &pin->layout.place[m];
+        }
+    }
+    return NULL;
+}
