@@ -25,6 +25,7 @@ static void write_takeover(dtp_json_writer *w, const char *key, const dtp_takeov
         dtp_json_write_double(w, "goes", t->goes);
         dtp_json_write_double(w, "gain", t->gain);
         dtp_json_write_int(w, "tensors", t->n_tensors);
+        dtp_json_write_int(w, "nodes", t->n_nodes);
         dtp_json_begin_array(w, "examples", false);
         for (int32_t i = 0; i < t->n_examples; i++) {
             dtp_json_write_string(w, NULL, t->examples[i]);
@@ -63,10 +64,16 @@ static void print_takeover(const char *where, const dtp_takeover *t, dtp_strbuf 
     if (!t->found) {
         return;
     }
-    dtp_strbuf_addf(out, "    %s x%.4g: %d tensors are laid out otherwise, %.2f %% faster;", where,
-                    t->goes, t->n_tensors, 100.0 * t->gain);
+    dtp_strbuf_addf(out, "    %s x%.4g a plan is %.2f %% faster that ", where, t->goes,
+                    100.0 * t->gain);
+    if (t->n_tensors == 0 && t->n_nodes == 0) {
+        dtp_strbuf_add(out, "redistributes in other steps");
+    } else {
+        dtp_strbuf_addf(out, "lays out %d tensors and runs %d nodes otherwise", t->n_tensors,
+                        t->n_nodes);
+    }
     for (int32_t i = 0; i < t->n_examples; i++) {
-        dtp_strbuf_addf(out, "%s %s", i > 0 ? "," : "", t->examples[i]);
+        dtp_strbuf_addf(out, "%s %s", i > 0 ? "," : ";", t->examples[i]);
     }
     dtp_strbuf_add(out, "\n");
 }

@@ -20,7 +20,7 @@ static void print_commands(const char *program, const tool_command *commands, FI
 {
     (void)fprintf(out, "usage: %s COMMAND [options]\n\n", program);
     for (const tool_command *c = commands; c->name != NULL; c++) {
-        (void)fprintf(out, "  %-10s %-14s %s\n", c->name, c->operands, c->summary);
+        (void)fprintf(out, "  %-12s %-16s %s\n", c->name, c->operands, c->summary);
     }
     (void)fprintf(out, "\n'%s COMMAND --help' lists the options of a command.\n", program);
 }

@@ -50,6 +50,7 @@ static dtp_status describe(const asking *a, const dtp_plan *other, dtp_takeover 
     }
     DTP_TRY(dtp_plan_diff_make(inputs, NULL, a->arena, &diff, err));
     out->n_tensors = diff.n_tensors;
+    out->n_nodes = diff.n_nodes;
     out->n_examples = 0;
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t i = 0; i < diff.n_tensors && out->n_examples < 3; i++) {

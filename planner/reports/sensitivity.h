@@ -33,6 +33,7 @@ typedef struct dtp_takeover {
     double goes;       /* the innermost factor at which another is better */
     double gain;       /* by what fraction of the step time, there */
     int32_t n_tensors; /* whose layouts are others in the plan that takes over */
+    int32_t n_nodes;   /* that run otherwise in it */
     int32_t n_examples;
     const char *examples[3]; /* "w1: batch@x -> d_ff@x", parameters first */
 } dtp_takeover;
