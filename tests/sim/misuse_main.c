@@ -7,6 +7,11 @@
 
 enum { LIMIT_S = 10 };
 
+void misuse_progress(void)
+{
+    alarm(LIMIT_S);
+}
+
 static dtp_status run_mesh(const misuse_suite *suite, const char *line, dtp_err *err)
 {
     dtp_mesh mesh;
