@@ -1,4 +1,5 @@
-/* Cutting a training graph into microbatches: the state of every tensor first, then the graph. */
+/* Cutting a training graph into microbatches: the state of every tensor first (microbatch_parts.c),
+ * then the graph. */
 #include "core/microbatch.h"
 
 #include <errno.h>
@@ -6,23 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/graph_copy.h"
-
-/* What one microbatch has of a tensor. */
-typedef enum part { WHOLE, CUT, SUM } part;
-
-typedef struct work {
-    const dtp_graph *g;
-    int32_t count;
-    dtp_dim_id dim;
-    part *part;         /* by tensor */
-    int32_t *axis;      /* by tensor: CUT along this axis */
-    bool *needed;       /* by tensor: read once per step */
-    dtp_tensor_id *sum; /* by tensor: its accumulated value in the new graph, -1 = none */
-    int32_t n_dims;
-    dtp_dim_id dims[DTP_MAX_MICRO_DIMS];
-    dtp_graph_copy copy;
-} work;
+#include "core/microbatch_internal.h"
 
 /* ---- small pieces -------------------------------------------------------------------------------
  */
@@ -102,218 +87,18 @@ dtp_status dtp_microbatch_choices(const dtp_graph *g, int32_t max, dtp_arena *ar
     return DTP_OK;
 }
 
-/* ---- the state of every tensor ------------------------------------------------------------------
- */
-
-static dtp_status allocate(work *w, dtp_arena *scratch, dtp_err *err)
-{
-    const size_t n = (size_t)w->g->n_tensors;
-    w->part = dtp_arena_alloc(scratch, n, sizeof *w->part);
-    w->axis = dtp_arena_alloc(scratch, n, sizeof *w->axis);
-    w->needed = dtp_arena_alloc(scratch, n, sizeof *w->needed);
-    w->sum = dtp_arena_alloc(scratch, n, sizeof *w->sum);
-    if (w->part == NULL || w->axis == NULL || w->needed == NULL || w->sum == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a graph of %d tensors", w->g->n_tensors);
-    }
-    for (size_t t = 0; t < n; t++) {
-        w->sum[t] = -1;
-    }
-    return DTP_OK;
-}
-
-static bool is_cut_dim(const work *w, dtp_dim_id d)
-{
-    bool is = false;
-    for (int32_t i = 0; i < w->n_dims; i++) {
-        is = is || w->dims[i] == d;
-    }
-    return is;
-}
-
-static dtp_status add_dim(work *w, dtp_dim_id d, dtp_err *err)
-{
-    if (is_cut_dim(w, d)) {
-        return DTP_OK;
-    }
-    if (w->n_dims == DTP_MAX_MICRO_DIMS) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED,
-                        "microbatches: dim '%s' is renamed more than %d times",
-                        dtp_dims_name(&w->g->dims, w->dim), DTP_MAX_MICRO_DIMS - 1);
-    }
-    w->dims[w->n_dims++] = d;
-    return DTP_OK;
-}
-
-static dtp_status cut(work *w, dtp_tensor_id t, int32_t axis, dtp_err *err)
-{
-    const dtp_tdim d = w->g->tensors[t].type.dims[axis];
-    if (d.size % w->count != 0) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "microbatches: dim '%s' of '%s' has size %" PRId64
-                        ", which %d does not divide",
-                        dtp_dims_name(&w->g->dims, d.id), w->g->tensors[t].name, d.size, w->count);
-    }
-    w->part[t] = CUT;
-    w->axis[t] = axis;
-    return add_dim(w, d.id, err);
-}
-
-static dtp_status place_sources(work *w, dtp_err *err)
-{
-    bool any = false;
-    for (dtp_tensor_id t = 0; t < w->g->n_tensors; t++) {
-        const dtp_graph_tensor *tensor = &w->g->tensors[t];
-        const int32_t axis = dtp_ttype_find(&tensor->type, w->dim);
-        if (axis < 0 || tensor->kind == DTP_TENSOR_VALUE) {
-            continue;
-        }
-        if (tensor->kind != DTP_TENSOR_INPUT) {
-            return DTP_FAIL(err, DTP_UNSUPPORTED,
-                            "microbatches: the parameter '%s' has the dim '%s'", tensor->name,
-                            dtp_dims_name(&w->g->dims, w->dim));
-        }
-        any = true;
-        DTP_TRY(cut(w, t, axis, err));
-    }
-    return any ? DTP_OK
-               : DTP_FAIL(err, DTP_INVALID, "microbatches: no input of '%s' has the dim '%s'",
-                          w->g->name, dtp_dims_name(&w->g->dims, w->dim));
-}
-
-static bool operand_fits(const work *w, dtp_tensor_id t, const dtp_place *p)
-{
-    switch (w->part[t]) {
-    case CUT:
-        return p->kind == DTP_SHARD && p->axis == w->axis[t];
-    case SUM:
-        return p->kind == DTP_PARTIAL && p->op == DTP_REDUCE_SUM;
-    default:
-        return p->kind == DTP_REPLICATE;
-    }
-}
-
-/* Outputs that have a cut dim must come out cut. */
-static bool output_fits(const work *w, dtp_tensor_id t, const dtp_place *p)
-{
-    const dtp_ttype *type = &w->g->tensors[t].type;
-    bool has = false;
-    for (int32_t i = 0; i < type->rank; i++) {
-        has = has || is_cut_dim(w, type->dims[i].id);
-    }
-    return !has || p->kind == DTP_SHARD;
-}
-
-static bool row_fits(const work *w, const dtp_node *node, const dtp_op_call *call,
-                     const dtp_rule *row)
-{
-    bool fits = !row->internal;
-    for (int32_t i = 0; i < node->n_in && fits; i++) {
-        fits = operand_fits(w, node->in[i], &row->in[i]);
-    }
-    for (int32_t i = 0; i < node->n_out && fits; i++) {
-        const dtp_place *p = &row->out[i];
-        fits =
-            output_fits(w, node->out[i], p) && (p->kind != DTP_PARTIAL || p->op == DTP_REDUCE_SUM);
-    }
-    const bool renames = (node->op->flags & DTP_OP_RENAMES) != 0 && row->dim >= 0;
-    return fits && (!renames || dtp_renaming_fits(call, row, w->count));
-}
-
-/* The row by which a node runs on one microbatch alone. */
-static dtp_status run_node(work *w, dtp_node_id n, dtp_err *err)
-{
-    const dtp_node *node = &w->g->nodes[n];
-    dtp_call_types types;
-    dtp_rule_set set;
-    const dtp_op_call call = dtp_node_call(w->g, node, &types);
-    int32_t r = 0;
-    dtp_op_rules(&call, true, &set);
-    while (r < set.n && !row_fits(w, node, &call, &set.rows[r])) {
-        r++;
-    }
-    if (r == set.n) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED,
-                        "microbatches: node '%s' (%s) needs the whole of dim '%s'", node->name,
-                        node->op->name, dtp_dims_name(&w->g->dims, w->dim));
-    }
-    for (int32_t i = 0; i < node->n_out; i++) {
-        const dtp_place *p = &set.rows[r].out[i];
-        if (p->kind == DTP_SHARD) {
-            DTP_TRY(cut(w, node->out[i], p->axis, err));
-        } else {
-            w->part[node->out[i]] = p->kind == DTP_PARTIAL ? SUM : WHOLE;
-        }
-    }
-    return DTP_OK;
-}
-
-static void mark_needed(work *w)
-{
-    const dtp_graph *g = w->g;
-    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
-        for (int32_t i = 0; i < g->nodes[n].n_in && g->nodes[n].phase == DTP_UPDATE; i++) {
-            w->needed[g->nodes[n].in[i]] = true;
-        }
-    }
-    for (int32_t i = 0; i < g->n_outputs; i++) {
-        w->needed[g->outputs[i]] = w->part[g->outputs[i]] != CUT;
-    }
-    for (int32_t i = 0; i < g->n_grads; i++) {
-        w->needed[g->grads[i].grad] = true;
-    }
-    for (int32_t i = 0; i < g->n_updates; i++) {
-        w->needed[g->updates[i].value] = true;
-    }
-    w->needed[g->loss] = true;
-}
-
-/* A dim is cut wherever it occurs, and what is needed once per step is not cut. */
-static dtp_status check(const work *w, dtp_err *err)
-{
-    for (dtp_tensor_id t = 0; t < w->g->n_tensors; t++) {
-        const dtp_graph_tensor *tensor = &w->g->tensors[t];
-        for (int32_t i = 0; i < tensor->type.rank; i++) {
-            const bool here = w->part[t] == CUT && w->axis[t] == i;
-            if (is_cut_dim(w, tensor->type.dims[i].id) != here) {
-                return DTP_FAIL(err, DTP_UNSUPPORTED,
-                                "microbatches: '%s' needs the whole of dim '%s'", tensor->name,
-                                dtp_dims_name(&w->g->dims, tensor->type.dims[i].id));
-            }
-        }
-        if (w->needed[t] && w->part[t] == CUT) {
-            return DTP_FAIL(err, DTP_UNSUPPORTED,
-                            "microbatches: '%s' has one row per row of the batch but is used once "
-                            "per step",
-                            tensor->name);
-        }
-    }
-    return DTP_OK;
-}
-
-static dtp_status find_parts(work *w, dtp_err *err)
-{
-    DTP_TRY(place_sources(w, err));
-    for (dtp_node_id n = 0; n < w->g->n_nodes; n++) {
-        if (w->g->nodes[n].phase != DTP_UPDATE) {
-            DTP_TRY(run_node(w, n, err));
-        }
-    }
-    mark_needed(w);
-    return check(w, err);
-}
-
 /* ---- the new graph ------------------------------------------------------------------------------
  */
 
-static void cut_dims(const work *w, int32_t rank, dtp_tdim *dims)
+static void cut_dims(const dtp_micro_work *w, int32_t rank, dtp_tdim *dims)
 {
     for (int32_t i = 0; i < rank; i++) {
-        dims[i].size /= is_cut_dim(w, dims[i].id) ? w->count : 1;
+        dims[i].size /= dtp_micro__is_cut(w, dims[i].id) ? w->count : 1;
     }
 }
 
 /* "w1" for its gradient, else the tensor's own name. */
-static const char *accumulator_name(const work *w, dtp_tensor_id t)
+static const char *accumulator_name(const dtp_micro_work *w, dtp_tensor_id t)
 {
     for (int32_t i = 0; i < w->g->n_grads; i++) {
         if (w->g->grads[i].grad == t) {
@@ -323,13 +108,13 @@ static const char *accumulator_name(const work *w, dtp_tensor_id t)
     return w->g->tensors[t].name;
 }
 
-static bool is_summed(const work *w, dtp_tensor_id t)
+static bool is_summed(const dtp_micro_work *w, dtp_tensor_id t)
 {
-    return w->needed[t] && w->part[t] == SUM;
+    return w->needed[t] && w->part[t] == DTP_MICRO_SUM;
 }
 
 /* Adds up the copy of tensor t, which node n has just made. */
-static dtp_status accumulate(work *w, dtp_node_id n, dtp_tensor_id t, dtp_err *err)
+static dtp_status accumulate(dtp_micro_work *w, dtp_node_id n, dtp_tensor_id t, dtp_err *err)
 {
     dtp_graph *to = w->copy.to;
     const dtp_node *node = &w->g->nodes[n];
@@ -353,7 +138,7 @@ static dtp_status accumulate(work *w, dtp_node_id n, dtp_tensor_id t, dtp_err *e
 }
 
 /* A name that no accumulated tensor will take. */
-static const char *part_name(const work *w, const dtp_node *node)
+static const char *part_name(const dtp_micro_work *w, const dtp_node *node)
 {
     bool summed = false;
     for (int32_t i = 0; i < node->n_out; i++) {
@@ -362,7 +147,7 @@ static const char *part_name(const work *w, const dtp_node *node)
     return summed ? dtp_arena_printf(w->copy.to->arena, "micro.%s", node->name) : node->name;
 }
 
-static dtp_status add_node(work *w, dtp_node_id n, dtp_err *err)
+static dtp_status add_node(dtp_micro_work *w, dtp_node_id n, dtp_err *err)
 {
     const dtp_node *node = &w->g->nodes[n];
     dtp_tensor_id in[DTP_MAX_OP_IN];
@@ -385,19 +170,19 @@ static dtp_status add_node(work *w, dtp_node_id n, dtp_err *err)
 }
 
 /* From here on a summed tensor is its sum, and a cut output is none. */
-static void map_results(work *w)
+static void map_results(dtp_micro_work *w)
 {
     for (dtp_tensor_id t = 0; t < w->g->n_tensors; t++) {
         w->copy.tensor[t] = w->sum[t] >= 0 ? w->sum[t] : w->copy.tensor[t];
     }
     for (int32_t i = 0; i < w->g->n_outputs; i++) {
-        if (w->part[w->g->outputs[i]] == CUT) {
+        if (w->part[w->g->outputs[i]] == DTP_MICRO_CUT) {
             w->copy.tensor[w->g->outputs[i]] = -1;
         }
     }
 }
 
-static dtp_status add_all(work *w, dtp_err *err)
+static dtp_status add_all(dtp_micro_work *w, dtp_err *err)
 {
     dtp_graph *to = w->copy.to;
     to->microbatches = w->count;
@@ -420,10 +205,9 @@ static dtp_status add_all(work *w, dtp_err *err)
     return dtp_graph_copy_results(&w->copy, err);
 }
 
-static dtp_status build(work *w, dtp_arena *scratch, dtp_err *err)
+static dtp_status build(dtp_micro_work *w, dtp_arena *scratch, dtp_err *err)
 {
-    DTP_TRY(allocate(w, scratch, err));
-    DTP_TRY(find_parts(w, err));
+    DTP_TRY(dtp_micro__find_parts(w, scratch, err));
     DTP_TRY(dtp_graph_copy_begin(w->g, &w->copy, err));
     dtp_status s = add_all(w, err);
     if (s != DTP_OK) {
@@ -435,7 +219,7 @@ static dtp_status build(work *w, dtp_arena *scratch, dtp_err *err)
 dtp_status dtp_graph_microbatched(const dtp_graph *g, dtp_dim_id dim, int32_t count,
                                   dtp_graph **out, dtp_err *err)
 {
-    work w = {.g = g, .count = count, .dim = dim >= 0 ? dim : dtp_microbatch_dim(g)};
+    dtp_micro_work w = {.g = g, .count = count, .dim = dim >= 0 ? dim : dtp_microbatch_dim(g)};
     if (g->loss < 0 || g->microbatches > 1 || count < 2 || w.dim < 0) {
         return DTP_FAIL(err, DTP_INVALID, "microbatches: %d of '%s', which %s", count, g->name,
                         g->loss < 0 ? "is not trained" : "cannot be cut so");

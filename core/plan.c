@@ -47,13 +47,14 @@ const char *dtp_plan__coll_name(int32_t index)
 
 const char *const dtp_plan__phases[4] = {"forward", "backward", "update", NULL};
 
-const char *dtp_plan__cert_name(dtp_cert_status status)
+const char *const dtp_plan__cert_statuses[5] = {[DTP_CERT_OPTIMAL] = "optimal",
+                                                [DTP_CERT_FEASIBLE] = "feasible",
+                                                [DTP_CERT_INFEASIBLE] = "infeasible",
+                                                [DTP_CERT_TIME_LIMIT] = "time_limit"};
+
+const char *dtp_cert_status_name(dtp_cert_status status)
 {
-    static const char *const names[] = {[DTP_CERT_OPTIMAL] = "optimal",
-                                        [DTP_CERT_FEASIBLE] = "feasible",
-                                        [DTP_CERT_INFEASIBLE] = "infeasible",
-                                        [DTP_CERT_TIME_LIMIT] = "time_limit"};
-    return names[status];
+    return dtp_plan__cert_statuses[status];
 }
 
 const char *dtp_plan__objective_name(dtp_plan_objective objective)

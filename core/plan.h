@@ -38,6 +38,9 @@ typedef enum dtp_cert_status {
     DTP_CERT_TIME_LIMIT
 } dtp_cert_status;
 
+/* "optimal", "feasible", "infeasible", "time_limit". */
+const char *dtp_cert_status_name(dtp_cert_status status);
+
 /* What a constraint costs: the least sum of prices falls by so much without it. */
 typedef struct dtp_constraint_price {
     const char *constraint;   /* "memory 2147483648", "pin h: batch@x" */

@@ -172,13 +172,12 @@ static dtp_status read_certificate(const dtp_json *root, dtp_plan *plan, dtp_err
 {
     static const char *const keys[] = {"status", "cost",    "bound",  "gap", "solver",
                                        "nodes",  "solve_s", "prices", NULL};
-    static const char *const statuses[] = {"optimal", "feasible", "infeasible", "time_limit", NULL};
     dtp_certificate *c = &plan->certificate;
     const dtp_json *v;
     int32_t status = 0;
     DTP_TRY(dtp_json_require(root, "certificate", &v, err));
     DTP_TRY(dtp_json_keys(v, keys, err));
-    DTP_TRY(read_choice(v, "status", statuses, &status, err));
+    DTP_TRY(read_choice(v, "status", dtp_plan__cert_statuses, &status, err));
     c->status = (dtp_cert_status)status;
     DTP_TRY(read_count(v, "cost", &c->cost, err));
     DTP_TRY(read_count(v, "bound", &c->bound, err));

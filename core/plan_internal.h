@@ -10,8 +10,8 @@ enum { DTP_PLAN_MAX_BYTES = 1 << 30, DTP_ROW_TEXT_BYTES = 192 };
 
 /* "all_reduce", ... in the order of dtp_prediction.collectives. */
 const char *dtp_plan__coll_name(int32_t index);
-/* "optimal", ... */
-const char *dtp_plan__cert_name(dtp_cert_status status);
+/* "optimal", ... in the order of dtp_cert_status; ended by NULL. */
+extern const char *const dtp_plan__cert_statuses[5];
 /* "time", "memory". */
 const char *dtp_plan__objective_name(dtp_plan_objective objective);
 

@@ -63,7 +63,7 @@ static void write_prices(dtp_json_writer *w, const dtp_certificate *c)
 static void write_certificate(dtp_json_writer *w, const dtp_certificate *c, bool timings)
 {
     dtp_json_begin_object(w, "certificate");
-    dtp_json_write_string(w, "status", dtp_plan__cert_name(c->status));
+    dtp_json_write_string(w, "status", dtp_cert_status_name(c->status));
     dtp_json_write_int(w, "cost", c->cost);
     dtp_json_write_int(w, "bound", c->bound);
     dtp_json_write_double(w, "gap", c->gap);

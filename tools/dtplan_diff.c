@@ -95,8 +95,7 @@ static void write_node(dtp_json_writer *w, const dtp_plan_diff *diff, const dtp_
 static void write_diff(dtp_json_writer *w, const diff_command *c, const tool_job jobs[2],
                        const dtp_plan_diff *diff)
 {
-    dtp_json_begin_object(w, NULL);
-    dtp_json_write_string(w, "format", "dtp.diff/1");
+    tool_report_begin(w, "dtp.diff/1");
     dtp_json_write_string(w, "model", jobs[0].model->name);
     dtp_json_begin_array(w, "plans", false);
     write_side(w, c, &jobs[0], diff, 0);
@@ -112,7 +111,7 @@ static void write_diff(dtp_json_writer *w, const diff_command *c, const tool_job
         write_node(w, diff, &diff->nodes[i]);
     }
     dtp_json_end_array(w);
-    dtp_json_end_object(w);
+    tool_report_end(w);
 }
 
 /* ---- text ---------------------------------------------------------------------------------------
@@ -260,7 +259,6 @@ static dtp_status compare(const diff_command *c, const tool_job jobs[2], dtp_are
     dtp_json_writer w = {0};
     if (c->json) {
         write_diff(&w, c, jobs, &diff);
-        dtp_strbuf_add(&w.buf, "\n");
     } else {
         print_diff(c, jobs, &diff, &w.buf);
     }

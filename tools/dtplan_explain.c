@@ -47,8 +47,7 @@ static void write_alternative(dtp_json_writer *w, const dtp_alternative *a)
 
 static void write_explanation(dtp_json_writer *w, const dtp_explanation *x)
 {
-    dtp_json_begin_object(w, NULL);
-    dtp_json_write_string(w, "format", "dtp.explain/1");
+    tool_report_begin(w, "dtp.explain/1");
     dtp_json_write_string(w, "name", x->name);
     dtp_json_write_string(w, "decides", x->node ? "node" : "tensor");
     if (x->via != NULL) {
@@ -65,8 +64,7 @@ static void write_explanation(dtp_json_writer *w, const dtp_explanation *x)
         write_alternative(w, &x->alternatives[i]);
     }
     dtp_json_end_array(w);
-    dtp_json_end_object(w);
-    dtp_strbuf_add(&w->buf, "\n");
+    tool_report_end(w);
 }
 
 /* ---- text ---------------------------------------------------------------------------------------

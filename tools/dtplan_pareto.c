@@ -49,8 +49,7 @@ static void write_point(dtp_json_writer *w, const dtp_pareto_point *p)
 static void write_pareto(dtp_json_writer *w, const dtp_graph *g, dtp_plan_function plan,
                          const dtp_pareto *p)
 {
-    dtp_json_begin_object(w, NULL);
-    dtp_json_write_string(w, "format", "dtp.pareto/1");
+    tool_report_begin(w, "dtp.pareto/1");
     dtp_json_write_string(w, "model", g->name);
     dtp_json_write_string(w, "mode", mode_name(plan));
     dtp_json_write_int(w, "least_bytes", p->least_bytes);
@@ -60,8 +59,7 @@ static void write_pareto(dtp_json_writer *w, const dtp_graph *g, dtp_plan_functi
         write_point(w, &p->points[i]);
     }
     dtp_json_end_array(w);
-    dtp_json_end_object(w);
-    dtp_strbuf_add(&w->buf, "\n");
+    tool_report_end(w);
 }
 
 static void print_pareto(const dtp_graph *g, dtp_plan_function plan, const dtp_pareto *p,

@@ -269,13 +269,12 @@ static void add_run(const redistribute_command *c, dtp_json_writer *w)
     dtp_json_end_object(w);
 }
 
-static void print_json(const redistribute_command *c, const char *trace)
+static dtp_status print_json(const redistribute_command *c, const char *trace, dtp_err *err)
 {
     dtp_json_writer w = {0};
     int64_t counts[DTP_N_COLLS] = {0};
     double price_s = count_collectives(c, counts);
-    dtp_json_begin_object(&w, NULL);
-    dtp_json_write_string(&w, "format", "dtp.redistribute/1");
+    tool_report_begin(&w, "dtp.redistribute/1");
     add_problem(c, &w);
     dtp_json_write_string(&w, "trace", trace);
     dtp_json_begin_array(&w, "steps", false);
@@ -299,9 +298,8 @@ static void print_json(const redistribute_command *c, const char *trace)
     if (c->run) {
         add_run(c, &w);
     }
-    dtp_json_end_object(&w);
-    (void)printf("%s\n", dtp_strbuf_text(&w.buf));
-    dtp_strbuf_free(&w.buf);
+    tool_report_end(&w);
+    return tool_put(&w.buf, err);
 }
 
 static void print_step(const redistribute_command *c, int32_t i)
@@ -365,13 +363,14 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         DTP_TRY(run_on_virtual_ranks(c, err));
     }
     dtp_steps_trace(&c->from, &c->steps, &trace);
+    dtp_status s = DTP_OK;
     if (c->json) {
-        print_json(c, dtp_strbuf_text(&trace));
+        s = print_json(c, dtp_strbuf_text(&trace), err);
     } else {
         print_text(c, dtp_strbuf_text(&trace));
     }
     dtp_strbuf_free(&trace);
-    return DTP_OK;
+    return s;
 }
 
 int dtplan_redistribute(int argc, char **argv)

@@ -37,8 +37,7 @@ static void write_takeover(dtp_json_writer *w, const char *key, const dtp_takeov
 
 static void write_sensitivity(dtp_json_writer *w, const tool_plan *input, const dtp_sensitivity *s)
 {
-    dtp_json_begin_object(w, NULL);
-    dtp_json_write_string(w, "format", "dtp.sensitivity/1");
+    tool_report_begin(w, "dtp.sensitivity/1");
     dtp_json_write_string(w, "model", input->model->name);
     dtp_json_write_string(w, "machine", input->machine->name);
     dtp_json_write_bool(w, "best_now", s->best_now);
@@ -55,8 +54,7 @@ static void write_sensitivity(dtp_json_writer *w, const tool_plan *input, const 
         dtp_json_end_object(w);
     }
     dtp_json_end_array(w);
-    dtp_json_end_object(w);
-    dtp_strbuf_add(&w->buf, "\n");
+    tool_report_end(w);
 }
 
 static void print_takeover(const char *where, const dtp_takeover *t, dtp_strbuf *out)

@@ -127,9 +127,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     dtp_strbuf out = {0};
     c->source.model = operands[0];
     dtp_status s = run_stage(c, &out, err);
-    if (s == DTP_OK) {
-        (void)fputs(dtp_strbuf_text(&out), stdout);
-    }
+    s = s == DTP_OK ? tool_put(&out, err) : s;
     dtp_strbuf_free(&out);
     return s;
 }

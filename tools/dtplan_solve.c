@@ -5,8 +5,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/json.h"
-#include "core/json_writer.h"
 #include "planner/select/read.h"
 #include "planner/select/solve.h"
 #include "planner/select/write.h"
@@ -27,12 +25,6 @@ static double now_s(void)
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static const char *status_name(const solve_command *c)
-{
-    static const char *const names[] = {"optimal", "feasible", "infeasible", "time_limit"};
-    return names[c->result.status];
 }
 
 /* --without consistency,merge,...: reductions that are left out. */
@@ -122,10 +114,9 @@ static void write_verdict(dtp_json_writer *w, const char *format, const solve_co
 {
     const dtp_select_result *r = &c->result;
     const bool found = r->choice != NULL;
-    dtp_json_begin_object(w, NULL);
-    dtp_json_write_string(w, "format", format);
+    tool_report_begin(w, format);
     dtp_json_write_string(w, "name", c->problem->name);
-    dtp_json_write_string(w, "status", status_name(c));
+    dtp_json_write_string(w, "status", dtp_cert_status_name(r->status));
     dtp_json_write_bool(w, "feasible", found && r->value.feasible);
     if (found) {
         dtp_json_write_int(w, "cost", r->value.cost);
@@ -147,38 +138,35 @@ static void write_verdict(dtp_json_writer *w, const char *format, const solve_co
     dtp_json_write_int(w, "usage_limit", c->problem->usage_limit);
 }
 
-static void print_json(const solve_command *c)
+static void write_report(dtp_json_writer *w, const solve_command *c)
 {
-    dtp_json_writer w = {0};
-    write_verdict(&w, "dtp.solve/1", c);
-    dtp_json_write_double(&w, "time_s", c->time_s);
-    dtp_json_write_int(&w, "nodes", c->result.nodes);
-    write_presolve(&w, &c->result.presolve);
-    dtp_json_end_object(&w);
-    (void)printf("%s\n", dtp_strbuf_text(&w.buf));
-    dtp_strbuf_free(&w.buf);
+    write_verdict(w, "dtp.solve/1", c);
+    dtp_json_write_double(w, "time_s", c->time_s);
+    dtp_json_write_int(w, "nodes", c->result.nodes);
+    write_presolve(w, &c->result.presolve);
+    tool_report_end(w);
 }
 
-static void print_text(const solve_command *c)
+static void print_report(const solve_command *c, dtp_strbuf *out)
 {
     const dtp_select_result *r = &c->result;
     const dtp_presolve_size *a = &r->presolve.before, *b = &r->presolve.after;
-    (void)printf("%s: %s\n", c->problem->name, status_name(c));
+    dtp_strbuf_addf(out, "%s: %s\n", c->problem->name, dtp_cert_status_name(r->status));
     if (r->choice != NULL) {
-        (void)printf("cost %" PRId64 ", bound %" PRId64 ", gap %.4f %%\n"
-                     "peak %" PRId64 " of %" PRId64 "\n",
-                     r->value.cost, r->bound, 100.0 * dtp_select_gap(r), r->value.peak,
-                     c->problem->usage_limit);
+        tool_print_bounds(r->value.cost, "", r->bound, dtp_select_gap(r), out);
+        dtp_strbuf_addf(out, "\npeak %" PRId64 " of %" PRId64 "\n", r->value.peak,
+                        c->problem->usage_limit);
     }
-    (void)printf("presolve: %" PRId64 " nodes to %" PRId64 ", %" PRId64 " entries to %" PRId64
-                 ", %" PRId64 " memory rows to %" PRId64 "\n"
-                 "          %" PRId64 " nodes merged, %" PRId64 " eliminated; strategies: %" PRId64
-                 " inconsistent, %" PRId64 " dominated, %" PRId64 " above the cap, %" PRId64
-                 " too large\n%" PRId64 " nodes of branch and bound, %.2f s\n",
-                 a->nodes, b->nodes, a->entries, b->entries, a->rows, b->rows,
-                 r->presolve.merged_nodes, r->presolve.eliminated_nodes, r->presolve.inconsistent,
-                 r->presolve.dominated, r->presolve.capped, r->presolve.oversized, r->nodes,
-                 c->time_s);
+    dtp_strbuf_addf(
+        out,
+        "presolve: %" PRId64 " nodes to %" PRId64 ", %" PRId64 " entries to %" PRId64 ", %" PRId64
+        " memory rows to %" PRId64 "\n"
+        "          %" PRId64 " nodes merged, %" PRId64 " eliminated; strategies: %" PRId64
+        " inconsistent, %" PRId64 " dominated, %" PRId64 " above the cap, %" PRId64
+        " too large\n%" PRId64 " nodes of branch and bound, %.2f s\n",
+        a->nodes, b->nodes, a->entries, b->entries, a->rows, b->rows, r->presolve.merged_nodes,
+        r->presolve.eliminated_nodes, r->presolve.inconsistent, r->presolve.dominated,
+        r->presolve.capped, r->presolve.oversized, r->nodes, c->time_s);
 }
 
 static dtp_status write_solution(const solve_command *c, dtp_err *err)
@@ -186,12 +174,8 @@ static dtp_status write_solution(const solve_command *c, dtp_err *err)
     dtp_json_writer w = {0};
     write_verdict(&w, "dtp.selection/1", c);
     write_choice(&w, c);
-    dtp_json_end_object(&w);
-    dtp_strbuf_add(&w.buf, "\n");
-    dtp_status s = w.buf.failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution")
-                                : dtp_file_write(c->output, w.buf.text, w.buf.len, err);
-    dtp_strbuf_free(&w.buf);
-    return s;
+    tool_report_end(&w);
+    return tool_put_in(c->output, &w.buf, err);
 }
 
 static dtp_status solve(void *command, const char *const *operands, dtp_err *err)
@@ -212,12 +196,13 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
     if (c->output != NULL) {
         DTP_TRY(write_solution(c, err));
     }
+    dtp_json_writer w = {0};
     if (c->json) {
-        print_json(c);
+        write_report(&w, c);
     } else {
-        print_text(c);
+        print_report(c, &w.buf);
     }
-    return DTP_OK;
+    return tool_put(&w.buf, err);
 }
 
 int dtplan_solve(int argc, char **argv)
@@ -265,14 +250,7 @@ static dtp_status export_problem(const export_command *c, const dtp_select_probl
     } else {
         dtp_select_write_iopddl(p, &out);
     }
-    if (s == DTP_OK && out.failed) {
-        s = DTP_FAIL(err, DTP_NOMEM, "out of memory for the text of the problem");
-    }
-    if (s == DTP_OK && c->output != NULL) {
-        s = dtp_file_write(c->output, out.text, out.len, err);
-    } else if (s == DTP_OK) {
-        (void)fputs(dtp_strbuf_text(&out), stdout);
-    }
+    s = s == DTP_OK ? tool_put_in(c->output, &out, err) : s;
     dtp_strbuf_free(&out);
     return s;
 }

@@ -64,11 +64,10 @@ static void print_text(const verify_rules_command *c)
                  (long long)gradients, all_pass(c) ? "all equal the unsharded op" : "WRONG");
 }
 
-static void print_json(const verify_rules_command *c)
+static dtp_status print_json(const verify_rules_command *c, dtp_err *err)
 {
     dtp_json_writer w = {0};
-    dtp_json_begin_object(&w, NULL);
-    dtp_json_write_string(&w, "format", "dtp.verify_rules/1");
+    tool_report_begin(&w, "dtp.verify_rules/1");
     dtp_json_write_string(&w, "backend", c->backend);
     dtp_json_write_int(&w, "seed", c->seed);
     dtp_json_write_bool(&w, "pass", all_pass(c));
@@ -90,10 +89,8 @@ static void print_json(const verify_rules_command *c)
         dtp_json_end_object(&w);
     }
     dtp_json_end_array(&w);
-    dtp_json_end_object(&w);
-    (void)fputs(dtp_strbuf_text(&w.buf), stdout);
-    (void)fputc('\n', stdout);
-    dtp_strbuf_free(&w.buf);
+    tool_report_end(&w);
+    return tool_put(&w.buf, err);
 }
 
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
@@ -101,10 +98,9 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     verify_rules_command *c = command;
     DTP_TRY(verify_all(c, operands[0], err));
     if (c->json) {
-        print_json(c);
-    } else {
-        print_text(c);
+        return print_json(c, err);
     }
+    print_text(c);
     return DTP_OK;
 }
 

@@ -2,8 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/json.h"
-#include "core/json_writer.h"
 #include "core/layout_draw.h"
 #include "core/layout_forms.h"
 #include "tools/dtplan_options.h"
@@ -146,8 +144,7 @@ static dtp_status write_json(const dtp_drawing *d, dtp_strbuf *out, dtp_err *err
     dtp_json_writer w = {0};
     char mesh[DTP_MESH_TEXT_BYTES];
     dtp_mesh_print(d->mesh, mesh);
-    dtp_json_begin_object(&w, NULL);
-    dtp_json_write_string(&w, "format", "dtp.viz/1");
+    tool_report_begin(&w, "dtp.viz/1");
     dtp_json_write_string(&w, "mesh", mesh);
     if (d->name != NULL) {
         dtp_json_write_string(&w, "tensor", d->name);
@@ -165,8 +162,8 @@ static dtp_status write_json(const dtp_drawing *d, dtp_strbuf *out, dtp_err *err
     dtp_json_end_array(&w);
     const dtp_status s = write_forms(&w, d, err);
     write_ranks(&w, d);
-    dtp_json_end_object(&w);
-    dtp_strbuf_addf(out, "%s\n", dtp_strbuf_text(&w.buf));
+    tool_report_end(&w);
+    dtp_strbuf_add(out, dtp_strbuf_text(&w.buf));
     out->failed = out->failed || w.buf.failed;
     dtp_strbuf_free(&w.buf);
     return s;
@@ -179,9 +176,7 @@ static dtp_status write_svg(const viz_command *c, dtp_err *err)
 {
     dtp_strbuf text = {0};
     dtp_status s = dtp_layout_draw_svg(&c->drawing, &text, err);
-    if (s == DTP_OK) {
-        s = dtp_file_write(c->svg, dtp_strbuf_text(&text), text.len, err);
-    }
+    s = s == DTP_OK ? tool_put_in(c->svg, &text, err) : s;
     dtp_strbuf_free(&text);
     return s;
 }
@@ -211,10 +206,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     if (c->arena == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory");
     }
-    const dtp_status s = draw(c, &out, err);
-    if (s == DTP_OK) {
-        (void)fputs(dtp_strbuf_text(&out), stdout);
-    }
+    dtp_status s = draw(c, &out, err);
+    s = s == DTP_OK ? tool_put(&out, err) : s;
     dtp_strbuf_free(&out);
     tool_job_free(&c->job);
     dtp_arena_destroy(c->arena);

@@ -68,11 +68,7 @@ static dtp_status print_json(const run_command *c, dtp_report *report, dtp_err *
 {
     dtp_strbuf text = {0};
     dtp_status s = dtp_report_json(report, c->profile, &text, err);
-    if (s == DTP_OK && c->output != NULL) {
-        s = dtp_file_write(c->output, dtp_strbuf_text(&text), text.len, err);
-    } else if (s == DTP_OK) {
-        (void)fputs(dtp_strbuf_text(&text), stdout);
-    }
+    s = s == DTP_OK ? tool_put_in(c->output, &text, err) : s;
     dtp_strbuf_free(&text);
     return s;
 }
@@ -85,8 +81,7 @@ static dtp_status print_report(const run_command *c, dtp_report *report, dtp_err
     if (!c->json) {
         dtp_strbuf text = {0};
         dtp_report_text(report, &text);
-        (void)fputs(dtp_strbuf_text(&text), stdout);
-        dtp_strbuf_free(&text);
+        DTP_TRY(tool_put(&text, err));
         if (report->n_steps > 0 && report->steps[report->n_steps - 1].has_loss) {
             print_entropies(c, report->steps[report->n_steps - 1].loss);
         }

@@ -28,9 +28,7 @@ static dtp_status print_result(const verify_command *c, const dtp_verify_result 
     } else {
         dtp_verify_text(result, &text);
     }
-    if (s == DTP_OK) {
-        (void)fputs(dtp_strbuf_text(&text), stdout);
-    }
+    s = s == DTP_OK ? tool_put(&text, err) : s;
     dtp_strbuf_free(&text);
     return s;
 }

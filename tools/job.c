@@ -275,13 +275,3 @@ void tool_plan_free(tool_plan *plan)
     dtp_graph_destroy(plan->model);
     memset(plan, 0, sizeof *plan);
 }
-
-dtp_status tool_put(dtp_strbuf *report, dtp_err *err)
-{
-    dtp_status s = report->failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a report") : DTP_OK;
-    if (s == DTP_OK) {
-        (void)fputs(dtp_strbuf_text(report), stdout);
-    }
-    dtp_strbuf_free(report);
-    return s;
-}

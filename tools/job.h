@@ -7,6 +7,7 @@
 #include "cost_models/plan_lowering.h"
 #include "cost_models/price.h"
 #include "tools/options.h"
+#include "tools/report.h"
 
 /* Where the job comes from; filled by the option tables. NULL and 0 mean "not given". */
 typedef struct tool_source {
@@ -55,9 +56,6 @@ typedef struct tool_plan {
 dtp_status tool_plan_read(const tool_source *source, const dtp_ctx *ctx, tool_plan *out,
                           dtp_err *err) DTP_MUST_CHECK;
 void tool_plan_free(tool_plan *plan);
-
-/* Prints a report on standard output and frees it. */
-dtp_status tool_put(dtp_strbuf *report, dtp_err *err) DTP_MUST_CHECK;
 
 /* Reads the model, then plan or rules, lowers with the given fetches and predicts. A plan made for
  * another model or machine is re-priced with a warning in the log. */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/report.h"
+
 static const char *const KINDS[] = {"input", "param", "state", "value"};
 static const char *const PHASES[] = {"forward", "backward", "update"};
 
@@ -140,14 +142,11 @@ static void print_prediction(const char *name, const dtp_prediction *p, double b
 
 static void print_certificate(const dtp_plan *plan, dtp_strbuf *out)
 {
-    static const char *const words[] = {"optimal", "feasible", "infeasible", "time_limit"};
     const dtp_certificate *c = &plan->certificate;
     const bool time = plan->objective == DTP_OBJECTIVE_TIME;
-    dtp_strbuf_addf(out,
-                    "certificate: %s, cost %" PRId64 " %s, bound %" PRId64
-                    ", gap %.4f %% (%s, %" PRId64 " nodes)\n",
-                    words[c->status], c->cost, time ? "ps" : "bytes", c->bound, 100.0 * c->gap,
-                    c->solver, c->nodes);
+    dtp_strbuf_addf(out, "certificate: %s, ", dtp_cert_status_name(c->status));
+    tool_print_bounds(c->cost, time ? " ps" : " bytes", c->bound, c->gap, out);
+    dtp_strbuf_addf(out, " (%s, %" PRId64 " nodes)\n", c->solver, c->nodes);
     for (int32_t i = 0; i < c->n_prices; i++) {
         const dtp_constraint_price *p = &c->prices[i];
         dtp_strbuf_addf(out, "price of '%s': %" PRId64 " ps%s%s\n", p->constraint, p->saves_ps,

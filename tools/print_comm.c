@@ -10,6 +10,7 @@
 #include "executor/counters.h"
 #include "spmd/moves.h"
 #include "spmd/redistribute_print.h"
+#include "tools/report.h"
 
 static const char *const SHORT[DTP_N_COLLS] = {"AR", "AG", "RS", "A2A", "CP"};
 
@@ -219,8 +220,7 @@ static void write_modules(dtp_json_writer *w, const dtp_comm_report *r)
 
 static void begin(dtp_json_writer *w, const dtp_program *p, const char *format)
 {
-    dtp_json_begin_object(w, NULL);
-    dtp_json_write_string(w, "format", format);
+    tool_report_begin(w, format);
     dtp_json_write_string(w, "model", p->graph->name);
     dtp_mesh_write(w, &p->mesh);
 }
@@ -228,9 +228,8 @@ static void begin(dtp_json_writer *w, const dtp_program *p, const char *format)
 /* Hands the writer's text over, ended by a newline. */
 static void end(dtp_json_writer *w, dtp_strbuf *out)
 {
-    dtp_json_end_object(w);
+    tool_report_end(w);
     dtp_strbuf_add(out, dtp_strbuf_text(&w->buf));
-    dtp_strbuf_add(out, "\n");
     out->failed = out->failed || w->buf.failed;
     dtp_strbuf_free(&w->buf);
 }

@@ -14,10 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     YIELDS_PER_PROGRESS = 64, /* then MPI may need to move something for another rank */
-    YIELDS_PER_WATCH = 1024
+    /* between two looks for the reason of a wait. Not so many yields: on a busy machine each of
+     * them costs the time slices of all others */
+    WATCH_NS = 1000000
 };
 
 dtp_mesh_set dtp_comm__box_set(const dtp_comm__shared *s, int32_t box)
@@ -86,11 +89,30 @@ static void give_way(const dtp_comm__shared *s, int32_t yields)
     }
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Looks for the reason of a wait when it is time to; whether there is one. */
+static bool watch(dtp_comm__shared *s, int64_t *last_ns)
+{
+    const int64_t now = now_ns();
+    if (now - *last_ns < WATCH_NS) {
+        return false;
+    }
+    *last_ns = now;
+    return dtp_comm__watch_hopeless(s);
+}
+
 /* Waits until all members have posted the turn. */
 static dtp_status wait_posted(dtp_comm__shared *s, const dtp_comm__group *g, int32_t box,
                               dtp_err *err)
 {
     int32_t looks = 0, yields = 0;
+    int64_t watched_ns = 0;
     for (int32_t i = 0; i < g->n; i++) {
         _Atomic uint64_t *posted = &g->members[i]->boxes[box].posted;
         while (atomic_load_explicit(posted, memory_order_acquire) < g->turn) {
@@ -99,9 +121,10 @@ static dtp_status wait_posted(dtp_comm__shared *s, const dtp_comm__group *g, int
             }
             if (yields++ == 0) {
                 dtp_comm__watch_begin(s, box, g->turn);
+                watched_ns = now_ns();
             }
             give_way(s, yields);
-            if (yields % YIELDS_PER_WATCH == 0 && dtp_comm__watch_hopeless(s)) {
+            if (watch(s, &watched_ns)) {
                 return check_usable(s, err);
             }
         }

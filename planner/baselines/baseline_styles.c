@@ -1,12 +1,10 @@
-/* Recipes of baselines and the styles that they mean for a graph. The instances of a repeated block
- * share their styles: numbers between dots become '*'. */
+/* Recipes of baselines, and for which graphs and meshes they are. */
 #include "planner/baselines/baseline_styles.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "core/strbuf.h"
-#include "planner/baselines/baseline_dims.h"
+#include "planner/baselines/baseline_texts.h"
 
 const dtp_baseline_recipe *dtp_baseline__recipes(void)
 {
@@ -28,274 +26,14 @@ const dtp_baseline_recipe *dtp_baseline__recipes(void)
     return table;
 }
 
-/* A recipe being written for a graph. Mesh dims are ranges: [from, to). */
-typedef struct writing {
-    const dtp_baseline_recipe *r;
-    const dtp_graph *g;
-    const dtp_mesh *mesh;
-    dtp_arena *arena;
-    dtp_baseline_dims dims;
-    int32_t data_to;                    /* data: [0, data_to) */
-    int32_t feature_from, experts_from; /* to the last */
-    int32_t n, capacity;
-    const char **texts;
-    const char *why;
-} writing;
-
-/* ---- texts --------------------------------------------------------------------------------------
- */
-
-/* "layers.17.mlp.w1" -> "layers.*.mlp.w1" */
-static void add_pattern(dtp_strbuf *b, const char *name)
-{
-    for (const char *at = name; *at != '\0';) {
-        const size_t len = strcspn(at, ".");
-        const size_t digits = strspn(at, "0123456789");
-        dtp_strbuf_addf(b, "%.*s", digits == len ? 1 : (int)len, digits == len ? "*" : at);
-        at += len;
-        if (*at == '.') {
-            dtp_strbuf_add(b, ".");
-            at++;
-        }
-    }
-}
-
-/* The name is also that of a module with nodes or parameters inside; what a node makes besides its
- * first output is no such name. */
-static bool is_module(const dtp_graph *g, const char *name)
-{
-    const size_t n = strlen(name);
-    bool found = false;
-    for (int32_t i = 0; i < g->n_tensors && !found; i++) {
-        const char *other = g->tensors[i].name;
-        found = g->tensors[i].out_index == 0 && strncmp(other, name, n) == 0 && other[n] == '.';
-    }
-    return found;
-}
-
-/* Enters the text of b once and empties b. */
-static dtp_status enter(writing *w, dtp_strbuf *b, dtp_err *err)
-{
-    int32_t at = 0;
-    dtp_status s = DTP_OK;
-    while (at < w->n && strcmp(w->texts[at], dtp_strbuf_text(b)) != 0) {
-        at++;
-    }
-    if (at == w->n) {
-        s = dtp_arena_grow(w->arena, &w->texts, w->n, w->n + 1, &w->capacity, sizeof *w->texts,
-                           err);
-    }
-    if (at == w->n && s == DTP_OK) {
-        w->texts[at] = b->failed ? NULL : dtp_arena_strdup(w->arena, dtp_strbuf_text(b));
-        w->n++;
-        s = w->texts[at] != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for styles");
-    }
-    dtp_strbuf_free(b);
-    *b = (dtp_strbuf){0};
-    return s;
-}
-
-/* "x+y" */
-static void add_mesh_dims(const writing *w, int32_t from, int32_t to, dtp_strbuf *b)
-{
-    for (int32_t m = from; m < to; m++) {
-        dtp_strbuf_addf(b, "%s%s", m > from ? "+" : "", w->mesh->names[m]);
-    }
-}
-
-/* "PATTERN: STYLE(m, dim=D[, output=SEQUENCE])" for each mesh dim of [from, last]; d < 0: no dim.
- */
-static dtp_status add_split(writing *w, const char *name, const char *style, int32_t from,
-                            dtp_dim_id d, bool to_sequence, dtp_err *err)
-{
-    const dtp_dims *dims = &w->g->dims;
-    const char *whole = is_module(w->g, name) ? "$" : "";
-    for (int32_t m = from; m < w->mesh->n_dims; m++) {
-        dtp_strbuf b = {0};
-        add_pattern(&b, name);
-        dtp_strbuf_addf(&b, "%s: %s(%s", whole, style, w->mesh->names[m]);
-        if (d >= 0) {
-            dtp_strbuf_addf(&b, ", dim=%s", dtp_dims_name(dims, d));
-        }
-        if (to_sequence) {
-            dtp_strbuf_addf(&b, ", output=%s", dtp_dims_name(dims, w->dims.sequence));
-        }
-        dtp_strbuf_add(&b, ")");
-        DTP_TRY(enter(w, &b, err));
-    }
-    return DTP_OK;
-}
-
-/* ---- data, ZeRO ---------------------------------------------------------------------------------
- */
-
-static bool is_expert_param(const writing *w, dtp_tensor_id t)
-{
-    const dtp_graph_tensor *p = &w->g->tensors[t];
-    return w->r->experts && dtp_ttype_find(&p->type, w->dims.experts) == 0;
-}
-
-/* "**: zero3(x+y)"; with experts one style per parameter, those of experts over the mesh dims that
- * do not split the experts. */
-static dtp_status add_zero(writing *w, dtp_err *err)
-{
-    for (int32_t t = 0; t < w->g->n_tensors; t++) {
-        const int32_t to = is_expert_param(w, t) ? w->experts_from : w->data_to;
-        dtp_strbuf b = {0};
-        if (w->g->tensors[t].kind != DTP_TENSOR_PARAM || to == 0) {
-            continue;
-        }
-        if (w->r->experts) {
-            add_pattern(&b, w->g->tensors[t].name);
-        } else {
-            dtp_strbuf_add(&b, "**");
-        }
-        dtp_strbuf_addf(&b, ": zero%d(", w->r->zero);
-        add_mesh_dims(w, 0, to, &b);
-        dtp_strbuf_add(&b, ")");
-        DTP_TRY(enter(w, &b, err));
-    }
-    return DTP_OK;
-}
-
-static dtp_status add_data(writing *w, dtp_err *err)
-{
-    dtp_strbuf b = {0};
-    dtp_strbuf_add(&b, "**: data(");
-    add_mesh_dims(w, 0, w->data_to, &b);
-    dtp_strbuf_add(&b, ")");
-    DTP_TRY(enter(w, &b, err));
-    return w->r->zero > 0 ? add_zero(w, err) : DTP_OK;
-}
-
-/* ---- features -----------------------------------------------------------------------------------
- */
-
-/* The dim of an einsum's parameter that is a feature or the vocabulary, and how it is used. */
-static dtp_feature_use feature_use(const writing *w, const dtp_node *n, int32_t operand,
-                                   dtp_dim_id *d)
-{
-    const dtp_ttype *type = &w->g->tensors[n->in[operand]].type;
-    for (int32_t a = 0; a < type->rank; a++) {
-        *d = type->dims[a].id;
-        const dtp_feature_use use = dtp_baseline__use(w->g, n, operand, *d);
-        if (w->dims.feature[*d] || (*d == w->dims.vocab && use == DTP_USE_MADE)) {
-            return use;
-        }
-    }
-    return DTP_USE_NONE;
-}
-
-static bool has_sequence(const writing *w, const dtp_node *n)
-{
-    return w->r->sequence && dtp_ttype_find(&w->g->tensors[n->out[0]].type, w->dims.sequence) >= 0;
-}
-
-static dtp_status add_einsum(writing *w, const dtp_node *n, int32_t operand, dtp_err *err)
-{
-    dtp_dim_id d;
-    const dtp_feature_use use = feature_use(w, n, operand, &d);
-    if (use == DTP_USE_MADE) {
-        return add_split(w, n->name, "colwise", w->feature_from, d, false, err);
-    }
-    if (use == DTP_USE_CONTRACTED) {
-        return add_split(w, n->name, "rowwise", w->feature_from, d, has_sequence(w, n), err);
-    }
-    return DTP_OK;
-}
-
-/* A bias of a split feature. */
-static dtp_status add_bias(writing *w, const dtp_node *n, int32_t operand, dtp_err *err)
-{
-    const dtp_graph_tensor *p = &w->g->tensors[n->in[operand]];
-    for (int32_t a = 0; a < p->type.rank; a++) {
-        const dtp_dim_id d = p->type.dims[a].id;
-        if (w->dims.feature[d] || d == w->dims.vocab) {
-            return add_split(w, p->name, "colwise", w->feature_from, d, false, err);
-        }
-    }
-    return DTP_OK;
-}
-
-static dtp_status add_param_use(writing *w, const dtp_node *n, int32_t operand, dtp_err *err)
-{
-    dtp_call_types types;
-    const dtp_op_call call = dtp_node_call(w->g, n, &types);
-    if (strcmp(n->op->name, "einsum") == 0) {
-        return add_einsum(w, n, operand, err);
-    }
-    if (strcmp(n->op->name, "embedding") == 0 && w->dims.vocab >= 0 &&
-        dtp_call_dim(&call, "over") == w->dims.vocab) {
-        return add_split(w, n->name, "rowwise", w->feature_from, w->dims.vocab, has_sequence(w, n),
-                         err);
-    }
-    return (n->op->flags & DTP_OP_ELEMENTWISE) != 0 ? add_bias(w, n, operand, err) : DTP_OK;
-}
-
-static dtp_status add_feature_node(writing *w, const dtp_node *n, dtp_err *err)
-{
-    const char *op = n->op->name;
-    const bool norm = strcmp(op, "layer_norm") == 0 || strcmp(op, "rms_norm") == 0;
-    for (int32_t k = 0; k < n->n_in && !norm; k++) {
-        if (w->g->tensors[n->in[k]].kind == DTP_TENSOR_PARAM) {
-            DTP_TRY(add_param_use(w, n, k, err));
-        }
-    }
-    if (norm && has_sequence(w, n)) {
-        return add_split(w, n->name, "sequence", w->feature_from, w->dims.sequence, false, err);
-    }
-    return strcmp(op, "cross_entropy") == 0 && w->dims.vocab >= 0
-               ? add_split(w, n->name, "loss_parallel", w->feature_from, -1, false, err)
-               : DTP_OK;
-}
-
-/* ---- experts ------------------------------------------------------------------------------------
- */
-
-static bool has(const writing *w, dtp_tensor_id t, dtp_dim_id d)
-{
-    return dtp_ttype_find(&w->g->tensors[t].type, d) >= 0;
-}
-
-/* "PATTERN: prepare_output(m)=batch@m" */
-static dtp_status add_return(writing *w, const dtp_node *n, dtp_err *err)
-{
-    for (int32_t m = w->experts_from; m < w->mesh->n_dims; m++) {
-        const char *name = w->mesh->names[m];
-        dtp_strbuf b = {0};
-        add_pattern(&b, n->name);
-        dtp_strbuf_addf(&b, "%s: prepare_output(%s)=%s@%s", is_module(w->g, n->name) ? "$" : "",
-                        name, dtp_dims_name(&w->g->dims, w->dims.batch), name);
-        DTP_TRY(enter(w, &b, err));
-    }
-    return DTP_OK;
-}
-
-/* What the experts make goes back to the rank of its row where their dim takes on another name. */
-static dtp_status add_expert_node(writing *w, const dtp_node *n, dtp_err *err)
-{
-    const dtp_dim_id e = w->dims.experts;
-    if ((n->op->flags & DTP_OP_RENAMES) != 0 && has(w, n->in[0], e) && !has(w, n->out[0], e) &&
-        has(w, n->out[0], w->dims.batch)) {
-        return add_return(w, n, err);
-    }
-    for (int32_t k = 0; k < n->n_in && strcmp(n->op->name, "einsum") == 0; k++) {
-        if (w->g->tensors[n->in[k]].kind == DTP_TENSOR_PARAM &&
-            dtp_baseline__use(w->g, n, k, w->dims.experts) == DTP_USE_SHARED) {
-            DTP_TRY(add_split(w, n->name, "colwise", w->experts_from, w->dims.experts, false, err));
-        }
-    }
-    return DTP_OK;
-}
-
 /* The most of the last mesh dims that divide the experts. */
-static int32_t first_expert_dim(const writing *w)
+static int32_t first_expert_dim(const dtp_baseline_writing *w)
 {
     int32_t from = w->mesh->n_dims;
     int64_t parts = 1;
     int64_t size = 1;
     for (int32_t t = 0; t < w->g->n_tensors; t++) {
-        if (is_expert_param(w, t) && w->g->tensors[t].kind == DTP_TENSOR_PARAM) {
+        if (dtp_baseline__is_expert_param(w, t) && w->g->tensors[t].kind == DTP_TENSOR_PARAM) {
             size = w->g->tensors[t].type.dims[0].size;
         }
     }
@@ -304,9 +42,6 @@ static int32_t first_expert_dim(const writing *w)
     }
     return from;
 }
-
-/* ---- a recipe -----------------------------------------------------------------------------------
- */
 
 static int64_t ranks(const dtp_mesh *mesh, int32_t from, int32_t to)
 {
@@ -318,7 +53,8 @@ static int64_t ranks(const dtp_mesh *mesh, int32_t from, int32_t to)
 }
 
 /* Sets w->why when a size is not a multiple of the ranks that it is split over. */
-static dtp_status check_size(writing *w, dtp_dim_id d, int64_t size, int64_t parts, dtp_err *err)
+static dtp_status check_size(dtp_baseline_writing *w, dtp_dim_id d, int64_t size, int64_t parts,
+                             dtp_err *err)
 {
     if (w->why == NULL && size % parts != 0) {
         w->why =
@@ -329,7 +65,7 @@ static dtp_status check_size(writing *w, dtp_dim_id d, int64_t size, int64_t par
     return DTP_OK;
 }
 
-static dtp_status check_data(writing *w, dtp_err *err)
+static dtp_status check_data(dtp_baseline_writing *w, dtp_err *err)
 {
     bool any = false;
     for (int32_t t = 0; t < w->g->n_tensors; t++) {
@@ -344,7 +80,7 @@ static dtp_status check_data(writing *w, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status check_features(writing *w, dtp_err *err)
+static dtp_status check_features(dtp_baseline_writing *w, dtp_err *err)
 {
     const dtp_tdim bad = w->dims.indivisible;
     const int64_t parts = ranks(w->mesh, w->feature_from, w->mesh->n_dims);
@@ -367,7 +103,7 @@ static dtp_status check_features(writing *w, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status check(writing *w, dtp_err *err)
+static dtp_status check(dtp_baseline_writing *w, dtp_err *err)
 {
     if (w->r->data) {
         DTP_TRY(check_data(w, err));
@@ -379,22 +115,6 @@ static dtp_status check(writing *w, dtp_err *err)
         w->why = "the last mesh dim does not divide the experts";
     }
     return DTP_OK;
-}
-
-/* The first instance of a repeated block stands for the others. */
-static dtp_status write_all(writing *w, dtp_err *err)
-{
-    for (int32_t i = 0; i < w->g->n_nodes && w->g->nodes[i].phase == DTP_FORWARD; i++) {
-        const dtp_node *n = &w->g->nodes[i];
-        const bool first = n->block < 0 || n->instance == 0;
-        if (w->r->features && first) {
-            DTP_TRY(add_feature_node(w, n, err));
-        }
-        if (w->r->experts && first) {
-            DTP_TRY(add_expert_node(w, n, err));
-        }
-    }
-    return w->r->data ? add_data(w, err) : DTP_OK;
 }
 
 bool dtp_baseline__meant_for(const dtp_baseline_recipe *r, const dtp_graph *g, const dtp_mesh *mesh)
@@ -417,7 +137,7 @@ dtp_status dtp_baseline__styles(const dtp_baseline_recipe *r, const dtp_graph *g
                                 const dtp_mesh *mesh, dtp_arena *arena, int32_t *n,
                                 const char ***styles, const char **why, dtp_err *err)
 {
-    writing w = {.r = r, .g = g, .mesh = mesh, .arena = arena};
+    dtp_baseline_writing w = {.r = r, .g = g, .mesh = mesh, .arena = arena};
     const bool both = r->data && r->features;
     w.data_to = both ? mesh->n_dims - 1 : mesh->n_dims;
     w.feature_from = both ? mesh->n_dims - 1 : 0;
@@ -425,7 +145,7 @@ dtp_status dtp_baseline__styles(const dtp_baseline_recipe *r, const dtp_graph *g
     w.experts_from = first_expert_dim(&w);
     DTP_TRY(check(&w, err));
     if (w.why == NULL) {
-        DTP_TRY(write_all(&w, err));
+        DTP_TRY(dtp_baseline__write(&w, err));
     }
     *n = w.n;
     *styles = w.texts;

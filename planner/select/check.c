@@ -60,13 +60,24 @@ void dtp_select_evaluator_destroy(dtp_select_evaluator *e)
     }
 }
 
+static int64_t smallest(const dtp_select_problem *p, const dtp_select_interval *x)
+{
+    int64_t least = INT64_MAX;
+    for (int32_t s = 0; s < dtp_select_n_strategies(p, x->node); s++) {
+        least = x->usage[s] < least ? x->usage[s] : least;
+    }
+    return least;
+}
+
+/* choice NULL: every interval with its smallest usage. */
 static void sweep(const dtp_select_evaluator *e, const int32_t *choice, dtp_select_value *out)
 {
     int64_t now = 0;
     for (size_t k = 0; k < e->n; k++) {
         const event *at = &e->events[k];
         const dtp_select_interval x = dtp_select_interval_at(e->p, at->interval);
-        now += at->begin ? x.usage[choice[x.node]] : -x.usage[choice[x.node]];
+        const int64_t usage = choice != NULL ? x.usage[choice[x.node]] : smallest(e->p, &x);
+        now += at->begin ? usage : -usage;
         if (now > out->peak) {
             out->peak = now;
             out->peak_at = at->time;
@@ -104,4 +115,15 @@ dtp_status dtp_select_evaluate(const dtp_select_problem *p, const int32_t *choic
     const dtp_status status = dtp_select_evaluator_run(e, choice, out, err);
     dtp_select_evaluator_destroy(e);
     return status;
+}
+
+dtp_status dtp_select_least_peak(const dtp_select_problem *p, int64_t *out, dtp_err *err)
+{
+    dtp_select_evaluator *e = NULL;
+    dtp_select_value value = {0};
+    DTP_TRY(dtp_select_evaluator_create(p, &e, err));
+    sweep(e, NULL, &value);
+    dtp_select_evaluator_destroy(e);
+    *out = value.peak;
+    return DTP_OK;
 }

@@ -23,5 +23,8 @@ dtp_status dtp_select_evaluator_create(const dtp_select_problem *p, dtp_select_e
 void dtp_select_evaluator_destroy(dtp_select_evaluator *e);
 dtp_status dtp_select_evaluator_run(const dtp_select_evaluator *evaluator, const int32_t *choice,
                                     dtp_select_value *out, dtp_err *err) DTP_MUST_CHECK;
+/* The peak when every interval has its smallest usage: no choice has less. */
+dtp_status dtp_select_least_peak(const dtp_select_problem *p, int64_t *out,
+                                 dtp_err *err) DTP_MUST_CHECK;
 
 #endif

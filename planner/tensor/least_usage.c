@@ -24,51 +24,20 @@ static dtp_status without_costs(const dtp_select_problem *p, dtp_select_problem 
     return DTP_OK;
 }
 
-typedef struct event {
-    int64_t time, change;
-} event;
-
-static int compare_events(const void *a, const void *b)
-{
-    const event *x = a, *y = b;
-    if (x->time != y->time) {
-        return x->time < y->time ? -1 : 1;
-    }
-    return (x->change > y->change) - (x->change < y->change);
-}
-
-/* In every interval at least the smallest usage is needed, and at most the largest. */
-static dtp_status usage_range(const dtp_select_problem *p, int64_t *least, int64_t *most,
-                              dtp_err *err)
+/* All intervals at once, each with its largest usage: every choice is within it. */
+static int64_t most_usage(const dtp_select_problem *p)
 {
     const int32_t n_intervals = dtp_select_n_intervals(p);
-    int64_t now = 0;
-    size_t n = 0;
-    event *events = malloc((2 * (size_t)n_intervals + 1) * sizeof *events);
-    if (events == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d intervals", n_intervals);
-    }
-    *least = *most = 0;
+    int64_t most = 0;
     for (int32_t i = 0; i < n_intervals; i++) {
         const dtp_select_interval x = dtp_select_interval_at(p, i);
-        int64_t small = INT64_MAX, large = 0;
+        int64_t large = 0;
         for (int32_t s = 0; s < dtp_select_n_strategies(p, x.node); s++) {
-            small = x.usage[s] < small ? x.usage[s] : small;
             large = x.usage[s] > large ? x.usage[s] : large;
         }
-        if (x.begin < x.end) {
-            events[n++] = (event){x.begin, small};
-            events[n++] = (event){x.end, -small};
-            *most += large;
-        }
+        most += x.begin < x.end ? large : 0;
     }
-    qsort(events, n, sizeof *events, compare_events);
-    for (size_t i = 0; i < n; i++) {
-        now += events[i].change;
-        *least = now > *least ? now : *least;
-    }
-    free(events);
-    return DTP_OK;
+    return most;
 }
 
 static void keep(dtp_select_result *r, dtp_least_usage *out)
@@ -109,12 +78,11 @@ dtp_status dtp_least_usage_find(const dtp_select_problem *p, const dtp_select_op
 {
     dtp_select_problem plain;
     dtp_select_options o = *options;
-    int64_t most;
     memset(out, 0, sizeof *out);
     o.cutoff = 0;
-    DTP_TRY(usage_range(p, &out->bound, &most, err));
+    DTP_TRY(dtp_select_least_peak(p, &out->bound, err));
     DTP_TRY(without_costs(p, &plain, err));
-    plain.usage_limit = upper > 0 ? upper : most;
+    plain.usage_limit = upper > 0 ? upper : most_usage(p);
     dtp_status s = bisect(&plain, &o, out, err);
     free(plain.cost);
     if (s != DTP_OK) {

@@ -3,7 +3,7 @@
  *   options.c   ways to run every class of nodes, and layouts in which tensors may be kept
  *   groups.c    folding: which nodes and tensors decide together
  *   choices.c   the choices and their options, pins
- *   edges.c     prices of redistributions between choices
+ *   edges.c     which choices have a price between them (edge_costs.c)
  *   memory.c    usage over time
  */
 #ifndef DTP_PLANNER_TENSOR_TENSOR_INTERNAL_H

@@ -12,12 +12,11 @@
 
 #include <cmocka.h>
 
-#include "executor/verify.h"
-#include "spmd/lower.h"
 #include "spmd/node_layouts.h"
 #include "spmd/propagate.h"
 #include "spmd/redistribute_internal.h"
 #include "tests/oracle/rules_ilp_graphs.h"
+#include "tests/sim/verify_case.h"
 
 enum { MAX_PINS = 16, MAX_TENSORS = 256, MAX_VERSIONS = 24 };
 
@@ -280,65 +279,21 @@ static void check_choices(const dtp_graph *g, const dtp_sharding *s, int32_t n_p
 /* ---- runs ---------------------------------------------------------------------------------------
  */
 
-typedef struct job {
-    const dtp_graph *g;
-    const dtp_program *p;
-    double error; /* of rank 0 */
-} job;
-
-static dtp_status verify_with(dtp_comm *comm, job *j, dtp_backend *backend, dtp_backend *reference,
-                              dtp_err *err)
-{
-    dtp_verify_options o = dtp_verify_options_init();
-    dtp_verify_result r = {0};
-    o.reference = reference;
-    o.steps = 1;
-    DTP_TRY(dtp_verify(j->g, j->p, backend, comm, &o, &r, err));
-    if (comm->rank == 0) {
-        j->error = 0;
-        for (int32_t i = 0; i < r.n; i++) {
-            const double scale = r.items[i].ref_max > 1 ? r.items[i].ref_max : 1;
-            j->error =
-                r.items[i].abs_err / scale > j->error ? r.items[i].abs_err / scale : j->error;
-        }
-    }
-    dtp_verify_result_free(&r);
-    return DTP_OK;
-}
-
-static dtp_status verify_rank(dtp_comm *comm, void *user, dtp_err *err)
-{
-    dtp_backend *backend = NULL, *reference = NULL;
-    DTP_TRY(dtp_backend_ref_create(&backend, err));
-    dtp_status s = dtp_backend_ref_create(&reference, err);
-    s = s == DTP_OK ? verify_with(comm, user, backend, reference, err) : s;
-    dtp_backend_destroy(reference);
-    dtp_backend_destroy(backend);
-    return s;
-}
-
-/* Lowers, checks and runs; the largest error against one device, infinite with a NaN on either
- * side.
- */
+/* The largest error against one device, infinite with a NaN on either side. */
 static double error_of(const dtp_graph *g, const dtp_sharding *s, const char *what)
 {
-    dtp_err err = {0};
-    dtp_arena *arena = dtp_arena_create();
-    dtp_lower_options o = dtp_lower_options_init();
-    dtp_program *p = NULL;
-    job j = {.g = g};
-    dtp_status st = dtp_sharding_check(g, s, &err);
-    st = st == DTP_OK ? dtp_verify_fetches(g, arena, &o.n_fetch, &o.fetch, &err) : st;
-    st = st == DTP_OK ? dtp_lower(g, s, &o, &p, &err) : st;
-    st = st == DTP_OK ? dtp_program_check(p, &err) : st;
-    j.p = p;
-    st = st == DTP_OK ? dtp_comm_sim_run(&s->mesh, verify_rank, &j, &err) : st;
-    if (st != DTP_OK) {
-        fail_msg("%s: %s", what, err.msg);
+    verify_case c = verify_case_init(what);
+    double error = 0;
+    c.backend = "ref";
+    c.options.steps = 1;
+    c.options.tolerance = (double)INFINITY; /* judged by the caller */
+    dtp_verify_result r = verify_sharding_result(g, s, NULL, &c);
+    for (int32_t i = 0; i < r.n; i++) {
+        const double scale = r.items[i].ref_max > 1 ? r.items[i].ref_max : 1;
+        error = r.items[i].abs_err / scale > error ? r.items[i].abs_err / scale : error;
     }
-    dtp_program_destroy(p);
-    dtp_arena_destroy(arena);
-    return j.error;
+    dtp_verify_result_free(&r);
+    return error;
 }
 
 /* False when the graph has no finite answer on one device either. */

@@ -3,6 +3,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "tests/sim/misuse_main.h"
+
 enum { COUNT = 4, MAX_RANKS = 16, STEPS = 200 };
 
 static dtp_status collective(dtp_comm *c, dtp_coll_kind kind, dtp_mesh_set set, int64_t count,
@@ -119,6 +121,7 @@ static dtp_status bystanders(dtp_comm *c, void *user, dtp_err *err)
     } else {
         for (int i = 0; i < STEPS && s == DTP_OK; i++) {
             s = collective(c, DTP_ALL_REDUCE, 2, COUNT, &said);
+            misuse_progress();
         }
         s = s == DTP_OK ? collective(c, DTP_ALL_REDUCE, 1, COUNT, &said) : s;
     }
@@ -140,6 +143,7 @@ static dtp_status only_late(dtp_comm *c, void *user, dtp_err *err)
         if ((ours >> 24) % 8U == 0) {
             DTP_TRY(c->ops->barrier(c, err));
         }
+        misuse_progress();
     }
     return DTP_OK;
 }

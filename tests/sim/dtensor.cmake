@@ -8,7 +8,8 @@ dtp_test(NAME dtensor_meshes SOURCES ${CMAKE_CURRENT_LIST_DIR}/test_dtensor_mesh
     ${CMAKE_CURRENT_LIST_DIR}/dtensor_suite.c LIBS dtp_tensor LABELS sim TIMEOUT 60)
 # also run under MPI: tests/mpi/dtensor.cmake
 add_executable(test_dtensor_misuse ${CMAKE_CURRENT_LIST_DIR}/test_dtensor_misuse.c
-    ${CMAKE_CURRENT_LIST_DIR}/dtensor_misuse.c ${CMAKE_CURRENT_LIST_DIR}/dtensor_suite.c)
+    ${CMAKE_CURRENT_LIST_DIR}/misuse_main.c ${CMAKE_CURRENT_LIST_DIR}/dtensor_misuse.c
+    ${CMAKE_CURRENT_LIST_DIR}/dtensor_suite.c)
 target_link_libraries(test_dtensor_misuse PRIVATE dtp_tensor)
 foreach(ranks 2 4)
     add_test(NAME dtensor_misuse_${ranks} COMMAND test_dtensor_misuse ${ranks})

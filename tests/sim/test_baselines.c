@@ -10,80 +10,22 @@
 
 #include <cmocka.h>
 
-#include "executor/verify.h"
 #include "planner/baselines/baselines.h"
 #include "tests/sim/small_models.h"
-#include "spmd/lower.h"
+#include "tests/sim/verify_case.h"
 
 static const double TOLERANCE = 1e-9;
 /* A bias of keys has no gradient but what rounding leaves. */
 static const double NOTHING = 1e-13;
 
-typedef struct job {
-    const dtp_graph *graph;
-    const dtp_program *program;
-    dtp_verify_result result; /* of rank 0 */
-} job;
-
-static dtp_status verify_rank(dtp_comm *comm, void *user, dtp_err *err)
-{
-    job *j = user;
-    dtp_backend *backend = NULL, *reference = NULL;
-    dtp_verify_result result = {0};
-    dtp_verify_options options = dtp_verify_options_init();
-    DTP_TRY(dtp_backend_ref_create(&backend, err));
-    dtp_status s = dtp_backend_ref_create(&reference, err);
-    options.reference = reference;
-    options.tolerance = TOLERANCE;
-    options.steps = 1;
-    if (s == DTP_OK) {
-        s = dtp_verify(j->graph, j->program, backend, comm, &options, &result, err);
-    }
-    if (comm->rank == 0) {
-        j->result = result;
-    } else {
-        dtp_verify_result_free(&result);
-    }
-    dtp_backend_destroy(reference);
-    dtp_backend_destroy(backend);
-    return s;
-}
-
-static void check_result(const job *j, const char *what)
-{
-    const dtp_verify_result *r = &j->result;
-    for (int32_t i = 0; i < r->n; i++) {
-        const dtp_verify_item *item = &r->items[i];
-        if (item->rel_err > TOLERANCE && !(item->abs_err < NOTHING && item->ref_max < NOTHING)) {
-            fail_msg("%s: %s of '%s': relative error %g, largest value %g", what,
-                     dtp_verify_kind_name(item->kind), item->name, item->rel_err, item->ref_max);
-        }
-    }
-    for (int32_t k = 0; k < r->ranks; k++) {
-        assert_int_equal(r->peak_bytes[k], j->program->peak_bytes);
-    }
-}
-
 static void verify_baseline(const dtp_graph *g, const dtp_sharding *s, const char *what)
 {
-    dtp_err err = {0};
-    dtp_arena *arena = dtp_arena_create();
-    dtp_lower_options options = dtp_lower_options_init();
-    job j = {.graph = g};
-    dtp_program *program = NULL;
-    dtp_status st = dtp_sharding_check(g, s, &err);
-    st = st == DTP_OK ? dtp_verify_fetches(g, arena, &options.n_fetch, &options.fetch, &err) : st;
-    st = st == DTP_OK ? dtp_lower(g, s, &options, &program, &err) : st;
-    st = st == DTP_OK ? dtp_program_check(program, &err) : st;
-    j.program = program;
-    st = st == DTP_OK ? dtp_comm_sim_run(&s->mesh, verify_rank, &j, &err) : st;
-    if (st != DTP_OK) {
-        fail_msg("%s: %s", what, err.msg);
-    }
-    check_result(&j, what);
-    dtp_verify_result_free(&j.result);
-    dtp_program_destroy(program);
-    dtp_arena_destroy(arena);
+    verify_case c = verify_case_init(what);
+    c.backend = "ref";
+    c.options.tolerance = TOLERANCE;
+    c.options.steps = 1;
+    c.nothing = NOTHING;
+    verify_sharding(g, s, NULL, &c);
 }
 
 /* Whether a baseline must apply to a small model. */

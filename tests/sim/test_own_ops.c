@@ -16,11 +16,10 @@
 #include "dtp/ops.h"
 #include "dtp/world.h"
 #include "executor/rule_verify/rule_verify.h"
-#include "executor/verify.h"
 #include "planner/rules/plan_rules.h"
-#include "spmd/lower.h"
 #include "spmd/propagate.h"
 #include "tests/sim/job_suite.h"
+#include "tests/sim/verify_case.h"
 
 static void must(dtp_status status, const dtp_err *err)
 {
@@ -70,47 +69,20 @@ static dtp_graph *classifier(const dtp_op_set *set, bool own, bool reverse)
     return g;
 }
 
-/* One job on virtual ranks, against one device. */
-typedef struct run {
-    const dtp_graph *g;
-    const dtp_program *program;
-    const char *backend;
-    double losses[3];
-} run;
-
-static dtp_status open_backend(const char *name, dtp_backend **out, dtp_err *err)
+/* On virtual ranks, against one device; the losses of three steps when `losses` is not NULL. */
+static void verify(const dtp_graph *g, const dtp_program *p, const char *backend, double *losses)
 {
-    DTP_TRY(dtp_backend_create(name, 1, out, err));
-    return dtp_backend_add_kernels(*out, own_ops_kernels, OWN_OPS, err);
-}
-
-static dtp_status verify_rank(dtp_comm *comm, void *user, dtp_err *err)
-{
-    run *r = user;
-    dtp_backend *backend = NULL, *reference = NULL;
-    dtp_verify_result result = {0};
-    dtp_verify_options o = dtp_verify_options_init();
-    DTP_TRY(open_backend(r->backend, &backend, err));
-    DTP_TRY(open_backend(r->backend, &reference, err));
-    o.reference = reference;
-    o.seed = 3;
-    dtp_status s = dtp_verify(r->g, r->program, backend, comm, &o, &result, err);
-    if (s == DTP_OK && !result.pass) {
-        s = DTP_FAIL(err, DTP_INTERNAL, "differs by %g", result.max_rel_err);
-    }
-    for (int32_t i = 0; i < 3 && s == DTP_OK && comm->rank == 0 && result.losses != NULL; i++) {
-        r->losses[i] = result.losses[i];
+    verify_case c = verify_case_init("own ops");
+    c.backend = backend;
+    c.options.seed = 3;
+    c.options.steps = 3;
+    c.n_kernels = OWN_OPS;
+    c.kernels = own_ops_kernels;
+    dtp_verify_result result = verify_program(g, p, &c);
+    for (int32_t i = 0; i < 3 && losses != NULL; i++) {
+        losses[i] = result.losses[i];
     }
     dtp_verify_result_free(&result);
-    dtp_backend_destroy(backend);
-    dtp_backend_destroy(reference);
-    return s;
-}
-
-static void verify(run *r)
-{
-    dtp_err err = {0};
-    must(dtp_comm_sim_run(&r->program->mesh, verify_rank, r, &err), &err);
 }
 
 static void test_own_ops__every_rule_set_equals_one_device(void **state)
@@ -135,8 +107,7 @@ static void test_own_ops__every_rule_set_equals_one_device(void **state)
         dtp_err err = {0};
         must(job_lower(g, rows[i][0], rows[i][1], &p, &err), &err);
         for (int k = 0; k < 2; k++) {
-            run r = {.g = g, .program = p.program, .backend = backends[k]};
-            verify(&r);
+            verify(g, p.program, backends[k], NULL);
         }
         job_program_free(&p);
     }
@@ -154,9 +125,7 @@ static void test_own_ops__train_as_the_built_in_ones(void **state)
         job_program p;
         dtp_err err = {0};
         must(job_lower(g, "x:2", "batch:x", &p, &err), &err);
-        run r = {.g = g, .program = p.program, .backend = "cpu"};
-        verify(&r);
-        memcpy(losses[own], r.losses, sizeof losses[own]);
+        verify(g, p.program, "cpu", losses[own]);
         job_program_free(&p);
         dtp_graph_destroy(g);
     }
@@ -210,9 +179,7 @@ static void test_own_ops__are_planned(void **state)
         must(dtp_plan_read("plan", text, strlen(text), g, &again, &err), &err);
         must(dtp_verify_fetches(g, g->arena, &o.n_fetch, &o.fetch, &err), &err);
         must(dtp_lower(g, &again->sharding, &o, &p, &err), &err);
-        must(dtp_program_check(p, &err), &err);
-        run r = {.g = g, .program = p, .backend = "cpu"};
-        verify(&r);
+        verify(g, p, "cpu", NULL);
         dtp_program_destroy(p);
         free(text);
         dtp_plan_destroy(again);
@@ -299,8 +266,7 @@ static void check_local(const dtp_op_set *set, const local_case *c)
         fail_msg("%s with %s and %s: %d collectives, want %d", c->op, c->a, c->b, count,
                  c->collectives);
     }
-    run r = {.g = g, .program = p, .backend = "cpu"};
-    verify(&r);
+    verify(g, p, "cpu", NULL);
     dtp_program_destroy(p);
     dtp_graph_destroy(g);
 }

@@ -15,11 +15,10 @@
 
 #include "core/microbatch.h"
 #include "cost_models/plan_lowering.h"
-#include "executor/verify.h"
 #include "planner/rules/plan_rules.h"
 #include "planner/tensor/plan_tensor.h"
-#include "spmd/program_check.h"
 #include "tests/oracle/tensor_cases.h"
+#include "tests/sim/verify_case.h"
 
 #define DIMS "batch=16 length=16 vocab=32 layers=3 heads=4 d_head=4"
 
@@ -102,42 +101,12 @@ static enumeration enumerate(const fixture *x, const dtp_choice_search *what)
 /* ---- running a plan -----------------------------------------------------------------------------
  */
 
-typedef struct job {
-    const dtp_graph *model, *graph;
-    const dtp_program *program;
-    bool pass, exact;
-} job;
-
-static dtp_status verify_rank(dtp_comm *comm, void *user, dtp_err *err)
-{
-    job *j = user;
-    dtp_backend *backend = NULL, *reference = NULL;
-    dtp_verify_result result = {0};
-    dtp_verify_options options = dtp_verify_options_init();
-    DTP_TRY(dtp_backend_cpu_create(1, &backend, err));
-    dtp_status s = dtp_backend_cpu_create(1, &reference, err);
-    options.reference = reference;
-    options.reference_graph = j->model;
-    options.tolerance = 5e-5;
-    if (s == DTP_OK) {
-        s = dtp_verify(j->graph, j->program, backend, comm, &options, &result, err);
-    }
-    if (comm->rank == 0 && s == DTP_OK) {
-        j->pass = result.pass;
-        j->exact = result.peak_bytes[0] == result.predicted_peak_bytes;
-    }
-    dtp_verify_result_free(&result);
-    dtp_backend_destroy(reference);
-    dtp_backend_destroy(backend);
-    return s;
-}
-
 static void run_plan(const fixture *x, const dtp_plan *plan)
 {
+    verify_case c = verify_case_init("the plan");
     dtp_plan_lowering lowering;
     dtp_graph *graph = NULL;
     dtp_program *program = NULL;
-    dtp_arena *arena = dtp_arena_create();
     dtp_err err = {0};
     assert_int_equal(dtp_plan_lowering_init(&lowering, plan, &err), DTP_OK);
     dtp_status s = dtp_plan_graph(plan, x->f.model, &graph, &err);
@@ -147,19 +116,10 @@ static void run_plan(const fixture *x, const dtp_plan *plan)
     }
     assert_int_equal(program->peak_bytes, plan->predicted.peak_bytes);
     dtp_program_destroy(program);
-    s = dtp_verify_fetches(graph, arena, &lowering.options.n_fetch, &lowering.options.fetch, &err);
-    s = s == DTP_OK ? dtp_lower(graph, &plan->sharding, &lowering.options, &program, &err) : s;
-    s = s == DTP_OK ? dtp_program_check(program, &err) : s;
-    job j = {.model = x->f.model, .graph = graph, .program = program};
-    s = s == DTP_OK ? dtp_comm_sim_run(&plan->mesh, verify_rank, &j, &err) : s;
-    if (s != DTP_OK) {
-        fail_msg("%s", err.msg);
-    }
-    assert_true(j.pass);
-    assert_true(j.exact);
-    dtp_program_destroy(program);
+    c.options.reference_graph = x->f.model;
+    c.options.tolerance = 5e-5;
+    verify_sharding(graph, &plan->sharding, &lowering.options, &c);
     dtp_graph_destroy(graph);
-    dtp_arena_destroy(arena);
 }
 
 /* ---- tests --------------------------------------------------------------------------------------

@@ -15,10 +15,9 @@
 #include "core/strbuf.h"
 #include "cost_models/comm_report.h"
 #include "cost_models/plan_lowering.h"
-#include "executor/verify.h"
 #include "planner/plan_pins.h"
 #include "planner/styles/styles.h"
-#include "spmd/lower.h"
+#include "tests/sim/verify_case.h"
 
 enum { MAX_TEXTS = 10, MAX_MODULES = 9 };
 
@@ -171,59 +170,14 @@ static const style_case CASES[] = {
  * ------------------------------------------------------------------------------------
  */
 
-typedef struct job {
-    const dtp_graph *graph;
-    const dtp_program *program;
-    bool pass;
-    double error;
-} job;
-
-static dtp_status verify_rank(dtp_comm *comm, void *user, dtp_err *err)
-{
-    job *j = user;
-    dtp_backend *backend = NULL, *reference = NULL;
-    dtp_verify_result result = {0};
-    dtp_verify_options options = dtp_verify_options_init();
-    DTP_TRY(dtp_backend_cpu_create(1, &backend, err));
-    dtp_status s = dtp_backend_cpu_create(1, &reference, err);
-    options.reference = reference;
-    options.tolerance = TOLERANCE;
-    options.steps = 2;
-    if (s == DTP_OK) {
-        s = dtp_verify(j->graph, j->program, backend, comm, &options, &result, err);
-    }
-    if (comm->rank == 0) {
-        j->pass = result.pass;
-        j->error = result.max_rel_err;
-    }
-    dtp_verify_result_free(&result);
-    dtp_backend_destroy(reference);
-    dtp_backend_destroy(backend);
-    return s;
-}
-
 static void verify(const dtp_graph *g, const dtp_plan *p, const char *id)
 {
-    const dtp_sharding *s = &p->sharding;
+    verify_case c = verify_case_init(id);
     dtp_plan_lowering lowering;
-    dtp_err err = {0};
-    dtp_arena *arena = dtp_arena_create();
-    dtp_program *program = NULL;
-    assert_int_equal(dtp_plan_lowering_init(&lowering, p, &err), DTP_OK);
-    dtp_lower_options *options = &lowering.options;
-    dtp_status st = dtp_verify_fetches(g, arena, &options->n_fetch, &options->fetch, &err);
-    st = st == DTP_OK ? dtp_lower(g, s, options, &program, &err) : st;
-    st = st == DTP_OK ? dtp_program_check(program, &err) : st;
-    job j = {.graph = g, .program = program};
-    st = st == DTP_OK ? dtp_comm_sim_run(&s->mesh, verify_rank, &j, &err) : st;
-    if (st != DTP_OK) {
-        fail_msg("%s: %s", id, err.msg);
-    }
-    if (!j.pass) {
-        fail_msg("%s: largest relative error %g", id, j.error);
-    }
-    dtp_program_destroy(program);
-    dtp_arena_destroy(arena);
+    c.options.tolerance = TOLERANCE;
+    c.options.steps = 2;
+    assert_int_equal(dtp_plan_lowering_init(&lowering, p, NULL), DTP_OK);
+    verify_sharding(g, &p->sharding, &lowering.options, &c);
 }
 
 static dtp_graph *read_model(const style_case *c)

@@ -8,71 +8,29 @@
 
 #include <cmocka.h>
 
-#include "executor/verify.h"
 #include "planner/candidate.h"
 #include "planner/select/solve.h"
-#include "spmd/program_check.h"
 #include "tests/oracle/tensor_cases.h"
+#include "tests/sim/verify_case.h"
 
 static const double TOLERANCE = 5e-5;
-
-typedef struct job {
-    const dtp_graph *graph, *model;
-    const dtp_program *program;
-    bool pass, exact; /* exact: the measured peak is the predicted one */
-    double error;
-} job;
-
-static dtp_status verify_rank(dtp_comm *comm, void *user, dtp_err *err)
-{
-    job *j = user;
-    dtp_backend *backend = NULL, *reference = NULL;
-    dtp_verify_result result = {0};
-    dtp_verify_options options = dtp_verify_options_init();
-    DTP_TRY(dtp_backend_cpu_create(1, &backend, err));
-    dtp_status s = dtp_backend_cpu_create(1, &reference, err);
-    options.reference = reference;
-    options.reference_graph = j->model;
-    options.tolerance = TOLERANCE;
-    options.steps = 2;
-    if (s == DTP_OK) {
-        s = dtp_verify(j->graph, j->program, backend, comm, &options, &result, err);
-    }
-    if (comm->rank == 0) {
-        j->pass = result.pass;
-        j->error = result.max_rel_err;
-        j->exact = result.peak_bytes[0] == result.predicted_peak_bytes;
-    }
-    dtp_verify_result_free(&result);
-    dtp_backend_destroy(reference);
-    dtp_backend_destroy(backend);
-    return s;
-}
 
 static void verify(const tensor_fixture *f, const dtp_tensor_problem *p, const int32_t *selection,
                    const char *what)
 {
+    verify_case c = verify_case_init(what);
     dtp_arena *arena = dtp_arena_create();
     dtp_lower_options options = dtp_lower_options_init();
-    dtp_program *program = NULL;
     dtp_sharding s;
     dtp_err err = {0};
     options.redistributor = dtp_tensor_redistributor(p);
-    dtp_status st = dtp_tensor_sharding(p, selection, arena, &s, &err);
-    st = st == DTP_OK ? dtp_verify_fetches(f->graph, arena, &options.n_fetch, &options.fetch, &err)
-                      : st;
-    st = st == DTP_OK ? dtp_lower(f->graph, &s, &options, &program, &err) : st;
-    st = st == DTP_OK ? dtp_program_check(program, &err) : st;
-    job j = {.graph = f->graph, .model = f->model, .program = program};
-    st = st == DTP_OK ? dtp_comm_sim_run(&s.mesh, verify_rank, &j, &err) : st;
-    if (st != DTP_OK) {
+    c.options.reference_graph = f->model;
+    c.options.tolerance = TOLERANCE;
+    c.options.steps = 2;
+    if (dtp_tensor_sharding(p, selection, arena, &s, &err) != DTP_OK) {
         fail_msg("%s: %s", what, err.msg);
     }
-    if (!j.pass) {
-        fail_msg("%s: largest relative error %g", what, j.error);
-    }
-    assert_true(j.exact);
-    dtp_program_destroy(program);
+    verify_sharding(f->graph, &s, &options, &c);
     dtp_arena_destroy(arena);
 }
 

@@ -11,8 +11,7 @@
 #include <cmocka.h>
 
 #include "core/model.h"
-#include "executor/verify.h"
-#include "spmd/lower.h"
+#include "tests/sim/verify_case.h"
 
 #define MLP DTP_SOURCE_DIR "/models/mlp_digits.json"
 #define GPT DTP_SOURCE_DIR "/models/gpt_bytes.json"
@@ -23,62 +22,13 @@ static const double TOLERANCE = 2e-5;
  * steps enlarge what rounding leaves of them (docs/decisions/0004-gpt-bytes-optimizer.md). */
 static const dtp_feed_spec TEXT = {.input = "text", .file = DTP_SOURCE_DIR "/models/data/text.txt"};
 
-typedef struct job {
-    const dtp_graph *graph;
-    const dtp_program *program;
-    dtp_verify_result result; /* of rank 0 */
-} job;
-
-static dtp_status verify_rank(dtp_comm *comm, void *user, dtp_err *err)
+static void verify(const dtp_graph *g, const dtp_sharding *s, const char *what)
 {
-    job *j = user;
-    dtp_backend *backend = NULL, *reference = NULL;
-    dtp_verify_result result = {0};
-    dtp_verify_options options = dtp_verify_options_init();
-    DTP_TRY(dtp_backend_cpu_create(1, &backend, err));
-    dtp_status s = dtp_backend_cpu_create(1, &reference, err);
-    options.reference = reference;
-    options.tolerance = TOLERANCE;
-    options.n_feeds = dtp_graph_find(j->graph, TEXT.input) >= 0 ? 1 : 0;
-    options.feeds = &TEXT;
-    if (s == DTP_OK) {
-        s = dtp_verify(j->graph, j->program, backend, comm, &options, &result, err);
-    }
-    if (comm->rank == 0) {
-        j->result = result;
-    } else {
-        dtp_verify_result_free(&result);
-    }
-    dtp_backend_destroy(reference);
-    dtp_backend_destroy(backend);
-    return s;
-}
-
-/* Lowers, runs and checks one rule set. */
-static void verify_sharding(const dtp_graph *g, const dtp_sharding *s, const char *what)
-{
-    dtp_err err = {0};
-    dtp_arena *arena = dtp_arena_create();
-    dtp_lower_options options = dtp_lower_options_init();
-    job j = {.graph = g};
-    dtp_program *program = NULL;
-    dtp_status st = dtp_verify_fetches(g, arena, &options.n_fetch, &options.fetch, &err);
-    st = st == DTP_OK ? dtp_lower(g, s, &options, &program, &err) : st;
-    st = st == DTP_OK ? dtp_program_check(program, &err) : st;
-    j.program = program;
-    st = st == DTP_OK ? dtp_comm_sim_run(&s->mesh, verify_rank, &j, &err) : st;
-    if (st != DTP_OK) {
-        fail_msg("%s: %s", what, err.msg);
-    }
-    if (!j.result.pass) {
-        fail_msg("%s: largest relative error %g", what, j.result.max_rel_err);
-    }
-    for (int32_t r = 0; r < j.result.ranks; r++) {
-        assert_int_equal(j.result.peak_bytes[r], program->peak_bytes);
-    }
-    dtp_verify_result_free(&j.result);
-    dtp_program_destroy(program);
-    dtp_arena_destroy(arena);
+    verify_case c = verify_case_init(what);
+    c.options.tolerance = TOLERANCE;
+    c.options.n_feeds = dtp_graph_find(g, TEXT.input) >= 0 ? 1 : 0;
+    c.options.feeds = &TEXT;
+    verify_sharding(g, s, NULL, &c);
 }
 
 static dtp_graph *read_model(const char *path, int32_t n, const dtp_dim_override *overrides)
@@ -126,7 +76,7 @@ static int verify_all_rules(const dtp_graph *g, const char *mesh_text)
             char what[256];
             (void)snprintf(what, sizeof what, "%s rules '%s'", mesh_text,
                            dtp_rules_print(&rules, &mesh, &g->dims, arena));
-            verify_sharding(g, &s, what);
+            verify(g, &s, what);
             legal++;
         }
         dtp_arena_destroy(arena);
@@ -180,7 +130,7 @@ static void test_gpt__hand_written_rules(void **state)
         }
         char what[256];
         (void)snprintf(what, sizeof what, "gpt on '%s' with '%s'", cases[i][0], cases[i][1]);
-        verify_sharding(g, &s, what);
+        verify(g, &s, what);
         dtp_arena_destroy(arena);
     }
     dtp_graph_destroy(g);
