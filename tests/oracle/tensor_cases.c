@@ -90,6 +90,38 @@ dtp_tensor_problem *tensor_fixture_problem(const tensor_fixture *f,
     return p;
 }
 
+/* ---- solutions ---------------------------------------------------------------------------------
+ */
+
+int64_t tensor_optimum(const dtp_select_problem *p)
+{
+    const dtp_select_options options = dtp_select_options_init();
+    dtp_select_result r;
+    assert_int_equal(dtp_select_solve(p, &options, &r, NULL), DTP_OK);
+    assert_int_equal(r.status, DTP_CERT_OPTIMAL);
+    const int64_t cost = r.value.cost;
+    dtp_select_result_free(&r);
+    return cost;
+}
+
+void tensor_solve_limited(dtp_select_problem *p, dtp_select_result *r)
+{
+    const dtp_select_options options = dtp_select_options_init();
+    assert_int_equal(dtp_select_solve(p, &options, r, NULL), DTP_OK);
+    const int64_t peak = r->value.peak;
+    for (int d = 3; d < 16; d++) {
+        dtp_select_result_free(r);
+        p->usage_limit = peak - (peak >> d) - 1;
+        assert_int_equal(dtp_select_solve(p, &options, r, NULL), DTP_OK);
+        if (r->choice != NULL) {
+            break;
+        }
+    }
+    assert_non_null(r->choice);
+    assert_int_equal(r->status, DTP_CERT_OPTIMAL);
+    assert_true(r->value.peak <= p->usage_limit);
+}
+
 /* ---- random selections -------------------------------------------------------------------------
  */
 
