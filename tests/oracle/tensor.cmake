@@ -9,3 +9,5 @@ dtp_test(NAME tensor_unfolded SOURCES tensor_unfolded.c ${elimination} tensor_ca
          LIBS dtp_planner LABELS oracle TIMEOUT 300)
 dtp_test(NAME elimination SOURCES test_elimination.c ${elimination} limit_search.c select_random.c
          LIBS dtp_planner LABELS oracle TIMEOUT 300)
+dtp_test(NAME plan_prices SOURCES plan_prices.c tensor_cases.c LIBS dtp_planner
+         LABELS oracle TIMEOUT 300)

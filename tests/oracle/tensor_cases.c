@@ -53,6 +53,16 @@ static dtp_status change_graph(const tensor_case *c, tensor_fixture *f, dtp_err 
     return s;
 }
 
+static dtp_status read_machine(const tensor_case *c, tensor_fixture *f, dtp_err *err)
+{
+    char path[512];
+    if (c->machine == NULL) {
+        return dtp_machine_parse("machine", MACHINE, sizeof MACHINE - 1, &f->machine, err);
+    }
+    (void)snprintf(path, sizeof path, DTP_SOURCE_DIR "/models/machines/%s", c->machine);
+    return dtp_machine_read(path, &f->machine, err);
+}
+
 void tensor_fixture_create(const tensor_case *c, tensor_fixture *f)
 {
     *f = (tensor_fixture){0};
@@ -60,8 +70,7 @@ void tensor_fixture_create(const tensor_case *c, tensor_fixture *f)
     dtp_err err = {0};
     read_graph(c, &f->model);
     dtp_status s = change_graph(c, f, &err);
-    s = s == DTP_OK ? dtp_machine_parse("machine", MACHINE, sizeof MACHINE - 1, &f->machine, &err)
-                    : s;
+    s = s == DTP_OK ? read_machine(c, f, &err) : s;
     s = s == DTP_OK ? dtp_mesh_parse(c->mesh, &mesh, &err) : s;
     s = s == DTP_OK ? dtp_pricer_init(f->machine, &mesh, &f->pricer, &err) : s;
     s = s == DTP_OK ? dtp_move_pricer_create(&f->pricer, &f->moves, &err) : s;
