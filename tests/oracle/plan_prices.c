@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "cost_models/plan_lowering.h"
+#include "planner/reports/explain.h"
 #include "planner/tensor/plan_tensor.h"
 #include "spmd/program_check.h"
 #include "tests/oracle/tensor_cases.h"
@@ -158,9 +159,70 @@ static void test_plan_prices__certificates_are_the_prices_of_programs(void **sta
     assert_true(limited > 5 && listed > 0);
 }
 
+/* A plan explained on a machine costs there what its program costs, in which the steps are those of
+ * the machine that it was made for. Returns by how much these are dearer than the cheapest. */
+static int64_t check_explained(const tensor_fixture *f, const dtp_plan *plan,
+                               const dtp_machine *machine, bool is_current)
+{
+    dtp_pricer pricer;
+    dtp_plan_lowering lowering;
+    dtp_explanation x;
+    dtp_err err = {0};
+    dtp_arena *arena = dtp_arena_create();
+    const dtp_explain_request request = {.graph = f->graph,
+                                         .machine = machine,
+                                         .plan = plan,
+                                         .plan_is_current = is_current,
+                                         .name = f->graph->tensors[f->graph->n_tensors / 2].name};
+    if (dtp_explain(&request, arena, &x, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    assert_int_equal(dtp_pricer_init(machine, &plan->mesh, &pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_plan_lowering_init(&lowering, plan, NULL), DTP_OK);
+    const dtp_lower_options plain = {.redistributor = lowering.redistributor};
+    dtp_program *program = lower(f->graph, plan, &plain);
+    assert_int_equal(x.plan_ps, price_of(&pricer, program));
+    assert_true(x.bound_ps <= x.cost_ps && x.cost_ps <= x.plan_ps);
+    dtp_program_destroy(program);
+    dtp_arena_destroy(arena);
+    return x.plan_ps - x.cost_ps;
+}
+
+static void test_plan_prices__explained_at_the_price_of_its_own_steps(void **state)
+{
+    (void)state;
+    static const tensor_case cases[] = {
+        {.model = "mtf_lm.json", .mesh = "x:2;y:4", .machine = "h100_64.json"},
+        {.model = "llama3_8b.json",
+         .mesh = "x:4;y:2",
+         .machine = "a100_8.json",
+         .dims = "layers=2"}};
+    int64_t more = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tensor_fixture f, other;
+        tensor_case elsewhere = cases[i];
+        dtp_plan_request request = dtp_plan_request_init();
+        dtp_plan_result r;
+        elsewhere.machine = "l4_16.json";
+        tensor_fixture_create(&cases[i], &f);
+        tensor_fixture_create(&elsewhere, &other);
+        request.mesh = &f.pricer.mesh;
+        assert_int_equal(dtp_plan_tensor(f.model, f.machine, &request, &r, NULL), DTP_OK);
+        assert_true(r.plan != NULL && r.plan->n_moves > 0);
+        assert_int_equal(check_explained(&f, r.plan, f.machine, true), 0);
+        more += check_explained(&f, r.plan, other.machine, false);
+        dtp_plan_result_free(&r);
+        tensor_fixture_destroy(&other);
+        tensor_fixture_destroy(&f);
+    }
+    assert_true(more > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plan_prices__certificates_are_the_prices_of_programs)};
+        cmocka_unit_test(test_plan_prices__certificates_are_the_prices_of_programs),
+        cmocka_unit_test(test_plan_prices__explained_at_the_price_of_its_own_steps),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
