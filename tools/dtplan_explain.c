@@ -55,6 +55,7 @@ static void write_explanation(dtp_json_writer *w, const dtp_explanation *x)
     }
     dtp_json_write_int(w, "instances", x->instances);
     dtp_json_write_string(w, "chosen", x->chosen);
+    dtp_json_write_int(w, "plan_ps", x->plan_ps);
     dtp_json_write_int(w, "cost_ps", x->cost_ps);
     dtp_json_write_int(w, "bound_ps", x->bound_ps);
     dtp_json_write_int(w, "peak_bytes", x->peak_bytes);
@@ -118,12 +119,17 @@ static void print_explanation(const explain_command *c, const dtp_explanation *x
                         "all of them\n",
                         x->instances);
     }
-    dtp_strbuf_addf(
-        out,
-        "the plan costs %.3f us, no plan less than %.3f us (sums of prices)\n\n%-32s %12s "
-        "%12s %12s %12s %12s %12s %12s\n",
-        micro(x->cost_ps), micro(x->bound_ps), "difference, us, if it were", "alone", "compute",
-        "inside ops", "moving", "bytes", "at least", "at most");
+    dtp_strbuf_addf(out, "the plan costs %.3f us, no plan less than %.3f us (sums of prices)\n",
+                    micro(x->plan_ps), micro(x->bound_ps));
+    if (x->plan_ps != x->cost_ps) {
+        dtp_strbuf_addf(out,
+                        "differences are from %.3f us: the plan with the cheapest redistributions "
+                        "on this machine\n",
+                        micro(x->cost_ps));
+    }
+    dtp_strbuf_addf(out, "\n%-32s %12s %12s %12s %12s %12s %12s %12s\n",
+                    "difference, us, if it were", "alone", "compute", "inside ops", "moving",
+                    "bytes", "at least", "at most");
     for (int32_t i = 0; i < x->n && i < c->rows; i++) {
         print_alternative(&x->alternatives[i], out);
     }

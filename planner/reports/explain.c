@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cost_models/plan_lowering.h"
+#include "planner/candidate.h"
 #include "planner/reports/explain_internal.h"
 #include "planner/styles/glob.h"
 #include "planner/node_price.h"
@@ -407,11 +409,23 @@ static int compare_alternatives(const void *x, const void *y)
     return p != q ? (p < q ? -1 : 1) : strcmp(a->text, b->text);
 }
 
+/* The steps of a plan in tensor mode are the cheapest on its own machine only, those of other plans
+ * need not be on any. */
+static dtp_status price_plan(const dtp_explaining *e, dtp_err *err)
+{
+    const dtp_plan *plan = e->request->plan;
+    dtp_plan_lowering lowering;
+    DTP_TRY(dtp_plan_lowering_init(&lowering, plan, err));
+    return dtp_additive_cost(e->request->graph, &e->pricer, &plan->sharding, lowering.redistributor,
+                             &e->out->plan_ps, err);
+}
+
 static dtp_status explain(dtp_explaining *e, dtp_err *err)
 {
     DTP_TRY(find_name(e, err));
     DTP_TRY(dtp_pricer_init(e->request->machine, &e->request->plan->mesh, &e->pricer, err));
     DTP_TRY(find_selection(e, err));
+    DTP_TRY(price_plan(e, err));
     DTP_TRY(follow_tensor(e, err));
     evaluation v = {
         .problem = e->problem, .choice = deciding_choice(e, e->problem), .plan = e->selection};

@@ -53,6 +53,16 @@ static dtp_status change_graph(const tensor_case *c, tensor_fixture *f, dtp_err 
     return s;
 }
 
+static dtp_status read_machine(const tensor_case *c, tensor_fixture *f, dtp_err *err)
+{
+    char path[512];
+    if (c->machine == NULL) {
+        return dtp_machine_parse("machine", MACHINE, sizeof MACHINE - 1, &f->machine, err);
+    }
+    (void)snprintf(path, sizeof path, DTP_SOURCE_DIR "/models/machines/%s", c->machine);
+    return dtp_machine_read(path, &f->machine, err);
+}
+
 void tensor_fixture_create(const tensor_case *c, tensor_fixture *f)
 {
     *f = (tensor_fixture){0};
@@ -60,8 +70,7 @@ void tensor_fixture_create(const tensor_case *c, tensor_fixture *f)
     dtp_err err = {0};
     read_graph(c, &f->model);
     dtp_status s = change_graph(c, f, &err);
-    s = s == DTP_OK ? dtp_machine_parse("machine", MACHINE, sizeof MACHINE - 1, &f->machine, &err)
-                    : s;
+    s = s == DTP_OK ? read_machine(c, f, &err) : s;
     s = s == DTP_OK ? dtp_mesh_parse(c->mesh, &mesh, &err) : s;
     s = s == DTP_OK ? dtp_pricer_init(f->machine, &mesh, &f->pricer, &err) : s;
     s = s == DTP_OK ? dtp_move_pricer_create(&f->pricer, &f->moves, &err) : s;
@@ -88,6 +97,38 @@ dtp_tensor_problem *tensor_fixture_problem(const tensor_fixture *f,
         fail_msg("%s", err.msg);
     }
     return p;
+}
+
+/* ---- solutions ---------------------------------------------------------------------------------
+ */
+
+int64_t tensor_optimum(const dtp_select_problem *p)
+{
+    const dtp_select_options options = dtp_select_options_init();
+    dtp_select_result r;
+    assert_int_equal(dtp_select_solve(p, &options, &r, NULL), DTP_OK);
+    assert_int_equal(r.status, DTP_CERT_OPTIMAL);
+    const int64_t cost = r.value.cost;
+    dtp_select_result_free(&r);
+    return cost;
+}
+
+void tensor_solve_limited(dtp_select_problem *p, dtp_select_result *r)
+{
+    const dtp_select_options options = dtp_select_options_init();
+    assert_int_equal(dtp_select_solve(p, &options, r, NULL), DTP_OK);
+    const int64_t peak = r->value.peak;
+    for (int d = 3; d < 16; d++) {
+        dtp_select_result_free(r);
+        p->usage_limit = peak - (peak >> d) - 1;
+        assert_int_equal(dtp_select_solve(p, &options, r, NULL), DTP_OK);
+        if (r->choice != NULL) {
+            break;
+        }
+    }
+    assert_non_null(r->choice);
+    assert_int_equal(r->status, DTP_CERT_OPTIMAL);
+    assert_true(r->value.peak <= p->usage_limit);
 }
 
 /* ---- random selections -------------------------------------------------------------------------

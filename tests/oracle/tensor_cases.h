@@ -6,6 +6,7 @@
 #include "core/graph_choices.h"
 #include "core/model.h"
 #include "cost_models/move_price.h"
+#include "planner/select/solve.h"
 #include "planner/tensor/tensor_problem.h"
 
 typedef struct tensor_case {
@@ -14,6 +15,7 @@ typedef struct tensor_case {
     const char *dims; /* "batch=8 length=4" */
     bool remat;       /* all blocks */
     int32_t microbatches;
+    const char *machine; /* file under models/machines/; NULL: slow arithmetic, quick links */
 } tensor_case;
 
 typedef struct tensor_fixture {
@@ -36,6 +38,11 @@ void tensor_fixture_create(const tensor_case *c, tensor_fixture *f);
 void tensor_fixture_destroy(tensor_fixture *f);
 dtp_tensor_problem *tensor_fixture_problem(const tensor_fixture *f,
                                            const dtp_tensor_options *options);
+
+/* The cost of the solver's answer, which it must have proven. */
+int64_t tensor_optimum(const dtp_select_problem *p);
+/* Sets a limit below what the optimum without one uses and solves; the answer is proven. */
+void tensor_solve_limited(dtp_select_problem *p, dtp_select_result *r);
 
 uint64_t tensor_draw(uint64_t *seed, uint64_t n);
 /* A selection without forbidden pairs, as far as a few repairs find one; false when not. */
