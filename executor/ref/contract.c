@@ -8,17 +8,21 @@
 static dtp_status run_einsum(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
+    int64_t stride[DTP_MAX_OP_IN][DTP_MAX_OP_DIMS];
     dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
     int32_t kept = l.n;
     for (int32_t i = 0; i < args->call->n_in; i++) {
         dtp_ref__add(&l, &args->in[i].local);
+    }
+    for (int32_t i = 0; i < args->call->n_in; i++) {
+        dtp_ref__strides(&args->in[i], &l, stride[i]);
     }
     for (bool go = dtp_ref__first(&l, 0, kept); go; go = dtp_ref__next(&l, 0, kept)) {
         double sum = 0.0;
         for (bool in = dtp_ref__first(&l, kept, l.n); in; in = dtp_ref__next(&l, kept, l.n)) {
             double product = 1.0;
             for (int32_t i = 0; i < args->call->n_in; i++) {
-                product *= dtp_ref__get(&args->in[i], &l);
+                product *= dtp_ref__get_at(&args->in[i], &l, stride[i]);
             }
             sum += product;
         }

@@ -77,13 +77,17 @@ void dtp_ref__put(dtp_ref_loop *loop, dtp_dim_id d, int64_t at)
     loop->at[i] = at;
 }
 
+/* The dims of a view mostly follow each other in the loop too, so the next one is tried first. */
 static int64_t element_of(const dtp_view *view, const dtp_ref_loop *loop)
 {
     int64_t index = 0;
+    int32_t next = 0;
     for (int32_t i = 0; i < view->local.rank; i++) {
-        int64_t at = dtp_ref__coord(loop, view->local.dims[i].id);
-        assert(at >= 0 && at < view->local.dims[i].size);
-        index = index * view->local.dims[i].size + at;
+        const dtp_tdim *dim = &view->local.dims[i];
+        const int32_t k = next < loop->n && loop->id[next] == dim->id ? next : find(loop, dim->id);
+        assert(k >= 0 && loop->at[k] >= 0 && loop->at[k] < dim->size);
+        index = index * dim->size + loop->at[k];
+        next = k + 1;
     }
     return index;
 }
@@ -91,6 +95,29 @@ static int64_t element_of(const dtp_view *view, const dtp_ref_loop *loop)
 double dtp_ref__get(const dtp_view *view, const dtp_ref_loop *loop)
 {
     return dtp_element(view->local.dtype, view->data, element_of(view, loop));
+}
+
+void dtp_ref__strides(const dtp_view *view, const dtp_ref_loop *loop,
+                      int64_t stride[DTP_MAX_OP_DIMS])
+{
+    int64_t inner = 1;
+    memset(stride, 0, DTP_MAX_OP_DIMS * sizeof *stride);
+    for (int32_t i = view->local.rank - 1; i >= 0; i--) {
+        const int32_t k = find(loop, view->local.dims[i].id);
+        assert(k >= 0);
+        stride[k] += inner;
+        inner *= view->local.dims[i].size;
+    }
+}
+
+double dtp_ref__get_at(const dtp_view *view, const dtp_ref_loop *loop,
+                       const int64_t stride[DTP_MAX_OP_DIMS])
+{
+    int64_t index = 0;
+    for (int32_t k = 0; k < loop->n; k++) {
+        index += loop->at[k] * stride[k];
+    }
+    return dtp_element(view->local.dtype, view->data, index);
 }
 
 void dtp_ref__set(const dtp_view *view, const dtp_ref_loop *loop, double value)

@@ -33,6 +33,12 @@ void dtp_ref__put(dtp_ref_loop *loop, dtp_dim_id d, int64_t at);
 double dtp_ref__get(const dtp_view *view, const dtp_ref_loop *loop);
 void dtp_ref__set(const dtp_view *view, const dtp_ref_loop *loop, double value);
 void dtp_ref__accumulate(const dtp_view *view, const dtp_ref_loop *loop, double value);
+/* Strides of a view by the dims of the loop: its element is where the coordinates times them add up
+ * to. For inner loops; every dim of the view is in the loop. */
+void dtp_ref__strides(const dtp_view *view, const dtp_ref_loop *loop,
+                      int64_t stride[DTP_MAX_OP_DIMS]);
+double dtp_ref__get_at(const dtp_view *view, const dtp_ref_loop *loop,
+                       const int64_t stride[DTP_MAX_OP_DIMS]);
 /* The same for integers and bools, exactly; storing drops the high bits. */
 int64_t dtp_ref__get_int(const dtp_view *view, const dtp_ref_loop *loop);
 void dtp_ref__set_int(const dtp_view *view, const dtp_ref_loop *loop, int64_t value);
