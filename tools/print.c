@@ -148,6 +148,12 @@ static void print_certificate(const dtp_plan *plan, dtp_strbuf *out)
                     ", gap %.4f %% (%s, %" PRId64 " nodes)\n",
                     words[c->status], c->cost, time ? "ps" : "bytes", c->bound, 100.0 * c->gap,
                     c->solver, c->nodes);
+    if (c->has_unfolded) {
+        dtp_strbuf_addf(out,
+                        "folding: instances of a block decide together; if each decided for "
+                        "itself, bound %" PRId64 ", so at most %" PRId64 " ps (%.4f %%) are lost\n",
+                        c->unfolded_bound, c->cost - c->unfolded_bound, 100.0 * c->unfolded_gap);
+    }
     for (int32_t i = 0; i < c->n_prices; i++) {
         const dtp_constraint_price *p = &c->prices[i];
         dtp_strbuf_addf(out, "price of '%s': %" PRId64 " ps%s%s\n", p->constraint, p->saves_ps,
