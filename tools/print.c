@@ -150,8 +150,8 @@ static void print_certificate(const dtp_plan *plan, dtp_strbuf *out)
                     c->solver, c->nodes);
     if (c->has_unfolded) {
         dtp_strbuf_addf(out,
-                        "folding: instances of a block decide together; if each decided for "
-                        "itself, bound %" PRId64 ", so at most %" PRId64 " ps (%.4f %%) are lost\n",
+                        "folding: bound %" PRId64 " if every instance of a block decided for "
+                        "itself, so it costs at most %" PRId64 " ps, %.4f %%\n",
                         c->unfolded_bound, c->cost - c->unfolded_bound, 100.0 * c->unfolded_gap);
     }
     for (int32_t i = 0; i < c->n_prices; i++) {
