@@ -49,14 +49,18 @@ typedef struct dtp_constraint_price {
     bool exact; /* both sums are proven to be the least */
 } dtp_constraint_price;
 
-/* cost, bound: picoseconds for objective time, bytes for objective memory. */
+/* cost, bound: picoseconds for objective time, bytes for objective memory. unfolded_bound <= bound
+ * <= cost. */
 typedef struct dtp_certificate {
     dtp_cert_status status;
     int64_t cost, bound;
     double gap; /* (cost - bound) / cost, 0 when cost is 0 */
     const char *solver;
     int64_t nodes;
-    double solve_s; /* written with timings only */
+    double solve_s;         /* written with timings only */
+    bool has_unfolded;      /* tensor mode, objective time, where instances of a block decide */
+    int64_t unfolded_bound; /* together: no plan in which each decides for itself costs less */
+    double unfolded_gap;    /* (cost - unfolded_bound) / cost: what folding loses is at most this */
     bool has_prices;
     int32_t n_prices;
     dtp_constraint_price *prices; /* with has_prices */

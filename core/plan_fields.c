@@ -1,5 +1,7 @@
 #include "core/plan_fields.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "core/plan_internal.h"
@@ -168,10 +170,52 @@ static dtp_status read_prices(const dtp_json *v, dtp_arena *arena, dtp_certifica
     return DTP_OK;
 }
 
+/* The share of the cost that is missing to a bound, which is not above the cost. */
+static dtp_status read_gap(const dtp_json *v, const char *key, int64_t cost, int64_t bound,
+                           double *gap, dtp_err *err)
+{
+    const double share = cost > 0 ? (double)(cost - bound) / (double)cost : 0.0;
+    DTP_TRY(read_amount(v, key, gap, err));
+    if (fabs(*gap - share) > 1e-9) {
+        return dtp_json_fail(dtp_json_get(v, key), err, "%g, but cost and bound give %g", *gap,
+                             share);
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_bound(const dtp_json *v, const char *key, int64_t most, const char *of,
+                             int64_t *bound, dtp_err *err)
+{
+    DTP_TRY(read_count(v, key, bound, err));
+    return *bound <= most
+               ? DTP_OK
+               : dtp_json_fail(dtp_json_get(v, key), err, "%" PRId64 " is above the %s, %" PRId64,
+                               *bound, of, most);
+}
+
+/* The bound without folding: both of its keys or none. */
+static dtp_status read_unfolded(const dtp_json *v, const dtp_plan *plan, dtp_certificate *c,
+                                dtp_err *err)
+{
+    const dtp_json *bound = dtp_json_get(v, "unfolded_bound"),
+                   *gap = dtp_json_get(v, "unfolded_gap");
+    if (bound == NULL && gap == NULL) {
+        return DTP_OK;
+    }
+    if (plan->rules_mode || plan->objective != DTP_OBJECTIVE_TIME) {
+        return dtp_json_fail(bound != NULL ? bound : gap, err,
+                             "only plans in tensor mode with objective time have this");
+    }
+    c->has_unfolded = true;
+    DTP_TRY(read_bound(v, "unfolded_bound", c->bound, "bound", &c->unfolded_bound, err));
+    return read_gap(v, "unfolded_gap", c->cost, c->unfolded_bound, &c->unfolded_gap, err);
+}
+
 static dtp_status read_certificate(const dtp_json *root, dtp_plan *plan, dtp_err *err)
 {
-    static const char *const keys[] = {"status", "cost",    "bound",  "gap", "solver",
-                                       "nodes",  "solve_s", "prices", NULL};
+    static const char *const keys[] = {"status",         "cost",         "bound",   "gap",
+                                       "solver",         "nodes",        "solve_s", "prices",
+                                       "unfolded_bound", "unfolded_gap", NULL};
     dtp_certificate *c = &plan->certificate;
     const dtp_json *v;
     int32_t status = 0;
@@ -180,8 +224,9 @@ static dtp_status read_certificate(const dtp_json *root, dtp_plan *plan, dtp_err
     DTP_TRY(read_choice(v, "status", dtp_plan__cert_statuses, &status, err));
     c->status = (dtp_cert_status)status;
     DTP_TRY(read_count(v, "cost", &c->cost, err));
-    DTP_TRY(read_count(v, "bound", &c->bound, err));
-    DTP_TRY(read_amount(v, "gap", &c->gap, err));
+    DTP_TRY(read_bound(v, "bound", c->cost, "cost", &c->bound, err));
+    DTP_TRY(read_gap(v, "gap", c->cost, c->bound, &c->gap, err));
+    DTP_TRY(read_unfolded(v, plan, c, err));
     DTP_TRY(read_text(v, "solver", plan->arena, &c->solver, err));
     DTP_TRY(read_count(v, "nodes", &c->nodes, err));
     if (dtp_json_get(v, "solve_s") != NULL) {

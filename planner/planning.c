@@ -15,7 +15,8 @@ dtp_plan_request dtp_plan_request_init(void)
                               .margin = 0.05,
                               .seed = 1,
                               .threads = 2,
-                              .gap = 0.001};
+                              .gap = 0.001,
+                              .fold_bound = true};
 }
 
 const char *dtp_mesh_outcome_name(dtp_mesh_outcome outcome)

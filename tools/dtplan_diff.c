@@ -42,6 +42,17 @@ static void write_pair(dtp_json_writer *w, const char *key, const char *const pa
     dtp_json_end_array(w);
 }
 
+/* Of the certificate, where it speaks of sums of prices. */
+static void write_bounds(dtp_json_writer *w, const dtp_plan *plan)
+{
+    if (plan->objective == DTP_OBJECTIVE_TIME) {
+        dtp_json_write_int(w, "bound_ps", plan->certificate.bound);
+    }
+    if (plan->certificate.has_unfolded) {
+        dtp_json_write_int(w, "unfolded_bound_ps", plan->certificate.unfolded_bound);
+    }
+}
+
 static void write_side(dtp_json_writer *w, const diff_command *c, const tool_job *job,
                        const dtp_plan_diff *diff, int i)
 {
@@ -56,6 +67,7 @@ static void write_side(dtp_json_writer *w, const diff_command *c, const tool_job
         dtp_json_write_int(w, "peak_bytes", side->predicted.peak_bytes);
         dtp_json_write_int(w, "cost_ps", dtp_cost_split_sum(&side->cost));
         write_split(w, "cost", &side->cost);
+        write_bounds(w, job->plan);
         dtp_json_write_int(w, "needed_bytes", side->needed_bytes);
         dtp_json_write_int(w, "other_bytes", side->other_bytes);
     }
@@ -123,7 +135,21 @@ static void print_row(dtp_strbuf *out, const char *name, int64_t a, int64_t b)
                     1e-12 * (double)b, 1e-12 * (double)(b - a));
 }
 
-static void print_totals(const dtp_plan_diff *diff, dtp_strbuf *out)
+/* What the certificates say that no plan costs less than. */
+static void print_bounds(const tool_job jobs[2], dtp_strbuf *out)
+{
+    const dtp_plan *a = jobs[0].plan, *b = jobs[1].plan;
+    if (a->objective == DTP_OBJECTIVE_TIME && b->objective == DTP_OBJECTIVE_TIME &&
+        a->certificate.bound > 0 && b->certificate.bound > 0) {
+        print_row(out, "bound, s", a->certificate.bound, b->certificate.bound);
+    }
+    if (a->certificate.has_unfolded && b->certificate.has_unfolded) {
+        print_row(out, "  without folding", a->certificate.unfolded_bound,
+                  b->certificate.unfolded_bound);
+    }
+}
+
+static void print_totals(const dtp_plan_diff *diff, const tool_job jobs[2], dtp_strbuf *out)
 {
     const dtp_diff_side *a = &diff->side[0], *b = &diff->side[1];
     dtp_strbuf_addf(out, "%-24s %18s %18s %18s\n", "", "A", "B", "B - A");
@@ -133,6 +159,7 @@ static void print_totals(const dtp_plan_diff *diff, dtp_strbuf *out)
     print_row(out, "  compute", a->cost.compute, b->cost.compute);
     print_row(out, "  communication in ops", a->cost.communication, b->cost.communication);
     print_row(out, "  redistribution", a->cost.redistribution, b->cost.redistribution);
+    print_bounds(jobs, out);
     dtp_strbuf_addf(out, "%-24s %18" PRId64 " %18" PRId64 " %+18" PRId64 "\n", "peak, bytes",
                     a->predicted.peak_bytes, b->predicted.peak_bytes,
                     b->predicted.peak_bytes - a->predicted.peak_bytes);
@@ -239,7 +266,7 @@ static void print_diff(const diff_command *c, const tool_job jobs[2], const dtp_
                         jobs[i].plan->rules_mode ? "rules" : "tensor", mesh);
     }
     if (diff->priced) {
-        print_totals(diff, out);
+        print_totals(diff, jobs, out);
     }
     print_list(c, diff, false, out);
     print_list(c, diff, true, out);

@@ -147,6 +147,12 @@ static void print_certificate(const dtp_plan *plan, dtp_strbuf *out)
     dtp_strbuf_addf(out, "certificate: %s, ", dtp_cert_status_name(c->status));
     tool_print_bounds(c->cost, time ? " ps" : " bytes", c->bound, c->gap, out);
     dtp_strbuf_addf(out, " (%s, %" PRId64 " nodes)\n", c->solver, c->nodes);
+    if (c->has_unfolded) {
+        dtp_strbuf_addf(out,
+                        "folding: bound %" PRId64 " if every instance of a block decided for "
+                        "itself, so it costs at most %" PRId64 " ps, %.4f %%\n",
+                        c->unfolded_bound, c->cost - c->unfolded_bound, 100.0 * c->unfolded_gap);
+    }
     for (int32_t i = 0; i < c->n_prices; i++) {
         const dtp_constraint_price *p = &c->prices[i];
         dtp_strbuf_addf(out, "price of '%s': %" PRId64 " ps%s%s\n", p->constraint, p->saves_ps,

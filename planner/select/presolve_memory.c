@@ -96,11 +96,15 @@ dtp_status sel_memory_create(sel_work *w, dtp_err *err)
         }
     }
     w->n_rows = clique_times(begins, ends, used, times, !w->options.rows);
+    w->time = malloc(((size_t)w->n_rows + 1) * sizeof *w->time);
     w->base = calloc((size_t)w->n_rows + 1, sizeof *w->base);
     w->price = calloc((size_t)w->n_rows + 1, sizeof *w->price);
-    dtp_status s = w->base != NULL && w->price != NULL
-                       ? add_pieces(w, times, err)
-                       : DTP_FAIL(err, DTP_NOMEM, "out of memory for memory rows");
+    const bool ok = w->time != NULL && w->base != NULL && w->price != NULL;
+    if (ok) {
+        memcpy(w->time, times, (size_t)w->n_rows * sizeof *w->time);
+    }
+    dtp_status s =
+        ok ? add_pieces(w, times, err) : DTP_FAIL(err, DTP_NOMEM, "out of memory for memory rows");
     free(begins);
     return s;
 }
@@ -298,6 +302,7 @@ static void choose_rows(sel_work *w, int64_t *sums, uint8_t *change, int32_t *to
     for (int32_t r = 0; r < w->n_rows; r++) {
         to[r] = kept;
         if ((change[r] & KEPT) != 0) {
+            w->time[kept] = w->time[r];
             w->price[kept] = w->price[r];
             w->base[kept++] = w->base[r];
         }

@@ -466,6 +466,7 @@ void sel_retire(sel_work *w)
     free(w->undo);
     free(w->dirty.items);
     free(w->check.items);
+    free(w->time);
     free(w->base);
     free(w->price);
     *w = (sel_work){.arena = w->arena};
@@ -543,12 +544,13 @@ dtp_status sel_copy(const sel_work *w, sel_work **out, dtp_err *err)
                      .options = w->options};
     to->arena = dtp_arena_create();
     to->nodes = calloc((size_t)w->n_nodes + 1, sizeof *to->nodes);
+    to->time = copy_of(w->time, (size_t)w->n_rows * sizeof *w->time);
     to->base = copy_of(w->base, (size_t)w->n_rows * sizeof *w->base);
     to->price = copy_of(w->price, (size_t)w->n_rows * sizeof *w->price);
     to->undo = copy_of(w->undo, (size_t)w->n_undo * sizeof *w->undo);
     to->n_undo = to->cap_undo = to->undo != NULL ? w->n_undo : 0;
-    const bool ok = to->arena != NULL && to->nodes != NULL && to->base != NULL &&
-                    to->price != NULL && to->undo != NULL;
+    const bool ok = to->arena != NULL && to->nodes != NULL && to->time != NULL &&
+                    to->base != NULL && to->price != NULL && to->undo != NULL;
     dtp_status s = ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy");
     for (int32_t i = 0; i < w->n_nodes && s == DTP_OK; i++) {
         s = copy_node(to, &w->nodes[i], i, err);

@@ -70,6 +70,7 @@ typedef struct sel_work {
     int64_t n_undo, cap_undo;
     sel_queue dirty, check;
     int32_t n_rows;
+    int64_t *time;    /* by row: a time of its clique */
     int64_t *base;    /* by row: usage that every solution has */
     double *price;    /* by row: what a unit of usage costs in the best bound so far */
     double unit;      /* cost scale of the dual ascent that found the prices, 0 = none yet */

@@ -6,7 +6,12 @@
 
 #include "core/safe_int.h"
 
-#define INFINITE 1e30
+#define INFINITE 1e30F
+
+/* 2^51: three integers up to this add up to one that is exact in double precision. */
+#define MOST_EXACT 2251799813685248.0
+
+enum { LANES = 16 };
 
 int32_t dtp_ascent__strategies(const ascent *a, int32_t node)
 {
@@ -16,158 +21,282 @@ int32_t dtp_ascent__strategies(const ascent *a, int32_t node)
 /* ---- ascent ------------------------------------------------------------------------------------
  */
 
+/* min_j (m[j] - phi[j]) */
+static float least_of(const float *restrict m, const float *restrict phi, int32_t n)
+{
+    float lane[LANES], low = INFINITE;
+    int32_t j = 0;
+    for (int k = 0; k < LANES; k++) {
+        lane[k] = INFINITE;
+    }
+    for (; j + LANES <= n; j += LANES) {
+        for (int k = 0; k < LANES; k++) {
+            const float at = m[j + k] - phi[j + k];
+            lane[k] = at < lane[k] ? at : lane[k];
+        }
+    }
+    for (; j < n; j++) {
+        const float at = m[j] - phi[j];
+        low = at < low ? at : low;
+    }
+    for (int k = 0; k < LANES; k++) {
+        low = lane[k] < low ? lane[k] : low;
+    }
+    return low;
+}
+
+/* least[j] = min(least[j], m[j] - phi) */
+static void lower(float *restrict least, const float *restrict m, float phi, int32_t n)
+{
+    for (int32_t j = 0; j < n; j++) {
+        const float at = m[j] - phi;
+        least[j] = at < least[j] ? at : least[j];
+    }
+}
+
 /* Moves the minima over the other end from an edge into its end a (or b). */
 static void collect(const ascent *a, int32_t e, bool end_a)
 {
     const dtp_unfolded_edge *edge = &a->edges[e];
     const int32_t rows = dtp_ascent__strategies(a, edge->a),
                   cols = dtp_ascent__strategies(a, edge->b);
-    const double *m = a->matrix + a->p->select->edge_first[edge->edge];
-    double *phi_a = a->phi + a->first_phi[e], *phi_b = phi_a + rows;
+    const float *m = a->matrix + a->p->select->edge_first[edge->edge];
+    float *phi_a = a->phi + a->first_phi[e], *phi_b = phi_a + rows;
+    if (end_a) {
+        for (int32_t i = 0; i < rows; i++, m += cols) {
+            const float low = least_of(m, phi_b, cols);
+            phi_a[i] = low < INFINITE / 2 ? low : phi_a[i];
+        }
+        return;
+    }
     for (int32_t j = 0; j < cols; j++) {
         a->least[j] = INFINITE;
     }
     for (int32_t i = 0; i < rows; i++, m += cols) {
-        double low = INFINITE;
-        for (int32_t j = 0; end_a && j < cols; j++) {
-            const double at = m[j] - phi_b[j];
-            low = at < low ? at : low;
-        }
-        for (int32_t j = 0; !end_a && j < cols; j++) {
-            const double at = m[j] - phi_a[i];
-            a->least[j] = at < a->least[j] ? at : a->least[j];
-        }
-        phi_a[i] = low < INFINITE / 2 ? low : phi_a[i];
+        lower(a->least, m, phi_a[i], cols);
     }
-    for (int32_t j = 0; !end_a && j < cols; j++) {
+    for (int32_t j = 0; j < cols; j++) {
         phi_b[j] = a->least[j] < INFINITE / 2 ? a->least[j] : phi_b[j];
     }
 }
 
-static double *phi_of(const ascent *a, int32_t e, int32_t node)
+static float *phi_of(const ascent *a, int32_t e, int32_t node)
 {
-    double *phi = a->phi + a->first_phi[e];
+    float *phi = a->phi + a->first_phi[e];
     return a->edges[e].a == node ? phi : phi + dtp_ascent__strategies(a, a->edges[e].a);
 }
 
-static void update(const ascent *a, int32_t node, bool forward)
+/* Costs and multipliers of a node's strategies into a->theta. Edges that lie ahead hold what was
+ * taken over in the walk before, unless this is the first one. */
+static void gather(const ascent *a, int32_t node, bool forward, bool first)
 {
     const int32_t k = dtp_ascent__strategies(a, node);
-    int32_t ahead = 0, behind = 0;
-    double low = INFINITE;
     for (int32_t s = 0; s < k; s++) {
         const int64_t cost = a->cost[node][s];
-        a->theta[s] = cost < DTP_SELECT_FORBIDDEN ? (double)cost : INFINITE;
+        a->theta[s] = cost < DTP_SELECT_FORBIDDEN ? (float)cost : INFINITE;
     }
     for (int32_t x = a->first_arc[node]; x < a->first_arc[node + 1]; x++) {
         const int32_t e = a->arcs[x].edge;
-        collect(a, e, a->edges[e].a == node);
-        const double *phi = phi_of(a, e, node);
+        if (first || a->arcs[x].ahead != forward) {
+            collect(a, e, a->edges[e].a == node);
+        }
+        const float *phi = phi_of(a, e, node);
         for (int32_t s = 0; s < k; s++) {
             a->theta[s] += phi[s];
         }
-        *(a->arcs[x].ahead == forward ? &ahead : &behind) += 1;
+    }
+}
+
+/* Returns the node's minimum, which stays with it. */
+static double update(const ascent *a, int32_t node, bool forward, bool first)
+{
+    const int32_t k = dtp_ascent__strategies(a, node);
+    const int32_t begin = a->first_arc[node], end = a->first_arc[node + 1];
+    int32_t ahead = 0;
+    float low = INFINITE;
+    gather(a, node, forward, first);
+    for (int32_t x = begin; x < end; x++) {
+        ahead += a->arcs[x].ahead == forward ? 1 : 0;
     }
     for (int32_t s = 0; s < k; s++) {
         low = a->theta[s] < low ? a->theta[s] : low;
     }
-    const double share = 1.0 / (double)(ahead > behind ? ahead : behind > 0 ? behind : 1);
-    for (int32_t x = a->first_arc[node]; x < a->first_arc[node + 1]; x++) {
-        double *phi = phi_of(a, a->arcs[x].edge, node);
+    const int32_t behind = end - begin - ahead, most = ahead > behind ? ahead : behind;
+    const float share = 1.0F / (float)(most > 0 ? most : 1);
+    for (int32_t x = begin; x < end; x++) {
+        float *phi = phi_of(a, a->arcs[x].edge, node);
         for (int32_t s = 0; a->arcs[x].ahead == forward && s < k; s++) {
-            const double above = a->theta[s] - low;
-            phi[s] -= above < INFINITE / 2 ? above * share : 0.0;
+            const float above = a->theta[s] - low;
+            phi[s] -= above < INFINITE / 2 ? above * share : 0.0F;
         }
     }
+    return (double)low;
 }
 
-void dtp_ascent__run(const ascent *a, int32_t rounds)
+/* Walks back leave nothing on the edges: the sum of the nodes' minima is the bound. */
+void dtp_ascent__run(const ascent *a, int32_t rounds, double least_gain)
 {
-    for (int32_t r = 0; r < rounds; r++) {
+    double before = 0.0, gain = INFINITY;
+    for (int32_t r = 0; r < rounds && gain >= least_gain; r++) {
+        double bound = 0.0;
         for (int32_t i = 0; i < a->n; i++) {
             if (a->choice[a->order[i]] >= 0) {
-                update(a, a->order[i], true);
+                (void)update(a, a->order[i], true, r == 0);
             }
         }
         for (int32_t i = a->n - 1; i >= 0; i--) {
-            if (a->choice[a->order[i]] >= 0) {
-                update(a, a->order[i], false);
-            }
+            bound += a->choice[a->order[i]] >= 0 ? update(a, a->order[i], false, false) : 0.0;
         }
+        gain = r > 0 ? (bound - before) / (fabs(bound) + 1.0) : (double)INFINITY;
+        before = bound;
     }
 }
 
 /* ---- the exact sum -----------------------------------------------------------------------------
  */
 
-/* False when a sum overflows. */
-static bool add_edge_bound(const ascent *a, int32_t e, int64_t **theta, int64_t *total)
+/* What the sum is made of; all numbers in double precision are integers. */
+typedef struct exact {
+    int64_t **theta;    /* by node */
+    double *matrix;     /* of the edge of the selection problem that was last asked for */
+    int32_t of;         /* that edge; -1: none */
+    double *phi, *free; /* scratch: of one edge */
+    int64_t total;
+    bool ok; /* nothing overflowed */
+} exact;
+
+/* Costs of one instance, rounded down. What is too large for an exact difference counts less. */
+static void load_matrix(const ascent *a, int32_t edge, exact *x)
 {
-    const dtp_unfolded_edge *edge = &a->edges[e];
     const dtp_select_problem *s = a->p->select;
-    const int32_t rows = dtp_ascent__strategies(a, edge->a),
-                  cols = dtp_ascent__strategies(a, edge->b);
-    const int64_t *m = s->edge_cost + s->edge_first[edge->edge];
-    const int64_t count = a->folded ? 1 : a->p->edge_count[edge->edge];
-    const double *phi_a = a->phi + a->first_phi[e], *phi_b = phi_a + rows;
-    int64_t least = INT64_MAX;
-    bool ok = true;
-    for (int32_t i = 0; i < rows; i++, m += cols) {
-        const int64_t x = llround(phi_a[i]);
-        ok = dtp_add_i64(theta[edge->a][i], x, &theta[edge->a][i]) && ok;
-        for (int32_t j = 0; j < cols; j++) {
-            const int64_t at = m[j] / count - x - llround(phi_b[j]);
-            least = m[j] < DTP_SELECT_FORBIDDEN && at < least ? at : least;
-        }
+    const int64_t *m = s->edge_cost + s->edge_first[edge];
+    const int64_t n = s->edge_first[edge + 1] - s->edge_first[edge];
+    const int64_t count = a->folded ? 1 : a->p->edge_count[edge];
+    for (int64_t k = 0; k < n && edge != x->of; k++) {
+        const int64_t ps = count > 1 ? m[k] / count : m[k];
+        const double most = ps < (int64_t)MOST_EXACT ? (double)ps : MOST_EXACT;
+        x->matrix[k] = m[k] < DTP_SELECT_FORBIDDEN ? most : (double)INFINITE;
     }
-    for (int32_t j = 0; j < cols; j++) {
-        ok = dtp_add_i64(theta[edge->b][j], llround(phi_b[j]), &theta[edge->b][j]) && ok;
-    }
-    return ok && dtp_add_i64(*total, least, total);
+    x->of = edge;
 }
 
-static bool phi_is_small(const ascent *a)
+static double least_exact(const double *restrict m, const double *restrict phi, int32_t n)
 {
-    const int64_t n = a->first_phi[a->n_edges];
-    bool small = true;
-    for (int64_t i = 0; i < n && small; i++) {
-        small = fabs(a->phi[i]) < 1e17;
+    double lane[LANES], low = (double)INFINITE;
+    int32_t j = 0;
+    for (int k = 0; k < LANES; k++) {
+        lane[k] = (double)INFINITE;
     }
-    return small;
+    for (; j + LANES <= n; j += LANES) {
+        for (int k = 0; k < LANES; k++) {
+            const double at = m[j + k] - phi[j + k];
+            lane[k] = at < lane[k] ? at : lane[k];
+        }
+    }
+    for (; j < n; j++) {
+        const double at = m[j] - phi[j];
+        low = at < low ? at : low;
+    }
+    for (int k = 0; k < LANES; k++) {
+        low = lane[k] < low ? lane[k] : low;
+    }
+    return low;
+}
+
+/* Any multipliers are good; these are whole and not too large. */
+static int64_t rounded(float phi)
+{
+    const double whole = round((double)phi);
+    return !(whole > -MOST_EXACT) ? -(int64_t)MOST_EXACT
+           : whole < MOST_EXACT   ? (int64_t)whole
+                                  : (int64_t)MOST_EXACT;
+}
+
+/* Adds the rounded multipliers of one end to its node, and leaves them in x->phi. */
+static void add_end(const ascent *a, int32_t node, const float *phi, exact *x)
+{
+    const int32_t k = dtp_ascent__strategies(a, node);
+    for (int32_t s = 0; s < k; s++) {
+        const int64_t at = rounded(phi[s]);
+        x->phi[s] = (double)at;
+        x->ok = dtp_add_i64(x->theta[node][s], at, &x->theta[node][s]) && x->ok;
+    }
+}
+
+static void add_edge_bound(const ascent *a, int32_t e, exact *x)
+{
+    const dtp_unfolded_edge *edge = &a->edges[e];
+    const int32_t rows = dtp_ascent__strategies(a, edge->a),
+                  cols = dtp_ascent__strategies(a, edge->b);
+    const float *phi_a = a->phi + a->first_phi[e];
+    double least = (double)INFINITE;
+    load_matrix(a, edge->edge, x);
+    add_end(a, edge->b, phi_a + rows, x);
+    for (int32_t i = 0; i < rows; i++) {
+        x->free[i] = least_exact(x->matrix + (int64_t)i * cols, x->phi, cols);
+    }
+    add_end(a, edge->a, phi_a, x);
+    for (int32_t i = 0; i < rows; i++) {
+        const double at = x->free[i] < (double)INFINITE / 2 ? x->free[i] - x->phi[i] : least;
+        least = at < least ? at : least;
+    }
+    x->ok = x->ok && least < 4 * MOST_EXACT && dtp_add_i64(x->total, (int64_t)least, &x->total);
+}
+
+static void add_node_bound(const ascent *a, int32_t node, exact *x)
+{
+    int64_t least = INT64_MAX;
+    if (a->choice[node] < 0) {
+        return;
+    }
+    for (int32_t k = 0; k < dtp_ascent__strategies(a, node); k++) {
+        const bool dead = a->cost[node][k] >= DTP_SELECT_FORBIDDEN;
+        least = !dead && x->theta[node][k] < least ? x->theta[node][k] : least;
+    }
+    x->ok = x->ok && dtp_add_i64(x->total, least, &x->total);
+}
+
+static dtp_status make_exact(const ascent *a, dtp_arena *arena, exact *x, dtp_err *err)
+{
+    const dtp_select_problem *s = a->p->select;
+    int64_t entries = 1, most = 1;
+    for (int32_t e = 0; e < s->n_edges; e++) {
+        const int64_t n = s->edge_first[e + 1] - s->edge_first[e];
+        entries = n > entries ? n : entries;
+    }
+    x->theta = dtp_arena_alloc(arena, (size_t)a->n, sizeof *x->theta);
+    bool ok = x->theta != NULL;
+    for (int32_t i = 0; i < a->n && ok; i++) {
+        const int64_t k = a->choice[i] >= 0 ? dtp_ascent__strategies(a, i) : 0;
+        most = k > most ? k : most;
+        x->theta[i] = dtp_arena_alloc(arena, (size_t)k, sizeof **x->theta);
+        ok = x->theta[i] != NULL;
+        if (ok && k > 0) {
+            memcpy(x->theta[i], a->cost[i], (size_t)k * sizeof **x->theta);
+        }
+    }
+    x->matrix = dtp_arena_alloc(arena, (size_t)entries, sizeof *x->matrix);
+    x->phi = dtp_arena_alloc(arena, (size_t)most, sizeof *x->phi);
+    x->free = dtp_arena_alloc(arena, (size_t)most, sizeof *x->free);
+    return ok && x->matrix != NULL && x->phi != NULL && x->free != NULL
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_NOMEM, "out of memory for a bound");
 }
 
 /* Sum of the minima; 0 when numbers grow out of range. */
-dtp_status dtp_ascent__bound(const ascent *a, int64_t *bound, dtp_err *err)
+dtp_status dtp_ascent__bound(const ascent *a, dtp_arena *arena, int64_t *bound, dtp_err *err)
 {
-    int64_t **theta = calloc((size_t)a->n + 1, sizeof *theta), total = 0;
-    bool ok = phi_is_small(a);
-    dtp_status s = theta != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for a bound");
-    for (int32_t i = 0; i < a->n && s == DTP_OK; i++) {
-        const size_t k = a->choice[i] >= 0 ? (size_t)dtp_ascent__strategies(a, i) : 0;
-        theta[i] = malloc((k + 1) * sizeof **theta);
-        if (theta[i] == NULL) {
-            s = DTP_FAIL(err, DTP_NOMEM, "out of memory for a bound");
-        } else if (k > 0) {
-            memcpy(theta[i], a->cost[i], k * sizeof **theta);
-        }
+    exact x = {.of = -1, .ok = true};
+    *bound = 0;
+    DTP_TRY(make_exact(a, arena, &x, err));
+    for (int32_t e = 0; e < a->n_edges && x.ok; e++) {
+        add_edge_bound(a, e, &x);
     }
-    for (int32_t e = 0; e < a->n_edges && s == DTP_OK && ok; e++) {
-        ok = add_edge_bound(a, e, theta, &total);
+    for (int32_t i = 0; i < a->n && x.ok; i++) {
+        add_node_bound(a, i, &x);
     }
-    for (int32_t i = 0; i < a->n && s == DTP_OK && ok; i++) {
-        int64_t least = INT64_MAX;
-        for (int32_t k = 0; a->choice[i] >= 0 && k < dtp_ascent__strategies(a, i); k++) {
-            const bool dead = a->cost[i][k] >= DTP_SELECT_FORBIDDEN;
-            least = !dead && theta[i][k] < least ? theta[i][k] : least;
-        }
-        ok = a->choice[i] < 0 || dtp_add_i64(total, least, &total);
-    }
-    for (int32_t i = 0; theta != NULL && i < a->n; i++) {
-        free(theta[i]);
-    }
-    free(theta);
-    *bound = ok ? total : 0;
-    return s;
+    *bound = x.ok ? x.total : 0;
+    return DTP_OK;
 }
 
 /* ---- graphs ------------------------------------------------------------------------------------
@@ -242,7 +371,7 @@ static dtp_status make_matrices(ascent *a, dtp_arena *arena, dtp_err *err)
         const int64_t count = a->folded ? 1 : a->p->edge_count[e];
         for (int64_t k = s->edge_first[e]; k < s->edge_first[e + 1]; k++) {
             const int64_t ps = s->edge_cost[k] / count;
-            a->matrix[k] = s->edge_cost[k] < DTP_SELECT_FORBIDDEN ? (double)ps : INFINITE;
+            a->matrix[k] = s->edge_cost[k] < DTP_SELECT_FORBIDDEN ? (float)ps : INFINITE;
         }
     }
     return DTP_OK;

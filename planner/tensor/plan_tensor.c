@@ -7,8 +7,9 @@
 
 #include "core/settings.h"
 #include "planner/reports/constraint_prices.h"
-#include "planner/tensor/least_usage.h"
 #include "planner/planning.h"
+#include "planner/tensor/fold_bound.h"
+#include "planner/tensor/least_usage.h"
 #include "planner/tensor/tensor_pins.h"
 #include "spmd/redistribute_listed.h"
 
@@ -442,6 +443,34 @@ static dtp_status note_moves(const dtp_planning *p, dtp_plan *plan, dtp_err *err
     return DTP_OK;
 }
 
+/* A plan that does not beat the rival is dropped. */
+static bool is_wanted(const dtp_planning *p)
+{
+    return p->rival == NULL || p->best.predicted.step_time_s < p->rival->predicted.step_time_s;
+}
+
+/* The bound without folding holds with folding too. */
+static dtp_status bound_folding(const dtp_planning *p, dtp_certificate *c, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    int64_t bound = 0;
+    if (!p->request->fold_bound || p->request->objective != DTP_OBJECTIVE_TIME || !is_wanted(p) ||
+        !dtp_tensor_is_folded(state->problem)) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_tensor_fold_bound(state->problem, c->cost, &bound, err));
+    bound = bound < c->cost ? bound : c->cost;
+    c->has_unfolded = true;
+    c->unfolded_bound = bound > 0 ? bound : 0;
+    c->bound = c->unfolded_bound > c->bound ? c->unfolded_bound : c->bound;
+    if (c->bound == c->cost && in_space(p, &p->best)) {
+        c->status = DTP_CERT_OPTIMAL;
+    }
+    c->gap = c->cost > 0 ? (double)(c->cost - c->bound) / (double)c->cost : 0.0;
+    c->unfolded_gap = c->cost > 0 ? (double)(c->cost - c->unfolded_bound) / (double)c->cost : 0.0;
+    return DTP_OK;
+}
+
 static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
 {
     const tensor_state *state = p->state;
@@ -454,6 +483,7 @@ static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
         DTP_TRY(dtp_planning_add_pin(plan, state->pins.texts[i], err));
     }
     DTP_TRY(note_moves(p, plan, err));
+    DTP_TRY(bound_folding(p, &plan->certificate, err));
     DTP_TRY(p->request->prices ? find_prices(p, plan, err) : DTP_OK);
     return copy_settings(&state->pins, plan, err);
 }

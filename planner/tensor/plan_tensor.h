@@ -10,7 +10,8 @@
  * rules mode and the baselines are candidates too, and where the search begins.
  *
  * What the certificate speaks of is the sum of prices in picoseconds. Its bound holds for plans in
- * which the instances of a repeated block are treated alike (solver "select, folded").
+ * which the instances of a repeated block are treated alike (solver "select, folded"); beside it
+ * stands a bound without that (planner/tensor/fold_bound.h).
  */
 #ifndef DTP_PLANNER_PLAN_TENSOR_H
 #define DTP_PLANNER_PLAN_TENSOR_H

@@ -27,6 +27,7 @@
 
 #include "core/sharding.h"
 #include "cost_models/move_price.h"
+#include "planner/select/prices.h"
 #include "planner/select/problem.h"
 #include "spmd/propagate.h"
 
@@ -102,12 +103,6 @@ void dtp_tensor_problem_destroy(dtp_tensor_problem *p);
 /* Who plans redistributions at the prices of the problem: a lowering with it, without passes, costs
  * exactly what dtp_select_evaluate says. Borrowed from p. */
 const dtp_redistributor *dtp_tensor_redistributor(const dtp_tensor_problem *p);
-
-/* What a byte costs at one time, from the multipliers of a bound under the memory limit. */
-typedef struct dtp_time_price {
-    int64_t time;
-    double ps_per_byte;
-} dtp_time_price;
 
 /* A lower bound of the problem in which every instance decides for itself, so that the cost of a
  * folded plan minus this bounds what folding loses (planner/tensor/unfolded.c). Without prices of

@@ -11,3 +11,5 @@ dtp_test(NAME elimination SOURCES test_elimination.c ${elimination} limit_search
          LIBS dtp_planner LABELS oracle TIMEOUT 300)
 dtp_test(NAME plan_prices SOURCES plan_prices.c tensor_cases.c LIBS dtp_planner
          LABELS oracle TIMEOUT 300)
+dtp_test(NAME tensor_folding SOURCES tensor_folding.c tensor_cases.c LIBS dtp_planner
+         LABELS oracle TIMEOUT 300)

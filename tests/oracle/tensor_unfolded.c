@@ -74,7 +74,7 @@ static void test_tensor_unfolded__bound_under_a_limit(void **state)
         dtp_time_price prices[3] = {{peak_at, (double)(1 << k)}};
         for (int i = 1; i < 3; i++) {
             prices[i].time = (int64_t)tensor_draw(&seed, 3 * (uint64_t)f.graph->n_nodes);
-            prices[i].ps_per_byte = (double)tensor_draw(&seed, 100) / 10;
+            prices[i].price = (double)tensor_draw(&seed, 100) / 10;
         }
         const int64_t one = unfolded_bound(p, 40, 1, prices);
         const int64_t all = unfolded_bound(p, 40, 3, prices);

@@ -13,6 +13,8 @@
 
 #include "cost_models/plan_lowering.h"
 #include "planner/candidate.h"
+#include "planner/select/solve.h"
+#include "planner/tensor/tensor_problem.h"
 #include "tests/oracle/rules_ilp_graphs.h"
 #include "tests/unit/plan_fixture.h"
 
@@ -47,6 +49,7 @@ static void check_plan(const dtp_graph *g, const dtp_plan_request *request, cons
     assert_true(c->status == DTP_CERT_OPTIMAL || c->status == DTP_CERT_FEASIBLE);
     assert_true(c->bound <= c->cost && c->bound >= 0);
     assert_true(c->status != DTP_CERT_OPTIMAL || c->bound == c->cost);
+    assert_true(!c->has_unfolded || (c->unfolded_bound >= 0 && c->unfolded_bound <= c->bound));
     assert_true(fits(request, &p->predicted));
     for (int32_t i = 0; i < p->n_baselines; i++) {
         const dtp_baseline *b = &p->baselines[i];
@@ -302,6 +305,84 @@ static void test_plan_tensor__same_input_same_plan(void **state)
     dtp_graph_destroy(g);
 }
 
+/* ---- folding -----------------------------------------------------------------------------------
+ */
+
+/* The least sum of prices when every instance decides for itself, as far as it is found. */
+static dtp_select_result solve_unfolded(const dtp_graph *g, const dtp_plan_request *request)
+{
+    dtp_pricer pricer;
+    dtp_tensor_problem *p = NULL;
+    dtp_select_result r;
+    dtp_tensor_options options = dtp_tensor_options_init();
+    const dtp_select_options solver = dtp_select_options_init();
+    options.fold = false;
+    options.memory_bytes = request->memory_limit_bytes;
+    assert_int_equal(dtp_pricer_init(a100, request->mesh, &pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_tensor_problem_create(g, &pricer, &options, &p, NULL), DTP_OK);
+    assert_int_equal(dtp_select_solve(p->select, &solver, &r, NULL), DTP_OK);
+    assert_non_null(r.choice);
+    dtp_tensor_problem_destroy(p);
+    return r;
+}
+
+/* Folding loses something on this model: layers differ in the best plan, which is found here. */
+static void test_plan_tensor__says_what_folding_costs_at_most(void **state)
+{
+    (void)state;
+    static const int64_t limits[] = {0, 900000000};
+    dtp_graph *g = fixture_model("gpt2_small.json");
+    const dtp_mesh mesh = fixture_mesh("x:4");
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        dtp_plan_request request = dtp_plan_request_init();
+        request.mesh = &mesh;
+        request.memory_limit_bytes = limits[i];
+        dtp_plan_result r = fixture_plan(g, a100, &request);
+        const dtp_certificate *c = &r.plan->certificate;
+        dtp_select_result apart = solve_unfolded(g, &request);
+        check_plan(g, &request, r.plan);
+        print_message("bound %lld <= unfolded %lld <= folded %lld\n", (long long)c->unfolded_bound,
+                      (long long)apart.value.cost, (long long)c->cost);
+        assert_true(c->has_unfolded && c->unfolded_bound <= apart.value.cost);
+        assert_true(apart.value.cost < c->cost);
+        assert_true(c->unfolded_gap < (limits[i] == 0 ? 0.001 : 0.005));
+        assert_true(i > 0 || apart.status == DTP_CERT_OPTIMAL);
+        dtp_select_result_free(&apart);
+        dtp_plan_result_free(&r);
+    }
+    dtp_graph_destroy(g);
+}
+
+/* Nothing is said where nothing was folded, where it was not asked for, and in bytes. */
+static void test_plan_tensor__says_nothing_where_folding_costs_nothing(void **state)
+{
+    (void)state;
+    dtp_graph *g = fixture_model("gpt2_small.json"), *flat = fixture_model("mlp_digits.json");
+    const dtp_mesh mesh = fixture_mesh("x:2");
+    dtp_plan_request request = dtp_plan_request_init();
+    request.mesh = &mesh;
+    dtp_plan_result r = fixture_plan(flat, a100, &request);
+    assert_false(r.plan->certificate.has_unfolded);
+    dtp_plan_result_free(&r);
+    request.objective = DTP_OBJECTIVE_MEMORY;
+    r = fixture_plan(g, a100, &request);
+    assert_false(r.plan->certificate.has_unfolded);
+    dtp_plan_result_free(&r);
+    request.objective = DTP_OBJECTIVE_TIME;
+    request.fold_bound = false;
+    r = fixture_plan(g, a100, &request);
+    assert_false(r.plan->certificate.has_unfolded);
+    dtp_plan_result_free(&r);
+    request.fold_bound = true;
+    request.mesh = NULL;
+    request.devices = 4;
+    r = fixture_plan(g, a100, &request);
+    assert_true(r.n_meshes > 1 && r.plan->certificate.has_unfolded);
+    dtp_plan_result_free(&r);
+    dtp_graph_destroy(flat);
+    dtp_graph_destroy(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -313,6 +394,8 @@ int main(void)
         cmocka_unit_test(test_plan_tensor__bad_pins_are_errors),
         cmocka_unit_test(test_plan_tensor__search_cuts_only_what_costs_more),
         cmocka_unit_test(test_plan_tensor__same_input_same_plan),
+        cmocka_unit_test(test_plan_tensor__says_what_folding_costs_at_most),
+        cmocka_unit_test(test_plan_tensor__says_nothing_where_folding_costs_nothing),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -411,6 +411,43 @@ static void test_plan__bad_tensor_plans_are_refused(void **state)
     dtp_graph_destroy(g);
 }
 
+static void test_plan__bound_without_folding(void **state)
+{
+    (void)state;
+    static const edit edits[] = {
+        {"\"unfolded_bound\": 119", "\"unfolded_bound\": 126",
+         "certificate.unfolded_bound: 126 is above the bound, 125"},
+        {"\"unfolded_bound\": 119", "\"unfolded_bound\": 118",
+         "certificate.unfolded_gap: 0.0555556, but cost and bound give 0.0634921"},
+        {"\"unfolded_bound\": 119,", "", "the key 'unfolded_bound' is missing"},
+        {"\"unfolded_bound\": 119", "\"unfolded_bound\": 119.5", "expected an integer"},
+        {"\"unfolded_gap\"", "\"unfolded_gab\"", "unknown key 'unfolded_gab'"},
+        {"\"objective\": \"time\"", "\"objective\": \"memory\"",
+         "only plans in tensor mode with objective time have this"},
+        {"\"bound\": 125", "\"bound\": 127", "certificate.bound: 127 is above the cost, 126"},
+        {"\"cost\": 126", "\"cost\": 124", "certificate.bound: 125 is above the cost, 124"},
+    };
+    dtp_graph *g = read_model("mlp_digits.json");
+    dtp_plan *plan = make_plan(g, "x:2;y:2", "batch:x;hidden:y", false);
+    plan->objective = DTP_OBJECTIVE_TIME;
+    plan->certificate.has_unfolded = true;
+    plan->certificate.unfolded_bound = 119;
+    plan->certificate.unfolded_gap = 7.0 / 126;
+    char *text = write_ok(plan, g);
+    dtp_plan *again = read_ok(text, g);
+    assert_true(again->certificate.has_unfolded);
+    assert_int_equal(again->certificate.unfolded_bound, 119);
+    assert_true(again->certificate.unfolded_gap >= 7.0 / 126 &&
+                again->certificate.unfolded_gap <= 7.0 / 126);
+    for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
+        check_edit(g, text, &edits[i]);
+    }
+    free(text);
+    dtp_plan_destroy(again);
+    dtp_plan_destroy(plan);
+    dtp_graph_destroy(g);
+}
+
 static dtp_status read_plan_file(const char *path, const void *user, dtp_err *err)
 {
     char *text = NULL;
@@ -427,7 +464,7 @@ static void test_plan__bad_files_are_refused_with_their_place(void **state)
 {
     (void)state;
     dtp_graph *g = read_model("mlp_digits.json");
-    assert_true(check_bad_files("plans", read_plan_file, g) >= 28);
+    assert_true(check_bad_files("plans", read_plan_file, g) >= 36);
     dtp_graph_destroy(g);
 }
 
@@ -442,6 +479,7 @@ int main(void)
         cmocka_unit_test(test_graph_with_settings__refuses_what_is_no_setting),
         cmocka_unit_test(test_plan__bad_rules_plans_are_refused),
         cmocka_unit_test(test_plan__bad_tensor_plans_are_refused),
+        cmocka_unit_test(test_plan__bound_without_folding),
         cmocka_unit_test(test_plan__bad_files_are_refused_with_their_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
