@@ -13,6 +13,7 @@
 
 #include "core/microbatch.h"
 #include "core/safe_int.h"
+#include "core/sort.h"
 #include "planner/tensor/tensor_internal.h"
 
 typedef enum link_kind { LINK_MADE, LINK_VIEWED, LINK_READ, LINK_PASSED } link_kind;
@@ -127,17 +128,39 @@ static dtp_status link_reads(const tensor_build *b, link_list *list, dtp_tensor_
     return DTP_OK;
 }
 
-static int compare_links(const void *x, const void *y)
+static uint64_t key_ends(const link *l)
 {
-    const link *p = x, *q = y;
-    const int64_t at[6] = {p->a, p->b, (int64_t)p->kind, p->operands, p->output, p->tensor};
-    const int64_t to[6] = {q->a, q->b, (int64_t)q->kind, q->operands, q->output, q->tensor};
-    for (int i = 0; i < 6; i++) {
-        if (at[i] != to[i]) {
-            return at[i] < to[i] ? -1 : 1;
-        }
+    return (uint64_t)l->a << 32 | (uint64_t)l->b;
+}
+
+static uint64_t key_kind(const link *l)
+{
+    return (uint64_t)l->kind << 48 | (uint64_t)l->operands << 16 | (uint64_t)l->output;
+}
+
+/* By choices, kind, operands and output, in the order of the tensors, in which they were added. */
+static dtp_status sort_links(const tensor_build *b, link_list *list, dtp_err *err)
+{
+    const size_t n = (size_t)list->n;
+    dtp_keyed *order = dtp_arena_alloc(b->arena, 2 * n, sizeof *order);
+    link *sorted = dtp_arena_alloc(b->arena, n, sizeof *sorted);
+    if (order == NULL || sorted == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu edges", n);
     }
-    return 0;
+    for (int32_t i = 0; i < list->n; i++) {
+        order[i] = (dtp_keyed){key_kind(&list->items[i]), i};
+    }
+    dtp_sort_keyed(order, order + n, list->n);
+    for (int32_t i = 0; i < list->n; i++) {
+        order[i].key = key_ends(&list->items[order[i].item]);
+    }
+    dtp_sort_keyed(order, order + n, list->n);
+    for (int32_t i = 0; i < list->n; i++) {
+        sorted[i] = list->items[order[i].item];
+    }
+    list->items = sorted;
+    list->cap = list->n;
+    return DTP_OK;
 }
 
 static bool same_link(const link *x, const link *y)
@@ -172,9 +195,7 @@ static dtp_status merge_links(const tensor_build *b, link_list *list, dtp_err *e
 {
     dtp_tensor_problem *p = b->p;
     int32_t n = 0, edge = -1;
-    if (list->n > 0) {
-        qsort(list->items, (size_t)list->n, sizeof *list->items, compare_links);
-    }
+    DTP_TRY(sort_links(b, list, err));
     p->unfolded = dtp_arena_alloc(p->arena, (size_t)list->n, sizeof *p->unfolded);
     p->edge_count = dtp_arena_alloc(p->arena, (size_t)list->n, sizeof *p->edge_count);
     if (p->unfolded == NULL || p->edge_count == NULL) {
@@ -225,39 +246,8 @@ static dtp_status find_links(const tensor_build *b, link_list *list, dtp_err *er
 /* ---- matrices ----------------------------------------------------------------------------------
  */
 
-/* Prices of moves between two lists of layouts. */
-typedef struct table {
-    int32_t rows, cols;
-    int64_t *ps;
-} table;
-
-static dtp_status fill_table(tensor_build *b, const link *l, const dtp_choice *choice,
-                             const layout_list *list, bool to_list, table *out, dtp_err *err)
-{
-    for (int32_t i = 0; i < choice->n_options; i++) {
-        for (int32_t j = 0; j < list->n; j++) {
-            const dtp_layout *own = &choice->options[i].layout, *other = &list->items[j];
-            DTP_TRY(dtp_tensor__move(b, l->tensor, to_list ? own : other, to_list ? other : own,
-                                     &out->ps[(size_t)i * (size_t)list->n + (size_t)j], err));
-        }
-    }
-    return DTP_OK;
-}
-
-/* Prices between the layouts of a tensor or view (rows) and those of one end of an op (columns). */
-static dtp_status make_table(tensor_build *b, const link *l, const dtp_choice *choice,
-                             const layout_list *list, bool to_list, table *out, dtp_err *err)
-{
-    out->rows = choice->n_options;
-    out->cols = list->n;
-    out->ps = malloc(((size_t)out->rows * (size_t)out->cols + 1) * sizeof *out->ps);
-    return out->ps != NULL
-               ? fill_table(b, l, choice, list, to_list, out, err)
-               : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d x %d prices", out->rows, out->cols);
-}
-
 /* A sum over microbatches is formed in place: it stays where it is made. */
-static void forbid_moves(const tensor_build *b, const link *l, const table *prices)
+static void forbid_moves(const tensor_build *b, const link *l, const move_table *prices)
 {
     const node_group *group = &b->node_groups[l->node];
     const dtp_choice *tensor = &b->p->choices[l->b];
@@ -279,8 +269,9 @@ static dtp_status fill_made(tensor_build *b, const link *l, int64_t *m, dtp_err 
     const node_group *group = &b->node_groups[l->node];
     const class_options *c = dtp_tensor__class_of(b, l->node);
     const dtp_choice *tensor = &b->p->choices[l->b];
-    table prices = {0};
-    dtp_status s = make_table(b, l, tensor, &c->out[l->operands], false, &prices, err);
+    move_table prices = {0};
+    dtp_status s =
+        dtp_tensor__move_table(b, l->tensor, tensor, &c->out[l->operands], false, &prices, err);
     if (s == DTP_OK) {
         forbid_moves(b, l, &prices);
     }
@@ -307,7 +298,7 @@ static bool wanted_before(const class_options *c, uint32_t operands, int32_t i, 
     return false;
 }
 
-static void add_operand(const tensor_build *b, const link *l, int32_t i, const table *prices,
+static void add_operand(const tensor_build *b, const link *l, int32_t i, const move_table *prices,
                         int64_t *m)
 {
     const node_group *group = &b->node_groups[l->node];
@@ -329,11 +320,12 @@ static dtp_status fill_read(tensor_build *b, const link *l, int64_t *m, dtp_err 
 {
     const class_options *c = dtp_tensor__class_of(b, l->node);
     for (int32_t i = 0; i < DTP_MAX_OP_IN; i++) {
-        table prices = {0};
+        move_table prices = {0};
         if ((l->operands >> i & 1U) == 0) {
             continue;
         }
-        dtp_status s = make_table(b, l, &b->p->choices[l->a], &c->in[i], true, &prices, err);
+        dtp_status s = dtp_tensor__move_table(b, l->tensor, &b->p->choices[l->a], &c->in[i], true,
+                                              &prices, err);
         if (s == DTP_OK) {
             add_operand(b, l, i, &prices, m);
         }
