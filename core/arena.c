@@ -9,7 +9,11 @@
 
 #include "core/safe_int.h"
 
-enum { BLOCK_BYTES = 1 << 16 };
+/* Blocks double from the first to the last size: many arenas hold little. */
+enum { FIRST_BYTES = 1 << 11, BLOCK_BYTES = 1 << 16, SHORT_TEXT = 256 };
+
+/* How many elements an array has room for at first: few large ones. */
+enum { LARGE = 256, FEW = 2, MANY = 16 };
 
 typedef struct block {
     struct block *next;
@@ -40,9 +44,11 @@ void dtp_arena_destroy(dtp_arena *arena)
     free(arena);
 }
 
-static block *block_create(size_t bytes)
+static block *block_create(const block *before, size_t bytes)
 {
-    size_t capacity = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
+    const size_t twice = before == NULL ? FIRST_BYTES : 2 * before->capacity;
+    const size_t usual = twice < BLOCK_BYTES ? twice : BLOCK_BYTES;
+    const size_t capacity = bytes > usual ? bytes : usual;
     if (capacity > SIZE_MAX - sizeof(block)) {
         return NULL;
     }
@@ -63,7 +69,7 @@ void *dtp_arena_alloc(dtp_arena *arena, size_t n, size_t size)
     bytes = (bytes + align - 1) / align * align;
     block *b = arena->head;
     if (b == NULL || b->capacity - b->used < bytes) {
-        b = block_create(bytes);
+        b = block_create(arena->head, bytes);
         if (b == NULL) {
             return NULL;
         }
@@ -87,15 +93,18 @@ char *dtp_arena_strdup(dtp_arena *arena, const char *text)
 
 char *dtp_arena_printf(dtp_arena *arena, const char *fmt, ...)
 {
+    char short_text[SHORT_TEXT];
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    int n = vsnprintf(short_text, sizeof short_text, fmt, ap);
     va_end(ap);
     if (n < 0) {
         return NULL;
     }
     char *text = dtp_arena_alloc(arena, (size_t)n + 1, 1);
-    if (text != NULL) {
+    if (text != NULL && n < SHORT_TEXT) {
+        memcpy(text, short_text, (size_t)n + 1);
+    } else if (text != NULL) {
         va_start(ap, fmt);
         (void)vsnprintf(text, (size_t)n + 1, fmt, ap);
         va_end(ap);
@@ -109,7 +118,8 @@ dtp_status dtp_arena_grow(dtp_arena *arena, void *array, int32_t used, int32_t n
     if (need <= *capacity) {
         return DTP_OK;
     }
-    int32_t cap = *capacity < 16 ? 16 : *capacity;
+    const int32_t least = size < LARGE ? MANY : FEW;
+    int32_t cap = *capacity < least ? least : *capacity;
     while (cap < need) {
         if (cap > INT32_MAX / 2) {
             return DTP_FAIL(err, DTP_RANGE, "more than %d elements in one array", INT32_MAX / 2);

@@ -24,9 +24,20 @@ static inline uint64_t dtp_hash_text(uint64_t h, const char *text)
     return dtp_hash_bytes(h, text, strlen(text) + 1);
 }
 
+/* The bytes of v, lowest first. Of a small number all but one are zero, and a zero only multiplies.
+ */
 static inline uint64_t dtp_hash_i64(uint64_t h, int64_t v)
 {
-    return dtp_hash_bytes(h, &v, sizeof v);
+    const uint64_t prime = UINT64_C(0x100000001b3), to_4 = prime * prime * prime * prime;
+    uint64_t u = (uint64_t)v;
+    if (u < 256) {
+        return (h ^ u) * to_4 * to_4;
+    }
+    for (int i = 0; i < 8; i++) {
+        h = (h ^ (u & 0xFFU)) * prime;
+        u >>= 8;
+    }
+    return h;
 }
 
 #endif

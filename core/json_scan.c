@@ -71,7 +71,8 @@ static dtp_status fail_expected(scanner *s, const char *what)
 
 static void skip_space(scanner *s)
 {
-    while (s->at < s->len && strchr(" \t\r\n", s->text[s->at]) != NULL && s->text[s->at] != '\0') {
+    while (s->at < s->len && (s->text[s->at] == ' ' || s->text[s->at] == '\n' ||
+                              s->text[s->at] == '\t' || s->text[s->at] == '\r')) {
         s->at++;
     }
 }
@@ -186,10 +187,22 @@ static dtp_status scan_char(scanner *s)
     return DTP_OK;
 }
 
+/* Characters of a string that need no second look. */
+static void skip_plain(scanner *s)
+{
+    const unsigned char *text = (const unsigned char *)s->text;
+    size_t at = s->at;
+    while (at < s->len && text[at] >= 0x20 && text[at] < 0x80 && text[at] != '"' &&
+           text[at] != '\\') {
+        at++;
+    }
+    s->at = at;
+}
+
 static dtp_status scan_string(scanner *s)
 {
     size_t start = s->at++;
-    while (peek(s) >= 0) {
+    for (skip_plain(s); peek(s) >= 0; skip_plain(s)) {
         if (peek(s) == '"') {
             s->at++;
             return DTP_OK;

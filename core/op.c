@@ -48,7 +48,8 @@ const dtp_op_def *dtp_op_find(const char *name)
 {
     for (int i = 0; i < N_FAMILIES; i++) {
         for (int32_t k = 0; k < *FAMILIES[i].count; k++) {
-            if (strcmp(FAMILIES[i].rows[k].name, name) == 0) {
+            const char *own = FAMILIES[i].rows[k].name;
+            if (own[0] == name[0] && strcmp(own, name) == 0) {
                 return &FAMILIES[i].rows[k];
             }
         }

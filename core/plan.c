@@ -73,49 +73,86 @@ static bool is_declared(const dtp_rule *row, int32_t n_in)
     return row->out[0].kind != DTP_REPLICATE;
 }
 
-/* The name of a row without the number that makes it distinct. */
-static void base_name(const dtp_rule *row, int32_t n_in, const dtp_dims *dims,
-                      char out[DTP_ROW_TEXT_BYTES])
+/* Appends at most `most` bytes of a text; returns the new length. */
+static size_t append(char out[DTP_ROW_TEXT_BYTES], size_t used, const char *text, size_t most)
 {
-    if (row->linear) {
-        size_t used = (size_t)snprintf(out, DTP_ROW_TEXT_BYTES, "partial(");
-        for (int32_t i = 0; i < n_in; i++) {
-            if (row->in[i].kind == DTP_PARTIAL) {
-                bool first = out[used - 1] == '(';
-                used += (size_t)snprintf(out + used, DTP_ROW_TEXT_BYTES - used, "%s%d",
-                                         first ? "" : "+", i);
-            }
+    const size_t room = DTP_ROW_TEXT_BYTES - 1 - used;
+    const size_t limit = most < room ? most : room;
+    size_t n = 0;
+    while (n < limit && text[n] != '\0') {
+        out[used + n] = text[n];
+        n++;
+    }
+    out[used + n] = '\0';
+    return used + n;
+}
+
+static void linear_name(const dtp_rule *row, int32_t n_in, char out[DTP_ROW_TEXT_BYTES])
+{
+    size_t used = append(out, 0, "partial(", DTP_ROW_TEXT_BYTES);
+    bool first = true;
+    for (int32_t i = 0; i < n_in; i++) {
+        if (row->in[i].kind == DTP_PARTIAL) {
+            char number[16];
+            (void)snprintf(number, sizeof number, "%s%d", first ? "" : "+", i);
+            used = append(out, used, number, sizeof number);
+            first = false;
         }
-        (void)snprintf(out + used, DTP_ROW_TEXT_BYTES - used, ")");
-        return;
+    }
+    (void)append(out, used, ")", 1);
+}
+
+/* The name of a row without the number that makes it distinct; its length. Reading a plan asks for
+ * tens of thousands, so there is no formatted printing in it. */
+static size_t base_name(const dtp_rule *row, int32_t n_in, const dtp_dims *dims,
+                        char out[DTP_ROW_TEXT_BYTES])
+{
+    enum { NAME = 160, HALF = 70 };
+    if (row->linear) {
+        linear_name(row, n_in, out);
+        return strlen(out);
     }
     if (row->dim < 0 && is_declared(row, n_in)) {
-        (void)snprintf(out, DTP_ROW_TEXT_BYTES, "declared");
-        return;
+        return append(out, 0, "declared", NAME);
     }
     const char *in = row->dim < 0 ? "" : dtp_dims_name(dims, row->dim);
     const char *to = row->out_dim < 0 ? "" : dtp_dims_name(dims, row->out_dim);
     if (row->dim == row->out_dim) {
-        (void)snprintf(out, DTP_ROW_TEXT_BYTES, "%.160s", row->dim < 0 ? "replicated" : in);
-        return;
+        return append(out, 0, row->dim < 0 ? "replicated" : in, NAME);
     }
-    (void)snprintf(out, DTP_ROW_TEXT_BYTES, "%.70s>%.70s", in, to);
+    const size_t used = append(out, 0, in, HALF);
+    return append(out, append(out, used, ">", 1), to, HALF);
 }
 
 void dtp_plan__row_name(const dtp_rule_set *set, int32_t r, int32_t n_in, const dtp_dims *dims,
                         char out[DTP_ROW_TEXT_BYTES])
 {
     int32_t same = 0;
-    base_name(&set->rows[r], n_in, dims, out);
+    const size_t used = base_name(&set->rows[r], n_in, dims, out);
     for (int32_t i = 0; i < r; i++) {
         char other[DTP_ROW_TEXT_BYTES];
-        base_name(&set->rows[i], n_in, dims, other);
+        (void)base_name(&set->rows[i], n_in, dims, other);
         same += strcmp(other, out) == 0 ? 1 : 0;
     }
     if (same > 0) {
-        size_t used = strlen(out);
         (void)snprintf(out + used, DTP_ROW_TEXT_BYTES - used, "#%d", same + 1);
     }
+}
+
+int32_t dtp_plan__row_find(const dtp_rule_set *set, const char *name, int32_t n_in,
+                           const dtp_dims *dims)
+{
+    for (int32_t i = 0; i < set->n; i++) {
+        char text[DTP_ROW_TEXT_BYTES];
+        const size_t n = base_name(&set->rows[i], n_in, dims, text);
+        if (strncmp(name, text, n) == 0) {
+            dtp_plan__row_name(set, i, n_in, dims, text);
+            if (strcmp(name, text) == 0) {
+                return i;
+            }
+        }
+    }
+    return -1;
 }
 
 void dtp_strategy_print(const dtp_graph *g, dtp_node_id node, const dtp_mesh *mesh,

@@ -28,5 +28,8 @@ void dtp_plan__write_moves(dtp_json_writer *w, const dtp_plan *plan);
  * have the same name, "#2", "#3"... follows, so that names of one set are distinct. */
 void dtp_plan__row_name(const dtp_rule_set *set, int32_t r, int32_t n_in, const dtp_dims *dims,
                         char out[DTP_ROW_TEXT_BYTES]);
+/* The row of that name; -1 when there is none. */
+int32_t dtp_plan__row_find(const dtp_rule_set *set, const char *name, int32_t n_in,
+                           const dtp_dims *dims);
 
 #endif

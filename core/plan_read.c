@@ -184,35 +184,33 @@ static dtp_status read_views(const plan_reader *r, dtp_err *err)
 /* ---- strategies --------------------------------------------------------------------------------
  */
 
-static dtp_status read_row(const dtp_json *v, const plan_reader *r, dtp_node_id n, dtp_err *err)
+static dtp_status read_row(const dtp_json *v, const plan_reader *r, dtp_node_id n,
+                           const dtp_rule_set *set, dtp_err *err)
 {
     const dtp_node *node = &r->g->nodes[n];
     const char *text;
-    dtp_call_types types;
-    dtp_op_call call = dtp_node_call(r->g, node, &types);
-    dtp_rule_set set;
-    int32_t m = dtp_mesh_find(&r->plan->mesh, dtp_json_key(v));
+    const int32_t m = dtp_mesh_find(&r->plan->mesh, dtp_json_key(v));
     if (m < 0) {
         return dtp_json_fail(v, err, "the mesh has no dim '%.60s'", dtp_json_key(v));
     }
     DTP_TRY(dtp_json_string(v, &text, err));
-    dtp_op_rules(&call, true, &set);
-    for (int32_t i = 0; i < set.n; i++) {
-        char name[DTP_ROW_TEXT_BYTES];
-        dtp_plan__row_name(&set, i, node->n_in, &r->g->dims, name);
-        if (strcmp(name, text) == 0) {
-            r->plan->sharding.strategies[n].row[m] = (int16_t)i;
-            return DTP_OK;
-        }
+    const int32_t row = dtp_plan__row_find(set, text, node->n_in, &r->g->dims);
+    if (row < 0) {
+        return dtp_json_fail(v, err, "op '%s' has no strategy '%.80s' here", node->op->name, text);
     }
-    return dtp_json_fail(v, err, "op '%s' has no strategy '%.80s' here", node->op->name, text);
+    r->plan->sharding.strategies[n].row[m] = (int16_t)row;
+    return DTP_OK;
 }
 
 static dtp_status read_rows(const dtp_json *v, const plan_reader *r, dtp_node_id n, dtp_err *err)
 {
+    dtp_call_types types;
+    dtp_rule_set set;
+    const dtp_op_call call = dtp_node_call(r->g, &r->g->nodes[n], &types);
     DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+    dtp_op_rules(&call, true, &set);
     for (int32_t k = 0; k < dtp_json_size(v); k++) {
-        DTP_TRY(read_row(dtp_json_at(v, k), r, n, err));
+        DTP_TRY(read_row(dtp_json_at(v, k), r, n, &set, err));
     }
     return DTP_OK;
 }

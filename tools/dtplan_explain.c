@@ -94,7 +94,7 @@ static void print_alternative(const dtp_alternative *a, dtp_strbuf *out)
     if (!a->none) {
         dtp_strbuf_addf(out, " %+12.3f", micro(a->at_least));
         if (a->at_least_is_best) {
-            dtp_strbuf_addf(out, " %12s", "=");
+            dtp_strbuf_addf(out, " %12s", "exact");
         } else if (a->known) {
             dtp_strbuf_addf(out, " %+12.3f", micro(a->at_most));
         } else {
@@ -104,6 +104,19 @@ static void print_alternative(const dtp_alternative *a, dtp_strbuf *out)
     dtp_strbuf_addf(out, "%s%s%s\n", a->chosen ? "  chosen" : "",
                     !a->apart && !a->alone_fits ? "  alone it exceeds the memory limit" : "",
                     a->excluded != NULL ? "  excluded: nothing within limits and pins has it" : "");
+}
+
+/* How many differences are exact; the others lie between `at least` and `at most`. */
+static void print_exactness(const dtp_explanation *x, dtp_strbuf *out)
+{
+    int32_t n = 0, exact = 0;
+    for (int32_t i = 0; i < x->n; i++) {
+        const dtp_alternative *a = &x->alternatives[i];
+        n += a->priced && !a->none ? 1 : 0;
+        exact += a->priced && !a->none && a->at_least_is_best ? 1 : 0;
+    }
+    dtp_strbuf_addf(out, "%d of %d differences are exact%s\n", (int)exact, (int)n,
+                    exact < n ? ", the others between 'at least' and 'at most' (--exact)" : "");
 }
 
 static void print_explanation(const explain_command *c, const dtp_explanation *x, dtp_strbuf *out)
@@ -136,6 +149,7 @@ static void print_explanation(const explain_command *c, const dtp_explanation *x
     if (x->n > c->rows) {
         dtp_strbuf_addf(out, "and %d more (--rows, --json)\n", (int)(x->n - c->rows));
     }
+    print_exactness(x, out);
 }
 
 /* ---- command ------------------------------------------------------------------------------------

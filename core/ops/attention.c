@@ -89,17 +89,17 @@ int64_t dtp_attention_tile_elems(int64_t feature, int64_t value)
 dtp_status dtp_attention__need(const dtp_op_call *call, int32_t i, const char *what, dtp_dim_id d,
                                dtp_err *err)
 {
+    const bool found = dtp_ttype_find(&call->in[i], d) >= 0;
     char text[DTP_TTYPE_TEXT_BYTES];
+    if (found && dtp_dtype_is_float(call->in[i].dtype) && call->in[i].dtype == call->in[0].dtype) {
+        return DTP_OK;
+    }
     dtp_ttype_print(&call->in[i], call->dims, text);
-    if (dtp_ttype_find(&call->in[i], d) < 0) {
+    if (!found) {
         return DTP_FAIL(err, DTP_INVALID, "operand %d, %s, lacks the %s dim '%s'", i, text, what,
                         dtp_dims_name(call->dims, d));
     }
-    if (!dtp_dtype_is_float(call->in[i].dtype) || call->in[i].dtype != call->in[0].dtype) {
-        return DTP_FAIL(err, DTP_INVALID, "operand %d is %s, expected the float type of q", i,
-                        text);
-    }
-    return DTP_OK;
+    return DTP_FAIL(err, DTP_INVALID, "operand %d is %s, expected the float type of q", i, text);
 }
 
 dtp_status dtp_attention__dims_in(const dtp_op_call *call, int32_t a, int32_t b,

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "planner/select/descend.h"
-#include "planner/select/primal.h"
 #include "planner/select/primal_tree.h"
 
 /* ---- around the start ---------------------------------------------------------------------------
@@ -29,6 +28,12 @@ static dtp_status offer(sel_around *a, bool first, dtp_err *err)
     return DTP_OK;
 }
 
+dtp_status sel_around_offer(sel_around *a, const int32_t *choice, dtp_err *err)
+{
+    memcpy(a->choice, choice, (size_t)a->p->n_nodes * sizeof *a->choice);
+    return offer(a, false, err);
+}
+
 /* a->choice becomes one of the nodes that are alive; strategy 0 where presolve removed its. */
 static void project(sel_around *a, const sel_work *w)
 {
@@ -38,17 +43,15 @@ static void project(sel_around *a, const sel_work *w)
     }
 }
 
-static dtp_status descend(sel_around *a, const int32_t *start, dtp_err *err)
+dtp_status sel_around_descend(sel_around *a, dtp_err *err)
 {
     sel_descent *d = NULL;
     dtp_status status = DTP_OK;
     DTP_TRY(sel_descent_create(a->p, &d, err));
     for (int32_t s = 0; s < a->k && status == DTP_OK; s++) {
-        memcpy(a->choice, start, (size_t)a->p->n_nodes * sizeof *a->choice);
-        a->choice[a->node] = s;
-        status = s == start[a->node] ? offer(a, true, err) : DTP_OK;
+        memcpy(a->choice, choice_of(a, s), (size_t)a->p->n_nodes * sizeof *a->choice);
         sel_descend(d, a->node, a->choice);
-        status = status == DTP_OK ? offer(a, s != start[a->node], err) : status;
+        status = offer(a, a->cost[s] >= DTP_SELECT_FORBIDDEN, err);
     }
     sel_descent_destroy(d);
     return status;
@@ -65,9 +68,11 @@ static dtp_status begin(sel_around *a, const int32_t *start, dtp_err *err)
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d solutions", a->k);
     }
     for (int32_t s = 0; s < a->k; s++) {
+        memcpy(choice_of(a, s), start, n * sizeof *start);
+        choice_of(a, s)[a->node] = s;
         a->cost[s] = DTP_SELECT_FORBIDDEN;
     }
-    DTP_TRY(descend(a, start, err));
+    DTP_TRY(sel_around_offer(a, start, err));
     return a->cost[start[a->node]] < DTP_SELECT_FORBIDDEN
                ? DTP_OK
                : DTP_FAIL(err, DTP_INVALID, "the solution to start from is not feasible");
@@ -174,38 +179,5 @@ dtp_status sel_around_improve(sel_around *a, const sel_work *w, const int32_t *o
         status = sel_dead(x, i) ? DTP_OK : improve(a, &g, i, origin[i], forests, err);
     }
     leave(&g);
-    return status;
-}
-
-/* ---- search -------------------------------------------------------------------------------------
- */
-
-static bool any_alive(const sel_work *w)
-{
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        if (w->nodes[i].alive) {
-            return true;
-        }
-    }
-    return false;
-}
-
-dtp_status sel_around_search(sel_around *a, const sel_work *w, int32_t s, int32_t rounds,
-                             dtp_err *err)
-{
-    sel_primal *search = NULL;
-    memcpy(a->choice, choice_of(a, s), (size_t)a->p->n_nodes * sizeof *a->choice);
-    project(a, w);
-    if (!any_alive(w)) {
-        sel_restore(w, a->choice);
-        return offer(a, false, err);
-    }
-    DTP_TRY(sel_primal_create(w, a->choice, 1, &search, err));
-    dtp_status status = sel_primal_run(search, rounds, 0.0, err);
-    if (status == DTP_OK && sel_primal_best(search, a->choice)) {
-        sel_restore(w, a->choice);
-        status = offer(a, false, err);
-    }
-    sel_primal_destroy(search);
     return status;
 }

@@ -15,19 +15,21 @@ typedef struct sel_around {
     int32_t *choice;  /* scratch, by node */
 } sel_around;
 
-/* Borrows the problem. DTP_INVALID when the start is not feasible. */
+/* Only the start is there, with every strategy of the node put into it. Borrows the problem.
+ * DTP_INVALID when the start is not feasible. */
 dtp_status sel_around_create(const dtp_select_problem *p, int32_t node, const int32_t *start,
                              sel_around *out, dtp_err *err) DTP_MUST_CHECK;
 void sel_around_destroy(sel_around *a);
+
+/* By descent from what is there. */
+dtp_status sel_around_descend(sel_around *a, dtp_err *err) DTP_MUST_CHECK;
+
+/* Keeps a choice if it is feasible and better than what is there with its strategy. */
+dtp_status sel_around_offer(sel_around *a, const int32_t *choice, dtp_err *err) DTP_MUST_CHECK;
 
 /* So many forests for every strategy of the node that is left in w; origin: their indices in the
  * problem. Expects compact nodes of a work that is not infeasible, in which the node is kept. */
 dtp_status sel_around_improve(sel_around *a, const sel_work *w, const int32_t *origin,
                               int32_t forests, dtp_err *err) DTP_MUST_CHECK;
-
-/* So many rounds of search (planner/select/primal.h) in a work in which strategy s of the problem
- * is all that is left of the node. */
-dtp_status sel_around_search(sel_around *a, const sel_work *w, int32_t s, int32_t rounds,
-                             dtp_err *err) DTP_MUST_CHECK;
 
 #endif

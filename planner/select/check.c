@@ -4,9 +4,13 @@
 
 #include <stdlib.h>
 
+#include "core/sort.h"
+
+/* An interval begins or ends. */
 typedef struct event {
+    const int64_t *usage; /* by strategy of the node; borrowed */
     int64_t time;
-    int32_t interval;
+    int32_t node;
     bool begin;
 } event;
 
@@ -16,40 +20,56 @@ struct dtp_select_evaluator {
     size_t n;
 };
 
-static int compare_events(const void *a, const void *b)
+/* Begins or ends of all intervals; the item is the interval. */
+static int64_t list_times(const dtp_select_problem *p, bool begin, dtp_keyed *list)
 {
-    const event *x = a, *y = b;
-    if (x->time != y->time) {
-        return x->time < y->time ? -1 : 1;
+    const int32_t n_intervals = dtp_select_n_intervals(p);
+    int64_t n = 0;
+    for (int32_t i = 0; i < n_intervals; i++) {
+        const dtp_select_interval x = dtp_select_interval_at(p, i);
+        if (x.begin < x.end) {
+            list[n++] = (dtp_keyed){dtp_sort_key(begin ? x.begin : x.end), i};
+        }
     }
-    if (x->begin != y->begin) {
-        return x->begin ? 1 : -1;
+    return n;
+}
+
+/* Ends are listed before begins, which sorting keeps so at one time. */
+static void put_in_order(dtp_select_evaluator *e, dtp_keyed *list, dtp_keyed *scratch)
+{
+    const int64_t ends = list_times(e->p, false, list);
+    const int64_t n = ends + list_times(e->p, true, list + ends);
+    for (int64_t i = ends; i < n; i++) {
+        list[i].item = ~list[i].item;
     }
-    return (x->interval > y->interval) - (x->interval < y->interval);
+    dtp_sort_keyed(list, scratch, n);
+    for (int64_t i = 0; i < n; i++) {
+        const bool begin = list[i].item < 0;
+        const int64_t interval = begin ? ~list[i].item : list[i].item;
+        const dtp_select_interval x = dtp_select_interval_at(e->p, (int32_t)interval);
+        e->events[i] = (event){x.usage, begin ? x.begin : x.end, x.node, begin};
+    }
+    e->n = (size_t)n;
 }
 
 dtp_status dtp_select_evaluator_create(const dtp_select_problem *p, dtp_select_evaluator **out,
                                        dtp_err *err)
 {
-    const int32_t n_intervals = dtp_select_n_intervals(p);
+    const size_t n = (size_t)dtp_select_n_intervals(p) * 2 + 1;
     dtp_select_evaluator *e = calloc(1, sizeof *e);
-    event *events = malloc(((size_t)n_intervals * 2 + 1) * sizeof *events);
-    if (e == NULL || events == NULL) {
+    event *events = malloc(n * sizeof *events);
+    dtp_keyed *list = malloc(2 * n * sizeof *list);
+    const bool ok = e != NULL && events != NULL && list != NULL;
+    if (ok) {
+        *e = (dtp_select_evaluator){.p = p, .events = events};
+        put_in_order(e, list, list + n);
+        *out = e;
+    } else {
         free(e);
         free(events);
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d intervals", n_intervals);
     }
-    *e = (dtp_select_evaluator){.p = p, .events = events};
-    for (int32_t i = 0; i < n_intervals; i++) {
-        const dtp_select_interval x = dtp_select_interval_at(p, i);
-        if (x.begin < x.end) {
-            events[e->n++] = (event){x.begin, i, true};
-            events[e->n++] = (event){x.end, i, false};
-        }
-    }
-    qsort(events, e->n, sizeof *events, compare_events);
-    *out = e;
-    return DTP_OK;
+    free(list);
+    return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu times", n);
 }
 
 void dtp_select_evaluator_destroy(dtp_select_evaluator *e)
@@ -60,11 +80,11 @@ void dtp_select_evaluator_destroy(dtp_select_evaluator *e)
     }
 }
 
-static int64_t smallest(const dtp_select_problem *p, const dtp_select_interval *x)
+static int64_t smallest(const dtp_select_problem *p, int32_t node, const int64_t *usage)
 {
     int64_t least = INT64_MAX;
-    for (int32_t s = 0; s < dtp_select_n_strategies(p, x->node); s++) {
-        least = x->usage[s] < least ? x->usage[s] : least;
+    for (int32_t s = 0; s < dtp_select_n_strategies(p, node); s++) {
+        least = usage[s] < least ? usage[s] : least;
     }
     return least;
 }
@@ -75,8 +95,8 @@ static void sweep(const dtp_select_evaluator *e, const int32_t *choice, dtp_sele
     int64_t now = 0;
     for (size_t k = 0; k < e->n; k++) {
         const event *at = &e->events[k];
-        const dtp_select_interval x = dtp_select_interval_at(e->p, at->interval);
-        const int64_t usage = choice != NULL ? x.usage[choice[x.node]] : smallest(e->p, &x);
+        const int64_t usage =
+            choice != NULL ? at->usage[choice[at->node]] : smallest(e->p, at->node, at->usage);
         now += at->begin ? usage : -usage;
         if (now > out->peak) {
             out->peak = now;

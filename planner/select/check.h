@@ -16,7 +16,7 @@ dtp_status dtp_select_evaluate(const dtp_select_problem *p, const int32_t *choic
                                dtp_select_value *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* The same for many choices of one problem, whose times are put in order once. Borrows the problem;
- * costs and usages may change meanwhile. */
+ * costs and usages may change in place meanwhile. */
 typedef struct dtp_select_evaluator dtp_select_evaluator;
 dtp_status dtp_select_evaluator_create(const dtp_select_problem *p, dtp_select_evaluator **out,
                                        dtp_err *err) DTP_MUST_CHECK;

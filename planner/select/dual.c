@@ -118,6 +118,15 @@ void sel_dual_run(sel_dual *d, int64_t rounds, double time_limit_s)
     settle(d, 1);
 }
 
+void sel_dual_gather(sel_dual *d)
+{
+    memcpy(d->phi, d->best_phi, (size_t)d->n_phi * sizeof *d->phi);
+    memcpy(d->price, d->best_price, (size_t)d->n_rows * sizeof *d->price);
+    sum_prices(d);
+    sel_dual_sweep_all(d);
+    memcpy(d->best_phi, d->phi, (size_t)d->n_phi * sizeof *d->phi);
+}
+
 void sel_dual_cool(sel_dual *d)
 {
     d->rounds = d->unit > 0.0 ? -1 : d->rounds;

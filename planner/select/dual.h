@@ -23,12 +23,21 @@ typedef struct sel_dual sel_dual;
 /* Expects compact nodes (right after sel_presolve) of a work that is not infeasible. Starts at
  * phi = 0 and lambda = w->price. */
 dtp_status sel_dual_create(const sel_work *w, sel_dual **out, dtp_err *err) DTP_MUST_CHECK;
+/* The same for a node of the work whose strategies are to be told apart: sel_dual_gather. */
+dtp_status sel_dual_create_rooted(const sel_work *w, int32_t root, sel_dual **out,
+                                  dtp_err *err) DTP_MUST_CHECK;
 void sel_dual_destroy(sel_dual *d);
 
 /* So many rounds of ascent, fewer when the time (0 = no limit) comes first. Steps are large at
  * first and fall over the rounds of a cycle; where in its cycle the ascent is passes through the
  * work, so runs may be as short as the caller likes. */
 void sel_dual_run(sel_dual *d, int64_t rounds, double time_limit_s);
+/* After runs of a rooted one: moves all that is known towards the root, so that the bounds of its
+ * strategies (sel_bound_strategies) are as far apart as they get. */
+void sel_dual_gather(sel_dual *d);
+/* After sel_dual_gather: a good choice with a strategy of the root, by node of the work; usage
+ * plays no part but by its prices. */
+void sel_dual_choose(sel_dual *d, int32_t strategy, int32_t *choice);
 /* From now on small steps only, here and in what is created from the work later: for parts of a
  * work whose own ascent has come to its end. Without effect where there was none. */
 void sel_dual_cool(sel_dual *d);

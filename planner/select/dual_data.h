@@ -22,6 +22,7 @@ typedef struct dual_piece {
 struct sel_dual {
     int32_t n_nodes, n_edges, n_rows;
     int32_t most;         /* strategies of one node */
+    int32_t *origin;      /* by node: of the work */
     int64_t *first;       /* by node, and one more: in cost */
     int64_t *piece_first; /* by node, and one more: in pieces */
     int64_t *adj_first;   /* by node, and one more: in adj */
@@ -49,6 +50,8 @@ struct sel_dual {
 
 /* One pass over the nodes, up or down; with `expect`, d->excess at that temperature. */
 void sel_dual_sweep(sel_dual *d, bool down, bool expect, double temperature);
+/* One pass up in which every node leaves nothing behind that it can pass on. */
+void sel_dual_sweep_all(sel_dual *d);
 /* The bound of the current multipliers. */
 double sel_dual_evaluate(sel_dual *d);
 

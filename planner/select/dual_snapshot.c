@@ -14,13 +14,57 @@ typedef struct sizes {
     int64_t strategies, entries, pieces, uses;
 } sizes;
 
-static sizes measure(sel_dual *d, const sel_work *w, int32_t *number)
+/* From the root outwards, then those that are joined to none of them. order has room for all nodes
+ * that are alive; number: by node of the work, -1 before. */
+static int32_t number_outwards(const sel_work *w, int32_t root, int32_t *order, int32_t *number)
+{
+    int32_t n = 0;
+    number[root] = 0;
+    order[n++] = root;
+    for (int32_t at = 0; at < n; at++) {
+        const sel_node *x = &w->nodes[order[at]];
+        for (int32_t a = 0; a < x->n_adj; a++) {
+            const sel_edge *e = &w->edges[x->adj[a]];
+            const int32_t to = e->u == order[at] ? e->v : e->u;
+            if (e->alive && (e->u == order[at] || e->v == order[at]) && number[to] < 0) {
+                number[to] = n;
+                order[n++] = to;
+            }
+        }
+    }
+    return n;
+}
+
+/* Nodes in the order of the work, or with a root those farthest from it first, so that it is the
+ * last one. */
+static void number_nodes(const sel_work *w, int32_t root, int32_t *order, int32_t *number)
+{
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        number[i] = -1;
+    }
+    int32_t n = root >= 0 ? number_outwards(w, root, order, number) : 0;
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        if (w->nodes[i].alive && number[i] < 0) {
+            order[n++] = i;
+        }
+    }
+    for (int32_t i = 0; root >= 0 && i < n / 2; i++) {
+        const int32_t other = order[i];
+        order[i] = order[n - 1 - i];
+        order[n - 1 - i] = other;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        number[order[i]] = i;
+    }
+}
+
+static sizes measure(sel_dual *d, const sel_work *w)
 {
     sizes n = {0};
     for (int32_t i = 0; i < w->n_nodes; i++) {
         const sel_node *x = &w->nodes[i];
         if (x->alive) {
-            number[i] = d->n_nodes++;
+            d->n_nodes++;
             d->most = x->k > d->most ? x->k : d->most;
             n.strategies += x->k;
             n.pieces += x->n_pieces;
@@ -50,6 +94,7 @@ static bool allocate(sel_dual *d, const sizes *n, int32_t n_work_edges)
 {
     const int64_t nodes = d->n_nodes, rows = d->n_rows;
     bool ok = true;
+    d->origin = zeroed(&ok, nodes, sizeof *d->origin);
     d->first = zeroed(&ok, nodes, sizeof *d->first);
     d->piece_first = zeroed(&ok, nodes, sizeof *d->piece_first);
     d->adj_first = zeroed(&ok, nodes + 1, sizeof *d->adj_first);
@@ -83,12 +128,8 @@ static float single(int64_t cost)
 static void load_nodes(sel_dual *d, const sel_work *w)
 {
     int64_t strategy = 0, piece = 0, use = 0;
-    int32_t node = 0;
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        const sel_node *x = &w->nodes[i];
-        if (!x->alive) {
-            continue;
-        }
+    for (int32_t node = 0; node < d->n_nodes; node++) {
+        const sel_node *x = &w->nodes[d->origin[node]];
         for (int32_t s = 0; s < x->k; s++) {
             d->cost[strategy++] = single(x->cost[s]);
         }
@@ -98,9 +139,8 @@ static void load_nodes(sel_dual *d, const sel_work *w)
                 d->use[use++] = (float)((double)x->pieces[j].use[s] * d->per_usage);
             }
         }
-        node++;
-        d->first[node] = strategy;
-        d->piece_first[node] = piece;
+        d->first[node + 1] = strategy;
+        d->piece_first[node + 1] = piece;
     }
 }
 
@@ -177,7 +217,7 @@ static void load_rows(sel_dual *d, const sel_work *w)
     }
 }
 
-dtp_status sel_dual_create(const sel_work *w, sel_dual **out, dtp_err *err)
+dtp_status sel_dual_create_rooted(const sel_work *w, int32_t root, sel_dual **out, dtp_err *err)
 {
     sel_dual *d = calloc(1, sizeof *d);
     int32_t *number = calloc((size_t)w->n_nodes + 1, sizeof *number);
@@ -189,10 +229,11 @@ dtp_status sel_dual_create(const sel_work *w, sel_dual **out, dtp_err *err)
         d->unit = w->unit;
         d->best = -INFINITY;
         d->rounds = w->ascended;
-        const sizes n = measure(d, w, number);
+        const sizes n = measure(d, w);
         ok = allocate(d, &n, w->n_edges);
     }
     if (ok) {
+        number_nodes(w, root, d->origin, number);
         load_nodes(d, w);
         load_edges(d, w, number);
         load_adjacency(d);
@@ -207,11 +248,17 @@ dtp_status sel_dual_create(const sel_work *w, sel_dual **out, dtp_err *err)
     return DTP_OK;
 }
 
+dtp_status sel_dual_create(const sel_work *w, sel_dual **out, dtp_err *err)
+{
+    return sel_dual_create_rooted(w, -1, out, err);
+}
+
 void sel_dual_destroy(sel_dual *d)
 {
     if (d == NULL) {
         return;
     }
+    free(d->origin);
     free(d->first);
     free(d->piece_first);
     free(d->adj_first);

@@ -49,7 +49,8 @@ static float *phi_at(sel_dual *d, int32_t edge, int32_t node)
     return d->phi + (e->lo == node ? e->phi_lo : e->phi_hi);
 }
 
-static void collect_theta(sel_dual *d, int32_t node)
+/* Costs and prices of a node's strategies, in d->theta. */
+static void add_costs(sel_dual *d, int32_t node)
 {
     const int32_t k = size_of(d, node);
     memcpy(d->theta, d->cost + d->first[node], (size_t)k * sizeof *d->theta);
@@ -61,6 +62,12 @@ static void collect_theta(sel_dual *d, int32_t node)
             d->theta[s] += price * use[s];
         }
     }
+}
+
+static void collect_theta(sel_dual *d, int32_t node)
+{
+    const int32_t k = size_of(d, node);
+    add_costs(d, node);
     for (int64_t i = d->adj_first[node]; i < d->adj_first[node + 1]; i++) {
         const float *phi = phi_at(d, d->adj[i], node);
         for (int32_t s = 0; s < k; s++) {
@@ -100,8 +107,14 @@ static void expect_usage(sel_dual *d, int32_t node, double temperature)
     }
 }
 
-static void visit(sel_dual *d, int32_t node, bool down, bool expect, double temperature)
+typedef struct pass {
+    bool down, expect, all;
+    double temperature;
+} pass;
+
+static void visit(sel_dual *d, int32_t node, const pass *p)
 {
+    const bool down = p->down;
     const int64_t begin = d->adj_first[node], mid = d->adj_higher[node],
                   end = d->adj_first[node + 1];
     const int64_t pulls = down ? end - mid : mid - begin, pushes = down ? mid - begin : end - mid;
@@ -111,10 +124,11 @@ static void visit(sel_dual *d, int32_t node, bool down, bool expect, double temp
     }
     collect_theta(d, node);
     const int64_t most = pulls > pushes ? pulls : pushes;
-    if (expect && d->piece_first[node] < d->piece_first[node + 1]) {
-        expect_usage(d, node, temperature * (double)(most > 0 ? most : 1));
+    if (p->expect && d->piece_first[node] < d->piece_first[node + 1]) {
+        expect_usage(d, node, p->temperature * (double)(most > 0 ? most : 1));
     }
-    const float share = most > 0 ? 1.0F / (float)most : 0.0F;
+    const int64_t shares = p->all ? pushes : most;
+    const float share = shares > 0 ? 1.0F / (float)shares : 0.0F;
     for (int64_t i = down ? begin : mid; i < (down ? mid : end); i++) {
         float *phi = phi_at(d, d->adj[i], node);
         for (int32_t s = 0; s < k; s++) {
@@ -125,16 +139,58 @@ static void visit(sel_dual *d, int32_t node, bool down, bool expect, double temp
 
 void sel_dual_sweep(sel_dual *d, bool down, bool expect, double temperature)
 {
+    const pass p = {down, expect, false, temperature};
     for (int32_t r = 0; expect && r <= d->n_rows; r++) {
         d->excess[r] = 0.0;
     }
     for (int32_t i = 0; i < d->n_nodes; i++) {
-        visit(d, down ? d->n_nodes - 1 - i : i, down, expect, temperature);
+        visit(d, down ? d->n_nodes - 1 - i : i, &p);
     }
     double sum = 0.0;
     for (int32_t r = 0; expect && r < d->n_rows; r++) {
         sum += d->excess[r];
         d->excess[r] = sum - d->room[r];
+    }
+}
+
+void sel_dual_sweep_all(sel_dual *d)
+{
+    const pass p = {.all = true};
+    for (int32_t i = 0; i < d->n_nodes; i++) {
+        visit(d, i, &p);
+    }
+}
+
+/* Beside the choices of higher nodes, and what lower ones have passed on. */
+static int32_t choose(sel_dual *d, int32_t node, const int32_t *choice)
+{
+    const int32_t k = size_of(d, node);
+    add_costs(d, node);
+    for (int64_t i = d->adj_first[node]; i < d->adj_higher[node]; i++) {
+        const float *phi = phi_at(d, d->adj[i], node);
+        for (int32_t s = 0; s < k; s++) {
+            d->theta[s] += phi[s];
+        }
+    }
+    for (int64_t i = d->adj_higher[node]; i < d->adj_first[node + 1]; i++) {
+        const dual_edge *e = &d->edges[d->adj[i]];
+        const float *line = d->by_hi + e->matrix + (int64_t)choice[d->origin[e->hi]] * k;
+        for (int32_t s = 0; s < k; s++) {
+            d->theta[s] += line[s];
+        }
+    }
+    int32_t best = 0;
+    for (int32_t s = 1; s < k; s++) {
+        best = d->theta[s] < d->theta[best] ? s : best;
+    }
+    return best;
+}
+
+void sel_dual_choose(sel_dual *d, int32_t strategy, int32_t *choice)
+{
+    choice[d->origin[d->n_nodes - 1]] = strategy;
+    for (int32_t i = d->n_nodes - 2; i >= 0; i--) {
+        choice[d->origin[i]] = choose(d, i, choice);
     }
 }
 

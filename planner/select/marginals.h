@@ -19,7 +19,7 @@ typedef struct dtp_marginal_options {
     bool exact;           /* afterwards every strategy that is still open is solved on its own */
 } dtp_marginal_options;
 
-/* An effort of about 30 ms, not exact. */
+/* An effort of about 25 ms, not exact. */
 dtp_marginal_options dtp_marginal_options_init(int32_t node, const int32_t *start);
 
 /* out: by strategy of the node. In: costs of solutions that the caller knows, within the limit,

@@ -90,6 +90,11 @@ dtp_status sel_work_create(const dtp_select_problem *p, const dtp_presolve_optio
 void sel_work_destroy(sel_work *w);
 /* A copy that can be reduced further; the original must outlive it. */
 dtp_status sel_copy(const sel_work *w, sel_work **out, dtp_err *err) DTP_MUST_CHECK;
+/* A copy in which a strategy is all that is left of a node, without the strategies of other nodes
+ * that are out beside it: those that lift the sum of the smallest costs to the cutoff on their own,
+ * all of which may leave the copy infeasible. Expects compact nodes. */
+dtp_status sel_copy_with(const sel_work *w, int32_t node, int32_t strategy, sel_work **out,
+                         dtp_err *err) DTP_MUST_CHECK;
 /* Frees all but what copies of it still need; only sel_work_destroy may follow. */
 void sel_retire(sel_work *w);
 
@@ -158,6 +163,15 @@ dtp_status sel_add_undo(sel_work *w, sel_undo record, dtp_err *err) DTP_MUST_CHE
 void sel_free_node(sel_node *x);
 dtp_status sel_compact(sel_work *w, dtp_err *err) DTP_MUST_CHECK;
 
+/* Of every interval: the rows first..last - 1 in which it is. */
+typedef struct sel_row_range {
+    int32_t first, last;
+} sel_row_range;
+
+/* Marks rows that are half way between two others, whatever is chosen, so that those that are not
+ * marked have the same largest usage. */
+dtp_status sel_drop_linear_rows(const dtp_select_problem *p, const sel_row_range *span,
+                                int32_t n_rows, bool *dropped, dtp_err *err) DTP_MUST_CHECK;
 dtp_status sel_memory_create(sel_work *w, dtp_err *err) DTP_MUST_CHECK;
 dtp_status sel_memory_refresh(sel_work *w, dtp_err *err) DTP_MUST_CHECK;
 dtp_status sel_propagate(sel_work *w, dtp_err *err) DTP_MUST_CHECK;

@@ -24,39 +24,8 @@ dtp_status dtp_tensor__move(tensor_build *b, dtp_tensor_id t, const dtp_layout *
     return DTP_OK;
 }
 
-/* Prices of moves between two lists of layouts. */
-typedef struct table {
-    int32_t rows, cols;
-    int64_t *ps;
-} table;
-
-static dtp_status fill_table(tensor_build *b, const link *l, const dtp_choice *choice,
-                             const layout_list *list, bool to_list, table *out, dtp_err *err)
-{
-    for (int32_t i = 0; i < choice->n_options; i++) {
-        for (int32_t j = 0; j < list->n; j++) {
-            const dtp_layout *own = &choice->options[i].layout, *other = &list->items[j];
-            DTP_TRY(dtp_tensor__move(b, l->tensor, to_list ? own : other, to_list ? other : own,
-                                     &out->ps[(size_t)i * (size_t)list->n + (size_t)j], err));
-        }
-    }
-    return DTP_OK;
-}
-
-/* Prices between the layouts of a tensor or view (rows) and those of one end of an op (columns). */
-static dtp_status make_table(tensor_build *b, const link *l, const dtp_choice *choice,
-                             const layout_list *list, bool to_list, table *out, dtp_err *err)
-{
-    out->rows = choice->n_options;
-    out->cols = list->n;
-    out->ps = malloc(((size_t)out->rows * (size_t)out->cols + 1) * sizeof *out->ps);
-    return out->ps != NULL
-               ? fill_table(b, l, choice, list, to_list, out, err)
-               : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d x %d prices", out->rows, out->cols);
-}
-
 /* A sum over microbatches is formed in place: it stays where it is made. */
-static void forbid_moves(const tensor_build *b, const link *l, const table *prices)
+static void forbid_moves(const tensor_build *b, const link *l, const move_table *prices)
 {
     const node_group *group = &b->node_groups[l->node];
     const dtp_choice *tensor = &b->p->choices[l->b];
@@ -78,8 +47,9 @@ static dtp_status fill_made(tensor_build *b, const link *l, int64_t *m, dtp_err 
     const node_group *group = &b->node_groups[l->node];
     const class_options *c = dtp_tensor__class_of(b, l->node);
     const dtp_choice *tensor = &b->p->choices[l->b];
-    table prices = {0};
-    dtp_status s = make_table(b, l, tensor, &c->out[l->operands], false, &prices, err);
+    move_table prices = {0};
+    dtp_status s =
+        dtp_tensor__move_table(b, l->tensor, tensor, &c->out[l->operands], false, &prices, err);
     if (s == DTP_OK) {
         forbid_moves(b, l, &prices);
     }
@@ -106,7 +76,7 @@ static bool wanted_before(const class_options *c, uint32_t operands, int32_t i, 
     return false;
 }
 
-static void add_operand(const tensor_build *b, const link *l, int32_t i, const table *prices,
+static void add_operand(const tensor_build *b, const link *l, int32_t i, const move_table *prices,
                         int64_t *m)
 {
     const node_group *group = &b->node_groups[l->node];
@@ -128,11 +98,12 @@ static dtp_status fill_read(tensor_build *b, const link *l, int64_t *m, dtp_err 
 {
     const class_options *c = dtp_tensor__class_of(b, l->node);
     for (int32_t i = 0; i < DTP_MAX_OP_IN; i++) {
-        table prices = {0};
+        move_table prices = {0};
         if ((l->operands >> i & 1U) == 0) {
             continue;
         }
-        dtp_status s = make_table(b, l, &b->p->choices[l->a], &c->in[i], true, &prices, err);
+        dtp_status s = dtp_tensor__move_table(b, l->tensor, &b->p->choices[l->a], &c->in[i], true,
+                                              &prices, err);
         if (s == DTP_OK) {
             add_operand(b, l, i, &prices, m);
         }

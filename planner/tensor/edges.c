@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "core/microbatch.h"
+#include "core/sort.h"
 #include "planner/tensor/edge_costs.h"
 
 typedef struct link_list {
@@ -91,17 +92,39 @@ static dtp_status link_reads(const tensor_build *b, link_list *list, dtp_tensor_
     return DTP_OK;
 }
 
-static int compare_links(const void *x, const void *y)
+static uint64_t key_ends(const link *l)
 {
-    const link *p = x, *q = y;
-    const int64_t at[6] = {p->a, p->b, (int64_t)p->kind, p->operands, p->output, p->tensor};
-    const int64_t to[6] = {q->a, q->b, (int64_t)q->kind, q->operands, q->output, q->tensor};
-    for (int i = 0; i < 6; i++) {
-        if (at[i] != to[i]) {
-            return at[i] < to[i] ? -1 : 1;
-        }
+    return (uint64_t)l->a << 32 | (uint64_t)l->b;
+}
+
+static uint64_t key_kind(const link *l)
+{
+    return (uint64_t)l->kind << 48 | (uint64_t)l->operands << 16 | (uint64_t)l->output;
+}
+
+/* By choices, kind, operands and output, in the order of the tensors, in which they were added. */
+static dtp_status sort_links(const tensor_build *b, link_list *list, dtp_err *err)
+{
+    const size_t n = (size_t)list->n;
+    dtp_keyed *order = dtp_arena_alloc(b->arena, 2 * n, sizeof *order);
+    link *sorted = dtp_arena_alloc(b->arena, n, sizeof *sorted);
+    if (order == NULL || sorted == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu edges", n);
     }
-    return 0;
+    for (int32_t i = 0; i < list->n; i++) {
+        order[i] = (dtp_keyed){key_kind(&list->items[i]), i};
+    }
+    dtp_sort_keyed(order, order + n, list->n);
+    for (int32_t i = 0; i < list->n; i++) {
+        order[i].key = key_ends(&list->items[order[i].item]);
+    }
+    dtp_sort_keyed(order, order + n, list->n);
+    for (int32_t i = 0; i < list->n; i++) {
+        sorted[i] = list->items[order[i].item];
+    }
+    list->items = sorted;
+    list->cap = list->n;
+    return DTP_OK;
 }
 
 static bool same_link(const link *x, const link *y)
@@ -136,9 +159,7 @@ static dtp_status merge_links(const tensor_build *b, link_list *list, dtp_err *e
 {
     dtp_tensor_problem *p = b->p;
     int32_t n = 0, edge = -1;
-    if (list->n > 0) {
-        qsort(list->items, (size_t)list->n, sizeof *list->items, compare_links);
-    }
+    DTP_TRY(sort_links(b, list, err));
     p->unfolded = dtp_arena_alloc(p->arena, (size_t)list->n, sizeof *p->unfolded);
     p->edge_count = dtp_arena_alloc(p->arena, (size_t)list->n, sizeof *p->edge_count);
     if (p->unfolded == NULL || p->edge_count == NULL) {

@@ -7,67 +7,78 @@
 #include <string.h>
 
 #include "core/microbatch.h"
+#include "core/sort.h"
 #include "planner/tensor/tensor_internal.h"
 
 /* Where a node or tensor stands in its template; equal places form a group. */
 typedef struct place {
     int32_t a, b, c, d; /* d: its class or type, so that members are alike */
-    int32_t id;         /* node or tensor */
 } place;
-
-static int compare_places(const void *x, const void *y)
-{
-    const place *p = x, *q = y;
-    const int32_t at[5] = {p->a, p->b, p->c, p->d, p->id};
-    const int32_t to[5] = {q->a, q->b, q->c, q->d, q->id};
-    for (int i = 0; i < 5; i++) {
-        if (at[i] != to[i]) {
-            return at[i] < to[i] ? -1 : 1;
-        }
-    }
-    return 0;
-}
 
 static bool same_place(const place *p, const place *q)
 {
     return p->a == q->a && p->b == q->b && p->c == q->c && p->d == q->d;
 }
 
-/* Numbers groups in the order of their first members; group[id] is filled. */
-static int32_t number_groups(place *places, int32_t n, int32_t *group)
+static uint64_t hash_place(const place *p)
 {
-    int32_t n_groups = 0;
-    qsort(places, (size_t)n, sizeof *places, compare_places);
-    for (int32_t i = 0; i < n; i++) {
-        const bool first = i == 0 || !same_place(&places[i - 1], &places[i]);
-        group[places[i].id] = first ? places[i].id : group[places[i - 1].id];
+    const uint64_t ab = (uint64_t)(uint32_t)p->a << 32 | (uint32_t)p->b;
+    const uint64_t cd = (uint64_t)(uint32_t)p->c << 32 | (uint32_t)p->d;
+    const uint64_t h = (ab * UINT64_C(0x9E3779B97F4A7C15) ^ cd) * UINT64_C(0xD6E8FEB86659FD93);
+    return h ^ h >> 32;
+}
+
+/* Numbers groups in the order of their first members; places and groups are by id. */
+static dtp_status number_groups(const place *places, int32_t n, dtp_arena *arena, int32_t *group,
+                                int32_t *n_groups, dtp_err *err)
+{
+    uint64_t size = 64;
+    while (size < 2 * (uint64_t)n) {
+        size *= 2;
     }
-    for (int32_t id = 0; id < n; id++) { /* group[id] <= id is the first member's id */
-        group[id] = group[id] == id ? n_groups++ : group[group[id]];
+    int32_t *first = dtp_arena_alloc(arena, size, sizeof *first); /* 1 + id of a first member */
+    if (first == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d places", n);
     }
-    return n_groups;
+    *n_groups = 0;
+    for (int32_t id = 0; id < n; id++) {
+        uint64_t at = hash_place(&places[id]) & (size - 1);
+        while (first[at] > 0 && !same_place(&places[first[at] - 1], &places[id])) {
+            at = (at + 1) & (size - 1);
+        }
+        if (first[at] == 0) {
+            first[at] = id + 1;
+            group[id] = (*n_groups)++;
+        } else {
+            group[id] = group[first[at] - 1];
+        }
+    }
+    return DTP_OK;
 }
 
 /* ---- nodes -------------------------------------------------------------------------------------
  */
 
+static uint64_t instance_key(const dtp_node *node)
+{
+    return (uint64_t)(uint32_t)(node->block + 1) << 34 | (uint64_t)node->phase << 32 |
+           (uint32_t)node->instance;
+}
+
 /* Position among the nodes of the same block, instance and phase. */
-static void find_positions(const tensor_build *b, place *places)
+static void find_positions(const tensor_build *b, dtp_keyed *list, place *places)
 {
     const dtp_graph *g = b->g;
     for (dtp_node_id n = 0; n < g->n_nodes; n++) {
-        const dtp_node *node = &g->nodes[n];
-        places[n] = (place){node->block, node->phase, node->instance, n, n};
+        list[n] = (dtp_keyed){instance_key(&g->nodes[n]), n};
     }
-    qsort(places, (size_t)g->n_nodes, sizeof *places, compare_places);
+    dtp_sort_keyed(list, list + g->n_nodes, g->n_nodes);
     int32_t position = 0;
     for (int32_t i = 0; i < g->n_nodes; i++) {
-        const bool same = i > 0 && places[i].a == places[i - 1].a &&
-                          places[i].b == places[i - 1].b &&
-                          g->nodes[places[i].id].instance == g->nodes[places[i - 1].id].instance;
-        position = same ? position + 1 : 0;
-        places[i].c = position;
-        places[i].d = b->classes.of_node[places[i].id];
+        const int32_t n = (int32_t)list[i].item;
+        const dtp_node *node = &g->nodes[n];
+        position = i > 0 && list[i].key == list[i - 1].key ? position + 1 : 0;
+        places[n] = (place){node->block, (int32_t)node->phase, position, b->classes.of_node[n]};
     }
 }
 
@@ -76,18 +87,19 @@ static dtp_status group_nodes(tensor_build *b, dtp_err *err)
     const dtp_graph *g = b->g;
     const size_t n = (size_t)g->n_nodes;
     place *places = dtp_arena_alloc(b->arena, n, sizeof *places);
+    dtp_keyed *list = dtp_arena_alloc(b->arena, 2 * n, sizeof *list);
     b->group_of_node = dtp_arena_alloc(b->arena, n, sizeof *b->group_of_node);
     b->node_groups = dtp_arena_alloc(b->arena, n, sizeof *b->node_groups);
-    if (places == NULL || b->group_of_node == NULL || b->node_groups == NULL) {
+    if (places == NULL || list == NULL || b->group_of_node == NULL || b->node_groups == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu nodes", n);
     }
-    find_positions(b, places);
+    find_positions(b, list, places);
     for (int32_t i = 0; i < g->n_nodes; i++) {
         if (!b->p->options.fold || places[i].a < 0) {
-            places[i] = (place){-1, -1, places[i].id, 0, places[i].id};
+            places[i] = (place){-1, -1, i, 0};
         }
     }
-    b->n_node_groups = number_groups(places, g->n_nodes, b->group_of_node);
+    DTP_TRY(number_groups(places, g->n_nodes, b->arena, b->group_of_node, &b->n_node_groups, err));
     for (dtp_node_id id = g->n_nodes - 1; id >= 0; id--) {
         node_group *group = &b->node_groups[b->group_of_node[id]];
         group->example = id;
@@ -169,17 +181,16 @@ static place place_of_tensor(const tensor_build *b, dtp_tensor_id t, int32_t typ
     const dtp_graph_tensor *tensor = &b->g->tensors[t];
     const int32_t kind = type * 8 + (int32_t)tensor->kind;
     if (tensor->producer >= 0) {
-        return (place){0, b->group_of_node[tensor->producer], tensor->out_index, kind, t};
+        return (place){0, b->group_of_node[tensor->producer], tensor->out_index, kind};
     }
     const bool read = b->first_reader[t] < b->first_reader[t + 1];
     if (read) {
         const dtp_node_id reader = b->reader[b->first_reader[t]];
         if (b->node_groups[b->group_of_node[reader]].members > 1) {
-            return (place){1, b->group_of_node[reader], operand_of(&b->g->nodes[reader], t), kind,
-                           t};
+            return (place){1, b->group_of_node[reader], operand_of(&b->g->nodes[reader], t), kind};
         }
     }
-    return (place){2, t, 0, kind, t};
+    return (place){2, t, 0, kind};
 }
 
 bool dtp_tensor__survives(const dtp_graph *g, dtp_tensor_id t)
@@ -314,7 +325,8 @@ static dtp_status group_tensors(tensor_build *b, bool *apart, dtp_err *err)
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         places[t] = place_of_tensor(b, t, type_number(g, seen, &n_seen, t));
     }
-    b->n_tensor_groups = number_groups(places, g->n_tensors, b->group_of_tensor);
+    DTP_TRY(number_groups(places, g->n_tensors, b->arena, b->group_of_tensor, &b->n_tensor_groups,
+                          err));
     describe_groups(b);
     return tie_updates(b, apart, err);
 }

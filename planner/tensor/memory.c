@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "core/microbatch.h"
+#include "core/sort.h"
 #include "planner/tensor/tensor_internal.h"
 
 enum { TICKS = 3, ALIGN = 64 };
@@ -320,17 +321,49 @@ static dtp_status add_ops(memory *m, dtp_err *err)
 /* ---- all ---------------------------------------------------------------------------------------
  */
 
-static int compare_pieces(const void *x, const void *y)
+/* Stably by one of its numbers. */
+typedef uint64_t piece_key(const piece *x);
+
+static uint64_t key_owner(const piece *x)
 {
-    const piece *p = x, *q = y;
-    const int64_t at[4] = {p->choice, p->end - p->begin, p->begin, p->owner};
-    const int64_t to[4] = {q->choice, q->end - q->begin, q->begin, q->owner};
-    for (int i = 0; i < 4; i++) {
-        if (at[i] != to[i]) {
-            return at[i] < to[i] ? -1 : 1;
-        }
+    return (uint64_t)x->owner;
+}
+
+static uint64_t key_begin(const piece *x)
+{
+    return (uint64_t)x->begin;
+}
+
+/* By choice, then by length. */
+static uint64_t key_choice(const piece *x)
+{
+    return (uint64_t)x->choice << 40 | (uint64_t)(x->end - x->begin);
+}
+
+/* By choice, length, begin, owner. */
+static dtp_status sort_pieces(memory *m, dtp_err *err)
+{
+    piece_key *const keys[] = {key_owner, key_begin, key_choice};
+    const size_t n = (size_t)m->n;
+    dtp_keyed *list = dtp_arena_alloc(m->b->arena, 2 * n, sizeof *list);
+    piece *sorted = dtp_arena_alloc(m->b->arena, n, sizeof *sorted);
+    if (list == NULL || sorted == NULL) {
+        return no_memory(err);
     }
-    return 0;
+    for (int32_t i = 0; i < m->n; i++) {
+        list[i].item = i;
+    }
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
+        for (int32_t i = 0; i < m->n; i++) {
+            list[i].key = keys[k](&m->pieces[list[i].item]);
+        }
+        dtp_sort_keyed(list, list + n, m->n);
+    }
+    for (int32_t i = 0; i < m->n; i++) {
+        sorted[i] = m->pieces[list[i].item];
+    }
+    m->pieces = sorted;
+    return DTP_OK;
 }
 
 /* The first piece becomes the node's own interval, the others further ones. */
@@ -343,9 +376,7 @@ static dtp_status hand_over(memory *m, dtp_err *err)
     if (p->interval_owner == NULL) {
         return no_memory(err);
     }
-    if (m->n > 0) {
-        qsort(m->pieces, (size_t)m->n, sizeof *m->pieces, compare_pieces);
-    }
+    DTP_TRY(sort_pieces(m, err));
     for (int32_t i = 0; i < m->n; i++) {
         const piece *x = &m->pieces[i];
         if (i > 0 && m->pieces[i - 1].choice == x->choice) {

@@ -1,1 +1,2 @@
 dtp_test(NAME core SOURCES test_core.c LIBS dtp_core LABELS unit)
+dtp_test(NAME sort SOURCES test_sort.c LIBS dtp_core LABELS unit)

@@ -88,9 +88,9 @@ static void check_difference(const dtp_alternative *a, int64_t difference, bool 
     assert_true(a->apart || !a->alone_fits || (a->known && a->at_most <= alone));
 }
 
-/* Every alternative of a tensor with a choice of its own. */
+/* The first so many alternatives of a tensor with a choice of its own. */
 static int32_t check_tensor(const dtp_graph *g, const dtp_plan *plan, dtp_tensor_id t, bool exact,
-                            int32_t *n_exact)
+                            int32_t most, int32_t *n_exact)
 {
     dtp_explanation x;
     dtp_err err = {0};
@@ -105,7 +105,7 @@ static int32_t check_tensor(const dtp_graph *g, const dtp_plan *plan, dtp_tensor
     if (dtp_explain(&request, arena, &x, &err) != DTP_OK) {
         fail_msg("%s: %s", g->tensors[t].name, err.msg);
     }
-    for (int32_t i = 0; i < x.n && !x.node; i++) {
+    for (int32_t i = 0; i < x.n && i < most && !x.node; i++) {
         const dtp_alternative *a = &x.alternatives[i];
         if (!a->priced) {
             assert_non_null(a->excluded);
@@ -195,7 +195,7 @@ static void test_explain__bounds_hold_when_solved_again(void **state)
     for (int pass = 0; pass < 2; pass++) {
         dtp_plan_result r = plan_on(g, "x:2;y:2", pass == 0 ? 0 : 114688);
         for (int32_t t = 0; t < g->n_tensors; t++) {
-            compared += check_tensor(g, r.plan, t, t % 4 == 0, &exact);
+            compared += check_tensor(g, r.plan, t, t % 4 == 0, INT32_MAX, &exact);
         }
         for (int32_t n = pass; n < g->n_nodes; n += 2) {
             compared += check_node_again(g, r.plan, n, n % 8 < 2, &exact);
@@ -205,6 +205,51 @@ static void test_explain__bounds_hold_when_solved_again(void **state)
     print_message("%d alternatives solved again, %d differences exact\n", compared, exact);
     assert_true(compared > 400 && 10 * exact > 9 * compared);
     dtp_graph_destroy(g);
+}
+
+/* A large model whose plan has memory to spare, and one whose plan fills it. */
+static void test_explain__bounds_hold_on_large_models(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *machine, *mesh;
+        int64_t limit;
+        int32_t exact; /* of a hundred, at least */
+        const char *tensors[4];
+    } cases[] = {
+        {"llama3_8b.json",
+         "h100_64.json",
+         "x:8;y:8",
+         0,
+         75,
+         {"layers.3.x1", "layers.5.attn.wq", "layers.0.mlp.up", "grad.layers.7.mlp.h.0"}},
+        {"gpt2_small.json",
+         "a100_8.json",
+         "x:8",
+         600000000,
+         10,
+         {"layers.1.mlp.w1", "layers.2.attn.q", "wte", "layers.4.mlp.up"}},
+    };
+    enum { ALTERNATIVES = 5 };
+    dtp_machine *usual = machine;
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        dtp_graph *g = fixture_model(cases[c].model);
+        int32_t compared = 0, exact = 0;
+        machine = fixture_machine(cases[c].machine);
+        dtp_plan_result r = plan_on(g, cases[c].mesh, cases[c].limit);
+        for (size_t i = 0; i < sizeof cases[c].tensors / sizeof cases[c].tensors[0]; i++) {
+            const dtp_tensor_id t = dtp_graph_find(g, cases[c].tensors[i]);
+            assert_true(t >= 0);
+            compared += check_tensor(g, r.plan, t, false, ALTERNATIVES, &exact);
+        }
+        print_message("%s: %d alternatives solved again, %d differences exact\n", cases[c].model,
+                      compared, exact);
+        assert_true(compared >= 10 && 100 * exact >= cases[c].exact * compared);
+        dtp_plan_result_free(&r);
+        dtp_machine_destroy(machine);
+        dtp_graph_destroy(g);
+    }
+    machine = usual;
 }
 
 /* A problem on the plan's mesh, and the prices that it was made with. */
@@ -565,6 +610,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_explain__bounds_hold_when_solved_again),
+        cmocka_unit_test(test_explain__bounds_hold_on_large_models),
         cmocka_unit_test(test_explain__alone_is_the_price_of_the_changed_program),
         cmocka_unit_test(test_explain__unknown_names),
         cmocka_unit_test(test_plan_diff__adds_up),
