@@ -19,7 +19,7 @@
 #include "core/microbatch.h"
 #include "planner/tensor/tensor_internal.h"
 
-enum { TICKS = 3, ALIGN = 64 };
+enum { TICKS = DTP_NODE_TICKS, ALIGN = 64 };
 
 /* An interval of a choice's usage; many share one array. */
 typedef struct piece {
