@@ -133,13 +133,14 @@ static double next_part(double part, double exposed)
     return exposed < part - SETTLED ? exposed : LOWER_PART * part;
 }
 
-/* Solutions at ever lower prices of redistributions are candidates, until some in a row had no
- * better timeline. */
+/* Solutions at ever lower prices of redistributions are candidates, until some in a row that were
+ * new had no better timeline. */
 static dtp_status try_discounts(dtp_planning *p, double exposed, const int64_t *full, dtp_err *err)
 {
     const tensor_state *state = p->state;
     dtp_select_options options = dtp_tensor__solver_options(p);
     double part = exposed, best_s = (double)INFINITY;
+    int64_t before = -1;
     ask_no_bound(&options);
     DTP_TRY(start_from_best(p, &options.start, err));
     for (int32_t i = 0, waited = 0; i < MAX_DISCOUNTS && waited < PATIENCE; i++) {
@@ -147,8 +148,9 @@ static dtp_status try_discounts(dtp_planning *p, double exposed, const int64_t *
         discount(state->problem->select, full, part);
         DTP_TRY(dtp_tensor__solve_once(p, &options, false, &r, err));
         const bool better = r.found && r.over <= 0 && r.step_s < best_s;
-        waited = better ? 0 : waited + 1;
+        waited = better ? 0 : waited + (r.full_cost == before ? 0 : 1);
         best_s = better ? r.step_s : best_s;
+        before = r.full_cost;
         part = r.over > 0 ? part : next_part(part, r.exposed);
     }
     return DTP_OK;
