@@ -1,6 +1,7 @@
 #include "spmd/peak.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* The time in which a buffer is needed: that of everything inside it. */
 typedef struct span {
@@ -23,16 +24,21 @@ static void find_spans(const dtp_program *p, span *spans)
     }
 }
 
-/* Instruction at which most bytes are needed, from the changes of the sum at each instruction. */
-static void find_time(const dtp_program *p, const span *spans, int64_t *change, dtp_peak *out)
+/* How the bytes that are needed change at each instruction. */
+static void find_changes(const dtp_program *p, const span *spans, int64_t *change)
 {
-    int64_t now = 0;
     for (int32_t v = 0; v < p->n_values; v++) {
         if (spans[v].first <= spans[v].last) {
             change[spans[v].first] += p->values[v].bytes;
             change[spans[v].last + 1] -= p->values[v].bytes;
         }
     }
+}
+
+/* Instruction at which most bytes are needed. */
+static void find_time(const dtp_program *p, const int64_t *change, dtp_peak *out)
+{
+    int64_t now = 0;
     *out = (dtp_peak){.at = -1};
     for (int32_t i = 0; i < p->n_instrs; i++) {
         now += change[i];
@@ -73,7 +79,8 @@ dtp_status dtp_peak_find(const dtp_program *p, dtp_arena *arena, dtp_peak *out, 
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the buffers at the peak");
     }
     find_spans(p, spans);
-    find_time(p, spans, change, out);
+    find_changes(p, spans, change);
+    find_time(p, change, out);
     find_contents(p, out->at, spans);
     for (int32_t v = 0; v < p->n_values; v++) {
         if (spans[v].first <= out->at && spans[v].last >= out->at) {
@@ -84,4 +91,28 @@ dtp_status dtp_peak_find(const dtp_program *p, dtp_arena *arena, dtp_peak *out, 
     qsort(list, (size_t)out->n, sizeof *list, by_bytes);
     out->buffers = list;
     return DTP_OK;
+}
+
+dtp_status dtp_peak_by_node(const dtp_program *p, int64_t *need, dtp_err *err)
+{
+    int64_t *change = calloc((size_t)p->n_instrs + 2, sizeof *change);
+    span *spans = calloc((size_t)p->n_values + 1, sizeof *spans);
+    const bool ok = change != NULL && spans != NULL;
+    int64_t now = 0;
+    dtp_node_id node = -1;
+    memset(need, 0, (size_t)p->graph->n_nodes * sizeof *need);
+    if (ok) {
+        find_spans(p, spans);
+        find_changes(p, spans, change);
+    }
+    for (int32_t i = 0; ok && i < p->n_instrs; i++) {
+        now += change[i];
+        node = p->instrs[i].node >= 0 ? p->instrs[i].node : node;
+        if (node >= 0 && now > need[node]) {
+            need[node] = now;
+        }
+    }
+    free(change);
+    free(spans);
+    return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for the buffers of a program");
 }

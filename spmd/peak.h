@@ -20,4 +20,9 @@ typedef struct dtp_peak {
 dtp_status dtp_peak_find(const dtp_program *p, dtp_arena *arena, dtp_peak *out,
                          dtp_err *err) DTP_MUST_CHECK;
 
+/* Most bytes that are needed at one time while the instructions of each node of the graph run, by
+ * node (need[0..n_nodes - 1]); instructions of no node count with the one before them. As for
+ * dtp_peak_find, without what could not be packed tightly. */
+dtp_status dtp_peak_by_node(const dtp_program *p, int64_t *need, dtp_err *err) DTP_MUST_CHECK;
+
 #endif

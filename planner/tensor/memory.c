@@ -20,7 +20,7 @@
 #include "core/sort.h"
 #include "planner/tensor/tensor_internal.h"
 
-enum { TICKS = 3, ALIGN = 64 };
+enum { TICKS = DTP_NODE_TICKS, ALIGN = 64 };
 
 /* An interval of a choice's usage; many share one array. */
 typedef struct piece {

@@ -31,6 +31,9 @@
 #include "planner/select/problem.h"
 #include "spmd/propagate.h"
 
+/* Times of a node of the graph: operands are there, the kernel runs, results are there. */
+enum { DTP_NODE_TICKS = 3 };
+
 typedef enum dtp_decision_kind {
     DTP_DECIDE_OP,
     DTP_DECIDE_TENSOR,

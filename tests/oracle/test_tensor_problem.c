@@ -14,6 +14,8 @@
 
 #include "planner/candidate.h"
 #include "planner/select/solve.h"
+#include "planner/tensor/reserve.h"
+#include "spmd/peak.h"
 #include "spmd/program_check.h"
 #include "tests/oracle/tensor_cases.h"
 
@@ -66,7 +68,38 @@ typedef struct tally {
     double memory; /* sum of problem's peak / program's peak */
 } tally;
 
-static void check_selection(const tensor_fixture *f, const dtp_tensor_problem *p,
+/* With reserves the problem says of a selection at least what its program needs, and without them
+ * again what it said before. */
+static void check_reserves(dtp_tensor_problem *p, const int32_t *selection, const dtp_sharding *s,
+                           const dtp_lower_options *options, const dtp_program *program)
+{
+    const dtp_reserve_mark mark = dtp_reserve_begin(p);
+    const size_t n_nodes = (size_t)p->graph->n_nodes;
+    dtp_select_value before, with, after;
+    int32_t n;
+    int64_t most = 0;
+    int64_t *need = calloc(n_nodes + 1, sizeof *need);
+    assert_non_null(need);
+    assert_int_equal(dtp_peak_by_node(program, need, NULL), DTP_OK);
+    for (size_t i = 0; i < n_nodes; i++) {
+        most = need[i] > most ? need[i] : most;
+    }
+    assert_true(most > 0 && most <= program->peak_bytes);
+    assert_int_equal(dtp_select_evaluate(p->select, selection, &before, NULL), DTP_OK);
+    assert_int_equal(dtp_reserve_add(p, selection, s, options, most, &n, NULL), DTP_OK);
+    assert_int_equal(n, 0);
+    assert_int_equal(dtp_reserve_add(p, selection, s, options, most - 1, &n, NULL), DTP_OK);
+    assert_true(n > 0 || before.peak >= most);
+    assert_int_equal(dtp_select_evaluate(p->select, selection, &with, NULL), DTP_OK);
+    assert_true(with.peak >= most && with.peak >= before.peak);
+    assert_int_equal(with.cost, before.cost);
+    dtp_reserve_end(p, mark);
+    assert_int_equal(dtp_select_evaluate(p->select, selection, &after, NULL), DTP_OK);
+    assert_int_equal(after.peak, before.peak);
+    free(need);
+}
+
+static void check_selection(const tensor_fixture *f, dtp_tensor_problem *p,
                             const int32_t *selection, tally *t)
 {
     dtp_arena *arena = dtp_arena_create();
@@ -92,6 +125,7 @@ static void check_selection(const tensor_fixture *f, const dtp_tensor_problem *p
         fail_msg("the program needs %" PRId64 " bytes, the problem says %" PRId64,
                  program->peak_bytes, value.peak);
     }
+    check_reserves(p, selection, &s, &options, program);
     t->tried++;
     t->memory += (double)value.peak / (double)program->peak_bytes;
     dtp_program_destroy(program);

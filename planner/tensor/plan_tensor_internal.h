@@ -1,0 +1,54 @@
+/* What the files that plan in tensor mode share.
+ *
+ *   plan_tensor.c     the mode: problem, pins, the plan
+ *   solve_limit.c     solutions within a memory limit as candidates
+ *   smallest_limit.c  the smallest limit that works
+ */
+#ifndef DTP_PLANNER_TENSOR_PLAN_TENSOR_INTERNAL_H
+#define DTP_PLANNER_TENSOR_PLAN_TENSOR_INTERNAL_H
+
+#include "planner/planning.h"
+#include "planner/select/solve.h"
+#include "planner/tensor/tensor_pins.h"
+#include "planner/tensor/tensor_problem.h"
+
+/* The selection problem of one mesh. */
+typedef struct tensor_state {
+    const dtp_graph *base; /* without, and */
+    dtp_graph *set;        /* with the settings of the styles */
+    dtp_pin_set pins;
+    dtp_tensor_problem *problem; /* NULL when the pins contradict each other */
+    int32_t *start;              /* by choice: a decision known beforehand; scratch */
+    int64_t usage_limit;         /* of the problem outside of a search */
+    int64_t limit;               /* bytes that programs must stay within; 0 = none */
+    int64_t floor; /* a search for the smallest limit: none below this works; else 0 */
+} tensor_state;
+
+/* What came of one solve. */
+typedef struct dtp_tensor_round {
+    bool found;
+    int64_t usage;     /* as the problem counts */
+    int64_t peak;      /* of the program */
+    int64_t over;      /* by how much that exceeds the limit */
+    int32_t reserved;  /* nodes of the graph at which it does; reserves were added for them */
+    double exposed;    /* part of the communication that is not hidden behind compute */
+    int64_t full_cost; /* at undiscounted prices */
+    double step_s;     /* of the timeline */
+} dtp_tensor_round;
+
+dtp_select_options dtp_tensor__solver_options(const dtp_planning *p);
+/* Solves the problem as it is and offers the solution. `first`: status and bound are those of the
+ * certificate. */
+dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_select_options *options, bool first,
+                                  dtp_tensor_round *out, dtp_err *err) DTP_MUST_CHECK;
+/* Solves within the limit of the problem until the program of a solution is within that of the
+ * request, and looks for a better timeline then. Leaves the problem as it was. */
+dtp_status dtp_tensor__solve_limit(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
+
+/* Baselines that need less than *smallest (0: nothing is known) lower it. */
+void dtp_tensor__compare_baselines(const dtp_planning *p, int64_t *smallest);
+/* Objective memory: offers the plan that needs least. Nothing fits: the result says what limit
+ * works. */
+dtp_status dtp_tensor__find_least(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

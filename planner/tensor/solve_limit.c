@@ -1,0 +1,261 @@
+/* Solutions of the selection problem within a memory limit. The problem counts at most what a
+ * program needs, so the program of a solution may be too large: what it needs beyond the problem is
+ * then reserved (planner/tensor/reserve.h) and the problem is solved again.
+ *
+ * The sum of prices is not quite what a step takes: where communication overlaps with compute, its
+ * price is discounted, and every solution is judged by the timeline of its program. */
+#include "planner/tensor/plan_tensor_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/tensor/reserve.h"
+
+/* Solves until a program fits; solves at discounted prices, and how many of them without a better
+ * timeline; nodes of branch and bound where no bound is asked for. */
+enum { MAX_ROUNDS = 12, MAX_DISCOUNTS = 6, PATIENCE = 2, LATER_ITERATIONS = 10 };
+
+/* Of an excess that is due to packing, at first. */
+enum { FIRST_PART = 8 };
+/* Of the way from a program that fits to the floor, steps are parts 1 / FIRST_STEP and less. */
+enum { FIRST_STEP = 4, LAST_STEP = 256 };
+
+/* Where no bound is asked for, cost and bound may differ by this share. */
+static const double LATER_GAP = 0.005;
+/* Parts of the communication that count as the same; the next part when they do. */
+static const double SETTLED = 0.02, LOWER_PART = 0.6;
+
+/* Offers what a selection means, and fills *out. */
+static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, dtp_tensor_round *out,
+                                  dtp_err *err)
+{
+    tensor_state *state = p->state;
+    dtp_candidate c = {.legal = true, .redistributor = dtp_tensor_redistributor(state->problem)};
+    dtp_lower_options options = dtp_lower_options_init();
+    options.redistributor = c.redistributor;
+    DTP_TRY(dtp_tensor_sharding(state->problem, selection, p->arena, &c.sharding, err));
+    DTP_TRY(dtp_sharding_check(p->graph, &c.sharding, err));
+    DTP_TRY(dtp_sharding_predict(p->graph, &p->pricer, &c.sharding, &options, &c.predicted,
+                                 &c.cost_ps, err));
+    out->peak = c.predicted.peak_bytes;
+    out->over = state->limit > 0 ? out->peak - state->limit : 0;
+    out->full_cost = c.cost_ps;
+    out->step_s = c.predicted.step_time_s;
+    dtp_planning_offer(p, &c);
+    out->exposed = c.predicted.comm_s > 0.0 ? c.predicted.exposed_comm_s / c.predicted.comm_s : 1.0;
+    return out->over > 0 ? dtp_reserve_add(state->problem, selection, &c.sharding, &options,
+                                           state->limit, &out->reserved, err)
+                         : DTP_OK;
+}
+
+dtp_select_options dtp_tensor__solver_options(const dtp_planning *p)
+{
+    dtp_select_options options = dtp_select_options_init();
+    options.seed = p->request->seed;
+    options.threads = p->request->threads;
+    options.gap = p->request->gap;
+    return options;
+}
+
+/* No bound is asked for: little branch and bound, by the dual, and none within a gap. */
+static void ask_no_bound(dtp_select_options *options)
+{
+    options->iterations = LATER_ITERATIONS;
+    options->gap = options->gap > LATER_GAP ? options->gap : LATER_GAP;
+    options->lp_entries = 0;
+}
+
+/* The best candidate so far, as a selection; NULL when the problem has no such solution. */
+static dtp_status start_from_best(const dtp_planning *p, const int32_t **start, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    bool found = false;
+    *start = NULL;
+    if (p->has_best) {
+        DTP_TRY(dtp_tensor_selection(state->problem, &p->best.sharding, state->start, &found, err));
+    }
+    *start = found ? state->start : NULL;
+    return DTP_OK;
+}
+
+/* What the rival costs is what a plan here has to stay below; not when a candidate already beats
+ * its timeline. */
+static int64_t cutoff_of(const dtp_planning *p)
+{
+    const dtp_plan *rival = p->rival;
+    const bool beaten = rival != NULL && p->has_best &&
+                        p->best.predicted.step_time_s < rival->predicted.step_time_s;
+    return rival == NULL || beaten || p->request->objective == DTP_OBJECTIVE_MEMORY
+               ? 0
+               : rival->certificate.cost;
+}
+
+dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_select_options *options, bool first,
+                                  dtp_tensor_round *out, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    dtp_select_result r;
+    *out = (dtp_tensor_round){.exposed = 1.0};
+    DTP_TRY(dtp_select_solve(state->problem->select, options, &r, err));
+    p->certificate.nodes += r.nodes;
+    if (first) {
+        p->certificate.status = r.status;
+        p->certificate.bound = r.bound;
+        p->cut = options->cutoff > 0 && r.status == DTP_CERT_INFEASIBLE;
+    }
+    out->found = r.choice != NULL;
+    out->usage = r.value.peak;
+    dtp_status s = out->found ? offer_selection(p, r.choice, out, err) : DTP_OK;
+    dtp_log(p->request->ctx, DTP_LOG_INFO, "planner", "solved",
+            "usage_limit=%" PRId64 " found=%d cost=%" PRId64 " bound=%" PRId64 " usage=%" PRId64
+            " over=%" PRId64 " full_cost=%" PRId64 " step_s=%g",
+            state->problem->select->usage_limit, out->found, r.value.cost, r.bound, r.value.peak,
+            out->over, out->full_cost, out->step_s);
+    dtp_select_result_free(&r);
+    return s;
+}
+
+/* Edges at a part of their full costs. */
+static void discount(dtp_select_problem *s, const int64_t *full, double part)
+{
+    for (int64_t k = 0; k < s->edge_first[s->n_edges]; k++) {
+        s->edge_cost[k] =
+            full[k] >= DTP_SELECT_FORBIDDEN ? full[k] : (int64_t)(part * (double)full[k]);
+    }
+}
+
+/* The part at which redistributions are priced next: what the timeline did not hide of them, or
+ * less where that has settled. */
+static double next_part(double part, double exposed)
+{
+    return exposed < part - SETTLED ? exposed : LOWER_PART * part;
+}
+
+/* Solutions at ever lower prices of redistributions are candidates, until some in a row that were
+ * new had no better timeline. */
+static dtp_status try_discounts(dtp_planning *p, double exposed, const int64_t *full, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    dtp_select_options options = dtp_tensor__solver_options(p);
+    double part = exposed, best_s = (double)INFINITY;
+    int64_t before = -1;
+    ask_no_bound(&options);
+    DTP_TRY(start_from_best(p, &options.start, err));
+    for (int32_t i = 0, waited = 0; i < MAX_DISCOUNTS && waited < PATIENCE; i++) {
+        dtp_tensor_round r;
+        discount(state->problem->select, full, part);
+        DTP_TRY(dtp_tensor__solve_once(p, &options, false, &r, err));
+        const bool better = r.found && r.over <= 0 && r.step_s < best_s;
+        waited = better ? 0 : waited + (r.full_cost == before ? 0 : 1);
+        best_s = better ? r.step_s : best_s;
+        before = r.full_cost;
+        part = r.over > 0 ? part : next_part(part, r.exposed);
+    }
+    return DTP_OK;
+}
+
+/* Redistributions at the part of their price that the last timeline did not hide. Cost and bound
+ * of the certificate are those of the full prices. */
+static dtp_status solve_discounted(dtp_planning *p, double exposed, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    dtp_select_problem *s = state->problem->select;
+    const dtp_certificate kept = p->certificate;
+    const int64_t n = s->edge_first[s->n_edges];
+    int64_t *full = malloc(((size_t)n + 1) * sizeof *full);
+    if (full == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy of a selection problem");
+    }
+    memcpy(full, s->edge_cost, (size_t)n * sizeof *full);
+    const dtp_status status =
+        exposed < 1.0 - SETTLED ? try_discounts(p, exposed, full, err) : DTP_OK;
+    memcpy(s->edge_cost, full, (size_t)n * sizeof *full);
+    free(full);
+    p->certificate = kept;
+    return status;
+}
+
+/* Where buffers could not be packed tightly, which no reserve helps against, the limit is lowered
+ * so far that there is another solution, and by a part of the excess that doubles every time:
+ * another one may well be packed better. False when nothing can be left. */
+static bool tighten(dtp_select_problem *s, const dtp_tensor_round *r, int64_t *part)
+{
+    if (r->reserved == 0) {
+        s->usage_limit =
+            (s->usage_limit < r->usage ? s->usage_limit : r->usage) - 1 - r->over / *part;
+        *part = *part > 1 ? *part / 2 : 1;
+    }
+    return s->usage_limit > 0;
+}
+
+/* Rounds with a limit for programs, reserves of rounds before included. *last: what came of the
+ * last one. */
+static dtp_status solve_rounds(dtp_planning *p, bool first, dtp_tensor_round *last, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    dtp_select_options options = dtp_tensor__solver_options(p);
+    int64_t part = FIRST_PART;
+    options.cutoff = cutoff_of(p);
+    DTP_TRY(start_from_best(p, &options.start, err));
+    for (int32_t i = 0; i < MAX_ROUNDS; i++) {
+        if (i > 0 || !first) {
+            ask_no_bound(&options);
+        }
+        DTP_TRY(dtp_tensor__solve_once(p, &options, first && i == 0, last, err));
+        if (!last->found || last->over <= 0 || !tighten(state->problem->select, last, &part)) {
+            break;
+        }
+    }
+    return DTP_OK;
+}
+
+static bool fits(const dtp_tensor_round *r)
+{
+    return r->found && r->over <= 0;
+}
+
+/* From a program that fits to ever smaller ones, in steps that are a part of what is above the
+ * floor, smaller ones when nothing is found. */
+static dtp_status descend(dtp_planning *p, int64_t peak, dtp_err *err)
+{
+    tensor_state *state = p->state;
+    for (int64_t part = FIRST_STEP; part <= LAST_STEP && peak > state->floor;) {
+        dtp_tensor_round r;
+        state->limit = peak - 1 - (peak - 1 - state->floor) / part;
+        state->problem->select->usage_limit = state->limit;
+        DTP_TRY(solve_rounds(p, false, &r, err));
+        peak = fits(&r) ? r.peak : peak;
+        part *= fits(&r) ? 1 : FIRST_STEP;
+    }
+    return DTP_OK;
+}
+
+static dtp_status search(dtp_planning *p, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    dtp_tensor_round r;
+    DTP_TRY(solve_rounds(p, true, &r, err));
+    if (!fits(&r)) {
+        return DTP_OK;
+    }
+    if (state->floor > 0) {
+        return descend(p, r.peak, err);
+    }
+    return p->machine->overlap && p->request->objective == DTP_OBJECTIVE_TIME
+               ? solve_discounted(p, r.exposed, err)
+               : DTP_OK;
+}
+
+dtp_status dtp_tensor__solve_limit(dtp_planning *p, dtp_err *err)
+{
+    tensor_state *state = p->state;
+    const dtp_reserve_mark mark = dtp_reserve_begin(state->problem);
+    const int64_t limit = state->limit;
+    const dtp_status s = search(p, err);
+    dtp_reserve_end(state->problem, mark);
+    state->problem->select->usage_limit = state->usage_limit;
+    state->limit = limit;
+    return s;
+}
