@@ -52,6 +52,11 @@ const char *const dtp_plan__cert_statuses[5] = {[DTP_CERT_OPTIMAL] = "optimal",
                                                 [DTP_CERT_INFEASIBLE] = "infeasible",
                                                 [DTP_CERT_TIME_LIMIT] = "time_limit"};
 
+double dtp_gap(int64_t cost, int64_t bound)
+{
+    return cost > 0 ? (double)(cost - bound) / (double)cost : 0.0;
+}
+
 const char *dtp_cert_status_name(dtp_cert_status status)
 {
     return dtp_plan__cert_statuses[status];

@@ -50,21 +50,26 @@ typedef struct dtp_constraint_price {
 } dtp_constraint_price;
 
 /* cost, bound: picoseconds for objective time, bytes for objective memory. unfolded_bound <= bound
- * <= cost. */
+ * <= least_cost <= cost. */
 typedef struct dtp_certificate {
     dtp_cert_status status;
     int64_t cost, bound;
-    double gap; /* (cost - bound) / cost, 0 when cost is 0 */
+    double gap;         /* dtp_gap(cost, bound) */
+    int64_t least_cost; /* of the cheapest plan that was found; the plan may cost more and take
+                           less time */
     const char *solver;
     int64_t nodes;
     double solve_s;         /* written with timings only */
     bool has_unfolded;      /* tensor mode, objective time, where instances of a block decide */
     int64_t unfolded_bound; /* together: no plan in which each decides for itself costs less */
-    double unfolded_gap;    /* (cost - unfolded_bound) / cost: what folding loses is at most this */
+    double unfolded_gap;    /* dtp_gap(least_cost, unfolded_bound): folding loses at most this */
     bool has_prices;
     int32_t n_prices;
     dtp_constraint_price *prices; /* with has_prices */
 } dtp_certificate;
+
+/* (cost - bound) / cost, 0 when cost is 0. */
+double dtp_gap(int64_t cost, int64_t bound);
 
 typedef struct dtp_baseline {
     const char *name;

@@ -174,7 +174,7 @@ static dtp_status read_prices(const dtp_json *v, dtp_arena *arena, dtp_certifica
 static dtp_status read_gap(const dtp_json *v, const char *key, int64_t cost, int64_t bound,
                            double *gap, dtp_err *err)
 {
-    const double share = cost > 0 ? (double)(cost - bound) / (double)cost : 0.0;
+    const double share = dtp_gap(cost, bound);
     DTP_TRY(read_amount(v, key, gap, err));
     if (fabs(*gap - share) > 1e-9) {
         return dtp_json_fail(dtp_json_get(v, key), err, "%g, but cost and bound give %g", *gap,
@@ -193,6 +193,20 @@ static dtp_status read_bound(const dtp_json *v, const char *key, int64_t most, c
                                *bound, of, most);
 }
 
+/* Without it the plan is the cheapest one. */
+static dtp_status read_least_cost(const dtp_json *v, dtp_certificate *c, dtp_err *err)
+{
+    c->least_cost = c->cost;
+    if (dtp_json_get(v, "least_cost") == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(read_bound(v, "least_cost", c->cost, "cost", &c->least_cost, err));
+    return c->least_cost >= c->bound
+               ? DTP_OK
+               : dtp_json_fail(dtp_json_get(v, "least_cost"), err,
+                               "%" PRId64 " is below the bound, %" PRId64, c->least_cost, c->bound);
+}
+
 /* The bound without folding: both of its keys or none. */
 static dtp_status read_unfolded(const dtp_json *v, const dtp_plan *plan, dtp_certificate *c,
                                 dtp_err *err)
@@ -208,14 +222,14 @@ static dtp_status read_unfolded(const dtp_json *v, const dtp_plan *plan, dtp_cer
     }
     c->has_unfolded = true;
     DTP_TRY(read_bound(v, "unfolded_bound", c->bound, "bound", &c->unfolded_bound, err));
-    return read_gap(v, "unfolded_gap", c->cost, c->unfolded_bound, &c->unfolded_gap, err);
+    return read_gap(v, "unfolded_gap", c->least_cost, c->unfolded_bound, &c->unfolded_gap, err);
 }
 
 static dtp_status read_certificate(const dtp_json *root, dtp_plan *plan, dtp_err *err)
 {
-    static const char *const keys[] = {"status",         "cost",         "bound",   "gap",
-                                       "solver",         "nodes",        "solve_s", "prices",
-                                       "unfolded_bound", "unfolded_gap", NULL};
+    static const char *const keys[] = {"status",         "cost",         "bound",      "gap",
+                                       "solver",         "nodes",        "solve_s",    "prices",
+                                       "unfolded_bound", "unfolded_gap", "least_cost", NULL};
     dtp_certificate *c = &plan->certificate;
     const dtp_json *v;
     int32_t status = 0;
@@ -226,6 +240,7 @@ static dtp_status read_certificate(const dtp_json *root, dtp_plan *plan, dtp_err
     DTP_TRY(read_count(v, "cost", &c->cost, err));
     DTP_TRY(read_bound(v, "bound", c->cost, "cost", &c->bound, err));
     DTP_TRY(read_gap(v, "gap", c->cost, c->bound, &c->gap, err));
+    DTP_TRY(read_least_cost(v, c, err));
     DTP_TRY(read_unfolded(v, plan, c, err));
     DTP_TRY(read_text(v, "solver", plan->arena, &c->solver, err));
     DTP_TRY(read_count(v, "nodes", &c->nodes, err));

@@ -67,6 +67,9 @@ static void write_certificate(dtp_json_writer *w, const dtp_certificate *c, bool
     dtp_json_write_int(w, "cost", c->cost);
     dtp_json_write_int(w, "bound", c->bound);
     dtp_json_write_double(w, "gap", c->gap);
+    if (c->least_cost < c->cost) {
+        dtp_json_write_int(w, "least_cost", c->least_cost);
+    }
     if (c->has_unfolded) {
         dtp_json_write_int(w, "unfolded_bound", c->unfolded_bound);
         dtp_json_write_double(w, "unfolded_gap", c->unfolded_gap);

@@ -158,7 +158,8 @@ static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
     plan->certificate = (dtp_certificate){.status = DTP_CERT_FEASIBLE,
                                           .cost = time ? cost_ps : plan->predicted.peak_bytes,
                                           .solver = "propagation"};
-    plan->certificate.gap = plan->certificate.cost > 0 ? 1.0 : 0.0;
+    plan->certificate.least_cost = plan->certificate.cost;
+    plan->certificate.gap = dtp_gap(plan->certificate.cost, 0);
     return DTP_OK;
 }
 

@@ -35,6 +35,7 @@ typedef struct dtp_plan_request {
     double gap;         /* tensor mode: large problems need no closer certificate, as a share */
     bool prices;        /* tensor mode: say what each constraint costs */
     bool fold_bound;    /* tensor mode: bound what folding loses */
+    bool unfold;        /* tensor mode: then every instance of a block decides for itself */
     bool brief; /* tensor mode: when nothing fits, the best baseline alone says what limit works */
     const dtp_plan *rival; /* tensor mode, objective time: a plan of another graph, of which only
                               certificate and prediction are read. Nothing is planned where its

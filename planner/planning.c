@@ -54,8 +54,11 @@ static bool better(const dtp_planning *p, const dtp_candidate *a, const dtp_cand
 
 void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c)
 {
-    if (c->legal && dtp_planning_excess(p, c) <= 0 && p->planner->keeps_pins(p, c) &&
-        (!p->has_best || better(p, c, &p->best))) {
+    if (!c->legal || dtp_planning_excess(p, c) > 0 || !p->planner->keeps_pins(p, c)) {
+        return;
+    }
+    p->least_cost = !p->has_best || c->cost_ps < p->least_cost ? c->cost_ps : p->least_cost;
+    if (!p->has_best || better(p, c, &p->best)) {
         p->best = *c;
         p->has_best = true;
     }
@@ -86,12 +89,13 @@ static dtp_certificate certify(const dtp_planning *p)
     dtp_certificate c = p->certificate;
     const bool time = p->request->objective == DTP_OBJECTIVE_TIME;
     c.cost = time ? p->best.cost_ps : p->best.predicted.peak_bytes;
+    c.least_cost = time ? p->least_cost : c.cost;
     /* What the solver could not have chosen may even be below the bound. */
-    c.bound = c.bound < c.cost ? c.bound : c.cost;
+    c.bound = c.bound < c.least_cost ? c.bound : c.least_cost;
     if (c.status == DTP_CERT_OPTIMAL && (c.cost > c.bound || !p->planner->in_space(p, &p->best))) {
         c.status = DTP_CERT_FEASIBLE;
     }
-    c.gap = c.cost > 0 ? (double)(c.cost - c.bound) / (double)c.cost : 0.0;
+    c.gap = dtp_gap(c.cost, c.bound);
     return c;
 }
 

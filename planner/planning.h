@@ -23,6 +23,7 @@ typedef struct dtp_planning {
 
     dtp_candidate best;
     bool has_best;
+    int64_t least_cost; /* has_best: the least sum of prices among what could be the best */
     int32_t n_baselines;
     dtp_candidate *baselines;
 

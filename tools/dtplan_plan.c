@@ -27,8 +27,9 @@ static dtp_status check_mode(const plan_command *c, dtp_err *err)
                         "--mode tensor takes pins by --pin and --style, and no --rules, --strict "
                         "or --compat");
     }
-    if (c->prices && !plan_is_tensor_mode(c)) {
-        return DTP_FAIL(err, DTP_INVALID, "--prices is for --mode tensor");
+    if ((c->prices || c->unfold) && !plan_is_tensor_mode(c)) {
+        return DTP_FAIL(err, DTP_INVALID, "%s is for --mode tensor",
+                        c->prices ? "--prices" : "--unfold");
     }
     if (by_pins && c->mode != NULL) {
         return DTP_FAIL(err, DTP_INVALID,
@@ -126,6 +127,8 @@ int dtplan_plan(int argc, char **argv)
          "near-optimal plans compared by their timeline (default 6)"},
         {"--prices", TOOL_FLAG, NULL, &c.prices, 0, 0,
          "say what the memory limit and every pin cost (tensor mode; solves again for each)"},
+        {"--unfold", TOOL_FLAG, NULL, &c.unfold, 0, 0,
+         "every instance of a repeated block decides for itself (tensor mode; slow)"},
         {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "of the solver of tensor mode (default 1)"},
         {"--gap", TOOL_REAL, "G", &c.gap, 0, 1,
          "of large problems in tensor mode: cost and bound may differ by this share (default "

@@ -17,7 +17,7 @@ typedef struct plan_command {
     double gap;
     int64_t limit_bytes; /* 0 = none */
     bool torch;          /* --compat torch */
-    bool json, timings, verbose, comm_report, prices;
+    bool json, timings, verbose, comm_report, prices, unfold;
     tool_style_source styles;
     dtp_choice_search search; /* --remat auto, --microbatches auto */
     dtp_ctx ctx;

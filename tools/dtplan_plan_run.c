@@ -26,6 +26,7 @@ static dtp_status make_request(const plan_command *c, const dtp_mesh *mesh, cons
     out->threads = (int32_t)c->threads;
     out->gap = c->gap;
     out->prices = c->prices;
+    out->unfold = c->unfold;
     out->ctx = &c->ctx;
     return DTP_OK;
 }

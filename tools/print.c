@@ -147,11 +147,18 @@ static void print_certificate(const dtp_plan *plan, dtp_strbuf *out)
     dtp_strbuf_addf(out, "certificate: %s, ", dtp_cert_status_name(c->status));
     tool_print_bounds(c->cost, time ? " ps" : " bytes", c->bound, c->gap, out);
     dtp_strbuf_addf(out, " (%s, %" PRId64 " nodes)\n", c->solver, c->nodes);
+    if (c->least_cost < c->cost) {
+        dtp_strbuf_addf(out,
+                        "timeline: the plan is taken for its step time; the least cost found is "
+                        "%" PRId64 " ps, gap %.4f %%\n",
+                        c->least_cost, 100.0 * dtp_gap(c->least_cost, c->bound));
+    }
     if (c->has_unfolded) {
         dtp_strbuf_addf(out,
                         "folding: bound %" PRId64 " if every instance of a block decided for "
                         "itself, so it costs at most %" PRId64 " ps, %.4f %%\n",
-                        c->unfolded_bound, c->cost - c->unfolded_bound, 100.0 * c->unfolded_gap);
+                        c->unfolded_bound, c->least_cost - c->unfolded_bound,
+                        100.0 * c->unfolded_gap);
     }
     for (int32_t i = 0; i < c->n_prices; i++) {
         const dtp_constraint_price *p = &c->prices[i];

@@ -48,7 +48,7 @@ dtp_select_options dtp_select_options_init(void)
 
 double dtp_select_gap(const dtp_select_result *r)
 {
-    return r->value.cost > 0 ? (double)(r->value.cost - r->bound) / (double)r->value.cost : 0.0;
+    return dtp_gap(r->value.cost, r->bound);
 }
 
 dtp_status sel_offer(sel_solver *v, const sel_work *w, int64_t n_undo, const int32_t *choice,

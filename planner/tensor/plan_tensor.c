@@ -12,10 +12,11 @@
 /* ---- begin and end ------------------------------------------------------------------------------
  */
 
-static dtp_status make_problem(dtp_planning *p, dtp_err *err)
+static dtp_status make_problem(dtp_planning *p, bool fold, dtp_err *err)
 {
     tensor_state *state = p->state;
     dtp_tensor_options options = dtp_tensor_options_init();
+    options.fold = fold;
     options.memory_bytes = p->request->memory_limit_bytes;
     options.n_pins = state->pins.n_pins;
     options.pins = state->pins.pins;
@@ -77,7 +78,7 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
     state->base = p->graph;
     p->graph = state->set;
     dtp_err why = {0};
-    dtp_status s = make_problem(p, &why);
+    dtp_status s = make_problem(p, true, &why);
     if (s == DTP_INVALID && state->pins.n_texts > 1) {
         DTP_TRY(explain_conflict(p, err));
         if (p->out->n_conflict > 1) {
@@ -92,6 +93,7 @@ static void finish(dtp_planning *p)
     tensor_state *state = p->state;
     if (state != NULL) {
         dtp_tensor_problem_destroy(state->problem);
+        dtp_tensor_problem_destroy(state->folded);
         dtp_graph_destroy(state->set);
         *state = (tensor_state){0};
     }
@@ -118,6 +120,17 @@ static bool in_space(const dtp_planning *p, const dtp_candidate *c)
 /* ---- solving ------------------------------------------------------------------------------------
  */
 
+/* The problem without folding from the best folded plan on. */
+static dtp_status solve_unfolded(dtp_planning *p, dtp_err *err)
+{
+    tensor_state *state = p->state;
+    state->folded = state->problem;
+    state->problem = NULL;
+    p->certificate.solver = "select";
+    DTP_TRY(make_problem(p, false, err));
+    return dtp_tensor__solve_limit(p, err);
+}
+
 static dtp_status solve(dtp_planning *p, dtp_err *err)
 {
     const tensor_state *state = p->state;
@@ -128,6 +141,9 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
     DTP_TRY(dtp_planning_offer_rules(p, err));
     DTP_TRY(dtp_planning_offer_baselines(p, err));
     DTP_TRY(dtp_tensor__solve_limit(p, err));
+    if (p->request->unfold && dtp_tensor_is_folded(state->problem)) {
+        DTP_TRY(solve_unfolded(p, err));
+    }
     if (p->cut) {
         return DTP_OK;
     }
@@ -202,21 +218,25 @@ static bool is_wanted(const dtp_planning *p)
 static dtp_status bound_folding(const dtp_planning *p, dtp_certificate *c, dtp_err *err)
 {
     const tensor_state *state = p->state;
+    const dtp_tensor_problem *folded = state->folded != NULL ? state->folded : state->problem;
     int64_t bound = 0;
     if (!p->request->fold_bound || p->request->objective != DTP_OBJECTIVE_TIME || !is_wanted(p) ||
-        !dtp_tensor_is_folded(state->problem)) {
+        !dtp_tensor_is_folded(folded)) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_tensor_fold_bound(state->problem, c->cost, &bound, err));
-    bound = bound < c->cost ? bound : c->cost;
-    c->has_unfolded = true;
-    c->unfolded_bound = bound > 0 ? bound : 0;
-    c->bound = c->unfolded_bound > c->bound ? c->unfolded_bound : c->bound;
+    DTP_TRY(dtp_tensor_fold_bound(folded, c->least_cost, &bound, err));
+    bound = bound < c->least_cost ? bound : c->least_cost;
+    bound = bound > 0 ? bound : 0;
+    c->bound = bound > c->bound ? bound : c->bound;
     if (c->bound == c->cost && in_space(p, &p->best)) {
         c->status = DTP_CERT_OPTIMAL;
     }
-    c->gap = c->cost > 0 ? (double)(c->cost - c->bound) / (double)c->cost : 0.0;
-    c->unfolded_gap = c->cost > 0 ? (double)(c->cost - c->unfolded_bound) / (double)c->cost : 0.0;
+    c->gap = dtp_gap(c->cost, c->bound);
+    if (state->folded == NULL) {
+        c->has_unfolded = true;
+        c->unfolded_bound = bound;
+        c->unfolded_gap = dtp_gap(c->least_cost, bound);
+    }
     return DTP_OK;
 }
 

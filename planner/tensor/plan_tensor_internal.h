@@ -18,6 +18,7 @@ typedef struct tensor_state {
     dtp_graph *set;        /* with the settings of the styles */
     dtp_pin_set pins;
     dtp_tensor_problem *problem; /* NULL when the pins contradict each other */
+    dtp_tensor_problem *folded;  /* the one before, once `problem` is without folding */
     int32_t *start;              /* by choice: a decision known beforehand; scratch */
     int64_t usage_limit;         /* of the problem outside of a search */
     int64_t limit;               /* bytes that programs must stay within; 0 = none */

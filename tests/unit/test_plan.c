@@ -69,6 +69,7 @@ static dtp_plan *make_plan(const dtp_graph *g, const char *mesh, const char *rul
                                           .cost = 126,
                                           .bound = 125,
                                           .gap = 1.0 / 126,
+                                          .least_cost = 126,
                                           .solver = "glpk",
                                           .nodes = 7,
                                           .solve_s = 0.5,
@@ -411,6 +412,34 @@ static void test_plan__bad_tensor_plans_are_refused(void **state)
     dtp_graph_destroy(g);
 }
 
+static void test_plan__least_cost(void **state)
+{
+    (void)state;
+    static const edit edits[] = {
+        {"\"least_cost\": 125", "\"least_cost\": 127",
+         "certificate.least_cost: 127 is above the cost, 126"},
+        {"\"least_cost\": 125", "\"least_cost\": 124",
+         "certificate.least_cost: 124 is below the bound, 125"},
+        {"\"least_cost\": 125", "\"least_cost\": null", "expected an integer"},
+    };
+    dtp_graph *g = read_model("mlp_digits.json");
+    dtp_plan *plan = make_plan(g, "x:2;y:2", "batch:x;hidden:y", false);
+    char *text = write_ok(plan, g);
+    assert_null(strstr(text, "least_cost"));
+    free(text);
+    plan->certificate.least_cost = 125;
+    text = write_ok(plan, g);
+    dtp_plan *again = read_ok(text, g);
+    assert_int_equal(again->certificate.least_cost, 125);
+    for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
+        check_edit(g, text, &edits[i]);
+    }
+    free(text);
+    dtp_plan_destroy(again);
+    dtp_plan_destroy(plan);
+    dtp_graph_destroy(g);
+}
+
 static void test_plan__bound_without_folding(void **state)
 {
     (void)state;
@@ -479,6 +508,7 @@ int main(void)
         cmocka_unit_test(test_graph_with_settings__refuses_what_is_no_setting),
         cmocka_unit_test(test_plan__bad_rules_plans_are_refused),
         cmocka_unit_test(test_plan__bad_tensor_plans_are_refused),
+        cmocka_unit_test(test_plan__least_cost),
         cmocka_unit_test(test_plan__bound_without_folding),
         cmocka_unit_test(test_plan__bad_files_are_refused_with_their_place),
     };
