@@ -22,6 +22,7 @@ typedef struct tensor_state {
     int32_t *start;              /* by choice: a decision known beforehand; scratch */
     int64_t usage_limit;         /* of the problem outside of a search */
     int64_t limit;               /* bytes that programs must stay within; 0 = none */
+    bool reserves;               /* what programs need beyond the problem is reserved */
     int64_t floor; /* a search for the smallest limit: none below this works; else 0 */
 } tensor_state;
 
@@ -31,7 +32,7 @@ typedef struct dtp_tensor_round {
     int64_t usage;     /* as the problem counts */
     int64_t peak;      /* of the program */
     int64_t over;      /* by how much that exceeds the limit */
-    int32_t reserved;  /* nodes of the graph at which it does; reserves were added for them */
+    int32_t reserved;  /* nodes of the graph for which reserves were added */
     double exposed;    /* part of the communication that is not hidden behind compute */
     int64_t full_cost; /* at undiscounted prices */
     double step_s;     /* of the timeline */

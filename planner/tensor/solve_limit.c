@@ -1,6 +1,8 @@
 /* Solutions of the selection problem within a memory limit. The problem counts at most what a
- * program needs, so the program of a solution may be too large: what it needs beyond the problem is
- * then reserved (planner/tensor/reserve.h) and the problem is solved again.
+ * program needs, so the program of a solution may be too large. Then the limit is lowered by the
+ * excess and the problem solved again, which is quick and often loses nothing. Where it loses
+ * something, what the program needs beyond the problem is reserved where it is missing
+ * (planner/tensor/reserve.h), under the limit itself.
  *
  * The sum of prices is not quite what a step takes: where communication overlaps with compute, its
  * price is discounted, and every solution is judged by the timeline of its program. */
@@ -13,9 +15,17 @@
 
 #include "planner/tensor/reserve.h"
 
-/* Solves until a program fits; solves at discounted prices, and how many of them without a better
- * timeline; nodes of branch and bound where no bound is asked for. */
-enum { MAX_ROUNDS = 12, MAX_DISCOUNTS = 6, PATIENCE = 2, LATER_ITERATIONS = 10 };
+/* Solves with reserves, and with a lowered limit, until a program fits; solves at discounted prices,
+ * and how many of them without a better timeline; rounds and nodes of branch and bound where no
+ * bound is asked for, and with a lowered limit. */
+enum {
+    MAX_ROUNDS = 12,
+    MAX_LOWERED = 2,
+    MAX_DISCOUNTS = 4,
+    PATIENCE = 2,
+    LATER_ITERATIONS = 10,
+    LOWERED_ITERATIONS = 60
+};
 
 /* Of an excess that is due to packing, at first. */
 enum { FIRST_PART = 8 };
@@ -45,9 +55,10 @@ static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, dtp
     out->step_s = c.predicted.step_time_s;
     dtp_planning_offer(p, &c);
     out->exposed = c.predicted.comm_s > 0.0 ? c.predicted.exposed_comm_s / c.predicted.comm_s : 1.0;
-    return out->over > 0 ? dtp_reserve_add(state->problem, selection, &c.sharding, &options,
-                                           state->limit, &out->reserved, err)
-                         : DTP_OK;
+    return out->over > 0 && state->reserves
+               ? dtp_reserve_add(state->problem, selection, &c.sharding, &options, state->limit,
+                                 &out->reserved, err)
+               : DTP_OK;
 }
 
 dtp_select_options dtp_tensor__solver_options(const dtp_planning *p)
@@ -148,10 +159,11 @@ static dtp_status try_discounts(dtp_planning *p, double exposed, const int64_t *
         discount(state->problem->select, full, part);
         DTP_TRY(dtp_tensor__solve_once(p, &options, false, &r, err));
         const bool better = r.found && r.over <= 0 && r.step_s < best_s;
-        waited = better ? 0 : waited + (r.full_cost == before ? 0 : 1);
+        const bool same = r.full_cost == before;
+        waited = better ? 0 : waited + (same ? 0 : 1);
         best_s = better ? r.step_s : best_s;
         before = r.full_cost;
-        part = r.over > 0 ? part : next_part(part, r.exposed);
+        part = r.over > 0 ? part : next_part(part, r.exposed) * (same ? LOWER_PART : 1.0);
     }
     return DTP_OK;
 }
@@ -190,30 +202,66 @@ static bool tighten(dtp_select_problem *s, const dtp_tensor_round *r, int64_t *p
     return s->usage_limit > 0;
 }
 
-/* Rounds with a limit for programs, reserves of rounds before included. *last: what came of the
- * last one. */
-static dtp_status solve_rounds(dtp_planning *p, bool first, dtp_tensor_round *last, dtp_err *err)
+static bool fits(const dtp_tensor_round *r)
 {
-    const tensor_state *state = p->state;
+    return r->found && r->over <= 0;
+}
+
+/* The problem as it is; status and bound are those of the certificate. */
+static dtp_status solve_first(dtp_planning *p, dtp_tensor_round *r, dtp_err *err)
+{
     dtp_select_options options = dtp_tensor__solver_options(p);
-    int64_t part = FIRST_PART;
     options.cutoff = cutoff_of(p);
     DTP_TRY(start_from_best(p, &options.start, err));
-    for (int32_t i = 0; i < MAX_ROUNDS; i++) {
-        if (i > 0 || !first) {
-            ask_no_bound(&options);
-        }
-        DTP_TRY(dtp_tensor__solve_once(p, &options, first && i == 0, last, err));
-        if (!last->found || last->over <= 0 || !tighten(state->problem->select, last, &part)) {
+    return dtp_tensor__solve_once(p, &options, true, r, err);
+}
+
+/* From a solution whose program is too large on: limits that are lower by the excess. Leaves the
+ * last one in the problem. */
+static dtp_status solve_lowered(dtp_planning *p, dtp_tensor_round *r, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    dtp_select_problem *s = state->problem->select;
+    dtp_select_options options = dtp_tensor__solver_options(p);
+    options.cutoff = cutoff_of(p);
+    options.iterations = LOWERED_ITERATIONS;
+    DTP_TRY(start_from_best(p, &options.start, err));
+    for (int32_t i = 0; i < MAX_LOWERED && r->found && !fits(r); i++) {
+        if (s->usage_limit <= r->over) {
             break;
         }
+        s->usage_limit -= r->over;
+        DTP_TRY(dtp_tensor__solve_once(p, &options, false, r, err));
     }
     return DTP_OK;
 }
 
-static bool fits(const dtp_tensor_round *r)
+/* Rounds with reserves, those of rounds before included; a limit that was lowered too far goes half
+ * way back up. *last: what came of the last one. */
+static dtp_status solve_reserved(dtp_planning *p, dtp_tensor_round *last, dtp_err *err)
 {
-    return r->found && r->over <= 0;
+    tensor_state *state = p->state;
+    dtp_select_problem *s = state->problem->select;
+    dtp_select_options options = dtp_tensor__solver_options(p);
+    int64_t part = FIRST_PART, above = s->usage_limit;
+    bool left = true;
+    options.cutoff = cutoff_of(p);
+    ask_no_bound(&options);
+    DTP_TRY(start_from_best(p, &options.start, err));
+    state->reserves = true;
+    *last = (dtp_tensor_round){0};
+    for (int32_t i = 0; i < MAX_ROUNDS && !fits(last) && left; i++) {
+        DTP_TRY(dtp_tensor__solve_once(p, &options, false, last, err));
+        if (last->found && !fits(last)) {
+            above = s->usage_limit;
+            left = tighten(s, last, &part);
+        } else if (!last->found) {
+            left = s->usage_limit < above;
+            s->usage_limit += (above - s->usage_limit + 1) / 2;
+        }
+    }
+    state->reserves = false;
+    return DTP_OK;
 }
 
 /* From a program that fits to ever smaller ones, in steps that are a part of what is above the
@@ -225,9 +273,38 @@ static dtp_status descend(dtp_planning *p, int64_t peak, dtp_err *err)
         dtp_tensor_round r;
         state->limit = peak - 1 - (peak - 1 - state->floor) / part;
         state->problem->select->usage_limit = state->limit;
-        DTP_TRY(solve_rounds(p, false, &r, err));
+        DTP_TRY(solve_reserved(p, &r, err));
         peak = fits(&r) ? r.peak : peak;
         part *= fits(&r) ? 1 : FIRST_STEP;
+    }
+    return DTP_OK;
+}
+
+/* Nothing that fits can be much cheaper than the best candidate. */
+static bool is_close(const dtp_planning *p)
+{
+    return p->has_best && dtp_gap(p->best.cost_ps, p->certificate.bound) <= LATER_GAP;
+}
+
+/* From a solution whose program is too large to one that fits; *r: what came of it. */
+static dtp_status make_fit(dtp_planning *p, dtp_tensor_round *r, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    dtp_select_problem *s = state->problem->select;
+    dtp_tensor_round lowered = *r;
+    if (state->floor == 0) {
+        DTP_TRY(solve_lowered(p, &lowered, err));
+        if (fits(&lowered) && is_close(p)) {
+            *r = lowered;
+            return DTP_OK;
+        }
+    }
+    const int64_t limit = s->usage_limit;
+    s->usage_limit = state->usage_limit;
+    DTP_TRY(solve_reserved(p, r, err));
+    if (!fits(r) && fits(&lowered)) {
+        s->usage_limit = limit;
+        *r = lowered;
     }
     return DTP_OK;
 }
@@ -236,7 +313,10 @@ static dtp_status search(dtp_planning *p, dtp_err *err)
 {
     const tensor_state *state = p->state;
     dtp_tensor_round r;
-    DTP_TRY(solve_rounds(p, true, &r, err));
+    DTP_TRY(solve_first(p, &r, err));
+    if (r.found && !fits(&r)) {
+        DTP_TRY(make_fit(p, &r, err));
+    }
     if (!fits(&r)) {
         return DTP_OK;
     }
