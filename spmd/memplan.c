@@ -8,9 +8,9 @@
  * Resident buffers come first, packed from offset 0: they are needed always.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/safe_int.h"
+#include "spmd/first_fit.h"
 #include "spmd/program_internal.h"
 
 static int64_t aligned(int64_t bytes)
@@ -56,14 +56,13 @@ int64_t dtp_memplan__bound(const dtp_interval *items, int32_t n, dtp_err *err)
     return most;
 }
 
-/* ---- first fit
- * -----------------------------------------------------------------------------------
+/* ---- first fit ----------------------------------------------------------------------------------
  */
 
-/* A buffer in some order of placement; those already placed are kept sorted by offset. */
+/* A buffer in some order of placement. */
 typedef struct block {
-    int64_t offset, bytes, key;
-    int32_t first, last, item;
+    int64_t key;
+    int32_t first, item;
 } block;
 
 /* Larger keys first; ties by time, then by id, so that the result is the same everywhere. */
@@ -77,35 +76,6 @@ static int compare_blocks(const void *a, const void *b)
         return x->first < y->first ? -1 : 1;
     }
     return x->item < y->item ? -1 : (x->item > y->item ? 1 : 0);
-}
-
-/* Places b among the n blocks that are sorted by offset, and inserts it. */
-static int64_t place(block *placed, int32_t n, block b)
-{
-    int64_t at = 0;
-    for (int32_t i = 0; i < n; i++) {
-        const block *p = &placed[i];
-        if (p->last < b.first || b.last < p->first) {
-            continue;
-        }
-        if (p->offset >= at + b.bytes) {
-            break;
-        }
-        at = p->offset + p->bytes > at ? p->offset + p->bytes : at;
-    }
-    int32_t low = 0, high = n;
-    while (low < high) {
-        int32_t middle = (low + high) / 2;
-        if (placed[middle].offset <= at) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    memmove(&placed[low + 1], &placed[low], (size_t)(n - low) * sizeof *placed);
-    b.offset = at;
-    placed[low] = b;
-    return at + b.bytes;
 }
 
 typedef enum fit_order { BY_SIZE, BY_AREA, BY_LENGTH, BY_TIME, N_ORDERS } fit_order;
@@ -125,22 +95,22 @@ static int64_t sort_key(const dtp_interval *item, fit_order by)
     }
 }
 
-/* One placement; returns its peak. */
+/* One placement, offset by item; returns its peak. */
 static int64_t place_all(const dtp_interval *items, int32_t n, fit_order by, block *order,
-                         block *placed)
+                         dtp_first_fit *fit, int64_t *offset)
 {
     int64_t peak = 0;
     for (int32_t i = 0; i < n; i++) {
-        order[i] = (block){.bytes = aligned(items[i].bytes),
-                           .key = sort_key(&items[i], by),
-                           .first = items[i].first,
-                           .last = items[i].last,
-                           .item = i};
+        order[i] = (block){.key = sort_key(&items[i], by), .first = items[i].first, .item = i};
     }
     qsort(order, (size_t)n, sizeof *order, compare_blocks);
+    dtp_first_fit_clear(fit);
     for (int32_t i = 0; i < n; i++) {
-        int64_t end = place(placed, i, order[i]);
-        peak = end > peak ? end : peak;
+        const dtp_interval *x = &items[order[i].item];
+        const int64_t bytes = aligned(x->bytes);
+        const int64_t at = dtp_first_fit_place(fit, bytes, x->first, x->last);
+        offset[order[i].item] = at;
+        peak = at + bytes > peak ? at + bytes : peak;
     }
     return peak;
 }
@@ -159,26 +129,24 @@ static dtp_status check_total(const dtp_interval *items, int32_t n, dtp_err *err
 
 dtp_status dtp_memplan__place(dtp_interval *items, int32_t n, int64_t *peak, dtp_err *err)
 {
+    dtp_first_fit *fit = NULL;
     DTP_TRY(check_total(items, n, err));
+    DTP_TRY(dtp_first_fit_create(n, &fit, err));
     block *order = malloc(((size_t)n + 1) * sizeof *order);
-    block *placed = malloc(((size_t)n + 1) * sizeof *placed);
-    int64_t bound = order != NULL && placed != NULL ? dtp_memplan__bound(items, n, err) : -1;
-    if (bound < 0) {
-        free(order);
-        free(placed);
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d buffers", n);
-    }
+    int64_t *offset = malloc(((size_t)n + 1) * sizeof *offset);
+    const int64_t bound = order != NULL && offset != NULL ? dtp_memplan__bound(items, n, err) : -1;
     *peak = INT64_MAX;
-    for (int by = 0; by<N_ORDERS && * peak> bound; by++) {
-        int64_t got = place_all(items, n, (fit_order)by, order, placed);
+    for (int by = 0; bound >= 0 && by<N_ORDERS && * peak> bound; by++) {
+        const int64_t got = place_all(items, n, (fit_order)by, order, fit, offset);
         for (int32_t i = 0; i < n && got < *peak; i++) {
-            items[placed[i].item].offset = placed[i].offset;
+            items[i].offset = offset[i];
         }
         *peak = got < *peak ? got : *peak;
     }
     free(order);
-    free(placed);
-    return DTP_OK;
+    free(offset);
+    dtp_first_fit_destroy(fit);
+    return bound >= 0 ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d buffers", n);
 }
 
 /* ---- programs

@@ -410,11 +410,15 @@ static int compare_alternatives(const void *x, const void *y)
 }
 
 /* The steps of a plan in tensor mode are the cheapest on its own machine only, those of other plans
- * need not be on any. */
+ * need not be on any. On its own machine the certificate says what it costs. */
 static dtp_status price_plan(const dtp_explaining *e, dtp_err *err)
 {
     const dtp_plan *plan = e->request->plan;
     dtp_plan_lowering lowering;
+    if (e->request->plan_is_current && plan->objective == DTP_OBJECTIVE_TIME) {
+        e->out->plan_ps = plan->certificate.cost;
+        return DTP_OK;
+    }
     DTP_TRY(dtp_plan_lowering_init(&lowering, plan, err));
     return dtp_additive_cost(e->request->graph, &e->pricer, &plan->sharding, lowering.redistributor,
                              &e->out->plan_ps, err);

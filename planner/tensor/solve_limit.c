@@ -15,9 +15,9 @@
 
 #include "planner/tensor/reserve.h"
 
-/* Solves with reserves, and with a lowered limit, until a program fits; solves at discounted prices,
- * and how many of them without a better timeline; rounds and nodes of branch and bound where no
- * bound is asked for, and with a lowered limit. */
+/* Solves with reserves, and with a lowered limit, until a program fits; solves at discounted
+ * prices, and how many of them without a better timeline; rounds and nodes of branch and bound
+ * where no bound is asked for, and with a lowered limit. */
 enum {
     MAX_ROUNDS = 12,
     MAX_LOWERED = 2,
