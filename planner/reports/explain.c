@@ -1,7 +1,5 @@
 #include "planner/reports/explain.h"
 
-#include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +7,6 @@
 #include "planner/candidate.h"
 #include "planner/reports/explain_internal.h"
 #include "planner/styles/glob.h"
-#include "planner/node_price.h"
-#include "spmd/node_layouts.h"
 
 enum { NEAR = 4 };
 
@@ -150,245 +146,6 @@ static dtp_status find_selection(dtp_explaining *e, dtp_err *err)
     return found ? DTP_OK : fail_selection(e, err);
 }
 
-/* ---- alternatives -------------------------------------------------------------------------------
- */
-
-dtp_status dtp_explain__add(dtp_explaining *e, const char *text, const char *excluded,
-                            dtp_alternative **out, dtp_err *err)
-{
-    dtp_explanation *x = e->out;
-    DTP_TRY(dtp_arena_grow(e->arena, &x->alternatives, x->n, x->n + 1, &e->capacity,
-                           sizeof *x->alternatives, err));
-    *out = &x->alternatives[x->n++];
-    **out = (dtp_alternative){.text = dtp_arena_strdup(e->arena, text), .excluded = excluded};
-    return (*out)->text != NULL ? DTP_OK
-                                : DTP_FAIL(err, DTP_NOMEM, "out of memory for alternatives");
-}
-
-static int32_t deciding_choice(const dtp_explaining *e, const dtp_tensor_problem *p)
-{
-    return e->tensor >= 0 ? p->choice_of_tensor[e->tensor] : p->choice_of_node[e->node];
-}
-
-static void print_option(const dtp_explaining *e, const dtp_option *o,
-                         char out[DTP_STRATEGY_TEXT_BYTES])
-{
-    const dtp_graph *g = e->request->graph;
-    const dtp_mesh *mesh = &e->request->plan->mesh;
-    if (e->tensor >= 0) {
-        dtp_layout_print(&o->layout, mesh, &g->tensors[e->tensor].type, &g->dims, out);
-    } else {
-        dtp_strategy_print(g, e->node, mesh, &o->strategy, out);
-    }
-}
-
-/* The cost of option k of node v, everything else as in the selection. */
-static int64_t local_cost(const dtp_select_problem *s, const int32_t *selection, int32_t v,
-                          int32_t k)
-{
-    int64_t sum = s->cost[s->first[v] + k];
-    for (int32_t e = 0; e < s->n_edges; e++) {
-        const int32_t a = s->edge_a[e], b = s->edge_b[e];
-        if (a == v || b == v) {
-            const int64_t row = a == v ? k : selection[a], col = b == v ? k : selection[b];
-            const int64_t at = s->edge_first[e] + row * dtp_select_n_strategies(s, b) + col;
-            sum = dtp_select_add_cost(sum, s->edge_cost[at]);
-        }
-    }
-    return sum;
-}
-
-/* The copies of a tensor follow it in the cheapest way. */
-static void settle_views(const dtp_tensor_problem *p, int32_t tensor_choice, int32_t *selection)
-{
-    for (int32_t v = 0; v < p->n_choices; v++) {
-        const dtp_choice *c = &p->choices[v];
-        int64_t best = INT64_MAX;
-        if (c->kind != DTP_DECIDE_VIEW || p->choice_of_tensor[c->tensor] != tensor_choice) {
-            continue;
-        }
-        for (int32_t k = 0; k < c->n_options; k++) {
-            const int64_t cost = local_cost(p->select, selection, v, k);
-            if (cost < best) {
-                best = cost;
-                selection[v] = k;
-            }
-        }
-    }
-}
-
-/* Kernel time of the deciding node in an option, all instances. */
-static dtp_status kernel_time(const dtp_explaining *e, dtp_node_pricer *np, const dtp_option *o,
-                              int64_t *out, dtp_err *err)
-{
-    const dtp_graph *g = e->request->graph;
-    dtp_call_types types;
-    dtp_layout whole[DTP_MAX_OP_IN];
-    dtp_node_layouts l;
-    dtp_node_price price;
-    const dtp_op_call call = dtp_node_call(g, &g->nodes[e->node], &types);
-    for (int32_t i = 0; i < call.n_in; i++) {
-        whole[i] = dtp_layout_replicated(call.in[i].rank, e->pricer.mesh.n_dims);
-    }
-    DTP_TRY(
-        dtp_node_layouts_find(&e->pricer.mesh, &call, NULL, &o->strategy, whole, NULL, &l, err));
-    DTP_TRY(dtp_node_pricer_price(np, e->node, &o->strategy, l.in, l.out, &price, err));
-    *out = price.kernel_ps * e->out->instances;
-    return DTP_OK;
-}
-
-typedef struct evaluation {
-    const dtp_tensor_problem *problem;
-    int32_t choice;
-    int32_t *plan;          /* the plan's selection in this problem */
-    dtp_select_value value; /* of it */
-    dtp_select_evaluator *evaluator;
-    dtp_node_pricer *np; /* NULL: a tensor decides */
-    int64_t kernel_ps;   /* of the plan's option */
-} evaluation;
-
-/* e->other becomes the plan with option k. */
-static dtp_status evaluate_alone(const dtp_explaining *e, const evaluation *v, int32_t k,
-                                 dtp_alternative *a, dtp_err *err)
-{
-    const dtp_tensor_problem *p = v->problem;
-    dtp_select_value value;
-    int64_t node_cost, kernel = v->kernel_ps;
-    memcpy(e->other, v->plan, (size_t)p->n_choices * sizeof *e->other);
-    e->other[v->choice] = k;
-    if (e->tensor >= 0) {
-        settle_views(p, v->choice, e->other);
-    }
-    DTP_TRY(dtp_select_evaluator_run(v->evaluator, e->other, &value, err));
-    a->priced = true;
-    a->apart = value.cost >= DTP_SELECT_FORBIDDEN;
-    if (a->apart) {
-        return DTP_OK;
-    }
-    node_cost = p->select->cost[p->select->first[v->choice] + k] -
-                p->select->cost[p->select->first[v->choice] + v->plan[v->choice]];
-    if (v->np != NULL) {
-        DTP_TRY(kernel_time(e, v->np, &p->choices[v->choice].options[k], &kernel, err));
-        a->alone.compute = kernel - v->kernel_ps;
-        a->alone.communication = node_cost - a->alone.compute;
-    }
-    a->alone.redistribution =
-        value.cost - v->value.cost - a->alone.compute - a->alone.communication;
-    a->alone_memory = value.peak - v->value.peak;
-    a->alone_fits = e->out->limit_bytes == 0 || value.peak <= e->out->limit_bytes;
-    return DTP_OK;
-}
-
-static void read_marginal(const evaluation *v, const dtp_select_marginal *m, dtp_alternative *a)
-{
-    a->none = m->bound >= DTP_SELECT_FORBIDDEN;
-    if (!a->none) {
-        a->at_least = m->bound - v->value.cost;
-        a->at_least_is_best = m->bound == m->cost;
-        a->known = m->cost < DTP_SELECT_FORBIDDEN;
-        a->at_most = m->cost - v->value.cost;
-    } else {
-        a->excluded = "nothing within the memory limit and the pins has it";
-    }
-}
-
-static dtp_status find_marginals(dtp_explaining *e, const evaluation *v, dtp_err *err)
-{
-    const int32_t k = v->problem->choices[v->choice].n_options;
-    dtp_marginal_options options = dtp_marginal_options_init(v->choice, v->plan);
-    dtp_select_marginal *m = dtp_arena_alloc(e->arena, (size_t)k, sizeof *m);
-    if (m == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d alternatives", k);
-    }
-    for (int32_t i = 0; i < k; i++) {
-        const dtp_alternative *a = &e->out->alternatives[i];
-        m[i].cost = !a->apart && a->alone_fits ? v->value.cost + dtp_cost_split_sum(&a->alone)
-                                               : DTP_SELECT_FORBIDDEN;
-    }
-    options.exact = e->request->exact;
-    DTP_TRY(dtp_select_marginals(v->problem->select, &options, m, err));
-    for (int32_t i = 0; i < k; i++) {
-        read_marginal(v, &m[i], &e->out->alternatives[i]);
-        e->out->bound_ps = i == 0 || m[i].bound < e->out->bound_ps ? m[i].bound : e->out->bound_ps;
-    }
-    return DTP_OK;
-}
-
-/* The first alternatives are the options of the choice, in their order. */
-static dtp_status add_options(dtp_explaining *e, const evaluation *v, dtp_err *err)
-{
-    const dtp_choice *c = &v->problem->choices[v->choice];
-    for (int32_t k = 0; k < c->n_options; k++) {
-        char text[DTP_STRATEGY_TEXT_BYTES];
-        dtp_alternative *a;
-        print_option(e, &c->options[k], text);
-        DTP_TRY(dtp_explain__add(e, text, NULL, &a, err));
-        a->chosen = k == v->plan[v->choice];
-        DTP_TRY(evaluate_alone(e, v, k, a, err));
-        if (a->chosen) {
-            e->out->chosen = a->text;
-        }
-    }
-    return find_marginals(e, v, err);
-}
-
-/* The certificate's bound, if it speaks of this problem and says more. */
-static void use_certificate(dtp_explaining *e)
-{
-    const dtp_plan *plan = e->request->plan;
-    dtp_explanation *x = e->out;
-    const int64_t bound = plan->certificate.bound;
-    if (!e->request->plan_is_current || plan->rules_mode || plan->objective != DTP_OBJECTIVE_TIME ||
-        bound <= x->bound_ps || bound > x->cost_ps) {
-        return;
-    }
-    x->bound_ps = bound;
-    for (int32_t i = 0; i < x->n; i++) {
-        dtp_alternative *a = &x->alternatives[i];
-        if (a->priced && !a->none && a->at_least < bound - x->cost_ps) {
-            a->at_least = bound - x->cost_ps;
-        }
-    }
-}
-
-static void count_instances(dtp_explaining *e, int32_t choice)
-{
-    const dtp_graph *g = e->request->graph;
-    for (int32_t t = 0; t < g->n_tensors && e->tensor >= 0; t++) {
-        e->out->instances += e->problem->choice_of_tensor[t] == choice &&
-                                     g->tensors[t].kind == g->tensors[e->tensor].kind
-                                 ? 1
-                                 : 0;
-    }
-    for (int32_t n = 0; n < g->n_nodes && e->tensor < 0; n++) {
-        e->out->instances += e->problem->choice_of_node[n] == choice ? 1 : 0;
-    }
-}
-
-static dtp_status list_alternatives(dtp_explaining *e, evaluation *v, dtp_err *err)
-{
-    dtp_explanation *x = e->out;
-    DTP_TRY(dtp_select_evaluator_create(v->problem->select, &v->evaluator, err));
-    DTP_TRY(dtp_select_evaluator_run(v->evaluator, v->plan, &v->value, err));
-    if (!v->value.feasible) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED,
-                        "the plan needs %" PRId64 " bytes, or breaks a pin, where its limit is "
-                        "%" PRId64 " bytes",
-                        v->value.peak, e->request->plan->memory_limit_bytes);
-    }
-    x->cost_ps = v->value.cost;
-    x->peak_bytes = v->value.peak;
-    x->limit_bytes = e->request->plan->memory_limit_bytes;
-    count_instances(e, v->choice);
-    if (v->np != NULL) {
-        DTP_TRY(kernel_time(e, v->np, &v->problem->choices[v->choice].options[v->plan[v->choice]],
-                            &v->kernel_ps, err));
-    }
-    DTP_TRY(add_options(e, v, err));
-    use_certificate(e);
-    return dtp_explain__excluded(e, err);
-}
-
 /* ---- order --------------------------------------------------------------------------------------
  */
 
@@ -431,20 +188,11 @@ static dtp_status explain(dtp_explaining *e, dtp_err *err)
     DTP_TRY(find_selection(e, err));
     DTP_TRY(price_plan(e, err));
     DTP_TRY(follow_tensor(e, err));
-    evaluation v = {
-        .problem = e->problem, .choice = deciding_choice(e, e->problem), .plan = e->selection};
-    if (e->tensor < 0) {
-        DTP_TRY(dtp_node_pricer_create(e->request->graph, &e->pricer,
-                                       dtp_tensor_redistributor(e->problem), &v.np, err));
-    }
-    dtp_status s = list_alternatives(e, &v, err);
-    dtp_select_evaluator_destroy(v.evaluator);
-    dtp_node_pricer_destroy(v.np);
-    if (s == DTP_OK) {
-        qsort(e->out->alternatives, (size_t)e->out->n, sizeof *e->out->alternatives,
-              compare_alternatives);
-    }
-    return s;
+    DTP_TRY(dtp_explain__options(e, err));
+    DTP_TRY(dtp_explain__excluded(e, err));
+    qsort(e->out->alternatives, (size_t)e->out->n, sizeof *e->out->alternatives,
+          compare_alternatives);
+    return DTP_OK;
 }
 
 dtp_status dtp_explain(const dtp_explain_request *request, dtp_arena *arena, dtp_explanation *out,

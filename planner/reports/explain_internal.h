@@ -1,5 +1,6 @@
-/* What the two files of explain share: alternatives with prices (explain.c), and those that are no
- * options at all (explain_excluded.c). */
+/* What the files of explain share: the plan as a selection, and the order of what is said
+ * (explain.c), alternatives with prices (explain_options.c), and those that are no options at all
+ * (explain_excluded.c). */
 #ifndef DTP_PLANNER_EXPLAIN_INTERNAL_H
 #define DTP_PLANNER_EXPLAIN_INTERNAL_H
 
@@ -25,6 +26,9 @@ typedef struct dtp_explaining {
 /* Appends an alternative with only its text and what excludes it. */
 dtp_status dtp_explain__add(dtp_explaining *e, const char *text, const char *excluded,
                             dtp_alternative **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* Appends the options of the tensor or node that decides, with what they cost. */
+dtp_status dtp_explain__options(dtp_explaining *e, dtp_err *err) DTP_MUST_CHECK;
 
 /* Appends what is no option, with or without pins, and why. */
 dtp_status dtp_explain__excluded(dtp_explaining *e, dtp_err *err) DTP_MUST_CHECK;

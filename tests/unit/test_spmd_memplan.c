@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "spmd/first_fit.h"
 #include "spmd/program_internal.h"
 #include "spmd_sim.h"
 
@@ -137,6 +138,45 @@ static void test_memplan__refuses_sizes_beyond_int64(void **state)
     assert_int_equal(dtp_memplan__place(items, 2, &peak, NULL), DTP_RANGE);
 }
 
+/* The lowest offset at which item n meets none before it: 0, or the end of another one. */
+static int64_t lowest_offset(const dtp_interval *items, int32_t n)
+{
+    int64_t best = INT64_MAX;
+    for (int32_t candidate = -1; candidate < n; candidate++) {
+        dtp_interval x = items[n];
+        bool free = true;
+        x.offset = candidate < 0 ? 0 : items[candidate].offset + items[candidate].bytes;
+        for (int32_t k = 0; k < n && free; k++) {
+            free = !overlap(&x, &items[k]);
+        }
+        best = free && x.offset < best ? x.offset : best;
+    }
+    return best;
+}
+
+/* As many as fill several chunks, which are split on the way; cleared and used again. */
+static void test_memplan__first_fit_is_the_lowest_offset(void **state)
+{
+    (void)state;
+    enum { N = 700 };
+    static dtp_interval items[N];
+    dtp_first_fit *fit = NULL;
+    assert_int_equal(dtp_first_fit_create(N, &fit, NULL), DTP_OK);
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        uint64_t s = seed;
+        random_items(items, N, seed % 2 == 0 ? 10 : 400, &s);
+        dtp_first_fit_clear(fit);
+        for (int32_t i = 0; i < N; i++) {
+            dtp_interval *x = &items[i];
+            x->offset = dtp_first_fit_place(fit, x->bytes, x->first, x->last);
+            if (x->offset != lowest_offset(items, i)) {
+                fail_msg("seed %d, buffer %d: not the lowest offset", (int)seed, i);
+            }
+        }
+    }
+    dtp_first_fit_destroy(fit);
+}
+
 static void test_memplan__nothing_to_place(void **state)
 {
     (void)state;
@@ -153,6 +193,7 @@ int main(void)
         cmocka_unit_test(test_memplan__training_pattern_meets_the_bound),
         cmocka_unit_test(test_memplan__many_buffers),
         cmocka_unit_test(test_memplan__refuses_sizes_beyond_int64),
+        cmocka_unit_test(test_memplan__first_fit_is_the_lowest_offset),
         cmocka_unit_test(test_memplan__nothing_to_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
