@@ -340,10 +340,18 @@ static int left_ms(const dtp_ilp_options *options, double start_s)
     return options->time_limit_s > 0.0 ? (int)fmax(1.0, fmin(left, 2e9)) : INT_MAX;
 }
 
+/* Iterations after which it goes round in circles: badly scaled rows can make it. Ordinary problems
+ * take a few times as many as they have rows and columns. */
+static int most_iterations(const dtp_ilp *ilp)
+{
+    return (int)fmin(1000.0 + 20.0 * ((double)ilp->n_rows + (double)ilp->n_cols), 2e9);
+}
+
 static int simplex(const fence *f, double start_s)
 {
     glp_smcp parm;
     glp_init_smcp(&parm);
+    parm.it_lim = most_iterations(f->ilp);
     parm.msg_lev = GLP_MSG_OFF;
     parm.meth = GLP_DUALP;
     parm.tm_lim = left_ms(f->options, start_s);
@@ -353,7 +361,7 @@ static int simplex(const fence *f, double start_s)
         parm.meth = GLP_PRIMAL;
         rc = glp_simplex(f->prob, &parm);
     }
-    return rc;
+    return rc == GLP_EITLIM ? GLP_ETMLIM : rc;
 }
 
 /* With lazy rows until none is violated. */

@@ -1,5 +1,5 @@
-/* Alternatives among the options of the problem: what each costs alone, and at least when everything
- * else is chosen anew. */
+/* Alternatives among the options of the problem: what each costs alone, and at least when
+ * everything else is chosen anew. */
 #include "planner/reports/explain_internal.h"
 
 #include <inttypes.h>

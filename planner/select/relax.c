@@ -159,6 +159,12 @@ static void unbuild(model *m)
 /* ---- memory rows -------------------------------------------------------------------------------
  */
 
+/* What is above the limit is as impossible as the least that is. */
+static int64_t clamped(const sel_work *w, int64_t use)
+{
+    return use > w->limit ? w->limit + 1 : use;
+}
+
 static dtp_status add_memory_row(model *m, int32_t r, dtp_err *err)
 {
     const sel_work *w = m->w;
@@ -169,7 +175,7 @@ static dtp_status add_memory_row(model *m, int32_t r, dtp_err *err)
             int64_t use = 0;
             for (int32_t j = 0; j < x->n_pieces; j++) {
                 const bool covers = x->pieces[j].first <= r && r < x->pieces[j].last;
-                use += covers ? x->pieces[j].use[s] : 0;
+                use += covers ? clamped(w, x->pieces[j].use[s]) : 0;
             }
             if (use > 0 && !sel_dead(x, s)) {
                 m->cols[n] = m->node_col[i] + s;
@@ -199,7 +205,7 @@ static void find_excess(model *m, const double *values)
         for (int32_t j = 0; j < x->n_pieces; j++) {
             double use = 0.0;
             for (int32_t s = 0; s < x->k; s++) {
-                use += (double)x->pieces[j].use[s] * values[m->node_col[i] + s];
+                use += (double)clamped(w, x->pieces[j].use[s]) * values[m->node_col[i] + s];
             }
             m->used[x->pieces[j].first] += use;
             m->used[x->pieces[j].last] -= use;

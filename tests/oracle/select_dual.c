@@ -124,7 +124,7 @@ static int64_t kernel_optimum(const sel_work *w)
 static void check_problem(uint64_t seed)
 {
     random_source r = {seed * 15485863};
-    dtp_select_problem *p = random_problem(&r);
+    dtp_select_problem *p = seed % 10 == 0 ? odd_problem(&r) : random_problem(&r);
     const int64_t best = enumerate(p);
     const bool capped = best >= 0 && draw(&r, 2) == 0;
     const uint32_t bits = (uint32_t)draw(&r, SELECT_COMBINATIONS);
@@ -255,7 +255,7 @@ static void test_select_dual__dives_find_plans(void **state)
     int32_t feasible = 0, found = 0;
     for (uint64_t seed = 1; seed <= N_DIVES; seed++) {
         random_source r = {seed * 67867967};
-        dtp_select_problem *p = random_problem(&r);
+        dtp_select_problem *p = seed % 5 == 0 ? odd_problem(&r) : random_problem(&r);
         const int64_t best = enumerate(p);
         int32_t plan[3][SELECT_MAX_NODES + 1] = {{0}};
         const dtp_select_options options = dtp_select_options_init();

@@ -78,6 +78,57 @@ static dtp_select_problem *problem_of(random_source *r, int64_t kind)
     return p;
 }
 
+enum { ODD_NODES = 4, WIDE_K = 90 };
+
+/* Those of all nodes together are near 2^61, the most that is allowed. */
+static const int64_t MOST_USAGE = INT64_C(1) << 59;
+
+static void add_odd_nodes(random_source *r, dtp_select_problem *p, int32_t n)
+{
+    const int64_t huge = draw(r, 2), empty = draw(r, 6);
+    const int32_t wide = (int32_t)draw(r, n);
+    int64_t cost[WIDE_K], usage[WIDE_K];
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t k =
+            (int32_t)(i == wide ? WIDE_K - draw(r, WIDE_K - 60) : 1 + draw(r, 2 * SELECT_MAX_K));
+        const int64_t begin = draw(r, SELECT_MAX_TIME);
+        for (int32_t s = 0; s < k; s++) {
+            const bool most = huge == 1 && draw(r, 4) == 0;
+            cost[s] = draw_cost(r, SMALL);
+            usage[s] = most ? MOST_USAGE - draw(r, 3) : draw(r, 12);
+        }
+        usage[draw(r, k)] = 0;
+        assert_int_equal(dtp_select_add_node(p, begin, begin + (empty == 0 ? 0 : draw(r, 8)), k,
+                                             cost, usage, NULL),
+                         DTP_OK);
+    }
+}
+
+dtp_select_problem *odd_problem(random_source *r)
+{
+    dtp_select_problem *p = NULL;
+    const int32_t n = 2 + (int32_t)draw(r, ODD_NODES - 1);
+    int64_t cost[WIDE_K * WIDE_K];
+    assert_int_equal(dtp_select_problem_create("odd", 0, &p, NULL), DTP_OK);
+    p->usage_limit = draw(r, 3) == 0 ? 0 : draw(r, 24);
+    add_odd_nodes(r, p, n);
+    for (int64_t pair = draw(r, 2 * n); pair > 0; pair--) {
+        const int32_t x = (int32_t)draw(r, n), y = (int32_t)((x + 1 + draw(r, n - 1)) % n);
+        for (int64_t parallel = 1 + draw(r, 4); parallel > 0; parallel--) {
+            const bool turned = draw(r, 2) == 0;
+            const int64_t entries =
+                (int64_t)dtp_select_n_strategies(p, x) * dtp_select_n_strategies(p, y);
+            for (int64_t i = 0; i < entries; i++) {
+                cost[i] = draw(r, 3) == 0 ? draw_cost(r, SMALL) : 0;
+            }
+            assert_int_equal(dtp_select_add_edge(p, turned ? y : x, turned ? x : y, cost, NULL),
+                             DTP_OK);
+        }
+    }
+    assert_int_equal(dtp_select_problem_check(p, NULL), DTP_OK);
+    return p;
+}
+
 dtp_select_problem *random_problem(random_source *r)
 {
     return problem_of(r, draw(r, OVERFLOWING));
@@ -92,17 +143,17 @@ int64_t plain_cost(const dtp_select_problem *p, const int32_t *choice)
 {
     int64_t sum = 0;
     for (int64_t t = 0; t < 2 * SELECT_MAX_TIME; t++) {
-        int64_t usage = 0;
-        for (int32_t i = 0; i < p->n_nodes; i++) {
+        int64_t room = p->usage_limit;
+        for (int32_t i = 0; i < p->n_nodes && room >= 0; i++) {
             const bool live = p->begin[i] <= t && t < p->end[i];
-            usage += live ? p->usage[p->first[i] + choice[i]] : 0;
+            room -= live ? p->usage[p->first[i] + choice[i]] : 0;
         }
-        for (int32_t x = 0; x < p->n_extra; x++) {
+        for (int32_t x = 0; x < p->n_extra && room >= 0; x++) {
             const bool live = p->extra_begin[x] <= t && t < p->extra_end[x];
             const int64_t at = p->extra_first[x] + choice[p->extra_node[x]];
-            usage += live ? p->extra_usage[at] : 0;
+            room -= live ? p->extra_usage[at] : 0;
         }
-        if (usage > p->usage_limit) {
+        if (room < 0) {
             return -1;
         }
     }

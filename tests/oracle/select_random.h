@@ -17,6 +17,10 @@ dtp_select_problem *random_problem(random_source *r);
 /* One where the cost of a plan without anything forbidden may still reach DTP_SELECT_FORBIDDEN, and
  * usages are near what the reader allows. */
 dtp_select_problem *overflowing_problem(random_source *r);
+/* One of few nodes with shapes that are rare else: a node of more than 64 strategies, several edges
+ * in either direction between the same two nodes, usages near the largest that are allowed, a limit
+ * of 0, intervals that are all empty, no edges. */
+dtp_select_problem *odd_problem(random_source *r);
 /* Cost of a choice, -1 when it is not allowed. */
 int64_t plain_cost(const dtp_select_problem *p, const int32_t *choice);
 /* The least cost over all choices, -1 when none is allowed. */

@@ -17,6 +17,7 @@
 
 enum {
     N_PROBLEMS = 2400,
+    N_ODD = 240,
     N_STARTS = 500,
     N_DUAL = 300,
     N_SOLVERS = 3,
@@ -130,6 +131,20 @@ static void test_select__equals_enumeration(void **state)
                   N_PROBLEMS, t.optimal, t.infeasible, least, t.undecided);
     assert_true(t.optimal >= 500 && t.infeasible >= 100 && least >= 100 && t.undecided >= 100);
     assert_int_equal(t.optimal + t.infeasible, N_PROBLEMS);
+}
+
+static void test_select__odd_shapes_equal_enumeration(void **state)
+{
+    (void)state;
+    tally t = {0};
+    for (uint64_t seed = 1; seed <= N_ODD; seed++) {
+        random_source r = {seed * 49979687};
+        dtp_select_problem *p = odd_problem(&r);
+        solve_in_all_ways(p, seed, enumerate(p), &t);
+        dtp_select_problem_destroy(p);
+    }
+    assert_true(t.optimal >= N_ODD / 2 && t.infeasible >= N_ODD / 20);
+    assert_int_equal(t.optimal + t.infeasible, N_ODD);
 }
 
 /* A known solution is never made worse; below a cutoff there is a solution or a proof of none. */
@@ -312,6 +327,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_select__equals_enumeration),
+        cmocka_unit_test(test_select__odd_shapes_equal_enumeration),
         cmocka_unit_test(test_select__start_and_cutoff),
         cmocka_unit_test(test_select__same_seed_same_answer),
         cmocka_unit_test(test_select__branching_on_the_dual_equals_enumeration),
