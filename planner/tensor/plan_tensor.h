@@ -2,16 +2,19 @@
  * node, by the selection problem of planner/tensor/tensor_problem.h.
  *
  * The problem is solved with a bound and the program of its solution lowered and predicted. The
- * problem counts less memory than a program needs, so when the program exceeds the limit, reserves
- * are added to the problem (planner/tensor/reserve.h) and it is solved again; status and bound are
- * those of the first solve, which hold for every plan within the limit. Where the machine overlaps
- * communication with compute, redistributions are discounted by the part that the timeline of the
- * last solution hid, and further, and the problem is solved again: more candidates. Solutions of
- * rules mode and the baselines are candidates too, and where the search begins.
+ * problem counts less memory than a program needs, so when the program exceeds the limit, the limit
+ * is lowered, or reserves are added to the problem (planner/tensor/reserve.h), and it is solved
+ * again; status and bound are those of the first solve, which hold for every plan within the limit.
+ * Where the machine overlaps communication with compute, redistributions are discounted by the part
+ * that the timeline of the last solution hid, and further, and the problem is solved again: more
+ * candidates. Solutions of rules mode and the baselines are candidates too, and where the search
+ * begins.
  *
  * What the certificate speaks of is the sum of prices in picoseconds. Its bound holds for plans in
  * which the instances of a repeated block are treated alike (solver "select, folded"); beside it
- * stands a bound without that (planner/tensor/fold_bound.h).
+ * stands a bound without that (planner/tensor/fold_bound.h). With request.unfold the problem
+ * without folding is solved from the best folded plan on, and the certificate is its (solver
+ * "select").
  */
 #ifndef DTP_PLANNER_PLAN_TENSOR_H
 #define DTP_PLANNER_PLAN_TENSOR_H
