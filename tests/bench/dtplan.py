@@ -53,6 +53,13 @@ def peak(p):
     return p["predicted"]["peak_bytes"]
 
 
+def gap(p):
+    """Between the least sum of prices that was found and its bound, as a share; the plan may cost more and take less time."""
+    c = p["certificate"]
+    least = c.get("least_cost", c["cost"])
+    return (least - c["bound"]) / least if least > 0 else 0.0
+
+
 def fitting(p, limit=None):
     """Baselines of a plan that are legal and fit the limit: name -> what is predicted."""
     return {name: b for name, b in p["baselines"].items()

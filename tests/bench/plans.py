@@ -81,7 +81,7 @@ class Case:
         best = "%8.3f %s" % (others[0][0] / tool.step(p), others[0][1]) if others else "       - none fits"
         self.rows.append("%-18s %-12s %-6s %14s %14d %12.6f %8.3f%% %7.2f %s" %
                          (self.name, self.mesh, label, limit or "-", tool.peak(p), tool.step(p),
-                          100 * p["certificate"]["gap"], got.seconds, best))
+                          100 * tool.gap(p), got.seconds, best))
         return tool.step(p)
 
     def check_refused(self, limit, smallest):
@@ -264,7 +264,7 @@ def table_row(dtplan, model, options, machine, meshes):
     words = ", ".join("%s %.3f" % (name, ratio) + ("\\*" if too_large else "") for ratio, name, too_large in prices)
     return "%s %s | %.6g | %.3g | %.2f %% | %s | %s | %.1f%s |" % (
         head, ";".join("%s:%d" % tuple(m) for m in p["mesh"]), 1e3 * tool.step(p), tool.peak(p) / 1e9,
-        100 * p["certificate"]["gap"], note + plan_patterns.Layouts(model, p).words(), words, seconds,
+        100 * tool.gap(p), note + plan_patterns.Layouts(model, p).words(), words, seconds,
         "; ".join([""] + errors))
 
 
