@@ -57,7 +57,7 @@ dtp_status dtp_select_evaluator_create(const dtp_select_problem *p, dtp_select_e
 {
     const size_t n = (size_t)dtp_select_n_intervals(p) * 2 + 1;
     dtp_select_evaluator *e = calloc(1, sizeof *e);
-    event *events = malloc(n * sizeof *events);
+    event *events = calloc(n, sizeof *events);
     dtp_keyed *list = malloc(2 * n * sizeof *list);
     const bool ok = e != NULL && events != NULL && list != NULL;
     if (ok) {

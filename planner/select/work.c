@@ -54,7 +54,7 @@ static dtp_status insert_edge(sel_work *w, int32_t edge, dtp_err *err)
         const uint64_t old_n = w->n_slots;
         sel_slot *old = w->slots;
         w->n_slots = old_n == 0 ? 1024 : 2 * old_n;
-        w->slots = malloc(w->n_slots * sizeof *w->slots);
+        w->slots = calloc(w->n_slots, sizeof *w->slots);
         if (w->slots == NULL) {
             w->slots = old;
             w->n_slots = old_n;

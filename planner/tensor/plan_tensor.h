@@ -6,7 +6,7 @@
  * is lowered, or reserves are added to the problem (planner/tensor/reserve.h), and it is solved
  * again; status and bound are those of the first solve, which hold for every plan within the limit.
  * Where the machine overlaps communication with compute, redistributions are discounted by the part
- * that the timeline of the last solution hid, and further, and the problem is solved again: more
+ * that the timeline of the last solution hid, and the problem is solved again: more
  * candidates. Solutions of rules mode and the baselines are candidates too, and where the search
  * begins.
  *

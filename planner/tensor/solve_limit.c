@@ -16,15 +16,15 @@
 #include "planner/tensor/reserve.h"
 
 /* Solves with reserves, and with a lowered limit, until a program fits; solves at discounted
- * prices, and how many of them without a better timeline; rounds and nodes of branch and bound
- * where no bound is asked for, and with a lowered limit. */
+ * prices; rounds and nodes of branch and bound where no bound is asked for, with a lowered limit
+ * and at discounted prices. */
 enum {
     MAX_ROUNDS = 12,
     MAX_LOWERED = 2,
     MAX_DISCOUNTS = 4,
-    PATIENCE = 2,
     LATER_ITERATIONS = 10,
-    LOWERED_ITERATIONS = 60
+    LOWERED_ITERATIONS = 60,
+    DISCOUNT_ITERATIONS = 20
 };
 
 /* Of an excess that is due to packing, at first. */
@@ -34,8 +34,8 @@ enum { FIRST_STEP = 4, LAST_STEP = 256 };
 
 /* Where no bound is asked for, cost and bound may differ by this share. */
 static const double LATER_GAP = 0.005;
-/* Parts of the communication that count as the same; the next part when they do. */
-static const double SETTLED = 0.02, LOWER_PART = 0.6;
+/* Parts of the communication that count as the same. */
+static const double SETTLED = 0.02;
 
 /* Offers what a selection means, and fills *out. */
 static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, dtp_tensor_round *out,
@@ -137,33 +137,19 @@ static void discount(dtp_select_problem *s, const int64_t *full, double part)
     }
 }
 
-/* The part at which redistributions are priced next: what the timeline did not hide of them, or
- * less where that has settled. */
-static double next_part(double part, double exposed)
-{
-    return exposed < part - SETTLED ? exposed : LOWER_PART * part;
-}
-
-/* Solutions at ever lower prices of redistributions are candidates, until some in a row that were
- * new had no better timeline. */
+/* Until the part that the timeline does not hide is the one that was priced. */
 static dtp_status try_discounts(dtp_planning *p, double exposed, const int64_t *full, dtp_err *err)
 {
     const tensor_state *state = p->state;
     dtp_select_options options = dtp_tensor__solver_options(p);
-    double part = exposed, best_s = (double)INFINITY;
-    int64_t before = -1;
-    ask_no_bound(&options);
+    options.iterations = DISCOUNT_ITERATIONS;
+    options.gap = LATER_GAP;
     DTP_TRY(start_from_best(p, &options.start, err));
-    for (int32_t i = 0, waited = 0; i < MAX_DISCOUNTS && waited < PATIENCE; i++) {
+    for (int32_t i = 0; i < MAX_DISCOUNTS && exposed < 1.0 - SETTLED; i++) {
         dtp_tensor_round r;
-        discount(state->problem->select, full, part);
+        discount(state->problem->select, full, exposed);
         DTP_TRY(dtp_tensor__solve_once(p, &options, false, &r, err));
-        const bool better = r.found && r.over <= 0 && r.step_s < best_s;
-        const bool same = r.full_cost == before;
-        waited = better ? 0 : waited + (same ? 0 : 1);
-        best_s = better ? r.step_s : best_s;
-        before = r.full_cost;
-        part = r.over > 0 ? part : next_part(part, r.exposed) * (same ? LOWER_PART : 1.0);
+        exposed = fabs(r.exposed - exposed) < SETTLED ? 1.0 : r.exposed;
     }
     return DTP_OK;
 }
@@ -181,8 +167,7 @@ static dtp_status solve_discounted(dtp_planning *p, double exposed, dtp_err *err
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy of a selection problem");
     }
     memcpy(full, s->edge_cost, (size_t)n * sizeof *full);
-    const dtp_status status =
-        exposed < 1.0 - SETTLED ? try_discounts(p, exposed, full, err) : DTP_OK;
+    const dtp_status status = try_discounts(p, exposed, full, err);
     memcpy(s->edge_cost, full, (size_t)n * sizeof *full);
     free(full);
     p->certificate = kept;
