@@ -1,6 +1,6 @@
 """Tables of `./dev bench planner`: cost, certified gap, time and memory of dtplan on selection problems and on models.
 
-Usage: planner.py DTPLAN OUT_DIR [instances|models|parse|large ...]
+Usage: planner.py DTPLAN OUT_DIR [instances|models|explain|parse|large ...]
 """
 import json
 import os
@@ -52,6 +52,7 @@ def instances(dtplan, _):
 
 
 def models(dtplan, out):
+    """Models planned in tensor mode, from the command to the plan file."""
     print("%-14s %-12s %-10s %9s %12s %12s %8s %9s %8s %6s" %
           ("model", "mesh", "machine", "status", "step s", "cost s", "gap", "unfolded", "time s", "MiB"))
     for model, mesh, machine, options in MODELS:
@@ -68,6 +69,44 @@ def models(dtplan, out):
         print("%-14s %-12s %-10s %9s %12.6f %12.6f %7.3f%% %9s %8.2f %6.0f" %
               (model, mesh, machine, c["status"], p["predicted"]["step_time_s"], c["cost"] / 1e12, 100 * c["gap"],
                unfolded, seconds, mib))
+
+
+def explain_all(dtplan, model, machine, plan, names):
+    """Explains every name; seconds and processor seconds of each, alternatives, and how many of them have an exact difference."""
+    taken, used, total, exact = [], [], 0, 0
+    for name in names:
+        start = time.monotonic()
+        child = subprocess.Popen([dtplan, "explain", "models/%s.json" % model, plan, name, "--machine",
+                                  "models/machines/%s.json" % machine, "--json"], stdout=subprocess.PIPE)
+        text = child.stdout.read()
+        _, status, usage = os.wait4(child.pid, 0)
+        taken.append(time.monotonic() - start)
+        used.append(usage.ru_utime + usage.ru_stime)
+        if status != 0:
+            print("%s: '%s' is not explained" % (model, name), file=sys.stderr)
+            continue
+        open_ones = [a for a in json.loads(text)["alternatives"] if "at_least_ps" in a]
+        total += len(open_ones)
+        exact += sum(a["at_least_is_best"] for a in open_ones)
+    return taken, used, total, exact
+
+
+def explain(dtplan, out):
+    """What `dtplan explain` takes per tensor, and how many of its differences are exact, on 40 tensors of every plan."""
+    print("%-14s %-12s %7s %9s %9s %9s %9s %14s" %
+          ("model", "mesh", "tensors", "median s", "most s", "median cpu", "most cpu", "exact"))
+    for model, mesh, machine, options in MODELS:
+        plan = os.path.join(out, "plan.json")
+        run([dtplan, "plan", "models/%s.json" % model, "--mesh", mesh, "--mode", "tensor", "--json", "--machine",
+             "models/machines/%s.json" % machine, "-o", plan] + options)
+        with open(plan, encoding="utf-8") as f:
+            names = list(json.load(f)["tensors"])
+        names = names[::max(1, len(names) // 40)]
+        taken, used, total, exact = explain_all(dtplan, model, machine, plan, names)
+        os.remove(plan)
+        print("%-14s %-12s %7d %9.3f %9.3f %9.3f %9.3f %6d of %5d" %
+              (model, mesh, len(names), sorted(taken)[len(taken) // 2], max(taken), sorted(used)[len(used) // 2],
+               max(used), exact, total), flush=True)
 
 
 def side_by_side(out, k):
@@ -113,7 +152,7 @@ def large(dtplan, out):
 
 def main():
     dtplan, out = sys.argv[1:3]
-    parts = {"instances": instances, "models": models, "parse": parse, "large": large}
+    parts = {"instances": instances, "models": models, "explain": explain, "parse": parse, "large": large}
     os.makedirs(out, exist_ok=True)
     for name in sys.argv[3:] or parts:
         parts[name](dtplan, out)
