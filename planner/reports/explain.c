@@ -69,11 +69,11 @@ static dtp_status follow_tensor(dtp_explaining *e, dtp_err *err)
 /* ---- the plan as a selection --------------------------------------------------------------------
  */
 
-static dtp_status create_problem(dtp_explaining *e, bool fold, int32_t n_pins,
+static dtp_status create_problem(dtp_explaining *e, int32_t runs, int32_t n_pins,
                                  dtp_tensor_problem **out, dtp_err *err)
 {
     dtp_tensor_options options = dtp_tensor_options_init();
-    options.fold = fold;
+    options.runs = runs;
     options.uneven = e->request->plan->uneven;
     options.memory_bytes = e->request->plan->memory_limit_bytes;
     options.n_pins = n_pins;
@@ -82,16 +82,16 @@ static dtp_status create_problem(dtp_explaining *e, bool fold, int32_t n_pins,
 }
 
 /* Problems and the plan's selection in them, when both have it. */
-static dtp_status try_problems(dtp_explaining *e, bool fold, bool *found, dtp_err *err)
+static dtp_status try_problems(dtp_explaining *e, int32_t runs, bool *found, dtp_err *err)
 {
     const dtp_sharding *s = &e->request->plan->sharding;
     dtp_tensor_problem_destroy(e->problem != e->free ? e->problem : NULL);
     dtp_tensor_problem_destroy(e->free);
     e->problem = e->free = NULL;
-    DTP_TRY(create_problem(e, fold, 0, &e->free, err));
+    DTP_TRY(create_problem(e, runs, 0, &e->free, err));
     e->problem = e->free;
     if (e->pins.n_pins > 0) {
-        DTP_TRY(create_problem(e, fold, e->pins.n_pins, &e->problem, err));
+        DTP_TRY(create_problem(e, runs, e->pins.n_pins, &e->problem, err));
     }
     if (e->free == NULL || e->problem == NULL) {
         return DTP_FAIL(err, DTP_INTERNAL, "a selection problem is missing");
@@ -136,12 +136,13 @@ static dtp_status fail_selection(const dtp_explaining *e, dtp_err *err)
 static dtp_status find_selection(dtp_explaining *e, dtp_err *err)
 {
     const dtp_plan *plan = e->request->plan;
+    const int32_t runs[] = {1, 2, 0}; /* planner/tensor/plan_tensor.c */
     bool found = false;
     DTP_TRY(dtp_pin_set_read(plan->n_pins, plan->pins, e->request->graph, &plan->mesh, e->arena,
                              &e->pins, err));
-    DTP_TRY(try_problems(e, true, &found, err));
-    if (!found) {
-        DTP_TRY(try_problems(e, false, &found, err));
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0] && !found; i++) {
+        DTP_TRY(try_problems(e, runs[i], &found, err));
+        e->out->runs = runs[i];
     }
     return found ? DTP_OK : fail_selection(e, err);
 }

@@ -9,14 +9,17 @@
 #include "planner/tensor/plan_tensor_internal.h"
 #include "spmd/redistribute_listed.h"
 
+/* A share of the cost that folding may lose without a second look. */
+static const double MOST_LOSS = 0.01;
+
 /* ---- begin and end ------------------------------------------------------------------------------
  */
 
-static dtp_status make_problem(dtp_planning *p, bool fold, dtp_err *err)
+static dtp_status make_problem(dtp_planning *p, int32_t runs, dtp_err *err)
 {
     tensor_state *state = p->state;
     dtp_tensor_options options = dtp_tensor_options_init();
-    options.fold = fold;
+    options.runs = runs;
     options.memory_bytes = p->request->memory_limit_bytes;
     options.n_pins = state->pins.n_pins;
     options.pins = state->pins.pins;
@@ -78,7 +81,7 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
     state->base = p->graph;
     p->graph = state->set;
     dtp_err why = {0};
-    dtp_status s = make_problem(p, true, &why);
+    dtp_status s = make_problem(p, 1, &why);
     if (s == DTP_INVALID && state->pins.n_texts > 1) {
         DTP_TRY(explain_conflict(p, err));
         if (p->out->n_conflict > 1) {
@@ -120,15 +123,42 @@ static bool in_space(const dtp_planning *p, const dtp_candidate *c)
 /* ---- solving ------------------------------------------------------------------------------------
  */
 
-/* The problem without folding from the best folded plan on. */
-static dtp_status solve_unfolded(dtp_planning *p, dtp_err *err)
+/* A plan that does not beat the rival is dropped. */
+static bool is_wanted(const dtp_planning *p)
+{
+    return p->rival == NULL || p->best.predicted.step_time_s < p->rival->predicted.step_time_s;
+}
+
+/* The problem in which fewer instances share their decisions, from the best plan so far on. */
+static dtp_status solve_apart(dtp_planning *p, int32_t runs, dtp_err *err)
 {
     tensor_state *state = p->state;
     state->folded = state->problem;
     state->problem = NULL;
-    p->certificate.solver = "select";
-    DTP_TRY(make_problem(p, false, err));
+    p->certificate.solver = runs == 0 ? "select" : "select, folded in 2 runs";
+    DTP_TRY(make_problem(p, runs, err));
     return dtp_tensor__solve_limit(p, err);
+}
+
+/* What folding can cost at most; where that is much, each half of the instances decides on its own.
+ */
+static dtp_status solve_folding(dtp_planning *p, dtp_err *err)
+{
+    tensor_state *state = p->state;
+    if (p->cut || !dtp_tensor_is_folded(state->problem)) {
+        return DTP_OK;
+    }
+    if (p->request->fold_bound && p->request->objective == DTP_OBJECTIVE_TIME && p->has_best &&
+        is_wanted(p)) {
+        DTP_TRY(dtp_tensor_fold_bound(state->problem, p->least_cost, &state->fold_bound, err));
+        state->has_fold_bound = true;
+    }
+    if (p->request->unfold) {
+        return solve_apart(p, 0, err);
+    }
+    return state->has_fold_bound && dtp_gap(p->least_cost, state->fold_bound) > MOST_LOSS
+               ? solve_apart(p, 2, err)
+               : DTP_OK;
 }
 
 static dtp_status solve(dtp_planning *p, dtp_err *err)
@@ -141,9 +171,7 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
     DTP_TRY(dtp_planning_offer_rules(p, err));
     DTP_TRY(dtp_planning_offer_baselines(p, err));
     DTP_TRY(dtp_tensor__solve_limit(p, err));
-    if (p->request->unfold && dtp_tensor_is_folded(state->problem)) {
-        DTP_TRY(solve_unfolded(p, err));
-    }
+    DTP_TRY(solve_folding(p, err));
     if (p->cut) {
         return DTP_OK;
     }
@@ -208,36 +236,25 @@ static dtp_status note_moves(const dtp_planning *p, dtp_plan *plan, dtp_err *err
     return DTP_OK;
 }
 
-/* A plan that does not beat the rival is dropped. */
-static bool is_wanted(const dtp_planning *p)
-{
-    return p->rival == NULL || p->best.predicted.step_time_s < p->rival->predicted.step_time_s;
-}
-
 /* The bound without folding holds with folding too. */
-static dtp_status bound_folding(const dtp_planning *p, dtp_certificate *c, dtp_err *err)
+static void bound_folding(const dtp_planning *p, dtp_certificate *c)
 {
     const tensor_state *state = p->state;
-    const dtp_tensor_problem *folded = state->folded != NULL ? state->folded : state->problem;
-    int64_t bound = 0;
-    if (!p->request->fold_bound || p->request->objective != DTP_OBJECTIVE_TIME || !is_wanted(p) ||
-        !dtp_tensor_is_folded(folded)) {
-        return DTP_OK;
+    if (!state->has_fold_bound) {
+        return;
     }
-    DTP_TRY(dtp_tensor_fold_bound(folded, c->least_cost, &bound, err));
-    bound = bound < c->least_cost ? bound : c->least_cost;
+    int64_t bound = state->fold_bound < c->least_cost ? state->fold_bound : c->least_cost;
     bound = bound > 0 ? bound : 0;
     c->bound = bound > c->bound ? bound : c->bound;
     if (c->bound == c->cost && in_space(p, &p->best)) {
         c->status = DTP_CERT_OPTIMAL;
     }
     c->gap = dtp_gap(c->cost, c->bound);
-    if (state->folded == NULL) {
+    if (dtp_tensor_is_folded(state->problem)) {
         c->has_unfolded = true;
         c->unfolded_bound = bound;
         c->unfolded_gap = dtp_gap(c->least_cost, bound);
     }
-    return DTP_OK;
 }
 
 static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
@@ -252,7 +269,7 @@ static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
         DTP_TRY(dtp_planning_add_pin(plan, state->pins.texts[i], err));
     }
     DTP_TRY(note_moves(p, plan, err));
-    DTP_TRY(bound_folding(p, &plan->certificate, err));
+    bound_folding(p, &plan->certificate);
     DTP_TRY(p->request->prices ? find_prices(p, plan, err) : DTP_OK);
     return copy_settings(&state->pins, plan, err);
 }

@@ -12,9 +12,10 @@
  *
  * What the certificate speaks of is the sum of prices in picoseconds. Its bound holds for plans in
  * which the instances of a repeated block are treated alike (solver "select, folded"); beside it
- * stands a bound without that (planner/tensor/fold_bound.h). With request.unfold the problem
- * without folding is solved from the best folded plan on, and the certificate is its (solver
- * "select").
+ * stands a bound without that (planner/tensor/fold_bound.h). Where the two are more than 1 % apart,
+ * the problem is solved again from the best plan on with each half of the instances deciding for
+ * itself ("select, folded in 2 runs"), with request.unfold instead with every instance doing so
+ * ("select"); the certificate is that of the last.
  */
 #ifndef DTP_PLANNER_PLAN_TENSOR_H
 #define DTP_PLANNER_PLAN_TENSOR_H

@@ -18,12 +18,14 @@ typedef struct tensor_state {
     dtp_graph *set;        /* with the settings of the styles */
     dtp_pin_set pins;
     dtp_tensor_problem *problem; /* NULL when the pins contradict each other */
-    dtp_tensor_problem *folded;  /* the one before, once `problem` is without folding */
-    int32_t *start;              /* by choice: a decision known beforehand; scratch */
-    int64_t usage_limit;         /* of the problem outside of a search */
-    int64_t limit;               /* bytes that programs must stay within; 0 = none */
-    bool reserves;               /* what programs need beyond the problem is reserved */
-    int64_t floor; /* a search for the smallest limit: none below this works; else 0 */
+    dtp_tensor_problem *folded;  /* the one before, once fewer instances share decisions */
+    int64_t fold_bound;          /* has_fold_bound: no plan costs less, whatever is shared */
+    bool has_fold_bound;
+    int32_t *start;      /* by choice: a decision known beforehand; scratch */
+    int64_t usage_limit; /* of the problem outside of a search */
+    int64_t limit;       /* bytes that programs must stay within; 0 = none */
+    bool reserves;       /* what programs need beyond the problem is reserved */
+    int64_t floor;       /* a search for the smallest limit: none below this works; else 0 */
 } tensor_state;
 
 /* What came of one solve. */

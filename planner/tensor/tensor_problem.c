@@ -7,7 +7,7 @@
 
 dtp_tensor_options dtp_tensor_options_init(void)
 {
-    return (dtp_tensor_options){.fold = true};
+    return (dtp_tensor_options){.runs = 1};
 }
 
 /* ---- nodes of the selection problem ------------------------------------------------------------

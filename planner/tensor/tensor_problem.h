@@ -20,7 +20,8 @@
  * the problem is a relaxation in memory and exact in cost.
  *
  * Folding: instances of a repeated block share their decisions; costs are summed and the usage of
- * every instance counts in its own time.
+ * every instance counts in its own time. In several runs only neighbours do: the first half, half
+ * of the rest, ..., so that a part of the instances can be decided otherwise.
  */
 #ifndef DTP_PLANNER_TENSOR_TENSOR_PROBLEM_H
 #define DTP_PLANNER_TENSOR_TENSOR_PROBLEM_H
@@ -57,7 +58,7 @@ typedef struct dtp_choice {
 } dtp_choice;
 
 typedef struct dtp_tensor_options {
-    bool fold;            /* instances of a block share their decisions */
+    int32_t runs;         /* of instances of a block that share their decisions; 0: none do */
     bool uneven;          /* splits that do not divide a size are allowed */
     int64_t memory_bytes; /* per rank; 0 = none */
     int32_t n_pins;       /* decisions made beforehand: options that contradict them are left out */
@@ -93,7 +94,7 @@ typedef struct dtp_tensor_problem {
     dtp_unfolded_edge *unfolded;
 } dtp_tensor_problem;
 
-/* Folds, nothing uneven, no limit, no pins. */
+/* All instances of a block together, nothing uneven, no limit, no pins. */
 dtp_tensor_options dtp_tensor_options_init(void);
 
 /* Borrows g and pricer; pins are copied. DTP_INVALID naming the pin when no option keeps it,

@@ -43,7 +43,7 @@ static void check_optimum(const tensor_case *c, bool fold)
     tensor_fixture f;
     int64_t cells;
     dtp_tensor_options options = dtp_tensor_options_init();
-    options.fold = fold;
+    options.runs = fold ? 1 : 0;
     tensor_fixture_create(c, &f);
     dtp_tensor_problem *p = tensor_fixture_problem(&f, &options);
     const int64_t want = elimination_optimum(p->select, &cells);

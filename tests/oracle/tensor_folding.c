@@ -46,7 +46,7 @@ static void create(const tensor_case *c, pair *x)
     tensor_fixture_create(c, &x->f);
     options.memory_bytes = INT64_MAX / 8;
     x->folded = tensor_fixture_problem(&x->f, &options);
-    options.fold = false;
+    options.runs = 0;
     x->plain = tensor_fixture_problem(&x->f, &options);
 }
 
@@ -151,6 +151,69 @@ static void test_tensor_folding__bound_below_the_optimum_without_folding(void **
     assert_true(t.lost >= 3 && t.lifted >= 3);
 }
 
+/* ---- runs --------------------------------------------------------------------------------------
+ */
+
+/* The first limit below what is needed without one that has a solution; *r: that solution. */
+static int64_t find_limit(dtp_select_problem *p, int64_t peak, dtp_select_result *r)
+{
+    dtp_select_result_free(r);
+    for (int d = 3; d < 14 && r->choice == NULL; d++) {
+        dtp_select_result_free(r);
+        p->usage_limit = peak - (peak >> d) - 1;
+        *r = solve(p);
+    }
+    return p->usage_limit;
+}
+
+/* Every run is a run or two of the next problem, so what one decides the next can decide too; its
+ * optimum is no worse, and the last is that without folding. */
+static void check_runs(const tensor_case *c, bool limited)
+{
+    enum { MOST = 4 };
+    tensor_fixture f;
+    int64_t before = INT64_MAX, limit = INT64_MAX / 8;
+    int32_t n_choices = 0, *selection = NULL;
+    dtp_sharding sharding;
+    tensor_fixture_create(c, &f);
+    dtp_arena *arena = dtp_arena_create();
+    for (int32_t runs = 1; runs <= MOST + 1; runs++) {
+        bool found = false;
+        dtp_tensor_options options = dtp_tensor_options_init();
+        options.runs = runs > MOST ? 0 : runs;
+        options.memory_bytes = limit;
+        dtp_tensor_problem *p = tensor_fixture_problem(&f, &options);
+        dtp_select_result r = solve(p->select);
+        if (runs == 1 && limited) {
+            const int64_t peak = r.value.peak;
+            limit = find_limit(p->select, peak, &r);
+        }
+        assert_non_null(r.choice);
+        assert_int_equal(r.status, DTP_CERT_OPTIMAL);
+        assert_true(p->n_choices >= n_choices && r.value.cost <= before);
+        selection = dtp_arena_alloc(arena, (size_t)p->n_choices, sizeof *selection);
+        assert_true(runs == 1 || dtp_tensor_selection(p, &sharding, selection, &found, NULL) == 0);
+        assert_true(runs == 1 || found);
+        assert_int_equal(dtp_tensor_sharding(p, r.choice, arena, &sharding, NULL), DTP_OK);
+        print_message("%s in %d runs: %d choices, %" PRId64 "\n", f.graph->name, options.runs,
+                      p->n_choices, r.value.cost);
+        n_choices = p->n_choices;
+        before = r.value.cost;
+        dtp_select_result_free(&r);
+        dtp_tensor_problem_destroy(p);
+    }
+    dtp_arena_destroy(arena);
+    tensor_fixture_destroy(&f);
+}
+
+static void test_tensor_folding__more_runs_are_no_worse(void **state)
+{
+    (void)state;
+    check_runs(&CASES[3], false);
+    check_runs(&CASES[5], true);
+    check_runs(&CASES[1], true);
+}
+
 /* ---- prices ------------------------------------------------------------------------------------
  */
 
@@ -228,6 +291,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tensor_folding__bound_below_the_optimum_without_folding),
+        cmocka_unit_test(test_tensor_folding__more_runs_are_no_worse),
         cmocka_unit_test(test_tensor_folding__any_prices_give_a_bound),
         cmocka_unit_test(test_tensor_folding__prices_of_times),
     };

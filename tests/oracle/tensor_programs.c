@@ -175,7 +175,7 @@ static void check_enumeration(const tensor_case *c)
     tensor_fixture f;
     search *s = calloc(1, sizeof *s);
     dtp_tensor_options options = dtp_tensor_options_init();
-    options.fold = false;
+    options.runs = 0;
     assert_non_null(s);
     tensor_fixture_create(c, &f);
     dtp_arena *arena = dtp_arena_create();

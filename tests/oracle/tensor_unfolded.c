@@ -28,7 +28,7 @@ static void check_unfolded_bound(const tensor_case *c)
     dtp_tensor_options options = dtp_tensor_options_init();
     tensor_fixture_create(c, &f);
     dtp_tensor_problem *folded = tensor_fixture_problem(&f, &options);
-    options.fold = false;
+    options.runs = 0;
     dtp_tensor_problem *plain = tensor_fixture_problem(&f, &options);
     const int64_t best = elimination_optimum(plain->select, NULL),
                   together = elimination_optimum(folded->select, NULL);

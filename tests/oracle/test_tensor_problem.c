@@ -138,7 +138,7 @@ static void check_case(const tensor_case *c, bool fold)
     dtp_tensor_options options = dtp_tensor_options_init();
     tally t = {0};
     uint64_t seed = 7;
-    options.fold = fold;
+    options.runs = fold ? 1 : 0;
     tensor_fixture_create(c, &f);
     dtp_tensor_problem *p = tensor_fixture_problem(&f, &options);
     int32_t *selection = calloc((size_t)p->n_choices, sizeof *selection);
@@ -178,7 +178,7 @@ static void check_folded(const tensor_case *c)
     tensor_fixture_create(c, &f);
     dtp_tensor_options options = dtp_tensor_options_init();
     dtp_tensor_problem *folded = tensor_fixture_problem(&f, &options);
-    options.fold = false;
+    options.runs = 0;
     dtp_tensor_problem *plain = tensor_fixture_problem(&f, &options);
     int32_t *a = calloc((size_t)folded->n_choices, sizeof *a);
     int32_t *b = calloc((size_t)plain->n_choices, sizeof *b);

@@ -8,8 +8,6 @@
 
 #include <cmocka.h>
 
-#include "core/model.h"
-
 dtp_machine *fixture_machine(const char *file)
 {
     char path[512];
@@ -22,16 +20,21 @@ dtp_machine *fixture_machine(const char *file)
     return m;
 }
 
-dtp_graph *fixture_model(const char *file)
+dtp_graph *fixture_model_with(const char *file, const dtp_model_options *options)
 {
     char path[512];
     dtp_graph *g = NULL;
     dtp_err err = {0};
     (void)snprintf(path, sizeof path, DTP_SOURCE_DIR "/models/%s", file);
-    if (dtp_model_read(path, NULL, &g, &err) != DTP_OK) {
+    if (dtp_model_read(path, options, &g, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     return g;
+}
+
+dtp_graph *fixture_model(const char *file)
+{
+    return fixture_model_with(file, NULL);
 }
 
 dtp_mesh fixture_mesh(const char *text)

@@ -2,6 +2,7 @@
 #ifndef TESTS_UNIT_PLAN_FIXTURE_H
 #define TESTS_UNIT_PLAN_FIXTURE_H
 
+#include "core/model.h"
 #include "planner/rules/plan_rules.h"
 #include "planner/tensor/plan_tensor.h"
 
@@ -9,6 +10,7 @@
 dtp_machine *fixture_machine(const char *file);
 /* models/FILE. */
 dtp_graph *fixture_model(const char *file);
+dtp_graph *fixture_model_with(const char *file, const dtp_model_options *options);
 dtp_mesh fixture_mesh(const char *text);
 /* Plans in tensor mode. */
 dtp_plan_result fixture_plan(const dtp_graph *g, const dtp_machine *machine,

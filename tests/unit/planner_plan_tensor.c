@@ -316,7 +316,7 @@ static dtp_select_result solve_unfolded(const dtp_graph *g, const dtp_plan_reque
     dtp_select_result r;
     dtp_tensor_options options = dtp_tensor_options_init();
     const dtp_select_options solver = dtp_select_options_init();
-    options.fold = false;
+    options.runs = 0;
     options.memory_bytes = request->memory_limit_bytes;
     assert_int_equal(dtp_pricer_init(a100, request->mesh, &pricer, NULL), DTP_OK);
     assert_int_equal(dtp_tensor_problem_create(g, &pricer, &options, &p, NULL), DTP_OK);
@@ -350,6 +350,36 @@ static void test_plan_tensor__says_what_folding_costs_at_most(void **state)
         dtp_select_result_free(&apart);
         dtp_plan_result_free(&r);
     }
+    dtp_graph_destroy(g);
+}
+
+/* Where memory binds, half of the layers are decided otherwise; the plan is one of the problem in
+ * two runs, and costs less than any whose layers are all alike. */
+static void test_plan_tensor__layers_in_two_runs(void **state)
+{
+    (void)state;
+    const dtp_dim_override layers = {"layers", 4};
+    const dtp_model_options options = {.n_overrides = 1, .overrides = &layers};
+    dtp_graph *g = fixture_model_with("mixtral_8x7b.json", &options);
+    dtp_machine *cluster = fixture_machine("h100_64.json");
+    const dtp_mesh mesh = fixture_mesh("x:2;y:32");
+    dtp_plan_request request = dtp_plan_request_init();
+    request.mesh = &mesh;
+    request.memory_limit_bytes = INT64_C(15) << 30;
+    dtp_plan_result r = fixture_plan(g, cluster, &request);
+    const dtp_certificate *c = &r.plan->certificate;
+    check_plan(g, &request, r.plan);
+    assert_string_equal(c->solver, "select, folded in 2 runs");
+    assert_true(c->has_unfolded && c->unfolded_bound <= c->bound && c->bound <= c->least_cost);
+    request.fold_bound = false;
+    dtp_plan_result folded = fixture_plan(g, cluster, &request);
+    assert_string_equal(folded.plan->certificate.solver, "select, folded");
+    assert_true(c->least_cost < folded.plan->certificate.least_cost);
+    assert_true(c->least_cost < folded.plan->certificate.bound);
+    assert_true(r.plan->predicted.step_time_s <= folded.plan->predicted.step_time_s);
+    dtp_plan_result_free(&folded);
+    dtp_plan_result_free(&r);
+    dtp_machine_destroy(cluster);
     dtp_graph_destroy(g);
 }
 
@@ -423,6 +453,7 @@ int main(void)
         cmocka_unit_test(test_plan_tensor__search_cuts_only_what_costs_more),
         cmocka_unit_test(test_plan_tensor__same_input_same_plan),
         cmocka_unit_test(test_plan_tensor__says_what_folding_costs_at_most),
+        cmocka_unit_test(test_plan_tensor__layers_in_two_runs),
         cmocka_unit_test(test_plan_tensor__unfolded),
         cmocka_unit_test(test_plan_tensor__says_nothing_where_folding_costs_nothing),
     };
