@@ -55,6 +55,16 @@ dtp_plan_result fixture_plan(const dtp_graph *g, const dtp_machine *machine,
     return result;
 }
 
+dtp_plan_result fixture_plan_on(const dtp_graph *g, const dtp_machine *machine, const char *mesh,
+                                int64_t memory_limit_bytes)
+{
+    const dtp_mesh parsed = fixture_mesh(mesh);
+    dtp_plan_request request = dtp_plan_request_init();
+    request.mesh = &parsed;
+    request.memory_limit_bytes = memory_limit_bytes;
+    return fixture_plan(g, machine, &request);
+}
+
 char *fixture_text(const dtp_plan *plan, const dtp_graph *g)
 {
     char *text = NULL;

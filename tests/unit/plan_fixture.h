@@ -15,6 +15,9 @@ dtp_mesh fixture_mesh(const char *text);
 /* Plans in tensor mode. */
 dtp_plan_result fixture_plan(const dtp_graph *g, const dtp_machine *machine,
                              const dtp_plan_request *request);
+/* ... on a mesh; memory limit 0: none. */
+dtp_plan_result fixture_plan_on(const dtp_graph *g, const dtp_machine *machine, const char *mesh,
+                                int64_t memory_limit_bytes);
 /* The plan file. */
 char *fixture_text(const dtp_plan *plan, const dtp_graph *g);
 
