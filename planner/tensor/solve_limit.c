@@ -176,15 +176,17 @@ static dtp_status solve_discounted(dtp_planning *p, double exposed, dtp_err *err
 
 /* Where buffers could not be packed tightly, which no reserve helps against, the limit is lowered
  * so far that there is another solution, and by a part of the excess that doubles every time:
- * another one may well be packed better. False when nothing can be left. */
-static bool tighten(dtp_select_problem *s, const dtp_tensor_round *r, int64_t *part)
+ * another one may well be packed better. Below the floor nothing is. False when nothing is left. */
+static bool tighten(dtp_select_problem *s, const dtp_tensor_round *r, int64_t floor, int64_t *part)
 {
-    if (r->reserved == 0) {
-        s->usage_limit =
-            (s->usage_limit < r->usage ? s->usage_limit : r->usage) - 1 - r->over / *part;
-        *part = *part > 1 ? *part / 2 : 1;
+    if (r->reserved > 0) {
+        return true;
     }
-    return s->usage_limit > 0;
+    const int64_t below = (s->usage_limit < r->usage ? s->usage_limit : r->usage) - 1;
+    const int64_t lowered = below - r->over / *part;
+    s->usage_limit = lowered < floor ? floor : lowered;
+    *part = *part > 1 ? *part / 2 : 1;
+    return s->usage_limit > 0 && s->usage_limit <= below;
 }
 
 static bool fits(const dtp_tensor_round *r)
@@ -239,7 +241,7 @@ static dtp_status solve_reserved(dtp_planning *p, dtp_tensor_round *last, dtp_er
         DTP_TRY(dtp_tensor__solve_once(p, &options, false, last, err));
         if (last->found && !fits(last)) {
             above = s->usage_limit;
-            left = tighten(s, last, &part);
+            left = tighten(s, last, state->floor, &part);
         } else if (!last->found) {
             left = s->usage_limit < above;
             s->usage_limit += (above - s->usage_limit + 1) / 2;
