@@ -1,18 +1,18 @@
-/* Between two layouts that divide everything evenly no step leads to one that does not; so a price
- * depends on bytes and on which splits are even, and two memos are small. Steps: by kind, mesh dims
- * and bytes of the piece before and after. Moves: by both layouts with tensor dims renumbered in
- * the order in which they are first split, what those have in common with the number of ranks, and
- * the same of the two dims that may serve as a stopover (spmd/redistribute_search.c). */
+/* Between two layouts that divide everything evenly no step leads to one that does not, so the
+ * price of a step depends on bytes: it is kept by kind, mesh dims and bytes of the piece before and
+ * after. Moves between such layouts are looked up in tables of all of them
+ * (spmd/redistribute_all.h); the few others are searched one by one. */
 #include "cost_models/move_price.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "spmd/redistribute_all.h"
 #include "spmd/redistribute_cache.h"
 #include "spmd/redistribute_program.h"
 
-enum { KEY_WORDS = 6, STOPOVERS = 2 };
+enum { KEY_WORDS = 3 };
 
 typedef struct memo_entry {
     bool used;
@@ -27,9 +27,9 @@ typedef struct memo {
 
 struct dtp_move_pricer {
     const dtp_pricer *pricer;
-    int64_t ranks;
     dtp_graph *names; /* its dims 0, 1, ... stand for those of any tensor */
-    memo steps, moves;
+    memo steps;
+    dtp_redistribute_costs *costs; /* of moves between even layouts */
     dtp_redistributor search;
     dtp_redistribute_cache *cache;
     bool even;         /* both ends of the move that is planned are */
@@ -101,7 +101,7 @@ static bool remember(memo *m, const uint64_t *key, int64_t ps)
  */
 
 static dtp_status price_program(dtp_move_pricer *m, const dtp_ttype *type, const dtp_layout *before,
-                                const dtp_step *step, int64_t *ps)
+                                const dtp_step *step, int64_t *ps, dtp_err *err)
 {
     const dtp_mesh *mesh = &m->pricer->mesh;
     dtp_redistribute_job job;
@@ -110,7 +110,7 @@ static dtp_status price_program(dtp_move_pricer *m, const dtp_ttype *type, const
     for (int32_t i = 0; i < type->rank; i++) {
         named.dims[i].id = i;
     }
-    DTP_TRY(dtp_redistribute_program(m->names, mesh, &named, before, &one, &job, NULL));
+    DTP_TRY(dtp_redistribute_program(m->names, mesh, &named, before, &one, &job, err));
     *ps = 0;
     for (int32_t i = 0; i < job.program->n_instrs; i++) {
         *ps += dtp_picoseconds(dtp_price_instr(m->pricer, job.program, &job.program->instrs[i]));
@@ -145,34 +145,35 @@ static int64_t even_bytes(const dtp_mesh *mesh, const dtp_ttype *type, const dtp
     return bytes;
 }
 
-static double price_or_fail(dtp_move_pricer *m, const dtp_ttype *type, const dtp_layout *before,
-                            const dtp_step *step, const uint64_t *key)
+static dtp_status even_step_price(void *user, const dtp_ttype *type, const dtp_layout *before,
+                                  const dtp_step *step, int64_t *ps, dtp_err *err)
 {
-    int64_t ps = 0;
-    dtp_status s = price_program(m, type, before, step, &ps);
-    if (s == DTP_OK && key != NULL && !remember(&m->steps, key, ps)) {
-        s = DTP_NOMEM;
+    dtp_move_pricer *m = user;
+    const dtp_mesh *mesh = &m->pricer->mesh;
+    const uint64_t key[KEY_WORDS] = {(uint64_t)step->kind | (uint64_t)step->op << 8 |
+                                         (uint64_t)type->dtype << 24 | (uint64_t)step->set << 32,
+                                     (uint64_t)even_bytes(mesh, type, before),
+                                     (uint64_t)even_bytes(mesh, type, &step->after)};
+    if (lookup(&m->steps, key, ps)) {
+        return DTP_OK;
     }
-    m->failed = m->failed != DTP_OK ? m->failed : s;
-    return s == DTP_OK ? (double)ps : (double)INFINITY;
+    DTP_TRY(price_program(m, type, before, step, ps, err));
+    return remember(&m->steps, key, *ps) ? DTP_OK
+                                         : DTP_FAIL(err, DTP_NOMEM, "out of memory for prices");
 }
 
 static double step_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
                          const dtp_layout *before, const dtp_step *step)
 {
     dtp_move_pricer *m = user;
-    if (!m->even) {
-        return price_or_fail(m, type, before, step, NULL);
-    }
-    const int64_t from = even_bytes(mesh, type, before), to = even_bytes(mesh, type, &step->after);
-    const uint64_t key[KEY_WORDS] = {(uint64_t)step->kind | (uint64_t)step->op << 8 |
-                                         (uint64_t)type->dtype << 24 | (uint64_t)step->set << 32,
-                                     (uint64_t)from, (uint64_t)to};
     int64_t ps = 0;
-    if (from < 0 || to < 0) {
+    if (m->even && even_bytes(mesh, type, &step->after) < 0) {
         return (double)INFINITY;
     }
-    return lookup(&m->steps, key, &ps) ? (double)ps : price_or_fail(m, type, before, step, key);
+    const dtp_status s = m->even ? even_step_price(m, type, before, step, &ps, NULL)
+                                 : price_program(m, type, before, step, &ps, NULL);
+    m->failed = m->failed != DTP_OK ? m->failed : s;
+    return s == DTP_OK ? (double)ps : (double)INFINITY;
 }
 
 static dtp_status plan(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
@@ -190,75 +191,6 @@ static dtp_status plan(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
 /* ---- moves -------------------------------------------------------------------------------------
  */
 
-/* Renumbers the split dims of one layout. */
-static uint64_t number_axes(const dtp_layout *layout, int8_t *number, int8_t *next)
-{
-    uint64_t key = 0;
-    for (int32_t d = 0; d < layout->n_mesh; d++) {
-        const dtp_place *p = &layout->place[d];
-        uint64_t what = (uint64_t)p->op;
-        if (p->kind == DTP_SHARD) {
-            if (number[p->axis] < 0) {
-                number[p->axis] = (*next)++;
-            }
-            what = (uint64_t)number[p->axis];
-        }
-        key |= ((uint64_t)p->kind | what << 2 | (uint64_t)p->order << 5) << (8 * d);
-    }
-    return key;
-}
-
-/* What decides which splits of a dim are even; 0 when all are. */
-static uint64_t common_part(const dtp_move_pricer *m, int64_t size)
-{
-    int64_t a = m->ranks, b = size;
-    while (b != 0) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a == m->ranks ? 0 : (uint64_t)a;
-}
-
-/* False when no key has room: more than four dims with a part of their own, or a huge one. */
-static bool make_key(const dtp_move_pricer *m, const dtp_ttype *type, const dtp_layout *from,
-                     const dtp_layout *to, uint64_t *key)
-{
-    int8_t number[DTP_MAX_RANK], next = 0;
-    uint64_t parts[DTP_MAX_RANK + STOPOVERS] = {0};
-    int32_t at = 0, stopovers = 0;
-    memset(number, -1, sizeof number);
-    memset(key, 0, KEY_WORDS * sizeof *key);
-    key[0] = number_axes(from, number, &next);
-    key[1] = number_axes(to, number, &next);
-    key[2] = (uint64_t)dtp_ttype_bytes(type);
-    for (int32_t i = 0; i < type->rank; i++) {
-        const uint64_t part = common_part(m, type->dims[i].size);
-        if (number[i] >= 0) {
-            parts[number[i]] = part;
-        } else if (stopovers < STOPOVERS) {
-            parts[DTP_MAX_RANK + stopovers++] = part;
-        }
-    }
-    if (parts[DTP_MAX_RANK] > parts[DTP_MAX_RANK + 1] && stopovers == STOPOVERS) {
-        const uint64_t larger = parts[DTP_MAX_RANK];
-        parts[DTP_MAX_RANK] = parts[DTP_MAX_RANK + 1];
-        parts[DTP_MAX_RANK + 1] = larger;
-    }
-    key[3] = (uint64_t)type->dtype | (uint64_t)stopovers << 8 | (uint64_t)next << 16;
-    for (int32_t i = 0; i < DTP_MAX_RANK + STOPOVERS; i++) {
-        if (parts[i] == 0) {
-            continue;
-        }
-        if (at == 4 || parts[i] >= UINT64_C(1) << 32) {
-            return false;
-        }
-        key[4 + at / 2] |= parts[i] << (at % 2 * 32);
-        key[3] |= (uint64_t)(i + 1) << (24 + 8 * at++);
-    }
-    return true;
-}
-
 /* Pairs that have no redistribution, told without the words of an error. */
 static bool impossible(const dtp_layout *from, const dtp_layout *to)
 {
@@ -272,8 +204,8 @@ static bool impossible(const dtp_layout *from, const dtp_layout *to)
     return false;
 }
 
-static dtp_status price_move(dtp_move_pricer *m, const dtp_ttype *type, const dtp_layout *from,
-                             const dtp_layout *to, int64_t *ps, dtp_err *err)
+static dtp_status search_move(dtp_move_pricer *m, const dtp_ttype *type, const dtp_layout *from,
+                              const dtp_layout *to, int64_t *ps, dtp_err *err)
 {
     dtp_steps steps;
     dtp_err why = {0};
@@ -297,7 +229,7 @@ static dtp_status price_move(dtp_move_pricer *m, const dtp_ttype *type, const dt
 dtp_status dtp_move_price(dtp_move_pricer *m, const dtp_ttype *type, const dtp_layout *from,
                           const dtp_layout *to, int64_t *ps, dtp_err *err)
 {
-    uint64_t key[KEY_WORDS];
+    bool known;
     if (dtp_layout_equal(from, to)) {
         *ps = 0;
         return DTP_OK;
@@ -306,17 +238,8 @@ dtp_status dtp_move_price(dtp_move_pricer *m, const dtp_ttype *type, const dtp_l
         *ps = DTP_MOVE_IMPOSSIBLE;
         return DTP_OK;
     }
-    const bool even = even_bytes(&m->pricer->mesh, type, from) >= 0 &&
-                      even_bytes(&m->pricer->mesh, type, to) >= 0;
-    if (!even || !make_key(m, type, from, to, key)) {
-        return price_move(m, type, from, to, ps, err);
-    }
-    if (lookup(&m->moves, key, ps)) {
-        return DTP_OK;
-    }
-    DTP_TRY(price_move(m, type, from, to, ps, err));
-    return remember(&m->moves, key, *ps) ? DTP_OK
-                                         : DTP_FAIL(err, DTP_NOMEM, "out of memory for prices");
+    DTP_TRY(dtp_redistribute_costs_find(m->costs, type, from, to, &known, ps, err));
+    return known ? DTP_OK : search_move(m, type, from, to, ps, err);
 }
 
 /* ---- life --------------------------------------------------------------------------------------
@@ -339,11 +262,13 @@ dtp_status dtp_move_pricer_create(const dtp_pricer *pricer, dtp_move_pricer **ou
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the prices of redistributions");
     }
     m->pricer = pricer;
-    m->ranks = dtp_mesh_ranks(&pricer->mesh);
     m->search = (dtp_redistributor){plan, m};
     dtp_status s = dtp_graph_create("moves", &m->names, err);
     s = s == DTP_OK ? name_dims(m->names, err) : s;
     s = s == DTP_OK ? dtp_redistribute_cache_create(&m->search, 0, &m->cache, err) : s;
+    s = s == DTP_OK
+            ? dtp_redistribute_costs_create(&pricer->mesh, even_step_price, m, &m->costs, err)
+            : s;
     if (s != DTP_OK) {
         dtp_move_pricer_destroy(m);
         return s;
@@ -357,10 +282,10 @@ void dtp_move_pricer_destroy(dtp_move_pricer *m)
     if (m == NULL) {
         return;
     }
+    dtp_redistribute_costs_destroy(m->costs);
     dtp_redistribute_cache_destroy(m->cache);
     dtp_graph_destroy(m->names);
     free(m->steps.slots);
-    free(m->moves.slots);
     free(m);
 }
 

@@ -6,11 +6,6 @@
 
 #include "core/safe_int.h"
 
-int64_t dtp_select_add_cost(int64_t a, int64_t b)
-{
-    return a >= DTP_SELECT_FORBIDDEN - b ? DTP_SELECT_FORBIDDEN : a + b;
-}
-
 int32_t dtp_select_n_strategies(const dtp_select_problem *p, int32_t node)
 {
     return (int32_t)(p->first[node + 1] - p->first[node]);

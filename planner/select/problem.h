@@ -78,7 +78,10 @@ int32_t dtp_select_n_intervals(const dtp_select_problem *p);
 dtp_select_interval dtp_select_interval_at(const dtp_select_problem *p, int32_t index);
 
 /* a + b for costs, saturating at DTP_SELECT_FORBIDDEN. */
-int64_t dtp_select_add_cost(int64_t a, int64_t b);
+static inline int64_t dtp_select_add_cost(int64_t a, int64_t b)
+{
+    return a >= DTP_SELECT_FORBIDDEN - b ? DTP_SELECT_FORBIDDEN : a + b;
+}
 
 /* Room for `need` elements of `size` bytes in *array; capacities at least double. */
 dtp_status dtp_select__reserve(void *array, int64_t need, int64_t *capacity, size_t size,

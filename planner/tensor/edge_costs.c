@@ -24,6 +24,36 @@ dtp_status dtp_tensor__move(tensor_build *b, dtp_tensor_id t, const dtp_layout *
     return DTP_OK;
 }
 
+typedef struct move_table {
+    int32_t rows, cols;
+    int64_t *ps; /* row by row; malloc */
+} move_table;
+
+/* Prices of moves of a tensor between the layouts of a choice (rows) and a list of others
+ * (columns), to the columns or from them: all that lead to one layout together, since their prices
+ * are found together. out->ps is the caller's, also on failure. */
+static dtp_status price_moves(tensor_build *b, dtp_tensor_id t, const dtp_choice *choice,
+                              const layout_list *others, bool to_others, move_table *out,
+                              dtp_err *err)
+{
+    const int32_t rows = choice->n_options, cols = others->n;
+    const int32_t targets = to_others ? cols : rows, sources = to_others ? rows : cols;
+    *out = (move_table){.rows = rows, .cols = cols};
+    out->ps = malloc(((size_t)rows * (size_t)cols + 1) * sizeof *out->ps);
+    if (out->ps == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for prices");
+    }
+    for (int32_t i = 0; i < targets; i++) {
+        for (int32_t j = 0; j < sources; j++) {
+            const int32_t row = to_others ? j : i, col = to_others ? i : j;
+            const dtp_layout *kept = &choice->options[row].layout, *other = &others->items[col];
+            DTP_TRY(dtp_tensor__move(b, t, to_others ? kept : other, to_others ? other : kept,
+                                     &out->ps[(size_t)row * (size_t)cols + (size_t)col], err));
+        }
+    }
+    return DTP_OK;
+}
+
 /* A sum over microbatches is formed in place: it stays where it is made. */
 static void forbid_moves(const tensor_build *b, const link *l, const move_table *prices)
 {
@@ -48,8 +78,7 @@ static dtp_status fill_made(tensor_build *b, const link *l, int64_t *m, dtp_err 
     const class_options *c = dtp_tensor__class_of(b, l->node);
     const dtp_choice *tensor = &b->p->choices[l->b];
     move_table prices = {0};
-    dtp_status s =
-        dtp_tensor__move_table(b, l->tensor, tensor, &c->out[l->operands], false, &prices, err);
+    dtp_status s = price_moves(b, l->tensor, tensor, &c->out[l->operands], false, &prices, err);
     if (s == DTP_OK) {
         forbid_moves(b, l, &prices);
     }
@@ -102,8 +131,8 @@ static dtp_status fill_read(tensor_build *b, const link *l, int64_t *m, dtp_err 
         if ((l->operands >> i & 1U) == 0) {
             continue;
         }
-        dtp_status s = dtp_tensor__move_table(b, l->tensor, &b->p->choices[l->a], &c->in[i], true,
-                                              &prices, err);
+        dtp_status s =
+            price_moves(b, l->tensor, &b->p->choices[l->a], &c->in[i], true, &prices, err);
         if (s == DTP_OK) {
             add_operand(b, l, i, &prices, m);
         }

@@ -4,7 +4,6 @@
  *   groups.c    folding: which nodes and tensors decide together
  *   choices.c   the choices and their options, pins
  *   edges.c     which choices have a price between them (edge_costs.c)
- *   move_tables.c  prices of redistributions between two lists of layouts
  *   memory.c    usage over time
  */
 #ifndef DTP_PLANNER_TENSOR_TENSOR_INTERNAL_H
@@ -55,21 +54,12 @@ typedef struct node_group {
     int32_t n_options, *option; /* into those of the class */
 } node_group;
 
-/* Prices asked for so far, by layouts and types (move_tables.c). */
-typedef struct move_tables move_tables;
-
-typedef struct move_table {
-    int32_t rows, cols;
-    int64_t *ps; /* row by row; malloc */
-} move_table;
-
 typedef struct tensor_build {
     dtp_tensor_problem *p;
     const dtp_graph *g;
     const dtp_mesh *mesh;
     dtp_arena *arena; /* scratch */
     dtp_move_pricer *moves;
-    move_tables *tables; /* NULL at first */
     dtp_node_pricer *nodes;
     dtp_node_classes classes;
     class_options *options; /* by class */
@@ -102,11 +92,6 @@ bool dtp_tensor__survives(const dtp_graph *g, dtp_tensor_id t);
 /* The price of a move, DTP_SELECT_FORBIDDEN when there is none; a price times a count. */
 dtp_status dtp_tensor__move(tensor_build *b, dtp_tensor_id t, const dtp_layout *from,
                             const dtp_layout *to, int64_t *ps, dtp_err *err) DTP_MUST_CHECK;
-/* Prices of moves of a tensor between the layouts of a choice (rows) and a list of others
- * (columns), to the columns or from them. out->ps is the caller's, also on failure. */
-dtp_status dtp_tensor__move_table(tensor_build *b, dtp_tensor_id tensor, const dtp_choice *rows,
-                                  const layout_list *cols, bool to_cols, move_table *out,
-                                  dtp_err *err) DTP_MUST_CHECK;
 int64_t dtp_tensor__times(int64_t ps, int64_t count);
 
 #endif
