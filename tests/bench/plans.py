@@ -47,6 +47,10 @@ QUICK = [("mlp_digits", "mlp_digits", "a100_8", [], MESHES + ["x:3"]),
 TIGHT = [("gpt_bytes", "a100_8", "x:8", 0.03), ("gpt_bytes_dropout", "a100_8", "x:4", 0.03), ("gpt2_small", "v100_16", "x:8", 0.03)]
 
 
+# Seconds until a plan is given up: at the smallest limit on 3-D meshes the search takes minutes.
+PATIENCE = 600
+
+
 class Case:
     """All limits of one model on one mesh; `rows` are table rows, `wrong` violations."""
 
@@ -63,7 +67,8 @@ class Case:
 
     def plan(self, limit):
         return tool.plan(self.dtplan, self.model, self.machine,
-                         self.options + ["--mesh", self.mesh, "--memory", str(limit or "none"), "--threads", "1"])
+                         self.options + ["--mesh", self.mesh, "--memory", str(limit or "none"), "--threads", "1"],
+                         PATIENCE)
 
     def check(self, label, limit):
         """Plans with a limit that works: the plan fits it and no baseline that fits is faster. Returns the step time."""
