@@ -7,8 +7,10 @@
 #include "planner/candidate.h"
 #include "planner/reports/explain_internal.h"
 #include "planner/styles/glob.h"
+#include "planner/tensor/runs.h"
 
-enum { NEAR = 4 };
+/* Beyond so many runs (planner/tensor/runs.h) every instance is looked at on its own. */
+enum { NEAR = 4, MOST_RUNS = 4 };
 
 /* ---- names --------------------------------------------------------------------------------------
  */
@@ -136,13 +138,14 @@ static dtp_status fail_selection(const dtp_explaining *e, dtp_err *err)
 static dtp_status find_selection(dtp_explaining *e, dtp_err *err)
 {
     const dtp_plan *plan = e->request->plan;
-    const int32_t runs[] = {1, 2, 0}; /* planner/tensor/plan_tensor.c */
     bool found = false;
     DTP_TRY(dtp_pin_set_read(plan->n_pins, plan->pins, e->request->graph, &plan->mesh, e->arena,
                              &e->pins, err));
-    for (size_t i = 0; i < sizeof runs / sizeof runs[0] && !found; i++) {
-        DTP_TRY(try_problems(e, runs[i], &found, err));
-        e->out->runs = runs[i];
+    DTP_TRY(dtp_runs_needed(e->request->graph, &plan->sharding, MOST_RUNS, &e->out->runs, err));
+    DTP_TRY(try_problems(e, e->out->runs, &found, err));
+    if (!found && e->out->runs > 0) {
+        e->out->runs = 0;
+        DTP_TRY(try_problems(e, 0, &found, err));
     }
     return found ? DTP_OK : fail_selection(e, err);
 }

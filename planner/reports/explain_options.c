@@ -150,7 +150,8 @@ static void read_marginal(const evaluation *v, const dtp_select_marginal *m, dtp
 static dtp_status find_marginals(dtp_explaining *e, const evaluation *v, dtp_err *err)
 {
     const int32_t k = v->problem->choices[v->choice].n_options;
-    dtp_marginal_options options = dtp_marginal_options_init(v->choice, v->plan);
+    dtp_marginal_options options =
+        dtp_marginal_options_init(v->problem->select, v->choice, v->plan);
     dtp_select_marginal *m = dtp_arena_alloc(e->arena, (size_t)k, sizeof *m);
     if (m == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d alternatives", k);

@@ -7,9 +7,16 @@
 
 #include "planner/select/marginals_internal.h"
 
-dtp_marginal_options dtp_marginal_options_init(int32_t node, const int32_t *start)
+/* Looks at entries: in any case, and at each of them, below which a large problem stays open. */
+static const int64_t LEAST_EFFORT = 11000000;
+enum { LOOKS = 20 };
+
+dtp_marginal_options dtp_marginal_options_init(const dtp_select_problem *p, int32_t node,
+                                               const int32_t *start)
 {
-    return (dtp_marginal_options){.node = node, .start = start, .effort = 5500000};
+    const int64_t looks = LOOKS * p->edge_first[p->n_edges];
+    return (dtp_marginal_options){
+        .node = node, .start = start, .effort = looks > LEAST_EFFORT ? looks : LEAST_EFFORT};
 }
 
 /* The problem without usage; borrows all of p. */

@@ -19,8 +19,9 @@ typedef struct dtp_marginal_options {
     bool exact;           /* afterwards every strategy that is still open is solved on its own */
 } dtp_marginal_options;
 
-/* An effort of about 25 ms, not exact. */
-dtp_marginal_options dtp_marginal_options_init(int32_t node, const int32_t *start);
+/* An effort of about 50 ms, more for millions of entries, not exact. */
+dtp_marginal_options dtp_marginal_options_init(const dtp_select_problem *p, int32_t node,
+                                               const int32_t *start);
 
 /* out: by strategy of the node. In: costs of solutions that the caller knows, within the limit,
  * else DTP_SELECT_FORBIDDEN. Deterministic. DTP_INVALID when the start is not feasible. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/microbatch.h"
-#include "core/sort.h"
+#include "planner/tensor/runs.h"
 #include "planner/tensor/tensor_internal.h"
 
 /* Where a node or tensor stands in its template; equal places form a group. */
@@ -59,80 +59,34 @@ static dtp_status number_groups(const place *places, int32_t n, dtp_arena *arena
 /* ---- nodes -------------------------------------------------------------------------------------
  */
 
-/* Halves: the first run takes half of the instances, the next half of the rest, the last all that
- * is left. */
-static int32_t run_of(int32_t instance, int32_t n, int32_t runs)
+/* Block, run and phase, position, class. */
+static place place_of_node(const tensor_build *b, const dtp_block_places *places, dtp_node_id n)
 {
-    int32_t run = 0;
-    for (int32_t end = (n + 1) / 2; run + 1 < runs && instance >= end; run++) {
-        end += (n - end + 1) / 2;
-    }
-    return run;
-}
-
-/* By block. */
-static dtp_status count_instances(const tensor_build *b, int32_t **out, dtp_err *err)
-{
-    const dtp_graph *g = b->g;
-    int32_t *n = dtp_arena_alloc(b->arena, (size_t)g->n_blocks, sizeof *n);
-    if (n == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d blocks", g->n_blocks);
-    }
-    for (dtp_node_id id = 0; id < g->n_nodes; id++) {
-        const dtp_node *node = &g->nodes[id];
-        if (node->block >= 0 && n[node->block] <= node->instance) {
-            n[node->block] = node->instance + 1;
-        }
-    }
-    *out = n;
-    return DTP_OK;
-}
-
-static uint64_t instance_key(const dtp_node *node)
-{
-    return (uint64_t)(uint32_t)(node->block + 1) << 34 | (uint64_t)node->phase << 32 |
-           (uint32_t)node->instance;
-}
-
-/* Run, phase, position among the nodes of the same block, instance and phase, class. */
-static void find_positions(const tensor_build *b, const int32_t *n_instances, dtp_keyed *list,
-                           place *places)
-{
-    const dtp_graph *g = b->g;
+    const dtp_node *node = &b->g->nodes[n];
     const int32_t runs = b->p->options.runs;
-    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
-        list[n] = (dtp_keyed){instance_key(&g->nodes[n]), n};
+    if (runs == 0 || node->block < 0) {
+        return (place){-1, -1, n, 0};
     }
-    dtp_sort_keyed(list, list + g->n_nodes, g->n_nodes);
-    int32_t position = 0;
-    for (int32_t i = 0; i < g->n_nodes; i++) {
-        const int32_t n = (int32_t)list[i].item;
-        const dtp_node *node = &g->nodes[n];
-        position = i > 0 && list[i].key == list[i - 1].key ? position + 1 : 0;
-        if (runs == 0 || node->block < 0) {
-            places[n] = (place){-1, -1, n, 0};
-            continue;
-        }
-        const int32_t run = run_of(node->instance, n_instances[node->block], runs);
-        places[n] = (place){node->block, run * DTP_N_PHASES + (int32_t)node->phase, position,
-                            b->classes.of_node[n]};
-    }
+    const int32_t run = dtp_run_of(node->instance, places->n_instances[node->block], runs);
+    return (place){node->block, run * DTP_N_PHASES + (int32_t)node->phase, places->position[n],
+                   b->classes.of_node[n]};
 }
 
 static dtp_status group_nodes(tensor_build *b, dtp_err *err)
 {
     const dtp_graph *g = b->g;
     const size_t n = (size_t)g->n_nodes;
-    int32_t *n_instances;
+    dtp_block_places in_blocks;
     place *places = dtp_arena_alloc(b->arena, n, sizeof *places);
-    dtp_keyed *list = dtp_arena_alloc(b->arena, 2 * n, sizeof *list);
     b->group_of_node = dtp_arena_alloc(b->arena, n, sizeof *b->group_of_node);
     b->node_groups = dtp_arena_alloc(b->arena, n, sizeof *b->node_groups);
-    if (places == NULL || list == NULL || b->group_of_node == NULL || b->node_groups == NULL) {
+    if (places == NULL || b->group_of_node == NULL || b->node_groups == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu nodes", n);
     }
-    DTP_TRY(count_instances(b, &n_instances, err));
-    find_positions(b, n_instances, list, places);
+    DTP_TRY(dtp_block_places_find(g, b->arena, &in_blocks, err));
+    for (dtp_node_id id = 0; id < g->n_nodes; id++) {
+        places[id] = place_of_node(b, &in_blocks, id);
+    }
     DTP_TRY(number_groups(places, g->n_nodes, b->arena, b->group_of_node, &b->n_node_groups, err));
     for (dtp_node_id id = g->n_nodes - 1; id >= 0; id--) {
         node_group *group = &b->node_groups[b->group_of_node[id]];

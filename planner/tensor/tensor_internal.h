@@ -1,7 +1,7 @@
 /* What the files that build the problem of tensor mode share.
  *
  *   options.c   ways to run every class of nodes, and layouts in which tensors may be kept
- *   groups.c    folding: which nodes and tensors decide together
+ *   groups.c    folding: which nodes and tensors decide together (runs.h: of which instances)
  *   choices.c   the choices and their options, pins
  *   edges.c     which choices have a price between them (edge_costs.c)
  *   memory.c    usage over time

@@ -117,7 +117,7 @@ static int32_t check_marginals(const dtp_select_problem *p, int32_t node, const 
                                const int64_t *best, bool thorough, int32_t *exact)
 {
     const int32_t k = dtp_select_n_strategies(p, node);
-    dtp_marginal_options o = dtp_marginal_options_init(node, start);
+    dtp_marginal_options o = dtp_marginal_options_init(p, node, start);
     dtp_select_marginal out[MOST];
     o.exact = thorough;
     for (int32_t s = 0; s < k; s++) {
@@ -265,10 +265,10 @@ static void test_marginals__need_a_feasible_start(void **state)
     const int32_t start[1] = {1};
     dtp_select_marginal out[2] = {{DTP_SELECT_FORBIDDEN, 0}, {DTP_SELECT_FORBIDDEN, 0}};
     dtp_err err = {0};
-    const dtp_marginal_options o = dtp_marginal_options_init(0, start);
     assert_int_equal(dtp_select_problem_create("one", 0, &p, NULL), DTP_OK);
     assert_int_equal(dtp_select_add_node(p, 0, 1, 2, cost, usage, NULL), DTP_OK);
     assert_int_equal(dtp_select_problem_check(p, NULL), DTP_OK);
+    const dtp_marginal_options o = dtp_marginal_options_init(p, 0, start);
     assert_int_equal(dtp_select_marginals(p, &o, out, &err), DTP_INVALID);
     dtp_select_problem_destroy(p);
 }

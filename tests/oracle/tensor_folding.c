@@ -15,6 +15,7 @@
 
 #include "planner/select/solve.h"
 #include "planner/tensor/fold_bound.h"
+#include "planner/tensor/runs.h"
 #include "tests/oracle/tensor_cases.h"
 
 static const tensor_case CASES[] = {
@@ -166,6 +167,31 @@ static int64_t find_limit(dtp_select_problem *p, int64_t peak, dtp_select_result
     return p->usage_limit;
 }
 
+/* A solution of so many runs needs no more, and is one of the problem of as many as it needs. */
+static void check_needed(const tensor_fixture *f, const dtp_sharding *s, int32_t runs)
+{
+    enum { MANY = 64 };
+    int32_t needed = -1;
+    bool found = false;
+    assert_int_equal(dtp_runs_needed(f->graph, s, MANY, &needed, NULL), DTP_OK);
+    assert_true(needed >= 0 && (runs == 0 || (needed > 0 && needed <= runs)));
+    dtp_tensor_options options = dtp_tensor_options_init();
+    options.runs = needed;
+    dtp_tensor_problem *p = tensor_fixture_problem(f, &options);
+    int32_t *selection = malloc(((size_t)p->n_choices + 1) * sizeof *selection);
+    assert_non_null(selection);
+    assert_int_equal(dtp_tensor_selection(p, s, selection, &found, NULL), DTP_OK);
+    assert_true(found);
+    print_message("%s in %d runs: the solution needs %d\n", f->graph->name, runs, needed);
+    if (needed > 1) {
+        int32_t fewer = -1;
+        assert_int_equal(dtp_runs_needed(f->graph, s, needed - 1, &fewer, NULL), DTP_OK);
+        assert_int_equal(fewer, 0);
+    }
+    free(selection);
+    dtp_tensor_problem_destroy(p);
+}
+
 /* Every run is a run or two of the next problem, so what one decides the next can decide too; its
  * optimum is no worse, and the last is that without folding. */
 static void check_runs(const tensor_case *c, bool limited)
@@ -195,6 +221,7 @@ static void check_runs(const tensor_case *c, bool limited)
         assert_true(runs == 1 || dtp_tensor_selection(p, &sharding, selection, &found, NULL) == 0);
         assert_true(runs == 1 || found);
         assert_int_equal(dtp_tensor_sharding(p, r.choice, arena, &sharding, NULL), DTP_OK);
+        check_needed(&f, &sharding, options.runs);
         print_message("%s in %d runs: %d choices, %" PRId64 "\n", f.graph->name, options.runs,
                       p->n_choices, r.value.cost);
         n_choices = p->n_choices;
