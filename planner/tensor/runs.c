@@ -136,7 +136,7 @@ static dtp_status find_needed(const dtp_graph *g, const dtp_sharding *s, int32_t
     }
     dtp_sort_keyed(list, list + n, g->n_nodes);
     *runs = 1;
-    for (int32_t i = 1; i < g->n_nodes && *runs > 0; i++) {
+    for (int32_t i = 1; i<g->n_nodes && * runs> 0; i++) {
         const int32_t a = (int32_t)list[i - 1].item, b = (int32_t)list[i].item;
         const dtp_node *x = &g->nodes[a], *y = &g->nodes[b];
         if (list[i].key != list[i - 1].key || y->block < 0 || alike(&c, a, b)) {
