@@ -26,6 +26,7 @@ typedef struct tensor_state {
     int64_t limit;       /* bytes that programs must stay within; 0 = none */
     bool reserves;       /* what programs need beyond the problem is reserved */
     int64_t floor;       /* a search for the smallest limit: none below this works; else 0 */
+    int64_t step_part;   /* ... of what is above it the next step is a part, 1 / step_part */
 } tensor_state;
 
 /* What came of one solve. */

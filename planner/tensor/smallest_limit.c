@@ -5,7 +5,8 @@
 #include "planner/tensor/least_usage.h"
 #include "planner/tensor/reserve.h"
 
-enum { MAX_STEPS_DOWN = 64 };
+/* The first step is so large a part of the way to what is proven to be needed. */
+enum { MAX_STEPS_DOWN = 64, FIRST_PART = 4 };
 
 /* The selection with the least usage; *peak: of its program, a limit that works; 0: none. */
 static dtp_status solve_memory(dtp_planning *p, dtp_least_usage *least, int64_t *peak, dtp_err *err)
@@ -43,18 +44,19 @@ void dtp_tensor__compare_baselines(const dtp_planning *p, int64_t *smallest)
     }
 }
 
-/* The candidate that needs least of those that planning with `limit` finds. */
-static dtp_status solve_below(const dtp_planning *p, int64_t limit, int64_t bound, bool *found,
+/* The candidate that needs least of those that are found with `limit`: by the search for ever
+ * smaller programs down to the floor, or with floor 0 just as planning with that limit does. */
+static dtp_status solve_below(const dtp_planning *p, int64_t limit, int64_t floor, bool *found,
                               dtp_candidate *out, dtp_err *err)
 {
-    const tensor_state *state = p->state;
+    tensor_state *state = p->state;
     dtp_plan_request request = *p->request;
     tensor_state tight = *state;
     dtp_planning below = *p;
     request.memory_limit_bytes = limit;
     request.objective = DTP_OBJECTIVE_MEMORY;
     tight.usage_limit = tight.limit = limit;
-    tight.floor = bound;
+    tight.floor = floor;
     below.request = &request;
     below.state = &tight;
     below.has_best = false;
@@ -62,6 +64,7 @@ static dtp_status solve_below(const dtp_planning *p, int64_t limit, int64_t boun
     dtp_status s = dtp_planning_offer_rules(&below, err);
     s = s == DTP_OK ? dtp_tensor__solve_limit(&below, err) : s;
     state->problem->select->usage_limit = state->usage_limit;
+    state->step_part = tight.step_part;
     *found = below.has_best;
     *out = below.best;
     return s;
@@ -71,12 +74,17 @@ static dtp_status solve_below(const dtp_planning *p, int64_t limit, int64_t boun
  * smallest limit is so that planning with it, or with one byte less, ends as it says. */
 static dtp_status step_down(dtp_planning *p, int64_t bound, int64_t *smallest, dtp_err *err)
 {
+    tensor_state *state = p->state;
     bool found = true;
+    state->step_part = FIRST_PART;
     const bool any = p->request->objective == DTP_OBJECTIVE_TIME;
     for (int32_t i = 0; i < MAX_STEPS_DOWN && found && *smallest > bound && !(any && p->has_best);
          i++) {
         dtp_candidate c;
         DTP_TRY(solve_below(p, *smallest - 1, bound, &found, &c, err));
+        if (!found) {
+            DTP_TRY(solve_below(p, *smallest - 1, 0, &found, &c, err));
+        }
         if (found) {
             *smallest = c.predicted.peak_bytes;
             dtp_planning_offer(p, &c);

@@ -23,14 +23,16 @@ enum {
     MAX_LOWERED = 2,
     MAX_DISCOUNTS = 4,
     LATER_ITERATIONS = 10,
+    BELOW_ITERATIONS = 2, /* ... and any solution will do */
     LOWERED_ITERATIONS = 60,
     DISCOUNT_ITERATIONS = 20
 };
 
 /* Of an excess that is due to packing, at first. */
 enum { FIRST_PART = 8 };
-/* Of the way from a program that fits to the floor, steps are parts 1 / FIRST_STEP and less. */
-enum { FIRST_STEP = 4, LAST_STEP = 256 };
+/* Of the way from a program that fits to the floor, steps are parts, smaller ones by STEP_FACTOR,
+ * and one byte when LAST_STEP was too much. */
+enum { STEP_FACTOR = 4, LAST_STEP = 16 };
 
 /* Where no bound is asked for, cost and bound may differ by this share. */
 static const double LATER_GAP = 0.005;
@@ -234,6 +236,7 @@ static dtp_status solve_reserved(dtp_planning *p, dtp_tensor_round *last, dtp_er
     bool left = true;
     options.cutoff = cutoff_of(p);
     ask_no_bound(&options);
+    options.iterations = state->floor > 0 ? BELOW_ITERATIONS : options.iterations;
     DTP_TRY(start_from_best(p, &options.start, err));
     state->reserves = true;
     *last = (dtp_tensor_round){0};
@@ -251,18 +254,20 @@ static dtp_status solve_reserved(dtp_planning *p, dtp_tensor_round *last, dtp_er
     return DTP_OK;
 }
 
-/* From a program that fits to ever smaller ones, in steps that are a part of what is above the
- * floor, smaller ones when nothing is found. */
-static dtp_status descend(dtp_planning *p, int64_t peak, dtp_err *err)
+/* Programs that are ever smaller, in steps that are a part of what is above the floor, smaller ones
+ * once nothing is found. */
+static dtp_status descend(dtp_planning *p, dtp_err *err)
 {
     tensor_state *state = p->state;
-    for (int64_t part = FIRST_STEP; part <= LAST_STEP && peak > state->floor;) {
-        dtp_tensor_round r;
-        state->limit = peak - 1 - (peak - 1 - state->floor) / part;
+    dtp_tensor_round r;
+    DTP_TRY(solve_reserved(p, &r, err));
+    int64_t peak = fits(&r) ? r.peak : 0;
+    while (state->step_part <= LAST_STEP && peak > state->floor) {
+        state->limit = peak - 1 - (peak - 1 - state->floor) / state->step_part;
         state->problem->select->usage_limit = state->limit;
         DTP_TRY(solve_reserved(p, &r, err));
         peak = fits(&r) ? r.peak : peak;
-        part *= fits(&r) ? 1 : FIRST_STEP;
+        state->step_part *= fits(&r) ? 1 : STEP_FACTOR;
     }
     return DTP_OK;
 }
@@ -279,12 +284,10 @@ static dtp_status make_fit(dtp_planning *p, dtp_tensor_round *r, dtp_err *err)
     const tensor_state *state = p->state;
     dtp_select_problem *s = state->problem->select;
     dtp_tensor_round lowered = *r;
-    if (state->floor == 0) {
-        DTP_TRY(solve_lowered(p, &lowered, err));
-        if (fits(&lowered) && is_close(p)) {
-            *r = lowered;
-            return DTP_OK;
-        }
+    DTP_TRY(solve_lowered(p, &lowered, err));
+    if (fits(&lowered) && is_close(p)) {
+        *r = lowered;
+        return DTP_OK;
     }
     const int64_t limit = s->usage_limit;
     s->usage_limit = state->usage_limit;
@@ -300,15 +303,15 @@ static dtp_status search(dtp_planning *p, dtp_err *err)
 {
     const tensor_state *state = p->state;
     dtp_tensor_round r;
+    if (state->floor > 0) {
+        return descend(p, err);
+    }
     DTP_TRY(solve_first(p, &r, err));
     if (r.found && !fits(&r)) {
         DTP_TRY(make_fit(p, &r, err));
     }
     if (!fits(&r)) {
         return DTP_OK;
-    }
-    if (state->floor > 0) {
-        return descend(p, r.peak, err);
     }
     return p->machine->overlap && p->request->objective == DTP_OBJECTIVE_TIME
                ? solve_discounted(p, r.exposed, err)
