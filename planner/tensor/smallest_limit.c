@@ -1,5 +1,7 @@
 /* The smallest memory limit that works: between what no solution of the problem is below and what
- * the programs of its solutions, and baselines, need. */
+ * the programs of its solutions, and baselines, need. From a program that is known on, smaller ones
+ * are looked for in large steps, then in single bytes, the last time just as planning with that
+ * limit would, so that planning with one byte less than what is named finds nothing. */
 #include "planner/tensor/plan_tensor_internal.h"
 
 #include "planner/tensor/least_usage.h"
