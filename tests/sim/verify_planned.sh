@@ -8,7 +8,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 count=0 failed=0
 for n in 1 2 3 4 8; do
-    for case in "mlp_digits||memory" "gpt_bytes|--dim length=32 --dim layers=2|time" "gpt_bytes|--dim length=32 --dim layers=2|memory"; do
+    for case in "mlp_digits||memory" "gpt_bytes|--dim length=32|time" "gpt_bytes|--dim length=32|memory"; do
         IFS='|' read -r model options objective <<<"$case"
         feed=
         [ "$model" = gpt_bytes ] && feed="--feed text=models/data/text.txt"
