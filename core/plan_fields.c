@@ -347,8 +347,7 @@ static dtp_status read_baselines(const dtp_json *root, dtp_plan *plan, dtp_err *
     return DTP_OK;
 }
 
-/* Sixteen hexadecimal digits in lower case. */
-static dtp_status read_hash(const dtp_json *obj, const char *key, uint64_t *out, dtp_err *err)
+dtp_status dtp_plan__read_hash(const dtp_json *obj, const char *key, uint64_t *out, dtp_err *err)
 {
     static const char digits[] = "0123456789abcdef";
     const dtp_json *v;
@@ -371,8 +370,8 @@ static dtp_status read_hashes(const dtp_json *root, dtp_plan *plan, dtp_err *err
     const dtp_json *v;
     DTP_TRY(dtp_json_require(root, "hashes", &v, err));
     DTP_TRY(dtp_json_keys(v, keys, err));
-    DTP_TRY(read_hash(v, "model", &plan->model_hash, err));
-    return read_hash(v, "machine", &plan->machine_hash, err);
+    DTP_TRY(dtp_plan__read_hash(v, "model", &plan->model_hash, err));
+    return dtp_plan__read_hash(v, "machine", &plan->machine_hash, err);
 }
 
 /* ---- the whole ---------------------------------------------------------------------------------
@@ -441,6 +440,7 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
                                        "settings",
                                        "strategies",
                                        "views",
+                                       "option_bounds",
                                        "tensors",
                                        NULL};
     const dtp_json *format;

@@ -111,7 +111,7 @@ static void write_baselines(dtp_json_writer *w, const dtp_plan *plan)
     dtp_json_end_object(w);
 }
 
-static void write_hash(dtp_json_writer *w, const char *key, uint64_t hash)
+void dtp_plan__write_hash(dtp_json_writer *w, const char *key, uint64_t hash)
 {
     char text[17];
     (void)snprintf(text, sizeof text, "%016" PRIx64, hash);
@@ -179,8 +179,8 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     write_tried(w, plan);
     write_baselines(w, plan);
     dtp_json_begin_object(w, "hashes");
-    write_hash(w, "model", plan->model_hash);
-    write_hash(w, "machine", plan->machine_hash);
+    dtp_plan__write_hash(w, "model", plan->model_hash);
+    dtp_plan__write_hash(w, "machine", plan->machine_hash);
     dtp_json_end_object(w);
 }
 
@@ -286,6 +286,9 @@ dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings
     }
     if (plan->n_moves > 0) {
         dtp_plan__write_moves(&w, plan);
+    }
+    if (plan->option_bounds.n > 0) {
+        dtp_plan__write_option_bounds(&w, &plan->option_bounds);
     }
     if (dtp_sharding_has_views(&plan->sharding)) {
         write_views(&w, plan, g);

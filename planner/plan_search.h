@@ -35,6 +35,7 @@ typedef struct dtp_plan_request {
     double gap;         /* tensor mode: large problems need no closer certificate, as a share */
     bool prices;        /* tensor mode: say what each constraint costs */
     bool fold_bound;    /* tensor mode: bound what folding loses */
+    bool option_bounds; /* tensor mode: bounds of options in plans whose problem is large */
     bool unfold;        /* tensor mode: then every instance of a block decides for itself */
     bool brief; /* tensor mode: when nothing fits, the best baseline alone says what limit works */
     const dtp_plan *rival; /* tensor mode, objective time: a plan of another graph, of which only
@@ -44,7 +45,7 @@ typedef struct dtp_plan_request {
 } dtp_plan_request;
 
 /* No mesh, one device, up to 3 dims, objective time, no limit, 6 candidates within 5 %, seed 1,
- * 2 threads, gap 0.001, with the bound of what folding loses. */
+ * 2 threads, gap 0.001, with the bound of what folding loses and those of options. */
 dtp_plan_request dtp_plan_request_init(void);
 
 typedef enum dtp_mesh_outcome {

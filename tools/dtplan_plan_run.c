@@ -134,6 +134,19 @@ static void say_what_helps(const plan_command *c, const dtp_graph *g, const dtp_
     dtp_plan_result_free(&result);
 }
 
+static dtp_status say_result(plan_command *c, const dtp_graph *g, const dtp_machine *machine,
+                             const dtp_plan_request *request, const dtp_plan_result *result,
+                             dtp_err *err)
+{
+    if (!result->infeasible) {
+        return plan_put(c, result, g, err);
+    }
+    c->exit_code = TOOL_INFEASIBLE;
+    plan_say_infeasible(c, result);
+    say_what_helps(c, g, machine, request);
+    return DTP_OK;
+}
+
 /* g: the model's. */
 dtp_status plan_run(plan_command *c, const dtp_graph *g, const dtp_machine *machine,
                     const dtp_graph_choices *choices, dtp_err *err)
@@ -152,14 +165,8 @@ dtp_status plan_run(plan_command *c, const dtp_graph *g, const dtp_machine *mach
     dtp_arena *arena = dtp_arena_create();
     dtp_status s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory for pins")
                                  : choose(c, g, machine, &request, arena, &result, err);
-    if (s == DTP_OK && result.infeasible) {
-        c->exit_code = TOOL_INFEASIBLE;
-        plan_say_infeasible(c, &result);
-        say_what_helps(c, g, machine, &request);
-    } else if (s == DTP_OK) {
-        s = plan_put(c, &result, g, err);
-    }
     if (s == DTP_OK) {
+        s = say_result(c, g, machine, &request, &result, err);
         dtp_plan_result_free(&result);
     }
     dtp_arena_destroy(arena);

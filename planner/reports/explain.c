@@ -7,10 +7,8 @@
 #include "planner/candidate.h"
 #include "planner/reports/explain_internal.h"
 #include "planner/styles/glob.h"
-#include "planner/tensor/runs.h"
 
-/* Beyond so many runs (planner/tensor/runs.h) every instance is looked at on its own. */
-enum { NEAR = 4, MOST_RUNS = 4 };
+enum { NEAR = 4 };
 
 /* ---- names --------------------------------------------------------------------------------------
  */
@@ -43,111 +41,6 @@ static dtp_status find_name(dtp_explaining *e, dtp_err *err)
         e->node = strcmp(g->nodes[n].name, r->name) == 0 ? n : -1;
     }
     return e->tensor >= 0 || e->node >= 0 ? DTP_OK : fail_name(r, err);
-}
-
-/* A tensor that is kept as an op leaves or reads it: that op decides. */
-static dtp_status follow_tensor(dtp_explaining *e, dtp_err *err)
-{
-    const dtp_graph *g = e->request->graph;
-    const dtp_tensor_id t = e->tensor;
-    if (t < 0 || e->problem->choice_of_tensor[t] >= 0) {
-        return DTP_OK;
-    }
-    e->node = g->tensors[t].producer;
-    for (int32_t n = 0; n < g->n_nodes && e->node < 0; n++) {
-        for (int32_t i = 0; i < g->nodes[n].n_in; i++) {
-            e->node = g->nodes[n].in[i] == t ? n : e->node;
-        }
-    }
-    if (e->node < 0) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "nothing makes or reads tensor '%s'",
-                        g->tensors[t].name);
-    }
-    e->tensor = -1;
-    e->out->via = g->nodes[e->node].name;
-    return DTP_OK;
-}
-
-/* ---- the plan as a selection --------------------------------------------------------------------
- */
-
-static dtp_status create_problem(dtp_explaining *e, int32_t runs, int32_t n_pins,
-                                 dtp_tensor_problem **out, dtp_err *err)
-{
-    dtp_tensor_options options = dtp_tensor_options_init();
-    options.runs = runs;
-    options.uneven = e->request->plan->uneven;
-    options.memory_bytes = e->request->plan->memory_limit_bytes;
-    options.n_pins = n_pins;
-    options.pins = e->pins.pins;
-    return dtp_tensor_problem_create(e->request->graph, &e->pricer, &options, out, err);
-}
-
-/* Problems and the plan's selection in them, when both have it. */
-static dtp_status try_problems(dtp_explaining *e, int32_t runs, bool *found, dtp_err *err)
-{
-    const dtp_sharding *s = &e->request->plan->sharding;
-    dtp_tensor_problem_destroy(e->problem != e->free ? e->problem : NULL);
-    dtp_tensor_problem_destroy(e->free);
-    e->problem = e->free = NULL;
-    DTP_TRY(create_problem(e, runs, 0, &e->free, err));
-    e->problem = e->free;
-    if (e->pins.n_pins > 0) {
-        DTP_TRY(create_problem(e, runs, e->pins.n_pins, &e->problem, err));
-    }
-    if (e->free == NULL || e->problem == NULL) {
-        return DTP_FAIL(err, DTP_INTERNAL, "a selection problem is missing");
-    }
-    const size_t n = (size_t)e->free->n_choices;
-    e->selection = dtp_arena_alloc(e->arena, n, sizeof *e->selection);
-    e->other = dtp_arena_alloc(e->arena, n, sizeof *e->other);
-    if (e->selection == NULL || e->other == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
-    }
-    return dtp_tensor_selection(e->problem, s, e->selection, found, err);
-}
-
-/* The first decision of the plan that the problem without folding does not have. */
-static dtp_status fail_selection(const dtp_explaining *e, dtp_err *err)
-{
-    const dtp_graph *g = e->request->graph;
-    const dtp_plan *plan = e->request->plan;
-    const char *what = "a copy", *name = "some tensor";
-    char text[DTP_STRATEGY_TEXT_BYTES] = "in a layout";
-    for (int32_t t = g->n_tensors - 1; t >= 0; t--) {
-        const int32_t c = e->problem->choice_of_tensor[t];
-        if (c >= 0 && e->selection[c] < 0) {
-            what = "tensor";
-            name = g->tensors[t].name;
-            dtp_layout_print(&plan->sharding.layouts[t], &plan->mesh, &g->tensors[t].type, &g->dims,
-                             text);
-        }
-    }
-    for (int32_t n = g->n_nodes - 1; n >= 0; n--) {
-        if (e->selection[e->problem->choice_of_node[n]] < 0) {
-            what = "node";
-            name = g->nodes[n].name;
-            dtp_strategy_print(g, n, &plan->mesh, &plan->sharding.strategies[n], text);
-        }
-    }
-    return DTP_FAIL(err, DTP_UNSUPPORTED,
-                    "the plan has what tensor mode does not choose from: %s '%.200s': %.300s", what,
-                    name, text);
-}
-
-static dtp_status find_selection(dtp_explaining *e, dtp_err *err)
-{
-    const dtp_plan *plan = e->request->plan;
-    bool found = false;
-    DTP_TRY(dtp_pin_set_read(plan->n_pins, plan->pins, e->request->graph, &plan->mesh, e->arena,
-                             &e->pins, err));
-    DTP_TRY(dtp_runs_needed(e->request->graph, &plan->sharding, MOST_RUNS, &e->out->runs, err));
-    DTP_TRY(try_problems(e, e->out->runs, &found, err));
-    if (!found && e->out->runs > 0) {
-        e->out->runs = 0;
-        DTP_TRY(try_problems(e, 0, &found, err));
-    }
-    return found ? DTP_OK : fail_selection(e, err);
 }
 
 /* ---- order --------------------------------------------------------------------------------------
@@ -189,9 +82,8 @@ static dtp_status explain(dtp_explaining *e, dtp_err *err)
 {
     DTP_TRY(find_name(e, err));
     DTP_TRY(dtp_pricer_init(e->request->machine, &e->request->plan->mesh, &e->pricer, err));
-    DTP_TRY(find_selection(e, err));
+    DTP_TRY(dtp_explain__find_selection(e, err));
     DTP_TRY(price_plan(e, err));
-    DTP_TRY(follow_tensor(e, err));
     DTP_TRY(dtp_explain__options(e, err));
     DTP_TRY(dtp_explain__excluded(e, err));
     qsort(e->out->alternatives, (size_t)e->out->n, sizeof *e->out->alternatives,
@@ -207,7 +99,6 @@ dtp_status dtp_explain(const dtp_explain_request *request, dtp_arena *arena, dtp
     out->name = request->name;
     dtp_status s = explain(&e, err);
     out->node = e.tensor < 0;
-    dtp_tensor_problem_destroy(e.problem != e.free ? e.problem : NULL);
-    dtp_tensor_problem_destroy(e.free);
+    dtp_explain__forget_problems(&e);
     return s;
 }

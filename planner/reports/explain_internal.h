@@ -1,6 +1,6 @@
-/* What the files of explain share: the plan as a selection, and the order of what is said
- * (explain.c), alternatives with prices (explain_options.c), and those that are no options at all
- * (explain_excluded.c). */
+/* What the files of explain share: names, and the order of what is said (explain.c), the plan as a
+ * selection (explain_selection.c), alternatives with prices (explain_options.c), and those that are
+ * no options at all (explain_excluded.c). */
 #ifndef DTP_PLANNER_EXPLAIN_INTERNAL_H
 #define DTP_PLANNER_EXPLAIN_INTERNAL_H
 
@@ -8,6 +8,7 @@
 #include "planner/pin_texts.h"
 #include "planner/select/marginals.h"
 #include "planner/select/solve.h"
+#include "planner/tensor/plan_bounds.h"
 
 typedef struct dtp_explaining {
     const dtp_explain_request *request;
@@ -17,11 +18,23 @@ typedef struct dtp_explaining {
     dtp_pricer pricer;
     dtp_pin_set pins;
     dtp_tensor_problem *problem; /* within the pins */
-    dtp_tensor_problem *free;    /* without them; the same when there are none */
-    int32_t *selection, *other;  /* the plan in either; scratch */
-    dtp_tensor_id tensor;        /* -1: a node */
-    dtp_node_id node;            /* that decides, when no tensor does */
+    dtp_tensor_problem *free;    /* without them, other choices having one option; the same when
+                                    there are none */
+    const dtp_plan_option_bounds *bounds; /* of all options, of which the problem has not all;
+                                             NULL: it has */
+    int64_t others_above;       /* a selection with an option that it has not costs more */
+    int32_t *selection, *other; /* the plan in either; scratch */
+    dtp_tensor_id tensor;       /* -1: a node */
+    dtp_node_id node;           /* that decides, when no tensor does */
 } dtp_explaining;
+
+/* Finds the plan in the problem that it was made from. A tensor that is kept as an op leaves or
+ * reads it is followed there: e->node decides then. */
+dtp_status dtp_explain__find_selection(dtp_explaining *e, dtp_err *err) DTP_MUST_CHECK;
+void dtp_explain__forget_problems(dtp_explaining *e);
+
+/* The choice in p that decides. */
+int32_t dtp_explain__choice(const dtp_explaining *e, const dtp_tensor_problem *p);
 
 /* Appends an alternative with only its text and what excludes it. */
 dtp_status dtp_explain__add(dtp_explaining *e, const char *text, const char *excluded,

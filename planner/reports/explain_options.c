@@ -20,11 +20,6 @@ dtp_status dtp_explain__add(dtp_explaining *e, const char *text, const char *exc
                                 : DTP_FAIL(err, DTP_NOMEM, "out of memory for alternatives");
 }
 
-static int32_t deciding_choice(const dtp_explaining *e, const dtp_tensor_problem *p)
-{
-    return e->tensor >= 0 ? p->choice_of_tensor[e->tensor] : p->choice_of_node[e->node];
-}
-
 static void print_option(const dtp_explaining *e, const dtp_option *o,
                          char out[DTP_STRATEGY_TEXT_BYTES])
 {
@@ -134,6 +129,19 @@ static dtp_status evaluate_alone(const dtp_explaining *e, const evaluation *v, i
     return DTP_OK;
 }
 
+/* Where the problem has not all options, the best solution may have one of the others. */
+static int64_t bound_with_others(const dtp_explaining *e, const evaluation *v, int32_t k,
+                                 const dtp_select_marginal *m)
+{
+    if (e->bounds == NULL) {
+        return m->bound;
+    }
+    const int64_t own = dtp_plan_bound_at(e->bounds, v->choice, k);
+    const int64_t bound = m->bound < e->others_above ? m->bound : e->others_above;
+    const int64_t larger = own > bound ? own : bound;
+    return larger < m->cost ? larger : m->cost;
+}
+
 static void read_marginal(const evaluation *v, const dtp_select_marginal *m, dtp_alternative *a)
 {
     a->none = m->bound >= DTP_SELECT_FORBIDDEN;
@@ -164,6 +172,7 @@ static dtp_status find_marginals(dtp_explaining *e, const evaluation *v, dtp_err
     options.exact = e->request->exact;
     DTP_TRY(dtp_select_marginals(v->problem->select, &options, m, err));
     for (int32_t i = 0; i < k; i++) {
+        m[i].bound = bound_with_others(e, v, i, &m[i]);
         read_marginal(v, &m[i], &e->out->alternatives[i]);
         e->out->bound_ps = i == 0 || m[i].bound < e->out->bound_ps ? m[i].bound : e->out->bound_ps;
     }
@@ -248,7 +257,7 @@ static dtp_status evaluate_options(dtp_explaining *e, evaluation *v, dtp_err *er
 dtp_status dtp_explain__options(dtp_explaining *e, dtp_err *err)
 {
     evaluation v = {
-        .problem = e->problem, .choice = deciding_choice(e, e->problem), .plan = e->selection};
+        .problem = e->problem, .choice = dtp_explain__choice(e, e->problem), .plan = e->selection};
     if (e->tensor < 0) {
         DTP_TRY(dtp_node_pricer_create(e->request->graph, &e->pricer,
                                        dtp_tensor_redistributor(e->problem), &v.np, err));

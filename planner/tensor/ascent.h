@@ -8,7 +8,7 @@
  * is at most the cost of every selection. Good phi are found by walking over the nodes in an order
  * and back: a node takes the minima of its edges over, and hands what is above its own minimum on
  * to the edges that lie ahead (V. Kolmogorov, A new look at reweighted message passing, 2015). This
- * is done in single precision; the sum at the end is made of integers.
+ * is done in single precision; the sum at the end is made of integers (ascent_exact.h).
  */
 #ifndef DTP_PLANNER_TENSOR_ASCENT_H
 #define DTP_PLANNER_TENSOR_ASCENT_H
@@ -49,9 +49,6 @@ dtp_status dtp_ascent__prepare(ascent *a, ascent_place *places, dtp_arena *arena
                                dtp_err *err) DTP_MUST_CHECK;
 /* Walks there and back; ends early when a round lifts the bound by less than this share. */
 void dtp_ascent__run(const ascent *a, int32_t rounds, double least_gain);
-/* The sum above, in integers; 0 when numbers are out of range. */
-dtp_status dtp_ascent__bound(const ascent *a, dtp_arena *arena, int64_t *bound,
-                             dtp_err *err) DTP_MUST_CHECK;
 /* Strategies of a node that there is. */
 int32_t dtp_ascent__strategies(const ascent *a, int32_t node);
 

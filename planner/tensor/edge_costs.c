@@ -29,29 +29,59 @@ typedef struct move_table {
     int64_t *ps; /* row by row; malloc */
 } move_table;
 
-/* Prices of moves of a tensor between the layouts of a choice (rows) and a list of others
- * (columns), to the columns or from them: all that lead to one layout together, since their prices
- * are found together. out->ps is the caller's, also on failure. */
-static dtp_status price_moves(tensor_build *b, dtp_tensor_id t, const dtp_choice *choice,
-                              const layout_list *others, bool to_others, move_table *out,
-                              dtp_err *err)
+/* An operand or output of a node: its layouts, and which of them an option wants or leaves. */
+typedef struct node_port {
+    const node_group *group;
+    const layout_list *layouts;
+    const int32_t *of_option;
+} node_port;
+
+/* used[] by layout: some option of the node has it. */
+static void find_used(const node_port *port, bool *used)
 {
-    const int32_t rows = choice->n_options, cols = others->n;
-    const int32_t targets = to_others ? cols : rows, sources = to_others ? rows : cols;
-    *out = (move_table){.rows = rows, .cols = cols};
-    out->ps = malloc(((size_t)rows * (size_t)cols + 1) * sizeof *out->ps);
-    if (out->ps == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for prices");
+    for (int32_t k = 0; k < port->group->n_options; k++) {
+        used[port->of_option[port->group->option[k]]] = true;
     }
+}
+
+static dtp_status price_used(tensor_build *b, dtp_tensor_id t, const dtp_choice *choice,
+                             const node_port *port, const bool *used, bool to_port, move_table *out,
+                             dtp_err *err)
+{
+    const int32_t rows = choice->n_options, cols = port->layouts->n;
+    const int32_t targets = to_port ? cols : rows, sources = to_port ? rows : cols;
     for (int32_t i = 0; i < targets; i++) {
         for (int32_t j = 0; j < sources; j++) {
-            const int32_t row = to_others ? j : i, col = to_others ? i : j;
-            const dtp_layout *kept = &choice->options[row].layout, *other = &others->items[col];
-            DTP_TRY(dtp_tensor__move(b, t, to_others ? kept : other, to_others ? other : kept,
-                                     &out->ps[(size_t)row * (size_t)cols + (size_t)col], err));
+            const int32_t row = to_port ? j : i, col = to_port ? i : j;
+            const dtp_layout *kept = &choice->options[row].layout,
+                             *other = &port->layouts->items[col];
+            if (used[col]) {
+                DTP_TRY(dtp_tensor__move(b, t, to_port ? kept : other, to_port ? other : kept,
+                                         &out->ps[(size_t)row * (size_t)cols + (size_t)col], err));
+            }
         }
     }
     return DTP_OK;
+}
+
+/* Prices of moves of a tensor between the layouts of a choice (rows) and those of a port (columns),
+ * to it or from it: all that lead to one layout together, since their prices are found together.
+ * Columns that no option uses stay 0. out->ps is the caller's, also on failure. */
+static dtp_status price_moves(tensor_build *b, dtp_tensor_id t, const dtp_choice *choice,
+                              const node_port *port, bool to_port, move_table *out, dtp_err *err)
+{
+    const size_t rows = (size_t)choice->n_options, cols = (size_t)port->layouts->n;
+    bool *used = calloc(cols + 1, sizeof *used);
+    *out = (move_table){.rows = choice->n_options, .cols = port->layouts->n};
+    out->ps = calloc(rows * cols + 1, sizeof *out->ps);
+    if (out->ps == NULL || used == NULL) {
+        free(used);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for prices");
+    }
+    find_used(port, used);
+    const dtp_status s = price_used(b, t, choice, port, used, to_port, out, err);
+    free(used);
+    return s;
 }
 
 /* A sum over microbatches is formed in place: it stays where it is made. */
@@ -77,8 +107,9 @@ static dtp_status fill_made(tensor_build *b, const link *l, int64_t *m, dtp_err 
     const node_group *group = &b->node_groups[l->node];
     const class_options *c = dtp_tensor__class_of(b, l->node);
     const dtp_choice *tensor = &b->p->choices[l->b];
+    const node_port from = {group, &c->out[l->operands], c->out_of[l->operands]};
     move_table prices = {0};
-    dtp_status s = price_moves(b, l->tensor, tensor, &c->out[l->operands], false, &prices, err);
+    dtp_status s = price_moves(b, l->tensor, tensor, &from, false, &prices, err);
     if (s == DTP_OK) {
         forbid_moves(b, l, &prices);
     }
@@ -125,14 +156,15 @@ static void add_operand(const tensor_build *b, const link *l, int32_t i, const m
 
 static dtp_status fill_read(tensor_build *b, const link *l, int64_t *m, dtp_err *err)
 {
+    const node_group *group = &b->node_groups[l->node];
     const class_options *c = dtp_tensor__class_of(b, l->node);
     for (int32_t i = 0; i < DTP_MAX_OP_IN; i++) {
         move_table prices = {0};
         if ((l->operands >> i & 1U) == 0) {
             continue;
         }
-        dtp_status s =
-            price_moves(b, l->tensor, &b->p->choices[l->a], &c->in[i], true, &prices, err);
+        const node_port to = {group, &c->in[i], c->in_of[i]};
+        dtp_status s = price_moves(b, l->tensor, &b->p->choices[l->a], &to, true, &prices, err);
         if (s == DTP_OK) {
             add_operand(b, l, i, &prices, m);
         }
@@ -142,28 +174,52 @@ static dtp_status fill_read(tensor_build *b, const link *l, int64_t *m, dtp_err 
     return DTP_OK;
 }
 
+/* ps[row * columns + column]: of all that options of both ports use. */
+static dtp_status price_passed(tensor_build *b, dtp_tensor_id t, const node_port *from,
+                               const node_port *to, int64_t *ps, dtp_err *err)
+{
+    const int32_t rows = from->layouts->n, cols = to->layouts->n;
+    bool *used = calloc((size_t)rows + (size_t)cols + 1, sizeof *used);
+    if (used == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for prices");
+    }
+    dtp_status s = DTP_OK;
+    find_used(from, used);
+    find_used(to, used + rows);
+    for (int32_t x = 0; x < rows * cols && s == DTP_OK; x++) {
+        const int32_t row = x / cols, col = x % cols;
+        if (used[row] && used[rows + col]) {
+            s = dtp_tensor__move(b, t, &from->layouts->items[row], &to->layouts->items[col], &ps[x],
+                                 err);
+        }
+    }
+    free(used);
+    return s;
+}
+
 /* Prices of operand i from every layout in which the maker leaves the tensor. */
 static dtp_status add_passed(tensor_build *b, const link *l, int32_t i, int64_t *m, dtp_err *err)
 {
-    const dtp_node_id maker = b->g->tensors[l->tensor].producer;
-    const node_group *from = &b->node_groups[b->group_of_node[maker]];
+    const int32_t maker = b->group_of_node[b->g->tensors[l->tensor].producer];
+    const node_group *from = &b->node_groups[maker];
     const node_group *to = &b->node_groups[l->node];
-    const class_options *a = dtp_tensor__class_of(b, b->group_of_node[maker]);
+    const class_options *a = dtp_tensor__class_of(b, maker);
     const class_options *c = dtp_tensor__class_of(b, l->node);
-    const layout_list *left = &a->out[l->output], *wanted = &c->in[i];
-    int64_t *ps = malloc(((size_t)left->n * (size_t)wanted->n + 1) * sizeof *ps);
-    dtp_status s = ps != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for prices");
-    for (int32_t x = 0; x < left->n * wanted->n && s == DTP_OK; x++) {
-        s = dtp_tensor__move(b, l->tensor, &left->items[x / wanted->n],
-                             &wanted->items[x % wanted->n], &ps[x], err);
+    const node_port left = {from, &a->out[l->output], a->out_of[l->output]};
+    const node_port wanted = {to, &c->in[i], c->in_of[i]};
+    const size_t cols = (size_t)wanted.layouts->n;
+    int64_t *ps = calloc((size_t)left.layouts->n * cols + 1, sizeof *ps);
+    if (ps == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for prices");
     }
+    const dtp_status s = price_passed(b, l->tensor, &left, &wanted, ps, err);
     for (int32_t r = 0; r < from->n_options && s == DTP_OK; r++) {
-        const int64_t *row = ps + (size_t)a->out_of[l->output][from->option[r]] * (size_t)wanted->n;
+        const int64_t *row = ps + (size_t)left.of_option[from->option[r]] * cols;
         for (int32_t k = 0; k < to->n_options; k++) {
             int64_t *at = &m[(size_t)r * (size_t)to->n_options + (size_t)k];
             if (!wanted_before(c, l->operands, i, to->option[k])) {
                 *at = dtp_select_add_cost(
-                    *at, dtp_tensor__times(row[c->in_of[i][to->option[k]]], l->count));
+                    *at, dtp_tensor__times(row[wanted.of_option[to->option[k]]], l->count));
             }
         }
     }

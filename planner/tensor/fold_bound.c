@@ -29,32 +29,25 @@ static int32_t affordable_rounds(const dtp_tensor_problem *p)
 }
 
 static dtp_status bound_with_prices(const dtp_tensor_problem *p, int32_t rounds, dtp_arena *arena,
-                                    int64_t *bound, dtp_err *err)
+                                    dtp_fold_bound *out, dtp_err *err)
 {
-    int32_t n = 0;
-    dtp_time_price *prices;
     int64_t better = 0;
-    DTP_TRY(dtp_select_time_prices(p->select, PRICE_ROUNDS, arena, &n, &prices, err));
-    if (n > 0) {
-        DTP_TRY(dtp_tensor_unfolded_bound(p, rounds, n, prices, &better, err));
+    DTP_TRY(
+        dtp_select_time_prices(p->select, PRICE_ROUNDS, arena, &out->n_prices, &out->prices, err));
+    if (out->n_prices > 0) {
+        DTP_TRY(dtp_tensor_unfolded_bound(p, rounds, out->n_prices, out->prices, &better, err));
     }
-    *bound = better > *bound ? better : *bound;
+    out->bound = better > out->bound ? better : out->bound;
     return DTP_OK;
 }
 
-dtp_status dtp_tensor_fold_bound(const dtp_tensor_problem *p, int64_t cost, int64_t *bound,
-                                 dtp_err *err)
+dtp_status dtp_tensor_fold_bound(const dtp_tensor_problem *p, int64_t cost, dtp_arena *arena,
+                                 dtp_fold_bound *out, dtp_err *err)
 {
     const int32_t rounds = affordable_rounds(p);
-    DTP_TRY(dtp_tensor_unfolded_bound(p, rounds, 0, NULL, bound, err));
-    if (p->options.memory_bytes <= 0 || (double)(cost - *bound) <= CLOSE * (double)cost) {
-        return DTP_OK;
-    }
-    dtp_arena *arena = dtp_arena_create();
-    if (arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for prices");
-    }
-    const dtp_status s = bound_with_prices(p, rounds, arena, bound, err);
-    dtp_arena_destroy(arena);
-    return s;
+    *out = (dtp_fold_bound){0};
+    DTP_TRY(dtp_tensor_unfolded_bound(p, rounds, 0, NULL, &out->bound, err));
+    return p->options.memory_bytes <= 0 || (double)(cost - out->bound) <= CLOSE * (double)cost
+               ? DTP_OK
+               : bound_with_prices(p, rounds, arena, out, err);
 }

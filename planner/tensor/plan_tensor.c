@@ -5,12 +5,14 @@
 
 #include "core/settings.h"
 #include "planner/reports/constraint_prices.h"
-#include "planner/tensor/fold_bound.h"
+#include "planner/tensor/plan_bounds.h"
 #include "planner/tensor/plan_tensor_internal.h"
 #include "spmd/redistribute_listed.h"
 
 /* A share of the cost that folding may lose without a second look. */
 static const double MOST_LOSS = 0.01;
+/* Entries of a problem from which explanations want bounds of its options. */
+enum { LARGE_ENTRIES = 1000000 };
 
 /* ---- begin and end ------------------------------------------------------------------------------
  */
@@ -150,13 +152,14 @@ static dtp_status solve_folding(dtp_planning *p, dtp_err *err)
     }
     if (p->request->fold_bound && p->request->objective == DTP_OBJECTIVE_TIME && p->has_best &&
         is_wanted(p)) {
-        DTP_TRY(dtp_tensor_fold_bound(state->problem, p->least_cost, &state->fold_bound, err));
+        DTP_TRY(dtp_tensor_fold_bound(state->problem, p->least_cost, p->arena, &state->fold_bound,
+                                      err));
         state->has_fold_bound = true;
     }
     if (p->request->unfold) {
         return solve_apart(p, 0, err);
     }
-    return state->has_fold_bound && dtp_gap(p->least_cost, state->fold_bound) > MOST_LOSS
+    return state->has_fold_bound && dtp_gap(p->least_cost, state->fold_bound.bound) > MOST_LOSS
                ? solve_apart(p, 2, err)
                : DTP_OK;
 }
@@ -243,7 +246,8 @@ static void bound_folding(const dtp_planning *p, dtp_certificate *c)
     if (!state->has_fold_bound) {
         return;
     }
-    int64_t bound = state->fold_bound < c->least_cost ? state->fold_bound : c->least_cost;
+    int64_t bound = state->fold_bound.bound;
+    bound = bound < c->least_cost ? bound : c->least_cost;
     bound = bound > 0 ? bound : 0;
     c->bound = bound > c->bound ? bound : c->bound;
     if (c->bound == c->cost && in_space(p, &p->best)) {
@@ -255,6 +259,19 @@ static void bound_folding(const dtp_planning *p, dtp_certificate *c)
         c->unfolded_bound = bound;
         c->unfolded_gap = dtp_gap(c->least_cost, bound);
     }
+}
+
+/* Explanations of a plan with bounds need not build a large problem. */
+static dtp_status find_option_bounds(const dtp_planning *p, dtp_plan *plan, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    const dtp_select_problem *s = state->problem->select;
+    return p->request->option_bounds && p->request->objective == DTP_OBJECTIVE_TIME &&
+                   s->edge_first[s->n_edges] >= LARGE_ENTRIES
+               ? dtp_plan_bounds_find(state->problem, &plan->sharding, state->fold_bound.n_prices,
+                                      state->fold_bound.prices, plan->arena, &plan->option_bounds,
+                                      err)
+               : DTP_OK;
 }
 
 static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
@@ -270,6 +287,7 @@ static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     }
     DTP_TRY(note_moves(p, plan, err));
     bound_folding(p, &plan->certificate);
+    DTP_TRY(find_option_bounds(p, plan, err));
     DTP_TRY(p->request->prices ? find_prices(p, plan, err) : DTP_OK);
     return copy_settings(&state->pins, plan, err);
 }

@@ -9,6 +9,7 @@
 
 #include "planner/planning.h"
 #include "planner/select/solve.h"
+#include "planner/tensor/fold_bound.h"
 #include "planner/tensor/tensor_pins.h"
 #include "planner/tensor/tensor_problem.h"
 
@@ -19,7 +20,7 @@ typedef struct tensor_state {
     dtp_pin_set pins;
     dtp_tensor_problem *problem; /* NULL when the pins contradict each other */
     dtp_tensor_problem *folded;  /* the one before, once fewer instances share decisions */
-    int64_t fold_bound;          /* has_fold_bound: no plan costs less, whatever is shared */
+    dtp_fold_bound fold_bound;   /* has_fold_bound: no plan costs less, whatever is shared */
     bool has_fold_bound;
     int32_t *start;      /* by choice: a decision known beforehand; scratch */
     int64_t usage_limit; /* of the problem outside of a search */

@@ -3,6 +3,7 @@
  *   options.c   ways to run every class of nodes, and layouts in which tensors may be kept
  *   groups.c    folding: which nodes and tensors decide together (runs.h: of which instances)
  *   choices.c   the choices and their options, pins
+ *   filter.c    options that the caller leaves out
  *   edges.c     which choices have a price between them (edge_costs.c)
  *   memory.c    usage over time
  */
@@ -82,6 +83,7 @@ dtp_status dtp_tensor__domain(tensor_build *b, const dtp_ttype *type, dtp_mesh_s
                               layout_list *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor__groups(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor__choices(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor__filter(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor__edges(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor__memory(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 

@@ -107,6 +107,7 @@ static dtp_status build_all(tensor_build *b, dtp_err *err)
     DTP_TRY(dtp_tensor__options(b, err));
     DTP_TRY(dtp_tensor__groups(b, err));
     DTP_TRY(dtp_tensor__choices(b, err));
+    DTP_TRY(dtp_tensor__filter(b, err));
     DTP_TRY(dtp_select_problem_create(b->g->name, limit, &p->select, err));
     DTP_TRY(add_nodes(b, err));
     DTP_TRY(dtp_tensor__memory(b, err));

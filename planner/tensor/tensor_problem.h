@@ -57,12 +57,23 @@ typedef struct dtp_choice {
     const dtp_option *options; /* in the order of the node's strategies in the selection problem */
 } dtp_choice;
 
+struct dtp_tensor_problem;
+
+/* Says which options a problem is to have, once its choices are known and before anything is
+ * priced: keep[], by option in the order of the choices, all true at first; one of every choice
+ * must stay. */
+typedef struct dtp_option_filter {
+    dtp_status (*run)(void *ctx, const struct dtp_tensor_problem *p, bool *keep, dtp_err *err);
+    void *ctx;
+} dtp_option_filter;
+
 typedef struct dtp_tensor_options {
     int32_t runs;         /* of instances of a block that share their decisions; 0: none do */
     bool uneven;          /* splits that do not divide a size are allowed */
     int64_t memory_bytes; /* per rank; 0 = none */
     int32_t n_pins;       /* decisions made beforehand: options that contradict them are left out */
     const dtp_pin *pins;
+    dtp_option_filter filter; /* .run = NULL: all options */
 } dtp_tensor_options;
 
 /* One edge of the problem without folding: what it costs is an edge of the selection problem

@@ -13,3 +13,5 @@ dtp_test(NAME plan_prices SOURCES plan_prices.c tensor_cases.c LIBS dtp_planner
          LABELS oracle TIMEOUT 300)
 dtp_test(NAME tensor_folding SOURCES tensor_folding.c tensor_cases.c LIBS dtp_planner
          LABELS oracle TIMEOUT 300)
+dtp_test(NAME tensor_option_bounds SOURCES tensor_option_bounds.c ${elimination} tensor_cases.c
+         LIBS dtp_planner LABELS oracle TIMEOUT 300)

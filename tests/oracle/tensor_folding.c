@@ -86,10 +86,15 @@ typedef struct tally {
 
 static void check_bound(const pair *x, const dtp_select_result *together, tally *t)
 {
-    int64_t bound = -1;
+    dtp_fold_bound fold = {0};
+    dtp_arena *arena = dtp_arena_create();
     const dtp_select_result apart = solve(x->plain->select);
     const int64_t without = bound_at(x->folded, 0, NULL);
-    assert_int_equal(dtp_tensor_fold_bound(x->folded, together->value.cost, &bound, NULL), DTP_OK);
+    assert_non_null(arena);
+    assert_int_equal(dtp_tensor_fold_bound(x->folded, together->value.cost, arena, &fold, NULL),
+                     DTP_OK);
+    const int64_t bound = fold.bound;
+    dtp_arena_destroy(arena);
     print_message("%s: limit %" PRId64 ": bound %" PRId64 " (%" PRId64 " without prices)"
                   " <= unfolded %" PRId64 "%s <= folded %" PRId64 "\n",
                   x->f.graph->name, x->plain->select->usage_limit, bound, without, apart.value.cost,
