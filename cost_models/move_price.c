@@ -145,15 +145,15 @@ static int64_t even_bytes(const dtp_mesh *mesh, const dtp_ttype *type, const dtp
     return bytes;
 }
 
-static dtp_status even_step_price(void *user, const dtp_ttype *type, const dtp_layout *before,
-                                  const dtp_step *step, int64_t *ps, dtp_err *err)
+/* A step to an even layout whose pieces have so many bytes. */
+static dtp_status price_even_step(dtp_move_pricer *m, const dtp_ttype *type,
+                                  const dtp_layout *before, const dtp_step *step,
+                                  int64_t after_bytes, int64_t *ps, dtp_err *err)
 {
-    dtp_move_pricer *m = user;
-    const dtp_mesh *mesh = &m->pricer->mesh;
     const uint64_t key[KEY_WORDS] = {(uint64_t)step->kind | (uint64_t)step->op << 8 |
                                          (uint64_t)type->dtype << 24 | (uint64_t)step->set << 32,
-                                     (uint64_t)even_bytes(mesh, type, before),
-                                     (uint64_t)even_bytes(mesh, type, &step->after)};
+                                     (uint64_t)even_bytes(&m->pricer->mesh, type, before),
+                                     (uint64_t)after_bytes};
     if (lookup(&m->steps, key, ps)) {
         return DTP_OK;
     }
@@ -162,15 +162,24 @@ static dtp_status even_step_price(void *user, const dtp_ttype *type, const dtp_l
                                          : DTP_FAIL(err, DTP_NOMEM, "out of memory for prices");
 }
 
+static dtp_status even_step_price(void *user, const dtp_ttype *type, const dtp_layout *before,
+                                  const dtp_step *step, int64_t *ps, dtp_err *err)
+{
+    dtp_move_pricer *m = user;
+    return price_even_step(m, type, before, step, even_bytes(&m->pricer->mesh, type, &step->after),
+                           ps, err);
+}
+
 static double step_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
                          const dtp_layout *before, const dtp_step *step)
 {
     dtp_move_pricer *m = user;
     int64_t ps = 0;
-    if (m->even && even_bytes(mesh, type, &step->after) < 0) {
+    const int64_t after_bytes = m->even ? even_bytes(mesh, type, &step->after) : 0;
+    if (after_bytes < 0) {
         return (double)INFINITY;
     }
-    const dtp_status s = m->even ? even_step_price(m, type, before, step, &ps, NULL)
+    const dtp_status s = m->even ? price_even_step(m, type, before, step, after_bytes, &ps, NULL)
                                  : price_program(m, type, before, step, &ps, NULL);
     m->failed = m->failed != DTP_OK ? m->failed : s;
     return s == DTP_OK ? (double)ps : (double)INFINITY;

@@ -40,6 +40,10 @@ static bool adopt_order(const dtp_ttype *type, const dtp_layout *layout, dtp_dim
 
 static void choose_order(const work *w, int32_t m, dtp_mesh_set set, int8_t *order)
 {
+    if ((set & (set - 1U)) == 0) {
+        order[m] = 0;
+        return;
+    }
     for (int32_t i = 0; i < w->call->n_in; i++) {
         if (adopt_order(&w->call->in[i], &w->in[i], w->rows[m].dim, set, order)) {
             return;
@@ -103,17 +107,25 @@ static void average_row(dtp_rule *row)
     }
 }
 
-static void combine_rows(const work *w, dtp_node_layouts *out)
+static void replicate_all(const work *w, dtp_node_layouts *out)
 {
-    int32_t n_mesh = w->mesh->n_dims;
-    memset(out, 0, sizeof *out);
+    const int32_t n_mesh = w->mesh->n_dims;
+    memset(out->dim, 0, sizeof out->dim);
+    memset(out->order, 0, sizeof out->order);
+    out->internal = 0;
+    out->linear = false;
     for (int32_t i = 0; i < w->call->n_in; i++) {
         out->in[i] = dtp_layout_replicated(w->call->in[i].rank, n_mesh);
     }
     for (int32_t i = 0; i < w->call->n_out; i++) {
         out->out[i] = dtp_layout_replicated(w->call->out[i].rank, n_mesh);
     }
-    for (int32_t m = 0; m < n_mesh; m++) {
+}
+
+static void combine_rows(const work *w, dtp_node_layouts *out)
+{
+    replicate_all(w, out);
+    for (int32_t m = 0; m < w->mesh->n_dims; m++) {
         const dtp_rule *row = &w->rows[m];
         out->dim[m] = row->dim;
         out->internal |= row->internal ? 1U << m : 0U;

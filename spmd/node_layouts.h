@@ -8,7 +8,7 @@
 #include "core/sharding.h"
 
 typedef struct dtp_node_layouts {
-    dtp_layout in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
+    dtp_layout in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT]; /* those of the call are set */
     dtp_dim_id dim[DTP_MAX_MESH_DIMS]; /* the dim that is split over each mesh dim, -1 = none */
     int8_t order[DTP_MAX_MESH_DIMS];   /* its depth among the splits of that dim */
     dtp_mesh_set internal; /* mesh dims with an INTERNAL row; not empty: it runs as decomposed */

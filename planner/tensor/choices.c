@@ -163,23 +163,23 @@ static dtp_mesh_set partial_dims(const tensor_build *b, dtp_tensor_id t)
     return set;
 }
 
-static dtp_status add_tensor(tensor_build *b, int32_t g, dtp_err *err)
+/* `list`: scratch. */
+static dtp_status add_tensor(tensor_build *b, int32_t g, layout_list *list, dtp_err *err)
 {
     tensor_group *group = &b->tensor_groups[g];
     const dtp_graph_tensor *tensor = &b->g->tensors[group->example];
     const bool needed = group->read || group->survives || tensor->kind == DTP_TENSOR_PARAM;
-    layout_list list = {0};
     dtp_option *options;
     if (group->follows || group->passes || group->same_as >= 0 || !needed) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_tensor__domain(b, &tensor->type, partial_dims(b, group->example), &list, err));
-    DTP_TRY(filter_domain(b, g, &list, err));
+    DTP_TRY(dtp_tensor__domain(b, &tensor->type, partial_dims(b, group->example), list, err));
+    DTP_TRY(filter_domain(b, g, list, err));
     group->choice = b->p->n_choices;
     const dtp_choice choice = {.kind = DTP_DECIDE_TENSOR, .node = -1, .tensor = group->example};
-    DTP_TRY(add_choice(b, choice, list.n, &options, err));
-    for (int32_t i = 0; i < list.n; i++) {
-        options[i].layout = list.items[i];
+    DTP_TRY(add_choice(b, choice, list->n, &options, err));
+    for (int32_t i = 0; i < list->n; i++) {
+        options[i].layout = list->items[i];
     }
     return DTP_OK;
 }
@@ -187,20 +187,43 @@ static dtp_status add_tensor(tensor_build *b, int32_t g, dtp_err *err)
 /* ---- views -------------------------------------------------------------------------------------
  */
 
-/* Adds the layouts in which a node wants the tensor, partial ones apart. */
-static dtp_status add_wanted(tensor_build *b, dtp_tensor_id t, dtp_node_id reader,
-                             layout_list *list, dtp_err *err)
+/* What readers want of the members of a group in a phase. */
+typedef struct wishes {
+    layout_set set;
+    int32_t round;  /* of the group and phase */
+    int32_t *asked; /* by group of nodes and operand: the last round */
+    bool *seen;     /* by layout of an operand: scratch */
+} wishes;
+
+/* Adds the layouts in which a group of nodes wants operand i, partial ones apart. */
+static dtp_status add_wishes(tensor_build *b, int32_t g, int32_t i, wishes *w, dtp_err *err)
 {
-    const node_group *group = &b->node_groups[b->group_of_node[reader]];
-    const class_options *c = dtp_tensor__class_of(b, b->group_of_node[reader]);
+    const node_group *group = &b->node_groups[g];
+    const class_options *c = dtp_tensor__class_of(b, g);
+    memset(w->seen, 0, (size_t)c->in[i].n * sizeof *w->seen);
+    for (int32_t k = 0; k < group->n_options; k++) {
+        const int32_t which = c->in_of[i][group->option[k]];
+        const dtp_layout *l = &c->in[i].items[which];
+        if (!w->seen[which] && !dtp_layout_has_partial(l) &&
+            dtp_tensor__find_layout(&w->set, l) < 0) {
+            DTP_TRY(dtp_tensor__add_layout(b, &w->set, l, err));
+        }
+        w->seen[which] = true;
+    }
+    return DTP_OK;
+}
+
+/* The operands of a node that are the tensor; nodes of one group want the same. */
+static dtp_status add_reader(tensor_build *b, dtp_tensor_id t, dtp_node_id reader, wishes *w,
+                             dtp_err *err)
+{
+    const int32_t g = b->group_of_node[reader];
     const dtp_node *node = &b->g->nodes[reader];
-    int32_t index;
     for (int32_t i = 0; i < node->n_in; i++) {
-        for (int32_t k = 0; node->in[i] == t && k < group->n_options; k++) {
-            const dtp_layout *l = &c->in[i].items[c->in_of[i][group->option[k]]];
-            if (!dtp_layout_has_partial(l)) {
-                DTP_TRY(dtp_tensor__add_layout(b, list, l, &index, err));
-            }
+        int32_t *asked = &w->asked[g * DTP_MAX_OP_IN + i];
+        if (node->in[i] == t && *asked != w->round) {
+            *asked = w->round;
+            DTP_TRY(add_wishes(b, g, i, w, err));
         }
     }
     return DTP_OK;
@@ -235,15 +258,14 @@ static int32_t count_readers(const tensor_build *b, dtp_tensor_id t, int phase)
 }
 
 /* What the readers of a phase want of a tensor that two or more of them read. */
-static dtp_status add_shared(tensor_build *b, dtp_tensor_id t, int phase, layout_list *wanted,
-                             dtp_err *err)
+static dtp_status add_shared(tensor_build *b, dtp_tensor_id t, int phase, wishes *w, dtp_err *err)
 {
     if (count_readers(b, t, phase) < 2) {
         return DTP_OK;
     }
     for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
         if ((int)b->g->nodes[b->reader[r]].phase == phase) {
-            DTP_TRY(add_wanted(b, t, b->reader[r], wanted, err));
+            DTP_TRY(add_reader(b, t, b->reader[r], w, err));
         }
     }
     return DTP_OK;
@@ -251,19 +273,40 @@ static dtp_status add_shared(tensor_build *b, dtp_tensor_id t, int phase, layout
 
 /* A view where two nodes of a phase read some member of the group; a single reader takes the tensor
  * from where it is kept. */
-static dtp_status add_views(tensor_build *b, const dtp_tensor_id *members, int32_t n, dtp_err *err)
+static dtp_status add_views(tensor_build *b, const dtp_tensor_id *members, int32_t n, wishes *w,
+                            dtp_err *err)
 {
     const int32_t g = b->group_of_tensor[members[0]];
     for (int phase = 0; phase < DTP_N_PHASES && b->tensor_groups[g].choice >= 0; phase++) {
-        layout_list wanted = {0};
+        w->round++;
+        dtp_tensor__clear_layouts(&w->set);
         for (int32_t k = 0; k < n; k++) {
-            DTP_TRY(add_shared(b, members[k], phase, &wanted, err));
+            DTP_TRY(add_shared(b, members[k], phase, w, err));
         }
-        if (wanted.n > 0) {
-            DTP_TRY(add_view(b, g, (dtp_phase)phase, &wanted, err));
+        if (w->set.list.n > 0) {
+            DTP_TRY(add_view(b, g, (dtp_phase)phase, &w->set.list, err));
         }
     }
     return DTP_OK;
+}
+
+static dtp_status begin_wishes(const tensor_build *b, wishes *w, dtp_err *err)
+{
+    int32_t most = 0;
+    for (int32_t k = 0; k < b->classes.n; k++) {
+        for (int32_t i = 0; i < DTP_MAX_OP_IN; i++) {
+            const int32_t n = b->options[k].in[i].n;
+            most = n > most ? n : most;
+        }
+    }
+    *w = (wishes){0};
+    w->seen = dtp_arena_alloc(b->arena, (size_t)most, sizeof *w->seen);
+    w->asked =
+        dtp_arena_alloc(b->arena, (size_t)b->n_node_groups, DTP_MAX_OP_IN * sizeof *w->asked);
+    return w->seen != NULL && w->asked != NULL
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_NOMEM, "out of memory for what %d groups of nodes read",
+                          b->n_node_groups);
 }
 
 /* The tensors by group: members[first[g]..first[g + 1] - 1]. */
@@ -272,6 +315,8 @@ static dtp_status add_all_views(tensor_build *b, dtp_err *err)
     const int32_t n = b->g->n_tensors;
     int32_t *first = dtp_arena_alloc(b->arena, (size_t)b->n_tensor_groups + 2, sizeof *first);
     dtp_tensor_id *members = dtp_arena_alloc(b->arena, (size_t)n, sizeof *members);
+    wishes w;
+    DTP_TRY(begin_wishes(b, &w, err));
     if (first == NULL || members == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d tensors", n);
     }
@@ -285,7 +330,7 @@ static dtp_status add_all_views(tensor_build *b, dtp_err *err)
         members[first[b->group_of_tensor[t] + 1]++] = t;
     }
     for (int32_t g = 0; g < b->n_tensor_groups; g++) {
-        DTP_TRY(add_views(b, members + first[g], first[g + 1] - first[g], err));
+        DTP_TRY(add_views(b, members + first[g], first[g + 1] - first[g], &w, err));
     }
     return DTP_OK;
 }
@@ -335,18 +380,19 @@ static void fill_maps(const tensor_build *b)
 dtp_status dtp_tensor__choices(tensor_build *b, dtp_err *err)
 {
     const dtp_graph *g = b->g;
+    layout_list list = {0};
     DTP_TRY(allocate(b, err));
     DTP_TRY(check_pins(b, err));
     for (int32_t i = 0; i < b->n_tensor_groups; i++) {
         if (g->tensors[b->tensor_groups[i].example].producer < 0) {
-            DTP_TRY(add_tensor(b, i, err));
+            DTP_TRY(add_tensor(b, i, &list, err));
         }
     }
     for (int32_t i = 0; i < b->n_node_groups; i++) {
         const dtp_node *node = &g->nodes[b->node_groups[i].example];
         DTP_TRY(add_op(b, i, err));
         for (int32_t o = 0; o < node->n_out; o++) {
-            DTP_TRY(add_tensor(b, b->group_of_tensor[node->out[o]], err));
+            DTP_TRY(add_tensor(b, b->group_of_tensor[node->out[o]], &list, err));
         }
     }
     DTP_TRY(add_all_views(b, err));

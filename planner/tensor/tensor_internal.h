@@ -1,6 +1,7 @@
 /* What the files that build the problem of tensor mode share.
  *
- *   options.c   ways to run every class of nodes, and layouts in which tensors may be kept
+ *   options.c   ways to run every class of nodes
+ *   layout_lists.c  layouts without repetition, and those in which a tensor may be kept
  *   groups.c    folding: which nodes and tensors decide together (runs.h: of which instances)
  *   choices.c   the choices and their options, pins
  *   filter.c    options that the caller leaves out
@@ -10,6 +11,7 @@
 #ifndef DTP_PLANNER_TENSOR_TENSOR_INTERNAL_H
 #define DTP_PLANNER_TENSOR_TENSOR_INTERNAL_H
 
+#include "core/index_table.h"
 #include "cost_models/move_price.h"
 #include "planner/node_classes.h"
 #include "planner/node_price.h"
@@ -24,9 +26,15 @@ typedef struct layout_list {
     dtp_layout *items;
 } layout_list;
 
+/* A list in which layouts are found; zeroed it is empty. */
+typedef struct layout_set {
+    layout_list list;
+    dtp_index_table table;
+} layout_set;
+
 /* The ways to run one class of nodes. */
 typedef struct class_options {
-    int32_t n, cap;
+    int32_t n;
     dtp_strategy *strategy;
     dtp_node_price *price;
     int64_t least_kernel_ps; /* over all that can be run, kept here or not */
@@ -74,11 +82,22 @@ typedef struct tensor_build {
     dtp_node_id *reader;
 } tensor_build;
 
-/* Index of a layout in a list; added when new. */
-dtp_status dtp_tensor__add_layout(tensor_build *b, layout_list *list, const dtp_layout *layout,
-                                  int32_t *index, dtp_err *err) DTP_MUST_CHECK;
+/* h with a further word; the upper half of the last one is the hash. */
+static inline uint64_t dtp_tensor__hash(uint64_t h, uint64_t word)
+{
+    h = (h ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+    return h ^ h >> 29;
+}
+
+/* Index of a layout in a set, -1: it is not there. */
+int32_t dtp_tensor__find_layout(const layout_set *set, const dtp_layout *layout);
+/* Adds a layout that is not there. */
+dtp_status dtp_tensor__add_layout(tensor_build *b, layout_set *set, const dtp_layout *layout,
+                                  dtp_err *err) DTP_MUST_CHECK;
+void dtp_tensor__clear_layouts(layout_set *set);
 dtp_status dtp_tensor__options(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
-/* Layouts in which a tensor may be kept; bit m of `partial`: as a partial sum over mesh dim m. */
+/* Layouts in which a tensor may be kept, in place of those in `out`; bit m of `partial`: as a
+ * partial sum over mesh dim m. */
 dtp_status dtp_tensor__domain(tensor_build *b, const dtp_ttype *type, dtp_mesh_set partial,
                               layout_list *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor__groups(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
