@@ -8,6 +8,9 @@
 #include "planner/node_price.h"
 #include "spmd/node_layouts.h"
 
+/* Where options are left out: more looks at entries do not help. */
+enum { NEAR_EFFORT = 2500000 };
+
 dtp_status dtp_explain__add(dtp_explaining *e, const char *text, const char *excluded,
                             dtp_alternative **out, dtp_err *err)
 {
@@ -170,6 +173,7 @@ static dtp_status find_marginals(dtp_explaining *e, const evaluation *v, dtp_err
                                                : DTP_SELECT_FORBIDDEN;
     }
     options.exact = e->request->exact;
+    options.effort = e->bounds != NULL ? NEAR_EFFORT : options.effort;
     DTP_TRY(dtp_select_marginals(v->problem->select, &options, m, err));
     for (int32_t i = 0; i < k; i++) {
         m[i].bound = bound_with_others(e, v, i, &m[i]);

@@ -8,7 +8,7 @@
 
 /* Beyond so many runs (planner/tensor/runs.h) every instance is looked at on its own; options that
  * are kept where options are left out. */
-enum { MOST_RUNS = 4, NEAR_OPTIONS = 2500 };
+enum { MOST_RUNS = 4, NEAR_OPTIONS = 2000 };
 
 /* A tensor that is kept as an op leaves or reads it: that op decides. */
 static dtp_status follow_tensor(dtp_explaining *e, const dtp_tensor_problem *p, dtp_err *err)
@@ -71,15 +71,36 @@ static dtp_status keep_one(void *ctx, const dtp_tensor_problem *p, bool *keep, d
     return keep_explained(ctx, p, keep, err);
 }
 
+/* The plan itself. */
+static dtp_status keep_chosen(const dtp_explaining *e, const dtp_tensor_problem *p, bool *keep,
+                              dtp_err *err)
+{
+    bool found;
+    int32_t *selection = dtp_arena_alloc(e->arena, (size_t)p->n_choices, sizeof *selection);
+    if (selection == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
+    }
+    DTP_TRY(dtp_tensor_selection(p, &e->request->plan->sharding, selection, &found, err));
+    for (int32_t i = 0; i < p->n_choices; i++) {
+        if (selection[i] >= 0) {
+            keep[selection[i]] = true;
+        }
+        keep += p->choices[i].n_options;
+    }
+    return DTP_OK;
+}
+
 /* Those that the plan's bounds do not exclude, if it has bounds of this problem. */
 static dtp_status keep_near(void *ctx, const dtp_tensor_problem *p, bool *keep, dtp_err *err)
 {
     dtp_explaining *e = ctx;
-    if (!dtp_plan_bounds_match(e->bounds, p)) {
+    if (!dtp_plan_bounds_match(e->bounds, p) ||
+        !dtp_sharding_has_views(&e->request->plan->sharding)) {
         e->bounds = NULL;
         return keep_one(ctx, p, keep, err);
     }
     e->others_above = dtp_plan_bounds_keep(e->bounds, NEAR_OPTIONS, keep);
+    DTP_TRY(keep_chosen(e, p, keep, err));
     return keep_explained(e, p, keep, err);
 }
 

@@ -1,7 +1,6 @@
 #include "planner/tensor/plan_bounds.h"
 
 #include "core/hash.h"
-#include "core/safe_int.h"
 #include "planner/select/check.h"
 #include "planner/tensor/option_bounds.h"
 
@@ -145,9 +144,7 @@ static int64_t find_units(const dtp_plan_option_bounds *b, int32_t most)
 
 int64_t dtp_plan_bounds_keep(const dtp_plan_option_bounds *b, int32_t most, bool *keep)
 {
-    const int64_t of_plan = dtp_ceil_div(b->cost_ps - b->base_ps, b->unit_ps);
-    const int64_t wanted = find_units(b, most);
-    const int64_t above = wanted > of_plan ? wanted : of_plan;
+    const int64_t above = find_units(b, most);
     for (int32_t k = 0; k < b->first[b->n]; k++) {
         keep[k] = b->above[k] <= above;
     }

@@ -19,8 +19,8 @@ bool dtp_plan_bounds_match(const dtp_plan_option_bounds *b, const dtp_tensor_pro
 int64_t dtp_plan_bound_at(const dtp_plan_option_bounds *b, int32_t choice, int32_t k);
 
 /* keep[] by option, in the order of the choices: those with the least bounds, `most` of them, and
- * more where bounds are the same or not above what the plan costs. Returns what a selection with
- * one of the others costs more than; INT64_MAX when there are none. */
+ * more where bounds are the same. Returns what a selection with one of the others costs more than;
+ * INT64_MAX when there are none. */
 int64_t dtp_plan_bounds_keep(const dtp_plan_option_bounds *b, int32_t most, bool *keep);
 
 #endif

@@ -12,6 +12,7 @@
 
 #include "planner/select/prices.h"
 #include "planner/tensor/option_bounds.h"
+#include "planner/tensor/plan_bounds.h"
 #include "tests/oracle/elimination.h"
 #include "tests/oracle/tensor_cases.h"
 
@@ -186,11 +187,40 @@ static void test_tensor_option_bounds__within_a_limit(void **state)
     check_limited(&(tensor_case){.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS}, 6);
 }
 
+/* ---- which are near -----------------------------------------------------------------------------
+ */
+
+static void test_tensor_option_bounds__the_nearest_are_kept(void **state)
+{
+    (void)state;
+    int32_t first[] = {0, 3, 5}, above[] = {7, DTP_PLAN_MOST_ABOVE, 0, 3, 7};
+    const dtp_plan_option_bounds b = {
+        .n = 2, .cost_ps = 1040, .base_ps = 1000, .unit_ps = 10, .first = first, .above = above};
+    static const struct {
+        int32_t most;
+        int64_t others;
+        bool keep[5];
+    } cases[] = {
+        {1, 1000, {false, false, true, false, false}},
+        {2, 1030, {false, false, true, true, false}},
+        {3, 1070, {true, false, true, true, true}},
+        {5, INT64_MAX, {true, true, true, true, true}},
+        {99, INT64_MAX, {true, true, true, true, true}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bool keep[5] = {false};
+        assert_int_equal(dtp_plan_bounds_keep(&b, cases[i].most, keep), cases[i].others);
+        assert_memory_equal(keep, cases[i].keep, sizeof keep);
+    }
+    assert_int_equal(dtp_plan_bound_at(&b, 1, 0), 1030);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tensor_option_bounds__below_the_optimum_with_the_option),
         cmocka_unit_test(test_tensor_option_bounds__within_a_limit),
+        cmocka_unit_test(test_tensor_option_bounds__the_nearest_are_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
