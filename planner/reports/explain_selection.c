@@ -63,28 +63,30 @@ static dtp_status keep_one(void *ctx, const dtp_tensor_problem *p, bool *keep, d
 {
     bool *at = keep;
     for (int32_t i = 0; i < p->n_choices; i++) {
-        for (int32_t k = 1; k < p->choices[i].n_options; k++) {
-            at[k] = false;
+        for (int32_t k = 0; k < p->choices[i].n_options; k++) {
+            at[k] = k == 0;
         }
         at += p->choices[i].n_options;
     }
     return keep_explained(ctx, p, keep, err);
 }
 
-/* The plan itself. */
+/* The plan itself; *found = false when it is no selection of p. */
 static dtp_status keep_chosen(const dtp_explaining *e, const dtp_tensor_problem *p, bool *keep,
-                              dtp_err *err)
+                              bool *found, dtp_err *err)
 {
-    bool found;
+    const dtp_sharding *s = &e->request->plan->sharding;
     int32_t *selection = dtp_arena_alloc(e->arena, (size_t)p->n_choices, sizeof *selection);
+    *found = false;
     if (selection == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
     }
-    DTP_TRY(dtp_tensor_selection(p, &e->request->plan->sharding, selection, &found, err));
-    for (int32_t i = 0; i < p->n_choices; i++) {
-        if (selection[i] >= 0) {
-            keep[selection[i]] = true;
-        }
+    if (dtp_sharding_has_views(s)) { /* else views are chosen by prices, which are not there yet */
+        DTP_TRY(dtp_tensor_selection(p, s, selection, found, err));
+    }
+    for (int32_t i = 0; i < p->n_choices && *found; i++) {
+        *found = selection[i] >= 0;
+        keep[*found ? selection[i] : 0] = true;
         keep += p->choices[i].n_options;
     }
     return DTP_OK;
@@ -94,13 +96,15 @@ static dtp_status keep_chosen(const dtp_explaining *e, const dtp_tensor_problem 
 static dtp_status keep_near(void *ctx, const dtp_tensor_problem *p, bool *keep, dtp_err *err)
 {
     dtp_explaining *e = ctx;
-    if (!dtp_plan_bounds_match(e->bounds, p) ||
-        !dtp_sharding_has_views(&e->request->plan->sharding)) {
-        e->bounds = NULL;
-        return keep_one(ctx, p, keep, err);
+    bool found = false;
+    if (dtp_plan_bounds_match(e->bounds, p)) {
+        e->others_above = dtp_plan_bounds_keep(e->bounds, NEAR_OPTIONS, keep);
+        DTP_TRY(keep_chosen(e, p, keep, &found, err));
     }
-    e->others_above = dtp_plan_bounds_keep(e->bounds, NEAR_OPTIONS, keep);
-    DTP_TRY(keep_chosen(e, p, keep, err));
+    if (!found) {
+        e->bounds = NULL;
+        return keep_one(e, p, keep, err);
+    }
     return keep_explained(e, p, keep, err);
 }
 
@@ -149,6 +153,13 @@ void dtp_explain__forget_problems(dtp_explaining *e)
     dtp_tensor_problem_destroy(e->problem != e->free ? e->problem : NULL);
     dtp_tensor_problem_destroy(e->free);
     e->problem = e->free = NULL;
+}
+
+static void count_left_out(const dtp_explaining *e)
+{
+    const int64_t kept = e->problem->select->first[e->problem->n_choices];
+    e->out->n_left_out = e->bounds->first[e->bounds->n] - (int32_t)kept;
+    e->out->left_out_from = e->others_above - e->bounds->cost_ps;
 }
 
 /* Bounds of another problem, or at other prices, are of no use. */
@@ -209,6 +220,7 @@ dtp_status dtp_explain__find_selection(dtp_explaining *e, dtp_err *err)
                              &e->pins, err));
     DTP_TRY(try_bounds(e, &found, err));
     if (found) {
+        count_left_out(e);
         return DTP_OK;
     }
     e->bounds = NULL;

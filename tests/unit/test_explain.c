@@ -314,6 +314,7 @@ static void test_explain__bounds_of_another_problem(void **state)
         b->first[1] += what == 3 ? 1 : 0;
         assert_int_equal(dtp_explain(&request, arena, &other, NULL), DTP_OK);
         assert_int_equal(other.n, usual.n);
+        assert_int_equal(other.n_left_out, 0);
         for (int32_t i = 0; i < usual.n; i++) {
             const dtp_alternative *x = &usual.alternatives[i], *y = &other.alternatives[i];
             assert_string_equal(x->text, y->text);
