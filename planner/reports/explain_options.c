@@ -35,24 +35,26 @@ static void print_option(const dtp_explaining *e, const dtp_option *o,
     }
 }
 
-/* The cost of option k of node v, everything else as in the selection. */
-static int64_t local_cost(const dtp_select_problem *s, const int32_t *selection, int32_t v,
-                          int32_t k)
+/* cost[k] of option k of choice v, everything else as in the selection; cost: scratch. */
+static void find_costs(const dtp_select_problem *s, const int32_t *selection, int32_t v,
+                       int64_t *cost)
 {
-    int64_t sum = s->cost[s->first[v] + k];
+    const int32_t n = dtp_select_n_strategies(s, v);
+    memcpy(cost, s->cost + s->first[v], (size_t)n * sizeof *cost);
     for (int32_t e = 0; e < s->n_edges; e++) {
         const int32_t a = s->edge_a[e], b = s->edge_b[e];
-        if (a == v || b == v) {
+        const int64_t cols = dtp_select_n_strategies(s, b);
+        for (int32_t k = 0; (a == v || b == v) && k < n; k++) {
             const int64_t row = a == v ? k : selection[a], col = b == v ? k : selection[b];
-            const int64_t at = s->edge_first[e] + row * dtp_select_n_strategies(s, b) + col;
-            sum = dtp_select_add_cost(sum, s->edge_cost[at]);
+            const int64_t at = s->edge_first[e] + row * cols + col;
+            cost[k] = dtp_select_add_cost(cost[k], s->edge_cost[at]);
         }
     }
-    return sum;
 }
 
 /* The copies of a tensor follow it in the cheapest way. */
-static void settle_views(const dtp_tensor_problem *p, int32_t tensor_choice, int32_t *selection)
+static void settle_views(const dtp_tensor_problem *p, int32_t tensor_choice, int32_t *selection,
+                         int64_t *cost)
 {
     for (int32_t v = 0; v < p->n_choices; v++) {
         const dtp_choice *c = &p->choices[v];
@@ -60,10 +62,10 @@ static void settle_views(const dtp_tensor_problem *p, int32_t tensor_choice, int
         if (c->kind != DTP_DECIDE_VIEW || p->choice_of_tensor[c->tensor] != tensor_choice) {
             continue;
         }
+        find_costs(p->select, selection, v, cost);
         for (int32_t k = 0; k < c->n_options; k++) {
-            const int64_t cost = local_cost(p->select, selection, v, k);
-            if (cost < best) {
-                best = cost;
+            if (cost[k] < best) {
+                best = cost[k];
                 selection[v] = k;
             }
         }
@@ -96,6 +98,7 @@ typedef struct evaluation {
     int32_t *plan;          /* the plan's selection in this problem */
     dtp_select_value value; /* of it */
     dtp_select_evaluator *evaluator;
+    int64_t *cost;       /* scratch, by option of any choice */
     dtp_node_pricer *np; /* NULL: a tensor decides */
     int64_t kernel_ps;   /* of the plan's option */
 } evaluation;
@@ -110,7 +113,7 @@ static dtp_status evaluate_alone(const dtp_explaining *e, const evaluation *v, i
     memcpy(e->other, v->plan, (size_t)p->n_choices * sizeof *e->other);
     e->other[v->choice] = k;
     if (e->tensor >= 0) {
-        settle_views(p, v->choice, e->other);
+        settle_views(p, v->choice, e->other, v->cost);
     }
     DTP_TRY(dtp_select_evaluator_run(v->evaluator, e->other, &value, err));
     a->priced = true;
@@ -237,7 +240,12 @@ static void count_instances(dtp_explaining *e, int32_t choice)
 static dtp_status evaluate_options(dtp_explaining *e, evaluation *v, dtp_err *err)
 {
     dtp_explanation *x = e->out;
-    DTP_TRY(dtp_select_evaluator_create(v->problem->select, &v->evaluator, err));
+    const dtp_select_problem *p = v->problem->select;
+    v->cost = dtp_arena_alloc(e->arena, (size_t)p->first[p->n_nodes], sizeof *v->cost);
+    if (v->cost == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for costs");
+    }
+    DTP_TRY(dtp_select_evaluator_create(p, &v->evaluator, err));
     DTP_TRY(dtp_select_evaluator_run(v->evaluator, v->plan, &v->value, err));
     if (!v->value.feasible) {
         return DTP_FAIL(err, DTP_UNSUPPORTED,

@@ -29,7 +29,8 @@ enum {
     DOMINANCE_ENTRIES = 200000, /* from so many, too slow */
     MUCH_ROOM = 4,              /* times the usual room between bound and solution */
     DEPTHS = 5,
-    FORESTS = 3 /* for every strategy after each ascent */
+    TABLE_EFFORTS = 4, /* an elimination of all may take so much more than what is left */
+    FORESTS = 3        /* for every strategy after each ascent */
 };
 
 static int64_t larger(int64_t a, int64_t b)
@@ -225,8 +226,9 @@ static dtp_status eliminate_all(sel_marginals *m, int32_t *left, dtp_err *err)
     if (*left == 0 || w->infeasible || w->n_rows > 0 || *m->effort <= 0) {
         return DTP_OK;
     }
-    DTP_TRY(sel_bucket_create(w, m->node, (int64_t)*left * SEL_MARGINALS_TABLE_LOOKS / 2, &b, &used,
-                              err));
+    const int64_t worth = (int64_t)*left * SEL_MARGINALS_TABLE_LOOKS / 2,
+                  affordable = TABLE_EFFORTS * *m->effort;
+    DTP_TRY(sel_bucket_create(w, m->node, worth < affordable ? worth : affordable, &b, &used, err));
     *m->effort -= b != NULL ? SEL_MARGINALS_TABLE_COST * used + sel_marginals__looks(w) : 0;
     dtp_status status = DTP_OK;
     for (int32_t i = 0; b != NULL && status == DTP_OK && i < w->nodes[m->node].k; i++) {
