@@ -9,7 +9,7 @@
 
 /* Looks at entries: in any case, and at each of them, below which a large problem stays open. */
 static const int64_t LEAST_EFFORT = 11000000;
-enum { LOOKS = 20 };
+enum { LOOKS = 20, LARGE_ENTRIES = 100000 };
 
 dtp_marginal_options dtp_marginal_options_init(const dtp_select_problem *p, int32_t node,
                                                const int32_t *start)
@@ -82,10 +82,10 @@ static dtp_status run(const dtp_marginal_options *o, sel_marginals *m, dtp_err *
 {
     bool open = false, full = false;
     DTP_TRY(find_fullness(o, m, &full, err));
-    if (full) {
-        *m->effort /= 2; /* more of it hardly narrows the intervals of such plans */
-    } else {
+    if (!full) {
         DTP_TRY(run_free(o, m, err));
+    } else if (m->p->edge_first[m->p->n_edges] >= LARGE_ENTRIES) {
+        *m->effort /= 2; /* more hardly narrows the intervals */
     }
     for (int32_t s = 0; s < m->k; s++) {
         open = open || m->open[s];

@@ -32,6 +32,13 @@ static int teardown(void **state)
     return 0;
 }
 
+/* Of a tensor; the plan is made for graph and machine. */
+static dtp_explain_request request_of(const dtp_graph *g, const dtp_plan *plan, const char *name)
+{
+    return (dtp_explain_request){
+        .graph = g, .machine = machine, .plan = plan, .plan_is_current = true, .name = name};
+}
+
 /* What solving again says: the optimum lies between the two, and is known where they are equal. */
 typedef struct solved {
     bool none; /* there is no solution */
@@ -93,12 +100,8 @@ static int32_t check_tensor(const dtp_graph *g, const dtp_plan *plan, dtp_tensor
     dtp_err err = {0};
     dtp_arena *arena = dtp_arena_create();
     int32_t compared = 0;
-    const dtp_explain_request request = {.graph = g,
-                                         .machine = machine,
-                                         .plan = plan,
-                                         .plan_is_current = true,
-                                         .exact = exact,
-                                         .name = g->tensors[t].name};
+    dtp_explain_request request = request_of(g, plan, g->tensors[t].name);
+    request.exact = exact;
     if (dtp_explain(&request, arena, &x, &err) != DTP_OK) {
         fail_msg("%s: %s", g->tensors[t].name, err.msg);
     }
@@ -164,13 +167,9 @@ static int32_t check_node_again(const dtp_graph *g, const dtp_plan *plan, dtp_no
     dtp_explanation x;
     dtp_arena *arena = dtp_arena_create();
     int32_t compared = 0;
-    const dtp_explain_request request = {.graph = g,
-                                         .machine = machine,
-                                         .plan = plan,
-                                         .plan_is_current = true,
-                                         .exact = exact,
-                                         .name = g->nodes[n].name,
-                                         .node = true};
+    dtp_explain_request request = request_of(g, plan, g->nodes[n].name);
+    request.exact = exact;
+    request.node = true;
     assert_int_equal(dtp_explain(&request, arena, &x, NULL), DTP_OK);
     assert_int_equal(dtp_pricer_init(machine, &plan->mesh, &pricer, NULL), DTP_OK);
     options.memory_bytes = plan->memory_limit_bytes;
@@ -299,8 +298,7 @@ static void test_explain__bounds_of_another_problem(void **state)
     dtp_plan_result r = fixture_plan_on(g, machine, "x:2;y:2", 0);
     dtp_arena *arena = dtp_arena_create();
     dtp_explanation usual, other;
-    const dtp_explain_request request = {
-        .graph = g, .machine = machine, .plan = r.plan, .plan_is_current = true, .name = "w1"};
+    const dtp_explain_request request = request_of(g, r.plan, "w1");
     assert_int_equal(dtp_explain(&request, arena, &usual, NULL), DTP_OK);
     for (int what = 0; what < 4; what++) {
         add_bounds(g, r.plan);
@@ -343,8 +341,7 @@ static void test_explain__layers_in_two_runs(void **state)
         const dtp_tensor_id t = dtp_graph_find(g, names[i]);
         dtp_explanation x;
         dtp_arena *arena = dtp_arena_create();
-        const dtp_explain_request request = {
-            .graph = g, .machine = machine, .plan = r.plan, .name = names[i]};
+        const dtp_explain_request request = request_of(g, r.plan, names[i]);
         assert_int_equal(dtp_explain(&request, arena, &x, NULL), DTP_OK);
         assert_int_equal(x.runs, 2);
         assert_int_equal(x.instances, 2);
@@ -410,12 +407,8 @@ static int32_t check_node(price_fixture *f, const dtp_graph *g, const dtp_plan *
     dtp_arena *arena = dtp_arena_create();
     dtp_explanation x;
     int32_t compared = 0;
-    const dtp_explain_request request = {.graph = g,
-                                         .machine = machine,
-                                         .plan = plan,
-                                         .plan_is_current = true,
-                                         .name = g->nodes[n].name,
-                                         .node = true};
+    dtp_explain_request request = request_of(g, plan, g->nodes[n].name);
+    request.node = true;
     assert_int_equal(dtp_explain(&request, arena, &x, NULL), DTP_OK);
     assert_true(x.node && x.alternatives[0].chosen);
     assert_int_equal(x.cost_ps, now);
@@ -461,8 +454,7 @@ static void test_explain__unknown_names(void **state)
     dtp_arena *arena = dtp_arena_create();
     dtp_explanation x;
     dtp_err err = {0};
-    dtp_explain_request request = {
-        .graph = g, .machine = machine, .plan = r.plan, .name = "logitz"};
+    const dtp_explain_request request = request_of(g, r.plan, "logitz");
     assert_int_equal(dtp_explain(&request, arena, &x, &err), DTP_NOT_FOUND);
     assert_non_null(strstr(err.msg, "did you mean 'logits'"));
     dtp_arena_destroy(arena);
