@@ -105,6 +105,7 @@ static int32_t check_tensor(const dtp_graph *g, const dtp_plan *plan, dtp_tensor
     if (dtp_explain(&request, arena, &x, &err) != DTP_OK) {
         fail_msg("%s: %s", g->tensors[t].name, err.msg);
     }
+    assert_true((x.n_left_out > 0) == (plan->option_bounds.n > 0));
     for (int32_t i = 0; i < x.n && i < most && !x.node; i++) {
         const dtp_alternative *a = &x.alternatives[i];
         if (!a->priced) {
