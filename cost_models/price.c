@@ -143,7 +143,7 @@ void dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction *out)
     out->exposed_comm_s = out->comm_s;
     dtp_timeline_result timeline;
     if (pricer->machine->overlap &&
-        dtp_timeline_program(p, pricer->machine->overlap_slowdown, &timeline)) {
+        dtp_timeline_program(p, pricer->machine->overlap_slowdown, &timeline, NULL)) {
         out->step_time_s = timeline.end_s;
         out->exposed_comm_s = timeline.exposed_comm_s;
     }

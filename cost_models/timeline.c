@@ -32,12 +32,16 @@ static void start_if_ready(queue *q, const queue queues[2], int32_t n,
     }
 }
 
-dtp_timeline_result dtp_timeline_run(int32_t n, const dtp_timeline_task *tasks, double slowdown)
+dtp_timeline_result dtp_timeline_run(int32_t n, const dtp_timeline_task *tasks, double slowdown,
+                                     double *exposed_s)
 {
     dtp_timeline_result r = {0};
     queue q[2] = {{.comm = false}, {.comm = true}};
     next_task(&q[0], 0, n, tasks);
     next_task(&q[1], 0, n, tasks);
+    for (int32_t i = 0; i < n && exposed_s != NULL; i++) {
+        exposed_s[i] = 0.0;
+    }
     while (q[0].at < n || q[1].at < n) {
         start_if_ready(&q[0], q, n, tasks);
         start_if_ready(&q[1], q, n, tasks);
@@ -49,6 +53,9 @@ dtp_timeline_result dtp_timeline_run(int32_t n, const dtp_timeline_task *tasks, 
         r.end_s += wall;
         r.overlapped_s += both ? wall : 0.0;
         r.exposed_comm_s += q[0].running ? 0.0 : wall;
+        if (!q[0].running && exposed_s != NULL) {
+            exposed_s[q[1].at] += wall;
+        }
         for (int i = 0; i < 2; i++) {
             if (q[i].running && !(q[i].left_s > advance)) {
                 q[i].ended++;
@@ -126,14 +133,37 @@ bool dtp_timeline_tasks(const dtp_program *p, dtp_timeline_task *tasks)
     return true;
 }
 
-bool dtp_timeline_program(const dtp_program *p, double slowdown, dtp_timeline_result *out)
+/* Instructions of the order that dtp_timeline_tasks makes. */
+static void sum_by_instr(const dtp_program *p, const double *by_task, double *by_instr)
+{
+    const int32_t body = dtp_program_body(p), runs = dtp_program_microbatches(p);
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        by_instr[i] = 0.0;
+    }
+    for (int32_t j = 0; j < runs; j++) {
+        const int32_t end = j + 1 < runs ? body : p->n_instrs;
+        for (int32_t i = 0; i < end; i++) {
+            by_instr[i] += *by_task++;
+        }
+    }
+}
+
+bool dtp_timeline_program(const dtp_program *p, double slowdown, dtp_timeline_result *out,
+                          double *exposed_s)
 {
     const int64_t n = dtp_timeline_count(p);
-    dtp_timeline_task *tasks = n < INT32_MAX ? calloc((size_t)n + 1, sizeof *tasks) : NULL;
-    bool ok = tasks != NULL && dtp_timeline_tasks(p, tasks);
+    const size_t some = n < INT32_MAX ? (size_t)n + 1 : 0;
+    dtp_timeline_task *tasks = some > 0 ? calloc(some, sizeof *tasks) : NULL;
+    double *by_task = some > 0 && exposed_s != NULL ? calloc(some, sizeof *by_task) : NULL;
+    const bool ok =
+        tasks != NULL && (by_task != NULL || exposed_s == NULL) && dtp_timeline_tasks(p, tasks);
     if (ok) {
-        *out = dtp_timeline_run((int32_t)n, tasks, slowdown);
+        *out = dtp_timeline_run((int32_t)n, tasks, slowdown, by_task);
     }
+    if (ok && exposed_s != NULL) {
+        sum_by_instr(p, by_task, exposed_s);
+    }
+    free(by_task);
     free(tasks);
     return ok;
 }

@@ -27,8 +27,10 @@ typedef struct dtp_timeline_result {
     double overlapped_s;   /* both run */
 } dtp_timeline_result;
 
-/* Simulates tasks in order; `need` refers to earlier tasks only. */
-dtp_timeline_result dtp_timeline_run(int32_t n, const dtp_timeline_task *tasks, double slowdown);
+/* Simulates tasks in order; `need` refers to earlier tasks only. exposed_s (may be NULL): by task,
+ * how long it is communication and compute does not run; their sum is exposed_comm_s. */
+dtp_timeline_result dtp_timeline_run(int32_t n, const dtp_timeline_task *tasks, double slowdown,
+                                     double *exposed_s);
 
 /* Instructions that a step runs, those of microbatches as often as they run. */
 int64_t dtp_timeline_count(const dtp_program *p);
@@ -36,7 +38,9 @@ int64_t dtp_timeline_count(const dtp_program *p);
  * room for dtp_timeline_count. False when out of memory. */
 bool dtp_timeline_tasks(const dtp_program *p, dtp_timeline_task *tasks);
 
-/* Both. False when out of memory, also when there are 2^31 tasks or more; *out is then unset. */
-bool dtp_timeline_program(const dtp_program *p, double slowdown, dtp_timeline_result *out);
+/* Both; exposed_s (may be NULL): by instruction, over all times that a step runs it. False when out
+ * of memory, also when there are 2^31 tasks or more; results are then unset. */
+bool dtp_timeline_program(const dtp_program *p, double slowdown, dtp_timeline_result *out,
+                          double *exposed_s);
 
 #endif

@@ -3,7 +3,7 @@
 dtp_status dtp_additive_cost(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
                              const dtp_redistributor *redistributor, int64_t *cost_ps, dtp_err *err)
 {
-    const dtp_lower_options plain = {.redistributor = redistributor};
+    const dtp_lower_options plain = {.redistributor = redistributor, .unplaced = true};
     dtp_program *program = NULL;
     DTP_TRY(dtp_lower(g, s, &plain, &program, err));
     *cost_ps = 0;
@@ -16,21 +16,31 @@ dtp_status dtp_additive_cost(const dtp_graph *g, const dtp_pricer *pricer, const
     return DTP_OK;
 }
 
+dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
+                                const dtp_lower_options *options, dtp_prediction *predicted,
+                                dtp_program **out, dtp_err *err)
+{
+    DTP_TRY(dtp_lower(g, s, options, out, err));
+    const dtp_status status = dtp_program_check(*out, err);
+    if (status != DTP_OK) {
+        dtp_program_destroy(*out);
+        *out = NULL;
+        return status;
+    }
+    dtp_predict(pricer, *out, predicted);
+    return DTP_OK;
+}
+
 dtp_status dtp_sharding_predict(const dtp_graph *g, const dtp_pricer *pricer,
                                 const dtp_sharding *sharding, const dtp_lower_options *options,
                                 dtp_prediction *predicted, int64_t *cost_ps, dtp_err *err)
 {
     const dtp_redistributor *redistributor = options != NULL ? options->redistributor : NULL;
     dtp_program *program = NULL;
-    DTP_TRY(dtp_lower(g, sharding, options, &program, err));
-    dtp_status s = dtp_program_check(program, err);
-    if (s == DTP_OK) {
-        dtp_predict(pricer, program, predicted);
-    }
+    DTP_TRY(dtp_sharding_program(g, pricer, sharding, options, predicted, &program, err));
     dtp_program_destroy(program);
-    return s == DTP_OK && cost_ps != NULL
-               ? dtp_additive_cost(g, pricer, sharding, redistributor, cost_ps, err)
-               : s;
+    return cost_ps != NULL ? dtp_additive_cost(g, pricer, sharding, redistributor, cost_ps, err)
+                           : DTP_OK;
 }
 
 static dtp_status predict(const dtp_graph *g, const dtp_pricer *pricer, dtp_arena *scratch,

@@ -15,6 +15,7 @@ typedef struct dtp_candidate {
     const char *const *styles;              /* what it was made from when not from rules */
     dtp_sharding sharding;                  /* mesh.n_dims and n_tensors 0: not made (yet) */
     const dtp_redistributor *redistributor; /* whose steps it is priced with; NULL: the default */
+    bool selected; /* by the solver of tensor mode, not a baseline and not from layout rules */
     bool legal;
     const char *why;          /* not legal: the reason */
     int64_t cost_ps;          /* additive price of the nodes, without passes */
@@ -26,8 +27,13 @@ typedef struct dtp_candidate {
 dtp_status dtp_candidate_predict(const dtp_graph *g, const dtp_pricer *pricer, dtp_arena *arena,
                                  dtp_candidate *candidate, dtp_err *err) DTP_MUST_CHECK;
 
-/* Lowers a sharding (`options` NULL: with all passes) and predicts the program; *cost_ps (may be
- * NULL) is the dtp_additive_cost. */
+/* Lowers a sharding (`options` NULL: with all passes), checks and predicts the program, which is
+ * the caller's then. */
+dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
+                                const dtp_lower_options *options, dtp_prediction *predicted,
+                                dtp_program **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* What is predicted of that program; *cost_ps (may be NULL) is the dtp_additive_cost. */
 dtp_status dtp_sharding_predict(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
                                 const dtp_lower_options *options, dtp_prediction *predicted,
                                 int64_t *cost_ps, dtp_err *err) DTP_MUST_CHECK;

@@ -42,15 +42,70 @@ int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c)
     return limit > 0 ? c->predicted.peak_bytes - limit : 0;
 }
 
-/* Timeline first for objective time, peak first for objective memory; the other breaks ties. */
+/* Sums of prices are what a certificate is about, and they do not rely on communication that is
+ * hidden: timelines decide among plans that are near the least sum by this share of it, and what is
+ * beyond it counts so many times. */
+static const double NEAR_LEAST = 0.005;
+enum { BEYOND_NEAR = 2 };
+
+int64_t dtp_planning_near_least(const dtp_planning *p)
+{
+    const double most = (double)p->least_cost * (1.0 + NEAR_LEAST);
+    return most < 9.2e18 ? (int64_t)most : INT64_MAX;
+}
+
+/* The timeline, longer for a plan whose sum of prices is not near the least one. */
+static double weighed_time(const dtp_planning *p, const dtp_candidate *c)
+{
+    const double near = (double)dtp_planning_near_least(p), beyond = (double)c->cost_ps - near;
+    const double t = c->predicted.step_time_s;
+    return beyond > 0.0 && near > 0.0 ? t * (1.0 + BEYOND_NEAR * beyond / near) : t;
+}
+
+static bool faster(double ta, const dtp_candidate *a, double tb, const dtp_candidate *b)
+{
+    return ta < tb || (!(tb < ta) && a->predicted.peak_bytes < b->predicted.peak_bytes);
+}
+
+/* Times first for objective time, peak first for objective memory; the other breaks ties. */
 static bool better(const dtp_planning *p, const dtp_candidate *a, const dtp_candidate *b)
 {
-    const double ta = a->predicted.step_time_s, tb = b->predicted.step_time_s;
     const int64_t ma = a->predicted.peak_bytes, mb = b->predicted.peak_bytes;
     if (p->request->objective == DTP_OBJECTIVE_MEMORY) {
-        return ma != mb ? ma < mb : ta < tb;
+        return ma != mb ? ma < mb : a->predicted.step_time_s < b->predicted.step_time_s;
     }
-    return ta < tb || (!(tb < ta) && ma < mb);
+    return faster(weighed_time(p, a), a, weighed_time(p, b), b);
+}
+
+static void keep_given(dtp_planning *p, const dtp_candidate *c)
+{
+    const dtp_candidate *g = &p->given;
+    if (!c->selected &&
+        (!p->has_given || faster(c->predicted.step_time_s, c, g->predicted.step_time_s, g))) {
+        p->given = *c;
+        p->has_given = true;
+    }
+}
+
+/* Whatever lowers the least sum is near it, so that there always is one. */
+static void keep_near(dtp_planning *p, const dtp_candidate *c)
+{
+    const int64_t most = dtp_planning_near_least(p);
+    if (c->cost_ps <= most &&
+        (!p->has_best || p->near.cost_ps > most ||
+         faster(c->predicted.step_time_s, c, p->near.predicted.step_time_s, &p->near))) {
+        p->near = *c;
+    }
+}
+
+/* No plan is slower than a baseline or a set of layout rules. */
+static void prefer_given(dtp_planning *p)
+{
+    const dtp_candidate *g = &p->given;
+    if (p->request->objective == DTP_OBJECTIVE_TIME && p->has_given &&
+        faster(g->predicted.step_time_s, g, p->best.predicted.step_time_s, &p->best)) {
+        p->best = *g;
+    }
 }
 
 void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c)
@@ -59,6 +114,8 @@ void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c)
         return;
     }
     p->least_cost = !p->has_best || c->cost_ps < p->least_cost ? c->cost_ps : p->least_cost;
+    keep_given(p, c);
+    keep_near(p, c);
     if (!p->has_best || better(p, c, &p->best)) {
         p->best = *c;
         p->has_best = true;
@@ -151,6 +208,7 @@ static dtp_status plan_into(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     }
     DTP_TRY(dtp_planning_offer_baselines(p, err));
     p->out->infeasible = !p->has_best;
+    prefer_given(p);
     return p->has_best ? fill_plan(p, plan, err) : DTP_OK;
 }
 

@@ -217,7 +217,7 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
         DTP_TRY(dtp_program__externalize(p, err));
     }
     dtp_program__liveness(p);
-    return dtp_program__plan_memory(p, err);
+    return options->unplaced ? DTP_OK : dtp_program__plan_memory(p, err);
 }
 
 static dtp_status lower_all(lowering *l, dtp_err *err)
@@ -238,6 +238,7 @@ dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_
     DTP_TRY(dtp_sharding_check(g, s, err));
     DTP_TRY(dtp_program_create(g, &s->mesh, &l.p, err));
     l.p->redistributor = l.options->redistributor;
+    l.p->plain_names = l.options->unplaced;
     l.used = calloc((size_t)g->n_tensors + 1, sizeof *l.used);
     l.survives = calloc((size_t)g->n_tensors + 1, sizeof *l.survives);
     l.view = calloc((size_t)g->n_tensors + 1, sizeof *l.view);

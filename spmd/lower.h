@@ -13,6 +13,7 @@ typedef struct dtp_lower_options {
                                memory, in buffers that the caller binds; inputs are not written. A
                                result that only renames an input stays in its buffer. The graph has
                                neither parameters nor state then */
+    bool unplaced;          /* no memory plan: for prices and timelines */
     bool keep_partial;      /* what survives the step may stay partial; else it is reduced */
     const struct dtp_redistributor *redistributor; /* who plans redistributions
                                                       (spmd/redistribute.h); NULL: the default */
@@ -23,7 +24,8 @@ typedef struct dtp_lower_options {
 /* Everything on, bucket_bytes 4 MiB, no fetch. */
 dtp_lower_options dtp_lower_options_init(void);
 
-/* Lowers, runs the passes, liveness and the memory plan. The program borrows g. */
+/* Lowers, runs the passes, liveness and, unless `unplaced`, the memory plan. The program borrows g.
+ */
 dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_options *options,
                      dtp_program **out, dtp_err *err) DTP_MUST_CHECK;
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/select/incident.h"
+
 enum { CHANGES_PER_NODE = 20 };
 
 /* A forbidden strategy or pair counts so much, more than all that is allowed together. */
@@ -11,8 +13,7 @@ static const double FORBIDDEN = 1e24;
 
 struct sel_descent {
     const dtp_select_problem *p;
-    int32_t *first; /* by node, and one more: its edges in adj */
-    int32_t *adj;
+    sel_incident at;
     int32_t *queue; /* a ring of n_nodes */
     bool *queued;   /* by node */
     double *sum;    /* by strategy of one node */
@@ -21,24 +22,6 @@ struct sel_descent {
 static double weight(int64_t cost)
 {
     return cost >= DTP_SELECT_FORBIDDEN ? FORBIDDEN : (double)cost;
-}
-
-static void index_edges(sel_descent *d)
-{
-    const dtp_select_problem *p = d->p;
-    for (int32_t e = 0; e < p->n_edges; e++) {
-        d->first[p->edge_a[e] + 1]++;
-        d->first[p->edge_b[e] + 1]++;
-    }
-    for (int32_t i = 0; i < p->n_nodes; i++) {
-        d->first[i + 1] += d->first[i];
-    }
-    for (int32_t e = p->n_edges - 1; e >= 0; e--) {
-        d->adj[--d->first[p->edge_a[e] + 1]] = e;
-        d->adj[--d->first[p->edge_b[e] + 1]] = e;
-    }
-    memmove(d->first, d->first + 1, (size_t)p->n_nodes * sizeof *d->first);
-    d->first[p->n_nodes] = 2 * p->n_edges;
 }
 
 dtp_status sel_descent_create(const dtp_select_problem *p, sel_descent **out, dtp_err *err)
@@ -52,18 +35,19 @@ dtp_status sel_descent_create(const dtp_select_problem *p, sel_descent **out, dt
     }
     if (d != NULL) {
         *d = (sel_descent){.p = p,
-                           .first = calloc(n, sizeof *d->first),
-                           .adj = calloc(2 * (size_t)p->n_edges + 1, sizeof *d->adj),
                            .queue = calloc(n, sizeof *d->queue),
                            .queued = calloc(n, sizeof *d->queued),
                            .sum = calloc((size_t)most, sizeof *d->sum)};
     }
-    if (d == NULL || d->first == NULL || d->adj == NULL || d->queue == NULL || d->queued == NULL ||
-        d->sum == NULL) {
+    if (d == NULL || d->queue == NULL || d->queued == NULL || d->sum == NULL) {
         sel_descent_destroy(d);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a descent over %d nodes", p->n_nodes);
     }
-    index_edges(d);
+    const dtp_status status = sel_incident_create(p, &d->at, err);
+    if (status != DTP_OK) {
+        sel_descent_destroy(d);
+        return status;
+    }
     *out = d;
     return DTP_OK;
 }
@@ -71,8 +55,7 @@ dtp_status sel_descent_create(const dtp_select_problem *p, sel_descent **out, dt
 void sel_descent_destroy(sel_descent *d)
 {
     if (d != NULL) {
-        free(d->first);
-        free(d->adj);
+        sel_incident_destroy(&d->at);
         free(d->queue);
         free(d->queued);
         free(d->sum);
@@ -88,8 +71,8 @@ static void price(sel_descent *d, int32_t node, const int32_t *choice)
     for (int32_t s = 0; s < k; s++) {
         d->sum[s] = weight(p->cost[p->first[node] + s]);
     }
-    for (int32_t i = d->first[node]; i < d->first[node + 1]; i++) {
-        const int32_t e = d->adj[i], a = p->edge_a[e], b = p->edge_b[e];
+    for (int32_t i = d->at.first[node]; i < d->at.first[node + 1]; i++) {
+        const int32_t e = d->at.edge[i], a = p->edge_a[e], b = p->edge_b[e];
         const int64_t cols = dtp_select_n_strategies(p, b);
         const int64_t *m = p->edge_cost + p->edge_first[e];
         for (int32_t s = 0; s < k; s++) {
@@ -116,8 +99,8 @@ void sel_descend(sel_descent *d, int32_t held, int32_t *choice)
     int32_t head = 0, waiting = 0;
     memset(d->queued, 0, (size_t)n * sizeof *d->queued);
     for (int32_t at = held; at >= 0 && left-- > 0;) {
-        for (int32_t i = d->first[at]; i < d->first[at + 1]; i++) {
-            const int32_t e = d->adj[i], y = p->edge_a[e] == at ? p->edge_b[e] : p->edge_a[e];
+        for (int32_t i = d->at.first[at]; i < d->at.first[at + 1]; i++) {
+            const int32_t e = d->at.edge[i], y = p->edge_a[e] == at ? p->edge_b[e] : p->edge_a[e];
             if (!d->queued[y] && y != held) {
                 d->queued[y] = true;
                 d->queue[(head + waiting++) % n] = y;

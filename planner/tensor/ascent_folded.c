@@ -39,7 +39,7 @@ dtp_status dtp_ascent__folded(const dtp_tensor_problem *p, bool run, const ascen
         places[i] = (ascent_place){dtp_ascent__time_of(p, unfolded_node(p, &p->choices[i])), i};
     }
     for (int32_t e = 0; e < s->n_edges; e++) {
-        edges[e] = (dtp_unfolded_edge){e, s->edge_a[e], s->edge_b[e]};
+        edges[e] = (dtp_unfolded_edge){.edge = e, .a = s->edge_a[e], .b = s->edge_b[e]};
     }
     *a = (ascent){.p = p,
                   .n = s->n_nodes,

@@ -138,19 +138,20 @@ static dtp_unfolded_edge unfold(const tensor_build *b, const link *l, int32_t ed
     const dtp_graph *g = b->g;
     const dtp_graph_tensor *tensor = &g->tensors[l->tensor];
     const int32_t kept = g->n_nodes + b->target[l->tensor];
-    const dtp_phase phase = g->nodes[l->reader].phase;
+    const dtp_node_id mover = l->kind == LINK_MADE ? tensor->producer : l->reader;
+    const dtp_phase phase = g->nodes[mover].phase;
     const int32_t view = g->n_nodes + g->n_tensors + DTP_N_PHASES * l->tensor + (int32_t)phase;
     const bool viewed = b->p->choice_of_view[phase][l->tensor] >= 0;
     switch (l->kind) {
     case LINK_MADE:
-        return (dtp_unfolded_edge){edge, tensor->producer, kept};
+        return (dtp_unfolded_edge){edge, tensor->producer, kept, l->tensor, phase};
     case LINK_VIEWED:
-        return (dtp_unfolded_edge){edge, kept, view};
+        return (dtp_unfolded_edge){edge, kept, view, l->tensor, phase};
     case LINK_PASSED:
-        return (dtp_unfolded_edge){edge, tensor->producer, l->reader};
+        return (dtp_unfolded_edge){edge, tensor->producer, l->reader, l->tensor, phase};
     case LINK_READ:
     default:
-        return (dtp_unfolded_edge){edge, viewed ? view : kept, l->reader};
+        return (dtp_unfolded_edge){edge, viewed ? view : kept, l->reader, l->tensor, phase};
     }
 }
 

@@ -81,6 +81,7 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
     DTP_TRY(dtp_graph_with_settings(p->graph, state->pins.n_settings, state->pins.settings,
                                     &state->set, err));
     state->base = p->graph;
+    DTP_TRY(dtp_exposure_create(p->graph, p->arena, &state->exposure, err));
     p->graph = state->set;
     dtp_err why = {0};
     dtp_status s = make_problem(p, 1, &why);
@@ -164,6 +165,14 @@ static dtp_status solve_folding(dtp_planning *p, dtp_err *err)
                : DTP_OK;
 }
 
+static dtp_status improve_timeline(dtp_planning *p, dtp_err *err)
+{
+    return p->has_best && p->machine->overlap && p->request->objective == DTP_OBJECTIVE_TIME &&
+                   is_wanted(p)
+               ? dtp_tensor__improve_timeline(p, err)
+               : DTP_OK;
+}
+
 static dtp_status solve(dtp_planning *p, dtp_err *err)
 {
     const tensor_state *state = p->state;
@@ -178,6 +187,7 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
     if (p->cut) {
         return DTP_OK;
     }
+    DTP_TRY(improve_timeline(p, err));
     if (p->request->objective == DTP_OBJECTIVE_MEMORY || (!p->has_best && !p->request->brief)) {
         DTP_TRY(dtp_tensor__find_least(p, err));
     }

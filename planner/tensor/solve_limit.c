@@ -2,30 +2,22 @@
  * program needs, so the program of a solution may be too large. Then the limit is lowered by the
  * excess and the problem solved again, which is quick and often loses nothing. Where it loses
  * something, what the program needs beyond the problem is reserved where it is missing
- * (planner/tensor/reserve.h), under the limit itself.
- *
- * The sum of prices is not quite what a step takes: where communication overlaps with compute, its
- * price is discounted, and every solution is judged by the timeline of its program. */
+ * (planner/tensor/reserve.h), under the limit itself. */
 #include "planner/tensor/plan_tensor_internal.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "planner/tensor/reserve.h"
 
-/* Solves with reserves, and with a lowered limit, until a program fits; solves at discounted
- * prices; rounds and nodes of branch and bound where no bound is asked for, with a lowered limit
- * and at discounted prices. */
+/* Solves with reserves, and with a lowered limit, until a program fits; rounds of branch and bound
+ * where no bound is asked for, and with a lowered limit. */
 enum {
     MAX_ROUNDS = 12,
     MAX_LOWERED = 2,
-    MAX_DISCOUNTS = 4,
     LATER_ITERATIONS = 10,
     BELOW_ITERATIONS = 2, /* ... and any solution will do */
-    LOWERED_ITERATIONS = 60,
-    DISCOUNT_ITERATIONS = 20
+    LOWERED_ITERATIONS = 60
 };
 
 /* Of an excess that is due to packing, at first. */
@@ -36,27 +28,43 @@ enum { STEP_FACTOR = 4, LAST_STEP = 16 };
 
 /* Where no bound is asked for, cost and bound may differ by this share. */
 static const double LATER_GAP = 0.005;
-/* Parts of the communication that count as the same. */
-static const double SETTLED = 0.02;
 
-/* Offers what a selection means, and fills *out. */
-static dtp_status offer_selection(dtp_planning *p, const int32_t *selection, dtp_tensor_round *out,
-                                  dtp_err *err)
+/* Lowers and predicts what was selected; its timeline is noted where communication overlaps. */
+static dtp_status predict(dtp_planning *p, const dtp_lower_options *options, dtp_candidate *c,
+                          dtp_err *err)
 {
     tensor_state *state = p->state;
-    dtp_candidate c = {.legal = true, .redistributor = dtp_tensor_redistributor(state->problem)};
+    dtp_program *program = NULL;
+    DTP_TRY(dtp_sharding_program(p->graph, &p->pricer, &c->sharding, options, &c->predicted,
+                                 &program, err));
+    const bool fits = state->limit == 0 || c->predicted.peak_bytes <= state->limit;
+    const dtp_status s =
+        p->machine->overlap
+            ? dtp_exposure_note(&state->exposure, program, p->machine->overlap_slowdown,
+                                fits ? c->predicted.step_time_s : (double)INFINITY, err)
+            : DTP_OK;
+    dtp_program_destroy(program);
+    DTP_TRY(s);
+    return dtp_additive_cost(p->graph, &p->pricer, &c->sharding, c->redistributor, &c->cost_ps,
+                             err);
+}
+
+dtp_status dtp_tensor__offer(dtp_planning *p, const int32_t *selection, dtp_tensor_round *out,
+                             dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    dtp_candidate c = {
+        .selected = true, .legal = true, .redistributor = dtp_tensor_redistributor(state->problem)};
     dtp_lower_options options = dtp_lower_options_init();
     options.redistributor = c.redistributor;
     DTP_TRY(dtp_tensor_sharding(state->problem, selection, p->arena, &c.sharding, err));
     DTP_TRY(dtp_sharding_check(p->graph, &c.sharding, err));
-    DTP_TRY(dtp_sharding_predict(p->graph, &p->pricer, &c.sharding, &options, &c.predicted,
-                                 &c.cost_ps, err));
+    DTP_TRY(predict(p, &options, &c, err));
     out->peak = c.predicted.peak_bytes;
     out->over = state->limit > 0 ? out->peak - state->limit : 0;
     out->full_cost = c.cost_ps;
     out->step_s = c.predicted.step_time_s;
     dtp_planning_offer(p, &c);
-    out->exposed = c.predicted.comm_s > 0.0 ? c.predicted.exposed_comm_s / c.predicted.comm_s : 1.0;
     return out->over > 0 && state->reserves
                ? dtp_reserve_add(state->problem, selection, &c.sharding, &options, state->limit,
                                  &out->reserved, err)
@@ -80,14 +88,14 @@ static void ask_no_bound(dtp_select_options *options)
     options->lp_entries = 0;
 }
 
-/* The best candidate so far, as a selection; NULL when the problem has no such solution. */
-static dtp_status start_from_best(const dtp_planning *p, const int32_t **start, dtp_err *err)
+dtp_status dtp_tensor__start_from(const dtp_planning *p, const dtp_candidate *c,
+                                  const int32_t **start, dtp_err *err)
 {
     const tensor_state *state = p->state;
     bool found = false;
     *start = NULL;
     if (p->has_best) {
-        DTP_TRY(dtp_tensor_selection(state->problem, &p->best.sharding, state->start, &found, err));
+        DTP_TRY(dtp_tensor_selection(state->problem, &c->sharding, state->start, &found, err));
     }
     *start = found ? state->start : NULL;
     return DTP_OK;
@@ -110,7 +118,7 @@ dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_select_options *opt
 {
     const tensor_state *state = p->state;
     dtp_select_result r;
-    *out = (dtp_tensor_round){.exposed = 1.0};
+    *out = (dtp_tensor_round){0};
     DTP_TRY(dtp_select_solve(state->problem->select, options, &r, err));
     p->certificate.nodes += r.nodes;
     if (first) {
@@ -120,7 +128,7 @@ dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_select_options *opt
     }
     out->found = r.choice != NULL;
     out->usage = r.value.peak;
-    dtp_status s = out->found ? offer_selection(p, r.choice, out, err) : DTP_OK;
+    dtp_status s = out->found ? dtp_tensor__offer(p, r.choice, out, err) : DTP_OK;
     dtp_log(p->request->ctx, DTP_LOG_INFO, "planner", "solved",
             "usage_limit=%" PRId64 " found=%d cost=%" PRId64 " bound=%" PRId64 " usage=%" PRId64
             " over=%" PRId64 " full_cost=%" PRId64 " step_s=%g",
@@ -128,52 +136,6 @@ dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_select_options *opt
             out->over, out->full_cost, out->step_s);
     dtp_select_result_free(&r);
     return s;
-}
-
-/* Edges at a part of their full costs. */
-static void discount(dtp_select_problem *s, const int64_t *full, double part)
-{
-    for (int64_t k = 0; k < s->edge_first[s->n_edges]; k++) {
-        s->edge_cost[k] =
-            full[k] >= DTP_SELECT_FORBIDDEN ? full[k] : (int64_t)(part * (double)full[k]);
-    }
-}
-
-/* Until the part that the timeline does not hide is the one that was priced. */
-static dtp_status try_discounts(dtp_planning *p, double exposed, const int64_t *full, dtp_err *err)
-{
-    const tensor_state *state = p->state;
-    dtp_select_options options = dtp_tensor__solver_options(p);
-    options.iterations = DISCOUNT_ITERATIONS;
-    options.gap = LATER_GAP;
-    DTP_TRY(start_from_best(p, &options.start, err));
-    for (int32_t i = 0; i < MAX_DISCOUNTS && exposed < 1.0 - SETTLED; i++) {
-        dtp_tensor_round r;
-        discount(state->problem->select, full, exposed);
-        DTP_TRY(dtp_tensor__solve_once(p, &options, false, &r, err));
-        exposed = fabs(r.exposed - exposed) < SETTLED ? 1.0 : r.exposed;
-    }
-    return DTP_OK;
-}
-
-/* Redistributions at the part of their price that the last timeline did not hide. Cost and bound
- * of the certificate are those of the full prices. */
-static dtp_status solve_discounted(dtp_planning *p, double exposed, dtp_err *err)
-{
-    const tensor_state *state = p->state;
-    dtp_select_problem *s = state->problem->select;
-    const dtp_certificate kept = p->certificate;
-    const int64_t n = s->edge_first[s->n_edges];
-    int64_t *full = malloc(((size_t)n + 1) * sizeof *full);
-    if (full == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy of a selection problem");
-    }
-    memcpy(full, s->edge_cost, (size_t)n * sizeof *full);
-    const dtp_status status = try_discounts(p, exposed, full, err);
-    memcpy(s->edge_cost, full, (size_t)n * sizeof *full);
-    free(full);
-    p->certificate = kept;
-    return status;
 }
 
 /* Where buffers could not be packed tightly, which no reserve helps against, the limit is lowered
@@ -201,7 +163,7 @@ static dtp_status solve_first(dtp_planning *p, dtp_tensor_round *r, dtp_err *err
 {
     dtp_select_options options = dtp_tensor__solver_options(p);
     options.cutoff = cutoff_of(p);
-    DTP_TRY(start_from_best(p, &options.start, err));
+    DTP_TRY(dtp_tensor__start_from(p, &p->best, &options.start, err));
     return dtp_tensor__solve_once(p, &options, true, r, err);
 }
 
@@ -214,7 +176,7 @@ static dtp_status solve_lowered(dtp_planning *p, dtp_tensor_round *r, dtp_err *e
     dtp_select_options options = dtp_tensor__solver_options(p);
     options.cutoff = cutoff_of(p);
     options.iterations = LOWERED_ITERATIONS;
-    DTP_TRY(start_from_best(p, &options.start, err));
+    DTP_TRY(dtp_tensor__start_from(p, &p->best, &options.start, err));
     for (int32_t i = 0; i < MAX_LOWERED && r->found && !fits(r); i++) {
         if (s->usage_limit <= r->over) {
             break;
@@ -237,7 +199,7 @@ static dtp_status solve_reserved(dtp_planning *p, dtp_tensor_round *last, dtp_er
     options.cutoff = cutoff_of(p);
     ask_no_bound(&options);
     options.iterations = state->floor > 0 ? BELOW_ITERATIONS : options.iterations;
-    DTP_TRY(start_from_best(p, &options.start, err));
+    DTP_TRY(dtp_tensor__start_from(p, &p->best, &options.start, err));
     state->reserves = true;
     *last = (dtp_tensor_round){0};
     for (int32_t i = 0; i < MAX_ROUNDS && !fits(last) && left; i++) {
@@ -314,7 +276,7 @@ static dtp_status search(dtp_planning *p, dtp_err *err)
         return DTP_OK;
     }
     return p->machine->overlap && p->request->objective == DTP_OBJECTIVE_TIME
-               ? solve_discounted(p, r.exposed, err)
+               ? dtp_tensor__solve_discounted(p, err)
                : DTP_OK;
 }
 

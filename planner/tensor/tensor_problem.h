@@ -81,6 +81,8 @@ typedef struct dtp_tensor_options {
  * 3 tensor id + phase for a view. */
 typedef struct dtp_unfolded_edge {
     int32_t edge, a, b;
+    dtp_tensor_id tensor; /* what is moved, and when */
+    dtp_phase phase;
 } dtp_unfolded_edge;
 
 typedef struct dtp_tensor_problem {

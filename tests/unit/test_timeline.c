@@ -61,11 +61,11 @@ static void test_timeline__is_the_longest_path(void **state)
             total += tasks[i].time_s;
             compute += tasks[i].comm ? 0.0 : tasks[i].time_s;
         }
-        dtp_timeline_result r = dtp_timeline_run(n, tasks, 1.0);
+        dtp_timeline_result r = dtp_timeline_run(n, tasks, 1.0, NULL);
         assert_true(fabs(r.end_s - last) < 1e-9);
         assert_true(fabs(r.exposed_comm_s - (last - compute)) < 1e-9);
         assert_true(fabs(r.overlapped_s - (total - last)) < 1e-9);
-        dtp_timeline_result slow = dtp_timeline_run(n, tasks, 1.5);
+        dtp_timeline_result slow = dtp_timeline_run(n, tasks, 1.5, NULL);
         assert_true(slow.end_s >= r.end_s - 1e-9);
         assert_true(slow.end_s <= 1.5 * r.end_s + 1e-9);
     }
@@ -75,7 +75,7 @@ static void test_timeline__slows_both_while_they_overlap(void **state)
 {
     (void)state;
     const dtp_timeline_task tasks[] = {{false, 4.0, {0, 0}}, {true, 2.0, {0, 0}}};
-    dtp_timeline_result r = dtp_timeline_run(2, tasks, 2.0);
+    dtp_timeline_result r = dtp_timeline_run(2, tasks, 2.0, NULL);
     assert_true(fabs(r.end_s - 6.0) < 1e-12);
     assert_true(fabs(r.overlapped_s - 4.0) < 1e-12);
     assert_true(fabs(r.exposed_comm_s) < 1e-12);
@@ -106,7 +106,7 @@ static void test_timeline__depends_through_buffers(void **state)
     assert_int_equal(tasks[3].need[1], 1);
     assert_int_equal(tasks[4].need[0], 3); /* v2 was written by kernel 2 and read by kernel 3 */
     dtp_timeline_result r;
-    assert_true(dtp_timeline_program(&p, 1.0, &r));
+    assert_true(dtp_timeline_program(&p, 1.0, &r, NULL));
     assert_true(fabs(r.end_s - 8.0) < 1e-12);
     assert_true(fabs(r.exposed_comm_s - 4.0) < 1e-12);
 }
