@@ -245,9 +245,11 @@ dtp_instr dtp_program__instr_init(dtp_instr_kind kind, dtp_node_id node, dtp_pha
 
 dtp_status dtp_program__alloc_ids(dtp_program *p, int32_t n, dtp_value_id **out, dtp_err *err)
 {
-    enum { CHUNK = 4096 };
+    enum { FIRST_CHUNK = 64, CHUNK = 4096 }; /* many programs are those of single nodes */
     if (p->cap_ids - p->n_ids < n) {
-        int32_t cap = n > CHUNK ? n : CHUNK;
+        int32_t cap = p->cap_ids == 0 ? FIRST_CHUNK : 2 * p->cap_ids;
+        cap = cap < CHUNK ? cap : CHUNK;
+        cap = cap > n ? cap : n;
         p->id_pool = dtp_arena_alloc(p->arena, (size_t)cap, sizeof *p->id_pool);
         if (p->id_pool == NULL) {
             p->cap_ids = p->n_ids = 0;

@@ -115,12 +115,13 @@ static dtp_status evaluate_alone(const dtp_explaining *e, const evaluation *v, i
     if (e->tensor >= 0) {
         settle_views(p, v->choice, e->other, v->cost);
     }
-    DTP_TRY(dtp_select_evaluator_run(v->evaluator, e->other, &value, err));
+    DTP_TRY(dtp_select_evaluator_cost(v->evaluator, e->other, &value.cost, err));
     a->priced = true;
     a->apart = value.cost >= DTP_SELECT_FORBIDDEN;
     if (a->apart) {
         return DTP_OK;
     }
+    DTP_TRY(dtp_select_evaluator_run(v->evaluator, e->other, &value, err));
     node_cost = p->select->cost[p->select->first[v->choice] + k] -
                 p->select->cost[p->select->first[v->choice] + v->plan[v->choice]];
     if (v->np != NULL) {

@@ -18,9 +18,13 @@ static int32_t *choice_of(const sel_around *a, int32_t s)
 static dtp_status offer(sel_around *a, bool first, dtp_err *err)
 {
     const int32_t s = a->choice[a->node];
-    dtp_select_value value;
-    DTP_TRY(dtp_select_evaluator_run(a->evaluator, a->choice, &value, err));
-    const bool better = value.feasible && value.cost < a->cost[s];
+    dtp_select_value value = {0};
+    int64_t cost;
+    DTP_TRY(dtp_select_evaluator_cost(a->evaluator, a->choice, &cost, err));
+    if (cost < a->cost[s]) {
+        DTP_TRY(dtp_select_evaluator_run(a->evaluator, a->choice, &value, err));
+    }
+    const bool better = value.feasible;
     if (better || first) {
         memcpy(choice_of(a, s), a->choice, (size_t)a->p->n_nodes * sizeof *a->choice);
         a->cost[s] = better ? value.cost : a->cost[s];
