@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "core/strbuf.h"
+#include "cost_models/price.h"
 #include "spmd/program_internal.h"
 #include "spmd_fixture.h"
 #include "spmd_sim.h"
@@ -482,6 +483,62 @@ static void test_lower__same_input_same_program(void **state)
     spmd_fixture_destroy(&f);
 }
 
+/* Prices and timelines need no memory plan. */
+static void check_unplaced(const spmd_fixture *f, const dtp_machine *machine, const rules_case *c)
+{
+    dtp_sharding s = spmd_fixture_rules(f, c->mesh, c->rules);
+    dtp_lower_options options = dtp_lower_options_init();
+    dtp_prediction predicted[2];
+    dtp_pricer pricer;
+    dtp_program *p = lower(f, &s, &options), *q = NULL;
+    options.unplaced = true;
+    assert_int_equal(dtp_lower(f->graph, &s, &options, &q, NULL), DTP_OK);
+    assert_int_equal(dtp_pricer_init(machine, &s.mesh, &pricer, NULL), DTP_OK);
+    dtp_predict(&pricer, p, &predicted[0]);
+    dtp_predict(&pricer, q, &predicted[1]);
+    assert_int_equal(p->n_instrs, q->n_instrs);
+    assert_int_equal(p->n_values, q->n_values);
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        const dtp_instr *a = &p->instrs[i], *b = &q->instrs[i];
+        assert_true(a->kind == b->kind && a->node == b->node && a->phase == b->phase);
+        assert_true(a->n_in == b->n_in && a->n_out == b->n_out && a->op == b->op);
+        assert_memory_equal(a->in, b->in, (size_t)a->n_in * sizeof *a->in);
+        assert_memory_equal(a->out, b->out, (size_t)a->n_out * sizeof *a->out);
+        assert_true(a->coll.kind == b->coll.kind && a->coll.count == b->coll.count);
+        assert_true(a->move.kind == b->move.kind && a->move.axis == b->move.axis);
+        assert_true(a->time_s >= b->time_s && a->time_s <= b->time_s && a->time_s > 0.0);
+    }
+    for (int32_t v = 0; v < p->n_values; v++) {
+        assert_int_equal(p->values[v].bytes, q->values[v].bytes);
+        assert_int_equal(p->values[v].parent, q->values[v].parent);
+        assert_true(p->values[v].offset >= 0 && q->values[v].offset == -1);
+    }
+    assert_memory_equal(predicted[0].collectives, predicted[1].collectives,
+                        sizeof predicted[0].collectives);
+    assert_true(predicted[0].step_time_s >= predicted[1].step_time_s &&
+                predicted[0].step_time_s <= predicted[1].step_time_s);
+    assert_true(predicted[0].peak_bytes > 0);
+    dtp_program_destroy(p);
+    dtp_program_destroy(q);
+}
+
+static void test_lower__without_a_memory_plan_the_same_program(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][4] = {{8, 12, 16, 4}, {7, 5, 6, 3}};
+    dtp_machine *machine = NULL;
+    assert_int_equal(
+        dtp_machine_read(DTP_SOURCE_DIR "/models/machines/a100_8.json", &machine, NULL), DTP_OK);
+    for (size_t i = 0; i < 2; i++) {
+        spmd_fixture f = spmd_fixture_mlp(sizes[i]);
+        for (size_t c = 0; c < sizeof MLP_RULES / sizeof MLP_RULES[0]; c++) {
+            check_unplaced(&f, machine, &MLP_RULES[c]);
+        }
+        spmd_fixture_destroy(&f);
+    }
+    dtp_machine_destroy(machine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -495,6 +552,7 @@ int main(void)
         cmocka_unit_test(test_lower__random_strategies_give_the_unsharded_step),
         cmocka_unit_test(test_lower_node__is_repeatable_after_reset),
         cmocka_unit_test(test_lower__same_input_same_program),
+        cmocka_unit_test(test_lower__without_a_memory_plan_the_same_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,6 +40,46 @@ static int random_tasks(uint64_t *random, dtp_timeline_task *tasks, bool edge[MA
     return n;
 }
 
+/* How much of task i is communication while no compute task runs. Compute tasks do not overlap each
+ * other. */
+static double exposed_part(int n, const dtp_timeline_task *tasks, const double *end, int i)
+{
+    double part = tasks[i].comm ? tasks[i].time_s : 0.0;
+    for (int j = 0; j < n && tasks[i].comm; j++) {
+        const double from = fmax(end[i] - tasks[i].time_s, end[j] - tasks[j].time_s);
+        part -= tasks[j].comm ? 0.0 : fmax(fmin(end[i], end[j]) - from, 0.0);
+    }
+    return part;
+}
+
+static double sum_of(int n, const double *parts)
+{
+    double sum = 0.0;
+    for (int i = 0; i < n; i++) {
+        assert_true(parts[i] >= 0.0);
+        sum += parts[i];
+    }
+    return sum;
+}
+
+/* By task at full speed, and its sum also where both slow down. */
+static void check_exposed(int n, const dtp_timeline_task *tasks, const double *end)
+{
+    double exposed[MAX_TASKS + 1];
+    exposed[n] = -1.0;
+    dtp_timeline_result r = dtp_timeline_run(n, tasks, 1.0, exposed);
+    for (int i = 0; i < n; i++) {
+        assert_true(fabs(exposed[i] - exposed_part(n, tasks, end, i)) < 1e-9);
+    }
+    assert_true(fabs(sum_of(n, exposed) - r.exposed_comm_s) < 1e-9);
+    r = dtp_timeline_run(n, tasks, 1.5, exposed);
+    assert_true(fabs(sum_of(n, exposed) - r.exposed_comm_s) < 1e-9);
+    for (int i = 0; i < n; i++) {
+        assert_true(exposed[i] <= (tasks[i].comm ? tasks[i].time_s + 1e-9 : 0.0));
+    }
+    assert_true(exposed[n] < 0.0);
+}
+
 /* Without slow-down the end is the longest path. */
 static void test_timeline__is_the_longest_path(void **state)
 {
@@ -68,6 +108,7 @@ static void test_timeline__is_the_longest_path(void **state)
         dtp_timeline_result slow = dtp_timeline_run(n, tasks, 1.5, NULL);
         assert_true(slow.end_s >= r.end_s - 1e-9);
         assert_true(slow.end_s <= 1.5 * r.end_s + 1e-9);
+        check_exposed(n, tasks, end);
     }
 }
 
@@ -79,6 +120,16 @@ static void test_timeline__slows_both_while_they_overlap(void **state)
     assert_true(fabs(r.end_s - 6.0) < 1e-12);
     assert_true(fabs(r.overlapped_s - 4.0) < 1e-12);
     assert_true(fabs(r.exposed_comm_s) < 1e-12);
+}
+
+static void check_by_instr(const dtp_program *p, const double *expected)
+{
+    double exposed[5];
+    dtp_timeline_result r;
+    assert_true(dtp_timeline_program(p, 1.0, &r, exposed));
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        assert_true(fabs(exposed[i] - expected[i]) < 1e-12);
+    }
 }
 
 /* v0 -> kernel -> v1 -> all-reduce in place -> v1; kernel on v0 -> v2; kernel on v1, v2 -> v3; then
@@ -109,6 +160,38 @@ static void test_timeline__depends_through_buffers(void **state)
     assert_true(dtp_timeline_program(&p, 1.0, &r, NULL));
     assert_true(fabs(r.end_s - 8.0) < 1e-12);
     assert_true(fabs(r.exposed_comm_s - 4.0) < 1e-12);
+    check_by_instr(&p, (double[]){0.0, 3.0, 0.0, 0.0, 1.0});
+}
+
+/* Three times: a collective on v0 -> v1, a kernel v1 -> v2, a kernel v2 -> v3; then a collective on
+ * v3. All of the first collective is exposed in the first run, and 1 of 4 in the others, where it
+ * runs beside the second kernel of the run before. */
+static void test_timeline__adds_up_runs_of_an_instruction(void **state)
+{
+    (void)state;
+    dtp_value values[5] = {
+        {.parent = -1}, {.parent = -1}, {.parent = -1}, {.parent = -1}, {.parent = -1}};
+    const dtp_value_id v0[] = {0}, v1[] = {1}, v2[] = {2}, v3[] = {3}, v4[] = {4};
+    dtp_instr instrs[] = {
+        {.kind = DTP_INSTR_COLLECTIVE, .n_in = 1, .in = v0, .n_out = 1, .out = v1, .time_s = 4.0},
+        {.kind = DTP_INSTR_KERNEL, .n_in = 1, .in = v1, .n_out = 1, .out = v2, .time_s = 1.0},
+        {.kind = DTP_INSTR_KERNEL, .n_in = 1, .in = v2, .n_out = 1, .out = v3, .time_s = 3.0},
+        {.kind = DTP_INSTR_COLLECTIVE,
+         .phase = DTP_UPDATE,
+         .n_in = 1,
+         .in = v3,
+         .n_out = 1,
+         .out = v4,
+         .time_s = 2.0},
+    };
+    const dtp_graph g = {.microbatches = 3};
+    dtp_program p = {.graph = &g, .n_values = 5, .values = values, .n_instrs = 4, .instrs = instrs};
+    dtp_timeline_result r;
+    assert_int_equal(dtp_timeline_count(&p), 10);
+    assert_true(dtp_timeline_program(&p, 1.0, &r, NULL));
+    assert_true(fabs(r.end_s - 20.0) < 1e-12);
+    assert_true(fabs(r.exposed_comm_s - 8.0) < 1e-12);
+    check_by_instr(&p, (double[]){6.0, 0.0, 0.0, 2.0});
 }
 
 int main(void)
@@ -117,6 +200,7 @@ int main(void)
         cmocka_unit_test(test_timeline__is_the_longest_path),
         cmocka_unit_test(test_timeline__slows_both_while_they_overlap),
         cmocka_unit_test(test_timeline__depends_through_buffers),
+        cmocka_unit_test(test_timeline__adds_up_runs_of_an_instruction),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
