@@ -4,7 +4,6 @@
 #define DTP_CORE_PLAN_H
 
 #include "core/graph_choices.h"
-#include "core/json.h"
 #include "core/sharding.h"
 
 typedef enum dtp_plan_objective { DTP_OBJECTIVE_TIME, DTP_OBJECTIVE_MEMORY } dtp_plan_objective;
@@ -159,9 +158,6 @@ dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings
  * an error). Hashes are read, not compared. `file` is for messages. */
 dtp_status dtp_plan_read(const char *file, const char *text, size_t len, const dtp_graph *g,
                          dtp_plan **out, dtp_err *err) DTP_MUST_CHECK;
-/* The same from a document that is parsed already. */
-dtp_status dtp_plan_from_json(const dtp_json *root, const dtp_graph *g, dtp_plan **out,
-                              dtp_err *err) DTP_MUST_CHECK;
 
 enum { DTP_STRATEGY_TEXT_BYTES = DTP_MAX_MESH_DIMS * (DTP_MESH_NAME_BYTES + 200) };
 /* How a node runs, in words: "x: batch, y: d_ff" (docs/formats/plan.md); "replicated". */

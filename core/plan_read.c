@@ -407,26 +407,21 @@ static dtp_status read_plan(const dtp_json *root, const dtp_graph *g, dtp_plan *
     return s;
 }
 
-dtp_status dtp_plan_from_json(const dtp_json *root, const dtp_graph *g, dtp_plan **out,
-                              dtp_err *err)
+dtp_status dtp_plan_read(const char *file, const char *text, size_t len, const dtp_graph *g,
+                         dtp_plan **out, dtp_err *err)
 {
+    dtp_json_doc *doc = NULL;
     dtp_plan *plan = NULL;
-    DTP_TRY(dtp_plan_create(&plan, err));
-    const dtp_status s = read_plan(root, g, plan, err);
+    DTP_TRY(dtp_json_parse(file, text, len, &doc, err));
+    dtp_status s = dtp_plan_create(&plan, err);
+    if (s == DTP_OK) {
+        s = read_plan(dtp_json_root(doc), g, plan, err);
+    }
+    dtp_json_destroy(doc);
     if (s != DTP_OK) {
         dtp_plan_destroy(plan);
         return s;
     }
     *out = plan;
     return DTP_OK;
-}
-
-dtp_status dtp_plan_read(const char *file, const char *text, size_t len, const dtp_graph *g,
-                         dtp_plan **out, dtp_err *err)
-{
-    dtp_json_doc *doc = NULL;
-    DTP_TRY(dtp_json_parse(file, text, len, &doc, err));
-    const dtp_status s = dtp_plan_from_json(dtp_json_root(doc), g, out, err);
-    dtp_json_destroy(doc);
-    return s;
 }

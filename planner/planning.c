@@ -42,24 +42,9 @@ int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c)
     return limit > 0 ? c->predicted.peak_bytes - limit : 0;
 }
 
-/* Sums of prices are what a certificate is about, and they do not rely on communication that is
- * hidden: timelines decide among plans that are near the least sum by this share of it, and what is
- * beyond it counts so many times. */
-static const double NEAR_LEAST = 0.005;
-enum { BEYOND_NEAR = 2 };
-
-int64_t dtp_planning_near_least(const dtp_planning *p)
+double dtp_planning_time(const dtp_candidate *c)
 {
-    const double most = (double)p->least_cost * (1.0 + NEAR_LEAST);
-    return most < 9.2e18 ? (int64_t)most : INT64_MAX;
-}
-
-/* The timeline, longer for a plan whose sum of prices is not near the least one. */
-static double weighed_time(const dtp_planning *p, const dtp_candidate *c)
-{
-    const double near = (double)dtp_planning_near_least(p), beyond = (double)c->cost_ps - near;
-    const double t = c->predicted.step_time_s;
-    return beyond > 0.0 && near > 0.0 ? t * (1.0 + BEYOND_NEAR * beyond / near) : t;
+    return 0.5 * (c->predicted.step_time_s + 1e-12 * (double)c->cost_ps);
 }
 
 static bool faster(double ta, const dtp_candidate *a, double tb, const dtp_candidate *b)
@@ -74,7 +59,7 @@ static bool better(const dtp_planning *p, const dtp_candidate *a, const dtp_cand
     if (p->request->objective == DTP_OBJECTIVE_MEMORY) {
         return ma != mb ? ma < mb : a->predicted.step_time_s < b->predicted.step_time_s;
     }
-    return faster(weighed_time(p, a), a, weighed_time(p, b), b);
+    return faster(dtp_planning_time(a), a, dtp_planning_time(b), b);
 }
 
 static void keep_given(dtp_planning *p, const dtp_candidate *c)
@@ -84,17 +69,6 @@ static void keep_given(dtp_planning *p, const dtp_candidate *c)
         (!p->has_given || faster(c->predicted.step_time_s, c, g->predicted.step_time_s, g))) {
         p->given = *c;
         p->has_given = true;
-    }
-}
-
-/* Whatever lowers the least sum is near it, so that there always is one. */
-static void keep_near(dtp_planning *p, const dtp_candidate *c)
-{
-    const int64_t most = dtp_planning_near_least(p);
-    if (c->cost_ps <= most &&
-        (!p->has_best || p->near.cost_ps > most ||
-         faster(c->predicted.step_time_s, c, p->near.predicted.step_time_s, &p->near))) {
-        p->near = *c;
     }
 }
 
@@ -115,7 +89,6 @@ void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c)
     }
     p->least_cost = !p->has_best || c->cost_ps < p->least_cost ? c->cost_ps : p->least_cost;
     keep_given(p, c);
-    keep_near(p, c);
     if (!p->has_best || better(p, c, &p->best)) {
         p->best = *c;
         p->has_best = true;

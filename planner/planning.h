@@ -23,7 +23,6 @@ typedef struct dtp_planning {
 
     dtp_candidate best;
     bool has_best;
-    dtp_candidate near;  /* has_best: the fastest of those near the least sum of prices */
     dtp_candidate given; /* the fastest of those that were not selected */
     bool has_given;
     int64_t least_cost; /* has_best: the least sum of prices among what could be the best */
@@ -64,9 +63,10 @@ bool dtp_plan_result_better(const dtp_plan_request *request, const dtp_plan_resu
 
 /* Bytes by which a predicted candidate exceeds the memory limit; not positive when it fits. */
 int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c);
-/* Objective time: the sum of prices up to which the timeline alone says what is better; beyond it a
- * plan must gain twice as much. Saturates; has_best. */
-int64_t dtp_planning_near_least(const dtp_planning *p);
+/* Objective time: what plans are compared by, in seconds: the mean of timeline and sum of prices.
+ * So communication that is hidden counts half: it costs, and a machine may hide less than is
+ * predicted. */
+double dtp_planning_time(const dtp_candidate *c);
 /* Keeps a predicted candidate if it is legal, fits, keeps the pins, and is the best so far. */
 void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c);
 /* Offers the baselines, once; without a call they are offered after `solve`. */

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -243,56 +242,12 @@ void tool_job_free(tool_job *job)
 /* ---- plans --------------------------------------------------------------------------------------
  */
 
-static dtp_status read_what_is_planned(const tool_source *source, tool_plan *out, dtp_err *err)
-{
-    DTP_TRY(tool_read_graph(source, &out->model, err));
-    return dtp_machine_read(source->machine, &out->machine, err);
-}
-
-typedef struct plan_file {
-    const char *path;
-    char *text;
-    dtp_json_doc *doc;
-    dtp_status status;
-    dtp_err err;
-} plan_file;
-
-static void *run_parse(void *ctx)
-{
-    plan_file *f = ctx;
-    size_t len = 0;
-    f->status = dtp_file_read(f->path, MAX_PLAN_BYTES, &f->text, &len, &f->err);
-    if (f->status == DTP_OK) {
-        f->status = dtp_json_parse(f->path, f->text, len, &f->doc, &f->err);
-    }
-    return NULL;
-}
-
-/* The model becomes a graph while the plan, which may have a megabyte, is parsed. */
-static dtp_status read_files(const tool_source *source, tool_plan *out, plan_file *file,
-                             dtp_err *err)
-{
-    pthread_t thread;
-    const bool apart = pthread_create(&thread, NULL, run_parse, file) == 0;
-    const dtp_status s = read_what_is_planned(source, out, err);
-    if (apart) {
-        (void)pthread_join(thread, NULL);
-    } else {
-        (void)run_parse(file);
-    }
-    DTP_TRY(s);
-    return file->status == DTP_OK ? DTP_OK : DTP_FAIL(err, file->status, "%s", file->err.msg);
-}
-
 static dtp_status read_all(const tool_source *source, const dtp_ctx *ctx, tool_plan *out,
                            dtp_err *err)
 {
-    plan_file file = {.path = source->plan};
-    dtp_status s = read_files(source, out, &file, err);
-    s = s == DTP_OK ? dtp_plan_from_json(dtp_json_root(file.doc), out->model, &out->plan, err) : s;
-    dtp_json_destroy(file.doc);
-    free(file.text);
-    DTP_TRY(s);
+    DTP_TRY(tool_read_graph(source, &out->model, err));
+    DTP_TRY(dtp_machine_read(source->machine, &out->machine, err));
+    DTP_TRY(read_plan(source->plan, out->model, &out->plan, err));
     DTP_TRY(dtp_plan_graph(out->plan, out->model, &out->graph, err));
     out->current = is_current(source, out->plan, out->model, out->machine, ctx);
     return DTP_OK;

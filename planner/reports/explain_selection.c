@@ -8,7 +8,10 @@
 
 /* Beyond so many runs (planner/tensor/runs.h) every instance is looked at on its own; options that
  * are kept where options are left out. */
-enum { MOST_RUNS = 4, NEAR_OPTIONS = 2000 };
+enum { MOST_RUNS = 4 };
+/* Options that are looked at in a large problem; fewer where the plan fills the memory: what an
+ * alternative costs then depends on everything, and is told as an interval anyway. */
+enum { NEAR_OPTIONS = 2000, NEAR_OPTIONS_FULL = 1200 };
 
 /* A tensor that is kept as an op leaves or reads it: that op decides. */
 static dtp_status follow_tensor(dtp_explaining *e, const dtp_tensor_problem *p, dtp_err *err)
@@ -92,13 +95,20 @@ static dtp_status keep_chosen(const dtp_explaining *e, const dtp_tensor_problem 
     return DTP_OK;
 }
 
+static bool fills_memory(const dtp_plan *plan)
+{
+    return plan->memory_limit_bytes > 0 &&
+           plan->predicted.peak_bytes > plan->memory_limit_bytes / 10 * 9;
+}
+
 /* Those that the plan's bounds do not exclude, if it has bounds of this problem. */
 static dtp_status keep_near(void *ctx, const dtp_tensor_problem *p, bool *keep, dtp_err *err)
 {
     dtp_explaining *e = ctx;
     bool found = false;
     if (dtp_plan_bounds_match(e->bounds, p)) {
-        e->others_above = dtp_plan_bounds_keep(e->bounds, NEAR_OPTIONS, keep);
+        e->others_above = dtp_plan_bounds_keep(
+            e->bounds, fills_memory(e->request->plan) ? NEAR_OPTIONS_FULL : NEAR_OPTIONS, keep);
         DTP_TRY(keep_chosen(e, p, keep, &found, err));
     }
     if (!found) {

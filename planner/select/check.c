@@ -166,8 +166,7 @@ dtp_status dtp_select_evaluator_run(const dtp_select_evaluator *evaluator, const
     *out = (dtp_select_value){0};
     DTP_TRY(dtp_select_evaluator_cost(evaluator, choice, &out->cost, err));
     sweep(evaluator, choice, out);
-    out->feasible =
-        out->cost < DTP_SELECT_FORBIDDEN && out->peak <= evaluator->p->usage_limit;
+    out->feasible = out->cost < DTP_SELECT_FORBIDDEN && out->peak <= evaluator->p->usage_limit;
     return DTP_OK;
 }
 

@@ -1,6 +1,6 @@
 /* Plans of nearly one sum of prices may differ by several percent in their timelines: what is sent
  * earlier or later, or one tensor in place of another, costs the same and is hidden or is not. So
- * single decisions are tried on the timeline itself, as long as the sum stays near the least one.
+ * single decisions are tried on the timeline itself, while the sum stays near the least one.
  * Those come first that move most communication for what they cost: what the edges of the decision
  * cost more, and what they cost less. */
 #include <inttypes.h>
@@ -12,6 +12,8 @@
 
 /* Of the work: programs that are lowered, and instructions in them; rounds over all decisions. */
 enum { MAX_TRIALS = 100, MAX_INSTRS = 300000, MAX_ROUNDS = 4 };
+/* Sums of prices are near the least one when they exceed it by no more than this share. */
+static const double NEAR_LEAST = 0.005;
 
 typedef struct move {
     int32_t choice, option;
@@ -24,7 +26,7 @@ typedef struct move_search {
     const dtp_tensor_problem *problem;
     const dtp_select_problem *s;
     sel_incident at;
-    int32_t *choice; /* p->near */
+    int32_t *choice; /* the best candidate */
     int32_t n_moves, cap_moves;
     move *moves;
     int32_t trials;
@@ -59,7 +61,7 @@ static bool price_move(const move_search *m, int32_t choice, int32_t option, mov
     }
     *out = (move){choice, option, is - was, moved - (is - was)};
     return option != m->choice[choice] && is < DTP_SELECT_FORBIDDEN && moved > 0 &&
-           m->p->near.cost_ps + out->sum <= dtp_planning_near_least(m->p);
+           (double)(m->p->best.cost_ps + out->sum) <= (1.0 + NEAR_LEAST) * (double)m->p->least_cost;
 }
 
 static int most_moved_first(const void *x, const void *y)
@@ -84,48 +86,49 @@ static dtp_status find_moves(move_search *m, dtp_arena *arena, dtp_err *err)
             }
         }
     }
-    qsort(m->moves, (size_t)m->n_moves, sizeof *m->moves, most_moved_first);
+    if (m->n_moves > 0) {
+        qsort(m->moves, (size_t)m->n_moves, sizeof *m->moves, most_moved_first);
+    }
     return DTP_OK;
 }
 
 /* ---- trials -------------------------------------------------------------------------------------
  */
 
-/* The timeline of a selection, whether it fits or not. */
-static dtp_status find_step(move_search *m, dtp_arena *arena, double *step_s, dtp_err *err)
+/* What is predicted of m->choice, whether it fits or not, but for the memory. */
+static dtp_status predict(move_search *m, dtp_arena *arena, dtp_prediction *out, dtp_err *err)
 {
     dtp_program *program = NULL;
     dtp_sharding sharding;
-    dtp_prediction predicted;
     dtp_lower_options options = dtp_lower_options_init();
     options.redistributor = dtp_tensor_redistributor(m->problem);
     options.unplaced = true;
     DTP_TRY(dtp_tensor_sharding(m->problem, m->choice, arena, &sharding, err));
     DTP_TRY(dtp_lower(m->p->graph, &sharding, &options, &program, err));
-    dtp_predict(&m->p->pricer, program, &predicted);
+    dtp_predict(&m->p->pricer, program, out);
     m->trials++;
     m->instrs += program->n_instrs;
     dtp_program_destroy(program);
-    *step_s = predicted.step_time_s;
     return DTP_OK;
 }
 
-/* Offers m->choice when its timeline is better than that of p->near; *better: it took its place. */
-static dtp_status try_choice(move_search *m, bool *better, dtp_err *err)
+/* Offers m->choice, whose sum of prices differs by `sum` from that of the best candidate, when its
+ * timeline makes it better; *better: it became the best one. */
+static dtp_status try_choice(move_search *m, int64_t sum, bool *better, dtp_err *err)
 {
-    const double near_s = m->p->near.predicted.step_time_s;
-    double step_s = near_s;
+    const double before_s = dtp_planning_time(&m->p->best);
+    dtp_candidate c = {.cost_ps = m->p->best.cost_ps + sum};
     dtp_tensor_round r = {0};
     dtp_arena *arena = dtp_arena_create();
     *better = false;
     if (arena == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a timeline");
     }
-    dtp_status status = find_step(m, arena, &step_s, err);
+    dtp_status status = predict(m, arena, &c.predicted, err);
     dtp_arena_destroy(arena);
-    if (status == DTP_OK && step_s < near_s) {
+    if (status == DTP_OK && dtp_planning_time(&c) < before_s) {
         status = dtp_tensor__offer(m->p, m->choice, &r, err);
-        *better = m->p->near.predicted.step_time_s < near_s;
+        *better = dtp_planning_time(&m->p->best) < before_s;
     }
     return status;
 }
@@ -146,7 +149,7 @@ static dtp_status try_moves(move_search *m, bool *better, dtp_err *err)
         move now;
         if (price_move(m, tried->choice, tried->option, &now)) {
             m->choice[tried->choice] = tried->option;
-            DTP_TRY(try_choice(m, &kept, err));
+            DTP_TRY(try_choice(m, now.sum, &kept, err));
             m->choice[tried->choice] = kept ? tried->option : was;
         }
         *better = *better || kept;
@@ -169,11 +172,11 @@ dtp_status dtp_tensor__improve_timeline(dtp_planning *p, dtp_err *err)
     const tensor_state *state = p->state;
     move_search m = {.p = p, .problem = state->problem, .s = state->problem->select};
     const int32_t *start = NULL;
-    DTP_TRY(dtp_tensor__start_from(p, &p->near, &start, err));
+    DTP_TRY(dtp_tensor__start_from_best(p, &start, err));
     if (start == NULL) {
         return DTP_OK;
     }
-    const double before_s = p->near.predicted.step_time_s;
+    const double before_s = p->best.predicted.step_time_s;
     m.choice = state->start; /* start */
     dtp_arena *arena = dtp_arena_create();
     dtp_status s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory for moves")
@@ -183,6 +186,6 @@ dtp_status dtp_tensor__improve_timeline(dtp_planning *p, dtp_err *err)
     dtp_arena_destroy(arena);
     dtp_log(p->request->ctx, DTP_LOG_INFO, "planner", "moved",
             "trials=%" PRId32 " step_s=%g before_s=%g cost=%" PRId64, m.trials,
-            p->near.predicted.step_time_s, before_s, p->near.cost_ps);
+            p->best.predicted.step_time_s, before_s, p->best.cost_ps);
     return s;
 }

