@@ -42,9 +42,18 @@ int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c)
     return limit > 0 ? c->predicted.peak_bytes - limit : 0;
 }
 
+/* Of the least sum of prices, beyond it. */
+static const double NEAR_LEAST = 0.005;
+
 double dtp_planning_time(const dtp_candidate *c)
 {
     return 0.5 * (c->predicted.step_time_s + 1e-12 * (double)c->cost_ps);
+}
+
+int64_t dtp_planning_near_least(const dtp_planning *p)
+{
+    const double most = (double)p->least_cost * (1.0 + NEAR_LEAST);
+    return most < 9.2e18 ? (int64_t)most : INT64_MAX;
 }
 
 static bool faster(double ta, const dtp_candidate *a, double tb, const dtp_candidate *b)
@@ -72,6 +81,15 @@ static void keep_given(dtp_planning *p, const dtp_candidate *c)
     }
 }
 
+/* Whatever lowers the least sum is near it, so that there always is one. */
+static void keep_near(dtp_planning *p, const dtp_candidate *c)
+{
+    const int64_t most = dtp_planning_near_least(p);
+    if (c->cost_ps <= most && (!p->has_best || p->near.cost_ps > most || better(p, c, &p->near))) {
+        p->near = *c;
+    }
+}
+
 /* No plan is slower than a baseline or a set of layout rules. */
 static void prefer_given(dtp_planning *p)
 {
@@ -89,6 +107,7 @@ void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c)
     }
     p->least_cost = !p->has_best || c->cost_ps < p->least_cost ? c->cost_ps : p->least_cost;
     keep_given(p, c);
+    keep_near(p, c);
     if (!p->has_best || better(p, c, &p->best)) {
         p->best = *c;
         p->has_best = true;

@@ -23,6 +23,7 @@ typedef struct dtp_planning {
 
     dtp_candidate best;
     bool has_best;
+    dtp_candidate near;  /* has_best: the best of those near the least sum of prices */
     dtp_candidate given; /* the fastest of those that were not selected */
     bool has_given;
     int64_t least_cost; /* has_best: the least sum of prices among what could be the best */
@@ -67,6 +68,8 @@ int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c);
  * So communication that is hidden counts half: it costs, and a machine may hide less than is
  * predicted. */
 double dtp_planning_time(const dtp_candidate *c);
+/* The sum of prices up to which plans are near the least one, half a percent above it; has_best. */
+int64_t dtp_planning_near_least(const dtp_planning *p);
 /* Keeps a predicted candidate if it is legal, fits, keeps the pins, and is the best so far. */
 void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c);
 /* Offers the baselines, once; without a call they are offered after `solve`. */

@@ -49,10 +49,10 @@ dtp_select_options dtp_tensor__solver_options(const dtp_planning *p);
 /* Offers what a selection means, and fills *out. */
 dtp_status dtp_tensor__offer(dtp_planning *p, const int32_t *selection, dtp_tensor_round *out,
                              dtp_err *err) DTP_MUST_CHECK;
-/* The best candidate so far as a selection, which is scratch of the state; NULL when there is none
- * or the problem has no such solution. */
-dtp_status dtp_tensor__start_from_best(const dtp_planning *p, const int32_t **start,
-                                       dtp_err *err) DTP_MUST_CHECK;
+/* p->best or p->near as a selection, which is scratch of the state; NULL when there is none or the
+ * problem has no such solution. */
+dtp_status dtp_tensor__start_from(const dtp_planning *p, const dtp_candidate *c,
+                                  const int32_t **start, dtp_err *err) DTP_MUST_CHECK;
 /* Solves the problem as it is and offers the solution. `first`: status and bound are those of the
  * certificate. */
 dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_select_options *options, bool first,
@@ -63,7 +63,7 @@ dtp_status dtp_tensor__solve_limit(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK
 
 /* Solves at prices without what the timelines so far hide. The certificate stays as it was. */
 dtp_status dtp_tensor__solve_discounted(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
-/* Changes decisions of the best candidate, one at a time, while its timeline gets better. Nothing
+/* Changes decisions of p->near, one at a time, while its timeline gets better. Nothing
  * is done when it is not a solution of the problem. */
 dtp_status dtp_tensor__improve_timeline(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
 

@@ -23,7 +23,7 @@ static dtp_status solve_rounds(dtp_planning *p, const int64_t *full, dtp_err *er
     dtp_select_options options = dtp_tensor__solver_options(p);
     options.iterations = ITERATIONS;
     options.gap = GAP;
-    DTP_TRY(dtp_tensor__start_from_best(p, &options.start, err));
+    DTP_TRY(dtp_tensor__start_from(p, &p->best, &options.start, err));
     for (int32_t i = 0; i < ROUNDS && state->exposure.share < 1.0 - HIDDEN; i++) {
         dtp_tensor_round r;
         DTP_TRY(dtp_exposure_discount(&state->exposure, state->problem, WEIGHTS[i], full, err));

@@ -88,13 +88,14 @@ static void ask_no_bound(dtp_select_options *options)
     options->lp_entries = 0;
 }
 
-dtp_status dtp_tensor__start_from_best(const dtp_planning *p, const int32_t **start, dtp_err *err)
+dtp_status dtp_tensor__start_from(const dtp_planning *p, const dtp_candidate *c,
+                                  const int32_t **start, dtp_err *err)
 {
     const tensor_state *state = p->state;
     bool found = false;
     *start = NULL;
     if (p->has_best) {
-        DTP_TRY(dtp_tensor_selection(state->problem, &p->best.sharding, state->start, &found, err));
+        DTP_TRY(dtp_tensor_selection(state->problem, &c->sharding, state->start, &found, err));
     }
     *start = found ? state->start : NULL;
     return DTP_OK;
@@ -162,7 +163,7 @@ static dtp_status solve_first(dtp_planning *p, dtp_tensor_round *r, dtp_err *err
 {
     dtp_select_options options = dtp_tensor__solver_options(p);
     options.cutoff = cutoff_of(p);
-    DTP_TRY(dtp_tensor__start_from_best(p, &options.start, err));
+    DTP_TRY(dtp_tensor__start_from(p, &p->best, &options.start, err));
     return dtp_tensor__solve_once(p, &options, true, r, err);
 }
 
@@ -175,7 +176,7 @@ static dtp_status solve_lowered(dtp_planning *p, dtp_tensor_round *r, dtp_err *e
     dtp_select_options options = dtp_tensor__solver_options(p);
     options.cutoff = cutoff_of(p);
     options.iterations = LOWERED_ITERATIONS;
-    DTP_TRY(dtp_tensor__start_from_best(p, &options.start, err));
+    DTP_TRY(dtp_tensor__start_from(p, &p->best, &options.start, err));
     for (int32_t i = 0; i < MAX_LOWERED && r->found && !fits(r); i++) {
         if (s->usage_limit <= r->over) {
             break;
@@ -198,7 +199,7 @@ static dtp_status solve_reserved(dtp_planning *p, dtp_tensor_round *last, dtp_er
     options.cutoff = cutoff_of(p);
     ask_no_bound(&options);
     options.iterations = state->floor > 0 ? BELOW_ITERATIONS : options.iterations;
-    DTP_TRY(dtp_tensor__start_from_best(p, &options.start, err));
+    DTP_TRY(dtp_tensor__start_from(p, &p->best, &options.start, err));
     state->reserves = true;
     *last = (dtp_tensor_round){0};
     for (int32_t i = 0; i < MAX_ROUNDS && !fits(last) && left; i++) {

@@ -12,8 +12,6 @@
 
 /* Of the work: programs that are lowered, and instructions in them; rounds over all decisions. */
 enum { MAX_TRIALS = 100, MAX_INSTRS = 300000, MAX_ROUNDS = 4 };
-/* Sums of prices are near the least one when they exceed it by no more than this share. */
-static const double NEAR_LEAST = 0.005;
 
 typedef struct move {
     int32_t choice, option;
@@ -26,7 +24,7 @@ typedef struct move_search {
     const dtp_tensor_problem *problem;
     const dtp_select_problem *s;
     sel_incident at;
-    int32_t *choice; /* the best candidate */
+    int32_t *choice; /* p->near */
     int32_t n_moves, cap_moves;
     move *moves;
     int32_t trials;
@@ -61,7 +59,7 @@ static bool price_move(const move_search *m, int32_t choice, int32_t option, mov
     }
     *out = (move){choice, option, is - was, moved - (is - was)};
     return option != m->choice[choice] && is < DTP_SELECT_FORBIDDEN && moved > 0 &&
-           (double)(m->p->best.cost_ps + out->sum) <= (1.0 + NEAR_LEAST) * (double)m->p->least_cost;
+           m->p->near.cost_ps + out->sum <= dtp_planning_near_least(m->p);
 }
 
 static int most_moved_first(const void *x, const void *y)
@@ -112,12 +110,12 @@ static dtp_status predict(move_search *m, dtp_arena *arena, dtp_prediction *out,
     return DTP_OK;
 }
 
-/* Offers m->choice, whose sum of prices differs by `sum` from that of the best candidate, when its
- * timeline makes it better; *better: it became the best one. */
+/* Offers m->choice, whose sum of prices differs by `sum` from that of p->near, when its timeline
+ * makes it better; *better: it took its place. */
 static dtp_status try_choice(move_search *m, int64_t sum, bool *better, dtp_err *err)
 {
-    const double before_s = dtp_planning_time(&m->p->best);
-    dtp_candidate c = {.cost_ps = m->p->best.cost_ps + sum};
+    const double before_s = dtp_planning_time(&m->p->near);
+    dtp_candidate c = {.cost_ps = m->p->near.cost_ps + sum};
     dtp_tensor_round r = {0};
     dtp_arena *arena = dtp_arena_create();
     *better = false;
@@ -128,7 +126,7 @@ static dtp_status try_choice(move_search *m, int64_t sum, bool *better, dtp_err 
     dtp_arena_destroy(arena);
     if (status == DTP_OK && dtp_planning_time(&c) < before_s) {
         status = dtp_tensor__offer(m->p, m->choice, &r, err);
-        *better = dtp_planning_time(&m->p->best) < before_s;
+        *better = dtp_planning_time(&m->p->near) < before_s;
     }
     return status;
 }
@@ -172,11 +170,11 @@ dtp_status dtp_tensor__improve_timeline(dtp_planning *p, dtp_err *err)
     const tensor_state *state = p->state;
     move_search m = {.p = p, .problem = state->problem, .s = state->problem->select};
     const int32_t *start = NULL;
-    DTP_TRY(dtp_tensor__start_from_best(p, &start, err));
+    DTP_TRY(dtp_tensor__start_from(p, &p->near, &start, err));
     if (start == NULL) {
         return DTP_OK;
     }
-    const double before_s = p->best.predicted.step_time_s;
+    const double before_s = p->near.predicted.step_time_s;
     m.choice = state->start; /* start */
     dtp_arena *arena = dtp_arena_create();
     dtp_status s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory for moves")
@@ -186,6 +184,6 @@ dtp_status dtp_tensor__improve_timeline(dtp_planning *p, dtp_err *err)
     dtp_arena_destroy(arena);
     dtp_log(p->request->ctx, DTP_LOG_INFO, "planner", "moved",
             "trials=%" PRId32 " step_s=%g before_s=%g cost=%" PRId64, m.trials,
-            p->best.predicted.step_time_s, before_s, p->best.cost_ps);
+            p->near.predicted.step_time_s, before_s, p->near.cost_ps);
     return s;
 }

@@ -1,4 +1,5 @@
-/* Which of the candidates on one mesh are kept: the best, and the fastest that was not selected. */
+/* Which of the candidates on one mesh are kept: the best, the best near the least sum of prices,
+ * the fastest that was not selected. */
 #include "planner/planning.h"
 
 #include <math.h>
@@ -7,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -31,14 +33,15 @@ static bool keeps_pins(const dtp_planning *p, const dtp_candidate *c)
 static const char tags[MAX_CANDIDATES]; /* candidate i: why = &tags[i] */
 static const dtp_planner planner = {.keeps_pins = keeps_pins};
 
-/* Few times, sums and peaks, so that there are ties; means are equal or differ by a thousandth. */
+/* Few times, sums and peaks, so that there are ties; means differ by a ten-thousandth
+ * or more, or are equal. */
 static dtp_candidate random_candidate(uint64_t *random, int64_t least)
 {
     return (dtp_candidate){
         .legal = true,
         .selected = draw(random, 2) == 0,
-        .cost_ps = least + INT64_C(13000000000) * (int64_t)draw(random, 12),
-        .predicted = {.step_time_s = 1.0 + 0.01 * draw(random, 12),
+        .cost_ps = least + INT64_C(1300000000) * (int64_t)draw(random, 12),
+        .predicted = {.step_time_s = 1.0 + 0.001 * draw(random, 12),
                       .peak_bytes = LIMIT - (int64_t)draw(random, 4)},
     };
 }
@@ -152,6 +155,21 @@ static void check_best(const dtp_planning *p, int n, const dtp_candidate *c)
     assert_true(found);
 }
 
+/* One that is near the least sum; when that came first, no other one comes before it. */
+static void check_near(const dtp_planning *p, int n, const dtp_candidate *c)
+{
+    const int64_t least = least_of(n, c);
+    const int64_t most = least + least / 200;
+    bool found = false;
+    assert_true(llabs(dtp_planning_near_least(p) - most) <= 1);
+    for (int i = 0; i < n; i++) {
+        const bool near = c[i].cost_ps <= most && c[0].cost_ps == least;
+        assert_false(near && is_before(mean_of(&c[i]), &c[i], mean_of(&p->near), &p->near));
+        found = found || (c[i].why == p->near.why && c[i].cost_ps <= most);
+    }
+    assert_true(found);
+}
+
 static void test_planning__keeps_the_best_by_timeline_and_sum(void **state)
 {
     (void)state;
@@ -177,6 +195,7 @@ static void test_planning__keeps_the_best_by_timeline_and_sum(void **state)
             check_least(&p, i + 1, c);
             check_given(&p, i + 1, c);
             check_best(&p, i + 1, c);
+            check_near(&p, i + 1, c);
         }
         slower += step_of(&p.best) > fastest ? 1 : 0;
         dearer += p.best.cost_ps > p.least_cost ? 1 : 0;
