@@ -5,7 +5,6 @@
  * cost more, and what they cost less. */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "planner/select/incident.h"
 #include "planner/tensor/plan_tensor_internal.h"
