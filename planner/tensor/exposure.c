@@ -99,10 +99,11 @@ dtp_status dtp_exposure_discount(const dtp_exposure *x, const dtp_tensor_problem
 {
     const dtp_select_problem *s = p->select;
     const size_t n = (size_t)s->n_edges + 1;
-    double *sent = calloc(2 * n, sizeof *sent), *alone = sent + n;
+    double *sent = calloc(2 * n, sizeof *sent);
     if (sent == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the prices of %d edges", s->n_edges);
     }
+    double *alone = sent + n;
     for (int32_t i = 0; i < p->n_unfolded; i++) {
         const dtp_unfolded_edge *u = &p->unfolded[i];
         sent[u->edge] += x->sent_s[place_of(u->tensor, u->phase)];

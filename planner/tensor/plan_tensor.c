@@ -81,8 +81,8 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
     DTP_TRY(dtp_graph_with_settings(p->graph, state->pins.n_settings, state->pins.settings,
                                     &state->set, err));
     state->base = p->graph;
-    DTP_TRY(dtp_exposure_create(p->graph, p->arena, &state->exposure, err));
     p->graph = state->set;
+    DTP_TRY(dtp_exposure_create(p->graph, p->arena, &state->exposure, err));
     dtp_err why = {0};
     dtp_status s = make_problem(p, 1, &why);
     if (s == DTP_INVALID && state->pins.n_texts > 1) {
