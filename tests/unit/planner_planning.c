@@ -33,6 +33,14 @@ static bool keeps_pins(const dtp_planning *p, const dtp_candidate *c)
 static const char tags[MAX_CANDIDATES]; /* candidate i: why = &tags[i] */
 static const dtp_planner planner = {.keeps_pins = keeps_pins};
 
+/* All bytes are set: what must not change is compared as memory. */
+static void begin_planning(dtp_planning *p, const dtp_plan_request *request)
+{
+    memset(p, 0, sizeof *p);
+    p->request = request;
+    p->planner = &planner;
+}
+
 /* Few times, sums and peaks, so that there are ties; means differ by a ten-thousandth
  * or more, or are equal. */
 static dtp_candidate random_candidate(uint64_t *random, int64_t least)
@@ -182,9 +190,7 @@ static void test_planning__keeps_the_best_by_timeline_and_sum(void **state)
     for (int round = 0; round < ROUNDS; round++) {
         dtp_candidate c[MAX_CANDIDATES];
         dtp_planning p;
-        memset(&p, 0, sizeof p);
-        p.request = &request;
-        p.planner = &planner;
+        begin_planning(&p, &request);
         const int n = random_candidates(&random, c);
         double fastest = step_of(&c[0]);
         check_excluded(&p, &random);
@@ -220,9 +226,7 @@ static void test_planning__objective_memory(void **state)
     for (int round = 0; round < ROUNDS; round++) {
         dtp_candidate c[MAX_CANDIDATES];
         dtp_planning p;
-        memset(&p, 0, sizeof p);
-        p.request = &request;
-        p.planner = &planner;
+        begin_planning(&p, &request);
         const int n = random_candidates(&random, c);
         for (int i = 0; i < n; i++) {
             dtp_planning_offer(&p, &c[i]);
