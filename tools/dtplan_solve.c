@@ -188,8 +188,7 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
     c->options.threads = (int32_t)c->threads;
     DTP_TRY(dtp_select_read(operands[0], &c->problem, err));
     if (c->options.time_limit_s > 0.0) {
-        /* Ending a round, the independent look at the answer and writing it take less than reading.
-         */
+        /* The end of a round, checking and writing take less than reading. */
         c->options.time_limit_s -= 2.0 * (now_s() - start);
         c->options.time_limit_s = c->options.time_limit_s > 0.01 ? c->options.time_limit_s : 0.01;
     }
