@@ -9,7 +9,7 @@
 #include "planner/tensor/plan_tensor_internal.h"
 
 /* Of the solves: what is known of single tensors counts by these parts (measured:
- * docs/decisions/0020-timelines-near-the-least-sum.md). */
+ * docs/decisions/0020-timeline-and-sum.md). */
 static const double WEIGHTS[] = {0.0, 0.1, 0.3, 0.3};
 enum { ROUNDS = sizeof WEIGHTS / sizeof WEIGHTS[0], ITERATIONS = 20 };
 /* Cost and bound may differ by this share. */
