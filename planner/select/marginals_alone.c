@@ -123,6 +123,7 @@ static dtp_status solve_alone(sel_marginals *m, sel_work *w, int32_t s, bool tho
     int32_t *known = m->around.choices + (size_t)s * (size_t)m->p->n_nodes;
     int64_t bound = 0;
     sel_solver v = {.p = m->p,
+                    .evaluator = m->around.evaluator,
                     .options = &options,
                     .out = &result,
                     .cutoff = thorough ? m->out[s].cost : m->top[s],

@@ -9,11 +9,12 @@ typedef struct side {
     int64_t step, other_step; /* in the matrix, from one strategy to the next */
 } side;
 
+/* Of a line, or what shows that it is not above 0. */
 static int64_t line_minimum(const sel_work *w, const int64_t *m, const side *d, int32_t i)
 {
     const sel_node *y = &w->nodes[d->other];
     int64_t least = DTP_SELECT_FORBIDDEN;
-    for (int32_t j = 0; j < y->k; j++) {
+    for (int32_t j = 0; j < y->k && least > 0; j++) {
         const int64_t at = m[i * d->step + j * d->other_step];
         least = at < least && !sel_dead(y, j) ? at : least;
     }
@@ -126,21 +127,29 @@ int64_t sel_lower_bound(const sel_work *w)
     return sum;
 }
 
-/* Forbids the finite entries of an edge that are not below `most`. */
-static dtp_status cap_edge(sel_work *w, int32_t edge, int64_t most, dtp_err *err)
+/* Forbids the finite entries of an edge that are above its smallest by `room` or more. */
+static dtp_status cap_edge(sel_work *w, int32_t edge, int64_t room, dtp_err *err)
 {
     const sel_edge *e = &w->edges[edge];
+    const int64_t *m = sel_matrix(e);
     const int64_t n = (int64_t)w->nodes[e->u].k * w->nodes[e->v].k;
-    int64_t removed = 0;
+    int64_t least = DTP_SELECT_FORBIDDEN, largest = INT64_MIN;
     for (int64_t i = 0; i < n; i++) {
-        if (sel_matrix(e)[i] >= most && sel_matrix(e)[i] < DTP_SELECT_FORBIDDEN) {
-            DTP_TRY(sel_own(w, edge, err));
+        least = m[i] < least ? m[i] : least;
+        largest = m[i] > largest && m[i] < DTP_SELECT_FORBIDDEN ? m[i] : largest;
+    }
+    const int64_t most = dtp_select_add_cost(least, room);
+    if (largest < most) {
+        return DTP_OK;
+    }
+    DTP_TRY(sel_own(w, edge, err));
+    for (int64_t i = 0; i < n; i++) {
+        if (e->m[i] >= most && e->m[i] < DTP_SELECT_FORBIDDEN) {
             e->m[i] = DTP_SELECT_FORBIDDEN;
-            removed++;
+            w->report.capped_entries++;
         }
     }
-    w->report.capped_entries += removed;
-    return removed > 0 ? sel_touch(w, edge, err) : DTP_OK;
+    return sel_touch(w, edge, err);
 }
 
 dtp_status sel_cap(sel_work *w, dtp_err *err)
@@ -162,7 +171,7 @@ dtp_status sel_cap(sel_work *w, dtp_err *err)
     }
     for (int32_t e = 0; e < w->n_edges && !w->infeasible; e++) {
         if (w->edges[e].alive) {
-            DTP_TRY(cap_edge(w, e, dtp_select_add_cost(edge_minimum(w, &w->edges[e]), room), err));
+            DTP_TRY(cap_edge(w, e, room, err));
         }
     }
     return DTP_OK;

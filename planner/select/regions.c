@@ -231,6 +231,7 @@ static dtp_status create(const sel_solver *v, regions *all, dtp_err *err)
     for (int32_t i = 0; i < SIDE; i++) {
         region *r = &all->side[i];
         r->v = (sel_solver){.p = v->p,
+                            .evaluator = v->evaluator,
                             .options = v->options,
                             .out = &r->out,
                             .end_s = v->end_s,

@@ -57,8 +57,12 @@ dtp_status sel_offer(sel_solver *v, const sel_work *w, int64_t n_undo, const int
     dtp_select_value value;
     memcpy(v->full, choice, (size_t)v->p->n_nodes * sizeof *choice);
     sel_restore_from(w, n_undo, v->full);
-    DTP_TRY(dtp_select_evaluate(v->p, v->full, &value, err));
-    if (value.feasible && value.cost < v->cutoff) {
+    DTP_TRY(dtp_select_evaluator_cost(v->evaluator, v->full, &value.cost, err));
+    if (value.cost >= v->cutoff) {
+        return DTP_OK; /* the times, which take longer, do not matter */
+    }
+    DTP_TRY(dtp_select_evaluator_run(v->evaluator, v->full, &value, err));
+    if (value.feasible) {
         int32_t *worse = v->best;
         v->best = v->full;
         v->full = worse;
@@ -114,7 +118,7 @@ static dtp_status begin(sel_solver *v, dtp_err *err)
         return DTP_OK;
     }
     dtp_select_value value;
-    DTP_TRY(dtp_select_evaluate(v->p, o->start, &value, err));
+    DTP_TRY(dtp_select_evaluator_run(v->evaluator, o->start, &value, err));
     if (value.feasible && value.cost < v->cutoff) {
         memcpy(v->best, o->start, (size_t)v->p->n_nodes * sizeof *v->best);
         v->out->value = value;
@@ -190,11 +194,15 @@ dtp_status dtp_select_solve(const dtp_select_problem *p, const dtp_select_option
     *out = (dtp_select_result){0};
     sel_solver v = {.p = p, .options = options, .out = out, .seed = options->seed};
     sel_work *w = NULL;
+    dtp_select_evaluator *evaluator = NULL;
     const size_t n = (size_t)p->n_nodes + 1;
+    DTP_TRY(dtp_select_evaluator_create(p, &evaluator, err));
     int32_t *block = calloc(3 * n, sizeof *block);
     if (block == NULL) {
+        dtp_select_evaluator_destroy(evaluator);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
     }
+    v.evaluator = evaluator;
     v.end_s = options->time_limit_s > 0.0 ? now_s() + options->time_limit_s : 0.0;
     v.choice = block;
     v.full = block + n;
@@ -214,6 +222,7 @@ dtp_status dtp_select_solve(const dtp_select_problem *p, const dtp_select_option
     }
     sel_work_destroy(w);
     free(block);
+    dtp_select_evaluator_destroy(evaluator);
     return s;
 }
 

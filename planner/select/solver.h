@@ -3,11 +3,13 @@
 #ifndef DTP_PLANNER_SELECT_SOLVER_H
 #define DTP_PLANNER_SELECT_SOLVER_H
 
+#include "planner/select/check.h"
 #include "planner/select/solve.h"
 #include "planner/select/work.h"
 
 typedef struct sel_solver {
     const dtp_select_problem *p;
+    const dtp_select_evaluator *evaluator; /* of p */
     const dtp_select_options *options;
     dtp_select_result *out;
     double gap;             /* between cost and bound at which to stop, as a share of the cost */

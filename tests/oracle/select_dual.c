@@ -260,7 +260,10 @@ static void test_select_dual__dives_find_plans(void **state)
         int32_t plan[3][SELECT_MAX_NODES + 1] = {{0}};
         const dtp_select_options options = dtp_select_options_init();
         dtp_select_result result = {0};
+        dtp_select_evaluator *evaluator = NULL;
+        assert_int_equal(dtp_select_evaluator_create(p, &evaluator, NULL), DTP_OK);
         sel_solver v = {.p = p,
+                        .evaluator = evaluator,
                         .options = &options,
                         .out = &result,
                         .cutoff = DTP_SELECT_FORBIDDEN,
@@ -280,6 +283,7 @@ static void test_select_dual__dives_find_plans(void **state)
             assert_int_equal(plain_cost(p, v.best), v.cutoff);
             assert_true(best >= 0 && v.cutoff >= best);
         }
+        dtp_select_evaluator_destroy(evaluator);
         sel_work_destroy(w);
         dtp_select_problem_destroy(p);
     }
