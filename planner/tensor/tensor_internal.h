@@ -5,7 +5,7 @@
  *   groups.c    folding: which nodes and tensors decide together (runs.h: of which instances)
  *   choices.c   the choices and their options, pins
  *   filter.c    options that the caller leaves out
- *   edges.c     which choices have a price between them (edge_costs.c)
+ *   edges.c     which choices have a price between them (edge_costs.c, move_prices.c)
  *   memory.c    usage over time
  */
 #ifndef DTP_PLANNER_TENSOR_TENSOR_INTERNAL_H
@@ -63,12 +63,15 @@ typedef struct node_group {
     int32_t n_options, *option; /* into those of the class */
 } node_group;
 
+typedef struct move_prices move_prices; /* of tensors of one type (move_prices.c) */
+
 typedef struct tensor_build {
     dtp_tensor_problem *p;
     const dtp_graph *g;
     const dtp_mesh *mesh;
     dtp_arena *arena; /* scratch */
     dtp_move_pricer *moves;
+    move_prices *prices; /* of moves, by type; those used last first */
     dtp_node_pricer *nodes;
     dtp_node_classes classes;
     class_options *options; /* by class */
@@ -111,7 +114,7 @@ const class_options *dtp_tensor__class_of(const tensor_build *b, int32_t group);
 /* Outputs and the loss. */
 bool dtp_tensor__survives(const dtp_graph *g, dtp_tensor_id t);
 /* The price of a move, DTP_SELECT_FORBIDDEN when there is none; a price times a count. */
-dtp_status dtp_tensor__move(tensor_build *b, dtp_tensor_id t, const dtp_layout *from,
+dtp_status dtp_tensor__move(tensor_build *b, const dtp_ttype *type, const dtp_layout *from,
                             const dtp_layout *to, int64_t *ps, dtp_err *err) DTP_MUST_CHECK;
 int64_t dtp_tensor__times(int64_t ps, int64_t count);
 

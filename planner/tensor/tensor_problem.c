@@ -39,6 +39,7 @@ static dtp_status tensor_costs(tensor_build *b, const dtp_choice *choice, int64_
 {
     const int64_t n = count_survivors(b, b->group_of_tensor[choice->tensor]);
     const int32_t n_options = n > 0 ? choice->n_options : 0;
+    const dtp_ttype *type = &b->g->tensors[choice->tensor].type;
     *count = n;
     for (int32_t k = 0; k < n_options; k++) {
         dtp_layout reduced = choice->options[k].layout;
@@ -47,8 +48,7 @@ static dtp_status tensor_costs(tensor_build *b, const dtp_choice *choice, int64_
                 reduced.place[m] = (dtp_place){0};
             }
         }
-        DTP_TRY(dtp_tensor__move(b, choice->tensor, &choice->options[k].layout, &reduced, &unit[k],
-                                 err));
+        DTP_TRY(dtp_tensor__move(b, type, &choice->options[k].layout, &reduced, &unit[k], err));
     }
     return DTP_OK;
 }
