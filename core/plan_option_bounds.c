@@ -1,4 +1,5 @@
-/* The object "option_bounds" of dtp.plan/1: a list of numbers per choice. */
+/* The object "option_bounds" of dtp.plan/1: a text of numbers per choice. As JSON numbers they
+ * would be most of the values of a large plan, and what reading it takes. */
 #include <inttypes.h>
 
 #include "core/plan_internal.h"
@@ -7,6 +8,17 @@ enum { MAX_OPTIONS = 10000000 };
 
 /* ---- writing ------------------------------------------------------------------------------------
  */
+
+static void write_choice(dtp_json_writer *w, const dtp_plan_option_bounds *bounds, int32_t i)
+{
+    dtp_strbuf text = {0};
+    for (int32_t k = bounds->first[i]; k < bounds->first[i + 1]; k++) {
+        dtp_strbuf_addf(&text, "%s%" PRId32, k > bounds->first[i] ? " " : "", bounds->above[k]);
+    }
+    dtp_json_write_string(w, NULL, dtp_strbuf_text(&text));
+    w->buf.failed = w->buf.failed || text.failed;
+    dtp_strbuf_free(&text);
+}
 
 void dtp_plan__write_option_bounds(dtp_json_writer *w, const dtp_plan_option_bounds *bounds)
 {
@@ -18,11 +30,7 @@ void dtp_plan__write_option_bounds(dtp_json_writer *w, const dtp_plan_option_bou
     dtp_json_write_int(w, "unit_ps", bounds->unit_ps);
     dtp_json_begin_array(w, "above", false);
     for (int32_t i = 0; i < bounds->n; i++) {
-        dtp_json_begin_array(w, NULL, true);
-        for (int32_t k = bounds->first[i]; k < bounds->first[i + 1]; k++) {
-            dtp_json_write_int(w, NULL, bounds->above[k]);
-        }
-        dtp_json_end_array(w);
+        write_choice(w, bounds, i);
     }
     dtp_json_end_array(w);
     dtp_json_end_object(w);
@@ -39,26 +47,47 @@ static dtp_status read_between(const dtp_json *v, const char *key, int64_t least
     return dtp_json_int(value, least, most, out, err);
 }
 
-static dtp_status read_choice(const dtp_json *v, dtp_plan_option_bounds *bounds, dtp_err *err)
+/* One number at *at, which moves behind it and a space. */
+static dtp_status read_number(const dtp_json *v, const char **at, int32_t *out, dtp_err *err)
 {
-    int32_t at = bounds->first[bounds->n];
-    for (int32_t k = 0; k < dtp_json_size(v); k++) {
-        int64_t above;
-        DTP_TRY(dtp_json_int(dtp_json_at(v, k), 0, DTP_PLAN_MOST_ABOVE, &above, err));
-        bounds->above[at++] = (int32_t)above;
+    const char *begin = *at, *end = begin;
+    int64_t above = 0;
+    while (*end >= '0' && *end <= '9' && above <= DTP_PLAN_MOST_ABOVE) {
+        above = 10 * above + (*end++ - '0');
     }
-    bounds->first[++bounds->n] = at;
+    if (end == begin || above > DTP_PLAN_MOST_ABOVE || (*end != ' ' && *end != '\0')) {
+        return dtp_json_fail(v, err,
+                             "expected integers in 0..%d with a space between them at '%.20s'",
+                             DTP_PLAN_MOST_ABOVE, begin);
+    }
+    *out = (int32_t)above;
+    *at = *end == ' ' ? end + 1 : NULL;
     return DTP_OK;
 }
 
-/* How many options all choices have together. */
+static dtp_status read_choice(const dtp_json *v, dtp_plan_option_bounds *bounds, dtp_err *err)
+{
+    const char *at;
+    int32_t k = bounds->first[bounds->n];
+    DTP_TRY(dtp_json_string(v, &at, err));
+    while (at != NULL) {
+        DTP_TRY(read_number(v, &at, &bounds->above[k++], err));
+    }
+    bounds->first[++bounds->n] = k;
+    return DTP_OK;
+}
+
+/* How many options all choices have together: one more than spaces. */
 static dtp_status count_options(const dtp_json *list, int64_t *n, dtp_err *err)
 {
     *n = 0;
     for (int32_t i = 0; i < dtp_json_size(list); i++) {
-        const dtp_json *v = dtp_json_at(list, i);
-        DTP_TRY(dtp_json_expect(v, DTP_JSON_ARRAY, err));
-        *n += dtp_json_size(v);
+        const char *text;
+        DTP_TRY(dtp_json_string(dtp_json_at(list, i), &text, err));
+        (*n)++;
+        for (const char *c = text; *c != '\0'; c++) {
+            *n += *c == ' ' ? 1 : 0;
+        }
     }
     return *n <= MAX_OPTIONS
                ? DTP_OK
