@@ -6,6 +6,7 @@
 #include "core/json_writer.h"
 #include "planner/reports/explain.h"
 #include "tools/dtplan_options.h"
+#include "tools/heap.h"
 
 typedef struct explain_command {
     tool_source source;
@@ -219,6 +220,7 @@ int dtplan_explain(int argc, char **argv)
     };
     const tool_parse parse = {"dtplan explain MODEL PLAN NAME --machine FILE [options]", options, 3,
                               3};
+    tool_heap_reserve();
     c.ctx = dtp_ctx_default();
     return tool_run("dtplan", &parse, argc, argv, execute, &c);
 }
