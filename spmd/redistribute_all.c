@@ -66,21 +66,48 @@ typedef struct pair {
 
 static void add_axis(const dtp_redistribute_costs *c, int32_t axis, pair *p)
 {
-    p->parts[p->n_axes] = c->type_parts[axis];
-    p->axis[p->n_axes] = (int8_t)axis;
-    p->number[axis] = (int8_t)p->n_axes++;
+    if (p->number[axis] < 0) {
+        p->parts[p->n_axes] = c->type_parts[axis];
+        p->axis[p->n_axes] = (int8_t)axis;
+        p->number[axis] = (int8_t)p->n_axes++;
+    }
 }
 
-static uint64_t renumber(const dtp_redistribute_costs *c, const dtp_layout *layout, pair *p)
+static void add_splits(const dtp_redistribute_costs *c, const dtp_layout *layout, pair *p)
+{
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        if (layout->place[m].kind == DTP_SHARD) {
+            add_axis(c, layout->place[m].axis, p);
+        }
+    }
+}
+
+/* By what decides their even splits, the most first; those that are alike in this as they came. */
+static void sort_axes(pair *p)
+{
+    for (int32_t i = 1; i < p->n_axes; i++) {
+        const int64_t parts = p->parts[i];
+        const int8_t axis = p->axis[i];
+        int32_t at = i;
+        for (; at > 0 && p->parts[at - 1] < parts; at--) {
+            p->parts[at] = p->parts[at - 1];
+            p->axis[at] = p->axis[at - 1];
+        }
+        p->parts[at] = parts;
+        p->axis[at] = axis;
+    }
+    for (int32_t i = 0; i < p->n_axes; i++) {
+        p->number[p->axis[i]] = (int8_t)i;
+    }
+}
+
+static uint64_t key_of(const dtp_layout *layout, pair *p)
 {
     uint64_t key = 0;
     for (int32_t m = 0; m < layout->n_mesh; m++) {
         const dtp_place *place = &layout->place[m];
         uint64_t what = 0;
         if (place->kind == DTP_SHARD) {
-            if (p->number[place->axis] < 0) {
-                add_axis(c, place->axis, p);
-            }
             what = (uint64_t)p->number[place->axis];
         } else if (place->kind == DTP_PARTIAL) {
             p->mixed = p->mixed || (p->op >= 0 && p->op != place->op);
@@ -96,14 +123,15 @@ static void read_pair(const dtp_redistribute_costs *c, const dtp_ttype *type,
 {
     *p = (pair){.type = type, .op = -1};
     memset(p->number, -1, sizeof p->number);
-    p->to = renumber(c, to, p);
-    p->from = renumber(c, from, p);
+    add_splits(c, to, p);
+    add_splits(c, from, p);
     for (int32_t axis = 0, n = 0; axis < type->rank && n < STOPOVERS; axis++) {
-        if (p->number[axis] < 0) {
-            add_axis(c, axis, p);
-            n++;
-        }
+        n += p->number[axis] < 0 ? 1 : 0;
+        add_axis(c, axis, p);
     }
+    sort_axes(p);
+    p->to = key_of(to, p);
+    p->from = key_of(from, p);
 }
 
 /* ---- which table -------------------------------------------------------------------------------

@@ -7,7 +7,8 @@
  * through the mesh dims that it splits and those that it leaves partial. So the costs from every
  * layout to one are a table, made by Dijkstra's algorithm on the reversed steps of
  * spmd/redistribute_graph.h, and the table serves all tensors of one size: tensor dims are numbered
- * by their first appearance in the target, then in the source, then as stopovers.
+ * by how they may be split evenly, and those that are alike in that by their first appearance in
+ * the target, then in the source, then as stopovers.
  */
 #ifndef DTP_SPMD_REDISTRIBUTE_ALL_H
 #define DTP_SPMD_REDISTRIBUTE_ALL_H

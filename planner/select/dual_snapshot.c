@@ -338,10 +338,11 @@ static dtp_status move_edge(const sel_dual *d, sel_work *w, int32_t e, dtp_err *
     const float *phi_u = d->best_phi + d->work_phi[e], *phi_v = phi_u + u->k;
     DTP_TRY(sel_own(w, e, err));
     for (int32_t i = 0; i < u->k; i++) {
+        const int64_t to_u = llroundf(phi_u[i]);
         for (int32_t j = 0; j < v->k; j++) {
             int64_t *at = &edge->m[(int64_t)i * v->k + j];
             const bool dead = sel_dead(u, i) || sel_dead(v, j) || *at >= DTP_SELECT_FORBIDDEN;
-            *at = dead ? DTP_SELECT_FORBIDDEN : *at - llroundf(phi_u[i]) - llroundf(phi_v[j]);
+            *at = dead ? DTP_SELECT_FORBIDDEN : *at - to_u - llroundf(phi_v[j]);
         }
     }
     w->constant += take_minimum(edge->m, (int64_t)u->k * v->k);
