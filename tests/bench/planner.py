@@ -4,6 +4,7 @@ Usage: planner.py DTPLAN OUT_DIR [instances|models|explain|parse|large ...]
 """
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -92,22 +93,30 @@ def explain_all(dtplan, model, machine, plan, names):
     return taken, used, total, exact
 
 
+def near_an_end(names):
+    """Names without those of most layers: layers are alike but for the two at each end and where a plan has two runs of them."""
+    layer = {name: int(m.group(1)) for name in names for m in [re.search(r"layers\.(\d+)", name)] if m}
+    n = max(layer.values(), default=0) + 1
+    kept = {0, 1, n // 2 - 1, n // 2, n - 2, n - 1}
+    return [name for name in names if layer.get(name, 0) in kept]
+
+
 def explain(dtplan, out):
-    """What `dtplan explain` takes per tensor, and how many of its differences are exact, on 40 tensors of every plan."""
-    print("%-14s %-12s %7s %9s %9s %9s %9s %14s" %
-          ("model", "mesh", "tensors", "median s", "most s", "median cpu", "most cpu", "exact"))
+    """What `dtplan explain` takes per tensor, and how many of its differences are exact, on all tensors of six layers and outside."""
+    print("%-14s %-12s %7s %9s %9s %9s %9s %16s" %
+          ("model", "mesh", "tensors", "median s", "99 % s", "most s", "most cpu", "exact"))
     for model, mesh, machine, options in MODELS:
         plan = os.path.join(out, "plan.json")
         run([dtplan, "plan", "models/%s.json" % model, "--mesh", mesh, "--mode", "tensor", "--json", "--machine",
              "models/machines/%s.json" % machine, "-o", plan] + options)
         with open(plan, encoding="utf-8") as f:
-            names = list(json.load(f)["tensors"])
-        names = names[::max(1, len(names) // 40)]
+            names = near_an_end(list(json.load(f)["tensors"]))
         taken, used, total, exact = explain_all(dtplan, model, machine, plan, names)
         os.remove(plan)
-        print("%-14s %-12s %7d %9.3f %9.3f %9.3f %9.3f %6d of %5d" %
-              (model, mesh, len(names), sorted(taken)[len(taken) // 2], max(taken), sorted(used)[len(used) // 2],
-               max(used), exact, total), flush=True)
+        taken.sort()
+        print("%-14s %-12s %7d %9.3f %9.3f %9.3f %9.3f %7d of %6d" %
+              (model, mesh, len(names), taken[len(taken) // 2], taken[len(taken) * 99 // 100], taken[-1], max(used),
+               exact, total), flush=True)
 
 
 def side_by_side(out, k):
