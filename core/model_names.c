@@ -1,5 +1,4 @@
 /* Names of tensors and nodes: their form, the scopes they live in and what they mean there. */
-#include <stdio.h>
 #include <string.h>
 
 #include "core/model_internal.h"
@@ -7,8 +6,13 @@
 /* Puts prefix and name together; false when they are too long. */
 static bool join(const dtp_model_scope *scope, const char *name, char full[DTP_MODEL_MAX_FULL_NAME])
 {
-    int n = snprintf(full, DTP_MODEL_MAX_FULL_NAME, "%s%s", scope->prefix, name);
-    return n >= 0 && n < DTP_MODEL_MAX_FULL_NAME;
+    const size_t before = strlen(scope->prefix), bytes = strlen(name) + 1;
+    if (before + bytes > DTP_MODEL_MAX_FULL_NAME) {
+        return false;
+    }
+    memcpy(full, scope->prefix, before);
+    memcpy(full + before, name, bytes);
+    return true;
 }
 
 static dtp_status check_form(const dtp_json *place, const char *name, dtp_err *err)

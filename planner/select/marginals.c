@@ -8,7 +8,7 @@
 #include "planner/select/marginals_internal.h"
 
 /* Looks at entries: in any case, and at each of them, below which a large problem stays open. */
-static const int64_t LEAST_EFFORT = 11000000;
+static const int64_t LEAST_EFFORT = 9000000;
 enum { LOOKS = 20, LARGE_ENTRIES = 100000 };
 
 dtp_marginal_options dtp_marginal_options_init(const dtp_select_problem *p, int32_t node,
