@@ -17,7 +17,7 @@ typedef enum tool_option_kind {
     TOOL_LIST    /* tool_list *: may be given several times */
 } tool_option_kind;
 
-enum { TOOL_LIST_MAX = 64 };
+enum { TOOL_LIST_MAX = 1024 }; /* a pin for every layer of a large model */
 
 typedef struct tool_list {
     int32_t n;

@@ -1,9 +1,11 @@
 """Tables of `./dev bench planner`: cost, certified gap, time and memory of dtplan on selection problems and on models.
 
-Usage: planner.py DTPLAN OUT_DIR [instances|models|explain|parse|large ...]
+Usage: planner.py DTPLAN OUT_DIR [instances|models|explain|pinned|parse|large ...]
 """
+import itertools
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -119,6 +121,65 @@ def explain(dtplan, out):
                exact, total), flush=True)
 
 
+def pin_and_solve(dtplan, out, case, names, choice):
+    """The least sum of prices found, and no less than which there is, with tensors pinned to a layout; None: no plan."""
+    model, mesh, machine, options = case
+    path = os.path.join(out, "pinned.json")
+    pins = [x for name in names for x in ("--pin", "%s: %s" % (name, choice))]
+    done = subprocess.run([dtplan, "plan", "models/%s.json" % model, "--mesh", mesh, "--mode", "tensor", "--machine",
+                           "models/machines/%s.json" % machine, "-o", path] + options + pins, capture_output=True)
+    if done.returncode != 0:
+        return None
+    with open(path, encoding="utf-8") as f:
+        c = json.load(f)["certificate"]
+    os.remove(path)
+    return c.get("least_cost", c["cost"]), c["bound"]
+
+
+def draw_alternatives(dtplan, plan, case, seed):
+    """Endless: an explanation of a tensor that decides for itself, and one of the alternatives near its layout."""
+    model, _, machine, _ = case
+    random.seed(seed)
+    with open(plan, encoding="utf-8") as f:
+        names = list(json.load(f)["tensors"])
+    while True:
+        name = random.choice(names)
+        text = subprocess.run([dtplan, "explain", "models/%s.json" % model, plan, name, "--machine",
+                               "models/machines/%s.json" % machine, "--json"], capture_output=True, check=True).stdout
+        x = json.loads(text)
+        near = [a for a in x["alternatives"] if "at_least_ps" in a and not a["chosen"]][:8]
+        if x["decides"] == "tensor" and "via" not in x and near:
+            alike = [n for n in names if re.sub(r"layers\.\d+", "", n) == re.sub(r"layers\.\d+", "", name)]
+            if len(alike) == x["instances"]:
+                yield alike, x["cost_ps"], random.choice(near)
+
+
+def pinned(dtplan, out, cases=8, seed=1):
+    """Whether solving again with an alternative pinned costs what explain says, or more."""
+    print("%-14s %-12s %6s %7s %9s %9s %9s   seed %d" %
+          ("model", "mesh", "cases", "exact", "as said", "more", "less", seed))
+    for case in MODELS[:7]:
+        model, mesh, machine, options = case
+        plan = os.path.join(out, "plan.json")
+        run([dtplan, "plan", "models/%s.json" % model, "--mesh", mesh, "--mode", "tensor", "--json", "--machine",
+             "models/machines/%s.json" % machine, "-o", plan] + options)
+        exact, equal, more, less, none = 0, 0, 0, 0, 0
+        for names, cost, a in itertools.islice(draw_alternatives(dtplan, plan, case, seed), cases):
+            solved = pin_and_solve(dtplan, out, case, names, a["choice"])
+            if solved is None:
+                none += 1
+                continue
+            least, bound = solved
+            said = cost + a["at_least_ps"]
+            exact += a["at_least_is_best"]
+            equal += least == said
+            more += least > said
+            less += least < said or (a["at_least_is_best"] and bound > said)
+        os.remove(plan)
+        print("%-14s %-12s %6d %7d %9d %9d %9d   without a plan %d" %
+              (model, mesh, cases - none, exact, equal, more, less, none), flush=True)
+
+
 def side_by_side(out, k):
     """Writes instance M k times side by side; the file and how many numbers it holds."""
     import gzip
@@ -162,7 +223,7 @@ def large(dtplan, out):
 
 def main():
     dtplan, out = sys.argv[1:3]
-    parts = {"instances": instances, "models": models, "explain": explain, "parse": parse, "large": large}
+    parts = {"instances": instances, "models": models, "explain": explain, "pinned": pinned, "parse": parse, "large": large}
     os.makedirs(out, exist_ok=True)
     for name in sys.argv[3:] or parts:
         parts[name](dtplan, out)
