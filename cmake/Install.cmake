@@ -11,6 +11,10 @@ set(parts dtp_planner dtp_tensor dtp_executor dtp_cost_models dtp_spmd dtp_core)
 target_link_libraries(dtp PRIVATE ${parts})
 list(JOIN parts "," parts)
 set_target_properties(dtp PROPERTIES LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,${parts}")
+# Only names of the public headers leave the library.
+set(exports ${CMAKE_CURRENT_LIST_DIR}/libdtp.map)
+target_link_options(dtp PRIVATE LINKER:--version-script=${exports})
+set_target_properties(dtp PROPERTIES LINK_DEPENDS ${exports})
 target_include_directories(dtp INTERFACE
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
@@ -21,10 +25,12 @@ install(TARGETS dtp EXPORT dtp-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDI
 install(TARGETS dtplan dtrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(EXPORT dtp-targets NAMESPACE dtp:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/dtp)
 install(DIRECTORY include/dtp/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dtp FILES_MATCHING PATTERN "*.h")
-# Headers that only the files of one folder use stay at home.
+# Headers that only the files of one folder use stay at home, and so do those that include one.
 install(DIRECTORY core spmd cost_models planner executor DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dtp
     FILES_MATCHING PATTERN "*.h" PATTERN "*internal.h" EXCLUDE PATTERN "glpk_fence.h" EXCLUDE
-    PATTERN "executor/cpu" EXCLUDE PATTERN "executor/ref" EXCLUDE)
+    PATTERN "executor/cpu" EXCLUDE PATTERN "executor/ref" EXCLUDE PATTERN "mpi_shared.h" EXCLUDE
+    PATTERN "edge_costs.h" EXCLUDE PATTERN "move_prices.h" EXCLUDE
+    PATTERN "redistribute_bound.h" EXCLUDE)
 
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/dtp-config.cmake.in
     ${CMAKE_BINARY_DIR}/dtp-config.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/dtp)

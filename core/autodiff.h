@@ -1,7 +1,7 @@
 /* Reverse-mode differentiation, graph to graph: appends backward nodes and optimizer updates.
  *
  * Names: backward nodes are "grad.<node>.<k>"; which tensor is the gradient of a parameter is told
- * by g->grads. An optimizer slot of parameter p is "<optimizer>.<slot>.<p>" ("adamw.m.w1"), its
+ * by g->grads. An optimizer state of parameter p is "<optimizer>.<state>.<p>" ("adamw.m.w1"), its
  * update node "update.<p>". Model files may not use names that start with "grad." or "update.".
  */
 #ifndef DTP_CORE_AUTODIFF_H
@@ -55,11 +55,8 @@ dtp_status dtp_vjp_unbroadcast(dtp_vjp *v, dtp_tensor_id dy, dtp_tensor_id like,
 dtp_status dtp_autodiff(dtp_graph *g, dtp_tensor_id loss, int32_t n_also, const dtp_tensor_id *also,
                         dtp_tensor_id *also_grads, dtp_err *err) DTP_MUST_CHECK;
 
-/* Appends optimizer slots, update nodes and g->updates for every entry of g->grads. */
-dtp_status dtp_optimizer_append(dtp_graph *g, const dtp_optimizer *opt,
-                                dtp_err *err) DTP_MUST_CHECK;
-
-/* Both, as g->loss and g->optimizer say; no effect on a forward graph. */
+/* The gradients and the updates (core/optimizer.h), as g->loss and g->optimizer say; no effect on a
+ * forward graph. */
 dtp_status dtp_training_graph(dtp_graph *g, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

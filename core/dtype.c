@@ -1,5 +1,6 @@
 #include "core/dtype.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static const struct {
@@ -37,4 +38,14 @@ dtp_status dtp_dtype_parse(const char *name, dtp_dtype *out, dtp_err *err)
     }
     return DTP_FAIL(err, DTP_INVALID, "unknown dtype '%s' (known: f32 f64 bf16 f16 i32 i64 bool)",
                     name);
+}
+
+dtp_status dtp_dtype_check(int64_t code, dtp_err *err)
+{
+    return code >= 0 && code < DTP_N_DTYPES
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_INVALID,
+                          "there is no element type %" PRId64
+                          " (0 to %d are f32 f64 bf16 f16 i32 i64 bool)",
+                          code, DTP_N_DTYPES - 1);
 }

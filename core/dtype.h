@@ -22,5 +22,7 @@ const char *dtp_dtype_name(dtp_dtype dtype);
 bool dtp_dtype_is_float(dtp_dtype dtype);
 /* DTP_INVALID when the name is none of the above. */
 dtp_status dtp_dtype_parse(const char *name, dtp_dtype *out, dtp_err *err) DTP_MUST_CHECK;
+/* DTP_INVALID when the number is none of the enumeration. */
+dtp_status dtp_dtype_check(int64_t code, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -1,12 +1,12 @@
 /* Whole files in, whole files out (declared in core/json.h). */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/file_in.h"
+#include "core/file_out.h"
 #include "core/json.h"
 
 static dtp_status io_error(const char *what, const char *path, dtp_err *err)
@@ -45,10 +45,14 @@ static dtp_status read_all(const char *path, FILE *f, size_t max_bytes, char **t
 
 dtp_status dtp_file_read(const char *path, size_t max_bytes, char **text, size_t *len, dtp_err *err)
 {
-    FILE *f = fopen(path, "rb");
     char *read = NULL;
+    int fd = -1;
+    DTP_TRY(dtp_stream_in_open(path, &fd, err));
+    FILE *f = fdopen(fd, "rb");
     if (f == NULL) {
-        return io_error("open", path, err);
+        dtp_status failed = io_error("open", path, err);
+        (void)close(fd);
+        return failed;
     }
     dtp_status s = read_all(path, f, max_bytes, &read, len, err);
     (void)fclose(f);
@@ -60,72 +64,14 @@ dtp_status dtp_file_read(const char *path, size_t max_bytes, char **text, size_t
     return DTP_OK;
 }
 
-static dtp_status write_all(int fd, const char *path, const char *text, size_t len, dtp_err *err)
-{
-    while (len > 0) {
-        ssize_t n = write(fd, text, len);
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n < 0) {
-            return io_error("write", path, err);
-        }
-        text += n;
-        len -= (size_t)n;
-    }
-    return DTP_OK;
-}
-
-/* Devices and pipes cannot be replaced by renaming. */
-static dtp_status write_special(const char *path, const char *text, size_t len, dtp_err *err)
-{
-    int fd = open(path, O_WRONLY);
-    if (fd < 0) {
-        return io_error("open", path, err);
-    }
-    dtp_status s = write_all(fd, path, text, len, err);
-    if (close(fd) != 0 && s == DTP_OK) {
-        s = io_error("close", path, err);
-    }
-    return s;
-}
-
-static dtp_status write_temporary(const char *path, const char *temporary, const char *text,
-                                  size_t len, dtp_err *err)
-{
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    if (fd < 0) {
-        return io_error("write", path, err);
-    }
-    dtp_status s = write_all(fd, path, text, len, err);
-    if (s == DTP_OK && fsync(fd) != 0) {
-        s = io_error("sync", path, err);
-    }
-    if (close(fd) != 0 && s == DTP_OK) {
-        s = io_error("close", path, err);
-    }
-    if (s == DTP_OK && rename(temporary, path) != 0) {
-        s = io_error("rename a temporary file to it", path, err);
-    }
-    if (s != DTP_OK) {
-        (void)unlink(temporary);
-    }
-    return s;
-}
-
 dtp_status dtp_file_write(const char *path, const char *text, size_t len, dtp_err *err)
 {
-    struct stat st;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        return write_special(path, text, len, err);
+    dtp_file_out *out = NULL;
+    DTP_TRY(dtp_file_out_open(path, &out, err));
+    dtp_status s = dtp_file_out_write(out, text, len, err);
+    if (s != DTP_OK) {
+        dtp_file_out_discard(out);
+        return s;
     }
-    size_t size = strlen(path) + 32;
-    char *temporary = malloc(size);
-    if (temporary == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory", path);
-    }
-    (void)snprintf(temporary, size, "%s.tmp.%ld", path, (long)getpid());
-    dtp_status s = write_temporary(path, temporary, text, len, err);
-    free(temporary);
-    return s;
+    return dtp_file_out_commit(out, err);
 }

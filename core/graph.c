@@ -362,7 +362,10 @@ dtp_status dtp_graph_add_node(dtp_graph *g, const dtp_node_spec *spec, dtp_tenso
 {
     const dtp_op_def *op = spec->def != NULL ? spec->def : dtp_op_set_find(g->ops, spec->op);
     if (op == NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "node '%s': unknown op '%s'", spec->name, spec->op);
+        char hint[DTP_OP_HINT_BYTES];
+        dtp_op_hint(g->ops, spec->op, hint);
+        return DTP_FAIL(err, DTP_INVALID, "node '%s': unknown op '%s'%s", spec->name, spec->op,
+                        hint);
     }
     dtp_node node = {.name = dtp_arena_strdup(g->arena, spec->name),
                      .op = op,

@@ -41,7 +41,7 @@ typedef struct dtp_graph_tensor {
     bool per_step; /* STATE: an accumulator of microbatches, without contents between steps */
 } dtp_graph_tensor;
 
-typedef enum dtp_phase { DTP_FORWARD, DTP_BACKWARD, DTP_UPDATE } dtp_phase;
+typedef enum dtp_phase { DTP_FORWARD, DTP_BACKWARD, DTP_UPDATE, DTP_N_PHASES } dtp_phase;
 
 typedef struct dtp_node {
     const char *name;
@@ -68,18 +68,13 @@ typedef struct dtp_param_grad {
     dtp_tensor_id param, grad;
 } dtp_param_grad;
 
-typedef enum dtp_optimizer_kind {
-    DTP_OPT_NONE,
-    DTP_OPT_SGD,
-    DTP_OPT_MOMENTUM,
-    DTP_OPT_ADAM,
-    DTP_OPT_ADAMW
-} dtp_optimizer_kind;
+enum { DTP_OPTIMIZER_MAX_HYPERS = 8 };
 
-typedef struct dtp_optimizer {
-    dtp_optimizer_kind kind;
-    double lr, momentum, beta1, beta2, eps, weight_decay;
-} dtp_optimizer;
+/* An optimizer and its hyperparameters (core/optimizer.h). */
+typedef struct dtp_optimizer_spec {
+    const dtp_op_def *op;                   /* NULL: none */
+    double hyper[DTP_OPTIMIZER_MAX_HYPERS]; /* by attribute of the op */
+} dtp_optimizer_spec;
 
 enum { DTP_MAX_MICRO_DIMS = 4 };
 
@@ -99,7 +94,7 @@ struct dtp_graph {
     int32_t n_grads, cap_grads;
     dtp_param_grad *grads;
     dtp_tensor_id loss; /* -1 for a forward graph */
-    dtp_optimizer optimizer;
+    dtp_optimizer_spec optimizer;
     int32_t *name_hash, name_hash_size; /* tensor names, open addressing, -1 = free */
     int32_t n_blocks, cap_blocks;
     const char **blocks;  /* by dtp_node.block: name of the block that is repeated */

@@ -263,8 +263,7 @@ static void prepend_step(const dtp_json *v, char path[PATH_BYTES])
     }
 }
 
-/* "FILE:LINE:COL: path", without the path for the root. */
-static void describe_place(const dtp_json *v, char *out, size_t size)
+void dtp_json_place(const dtp_json *v, char *out, size_t size)
 {
     char path[PATH_BYTES] = "";
     int32_t line, col;
@@ -274,7 +273,6 @@ static void describe_place(const dtp_json *v, char *out, size_t size)
     dtp_json__place(v->doc->text, v->mark.key_offset, &line, &col);
     (void)snprintf(out, size, "%.400s:%d:%d%s%s", v->doc->file, line, col,
                    path[0] != '\0' ? ": " : "", path);
-    dtp_json__one_line(out);
 }
 
 dtp_status dtp_json_fail(const dtp_json *v, dtp_err *err, const char *fmt, ...)
@@ -284,7 +282,6 @@ dtp_status dtp_json_fail(const dtp_json *v, dtp_err *err, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
-    dtp_json__one_line(what);
     dtp_status s = DTP_FAIL(err, DTP_INVALID, "%s", what);
     dtp_json_prefix(v, err);
     return s;
@@ -292,12 +289,11 @@ dtp_status dtp_json_fail(const dtp_json *v, dtp_err *err, const char *fmt, ...)
 
 void dtp_json_prefix(const dtp_json *v, dtp_err *err)
 {
-    char place[800];
+    char place[DTP_JSON_PLACE_BYTES];
     if (err == NULL) {
         return;
     }
-    describe_place(v, place, sizeof place);
-    dtp_json__one_line(err->msg);
+    dtp_json_place(v, place, sizeof place);
     dtp_err_prefix(err, "%s", place);
 }
 

@@ -59,13 +59,16 @@ dtp_status dtp_json_keys(const dtp_json *obj, const char *const *allowed,
 
 /* "FILE:LINE:COL: path: text" as DTP_INVALID. */
 dtp_status dtp_json_fail(const dtp_json *v, dtp_err *err, const char *fmt, ...) DTP_PRINTF(3, 4);
+enum { DTP_JSON_PLACE_BYTES = 800 };
+/* "FILE:LINE:COL: path", without the path for the root. */
+void dtp_json_place(const dtp_json *v, char *out, size_t size);
 /* Puts "FILE:LINE:COL: path" before a failure from elsewhere. */
 void dtp_json_prefix(const dtp_json *v, dtp_err *err);
 
 /* Reads a whole file; caller frees *text. DTP_IO naming the file; DTP_RANGE above max_bytes. */
 dtp_status dtp_file_read(const char *path, size_t max_bytes, char **text, size_t *len,
                          dtp_err *err) DTP_MUST_CHECK;
-/* Writes a file completely or not at all: temporary name, fsync, rename. */
+/* Writes a file completely or not at all; see core/file_out.h, which also lists the codes. */
 dtp_status dtp_file_write(const char *path, const char *text, size_t len,
                           dtp_err *err) DTP_MUST_CHECK;
 

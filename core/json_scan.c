@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/one_line.h"
+
 typedef struct scanner {
     const char *file, *text;
     size_t len, at;
@@ -26,15 +28,6 @@ void dtp_json__place(const char *text, size_t offset, int32_t *line, int32_t *co
     }
 }
 
-void dtp_json__one_line(char *text)
-{
-    for (; *text != '\0'; text++) {
-        if ((unsigned char)*text < 0x20 || *text == 0x7F) {
-            *text = '?';
-        }
-    }
-}
-
 static dtp_status fail_at(scanner *s, size_t offset, const char *fmt, ...) DTP_PRINTF(3, 4);
 
 static dtp_status fail_at(scanner *s, size_t offset, const char *fmt, ...)
@@ -45,7 +38,6 @@ static dtp_status fail_at(scanner *s, size_t offset, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
-    dtp_json__one_line(what);
     dtp_json__place(s->text, offset, &line, &col);
     return DTP_FAIL(s->err, DTP_INVALID, "%s:%d:%d: %s", s->file, line, col, what);
 }
@@ -84,29 +76,6 @@ static bool is_digit(int c)
 
 /* ---- strings -----------------------------------------------------------------------------------
  */
-
-/* Length of the UTF-8 sequence at the cursor, 0 when it is malformed (RFC 3629). */
-static size_t utf8_length(const scanner *s)
-{
-    const unsigned char *p = (const unsigned char *)s->text + s->at;
-    size_t left = s->len - s->at;
-    if (p[0] < 0x80) {
-        return 1;
-    }
-    size_t n = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
-    if (p[0] < 0xC2 || p[0] > 0xF4 || left < n) {
-        return 0;
-    }
-    for (size_t i = 1; i < n; i++) {
-        if ((p[i] & 0xC0U) != 0x80U) {
-            return 0;
-        }
-    }
-    bool overlong = (p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xF0 && p[1] < 0x90);
-    bool surrogate = p[0] == 0xED && p[1] > 0x9F;
-    bool too_large = p[0] == 0xF4 && p[1] > 0x8F;
-    return overlong || surrogate || too_large ? 0 : n;
-}
 
 /* Four hex digits at the cursor, -1 when they are not. */
 static int32_t hex4(const scanner *s)
@@ -179,7 +148,7 @@ static dtp_status scan_char(scanner *s)
     if (c == '\\') {
         return scan_escape(s);
     }
-    size_t n = utf8_length(s);
+    size_t n = dtp_utf8_next(s->text + s->at, s->len - s->at, NULL);
     if (n == 0) {
         return fail_at(s, s->at, "not UTF-8 (byte 0x%02x)", (unsigned)c);
     }

@@ -37,7 +37,4 @@ dtp_status dtp_json__scan(const char *file, const char *text, size_t len, dtp_js
 /* Line and column, both from 1; the column counts code points. */
 void dtp_json__place(const char *text, size_t offset, int32_t *line, int32_t *col);
 
-/* Replaces control characters, so that a message stays one line. */
-void dtp_json__one_line(char *text);
-
 #endif

@@ -111,6 +111,13 @@ void dtp_json_write_string(dtp_json_writer *w, const char *key, const char *valu
     add_quoted(&w->buf, value);
 }
 
+void dtp_json_write_text(dtp_json_writer *w, const char *key, dtp_strbuf *text)
+{
+    dtp_json_write_string(w, key, dtp_strbuf_text(text));
+    w->buf.failed = w->buf.failed || text->failed;
+    dtp_strbuf_free(text);
+}
+
 void dtp_json_write_int(dtp_json_writer *w, const char *key, int64_t value)
 {
     begin_value(w, key);

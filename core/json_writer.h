@@ -18,6 +18,8 @@ void dtp_json_end_object(dtp_json_writer *w);
 void dtp_json_begin_array(dtp_json_writer *w, const char *key, bool compact);
 void dtp_json_end_array(dtp_json_writer *w);
 void dtp_json_write_string(dtp_json_writer *w, const char *key, const char *value);
+/* A text that was put together, or that it is incomplete; frees it. */
+void dtp_json_write_text(dtp_json_writer *w, const char *key, dtp_strbuf *text);
 void dtp_json_write_int(dtp_json_writer *w, const char *key, int64_t value);
 void dtp_json_write_double(dtp_json_writer *w, const char *key, double value);
 void dtp_json_write_bool(dtp_json_writer *w, const char *key, bool value);

@@ -182,6 +182,7 @@ static bool orders_are_dense(const dtp_layout *layout, int32_t axis)
 dtp_status dtp_layout_check(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_ttype *type,
                             dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, layout, mesh, type));
     if (layout->rank != type->rank || layout->n_mesh != mesh->n_dims) {
         return DTP_FAIL(
             err, DTP_INVALID,

@@ -26,17 +26,25 @@ static dtp_draw_axis axis_of(const dtp_drawing *d, int32_t axis)
     return a;
 }
 
+dtp_status dtp_drawing_check(const dtp_drawing *d, dtp_err *err)
+{
+    const int32_t ranks = dtp_mesh_ranks(d->mesh);
+    DTP_TRY(dtp_layout_check(d->layout, d->mesh, d->type, err));
+    return ranks <= DTP_DRAW_MAX_RANKS
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_RANGE, "a mesh of %d ranks cannot be drawn, at most %d", ranks,
+                          DTP_DRAW_MAX_RANKS);
+}
+
 dtp_status dtp_draw__grid(const dtp_drawing *d, dtp_draw_grid *out, dtp_err *err)
 {
-    const int32_t rank = d->type->rank, ranks = dtp_mesh_ranks(d->mesh);
-    DTP_TRY(dtp_layout_check(d->layout, d->mesh, d->type, err));
+    const int32_t rank = d->type->rank;
+    DTP_TRY(dtp_drawing_check(d, err));
     if (rank > DTP_DRAW_MAX_RANK) {
-        return DTP_FAIL(err, DTP_INVALID, "a tensor of rank %d cannot be drawn, at most %d", rank,
-                        DTP_DRAW_MAX_RANK);
-    }
-    if (ranks > DTP_DRAW_MAX_RANKS) {
-        return DTP_FAIL(err, DTP_RANGE, "a mesh of %d ranks cannot be drawn, at most %d", ranks,
-                        DTP_DRAW_MAX_RANKS);
+        return DTP_FAIL(err, DTP_INVALID,
+                        "a tensor of rank %d cannot be drawn, at most %d; its pieces can be "
+                        "listed as JSON",
+                        rank, DTP_DRAW_MAX_RANK);
     }
     *out = (dtp_draw_grid){.d = d,
                            .slices = axis_of(d, rank == 3 ? 0 : -1),
@@ -167,6 +175,7 @@ static void add_layout(const dtp_draw_grid *g, dtp_strbuf *out)
                             &places, NULL) == DTP_OK) {
         dtp_strbuf_addf(out, " = (%s)", dtp_strbuf_text(&places));
     }
+    out->failed = out->failed || places.failed;
     dtp_strbuf_free(&places);
 }
 
@@ -227,7 +236,7 @@ static size_t label_width(const dtp_draw_grid *g, const dtp_draw_axis *axis)
 }
 
 /* Width of the columns: the widest label or cell. */
-static size_t cell_width(const dtp_draw_grid *g)
+static size_t cell_width(const dtp_draw_grid *g, dtp_strbuf *out)
 {
     size_t widest = label_width(g, &g->cols);
     for (int32_t s = 0; s < g->slices.n; s++) {
@@ -235,6 +244,7 @@ static size_t cell_width(const dtp_draw_grid *g)
             dtp_strbuf cell = {0};
             (void)dtp_draw__holders(g, s, i / g->cols.n, i % g->cols.n, &cell);
             widest = cell.len > widest ? cell.len : widest;
+            out->failed = out->failed || cell.failed;
             dtp_strbuf_free(&cell);
         }
     }
@@ -266,7 +276,7 @@ static void put_head(const dtp_draw_grid *g, size_t margin, size_t width, dtp_st
 
 static void put_slice(const dtp_draw_grid *g, int32_t slice, dtp_strbuf *out)
 {
-    const size_t labels = label_width(g, &g->rows), width = cell_width(g);
+    const size_t labels = label_width(g, &g->rows), width = cell_width(g, out);
     const size_t margin = labels > 0 ? labels + 1 : 0;
     if (g->cols.axis >= 0) {
         put_head(g, margin, width, out);

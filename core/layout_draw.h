@@ -22,6 +22,10 @@ typedef struct dtp_drawing {
     const dtp_layout *layout;
 } dtp_drawing;
 
+/* What both check first: DTP_INVALID when the layout does not fit, DTP_RANGE on more than
+ * DTP_DRAW_MAX_RANKS ranks. */
+dtp_status dtp_drawing_check(const dtp_drawing *d, dtp_err *err) DTP_MUST_CHECK;
+
 /* Both append to `out`. DTP_INVALID when the layout does not fit or the tensor has more than
  * DTP_DRAW_MAX_RANK dims; DTP_RANGE on more than DTP_DRAW_MAX_RANKS ranks. */
 dtp_status dtp_layout_draw_text(const dtp_drawing *d, dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;

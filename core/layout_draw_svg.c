@@ -75,7 +75,7 @@ static int64_t text_width(size_t characters)
 }
 
 /* The widest text of a column: its label, its cells. */
-static int64_t column_width(const dtp_draw_grid *g, int32_t col)
+static dtp_status column_width(const dtp_draw_grid *g, int32_t col, int64_t *out, dtp_err *err)
 {
     char label[DTP_DRAW_LABEL_BYTES];
     dtp_draw__label(g, &g->cols, col, label);
@@ -84,9 +84,14 @@ static int64_t column_width(const dtp_draw_grid *g, int32_t col)
         dtp_strbuf cell = {0};
         (void)dtp_draw__holders(g, i / g->rows.n, i % g->rows.n, col, &cell);
         widest = cell.len > widest ? cell.len : widest;
+        const bool failed = cell.failed;
         dtp_strbuf_free(&cell);
+        if (failed) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for a drawing");
+        }
     }
-    return text_width(widest);
+    *out = text_width(widest);
+    return DTP_OK;
 }
 
 /* Edges of an axis whose whole dim is `full` long; columns are as wide as their text at least. */
@@ -102,7 +107,10 @@ static dtp_status make_edges(const dtp_draw_grid *g, const dtp_draw_axis *axis, 
         int64_t offset, size;
         dtp_draw__piece(g, axis, i, &offset, &size);
         const double share = (double)size / (double)(axis->size > 0 ? axis->size : 1);
-        const int64_t least = axis == &g->cols ? column_width(g, i) : LINE + PAD;
+        int64_t least = LINE + PAD;
+        if (axis == &g->cols) {
+            DTP_TRY(column_width(g, i, &least, err));
+        }
         const int64_t length = (int64_t)(share * (double)full);
         out->at[i + 1] = out->at[i] + (length > least ? length : least);
     }

@@ -42,8 +42,8 @@ static bool looks_like_jax(const char *text)
 
 dtp_layout_form dtp_layout_form_of(const char *text)
 {
-    text = skip_blanks(text);
-    if (starts_with(text, "sharding_specs:")) {
+    text = text != NULL ? skip_blanks(text) : "";
+    if (dtp_form__looks_like_tf(text)) {
         return DTP_FORM_TF;
     }
     if (looks_like_jax(text)) {
@@ -112,6 +112,20 @@ dtp_status dtp_form__split(dtp_form_reader *r, const char *name, size_t n, int32
     return DTP_OK;
 }
 
+dtp_status dtp_form__quoted(dtp_form_reader *r, const char **text, size_t *n, dtp_err *err)
+{
+    r->at = skip_blanks(r->at);
+    const char quote = *r->at;
+    const char *end = quote == '\'' || quote == '"' ? strchr(r->at + 1, quote) : NULL;
+    if (end == NULL) {
+        return dtp_form__fail(r, "a string that is closed", err);
+    }
+    *text = r->at + 1;
+    *n = (size_t)(end - *text);
+    r->at = end + 1;
+    return DTP_OK;
+}
+
 dtp_status dtp_form__fail(const dtp_form_reader *r, const char *what, dtp_err *err)
 {
     return DTP_FAIL(err, DTP_INVALID, "layout: expected %s at character %lld, before '%.40s'", what,
@@ -159,6 +173,7 @@ static dtp_status read_form(dtp_form_reader *r, const dtp_dims *dims, dtp_err *e
 dtp_status dtp_layout_parse_any(const char *text, const dtp_mesh *mesh, const dtp_ttype *type,
                                 const dtp_dims *dims, dtp_layout *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, text, mesh, type, out));
     dtp_form_reader r = {.text = text,
                          .at = skip_blanks(text),
                          .mesh = mesh,
@@ -246,6 +261,10 @@ dtp_status dtp_layout_print_as(dtp_layout_form form, const dtp_layout *layout, c
                                dtp_err *err)
 {
     const dtp_form_writer w = {layout, mesh, type, dims, out};
+    DTP_TRY(DTP_NOT_NULL(err, layout, mesh, type, out));
+    if (form == DTP_FORM_OURS || form == DTP_FORM_MTF) {
+        DTP_TRY(DTP_NOT_NULL(err, dims));
+    }
     DTP_TRY(dtp_layout_check(layout, mesh, type, err));
     DTP_TRY(write_form(form, &w, err));
     return out->failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a layout's text") : DTP_OK;

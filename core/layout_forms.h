@@ -3,6 +3,7 @@
  *   OURS         batch@x, d_ff@y+z, +sum(w)
  *   MTF          batch:x;d_ff:y;d_ff:z                      layout rules of Mesh TensorFlow
  *   TF           sharding_specs:x,unsharded,y, mesh:|x=2,y=2,z=2|*CPU        TensorFlow DTensor
+ *                read also as Layout(['x', UNSHARDED, 'y'], mesh), Layout.from_string('...')
  *   TORCH        (Shard(dim=0), Replicate(), Partial(sum))                   one per mesh dim
  *   TORCH_SHORT  S0, R, P(sum)
  *   JAX          P('x', None, ('y', 'z'))
@@ -39,11 +40,12 @@ dtp_layout_form dtp_layout_form_of(const char *text);
  * must be `mesh` with devices in row-major order. dims NULL: the tensor's dims have no names, which
  * OURS and MTF need. DTP_INVALID naming the place in the text, also for the empty text;
  * DTP_UNSUPPORTED for what is legal there but is no layout here (a strided shard that is no order
- * of splits, TF's "any" and "match"). */
+ * of splits, TF's "any", "match", parted and maximal layouts). */
 dtp_status dtp_layout_parse_any(const char *text, const dtp_mesh *mesh, const dtp_ttype *type,
                                 const dtp_dims *dims, dtp_layout *out, dtp_err *err) DTP_MUST_CHECK;
 
-/* Appends the layout in the given form. DTP_UNSUPPORTED when the form has no words for it: partial
+/* Appends the layout in the given form. dims NULL: the dims have no names; OURS and MTF need them,
+ * which is DTP_INVALID. DTP_UNSUPPORTED when the form has no words for it: partial
  * in MTF, TF and JAX, several mesh dims on one tensor dim in TF. Reading the text again gives the
  * same layout (TORCH: the same pieces on every rank; the order of mesh dims of size 1 is lost), but
  * for the MTF form of a replicated layout, which is empty. */

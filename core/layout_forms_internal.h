@@ -35,8 +35,14 @@ bool dtp_form__int(dtp_form_reader *r, int64_t *out);
 /* The innermost split of `axis` over the mesh dim whose name is the n characters at `name`. */
 dtp_status dtp_form__split(dtp_form_reader *r, const char *name, size_t n, int32_t axis,
                            dtp_err *err) DTP_MUST_CHECK;
+/* The n characters of the quoted string that stands here ('...' or "..."). */
+dtp_status dtp_form__quoted(dtp_form_reader *r, const char **text, size_t *n,
+                            dtp_err *err) DTP_MUST_CHECK;
 /* DTP_INVALID "layout: expected <what> at character N, before '...'". */
 dtp_status dtp_form__fail(const dtp_form_reader *r, const char *what, dtp_err *err) DTP_MUST_CHECK;
+
+/* Begins the text as TensorFlow's do? */
+bool dtp_form__looks_like_tf(const char *text);
 
 /* Each reads the whole text. */
 dtp_status dtp_form__read_tf(dtp_form_reader *r, dtp_err *err) DTP_MUST_CHECK;

@@ -11,14 +11,10 @@ static dtp_status read_name(dtp_form_reader *r, int32_t axis, dtp_err *err)
     if (quote != '\'' && quote != '"') {
         return dtp_form__fail(r, "None, a quoted mesh dim or a tuple of them", err);
     }
-    const char *name = r->at + 1;
-    const char *end = strchr(name, quote);
-    if (end == NULL) {
-        return dtp_form__fail(r, "a string that is closed", err);
-    }
-    DTP_TRY(dtp_form__split(r, name, (size_t)(end - name), axis, err));
-    r->at = end + 1;
-    return DTP_OK;
+    const char *name = r->at;
+    size_t n = 0;
+    DTP_TRY(dtp_form__quoted(r, &name, &n, err));
+    return dtp_form__split(r, name, n, axis, err);
 }
 
 static dtp_status read_entry(dtp_form_reader *r, int32_t axis, dtp_err *err)

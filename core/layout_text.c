@@ -118,8 +118,15 @@ static dtp_status parse_split(const char **at, const dtp_mesh *mesh, const dtp_t
     const char *p = read_word(*at, "@,", dim, sizeof dim);
     int32_t axis = dtp_ttype_find(type, dtp_dims_find(dims, dim));
     if (*p != '@' || dtp_dims_find(dims, dim) < 0 || axis < 0) {
+        char known[256] = "none";
+        cursor c = {known, 0, sizeof known};
+        for (int32_t i = 0; i < type->rank; i++) {
+            put(&c, i > 0 ? ", " : "");
+            put(&c, dtp_dims_name(dims, type->dims[i].id));
+        }
         return DTP_FAIL(err, DTP_INVALID,
-                        "layout: expected 'DIM@MESH DIM' with a dim of the tensor at '%.40s'", *at);
+                        "layout: expected 'DIM@MESH DIM' with a dim of the tensor (%s) at '%.40s'",
+                        known, *at);
     }
     int32_t splits[DTP_MAX_MESH_DIMS];
     if (dtp_layout_axis_splits(layout, axis, splits) > 0) {
@@ -138,6 +145,7 @@ static dtp_status parse_split(const char **at, const dtp_mesh *mesh, const dtp_t
 dtp_status dtp_layout_parse(const char *text, const dtp_mesh *mesh, const dtp_ttype *type,
                             const dtp_dims *dims, dtp_layout *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, text, mesh, type, dims, out));
     dtp_layout layout = dtp_layout_replicated(type->rank, mesh->n_dims);
     const char *at = text;
     if (strcmp(text, "replicated") == 0) {

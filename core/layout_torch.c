@@ -157,7 +157,12 @@ static dtp_status read_placement(dtp_form_reader *r, int32_t m, split_notes *not
         k++;
     }
     if (k == N_KEYWORDS) {
-        return dtp_form__fail(r, "Shard, Replicate or Partial (or S, R, P)", err);
+        return m > 0 ? dtp_form__fail(r, "Shard, Replicate or Partial (or S, R, P)", err)
+                     : dtp_form__fail(r,
+                                      "Shard, Replicate or Partial (or S, R, P), or another form "
+                                      "('batch@x, +sum(y)', 'batch:x', P('x', None), Layout(['x', "
+                                      "UNSHARDED], mesh), replicated)",
+                                      err);
     }
     switch (KEYWORDS[k].key) {
     case KEY_SHARD:
@@ -347,6 +352,9 @@ void dtp_form__write_torch(const dtp_form_writer *w)
 
 void dtp_layout_places(const dtp_layout *layout, dtp_strbuf *out)
 {
+    if (layout == NULL || out == NULL) {
+        return;
+    }
     dtp_strbuf_add(out, layout->n_mesh == 0 ? "()" : "");
     for (int32_t m = 0; m < layout->n_mesh; m++) {
         const dtp_place *p = &layout->place[m];

@@ -19,6 +19,29 @@ static bool is_name_char(char c)
     return isalnum((unsigned char)c) || c == '_' || c == '-';
 }
 
+/* The size of dim `name` (n characters) at *p, up to a separator; moves past it. */
+static dtp_status parse_size(const char **p, const char *name, size_t n, dtp_mesh *mesh,
+                             dtp_err *err)
+{
+    char *end;
+    errno = 0;
+    long long size = strtoll(*p, &end, 10);
+    if (!isdigit((unsigned char)**p) || errno != 0 || size < 1 || size > INT32_MAX ||
+        (*end != '\0' && strchr("|)]", *end) == NULL && !is_separator(*end))) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "mesh: dim '%.*s': size '%.40s' is not an integer in 1..%d", (int)n, name,
+                        *p, INT32_MAX);
+    }
+    if (mesh->n_dims == DTP_MAX_MESH_DIMS) {
+        return DTP_FAIL(err, DTP_INVALID, "mesh: more than %d dims", DTP_MAX_MESH_DIMS);
+    }
+    memcpy(mesh->names[mesh->n_dims], name, n);
+    mesh->names[mesh->n_dims][n] = '\0';
+    mesh->sizes[mesh->n_dims++] = size;
+    *p = end;
+    return DTP_OK;
+}
+
 /* Reads "name:size" at *at and moves past it. */
 static dtp_status parse_pair(const char **at, dtp_mesh *mesh, dtp_err *err)
 {
@@ -39,44 +62,77 @@ static dtp_status parse_pair(const char **at, dtp_mesh *mesh, dtp_err *err)
                         start, p);
     }
     p++;
-    char *end;
-    errno = 0;
-    long long size = strtoll(p, &end, 10);
-    if (!isdigit((unsigned char)*p) || errno != 0 || size < 1 || size > INT32_MAX ||
-        (*end != '\0' && *end != '|' && !is_separator(*end))) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "mesh: dim '%.*s': size '%.40s' is not an integer in 1..%d", (int)n, start,
-                        p, INT32_MAX);
+    const int32_t m = mesh->n_dims;
+    DTP_TRY(parse_size(&p, start, n, mesh, err));
+    if (dtp_mesh_find(mesh, mesh->names[m]) < m) {
+        return DTP_FAIL(err, DTP_INVALID, "mesh: dim '%s' occurs twice", mesh->names[m]);
     }
-    if (mesh->n_dims == DTP_MAX_MESH_DIMS) {
-        return DTP_FAIL(err, DTP_INVALID, "mesh: more than %d dims", DTP_MAX_MESH_DIMS);
-    }
-    char *name = mesh->names[mesh->n_dims];
-    memcpy(name, start, n);
-    name[n] = '\0';
-    if (dtp_mesh_find(mesh, name) >= 0) {
-        return DTP_FAIL(err, DTP_INVALID, "mesh: dim '%s' occurs twice", name);
-    }
-    mesh->sizes[mesh->n_dims++] = size;
-    *at = end;
+    *at = p;
     return DTP_OK;
+}
+
+static const char *skip_separators(const char *at)
+{
+    while (is_separator(*at)) {
+        at++;
+    }
+    return at;
+}
+
+/* "2,3", "(2, 3)", "[2,3]": sizes of dims that get the names x, y, z, u, v, w. */
+static bool is_unnamed(const char *at)
+{
+    at = skip_separators(at);
+    if (*at == '(' || *at == '[') {
+        return true;
+    }
+    const size_t n = strspn(at, "0123456789");
+    return n > 0 && (at[n] == '\0' || is_separator(at[n]));
+}
+
+static dtp_status parse_unnamed(const char *text, dtp_mesh *mesh, dtp_err *err)
+{
+    static const char names[DTP_MAX_MESH_DIMS + 1][2] = {"x", "y", "z", "u", "v", "w", "?"};
+    const char *at = skip_separators(text);
+    const char close = *at == '(' ? ')' : *at == '[' ? ']' : '\0';
+    at += close != '\0' ? 1 : 0;
+    for (at = skip_separators(at); *at != '\0' && *at != close; at = skip_separators(at)) {
+        if (!isdigit((unsigned char)*at)) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "mesh: expected a size%s at '%.40s': either all dims have a name or "
+                            "none has",
+                            close == ')'   ? " or ')'"
+                            : close == ']' ? " or ']'"
+                                           : "",
+                            at);
+        }
+        DTP_TRY(parse_size(&at, names[mesh->n_dims], 1, mesh, err));
+    }
+    if (*at != close) {
+        return DTP_FAIL(err, DTP_INVALID, "mesh: '%c' is missing at the end of '%.60s'", close,
+                        text);
+    }
+    if (close != '\0' && at[1] != '\0') {
+        return DTP_FAIL(err, DTP_INVALID, "mesh: '%.40s' follows the sizes", at + 1);
+    }
+    return mesh->n_dims > 0 ? DTP_OK
+                            : DTP_FAIL(err, DTP_INVALID, "mesh: there is no size in '%.60s'", text);
 }
 
 dtp_status dtp_mesh_parse(const char *text, dtp_mesh *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, text, out));
     dtp_mesh mesh = {0};
     const char *bar = strchr(text, '|');
     const char *at = bar == NULL ? text : bar + 1;
     if (bar != NULL && strchr(at, '|') == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "mesh: the second '|' is missing in '%.60s'", text);
     }
-    for (;;) {
-        while (is_separator(*at)) {
-            at++;
-        }
-        if (*at == '\0' || *at == '|') {
-            break;
-        }
+    if (bar == NULL && is_unnamed(text)) {
+        DTP_TRY(parse_unnamed(text, &mesh, err));
+        at = "";
+    }
+    for (at = skip_separators(at); *at != '\0' && *at != '|'; at = skip_separators(at)) {
         DTP_TRY(parse_pair(&at, &mesh, err));
     }
     int64_t ranks = 1;

@@ -1,5 +1,6 @@
 /* A device mesh: ordered named dims with sizes; ranks are row-major (the last dim varies fastest).
- * Text form "x:2;y:3"; any of space , . ; separates pairs and = works for : . TensorFlow's form
+ * Text form "x:2;y:3"; any of space , . ; separates pairs and = works for : . Sizes without names,
+ * "2,3", "(2, 3)" or "[2,3]", are those of dims called x, y, z, u, v, w. TensorFlow's form
  * "NAME|x=2,y=3|DEVICES" is read too; the name and what follows the second bar are left alone. */
 #ifndef DTP_CORE_MESH_H
 #define DTP_CORE_MESH_H

@@ -57,7 +57,7 @@ static dtp_status read_outputs(dtp_model_reader *r, const dtp_model_scope *scope
 static dtp_status read_training(dtp_model_reader *r, const dtp_model_scope *scope, dtp_err *err)
 {
     dtp_tensor_id loss;
-    dtp_optimizer optimizer;
+    dtp_optimizer_spec optimizer;
     const dtp_json *train = dtp_json_get(r->root, "train");
     DTP_TRY(dtp_model__train(r, scope, &loss, &optimizer, err));
     if (train == NULL && r->g->n_outputs == 0) {

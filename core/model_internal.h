@@ -120,6 +120,7 @@ dtp_status dtp_model__blocks_used(const dtp_model_reader *r, dtp_err *err) DTP_M
 
 /* Reads "train" into the loss and the optimizer. */
 dtp_status dtp_model__train(const dtp_model_reader *r, const dtp_model_scope *scope,
-                            dtp_tensor_id *loss, dtp_optimizer *opt, dtp_err *err) DTP_MUST_CHECK;
+                            dtp_tensor_id *loss, dtp_optimizer_spec *opt,
+                            dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -134,7 +134,9 @@ static dtp_status find_op(const dtp_model_reader *r, const dtp_json *v, const dt
     DTP_TRY(dtp_json_string(op, &name, err));
     *out = dtp_op_set_find(r->g->ops, name);
     if (*out == NULL) {
-        return dtp_json_fail(op, err, "there is no op '%.80s'", name);
+        char hint[DTP_OP_HINT_BYTES];
+        dtp_op_hint(r->g->ops, name, hint);
+        return dtp_json_fail(op, err, "there is no op '%.80s'%s", name, hint);
     }
     if (((*out)->flags & DTP_OP_INTERNAL_USE) != 0) {
         return dtp_json_fail(op, err, "op '%s' is made by the training graph only", name);

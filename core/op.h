@@ -159,8 +159,9 @@ enum {
     DTP_OP_RENAMES = 16, /* changes dim names: under layout rules its operand and output may be laid
                             out differently, and the redistribution is part of the op */
     DTP_OP_WHOLE_OPERAND = 32, /* a rule may split a dim and leave it whole in one operand */
-    DTP_OP_OPAQUE = 64 /* rows are declared, not derived: a row may split any axis of any operand;
-                          one that does not split a dim wherever it occurs has dim = -1 */
+    DTP_OP_OPAQUE = 64, /* rows are declared, not derived: a row may split any axis of any operand;
+                           one that does not split a dim wherever it occurs has dim = -1 */
+    DTP_OP_CHECKS_DATA = 128 /* kernels refuse values of operands: an id or label out of range */
 };
 
 struct dtp_op_def {

@@ -1,7 +1,10 @@
 /* Registered ops: checked, copied into an arena, found by name. */
 #include "core/op_set.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "core/names.h"
 
 enum { MAX_NAME = 48, MAX_ATTRS = 24 };
 
@@ -17,6 +20,7 @@ struct dtp_op_set {
 
 dtp_status dtp_op_set_create(dtp_op_set **out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, out));
     dtp_arena *arena = dtp_arena_create();
     dtp_op_set *set = arena == NULL ? NULL : dtp_arena_alloc(arena, 1, sizeof *set);
     if (set == NULL) {
@@ -112,7 +116,8 @@ static dtp_status check_counts(const dtp_op_def *def, dtp_err *err)
 static dtp_status check_hooks(const dtp_op_def *def, dtp_err *err)
 {
     const uint32_t known = DTP_OP_INTERNAL_USE | DTP_OP_RANDOM | DTP_OP_ELEMENTWISE |
-                           DTP_OP_UPDATE | DTP_OP_RENAMES | DTP_OP_WHOLE_OPERAND | DTP_OP_OPAQUE;
+                           DTP_OP_UPDATE | DTP_OP_RENAMES | DTP_OP_WHOLE_OPERAND | DTP_OP_OPAQUE |
+                           DTP_OP_CHECKS_DATA;
     if (def->infer == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "the hook 'infer' is missing");
     }
@@ -277,6 +282,7 @@ static dtp_status check_row(const dtp_op_def *def, dtp_err *err)
 
 dtp_status dtp_op_register(dtp_op_set *set, const dtp_op_def *def, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, set, def));
     dtp_op_def *copy;
     DTP_TRY(check_name(set, def, err));
     const dtp_status s = check_row(def, err);
@@ -289,4 +295,31 @@ dtp_status dtp_op_register(dtp_op_set *set, const dtp_op_def *def, dtp_err *err)
                            sizeof *set->ops, err));
     set->ops[set->n++].def = copy;
     return DTP_OK;
+}
+
+static void take_nearest(const char *name, const dtp_op_def *op, int32_t *best, const char **out)
+{
+    const int32_t d =
+        (op->flags & DTP_OP_INTERNAL_USE) == 0 ? dtp_name_distance(name, op->name, *best) : *best;
+    if (d < *best) {
+        *best = d;
+        *out = op->name;
+    }
+}
+
+void dtp_op_hint(const dtp_op_set *set, const char *name, char out[DTP_OP_HINT_BYTES])
+{
+    const char *nearest = NULL;
+    int32_t best = 4;
+    for (int32_t i = 0; i < dtp_op_count(); i++) {
+        take_nearest(name, dtp_op_at(i), &best, &nearest);
+    }
+    for (int32_t i = 0; i < dtp_op_set_count(set); i++) {
+        take_nearest(name, dtp_op_set_at(set, i), &best, &nearest);
+    }
+    if (nearest != NULL) {
+        (void)snprintf(out, DTP_OP_HINT_BYTES, "; did you mean '%.60s'?", nearest);
+    } else {
+        (void)snprintf(out, DTP_OP_HINT_BYTES, " (docs/ops.md lists them)");
+    }
 }

@@ -25,6 +25,11 @@ dtp_status dtp_op_register(dtp_op_set *set, const dtp_op_def *def, dtp_err *err)
 /* The op of the set, else the built-in one, else NULL. set NULL: built-in ones only. */
 const dtp_op_def *dtp_op_set_find(const dtp_op_set *set, const char *name);
 
+enum { DTP_OP_HINT_BYTES = 128 };
+/* For the message on a name that no op has: "; did you mean 'softmax'?", or where all are listed.
+ */
+void dtp_op_hint(const dtp_op_set *set, const char *name, char out[DTP_OP_HINT_BYTES]);
+
 /* The registered ops in order of registration; 0 for NULL. */
 int32_t dtp_op_set_count(const dtp_op_set *set);
 const dtp_op_def *dtp_op_set_at(const dtp_op_set *set, int32_t index);

@@ -31,6 +31,12 @@ void dtp_plan_destroy(dtp_plan *plan)
     }
 }
 
+bool dtp_plan_baseline_fits(const dtp_plan *plan, const dtp_baseline *b)
+{
+    return !b->legal || plan->memory_limit_bytes == 0 ||
+           b->predicted.peak_bytes <= plan->memory_limit_bytes;
+}
+
 dtp_status dtp_plan_graph(const dtp_plan *plan, const dtp_graph *model, dtp_graph **out,
                           dtp_err *err)
 {

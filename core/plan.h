@@ -110,7 +110,8 @@ enum { DTP_PLAN_MOST_ABOVE = 1000000 };
 
 typedef struct dtp_plan {
     dtp_arena *arena;
-    const char *model, *machine; /* names */
+    const char *model;
+    const char *machine; /* name; NULL: made without a machine, so no times are predicted */
     dtp_mesh mesh;
     bool rules_mode; /* else per tensor */
     bool uneven;     /* splits that do not divide a size are allowed */
@@ -140,6 +141,9 @@ typedef struct dtp_plan {
 
 dtp_status dtp_plan_create(dtp_plan **out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_plan_destroy(dtp_plan *plan);
+
+/* Whether the peak of a legal baseline is within the plan's memory limit; true for others. */
+bool dtp_plan_baseline_fits(const dtp_plan *plan, const dtp_baseline *b);
 
 /* Whether a move is that of tensors of this type between these layouts. */
 bool dtp_plan_move_is(const dtp_plan_move *move, const dtp_ttype *type, const dtp_layout *from,

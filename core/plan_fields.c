@@ -108,14 +108,16 @@ static dtp_status read_collectives(const dtp_json *v, dtp_prediction *out, dtp_e
 }
 
 /* The fields of a prediction; the caller has checked the keys. */
-static dtp_status read_prediction(const dtp_json *v, dtp_prediction *out, dtp_err *err)
+static dtp_status read_prediction(const dtp_json *v, bool times, dtp_prediction *out, dtp_err *err)
 {
     const dtp_json *collectives;
-    DTP_TRY(read_amount(v, "step_time_s", &out->step_time_s, err));
-    DTP_TRY(read_amount(v, "compute_s", &out->compute_s, err));
-    DTP_TRY(read_amount(v, "comm_s", &out->comm_s, err));
-    DTP_TRY(read_amount(v, "exposed_comm_s", &out->exposed_comm_s, err));
-    DTP_TRY(read_amount(v, "cost_s", &out->cost_s, err));
+    if (times) {
+        DTP_TRY(read_amount(v, "step_time_s", &out->step_time_s, err));
+        DTP_TRY(read_amount(v, "compute_s", &out->compute_s, err));
+        DTP_TRY(read_amount(v, "comm_s", &out->comm_s, err));
+        DTP_TRY(read_amount(v, "exposed_comm_s", &out->exposed_comm_s, err));
+        DTP_TRY(read_amount(v, "cost_s", &out->cost_s, err));
+    }
     DTP_TRY(read_count(v, "peak_bytes", &out->peak_bytes, err));
     DTP_TRY(dtp_json_require(v, "collectives", &collectives, err));
     return read_collectives(collectives, out, err);
@@ -125,10 +127,12 @@ static dtp_status read_predicted(const dtp_json *root, dtp_plan *plan, dtp_err *
 {
     static const char *const keys[] = {"step_time_s", "compute_s",  "comm_s",      "exposed_comm_s",
                                        "cost_s",      "peak_bytes", "collectives", NULL};
+    static const char *const no_times[] = {"peak_bytes", "collectives", NULL};
+    const bool times = plan->machine != NULL;
     const dtp_json *v;
     DTP_TRY(dtp_json_require(root, "predicted", &v, err));
-    DTP_TRY(dtp_json_keys(v, keys, err));
-    return read_prediction(v, &plan->predicted, err);
+    DTP_TRY(dtp_json_keys(v, times ? keys : no_times, err));
+    return read_prediction(v, times, &plan->predicted, err);
 }
 
 static dtp_status check_list(const dtp_json *v, dtp_json_kind kind, dtp_err *err)
@@ -310,9 +314,10 @@ static dtp_status read_source(const dtp_json *v, dtp_arena *arena, dtp_baseline 
 static dtp_status read_baseline(const dtp_json *v, dtp_arena *arena, dtp_baseline *out,
                                 dtp_err *err)
 {
-    static const char *const keys[] = {"rules",          "styles",     "legal",       "why",
-                                       "step_time_s",    "compute_s",  "comm_s",      "cost_s",
-                                       "exposed_comm_s", "peak_bytes", "collectives", NULL};
+    static const char *const keys[] = {
+        "rules",  "styles", "legal",          "why",        "step_time_s", "compute_s",
+        "comm_s", "cost_s", "exposed_comm_s", "peak_bytes", "collectives", "fits",
+        NULL};
     static const char *const illegal_keys[] = {"rules", "styles", "legal", "why", NULL};
     const dtp_json *legal;
     DTP_TRY(dtp_json_keys(v, keys, err));
@@ -324,7 +329,7 @@ static dtp_status read_baseline(const dtp_json *v, dtp_arena *arena, dtp_baselin
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the baselines");
     }
     if (out->legal) {
-        return read_prediction(v, &out->predicted, err);
+        return read_prediction(v, true, &out->predicted, err);
     }
     DTP_TRY(dtp_json_keys(v, illegal_keys, err));
     return read_text(v, "why", arena, &out->why, err);
@@ -341,7 +346,14 @@ static dtp_status read_baselines(const dtp_json *root, dtp_plan *plan, dtp_err *
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the baselines");
     }
     for (int32_t i = 0; i < dtp_json_size(v); i++) {
+        const dtp_json *fits = dtp_json_get(dtp_json_at(v, i), "fits");
+        bool given = true;
         DTP_TRY(read_baseline(dtp_json_at(v, i), plan->arena, &plan->baselines[i], err));
+        DTP_TRY(fits != NULL ? dtp_json_bool(fits, &given, err) : DTP_OK);
+        if (given != dtp_plan_baseline_fits(plan, &plan->baselines[i])) {
+            return dtp_json_fail(fits != NULL ? fits : dtp_json_at(v, i), err,
+                                 "'fits' does not say whether the peak is within the memory limit");
+        }
         plan->n_baselines++;
     }
     return DTP_OK;
@@ -371,6 +383,10 @@ static dtp_status read_hashes(const dtp_json *root, dtp_plan *plan, dtp_err *err
     DTP_TRY(dtp_json_require(root, "hashes", &v, err));
     DTP_TRY(dtp_json_keys(v, keys, err));
     DTP_TRY(dtp_plan__read_hash(v, "model", &plan->model_hash, err));
+    if (plan->machine == NULL) {
+        static const char *const only[] = {"model", NULL};
+        return dtp_json_keys(v, only, err);
+    }
     return dtp_plan__read_hash(v, "machine", &plan->machine_hash, err);
 }
 
@@ -402,7 +418,10 @@ static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err
     const dtp_json *uneven = dtp_json_get(root, "uneven");
     int32_t mode = 0, objective = 0;
     DTP_TRY(read_text(root, "model", plan->arena, &plan->model, err));
-    DTP_TRY(read_text(root, "machine", plan->arena, &plan->machine, err));
+    plan->machine = NULL;
+    if (dtp_json_get(root, "machine") != NULL) {
+        DTP_TRY(read_text(root, "machine", plan->arena, &plan->machine, err));
+    }
     DTP_TRY(read_mesh(root, &plan->mesh, err));
     DTP_TRY(read_choice(root, "mode", modes, &mode, err));
     DTP_TRY(read_choice(root, "objective", objectives, &objective, err));

@@ -29,9 +29,7 @@ static void write_layout(dtp_json_writer *w, const char *key, const dtp_layout *
 {
     dtp_strbuf text = {0};
     dtp_layout_places(layout, &text);
-    w->buf.failed = w->buf.failed || text.failed;
-    dtp_json_write_string(w, key, dtp_strbuf_text(&text));
-    dtp_strbuf_free(&text);
+    dtp_json_write_text(w, key, &text);
 }
 
 static void write_move(dtp_json_writer *w, const dtp_plan_move *move)

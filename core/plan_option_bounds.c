@@ -15,9 +15,7 @@ static void write_choice(dtp_json_writer *w, const dtp_plan_option_bounds *bound
     for (int32_t k = bounds->first[i]; k < bounds->first[i + 1]; k++) {
         dtp_strbuf_addf(&text, "%s%" PRId32, k > bounds->first[i] ? " " : "", bounds->above[k]);
     }
-    dtp_json_write_string(w, NULL, dtp_strbuf_text(&text));
-    w->buf.failed = w->buf.failed || text.failed;
-    dtp_strbuf_free(&text);
+    dtp_json_write_text(w, NULL, &text);
 }
 
 void dtp_plan__write_option_bounds(dtp_json_writer *w, const dtp_plan_option_bounds *bounds)

@@ -25,13 +25,15 @@ static void write_rules(dtp_json_writer *w, const dtp_plan *plan, const dtp_grap
 }
 
 /* The fields of a prediction, inside an open object. */
-static void write_prediction(dtp_json_writer *w, const dtp_prediction *p)
+static void write_prediction(dtp_json_writer *w, const dtp_prediction *p, bool times)
 {
-    dtp_json_write_double(w, "step_time_s", p->step_time_s);
-    dtp_json_write_double(w, "compute_s", p->compute_s);
-    dtp_json_write_double(w, "comm_s", p->comm_s);
-    dtp_json_write_double(w, "exposed_comm_s", p->exposed_comm_s);
-    dtp_json_write_double(w, "cost_s", p->cost_s);
+    if (times) {
+        dtp_json_write_double(w, "step_time_s", p->step_time_s);
+        dtp_json_write_double(w, "compute_s", p->compute_s);
+        dtp_json_write_double(w, "comm_s", p->comm_s);
+        dtp_json_write_double(w, "exposed_comm_s", p->exposed_comm_s);
+        dtp_json_write_double(w, "cost_s", p->cost_s);
+    }
     dtp_json_write_int(w, "peak_bytes", p->peak_bytes);
     dtp_json_begin_object(w, "collectives");
     for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {
@@ -101,8 +103,11 @@ static void write_baselines(dtp_json_writer *w, const dtp_plan *plan)
             dtp_json_write_string(w, "rules", b->rules == NULL ? "" : b->rules);
         }
         dtp_json_write_bool(w, "legal", b->legal);
+        if (!dtp_plan_baseline_fits(plan, b)) {
+            dtp_json_write_bool(w, "fits", false);
+        }
         if (b->legal) {
-            write_prediction(w, &b->predicted);
+            write_prediction(w, &b->predicted, true);
         } else {
             dtp_json_write_string(w, "why", b->why == NULL ? "" : b->why);
         }
@@ -150,7 +155,9 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
 {
     dtp_json_write_string(w, "format", "dtp.plan/1");
     dtp_json_write_string(w, "model", plan->model);
-    dtp_json_write_string(w, "machine", plan->machine);
+    if (plan->machine != NULL) {
+        dtp_json_write_string(w, "machine", plan->machine);
+    }
     dtp_mesh_write(w, &plan->mesh);
     dtp_json_write_string(w, "mode", plan->rules_mode ? "rules" : "tensor");
     dtp_json_write_string(w, "objective", dtp_plan__objective_name(plan->objective));
@@ -168,7 +175,7 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
         write_rules(w, plan, g);
     }
     dtp_json_begin_object(w, "predicted");
-    write_prediction(w, &plan->predicted);
+    write_prediction(w, &plan->predicted, plan->machine != NULL);
     dtp_json_end_object(w);
     write_certificate(w, &plan->certificate, timings);
     dtp_json_begin_array(w, "pins", false);
@@ -180,7 +187,9 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     write_baselines(w, plan);
     dtp_json_begin_object(w, "hashes");
     dtp_plan__write_hash(w, "model", plan->model_hash);
-    dtp_plan__write_hash(w, "machine", plan->machine_hash);
+    if (plan->machine != NULL) {
+        dtp_plan__write_hash(w, "machine", plan->machine_hash);
+    }
     dtp_json_end_object(w);
 }
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/one_line.h"
+
 const char *dtp_status_text(dtp_status code)
 {
     static const char *const texts[] = {
@@ -27,15 +29,32 @@ dtp_status dtp_err_set(dtp_err *err, dtp_status code, const char *file, int line
                        ...)
 {
     if (err != NULL) {
+        char text[DTP_ERR_MSG_BYTES];
         va_list ap;
         err->code = code;
         err->file = file;
         err->line = line;
+        err->told = false;
         va_start(ap, fmt);
-        (void)vsnprintf(err->msg, sizeof err->msg, fmt, ap);
+        (void)vsnprintf(text, sizeof text, fmt, ap);
         va_end(ap);
+        (void)dtp_one_line(text, err->msg, sizeof err->msg);
     }
     return code;
+}
+
+dtp_status dtp_err_null(dtp_err *err, const char *file, int line, const char *function,
+                        const char *names, int32_t n, const void *const *pointers)
+{
+    for (int32_t i = 0; i < n; i++) {
+        if (pointers[i] == NULL) {
+            return dtp_err_set(err, DTP_INVALID, file, line, "%s: '%.*s' is NULL", function,
+                               (int)strcspn(names, ","), names);
+        }
+        names += strcspn(names, ",");
+        names += strspn(names, ", ");
+    }
+    return DTP_OK;
 }
 
 void dtp_err_prefix(dtp_err *err, const char *fmt, ...)
@@ -43,24 +62,13 @@ void dtp_err_prefix(dtp_err *err, const char *fmt, ...)
     if (err == NULL) {
         return;
     }
-    char prefix[DTP_ERR_MSG_BYTES];
+    char text[DTP_ERR_MSG_BYTES], joined[2 * DTP_ERR_MSG_BYTES + 2];
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(prefix, sizeof prefix - 2, fmt, ap);
+    (void)vsnprintf(text, sizeof text - 2, fmt, ap);
     va_end(ap);
-    if (n < 0) {
-        return;
-    }
-    size_t used = strlen(prefix);
-    memcpy(prefix + used, ": ", 3);
-    used += 2;
-    size_t kept = strlen(err->msg);
-    if (kept > sizeof err->msg - 1 - used) {
-        kept = sizeof err->msg - 1 - used;
-    }
-    memmove(err->msg + used, err->msg, kept);
-    memcpy(err->msg, prefix, used);
-    err->msg[used + kept] = '\0';
+    (void)snprintf(joined, sizeof joined, "%s: %s", text, err->msg);
+    (void)dtp_one_line(joined, err->msg, sizeof err->msg);
 }
 
 void dtp_err_clear(dtp_err *err)

@@ -21,7 +21,9 @@
     X(NOMEM, "out of memory")                                                                      \
     X(COMM, "communication error")                                                                 \
     X(SOLVER, "solver error")                                                                      \
-    X(INTERNAL, "internal error")
+    X(INTERNAL, "internal error")                                                                  \
+    X(OUTPUT, "output could not be written")                                                       \
+    X(NOT_FINITE, "a value is not finite")
 
 typedef enum dtp_status {
 #define DTP_STATUS_ENUM(code, text) DTP_##code,
@@ -35,6 +37,7 @@ typedef struct dtp_err {
     dtp_status code;
     const char *file; /* source place of the first failure, static storage */
     int line;
+    bool told; /* not the cause: another rank's failure passed on; or it was printed already */
     char msg[DTP_ERR_MSG_BYTES];
 } dtp_err;
 
@@ -52,9 +55,15 @@ const char *dtp_status_text(dtp_status code);
 /* True for codes that mean the user's input is at fault (the tools exit with 2 for these). */
 bool dtp_status_is_input(dtp_status code);
 
-/* Records a failure; returns `code`. Overwrites what `err` held. */
+/* Records a failure; returns `code`. Overwrites what `err` held. The text becomes one line without
+ * control characters (core/one_line.h), whatever the names in it hold. */
 dtp_status dtp_err_set(dtp_err *err, dtp_status code, const char *file, int line, const char *fmt,
                        ...) DTP_PRINTF(5, 6);
+
+/* DTP_INVALID "<function>: '<name>' is NULL" for the first of the n pointers that is NULL; `names`
+ * are theirs, separated by ", ". See DTP_NOT_NULL. */
+dtp_status dtp_err_null(dtp_err *err, const char *file, int line, const char *function,
+                        const char *names, int32_t n, const void *const *pointers) DTP_MUST_CHECK;
 
 /* Puts "<text>: " before the message of a failure on its way up; no effect when err is NULL. */
 void dtp_err_prefix(dtp_err *err, const char *fmt, ...) DTP_PRINTF(2, 3);
@@ -66,6 +75,13 @@ void dtp_err_clear(dtp_err *err);
  * and analyzer, which therefore know that a failing function does not return DTP_OK. */
 #define DTP_FAIL(err, code, ...)                                                                   \
     ((void)dtp_err_set((err), (code), __FILE__, __LINE__, __VA_ARGS__), (dtp_status)(code))
+
+/* What public functions ask of their pointers, unless the header allows NULL:
+ * `DTP_TRY(DTP_NOT_NULL(err, mesh, out));` */
+#define DTP_NOT_NULL(err, ...)                                                                     \
+    dtp_err_null((err), __FILE__, __LINE__, __func__, #__VA_ARGS__,                                \
+                 (int32_t)(sizeof((const void *const[]){__VA_ARGS__}) / sizeof(void *)),           \
+                 (const void *const[]){__VA_ARGS__})
 
 /* Returns from the calling function when `expr` fails; the only control macro of the project. */
 #define DTP_TRY(expr)                                                                              \

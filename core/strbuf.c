@@ -52,6 +52,13 @@ void dtp_strbuf_addf(dtp_strbuf *b, const char *fmt, ...)
     b->len += (size_t)n;
 }
 
+void dtp_strbuf_join(dtp_strbuf *b, dtp_strbuf *from)
+{
+    dtp_strbuf_add(b, dtp_strbuf_text(from));
+    b->failed = b->failed || from->failed;
+    dtp_strbuf_free(from);
+}
+
 void dtp_strbuf_free(dtp_strbuf *b)
 {
     free(b->text);

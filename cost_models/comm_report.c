@@ -180,7 +180,7 @@ static dtp_status find_module(making *k, int32_t parent, const char *path, size_
 
 static void count(making *k, int32_t module, const dtp_comm_entry *e)
 {
-    dtp_comm_count *c = &k->out->modules[module].counts[e->phase][e->kind];
+    dtp_comm_amount *c = &k->out->modules[module].counts[e->phase][e->kind];
     c->count += e->runs;
     c->bytes += e->runs * e->bytes;
 }

@@ -19,8 +19,6 @@ const char *dtp_comm_cause_name(dtp_comm_cause cause);
 /* "forward", "backward", "update". */
 const char *dtp_phase_name(dtp_phase phase);
 
-enum { DTP_N_PHASES = DTP_UPDATE + 1 };
-
 typedef struct dtp_comm_entry {
     int32_t instr;
     dtp_phase phase;
@@ -36,16 +34,16 @@ typedef struct dtp_comm_entry {
                              their names have in common */
 } dtp_comm_entry;
 
-typedef struct dtp_comm_count {
+typedef struct dtp_comm_amount {
     int64_t count, bytes;
-} dtp_comm_count;
+} dtp_comm_amount;
 
 /* A dotted prefix of module names; module 0 is the whole model, "". */
 typedef struct dtp_comm_module {
     const char *path, *label;              /* label: the last part of the path */
     int32_t parent, depth;                 /* -1 and 0 for the whole model */
     int32_t first_child, last_child, next; /* -1 = none */
-    dtp_comm_count counts[DTP_N_PHASES][DTP_N_COLLS];
+    dtp_comm_amount counts[DTP_N_PHASES][DTP_N_COLLS];
 } dtp_comm_module;
 
 /* Sums over entries of equal phase, kind and mesh dims, in that order. */
@@ -53,7 +51,7 @@ typedef struct dtp_comm_total {
     dtp_phase phase;
     dtp_coll_kind kind;
     dtp_mesh_set set;
-    dtp_comm_count sum;
+    dtp_comm_amount sum;
 } dtp_comm_total;
 
 typedef struct dtp_comm_report {

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cost_models/price_limit.h"
+
 int64_t dtp_cost_split_sum(const dtp_cost_split *c)
 {
     return c->compute + c->communication + c->redistribution;
@@ -28,10 +30,9 @@ static dtp_tensor_id moved_tensor(const dtp_program *p, const dtp_instr *instr,
     return t;
 }
 
-static void count(const dtp_pricer *pricer, const dtp_program *p, const dtp_instr *instr,
-                  dtp_tensor_id *tensor, dtp_cost_split *out)
+static void split(const dtp_program *p, const dtp_instr *instr, int64_t ps, dtp_tensor_id *tensor,
+                  dtp_cost_split *out)
 {
-    const int64_t ps = dtp_picoseconds(dtp_price_instr(pricer, p, instr));
     memset(out, 0, sizeof *out);
     if (instr->kind == DTP_INSTR_KERNEL) {
         out->compute = ps;
@@ -40,6 +41,28 @@ static void count(const dtp_pricer *pricer, const dtp_program *p, const dtp_inst
     } else {
         out->redistribution = ps;
     }
+}
+
+static dtp_status count(const dtp_pricer *pricer, const dtp_program *p, dtp_tensor_id *tensor,
+                        dtp_cost_split *by_node, dtp_cost_split *total, dtp_err *err)
+{
+    dtp_dearest dearest = {0};
+    int64_t sum = 0;
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        const dtp_instr *instr = &p->instrs[i];
+        dtp_cost_split one;
+        int64_t ps = 0;
+        DTP_TRY(dtp_price_instr_ps(pricer, p, instr, &dearest, &ps, err));
+        if (!dtp_cost_add(&sum, ps, 1)) {
+            return dtp_cost_fail(pricer, &dearest, err);
+        }
+        split(p, instr, ps, tensor, &one);
+        dtp_cost_split_add(total, &one);
+        if (instr->node >= 0) {
+            dtp_cost_split_add(&by_node[instr->node], &one);
+        }
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_cost_split_program(const dtp_pricer *pricer, const dtp_program *p,
@@ -55,15 +78,7 @@ dtp_status dtp_cost_split_program(const dtp_pricer *pricer, const dtp_program *p
     }
     memset(total, 0, sizeof *total);
     memset(by_node, 0, (size_t)p->graph->n_nodes * sizeof *by_node);
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        const dtp_instr *instr = &p->instrs[i];
-        dtp_cost_split one;
-        count(pricer, p, instr, tensor, &one);
-        dtp_cost_split_add(total, &one);
-        if (instr->node >= 0) {
-            dtp_cost_split_add(&by_node[instr->node], &one);
-        }
-    }
+    const dtp_status s = count(pricer, p, tensor, by_node, total, err);
     free(tensor);
-    return DTP_OK;
+    return s;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cost_models/curve.h"
+#include "cost_models/machine_range.h"
 
 /* Room for the samples of one curve. */
 typedef struct points {
@@ -67,6 +68,13 @@ static void solve_terms(const two_terms *s, double *u, double *v)
     }
 }
 
+/* 1 / inverse, as near as a machine may have it. */
+static double rate_of(double inverse, dtp_machine_number number)
+{
+    const dtp_machine_range *range = dtp_machine_range_of(number);
+    return fmin(fmax(1.0 / inverse, range->least), range->most);
+}
+
 /* FLOP/s from the shapes in which arithmetic decides, where time = u bytes + FLOPs / rate; 0
  * without such shapes. */
 static double op_rate(const dtp_samples *samples, const char *name)
@@ -83,7 +91,7 @@ static double op_rate(const dtp_samples *samples, const char *name)
         return 0.0;
     }
     solve_terms(&sums, &u, &v);
-    return 1.0 / v;
+    return rate_of(v, DTP_NUMBER_FLOPS);
 }
 
 static dtp_status fit_op(dtp_machine *m, const dtp_samples *samples, const char *name, points *p,
@@ -230,7 +238,8 @@ static dtp_status fit_level(dtp_machine *m, const dtp_samples *samples, dtp_err 
         return DTP_FAIL(err, DTP_INVALID, "fit: no collective over all %d ranks", samples->ranks);
     }
     solve_terms(&sums, &latency_s, &inverse_bw);
-    m->levels[0] = (dtp_level){"ranks", samples->ranks, latency_s, 1.0 / inverse_bw};
+    m->levels[0] =
+        (dtp_level){"ranks", samples->ranks, latency_s, rate_of(inverse_bw, DTP_NUMBER_BW)};
     m->n_levels = 1;
     return DTP_OK;
 }

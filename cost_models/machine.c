@@ -2,24 +2,28 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/hash.h"
 #include "cost_models/curve.h"
 #include "cost_models/gemm.h"
+#include "cost_models/machine_range.h"
 
 dtp_status dtp_machine_create(const char *name, dtp_machine **out, dtp_err *err)
 {
     dtp_arena *arena = dtp_arena_create();
     dtp_machine *m = arena == NULL ? NULL : dtp_arena_alloc(arena, 1, sizeof *m);
     const char *copy = m == NULL ? NULL : dtp_arena_strdup(arena, name);
-    if (copy == NULL) {
+    const char *place = m == NULL ? NULL : dtp_arena_printf(arena, "machine '%s'", name);
+    if (copy == NULL || place == NULL) {
         dtp_arena_destroy(arena);
         return DTP_FAIL(err, DTP_NOMEM, "machine '%s': out of memory", name);
     }
     m->arena = arena;
     m->name = copy;
+    m->place = place;
     m->kind = "cpu";
     m->overlap_slowdown = 1.0;
     m->provenance_how = m->provenance_date = m->provenance_host = m->provenance_tool = "";
@@ -44,44 +48,35 @@ int64_t dtp_machine_devices(const dtp_machine *m)
     return n;
 }
 
-static bool positive(double v)
+/* "PLACE: WHERE.KEY is VALUE, not in [LEAST, MOST] UNIT"; `where` ends with a dot or is empty. */
+static dtp_status check(const dtp_machine *m, const char *where, const char *key,
+                        dtp_machine_number number, double value, dtp_err *err)
 {
-    return isfinite(v) && v > 0.0;
-}
-
-static bool not_negative(double v)
-{
-    return isfinite(v) && v >= 0.0;
+    const dtp_machine_range *r = dtp_machine_range_of(number);
+    return dtp_machine_in_range(number, value)
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_RANGE, "%s: %s%s is %g, not in [%g, %g] %s", m->place, where,
+                          key, value, r->least, r->most, r->unit);
 }
 
 static dtp_status check_device(const dtp_machine *m, dtp_err *err)
 {
-    if (m->memory_bytes < 1) {
-        return DTP_FAIL(err, DTP_RANGE, "machine '%s': memory_bytes is %" PRId64, m->name,
-                        m->memory_bytes);
-    }
-    if (!positive(m->mem_bw_Bps) || !not_negative(m->launch_s)) {
-        return DTP_FAIL(err, DTP_RANGE,
-                        "machine '%s': mem_bw_Bps is %g and launch_s is %g; the first must be "
-                        "positive, the second not negative",
-                        m->name, m->mem_bw_Bps, m->launch_s);
-    }
-    double best = 0.0;
+    bool stated = false;
+    DTP_TRY(check(m, "device.", "memory_bytes", DTP_NUMBER_MEMORY, (double)m->memory_bytes, err));
+    DTP_TRY(check(m, "device.", "mem_bw_Bps", DTP_NUMBER_BW, m->mem_bw_Bps, err));
+    DTP_TRY(check(m, "device.", "launch_s", DTP_NUMBER_DELAY, m->launch_s, err));
     for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
-        if (!not_negative(m->flops[d])) {
-            return DTP_FAIL(err, DTP_RANGE, "machine '%s': flops.%s is %g", m->name,
-                            dtp_dtype_name((dtp_dtype)d), m->flops[d]);
+        const double rate = m->flops[d];
+        if (rate < 0.0 || rate > 0.0 || isnan(rate)) {
+            DTP_TRY(check(m, "device.flops.", dtp_dtype_name((dtp_dtype)d), DTP_NUMBER_FLOPS, rate,
+                          err));
+            stated = true;
         }
-        best = fmax(best, m->flops[d]);
     }
-    if (!positive(best)) {
-        return DTP_FAIL(err, DTP_INVALID, "machine '%s': no FLOP rate is stated", m->name);
+    if (!stated) {
+        return DTP_FAIL(err, DTP_INVALID, "%s: no FLOP rate is stated", m->place);
     }
-    if (!isfinite(m->overlap_slowdown) || m->overlap_slowdown < 1.0) {
-        return DTP_FAIL(err, DTP_RANGE, "machine '%s': overlap_slowdown is %g, below 1", m->name,
-                        m->overlap_slowdown);
-    }
-    return DTP_OK;
+    return check(m, "device.", "overlap_slowdown", DTP_NUMBER_SLOWDOWN, m->overlap_slowdown, err);
 }
 
 static dtp_status check_levels(const dtp_machine *m, dtp_err *err)
@@ -89,39 +84,54 @@ static dtp_status check_levels(const dtp_machine *m, dtp_err *err)
     int64_t devices = 1;
     for (int32_t l = 0; l < m->n_levels; l++) {
         const dtp_level *level = &m->levels[l];
-        if (level->size < 1 || !not_negative(level->latency_s) || !positive(level->bw_Bps)) {
-            return DTP_FAIL(err, DTP_RANGE,
-                            "machine '%s': level '%s' has size %d, latency_s %g, bw_Bps %g",
-                            m->name, level->name, level->size, level->latency_s, level->bw_Bps);
+        char where[32];
+        (void)snprintf(where, sizeof where, "levels[%d].", l);
+        DTP_TRY(check(m, where, "latency_s", DTP_NUMBER_DELAY, level->latency_s, err));
+        DTP_TRY(check(m, where, "bw_Bps", DTP_NUMBER_BW, level->bw_Bps, err));
+        if (level->size < 1) {
+            return DTP_FAIL(err, DTP_RANGE, "%s: %ssize is %d, below 1", m->place, where,
+                            level->size);
         }
         devices *= level->size;
         if (devices > INT32_MAX) {
-            return DTP_FAIL(err, DTP_RANGE, "machine '%s': more than %d devices at level '%s'",
-                            m->name, INT32_MAX, level->name);
+            return DTP_FAIL(err, DTP_RANGE, "%s: more than %d devices at level '%s'", m->place,
+                            INT32_MAX, level->name);
         }
+    }
+    return DTP_OK;
+}
+
+static dtp_status check_points(const dtp_machine *m, const char *where, const dtp_curve *c,
+                               dtp_err *err)
+{
+    int32_t at = 0;
+    const char *fault = dtp_curve_fault(c, &at);
+    if (fault != NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "%s: %spoints[%d]: %s", m->place, where, at, fault);
+    }
+    for (int32_t i = 0; i < c->n; i++) {
+        char key[32];
+        (void)snprintf(key, sizeof key, "points[%d]", i);
+        DTP_TRY(check(m, where, key, DTP_NUMBER_SIZE, c->x[i], err));
+        DTP_TRY(check(m, where, key, DTP_NUMBER_TIME, c->y[i], err));
     }
     return DTP_OK;
 }
 
 static dtp_status check_op_curves(const dtp_machine *m, dtp_err *err)
 {
-    int32_t where = 0;
     for (int32_t i = 0; i < m->n_op_curves; i++) {
         const dtp_op_curve *c = &m->op_curves[i];
-        const char *fault = dtp_curve_fault(&c->time_s, &where);
-        if (fault != NULL) {
-            return DTP_FAIL(err, DTP_INVALID, "machine '%s': curve of op '%s': point %d: %s",
-                            m->name, c->op, where, fault);
-        }
+        char where[128];
+        (void)snprintf(where, sizeof where, "device.curves.ops['%.64s'].", c->op);
         if (i > 0 && strcmp(m->op_curves[i - 1].op, c->op) == 0) {
-            return DTP_FAIL(err, DTP_INVALID, "machine '%s': op '%s' has two curves", m->name,
-                            c->op);
+            return DTP_FAIL(err, DTP_INVALID, "%s: op '%s' has two curves", m->place, c->op);
         }
-        if (!not_negative(c->flops) || !not_negative(c->fit_error)) {
-            return DTP_FAIL(err, DTP_RANGE,
-                            "machine '%s': curve of op '%s' has flops %g, fit_error %g", m->name,
-                            c->op, c->flops, c->fit_error);
+        if (c->flops < 0.0 || c->flops > 0.0 || isnan(c->flops)) {
+            DTP_TRY(check(m, where, "flops", DTP_NUMBER_FLOPS, c->flops, err));
         }
+        DTP_TRY(check(m, where, "fit_error", DTP_NUMBER_FIT_ERROR, c->fit_error, err));
+        DTP_TRY(check_points(m, where, &c->time_s, err));
     }
     return DTP_OK;
 }
@@ -130,11 +140,14 @@ static dtp_status check_gemm(const dtp_machine *m, dtp_err *err)
 {
     for (int32_t i = 0; i < m->n_gemm; i++) {
         const dtp_gemm_point *p = &m->gemm[i];
-        if (p->m < 1 || p->n < 1 || p->k < 1 || !positive(p->flops)) {
+        char key[32];
+        (void)snprintf(key, sizeof key, "points[%d]", i);
+        DTP_TRY(check(m, "device.curves.gemm.", key, DTP_NUMBER_FLOPS, p->flops, err));
+        if (p->m < 1 || p->n < 1 || p->k < 1) {
             return DTP_FAIL(err, DTP_RANGE,
-                            "machine '%s': gemm point %d: m %" PRId64 ", n %" PRId64 ", k %" PRId64
-                            ", flops %g must be positive",
-                            m->name, i, p->m, p->n, p->k, p->flops);
+                            "%s: device.curves.gemm.%s: m %" PRId64 ", n %" PRId64 ", k %" PRId64
+                            " must be positive",
+                            m->place, key, p->m, p->n, p->k);
         }
     }
     return DTP_OK;
@@ -142,23 +155,18 @@ static dtp_status check_gemm(const dtp_machine *m, dtp_err *err)
 
 static dtp_status check_coll_curves(const dtp_machine *m, dtp_err *err)
 {
-    int32_t where = 0;
     for (int32_t i = 0; i < m->n_coll_curves; i++) {
         const dtp_coll_curve *c = &m->coll_curves[i];
-        const char *fault = dtp_curve_fault(&c->time_s, &where);
-        if (fault != NULL) {
-            return DTP_FAIL(err, DTP_INVALID,
-                            "machine '%s': curve of %s over %d ranks: point %d: %s", m->name,
-                            dtp_coll_name(c->kind), c->ranks, where, fault);
-        }
+        char where[64];
+        (void)snprintf(where, sizeof where, "device.curves.collectives[%d].", i);
         if (c->level < 0 || c->level >= m->n_levels || c->ranks < 2 ||
-            c->ranks > dtp_machine_devices(m) || !not_negative(c->fit_error)) {
-            return DTP_FAIL(err, DTP_RANGE,
-                            "machine '%s': curve of %s: level %d of %d, %d ranks of %" PRId64
-                            ", fit_error %g",
-                            m->name, dtp_coll_name(c->kind), c->level, m->n_levels, c->ranks,
-                            dtp_machine_devices(m), c->fit_error);
+            c->ranks > dtp_machine_devices(m)) {
+            return DTP_FAIL(err, DTP_RANGE, "%s: curve of %s: level %d of %d, %d ranks of %" PRId64,
+                            m->place, dtp_coll_name(c->kind), c->level, m->n_levels, c->ranks,
+                            dtp_machine_devices(m));
         }
+        DTP_TRY(check(m, where, "fit_error", DTP_NUMBER_FIT_ERROR, c->fit_error, err));
+        DTP_TRY(check_points(m, where, &c->time_s, err));
     }
     return DTP_OK;
 }
@@ -178,7 +186,11 @@ dtp_status dtp_machine_index(dtp_machine *m, dtp_err *err)
     DTP_TRY(check_op_curves(m, err));
     DTP_TRY(check_gemm(m, err));
     DTP_TRY(check_coll_curves(m, err));
-    return dtp_gemm_grid_build(m, err);
+    const dtp_status s = dtp_gemm_grid_build(m, err);
+    if (s != DTP_OK) {
+        dtp_err_prefix(err, "%s: device.curves", m->place);
+    }
+    return s;
 }
 
 static const dtp_op_curve *find_op_curve(const dtp_machine *m, const char *op)

@@ -56,6 +56,7 @@ typedef struct dtp_gemm_grid dtp_gemm_grid;
 typedef struct dtp_machine {
     dtp_arena *arena;
     const char *name, *kind; /* kind: "cpu" | "cuda" */
+    const char *place; /* how messages begin: the file it was read from, or "machine 'NAME'" */
     int64_t memory_bytes;
     double mem_bw_Bps, launch_s;
     double flops[DTP_N_DTYPES]; /* 0 = not stated */
@@ -75,7 +76,8 @@ typedef struct dtp_machine {
 
 dtp_status dtp_machine_create(const char *name, dtp_machine **out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_machine_destroy(dtp_machine *m);
-/* Checks every value (DTP_INVALID, DTP_RANGE), sorts the curves by name and builds the GEMM grid.
+/* Checks every value against the ranges of the file format (cost_models/machine_range.h;
+ * DTP_INVALID, DTP_RANGE), sorts the curves by name and builds the GEMM grid.
  * To be called once after filling a machine by hand; the reader and the fit do. */
 dtp_status dtp_machine_index(dtp_machine *m, dtp_err *err) DTP_MUST_CHECK;
 /* Product of the level sizes, 1 without levels. */

@@ -1,11 +1,11 @@
 #include "cost_models/machine.h"
 
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/json.h"
+#include "cost_models/machine_range.h"
 
 enum {
     MAX_FILE_BYTES = 16 << 20,
@@ -28,24 +28,24 @@ static const char *const LEVEL_KEYS[] = {"name", "size", "latency_s", "bw_Bps", 
 static const char *const PROVENANCE_KEYS[] = {"how",  "date",    "host",  "tool",
                                               "blas", "threads", "ranks", NULL};
 
-/* Number in [min, max], both finite. */
-static dtp_status read_number(const dtp_json *v, double min, double max, double *out, dtp_err *err)
+static dtp_status read_number(const dtp_json *v, dtp_machine_number number, double *out,
+                              dtp_err *err)
 {
     DTP_TRY(dtp_json_double(v, out, err));
-    if (!(*out >= min) || !(*out <= max)) {
-        return dtp_json_fail(v, err, "expected a number in [%g, %g], found %g", min, max, *out);
+    if (!dtp_machine_in_range(number, *out)) {
+        const dtp_machine_range *r = dtp_machine_range_of(number);
+        return dtp_json_fail(v, err, "expected a number in [%g, %g] %s, found %g", r->least,
+                             r->most, r->unit, *out);
     }
     return DTP_OK;
 }
 
-static const double SMALLEST = 1e-15;
-static const double LARGEST = 1e24;
-
-static dtp_status read_positive(const dtp_json *obj, const char *key, double *out, dtp_err *err)
+static dtp_status read_member(const dtp_json *obj, const char *key, dtp_machine_number number,
+                              double *out, dtp_err *err)
 {
     const dtp_json *v = NULL;
     DTP_TRY(dtp_json_require(obj, key, &v, err));
-    return read_number(v, SMALLEST, LARGEST, out, err);
+    return read_number(v, number, out, err);
 }
 
 /* Copies a non-empty string. */
@@ -108,9 +108,9 @@ static dtp_status read_points(dtp_arena *arena, const dtp_json *obj, dtp_curve *
     for (int32_t i = 0; i < n; i++) {
         const dtp_json *row = dtp_json_at(list, i);
         DTP_TRY(read_row(row, 3, err));
-        DTP_TRY(read_number(dtp_json_at(row, 0), SMALLEST, LARGEST, &x[i], err));
-        DTP_TRY(read_number(dtp_json_at(row, 1), SMALLEST, LARGEST, &y[i], err));
-        DTP_TRY(read_number(dtp_json_at(row, 2), SMALLEST, LARGEST, &s[i], err));
+        DTP_TRY(read_number(dtp_json_at(row, 0), DTP_NUMBER_SIZE, &x[i], err));
+        DTP_TRY(read_number(dtp_json_at(row, 1), DTP_NUMBER_TIME, &y[i], err));
+        DTP_TRY(read_number(dtp_json_at(row, 2), DTP_NUMBER_TIME, &s[i], err));
         if (i > 0 && !(x[i] > x[i - 1])) {
             return dtp_json_fail(row, err, "sizes must ascend: %g after %g", x[i], x[i - 1]);
         }
@@ -127,7 +127,7 @@ static dtp_status read_fit_error(const dtp_json *obj, double *out, dtp_err *err)
 {
     const dtp_json *v = dtp_json_get(obj, "fit_error");
     *out = 0.0;
-    return v == NULL ? DTP_OK : read_number(v, 0.0, LARGEST, out, err);
+    return v == NULL ? DTP_OK : read_number(v, DTP_NUMBER_FIT_ERROR, out, err);
 }
 
 static dtp_status read_op_curve(dtp_machine *m, const dtp_json *v, dtp_op_curve *c, dtp_err *err)
@@ -143,7 +143,7 @@ static dtp_status read_op_curve(dtp_machine *m, const dtp_json *v, dtp_op_curve 
         }
     }
     if (dtp_json_get(v, "flops") != NULL) {
-        DTP_TRY(read_positive(v, "flops", &c->flops, err));
+        DTP_TRY(read_member(v, "flops", DTP_NUMBER_FLOPS, &c->flops, err));
     }
     DTP_TRY(read_fit_error(v, &c->fit_error, err));
     return read_points(m->arena, v, &c->time_s, &c->measured_s, err);
@@ -178,7 +178,7 @@ static dtp_status read_gemm_point(const dtp_json *row, dtp_gemm_point *p, dtp_er
     DTP_TRY(dtp_json_int(dtp_json_at(row, 4), 0, 1, &trans_b, err));
     p->trans_a = trans_a == 1;
     p->trans_b = trans_b == 1;
-    return read_number(dtp_json_at(row, 5), SMALLEST, LARGEST, &p->flops, err);
+    return read_number(dtp_json_at(row, 5), DTP_NUMBER_FLOPS, &p->flops, err);
 }
 
 static dtp_status read_gemm(dtp_machine *m, const dtp_json *curves, dtp_err *err)
@@ -289,7 +289,7 @@ static dtp_status read_flops(dtp_machine *m, const dtp_json *device, dtp_err *er
             dtp_json_prefix(v, err);
             return status;
         }
-        DTP_TRY(read_number(v, SMALLEST, LARGEST, &m->flops[dtype], err));
+        DTP_TRY(read_number(v, DTP_NUMBER_FLOPS, &m->flops[dtype], err));
     }
     return DTP_OK;
 }
@@ -314,17 +314,17 @@ static dtp_status read_device(dtp_machine *m, const dtp_json *device, dtp_err *e
     DTP_TRY(dtp_json_keys(device, DEVICE_KEYS, err));
     DTP_TRY(read_kind(m, device, err));
     DTP_TRY(dtp_json_require(device, "memory_bytes", &v, err));
-    DTP_TRY(dtp_json_int(v, 1, INT64_C(1) << 53, &m->memory_bytes, err));
-    DTP_TRY(read_positive(device, "mem_bw_Bps", &m->mem_bw_Bps, err));
-    DTP_TRY(dtp_json_require(device, "launch_s", &v, err));
-    DTP_TRY(read_number(v, 0.0, LARGEST, &m->launch_s, err));
+    DTP_TRY(dtp_json_int(v, 1, (int64_t)dtp_machine_range_of(DTP_NUMBER_MEMORY)->most,
+                         &m->memory_bytes, err));
+    DTP_TRY(read_member(device, "mem_bw_Bps", DTP_NUMBER_BW, &m->mem_bw_Bps, err));
+    DTP_TRY(read_member(device, "launch_s", DTP_NUMBER_DELAY, &m->launch_s, err));
     DTP_TRY(read_flops(m, device, err));
     v = dtp_json_get(device, "overlap");
     if (v != NULL) {
         DTP_TRY(dtp_json_bool(v, &m->overlap, err));
     }
     v = dtp_json_get(device, "overlap_slowdown");
-    return v == NULL ? DTP_OK : read_number(v, 1.0, 100.0, &m->overlap_slowdown, err);
+    return v == NULL ? DTP_OK : read_number(v, DTP_NUMBER_SLOWDOWN, &m->overlap_slowdown, err);
 }
 
 static dtp_status read_curves(dtp_machine *m, const dtp_json *device, dtp_err *err)
@@ -356,9 +356,8 @@ static dtp_status read_level(dtp_machine *m, const dtp_json *v, dtp_level *level
     DTP_TRY(dtp_json_require(v, "size", &at, err));
     DTP_TRY(dtp_json_int(at, 1, MAX_LEVEL_SIZE, &size, err));
     level->size = (int32_t)size;
-    DTP_TRY(dtp_json_require(v, "latency_s", &at, err));
-    DTP_TRY(read_number(at, 0.0, LARGEST, &level->latency_s, err));
-    return read_positive(v, "bw_Bps", &level->bw_Bps, err);
+    DTP_TRY(read_member(v, "latency_s", DTP_NUMBER_DELAY, &level->latency_s, err));
+    return read_member(v, "bw_Bps", DTP_NUMBER_BW, &level->bw_Bps, err);
 }
 
 static dtp_status read_levels(dtp_machine *m, const dtp_json *root, dtp_err *err)
@@ -417,7 +416,7 @@ static dtp_status read_provenance(dtp_machine *m, const dtp_json *root, dtp_err 
     return read_count(p, "ranks", &m->provenance_ranks, err);
 }
 
-static dtp_status read_root(const dtp_json *root, dtp_machine **out, dtp_err *err)
+static dtp_status read_root(const char *file, const dtp_json *root, dtp_machine **out, dtp_err *err)
 {
     const dtp_json *v = NULL;
     const char *text = NULL;
@@ -435,17 +434,17 @@ static dtp_status read_root(const dtp_json *root, dtp_machine **out, dtp_err *er
     }
     DTP_TRY(dtp_machine_create(text, out, err));
     dtp_machine *m = *out;
+    m->place = dtp_arena_strdup(m->arena, file);
+    if (m->place == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "machine: out of memory");
+    }
     const dtp_json *device = NULL;
     DTP_TRY(dtp_json_require(root, "device", &device, err));
     DTP_TRY(read_device(m, device, err));
     DTP_TRY(read_levels(m, root, err));
     DTP_TRY(read_curves(m, device, err));
     DTP_TRY(read_provenance(m, root, err));
-    dtp_status status = dtp_machine_index(m, err);
-    if (status != DTP_OK) {
-        dtp_json_prefix(root, err);
-    }
-    return status;
+    return dtp_machine_index(m, err);
 }
 
 dtp_status dtp_machine_parse(const char *file, const char *text, size_t len, dtp_machine **out,
@@ -454,7 +453,7 @@ dtp_status dtp_machine_parse(const char *file, const char *text, size_t len, dtp
     dtp_json_doc *doc = NULL;
     dtp_machine *m = NULL;
     DTP_TRY(dtp_json_parse(file, text, len, &doc, err));
-    dtp_status status = read_root(dtp_json_root(doc), &m, err);
+    dtp_status status = read_root(file, dtp_json_root(doc), &m, err);
     dtp_json_destroy(doc);
     if (status != DTP_OK) {
         dtp_machine_destroy(m);

@@ -133,7 +133,7 @@ dtp_status dtp_machine_scaled(const dtp_machine *m, const dtp_machine_param *par
     char *text = NULL;
     dtp_machine *copy = NULL;
     DTP_TRY(dtp_machine_write(m, &text, err));
-    dtp_status s = dtp_machine_parse(m->name, text, strlen(text), &copy, err);
+    dtp_status s = dtp_machine_parse(m->place, text, strlen(text), &copy, err);
     free(text);
     if (s == DTP_OK) {
         s = scale(copy, param, factor, err);
@@ -142,6 +142,7 @@ dtp_status dtp_machine_scaled(const dtp_machine *m, const dtp_machine_param *par
         s = dtp_machine_index(copy, err);
     }
     if (s != DTP_OK) {
+        dtp_err_prefix(err, "%s times %g", param->name, factor);
         dtp_machine_destroy(copy);
         return s;
     }

@@ -34,6 +34,8 @@ struct dtp_move_pricer {
     dtp_redistribute_cache *cache;
     bool even;         /* both ends of the move that is planned are */
     dtp_status failed; /* of a step whose price could not be found */
+    dtp_err why;
+    dtp_dearest dearest;
 };
 
 /* ---- memo --------------------------------------------------------------------------------------
@@ -100,6 +102,19 @@ static bool remember(memo *m, const uint64_t *key, int64_t ps)
 /* ---- steps -------------------------------------------------------------------------------------
  */
 
+static dtp_status add_prices(dtp_move_pricer *m, const dtp_program *p, int64_t *sum, dtp_err *err)
+{
+    *sum = 0;
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        int64_t ps = 0;
+        DTP_TRY(dtp_price_instr_ps(m->pricer, p, &p->instrs[i], &m->dearest, &ps, err));
+        if (!dtp_cost_add(sum, ps, 1)) {
+            return dtp_cost_fail(m->pricer, &m->dearest, err);
+        }
+    }
+    return DTP_OK;
+}
+
 static dtp_status price_program(dtp_move_pricer *m, const dtp_ttype *type, const dtp_layout *before,
                                 const dtp_step *step, int64_t *ps, dtp_err *err)
 {
@@ -111,12 +126,9 @@ static dtp_status price_program(dtp_move_pricer *m, const dtp_ttype *type, const
         named.dims[i].id = i;
     }
     DTP_TRY(dtp_redistribute_program(m->names, mesh, &named, before, &one, &job, err));
-    *ps = 0;
-    for (int32_t i = 0; i < job.program->n_instrs; i++) {
-        *ps += dtp_picoseconds(dtp_price_instr(m->pricer, job.program, &job.program->instrs[i]));
-    }
+    const dtp_status s = add_prices(m, job.program, ps, err);
     dtp_redistribute_job_free(&job);
-    return DTP_OK;
+    return s;
 }
 
 /* Bytes of a piece when every split is even, else -1. */
@@ -179,9 +191,13 @@ static double step_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type
     if (after_bytes < 0) {
         return (double)INFINITY;
     }
-    const dtp_status s = m->even ? price_even_step(m, type, before, step, after_bytes, &ps, NULL)
-                                 : price_program(m, type, before, step, &ps, NULL);
-    m->failed = m->failed != DTP_OK ? m->failed : s;
+    dtp_err why;
+    const dtp_status s = m->even ? price_even_step(m, type, before, step, after_bytes, &ps, &why)
+                                 : price_program(m, type, before, step, &ps, &why);
+    if (s != DTP_OK && m->failed == DTP_OK) {
+        m->failed = s;
+        m->why = why;
+    }
     return s == DTP_OK ? (double)ps : (double)INFINITY;
 }
 
@@ -192,9 +208,8 @@ static dtp_status plan(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
     m->failed = DTP_OK;
     m->even = even_bytes(mesh, type, from) >= 0 && even_bytes(mesh, type, to) >= 0;
     DTP_TRY(dtp_redistribute_plan(mesh, type, from, to, step_price, m, out, err));
-    return m->failed == DTP_OK
-               ? DTP_OK
-               : DTP_FAIL(err, m->failed, "the steps of a redistribution could not be priced");
+    return m->failed == DTP_OK ? DTP_OK
+                               : DTP_FAIL(err, m->failed, "a redistribution: %s", m->why.msg);
 }
 
 /* ---- moves -------------------------------------------------------------------------------------
@@ -229,7 +244,13 @@ static dtp_status search_move(dtp_move_pricer *m, const dtp_ttype *type, const d
     }
     *ps = 0;
     for (int32_t i = 0; i < steps.n; i++) {
-        *ps += (int64_t)step_price(m, &m->pricer->mesh, type, before, &steps.steps[i]);
+        const double step_ps = step_price(m, &m->pricer->mesh, type, before, &steps.steps[i]);
+        if (m->failed != DTP_OK) {
+            return DTP_FAIL(err, m->failed, "%s", m->why.msg);
+        }
+        if (!(step_ps < (double)DTP_COST_LIMIT_PS) || !dtp_cost_add(ps, (int64_t)step_ps, 1)) {
+            return dtp_cost_fail(m->pricer, &m->dearest, err);
+        }
         before = &steps.steps[i].after;
     }
     return DTP_OK;
@@ -248,7 +269,12 @@ dtp_status dtp_move_price(dtp_move_pricer *m, const dtp_ttype *type, const dtp_l
         return DTP_OK;
     }
     DTP_TRY(dtp_redistribute_costs_find(m->costs, type, from, to, &known, ps, err));
-    return known ? DTP_OK : search_move(m, type, from, to, ps, err);
+    if (!known) {
+        return search_move(m, type, from, to, ps, err);
+    }
+    return *ps < DTP_COST_LIMIT_PS || *ps == DTP_MOVE_IMPOSSIBLE
+               ? DTP_OK
+               : dtp_cost_fail(m->pricer, &m->dearest, err);
 }
 
 /* ---- life --------------------------------------------------------------------------------------
@@ -296,6 +322,11 @@ void dtp_move_pricer_destroy(dtp_move_pricer *m)
     dtp_graph_destroy(m->names);
     free(m->steps.slots);
     free(m);
+}
+
+const dtp_dearest *dtp_move_pricer_dearest(const dtp_move_pricer *m)
+{
+    return &m->dearest;
 }
 
 const dtp_redistributor *dtp_move_pricer_redistributor(const dtp_move_pricer *m)

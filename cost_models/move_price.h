@@ -8,7 +8,7 @@
 #ifndef DTP_COST_MODELS_MOVE_PRICE_H
 #define DTP_COST_MODELS_MOVE_PRICE_H
 
-#include "cost_models/price.h"
+#include "cost_models/price_limit.h"
 #include "spmd/redistribute.h"
 
 /* What has no redistribution (a shard does not become a partial value). */
@@ -25,7 +25,11 @@ void dtp_move_pricer_destroy(dtp_move_pricer *m);
  * are to be these. Borrowed from m. */
 const dtp_redistributor *dtp_move_pricer_redistributor(const dtp_move_pricer *m);
 
-/* The price of bringing a tensor from one layout to another, or DTP_MOVE_IMPOSSIBLE. */
+/* Of all that was priced. */
+const dtp_dearest *dtp_move_pricer_dearest(const dtp_move_pricer *m);
+
+/* The price of bringing a tensor from one layout to another, or DTP_MOVE_IMPOSSIBLE. DTP_RANGE: it
+ * is beyond the limit of cost_models/price_limit.h. */
 dtp_status dtp_move_price(dtp_move_pricer *m, const dtp_ttype *type, const dtp_layout *from,
                           const dtp_layout *to, int64_t *ps, dtp_err *err) DTP_MUST_CHECK;
 

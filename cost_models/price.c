@@ -1,11 +1,11 @@
 #include "cost_models/price.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "cost_models/curve.h"
 #include "cost_models/gemm.h"
-#include "cost_models/timeline.h"
 
 /* FLOP/s of a dtype; the rate of f32, else the first stated one, when the machine says nothing. */
 static double flop_rate(const dtp_machine *m, dtp_dtype dtype)
@@ -104,47 +104,7 @@ double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp
 
 int64_t dtp_picoseconds(double seconds)
 {
-    double ps = seconds * 1e12;
-    if (!(ps > -9.2e18)) {
-        return isnan(ps) ? 0 : INT64_MIN;
-    }
-    return ps < 9.2e18 ? (int64_t)llround(ps) : INT64_MAX;
-}
-
-static void add_collective(dtp_prediction *out, const dtp_pricer *pricer, const dtp_coll *coll,
-                           int32_t runs)
-{
-    out->collectives[coll->kind].count += runs;
-    out->collectives[coll->kind].bytes +=
-        runs * (int64_t)dtp_coll_full_bytes(coll->kind, coll->count, coll->dtype,
-                                            pricer->groups[coll->set].ranks);
-}
-
-void dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction *out)
-{
-    *out = (dtp_prediction){.peak_bytes = p->peak_bytes};
-    for (int k = 0; k < DTP_N_COLLS; k++) {
-        out->collectives[k].kind = dtp_coll_name((dtp_coll_kind)k);
-    }
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        dtp_instr *instr = &p->instrs[i];
-        const int32_t runs = dtp_instr_runs(p, instr);
-        instr->time_s = dtp_price_instr(pricer, p, instr);
-        const double all_s = runs * instr->time_s;
-        if (instr->kind == DTP_INSTR_COLLECTIVE) {
-            out->comm_s += all_s;
-            add_collective(out, pricer, &instr->coll, runs);
-        } else {
-            out->compute_s += all_s;
-        }
-        out->cost_s += all_s;
-    }
-    out->step_time_s = out->cost_s;
-    out->exposed_comm_s = out->comm_s;
-    dtp_timeline_result timeline;
-    if (pricer->machine->overlap &&
-        dtp_timeline_program(p, pricer->machine->overlap_slowdown, &timeline, NULL)) {
-        out->step_time_s = timeline.end_s;
-        out->exposed_comm_s = timeline.exposed_comm_s;
-    }
+    const double ps = seconds * 1e12;
+    assert(ps > -9.2e18 && ps < 9.2e18);
+    return (int64_t)llround(ps);
 }

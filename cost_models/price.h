@@ -1,5 +1,5 @@
 /* Prices of instructions (docs/cost-model.md). One function prices everything; the ILP, the
- * additive prediction and the timeline all call it. */
+ * additive prediction (cost_models/predict.h) and the timeline all call it. */
 #ifndef DTP_COST_MODELS_PRICE_H
 #define DTP_COST_MODELS_PRICE_H
 
@@ -41,13 +41,8 @@ double dtp_coll_full_bytes(dtp_coll_kind kind, int64_t count, dtp_dtype dtype, i
 /* bytes: read plus written. */
 double dtp_price_move(const dtp_machine *machine, dtp_move_kind kind, double bytes);
 
-/* Sets instr->time_s of the whole program (one run of each) and returns the prediction of a step,
- * in which instructions of microbatches run several times: additive sum, timeline (one compute and
- * one communication resource per rank, overlap only when the machine says so), collective totals,
- * and the program's peak. */
-void dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction *out);
-
-/* Seconds to integer picoseconds, rounded to nearest, saturating. */
+/* Seconds to integer picoseconds, rounded to nearest; below the limit of
+ * cost_models/price_limit.h. */
 int64_t dtp_picoseconds(double seconds);
 
 #endif

@@ -77,8 +77,9 @@ dtp_status dtp_pricer_init(const dtp_machine *machine, const dtp_mesh *mesh, dtp
         char text[DTP_MESH_TEXT_BYTES];
         dtp_mesh_print(mesh, text);
         return DTP_FAIL(err, DTP_INVALID,
-                        "mesh '%s' has %d ranks, machine '%s' has %" PRId64 " device%s", text,
-                        dtp_mesh_ranks(mesh), machine->name, devices, devices == 1 ? "" : "s");
+                        "%s: mesh '%s' has %d ranks, machine '%s' has %" PRId64 " device%s",
+                        machine->place, text, dtp_mesh_ranks(mesh), machine->name, devices,
+                        devices == 1 ? "" : "s");
     }
     *out = (dtp_pricer){.machine = machine, .mesh = *mesh};
     for (dtp_mesh_set set = 0; set < 1U << mesh->n_dims; set++) {

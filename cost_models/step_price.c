@@ -7,12 +7,13 @@
 double dtp_machine_step_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
                               const dtp_layout *before, const dtp_step *step)
 {
-    const dtp_step_pricer *s = user;
+    dtp_step_pricer *s = user;
+    dtp_err *err = s->failure.code == DTP_OK ? &s->failure : NULL;
     dtp_steps steps = {.n = 1};
     dtp_redistribute_job job;
     double sum = 0;
     steps.steps[0] = *step;
-    if (dtp_redistribute_program(s->graph, mesh, type, before, &steps, &job, NULL) != DTP_OK) {
+    if (dtp_redistribute_program(s->graph, mesh, type, before, &steps, &job, err) != DTP_OK) {
         return (double)INFINITY;
     }
     for (int32_t i = 0; i < job.program->n_instrs; i++) {

@@ -13,6 +13,7 @@ typedef struct dtp_backend_extra {
 
 dtp_status dtp_backend_create(const char *name, int32_t threads, dtp_backend **out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, name, out));
     if (strcmp(name, "cpu") == 0) {
         return dtp_backend_cpu_create(threads, out, err);
     }
@@ -44,6 +45,12 @@ dtp_kernel_fn dtp_backend_kernel(const dtp_backend *b, const char *op)
     return run;
 }
 
+dtp_status dtp_backend_check(const dtp_backend *b, const dtp_op_call *call, dtp_err *err)
+{
+    DTP_TRY(DTP_NOT_NULL(err, b, call));
+    return b->ops->check != NULL ? b->ops->check(b, call, err) : DTP_OK;
+}
+
 static dtp_status add_kernel(dtp_backend *b, const dtp_kernel *kernel, dtp_err *err)
 {
     if (kernel->op == NULL || kernel->op[0] == '\0' || kernel->run == NULL) {
@@ -69,6 +76,10 @@ static dtp_status add_kernel(dtp_backend *b, const dtp_kernel *kernel, dtp_err *
 dtp_status dtp_backend_add_kernels(dtp_backend *b, const dtp_kernel *kernels, int32_t n,
                                    dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, b));
+    if (n > 0) {
+        DTP_TRY(DTP_NOT_NULL(err, kernels));
+    }
     const dtp_backend_extra *before = b->extra;
     for (int32_t i = 0; i < n; i++) {
         const dtp_status s = add_kernel(b, &kernels[i], err);

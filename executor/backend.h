@@ -20,6 +20,9 @@ typedef struct dtp_backend_ops {
                            dtp_err *err);
     /* REQUIRED. NULL when the backend has no kernel for the op. */
     dtp_kernel_fn (*kernel)(const dtp_backend *b, const char *op);
+    /* OPTIONAL. Whether the kernel takes these types and attributes, asked once when a program is
+     * bound (the kernel does not ask again): DTP_UNSUPPORTED naming op and type. NULL: it does. */
+    dtp_status (*check)(const dtp_backend *b, const dtp_op_call *call, dtp_err *err);
     /* REQUIRED. Staging copies (spmd/program.h): src and dst as views; parts and index of this rank
      * in the group for pack, unpack, slice, keep_first. */
     dtp_status (*pack)(dtp_backend *b, const dtp_view *src, int32_t axis, int32_t parts,
@@ -55,6 +58,9 @@ void dtp_backend_destroy(dtp_backend *b);
 
 /* The kernel of an op: the backend's own, else an added one, else NULL. */
 dtp_kernel_fn dtp_backend_kernel(const dtp_backend *b, const char *op);
+/* Whether that kernel takes the types and attributes of a call (ops->check). */
+dtp_status dtp_backend_check(const dtp_backend *b, const dtp_op_call *call,
+                             dtp_err *err) DTP_MUST_CHECK;
 /* Gives this backend kernels for registered ops (core/op_set.h). The names are copied. DTP_INVALID
  * when an op has a kernel already or is a built-in one; then none is added. */
 dtp_status dtp_backend_add_kernels(dtp_backend *b, const dtp_kernel *kernels, int32_t n,

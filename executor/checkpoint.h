@@ -1,7 +1,8 @@
 /* Checkpoints (docs/formats/data.md): every rank writes the pieces it holds (of replicas, the first
- * holder only) to rank-K-of-N.safetensors; rank 0 writes model.safetensors.index.json last, with
- * sizes and checksums. A checkpoint is complete or absent, and loads under any mesh, layout and
- * rank count: every rank reads the overlaps of its pieces. */
+ * holder only) to rank-K-of-N.<set>.safetensors; rank 0 writes model.safetensors.index.json last,
+ * with sizes and checksums. Every save has new file names and takes the older index's name at the
+ * end: at every moment there is a complete checkpoint, if there was one before. It loads under any
+ * mesh, layout and rank count: every rank reads the overlaps of its pieces. */
 #ifndef DTP_EXECUTOR_CHECKPOINT_H
 #define DTP_EXECUTOR_CHECKPOINT_H
 
@@ -15,9 +16,12 @@ typedef struct dtp_checkpoint_job {
     dtp_comm *comm;
     const dtp_ctx *ctx; /* NULL: silent */
     int64_t step;       /* save: written; load: read (0 when the file has none) */
+    int32_t keep;       /* save: sets that stay in the folder, the new one counted; 0 is 1 */
 } dtp_checkpoint_job;
 
-dtp_status dtp_checkpoint_save(dtp_checkpoint_job *job, const char *dir,
+/* The caller makes the folder and keeps other jobs away from it (core/file_lock.h). After a failure
+ * the older checkpoint is as it was, and no file of the new one is left. */
+dtp_status dtp_checkpoint_save(const dtp_checkpoint_job *job, const char *dir,
                                dtp_err *err) DTP_MUST_CHECK;
 /* A directory made by dtp_checkpoint_save, a Hugging Face directory (index or single
  * model.safetensors), or one .safetensors file. Every PARAM must be there with its shape; STATEs

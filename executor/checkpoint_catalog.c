@@ -1,39 +1,22 @@
 /* What is in a checkpoint: its index (ours or Hugging Face's), or a single file. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-#include <zlib.h>
 
 #include "core/json.h"
 #include "core/safe_int.h"
 #include "executor/checkpoint_internal.h"
 
-enum { MAX_INDEX_BYTES = 256 << 20, MAX_FILES = 65536 };
+enum { MAX_FILES = 65536 };
 
-dtp_status dtp_file_crc(const char *path, uint32_t *out, dtp_err *err)
+static bool crc_from_text(const char *digits, uint32_t *out)
 {
-    unsigned char block[1 << 16];
-    int fd = open(path, O_RDONLY);
-    if (fd < 0) {
-        return DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(errno));
-    }
-    uLong crc = crc32(0, NULL, 0);
-    ssize_t n;
-    while ((n = read(fd, block, sizeof block)) > 0) {
-        crc = crc32(crc, block, (uInt)n);
-    }
-    int code = errno;
-    close(fd);
-    if (n < 0) {
-        return DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(code));
-    }
-    *out = (uint32_t)crc;
-    return DTP_OK;
+    const bool good = strlen(digits) == 8 && strspn(digits, "0123456789abcdef") == 8;
+    *out = good ? (uint32_t)strtoul(digits, NULL, 16) : 0;
+    return good;
 }
 
 static dtp_status add_slice(dtp_catalog *c, const dtp_slice *slice, dtp_err *err)
@@ -53,6 +36,23 @@ static dtp_status add_whole(dtp_catalog *c, int32_t file, const dtp_st_entry *e,
     return add_slice(c, &s, err);
 }
 
+/* Opens f->path. Its own checksum, where it has one, is of the data. */
+static dtp_status open_data(dtp_slice_file *f, dtp_err *err)
+{
+    f->crc_from = -1;
+    DTP_TRY(dtp_st_open(f->path, &f->st, err));
+    const char *digits = dtp_st_meta_get(f->st, DTP_ST_CRC);
+    if (digits != NULL && !crc_from_text(digits, &f->crc)) {
+        dtp_st_close(f->st);
+        f->st = NULL;
+        return DTP_FAIL(err, DTP_INVALID,
+                        "%s: __metadata__.%s '%.20s' is not a checksum of 8 hex digits", f->path,
+                        DTP_ST_CRC, digits);
+    }
+    f->crc_from = digits != NULL ? dtp_st_data_at(f->st) : -1;
+    return DTP_OK;
+}
+
 /* File `name` beside the index. Names with a directory part are refused. */
 static dtp_status open_file(dtp_catalog *c, int32_t index, const char *dir, const char *name,
                             dtp_err *err)
@@ -62,11 +62,10 @@ static dtp_status open_file(dtp_catalog *c, int32_t index, const char *dir, cons
         return DTP_FAIL(err, DTP_INVALID, "'%.200s' is not a plain file name", name);
     }
     f->path = dtp_arena_printf(c->arena, "%s/%s", dir, name);
-    f->bytes = -1;
     if (f->path == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "no memory for file names");
     }
-    return dtp_st_open(f->path, &f->st, err);
+    return open_data(f, err);
 }
 
 static dtp_status room_for_files(dtp_catalog *c, int32_t n, dtp_err *err)
@@ -83,7 +82,7 @@ static dtp_status read_file_row(dtp_catalog *c, int32_t i, const char *dir, cons
     static const char *const keys[] = {"name", "bytes", "crc32", NULL};
     const dtp_json *name, *bytes, *crc;
     const char *text, *digits;
-    char *end;
+    uint32_t sum;
     struct stat st;
     int64_t expected;
     DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
@@ -94,8 +93,7 @@ static dtp_status read_file_row(dtp_catalog *c, int32_t i, const char *dir, cons
     DTP_TRY(dtp_json_string(name, &text, err));
     DTP_TRY(dtp_json_int(bytes, 0, INT64_MAX, &expected, err));
     DTP_TRY(dtp_json_string(crc, &digits, err));
-    unsigned long sum = strtoul(digits, &end, 16);
-    if (strlen(digits) != 8 || strspn(digits, "0123456789abcdef") != 8 || *end != '\0') {
+    if (!crc_from_text(digits, &sum)) {
         return dtp_json_fail(crc, err, "'%.20s' is not a checksum of 8 hex digits", digits);
     }
     dtp_status status = open_file(c, i, dir, text, err);
@@ -103,8 +101,8 @@ static dtp_status read_file_row(dtp_catalog *c, int32_t i, const char *dir, cons
         dtp_json_prefix(name, err);
         return status;
     }
-    c->files[i].bytes = expected;
-    c->files[i].crc = (uint32_t)sum;
+    c->files[i].crc_from = 0;
+    c->files[i].crc = sum;
     c->n_files = i + 1;
     if (stat(c->files[i].path, &st) != 0 || (int64_t)st.st_size != expected) {
         return dtp_json_fail(bytes, err, "'%.200s' does not have %" PRId64 " bytes", text,
@@ -233,11 +231,15 @@ static dtp_status read_ours(dtp_catalog *c, const char *dir, const dtp_json *roo
 
 /* ---- Hugging Face index ---- */
 
+static const char *plain_name(const dtp_slice_file *f)
+{
+    return strrchr(f->path, '/') + 1;
+}
+
 static int32_t find_open(const dtp_catalog *c, const char *name)
 {
     for (int32_t i = 0; i < c->n_files; i++) {
-        const char *slash = strrchr(c->files[i].path, '/');
-        if (strcmp(slash + 1, name) == 0) {
+        if (strcmp(plain_name(&c->files[i]), name) == 0) {
             return i;
         }
     }
@@ -286,7 +288,8 @@ static int by_name(const void *a, const void *b)
 }
 
 /* The slices of one tensor are disjoint and their sizes add up to the whole. */
-static dtp_status check_tensor(const dtp_slice *slices, int32_t n, dtp_err *err)
+static dtp_status check_tensor(const dtp_catalog *c, const dtp_slice *slices, int32_t n,
+                               dtp_err *err)
 {
     dtp_piece whole = slices[0].piece, common;
     memcpy(whole.size, whole.global, sizeof whole.size);
@@ -296,16 +299,16 @@ static dtp_status check_tensor(const dtp_slice *slices, int32_t n, dtp_err *err)
         for (int32_t j = 0; j < i; j++) {
             if (dtp_piece_intersect(&slices[i].piece, &slices[j].piece, &common)) {
                 return DTP_FAIL(err, DTP_INVALID,
-                                "checkpoint: tensor '%.100s' has slices that overlap",
-                                slices[0].name);
+                                "%.300s: tensor '%.100s' has slices that overlap, in '%s' and '%s'",
+                                c->path, slices[0].name, plain_name(&c->files[slices[j].file]),
+                                plain_name(&c->files[slices[i].file]));
             }
         }
     }
     if (covered != dtp_piece_elems(&whole)) {
         return DTP_FAIL(err, DTP_INVALID,
-                        "checkpoint: tensor '%.100s': slices hold %" PRId64 " of %" PRId64
-                        " elements",
-                        slices[0].name, covered, dtp_piece_elems(&whole));
+                        "%.300s: tensor '%.100s': slices hold %" PRId64 " of %" PRId64 " elements",
+                        c->path, slices[0].name, covered, dtp_piece_elems(&whole));
     }
     return DTP_OK;
 }
@@ -320,17 +323,17 @@ static dtp_status check_cover(dtp_catalog *c, dtp_err *err)
         while (i + n < c->n_slices && strcmp(c->slices[i].name, c->slices[i + n].name) == 0) {
             n++;
         }
-        DTP_TRY(check_tensor(&c->slices[i], n, err));
+        DTP_TRY(check_tensor(c, &c->slices[i], n, err));
     }
     return DTP_OK;
 }
 
 static dtp_status read_single(dtp_catalog *c, const char *path, dtp_err *err)
 {
+    c->path = path;
     DTP_TRY(room_for_files(c, 1, err));
-    c->files[0].path = dtp_arena_strdup(c->arena, path);
-    c->files[0].bytes = -1;
-    DTP_TRY(dtp_st_open(path, &c->files[0].st, err));
+    c->files[0].path = c->path;
+    DTP_TRY(open_data(&c->files[0], err));
     c->n_files = 1;
     const char *step = dtp_st_meta_get(c->files[0].st, "step");
     if (step != NULL) {
@@ -352,6 +355,7 @@ static dtp_status read_index(dtp_catalog *c, const char *path, dtp_err *err)
 {
     char *text = NULL, *dir = dtp_arena_strdup(c->arena, path);
     size_t len = 0;
+    c->path = path;
     if (dir == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
     }
@@ -359,7 +363,7 @@ static dtp_status read_index(dtp_catalog *c, const char *path, dtp_err *err)
     if (slash != NULL) {
         *slash = '\0';
     }
-    DTP_TRY(dtp_file_read(path, MAX_INDEX_BYTES, &text, &len, err));
+    DTP_TRY(dtp_file_read(path, DTP_CHECKPOINT_MAX_INDEX_BYTES, &text, &len, err));
     dtp_json_doc *doc = NULL;
     dtp_status status = dtp_json_parse(path, text, len, &doc, err);
     if (status == DTP_OK) {
@@ -378,6 +382,10 @@ static dtp_status read_path(dtp_catalog *c, const char *path, dtp_err *err)
     size_t n = strlen(path);
     if (stat(path, &st) != 0) {
         return DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(errno));
+    }
+    path = dtp_arena_strdup(c->arena, path);
+    if (path == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for file names");
     }
     if (!S_ISDIR(st.st_mode)) {
         bool index = n > 5 && strcmp(path + n - 5, ".json") == 0;

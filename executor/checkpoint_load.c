@@ -1,10 +1,16 @@
 #include "executor/checkpoint.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#include <zlib.h>
 
+#include "core/hash.h"
+#include "core/optimizer.h"
 #include "executor/checkpoint_internal.h"
 
 /* Host memory of one load. */
@@ -14,15 +20,38 @@ typedef struct loader {
     bool wants_states, states; /* the model has optimizer states, the checkpoint too */
 } loader;
 
+/* CRC-32 (zlib) of a file from a byte to the end. */
+static dtp_status file_crc(const char *path, int64_t from, uint32_t *out, dtp_err *err)
+{
+    unsigned char block[1 << 16];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(errno));
+    }
+    uLong crc = crc32(0, NULL, 0);
+    ssize_t n;
+    while ((n = pread(fd, block, sizeof block, (off_t)from)) > 0) {
+        crc = crc32(crc, block, (uInt)n);
+        from += n;
+    }
+    int code = errno;
+    close(fd);
+    if (n < 0) {
+        return DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(code));
+    }
+    *out = (uint32_t)crc;
+    return DTP_OK;
+}
+
 static dtp_status verify_files(const loader *l, dtp_err *err)
 {
     for (int32_t f = l->job->comm->rank; f < l->catalog.n_files; f += l->job->comm->size) {
         const dtp_slice_file *file = &l->catalog.files[f];
         uint32_t crc = 0;
-        if (file->bytes < 0) {
+        if (file->crc_from < 0) {
             continue;
         }
-        DTP_TRY(dtp_file_crc(file->path, &crc, err));
+        DTP_TRY(file_crc(file->path, file->crc_from, &crc, err));
         if (crc != file->crc) {
             return DTP_FAIL(err, DTP_INVALID,
                             "%s: checksum %08" PRIx32 " instead of %08" PRIx32
@@ -119,7 +148,8 @@ static dtp_status load_value(const loader *l, dtp_value_id v, const char *name, 
     return status;
 }
 
-/* Tensors of the file that the model does not have are named once. */
+/* Tensors of the file that the model does not have are named once. A graph without updates, that of
+ * a forward run, has no use for optimizer states. */
 static void warn_unused(const loader *l, const dtp_graph *g)
 {
     int32_t unused = 0;
@@ -127,7 +157,9 @@ static void warn_unused(const loader *l, const dtp_graph *g)
     for (int32_t i = 0; i < l->catalog.n_slices; i++) {
         dtp_tensor_id t = dtp_graph_find(g, l->catalog.slices[i].name);
         bool known = t >= 0 && dtp_tensor_lasts(&g->tensors[t]);
-        if (!known) {
+        const bool state =
+            g->n_updates == 0 && dtp_optimizer_is_state(g, l->catalog.slices[i].name);
+        if (!known && !state) {
             first = unused == 0 ? l->catalog.slices[i].name : first;
             unused++;
         }
@@ -178,20 +210,34 @@ static dtp_status load_all(loader *l, dtp_err *err)
     return DTP_OK;
 }
 
+/* Ranks that open a checkpoint while a job replaces it may find different ones. */
+static dtp_status agree(const loader *l, dtp_err *err)
+{
+    uint64_t h = dtp_hash_i64(DTP_HASH_SEED, l->catalog.step);
+    for (int32_t f = 0; f < l->catalog.n_files; f++) {
+        h = dtp_hash_i64(dtp_hash_i64(h, l->catalog.files[f].crc_from), l->catalog.files[f].crc);
+    }
+    return dtp_comm_agree(l->job->comm, h, "the checkpoint", err);
+}
+
 dtp_status dtp_checkpoint_load(dtp_checkpoint_job *job, const char *path, dtp_err *err)
 {
     dtp_err local = {0};
     err = err != NULL ? err : &local;
     loader l = {.job = job};
-    dtp_status status = dtp_catalog_open(path, &l.catalog, err);
+    dtp_status status = dtp_comm_settle(job->comm, dtp_catalog_open(path, &l.catalog, err), err);
+    if (status == DTP_OK) {
+        status = agree(&l, err);
+    }
     if (status == DTP_OK) {
         status = load_all(&l, err);
         /* without optimizer states training starts over: their bias correction counts from zero */
         job->step = l.states || !l.wants_states ? l.catalog.step : 0;
-        dtp_catalog_close(&l.catalog);
         if (status != DTP_OK) {
             dtp_err_prefix(err, "%s", path);
         }
+        status = dtp_comm_settle(job->comm, status, err);
     }
-    return dtp_comm_settle(job->comm, status, err);
+    dtp_catalog_close(&l.catalog);
+    return status;
 }

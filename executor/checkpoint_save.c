@@ -1,19 +1,13 @@
 #include "executor/checkpoint.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/json.h"
 #include "core/json_writer.h"
 #include "executor/checkpoint_internal.h"
-
-enum { PATH_BYTES = 4096 };
 
 /* The slice that a rank writes of a value: false when another rank has the same piece, or it is
  * empty. */
@@ -34,12 +28,6 @@ static bool is_saved(const dtp_program *p, const dtp_value *value)
 {
     return value->kind == DTP_VALUE_RESIDENT && value->tensor >= 0 &&
            dtp_tensor_lasts(&p->graph->tensors[value->tensor]);
-}
-
-static bool file_path(const char *dir, int32_t rank, int32_t ranks, char out[PATH_BYTES])
-{
-    int n = snprintf(out, PATH_BYTES, "%s/rank-%d-of-%d.safetensors", dir, rank, ranks);
-    return n > 0 && n < PATH_BYTES;
 }
 
 /* ---- own slices ---- */
@@ -85,12 +73,12 @@ static dtp_status put_values(const dtp_checkpoint_job *job, dtp_st_writer *w, in
 }
 
 /* stamp: bytes and checksum of the file. */
-static dtp_status write_slices(const dtp_checkpoint_job *job, const char *dir, int64_t stamp[2],
-                               dtp_err *err)
+static dtp_status write_slices(const dtp_checkpoint_job *job, const char *dir, int64_t set,
+                               int64_t stamp[2], dtp_err *err)
 {
     const dtp_program *p = dtp_runner_program(job->runner);
-    char path[PATH_BYTES];
-    if (!file_path(dir, job->comm->rank, job->comm->size, path)) {
+    char path[DTP_CHECKPOINT_PATH_BYTES];
+    if (!dtp_checkpoint__part_path(dir, set, job->comm->rank, job->comm->size, path)) {
         return DTP_FAIL(err, DTP_RANGE, "%.200s: the path is too long", dir);
     }
     dtp_st_entry *entries = calloc((size_t)p->n_values + 1, sizeof *entries);
@@ -149,11 +137,14 @@ static void write_tensor(dtp_json_writer *j, const dtp_program *p, const dtp_val
     dtp_json_end_object(j);
 }
 
-static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, const char *path,
+/* Written over an older index. */
+static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, int64_t set,
                               const int64_t *stamps, dtp_err *err)
 {
     const dtp_program *p = dtp_runner_program(job->runner);
+    char path[DTP_CHECKPOINT_PATH_BYTES];
     dtp_json_writer j = {0};
+    (void)snprintf(path, sizeof path, "%s/%s", dir, DTP_CHECKPOINT_INDEX);
     dtp_json_begin_object(&j, NULL);
     dtp_json_begin_object(&j, "metadata");
     dtp_json_write_string(&j, "format", DTP_CHECKPOINT_FORMAT);
@@ -161,8 +152,8 @@ static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, co
     dtp_json_end_object(&j);
     dtp_json_begin_array(&j, "files", false);
     for (int32_t r = 0; r < job->comm->size; r++) {
-        char name[PATH_BYTES], crc[16];
-        if (file_path(dir, r, job->comm->size, name)) {
+        char name[DTP_CHECKPOINT_PATH_BYTES], crc[16];
+        if (dtp_checkpoint__part_path(dir, set, r, job->comm->size, name)) {
             snprintf(crc, sizeof crc, "%08" PRIx32, (uint32_t)stamps[2 * r + 1]);
             dtp_json_begin_object(&j, NULL);
             dtp_json_write_string(&j, "name", name + strlen(dir) + 1);
@@ -188,57 +179,41 @@ static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, co
     return status;
 }
 
-/* Makes the directory and removes an older index: from here to the end there is no checkpoint. */
-static dtp_status prepare_dir(const char *dir, const char *index, dtp_err *err)
+/* Rank 0 removes what killed saves left, and tells the number of the new set. */
+static dtp_status begin(const dtp_checkpoint_job *job, const char *dir, int64_t *set, dtp_err *err)
 {
-    if (mkdir(dir, 0777) != 0 && errno != EEXIST) {
-        return DTP_FAIL(err, DTP_IO, "%s: %s", dir, strerror(errno));
+    dtp_status status = DTP_OK;
+    *set = 0;
+    if (job->comm->rank == 0) {
+        status = dtp_checkpoint__clean(dir, INT32_MAX, job->ctx, set, err);
     }
-    if (unlink(index) != 0 && errno != ENOENT) {
-        return DTP_FAIL(err, DTP_IO, "%s: %s", index, strerror(errno));
-    }
-    return DTP_OK;
+    DTP_TRY(dtp_comm_settle(job->comm, status, err));
+    dtp_coll coll = {.kind = DTP_ALL_REDUCE,
+                     .set = ((dtp_mesh_set)1 << job->comm->mesh.n_dims) - 1,
+                     .op = DTP_REDUCE_MAX,
+                     .dtype = DTP_I64,
+                     .count = 1};
+    return job->comm->ops->run(job->comm, &coll, set, set, err);
 }
 
-/* Renames reach the disk with their directory. */
-static dtp_status sync_dir(const char *dir, dtp_err *err)
+/* The new files are complete and have their names. The older index stays until the new one takes
+ * its name. */
+static dtp_status publish(const dtp_checkpoint_job *job, const char *dir, int64_t set,
+                          const int64_t *stamps, dtp_err *err)
 {
-    int fd = open(dir, O_RDONLY);
-    if (fd < 0) {
-        return DTP_FAIL(err, DTP_IO, "%s: %s", dir, strerror(errno));
-    }
-    int failed = fsync(fd);
-    int code = errno;
-    close(fd);
-    if (failed != 0 && code != EINVAL) {
-        return DTP_FAIL(err, DTP_IO, "%s: fsync: %s", dir, strerror(code));
-    }
-    return DTP_OK;
+    int64_t next;
+    DTP_TRY(dtp_checkpoint__keep_index(dir, err));
+    DTP_TRY(write_index(job, dir, set, stamps, err));
+    return dtp_checkpoint__clean(dir, job->keep > 1 ? job->keep - 1 : 0, job->ctx, &next, err);
 }
 
-static dtp_status finish(const dtp_checkpoint_job *job, const char *dir, const char *index,
-                         const int64_t *stamps, dtp_err *err)
-{
-    DTP_TRY(sync_dir(dir, err));
-    DTP_TRY(write_index(job, dir, index, stamps, err));
-    return sync_dir(dir, err);
-}
-
-dtp_status dtp_checkpoint_save(dtp_checkpoint_job *job, const char *dir, dtp_err *err)
+static dtp_status write_set(const dtp_checkpoint_job *job, const char *dir, int64_t set,
+                            dtp_err *err)
 {
     dtp_comm *comm = job->comm;
-    dtp_err local = {0};
-    err = err != NULL ? err : &local;
-    char index[PATH_BYTES];
-    int len = snprintf(index, sizeof index, "%s/%s", dir, DTP_CHECKPOINT_INDEX);
-    if (len < 0 || len >= PATH_BYTES) {
-        return DTP_FAIL(err, DTP_RANGE, "%.200s: the path is too long", dir);
-    }
-    bool first = comm->rank == 0;
-    DTP_TRY(dtp_comm_settle(comm, first ? prepare_dir(dir, index, err) : DTP_OK, err));
     int64_t stamp[2] = {0, 0};
     int64_t *stamps = calloc((size_t)comm->size, sizeof stamp);
-    dtp_status status = stamps != NULL ? write_slices(job, dir, stamp, err)
+    dtp_status status = stamps != NULL ? write_slices(job, dir, set, stamp, err)
                                        : DTP_FAIL(err, DTP_NOMEM, "%s: no memory", dir);
     status = dtp_comm_settle(comm, status, err);
     dtp_coll coll = {.kind = DTP_ALL_GATHER,
@@ -249,8 +224,29 @@ dtp_status dtp_checkpoint_save(dtp_checkpoint_job *job, const char *dir, dtp_err
         status = comm->ops->run(comm, &coll, stamp, stamps, err);
     }
     if (status == DTP_OK && stamps != NULL) {
-        status = dtp_comm_settle(comm, first ? finish(job, dir, index, stamps, err) : DTP_OK, err);
+        status = comm->rank == 0 ? publish(job, dir, set, stamps, err) : DTP_OK;
+        status = dtp_comm_settle(comm, status, err);
     }
     free(stamps);
+    return status;
+}
+
+dtp_status dtp_checkpoint_save(const dtp_checkpoint_job *job, const char *dir, dtp_err *err)
+{
+    dtp_err local = {0};
+    err = err != NULL ? err : &local;
+    int64_t set;
+    DTP_TRY(begin(job, dir, &set, err));
+    dtp_status status = write_set(job, dir, set, err);
+    if (status == DTP_OK) {
+        return DTP_OK;
+    }
+    /* a rank that ends first may take the others with it: they wait for rank 0 */
+    dtp_status cleaned =
+        job->comm->rank == 0 ? dtp_checkpoint__clean(dir, INT32_MAX, job->ctx, &set, NULL) : DTP_OK;
+    dtp_status met = job->comm->ops->barrier(job->comm, NULL);
+    if (job->comm->rank == 0 && (cleaned != DTP_OK || met != DTP_OK)) {
+        dtp_log(job->ctx, DTP_LOG_WARN, "checkpoint", "left", "folder=%s", dir);
+    }
     return status;
 }

@@ -1,7 +1,6 @@
 #include "executor/feed.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/file_in.h"
 #include "core/microbatch.h"
 #include "core/philox.h"
 #include "core/safe_int.h"
@@ -129,12 +129,9 @@ static dtp_status open_bytes(const dtp_graph_tensor *t, source *s, dtp_err *err)
     if (t->type.rank < 1) {
         return DTP_FAIL(err, DTP_INVALID, "a file of bytes needs an input with at least one dim");
     }
-    s->fd = open(s->file, O_RDONLY);
-    if (s->fd < 0) {
-        return DTP_FAIL(err, DTP_IO, "%s", strerror(errno));
-    }
-    if (fstat(s->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        return DTP_FAIL(err, DTP_IO, "not a regular file");
+    DTP_TRY(dtp_file_in_open(s->file, &s->fd, err));
+    if (fstat(s->fd, &st) != 0) {
+        return DTP_FAIL(err, DTP_IO, "%s: %s", s->file, strerror(errno));
     }
     s->file_bytes = (int64_t)st.st_size;
     s->kind = BYTES;

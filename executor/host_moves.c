@@ -18,12 +18,12 @@ void dtp_host_count(dtp_backend *b, int64_t bytes)
 dtp_status dtp_host_alloc(dtp_backend *b, size_t bytes, void **out, dtp_err *err)
 {
     if (bytes > SIZE_MAX / 2) {
-        return DTP_FAIL(err, DTP_NOMEM, "cannot allocate %zu bytes", bytes);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu bytes", bytes);
     }
     size_t rounded = bytes == 0 ? ALIGNMENT : (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     void *p = aligned_alloc(ALIGNMENT, rounded);
     if (p == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "cannot allocate %zu bytes", bytes);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu bytes", bytes);
     }
     dtp_host_count(b, (int64_t)bytes);
     *out = p;

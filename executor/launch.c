@@ -1,10 +1,35 @@
 #include "executor/launch.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+static bool has(char *const *environment, const char *name)
+{
+    size_t n = strlen(name);
+    for (size_t i = 0; environment != NULL && environment[i] != NULL; i++) {
+        if (strncmp(environment[i], name, n) == 0 && environment[i][n] == '=') {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool dtp_launch_has_hosts(char *const *environment)
+{
+    static const char *const marks[] = {"OMPI_MCA_orte_default_hostfile",
+                                        "SLURM_NODELIST",
+                                        "SLURM_JOB_NODELIST",
+                                        "PBS_NODEFILE",
+                                        "LSB_DJOB_HOSTFILE",
+                                        "PE_HOSTFILE"};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        if (has(environment, marks[i])) {
+            return true;
+        }
+    }
+    return false;
+}
 
 static bool is_one(char *const *environment, const char *name)
 {
@@ -42,9 +67,31 @@ static void add(words *w, const char *text)
     w->list[w->n++] = copy;
 }
 
+/* Where the ranks go. PE counts cores; more ranks than cores may share one. */
+static void add_places(words *w, const dtp_launch *launch)
+{
+    const bool hosts = dtp_launch_has_hosts(launch->environment);
+    const int32_t fair = launch->cpus / launch->ranks, least = fair < 1 ? 1 : fair;
+    const int32_t threads = launch->threads > 0 || hosts ? launch->threads : least;
+    const int32_t smt = launch->cpus_per_core < 1 ? 1 : launch->cpus_per_core;
+    const int64_t wanted = (int64_t)launch->ranks * threads;
+    const bool fits = hosts ? threads > 0 : launch->may_bind && wanted <= launch->cpus;
+    if (!hosts) {
+        add(w, "--oversubscribe");
+    }
+    if (fits) {
+        char by[32];
+        snprintf(by, sizeof by, "slot:PE=%d", (threads + smt - 1) / smt);
+        add(w, "--map-by");
+        add(w, by);
+    }
+    add(w, "--bind-to");
+    add(w, fits ? "core:overload-allowed" : "none");
+}
+
 dtp_status dtp_launch_argv(const dtp_launch *launch, char ***out, dtp_err *err)
 {
-    enum { OWN_WORDS = 12 };
+    enum { OWN_WORDS = 16 };
     if (launch->ranks < 1 || launch->n_args < 1) {
         return DTP_FAIL(err, DTP_INVALID, "cannot start %d ranks of a command of %d words",
                         launch->ranks, launch->n_args);
@@ -61,18 +108,15 @@ dtp_status dtp_launch_argv(const dtp_launch *launch, char ***out, dtp_err *err)
     }
     char count[16];
     snprintf(count, sizeof count, "%d", launch->ranks);
-    bool fits = launch->ranks <= launch->cores;
     add(&w, launch->mpirun != NULL ? launch->mpirun : "mpirun");
     if (launch->is_root && launch->allow_root) {
         add(&w, "--allow-run-as-root");
     }
     add(&w, "-n");
     add(&w, count);
-    if (!fits) {
-        add(&w, "--oversubscribe");
-    }
-    add(&w, "--bind-to");
-    add(&w, fits ? "core" : "none");
+    add(&w, "--stdin");
+    add(&w, "none");
+    add_places(&w, launch);
     for (int32_t i = 0; i < launch->n_args; i++) {
         add(&w, launch->args[i]);
     }
@@ -90,18 +134,4 @@ void dtp_launch_argv_free(char **argv)
         free(argv[i]);
     }
     free(argv);
-}
-
-dtp_status dtp_launch_mpirun(const dtp_launch *launch, dtp_err *err)
-{
-    char **argv = NULL;
-    dtp_status status = dtp_launch_argv(launch, &argv, err);
-    if (status != DTP_OK || argv == NULL) {
-        return status;
-    }
-    execvp(argv[0], argv);
-    status = DTP_FAIL(err, DTP_COMM, "cannot start '%s': %s (is Open MPI installed?)", argv[0],
-                      strerror(errno));
-    dtp_launch_argv_free(argv);
-    return status;
 }

@@ -5,7 +5,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/file_in.h"
 #include "core/json.h"
 #include "core/safe_int.h"
 
@@ -217,8 +217,8 @@ static dtp_status read_header(const char *path, dtp_npy *npy, dtp_err *err)
 {
     struct stat st;
     unsigned char head[12];
-    if (fstat(npy->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        return DTP_FAIL(err, DTP_IO, "%s: not a regular file", path);
+    if (fstat(npy->fd, &st) != 0) {
+        return DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(errno));
     }
     if (st.st_size < 10) {
         return DTP_FAIL(err, DTP_INVALID, "%s: too short for a npy file (%" PRId64 " bytes)", path,
@@ -262,10 +262,8 @@ static dtp_status read_header(const char *path, dtp_npy *npy, dtp_err *err)
 dtp_status dtp_npy_open(const char *path, dtp_npy *out, dtp_err *err)
 {
     memset(out, 0, sizeof *out);
-    out->fd = open(path, O_RDONLY);
-    if (out->fd < 0) {
-        return DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(errno));
-    }
+    out->fd = -1;
+    DTP_TRY(dtp_file_in_open(path, &out->fd, err));
     dtp_status status = read_header(path, out, err);
     if (status != DTP_OK) {
         dtp_npy_close(out);
@@ -284,8 +282,9 @@ void dtp_npy_close(dtp_npy *npy)
 bool dtp_npy_is(const char *path)
 {
     char head[sizeof magic];
-    int fd = open(path, O_RDONLY);
-    bool is = fd >= 0 && read(fd, head, sizeof head) == (ssize_t)sizeof head &&
+    int fd = -1;
+    bool is = dtp_file_in_open(path, &fd, NULL) == DTP_OK &&
+              read(fd, head, sizeof head) == (ssize_t)sizeof head &&
               memcmp(head, magic, sizeof magic) == 0;
     if (fd >= 0) {
         close(fd);

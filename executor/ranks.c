@@ -1,30 +1,22 @@
 #include "executor/ranks.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "executor/comm/internal.h"
+#include "executor/cpus.h"
 
 typedef struct ranks {
     const dtp_ranks_options *options;
     dtp_ranks_body body;
     void *user;
-    int32_t here; /* ranks that share this machine's cores */
+    int32_t here; /* ranks that share the processors of this one, itself included */
 } ranks;
-
-int32_t dtp_ranks_cores(void)
-{
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : (int32_t)n;
-}
 
 static int32_t threads_of(const ranks *w)
 {
     if (w->options->threads > 0) {
         return w->options->threads;
     }
-    int32_t n = dtp_ranks_cores() / w->here;
+    int32_t n = dtp_cpus_usable() / w->here;
     return n < 1 ? 1 : n;
 }
 
@@ -48,27 +40,32 @@ static dtp_status run_self(ranks *w, const dtp_mesh *mesh, dtp_err *err)
     return s;
 }
 
-/* Ranks of the job on this host, as Open MPI tells them; all of them when it does not. */
-static int32_t local_ranks(char *const *environment, int32_t all)
-{
-    const char *text = dtp_comm__environment(environment, "OMPI_COMM_WORLD_LOCAL_SIZE");
-    long n = text == NULL ? 0 : strtol(text, NULL, 10);
-    return n >= 1 && n <= all ? (int32_t)n : all;
-}
-
 static dtp_status run_mpi(ranks *w, const dtp_mesh *mesh, dtp_err *err)
 {
+    const dtp_comm_reporter *reporter = w->options->reporter;
     dtp_comm *comm = NULL;
-    DTP_TRY(dtp_comm_mpi_create(mesh, &comm, err));
-    w->here = local_ranks(w->options->environment, comm->size);
-    dtp_status s = run_rank(comm, w, err);
+    DTP_TRY(dtp_comm_mpi_join(mesh, DTP_OK, reporter, &comm, err));
+    dtp_status s = dtp_comm_alike_here(comm, dtp_cpus_key(), &w->here, err);
+    if (s == DTP_OK) {
+        s = run_rank(comm, w, err);
+    }
+    s = dtp_comm_conclude(comm, s, reporter, err);
     dtp_comm_destroy(comm);
     return s;
+}
+
+dtp_status dtp_ranks_fail(const dtp_ranks_options *options, dtp_status failed, dtp_err *err)
+{
+    const dtp_mesh none = {0};
+    dtp_comm *comm = NULL;
+    return dtp_comm_mpi_join(&none, failed, options->reporter, &comm, err);
 }
 
 dtp_status dtp_ranks_run(const dtp_ranks_options *options, const dtp_mesh *mesh,
                          dtp_ranks_body body, void *user, dtp_err *err)
 {
+    dtp_err local = {0};
+    err = err != NULL ? err : &local;
     const int32_t n = dtp_mesh_ranks(mesh);
     ranks w = {.options = options, .body = body, .user = user, .here = n};
     if (strcmp(options->comm, "self") == 0) {

@@ -7,23 +7,26 @@
 #include "executor/comm.h"
 
 typedef struct dtp_ranks_options {
-    const char *comm;         /* "self", "sim" or "mpi" */
-    const char *backend;      /* "cpu", "ref" */
-    int32_t threads;          /* per rank; 0: cores / ranks on this machine */
-    char *const *environment; /* "NAME=value" list such as environ: how many ranks of an MPI job
-                                 share this machine; NULL: all */
+    const char *comm;    /* "self", "sim" or "mpi" */
+    const char *backend; /* "cpu", "ref" */
+    int32_t threads; /* per rank; 0: the processors that this rank may use, shared with the ranks
+                        of this machine that may use the very same ones */
+    const dtp_comm_reporter *reporter; /* of a failure of an MPI job; NULL: none */
 } dtp_ranks_options;
 
 typedef dtp_status (*dtp_ranks_body)(dtp_comm *comm, dtp_backend *backend, void *user,
                                      dtp_err *err);
 
 /* Runs body on all ranks, each with a backend of its own. "mpi": the processes of the job run it,
- * this is one of them. DTP_INVALID for another name and for "self" with more than one rank; else
- * the first failure (of this rank under mpi). */
+ * this is one of them. DTP_INVALID for another name and for "self" with more than one rank. All
+ * ranks come to one outcome (dtp_comm_conclude): the failure of the lowest rank that failed by
+ * itself, however they are run. */
 dtp_status dtp_ranks_run(const dtp_ranks_options *options, const dtp_mesh *mesh,
                          dtp_ranks_body body, void *user, dtp_err *err) DTP_MUST_CHECK;
 
-/* Processors of this machine, at least 1. */
-int32_t dtp_ranks_cores(void);
+/* What a process of an MPI job calls in place of dtp_ranks_run when it `failed` before: the others
+ * learn of it. Returns the outcome, never DTP_OK unless `failed` is. *err is not NULL. */
+dtp_status dtp_ranks_fail(const dtp_ranks_options *options, dtp_status failed,
+                          dtp_err *err) DTP_MUST_CHECK;
 
 #endif

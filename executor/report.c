@@ -118,8 +118,8 @@ typedef struct spread {
     double median, min, max;
 } spread;
 
-/* Over all steps; zeros when there are none or no memory to sort them. */
-static spread spread_of(const dtp_report *r, figure f)
+/* Over all steps; zeros when there are none. `out`, where it goes, fails when memory runs out. */
+static spread spread_of(const dtp_report *r, figure f, dtp_strbuf *out)
 {
     spread s = {0};
     int32_t n = r->n_steps;
@@ -133,6 +133,7 @@ static spread spread_of(const dtp_report *r, figure f)
                      .min = values[0],
                      .max = values[n - 1]};
     }
+    out->failed = out->failed || (n > 0 && values == NULL);
     free(values);
     return s;
 }
@@ -220,14 +221,15 @@ void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
                         r->steps[r->n_steps - 1].loss);
     }
     dtp_strbuf_addf(out, "  %-14s %12s %12s\n", "seconds", "predicted", "measured");
-    spread step = spread_of(r, STEP_S);
+    spread step = spread_of(r, STEP_S, out);
     row(out, "step", r->has_prediction, r->predicted.step_time_s, step.median);
-    row(out, "compute", r->has_prediction, r->predicted.compute_s, spread_of(r, COMPUTE_S).median);
-    row(out, "comm", r->has_prediction, r->predicted.comm_s, spread_of(r, COMM_S).median);
+    row(out, "compute", r->has_prediction, r->predicted.compute_s,
+        spread_of(r, COMPUTE_S, out).median);
+    row(out, "comm", r->has_prediction, r->predicted.comm_s, spread_of(r, COMM_S, out).median);
     row(out, "exposed comm", r->has_prediction, r->predicted.exposed_comm_s,
-        spread_of(r, COMM_S).median);
+        spread_of(r, COMM_S, out).median);
     dtp_strbuf_addf(out, "  step time median %.6f, fastest %.6f, slowest %.6f; inputs %.6f\n",
-                    step.median, step.min, step.max, spread_of(r, FEED_S).median);
+                    step.median, step.min, step.max, spread_of(r, FEED_S, out).median);
     if (r->peak_bytes != NULL) {
         int64_t predicted = r->has_prediction ? r->predicted.peak_bytes : r->program_peak_bytes;
         int64_t peak = highest_peak(r);
@@ -267,14 +269,14 @@ static void predicted_json(const dtp_report *r, dtp_json_writer *j)
 
 static void measured_json(const dtp_report *r, dtp_json_writer *j)
 {
-    double comm = spread_of(r, COMM_S).median;
+    double comm = spread_of(r, COMM_S, &j->buf).median;
     dtp_json_begin_object(j, "measured");
-    dtp_json_write_double(j, "step_time_s", spread_of(r, STEP_S).median);
-    dtp_json_write_double(j, "compute_s", spread_of(r, COMPUTE_S).median);
+    dtp_json_write_double(j, "step_time_s", spread_of(r, STEP_S, &j->buf).median);
+    dtp_json_write_double(j, "compute_s", spread_of(r, COMPUTE_S, &j->buf).median);
     dtp_json_write_double(j, "comm_s", comm);
     /* the interpreter waits for every collective, so all of it is exposed */
     dtp_json_write_double(j, "exposed_comm_s", comm);
-    dtp_json_write_double(j, "feed_s", spread_of(r, FEED_S).median);
+    dtp_json_write_double(j, "feed_s", spread_of(r, FEED_S, &j->buf).median);
     dtp_json_write_int(j, "peak_bytes", highest_peak(r));
     dtp_json_begin_array(j, "peak_bytes_per_rank", true);
     for (int32_t i = 0; r->peak_bytes != NULL && i < r->ranks; i++) {
@@ -363,7 +365,7 @@ static void head_json(dtp_json_writer *j, const char *format, const char *model,
 dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out, dtp_err *err)
 {
     dtp_json_writer j = {0};
-    spread step = spread_of(r, STEP_S);
+    spread step = spread_of(r, STEP_S, &j.buf);
     dtp_json_begin_object(&j, NULL);
     head_json(&j, "dtp.report/1", r->model, &r->mesh, r->ranks);
     dtp_json_write_string(&j, "backend", r->backend);
@@ -396,47 +398,69 @@ dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out, d
 
 /* ---- verify ---- */
 
+static bool within(const dtp_verify_result *v, const dtp_verify_item *item)
+{
+    return item->rel_err <= v->tolerance;
+}
+
+/* "  updates    FAIL   69 compared, worst 1.000e-03 at 'w1' step 2" */
+static void kind_text(const dtp_verify_result *v, dtp_verify_kind kind, dtp_strbuf *out)
+{
+    const dtp_verify_item *worst = dtp_verify_worst(v, kind);
+    int32_t n = 0;
+    for (int32_t i = 0; i < v->n; i++) {
+        n += v->items[i].kind == kind;
+    }
+    if (worst != NULL) {
+        dtp_strbuf_addf(out, "  %-10s %s  %4d compared, worst %.3e at '%s'",
+                        dtp_verify_kind_name(kind), within(v, worst) ? "pass" : "FAIL", n,
+                        worst->rel_err, worst->name);
+        if (worst->step > 0) {
+            dtp_strbuf_addf(out, " step %d", worst->step);
+        }
+        dtp_strbuf_add(out, "\n");
+    }
+}
+
 void dtp_verify_text(const dtp_verify_result *v, dtp_strbuf *out)
 {
+    const char *separator = ": ";
     dtp_strbuf_addf(out, "verify: %d rank%s against one device, %d steps, tolerance %g\n", v->ranks,
                     v->ranks == 1 ? "" : "s", v->steps, v->tolerance);
-    for (int kind = DTP_VERIFY_OUTPUT; kind <= (int)DTP_VERIFY_PARAM; kind++) {
-        const dtp_verify_item *worst = NULL;
-        int32_t n = 0;
-        for (int32_t i = 0; i < v->n; i++) {
-            const dtp_verify_item *item = &v->items[i];
-            if ((int)item->kind == kind) {
-                n++;
-                worst = worst == NULL || item->rel_err > worst->rel_err ? item : worst;
-            }
-        }
-        if (worst != NULL) {
-            dtp_strbuf_addf(out, "  %-10s %4d compared, worst %.3e ('%s')\n",
-                            dtp_verify_kind_name((dtp_verify_kind)kind), n, worst->rel_err,
-                            worst->name);
-        }
+    for (int kind = 0; kind < (int)DTP_VERIFY_N_KINDS; kind++) {
+        kind_text(v, (dtp_verify_kind)kind, out);
     }
     for (int32_t i = 0; i < v->n; i++) {
-        if (!(v->items[i].rel_err <= v->tolerance)) {
+        const dtp_verify_item *item = &v->items[i];
+        if (!within(v, item)) {
             dtp_strbuf_addf(
-                out, "  MISMATCH %s '%s': relative %.3e, absolute %.3e, largest reference %.3e\n",
-                dtp_verify_kind_name(v->items[i].kind), v->items[i].name, v->items[i].rel_err,
-                v->items[i].abs_err, v->items[i].ref_max);
+                out, "  MISMATCH %s '%s' step %d: relative %.3e, absolute %.3e, largest %s %.3e\n",
+                dtp_verify_kind_name(item->kind), item->name, item->step, item->rel_err,
+                item->abs_err, item->kind == DTP_VERIFY_UPDATE ? "change" : "reference",
+                item->ref_max);
         }
     }
-    dtp_strbuf_addf(out, "%s: max relative error %.3e\n", v->pass ? "pass" : "FAIL",
-                    v->max_rel_err);
+    dtp_strbuf_add(out, v->pass ? "pass" : "FAIL");
+    for (int kind = 0; kind < (int)DTP_VERIFY_N_KINDS; kind++) {
+        const dtp_verify_item *worst = dtp_verify_worst(v, (dtp_verify_kind)kind);
+        if (worst != NULL && !within(v, worst)) {
+            dtp_strbuf_addf(out, "%s%s", separator, dtp_verify_kind_name((dtp_verify_kind)kind));
+            separator = ", ";
+        }
+    }
+    dtp_strbuf_addf(out, ": max relative error %.3e\n", v->max_rel_err);
 }
 
 static void items_json(const dtp_verify_result *v, dtp_verify_kind kind, dtp_json_writer *j)
 {
     dtp_json_begin_object(j, dtp_verify_kind_name(kind));
     for (int32_t i = 0; i < v->n; i++) {
-        if (v->items[i].kind == kind) {
+        if (v->items[i].kind == kind && v->items[i].rel_err >= 0) {
             dtp_json_begin_object(j, v->items[i].name);
             dtp_json_write_double(j, "max_rel_err", v->items[i].rel_err);
             dtp_json_write_double(j, "max_abs_err", v->items[i].abs_err);
             dtp_json_write_double(j, "ref_max", v->items[i].ref_max);
+            dtp_json_write_int(j, "step", v->items[i].step);
             dtp_json_end_object(j);
         }
     }
@@ -453,9 +477,17 @@ dtp_status dtp_verify_json(const dtp_verify_result *v, const char *model, const 
     dtp_json_write_double(&j, "tolerance", v->tolerance);
     dtp_json_write_bool(&j, "pass", v->pass);
     dtp_json_write_double(&j, "max_rel_err", v->max_rel_err);
-    items_json(v, DTP_VERIFY_OUTPUT, &j);
-    items_json(v, DTP_VERIFY_GRADIENT, &j);
-    items_json(v, DTP_VERIFY_PARAM, &j);
+    dtp_json_begin_array(&j, "failed", true);
+    for (int kind = 0; kind < (int)DTP_VERIFY_N_KINDS; kind++) {
+        const dtp_verify_item *worst = dtp_verify_worst(v, (dtp_verify_kind)kind);
+        if (worst != NULL && !within(v, worst)) {
+            dtp_json_write_string(&j, NULL, dtp_verify_kind_name((dtp_verify_kind)kind));
+        }
+    }
+    dtp_json_end_array(&j);
+    for (int kind = 0; kind < (int)DTP_VERIFY_N_KINDS; kind++) {
+        items_json(v, (dtp_verify_kind)kind, &j);
+    }
     dtp_json_begin_array(&j, "loss", true);
     for (int32_t i = 0; v->losses != NULL && i < v->steps; i++) {
         dtp_json_write_double(&j, NULL, v->losses[i]);

@@ -54,6 +54,7 @@ dtp_status dtp_runner_create_with(const dtp_program *p, dtp_backend *backend, dt
     r->backend = backend;
     r->comm = comm;
     r->borrowed = options->borrowed_memory;
+    r->failure = options->failure;
     dtp_status status = dtp_runner__bind_all(r, options->profile, err);
     if (status != DTP_OK) {
         dtp_runner_destroy(r);
@@ -125,12 +126,36 @@ static dtp_status run_move(dtp_runner *r, const dtp_instr *instr, dtp_runner__bo
     }
 }
 
+/* "rank 1: step 0: instruction 12 (exp, node 'h'): ..." */
+static void name_instr(const dtp_runner *r, const dtp_runner__bound *b, dtp_err *err)
+{
+    const int32_t i = (int32_t)(b - r->instrs);
+    const dtp_instr *instr = &r->program->instrs[i];
+    dtp_err_prefix(err, "rank %d: step %" PRId64 ": instruction %d (%s, node '%s')", r->comm->rank,
+                   b->args.step, i, dtp_runner__instr_name(instr),
+                   dtp_runner__node_name(r->program, instr));
+}
+
+/* A kernel whose failure is noted. */
+static dtp_status run_noted(dtp_runner *r, dtp_runner__bound *b)
+{
+    const bool first = r->failure->code == DTP_OK;
+    const dtp_status status = b->kernel(&b->args, first ? r->failure : NULL);
+    if (status != DTP_OK && first) {
+        if (r->failure->code != status) {
+            (void)DTP_FAIL(r->failure, status, "%s", dtp_status_text(status));
+        }
+        name_instr(r, b, r->failure);
+    }
+    return DTP_OK;
+}
+
 static dtp_status run_instr(dtp_runner *r, const dtp_instr *instr, dtp_runner__bound *b,
                             dtp_err *err)
 {
     switch (instr->kind) {
     case DTP_INSTR_KERNEL:
-        return b->kernel(&b->args, err);
+        return r->failure != NULL ? run_noted(r, b) : b->kernel(&b->args, err);
     case DTP_INSTR_COLLECTIVE:
         return r->comm->ops->run(r->comm, &instr->coll, b->in->data, b->out->data, err);
     default:
@@ -175,9 +200,7 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
             status = run_instr(r, instr, b, err);
         }
         if (status != DTP_OK) {
-            dtp_err_prefix(err, "rank %d: step %" PRId64 ": instruction %d (%s, node '%s')",
-                           r->comm->rank, step, i, dtp_runner__instr_name(instr),
-                           dtp_runner__node_name(p, instr));
+            name_instr(r, b, err);
             return status;
         }
         if (collective || r->profile != NULL) {

@@ -37,6 +37,10 @@ dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_com
 typedef struct dtp_runner_options {
     bool profile;         /* as above */
     bool borrowed_memory; /* the arena is the caller's, given by dtp_runner_set_memory */
+    /* Where the first failure of a kernel is noted. The step goes on, on what the kernel left, so
+     * that the peers are not left alone in a collective. Borrowed; the caller clears it before a
+     * step. NULL: the step ends with the failure. */
+    dtp_err *failure;
 } dtp_runner_options;
 
 /* The same; options NULL: none of them. */

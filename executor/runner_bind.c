@@ -211,6 +211,7 @@ static dtp_status bind_kernel(dtp_runner *r, const dtp_instr *instr, dtp_runner_
     memcpy(in + n_in, types.out, n_out * sizeof *in);
     b->call.in = in;
     b->call.out = in + n_in;
+    DTP_TRY(dtp_backend_check(r->backend, &b->call, err));
     b->args = (dtp_kernel_args){
         .call = &b->call, .in = b->in, .out = b->out, .threads = r->backend->threads};
     if (instr->workspace >= 0) {

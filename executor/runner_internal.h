@@ -37,6 +37,7 @@ struct dtp_runner {
     char *memory;     /* the device arena */
     int64_t memory_bytes, touched_bytes;
     bool borrowed;
+    dtp_err *failure; /* of kernels; NULL: they end the step */
     int32_t n_moving, cap_moving;
     dtp_runner__moving *moving; /* sorted by buffer once all are known */
     int32_t *moving_start;      /* by buffer; n_values + 2 entries */

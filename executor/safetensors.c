@@ -2,7 +2,6 @@
 #include "executor/safetensors.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/arena.h"
+#include "core/file_in.h"
 #include "core/json.h"
 #include "core/safe_int.h"
 
@@ -210,8 +210,8 @@ static dtp_status read_file(dtp_st_file *f, dtp_err *err)
 {
     struct stat st;
     unsigned char head[8];
-    if (fstat(f->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        return DTP_FAIL(err, DTP_IO, "%s: not a regular file", f->path);
+    if (fstat(f->fd, &st) != 0) {
+        return DTP_FAIL(err, DTP_IO, "%s: %s", f->path, strerror(errno));
     }
     if (st.st_size < 8) {
         return DTP_FAIL(err, DTP_INVALID,
@@ -254,9 +254,8 @@ dtp_status dtp_st_open(const char *path, dtp_st_file **out, dtp_err *err)
     }
     f->arena = arena;
     f->path = name;
-    f->fd = open(path, O_RDONLY);
-    dtp_status status =
-        f->fd >= 0 ? read_file(f, err) : DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(errno));
+    dtp_status status = dtp_file_in_open(path, &f->fd, err);
+    status = status == DTP_OK ? read_file(f, err) : status;
     if (status != DTP_OK) {
         dtp_st_close(f);
         return status;
@@ -299,6 +298,11 @@ const char *dtp_st_meta_get(const dtp_st_file *file, const char *key)
         }
     }
     return NULL;
+}
+
+int64_t dtp_st_data_at(const dtp_st_file *file)
+{
+    return file->data_at;
 }
 
 dtp_status dtp_st_read(const dtp_st_file *file, const dtp_st_entry *entry, const dtp_piece *part,

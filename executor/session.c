@@ -72,6 +72,7 @@ static uint64_t hash_job(const dtp_program *p, const dtp_session_options *o)
         h = dtp_hash_text(dtp_hash_text(h, o->feeds[i].input), o->feeds[i].file);
         h = dtp_hash_i64(h, o->feeds[i].shift);
     }
+    h = dtp_hash_text(h, o->save != NULL ? o->save : "");
     return dtp_hash_text(h, o->load != NULL ? o->load : "");
 }
 
@@ -142,6 +143,9 @@ static dtp_status setup(dtp_session *s, const dtp_session_options *o, dtp_err *e
 {
     DTP_TRY(
         dtp_comm_agree(s->comm, hash_job(s->program, o), "model, plan, program and options", err));
+    if (o->save != NULL) {
+        DTP_TRY(dtp_session__lock(s, o->save, err));
+    }
     DTP_TRY(dtp_comm_settle(s->comm, local_setup(s, o, err), err));
     DTP_TRY(dtp_runner_prepare(s->runner, err));
     if (o->load != NULL) {
@@ -164,6 +168,8 @@ dtp_status dtp_session_create(const dtp_program *p, dtp_backend *backend, dtp_co
     s->backend = backend;
     s->comm = comm;
     s->seed = options->seed;
+    s->allow_nan = options->allow_nan;
+    s->keep = options->keep;
     s->log = options->ctx != NULL;
     s->ctx = s->log ? *options->ctx : dtp_ctx_default();
     dtp_status status = setup(s, options, err);
@@ -180,6 +186,7 @@ void dtp_session_destroy(dtp_session *s)
     if (s != NULL) {
         dtp_runner_destroy(s->runner);
         dtp_feed_destroy(s->feed);
+        dtp_session__unlock(s);
         free(s->tensor_value);
         free(s->host);
         free(s);
@@ -216,8 +223,9 @@ static dtp_status feed_inputs(dtp_session *s, int32_t microbatch, dtp_err *err)
     return DTP_OK;
 }
 
-/* Loss of the step on every rank. With a whole (not partial) loss every rank reads its own. */
-static dtp_status read_loss(dtp_session *s, dtp_step_result *out, dtp_err *err)
+/* Loss of the step on every rank, and this rank's part of it. With a whole (not partial) loss every
+ * rank reads its own. */
+static dtp_status read_loss(dtp_session *s, dtp_step_result *out, double *own, dtp_err *err)
 {
     const dtp_graph *g = s->program->graph;
     out->has_loss = g->loss >= 0 && s->tensor_value[g->loss] >= 0;
@@ -230,7 +238,7 @@ static dtp_status read_loss(dtp_session *s, dtp_step_result *out, dtp_err *err)
     double raw = 0;
     DTP_TRY(s->backend->ops->download(s->backend, &raw, view->data,
                                       (size_t)dtp_dtype_bytes(value->type.dtype), err));
-    out->loss = dtp_element(value->type.dtype, &raw, 0);
+    out->loss = *own = dtp_element(value->type.dtype, &raw, 0);
     for (int32_t m = 0; m < value->layout.n_mesh; m++) {
         const dtp_place *place = &value->layout.place[m];
         if (place->kind != DTP_PARTIAL) {
@@ -248,7 +256,7 @@ static dtp_status read_loss(dtp_session *s, dtp_step_result *out, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status run_step(dtp_session *s, dtp_step_result *out, dtp_err *err)
+static dtp_status run_step(dtp_session *s, dtp_step_result *out, double *own, dtp_err *err)
 {
     *out = (dtp_step_result){.step = s->step};
     for (int32_t j = 0; j < dtp_program_microbatches(s->program); j++) {
@@ -257,20 +265,21 @@ static dtp_status run_step(dtp_session *s, dtp_step_result *out, dtp_err *err)
         out->feed_s += now_s() - start;
         DTP_TRY(dtp_runner_microbatch(s->runner, s->seed, s->step, j, &out->times, err));
     }
-    return read_loss(s, out, err);
+    return read_loss(s, out, own, err);
 }
 
 dtp_status dtp_session_step(dtp_session *s, dtp_step_result *out, dtp_err *err)
 {
     dtp_err local = {0};
     err = err != NULL ? err : &local;
-    dtp_status status = run_step(s, out, err);
+    double own = 0;
+    dtp_status status = run_step(s, out, &own, err);
     if (status != DTP_OK) {
         dtp_comm_give_up(s->comm, err->msg);
         return status;
     }
     s->step++;
-    return DTP_OK;
+    return s->allow_nan ? DTP_OK : dtp_session__check_loss(s, out, own, err);
 }
 
 int64_t dtp_session_next_step(const dtp_session *s)

@@ -7,10 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "executor/checkpoint.h"
 #include "executor/convert.h"
 #include "executor/npy.h"
-#include "executor/safetensors.h"
 #include "executor/session_internal.h"
 
 enum { CHUNK_ELEMS = 1 << 18 };
@@ -151,7 +149,7 @@ dtp_status dtp_session_collect(dtp_session *s, dtp_tensor_id t, bool replicas,
                             : DTP_FAIL(err, DTP_NOMEM, "no memory to collect '%s'",
                                        s->program->graph->tensors[t].name);
     status = dtp_comm_settle(s->comm, status, err);
-    if (status == DTP_OK) {
+    if (status == DTP_OK && c.mine != NULL && c.all != NULL) {
         status = collect_all(&c, elems, err);
     }
     free(c.mine);
@@ -187,8 +185,7 @@ dtp_status dtp_session_gather(dtp_session *s, dtp_tensor_id t, void *out, dtp_er
     return dtp_session_collect(s, t, false, place_chunk, &g, err);
 }
 
-/* Room for a whole tensor on rank 0; the other ranks learn when there is none. */
-static dtp_status whole_buffer(dtp_session *s, int64_t bytes, void **out, dtp_err *err)
+dtp_status dtp_session__whole_buffer(dtp_session *s, int64_t bytes, void **out, dtp_err *err)
 {
     dtp_status status = DTP_OK;
     *out = NULL;
@@ -206,7 +203,7 @@ dtp_status dtp_session_fetch_npy(dtp_session *s, dtp_tensor_id t, const char *pa
     err = err != NULL ? err : &local;
     const dtp_ttype *type = &s->program->graph->tensors[t].type;
     void *whole = NULL;
-    dtp_status status = whole_buffer(s, dtp_ttype_bytes(type), &whole, err);
+    dtp_status status = dtp_session__whole_buffer(s, dtp_ttype_bytes(type), &whole, err);
     if (status == DTP_OK) {
         status = dtp_session_gather(s, t, whole, err);
     }
@@ -217,87 +214,4 @@ dtp_status dtp_session_fetch_npy(dtp_session *s, dtp_tensor_id t, const char *pa
     }
     free(whole);
     return status;
-}
-
-/* ---- one file for everything ---- */
-
-static dtp_status open_single(dtp_session *s, const char *path, dtp_st_writer **w, dtp_err *err)
-{
-    const dtp_graph *g = s->program->graph;
-    dtp_st_entry *entries = calloc((size_t)g->n_tensors + 1, sizeof *entries);
-    int32_t n = 0;
-    if (entries == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
-    }
-    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        const dtp_graph_tensor *tensor = &g->tensors[t];
-        if (dtp_tensor_lasts(tensor)) {
-            dtp_st_entry *e = &entries[n++];
-            e->name = tensor->name;
-            e->store = (dtp_store)tensor->type.dtype;
-            e->rank = tensor->type.rank;
-            for (int32_t d = 0; d < e->rank; d++) {
-                e->dims[d] = tensor->type.dims[d].size;
-            }
-        }
-    }
-    char step[24];
-    snprintf(step, sizeof step, "%" PRId64, s->step);
-    const dtp_st_meta meta[] = {{"format", "dtp"}, {"step", step}};
-    dtp_status status = dtp_st_create(path, n, entries, 2, meta, w, err);
-    free(entries);
-    return status;
-}
-
-/* Gathers and appends one tensor. A failure of writing is kept until all ranks can share it. */
-static dtp_status append(dtp_session *s, dtp_tensor_id t, dtp_st_writer *w, dtp_err *err)
-{
-    int64_t bytes = dtp_ttype_bytes(&s->program->graph->tensors[t].type);
-    void *whole = NULL;
-    dtp_status status = whole_buffer(s, bytes, &whole, err);
-    if (status == DTP_OK) {
-        status = dtp_session_gather(s, t, whole, err);
-    }
-    if (status == DTP_OK) {
-        status =
-            dtp_comm_settle(s->comm, w != NULL ? dtp_st_put(w, whole, bytes, err) : DTP_OK, err);
-    }
-    free(whole);
-    return status;
-}
-
-static dtp_status save_single(dtp_session *s, const char *path, dtp_err *err)
-{
-    const dtp_graph *g = s->program->graph;
-    dtp_st_writer *w = NULL;
-    bool writes = s->comm->rank == 0;
-    DTP_TRY(dtp_comm_settle(s->comm, writes ? open_single(s, path, &w, err) : DTP_OK, err));
-    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        if (!dtp_tensor_lasts(&g->tensors[t])) {
-            continue;
-        }
-        dtp_status status = append(s, t, w, err);
-        if (status != DTP_OK) {
-            dtp_st_discard(w);
-            return status;
-        }
-    }
-    return dtp_comm_settle(s->comm, writes ? dtp_st_commit(w, NULL, NULL, err) : DTP_OK, err);
-}
-
-dtp_status dtp_session_save(dtp_session *s, const char *path, dtp_err *err)
-{
-    static const char suffix[] = ".safetensors";
-    dtp_err local = {0};
-    err = err != NULL ? err : &local;
-    size_t n = strlen(path), k = sizeof suffix - 1;
-    if (n > k && strcmp(path + n - k, suffix) == 0) {
-        return save_single(s, path, err);
-    }
-    dtp_checkpoint_job job = {.runner = s->runner,
-                              .backend = s->backend,
-                              .comm = s->comm,
-                              .ctx = s->log ? &s->ctx : NULL,
-                              .step = s->step};
-    return dtp_checkpoint_save(&job, path, err);
 }

@@ -1,19 +1,33 @@
 #include "planner/candidate.h"
 
+#include "cost_models/predict.h"
+#include "planner/node_price.h"
+
+static dtp_status add_prices(const dtp_pricer *pricer, const dtp_program *program, int64_t *cost_ps,
+                             dtp_err *err)
+{
+    dtp_dearest dearest = {0};
+    *cost_ps = 0;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const dtp_instr *instr = &program->instrs[i];
+        int64_t ps = 0;
+        DTP_TRY(dtp_price_instr_ps(pricer, program, instr, &dearest, &ps, err));
+        if (!dtp_cost_add(cost_ps, ps, dtp_instr_runs(program, instr))) {
+            return dtp_cost_fail(pricer, &dearest, err);
+        }
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_additive_cost(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
                              const dtp_redistributor *redistributor, int64_t *cost_ps, dtp_err *err)
 {
     const dtp_lower_options plain = {.redistributor = redistributor, .unplaced = true};
     dtp_program *program = NULL;
     DTP_TRY(dtp_lower(g, s, &plain, &program, err));
-    *cost_ps = 0;
-    for (int32_t i = 0; i < program->n_instrs; i++) {
-        const dtp_instr *instr = &program->instrs[i];
-        *cost_ps += dtp_instr_runs(program, instr) *
-                    dtp_picoseconds(dtp_price_instr(pricer, program, instr));
-    }
+    const dtp_status status = add_prices(pricer, program, cost_ps, err);
     dtp_program_destroy(program);
-    return DTP_OK;
+    return status;
 }
 
 dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
@@ -21,14 +35,13 @@ dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, co
                                 dtp_program **out, dtp_err *err)
 {
     DTP_TRY(dtp_lower(g, s, options, out, err));
-    const dtp_status status = dtp_program_check(*out, err);
+    dtp_status status = dtp_program_check(*out, err);
+    status = status == DTP_OK ? dtp_predict(pricer, *out, predicted, err) : status;
     if (status != DTP_OK) {
         dtp_program_destroy(*out);
         *out = NULL;
-        return status;
     }
-    dtp_predict(pricer, *out, predicted);
-    return DTP_OK;
+    return status;
 }
 
 dtp_status dtp_sharding_predict(const dtp_graph *g, const dtp_pricer *pricer,
@@ -64,7 +77,7 @@ dtp_status dtp_candidate_predict(const dtp_graph *g, const dtp_pricer *pricer, d
     dtp_arena_destroy(scratch);
     candidate->legal = s == DTP_OK;
     candidate->why = s == DTP_OK ? NULL : dtp_arena_strdup(arena, why.msg);
-    if (s != DTP_OK && !dtp_status_is_input(s)) {
+    if (s != DTP_OK && !dtp_lowering_refuses(s)) {
         return DTP_FAIL(err, s, "%s", why.msg);
     }
     return DTP_OK;

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <time.h>
 
+enum { GLPK_NO_MEMORY = 2 }; /* of glp_init_env */
+
 typedef struct row {
     double lo, hi;
     int32_t first, n; /* entries */
@@ -293,11 +295,11 @@ static void on_search(glp_tree *tree, void *info)
 /* L(pi) = sum_i min over the row's range of pi_i r_i + sum_j min over the column's range of
  * (c_j - pi A_j) x_j: a lower bound for every pi. Terms with a tiny reduced cost against an
  * infinite bound make it -INFINITY, which is safe. */
-static double dual_bound(const dtp_ilp *ilp, glp_prob *prob)
+static dtp_status dual_bound(const dtp_ilp *ilp, glp_prob *prob, double *out, dtp_err *err)
 {
     double *reduced = malloc(((size_t)ilp->n_cols + 1) * sizeof *reduced);
     if (reduced == NULL) {
-        return -INFINITY;
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d reduced costs", ilp->n_cols);
     }
     for (int32_t j = 0; j < ilp->n_cols; j++) {
         reduced[j] = ilp->cols[j].cost;
@@ -323,7 +325,8 @@ static double dual_bound(const dtp_ilp *ilp, glp_prob *prob)
         }
     }
     free(reduced);
-    return bound;
+    *out = bound;
+    return DTP_OK;
 }
 
 static double now_s(void)
@@ -450,7 +453,7 @@ static dtp_status run(fence *f, dtp_ilp_result *out)
         return DTP_OK;
     }
     if (rc == GLP_ETMLIM) {
-        out->root_bound = dual_bound(f->ilp, f->prob);
+        DTP_TRY(dual_bound(f->ilp, f->prob, &out->root_bound, f->err));
         out->status = DTP_ILP_TIME_LIMIT;
         return f->options->relaxation ? keep_relaxation(f, out) : DTP_OK;
     }
@@ -458,7 +461,7 @@ static dtp_status run(fence *f, dtp_ilp_result *out)
         return DTP_FAIL(f->err, DTP_SOLVER, "GLPK: the relaxation %s (code %d, status %d)",
                         status == GLP_UNBND ? "is unbounded" : "was not solved", rc, status);
     }
-    out->root_bound = dual_bound(f->ilp, f->prob);
+    DTP_TRY(dual_bound(f->ilp, f->prob, &out->root_bound, f->err));
     return f->options->relaxation ? keep_relaxation(f, out) : branch_and_bound(f, start_s, out);
 }
 
@@ -509,6 +512,16 @@ static fence *fence_create(const dtp_ilp *ilp)
     return f;
 }
 
+/* GLPK ends in its error hook for want of memory too; only its last words tell. */
+static dtp_status say_failure(fence *f, dtp_err *err)
+{
+    f->text[strcspn(f->text, "\n")] = '\0';
+    return strstr(f->text, "no memory available") != NULL ||
+                   strstr(f->text, "memory allocation limit exceeded") != NULL
+               ? DTP_FAIL(err, DTP_NOMEM, "out of memory in GLPK (%s)", f->text)
+               : DTP_FAIL(err, DTP_SOLVER, "GLPK: %s", f->text);
+}
+
 dtp_status dtp_ilp_solve(dtp_ilp *ilp, const dtp_ilp_options *options, dtp_ilp_result *out,
                          dtp_err *err)
 {
@@ -520,10 +533,14 @@ dtp_status dtp_ilp_solve(dtp_ilp *ilp, const dtp_ilp_options *options, dtp_ilp_r
     f->ilp = ilp;
     f->options = options;
     f->err = err;
-    bool own_env = glp_init_env() == 0;
+    const int begun = glp_init_env();
+    const bool own_env = begun == 0;
+    if (begun == GLPK_NO_MEMORY) {
+        fence_destroy(f);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the environment of GLPK");
+    }
     if (setjmp(f->failed) != 0) {
-        f->text[strcspn(f->text, "\n")] = '\0';
-        dtp_status failed = DTP_FAIL(err, DTP_SOLVER, "GLPK: %s", f->text);
+        dtp_status failed = say_failure(f, err);
         glp_free_env();
         fence_destroy(f);
         return failed;

@@ -12,6 +12,7 @@ struct dtp_node_pricer {
     int32_t *first, *last; /* by value: instructions that touch its buffer */
     bool *spare;           /* by value: may lie in the buffer of something that dies */
     int32_t cap_first, cap_last, cap_spare;
+    dtp_dearest dearest;
 };
 
 static void touch(dtp_node_pricer *np, dtp_value_id v, int32_t at)
@@ -108,11 +109,14 @@ dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
     int32_t runs = dtp_node_defers(q->graph, node) ? 1 : all;
     for (int32_t k = q->n_instrs - 1; k >= 0; k--) {
         const bool kernel = q->instrs[k].kind == DTP_INSTR_KERNEL;
+        int64_t ps = 0;
         runs = kernel ? all : runs;
-        const int64_t ps = runs * dtp_picoseconds(dtp_price_instr(np->pricer, q, &q->instrs[k]));
-        out->cost_ps += ps;
-        out->kernel_ps += kernel ? ps : 0;
-        out->every_ps += ps / runs * all;
+        DTP_TRY(dtp_price_instr_ps(np->pricer, q, &q->instrs[k], &np->dearest, &ps, err));
+        if (!dtp_cost_add(&out->every_ps, ps, all)) { /* the others are not larger */
+            return dtp_cost_fail(np->pricer, &np->dearest, err);
+        }
+        out->cost_ps += runs * ps;
+        out->kernel_ps += kernel ? all * ps : 0;
     }
     return find_peaks(np, &q->graph->nodes[node], out, err);
 }
@@ -138,6 +142,11 @@ dtp_status dtp_node_pricer_create(const dtp_graph *g, const dtp_pricer *pricer,
     np->program->redistributor = redistributor;
     *out = np;
     return DTP_OK;
+}
+
+const dtp_dearest *dtp_node_pricer_dearest(const dtp_node_pricer *np)
+{
+    return &np->dearest;
 }
 
 void dtp_node_pricer_destroy(dtp_node_pricer *np)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cost_models/plan_lowering.h"
+#include "cost_models/predict.h"
 #include "planner/baselines/baselines.h"
 
 /* ---- pins ---------------------------------------------------------------------------------------
@@ -66,16 +67,16 @@ static dtp_status fill_header(const dtp_graph *g, const dtp_machine *machine,
                               const dtp_pins_request *request, dtp_plan *plan, dtp_err *err)
 {
     plan->model = dtp_arena_strdup(plan->arena, g->name);
-    plan->machine = dtp_arena_strdup(plan->arena, machine->name);
-    if (plan->model == NULL || plan->machine == NULL) {
+    plan->machine = machine != NULL ? dtp_arena_strdup(plan->arena, machine->name) : NULL;
+    if (plan->model == NULL || (plan->machine == NULL && machine != NULL)) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a plan");
     }
     plan->mesh = *request->mesh;
-    plan->objective = request->objective;
+    plan->objective = machine != NULL ? request->objective : DTP_OBJECTIVE_MEMORY;
     plan->redistribution = request->redistribution;
     plan->memory_limit_bytes = request->memory_limit_bytes;
     plan->model_hash = dtp_graph_hash(g);
-    plan->machine_hash = dtp_machine_hash(machine);
+    plan->machine_hash = machine != NULL ? dtp_machine_hash(machine) : 0;
     return list_texts(request, plan, err);
 }
 
@@ -125,7 +126,19 @@ static dtp_status copy_settings(const dtp_pins_request *request, dtp_plan *plan,
     return DTP_OK;
 }
 
-/* `g` has the settings of the request. */
+/* What needs no prices. */
+static dtp_status count(const dtp_graph *g, const dtp_plan_lowering *lowering, dtp_plan *plan,
+                        dtp_err *err)
+{
+    dtp_program *program = NULL;
+    DTP_TRY(dtp_lower(g, &plan->sharding, &lowering->options, &program, err));
+    dtp_status s = dtp_program_check(program, err);
+    s = s == DTP_OK ? dtp_predict_counts(program, &plan->predicted, err) : s;
+    dtp_program_destroy(program);
+    return s;
+}
+
+/* `g` has the settings of the request; pricer NULL: nothing is priced. */
 static dtp_status decide(const dtp_graph *g, const dtp_pricer *pricer,
                          const dtp_pins_request *request, dtp_plan *plan, int64_t *cost_ps,
                          dtp_err *err)
@@ -133,6 +146,9 @@ static dtp_status decide(const dtp_graph *g, const dtp_pricer *pricer,
     dtp_plan_lowering lowering;
     DTP_TRY(dtp_plan_lowering_init(&lowering, plan, err));
     DTP_TRY(propagate(g, request, &lowering, plan, err));
+    if (pricer == NULL) {
+        return count(g, &lowering, plan, err);
+    }
     return dtp_sharding_predict(g, pricer, &plan->sharding, &lowering.options, &plan->predicted,
                                 cost_ps, err);
 }
@@ -145,16 +161,18 @@ static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
     int64_t cost_ps = 0;
     DTP_TRY(fill_header(g, machine, request, plan, err));
     DTP_TRY(copy_settings(request, plan, err));
-    DTP_TRY(dtp_pricer_init(machine, &plan->mesh, &pricer, err));
+    if (machine != NULL) {
+        DTP_TRY(dtp_pricer_init(machine, &plan->mesh, &pricer, err));
+    }
     if (request->choices != NULL) {
         DTP_TRY(dtp_graph_choices_copy(request->choices, plan->arena, &plan->choices, err));
     }
     DTP_TRY(dtp_plan_graph(plan, g, &set, err));
-    dtp_status s = decide(set, &pricer, request, plan, &cost_ps, err);
-    s = s == DTP_OK ? add_baselines(set, &pricer, request, plan, err) : s;
+    dtp_status s = decide(set, machine != NULL ? &pricer : NULL, request, plan, &cost_ps, err);
+    s = s == DTP_OK && machine != NULL ? add_baselines(set, &pricer, request, plan, err) : s;
     dtp_graph_destroy(set);
     DTP_TRY(s);
-    const bool time = request->objective == DTP_OBJECTIVE_TIME;
+    const bool time = plan->objective == DTP_OBJECTIVE_TIME;
     plan->certificate = (dtp_certificate){.status = DTP_CERT_FEASIBLE,
                                           .cost = time ? cost_ps : plan->predicted.peak_bytes,
                                           .solver = "propagation"};

@@ -29,7 +29,8 @@ dtp_status dtp_pins_merge(int32_t n, const dtp_pin *pins, dtp_arena *arena, int3
                           dtp_pin **out, dtp_err *err) DTP_MUST_CHECK;
 
 /* A plan in tensor mode. Its certificate is feasible with bound 0: nothing is proved. A plan that
- * does not fit the memory limit is infeasible, a result and not an error. */
+ * does not fit the memory limit is infeasible, a result and not an error. machine NULL: nothing is
+ * priced; the plan has no times and no baselines, and its objective is memory. */
 dtp_status dtp_plan_pins(const dtp_graph *g, const dtp_machine *machine,
                          const dtp_pins_request *request, dtp_plan_result *out,
                          dtp_err *err) DTP_MUST_CHECK;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "planner/mesh_search.h"
+#include "planner/node_price.h"
 
 dtp_plan_request dtp_plan_request_init(void)
 {
@@ -134,7 +135,7 @@ dtp_status dtp_planning_offer_baselines(dtp_planning *p, dtp_err *err)
 
 /* The cost is that of the plan chosen by its timeline; OPTIMAL when it also has the least additive
  * price. */
-static dtp_certificate certify(const dtp_planning *p)
+static dtp_status certify(const dtp_planning *p, dtp_certificate *out, dtp_err *err)
 {
     dtp_certificate c = p->certificate;
     const bool time = p->request->objective == DTP_OBJECTIVE_TIME;
@@ -142,11 +143,14 @@ static dtp_certificate certify(const dtp_planning *p)
     c.least_cost = time ? p->least_cost : c.cost;
     /* What the solver could not have chosen may even be below the bound. */
     c.bound = c.bound < c.least_cost ? c.bound : c.least_cost;
-    if (c.status == DTP_CERT_OPTIMAL && (c.cost > c.bound || !p->planner->in_space(p, &p->best))) {
-        c.status = DTP_CERT_FEASIBLE;
+    bool reached = c.cost <= c.bound;
+    if (c.status == DTP_CERT_OPTIMAL && reached) {
+        DTP_TRY(p->planner->in_space(p, &p->best, &reached, err));
     }
+    c.status = c.status == DTP_CERT_OPTIMAL && !reached ? DTP_CERT_FEASIBLE : c.status;
     c.gap = dtp_gap(c.cost, c.bound);
-    return c;
+    *out = c;
+    return DTP_OK;
 }
 
 dtp_status dtp_planning_add_pin(dtp_plan *plan, const char *text, dtp_err *err)
@@ -171,7 +175,7 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     plan->objective = p->request->objective;
     plan->memory_limit_bytes = p->request->memory_limit_bytes;
     plan->predicted = p->best.predicted;
-    plan->certificate = certify(p);
+    DTP_TRY(certify(p, &plan->certificate, err));
     plan->model_hash = dtp_graph_hash(p->model);
     plan->machine_hash = dtp_machine_hash(p->machine);
     if (p->request->choices != NULL) {
@@ -287,7 +291,7 @@ static dtp_status try_mesh(search *s, dtp_planning p, int32_t i, dtp_err *err)
     p.rival = s->best->plan != NULL ? s->best->plan : s->request->rival;
     dtp_mesh_print(&r->mesh, text);
     dtp_status status = plan_on_mesh(&p, &r->mesh, &next, &why);
-    if (dtp_status_is_input(status) && pinned && ++s->skipped < s->n) {
+    if (dtp_lowering_refuses(status) && pinned && ++s->skipped < s->n) {
         r->outcome = DTP_MESH_SKIPPED;
         return DTP_OK;
     }
@@ -322,7 +326,11 @@ static dtp_status search_meshes(const dtp_planning *p, dtp_arena *arena, dtp_pla
         s.reports[i].mesh = meshes[i];
         DTP_TRY(try_mesh(&s, *p, i, err));
     }
-    out->meshes = dtp_arena_alloc(out->arena, (size_t)s.n, sizeof *out->meshes);
+    if (out->arena == NULL) { /* no mesh has a result to keep: the rival is better on all of them */
+        out->arena = dtp_arena_create();
+    }
+    out->meshes =
+        out->arena != NULL ? dtp_arena_alloc(out->arena, (size_t)s.n, sizeof *out->meshes) : NULL;
     if (out->meshes == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d meshes", s.n);
     }

@@ -44,7 +44,7 @@ typedef struct dtp_planner {
     dtp_status (*solve)(dtp_planning *p, dtp_err *err);
     bool (*keeps_pins)(const dtp_planning *p, const dtp_candidate *c);
     /* Whether the solver could have chosen it: then its cost is not below the bound. */
-    bool (*in_space)(const dtp_planning *p, const dtp_candidate *c);
+    dtp_status (*in_space)(const dtp_planning *p, const dtp_candidate *c, bool *is, dtp_err *err);
     /* Writes the decision, its mode and its pins into the plan. */
     dtp_status (*decide)(dtp_planning *p, dtp_plan *plan, dtp_err *err);
     bool rules_only; /* baselines: only those that are layout rules */

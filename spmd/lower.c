@@ -145,16 +145,51 @@ static dtp_status lower_nodes(lowering *l, dtp_err *err)
     return DTP_OK;
 }
 
+static bool is_partial(const dtp_layout *layout)
+{
+    bool partial = false;
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        partial = partial || layout->place[m].kind == DTP_PARTIAL;
+    }
+    return partial;
+}
+
+static bool is_output(const dtp_graph *g, dtp_tensor_id t)
+{
+    bool output = t == g->loss;
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        output = output || t == g->outputs[i];
+    }
+    return output;
+}
+
+/* The value of a tensor that a reader gets. Of a partial one that is fetched the latest version
+ * that a node has had reduced, if there is one: a second reduction could round in another way than
+ * what was used. Outputs are reduced anew, as the planner prices them. */
+static dtp_value_id readable(const lowering *l, dtp_tensor_id t)
+{
+    const dtp_program *p = l->p;
+    const dtp_value_id planned = p->tensor_value[t];
+    if (l->options->keep_partial || !is_partial(&p->values[planned].layout) || is_output(l->g, t)) {
+        return planned;
+    }
+    dtp_value_id v = p->tensor_latest[t];
+    while (v >= 0 && is_partial(&p->values[v].layout)) {
+        v = p->values[v].previous;
+    }
+    return v >= 0 ? v : planned;
+}
+
 /* Marks what must survive the step; partial values are reduced first unless they may stay so. */
 static dtp_status keep_results(lowering *l, dtp_err *err)
 {
     dtp_program *p = l->p;
     for (int32_t t = 0; t < l->g->n_tensors; t++) {
-        dtp_value_id v = p->tensor_value[t];
         dtp_steps steps;
         if (!l->survives[t]) {
             continue;
         }
+        dtp_value_id v = readable(l, t);
         dtp_layout layout = p->values[v].layout;
         for (int32_t m = 0; m < layout.n_mesh && !l->options->keep_partial; m++) {
             if (layout.place[m].kind == DTP_PARTIAL) {

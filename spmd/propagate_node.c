@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/hash.h"
+#include "core/layout_forms.h"
 #include "spmd/propagate_internal.h"
 
 enum { MAX_COMBINATIONS = 32768, BUCKETS = 256, MAX_SWEEPS = 16, TIES_PER_MILLION = 1 };
@@ -108,15 +109,18 @@ static dtp_layout output_target(const dtp_decision *d, int32_t i, const dtp_layo
 /* ---- prices -------------------------------------------------------------------------------------
  */
 
-static dtp_move_price price_operand(const search *s, int32_t i, const dtp_layout *to)
+static dtp_status price_operand(const search *s, int32_t i, const dtp_layout *to,
+                                dtp_move_price *out, dtp_err *err)
 {
     const dtp_operand *operand = &s->d->operands[i];
     for (int32_t v = 0; v < operand->n_versions; v++) {
         if (dtp_layout_equal(&operand->versions[v], to)) {
-            return (dtp_move_price){.possible = true};
+            *out = (dtp_move_price){.possible = true};
+            return DTP_OK;
         }
     }
-    return dtp_propagate__move(s->d->options, s->d->mesh, &s->d->call->in[i], operand->at, to);
+    return dtp_propagate__move(s->d->options, s->d->mesh, &s->d->call->in[i], operand->at, to, out,
+                               err);
 }
 
 static void add_price(dtp_move_price *total, const dtp_move_price *p)
@@ -128,17 +132,19 @@ static void add_price(dtp_move_price *total, const dtp_move_price *p)
 
 /* The move and, for numbers that are sent, the way of the gradient back to where the operand is
  * (whole where that is partial). */
-static dtp_move_price price_there_and_back(const search *s, int32_t i, const dtp_layout *to)
+static dtp_status price_there_and_back(const search *s, int32_t i, const dtp_layout *to,
+                                       dtp_move_price *out, dtp_err *err)
 {
-    dtp_move_price there = price_operand(s, i, to);
     const dtp_ttype *type = &s->d->call->in[i];
-    if (s->d->options->there_and_back && there.possible && there.collectives > 0 &&
+    DTP_TRY(price_operand(s, i, to, out, err));
+    if (s->d->options->there_and_back && out->possible && out->collectives > 0 &&
         dtp_dtype_is_float(type->dtype)) {
         const dtp_layout home = dtp_layout_without_partial(s->d->operands[i].at);
-        const dtp_move_price back = dtp_propagate__move(s->d->options, s->d->mesh, type, to, &home);
-        add_price(&there, &back);
+        dtp_move_price back;
+        DTP_TRY(dtp_propagate__move(s->d->options, s->d->mesh, type, to, &home, &back, err));
+        add_price(out, &back);
     }
-    return there;
+    return DTP_OK;
 }
 
 static dtp_status look_up(search *s, known_moves *k, bool output, int32_t i,
@@ -155,9 +161,10 @@ static dtp_status look_up(search *s, known_moves *k, bool output, int32_t i,
         dtp_arena_grow(s->arena, &k->moves, k->n, k->n + 1, &k->capacity, sizeof *k->moves, err));
     if (output) {
         const dtp_layout target = output_target(s->d, i, other);
-        *out = dtp_propagate__move(s->d->options, s->d->mesh, &s->d->call->out[i], other, &target);
+        DTP_TRY(dtp_propagate__move(s->d->options, s->d->mesh, &s->d->call->out[i], other, &target,
+                                    out, err));
     } else {
-        *out = price_there_and_back(s, i, other);
+        DTP_TRY(price_there_and_back(s, i, other, out, err));
     }
     k->moves[k->n] = (known_move){.to = *other, .price = *out, .next = k->bucket[h] - 1};
     k->bucket[h] = ++k->n;
@@ -383,18 +390,22 @@ static dtp_status check_strict(const search *s, dtp_err *err)
 {
     const dtp_decision *d = s->d;
     for (int32_t i = 0; i < d->call->n_in; i++) {
-        char from[DTP_LAYOUT_TEXT_BYTES], to[DTP_LAYOUT_TEXT_BYTES], type[DTP_TTYPE_TEXT_BYTES];
-        const dtp_move_price p = price_operand(s, i, &s->layouts.in[i]);
+        dtp_strbuf from = {0}, to = {0};
+        dtp_move_price p;
+        DTP_TRY(price_operand(s, i, &s->layouts.in[i], &p, err));
         if (p.collectives == 0 || is_asked(&d->operands[i], &s->layouts.in[i])) {
             continue;
         }
-        dtp_ttype_print(&d->call->in[i], d->call->dims, type);
-        dtp_layout_print(d->operands[i].at, d->mesh, &d->call->in[i], d->call->dims, from);
-        dtp_layout_print(&s->layouts.in[i], d->mesh, &d->call->in[i], d->call->dims, to);
-        return DTP_FAIL(err, DTP_INVALID,
-                        "%s: operand %d, %s, would have to move from '%s' to '%s', which strict "
-                        "mode does not allow",
-                        d->call->op->name, i, type, from, to);
+        dtp_layout_places(d->operands[i].at, &from);
+        dtp_layout_places(&s->layouts.in[i], &to);
+        const dtp_status status =
+            DTP_FAIL(err, DTP_INVALID,
+                     "%s: operand %d would have to move from '%s' to '%s', which strict mode does "
+                     "not allow",
+                     d->call->op->name, i, dtp_strbuf_text(&from), dtp_strbuf_text(&to));
+        dtp_strbuf_free(&from);
+        dtp_strbuf_free(&to);
+        return status;
     }
     return DTP_OK;
 }
@@ -464,8 +475,12 @@ static dtp_status choose(search *s, dtp_err *err)
         return refuse(s->d, err);
     }
     const bool update = (s->d->call->op->flags & DTP_OP_UPDATE) != 0;
-    if (!s->d->options->strict || update || check_strict(s, NULL) == DTP_OK) {
+    if (!s->d->options->strict || update) {
         return DTP_OK;
+    }
+    const dtp_status strict = check_strict(s, err);
+    if (strict != DTP_INVALID) {
+        return strict;
     }
     const search cheapest = *s;
     s->still = true;

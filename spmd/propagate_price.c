@@ -20,25 +20,28 @@ static bool is_local(const dtp_mesh *mesh, const dtp_step *step)
            step->kind == DTP_STEP_KEEP_FIRST || dtp_mesh_set_size(mesh, step->set) == 1;
 }
 
-dtp_move_price dtp_propagate__move(const dtp_propagate_options *o, const dtp_mesh *mesh,
-                                   const dtp_ttype *type, const dtp_layout *from,
-                                   const dtp_layout *to)
+dtp_status dtp_propagate__move(const dtp_propagate_options *o, const dtp_mesh *mesh,
+                               const dtp_ttype *type, const dtp_layout *from, const dtp_layout *to,
+                               dtp_move_price *out, dtp_err *err)
 {
-    dtp_move_price p = {.possible = true};
     dtp_steps steps;
     dtp_layout before = *from;
+    *out = (dtp_move_price){.possible = true};
     if (dtp_layout_equal(from, to)) {
-        return p;
+        return DTP_OK;
     }
-    p.possible =
-        dtp_redistribute_by(o->redistributor, mesh, type, from, to, &steps, NULL) == DTP_OK;
-    for (int32_t i = 0; i < steps.n && p.possible; i++) {
-        p.cost += step_price(o, mesh, type, &before, &steps.steps[i]);
-        p.collectives += is_local(mesh, &steps.steps[i]) ? 0 : 1;
-        p.locals += is_local(mesh, &steps.steps[i]) ? 1 : 0;
+    const dtp_status s = dtp_redistribute_by(o->redistributor, mesh, type, from, to, &steps, err);
+    if (s != DTP_OK) {
+        out->possible = false;
+        return dtp_status_is_input(s) ? DTP_OK : s;
+    }
+    for (int32_t i = 0; i < steps.n; i++) {
+        out->cost += step_price(o, mesh, type, &before, &steps.steps[i]);
+        out->collectives += is_local(mesh, &steps.steps[i]) ? 0 : 1;
+        out->locals += is_local(mesh, &steps.steps[i]) ? 1 : 0;
         before = steps.steps[i].after;
     }
-    return p;
+    return DTP_OK;
 }
 
 /* ---- inside an op -------------------------------------------------------------------------------

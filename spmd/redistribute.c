@@ -137,8 +137,10 @@ static dtp_status refuse(const dtp_layout *a, const dtp_layout *b, const char *w
     dtp_strbuf from = {0}, to = {0};
     dtp_layout_places(a, &from);
     dtp_layout_places(b, &to);
-    dtp_status s = DTP_FAIL(err, DTP_UNSUPPORTED, "cannot redistribute (%s) to (%s): %s",
-                            dtp_strbuf_text(&from), dtp_strbuf_text(&to), why);
+    dtp_status s = from.failed || to.failed
+                       ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a layout's text")
+                       : DTP_FAIL(err, DTP_UNSUPPORTED, "cannot redistribute (%s) to (%s): %s",
+                                  dtp_strbuf_text(&from), dtp_strbuf_text(&to), why);
     dtp_strbuf_free(&from);
     dtp_strbuf_free(&to);
     return s;

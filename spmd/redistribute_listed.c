@@ -43,8 +43,11 @@ static dtp_status refuse(const dtp_layout *before, const dtp_layout *after, int3
     dtp_strbuf from = {0}, to = {0};
     dtp_layout_places(before, &from);
     dtp_layout_places(after, &to);
-    dtp_status s = DTP_FAIL(err, DTP_INVALID, "steps[%d]: no single step leads from (%s) to (%s)",
-                            i, dtp_strbuf_text(&from), dtp_strbuf_text(&to));
+    dtp_status s =
+        from.failed || to.failed
+            ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a layout's text")
+            : DTP_FAIL(err, DTP_INVALID, "steps[%d]: no single step leads from (%s) to (%s)", i,
+                       dtp_strbuf_text(&from), dtp_strbuf_text(&to));
     dtp_strbuf_free(&from);
     dtp_strbuf_free(&to);
     return s;

@@ -110,9 +110,11 @@ static dtp_status add_input(compilation *w, int32_t i, dtp_err *err)
     dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_INPUT, .type = c->types[i]};
     for (int32_t k = 0; k < c->types[i].rank; k++) {
         const int32_t label = c->types[i].dims[k].id;
-        char dim[32] = {label >= 0 ? c->names[label] : '1', '\0'};
+        char dim[DTP_LABEL_BYTES];
         if (label < 0) {
             (void)snprintf(dim, sizeof dim, "one%d.%d", i, k);
+        } else {
+            dtp_plain__label_name(c, label, dim);
         }
         DTP_TRY(dtp_dims_intern(&w->graph->dims, dim, c->types[i].dims[k].size,
                                 &spec.type.dims[k].id, err));
@@ -193,7 +195,7 @@ static dtp_status compile_graph(compilation *w, dtp_executable **out, dtp_err *e
 static dtp_status compile(dtp_device_mesh *mesh, void *user, dtp_executable **out, dtp_err *err)
 {
     compilation w = {.call = user, .mesh = mesh};
-    DTP_TRY(dtp_graph_create("call", &w.graph, err));
+    DTP_TRY(dtp_graph_create(w.call->op->name, &w.graph, err));
     w.graph->ops = mesh->options.ops;
     return compile_graph(&w, out, err);
 }
@@ -234,20 +236,48 @@ dtp_status dtp_plain__run(dtp_plain_call *c, dtp_tensor *outs, dtp_err *err)
             in[n_in++] = c->in[i];
         }
     }
-    s = s == DTP_OK ? dtp_call__run(mesh, x, in, outs, err) : s;
+    s = s == DTP_OK ? dtp_call__run(mesh, x, c->step, in, outs, err) : s;
     if (s != DTP_OK) {
-        explain(c->op->name, c->n_in, c->in, err);
+        explain(c->function != NULL ? c->function : c->op->name, c->n_in, c->in, err);
     }
     return s;
 }
 
+/* What a call cannot do alone: an update needs its step and its states. */
+static dtp_status check_callable(const dtp_op_def *op, dtp_err *err)
+{
+    if ((op->flags & DTP_OP_UPDATE) != 0) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "'%s' needs the step of a training: use dtp_optimizer_step (optimizer.h)",
+                        op->name);
+    }
+    if ((op->flags & DTP_OP_INTERNAL_USE) != 0) {
+        return DTP_FAIL(err, DTP_INVALID, "'%s' is made by gradients and decompositions alone",
+                        op->name);
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_tensor_call(const dtp_call *call, dtp_tensor *outs, dtp_err *err)
 {
+    return dtp_plain__call(call, NULL, outs, err);
+}
+
+dtp_status dtp_plain__call(const dtp_call *call, const char *function, dtp_tensor *outs,
+                           dtp_err *err)
+{
     dtp_plain_call c;
-    dtp_status s = dtp_plain__read(call, &c, err);
+    DTP_TRY(DTP_NOT_NULL(err, call));
+    DTP_TRY(DTP_NOT_NULL(err, call->op));
+    if (call->n_in > 0) {
+        DTP_TRY(DTP_NOT_NULL(err, call->in));
+    }
+    dtp_status s = outs != NULL ? dtp_plain__read(call, function, &c, err)
+                                : DTP_FAIL(err, DTP_INVALID, "the place of the result is NULL");
+    s = s == DTP_OK ? check_callable(c.op, err) : s;
     if (s != DTP_OK) {
         dtp_device_mesh *mesh = call->n_in > 0 ? call->in[0].mesh : NULL;
-        explain(call->op, call->n_in, call->in, err);
+        explain(function != NULL ? function : call->op, call->n_in, call->in, err);
         return mesh != NULL ? dtp_call__refuse(mesh, s, call->op, err) : s;
     }
     DTP_TRY(dtp_plain__run(&c, outs, err));

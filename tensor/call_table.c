@@ -135,23 +135,32 @@ static dtp_status remember(dtp_device_mesh *mesh, const entry *e, dtp_err *err)
 
 /* Hashes what is compared; a comparison also settles what was called since the last one. When that
  * alone differs, a second one, of the call itself, finds it out: the error should not blame the
- * call. */
-static dtp_status agree(dtp_device_mesh *mesh, uint64_t hash, const char *what, dtp_err *err)
+ * call. `mine`: why this rank refuses the call, with the reason in `err`, which stays; the others
+ * get the reason. */
+static dtp_status agree(dtp_device_mesh *mesh, uint64_t hash, const char *what, dtp_status mine,
+                        dtp_err *err)
 {
     const uint64_t call = dtp_hash_text(dtp_hash_i64(hash, mesh->agreed), what);
     const uint64_t all = dtp_hash_i64(call, (int64_t)mesh->history);
-    dtp_status status = dtp_comm_agree(mesh->comm, all, what, err);
+    dtp_err said = {0}, refused = {0};
+    dtp_status status = dtp_comm_agree(mesh->comm, all, what, &said);
     mesh->agreed += status == DTP_OK ? 1 : 0;
     mesh->compared++;
     mesh->calls = 0;
     mesh->history = 0;
-    if (status != DTP_OK && dtp_comm_agree(mesh->comm, call, what, NULL) == DTP_OK) {
+    if (status == DTP_OK) {
+        return DTP_OK;
+    }
+    if (dtp_comm_agree(mesh->comm, call, what, NULL) == DTP_OK) {
         status =
-            DTP_FAIL(err, DTP_COMM,
+            DTP_FAIL(&said, DTP_COMM,
                      "the ranks passed different tensors to this call, or made different calls "
                      "since they were last compared");
+    } else if (dtp_comm_settle(mesh->comm, mine, mine != DTP_OK ? err : &refused) != DTP_OK) {
+        said = refused;
     }
-    if (status != DTP_OK) {
+    if (mine == DTP_OK && err != NULL) {
+        *err = said;
         dtp_err_prefix(err, "rank %d calls %s", mesh->comm->rank, what);
     }
     return status;
@@ -160,10 +169,8 @@ static dtp_status agree(dtp_device_mesh *mesh, uint64_t hash, const char *what, 
 dtp_status dtp_call__refuse(dtp_device_mesh *mesh, dtp_status status, const char *what,
                             dtp_err *err)
 {
-    (void)err;
     if (status != DTP_OK && mesh->options.agree == DTP_AGREE_ALWAYS) {
-        dtp_err quiet = {0};
-        (void)agree(mesh, ~(uint64_t)status, what, &quiet);
+        (void)agree(mesh, ~(uint64_t)status, what, status, err);
     }
     return status;
 }
@@ -201,7 +208,7 @@ static dtp_status meet(dtp_device_mesh *mesh, entry *key, const char *what, entr
     bool known = (*found)->key != NULL;
     bool compare =
         mesh->options.agree == DTP_AGREE_ALWAYS || (mesh->options.agree == DTP_AGREE_NEW && !known);
-    return compare ? agree(mesh, key->hash, what, err) : DTP_OK;
+    return compare ? agree(mesh, key->hash, what, DTP_OK, err) : DTP_OK;
 }
 
 dtp_status dtp_call__meet(dtp_device_mesh *mesh, const void *key, size_t key_bytes,
@@ -215,6 +222,35 @@ dtp_status dtp_call__meet(dtp_device_mesh *mesh, const void *key, size_t key_byt
 /* ---- compiled calls -----------------------------------------------------------------------------
  */
 
+static dtp_status grow_scratch(dtp_device_mesh *mesh, int64_t bytes, dtp_err *err)
+{
+    if (bytes <= (mesh->scratch != NULL ? mesh->scratch->bytes : 0)) {
+        return DTP_OK;
+    }
+    dtp_storage__release(mesh->scratch);
+    mesh->scratch = NULL;
+    return dtp_storage__create(mesh, bytes, &mesh->scratch, err);
+}
+
+/* Whether there is memory for a run: known before the ranks settle, so that a call too large for it
+ * is refused by all. */
+static dtp_status try_memory(dtp_device_mesh *mesh, const dtp_executable *x, dtp_err *err)
+{
+    const dtp_exec_slot *outs;
+    dtp_storage *tried[DTP_MAX_OP_OUT] = {NULL};
+    const int32_t n = dtp_executable_outputs(x, &outs);
+    dtp_status status = grow_scratch(mesh, dtp_executable_scratch_bytes(x), err);
+    for (int32_t i = 0; i < n && i < DTP_MAX_OP_OUT && status == DTP_OK; i++) {
+        if (outs[i].shares < 0) {
+            status = dtp_storage__create(mesh, outs[i].bytes, &tried[i], err);
+        }
+    }
+    for (int32_t i = 0; i < DTP_MAX_OP_OUT; i++) {
+        dtp_storage__release(tried[i]);
+    }
+    return status;
+}
+
 dtp_status dtp_call__find(dtp_device_mesh *mesh, const void *key, size_t key_bytes,
                           const char *what, dtp_call_build build, void *user, dtp_executable **out,
                           dtp_err *err)
@@ -226,6 +262,7 @@ dtp_status dtp_call__find(dtp_device_mesh *mesh, const void *key, size_t key_byt
         return DTP_OK;
     }
     dtp_status status = build(mesh, user, &e.x, err);
+    status = status == DTP_OK ? try_memory(mesh, e.x, err) : status;
     status = dtp_call__settle(mesh, status, err);
     if (status == DTP_OK) {
         status = dtp_executable_prepare(e.x, err);
@@ -239,16 +276,6 @@ dtp_status dtp_call__find(dtp_device_mesh *mesh, const void *key, size_t key_byt
     }
     *out = e.x;
     return DTP_OK;
-}
-
-static dtp_status grow_scratch(dtp_device_mesh *mesh, int64_t bytes, dtp_err *err)
-{
-    if (bytes <= (mesh->scratch != NULL ? mesh->scratch->bytes : 0)) {
-        return DTP_OK;
-    }
-    dtp_storage__release(mesh->scratch);
-    mesh->scratch = NULL;
-    return dtp_storage__create(mesh, bytes, &mesh->scratch, err);
 }
 
 static dtp_status count(dtp_device_mesh *mesh, const dtp_coll_stat *stat, dtp_err *err)
@@ -310,37 +337,59 @@ static dtp_status take_buffers(dtp_device_mesh *mesh, dtp_executable *x, const d
     return DTP_OK;
 }
 
-static dtp_status run(dtp_device_mesh *mesh, dtp_executable *x, const dtp_tensor *in, buffers *b,
-                      dtp_err *err)
+static dtp_status run(dtp_device_mesh *mesh, dtp_executable *x, int64_t step, const dtp_tensor *in,
+                      buffers *b, dtp_err *err)
 {
     const dtp_coll_stat *colls;
     DTP_TRY(take_buffers(mesh, x, in, b, err));
     DTP_TRY(grow_scratch(mesh, dtp_executable_scratch_bytes(x), err));
     dtp_executable_set_scratch(x, mesh->scratch != NULL ? mesh->scratch->data : NULL);
-    DTP_TRY(dtp_executable_run(x, b->in, b->out, mesh->options.seed, 0, err));
+    DTP_TRY(dtp_executable_run(x, b->in, b->out, mesh->options.seed, step, err));
     int32_t n = dtp_executable_colls(x, &colls);
     for (int32_t i = 0; i < n; i++) {
         DTP_TRY(count(mesh, &colls[i], err));
     }
+    dtp_call__log(mesh, dtp_executable_program(x));
     return DTP_OK;
 }
 
-dtp_status dtp_call__run(dtp_device_mesh *mesh, dtp_executable *x, const dtp_tensor *in,
-                         dtp_tensor *out, dtp_err *err)
+/* What the ranks make of a run. One that ended early leaves the peers alone in its collectives, if
+ * there are any; else the mesh goes on. A kernel that failed left nobody alone. */
+static dtp_status finish(dtp_device_mesh *mesh, const dtp_executable *x, dtp_status status,
+                         dtp_err *err)
+{
+    const dtp_coll_stat *colls;
+    const dtp_err *failure = status == DTP_OK ? dtp_executable_failure(x) : NULL;
+    if (status != DTP_OK && dtp_executable_colls(x, &colls) > 0) {
+        return dtp_call__lost(mesh, status, err);
+    }
+    if (failure != NULL) {
+        *err = *failure;
+        status = failure->code;
+    }
+    if (mesh->options.agree == DTP_AGREE_NEVER || mesh->comm->size == 1) {
+        return status;
+    }
+    if (dtp_executable_may_fail(x)) {
+        return dtp_comm_settle_alike(mesh->comm, status, err);
+    }
+    return failure != NULL ? dtp_call__lost(mesh, status, err) : status;
+}
+
+dtp_status dtp_call__run(dtp_device_mesh *mesh, dtp_executable *x, int64_t step,
+                         const dtp_tensor *in, dtp_tensor *out, dtp_err *err)
 {
     buffers b;
     dtp_err local = {0};
     b.n_made = 0;
     err = err != NULL ? err : &local;
-    dtp_status status = run(mesh, x, in, &b, err);
-    if (status != DTP_OK) {
-        for (int32_t i = 0; i < b.n_made; i++) {
+    const dtp_status status = finish(mesh, x, run(mesh, x, step, in, &b, err), err);
+    for (int32_t i = 0; i < b.n_made; i++) {
+        if (status == DTP_OK) {
+            out[i] = b.made[i];
+        } else {
             dtp_tensor_destroy(b.made[i]);
         }
-        return dtp_call__lost(mesh, status, err);
     }
-    for (int32_t i = 0; i < b.n_made; i++) {
-        out[i] = b.made[i];
-    }
-    return DTP_OK;
+    return status;
 }

@@ -81,6 +81,7 @@ dtp_status dtp_device_mesh_create(dtp_comm *comm, dtp_backend *backend,
                                   const dtp_device_mesh_options *options, dtp_device_mesh **out,
                                   dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, comm, backend, out));
     dtp_device_mesh *mesh;
     dtp_status status = new_mesh(comm, backend, options, &mesh, err);
     status = dtp_comm_settle(comm, status, err);
@@ -117,47 +118,53 @@ void dtp_device_mesh_destroy(dtp_device_mesh *mesh)
 
 const dtp_mesh *dtp_device_mesh_dims(const dtp_device_mesh *mesh)
 {
-    return &mesh->comm->mesh;
+    return mesh != NULL ? &mesh->comm->mesh : NULL;
 }
 
 int32_t dtp_device_mesh_rank(const dtp_device_mesh *mesh)
 {
-    return mesh->comm->rank;
+    return mesh != NULL ? mesh->comm->rank : -1;
 }
 
 int32_t dtp_device_mesh_size(const dtp_device_mesh *mesh)
 {
-    return mesh->comm->size;
+    return mesh != NULL ? mesh->comm->size : 0;
 }
 
 void dtp_device_mesh_coords(const dtp_device_mesh *mesh, int32_t coords[DTP_MAX_MESH_DIMS])
 {
-    dtp_mesh_coords(&mesh->comm->mesh, mesh->comm->rank, coords);
+    if (mesh != NULL && coords != NULL) {
+        dtp_mesh_coords(&mesh->comm->mesh, mesh->comm->rank, coords);
+    }
 }
 
 int32_t dtp_device_mesh_coord(const dtp_device_mesh *mesh, const char *dim)
 {
     int32_t coords[DTP_MAX_MESH_DIMS];
-    int32_t m = dtp_mesh_find(&mesh->comm->mesh, dim);
+    const int32_t m = mesh != NULL && dim != NULL ? dtp_mesh_find(&mesh->comm->mesh, dim) : -1;
     dtp_device_mesh_coords(mesh, coords);
     return m < 0 ? -1 : coords[m];
 }
 
 void dtp_device_mesh_set_strict(dtp_device_mesh *mesh, bool strict)
 {
-    mesh->options.strict = strict;
+    if (mesh != NULL) {
+        mesh->options.strict = strict;
+    }
 }
 
 int32_t dtp_device_mesh_counts(const dtp_device_mesh *mesh, const dtp_comm_count **out)
 {
-    *out = mesh->counts;
-    return mesh->n_counts;
+    if (out != NULL) {
+        *out = mesh != NULL ? mesh->counts : NULL;
+    }
+    return mesh != NULL ? mesh->n_counts : 0;
 }
 
 int64_t dtp_device_mesh_count(const dtp_device_mesh *mesh, dtp_coll_kind kind)
 {
     int64_t n = 0;
-    for (int32_t i = 0; i < mesh->n_counts; i++) {
+    for (int32_t i = 0; mesh != NULL && i < mesh->n_counts; i++) {
         n += mesh->counts[i].kind == kind ? mesh->counts[i].count : 0;
     }
     return n;
@@ -165,5 +172,7 @@ int64_t dtp_device_mesh_count(const dtp_device_mesh *mesh, dtp_coll_kind kind)
 
 void dtp_device_mesh_reset_counts(dtp_device_mesh *mesh)
 {
-    mesh->n_counts = 0;
+    if (mesh != NULL) {
+        mesh->n_counts = 0;
+    }
 }

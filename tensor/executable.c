@@ -11,6 +11,8 @@ struct dtp_executable {
     dtp_exec_slot *in, *out;
     const dtp_coll_stat *colls;
     void *scratch;
+    bool may_fail;
+    dtp_err failure; /* of a kernel in the last run; its message ends with the next one */
 };
 
 static dtp_status fill_slot(const dtp_program *p, dtp_value_id v, dtp_exec_slot *out, dtp_err *err)
@@ -55,6 +57,19 @@ static dtp_status fill_outputs(dtp_executable *x, const dtp_value_id *out, dtp_e
     return DTP_OK;
 }
 
+/* Whether a kernel may refuse the values of its operands: one of a built-in op says so, any of a
+ * registered op may. */
+static bool may_fail(const dtp_program *p)
+{
+    bool found = false;
+    for (int32_t i = 0; i < p->n_instrs && !found; i++) {
+        const dtp_op_def *op = p->instrs[i].kind == DTP_INSTR_KERNEL ? p->instrs[i].op : NULL;
+        found =
+            op != NULL && ((op->flags & DTP_OP_CHECKS_DATA) != 0 || dtp_op_find(op->name) != op);
+    }
+    return found;
+}
+
 /* A reduction that the communicator does not have is known before anything is sent. */
 static dtp_status check_reductions(const dtp_program *p, dtp_err *err)
 {
@@ -69,7 +84,7 @@ static dtp_status check_reductions(const dtp_program *p, dtp_err *err)
 static dtp_status bind(dtp_executable *x, const dtp_value_id *in, const dtp_value_id *out,
                        dtp_backend *backend, dtp_comm *comm, dtp_err *err)
 {
-    const dtp_runner_options options = {.borrowed_memory = true};
+    const dtp_runner_options options = {.borrowed_memory = true, .failure = &x->failure};
     x->in = dtp_arena_alloc(x->arena, (size_t)x->n_in, sizeof *x->in);
     x->out = dtp_arena_alloc(x->arena, (size_t)x->n_out, sizeof *x->out);
     if (x->in == NULL || x->out == NULL) {
@@ -80,6 +95,7 @@ static dtp_status bind(dtp_executable *x, const dtp_value_id *in, const dtp_valu
     DTP_TRY(check_reductions(x->program, err));
     DTP_TRY(dtp_runner_create_with(x->program, backend, comm, &options, &x->runner, err));
     x->n_colls = dtp_runner_coll_stats(x->runner, &x->colls);
+    x->may_fail = may_fail(x->program);
     return DTP_OK;
 }
 
@@ -136,6 +152,11 @@ int32_t dtp_executable_colls(const dtp_executable *x, const dtp_coll_stat **out)
     return x->n_colls;
 }
 
+bool dtp_executable_may_fail(const dtp_executable *x)
+{
+    return x->may_fail;
+}
+
 const dtp_program *dtp_executable_program(const dtp_executable *x)
 {
     return x->program;
@@ -163,6 +184,7 @@ dtp_status dtp_executable_run(dtp_executable *x, void *const *in, void *const *o
                               int64_t step, dtp_err *err)
 {
     dtp_runner_times times;
+    x->failure.code = DTP_OK;
     for (int32_t i = 0; i < x->n_in; i++) {
         dtp_runner_bind(x->runner, x->in[i].value, in[i]);
     }
@@ -172,4 +194,9 @@ dtp_status dtp_executable_run(dtp_executable *x, void *const *in, void *const *o
         }
     }
     return dtp_runner_step(x->runner, seed, step, &times, err);
+}
+
+const dtp_err *dtp_executable_failure(const dtp_executable *x)
+{
+    return x->failure.code != DTP_OK ? &x->failure : NULL;
 }

@@ -46,8 +46,16 @@ dtp_status dtp_executable_prepare(dtp_executable *x, dtp_err *err) DTP_MUST_CHEC
 int64_t dtp_executable_scratch_bytes(const dtp_executable *x);
 void dtp_executable_set_scratch(dtp_executable *x, void *scratch);
 
-/* Runs on the given device buffers; out[i] is ignored for results that share an operand. */
+/* Runs on the given device buffers; out[i] is ignored for results that share an operand. A kernel
+ * that fails does not end the run, which would leave the peers alone in a collective: results are
+ * then worthless, and dtp_executable_failure says why. */
 dtp_status dtp_executable_run(dtp_executable *x, void *const *in, void *const *out, uint64_t seed,
                               int64_t step, dtp_err *err) DTP_MUST_CHECK;
+/* The first failure of a kernel on this rank in the last run; NULL: none. Borrowed until the next
+ * run. */
+const dtp_err *dtp_executable_failure(const dtp_executable *x);
+/* Whether kernels may refuse the values of operands, on one rank and not on another: after each run
+ * the ranks then settle. */
+bool dtp_executable_may_fail(const dtp_executable *x);
 
 #endif

@@ -257,6 +257,7 @@ static dtp_status find_bounds(filling *f, dtp_dtype dtype, dtp_err *err)
 dtp_status dtp_tensor_full(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, double value,
                            dtp_tensor *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, mesh, desc, out));
     dtp_ttype type;
     DTP_TRY(dtp_tensor__type(mesh, desc, &type, err));
     DTP_TRY(check_value(desc->dtype, value, "full", err));
@@ -266,18 +267,21 @@ dtp_status dtp_tensor_full(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, d
 dtp_status dtp_tensor_zeros(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, dtp_tensor *out,
                             dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, mesh, desc, out));
     return dtp_tensor_full(mesh, desc, 0, out, err);
 }
 
 dtp_status dtp_tensor_ones(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, dtp_tensor *out,
                            dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, mesh, desc, out));
     return dtp_tensor_full(mesh, desc, 1, out, err);
 }
 
 dtp_status dtp_tensor_iota(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, double start,
                            double step, dtp_tensor *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, mesh, desc, out));
     dtp_ttype type;
     DTP_TRY(dtp_tensor__type(mesh, desc, &type, err));
     double last = start + step * (double)(dtp_ttype_elems(&type) - 1);
@@ -293,6 +297,7 @@ dtp_status dtp_tensor_iota(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, d
 dtp_status dtp_tensor_uniform(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, uint32_t stream,
                               double low, double high, dtp_tensor *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, mesh, desc, out));
     filling f = {.source = SOURCE_UNIFORM, .a = low, .b = high, .stream = stream};
     DTP_TRY(check_float(mesh, desc, "uniform", err));
     DTP_TRY(find_bounds(&f, desc->dtype, err));
@@ -302,6 +307,7 @@ dtp_status dtp_tensor_uniform(dtp_device_mesh *mesh, const dtp_tensor_desc *desc
 dtp_status dtp_tensor_normal(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, uint32_t stream,
                              double mean, double stddev, dtp_tensor *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, mesh, desc, out));
     DTP_TRY(check_float(mesh, desc, "normal", err));
     return make(mesh, desc,
                 (filling){.source = SOURCE_NORMAL, .a = mean, .b = stddev, .stream = stream}, out,

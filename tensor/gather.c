@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "executor/convert.h"
 #include "executor/piece.h"
 #include "tensor/internal.h"
 #include "tensor/walk.h"
@@ -11,6 +12,7 @@ enum { CHUNK_ELEMS = 1 << 16 };
 
 dtp_status dtp_tensor_read(dtp_tensor t, void *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, out));
     dtp_tensor_slot *slot;
     DTP_TRY(dtp_tensor__slot(t, "read", &slot, err));
     const dtp_mesh *mesh = &t.mesh->comm->mesh;
@@ -19,8 +21,11 @@ dtp_status dtp_tensor_read(dtp_tensor t, void *out, dtp_err *err)
             char text[DTP_TENSOR_TEXT_BYTES];
             dtp_tensor__text(t.mesh, &slot->type, &slot->layout, text);
             return DTP_FAIL(err, DTP_INVALID,
-                            "read: %.400s is not replicated on mesh dim '%s': gather it", text,
-                            mesh->names[m]);
+                            "read: %.400s is not replicated on mesh dim '%s': use %s", text,
+                            mesh->names[m],
+                            dtp_ttype_elems(&slot->type) == 1       ? "dtp_tensor_item"
+                            : dtp_layout_has_partial(&slot->layout) ? "dtp_tensor_full_tensor"
+                                                                    : "dtp_tensor_gather");
         }
     }
     return t.mesh->backend->ops->download(t.mesh->backend, out, slot->storage->data,
@@ -124,8 +129,8 @@ dtp_status dtp_tensor_gather(dtp_tensor t, int32_t root, void *out, dtp_err *err
     if (status == DTP_OK && dtp_layout_has_partial(&slot->layout)) {
         char text[DTP_TENSOR_TEXT_BYTES];
         dtp_tensor__text(t.mesh, &slot->type, &slot->layout, text);
-        status =
-            DTP_FAIL(err, DTP_INVALID, "gather: %.400s is partial: redistribute it first", text);
+        status = DTP_FAIL(err, DTP_INVALID, "gather: %.400s is partial: use dtp_tensor_full_tensor",
+                          text);
     }
     if (status != DTP_OK) {
         return t.mesh != NULL ? dtp_call__refuse(t.mesh, status, what, err) : status;
@@ -144,6 +149,81 @@ dtp_status dtp_tensor_gather(dtp_tensor t, int32_t root, void *out, dtp_err *err
     free(g.all);
     free(g.walks);
     return status;
+}
+
+/* ---- any layout ---------------------------------------------------------------------------------
+ */
+
+dtp_status dtp_tensor_full_tensor(dtp_tensor t, int32_t root, void *out, dtp_err *err)
+{
+    dtp_tensor_slot *slot;
+    dtp_tensor whole = {0};
+    dtp_status status = dtp_tensor__slot(t, "full_tensor", &slot, err);
+    if (status != DTP_OK) {
+        return t.mesh != NULL ? dtp_call__refuse(t.mesh, status, "full_tensor", err) : status;
+    }
+    dtp_layout reduced = slot->layout;
+    for (int32_t m = 0; m < reduced.n_mesh; m++) {
+        if (reduced.place[m].kind == DTP_PARTIAL) {
+            reduced.place[m] = (dtp_place){.kind = DTP_REPLICATE};
+        }
+    }
+    DTP_TRY(dtp_tensor__relaid(t, &reduced, &whole, err));
+    status = dtp_tensor_gather(whole, root, out, err);
+    dtp_tensor_destroy(whole);
+    return status;
+}
+
+/* The one element of a tensor, in 8 bytes, and its type. */
+static dtp_status item(dtp_tensor t, bool ints_only, char out[8], dtp_dtype *dtype, dtp_err *err)
+{
+    dtp_tensor_slot *slot;
+    dtp_status status = dtp_tensor__slot(t, "item", &slot, err);
+    if (status == DTP_OK && (dtp_ttype_elems(&slot->type) != 1 ||
+                             (ints_only && dtp_dtype_is_float(slot->type.dtype)))) {
+        char text[DTP_TENSOR_TEXT_BYTES];
+        dtp_tensor__text(t.mesh, &slot->type, &slot->layout, text);
+        status = DTP_FAIL(err, DTP_INVALID, "item: %.400s is not one %s", text,
+                          ints_only ? "integer: use dtp_tensor_item" : "element");
+    }
+    if (status != DTP_OK) {
+        return t.mesh != NULL ? dtp_call__refuse(t.mesh, status, "item", err) : status;
+    }
+    *dtype = slot->type.dtype;
+    return dtp_tensor_full_tensor(t, -1, out, err);
+}
+
+dtp_status dtp_tensor_item(dtp_tensor t, double *out, dtp_err *err)
+{
+    DTP_TRY(DTP_NOT_NULL(err, out));
+    _Alignas(8) char value[8] = {0};
+    dtp_dtype dtype = DTP_F32;
+    DTP_TRY(item(t, false, value, &dtype, err));
+    *out = dtp_element(dtype, value, 0);
+    if (dtype == DTP_I64) {
+        int64_t exact;
+        memcpy(&exact, value, sizeof exact);
+        if (exact > INT64_C(1) << 53 || exact < -(INT64_C(1) << 53)) {
+            return DTP_FAIL(err, DTP_RANGE,
+                            "item: a double does not hold %" PRId64 ": use dtp_tensor_item_int",
+                            exact);
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_tensor_item_int(dtp_tensor t, int64_t *out, dtp_err *err)
+{
+    DTP_TRY(DTP_NOT_NULL(err, out));
+    _Alignas(8) char value[8] = {0};
+    dtp_dtype dtype = DTP_F32;
+    DTP_TRY(item(t, true, value, &dtype, err));
+    if (dtype == DTP_I64) {
+        memcpy(out, value, sizeof *out);
+    } else {
+        *out = (int64_t)dtp_element(dtype, value, 0);
+    }
+    return DTP_OK;
 }
 
 /* ---- unpack -------------------------------------------------------------------------------------

@@ -24,9 +24,9 @@ typedef struct dtp_storage {
 
 /* What a handle stands for. */
 typedef struct dtp_tensor_slot {
-    uint32_t generation; /* odd: in use */
-    bool variable;
-    dtp_ttype type; /* global; dim ids are 0 .. rank-1 of mesh->dims ("0", "1", ...) */
+    uint32_t generation;    /* odd: in use */
+    bool variable, watched; /* watched: a variable that the tape watches */
+    dtp_ttype type;         /* global; dim ids are 0 .. rank-1 of mesh->dims ("0", "1", ...) */
     dtp_layout layout;
     dtp_storage *storage;   /* one reference */
     dtp_tensor_id recorded; /* tensor of the tape's graph that it is, -1 = none */
@@ -92,6 +92,10 @@ dtp_status dtp_tensor__type(const dtp_device_mesh *mesh, const dtp_tensor_desc *
 bool dtp_tensor__neutral(const dtp_device_mesh *mesh, const dtp_layout *layout, double *value);
 /* Fills the piece of a tensor just made. */
 dtp_status dtp_tensor__fill(dtp_tensor t, double value, dtp_err *err) DTP_MUST_CHECK;
+/* The tensor in a layout, as a new handle: on the same contents when it lies so. Not recorded by a
+ * tape. Collective when it does not lie so. */
+dtp_status dtp_tensor__relaid(dtp_tensor t, const dtp_layout *layout, dtp_tensor *out,
+                              dtp_err *err) DTP_MUST_CHECK;
 /* "f32[16,24] 0@x" for messages. */
 void dtp_tensor__text(const dtp_device_mesh *mesh, const dtp_ttype *type, const dtp_layout *layout,
                       char out[DTP_TENSOR_TEXT_BYTES]);
@@ -135,8 +139,10 @@ dtp_status dtp_call__find(dtp_device_mesh *mesh, const void *key, size_t key_byt
 enum { DTP_CALL_MAX_OPERANDS = 64 };
 /* Runs it on tensors: results are new handles; counts its collectives. A failure on this rank alone
  * is told to the peers. */
-dtp_status dtp_call__run(dtp_device_mesh *mesh, dtp_executable *x, const dtp_tensor *in,
-                         dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_call__run(dtp_device_mesh *mesh, dtp_executable *x, int64_t step,
+                         const dtp_tensor *in, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+/* Logs the collectives of a call that was run: those of its program (call_log.c). */
+void dtp_call__log(const dtp_device_mesh *mesh, const dtp_program *p);
 /* Tells the peers that this rank cannot go on with a call that has begun; returns `status`. */
 dtp_status dtp_call__lost(dtp_device_mesh *mesh, dtp_status status, const dtp_err *err);
 /* One verdict of all ranks (dtp_comm_settle), unless they never compare. */

@@ -52,6 +52,9 @@ dtp_status dtp_ops__along(const dtp_axes_call *call, dtp_tensor x, dtp_tensor *o
     dtp_arg args[1 + DTP_AXES_CALL_ARGS];
     assert(call->n_args <= DTP_AXES_CALL_ARGS);
     DTP_TRY(dtp_ops__describe(call->op, x, &d, err));
+    if (call->n_axes > 0 && call->axes == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "%s: 'axes' is NULL", call->op);
+    }
     if (call->n_axes > d.rank) {
         return DTP_FAIL(err, DTP_INVALID, "%s: %d axes of a tensor of rank %d", call->op,
                         call->n_axes, d.rank);
@@ -73,13 +76,13 @@ dtp_status dtp_ops__along(const dtp_axes_call *call, dtp_tensor x, dtp_tensor *o
                             .in = &x,
                             .n_args = 1 + call->n_args,
                             .args = args};
-    return dtp_tensor_call(&plain, outs, err);
+    return dtp_plain__call(&plain, call->op, outs, err);
 }
 
-dtp_status dtp_ops__call(const dtp_call *call, dtp_tensor *out, dtp_err *err)
+dtp_status dtp_ops__call(const dtp_call *call, const char *function, dtp_tensor *out, dtp_err *err)
 {
-    dtp_tensor outs[DTP_MAX_OP_OUT];
-    DTP_TRY(dtp_tensor_call(call, outs, err));
+    dtp_tensor outs[DTP_MAX_OP_OUT] = {{0}};
+    DTP_TRY(dtp_plain__call(call, function, out != NULL ? outs : NULL, err));
     const int32_t n_out = dtp_op_find(call->op)->n_out;
     for (int32_t i = 1; i < n_out; i++) {
         dtp_tensor_destroy(outs[i]);

@@ -2,7 +2,7 @@
 #ifndef DTP_TENSOR_OPS_COMMON_H
 #define DTP_TENSOR_OPS_COMMON_H
 
-#include "dtp/ops.h"
+#include "tensor/plain_call.h"
 
 enum { DTP_LETTERS_BYTES = 192 };
 
@@ -36,8 +36,10 @@ enum { DTP_AXES_CALL_ARGS = 3 };
 
 dtp_status dtp_ops__along(const dtp_axes_call *call, dtp_tensor x, dtp_tensor *outs,
                           dtp_err *err) DTP_MUST_CHECK;
-/* Calls an op of one output; what else it makes is destroyed. */
-dtp_status dtp_ops__call(const dtp_call *call, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+/* Calls an op for a function, whose name messages show; of one output, what else it makes is
+ * destroyed. */
+dtp_status dtp_ops__call(const dtp_call *call, const char *function, dtp_tensor *out,
+                         dtp_err *err) DTP_MUST_CHECK;
 /* An elementwise op of n operands. */
 dtp_status dtp_ops__elementwise(const char *op, int32_t n, const dtp_tensor *in, int32_t n_args,
                                 const dtp_arg *args, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;

@@ -10,6 +10,7 @@
 dtp_status dtp_tensor_einsum(const char *dims, int32_t n_in, const dtp_tensor *in, dtp_tensor *out,
                              dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, dims));
     const dtp_call call = {.op = "einsum", .dims = dims, .n_in = n_in, .in = in};
     return dtp_tensor_call(&call, out, err);
 }
@@ -76,7 +77,8 @@ static dtp_status matmul(const dtp_tensor in[2], const dtp_tensor_desc d[2], dtp
     DTP_TRY(without(in[0], &d[0], drop[0], &operands[0], err));
     dtp_status s = without(in[1], &d[1], drop[1], &operands[1], err);
     if (s == DTP_OK) {
-        s = dtp_tensor_einsum(l.text, 2, operands, out, err);
+        const dtp_call call = {.op = "einsum", .dims = l.text, .n_in = 2, .in = operands};
+        s = dtp_plain__call(&call, "matmul", out, err);
         dtp_tensor_destroy(operands[1]);
     }
     dtp_tensor_destroy(operands[0]);
@@ -85,6 +87,7 @@ static dtp_status matmul(const dtp_tensor in[2], const dtp_tensor_desc d[2], dtp
 
 dtp_status dtp_tensor_matmul(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, out));
     const dtp_tensor in[2] = {a, b};
     dtp_tensor_desc d[2];
     for (int i = 0; i < 2; i++) {
@@ -99,6 +102,7 @@ dtp_status dtp_tensor_matmul(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_er
 dtp_status dtp_tensor_linear(dtp_tensor x, dtp_tensor weight, const dtp_tensor *bias,
                              dtp_tensor *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, out));
     dtp_tensor_desc d;
     dtp_letters l = {0};
     dtp_tensor product;
@@ -113,7 +117,8 @@ dtp_status dtp_tensor_linear(dtp_tensor x, dtp_tensor weight, const dtp_tensor *
     dtp_letters_add(&l, "->");
     dtp_letters_run(&l, 0, d.rank - 1);
     dtp_letters_add(&l, "z");
-    DTP_TRY(dtp_tensor_einsum(l.text, 2, in, &product, err));
+    const dtp_call call = {.op = "einsum", .dims = l.text, .n_in = 2, .in = in};
+    DTP_TRY(dtp_plain__call(&call, "linear", &product, err));
     if (bias == NULL) {
         *out = product;
         return DTP_OK;
@@ -150,6 +155,9 @@ static dtp_status reduce(const char *kind, dtp_tensor x, int32_t n, const int32_
     dtp_tensor_desc d;
     bool over[DTP_MAX_RANK];
     dtp_letters l = {0}, summed = {0}, rest = {0};
+    if (n > 0 && axes == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "%s: 'axes' is NULL", kind);
+    }
     DTP_TRY(dtp_ops__describe(kind, x, &d, err));
     DTP_TRY(mark_axes(kind, d.rank, n, axes, over, err));
     for (int32_t i = 0; i < d.rank; i++) {
@@ -166,7 +174,7 @@ static dtp_status reduce(const char *kind, dtp_tensor x, int32_t n, const int32_
     dtp_letters_add(&l, rest.text);
     const dtp_call call = {
         .op = "reduce", .dims = l.text, .n_in = 1, .in = &x, .n_args = 2, .args = args};
-    DTP_TRY(dtp_tensor_call(&call, out, err));
+    DTP_TRY(dtp_plain__call(&call, kind, out, err));
     if (!keep) {
         return DTP_OK;
     }

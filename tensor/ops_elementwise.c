@@ -226,6 +226,7 @@ dtp_status dtp_tensor_dropout(dtp_tensor x, double rate, uint32_t stream, dtp_te
 
 dtp_status dtp_tensor_full_like(dtp_tensor t, double value, dtp_tensor *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, out));
     dtp_tensor_desc desc;
     DTP_TRY(dtp_ops__describe("full_like", t, &desc, err));
     return dtp_tensor_full(t.mesh, &desc, value, out, err);

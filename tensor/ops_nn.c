@@ -40,7 +40,7 @@ static dtp_status norm(const char *op, int32_t n_in, const dtp_tensor *in, doubl
                             {.key = "eps", .kind = DTP_ARG_FLOAT, .f = eps}};
     const dtp_call call = {
         .op = op, .dims = l.text, .n_in = n_in, .in = in, .n_args = 2, .args = args};
-    return dtp_ops__call(&call, out, err);
+    return dtp_ops__call(&call, call.op, out, err);
 }
 
 dtp_status dtp_tensor_layer_norm(dtp_tensor x, dtp_tensor gamma, dtp_tensor beta, double eps,
@@ -77,7 +77,7 @@ dtp_status dtp_tensor_embedding(dtp_tensor table, dtp_tensor ids, dtp_tensor *ou
     const dtp_arg arg = {.key = "over", .kind = DTP_ARG_DIMS, .text = "a"};
     const dtp_call call = {
         .op = "embedding", .dims = l.text, .n_in = 2, .in = in, .n_args = 1, .args = &arg};
-    return dtp_ops__call(&call, out, err);
+    return dtp_ops__call(&call, call.op, out, err);
 }
 
 /* ---- loss ---------------------------------------------------------------------------------------
@@ -93,6 +93,7 @@ dtp_status dtp_tensor_cross_entropy_with(dtp_tensor logits, dtp_tensor labels,
                                          const dtp_cross_entropy_options *o, dtp_tensor *out,
                                          dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, o));
     dtp_tensor_desc d;
     dtp_letters l = {0}, over = {0};
     const bool weighted = o->weights != NULL;
@@ -117,7 +118,7 @@ dtp_status dtp_tensor_cross_entropy_with(dtp_tensor logits, dtp_tensor labels,
                            .in = in,
                            .n_args = o->ignore ? 4 : 3,
                            .args = args};
-    return dtp_ops__call(&call, out, err);
+    return dtp_ops__call(&call, call.op, out, err);
 }
 
 dtp_status dtp_tensor_cross_entropy(dtp_tensor logits, dtp_tensor labels, const char *reduce,
@@ -140,6 +141,7 @@ dtp_attention_options dtp_attention_options_init(void)
 dtp_status dtp_tensor_attention_with(dtp_tensor q, dtp_tensor k, dtp_tensor v,
                                      const dtp_attention_options *o, dtp_tensor *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, o));
     const bool self = o->context != NULL;
     const char *key = self ? "w" : "x";
     const char *const last[3][2] = {{"w", "y"}, {key, "y"}, {key, "z"}};
@@ -171,7 +173,7 @@ dtp_status dtp_tensor_attention_with(dtp_tensor q, dtp_tensor k, dtp_tensor v,
                            .in = in,
                            .n_args = self ? 9 : 8,
                            .args = args};
-    return dtp_ops__call(&call, out, err);
+    return dtp_ops__call(&call, call.op, out, err);
 }
 
 dtp_status dtp_tensor_attention(dtp_tensor q, dtp_tensor k, dtp_tensor v, bool causal, double scale,
@@ -203,5 +205,5 @@ dtp_status dtp_tensor_rope(dtp_tensor x, int32_t position_axis, double base, int
                             {.key = "offset", .kind = DTP_ARG_INT, .i = offset}};
     const dtp_call call = {
         .op = "rope", .dims = l.text, .n_in = 1, .in = &x, .n_args = 4, .args = args};
-    return dtp_ops__call(&call, out, err);
+    return dtp_ops__call(&call, call.op, out, err);
 }

@@ -60,6 +60,7 @@ dtp_status dtp_tensor_argmin(dtp_tensor x, int32_t axis, dtp_tensor *out, dtp_er
 dtp_status dtp_tensor_topk(dtp_tensor x, int32_t axis, int64_t k, dtp_tensor *values,
                            dtp_tensor *indices, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, values, indices));
     const dtp_arg arg = {.key = "k", .kind = DTP_ARG_INT, .i = k};
     dtp_tensor outs[2];
     DTP_TRY(over("topk", x, 1, &axis, &arg, outs, err));
@@ -134,7 +135,7 @@ dtp_status dtp_tensor_take(dtp_tensor x, int32_t axis, dtp_tensor ids, dtp_tenso
     const dtp_arg arg = {.key = "over", .kind = DTP_ARG_DIMS, .text = dim.text};
     const dtp_call call = {
         .op = "gather", .dims = l.text, .n_in = 2, .in = in, .n_args = 1, .args = &arg};
-    return dtp_tensor_call(&call, out, err);
+    return dtp_plain__call(&call, "take", out, err);
 }
 
 dtp_status dtp_tensor_scatter_add(dtp_tensor src, int32_t axis, dtp_tensor ids, int64_t size,
@@ -172,5 +173,5 @@ dtp_status dtp_tensor_scatter_add(dtp_tensor src, int32_t axis, dtp_tensor ids, 
                            .n_args = 3,
                            .args = args,
                            .new_sizes = &size};
-    return dtp_tensor_call(&call, out, err);
+    return dtp_plain__call(&call, call.op, out, err);
 }

@@ -9,6 +9,7 @@
 
 dtp_status dtp_tensor_permute(dtp_tensor x, const int32_t *axes, dtp_tensor *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, axes));
     dtp_tensor_desc d;
     dtp_letters l = {0};
     bool used[DTP_MAX_RANK] = {false};
@@ -24,7 +25,8 @@ dtp_status dtp_tensor_permute(dtp_tensor x, const int32_t *axes, dtp_tensor *out
         used[axis] = true;
         dtp_letters_letter(&l, axis);
     }
-    return dtp_tensor_einsum(l.text, 1, &x, out, err);
+    const dtp_call call = {.op = "einsum", .dims = l.text, .n_in = 1, .in = &x};
+    return dtp_plain__call(&call, "permute", out, err);
 }
 
 dtp_status dtp_tensor_transpose(dtp_tensor x, int32_t a, int32_t b, dtp_tensor *out, dtp_err *err)
@@ -53,7 +55,7 @@ static dtp_status relabel(dtp_tensor x, const dtp_tensor_desc *d, int32_t rank,
     dtp_letters_run(&l, d->rank, rank);
     const dtp_call call = {
         .op = "relabel", .dims = l.text, .n_in = 1, .in = &x, .new_sizes = shape};
-    return dtp_tensor_call(&call, out, err);
+    return dtp_plain__call(&call, "reshape", out, err);
 }
 
 /* Replaces a size of -1 by what is left. */
@@ -94,6 +96,9 @@ static dtp_status fill_shape(const dtp_tensor_desc *d, int32_t rank, const int64
 dtp_status dtp_tensor_reshape(dtp_tensor x, int32_t rank, const int64_t *shape, dtp_tensor *out,
                               dtp_err *err)
 {
+    if (rank > 0) {
+        DTP_TRY(DTP_NOT_NULL(err, shape));
+    }
     dtp_tensor_desc d;
     int64_t sizes[DTP_MAX_RANK];
     DTP_TRY(dtp_ops__describe("reshape", x, &d, err));
@@ -181,8 +186,8 @@ static dtp_status expand(dtp_tensor x, const dtp_tensor_desc *d, int32_t rank, c
                             : dtp_tensor_share(x, &short_one, err));
     const dtp_call call = {
         .op = "broadcast", .dims = l.text, .n_in = 1, .in = &short_one, .new_sizes = new_sizes};
-    dtp_status s =
-        n_new > 0 ? dtp_tensor_call(&call, out, err) : dtp_tensor_share(short_one, out, err);
+    dtp_status s = n_new > 0 ? dtp_plain__call(&call, "expand", out, err)
+                             : dtp_tensor_share(short_one, out, err);
     dtp_tensor_destroy(short_one);
     return s;
 }
@@ -190,6 +195,9 @@ static dtp_status expand(dtp_tensor x, const dtp_tensor_desc *d, int32_t rank, c
 dtp_status dtp_tensor_expand(dtp_tensor x, int32_t rank, const int64_t *shape, dtp_tensor *out,
                              dtp_err *err)
 {
+    if (rank > 0) {
+        DTP_TRY(DTP_NOT_NULL(err, shape));
+    }
     dtp_tensor_desc d;
     DTP_TRY(dtp_ops__describe("expand", x, &d, err));
     if (rank < d.rank || rank > DTP_MAX_RANK) {
@@ -234,6 +242,7 @@ dtp_status dtp_tensor_pad(dtp_tensor x, int32_t axis, int64_t before, int64_t af
 dtp_status dtp_tensor_concat(int32_t n_in, const dtp_tensor *in, int32_t axis, dtp_tensor *out,
                              dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, in));
     dtp_tensor_desc d;
     dtp_letters l = {0}, dim = {0};
     int32_t at;
@@ -251,12 +260,13 @@ dtp_status dtp_tensor_concat(int32_t n_in, const dtp_tensor *in, int32_t axis, d
     const dtp_arg arg = {.key = "dim", .kind = DTP_ARG_DIMS, .text = dim.text};
     const dtp_call call = {
         .op = "concat", .dims = l.text, .n_in = n_in, .in = in, .n_args = 1, .args = &arg};
-    return dtp_tensor_call(&call, out, err);
+    return dtp_plain__call(&call, call.op, out, err);
 }
 
 dtp_status dtp_tensor_stack(int32_t n_in, const dtp_tensor *in, int32_t axis, dtp_tensor *out,
                             dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, in, out));
     dtp_tensor parts[DTP_MAX_OP_IN];
     dtp_status s = DTP_OK;
     int32_t n = 0;
@@ -282,6 +292,7 @@ static bool is_split(const dtp_tensor_desc *d, int32_t axis)
 
 dtp_status dtp_tensor_unbind(dtp_tensor x, int32_t axis, dtp_tensor *outs, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, outs));
     dtp_tensor_desc d;
     int32_t at;
     DTP_TRY(dtp_ops__describe("unbind", x, &d, err));
@@ -327,5 +338,5 @@ dtp_status dtp_tensor_one_hot(dtp_tensor ids, int64_t n, dtp_tensor *out, dtp_er
                            .n_args = 1,
                            .args = &arg,
                            .new_sizes = &n};
-    return dtp_tensor_call(&call, out, err);
+    return dtp_plain__call(&call, call.op, out, err);
 }

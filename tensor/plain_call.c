@@ -13,6 +13,30 @@ void dtp_plain__fix_ids(dtp_plain_call *c)
     }
 }
 
+void dtp_plain__label_name(const dtp_plain_call *c, int32_t label, char out[DTP_LABEL_BYTES])
+{
+    if (c->function == NULL) {
+        (void)snprintf(out, DTP_LABEL_BYTES, "%c", c->names[label]);
+        return;
+    }
+    for (int32_t i = 0; i < c->n_in; i++) {
+        const int32_t axis = dtp_ttype_find(&c->types[i], label);
+        if (axis >= 0 && c->n_in == 1) {
+            (void)snprintf(out, DTP_LABEL_BYTES, "%d", axis);
+            return;
+        }
+        if (axis >= 0) {
+            (void)snprintf(out, DTP_LABEL_BYTES, "%d of operand %d", axis, i);
+            return;
+        }
+    }
+    int32_t axis = 0;
+    while (axis < c->out_rank && c->out[axis].id != label) {
+        axis++;
+    }
+    (void)snprintf(out, DTP_LABEL_BYTES, "%d of the result", axis);
+}
+
 int64_t dtp_plain__label_size(const dtp_plain_call *c, int32_t label)
 {
     for (int32_t i = 0; i < c->n_in; i++) {
@@ -93,6 +117,7 @@ dtp_status dtp_plain__of_node(const dtp_graph *g, const dtp_node *node, const dt
     const dtp_ttype *first = &g->tensors[node->out[0]].type;
     memset(out, 0, sizeof *out);
     out->op = node->op;
+    out->function = node->op->name;
     out->n_in = node->n_in;
     for (int32_t i = 0; i < node->n_in; i++) {
         const dtp_ttype *type = &g->tensors[node->in[i]].type;
@@ -119,12 +144,13 @@ static dtp_status intern_labels(const dtp_plain_call *c, dtp_graph *g, const cha
                                 dtp_dim_id *dims, dtp_err *err)
 {
     for (int32_t k = 0; k < c->n_labels; k++) {
-        char name[NAME_BYTES];
+        char name[NAME_BYTES], label[DTP_LABEL_BYTES];
         int64_t size = dtp_plain__label_size(c, k);
         for (int32_t i = 0; i < c->out_rank && size == 0; i++) {
             size = c->out[i].id == k ? c->out[i].size : 0;
         }
-        (void)snprintf(name, sizeof name, "%s%c", prefix, c->names[k]);
+        dtp_plain__label_name(c, k, label);
+        (void)snprintf(name, sizeof name, "%s%s", prefix, label);
         DTP_TRY(dtp_dims_intern(&g->dims, name, size, &dims[k], err));
     }
     return DTP_OK;

@@ -1,6 +1,8 @@
 /* Public calls as plain calls: letters and positions become labels, arguments attributes. */
+#include <stdio.h>
 #include <string.h>
 
+#include "core/names.h"
 #include "tensor/plain_call.h"
 
 /* ---- letters ------------------------------------------------------------------------------------
@@ -47,8 +49,12 @@ static dtp_status read_operand(dtp_plain_call *c, int32_t i, const char **text, 
             type->dims[rank].id = label;
         }
     }
-    return rank == type->rank
-               ? DTP_OK
+    if (rank == type->rank) {
+        return DTP_OK;
+    }
+    return c->function != NULL
+               ? DTP_FAIL(err, DTP_INVALID, "operand %d has %d dims, expected are %d", i,
+                          type->rank, rank)
                : DTP_FAIL(err, DTP_INVALID, "%d letters for operand %d, which has %d dims", rank, i,
                           type->rank);
 }
@@ -157,8 +163,10 @@ static dtp_status read_choice(const dtp_attr_spec *spec, const char *text, dtp_a
             return DTP_OK;
         }
     }
-    return DTP_FAIL(err, DTP_INVALID, "argument '%s': '%s' is not one of its choices", spec->key,
-                    text == NULL ? "" : text);
+    char known[256];
+    dtp_names_join(spec->choices, known, sizeof known);
+    return DTP_FAIL(err, DTP_INVALID, "argument '%s': '%.80s' is none of: %s", spec->key,
+                    text == NULL ? "" : text, known);
 }
 
 static dtp_status read_dim(dtp_plain_call *c, const dtp_attr_spec *spec, const char *text,
@@ -188,6 +196,16 @@ static dtp_status read_dim_list(dtp_plain_call *c, const dtp_attr_spec *spec, co
     return DTP_OK;
 }
 
+static dtp_status fail_key(const dtp_op_def *op, const char *key, dtp_err *err)
+{
+    char known[256] = "none";
+    size_t n = 0;
+    for (const dtp_attr_spec *s = op->attrs; s != NULL && s->key != NULL && n < sizeof known; s++) {
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", n > 0 ? ", " : "", s->key);
+    }
+    return DTP_FAIL(err, DTP_INVALID, "there is no argument '%.80s' (the op has: %s)", key, known);
+}
+
 static dtp_status read_arg(dtp_plain_call *c, const dtp_arg *arg, dtp_err *err)
 {
     const dtp_attr_spec *spec = c->op->attrs;
@@ -195,7 +213,7 @@ static dtp_status read_arg(dtp_plain_call *c, const dtp_arg *arg, dtp_err *err)
         spec++;
     }
     if (spec == NULL || spec->key == NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "there is no argument '%s'", arg->key);
+        return fail_key(c->op, arg->key, err);
     }
     if (c->n_attrs == DTP_CALL_MAX_ATTRS) {
         return DTP_FAIL(err, DTP_INVALID, "more than %d arguments", DTP_CALL_MAX_ATTRS);
@@ -206,8 +224,12 @@ static dtp_status read_arg(dtp_plain_call *c, const dtp_arg *arg, dtp_err *err)
         [DTP_ATTR_DTYPE] = DTP_ARG_INT, [DTP_ATTR_DIM] = DTP_ARG_DIMS,
         [DTP_ATTR_DIMS] = DTP_ARG_DIMS};
     if (EXPECTED[spec->kind] != arg->kind) {
-        return DTP_FAIL(err, DTP_INVALID, "argument '%s' is given as another kind of value",
-                        arg->key);
+        static const char *const kinds[] = {[DTP_ARG_INT] = "an integer (DTP_ARG_INT)",
+                                            [DTP_ARG_FLOAT] = "a number (DTP_ARG_FLOAT)",
+                                            [DTP_ARG_ENUM] = "one of its choices (DTP_ARG_ENUM)",
+                                            [DTP_ARG_DIMS] = "letters of the dims (DTP_ARG_DIMS)"};
+        return DTP_FAIL(err, DTP_INVALID, "argument '%s' is %s, given is another kind", arg->key,
+                        kinds[EXPECTED[spec->kind]]);
     }
     dtp_attr *out = &c->attrs[c->n_attrs];
     c->first_id[c->n_attrs++] = c->n_ids;
@@ -222,6 +244,8 @@ static dtp_status read_arg(dtp_plain_call *c, const dtp_arg *arg, dtp_err *err)
     switch (spec->kind) {
     case DTP_ATTR_ENUM:
         return read_choice(spec, arg->text, out, err);
+    case DTP_ATTR_DTYPE:
+        return dtp_dtype_check(arg->i, err);
     case DTP_ATTR_DIM:
         return read_dim(c, spec, arg->text, &out->i, err);
     case DTP_ATTR_DIMS:
@@ -265,16 +289,20 @@ static dtp_status read_call(const dtp_call *call, dtp_plain_call *c, dtp_err *er
     return DTP_OK;
 }
 
-dtp_status dtp_plain__read(const dtp_call *call, dtp_plain_call *out, dtp_err *err)
+dtp_status dtp_plain__read(const dtp_call *call, const char *function, dtp_plain_call *out,
+                           dtp_err *err)
 {
     memset(out, 0, sizeof *out);
+    out->function = function;
     const dtp_device_mesh *mesh = call->n_in > 0 ? call->in[0].mesh : NULL;
     out->op = dtp_op_set_find(mesh != NULL ? mesh->options.ops : NULL, call->op);
     if (out->op == NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "there is no op '%s'", call->op);
+        char hint[DTP_OP_HINT_BYTES];
+        dtp_op_hint(mesh != NULL ? mesh->options.ops : NULL, call->op, hint);
+        return DTP_FAIL(err, DTP_INVALID, "there is no op '%.80s'%s", call->op, hint);
     }
     dtp_status s = read_call(call, out, err);
-    if (s != DTP_OK && call->dims != NULL) {
+    if (s != DTP_OK && call->dims != NULL && function == NULL) {
         dtp_err_prefix(err, "dims '%s'", call->dims);
     }
     return s;

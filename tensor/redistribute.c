@@ -14,7 +14,7 @@ static dtp_status one_tensor(const dtp_device_mesh *mesh, const dtp_ttype *type,
     dtp_graph *g;
     dtp_tensor_id id;
     DTP_TRY(dtp_graph_create(WHAT, &g, err));
-    dtp_tensor_spec spec = {.name = "t", .kind = DTP_TENSOR_INPUT, .type = *type};
+    dtp_tensor_spec spec = {.name = "in0", .kind = DTP_TENSOR_INPUT, .type = *type};
     dtp_status status = DTP_OK;
     for (int32_t i = 0; i < type->rank && status == DTP_OK; i++) {
         status = dtp_dims_intern(&g->dims, dtp_dims_name(&mesh->dims, i), type->dims[i].size,
@@ -103,6 +103,7 @@ dtp_status dtp_tensor_redistribute(dtp_tensor t, const dtp_layout *layout, dtp_t
     dtp_tensor_key r;
     dtp_executable *x = NULL;
     dtp_status status = dtp_tensor__slot(t, WHAT, &slot, err);
+    status = status == DTP_OK ? DTP_NOT_NULL(err, layout, out) : status;
     if (status != DTP_OK) {
         return t.mesh != NULL ? dtp_call__refuse(t.mesh, status, WHAT, err) : status;
     }
@@ -116,7 +117,7 @@ dtp_status dtp_tensor_redistribute(dtp_tensor t, const dtp_layout *layout, dtp_t
     status = status == DTP_OK ? dtp_call__find(t.mesh, &r, sizeof r, WHAT, compile, &r, &x, err)
                               : dtp_call__refuse(t.mesh, status, WHAT, err);
     if (status == DTP_OK) {
-        status = dtp_call__run(t.mesh, x, &t, out, err);
+        status = dtp_call__run(t.mesh, x, 0, &t, out, err);
     }
     if (status != DTP_OK) {
         explain(t.mesh, &r, fits, err);
@@ -126,4 +127,18 @@ dtp_status dtp_tensor_redistribute(dtp_tensor t, const dtp_layout *layout, dtp_t
         trace(t.mesh, &r, x);
     }
     return dtp_tape__record_move(t, *out, err);
+}
+
+dtp_status dtp_tensor__relaid(dtp_tensor t, const dtp_layout *layout, dtp_tensor *out, dtp_err *err)
+{
+    dtp_tensor_slot *slot;
+    DTP_TRY(dtp_tensor__slot(t, WHAT, &slot, err));
+    if (dtp_layout_equal(&slot->layout, layout)) {
+        return dtp_tensor_share(t, out, err);
+    }
+    dtp_tape *const tape = t.mesh->tape;
+    t.mesh->tape = NULL;
+    const dtp_status status = dtp_tensor_redistribute(t, layout, out, err);
+    t.mesh->tape = tape;
+    return status;
 }

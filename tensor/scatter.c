@@ -49,6 +49,7 @@ static dtp_status copy_piece(dtp_tensor t, const void *data, dtp_err *err)
 dtp_status dtp_tensor_from_array(dtp_device_mesh *mesh, const dtp_tensor_desc *desc,
                                  const void *data, dtp_tensor *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, mesh, desc, out));
     dtp_ttype type;
     dtp_tensor t = {0};
     double neutral;
@@ -159,7 +160,9 @@ dtp_status dtp_tensor_scatter(dtp_device_mesh *mesh, const dtp_tensor_desc *desc
 {
     dtp_ttype type;
     dtp_tensor t = {0};
-    dtp_status status = dtp_tensor__type(mesh, desc, &type, err);
+    DTP_TRY(DTP_NOT_NULL(err, mesh));
+    dtp_status status = DTP_NOT_NULL(err, desc, out);
+    status = status == DTP_OK ? dtp_tensor__type(mesh, desc, &type, err) : status;
     if (status == DTP_OK && (source < 0 || source >= mesh->comm->size)) {
         status = DTP_FAIL(err, DTP_INVALID, "scatter: the source is rank %d of %d", source,
                           mesh->comm->size);
@@ -253,7 +256,9 @@ dtp_status dtp_tensor_wrap(dtp_device_mesh *mesh, const dtp_tensor_desc *desc,
 {
     dtp_ttype type;
     dtp_tensor t = {0};
-    dtp_status status = dtp_tensor__type(mesh, desc, &type, err);
+    DTP_TRY(DTP_NOT_NULL(err, mesh));
+    dtp_status status = DTP_NOT_NULL(err, desc, local_shape, out);
+    status = status == DTP_OK ? dtp_tensor__type(mesh, desc, &type, err) : status;
     if (status != DTP_OK) {
         return dtp_call__refuse(mesh, status, "wrap", err);
     }
@@ -286,6 +291,7 @@ static int32_t first_replica(const dtp_mesh *mesh, const dtp_layout *layout, int
 dtp_status dtp_tensor_pack(dtp_device_mesh *mesh, const dtp_tensor_desc *desc,
                            const void *const *components, dtp_tensor *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, mesh, desc, components, out));
     dtp_ttype type;
     dtp_tensor t = {0};
     const dtp_mesh *dims = &mesh->comm->mesh;

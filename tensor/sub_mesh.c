@@ -57,6 +57,7 @@ static void add_dim(char text[DTP_MESH_TEXT_BYTES], const char *name, int64_t si
 dtp_status dtp_device_mesh_sub(dtp_device_mesh *mesh, const char *dims, dtp_device_mesh **out,
                                dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, mesh, dims, out));
     const dtp_mesh *all = &mesh->comm->mesh;
     dtp_mesh_set picked, sets[DTP_MAX_MESH_DIMS];
     char text[DTP_MESH_TEXT_BYTES] = "";
@@ -74,6 +75,7 @@ dtp_status dtp_device_mesh_sub(dtp_device_mesh *mesh, const char *dims, dtp_devi
 dtp_status dtp_device_mesh_flatten(dtp_device_mesh *mesh, const char *dims, const char *name,
                                    dtp_device_mesh **out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, mesh, dims, name, out));
     const dtp_mesh *all = &mesh->comm->mesh;
     dtp_mesh_set picked, sets[DTP_MAX_MESH_DIMS];
     char text[DTP_MESH_TEXT_BYTES] = "";

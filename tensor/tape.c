@@ -9,6 +9,7 @@
 
 dtp_status dtp_tape_create(dtp_device_mesh *mesh, dtp_tape **out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, mesh, out));
     if (mesh->tape != NULL) {
         return DTP_FAIL(err, DTP_INVALID, "the mesh has a tape that records already");
     }
@@ -33,6 +34,7 @@ void dtp_tape_destroy(dtp_tape *tape)
     tape->mesh->tape = NULL;
     for (uint32_t i = 0; i < tape->mesh->n_slots; i++) {
         tape->mesh->slots[i].recorded = -1;
+        tape->mesh->slots[i].watched = false;
     }
     for (int32_t i = 0; i < tape->n_values; i++) {
         dtp_tensor_destroy(tape->values[i].tensor);
@@ -51,15 +53,17 @@ int32_t dtp_tape__find(const dtp_tape *tape, dtp_tensor t)
     return tape->mesh->slots[own.slot].storage == slot->storage ? slot->recorded : -1;
 }
 
-static dtp_status add_value(dtp_tape *tape, dtp_tensor t, bool depends, int32_t *out, dtp_err *err)
+/* A new value with the contents of t, which `handle` stands for from here on. */
+static dtp_status add_value(dtp_tape *tape, dtp_tensor handle, dtp_tensor t, bool depends,
+                            int32_t *out, dtp_err *err)
 {
-    dtp_tape_value v = {.depends = depends};
+    dtp_tape_value v = {.depends = depends, .first = -1};
     DTP_TRY(dtp_arena_grow(tape->arena, &tape->values, tape->n_values, tape->n_values + 1,
                            &tape->cap_values, sizeof *tape->values, err));
     DTP_TRY(dtp_tensor_share(t, &v.tensor, err));
     *out = tape->n_values;
     tape->values[tape->n_values++] = v;
-    tape->mesh->slots[t.slot].recorded = *out;
+    tape->mesh->slots[handle.slot].recorded = *out;
     tape->mesh->slots[v.tensor.slot].recorded = *out;
     return DTP_OK;
 }
@@ -68,16 +72,19 @@ static dtp_status add_value(dtp_tape *tape, dtp_tensor t, bool depends, int32_t 
 static dtp_status value_of(dtp_tape *tape, dtp_tensor t, int32_t *out, dtp_err *err)
 {
     *out = dtp_tape__find(tape, t);
-    return *out >= 0 ? DTP_OK : add_value(tape, t, false, out, err);
+    return *out >= 0 ? DTP_OK : add_value(tape, t, t, false, out, err);
 }
 
 void dtp_tape_keep_partial(dtp_tape *tape, bool keep)
 {
-    tape->keep_partial = keep;
+    if (tape != NULL) {
+        tape->keep_partial = keep;
+    }
 }
 
 dtp_status dtp_tape_watch(dtp_tape *tape, dtp_tensor t, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, tape));
     dtp_tensor_slot *slot;
     int32_t v;
     DTP_TRY(dtp_tensor__slot(t, "dtp_tape_watch", &slot, err));
@@ -88,8 +95,27 @@ dtp_status dtp_tape_watch(dtp_tape *tape, dtp_tensor t, dtp_err *err)
         return DTP_FAIL(err, DTP_INVALID, "dtp_tape_watch: a tensor of %s has no gradient",
                         dtp_dtype_name(slot->type.dtype));
     }
+    if (slot->variable && !slot->watched) { /* what its contents depend on no longer counts */
+        DTP_TRY(add_value(tape, t, t, true, &v, err));
+        tape->mesh->slots[t.slot].watched = true;
+        return DTP_OK;
+    }
     DTP_TRY(value_of(tape, t, &v, err));
     tape->values[v].depends = true;
+    return DTP_OK;
+}
+
+dtp_status dtp_tape__record_assign(dtp_tensor variable, dtp_tensor value, dtp_err *err)
+{
+    dtp_tape *tape = variable.mesh->tape;
+    const dtp_tensor_slot *slot = &variable.mesh->slots[variable.slot];
+    if (tape == NULL || !slot->watched) {
+        return DTP_OK;
+    }
+    const int32_t before = slot->recorded, first = tape->values[before].first;
+    int32_t v;
+    DTP_TRY(add_value(tape, variable, value, true, &v, err));
+    tape->values[v].first = first >= 0 ? first : before;
     return DTP_OK;
 }
 
@@ -127,7 +153,7 @@ static dtp_status record(dtp_tape *tape, const dtp_plain_call *call, int32_t n_i
         DTP_TRY(value_of(tape, in[i], &e.in[i], err));
     }
     for (int32_t i = 0; i < n_out; i++) {
-        DTP_TRY(add_value(tape, out[i], true, &e.out[i], err));
+        DTP_TRY(add_value(tape, out[i], out[i], true, &e.out[i], err));
     }
     tape->entries[tape->n_entries++] = e;
     return DTP_OK;

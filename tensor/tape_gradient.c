@@ -38,34 +38,41 @@ static dtp_status named_type(dtp_graph *g, const dtp_ttype *from, const char *pr
     return DTP_OK;
 }
 
-/* What no recorded call made is an input. */
-static dtp_status need_value(playback *p, int32_t v, dtp_err *err)
-{
-    char name[NAME_BYTES];
-    const dtp_tensor t = p->tape->values[v].tensor;
-    if (p->ids[v] >= 0) {
-        return DTP_OK;
-    }
-    (void)snprintf(name, sizeof name, "v%d.", v);
-    dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_INPUT};
-    DTP_TRY(named_type(p->g, &t.mesh->slots[t.slot].type, name, &spec.type, err));
-    return dtp_graph_add_tensor(p->g, &spec, &p->ids[v], err);
-}
-
-static dtp_status add_move(playback *p, const dtp_tape_entry *e, const char *prefix,
-                           dtp_tensor_id *out, dtp_err *err)
+/* A tensor with the dims of `of` under other names. */
+static dtp_status add_rename(playback *p, const dtp_tensor_id *of, const char *prefix,
+                             dtp_tensor_id *out, dtp_err *err)
 {
     char name[NAME_BYTES + 8];
     dtp_ttype type;
     (void)snprintf(name, sizeof name, "%smove", prefix);
     dtp_node_spec spec = dtp_node_spec_init(name, "relabel");
-    DTP_TRY(named_type(p->g, &p->g->tensors[p->ids[e->in[0]]].type, prefix, &type, err));
+    DTP_TRY(named_type(p->g, &p->g->tensors[*of].type, prefix, &type, err));
     spec.n_in = 1;
-    spec.in = &p->ids[e->in[0]];
+    spec.in = of;
     spec.has_out = true;
     spec.out_rank = type.rank;
     memcpy(spec.out_dims, type.dims, sizeof spec.out_dims);
     return dtp_graph_add_node(p->g, &spec, out, err);
+}
+
+/* What no recorded call made is an input; later contents of a variable are renamings of its first
+ * ones, so that their gradients meet there. */
+static dtp_status need_value(playback *p, int32_t v, dtp_err *err)
+{
+    char name[NAME_BYTES];
+    const dtp_tensor t = p->tape->values[v].tensor;
+    const int32_t first = p->tape->values[v].first;
+    if (p->ids[v] >= 0) {
+        return DTP_OK;
+    }
+    (void)snprintf(name, sizeof name, "v%d.", v);
+    if (first >= 0) {
+        DTP_TRY(need_value(p, first, err));
+        return add_rename(p, &p->ids[first], name, &p->ids[v], err);
+    }
+    dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_INPUT};
+    DTP_TRY(named_type(p->g, &t.mesh->slots[t.slot].type, name, &spec.type, err));
+    return dtp_graph_add_tensor(p->g, &spec, &p->ids[v], err);
 }
 
 static dtp_status add_entry(playback *p, int32_t index, dtp_err *err)
@@ -81,7 +88,7 @@ static dtp_status add_entry(playback *p, int32_t index, dtp_err *err)
         in[i] = p->ids[e->in[i]];
     }
     DTP_TRY(e->call != NULL ? dtp_plain__add(e->call, p->g, prefix, in, out, err)
-                            : add_move(p, e, prefix, out, err));
+                            : add_rename(p, &p->ids[e->in[0]], prefix, out, err));
     for (int32_t i = 0; i < n_out; i++) {
         p->ids[e->out[i]] = out[i];
     }
@@ -332,11 +339,11 @@ static dtp_status find_sources(playback *p, int32_t n, const dtp_tensor *sources
     for (int32_t i = 0; i < n; i++) {
         dtp_tensor_slot *slot;
         DTP_TRY(dtp_tensor__slot(sources[i], "dtp_tape_gradient", &slot, err));
-        const int32_t v =
-            sources[i].mesh == p->tape->mesh ? dtp_tape__find(p->tape, sources[i]) : -1;
+        int32_t v = sources[i].mesh == p->tape->mesh ? dtp_tape__find(p->tape, sources[i]) : -1;
         if (v < 0 || !p->tape->values[v].depends) {
             return DTP_FAIL(err, DTP_INVALID, "dtp_tape_gradient: source %d is not watched", i);
         }
+        v = p->tape->values[v].first >= 0 ? p->tape->values[v].first : v;
         DTP_TRY(need_value(p, v, err));
         out[i] = p->ids[v];
     }
@@ -393,6 +400,13 @@ static dtp_status gradient(playback *p, dtp_tensor loss, int32_t n, const dtp_te
 dtp_status dtp_tape_gradient(dtp_tape *tape, dtp_tensor loss, int32_t n, const dtp_tensor *sources,
                              dtp_tensor *grads, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, tape));
+    if (n > 0) {
+        DTP_TRY(DTP_NOT_NULL(err, sources));
+    }
+    if (n > 0) {
+        DTP_TRY(DTP_NOT_NULL(err, grads));
+    }
     playback p = {.tape = tape};
     DTP_TRY(dtp_graph_create("tape", &p.g, err));
     p.g->ops = tape->mesh->options.ops;

@@ -8,6 +8,8 @@
 typedef struct dtp_tape_value {
     dtp_tensor tensor; /* own handle */
     bool depends;      /* on a watched tensor */
+    int32_t first;     /* later contents of a watched variable: the value of its first ones, else
+                          -1 */
 } dtp_tape_value;
 
 typedef struct dtp_tape_entry {
@@ -24,7 +26,8 @@ struct dtp_tape {
     dtp_tape_entry *entries;
 };
 
-/* The value that a handle stands for; -1 when it is none, or an assigned variable. */
+/* The value that a handle stands for; -1 when it is none, or a variable that was assigned and is
+ * not watched. */
 int32_t dtp_tape__find(const dtp_tape *tape, dtp_tensor t);
 
 #endif

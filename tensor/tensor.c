@@ -8,7 +8,7 @@
 
 #include "core/layout_forms.h"
 #include "core/strbuf.h"
-#include "tensor/internal.h"
+#include "tensor/plain_call.h"
 
 /* ---- slots --------------------------------------------------------------------------------------
  */
@@ -121,6 +121,7 @@ void dtp_tensor_destroy(dtp_tensor t)
 
 dtp_status dtp_tensor_share(dtp_tensor t, dtp_tensor *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, out));
     dtp_tensor_slot *slot;
     DTP_TRY(dtp_tensor__slot(t, "share", &slot, err));
     dtp_ttype type = slot->type;
@@ -145,9 +146,7 @@ int64_t dtp_tensor__bytes(const dtp_device_mesh *mesh, const dtp_ttype *type,
 static dtp_status shape_type(dtp_dtype dtype, int32_t rank, const int64_t *shape, dtp_ttype *out,
                              dtp_err *err)
 {
-    if ((int)dtype < 0 || dtype >= DTP_N_DTYPES) {
-        return DTP_FAIL(err, DTP_INVALID, "there is no element type %d", (int)dtype);
-    }
+    DTP_TRY(dtp_dtype_check((int64_t)dtype, err));
     if (rank < 0 || rank > DTP_MAX_RANK) {
         return DTP_FAIL(err, DTP_INVALID, "a tensor of rank %d; 0 to %d are possible", rank,
                         DTP_MAX_RANK);
@@ -172,6 +171,7 @@ dtp_status dtp_tensor__type(const dtp_device_mesh *mesh, const dtp_tensor_desc *
 dtp_status dtp_tensor_layout(const dtp_device_mesh *mesh, int32_t rank, const char *text,
                              dtp_layout *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, mesh, text, out));
     dtp_ttype type;
     int64_t shape[DTP_MAX_RANK];
     for (int32_t i = 0; i < DTP_MAX_RANK; i++) {
@@ -185,6 +185,10 @@ dtp_status dtp_tensor_desc_init(const dtp_device_mesh *mesh, dtp_dtype dtype, in
                                 const int64_t *shape, const char *layout, dtp_tensor_desc *out,
                                 dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, mesh, layout, out));
+    if (rank > 0) {
+        DTP_TRY(DTP_NOT_NULL(err, shape));
+    }
     dtp_ttype type;
     dtp_tensor_desc desc = {.dtype = dtype, .rank = rank};
     DTP_TRY(shape_type(dtype, rank, shape, &type, err));
@@ -201,6 +205,7 @@ dtp_status dtp_tensor_desc_init(const dtp_device_mesh *mesh, dtp_dtype dtype, in
 
 dtp_status dtp_tensor_describe(dtp_tensor t, dtp_tensor_desc *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, out));
     dtp_tensor_slot *slot;
     DTP_TRY(dtp_tensor__slot(t, "describe", &slot, err));
     *out = (dtp_tensor_desc){
@@ -227,6 +232,9 @@ void dtp_tensor__text(const dtp_device_mesh *mesh, const dtp_ttype *type, const 
 void dtp_tensor_print(dtp_tensor t, char out[DTP_TENSOR_TEXT_BYTES])
 {
     char text[DTP_TENSOR_TEXT_BYTES], mesh[DTP_MESH_TEXT_BYTES];
+    if (out == NULL) {
+        return;
+    }
     if (!dtp_tensor_is_valid(t)) {
         snprintf(out, DTP_TENSOR_TEXT_BYTES, "no tensor");
         return;
@@ -239,6 +247,7 @@ void dtp_tensor_print(dtp_tensor t, char out[DTP_TENSOR_TEXT_BYTES])
 
 dtp_status dtp_tensor_local(dtp_tensor t, dtp_local *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, out));
     dtp_tensor_slot *slot;
     dtp_ttype local;
     DTP_TRY(dtp_tensor__slot(t, "local", &slot, err));
@@ -256,6 +265,7 @@ dtp_status dtp_tensor_local(dtp_tensor t, dtp_local *out, dtp_err *err)
 
 dtp_status dtp_variable_create(dtp_tensor initial, dtp_tensor *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, out));
     dtp_tensor made;
     DTP_TRY(dtp_tensor_share(initial, &made, err));
     made.mesh->slots[made.slot].variable = true;
@@ -278,6 +288,9 @@ dtp_status dtp_variable_assign(dtp_tensor variable, dtp_tensor value, dtp_err *e
         return DTP_FAIL(err, DTP_INVALID, "assign: the variable is %.400s, the value %.400s", have,
                         given);
     }
+    DTP_TRY(dtp_tape__record_assign(variable, value, err));
+    to = &variable.mesh->slots[variable.slot]; /* slots have moved */
+    from = &value.mesh->slots[value.slot];
     dtp_storage *old = to->storage;
     from->storage->refs++;
     to->storage = from->storage;

@@ -13,8 +13,9 @@ typedef struct world {
     void *user;
 } world;
 
-static dtp_status run_on_mesh(dtp_comm *comm, dtp_backend *backend, const world *w, dtp_err *err)
+static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp_err *err)
 {
+    const world *w = user;
     dtp_device_mesh *mesh = NULL;
     DTP_TRY(dtp_backend_add_kernels(backend, w->options->kernels, w->options->n_kernels, err));
     DTP_TRY(dtp_device_mesh_create(comm, backend, &w->options->mesh, &mesh, err));
@@ -23,28 +24,20 @@ static dtp_status run_on_mesh(dtp_comm *comm, dtp_backend *backend, const world 
     return status;
 }
 
-static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp_err *err)
-{
-    dtp_err local = {0};
-    err = err != NULL ? err : &local;
-    dtp_status status = run_on_mesh(comm, backend, user, err);
-    if (status != DTP_OK) {
-        dtp_comm_give_up(comm, err->msg);
-    }
-    return status;
-}
-
 dtp_status dtp_world_run(const char *mesh, const dtp_world_options *options, dtp_world_body body,
                          void *user, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, mesh));
+    if (body == NULL) { /* a function is no object: not for DTP_NOT_NULL */
+        return DTP_FAIL(err, DTP_INVALID, "dtp_world_run: 'body' is NULL");
+    }
     const dtp_world_options defaults = dtp_world_options_init();
     dtp_mesh dims;
     world w = {.options = options != NULL ? options : &defaults, .body = body, .user = user};
     DTP_TRY(dtp_mesh_parse(mesh, &dims, err));
     dtp_ranks_options ranks = {.comm = w.options->comm,
                                .backend = w.options->backend != NULL ? w.options->backend : "cpu",
-                               .threads = w.options->threads,
-                               .environment = w.options->environment};
+                               .threads = w.options->threads};
     if (ranks.comm == NULL) {
         const char *alone = dtp_mesh_ranks(&dims) > 1 ? "sim" : "self";
         ranks.comm = dtp_comm_in_mpi_job(w.options->environment) ? "mpi" : alone;

@@ -133,7 +133,7 @@ static dtp_status sweep(pareto_command *c, const dtp_graph *g, const dtp_machine
     request.pins = c->source.rules;
     DTP_TRY(tool_read_choices(&c->source, g, arena, &choices, err));
     request.choices = &choices;
-    return run_pareto(c, g, machine, &request, err);
+    return tool_styles_say_place(&c->styles, run_pareto(c, g, machine, &request, err), err);
 }
 
 static dtp_status check_pareto(const pareto_command *c, dtp_err *err)

@@ -77,12 +77,13 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     if ((c->source.mesh != NULL) == (c->devices > 0)) {
         return DTP_FAIL(err, DTP_INVALID, "give either --mesh MESH or --devices N");
     }
-    if (c->source.machine == NULL) {
+    if (c->source.machine == NULL && !plan_is_by_pins(c)) {
         return DTP_FAIL(err, DTP_INVALID,
                         "--machine FILE is missing ('dtrun bench -o FILE' measures this machine)");
     }
     DTP_TRY(tool_read_graph(&c->source, &g, err));
-    dtp_status s = dtp_machine_read(c->source.machine, &machine, err);
+    dtp_status s =
+        c->source.machine != NULL ? dtp_machine_read(c->source.machine, &machine, err) : DTP_OK;
     dtp_arena *arena = dtp_arena_create();
     if (s == DTP_OK) {
         s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory")
@@ -103,7 +104,8 @@ int dtplan_plan(int argc, char **argv)
     const tool_option options[] = {
         {"--mesh", TOOL_STRING, "MESH", &c.source.mesh, 0, 0, "mesh such as 'x:2;y:2'"},
         {"--devices", TOOL_INT, "N", &c.devices, 1, 1 << 20, "search the mesh shape for N devices"},
-        {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0, "machine file"},
+        {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0,
+         "machine file; plans that follow --style and --pin need none and then say no times"},
         {"--mode", TOOL_STRING, "MODE", &c.mode, 0, 0,
          "rules (default): layout rules; tensor: a layout per tensor. Without it --style and --pin "
          "are followed, nothing is searched"},
@@ -140,7 +142,7 @@ int dtplan_plan(int argc, char **argv)
          "optimizer, reproduced"},
         {"--dim", TOOL_LIST, "NAME=N", &c.source.dims, 0, 0, "override a dim of the model"},
         {"--forward", TOOL_FLAG, NULL, &c.source.forward, 0, 0, "leave training out"},
-        {"--output", TOOL_STRING, "FILE", &c.output, 0, 0, "plan file (-o)"},
+        {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "plan file (-o)"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "print the plan as JSON"},
         {"--timings", TOOL_FLAG, NULL, &c.timings, 0, 0, "write solve times into the plan"},
         {"--verbose", TOOL_FLAG, NULL, &c.verbose, 0, 0, "log each mesh of the search"},

@@ -39,7 +39,8 @@ dtp_status plan_run_compat(const plan_command *c, dtp_err *err) DTP_MUST_CHECK;
 /* Writes and prints the plan of a result, or its communication report in its place. */
 dtp_status plan_put(const plan_command *c, const dtp_plan_result *result, const dtp_graph *model,
                     dtp_err *err) DTP_MUST_CHECK;
-/* Says on standard error why there is no plan. */
-void plan_say_infeasible(const plan_command *c, const dtp_plan_result *result);
+/* Says on standard error why there is no plan, and the hint, which it frees. */
+dtp_status plan_say_infeasible(const plan_command *c, const dtp_plan_result *result,
+                               dtp_strbuf *hint, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -28,15 +28,16 @@ static dtp_status solve_compat(const plan_command *c, const dtp_mtf_graph *graph
     DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
     DTP_TRY(dtp_mtf_problem_create(graph, &mesh, DTP_MTF_LIST, &problem, err));
     dtp_status s = dtp_mtf_solve(problem, &solution, err);
+    dtp_json_writer w = {0};
     if (s == DTP_OK && c->json) {
-        dtp_json_writer w = {0};
         write_compat(problem, &solution, &w);
-        s = tool_put(&w.buf, err);
     } else if (s == DTP_OK) {
-        (void)printf("rules: %s\npeak bytes in auto_mtf's model: %" PRId64 "\nobjective: %" PRId64
-                     ", variables: %d\n",
-                     solution.layout, solution.peak, solution.objective, problem->n_variables);
+        dtp_strbuf_addf(&w.buf,
+                        "rules: %s\npeak bytes in auto_mtf's model: %" PRId64
+                        "\nobjective: %" PRId64 ", variables: %d\n",
+                        solution.layout, solution.peak, solution.objective, problem->n_variables);
     }
+    s = s == DTP_OK ? tool_put(&w.buf, err) : s;
     dtp_mtf_problem_destroy(problem);
     return s;
 }

@@ -9,17 +9,14 @@
 #include "tools/print.h"
 #include "tools/print_comm.h"
 
-static dtp_status put_comm_report(const plan_command *c, const dtp_plan *plan, const dtp_graph *g,
-                                  dtp_err *err)
+static dtp_status print_comm_report(const plan_command *c, const dtp_plan *plan, const dtp_graph *g,
+                                    dtp_strbuf *out, dtp_err *err)
 {
     dtp_plan_lowering lowering;
     dtp_program *program = NULL;
-    dtp_strbuf text = {0};
     DTP_TRY(dtp_plan_lowering_init(&lowering, plan, err));
     dtp_status s = dtp_lower(g, &plan->sharding, &lowering.options, &program, err);
-    s = s != DTP_OK ? s : tool_print_comm(program, c->json, &text, err);
-    s = s == DTP_OK ? tool_put(&text, err) : s;
-    dtp_strbuf_free(&text);
+    s = s != DTP_OK ? s : tool_print_comm(program, c->json, out, err);
     dtp_program_destroy(program);
     return s;
 }
@@ -50,23 +47,21 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
                               const dtp_graph *g, dtp_err *err)
 {
     const dtp_plan *plan = result->plan;
-    char *text = NULL;
-    dtp_strbuf readable = {0};
-    DTP_TRY(dtp_plan_write(plan, g, c->timings, &text, err));
+    dtp_strbuf text = {0}, report = {0};
+    DTP_TRY(dtp_plan_write(plan, g, c->timings, &text.text, err));
+    text.len = strlen(text.text);
     dtp_status s = DTP_OK;
-    if (c->output != NULL) {
-        s = dtp_file_write(c->output, text, strlen(text), err);
+    if (c->comm_report) {
+        s = print_comm_report(c, plan, g, &report, err);
+    } else if (c->json) {
+        dtp_strbuf_add(&report, text.text);
+    } else {
+        tool_print_plan(plan, g, &report);
+        print_meshes(result, &report);
     }
-    if (s == DTP_OK && c->comm_report) {
-        s = put_comm_report(c, plan, g, err);
-    } else if (s == DTP_OK && c->json) {
-        (void)fputs(text, stdout);
-    } else if (s == DTP_OK) {
-        tool_print_plan(plan, g, &readable);
-        print_meshes(result, &readable);
-        s = tool_put(&readable, err);
-    }
-    free(text);
+    s = s == DTP_OK ? tool_put_both(c->output, &text, &report, err) : s;
+    dtp_strbuf_free(&text);
+    dtp_strbuf_free(&report);
     return s;
 }
 
@@ -113,10 +108,17 @@ static void print_infeasible(const plan_command *c, const dtp_plan_result *resul
     }
 }
 
-void plan_say_infeasible(const plan_command *c, const dtp_plan_result *result)
+dtp_status plan_say_infeasible(const plan_command *c, const dtp_plan_result *result,
+                               dtp_strbuf *hint, dtp_err *err)
 {
     dtp_strbuf text = {0};
     print_infeasible(c, result, &text);
-    (void)fputs(dtp_strbuf_text(&text), stderr);
+    dtp_strbuf_join(&text, hint);
+    const dtp_status s =
+        text.failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a report") : DTP_OK;
+    if (s == DTP_OK) {
+        (void)fputs(dtp_strbuf_text(&text), stderr);
+    }
     dtp_strbuf_free(&text);
+    return s;
 }

@@ -47,7 +47,7 @@ static const char *find_rules_file(const plan_command *c, char *buffer, size_t s
 
 static dtp_status read_limit(plan_command *c, const dtp_machine *machine, dtp_err *err)
 {
-    c->limit_bytes = machine->memory_bytes;
+    c->limit_bytes = machine != NULL ? machine->memory_bytes : 0;
     if (c->memory == NULL) {
         return DTP_OK;
     }
@@ -106,32 +106,40 @@ static dtp_status choose(plan_command *c, const dtp_graph *g, const dtp_machine 
     const char **texts = NULL;
     DTP_TRY(tool_styles_texts(&c->styles, arena, &request->n_texts, &texts, err));
     request->texts = texts;
+    dtp_status s;
     if (plan_is_by_pins(c)) {
-        return plan_by_pins(c, g, machine, request, arena, out, err);
+        s = plan_by_pins(c, g, machine, request, arena, out, err);
+    } else {
+        s = c->search.remat || c->search.microbatches
+                ? dtp_plan_choices(mode_of(c), g, machine, request, &c->search, out, err)
+                : mode_of(c)(g, machine, request, out, err);
     }
-    return c->search.remat || c->search.microbatches
-               ? dtp_plan_choices(mode_of(c), g, machine, request, &c->search, out, err)
-               : mode_of(c)(g, machine, request, out, err);
+    return tool_styles_say_place(&c->styles, s, err);
 }
 
 /* Says which choice that was not asked for makes a plan fit, if one does. */
-static void say_what_helps(const plan_command *c, const dtp_graph *g, const dtp_machine *machine,
-                           const dtp_plan_request *request)
+static dtp_status say_what_helps(const plan_command *c, const dtp_graph *g,
+                                 const dtp_machine *machine, const dtp_plan_request *request,
+                                 dtp_strbuf *out, dtp_err *err)
 {
     const dtp_choice_search probe = {
         .remat = c->remat == NULL, .microbatches = c->microbatches == NULL, .first = true};
     dtp_plan_result result;
-    dtp_err ignored = {0};
-    if (c->limit_bytes == 0 || plan_is_by_pins(c) || (!probe.remat && !probe.microbatches) ||
-        dtp_plan_choices(mode_of(c), g, machine, request, &probe, &result, &ignored) != DTP_OK) {
-        return;
+    if (c->limit_bytes == 0 || plan_is_by_pins(c) || (!probe.remat && !probe.microbatches)) {
+        return DTP_OK;
+    }
+    const dtp_status s = dtp_plan_choices(mode_of(c), g, machine, request, &probe, &result, err);
+    if (s != DTP_OK) {
+        return s == DTP_NOMEM ? s : DTP_OK; /* what cannot be done does not help */
     }
     if (result.plan != NULL) {
         const char *text = dtp_choices_text(&result.plan->choices, result.arena);
-        (void)fprintf(stderr, "it fits with %s; 'auto' for both looks for the fastest\n",
-                      text != NULL ? text : "recomputation or microbatches");
+        out->failed = out->failed || text == NULL;
+        dtp_strbuf_addf(out, "it fits with %s; 'auto' for both looks for the fastest\n",
+                        text != NULL ? text : "");
     }
     dtp_plan_result_free(&result);
+    return DTP_OK;
 }
 
 static dtp_status say_result(plan_command *c, const dtp_graph *g, const dtp_machine *machine,
@@ -141,10 +149,10 @@ static dtp_status say_result(plan_command *c, const dtp_graph *g, const dtp_mach
     if (!result->infeasible) {
         return plan_put(c, result, g, err);
     }
+    dtp_strbuf hint = {0};
+    DTP_TRY(say_what_helps(c, g, machine, request, &hint, err));
     c->exit_code = TOOL_INFEASIBLE;
-    plan_say_infeasible(c, result);
-    say_what_helps(c, g, machine, request);
-    return DTP_OK;
+    return plan_say_infeasible(c, result, &hint, err);
 }
 
 /* g: the model's. */
@@ -153,7 +161,7 @@ dtp_status plan_run(plan_command *c, const dtp_graph *g, const dtp_machine *mach
 {
     dtp_mesh mesh;
     dtp_plan_request request;
-    dtp_plan_result result;
+    dtp_plan_result result = {0};
     char buffer[4096];
     if (c->source.mesh != NULL) {
         DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));

@@ -89,18 +89,29 @@ static dtp_status read_flat(redistribute_command *c, const char *text, dtp_err *
     return DTP_OK;
 }
 
+/* "a+b" */
+static void print_names(const dtp_mesh *mesh, dtp_mesh_set set, char out[DTP_MESH_TEXT_BYTES])
+{
+    size_t used = 0;
+    for (int32_t m = 0; m < mesh->n_dims; m++) {
+        if ((set >> m & 1U) != 0) {
+            const size_t n = strlen(mesh->names[m]);
+            out[used] = '+';
+            used += used > 0 ? 1 : 0;
+            memcpy(out + used, mesh->names[m], n);
+            used += n;
+        }
+    }
+    out[used] = '\0';
+}
+
 static void keep_warning(void *user, const dtp_mesh *mesh, dtp_mesh_set set, const char *why)
 {
     redistribute_command *c = user;
-    dtp_strbuf names = {0};
-    for (int32_t m = 0; m < mesh->n_dims; m++) {
-        if ((set >> m & 1U) != 0) {
-            dtp_strbuf_addf(&names, "%s%s", names.len > 0 ? "+" : "", mesh->names[m]);
-        }
-    }
+    char names[DTP_MESH_TEXT_BYTES];
+    print_names(mesh, set, names);
     (void)snprintf(c->warnings[c->n_warnings++], WARNING_BYTES,
-                   "collectives over %s stay apart: %s", dtp_strbuf_text(&names), why);
-    dtp_strbuf_free(&names);
+                   "collectives over %.80s stay apart: %s", names, why);
 }
 
 static dtp_status read_torch(redistribute_command *c, dtp_err *err)
@@ -138,7 +149,7 @@ static dtp_status read_price(redistribute_command *c, dtp_err *err)
     }
     DTP_TRY(dtp_machine_read(c->machine_file, &c->machine, err));
     DTP_TRY(dtp_pricer_init(c->machine, &c->mesh, c->pricer, err));
-    c->step_pricer = (dtp_step_pricer){c->pricer, c->graph};
+    c->step_pricer = (dtp_step_pricer){.pricer = c->pricer, .graph = c->graph};
     c->price = dtp_machine_step_price;
     c->price_user = &c->step_pricer;
     c->price_name = c->machine->name;
@@ -197,8 +208,7 @@ static void add_places(dtp_json_writer *w, const char *key, const dtp_layout *la
 {
     dtp_strbuf text = {0};
     dtp_layout_places(layout, &text);
-    dtp_json_write_string(w, key, dtp_strbuf_text(&text));
-    dtp_strbuf_free(&text);
+    dtp_json_write_text(w, key, &text);
 }
 
 static void add_step(const redistribute_command *c, int32_t i, dtp_json_writer *w)
@@ -269,14 +279,14 @@ static void add_run(const redistribute_command *c, dtp_json_writer *w)
     dtp_json_end_object(w);
 }
 
-static dtp_status print_json(const redistribute_command *c, const char *trace, dtp_err *err)
+static void print_json(const redistribute_command *c, dtp_strbuf *trace, dtp_strbuf *out)
 {
     dtp_json_writer w = {0};
     int64_t counts[DTP_N_COLLS] = {0};
     double price_s = count_collectives(c, counts);
     tool_report_begin(&w, "dtp.redistribute/1");
     add_problem(c, &w);
-    dtp_json_write_string(&w, "trace", trace);
+    dtp_json_write_text(&w, "trace", trace);
     dtp_json_begin_array(&w, "steps", false);
     for (int32_t i = 0; i < c->steps.n; i++) {
         add_step(c, i, &w);
@@ -299,61 +309,59 @@ static dtp_status print_json(const redistribute_command *c, const char *trace, d
         add_run(c, &w);
     }
     tool_report_end(&w);
-    return tool_put(&w.buf, err);
+    dtp_strbuf_join(out, &w.buf);
 }
 
-static void print_step(const redistribute_command *c, int32_t i)
+static void print_step(const redistribute_command *c, int32_t i, dtp_strbuf *out)
 {
     const dtp_step *step = &c->steps.steps[i];
     step_facts f = facts_of(c, i);
-    dtp_strbuf names = {0}, after = {0};
-    for (int32_t m = 0; m < c->mesh.n_dims; m++) {
-        if ((step->set >> m & 1U) != 0) {
-            dtp_strbuf_addf(&names, "%s%s", names.len > 0 ? "+" : "", c->mesh.names[m]);
-        }
-    }
-    dtp_layout_places(&step->after, &after);
-    (void)printf("%3d  %-14s %-10s %12lld bytes  %12lld moved  %10.3f us  %s\n", i + 1,
-                 dtp_step_name(step->kind), dtp_strbuf_text(&names), (long long)f.bytes,
-                 (long long)f.moved, f.price_s * 1e6, dtp_strbuf_text(&after));
-    dtp_strbuf_free(&names);
-    dtp_strbuf_free(&after);
+    char names[DTP_MESH_TEXT_BYTES];
+    print_names(&c->mesh, step->set, names);
+    dtp_strbuf_addf(out, "%3d  %-14s %-10s %12lld bytes  %12lld moved  %10.3f us  ", i + 1,
+                    dtp_step_name(step->kind), names, (long long)f.bytes, (long long)f.moved,
+                    f.price_s * 1e6);
+    dtp_layout_places(&step->after, out);
+    dtp_strbuf_add(out, "\n");
 }
 
-static void print_text(const redistribute_command *c, const char *trace)
+static void print_text(const redistribute_command *c, dtp_strbuf *trace, dtp_strbuf *out)
 {
     const dtp_redistribute_verdict *v = &c->verdict;
     int64_t counts[DTP_N_COLLS] = {0};
     double price_s = count_collectives(c, counts);
-    (void)printf("%s\n", trace);
+    dtp_strbuf_join(out, trace);
+    dtp_strbuf_add(out, "\n");
     for (int32_t i = 0; i < c->steps.n; i++) {
-        print_step(c, i);
+        print_step(c, i, out);
     }
-    (void)printf("total");
+    dtp_strbuf_addf(out, "total");
     for (int32_t k = 0; k < DTP_N_COLLS; k++) {
         if (counts[k] > 0) {
-            (void)printf(" %s %lld,", dtp_coll_name((dtp_coll_kind)k), (long long)counts[k]);
+            dtp_strbuf_addf(out, " %s %lld,", dtp_coll_name((dtp_coll_kind)k),
+                            (long long)counts[k]);
         }
     }
-    (void)printf(" %.3f us (%s prices)\n", price_s * 1e6, c->price_name);
+    dtp_strbuf_addf(out, " %.3f us (%s prices)\n", price_s * 1e6, c->price_name);
     for (int32_t i = 0; i < c->n_warnings; i++) {
-        (void)printf("warning: %s\n", c->warnings[i]);
+        dtp_strbuf_addf(out, "warning: %s\n", c->warnings[i]);
     }
     if (c->run && v->wrong == 0) {
-        (void)printf("run on %d virtual ranks: all %lld elements right\n", dtp_mesh_ranks(&c->mesh),
-                     (long long)v->checked);
+        dtp_strbuf_addf(out, "run on %d virtual ranks: all %lld elements right\n",
+                        dtp_mesh_ranks(&c->mesh), (long long)v->checked);
     } else if (c->run) {
-        (void)printf("run on %d virtual ranks: %lld of %lld elements WRONG; rank %d has %g at "
-                     "element %lld instead of %g\n",
-                     dtp_mesh_ranks(&c->mesh), (long long)v->wrong, (long long)v->checked, v->rank,
-                     v->got, (long long)v->index, v->want);
+        dtp_strbuf_addf(out,
+                        "run on %d virtual ranks: %lld of %lld elements WRONG; rank %d has %g at "
+                        "element %lld instead of %g\n",
+                        dtp_mesh_ranks(&c->mesh), (long long)v->wrong, (long long)v->checked,
+                        v->rank, v->got, (long long)v->index, v->want);
     }
 }
 
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     redistribute_command *c = command;
-    dtp_strbuf trace = {0};
+    dtp_strbuf trace = {0}, out = {0};
     (void)operands;
     DTP_TRY(read_problem(c, err));
     DTP_TRY(read_torch(c, err));
@@ -363,13 +371,12 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         DTP_TRY(run_on_virtual_ranks(c, err));
     }
     dtp_steps_trace(&c->from, &c->steps, &trace);
-    dtp_status s = DTP_OK;
-    if (c->json) {
-        s = print_json(c, dtp_strbuf_text(&trace), err);
-    } else {
-        print_text(c, dtp_strbuf_text(&trace));
-    }
+    (c->json ? print_json : print_text)(c, &trace, &out);
+    const dtp_err *failure = &c->step_pricer.failure;
+    const dtp_status s = failure->code == DTP_OK ? tool_put(&out, err)
+                                                 : DTP_FAIL(err, failure->code, "%s", failure->msg);
     dtp_strbuf_free(&trace);
+    dtp_strbuf_free(&out);
     return s;
 }
 

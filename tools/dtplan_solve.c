@@ -13,7 +13,7 @@
 typedef struct solve_command {
     const char *file, *output, *without, *solver;
     dtp_select_options options;
-    int64_t seed, threads;
+    int64_t seed, threads, max_bytes;
     bool json;
     double time_s;
     dtp_select_problem *problem;
@@ -169,13 +169,11 @@ static void print_report(const solve_command *c, dtp_strbuf *out)
         r->presolve.capped, r->presolve.oversized, r->nodes, c->time_s);
 }
 
-static dtp_status write_solution(const solve_command *c, dtp_err *err)
+static void write_solution(dtp_json_writer *w, const solve_command *c)
 {
-    dtp_json_writer w = {0};
-    write_verdict(&w, "dtp.selection/1", c);
-    write_choice(&w, c);
-    tool_report_end(&w);
-    return tool_put_in(c->output, &w.buf, err);
+    write_verdict(w, "dtp.selection/1", c);
+    write_choice(w, c);
+    tool_report_end(w);
 }
 
 static dtp_status solve(void *command, const char *const *operands, dtp_err *err)
@@ -186,7 +184,7 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
     DTP_TRY(read_solver(c, err));
     c->options.seed = (uint64_t)c->seed;
     c->options.threads = (int32_t)c->threads;
-    DTP_TRY(dtp_select_read(operands[0], &c->problem, err));
+    DTP_TRY(dtp_select_read(operands[0], c->max_bytes, &c->problem, err));
     if (c->options.time_limit_s > 0.0) {
         /* The end of a round, checking and writing take less than reading. */
         c->options.time_limit_s -= 2.0 * (now_s() - start);
@@ -194,21 +192,24 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
     }
     DTP_TRY(dtp_select_solve(c->problem, &c->options, &c->result, err));
     c->time_s = now_s() - start;
+    dtp_json_writer solution = {0}, w = {0};
     if (c->output != NULL) {
-        DTP_TRY(write_solution(c, err));
+        write_solution(&solution, c);
     }
-    dtp_json_writer w = {0};
     if (c->json) {
         write_report(&w, c);
     } else {
         print_report(c, &w.buf);
     }
-    return tool_put(&w.buf, err);
+    return tool_put_both(c->output, &solution.buf, &w.buf, err);
 }
 
 int dtplan_solve(int argc, char **argv)
 {
-    solve_command c = {.options = dtp_select_options_init(), .solver = "auto", .seed = 1};
+    solve_command c = {.options = dtp_select_options_init(),
+                       .solver = "auto",
+                       .seed = 1,
+                       .max_bytes = DTP_SELECT_MAX_BYTES};
     c.threads = c.options.threads;
     const tool_option options[] = {
         {"--limit-s", TOOL_REAL, "S", &c.options.time_limit_s, 0.01, 1e7,
@@ -220,10 +221,12 @@ int dtplan_solve(int argc, char **argv)
         {"--threads", TOOL_INT, "N", &c.threads, 1, 64, "two are used at most (default 2)"},
         {"--max-entries", TOOL_INT, "N", &c.options.max_entries, 0, 1e9,
          "edge entries of the largest linear program tried (default 250000)"},
+        {"--max-problem", TOOL_BYTES, "BYTES", &c.max_bytes, 0, 0,
+         "memory that the problem may take when it is read, such as 8G (default 2G)"},
         {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "of the search (default 1)"},
         {"--without", TOOL_STRING, "LIST", &c.without, 0, 0,
          "leave out: consistency,merge,dominance,eliminate,rows,cap"},
-        {"--output", TOOL_STRING, "FILE", &c.output, 0, 0, "the chosen strategy per node (-o)"},
+        {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "the chosen strategy per node (-o)"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "result as JSON"},
         {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
     };
@@ -240,6 +243,7 @@ int dtplan_solve(int argc, char **argv)
 
 typedef struct export_command {
     const char *format, *output;
+    int64_t max_bytes;
 } export_command;
 
 static dtp_status export_problem(const export_command *c, const dtp_select_problem *p, dtp_err *err)
@@ -263,7 +267,7 @@ static dtp_status export_file(void *command, const char *const *operands, dtp_er
     if (strcmp(c->format, "lp") != 0 && strcmp(c->format, "iopddl") != 0) {
         return DTP_FAIL(err, DTP_INVALID, "--format: '%s' is neither iopddl nor lp", c->format);
     }
-    DTP_TRY(dtp_select_read(operands[0], &p, err));
+    DTP_TRY(dtp_select_read(operands[0], c->max_bytes, &p, err));
     dtp_status s = export_problem(c, p, err);
     dtp_select_problem_destroy(p);
     return s;
@@ -271,11 +275,13 @@ static dtp_status export_file(void *command, const char *const *operands, dtp_er
 
 int dtplan_export(int argc, char **argv)
 {
-    export_command c = {.format = "iopddl"};
+    export_command c = {.format = "iopddl", .max_bytes = DTP_SELECT_MAX_BYTES};
     const tool_option options[] = {
         {"--format", TOOL_STRING, "iopddl|lp", &c.format, 0, 0,
          "the contest's JSON (default) or CPLEX-LP"},
-        {"--output", TOOL_STRING, "FILE", &c.output, 0, 0, "write there (-o; default: print)"},
+        {"--max-problem", TOOL_BYTES, "BYTES", &c.max_bytes, 0, 0,
+         "memory that the problem may take when it is read, such as 8G (default 2G)"},
+        {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "write there (-o; default: print)"},
         {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
     };
     const tool_parse parse = {"dtplan export FILE [options]", options, 1, 1};

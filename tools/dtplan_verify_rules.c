@@ -29,8 +29,10 @@ static dtp_status verify_all(verify_rules_command *c, const char *name, dtp_err 
 {
     if (name != NULL) {
         const dtp_op_def *op = dtp_op_find(name);
+        char hint[DTP_OP_HINT_BYTES];
+        dtp_op_hint(NULL, name, hint);
         return op != NULL ? verify_one(c, op, err)
-                          : DTP_FAIL(err, DTP_INVALID, "there is no op '%s'", name);
+                          : DTP_FAIL(err, DTP_INVALID, "there is no op '%s'%s", name, hint);
     }
     for (int32_t i = 0; i < dtp_op_count() && i < MAX_OPS; i++) {
         DTP_TRY(verify_one(c, dtp_op_at(i), err));

@@ -126,7 +126,7 @@ static dtp_status write_forms(dtp_json_writer *w, const dtp_drawing *d, dtp_err 
         const dtp_status s = dtp_layout_print_as((dtp_layout_form)form, d->layout, d->mesh, d->type,
                                                  d->dims, &text, err);
         if (s == DTP_OK) {
-            dtp_json_write_string(w, name, dtp_strbuf_text(&text));
+            dtp_json_write_text(w, name, &text);
         } else {
             dtp_json_write_null(w, name);
         }
@@ -163,52 +163,36 @@ static dtp_status write_json(const dtp_drawing *d, dtp_strbuf *out, dtp_err *err
     const dtp_status s = write_forms(&w, d, err);
     write_ranks(&w, d);
     tool_report_end(&w);
-    dtp_strbuf_add(out, dtp_strbuf_text(&w.buf));
-    out->failed = out->failed || w.buf.failed;
-    dtp_strbuf_free(&w.buf);
+    dtp_strbuf_join(out, &w.buf);
     return s;
 }
 
 /* ---- the command -------------------------------------------------------------------------------
  */
 
-static dtp_status write_svg(const viz_command *c, dtp_err *err)
-{
-    dtp_strbuf text = {0};
-    dtp_status s = dtp_layout_draw_svg(&c->drawing, &text, err);
-    s = s == DTP_OK ? tool_put_in(c->svg, &text, err) : s;
-    dtp_strbuf_free(&text);
-    return s;
-}
-
-static dtp_status draw(viz_command *c, dtp_strbuf *out, dtp_err *err)
+/* svg: empty unless it was asked for. */
+static dtp_status draw(viz_command *c, dtp_strbuf *out, dtp_strbuf *svg, dtp_err *err)
 {
     DTP_TRY(c->source.model == NULL ? read_tensor(c, err) : read_model(c, err));
-    dtp_strbuf text = {0};
-    const dtp_status s = dtp_layout_draw_text(&c->drawing, &text, err);
-    if (s == DTP_OK && !c->json) {
-        dtp_strbuf_add(out, dtp_strbuf_text(&text));
-    }
-    dtp_strbuf_free(&text);
-    DTP_TRY(s);
-    if (c->json) {
-        DTP_TRY(write_json(&c->drawing, out, err));
-    }
-    return c->svg != NULL ? write_svg(c, err) : DTP_OK;
+    DTP_TRY(dtp_drawing_check(&c->drawing, err));
+    DTP_TRY(c->json ? write_json(&c->drawing, out, err)
+                    : dtp_layout_draw_text(&c->drawing, out, err));
+    return c->svg != NULL ? dtp_layout_draw_svg(&c->drawing, svg, err) : DTP_OK;
 }
 
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     viz_command *c = command;
-    dtp_strbuf out = {0};
+    dtp_strbuf out = {0}, svg = {0};
     c->source.model = operands[0];
     c->arena = dtp_arena_create();
     if (c->arena == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory");
     }
-    dtp_status s = draw(c, &out, err);
-    s = s == DTP_OK ? tool_put(&out, err) : s;
+    dtp_status s = draw(c, &out, &svg, err);
+    s = s == DTP_OK ? tool_put_both(c->svg, &svg, &out, err) : s;
     dtp_strbuf_free(&out);
+    dtp_strbuf_free(&svg);
     tool_job_free(&c->job);
     dtp_arena_destroy(c->arena);
     return s;
@@ -230,8 +214,9 @@ int dtplan_viz(int argc, char **argv)
         {"--tensor", TOOL_STRING, "NAME", &c.tensor, 0, 0, "tensor of the model"},
         {"--dim", TOOL_LIST, "NAME=N", &c.source.dims, 0, 0, "override a dim of the model"},
         {"--forward", TOOL_FLAG, NULL, &c.source.forward, 0, 0, "leave training out"},
-        {"--svg", TOOL_STRING, "FILE", &c.svg, 0, 0, "write the drawing as SVG too"},
-        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "print pieces and text forms as JSON"},
+        {"--svg", TOOL_OUT, "FILE", &c.svg, 0, 0, "write the drawing as SVG too"},
+        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0,
+         "print pieces and text forms as JSON (any rank)"},
         {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
     };
     const tool_parse parse = {"dtplan viz [MODEL] [options]", options, 0, 1};

@@ -39,6 +39,6 @@ int main(int argc, char **argv)
         {"bench", "", "measure this machine and write a machine file", dtrun_bench},
         {NULL, NULL, NULL, NULL},
     };
-    tool_select_blas(argv);
+    tool_set_environment(argv);
     return tool_main("dtrun", commands, argc, argv);
 }

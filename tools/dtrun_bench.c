@@ -108,12 +108,11 @@ int dtrun_bench(int argc, char **argv)
         {"--ranks", TOOL_INT, "N", &c.n_ranks, 1, 65536, "ranks that measure together (default 1)"},
         {"--quick", TOOL_FLAG, NULL, &c.quick, 0, 0, "coarser grids, about 20 s instead of 60"},
         {"--name", TOOL_STRING, "NAME", &c.name, 0, 0, "name of the machine (default: measured)"},
-        {"--output", TOOL_STRING, "FILE", &c.output, 0, 0, "machine file (-o; default: stdout)"},
+        {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "machine file (-o; default: stdout)"},
         DTRUN_RANK_OPTIONS(c.ranks),
         {"--quiet", TOOL_FLAG, NULL, &c.quiet, 0, 0, "no progress lines"},
         {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
     };
     const tool_parse parse = {"dtrun bench [options]", options, 0, 0};
-    tool_ranks_remember(&c.ranks, argc, argv);
-    return tool_run("dtrun", &parse, argc, argv, execute, &c);
+    return tool_ranks_command(&c.ranks, &parse, argc, argv, execute, &c);
 }

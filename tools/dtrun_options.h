@@ -66,7 +66,7 @@ void dtrun_feeds_free(dtrun_feeds *feeds);
          &(ranks).threads,                                                                         \
          1,                                                                                        \
          4096,                                                                                     \
-         "threads per rank (default: cores / ranks)"},                                             \
+         "threads per rank (default: usable cores / ranks)"},                                      \
     {                                                                                              \
         "--allow-run-as-root", TOOL_FLAG, NULL, &(ranks).allow_root, 0, 0,                         \
             "let Open MPI start ranks as root"                                                     \

@@ -1,4 +1,4 @@
-/* dtrun verify: N ranks against one device: outputs, every gradient, parameters after k steps. */
+/* dtrun verify: N ranks against one device: outputs, gradients and updates of k steps. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +15,6 @@ typedef struct verify_command {
     dtrun_feeds feed_specs;
     tool_job job;
     dtp_ctx ctx;
-    bool pass; /* of rank 0 */
 } verify_command;
 
 static dtp_status print_result(const verify_command *c, const dtp_verify_result *result,
@@ -57,8 +56,8 @@ static dtp_status verify_rank(dtp_comm *comm, dtp_backend *backend, void *user, 
         DTP_TRY(dtp_backend_create(c->ranks.backend, backend->threads, &reference, err));
     }
     dtp_status s = verify_with(c, comm, backend, reference, &result, err);
-    if (comm->rank == 0) {
-        c->pass = result.pass;
+    if (s == DTP_OK && !result.pass) {
+        atomic_store(&c->ranks.code, TOOL_MISMATCH);
     }
     dtp_verify_result_free(&result);
     dtp_backend_destroy(reference);
@@ -73,7 +72,6 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         c->ranks.backend = "cpu";
     }
     c->source.f64 = strcmp(c->ranks.backend, "ref") == 0;
-    c->pass = true;
     DTP_TRY(dtrun_feeds_parse(&c->feeds, &c->feed_specs, err));
     DTP_TRY(tool_job_create(&c->source, 0, NULL, true, &c->ctx, &c->job, err));
     return tool_run_ranks(&c->ranks, &c->job.sharding.mesh, verify_rank, c, err);
@@ -95,9 +93,8 @@ int dtrun_verify(int argc, char **argv)
     };
     const tool_parse parse = {"dtrun verify MODEL [options]", options, 1, 1};
     c.ctx = dtp_ctx_default();
-    tool_ranks_remember(&c.ranks, argc, argv);
-    const int code = tool_run("dtrun", &parse, argc, argv, execute, &c);
+    const int code = tool_ranks_command(&c.ranks, &parse, argc, argv, execute, &c);
     tool_job_free(&c.job);
     dtrun_feeds_free(&c.feed_specs);
-    return code == TOOL_OK && !c.pass ? TOOL_MISMATCH : code;
+    return code;
 }

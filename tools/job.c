@@ -9,6 +9,7 @@
 #include "core/json.h"
 #include "core/microbatch.h"
 #include "core/model.h"
+#include "cost_models/predict.h"
 #include "executor/verify.h"
 #include "tools/styles.h"
 
@@ -142,14 +143,15 @@ static bool is_current(const tool_source *source, const dtp_plan *plan, const dt
                        const dtp_machine *machine, const dtp_ctx *ctx)
 {
     const bool same_model = plan->model_hash == dtp_graph_hash(model);
-    const bool same_machine = machine == NULL || plan->machine_hash == dtp_machine_hash(machine);
+    const bool same_machine = machine == NULL || (plan->machine != NULL &&
+                                                  plan->machine_hash == dtp_machine_hash(machine));
     if (!same_model) {
         dtp_log(
             ctx, DTP_LOG_WARN, "plan", "model_changed",
             "plan=%s model=%s the plan was made for another version of the model; it is re-priced",
             source->plan, source->model);
     }
-    if (!same_machine) {
+    if (!same_machine && plan->machine != NULL) {
         dtp_log(ctx, DTP_LOG_WARN, "plan", "machine_changed",
                 "plan=%s machine=%s the plan was made for another machine; it is re-priced",
                 source->plan, source->machine);
@@ -175,9 +177,9 @@ static dtp_status predict(tool_job *job, dtp_err *err)
     if (job->machine != NULL) {
         dtp_pricer pricer;
         DTP_TRY(dtp_pricer_init(job->machine, &job->sharding.mesh, &pricer, err));
-        dtp_predict(&pricer, job->program, &job->predicted);
+        DTP_TRY(dtp_predict(&pricer, job->program, &job->predicted, err));
         job->has_prediction = true;
-    } else if (job->plan != NULL) {
+    } else if (job->plan != NULL && job->plan->machine != NULL) {
         job->predicted = job->plan->predicted;
         job->has_prediction = true;
     }

@@ -7,12 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/file_out.h"
+#include "tools/streams.h"
+
 #define DTP_VERSION "0.1.0"
 
 /* A file that cannot be read or written is one that the command line named. */
 int tool_fail(const char *program, const dtp_err *err)
 {
-    (void)fprintf(stderr, "%s: %s\n", program, err->msg);
+    if (!err->told) {
+        (void)fprintf(stderr, "%s: %s\n", program, err->msg);
+    }
     return dtp_status_is_input(err->code) || err->code == DTP_IO ? TOOL_USAGE : TOOL_FAILURE;
 }
 
@@ -25,7 +30,7 @@ static void print_commands(const char *program, const tool_command *commands, FI
     (void)fprintf(out, "\n'%s COMMAND --help' lists the options of a command.\n", program);
 }
 
-int tool_main(const char *program, const tool_command *commands, int argc, char **argv)
+static int run_command(const char *program, const tool_command *commands, int argc, char **argv)
 {
     if (argc < 2) {
         print_commands(program, commands, stderr);
@@ -45,8 +50,15 @@ int tool_main(const char *program, const tool_command *commands, int argc, char 
             return c->run(argc - 1, argv + 1);
         }
     }
-    (void)fprintf(stderr, "%s: unknown command '%s' (see '%s help')\n", program, argv[1], program);
-    return TOOL_USAGE;
+    dtp_err err;
+    (void)DTP_FAIL(&err, DTP_INVALID, "unknown command '%s' (see '%s help')", argv[1], program);
+    return tool_fail(program, &err);
+}
+
+int tool_main(const char *program, const tool_command *commands, int argc, char **argv)
+{
+    tool_streams_open();
+    return tool_streams_close(program, run_command(program, commands, argc, argv));
 }
 
 static void print_options(const tool_parse *spec)
@@ -113,6 +125,8 @@ static dtp_status store(const tool_option *o, const char *text, dtp_err *err)
         *(bool *)o->dest = true;
         return DTP_OK;
     case TOOL_STRING:
+    case TOOL_OUT:
+    case TOOL_OUT_CHECKPOINT:
         *(const char **)o->dest = text;
         return DTP_OK;
     case TOOL_INT:
@@ -122,6 +136,7 @@ static dtp_status store(const tool_option *o, const char *text, dtp_err *err)
     case TOOL_REAL:
         return parse_real(o, text, err);
     case TOOL_LIST:
+    case TOOL_OUT_LIST:
         if (list->n == TOOL_LIST_MAX) {
             return DTP_FAIL(err, DTP_INVALID, "%s: given more than %d times", o->name,
                             TOOL_LIST_MAX);
@@ -197,17 +212,91 @@ dtp_status tool_options_parse(const tool_parse *spec, int argc, char **argv, con
     return DTP_OK;
 }
 
-int tool_run(const char *program, const tool_parse *spec, int argc, char **argv, tool_body body,
-             void *command)
+/* ---- what is written ---------------------------------------------------------------------------
+ */
+
+/* Only the first rank writes files: the folder need not exist where the others run. */
+static bool is_later_rank(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                        "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *rank = getenv(names[i]);
+        if (rank != NULL) {
+            return strcmp(rank, "0") != 0;
+        }
+    }
+    return false;
+}
+
+static dtp_status check_list(const tool_list *list, dtp_err *err)
+{
+    for (int32_t i = 0; i < list->n; i++) {
+        const char *file = strchr(list->items[i], '=');
+        if (file != NULL && file[1] != '\0') {
+            DTP_TRY(dtp_file_check_writable(file + 1, err));
+        }
+    }
+    return DTP_OK;
+}
+
+static bool is_one_file(const char *checkpoint)
+{
+    static const char suffix[] = ".safetensors";
+    const size_t n = strlen(checkpoint), k = sizeof suffix - 1;
+    return n >= k && strcmp(checkpoint + n - k, suffix) == 0;
+}
+
+static dtp_status check_output(const tool_option *o, dtp_err *err)
+{
+    const char *path = NULL;
+    if (o->kind == TOOL_OUT_LIST) {
+        return check_list(o->dest, err);
+    }
+    if (o->kind == TOOL_OUT || o->kind == TOOL_OUT_CHECKPOINT) {
+        path = *(const char **)o->dest;
+    }
+    if (path == NULL) {
+        return DTP_OK;
+    }
+    return o->kind == TOOL_OUT || is_one_file(path) ? dtp_file_check_writable(path, err)
+                                                    : dtp_folder_check_writable(path, err);
+}
+
+static dtp_status check_outputs(const tool_parse *spec, dtp_err *err)
+{
+    if (is_later_rank()) {
+        return DTP_OK;
+    }
+    for (const tool_option *o = spec->options; o->name != NULL; o++) {
+        dtp_status s = check_output(o, err);
+        if (s != DTP_OK) {
+            dtp_err_prefix(err, "%s", o->name);
+            return s;
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status tool_perform(const tool_parse *spec, int argc, char **argv, tool_body body,
+                        void *command, dtp_err *err)
 {
     const char *operands[TOOL_MAX_OPERANDS] = {NULL};
     int32_t n;
     bool done;
-    dtp_err err = {0};
-    dtp_status s = tool_options_parse(spec, argc, argv, operands, &n, &done, &err);
-    if (s == DTP_OK && !done) {
-        s = body(command, operands, &err);
+    DTP_TRY(tool_options_parse(spec, argc, argv, operands, &n, &done, err));
+    if (done) {
+        return DTP_OK;
     }
+    DTP_TRY(check_outputs(spec, err));
+    return body(command, operands, err);
+}
+
+int tool_run(const char *program, const tool_parse *spec, int argc, char **argv, tool_body body,
+             void *command)
+{
+    dtp_err err = {0};
+    dtp_status s = tool_perform(spec, argc, argv, body, command, &err);
     return s == DTP_OK ? TOOL_OK : tool_fail(program, &err);
 }
 

@@ -14,7 +14,12 @@ typedef enum tool_option_kind {
     TOOL_INT,    /* int64_t *: in [min, max] */
     TOOL_BYTES,  /* int64_t *: positive, with an optional suffix K M G T (powers of 1024) */
     TOOL_REAL,   /* double *: finite, in [min, max] when min < max */
-    TOOL_LIST    /* tool_list *: may be given several times */
+    TOOL_LIST,   /* tool_list *: may be given several times */
+    /* What a command writes. Checked before the command starts: a path that cannot be written to
+     * costs no work. */
+    TOOL_OUT,           /* const char **: a file */
+    TOOL_OUT_LIST,      /* tool_list * of NAME=FILE */
+    TOOL_OUT_CHECKPOINT /* const char **: a file NAME.safetensors; else a folder, made if absent */
 } tool_option_kind;
 
 enum { TOOL_LIST_MAX = 1024 }; /* a pin for every layer of a large model */
@@ -48,7 +53,8 @@ enum tool_exit {
     TOOL_MISMATCH = 4
 };
 
-/* Finds argv[1] in the table and runs it; answers help, --help, --version and unknown names. */
+/* Finds argv[1] in the table and runs it; answers help, --help, --version and unknown names.
+ * Returns the exit code; TOOL_FAILURE when a command succeeds but its output cannot be written. */
 int tool_main(const char *program, const tool_command *commands, int argc, char **argv);
 
 enum { TOOL_MAX_OPERANDS = 4 };
@@ -67,8 +73,12 @@ dtp_status tool_options_parse(const tool_parse *spec, int argc, char **argv, con
 /* What a sub-command does with its operands once the options are stored. */
 typedef dtp_status (*tool_body)(void *command, const char *const *operands, dtp_err *err);
 
-/* Parses the command line and runs the body unless help was asked for; a failure is printed.
- * Returns the exit code. */
+/* Parses the command line, checks the paths of output options and runs the body unless help was
+ * asked for. */
+dtp_status tool_perform(const tool_parse *spec, int argc, char **argv, tool_body body,
+                        void *command, dtp_err *err) DTP_MUST_CHECK;
+
+/* The same; a failure is printed. Returns the exit code. */
 int tool_run(const char *program, const tool_parse *spec, int argc, char **argv, tool_body body,
              void *command);
 
@@ -81,7 +91,8 @@ dtp_status tool_split_pair(const char *text, char *name, size_t name_size, const
 dtp_status tool_bytes_parse(const char *name, const char *text, int64_t *out,
                             dtp_err *err) DTP_MUST_CHECK;
 
-/* Prints "program: message" on stderr and gives the exit code of the failure. */
+/* Prints "program: message" on stderr, unless others did, and gives the exit code of the failure.
+ */
 int tool_fail(const char *program, const dtp_err *err);
 
 #endif

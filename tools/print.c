@@ -132,12 +132,33 @@ void tool_print_strategies(const dtp_graph *g, dtp_strbuf *out)
 /* ---- plan ---------------------------------------------------------------------------------------
  */
 
-static void print_prediction(const char *name, const dtp_prediction *p, double best,
+static void print_prediction(const char *name, const dtp_prediction *p, double best, bool fits,
                              dtp_strbuf *out)
 {
-    dtp_strbuf_addf(out, "%-22s %12.6f %12.6f %12.6f %14" PRId64 " %8.2fx\n", name, p->step_time_s,
-                    p->compute_s, p->comm_s, p->peak_bytes,
-                    best > 0.0 ? p->step_time_s / best : 1.0);
+    dtp_strbuf_addf(out, "%-22s %12.6f %12.6f %12.6f %14" PRId64 " %8.2fx%s\n", name,
+                    p->step_time_s, p->compute_s, p->comm_s, p->peak_bytes,
+                    best > 0.0 ? p->step_time_s / best : 1.0,
+                    fits ? "" : "  over the memory limit");
+}
+
+static void print_predictions(const dtp_plan *plan, dtp_strbuf *out)
+{
+    const double best = plan->predicted.step_time_s;
+    if (plan->machine == NULL) {
+        dtp_strbuf_addf(out, "\npeak bytes per rank: %" PRId64 "\n", plan->predicted.peak_bytes);
+        return;
+    }
+    dtp_strbuf_addf(out, "\n%-22s %12s %12s %12s %14s %9s\n", "predicted per step", "total s",
+                    "compute s", "comm s", "peak bytes", "vs plan");
+    print_prediction("this plan", &plan->predicted, best, true, out);
+    for (int32_t i = 0; i < plan->n_baselines; i++) {
+        const dtp_baseline *b = &plan->baselines[i];
+        if (b->legal) {
+            print_prediction(b->name, &b->predicted, best, dtp_plan_baseline_fits(plan, b), out);
+        } else {
+            dtp_strbuf_addf(out, "%-22s not applicable: %s\n", b->name, b->why);
+        }
+    }
 }
 
 static void print_certificate(const dtp_plan *plan, dtp_strbuf *out)
@@ -186,9 +207,12 @@ void tool_print_plan(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
 {
     char mesh[DTP_MESH_TEXT_BYTES];
     dtp_mesh_print(&plan->mesh, mesh);
-    dtp_strbuf_addf(out, "model %s on mesh '%s', machine %s\n", plan->model, mesh, plan->machine);
+    dtp_strbuf_addf(out, "model %s on mesh '%s', %s%s\n", plan->model, mesh,
+                    plan->machine != NULL ? "machine " : "no machine",
+                    plan->machine != NULL ? plan->machine : "");
     if (plan->rules_mode) {
         const char *rules = dtp_rules_print(&plan->rules, &plan->mesh, &g->dims, plan->arena);
+        out->failed = out->failed || rules == NULL;
         dtp_strbuf_addf(out, "rules: %s\n",
                         rules == NULL || rules[0] == '\0' ? "(all replicated)" : rules);
     }
@@ -200,17 +224,7 @@ void tool_print_plan(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
         dtp_strbuf_addf(out, "tried: %s\n", plan->tried[i]);
     }
     print_certificate(plan, out);
-    dtp_strbuf_addf(out, "\n%-22s %12s %12s %12s %14s %9s\n", "predicted per step", "total s",
-                    "compute s", "comm s", "peak bytes", "vs plan");
-    print_prediction("this plan", &plan->predicted, plan->predicted.step_time_s, out);
-    for (int32_t i = 0; i < plan->n_baselines; i++) {
-        const dtp_baseline *b = &plan->baselines[i];
-        if (b->legal) {
-            print_prediction(b->name, &b->predicted, plan->predicted.step_time_s, out);
-        } else {
-            dtp_strbuf_addf(out, "%-22s not applicable: %s\n", b->name, b->why);
-        }
-    }
+    print_predictions(plan, out);
     dtp_strbuf_add(out, "\ncollectives per step:");
     for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {
         const dtp_coll_total *t = &plan->predicted.collectives[i];

@@ -47,7 +47,7 @@ static void print_totals(const dtp_program *p, const dtp_comm_report *r, dtp_str
 }
 
 /* "AR 6 AG 1 (2048 B)", "-" when there is nothing. */
-static void print_counts(const dtp_comm_count counts[DTP_N_COLLS], char *out, size_t room)
+static void print_counts(const dtp_comm_amount counts[DTP_N_COLLS], char *out, size_t room)
 {
     size_t used = 0;
     int64_t bytes = 0;

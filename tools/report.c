@@ -39,3 +39,13 @@ dtp_status tool_put(dtp_strbuf *report, dtp_err *err)
 {
     return tool_put_in(NULL, report, err);
 }
+
+dtp_status tool_put_both(const char *file, dtp_strbuf *product, dtp_strbuf *report, dtp_err *err)
+{
+    dtp_status s = report->failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a report") : DTP_OK;
+    s = s == DTP_OK && file != NULL ? tool_put_in(file, product, err) : s;
+    s = s == DTP_OK ? tool_put(report, err) : s;
+    dtp_strbuf_free(product);
+    dtp_strbuf_free(report);
+    return s;
+}

@@ -15,5 +15,9 @@ void tool_print_bounds(int64_t cost, const char *unit, int64_t bound, double gap
 /* Prints a report on standard output, or writes it to a file, and frees it. */
 dtp_status tool_put(dtp_strbuf *report, dtp_err *err) DTP_MUST_CHECK;
 dtp_status tool_put_in(const char *file, dtp_strbuf *report, dtp_err *err) DTP_MUST_CHECK;
+/* Writes a product to a file (NULL: leaves it out), then prints a report; frees both. Nothing is
+ * written when memory ran out for either. */
+dtp_status tool_put_both(const char *file, dtp_strbuf *product, dtp_strbuf *report,
+                         dtp_err *err) DTP_MUST_CHECK;
 
 #endif

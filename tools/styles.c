@@ -1,6 +1,7 @@
 #include "tools/styles.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/json.h"
 #include "core/microbatch.h"
@@ -45,20 +46,34 @@ static dtp_status read_names(const tool_list *list, dtp_arena *arena, dtp_style_
     return DTP_OK;
 }
 
-dtp_status tool_styles_texts(const tool_style_source *source, dtp_arena *arena, int32_t *n,
+dtp_status tool_styles_texts(tool_style_source *source, dtp_arena *arena, int32_t *n,
                              const char ***out, dtp_err *err)
 {
-    dtp_styles styles;
     dtp_style_rename names[TOOL_LIST_MAX];
-    dtp_styles_init(&styles, arena);
+    dtp_styles *styles = &source->read;
+    dtp_styles_init(styles, arena);
     DTP_TRY(read_names(&source->names, arena, names, err));
     for (int32_t i = 0; i < source->files.n; i++) {
-        DTP_TRY(read_file(source->files.items[i], source->names.n, names, &styles, err));
+        DTP_TRY(read_file(source->files.items[i], source->names.n, names, styles, err));
     }
     for (int32_t i = 0; i < source->styles.n; i++) {
-        DTP_TRY(dtp_styles_parse(source->styles.items[i], &styles, err));
+        DTP_TRY(dtp_styles_parse(source->styles.items[i], styles, err));
     }
-    return dtp_pin_texts(&styles, source->pins.n, source->pins.items, n, out, err);
+    return dtp_pin_texts(styles, source->pins.n, source->pins.items, n, out, err);
+}
+
+dtp_status tool_styles_say_place(const tool_style_source *source, dtp_status s, dtp_err *err)
+{
+    for (int32_t i = 0; s != DTP_OK && err != NULL && i < source->read.n; i++) {
+        const dtp_style *style = &source->read.items[i];
+        dtp_err named = {0};
+        dtp_err_prefix(&named, "style '%.200s'", style->text);
+        if (style->place != NULL && strstr(err->msg, named.msg) != NULL) {
+            dtp_err_prefix(err, "%s", style->place);
+            return s;
+        }
+    }
+    return s;
 }
 
 dtp_status tool_styles_of_plan(const dtp_plan *plan, const dtp_graph *g, dtp_arena *arena,

@@ -12,6 +12,7 @@ typedef struct tool_style_source {
     tool_list names;  /* THEIRS=OURS, for the files */
     tool_list pins;   /* "TENSOR: LAYOUT" */
     bool strict;
+    dtp_styles read; /* of tool_styles_texts */
 } tool_style_source;
 
 #define TOOL_STYLE_OPTIONS(source)                                                                 \
@@ -45,8 +46,12 @@ typedef struct tool_style_source {
 bool tool_styles_given(const tool_style_source *source);
 
 /* The texts of the styles and pins (planner/pin_texts.h), from `arena`. */
-dtp_status tool_styles_texts(const tool_style_source *source, dtp_arena *arena, int32_t *n,
+dtp_status tool_styles_texts(tool_style_source *source, dtp_arena *arena, int32_t *n,
                              const char ***out, dtp_err *err) DTP_MUST_CHECK;
+
+/* Puts the place in its file before an error about a style from a file; s: of the planning. The
+ * planner knows only the texts of styles, which stand in plans too. Returns s. */
+dtp_status tool_styles_say_place(const tool_style_source *source, dtp_status s, dtp_err *err);
 
 /* The pins that a plan's list says it was made from; none for other plans. */
 dtp_status tool_styles_of_plan(const dtp_plan *plan, const dtp_graph *g, dtp_arena *arena,

@@ -114,6 +114,7 @@ const dtp_op_def dtp_ops_fill[] = {
      .max_in = 1,
      .n_out = 1,
      .attrs = ONE_HOT_ATTRS,
+     .flags = DTP_OP_CHECKS_DATA,
      .infer = infer_one_hot,
      .work = work_fill,
      .no_grad = "its operand holds integers"},

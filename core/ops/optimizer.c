@@ -27,16 +27,28 @@ static void work_accumulate(const dtp_op_call *call, dtp_work *out)
     dtp_op__memory_work(call, 1.0, out);
 }
 
-#define HYPER(name)                                                                                \
+/* A hyperparameter with its default; low <= value < high. */
+#define HYPER(name, value, low, high)                                                              \
     {                                                                                              \
-        .key = (name), .kind = DTP_ATTR_FLOAT, .required = true                                    \
+        .key = (name), .kind = DTP_ATTR_FLOAT, .def = (value), .min = (low), .max = (high)         \
+    }
+#define LEARNING_RATE                                                                              \
+    {                                                                                              \
+        .key = "lr", .kind = DTP_ATTR_FLOAT, .required = true, .max = 1e6                          \
+    }
+#define DECAY(value) HYPER("weight_decay", value, 0.0, 1e6)
+#define ADAM_HYPERS(decay)                                                                         \
+    LEARNING_RATE, HYPER("beta1", 0.9, 0.0, 1.0), HYPER("beta2", 0.999, 0.0, 1.0),                 \
+        HYPER("eps", 1e-8, 1e-30, 1.0), DECAY(decay),                                              \
+    {                                                                                              \
+        .key = NULL                                                                                \
     }
 
-static const dtp_attr_spec SGD_ATTRS[] = {HYPER("lr"), HYPER("weight_decay"), {.key = NULL}};
+static const dtp_attr_spec SGD_ATTRS[] = {LEARNING_RATE, DECAY(0.0), {.key = NULL}};
 static const dtp_attr_spec MOMENTUM_ATTRS[] = {
-    HYPER("lr"), HYPER("momentum"), HYPER("weight_decay"), {.key = NULL}};
-static const dtp_attr_spec ADAM_ATTRS[] = {HYPER("lr"),  HYPER("beta1"),        HYPER("beta2"),
-                                           HYPER("eps"), HYPER("weight_decay"), {.key = NULL}};
+    LEARNING_RATE, HYPER("momentum", 0.9, 0.0, 1.0), DECAY(0.0), {.key = NULL}};
+static const dtp_attr_spec ADAM_ATTRS[] = {ADAM_HYPERS(0.0)};
+static const dtp_attr_spec ADAMW_ATTRS[] = {ADAM_HYPERS(0.01)};
 static const char *const MOMENTUM_OUTS[] = {"m"};
 static const char *const ADAM_OUTS[] = {"m", "v"};
 
@@ -51,7 +63,7 @@ const dtp_op_def dtp_ops_optimizer[] = {
      .out_names = MOMENTUM_OUTS},
     {ROW_UPDATE("adam", "Adam, weight decay in the gradient", 3), .attrs = ADAM_ATTRS,
      .out_names = ADAM_OUTS},
-    {ROW_UPDATE("adamw", "Adam with decoupled weight decay", 3), .attrs = ADAM_ATTRS,
+    {ROW_UPDATE("adamw", "Adam with decoupled weight decay", 3), .attrs = ADAMW_ATTRS,
      .out_names = ADAM_OUTS},
     {.name = "accumulate",
      .summary = "sum over the microbatches of a step",

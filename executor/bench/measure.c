@@ -192,6 +192,7 @@ static dtp_status measure_node(dtp_bench *b, const dtp_graph *g, dtp_sample_kind
         return DTP_FAIL(err, DTP_UNSUPPORTED, "bench: the '%s' backend has no kernel for op '%s'",
                         b->backend->ops->name, c.call.op->name);
     }
+    DTP_TRY(dtp_backend_check(b->backend, &c.call, err));
     dtp_call_work(&c.call, &sample.work);
     sample.name = curve_name(c.call.op, &sample.work);
     *done = fits(&c) && (kind != DTP_SAMPLE_GEMM || sample.work.cls == DTP_WORK_GEMM);

@@ -69,6 +69,10 @@ dtp_status dtp_comm__unalias(dtp_comm__scratch *scratch, const dtp_coll *coll, i
 /* The collective over a group of one: a copy. */
 void dtp_comm__single(const dtp_coll *coll, const void *in, void *out);
 
+/* DTP_COMM: what rank `rank` reports of the failure of another one; `why` may be "". */
+dtp_status dtp_comm__relay(dtp_err *err, int32_t rank, int32_t failed,
+                           const char *why) DTP_MUST_CHECK;
+
 /* The value of NAME in a "NAME=value" list such as environ, NULL when absent. Borrowed. */
 const char *dtp_comm__environment(char *const *environment, const char *name);
 

@@ -144,9 +144,46 @@ static void end_job(const dtp_comm__mpi *c, const char *why)
 static void mpi_abort(dtp_comm *base, const char *why)
 {
     dtp_comm__mpi *c = (dtp_comm__mpi *)base;
-    if (c->lost || c->shared == NULL || !dtp_comm__shared_fail(c->shared, why)) {
+    bool told = !c->lost && c->shared != NULL && dtp_comm__shared_fail(c->shared, why);
+    if (!told && c->outcome == MPI_COMM_NULL) {
         end_job(c, why);
     }
+}
+
+static dtp_status mpi_conclude(dtp_comm *base, dtp_status mine, const dtp_comm_reporter *reporter,
+                               dtp_err *err)
+{
+    dtp_comm__mpi *c = (dtp_comm__mpi *)base;
+    if (c->outcome == MPI_COMM_NULL) {
+        return mine; /* not of dtp_comm_mpi_join */
+    }
+    if (mine != DTP_OK) {
+        mpi_abort(base, err->msg);
+    } else if (c->shared != NULL) {
+        dtp_comm__shared_end(c->shared);
+    }
+    c->concluded = true;
+    return dtp_comm__mpi_outcome(c->outcome, mine, reporter, err);
+}
+
+/* The ranks that can share memory are those of one machine. */
+static dtp_status mpi_alike_here(dtp_comm *base, uint64_t key, int32_t *n, dtp_err *err)
+{
+    dtp_comm__mpi *c = (dtp_comm__mpi *)base;
+    MPI_Comm here = MPI_COMM_NULL, alike = MPI_COMM_NULL;
+    int same = 1;
+    int code =
+        MPI_Comm_split_type(c->world, MPI_COMM_TYPE_SHARED, base->rank, MPI_INFO_NULL, &here);
+    if (code == MPI_SUCCESS) {
+        code = MPI_Comm_split(here, (int)(key % INT_MAX), base->rank, &alike);
+        MPI_Comm_free(&here);
+    }
+    if (code == MPI_SUCCESS) {
+        MPI_Comm_size(alike, &same);
+        MPI_Comm_free(&alike);
+    }
+    *n = same;
+    return dtp_comm__mpi_check(code, c, "MPI_Comm_split", err);
 }
 
 /* MPI starts and ends once per process, so it may only end with the last communicator that was made
@@ -174,13 +211,16 @@ static int count_users(int change, bool first)
 static void mpi_destroy(dtp_comm *base)
 {
     dtp_comm__mpi *c = (dtp_comm__mpi *)base;
-    if (c->shared != NULL && !dtp_comm__shared_leave(c->shared)) {
+    if (c->shared != NULL && !c->concluded && !dtp_comm__shared_leave(c->shared)) {
         end_job(c, "has failed, and not every other rank knows");
     }
     for (int32_t s = 0; s < DTP_COMM_SETS; s++) {
         if (c->subs[s] != MPI_COMM_NULL) {
             MPI_Comm_free(&c->subs[s]);
         }
+    }
+    if (c->outcome != MPI_COMM_NULL) {
+        MPI_Comm_free(&c->outcome);
     }
     if (c->world != MPI_COMM_NULL) {
         MPI_Comm_free(&c->world);
@@ -199,6 +239,8 @@ static const dtp_comm_ops mpi_ops = {
     .run = mpi_run,
     .prepare = mpi_prepare,
     .barrier = mpi_barrier,
+    .conclude = mpi_conclude,
+    .alike_here = mpi_alike_here,
     .abort = mpi_abort,
     .lend = mpi_lend,
     .take_back = mpi_take_back,
@@ -220,11 +262,17 @@ static dtp_status start_mpi(dtp_err *err)
     return DTP_OK;
 }
 
+static dtp_status dup_world(MPI_Comm *out, const dtp_comm__mpi *c, dtp_err *err)
+{
+    DTP_TRY(dtp_comm__mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, out), c, "MPI_Comm_dup", err));
+    return dtp_comm__mpi_check(MPI_Comm_set_errhandler(*out, MPI_ERRORS_RETURN), c,
+                               "MPI_Comm_set_errhandler", err);
+}
+
+/* Alike on all ranks. */
 static dtp_status join(dtp_comm__mpi *c, dtp_err *err)
 {
-    DTP_TRY(dtp_comm__mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &c->world), c, "MPI_Comm_dup", err));
-    DTP_TRY(dtp_comm__mpi_check(MPI_Comm_set_errhandler(c->world, MPI_ERRORS_RETURN), c,
-                                "MPI_Comm_set_errhandler", err));
+    DTP_TRY(dup_world(&c->world, c, err));
     int rank = 0, size = 0;
     DTP_TRY(dtp_comm__mpi_check(MPI_Comm_rank(c->world, &rank), c, "MPI_Comm_rank", err));
     DTP_TRY(dtp_comm__mpi_check(MPI_Comm_size(c->world, &size), c, "MPI_Comm_size", err));
@@ -233,36 +281,68 @@ static dtp_status join(dtp_comm__mpi *c, dtp_err *err)
     if (size != dtp_mesh_ranks(&c->base.mesh)) {
         char text[DTP_MESH_TEXT_BYTES];
         dtp_mesh_print(&c->base.mesh, text);
-        return DTP_FAIL(err, DTP_INVALID, "the mesh '%.200s' has %d ranks but the MPI job has %d",
-                        text, dtp_mesh_ranks(&c->base.mesh), size);
+        return DTP_FAIL(err, DTP_INVALID, "the mesh '%.200s' has %d ranks but the MPI job has %d%s",
+                        text, dtp_mesh_ranks(&c->base.mesh), size,
+                        size == 1 ? " (under srun: --mpi=pmix)" : "");
     }
     return dtp_comm__shared_create(c->world, &c->base.mesh, &c->shared, err);
 }
 
-dtp_status dtp_comm_mpi_create(const dtp_mesh *mesh, dtp_comm **out, dtp_err *err)
+/* MPI runs, and nothing else is there yet. */
+static dtp_status create(const dtp_mesh *mesh, dtp_comm__mpi **out, dtp_err *err)
 {
     dtp_comm__mpi *c = calloc(1, sizeof *c);
+    *out = c;
     if (c == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "no memory for a communicator");
     }
     c->base = (dtp_comm){.ops = &mpi_ops, .mesh = *mesh};
     c->limit = INT_MAX;
-    c->world = MPI_COMM_NULL;
+    c->world = c->outcome = MPI_COMM_NULL;
     for (int32_t s = 0; s < DTP_COMM_SETS; s++) {
         c->subs[s] = MPI_COMM_NULL;
     }
     dtp_status status = start_mpi(err);
     if (status != DTP_OK) {
         free(c);
-        return status;
+        *out = NULL;
     }
-    status = join(c, err);
+    return status;
+}
+
+/* Hands out a communicator that is complete. */
+static dtp_status deliver(dtp_comm__mpi *c, dtp_status status, dtp_comm **out)
+{
     if (status != DTP_OK) {
         mpi_destroy(&c->base);
         return status;
     }
     *out = &c->base;
     return DTP_OK;
+}
+
+dtp_status dtp_comm_mpi_create(const dtp_mesh *mesh, dtp_comm **out, dtp_err *err)
+{
+    dtp_comm__mpi *c;
+    DTP_TRY(create(mesh, &c, err));
+    return deliver(c, join(c, err), out);
+}
+
+dtp_status dtp_comm_mpi_join(const dtp_mesh *mesh, dtp_status ready,
+                             const dtp_comm_reporter *reporter, dtp_comm **out, dtp_err *err)
+{
+    dtp_comm__mpi *c;
+    dtp_err own = *err;
+    DTP_TRY(create(mesh, &c, err));
+    dtp_status status = dup_world(&c->outcome, c, err);
+    if (status == DTP_OK) {
+        *err = own;
+        status = dtp_comm__mpi_outcome(c->outcome, ready, reporter, err);
+    }
+    if (status == DTP_OK) {
+        status = dtp_comm__mpi_outcome(c->outcome, join(c, err), reporter, err);
+    }
+    return deliver(c, status, out);
 }
 
 void dtp_comm__mpi_limit(dtp_comm *c, int64_t max_count)

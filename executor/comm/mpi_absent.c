@@ -9,6 +9,13 @@ dtp_status dtp_comm_mpi_create(const dtp_mesh *mesh, dtp_comm **out, dtp_err *er
                     "this build has no MPI communicator (configure with -DDTP_MPI=ON)");
 }
 
+dtp_status dtp_comm_mpi_join(const dtp_mesh *mesh, dtp_status ready,
+                             const dtp_comm_reporter *reporter, dtp_comm **out, dtp_err *err)
+{
+    (void)reporter;
+    return ready != DTP_OK ? ready : dtp_comm_mpi_create(mesh, out, err);
+}
+
 void dtp_comm__mpi_limit(dtp_comm *c, int64_t max_count)
 {
     (void)c;

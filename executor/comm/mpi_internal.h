@@ -13,15 +13,23 @@ typedef struct dtp_comm__shared dtp_comm__shared;
 typedef struct dtp_comm__mpi {
     dtp_comm base;
     MPI_Comm world;
+    MPI_Comm outcome; /* for dtp_comm_conclude alone; MPI_COMM_NULL: there is no conclusion */
     MPI_Comm subs[DTP_COMM_SETS];
     int64_t limit;            /* largest count given to MPI in one call */
     bool lost;                /* a call to MPI failed: what the peers do in theirs is unknown */
+    bool concluded;           /* all ranks know the outcome */
     dtp_comm__shared *shared; /* NULL: no memory is shared with other ranks */
     dtp_comm__scratch scratch, blocks;
 } dtp_comm__mpi;
 
 dtp_status dtp_comm__mpi_check(int code, const dtp_comm__mpi *c, const char *what,
                                dtp_err *err) DTP_MUST_CHECK;
+
+/* ---- mpi_outcome.c: one outcome of a job ---- */
+
+/* dtp_comm_conclude over the ranks of `world`, which nothing else uses meanwhile. */
+dtp_status dtp_comm__mpi_outcome(MPI_Comm world, dtp_status mine, const dtp_comm_reporter *reporter,
+                                 dtp_err *err) DTP_MUST_CHECK;
 
 /* ---- mpi_blocks.c: collectives through MPI calls ---- */
 
@@ -60,6 +68,8 @@ dtp_status dtp_comm__shared_barrier(dtp_comm__shared *s, bool *ran, dtp_err *err
 /* This rank runs no more collectives because of a failure of its own; false when not all ranks can
  * see that. */
 bool dtp_comm__shared_fail(dtp_comm__shared *s, const char *why);
+/* This rank runs no more collectives; those that wait for it are told. */
+void dtp_comm__shared_end(dtp_comm__shared *s);
 /* This rank destroys its communicator: those that wait for it are told. False when this rank failed
  * and another one ended without knowing, or does not seem to learn of it. */
 bool dtp_comm__shared_leave(dtp_comm__shared *s);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "core/safe_int.h"
+#include "executor/cpus.h"
 
 enum {
     /* looks at a mailbox before the core is offered to others: when each rank has a core of its
@@ -29,7 +30,7 @@ enum {
 /* What a rank tells those of its host about its segment. */
 typedef struct offer {
     int64_t rank, pid, fd, bytes;
-    uint64_t token;
+    uint64_t token, cpus;
 } offer;
 
 /* As large as memory, or as a file may be; 0 = unknown. */
@@ -81,7 +82,7 @@ static bool make_segment(dtp_comm__shared *s, offer *mine)
     }
     own->token = (uint64_t)now.tv_nsec << 32 ^ (uint64_t)getpid() << 8 ^ (uint64_t)s->rank;
     s->bases[s->rank] = own;
-    *mine = (offer){s->rank, getpid(), s->fd, s->bytes, own->token};
+    *mine = (offer){s->rank, getpid(), s->fd, s->bytes, own->token, dtp_cpus_key()};
     return true;
 }
 
@@ -106,18 +107,29 @@ static bool map_peer(dtp_comm__shared *s, const offer *o)
     return base != NULL && base->token == o->token;
 }
 
+/* Looks before a wait offers the core to others: few where more ranks than processors share them.
+ */
+static int32_t count_spins(const offer *mine, int n, const offer *offers)
+{
+    int32_t alike = 0;
+    for (int i = 0; i < n; i++) {
+        alike += offers[i].cpus == mine->cpus ? 1 : 0;
+    }
+    return alike > dtp_cpus_usable() ? SPINS_CROWDED : SPINS;
+}
+
 /* Exchanges segments with the ranks of this host; *ok is the same on all of them. */
 static int meet_host(dtp_comm__shared *s, MPI_Comm host, bool *ok)
 {
     int n = 0;
     MPI_Comm_size(host, &n);
-    s->spins = n > sysconf(_SC_NPROCESSORS_ONLN) ? SPINS_CROWDED : SPINS;
     offer mine = {.rank = -1};
     offer *offers = calloc((size_t)n, sizeof *offers);
     int good = n > 1 && offers != NULL && make_segment(s, &mine), all = 0;
     int code = MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, host);
     if (code == MPI_SUCCESS && all && offers != NULL) {
         code = MPI_Allgather(&mine, sizeof mine, MPI_BYTE, offers, sizeof mine, MPI_BYTE, host);
+        s->spins = count_spins(&mine, n, offers);
         for (int i = 0; i < n && code == MPI_SUCCESS; i++) {
             good = good && map_peer(s, &offers[i]);
         }

@@ -71,12 +71,17 @@ static dtp_status check_usable(const dtp_comm__shared *s, dtp_err *err)
 {
     const dtp_comm__standing *own = &s->bases[s->rank]->standing;
     int32_t kind = atomic_load(&own->kind);
-    if (kind == DTP_COMM_STUCK) {
-        return DTP_FAIL(err, DTP_COMM, "%s", own->why);
+    if (kind != DTP_COMM_STUCK && kind != DTP_COMM_FAILED) {
+        return DTP_OK;
     }
-    return kind != DTP_COMM_FAILED
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_COMM, "rank %d gives up because %.900s", s->rank, own->why);
+    dtp_status status =
+        kind == DTP_COMM_STUCK
+            ? DTP_FAIL(err, DTP_COMM, "%s", own->why)
+            : DTP_FAIL(err, DTP_COMM, "rank %d gives up because %.900s", s->rank, own->why);
+    if (err != NULL) {
+        err->told = true;
+    }
+    return status;
 }
 
 /* Lets others use the core, and MPI move what other ranks wait for. */

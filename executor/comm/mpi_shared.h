@@ -28,7 +28,7 @@ typedef struct dtp_comm__mailbox {
 typedef enum dtp_comm__standing_kind {
     DTP_COMM_RUNS,
     DTP_COMM_WAITS,  /* for the others to post `turn` in mailbox `box` */
-    DTP_COMM_LEFT,   /* destroyed its communicator */
+    DTP_COMM_LEFT,   /* ended without a failure */
     DTP_COMM_FAILED, /* runs no more collectives because of a failure of its own: `why` */
     DTP_COMM_STUCK   /* runs no more collectives because the ranks disagree: `why` */
 } dtp_comm__standing_kind;

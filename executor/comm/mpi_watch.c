@@ -197,13 +197,18 @@ static int32_t count_unaware(const dtp_comm__shared *s)
     return n;
 }
 
+void dtp_comm__shared_end(dtp_comm__shared *s)
+{
+    if (!has_stopped(atomic_load(&own_standing(s)->kind))) {
+        stand(s, DTP_COMM_LEFT, 0, 0);
+    }
+}
+
 bool dtp_comm__shared_leave(dtp_comm__shared *s)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
     if (!s->failed) {
-        if (!has_stopped(atomic_load(&own_standing(s)->kind))) {
-            stand(s, DTP_COMM_LEFT, 0, 0);
-        }
+        dtp_comm__shared_end(s);
         return true;
     }
     for (int32_t ms = 0; ms < GRACE_MS; ms++) {

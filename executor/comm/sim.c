@@ -2,9 +2,9 @@
  *
  * Ranks of a group meet at the group's gate (a counting barrier under one world lock) before and
  * after the data moves (transfer.c). Between the two meetings every member may read the inputs of
- * all others, and each compares what they are about to do. A rank that fails marks the world and
- * wakes every waiting thread; each of them returns DTP_COMM. So does each when all ranks wait at
- * gates that none of them can complete, or have ended.
+ * all others, and each compares what they are about to do. A rank that fails halts and wakes those
+ * that wait for it; they return DTP_COMM and halt too. So do all when they wait at gates that none
+ * of them can complete, or have ended.
  *
  * Rank 0 is the thread that runs the world; the threads of the others stay until the world is
  * destroyed and wait for the next run in between.
@@ -40,6 +40,13 @@ typedef struct division {
 
 enum { N_SETS = 1 << DTP_MAX_MESH_DIMS };
 
+/* A rank that runs no more collectives, and the failure that it is about. */
+typedef struct halt {
+    bool on;
+    int32_t cause; /* whose failure; the rank itself, or one that it waited for */
+    char why[DTP_ERR_MSG_BYTES];
+} halt;
+
 typedef struct dtp_comm__world world;
 typedef struct rank_job rank_job;
 
@@ -52,8 +59,10 @@ struct dtp_comm__world {
     division *divisions[N_SETS];
     int32_t n_waiting, n_ended; /* ranks at a gate that is not complete; ranks that are done */
     dtp_comm__visit *visits;    /* by rank */
-    bool failed, stuck;
-    int32_t failed_rank;
+    halt *halts;                /* by rank */
+    bool failed;                /* some rank has halted */
+    bool over;                  /* no rank can go on */
+    bool stuck; /* over, and none had failed: the ranks wait for each other: `why` */
     char why[DTP_ERR_MSG_BYTES];
     /* the present run */
     pthread_cond_t begins, ends;
@@ -70,40 +79,66 @@ typedef struct sim_comm {
     dtp_comm__scratch scratch;
 } sim_comm;
 
-static void poison_locked(world *w, int32_t rank, const char *why)
+static dtp_mesh_set all_dims(const world *w)
 {
-    if (!w->failed) {
+    return ((dtp_mesh_set)1 << w->mesh.n_dims) - 1;
+}
+
+/* A rank that runs no more collectives: those that wait for it are woken. */
+static void halt_locked(world *w, int32_t rank, int32_t cause, const char *why)
+{
+    halt *h = &w->halts[rank];
+    if (!h->on) {
+        *h = (halt){.on = true, .cause = cause};
+        snprintf(h->why, sizeof h->why, "%s", why);
         w->failed = true;
-        w->failed_rank = rank;
-        snprintf(w->why, sizeof w->why, "%s", why);
         pthread_cond_broadcast(&w->changed);
     }
 }
 
-static void poison(world *w, int32_t rank, const char *why)
+static void fail(world *w, int32_t rank, const char *why)
 {
     pthread_mutex_lock(&w->lock);
-    poison_locked(w, rank, why);
+    halt_locked(w, rank, rank, why);
     pthread_mutex_unlock(&w->lock);
 }
 
 /* When every rank waits at a gate or has ended, none of them can ever go on: they are told so. */
-static void check_stuck_locked(world *w, int32_t rank)
+static void check_stuck_locked(world *w)
 {
-    if (w->n_waiting == 0 || w->n_waiting + w->n_ended < w->size || w->failed) {
+    if (w->n_waiting == 0 || w->n_waiting + w->n_ended < w->size || w->over) {
         return;
     }
-    char text[DTP_ERR_MSG_BYTES];
-    dtp_comm__describe_waits(w->size, w->visits, text);
-    w->stuck = true;
-    poison_locked(w, rank, text);
+    w->over = true;
+    w->stuck = !w->failed;
+    if (w->stuck) {
+        dtp_comm__describe_waits(w->size, w->visits, w->why);
+    }
+    pthread_cond_broadcast(&w->changed);
 }
 
-/* Waits until n ranks have arrived; false when the world failed meanwhile, unless all are `sure` to
- * come. Called with the lock held. */
+/* The rank whose failure keeps a group from meeting, -1: none. A failure elsewhere does not, so
+ * that a rank's own failure does not depend on who fails first. */
+static int32_t halted_locked(const world *w, dtp_mesh_set set, int32_t rank)
+{
+    const int32_t n = w->failed ? dtp_mesh_set_size(&w->mesh, set) : 0;
+    int32_t any = -1;
+    for (int32_t j = 0; j < n && any < 0; j++) {
+        const int32_t m = dtp_mesh_set_member(&w->mesh, set, rank, j);
+        any = w->halts[m].on ? m : -1;
+    }
+    for (int32_t r = 0; w->over && r < w->size && any < 0; r++) {
+        any = w->halts[r].on ? r : -1;
+    }
+    return any;
+}
+
+/* Waits until all n members of a group have arrived; false when they never will, unless all are
+ * `sure` to come. `coll` NULL: the barrier. Called with the lock held. */
 static bool meet_locked(world *w, gate *g, int32_t n, int32_t rank, const dtp_coll *coll, bool sure)
 {
-    if (w->failed && !sure) {
+    const dtp_mesh_set set = coll != NULL ? coll->set : all_dims(w);
+    if (!sure && (w->over || halted_locked(w, set, rank) >= 0)) {
         return false;
     }
     uint64_t generation = g->generation;
@@ -116,11 +151,14 @@ static bool meet_locked(world *w, gate *g, int32_t n, int32_t rank, const dtp_co
     }
     w->visits[rank] = (dtp_comm__visit){.state = DTP_COMM_VISIT_WAITS, .coll = coll};
     w->n_waiting++;
-    check_stuck_locked(w, rank);
-    while (g->generation == generation && (sure || !w->failed)) {
+    check_stuck_locked(w);
+    while (g->generation == generation && (sure || (!w->over && halted_locked(w, set, rank) < 0))) {
         pthread_cond_wait(&w->changed, &w->lock);
     }
     w->visits[rank].state = DTP_COMM_VISIT_NONE;
+    if (g->generation == generation) {
+        w->n_waiting--;
+    }
     return g->generation != generation;
 }
 
@@ -128,21 +166,24 @@ static bool meet_locked(world *w, gate *g, int32_t n, int32_t rank, const dtp_co
 static dtp_status meet(sim_comm *c, gate *g, int32_t n, const dtp_coll *coll, dtp_err *err)
 {
     world *w = c->world;
+    const int32_t rank = c->base.rank;
+    dtp_status status = DTP_OK;
     pthread_mutex_lock(&w->lock);
-    bool ok = meet_locked(w, g, n, c->base.rank, coll, false);
-    int32_t rank = w->failed_rank;
-    bool stuck = w->stuck;
-    char why[DTP_ERR_MSG_BYTES] = "";
-    if (!ok) {
-        memcpy(why, w->why, sizeof why);
+    if (!meet_locked(w, g, n, rank, coll, false)) {
+        if (w->stuck) {
+            status = DTP_FAIL(err, DTP_COMM, "%.1000s", w->why);
+            if (err != NULL) {
+                err->told = true;
+            }
+        } else {
+            const dtp_mesh_set set = coll != NULL ? coll->set : all_dims(w);
+            const halt *h = &w->halts[halted_locked(w, set, rank)];
+            status = dtp_comm__relay(err, rank, h->cause, h->why);
+            halt_locked(w, rank, h->cause, h->why);
+        }
     }
     pthread_mutex_unlock(&w->lock);
-    if (ok) {
-        return DTP_OK;
-    }
-    return stuck ? DTP_FAIL(err, DTP_COMM, "%.1000s", why)
-                 : DTP_FAIL(err, DTP_COMM, "rank %d gives up because rank %d failed: %.900s",
-                            c->base.rank, rank, why);
+    return status;
 }
 
 static void end_rank(world *w, int32_t rank)
@@ -150,7 +191,7 @@ static void end_rank(world *w, int32_t rank)
     pthread_mutex_lock(&w->lock);
     w->n_ended++;
     w->visits[rank].state = DTP_COMM_VISIT_ENDED;
-    check_stuck_locked(w, rank);
+    check_stuck_locked(w);
     if (w->n_ended == w->size) {
         pthread_cond_signal(&w->ends);
     }
@@ -199,7 +240,7 @@ static group *group_of(sim_comm *c, dtp_mesh_set set)
     }
     division *d = w->divisions[set];
     pthread_mutex_unlock(&w->lock);
-    dtp_mesh_set others = (((dtp_mesh_set)1 << w->mesh.n_dims) - 1) & ~set;
+    dtp_mesh_set others = all_dims(w) & ~set;
     return d == NULL ? NULL : &d->groups[dtp_mesh_set_index(&w->mesh, others, c->base.rank)];
 }
 
@@ -285,7 +326,7 @@ static dtp_status sim_run(dtp_comm *base, const dtp_coll *coll, const void *in, 
     dtp_err local = {0};
     dtp_status status = run_group(c, g, coll, in, out, &local);
     if (status != DTP_OK) {
-        poison(c->world, base->rank, local.msg);
+        fail(c->world, base->rank, local.msg);
         if (err != NULL) {
             *err = local;
         }
@@ -301,7 +342,7 @@ static dtp_status sim_barrier(dtp_comm *base, dtp_err *err)
 
 static void sim_abort(dtp_comm *base, const char *why)
 {
-    poison(((sim_comm *)base)->world, base->rank, why);
+    fail(((sim_comm *)base)->world, base->rank, why);
 }
 
 static void sim_destroy(dtp_comm *base)
@@ -381,26 +422,22 @@ static dtp_status start_ranks(world *w, dtp_err *err)
     return DTP_OK;
 }
 
-/* The failure that started it: that of the rank that marked the world first, when it is not itself
- * the report of a failed peer; ranks that fail alike on their own count by lowest rank. */
+/* The failure of the lowest rank that has one of its own, else of the lowest that has any. */
 static dtp_status verdict(const world *w, dtp_err *err)
 {
     const rank_job *jobs = w->jobs;
     int32_t pick = -1;
     for (int32_t r = 0; r < w->size; r++) {
-        if (jobs[r].status != DTP_OK &&
-            (pick < 0 || (jobs[pick].status == DTP_COMM && jobs[r].status != DTP_COMM))) {
+        if (jobs[r].status != DTP_OK && (pick < 0 || (jobs[pick].err.told && !jobs[r].err.told))) {
             pick = r;
         }
     }
     if (pick < 0) {
         return DTP_OK;
     }
-    if (jobs[pick].status == DTP_COMM && w->failed && jobs[w->failed_rank].status != DTP_OK) {
-        pick = w->failed_rank;
-    }
     if (err != NULL) {
         *err = jobs[pick].err;
+        err->told = false;
     }
     return jobs[pick].status;
 }
@@ -420,10 +457,11 @@ static void clear_gates(world *w)
 dtp_status dtp_comm__world_run(dtp_comm__world *w, dtp_rank_body body, void *user, dtp_err *err)
 {
     pthread_mutex_lock(&w->lock);
-    if (w->failed) {
+    if (w->failed || w->over) {
         clear_gates(w);
+        memset(w->halts, 0, (size_t)w->size * sizeof *w->halts);
     }
-    w->failed = w->stuck = false;
+    w->failed = w->over = w->stuck = false;
     w->n_waiting = w->n_ended = 0;
     memset(w->visits, 0, (size_t)w->size * sizeof *w->visits);
     w->body = body;
@@ -463,6 +501,7 @@ void dtp_comm__world_destroy(dtp_comm__world *w)
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->lock);
     free(w->visits);
+    free(w->halts);
     free(w->jobs);
     free(w);
 }
@@ -472,16 +511,19 @@ dtp_status dtp_comm__world_create(const dtp_mesh *mesh, dtp_comm__world **out, d
     const size_t size = (size_t)dtp_mesh_ranks(mesh);
     world *w = calloc(1, sizeof *w);
     dtp_comm__visit *visits = calloc(size, sizeof *visits);
+    halt *halts = calloc(size, sizeof *halts);
     rank_job *jobs = calloc(size, sizeof *jobs);
-    if (w == NULL || visits == NULL || jobs == NULL) {
+    if (w == NULL || visits == NULL || halts == NULL || jobs == NULL) {
         free(w);
         free(visits);
+        free(halts);
         free(jobs);
         return DTP_FAIL(err, DTP_NOMEM, "no memory for a simulated world");
     }
     w->mesh = *mesh;
     w->size = (int32_t)size;
     w->visits = visits;
+    w->halts = halts;
     w->jobs = jobs;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);

@@ -30,5 +30,6 @@ static dtp_status stack_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static const dtp_kernel rows[] = {{"permute", permute_kernel}, {"stack", stack_kernel}};
+static const dtp_cpu_row rows[] = {{"permute", permute_kernel, NULL},
+                                   {"stack", stack_kernel, NULL}};
 const dtp_cpu_family dtp_cpu_arrange = {rows, sizeof rows / sizeof rows[0]};

@@ -286,7 +286,6 @@ static void query_block(const forward_job *job, const int64_t off[DTP_NEST_VIEWS
 
 static dtp_status attention_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    DTP_TRY(dtp_cpu_check_all_f32(args, err));
     forward_job job;
     dtp_attention_shape_of(&job.shape, args);
     const dtp_attention_shape *s = &job.shape;
@@ -303,7 +302,7 @@ static dtp_status attention_kernel(const dtp_kernel_args *args, dtp_err *err)
     dtp_nest_make(&job.heads, s->n_shared + s->n_grouped, dims, 5, views);
     int64_t blocks = (s->queries + DTP_ATTENTION_QUERIES - 1) / DTP_ATTENTION_QUERIES;
     int64_t heads = dtp_nest_total(&job.heads), units = heads * blocks;
-    int32_t team = s->threads;
+    int32_t team = dtp_attention_team(s, heads);
     if (units == 0) {
         return DTP_OK;
     }
@@ -325,6 +324,12 @@ static dtp_status attention_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
+int32_t dtp_attention_team(const dtp_attention_shape *s, int64_t heads)
+{
+    const double pairs = (double)(heads * s->queries) * (double)s->keys;
+    return dtp_cpu_team_of_products(s->threads, pairs * (double)(s->features + s->values));
+}
+
 dtp_status dtp_attention_check_workspace(const dtp_attention_shape *s, const dtp_kernel_args *args,
                                          dtp_err *err)
 {
@@ -336,9 +341,10 @@ dtp_status dtp_attention_check_workspace(const dtp_attention_shape *s, const dtp
     return DTP_OK;
 }
 
-static const dtp_kernel rows[] = {{"attention", attention_kernel},
-                                  {"attention_grad", dtp_attention_grad_kernel},
-                                  {"attention_part", attention_kernel},
-                                  {"attention_part_grad", dtp_attention_grad_kernel},
-                                  {"attention_merge", dtp_attention_merge_kernel}};
+static const dtp_cpu_row rows[] = {
+    {"attention", attention_kernel, dtp_cpu_check_all_f32},
+    {"attention_grad", dtp_attention_grad_kernel, dtp_cpu_check_all_f32},
+    {"attention_part", attention_kernel, dtp_cpu_check_all_f32},
+    {"attention_part_grad", dtp_attention_grad_kernel, dtp_cpu_check_all_f32},
+    {"attention_merge", dtp_attention_merge_kernel, dtp_cpu_check_all_f32}};
 const dtp_cpu_family dtp_cpu_attention = {rows, sizeof rows / sizeof rows[0]};

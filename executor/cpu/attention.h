@@ -21,6 +21,8 @@ typedef struct dtp_attention_shape {
 } dtp_attention_shape;
 
 void dtp_attention_shape_of(dtp_attention_shape *s, const dtp_kernel_args *args);
+/* Threads for so many heads of queries. */
+int32_t dtp_attention_team(const dtp_attention_shape *s, int64_t heads);
 dtp_status dtp_attention_check_workspace(const dtp_attention_shape *s, const dtp_kernel_args *args,
                                          dtp_err *err) DTP_MUST_CHECK;
 

@@ -167,12 +167,11 @@ static void make_job(backward_job *job, const dtp_kernel_args *args)
 
 dtp_status dtp_attention_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    DTP_TRY(dtp_cpu_check_all_f32(args, err));
     backward_job job;
     make_job(&job, args);
     const dtp_attention_shape *s = &job.shape;
     int64_t units = dtp_nest_total(&job.shared);
-    int32_t team = s->threads;
+    int32_t team = dtp_attention_team(s, units * dtp_nest_total(&job.grouped));
     if (units == 0) {
         return DTP_OK;
     }

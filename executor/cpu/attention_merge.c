@@ -49,7 +49,7 @@ static void merge_row(const merge_job *job, const int64_t row[DTP_NEST_VIEWS])
 
 dtp_status dtp_attention_merge_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    DTP_TRY(dtp_cpu_check_all_f32(args, err));
+    (void)err;
     const dtp_view *in = args->in, *out = args->out;
     const dtp_view *views[] = {&in[2], &in[0], &out[0], &in[1], &in[3], &out[1]};
     merge_job job = {.a = in[0].data,

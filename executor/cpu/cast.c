@@ -77,5 +77,5 @@ static dtp_status cast_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static const dtp_kernel rows[] = {{"cast", cast_kernel}};
+static const dtp_cpu_row rows[] = {{"cast", cast_kernel, NULL}};
 const dtp_cpu_family dtp_cpu_cast = {rows, sizeof rows / sizeof rows[0]};

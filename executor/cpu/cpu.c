@@ -8,7 +8,15 @@
 static dtp_kernel_fn find_kernel(const dtp_backend *b, const char *op)
 {
     (void)b;
-    return dtp_cpu_kernel(op);
+    const dtp_cpu_row *row = dtp_cpu_kernel(op);
+    return row != NULL ? row->run : NULL;
+}
+
+static dtp_status check_call(const dtp_backend *b, const dtp_op_call *call, dtp_err *err)
+{
+    (void)b;
+    const dtp_cpu_row *row = dtp_cpu_kernel(call->op->name);
+    return row != NULL && row->check != NULL ? row->check(call, err) : DTP_OK;
 }
 
 static void destroy(dtp_backend *b)
@@ -23,6 +31,7 @@ static const dtp_backend_ops cpu_ops = {
     .upload = dtp_host_upload,
     .download = dtp_host_download,
     .kernel = find_kernel,
+    .check = check_call,
     .pack = dtp_host_pack,
     .unpack = dtp_host_unpack,
     .slice = dtp_host_slice,
@@ -32,12 +41,13 @@ static const dtp_backend_ops cpu_ops = {
 
 dtp_status dtp_backend_cpu_create(int32_t threads, dtp_backend **out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, out));
     if (threads < 1) {
         return DTP_FAIL(err, DTP_RANGE, "backend cpu: %d threads, at least 1 is needed", threads);
     }
     dtp_backend *b = calloc(1, sizeof *b);
     if (b == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "cannot allocate a backend");
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a backend");
     }
     b->ops = &cpu_ops;
     b->threads = threads;

@@ -182,7 +182,6 @@ static void forward_row(const label_job *job, const int64_t row[DTP_NEST_VIEWS],
 
 static dtp_status cross_entropy_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    DTP_TRY(dtp_cpu_check_f32(args, err));
     const dtp_view *views[] = {&args->in[0], &args->in[1], &args->out[1], &args->out[0]};
     label_job job;
     part_result sum;
@@ -238,7 +237,6 @@ static void backward_row(const label_job *job, const int64_t row[DTP_NEST_VIEWS]
 
 static dtp_status cross_entropy_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    DTP_TRY(dtp_cpu_check_f32(args, err));
     const dtp_view *in = args->in;
     const dtp_view *views[] = {&in[0], &in[1], &in[2], &in[3], &args->out[0]};
     label_job job;
@@ -261,7 +259,6 @@ static void pick_row(const label_job *job, const int64_t row[DTP_NEST_VIEWS],
 
 static dtp_status pick_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    DTP_TRY(dtp_cpu_check_f32(args, err));
     const dtp_view *views[] = {&args->in[0], &args->in[1], &args->out[0]};
     label_job job;
     label_job_make(&job, args, 3, views);
@@ -271,7 +268,6 @@ static dtp_status pick_kernel(const dtp_kernel_args *args, dtp_err *err)
 /* One thread: a few numbers per row. Labels lie below the number of weights, if there are any. */
 static dtp_status label_weight_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    DTP_TRY(dtp_cpu_check_f32(args, err));
     const dtp_view *labels = &args->in[0];
     const dtp_view *views[] = {labels, &args->out[0]};
     label_job job = {.terms = dtp_loss_terms_of(args->call), .size = INT64_MAX};
@@ -300,7 +296,7 @@ static dtp_status label_weight_kernel(const dtp_kernel_args *args, dtp_err *err)
 /* Operands m, s, t and perhaps a and the total weight; outputs loss, lse. One thread. */
 static dtp_status finish_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    DTP_TRY(dtp_cpu_check_all_f32(args, err));
+    (void)err;
     const dtp_view *m = &args->in[0];
     const bool weighted = args->call->n_in > 3;
     const dtp_view *a = &args->in[weighted ? 3 : 0];
@@ -332,11 +328,11 @@ static dtp_status finish_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static const dtp_kernel rows[] = {
-    {"cross_entropy", cross_entropy_kernel},
-    {"cross_entropy_grad", cross_entropy_grad_kernel},
-    {"pick", pick_kernel},
-    {"label_weight", label_weight_kernel},
-    {"cross_entropy_finish", finish_kernel},
+static const dtp_cpu_row rows[] = {
+    {"cross_entropy", cross_entropy_kernel, dtp_cpu_check_f32},
+    {"cross_entropy_grad", cross_entropy_grad_kernel, dtp_cpu_check_f32},
+    {"pick", pick_kernel, dtp_cpu_check_f32},
+    {"label_weight", label_weight_kernel, dtp_cpu_check_f32},
+    {"cross_entropy_finish", finish_kernel, dtp_cpu_check_all_f32},
 };
 const dtp_cpu_family dtp_cpu_cross_entropy = {rows, sizeof rows / sizeof rows[0]};

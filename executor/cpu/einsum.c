@@ -73,7 +73,8 @@ static void run_gemm(const dtp_kernel_args *args, const dtp_einsum_step *step)
         return;
     }
     int entered = dtp_gemm_enter();
-    int32_t team = dtp_cpu_team(args->threads, batches * g->m * g->n * g->k);
+    const double madds = (double)(batches * g->m) * (double)(g->n * g->k);
+    int32_t team = dtp_cpu_team_of_products(args->threads, madds);
 #pragma omp parallel for num_threads(team) schedule(static) if (team > 1)
     for (int64_t i = 0; i < batches; i++) {
         dtp_gemm part = product_at(&base, g, i);
@@ -135,14 +136,20 @@ static void run_loop(const dtp_kernel_args *args, const dtp_einsum_step *step)
     }
 }
 
+static dtp_status check_einsum(const dtp_op_call *call, dtp_err *err)
+{
+    dtp_einsum_plan plan;
+    DTP_TRY(dtp_cpu_check_all_f32(call, err));
+    dtp_einsum_plan_make(call, &plan);
+    return plan.too_large
+               ? DTP_FAIL(err, DTP_UNSUPPORTED, "einsum: an intermediate product is too large")
+               : DTP_OK;
+}
+
 static dtp_status einsum_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    DTP_TRY(dtp_cpu_check_all_f32(args, err));
     dtp_einsum_plan plan;
     dtp_einsum_plan_make(args->call, &plan);
-    if (plan.too_large) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "einsum: an intermediate product is too large");
-    }
     if (plan.workspace_bytes > args->workspace_bytes) {
         return DTP_FAIL(err, DTP_INTERNAL, "einsum: workspace of %lld bytes, %lld are needed",
                         (long long)args->workspace_bytes, (long long)plan.workspace_bytes);
@@ -157,5 +164,5 @@ static dtp_status einsum_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static const dtp_kernel rows[] = {{"einsum", einsum_kernel}};
+static const dtp_cpu_row rows[] = {{"einsum", einsum_kernel, check_einsum}};
 const dtp_cpu_family dtp_cpu_einsum = {rows, sizeof rows / sizeof rows[0]};

@@ -111,7 +111,6 @@ static dtp_status check_ids(const embedding_job *job, const dtp_op_call *call, d
 
 static dtp_status embedding_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    DTP_TRY(dtp_cpu_check_f32(args, err));
     embedding_job job;
     embedding_job_make(&job, args->call, &args->in[0], &args->in[1], &args->out[0]);
     DTP_TRY(check_ids(&job, args->call, err));
@@ -134,7 +133,6 @@ static void clear_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_
 
 static dtp_status embedding_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    DTP_TRY(dtp_cpu_check_f32(args, err));
     embedding_job job;
     embedding_job_make(&job, args->call, &args->out[0], &args->in[0], &args->in[1]);
     DTP_TRY(check_ids(&job, args->call, err));
@@ -156,6 +154,6 @@ static dtp_status embedding_grad_kernel(const dtp_kernel_args *args, dtp_err *er
     return DTP_OK;
 }
 
-static const dtp_kernel rows[] = {{"embedding", embedding_kernel},
-                                  {"embedding_grad", embedding_grad_kernel}};
+static const dtp_cpu_row rows[] = {{"embedding", embedding_kernel, dtp_cpu_check_f32},
+                                   {"embedding_grad", embedding_grad_kernel, dtp_cpu_check_f32}};
 const dtp_cpu_family dtp_cpu_embedding = {rows, sizeof rows / sizeof rows[0]};

@@ -132,7 +132,6 @@ static void scatter_part(const lookups *l, int32_t owner, int32_t team)
 
 static dtp_status scatter_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    DTP_TRY(dtp_cpu_check_f32(args, err));
     lookups l;
     lookups_make(&l, args->call, &args->in[1], &args->in[0], &args->out[0]);
     DTP_TRY(check_ids(&l, args->call, err));
@@ -147,5 +146,6 @@ static dtp_status scatter_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static const dtp_kernel rows[] = {{"gather", gather_kernel}, {"scatter_add", scatter_kernel}};
+static const dtp_cpu_row rows[] = {{"gather", gather_kernel, NULL},
+                                   {"scatter_add", scatter_kernel, dtp_cpu_check_f32}};
 const dtp_cpu_family dtp_cpu_gather = {rows, sizeof rows / sizeof rows[0]};

@@ -2,6 +2,7 @@
 #include "executor/cpu/gemm.h"
 
 #include "executor/cpu/blas_env.h"
+#include "executor/cpu/parallel.h"
 
 #include <assert.h>
 #include <cblas.h>
@@ -119,8 +120,8 @@ static int64_t cut(int64_t n, int64_t parts, int64_t i)
 void dtp_gemm_run(const dtp_gemm *g, int32_t threads)
 {
     int64_t rows = 1, cols = 1;
-    double work = (double)g->m * (double)g->n * (double)g->k;
-    if (threads > 1 && work > 1e5) {
+    const double madds = (double)g->m * (double)g->n * (double)g->k;
+    if (dtp_cpu_team_of_products(threads, madds) > 1) {
         choose_grid(g, threads, &rows, &cols);
     }
     int entered = dtp_gemm_enter();

@@ -43,27 +43,36 @@ static void piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VIEWS]
     }
 }
 
-dtp_status dtp_cpu_binary_ints(const dtp_kernel_args *args, dtp_err *err)
+/* The function of an op of integers; 5 when there is none. */
+static int32_t function_of(const dtp_op_call *call)
 {
     static const char *const names[] = {"add", "sub", "mul", "max", "min"};
+    int32_t op = 0;
+    while (op < 5 && strcmp(names[op], call->op->name) != 0) {
+        op++;
+    }
+    return op;
+}
+
+dtp_status dtp_cpu_check_binary_ints(const dtp_op_call *call, dtp_err *err)
+{
+    return function_of(call) < 5
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_UNSUPPORTED, "op '%s' on backend cpu: operand 0 has dtype %s",
+                          call->op->name, dtp_dtype_name(call->in[0].dtype));
+}
+
+void dtp_cpu_binary_ints(const dtp_kernel_args *args)
+{
     const dtp_view *views[] = {&args->out[0], &args->in[0], &args->in[1]};
     job j = {.dtype = views[0]->local.dtype,
              .a = views[1]->data,
              .b = views[2]->data,
              .y = views[0]->data};
-    int32_t op = 0;
-    while (op < 5 && strcmp(names[op], args->call->op->name) != 0) {
-        op++;
-    }
-    if (op == 5) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "op '%s' on backend cpu: operand 0 has dtype %s",
-                        args->call->op->name, dtp_dtype_name(views[1]->local.dtype));
-    }
     dtp_nest nest;
     dtp_nest_like(&nest, 3, views);
-    j.op = (binary)op;
+    j.op = (binary)function_of(args->call);
     j.step_a = dtp_nest_step(&nest, 1);
     j.step_b = dtp_nest_step(&nest, 2);
     dtp_nest_each(&nest, args->threads, piece, &j);
-    return DTP_OK;
 }

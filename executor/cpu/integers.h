@@ -5,6 +5,7 @@
 #include "executor/kernel.h"
 
 /* DTP_UNSUPPORTED for another op. */
-dtp_status dtp_cpu_binary_ints(const dtp_kernel_args *args, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_cpu_check_binary_ints(const dtp_op_call *call, dtp_err *err) DTP_MUST_CHECK;
+void dtp_cpu_binary_ints(const dtp_kernel_args *args);
 
 #endif

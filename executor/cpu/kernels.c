@@ -12,24 +12,23 @@ static const dtp_cpu_family *const families[] = {
     &dtp_cpu_gather,     &dtp_cpu_arrange,
 };
 
-dtp_kernel_fn dtp_cpu_kernel(const char *op)
+const dtp_cpu_row *dtp_cpu_kernel(const char *op)
 {
     for (size_t f = 0; f < sizeof families / sizeof families[0]; f++) {
         for (int32_t i = 0; i < families[f]->n; i++) {
             if (strcmp(families[f]->rows[i].op, op) == 0) {
-                return families[f]->rows[i].run;
+                return &families[f]->rows[i];
             }
         }
     }
     return NULL;
 }
 
-static dtp_status check(const dtp_kernel_args *args, bool ints, dtp_err *err)
+static dtp_status check(const dtp_op_call *call, bool ints, dtp_err *err)
 {
-    const dtp_op_call *call = args->call;
     for (int32_t i = 0; i < call->n_in + call->n_out; i++) {
-        const dtp_view *v = i < call->n_in ? &args->in[i] : &args->out[i - call->n_in];
-        dtp_dtype dtype = v->local.dtype;
+        const dtp_ttype *type = i < call->n_in ? &call->in[i] : &call->out[i - call->n_in];
+        dtp_dtype dtype = type->dtype;
         if (dtype == DTP_F32 || (ints && !dtp_dtype_is_float(dtype))) {
             continue;
         }
@@ -40,14 +39,14 @@ static dtp_status check(const dtp_kernel_args *args, bool ints, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status dtp_cpu_check_f32(const dtp_kernel_args *args, dtp_err *err)
+dtp_status dtp_cpu_check_f32(const dtp_op_call *call, dtp_err *err)
 {
-    return check(args, true, err);
+    return check(call, true, err);
 }
 
-dtp_status dtp_cpu_check_all_f32(const dtp_kernel_args *args, dtp_err *err)
+dtp_status dtp_cpu_check_all_f32(const dtp_op_call *call, dtp_err *err)
 {
-    return check(args, false, err);
+    return check(call, false, err);
 }
 
 const char *dtp_cpu_choice(const dtp_op_call *call, const char *key)

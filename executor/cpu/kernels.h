@@ -4,8 +4,16 @@
 
 #include "executor/kernel.h"
 
+typedef struct dtp_cpu_row {
+    const char *op;
+    dtp_kernel_fn run;
+    /* Whether the kernel takes these types and attributes; asked once, before it runs. NULL: it
+     * takes all that the op does. */
+    dtp_status (*check)(const dtp_op_call *call, dtp_err *err);
+} dtp_cpu_row;
+
 typedef struct dtp_cpu_family {
-    const dtp_kernel *rows;
+    const dtp_cpu_row *rows;
     int32_t n;
 } dtp_cpu_family;
 
@@ -16,12 +24,12 @@ extern const dtp_cpu_family dtp_cpu_arrange, dtp_cpu_attention, dtp_cpu_cast, dt
     dtp_cpu_shape, dtp_cpu_softmax;
 
 /* NULL when there is no such op. */
-dtp_kernel_fn dtp_cpu_kernel(const char *op);
+const dtp_cpu_row *dtp_cpu_kernel(const char *op);
 
 /* DTP_UNSUPPORTED naming op and dtype when a float operand is not f32. */
-dtp_status dtp_cpu_check_f32(const dtp_kernel_args *args, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_cpu_check_f32(const dtp_op_call *call, dtp_err *err) DTP_MUST_CHECK;
 /* The same when any operand is not f32. */
-dtp_status dtp_cpu_check_all_f32(const dtp_kernel_args *args, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_cpu_check_all_f32(const dtp_op_call *call, dtp_err *err) DTP_MUST_CHECK;
 
 /* Text of an ENUM attribute. */
 const char *dtp_cpu_choice(const dtp_op_call *call, const char *key);

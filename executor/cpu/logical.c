@@ -70,12 +70,12 @@ static dtp_status all_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static const dtp_kernel rows[] = {
-    {"logical_and", logical_kernel},
-    {"logical_or", logical_kernel},
-    {"logical_xor", logical_kernel},
-    {"logical_not", logical_kernel},
-    {"any", any_kernel},
-    {"all", all_kernel},
+static const dtp_cpu_row rows[] = {
+    {"logical_and", logical_kernel, NULL},
+    {"logical_or", logical_kernel, NULL},
+    {"logical_xor", logical_kernel, NULL},
+    {"logical_not", logical_kernel, NULL},
+    {"any", any_kernel, NULL},
+    {"all", all_kernel, NULL},
 };
 const dtp_cpu_family dtp_cpu_logical = {rows, sizeof rows / sizeof rows[0]};

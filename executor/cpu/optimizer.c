@@ -93,8 +93,8 @@ static void update_piece(const void *user, int64_t n, const int64_t off[DTP_NEST
 
 static dtp_status update(const dtp_kernel_args *args, update_job *job, dtp_err *err)
 {
+    (void)err;
     const dtp_op_call *call = args->call;
-    DTP_TRY(dtp_cpu_check_all_f32(args, err));
     job->p = args->in[0].data;
     job->g = args->in[1].data;
     job->p_out = args->out[0].data;
@@ -150,9 +150,9 @@ static dtp_status adam_kernel(const dtp_kernel_args *args, dtp_err *err)
     return update(args, &job, err);
 }
 
-static const dtp_kernel rows[] = {{"sgd", sgd_kernel},
-                                  {"momentum", momentum_kernel},
-                                  {"adam", adam_kernel},
-                                  {"adamw", adam_kernel},
-                                  {"accumulate", accumulate_kernel}};
+static const dtp_cpu_row rows[] = {{"sgd", sgd_kernel, dtp_cpu_check_all_f32},
+                                   {"momentum", momentum_kernel, dtp_cpu_check_all_f32},
+                                   {"adam", adam_kernel, dtp_cpu_check_all_f32},
+                                   {"adamw", adam_kernel, dtp_cpu_check_all_f32},
+                                   {"accumulate", accumulate_kernel, dtp_cpu_check_all_f32}};
 const dtp_cpu_family dtp_cpu_optimizer = {rows, sizeof rows / sizeof rows[0]};

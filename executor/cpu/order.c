@@ -33,7 +33,7 @@ static void arg_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 
 static dtp_status arg_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    DTP_TRY(dtp_cpu_check_f32(args, err));
+    (void)err;
     const dtp_view *views[] = {&args->in[0], &args->out[0]};
     const bool largest = strcmp(args->call->op->name, "argmax") == 0;
     dtp_row_job job;
@@ -61,7 +61,7 @@ static void arg_first_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIE
 
 static dtp_status arg_first_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    DTP_TRY(dtp_cpu_check_f32(args, err));
+    (void)err;
     const dtp_view *views[] = {&args->in[0], &args->in[1], &args->out[0]};
     const int64_t first = dtp_cpu_offset(&args->in[0], dtp_call_dim(args->call, "over"));
     dtp_row_job job;
@@ -144,9 +144,18 @@ static void topk_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
     }
 }
 
+static dtp_status check_topk(const dtp_op_call *call, dtp_err *err)
+{
+    const int32_t axis = dtp_ttype_find(&call->in[0], dtp_call_dim(call, "over"));
+    if (call->in[0].dims[axis].size > INT32_MAX) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "topk: indices of a dim of more than 2^31 elements");
+    }
+    return dtp_cpu_check_f32(call, err);
+}
+
 static dtp_status topk_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    DTP_TRY(dtp_cpu_check_f32(args, err));
+    (void)err;
     const dtp_view *views[] = {&args->in[0], &args->out[0], &args->out[1]};
     const dtp_dim_id over = dtp_call_dim(args->call, "over");
     const heap h = {.value = views[1]->data,
@@ -156,17 +165,14 @@ static dtp_status topk_kernel(const dtp_kernel_args *args, dtp_err *err)
                     .step_index = dtp_view_stride(views[2], over),
                     .largest = dtp_call_int(args->call, "largest") != 0};
     dtp_row_job job;
-    if (views[0]->local.dims[dtp_ttype_find(&views[0]->local, over)].size > INT32_MAX) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "topk: indices of a dim of more than 2^31 elements");
-    }
     dtp_row_job_make(&job, args->call, 3, views);
     job.user = &h;
     dtp_row_job_each(&job, args->threads, topk_row);
     return DTP_OK;
 }
 
-static const dtp_kernel rows[] = {{"argmax", arg_kernel},
-                                  {"argmin", arg_kernel},
-                                  {"arg_first", arg_first_kernel},
-                                  {"topk", topk_kernel}};
+static const dtp_cpu_row rows[] = {{"argmax", arg_kernel, dtp_cpu_check_f32},
+                                   {"argmin", arg_kernel, dtp_cpu_check_f32},
+                                   {"arg_first", arg_first_kernel, dtp_cpu_check_f32},
+                                   {"topk", topk_kernel, check_topk}};
 const dtp_cpu_family dtp_cpu_order = {rows, sizeof rows / sizeof rows[0]};

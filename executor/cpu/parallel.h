@@ -6,10 +6,22 @@
 #include <omp.h>
 #include <stdint.h>
 
-/* Threads for a loop of about `work` element operations: starting a team costs microseconds. */
+enum {
+    DTP_CPU_SMALL = 32768, /* element operations that one thread does alone, about 30 us */
+    DTP_CPU_MADDS = 64     /* multiply-adds of a matrix product that take as long as one of them */
+};
+
+/* Threads for a loop of about `work` element operations: starting a team costs microseconds, and a
+ * time slice when another process has the core that a thread needs. */
 static inline int32_t dtp_cpu_team(int32_t threads, int64_t work)
 {
-    return threads > 1 && work >= 32768 ? threads : 1;
+    return threads > 1 && work >= DTP_CPU_SMALL ? threads : 1;
+}
+
+/* The same for matrix products of so many multiply-adds in all. */
+static inline int32_t dtp_cpu_team_of_products(int32_t threads, double madds)
+{
+    return threads > 1 && madds >= (double)DTP_CPU_SMALL * DTP_CPU_MADDS ? threads : 1;
 }
 
 /* Number of the calling thread in its team, for per-thread scratch. */

@@ -78,15 +78,21 @@ static void compare_int_piece(const void *user, int64_t n, const int64_t off[DTP
     }
 }
 
+static dtp_status check_compare(const dtp_op_call *call, dtp_err *err)
+{
+    const dtp_dtype a = call->in[0].dtype, b = call->in[1].dtype;
+    if (dtp_dtype_is_float(a) != dtp_dtype_is_float(b)) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "compare on backend cpu: %s with %s",
+                        dtp_dtype_name(a), dtp_dtype_name(b));
+    }
+    return dtp_cpu_check_f32(call, err);
+}
+
 static dtp_status compare_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    DTP_TRY(dtp_cpu_check_f32(args, err));
+    (void)err;
     const dtp_view *in = args->in;
     bool floats = in[0].local.dtype == DTP_F32;
-    if (floats != (in[1].local.dtype == DTP_F32)) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "compare on backend cpu: %s with %s",
-                        dtp_dtype_name(in[0].local.dtype), dtp_dtype_name(in[1].local.dtype));
-    }
     const dtp_view *views[] = {&args->out[0], &in[0], &in[1]};
     dtp_nest nest;
     dtp_nest_like(&nest, 3, views);
@@ -171,5 +177,6 @@ static dtp_status select_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static const dtp_kernel rows[] = {{"compare", compare_kernel}, {"select", select_kernel}};
+static const dtp_cpu_row rows[] = {{"compare", compare_kernel, check_compare},
+                                   {"select", select_kernel, NULL}};
 const dtp_cpu_family dtp_cpu_select = {rows, sizeof rows / sizeof rows[0]};

@@ -182,7 +182,6 @@ static dtp_status constant_kernel(const dtp_kernel_args *args, dtp_err *err)
 
 static dtp_status one_hot_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    DTP_TRY(dtp_cpu_check_f32(args, err));
     const dtp_view *ids = &args->in[0], *y = &args->out[0];
     dtp_dim_id dim = dtp_call_dim(args->call, "dim");
     int64_t first = dtp_cpu_offset(y, dim), size = dtp_cpu_global(y, dim);
@@ -211,12 +210,12 @@ static dtp_status one_hot_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static const dtp_kernel rows[] = {
-    {"broadcast", broadcast_kernel}, {"relabel", relabel_kernel},
-    {"slice", slice_kernel},         {"pad", pad_kernel},
-    {"concat", concat_kernel},       {"roll", roll_kernel},
-    {"reorder", reorder_kernel},     {"iota", iota_kernel},
-    {"constant", constant_kernel},   {"one_hot", one_hot_kernel},
-    {"fill", constant_kernel},
+static const dtp_cpu_row rows[] = {
+    {"broadcast", broadcast_kernel, NULL}, {"relabel", relabel_kernel, NULL},
+    {"slice", slice_kernel, NULL},         {"pad", pad_kernel, NULL},
+    {"concat", concat_kernel, NULL},       {"roll", roll_kernel, NULL},
+    {"reorder", reorder_kernel, NULL},     {"iota", iota_kernel, NULL},
+    {"constant", constant_kernel, NULL},   {"one_hot", one_hot_kernel, dtp_cpu_check_f32},
+    {"fill", constant_kernel, NULL},
 };
 const dtp_cpu_family dtp_cpu_shape = {rows, sizeof rows / sizeof rows[0]};

@@ -44,6 +44,7 @@ static const dtp_backend_ops REF_OPS = {.name = "ref",
 
 dtp_status dtp_backend_ref_create(dtp_backend **out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, out));
     dtp_backend *b = calloc(1, sizeof *b);
     if (b == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a backend");

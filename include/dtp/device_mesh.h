@@ -5,6 +5,10 @@
  * checks the mesh, and calls are checked as `agree` says. What is found by the check leaves the
  * mesh usable; ranks that run different collectives all the same break its communicator
  * (docs/tensors.md, "Ranks that disagree"). Handles are not shared between threads.
+ *
+ * Pointers: in all headers of dtp/, NULL where a pointer is needed is DTP_INVALID naming function
+ * and parameter, and nothing is sent. NULL is allowed for `err`, for `user`, for an array of 0
+ * elements and where a header says so.
  */
 #ifndef DTP_DEVICE_MESH_H
 #define DTP_DEVICE_MESH_H
@@ -24,11 +28,11 @@ typedef enum dtp_agreement {
 } dtp_agreement;
 
 typedef struct dtp_device_mesh_options {
-    uint64_t seed;                /* key of random factories and ops */
-    dtp_agreement agree;          /* default DTP_AGREE_NEW */
-    bool torch;                   /* choose layouts and steps as PyTorch DTensor does */
-    bool strict;                  /* an op that would have to redistribute an operand is an error */
-    const dtp_ctx *ctx;           /* log and trace of redistributions; NULL: silent */
+    uint64_t seed;       /* key of random factories and ops */
+    dtp_agreement agree; /* default DTP_AGREE_NEW */
+    bool torch;          /* choose layouts and steps as PyTorch DTensor does */
+    bool strict;         /* an op that would have to redistribute an operand is an error */
+    const dtp_ctx *ctx;  /* level info: log of redistributions and collectives; NULL: silent */
     const struct dtp_op_set *ops; /* ops that calls may name beside the built-in ones; borrowed.
                                      NULL: none */
 } dtp_device_mesh_options;
@@ -43,6 +47,7 @@ dtp_status dtp_device_mesh_create(dtp_comm *comm, dtp_backend *backend,
 /* All tensors on it become invalid. Sub-meshes must be destroyed first. NULL is accepted. */
 void dtp_device_mesh_destroy(dtp_device_mesh *mesh);
 
+/* Of mesh NULL: no dims, rank -1, size 0, nothing counted. */
 const dtp_mesh *dtp_device_mesh_dims(const dtp_device_mesh *mesh); /* borrowed */
 int32_t dtp_device_mesh_rank(const dtp_device_mesh *mesh);
 int32_t dtp_device_mesh_size(const dtp_device_mesh *mesh);

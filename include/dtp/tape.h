@@ -18,7 +18,11 @@ void dtp_tape_destroy(dtp_tape *tape);
 /* With true, gradients of whole tensors stay partial sums where they come out so, as PyTorch leaves
  * those of parameters: reducing them is up to the caller. Default false. */
 void dtp_tape_keep_partial(dtp_tape *tape, bool keep);
-/* Calls that depend on t are recorded from here on. */
+/* Calls that depend on t are recorded from here on. A variable stays watched when it is assigned:
+ * calls made before keep its old contents, calls made after are uses of the variable too, and its
+ * gradient is the sum over all of them. No gradient goes through an assignment to what the value
+ * was computed from. A second handle on a watched variable (dtp_tensor_share) counts as it, with
+ * the contents that it had then. */
 dtp_status dtp_tape_watch(dtp_tape *tape, dtp_tensor t, dtp_err *err) DTP_MUST_CHECK;
 /* Gradients of the scalar `loss` for n watched tensors, in the layouts of these (a partial one gets
  * a replicated gradient) but for dtp_tape_keep_partial. Collective. Recording is off while it runs.

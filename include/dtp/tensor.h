@@ -101,12 +101,20 @@ typedef struct dtp_local {
 } dtp_local;
 dtp_status dtp_tensor_local(dtp_tensor t, dtp_local *out, dtp_err *err) DTP_MUST_CHECK;
 
-/* Copies the whole tensor to the host. Never gathers: DTP_INVALID naming the layout unless it is
- * replicated on every mesh dim. `out` has room for the global shape. */
+/* Copies the whole tensor to the host. Never communicates: DTP_INVALID naming the layout unless it
+ * is replicated on every mesh dim. `out` has room for the global shape. */
 dtp_status dtp_tensor_read(dtp_tensor t, void *out, dtp_err *err) DTP_MUST_CHECK;
 /* The whole tensor on every rank (collective); `root` >= 0: only there, `out` is ignored elsewhere.
- * A partial tensor is DTP_INVALID: redistribute it first. */
+ * A partial tensor is DTP_INVALID: see dtp_tensor_full_tensor. */
 dtp_status dtp_tensor_gather(dtp_tensor t, int32_t root, void *out, dtp_err *err) DTP_MUST_CHECK;
+/* The same for every layout: partial sums are reduced first (PyTorch's DTensor.full_tensor). */
+dtp_status dtp_tensor_full_tensor(dtp_tensor t, int32_t root, void *out,
+                                  dtp_err *err) DTP_MUST_CHECK;
+/* The value of a tensor of one element on every rank, whatever its layout (collective). DTP_INVALID
+ * for more elements. DTP_RANGE for an integer that a double does not hold exactly: the second form
+ * takes every integer, and refuses floats. */
+dtp_status dtp_tensor_item(dtp_tensor t, double *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor_item_int(dtp_tensor t, int64_t *out, dtp_err *err) DTP_MUST_CHECK;
 /* The pieces of all ranks, one after the other in rank order, on every rank (collective):
  * TensorFlow's unpack. *sizes (may be NULL, room for the ranks): elements of each. `out` has room
  * for ranks x the largest piece. */

@@ -23,9 +23,9 @@ dtp_world_options dtp_world_options_init(void);
  * and all tensors on it end with the call. */
 typedef dtp_status (*dtp_world_body)(dtp_device_mesh *mesh, void *user, dtp_err *err);
 
-/* Runs body once per rank of the mesh "x:2;y:3". options NULL: defaults. Returns the first failure;
- * a rank whose body fails ends the others, which wait for it in no collective for ever (under mpi
- * the job is aborted with the message). DTP_INVALID on bad text or when the MPI job does not have
+/* Runs body once per rank of the mesh "x:2;y:3". options NULL: defaults. Returns the failure of
+ * the lowest rank that failed by itself, under mpi on all ranks; those that wait for a rank that
+ * failed do not wait for ever. DTP_INVALID on bad text or when the MPI job does not have
  * as many ranks as the mesh. Under mpi a program calls it once, unless it holds a communicator
  * (dtp_comm_mpi_create) over all calls: MPI cannot start again. */
 dtp_status dtp_world_run(const char *mesh, const dtp_world_options *options, dtp_world_body body,

@@ -5,6 +5,7 @@
 #include "core/rules_file.h"
 #include "core/strbuf.h"
 #include "planner/baselines/baseline_styles.h"
+#include "planner/node_price.h"
 #include "planner/styles/styles.h"
 #include "spmd/propagate.h"
 #include "spmd/redistribute_cache.h"
@@ -169,7 +170,7 @@ static dtp_status try_price(const pricing *p, dtp_candidate *c, dtp_err *err)
     }
     memset(&c->sharding, 0, sizeof c->sharding);
     c->why = dtp_arena_strdup(p->arena, why.msg);
-    return dtp_status_is_input(s) && c->why != NULL ? DTP_OK : DTP_FAIL(err, s, "%s", why.msg);
+    return dtp_lowering_refuses(s) && c->why != NULL ? DTP_OK : DTP_FAIL(err, s, "%s", why.msg);
 }
 
 static bool is_listed(const dtp_candidate *list, int32_t n, const char *name)

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/names.h"
 #include "cost_models/plan_lowering.h"
 #include "planner/candidate.h"
 #include "planner/reports/explain_internal.h"
-#include "planner/styles/glob.h"
 
 enum { NEAR = 4 };
 

@@ -88,8 +88,10 @@ static dtp_status kernel_time(const dtp_explaining *e, dtp_node_pricer *np, cons
     DTP_TRY(
         dtp_node_layouts_find(&e->pricer.mesh, &call, NULL, &o->strategy, whole, NULL, &l, err));
     DTP_TRY(dtp_node_pricer_price(np, e->node, &o->strategy, l.in, l.out, &price, err));
-    *out = price.kernel_ps * e->out->instances;
-    return DTP_OK;
+    *out = 0;
+    return dtp_cost_add(out, price.kernel_ps, e->out->instances)
+               ? DTP_OK
+               : dtp_cost_fail(&e->pricer, dtp_node_pricer_dearest(np), err);
 }
 
 typedef struct evaluation {

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "cost_models/predict.h"
 #include "spmd/peak.h"
 
 /* What is known of one plan before it is compared. */
@@ -58,8 +59,8 @@ static dtp_status price_half(const dtp_machine *machine, dtp_arena *arena, half 
     DTP_TRY(dtp_pricer_init(machine, &in->sharding->mesh, &pricer, err));
     DTP_TRY(split_cost(in, &pricer, h, side, err));
     DTP_TRY(dtp_lower(in->graph, in->sharding, in->options, &program, err));
-    dtp_predict(&pricer, program, &side->predicted);
-    dtp_status s = count_peak(program, arena, h, side, err);
+    dtp_status s = dtp_predict(&pricer, program, &side->predicted, err);
+    s = s == DTP_OK ? count_peak(program, arena, h, side, err) : s;
     dtp_program_destroy(program);
     return s;
 }

@@ -131,8 +131,10 @@ static dtp_status fail_only(const dtp_sensitivity_request *r, int32_t n,
     for (int32_t i = 0; i < n; i++) {
         dtp_strbuf_addf(&names, "%s%s", i > 0 ? ", " : "", params[i].name);
     }
-    dtp_status s = DTP_FAIL(err, DTP_NOT_FOUND, "the machine '%s' has no '%.80s' but %s",
-                            r->machine->name, r->only, dtp_strbuf_text(&names));
+    dtp_status s = names.failed
+                       ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of names")
+                       : DTP_FAIL(err, DTP_NOT_FOUND, "the machine '%s' has no '%.80s' but %s",
+                                  r->machine->name, r->only, dtp_strbuf_text(&names));
     dtp_strbuf_free(&names);
     return s;
 }

@@ -33,18 +33,18 @@ static bool keeps_pins(const dtp_planning *p, const dtp_candidate *c)
 }
 
 /* Every dim is split in mesh order: what the integer program can express. */
-static bool in_space(const dtp_planning *p, const dtp_candidate *c)
+static dtp_status in_space(const dtp_planning *p, const dtp_candidate *c, bool *is, dtp_err *err)
 {
     (void)p;
+    (void)err;
+    *is = true;
     for (int32_t d = 0; d < c->rules.n; d++) {
         const dtp_rule_splits *s = &c->rules.splits[d];
         for (int8_t k = 1; k < s->n; k++) {
-            if (s->mesh_dims[k] < s->mesh_dims[k - 1]) {
-                return false;
-            }
+            *is = *is && s->mesh_dims[k] >= s->mesh_dims[k - 1];
         }
     }
-    return true;
+    return DTP_OK;
 }
 
 /* Lowers the solutions; returns through *over by how much the smallest program exceeds the limit.

@@ -4,6 +4,7 @@
  * lowering needs besides (staging, workspace, parts of a decomposition). A result written over a
  * dying operand of the same type counts once, as the lowering does it.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "planner/rules/rules_internal.h"
@@ -186,21 +187,21 @@ static void add_up(evaluation *e, dtp_rules_value *v)
     }
 }
 
-dtp_rules_value dtp_rules_evaluate(const dtp_rules_problem *p, const dtp_rules_choice *choice)
+dtp_status dtp_rules_evaluate(const dtp_rules_problem *p, const dtp_rules_choice *choice,
+                              dtp_rules_value *out, dtp_err *err)
 {
-    dtp_rules_value v = {.peak_node = -1};
-    dtp_arena *scratch = dtp_arena_create();
-    if (scratch == NULL) {
-        return v;
-    }
+    *out = (dtp_rules_value){.peak_node = -1};
     evaluation e = {.p = p,
-                    .chosen = dtp_arena_alloc(scratch, (size_t)p->n_sets, sizeof(int32_t)),
-                    .delta =
-                        dtp_arena_alloc(scratch, (size_t)p->graph->n_nodes + 2, sizeof(int64_t))};
-    if (e.chosen != NULL && e.delta != NULL && choose(&e, choice)) {
-        v.legal = true;
-        add_up(&e, &v);
+                    .chosen = calloc((size_t)p->n_sets + 1, sizeof *e.chosen),
+                    .delta = calloc((size_t)p->graph->n_nodes + 2, sizeof *e.delta)};
+    const bool ok = e.chosen != NULL && e.delta != NULL;
+    if (ok && choose(&e, choice)) {
+        out->legal = true;
+        add_up(&e, out);
     }
-    dtp_arena_destroy(scratch);
-    return v;
+    free(e.chosen);
+    free(e.delta);
+    return ok ? DTP_OK
+              : DTP_FAIL(err, DTP_NOMEM, "out of memory for the value of a choice of %d sets",
+                         p->n_sets);
 }

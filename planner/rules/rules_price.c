@@ -2,7 +2,6 @@
  * set, and the instructions are priced. An assignment under which it cannot be lowered (an uneven
  * size, a dim that must be whole) is forbidden for the set.
  */
-#include "core/safe_int.h"
 #include "planner/node_classes.h"
 #include "planner/node_price.h"
 #include "planner/rules/rules_internal.h"
@@ -82,7 +81,7 @@ static dtp_status price(pricing *job, dtp_rules_class *c, int32_t a, dtp_err *er
     set_rules(job, s, a, true);
     dtp_status status = price_node(job, c->example, &found, &why);
     set_rules(job, s, a, false);
-    if (dtp_status_is_input(status)) {
+    if (dtp_lowering_refuses(status)) {
         s->forbidden[a] = true;
         return DTP_OK;
     }
@@ -102,15 +101,29 @@ static dtp_status price_class(pricing *job, dtp_rules_class *c, dtp_err *err)
 {
     dtp_rules_set *s = &job->p->sets[c->set];
     for (int32_t a = 0; a < s->n_assign; a++) {
-        int64_t all;
         if (s->forbidden[a]) {
             continue;
         }
         DTP_TRY(price(job, c, a, err));
-        if (!dtp_mul_i64(c->cost_ps[a], c->count, &all) ||
-            !dtp_add_i64(s->cost_ps[a], all, &s->cost_ps[a])) {
-            return DTP_FAIL(err, DTP_RANGE, "node '%s': the price does not fit",
-                            job->p->graph->nodes[c->example].name);
+        if (!dtp_cost_add(&s->cost_ps[a], c->cost_ps[a], c->count)) {
+            return dtp_cost_fail(job->p->pricer, dtp_node_pricer_dearest(job->nodes), err);
+        }
+    }
+    return DTP_OK;
+}
+
+/* The dearest assignments of all sets together fit, and so does every choice. */
+static dtp_status check_sum(const pricing *job, dtp_err *err)
+{
+    int64_t sum = 0;
+    for (int32_t d = 0; d < job->p->n_sets; d++) {
+        const dtp_rules_set *s = &job->p->sets[d];
+        int64_t most = 0;
+        for (int32_t a = 0; a < s->n_assign; a++) {
+            most = !s->forbidden[a] && s->cost_ps[a] > most ? s->cost_ps[a] : most;
+        }
+        if (!dtp_cost_add(&sum, most, 1)) {
+            return dtp_cost_fail(job->p->pricer, dtp_node_pricer_dearest(job->nodes), err);
         }
     }
     return DTP_OK;
@@ -123,7 +136,7 @@ static dtp_status price_all(pricing *job, dtp_err *err)
     for (int32_t k = 0; k < p->n_classes; k++) {
         DTP_TRY(price_class(job, &p->classes[k], err));
     }
-    return DTP_OK;
+    return check_sum(job, err);
 }
 
 dtp_status dtp_rules__price(dtp_rules_problem *p, dtp_err *err)

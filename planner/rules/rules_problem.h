@@ -91,8 +91,9 @@ typedef struct dtp_rules_value {
     dtp_node_id peak_node; /* where the peak is; -1 in a graph without nodes */
 } dtp_rules_value;
 
-/* Exact cost and peak of a choice, in integers. */
-dtp_rules_value dtp_rules_evaluate(const dtp_rules_problem *p, const dtp_rules_choice *choice);
+/* Exact cost and peak of a choice, in integers. DTP_NOMEM. */
+dtp_status dtp_rules_evaluate(const dtp_rules_problem *p, const dtp_rules_choice *choice,
+                              dtp_rules_value *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* A readable listing: every class with its price and memory under every assignment. */
 void dtp_rules_problem_print(const dtp_rules_problem *p, dtp_strbuf *out);

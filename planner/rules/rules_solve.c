@@ -288,7 +288,7 @@ static dtp_status solve_once(solver *s, dtp_rules_solution *best, bool *found, d
         s->out->status = r.status == DTP_ILP_OPTIMAL ? DTP_CERT_OPTIMAL : DTP_CERT_FEASIBLE;
         const double z = s->z >= 0 ? r.values[s->z] : 0.0;
         read_choice(s, r.values, &best->choice);
-        best->value = dtp_rules_evaluate(s->p, &best->choice);
+        DTP_TRY(dtp_rules_evaluate(s->p, &best->choice, &best->value, err));
         if (!best->value.legal) {
             return DTP_FAIL(err, DTP_INTERNAL, "the integer program chose an illegal assignment");
         }

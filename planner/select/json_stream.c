@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 
+#include "core/file_in.h"
 #include "core/json.h"
 #include "core/json_scan.h"
 
@@ -30,11 +32,17 @@ dtp_status sel_json_open(const char *file, sel_json **out, dtp_err *err)
     if (s == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory", file);
     }
-    errno = 0;
-    *s = (sel_json){.file = file, .in = gzopen(file, "rb"), .line = 1, .i = -1, .j = -1};
-    if (s->in == NULL) {
+    int fd = -1;
+    dtp_status status = dtp_stream_in_open(file, &fd, err);
+    if (status != DTP_OK) {
         free(s);
-        return DTP_FAIL(err, DTP_IO, "%s: cannot open: %s", file, strerror(errno));
+        return status;
+    }
+    *s = (sel_json){.file = file, .in = gzdopen(fd, "rb"), .line = 1, .i = -1, .j = -1};
+    if (s->in == NULL) {
+        (void)close(fd);
+        free(s);
+        return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory", file);
     }
     (void)gzbuffer(s->in, BUFFER_BYTES);
     *out = s;
@@ -70,7 +78,6 @@ dtp_status sel_json_fail(const sel_json *s, const sel_json_place *at, dtp_err *e
     va_start(ap, fmt);
     (void)vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
-    dtp_json__one_line(what);
     at = at != NULL ? at : &here;
     if (s->path != NULL && s->i < 0) {
         (void)snprintf(path, sizeof path, "%s: ", s->path);
@@ -96,6 +103,9 @@ static dtp_status refill(sel_json *s, dtp_err *err)
     (void)gzerror(s->in, &code);
     if (n < 0 && code == Z_ERRNO) {
         return DTP_FAIL(err, DTP_IO, "%s: cannot read: %s", s->file, strerror(errno));
+    }
+    if (n < 0 && code == Z_MEM_ERROR) {
+        return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory for a buffer", s->file);
     }
     if (n < 0 || (n == 0 && code == Z_BUF_ERROR)) {
         return DTP_FAIL(err, DTP_INVALID, "%s: the gzip data is damaged or cut short", s->file);
@@ -193,9 +203,12 @@ static dtp_status whole_from_text(sel_json *s, sel_json_place at, const char *te
 {
     dtp_json_doc *doc = NULL;
     double value = -1.0;
-    const bool ok = dtp_json_parse("", text, n, &doc, NULL) == DTP_OK &&
-                    dtp_json_double(dtp_json_root(doc), &value, NULL) == DTP_OK;
+    const dtp_status parsed = dtp_json_parse("", text, n, &doc, NULL);
+    const bool ok = parsed == DTP_OK && dtp_json_double(dtp_json_root(doc), &value, NULL) == DTP_OK;
     dtp_json_destroy(doc);
+    if (parsed == DTP_NOMEM) {
+        return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory for a number", s->file);
+    }
     if (ok && value >= 1e18 && value < 9.2e18) {
         *out = INT64_C(1000000000000000000);
         return DTP_OK;
@@ -286,5 +299,8 @@ dtp_status sel_json_string(sel_json *s, char out[SEL_JSON_STRING_BYTES], dtp_err
         (void)snprintf(out, SEL_JSON_STRING_BYTES, "%s", text);
     }
     dtp_json_destroy(doc);
+    if (st == DTP_NOMEM) {
+        return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory for a string", s->file);
+    }
     return st == DTP_OK ? DTP_OK : sel_json_fail(s, &start, err, "%s", inner.msg);
 }

@@ -16,7 +16,7 @@ typedef struct sel_json_place {
     int64_t line, col;
 } sel_json_place;
 
-/* DTP_IO naming the file. */
+/* DTP_IO and DTP_NOMEM naming the file; DTP_NOMEM can come from every read below. */
 dtp_status sel_json_open(const char *file, sel_json **out, dtp_err *err) DTP_MUST_CHECK;
 void sel_json_close(sel_json *s);
 

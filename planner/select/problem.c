@@ -229,7 +229,7 @@ static dtp_status check_total(const dtp_select_problem *p, const char *what, int
         most = interval->usage[s] > most ? interval->usage[s] : most;
     }
     if (!dtp_add_i64(*total, most, total) || *total > INT64_MAX / 4) {
-        return DTP_FAIL(err, DTP_RANGE, "%s[%d]: the usages add up to more than 2^61", what, index);
+        return DTP_FAIL(err, DTP_RANGE, "%s[%d]: the usages add up to 2^61 or more", what, index);
     }
     return DTP_OK;
 }
@@ -258,7 +258,8 @@ static dtp_status check_nodes(const dtp_select_problem *p, dtp_err *err)
 dtp_status dtp_select_problem_check(const dtp_select_problem *p, dtp_err *err)
 {
     if (p->usage_limit < 0 || p->usage_limit > INT64_MAX / 4) {
-        return DTP_FAIL(err, DTP_RANGE, "usage_limit is %" PRId64 " (0 to 2^61)", p->usage_limit);
+        return DTP_FAIL(err, DTP_RANGE, "usage_limit is %" PRId64 " (0 to 2^61 - 1)",
+                        p->usage_limit);
     }
     DTP_TRY(check_nodes(p, err));
     for (int32_t e = 0; e < p->n_edges; e++) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/safe_int.h"
 #include "planner/select/json_stream.h"
 
 /* A list of lists of whole numbers. */
@@ -24,6 +25,7 @@ typedef struct reader {
     char name[SEL_JSON_STRING_BYTES];
     bool has_name, has_limit, has_nodes, has_edges, has_problem;
     int64_t limit;
+    int64_t bytes, max_bytes; /* that the lists have, and may have */
     ragged intervals, costs, usages, pairs, matrices;
 } reader;
 
@@ -80,6 +82,37 @@ static dtp_status read_object(reader *r, const char *path, const member *members
     return DTP_OK;
 }
 
+/* Room for `need` elements of `size` bytes in *array, which at least doubles while the limit allows
+ * it. */
+static dtp_status reserve(reader *r, void *array, int64_t need, int64_t *capacity, size_t size,
+                          dtp_err *err)
+{
+    void *old;
+    size_t bytes;
+    const int64_t width = (int64_t)size, most = *capacity + (r->max_bytes - r->bytes) / width;
+    if (need <= *capacity) {
+        return DTP_OK;
+    }
+    if (need > most) {
+        return sel_json_fail(r->in, NULL, err,
+                             "up to here the problem takes %" PRId64
+                             " bytes of memory, the limit (--max-problem) is %" PRId64,
+                             r->bytes + (need - *capacity) * width, r->max_bytes);
+    }
+    const int64_t twice = *capacity > need / 2 ? *capacity * 2 : need + 16;
+    const int64_t room = twice < most ? twice : most;
+    memcpy(&old, array, sizeof old);
+    void *grown = dtp_mul_size((size_t)room, size, &bytes) ? realloc(old, bytes) : NULL;
+    if (grown == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %" PRId64 " elements of %zu bytes", room,
+                        size);
+    }
+    memcpy(array, &grown, sizeof grown);
+    r->bytes += (room - *capacity) * width;
+    *capacity = room;
+    return DTP_OK;
+}
+
 static dtp_status read_inner(reader *r, ragged *list, dtp_err *err)
 {
     bool more = true;
@@ -92,8 +125,8 @@ static dtp_status read_inner(reader *r, ragged *list, dtp_err *err)
             break;
         }
         if (start + n == list->cap_values) {
-            DTP_TRY(dtp_select__reserve(&list->values, start + n + 1, &list->cap_values,
-                                        sizeof *list->values, err));
+            DTP_TRY(reserve(r, &list->values, start + n + 1, &list->cap_values,
+                            sizeof *list->values, err));
         }
         sel_json_set_path(r->in, list->path, list->n, n);
         DTP_TRY(sel_json_whole(r->in, &list->values[start + n], err));
@@ -116,7 +149,7 @@ static dtp_status read_ragged(reader *r, void *dest, dtp_err *err)
     DTP_TRY(sel_json_peek(r->in, &c, err));
     list->begin = sel_json_here(r->in);
     DTP_TRY(sel_json_take(r->in, '[', err));
-    DTP_TRY(dtp_select__reserve(&list->first, 1, &list->cap_first, sizeof *list->first, err));
+    DTP_TRY(reserve(r, &list->first, 1, &list->cap_first, sizeof *list->first, err));
     list->first[0] = 0;
     for (;;) {
         DTP_TRY(sel_json_next(r->in, ']', list->n, &more, err));
@@ -126,9 +159,8 @@ static dtp_status read_ragged(reader *r, void *dest, dtp_err *err)
         if (list->n >= INT32_MAX / 4) {
             return sel_json_fail(r->in, NULL, err, "more than %d elements", INT32_MAX / 4);
         }
-        DTP_TRY(dtp_select__reserve(&list->first, list->n + 2, &list->cap_first,
-                                    sizeof *list->first, err));
-        DTP_TRY(dtp_select__reserve(&list->at, list->n + 1, &list->cap_at, sizeof *list->at, err));
+        DTP_TRY(reserve(r, &list->first, list->n + 2, &list->cap_first, sizeof *list->first, err));
+        DTP_TRY(reserve(r, &list->at, list->n + 1, &list->cap_at, sizeof *list->at, err));
         sel_json_set_path(r->in, list->path, list->n, -1);
         DTP_TRY(sel_json_peek(r->in, &c, err));
         list->at[list->n] = sel_json_here(r->in);
@@ -300,9 +332,11 @@ static dtp_status read_all(reader *r, dtp_err *err)
     return check_edges(r, err);
 }
 
-dtp_status dtp_select_read(const char *file, dtp_select_problem **out, dtp_err *err)
+dtp_status dtp_select_read(const char *file, int64_t max_bytes, dtp_select_problem **out,
+                           dtp_err *err)
 {
-    reader r = {.intervals = {.path = "problem.nodes.intervals", .fixed = 2},
+    reader r = {.max_bytes = max_bytes,
+                .intervals = {.path = "problem.nodes.intervals", .fixed = 2},
                 .costs = {.path = "problem.nodes.costs"},
                 .usages = {.path = "problem.nodes.usages"},
                 .pairs = {.path = "problem.edges.nodes", .fixed = 2},

@@ -25,9 +25,7 @@ static void add_name(const dtp_select_problem *p, dtp_strbuf *out)
 {
     dtp_json_writer w = {0};
     dtp_json_write_string(&w, NULL, p->name);
-    dtp_strbuf_add(out, dtp_strbuf_text(&w.buf));
-    out->failed = out->failed || w.buf.failed;
-    dtp_strbuf_free(&w.buf);
+    dtp_strbuf_join(out, &w.buf);
 }
 
 /* The file has one interval per node: a further one becomes a node of its own that costs nothing

@@ -20,8 +20,4 @@ bool dtp_glob_match(const char *glob, const char *name);
  * that is inside. */
 bool dtp_glob_match_prefix(const char *glob, const char *name);
 
-/* Number of single-character insertions, deletions and replacements between two texts, at most
- * `limit` + 1; longer texts than DTP_GLOB_BYTES count as far apart. For "did you mean". */
-int32_t dtp_name_distance(const char *a, const char *b, int32_t limit);
-
 #endif

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "core/strbuf.h"
+#include "core/names.h"
 #include "planner/styles/glob.h"
 #include "planner/styles/style_internal.h"
 
@@ -60,8 +61,10 @@ static dtp_status fail_unmatched(const dtp_style_job *job, dtp_err *err)
         dtp_strbuf_addf(&text, "%s'%.100s'", i > 0 ? ", " : "; the nearest names are ",
                         near.names[i]);
     }
-    dtp_status s = DTP_FAIL(err, DTP_INVALID, "'%.100s' matches no node and no parameter of '%s'%s",
-                            glob, g->name, dtp_strbuf_text(&text));
+    dtp_status s = text.failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of names")
+                               : DTP_FAIL(err, DTP_INVALID,
+                                          "'%.100s' matches no node and no parameter of '%s'%s",
+                                          glob, g->name, dtp_strbuf_text(&text));
     dtp_strbuf_free(&text);
     return s;
 }

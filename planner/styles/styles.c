@@ -74,8 +74,10 @@ static dtp_status find_def(const char *name, const dtp_style_def **out, dtp_err 
         }
         dtp_strbuf_addf(&known, "%s%s", known.len > 0 ? ", " : "", d->name);
     }
-    dtp_status s = DTP_FAIL(err, DTP_INVALID, "there is no style '%.60s'; there are %s", name,
-                            dtp_strbuf_text(&known));
+    dtp_status s = known.failed
+                       ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of styles")
+                       : DTP_FAIL(err, DTP_INVALID, "there is no style '%.60s'; there are %s", name,
+                                  dtp_strbuf_text(&known));
     dtp_strbuf_free(&known);
     return s;
 }

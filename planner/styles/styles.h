@@ -22,6 +22,7 @@ typedef struct dtp_style {
         *setting;       /* a choice of the attribute that the style sets; NULL: as the model says */
     const char *layout; /* prepare_input=, prepare_output= */
     const char *text;   /* "GLOB: STYLE" as it was given */
+    const char *place;  /* of a style from a file, FILE:LINE:COL: path; else NULL */
 } dtp_style;
 
 typedef struct dtp_styles {

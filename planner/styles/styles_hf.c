@@ -103,8 +103,14 @@ static dtp_status import_one(const dtp_json *v, int32_t n_renames, const dtp_sty
     dtp_strbuf_free(&text);
     if (s != DTP_OK) {
         dtp_json_prefix(v, err);
+        return s;
     }
-    return s;
+    char place[DTP_JSON_PLACE_BYTES];
+    dtp_json_place(v, place, sizeof place);
+    list->items[list->n - 1].place = dtp_arena_strdup(list->arena, place);
+    return list->items[list->n - 1].place != NULL
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_NOMEM, "out of memory for a style");
 }
 
 dtp_status dtp_styles_import_hf(const char *file, const char *text, size_t len, int32_t n_renames,

@@ -85,6 +85,7 @@ static bool add_usage(const dtp_select_interval *interval, const ascent_prices *
         ok = dtp_mul_i64(interval->usage[s], price, &all);
         if (ok && cost[s] < DTP_SELECT_FORBIDDEN) {
             cost[s] = dtp_select_add_cost(cost[s], all >> x->bits);
+            ok = cost[s] < DTP_SELECT_FORBIDDEN;
         }
     }
     return ok;

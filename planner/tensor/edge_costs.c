@@ -5,16 +5,23 @@
 #include <stdlib.h>
 
 #include "core/microbatch.h"
-#include "core/safe_int.h"
 #include "planner/tensor/move_prices.h"
 
-int64_t dtp_tensor__times(int64_t ps, int64_t count)
+int64_t dtp_tensor__times(tensor_build *b, int64_t ps, int64_t count)
 {
-    int64_t all;
-    return ps >= DTP_SELECT_FORBIDDEN || !dtp_mul_i64(ps, count, &all) ||
-                   all >= DTP_SELECT_FORBIDDEN
-               ? DTP_SELECT_FORBIDDEN
-               : all;
+    int64_t all = 0;
+    const bool forbidden = ps >= DTP_SELECT_FORBIDDEN;
+    const bool fits = !forbidden && dtp_cost_add(&all, ps, count);
+    b->too_large = b->too_large || (!forbidden && !fits);
+    return fits ? all : DTP_SELECT_FORBIDDEN;
+}
+
+int64_t dtp_tensor__plus(tensor_build *b, int64_t x, int64_t y)
+{
+    const int64_t sum = dtp_select_add_cost(x, y);
+    b->too_large = b->too_large || (sum >= DTP_SELECT_FORBIDDEN && x < DTP_SELECT_FORBIDDEN &&
+                                    y < DTP_SELECT_FORBIDDEN);
+    return sum;
 }
 
 /* An operand or output of a node: its layouts, and which of them an option wants or leaves. */
@@ -84,7 +91,7 @@ static dtp_status fill_made(tensor_build *b, const link *l, int64_t *m, dtp_err 
         const int32_t row = from.of_option[from.group->option[o]];
         const int64_t *ps = moves.ps + (size_t)row * (size_t)moves.n_to;
         for (int32_t k = 0; k < moves.n_to; k++) {
-            m[(size_t)o * (size_t)moves.n_to + (size_t)k] = dtp_tensor__times(ps[k], l->count);
+            m[(size_t)o * (size_t)moves.n_to + (size_t)k] = dtp_tensor__times(b, ps[k], l->count);
         }
     }
     dtp_tensor__moves_free(&moves);
@@ -104,16 +111,15 @@ static bool wanted_before(const class_options *c, uint32_t operands, int32_t i, 
 }
 
 /* Row by row of the matrix: what it costs to bring operand i from one layout. */
-static void add_operand(const tensor_build *b, const link *l, int32_t i, const int64_t *ps,
-                        int64_t *row)
+static void add_operand(tensor_build *b, const link *l, int32_t i, const int64_t *ps, int64_t *row)
 {
     const node_port to = operand_of(b, l->node, i);
     const class_options *c = dtp_tensor__class_of(b, l->node);
     for (int32_t k = 0; k < to.group->n_options; k++) {
         const int32_t option = to.group->option[k];
         if (!wanted_before(c, l->operands, i, option)) {
-            const int64_t all = dtp_tensor__times(ps[to.of_option[option]], l->count);
-            row[k] = dtp_select_add_cost(row[k], all);
+            const int64_t all = dtp_tensor__times(b, ps[to.of_option[option]], l->count);
+            row[k] = dtp_tensor__plus(b, row[k], all);
         }
     }
 }
@@ -181,22 +187,23 @@ static dtp_status fill_viewed(tensor_build *b, const link *l, int64_t *m, dtp_er
         const dtp_layout *from = &tensor->options[x / (size_t)moves.n_to].layout;
         const dtp_option *to = &view->options[x % (size_t)moves.n_to];
         const bool allowed = to->own == dtp_layout_equal(from, &to->layout);
-        m[x] = allowed ? dtp_tensor__times(moves.ps[x], l->count) : DTP_SELECT_FORBIDDEN;
+        m[x] = allowed ? dtp_tensor__times(b, moves.ps[x], l->count) : DTP_SELECT_FORBIDDEN;
     }
     dtp_tensor__moves_free(&moves);
     return s;
 }
 
 /* Instances of one node that follow each other decide alike: the diagonal is a cost of the node. */
-static dtp_status hand_over(dtp_select_problem *p, const link *l, const int64_t *m, size_t rows,
+static dtp_status hand_over(tensor_build *b, const link *l, const int64_t *m, size_t rows,
                             dtp_err *err)
 {
+    dtp_select_problem *p = b->p->select;
     if (l->a != l->b) {
         return dtp_select_add_edge(p, l->a, l->b, m, err);
     }
     for (size_t i = 0; i < rows; i++) {
         int64_t *cost = &p->cost[p->first[l->a] + (int64_t)i];
-        *cost = dtp_select_add_cost(*cost, m[i * rows + i]);
+        *cost = dtp_tensor__plus(b, *cost, m[i * rows + i]);
     }
     return DTP_OK;
 }
@@ -223,7 +230,7 @@ dtp_status dtp_tensor__edge(tensor_build *b, const link *l, dtp_err *err)
         s = fill_operands(b, l, m, err);
         break;
     }
-    s = s == DTP_OK ? hand_over(b->p->select, l, m, rows, err) : s;
+    s = s == DTP_OK ? hand_over(b, l, m, rows, err) : s;
     free(m);
     return s;
 }

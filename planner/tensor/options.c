@@ -231,7 +231,7 @@ static dtp_status find_price(const option_walk *w, const dtp_node_layouts *l, dt
     const dtp_status s =
         dtp_node_pricer_price(w->b->nodes, w->node, &w->strategy, l->in, l->out, out, &why);
     *runs = s == DTP_OK;
-    return *runs || dtp_status_is_input(s) ? DTP_OK : DTP_FAIL(err, s, "%s", why.msg);
+    return *runs || dtp_lowering_refuses(s) ? DTP_OK : DTP_FAIL(err, s, "%s", why.msg);
 }
 
 static dtp_status find_kernel_price(option_walk *w, const dtp_node_layouts *l, dtp_node_price *out,

@@ -114,13 +114,10 @@ static bool keeps_pins(const dtp_planning *p, const dtp_candidate *c)
     return dtp_pins_kept(p->graph, &c->sharding, state->pins.n_pins, state->pins.pins);
 }
 
-static bool in_space(const dtp_planning *p, const dtp_candidate *c)
+static dtp_status in_space(const dtp_planning *p, const dtp_candidate *c, bool *is, dtp_err *err)
 {
     const tensor_state *state = p->state;
-    bool found = false;
-    return dtp_tensor_selection(state->problem, &c->sharding, state->start, &found, NULL) ==
-               DTP_OK &&
-           found;
+    return dtp_tensor_selection(state->problem, &c->sharding, state->start, is, err);
 }
 
 /* ---- solving ------------------------------------------------------------------------------------
@@ -250,25 +247,28 @@ static dtp_status note_moves(const dtp_planning *p, dtp_plan *plan, dtp_err *err
 }
 
 /* The bound without folding holds with folding too. */
-static void bound_folding(const dtp_planning *p, dtp_certificate *c)
+static dtp_status bound_folding(const dtp_planning *p, dtp_certificate *c, dtp_err *err)
 {
     const tensor_state *state = p->state;
+    bool optimal = false;
     if (!state->has_fold_bound) {
-        return;
+        return DTP_OK;
     }
     int64_t bound = state->fold_bound.bound;
     bound = bound < c->least_cost ? bound : c->least_cost;
     bound = bound > 0 ? bound : 0;
     c->bound = bound > c->bound ? bound : c->bound;
-    if (c->bound == c->cost && in_space(p, &p->best)) {
-        c->status = DTP_CERT_OPTIMAL;
+    if (c->bound == c->cost) {
+        DTP_TRY(in_space(p, &p->best, &optimal, err));
     }
+    c->status = optimal ? DTP_CERT_OPTIMAL : c->status;
     c->gap = dtp_gap(c->cost, c->bound);
     if (dtp_tensor_is_folded(state->problem)) {
         c->has_unfolded = true;
         c->unfolded_bound = bound;
         c->unfolded_gap = dtp_gap(c->least_cost, bound);
     }
+    return DTP_OK;
 }
 
 /* Explanations of a plan with bounds need not build a large problem. */
@@ -296,7 +296,7 @@ static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
         DTP_TRY(dtp_planning_add_pin(plan, state->pins.texts[i], err));
     }
     DTP_TRY(note_moves(p, plan, err));
-    bound_folding(p, &plan->certificate);
+    DTP_TRY(bound_folding(p, &plan->certificate, err));
     DTP_TRY(find_option_bounds(p, plan, err));
     DTP_TRY(p->request->prices ? find_prices(p, plan, err) : DTP_OK);
     return copy_settings(&state->pins, plan, err);

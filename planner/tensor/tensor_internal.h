@@ -18,8 +18,6 @@
 #include "planner/tensor/tensor_problem.h"
 #include "spmd/node_layouts.h"
 
-enum { DTP_N_PHASES = 3 };
-
 /* Layouts without repetition. */
 typedef struct layout_list {
     int32_t n, cap;
@@ -73,6 +71,7 @@ typedef struct tensor_build {
     dtp_move_pricer *moves;
     move_prices *prices; /* of moves, by type; those used last first */
     dtp_node_pricer *nodes;
+    bool too_large; /* some cost that is not forbidden reaches DTP_SELECT_FORBIDDEN */
     dtp_node_classes classes;
     class_options *options; /* by class */
     int32_t n_node_groups, n_tensor_groups;
@@ -113,9 +112,11 @@ dtp_status dtp_tensor__memory(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 const class_options *dtp_tensor__class_of(const tensor_build *b, int32_t group);
 /* Outputs and the loss. */
 bool dtp_tensor__survives(const dtp_graph *g, dtp_tensor_id t);
-/* The price of a move, DTP_SELECT_FORBIDDEN when there is none; a price times a count. */
+/* The price of a move, DTP_SELECT_FORBIDDEN when there is none; a price times a count; a sum. What
+ * does not fit is remembered. */
 dtp_status dtp_tensor__move(tensor_build *b, const dtp_ttype *type, const dtp_layout *from,
                             const dtp_layout *to, int64_t *ps, dtp_err *err) DTP_MUST_CHECK;
-int64_t dtp_tensor__times(int64_t ps, int64_t count);
+int64_t dtp_tensor__times(tensor_build *b, int64_t ps, int64_t count);
+int64_t dtp_tensor__plus(tensor_build *b, int64_t x, int64_t y);
 
 #endif

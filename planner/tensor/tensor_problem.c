@@ -5,6 +5,8 @@
 
 #include "planner/tensor/tensor_internal.h"
 
+_Static_assert(DTP_COST_LIMIT_PS == DTP_SELECT_FORBIDDEN, "one limit of costs");
+
 dtp_tensor_options dtp_tensor_options_init(void)
 {
     return (dtp_tensor_options){.runs = 1};
@@ -64,7 +66,7 @@ static dtp_status add_node(tensor_build *b, int32_t i, int64_t *unit, int64_t *c
         DTP_TRY(tensor_costs(b, choice, unit, &count, err));
     }
     for (int32_t k = 0; k < choice->n_options; k++) {
-        cost[k] = dtp_tensor__times(unit[k], count);
+        cost[k] = dtp_tensor__times(b, unit[k], count);
     }
     return dtp_select_add_node(b->p->select, 0, 0, choice->n_options, cost, usage, err);
 }
@@ -96,6 +98,37 @@ const dtp_redistributor *dtp_tensor_redistributor(const dtp_tensor_problem *p)
     return dtp_move_pricer_redistributor(p->moves);
 }
 
+/* ---- sums --------------------------------------------------------------------------------------
+ */
+
+static int64_t largest(const int64_t *cost, int64_t first, int64_t end)
+{
+    int64_t most = 0;
+    for (int64_t k = first; k < end; k++) {
+        most = cost[k] < DTP_SELECT_FORBIDDEN && cost[k] > most ? cost[k] : most;
+    }
+    return most;
+}
+
+/* The dearest selection costs less than DTP_SELECT_FORBIDDEN, so that none is excluded for its
+ * sum. */
+static dtp_status check_sum(const tensor_build *b, dtp_err *err)
+{
+    const dtp_select_problem *s = b->p->select;
+    const dtp_dearest *node = dtp_node_pricer_dearest(b->nodes);
+    const dtp_dearest *move = dtp_move_pricer_dearest(b->moves);
+    int64_t sum = 0;
+    bool fits = !b->too_large;
+    for (int32_t i = 0; i < s->n_nodes && fits; i++) {
+        fits = dtp_cost_add(&sum, largest(s->cost, s->first[i], s->first[i + 1]), 1);
+    }
+    for (int32_t e = 0; e < s->n_edges && fits; e++) {
+        fits = dtp_cost_add(&sum, largest(s->edge_cost, s->edge_first[e], s->edge_first[e + 1]), 1);
+    }
+    return fits ? DTP_OK
+                : dtp_cost_fail(b->p->pricer, node->time_s > move->time_s ? node : move, err);
+}
+
 /* ---- life --------------------------------------------------------------------------------------
  */
 
@@ -112,6 +145,7 @@ static dtp_status build_all(tensor_build *b, dtp_err *err)
     DTP_TRY(add_nodes(b, err));
     DTP_TRY(dtp_tensor__memory(b, err));
     DTP_TRY(dtp_tensor__edges(b, err));
+    DTP_TRY(check_sum(b, err));
     return dtp_select_problem_check(p->select, err);
 }
 

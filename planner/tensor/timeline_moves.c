@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "cost_models/predict.h"
 #include "planner/select/incident.h"
 #include "planner/tensor/plan_tensor_internal.h"
 
@@ -102,11 +103,11 @@ static dtp_status predict(move_search *m, dtp_arena *arena, dtp_prediction *out,
     options.unplaced = true;
     DTP_TRY(dtp_tensor_sharding(m->problem, m->choice, arena, &sharding, err));
     DTP_TRY(dtp_lower(m->p->graph, &sharding, &options, &program, err));
-    dtp_predict(&m->p->pricer, program, out);
+    const dtp_status s = dtp_predict(&m->p->pricer, program, out, err);
     m->trials++;
     m->instrs += program->n_instrs;
     dtp_program_destroy(program);
-    return DTP_OK;
+    return s;
 }
 
 /* Offers m->choice, whose sum of prices differs by `sum` from that of p->near, when its timeline

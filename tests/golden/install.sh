@@ -10,6 +10,17 @@ trap 'rm -rf "$here"' EXIT
 cmake --install "$build" --prefix "$here/prefix" >"$here/install.log"
 for tool in dtplan dtrun; do "$here/prefix/bin/$tool" --version >/dev/null; done
 
+# The installed headers need nothing else, and compile together in any order.
+for order in sort 'sort -r'; do
+    (cd "$here/prefix/include/dtp" && find . -name '*.h' ! -name op_list.h | $order | sed 's|^\./\(.*\)|#include "\1"|') |
+        cc -std=c17 -D_POSIX_C_SOURCE=200809L -I"$here/prefix/include" -I"$here/prefix/include/dtp" \
+            -fsyntax-only -Wall -Wextra -x c -
+done
+# The library exports names of the project, and no others.
+library=$(find "$here/prefix" -name 'libdtp.so' | head -1)
+foreign=$(nm -D --defined-only "$library" | awk '$3 !~ /^dtp_/ {print $3}')
+[ -z "$foreign" ] || { echo "libdtp exports names without the prefix: $(echo "$foreign" | head -5 | tr '\n' ' ')"; exit 1; }
+
 cmake -S "$root/examples" -B "$here/cmake" -G Ninja -DCMAKE_PREFIX_PATH="$here/prefix" \
     -DCMAKE_C_FLAGS="${DTP_TEST_CFLAGS:-}" >"$here/configure.log"
 cmake --build "$here/cmake" >"$here/build.log" || { cat "$here/build.log"; exit 1; }

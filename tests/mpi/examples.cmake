@@ -8,6 +8,7 @@ endfunction()
 
 if(DTP_HAVE_MPI)
     dtp_mpi_example(tensors 4)
+    dtp_mpi_example(eager_training 4)
     dtp_mpi_example(tensorflow_guide 6)
     dtp_mpi_example(tensor_parallel_mlp 2 2)
     dtp_mpi_example(ring_attention 2 2)

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "cost_models/plan_lowering.h"
+#include "cost_models/predict.h"
 #include "planner/reports/explain.h"
 #include "planner/tensor/plan_tensor.h"
 #include "spmd/program_check.h"
@@ -21,15 +22,18 @@ static const tensor_case CASES[] = {
     {.model = "mlp_digits.json", .mesh = "x:2", .machine = "cpu_2.json"},
     {.model = "mlp_digits.json", .mesh = "x:8", .machine = "h100_64.json", .microbatches = 4},
     {.model = "gpt_bytes.json", .mesh = "x:4", .machine = "a100_8.json", .remat = true},
-    {.model = "gpt_bytes.json", .mesh = "x:2;y:4", .machine = "v100_16.json"},
-    {.model = "gpt_bytes_dropout.json", .mesh = "x:4;y:2", .machine = "l4_16.json"},
+    {.model = "gpt_bytes.json", .mesh = "x:2;y:4", .machine = "v100_16.json", .dims = "layers=2"},
+    {.model = "gpt_bytes_dropout.json",
+     .mesh = "x:2;y:2",
+     .machine = "l4_16.json",
+     .dims = "layers=2"},
     {.model = "gpt2_small.json", .mesh = "x:2;y:2", .machine = "l4_16.json", .dims = "layers=2"},
     {.model = "mtf_lm.json", .mesh = "x:2;y:4", .machine = "h100_64.json"},
     {.model = "bert_large.json", .mesh = "x:4;y:4", .machine = "v100_16.json", .dims = "layers=3"},
     {.model = "vit_b16.json", .mesh = "x:8", .machine = "a100_8.json", .dims = "layers=3"},
     {.model = "llama3_8b.json", .mesh = "x:4;y:2", .machine = "a100_8.json", .dims = "layers=2"},
     {.model = "llama3_70b.json", .mesh = "x:8;y:8", .machine = "h100_64.json", .dims = "layers=2"},
-    {.model = "mixtral_8x7b.json", .mesh = "x:2;y:8", .machine = "l4_16.json", .dims = "layers=2"},
+    {.model = "mixtral_8x7b.json", .mesh = "x:2;y:8", .machine = "l4_16.json", .dims = "layers=1"},
     {.model = "gpt3_175b.json", .mesh = "x:8", .machine = "h100_128.json", .dims = "layers=2"},
 };
 
@@ -77,7 +81,7 @@ static void check_again(const tensor_fixture *f, const dtp_plan *made, const dtp
     dtp_program *one_by_one = lower(g, again, &plain);
     assert_int_equal(price_of(&f->pricer, one_by_one), made->certificate.cost);
     dtp_program *final = lower(g, again, &lowering.options);
-    dtp_predict(&f->pricer, final, &predicted);
+    assert_int_equal(dtp_predict(&f->pricer, final, &predicted, NULL), DTP_OK);
     assert_int_equal(predicted.peak_bytes, made->predicted.peak_bytes);
     assert_true(predicted.step_time_s >= made->predicted.step_time_s &&
                 predicted.step_time_s <= made->predicted.step_time_s);
@@ -152,6 +156,8 @@ static void test_plan_prices__certificates_are_the_prices_of_programs(void **sta
         const int64_t peak = check_plan(&f, &request, &listed);
         assert_true(peak > 0);
         request.memory_limit_bytes = peak * 9 / 10;
+        request.gap = 0.02;   /* what is checked holds for any plan: */
+        request.brief = true; /* no long search for a good one */
         limited += check_plan(&f, &request, &listed) > 0 ? 1 : 0;
         tensor_fixture_destroy(&f);
         dtp_arena_destroy(arena);

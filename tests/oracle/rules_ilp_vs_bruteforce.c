@@ -242,7 +242,8 @@ static table enumerate(bruteforce *b, const dtp_rules_problem *p)
             assert_false(o.legal);
             continue;
         }
-        const dtp_rules_value v = dtp_rules_evaluate(p, &choice);
+        dtp_rules_value v;
+        assert_int_equal(dtp_rules_evaluate(p, &choice, &v, NULL), DTP_OK);
         assert_int_equal(v.legal, o.legal);
         if (o.legal) {
             assert_int_equal(v.cost_ps, o.cost_ps);
@@ -295,7 +296,8 @@ static void compare(bruteforce *b, const table *all, const dtp_rules_problem *p,
     for (int32_t i = 0; i < result.n; i++) {
         const dtp_rules_value *v = &result.solutions[i].value;
         const int64_t value = r->objective == DTP_OBJECTIVE_TIME ? v->cost_ps : v->peak_bytes;
-        const dtp_rules_value again = dtp_rules_evaluate(p, &result.solutions[i].choice);
+        dtp_rules_value again;
+        assert_int_equal(dtp_rules_evaluate(p, &result.solutions[i].choice, &again, NULL), DTP_OK);
         assert_true(again.legal && again.cost_ps == v->cost_ps &&
                     again.peak_bytes == v->peak_bytes);
         assert_true(i == 0 ? value == best : value >= best);

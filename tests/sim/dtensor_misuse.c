@@ -206,8 +206,9 @@ static dtp_status too_large(dtp_device_mesh *mesh, void *user, dtp_err *err)
     dtp_tensor t;
     dtp_err said = {0};
     DTP_TRY(dtp_tensor_desc_init(mesh, DTP_F32, 1, shape, "replicated", &desc, err));
-    DTP_TRY(expect(dtp_tensor_zeros(mesh, &desc, &t, &said), DTP_NOMEM, "allocate", &said, err));
-    DTP_TRY(expect(dtp_tensor_scatter(mesh, &desc, 0, NULL, &t, &said), DTP_NOMEM, "allocate",
+    DTP_TRY(
+        expect(dtp_tensor_zeros(mesh, &desc, &t, &said), DTP_NOMEM, "out of memory", &said, err));
+    DTP_TRY(expect(dtp_tensor_scatter(mesh, &desc, 0, NULL, &t, &said), DTP_NOMEM, "out of memory",
                    &said, err));
     return still_works(mesh, err);
 }

@@ -139,6 +139,11 @@ static dtp_status with_session(const dtp_program *p, dtp_backend *backend, dtp_c
     dtp_report report = {0};
     o.seed = 11;
     o.load = j->load;
+    o.save = j->save;
+    o.keep = j->keep;
+    o.allow_nan = j->allow_nan;
+    o.n_feeds = j->n_feeds;
+    o.feeds = j->feeds;
     o.profile = true;
     DTP_TRY(dtp_session_create(p, backend, comm, &o, &s, err));
     dtp_status status = dtp_report_start(&report, s, j->backend, comm->ops->name, NULL, err);
@@ -183,7 +188,7 @@ static dtp_status verify_with(const job *j, const dtp_program *p, dtp_backend *b
         }
     }
     if (status == DTP_OK &&
-        (!r.pass || r.n != 1 + 1 + 3 + 3 || r.peak_bytes[comm->size - 1] != p->peak_bytes)) {
+        (!r.pass || r.n != 9 + 1 + 1 + 3 + 9 || r.peak_bytes[comm->size - 1] != p->peak_bytes)) {
         status = DTP_FAIL(err, DTP_INTERNAL, "pass %d with %d items, peak %" PRId64 " of %" PRId64,
                           r.pass, r.n, r.peak_bytes[comm->size - 1], p->peak_bytes);
     }

@@ -24,9 +24,13 @@ typedef struct job {
     const char *backend;
     int32_t steps;
     const char *load, *save; /* may be NULL */
-    double *losses;          /* of `steps`, written by rank 0 */
-    float *params; /* all parameters one after the other after the last step, on rank 0; may be
-                      NULL */
+    int32_t keep;
+    bool allow_nan;
+    int32_t n_feeds;
+    const dtp_feed_spec *feeds;
+    double *losses; /* of `steps`, written by rank 0 */
+    float *params;  /* all parameters one after the other after the last step, on rank 0; may be
+                       NULL */
 } job;
 
 /* Body of one rank: trains and checks on the way that memory is exactly as planned. */

@@ -18,7 +18,7 @@ typedef struct misuse_suite {
 /* A case of many steps has done one: it has 10 seconds again. */
 void misuse_progress(void);
 
-/* Argument: the number of ranks N, 2 or 4. The meshes are "x:N" and "x:2;y:N/2". */
+/* Argument: the number of ranks N, 1, 2 or 4. The meshes are "x:N" and "x:2;y:N/2". */
 int misuse_main(const misuse_suite *suite, int argc, char **argv);
 
 #endif

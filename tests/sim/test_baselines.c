@@ -15,8 +15,6 @@
 #include "tests/sim/verify_case.h"
 
 static const double TOLERANCE = 1e-9;
-/* A bias of keys has no gradient but what rounding leaves. */
-static const double NOTHING = 1e-13;
 
 static void verify_baseline(const dtp_graph *g, const dtp_sharding *s, const char *what)
 {
@@ -24,7 +22,6 @@ static void verify_baseline(const dtp_graph *g, const dtp_sharding *s, const cha
     c.backend = "ref";
     c.options.tolerance = TOLERANCE;
     c.options.steps = 1;
-    c.nothing = NOTHING;
     verify_sharding(g, s, NULL, &c);
 }
 

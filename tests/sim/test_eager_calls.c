@@ -36,7 +36,8 @@ static dtp_status misuse(eager *e, dtp_err *err)
     DTP_TRY(input(e, "S0", 8, 6, &a, err));
     DTP_TRY(input(e, "S1", 4, 8, &b, err));
     DTP_TRY(expect(dtp_tensor_matmul(a, b, &out, &bad), DTP_INVALID, &bad, "f64[8,6]"));
-    DTP_TRY(expect(dtp_tensor_matmul(a, b, &out, &bad), DTP_INVALID, &bad, "dim 'w' is 6"));
+    DTP_TRY(expect(dtp_tensor_matmul(a, b, &out, &bad), DTP_INVALID, &bad,
+                   "dim '1 of operand 0' is 6"));
     DTP_TRY(expect(dtp_tensor_add(a, b, &out, &bad), DTP_INVALID, &bad, "dim -2 is 4"));
     DTP_TRY(expect(dtp_tensor_einsum("ab,bc", 1, &a, &out, &bad), DTP_INVALID, &bad, "follows"));
     DTP_TRY(expect(dtp_tensor_einsum("abc->a", 1, &a, &out, &bad), DTP_INVALID, &bad, "3 letters"));

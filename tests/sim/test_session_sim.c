@@ -345,10 +345,12 @@ static void test_checkpoint__damage_is_found(void **unused)
         {"\"w1\"", "\"w9\"", "does not hold"},
         {"rank-1-of-2", "rank-7-of-9", "rank-7-of-9"},
         {"rank-1-of-2", "../rank-1-of-2", "plain file name"},
+        {"\"name\": \"rank-0-of-2", "\"name\": \"rank-1-of-2", "does not"},
         {"\"crc32\": \"", "\"crc32\": \"0", "checksum"},
         {"\"file\": 1", "\"file\": 2", "file"},
         {"\"file\": 1", "\"file\": -1", "file"},
-        {"\"offset\": [6, 0]", "\"offset\": [5, 0]", "overlap"},
+        {"\"offset\": [6, 0]", "\"offset\": [5, 0]",
+         "index.json: tensor 'w1' has slices that overlap, in 'rank-0-of-2"},
         {"\"offset\": [6, 0]", "\"offset\": [7, 0]", "dim 0"},
         {"\"shape\": [12, 6]", "\"shape\": [13, 6]", "w1"},
         {"\"shape\": [12, 6]", "\"shape\": [9007199254740992, 9007199254740992]", "2^63"},
@@ -362,7 +364,6 @@ static void test_checkpoint__damage_is_found(void **unused)
     double loss;
     snprintf(dir, sizeof dir, "%s", data_path("damaged"));
     snprintf(index, sizeof index, "%s/model.safetensors.index.json", dir);
-    snprintf(part, sizeof part, "%s/rank-1-of-2.safetensors", dir);
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         train_job(g, &(placement){"x:2", "pixels:x"}, 1, NULL, dir, &loss, NULL);
         must(load_damaged(g, dir, &err), &err);
@@ -374,6 +375,9 @@ static void test_checkpoint__damage_is_found(void **unused)
         }
     }
     /* one flipped byte of the data */
+    snprintf(dir, sizeof dir, "%s", data_path("flipped"));
+    snprintf(index, sizeof index, "%s/model.safetensors.index.json", dir);
+    snprintf(part, sizeof part, "%s/rank-1-of-2.1.safetensors", dir);
     train_job(g, &(placement){"x:2", "pixels:x"}, 1, NULL, dir, &loss, NULL);
     FILE *f = fopen(part, "r+b");
     assert_non_null(f);
@@ -384,7 +388,7 @@ static void test_checkpoint__damage_is_found(void **unused)
     fclose(f);
     assert_int_equal(load_damaged(g, dir, &err), DTP_INVALID);
     assert_non_null(strstr(err.msg, "damaged"));
-    /* an interrupted save has no index: there is no checkpoint */
+    /* no index: there is no checkpoint */
     assert_int_equal(unlink(index), 0);
     assert_int_equal(load_damaged(g, dir, &err), DTP_IO);
     assert_non_null(strstr(err.msg, "no complete checkpoint"));

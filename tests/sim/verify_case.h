@@ -13,8 +13,6 @@ typedef struct verify_case {
     const char *what;           /* named in failures */
     const char *backend;        /* default "cpu"; of the ranks and of the one device */
     dtp_verify_options options; /* `reference` is made here */
-    double nothing; /* an item whose error and largest value are below it is not compared: rounding
-                       left all of it; default 0 */
     int32_t n_kernels;
     const dtp_kernel *kernels; /* of registered ops */
 } verify_case;

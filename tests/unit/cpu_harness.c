@@ -205,7 +205,8 @@ static dtp_status run(const cpu_case *c, const char *name, int32_t threads, void
                             .threads = threads};
     dtp_kernel_fn fn = b->ops->kernel(b, c->call.op->name);
     assert_non_null(fn);
-    dtp_status status = fn(&args, err);
+    dtp_status status = dtp_backend_check(b, &c->call, err);
+    status = status == DTP_OK ? fn(&args, err) : status;
     b->ops->free(b, workspace, (size_t)bytes);
     dtp_backend_destroy(b);
     return status;

@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#include "core/model.h"
+
 enum { SEED = 4711, ROUNDS = 3000, MAX_CANDIDATES = 24, LIMIT = 1000 };
 
 static uint32_t draw(uint64_t *state, uint32_t below)
@@ -241,11 +243,63 @@ static void test_planning__objective_memory(void **state)
     }
 }
 
+/* ---- meshes that cannot beat the rival ----------------------------------------------------------
+ */
+
+static dtp_status begins(dtp_planning *p, dtp_err *err)
+{
+    (void)p;
+    (void)err;
+    return DTP_OK;
+}
+
+static void finishes(dtp_planning *p)
+{
+    (void)p;
+}
+
+static dtp_status is_cut(dtp_planning *p, dtp_err *err)
+{
+    (void)err;
+    p->cut = true;
+    p->certificate.bound = 7;
+    return DTP_OK;
+}
+
+static void test_planning__every_mesh_is_cut(void **state)
+{
+    (void)state;
+    static const dtp_planner cutting = {
+        .begin = begins, .finish = finishes, .solve = is_cut, .keeps_pins = keeps_pins};
+    dtp_err err = {0};
+    dtp_graph *g = NULL;
+    dtp_machine *machine = NULL;
+    dtp_plan_result r;
+    dtp_plan_request request = dtp_plan_request_init();
+    request.devices = 4;
+    assert_int_equal(dtp_model_read(DTP_SOURCE_DIR "/models/mlp_digits.json", NULL, &g, &err),
+                     DTP_OK);
+    assert_int_equal(
+        dtp_machine_read(DTP_SOURCE_DIR "/models/machines/a100_8.json", &machine, &err), DTP_OK);
+    assert_int_equal(dtp_planning_run(&cutting, g, machine, &request, &r, &err), DTP_OK);
+    assert_null(r.plan);
+    assert_false(r.infeasible);
+    assert_int_equal(r.n_meshes, 2); /* x:4 and x:2;y:2 */
+    for (int32_t i = 0; i < r.n_meshes; i++) {
+        assert_int_equal(r.meshes[i].outcome, DTP_MESH_CUT);
+        assert_int_equal(r.meshes[i].bound, 7);
+    }
+    dtp_plan_result_free(&r);
+    dtp_machine_destroy(machine);
+    dtp_graph_destroy(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_planning__keeps_the_best_by_timeline_and_sum),
         cmocka_unit_test(test_planning__objective_memory),
+        cmocka_unit_test(test_planning__every_mesh_is_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

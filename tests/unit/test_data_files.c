@@ -1,4 +1,5 @@
 /* Pieces, conversions, .npy and safetensors: round trips and hostile files. */
+#include "core/json.h"
 #include "executor/convert.h"
 #include "executor/npy.h"
 #include "executor/piece.h"
@@ -320,6 +321,19 @@ static void test_npy__damaged_files(void **unused)
 
 /* ---- safetensors ---- */
 
+/* CRC-32 bit by bit. */
+static unsigned crc_of(const char *text, size_t n)
+{
+    unsigned crc = 0xFFFFFFFFU;
+    for (size_t i = 0; i < n; i++) {
+        crc ^= (unsigned char)text[i];
+        for (int bit = 0; bit < 8; bit++) {
+            crc = crc >> 1 ^ ((crc & 1U) != 0 ? 0xEDB88320U : 0);
+        }
+    }
+    return ~crc;
+}
+
 static void test_safetensors__round_trips(void **unused)
 {
     (void)unused;
@@ -331,10 +345,10 @@ static void test_safetensors__round_trips(void **unused)
         {.name = "scalar", .store = DTP_STORE_F32},
         {.name = "ids", .store = DTP_STORE_I64, .rank = 1, .dims = {2}},
     };
-    const dtp_st_meta meta[] = {{"step", "12"}};
+    const dtp_st_meta meta[] = {{"step", "12"}, {DTP_ST_CRC, ""}, {"last", "one"}};
     const char *path = data_path("round.safetensors");
     dtp_st_writer *writer = NULL;
-    must(dtp_st_create(path, 3, entries, 1, meta, &writer, &err), &err);
+    must(dtp_st_create(path, 3, entries, 3, meta, &writer, &err), &err);
     must(dtp_st_put(writer, w, 24, &err), &err);
     assert_int_equal(dtp_st_put(writer, w, 8, &err), DTP_INTERNAL);
     must(dtp_st_put(writer, w, 4, &err), &err);
@@ -347,6 +361,17 @@ static void test_safetensors__round_trips(void **unused)
     must(dtp_st_open(path, &f, &err), &err);
     assert_int_equal(dtp_st_count(f), 3);
     assert_string_equal(dtp_st_meta_get(f, "step"), "12");
+    assert_string_equal(dtp_st_meta_get(f, "last"), "one");
+    char *text = NULL, digits[9];
+    size_t len = 0;
+    must(dtp_file_read(path, 1 << 20, &text, &len, &err), &err);
+    assert_int_equal(bytes, len);
+    assert_int_equal(crc, crc_of(text, len));
+    const size_t data_at = (size_t)dtp_st_data_at(f);
+    assert_int_equal(data_at, len - 44);
+    snprintf(digits, sizeof digits, "%08x", crc_of(text + data_at, len - data_at));
+    assert_string_equal(dtp_st_meta_get(f, DTP_ST_CRC), digits);
+    free(text);
     assert_null(dtp_st_meta_get(f, "other"));
     assert_null(dtp_st_find(f, "absent"));
     const dtp_st_entry *e = dtp_st_find(f, "w \"1\"");

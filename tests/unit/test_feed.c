@@ -1,6 +1,5 @@
 /* Feeds, initial values, the permutation of samples, the mpirun command line. */
 #include "executor/feed.h"
-#include "executor/launch.h"
 #include "core/philox.h"
 #include "executor/npy.h"
 #include "executor/convert.h"
@@ -397,57 +396,6 @@ static void test_init__normal_values_are_those_of_the_generator(void **unused)
 
 /* ---- launch ---- */
 
-static void check_argv(const dtp_launch *launch, const char *const *want)
-{
-    dtp_err err = {0};
-    char **argv = NULL;
-    must(dtp_launch_argv(launch, &argv, &err), &err);
-    size_t i = 0;
-    for (; want[i] != NULL; i++) {
-        assert_non_null(argv[i]);
-        assert_string_equal(argv[i], want[i]);
-    }
-    assert_null(argv[i]);
-    dtp_launch_argv_free(argv);
-}
-
-static void test_launch__command_lines(void **unused)
-{
-    (void)unused;
-    char run[] = "dtrun", plan[] = "plan.json", a[] = "OMPI_ALLOW_RUN_AS_ROOT=1",
-         b[] = "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1";
-    char *args[] = {run, plan}, *both[] = {a, b, NULL}, *half[] = {a, NULL};
-    dtp_launch l = {.ranks = 2, .cores = 4, .n_args = 2, .args = args};
-    const char *const bound[] = {"mpirun", "-n",    "2",         "--bind-to",
-                                 "core",   "dtrun", "plan.json", NULL};
-    check_argv(&l, bound);
-    l.cores = 1;
-    l.mpirun = "/opt/mpirun";
-    const char *const crowded[] = {"/opt/mpirun",     "-n",        "2",
-                                   "--oversubscribe", "--bind-to", "none",
-                                   "dtrun",           "plan.json", NULL};
-    check_argv(&l, crowded);
-    l.mpirun = NULL;
-    l.cores = 2;
-    l.is_root = true;
-    dtp_err err = {0};
-    char **argv = NULL;
-    assert_int_equal(dtp_launch_argv(&l, &argv, &err), DTP_UNSUPPORTED);
-    assert_non_null(strstr(err.msg, "--allow-run-as-root"));
-    l.environment = half;
-    assert_int_equal(dtp_launch_argv(&l, &argv, &err), DTP_UNSUPPORTED);
-    l.environment = both;
-    check_argv(&l, bound);
-    l.environment = NULL;
-    l.allow_root = true;
-    const char *const root[] = {"mpirun", "--allow-run-as-root", "-n", "2", "--bind-to", "core",
-                                "dtrun",  "plan.json",           NULL};
-    check_argv(&l, root);
-    l.mpirun = "/no/such/mpirun";
-    assert_int_equal(dtp_launch_mpirun(&l, &err), DTP_COMM);
-    assert_non_null(strstr(err.msg, "/no/such/mpirun"));
-}
-
 static int cleanup(void **unused)
 {
     (void)unused;
@@ -469,7 +417,6 @@ int main(void)
         cmocka_unit_test(test_feed__spec_texts),
         cmocka_unit_test(test_init__pieces_and_threads_agree),
         cmocka_unit_test(test_init__normal_values_are_those_of_the_generator),
-        cmocka_unit_test(test_launch__command_lines),
     };
     return cmocka_run_group_tests(tests, NULL, cleanup);
 }

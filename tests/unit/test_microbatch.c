@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "core/model.h"
+#include "cost_models/predict.h"
 #include "cost_models/timeline.h"
 #include "planner/candidate.h"
 #include "planner/rules/plan_rules.h"
@@ -274,7 +275,7 @@ static void test_microbatch__prediction_counts_runs(void **state)
     double body = 0, tail = 0;
     int64_t counts[2] = {0, 0}, timeline = 0;
     lower(m, "batch:x;heads:y;d_ff:y;vocab:y", true, &l);
-    dtp_predict(&l.pricer, l.program, &p);
+    assert_int_equal(dtp_predict(&l.pricer, l.program, &p, NULL), DTP_OK);
     for (int32_t i = 0; i < l.program->n_instrs; i++) {
         const dtp_instr *instr = &l.program->instrs[i];
         const bool once = instr->phase == DTP_UPDATE;
@@ -320,7 +321,8 @@ static void test_microbatch__rules_problem_agrees(void **state)
             }
         }
         assert_int_equal(dtp_additive_cost(m, &l.pricer, &l.sharding, NULL, &cost, &err), DTP_OK);
-        const dtp_rules_value v = dtp_rules_evaluate(problem, &choice);
+        dtp_rules_value v;
+        assert_int_equal(dtp_rules_evaluate(problem, &choice, &v, &err), DTP_OK);
         assert_true(v.legal);
         assert_int_equal(v.cost_ps, cost);
         dtp_rules_problem_destroy(problem);
@@ -368,14 +370,14 @@ static void test_microbatch__plans_keep_choices(void **state)
     dtp_prediction p;
     assert_int_equal(dtp_lower(again, &read->sharding, NULL, &l.program, &err), DTP_OK);
     assert_int_equal(dtp_pricer_init(machine, &mesh, &l.pricer, &err), DTP_OK);
-    dtp_predict(&l.pricer, l.program, &p);
+    assert_int_equal(dtp_predict(&l.pricer, l.program, &p, NULL), DTP_OK);
     assert_int_equal(p.peak_bytes, read->predicted.peak_bytes);
     assert_true(fabs(p.step_time_s - read->predicted.step_time_s) <= 1e-9 * p.step_time_s);
     dtp_program_destroy(l.program);
     free(first);
     free(second);
     dtp_plan_destroy(read);
-    dtp_plan_destroy(r.plan);
+    dtp_plan_result_free(&r);
     dtp_graph_destroy(again);
     dtp_machine_destroy(machine);
     dtp_graph_destroy(g);

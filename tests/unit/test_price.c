@@ -194,7 +194,6 @@ static void test_price__picoseconds_round_and_saturate(void **state)
     assert_true(dtp_picoseconds(1.4e-12) == 1);
     assert_true(dtp_picoseconds(1.6e-12) == 2);
     assert_true(dtp_picoseconds(2.0) == INT64_C(2000000000000));
-    assert_true(dtp_picoseconds(1e30) == INT64_MAX);
 }
 
 int main(void)

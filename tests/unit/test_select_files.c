@@ -28,7 +28,7 @@ static dtp_status read_one(const char *path, const void *user, dtp_err *err)
 {
     dtp_select_problem *p = NULL;
     (void)user;
-    dtp_status s = dtp_select_read(path, &p, err);
+    dtp_status s = dtp_select_read(path, DTP_SELECT_MAX_BYTES, &p, err);
     if (s == DTP_OK) {
         dtp_select_problem_destroy(p);
     }
@@ -45,7 +45,7 @@ static dtp_select_problem *read_file(const char *path)
 {
     dtp_select_problem *p = NULL;
     dtp_err err = {0};
-    if (dtp_select_read(path, &p, &err) != DTP_OK) {
+    if (dtp_select_read(path, DTP_SELECT_MAX_BYTES, &p, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     return p;
@@ -134,7 +134,7 @@ static void test_select_read__large_file(void **state)
     *end = 'x';
     const long col = (long)(end - strchr(text.text, '\n'));
     assert_int_equal(dtp_file_write(path, text.text, text.len, NULL), DTP_OK);
-    assert_int_equal(dtp_select_read(path, &p, &err), DTP_INVALID);
+    assert_int_equal(dtp_select_read(path, DTP_SELECT_MAX_BYTES, &p, &err), DTP_INVALID);
     char place[160];
     (void)snprintf(place, sizeof place, "%s:2:%ld: problem.nodes.usages[59999][0]", path, col);
     if (strstr(err.msg, place) == NULL) {

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "core/strbuf.h"
-#include "cost_models/price.h"
+#include "cost_models/predict.h"
 #include "spmd/program_internal.h"
 #include "spmd_fixture.h"
 #include "spmd_sim.h"
@@ -494,8 +494,8 @@ static void check_unplaced(const spmd_fixture *f, const dtp_machine *machine, co
     options.unplaced = true;
     assert_int_equal(dtp_lower(f->graph, &s, &options, &q, NULL), DTP_OK);
     assert_int_equal(dtp_pricer_init(machine, &s.mesh, &pricer, NULL), DTP_OK);
-    dtp_predict(&pricer, p, &predicted[0]);
-    dtp_predict(&pricer, q, &predicted[1]);
+    assert_int_equal(dtp_predict(&pricer, p, &predicted[0], NULL), DTP_OK);
+    assert_int_equal(dtp_predict(&pricer, q, &predicted[1], NULL), DTP_OK);
     assert_int_equal(p->n_instrs, q->n_instrs);
     assert_int_equal(p->n_values, q->n_values);
     for (int32_t i = 0; i < p->n_instrs; i++) {

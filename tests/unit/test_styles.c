@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "core/model.h"
+#include "core/names.h"
 #include "planner/styles/glob.h"
 #include "planner/plan_pins.h"
 

@@ -1,0 +1,79 @@
+#include "cost_models/predict.h"
+
+#include "core/safe_int.h"
+#include "cost_models/price_limit.h"
+#include "cost_models/timeline.h"
+
+static dtp_status add_collective(dtp_prediction *out, const dtp_mesh *mesh, const dtp_coll *coll,
+                                 int32_t runs, dtp_err *err)
+{
+    const int32_t ranks = dtp_mesh_set_size(mesh, coll->set);
+    const double bytes = dtp_coll_full_bytes(coll->kind, coll->count, coll->dtype, ranks);
+    int64_t all;
+    out->collectives[coll->kind].count += runs;
+    if (!(bytes < 9.2e18) || !dtp_mul_i64((int64_t)bytes, runs, &all) ||
+        !dtp_add_i64(out->collectives[coll->kind].bytes, all,
+                     &out->collectives[coll->kind].bytes)) {
+        return DTP_FAIL(err, DTP_RANGE, "the bytes of all %s of a step exceed 2^63",
+                        dtp_coll_name(coll->kind));
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_predict_counts(const dtp_program *p, dtp_prediction *out, dtp_err *err)
+{
+    *out = (dtp_prediction){.peak_bytes = p->peak_bytes};
+    for (int k = 0; k < DTP_N_COLLS; k++) {
+        out->collectives[k].kind = dtp_coll_name((dtp_coll_kind)k);
+    }
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        const dtp_instr *instr = &p->instrs[i];
+        if (instr->kind == DTP_INSTR_COLLECTIVE) {
+            DTP_TRY(add_collective(out, &p->mesh, &instr->coll, dtp_instr_runs(p, instr), err));
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status add_prices(const dtp_pricer *pricer, dtp_program *p, dtp_prediction *out,
+                             dtp_err *err)
+{
+    dtp_dearest dearest = {0};
+    int64_t sum = 0;
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        dtp_instr *instr = &p->instrs[i];
+        const int32_t runs = dtp_instr_runs(p, instr);
+        int64_t ps = 0;
+        instr->time_s = dtp_price_instr(pricer, p, instr);
+        DTP_TRY(dtp_price_to_ps(pricer, p, instr, instr->time_s, &dearest, &ps, err));
+        if (!dtp_cost_add(&sum, ps, runs)) {
+            return dtp_cost_fail(pricer, &dearest, err);
+        }
+        const double all_s = runs * instr->time_s;
+        if (instr->kind == DTP_INSTR_COLLECTIVE) {
+            out->comm_s += all_s;
+        } else {
+            out->compute_s += all_s;
+        }
+        out->cost_s += all_s;
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction *out, dtp_err *err)
+{
+    DTP_TRY(dtp_predict_counts(p, out, err));
+    DTP_TRY(add_prices(pricer, p, out, err));
+    out->step_time_s = out->cost_s;
+    out->exposed_comm_s = out->comm_s;
+    if (pricer->machine->overlap) {
+        dtp_timeline_result timeline;
+        if (!dtp_timeline_program(p, pricer->machine->overlap_slowdown, &timeline, NULL)) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for a timeline of %d instructions",
+                            p->n_instrs);
+        }
+        out->step_time_s = timeline.end_s;
+        out->exposed_comm_s = timeline.exposed_comm_s;
+    }
+    return DTP_OK;
+}

@@ -1,0 +1,149 @@
+/* Which key causes a price: the one without which, at the best value of its range, it is lowest. */
+#include "cost_models/price_limit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/safe_int.h"
+#include "cost_models/machine_range.h"
+
+static const double LIMIT_S = 1e-12 * (double)DTP_COST_LIMIT_PS;
+
+typedef struct blame {
+    const dtp_pricer *pricer;
+    const dtp_program *p;
+    const dtp_instr *instr;
+    dtp_dearest *out;
+    double least_s; /* price without what is blamed */
+} blame;
+
+static double price_on(const blame *b, const dtp_machine *machine)
+{
+    dtp_pricer other = *b->pricer;
+    other.machine = machine;
+    return dtp_price_instr(&other, b->p, b->instr);
+}
+
+static double best_of(dtp_machine_number number)
+{
+    const dtp_machine_range *r = dtp_machine_range_of(number);
+    return number == DTP_NUMBER_DELAY ? r->least : r->most;
+}
+
+/* `field`: of `machine`, a copy that is left as it is. */
+static void try_key(blame *b, dtp_machine *machine, double *field, dtp_machine_number number,
+                    const char *key)
+{
+    const double value = *field;
+    *field = best_of(number);
+    const double time_s = price_on(b, machine);
+    *field = value;
+    if (time_s < b->least_s) {
+        b->least_s = time_s;
+        b->out->value = value;
+        (void)snprintf(b->out->key, sizeof b->out->key, "%s", key);
+    }
+}
+
+/* Measurements are blamed when they are most of what is left at the best rates. */
+static void try_curves(const blame *b, dtp_machine *machine)
+{
+    machine->launch_s = best_of(DTP_NUMBER_DELAY);
+    machine->mem_bw_Bps = best_of(DTP_NUMBER_BW);
+    for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
+        machine->flops[d] = best_of(DTP_NUMBER_FLOPS);
+    }
+    for (int32_t l = 0; l < machine->n_levels; l++) {
+        machine->levels[l].latency_s = best_of(DTP_NUMBER_DELAY);
+        machine->levels[l].bw_Bps = best_of(DTP_NUMBER_BW);
+    }
+    if (2.0 * price_on(b, machine) < b->out->time_s) {
+        return;
+    }
+    const char *list = b->instr->kind == DTP_INSTR_COLLECTIVE ? "collectives" : "ops";
+    if (b->instr->kind == DTP_INSTR_KERNEL) {
+        machine->gemm_grid = NULL;
+        list = 2.0 * price_on(b, machine) < b->out->time_s ? "gemm" : list;
+    }
+    b->out->value = 0.0;
+    (void)snprintf(b->out->key, sizeof b->out->key, "device.curves.%s", list);
+}
+
+static void find_key(blame *b)
+{
+    dtp_machine m = *b->pricer->machine;
+    char key[64];
+    b->least_s = INFINITY;
+    try_key(b, &m, &m.launch_s, DTP_NUMBER_DELAY, "device.launch_s");
+    try_key(b, &m, &m.mem_bw_Bps, DTP_NUMBER_BW, "device.mem_bw_Bps");
+    for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
+        if (m.flops[d] > 0.0) {
+            (void)snprintf(key, sizeof key, "device.flops.%s", dtp_dtype_name((dtp_dtype)d));
+            try_key(b, &m, &m.flops[d], DTP_NUMBER_FLOPS, key);
+        }
+    }
+    for (int32_t l = 0; l < m.n_levels; l++) {
+        (void)snprintf(key, sizeof key, "levels[%d].latency_s", l);
+        try_key(b, &m, &m.levels[l].latency_s, DTP_NUMBER_DELAY, key);
+        (void)snprintf(key, sizeof key, "levels[%d].bw_Bps", l);
+        try_key(b, &m, &m.levels[l].bw_Bps, DTP_NUMBER_BW, key);
+    }
+    try_curves(b, &m);
+}
+
+static const char *name_of(const dtp_instr *instr)
+{
+    return instr->kind == DTP_INSTR_COLLECTIVE ? dtp_coll_name(instr->coll.kind)
+           : instr->kind == DTP_INSTR_MOVE     ? dtp_move_name(instr->move.kind)
+                                               : instr->op->name;
+}
+
+dtp_status dtp_price_to_ps(const dtp_pricer *pricer, const dtp_program *p, const dtp_instr *instr,
+                           double time_s, dtp_dearest *dearest, int64_t *ps, dtp_err *err)
+{
+    if (!(time_s <= dearest->time_s)) {
+        blame b = {.pricer = pricer, .p = p, .instr = instr, .out = dearest};
+        *dearest = (dtp_dearest){.time_s = time_s, .what = name_of(instr)};
+        dearest->node = instr->node >= 0 ? p->graph->nodes[instr->node].name : NULL;
+        find_key(&b);
+    }
+    if (!(time_s < LIMIT_S)) {
+        return dtp_cost_fail(pricer, dearest, err);
+    }
+    *ps = dtp_picoseconds(time_s);
+    return DTP_OK;
+}
+
+dtp_status dtp_price_instr_ps(const dtp_pricer *pricer, const dtp_program *p,
+                              const dtp_instr *instr, dtp_dearest *dearest, int64_t *ps,
+                              dtp_err *err)
+{
+    const double time_s = dtp_price_instr(pricer, p, instr);
+    return dtp_price_to_ps(pricer, p, instr, time_s, dearest, ps, err);
+}
+
+bool dtp_cost_add(int64_t *sum, int64_t ps, int64_t times)
+{
+    int64_t all, with;
+    if (!dtp_mul_i64(ps, times, &all) || !dtp_add_i64(*sum, all, &with) ||
+        with >= DTP_COST_LIMIT_PS) {
+        return false;
+    }
+    *sum = with;
+    return true;
+}
+
+dtp_status dtp_cost_fail(const dtp_pricer *pricer, const dtp_dearest *dearest, dtp_err *err)
+{
+    char value[32] = "";
+    if (dearest->value > 0.0) {
+        (void)snprintf(value, sizeof value, " is %g", dearest->value);
+    }
+    return DTP_FAIL(
+        err, DTP_RANGE, "%s: %s%s: %s%s%s%s takes %g s%s; a step of %g s cannot be planned",
+        pricer->machine->place, dearest->key, value, dearest->what,
+        dearest->node != NULL ? " of node '" : "", dearest->node != NULL ? dearest->node : "",
+        dearest->node != NULL ? "'" : "", dearest->time_s,
+        dearest->time_s < LIMIT_S ? ", and there are more such costs" : "", LIMIT_S);
+}

@@ -1,0 +1,51 @@
+/* Optimizers of eager training: one object owns the step count and the states of the parameters
+ * that it updates. The optimizers, their hyperparameters and defaults are those of model files
+ * (docs/formats/model.md, "Training"), and so are the results: the same ops run.
+ *
+ * Parameters are variables (dtp_variable_create); their states have their type and layout.
+ */
+#ifndef DTP_OPTIMIZER_H
+#define DTP_OPTIMIZER_H
+
+#include "dtp/tensor.h"
+
+typedef struct dtp_optimizer dtp_optimizer;
+
+typedef struct dtp_hyper {
+    const char *key; /* "lr" */
+    double value;
+} dtp_hyper;
+
+/* `name`: "sgd", "momentum", "adam", "adamw". The n hyperparameters that differ from their
+ * defaults; "lr" has none. Does not communicate. Borrows the mesh; destroy the optimizer before it.
+ * DTP_INVALID on a name that is not there, DTP_RANGE on a value out of bounds. */
+dtp_status dtp_optimizer_create(dtp_device_mesh *mesh, const char *name, int32_t n,
+                                const dtp_hyper *hypers, dtp_optimizer **out,
+                                dtp_err *err) DTP_MUST_CHECK;
+/* Frees the states too. NULL is accepted. */
+void dtp_optimizer_destroy(dtp_optimizer *opt);
+
+/* One step: assigns each of the n parameters its new value and counts the step. A gradient has the
+ * type of its parameter and any layout: it is redistributed (partial sums are reduced). States
+ * begin as zeros at the first step of a parameter. Collective. Nothing is changed when the
+ * arguments are wrong: DTP_INVALID naming the parameter by its number, when it is no variable, is
+ * partial, occurs twice, or its gradient has another type. A failure in the middle (memory, a peer)
+ * leaves the parameters before it updated and the step uncounted. Tapes do not record it. */
+dtp_status dtp_optimizer_step(dtp_optimizer *opt, int32_t n, const dtp_tensor *params,
+                              const dtp_tensor *grads, dtp_err *err) DTP_MUST_CHECK;
+
+/* Steps done so far; to go on from a checkpoint: the number to go on from, the same on all ranks
+ * (DTP_RANGE below 0). */
+int64_t dtp_optimizer_steps(const dtp_optimizer *opt);
+dtp_status dtp_optimizer_set_steps(dtp_optimizer *opt, int64_t steps, dtp_err *err) DTP_MUST_CHECK;
+
+/* The state `name` of a parameter ("m" of momentum; "m", "v" of adam and adamw): a new handle, the
+ * caller's to destroy. Zeros before the first step. Does not communicate. DTP_NOT_FOUND when the
+ * optimizer has no such state. */
+dtp_status dtp_optimizer_state(dtp_optimizer *opt, dtp_tensor param, const char *name,
+                               dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+/* Replaces it by the values of a tensor of the type of the parameter, in any layout. Collective. */
+dtp_status dtp_optimizer_set_state(dtp_optimizer *opt, dtp_tensor param, const char *name,
+                                   dtp_tensor value, dtp_err *err) DTP_MUST_CHECK;
+
+#endif
