@@ -57,8 +57,8 @@ for pair in INT:130 TERM:143; do
     interrupt "$sig" "$code" "$bin/dtrun" "${run[@]}" --mesh x:2 --comm sim
     interrupt "$sig" "$code" "$bin/dtrun" "${run[@]}" --mesh x:2 --comm mpi "${root[@]}"
 done
-# Open MPI makes a SIGTERM of it, and ends with 1
-interrupt TERM 1 "${mpirun[@]}" -n 2 "$bin/dtrun" "${run[@]}" --mesh x:2
+# Open MPI makes a SIGTERM of it, and ends with 1; its 1 s before SIGKILL is too little on a busy machine
+interrupt TERM 1 "${mpirun[@]}" --mca odls_base_sigkill_timeout 10 -n 2 "$bin/dtrun" "${run[@]}" --mesh x:2
 
 # a second signal ends a run whose step does not
 count=$((count + 1))
