@@ -7,7 +7,7 @@ file(WRITE ${CMAKE_BINARY_DIR}/libdtp_anchor.c
     "/* libdtp consists of the static libraries of the folders. */\ntypedef int dtp_anchor;\n")
 add_library(dtp SHARED ${CMAKE_BINARY_DIR}/libdtp_anchor.c)
 add_library(dtp::dtp ALIAS dtp)
-set(parts dtp_planner dtp_tensor dtp_executor dtp_cost_models dtp_spmd dtp_core)
+set(parts dtp_planner dtp_dtensor dtp_executor dtp_cost_models dtp_interop dtp_spmd dtp_core)
 target_link_libraries(dtp PRIVATE ${parts})
 list(JOIN parts "," parts)
 set_target_properties(dtp PROPERTIES LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,${parts}")
@@ -26,10 +26,10 @@ install(TARGETS dtplan dtrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(EXPORT dtp-targets NAMESPACE dtp:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/dtp)
 install(DIRECTORY include/dtp/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dtp FILES_MATCHING PATTERN "*.h")
 # Headers that only the files of one folder use stay at home, and so do those that include one.
-install(DIRECTORY core spmd cost_models planner executor DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dtp
+install(DIRECTORY core spmd interop cost_models planner executor DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dtp
     FILES_MATCHING PATTERN "*.h" PATTERN "*internal.h" EXCLUDE PATTERN "glpk_fence.h" EXCLUDE
-    PATTERN "executor/cpu" EXCLUDE PATTERN "executor/ref" EXCLUDE PATTERN "mpi_shared.h" EXCLUDE
-    PATTERN "edge_costs.h" EXCLUDE PATTERN "move_prices.h" EXCLUDE
+    PATTERN "executor/cpu" EXCLUDE PATTERN "executor/ref" EXCLUDE PATTERN "spmd/lower/passes" EXCLUDE PATTERN "mpi_shared.h" EXCLUDE
+    PATTERN "edge_costs.h" EXCLUDE PATTERN "redistribution_costs.h" EXCLUDE
     PATTERN "redistribute_bound.h" EXCLUDE)
 
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/dtp-config.cmake.in

@@ -3,7 +3,7 @@
 #ifndef DTP_COST_MODELS_COMM_REPORT_H
 #define DTP_COST_MODELS_COMM_REPORT_H
 
-#include "spmd/program.h"
+#include "spmd/program/program.h"
 
 typedef enum dtp_comm_cause {
     DTP_COMM_OPERAND,  /* an operand of the node is brought to the layout in which it is read */

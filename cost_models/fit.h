@@ -3,7 +3,7 @@
 #define DTP_COST_MODELS_FIT_H
 
 #include "cost_models/machine.h"
-#include "spmd/samples.h"
+#include "spmd/program/samples.h"
 
 /* What samples do not say. Texts are copied; NULL or "" = not stated. */
 typedef struct dtp_fit_options {

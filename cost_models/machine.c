@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/hash.h"
+#include "core/base/hash.h"
 #include "cost_models/curve.h"
 #include "cost_models/gemm.h"
 #include "cost_models/machine_range.h"

@@ -3,10 +3,10 @@
 #ifndef DTP_COST_MODELS_MACHINE_H
 #define DTP_COST_MODELS_MACHINE_H
 
-#include "core/arena.h"
-#include "core/dtype.h"
-#include "core/strbuf.h"
-#include "spmd/program.h"
+#include "core/base/arena.h"
+#include "core/base/dtype.h"
+#include "core/base/strbuf.h"
+#include "spmd/program/program.h"
 
 /* Piecewise log-log linear curve, monotone in x (cost_models/curve.h): constant before its first
  * point, proportional to x after its last. */

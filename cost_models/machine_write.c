@@ -1,6 +1,6 @@
 #include "cost_models/machine.h"
 
-#include "core/json_writer.h"
+#include "core/base/json_writer.h"
 
 static void write_points(dtp_json_writer *w, const dtp_curve *curve, const double *measured)
 {

@@ -4,10 +4,10 @@
 #ifndef DTP_COST_MODELS_PLAN_LOWERING_H
 #define DTP_COST_MODELS_PLAN_LOWERING_H
 
-#include "core/plan.h"
-#include "cost_models/torch_cost.h"
-#include "spmd/lower.h"
-#include "spmd/redistribute_listed.h"
+#include "core/plan/plan.h"
+#include "interop/torch_cost.h"
+#include "spmd/lower/lower.h"
+#include "spmd/redistribute/redistribute_listed.h"
 
 /* What the options of a lowering point to; it must stay in place and outlive the program. */
 typedef struct dtp_plan_lowering {

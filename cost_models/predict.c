@@ -1,6 +1,6 @@
 #include "cost_models/predict.h"
 
-#include "core/safe_int.h"
+#include "core/base/safe_int.h"
 #include "cost_models/price_limit.h"
 #include "cost_models/timeline.h"
 

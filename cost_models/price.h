@@ -3,7 +3,7 @@
 #ifndef DTP_COST_MODELS_PRICE_H
 #define DTP_COST_MODELS_PRICE_H
 
-#include "core/plan.h"
+#include "core/plan/plan.h"
 #include "cost_models/machine.h"
 
 /* The groups over one set of mesh dims, as they lie on the network levels. */

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "spmd/redistribute_program.h"
+#include "spmd/lower/redistribute_program.h"
 
 double dtp_machine_step_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
                               const dtp_layout *before, const dtp_step *step)

@@ -3,7 +3,7 @@
 #define DTP_COST_MODELS_STEP_PRICE_H
 
 #include "cost_models/price.h"
-#include "spmd/redistribute.h"
+#include "spmd/redistribute/redistribute.h"
 
 /* Borrows pricer and graph. */
 typedef struct dtp_step_pricer {

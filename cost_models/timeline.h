@@ -11,7 +11,7 @@
 #ifndef DTP_COST_MODELS_TIMELINE_H
 #define DTP_COST_MODELS_TIMELINE_H
 
-#include "spmd/program.h"
+#include "spmd/program/program.h"
 
 typedef struct dtp_timeline_task {
     bool comm; /* on the communication resource */

@@ -2,8 +2,8 @@
 #ifndef DTP_PLANNER_MESH_SEARCH_H
 #define DTP_PLANNER_MESH_SEARCH_H
 
-#include "core/arena.h"
-#include "core/mesh.h"
+#include "core/base/arena.h"
+#include "core/layout/mesh.h"
 
 /* Ordered factorisations of `devices` into 1..max_dims factors of at least 2 (order matters: the
  * last dim lies innermost in the network), fewest dims first; one device gives the mesh without

@@ -6,6 +6,7 @@
 #include "cost_models/plan_lowering.h"
 #include "cost_models/predict.h"
 #include "planner/baselines/baselines.h"
+#include "core/graph/graph_hash.h"
 
 /* ---- pins ---------------------------------------------------------------------------------------
  */

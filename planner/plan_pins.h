@@ -1,11 +1,12 @@
-/* A plan from pins: layouts follow by propagation (spmd/propagate.h), nothing is searched. */
+/* A plan from pins: layouts follow by propagation (spmd/propagate/propagate.h), nothing is
+ * searched. */
 #ifndef DTP_PLANNER_PLAN_PINS_H
 #define DTP_PLANNER_PLAN_PINS_H
 
-#include "core/plan.h"
+#include "core/plan/plan.h"
 #include "cost_models/machine.h"
 #include "planner/plan_search.h"
-#include "spmd/propagate.h"
+#include "spmd/propagate/propagate.h"
 
 typedef struct dtp_pins_request {
     const dtp_mesh *mesh;

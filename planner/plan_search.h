@@ -1,8 +1,8 @@
 /* Planning: from a graph and a machine to a plan with certificate and baselines, on a given mesh or
  * on the best of all meshes. What the modes share: the request, the result, the search for a mesh.
  *
- *   rules mode    planner/rules/plan_rules.h    layouts follow from layout rules
- *   tensor mode   planner/tensor/plan_tensor.h   a layout for every tensor
+ *   rules mode    planner/plan_rules.h    layouts follow from layout rules
+ *   tensor mode   planner/tensors/plan_tensor.h   a layout for every tensor
  *
  * The mesh search goes through all ordered factorisations of the number of devices. Ranks are laid
  * on the devices in row-major order, the last mesh dim innermost in the network, so the order of
@@ -12,8 +12,8 @@
 #ifndef DTP_PLANNER_PLAN_SEARCH_H
 #define DTP_PLANNER_PLAN_SEARCH_H
 
-#include "core/ctx.h"
-#include "core/plan.h"
+#include "core/base/ctx.h"
+#include "core/plan/plan.h"
 #include "cost_models/machine.h"
 
 typedef struct dtp_plan_request {
@@ -24,7 +24,7 @@ typedef struct dtp_plan_request {
     int64_t memory_limit_bytes; /* per rank; 0 = none */
     const char *pins;           /* rules mode: rules that must hold, "batch:x"; NULL = none */
     int32_t n_texts;            /* tensor mode: what must hold, "pin TENSOR: LAYOUT" and "style */
-    const char *const *texts;   /* GLOB: STYLE" (planner/pin_texts.h) */
+    const char *const *texts;   /* GLOB: STYLE" (planner/styles/pin_texts.h) */
     const dtp_graph_choices *choices; /* recomputation, microbatches; NULL = none. Pins of tensor
                                          mode name nodes of the changed graph */
     const char *rules_file;           /* dtp.rules/1 with hand-written baselines; NULL = none */
@@ -75,7 +75,7 @@ typedef struct dtp_plan_result {
     const char **conflict;       /* together: "pin h: batch@x", "memory 1024" */
     int64_t cut_bound;           /* neither plan nor infeasible: nothing costs less on the mesh */
     int32_t n_tried;    /* the search for recomputation and microbatches: a text for each */
-    const char **tried; /* choice (planner/plan_choices.h) */
+    const char **tried; /* choice (planner/variant_search.h) */
     int32_t n_meshes;   /* the mesh search, in its order; 0 without */
     dtp_mesh_report *meshes;
     dtp_arena *arena; /* of conflict, meshes and tried */

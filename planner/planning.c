@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "planner/mesh_search.h"
-#include "planner/node_price.h"
+#include "cost_models/node_price.h"
+#include "core/graph/graph_hash.h"
 
 dtp_plan_request dtp_plan_request_init(void)
 {

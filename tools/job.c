@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/json.h"
-#include "core/microbatch.h"
-#include "core/model.h"
+#include "core/base/json.h"
+#include "core/transform/microbatch.h"
+#include "core/graph/model/model.h"
 #include "cost_models/predict.h"
-#include "executor/verify.h"
+#include "executor/verify/verify.h"
 #include "tools/styles.h"
+#include "core/graph/graph_hash.h"
 
 enum { MAX_PLAN_BYTES = 1 << 28 };
 

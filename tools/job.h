@@ -2,8 +2,8 @@
 #ifndef DTP_TOOLS_JOB_H
 #define DTP_TOOLS_JOB_H
 
-#include "core/ctx.h"
-#include "core/plan.h"
+#include "core/base/ctx.h"
+#include "core/plan/plan.h"
 #include "cost_models/plan_lowering.h"
 #include "cost_models/price.h"
 #include "tools/options.h"

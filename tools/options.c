@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/file_out.h"
+#include "core/files/file_out.h"
 #include "tools/streams.h"
 
 #define DTP_VERSION "0.1.0"

@@ -2,9 +2,9 @@
 #ifndef DTP_TOOLS_REPORT_H
 #define DTP_TOOLS_REPORT_H
 
-#include "core/json_writer.h"
-#include "core/status.h"
-#include "core/strbuf.h"
+#include "core/base/json_writer.h"
+#include "core/base/status.h"
+#include "core/base/strbuf.h"
 
 /* A report as JSON: an object that begins with its format, such as "dtp.explain/1"... */
 void tool_report_begin(dtp_json_writer *w, const char *format);

@@ -3,9 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/json.h"
-#include "core/microbatch.h"
-#include "spmd/moves.h"
+#include "core/base/json.h"
+#include "core/transform/microbatch.h"
+#include "spmd/propagate/redistributions.h"
+#include "core/plan/sharding_microbatch.h"
 
 enum { MAX_FILE_BYTES = 1 << 24, NAME_BYTES = 256 };
 

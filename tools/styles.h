@@ -2,8 +2,8 @@
 #ifndef DTP_TOOLS_STYLES_H
 #define DTP_TOOLS_STYLES_H
 
-#include "core/plan.h"
-#include "planner/pin_texts.h"
+#include "core/plan/plan.h"
+#include "planner/styles/pin_texts.h"
 #include "tools/options.h"
 
 typedef struct tool_style_source {
@@ -45,7 +45,7 @@ typedef struct tool_style_source {
 /* Whether any style or pin was given. */
 bool tool_styles_given(const tool_style_source *source);
 
-/* The texts of the styles and pins (planner/pin_texts.h), from `arena`. */
+/* The texts of the styles and pins (planner/styles/pin_texts.h), from `arena`. */
 dtp_status tool_styles_texts(tool_style_source *source, dtp_arena *arena, int32_t *n,
                              const char ***out, dtp_err *err) DTP_MUST_CHECK;
 

@@ -9,9 +9,9 @@
 #ifndef DTP_EXECUTOR_BENCH_BENCH_H
 #define DTP_EXECUTOR_BENCH_BENCH_H
 
-#include "executor/backend.h"
-#include "executor/comm.h"
-#include "spmd/samples.h"
+#include "executor/device/backend.h"
+#include "executor/comm/communicator.h"
+#include "spmd/program/samples.h"
 
 typedef struct dtp_bench_options {
     double budget_s; /* about how long all of it may take */

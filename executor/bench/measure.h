@@ -2,7 +2,7 @@
 #ifndef DTP_EXECUTOR_BENCH_MEASURE_H
 #define DTP_EXECUTOR_BENCH_MEASURE_H
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "executor/bench/bench.h"
 #include "executor/bench/recipes.h"
 

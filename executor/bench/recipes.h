@@ -8,7 +8,7 @@
 #ifndef DTP_EXECUTOR_BENCH_RECIPES_H
 #define DTP_EXECUTOR_BENCH_RECIPES_H
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 
 typedef struct dtp_bench_recipe {
     const char *op, *operands, *attrs;

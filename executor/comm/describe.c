@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "executor/comm/internal.h"
+#include "executor/comm/communicator_internal.h"
 
 void dtp_comm__describe(int32_t rank, const dtp_coll *coll, char *out, size_t room)
 {

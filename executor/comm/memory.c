@@ -1,7 +1,7 @@
 /* Buffers for collectives: lent by the communicator where device memory is host memory. */
 #include "executor/comm/memory.h"
 
-#include "executor/host_moves.h"
+#include "executor/device/host_memory.h"
 
 dtp_status dtp_comm_alloc(dtp_comm *c, dtp_backend *b, size_t bytes, void **out, dtp_err *err)
 {

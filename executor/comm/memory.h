@@ -2,8 +2,8 @@
 #ifndef DTP_EXECUTOR_COMM_MEMORY_H
 #define DTP_EXECUTOR_COMM_MEMORY_H
 
-#include "executor/backend.h"
-#include "executor/comm.h"
+#include "executor/device/backend.h"
+#include "executor/comm/communicator.h"
 
 /* Like b->ops->alloc, from memory that the ranks of this host share when there is some and the
  * backend computes in host memory; counted in the backend either way. Free it with dtp_comm_free

@@ -1,5 +1,5 @@
 /* Stands in for the MPI communicator in builds without MPI. */
-#include "executor/comm/internal.h"
+#include "executor/comm/communicator_internal.h"
 
 dtp_status dtp_comm_mpi_create(const dtp_mesh *mesh, dtp_comm **out, dtp_err *err)
 {

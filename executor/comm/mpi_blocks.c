@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "core/safe_int.h"
+#include "core/base/safe_int.h"
 
 /* Bytes of the two halves of the scratch, at least one element per member. */
 enum { HALF_BYTES = 1 << 20 };

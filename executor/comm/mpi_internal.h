@@ -4,7 +4,7 @@
 
 #include <mpi.h>
 
-#include "executor/comm/internal.h"
+#include "executor/comm/communicator_internal.h"
 
 enum { DTP_COMM_SETS = 1 << DTP_MAX_MESH_DIMS };
 

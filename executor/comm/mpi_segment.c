@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/safe_int.h"
-#include "executor/cpus.h"
+#include "core/base/safe_int.h"
+#include "executor/device/cpus.h"
 
 enum {
     /* looks at a mailbox before the core is offered to others: when each rank has a core of its

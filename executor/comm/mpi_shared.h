@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 #include "executor/comm/mpi_internal.h"
-#include "executor/comm/ranges.h"
+#include "executor/comm/free_list.h"
 
 enum {
     DTP_COMM_LINE_BYTES = 64,

@@ -1,11 +1,11 @@
 /* Arithmetic of reductions and buffer rules shared by the communicators. */
-#include "executor/comm/internal.h"
+#include "executor/comm/communicator_internal.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "executor/convert.h"
+#include "executor/device/convert.h"
 
 dtp_status dtp_comm__can_reduce(const dtp_coll *coll, dtp_err *err)
 {

@@ -1,5 +1,5 @@
 /* The communicator of one rank: every collective is a copy. */
-#include "executor/comm/internal.h"
+#include "executor/comm/communicator_internal.h"
 
 #include <stdlib.h>
 

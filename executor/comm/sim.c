@@ -9,7 +9,7 @@
  * Rank 0 is the thread that runs the world; the threads of the others stay until the world is
  * destroyed and wait for the next run in between.
  */
-#include "executor/comm/internal.h"
+#include "executor/comm/communicator_internal.h"
 
 #include <inttypes.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "executor/comm/internal.h"
+#include "executor/comm/communicator_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

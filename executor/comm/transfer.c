@@ -5,11 +5,11 @@
  * Reductions combine in member order, so results do not depend on timing, all members get the same
  * bits, and so do the simulated and the MPI communicator.
  */
-#include "executor/comm/internal.h"
+#include "executor/comm/communicator_internal.h"
 
 #include <string.h>
 
-#include "core/safe_int.h"
+#include "core/base/safe_int.h"
 
 static char *at(void *p, int64_t bytes)
 {

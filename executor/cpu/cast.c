@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "executor/convert.h"
+#include "executor/device/convert.h"
 #include "executor/cpu/nest.h"
 #include "executor/cpu/simd.h"
 

@@ -1,9 +1,9 @@
 /* The CPU backend: device memory is host memory, kernels run when called. */
 #include <stdlib.h>
 
-#include "executor/backend.h"
+#include "executor/device/backend.h"
 #include "executor/cpu/kernels.h"
-#include "executor/host_moves.h"
+#include "executor/device/host_memory.h"
 
 static dtp_kernel_fn find_kernel(const dtp_backend *b, const char *op)
 {

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/ops/cross_entropy.h"
+#include "core/graph/ops/cross_entropy.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/parallel.h"
 #include "executor/cpu/row_job.h"
@@ -19,8 +19,8 @@ static loss_form form_of(const dtp_op_call *call)
                                         : LOSS_NONE;
 }
 
-/* What rows need besides the row job (core/ops/cross_entropy.h has the terms): labels count from
- * `first` locally; `size` is global. */
+/* What rows need besides the row job (core/graph/ops/cross_entropy.h has the terms): labels count
+ * from `first` locally; `size` is global. */
 typedef struct label_job {
     dtp_row_job rows;
     dtp_loss_terms terms;

@@ -1,6 +1,7 @@
-/* einsum: runs the steps of core/ops/einsum_plan.h. Matrix products go to OpenBLAS, batches in
- * parallel when there are enough of them; loop steps are copies, sums, products or batched dots. */
-#include "core/ops/einsum_plan.h"
+/* einsum: runs the steps of core/graph/ops/einsum_plan.h. Matrix products go to OpenBLAS, batches
+ * in parallel when there are enough of them; loop steps are copies, sums, products or batched
+ * dots. */
+#include "core/graph/ops/einsum_plan.h"
 
 #include "executor/cpu/elementwise.h"
 #include "executor/cpu/gemm.h"

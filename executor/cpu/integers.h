@@ -2,7 +2,7 @@
 #ifndef DTP_EXECUTOR_CPU_INTEGERS_H
 #define DTP_EXECUTOR_CPU_INTEGERS_H
 
-#include "executor/kernel.h"
+#include "executor/device/kernel.h"
 
 /* DTP_UNSUPPORTED for another op. */
 dtp_status dtp_cpu_check_binary_ints(const dtp_op_call *call, dtp_err *err) DTP_MUST_CHECK;

@@ -1,10 +1,10 @@
-/* dropout, uniform and normal. Values belong to global row-major element indices (core/philox.h); a
- * local run of elements that is also a run globally takes its words from many Philox blocks at
- * once, with the same bits as dtp_uniform_at. */
+/* dropout, uniform and normal. Values belong to global row-major element indices
+ * (core/base/philox.h); a local run of elements that is also a run globally takes its words from
+ * many Philox blocks at once, with the same bits as dtp_uniform_at. */
 #include <math.h>
 #include <string.h>
 
-#include "core/philox.h"
+#include "core/base/philox.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/nest.h"
 #include "executor/cpu/simd.h"

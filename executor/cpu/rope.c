@@ -2,7 +2,7 @@
  */
 #include <math.h>
 
-#include "core/ops/sequence.h"
+#include "core/graph/ops/sequence.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/nest.h"
 #include "executor/cpu/parallel.h"

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "core/ops/sequence.h"
-#include "executor/convert.h"
+#include "core/graph/ops/sequence.h"
+#include "executor/device/convert.h"
 #include "executor/cpu/nest.h"
 #include "executor/cpu/simd.h"
 

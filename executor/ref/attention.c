@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/ops/attention.h"
+#include "core/graph/ops/attention.h"
 #include "executor/ref/index.h"
 #include "executor/ref/kernels.h"
 

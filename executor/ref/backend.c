@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "executor/host_moves.h"
+#include "executor/device/host_memory.h"
 #include "executor/ref/kernels.h"
 
 static const dtp_kernel *const LISTS[] = {

@@ -1,7 +1,7 @@
 /* Reference kernels of the ops that make values from indices and random streams. */
 #include <string.h>
 
-#include "core/philox.h"
+#include "core/base/philox.h"
 #include "executor/ref/index.h"
 #include "executor/ref/kernels.h"
 

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "executor/convert.h"
+#include "executor/device/convert.h"
 
 static int32_t find(const dtp_ref_loop *loop, dtp_dim_id d)
 {

@@ -1,9 +1,9 @@
 /* Reference kernels of the ops that look elements up by integer: embedding and cross-entropy
- * (core/ops/cross_entropy.h). */
+ * (core/graph/ops/cross_entropy.h). */
 #include <math.h>
 #include <string.h>
 
-#include "core/ops/cross_entropy.h"
+#include "core/graph/ops/cross_entropy.h"
 #include "executor/ref/index.h"
 #include "executor/ref/kernels.h"
 

@@ -1,4 +1,4 @@
-/* Reference kernels of the functions of core/ops/unary.c and of the ops on truth values. */
+/* Reference kernels of the functions of core/graph/ops/unary.c and of the ops on truth values. */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Reference kernels of the ops that move elements. */
 #include <string.h>
 
-#include "core/ops/sequence.h"
+#include "core/graph/ops/sequence.h"
 #include "executor/ref/index.h"
 #include "executor/ref/kernels.h"
 

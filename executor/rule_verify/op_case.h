@@ -14,7 +14,7 @@
 #ifndef DTP_EXECUTOR_RULE_VERIFY_OP_CASE_H
 #define DTP_EXECUTOR_RULE_VERIFY_OP_CASE_H
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 
 enum { DTP_OP_CASE_MAX_IN = 6 };
 

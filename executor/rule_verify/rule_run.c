@@ -3,9 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/hash.h"
-#include "executor/convert.h"
-#include "executor/runner.h"
+#include "core/base/hash.h"
+#include "executor/device/convert.h"
+#include "executor/run/runner.h"
 
 static dtp_mesh_set partial_set(const dtp_layout *layout)
 {

@@ -3,9 +3,9 @@
 #ifndef DTP_EXECUTOR_RULE_VERIFY_RULE_RUN_H
 #define DTP_EXECUTOR_RULE_VERIFY_RULE_RUN_H
 
-#include "executor/kernel.h"
-#include "executor/comm.h"
-#include "spmd/program.h"
+#include "executor/device/kernel.h"
+#include "executor/comm/communicator.h"
+#include "spmd/program/program.h"
 
 enum { DTP_RULE_MAX_RANKS = 8, DTP_RULE_MAX_OUTPUTS = 12, DTP_RULE_SEED = 7, DTP_RULE_STEP = 2 };
 

@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/autodiff.h"
-#include "core/strbuf.h"
+#include "core/graph/autodiff.h"
+#include "core/base/strbuf.h"
+#include "core/graph/op_rules.h"
 
 dtp_status dtp_rule_target_init(dtp_rule_target *t, const char *backend, uint64_t seed,
                                 dtp_err *err)

@@ -5,7 +5,7 @@
 
 #include "executor/rule_verify/op_case.h"
 #include "executor/rule_verify/rule_run.h"
-#include "spmd/lower.h"
+#include "spmd/lower/lower.h"
 
 enum { DTP_RULE_MAX_TENSORS = 192 };
 

@@ -1,4 +1,5 @@
 #include "executor/rule_verify/rule_verify.h"
+#include "core/graph/op_rules.h"
 
 #include <string.h>
 

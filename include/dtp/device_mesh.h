@@ -13,10 +13,10 @@
 #ifndef DTP_DEVICE_MESH_H
 #define DTP_DEVICE_MESH_H
 
-#include "core/ctx.h"
-#include "core/layout.h"
-#include "executor/backend.h"
-#include "executor/comm.h"
+#include "core/base/ctx.h"
+#include "core/layout/layout.h"
+#include "executor/device/backend.h"
+#include "executor/comm/communicator.h"
 
 typedef struct dtp_device_mesh dtp_device_mesh;
 

@@ -52,7 +52,7 @@ dtp_status dtp_tensor_full(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, d
 dtp_status dtp_tensor_iota(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, double start,
                            double step, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 /* In [low, high); float types. The value of an element depends on (seed of the mesh, stream, global
- * element index) only (core/philox.h). */
+ * element index) only (core/base/philox.h). */
 dtp_status dtp_tensor_uniform(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, uint32_t stream,
                               double low, double high, dtp_tensor *out,
                               dtp_err *err) DTP_MUST_CHECK;

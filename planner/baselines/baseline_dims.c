@@ -6,6 +6,7 @@
  * `parts` divides is taken (heads of keys before their groups).
  */
 #include "planner/baselines/baseline_dims.h"
+#include "core/graph/op_rules.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #ifndef DTP_PLANNER_BASELINE_DIMS_H
 #define DTP_PLANNER_BASELINE_DIMS_H
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 
 typedef struct dtp_baseline_dims {
     dtp_dim_id batch;    /* first dim of the first input that has dims; -1 = none, as below */

@@ -2,7 +2,7 @@
 #ifndef DTP_PLANNER_BASELINE_STYLES_H
 #define DTP_PLANNER_BASELINE_STYLES_H
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 
 typedef struct dtp_baseline_recipe {
     const char *name; /* NULL ends the table */

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "core/strbuf.h"
+#include "core/base/strbuf.h"
 
 /* ---- texts --------------------------------------------------------------------------------------
  */

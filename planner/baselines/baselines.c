@@ -2,13 +2,14 @@
 
 #include <string.h>
 
-#include "core/rules_file.h"
-#include "core/strbuf.h"
+#include "core/layout/layout_rules_file.h"
+#include "core/base/strbuf.h"
 #include "planner/baselines/baseline_styles.h"
-#include "planner/node_price.h"
+#include "cost_models/node_price.h"
 #include "planner/styles/styles.h"
-#include "spmd/propagate.h"
-#include "spmd/redistribute_cache.h"
+#include "spmd/propagate/propagate.h"
+#include "spmd/redistribute/redistribute_cache.h"
+#include "core/graph/op_rules.h"
 
 /* ---- layout rules -------------------------------------------------------------------------------
  */

@@ -22,7 +22,7 @@
 #ifndef DTP_PLANNER_BASELINES_H
 #define DTP_PLANNER_BASELINES_H
 
-#include "planner/candidate.h"
+#include "cost_models/candidate.h"
 
 typedef struct dtp_baseline_options {
     const char *rules_file; /* sets written by hand; NULL = none */

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/names.h"
+#include "core/base/names.h"
 #include "cost_models/plan_lowering.h"
-#include "planner/candidate.h"
+#include "cost_models/candidate.h"
 #include "planner/reports/explain_internal.h"
 
 enum { NEAR = 4 };

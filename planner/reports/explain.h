@@ -4,7 +4,7 @@
  *   alone     everything else as it is, but for the copies of the tensor itself, which follow it in
  *             the cheapest way; an exact re-evaluation of the selection problem of tensor mode
  *   at least  a lower bound of the difference when everything else is chosen anew, within the
- *             limits and pins of the plan (planner/select/marginals.h):
+ *             limits and pins of the plan (planner/solver/min_marginals.h):
  *             at_least <= re-solved difference <= at_most <= alone, the last where alone fits
  *
  * Instances of a repeated block decide together (when the plan treats them alike), and differences
@@ -14,7 +14,7 @@
 #define DTP_PLANNER_EXPLAIN_H
 
 #include "cost_models/cost_split.h"
-#include "planner/tensor/tensor_problem.h"
+#include "planner/problem/tensors/tensor_problem.h"
 
 typedef struct dtp_explain_request {
     const dtp_graph *graph; /* the plan's (dtp_plan_graph) */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "planner/reports/explain_internal.h"
+#include "core/graph/op_rules.h"
 
 enum { MAX_LAYOUTS = 4096, REASON_BYTES = 320 };
 

@@ -5,10 +5,10 @@
 #define DTP_PLANNER_EXPLAIN_INTERNAL_H
 
 #include "planner/reports/explain.h"
-#include "planner/pin_texts.h"
-#include "planner/select/marginals.h"
-#include "planner/select/solve.h"
-#include "planner/tensor/plan_bounds.h"
+#include "planner/styles/pin_texts.h"
+#include "planner/solver/min_marginals.h"
+#include "planner/solver/solve.h"
+#include "planner/tensors/plan_bounds.h"
 
 typedef struct dtp_explaining {
     const dtp_explain_request *request;

@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "planner/node_price.h"
-#include "spmd/node_layouts.h"
+#include "cost_models/node_price.h"
+#include "core/plan/node_layouts.h"
 
 /* Where options are left out: more looks at entries do not help. */
 enum { NEAR_EFFORT = 2500000 };

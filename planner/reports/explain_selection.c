@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "planner/reports/explain_internal.h"
-#include "planner/tensor/runs.h"
+#include "planner/problem/tensors/tying_groups.h"
 
-/* Beyond so many runs (planner/tensor/runs.h) every instance is looked at on its own; options that
- * are kept where options are left out. */
+/* Beyond so many runs (planner/problem/tensors/tying_groups.h) every instance is looked at on its
+ * own; options that are kept where options are left out. */
 enum { MOST_RUNS = 4 };
 /* Options that are looked at in a large problem; fewer where the plan fills the memory: what an
  * alternative costs then depends on everything, and is told as an interval anyway. */

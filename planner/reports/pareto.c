@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cost_models/plan_lowering.h"
-#include "spmd/peak.h"
+#include "spmd/program/peak.h"
 
 typedef struct sweep {
     const dtp_graph *g;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cost_models/predict.h"
-#include "spmd/peak.h"
+#include "spmd/program/peak.h"
 
 /* What is known of one plan before it is compared. */
 typedef struct half {

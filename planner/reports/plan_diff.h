@@ -4,9 +4,9 @@
 #ifndef DTP_PLANNER_PLAN_DIFF_H
 #define DTP_PLANNER_PLAN_DIFF_H
 
-#include "core/plan.h"
+#include "core/plan/plan.h"
 #include "cost_models/cost_split.h"
-#include "spmd/lower.h"
+#include "spmd/lower/lower.h"
 
 /* One of the two: what is run, and how it is lowered. */
 typedef struct dtp_diff_input {

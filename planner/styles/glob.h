@@ -2,7 +2,7 @@
 #ifndef DTP_PLANNER_GLOB_H
 #define DTP_PLANNER_GLOB_H
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 enum { DTP_GLOB_BYTES = 512, DTP_GLOB_STEPS = 1 << 20 };
 

@@ -2,7 +2,7 @@
  * prepare_input and prepare_output. */
 #include <string.h>
 
-#include "core/layout_forms.h"
+#include "interop/layout_forms.h"
 #include "planner/styles/style_internal.h"
 
 static bool is_param(const dtp_style_job *job, dtp_tensor_id t)

@@ -1,8 +1,8 @@
 /* What a glob means in a graph, and the collection of pins. */
 #include <string.h>
 
-#include "core/strbuf.h"
-#include "core/names.h"
+#include "core/base/strbuf.h"
+#include "core/base/names.h"
 #include "planner/styles/glob.h"
 #include "planner/styles/style_internal.h"
 

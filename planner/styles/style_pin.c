@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/layout_forms.h"
+#include "interop/layout_forms.h"
 #include "planner/styles/styles.h"
 
 enum { NAME_BYTES = 640 };

@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "core/strbuf.h"
+#include "core/base/strbuf.h"
 #include "planner/styles/glob.h"
 #include "planner/styles/style_internal.h"
 

@@ -5,8 +5,8 @@
 #ifndef DTP_PLANNER_STYLES_H
 #define DTP_PLANNER_STYLES_H
 
-#include "core/settings.h"
-#include "spmd/propagate.h"
+#include "core/graph/implementation.h"
+#include "spmd/propagate/propagate.h"
 
 struct dtp_style_def;
 

@@ -4,8 +4,8 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "core/json.h"
-#include "core/strbuf.h"
+#include "core/base/json.h"
+#include "core/base/strbuf.h"
 #include "planner/styles/styles.h"
 
 static const struct {

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/graph.h"
-#include "executor/backend.h"
+#include "core/graph/graph.h"
+#include "executor/device/backend.h"
 
 enum { HEADS = 4, FEATURES = 64, REPEATS = 3, MAX_RANKS = 64 };
 

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/graph.h"
-#include "executor/backend.h"
+#include "core/graph/graph.h"
+#include "executor/device/backend.h"
 #include "executor/cpu/blas_env.h"
 #include "executor/cpu/gemm.h"
 

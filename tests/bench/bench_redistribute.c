@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "dtp/tensor.h"
-#include "executor/comm.h"
-#include "executor/runner.h"
-#include "spmd/redistribute_program.h"
+#include "executor/comm/communicator.h"
+#include "executor/run/runner.h"
+#include "spmd/lower/redistribute_program.h"
 
 typedef enum plain_kind { GATHER, REDUCE, SCATTER, EXCHANGE } plain_kind;
 

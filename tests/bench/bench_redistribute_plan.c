@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "spmd/redistribute_cache.h"
-#include "tests/unit/layout_list.h"
+#include "spmd/redistribute/redistribute_cache.h"
+#include "tests/support/layout_list.h"
 
 enum { ROUNDS = 5 };
 

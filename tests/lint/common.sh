@@ -3,4 +3,10 @@ set -u
 failures=0
 bad() { echo "$*"; failures=$((failures + 1)); }
 finish() { [ "$failures" -eq 0 ] || { echo "$failures finding(s)"; exit 1; }; }
+LIBRARY=(core spmd interop cost_models planner executor dtensor include)
+PRODUCT=("${LIBRARY[@]}" tools)
+# library SUFFIX..., product SUFFIX...: the sources of the library, or of library and tools, with these suffixes.
+of_rooms() { sources "$@" | grep -E "\.($suffixes)$"; }
+library() { local IFS='|'; suffixes="$*" of_rooms "${LIBRARY[@]}"; }
+product() { local IFS='|'; suffixes="$*" of_rooms "${PRODUCT[@]}"; }
 sources() { git ls-files --cached --others --exclude-standard -- "$@"; }

@@ -8,4 +8,4 @@ command -v cppcheck >/dev/null || exit 77
 cppcheck --quiet -j "$(nproc)" --std=c11 --enable=warning,performance,portability --inline-suppr -I. \
     --error-exitcode=1 --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches \
     --suppress=AssignmentIntegerToAddress \
-    core spmd cost_models planner executor tensor tools
+    $(product c | xargs dirname | cut -d/ -f1 | sort -u)

@@ -5,12 +5,11 @@ home() {
     local header=$1 place=$2
     while IFS= read -r file; do
         [[ $file == $place ]] || bad "$file includes $header, whose home is $place"
-    done < <(sources 'core/*' 'spmd/*' 'cost_models/*' 'planner/*' 'executor/*' 'tensor/*' 'include/*' 'tools/*' |
-        grep -E '\.(c|h)$' | xargs grep -lE "#\s*include\s*[<\"](cjson/)?$header[>\"]")
+    done < <(product c h | xargs grep -lE "#\s*include\s*[<\"](cjson/)?$header[>\"]")
 }
-home 'cJSON\.h' core/json.c
-home 'glpk\.h' planner/glpk_fence.c
+home 'cJSON\.h' core/base/json.c
+home 'glpk\.h' planner/solver/glpk_fence.c
 home 'cblas\.h' executor/cpu/gemm.c
 home 'mpi\.h' 'executor/comm/mpi*'
-home 'zlib\.h' '@(executor/*|planner/select/json_stream.c)'
+home 'zlib\.h' '@(executor/*|planner/problem/json_stream.c)'
 finish

@@ -2,10 +2,10 @@
 # Include arrows of docs/architecture.md: a folder includes itself and the folders listed for it.
 . "$(dirname "$0")/common.sh"
 declare -A allowed=(
-    [core]="core" [spmd]="spmd core" [cost_models]="cost_models spmd core"
-    [planner]="planner cost_models spmd core" [executor]="executor spmd core"
-    [tensor]="tensor dtp executor cost_models spmd core" [include]="dtp executor spmd core"
-    [tools]="tools planner tensor dtp executor cost_models spmd core")
+    [core]="core" [spmd]="spmd core" [interop]="interop spmd core" [cost_models]="cost_models interop spmd core"
+    [planner]="planner cost_models interop spmd core" [executor]="executor spmd core"
+    [dtensor]="dtensor dtp executor cost_models interop spmd core" [include]="dtp executor interop spmd core"
+    [tools]="tools planner dtensor dtp executor cost_models interop spmd core")
 for folder in "${!allowed[@]}"; do
     while IFS=: read -r file line include; do
         target=$(sed -E 's/.*"([^"]+)".*/\1/' <<<"$include")

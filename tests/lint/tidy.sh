@@ -22,8 +22,7 @@ export -f tidy_one
 absent=executor/comm/mpi_absent.c
 grep -q "$absent" "$1/compile_commands.json" && absent=executor/comm/mpi.c
 
-mapfile -t files < <(sources 'core/*.c' 'spmd/*.c' 'cost_models/*.c' 'planner/*.c' 'executor/*.c' 'tensor/*.c' \
-    'tools/*.c' | grep -vxF "$absent")
+mapfile -t files < <(product c | grep -vxF "$absent")
 while IFS= read -r finding; do bad "${finding#"$PWD"/}"; done < <(
     printf '%s\n' "${files[@]}" |
         xargs -P "$(nproc)" -I {} bash -c 'tidy_one "$@"' tidy_one "$1" {} | sort -u)

@@ -1,0 +1,30 @@
+/* A bump allocator: an IR object owns one arena, everything inside it is freed together. */
+#ifndef DTP_CORE_BASE_ARENA_H
+#define DTP_CORE_BASE_ARENA_H
+
+#include <stddef.h>
+
+#include "core/base/status.h"
+
+typedef struct dtp_arena dtp_arena;
+
+/* NULL when out of memory. */
+dtp_arena *dtp_arena_create(void);
+void dtp_arena_destroy(dtp_arena *arena);
+
+/* Zeroed memory for n elements of `size` bytes, aligned for any type; NULL when out of memory or
+ * when n * size overflows. n == 0 gives a valid pointer. The arena owns the memory. */
+void *dtp_arena_alloc(dtp_arena *arena, size_t n, size_t size);
+
+/* A copy of a string; NULL when out of memory. */
+char *dtp_arena_strdup(dtp_arena *arena, const char *text);
+
+/* printf into the arena; NULL when out of memory. */
+char *dtp_arena_printf(dtp_arena *arena, const char *fmt, ...) DTP_PRINTF(2, 3);
+
+/* Grows *array (of *capacity elements of `size` bytes, the first `used` in use) so that it holds at
+ * least `need`; the old storage stays in the arena. */
+dtp_status dtp_arena_grow(dtp_arena *arena, void *array, int32_t used, int32_t need,
+                          int32_t *capacity, size_t size, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,43 @@
+/* FNV-1a, 64 bit: for hash tables and for telling whether two inputs are the same. Not
+ * cryptographic. */
+#ifndef DTP_CORE_BASE_HASH_H
+#define DTP_CORE_BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define DTP_HASH_SEED UINT64_C(0xcbf29ce484222325)
+
+static inline uint64_t dtp_hash_bytes(uint64_t h, const void *data, size_t n)
+{
+    const unsigned char *p = data;
+    for (size_t i = 0; i < n; i++) {
+        h = (h ^ p[i]) * UINT64_C(0x100000001b3);
+    }
+    return h;
+}
+
+/* Includes the terminating NUL, so that "ab","c" and "a","bc" differ. */
+static inline uint64_t dtp_hash_text(uint64_t h, const char *text)
+{
+    return dtp_hash_bytes(h, text, strlen(text) + 1);
+}
+
+/* The bytes of v, lowest first. Of a small number all but one are zero, and a zero only multiplies.
+ */
+static inline uint64_t dtp_hash_i64(uint64_t h, int64_t v)
+{
+    const uint64_t prime = UINT64_C(0x100000001b3), to_4 = prime * prime * prime * prime;
+    uint64_t u = (uint64_t)v;
+    if (u < 256) {
+        return (h ^ u) * to_4 * to_4;
+    }
+    for (int i = 0; i < 8; i++) {
+        h = (h ^ (u & 0xFFU)) * prime;
+        u >>= 8;
+    }
+    return h;
+}
+
+#endif

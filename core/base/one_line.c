@@ -1,0 +1,96 @@
+#include "core/base/one_line.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Bytes of a character as its first byte says, 0 for a byte that begins none. */
+static size_t utf8_length(unsigned char first)
+{
+    return first < 0x80   ? 1
+           : first < 0xC2 ? 0
+           : first < 0xE0 ? 2
+           : first < 0xF0 ? 3
+           : first < 0xF5 ? 4
+                          : 0;
+}
+
+size_t dtp_utf8_next(const char *p, size_t n, uint32_t *code)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *bytes = (const unsigned char *)p;
+    const size_t length = utf8_length(bytes[0]);
+    if (length == 0 || length > n) {
+        return 0;
+    }
+    uint32_t value = length == 1 ? bytes[0] : bytes[0] & (0x7FU >> length);
+    for (size_t i = 1; i < length; i++) {
+        if ((bytes[i] & 0xC0U) != 0x80U) {
+            return 0;
+        }
+        value = value << 6 | (bytes[i] & 0x3FU);
+    }
+    if (value < least[length] || (value >= 0xD800 && value <= 0xDFFF) || value > 0x10FFFF) {
+        return 0;
+    }
+    if (code != NULL) {
+        *code = value;
+    }
+    return length;
+}
+
+/* Whether a terminal would obey the character in place of showing it. */
+static bool is_control(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7F && code <= 0x9F) || (code >= 0x2028 && code <= 0x202E) ||
+           (code >= 0x2066 && code <= 0x2069);
+}
+
+/* A text of n bytes that an earlier copy cut within its last character. */
+static bool is_cut(const char *text, size_t n)
+{
+    const size_t length = utf8_length((unsigned char)text[0]);
+    for (size_t i = 1; i < n; i++) {
+        if (((unsigned char)text[i] & 0xC0U) != 0x80U) {
+            return false;
+        }
+    }
+    return n < length;
+}
+
+static const char *escape(uint32_t code, bool is_byte, char buffer[8])
+{
+    if (code == '\n' || code == '\r' || code == '\t') {
+        return code == '\n' ? "\\n" : code == '\r' ? "\\r" : "\\t";
+    }
+    (void)snprintf(buffer, 8, is_byte || code < 0x80 ? "\\x%02x" : "\\u%04x",
+                   (unsigned)code & 0xFFFFU);
+    return buffer;
+}
+
+size_t dtp_one_line(const char *text, char *out, size_t size)
+{
+    size_t used = 0, left = strlen(text);
+    while (left > 0) {
+        uint32_t code = (unsigned char)*text;
+        char buffer[8];
+        const size_t read = dtp_utf8_next(text, left, &code);
+        const char *shown = text;
+        size_t n = read;
+        if (read == 0 && is_cut(text, left)) {
+            break;
+        }
+        if (read == 0 || is_control(code)) {
+            shown = escape(code, read == 0, buffer);
+            n = strlen(shown);
+        }
+        if (used + n >= size) {
+            break;
+        }
+        memcpy(out + used, shown, n);
+        used += n;
+        text += read > 0 ? read : 1;
+        left -= read > 0 ? read : 1;
+    }
+    out[used] = '\0';
+    return used;
+}

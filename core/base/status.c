@@ -1,0 +1,79 @@
+#include "core/base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/one_line.h"
+
+const char *dtp_status_text(dtp_status code)
+{
+    static const char *const texts[] = {
+#define DTP_STATUS_TEXT(code, text) text,
+        DTP_STATUS_LIST(DTP_STATUS_TEXT)
+#undef DTP_STATUS_TEXT
+    };
+    if ((size_t)code >= sizeof texts / sizeof texts[0]) {
+        return "unknown status";
+    }
+    return texts[code];
+}
+
+bool dtp_status_is_input(dtp_status code)
+{
+    return code == DTP_INVALID || code == DTP_RANGE || code == DTP_UNSUPPORTED ||
+           code == DTP_NOT_FOUND;
+}
+
+dtp_status dtp_err_set(dtp_err *err, dtp_status code, const char *file, int line, const char *fmt,
+                       ...)
+{
+    if (err != NULL) {
+        char text[DTP_ERR_MSG_BYTES];
+        va_list ap;
+        err->code = code;
+        err->file = file;
+        err->line = line;
+        err->told = false;
+        va_start(ap, fmt);
+        (void)vsnprintf(text, sizeof text, fmt, ap);
+        va_end(ap);
+        (void)dtp_one_line(text, err->msg, sizeof err->msg);
+    }
+    return code;
+}
+
+dtp_status dtp_err_null(dtp_err *err, const char *file, int line, const char *function,
+                        const char *names, int32_t n, const void *const *pointers)
+{
+    for (int32_t i = 0; i < n; i++) {
+        if (pointers[i] == NULL) {
+            return dtp_err_set(err, DTP_INVALID, file, line, "%s: '%.*s' is NULL", function,
+                               (int)strcspn(names, ","), names);
+        }
+        names += strcspn(names, ",");
+        names += strspn(names, ", ");
+    }
+    return DTP_OK;
+}
+
+void dtp_err_prefix(dtp_err *err, const char *fmt, ...)
+{
+    if (err == NULL) {
+        return;
+    }
+    char text[DTP_ERR_MSG_BYTES], joined[2 * DTP_ERR_MSG_BYTES + 2];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof text - 2, fmt, ap);
+    va_end(ap);
+    (void)snprintf(joined, sizeof joined, "%s: %s", text, err->msg);
+    (void)dtp_one_line(joined, err->msg, sizeof err->msg);
+}
+
+void dtp_err_clear(dtp_err *err)
+{
+    if (err != NULL) {
+        memset(err, 0, sizeof *err);
+    }
+}

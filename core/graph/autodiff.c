@@ -1,0 +1,241 @@
+/* Reverse-mode differentiation on the graph: walks the forward nodes backwards, asks each op's vjp
+ * hook for the nodes that carry the gradient on, and adds up contributions as they arrive. */
+#include "core/graph/autodiff.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME_BYTES = 640 };
+
+/* ---- helpers for vjp hooks ----------------------------------------------------------------------
+ */
+
+static dtp_node_spec backward_spec(dtp_vjp *v, const dtp_vjp_op *op, char *name, size_t name_size)
+{
+    const dtp_node *n = &v->g->nodes[v->node];
+    (void)snprintf(name, name_size, "grad.%s.%d", n->name, v->emitted++);
+    dtp_node_spec spec = dtp_node_spec_init(name, op->name);
+    spec.phase = DTP_BACKWARD;
+    spec.origin = v->node;
+    spec.block = n->block;
+    spec.instance = n->instance;
+    spec.n_in = op->n_in;
+    spec.in = op->in;
+    spec.n_attrs = op->n_attrs;
+    spec.attrs = op->attrs;
+    return spec;
+}
+
+dtp_status dtp_vjp_emit_multi(dtp_vjp *v, const dtp_vjp_op *op, dtp_tensor_id *outs, dtp_err *err)
+{
+    char name[NAME_BYTES];
+    dtp_node_spec spec = backward_spec(v, op, name, sizeof name);
+    return dtp_graph_add_node(v->g, &spec, outs, err);
+}
+
+dtp_status dtp_vjp_emit(dtp_vjp *v, const dtp_vjp_op *op, dtp_tensor_id like, dtp_tensor_id *out,
+                        dtp_err *err)
+{
+    char name[NAME_BYTES];
+    dtp_node_spec spec = backward_spec(v, op, name, sizeof name);
+    if (like >= 0) {
+        const dtp_ttype *type = &v->g->tensors[like].type;
+        spec.has_out = true;
+        spec.out_rank = type->rank;
+        memcpy(spec.out_dims, type->dims, sizeof spec.out_dims);
+    }
+    return dtp_graph_add_node(v->g, &spec, out, err);
+}
+
+dtp_status dtp_vjp_emit_shaped(dtp_vjp *v, const char *op, int32_t n_in, const dtp_tensor_id *in,
+                               const dtp_ttype *shape, dtp_tensor_id *out, dtp_err *err)
+{
+    char name[NAME_BYTES];
+    const dtp_vjp_op plain = {.name = op, .n_in = n_in, .in = in};
+    dtp_node_spec spec = backward_spec(v, &plain, name, sizeof name);
+    spec.has_out = true;
+    spec.out_rank = shape->rank;
+    memcpy(spec.out_dims, shape->dims, sizeof spec.out_dims);
+    return dtp_graph_add_node(v->g, &spec, out, err);
+}
+
+const dtp_attr *dtp_vjp_attr(const dtp_vjp *v, const char *key)
+{
+    const dtp_node *n = &v->g->nodes[v->node];
+    for (int32_t i = 0; i < n->n_attrs; i++) {
+        if (strcmp(n->attrs[i].key, key) == 0) {
+            return &n->attrs[i];
+        }
+    }
+    assert(!"the op has no such attribute");
+    return NULL;
+}
+
+dtp_status dtp_vjp_unbroadcast(dtp_vjp *v, dtp_tensor_id dy, dtp_tensor_id like, dtp_tensor_id *out,
+                               dtp_err *err)
+{
+    const dtp_ttype *have = &v->g->tensors[dy].type;
+    const dtp_ttype *want = &v->g->tensors[like].type;
+    bool same = have->rank == want->rank;
+    for (int32_t i = 0; i < have->rank && same; i++) {
+        same = have->dims[i].id == want->dims[i].id;
+    }
+    if (same) {
+        *out = dy;
+        return DTP_OK;
+    }
+    return dtp_vjp_emit(v, &(dtp_vjp_op){"einsum", 1, &dy, 0, NULL}, like, out, err);
+}
+
+/* ---- the walk -----------------------------------------------------------------------------------
+ */
+
+typedef struct walk {
+    dtp_graph *g;
+    int32_t n_forward_tensors, n_forward_nodes;
+    bool *wanted;         /* the tensor depends on something whose gradient is asked for */
+    dtp_tensor_id *grads; /* by forward tensor: sum of the contributions so far, -1 = none */
+} walk;
+
+/* Marks what depends on a parameter or on one of `also`. */
+static void mark_wanted(walk *w, int32_t n_also, const dtp_tensor_id *also)
+{
+    for (int32_t t = 0; t < w->n_forward_tensors; t++) {
+        const dtp_graph_tensor *tensor = &w->g->tensors[t];
+        w->wanted[t] = tensor->kind == DTP_TENSOR_PARAM && dtp_dtype_is_float(tensor->type.dtype);
+    }
+    for (int32_t i = 0; i < n_also; i++) {
+        w->wanted[also[i]] = true;
+    }
+    for (int32_t n = 0; n < w->n_forward_nodes; n++) {
+        const dtp_node *node = &w->g->nodes[n];
+        bool any = false;
+        for (int32_t i = 0; i < node->n_in; i++) {
+            any = any || w->wanted[node->in[i]];
+        }
+        for (int32_t i = 0; i < node->n_out && any; i++) {
+            if (dtp_dtype_is_float(w->g->tensors[node->out[i]].type.dtype)) {
+                w->wanted[node->out[i]] = true;
+            }
+        }
+    }
+}
+
+static dtp_status start(walk *w, dtp_tensor_id loss, dtp_err *err)
+{
+    const dtp_graph_tensor *t = &w->g->tensors[loss];
+    if (t->type.rank != 0 || !dtp_dtype_is_float(t->type.dtype)) {
+        char type[DTP_TTYPE_TEXT_BYTES];
+        dtp_ttype_print(&t->type, &w->g->dims, type);
+        return DTP_FAIL(err, DTP_INVALID, "the loss '%s' must be one number, it is %s", t->name,
+                        type);
+    }
+    if (t->producer < 0) {
+        return DTP_FAIL(err, DTP_INVALID, "the loss '%s' is not the output of a node", t->name);
+    }
+    char name[NAME_BYTES];
+    (void)snprintf(name, sizeof name, "grad.%s", t->name);
+    dtp_attr attrs[] = {dtp_attr_float("value", 1.0),
+                        dtp_attr_int("dtype", (int64_t)t->type.dtype)};
+    dtp_node_spec spec = dtp_node_spec_init(name, "constant");
+    spec.n_attrs = 2;
+    spec.attrs = attrs;
+    spec.has_out = true;
+    spec.phase = DTP_BACKWARD;
+    spec.origin = t->producer;
+    return dtp_graph_add_node(w->g, &spec, &w->grads[loss], err);
+}
+
+/* Adds one contribution to the gradient of tensor t. */
+static dtp_status accumulate(walk *w, dtp_vjp *v, dtp_tensor_id t, dtp_tensor_id part, dtp_err *err)
+{
+    if (w->grads[t] < 0) {
+        w->grads[t] = part;
+    } else {
+        const dtp_tensor_id both[2] = {w->grads[t], part};
+        DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"add", 2, both, 0, NULL}, t, &w->grads[t], err));
+    }
+    return DTP_OK;
+}
+
+static dtp_status check_part(const walk *w, const dtp_vjp *v, int32_t i, dtp_err *err)
+{
+    const dtp_ttype *in = &w->g->tensors[v->in[i]].type;
+    if (v->d_in[i] >= 0 && !dtp_ttype_equal(&w->g->tensors[v->d_in[i]].type, in)) {
+        return DTP_FAIL(err, DTP_INTERNAL, "node '%s': the gradient of operand %d has another type",
+                        w->g->nodes[v->node].name, i);
+    }
+    return DTP_OK;
+}
+
+static dtp_status differentiate(walk *w, dtp_node_id id, dtp_err *err)
+{
+    const dtp_node *n = &w->g->nodes[id];
+    dtp_tensor_id d_out[DTP_MAX_OP_OUT];
+    dtp_vjp v = {.g = w->g, .node = id, .in = n->in, .out = n->out, .d_out = d_out};
+    bool reached = false, needed = false;
+    const int32_t n_in = n->n_in;
+    for (int32_t i = 0; i < n->n_out; i++) {
+        d_out[i] = w->grads[n->out[i]];
+        reached = reached || d_out[i] >= 0;
+    }
+    for (int32_t i = 0; i < n_in; i++) {
+        v.d_in[i] = -1;
+        v.need[i] = w->wanted[n->in[i]];
+        needed = needed || v.need[i];
+    }
+    if (!reached || !needed) {
+        return DTP_OK;
+    }
+    if (n->op->vjp == NULL) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "node '%s': op '%s' is not differentiable: %s",
+                        n->name, n->op->name, n->op->no_grad);
+    }
+    DTP_TRY(n->op->vjp(&v, err));
+    for (int32_t i = 0; i < n_in; i++) {
+        DTP_TRY(check_part(w, &v, i, err));
+        if (v.need[i] && v.d_in[i] >= 0) {
+            DTP_TRY(accumulate(w, &v, v.in[i], v.d_in[i], err));
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status record(walk *w, int32_t n_also, const dtp_tensor_id *also,
+                         dtp_tensor_id *also_grads, dtp_err *err)
+{
+    for (int32_t t = 0; t < w->n_forward_tensors; t++) {
+        if (w->g->tensors[t].kind == DTP_TENSOR_PARAM && w->grads[t] >= 0) {
+            DTP_TRY(dtp_graph_add_grad(w->g, (dtp_param_grad){t, w->grads[t]}, err));
+        }
+    }
+    for (int32_t i = 0; i < n_also; i++) {
+        also_grads[i] = w->grads[also[i]];
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_autodiff(dtp_graph *g, dtp_tensor_id loss, int32_t n_also, const dtp_tensor_id *also,
+                        dtp_tensor_id *also_grads, dtp_err *err)
+{
+    const size_t n = (size_t)g->n_tensors;
+    walk w = {.g = g,
+              .n_forward_tensors = g->n_tensors,
+              .n_forward_nodes = g->n_nodes,
+              .wanted = dtp_arena_alloc(g->arena, n, sizeof(bool)),
+              .grads = dtp_arena_alloc(g->arena, n, sizeof(dtp_tensor_id))};
+    if (w.wanted == NULL || w.grads == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the gradients of %d tensors",
+                        g->n_tensors);
+    }
+    for (size_t t = 0; t < n; t++) {
+        w.grads[t] = -1;
+    }
+    mark_wanted(&w, n_also, also);
+    DTP_TRY(start(&w, loss, err));
+    for (dtp_node_id id = w.n_forward_nodes - 1; id >= 0; id--) {
+        DTP_TRY(differentiate(&w, id, err));
+    }
+    return record(&w, n_also, also, also_grads, err);
+}

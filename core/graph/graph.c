@@ -1,0 +1,427 @@
+#include "core/graph/graph.h"
+
+#include <string.h>
+
+#include "core/base/hash.h"
+#include "core/base/philox.h"
+
+dtp_status dtp_graph_create(const char *name, dtp_graph **out, dtp_err *err)
+{
+    dtp_arena *arena = dtp_arena_create();
+    dtp_graph *g = arena == NULL ? NULL : dtp_arena_alloc(arena, 1, sizeof *g);
+    const char *copy = g == NULL ? NULL : dtp_arena_strdup(arena, name);
+    if (copy == NULL) {
+        dtp_arena_destroy(arena);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for graph '%s'", name);
+    }
+    g->arena = arena;
+    g->name = copy;
+    g->loss = -1;
+    dtp_dims_init(&g->dims, arena);
+    *out = g;
+    return DTP_OK;
+}
+
+void dtp_graph_destroy(dtp_graph *g)
+{
+    if (g != NULL) {
+        dtp_arena_destroy(g->arena);
+    }
+}
+
+/* ---- names -------------------------------------------------------------------------------------
+ */
+
+static int32_t name_slot(const dtp_graph *g, const char *name)
+{
+    int32_t mask = g->name_hash_size - 1;
+    int32_t slot = (int32_t)(dtp_hash_text(DTP_HASH_SEED, name) & (uint64_t)mask);
+    while (g->name_hash[slot] >= 0 && strcmp(g->tensors[g->name_hash[slot]].name, name) != 0) {
+        slot = (slot + 1) & mask;
+    }
+    return slot;
+}
+
+dtp_tensor_id dtp_graph_find(const dtp_graph *g, const char *name)
+{
+    return g->name_hash_size == 0 ? -1 : g->name_hash[name_slot(g, name)];
+}
+
+static dtp_status grow_name_hash(dtp_graph *g, dtp_err *err)
+{
+    int32_t size = g->name_hash_size == 0 ? 64 : g->name_hash_size * 2;
+    int32_t *hash = dtp_arena_alloc(g->arena, (size_t)size, sizeof *hash);
+    if (hash == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d tensor names", size);
+    }
+    for (int32_t i = 0; i < size; i++) {
+        hash[i] = -1;
+    }
+    g->name_hash = hash;
+    g->name_hash_size = size;
+    for (int32_t i = 0; i < g->n_tensors; i++) {
+        hash[name_slot(g, g->tensors[i].name)] = i;
+    }
+    return DTP_OK;
+}
+
+/* ---- tensors -----------------------------------------------------------------------------------
+ */
+
+static dtp_status check_type(const dtp_graph *g, const char *name, const dtp_ttype *type,
+                             dtp_err *err)
+{
+    for (int32_t i = 0; i < type->rank; i++) {
+        for (int32_t j = 0; j < i; j++) {
+            if (type->dims[i].id == type->dims[j].id) {
+                return DTP_FAIL(err, DTP_INVALID, "tensor '%s': dim '%s' occurs twice", name,
+                                dtp_dims_name(&g->dims, type->dims[i].id));
+            }
+        }
+        if (type->dims[i].size < 1) {
+            return DTP_FAIL(err, DTP_RANGE, "tensor '%s': dim '%s' has size %lld", name,
+                            dtp_dims_name(&g->dims, type->dims[i].id),
+                            (long long)type->dims[i].size);
+        }
+    }
+    dtp_status s = dtp_ttype_check_size(type, err);
+    if (s != DTP_OK) {
+        dtp_err_prefix(err, "tensor '%s'", name);
+    }
+    return s;
+}
+
+/* Appends a checked tensor under a name that the arena owns. */
+static dtp_status append_tensor(dtp_graph *g, const dtp_graph_tensor *t, dtp_tensor_id *out,
+                                dtp_err *err)
+{
+    DTP_TRY(check_type(g, t->name, &t->type, err));
+    if (dtp_graph_find(g, t->name) >= 0) {
+        return DTP_FAIL(err, DTP_INVALID, "the name '%s' is used twice", t->name);
+    }
+    if (2 * (g->n_tensors + 1) > g->name_hash_size) {
+        DTP_TRY(grow_name_hash(g, err));
+    }
+    DTP_TRY(dtp_arena_grow(g->arena, &g->tensors, g->n_tensors, g->n_tensors + 1, &g->cap_tensors,
+                           sizeof *g->tensors, err));
+    int32_t slot = name_slot(g, t->name);
+    g->tensors[g->n_tensors] = *t;
+    g->name_hash[slot] = g->n_tensors;
+    *out = g->n_tensors++;
+    return DTP_OK;
+}
+
+dtp_status dtp_graph_add_tensor(dtp_graph *g, const dtp_tensor_spec *spec, dtp_tensor_id *out,
+                                dtp_err *err)
+{
+    const char *name = dtp_arena_strdup(g->arena, spec->name);
+    if (name == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for tensor '%s'", spec->name);
+    }
+    dtp_graph_tensor t = {.name = name,
+                          .kind = spec->kind,
+                          .type = spec->type,
+                          .producer = -1,
+                          .init = spec->init,
+                          .stream = dtp_stream_of(name),
+                          .below = spec->below,
+                          .per_step = spec->per_step};
+    return append_tensor(g, &t, out, err);
+}
+
+/* ---- attributes --------------------------------------------------------------------------------
+ */
+
+dtp_attr dtp_attr_int(const char *key, int64_t value)
+{
+    return (dtp_attr){.key = key, .kind = DTP_ATTR_INT, .i = value};
+}
+
+dtp_attr dtp_attr_float(const char *key, double value)
+{
+    return (dtp_attr){.key = key, .kind = DTP_ATTR_FLOAT, .f = value};
+}
+
+dtp_attr dtp_attr_dim(const char *key, dtp_dim_id value)
+{
+    return (dtp_attr){.key = key, .kind = DTP_ATTR_DIM, .i = value};
+}
+
+dtp_attr dtp_attr_dims(const char *key, int32_t n, const dtp_dim_id *ids)
+{
+    return (dtp_attr){.key = key, .kind = DTP_ATTR_DIMS, .n = n, .ids = ids};
+}
+
+static dtp_attr default_attr(const dtp_attr_spec *spec)
+{
+    dtp_attr a = {.key = spec->key, .kind = spec->kind};
+    if (spec->kind == DTP_ATTR_DIM) {
+        a.i = -1;
+    } else if (spec->kind == DTP_ATTR_FLOAT) {
+        a.f = spec->def;
+    } else if (spec->kind != DTP_ATTR_DIMS) {
+        a.i = (int64_t)spec->def;
+    }
+    return a;
+}
+
+/* Integers are stored in `i` whatever the exact kind, so INT stands for BOOL, ENUM and DTYPE too.
+ */
+static bool kinds_fit(dtp_attr_kind given, dtp_attr_kind wanted)
+{
+    return given == wanted ||
+           (given == DTP_ATTR_INT &&
+            (wanted == DTP_ATTR_BOOL || wanted == DTP_ATTR_ENUM || wanted == DTP_ATTR_DTYPE));
+}
+
+static dtp_status check_attr_range(const dtp_attr_spec *spec, const dtp_attr *a, dtp_err *err)
+{
+    double value = spec->kind == DTP_ATTR_FLOAT ? a->f : (double)a->i;
+    bool ranged =
+        spec->min < spec->max && (spec->kind == DTP_ATTR_FLOAT || spec->kind == DTP_ATTR_INT);
+    if (ranged && !(value >= spec->min && value <= spec->max)) {
+        return DTP_FAIL(err, DTP_RANGE, "'%s' is %g, which is not in %g..%g", spec->key, value,
+                        spec->min, spec->max);
+    }
+    return DTP_OK;
+}
+
+static dtp_status fill_attr(dtp_graph *g, const dtp_attr_spec *spec, const dtp_node_spec *node,
+                            dtp_attr *out, dtp_err *err)
+{
+    const dtp_attr *given = NULL;
+    for (int32_t i = 0; i < node->n_attrs; i++) {
+        if (strcmp(node->attrs[i].key, spec->key) == 0) {
+            given = &node->attrs[i];
+        }
+    }
+    if (given == NULL) {
+        if (spec->required) {
+            return DTP_FAIL(err, DTP_INVALID, "'%s' is missing", spec->key);
+        }
+        *out = default_attr(spec);
+        return DTP_OK;
+    }
+    if (!kinds_fit(given->kind, spec->kind)) {
+        return DTP_FAIL(err, DTP_INVALID, "'%s' has the wrong type", spec->key);
+    }
+    *out = *given;
+    out->key = spec->key;
+    out->kind = spec->kind;
+    if (spec->kind == DTP_ATTR_DIMS) {
+        dtp_dim_id *ids = dtp_arena_alloc(g->arena, (size_t)given->n, sizeof *ids);
+        if (ids == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for '%s'", spec->key);
+        }
+        for (int32_t i = 0; i < given->n; i++) {
+            ids[i] = given->ids[i];
+        }
+        out->ids = ids;
+    }
+    return check_attr_range(spec, out, err);
+}
+
+static dtp_status fill_attrs(dtp_graph *g, const dtp_op_def *op, const dtp_node_spec *spec,
+                             dtp_node *node, dtp_err *err)
+{
+    int32_t n = 0;
+    while (op->attrs != NULL && op->attrs[n].key != NULL) {
+        n++;
+    }
+    dtp_attr *attrs = dtp_arena_alloc(g->arena, (size_t)n, sizeof *attrs);
+    if (attrs == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d attributes", n);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        DTP_TRY(fill_attr(g, &op->attrs[i], spec, &attrs[i], err));
+        bool is_stream = (op->flags & DTP_OP_RANDOM) != 0 && strcmp(attrs[i].key, "stream") == 0;
+        if (is_stream && attrs[i].i == 0) {
+            attrs[i].i = (int64_t)dtp_stream_of(spec->name);
+        }
+    }
+    for (int32_t i = 0; i < spec->n_attrs; i++) {
+        bool known = false;
+        for (int32_t k = 0; k < n && !known; k++) {
+            known = strcmp(spec->attrs[i].key, attrs[k].key) == 0;
+        }
+        if (!known) {
+            return DTP_FAIL(err, DTP_INVALID, "unknown attribute '%s'", spec->attrs[i].key);
+        }
+    }
+    node->attrs = attrs;
+    node->n_attrs = n;
+    return DTP_OK;
+}
+
+/* ---- nodes -------------------------------------------------------------------------------------
+ */
+
+dtp_node_spec dtp_node_spec_init(const char *name, const char *op)
+{
+    return (dtp_node_spec){.name = name, .op = op, .origin = -1, .block = -1};
+}
+
+dtp_op_call dtp_node_call(const dtp_graph *g, const dtp_node *node, dtp_call_types *types)
+{
+    for (int32_t i = 0; i < node->n_in; i++) {
+        types->in[i] = g->tensors[node->in[i]].type;
+    }
+    for (int32_t i = 0; i < node->n_out; i++) {
+        types->out[i] = g->tensors[node->out[i]].type;
+    }
+    return (dtp_op_call){.op = node->op,
+                         .dims = &g->dims,
+                         .attrs = node->attrs,
+                         .n_attrs = node->n_attrs,
+                         .n_in = node->n_in,
+                         .n_out = node->n_out,
+                         .in = types->in,
+                         .out = types->out};
+}
+
+static dtp_status check_operands(const dtp_graph *g, const dtp_op_def *op,
+                                 const dtp_node_spec *spec, dtp_err *err)
+{
+    if (spec->n_in < op->min_in || spec->n_in > op->max_in) {
+        return DTP_FAIL(err, DTP_INVALID, "takes %d to %d operands, got %d", op->min_in, op->max_in,
+                        spec->n_in);
+    }
+    for (int32_t i = 0; i < spec->n_in; i++) {
+        if (spec->in[i] < 0 || spec->in[i] >= g->n_tensors) {
+            return DTP_FAIL(err, DTP_INTERNAL, "operand %d is tensor %d of %d", i, spec->in[i],
+                            g->n_tensors);
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status copy_ids(dtp_graph *g, int32_t n, const dtp_tensor_id *from,
+                           const dtp_tensor_id **out, dtp_err *err)
+{
+    dtp_tensor_id *ids = dtp_arena_alloc(g->arena, (size_t)n, sizeof *ids);
+    if (ids == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d operands", n);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        ids[i] = from[i];
+    }
+    *out = ids;
+    return DTP_OK;
+}
+
+static dtp_status infer_outputs(dtp_graph *g, const dtp_node_spec *spec, dtp_node *node,
+                                dtp_call_types *types, dtp_err *err)
+{
+    dtp_op_call call = dtp_node_call(g, node, types);
+    call.n_out = node->op->n_out;
+    memset(types->out, 0, sizeof types->out);
+    if (spec->has_out) {
+        types->out[0].rank = spec->out_rank;
+        memcpy(types->out[0].dims, spec->out_dims, sizeof types->out[0].dims);
+    }
+    return node->op->infer(&call, spec->has_out, types->out, err);
+}
+
+static dtp_status append_outputs(dtp_graph *g, dtp_node *node, const dtp_call_types *types,
+                                 dtp_err *err)
+{
+    dtp_tensor_id ids[DTP_MAX_OP_OUT];
+    for (int32_t i = 0; i < node->op->n_out; i++) {
+        const char *name =
+            i == 0 ? node->name
+                   : dtp_arena_printf(g->arena, "%s.%s", node->name, node->op->out_names[i - 1]);
+        if (name == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for an output name");
+        }
+        dtp_graph_tensor t = {.name = name,
+                              .kind = DTP_TENSOR_VALUE,
+                              .type = types->out[i],
+                              .producer = g->n_nodes,
+                              .out_index = i};
+        DTP_TRY(append_tensor(g, &t, &ids[i], err));
+    }
+    node->n_out = node->op->n_out;
+    return copy_ids(g, node->n_out, ids, &node->out, err);
+}
+
+static dtp_status build_node(dtp_graph *g, const dtp_node_spec *spec, dtp_node *node, dtp_err *err)
+{
+    dtp_call_types types;
+    DTP_TRY(check_operands(g, node->op, spec, err));
+    DTP_TRY(fill_attrs(g, node->op, spec, node, err));
+    DTP_TRY(copy_ids(g, spec->n_in, spec->in, &node->in, err));
+    node->n_in = spec->n_in;
+    DTP_TRY(infer_outputs(g, spec, node, &types, err));
+    DTP_TRY(dtp_arena_grow(g->arena, &g->nodes, g->n_nodes, g->n_nodes + 1, &g->cap_nodes,
+                           sizeof *g->nodes, err));
+    return append_outputs(g, node, &types, err);
+}
+
+dtp_status dtp_graph_add_node(dtp_graph *g, const dtp_node_spec *spec, dtp_tensor_id *outs,
+                              dtp_err *err)
+{
+    const dtp_op_def *op = spec->def != NULL ? spec->def : dtp_op_set_find(g->ops, spec->op);
+    if (op == NULL) {
+        char hint[DTP_OP_HINT_BYTES];
+        dtp_op_hint(g->ops, spec->op, hint);
+        return DTP_FAIL(err, DTP_INVALID, "node '%s': unknown op '%s'%s", spec->name, spec->op,
+                        hint);
+    }
+    dtp_node node = {.name = dtp_arena_strdup(g->arena, spec->name),
+                     .op = op,
+                     .phase = spec->phase,
+                     .origin = spec->origin,
+                     .block = spec->block,
+                     .instance = spec->instance,
+                     .repeats = spec->repeats};
+    if (node.name == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for node '%s'", spec->name);
+    }
+    dtp_status s = build_node(g, spec, &node, err);
+    if (s != DTP_OK) {
+        dtp_err_prefix(err, "node '%s': %s", spec->name, op->name);
+        return s;
+    }
+    g->nodes[g->n_nodes++] = node;
+    for (int32_t i = 0; i < node.n_out && outs != NULL; i++) {
+        outs[i] = node.out[i];
+    }
+    return DTP_OK;
+}
+
+/* ---- results of a graph ------------------------------------------------------------------------
+ */
+
+dtp_status dtp_graph_add_output(dtp_graph *g, dtp_tensor_id t, dtp_err *err)
+{
+    DTP_TRY(dtp_arena_grow(g->arena, &g->outputs, g->n_outputs, g->n_outputs + 1, &g->cap_outputs,
+                           sizeof *g->outputs, err));
+    g->outputs[g->n_outputs++] = t;
+    return DTP_OK;
+}
+
+dtp_status dtp_graph_add_update(dtp_graph *g, dtp_update u, dtp_err *err)
+{
+    DTP_TRY(dtp_arena_grow(g->arena, &g->updates, g->n_updates, g->n_updates + 1, &g->cap_updates,
+                           sizeof *g->updates, err));
+    g->updates[g->n_updates++] = u;
+    return DTP_OK;
+}
+
+dtp_status dtp_graph_add_grad(dtp_graph *g, dtp_param_grad pg, dtp_err *err)
+{
+    DTP_TRY(dtp_arena_grow(g->arena, &g->grads, g->n_grads, g->n_grads + 1, &g->cap_grads,
+                           sizeof *g->grads, err));
+    g->grads[g->n_grads++] = pg;
+    return DTP_OK;
+}
+
+bool dtp_tensor_lasts(const dtp_graph_tensor *t)
+{
+    return t->kind == DTP_TENSOR_PARAM || (t->kind == DTP_TENSOR_STATE && !t->per_step);
+}
+
+int32_t dtp_graph_runs(const dtp_graph *g, dtp_phase phase)
+{
+    return phase != DTP_UPDATE && g->microbatches > 1 ? g->microbatches : 1;
+}

@@ -1,0 +1,181 @@
+/* The model graph: tensors and nodes in a topological order, owned by one arena. Built by
+ * core/model (from JSON), extended by core/autodiff, then only read.
+ */
+#ifndef DTP_CORE_GRAPH_GRAPH_H
+#define DTP_CORE_GRAPH_GRAPH_H
+
+#include "core/graph/op_set.h"
+
+typedef int32_t dtp_tensor_id;
+typedef int32_t dtp_node_id;
+
+typedef enum dtp_tensor_kind {
+    DTP_TENSOR_INPUT, /* fed every step */
+    DTP_TENSOR_PARAM, /* persistent, trained */
+    DTP_TENSOR_STATE, /* persistent, optimizer slots */
+    DTP_TENSOR_VALUE  /* output of a node */
+} dtp_tensor_kind;
+
+typedef enum dtp_init_kind {
+    DTP_INIT_ZEROS,
+    DTP_INIT_ONES,
+    DTP_INIT_CONSTANT, /* a */
+    DTP_INIT_NORMAL,   /* mean b, standard deviation a */
+    DTP_INIT_UNIFORM   /* in [a, b) */
+} dtp_init_kind;
+
+typedef struct dtp_init {
+    dtp_init_kind kind;
+    double a, b;
+} dtp_init;
+
+typedef struct dtp_graph_tensor {
+    const char *name;
+    dtp_tensor_kind kind;
+    dtp_ttype type;
+    dtp_node_id producer; /* -1 unless VALUE */
+    int32_t out_index;    /* which output of the producer */
+    dtp_init init;        /* PARAM, STATE */
+    uint32_t stream;      /* PARAM: random stream, a hash of the name */
+    int64_t below;        /* integer INPUT: values lie in [0, below); 0 = not stated */
+    bool per_step; /* STATE: an accumulator of microbatches, without contents between steps */
+} dtp_graph_tensor;
+
+typedef enum dtp_phase { DTP_FORWARD, DTP_BACKWARD, DTP_UPDATE, DTP_N_PHASES } dtp_phase;
+
+typedef struct dtp_node {
+    const char *name;
+    const dtp_op_def *op;
+    int32_t n_in, n_out, n_attrs;
+    const dtp_tensor_id *in;
+    const dtp_tensor_id *out;
+    const dtp_attr *attrs; /* one per spec of op, in spec order */
+    dtp_phase phase;
+    dtp_node_id origin; /* BACKWARD: the forward node it differentiates or repeats; else -1 */
+    int32_t block;      /* template of the repeat it came from (folding), -1 = none */
+    int32_t instance;   /* which copy of the block; backward nodes inherit both */
+    bool repeats;       /* BACKWARD: computes the results of its origin again
+                           (core/transform/recompute.h) */
+} dtp_node;
+
+/* A persistent tensor and the value that replaces it at the end of a step. */
+typedef struct dtp_update {
+    dtp_tensor_id target; /* PARAM or STATE */
+    dtp_tensor_id value;
+} dtp_update;
+
+/* A trained parameter and its gradient. */
+typedef struct dtp_param_grad {
+    dtp_tensor_id param, grad;
+} dtp_param_grad;
+
+enum { DTP_OPTIMIZER_MAX_HYPERS = 8 };
+
+/* An optimizer and its hyperparameters (core/graph/optimizer.h). */
+typedef struct dtp_optimizer_spec {
+    const dtp_op_def *op;                   /* NULL: none */
+    double hyper[DTP_OPTIMIZER_MAX_HYPERS]; /* by attribute of the op */
+} dtp_optimizer_spec;
+
+enum { DTP_MAX_MICRO_DIMS = 4 };
+
+struct dtp_graph {
+    dtp_arena *arena;
+    const char *name;
+    const dtp_op_set *ops; /* ops beside the built-in ones; borrowed, NULL: none */
+    dtp_dims dims;
+    int32_t n_tensors, cap_tensors;
+    dtp_graph_tensor *tensors;
+    int32_t n_nodes, cap_nodes;
+    dtp_node *nodes;
+    int32_t n_outputs, cap_outputs;
+    dtp_tensor_id *outputs; /* "outputs" of the model file */
+    int32_t n_updates, cap_updates;
+    dtp_update *updates;
+    int32_t n_grads, cap_grads;
+    dtp_param_grad *grads;
+    dtp_tensor_id loss; /* -1 for a forward graph */
+    dtp_optimizer_spec optimizer;
+    int32_t *name_hash, name_hash_size; /* tensor names, open addressing, -1 = free */
+    int32_t n_blocks, cap_blocks;
+    const char **blocks;  /* by dtp_node.block: name of the block that is repeated */
+    int32_t microbatches; /* 0 and 1: none; else FORWARD and BACKWARD nodes run so often in a step,
+                             each time on the next part of the batch, and UPDATE nodes once after
+                             the last time (core/transform/microbatch.h) */
+    int32_t n_micro_dims; /* dims of which a tensor holds one microbatch's part */
+    dtp_dim_id micro_dims[DTP_MAX_MICRO_DIMS];
+};
+
+/* Fails with DTP_NOMEM only. */
+dtp_status dtp_graph_create(const char *name, dtp_graph **out, dtp_err *err) DTP_MUST_CHECK;
+void dtp_graph_destroy(dtp_graph *g);
+
+/* Id of a tensor by name, -1 when there is none. */
+dtp_tensor_id dtp_graph_find(const dtp_graph *g, const char *name);
+
+typedef struct dtp_tensor_spec {
+    const char *name; /* copied */
+    dtp_tensor_kind kind;
+    dtp_ttype type;
+    dtp_init init;
+    int64_t below;
+    bool per_step;
+} dtp_tensor_spec;
+
+/* Adds an INPUT, PARAM or STATE. DTP_INVALID on a duplicate name or dim, DTP_RANGE on sizes. */
+dtp_status dtp_graph_add_tensor(dtp_graph *g, const dtp_tensor_spec *spec, dtp_tensor_id *out,
+                                dtp_err *err) DTP_MUST_CHECK;
+
+typedef struct dtp_node_spec {
+    const char *name;      /* copied; output 0 has this name, output i "<name>.<out_names[i-1]>" */
+    const char *op;        /* found in g->ops and among the built-in ones */
+    const dtp_op_def *def; /* NULL; else the op itself, and `op` is not looked up. Borrowed */
+    int32_t n_in;
+    const dtp_tensor_id *in;
+    int32_t n_attrs;       /* given attributes in any order; the rest takes its default */
+    const dtp_attr *attrs; /* copied; build them with dtp_attr_* below */
+    bool has_out;          /* out_dims are given */
+    int32_t out_rank;
+    dtp_tdim out_dims[DTP_MAX_RANK];
+    dtp_phase phase;
+    dtp_node_id origin; /* -1 = none */
+    int32_t block, instance;
+    bool repeats;
+} dtp_node_spec;
+
+/* A spec with nothing set: forward phase, no origin, no block. */
+dtp_node_spec dtp_node_spec_init(const char *name, const char *op);
+
+/* Appends a node, runs shape inference and adds its output tensors; outs (room for op->n_out, may
+ * be NULL) receives their ids. DTP_INVALID with the op's own words when operands do not fit. */
+dtp_status dtp_graph_add_node(dtp_graph *g, const dtp_node_spec *spec, dtp_tensor_id *outs,
+                              dtp_err *err) DTP_MUST_CHECK;
+
+dtp_attr dtp_attr_int(const char *key, int64_t value);
+dtp_attr dtp_attr_float(const char *key, double value);
+dtp_attr dtp_attr_dim(const char *key, dtp_dim_id value);
+dtp_attr dtp_attr_dims(const char *key, int32_t n, const dtp_dim_id *ids);
+
+dtp_status dtp_graph_add_output(dtp_graph *g, dtp_tensor_id t, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_graph_add_update(dtp_graph *g, dtp_update u, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_graph_add_grad(dtp_graph *g, dtp_param_grad pg, dtp_err *err) DTP_MUST_CHECK;
+
+/* Whether a tensor has contents from one step to the next: PARAM and STATE but no accumulators. */
+bool dtp_tensor_lasts(const dtp_graph_tensor *t);
+/* How often a node of this phase runs in a step. */
+int32_t dtp_graph_runs(const dtp_graph *g, dtp_phase phase);
+
+/* Storage of the operand types of a call. */
+typedef struct dtp_call_types {
+    dtp_ttype in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
+} dtp_call_types;
+
+/* The call of a node with global types; `types` holds them and must outlive the call. */
+dtp_op_call dtp_node_call(const dtp_graph *g, const dtp_node *node, dtp_call_types *types);
+
+/* Independent check of everything the rest relies on: ids in range, topological order, distinct
+ * names, each op's inference reproduces its output types, updates type-correct, loss scalar.
+ * DTP_INTERNAL naming the node when not. */
+dtp_status dtp_graph_check(const dtp_graph *g, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,130 @@
+#include "core/graph/graph_copy.h"
+
+#include <string.h>
+
+static dtp_status copy_names(const dtp_graph *from, dtp_graph *to, dtp_err *err)
+{
+    for (dtp_dim_id d = 0; d < from->dims.n; d++) {
+        dtp_dim_id same;
+        DTP_TRY(dtp_dims_intern(&to->dims, from->dims.names[d], from->dims.sizes[d], &same, err));
+    }
+    DTP_TRY(dtp_arena_grow(to->arena, &to->blocks, 0, from->n_blocks, &to->cap_blocks,
+                           sizeof *to->blocks, err));
+    for (int32_t b = 0; b < from->n_blocks; b++) {
+        to->blocks[b] = dtp_arena_strdup(to->arena, from->blocks[b]);
+        if (to->blocks[b] == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for a graph");
+        }
+        to->n_blocks++;
+    }
+    return DTP_OK;
+}
+
+static dtp_status begin(dtp_graph_copy *c, dtp_err *err)
+{
+    const dtp_graph *from = c->from;
+    dtp_graph *to = c->to;
+    to->ops = from->ops;
+    to->optimizer = from->optimizer;
+    to->microbatches = from->microbatches;
+    to->n_micro_dims = from->n_micro_dims;
+    memcpy(to->micro_dims, from->micro_dims, sizeof to->micro_dims);
+    c->tensor = dtp_arena_alloc(to->arena, (size_t)from->n_tensors, sizeof *c->tensor);
+    c->node = dtp_arena_alloc(to->arena, (size_t)from->n_nodes, sizeof *c->node);
+    if (c->tensor == NULL || c->node == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a graph of %d nodes", from->n_nodes);
+    }
+    for (int32_t t = 0; t < from->n_tensors; t++) {
+        c->tensor[t] = -1;
+    }
+    for (int32_t n = 0; n < from->n_nodes; n++) {
+        c->node[n] = -1;
+    }
+    return copy_names(from, to, err);
+}
+
+dtp_status dtp_graph_copy_begin(const dtp_graph *from, dtp_graph_copy *out, dtp_err *err)
+{
+    *out = (dtp_graph_copy){.from = from};
+    DTP_TRY(dtp_graph_create(from->name, &out->to, err));
+    dtp_status s = begin(out, err);
+    if (s != DTP_OK) {
+        dtp_graph_destroy(out->to);
+        out->to = NULL;
+    }
+    return s;
+}
+
+dtp_status dtp_graph_copy_source(dtp_graph_copy *c, dtp_tensor_id t, const dtp_ttype *type,
+                                 dtp_err *err)
+{
+    const dtp_graph_tensor *tensor = &c->from->tensors[t];
+    const dtp_tensor_spec spec = {.name = tensor->name,
+                                  .kind = tensor->kind,
+                                  .type = type != NULL ? *type : tensor->type,
+                                  .init = tensor->init,
+                                  .below = tensor->below,
+                                  .per_step = tensor->per_step};
+    return dtp_graph_add_tensor(c->to, &spec, &c->tensor[t], err);
+}
+
+dtp_node_spec dtp_graph_copy_spec(const dtp_graph_copy *c, dtp_node_id n,
+                                  dtp_tensor_id in[DTP_MAX_OP_IN])
+{
+    const dtp_node *node = &c->from->nodes[n];
+    dtp_node_spec spec = dtp_node_spec_init(node->name, node->op->name);
+    const dtp_ttype *out = &c->from->tensors[node->out[0]].type;
+    for (int32_t i = 0; i < node->n_in; i++) {
+        in[i] = c->tensor[node->in[i]];
+    }
+    spec.def = node->op;
+    spec.n_in = node->n_in;
+    spec.in = in;
+    spec.n_attrs = node->n_attrs;
+    spec.attrs = node->attrs;
+    spec.has_out = true;
+    spec.out_rank = out->rank;
+    memcpy(spec.out_dims, out->dims, sizeof spec.out_dims);
+    spec.phase = node->phase;
+    spec.origin = node->origin >= 0 ? c->node[node->origin] : -1;
+    spec.block = node->block;
+    spec.instance = node->instance;
+    spec.repeats = node->repeats;
+    return spec;
+}
+
+dtp_status dtp_graph_copy_node(dtp_graph_copy *c, dtp_node_id n, const dtp_node_spec *spec,
+                               dtp_err *err)
+{
+    dtp_tensor_id out[DTP_MAX_OP_OUT];
+    const dtp_node *node = &c->from->nodes[n];
+    DTP_TRY(dtp_graph_add_node(c->to, spec, out, err));
+    for (int32_t i = 0; i < node->n_out; i++) {
+        c->tensor[node->out[i]] = out[i];
+    }
+    c->node[n] = c->to->n_nodes - 1;
+    return DTP_OK;
+}
+
+dtp_status dtp_graph_copy_results(dtp_graph_copy *c, dtp_err *err)
+{
+    const dtp_graph *from = c->from;
+    for (int32_t i = 0; i < from->n_outputs; i++) {
+        const dtp_tensor_id t = c->tensor[from->outputs[i]];
+        if (t >= 0) {
+            DTP_TRY(dtp_graph_add_output(c->to, t, err));
+        }
+    }
+    for (int32_t i = 0; i < from->n_updates; i++) {
+        const dtp_update *u = &from->updates[i];
+        DTP_TRY(dtp_graph_add_update(c->to, (dtp_update){c->tensor[u->target], c->tensor[u->value]},
+                                     err));
+    }
+    for (int32_t i = 0; i < from->n_grads; i++) {
+        const dtp_param_grad *pg = &from->grads[i];
+        DTP_TRY(dtp_graph_add_grad(
+            c->to, (dtp_param_grad){c->tensor[pg->param], c->tensor[pg->grad]}, err));
+    }
+    c->to->loss = from->loss >= 0 ? c->tensor[from->loss] : -1;
+    return DTP_OK;
+}

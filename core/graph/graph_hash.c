@@ -1,0 +1,88 @@
+/* The hash of a graph's content: what a plan or program depends on, in id order. The graph's name
+ * is left out, and so are the sizes of dims that no tensor has. */
+#include "core/graph/graph_hash.h"
+
+#include "core/base/hash.h"
+
+static uint64_t hash_double(uint64_t h, double value)
+{
+    return dtp_hash_bytes(h, &value, sizeof value);
+}
+
+static uint64_t hash_type(uint64_t h, const dtp_graph *g, const dtp_ttype *type)
+{
+    h = dtp_hash_text(h, dtp_dtype_name(type->dtype));
+    h = dtp_hash_i64(h, type->rank);
+    for (int32_t i = 0; i < type->rank; i++) {
+        h = dtp_hash_text(h, dtp_dims_name(&g->dims, type->dims[i].id));
+        h = dtp_hash_i64(h, type->dims[i].size);
+    }
+    return h;
+}
+
+static uint64_t hash_tensor(uint64_t h, const dtp_graph *g, const dtp_graph_tensor *t)
+{
+    h = dtp_hash_text(h, t->name);
+    h = dtp_hash_i64(h, (int64_t)t->kind);
+    h = hash_type(h, g, &t->type);
+    h = dtp_hash_i64(h, (int64_t)t->init.kind);
+    h = hash_double(h, t->init.a);
+    h = hash_double(h, t->init.b);
+    return dtp_hash_i64(h, t->below);
+}
+
+static uint64_t hash_attr(uint64_t h, const dtp_graph *g, const dtp_attr *a)
+{
+    h = dtp_hash_text(h, a->key);
+    if (a->kind == DTP_ATTR_DIM) {
+        return dtp_hash_text(h, a->i < 0 ? "" : dtp_dims_name(&g->dims, (dtp_dim_id)a->i));
+    }
+    h = dtp_hash_i64(h, a->kind == DTP_ATTR_FLOAT ? 0 : a->i);
+    h = hash_double(h, a->kind == DTP_ATTR_FLOAT ? a->f : 0.0);
+    h = dtp_hash_i64(h, a->n);
+    for (int32_t i = 0; i < a->n; i++) {
+        h = dtp_hash_text(h, dtp_dims_name(&g->dims, a->ids[i]));
+    }
+    return h;
+}
+
+static uint64_t hash_node(uint64_t h, const dtp_graph *g, const dtp_node *node)
+{
+    h = dtp_hash_text(h, node->name);
+    h = dtp_hash_text(h, node->op->name);
+    h = dtp_hash_i64(h, node->n_in);
+    for (int32_t i = 0; i < node->n_in; i++) {
+        h = dtp_hash_i64(h, node->in[i]);
+    }
+    for (int32_t i = 0; i < node->n_out; i++) {
+        h = dtp_hash_i64(h, node->out[i]);
+    }
+    for (int32_t i = 0; i < node->n_attrs; i++) {
+        h = hash_attr(h, g, &node->attrs[i]);
+    }
+    return dtp_hash_i64(h, (int64_t)node->phase);
+}
+
+uint64_t dtp_graph_hash(const dtp_graph *g)
+{
+    uint64_t h = DTP_HASH_SEED;
+    for (int32_t i = 0; i < g->n_tensors; i++) {
+        h = hash_tensor(h, g, &g->tensors[i]);
+    }
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        h = hash_node(h, g, &g->nodes[i]);
+    }
+    h = dtp_hash_i64(h, g->n_outputs);
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        h = dtp_hash_i64(h, g->outputs[i]);
+    }
+    for (int32_t i = 0; i < g->n_updates; i++) {
+        h = dtp_hash_i64(h, g->updates[i].target);
+        h = dtp_hash_i64(h, g->updates[i].value);
+    }
+    for (int32_t i = 0; i < g->n_grads; i++) {
+        h = dtp_hash_i64(h, g->grads[i].param);
+        h = dtp_hash_i64(h, g->grads[i].grad);
+    }
+    return dtp_hash_i64(h, g->loss);
+}

@@ -1,0 +1,144 @@
+/* The dtp.model/1 reader: dims, inputs and params first, then the node list with its repeats, then
+ * outputs and training. Sections are read in this order wherever they stand in the file. */
+#include "core/graph/model/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/graph/autodiff.h"
+#include "core/graph/model/model_internal.h"
+
+static dtp_status check_header(const dtp_json *root, const char **name, dtp_err *err)
+{
+    static const char *const keys[] = {"format", "name",  "about",   "dims",  "inputs", "params",
+                                       "blocks", "nodes", "outputs", "train", NULL};
+    const dtp_json *format, *given_name;
+    const dtp_json *about = dtp_json_get(root, "about");
+    const char *text;
+    DTP_TRY(dtp_json_require(root, "format", &format, err));
+    DTP_TRY(dtp_json_string(format, &text, err));
+    if (strcmp(text, "dtp.model/1") != 0) {
+        return dtp_json_fail(format, err, "expected 'dtp.model/1', found '%.80s'", text);
+    }
+    DTP_TRY(dtp_json_keys(root, keys, err));
+    DTP_TRY(dtp_json_require(root, "name", &given_name, err));
+    DTP_TRY(dtp_json_string(given_name, name, err));
+    if ((*name)[0] == '\0' || strlen(*name) > DTP_MODEL_MAX_NAME) {
+        return dtp_json_fail(given_name, err, "the name has 1 to %d bytes", DTP_MODEL_MAX_NAME);
+    }
+    return about == NULL ? DTP_OK : dtp_json_expect(about, DTP_JSON_STRING, err);
+}
+
+static dtp_status read_outputs(dtp_model_reader *r, const dtp_model_scope *scope, dtp_err *err)
+{
+    const dtp_json *outputs = dtp_json_get(r->root, "outputs");
+    if (outputs == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_json_expect(outputs, DTP_JSON_ARRAY, err));
+    bool *seen = dtp_arena_alloc(r->scratch, (size_t)r->g->n_tensors, sizeof *seen);
+    if (seen == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory for the outputs", r->file);
+    }
+    for (int32_t i = 0; i < dtp_json_size(outputs); i++) {
+        dtp_tensor_id id;
+        const dtp_json *v = dtp_json_at(outputs, i);
+        DTP_TRY(dtp_model__tensor(r, scope, v, &id, err));
+        if (seen[id]) {
+            return dtp_json_fail(v, err, "'%s' is listed twice", r->g->tensors[id].name);
+        }
+        seen[id] = true;
+        DTP_TRY(dtp_graph_add_output(r->g, id, err));
+    }
+    return DTP_OK;
+}
+
+/* Loss, optimizer, gradients and updates. */
+static dtp_status read_training(dtp_model_reader *r, const dtp_model_scope *scope, dtp_err *err)
+{
+    dtp_tensor_id loss;
+    dtp_optimizer_spec optimizer;
+    const dtp_json *train = dtp_json_get(r->root, "train");
+    DTP_TRY(dtp_model__train(r, scope, &loss, &optimizer, err));
+    if (train == NULL && r->g->n_outputs == 0) {
+        return dtp_json_fail(r->root, err, "the model has neither outputs nor train");
+    }
+    if (train == NULL || r->options->forward_only) {
+        return DTP_OK;
+    }
+    r->g->loss = loss;
+    r->g->optimizer = optimizer;
+    dtp_status s = dtp_training_graph(r->g, err);
+    if (s != DTP_OK) {
+        dtp_json_prefix(train, err);
+    }
+    return s;
+}
+
+static dtp_status read_graph(dtp_model_reader *r, dtp_err *err)
+{
+    dtp_model_scope scope = {.prefix = "", .site = -1};
+    const dtp_json *params = dtp_json_get(r->root, "params");
+    const dtp_json *nodes;
+    DTP_TRY(dtp_model__dims(r, err));
+    DTP_TRY(dtp_model__inputs(r, err));
+    if (params != NULL) {
+        DTP_TRY(dtp_model__params(r, &scope, params, err));
+    }
+    DTP_TRY(dtp_model__blocks(r, err));
+    DTP_TRY(dtp_json_require(r->root, "nodes", &nodes, err));
+    DTP_TRY(dtp_model__node_list(r, &scope, nodes, err));
+    DTP_TRY(dtp_model__blocks_used(r, err));
+    DTP_TRY(read_outputs(r, &scope, err));
+    return read_training(r, &scope, err);
+}
+
+static dtp_status read_document(const char *file, const dtp_json *root,
+                                const dtp_model_options *options, dtp_arena *scratch,
+                                dtp_graph **out, dtp_err *err)
+{
+    const char *name = NULL;
+    DTP_TRY(check_header(root, &name, err));
+    dtp_model_reader r = {.file = file, .options = options, .root = root, .scratch = scratch};
+    dtp_dims_init(&r.declared, scratch);
+    r.sites = dtp_arena_alloc(scratch, DTP_MODEL_MAX_REPEATS, sizeof *r.sites);
+    if (r.sites == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory", file);
+    }
+    DTP_TRY(dtp_graph_create(name, &r.g, err));
+    r.g->ops = options->ops;
+    dtp_status s = read_graph(&r, err);
+    if (s != DTP_OK) {
+        dtp_graph_destroy(r.g);
+        return s;
+    }
+    *out = r.g;
+    return DTP_OK;
+}
+
+dtp_status dtp_model_parse(const char *file, const char *text, size_t len,
+                           const dtp_model_options *options, dtp_graph **out, dtp_err *err)
+{
+    static const dtp_model_options none = {0};
+    dtp_json_doc *doc = NULL;
+    DTP_TRY(dtp_json_parse(file, text, len, &doc, err));
+    dtp_arena *scratch = dtp_arena_create();
+    dtp_status s = scratch == NULL
+                       ? DTP_FAIL(err, DTP_NOMEM, "%s: out of memory", file)
+                       : read_document(file, dtp_json_root(doc), options == NULL ? &none : options,
+                                       scratch, out, err);
+    dtp_arena_destroy(scratch);
+    dtp_json_destroy(doc);
+    return s;
+}
+
+dtp_status dtp_model_read(const char *path, const dtp_model_options *options, dtp_graph **out,
+                          dtp_err *err)
+{
+    char *text;
+    size_t len;
+    DTP_TRY(dtp_file_read(path, DTP_MODEL_MAX_BYTES, &text, &len, err));
+    dtp_status s = dtp_model_parse(path, text, len, options, out, err);
+    free(text);
+    return s;
+}

@@ -1,0 +1,278 @@
+/* Blocks and repeats: a repeat statement in a node list makes `count` instances of a block, each
+ * reading the carried tensors of the one before it.
+ *
+ * Instance i of {"repeat": B, "as": "layers"} reads B's params and nodes in a scope of its own with
+ * the prefix "layers.i."; afterwards "layers.<carry>" names the last instance's carried value. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/graph/model/model_internal.h"
+
+typedef struct repeat {
+    const dtp_json *statement, *block;
+    const char *block_name, *as;
+    int64_t count;
+    const dtp_json *carry, *with; /* objects, NULL when absent */
+    int32_t site;
+} repeat;
+
+/* ---- the "blocks" object -----------------------------------------------------------------------
+ */
+
+static dtp_status check_block(const dtp_json *block, dtp_err *err)
+{
+    static const char *const keys[] = {"params", "nodes", "out", NULL};
+    const dtp_json *nodes;
+    const dtp_json *out = dtp_json_get(block, "out");
+    DTP_TRY(dtp_json_keys(block, keys, err));
+    DTP_TRY(dtp_json_require(block, "nodes", &nodes, err));
+    DTP_TRY(dtp_json_expect(nodes, DTP_JSON_ARRAY, err));
+    return out == NULL ? DTP_OK : dtp_json_expect(out, DTP_JSON_OBJECT, err);
+}
+
+dtp_status dtp_model__blocks(dtp_model_reader *r, dtp_err *err)
+{
+    const dtp_json *blocks = dtp_json_get(r->root, "blocks");
+    if (blocks == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_json_expect(blocks, DTP_JSON_OBJECT, err));
+    int32_t n = dtp_json_size(blocks);
+    r->block_used = dtp_arena_alloc(r->scratch, (size_t)n, sizeof *r->block_used);
+    if (r->block_used == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory for %d blocks", r->file, n);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        DTP_TRY(check_block(dtp_json_at(blocks, i), err));
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_model__blocks_used(const dtp_model_reader *r, dtp_err *err)
+{
+    const dtp_json *blocks = dtp_json_get(r->root, "blocks");
+    for (int32_t i = 0; blocks != NULL && i < dtp_json_size(blocks); i++) {
+        if (!r->block_used[i]) {
+            return dtp_json_fail(dtp_json_at(blocks, i), err, "the block is never repeated");
+        }
+    }
+    return DTP_OK;
+}
+
+/* Finds a block by name and marks it used. */
+static dtp_status find_block(dtp_model_reader *r, const dtp_json *name, repeat *out, dtp_err *err)
+{
+    const dtp_json *blocks = dtp_json_get(r->root, "blocks");
+    DTP_TRY(dtp_json_string(name, &out->block_name, err));
+    for (int32_t i = 0; blocks != NULL && i < dtp_json_size(blocks); i++) {
+        const dtp_json *block = dtp_json_at(blocks, i);
+        if (strcmp(dtp_json_key(block), out->block_name) == 0) {
+            r->block_used[i] = true;
+            out->block = block;
+            return DTP_OK;
+        }
+    }
+    return dtp_json_fail(name, err, "there is no block '%.80s'", out->block_name);
+}
+
+/* ---- one repeat statement ----------------------------------------------------------------------
+ */
+
+static dtp_status find_site(dtp_model_reader *r, const dtp_json *statement, const char *block_name,
+                            int32_t *out, dtp_err *err)
+{
+    dtp_graph *g = r->g;
+    for (int32_t i = 0; i < r->n_sites; i++) {
+        if (r->sites[i].statement == statement) {
+            *out = i;
+            return DTP_OK;
+        }
+    }
+    if (r->n_sites == DTP_MODEL_MAX_REPEATS) {
+        return dtp_json_fail(statement, err, "more than %d repeats", DTP_MODEL_MAX_REPEATS);
+    }
+    DTP_TRY(dtp_arena_grow(g->arena, &g->blocks, g->n_blocks, g->n_blocks + 1, &g->cap_blocks,
+                           sizeof *g->blocks, err));
+    g->blocks[g->n_blocks] = dtp_arena_strdup(g->arena, block_name);
+    if (g->blocks[g->n_blocks++] == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory for a name", r->file);
+    }
+    r->sites[r->n_sites] = (dtp_model_site){.statement = statement};
+    *out = r->n_sites++;
+    return DTP_OK;
+}
+
+/* Every carry has an entry in the block's "out" and the other way round. */
+static dtp_status check_carry(const repeat *p, dtp_err *err)
+{
+    const dtp_json *out = dtp_json_get(p->block, "out");
+    for (int32_t i = 0; p->carry != NULL && i < dtp_json_size(p->carry); i++) {
+        const dtp_json *member = dtp_json_at(p->carry, i);
+        if (out == NULL || dtp_json_get(out, dtp_json_key(member)) == NULL) {
+            return dtp_json_fail(member, err, "block '%s' has no '%s' in its out", p->block_name,
+                                 dtp_json_key(member));
+        }
+    }
+    for (int32_t i = 0; out != NULL && i < dtp_json_size(out); i++) {
+        const char *name = dtp_json_key(dtp_json_at(out, i));
+        if (p->carry == NULL || dtp_json_get(p->carry, name) == NULL) {
+            return dtp_json_fail(p->statement, err,
+                                 "block '%s' puts out '%s' but the repeat does not carry it",
+                                 p->block_name, name);
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status check_nesting(const dtp_model_scope *scope, const repeat *p, dtp_err *err)
+{
+    int32_t depth = 0;
+    for (const dtp_model_scope *s = scope; s->outer != NULL; s = s->outer) {
+        if (strcmp(s->block, p->block_name) == 0) {
+            return dtp_json_fail(p->statement, err, "block '%s' repeats itself", p->block_name);
+        }
+        depth++;
+    }
+    if (depth == DTP_MODEL_MAX_NEST) {
+        return dtp_json_fail(p->statement, err, "repeats nested deeper than %d",
+                             DTP_MODEL_MAX_NEST);
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_repeat(dtp_model_reader *r, const dtp_model_scope *scope, const dtp_json *v,
+                              repeat *out, dtp_err *err)
+{
+    static const char *const keys[] = {"repeat", "count", "as", "carry", "with", NULL};
+    const dtp_json *name, *count, *as;
+    DTP_TRY(dtp_json_keys(v, keys, err));
+    DTP_TRY(dtp_json_require(v, "repeat", &name, err));
+    DTP_TRY(dtp_json_require(v, "count", &count, err));
+    DTP_TRY(dtp_json_require(v, "as", &as, err));
+    *out = (repeat){
+        .statement = v, .carry = dtp_json_get(v, "carry"), .with = dtp_json_get(v, "with")};
+    if (out->carry != NULL) {
+        DTP_TRY(dtp_json_expect(out->carry, DTP_JSON_OBJECT, err));
+    }
+    if (out->with != NULL) {
+        DTP_TRY(dtp_json_expect(out->with, DTP_JSON_OBJECT, err));
+    }
+    DTP_TRY(find_block(r, name, out, err));
+    DTP_TRY(dtp_model__int(r, count, 1, DTP_MODEL_MAX_PIECES, &out->count, err));
+    DTP_TRY(dtp_json_string(as, &out->as, err));
+    DTP_TRY(check_nesting(scope, out, err));
+    DTP_TRY(check_carry(out, err));
+    return find_site(r, v, out->block_name, &out->site, err);
+}
+
+/* ---- instances ---------------------------------------------------------------------------------
+ */
+
+/* Binds every member of an object {name: tensor of the outer scope}. */
+static dtp_status bind_members(const dtp_model_reader *r, const dtp_model_scope *outer,
+                               const dtp_json *members, dtp_model_scope *inner, dtp_err *err)
+{
+    for (int32_t i = 0; members != NULL && i < dtp_json_size(members); i++) {
+        const dtp_json *member = dtp_json_at(members, i);
+        dtp_tensor_id id;
+        DTP_TRY(dtp_model__tensor(r, outer, member, &id, err));
+        DTP_TRY(dtp_model__bind(inner, member, dtp_json_key(member), id, err));
+    }
+    return DTP_OK;
+}
+
+/* Replaces the carried bindings (the first ones of the scope) by the block's outputs. */
+static dtp_status carry_over(const dtp_model_reader *r, const repeat *p, dtp_model_scope *inner,
+                             dtp_err *err)
+{
+    const dtp_json *out = dtp_json_get(p->block, "out");
+    dtp_tensor_id next[DTP_MODEL_MAX_BINDINGS];
+    int32_t n = p->carry == NULL ? 0 : dtp_json_size(p->carry);
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_json *value = dtp_json_get(out, inner->bindings[i].name);
+        DTP_TRY(dtp_model__tensor(r, inner, value, &next[i], err));
+        const dtp_graph_tensor *was = &r->g->tensors[inner->bindings[i].id];
+        const dtp_graph_tensor *is = &r->g->tensors[next[i]];
+        if (!dtp_ttype_equal(&was->type, &is->type)) {
+            char a[DTP_TTYPE_TEXT_BYTES], b[DTP_TTYPE_TEXT_BYTES];
+            dtp_ttype_print(&was->type, &r->g->dims, a);
+            dtp_ttype_print(&is->type, &r->g->dims, b);
+            return dtp_json_fail(value, err, "'%s' goes in as %.160s and comes out as %.160s",
+                                 inner->bindings[i].name, a, b);
+        }
+    }
+    for (int32_t i = 0; i < n; i++) {
+        inner->bindings[i].id = next[i];
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_instance(dtp_model_reader *r, const repeat *p, dtp_model_scope *inner,
+                                dtp_err *err)
+{
+    const dtp_json *params = dtp_json_get(p->block, "params");
+    DTP_TRY(dtp_model__count(r, p->statement, err));
+    if (params != NULL) {
+        DTP_TRY(dtp_model__params(r, inner, params, err));
+    }
+    int32_t n_bindings = inner->n_bindings;
+    DTP_TRY(dtp_model__node_list(r, inner, dtp_json_get(p->block, "nodes"), err));
+    DTP_TRY(carry_over(r, p, inner, err));
+    inner->n_bindings = n_bindings; /* forget the results of inner repeats */
+    return DTP_OK;
+}
+
+/* "layers.x" for every carried x. */
+static dtp_status bind_results(dtp_model_reader *r, const repeat *p, const dtp_model_scope *inner,
+                               dtp_model_scope *scope, dtp_err *err)
+{
+    for (int32_t i = 0; p->carry != NULL && i < dtp_json_size(p->carry); i++) {
+        const char *name = dtp_arena_printf(r->scratch, "%s.%s", p->as, inner->bindings[i].name);
+        if (name == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory for a name", r->file);
+        }
+        if (dtp_model__find(r, scope, name) >= 0) {
+            return dtp_json_fail(p->statement, err, "the name '%s' is already used", name);
+        }
+        DTP_TRY(dtp_model__bind(scope, p->statement, name, inner->bindings[i].id, err));
+    }
+    return DTP_OK;
+}
+
+static dtp_status expand(dtp_model_reader *r, dtp_model_scope *scope, const dtp_json *v,
+                         dtp_err *err)
+{
+    repeat p;
+    dtp_model_scope inner = {.outer = scope};
+    char prefix[DTP_MODEL_MAX_FULL_NAME];
+    DTP_TRY(read_repeat(r, scope, v, &p, err));
+    inner.block = p.block_name;
+    inner.site = p.site;
+    inner.prefix = prefix;
+    DTP_TRY(bind_members(r, scope, p.carry, &inner, err));
+    DTP_TRY(bind_members(r, scope, p.with, &inner, err));
+    for (int64_t i = 0; i < p.count; i++) {
+        int n = snprintf(prefix, sizeof prefix, "%s%s.%lld.", scope->prefix, p.as, (long long)i);
+        if (n < 0 || n >= (int)sizeof prefix) {
+            return dtp_json_fail(v, err, "names below '%.60s...' have more than %d bytes",
+                                 scope->prefix, DTP_MODEL_MAX_FULL_NAME - 1);
+        }
+        inner.instance = r->sites[p.site].instances++;
+        DTP_TRY(read_instance(r, &p, &inner, err));
+    }
+    return bind_results(r, &p, &inner, scope, err);
+}
+
+dtp_status dtp_model__node_list(dtp_model_reader *r, dtp_model_scope *scope, const dtp_json *nodes,
+                                dtp_err *err)
+{
+    DTP_TRY(dtp_json_expect(nodes, DTP_JSON_ARRAY, err));
+    scope->nodes = nodes;
+    for (int32_t i = 0; i < dtp_json_size(nodes); i++) {
+        const dtp_json *v = dtp_json_at(nodes, i);
+        DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+        bool repeats = dtp_json_get(v, "repeat") != NULL;
+        DTP_TRY(repeats ? expand(r, scope, v, err) : dtp_model__node(r, scope, v, err));
+    }
+    return DTP_OK;
+}

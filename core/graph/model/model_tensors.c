@@ -1,0 +1,189 @@
+/* The "inputs" and "params" of a model. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/graph/model/model_internal.h"
+
+dtp_status dtp_model__dtype(const dtp_model_reader *r, const dtp_json *v, dtp_dtype *out,
+                            dtp_err *err)
+{
+    const char *name;
+    DTP_TRY(dtp_json_string(v, &name, err));
+    dtp_status s = dtp_dtype_parse(name, out, err);
+    if (s != DTP_OK) {
+        dtp_json_prefix(v, err);
+        return s;
+    }
+    if (r->options->f64 && *out == DTP_F32) {
+        *out = DTP_F64;
+    }
+    return DTP_OK;
+}
+
+/* "dims" and "dtype" (f32 when absent). */
+static dtp_status read_type(dtp_model_reader *r, const dtp_json *v, dtp_ttype *out, dtp_err *err)
+{
+    const dtp_json *dims;
+    const dtp_json *dtype = dtp_json_get(v, "dtype");
+    DTP_TRY(dtp_json_require(v, "dims", &dims, err));
+    DTP_TRY(dtp_model__dim_list(r, dims, &out->rank, out->dims, err));
+    out->dtype = r->options->f64 ? DTP_F64 : DTP_F32;
+    return dtype == NULL ? DTP_OK : dtp_model__dtype(r, dtype, &out->dtype, err);
+}
+
+static dtp_status add_tensor(dtp_model_reader *r, const dtp_json *v, const dtp_tensor_spec *spec,
+                             dtp_err *err)
+{
+    dtp_tensor_id id;
+    DTP_TRY(dtp_model__count(r, v, err));
+    dtp_status s = dtp_graph_add_tensor(r->g, spec, &id, err);
+    if (s != DTP_OK) {
+        dtp_json_prefix(v, err);
+    }
+    return s;
+}
+
+/* ---- inputs ------------------------------------------------------------------------------------
+ */
+
+static dtp_status read_below(dtp_model_reader *r, const dtp_json *v, dtp_tensor_spec *spec,
+                             dtp_err *err)
+{
+    bool integer = spec->type.dtype == DTP_I32 || spec->type.dtype == DTP_I64;
+    if (!integer) {
+        return dtp_json_fail(v, err, "only i32 and i64 inputs have a bound, this one is %s",
+                             dtp_dtype_name(spec->type.dtype));
+    }
+    return dtp_model__int(r, v, 1, spec->type.dtype == DTP_I32 ? INT32_MAX : INT64_MAX,
+                          &spec->below, err);
+}
+
+static dtp_status read_input(dtp_model_reader *r, const dtp_model_scope *scope, const dtp_json *v,
+                             dtp_err *err)
+{
+    static const char *const keys[] = {"dims", "dtype", "below", NULL};
+    char name[DTP_MODEL_MAX_FULL_NAME];
+    dtp_tensor_spec spec = {.kind = DTP_TENSOR_INPUT};
+    const dtp_json *below;
+    DTP_TRY(dtp_json_keys(v, keys, err));
+    DTP_TRY(dtp_model__new_name(r, scope, v, dtp_json_key(v), name, err));
+    spec.name = name;
+    DTP_TRY(read_type(r, v, &spec.type, err));
+    below = dtp_json_get(v, "below");
+    if (below != NULL) {
+        DTP_TRY(read_below(r, below, &spec, err));
+    }
+    return add_tensor(r, v, &spec, err);
+}
+
+dtp_status dtp_model__inputs(dtp_model_reader *r, dtp_err *err)
+{
+    const dtp_json *inputs;
+    dtp_model_scope scope = {.prefix = ""};
+    DTP_TRY(dtp_json_require(r->root, "inputs", &inputs, err));
+    DTP_TRY(dtp_json_expect(inputs, DTP_JSON_OBJECT, err));
+    for (int32_t i = 0; i < dtp_json_size(inputs); i++) {
+        DTP_TRY(read_input(r, &scope, dtp_json_at(inputs, i), err));
+    }
+    return DTP_OK;
+}
+
+/* ---- params ------------------------------------------------------------------------------------
+ */
+
+/* A list of two numbers. */
+static dtp_status read_pair(const dtp_json *v, double *a, double *b, dtp_err *err)
+{
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_ARRAY, err));
+    if (dtp_json_size(v) != 2) {
+        return dtp_json_fail(v, err, "expected two numbers, found %d", dtp_json_size(v));
+    }
+    DTP_TRY(dtp_json_double(dtp_json_at(v, 0), a, err));
+    return dtp_json_double(dtp_json_at(v, 1), b, err);
+}
+
+/* A standard deviation, or [mean, standard deviation]. */
+static dtp_status read_normal(const dtp_json *v, dtp_init *out, dtp_err *err)
+{
+    out->kind = DTP_INIT_NORMAL;
+    if (dtp_json_kind_of(v) == DTP_JSON_ARRAY) {
+        DTP_TRY(read_pair(v, &out->b, &out->a, err));
+    } else {
+        DTP_TRY(dtp_json_double(v, &out->a, err));
+    }
+    if (out->a < 0) {
+        return dtp_json_fail(v, err, "the standard deviation is %g", out->a);
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_uniform(const dtp_json *v, dtp_init *out, dtp_err *err)
+{
+    out->kind = DTP_INIT_UNIFORM;
+    DTP_TRY(read_pair(v, &out->a, &out->b, err));
+    if (out->a >= out->b) {
+        return dtp_json_fail(v, err, "the range [%g, %g) is empty", out->a, out->b);
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_init(const dtp_json *v, dtp_init *out, dtp_err *err)
+{
+    static const char *const keys[] = {"normal", "uniform", "constant", NULL};
+    if (dtp_json_kind_of(v) == DTP_JSON_STRING) {
+        const char *text;
+        DTP_TRY(dtp_json_string(v, &text, err));
+        if (strcmp(text, "zeros") != 0 && strcmp(text, "ones") != 0) {
+            return dtp_json_fail(v, err,
+                                 "expected zeros, ones, {\"normal\": ...}, {\"uniform\": ...} or "
+                                 "{\"constant\": ...}, found '%.80s'",
+                                 text);
+        }
+        out->kind = text[0] == 'z' ? DTP_INIT_ZEROS : DTP_INIT_ONES;
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_json_keys(v, keys, err));
+    if (dtp_json_size(v) != 1) {
+        return dtp_json_fail(v, err, "expected one of normal, uniform and constant, found %d keys",
+                             dtp_json_size(v));
+    }
+    const dtp_json *value = dtp_json_at(v, 0);
+    if (strcmp(dtp_json_key(value), "normal") == 0) {
+        return read_normal(value, out, err);
+    }
+    if (strcmp(dtp_json_key(value), "uniform") == 0) {
+        return read_uniform(value, out, err);
+    }
+    out->kind = DTP_INIT_CONSTANT;
+    return dtp_json_double(value, &out->a, err);
+}
+
+static dtp_status read_param(dtp_model_reader *r, const dtp_model_scope *scope, const dtp_json *v,
+                             dtp_err *err)
+{
+    static const char *const keys[] = {"dims", "dtype", "init", NULL};
+    char name[DTP_MODEL_MAX_FULL_NAME];
+    dtp_tensor_spec spec = {.kind = DTP_TENSOR_PARAM};
+    const dtp_json *init;
+    DTP_TRY(dtp_json_keys(v, keys, err));
+    DTP_TRY(dtp_model__new_name(r, scope, v, dtp_json_key(v), name, err));
+    spec.name = name;
+    DTP_TRY(read_type(r, v, &spec.type, err));
+    if (!dtp_dtype_is_float(spec.type.dtype)) {
+        return dtp_json_fail(v, err, "a param has a floating-point dtype, not %s",
+                             dtp_dtype_name(spec.type.dtype));
+    }
+    DTP_TRY(dtp_json_require(v, "init", &init, err));
+    DTP_TRY(read_init(init, &spec.init, err));
+    return add_tensor(r, v, &spec, err);
+}
+
+dtp_status dtp_model__params(dtp_model_reader *r, const dtp_model_scope *scope,
+                             const dtp_json *params, dtp_err *err)
+{
+    DTP_TRY(dtp_json_expect(params, DTP_JSON_OBJECT, err));
+    for (int32_t i = 0; i < dtp_json_size(params); i++) {
+        DTP_TRY(read_param(r, scope, dtp_json_at(params, i), err));
+    }
+    return DTP_OK;
+}

@@ -1,0 +1,213 @@
+/* The op table.
+ *
+ * One op is one file in core/graph/ops and one row of this table: shape inference, sharding rules,
+ * gradient, work (FLOPs, bytes), decomposition. Everything else loops over the table; kernels are
+ * found by the op's name (executor/device/kernel.h). Tests are driven by the table, so an op
+ * without a rule, a gradient (or an explicit "not differentiable") or a kernel fails.
+ */
+#ifndef DTP_CORE_GRAPH_OP_H
+#define DTP_CORE_GRAPH_OP_H
+
+#include "core/layout/dims.h"
+#include "core/layout/layout.h"
+
+enum { DTP_MAX_OP_IN = 16, DTP_MAX_OP_OUT = 8, DTP_MAX_OP_DIMS = 24, DTP_MAX_RULES = 48 };
+
+typedef struct dtp_graph dtp_graph;
+
+/* ---- attributes ------------------------------------------------------------------------------ */
+
+typedef enum dtp_attr_kind {
+    DTP_ATTR_INT,   /* JSON: integer or expression over dims */
+    DTP_ATTR_FLOAT, /* JSON: number */
+    DTP_ATTR_BOOL,
+    DTP_ATTR_ENUM,  /* JSON: one of the spec's choices; stored as its index */
+    DTP_ATTR_DTYPE, /* JSON: dtype name */
+    DTP_ATTR_DIM,   /* JSON: dim name */
+    DTP_ATTR_DIMS   /* JSON: list of dim names (one name stands for a list of one) */
+} dtp_attr_kind;
+
+typedef struct dtp_attr {
+    const char *key; /* the spec's key, static storage */
+    dtp_attr_kind kind;
+    int32_t n; /* DIMS */
+    int64_t i; /* INT, BOOL, ENUM, DTYPE, and DIM as dtp_dim_id */
+    double f;  /* FLOAT */
+    const dtp_dim_id *ids;
+} dtp_attr;
+
+/* Schema of one attribute. */
+typedef struct dtp_attr_spec {
+    const char *key; /* NULL ends the list */
+    dtp_attr_kind kind;
+    bool required;
+    bool hidden; /* set by autodiff or the reader, not by the user: not a JSON key */
+    bool manner; /* ENUM that says how the op runs when it is split, not what it computes: a plan
+                    may set it (core/graph/implementation.h) */
+    double def; /* default when absent: INT, FLOAT, BOOL, ENUM index, DTYPE; DIM: -1; DIMS: empty */
+    double min, max;            /* INT and FLOAT range when min < max */
+    const char *const *choices; /* ENUM: NULL-terminated */
+} dtp_attr_spec;
+
+/* ---- one application of an op ------------------------------------------------------------------
+ */
+
+typedef struct dtp_op_def dtp_op_def;
+
+/* An op applied to typed operands; the types are global or local, as the callee says. Borrowed. */
+typedef struct dtp_op_call {
+    const dtp_op_def *op;
+    const dtp_dims *dims;  /* names for messages */
+    const dtp_attr *attrs; /* one per spec, in spec order, defaults filled in */
+    int32_t n_attrs;
+    int32_t n_in, n_out;
+    const dtp_ttype *in;
+    const dtp_ttype *out;
+    int32_t parts; /* for `decompose`: ranks that the INTERNAL dims are split into; else 0 */
+} dtp_op_call;
+
+/* Attribute by key; the op must have it (asserted). */
+const dtp_attr *dtp_call_attr(const dtp_op_call *call, const char *key);
+int64_t dtp_call_int(const dtp_op_call *call, const char *key);
+double dtp_call_float(const dtp_op_call *call, const char *key);
+dtp_dim_id dtp_call_dim(const dtp_op_call *call, const char *key);
+
+/* ---- sharding rules, per mesh dim --------------------------------------------------------------
+ */
+
+/* What splitting a named dim over one mesh dim means (docs/layouts.md). */
+typedef enum dtp_role {
+    DTP_ROLE_PARALLEL, /* operands and outputs that have the dim are split, no communication */
+    DTP_ROLE_REDUCED,  /* operands are split, outputs without the dim are partial(op) */
+    DTP_ROLE_INTERNAL, /* as PARALLEL at the boundary; inside, the op runs as its decomposition */
+    DTP_ROLE_WHOLE     /* the dim must be whole on this mesh dim */
+} dtp_role;
+
+typedef struct dtp_dim_role {
+    dtp_role role;
+    dtp_reduce_op op; /* REDUCED */
+} dtp_dim_role;
+
+/* How partial(sum) operands pass through. */
+typedef enum dtp_linear {
+    DTP_LINEAR_NONE,
+    DTP_LINEAR_EACH, /* linear in each operand with the others whole: einsum, scale, neg, slice */
+    DTP_LINEAR_JOINT /* linear in all operands together: add, sub, concat */
+} dtp_linear;
+
+/* One way to run an op on one mesh dim. Row 0 is always "everything replicated". */
+typedef struct dtp_rule {
+    dtp_dim_id dim; /* the dim that is split; -1 in row 0 and in pass-through rows. For an op that
+                       renames dims, the name on the input side */
+    dtp_dim_id out_dim; /* the same split's name on the output side; = dim unless renamed */
+    bool internal;      /* runs as op->decompose */
+    bool linear;        /* a partial pass-through row */
+    dtp_place in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT]; /* order field 0 */
+} dtp_rule;
+
+typedef struct dtp_rule_set {
+    int32_t n;
+    dtp_rule rows[DTP_MAX_RULES];
+} dtp_rule_set;
+
+/* ---- work --------------------------------------------------------------------------------------
+ */
+
+typedef enum dtp_work_class {
+    DTP_WORK_GEMM,   /* batch x (m x k) . (k x n); flops = 2 batch m n k */
+    DTP_WORK_MEMORY, /* bound by bytes; per-op measured curves may refine it */
+    DTP_WORK_NONE    /* renames only */
+} dtp_work_class;
+
+/* What one rank executes for a call with local types. */
+typedef struct dtp_work {
+    dtp_work_class cls;
+    double flops;
+    double bytes;           /* read plus written, each operand once */
+    int64_t batch, m, n, k; /* GEMM */
+    bool trans_a, trans_b;  /* GEMM: operand stored k x m / n x k */
+    double pack_bytes;      /* GEMM: bytes moved to bring operands or output into matrix form */
+} dtp_work;
+
+/* ---- gradients
+ * ----------------------------------------------------------------------------------*/
+
+/* State of one vjp call; see core/graph/autodiff.h for the helpers. */
+typedef struct dtp_vjp dtp_vjp;
+
+/* ---- the row
+ * ------------------------------------------------------------------------------------*/
+
+enum {
+    DTP_OP_INTERNAL_USE = 1, /* made by autodiff or decompositions; not accepted in model files */
+    DTP_OP_RANDOM = 2,       /* draws from a stream: gets a hidden "stream" attribute */
+    DTP_OP_ELEMENTWISE = 4, /* every output element depends on the elements at its own index only */
+    DTP_OP_UPDATE = 8,      /* optimizer update: output i replaces input inplace_in[i] - 1 */
+    DTP_OP_RENAMES = 16, /* changes dim names: under layout rules its operand and output may be laid
+                            out differently, and the redistribution is part of the op */
+    DTP_OP_WHOLE_OPERAND = 32, /* a rule may split a dim and leave it whole in one operand */
+    DTP_OP_OPAQUE = 64, /* rows are declared, not derived: a row may split any axis of any operand;
+                           one that does not split a dim wherever it occurs has dim = -1 */
+    DTP_OP_CHECKS_DATA = 128 /* kernels refuse values of operands: an id or label out of range */
+};
+
+struct dtp_op_def {
+    const char *name;
+    const char *summary; /* one line for docs and --help */
+    int32_t min_in, max_in, n_out;
+    uint32_t flags;
+    const dtp_attr_spec *attrs; /* ended by a NULL key; NULL: none */
+    const char *const
+        *out_names; /* names of outputs 1.. as suffix "<node>.<name>"; NULL: one output */
+
+    /* Types of the outputs. `out[0]` arrives with the node's declared dims when has_out (rank and
+     * dims set, dtype not) and must be checked against them. Errors speak of dims by name and size.
+     */
+    dtp_status (*infer)(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err);
+
+    /* Rules: `role` for each dim of the call (NULL: every dim is parallel) and `linear`; or
+     * `rules`, which appends all rows after row 0 itself. Global types. */
+    dtp_dim_role (*role)(const dtp_op_call *call, dtp_dim_id dim);
+    dtp_linear linear;
+    void (*rules)(const dtp_op_call *call, bool linear, dtp_rule_set *out);
+
+    /* Work on local types. NULL: MEMORY with the sum of operand bytes, flops = output elements. */
+    void (*work)(const dtp_op_call *call, dtp_work *out);
+    /* Scratch bytes that a kernel may use on these local types; NULL: 0. */
+    int64_t (*workspace)(const dtp_op_call *call);
+
+    /* Appends nodes computing the gradients of the inputs. NULL: not differentiable, and then
+     * `no_grad` says why. */
+    dtp_status (*vjp)(dtp_vjp *v, dtp_err *err);
+    const char *no_grad;
+
+    /* Appends to `g` nodes that compute the same outputs from ops whose rules for the dim are not
+     * INTERNAL; ins/outs are tensor ids of g. */
+    dtp_status (*decompose)(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
+                            int32_t *outs, dtp_err *err);
+    /* Instead of a decomposition: true when splitting the INTERNAL dim into `parts` equal pieces
+     * makes output piece (p + *step) mod parts the input piece p, so that the op is one permute.
+     * False: with so many parts the dim is made whole. */
+    bool (*rotates)(const dtp_op_call *call, int64_t parts, int64_t *step);
+
+    /* inplace_in[i] = j + 1: output i may share the buffer of input j when both have the same local
+     * bytes and input j dies here. 0: never. */
+    int8_t inplace_in[DTP_MAX_OP_OUT];
+
+    const void *user; /* for the hooks and kernels of a registered op; borrowed */
+};
+
+/* The table of built-in ops, in the order of core/graph/ops/op_list.h. Users add theirs to a
+ * dtp_op_set (core/graph/op_set.h). */
+int32_t dtp_op_count(void);
+const dtp_op_def *dtp_op_at(int32_t index);
+/* NULL when there is none. */
+const dtp_op_def *dtp_op_find(const char *name);
+
+/* Work of a call with local types: op->work, or its default (see there). */
+void dtp_call_work(const dtp_op_call *call, dtp_work *out);
+
+/* Distinct dims of a call in order of first appearance (inputs, then outputs); returns how many. */
+int32_t dtp_call_dims(const dtp_op_call *call, dtp_dim_id out[DTP_MAX_OP_DIMS]);
+
+#endif

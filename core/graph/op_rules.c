@@ -1,0 +1,98 @@
+/* Sharding rules of an op on one mesh dim, derived from the roles of its dims. */
+#include <assert.h>
+#include <string.h>
+
+#include "core/graph/op.h"
+#include "core/graph/op_rules.h"
+
+static dtp_place place_of(const dtp_ttype *type, dtp_dim_id d, dtp_place otherwise)
+{
+    int32_t axis = dtp_ttype_find(type, d);
+    return axis < 0 ? otherwise : (dtp_place){.kind = DTP_SHARD, .axis = (int8_t)axis};
+}
+
+void dtp_rule_set_add_role(dtp_rule_set *set, const dtp_op_call *call, dtp_dim_id d,
+                           dtp_dim_role role)
+{
+    const dtp_place replicate = {0};
+    const dtp_place missing = role.role == DTP_ROLE_REDUCED
+                                  ? (dtp_place){.kind = DTP_PARTIAL, .op = (int8_t)role.op}
+                                  : replicate;
+    if (role.role == DTP_ROLE_WHOLE) {
+        return;
+    }
+    assert(set->n < DTP_MAX_RULES);
+    dtp_rule *row = &set->rows[set->n++];
+    memset(row, 0, sizeof *row);
+    row->dim = row->out_dim = d;
+    row->internal = role.role == DTP_ROLE_INTERNAL;
+    for (int32_t i = 0; i < call->n_in; i++) {
+        row->in[i] = place_of(&call->in[i], d, replicate);
+    }
+    for (int32_t i = 0; i < call->n_out; i++) {
+        row->out[i] = place_of(&call->out[i], d, missing);
+    }
+}
+
+void dtp_rule_set_add_linear(dtp_rule_set *set, const dtp_op_call *call, uint32_t mask)
+{
+    const dtp_place partial = {.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
+    if (set->n == DTP_MAX_RULES) {
+        return;
+    }
+    dtp_rule *row = &set->rows[set->n++];
+    memset(row, 0, sizeof *row);
+    row->dim = row->out_dim = -1;
+    row->linear = true;
+    for (int32_t i = 0; i < call->n_in; i++) {
+        if ((mask >> i & 1U) != 0) {
+            row->in[i] = partial;
+        }
+    }
+    for (int32_t i = 0; i < call->n_out; i++) {
+        row->out[i] = partial;
+    }
+}
+
+static void add_linear_rows(dtp_rule_set *set, const dtp_op_call *call)
+{
+    if (call->op->linear == DTP_LINEAR_JOINT && call->in[0].dtype != DTP_BOOL) {
+        dtp_rule_set_add_linear(set, call, (1U << call->n_in) - 1U);
+    }
+    for (int32_t i = 0; i < call->n_in && call->op->linear == DTP_LINEAR_EACH; i++) {
+        if (dtp_dtype_is_float(call->in[i].dtype)) {
+            dtp_rule_set_add_linear(set, call, 1U << i);
+        }
+    }
+}
+
+void dtp_op_rules(const dtp_op_call *call, bool linear, dtp_rule_set *out)
+{
+    const dtp_op_def *op = call->op;
+    out->n = 1;
+    memset(&out->rows[0], 0, sizeof out->rows[0]);
+    out->rows[0].dim = out->rows[0].out_dim = -1;
+    if (op->rules != NULL) {
+        op->rules(call, linear, out);
+        return;
+    }
+    dtp_dim_id dims[DTP_MAX_OP_DIMS];
+    int32_t n = dtp_call_dims(call, dims);
+    for (int32_t i = 0; i < n; i++) {
+        dtp_dim_role role = {DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+        if (op->role != NULL) {
+            role = op->role(call, dims[i]);
+        }
+        dtp_rule_set_add_role(out, call, dims[i], role);
+    }
+    if (linear) {
+        add_linear_rows(out, call);
+    }
+}
+
+bool dtp_renaming_fits(const dtp_op_call *call, const dtp_rule *row, int64_t parts)
+{
+    int64_t a = call->in[0].dims[row->in[0].axis].size;
+    int64_t b = call->out[0].dims[row->out[0].axis].size;
+    return a == b || (a % parts == 0 && b % parts == 0);
+}

@@ -1,0 +1,325 @@
+/* Registered ops: checked, copied into an arena, found by name. */
+#include "core/graph/op_set.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/names.h"
+
+enum { MAX_NAME = 48, MAX_ATTRS = 24 };
+
+typedef struct entry {
+    const dtp_op_def *def;
+} entry;
+
+struct dtp_op_set {
+    dtp_arena *arena;
+    int32_t n, capacity;
+    entry *ops;
+};
+
+dtp_status dtp_op_set_create(dtp_op_set **out, dtp_err *err)
+{
+    DTP_TRY(DTP_NOT_NULL(err, out));
+    dtp_arena *arena = dtp_arena_create();
+    dtp_op_set *set = arena == NULL ? NULL : dtp_arena_alloc(arena, 1, sizeof *set);
+    if (set == NULL) {
+        dtp_arena_destroy(arena);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a set of ops");
+    }
+    set->arena = arena;
+    *out = set;
+    return DTP_OK;
+}
+
+void dtp_op_set_destroy(dtp_op_set *set)
+{
+    if (set != NULL) {
+        dtp_arena_destroy(set->arena);
+    }
+}
+
+int32_t dtp_op_set_count(const dtp_op_set *set)
+{
+    return set == NULL ? 0 : set->n;
+}
+
+const dtp_op_def *dtp_op_set_at(const dtp_op_set *set, int32_t index)
+{
+    return set != NULL && index >= 0 && index < set->n ? set->ops[index].def : NULL;
+}
+
+dtp_arena *dtp_op_set_arena(dtp_op_set *set)
+{
+    return set->arena;
+}
+
+const dtp_op_def *dtp_op_set_find(const dtp_op_set *set, const char *name)
+{
+    for (int32_t i = 0; i < dtp_op_set_count(set); i++) {
+        if (strcmp(set->ops[i].def->name, name) == 0) {
+            return set->ops[i].def;
+        }
+    }
+    return dtp_op_find(name);
+}
+
+/* ---- checks ------------------------------------------------------------------------------------
+ */
+
+static bool is_legal_name(const char *name)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz";
+    static const char others[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+    if (name == NULL || name[0] == '\0' || strchr(letters, name[0]) == NULL) {
+        return false;
+    }
+    const size_t n = strspn(name, others);
+    return n == strlen(name) && n <= MAX_NAME;
+}
+
+static dtp_status check_name(const dtp_op_set *set, const dtp_op_def *def, dtp_err *err)
+{
+    if (!is_legal_name(def->name)) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "op '%.80s': a name has 1 to %d characters, lower-case letters, digits and "
+                        "_, a letter first",
+                        def->name == NULL ? "" : def->name, MAX_NAME);
+    }
+    if (dtp_op_set_find(set, def->name) != NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "op '%s': the name is taken by %s", def->name,
+                        dtp_op_find(def->name) != NULL ? "a built-in op" : "a registered op");
+    }
+    return DTP_OK;
+}
+
+static dtp_status check_counts(const dtp_op_def *def, dtp_err *err)
+{
+    if (def->min_in < 0 || def->min_in > def->max_in || def->max_in > DTP_MAX_OP_IN) {
+        return DTP_FAIL(err, DTP_INVALID, "%d to %d operands; the limits are 0 and %d", def->min_in,
+                        def->max_in, DTP_MAX_OP_IN);
+    }
+    if (def->n_out < 1 || def->n_out > DTP_MAX_OP_OUT) {
+        return DTP_FAIL(err, DTP_INVALID, "%d outputs; the limits are 1 and %d", def->n_out,
+                        DTP_MAX_OP_OUT);
+    }
+    for (int32_t i = 0; i < DTP_MAX_OP_OUT; i++) {
+        const int32_t operand = def->inplace_in[i];
+        if (operand < 0 || operand > def->max_in || (operand > 0 && i >= def->n_out)) {
+            return DTP_FAIL(err, DTP_INVALID, "inplace_in[%d] is %d; 0 or an operand plus 1", i,
+                            operand);
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status check_hooks(const dtp_op_def *def, dtp_err *err)
+{
+    const uint32_t known = DTP_OP_INTERNAL_USE | DTP_OP_RANDOM | DTP_OP_ELEMENTWISE |
+                           DTP_OP_UPDATE | DTP_OP_RENAMES | DTP_OP_WHOLE_OPERAND | DTP_OP_OPAQUE |
+                           DTP_OP_CHECKS_DATA;
+    if (def->infer == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "the hook 'infer' is missing");
+    }
+    if (def->vjp == NULL && def->no_grad == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "neither a hook 'vjp' nor a reason 'no_grad'");
+    }
+    if ((def->flags & ~known) != 0) {
+        return DTP_FAIL(err, DTP_INVALID, "unknown flags 0x%x", def->flags & ~known);
+    }
+    if ((def->flags & DTP_OP_OPAQUE) != 0 && def->rules == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "an opaque op needs the hook 'rules'");
+    }
+    if (def->linear < DTP_LINEAR_NONE || def->linear > DTP_LINEAR_JOINT) {
+        return DTP_FAIL(err, DTP_INVALID, "unknown linearity %d", (int)def->linear);
+    }
+    return DTP_OK;
+}
+
+static dtp_status check_out_names(const dtp_op_def *def, dtp_err *err)
+{
+    for (int32_t i = 0; i + 1 < def->n_out; i++) {
+        if (def->out_names == NULL || !is_legal_name(def->out_names[i])) {
+            return DTP_FAIL(err, DTP_INVALID, "output %d has no legal name in 'out_names'", i + 1);
+        }
+        for (int32_t k = 0; k < i; k++) {
+            if (strcmp(def->out_names[k], def->out_names[i]) == 0) {
+                return DTP_FAIL(err, DTP_INVALID, "two outputs are called '%s'", def->out_names[i]);
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+static int32_t count_attrs(const dtp_op_def *def)
+{
+    int32_t n = 0;
+    while (def->attrs != NULL && def->attrs[n].key != NULL) {
+        n++;
+    }
+    return n;
+}
+
+static dtp_status check_attr(const dtp_op_def *def, int32_t i, dtp_err *err)
+{
+    static const char *const taken[] = {"id", "op", "in", "out"};
+    const dtp_attr_spec *spec = &def->attrs[i];
+    bool is_taken = false;
+    for (size_t k = 0; k < sizeof taken / sizeof taken[0]; k++) {
+        is_taken = is_taken || strcmp(spec->key, taken[k]) == 0;
+    }
+    for (int32_t k = 0; k < i; k++) {
+        is_taken = is_taken || strcmp(spec->key, def->attrs[k].key) == 0;
+    }
+    if (!is_legal_name(spec->key) || is_taken) {
+        return DTP_FAIL(err, DTP_INVALID, "attribute '%.80s': the key is %s", spec->key,
+                        is_taken ? "taken" : "not a legal name");
+    }
+    if (spec->kind < DTP_ATTR_INT || spec->kind > DTP_ATTR_DIMS) {
+        return DTP_FAIL(err, DTP_INVALID, "attribute '%s': unknown kind %d", spec->key,
+                        (int)spec->kind);
+    }
+    if (spec->kind == DTP_ATTR_ENUM && (spec->choices == NULL || spec->choices[0] == NULL)) {
+        return DTP_FAIL(err, DTP_INVALID, "attribute '%s' has no choices", spec->key);
+    }
+    return DTP_OK;
+}
+
+static dtp_status check_attrs(const dtp_op_def *def, dtp_err *err)
+{
+    const int32_t n = count_attrs(def);
+    bool stream = false;
+    if (n > MAX_ATTRS) {
+        return DTP_FAIL(err, DTP_INVALID, "%d attributes; the limit is %d", n, MAX_ATTRS);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        DTP_TRY(check_attr(def, i, err));
+        stream = stream || (def->attrs[i].hidden && strcmp(def->attrs[i].key, "stream") == 0);
+    }
+    if ((def->flags & DTP_OP_RANDOM) != 0 && !stream) {
+        return DTP_FAIL(err, DTP_INVALID, "a random op needs a hidden attribute 'stream'");
+    }
+    return DTP_OK;
+}
+
+/* ---- copies ------------------------------------------------------------------------------------
+ */
+
+static dtp_status copy_text(dtp_arena *arena, const char **text, dtp_err *err)
+{
+    if (*text != NULL) {
+        *text = dtp_arena_strdup(arena, *text);
+        if (*text == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for a text");
+        }
+    }
+    return DTP_OK;
+}
+
+/* A list of n texts with a NULL behind. */
+static dtp_status copy_list(dtp_arena *arena, int32_t n, const char *const **list, dtp_err *err)
+{
+    const char **copy = dtp_arena_alloc(arena, (size_t)n + 1, sizeof *copy);
+    if (copy == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d texts", n);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        copy[i] = (*list)[i];
+        DTP_TRY(copy_text(arena, &copy[i], err));
+    }
+    *list = copy;
+    return DTP_OK;
+}
+
+static dtp_status copy_attrs(dtp_arena *arena, dtp_op_def *def, dtp_err *err)
+{
+    const int32_t n = count_attrs(def);
+    dtp_attr_spec *copy = dtp_arena_alloc(arena, (size_t)n + 1, sizeof *copy);
+    if (copy == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d attributes", n);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        int32_t choices = 0;
+        copy[i] = def->attrs[i];
+        DTP_TRY(copy_text(arena, &copy[i].key, err));
+        while (copy[i].choices != NULL && copy[i].choices[choices] != NULL) {
+            choices++;
+        }
+        if (copy[i].choices != NULL) {
+            DTP_TRY(copy_list(arena, choices, &copy[i].choices, err));
+        }
+    }
+    def->attrs = copy;
+    return DTP_OK;
+}
+
+static dtp_status copy_row(dtp_arena *arena, const dtp_op_def *def, dtp_op_def **out, dtp_err *err)
+{
+    dtp_op_def *copy = dtp_arena_alloc(arena, 1, sizeof *copy);
+    if (copy == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for an op");
+    }
+    *copy = *def;
+    copy->summary = copy->summary != NULL ? copy->summary : "";
+    DTP_TRY(copy_text(arena, &copy->name, err));
+    DTP_TRY(copy_text(arena, &copy->summary, err));
+    DTP_TRY(copy_text(arena, &copy->no_grad, err));
+    DTP_TRY(copy_attrs(arena, copy, err));
+    if (def->n_out > 1) {
+        DTP_TRY(copy_list(arena, def->n_out - 1, &copy->out_names, err));
+    }
+    *out = copy;
+    return DTP_OK;
+}
+
+static dtp_status check_row(const dtp_op_def *def, dtp_err *err)
+{
+    DTP_TRY(check_counts(def, err));
+    DTP_TRY(check_hooks(def, err));
+    DTP_TRY(check_out_names(def, err));
+    return check_attrs(def, err);
+}
+
+dtp_status dtp_op_register(dtp_op_set *set, const dtp_op_def *def, dtp_err *err)
+{
+    DTP_TRY(DTP_NOT_NULL(err, set, def));
+    dtp_op_def *copy;
+    DTP_TRY(check_name(set, def, err));
+    const dtp_status s = check_row(def, err);
+    if (s != DTP_OK) {
+        dtp_err_prefix(err, "op '%s'", def->name);
+        return s;
+    }
+    DTP_TRY(copy_row(set->arena, def, &copy, err));
+    DTP_TRY(dtp_arena_grow(set->arena, &set->ops, set->n, set->n + 1, &set->capacity,
+                           sizeof *set->ops, err));
+    set->ops[set->n++].def = copy;
+    return DTP_OK;
+}
+
+static void take_nearest(const char *name, const dtp_op_def *op, int32_t *best, const char **out)
+{
+    const int32_t d =
+        (op->flags & DTP_OP_INTERNAL_USE) == 0 ? dtp_name_distance(name, op->name, *best) : *best;
+    if (d < *best) {
+        *best = d;
+        *out = op->name;
+    }
+}
+
+void dtp_op_hint(const dtp_op_set *set, const char *name, char out[DTP_OP_HINT_BYTES])
+{
+    const char *nearest = NULL;
+    int32_t best = 4;
+    for (int32_t i = 0; i < dtp_op_count(); i++) {
+        take_nearest(name, dtp_op_at(i), &best, &nearest);
+    }
+    for (int32_t i = 0; i < dtp_op_set_count(set); i++) {
+        take_nearest(name, dtp_op_set_at(set, i), &best, &nearest);
+    }
+    if (nearest != NULL) {
+        (void)snprintf(out, DTP_OP_HINT_BYTES, "; did you mean '%.60s'?", nearest);
+    } else {
+        (void)snprintf(out, DTP_OP_HINT_BYTES, " (docs/ops.md lists them)");
+    }
+}

@@ -1,0 +1,41 @@
+/* Ops that users add to the built-in ones (docs/own-ops.md). A set is made, filled, and then read
+ * by the graphs that borrow it (dtp_graph.ops, dtp_model_options.ops); from there on a registered
+ * op is planned, lowered, run and verified as any other. Kernels are given to the backends that run
+ * it: dtp_backend_add_kernels. Ranks of one job must register the same ops.
+ */
+#ifndef DTP_CORE_GRAPH_OP_SET_H
+#define DTP_CORE_GRAPH_OP_SET_H
+
+#include "core/graph/op.h"
+
+typedef struct dtp_op_set dtp_op_set;
+
+dtp_status dtp_op_set_create(dtp_op_set **out, dtp_err *err) DTP_MUST_CHECK;
+/* Graphs that borrow the set must be gone. NULL is accepted. */
+void dtp_op_set_destroy(dtp_op_set *set);
+
+/* Adds an op. The row is copied with its texts and attribute schema; hooks and `user` are borrowed.
+ * DTP_INVALID naming op and field when the name is taken (here or by a built-in op) or not of the
+ * form [a-z][a-z0-9_]* with at most 48 characters, operand or output counts are out of range,
+ * `infer` is missing, there is neither a vjp nor a no_grad reason, names of outputs or attributes
+ * are missing, illegal, double or keys of a node (id, op, in, out), a choice list is empty, or
+ * inplace_in names an operand that may not exist. core/graph/op_custom.h makes rows from a
+ * signature. */
+dtp_status dtp_op_register(dtp_op_set *set, const dtp_op_def *def, dtp_err *err) DTP_MUST_CHECK;
+
+/* The op of the set, else the built-in one, else NULL. set NULL: built-in ones only. */
+const dtp_op_def *dtp_op_set_find(const dtp_op_set *set, const char *name);
+
+enum { DTP_OP_HINT_BYTES = 128 };
+/* For the message on a name that no op has: "; did you mean 'softmax'?", or where all are listed.
+ */
+void dtp_op_hint(const dtp_op_set *set, const char *name, char out[DTP_OP_HINT_BYTES]);
+
+/* The registered ops in order of registration; 0 for NULL. */
+int32_t dtp_op_set_count(const dtp_op_set *set);
+const dtp_op_def *dtp_op_set_at(const dtp_op_set *set, int32_t index);
+
+/* The arena that lives as long as the set, for what `user` of its ops points to. */
+dtp_arena *dtp_op_set_arena(dtp_op_set *set);
+
+#endif

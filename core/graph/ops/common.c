@@ -1,0 +1,231 @@
+#include "core/graph/ops/common.h"
+
+#include <string.h>
+
+dtp_status dtp_op__set_out(const dtp_op_call *call, bool has_out, const dtp_ttype *want,
+                           dtp_dtype dtype, dtp_ttype *out, dtp_err *err)
+{
+    if (!has_out) {
+        out[0] = *want;
+        out[0].dtype = dtype;
+        return DTP_OK;
+    }
+    out[0].dtype = dtype;
+    if (out[0].rank != want->rank) {
+        return DTP_FAIL(err, DTP_INVALID, "'out' has %d dims, the result has %d", out[0].rank,
+                        want->rank);
+    }
+    for (int32_t i = 0; i < want->rank; i++) {
+        int32_t at = dtp_ttype_find(&out[0], want->dims[i].id);
+        if (at < 0 || out[0].dims[at].size != want->dims[i].size) {
+            return DTP_FAIL(
+                err, DTP_INVALID, "dim '%s' is %lld in the result but %lld in 'out' (0: not there)",
+                dtp_dims_name(call->dims, want->dims[i].id), (long long)want->dims[i].size,
+                (long long)(at < 0 ? 0 : out[0].dims[at].size));
+        }
+    }
+    return DTP_OK;
+}
+
+/* The first operand that has the dim. */
+static int32_t first_with(const dtp_op_call *call, dtp_dim_id d)
+{
+    int32_t i = 0;
+    while (dtp_ttype_find(&call->in[i], d) < 0) {
+        i++;
+    }
+    return i;
+}
+
+/* Adds the dims of operand i that `out` lacks. */
+static dtp_status merge_dims(const dtp_op_call *call, int32_t i, dtp_ttype *out, dtp_err *err)
+{
+    for (int32_t k = 0; k < call->in[i].rank; k++) {
+        const dtp_tdim d = call->in[i].dims[k];
+        const int32_t j = first_with(call, d.id);
+        const int64_t size = call->in[j].dims[dtp_ttype_find(&call->in[j], d.id)].size;
+        if (size != d.size) {
+            return DTP_FAIL(
+                err, DTP_INVALID, "dim '%s' is %lld in operand %d but %lld in operand %d",
+                dtp_dims_name(call->dims, d.id), (long long)size, j, (long long)d.size, i);
+        }
+        if (dtp_ttype_find(out, d.id) >= 0) {
+            continue;
+        }
+        if (out->rank == DTP_MAX_RANK) {
+            return DTP_FAIL(err, DTP_INVALID, "the operands have more than %d dims together",
+                            DTP_MAX_RANK);
+        }
+        out->dims[out->rank++] = d;
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_op__broadcast(const dtp_op_call *call, int32_t first, int32_t dtype_of,
+                             dtp_ttype *out, dtp_err *err)
+{
+    *out = (dtp_ttype){.dtype = call->in[dtype_of].dtype};
+    for (int32_t i = first; i < call->n_in; i++) {
+        DTP_TRY(merge_dims(call, i, out, err));
+    }
+    for (int32_t i = 0; i < first; i++) {
+        DTP_TRY(merge_dims(call, i, out, err));
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_op__need_float(const dtp_op_call *call, int32_t i, dtp_err *err)
+{
+    if (!dtp_dtype_is_float(call->in[i].dtype)) {
+        return DTP_FAIL(err, DTP_INVALID, "operand %d is %s, a floating-point type is needed", i,
+                        dtp_dtype_name(call->in[i].dtype));
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_op__same_dtype(const dtp_op_call *call, int32_t i, int32_t j, dtp_err *err)
+{
+    if (call->in[i].dtype != call->in[j].dtype) {
+        return DTP_FAIL(err, DTP_INVALID, "operand %d is %s but operand %d is %s (use cast)", i,
+                        dtp_dtype_name(call->in[i].dtype), j, dtp_dtype_name(call->in[j].dtype));
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_op__axis(const dtp_op_call *call, const char *key, int32_t *axis, dtp_err *err)
+{
+    const dtp_dim_id d = dtp_call_dim(call, key);
+    *axis = dtp_ttype_find(&call->in[0], d);
+    if (*axis < 0) {
+        return DTP_FAIL(err, DTP_INVALID, "'%s' names dim '%s', which operand 0 does not have", key,
+                        dtp_dims_name(call->dims, d));
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_op__declared(const dtp_op_call *call, bool has_out, dtp_dtype dtype, dtp_ttype *out,
+                            dtp_err *err)
+{
+    (void)call;
+    if (!has_out) {
+        return DTP_FAIL(err, DTP_INVALID, "'out' is missing: the dims of the result");
+    }
+    out[0].dtype = dtype;
+    return DTP_OK;
+}
+
+double dtp_op__elems(const dtp_op_call *call)
+{
+    int64_t most = 0;
+    for (int32_t i = 0; i < call->n_in; i++) {
+        const int64_t n = dtp_ttype_elems(&call->in[i]);
+        most = n > most ? n : most;
+    }
+    for (int32_t i = 0; i < call->n_out; i++) {
+        const int64_t n = dtp_ttype_elems(&call->out[i]);
+        most = n > most ? n : most;
+    }
+    return (double)most;
+}
+
+void dtp_op__memory_work(const dtp_op_call *call, double flops_per_elem, dtp_work *out)
+{
+    *out = (dtp_work){.cls = DTP_WORK_MEMORY};
+    for (int32_t i = 0; i < call->n_in; i++) {
+        out->bytes += (double)dtp_ttype_bytes(&call->in[i]);
+    }
+    for (int32_t i = 0; i < call->n_out; i++) {
+        out->bytes += (double)dtp_ttype_bytes(&call->out[i]);
+    }
+    out->flops = flops_per_elem * dtp_op__elems(call);
+}
+
+dtp_attr dtp_op__copy_attr(const dtp_vjp *v, const char *key)
+{
+    return *dtp_vjp_attr(v, key);
+}
+
+dtp_status dtp_op__infer_same(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    DTP_TRY(dtp_op__need_float(call, 0, err));
+    return dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err);
+}
+
+dtp_status dtp_op__infer_pair(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    DTP_TRY(dtp_op__need_float(call, 0, err));
+    DTP_TRY(dtp_op__same_dtype(call, 1, 0, err));
+    dtp_ttype want;
+    DTP_TRY(dtp_op__broadcast(call, 0, 0, &want, err));
+    if (want.rank != call->in[0].rank || want.rank != call->in[1].rank) {
+        return DTP_FAIL(err, DTP_INVALID, "the two operands have different dims");
+    }
+    return dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err);
+}
+
+void dtp_op__work_simple(const dtp_op_call *call, dtp_work *out)
+{
+    dtp_op__memory_work(call, 1.0, out);
+}
+
+void dtp_op__work_exp(const dtp_op_call *call, dtp_work *out)
+{
+    dtp_op__memory_work(call, 10.0, out);
+}
+
+dtp_status dtp_op__emit1(dtp_vjp *v, const char *op, dtp_tensor_id x, dtp_tensor_id like,
+                         dtp_tensor_id *out, dtp_err *err)
+{
+    return dtp_vjp_emit(v, &(dtp_vjp_op){op, 1, &x, 0, NULL}, like, out, err);
+}
+
+dtp_status dtp_op__emit2(dtp_vjp *v, const char *op, dtp_tensor_id a, dtp_tensor_id b,
+                         dtp_tensor_id like, dtp_tensor_id *out, dtp_err *err)
+{
+    const dtp_tensor_id in[] = {a, b};
+    return dtp_vjp_emit(v, &(dtp_vjp_op){op, 2, in, 0, NULL}, like, out, err);
+}
+
+dtp_status dtp_op__emit_scale(dtp_vjp *v, dtp_tensor_id x, double factor, dtp_tensor_id like,
+                              dtp_tensor_id *out, dtp_err *err)
+{
+    const dtp_attr attr = dtp_attr_float("factor", factor);
+    return dtp_vjp_emit(v, &(dtp_vjp_op){"scale", 1, &x, 1, &attr}, like, out, err);
+}
+
+dtp_status dtp_op__zero_grad(dtp_vjp *v, dtp_err *err)
+{
+    const dtp_attr zero = dtp_attr_float("value", 0.0);
+    return dtp_vjp_emit(v, &(dtp_vjp_op){"fill", 1, &v->d_out[0], 1, &zero}, v->in[0], &v->d_in[0],
+                        err);
+}
+
+dtp_status dtp_op__enum_attr(const char *op, const char *key, const char *choice, dtp_attr *out,
+                             dtp_err *err)
+{
+    const dtp_op_def *def = dtp_op_find(op);
+    for (const dtp_attr_spec *s = def == NULL ? NULL : def->attrs; s != NULL && s->key != NULL;
+         s++) {
+        for (int64_t i = 0; strcmp(s->key, key) == 0 && s->choices[i] != NULL; i++) {
+            if (strcmp(s->choices[i], choice) == 0) {
+                *out = dtp_attr_int(s->key, i);
+                return DTP_OK;
+            }
+        }
+    }
+    return DTP_FAIL(err, DTP_INTERNAL, "op '%s' has no %s '%s'", op, key, choice);
+}
+
+dtp_status dtp_op__share_extremum(dtp_vjp *v, dtp_tensor_id x, dtp_tensor_id *out, dtp_err *err)
+{
+    const dtp_attr cast = dtp_attr_int("dtype", (int64_t)v->g->tensors[x].type.dtype);
+    const dtp_tensor_id pair[] = {x, v->out[0]};
+    dtp_attr eq;
+    dtp_tensor_id mask, number, count, share;
+    DTP_TRY(dtp_op__enum_attr("compare", "cmp", "eq", &eq, err));
+    DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"compare", 2, pair, 1, &eq}, x, &mask, err));
+    DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"cast", 1, &mask, 1, &cast}, x, &number, err));
+    DTP_TRY(dtp_vjp_unbroadcast(v, number, v->out[0], &count, err));
+    DTP_TRY(dtp_op__emit2(v, "div", v->d_out[0], count, v->out[0], &share, err));
+    return dtp_op__emit2(v, "mul", number, share, x, out, err);
+}

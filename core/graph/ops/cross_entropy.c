@@ -1,0 +1,403 @@
+/* Cross-entropy of integer labels (core/graph/ops/cross_entropy.h), its gradient, and the parts it
+ * runs as when the class dim is split: three all-reduces forward (max, sum of exponentials, picked
+ * logits), none backward. lse = log sum exp(logits);  loss = a lse - t, summed or averaged over
+ * rows, or as is dlogits = (a exp(logits - lse) - dt/dlogits) dloss, times 1/rows or 1/total weight
+ * for the mean A weighted mean needs the total weight before it can divide: then rows are INTERNAL
+ * too, and `label_weight` sums the weights of the labels, a reduction over rows alone. The class
+ * weights are whole on every rank, so that the weight of any label is known.
+ */
+#include "core/graph/ops/cross_entropy.h"
+
+#include <string.h>
+
+#include "core/graph/ops/rows.h"
+#include "core/graph/op_rules.h"
+
+/* No label has this value. */
+static const double NO_IGNORE = -9e15;
+
+static const char *const REDUCE_CHOICES[] = {"mean", "sum", "none", NULL};
+static const char *const LSE_NAME[] = {"lse"};
+static const char *const TOTAL_NAME[] = {"total"};
+
+static const dtp_attr_spec LOSS[] = {
+    {.key = "over", .kind = DTP_ATTR_DIM, .required = true},
+    {.key = "reduce", .kind = DTP_ATTR_ENUM, .def = DTP_LOSS_MEAN, .choices = REDUCE_CHOICES},
+    {.key = "smoothing", .kind = DTP_ATTR_FLOAT, .min = 0.0, .max = 1.0},
+    {.key = "ignore", .kind = DTP_ATTR_INT, .def = -9e15, .min = -9e15, .max = 9e15},
+    {.key = NULL}};
+
+enum { N_LOSS = sizeof LOSS / sizeof LOSS[0] - 1 };
+
+static const dtp_attr_spec PICK[] = {
+    {.key = "over", .kind = DTP_ATTR_DIM, .required = true},
+    {.key = "smoothing", .kind = DTP_ATTR_FLOAT, .min = 0.0, .max = 1.0},
+    {.key = "ignore", .kind = DTP_ATTR_INT, .def = -9e15, .min = -9e15, .max = 9e15},
+    {.key = NULL}};
+
+static const dtp_attr_spec WEIGHT[] = {
+    {.key = "over", .kind = DTP_ATTR_DIM, .required = true},
+    {.key = "smoothing", .kind = DTP_ATTR_FLOAT, .min = 0.0, .max = 1.0},
+    {.key = "ignore", .kind = DTP_ATTR_INT, .def = -9e15, .min = -9e15, .max = 9e15},
+    {.key = "dtype", .kind = DTP_ATTR_DTYPE, .def = DTP_F32},
+    {.key = NULL}};
+
+static const dtp_attr_spec REDUCE[] = {
+    {.key = "reduce", .kind = DTP_ATTR_ENUM, .def = DTP_LOSS_MEAN, .choices = REDUCE_CHOICES},
+    {.key = NULL}};
+
+/* ---- terms -------------------------------------------------------------------------------------
+ */
+
+/* A mean over rows that do not all weigh 1. */
+static bool weighted_mean(const dtp_op_call *call, bool weights)
+{
+    bool ignores = (double)dtp_call_int(call, "ignore") != NO_IGNORE;
+    return dtp_call_int(call, "reduce") == DTP_LOSS_MEAN && (weights || ignores);
+}
+
+dtp_loss_terms dtp_loss_terms_of(const dtp_op_call *call)
+{
+    dtp_loss_terms t = {.smoothing = dtp_call_float(call, "smoothing"),
+                        .ignore = dtp_call_int(call, "ignore"),
+                        .weights = -1,
+                        .total = -1};
+    t.has_ignore = (double)t.ignore != NO_IGNORE;
+    if (strcmp(call->op->name, "cross_entropy_grad") != 0) {
+        int32_t at = strcmp(call->op->name, "label_weight") == 0 ? 1 : 2;
+        t.weights = call->n_in > at ? at : -1;
+        return t;
+    }
+    bool weights = call->n_in > (weighted_mean(call, false) ? 5 : 4);
+    t.weights = weights ? 4 : -1;
+    t.total = weighted_mean(call, weights) ? call->n_in - 1 : -1;
+    return t;
+}
+
+/* Operand `i`, if there is one, holds a weight for every class. */
+static dtp_status check_weights(const dtp_op_call *call, int32_t i, dtp_err *err)
+{
+    if (i < 0) {
+        return DTP_OK;
+    }
+    dtp_ttype want = dtp_rows__inside(call, &call->in[0]);
+    return dtp_rows__match(call, i, "weights", &want, false, err);
+}
+
+/* The type of the loss for rows of this type. */
+static dtp_ttype loss_type(const dtp_op_call *call, const dtp_ttype *rows)
+{
+    dtp_ttype loss = *rows;
+    if (dtp_call_int(call, "reduce") != DTP_LOSS_NONE) {
+        loss = (dtp_ttype){.dtype = rows->dtype};
+    }
+    return loss;
+}
+
+static dtp_status infer_cross_entropy(const dtp_op_call *call, bool has_out, dtp_ttype *out,
+                                      dtp_err *err)
+{
+    DTP_TRY(dtp_rows__check(call, 0, err));
+    dtp_ttype rows = dtp_rows__outside(call, &call->in[0]);
+    dtp_ttype loss = loss_type(call, &rows);
+    DTP_TRY(dtp_rows__match_ints(call, 1, "labels", &rows, err));
+    DTP_TRY(check_weights(call, dtp_loss_terms_of(call).weights, err));
+    DTP_TRY(dtp_rows__set_out(call, has_out, &loss, out, err));
+    out[1] = rows;
+    return DTP_OK;
+}
+
+static dtp_status infer_grad(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    DTP_TRY(dtp_rows__check(call, 0, err));
+    dtp_ttype rows = dtp_rows__outside(call, &call->in[0]);
+    dtp_ttype loss = loss_type(call, &rows);
+    DTP_TRY(dtp_rows__match_ints(call, 1, "labels", &rows, err));
+    DTP_TRY(dtp_rows__match(call, 2, "lse", &rows, true, err));
+    DTP_TRY(dtp_rows__match(call, 3, "dloss", &loss, true, err));
+    dtp_loss_terms t = dtp_loss_terms_of(call);
+    const dtp_ttype scalar = {.dtype = rows.dtype};
+    int32_t expected = 4 + (t.weights >= 0 ? 1 : 0) + (t.total >= 0 ? 1 : 0);
+    if (call->n_in != expected) {
+        return DTP_FAIL(err, DTP_INVALID, "%d operands, expected %d", call->n_in, expected);
+    }
+    DTP_TRY(check_weights(call, t.weights, err));
+    if (t.total >= 0) {
+        DTP_TRY(dtp_rows__match(call, t.total, "total weight", &scalar, false, err));
+    }
+    return dtp_rows__set_out(call, has_out, &call->in[0], out, err);
+}
+
+static dtp_status infer_pick(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    DTP_TRY(dtp_rows__check(call, 0, err));
+    dtp_ttype rows = dtp_rows__outside(call, &call->in[0]);
+    DTP_TRY(dtp_rows__match_ints(call, 1, "labels", &rows, err));
+    DTP_TRY(check_weights(call, dtp_loss_terms_of(call).weights, err));
+    return dtp_rows__set_out(call, has_out, &rows, out, err);
+}
+
+static dtp_status infer_weight(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    dtp_ttype rows = call->in[0];
+    rows.dtype = (dtp_dtype)dtp_call_int(call, "dtype");
+    DTP_TRY(dtp_rows__match_ints(call, 0, "labels", &call->in[0], err));
+    if (!dtp_dtype_is_float(rows.dtype)) {
+        return DTP_FAIL(err, DTP_INVALID, "'dtype' is %s, expected floats",
+                        dtp_dtype_name(rows.dtype));
+    }
+    if (call->n_in > 1) {
+        DTP_TRY(dtp_rows__check(call, 1, err));
+        if (call->in[1].rank != 1 || call->in[1].dtype != rows.dtype) {
+            return DTP_FAIL(err, DTP_INVALID, "weights (operand 1) must be %s over one dim",
+                            dtp_dtype_name(rows.dtype));
+        }
+    }
+    DTP_TRY(dtp_rows__set_out(call, has_out, &rows, out, err));
+    out[1] = (dtp_ttype){.dtype = rows.dtype};
+    return DTP_OK;
+}
+
+static dtp_status infer_finish(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    const dtp_ttype *rows = &call->in[0];
+    dtp_ttype loss = loss_type(call, rows);
+    if (!dtp_dtype_is_float(rows->dtype)) {
+        return DTP_FAIL(err, DTP_INVALID, "m (operand 0) is %s, expected floats",
+                        dtp_dtype_name(rows->dtype));
+    }
+    DTP_TRY(dtp_rows__match(call, 1, "s", rows, true, err));
+    DTP_TRY(dtp_rows__match(call, 2, "t", rows, true, err));
+    if (call->n_in > 3) {
+        DTP_TRY(dtp_rows__match(call, 3, "a", rows, true, err));
+    }
+    if (call->n_in > 4) {
+        const dtp_ttype scalar = {.dtype = rows->dtype};
+        DTP_TRY(dtp_rows__match(call, 4, "total weight", &scalar, false, err));
+    }
+    DTP_TRY(dtp_rows__set_out(call, has_out, &loss, out, err));
+    out[1] = *rows;
+    return DTP_OK;
+}
+
+/* Role of a row dim, which the loss sums over unless it is kept. */
+static dtp_dim_role row_role(const dtp_op_call *call)
+{
+    bool kept = dtp_call_int(call, "reduce") == DTP_LOSS_NONE;
+    return (dtp_dim_role){kept ? DTP_ROLE_PARALLEL : DTP_ROLE_REDUCED, DTP_REDUCE_SUM};
+}
+
+static dtp_dim_role role_cross_entropy(const dtp_op_call *call, dtp_dim_id d)
+{
+    bool internal = dtp_rows__is_over(call, d) || weighted_mean(call, call->n_in > 2);
+    return internal ? (dtp_dim_role){DTP_ROLE_INTERNAL, DTP_REDUCE_SUM} : row_role(call);
+}
+
+/* The labels' rows are summed into the total. */
+static dtp_dim_role role_weight(const dtp_op_call *call, dtp_dim_id d)
+{
+    bool row = dtp_ttype_find(&call->in[0], d) >= 0;
+    return (dtp_dim_role){row ? DTP_ROLE_REDUCED : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+}
+
+/* Adds a row for every dim by its role; the class weights stay whole. */
+static void add_rules(const dtp_op_call *call,
+                      dtp_dim_role (*role)(const dtp_op_call *, dtp_dim_id), dtp_rule_set *out)
+{
+    dtp_dim_id dims[DTP_MAX_OP_DIMS];
+    int32_t n = dtp_call_dims(call, dims), weights = dtp_loss_terms_of(call).weights;
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t before = out->n;
+        dtp_rule_set_add_role(out, call, dims[i], role(call, dims[i]));
+        if (weights >= 0 && out->n > before) {
+            out->rows[out->n - 1].in[weights] = (dtp_place){0};
+        }
+    }
+}
+
+static void rules_cross_entropy(const dtp_op_call *call, bool linear, dtp_rule_set *out)
+{
+    (void)linear;
+    add_rules(call, role_cross_entropy, out);
+}
+
+static void rules_grad(const dtp_op_call *call, bool linear, dtp_rule_set *out)
+{
+    (void)linear;
+    add_rules(call, dtp_rows__role_parallel, out);
+}
+
+static void rules_pick(const dtp_op_call *call, bool linear, dtp_rule_set *out)
+{
+    (void)linear;
+    add_rules(call, dtp_rows__role_reduced, out);
+}
+
+static void rules_weight(const dtp_op_call *call, bool linear, dtp_rule_set *out)
+{
+    (void)linear;
+    add_rules(call, role_weight, out);
+}
+
+static dtp_dim_role role_finish(const dtp_op_call *call, dtp_dim_id d)
+{
+    (void)d;
+    return row_role(call);
+}
+
+static void work_cross_entropy(const dtp_op_call *call, dtp_work *out)
+{
+    dtp_rows__work(call, 4.0 * (double)dtp_ttype_elems(&call->in[0]), out);
+}
+
+static void work_grad(const dtp_op_call *call, dtp_work *out)
+{
+    dtp_rows__work(call, 4.0 * (double)dtp_ttype_elems(&call->in[0]), out);
+}
+
+/* Reads one element per row, or with smoothing all of them. */
+static void work_pick(const dtp_op_call *call, dtp_work *out)
+{
+    if (dtp_call_float(call, "smoothing") > 0.0) {
+        dtp_rows__work(call, 2.0 * (double)dtp_ttype_elems(&call->in[0]), out);
+        return;
+    }
+    *out = (dtp_work){.cls = DTP_WORK_MEMORY,
+                      .bytes = (double)dtp_ttype_bytes(&call->in[1]) +
+                               2.0 * (double)dtp_ttype_bytes(&call->out[0])};
+}
+
+static void work_finish(const dtp_op_call *call, dtp_work *out)
+{
+    dtp_rows__work(call, 4.0 * (double)dtp_ttype_elems(&call->in[0]), out);
+}
+
+static dtp_status vjp_cross_entropy(dtp_vjp *v, dtp_err *err)
+{
+    const dtp_node *node = &v->g->nodes[v->node];
+    const bool weights = node->n_in > 2;
+    DTP_TRY(dtp_rows__only_first(v, err));
+    if (v->d_out[0] < 0) {
+        return DTP_OK;
+    }
+    if (weights && v->need[2]) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "node '%s': cross_entropy has no gradient through its class weights",
+                        node->name);
+    }
+    if (!v->need[0]) {
+        return DTP_OK;
+    }
+    dtp_call_types types;
+    const dtp_op_call call = dtp_node_call(v->g, node, &types);
+    dtp_attr attrs[N_LOSS];
+    dtp_tensor_id in[6] = {v->in[0], v->in[1], v->out[1], v->d_out[0]};
+    int32_t n = 4;
+    for (int32_t i = 0; i < N_LOSS; i++) {
+        attrs[i] = *dtp_vjp_attr(v, LOSS[i].key);
+    }
+    const bool total = weighted_mean(&call, weights);
+    if (weights) {
+        in[n++] = v->in[2];
+    }
+    if (total) {
+        const dtp_attr of[] = {*dtp_vjp_attr(v, "over"), *dtp_vjp_attr(v, "ignore"),
+                               dtp_attr_int("dtype", types.in[0].dtype)};
+        const dtp_tensor_id labels[] = {v->in[1], weights ? v->in[2] : -1};
+        dtp_tensor_id sums[2];
+        DTP_TRY(dtp_vjp_emit_multi(v, &(dtp_vjp_op){"label_weight", weights ? 2 : 1, labels, 3, of},
+                                   sums, err));
+        in[n++] = sums[1];
+    }
+    return dtp_vjp_emit(v, &(dtp_vjp_op){"cross_entropy_grad", n, in, N_LOSS, attrs}, in[0],
+                        &v->d_in[0], err);
+}
+
+static dtp_status split_cross_entropy(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
+                                      int32_t *outs, dtp_err *err)
+{
+    dtp_dim_id id;
+    const dtp_loss_terms terms = dtp_loss_terms_of(call);
+    const bool weights = terms.weights >= 0;
+    const dtp_attr reduce = *dtp_call_attr(call, "reduce");
+    const dtp_attr attrs[] = {*dtp_call_attr(call, "over"), *dtp_call_attr(call, "smoothing"),
+                              *dtp_call_attr(call, "ignore"),
+                              dtp_attr_int("dtype", call->in[0].dtype)};
+    const dtp_attr list = dtp_rows__over_list(&attrs[0], &id);
+    dtp_tensor_id parts[5] = {-1, -1, -1, -1, -1};
+    DTP_TRY(dtp_rows__emit_reduce(g, "max", ins[0], &list, &parts[0], err));
+    const dtp_tensor_id sum_in[] = {ins[0], parts[0]};
+    DTP_TRY(dtp_rows__emit(g, "sum_exp", 2, sum_in, 1, &list, &parts[1], err));
+    DTP_TRY(dtp_rows__emit(g, "pick", call->n_in, ins, 3, attrs, &parts[2], err));
+    int32_t n = 3;
+    if (weights || terms.has_ignore) {
+        DTP_TRY(
+            dtp_rows__emit(g, "label_weight", weights ? 2 : 1, ins + 1, 4, attrs, &parts[3], err));
+        n = weighted_mean(call, weights) ? 5 : 4;
+    }
+    return dtp_rows__emit(g, "cross_entropy_finish", n, parts, 1, &reduce, outs, err);
+}
+
+const dtp_op_def dtp_ops_cross_entropy[] = {
+    {.name = "cross_entropy",
+     .summary = "negative log-likelihood of integer labels under softmax(logits)",
+     .min_in = 2,
+     .max_in = 3,
+     .n_out = 2,
+     .flags = DTP_OP_CHECKS_DATA | DTP_OP_WHOLE_OPERAND,
+     .attrs = LOSS,
+     .out_names = LSE_NAME,
+     .infer = infer_cross_entropy,
+     .rules = rules_cross_entropy,
+     .work = work_cross_entropy,
+     .vjp = vjp_cross_entropy,
+     .decompose = split_cross_entropy},
+    {.name = "cross_entropy_grad",
+     .summary = "gradient of cross_entropy",
+     .min_in = 4,
+     .max_in = 6,
+     .n_out = 1,
+     .flags = DTP_OP_CHECKS_DATA | DTP_OP_INTERNAL_USE | DTP_OP_WHOLE_OPERAND,
+     .attrs = LOSS,
+     .infer = infer_grad,
+     .rules = rules_grad,
+     .work = work_grad,
+     .no_grad = DTP_NO_GRAD_OF_GRAD,
+     .inplace_in = {1}},
+    {.name = "pick",
+     .summary = "the element that a label names, 0 when it is not on this rank; weighted, smoothed",
+     .min_in = 2,
+     .max_in = 3,
+     .n_out = 1,
+     .flags = DTP_OP_CHECKS_DATA | DTP_OP_INTERNAL_USE | DTP_OP_WHOLE_OPERAND,
+     .attrs = PICK,
+     .infer = infer_pick,
+     .rules = rules_pick,
+     .work = work_pick,
+     .no_grad = DTP_NO_PART_GRAD},
+    {.name = "label_weight",
+     .summary = "coefficient of lse in the loss of every row, and the sum of the labels' weights",
+     .min_in = 1,
+     .max_in = 2,
+     .n_out = 2,
+     .flags = DTP_OP_CHECKS_DATA | DTP_OP_INTERNAL_USE | DTP_OP_WHOLE_OPERAND,
+     .attrs = WEIGHT,
+     .out_names = TOTAL_NAME,
+     .infer = infer_weight,
+     .rules = rules_weight,
+     .no_grad = DTP_NO_PART_GRAD},
+    {.name = "cross_entropy_finish",
+     .summary = "loss and lse from max, sum of exponentials and picked logit",
+     .min_in = 3,
+     .max_in = 5,
+     .n_out = 2,
+     .flags = DTP_OP_INTERNAL_USE,
+     .attrs = REDUCE,
+     .out_names = LSE_NAME,
+     .infer = infer_finish,
+     .role = role_finish,
+     .work = work_finish,
+     .no_grad = DTP_NO_PART_GRAD},
+};
+const int32_t dtp_ops_cross_entropy_count =
+    sizeof dtp_ops_cross_entropy / sizeof dtp_ops_cross_entropy[0];

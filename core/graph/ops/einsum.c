@@ -1,0 +1,213 @@
+/* einsum: the product of 1 to 16 operands, summed over the dims that the result lacks. */
+#include "core/graph/ops/common.h"
+#include "core/graph/ops/einsum_plan.h"
+
+/* ---- inference ----------------------------------------------------------------------------------
+ */
+
+/* The first operand before `end` that has the dim, -1 when there is none. */
+static int32_t first_with(const dtp_op_call *call, int32_t end, dtp_dim_id id)
+{
+    for (int32_t i = 0; i < end; i++) {
+        if (dtp_ttype_find(&call->in[i], id) >= 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static int64_t size_in(const dtp_ttype *type, dtp_dim_id id)
+{
+    return type->dims[dtp_ttype_find(type, id)].size;
+}
+
+static dtp_status check_operands(const dtp_op_call *call, dtp_err *err)
+{
+    int32_t n_dims = 0;
+    for (int32_t i = 0; i < call->n_in; i++) {
+        DTP_TRY(dtp_op__need_float(call, i, err));
+        DTP_TRY(dtp_op__same_dtype(call, i, 0, err));
+        for (int32_t k = 0; k < call->in[i].rank; k++) {
+            const dtp_tdim d = call->in[i].dims[k];
+            const int32_t before = first_with(call, i, d.id);
+            if (before >= 0 && size_in(&call->in[before], d.id) != d.size) {
+                return DTP_FAIL(
+                    err, DTP_INVALID, "dim '%s' is %lld in operand %d but %lld in operand %d",
+                    dtp_dims_name(call->dims, d.id), (long long)size_in(&call->in[before], d.id),
+                    before, (long long)d.size, i);
+            }
+            n_dims += before < 0 ? 1 : 0;
+        }
+    }
+    if (n_dims > DTP_MAX_OP_DIMS) {
+        return DTP_FAIL(err, DTP_INVALID, "the operands have %d different dims, at most %d fit",
+                        n_dims, DTP_MAX_OP_DIMS);
+    }
+    return DTP_OK;
+}
+
+static dtp_status check_result(const dtp_op_call *call, const dtp_ttype *out, dtp_err *err)
+{
+    for (int32_t k = 0; k < out->rank; k++) {
+        const dtp_tdim d = out->dims[k];
+        const int32_t in = first_with(call, call->n_in, d.id);
+        if (in < 0) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "'out' has dim '%s', which no operand has (use broadcast)",
+                            dtp_dims_name(call->dims, d.id));
+        }
+        if (size_in(&call->in[in], d.id) != d.size) {
+            return DTP_FAIL(err, DTP_INVALID, "dim '%s' is %lld in operand %d but %lld in 'out'",
+                            dtp_dims_name(call->dims, d.id),
+                            (long long)size_in(&call->in[in], d.id), in, (long long)d.size);
+        }
+    }
+    return DTP_OK;
+}
+
+/* Operands are multiplied from left to right, so with three or more there are intermediates. */
+static dtp_status check_intermediates(const dtp_op_call *call, const dtp_ttype *out, dtp_err *err)
+{
+    dtp_einsum_plan plan;
+    dtp_op_call typed = *call;
+    typed.out = out;
+    typed.n_out = 1;
+    if (call->n_in < 3) {
+        return DTP_OK;
+    }
+    dtp_einsum_plan_make(&typed, &plan);
+    if (plan.too_large) {
+        return DTP_FAIL(err, DTP_RANGE,
+                        "a product of the operands, taken from left to right, is too large");
+    }
+    return DTP_OK;
+}
+
+static dtp_status infer_einsum(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    DTP_TRY(dtp_op__declared(call, has_out, call->in[0].dtype, out, err));
+    DTP_TRY(check_operands(call, err));
+    DTP_TRY(check_result(call, out, err));
+    return check_intermediates(call, out, err);
+}
+
+/* ---- rules and work -----------------------------------------------------------------------------
+ */
+
+static dtp_dim_role role_einsum(const dtp_op_call *call, dtp_dim_id d)
+{
+    const bool kept = dtp_ttype_find(&call->out[0], d) >= 0;
+    return (dtp_dim_role){kept ? DTP_ROLE_PARALLEL : DTP_ROLE_REDUCED, DTP_REDUCE_SUM};
+}
+
+static int64_t batch_count(const dtp_einsum_gemm *g)
+{
+    int64_t n = 1;
+    for (int32_t i = 0; i < g->n_batch; i++) {
+        n *= g->batch[i];
+    }
+    return n;
+}
+
+/* Matrix sizes are those of the product with the most multiplications. */
+static void work_einsum(const dtp_op_call *call, dtp_work *out)
+{
+    dtp_einsum_plan plan;
+    double most = 0.0;
+    dtp_einsum_plan_make(call, &plan);
+    *out = (dtp_work){.cls = DTP_WORK_MEMORY,
+                      .flops = plan.flops,
+                      .bytes = plan.inner_bytes,
+                      .pack_bytes = plan.pack_bytes};
+    for (int32_t i = 0; i < plan.n_steps; i++) {
+        const dtp_einsum_gemm *g = &plan.steps[i].gemm;
+        if (!plan.steps[i].is_gemm) {
+            continue;
+        }
+        const int64_t batch = batch_count(g);
+        const double size = (double)batch * (double)g->m * (double)g->n * (double)g->k;
+        if (size > most) {
+            most = size;
+            out->cls = DTP_WORK_GEMM;
+            out->batch = batch;
+            out->m = g->m;
+            out->n = g->n;
+            out->k = g->k;
+            out->trans_a = g->trans_a;
+            out->trans_b = g->trans_b;
+        }
+    }
+}
+
+static int64_t workspace_einsum(const dtp_op_call *call)
+{
+    dtp_einsum_plan plan;
+    dtp_einsum_plan_make(call, &plan);
+    return plan.workspace_bytes;
+}
+
+/* ---- gradient -----------------------------------------------------------------------------------
+ */
+
+/* The gradient of operand i is the einsum of dy with the other operands, repeated over the dims
+ * that only operand i has. */
+static dtp_status vjp_operand(dtp_vjp *v, int32_t i, int32_t n_in, dtp_err *err)
+{
+    const dtp_graph_tensor *tensors = v->g->tensors;
+    const dtp_ttype *want = &tensors[v->in[i]].type;
+    dtp_tensor_id in[DTP_MAX_OP_IN] = {v->d_out[0]};
+    dtp_ttype covered = {.dtype = want->dtype};
+    int32_t n = 1;
+    for (int32_t k = 0; k < n_in; k++) {
+        if (k != i) {
+            in[n++] = v->in[k];
+        }
+    }
+    for (int32_t d = 0; d < want->rank; d++) {
+        bool found = false;
+        for (int32_t k = 0; k < n && !found; k++) {
+            found = dtp_ttype_find(&tensors[in[k]].type, want->dims[d].id) >= 0;
+        }
+        if (found) {
+            covered.dims[covered.rank++] = want->dims[d];
+        }
+    }
+    if (covered.rank == want->rank) {
+        return dtp_vjp_emit(v, &(dtp_vjp_op){"einsum", n, in, 0, NULL}, v->in[i], &v->d_in[i], err);
+    }
+    dtp_tensor_id part = v->d_out[0];
+    if (n > 1) {
+        DTP_TRY(dtp_vjp_emit_shaped(v, "einsum", n, in, &covered, &part, err));
+    }
+    return dtp_vjp_emit(v, &(dtp_vjp_op){"broadcast", 1, &part, 0, NULL}, v->in[i], &v->d_in[i],
+                        err);
+}
+
+static dtp_status vjp_einsum(dtp_vjp *v, dtp_err *err)
+{
+    const int32_t n_in = v->g->nodes[v->node].n_in;
+    for (int32_t i = 0; i < n_in; i++) {
+        if (v->need[i]) {
+            DTP_TRY(vjp_operand(v, i, n_in, err));
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- row ----------------------------------------------------------------------------------------
+ */
+
+const dtp_op_def dtp_ops_einsum[] = {
+    {.name = "einsum",
+     .summary = "product of the operands summed over the dims that the result lacks",
+     .min_in = 1,
+     .max_in = DTP_MAX_OP_IN,
+     .n_out = 1,
+     .infer = infer_einsum,
+     .role = role_einsum,
+     .linear = DTP_LINEAR_EACH,
+     .work = work_einsum,
+     .workspace = workspace_einsum,
+     .vjp = vjp_einsum},
+};
+const int32_t dtp_ops_einsum_count = sizeof dtp_ops_einsum / sizeof dtp_ops_einsum[0];

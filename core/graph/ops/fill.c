@@ -1,0 +1,123 @@
+/* Ops without operands that fill a declared shape: iota and constant; fill, a constant of the shape
+ * of its operand; and one_hot. */
+#include "core/graph/ops/common.h"
+#include "core/graph/op_rules.h"
+
+static dtp_status infer_constant(const dtp_op_call *call, bool has_out, dtp_ttype *out,
+                                 dtp_err *err)
+{
+    return dtp_op__declared(call, has_out, (dtp_dtype)dtp_call_int(call, "dtype"), out, err);
+}
+
+static dtp_status infer_iota(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    const dtp_dim_id d = dtp_call_dim(call, "dim");
+    DTP_TRY(infer_constant(call, has_out, out, err));
+    if (dtp_ttype_find(&out[0], d) < 0) {
+        return DTP_FAIL(err, DTP_INVALID, "'dim' names '%s', which 'out' does not have",
+                        dtp_dims_name(call->dims, d));
+    }
+    return DTP_OK;
+}
+
+static dtp_status infer_fill(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    return dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err);
+}
+
+/* The operand's elements are not read: any split is kept, and partial sums are left alone and give
+ * a replicated result. */
+static void rules_fill(const dtp_op_call *call, bool linear, dtp_rule_set *out)
+{
+    dtp_dim_id dims[DTP_MAX_OP_DIMS];
+    const int32_t n = dtp_call_dims(call, dims);
+    for (int32_t i = 0; i < n; i++) {
+        dtp_rule_set_add_role(out, call, dims[i],
+                              (dtp_dim_role){DTP_ROLE_PARALLEL, DTP_REDUCE_SUM});
+    }
+    if (linear && call->in[0].dtype != DTP_BOOL) {
+        dtp_rule_set_add_linear(out, call, 1U);
+        out->rows[out->n - 1].out[0] = (dtp_place){0};
+    }
+}
+
+/* The new dim comes last unless 'out' says otherwise; its size is the one declared in 'out' or,
+ * without that, the size of the name in the model. */
+static dtp_status infer_one_hot(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    const dtp_dim_id d = dtp_call_dim(call, "dim");
+    dtp_ttype want = call->in[0];
+    if (dtp_dtype_is_float(call->in[0].dtype) || call->in[0].dtype == DTP_BOOL) {
+        return DTP_FAIL(err, DTP_INVALID, "operand 0 is %s, integers are needed",
+                        dtp_dtype_name(call->in[0].dtype));
+    }
+    if (dtp_ttype_find(&want, d) >= 0 || want.rank == DTP_MAX_RANK) {
+        return DTP_FAIL(err, DTP_INVALID, "'dim' names '%s', which operand 0 has already",
+                        dtp_dims_name(call->dims, d));
+    }
+    const int32_t at = has_out ? dtp_ttype_find(&out[0], d) : -1;
+    want.dims[want.rank].id = d;
+    want.dims[want.rank].size = at >= 0 ? out[0].dims[at].size : call->dims->sizes[d];
+    want.rank++;
+    return dtp_op__set_out(call, has_out, &want, DTP_F32, out, err);
+}
+
+static void work_fill(const dtp_op_call *call, dtp_work *out)
+{
+    dtp_op__memory_work(call, 1.0, out);
+}
+
+static const dtp_attr_spec CONSTANT_ATTRS[] = {
+    {.key = "value", .kind = DTP_ATTR_FLOAT, .required = true},
+    {.key = "dtype", .kind = DTP_ATTR_DTYPE, .def = DTP_F32},
+    {.key = NULL}};
+static const dtp_attr_spec FILL_ATTRS[] = {
+    {.key = "value", .kind = DTP_ATTR_FLOAT, .required = true}, {.key = NULL}};
+static const dtp_attr_spec IOTA_ATTRS[] = {{.key = "dim", .kind = DTP_ATTR_DIM, .required = true},
+                                           {.key = "dtype", .kind = DTP_ATTR_DTYPE, .def = DTP_I32},
+                                           {.key = NULL}};
+static const dtp_attr_spec ONE_HOT_ATTRS[] = {
+    {.key = "dim", .kind = DTP_ATTR_DIM, .required = true},
+    {.key = "on", .kind = DTP_ATTR_FLOAT, .def = 1.0},
+    {.key = "off", .kind = DTP_ATTR_FLOAT, .def = 0.0},
+    {.key = NULL}};
+
+const dtp_op_def dtp_ops_fill[] = {
+    {.name = "constant",
+     .summary = "one value everywhere",
+     .n_out = 1,
+     .attrs = CONSTANT_ATTRS,
+     .infer = infer_constant,
+     .work = work_fill,
+     .no_grad = DTP_NO_OPERANDS},
+    {.name = "iota",
+     .summary = "the index along a dim",
+     .n_out = 1,
+     .attrs = IOTA_ATTRS,
+     .infer = infer_iota,
+     .work = work_fill,
+     .no_grad = DTP_NO_OPERANDS},
+    {.name = "fill",
+     .summary = "one value in the shape and type of x",
+     .min_in = 1,
+     .max_in = 1,
+     .n_out = 1,
+     .flags = DTP_OP_ELEMENTWISE,
+     .attrs = FILL_ATTRS,
+     .infer = infer_fill,
+     .rules = rules_fill,
+     .work = dtp_op__work_simple,
+     .vjp = dtp_op__zero_grad,
+     .inplace_in = {1}},
+    {.name = "one_hot",
+     .summary = "on at the index, off elsewhere",
+     .min_in = 1,
+     .max_in = 1,
+     .n_out = 1,
+     .attrs = ONE_HOT_ATTRS,
+     .flags = DTP_OP_CHECKS_DATA,
+     .infer = infer_one_hot,
+     .work = work_fill,
+     .no_grad = "its operand holds integers"},
+};
+const int32_t dtp_ops_fill_count = sizeof dtp_ops_fill / sizeof dtp_ops_fill[0];

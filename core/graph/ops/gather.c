@@ -1,0 +1,224 @@
+/* gather: the elements of x at integer positions along a dim; scatter_add, its counterpart.
+ *
+ * gather replaces the dim `over` of x by ids: out[..] = x[over := ids[..], ..], matched by name.
+ * Dims that ids and x share are walked together (torch's gather); dims of ids alone are new (index
+ * select, or rows of a table); ids may also have a dim `over` of another size, which then replaces
+ * it. A rank that holds a part of `over` gives 0 for positions elsewhere, so a split leaves a
+ * partial sum.
+ * scatter_add(ids, src) adds every element of src to out[over := ids[..], ..]; the dims `along` of
+ * ids are summed.
+ */
+#include "core/graph/ops/rows.h"
+
+static dtp_status need_ids(const dtp_op_call *call, int32_t i, dtp_err *err)
+{
+    char text[DTP_TTYPE_TEXT_BYTES];
+    if (call->in[i].dtype != DTP_I32 && call->in[i].dtype != DTP_I64) {
+        dtp_ttype_print(&call->in[i], call->dims, text);
+        return DTP_FAIL(err, DTP_INVALID, "ids (operand %d) is %s, expected i32 or i64", i, text);
+    }
+    return DTP_OK;
+}
+
+static dtp_status append(const dtp_op_call *call, dtp_ttype *type, dtp_tdim d, dtp_err *err)
+{
+    if (type->rank == DTP_MAX_RANK) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "the result has more than %d dims: no room for '%s'",
+                        DTP_MAX_RANK, dtp_dims_name(call->dims, d.id));
+    }
+    type->dims[type->rank++] = d;
+    return DTP_OK;
+}
+
+/* The dims that ids brings in, in place of `over`. */
+static dtp_status append_new(const dtp_op_call *call, dtp_dim_id over, dtp_ttype *out, dtp_err *err)
+{
+    const dtp_ttype *x = &call->in[0], *ids = &call->in[1];
+    for (int32_t i = 0; i < ids->rank; i++) {
+        const dtp_tdim d = ids->dims[i];
+        const int32_t at = d.id == over ? -1 : dtp_ttype_find(x, d.id);
+        if (at < 0) {
+            DTP_TRY(append(call, out, d, err));
+        } else if (x->dims[at].size != d.size) {
+            return DTP_FAIL(err, DTP_INVALID, "dim '%s' is %lld in x but %lld in ids",
+                            dtp_dims_name(call->dims, d.id), (long long)x->dims[at].size,
+                            (long long)d.size);
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status infer_gather(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    const dtp_ttype *x = &call->in[0];
+    const dtp_dim_id over = dtp_call_dim(call, "over");
+    dtp_ttype want = {.dtype = x->dtype};
+    DTP_TRY(dtp_rows__check_over(call, 0, err));
+    DTP_TRY(need_ids(call, 1, err));
+    for (int32_t i = 0; i < x->rank; i++) {
+        if (x->dims[i].id == over) {
+            DTP_TRY(append_new(call, over, &want, err));
+        } else {
+            DTP_TRY(append(call, &want, x->dims[i], err));
+        }
+    }
+    return dtp_op__set_out(call, has_out, &want, want.dtype, out, err);
+}
+
+/* Summands cannot stand for truth values, and an `over` of two sizes cannot be split. */
+static dtp_dim_role role_gather(const dtp_op_call *call, dtp_dim_id d)
+{
+    dtp_dim_role role = dtp_rows__role_reduced(call, d);
+    if (role.role == DTP_ROLE_REDUCED &&
+        (call->in[0].dtype == DTP_BOOL || dtp_ttype_find(&call->in[1], d) >= 0)) {
+        role.role = DTP_ROLE_WHOLE;
+    }
+    return role;
+}
+
+/* One element is read per element of the result. */
+static void work_gather(const dtp_op_call *call, dtp_work *out)
+{
+    *out = (dtp_work){.cls = DTP_WORK_MEMORY,
+                      .bytes = (double)dtp_ttype_bytes(&call->in[1]) +
+                               2.0 * (double)dtp_ttype_bytes(&call->out[0])};
+}
+
+static dtp_status vjp_gather(dtp_vjp *v, dtp_err *err)
+{
+    const dtp_ttype *x = &v->g->tensors[v->in[0]].type, *ids = &v->g->tensors[v->in[1]].type;
+    const dtp_dim_id over = (dtp_dim_id)dtp_vjp_attr(v, "over")->i;
+    dtp_dim_id along[DTP_MAX_RANK];
+    int32_t n = 0;
+    for (int32_t i = 0; i < ids->rank; i++) {
+        const dtp_dim_id d = ids->dims[i].id;
+        if (d == over || dtp_ttype_find(x, d) < 0) {
+            along[n++] = d;
+        }
+    }
+    const dtp_attr attrs[] = {dtp_attr_dim("over", over), dtp_attr_dims("along", n, along),
+                              dtp_attr_int("size", x->dims[dtp_ttype_find(x, over)].size)};
+    const dtp_tensor_id in[] = {v->in[1], v->d_out[0]};
+    return dtp_vjp_emit(v, &(dtp_vjp_op){"scatter_add", 2, in, 3, attrs}, v->in[0], &v->d_in[0],
+                        err);
+}
+
+/* ---- scatter_add --------------------------------------------------------------------------------
+ */
+
+static bool is_along(const dtp_op_call *call, dtp_dim_id d)
+{
+    const dtp_attr *along = dtp_call_attr(call, "along");
+    for (int32_t i = 0; i < along->n; i++) {
+        if (along->ids[i] == d) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* src has the dims of ids, and `along` are dims of ids. */
+static dtp_status check_scatter(const dtp_op_call *call, dtp_err *err)
+{
+    const dtp_ttype *ids = &call->in[0], *src = &call->in[1];
+    const dtp_attr *along = dtp_call_attr(call, "along");
+    DTP_TRY(need_ids(call, 0, err));
+    if (src->dtype == DTP_BOOL) {
+        return DTP_FAIL(err, DTP_INVALID, "operand 1 is bool, numbers are needed");
+    }
+    for (int32_t i = 0; i < ids->rank; i++) {
+        const int32_t at = dtp_ttype_find(src, ids->dims[i].id);
+        if (at < 0 || src->dims[at].size != ids->dims[i].size) {
+            return DTP_FAIL(
+                err, DTP_INVALID, "dim '%s' is %lld in ids but %lld in src (0: not there)",
+                dtp_dims_name(call->dims, ids->dims[i].id), (long long)ids->dims[i].size,
+                (long long)(at < 0 ? 0 : src->dims[at].size));
+        }
+    }
+    for (int32_t i = 0; i < along->n; i++) {
+        if (dtp_ttype_find(ids, along->ids[i]) < 0) {
+            return DTP_FAIL(err, DTP_INVALID, "'along' names dim '%s', which ids does not have",
+                            dtp_dims_name(call->dims, along->ids[i]));
+        }
+    }
+    return DTP_OK;
+}
+
+/* `over` stands where the first of `along` was, or first. */
+static dtp_status infer_scatter(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    const dtp_ttype *src = &call->in[1];
+    const dtp_tdim over = {dtp_call_dim(call, "over"), dtp_call_int(call, "size")};
+    dtp_ttype want = {.dtype = src->dtype};
+    bool placed = dtp_call_attr(call, "along")->n == 0;
+    DTP_TRY(check_scatter(call, err));
+    if (dtp_ttype_find(src, over.id) >= 0 && !is_along(call, over.id)) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "src has a dim '%s' already, and 'along' does not name it",
+                        dtp_dims_name(call->dims, over.id));
+    }
+    if (placed) {
+        DTP_TRY(append(call, &want, over, err));
+    }
+    for (int32_t i = 0; i < src->rank; i++) {
+        if (!is_along(call, src->dims[i].id)) {
+            DTP_TRY(append(call, &want, src->dims[i], err));
+        } else if (!placed) {
+            DTP_TRY(append(call, &want, over, err));
+            placed = true;
+        }
+    }
+    return dtp_op__set_out(call, has_out, &want, want.dtype, out, err);
+}
+
+static dtp_dim_role role_scatter(const dtp_op_call *call, dtp_dim_id d)
+{
+    dtp_dim_role role = {DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+    if (is_along(call, d)) {
+        role.role = d == dtp_call_dim(call, "over") ? DTP_ROLE_WHOLE : DTP_ROLE_REDUCED;
+    }
+    return role;
+}
+
+static dtp_status vjp_scatter(dtp_vjp *v, dtp_err *err)
+{
+    const dtp_attr over = dtp_op__copy_attr(v, "over");
+    const dtp_tensor_id in[] = {v->d_out[0], v->in[0]};
+    return dtp_vjp_emit(v, &(dtp_vjp_op){"gather", 2, in, 1, &over}, v->in[1], &v->d_in[1], err);
+}
+
+static const dtp_attr_spec OVER[] = {{.key = "over", .kind = DTP_ATTR_DIM, .required = true},
+                                     {.key = NULL}};
+static const dtp_attr_spec SCATTER_ATTRS[] = {
+    {.key = "over", .kind = DTP_ATTR_DIM, .required = true},
+    {.key = "along", .kind = DTP_ATTR_DIMS},
+    {.key = "size", .kind = DTP_ATTR_INT, .required = true, .min = 1.0, .max = 9e15},
+    {.key = NULL}};
+
+const dtp_op_def dtp_ops_gather[] = {
+    {.name = "gather",
+     .summary = "elements of x at integer positions along a dim",
+     .min_in = 2,
+     .max_in = 2,
+     .n_out = 1,
+     .attrs = OVER,
+     .flags = DTP_OP_CHECKS_DATA,
+     .infer = infer_gather,
+     .role = role_gather,
+     .linear = DTP_LINEAR_EACH,
+     .work = work_gather,
+     .vjp = vjp_gather},
+    {.name = "scatter_add",
+     .summary = "adds elements at integer positions along a new dim",
+     .min_in = 2,
+     .max_in = 2,
+     .n_out = 1,
+     .attrs = SCATTER_ATTRS,
+     .flags = DTP_OP_CHECKS_DATA,
+     .infer = infer_scatter,
+     .role = role_scatter,
+     .linear = DTP_LINEAR_EACH,
+     .work = dtp_op__work_simple,
+     .vjp = vjp_scatter},
+};
+const int32_t dtp_ops_gather_count = sizeof dtp_ops_gather / sizeof dtp_ops_gather[0];

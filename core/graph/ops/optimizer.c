@@ -1,0 +1,80 @@
+/* Optimizer updates as ops: parameter, gradient and slots in, parameter and slots out, in place.
+ * And the sum of a gradient over microbatches. */
+#include "core/graph/ops/common.h"
+
+static dtp_status infer_update(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    DTP_TRY(dtp_op__need_float(call, 0, err));
+    for (int32_t i = 1; i < call->n_in; i++) {
+        if (!dtp_ttype_equal(&call->in[i], &call->in[0])) {
+            return DTP_FAIL(err, DTP_INVALID, "operand %d has another type than the parameter", i);
+        }
+    }
+    DTP_TRY(dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err));
+    for (int32_t i = 0; i < call->n_out; i++) {
+        out[i] = call->in[0];
+    }
+    return DTP_OK;
+}
+
+static void work_update(const dtp_op_call *call, dtp_work *out)
+{
+    dtp_op__memory_work(call, 4.0 * (double)call->n_out, out);
+}
+
+static void work_accumulate(const dtp_op_call *call, dtp_work *out)
+{
+    dtp_op__memory_work(call, 1.0, out);
+}
+
+/* A hyperparameter with its default; low <= value < high. */
+#define HYPER(name, value, low, high)                                                              \
+    {                                                                                              \
+        .key = (name), .kind = DTP_ATTR_FLOAT, .def = (value), .min = (low), .max = (high)         \
+    }
+#define LEARNING_RATE                                                                              \
+    {                                                                                              \
+        .key = "lr", .kind = DTP_ATTR_FLOAT, .required = true, .max = 1e6                          \
+    }
+#define DECAY(value) HYPER("weight_decay", value, 0.0, 1e6)
+#define ADAM_HYPERS(decay)                                                                         \
+    LEARNING_RATE, HYPER("beta1", 0.9, 0.0, 1.0), HYPER("beta2", 0.999, 0.0, 1.0),                 \
+        HYPER("eps", 1e-8, 1e-30, 1.0), DECAY(decay),                                              \
+    {                                                                                              \
+        .key = NULL                                                                                \
+    }
+
+static const dtp_attr_spec SGD_ATTRS[] = {LEARNING_RATE, DECAY(0.0), {.key = NULL}};
+static const dtp_attr_spec MOMENTUM_ATTRS[] = {
+    LEARNING_RATE, HYPER("momentum", 0.9, 0.0, 1.0), DECAY(0.0), {.key = NULL}};
+static const dtp_attr_spec ADAM_ATTRS[] = {ADAM_HYPERS(0.0)};
+static const dtp_attr_spec ADAMW_ATTRS[] = {ADAM_HYPERS(0.01)};
+static const char *const MOMENTUM_OUTS[] = {"m"};
+static const char *const ADAM_OUTS[] = {"m", "v"};
+
+#define ROW_UPDATE(op, text, n)                                                                    \
+    .name = (op), .summary = (text), .min_in = (n) + 1, .max_in = (n) + 1, .n_out = (n),           \
+    .flags = DTP_OP_ELEMENTWISE | DTP_OP_UPDATE | DTP_OP_INTERNAL_USE, .infer = infer_update,      \
+    .work = work_update, .no_grad = "it ends a step", .inplace_in = {1, 3, 4}
+
+const dtp_op_def dtp_ops_optimizer[] = {
+    {ROW_UPDATE("sgd", "gradient step", 1), .attrs = SGD_ATTRS},
+    {ROW_UPDATE("momentum", "gradient step with momentum", 2), .attrs = MOMENTUM_ATTRS,
+     .out_names = MOMENTUM_OUTS},
+    {ROW_UPDATE("adam", "Adam, weight decay in the gradient", 3), .attrs = ADAM_ATTRS,
+     .out_names = ADAM_OUTS},
+    {ROW_UPDATE("adamw", "Adam with decoupled weight decay", 3), .attrs = ADAMW_ATTRS,
+     .out_names = ADAM_OUTS},
+    {.name = "accumulate",
+     .summary = "sum over the microbatches of a step",
+     .min_in = 2,
+     .max_in = 2,
+     .n_out = 1,
+     .flags = DTP_OP_ELEMENTWISE | DTP_OP_UPDATE | DTP_OP_INTERNAL_USE,
+     .infer = infer_update,
+     .linear = DTP_LINEAR_JOINT,
+     .work = work_accumulate,
+     .no_grad = "it ends a microbatch",
+     .inplace_in = {1}},
+};
+const int32_t dtp_ops_optimizer_count = sizeof dtp_ops_optimizer / sizeof dtp_ops_optimizer[0];

@@ -1,0 +1,289 @@
+/* Elementwise functions of one operand, and the gradients of those that need more than the other
+ * ops.
+ *   gelu is the tanh form 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); silu is x sigmoid(x);
+ *   softplus = log(1 + e^x); leaky_relu = x or slope x; elu = x or alpha (e^x - 1);
+ *   clamp_grad passes dy where low <= x <= high.
+ */
+#include "core/graph/ops/common.h"
+
+static dtp_status infer_cast(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    const dtp_dtype to = (dtp_dtype)dtp_call_int(call, "dtype");
+    return dtp_op__set_out(call, has_out, &call->in[0], to, out, err);
+}
+
+static dtp_status infer_clamp(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    const double low = dtp_call_float(call, "low"), high = dtp_call_float(call, "high");
+    if (!(low <= high)) {
+        return DTP_FAIL(err, DTP_INVALID, "'low' is %g, above 'high', which is %g", low, high);
+    }
+    return call->n_in == 1 ? dtp_op__infer_same(call, has_out, out, err)
+                           : dtp_op__infer_pair(call, has_out, out, err);
+}
+
+/* ---- gradients ----------------------------------------------------------------------------------
+ */
+
+static dtp_status vjp_neg(dtp_vjp *v, dtp_err *err)
+{
+    return dtp_op__emit1(v, "neg", v->d_out[0], v->in[0], &v->d_in[0], err);
+}
+
+static dtp_status vjp_scale(dtp_vjp *v, dtp_err *err)
+{
+    return dtp_op__emit_scale(v, v->d_out[0], dtp_vjp_attr(v, "factor")->f, v->in[0], &v->d_in[0],
+                              err);
+}
+
+static dtp_status vjp_exp(dtp_vjp *v, dtp_err *err)
+{
+    return dtp_op__emit2(v, "mul", v->d_out[0], v->out[0], v->in[0], &v->d_in[0], err);
+}
+
+static dtp_status vjp_log(dtp_vjp *v, dtp_err *err)
+{
+    return dtp_op__emit2(v, "div", v->d_out[0], v->in[0], v->in[0], &v->d_in[0], err);
+}
+
+/* dx = dy / (2 y) */
+static dtp_status vjp_sqrt(dtp_vjp *v, dtp_err *err)
+{
+    dtp_tensor_id q;
+    DTP_TRY(dtp_op__emit2(v, "div", v->d_out[0], v->out[0], v->in[0], &q, err));
+    return dtp_op__emit_scale(v, q, 0.5, v->in[0], &v->d_in[0], err);
+}
+
+/* dx = -dy y^3 / 2 */
+static dtp_status vjp_rsqrt(dtp_vjp *v, dtp_err *err)
+{
+    dtp_tensor_id y2, y3, p;
+    DTP_TRY(dtp_op__emit1(v, "square", v->out[0], v->in[0], &y2, err));
+    DTP_TRY(dtp_op__emit2(v, "mul", y2, v->out[0], v->in[0], &y3, err));
+    DTP_TRY(dtp_op__emit2(v, "mul", v->d_out[0], y3, v->in[0], &p, err));
+    return dtp_op__emit_scale(v, p, -0.5, v->in[0], &v->d_in[0], err);
+}
+
+static dtp_status vjp_square(dtp_vjp *v, dtp_err *err)
+{
+    dtp_tensor_id p;
+    DTP_TRY(dtp_op__emit2(v, "mul", v->d_out[0], v->in[0], v->in[0], &p, err));
+    return dtp_op__emit_scale(v, p, 2.0, v->in[0], &v->d_in[0], err);
+}
+
+/* The gradient mul(dy, f(t)) or div(dy, f(t)), as `outer` says. */
+static dtp_status through(dtp_vjp *v, const char *outer, const char *f, dtp_tensor_id t,
+                          dtp_tensor_id *out, dtp_err *err)
+{
+    dtp_tensor_id slope;
+    DTP_TRY(dtp_op__emit1(v, f, t, v->in[0], &slope, err));
+    return dtp_op__emit2(v, outer, v->d_out[0], slope, v->in[0], out, err);
+}
+
+static dtp_status vjp_abs(dtp_vjp *v, dtp_err *err)
+{
+    return through(v, "mul", "sign", v->in[0], &v->d_in[0], err);
+}
+
+static dtp_status vjp_sin(dtp_vjp *v, dtp_err *err)
+{
+    return through(v, "mul", "cos", v->in[0], &v->d_in[0], err);
+}
+
+static dtp_status vjp_cos(dtp_vjp *v, dtp_err *err)
+{
+    dtp_tensor_id p;
+    DTP_TRY(through(v, "mul", "sin", v->in[0], &p, err));
+    return dtp_op__emit1(v, "neg", p, v->in[0], &v->d_in[0], err);
+}
+
+/* dx = -dy y^2 */
+static dtp_status vjp_reciprocal(dtp_vjp *v, dtp_err *err)
+{
+    dtp_tensor_id p;
+    DTP_TRY(through(v, "mul", "square", v->out[0], &p, err));
+    return dtp_op__emit1(v, "neg", p, v->in[0], &v->d_in[0], err);
+}
+
+/* dx = dy / (1 + x), and 1 + x = e^y */
+static dtp_status vjp_log1p(dtp_vjp *v, dtp_err *err)
+{
+    return through(v, "div", "exp", v->out[0], &v->d_in[0], err);
+}
+
+static dtp_status vjp_expm1(dtp_vjp *v, dtp_err *err)
+{
+    return through(v, "mul", "exp", v->in[0], &v->d_in[0], err);
+}
+
+static dtp_status vjp_softplus(dtp_vjp *v, dtp_err *err)
+{
+    return through(v, "mul", "sigmoid", v->in[0], &v->d_in[0], err);
+}
+
+/* dx = e dy x^(e-1); zero for e = 0, where x^-1 need not exist. */
+static dtp_status vjp_pow(dtp_vjp *v, dtp_err *err)
+{
+    const double e = dtp_vjp_attr(v, "exponent")->f;
+    const dtp_attr less = dtp_attr_float("exponent", e - 1.0);
+    dtp_tensor_id p, q;
+    if (e == 0.0) {
+        return dtp_op__zero_grad(v, err);
+    }
+    DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"pow", 1, &v->in[0], 1, &less}, v->in[0], &p, err));
+    DTP_TRY(dtp_op__emit2(v, "mul", v->d_out[0], p, v->in[0], &q, err));
+    return dtp_op__emit_scale(v, q, e, v->in[0], &v->d_in[0], err);
+}
+
+/* The gradient has an op of its own, of x (or y) and dy. */
+static dtp_status emit_grad(dtp_vjp *v, const char *op, dtp_tensor_id t, int32_t n_attrs,
+                            const dtp_attr *attrs, dtp_err *err)
+{
+    const dtp_tensor_id in[] = {t, v->d_out[0]};
+    return dtp_vjp_emit(v, &(dtp_vjp_op){op, 2, in, n_attrs, attrs}, v->in[0], &v->d_in[0], err);
+}
+
+static dtp_status vjp_tanh(dtp_vjp *v, dtp_err *err)
+{
+    return emit_grad(v, "tanh_grad", v->out[0], 0, NULL, err);
+}
+
+static dtp_status vjp_sigmoid(dtp_vjp *v, dtp_err *err)
+{
+    return emit_grad(v, "sigmoid_grad", v->out[0], 0, NULL, err);
+}
+
+static dtp_status vjp_relu(dtp_vjp *v, dtp_err *err)
+{
+    return emit_grad(v, "relu_grad", v->in[0], 0, NULL, err);
+}
+
+static dtp_status vjp_gelu(dtp_vjp *v, dtp_err *err)
+{
+    return emit_grad(v, "gelu_grad", v->in[0], 0, NULL, err);
+}
+
+static dtp_status vjp_silu(dtp_vjp *v, dtp_err *err)
+{
+    return emit_grad(v, "silu_grad", v->in[0], 0, NULL, err);
+}
+
+static dtp_status vjp_leaky_relu(dtp_vjp *v, dtp_err *err)
+{
+    const dtp_attr slope = dtp_op__copy_attr(v, "slope");
+    return emit_grad(v, "leaky_relu_grad", v->in[0], 1, &slope, err);
+}
+
+static dtp_status vjp_elu(dtp_vjp *v, dtp_err *err)
+{
+    const dtp_attr alpha = dtp_op__copy_attr(v, "alpha");
+    return emit_grad(v, "elu_grad", v->in[0], 1, &alpha, err);
+}
+
+static dtp_status vjp_clamp(dtp_vjp *v, dtp_err *err)
+{
+    const dtp_attr bounds[] = {dtp_op__copy_attr(v, "low"), dtp_op__copy_attr(v, "high")};
+    return emit_grad(v, "clamp_grad", v->in[0], 2, bounds, err);
+}
+
+/* Back to the operand's type; an integer operand or result carries no gradient. */
+static dtp_status vjp_cast(dtp_vjp *v, dtp_err *err)
+{
+    const dtp_dtype from = v->g->tensors[v->in[0]].type.dtype;
+    if (!dtp_dtype_is_float(from)) {
+        return DTP_OK;
+    }
+    const dtp_attr attr = dtp_attr_int("dtype", (int64_t)from);
+    return dtp_vjp_emit(v, &(dtp_vjp_op){"cast", 1, &v->d_out[0], 1, &attr}, v->in[0], &v->d_in[0],
+                        err);
+}
+
+/* ---- rows ---------------------------------------------------------------------------------------
+ */
+
+static const dtp_attr_spec SCALE_ATTRS[] = {
+    {.key = "factor", .kind = DTP_ATTR_FLOAT, .required = true}, {.key = NULL}};
+static const dtp_attr_spec CAST_ATTRS[] = {
+    {.key = "dtype", .kind = DTP_ATTR_DTYPE, .required = true}, {.key = NULL}};
+static const dtp_attr_spec POW_ATTRS[] = {
+    {.key = "exponent", .kind = DTP_ATTR_FLOAT, .required = true}, {.key = NULL}};
+static const dtp_attr_spec SLOPE_ATTRS[] = {{.key = "slope", .kind = DTP_ATTR_FLOAT, .def = 0.01},
+                                            {.key = NULL}};
+static const dtp_attr_spec ALPHA_ATTRS[] = {{.key = "alpha", .kind = DTP_ATTR_FLOAT, .def = 1.0},
+                                            {.key = NULL}};
+static const dtp_attr_spec CLAMP_ATTRS[] = {{.key = "low", .kind = DTP_ATTR_FLOAT, .def = -1e308},
+                                            {.key = "high", .kind = DTP_ATTR_FLOAT, .def = 1e308},
+                                            {.key = NULL}};
+
+#define ROW1(op, text, work_fn, vjp_fn)                                                            \
+    .name = (op), .summary = (text), .min_in = 1, .max_in = 1, .n_out = 1,                         \
+    .flags = DTP_OP_ELEMENTWISE, .infer = dtp_op__infer_same, .work = (work_fn), .vjp = (vjp_fn),  \
+    .inplace_in = {1}
+#define ROW_GRAD(op, text, infer_fn, work_fn)                                                      \
+    .name = (op), .summary = (text), .min_in = 2, .max_in = 2, .n_out = 1,                         \
+    .flags = DTP_OP_ELEMENTWISE | DTP_OP_INTERNAL_USE, .infer = (infer_fn), .work = (work_fn),     \
+    .no_grad = DTP_NO_GRAD_OF_GRAD, .inplace_in = {2}
+
+const dtp_op_def dtp_ops_unary[] = {
+    {ROW1("neg", "-x", dtp_op__work_simple, vjp_neg), .linear = DTP_LINEAR_EACH},
+    {ROW1("scale", "factor x", dtp_op__work_simple, vjp_scale), .linear = DTP_LINEAR_EACH,
+     .attrs = SCALE_ATTRS},
+    {ROW1("exp", "e^x", dtp_op__work_exp, vjp_exp)},
+    {ROW1("log", "natural logarithm", dtp_op__work_exp, vjp_log)},
+    {ROW1("sqrt", "square root", dtp_op__work_simple, vjp_sqrt)},
+    {ROW1("rsqrt", "1 / square root", dtp_op__work_simple, vjp_rsqrt)},
+    {ROW1("square", "x x", dtp_op__work_simple, vjp_square)},
+    {ROW1("tanh", "hyperbolic tangent", dtp_op__work_exp, vjp_tanh)},
+    {ROW1("sigmoid", "1 / (1 + e^-x)", dtp_op__work_exp, vjp_sigmoid)},
+    {ROW1("relu", "max(x, 0)", dtp_op__work_simple, vjp_relu)},
+    {ROW1("gelu", "Gaussian error linear unit, tanh form", dtp_op__work_exp, vjp_gelu)},
+    {ROW1("silu", "x sigmoid(x)", dtp_op__work_exp, vjp_silu)},
+    {.name = "cast",
+     .summary = "another element type",
+     .min_in = 1,
+     .max_in = 1,
+     .n_out = 1,
+     .flags = DTP_OP_ELEMENTWISE,
+     .attrs = CAST_ATTRS,
+     .infer = infer_cast,
+     .work = dtp_op__work_simple,
+     .vjp = vjp_cast},
+    {ROW_GRAD("tanh_grad", "dy (1 - y^2)", dtp_op__infer_pair, dtp_op__work_exp)},
+    {ROW_GRAD("sigmoid_grad", "dy y (1 - y)", dtp_op__infer_pair, dtp_op__work_exp)},
+    {ROW_GRAD("relu_grad", "dy where x > 0", dtp_op__infer_pair, dtp_op__work_exp)},
+    {ROW_GRAD("gelu_grad", "dy gelu'(x)", dtp_op__infer_pair, dtp_op__work_exp)},
+    {ROW_GRAD("silu_grad", "dy silu'(x)", dtp_op__infer_pair, dtp_op__work_exp)},
+    {ROW1("abs", "|x|", dtp_op__work_simple, vjp_abs)},
+    {ROW1("sign", "-1, 0 or 1", dtp_op__work_simple, dtp_op__zero_grad)},
+    {ROW1("sin", "sine", dtp_op__work_exp, vjp_sin)},
+    {ROW1("cos", "cosine", dtp_op__work_exp, vjp_cos)},
+    {ROW1("reciprocal", "1 / x", dtp_op__work_simple, vjp_reciprocal)},
+    {ROW1("log1p", "log(1 + x)", dtp_op__work_exp, vjp_log1p)},
+    {ROW1("expm1", "e^x - 1", dtp_op__work_exp, vjp_expm1)},
+    {ROW1("softplus", "log(1 + e^x)", dtp_op__work_exp, vjp_softplus)},
+    {ROW1("pow", "x^exponent", dtp_op__work_exp, vjp_pow), .attrs = POW_ATTRS},
+    {ROW1("leaky_relu", "x, or slope x when negative", dtp_op__work_simple, vjp_leaky_relu),
+     .attrs = SLOPE_ATTRS},
+    {ROW1("elu", "x, or alpha (e^x - 1) when negative", dtp_op__work_exp, vjp_elu),
+     .attrs = ALPHA_ATTRS},
+    {.name = "clamp",
+     .summary = "x limited to [low, high]",
+     .min_in = 1,
+     .max_in = 1,
+     .n_out = 1,
+     .flags = DTP_OP_ELEMENTWISE,
+     .attrs = CLAMP_ATTRS,
+     .infer = infer_clamp,
+     .work = dtp_op__work_simple,
+     .vjp = vjp_clamp,
+     .inplace_in = {1}},
+    {ROW_GRAD("leaky_relu_grad", "dy, or slope dy where x <= 0", dtp_op__infer_pair,
+              dtp_op__work_simple),
+     .attrs = SLOPE_ATTRS},
+    {ROW_GRAD("elu_grad", "dy, or alpha e^x dy where x <= 0", dtp_op__infer_pair,
+              dtp_op__work_simple),
+     .attrs = ALPHA_ATTRS},
+    {ROW_GRAD("clamp_grad", "dy where low <= x <= high", infer_clamp, dtp_op__work_simple),
+     .attrs = CLAMP_ATTRS},
+};
+const int32_t dtp_ops_unary_count = sizeof dtp_ops_unary / sizeof dtp_ops_unary[0];

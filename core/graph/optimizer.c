@@ -1,0 +1,152 @@
+#include "core/graph/optimizer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/graph/autodiff.h"
+
+enum { NAME_BYTES = 640 };
+
+/* ---- the table ----------------------------------------------------------------------------------
+ */
+
+const dtp_op_def *dtp_optimizer_at(int32_t i)
+{
+    for (int32_t k = 0; k < dtp_op_count(); k++) {
+        const dtp_op_def *op = dtp_op_at(k);
+        if ((op->flags & DTP_OP_UPDATE) != 0 && op->attrs != NULL && i-- == 0) {
+            return op;
+        }
+    }
+    return NULL;
+}
+
+const dtp_op_def *dtp_optimizer_find(const char *name)
+{
+    const dtp_op_def *op;
+    int32_t i = 0;
+    while ((op = dtp_optimizer_at(i)) != NULL && strcmp(op->name, name) != 0) {
+        i++;
+    }
+    return op;
+}
+
+int32_t dtp_optimizer_hypers(const dtp_op_def *op)
+{
+    int32_t n = 0;
+    while (n < DTP_OPTIMIZER_MAX_HYPERS && op->attrs[n].key != NULL) {
+        n++;
+    }
+    return n;
+}
+
+const char *dtp_optimizer_state_name(const dtp_op_def *op, int32_t i)
+{
+    return i >= 0 && i < op->n_out - 1 ? op->out_names[i] : NULL;
+}
+
+dtp_optimizer_spec dtp_optimizer_spec_of(const dtp_op_def *op)
+{
+    dtp_optimizer_spec spec = {.op = op};
+    for (int32_t i = 0; i < dtp_optimizer_hypers(op); i++) {
+        spec.hyper[i] = op->attrs[i].def;
+    }
+    return spec;
+}
+
+dtp_status dtp_optimizer_spec_set(dtp_optimizer_spec *spec, const char *key, double value,
+                                  dtp_err *err)
+{
+    for (int32_t i = 0; i < dtp_optimizer_hypers(spec->op); i++) {
+        const dtp_attr_spec *attr = &spec->op->attrs[i];
+        if (strcmp(attr->key, key) != 0) {
+            continue;
+        }
+        if (!(value >= attr->min && value < attr->max)) {
+            return DTP_FAIL(err, DTP_RANGE, "%g is not in [%g, %g)", value, attr->min, attr->max);
+        }
+        spec->hyper[i] = value;
+        return DTP_OK;
+    }
+    return DTP_FAIL(err, DTP_NOT_FOUND, "'%s' has no hyperparameter '%s'", spec->op->name, key);
+}
+
+/* ---- in graphs: states are STATE tensors, one update node per parameter -------------------------
+ */
+
+static dtp_status add_state(dtp_graph *g, const dtp_op_def *op, int32_t i, dtp_tensor_id param,
+                            dtp_tensor_id *out, dtp_err *err)
+{
+    char name[NAME_BYTES];
+    (void)snprintf(name, sizeof name, "%s.%s.%s", op->name, dtp_optimizer_state_name(op, i),
+                   g->tensors[param].name);
+    dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_STATE, .type = g->tensors[param].type};
+    return dtp_graph_add_tensor(g, &spec, out, err);
+}
+
+static dtp_status add_update(dtp_graph *g, const dtp_optimizer_spec *o, const dtp_param_grad *pg,
+                             dtp_err *err)
+{
+    dtp_tensor_id in[1 + DTP_MAX_OP_OUT] = {pg->param, pg->grad}, out[DTP_MAX_OP_OUT];
+    dtp_attr attrs[DTP_OPTIMIZER_MAX_HYPERS];
+    char name[NAME_BYTES];
+    const int32_t states = o->op->n_out - 1;
+    for (int32_t i = 0; i < states; i++) {
+        DTP_TRY(add_state(g, o->op, i, pg->param, &in[2 + i], err));
+    }
+    (void)snprintf(name, sizeof name, "update.%s", g->tensors[pg->param].name);
+    dtp_node_spec spec = dtp_node_spec_init(name, o->op->name);
+    spec.n_attrs = dtp_optimizer_hypers(o->op);
+    for (int32_t i = 0; i < spec.n_attrs; i++) {
+        attrs[i] = dtp_attr_float(o->op->attrs[i].key, o->hyper[i]);
+    }
+    const dtp_node_id producer = g->tensors[pg->grad].producer;
+    spec.n_in = 2 + states;
+    spec.in = in;
+    spec.attrs = attrs;
+    spec.phase = DTP_UPDATE;
+    spec.block = producer < 0 ? -1 : g->nodes[producer].block;
+    spec.instance = producer < 0 ? 0 : g->nodes[producer].instance;
+    DTP_TRY(dtp_graph_add_node(g, &spec, out, err));
+    DTP_TRY(dtp_graph_add_update(g, (dtp_update){pg->param, out[0]}, err));
+    for (int32_t i = 0; i < states; i++) {
+        DTP_TRY(dtp_graph_add_update(g, (dtp_update){in[2 + i], out[1 + i]}, err));
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_optimizer_append(dtp_graph *g, const dtp_optimizer_spec *opt, dtp_err *err)
+{
+    const int32_t n = opt->op != NULL ? g->n_grads : 0;
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_param_grad pg = g->grads[i];
+        DTP_TRY(add_update(g, opt, &pg, err));
+    }
+    return DTP_OK;
+}
+
+bool dtp_optimizer_is_state(const dtp_graph *g, const char *name)
+{
+    const dtp_op_def *op;
+    for (int32_t k = 0; (op = dtp_optimizer_at(k)) != NULL; k++) {
+        const char *state;
+        for (int32_t i = 0; (state = dtp_optimizer_state_name(op, i)) != NULL; i++) {
+            char prefix[NAME_BYTES];
+            const int n = snprintf(prefix, sizeof prefix, "%s.%s.", op->name, state);
+            if (strncmp(name, prefix, (size_t)n) == 0) {
+                const dtp_tensor_id t = dtp_graph_find(g, name + n);
+                return t >= 0 && g->tensors[t].kind == DTP_TENSOR_PARAM;
+            }
+        }
+    }
+    return false;
+}
+
+dtp_status dtp_training_graph(dtp_graph *g, dtp_err *err)
+{
+    if (g->loss < 0) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_autodiff(g, g->loss, 0, NULL, NULL, err));
+    return dtp_optimizer_append(g, &g->optimizer, err);
+}

@@ -1,0 +1,96 @@
+/* Where a tensor lives on a mesh.
+ *
+ * For every mesh dim a placement: it splits one tensor dim, or the tensor is replicated over it, or
+ * every rank holds a summand (partial). When several mesh dims split one tensor dim their order is
+ * part of the layout: order[m] = 0 is the outermost split.
+ *
+ * Chunking (torch semantics): splitting n elements over k ranks gives chunks of ceil(n/k); trailing
+ * ranks get short or empty chunks, an empty chunk has offset n. Nested splits apply in order.
+ *   n=10,k=4 -> 3,3,3,1 at 0,3,6,9    n=5,k=4 -> 2,2,1,0 at 0,2,4,5
+ */
+#ifndef DTP_CORE_LAYOUT_LAYOUT_H
+#define DTP_CORE_LAYOUT_LAYOUT_H
+
+#include "core/layout/dims.h"
+#include "core/layout/mesh.h"
+#include "core/layout/tensor_type.h"
+
+typedef enum dtp_reduce_op {
+    DTP_REDUCE_SUM,
+    DTP_REDUCE_AVG,
+    DTP_REDUCE_PROD,
+    DTP_REDUCE_MIN,
+    DTP_REDUCE_MAX,
+    DTP_N_REDUCE_OPS
+} dtp_reduce_op;
+
+/* "sum", "avg", ... */
+const char *dtp_reduce_op_name(dtp_reduce_op op);
+
+typedef enum dtp_place_kind { DTP_REPLICATE, DTP_SHARD, DTP_PARTIAL } dtp_place_kind;
+
+/* Placement of one tensor on one mesh dim. */
+typedef struct dtp_place {
+    int8_t kind;  /* dtp_place_kind */
+    int8_t axis;  /* DTP_SHARD: position of the tensor dim, else 0 */
+    int8_t op;    /* DTP_PARTIAL: dtp_reduce_op, else 0 */
+    int8_t order; /* DTP_SHARD: depth among the splits of the same tensor dim, else 0 */
+} dtp_place;
+
+/* Plain data; unused entries are zero, so equal layouts are equal bytes. */
+typedef struct dtp_layout {
+    int8_t rank;   /* of the tensor */
+    int8_t n_mesh; /* dims of the mesh */
+    dtp_place place[DTP_MAX_MESH_DIMS];
+} dtp_layout;
+
+/* Replicated on every mesh dim. */
+dtp_layout dtp_layout_replicated(int32_t rank, int32_t n_mesh);
+bool dtp_layout_equal(const dtp_layout *a, const dtp_layout *b);
+/* Makes mesh dim m the innermost split of tensor dim `axis`; m must be replicated before. */
+void dtp_layout_split(dtp_layout *layout, int32_t m, int32_t axis);
+bool dtp_layout_has_partial(const dtp_layout *layout);
+/* Whole where `layout` is partial. */
+dtp_layout dtp_layout_without_partial(const dtp_layout *layout);
+
+/* The mesh dims that split tensor dim `axis`, outermost first; returns how many. */
+int32_t dtp_layout_axis_splits(const dtp_layout *layout, int32_t axis,
+                               int32_t mesh_dims[DTP_MAX_MESH_DIMS]);
+
+/* Chunk `index` of n elements over k ranks. */
+void dtp_chunk(int64_t n, int64_t k, int64_t index, int64_t *offset, int64_t *size);
+
+/* Piece of tensor dim `axis` (n elements) at the coordinates. With ranks beyond the data, offset =
+ * n and size = 0. */
+void dtp_layout_piece(const dtp_layout *layout, const dtp_mesh *mesh, int32_t axis, int64_t n,
+                      const int32_t coords[DTP_MAX_MESH_DIMS], int64_t *offset, int64_t *size);
+
+/* Local shape at a rank: sizes of `type` replaced by those of the rank's piece; offsets (may be
+ * NULL) get the global index of each first element. */
+void dtp_layout_local(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_ttype *type,
+                      int32_t rank, dtp_ttype *local, int64_t offsets[DTP_MAX_RANK]);
+/* The largest local shape of any rank (that of rank 0). */
+void dtp_layout_local_max(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_ttype *type,
+                          dtp_ttype *local);
+/* True when every split divides evenly. */
+bool dtp_layout_is_even(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_ttype *type);
+/* True when the dims that mesh dims of `set` split divide evenly: the members of a group over `set`
+ * have equal shapes. */
+bool dtp_layout_is_even_over(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_ttype *type,
+                             dtp_mesh_set set);
+
+/* DTP_INVALID when ranks disagree, an axis is out of range, orders are not 0..k-1 per axis. */
+dtp_status dtp_layout_check(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_ttype *type,
+                            dtp_err *err) DTP_MUST_CHECK;
+
+enum { DTP_LAYOUT_TEXT_BYTES = 992 };
+/* Our text form: "batch@x, d_ff@y+z, +sum(w)"; "replicated" when nothing is split or partial. */
+void dtp_layout_print(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_ttype *type,
+                      const dtp_dims *dims, char out[DTP_LAYOUT_TEXT_BYTES]);
+/* Reads our text form; dtp_layout_parse_any (interop/layout_forms.h) reads those of other systems
+ * too.
+ */
+dtp_status dtp_layout_parse(const char *text, const dtp_mesh *mesh, const dtp_ttype *type,
+                            const dtp_dims *dims, dtp_layout *out, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,187 @@
+#include "core/plan/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/plan/plan_internal.h"
+#include "core/graph/op_rules.h"
+
+dtp_status dtp_plan_create(dtp_plan **out, dtp_err *err)
+{
+    dtp_arena *arena = dtp_arena_create();
+    dtp_plan *plan = arena == NULL ? NULL : dtp_arena_alloc(arena, 1, sizeof *plan);
+    if (plan == NULL) {
+        dtp_arena_destroy(arena);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a plan");
+    }
+    plan->arena = arena;
+    plan->model = "";
+    plan->machine = "";
+    plan->certificate.solver = "";
+    for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {
+        plan->predicted.collectives[i].kind = dtp_plan__coll_name(i);
+    }
+    *out = plan;
+    return DTP_OK;
+}
+
+void dtp_plan_destroy(dtp_plan *plan)
+{
+    if (plan != NULL) {
+        dtp_arena_destroy(plan->arena);
+    }
+}
+
+bool dtp_plan_baseline_fits(const dtp_plan *plan, const dtp_baseline *b)
+{
+    return !b->legal || plan->memory_limit_bytes == 0 ||
+           b->predicted.peak_bytes <= plan->memory_limit_bytes;
+}
+
+dtp_status dtp_plan_graph(const dtp_plan *plan, const dtp_graph *model, dtp_graph **out,
+                          dtp_err *err)
+{
+    return dtp_graph_with_choices(model, &plan->choices, plan->n_settings, plan->settings, out,
+                                  err);
+}
+
+const char *dtp_plan__coll_name(int32_t index)
+{
+    static const char *const names[DTP_N_COLL_TOTALS] = {
+        "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute"};
+    return names[index];
+}
+
+const char *const dtp_plan__phases[4] = {"forward", "backward", "update", NULL};
+
+const char *const dtp_plan__cert_statuses[5] = {[DTP_CERT_OPTIMAL] = "optimal",
+                                                [DTP_CERT_FEASIBLE] = "feasible",
+                                                [DTP_CERT_INFEASIBLE] = "infeasible",
+                                                [DTP_CERT_TIME_LIMIT] = "time_limit"};
+
+double dtp_gap(int64_t cost, int64_t bound)
+{
+    return cost > 0 ? (double)(cost - bound) / (double)cost : 0.0;
+}
+
+const char *dtp_cert_status_name(dtp_cert_status status)
+{
+    return dtp_plan__cert_statuses[status];
+}
+
+const char *dtp_plan__objective_name(dtp_plan_objective objective)
+{
+    return objective == DTP_OBJECTIVE_TIME ? "time" : "memory";
+}
+
+/* A row of an opaque op that splits something, but no dim wherever it occurs. */
+static bool is_declared(const dtp_rule *row, int32_t n_in)
+{
+    for (int32_t i = 0; i < n_in; i++) {
+        if (row->in[i].kind != DTP_REPLICATE) {
+            return true;
+        }
+    }
+    return row->out[0].kind != DTP_REPLICATE;
+}
+
+/* Appends at most `most` bytes of a text; returns the new length. */
+static size_t append(char out[DTP_ROW_TEXT_BYTES], size_t used, const char *text, size_t most)
+{
+    const size_t room = DTP_ROW_TEXT_BYTES - 1 - used;
+    const size_t limit = most < room ? most : room;
+    size_t n = 0;
+    while (n < limit && text[n] != '\0') {
+        out[used + n] = text[n];
+        n++;
+    }
+    out[used + n] = '\0';
+    return used + n;
+}
+
+static void linear_name(const dtp_rule *row, int32_t n_in, char out[DTP_ROW_TEXT_BYTES])
+{
+    size_t used = append(out, 0, "partial(", DTP_ROW_TEXT_BYTES);
+    bool first = true;
+    for (int32_t i = 0; i < n_in; i++) {
+        if (row->in[i].kind == DTP_PARTIAL) {
+            char number[16];
+            (void)snprintf(number, sizeof number, "%s%d", first ? "" : "+", i);
+            used = append(out, used, number, sizeof number);
+            first = false;
+        }
+    }
+    (void)append(out, used, ")", 1);
+}
+
+/* The name of a row without the number that makes it distinct; its length. Reading a plan asks for
+ * tens of thousands, so there is no formatted printing in it. */
+static size_t base_name(const dtp_rule *row, int32_t n_in, const dtp_dims *dims,
+                        char out[DTP_ROW_TEXT_BYTES])
+{
+    enum { NAME = 160, HALF = 70 };
+    if (row->linear) {
+        linear_name(row, n_in, out);
+        return strlen(out);
+    }
+    if (row->dim < 0 && is_declared(row, n_in)) {
+        return append(out, 0, "declared", NAME);
+    }
+    const char *in = row->dim < 0 ? "" : dtp_dims_name(dims, row->dim);
+    const char *to = row->out_dim < 0 ? "" : dtp_dims_name(dims, row->out_dim);
+    if (row->dim == row->out_dim) {
+        return append(out, 0, row->dim < 0 ? "replicated" : in, NAME);
+    }
+    const size_t used = append(out, 0, in, HALF);
+    return append(out, append(out, used, ">", 1), to, HALF);
+}
+
+void dtp_plan__row_name(const dtp_rule_set *set, int32_t r, int32_t n_in, const dtp_dims *dims,
+                        char out[DTP_ROW_TEXT_BYTES])
+{
+    int32_t same = 0;
+    const size_t used = base_name(&set->rows[r], n_in, dims, out);
+    for (int32_t i = 0; i < r; i++) {
+        char other[DTP_ROW_TEXT_BYTES];
+        (void)base_name(&set->rows[i], n_in, dims, other);
+        same += strcmp(other, out) == 0 ? 1 : 0;
+    }
+    if (same > 0) {
+        (void)snprintf(out + used, DTP_ROW_TEXT_BYTES - used, "#%d", same + 1);
+    }
+}
+
+int32_t dtp_plan__row_find(const dtp_rule_set *set, const char *name, int32_t n_in,
+                           const dtp_dims *dims)
+{
+    for (int32_t i = 0; i < set->n; i++) {
+        char text[DTP_ROW_TEXT_BYTES];
+        const size_t n = base_name(&set->rows[i], n_in, dims, text);
+        if (strncmp(name, text, n) == 0) {
+            dtp_plan__row_name(set, i, n_in, dims, text);
+            if (strcmp(name, text) == 0) {
+                return i;
+            }
+        }
+    }
+    return -1;
+}
+
+void dtp_strategy_print(const dtp_graph *g, dtp_node_id node, const dtp_mesh *mesh,
+                        const dtp_strategy *strategy, char out[DTP_STRATEGY_TEXT_BYTES])
+{
+    dtp_call_types types;
+    dtp_rule_set set;
+    const dtp_op_call call = dtp_node_call(g, &g->nodes[node], &types);
+    size_t used = 0;
+    (void)snprintf(out, DTP_STRATEGY_TEXT_BYTES, "replicated");
+    dtp_op_rules(&call, true, &set);
+    for (int32_t m = 0; m < mesh->n_dims; m++) {
+        char row[DTP_ROW_TEXT_BYTES];
+        if (strategy->row[m] > 0 && strategy->row[m] < set.n) {
+            dtp_plan__row_name(&set, strategy->row[m], call.n_in, &g->dims, row);
+            used += (size_t)snprintf(out + used, DTP_STRATEGY_TEXT_BYTES - used, "%s%s: %s",
+                                     used > 0 ? ", " : "", mesh->names[m], row);
+        }
+    }
+}

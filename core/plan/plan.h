@@ -1,0 +1,171 @@
+/* The plan file, dtp.plan/1 (docs/formats/plan.md): the decision, what it is predicted to cost, and
+ * the certificate. Read by dtrun, written by dtplan. */
+#ifndef DTP_CORE_PLAN_PLAN_H
+#define DTP_CORE_PLAN_PLAN_H
+
+#include "core/transform/graph_variant.h"
+#include "core/plan/sharding.h"
+
+typedef enum dtp_plan_objective { DTP_OBJECTIVE_TIME, DTP_OBJECTIVE_MEMORY } dtp_plan_objective;
+
+/* Whose steps redistributions take: our own search with all passes, or PyTorch DTensor's rules,
+ * each collective where it decides on it (cost_models/plan_lowering.h). */
+typedef enum dtp_plan_redistribution {
+    DTP_REDISTRIBUTION_OWN,
+    DTP_REDISTRIBUTION_TORCH
+} dtp_plan_redistribution;
+
+typedef struct dtp_coll_total {
+    const char *kind; /* "all_reduce", ... static */
+    int64_t count;    /* per rank and step */
+    int64_t bytes;    /* sum of buffer bytes per rank and step */
+} dtp_coll_total;
+
+enum { DTP_N_COLL_TOTALS = 5 };
+
+typedef struct dtp_prediction {
+    double step_time_s, compute_s, comm_s, exposed_comm_s;
+    double cost_s;      /* additive price: the sum over instructions, what the ILP minimises */
+    int64_t peak_bytes; /* per rank */
+    dtp_coll_total
+        collectives[DTP_N_COLL_TOTALS]; /* in the order of dtp_coll_kind (spmd/program/program.h) */
+} dtp_prediction;
+
+typedef enum dtp_cert_status {
+    DTP_CERT_OPTIMAL,
+    DTP_CERT_FEASIBLE,
+    DTP_CERT_INFEASIBLE,
+    DTP_CERT_TIME_LIMIT
+} dtp_cert_status;
+
+/* "optimal", "feasible", "infeasible", "time_limit". */
+const char *dtp_cert_status_name(dtp_cert_status status);
+
+/* What a constraint costs: the least sum of prices falls by so much without it. */
+typedef struct dtp_constraint_price {
+    const char *constraint;   /* "memory 2147483648", "pin h: batch@x" */
+    int64_t relaxed_by_bytes; /* memory: a limit this much higher; else 0: the pin is left out */
+    int64_t saves_ps;
+    bool exact; /* both sums are proven to be the least */
+} dtp_constraint_price;
+
+/* cost, bound: picoseconds for objective time, bytes for objective memory. unfolded_bound <= bound
+ * <= least_cost <= cost. */
+typedef struct dtp_certificate {
+    dtp_cert_status status;
+    int64_t cost, bound;
+    double gap;         /* dtp_gap(cost, bound) */
+    int64_t least_cost; /* of the cheapest plan that was found; the plan may cost more and take
+                           less time */
+    const char *solver;
+    int64_t nodes;
+    double solve_s;         /* written with timings only */
+    bool has_unfolded;      /* tensor mode, objective time, where instances of a block decide */
+    int64_t unfolded_bound; /* together: no plan in which each decides for itself costs less */
+    double unfolded_gap;    /* dtp_gap(least_cost, unfolded_bound): folding loses at most this */
+    bool has_prices;
+    int32_t n_prices;
+    dtp_constraint_price *prices; /* with has_prices */
+} dtp_certificate;
+
+/* (cost - bound) / cost, 0 when cost is 0. */
+double dtp_gap(int64_t cost, int64_t bound);
+
+typedef struct dtp_baseline {
+    const char *name;
+    const char *rules; /* text; NULL: made from styles */
+    int32_t n_styles;
+    const char *const *styles;
+    bool legal; /* false: does not fit the model's sizes on this mesh; see why */
+    const char *why;
+    dtp_prediction predicted;
+} dtp_baseline;
+
+/* How tensors of one type go from one layout to another where that differs from what the search
+ * with the default price finds: the layout after every step, which says what the step is. */
+typedef struct dtp_plan_move {
+    dtp_ttype type; /* element type and sizes; dims are numbered */
+    dtp_layout from;
+    int32_t n_steps;         /* at least 1 */
+    const dtp_layout *after; /* of each step; the last is where the tensor goes */
+} dtp_plan_move;
+
+enum { DTP_PLAN_MAX_MOVES = 4096, DTP_PLAN_MAX_STEPS = 24 };
+
+/* What every option of the selection problem of tensor mode costs at least, everything else being
+ * chosen for the best (planner/tensors/strategy_bounds.h): explanations of plans whose problem is
+ * large leave out what costs too much. */
+typedef struct dtp_plan_option_bounds {
+    int32_t n;                /* choices of the problem; 0: the plan says nothing */
+    int32_t runs;             /* in which it is folded */
+    uint64_t options_hash;    /* of its choices and options */
+    int64_t cost_ps;          /* of the plan in it */
+    int64_t base_ps, unit_ps; /* no selection with an option costs less than base_ps + above *
+                                unit_ps */
+    int32_t *first;           /* by choice, and one more: its options in `above` */
+    int32_t *above;           /* 0 to DTP_PLAN_MOST_ABOVE, which is that or more */
+} dtp_plan_option_bounds;
+
+enum { DTP_PLAN_MOST_ABOVE = 1000000 };
+
+typedef struct dtp_plan {
+    dtp_arena *arena;
+    const char *model;
+    const char *machine; /* name; NULL: made without a machine, so no times are predicted */
+    dtp_mesh mesh;
+    bool rules_mode; /* else per tensor */
+    bool uneven;     /* splits that do not divide a size are allowed */
+    dtp_plan_objective objective;
+    dtp_plan_redistribution redistribution; /* tensor mode; rules mode: own */
+    int64_t memory_limit_bytes;             /* 0 = none */
+    dtp_rules rules;                        /* rules mode */
+    dtp_sharding sharding;
+    dtp_graph_choices choices; /* layouts, strategies, settings are for the graph
+                                  that they make of the model's */
+    int32_t n_tried;           /* the search for choices: what came of each, in its order */
+    const char **tried;
+    int32_t n_settings; /* tensor mode: how nodes run, in the order of the nodes */
+    dtp_setting *settings;
+    int32_t
+        n_moves; /* tensor mode with redistributions of our own; no two of one type, start, end */
+    dtp_plan_move *moves;
+    dtp_plan_option_bounds option_bounds; /* tensor mode, objective time */
+    dtp_prediction predicted;
+    dtp_certificate certificate;
+    int32_t n_pins;
+    const char **pins; /* texts such as "rules batch:x" and "memory 2147483648" */
+    int32_t n_baselines;
+    dtp_baseline *baselines;
+    uint64_t model_hash, machine_hash;
+} dtp_plan;
+
+dtp_status dtp_plan_create(dtp_plan **out, dtp_err *err) DTP_MUST_CHECK;
+void dtp_plan_destroy(dtp_plan *plan);
+
+/* Whether the peak of a legal baseline is within the plan's memory limit; true for others. */
+bool dtp_plan_baseline_fits(const dtp_plan *plan, const dtp_baseline *b);
+
+/* Whether a move is that of tensors of this type between these layouts. */
+bool dtp_plan_move_is(const dtp_plan_move *move, const dtp_ttype *type, const dtp_layout *from,
+                      const dtp_layout *to);
+
+/* The graph that the program of a plan is lowered from: dtp_graph_with_choices with the plan's
+ * choices and settings. `model` is the graph as it was read and must outlive it. */
+dtp_status dtp_plan_graph(const dtp_plan *plan, const dtp_graph *model, dtp_graph **out,
+                          dtp_err *err) DTP_MUST_CHECK;
+
+/* Deterministic JSON text, ended by a newline. g is the plan's graph (dtp_plan_graph). `timings`
+ * adds certificate.solve_s. */
+dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings, char **text,
+                          dtp_err *err) DTP_MUST_CHECK;
+/* Reads a plan for the graph of a model: names are resolved, layouts checked (an illegal layout is
+ * an error). Hashes are read, not compared. `file` is for messages. */
+dtp_status dtp_plan_read(const char *file, const char *text, size_t len, const dtp_graph *g,
+                         dtp_plan **out, dtp_err *err) DTP_MUST_CHECK;
+
+enum { DTP_STRATEGY_TEXT_BYTES = DTP_MAX_MESH_DIMS * (DTP_MESH_NAME_BYTES + 200) };
+/* How a node runs, in words: "x: batch, y: d_ff" (docs/formats/plan.md); "replicated". */
+void dtp_strategy_print(const dtp_graph *g, dtp_node_id node, const dtp_mesh *mesh,
+                        const dtp_strategy *strategy, char out[DTP_STRATEGY_TEXT_BYTES]);
+
+#endif

@@ -1,0 +1,428 @@
+/* Reads dtp.plan/1 for a graph. In rules mode the layouts are derived from the rules again and the
+ * "tensors" object must agree with them; in tensor mode it is the decision itself. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/json.h"
+#include "core/plan/plan_fields.h"
+#include "core/plan/plan_internal.h"
+#include "core/graph/op_rules.h"
+
+typedef struct plan_reader {
+    const dtp_json *root;
+    const dtp_graph *g;
+    dtp_plan *plan;
+    int32_t cap_settings;
+} plan_reader;
+
+static dtp_status prefixed(const dtp_json *v, dtp_status s, dtp_err *err)
+{
+    if (s != DTP_OK) {
+        dtp_json_prefix(v, err);
+    }
+    return s;
+}
+
+/* ---- the decision ------------------------------------------------------------------------------
+ */
+
+static dtp_status read_rule(const dtp_json *v, const plan_reader *r, dtp_err *err)
+{
+    dtp_dim_id d = dtp_dims_find(&r->g->dims, dtp_json_key(v));
+    if (d < 0) {
+        return dtp_json_fail(v, err, "the model '%s' has no dim '%s'", r->g->name, dtp_json_key(v));
+    }
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_ARRAY, err));
+    dtp_rule_splits *s = &r->plan->rules.splits[d];
+    for (int32_t i = 0; i < dtp_json_size(v); i++) {
+        const char *name;
+        DTP_TRY(dtp_json_string(dtp_json_at(v, i), &name, err));
+        int32_t m = dtp_mesh_find(&r->plan->mesh, name);
+        if (m < 0) {
+            return dtp_json_fail(dtp_json_at(v, i), err, "the mesh has no dim '%.60s'", name);
+        }
+        for (int8_t k = 0; k < s->n; k++) {
+            if (s->mesh_dims[k] == m) {
+                return dtp_json_fail(dtp_json_at(v, i), err, "mesh dim '%s' occurs twice", name);
+            }
+        }
+        s->mesh_dims[s->n++] = (int8_t)m;
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_rules(const plan_reader *r, dtp_err *err)
+{
+    const dtp_json *rules;
+    DTP_TRY(dtp_json_require(r->root, "rules", &rules, err));
+    DTP_TRY(dtp_json_expect(rules, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_rules_create(r->plan->arena, r->g->dims.n, &r->plan->rules, err));
+    for (int32_t i = 0; i < dtp_json_size(rules); i++) {
+        DTP_TRY(read_rule(dtp_json_at(rules, i), r, err));
+    }
+    dtp_status s = dtp_sharding_from_rules(r->g, &r->plan->mesh, &r->plan->rules, r->plan->uneven,
+                                           r->plan->arena, &r->plan->sharding, err);
+    return prefixed(rules, s, err);
+}
+
+/* The tensor that a key names. */
+static dtp_status find_tensor(const dtp_json *v, const plan_reader *r, dtp_tensor_id *id,
+                              dtp_err *err)
+{
+    *id = dtp_graph_find(r->g, dtp_json_key(v));
+    return *id >= 0 ? DTP_OK
+                    : dtp_json_fail(v, err, "the model '%s' has no such tensor", r->g->name);
+}
+
+static dtp_status read_layout(const dtp_json *v, const plan_reader *r, dtp_tensor_id id,
+                              dtp_layout *out, dtp_err *err)
+{
+    const char *text;
+    const dtp_ttype *type = &r->g->tensors[id].type;
+    DTP_TRY(dtp_json_string(v, &text, err));
+    DTP_TRY(prefixed(v, dtp_layout_parse(text, &r->plan->mesh, type, &r->g->dims, out, err), err));
+    DTP_TRY(prefixed(v, dtp_layout_check(out, &r->plan->mesh, type, err), err));
+    if (!r->plan->uneven && !dtp_layout_is_even(out, &r->plan->mesh, type)) {
+        char shape[DTP_TTYPE_TEXT_BYTES];
+        dtp_ttype_print(type, &r->g->dims, shape);
+        return dtp_json_fail(v, err, "layout '%.100s' does not divide %.200s evenly", text, shape);
+    }
+    return DTP_OK;
+}
+
+/* A stated layout is the one that the rules give. */
+static dtp_status compare_layout(const plan_reader *r, const dtp_json *v, dtp_err *err)
+{
+    dtp_tensor_id id;
+    dtp_layout stated;
+    const char *given = "";
+    DTP_TRY(find_tensor(v, r, &id, err));
+    DTP_TRY(read_layout(v, r, id, &stated, err));
+    if (dtp_layout_equal(&stated, &r->plan->sharding.layouts[id])) {
+        return DTP_OK;
+    }
+    char text[DTP_LAYOUT_TEXT_BYTES];
+    dtp_layout_print(&r->plan->sharding.layouts[id], &r->plan->mesh, &r->g->tensors[id].type,
+                     &r->g->dims, text);
+    DTP_TRY(dtp_json_string(v, &given, err));
+    return dtp_json_fail(v, err, "layout '%.160s', but the rules give '%.160s'", given, text);
+}
+
+static dtp_status compare_layouts(const plan_reader *r, const dtp_json *tensors, dtp_err *err)
+{
+    for (int32_t i = 0; i < dtp_json_size(tensors); i++) {
+        DTP_TRY(compare_layout(r, dtp_json_at(tensors, i), err));
+    }
+    return DTP_OK;
+}
+
+/* Tensor mode: every tensor has a layout. */
+static dtp_status read_layouts(const plan_reader *r, const dtp_json *tensors, dtp_err *err)
+{
+    dtp_sharding *s = &r->plan->sharding;
+    bool *seen = dtp_arena_alloc(r->plan->arena, (size_t)r->g->n_tensors, sizeof *seen);
+    s->layouts = dtp_arena_alloc(r->plan->arena, (size_t)r->g->n_tensors, sizeof *s->layouts);
+    s->strategies = dtp_arena_alloc(r->plan->arena, (size_t)r->g->n_nodes, sizeof *s->strategies);
+    if (seen == NULL || s->layouts == NULL || s->strategies == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the layouts of %d tensors",
+                        r->g->n_tensors);
+    }
+    s->mesh = r->plan->mesh;
+    s->n_tensors = r->g->n_tensors;
+    s->n_nodes = r->g->n_nodes;
+    for (int32_t i = 0; i < dtp_json_size(tensors); i++) {
+        dtp_tensor_id id;
+        dtp_layout layout;
+        DTP_TRY(find_tensor(dtp_json_at(tensors, i), r, &id, err));
+        DTP_TRY(read_layout(dtp_json_at(tensors, i), r, id, &layout, err));
+        s->layouts[id] = layout;
+        seen[id] = true;
+    }
+    for (int32_t t = 0; t < r->g->n_tensors; t++) {
+        if (!seen[t]) {
+            return dtp_json_fail(tensors, err, "tensor '%s' has no layout", r->g->tensors[t].name);
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- views -------------------------------------------------------------------------------------
+ */
+
+static dtp_status read_view(const dtp_json *v, const plan_reader *r, dtp_tensor_id t, dtp_err *err)
+{
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_keys(v, dtp_plan__phases, err));
+    for (int phase = 0; dtp_plan__phases[phase] != NULL; phase++) {
+        const dtp_json *layout = dtp_json_get(v, dtp_plan__phases[phase]);
+        if (layout != NULL) {
+            DTP_TRY(read_layout(layout, r, t, &r->plan->sharding.views[phase][t], err));
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_views(const plan_reader *r, dtp_err *err)
+{
+    const dtp_json *list = dtp_json_get(r->root, "views");
+    if (list == NULL) {
+        return DTP_OK;
+    }
+    if (r->plan->rules_mode) {
+        return dtp_json_fail(list, err, "a plan in rules mode has no views");
+    }
+    DTP_TRY(dtp_json_expect(list, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_sharding_add_views(&r->plan->sharding, r->plan->arena, err));
+    for (int32_t i = 0; i < dtp_json_size(list); i++) {
+        const dtp_json *v = dtp_json_at(list, i);
+        dtp_tensor_id t;
+        DTP_TRY(find_tensor(v, r, &t, err));
+        DTP_TRY(read_view(v, r, t, err));
+    }
+    return DTP_OK;
+}
+
+/* ---- strategies --------------------------------------------------------------------------------
+ */
+
+static dtp_status read_row(const dtp_json *v, const plan_reader *r, dtp_node_id n,
+                           const dtp_rule_set *set, dtp_err *err)
+{
+    const dtp_node *node = &r->g->nodes[n];
+    const char *text;
+    const int32_t m = dtp_mesh_find(&r->plan->mesh, dtp_json_key(v));
+    if (m < 0) {
+        return dtp_json_fail(v, err, "the mesh has no dim '%.60s'", dtp_json_key(v));
+    }
+    DTP_TRY(dtp_json_string(v, &text, err));
+    const int32_t row = dtp_plan__row_find(set, text, node->n_in, &r->g->dims);
+    if (row < 0) {
+        return dtp_json_fail(v, err, "op '%s' has no strategy '%.80s' here", node->op->name, text);
+    }
+    r->plan->sharding.strategies[n].row[m] = (int16_t)row;
+    return DTP_OK;
+}
+
+static dtp_status read_rows(const dtp_json *v, const plan_reader *r, dtp_node_id n, dtp_err *err)
+{
+    dtp_call_types types;
+    dtp_rule_set set;
+    const dtp_op_call call = dtp_node_call(r->g, &r->g->nodes[n], &types);
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+    dtp_op_rules(&call, true, &set);
+    for (int32_t k = 0; k < dtp_json_size(v); k++) {
+        DTP_TRY(read_row(dtp_json_at(v, k), r, n, &set, err));
+    }
+    return DTP_OK;
+}
+
+/* Nodes that are not listed run replicated. Listed nodes come in graph order, which the writer
+ * keeps, so the search goes on where the last one was found. */
+static dtp_status read_nodes(const plan_reader *r, const dtp_json *list,
+                             dtp_status (*read)(const dtp_json *, const plan_reader *, dtp_node_id,
+                                                dtp_err *),
+                             dtp_err *err)
+{
+    DTP_TRY(dtp_json_expect(list, DTP_JSON_OBJECT, err));
+    dtp_node_id n = 0;
+    for (int32_t i = 0; i < dtp_json_size(list); i++) {
+        const dtp_json *v = dtp_json_at(list, i);
+        while (n < r->g->n_nodes && strcmp(r->g->nodes[n].name, dtp_json_key(v)) != 0) {
+            n++;
+        }
+        if (n == r->g->n_nodes) {
+            return dtp_json_fail(v, err,
+                                 "the model '%s' has no such node at or after this place (nodes "
+                                 "are listed in the model's order)",
+                                 r->g->name);
+        }
+        DTP_TRY(read(v, r, n, err));
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_strategies(const plan_reader *r, dtp_err *err)
+{
+    const dtp_json *list;
+    DTP_TRY(dtp_json_require(r->root, "strategies", &list, err));
+    return read_nodes(r, list, read_rows, err);
+}
+
+/* ---- settings ----------------------------------------------------------------------------------
+ */
+
+static dtp_status read_node_settings(const dtp_json *v, const plan_reader *r, dtp_node_id n,
+                                     dtp_err *err)
+{
+    dtp_plan *plan = r->plan;
+    const dtp_op_def *op = r->g->nodes[n].op;
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+    for (int32_t k = 0; k < dtp_json_size(v); k++) {
+        const dtp_json *given = dtp_json_at(v, k);
+        const dtp_attr_spec *spec = dtp_setting_spec(op, dtp_json_key(given));
+        int32_t choice = 0;
+        if (spec == NULL) {
+            return dtp_json_fail(given, err, "op '%s' has no attribute that a plan may set so",
+                                 op->name);
+        }
+        DTP_TRY(dtp_json_choice(given, spec->choices, &choice, err));
+        if (plan->n_settings == r->cap_settings) {
+            return dtp_json_fail(given, err, "more than %d settings", r->cap_settings);
+        }
+        plan->settings[plan->n_settings++] =
+            (dtp_setting){.node = n, .key = spec->key, .value = choice};
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_settings(plan_reader *r, dtp_err *err)
+{
+    const dtp_json *list = dtp_json_get(r->root, "settings");
+    if (list == NULL) {
+        return DTP_OK;
+    }
+    if (r->plan->rules_mode) {
+        return dtp_json_fail(list, err, "a plan in rules mode has no settings");
+    }
+    r->cap_settings = r->g->n_nodes;
+    r->plan->settings =
+        dtp_arena_alloc(r->plan->arena, (size_t)r->cap_settings, sizeof *r->plan->settings);
+    if (r->plan->settings == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for settings");
+    }
+    return read_nodes(r, list, read_node_settings, err);
+}
+
+/* ---- the file ----------------------------------------------------------------------------------
+ */
+
+static dtp_status read_decision(const plan_reader *r, dtp_err *err)
+{
+    const dtp_json *tensors = dtp_json_get(r->root, "tensors");
+    if (r->plan->rules_mode) {
+        if (dtp_json_get(r->root, "strategies") != NULL) {
+            return dtp_json_fail(dtp_json_get(r->root, "strategies"), err,
+                                 "a plan in rules mode has no strategies");
+        }
+        DTP_TRY(read_rules(r, err));
+    }
+    if (tensors == NULL && r->plan->rules_mode) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_json_require(r->root, "tensors", &tensors, err));
+    DTP_TRY(dtp_json_expect(tensors, DTP_JSON_OBJECT, err));
+    if (r->plan->rules_mode) {
+        return compare_layouts(r, tensors, err);
+    }
+    if (dtp_json_get(r->root, "rules") != NULL) {
+        return dtp_json_fail(dtp_json_get(r->root, "rules"), err,
+                             "a plan in tensor mode has no rules");
+    }
+    DTP_TRY(read_layouts(r, tensors, err));
+    return read_strategies(r, err);
+}
+
+/* ---- choices ------------------------------------------------------------------------------------
+ */
+
+static dtp_status read_remat(const plan_reader *r, const dtp_graph *model, dtp_err *err)
+{
+    const dtp_json *list = dtp_json_get(r->root, "remat");
+    dtp_graph_choices *c = &r->plan->choices;
+    if (list == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_json_expect(list, DTP_JSON_ARRAY, err));
+    const char **items =
+        dtp_arena_alloc(r->plan->arena, (size_t)dtp_json_size(list), sizeof *items);
+    if (items == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of blocks");
+    }
+    for (int32_t i = 0; i < dtp_json_size(list); i++) {
+        const char *text;
+        DTP_TRY(dtp_json_string(dtp_json_at(list, i), &text, err));
+        items[i] = dtp_arena_strdup(r->plan->arena, text);
+        if (items[i] == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of blocks");
+        }
+    }
+    c->remat = (dtp_remat){.n = dtp_json_size(list), .items = items};
+    return prefixed(list, dtp_remat_check(&c->remat, model, err), err);
+}
+
+static dtp_status read_microbatches(const plan_reader *r, const dtp_graph *model, dtp_err *err)
+{
+    const dtp_json *count = dtp_json_get(r->root, "microbatches");
+    const dtp_json *dim = dtp_json_get(r->root, "microbatch_dim");
+    dtp_graph_choices *c = &r->plan->choices;
+    int64_t value = 1;
+    c->micro_dim = -1;
+    if (count != NULL) {
+        DTP_TRY(dtp_json_int(count, 1, INT32_MAX, &value, err));
+        c->microbatches = (int32_t)value;
+    }
+    if (dim != NULL) {
+        const char *name;
+        DTP_TRY(dtp_json_string(dim, &name, err));
+        c->micro_dim = dtp_dims_find(&model->dims, name);
+        if (c->micro_dim < 0) {
+            return dtp_json_fail(dim, err, "the model '%s' has no dim '%.60s'", model->name, name);
+        }
+    }
+    return DTP_OK;
+}
+
+/* The graph that the rest of the plan speaks of: in *out, NULL when it is the model's. */
+static dtp_status read_choices(const plan_reader *r, const dtp_graph *model, dtp_graph **out,
+                               dtp_err *err)
+{
+    *out = NULL;
+    DTP_TRY(read_remat(r, model, err));
+    DTP_TRY(read_microbatches(r, model, err));
+    if (!dtp_graph_choices_any(&r->plan->choices)) {
+        return DTP_OK;
+    }
+    return prefixed(r->root, dtp_graph_with_choices(model, &r->plan->choices, 0, NULL, out, err),
+                    err);
+}
+
+static dtp_status read_rest(plan_reader *r, dtp_err *err)
+{
+    DTP_TRY(read_decision(r, err));
+    DTP_TRY(read_settings(r, err));
+    DTP_TRY(read_views(r, err));
+    return prefixed(r->root, dtp_sharding_check(r->g, &r->plan->sharding, err), err);
+}
+
+static dtp_status read_plan(const dtp_json *root, const dtp_graph *g, dtp_plan *plan, dtp_err *err)
+{
+    plan_reader r = {.root = root, .g = g, .plan = plan};
+    dtp_graph *changed = NULL;
+    DTP_TRY(dtp_plan__fields(root, plan, err));
+    DTP_TRY(dtp_plan__read_moves(root, plan, err));
+    DTP_TRY(dtp_plan__read_option_bounds(root, plan, err));
+    DTP_TRY(read_choices(&r, g, &changed, err));
+    r.g = changed != NULL ? changed : g;
+    dtp_status s = read_rest(&r, err);
+    dtp_graph_destroy(changed);
+    return s;
+}
+
+dtp_status dtp_plan_read(const char *file, const char *text, size_t len, const dtp_graph *g,
+                         dtp_plan **out, dtp_err *err)
+{
+    dtp_json_doc *doc = NULL;
+    dtp_plan *plan = NULL;
+    DTP_TRY(dtp_json_parse(file, text, len, &doc, err));
+    dtp_status s = dtp_plan_create(&plan, err);
+    if (s == DTP_OK) {
+        s = read_plan(dtp_json_root(doc), g, plan, err);
+    }
+    dtp_json_destroy(doc);
+    if (s != DTP_OK) {
+        dtp_plan_destroy(plan);
+        return s;
+    }
+    *out = plan;
+    return DTP_OK;
+}

@@ -1,0 +1,315 @@
+/* Writes dtp.plan/1: small fields first, the list of tensors last. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/json_writer.h"
+#include "core/plan/plan_internal.h"
+#include "core/graph/op_rules.h"
+
+static void write_rules(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
+{
+    dtp_json_begin_object(w, "rules");
+    for (int32_t d = 0; d < plan->rules.n; d++) {
+        const dtp_rule_splits *s = &plan->rules.splits[d];
+        if (s->n == 0) {
+            continue;
+        }
+        dtp_json_begin_array(w, dtp_dims_name(&g->dims, d), true);
+        for (int8_t i = 0; i < s->n; i++) {
+            dtp_json_write_string(w, NULL, plan->mesh.names[s->mesh_dims[i]]);
+        }
+        dtp_json_end_array(w);
+    }
+    dtp_json_end_object(w);
+}
+
+/* The fields of a prediction, inside an open object. */
+static void write_prediction(dtp_json_writer *w, const dtp_prediction *p, bool times)
+{
+    if (times) {
+        dtp_json_write_double(w, "step_time_s", p->step_time_s);
+        dtp_json_write_double(w, "compute_s", p->compute_s);
+        dtp_json_write_double(w, "comm_s", p->comm_s);
+        dtp_json_write_double(w, "exposed_comm_s", p->exposed_comm_s);
+        dtp_json_write_double(w, "cost_s", p->cost_s);
+    }
+    dtp_json_write_int(w, "peak_bytes", p->peak_bytes);
+    dtp_json_begin_object(w, "collectives");
+    for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {
+        dtp_json_begin_object(w, dtp_plan__coll_name(i));
+        dtp_json_write_int(w, "count", p->collectives[i].count);
+        dtp_json_write_int(w, "bytes", p->collectives[i].bytes);
+        dtp_json_end_object(w);
+    }
+    dtp_json_end_object(w);
+}
+
+static void write_prices(dtp_json_writer *w, const dtp_certificate *c)
+{
+    dtp_json_begin_array(w, "prices", false);
+    for (int32_t i = 0; i < c->n_prices; i++) {
+        const dtp_constraint_price *p = &c->prices[i];
+        dtp_json_begin_object(w, NULL);
+        dtp_json_write_string(w, "constraint", p->constraint);
+        if (p->relaxed_by_bytes > 0) {
+            dtp_json_write_int(w, "relaxed_by_bytes", p->relaxed_by_bytes);
+        }
+        dtp_json_write_int(w, "saves_ps", p->saves_ps);
+        dtp_json_write_bool(w, "exact", p->exact);
+        dtp_json_end_object(w);
+    }
+    dtp_json_end_array(w);
+}
+
+static void write_certificate(dtp_json_writer *w, const dtp_certificate *c, bool timings)
+{
+    dtp_json_begin_object(w, "certificate");
+    dtp_json_write_string(w, "status", dtp_cert_status_name(c->status));
+    dtp_json_write_int(w, "cost", c->cost);
+    dtp_json_write_int(w, "bound", c->bound);
+    dtp_json_write_double(w, "gap", c->gap);
+    if (c->least_cost < c->cost) {
+        dtp_json_write_int(w, "least_cost", c->least_cost);
+    }
+    if (c->has_unfolded) {
+        dtp_json_write_int(w, "unfolded_bound", c->unfolded_bound);
+        dtp_json_write_double(w, "unfolded_gap", c->unfolded_gap);
+    }
+    dtp_json_write_string(w, "solver", c->solver == NULL ? "" : c->solver);
+    dtp_json_write_int(w, "nodes", c->nodes);
+    if (timings) {
+        dtp_json_write_double(w, "solve_s", c->solve_s);
+    }
+    if (c->has_prices) {
+        write_prices(w, c);
+    }
+    dtp_json_end_object(w);
+}
+
+static void write_baselines(dtp_json_writer *w, const dtp_plan *plan)
+{
+    dtp_json_begin_object(w, "baselines");
+    for (int32_t i = 0; i < plan->n_baselines; i++) {
+        const dtp_baseline *b = &plan->baselines[i];
+        dtp_json_begin_object(w, b->name);
+        if (b->n_styles > 0) {
+            dtp_json_begin_array(w, "styles", false);
+            for (int32_t k = 0; k < b->n_styles; k++) {
+                dtp_json_write_string(w, NULL, b->styles[k]);
+            }
+            dtp_json_end_array(w);
+        } else {
+            dtp_json_write_string(w, "rules", b->rules == NULL ? "" : b->rules);
+        }
+        dtp_json_write_bool(w, "legal", b->legal);
+        if (!dtp_plan_baseline_fits(plan, b)) {
+            dtp_json_write_bool(w, "fits", false);
+        }
+        if (b->legal) {
+            write_prediction(w, &b->predicted, true);
+        } else {
+            dtp_json_write_string(w, "why", b->why == NULL ? "" : b->why);
+        }
+        dtp_json_end_object(w);
+    }
+    dtp_json_end_object(w);
+}
+
+void dtp_plan__write_hash(dtp_json_writer *w, const char *key, uint64_t hash)
+{
+    char text[17];
+    (void)snprintf(text, sizeof text, "%016" PRIx64, hash);
+    dtp_json_write_string(w, key, text);
+}
+
+static void write_choices(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
+{
+    const dtp_graph_choices *c = &plan->choices;
+    if (c->remat.n > 0) {
+        dtp_json_begin_array(w, "remat", true);
+        for (int32_t i = 0; i < c->remat.n; i++) {
+            dtp_json_write_string(w, NULL, c->remat.items[i]);
+        }
+        dtp_json_end_array(w);
+    }
+    if (c->microbatches > 1) {
+        dtp_json_write_int(w, "microbatches", c->microbatches);
+        dtp_json_write_string(w, "microbatch_dim", dtp_dims_name(&g->dims, g->micro_dims[0]));
+    }
+}
+
+static void write_tried(dtp_json_writer *w, const dtp_plan *plan)
+{
+    if (plan->n_tried > 0) {
+        dtp_json_begin_array(w, "tried", false);
+        for (int32_t i = 0; i < plan->n_tried; i++) {
+            dtp_json_write_string(w, NULL, plan->tried[i]);
+        }
+        dtp_json_end_array(w);
+    }
+}
+
+static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g,
+                          bool timings)
+{
+    dtp_json_write_string(w, "format", "dtp.plan/1");
+    dtp_json_write_string(w, "model", plan->model);
+    if (plan->machine != NULL) {
+        dtp_json_write_string(w, "machine", plan->machine);
+    }
+    dtp_mesh_write(w, &plan->mesh);
+    dtp_json_write_string(w, "mode", plan->rules_mode ? "rules" : "tensor");
+    dtp_json_write_string(w, "objective", dtp_plan__objective_name(plan->objective));
+    if (plan->memory_limit_bytes > 0) {
+        dtp_json_write_int(w, "memory_limit_bytes", plan->memory_limit_bytes);
+    }
+    if (plan->uneven) {
+        dtp_json_write_bool(w, "uneven", true);
+    }
+    if (plan->redistribution == DTP_REDISTRIBUTION_TORCH) {
+        dtp_json_write_string(w, "redistribution", "torch");
+    }
+    write_choices(w, plan, g);
+    if (plan->rules_mode) {
+        write_rules(w, plan, g);
+    }
+    dtp_json_begin_object(w, "predicted");
+    write_prediction(w, &plan->predicted, plan->machine != NULL);
+    dtp_json_end_object(w);
+    write_certificate(w, &plan->certificate, timings);
+    dtp_json_begin_array(w, "pins", false);
+    for (int32_t i = 0; i < plan->n_pins; i++) {
+        dtp_json_write_string(w, NULL, plan->pins[i]);
+    }
+    dtp_json_end_array(w);
+    write_tried(w, plan);
+    write_baselines(w, plan);
+    dtp_json_begin_object(w, "hashes");
+    dtp_plan__write_hash(w, "model", plan->model_hash);
+    if (plan->machine != NULL) {
+        dtp_plan__write_hash(w, "machine", plan->machine_hash);
+    }
+    dtp_json_end_object(w);
+}
+
+static void write_tensors(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
+{
+    dtp_json_begin_object(w, "tensors");
+    for (int32_t t = 0; t < plan->sharding.n_tensors; t++) {
+        char text[DTP_LAYOUT_TEXT_BYTES];
+        dtp_layout_print(&plan->sharding.layouts[t], &plan->mesh, &g->tensors[t].type, &g->dims,
+                         text);
+        dtp_json_write_string(w, g->tensors[t].name, text);
+    }
+    dtp_json_end_object(w);
+}
+
+/* Tensor -> phase -> layout, where a phase reads a tensor elsewhere than where it is kept. */
+static void write_views(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
+{
+    const dtp_sharding *s = &plan->sharding;
+    dtp_json_begin_object(w, "views");
+    for (int32_t t = 0; t < s->n_tensors; t++) {
+        bool open = false;
+        for (int phase = 0; dtp_plan__phases[phase] != NULL; phase++) {
+            const dtp_layout *view = &s->views[phase][t];
+            char text[DTP_LAYOUT_TEXT_BYTES];
+            if (dtp_layout_equal(view, &s->layouts[t])) {
+                continue;
+            }
+            if (!open) {
+                dtp_json_begin_object(w, g->tensors[t].name);
+                open = true;
+            }
+            dtp_layout_print(view, &plan->mesh, &g->tensors[t].type, &g->dims, text);
+            dtp_json_write_string(w, dtp_plan__phases[phase], text);
+        }
+        if (open) {
+            dtp_json_end_object(w);
+        }
+    }
+    dtp_json_end_object(w);
+}
+
+static void write_strategy(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g,
+                           dtp_node_id n)
+{
+    const dtp_node *node = &g->nodes[n];
+    const dtp_strategy *s = &plan->sharding.strategies[n];
+    dtp_call_types types;
+    dtp_op_call call = dtp_node_call(g, node, &types);
+    dtp_rule_set set;
+    bool open = false;
+    for (int32_t m = 0; m < plan->mesh.n_dims; m++) {
+        char text[DTP_ROW_TEXT_BYTES];
+        if (s->row[m] == 0) {
+            continue;
+        }
+        if (!open) {
+            dtp_op_rules(&call, true, &set);
+            dtp_json_begin_object(w, node->name);
+            open = true;
+        }
+        dtp_plan__row_name(&set, s->row[m], node->n_in, &g->dims, text);
+        dtp_json_write_string(w, plan->mesh.names[m], text);
+    }
+    if (open) {
+        dtp_json_end_object(w);
+    }
+}
+
+/* Node -> attribute -> choice. */
+static void write_settings(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
+{
+    dtp_json_begin_object(w, "settings");
+    for (int32_t i = 0; i < plan->n_settings; i++) {
+        const dtp_setting *s = &plan->settings[i];
+        const dtp_node *node = &g->nodes[s->node];
+        if (i == 0 || s->node != s[-1].node) {
+            dtp_json_begin_object(w, node->name);
+        }
+        dtp_json_write_string(w, s->key, dtp_setting_spec(node->op, s->key)->choices[s->value]);
+        if (i + 1 == plan->n_settings || s->node != s[1].node) {
+            dtp_json_end_object(w);
+        }
+    }
+    dtp_json_end_object(w);
+}
+
+dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings, char **text,
+                          dtp_err *err)
+{
+    dtp_json_writer w = {0};
+    dtp_json_begin_object(&w, NULL);
+    write_summary(&w, plan, g, timings);
+    if (plan->n_settings > 0) {
+        write_settings(&w, plan, g);
+    }
+    if (!plan->rules_mode) {
+        dtp_json_begin_object(&w, "strategies");
+        for (int32_t n = 0; n < plan->sharding.n_nodes; n++) {
+            write_strategy(&w, plan, g, n);
+        }
+        dtp_json_end_object(&w);
+    }
+    if (plan->n_moves > 0) {
+        dtp_plan__write_moves(&w, plan);
+    }
+    if (plan->option_bounds.n > 0) {
+        dtp_plan__write_option_bounds(&w, &plan->option_bounds);
+    }
+    if (dtp_sharding_has_views(&plan->sharding)) {
+        write_views(&w, plan, g);
+    }
+    write_tensors(&w, plan, g);
+    dtp_json_end_object(&w);
+    dtp_strbuf_add(&w.buf, "\n");
+    if (w.buf.failed) {
+        dtp_strbuf_free(&w.buf);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the text of a plan");
+    }
+    *text = w.buf.text;
+    return DTP_OK;
+}

@@ -1,0 +1,285 @@
+#include "core/plan/sharding.h"
+
+#include <string.h>
+
+#include "core/transform/microbatch.h"
+#include "core/graph/op_rules.h"
+#include "core/plan/sharding_microbatch.h"
+
+/* ---- following rules ----------------------------------------------------------------------------
+ */
+
+static bool splits_over(const dtp_rules *rules, dtp_dim_id d, int32_t m)
+{
+    if (d < 0 || d >= rules->n) {
+        return false;
+    }
+    for (int8_t i = 0; i < rules->splits[d].n; i++) {
+        if (rules->splits[d].mesh_dims[i] == m) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Ranks that a split of the row's dims by the rules would have, counting mesh dim m. */
+static int64_t renamed_parts(const dtp_rule *row, const dtp_mesh *mesh, const dtp_rules *rules,
+                             int32_t m)
+{
+    int64_t parts = 1;
+    for (int32_t k = 0; k < mesh->n_dims; k++) {
+        if (k == m || splits_over(rules, row->dim, k) || splits_over(rules, row->out_dim, k)) {
+            parts *= mesh->sizes[k];
+        }
+    }
+    return parts;
+}
+
+/* Row of a renaming op: both sides if they fit together, else the operand's side, else the
+ * output's. */
+static int32_t renaming_row(const dtp_op_call *call, const dtp_rule_set *set, const dtp_mesh *mesh,
+                            const dtp_rules *rules, int32_t m)
+{
+    int32_t by_in = 0, by_out = 0;
+    for (int32_t r = 1; r < set->n; r++) {
+        const dtp_rule *row = &set->rows[r];
+        bool in = splits_over(rules, row->dim, m);
+        bool out = splits_over(rules, row->out_dim, m);
+        if (row->linear || !dtp_renaming_fits(call, row, renamed_parts(row, mesh, rules, m))) {
+            continue;
+        }
+        if (in && out) {
+            return r;
+        }
+        by_in = in && by_in == 0 ? r : by_in;
+        by_out = out && by_out == 0 ? r : by_out;
+    }
+    return by_in != 0 ? by_in : by_out;
+}
+
+static int32_t row_of_dim(const dtp_rule_set *set, dtp_dim_id d)
+{
+    for (int32_t r = 1; r < set->n; r++) {
+        if (!set->rows[r].linear && set->rows[r].dim == d) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+/* The one dim of the call that the rules split over m; -1 none. */
+static dtp_status split_dim(const dtp_op_call *call, const dtp_mesh *mesh, const dtp_rules *rules,
+                            int32_t m, dtp_dim_id *out, dtp_err *err)
+{
+    dtp_dim_id dims[DTP_MAX_OP_DIMS];
+    int32_t n = dtp_call_dims(call, dims);
+    *out = -1;
+    for (int32_t i = 0; i < n; i++) {
+        if (!splits_over(rules, dims[i], m)) {
+            continue;
+        }
+        if (*out >= 0) {
+            return DTP_FAIL(
+                err, DTP_INVALID,
+                "dims '%s' and '%s' meet here but the rules split both over mesh dim '%s'",
+                dtp_dims_name(call->dims, *out), dtp_dims_name(call->dims, dims[i]),
+                mesh->names[m]);
+        }
+        *out = dims[i];
+    }
+    return DTP_OK;
+}
+
+static dtp_status row_from_rules(const dtp_op_call *call, const dtp_mesh *mesh,
+                                 const dtp_rules *rules, int32_t m, int16_t *row, dtp_err *err)
+{
+    dtp_rule_set set;
+    dtp_dim_id d;
+    *row = 0;
+    if ((call->op->flags & DTP_OP_RENAMES) != 0) {
+        dtp_op_rules(call, false, &set);
+        *row = (int16_t)renaming_row(call, &set, mesh, rules, m);
+        return DTP_OK;
+    }
+    DTP_TRY(split_dim(call, mesh, rules, m, &d, err));
+    if (d < 0) {
+        return DTP_OK;
+    }
+    dtp_op_rules(call, false, &set);
+    *row = (int16_t)row_of_dim(&set, d);
+    if (*row == 0) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "dim '%s' must be whole here but the rules split it over mesh dim '%s'",
+                        dtp_dims_name(call->dims, d), mesh->names[m]);
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_strategy_from_rules(const dtp_graph *g, dtp_node_id node, const dtp_mesh *mesh,
+                                   const dtp_rules *rules, dtp_strategy *out, dtp_err *err)
+{
+    const dtp_node *n = &g->nodes[node];
+    dtp_call_types types;
+    dtp_op_call call = dtp_node_call(g, n, &types);
+    memset(out, 0, sizeof *out);
+    for (int32_t m = 0; m < mesh->n_dims; m++) {
+        dtp_status s = row_from_rules(&call, mesh, rules, m, &out->row[m], err);
+        if (s != DTP_OK) {
+            dtp_err_prefix(err, "node '%s' (%s)", n->name, n->op->name);
+            return s;
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status allocate(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena *arena,
+                           dtp_sharding *out, dtp_err *err)
+{
+    *out = (dtp_sharding){.mesh = *mesh, .n_tensors = g->n_tensors, .n_nodes = g->n_nodes};
+    out->layouts = dtp_arena_alloc(arena, (size_t)g->n_tensors, sizeof *out->layouts);
+    out->strategies = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *out->strategies);
+    if (out->layouts == NULL || out->strategies == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the layouts of %d tensors",
+                        g->n_tensors);
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_sharding_from_rules(const dtp_graph *g, const dtp_mesh *mesh, const dtp_rules *rules,
+                                   bool uneven, dtp_arena *arena, dtp_sharding *out, dtp_err *err)
+{
+    DTP_TRY(allocate(g, mesh, arena, out, err));
+    for (int32_t t = 0; t < g->n_tensors; t++) {
+        dtp_status s = dtp_rules_layout(rules, mesh, &g->dims, &g->tensors[t].type, uneven,
+                                        &out->layouts[t], err);
+        if (s != DTP_OK) {
+            dtp_err_prefix(err, "tensor '%s'", g->tensors[t].name);
+            return s;
+        }
+    }
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        DTP_TRY(dtp_strategy_from_rules(g, n, mesh, rules, &out->strategies[n], err));
+    }
+    return dtp_microbatch_defer(g, out, err);
+}
+
+dtp_status dtp_sharding_add_views(dtp_sharding *s, dtp_arena *arena, dtp_err *err)
+{
+    for (int phase = 0; phase < 3; phase++) {
+        const size_t n = (size_t)s->n_tensors;
+        s->views[phase] = dtp_arena_alloc(arena, n, sizeof *s->views[phase]);
+        if (s->views[phase] == NULL) {
+            s->views[0] = NULL;
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for the views of %zu tensors", n);
+        }
+        if (n > 0) {
+            memcpy(s->views[phase], s->layouts, n * sizeof *s->layouts);
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- check --------------------------------------------------------------------------------------
+ */
+
+/* A declared row of an opaque op (dim -1) may split any axis. */
+static bool place_fits(const dtp_place *p, const dtp_ttype *type, dtp_dim_id d)
+{
+    if (p->kind != DTP_SHARD) {
+        return true;
+    }
+    return p->axis >= 0 && p->axis < type->rank && (d < 0 || type->dims[p->axis].id == d);
+}
+
+static dtp_status check_row(const dtp_op_call *call, const dtp_rule *row, dtp_err *err)
+{
+    for (int32_t i = 0; i < call->n_in; i++) {
+        if (!place_fits(&row->in[i], &call->in[i], row->dim)) {
+            return DTP_FAIL(err, DTP_INTERNAL, "operand %d is not split on its dim '%s'", i,
+                            dtp_dims_name(call->dims, row->dim));
+        }
+    }
+    for (int32_t i = 0; i < call->n_out; i++) {
+        if (!place_fits(&row->out[i], &call->out[i], row->out_dim)) {
+            return DTP_FAIL(err, DTP_INTERNAL, "output %d is not split on its dim '%s'", i,
+                            dtp_dims_name(call->dims, row->out_dim));
+        }
+    }
+    return DTP_OK;
+}
+
+/* The mesh dims that use one row of a renaming op split both sides evenly. */
+static dtp_status check_renaming(const dtp_op_call *call, const dtp_mesh *mesh,
+                                 const dtp_strategy *strategy, const dtp_rule_set *set,
+                                 dtp_err *err)
+{
+    for (int32_t m = 0; m < mesh->n_dims; m++) {
+        const dtp_rule *row = &set->rows[strategy->row[m]];
+        int64_t parts = 1;
+        for (int32_t k = 0; k < mesh->n_dims; k++) {
+            parts *= strategy->row[k] == strategy->row[m] ? mesh->sizes[k] : 1;
+        }
+        if (row->dim >= 0 && !dtp_renaming_fits(call, row, parts)) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "dims '%s' and '%s' cannot both be split into %lld parts",
+                            dtp_dims_name(call->dims, row->dim),
+                            dtp_dims_name(call->dims, row->out_dim), (long long)parts);
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status check_strategy(const dtp_graph *g, const dtp_sharding *s, dtp_node_id id,
+                                 dtp_err *err)
+{
+    dtp_call_types types;
+    dtp_op_call call = dtp_node_call(g, &g->nodes[id], &types);
+    dtp_rule_set set;
+    bool replicated = true;
+    for (int32_t m = 0; m < s->mesh.n_dims; m++) {
+        replicated = replicated && s->strategies[id].row[m] == 0;
+    }
+    if (replicated) {
+        return DTP_OK;
+    }
+    dtp_op_rules(&call, true, &set);
+    for (int32_t m = 0; m < s->mesh.n_dims; m++) {
+        int32_t r = s->strategies[id].row[m];
+        if (r < 0 || r >= set.n) {
+            return DTP_FAIL(err, DTP_INVALID, "strategy row %d of %d on mesh dim '%s'", r, set.n,
+                            s->mesh.names[m]);
+        }
+        DTP_TRY(check_row(&call, &set.rows[r], err));
+    }
+    if ((call.op->flags & DTP_OP_RENAMES) != 0) {
+        return check_renaming(&call, &s->mesh, &s->strategies[id], &set, err);
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_sharding_check(const dtp_graph *g, const dtp_sharding *s, dtp_err *err)
+{
+    if (s->n_tensors != g->n_tensors || s->n_nodes != g->n_nodes) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "a sharding of %d tensors and %d nodes for a graph of %d and %d",
+                        s->n_tensors, s->n_nodes, g->n_tensors, g->n_nodes);
+    }
+    for (int32_t t = 0; t < g->n_tensors; t++) {
+        dtp_status st = dtp_layout_check(&s->layouts[t], &s->mesh, &g->tensors[t].type, err);
+        for (int phase = 0; phase < 3 && dtp_sharding_has_views(s) && st == DTP_OK; phase++) {
+            st = dtp_layout_check(&s->views[phase][t], &s->mesh, &g->tensors[t].type, err);
+        }
+        if (st != DTP_OK) {
+            dtp_err_prefix(err, "tensor '%s'", g->tensors[t].name);
+            return st;
+        }
+    }
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        dtp_status st = check_strategy(g, s, n, err);
+        if (st != DTP_OK) {
+            dtp_err_prefix(err, "node '%s' (%s)", g->nodes[n].name, g->nodes[n].op->name);
+            return st;
+        }
+    }
+    return DTP_OK;
+}

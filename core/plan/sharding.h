@@ -1,0 +1,54 @@
+/* The decision a planner makes, in memory: a layout for every tensor and, for every node, which
+ * sharding rule it uses on every mesh dim. Lowering needs nothing else. */
+#ifndef DTP_CORE_PLAN_SHARDING_H
+#define DTP_CORE_PLAN_SHARDING_H
+
+#include "core/graph/graph.h"
+#include "core/layout/layout_rules.h"
+
+/* Per node: index of the row of dtp_op_rules(call, linear = true) on each mesh dim; 0 = replicated.
+ */
+typedef struct dtp_strategy {
+    int16_t row[DTP_MAX_MESH_DIMS];
+} dtp_strategy;
+
+typedef struct dtp_sharding {
+    dtp_mesh mesh;
+    int32_t n_tensors, n_nodes;
+    dtp_layout *layouts;      /* by tensor id */
+    dtp_strategy *strategies; /* by node id */
+    /* By phase, by tensor id: the layout from which the nodes of the phase read the tensor. Where
+     * it is not the tensor's own, one copy is made in the phase and dropped at its end. All NULL:
+     * nodes read tensors as they are kept, and copies of values outlive the phase. Not NULL: rows
+     * that split one dim over several mesh dims do so in mesh order. */
+    dtp_layout *views[3];
+} dtp_sharding;
+
+/* True when readers take tensors from views. */
+static inline bool dtp_sharding_has_views(const dtp_sharding *s)
+{
+    return s->views[0] != NULL;
+}
+
+/* Views that are the tensors themselves, in `arena`; s has its layouts. */
+dtp_status dtp_sharding_add_views(dtp_sharding *s, dtp_arena *arena, dtp_err *err) DTP_MUST_CHECK;
+
+/* Follows layout rules through a graph: every tensor's layout (rules_layout), and for every node on
+ * every mesh dim the row of the dim that the rules split there. A node whose op needs a split dim
+ * whole (DTP_ROLE_WHOLE) is an error that names node, dim and mesh dim, never a hidden gather.
+ * In a graph of microbatches gradients and accumulators stay partial (dtp_microbatch_defer).
+ * Storage comes from `arena`. DTP_INVALID as dtp_rules_layout. */
+dtp_status dtp_sharding_from_rules(const dtp_graph *g, const dtp_mesh *mesh, const dtp_rules *rules,
+                                   bool uneven, dtp_arena *arena, dtp_sharding *out,
+                                   dtp_err *err) DTP_MUST_CHECK;
+
+/* The row that rules give one node on one mesh dim (see above). */
+dtp_status dtp_strategy_from_rules(const dtp_graph *g, dtp_node_id node, const dtp_mesh *mesh,
+                                   const dtp_rules *rules, dtp_strategy *out,
+                                   dtp_err *err) DTP_MUST_CHECK;
+
+/* Independent check: layouts legal, rows in range and their placements consistent with the dims. */
+dtp_status dtp_sharding_check(const dtp_graph *g, const dtp_sharding *s,
+                              dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,169 @@
+/* Reductions of gradients over ranks that wait for the last microbatch. A gradient is partial where
+ * its node splits a dim that it sums over; sums of such gradients are formed from the parts. */
+#include <string.h>
+
+#include "core/transform/microbatch.h"
+#include "core/graph/op_rules.h"
+#include "core/plan/sharding_microbatch.h"
+
+typedef struct work {
+    const dtp_graph *g;
+    dtp_sharding *s;
+    int32_t *n_readers; /* by tensor */
+} work;
+
+bool dtp_is_accumulate(const dtp_graph *g, const dtp_node *node)
+{
+    return node->n_in == 2 && g->tensors[node->in[0]].per_step && node->phase != DTP_UPDATE;
+}
+
+/* A sum of parts is a part of the sum: the op is linear in all its operands together. */
+static bool passes_sums(const dtp_node *node)
+{
+    return node->phase != DTP_UPDATE && node->n_out == 1 &&
+           (node->op->linear == DTP_LINEAR_JOINT ||
+            (node->op->linear == DTP_LINEAR_EACH && node->n_in == 1));
+}
+
+/* The one node that reads t, -1 = none or several reads. */
+static dtp_node_id only_reader(const dtp_graph *g, dtp_tensor_id t)
+{
+    dtp_node_id found = -1;
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        for (int32_t i = 0; i < g->nodes[n].n_in; i++) {
+            if (g->nodes[n].in[i] == t && found >= 0) {
+                return -1;
+            }
+            found = g->nodes[n].in[i] == t ? n : found;
+        }
+    }
+    return found;
+}
+
+bool dtp_microbatch_defers(const dtp_graph *g, dtp_tensor_id t)
+{
+    dtp_node_id n = g->microbatches > 1 ? only_reader(g, t) : -1;
+    while (n >= 0 && !dtp_is_accumulate(g, &g->nodes[n]) && passes_sums(&g->nodes[n])) {
+        n = only_reader(g, g->nodes[n].out[0]);
+    }
+    return n >= 0 && dtp_is_accumulate(g, &g->nodes[n]);
+}
+
+static void count_readers(work *w)
+{
+    for (dtp_node_id n = 0; n < w->g->n_nodes; n++) {
+        for (int32_t i = 0; i < w->g->nodes[n].n_in; i++) {
+            w->n_readers[w->g->nodes[n].in[i]]++;
+        }
+    }
+}
+
+static bool is_sum(const dtp_place *p)
+{
+    return p->kind == DTP_PARTIAL && p->op == DTP_REDUCE_SUM;
+}
+
+/* Whether t can be left partial on mesh dim m, and with `apply` leaves it so. Sums nest as deep as
+ * a tensor has uses; they are followed to a fixed depth. */
+static bool leave_partial(work *w, dtp_tensor_id t, int32_t m, bool apply, int32_t depth);
+
+static bool parts_of(work *w, const dtp_node *node, const dtp_rule *row, int32_t m, bool apply,
+                     int32_t depth)
+{
+    bool all = row->linear;
+    for (int32_t i = 0; i < node->n_in && all; i++) {
+        all = !is_sum(&row->in[i]) || leave_partial(w, node->in[i], m, apply, depth + 1);
+    }
+    return all;
+}
+
+static bool leave_partial(work *w, dtp_tensor_id t, int32_t m, bool apply, int32_t depth)
+{
+    enum { MAX_DEPTH = 16 };
+    const dtp_node_id p = w->g->tensors[t].producer;
+    dtp_call_types types;
+    dtp_rule_set set;
+    if (p < 0 || depth > MAX_DEPTH || w->n_readers[t] != 1 ||
+        w->s->layouts[t].place[m].kind != DTP_REPLICATE) {
+        return false;
+    }
+    const dtp_node *node = &w->g->nodes[p];
+    const dtp_op_call call = dtp_node_call(w->g, node, &types);
+    int32_t r = w->s->strategies[p].row[m];
+    dtp_op_rules(&call, true, &set);
+    bool ok = is_sum(&set.rows[r].out[w->g->tensors[t].out_index]);
+    if (r == 0 && passes_sums(node)) {
+        for (r = 1; r < set.n && !ok; r++) {
+            ok = parts_of(w, node, &set.rows[r], m, false, depth);
+        }
+        r = ok ? r - 1 : 0;
+        ok = ok && (!apply || parts_of(w, node, &set.rows[r], m, true, depth));
+    }
+    if (ok && apply) {
+        w->s->strategies[p].row[m] = (int16_t)r;
+        w->s->layouts[t].place[m] = (dtp_place){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
+    }
+    return ok;
+}
+
+static bool row_keeps(const dtp_rule *row, const dtp_place *place)
+{
+    if (place->kind == DTP_SHARD) {
+        return !row->linear && row->in[0].kind == DTP_SHARD && row->in[0].axis == place->axis;
+    }
+    return is_sum(place) && row->linear && is_sum(&row->in[0]) && is_sum(&row->in[1]);
+}
+
+void dtp_accumulate_strategy(const dtp_graph *g, const dtp_node *node, dtp_layout *layout,
+                             dtp_strategy *out)
+{
+    dtp_call_types types;
+    dtp_rule_set set;
+    const dtp_op_call call = dtp_node_call(g, node, &types);
+    dtp_op_rules(&call, true, &set);
+    *out = (dtp_strategy){0};
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        int32_t r = set.n - 1;
+        while (r > 0 && !row_keeps(&set.rows[r], &layout->place[m])) {
+            r--;
+        }
+        out->row[m] = (int16_t)r;
+        layout->place[m] = r > 0 ? layout->place[m] : (dtp_place){0};
+    }
+}
+
+static void defer(work *w, dtp_node_id n)
+{
+    const dtp_node *node = &w->g->nodes[n];
+    dtp_layout *layout = &w->s->layouts[node->in[1]];
+    for (int32_t m = 0; m < w->s->mesh.n_dims; m++) {
+        (void)leave_partial(w, node->in[1], m, true, 0);
+    }
+    dtp_accumulate_strategy(w->g, node, layout, &w->s->strategies[n]);
+    w->s->layouts[node->in[0]] = *layout;
+    w->s->layouts[node->out[0]] = *layout;
+}
+
+dtp_status dtp_microbatch_defer(const dtp_graph *g, dtp_sharding *s, dtp_err *err)
+{
+    work w = {.g = g, .s = s};
+    if (g->microbatches <= 1) {
+        return DTP_OK;
+    }
+    dtp_arena *scratch = dtp_arena_create();
+    if (scratch != NULL) {
+        w.n_readers = dtp_arena_alloc(scratch, (size_t)g->n_tensors, sizeof *w.n_readers);
+    }
+    if (w.n_readers == NULL) {
+        dtp_arena_destroy(scratch);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d tensors", g->n_tensors);
+    }
+    count_readers(&w);
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        if (dtp_is_accumulate(g, &g->nodes[n])) {
+            defer(&w, n);
+        }
+    }
+    dtp_arena_destroy(scratch);
+    return DTP_OK;
+}

@@ -1,0 +1,59 @@
+#include "core/transform/graph_variant.h"
+
+#include "core/transform/microbatch.h"
+
+bool dtp_graph_choices_any(const dtp_graph_choices *choices)
+{
+    return choices->remat.n > 0 || choices->microbatches > 1;
+}
+
+/* The changed graph; NULL in *out when nothing changes. */
+static dtp_status change(const dtp_graph *model, const dtp_graph_choices *c, dtp_graph **out,
+                         dtp_err *err)
+{
+    dtp_graph *again = NULL;
+    *out = NULL;
+    if (c->remat.n > 0) {
+        DTP_TRY(dtp_graph_rematerialize(model, &c->remat, &again, err));
+    }
+    if (c->microbatches <= 1) {
+        *out = again;
+        return DTP_OK;
+    }
+    dtp_status s = dtp_graph_microbatched(again != NULL ? again : model, c->micro_dim,
+                                          c->microbatches, out, err);
+    dtp_graph_destroy(again);
+    return s;
+}
+
+dtp_status dtp_graph_with_choices(const dtp_graph *model, const dtp_graph_choices *choices,
+                                  int32_t n_settings, const dtp_setting *settings, dtp_graph **out,
+                                  dtp_err *err)
+{
+    dtp_graph *changed = NULL;
+    DTP_TRY(change(model, choices, &changed, err));
+    if (changed == NULL) {
+        return dtp_graph_with_settings(model, n_settings, settings, out, err);
+    }
+    dtp_status s = dtp_settings_apply(changed, n_settings, settings, err);
+    if (s != DTP_OK) {
+        dtp_graph_destroy(changed);
+        return s;
+    }
+    *out = changed;
+    return DTP_OK;
+}
+
+dtp_status dtp_graph_choices_copy(const dtp_graph_choices *from, dtp_arena *arena,
+                                  dtp_graph_choices *out, dtp_err *err)
+{
+    const char **items = dtp_arena_alloc(arena, (size_t)from->remat.n, sizeof *items);
+    bool ok = items != NULL;
+    for (int32_t i = 0; i < from->remat.n && ok; i++) {
+        items[i] = dtp_arena_strdup(arena, from->remat.items[i]);
+        ok = items[i] != NULL;
+    }
+    *out = *from;
+    out->remat.items = items;
+    return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of blocks");
+}

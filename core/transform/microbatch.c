@@ -1,0 +1,241 @@
+/* Cutting a training graph into microbatches: the state of every tensor first (microbatch_parts.c),
+ * then the graph. */
+#include "core/transform/microbatch.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/transform/microbatch_internal.h"
+
+/* ---- small pieces -------------------------------------------------------------------------------
+ */
+
+dtp_dim_id dtp_microbatch_dim(const dtp_graph *g)
+{
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        if (g->tensors[t].kind == DTP_TENSOR_INPUT && g->tensors[t].type.rank > 0) {
+            return g->tensors[t].type.dims[0].id;
+        }
+    }
+    return -1;
+}
+
+dtp_status dtp_microbatches_parse(const char *text, const dtp_graph *g, dtp_dim_id *dim,
+                                  int32_t *count, dtp_err *err)
+{
+    const char *equal = strchr(text, '=');
+    const char *number = equal != NULL ? equal + 1 : text;
+    char name[64], *end;
+    *dim = -1;
+    if (equal != NULL) {
+        const size_t n = (size_t)(equal - text);
+        if (n < sizeof name) {
+            memcpy(name, text, n);
+            name[n] = '\0';
+            *dim = dtp_dims_find(&g->dims, name);
+        }
+        if (*dim < 0) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "microbatches '%.80s': the model '%s' has no such dim", text, g->name);
+        }
+    }
+    errno = 0;
+    const long long value = strtoll(number, &end, 10);
+    if (number[0] < '0' || number[0] > '9' || *end != '\0' || errno != 0 || value < 1 ||
+        value > INT32_MAX) {
+        return DTP_FAIL(err, DTP_INVALID, "microbatches '%.80s': expected N or DIM=N with N >= 1",
+                        text);
+    }
+    *count = (int32_t)value;
+    return DTP_OK;
+}
+
+bool dtp_is_micro_dim(const dtp_graph *g, dtp_dim_id d)
+{
+    bool is = false;
+    for (int32_t i = 0; i < g->n_micro_dims; i++) {
+        is = is || g->micro_dims[i] == d;
+    }
+    return is;
+}
+
+dtp_ttype dtp_microbatch_whole(const dtp_graph *g, const dtp_ttype *type)
+{
+    dtp_ttype whole = *type;
+    for (int32_t i = 0; i < type->rank; i++) {
+        whole.dims[i].size *= dtp_is_micro_dim(g, type->dims[i].id) ? g->microbatches : 1;
+    }
+    return whole;
+}
+
+dtp_status dtp_microbatch_choices(const dtp_graph *g, int32_t max, dtp_arena *arena, int32_t *n,
+                                  int32_t **out, dtp_err *err)
+{
+    const dtp_dim_id d = dtp_microbatch_dim(g);
+    int64_t size = d >= 0 && g->loss >= 0 ? g->dims.sizes[d] : 1;
+    int32_t capacity = 0;
+    *n = 0;
+    *out = NULL;
+    for (int32_t k = 1; k <= max && k <= size; k++) {
+        if (size % k == 0) {
+            DTP_TRY(dtp_arena_grow(arena, out, *n, *n + 1, &capacity, sizeof **out, err));
+            (*out)[(*n)++] = k;
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- the new graph ------------------------------------------------------------------------------
+ */
+
+static void cut_dims(const dtp_micro_work *w, int32_t rank, dtp_tdim *dims)
+{
+    for (int32_t i = 0; i < rank; i++) {
+        dims[i].size /= dtp_micro__is_cut(w, dims[i].id) ? w->count : 1;
+    }
+}
+
+/* "w1" for its gradient, else the tensor's own name. */
+static const char *accumulator_name(const dtp_micro_work *w, dtp_tensor_id t)
+{
+    for (int32_t i = 0; i < w->g->n_grads; i++) {
+        if (w->g->grads[i].grad == t) {
+            return w->g->tensors[w->g->grads[i].param].name;
+        }
+    }
+    return w->g->tensors[t].name;
+}
+
+static bool is_summed(const dtp_micro_work *w, dtp_tensor_id t)
+{
+    return w->needed[t] && w->part[t] == DTP_MICRO_SUM;
+}
+
+/* Adds up the copy of tensor t, which node n has just made. */
+static dtp_status accumulate(dtp_micro_work *w, dtp_node_id n, dtp_tensor_id t, dtp_err *err)
+{
+    dtp_graph *to = w->copy.to;
+    const dtp_node *node = &w->g->nodes[n];
+    dtp_tensor_id in[2] = {-1, w->copy.tensor[t]};
+    const char *name = dtp_arena_printf(to->arena, "accum.%s", accumulator_name(w, t));
+    if (name == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the name of a tensor");
+    }
+    const dtp_tensor_spec state = {
+        .name = name, .kind = DTP_TENSOR_STATE, .type = w->g->tensors[t].type, .per_step = true};
+    DTP_TRY(dtp_graph_add_tensor(to, &state, &in[0], err));
+    dtp_node_spec spec = dtp_node_spec_init(w->g->tensors[t].name, "accumulate");
+    spec.n_in = 2;
+    spec.in = in;
+    spec.phase = node->phase;
+    spec.origin = node->phase == DTP_BACKWARD ? w->copy.node[n] : -1;
+    spec.block = node->block;
+    spec.instance = node->instance;
+    DTP_TRY(dtp_graph_add_node(to, &spec, &w->sum[t], err));
+    return dtp_graph_add_update(to, (dtp_update){.target = in[0], .value = w->sum[t]}, err);
+}
+
+/* A name that no accumulated tensor will take. */
+static const char *part_name(const dtp_micro_work *w, const dtp_node *node)
+{
+    bool summed = false;
+    for (int32_t i = 0; i < node->n_out; i++) {
+        summed = summed || is_summed(w, node->out[i]);
+    }
+    return summed ? dtp_arena_printf(w->copy.to->arena, "micro.%s", node->name) : node->name;
+}
+
+static dtp_status add_node(dtp_micro_work *w, dtp_node_id n, dtp_err *err)
+{
+    const dtp_node *node = &w->g->nodes[n];
+    dtp_tensor_id in[DTP_MAX_OP_IN];
+    dtp_node_spec spec = dtp_graph_copy_spec(&w->copy, n, in);
+    for (int32_t i = 0; i < node->n_in && node->phase == DTP_UPDATE; i++) {
+        in[i] = w->sum[node->in[i]] >= 0 ? w->sum[node->in[i]] : in[i];
+    }
+    spec.name = part_name(w, node);
+    if (spec.name == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the name of a node");
+    }
+    cut_dims(w, spec.out_rank, spec.out_dims);
+    DTP_TRY(dtp_graph_copy_node(&w->copy, n, &spec, err));
+    for (int32_t i = 0; i < node->n_out; i++) {
+        if (is_summed(w, node->out[i])) {
+            DTP_TRY(accumulate(w, n, node->out[i], err));
+        }
+    }
+    return DTP_OK;
+}
+
+/* From here on a summed tensor is its sum, and a cut output is none. */
+static void map_results(dtp_micro_work *w)
+{
+    for (dtp_tensor_id t = 0; t < w->g->n_tensors; t++) {
+        w->copy.tensor[t] = w->sum[t] >= 0 ? w->sum[t] : w->copy.tensor[t];
+    }
+    for (int32_t i = 0; i < w->g->n_outputs; i++) {
+        if (w->part[w->g->outputs[i]] == DTP_MICRO_CUT) {
+            w->copy.tensor[w->g->outputs[i]] = -1;
+        }
+    }
+}
+
+static dtp_status add_all(dtp_micro_work *w, dtp_err *err)
+{
+    dtp_graph *to = w->copy.to;
+    to->microbatches = w->count;
+    to->n_micro_dims = w->n_dims;
+    memcpy(to->micro_dims, w->dims, sizeof to->micro_dims);
+    for (int32_t i = 0; i < w->n_dims; i++) {
+        to->dims.sizes[w->dims[i]] /= w->count;
+    }
+    for (dtp_tensor_id t = 0; t < w->g->n_tensors; t++) {
+        const dtp_graph_tensor *tensor = &w->g->tensors[t];
+        if (tensor->kind != DTP_TENSOR_VALUE) {
+            dtp_ttype type = tensor->type;
+            cut_dims(w, type.rank, type.dims);
+            DTP_TRY(dtp_graph_copy_source(&w->copy, t, &type, err));
+        } else if (tensor->out_index == 0) {
+            DTP_TRY(add_node(w, tensor->producer, err));
+        }
+    }
+    map_results(w);
+    return dtp_graph_copy_results(&w->copy, err);
+}
+
+static dtp_status build(dtp_micro_work *w, dtp_arena *scratch, dtp_err *err)
+{
+    DTP_TRY(dtp_micro__find_parts(w, scratch, err));
+    DTP_TRY(dtp_graph_copy_begin(w->g, &w->copy, err));
+    dtp_status s = add_all(w, err);
+    if (s != DTP_OK) {
+        dtp_graph_destroy(w->copy.to);
+    }
+    return s;
+}
+
+dtp_status dtp_graph_microbatched(const dtp_graph *g, dtp_dim_id dim, int32_t count,
+                                  dtp_graph **out, dtp_err *err)
+{
+    dtp_micro_work w = {.g = g, .count = count, .dim = dim >= 0 ? dim : dtp_microbatch_dim(g)};
+    if (g->loss < 0 || g->microbatches > 1 || count < 2 || w.dim < 0) {
+        return DTP_FAIL(err, DTP_INVALID, "microbatches: %d of '%s', which %s", count, g->name,
+                        g->loss < 0 ? "is not trained" : "cannot be cut so");
+    }
+    if (count > DTP_MAX_MICROBATCHES) {
+        return DTP_FAIL(err, DTP_INVALID, "microbatches: %d, the limit is %d", count,
+                        DTP_MAX_MICROBATCHES);
+    }
+    dtp_arena *scratch = dtp_arena_create();
+    if (scratch == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a graph");
+    }
+    dtp_status s = build(&w, scratch, err);
+    dtp_arena_destroy(scratch);
+    if (s == DTP_OK) {
+        *out = w.copy.to;
+    }
+    return s;
+}

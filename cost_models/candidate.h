@@ -1,0 +1,47 @@
+/* One decision, lowered and predicted: a solution of a solver or a baseline. */
+#ifndef DTP_COST_MODELS_CANDIDATE_H
+#define DTP_COST_MODELS_CANDIDATE_H
+
+#include "core/plan/plan.h"
+#include "cost_models/price.h"
+#include "spmd/lower/lower.h"
+#include "spmd/redistribute/redistribute.h"
+
+typedef struct dtp_candidate {
+    const char *name;       /* of a baseline; NULL for a solution */
+    dtp_rules rules;        /* of layout rules */
+    const char *rules_text; /* NULL: not made from layout rules */
+    int32_t n_styles;
+    const char *const *styles;              /* what it was made from when not from rules */
+    dtp_sharding sharding;                  /* mesh.n_dims and n_tensors 0: not made (yet) */
+    const dtp_redistributor *redistributor; /* whose steps it is priced with; NULL: the default */
+    bool selected; /* by the solver of tensor mode, not a baseline and not from layout rules */
+    bool legal;
+    const char *why;          /* not legal: the reason */
+    int64_t cost_ps;          /* additive price of the nodes, without passes */
+    dtp_prediction predicted; /* of the final program */
+} dtp_candidate;
+
+/* Lowers and predicts candidate->rules; an illegal rule set is told by legal and why, not an error.
+ * cost_ps is filled when it is 0. Texts are put into `arena`. */
+dtp_status dtp_candidate_predict(const dtp_graph *g, const dtp_pricer *pricer, dtp_arena *arena,
+                                 dtp_candidate *candidate, dtp_err *err) DTP_MUST_CHECK;
+
+/* Lowers a sharding (`options` NULL: with all passes), checks and predicts the program, which is
+ * the caller's then. */
+dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
+                                const dtp_lower_options *options, dtp_prediction *predicted,
+                                dtp_program **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* What is predicted of that program; *cost_ps (may be NULL) is the dtp_additive_cost. */
+dtp_status dtp_sharding_predict(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
+                                const dtp_lower_options *options, dtp_prediction *predicted,
+                                int64_t *cost_ps, dtp_err *err) DTP_MUST_CHECK;
+
+/* Sum of the prices of all instructions of the plain lowering of a sharding: no merging, no
+ * buckets. `redistributor` NULL: the default. */
+dtp_status dtp_additive_cost(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
+                             const dtp_redistributor *redistributor, int64_t *cost_ps,
+                             dtp_err *err) DTP_MUST_CHECK;
+
+#endif

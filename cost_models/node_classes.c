@@ -1,0 +1,114 @@
+#include "cost_models/node_classes.h"
+
+#include <string.h>
+
+#include "core/base/hash.h"
+#include "core/transform/microbatch.h"
+#include "core/plan/sharding_microbatch.h"
+
+static uint64_t hash_type(uint64_t h, const dtp_ttype *t)
+{
+    h = dtp_hash_i64(h, t->dtype);
+    for (int32_t i = 0; i < t->rank; i++) {
+        h = dtp_hash_i64(dtp_hash_i64(h, t->dims[i].id), t->dims[i].size);
+    }
+    return dtp_hash_i64(h, -1);
+}
+
+static uint64_t hash_node(const dtp_graph *g, const dtp_node *n)
+{
+    uint64_t h = dtp_hash_text(DTP_HASH_SEED, n->op->name);
+    for (int32_t i = 0; i < n->n_in; i++) {
+        h = hash_type(h, &g->tensors[n->in[i]].type);
+    }
+    for (int32_t i = 0; i < n->n_out; i++) {
+        h = hash_type(h, &g->tensors[n->out[i]].type);
+    }
+    return h;
+}
+
+static bool same_attr(const dtp_attr *a, const dtp_attr *b)
+{
+    return a->i == b->i && a->f == b->f && a->n == b->n &&
+           (a->n == 0 || memcmp(a->ids, b->ids, (size_t)a->n * sizeof *a->ids) == 0);
+}
+
+/* Position of the first operand that is the same tensor. */
+static int32_t first_use(const dtp_node *n, int32_t i)
+{
+    int32_t j = 0;
+    while (n->in[j] != n->in[i]) {
+        j++;
+    }
+    return j;
+}
+
+bool dtp_node_defers(const dtp_graph *g, dtp_node_id node)
+{
+    const dtp_node *n = &g->nodes[node];
+    return dtp_graph_runs(g, n->phase) > 1 && dtp_microbatch_defers(g, n->out[0]);
+}
+
+/* Streams of random numbers cost the same. */
+static bool same_node(const dtp_graph *g, const dtp_node *a, const dtp_node *b)
+{
+    bool same =
+        a->op == b->op && a->n_in == b->n_in && a->n_out == b->n_out && a->n_attrs == b->n_attrs;
+    for (int32_t i = 0; same && i < a->n_attrs; i++) {
+        same = strcmp(a->attrs[i].key, "stream") == 0 || same_attr(&a->attrs[i], &b->attrs[i]);
+    }
+    for (int32_t i = 0; same && i < a->n_in; i++) {
+        same = first_use(a, i) == first_use(b, i) &&
+               dtp_ttype_equal(&g->tensors[a->in[i]].type, &g->tensors[b->in[i]].type);
+    }
+    for (int32_t i = 0; same && i < a->n_out; i++) {
+        same = dtp_ttype_equal(&g->tensors[a->out[i]].type, &g->tensors[b->out[i]].type);
+    }
+    return same;
+}
+
+static bool same_class(const dtp_graph *g, dtp_node_id a, dtp_node_id b)
+{
+    return same_node(g, &g->nodes[a], &g->nodes[b]) &&
+           dtp_graph_runs(g, g->nodes[a].phase) == dtp_graph_runs(g, g->nodes[b].phase) &&
+           dtp_node_defers(g, a) == dtp_node_defers(g, b);
+}
+
+/* Numbers the classes in a table of open addressing. */
+static void number_nodes(const dtp_graph *g, int32_t *table, int32_t size, dtp_node_classes *out)
+{
+    for (dtp_node_id id = 0; id < g->n_nodes; id++) {
+        const dtp_node *n = &g->nodes[id];
+        uint64_t slot = hash_node(g, n) & (uint64_t)(size - 1);
+        while (table[slot] >= 0 && !same_class(g, out->example[table[slot]], id)) {
+            slot = (slot + 1) & (uint64_t)(size - 1);
+        }
+        if (table[slot] < 0) {
+            out->example[out->n] = id;
+            table[slot] = out->n++;
+        }
+        out->of_node[id] = table[slot];
+        out->count[table[slot]]++;
+    }
+}
+
+dtp_status dtp_node_classes_find(const dtp_graph *g, dtp_arena *arena, dtp_node_classes *out,
+                                 dtp_err *err)
+{
+    const size_t n = (size_t)g->n_nodes;
+    int32_t size = 64;
+    while (size < 4 * g->n_nodes) {
+        size *= 2;
+    }
+    int32_t *table = dtp_arena_alloc(arena, (size_t)size, sizeof *table);
+    out->n = 0;
+    out->example = dtp_arena_alloc(arena, n, sizeof *out->example);
+    out->count = dtp_arena_alloc(arena, n, sizeof *out->count);
+    out->of_node = dtp_arena_alloc(arena, n, sizeof *out->of_node);
+    if (table == NULL || out->example == NULL || out->count == NULL || out->of_node == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", g->n_nodes);
+    }
+    memset(table, -1, (size_t)size * sizeof *table);
+    number_nodes(g, table, size, out);
+    return DTP_OK;
+}

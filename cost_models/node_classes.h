@@ -1,0 +1,24 @@
+/* Classes of nodes that cost the same: op, attributes and operand types are equal, and so is which
+ * operands are one tensor, how often they run in a step, and whether their reductions wait for the
+ * last microbatch. Streams of random numbers do not matter. */
+#ifndef DTP_COST_MODELS_NODE_CLASSES_H
+#define DTP_COST_MODELS_NODE_CLASSES_H
+
+#include "core/graph/graph.h"
+
+typedef struct dtp_node_classes {
+    int32_t n;
+    dtp_node_id *example; /* by class: the first of its nodes */
+    int64_t *count;       /* by class: how many nodes */
+    int32_t *of_node;     /* by node id */
+} dtp_node_classes;
+
+/* Storage from `arena`; classes in the order of their examples. */
+dtp_status dtp_node_classes_find(const dtp_graph *g, dtp_arena *arena, dtp_node_classes *out,
+                                 dtp_err *err) DTP_MUST_CHECK;
+
+/* Whether reductions of what a node makes wait for the last microbatch
+ * (core/transform/microbatch.h). */
+bool dtp_node_defers(const dtp_graph *g, dtp_node_id node);
+
+#endif

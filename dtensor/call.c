@@ -1,0 +1,289 @@
+/* Calls of ops on distributed tensors. A call becomes a small graph: its operands, relabels for
+ * dims of size 1 that are repeated, the op. Layouts are chosen by propagation from where the
+ * operands are; the graph is lowered and bound by the code that runs planned graphs, and kept under
+ * a key of everything that decides on it. */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "interop/torch_cost.h"
+#include "spmd/lower/lower.h"
+#include "spmd/propagate/propagate.h"
+#include "dtensor/canonical_call.h"
+
+/* ---- the key ------------------------------------------------------------------------------------
+ */
+
+enum { KEY_BYTES = 4096 };
+
+typedef struct key {
+    size_t n;
+    unsigned char bytes[KEY_BYTES];
+} key;
+
+static void put(key *k, const void *data, size_t n)
+{
+    assert(k->n + n <= KEY_BYTES);
+    memcpy(k->bytes + k->n, data, n);
+    k->n += n;
+}
+
+static void put_i32(key *k, int32_t v)
+{
+    put(k, &v, sizeof v);
+}
+
+static void put_dims(key *k, int32_t n, const dtp_tdim *dims)
+{
+    for (int32_t i = 0; i < n; i++) {
+        put_i32(k, dims[i].id);
+        put(k, &dims[i].size, sizeof dims[i].size);
+    }
+}
+
+/* The operand before i that is the same tensor with the same labels, else i. */
+static int32_t first_same(const dtp_plain_call *c, int32_t i)
+{
+    for (int32_t j = 0; j < i; j++) {
+        if (c->in[j].slot == c->in[i].slot && c->in[j].generation == c->in[i].generation &&
+            dtp_ttype_equal(&c->types[j], &c->types[i])) {
+            return j;
+        }
+    }
+    return i;
+}
+
+static void put_attr(key *k, const dtp_attr *attr)
+{
+    put(k, attr->key, strlen(attr->key) + 1);
+    put(k, &attr->i, sizeof attr->i);
+    put(k, &attr->f, sizeof attr->f);
+    put_i32(k, attr->n);
+    for (int32_t i = 0; i < attr->n; i++) {
+        put_i32(k, attr->ids[i]);
+    }
+}
+
+static void make_key(const dtp_plain_call *c, const dtp_device_mesh *mesh, key *k)
+{
+    k->n = 0;
+    put(k, c->op->name, strlen(c->op->name) + 1);
+    put_i32(k, c->n_in | (mesh->options.strict ? 1 << 16 : 0) | (c->has_out ? 1 << 17 : 0) |
+                   (c->wanted != NULL ? 1 << 18 : 0));
+    for (int32_t i = 0; i < c->n_in; i++) {
+        put_i32(k, c->types[i].rank | (int32_t)c->types[i].dtype << 8 | first_same(c, i) << 16);
+        put_dims(k, c->types[i].rank, c->types[i].dims);
+        put(k, &mesh->slots[c->in[i].slot].layout, sizeof(dtp_layout));
+    }
+    put_i32(k, c->out_rank);
+    put_dims(k, c->out_rank, c->out);
+    put_i32(k, c->n_attrs);
+    for (int32_t i = 0; i < c->n_attrs; i++) {
+        put_attr(k, &c->attrs[i]);
+    }
+    if (c->wanted != NULL) {
+        put(k, c->wanted, sizeof *c->wanted);
+    }
+}
+
+/* ---- compilation --------------------------------------------------------------------------------
+ */
+
+/* What a call is compiled to, on the way. */
+typedef struct compilation {
+    const dtp_plain_call *call;
+    dtp_device_mesh *mesh;
+    dtp_graph *graph;
+    int32_t n_in;
+    dtp_tensor_id operands[DTP_MAX_OP_IN]; /* by operand; equal ones share an input */
+    dtp_tensor_id inputs[DTP_MAX_OP_IN];   /* the n_in distinct ones, in order */
+    dtp_tensor_id outs[DTP_MAX_OP_OUT];
+    dtp_pin pins[DTP_MAX_OP_IN + 1];
+} compilation;
+
+/* An input whose dims are named as the call names them; dropped dims get names of their own. */
+static dtp_status add_input(compilation *w, int32_t i, dtp_err *err)
+{
+    const dtp_plain_call *c = w->call;
+    char name[32];
+    (void)snprintf(name, sizeof name, "in%d", i);
+    dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_INPUT, .type = c->types[i]};
+    for (int32_t k = 0; k < c->types[i].rank; k++) {
+        const int32_t label = c->types[i].dims[k].id;
+        char dim[DTP_LABEL_BYTES];
+        if (label < 0) {
+            (void)snprintf(dim, sizeof dim, "one%d.%d", i, k);
+        } else {
+            dtp_plain__label_name(c, label, dim);
+        }
+        DTP_TRY(dtp_dims_intern(&w->graph->dims, dim, c->types[i].dims[k].size,
+                                &spec.type.dims[k].id, err));
+    }
+    DTP_TRY(dtp_graph_add_tensor(w->graph, &spec, &w->operands[i], err));
+    w->pins[w->n_in] = (dtp_pin){
+        .tensor = w->operands[i], .node = -1, .layout = w->mesh->slots[c->in[i].slot].layout};
+    w->inputs[w->n_in++] = w->operands[i];
+    return DTP_OK;
+}
+
+static dtp_status build_graph(compilation *w, dtp_err *err)
+{
+    for (int32_t i = 0; i < w->call->n_in; i++) {
+        const int32_t same = first_same(w->call, i);
+        if (same < i) {
+            w->operands[i] = w->operands[same];
+        } else {
+            DTP_TRY(add_input(w, i, err));
+        }
+    }
+    DTP_TRY(dtp_plain__add(w->call, w->graph, "", w->operands, w->outs, err));
+    for (int32_t i = 0; i < w->call->op->n_out; i++) {
+        DTP_TRY(dtp_graph_add_output(w->graph, w->outs[i], err));
+    }
+    return DTP_OK;
+}
+
+static dtp_status lower(compilation *w, dtp_program **out, dtp_err *err)
+{
+    const dtp_mesh *mesh = &w->mesh->comm->mesh;
+    dtp_sharding sharding;
+    const bool torch = w->mesh->options.torch;
+    dtp_propagate_options o = {.price = torch ? dtp_torch_step_price : NULL,
+                               .redistributor = w->mesh->redistributor,
+                               .torch = torch,
+                               .strict = w->mesh->options.strict,
+                               .there_and_back = !torch,
+                               .n_pins = w->n_in,
+                               .pins = w->pins};
+    dtp_lower_options lowering = dtp_lower_options_init();
+    if (w->call->wanted != NULL) {
+        w->pins[o.n_pins++] =
+            (dtp_pin){.tensor = w->outs[0], .node = -1, .layout = *w->call->wanted};
+    }
+    DTP_TRY(dtp_propagate(w->graph, mesh, &o, w->graph->arena, &sharding, err));
+    lowering.external = true;
+    lowering.keep_partial = true;
+    lowering.redistributor = w->mesh->redistributor;
+    return dtp_lower(w->graph, &sharding, &lowering, out, err);
+}
+
+static dtp_status compile_graph(compilation *w, dtp_executable **out, dtp_err *err)
+{
+    dtp_program *p;
+    dtp_value_id in[DTP_MAX_OP_IN], results[DTP_MAX_OP_OUT];
+    dtp_status s = build_graph(w, err);
+    s = s == DTP_OK ? lower(w, &p, err) : s;
+    if (s != DTP_OK) {
+        dtp_graph_destroy(w->graph);
+        return s;
+    }
+    for (int32_t i = 0; i < w->n_in; i++) {
+        in[i] = p->tensor_value[w->inputs[i]];
+    }
+    for (int32_t i = 0; i < w->call->op->n_out; i++) {
+        results[i] = p->tensor_value[w->outs[i]];
+    }
+    const dtp_executable_spec spec = {.program = p,
+                                      .graph = w->graph,
+                                      .n_in = w->n_in,
+                                      .n_out = w->call->op->n_out,
+                                      .in = in,
+                                      .out = results};
+    return dtp_executable_create(&spec, w->mesh->backend, w->mesh->comm, out, err);
+}
+
+static dtp_status compile(dtp_device_mesh *mesh, void *user, dtp_executable **out, dtp_err *err)
+{
+    compilation w = {.call = user, .mesh = mesh};
+    DTP_TRY(dtp_graph_create(w.call->op->name, &w.graph, err));
+    w.graph->ops = mesh->options.ops;
+    return compile_graph(&w, out, err);
+}
+
+/* ---- calls --------------------------------------------------------------------------------------
+ */
+
+/* "einsum(f32[8,10] 0@x, f32[10,16] replicated): ..." */
+static void explain(const char *op, int32_t n_in, const dtp_tensor *in, dtp_err *err)
+{
+    char text[DTP_ERR_MSG_BYTES] = "";
+    size_t used = 0;
+    for (int32_t i = 0; i < n_in && used < 480; i++) {
+        char operand[DTP_TENSOR_TEXT_BYTES];
+        dtp_tensor_print(in[i], operand);
+        char *mesh = strstr(operand, " on ");
+        if (mesh != NULL) {
+            *mesh = '\0';
+        }
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%.120s", i > 0 ? ", " : "",
+                                 operand);
+    }
+    dtp_err_prefix(err, "%s(%s)", op, text);
+}
+
+dtp_status dtp_plain__run(dtp_plain_call *c, dtp_tensor *outs, dtp_err *err)
+{
+    dtp_device_mesh *mesh = c->in[0].mesh;
+    key k;
+    dtp_tensor in[DTP_MAX_OP_IN];
+    int32_t n_in = 0;
+    dtp_executable *x = NULL;
+    make_key(c, mesh, &k);
+    dtp_call__reads(mesh, c->n_in, c->in);
+    dtp_status s = dtp_call__find(mesh, k.bytes, k.n, c->op->name, compile, c, &x, err);
+    for (int32_t i = 0; i < c->n_in; i++) {
+        if (first_same(c, i) == i) {
+            in[n_in++] = c->in[i];
+        }
+    }
+    s = s == DTP_OK ? dtp_call__run(mesh, x, c->step, in, outs, err) : s;
+    if (s != DTP_OK) {
+        explain(c->function != NULL ? c->function : c->op->name, c->n_in, c->in, err);
+    }
+    return s;
+}
+
+/* What a call cannot do alone: an update needs its step and its states. */
+static dtp_status check_callable(const dtp_op_def *op, dtp_err *err)
+{
+    if ((op->flags & DTP_OP_UPDATE) != 0) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "'%s' needs the step of a training: use dtp_optimizer_step (optimizer.h)",
+                        op->name);
+    }
+    if ((op->flags & DTP_OP_INTERNAL_USE) != 0) {
+        return DTP_FAIL(err, DTP_INVALID, "'%s' is made by gradients and decompositions alone",
+                        op->name);
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_tensor_call(const dtp_call *call, dtp_tensor *outs, dtp_err *err)
+{
+    return dtp_plain__call(call, NULL, outs, err);
+}
+
+dtp_status dtp_plain__call(const dtp_call *call, const char *function, dtp_tensor *outs,
+                           dtp_err *err)
+{
+    dtp_plain_call c;
+    DTP_TRY(DTP_NOT_NULL(err, call));
+    DTP_TRY(DTP_NOT_NULL(err, call->op));
+    if (call->n_in > 0) {
+        DTP_TRY(DTP_NOT_NULL(err, call->in));
+    }
+    dtp_status s = outs != NULL ? dtp_plain__read(call, function, &c, err)
+                                : DTP_FAIL(err, DTP_INVALID, "the place of the result is NULL");
+    s = s == DTP_OK ? check_callable(c.op, err) : s;
+    if (s != DTP_OK) {
+        dtp_device_mesh *mesh = call->n_in > 0 ? call->in[0].mesh : NULL;
+        explain(function != NULL ? function : call->op, call->n_in, call->in, err);
+        return mesh != NULL ? dtp_call__refuse(mesh, s, call->op, err) : s;
+    }
+    DTP_TRY(dtp_plain__run(&c, outs, err));
+    s = dtp_tape__record(c.in[0].mesh, &c, outs, err);
+    for (int32_t i = 0; i < c.op->n_out && s != DTP_OK; i++) {
+        dtp_tensor_destroy(outs[i]);
+    }
+    return s;
+}

@@ -1,0 +1,315 @@
+/* Factories: every rank computes the elements of its own piece from their index in the whole
+ * tensor, so values do not depend on the layout and nothing is sent.
+ *
+ * Where a layout says partial, the members of a group must reduce to the value: with sum the first
+ * member has it and the others 0, with prod the others have 1; with avg, min and max all have it.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/base/hash.h"
+#include "core/base/philox.h"
+#include "executor/device/convert.h"
+#include "dtensor/internal.h"
+#include "dtensor/shard_iterator.h"
+
+enum { CHUNK_ELEMS = 1 << 14 };
+
+typedef enum source { SOURCE_FULL, SOURCE_IOTA, SOURCE_UNIFORM, SOURCE_NORMAL } source;
+
+/* What the elements are. */
+typedef struct filling {
+    source source;
+    dtp_dtype dtype;
+    double a, b;      /* FULL: a; IOTA: start, step; UNIFORM: low, high; NORMAL: mean, deviation */
+    double low, high; /* UNIFORM: the least and the greatest value of the type in [a, b) */
+    uint64_t seed;
+    uint32_t stream;
+} filling;
+
+/* ---- elements -----------------------------------------------------------------------------------
+ */
+
+static void fill_uniform(const filling *f, int64_t first, int64_t n, void *out)
+{
+    uint32_t words[4];
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t index = (uint64_t)(first + i);
+        if (i == 0 || index % 4 == 0) {
+            dtp_philox_block(f->seed, f->stream, 0, index / 4, words);
+        }
+        double v = f->a + (f->b - f->a) * (double)dtp_uniform_f32(words[index % 4]);
+        dtp_element_set(f->dtype, out, i, v);
+        double stored = dtp_element(f->dtype, out, i);
+        if (stored < f->low || stored > f->high) { /* rounded out of the interval */
+            dtp_element_set(f->dtype, out, i, stored < f->low ? f->low : f->high);
+        }
+    }
+}
+
+static void fill_normal(const filling *f, int64_t first, int64_t n, void *out)
+{
+    double block[4];
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t index = (uint64_t)(first + i);
+        if (i == 0 || index % 4 == 0) {
+            dtp_normal_block(f->seed, f->stream, 0, index / 4, block);
+        }
+        dtp_element_set(f->dtype, out, i, f->a + f->b * block[index % 4]);
+    }
+}
+
+/* Elements first .. first + n - 1 of the tensor. */
+static void fill(const filling *f, int64_t first, int64_t n, void *out)
+{
+    switch (f->source) {
+    case SOURCE_UNIFORM:
+        fill_uniform(f, first, n, out);
+        break;
+    case SOURCE_NORMAL:
+        fill_normal(f, first, n, out);
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++) {
+            double v = f->source == SOURCE_FULL ? f->a : f->a + f->b * (double)(first + i);
+            dtp_element_set(f->dtype, out, i, v);
+        }
+        break;
+    }
+}
+
+/* ---- pieces -------------------------------------------------------------------------------------
+ */
+
+bool dtp_tensor__neutral(const dtp_device_mesh *mesh, const dtp_layout *layout, double *value)
+{
+    int32_t coords[DTP_MAX_MESH_DIMS];
+    bool sum = false, prod = false;
+    dtp_device_mesh_coords(mesh, coords);
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        const dtp_place *at = &layout->place[m];
+        bool other = at->kind == DTP_PARTIAL && coords[m] > 0;
+        sum = sum || (other && at->op == DTP_REDUCE_SUM);
+        prod = prod || (other && at->op == DTP_REDUCE_PROD);
+    }
+    *value = sum ? 0 : 1;
+    return sum || prod;
+}
+
+/* Writes this rank's piece, a chunk at a time. */
+static dtp_status fill_piece(dtp_device_mesh *mesh, const dtp_tensor_slot *slot, const filling *f,
+                             void *chunk, dtp_err *err)
+{
+    const int64_t width = dtp_dtype_bytes(f->dtype);
+    dtp_piece piece = dtp_piece_of(&slot->type, &slot->layout, &mesh->comm->mesh, mesh->comm->rank);
+    dtp_walk walk = dtp_walk_of(&piece);
+    char *to = slot->storage->data;
+    for (bool more = true; more;) {
+        int64_t have = 0, first, n;
+        while (have < CHUNK_ELEMS &&
+               (more = dtp_walk_next(&walk, CHUNK_ELEMS - have, &first, &n))) {
+            fill(f, first, n, (char *)chunk + have * width);
+            have += n;
+        }
+        DTP_TRY(mesh->backend->ops->upload(mesh->backend, to, chunk, (size_t)(have * width), err));
+        to += have * width;
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_tensor__fill(dtp_tensor t, double value, dtp_err *err)
+{
+    const dtp_tensor_slot *slot = &t.mesh->slots[t.slot];
+    const filling f = {.source = SOURCE_FULL, .dtype = slot->type.dtype, .a = value};
+    void *chunk = malloc(CHUNK_ELEMS * sizeof(double));
+    dtp_status status = chunk != NULL ? fill_piece(t.mesh, slot, &f, chunk, err)
+                                      : DTP_FAIL(err, DTP_NOMEM, "no memory to fill a tensor");
+    free(chunk);
+    return status;
+}
+
+/* The same on all ranks when they ask for the same. */
+static uint64_t identity(const dtp_tensor_desc *desc, const filling *f)
+{
+    dtp_tensor_key key;
+    dtp_ttype type = {.dtype = desc->dtype, .rank = desc->rank};
+    for (int32_t i = 0; i < desc->rank; i++) {
+        type.dims[i] = (dtp_tdim){i, desc->shape[i]};
+    }
+    dtp_call__tensor_key("factory", &type, &desc->layout, &key);
+    key.number = (int64_t)f->stream << 8 | (int64_t)f->source;
+    uint64_t h = dtp_hash_bytes(DTP_HASH_SEED, &key, sizeof key);
+    return dtp_hash_bytes(dtp_hash_bytes(h, &f->a, sizeof f->a), &f->b, sizeof f->b);
+}
+
+static dtp_status make(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, filling f,
+                       dtp_tensor *out, dtp_err *err)
+{
+    dtp_ttype type;
+    dtp_tensor t;
+    DTP_TRY(dtp_tensor__type(mesh, desc, &type, err));
+    f.dtype = type.dtype;
+    f.seed = mesh->options.seed;
+    const uint64_t made = identity(desc, &f);
+    double neutral;
+    if (dtp_tensor__neutral(mesh, &desc->layout, &neutral)) {
+        f.source = SOURCE_FULL;
+        f.a = neutral;
+    }
+    void *chunk = malloc(CHUNK_ELEMS * sizeof(double));
+    if (chunk == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory to fill a tensor");
+    }
+    dtp_status status = dtp_tensor__make(mesh, &type, &desc->layout, NULL, &t, err);
+    if (status == DTP_OK) {
+        mesh->slots[t.slot].storage->made = made;
+        status = fill_piece(mesh, &mesh->slots[t.slot], &f, chunk, err);
+        if (status != DTP_OK) {
+            dtp_tensor_destroy(t);
+        }
+    }
+    free(chunk);
+    if (status == DTP_OK) {
+        *out = t;
+    }
+    return status;
+}
+
+/* ---- what fits ----------------------------------------------------------------------------------
+ */
+
+/* A constant of an integer type must be one. */
+static dtp_status check_value(dtp_dtype dtype, double v, const char *what, dtp_err *err)
+{
+    double low = 0, high = 1;
+    if (dtp_dtype_is_float(dtype)) {
+        return DTP_OK;
+    }
+    if (dtype != DTP_BOOL) {
+        low = dtype == DTP_I32 ? -0x1p31 : -0x1p63;
+        high = dtype == DTP_I32 ? 0x1p31 - 1 : 0x1p63 - 1024; /* the largest double below 2^63 */
+    }
+    if (!(v >= low && v <= high) || v != floor(v)) {
+        return DTP_FAIL(err, DTP_RANGE, "%s: %.17g is no value of %s", what, v,
+                        dtp_dtype_name(dtype));
+    }
+    return DTP_OK;
+}
+
+static dtp_status check_float(const dtp_device_mesh *mesh, const dtp_tensor_desc *desc,
+                              const char *what, dtp_err *err)
+{
+    dtp_ttype type;
+    DTP_TRY(dtp_tensor__type(mesh, desc, &type, err));
+    if (!dtp_dtype_is_float(desc->dtype)) {
+        return DTP_FAIL(err, DTP_INVALID, "%s: only float types have random values", what);
+    }
+    return DTP_OK;
+}
+
+/* The neighbour of a value of a type, above or below. 16-bit floats are ordered like their bits
+ * without the sign. */
+static double neighbour(dtp_dtype dtype, double v, bool above)
+{
+    double towards = above ? INFINITY : -INFINITY;
+    if (dtype == DTP_F64) {
+        return nextafter(v, towards);
+    }
+    if (dtype == DTP_F32) {
+        return (double)nextafterf((float)v, (float)towards);
+    }
+    uint16_t bits;
+    dtp_element_set(dtype, &bits, 0, v);
+    if ((bits & 0x7fffU) == 0) {
+        bits = above ? 0x0001U : 0x8001U;
+    } else {
+        bool grows = ((bits & 0x8000U) == 0) == above; /* away from zero */
+        bits = (uint16_t)(grows ? bits + 1U : bits - 1U);
+    }
+    return dtp_element(dtype, &bits, 0);
+}
+
+static double rounded(dtp_dtype dtype, double v)
+{
+    double storage;
+    dtp_element_set(dtype, &storage, 0, v);
+    return dtp_element(dtype, &storage, 0);
+}
+
+static dtp_status find_bounds(filling *f, dtp_dtype dtype, dtp_err *err)
+{
+    f->low = rounded(dtype, f->a);
+    f->low = f->low < f->a ? neighbour(dtype, f->low, true) : f->low;
+    f->high = rounded(dtype, f->b);
+    f->high = f->high >= f->b ? neighbour(dtype, f->high, false) : f->high;
+    if (!isfinite(f->a) || !isfinite(f->b) || !(f->low <= f->high) || !isfinite(f->low) ||
+        !isfinite(f->high)) {
+        return DTP_FAIL(err, DTP_INVALID, "uniform: no value of %s is in [%.17g, %.17g)",
+                        dtp_dtype_name(dtype), f->a, f->b);
+    }
+    return DTP_OK;
+}
+
+/* ---- the factories ------------------------------------------------------------------------------
+ */
+
+dtp_status dtp_tensor_full(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, double value,
+                           dtp_tensor *out, dtp_err *err)
+{
+    DTP_TRY(DTP_NOT_NULL(err, mesh, desc, out));
+    dtp_ttype type;
+    DTP_TRY(dtp_tensor__type(mesh, desc, &type, err));
+    DTP_TRY(check_value(desc->dtype, value, "full", err));
+    return make(mesh, desc, (filling){.source = SOURCE_FULL, .a = value}, out, err);
+}
+
+dtp_status dtp_tensor_zeros(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, dtp_tensor *out,
+                            dtp_err *err)
+{
+    DTP_TRY(DTP_NOT_NULL(err, mesh, desc, out));
+    return dtp_tensor_full(mesh, desc, 0, out, err);
+}
+
+dtp_status dtp_tensor_ones(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, dtp_tensor *out,
+                           dtp_err *err)
+{
+    DTP_TRY(DTP_NOT_NULL(err, mesh, desc, out));
+    return dtp_tensor_full(mesh, desc, 1, out, err);
+}
+
+dtp_status dtp_tensor_iota(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, double start,
+                           double step, dtp_tensor *out, dtp_err *err)
+{
+    DTP_TRY(DTP_NOT_NULL(err, mesh, desc, out));
+    dtp_ttype type;
+    DTP_TRY(dtp_tensor__type(mesh, desc, &type, err));
+    double last = start + step * (double)(dtp_ttype_elems(&type) - 1);
+    DTP_TRY(check_value(desc->dtype, start, "iota", err));
+    DTP_TRY(check_value(desc->dtype, last, "iota", err));
+    if (!dtp_dtype_is_float(desc->dtype) && step != floor(step)) {
+        return DTP_FAIL(err, DTP_RANGE, "iota: a step of %.17g in %s", step,
+                        dtp_dtype_name(desc->dtype));
+    }
+    return make(mesh, desc, (filling){.source = SOURCE_IOTA, .a = start, .b = step}, out, err);
+}
+
+dtp_status dtp_tensor_uniform(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, uint32_t stream,
+                              double low, double high, dtp_tensor *out, dtp_err *err)
+{
+    DTP_TRY(DTP_NOT_NULL(err, mesh, desc, out));
+    filling f = {.source = SOURCE_UNIFORM, .a = low, .b = high, .stream = stream};
+    DTP_TRY(check_float(mesh, desc, "uniform", err));
+    DTP_TRY(find_bounds(&f, desc->dtype, err));
+    return make(mesh, desc, f, out, err);
+}
+
+dtp_status dtp_tensor_normal(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, uint32_t stream,
+                             double mean, double stddev, dtp_tensor *out, dtp_err *err)
+{
+    DTP_TRY(DTP_NOT_NULL(err, mesh, desc, out));
+    DTP_TRY(check_float(mesh, desc, "normal", err));
+    return make(mesh, desc,
+                (filling){.source = SOURCE_NORMAL, .a = mean, .b = stddev, .stream = stream}, out,
+                err);
+}

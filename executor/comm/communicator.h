@@ -1,0 +1,125 @@
+/* A communicator: how ranks exchange data. One handle per rank. Orthogonal to the backend; buffers
+ * are host memory (a device backend stages). */
+#ifndef DTP_EXECUTOR_COMM_COMMUNICATOR_H
+#define DTP_EXECUTOR_COMM_COMMUNICATOR_H
+
+#include "core/layout/mesh.h"
+#include "spmd/program/program.h"
+
+typedef struct dtp_comm dtp_comm;
+
+/* Prints the failure of a job, on one rank, while the others wait; gives the exit code of the
+ * process, with which a job ends whose other ranks cannot be told. */
+typedef struct dtp_comm_reporter {
+    int (*report)(void *user, const dtp_err *err);
+    void *user;
+} dtp_comm_reporter;
+
+typedef struct dtp_comm_ops {
+    const char *name; /* "self", "sim", "mpi" */
+    /* REQUIRED. The collective of spmd/program/program.h over the group of this rank that spans
+     * coll->set of the mesh; sub-communicators are made on first use (dtp_comm_prepare). Every
+     * member calls it in the same order. DTP_COMM when a peer failed or the ranks disagree; then
+     * the communicator is broken, and so are later calls. Ranks of several hosts that wait for each
+     * other are not noticed. */
+    dtp_status (*run)(dtp_comm *c, const dtp_coll *coll, const void *in, void *out, dtp_err *err);
+    /* REQUIRED. Makes the sub-communicator for a set of mesh dims; collective over the ranks of
+     * this rank's group. */
+    dtp_status (*prepare)(dtp_comm *c, dtp_mesh_set set, dtp_err *err);
+    /* REQUIRED. All ranks. */
+    dtp_status (*barrier)(dtp_comm *c, dtp_err *err);
+    /* OPTIONAL. See dtp_comm_conclude. */
+    dtp_status (*conclude)(dtp_comm *c, dtp_status mine, const dtp_comm_reporter *reporter,
+                           dtp_err *err);
+    /* OPTIONAL. Tells the peers that this rank gives up, so that none hangs. */
+    void (*abort)(dtp_comm *c, const char *why);
+    /* OPTIONAL, both or none. Host memory, 64-byte aligned, that peers can reach: collectives
+     * between such buffers move every byte once. NULL when there is none (left). take_back is false
+     * when ptr is not such memory. See dtp_comm_alloc. */
+    void *(*lend)(dtp_comm *c, size_t bytes);
+    bool (*take_back)(dtp_comm *c, void *ptr);
+    /* OPTIONAL. See dtp_comm_alike_here. */
+    dtp_status (*alike_here)(dtp_comm *c, uint64_t key, int32_t *n, dtp_err *err);
+    void (*destroy)(dtp_comm *c);
+} dtp_comm_ops;
+
+struct dtp_comm {
+    const dtp_comm_ops *ops;
+    dtp_mesh mesh;
+    int32_t rank, size;
+};
+
+/* One rank. */
+dtp_status dtp_comm_self_create(dtp_comm **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* Runs body once per virtual rank, rank 0 in the calling thread and each other in its own, with a
+ * sim communicator; returns the failure of the lowest rank that has one of its own. A rank that
+ * fails wakes those out of their collectives that wait for it. */
+typedef dtp_status (*dtp_rank_body)(dtp_comm *comm, void *user, dtp_err *err);
+dtp_status dtp_comm_sim_run(const dtp_mesh *mesh, dtp_rank_body body, void *user,
+                            dtp_err *err) DTP_MUST_CHECK;
+
+/* Virtual ranks that stay for further runs, by mesh: for many short runs. Owned by one thread.
+ * DTP_NOMEM. */
+typedef struct dtp_sim_pool dtp_sim_pool;
+dtp_status dtp_sim_pool_create(dtp_sim_pool **out, dtp_err *err) DTP_MUST_CHECK;
+void dtp_sim_pool_destroy(dtp_sim_pool *pool);
+/* As dtp_comm_sim_run, which it is when pool is NULL. */
+dtp_status dtp_sim_pool_run(dtp_sim_pool *pool, const dtp_mesh *mesh, dtp_rank_body body,
+                            void *user, dtp_err *err) DTP_MUST_CHECK;
+
+/* Joins the MPI job this process was started in (initialises MPI when needed; finalised at destroy
+ * of the last one). DTP_UNSUPPORTED when built without MPI; DTP_INVALID when the mesh does not have
+ * as many ranks as the job. */
+dtp_status dtp_comm_mpi_create(const dtp_mesh *mesh, dtp_comm **out, dtp_err *err) DTP_MUST_CHECK;
+/* The same for a job whose ranks come to one outcome (dtp_comm_conclude), beginning here: `ready`
+ * says whether this process failed before (*err says how). Fails on all ranks as
+ * dtp_comm_conclude does when one of them is not ready, or the mesh does not fit the job.
+ * *err is not NULL. */
+dtp_status dtp_comm_mpi_join(const dtp_mesh *mesh, dtp_status ready,
+                             const dtp_comm_reporter *reporter, dtp_comm **out,
+                             dtp_err *err) DTP_MUST_CHECK;
+/* True when this process was started by mpirun or srun (looks at the launcher's environment as
+ * given by the caller: a "NAME=value" list such as environ). */
+bool dtp_comm_in_mpi_job(char *const *environment);
+/* DTP_INVALID when the environment of such a job has nothing that MPI could find the other ranks
+ * by: srun without PMI. Each would be a job of one rank; err->told on all but the first. */
+dtp_status dtp_comm_check_launcher(char *const *environment, dtp_err *err) DTP_MUST_CHECK;
+
+void dtp_comm_destroy(dtp_comm *c);
+
+/* Agreement of all ranks on a value: one all-reduce of (x, -x) with MIN. DTP_COMM on every rank
+ * when they differ. */
+dtp_status dtp_comm_agree(dtp_comm *c, uint64_t value, const char *what,
+                          dtp_err *err) DTP_MUST_CHECK;
+
+/* All ranks share one verdict: DTP_OK when `mine` is DTP_OK everywhere. A rank that failed keeps
+ * its own code and message; the others get DTP_COMM with the lowest rank that failed and its
+ * message, which costs a second small all-reduce then. Collective. */
+dtp_status dtp_comm_settle(dtp_comm *c, dtp_status mine, dtp_err *err) DTP_MUST_CHECK;
+
+/* The same with one verdict in one wording: every rank, also one that failed for another reason,
+ * gets the code and message of the lowest rank that failed. */
+dtp_status dtp_comm_settle_alike(dtp_comm *c, dtp_status mine, dtp_err *err) DTP_MUST_CHECK;
+
+/* Tells the peers of a failure on this rank alone (comm->ops->abort where there is one): they get
+ * DTP_COMM with `why` once they wait for this rank. mpi ranks that do not all share memory, or do
+ * not learn of it in time, cannot be told: then `why` is printed and the job ends, at once or, on a
+ * communicator of dtp_comm_mpi_join, at its conclusion. */
+void dtp_comm_give_up(dtp_comm *c, const char *why);
+
+/* One outcome for the processes of a job: the last call on a communicator before it is destroyed,
+ * by all ranks, failed or not; told of a failure first by dtp_comm_give_up. DTP_OK when `mine` is
+ * DTP_OK everywhere. Else code and message of the lowest rank whose failure is its own and not that
+ * of a peer passed on (err->told), the same on all ranks and whoever noticed first. That rank
+ * reports it (NULL: nobody does) before any rank returns; then err->told is set. A rank whose peers
+ * do not come within some seconds reports its failure itself and ends the job. *err is not NULL.
+ * Virtual ranks and a single one return `mine`: dtp_comm_sim_run chooses alike. */
+dtp_status dtp_comm_conclude(dtp_comm *c, dtp_status mine, const dtp_comm_reporter *reporter,
+                             dtp_err *err) DTP_MUST_CHECK;
+
+/* On how many ranks of this machine `key` is the same, this one included; at least 1. Collective
+ * over all ranks of an mpi communicator; virtual ranks are all alike. */
+dtp_status dtp_comm_alike_here(dtp_comm *c, uint64_t key, int32_t *n, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

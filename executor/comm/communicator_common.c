@@ -1,0 +1,186 @@
+/* What every communicator offers on top of its vtable. */
+#include "executor/comm/communicator.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "executor/comm/communicator_internal.h"
+
+void dtp_comm_destroy(dtp_comm *c)
+{
+    if (c != NULL) {
+        c->ops->destroy(c);
+    }
+}
+
+static dtp_mesh_set all_dims(const dtp_comm *c)
+{
+    return ((dtp_mesh_set)1 << c->mesh.n_dims) - 1;
+}
+
+static dtp_status reduce_min(dtp_comm *c, int64_t *values, int64_t n, dtp_err *err)
+{
+    dtp_coll coll = {.kind = DTP_ALL_REDUCE,
+                     .set = all_dims(c),
+                     .op = DTP_REDUCE_MIN,
+                     .dtype = DTP_I64,
+                     .count = n};
+    return c->ops->run(c, &coll, values, values, err);
+}
+
+dtp_status dtp_comm_agree(dtp_comm *c, uint64_t value, const char *what, dtp_err *err)
+{
+    int64_t high = (int64_t)(value >> 32), low = (int64_t)(value & UINT32_MAX);
+    int64_t v[4] = {high, low, -high, -low};
+    DTP_TRY(reduce_min(c, v, 4, err));
+    if (v[0] != -v[2] || v[1] != -v[3]) {
+        return DTP_FAIL(err, DTP_COMM, "the ranks do not agree on %s (rank %d of %d has %016llx)",
+                        what, c->rank, c->size, (unsigned long long)value);
+    }
+    return DTP_OK;
+}
+
+/* Shows the message of rank `failed` to all ranks: its words against the largest number of the
+ * others, the least of each. */
+static dtp_status share_text(dtp_comm *c, int32_t failed, const char *mine,
+                             char text[DTP_ERR_MSG_BYTES], dtp_err *err)
+{
+    int64_t words[DTP_ERR_MSG_BYTES / sizeof(int64_t)];
+    const size_t n = sizeof words / sizeof words[0];
+    for (size_t i = 0; i < n; i++) {
+        words[i] = INT64_MAX;
+    }
+    if (c->rank == failed) {
+        memset(words, 0, sizeof words);
+        memcpy(words, mine, strnlen(mine, sizeof words - 1));
+    }
+    DTP_TRY(reduce_min(c, words, (int64_t)n, err));
+    memcpy(text, words, sizeof words);
+    text[DTP_ERR_MSG_BYTES - 1] = '\0';
+    return DTP_OK;
+}
+
+typedef struct failure {
+    int32_t rank; /* -1 = none */
+    dtp_status code;
+    char text[DTP_ERR_MSG_BYTES];
+} failure;
+
+/* The lowest rank that failed, its code and message, the same on all ranks. */
+static dtp_status find_failure(dtp_comm *c, dtp_status mine, const dtp_err *why, failure *out,
+                               dtp_err *err)
+{
+    enum { CODE_BITS = 8 };
+    int64_t first = mine == DTP_OK ? INT64_MAX : ((int64_t)c->rank << CODE_BITS) + (int64_t)mine;
+    const bool worded = why != NULL && why->code != DTP_OK;
+    DTP_TRY(reduce_min(c, &first, 1, err));
+    if (first == INT64_MAX) {
+        out->rank = -1;
+        return DTP_OK;
+    }
+    out->rank = (int32_t)(first >> CODE_BITS);
+    out->code = (dtp_status)(first & ((1 << CODE_BITS) - 1));
+    return share_text(c, out->rank, worded ? why->msg : dtp_status_text(mine), out->text, err);
+}
+
+dtp_status dtp_comm_settle(dtp_comm *c, dtp_status mine, dtp_err *err)
+{
+    failure f;
+    dtp_err quiet = {0}; /* a rank that failed keeps its own message */
+    const dtp_status sent = find_failure(c, mine, err, &f, mine == DTP_OK ? err : &quiet);
+    if (mine != DTP_OK) {
+        return mine;
+    }
+    DTP_TRY(sent);
+    return f.rank < 0 ? DTP_OK : dtp_comm__relay(err, c->rank, f.rank, f.text);
+}
+
+dtp_status dtp_comm_settle_alike(dtp_comm *c, dtp_status mine, dtp_err *err)
+{
+    failure f;
+    DTP_TRY(find_failure(c, mine, err, &f, mine == DTP_OK ? err : NULL));
+    return f.rank < 0 ? DTP_OK : DTP_FAIL(err, f.code, "%s", f.text);
+}
+
+dtp_status dtp_comm__relay(dtp_err *err, int32_t rank, int32_t failed, const char *why)
+{
+    dtp_status status = DTP_FAIL(err, DTP_COMM, "rank %d gives up because rank %d failed%s%.900s",
+                                 rank, failed, why[0] != '\0' ? ": " : "", why);
+    if (err != NULL) {
+        err->told = true;
+    }
+    return status;
+}
+
+void dtp_comm_give_up(dtp_comm *c, const char *why)
+{
+    void (*tell)(dtp_comm *, const char *) = c->ops->abort;
+    if (tell != NULL) {
+        tell(c, why);
+    }
+}
+
+dtp_status dtp_comm_conclude(dtp_comm *c, dtp_status mine, const dtp_comm_reporter *reporter,
+                             dtp_err *err)
+{
+    return c->ops->conclude != NULL ? c->ops->conclude(c, mine, reporter, err) : mine;
+}
+
+dtp_status dtp_comm_alike_here(dtp_comm *c, uint64_t key, int32_t *n, dtp_err *err)
+{
+    *n = c->size;
+    return c->ops->alike_here != NULL ? c->ops->alike_here(c, key, n, err) : DTP_OK;
+}
+
+const char *dtp_comm__environment(char *const *environment, const char *name)
+{
+    size_t n = strlen(name);
+    for (size_t i = 0; environment != NULL && environment[i] != NULL; i++) {
+        if (strncmp(environment[i], name, n) == 0 && environment[i][n] == '=') {
+            return environment[i] + n + 1;
+        }
+    }
+    return NULL;
+}
+
+/* Whether a launcher says how MPI finds the other ranks. */
+static bool has_launcher(char *const *environment)
+{
+    static const char *const marks[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        if (dtp_comm__environment(environment, marks[i]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Tasks of the step that srun started this process in. A shell inside an allocation also has
+ * SLURM_PROCID, with one task and no step to join. */
+static int32_t srun_tasks(char *const *environment)
+{
+    const char *tasks = dtp_comm__environment(environment, "SLURM_STEP_NUM_TASKS");
+    const bool task = dtp_comm__environment(environment, "SLURM_PROCID") != NULL && tasks != NULL;
+    return task ? (int32_t)atoi(tasks) : 0;
+}
+
+bool dtp_comm_in_mpi_job(char *const *environment)
+{
+    return has_launcher(environment) || srun_tasks(environment) > 1;
+}
+
+dtp_status dtp_comm_check_launcher(char *const *environment, dtp_err *err)
+{
+    const int32_t tasks = srun_tasks(environment);
+    if (has_launcher(environment) || tasks <= 1) {
+        return DTP_OK;
+    }
+    dtp_status status = DTP_FAIL(err, DTP_INVALID,
+                                 "srun started %d tasks but does not connect them for MPI: use "
+                                 "srun --mpi=pmix",
+                                 tasks);
+    if (err != NULL) { /* each task is alone: the first one says so */
+        err->told = strcmp(dtp_comm__environment(environment, "SLURM_PROCID"), "0") != 0;
+    }
+    return status;
+}

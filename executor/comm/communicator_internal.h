@@ -1,0 +1,95 @@
+/* Shared by the communicators. */
+#ifndef DTP_EXECUTOR_COMM_COMMUNICATOR_INTERNAL_H
+#define DTP_EXECUTOR_COMM_COMMUNICATOR_INTERNAL_H
+
+#include "executor/comm/communicator.h"
+
+/* Whether a reduction over a type is there: SUM PROD MIN MAX over numbers, PROD (and) MIN (and) MAX
+ * (or) over bools. DTP_UNSUPPORTED. */
+dtp_status dtp_comm__can_reduce(const dtp_coll *coll, dtp_err *err) DTP_MUST_CHECK;
+
+/* acc[i] = acc[i] op in[i]. A NaN on either side of MIN and MAX stays a NaN. Integers wrap around.
+ * bf16 and f16 are combined as f32 and rounded once, to nearest even. */
+void dtp_comm__combine(dtp_reduce_op op, dtp_dtype dtype, void *acc, const void *in, int64_t n);
+
+/* Elements of the two buffers of a collective over n members. */
+void dtp_comm__elems(const dtp_coll *coll, int32_t n, int64_t *in, int64_t *out);
+
+/* Whether all members run the same collective. */
+bool dtp_comm__same(const dtp_coll *a, const dtp_coll *b);
+
+/* "rank 3: all_reduce sum over mesh dims 0x1 of 8 x f32, ..."; NULL is the barrier. */
+void dtp_comm__describe(int32_t rank, const dtp_coll *coll, char *out, size_t room);
+
+/* What a rank does while others can never go on. */
+typedef struct dtp_comm__visit {
+    enum { DTP_COMM_VISIT_NONE, DTP_COMM_VISIT_WAITS, DTP_COMM_VISIT_ENDED } state;
+    const dtp_coll *coll; /* it waits in; NULL: the barrier */
+} dtp_comm__visit;
+/* "the ranks wait for each other: rank 0: ...; rank 1: has ended", by rank, each kind of visit
+ * once. */
+void dtp_comm__describe_waits(int32_t n, const dtp_comm__visit *visits,
+                              char out[DTP_ERR_MSG_BYTES]);
+
+/* Where one part of a buffer lies, in bytes: runs of `run` bytes at start, start + stride, ... */
+typedef struct dtp_comm__part {
+    int64_t start, run, stride;
+} dtp_comm__part;
+/* Part p of a member's input or output in a group of n. */
+dtp_comm__part dtp_comm__part_of(const dtp_coll *coll, bool input, int64_t n, int64_t p);
+/* `bytes` of one part of a buffer, from its from_start on, to another part from its to_start on. */
+void dtp_comm__copy(void *to, dtp_comm__part to_part, int64_t to_start, const void *from,
+                    dtp_comm__part from_part, int64_t from_start, int64_t bytes);
+
+/* The buffers of a member, as this process sees them. */
+typedef struct dtp_comm__slot {
+    const void *in;
+    void *out;
+} dtp_comm__slot;
+/* Whether members write to each other's outputs; otherwise each takes what it needs from the
+ * inputs. Reading rows of another core's memory brings much along that is not wanted, so strided
+ * parts are read by their owner. */
+bool dtp_comm__gives(const dtp_coll *coll);
+/* What member `me` of n has to do when it can reach all buffers; see transfer.c. */
+void dtp_comm__transfer(const dtp_coll *coll, int32_t n, int32_t me, const dtp_comm__slot *slots);
+
+/* Memory that grows. */
+typedef struct dtp_comm__scratch {
+    void *data;
+    size_t capacity;
+} dtp_comm__scratch;
+dtp_status dtp_comm__reserve(dtp_comm__scratch *scratch, size_t bytes, const dtp_coll *coll,
+                             dtp_err *err) DTP_MUST_CHECK;
+/* Gives a private copy of `in` when it overlaps `out` in a way that the collective does not allow
+ * in place, else `in` itself. */
+dtp_status dtp_comm__unalias(dtp_comm__scratch *scratch, const dtp_coll *coll, int32_t n,
+                             int32_t index, const void *in, const void *out, const void **safe,
+                             dtp_err *err) DTP_MUST_CHECK;
+
+/* The collective over a group of one: a copy. */
+void dtp_comm__single(const dtp_coll *coll, const void *in, void *out);
+
+/* DTP_COMM: what rank `rank` reports of the failure of another one; `why` may be "". */
+dtp_status dtp_comm__relay(dtp_err *err, int32_t rank, int32_t failed,
+                           const char *why) DTP_MUST_CHECK;
+
+/* The value of NAME in a "NAME=value" list such as environ, NULL when absent. Borrowed. */
+const char *dtp_comm__environment(char *const *environment, const char *name);
+
+/* Longest message, in elements, given to MPI in one call; for tests of the chunking of large
+ * counts. */
+void dtp_comm__mpi_limit(dtp_comm *c, int64_t max_count);
+/* false: everything goes through MPI calls, nothing through memory shared with the other ranks of
+ * the host; for tests. All ranks alike. */
+void dtp_comm__mpi_share(dtp_comm *c, bool share);
+
+/* The virtual ranks of one mesh (sim.c): started once, run as often as wanted, by one thread at a
+ * time. A run that failed leaves no trace. DTP_NOMEM. */
+typedef struct dtp_comm__world dtp_comm__world;
+dtp_status dtp_comm__world_create(const dtp_mesh *mesh, dtp_comm__world **out,
+                                  dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_comm__world_run(dtp_comm__world *w, dtp_rank_body body, void *user,
+                               dtp_err *err) DTP_MUST_CHECK;
+void dtp_comm__world_destroy(dtp_comm__world *w);
+
+#endif

@@ -1,0 +1,96 @@
+#include "executor/comm/free_list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool dtp_comm__ranges_init(dtp_comm__ranges *r, int64_t bytes)
+{
+    enum { FIRST = 16 };
+    *r = (dtp_comm__ranges){.items = calloc(FIRST, sizeof *r->items)};
+    if (r->items == NULL) {
+        return false;
+    }
+    r->capacity = FIRST;
+    r->n = 1;
+    r->items[0] = (dtp_comm__range){.bytes = bytes};
+    return true;
+}
+
+void dtp_comm__ranges_clear(dtp_comm__ranges *r)
+{
+    free(r->items);
+    *r = (dtp_comm__ranges){0};
+}
+
+static bool make_room(dtp_comm__ranges *r)
+{
+    if (r->n < r->capacity) {
+        return true;
+    }
+    if (r->capacity > INT32_MAX / 2) {
+        return false;
+    }
+    dtp_comm__range *grown = realloc(r->items, 2 * (size_t)r->capacity * sizeof *grown);
+    if (grown == NULL) {
+        return false;
+    }
+    r->items = grown;
+    r->capacity *= 2;
+    return true;
+}
+
+static void insert(dtp_comm__ranges *r, int32_t i, dtp_comm__range range)
+{
+    memmove(&r->items[i + 1], &r->items[i], (size_t)(r->n - i) * sizeof *r->items);
+    r->items[i] = range;
+    r->n++;
+}
+
+static void erase(dtp_comm__ranges *r, int32_t i)
+{
+    memmove(&r->items[i], &r->items[i + 1], (size_t)(r->n - i - 1) * sizeof *r->items);
+    r->n--;
+}
+
+int64_t dtp_comm__ranges_take(dtp_comm__ranges *r, int64_t bytes)
+{
+    for (int32_t i = 0; i < r->n; i++) {
+        dtp_comm__range *at = &r->items[i];
+        if (at->used || at->bytes < bytes) {
+            continue;
+        }
+        if (at->bytes > bytes) {
+            if (!make_room(r)) {
+                return -1;
+            }
+            at = &r->items[i];
+            dtp_comm__range rest = {.start = at->start + bytes, .bytes = at->bytes - bytes};
+            at->bytes = bytes;
+            insert(r, i + 1, rest);
+        }
+        r->items[i].used = true;
+        return r->items[i].start;
+    }
+    return -1;
+}
+
+bool dtp_comm__ranges_give(dtp_comm__ranges *r, int64_t start)
+{
+    int32_t i = 0;
+    while (i < r->n && (r->items[i].start != start || !r->items[i].used)) {
+        i++;
+    }
+    if (i == r->n) {
+        return false;
+    }
+    r->items[i].used = false;
+    if (i + 1 < r->n && !r->items[i + 1].used) {
+        r->items[i].bytes += r->items[i + 1].bytes;
+        erase(r, i + 1);
+    }
+    if (i > 0 && !r->items[i - 1].used) {
+        r->items[i - 1].bytes += r->items[i].bytes;
+        erase(r, i);
+    }
+    return true;
+}

@@ -1,0 +1,27 @@
+/* Which parts of a block of memory are in use: first fit over a sorted list of ranges. */
+#ifndef DTP_EXECUTOR_COMM_FREE_LIST_H
+#define DTP_EXECUTOR_COMM_FREE_LIST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct dtp_comm__range {
+    int64_t start, bytes;
+    bool used;
+} dtp_comm__range;
+
+/* Ranges lie one after the other from 0 to the end; no two free ones are neighbours. */
+typedef struct dtp_comm__ranges {
+    int32_t n, capacity;
+    dtp_comm__range *items;
+} dtp_comm__ranges;
+
+/* False when out of memory. */
+bool dtp_comm__ranges_init(dtp_comm__ranges *r, int64_t bytes);
+void dtp_comm__ranges_clear(dtp_comm__ranges *r);
+/* Start of `bytes` > 0 that are now in use; -1 when there is no such range or no memory. */
+int64_t dtp_comm__ranges_take(dtp_comm__ranges *r, int64_t bytes);
+/* Frees the range that starts there; false when none in use does. */
+bool dtp_comm__ranges_give(dtp_comm__ranges *r, int64_t start);
+
+#endif

@@ -1,0 +1,138 @@
+#include "executor/comm/sub_communicator.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+typedef struct view {
+    dtp_comm base;
+    dtp_comm *parent;
+    dtp_mesh_set sets[DTP_MAX_MESH_DIMS]; /* by own mesh dim */
+} view;
+
+static dtp_mesh_set to_parent(const view *v, dtp_mesh_set set)
+{
+    dtp_mesh_set all = 0;
+    for (int32_t m = 0; m < v->base.mesh.n_dims; m++) {
+        all |= (set >> m & 1U) != 0 ? v->sets[m] : 0;
+    }
+    return all;
+}
+
+static dtp_mesh_set whole(const view *v)
+{
+    return to_parent(v, ((dtp_mesh_set)1 << v->base.mesh.n_dims) - 1);
+}
+
+static dtp_status check_set(const dtp_comm *c, dtp_mesh_set set, dtp_err *err)
+{
+    return set >> c->mesh.n_dims == 0
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_INVALID, "mesh dims 0x%x of a mesh with %d dims", (unsigned)set,
+                          c->mesh.n_dims);
+}
+
+static dtp_status view_run(dtp_comm *c, const dtp_coll *coll, const void *in, void *out,
+                           dtp_err *err)
+{
+    const view *v = (const view *)c;
+    dtp_coll mapped = *coll;
+    DTP_TRY(check_set(c, coll->set, err));
+    mapped.set = to_parent(v, coll->set);
+    return v->parent->ops->run(v->parent, &mapped, in, out, err);
+}
+
+static dtp_status view_prepare(dtp_comm *c, dtp_mesh_set set, dtp_err *err)
+{
+    const view *v = (const view *)c;
+    DTP_TRY(check_set(c, set, err));
+    return v->parent->ops->prepare(v->parent, to_parent(v, set), err);
+}
+
+/* The parent's barrier is one of all its ranks; a reduction of one number is one of the view's. */
+static dtp_status view_barrier(dtp_comm *c, dtp_err *err)
+{
+    const view *v = (const view *)c;
+    int32_t here = 1;
+    dtp_coll coll = {.kind = DTP_ALL_REDUCE,
+                     .set = whole(v),
+                     .op = DTP_REDUCE_MIN,
+                     .dtype = DTP_I32,
+                     .count = 1};
+    return v->parent->ops->run(v->parent, &coll, &here, &here, err);
+}
+
+static void view_abort(dtp_comm *c, const char *why)
+{
+    dtp_comm_give_up(((view *)c)->parent, why);
+}
+
+static void *view_lend(dtp_comm *c, size_t bytes)
+{
+    dtp_comm *parent = ((view *)c)->parent;
+    return parent->ops->lend != NULL ? parent->ops->lend(parent, bytes) : NULL;
+}
+
+static bool view_take_back(dtp_comm *c, void *ptr)
+{
+    dtp_comm *parent = ((view *)c)->parent;
+    return parent->ops->take_back != NULL && parent->ops->take_back(parent, ptr);
+}
+
+static void view_destroy(dtp_comm *c)
+{
+    free(c);
+}
+
+static const dtp_comm_ops view_ops = {
+    .name = "view",
+    .run = view_run,
+    .prepare = view_prepare,
+    .barrier = view_barrier,
+    .abort = view_abort,
+    .lend = view_lend,
+    .take_back = view_take_back,
+    .destroy = view_destroy,
+};
+
+static dtp_status check_sets(const dtp_comm *parent, const dtp_mesh *mesh,
+                             const dtp_mesh_set *parent_sets, dtp_err *err)
+{
+    dtp_mesh_set before = 0;
+    for (int32_t m = 0; m < mesh->n_dims; m++) {
+        dtp_mesh_set set = parent_sets[m];
+        dtp_mesh_set below = set == 0 ? 0 : (set & (~set + 1U)) - 1U; /* all lower bits */
+        if (set >> parent->mesh.n_dims != 0 ||
+            dtp_mesh_set_size(&parent->mesh, set) != mesh->sizes[m]) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "mesh dim '%s' of size %" PRId64
+                            " cannot stand for the dims 0x%x of a mesh of %d dims",
+                            mesh->names[m], mesh->sizes[m], (unsigned)set, parent->mesh.n_dims);
+        }
+        if ((before & ~below) != 0 && set != 0) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "mesh dim '%s' stands for the dims 0x%x, which do not come after 0x%x",
+                            mesh->names[m], (unsigned)set, (unsigned)before);
+        }
+        before |= set;
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_comm_view_create(dtp_comm *parent, const dtp_mesh *mesh,
+                                const dtp_mesh_set *parent_sets, dtp_comm **out, dtp_err *err)
+{
+    DTP_TRY(check_sets(parent, mesh, parent_sets, err));
+    view *v = calloc(1, sizeof *v);
+    if (v == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for a communicator");
+    }
+    v->base = (dtp_comm){.ops = &view_ops, .mesh = *mesh};
+    v->parent = parent;
+    for (int32_t m = 0; m < mesh->n_dims; m++) {
+        v->sets[m] = parent_sets[m];
+    }
+    v->base.rank = dtp_mesh_set_index(&parent->mesh, whole(v), parent->rank);
+    v->base.size = dtp_mesh_set_size(&parent->mesh, whole(v));
+    *out = &v->base;
+    return DTP_OK;
+}

@@ -1,0 +1,69 @@
+/* A backend: where memory lives and how kernels run. Orthogonal to the communicator. */
+#ifndef DTP_EXECUTOR_DEVICE_BACKEND_H
+#define DTP_EXECUTOR_DEVICE_BACKEND_H
+
+#include <stddef.h>
+
+#include "executor/device/kernel.h"
+
+typedef struct dtp_backend dtp_backend;
+
+typedef struct dtp_backend_ops {
+    const char *name; /* "cpu", "ref" */
+    /* REQUIRED. Device memory, 64-byte aligned; every byte goes through these two. */
+    dtp_status (*alloc)(dtp_backend *b, size_t bytes, void **out, dtp_err *err);
+    void (*free)(dtp_backend *b, void *ptr, size_t bytes);
+    /* REQUIRED. Host <-> device copies. */
+    dtp_status (*upload)(dtp_backend *b, void *device, const void *host, size_t bytes,
+                         dtp_err *err);
+    dtp_status (*download)(dtp_backend *b, void *host, const void *device, size_t bytes,
+                           dtp_err *err);
+    /* REQUIRED. NULL when the backend has no kernel for the op. */
+    dtp_kernel_fn (*kernel)(const dtp_backend *b, const char *op);
+    /* OPTIONAL. Whether the kernel takes these types and attributes, asked once when a program is
+     * bound (the kernel does not ask again): DTP_UNSUPPORTED naming op and type. NULL: it does. */
+    dtp_status (*check)(const dtp_backend *b, const dtp_op_call *call, dtp_err *err);
+    /* REQUIRED. Staging copies (spmd/program/program.h): src and dst as views; parts and index of
+     * this rank in the group for pack, unpack, slice, keep_first. */
+    dtp_status (*pack)(dtp_backend *b, const dtp_view *src, int32_t axis, int32_t parts,
+                       const dtp_ttype *part, void *staging, dtp_err *err);
+    dtp_status (*unpack)(dtp_backend *b, const void *staging, int32_t axis, int32_t parts,
+                         const dtp_ttype *part, const dtp_view *dst, dtp_err *err);
+    dtp_status (*slice)(dtp_backend *b, const dtp_view *src, int32_t axis, int64_t start,
+                        const dtp_view *dst, dtp_err *err);
+    dtp_status (*scale)(dtp_backend *b, const dtp_view *src, double factor, const dtp_view *dst,
+                        dtp_err *err);
+    /* OPTIONAL. Waits for queued work; NULL: kernels are synchronous. */
+    dtp_status (*sync)(dtp_backend *b, dtp_err *err);
+    void (*destroy)(dtp_backend *b);
+} dtp_backend_ops;
+
+struct dtp_backend_extra;
+
+struct dtp_backend {
+    const dtp_backend_ops *ops;
+    struct dtp_backend_extra *extra; /* kernels of dtp_backend_add_kernels */
+    int32_t threads;
+    int64_t allocated_bytes, peak_allocated_bytes; /* counted by alloc and free */
+};
+
+/* f32 and integer kernels: OpenBLAS GEMM, vectorised loops, OpenMP. */
+dtp_status dtp_backend_cpu_create(int32_t threads, dtp_backend **out, dtp_err *err) DTP_MUST_CHECK;
+/* f64 reference arithmetic, plain loops, one thread: the oracle of the tests. */
+dtp_status dtp_backend_ref_create(dtp_backend **out, dtp_err *err) DTP_MUST_CHECK;
+/* By name: "cpu", "ref". */
+dtp_status dtp_backend_create(const char *name, int32_t threads, dtp_backend **out,
+                              dtp_err *err) DTP_MUST_CHECK;
+void dtp_backend_destroy(dtp_backend *b);
+
+/* The kernel of an op: the backend's own, else an added one, else NULL. */
+dtp_kernel_fn dtp_backend_kernel(const dtp_backend *b, const char *op);
+/* Whether that kernel takes the types and attributes of a call (ops->check). */
+dtp_status dtp_backend_check(const dtp_backend *b, const dtp_op_call *call,
+                             dtp_err *err) DTP_MUST_CHECK;
+/* Gives this backend kernels for registered ops (core/graph/op_set.h). The names are copied.
+ * DTP_INVALID when an op has a kernel already or is a built-in one; then none is added. */
+dtp_status dtp_backend_add_kernels(dtp_backend *b, const dtp_kernel *kernels, int32_t n,
+                                   dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,153 @@
+#include "executor/device/shard.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+dtp_piece dtp_piece_whole(const dtp_ttype *type)
+{
+    dtp_piece p = {.rank = type->rank};
+    for (int32_t i = 0; i < type->rank; i++) {
+        p.global[i] = p.size[i] = type->dims[i].size;
+    }
+    return p;
+}
+
+dtp_piece dtp_piece_of(const dtp_ttype *type, const dtp_layout *layout, const dtp_mesh *mesh,
+                       int32_t rank)
+{
+    dtp_piece p = {.rank = type->rank};
+    dtp_ttype local;
+    dtp_layout_local(layout, mesh, type, rank, &local, p.offset);
+    for (int32_t i = 0; i < type->rank; i++) {
+        p.global[i] = type->dims[i].size;
+        p.size[i] = local.dims[i].size;
+    }
+    return p;
+}
+
+int64_t dtp_piece_elems(const dtp_piece *piece)
+{
+    int64_t n = 1;
+    for (int32_t i = 0; i < piece->rank; i++) {
+        n *= piece->size[i];
+    }
+    return n;
+}
+
+bool dtp_piece_intersect(const dtp_piece *a, const dtp_piece *b, dtp_piece *out)
+{
+    *out = *a;
+    for (int32_t i = 0; i < a->rank; i++) {
+        int64_t start = a->offset[i] > b->offset[i] ? a->offset[i] : b->offset[i];
+        int64_t a_end = a->offset[i] + a->size[i], b_end = b->offset[i] + b->size[i];
+        int64_t end = a_end < b_end ? a_end : b_end;
+        if (end <= start) {
+            return false;
+        }
+        out->offset[i] = start;
+        out->size[i] = end - start;
+    }
+    return true;
+}
+
+dtp_piece_runs dtp_piece_runs_of(const dtp_piece *whole, const dtp_piece *part)
+{
+    dtp_piece_runs it = {.whole = *whole, .part = *part, .axis = part->rank, .run = 1};
+    /* dims that part, whole and tensor all have in full join the run, and the next one partly */
+    while (it.axis > 0) {
+        int32_t i = --it.axis;
+        it.run *= part->size[i];
+        if (part->size[i] != whole->size[i] || part->size[i] != part->global[i]) {
+            break;
+        }
+    }
+    it.left = 1;
+    for (int32_t i = 0; i < it.axis; i++) {
+        it.left *= part->size[i];
+    }
+    it.left = it.run == 0 ? 0 : it.left;
+    it.at[0] = -1; /* before the first run */
+    return it;
+}
+
+bool dtp_piece_next(dtp_piece_runs *it)
+{
+    if (it->left == 0) {
+        return false;
+    }
+    it->left--;
+    if (it->at[0] < 0) {
+        it->at[0] = 0;
+    } else {
+        for (int32_t i = it->axis - 1; i >= 0; i--) {
+            if (++it->at[i] < it->part.size[i]) {
+                break;
+            }
+            it->at[i] = 0;
+        }
+    }
+    it->in_whole = it->in_tensor = 0;
+    for (int32_t i = 0; i < it->part.rank; i++) {
+        int64_t index = it->part.offset[i] + it->at[i];
+        it->in_whole = it->in_whole * it->whole.size[i] + (index - it->whole.offset[i]);
+        it->in_tensor = it->in_tensor * it->part.global[i] + index;
+    }
+    return true;
+}
+
+/* The longest runs common to both storages: those of the coarser walk cut to the finer one. */
+void dtp_piece_copy(const dtp_piece *part, const dtp_piece *src, const void *src_data,
+                    const dtp_piece *dst, void *dst_data, int64_t elem_bytes)
+{
+    dtp_piece_runs from = dtp_piece_runs_of(src, part), to = dtp_piece_runs_of(dst, part);
+    int64_t from_left = 0, to_left = 0;
+    for (;;) {
+        if (from_left == 0 && dtp_piece_next(&from)) {
+            from_left = from.run;
+        }
+        if (to_left == 0 && dtp_piece_next(&to)) {
+            to_left = to.run;
+        }
+        int64_t n = from_left < to_left ? from_left : to_left;
+        if (n == 0) {
+            return;
+        }
+        memcpy((char *)dst_data + (to.in_whole + to.run - to_left) * elem_bytes,
+               (const char *)src_data + (from.in_whole + from.run - from_left) * elem_bytes,
+               (size_t)(n * elem_bytes));
+        from_left -= n;
+        to_left -= n;
+    }
+}
+
+dtp_status dtp_read_at(int fd, const char *file, int64_t at, void *out, int64_t n, dtp_err *err)
+{
+    int64_t done = 0;
+    while (done < n) {
+        ssize_t got = pread(fd, (char *)out + done, (size_t)(n - done), (off_t)(at + done));
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            return DTP_FAIL(err, DTP_IO, "%s: %" PRId64 " bytes at %" PRId64 ": %s", file, n, at,
+                            got < 0 ? strerror(errno) : "the file ends before");
+        }
+        done += got;
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_piece_read(int fd, const char *file, int64_t base, const dtp_piece *whole,
+                          const dtp_piece *part, int64_t elem_bytes, void *out, dtp_err *err)
+{
+    dtp_piece_runs it = dtp_piece_runs_of(whole, part);
+    char *to = out;
+    while (dtp_piece_next(&it)) {
+        DTP_TRY(
+            dtp_read_at(fd, file, base + it.in_whole * elem_bytes, to, it.run * elem_bytes, err));
+        to += it.run * elem_bytes;
+    }
+    return DTP_OK;
+}

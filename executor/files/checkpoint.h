@@ -1,0 +1,32 @@
+/* Checkpoints (docs/formats/data.md): every rank writes the pieces it holds (of replicas, the first
+ * holder only) to rank-K-of-N.<set>.safetensors; rank 0 writes model.safetensors.index.json last,
+ * with sizes and checksums. Every save has new file names and takes the older index's name at the
+ * end: at every moment there is a complete checkpoint, if there was one before. It loads under any
+ * mesh, layout and rank count: every rank reads the overlaps of its pieces. */
+#ifndef DTP_EXECUTOR_FILES_CHECKPOINT_H
+#define DTP_EXECUTOR_FILES_CHECKPOINT_H
+
+#include "core/base/ctx.h"
+#include "executor/run/runner.h"
+
+/* Which resident values to write or fill, and the step count stored beside them. */
+typedef struct dtp_checkpoint_job {
+    dtp_runner *runner;
+    dtp_backend *backend;
+    dtp_comm *comm;
+    const dtp_ctx *ctx; /* NULL: silent */
+    int64_t step;       /* save: written; load: read (0 when the file has none) */
+    int32_t keep;       /* save: sets that stay in the folder, the new one counted; 0 is 1 */
+} dtp_checkpoint_job;
+
+/* The caller makes the folder and keeps other jobs away from it (core/files/file_lock.h). After a
+ * failure the older checkpoint is as it was, and no file of the new one is left. */
+dtp_status dtp_checkpoint_save(const dtp_checkpoint_job *job, const char *dir,
+                               dtp_err *err) DTP_MUST_CHECK;
+/* A directory made by dtp_checkpoint_save, a Hugging Face directory (index or single
+ * model.safetensors), or one .safetensors file. Every PARAM must be there with its shape; STATEs
+ * all or none. Tensors that the model does not have are skipped with a warning. */
+dtp_status dtp_checkpoint_load(dtp_checkpoint_job *job, const char *path,
+                               dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,449 @@
+/* What is in a checkpoint: its index (ours or Hugging Face's), or a single file. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/base/json.h"
+#include "core/base/safe_int.h"
+#include "executor/files/checkpoint_internal.h"
+
+enum { MAX_FILES = 65536 };
+
+static bool crc_from_text(const char *digits, uint32_t *out)
+{
+    const bool good = strlen(digits) == 8 && strspn(digits, "0123456789abcdef") == 8;
+    *out = good ? (uint32_t)strtoul(digits, NULL, 16) : 0;
+    return good;
+}
+
+static dtp_status add_slice(dtp_catalog *c, const dtp_slice *slice, dtp_err *err)
+{
+    DTP_TRY(dtp_arena_grow(c->arena, &c->slices, c->n_slices, c->n_slices + 1, &c->cap_slices,
+                           sizeof *c->slices, err));
+    c->slices[c->n_slices++] = *slice;
+    return DTP_OK;
+}
+
+/* An entry that is a whole tensor. */
+static dtp_status add_whole(dtp_catalog *c, int32_t file, const dtp_st_entry *e, dtp_err *err)
+{
+    dtp_slice s = {.name = e->name, .file = file, .entry = e, .piece = {.rank = e->rank}};
+    memcpy(s.piece.global, e->dims, sizeof s.piece.global);
+    memcpy(s.piece.size, e->dims, sizeof s.piece.size);
+    return add_slice(c, &s, err);
+}
+
+/* Opens f->path. Its own checksum, where it has one, is of the data. */
+static dtp_status open_data(dtp_slice_file *f, dtp_err *err)
+{
+    f->crc_from = -1;
+    DTP_TRY(dtp_st_open(f->path, &f->st, err));
+    const char *digits = dtp_st_meta_get(f->st, DTP_ST_CRC);
+    if (digits != NULL && !crc_from_text(digits, &f->crc)) {
+        dtp_st_close(f->st);
+        f->st = NULL;
+        return DTP_FAIL(err, DTP_INVALID,
+                        "%s: __metadata__.%s '%.20s' is not a checksum of 8 hex digits", f->path,
+                        DTP_ST_CRC, digits);
+    }
+    f->crc_from = digits != NULL ? dtp_st_data_at(f->st) : -1;
+    return DTP_OK;
+}
+
+/* File `name` beside the index. Names with a directory part are refused. */
+static dtp_status open_file(dtp_catalog *c, int32_t index, const char *dir, const char *name,
+                            dtp_err *err)
+{
+    dtp_slice_file *f = &c->files[index];
+    if (strchr(name, '/') != NULL || name[0] == '\0') {
+        return DTP_FAIL(err, DTP_INVALID, "'%.200s' is not a plain file name", name);
+    }
+    f->path = dtp_arena_printf(c->arena, "%s/%s", dir, name);
+    if (f->path == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for file names");
+    }
+    return open_data(f, err);
+}
+
+static dtp_status room_for_files(dtp_catalog *c, int32_t n, dtp_err *err)
+{
+    c->files = dtp_arena_alloc(c->arena, (size_t)n, sizeof *c->files);
+    return c->files != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "no memory for %d files", n);
+}
+
+/* ---- our index ---- */
+
+static dtp_status read_file_row(dtp_catalog *c, int32_t i, const char *dir, const dtp_json *v,
+                                dtp_err *err)
+{
+    static const char *const keys[] = {"name", "bytes", "crc32", NULL};
+    const dtp_json *name, *bytes, *crc;
+    const char *text, *digits;
+    uint32_t sum;
+    struct stat st;
+    int64_t expected;
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_keys(v, keys, err));
+    DTP_TRY(dtp_json_require(v, "name", &name, err));
+    DTP_TRY(dtp_json_require(v, "bytes", &bytes, err));
+    DTP_TRY(dtp_json_require(v, "crc32", &crc, err));
+    DTP_TRY(dtp_json_string(name, &text, err));
+    DTP_TRY(dtp_json_int(bytes, 0, INT64_MAX, &expected, err));
+    DTP_TRY(dtp_json_string(crc, &digits, err));
+    if (!crc_from_text(digits, &sum)) {
+        return dtp_json_fail(crc, err, "'%.20s' is not a checksum of 8 hex digits", digits);
+    }
+    dtp_status status = open_file(c, i, dir, text, err);
+    if (status != DTP_OK) {
+        dtp_json_prefix(name, err);
+        return status;
+    }
+    c->files[i].crc_from = 0;
+    c->files[i].crc = sum;
+    c->n_files = i + 1;
+    if (stat(c->files[i].path, &st) != 0 || (int64_t)st.st_size != expected) {
+        return dtp_json_fail(bytes, err, "'%.200s' does not have %" PRId64 " bytes", text,
+                             expected);
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_numbers(const dtp_json *v, const char *key, int32_t rank, int64_t *out,
+                               dtp_err *err)
+{
+    const dtp_json *list;
+    DTP_TRY(dtp_json_require(v, key, &list, err));
+    DTP_TRY(dtp_json_expect(list, DTP_JSON_ARRAY, err));
+    if (dtp_json_size(list) != rank) {
+        return dtp_json_fail(list, err, "expected %d numbers, found %d", rank, dtp_json_size(list));
+    }
+    for (int32_t i = 0; i < rank; i++) {
+        DTP_TRY(dtp_json_int(dtp_json_at(list, i), 0, INT64_C(1) << 53, &out[i], err));
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_slice(dtp_catalog *c, const char *name, const dtp_piece *whole,
+                             const char *dtype, const dtp_json *v, dtp_err *err)
+{
+    static const char *const keys[] = {"file", "offset", "size", NULL};
+    dtp_slice s = {.name = name, .piece = *whole};
+    const dtp_json *file;
+    int64_t index;
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_keys(v, keys, err));
+    DTP_TRY(dtp_json_require(v, "file", &file, err));
+    DTP_TRY(dtp_json_int(file, 0, c->n_files - 1, &index, err));
+    s.file = (int32_t)index;
+    DTP_TRY(read_numbers(v, "offset", whole->rank, s.piece.offset, err));
+    DTP_TRY(read_numbers(v, "size", whole->rank, s.piece.size, err));
+    for (int32_t d = 0; d < whole->rank; d++) {
+        if (s.piece.size[d] < 1 || s.piece.offset[d] + s.piece.size[d] > whole->global[d]) {
+            return dtp_json_fail(v, err, "dim %d: %" PRId64 " elements at %" PRId64 " of %" PRId64,
+                                 d, s.piece.size[d], s.piece.offset[d], whole->global[d]);
+        }
+    }
+    s.entry = dtp_st_find(c->files[s.file].st, name);
+    bool fits = s.entry != NULL && s.entry->rank == whole->rank &&
+                strcmp(dtp_store_name(s.entry->store), dtype) == 0;
+    for (int32_t d = 0; fits && d < whole->rank; d++) {
+        fits = s.entry->dims[d] == s.piece.size[d];
+    }
+    if (!fits) {
+        return dtp_json_fail(v, err, "'%.200s' does not hold this slice", c->files[s.file].path);
+    }
+    return add_slice(c, &s, err);
+}
+
+static dtp_status read_tensor(dtp_catalog *c, const dtp_json *v, dtp_err *err)
+{
+    static const char *const keys[] = {"dtype", "shape", "slices", NULL};
+    const dtp_json *dtype, *shape, *slices;
+    const char *dtype_text;
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_keys(v, keys, err));
+    DTP_TRY(dtp_json_require(v, "dtype", &dtype, err));
+    DTP_TRY(dtp_json_require(v, "shape", &shape, err));
+    DTP_TRY(dtp_json_require(v, "slices", &slices, err));
+    DTP_TRY(dtp_json_string(dtype, &dtype_text, err));
+    DTP_TRY(dtp_json_expect(shape, DTP_JSON_ARRAY, err));
+    DTP_TRY(dtp_json_expect(slices, DTP_JSON_ARRAY, err));
+    if (dtp_json_size(shape) > DTP_MAX_RANK) {
+        return dtp_json_fail(shape, err, "more than %d dims", DTP_MAX_RANK);
+    }
+    dtp_piece whole = {.rank = dtp_json_size(shape)};
+    DTP_TRY(read_numbers(v, "shape", whole.rank, whole.global, err));
+    memcpy(whole.size, whole.global, sizeof whole.size);
+    int64_t elems = 8; /* bytes of the widest type */
+    for (int32_t d = 0; d < whole.rank; d++) {
+        if (whole.size[d] > 0 && !dtp_mul_i64(elems, whole.size[d], &elems)) {
+            return dtp_json_fail(shape, err, "more than 2^63 bytes");
+        }
+    }
+    char *name = dtp_arena_strdup(c->arena, dtp_json_key(v));
+    if (name == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for tensor names");
+    }
+    for (int32_t i = 0; i < dtp_json_size(slices); i++) {
+        DTP_TRY(read_slice(c, name, &whole, dtype_text, dtp_json_at(slices, i), err));
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_ours(dtp_catalog *c, const char *dir, const dtp_json *root, dtp_err *err)
+{
+    static const char *const keys[] = {"metadata", "files", "tensors", NULL};
+    static const char *const meta_keys[] = {"format", "step", NULL};
+    const dtp_json *meta, *format, *step, *files, *tensors;
+    const char *text;
+    DTP_TRY(dtp_json_keys(root, keys, err));
+    DTP_TRY(dtp_json_require(root, "metadata", &meta, err));
+    DTP_TRY(dtp_json_require(root, "files", &files, err));
+    DTP_TRY(dtp_json_require(root, "tensors", &tensors, err));
+    DTP_TRY(dtp_json_expect(meta, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_keys(meta, meta_keys, err));
+    DTP_TRY(dtp_json_require(meta, "format", &format, err));
+    DTP_TRY(dtp_json_require(meta, "step", &step, err));
+    DTP_TRY(dtp_json_string(format, &text, err));
+    if (strcmp(text, DTP_CHECKPOINT_FORMAT) != 0) {
+        return dtp_json_fail(format, err, "expected '%s', found '%.40s'", DTP_CHECKPOINT_FORMAT,
+                             text);
+    }
+    DTP_TRY(dtp_json_int(step, 0, UINT32_MAX, &c->step, err));
+    DTP_TRY(dtp_json_expect(files, DTP_JSON_ARRAY, err));
+    DTP_TRY(dtp_json_expect(tensors, DTP_JSON_OBJECT, err));
+    int32_t n = dtp_json_size(files);
+    if (n < 1 || n > MAX_FILES) {
+        return dtp_json_fail(files, err, "%d files, expected 1..%d", n, MAX_FILES);
+    }
+    DTP_TRY(room_for_files(c, n, err));
+    for (int32_t i = 0; i < n; i++) {
+        DTP_TRY(read_file_row(c, i, dir, dtp_json_at(files, i), err));
+    }
+    for (int32_t i = 0; i < dtp_json_size(tensors); i++) {
+        DTP_TRY(read_tensor(c, dtp_json_at(tensors, i), err));
+    }
+    return DTP_OK;
+}
+
+/* ---- Hugging Face index ---- */
+
+static const char *plain_name(const dtp_slice_file *f)
+{
+    return strrchr(f->path, '/') + 1;
+}
+
+static int32_t find_open(const dtp_catalog *c, const char *name)
+{
+    for (int32_t i = 0; i < c->n_files; i++) {
+        if (strcmp(plain_name(&c->files[i]), name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static dtp_status read_weight_map(dtp_catalog *c, const char *dir, const dtp_json *map,
+                                  dtp_err *err)
+{
+    DTP_TRY(dtp_json_expect(map, DTP_JSON_OBJECT, err));
+    DTP_TRY(room_for_files(c, dtp_json_size(map), err));
+    for (int32_t i = 0; i < dtp_json_size(map); i++) {
+        const dtp_json *v = dtp_json_at(map, i);
+        const char *name;
+        DTP_TRY(dtp_json_string(v, &name, err));
+        int32_t file = find_open(c, name);
+        if (file < 0) {
+            file = c->n_files;
+            dtp_status status = open_file(c, file, dir, name, err);
+            if (status != DTP_OK) {
+                dtp_json_prefix(v, err);
+                return status;
+            }
+            c->n_files++;
+        }
+        const dtp_st_entry *e = dtp_st_find(c->files[file].st, dtp_json_key(v));
+        if (e == NULL) {
+            return dtp_json_fail(v, err, "'%.100s' has no such tensor", name);
+        }
+        DTP_TRY(add_whole(c, file, e, err));
+    }
+    return DTP_OK;
+}
+
+/* ---- opening ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    const dtp_slice *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    for (int32_t d = 0; order == 0 && d < x->piece.rank; d++) {
+        order =
+            x->piece.offset[d] < y->piece.offset[d] ? -1 : x->piece.offset[d] > y->piece.offset[d];
+    }
+    return order;
+}
+
+/* The slices of one tensor are disjoint and their sizes add up to the whole. */
+static dtp_status check_tensor(const dtp_catalog *c, const dtp_slice *slices, int32_t n,
+                               dtp_err *err)
+{
+    dtp_piece whole = slices[0].piece, common;
+    memcpy(whole.size, whole.global, sizeof whole.size);
+    int64_t covered = 0;
+    for (int32_t i = 0; i < n; i++) {
+        covered += dtp_piece_elems(&slices[i].piece);
+        for (int32_t j = 0; j < i; j++) {
+            if (dtp_piece_intersect(&slices[i].piece, &slices[j].piece, &common)) {
+                return DTP_FAIL(err, DTP_INVALID,
+                                "%.300s: tensor '%.100s' has slices that overlap, in '%s' and '%s'",
+                                c->path, slices[0].name, plain_name(&c->files[slices[j].file]),
+                                plain_name(&c->files[slices[i].file]));
+            }
+        }
+    }
+    if (covered != dtp_piece_elems(&whole)) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "%.300s: tensor '%.100s': slices hold %" PRId64 " of %" PRId64 " elements",
+                        c->path, slices[0].name, covered, dtp_piece_elems(&whole));
+    }
+    return DTP_OK;
+}
+
+static dtp_status check_cover(dtp_catalog *c, dtp_err *err)
+{
+    if (c->n_slices > 0) {
+        qsort(c->slices, (size_t)c->n_slices, sizeof *c->slices, by_name);
+    }
+    for (int32_t i = 0, n; i < c->n_slices; i += n) {
+        n = 1;
+        while (i + n < c->n_slices && strcmp(c->slices[i].name, c->slices[i + n].name) == 0) {
+            n++;
+        }
+        DTP_TRY(check_tensor(c, &c->slices[i], n, err));
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_single(dtp_catalog *c, const char *path, dtp_err *err)
+{
+    c->path = path;
+    DTP_TRY(room_for_files(c, 1, err));
+    c->files[0].path = c->path;
+    DTP_TRY(open_data(&c->files[0], err));
+    c->n_files = 1;
+    const char *step = dtp_st_meta_get(c->files[0].st, "step");
+    if (step != NULL) {
+        char *end;
+        errno = 0;
+        c->step = strtoll(step, &end, 10);
+        if (errno != 0 || end == step || *end != '\0' || c->step < 0 || c->step > UINT32_MAX) {
+            return DTP_FAIL(err, DTP_INVALID, "%s: __metadata__.step '%.40s' is not a step", path,
+                            step);
+        }
+    }
+    for (int32_t i = 0; i < dtp_st_count(c->files[0].st); i++) {
+        DTP_TRY(add_whole(c, 0, dtp_st_at(c->files[0].st, i), err));
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_index(dtp_catalog *c, const char *path, dtp_err *err)
+{
+    char *text = NULL, *dir = dtp_arena_strdup(c->arena, path);
+    size_t len = 0;
+    c->path = path;
+    if (dir == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
+    }
+    char *slash = strrchr(dir, '/');
+    if (slash != NULL) {
+        *slash = '\0';
+    }
+    DTP_TRY(dtp_file_read(path, DTP_CHECKPOINT_MAX_INDEX_BYTES, &text, &len, err));
+    dtp_json_doc *doc = NULL;
+    dtp_status status = dtp_json_parse(path, text, len, &doc, err);
+    if (status == DTP_OK) {
+        const dtp_json *root = dtp_json_root(doc), *map = dtp_json_get(root, "weight_map");
+        const char *where = slash != NULL ? dir : ".";
+        status = map != NULL ? read_weight_map(c, where, map, err) : read_ours(c, where, root, err);
+    }
+    dtp_json_destroy(doc);
+    free(text);
+    return status;
+}
+
+static dtp_status read_path(dtp_catalog *c, const char *path, dtp_err *err)
+{
+    struct stat st;
+    size_t n = strlen(path);
+    if (stat(path, &st) != 0) {
+        return DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(errno));
+    }
+    path = dtp_arena_strdup(c->arena, path);
+    if (path == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for file names");
+    }
+    if (!S_ISDIR(st.st_mode)) {
+        bool index = n > 5 && strcmp(path + n - 5, ".json") == 0;
+        return index ? read_index(c, path, err) : read_single(c, path, err);
+    }
+    const char *index = dtp_arena_printf(c->arena, "%s/%s", path, DTP_CHECKPOINT_INDEX);
+    const char *single = dtp_arena_printf(c->arena, "%s/%s", path, DTP_CHECKPOINT_SINGLE);
+    if (index == NULL || single == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
+    }
+    if (stat(index, &st) == 0) {
+        return read_index(c, index, err);
+    }
+    if (stat(single, &st) == 0) {
+        return read_single(c, single, err);
+    }
+    return DTP_FAIL(err, DTP_IO, "%s: holds no complete checkpoint (neither %s nor %s)", path,
+                    DTP_CHECKPOINT_INDEX, DTP_CHECKPOINT_SINGLE);
+}
+
+dtp_status dtp_catalog_open(const char *path, dtp_catalog *out, dtp_err *err)
+{
+    *out = (dtp_catalog){.arena = dtp_arena_create()};
+    dtp_status status = out->arena != NULL ? read_path(out, path, err)
+                                           : DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
+    if (status == DTP_OK) {
+        status = check_cover(out, err);
+    }
+    if (status != DTP_OK) {
+        dtp_catalog_close(out);
+    }
+    return status;
+}
+
+void dtp_catalog_close(dtp_catalog *c)
+{
+    for (int32_t i = 0; i < c->n_files; i++) {
+        dtp_st_close(c->files[i].st);
+    }
+    dtp_arena_destroy(c->arena);
+    *c = (dtp_catalog){0};
+}
+
+int32_t dtp_catalog_find(const dtp_catalog *c, const char *name, const dtp_slice **first)
+{
+    int32_t low = 0, high = c->n_slices;
+    while (low < high) {
+        int32_t mid = low + (high - low) / 2;
+        if (strcmp(c->slices[mid].name, name) < 0) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    int32_t n = 0;
+    while (low + n < c->n_slices && strcmp(c->slices[low + n].name, name) == 0) {
+        n++;
+    }
+    *first = n > 0 ? &c->slices[low] : NULL;
+    return n;
+}

@@ -1,0 +1,59 @@
+/* Shared by the writer and the reader of checkpoints. */
+#ifndef DTP_EXECUTOR_FILES_CHECKPOINT_INTERNAL_H
+#define DTP_EXECUTOR_FILES_CHECKPOINT_INTERNAL_H
+
+#include "executor/files/checkpoint.h"
+#include "executor/files/safetensors.h"
+
+#define DTP_CHECKPOINT_INDEX "model.safetensors.index.json"
+#define DTP_CHECKPOINT_SINGLE "model.safetensors"
+#define DTP_CHECKPOINT_FORMAT "dtp.checkpoint/1"
+
+enum { DTP_CHECKPOINT_PATH_BYTES = 4096, DTP_CHECKPOINT_MAX_INDEX_BYTES = 256 << 20 };
+
+/* A stored part of a tensor. */
+typedef struct dtp_slice {
+    const char *name;
+    int32_t file;
+    const dtp_st_entry *entry;
+    dtp_piece piece; /* of the whole tensor */
+} dtp_slice;
+
+typedef struct dtp_slice_file {
+    const char *path;
+    dtp_st_file *st;
+    int64_t crc_from; /* first byte that the checksum covers; -1: there is none */
+    uint32_t crc;
+} dtp_slice_file;
+
+/* Everything a checkpoint holds, in name order. */
+typedef struct dtp_catalog {
+    dtp_arena *arena;
+    const char *path; /* of the index or of the single file */
+    int32_t n_files;
+    dtp_slice_file *files;
+    int32_t n_slices, cap_slices;
+    dtp_slice *slices;
+    int64_t step;
+} dtp_catalog;
+
+/* Opens the files and checks that the slices of every tensor cover it exactly once. */
+dtp_status dtp_catalog_open(const char *path, dtp_catalog *out, dtp_err *err) DTP_MUST_CHECK;
+void dtp_catalog_close(dtp_catalog *c);
+/* First slice of a tensor and how many there are; 0 when absent. */
+int32_t dtp_catalog_find(const dtp_catalog *c, const char *name, const dtp_slice **first);
+
+/* ---- sets of a folder (checkpoint_set.c); one rank calls these ---- */
+
+/* "DIR/rank-K-of-N.<set>.safetensors"; false when that is too long. */
+bool dtp_checkpoint__part_path(const char *dir, int64_t set, int32_t rank, int32_t ranks,
+                               char out[DTP_CHECKPOINT_PATH_BYTES]);
+/* Removes what no index needs: indexes of sets before the newest one but `keep` of them, files of
+ * sets without an index, temporaries without a writer. *next: the number of a new set. DTP_IO when
+ * the folder cannot be listed, DTP_NOMEM; a file that cannot be removed is a warning. */
+dtp_status dtp_checkpoint__clean(const char *dir, int32_t keep, const dtp_ctx *ctx, int64_t *next,
+                                 dtp_err *err) DTP_MUST_CHECK;
+/* Copies the index of the newest set, if there is one, to the name that an older set has. */
+dtp_status dtp_checkpoint__keep_index(const char *dir, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,243 @@
+#include "executor/files/checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "core/base/hash.h"
+#include "core/graph/optimizer.h"
+#include "executor/files/checkpoint_internal.h"
+
+/* Host memory of one load. */
+typedef struct loader {
+    dtp_checkpoint_job *job;
+    dtp_catalog catalog;
+    bool wants_states, states; /* the model has optimizer states, the checkpoint too */
+} loader;
+
+/* CRC-32 (zlib) of a file from a byte to the end. */
+static dtp_status file_crc(const char *path, int64_t from, uint32_t *out, dtp_err *err)
+{
+    unsigned char block[1 << 16];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(errno));
+    }
+    uLong crc = crc32(0, NULL, 0);
+    ssize_t n;
+    while ((n = pread(fd, block, sizeof block, (off_t)from)) > 0) {
+        crc = crc32(crc, block, (uInt)n);
+        from += n;
+    }
+    int code = errno;
+    close(fd);
+    if (n < 0) {
+        return DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(code));
+    }
+    *out = (uint32_t)crc;
+    return DTP_OK;
+}
+
+static dtp_status verify_files(const loader *l, dtp_err *err)
+{
+    for (int32_t f = l->job->comm->rank; f < l->catalog.n_files; f += l->job->comm->size) {
+        const dtp_slice_file *file = &l->catalog.files[f];
+        uint32_t crc = 0;
+        if (file->crc_from < 0) {
+            continue;
+        }
+        DTP_TRY(file_crc(file->path, file->crc_from, &crc, err));
+        if (crc != file->crc) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "%s: checksum %08" PRIx32 " instead of %08" PRIx32
+                            ": the file is damaged",
+                            file->path, crc, file->crc);
+        }
+    }
+    return DTP_OK;
+}
+
+static bool same_shape(const dtp_piece *a, const dtp_piece *b)
+{
+    bool same = a->rank == b->rank;
+    for (int32_t d = 0; same && d < a->rank; d++) {
+        same = a->global[d] == b->global[d];
+    }
+    return same;
+}
+
+static void shape_text(const dtp_piece *p, char *out, size_t room)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (int32_t d = 0; d < p->rank && used < room; d++) {
+        used +=
+            (size_t)snprintf(out + used, room - used, "%s%" PRId64, d > 0 ? "," : "", p->global[d]);
+    }
+}
+
+/* The part of one slice that falls into `piece` goes to its place in `host`. */
+static dtp_status read_slice(const loader *l, const dtp_slice *s, const dtp_piece *piece,
+                             dtp_dtype dtype, void *host, dtp_err *err)
+{
+    dtp_piece common, in_slice;
+    if (!dtp_piece_intersect(&s->piece, piece, &common)) {
+        return DTP_OK;
+    }
+    in_slice = common; /* the same elements, counted from the start of the slice */
+    for (int32_t d = 0; d < common.rank; d++) {
+        in_slice.offset[d] -= s->piece.offset[d];
+        in_slice.global[d] = s->piece.size[d];
+    }
+    int64_t n = dtp_piece_elems(&common);
+    void *raw = malloc((size_t)(n * dtp_store_bytes(s->entry->store)));
+    void *values = malloc((size_t)(n * dtp_dtype_bytes(dtype)));
+    dtp_status status =
+        raw != NULL && values != NULL
+            ? dtp_st_read(l->catalog.files[s->file].st, s->entry, &in_slice, raw, err)
+            : DTP_FAIL(err, DTP_NOMEM, "no memory for %" PRId64 " elements", n);
+    if (status == DTP_OK) {
+        status = dtp_convert(s->entry->store, raw, dtype, values, n, err);
+    }
+    if (status == DTP_OK) {
+        dtp_piece_copy(&common, &common, values, piece, host, dtp_dtype_bytes(dtype));
+    }
+    free(raw);
+    free(values);
+    return status;
+}
+
+static dtp_status load_value(const loader *l, dtp_value_id v, const char *name, dtp_err *err)
+{
+    const dtp_view *view = dtp_runner_view(l->job->runner, v);
+    dtp_piece piece = dtp_runner_piece(l->job->runner, v);
+    const dtp_slice *slices;
+    int32_t n = dtp_catalog_find(&l->catalog, name, &slices);
+    if (n == 0) {
+        return DTP_FAIL(err, DTP_INVALID, "the checkpoint has no tensor '%.100s'", name);
+    }
+    if (!same_shape(&slices[0].piece, &piece)) {
+        char have[256], want[256];
+        shape_text(&slices[0].piece, have, sizeof have);
+        shape_text(&piece, want, sizeof want);
+        return DTP_FAIL(err, DTP_INVALID,
+                        "tensor '%.100s' has shape [%s] in the checkpoint, [%s] in the model", name,
+                        have, want);
+    }
+    int64_t bytes = dtp_ttype_bytes(&view->local);
+    void *host = malloc(bytes > 0 ? (size_t)bytes : 1);
+    if (host == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for %" PRId64 " bytes", bytes);
+    }
+    dtp_status status = DTP_OK;
+    for (int32_t i = 0; i < n && status == DTP_OK; i++) {
+        status = read_slice(l, &slices[i], &piece, view->local.dtype, host, err);
+    }
+    if (status == DTP_OK) {
+        status =
+            l->job->backend->ops->upload(l->job->backend, view->data, host, (size_t)bytes, err);
+    } else {
+        dtp_err_prefix(err, "tensor '%.100s'", name);
+    }
+    free(host);
+    return status;
+}
+
+/* Tensors of the file that the model does not have are named once. A graph without updates, that of
+ * a forward run, has no use for optimizer states. */
+static void warn_unused(const loader *l, const dtp_graph *g)
+{
+    int32_t unused = 0;
+    const char *first = NULL;
+    for (int32_t i = 0; i < l->catalog.n_slices; i++) {
+        dtp_tensor_id t = dtp_graph_find(g, l->catalog.slices[i].name);
+        bool known = t >= 0 && dtp_tensor_lasts(&g->tensors[t]);
+        const bool state =
+            g->n_updates == 0 && dtp_optimizer_is_state(g, l->catalog.slices[i].name);
+        if (!known && !state) {
+            first = unused == 0 ? l->catalog.slices[i].name : first;
+            unused++;
+        }
+    }
+    if (unused > 0 && l->job->comm->rank == 0) {
+        dtp_log(l->job->ctx, DTP_LOG_WARN, "checkpoint", "unused", "tensors=%d first=%s", unused,
+                first);
+    }
+}
+
+/* Whether the model wants optimizer states, and the checkpoint has any of them. */
+static void find_states(loader *l, const dtp_graph *g)
+{
+    const dtp_slice *ignored;
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        if (g->tensors[t].kind == DTP_TENSOR_STATE && dtp_tensor_lasts(&g->tensors[t])) {
+            l->wants_states = true;
+            l->states =
+                l->states || dtp_catalog_find(&l->catalog, g->tensors[t].name, &ignored) > 0;
+        }
+    }
+}
+
+/* Parameters always, states when there are any. */
+static bool is_loaded(const loader *l, const dtp_program *p, dtp_value_id v)
+{
+    const dtp_value *value = &p->values[v];
+    if (value->kind != DTP_VALUE_RESIDENT || value->tensor < 0 ||
+        dtp_runner_view(l->job->runner, v)->data == NULL) {
+        return false;
+    }
+    const dtp_graph_tensor *t = &p->graph->tensors[value->tensor];
+    return t->kind == DTP_TENSOR_PARAM || (l->states && dtp_tensor_lasts(t));
+}
+
+static dtp_status load_all(loader *l, dtp_err *err)
+{
+    const dtp_program *p = dtp_runner_program(l->job->runner);
+    DTP_TRY(verify_files(l, err));
+    find_states(l, p->graph);
+    for (dtp_value_id v = 0; v < p->n_values; v++) {
+        if (!is_loaded(l, p, v)) {
+            continue;
+        }
+        DTP_TRY(load_value(l, v, p->graph->tensors[p->values[v].tensor].name, err));
+    }
+    warn_unused(l, p->graph);
+    return DTP_OK;
+}
+
+/* Ranks that open a checkpoint while a job replaces it may find different ones. */
+static dtp_status agree(const loader *l, dtp_err *err)
+{
+    uint64_t h = dtp_hash_i64(DTP_HASH_SEED, l->catalog.step);
+    for (int32_t f = 0; f < l->catalog.n_files; f++) {
+        h = dtp_hash_i64(dtp_hash_i64(h, l->catalog.files[f].crc_from), l->catalog.files[f].crc);
+    }
+    return dtp_comm_agree(l->job->comm, h, "the checkpoint", err);
+}
+
+dtp_status dtp_checkpoint_load(dtp_checkpoint_job *job, const char *path, dtp_err *err)
+{
+    dtp_err local = {0};
+    err = err != NULL ? err : &local;
+    loader l = {.job = job};
+    dtp_status status = dtp_comm_settle(job->comm, dtp_catalog_open(path, &l.catalog, err), err);
+    if (status == DTP_OK) {
+        status = agree(&l, err);
+    }
+    if (status == DTP_OK) {
+        status = load_all(&l, err);
+        /* without optimizer states training starts over: their bias correction counts from zero */
+        job->step = l.states || !l.wants_states ? l.catalog.step : 0;
+        if (status != DTP_OK) {
+            dtp_err_prefix(err, "%s", path);
+        }
+        status = dtp_comm_settle(job->comm, status, err);
+    }
+    dtp_catalog_close(&l.catalog);
+    return status;
+}

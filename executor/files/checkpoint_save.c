@@ -1,0 +1,252 @@
+#include "executor/files/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/json.h"
+#include "core/base/json_writer.h"
+#include "executor/files/checkpoint_internal.h"
+
+/* The slice that a rank writes of a value: false when another rank has the same piece, or it is
+ * empty. */
+static bool slice_of(const dtp_program *p, const dtp_value *value, int32_t rank, dtp_piece *out)
+{
+    int32_t coords[DTP_MAX_MESH_DIMS];
+    dtp_mesh_coords(&p->mesh, rank, coords);
+    for (int32_t m = 0; m < value->layout.n_mesh; m++) {
+        if (value->layout.place[m].kind != DTP_SHARD && coords[m] != 0) {
+            return false;
+        }
+    }
+    *out = dtp_piece_of(&value->type, &value->layout, &p->mesh, rank);
+    return dtp_piece_elems(out) > 0;
+}
+
+static bool is_saved(const dtp_program *p, const dtp_value *value)
+{
+    return value->kind == DTP_VALUE_RESIDENT && value->tensor >= 0 &&
+           dtp_tensor_lasts(&p->graph->tensors[value->tensor]);
+}
+
+/* ---- own slices ---- */
+
+static int32_t list_entries(const dtp_program *p, int32_t rank, dtp_st_entry *entries,
+                            dtp_value_id *ids)
+{
+    int32_t n = 0;
+    for (dtp_value_id v = 0; v < p->n_values; v++) {
+        dtp_piece piece;
+        if (!is_saved(p, &p->values[v]) || !slice_of(p, &p->values[v], rank, &piece)) {
+            continue;
+        }
+        dtp_st_entry *e = &entries[n];
+        e->name = p->graph->tensors[p->values[v].tensor].name;
+        e->store = (dtp_store)p->values[v].type.dtype;
+        e->rank = piece.rank;
+        memcpy(e->dims, piece.size, sizeof e->dims);
+        ids[n++] = v;
+    }
+    return n;
+}
+
+static dtp_status put_values(const dtp_checkpoint_job *job, dtp_st_writer *w, int32_t n,
+                             const dtp_value_id *ids, dtp_err *err)
+{
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_view *view = dtp_runner_view(job->runner, ids[i]);
+        int64_t bytes = dtp_ttype_bytes(&view->local);
+        void *host = malloc((size_t)bytes);
+        if (host == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "no memory for %" PRId64 " bytes", bytes);
+        }
+        dtp_status status =
+            job->backend->ops->download(job->backend, host, view->data, (size_t)bytes, err);
+        if (status == DTP_OK) {
+            status = dtp_st_put(w, host, bytes, err);
+        }
+        free(host);
+        DTP_TRY(status);
+    }
+    return DTP_OK;
+}
+
+/* stamp: bytes and checksum of the file. */
+static dtp_status write_slices(const dtp_checkpoint_job *job, const char *dir, int64_t set,
+                               int64_t stamp[2], dtp_err *err)
+{
+    const dtp_program *p = dtp_runner_program(job->runner);
+    char path[DTP_CHECKPOINT_PATH_BYTES];
+    if (!dtp_checkpoint__part_path(dir, set, job->comm->rank, job->comm->size, path)) {
+        return DTP_FAIL(err, DTP_RANGE, "%.200s: the path is too long", dir);
+    }
+    dtp_st_entry *entries = calloc((size_t)p->n_values + 1, sizeof *entries);
+    dtp_value_id *ids = calloc((size_t)p->n_values + 1, sizeof *ids);
+    dtp_st_writer *w = NULL;
+    dtp_status status = DTP_OK;
+    if (entries == NULL || ids == NULL) {
+        status = DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
+    } else {
+        int32_t n = list_entries(p, job->comm->rank, entries, ids);
+        status = dtp_st_create(path, n, entries, 0, NULL, &w, err);
+        if (status == DTP_OK) {
+            status = put_values(job, w, n, ids, err);
+        }
+    }
+    if (status == DTP_OK) {
+        uint32_t crc = 0;
+        status = dtp_st_commit(w, &stamp[0], &crc, err);
+        stamp[1] = crc;
+    } else {
+        dtp_st_discard(w);
+    }
+    free(entries);
+    free(ids);
+    return status;
+}
+
+/* ---- the index ---- */
+
+static void write_numbers(dtp_json_writer *j, const char *key, int32_t n, const int64_t *values)
+{
+    dtp_json_begin_array(j, key, true);
+    for (int32_t i = 0; i < n; i++) {
+        dtp_json_write_int(j, NULL, values[i]);
+    }
+    dtp_json_end_array(j);
+}
+
+static void write_tensor(dtp_json_writer *j, const dtp_program *p, const dtp_value *value)
+{
+    dtp_piece whole = dtp_piece_whole(&value->type), piece;
+    dtp_json_begin_object(j, p->graph->tensors[value->tensor].name);
+    dtp_json_write_string(j, "dtype", dtp_store_name((dtp_store)value->type.dtype));
+    write_numbers(j, "shape", whole.rank, whole.size);
+    dtp_json_begin_array(j, "slices", false);
+    for (int32_t r = 0; r < dtp_mesh_ranks(&p->mesh); r++) {
+        if (slice_of(p, value, r, &piece)) {
+            dtp_json_begin_object(j, NULL);
+            dtp_json_write_int(j, "file", r);
+            write_numbers(j, "offset", piece.rank, piece.offset);
+            write_numbers(j, "size", piece.rank, piece.size);
+            dtp_json_end_object(j);
+        }
+    }
+    dtp_json_end_array(j);
+    dtp_json_end_object(j);
+}
+
+/* Written over an older index. */
+static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, int64_t set,
+                              const int64_t *stamps, dtp_err *err)
+{
+    const dtp_program *p = dtp_runner_program(job->runner);
+    char path[DTP_CHECKPOINT_PATH_BYTES];
+    dtp_json_writer j = {0};
+    (void)snprintf(path, sizeof path, "%s/%s", dir, DTP_CHECKPOINT_INDEX);
+    dtp_json_begin_object(&j, NULL);
+    dtp_json_begin_object(&j, "metadata");
+    dtp_json_write_string(&j, "format", DTP_CHECKPOINT_FORMAT);
+    dtp_json_write_int(&j, "step", job->step);
+    dtp_json_end_object(&j);
+    dtp_json_begin_array(&j, "files", false);
+    for (int32_t r = 0; r < job->comm->size; r++) {
+        char name[DTP_CHECKPOINT_PATH_BYTES], crc[16];
+        if (dtp_checkpoint__part_path(dir, set, r, job->comm->size, name)) {
+            snprintf(crc, sizeof crc, "%08" PRIx32, (uint32_t)stamps[2 * r + 1]);
+            dtp_json_begin_object(&j, NULL);
+            dtp_json_write_string(&j, "name", name + strlen(dir) + 1);
+            dtp_json_write_int(&j, "bytes", stamps[2 * r]);
+            dtp_json_write_string(&j, "crc32", crc);
+            dtp_json_end_object(&j);
+        }
+    }
+    dtp_json_end_array(&j);
+    dtp_json_begin_object(&j, "tensors");
+    for (dtp_value_id v = 0; v < p->n_values; v++) {
+        if (is_saved(p, &p->values[v])) {
+            write_tensor(&j, p, &p->values[v]);
+        }
+    }
+    dtp_json_end_object(&j);
+    dtp_json_end_object(&j);
+    dtp_strbuf_add(&j.buf, "\n");
+    dtp_status status = j.buf.failed
+                            ? DTP_FAIL(err, DTP_NOMEM, "%s: no memory for the index", path)
+                            : dtp_file_write(path, dtp_strbuf_text(&j.buf), j.buf.len, err);
+    dtp_strbuf_free(&j.buf);
+    return status;
+}
+
+/* Rank 0 removes what killed saves left, and tells the number of the new set. */
+static dtp_status begin(const dtp_checkpoint_job *job, const char *dir, int64_t *set, dtp_err *err)
+{
+    dtp_status status = DTP_OK;
+    *set = 0;
+    if (job->comm->rank == 0) {
+        status = dtp_checkpoint__clean(dir, INT32_MAX, job->ctx, set, err);
+    }
+    DTP_TRY(dtp_comm_settle(job->comm, status, err));
+    dtp_coll coll = {.kind = DTP_ALL_REDUCE,
+                     .set = ((dtp_mesh_set)1 << job->comm->mesh.n_dims) - 1,
+                     .op = DTP_REDUCE_MAX,
+                     .dtype = DTP_I64,
+                     .count = 1};
+    return job->comm->ops->run(job->comm, &coll, set, set, err);
+}
+
+/* The new files are complete and have their names. The older index stays until the new one takes
+ * its name. */
+static dtp_status publish(const dtp_checkpoint_job *job, const char *dir, int64_t set,
+                          const int64_t *stamps, dtp_err *err)
+{
+    int64_t next;
+    DTP_TRY(dtp_checkpoint__keep_index(dir, err));
+    DTP_TRY(write_index(job, dir, set, stamps, err));
+    return dtp_checkpoint__clean(dir, job->keep > 1 ? job->keep - 1 : 0, job->ctx, &next, err);
+}
+
+static dtp_status write_set(const dtp_checkpoint_job *job, const char *dir, int64_t set,
+                            dtp_err *err)
+{
+    dtp_comm *comm = job->comm;
+    int64_t stamp[2] = {0, 0};
+    int64_t *stamps = calloc((size_t)comm->size, sizeof stamp);
+    dtp_status status = stamps != NULL ? write_slices(job, dir, set, stamp, err)
+                                       : DTP_FAIL(err, DTP_NOMEM, "%s: no memory", dir);
+    status = dtp_comm_settle(comm, status, err);
+    dtp_coll coll = {.kind = DTP_ALL_GATHER,
+                     .set = ((dtp_mesh_set)1 << comm->mesh.n_dims) - 1,
+                     .dtype = DTP_I64,
+                     .count = 2};
+    if (status == DTP_OK && stamps != NULL) {
+        status = comm->ops->run(comm, &coll, stamp, stamps, err);
+    }
+    if (status == DTP_OK && stamps != NULL) {
+        status = comm->rank == 0 ? publish(job, dir, set, stamps, err) : DTP_OK;
+        status = dtp_comm_settle(comm, status, err);
+    }
+    free(stamps);
+    return status;
+}
+
+dtp_status dtp_checkpoint_save(const dtp_checkpoint_job *job, const char *dir, dtp_err *err)
+{
+    dtp_err local = {0};
+    err = err != NULL ? err : &local;
+    int64_t set;
+    DTP_TRY(begin(job, dir, &set, err));
+    dtp_status status = write_set(job, dir, set, err);
+    if (status == DTP_OK) {
+        return DTP_OK;
+    }
+    /* a rank that ends first may take the others with it: they wait for rank 0 */
+    dtp_status cleaned =
+        job->comm->rank == 0 ? dtp_checkpoint__clean(dir, INT32_MAX, job->ctx, &set, NULL) : DTP_OK;
+    dtp_status met = job->comm->ops->barrier(job->comm, NULL);
+    if (job->comm->rank == 0 && (cleaned != DTP_OK || met != DTP_OK)) {
+        dtp_log(job->ctx, DTP_LOG_WARN, "checkpoint", "left", "folder=%s", dir);
+    }
+    return status;
+}

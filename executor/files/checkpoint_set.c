@@ -1,0 +1,326 @@
+/* The sets of a checkpoint folder. A save writes set S + 1 under new names, S being the highest
+ * number in the folder:
+ *   rank-K-of-N.<set>.safetensors       pieces of rank K
+ *   model.safetensors.index.json        names the files of the newest set; renamed into place last
+ *   model.safetensors.index.<set>.json  the index of an older set that is kept
+ * Files of a set that has no index are what a save left that did not end. Set 0 is a checkpoint of
+ * foreign origin or with names without a number; of its files only those go that an index named
+ * which goes itself. All other names are left alone. */
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/files/file_out.h"
+#include "core/base/json.h"
+#include "core/base/sort.h"
+#include "executor/files/checkpoint_internal.h"
+
+static const char index_head[] = "model.safetensors.index.";
+
+/* ---- names ---- */
+
+/* A number as printed: no sign, no leading zeros, below 10^18. */
+static bool take_number(const char **at, int64_t *out)
+{
+    const size_t n = strspn(*at, "0123456789");
+    if (n == 0 || n > 18 || (n > 1 && **at == '0')) {
+        return false;
+    }
+    *out = strtoll(*at, NULL, 10);
+    *at += n;
+    return true;
+}
+
+static bool take_text(const char **at, const char *text)
+{
+    const size_t n = strlen(text);
+    const bool same = strncmp(*at, text, n) == 0;
+    *at += same ? n : 0;
+    return same;
+}
+
+/* "rank-K-of-N.<set>.safetensors", or set 0 without ".<set>". */
+static bool is_part(const char *name, int64_t *set)
+{
+    int64_t rank, ranks;
+    *set = 0;
+    if (!take_text(&name, "rank-") || !take_number(&name, &rank) || !take_text(&name, "-of-") ||
+        !take_number(&name, &ranks) || !take_text(&name, ".")) {
+        return false;
+    }
+    if (take_number(&name, set) && (*set == 0 || !take_text(&name, "."))) {
+        return false;
+    }
+    return rank < ranks && strcmp(name, "safetensors") == 0;
+}
+
+static bool is_kept_index(const char *name, int64_t *set)
+{
+    return take_text(&name, index_head) && take_number(&name, set) && strcmp(name, ".json") == 0;
+}
+
+/* Cuts a name that a writer of one of our files gives to its temporary (core/files/file_out.h). */
+static bool cut_temporary(char *name)
+{
+    char *mark = strstr(name, ".tmp.");
+    int64_t set;
+    if (mark == NULL) {
+        return false;
+    }
+    *mark = '\0';
+    return is_part(name, &set) || is_kept_index(name, &set) ||
+           strcmp(name, DTP_CHECKPOINT_INDEX) == 0;
+}
+
+bool dtp_checkpoint__part_path(const char *dir, int64_t set, int32_t rank, int32_t ranks,
+                               char out[DTP_CHECKPOINT_PATH_BYTES])
+{
+    int n = snprintf(out, DTP_CHECKPOINT_PATH_BYTES, "%s/rank-%d-of-%d.%" PRId64 ".safetensors",
+                     dir, rank, ranks, set);
+    return n > 0 && n < DTP_CHECKPOINT_PATH_BYTES;
+}
+
+/* ---- a folder ---- */
+
+typedef struct part {
+    const char *path;
+    int64_t set;
+} part;
+
+typedef struct folder {
+    const char *dir;
+    const dtp_ctx *ctx;
+    dtp_arena *arena;
+    int32_t n_parts, cap_parts, n_kept, cap_kept;
+    part *parts;
+    dtp_keyed *kept;          /* sets that have a kept index, the newest first */
+    bool has_index, readable; /* the index of the newest set */
+    int64_t current, highest; /* its set; the highest number of any name */
+} folder;
+
+static const char *path_of(const folder *f, const char *name)
+{
+    return dtp_arena_printf(f->arena, "%s/%s", f->dir, name);
+}
+
+static const char *kept_path(const folder *f, int64_t set)
+{
+    return dtp_arena_printf(f->arena, "%s/%s%" PRId64 ".json", f->dir, index_head, set);
+}
+
+static dtp_status no_memory(const folder *f, dtp_err *err)
+{
+    return DTP_FAIL(err, DTP_NOMEM, "%s: no memory for the names of its files", f->dir);
+}
+
+/* A file that stays although it should go costs space and does no harm. */
+static void drop(const folder *f, const char *path)
+{
+    if (unlink(path) != 0 && errno != ENOENT) {
+        dtp_log(f->ctx, DTP_LOG_WARN, "checkpoint", "left", "file=%s reason=%s", path,
+                strerror(errno));
+    }
+}
+
+static dtp_status add_name(folder *f, char *name, dtp_err *err)
+{
+    int64_t set;
+    if (is_part(name, &set)) {
+        DTP_TRY(dtp_arena_grow(f->arena, &f->parts, f->n_parts, f->n_parts + 1, &f->cap_parts,
+                               sizeof *f->parts, err));
+        const char *path = path_of(f, name);
+        if (path == NULL) {
+            return no_memory(f, err);
+        }
+        f->parts[f->n_parts++] = (part){path, set};
+    } else if (is_kept_index(name, &set)) {
+        DTP_TRY(dtp_arena_grow(f->arena, &f->kept, f->n_kept, f->n_kept + 1, &f->cap_kept,
+                               sizeof *f->kept, err));
+        f->kept[f->n_kept++] = (dtp_keyed){.key = dtp_sort_key(-set), .item = set};
+    } else {
+        if (cut_temporary(name)) {
+            const char *path = path_of(f, name);
+            if (path == NULL) {
+                return no_memory(f, err);
+            }
+            dtp_file_out_sweep(path);
+        }
+        return DTP_OK;
+    }
+    f->highest = set > f->highest ? set : f->highest;
+    return DTP_OK;
+}
+
+/* Lists the folder; temporaries that nobody writes any more are removed on the way. */
+static dtp_status list(folder *f, dtp_err *err)
+{
+    DIR *d = opendir(f->dir);
+    if (d == NULL) {
+        return DTP_FAIL(err, DTP_IO, "%s: %s", f->dir, strerror(errno));
+    }
+    dtp_status status = DTP_OK;
+    for (struct dirent *e = readdir(d); e != NULL && status == DTP_OK; e = readdir(d)) {
+        status = add_name(f, e->d_name, err);
+    }
+    (void)closedir(d);
+    dtp_keyed *scratch = dtp_arena_alloc(f->arena, (size_t)f->n_kept, sizeof *scratch);
+    if (status == DTP_OK && scratch == NULL) {
+        return no_memory(f, err);
+    }
+    if (status == DTP_OK && f->n_kept > 0) {
+        dtp_sort_keyed(f->kept, scratch, f->n_kept);
+    }
+    return status;
+}
+
+/* Names of the files of an index, ours or Hugging Face's. */
+static dtp_status copy_names(folder *f, const dtp_json *root, int32_t *n, const char ***names,
+                             dtp_err *err)
+{
+    const dtp_json *map = dtp_json_get(root, "weight_map"), *list = map;
+    if (map == NULL) {
+        DTP_TRY(dtp_json_require(root, "files", &list, err));
+    }
+    *n = dtp_json_size(list);
+    *names = dtp_arena_alloc(f->arena, (size_t)*n, sizeof **names);
+    if (*names == NULL) {
+        return no_memory(f, err);
+    }
+    for (int32_t i = 0; i < *n; i++) {
+        const dtp_json *row = dtp_json_at(list, i);
+        const char *name;
+        if (map == NULL) {
+            DTP_TRY(dtp_json_require(row, "name", &row, err));
+        }
+        DTP_TRY(dtp_json_string(row, &name, err));
+        (*names)[i] = dtp_arena_strdup(f->arena, name);
+        if ((*names)[i] == NULL) {
+            return no_memory(f, err);
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_names(folder *f, const char *path, int32_t *n, const char ***names,
+                             dtp_err *err)
+{
+    char *text = NULL;
+    size_t len = 0;
+    dtp_json_doc *doc = NULL;
+    DTP_TRY(dtp_file_read(path, DTP_CHECKPOINT_MAX_INDEX_BYTES, &text, &len, err));
+    dtp_status status = dtp_json_parse(path, text, len, &doc, err);
+    if (status == DTP_OK) {
+        status = copy_names(f, dtp_json_root(doc), n, names, err);
+    }
+    dtp_json_destroy(doc);
+    free(text);
+    return status;
+}
+
+/* Lists the folder and finds the set of the newest index. One that cannot be read is no failure:
+ * then nothing is removed. */
+static dtp_status open_folder(folder *f, const char *dir, const dtp_ctx *ctx, dtp_err *err)
+{
+    int32_t n = 0;
+    const char **names = NULL;
+    struct stat st;
+    *f = (folder){.dir = dir, .ctx = ctx, .arena = dtp_arena_create()};
+    const char *index = f->arena != NULL ? path_of(f, DTP_CHECKPOINT_INDEX) : NULL;
+    if (index == NULL) {
+        return no_memory(f, err);
+    }
+    DTP_TRY(list(f, err));
+    f->has_index = stat(index, &st) == 0;
+    f->readable = !f->has_index || read_names(f, index, &n, &names, NULL) == DTP_OK;
+    for (int32_t i = 0; f->readable && i < n; i++) {
+        int64_t set;
+        f->current = is_part(names[i], &set) && set > f->current ? set : f->current;
+    }
+    f->highest = f->current > f->highest ? f->current : f->highest;
+    return DTP_OK;
+}
+
+/* An older index goes, and of set 0 its files. */
+static void drop_index(folder *f, int64_t set)
+{
+    int32_t n = 0;
+    const char **names = NULL;
+    const char *path = kept_path(f, set);
+    if (path == NULL ||
+        (set == 0 && set != f->current && read_names(f, path, &n, &names, NULL) != DTP_OK)) {
+        return;
+    }
+    drop(f, path);
+    for (int32_t i = 0; i < n; i++) {
+        int64_t of;
+        const char *file = is_part(names[i], &of) && of == 0 ? path_of(f, names[i]) : NULL;
+        if (file != NULL) {
+            drop(f, file);
+        }
+    }
+}
+
+/* Drops older indexes but the newest `keep`, then the files of all sets without an index. */
+static void sweep(folder *f, int32_t keep)
+{
+    int32_t n = 0;
+    if (!f->readable) {
+        return;
+    }
+    for (int32_t i = 0; i < f->n_kept; i++) {
+        /* a kept index of the current set: a save ended between the copy and the new index */
+        if (n >= keep || f->kept[i].item == f->current) {
+            drop_index(f, f->kept[i].item);
+        } else {
+            f->kept[n++] = f->kept[i];
+        }
+    }
+    for (int32_t i = 0; i < f->n_parts; i++) {
+        const int64_t set = f->parts[i].set;
+        bool named = set == 0 || set == f->current;
+        for (int32_t k = 0; k < n && !named; k++) {
+            named = f->kept[k].item == set;
+        }
+        if (!named) {
+            drop(f, f->parts[i].path);
+        }
+    }
+}
+
+dtp_status dtp_checkpoint__clean(const char *dir, int32_t keep, const dtp_ctx *ctx, int64_t *next,
+                                 dtp_err *err)
+{
+    folder f;
+    dtp_status status = open_folder(&f, dir, ctx, err);
+    if (status == DTP_OK) {
+        *next = f.highest + 1;
+        sweep(&f, keep);
+    }
+    dtp_arena_destroy(f.arena);
+    return status;
+}
+
+dtp_status dtp_checkpoint__keep_index(const char *dir, dtp_err *err)
+{
+    folder f;
+    char *text = NULL;
+    size_t len = 0;
+    dtp_status status = open_folder(&f, dir, NULL, err);
+    if (status == DTP_OK && f.has_index && f.readable) {
+        const char *index = path_of(&f, DTP_CHECKPOINT_INDEX), *kept = kept_path(&f, f.current);
+        status = index != NULL && kept != NULL
+                     ? dtp_file_read(index, DTP_CHECKPOINT_MAX_INDEX_BYTES, &text, &len, err)
+                     : no_memory(&f, err);
+        if (status == DTP_OK) {
+            status = dtp_file_write(kept, text, len, err);
+        }
+    }
+    free(text);
+    dtp_arena_destroy(f.arena);
+    return status;
+}

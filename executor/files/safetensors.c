@@ -1,0 +1,316 @@
+/* Reference: github.com/huggingface/safetensors, README "Format". */
+#include "executor/files/safetensors.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/arena.h"
+#include "core/files/file_in.h"
+#include "core/base/json.h"
+#include "core/base/safe_int.h"
+
+enum { MAX_HEADER_BYTES = 100000000 };
+
+struct dtp_st_file {
+    dtp_arena *arena;
+    const char *path;
+    int fd;
+    int64_t data_at, data_bytes;
+    int32_t n;
+    dtp_st_entry *entries; /* in name order, for the search */
+    int32_t n_meta;
+    dtp_st_meta *meta;
+};
+
+typedef struct store_name {
+    const char *name;
+    dtp_store store;
+} store_name;
+
+static const store_name store_names[] = {
+    {"F32", DTP_STORE_F32},   {"F64", DTP_STORE_F64},    {"BF16", DTP_STORE_BF16},
+    {"F16", DTP_STORE_F16},   {"I32", DTP_STORE_I32},    {"I64", DTP_STORE_I64},
+    {"BOOL", DTP_STORE_BOOL}, {"U8", DTP_STORE_U8},      {"I8", DTP_STORE_I8},
+    {"I16", DTP_STORE_I16},   {"U16", DTP_STORE_U16},    {"U32", DTP_STORE_U32},
+    {"U64", DTP_STORE_U64},   {"F8_E4M3", DTP_STORE_F8}, {"F8_E5M2", DTP_STORE_F8},
+};
+enum { N_STORE_NAMES = sizeof store_names / sizeof *store_names };
+
+const char *dtp_store_name(dtp_store store)
+{
+    for (int i = 0; i < N_STORE_NAMES; i++) {
+        if (store_names[i].store == store) {
+            return store_names[i].name;
+        }
+    }
+    return "?";
+}
+
+static dtp_status read_store(const dtp_json *v, dtp_store *out, dtp_err *err)
+{
+    const char *text;
+    DTP_TRY(dtp_json_string(v, &text, err));
+    for (int i = 0; i < N_STORE_NAMES; i++) {
+        if (strcmp(text, store_names[i].name) == 0) {
+            *out = store_names[i].store;
+            return DTP_OK;
+        }
+    }
+    return dtp_json_fail(v, err, "unknown element type '%.40s'", text);
+}
+
+static dtp_status read_shape(const dtp_json *v, dtp_st_entry *e, int64_t *elems, dtp_err *err)
+{
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_ARRAY, err));
+    if (dtp_json_size(v) > DTP_MAX_RANK) {
+        return dtp_json_fail(v, err, "%d dims, more than %d", dtp_json_size(v), DTP_MAX_RANK);
+    }
+    e->rank = dtp_json_size(v);
+    *elems = 1;
+    bool empty = false, fits = true;
+    for (int32_t i = 0; i < e->rank; i++) {
+        DTP_TRY(dtp_json_int(dtp_json_at(v, i), 0, INT64_C(1) << 53, &e->dims[i], err));
+        empty = empty || e->dims[i] == 0;
+        fits = fits && (e->dims[i] == 0 || dtp_mul_i64(*elems, e->dims[i], elems));
+    }
+    *elems = empty ? 0 : *elems;
+    return fits ? DTP_OK : dtp_json_fail(v, err, "more than 2^63 elements");
+}
+
+static dtp_status read_offsets(const dtp_json *v, const dtp_st_file *f, dtp_st_entry *e,
+                               dtp_err *err)
+{
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_ARRAY, err));
+    if (dtp_json_size(v) != 2) {
+        return dtp_json_fail(v, err, "expected [begin, end], found %d values", dtp_json_size(v));
+    }
+    DTP_TRY(dtp_json_int(dtp_json_at(v, 0), 0, INT64_MAX, &e->begin, err));
+    DTP_TRY(dtp_json_int(dtp_json_at(v, 1), 0, INT64_MAX, &e->end, err));
+    if (e->begin > e->end || e->end > f->data_bytes) {
+        return dtp_json_fail(v, err, "bytes %" PRId64 "..%" PRId64 " of %" PRId64, e->begin, e->end,
+                             f->data_bytes);
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_entry(const dtp_json *v, dtp_st_file *f, dtp_st_entry *e, dtp_err *err)
+{
+    static const char *const keys[] = {"dtype", "shape", "data_offsets", NULL};
+    const dtp_json *dtype, *shape, *offsets;
+    int64_t bytes = 0;
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_keys(v, keys, err));
+    DTP_TRY(dtp_json_require(v, "dtype", &dtype, err));
+    DTP_TRY(dtp_json_require(v, "shape", &shape, err));
+    DTP_TRY(dtp_json_require(v, "data_offsets", &offsets, err));
+    DTP_TRY(read_store(dtype, &e->store, err));
+    DTP_TRY(read_shape(shape, e, &bytes, err));
+    DTP_TRY(read_offsets(offsets, f, e, err));
+    if (!dtp_mul_i64(bytes, dtp_store_bytes(e->store), &bytes) || bytes != e->end - e->begin) {
+        return dtp_json_fail(v, err, "the shape needs another number of bytes than %" PRId64,
+                             e->end - e->begin);
+    }
+    e->name = dtp_arena_strdup(f->arena, dtp_json_key(v));
+    return e->name != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "no memory for tensor names");
+}
+
+static dtp_status read_metadata(const dtp_json *v, dtp_st_file *f, dtp_err *err)
+{
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+    f->n_meta = dtp_json_size(v);
+    f->meta = dtp_arena_alloc(f->arena, (size_t)f->n_meta, sizeof *f->meta);
+    for (int32_t i = 0; f->meta != NULL && i < f->n_meta; i++) {
+        const char *text;
+        DTP_TRY(dtp_json_string(dtp_json_at(v, i), &text, err));
+        f->meta[i].key = dtp_arena_strdup(f->arena, dtp_json_key(dtp_json_at(v, i)));
+        f->meta[i].value = dtp_arena_strdup(f->arena, text);
+        if (f->meta[i].key == NULL || f->meta[i].value == NULL) {
+            f->meta = NULL;
+        }
+    }
+    return f->meta != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "no memory for metadata");
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const dtp_st_entry *x = a, *y = b;
+    if (x->begin != y->begin) {
+        return x->begin < y->begin ? -1 : 1;
+    }
+    return x->end < y->end ? -1 : x->end > y->end;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const dtp_st_entry *)a)->name, ((const dtp_st_entry *)b)->name);
+}
+
+/* Sorted by place, entries must follow each other without overlap or hole up to the end. */
+static dtp_status check_cover(dtp_st_file *f, dtp_err *err)
+{
+    int64_t at = 0;
+    qsort(f->entries, (size_t)f->n, sizeof *f->entries, by_begin);
+    for (int32_t i = 0; i < f->n; i++) {
+        const dtp_st_entry *e = &f->entries[i];
+        if (e->begin != at) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "%s: tensor '%.100s' starts at byte %" PRId64 ", but %" PRId64 " %s",
+                            f->path, e->name, e->begin, at,
+                            e->begin < at ? "are taken (overlap)" : "was expected (hole)");
+        }
+        at = e->end;
+    }
+    if (at != f->data_bytes) {
+        return DTP_FAIL(err, DTP_INVALID, "%s: tensors end at byte %" PRId64 " of %" PRId64,
+                        f->path, at, f->data_bytes);
+    }
+    qsort(f->entries, (size_t)f->n, sizeof *f->entries, by_name);
+    return DTP_OK;
+}
+
+static dtp_status read_member(const dtp_json *v, dtp_st_file *f, dtp_err *err)
+{
+    if (strcmp(dtp_json_key(v), "__metadata__") == 0) {
+        return read_metadata(v, f, err);
+    }
+    DTP_TRY(read_entry(v, f, &f->entries[f->n], err));
+    f->n++;
+    return DTP_OK;
+}
+
+static dtp_status read_entries(dtp_st_file *f, const dtp_json *root, dtp_err *err)
+{
+    DTP_TRY(dtp_json_expect(root, DTP_JSON_OBJECT, err));
+    int32_t n = dtp_json_size(root);
+    f->entries = dtp_arena_alloc(f->arena, (size_t)n, sizeof *f->entries);
+    if (f->entries == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory for %d tensors", f->path, n);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        DTP_TRY(read_member(dtp_json_at(root, i), f, err));
+    }
+    return check_cover(f, err);
+}
+
+static dtp_status parse_header(dtp_st_file *f, const char *text, int64_t len, dtp_err *err)
+{
+    dtp_json_doc *doc = NULL;
+    DTP_TRY(dtp_json_parse(f->path, text, (size_t)len, &doc, err));
+    dtp_status status = read_entries(f, dtp_json_root(doc), err);
+    dtp_json_destroy(doc);
+    return status;
+}
+
+static dtp_status read_file(dtp_st_file *f, dtp_err *err)
+{
+    struct stat st;
+    unsigned char head[8];
+    if (fstat(f->fd, &st) != 0) {
+        return DTP_FAIL(err, DTP_IO, "%s: %s", f->path, strerror(errno));
+    }
+    if (st.st_size < 8) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "%s: too short for a safetensors file (%" PRId64 " bytes)", f->path,
+                        (int64_t)st.st_size);
+    }
+    DTP_TRY(dtp_read_at(f->fd, f->path, 0, head, 8, err));
+    uint64_t len = 0;
+    for (int i = 7; i >= 0; i--) {
+        len = len << 8 | head[i];
+    }
+    if (len > MAX_HEADER_BYTES || (int64_t)len > (int64_t)st.st_size - 8) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "%s: safetensors header of %" PRIu64 " bytes in a file of %" PRId64,
+                        f->path, len, (int64_t)st.st_size);
+    }
+    f->data_at = 8 + (int64_t)len;
+    f->data_bytes = (int64_t)st.st_size - f->data_at;
+    char *text = malloc((size_t)len + 1);
+    if (text == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory for the header", f->path);
+    }
+    text[len] = '\0';
+    dtp_status status = dtp_read_at(f->fd, f->path, 8, text, (int64_t)len, err);
+    if (status == DTP_OK) {
+        status = parse_header(f, text, (int64_t)len, err);
+    }
+    free(text);
+    return status;
+}
+
+dtp_status dtp_st_open(const char *path, dtp_st_file **out, dtp_err *err)
+{
+    dtp_arena *arena = dtp_arena_create();
+    dtp_st_file *f = arena != NULL ? dtp_arena_alloc(arena, 1, sizeof *f) : NULL;
+    const char *name = f != NULL ? dtp_arena_strdup(arena, path) : NULL;
+    if (name == NULL) {
+        dtp_arena_destroy(arena);
+        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
+    }
+    f->arena = arena;
+    f->path = name;
+    dtp_status status = dtp_file_in_open(path, &f->fd, err);
+    status = status == DTP_OK ? read_file(f, err) : status;
+    if (status != DTP_OK) {
+        dtp_st_close(f);
+        return status;
+    }
+    *out = f;
+    return DTP_OK;
+}
+
+void dtp_st_close(dtp_st_file *file)
+{
+    if (file != NULL) {
+        if (file->fd >= 0) {
+            close(file->fd);
+        }
+        dtp_arena_destroy(file->arena);
+    }
+}
+
+int32_t dtp_st_count(const dtp_st_file *file)
+{
+    return file->n;
+}
+
+const dtp_st_entry *dtp_st_at(const dtp_st_file *file, int32_t index)
+{
+    return &file->entries[index];
+}
+
+const dtp_st_entry *dtp_st_find(const dtp_st_file *file, const char *name)
+{
+    dtp_st_entry key = {.name = name};
+    return bsearch(&key, file->entries, (size_t)file->n, sizeof key, by_name);
+}
+
+const char *dtp_st_meta_get(const dtp_st_file *file, const char *key)
+{
+    for (int32_t i = 0; i < file->n_meta; i++) {
+        if (strcmp(file->meta[i].key, key) == 0) {
+            return file->meta[i].value;
+        }
+    }
+    return NULL;
+}
+
+int64_t dtp_st_data_at(const dtp_st_file *file)
+{
+    return file->data_at;
+}
+
+dtp_status dtp_st_read(const dtp_st_file *file, const dtp_st_entry *entry, const dtp_piece *part,
+                       void *out, dtp_err *err)
+{
+    dtp_piece whole = {.rank = entry->rank};
+    memcpy(whole.global, entry->dims, sizeof whole.global);
+    memcpy(whole.size, entry->dims, sizeof whole.size);
+    return dtp_piece_read(file->fd, file->path, file->data_at + entry->begin, &whole, part,
+                          dtp_store_bytes(entry->store), out, err);
+}

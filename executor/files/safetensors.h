@@ -1,0 +1,62 @@
+/* safetensors files: 8 bytes of header length (little-endian), a JSON header, the data. Reading
+ * checks everything: header within the file, known types, exact sizes, no overlap and no holes. */
+#ifndef DTP_EXECUTOR_FILES_SAFETENSORS_H
+#define DTP_EXECUTOR_FILES_SAFETENSORS_H
+
+#include "core/layout/tensor_type.h"
+#include "executor/device/convert.h"
+#include "executor/device/shard.h"
+
+/* "F32", "BF16", ...: the format's name of a type. */
+const char *dtp_store_name(dtp_store store);
+
+typedef struct dtp_st_entry {
+    const char *name;
+    dtp_store store;
+    int32_t rank;
+    int64_t dims[DTP_MAX_RANK];
+    int64_t begin, end; /* bytes from the start of the data */
+} dtp_st_entry;
+
+/* A "__metadata__" member. */
+typedef struct dtp_st_meta {
+    const char *key, *value;
+} dtp_st_meta;
+
+/* The metadata key of a checksum: the CRC-32 (zlib) of the data in 8 hexadecimal digits. */
+#define DTP_ST_CRC "crc32"
+
+typedef struct dtp_st_file dtp_st_file;
+
+dtp_status dtp_st_open(const char *path, dtp_st_file **out, dtp_err *err) DTP_MUST_CHECK;
+void dtp_st_close(dtp_st_file *file);
+int32_t dtp_st_count(const dtp_st_file *file);
+const dtp_st_entry *dtp_st_at(const dtp_st_file *file, int32_t index);
+/* NULL when there is none. */
+const dtp_st_entry *dtp_st_find(const dtp_st_file *file, const char *name);
+/* Value of a "__metadata__" key, NULL when there is none. */
+const char *dtp_st_meta_get(const dtp_st_file *file, const char *key);
+/* The byte of the file at which its data starts. */
+int64_t dtp_st_data_at(const dtp_st_file *file);
+/* Part of an entry (a piece with global = the entry's dims), unconverted. */
+dtp_status dtp_st_read(const dtp_st_file *file, const dtp_st_entry *entry, const dtp_piece *part,
+                       void *out, dtp_err *err) DTP_MUST_CHECK;
+
+typedef struct dtp_st_writer dtp_st_writer;
+
+/* Opens a file that appears at the end (core/files/file_out.h, with its codes) and writes the
+ * header of n entries (begin and end are computed here; store must be a dtp_dtype). The value of a
+ * DTP_ST_CRC in `meta` is found by the writer. */
+dtp_status dtp_st_create(const char *path, int32_t n, const dtp_st_entry *entries, int32_t n_meta,
+                         const dtp_st_meta *meta, dtp_st_writer **out, dtp_err *err) DTP_MUST_CHECK;
+/* Data of the next entry, all of it. */
+dtp_status dtp_st_put(dtp_st_writer *w, const void *data, int64_t bytes,
+                      dtp_err *err) DTP_MUST_CHECK;
+/* Gives the file its name; size and CRC-32 of the whole file may be NULL. Destroys w, also on
+ * failure. */
+dtp_status dtp_st_commit(dtp_st_writer *w, int64_t *bytes, uint32_t *crc,
+                         dtp_err *err) DTP_MUST_CHECK;
+/* Drops the temporary file; NULL allowed. */
+void dtp_st_discard(dtp_st_writer *w);
+
+#endif

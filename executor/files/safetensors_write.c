@@ -1,0 +1,198 @@
+/* Streaming writer: the header is known first, the data follows tensor by tensor. A checksum of the
+ * data that the header is to hold takes its place at the end. */
+#include "executor/files/safetensors.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "core/files/file_out.h"
+#include "core/base/json_writer.h"
+#include "core/base/safe_int.h"
+
+static const char no_crc[] = "00000000";
+
+struct dtp_st_writer {
+    char *path;
+    dtp_file_out *file;
+    int32_t n, next;
+    int64_t *sizes;   /* bytes of every entry */
+    int64_t bytes;    /* of the data, written so far */
+    uLong crc;        /* of the data */
+    char length[8];   /* of the header, as in the file */
+    dtp_strbuf head;  /* the header */
+    size_t crc_place; /* in head, of the 8 digits; 0: none */
+};
+
+void dtp_st_discard(dtp_st_writer *w)
+{
+    if (w != NULL) {
+        dtp_file_out_discard(w->file);
+        dtp_strbuf_free(&w->head);
+        free(w->path);
+        free(w->sizes);
+        free(w);
+    }
+}
+
+static void add_metadata(dtp_st_writer *w, dtp_json_writer *j, int32_t n, const dtp_st_meta *meta)
+{
+    dtp_json_begin_object(j, "__metadata__");
+    for (int32_t i = 0; i < n; i++) {
+        const bool crc = strcmp(meta[i].key, DTP_ST_CRC) == 0;
+        dtp_json_write_string(j, meta[i].key, crc ? no_crc : meta[i].value);
+        if (crc) {
+            w->crc_place = j->buf.len - sizeof no_crc; /* before the closing quote */
+        }
+    }
+    dtp_json_end_object(j);
+}
+
+static void add_entry(dtp_json_writer *j, const dtp_st_entry *e, int64_t begin, int64_t end)
+{
+    dtp_json_begin_object(j, e->name);
+    dtp_json_write_string(j, "dtype", dtp_store_name(e->store));
+    dtp_json_begin_array(j, "shape", true);
+    for (int32_t d = 0; d < e->rank; d++) {
+        dtp_json_write_int(j, NULL, e->dims[d]);
+    }
+    dtp_json_end_array(j);
+    dtp_json_begin_array(j, "data_offsets", true);
+    dtp_json_write_int(j, NULL, begin);
+    dtp_json_write_int(j, NULL, end);
+    dtp_json_end_array(j);
+    dtp_json_end_object(j);
+}
+
+/* The header, padded with spaces so that the data starts at a multiple of 8 bytes. */
+static dtp_status write_header(dtp_st_writer *w, const dtp_st_entry *entries, int32_t n_meta,
+                               const dtp_st_meta *meta, dtp_err *err)
+{
+    dtp_json_writer j = {0};
+    int64_t at = 0;
+    dtp_json_begin_object(&j, NULL);
+    if (n_meta > 0) {
+        add_metadata(w, &j, n_meta, meta);
+    }
+    for (int32_t i = 0; i < w->n; i++) {
+        add_entry(&j, &entries[i], at, at + w->sizes[i]);
+        at += w->sizes[i];
+    }
+    dtp_json_end_object(&j);
+    while (j.buf.len % 8 != 0 && !j.buf.failed) {
+        dtp_strbuf_add(&j.buf, " ");
+    }
+    for (int i = 0; i < 8; i++) {
+        w->length[i] = (char)(unsigned char)((uint64_t)j.buf.len >> (8 * i));
+    }
+    w->head = j.buf;
+    if (j.buf.failed) {
+        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory for the header", w->path);
+    }
+    DTP_TRY(dtp_file_out_write(w->file, w->length, sizeof w->length, err));
+    return dtp_file_out_write(w->file, dtp_strbuf_text(&w->head), w->head.len, err);
+}
+
+static dtp_status entry_bytes(const dtp_st_entry *e, int64_t *out, dtp_err *err)
+{
+    *out = dtp_store_bytes(e->store);
+    for (int32_t d = 0; d < e->rank; d++) {
+        if (!dtp_mul_i64(*out, e->dims[d], out)) {
+            return DTP_FAIL(err, DTP_RANGE, "tensor '%s' is too large to store", e->name);
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status start(dtp_st_writer *w, const char *path, int32_t n, const dtp_st_entry *entries,
+                        dtp_err *err)
+{
+    w->path = strdup(path);
+    w->sizes = calloc((size_t)n + 1, sizeof *w->sizes);
+    if (w->path == NULL || w->sizes == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
+    }
+    w->n = n;
+    for (int32_t i = 0; i < n; i++) {
+        DTP_TRY(entry_bytes(&entries[i], &w->sizes[i], err));
+    }
+    return dtp_file_out_open(path, &w->file, err);
+}
+
+dtp_status dtp_st_create(const char *path, int32_t n, const dtp_st_entry *entries, int32_t n_meta,
+                         const dtp_st_meta *meta, dtp_st_writer **out, dtp_err *err)
+{
+    dtp_st_writer *w = calloc(1, sizeof *w);
+    if (w == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
+    }
+    w->crc = crc32(0, NULL, 0);
+    dtp_status status = start(w, path, n, entries, err);
+    if (status == DTP_OK) {
+        status = write_header(w, entries, n_meta, meta, err);
+    }
+    if (status != DTP_OK) {
+        dtp_st_discard(w);
+        return status;
+    }
+    *out = w;
+    return DTP_OK;
+}
+
+dtp_status dtp_st_put(dtp_st_writer *w, const void *data, int64_t bytes, dtp_err *err)
+{
+    if (w->next >= w->n || bytes != w->sizes[w->next]) {
+        return DTP_FAIL(err, DTP_INTERNAL, "%s: entry %d of %d got %" PRId64 " bytes", w->path,
+                        w->next, w->n, bytes);
+    }
+    w->next++;
+    w->bytes += bytes;
+    w->crc = crc32_z(w->crc, data, (size_t)bytes);
+    return dtp_file_out_write(w->file, data, (size_t)bytes, err);
+}
+
+/* The checksum of the data goes into the header, in the file and in memory. */
+static dtp_status put_crc(dtp_st_writer *w, dtp_err *err)
+{
+    if (w->crc_place == 0) {
+        return DTP_OK;
+    }
+    char digits[sizeof no_crc];
+    (void)snprintf(digits, sizeof digits, "%08" PRIx32, (uint32_t)w->crc);
+    memcpy(w->head.text + w->crc_place, digits, sizeof digits - 1);
+    const ssize_t put = pwrite(dtp_file_out_fd(w->file), digits, sizeof digits - 1,
+                               (off_t)(sizeof w->length + w->crc_place));
+    return put == (ssize_t)sizeof digits - 1
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_OUTPUT, "%s: cannot write the checksum: %s", w->path,
+                          strerror(errno));
+}
+
+dtp_status dtp_st_commit(dtp_st_writer *w, int64_t *bytes, uint32_t *crc, dtp_err *err)
+{
+    dtp_status status =
+        w->next == w->n
+            ? put_crc(w, err)
+            : DTP_FAIL(err, DTP_INTERNAL, "%s: %d of %d entries written", w->path, w->next, w->n);
+    if (status == DTP_OK) {
+        dtp_file_out *file = w->file;
+        w->file = NULL;
+        status = dtp_file_out_commit(file, err);
+    }
+    if (status == DTP_OK && bytes != NULL) {
+        *bytes = (int64_t)(sizeof w->length + w->head.len) + w->bytes;
+    }
+    if (status == DTP_OK && crc != NULL) {
+        const unsigned char *length = (const unsigned char *)w->length;
+        const unsigned char *text = (const unsigned char *)dtp_strbuf_text(&w->head);
+        const uLong head =
+            crc32_z(crc32_z(crc32(0, NULL, 0), length, sizeof w->length), text, w->head.len);
+        *crc = (uint32_t)crc32_combine(head, w->crc, (z_off_t)w->bytes);
+    }
+    dtp_st_discard(w);
+    return status;
+}

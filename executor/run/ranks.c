@@ -1,0 +1,86 @@
+#include "executor/run/ranks.h"
+
+#include <string.h>
+
+#include "executor/device/cpus.h"
+
+typedef struct ranks {
+    const dtp_ranks_options *options;
+    dtp_ranks_body body;
+    void *user;
+    int32_t here; /* ranks that share the processors of this one, itself included */
+} ranks;
+
+static int32_t threads_of(const ranks *w)
+{
+    if (w->options->threads > 0) {
+        return w->options->threads;
+    }
+    int32_t n = dtp_cpus_usable() / w->here;
+    return n < 1 ? 1 : n;
+}
+
+static dtp_status run_rank(dtp_comm *comm, void *user, dtp_err *err)
+{
+    const ranks *w = user;
+    dtp_backend *backend = NULL;
+    DTP_TRY(dtp_backend_create(w->options->backend, threads_of(w), &backend, err));
+    dtp_status s = w->body(comm, backend, w->user, err);
+    dtp_backend_destroy(backend);
+    return s;
+}
+
+static dtp_status run_self(ranks *w, const dtp_mesh *mesh, dtp_err *err)
+{
+    dtp_comm *comm = NULL;
+    DTP_TRY(dtp_comm_self_create(&comm, err));
+    comm->mesh = *mesh; /* dims of size 1 */
+    dtp_status s = run_rank(comm, w, err);
+    dtp_comm_destroy(comm);
+    return s;
+}
+
+static dtp_status run_mpi(ranks *w, const dtp_mesh *mesh, dtp_err *err)
+{
+    const dtp_comm_reporter *reporter = w->options->reporter;
+    dtp_comm *comm = NULL;
+    DTP_TRY(dtp_comm_mpi_join(mesh, DTP_OK, reporter, &comm, err));
+    dtp_status s = dtp_comm_alike_here(comm, dtp_cpus_key(), &w->here, err);
+    if (s == DTP_OK) {
+        s = run_rank(comm, w, err);
+    }
+    s = dtp_comm_conclude(comm, s, reporter, err);
+    dtp_comm_destroy(comm);
+    return s;
+}
+
+dtp_status dtp_ranks_fail(const dtp_ranks_options *options, dtp_status failed, dtp_err *err)
+{
+    const dtp_mesh none = {0};
+    dtp_comm *comm = NULL;
+    return dtp_comm_mpi_join(&none, failed, options->reporter, &comm, err);
+}
+
+dtp_status dtp_ranks_run(const dtp_ranks_options *options, const dtp_mesh *mesh,
+                         dtp_ranks_body body, void *user, dtp_err *err)
+{
+    dtp_err local = {0};
+    err = err != NULL ? err : &local;
+    const int32_t n = dtp_mesh_ranks(mesh);
+    ranks w = {.options = options, .body = body, .user = user, .here = n};
+    if (strcmp(options->comm, "self") == 0) {
+        if (n != 1) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "the communicator 'self' is one rank, but the mesh has %d", n);
+        }
+        return run_self(&w, mesh, err);
+    }
+    if (strcmp(options->comm, "sim") == 0) {
+        return dtp_comm_sim_run(mesh, run_rank, &w, err);
+    }
+    if (strcmp(options->comm, "mpi") == 0) {
+        return run_mpi(&w, mesh, err);
+    }
+    return DTP_FAIL(err, DTP_INVALID, "there is no communicator '%s': self, sim or mpi",
+                    options->comm);
+}

@@ -1,0 +1,257 @@
+#include "executor/run/runner_internal.h"
+
+#include <inttypes.h>
+#include <time.h>
+
+#include "executor/comm/memory.h"
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static dtp_status check_world(const dtp_program *p, const dtp_comm *comm, dtp_err *err)
+{
+    int32_t ranks = dtp_mesh_ranks(&p->mesh);
+    bool same = ranks == comm->size && (ranks == 1 || p->mesh.n_dims == comm->mesh.n_dims);
+    for (int32_t m = 0; same && ranks > 1 && m < p->mesh.n_dims; m++) {
+        same = p->mesh.sizes[m] == comm->mesh.sizes[m];
+    }
+    if (!same) {
+        char want[DTP_MESH_TEXT_BYTES], have[DTP_MESH_TEXT_BYTES];
+        dtp_mesh_print(&p->mesh, want);
+        dtp_mesh_print(&comm->mesh, have);
+        return DTP_FAIL(err, DTP_INVALID,
+                        "the program is for the mesh '%.200s', the ranks form '%.200s'", want,
+                        have);
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
+                             bool profile, dtp_runner **out, dtp_err *err)
+{
+    const dtp_runner_options options = {.profile = profile};
+    return dtp_runner_create_with(p, backend, comm, &options, out, err);
+}
+
+dtp_status dtp_runner_create_with(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
+                                  const dtp_runner_options *options, dtp_runner **out, dtp_err *err)
+{
+    const dtp_runner_options none = {0};
+    options = options != NULL ? options : &none;
+    DTP_TRY(check_world(p, comm, err));
+    dtp_arena *arena = dtp_arena_create();
+    dtp_runner *r = arena != NULL ? dtp_arena_alloc(arena, 1, sizeof *r) : NULL;
+    if (r == NULL) {
+        dtp_arena_destroy(arena);
+        return DTP_FAIL(err, DTP_NOMEM, "no memory to bind the program");
+    }
+    r->arena = arena;
+    r->program = p;
+    r->backend = backend;
+    r->comm = comm;
+    r->borrowed = options->borrowed_memory;
+    r->failure = options->failure;
+    dtp_status status = dtp_runner__bind_all(r, options->profile, err);
+    if (status != DTP_OK) {
+        dtp_runner_destroy(r);
+        return status;
+    }
+    *out = r;
+    return DTP_OK;
+}
+
+void dtp_runner_destroy(dtp_runner *r)
+{
+    if (r != NULL) {
+        if (r->memory != NULL && !r->borrowed) {
+            dtp_comm_free(r->comm, r->backend, r->memory, (size_t)r->memory_bytes);
+        }
+        dtp_arena_destroy(r->arena);
+    }
+}
+
+dtp_status dtp_runner_prepare(dtp_runner *r, dtp_err *err)
+{
+    for (int32_t i = 0; i < r->n_stats; i++) {
+        DTP_TRY(r->comm->ops->prepare(r->comm, r->stats[i].set, err));
+    }
+    return DTP_OK;
+}
+
+/* ---- running ---- */
+
+/* A view of n elements of a type, without shape: for copies and zero fill of any tensor. */
+static dtp_view flat(const dtp_view *like, int64_t n)
+{
+    dtp_view v = {.data = like->data};
+    v.local = (dtp_ttype){.dtype = like->local.dtype, .rank = 1, .dims = {{-1, n}}};
+    v.global[0] = n;
+    return v;
+}
+
+/* Copies a tensor, or makes zeros: packing one part from an empty source is all padding. */
+static dtp_status copy_or_zero(dtp_backend *backend, const dtp_view *in, const dtp_view *out,
+                               bool copy, dtp_err *err)
+{
+    if (copy && in->data == out->data) {
+        return DTP_OK;
+    }
+    int64_t n = dtp_ttype_elems(&out->local);
+    dtp_view from = flat(in, copy ? n : 0), part = flat(out, n);
+    return backend->ops->pack(backend, &from, 0, 1, &part.local, out->data, err);
+}
+
+static dtp_status run_move(dtp_runner *r, const dtp_instr *instr, dtp_runner__bound *b,
+                           dtp_err *err)
+{
+    const dtp_backend_ops *ops = r->backend->ops;
+    const dtp_move *m = &instr->move;
+    switch (m->kind) {
+    case DTP_MOVE_PACK:
+        return ops->pack(r->backend, b->in, m->axis, b->parts, &b->part, b->out->data, err);
+    case DTP_MOVE_UNPACK:
+        return ops->unpack(r->backend, b->in->data, m->axis, b->parts, &b->part, b->out, err);
+    case DTP_MOVE_SLICE:
+        return ops->slice(r->backend, b->in, m->axis, b->start, b->out, err);
+    case DTP_MOVE_SCALE:
+        return ops->scale(r->backend, b->in, m->factor, b->out, err);
+    case DTP_MOVE_KEEP_FIRST:
+        return copy_or_zero(r->backend, b->in, b->out, b->index == 0, err);
+    default:
+        return copy_or_zero(r->backend, b->in, b->out, true, err);
+    }
+}
+
+/* "rank 1: step 0: instruction 12 (exp, node 'h'): ..." */
+static void name_instr(const dtp_runner *r, const dtp_runner__bound *b, dtp_err *err)
+{
+    const int32_t i = (int32_t)(b - r->instrs);
+    const dtp_instr *instr = &r->program->instrs[i];
+    dtp_err_prefix(err, "rank %d: step %" PRId64 ": instruction %d (%s, node '%s')", r->comm->rank,
+                   b->args.step, i, dtp_runner__instr_name(instr),
+                   dtp_runner__node_name(r->program, instr));
+}
+
+/* A kernel whose failure is noted. */
+static dtp_status run_noted(dtp_runner *r, dtp_runner__bound *b)
+{
+    const bool first = r->failure->code == DTP_OK;
+    const dtp_status status = b->kernel(&b->args, first ? r->failure : NULL);
+    if (status != DTP_OK && first) {
+        if (r->failure->code != status) {
+            (void)DTP_FAIL(r->failure, status, "%s", dtp_status_text(status));
+        }
+        name_instr(r, b, r->failure);
+    }
+    return DTP_OK;
+}
+
+static dtp_status run_instr(dtp_runner *r, const dtp_instr *instr, dtp_runner__bound *b,
+                            dtp_err *err)
+{
+    switch (instr->kind) {
+    case DTP_INSTR_KERNEL:
+        return r->failure != NULL ? run_noted(r, b) : b->kernel(&b->args, err);
+    case DTP_INSTR_COLLECTIVE:
+        return r->comm->ops->run(r->comm, &instr->coll, b->in->data, b->out->data, err);
+    default:
+        return run_move(r, instr, b, err);
+    }
+}
+
+dtp_status dtp_runner_step(dtp_runner *r, uint64_t seed, int64_t step, dtp_runner_times *times,
+                           dtp_err *err)
+{
+    *times = (dtp_runner_times){0};
+    for (int32_t j = 0; j < dtp_program_microbatches(r->program); j++) {
+        DTP_TRY(dtp_runner_microbatch(r, seed, step, j, times, err));
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int32_t microbatch,
+                                 dtp_runner_times *times, dtp_err *err)
+{
+    const dtp_program *p = r->program;
+    const bool last = microbatch + 1 == dtp_program_microbatches(p);
+    const int32_t n_instrs = last ? p->n_instrs : dtp_program_body(p);
+    dtp_status (*sync)(dtp_backend *, dtp_err *) = r->backend->ops->sync;
+    double start = now_s(), before = start, comm_s = 0;
+    dtp_runner__shift(r, microbatch);
+    for (int32_t i = 0; i < n_instrs; i++) {
+        const dtp_instr *instr = &p->instrs[i];
+        dtp_runner__bound *b = &r->instrs[i];
+        bool collective = instr->kind == DTP_INSTR_COLLECTIVE;
+        b->args.seed = seed;
+        b->args.step = step;
+        b->args.first = microbatch == 0;
+        dtp_status status = DTP_OK;
+        if (sync != NULL && (collective || r->profile != NULL)) {
+            status = sync(r->backend, err);
+        }
+        if (collective) {
+            before = now_s();
+        }
+        if (status == DTP_OK) {
+            status = run_instr(r, instr, b, err);
+        }
+        if (status != DTP_OK) {
+            name_instr(r, b, err);
+            return status;
+        }
+        if (collective || r->profile != NULL) {
+            double after = now_s();
+            comm_s += collective ? after - before : 0;
+            if (r->profile != NULL) {
+                r->profile[i] += after - before;
+            }
+            before = after;
+        }
+    }
+    if (sync != NULL) {
+        DTP_TRY(sync(r->backend, err));
+    }
+    double total = now_s() - start;
+    times->total_s += total;
+    times->compute_s += total - comm_s;
+    times->comm_s += comm_s;
+    return DTP_OK;
+}
+
+/* ---- what is known ---- */
+
+const dtp_view *dtp_runner_view(const dtp_runner *r, dtp_value_id v)
+{
+    return &r->views[v];
+}
+
+dtp_piece dtp_runner_piece(const dtp_runner *r, dtp_value_id v)
+{
+    const dtp_value *value = &r->program->values[v];
+    return dtp_piece_of(&value->type, &value->layout, &r->program->mesh, r->comm->rank);
+}
+
+int64_t dtp_runner_touched_bytes(const dtp_runner *r)
+{
+    return r->touched_bytes;
+}
+
+int32_t dtp_runner_coll_stats(const dtp_runner *r, const dtp_coll_stat **out)
+{
+    *out = r->stats;
+    return r->n_stats;
+}
+
+const double *dtp_runner_profile(const dtp_runner *r)
+{
+    return r->profile;
+}
+
+const dtp_program *dtp_runner_program(const dtp_runner *r)
+{
+    return r->program;
+}

@@ -1,0 +1,88 @@
+/* The interpreter: runs a program on one rank. One arena of program->peak_bytes is the only device
+ * memory; everything a step needs is bound at creation, so a step neither allocates nor looks up.
+ * External values (spmd/program/program.h) lie in buffers that the caller binds and may bind anew
+ * before every step.
+ */
+#ifndef DTP_EXECUTOR_RUN_RUNNER_H
+#define DTP_EXECUTOR_RUN_RUNNER_H
+
+#include "executor/device/backend.h"
+#include "executor/comm/communicator.h"
+#include "executor/device/shard.h"
+#include "spmd/program/program.h"
+
+typedef struct dtp_runner dtp_runner;
+
+typedef struct dtp_runner_times {
+    double total_s, compute_s, comm_s; /* compute: kernels and moves; comm: inside collectives */
+} dtp_runner_times;
+
+/* Collectives of one kind over one set of mesh dims, per rank and step. */
+typedef struct dtp_coll_stat {
+    dtp_coll_kind kind;
+    dtp_mesh_set set;
+    int64_t count;
+    int64_t bytes; /* sum of the larger buffer of each call: count elements of all_reduce and
+                      collective_permute, n*count of the others */
+} dtp_coll_stat;
+
+/* Checks the program against backend and communicator and binds it. Borrows p, backend and comm.
+ * `profile`: keep the time of every instruction. DTP_UNSUPPORTED naming node and op when the
+ * backend lacks a kernel; DTP_INVALID when the mesh does not have as many ranks as the
+ * communicator. Does not communicate: sub-communicators are made on first use or by
+ * dtp_runner_prepare. */
+dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
+                             bool profile, dtp_runner **out, dtp_err *err) DTP_MUST_CHECK;
+
+typedef struct dtp_runner_options {
+    bool profile;         /* as above */
+    bool borrowed_memory; /* the arena is the caller's, given by dtp_runner_set_memory */
+    /* Where the first failure of a kernel is noted. The step goes on, on what the kernel left, so
+     * that the peers are not left alone in a collective. Borrowed; the caller clears it before a
+     * step. NULL: the step ends with the failure. */
+    dtp_err *failure;
+} dtp_runner_options;
+
+/* The same; options NULL: none of them. */
+dtp_status dtp_runner_create_with(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
+                                  const dtp_runner_options *options, dtp_runner **out,
+                                  dtp_err *err) DTP_MUST_CHECK;
+/* Puts the arena of a runner with borrowed memory at `memory`: program->peak_bytes of device
+ * memory, 64-byte aligned, borrowed. Its contents matter only during a step. */
+void dtp_runner_set_memory(dtp_runner *r, void *memory);
+/* Puts an external value and everything inside it at `data`: device memory of values[root].bytes,
+ * borrowed. `root` has no parent. Costs one store per use of the buffer. Every external root must
+ * be bound before a step. */
+void dtp_runner_bind(dtp_runner *r, dtp_value_id root, void *data);
+void dtp_runner_destroy(dtp_runner *r);
+/* Makes all sub-communicators; collective. */
+dtp_status dtp_runner_prepare(dtp_runner *r, dtp_err *err) DTP_MUST_CHECK;
+
+/* Runs a step: all instructions once; with microbatches (spmd/program/program.h), every one of them
+ * on the inputs as they are. A failure reads "rank 1: instruction 12 (node 'h'): ..."; the caller
+ * must then tell the peers (dtp_comm_give_up). */
+dtp_status dtp_runner_step(dtp_runner *r, uint64_t seed, int64_t step, dtp_runner_times *times,
+                           dtp_err *err) DTP_MUST_CHECK;
+
+/* Runs one microbatch of a step, 0 <= microbatch < dtp_program_microbatches; the last one
+ * ends the step. They are run in order, each after its inputs were filled. Views give kernels the
+ * sizes of the whole batch and the microbatch's place in it. Adds to *times. Without microbatches
+ * microbatch 0 is the step. */
+dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int32_t microbatch,
+                                 dtp_runner_times *times, dtp_err *err) DTP_MUST_CHECK;
+
+/* View of a value on this rank; borrowed. */
+const dtp_view *dtp_runner_view(const dtp_runner *r, dtp_value_id v);
+/* Piece of the tensor that a value holds on this rank. */
+dtp_piece dtp_runner_piece(const dtp_runner *r, dtp_value_id v);
+
+/* Highest byte of the arena that a bound value touches. Equals program->peak_bytes when the plan is
+ * exact. */
+int64_t dtp_runner_touched_bytes(const dtp_runner *r);
+/* Statistics of one step, from the program; returns how many, *out is borrowed. */
+int32_t dtp_runner_coll_stats(const dtp_runner *r, const dtp_coll_stat **out);
+/* Seconds spent in each instruction, summed over the steps so far; NULL without profile. */
+const double *dtp_runner_profile(const dtp_runner *r);
+const dtp_program *dtp_runner_program(const dtp_runner *r);
+
+#endif

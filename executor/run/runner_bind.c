@@ -1,0 +1,357 @@
+/* Binding a program to this rank: where every value lies, what every instruction calls. */
+#include "executor/run/runner_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/transform/microbatch.h"
+#include "core/base/safe_int.h"
+#include "executor/comm/memory.h"
+
+enum { BUFFER_ALIGN = 64 };
+
+const char *dtp_runner__node_name(const dtp_program *p, const dtp_instr *i)
+{
+    return i->node >= 0 ? p->graph->nodes[i->node].name : "-";
+}
+
+const char *dtp_runner__instr_name(const dtp_instr *i)
+{
+    switch (i->kind) {
+    case DTP_INSTR_KERNEL:
+        return i->op->name;
+    case DTP_INSTR_COLLECTIVE:
+        return dtp_coll_name(i->coll.kind);
+    default:
+        return dtp_move_name(i->move.kind);
+    }
+}
+
+/* Place of a value in the arena: its own, or inside its parent's. */
+static int64_t place_of(const dtp_program *p, dtp_value_id v)
+{
+    int64_t inner = 0;
+    while (p->values[v].offset < 0 && p->values[v].parent >= 0) {
+        inner += p->values[v].parent_offset;
+        v = p->values[v].parent;
+    }
+    return p->values[v].offset < 0 ? -1 : p->values[v].offset + inner;
+}
+
+/* Bytes between the start of the external buffer that v lies in and v. */
+static int64_t place_in_root(const dtp_program *p, dtp_value_id v)
+{
+    int64_t inner = 0;
+    for (; p->values[v].parent >= 0; v = p->values[v].parent) {
+        inner += p->values[v].parent_offset;
+    }
+    return inner;
+}
+
+/* Remembers that *pointer is the address of value v when that may change. */
+static dtp_status keep_moving(dtp_runner *r, dtp_value_id v, void **pointer, dtp_err *err)
+{
+    const dtp_program *p = r->program;
+    bool external = p->values[v].external;
+    int64_t inside = external ? place_in_root(p, v) : place_of(p, v);
+    if (inside < 0 || (!external && !r->borrowed)) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_arena_grow(r->arena, &r->moving, r->n_moving, r->n_moving + 1, &r->cap_moving,
+                           sizeof *r->moving, err));
+    r->moving[r->n_moving++] =
+        (dtp_runner__moving){.pointer = pointer,
+                             .inside = inside,
+                             .buffer = external ? dtp_value_root(p, v) : p->n_values};
+    return DTP_OK;
+}
+
+/* Sorts the moving pointers by buffer (counting sort). */
+static dtp_status sort_moving(dtp_runner *r, dtp_err *err)
+{
+    const int32_t buffers = r->program->n_values + 1;
+    dtp_runner__moving *sorted = dtp_arena_alloc(r->arena, (size_t)r->n_moving, sizeof *sorted);
+    r->moving_start = dtp_arena_alloc(r->arena, (size_t)buffers + 1, sizeof *r->moving_start);
+    if (sorted == NULL || r->moving_start == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory to bind the program");
+    }
+    for (int32_t i = 0; i < r->n_moving; i++) {
+        r->moving_start[r->moving[i].buffer + 1]++;
+    }
+    for (int32_t b = 0; b < buffers; b++) {
+        r->moving_start[b + 1] += r->moving_start[b];
+    }
+    for (int32_t i = r->n_moving - 1; i >= 0; i--) {
+        sorted[--r->moving_start[r->moving[i].buffer + 1]] = r->moving[i];
+    }
+    for (int32_t b = 0; b < buffers; b++) {
+        r->moving_start[b] = r->moving_start[b + 1];
+    }
+    r->moving_start[buffers] = r->n_moving;
+    r->moving = sorted;
+    return DTP_OK;
+}
+
+static void place_moving(dtp_runner *r, int32_t buffer, void *data)
+{
+    for (int32_t i = r->moving_start[buffer]; i < r->moving_start[buffer + 1]; i++) {
+        *r->moving[i].pointer = data == NULL ? NULL : (char *)data + r->moving[i].inside;
+    }
+}
+
+void dtp_runner_bind(dtp_runner *r, dtp_value_id root, void *data)
+{
+    place_moving(r, root, data);
+}
+
+void dtp_runner_set_memory(dtp_runner *r, void *memory)
+{
+    r->memory = memory;
+    place_moving(r, r->program->n_values, memory);
+}
+
+/* Gives a view of one microbatch the sizes of the whole batch. */
+static dtp_status widen(dtp_runner *r, const dtp_ttype *type, dtp_view *view, dtp_err *err)
+{
+    const dtp_graph *g = r->program->graph;
+    for (int32_t d = 0; d < type->rank && g->microbatches > 1; d++) {
+        if (!dtp_is_micro_dim(g, type->dims[d].id)) {
+            continue;
+        }
+        DTP_TRY(dtp_arena_grow(r->arena, &r->shifted, r->n_shifted, r->n_shifted + 1,
+                               &r->cap_shifted, sizeof *r->shifted, err));
+        view->global[d] = type->dims[d].size * g->microbatches;
+        r->shifted[r->n_shifted++] = (dtp_runner__shifted){&view->offset[d], type->dims[d].size};
+    }
+    return DTP_OK;
+}
+
+void dtp_runner__shift(dtp_runner *r, int32_t microbatch)
+{
+    const int64_t by = (int64_t)microbatch - r->at_microbatch;
+    for (int32_t i = 0; i < r->n_shifted; i++) {
+        *r->shifted[i].offset += by * r->shifted[i].part;
+    }
+    r->at_microbatch = microbatch;
+}
+
+static dtp_status bind_value(dtp_runner *r, dtp_value_id v, dtp_err *err)
+{
+    const dtp_program *p = r->program;
+    const dtp_value *value = &p->values[v];
+    dtp_view *view = &r->views[v];
+    dtp_value_local(p, v, r->comm->rank, &view->local, view->offset);
+    for (int32_t d = 0; d < value->type.rank; d++) {
+        view->global[d] = value->type.dims[d].size;
+    }
+    int64_t place = place_of(p, v), end;
+    DTP_TRY(keep_moving(r, v, &view->data, err));
+    if (place < 0) {
+        return DTP_OK; /* no memory of ours: external, or nothing may touch it */
+    }
+    if (!dtp_add_i64(place, value->bytes, &end) || end > p->peak_bytes) {
+        return DTP_FAIL(err, DTP_INTERNAL,
+                        "value '%s' at byte %" PRId64 " ends beyond the arena of %" PRId64,
+                        value->name != NULL ? value->name : "-", place, p->peak_bytes);
+    }
+    view->data = r->memory != NULL ? r->memory + place : NULL;
+    return DTP_OK;
+}
+
+/* Buffers begin at multiples of BUFFER_ALIGN and own the rest of their last line. */
+static void touch(dtp_runner *r, dtp_value_id v)
+{
+    int64_t end = place_of(r->program, v) + r->program->values[v].bytes;
+    if (r->program->values[v].external) {
+        return;
+    }
+    end = dtp_ceil_div(end, BUFFER_ALIGN) * BUFFER_ALIGN;
+    r->touched_bytes = end > r->touched_bytes ? end : r->touched_bytes;
+}
+
+static dtp_status copy_views(dtp_runner *r, int32_t n, const dtp_value_id *ids, dtp_view **out,
+                             dtp_err *err)
+{
+    *out = dtp_arena_alloc(r->arena, (size_t)n, sizeof **out);
+    if (*out == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory to bind the program");
+    }
+    for (int32_t i = 0; i < n; i++) {
+        (*out)[i] = r->views[ids[i]];
+        const dtp_value *value = &r->program->values[ids[i]];
+        DTP_TRY(widen(r, &value->type, &(*out)[i], err));
+        DTP_TRY(keep_moving(r, ids[i], &(*out)[i].data, err));
+        if (place_of(r->program, ids[i]) < 0 && !value->external && value->bytes > 0) {
+            const char *name = value->name;
+            return DTP_FAIL(err, DTP_INTERNAL, "value '%s' has no place in the arena",
+                            name != NULL ? name : "-");
+        }
+        touch(r, ids[i]);
+    }
+    return DTP_OK;
+}
+
+static dtp_status bind_kernel(dtp_runner *r, const dtp_instr *instr, dtp_runner__bound *b,
+                              dtp_err *err)
+{
+    dtp_call_types types;
+    b->kernel = dtp_backend_kernel(r->backend, instr->op->name);
+    if (b->kernel == NULL) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "the '%s' backend has no kernel for op '%s'",
+                        r->backend->ops->name, instr->op->name);
+    }
+    b->call = dtp_instr_call(r->program, instr, r->comm->rank, &types);
+    size_t n_in = (size_t)b->call.n_in, n_out = (size_t)b->call.n_out;
+    dtp_ttype *in = dtp_arena_alloc(r->arena, n_in + n_out, sizeof *in);
+    if (in == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory to bind the program");
+    }
+    memcpy(in, types.in, n_in * sizeof *in);
+    memcpy(in + n_in, types.out, n_out * sizeof *in);
+    b->call.in = in;
+    b->call.out = in + n_in;
+    DTP_TRY(dtp_backend_check(r->backend, &b->call, err));
+    b->args = (dtp_kernel_args){
+        .call = &b->call, .in = b->in, .out = b->out, .threads = r->backend->threads};
+    if (instr->workspace >= 0) {
+        b->args.workspace = r->views[instr->workspace].data;
+        b->args.workspace_bytes = r->program->values[instr->workspace].bytes;
+        DTP_TRY(keep_moving(r, instr->workspace, &b->args.workspace, err));
+        touch(r, instr->workspace);
+    }
+    return DTP_OK;
+}
+
+static dtp_status bind_move(dtp_runner *r, const dtp_instr *instr, dtp_runner__bound *b,
+                            dtp_err *err)
+{
+    const dtp_program *p = r->program;
+    const dtp_move *move = &instr->move;
+    b->parts = dtp_mesh_set_size(&p->mesh, move->set);
+    b->index = dtp_mesh_set_index(&p->mesh, move->set, r->comm->rank);
+    if (move->kind == DTP_MOVE_SLICE) {
+        b->start = b->out->local.dims[move->axis].size > 0
+                       ? b->out->offset[move->axis] - b->in->offset[move->axis]
+                       : 0;
+    }
+    if (move->kind != DTP_MOVE_PACK && move->kind != DTP_MOVE_UNPACK) {
+        return DTP_OK;
+    }
+    dtp_value_id tensor = move->kind == DTP_MOVE_PACK ? instr->in[0] : instr->out[0];
+    dtp_value_id staging = move->kind == DTP_MOVE_PACK ? instr->out[0] : instr->in[0];
+    const dtp_value *t = &p->values[tensor];
+    dtp_layout_local_max(&t->layout, &p->mesh, &t->type, &b->part);
+    if (t->type.rank > 0) {
+        b->part.dims[move->axis].size = dtp_ceil_div(b->part.dims[move->axis].size, b->parts);
+    }
+    if (dtp_ttype_bytes(&b->part) * b->parts > p->values[staging].bytes) {
+        return DTP_FAIL(err, DTP_INTERNAL,
+                        "%d parts of %" PRId64 " bytes in a staging buffer of %" PRId64, b->parts,
+                        dtp_ttype_bytes(&b->part), p->values[staging].bytes);
+    }
+    return DTP_OK;
+}
+
+static dtp_status bind_collective(dtp_runner *r, const dtp_instr *instr, dtp_err *err)
+{
+    const dtp_coll *c = &instr->coll;
+    const dtp_value *in = &r->program->values[instr->in[0]],
+                    *out = &r->program->values[instr->out[0]];
+    int64_t n = dtp_mesh_set_size(&r->program->mesh, c->set), bytes;
+    if (c->count < 0 || !dtp_mul_i64(c->count, dtp_dtype_bytes(c->dtype) * n, &bytes)) {
+        return DTP_FAIL(err, DTP_RANGE, "a collective of %" PRId64 " elements", c->count);
+    }
+    int64_t one = bytes / n;
+    int64_t need_in = dtp_coll_parts_in(c, n) * one, need_out = dtp_coll_parts_out(c, n) * one;
+    if (need_in > in->bytes || need_out > out->bytes) {
+        return DTP_FAIL(err, DTP_INTERNAL,
+                        "needs %" PRId64 " and %" PRId64 " bytes, the buffers have %" PRId64
+                        " and %" PRId64,
+                        need_in, need_out, in->bytes, out->bytes);
+    }
+    return DTP_OK;
+}
+
+static dtp_status bind_instr(dtp_runner *r, int32_t index, dtp_err *err)
+{
+    const dtp_instr *instr = &r->program->instrs[index];
+    dtp_runner__bound *b = &r->instrs[index];
+    b->n_in = instr->n_in;
+    b->n_out = instr->n_out;
+    DTP_TRY(copy_views(r, instr->n_in, instr->in, &b->in, err));
+    DTP_TRY(copy_views(r, instr->n_out, instr->out, &b->out, err));
+    switch (instr->kind) {
+    case DTP_INSTR_KERNEL:
+        return bind_kernel(r, instr, b, err);
+    case DTP_INSTR_COLLECTIVE:
+        return bind_collective(r, instr, err);
+    default:
+        return bind_move(r, instr, b, err);
+    }
+}
+
+static dtp_status count_collectives(dtp_runner *r, dtp_err *err)
+{
+    const dtp_program *p = r->program;
+    r->stats = dtp_arena_alloc(r->arena, (size_t)p->n_instrs, sizeof *r->stats);
+    if (r->stats == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory to bind the program");
+    }
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        const dtp_coll *c = &p->instrs[i].coll;
+        if (p->instrs[i].kind != DTP_INSTR_COLLECTIVE) {
+            continue;
+        }
+        int32_t s = 0;
+        while (s < r->n_stats && (r->stats[s].kind != c->kind || r->stats[s].set != c->set)) {
+            s++;
+        }
+        r->n_stats = s == r->n_stats ? s + 1 : r->n_stats;
+        int64_t n = dtp_mesh_set_size(&p->mesh, c->set);
+        int64_t in = dtp_coll_parts_in(c, n), out = dtp_coll_parts_out(c, n);
+        int64_t parts = in > out ? in : out;
+        r->stats[s].kind = c->kind;
+        r->stats[s].set = c->set;
+        const int64_t runs = dtp_instr_runs(p, &p->instrs[i]);
+        r->stats[s].count += runs;
+        r->stats[s].bytes += runs * c->count * parts * dtp_dtype_bytes(c->dtype);
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_runner__bind_all(dtp_runner *r, bool profile, dtp_err *err)
+{
+    const dtp_program *p = r->program;
+    r->views = dtp_arena_alloc(r->arena, (size_t)p->n_values, sizeof *r->views);
+    r->instrs = dtp_arena_alloc(r->arena, (size_t)p->n_instrs, sizeof *r->instrs);
+    r->profile =
+        profile ? dtp_arena_alloc(r->arena, (size_t)p->n_instrs, sizeof *r->profile) : NULL;
+    if (r->views == NULL || r->instrs == NULL || (profile && r->profile == NULL)) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory to bind the program");
+    }
+    if (p->peak_bytes > 0 && !r->borrowed) {
+        void *memory = NULL;
+        DTP_TRY(dtp_comm_alloc(r->comm, r->backend, (size_t)p->peak_bytes, &memory, err));
+        r->memory = memory;
+        r->memory_bytes = p->peak_bytes;
+    }
+    for (dtp_value_id v = 0; v < p->n_values; v++) {
+        DTP_TRY(bind_value(r, v, err));
+        bool fed = p->values[v].kind == DTP_VALUE_RESIDENT || p->values[v].kind == DTP_VALUE_INPUT;
+        if (fed && place_of(p, v) >= 0) {
+            touch(r, v);
+        }
+    }
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        dtp_status status = bind_instr(r, i, err);
+        if (status != DTP_OK) {
+            dtp_err_prefix(err, "instruction %d (%s, node '%s')", i,
+                           dtp_runner__instr_name(&p->instrs[i]),
+                           dtp_runner__node_name(p, &p->instrs[i]));
+            return status;
+        }
+    }
+    DTP_TRY(sort_moving(r, err));
+    return count_collectives(r, err);
+}

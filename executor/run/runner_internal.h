@@ -1,0 +1,62 @@
+/* Shared by binding a program (runner_bind.c) and running it (runner.c). */
+#ifndef DTP_EXECUTOR_RUN_RUNNER_INTERNAL_H
+#define DTP_EXECUTOR_RUN_RUNNER_INTERNAL_H
+
+#include "executor/run/runner.h"
+
+/* One instruction bound to this rank: views instead of ids, kernel instead of op name. */
+typedef struct dtp_runner__bound {
+    dtp_kernel_fn kernel;
+    dtp_op_call call;
+    dtp_kernel_args args;
+    int32_t n_in, n_out;
+    dtp_view *in, *out;
+    int32_t parts, index; /* MOVE: group size, own place in it */
+    int64_t start;        /* SLICE */
+    dtp_ttype part;       /* PACK, UNPACK */
+} dtp_runner__bound;
+
+/* A pointer into a buffer that may move, and where in the buffer it points. */
+typedef struct dtp_runner__moving {
+    void **pointer;
+    int64_t inside;
+    int32_t buffer; /* the value id of an external root; n_values: the arena */
+} dtp_runner__moving;
+
+/* Where a view of a microbatch begins in the whole batch. */
+typedef struct dtp_runner__shifted {
+    int64_t *offset;
+    int64_t part; /* rows of a microbatch */
+} dtp_runner__shifted;
+
+struct dtp_runner {
+    const dtp_program *program;
+    dtp_backend *backend;
+    dtp_comm *comm;
+    dtp_arena *arena; /* host memory of everything below */
+    char *memory;     /* the device arena */
+    int64_t memory_bytes, touched_bytes;
+    bool borrowed;
+    dtp_err *failure; /* of kernels; NULL: they end the step */
+    int32_t n_moving, cap_moving;
+    dtp_runner__moving *moving; /* sorted by buffer once all are known */
+    int32_t *moving_start;      /* by buffer; n_values + 2 entries */
+    int32_t n_shifted, cap_shifted;
+    dtp_runner__shifted *shifted;
+    int32_t at_microbatch; /* what they are shifted to */
+    dtp_view *views;       /* by value id */
+    dtp_runner__bound *instrs;
+    double *profile;
+    int32_t n_stats;
+    dtp_coll_stat *stats;
+};
+
+/* For messages. */
+const char *dtp_runner__node_name(const dtp_program *p, const dtp_instr *i);
+const char *dtp_runner__instr_name(const dtp_instr *i);
+/* Takes memory, binds every value and instruction; r has program, backend, communicator, arena. */
+dtp_status dtp_runner__bind_all(dtp_runner *r, bool profile, dtp_err *err) DTP_MUST_CHECK;
+/* Points the views of microbatches at a microbatch. */
+void dtp_runner__shift(dtp_runner *r, int32_t microbatch);
+
+#endif

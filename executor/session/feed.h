@@ -1,0 +1,49 @@
+/* What the inputs of a model get at every step. Values depend on (seed, step, global index) only:
+ * every rank makes or reads its own piece, and all layouts see the same batch. */
+#ifndef DTP_EXECUTOR_SESSION_FEED_H
+#define DTP_EXECUTOR_SESSION_FEED_H
+
+#include "core/graph/graph.h"
+#include "executor/device/shard.h"
+
+/* `--feed name=file` or `--feed name=file,shift=N`.
+ *   .npy of the input's shape: the same values every step.
+ *   .npy with another number of rows in dims[0]: each step draws dims[0] rows, without repetition
+ * until all rows are used; the order depends on (seed, epoch, number of rows), so inputs with the
+ * same number of rows stay aligned. any other file: bytes. Each row (all dims but the last) is a
+ * window of the file as long as the last dim, at a random place given by (seed, step, row), moved
+ * by `shift` bytes. Inputs fed from one file with equal window length share the places (targets =
+ * tokens shifted by 1). Inputs without a feed are synthetic: floats normal(0, 1), integers uniform
+ * in [0, below) (below 2 when the model does not state it). */
+typedef struct dtp_feed_spec {
+    const char *input;
+    const char *file;
+    int64_t shift;
+} dtp_feed_spec;
+
+enum { DTP_FEED_TEXT_BYTES = 4096 };
+/* Splits "name=file[,shift=N]"; `storage` holds the texts that `out` points to. */
+dtp_status dtp_feed_spec_parse(const char *text, char storage[DTP_FEED_TEXT_BYTES],
+                               dtp_feed_spec *out, dtp_err *err) DTP_MUST_CHECK;
+
+typedef struct dtp_feed dtp_feed;
+
+/* Opens the files and checks them against the graph's inputs (those of the whole batch in a graph
+ * of microbatches; pieces are pieces of the whole batch then). Borrows g, copies the specs. */
+dtp_status dtp_feed_create(const dtp_graph *g, int32_t n, const dtp_feed_spec *specs, uint64_t seed,
+                           dtp_feed **out, dtp_err *err) DTP_MUST_CHECK;
+void dtp_feed_destroy(dtp_feed *feed);
+
+/* Values of a piece of input t at a step. Not safe to call from several threads on one feed. */
+dtp_status dtp_feed_fill(dtp_feed *feed, dtp_tensor_id t, int64_t step, const dtp_piece *piece,
+                         void *out, dtp_err *err) DTP_MUST_CHECK;
+
+/* Initial values of a piece of a PARAM or STATE (dtp_init, Philox by global element index). */
+dtp_status dtp_init_fill(const dtp_graph_tensor *tensor, uint64_t seed, const dtp_piece *piece,
+                         int32_t threads, void *out, dtp_err *err) DTP_MUST_CHECK;
+
+/* Position `index` of the keyed permutation of n elements (Feistel network with Philox as its round
+ * function, cycle walking); 0 <= index < n. */
+int64_t dtp_permute(uint64_t seed, uint64_t epoch, int64_t n, int64_t index);
+
+#endif

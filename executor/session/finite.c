@@ -1,0 +1,131 @@
+/* Looking for values that are not finite. All ranks look at what they hold; the lowest rank that
+ * found something is named, by the same words on all ranks. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "executor/device/convert.h"
+#include "executor/session/session_internal.h"
+
+enum { N_KINDS = 3 };
+
+static const char *const kind_names[N_KINDS] = {"nan", "inf", "-inf"};
+
+static int32_t kind_of(double value)
+{
+    return isnan(value) ? 0 : value > 0 ? 1 : 2;
+}
+
+/* The smallest of all ranks, of n values. */
+static dtp_status lowest(dtp_session *s, int32_t n, int64_t *values, dtp_err *err)
+{
+    dtp_coll coll = {.kind = DTP_ALL_REDUCE,
+                     .set = dtp_session__all(s),
+                     .op = DTP_REDUCE_MIN,
+                     .dtype = DTP_I64,
+                     .count = n};
+    return s->comm->ops->run(s->comm, &coll, values, values, err);
+}
+
+dtp_status dtp_session__check_loss(dtp_session *s, const dtp_step_result *result, double own,
+                                   dtp_err *err)
+{
+    const dtp_graph *g = s->program->graph;
+    if (!result->has_loss || isfinite(result->loss)) {
+        return DTP_OK;
+    }
+    /* the loss is the same on all ranks, so they all come here; of a partial loss their parts are
+     * not the same */
+    const bool bad = !isfinite(own);
+    const int32_t ranks = s->comm->size;
+    int64_t seen[2] = {bad ? s->comm->rank : ranks, bad}; /* lowest rank, whether all */
+    DTP_TRY(lowest(s, 2, seen, err));
+    char where[32];
+    if (seen[0] == ranks || (seen[1] != 0 && ranks > 1)) {
+        (void)snprintf(where, sizeof where, "%s %d ranks",
+                       seen[0] == ranks ? "in the sum over" : "on all", ranks);
+    } else {
+        (void)snprintf(where, sizeof where, "on rank %d", (int)seen[0]);
+    }
+    return DTP_FAIL(err, DTP_NOT_FINITE, "step %" PRId64 ": node '%s': the loss is %s %s",
+                    result->step + 1, g->nodes[g->tensors[g->loss].producer].name,
+                    kind_names[kind_of(result->loss)], where);
+}
+
+/* Index of the first element that is not finite, -1 when there is none. */
+static int64_t find(dtp_dtype dtype, const void *data, int64_t n)
+{
+    if (dtype == DTP_F32) {
+        const float *x = data;
+        for (int64_t i = 0; i < n; i++) {
+            if (!isfinite(x[i])) {
+                return i;
+            }
+        }
+        return -1;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(dtp_element(dtype, data, i))) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* The first update of this rank whose target holds such a value: *found = update × kinds + kind. */
+static dtp_status scan(dtp_session *s, int64_t *found, dtp_err *err)
+{
+    const dtp_program *p = s->program;
+    for (int32_t u = 0; u < p->n_updates; u++) {
+        const dtp_value *value = &p->values[p->updates[u].target];
+        const dtp_view *view = dtp_runner_view(s->runner, p->updates[u].target);
+        if (value->tensor < 0 || !dtp_tensor_lasts(&p->graph->tensors[value->tensor]) ||
+            !dtp_dtype_is_float(value->type.dtype) || view->data == NULL) {
+            continue;
+        }
+        DTP_TRY(s->backend->ops->download(s->backend, s->host, view->data,
+                                          (size_t)dtp_ttype_bytes(&view->local), err));
+        const int64_t at = find(value->type.dtype, s->host, dtp_ttype_elems(&view->local));
+        if (at >= 0) {
+            *found = (int64_t)u * N_KINDS + kind_of(dtp_element(value->type.dtype, s->host, at));
+            return DTP_OK;
+        }
+    }
+    return DTP_OK;
+}
+
+static const char *updating_node(const dtp_graph *g, dtp_tensor_id target)
+{
+    for (int32_t u = 0; u < g->n_updates; u++) {
+        const dtp_node_id n = g->tensors[g->updates[u].value].producer;
+        if (g->updates[u].target == target && n >= 0) {
+            return g->nodes[n].name;
+        }
+    }
+    return "?";
+}
+
+dtp_status dtp_session_check(dtp_session *s, dtp_err *err)
+{
+    const dtp_program *p = s->program;
+    const int64_t none = (int64_t)p->n_updates * N_KINDS;
+    if (none == 0) {
+        return DTP_OK;
+    }
+    dtp_err local = {0};
+    err = err != NULL ? err : &local;
+    int64_t found = none;
+    DTP_TRY(dtp_comm_settle(s->comm, scan(s, &found, err), err));
+    int64_t first = found == none ? INT64_MAX : s->comm->rank * none + found;
+    DTP_TRY(lowest(s, 1, &first, err));
+    if (first == INT64_MAX) {
+        return DTP_OK;
+    }
+    const dtp_tensor_id t = p->values[p->updates[first % none / N_KINDS].target].tensor;
+    const dtp_graph_tensor *tensor = &p->graph->tensors[t];
+    return DTP_FAIL(err, DTP_NOT_FINITE,
+                    "after step %" PRId64 ": node '%s': %s '%s' holds %s on rank %d", s->step,
+                    updating_node(p->graph, t),
+                    tensor->kind == DTP_TENSOR_PARAM ? "parameter" : "optimizer state",
+                    tensor->name, kind_names[first % N_KINDS], (int)(first / none));
+}

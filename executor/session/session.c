@@ -1,0 +1,324 @@
+#include "executor/session/session.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/base/hash.h"
+#include "core/transform/microbatch.h"
+#include "core/plan/plan.h"
+#include "executor/files/checkpoint.h"
+#include "executor/device/convert.h"
+#include "executor/session/session_internal.h"
+#include "core/graph/graph_hash.h"
+
+dtp_session_options dtp_session_options_init(void)
+{
+    return (dtp_session_options){0};
+}
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+dtp_mesh_set dtp_session__all(const dtp_session *s)
+{
+    return ((dtp_mesh_set)1 << s->program->mesh.n_dims) - 1;
+}
+
+/* ---- agreement ---- */
+
+static uint64_t hash_instr(uint64_t h, const dtp_instr *i)
+{
+    h = dtp_hash_i64(h, i->kind);
+    h = dtp_hash_i64(h, i->node);
+    for (int32_t k = 0; k < i->n_in; k++) {
+        h = dtp_hash_i64(h, i->in[k]);
+    }
+    for (int32_t k = 0; k < i->n_out; k++) {
+        h = dtp_hash_i64(h, i->out[k]);
+    }
+    if (i->kind == DTP_INSTR_KERNEL) {
+        return dtp_hash_text(h, i->op->name);
+    }
+    const dtp_coll *c = &i->coll;
+    h = dtp_hash_i64(dtp_hash_i64(dtp_hash_i64(h, c->kind), c->set), c->op);
+    h = dtp_hash_i64(dtp_hash_i64(h, c->dtype), c->count);
+    return dtp_hash_i64(dtp_hash_i64(dtp_hash_i64(h, i->move.kind), i->move.axis), i->move.set);
+}
+
+/* Everything that must be the same on all ranks. */
+static uint64_t hash_job(const dtp_program *p, const dtp_session_options *o)
+{
+    uint64_t h = dtp_hash_i64(DTP_HASH_SEED, (int64_t)dtp_graph_hash(p->graph));
+    h = dtp_hash_i64(h, p->graph->microbatches);
+    h = dtp_hash_i64(h, (int64_t)o->seed);
+    for (int32_t m = 0; m < p->mesh.n_dims; m++) {
+        h = dtp_hash_i64(h, p->mesh.sizes[m]);
+    }
+    for (dtp_value_id v = 0; v < p->n_values; v++) {
+        const dtp_value *value = &p->values[v];
+        h = dtp_hash_i64(dtp_hash_i64(h, value->kind), value->tensor);
+        h = dtp_hash_i64(dtp_hash_i64(h, value->bytes), value->offset);
+        h = dtp_hash_bytes(h, &value->layout, sizeof value->layout);
+    }
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        h = hash_instr(h, &p->instrs[i]);
+    }
+    for (int32_t i = 0; i < o->n_feeds; i++) {
+        h = dtp_hash_text(dtp_hash_text(h, o->feeds[i].input), o->feeds[i].file);
+        h = dtp_hash_i64(h, o->feeds[i].shift);
+    }
+    h = dtp_hash_text(h, o->save != NULL ? o->save : "");
+    return dtp_hash_text(h, o->load != NULL ? o->load : "");
+}
+
+/* ---- creation ---- */
+
+/* What a reader of a tensor gets: the resident value, or a value that survives the step. */
+static dtp_status map_tensors(dtp_session *s, dtp_err *err)
+{
+    const dtp_program *p = s->program;
+    s->tensor_value = malloc(((size_t)p->graph->n_tensors + 1) * sizeof *s->tensor_value);
+    if (s->tensor_value == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for a session");
+    }
+    for (dtp_tensor_id t = 0; t < p->graph->n_tensors; t++) {
+        dtp_value_id v = p->tensor_value[t];
+        s->tensor_value[t] = v >= 0 && p->values[v].keep ? v : -1;
+    }
+    for (dtp_value_id v = 0; v < p->n_values; v++) {
+        const dtp_value *value = &p->values[v];
+        bool resident = value->kind == DTP_VALUE_RESIDENT;
+        if (resident && value->tensor >= 0) {
+            s->tensor_value[value->tensor] = v;
+        }
+        if ((resident || value->kind == DTP_VALUE_INPUT) && value->bytes > s->host_bytes) {
+            s->host_bytes = value->bytes;
+        }
+    }
+    s->host = malloc(s->host_bytes > 0 ? (size_t)s->host_bytes : 1);
+    return s->host != NULL
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_NOMEM, "no memory for a host buffer of %" PRId64 " bytes",
+                          s->host_bytes);
+}
+
+static dtp_status upload(dtp_session *s, dtp_value_id v, dtp_err *err)
+{
+    const dtp_view *view = dtp_runner_view(s->runner, v);
+    return s->backend->ops->upload(s->backend, view->data, s->host,
+                                   (size_t)dtp_ttype_bytes(&view->local), err);
+}
+
+/* Every resident value gets its initial contents. */
+static dtp_status initialise(dtp_session *s, dtp_err *err)
+{
+    const dtp_program *p = s->program;
+    for (dtp_value_id v = 0; v < p->n_values; v++) {
+        const dtp_value *value = &p->values[v];
+        if (value->kind != DTP_VALUE_RESIDENT || dtp_runner_view(s->runner, v)->data == NULL) {
+            continue;
+        }
+        dtp_piece piece = dtp_runner_piece(s->runner, v);
+        DTP_TRY(dtp_init_fill(&p->graph->tensors[value->tensor], s->seed, &piece,
+                              s->backend->threads, s->host, err));
+        DTP_TRY(upload(s, v, err));
+    }
+    return DTP_OK;
+}
+
+static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_err *err)
+{
+    DTP_TRY(dtp_runner_create(s->program, s->backend, s->comm, o->profile, &s->runner, err));
+    DTP_TRY(map_tensors(s, err));
+    DTP_TRY(dtp_feed_create(s->program->graph, o->n_feeds, o->feeds, o->seed, &s->feed, err));
+    return o->load == NULL ? initialise(s, err) : DTP_OK;
+}
+
+static dtp_status setup(dtp_session *s, const dtp_session_options *o, dtp_err *err)
+{
+    DTP_TRY(
+        dtp_comm_agree(s->comm, hash_job(s->program, o), "model, plan, program and options", err));
+    if (o->save != NULL) {
+        DTP_TRY(dtp_session__lock(s, o->save, err));
+    }
+    DTP_TRY(dtp_comm_settle(s->comm, local_setup(s, o, err), err));
+    DTP_TRY(dtp_runner_prepare(s->runner, err));
+    if (o->load != NULL) {
+        DTP_TRY(dtp_comm_settle(s->comm, initialise(s, err), err));
+        return dtp_session_load(s, o->load, err);
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_session_create(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
+                              const dtp_session_options *options, dtp_session **out, dtp_err *err)
+{
+    dtp_err local = {0};
+    err = err != NULL ? err : &local;
+    dtp_session *s = calloc(1, sizeof *s);
+    if (s == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for a session");
+    }
+    s->program = p;
+    s->backend = backend;
+    s->comm = comm;
+    s->seed = options->seed;
+    s->allow_nan = options->allow_nan;
+    s->keep = options->keep;
+    s->log = options->ctx != NULL;
+    s->ctx = s->log ? *options->ctx : dtp_ctx_default();
+    dtp_status status = setup(s, options, err);
+    if (status != DTP_OK) {
+        dtp_session_destroy(s);
+        return status;
+    }
+    *out = s;
+    return DTP_OK;
+}
+
+void dtp_session_destroy(dtp_session *s)
+{
+    if (s != NULL) {
+        dtp_runner_destroy(s->runner);
+        dtp_feed_destroy(s->feed);
+        dtp_session__unlock(s);
+        free(s->tensor_value);
+        free(s->host);
+        free(s);
+    }
+}
+
+/* ---- steps ---- */
+
+/* The piece of the whole batch that a piece of a microbatch is. */
+static void place_in_batch(const dtp_graph *g, const dtp_ttype *type, int32_t microbatch,
+                           dtp_piece *piece)
+{
+    for (int32_t d = 0; d < type->rank; d++) {
+        if (dtp_is_micro_dim(g, type->dims[d].id)) {
+            piece->global[d] *= g->microbatches;
+            piece->offset[d] += microbatch * type->dims[d].size;
+        }
+    }
+}
+
+static dtp_status feed_inputs(dtp_session *s, int32_t microbatch, dtp_err *err)
+{
+    const dtp_program *p = s->program;
+    for (dtp_value_id v = 0; v < p->n_values; v++) {
+        const dtp_value *value = &p->values[v];
+        if (value->kind != DTP_VALUE_INPUT || dtp_runner_view(s->runner, v)->data == NULL) {
+            continue;
+        }
+        dtp_piece piece = dtp_runner_piece(s->runner, v);
+        place_in_batch(p->graph, &value->type, microbatch, &piece);
+        DTP_TRY(dtp_feed_fill(s->feed, value->tensor, s->step, &piece, s->host, err));
+        DTP_TRY(upload(s, v, err));
+    }
+    return DTP_OK;
+}
+
+/* Loss of the step on every rank, and this rank's part of it. With a whole (not partial) loss every
+ * rank reads its own. */
+static dtp_status read_loss(dtp_session *s, dtp_step_result *out, double *own, dtp_err *err)
+{
+    const dtp_graph *g = s->program->graph;
+    out->has_loss = g->loss >= 0 && s->tensor_value[g->loss] >= 0;
+    if (!out->has_loss) {
+        return DTP_OK;
+    }
+    dtp_value_id v = s->tensor_value[g->loss];
+    const dtp_value *value = &s->program->values[v];
+    const dtp_view *view = dtp_runner_view(s->runner, v);
+    double raw = 0;
+    DTP_TRY(s->backend->ops->download(s->backend, &raw, view->data,
+                                      (size_t)dtp_dtype_bytes(value->type.dtype), err));
+    out->loss = *own = dtp_element(value->type.dtype, &raw, 0);
+    for (int32_t m = 0; m < value->layout.n_mesh; m++) {
+        const dtp_place *place = &value->layout.place[m];
+        if (place->kind != DTP_PARTIAL) {
+            continue;
+        }
+        bool avg = place->op == DTP_REDUCE_AVG;
+        dtp_coll coll = {.kind = DTP_ALL_REDUCE,
+                         .set = (dtp_mesh_set)1 << m,
+                         .op = avg ? DTP_REDUCE_SUM : (dtp_reduce_op)place->op,
+                         .dtype = DTP_F64,
+                         .count = 1};
+        DTP_TRY(s->comm->ops->run(s->comm, &coll, &out->loss, &out->loss, err));
+        out->loss /= avg ? (double)s->program->mesh.sizes[m] : 1.0;
+    }
+    return DTP_OK;
+}
+
+static dtp_status run_step(dtp_session *s, dtp_step_result *out, double *own, dtp_err *err)
+{
+    *out = (dtp_step_result){.step = s->step};
+    for (int32_t j = 0; j < dtp_program_microbatches(s->program); j++) {
+        double start = now_s();
+        DTP_TRY(feed_inputs(s, j, err));
+        out->feed_s += now_s() - start;
+        DTP_TRY(dtp_runner_microbatch(s->runner, s->seed, s->step, j, &out->times, err));
+    }
+    return read_loss(s, out, own, err);
+}
+
+dtp_status dtp_session_step(dtp_session *s, dtp_step_result *out, dtp_err *err)
+{
+    dtp_err local = {0};
+    err = err != NULL ? err : &local;
+    double own = 0;
+    dtp_status status = run_step(s, out, &own, err);
+    if (status != DTP_OK) {
+        dtp_comm_give_up(s->comm, err->msg);
+        return status;
+    }
+    s->step++;
+    return s->allow_nan ? DTP_OK : dtp_session__check_loss(s, out, own, err);
+}
+
+int64_t dtp_session_next_step(const dtp_session *s)
+{
+    return s->step;
+}
+
+dtp_runner *dtp_session_runner(const dtp_session *s)
+{
+    return s->runner;
+}
+
+void dtp_session_peak(const dtp_session *s, int64_t *allocated, int64_t *touched)
+{
+    *allocated = s->backend->peak_allocated_bytes;
+    *touched = dtp_runner_touched_bytes(s->runner);
+}
+
+dtp_status dtp_session_peaks(dtp_session *s, int64_t *out, dtp_err *err)
+{
+    int64_t mine = s->backend->peak_allocated_bytes;
+    dtp_coll coll = {
+        .kind = DTP_ALL_GATHER, .set = dtp_session__all(s), .dtype = DTP_I64, .count = 1};
+    return s->comm->ops->run(s->comm, &coll, &mine, out, err);
+}
+
+bool dtp_session_can_fetch(const dtp_session *s, dtp_tensor_id t)
+{
+    return s->tensor_value[t] >= 0;
+}
+
+dtp_status dtp_session_load(dtp_session *s, const char *path, dtp_err *err)
+{
+    dtp_checkpoint_job job = {.runner = s->runner,
+                              .backend = s->backend,
+                              .comm = s->comm,
+                              .ctx = s->log ? &s->ctx : NULL};
+    DTP_TRY(dtp_checkpoint_load(&job, path, err));
+    s->step = job.step;
+    return DTP_OK;
+}

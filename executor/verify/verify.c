@@ -1,0 +1,428 @@
+/* The reference runs on rank 0 alone; the pieces of every rank (replicas too) are streamed there
+ * and compared element by element, so no other rank holds a whole tensor. Beside the reference,
+ * rank 0 holds a few copies of one tensor at a time.
+ *
+ * A step has two parts that are compared on their own. Forward and backward: same parameters, so
+ * outputs and gradients agree up to rounding. The update: same parameters, states and gradients
+ * (those of the ranks), so the new values agree up to rounding. Compared as one they would not:
+ * Adam divides a gradient by its own size, which makes full steps of what rounding left of a
+ * gradient that is nearly zero. After the comparison the reference takes over the parameters and
+ * states of the ranks.
+ *
+ * Where exact arithmetic gives a gradient of zero (the bias of the keys of attention) rounding is
+ * all there is, and it is relative to the terms that cancelled. The reference does not know them;
+ * it takes the largest of all gradients for their size: an error below u times that passes. This
+ * limits the errors that are found where the gradients of a tensor are smaller than u / tolerance
+ * of the largest (0.3 % in f32).
+ *
+ * The finished result is sent to all ranks, element by element of a small table. */
+#include "executor/verify/verify.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "executor/verify/verify_internal.h"
+
+static const double tiny = 1e-30;
+
+dtp_verify_options dtp_verify_options_init(void)
+{
+    return (dtp_verify_options){.steps = 3, .tolerance = 2e-5};
+}
+
+const char *dtp_verify_kind_name(dtp_verify_kind kind)
+{
+    static const char *const names[] = {"initial", "outputs", "gradients", "updates"};
+    return names[kind];
+}
+
+const dtp_verify_item *dtp_verify_worst(const dtp_verify_result *r, dtp_verify_kind kind)
+{
+    const dtp_verify_item *worst = NULL;
+    for (int32_t i = 0; i < r->n; i++) {
+        const dtp_verify_item *item = &r->items[i];
+        const bool compared = item->kind == kind && item->rel_err >= 0;
+        if (compared && (worst == NULL || item->rel_err > worst->rel_err)) {
+            worst = item;
+        }
+    }
+    return worst;
+}
+
+dtp_status dtp_verify_fetches(const dtp_graph *g, dtp_arena *arena, int32_t *n,
+                              const dtp_tensor_id **out, dtp_err *err)
+{
+    dtp_tensor_id *ids =
+        dtp_arena_alloc(arena, (size_t)g->n_outputs + (size_t)g->n_grads + 1, sizeof *ids);
+    if (ids == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for the list of fetches");
+    }
+    *n = 0;
+    if (g->loss >= 0) {
+        ids[(*n)++] = g->loss;
+    }
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        ids[(*n)++] = g->outputs[i];
+    }
+    for (int32_t i = 0; i < g->n_grads; i++) {
+        ids[(*n)++] = g->grads[i].grad;
+    }
+    *out = ids;
+    return DTP_OK;
+}
+
+/* ---- what is compared ---- */
+
+/* Beside an item of the result. */
+typedef struct subject {
+    dtp_tensor_id reference; /* the tensor in the reference's graph */
+    dtp_tensor_id value;     /* updates: its new value there, -1 = it keeps the old one */
+    dtp_verify__error now;   /* of this step; on rank 0 */
+} subject;
+
+/* Host memory for whole tensors; on rank 0. */
+enum { EXPECTED, PREVIOUS, HAVE, N_HOSTS };
+
+typedef struct verification {
+    const dtp_graph *g, *ref_graph;
+    dtp_session *s;
+    dtp_verify__reference *ref; /* rank 0 only, else NULL */
+    subject *subjects;          /* by item */
+    void *host[N_HOSTS];
+    dtp_verify__update update;
+    int32_t failed; /* the first step with an error past the tolerance; on rank 0. -1 = none */
+    dtp_verify_result *out;
+} verification;
+
+static dtp_status add_item(verification *v, dtp_verify_kind kind, dtp_tensor_id t, const char *name,
+                           dtp_err *err)
+{
+    dtp_verify_result *r = v->out;
+    const dtp_graph_tensor *tensor = &v->g->tensors[t];
+    const dtp_tensor_id same =
+        v->ref_graph == v->g ? t : dtp_graph_find(v->ref_graph, tensor->name);
+    if (same < 0 || !dtp_ttype_equal(&v->ref_graph->tensors[same].type, &tensor->type)) {
+        return DTP_FAIL(err, DTP_INVALID, "verify: the reference has no tensor like '%s'",
+                        tensor->name);
+    }
+    v->subjects[r->n] = (subject){.reference = same, .value = -1};
+    r->items[r->n++] = (dtp_verify_item){.kind = kind, .tensor = t, .name = name, .rel_err = -1.0};
+    return DTP_OK;
+}
+
+/* One item per updated tensor, in the order of the updates: those of a node follow each other. Then
+ * the parameters and states that no node updates. */
+static dtp_status list_updates(verification *v, dtp_err *err)
+{
+    const dtp_graph *g = v->g;
+    bool *listed = calloc((size_t)g->n_tensors + 1, sizeof *listed);
+    dtp_status status = listed != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "no memory for a list");
+    for (int32_t i = 0; i < v->ref_graph->n_updates && status == DTP_OK; i++) {
+        const dtp_update *u = &v->ref_graph->updates[i];
+        const char *name = v->ref_graph->tensors[u->target].name;
+        const dtp_tensor_id t = dtp_graph_find(g, name);
+        if (!dtp_tensor_lasts(&v->ref_graph->tensors[u->target])) {
+            continue;
+        }
+        if (t < 0) {
+            status = DTP_FAIL(err, DTP_INVALID, "verify: the ranks do not update '%s'", name);
+        } else {
+            listed[t] = true;
+            status = add_item(v, DTP_VERIFY_UPDATE, t, g->tensors[t].name, err);
+        }
+        if (status == DTP_OK) {
+            v->subjects[v->out->n - 1].value = u->value;
+        }
+    }
+    for (dtp_tensor_id t = 0; t < g->n_tensors && status == DTP_OK; t++) {
+        if (dtp_tensor_lasts(&g->tensors[t]) && !listed[t] && g->n_updates > 0) {
+            status = add_item(v, DTP_VERIFY_UPDATE, t, g->tensors[t].name, err);
+        }
+    }
+    free(listed);
+    return status;
+}
+
+static dtp_status list_items(verification *v, dtp_err *err)
+{
+    const dtp_graph *g = v->g;
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        if (dtp_tensor_lasts(&g->tensors[t])) {
+            DTP_TRY(add_item(v, DTP_VERIFY_INITIAL, t, g->tensors[t].name, err));
+        }
+    }
+    if (g->loss >= 0) {
+        DTP_TRY(add_item(v, DTP_VERIFY_OUTPUT, g->loss, g->tensors[g->loss].name, err));
+    }
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        const dtp_tensor_id t = g->outputs[i];
+        if (t != g->loss) {
+            DTP_TRY(add_item(v, DTP_VERIFY_OUTPUT, t, g->tensors[t].name, err));
+        }
+    }
+    for (int32_t i = 0; i < g->n_grads; i++) {
+        const dtp_param_grad *pg = &g->grads[i];
+        DTP_TRY(add_item(v, DTP_VERIFY_GRADIENT, pg->grad, g->tensors[pg->param].name, err));
+    }
+    return list_updates(v, err);
+}
+
+static dtp_status make_room(verification *v, dtp_err *err)
+{
+    const dtp_graph *g = v->g;
+    dtp_verify_result *r = v->out;
+    int64_t largest = 0;
+    int32_t lasting = 0;
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        lasting += dtp_tensor_lasts(&g->tensors[t]);
+    }
+    r->capacity = 2 * lasting + 1 + g->n_outputs + g->n_grads;
+    r->items = calloc((size_t)r->capacity, sizeof *r->items);
+    r->peak_bytes = calloc((size_t)r->ranks, sizeof *r->peak_bytes);
+    r->losses = g->loss >= 0 ? calloc((size_t)r->steps, sizeof *r->losses) : NULL;
+    r->ref_losses = g->loss >= 0 ? calloc((size_t)r->steps, sizeof *r->ref_losses) : NULL;
+    v->subjects = calloc((size_t)r->capacity, sizeof *v->subjects);
+    if (r->items == NULL || r->peak_bytes == NULL || v->subjects == NULL ||
+        (g->loss >= 0 && (r->losses == NULL || r->ref_losses == NULL))) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for the results");
+    }
+    DTP_TRY(list_items(v, err));
+    for (int32_t i = 0; i < r->n; i++) {
+        const int64_t bytes = dtp_ttype_bytes(&g->tensors[r->items[i].tensor].type);
+        largest = bytes > largest ? bytes : largest;
+    }
+    for (int32_t i = 0; i < N_HOSTS && v->ref != NULL; i++) {
+        v->host[i] = malloc((size_t)largest + 1);
+        if (v->host[i] == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "no memory to compare the largest tensor");
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- comparison ---- */
+
+/* What rank 0 has to prepare before item i is compared: what is expected, and for an update what
+ * was there before. */
+static dtp_status expect(verification *v, int32_t i, dtp_err *err)
+{
+    const subject *s = &v->subjects[i];
+    const dtp_ttype *type = &v->ref_graph->tensors[s->reference].type;
+    const size_t bytes = (size_t)dtp_ttype_bytes(type);
+    if (v->out->items[i].kind != DTP_VERIFY_UPDATE) {
+        return dtp_verify__read(v->ref, s->reference, v->host[EXPECTED], err);
+    }
+    DTP_TRY(dtp_verify__read(v->ref, s->reference, v->host[PREVIOUS], err));
+    if (s->value < 0) {
+        memcpy(v->host[EXPECTED], v->host[PREVIOUS], bytes);
+        return DTP_OK;
+    }
+    const dtp_backend *b = v->update.backend;
+    const void *from = v->update.out[v->ref_graph->tensors[s->value].out_index].data;
+    return b->ops->download(v->update.backend, v->host[EXPECTED], from, bytes, err);
+}
+
+/* Compares item i; the reference takes over what the ranks have of a parameter or state. */
+static dtp_status compare(verification *v, int32_t i, dtp_err *err)
+{
+    const dtp_verify_item *item = &v->out->items[i];
+    const bool update = item->kind == DTP_VERIFY_UPDATE;
+    const bool takes_over = update || item->kind == DTP_VERIFY_INITIAL;
+    const dtp_verify__want want = {.value = v->host[EXPECTED],
+                                   .previous = update ? v->host[PREVIOUS] : NULL,
+                                   .have = takes_over ? v->host[HAVE] : NULL};
+    dtp_status status = v->ref != NULL ? expect(v, i, err) : DTP_OK;
+    DTP_TRY(dtp_comm_settle(v->s->comm, status, err));
+    DTP_TRY(dtp_verify__compare(v->s, item->tensor, &want, &v->subjects[i].now, err));
+    if (v->ref != NULL && takes_over) {
+        status = dtp_verify__write(v->ref, v->subjects[i].reference, v->host[HAVE], err);
+    }
+    return dtp_comm_settle(v->s->comm, status, err);
+}
+
+/* The update node that makes an item's new value, run unless it has just been. */
+static dtp_status update_of(verification *v, int32_t i, int64_t step, dtp_err *err)
+{
+    const dtp_tensor_id value = v->subjects[i].value;
+    const dtp_node_id node = value >= 0 ? v->ref_graph->tensors[value].producer : -1;
+    const dtp_verify__update_job job = {.g = v->ref_graph,
+                                        .ranks = v->g,
+                                        .s = v->s,
+                                        .ref = v->ref,
+                                        .host = v->host[EXPECTED],
+                                        .step = step};
+    return node < 0 || node == v->update.node ? DTP_OK
+                                              : dtp_verify__update_run(&job, node, &v->update, err);
+}
+
+/* Every item keeps its worst step. Steps after the first that fails do not count: replicas may
+ * differ from then on, and what else is wrong then need not be another fault. */
+static void merge(verification *v, dtp_verify_kind kind, int32_t step)
+{
+    double top = 0;
+    if (v->failed >= 0 && step > v->failed) {
+        return;
+    }
+    for (int32_t i = 0; i < v->out->n; i++) {
+        const bool of_kind = v->out->items[i].kind == kind;
+        top = of_kind ? fmax(top, v->subjects[i].now.scale) : top;
+    }
+    for (int32_t i = 0; i < v->out->n; i++) {
+        dtp_verify_item *item = &v->out->items[i];
+        const dtp_verify__error *now = &v->subjects[i].now;
+        const double unit = dtp_verify__unit(v->g->tensors[item->tensor].type.dtype);
+        const double least =
+            kind == DTP_VERIFY_GRADIENT ? unit / fmax(v->out->tolerance, unit) * top : 0.0;
+        const double rel =
+            now->broken ? (double)INFINITY : now->beyond / fmax(fmax(now->scale, least), tiny);
+        if (item->kind == kind && rel > item->rel_err) {
+            item->rel_err = rel;
+            item->abs_err = now->broken ? (double)INFINITY : now->abs_err;
+            item->ref_max = now->scale;
+            item->step = step;
+        }
+        v->failed = item->rel_err > v->out->tolerance ? step : v->failed;
+    }
+}
+
+/* `step` counts from 1; 0: before the first. */
+static dtp_status compare_kind(verification *v, dtp_verify_kind kind, int32_t step, dtp_err *err)
+{
+    for (int32_t i = 0; i < v->out->n; i++) {
+        const dtp_verify_item *item = &v->out->items[i];
+        if (item->kind != kind) {
+            continue;
+        }
+        dtp_status status =
+            kind == DTP_VERIFY_UPDATE ? update_of(v, i, (int64_t)step - 1, err) : DTP_OK;
+        status = status == DTP_OK ? compare(v, i, err) : status;
+        if (status != DTP_OK) {
+            dtp_err_prefix(err, "verify %s '%s'", dtp_verify_kind_name(kind), item->name);
+            return status;
+        }
+    }
+    dtp_verify__update_free(&v->update);
+    if (v->ref != NULL) {
+        merge(v, kind, step);
+    }
+    return DTP_OK;
+}
+
+/* ---- the run ---- */
+
+static dtp_status one_step(verification *v, int32_t step, dtp_err *err)
+{
+    dtp_step_result result, expected;
+    DTP_TRY(dtp_session_step(v->s, &result, err));
+    dtp_status status = DTP_OK;
+    if (v->ref != NULL) {
+        status = dtp_session_step(v->ref->session, &expected, err);
+    }
+    DTP_TRY(dtp_comm_settle(v->s->comm, status, err));
+    if (v->out->losses != NULL) {
+        v->out->losses[step] = result.loss;
+        v->out->ref_losses[step] = v->ref != NULL ? expected.loss : 0.0;
+    }
+    DTP_TRY(compare_kind(v, DTP_VERIFY_OUTPUT, step + 1, err));
+    DTP_TRY(compare_kind(v, DTP_VERIFY_GRADIENT, step + 1, err));
+    return compare_kind(v, DTP_VERIFY_UPDATE, step + 1, err);
+}
+
+/* Errors found on rank 0 become known to all: maxima over the ranks, nothing elsewhere. */
+static dtp_status share(verification *v, dtp_err *err)
+{
+    dtp_verify_result *r = v->out;
+    dtp_comm *comm = v->s->comm;
+    dtp_coll coll = {.kind = DTP_ALL_REDUCE,
+                     .set = dtp_session__all(v->s),
+                     .op = DTP_REDUCE_MAX,
+                     .dtype = DTP_F64,
+                     .count = 4};
+    for (int32_t i = 0; i < r->n; i++) {
+        dtp_verify_item *item = &r->items[i];
+        double x[4] = {item->rel_err, item->abs_err, item->ref_max, (double)item->step};
+        DTP_TRY(comm->ops->run(comm, &coll, x, x, err));
+        item->rel_err = x[0];
+        item->abs_err = x[1];
+        item->ref_max = x[2];
+        item->step = (int32_t)x[3];
+        r->max_rel_err = fmax(r->max_rel_err, item->rel_err);
+    }
+    r->pass = r->max_rel_err <= r->tolerance;
+    return dtp_session_peaks(v->s, r->peak_bytes, err);
+}
+
+static dtp_status run(verification *v, dtp_err *err)
+{
+    DTP_TRY(compare_kind(v, DTP_VERIFY_INITIAL, 0, err));
+    for (int32_t i = 0; i < v->out->steps; i++) {
+        DTP_TRY(one_step(v, i, err));
+    }
+    return share(v, err);
+}
+
+/* Everything after the sharded session exists. */
+static dtp_status with_reference(verification *v, const dtp_verify_options *o, dtp_err *err)
+{
+    dtp_verify__reference ref = {0};
+    bool first = v->s->comm->rank == 0;
+    dtp_status status = first ? dtp_verify__reference_make(v->ref_graph, o, &ref, err) : DTP_OK;
+    if (status != DTP_OK) {
+        dtp_err_prefix(err, "verify: reference");
+    }
+    status = dtp_comm_settle(v->s->comm, status, err);
+    if (status == DTP_OK) {
+        v->ref = first ? &ref : NULL;
+        status = make_room(v, err);
+        status = dtp_comm_settle(v->s->comm, status, err);
+    }
+    if (status == DTP_OK) {
+        status = run(v, err);
+    }
+    dtp_verify__update_free(&v->update);
+    for (int32_t i = 0; i < N_HOSTS; i++) {
+        free(v->host[i]);
+    }
+    free(v->subjects);
+    dtp_verify__reference_free(&ref);
+    return status;
+}
+
+dtp_status dtp_verify(const dtp_graph *g, const dtp_program *sharded, dtp_backend *backend,
+                      dtp_comm *comm, const dtp_verify_options *options, dtp_verify_result *out,
+                      dtp_err *err)
+{
+    dtp_err local = {0};
+    err = err != NULL ? err : &local;
+    *out = (dtp_verify_result){.ranks = comm->size,
+                               .steps = options->steps,
+                               .tolerance = options->tolerance,
+                               .predicted_peak_bytes = sharded->peak_bytes};
+    if (options->steps < 1) {
+        return DTP_FAIL(err, DTP_INVALID, "verify: %d steps, expected at least 1", options->steps);
+    }
+    dtp_session_options so = dtp_session_options_init();
+    so.seed = options->seed;
+    so.n_feeds = options->n_feeds;
+    so.feeds = options->feeds;
+    so.allow_nan = true;
+    verification v = {.g = g,
+                      .ref_graph = options->reference_graph != NULL ? options->reference_graph : g,
+                      .update = {.node = -1},
+                      .failed = -1,
+                      .out = out};
+    DTP_TRY(dtp_session_create(sharded, backend, comm, &so, &v.s, err));
+    dtp_status status = with_reference(&v, options, err);
+    dtp_session_destroy(v.s);
+    return status;
+}
+
+void dtp_verify_result_free(dtp_verify_result *r)
+{
+    free(r->items);
+    free(r->losses);
+    free(r->ref_losses);
+    free(r->peak_bytes);
+    *r = (dtp_verify_result){0};
+}

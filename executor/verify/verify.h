@@ -1,0 +1,81 @@
+/* N ranks against one device, step by step: runs the sharded program and, on rank 0, the same graph
+ * lowered with everything replicated on a mesh of one rank, on the same feeds and seed, and
+ * compares. At the start of every step the one device takes over the parameters and states of the
+ * ranks, so no step inherits the rounding of an earlier one. */
+#ifndef DTP_EXECUTOR_VERIFY_VERIFY_H
+#define DTP_EXECUTOR_VERIFY_VERIFY_H
+
+#include "executor/session/session.h"
+
+typedef struct dtp_verify_options {
+    int32_t steps;    /* default 3 */
+    double tolerance; /* default 2e-5 */
+    uint64_t seed;
+    int32_t n_feeds;
+    const dtp_feed_spec *feeds;
+    const dtp_graph *reference_graph; /* the graph that one device runs, NULL: the sharded one. It
+                                         has the outputs, gradients, parameters and states of the
+                                         sharded one under the same names (a plan's recomputation
+                                         and microbatches are then part of what is verified) */
+    dtp_backend *reference; /* runs the reference on rank 0; needed there only. Not the sharded one:
+                               each backend counts its own memory */
+} dtp_verify_options;
+
+dtp_verify_options dtp_verify_options_init(void);
+
+typedef enum dtp_verify_kind {
+    DTP_VERIFY_INITIAL,  /* parameters and states before the first step */
+    DTP_VERIFY_OUTPUT,   /* outputs and loss of every step */
+    DTP_VERIFY_GRADIENT, /* of every step */
+    DTP_VERIFY_UPDATE,   /* parameters and states after every step, against the optimizer of one
+                            device on the parameters, states and gradients of the ranks */
+    DTP_VERIFY_N_KINDS
+} dtp_verify_kind;
+
+/* "initial", "outputs", "gradients", "updates". */
+const char *dtp_verify_kind_name(dtp_verify_kind kind);
+
+typedef struct dtp_verify_item {
+    dtp_verify_kind kind;
+    dtp_tensor_id tensor;
+    const char *name; /* of the graph; for a gradient, of its parameter */
+    int32_t step;     /* of the worst error, from 1; 0 for DTP_VERIFY_INITIAL */
+    /* max |a - b| / max(max |b|, least) over all elements and all ranks, b the reference; infinite
+     * when a NaN is on either side. least: 1e-30; for a gradient u / tolerance of the largest
+     * max |b| of all gradients of the step, u the unit roundoff of its dtype. For an update: the
+     * largest |a - b| beyond what rounding of b explains (executor/verify/verify_compare.c),
+     * divided by the largest change of the tensor in the step. Steps after the first one that fails
+     * are not compared: -1 when no step was. */
+    double rel_err, abs_err;
+    double ref_max; /* max |b|; for an update the largest change */
+} dtp_verify_item;
+
+/* Filled on every rank. */
+typedef struct dtp_verify_result {
+    int32_t ranks, steps;
+    int32_t n, capacity;
+    dtp_verify_item *items;
+    double max_rel_err; /* over all items */
+    double tolerance;
+    bool pass;
+    double *losses, *ref_losses; /* per step; NULL for forward graphs. ref_losses on rank 0 only */
+    int64_t predicted_peak_bytes;
+    int64_t *peak_bytes; /* per rank */
+} dtp_verify_result;
+
+/* The worst item of a kind; NULL when nothing of it was compared. */
+const dtp_verify_item *dtp_verify_worst(const dtp_verify_result *r, dtp_verify_kind kind);
+
+/* The tensors that the sharded program must be lowered with as fetches: loss, outputs, gradients.
+ * In `arena`. */
+dtp_status dtp_verify_fetches(const dtp_graph *g, dtp_arena *arena, int32_t *n,
+                              const dtp_tensor_id **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* Collective. A mismatch is a field of the result, not an error. DTP_UNSUPPORTED when an update
+ * reads something else than parameters, states and gradients. */
+dtp_status dtp_verify(const dtp_graph *g, const dtp_program *sharded, dtp_backend *backend,
+                      dtp_comm *comm, const dtp_verify_options *options, dtp_verify_result *out,
+                      dtp_err *err) DTP_MUST_CHECK;
+void dtp_verify_result_free(dtp_verify_result *r);
+
+#endif

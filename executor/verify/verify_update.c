@@ -1,0 +1,124 @@
+/* The optimizer of one device: the kernel of an update node on whole tensors. Parameters and states
+ * are read where the reference has them; gradients come from the ranks. */
+#include "executor/verify/verify_internal.h"
+
+enum { ALIGN = 64 };
+
+static bool is_resident(const dtp_graph *g, dtp_tensor_id t)
+{
+    return g->tensors[t].kind == DTP_TENSOR_PARAM || g->tensors[t].kind == DTP_TENSOR_STATE;
+}
+
+static dtp_view whole(const dtp_ttype *type)
+{
+    dtp_view view = {.local = *type};
+    for (int32_t d = 0; d < type->rank; d++) {
+        view.global[d] = type->dims[d].size;
+    }
+    return view;
+}
+
+/* Gives a view its place in memory; with NULL only counts. */
+static void place(dtp_verify__update *u, dtp_view *view)
+{
+    view->data = u->memory != NULL ? u->memory + u->bytes : NULL;
+    u->bytes += (dtp_ttype_bytes(&view->local) + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static void place_all(const dtp_verify__update_job *job, const dtp_node *node,
+                      dtp_verify__update *u)
+{
+    dtp_session *ref = job->ref->session;
+    u->bytes = 0;
+    for (int32_t i = 0; i < node->n_in; i++) {
+        u->in[i] = whole(&job->g->tensors[node->in[i]].type);
+        if (is_resident(job->g, node->in[i])) {
+            u->in[i].data = dtp_runner_view(ref->runner, ref->tensor_value[node->in[i]])->data;
+        } else {
+            place(u, &u->in[i]);
+        }
+    }
+    for (int32_t i = 0; i < node->n_out; i++) {
+        u->out[i] = whole(&job->g->tensors[node->out[i]].type);
+        place(u, &u->out[i]);
+    }
+}
+
+static dtp_status allocate(const dtp_verify__update_job *job, const dtp_node *node,
+                           dtp_verify__update *u, dtp_err *err)
+{
+    void *memory = NULL;
+    u->backend = job->ref->session->backend;
+    place_all(job, node, u);
+    DTP_TRY(u->backend->ops->alloc(u->backend, (size_t)u->bytes, &memory, err));
+    u->memory = memory;
+    place_all(job, node, u);
+    return DTP_OK;
+}
+
+/* Operand i, which is no parameter or state, from the ranks. */
+static dtp_status fetch(const dtp_verify__update_job *job, dtp_tensor_id t, dtp_verify__update *u,
+                        int32_t i, dtp_err *err)
+{
+    const char *name = job->g->tensors[t].name;
+    const dtp_tensor_id theirs = dtp_graph_find(job->ranks, name);
+    dtp_status status = DTP_OK;
+    if (theirs < 0 || !dtp_session_can_fetch(job->s, theirs)) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "it reads '%s', which is no parameter, state or gradient", name);
+    }
+    DTP_TRY(dtp_session_gather(job->s, theirs, job->host, err));
+    if (job->ref != NULL) {
+        status = u->backend->ops->upload(u->backend, u->in[i].data, job->host,
+                                         (size_t)dtp_ttype_bytes(&u->in[i].local), err);
+    }
+    return dtp_comm_settle(job->s->comm, status, err);
+}
+
+static dtp_status call_kernel(const dtp_verify__update_job *job, const dtp_node *node,
+                              dtp_verify__update *u, dtp_err *err)
+{
+    dtp_call_types types;
+    const dtp_op_call call = dtp_node_call(job->g, node, &types);
+    const dtp_kernel_fn kernel = dtp_backend_kernel(u->backend, node->op->name);
+    if (kernel == NULL || node->op->workspace != NULL) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "the '%s' backend has no kernel without workspace for op '%s'",
+                        u->backend->ops->name, node->op->name);
+    }
+    const dtp_kernel_args args = {.call = &call,
+                                  .in = u->in,
+                                  .out = u->out,
+                                  .seed = job->ref->session->seed,
+                                  .step = job->step,
+                                  .threads = u->backend->threads,
+                                  .first = true};
+    DTP_TRY(kernel(&args, err));
+    return u->backend->ops->sync != NULL ? u->backend->ops->sync(u->backend, err) : DTP_OK;
+}
+
+dtp_status dtp_verify__update_run(const dtp_verify__update_job *job, dtp_node_id id,
+                                  dtp_verify__update *u, dtp_err *err)
+{
+    const dtp_node *node = &job->g->nodes[id];
+    const bool first = job->ref != NULL;
+    dtp_verify__update_free(u);
+    dtp_status status = first ? allocate(job, node, u, err) : DTP_OK;
+    DTP_TRY(dtp_comm_settle(job->s->comm, status, err));
+    for (int32_t i = 0; i < node->n_in; i++) {
+        if (!is_resident(job->g, node->in[i])) {
+            DTP_TRY(fetch(job, node->in[i], u, i, err));
+        }
+    }
+    status = first ? call_kernel(job, node, u, err) : DTP_OK;
+    u->node = id;
+    return dtp_comm_settle(job->s->comm, status, err);
+}
+
+void dtp_verify__update_free(dtp_verify__update *u)
+{
+    if (u->memory != NULL) {
+        u->backend->ops->free(u->backend, u->memory, (size_t)u->bytes);
+    }
+    *u = (dtp_verify__update){.node = -1};
+}

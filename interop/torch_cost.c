@@ -1,0 +1,94 @@
+#include "interop/torch_cost.h"
+
+#include <math.h>
+
+static const double LAUNCH_US = 6.6, ALL_TO_ALL_US = 1.0;
+static const double GIB = 1024.0 * 1024.0 * 1024.0;
+
+typedef struct link {
+    double hop_us, bw_GiBps;
+} link;
+
+static const link IN_HOST = {0.6, 87.7};
+static const link ACROSS_HOSTS = {2.7, 87.7 * 0.22};
+
+dtp_torch_cost dtp_torch_cost_init(void)
+{
+    return (dtp_torch_cost){.devices_per_host = 8};
+}
+
+/* The slowest link that the mesh dims of the set use. */
+static link link_of(const dtp_torch_cost *cost, const dtp_mesh *mesh, dtp_mesh_set set)
+{
+    int64_t extent = 1;
+    for (int32_t m = mesh->n_dims - 1; m >= 0; m--) {
+        extent *= mesh->sizes[m];
+        if ((set >> m & 1U) != 0 && extent > cost->devices_per_host) {
+            return ACROSS_HOSTS;
+        }
+    }
+    return IN_HOST;
+}
+
+static double local_gib(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *layout)
+{
+    double bytes = (double)dtp_ttype_bytes(type);
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        bytes /= layout->place[m].kind == DTP_SHARD ? (double)mesh->sizes[m] : 1;
+    }
+    return bytes / GIB;
+}
+
+static double ring_us(const link *l, double ranks, double gib, double rounds)
+{
+    double hops = rounds * (ranks - 1);
+    return LAUNCH_US + hops * l->hop_us + gib * hops / ranks / l->bw_GiBps * 1e6;
+}
+
+double dtp_torch_step_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
+                            const dtp_layout *before, const dtp_step *step)
+{
+    const dtp_torch_cost defaults = dtp_torch_cost_init();
+    const dtp_torch_cost *cost = user != NULL ? user : &defaults;
+    double n = dtp_mesh_set_size(mesh, step->set);
+    if (n < 2) {
+        return 0;
+    }
+    link l = link_of(cost, mesh, step->set);
+    double gib = local_gib(mesh, type, before);
+    switch (step->kind) {
+    case DTP_STEP_ALL_GATHER:
+        return 1e-6 * ring_us(&l, n, gib * n, 1);
+    case DTP_STEP_REDUCE_SCATTER:
+        return 1e-6 * ring_us(&l, n, gib, 1);
+    case DTP_STEP_ALL_REDUCE:
+        return 1e-6 * ring_us(&l, n, gib, 2);
+    case DTP_STEP_ALL_TO_ALL:
+        return 1e-6 * (ring_us(&l, n, gib, 1) + ALL_TO_ALL_US);
+    default:
+        return 0;
+    }
+}
+
+double dtp_torch_redistribute_price(const dtp_torch_cost *cost, bool min_cost, const dtp_mesh *mesh,
+                                    const dtp_ttype *type, const dtp_layout *from,
+                                    const dtp_layout *to)
+{
+    dtp_torch_cost c = cost != NULL ? *cost : dtp_torch_cost_init();
+    dtp_torch_planner planner = {.options = {.min_cost = min_cost,
+                                             .no_merge = true,
+                                             .price = dtp_torch_step_price,
+                                             .price_user = &c}};
+    dtp_redistributor r = dtp_torch_redistributor(&planner);
+    dtp_steps steps;
+    dtp_layout at = *from;
+    double sum = 0;
+    if (dtp_redistribute_by(&r, mesh, type, from, to, &steps, NULL) != DTP_OK) {
+        return (double)INFINITY;
+    }
+    for (int32_t i = 0; i < steps.n; i++) {
+        sum += dtp_torch_step_price(&c, mesh, type, &at, &steps.steps[i]);
+        at = steps.steps[i].after;
+    }
+    return sum;
+}

@@ -1,0 +1,38 @@
+#include "planner/problem/adjacency.h"
+
+#include <stdlib.h>
+
+/* Counts, sums up to the ends, and fills from behind, by which the ends become the begins. */
+static void fill(const dtp_select_problem *p, sel_incident *x)
+{
+    for (int32_t e = 0; e < p->n_edges; e++) {
+        x->first[p->edge_a[e]]++;
+        x->first[p->edge_b[e]]++;
+    }
+    for (int32_t i = 0; i < p->n_nodes; i++) {
+        x->first[i + 1] += x->first[i];
+    }
+    for (int32_t e = p->n_edges - 1; e >= 0; e--) {
+        x->edge[--x->first[p->edge_a[e]]] = e;
+        x->edge[--x->first[p->edge_b[e]]] = e;
+    }
+}
+
+dtp_status sel_incident_create(const dtp_select_problem *p, sel_incident *out, dtp_err *err)
+{
+    *out = (sel_incident){.first = calloc((size_t)p->n_nodes + 1, sizeof *out->first),
+                          .edge = calloc(2 * (size_t)p->n_edges + 1, sizeof *out->edge)};
+    if (out->first == NULL || out->edge == NULL) {
+        sel_incident_destroy(out);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the edges of %d nodes", p->n_nodes);
+    }
+    fill(p, out);
+    return DTP_OK;
+}
+
+void sel_incident_destroy(sel_incident *x)
+{
+    free(x->first);
+    free(x->edge);
+    *x = (sel_incident){0};
+}

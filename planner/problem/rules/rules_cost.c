@@ -1,0 +1,150 @@
+/* Classes of nodes and their prices: every class is lowered alone under every assignment of its
+ * set, and the instructions are priced. An assignment under which it cannot be lowered (an uneven
+ * size, a dim that must be whole) is forbidden for the set.
+ */
+#include "cost_models/node_classes.h"
+#include "cost_models/node_price.h"
+#include "planner/problem/rules/rules_internal.h"
+
+/* ---- classes ------------------------------------------------------------------------------------
+ */
+
+static dtp_status add_class(dtp_rules_problem *p, const dtp_node_classes *classes, int32_t k,
+                            dtp_err *err)
+{
+    dtp_rules_class c = {.example = classes->example[k], .count = classes->count[k]};
+    DTP_TRY(dtp_rules__op_set(p, c.example, &c.set, err));
+    const size_t n = (size_t)p->sets[c.set].n_assign;
+    c.cost_ps = dtp_arena_alloc(p->arena, n, sizeof *c.cost_ps);
+    c.temp_bytes = dtp_arena_alloc(p->arena, n, sizeof *c.temp_bytes);
+    if (c.cost_ps == NULL || c.temp_bytes == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu prices", n);
+    }
+    DTP_TRY(dtp_arena_grow(p->arena, &p->classes, p->n_classes, p->n_classes + 1, &p->cap_classes,
+                           sizeof *p->classes, err));
+    p->classes[p->n_classes++] = c;
+    return DTP_OK;
+}
+
+static dtp_status sort_into_classes(dtp_rules_problem *p, dtp_err *err)
+{
+    dtp_node_classes classes;
+    DTP_TRY(dtp_node_classes_find(p->graph, p->arena, &classes, err));
+    p->class_of_node = classes.of_node;
+    for (int32_t k = 0; k < classes.n; k++) {
+        DTP_TRY(add_class(p, &classes, k, err));
+    }
+    return DTP_OK;
+}
+
+/* ---- one assignment ----------------------------------------------------------------------------
+ */
+
+typedef struct pricing {
+    dtp_rules_problem *p;
+    dtp_node_pricer *nodes;
+    dtp_rules rules;
+} pricing;
+
+static void set_rules(pricing *job, const dtp_rules_set *s, int32_t a, bool on)
+{
+    for (int32_t i = 0; i < s->n; i++) {
+        job->rules.splits[s->dims[i]] = dtp_rules_splits_of(on ? s->assign[a * s->n + i] : 0);
+    }
+}
+
+static dtp_status price_node(pricing *job, dtp_node_id id, dtp_node_price *price, dtp_err *err)
+{
+    const dtp_graph *g = job->p->graph;
+    const dtp_mesh *mesh = &job->p->pricer->mesh;
+    const dtp_node *n = &g->nodes[id];
+    dtp_layout in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
+    dtp_strategy strategy;
+    DTP_TRY(dtp_strategy_from_rules(g, id, mesh, &job->rules, &strategy, err));
+    for (int32_t i = 0; i < n->n_in; i++) {
+        DTP_TRY(dtp_rules_layout(&job->rules, mesh, &g->dims, &g->tensors[n->in[i]].type, false,
+                                 &in[i], err));
+    }
+    for (int32_t i = 0; i < n->n_out; i++) {
+        DTP_TRY(dtp_rules_layout(&job->rules, mesh, &g->dims, &g->tensors[n->out[i]].type, false,
+                                 &out[i], err));
+    }
+    return dtp_node_pricer_price(job->nodes, id, &strategy, in, out, price, err);
+}
+
+static dtp_status price(pricing *job, dtp_rules_class *c, int32_t a, dtp_err *err)
+{
+    dtp_rules_problem *p = job->p;
+    dtp_rules_set *s = &p->sets[c->set];
+    dtp_err why = {0};
+    dtp_node_price found;
+    set_rules(job, s, a, true);
+    dtp_status status = price_node(job, c->example, &found, &why);
+    set_rules(job, s, a, false);
+    if (dtp_lowering_refuses(status)) {
+        s->forbidden[a] = true;
+        return DTP_OK;
+    }
+    if (status != DTP_OK) {
+        return DTP_FAIL(err, status, "%s", why.msg);
+    }
+    c->cost_ps[a] = found.cost_ps;
+    c->temp_bytes[a] = found.temp_bytes;
+    p->priced++;
+    return DTP_OK;
+}
+
+/* ---- all ----------------------------------------------------------------------------------------
+ */
+
+static dtp_status price_class(pricing *job, dtp_rules_class *c, dtp_err *err)
+{
+    dtp_rules_set *s = &job->p->sets[c->set];
+    for (int32_t a = 0; a < s->n_assign; a++) {
+        if (s->forbidden[a]) {
+            continue;
+        }
+        DTP_TRY(price(job, c, a, err));
+        if (!dtp_cost_add(&s->cost_ps[a], c->cost_ps[a], c->count)) {
+            return dtp_cost_fail(job->p->pricer, dtp_node_pricer_dearest(job->nodes), err);
+        }
+    }
+    return DTP_OK;
+}
+
+/* The dearest assignments of all sets together fit, and so does every choice. */
+static dtp_status check_sum(const pricing *job, dtp_err *err)
+{
+    int64_t sum = 0;
+    for (int32_t d = 0; d < job->p->n_sets; d++) {
+        const dtp_rules_set *s = &job->p->sets[d];
+        int64_t most = 0;
+        for (int32_t a = 0; a < s->n_assign; a++) {
+            most = !s->forbidden[a] && s->cost_ps[a] > most ? s->cost_ps[a] : most;
+        }
+        if (!dtp_cost_add(&sum, most, 1)) {
+            return dtp_cost_fail(job->p->pricer, dtp_node_pricer_dearest(job->nodes), err);
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status price_all(pricing *job, dtp_err *err)
+{
+    dtp_rules_problem *p = job->p;
+    DTP_TRY(dtp_rules_create(p->arena, p->graph->dims.n, &job->rules, err));
+    for (int32_t k = 0; k < p->n_classes; k++) {
+        DTP_TRY(price_class(job, &p->classes[k], err));
+    }
+    return check_sum(job, err);
+}
+
+dtp_status dtp_rules__price(dtp_rules_problem *p, dtp_err *err)
+{
+    pricing job = {.p = p};
+    DTP_TRY(sort_into_classes(p, err));
+    DTP_TRY(dtp_node_pricer_create(p->graph, p->pricer, NULL, &job.nodes, err));
+    dtp_status s = price_all(&job, err);
+    dtp_node_pricer_destroy(job.nodes);
+    return s;
+}

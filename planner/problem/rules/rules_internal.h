@@ -1,0 +1,21 @@
+/* Shared by the files that build a rules problem. */
+#ifndef DTP_PLANNER_PROBLEM_RULES_RULES_INTERNAL_H
+#define DTP_PLANNER_PROBLEM_RULES_RULES_INTERNAL_H
+
+#include "planner/problem/rules/rules_problem.h"
+
+enum { DTP_RULES_MAX_ASSIGN = 50000 };
+
+/* Names, and where they may be split. */
+dtp_status dtp_rules__names(dtp_rules_problem *p, dtp_err *err) DTP_MUST_CHECK;
+/* Index of the set of a node's dims (is_op) or of a tensor's; made when new. */
+dtp_status dtp_rules__op_set(dtp_rules_problem *p, dtp_node_id node, int32_t *out,
+                             dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_rules__tensor_set(dtp_rules_problem *p, dtp_tensor_id t, int32_t *out,
+                                 dtp_err *err) DTP_MUST_CHECK;
+/* Classes of nodes with their prices. */
+dtp_status dtp_rules__price(dtp_rules_problem *p, dtp_err *err) DTP_MUST_CHECK;
+/* Buffers and their lives. */
+dtp_status dtp_rules__buffers(dtp_rules_problem *p, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

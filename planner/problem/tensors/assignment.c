@@ -1,0 +1,219 @@
+/* Selections as shardings, and the way back. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/problem/tensors/tensor_problem.h"
+#include "core/plan/node_layouts.h"
+
+static const dtp_option *chosen(const dtp_tensor_problem *p, const int32_t *selection, int32_t i)
+{
+    return &p->choices[i].options[selection[i]];
+}
+
+/* What a strategy leaves and wants, splits in mesh order. */
+static dtp_status natural_layouts(const dtp_tensor_problem *p, dtp_node_id id,
+                                  const dtp_strategy *strategy, dtp_node_layouts *out, dtp_err *err)
+{
+    const dtp_mesh *mesh = &p->pricer->mesh;
+    dtp_call_types types;
+    const dtp_op_call call = dtp_node_call(p->graph, &p->graph->nodes[id], &types);
+    dtp_layout whole[DTP_MAX_OP_IN];
+    for (int32_t i = 0; i < call.n_in; i++) {
+        whole[i] = dtp_layout_replicated(call.in[i].rank, mesh->n_dims);
+    }
+    return dtp_node_layouts_find(mesh, &call, NULL, strategy, whole, NULL, out, err);
+}
+
+/* ---- selection -> sharding ---------------------------------------------------------------------
+ */
+
+static dtp_status allocate(const dtp_tensor_problem *p, dtp_arena *arena, dtp_sharding *out,
+                           dtp_err *err)
+{
+    const dtp_graph *g = p->graph;
+    *out =
+        (dtp_sharding){.mesh = p->pricer->mesh, .n_tensors = g->n_tensors, .n_nodes = g->n_nodes};
+    out->layouts = dtp_arena_alloc(arena, (size_t)g->n_tensors, sizeof *out->layouts);
+    out->strategies = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *out->strategies);
+    return out->layouts != NULL && out->strategies != NULL
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_NOMEM, "out of memory for the layouts of %d tensors",
+                          g->n_tensors);
+}
+
+/* Tensors without a choice are kept as their op leaves or reads them. */
+static dtp_status place_node(const dtp_tensor_problem *p, dtp_node_id id, dtp_sharding *out,
+                             dtp_err *err)
+{
+    const dtp_node *node = &p->graph->nodes[id];
+    dtp_node_layouts l;
+    DTP_TRY(natural_layouts(p, id, &out->strategies[id], &l, err));
+    for (int32_t i = 0; i < node->n_in; i++) {
+        if (p->choice_of_tensor[node->in[i]] < 0) {
+            out->layouts[node->in[i]] = l.in[i];
+        }
+    }
+    for (int32_t i = 0; i < node->n_out; i++) {
+        if (p->choice_of_tensor[node->out[i]] < 0) {
+            out->layouts[node->out[i]] = l.out[i];
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *selection,
+                               dtp_arena *arena, dtp_sharding *out, dtp_err *err)
+{
+    const dtp_graph *g = p->graph;
+    DTP_TRY(allocate(p, arena, out, err));
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        const int32_t c = p->choice_of_tensor[t];
+        out->layouts[t] = c >= 0 ? chosen(p, selection, c)->layout
+                                 : dtp_layout_replicated(g->tensors[t].type.rank, out->mesh.n_dims);
+    }
+    for (dtp_node_id id = 0; id < g->n_nodes; id++) {
+        out->strategies[id] = chosen(p, selection, p->choice_of_node[id])->strategy;
+        DTP_TRY(place_node(p, id, out, err));
+    }
+    DTP_TRY(dtp_sharding_add_views(out, arena, err));
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        for (int phase = 0; phase < 3; phase++) {
+            const int32_t c = p->choice_of_view[phase][t];
+            if (c >= 0) {
+                out->views[phase][t] = chosen(p, selection, c)->layout;
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- sharding -> selection ---------------------------------------------------------------------
+ */
+
+static int32_t find_layout(const dtp_choice *c, const dtp_layout *layout, bool own)
+{
+    for (int32_t i = 0; i < c->n_options; i++) {
+        if (c->options[i].own == own && dtp_layout_equal(&c->options[i].layout, layout)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static bool same_node_layouts(const dtp_node *node, const dtp_node_layouts *a,
+                              const dtp_node_layouts *b)
+{
+    bool same = true;
+    for (int32_t i = 0; i < node->n_in && same; i++) {
+        same = dtp_layout_equal(&a->in[i], &b->in[i]);
+    }
+    for (int32_t i = 0; i < node->n_out && same; i++) {
+        same = dtp_layout_equal(&a->out[i], &b->out[i]);
+    }
+    return same;
+}
+
+/* The option with these rows, or else with their layouts: -1 when there is none. */
+static dtp_status find_strategy(const dtp_tensor_problem *p, dtp_node_id id,
+                                const dtp_strategy *strategy, int32_t *out, dtp_err *err)
+{
+    const dtp_choice *c = &p->choices[p->choice_of_node[id]];
+    dtp_node_layouts want, have;
+    *out = -1;
+    for (int32_t i = 0; i < c->n_options && *out < 0; i++) {
+        *out = memcmp(&c->options[i].strategy, strategy, sizeof *strategy) == 0 ? i : -1;
+    }
+    if (*out >= 0 || natural_layouts(p, id, strategy, &want, NULL) != DTP_OK) {
+        return DTP_OK;
+    }
+    for (int32_t i = 0; i < c->n_options && *out < 0; i++) {
+        DTP_TRY(natural_layouts(p, id, &c->options[i].strategy, &have, err));
+        *out = same_node_layouts(&p->graph->nodes[id], &want, &have) ? i : -1;
+    }
+    return DTP_OK;
+}
+
+/* False when an instance decided otherwise, or the option is not there. */
+static bool settle(int32_t *selection, int32_t choice, int32_t option)
+{
+    const bool agrees = option >= 0 && (selection[choice] < 0 || selection[choice] == option);
+    selection[choice] = option;
+    return agrees;
+}
+
+/* The cheapest option of every view, the rest as it is. */
+static void choose_views(const dtp_tensor_problem *p, int32_t *selection, int64_t *cost)
+{
+    const dtp_select_problem *s = p->select;
+    for (int32_t i = 0; i < p->n_choices; i++) {
+        const dtp_choice *c = &p->choices[i];
+        if (c->kind != DTP_DECIDE_VIEW) {
+            continue;
+        }
+        for (int32_t k = 0; k < c->n_options; k++) {
+            cost[s->first[i] + k] = s->cost[s->first[i] + k];
+        }
+    }
+    for (int32_t e = 0; e < s->n_edges; e++) {
+        const int32_t a = s->edge_a[e], b = s->edge_b[e];
+        const int32_t view = p->choices[a].kind == DTP_DECIDE_VIEW   ? a
+                             : p->choices[b].kind == DTP_DECIDE_VIEW ? b
+                                                                     : -1;
+        const int64_t cols = dtp_select_n_strategies(s, b);
+        for (int32_t k = 0; view >= 0 && k < p->choices[view].n_options; k++) {
+            const int64_t row = view == a ? k : selection[a], col = view == b ? k : selection[b];
+            int64_t *to = &cost[s->first[view] + k];
+            *to = dtp_select_add_cost(*to, s->edge_cost[s->edge_first[e] + row * cols + col]);
+        }
+    }
+    for (int32_t i = 0; i < p->n_choices; i++) {
+        for (int32_t k = 0; p->choices[i].kind == DTP_DECIDE_VIEW && k < p->choices[i].n_options;
+             k++) {
+            const int64_t at = s->first[i];
+            selection[i] =
+                selection[i] < 0 || cost[at + k] < cost[at + selection[i]] ? k : selection[i];
+        }
+    }
+}
+
+static dtp_status find_options(const dtp_tensor_problem *p, const dtp_sharding *s,
+                               int32_t *selection, bool *found, dtp_err *err)
+{
+    const dtp_graph *g = p->graph;
+    for (dtp_node_id id = 0; id < g->n_nodes && *found; id++) {
+        int32_t option;
+        DTP_TRY(find_strategy(p, id, &s->strategies[id], &option, err));
+        *found = settle(selection, p->choice_of_node[id], option);
+    }
+    for (dtp_tensor_id t = 0; t < g->n_tensors && *found; t++) {
+        const int32_t c = p->choice_of_tensor[t];
+        *found = c < 0 || settle(selection, c, find_layout(&p->choices[c], &s->layouts[t], false));
+        for (int phase = 0; phase < 3 && *found && dtp_sharding_has_views(s); phase++) {
+            const int32_t v = p->choice_of_view[phase][t];
+            const dtp_layout *view = &s->views[phase][t];
+            const bool own = dtp_layout_equal(view, &s->layouts[t]);
+            *found = v < 0 || settle(selection, v, find_layout(&p->choices[v], view, own));
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_tensor_selection(const dtp_tensor_problem *p, const dtp_sharding *s,
+                                int32_t *selection, bool *found, dtp_err *err)
+{
+    *found = s->n_nodes == p->graph->n_nodes && s->n_tensors == p->graph->n_tensors;
+    for (int32_t i = 0; i < p->n_choices; i++) {
+        selection[i] = -1;
+    }
+    DTP_TRY(find_options(p, s, selection, found, err));
+    if (!*found || dtp_sharding_has_views(s)) {
+        return DTP_OK;
+    }
+    int64_t *cost = calloc((size_t)p->select->first[p->n_choices] + 1, sizeof *cost);
+    if (cost == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d views", p->n_choices);
+    }
+    choose_views(p, selection, cost);
+    free(cost);
+    return DTP_OK;
+}

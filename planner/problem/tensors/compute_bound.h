@@ -1,0 +1,12 @@
+/* How long the kernels of a graph take at least, whatever the layouts are. */
+#ifndef DTP_PLANNER_PROBLEM_TENSORS_COMPUTE_BOUND_H
+#define DTP_PLANNER_PROBLEM_TENSORS_COMPUTE_BOUND_H
+
+#include "cost_models/price.h"
+
+/* Seconds of a step in kernels when every node runs in its quickest way on the pricer's mesh, even
+ * splits alone. No timeline is shorter. */
+dtp_status dtp_tensor_least_compute(const dtp_graph *g, const dtp_pricer *pricer, double *seconds,
+                                    dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,25 @@
+/* Edges of the problem of tensor mode and what they cost. */
+#ifndef DTP_PLANNER_PROBLEM_TENSORS_EDGE_COSTS_H
+#define DTP_PLANNER_PROBLEM_TENSORS_EDGE_COSTS_H
+
+#include "planner/problem/tensors/tensor_internal.h"
+
+typedef enum link_kind { LINK_MADE, LINK_VIEWED, LINK_READ, LINK_PASSED } link_kind;
+
+/* One price between two choices. */
+typedef struct link {
+    link_kind kind;
+    int32_t a, b;      /* choices, in the direction of the data */
+    uint32_t operands; /* MADE: the output; READ, PASSED: bit i: operand i is the tensor */
+    int32_t output;    /* PASSED: of node a */
+    int32_t node;      /* MADE: group of the maker; READ, PASSED: of the reader */
+    dtp_tensor_id tensor;
+    dtp_node_id reader; /* READ, PASSED */
+    int64_t count;      /* how often it runs in a step, over all instances */
+} link;
+
+/* Adds the edge of a link to the selection problem; a link of one choice with itself adds to the
+ * costs of that choice. */
+dtp_status dtp_tensor__edge(tensor_build *b, const link *l, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

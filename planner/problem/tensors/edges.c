@@ -1,0 +1,219 @@
+/* Which choices have a price between them. Every node and tensor of the graph is walked; what comes
+ * out is a list of (kind, choice a, choice b, operands) in which equal entries are the instances of
+ * folded blocks, so that a matrix is made once and multiplied by their number, and by the
+ * microbatches where the node that moves the data runs for each of them.
+ *
+ *   made    op -> tensor: an output is brought to where it is kept
+ *   viewed  tensor -> view: the copy of a phase is made
+ *   read    tensor or view -> op: an operand is brought to where the op wants it
+ *   passed  op -> op: a tensor that the next node alone reads
+ */
+#include <stdlib.h>
+
+#include "core/transform/microbatch.h"
+#include "core/base/sort.h"
+#include "planner/problem/tensors/edge_costs.h"
+
+typedef struct link_list {
+    int32_t n, cap;
+    link *items;
+} link_list;
+
+static dtp_status add_link(const tensor_build *b, link_list *list, link l, dtp_err *err)
+{
+    DTP_TRY(dtp_arena_grow(b->arena, &list->items, list->n, list->n + 1, &list->cap,
+                           sizeof *list->items, err));
+    list->items[list->n++] = l;
+    return DTP_OK;
+}
+
+static uint32_t operands_of(const dtp_node *node, dtp_tensor_id t)
+{
+    uint32_t mask = 0;
+    for (int32_t i = 0; i < node->n_in; i++) {
+        mask |= node->in[i] == t ? 1U << i : 0U;
+    }
+    return mask;
+}
+
+/* How often a node runs in a step, and what moves data for it. */
+static int64_t runs_of(const tensor_build *b, dtp_node_id id)
+{
+    return dtp_graph_runs(b->g, b->g->nodes[id].phase);
+}
+
+static link passed_link(const tensor_build *b, dtp_tensor_id t)
+{
+    const dtp_graph_tensor *tensor = &b->g->tensors[t];
+    const dtp_node_id reader = b->reader[b->first_reader[t]];
+    return (link){.kind = LINK_PASSED,
+                  .a = b->p->choice_of_node[tensor->producer],
+                  .b = b->p->choice_of_node[reader],
+                  .operands = operands_of(&b->g->nodes[reader], t),
+                  .output = tensor->out_index,
+                  .node = b->group_of_node[reader],
+                  .tensor = t,
+                  .reader = reader,
+                  .count = runs_of(b, reader)};
+}
+
+static dtp_status link_reads(const tensor_build *b, link_list *list, dtp_tensor_id t, dtp_err *err)
+{
+    const dtp_tensor_problem *p = b->p;
+    bool seen[DTP_N_PHASES] = {false};
+    for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
+        const dtp_node_id id = b->reader[r];
+        const dtp_node *node = &b->g->nodes[id];
+        const int32_t view = p->choice_of_view[node->phase][t];
+        link l = {.kind = LINK_READ,
+                  .a = view >= 0 ? view : p->choice_of_tensor[t],
+                  .b = p->choice_of_node[id],
+                  .operands = operands_of(node, t),
+                  .node = b->group_of_node[id],
+                  .tensor = t,
+                  .reader = id,
+                  .count = runs_of(b, id)};
+        if (p->choice_of_tensor[t] < 0) {
+            continue; /* a state: kept as it is read */
+        }
+        DTP_TRY(add_link(b, list, l, err));
+        if (view >= 0 && !seen[node->phase]) {
+            l = (link){.kind = LINK_VIEWED,
+                       .a = p->choice_of_tensor[t],
+                       .b = view,
+                       .node = -1,
+                       .tensor = t,
+                       .reader = id,
+                       .count = runs_of(b, id)};
+            DTP_TRY(add_link(b, list, l, err));
+        }
+        seen[node->phase] = true;
+    }
+    return DTP_OK;
+}
+
+static uint64_t key_ends(const link *l)
+{
+    return (uint64_t)l->a << 32 | (uint64_t)l->b;
+}
+
+static uint64_t key_kind(const link *l)
+{
+    return (uint64_t)l->kind << 48 | (uint64_t)l->operands << 16 | (uint64_t)l->output;
+}
+
+/* By choices, kind, operands and output, in the order of the tensors, in which they were added. */
+static dtp_status sort_links(const tensor_build *b, link_list *list, dtp_err *err)
+{
+    const size_t n = (size_t)list->n;
+    dtp_keyed *order = dtp_arena_alloc(b->arena, 2 * n, sizeof *order);
+    link *sorted = dtp_arena_alloc(b->arena, n, sizeof *sorted);
+    if (order == NULL || sorted == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu edges", n);
+    }
+    for (int32_t i = 0; i < list->n; i++) {
+        order[i] = (dtp_keyed){key_kind(&list->items[i]), i};
+    }
+    dtp_sort_keyed(order, order + n, list->n);
+    for (int32_t i = 0; i < list->n; i++) {
+        order[i].key = key_ends(&list->items[order[i].item]);
+    }
+    dtp_sort_keyed(order, order + n, list->n);
+    for (int32_t i = 0; i < list->n; i++) {
+        sorted[i] = list->items[order[i].item];
+    }
+    list->items = sorted;
+    list->cap = list->n;
+    return DTP_OK;
+}
+
+static bool same_link(const link *x, const link *y)
+{
+    return x->a == y->a && x->b == y->b && x->kind == y->kind && x->operands == y->operands &&
+           x->output == y->output;
+}
+
+static dtp_unfolded_edge unfold(const tensor_build *b, const link *l, int32_t edge)
+{
+    const dtp_graph *g = b->g;
+    const dtp_graph_tensor *tensor = &g->tensors[l->tensor];
+    const int32_t kept = g->n_nodes + b->target[l->tensor];
+    const dtp_node_id mover = l->kind == LINK_MADE ? tensor->producer : l->reader;
+    const dtp_phase phase = g->nodes[mover].phase;
+    const int32_t view = g->n_nodes + g->n_tensors + DTP_N_PHASES * l->tensor + (int32_t)phase;
+    const bool viewed = b->p->choice_of_view[phase][l->tensor] >= 0;
+    switch (l->kind) {
+    case LINK_MADE:
+        return (dtp_unfolded_edge){edge, tensor->producer, kept, l->tensor, phase};
+    case LINK_VIEWED:
+        return (dtp_unfolded_edge){edge, kept, view, l->tensor, phase};
+    case LINK_PASSED:
+        return (dtp_unfolded_edge){edge, tensor->producer, l->reader, l->tensor, phase};
+    case LINK_READ:
+    default:
+        return (dtp_unfolded_edge){edge, viewed ? view : kept, l->reader, l->tensor, phase};
+    }
+}
+
+/* Equal links become one with their count; those between one choice and itself have no edge. */
+static dtp_status merge_links(const tensor_build *b, link_list *list, dtp_err *err)
+{
+    dtp_tensor_problem *p = b->p;
+    int32_t n = 0, edge = -1;
+    DTP_TRY(sort_links(b, list, err));
+    p->unfolded = dtp_arena_alloc(p->arena, (size_t)list->n, sizeof *p->unfolded);
+    p->edge_count = dtp_arena_alloc(p->arena, (size_t)list->n, sizeof *p->edge_count);
+    if (p->unfolded == NULL || p->edge_count == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d edges", list->n);
+    }
+    for (int32_t i = 0; i < list->n; i++) {
+        const link l = list->items[i];
+        const bool first = n == 0 || !same_link(&list->items[n - 1], &l);
+        edge += first && l.a != l.b ? 1 : 0;
+        if (l.a != l.b) {
+            p->unfolded[p->n_unfolded++] = unfold(b, &l, edge);
+            p->edge_count[edge]++;
+        }
+        if (first) {
+            list->items[n++] = l;
+        } else {
+            list->items[n - 1].count += l.count;
+        }
+    }
+    list->n = n;
+    return DTP_OK;
+}
+
+static dtp_status find_links(const tensor_build *b, link_list *list, dtp_err *err)
+{
+    const dtp_tensor_problem *p = b->p;
+    for (dtp_tensor_id t = 0; t < b->g->n_tensors; t++) {
+        const dtp_graph_tensor *tensor = &b->g->tensors[t];
+        if (b->tensor_groups[b->group_of_tensor[t]].passes) {
+            DTP_TRY(add_link(b, list, passed_link(b, t), err));
+            continue;
+        }
+        if (tensor->producer >= 0 && p->choice_of_tensor[t] >= 0) {
+            const link made = {.kind = LINK_MADE,
+                               .a = p->choice_of_node[tensor->producer],
+                               .b = p->choice_of_tensor[t],
+                               .operands = (uint32_t)tensor->out_index,
+                               .node = b->group_of_node[tensor->producer],
+                               .tensor = t,
+                               .count = runs_of(b, tensor->producer)};
+            DTP_TRY(add_link(b, list, made, err));
+        }
+        DTP_TRY(link_reads(b, list, t, err));
+    }
+    return merge_links(b, list, err);
+}
+
+dtp_status dtp_tensor__edges(tensor_build *b, dtp_err *err)
+{
+    link_list list = {0};
+    DTP_TRY(find_links(b, &list, err));
+    for (int32_t i = 0; i < list.n; i++) {
+        DTP_TRY(dtp_tensor__edge(b, &list.items[i], err));
+    }
+    return DTP_OK;
+}

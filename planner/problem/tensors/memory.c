@@ -1,0 +1,420 @@
+/* Usage over time, so that no program needs less than the problem says.
+ *
+ * Node n has three times: 3n, its operands are there as their tensors are kept (redistributions
+ * begin); 3n + 1, its kernel runs; 3n + 2, its results are there as they are kept.
+ *
+ *   tensor  from 3 producer + 2 until it is last read from where it is kept
+ *   view    a copy: from its first reader's kernel until its last reader brings it to itself; in
+ * the last phase that reads the tensor, `own` is the tensor itself, which a copy replaces op while
+ * its kernel runs: operands that die here as the op wants them, results as it leaves them,
+ * workspace and staging; and the states that only it reads, at all times
+ *
+ * What may be written over something that dies does not count beside it, and neither do what only
+ * renames a buffer (relabel) while that lives, sums over microbatches, which lie in accumulators,
+ * copies for one op, and values that replace their targets.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/transform/microbatch.h"
+#include "core/base/sort.h"
+#include "planner/problem/tensors/tensor_internal.h"
+#include "core/plan/sharding_microbatch.h"
+
+enum { TICKS = DTP_NODE_TICKS, ALIGN = 64 };
+
+/* An interval of a choice's usage; many share one array. */
+typedef struct piece {
+    int32_t choice;
+    int32_t owner; /* as the ends of dtp_unfolded_edge */
+    int64_t begin, end;
+    const int64_t *usage;
+} piece;
+
+typedef struct memory {
+    tensor_build *b;
+    int64_t end; /* of all times */
+    int32_t n, cap;
+    piece *pieces;
+    int64_t *hold;    /* by tensor: when what lies in its buffer is last read */
+    bool *aliased;    /* by tensor: renames a buffer that lives on */
+    bool *survives;   /* by tensor */
+    int64_t **own;    /* by choice of a tensor or view: bytes of every option */
+    int64_t **copied; /* by choice of a view: 0 for own */
+} memory;
+
+static dtp_status no_memory(dtp_err *err)
+{
+    return DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
+}
+
+/* ---- lives -------------------------------------------------------------------------------------
+ */
+
+static bool is_relabel(const dtp_node *node)
+{
+    return strcmp(node->op->name, "relabel") == 0;
+}
+
+/* Its result lies in the buffer of operand 0. */
+static bool stays_in_buffer(const dtp_graph *g, const dtp_node *node)
+{
+    return is_relabel(node) || dtp_is_accumulate(g, node);
+}
+
+static dtp_node_id last_reader(const tensor_build *b, dtp_tensor_id t)
+{
+    return b->first_reader[t] < b->first_reader[t + 1] ? b->reader[b->first_reader[t + 1] - 1] : -1;
+}
+
+static int64_t last_read(const memory *m, dtp_tensor_id t)
+{
+    const dtp_tensor_kind kind = m->b->g->tensors[t].kind;
+    const dtp_node_id last = last_reader(m->b, t);
+    if (m->survives[t] || kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE) {
+        return m->end;
+    }
+    return last >= 0 ? TICKS * (int64_t)last + 1 : 0;
+}
+
+static void find_lives(const memory *m)
+{
+    const dtp_graph *g = m->b->g;
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        m->survives[t] = dtp_tensor__survives(g, t);
+        const dtp_node_id maker = g->tensors[t].producer;
+        m->hold[t] = last_read(m, t);
+        if (maker >= 0 && stays_in_buffer(g, &g->nodes[maker])) {
+            const dtp_tensor_id in = g->nodes[maker].in[0];
+            m->aliased[t] = m->aliased[in] || m->hold[in] > TICKS * (int64_t)maker + 1;
+            m->hold[t] = m->hold[in] > m->hold[t] ? m->hold[in] : m->hold[t];
+        }
+    }
+}
+
+/* ---- bytes -------------------------------------------------------------------------------------
+ */
+
+static int64_t shard_bytes(const tensor_build *b, const dtp_ttype *type, const dtp_layout *layout)
+{
+    dtp_ttype local;
+    dtp_layout_local_max(layout, b->mesh, type, &local);
+    return (dtp_ttype_bytes(&local) + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* Bytes of every option of a tensor or view. */
+static dtp_status find_bytes(const memory *m, int32_t c, dtp_err *err)
+{
+    const tensor_build *b = m->b;
+    const dtp_choice *choice = &b->p->choices[c];
+    const dtp_ttype *type = choice->tensor >= 0 ? &b->g->tensors[choice->tensor].type : NULL;
+    if (type == NULL) {
+        return DTP_OK;
+    }
+    m->own[c] = dtp_arena_alloc(b->arena, (size_t)choice->n_options, sizeof **m->own);
+    m->copied[c] = dtp_arena_alloc(b->arena, (size_t)choice->n_options, sizeof **m->copied);
+    if (m->own[c] == NULL || m->copied[c] == NULL) {
+        return no_memory(err);
+    }
+    for (int32_t k = 0; k < choice->n_options; k++) {
+        m->own[c][k] = shard_bytes(b, type, &choice->options[k].layout);
+        m->copied[c][k] = choice->options[k].own ? 0 : m->own[c][k];
+    }
+    return DTP_OK;
+}
+
+static dtp_status add_piece(memory *m, piece x, dtp_err *err)
+{
+    if (x.begin >= x.end) {
+        return DTP_OK;
+    }
+    DTP_TRY(
+        dtp_arena_grow(m->b->arena, &m->pieces, m->n, m->n + 1, &m->cap, sizeof *m->pieces, err));
+    m->pieces[m->n++] = x;
+    return DTP_OK;
+}
+
+/* ---- tensors and views -------------------------------------------------------------------------
+ */
+
+/* Readers of one phase: the first and the last, -1 when there is none. */
+static void readers_of(const tensor_build *b, dtp_tensor_id t, int phase, dtp_node_id *first,
+                       dtp_node_id *last)
+{
+    *first = *last = -1;
+    for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
+        if ((int)b->g->nodes[b->reader[r]].phase == phase) {
+            *first = *first < 0 ? b->reader[r] : *first;
+            *last = b->reader[r];
+        }
+    }
+}
+
+static dtp_status add_view(memory *m, dtp_tensor_id t, int phase, bool final, dtp_err *err)
+{
+    const int32_t view = m->b->p->choice_of_view[phase][t];
+    dtp_node_id first, last;
+    readers_of(m->b, t, phase, &first, &last);
+    if (view < 0 || first < 0) {
+        return DTP_OK;
+    }
+    const dtp_graph *g = m->b->g;
+    const piece x = {view, g->n_nodes + g->n_tensors + DTP_N_PHASES * t + phase,
+                     TICKS * (int64_t)first + 1, TICKS * (int64_t)last + 1,
+                     final && !m->aliased[t] ? m->own[view] : m->copied[view]};
+    return add_piece(m, x, err);
+}
+
+static dtp_status add_tensor(memory *m, dtp_tensor_id t, dtp_err *err)
+{
+    const tensor_build *b = m->b;
+    const dtp_graph_tensor *tensor = &b->g->tensors[t];
+    const int32_t choice = b->p->choice_of_tensor[t];
+    const dtp_node_id last = last_reader(b, t);
+    const bool stays = m->survives[t] || tensor->kind == DTP_TENSOR_PARAM;
+    const int last_phase = stays || last < 0 ? -1 : (int)b->g->nodes[last].phase;
+    int64_t begin = tensor->producer >= 0 ? TICKS * (int64_t)tensor->producer + 2 : 0;
+    int64_t end = last_read(m, t);
+    if (choice < 0 || b->tensor_groups[b->group_of_tensor[t]].same_as >= 0) {
+        return DTP_OK;
+    }
+    for (int phase = 0; phase < DTP_N_PHASES; phase++) {
+        DTP_TRY(add_view(m, t, phase, phase == last_phase, err));
+    }
+    if (last_phase >= 0 && b->p->choice_of_view[last_phase][t] >= 0) {
+        dtp_node_id first, unused;
+        readers_of(b, t, last_phase, &first, &unused);
+        end = TICKS * (int64_t)first + 1;
+    }
+    if (tensor->producer >= 0 && stays_in_buffer(b->g, &b->g->nodes[tensor->producer])) {
+        const int64_t shared = m->hold[b->g->nodes[tensor->producer].in[0]];
+        begin = shared > begin ? shared : begin;
+    }
+    return add_piece(m, (piece){choice, b->g->n_nodes + t, begin, end, m->own[choice]}, err);
+}
+
+/* ---- ops ---------------------------------------------------------------------------------------
+ */
+
+/* Bit i: operand i is dead after the node, in every node of the group. */
+static uint32_t dying_operands(const memory *m, dtp_node_id id)
+{
+    const dtp_graph *g = m->b->g;
+    const dtp_node *node = &g->nodes[id];
+    uint32_t mask = 0;
+    for (int32_t i = 0; i < node->n_in; i++) {
+        const dtp_tensor_id t = node->in[i];
+        const bool dies = m->hold[t] == TICKS * (int64_t)id + 1 && !m->aliased[t] &&
+                          g->tensors[t].kind != DTP_TENSOR_PARAM &&
+                          g->tensors[t].kind != DTP_TENSOR_STATE;
+        mask |= dies ? 1U << i : 0U;
+    }
+    return mask;
+}
+
+static bool seen_before(const class_options *c, const dtp_node *node, int32_t i, int32_t option)
+{
+    for (int32_t j = 0; j < i; j++) {
+        if (node->in[j] == node->in[i] && dtp_layout_equal(&c->in[j].items[c->in_of[j][option]],
+                                                           &c->in[i].items[c->in_of[i][option]])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Bytes while the kernel of an option runs. What runs as several instructions has its operands at
+ * the beginning and its results at the end. */
+static int64_t kernel_bytes(const tensor_build *b, int32_t group, int32_t option, uint32_t dying)
+{
+    const class_options *c = dtp_tensor__class_of(b, group);
+    const dtp_node *node = &b->g->nodes[b->node_groups[group].example];
+    int64_t in = 0, out = 0;
+    const int64_t inside = c->price[option].sure_bytes;
+    for (int32_t i = 0; i < node->n_in; i++) {
+        if ((dying >> i & 1U) != 0 && !seen_before(c, node, i, option)) {
+            in += shard_bytes(b, &b->g->tensors[node->in[i]].type,
+                              &c->in[i].items[c->in_of[i][option]]);
+        }
+    }
+    for (int32_t o = 0; o < node->n_out; o++) {
+        if (node->op->inplace_in[o] == 0 && !is_relabel(node)) {
+            out += shard_bytes(b, &b->g->tensors[node->out[o]].type,
+                               &c->out[o].items[c->out_of[o][option]]);
+        }
+    }
+    const bool one_kernel = node->op->decompose == NULL && node->op->rotates == NULL;
+    const int64_t most = in > out ? in : out;
+    return one_kernel ? in + out + inside : most > inside ? most : inside;
+}
+
+/* Bytes of the states that follow the group's nodes, for one node. */
+static int64_t state_bytes(const tensor_build *b, int32_t group, int32_t option)
+{
+    const class_options *c = dtp_tensor__class_of(b, group);
+    const dtp_node *node = &b->g->nodes[b->node_groups[group].example];
+    int64_t sum = 0;
+    for (int32_t i = 0; i < node->n_in; i++) {
+        const dtp_tensor_id t = node->in[i];
+        if (b->tensor_groups[b->group_of_tensor[t]].follows && b->p->choice_of_tensor[t] < 0) {
+            sum += shard_bytes(b, &b->g->tensors[t].type, &c->in[i].items[c->in_of[i][option]]);
+        }
+    }
+    return sum;
+}
+
+/* Usages of a group's options: while a kernel runs, and of the states of one node. */
+typedef struct op_usage {
+    int64_t *kernel, *states;
+    bool any_state;
+} op_usage;
+
+static dtp_status find_usage(const memory *m, int32_t group, uint32_t dying, op_usage *out,
+                             dtp_err *err)
+{
+    const tensor_build *b = m->b;
+    const node_group *g = &b->node_groups[group];
+    out->kernel = dtp_arena_alloc(b->arena, (size_t)g->n_options, sizeof *out->kernel);
+    out->states = dtp_arena_alloc(b->arena, (size_t)g->n_options, sizeof *out->states);
+    if (out->kernel == NULL || out->states == NULL) {
+        return no_memory(err);
+    }
+    for (int32_t k = 0; k < g->n_options; k++) {
+        out->kernel[k] = kernel_bytes(b, group, g->option[k], dying);
+        out->states[k] = state_bytes(b, group, g->option[k]);
+        out->any_state = out->any_state || out->states[k] > 0;
+    }
+    return DTP_OK;
+}
+
+static dtp_status add_op(memory *m, dtp_node_id n, const op_usage *u, dtp_err *err)
+{
+    const int32_t choice = m->b->p->choice_of_node[n];
+    const int64_t at = TICKS * (int64_t)n + 1;
+    DTP_TRY(add_piece(m, (piece){choice, n, at, at + 1, u->kernel}, err));
+    return u->any_state ? add_piece(m, (piece){choice, n, 0, m->end, u->states}, err) : DTP_OK;
+}
+
+static dtp_status add_ops(memory *m, dtp_err *err)
+{
+    const tensor_build *b = m->b;
+    const size_t n_groups = (size_t)b->n_node_groups;
+    uint32_t *dying = dtp_arena_alloc(b->arena, n_groups, sizeof *dying);
+    op_usage *usage = dtp_arena_alloc(b->arena, n_groups, sizeof *usage);
+    if (dying == NULL || usage == NULL) {
+        return no_memory(err);
+    }
+    for (int32_t g = 0; g < b->n_node_groups; g++) {
+        dying[g] = UINT32_MAX;
+    }
+    for (dtp_node_id n = 0; n < b->g->n_nodes; n++) {
+        dying[b->group_of_node[n]] &= dying_operands(m, n);
+    }
+    for (int32_t g = 0; g < b->n_node_groups; g++) {
+        DTP_TRY(find_usage(m, g, dying[g], &usage[g], err));
+    }
+    for (dtp_node_id n = 0; n < b->g->n_nodes; n++) {
+        DTP_TRY(add_op(m, n, &usage[b->group_of_node[n]], err));
+    }
+    return DTP_OK;
+}
+
+/* ---- all ---------------------------------------------------------------------------------------
+ */
+
+/* Stably by one of its numbers. */
+typedef uint64_t piece_key(const piece *x);
+
+static uint64_t key_owner(const piece *x)
+{
+    return (uint64_t)x->owner;
+}
+
+static uint64_t key_begin(const piece *x)
+{
+    return (uint64_t)x->begin;
+}
+
+/* By choice, then by length. */
+static uint64_t key_choice(const piece *x)
+{
+    return (uint64_t)x->choice << 40 | (uint64_t)(x->end - x->begin);
+}
+
+/* By choice, length, begin, owner. */
+static dtp_status sort_pieces(memory *m, dtp_err *err)
+{
+    piece_key *const keys[] = {key_owner, key_begin, key_choice};
+    const size_t n = (size_t)m->n;
+    dtp_keyed *list = dtp_arena_alloc(m->b->arena, 2 * n, sizeof *list);
+    piece *sorted = dtp_arena_alloc(m->b->arena, n, sizeof *sorted);
+    if (list == NULL || sorted == NULL) {
+        return no_memory(err);
+    }
+    for (int32_t i = 0; i < m->n; i++) {
+        list[i].item = i;
+    }
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
+        for (int32_t i = 0; i < m->n; i++) {
+            list[i].key = keys[k](&m->pieces[list[i].item]);
+        }
+        dtp_sort_keyed(list, list + n, m->n);
+    }
+    for (int32_t i = 0; i < m->n; i++) {
+        sorted[i] = m->pieces[list[i].item];
+    }
+    m->pieces = sorted;
+    return DTP_OK;
+}
+
+/* The first piece becomes the node's own interval, the others further ones. */
+static dtp_status hand_over(memory *m, dtp_err *err)
+{
+    dtp_tensor_problem *p = m->b->p;
+    dtp_select_problem *s = p->select;
+    const size_t n = (size_t)p->n_choices + (size_t)m->n;
+    p->interval_owner = dtp_arena_alloc(p->arena, n, sizeof *p->interval_owner);
+    if (p->interval_owner == NULL) {
+        return no_memory(err);
+    }
+    DTP_TRY(sort_pieces(m, err));
+    for (int32_t i = 0; i < m->n; i++) {
+        const piece *x = &m->pieces[i];
+        if (i > 0 && m->pieces[i - 1].choice == x->choice) {
+            p->interval_owner[s->n_nodes + s->n_extra] = x->owner;
+            DTP_TRY(dtp_select_add_interval(s, x->choice, x->begin, x->end, x->usage, err));
+            continue;
+        }
+        p->interval_owner[x->choice] = x->owner;
+        s->begin[x->choice] = x->begin;
+        s->end[x->choice] = x->end;
+        memcpy(s->usage + s->first[x->choice], x->usage,
+               (size_t)dtp_select_n_strategies(s, x->choice) * sizeof *x->usage);
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_tensor__memory(tensor_build *b, dtp_err *err)
+{
+    const size_t n = (size_t)b->g->n_tensors, n_choices = (size_t)b->p->n_choices;
+    memory m = {.b = b,
+                .end = TICKS * (int64_t)b->g->n_nodes,
+                .hold = dtp_arena_alloc(b->arena, n, sizeof *m.hold),
+                .aliased = dtp_arena_alloc(b->arena, n, sizeof *m.aliased),
+                .survives = dtp_arena_alloc(b->arena, n, sizeof *m.survives),
+                .own = dtp_arena_alloc(b->arena, n_choices, sizeof *m.own),
+                .copied = dtp_arena_alloc(b->arena, n_choices, sizeof *m.copied)};
+    if (m.hold == NULL || m.aliased == NULL || m.survives == NULL || m.own == NULL ||
+        m.copied == NULL) {
+        return no_memory(err);
+    }
+    find_lives(&m);
+    for (int32_t c = 0; c < b->p->n_choices; c++) {
+        DTP_TRY(find_bytes(&m, c, err));
+    }
+    for (dtp_tensor_id t = 0; t < b->g->n_tensors; t++) {
+        DTP_TRY(add_tensor(&m, t, err));
+    }
+    DTP_TRY(add_ops(&m, err));
+    return hand_over(&m, err);
+}

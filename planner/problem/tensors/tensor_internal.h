@@ -1,0 +1,122 @@
+/* What the files that build the problem of tensor mode share.
+ *
+ *   options.c   ways to run every class of nodes
+ *   layout_lists.c  layouts without repetition, and those in which a tensor may be kept
+ *   groups.c    folding: which nodes and tensors decide together (runs.h: of which instances)
+ *   choices.c   the choices and their options, pins
+ *   filter.c    options that the caller leaves out
+ *   edges.c     which choices have a price between them (edge_costs.c, move_prices.c)
+ *   memory.c    usage over time
+ */
+#ifndef DTP_PLANNER_PROBLEM_TENSORS_TENSOR_INTERNAL_H
+#define DTP_PLANNER_PROBLEM_TENSORS_TENSOR_INTERNAL_H
+
+#include "core/base/hash_table.h"
+#include "cost_models/redistribution_price.h"
+#include "cost_models/node_classes.h"
+#include "cost_models/node_price.h"
+#include "planner/problem/tensors/tensor_problem.h"
+#include "core/plan/node_layouts.h"
+
+/* Layouts without repetition. */
+typedef struct layout_list {
+    int32_t n, cap;
+    dtp_layout *items;
+} layout_list;
+
+/* A list in which layouts are found; zeroed it is empty. */
+typedef struct layout_set {
+    layout_list list;
+    dtp_index_table table;
+} layout_set;
+
+/* The ways to run one class of nodes. */
+typedef struct class_options {
+    int32_t n;
+    dtp_strategy *strategy;
+    dtp_node_price *price;
+    int64_t least_kernel_ps; /* over all that can be run, kept here or not */
+    layout_list in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT]; /* by operand, by output */
+    int32_t *in_of[DTP_MAX_OP_IN];                      /* by option: index into in[i] */
+    int32_t *out_of[DTP_MAX_OP_OUT];
+} class_options;
+
+/* Tensors that are kept in one layout. */
+typedef struct tensor_group {
+    dtp_tensor_id example;
+    int32_t members;
+    bool survives;   /* some member is an output or the loss */
+    bool read;       /* something reads some member */
+    bool follows;    /* states: kept as the only node that reads them wants */
+    bool passes;     /* read by the next node alone, in the same phase: kept as it was made */
+    int32_t same_as; /* values of updates: the group of their target; else -1 */
+    int32_t choice;  /* -1: none */
+    int32_t view[DTP_N_PHASES];
+} tensor_group;
+
+typedef struct node_group {
+    dtp_node_id example;
+    int32_t members;
+    int32_t choice;
+    int32_t n_options, *option; /* into those of the class */
+} node_group;
+
+typedef struct move_prices move_prices; /* of tensors of one type (move_prices.c) */
+
+typedef struct tensor_build {
+    dtp_tensor_problem *p;
+    const dtp_graph *g;
+    const dtp_mesh *mesh;
+    dtp_arena *arena; /* scratch */
+    dtp_move_pricer *moves;
+    move_prices *prices; /* of moves, by type; those used last first */
+    dtp_node_pricer *nodes;
+    bool too_large; /* some cost that is not forbidden reaches DTP_SELECT_FORBIDDEN */
+    dtp_node_classes classes;
+    class_options *options; /* by class */
+    int32_t n_node_groups, n_tensor_groups;
+    node_group *node_groups;
+    tensor_group *tensor_groups;
+    int32_t *group_of_node, *group_of_tensor;
+    dtp_tensor_id *target; /* by tensor: what it replaces at the end of the step, else itself */
+    /* readers of tensors: reader[first_reader[t]..first_reader[t + 1] - 1], in order, each once */
+    int32_t *first_reader;
+    dtp_node_id *reader;
+} tensor_build;
+
+/* h with a further word; the upper half of the last one is the hash. */
+static inline uint64_t dtp_tensor__hash(uint64_t h, uint64_t word)
+{
+    h = (h ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+    return h ^ h >> 29;
+}
+
+/* Index of a layout in a set, -1: it is not there. */
+int32_t dtp_tensor__find_layout(const layout_set *set, const dtp_layout *layout);
+/* Adds a layout that is not there. */
+dtp_status dtp_tensor__add_layout(tensor_build *b, layout_set *set, const dtp_layout *layout,
+                                  dtp_err *err) DTP_MUST_CHECK;
+void dtp_tensor__clear_layouts(layout_set *set);
+dtp_status dtp_tensor__options(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
+/* Layouts in which a tensor may be kept, in place of those in `out`; bit m of `partial`: as a
+ * partial sum over mesh dim m. */
+dtp_status dtp_tensor__domain(tensor_build *b, const dtp_ttype *type, dtp_mesh_set partial,
+                              layout_list *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor__groups(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor__choices(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor__filter(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor__edges(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor__memory(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
+
+/* The class of a node's group. */
+const class_options *dtp_tensor__class_of(const tensor_build *b, int32_t group);
+/* Outputs and the loss. */
+bool dtp_tensor__survives(const dtp_graph *g, dtp_tensor_id t);
+/* The price of a move, DTP_SELECT_FORBIDDEN when there is none; a price times a count; a sum. What
+ * does not fit is remembered. */
+dtp_status dtp_tensor__move(tensor_build *b, const dtp_ttype *type, const dtp_layout *from,
+                            const dtp_layout *to, int64_t *ps, dtp_err *err) DTP_MUST_CHECK;
+int64_t dtp_tensor__times(tensor_build *b, int64_t ps, int64_t count);
+int64_t dtp_tensor__plus(tensor_build *b, int64_t x, int64_t y);
+
+#endif

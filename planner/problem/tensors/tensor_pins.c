@@ -1,0 +1,154 @@
+#include "planner/problem/tensors/tensor_pins.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "planner/solver/solve.h"
+#include "core/plan/node_layouts.h"
+
+/* ---- kept? --------------------------------------------------------------------------------------
+ */
+
+/* The layout in which a node reads its operands. */
+static bool read_as_pinned(const dtp_graph *g, const dtp_sharding *s, const dtp_pin *pin)
+{
+    const dtp_node *node = &g->nodes[pin->node];
+    dtp_call_types types;
+    dtp_layout in[DTP_MAX_OP_IN];
+    dtp_node_layouts layouts;
+    const dtp_op_call call = dtp_node_call(g, node, &types);
+    for (int32_t i = 0; i < node->n_in; i++) {
+        in[i] = dtp_sharding_has_views(s) ? s->views[node->phase][node->in[i]]
+                                          : s->layouts[node->in[i]];
+    }
+    if (dtp_node_layouts_find(&s->mesh, &call, NULL, &s->strategies[pin->node], in, NULL, &layouts,
+                              NULL) != DTP_OK) {
+        return false;
+    }
+    for (int32_t i = 0; i < node->n_in; i++) {
+        if (node->in[i] == pin->tensor && !dtp_pin_agrees(pin, &layouts.in[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool dtp_pins_kept(const dtp_graph *g, const dtp_sharding *s, int32_t n, const dtp_pin *pins)
+{
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_pin *pin = &pins[i];
+        if (pin->node >= 0 ? !read_as_pinned(g, s, pin)
+                           : !dtp_pin_agrees(pin, &s->layouts[pin->tensor])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- conflicts ----------------------------------------------------------------------------------
+ */
+
+typedef struct conflict_search {
+    const dtp_graph *g;
+    const dtp_pricer *pricer;
+    int32_t n_texts;
+    const char **texts; /* those that are left */
+    int64_t memory_bytes;
+    dtp_arena *arena;
+} conflict_search;
+
+static dtp_status solve_without(const conflict_search *c, const dtp_pin_set *pins, bool *impossible,
+                                dtp_err *err)
+{
+    dtp_tensor_options options = dtp_tensor_options_init();
+    dtp_tensor_problem *problem = NULL;
+    dtp_select_options select = dtp_select_options_init();
+    dtp_select_result r;
+    options.memory_bytes = c->memory_bytes;
+    options.n_pins = pins->n_pins;
+    options.pins = pins->pins;
+    dtp_status s = dtp_tensor_problem_create(c->g, c->pricer, &options, &problem, err);
+    if (s == DTP_INVALID) {
+        *impossible = true;
+        return DTP_OK;
+    }
+    DTP_TRY(s);
+    s = dtp_select_solve(problem->select, &select, &r, err);
+    *impossible = s == DTP_OK && r.status == DTP_CERT_INFEASIBLE;
+    if (s == DTP_OK) {
+        dtp_select_result_free(&r);
+    }
+    dtp_tensor_problem_destroy(problem);
+    return s;
+}
+
+/* Whether what is left is proven impossible. */
+static dtp_status is_impossible(const conflict_search *c, bool *out, dtp_err *err)
+{
+    dtp_pin_set pins;
+    *out = false;
+    DTP_TRY(dtp_pin_set_read(c->n_texts, c->texts, c->g, &c->pricer->mesh, c->arena, &pins, err));
+    return solve_without(c, &pins, out, err);
+}
+
+static void remove_text(conflict_search *c, int32_t at)
+{
+    memmove(&c->texts[at], &c->texts[at + 1], (size_t)(c->n_texts - at - 1) * sizeof *c->texts);
+    c->n_texts--;
+}
+
+static void restore_text(conflict_search *c, int32_t at, const char *text)
+{
+    memmove(&c->texts[at + 1], &c->texts[at], (size_t)(c->n_texts - at) * sizeof *c->texts);
+    c->texts[at] = text;
+    c->n_texts++;
+}
+
+/* The limit first: a conflict among pins alone says more. */
+static dtp_status delete_all(conflict_search *c, dtp_err *err)
+{
+    bool impossible;
+    const int64_t limit = c->memory_bytes;
+    c->memory_bytes = 0;
+    DTP_TRY(limit > 0 ? is_impossible(c, &impossible, err) : DTP_OK);
+    c->memory_bytes = limit > 0 && impossible ? 0 : limit;
+    for (int32_t i = 0; i < c->n_texts;) {
+        const char *text = c->texts[i];
+        remove_text(c, i);
+        DTP_TRY(is_impossible(c, &impossible, err));
+        if (!impossible) {
+            restore_text(c, i++, text);
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_conflict_find(const dtp_graph *g, const dtp_pricer *pricer, int32_t n_texts,
+                             const char *const *texts, int64_t memory_bytes, dtp_arena *arena,
+                             dtp_conflict *out, dtp_err *err)
+{
+    conflict_search c = {.g = g, .pricer = pricer, .memory_bytes = memory_bytes, .arena = arena};
+    bool impossible = false;
+    *out = (dtp_conflict){0};
+    c.texts = dtp_arena_alloc(arena, (size_t)n_texts + 2, sizeof *c.texts);
+    if (c.texts == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d pins", n_texts);
+    }
+    for (int32_t i = 0; i < n_texts; i++) {
+        c.texts[c.n_texts++] = texts[i];
+    }
+    DTP_TRY(is_impossible(&c, &impossible, err));
+    if (!impossible) {
+        return DTP_OK;
+    }
+    DTP_TRY(delete_all(&c, err));
+    if (c.memory_bytes > 0) {
+        c.texts[c.n_texts] = dtp_arena_printf(arena, "memory %" PRId64, c.memory_bytes);
+        if (c.texts[c.n_texts++] == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for pins");
+        }
+    }
+    out->n = c.n_texts;
+    out->texts = c.texts;
+    return DTP_OK;
+}

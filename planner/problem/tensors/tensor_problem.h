@@ -1,0 +1,141 @@
+/* Tensor mode: the layouts of single tensors as a selection problem (docs/tensor-problem.md).
+ *
+ * Decisions, each a node of the selection problem:
+ *   op      how a node runs: a row of its sharding rules per mesh dim. Cost: the prices of the
+ *           instructions it lowers to, operands and outputs being where the rows want them.
+ *   tensor  where a tensor is kept from its birth to its last use. Partial is one of the choices.
+ *   view    per tensor and phase that reads it: `own`, readers take it from where it is kept, or a
+ *           copy in another layout, made once in the phase and shared by its readers. A single
+ *           reader has none: it takes the tensor from where it is kept.
+ * Edges carry the prices of redistributions: op -> tensor (an output is brought to where it is
+ * kept), tensor -> view, view -> op (an operand is brought to where the op wants it), and op ->
+ * tensor again for the updates of parameters. Optimizer states are kept as their update reads them.
+ * Several mesh dims split one tensor dim in mesh order.
+ *
+ *   own(A) exists for every layout A of the tensor, so that every price is one of pairs.
+ *
+ * Usage: a tensor's shard over its life, a copy's over the phase's readers, what an op needs inside
+ * while it runs. Where a buffer may be reused in place the reuse is assumed, and copies that a
+ * single op makes for itself are left out, so that no program needs less than the problem says:
+ * the problem is a relaxation in memory and exact in cost.
+ *
+ * Folding: instances of a repeated block share their decisions; costs are summed and the usage of
+ * every instance counts in its own time. In several runs only neighbours do: the first half, half
+ * of the rest, ..., so that a part of the instances can be decided otherwise.
+ */
+#ifndef DTP_PLANNER_PROBLEM_TENSORS_TENSOR_PROBLEM_H
+#define DTP_PLANNER_PROBLEM_TENSORS_TENSOR_PROBLEM_H
+
+#include "core/plan/sharding.h"
+#include "cost_models/redistribution_price.h"
+#include "planner/solver/multipliers.h"
+#include "planner/problem/problem.h"
+#include "spmd/propagate/propagate.h"
+
+/* Times of a node of the graph: operands are there, the kernel runs, results are there. */
+enum { DTP_NODE_TICKS = 3 };
+
+typedef enum dtp_decision_kind {
+    DTP_DECIDE_OP,
+    DTP_DECIDE_TENSOR,
+    DTP_DECIDE_VIEW
+} dtp_decision_kind;
+
+/* One way to decide. */
+typedef struct dtp_option {
+    dtp_strategy strategy; /* op */
+    dtp_layout layout;     /* tensor: where it is kept; view: where readers take it from */
+    bool own;              /* view: no copy, the tensor is kept there */
+} dtp_option;
+
+typedef struct dtp_choice {
+    dtp_decision_kind kind;
+    dtp_node_id node;     /* op */
+    dtp_tensor_id tensor; /* tensor, view */
+    dtp_phase phase;      /* view */
+    int32_t n_options;
+    const dtp_option *options; /* in the order of the node's strategies in the selection problem */
+} dtp_choice;
+
+struct dtp_tensor_problem;
+
+/* Says which options a problem is to have, once its choices are known and before anything is
+ * priced: keep[], by option in the order of the choices, all true at first; one of every choice
+ * must stay. */
+typedef struct dtp_option_filter {
+    dtp_status (*run)(void *ctx, const struct dtp_tensor_problem *p, bool *keep, dtp_err *err);
+    void *ctx;
+} dtp_option_filter;
+
+typedef struct dtp_tensor_options {
+    int32_t runs;         /* of instances of a block that share their decisions; 0: none do */
+    bool uneven;          /* splits that do not divide a size are allowed */
+    int64_t memory_bytes; /* per rank; 0 = none */
+    int32_t n_pins;       /* decisions made beforehand: options that contradict them are left out */
+    const dtp_pin *pins;
+    dtp_option_filter filter; /* .run = NULL: all options */
+} dtp_tensor_options;
+
+/* One edge of the problem without folding: what it costs is an edge of the selection problem
+ * divided by its count. Ends: a node id, n_nodes + a tensor id, or n_nodes + n_tensors +
+ * 3 tensor id + phase for a view. */
+typedef struct dtp_unfolded_edge {
+    int32_t edge, a, b;
+    dtp_tensor_id tensor; /* what is moved, and when */
+    dtp_phase phase;
+} dtp_unfolded_edge;
+
+typedef struct dtp_tensor_problem {
+    dtp_arena *arena;
+    const dtp_graph *graph;   /* borrowed */
+    const dtp_pricer *pricer; /* borrowed */
+    dtp_tensor_options options;
+    int32_t n_choices;
+    dtp_choice *choices;        /* choices[i] is node i of the selection problem */
+    int32_t *choice_of_node;    /* by node id; folded instances name the same choice */
+    int32_t *choice_of_tensor;  /* by tensor id; -1: kept as its only op leaves or reads it */
+    int32_t *choice_of_view[3]; /* by phase, by tensor id; -1: at most one node of the phase reads
+                                   it, from where it is kept */
+    dtp_select_problem *select;
+    dtp_move_pricer *moves;
+    int64_t *unit_cost; /* by strategy of the selection problem: of one instance (of a tensor: if it
+                           survives the step) */
+    int32_t *edge_count; /* by edge: instances whose prices it adds up */
+    int32_t
+        *interval_owner; /* by interval of the selection problem: as the ends of unfolded edges */
+    int32_t n_unfolded;
+    dtp_unfolded_edge *unfolded;
+} dtp_tensor_problem;
+
+/* All instances of a block together, nothing uneven, no limit, no pins. */
+dtp_tensor_options dtp_tensor_options_init(void);
+
+/* Borrows g and pricer; pins are copied. DTP_INVALID naming the pin when no option keeps it,
+ * DTP_RANGE when there are too many strategies. */
+dtp_status dtp_tensor_problem_create(const dtp_graph *g, const dtp_pricer *pricer,
+                                     const dtp_tensor_options *options, dtp_tensor_problem **out,
+                                     dtp_err *err) DTP_MUST_CHECK;
+void dtp_tensor_problem_destroy(dtp_tensor_problem *p);
+
+/* Who plans redistributions at the prices of the problem: a lowering with it, without passes, costs
+ * exactly what dtp_select_evaluate says. Borrowed from p. */
+const dtp_redistributor *dtp_tensor_redistributor(const dtp_tensor_problem *p);
+
+/* A lower bound of the problem in which every instance decides for itself, so that the cost of a
+ * folded plan minus this bounds what folding loses (planner/untied/untied.c). Without prices of
+ * times the memory limit is left out of it. Deterministic; `rounds` of dual ascent, each as long as
+ * a few walks over the edges of all instances. Holds in exact arithmetic. */
+dtp_status dtp_tensor_unfolded_bound(const dtp_tensor_problem *p, int32_t rounds, int32_t n_prices,
+                                     const dtp_time_price *prices, int64_t *bound,
+                                     dtp_err *err) DTP_MUST_CHECK;
+
+/* What a selection (by choice) means, in `arena`; it has views. */
+dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *selection,
+                               dtp_arena *arena, dtp_sharding *out, dtp_err *err) DTP_MUST_CHECK;
+
+/* The selection that a sharding is, when the problem has it: a baseline as a first solution.
+ * *found = false when some decision of it is not among the options. */
+dtp_status dtp_tensor_selection(const dtp_tensor_problem *p, const dtp_sharding *s,
+                                int32_t *selection, bool *found, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

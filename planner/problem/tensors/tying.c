@@ -1,0 +1,340 @@
+/* Folding: nodes at one position of the instances of a block decide together when they are of one
+ * class and their instances in one run, and so do the tensors that they make, and the parameters
+ * that they are the first to read. Without folding every node and tensor is a group of its own. Who
+ * shares decisions is free to choose: costs and usage are added up over the members.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/transform/microbatch.h"
+#include "planner/problem/tensors/tying_groups.h"
+#include "planner/problem/tensors/tensor_internal.h"
+#include "core/plan/sharding_microbatch.h"
+
+/* Where a node or tensor stands in its template; equal places form a group. */
+typedef struct place {
+    int32_t a, b, c, d; /* d: its class or type, so that members are alike */
+} place;
+
+static bool same_place(const place *p, const place *q)
+{
+    return p->a == q->a && p->b == q->b && p->c == q->c && p->d == q->d;
+}
+
+static uint64_t hash_place(const place *p)
+{
+    const uint64_t ab = (uint64_t)(uint32_t)p->a << 32 | (uint32_t)p->b;
+    const uint64_t cd = (uint64_t)(uint32_t)p->c << 32 | (uint32_t)p->d;
+    const uint64_t h = (ab * UINT64_C(0x9E3779B97F4A7C15) ^ cd) * UINT64_C(0xD6E8FEB86659FD93);
+    return h ^ h >> 32;
+}
+
+/* Numbers groups in the order of their first members; places and groups are by id. */
+static dtp_status number_groups(const place *places, int32_t n, dtp_arena *arena, int32_t *group,
+                                int32_t *n_groups, dtp_err *err)
+{
+    uint64_t size = 64;
+    while (size < 2 * (uint64_t)n) {
+        size *= 2;
+    }
+    int32_t *first = dtp_arena_alloc(arena, size, sizeof *first); /* 1 + id of a first member */
+    if (first == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d places", n);
+    }
+    *n_groups = 0;
+    for (int32_t id = 0; id < n; id++) {
+        uint64_t at = hash_place(&places[id]) & (size - 1);
+        while (first[at] > 0 && !same_place(&places[first[at] - 1], &places[id])) {
+            at = (at + 1) & (size - 1);
+        }
+        if (first[at] == 0) {
+            first[at] = id + 1;
+            group[id] = (*n_groups)++;
+        } else {
+            group[id] = group[first[at] - 1];
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- nodes -------------------------------------------------------------------------------------
+ */
+
+/* Block, run and phase, position, class. */
+static place place_of_node(const tensor_build *b, const dtp_block_places *places, dtp_node_id n)
+{
+    const dtp_node *node = &b->g->nodes[n];
+    const int32_t runs = b->p->options.runs;
+    if (runs == 0 || node->block < 0) {
+        return (place){-1, -1, n, 0};
+    }
+    const int32_t run = dtp_run_of(node->instance, places->n_instances[node->block], runs);
+    return (place){node->block, run * DTP_N_PHASES + (int32_t)node->phase, places->position[n],
+                   b->classes.of_node[n]};
+}
+
+static dtp_status group_nodes(tensor_build *b, dtp_err *err)
+{
+    const dtp_graph *g = b->g;
+    const size_t n = (size_t)g->n_nodes;
+    dtp_block_places in_blocks;
+    place *places = dtp_arena_alloc(b->arena, n, sizeof *places);
+    b->group_of_node = dtp_arena_alloc(b->arena, n, sizeof *b->group_of_node);
+    b->node_groups = dtp_arena_alloc(b->arena, n, sizeof *b->node_groups);
+    if (places == NULL || b->group_of_node == NULL || b->node_groups == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu nodes", n);
+    }
+    DTP_TRY(dtp_block_places_find(g, b->arena, &in_blocks, err));
+    for (dtp_node_id id = 0; id < g->n_nodes; id++) {
+        places[id] = place_of_node(b, &in_blocks, id);
+    }
+    DTP_TRY(number_groups(places, g->n_nodes, b->arena, b->group_of_node, &b->n_node_groups, err));
+    for (dtp_node_id id = g->n_nodes - 1; id >= 0; id--) {
+        node_group *group = &b->node_groups[b->group_of_node[id]];
+        group->example = id;
+        group->members++;
+    }
+    return DTP_OK;
+}
+
+/* ---- readers -----------------------------------------------------------------------------------
+ */
+
+static bool reads_before(const dtp_node *node, int32_t i)
+{
+    for (int32_t j = 0; j < i; j++) {
+        if (node->in[j] == node->in[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static dtp_status find_readers(tensor_build *b, dtp_err *err)
+{
+    const dtp_graph *g = b->g;
+    int32_t n = 0;
+    b->first_reader = dtp_arena_alloc(b->arena, (size_t)g->n_tensors + 2, sizeof *b->first_reader);
+    for (dtp_node_id id = 0; id < g->n_nodes && b->first_reader != NULL; id++) {
+        for (int32_t i = 0; i < g->nodes[id].n_in; i++) {
+            if (!reads_before(&g->nodes[id], i)) {
+                b->first_reader[g->nodes[id].in[i] + 2]++;
+                n++;
+            }
+        }
+    }
+    b->reader = dtp_arena_alloc(b->arena, (size_t)n, sizeof *b->reader);
+    if (b->first_reader == NULL || b->reader == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the readers of %d tensors",
+                        g->n_tensors);
+    }
+    for (int32_t t = 0; t < g->n_tensors; t++) {
+        b->first_reader[t + 2] += b->first_reader[t + 1];
+    }
+    for (dtp_node_id id = 0; id < g->n_nodes; id++) {
+        for (int32_t i = 0; i < g->nodes[id].n_in; i++) {
+            if (!reads_before(&g->nodes[id], i)) {
+                b->reader[b->first_reader[g->nodes[id].in[i] + 1]++] = id;
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- tensors -----------------------------------------------------------------------------------
+ */
+
+static int32_t operand_of(const dtp_node *node, dtp_tensor_id t)
+{
+    int32_t i = 0;
+    while (node->in[i] != t) {
+        i++;
+    }
+    return i;
+}
+
+/* The first tensor of this type: a small number that stands for it. */
+static int32_t type_number(const dtp_graph *g, int32_t *seen, int32_t *n_seen, dtp_tensor_id t)
+{
+    for (int32_t i = 0; i < *n_seen; i++) {
+        if (dtp_ttype_equal(&g->tensors[seen[i]].type, &g->tensors[t].type)) {
+            return i;
+        }
+    }
+    seen[(*n_seen)++] = t;
+    return *n_seen - 1;
+}
+
+static place place_of_tensor(const tensor_build *b, dtp_tensor_id t, int32_t type)
+{
+    const dtp_graph_tensor *tensor = &b->g->tensors[t];
+    const int32_t kind = type * 8 + (int32_t)tensor->kind;
+    if (tensor->producer >= 0) {
+        return (place){0, b->group_of_node[tensor->producer], tensor->out_index, kind};
+    }
+    const bool read = b->first_reader[t] < b->first_reader[t + 1];
+    if (read) {
+        const dtp_node_id reader = b->reader[b->first_reader[t]];
+        if (b->node_groups[b->group_of_node[reader]].members > 1) {
+            return (place){1, b->group_of_node[reader], operand_of(&b->g->nodes[reader], t), kind};
+        }
+    }
+    return (place){2, t, 0, kind};
+}
+
+bool dtp_tensor__survives(const dtp_graph *g, dtp_tensor_id t)
+{
+    bool survives = g->loss == t;
+    for (int32_t i = 0; i < g->n_outputs && !survives; i++) {
+        survives = g->outputs[i] == t;
+    }
+    return survives;
+}
+
+static bool is_accumulator(const dtp_graph *g, const dtp_update *u)
+{
+    const dtp_node_id maker = g->tensors[u->value].producer;
+    return maker >= 0 && dtp_is_accumulate(g, &g->nodes[maker]) &&
+           g->nodes[maker].in[0] == u->target;
+}
+
+/* A state that one node reads and replaces: of an optimizer, or an accumulator. */
+static bool follows_reader(const tensor_build *b, const dtp_update *u)
+{
+    const dtp_graph *g = b->g;
+    const dtp_node_id maker = g->tensors[u->value].producer;
+    if (is_accumulator(g, u)) {
+        return true;
+    }
+    if (g->tensors[u->target].kind != DTP_TENSOR_STATE || maker < 0 ||
+        b->first_reader[u->target + 1] - b->first_reader[u->target] != 1 ||
+        b->first_reader[u->value + 1] != b->first_reader[u->value]) {
+        return false;
+    }
+    const dtp_node *node = &g->nodes[maker];
+    const int32_t i = node->op->inplace_in[g->tensors[u->value].out_index] - 1;
+    return (node->op->flags & DTP_OP_UPDATE) != 0 && i >= 0 && i < node->n_in &&
+           node->in[i] == u->target && b->reader[b->first_reader[u->target]] == maker;
+}
+
+/* Values of updates end where their targets are kept; a sum over microbatches, which is read in the
+ * update, lies where it is added up, and its accumulator follows. *apart: members of one group have
+ * targets in several, so that they cannot decide together. */
+static dtp_status tie_updates(const tensor_build *b, bool *apart, dtp_err *err)
+{
+    const dtp_graph *g = b->g;
+    bool *follows = dtp_arena_alloc(b->arena, (size_t)g->n_tensors, sizeof *follows);
+    if (follows == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d tensors", g->n_tensors);
+    }
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        b->target[t] = t;
+    }
+    for (int32_t i = 0; i < g->n_updates; i++) {
+        const dtp_update *u = &g->updates[i];
+        tensor_group *value = &b->tensor_groups[b->group_of_tensor[u->value]];
+        if (g->tensors[u->value].kind != DTP_TENSOR_VALUE) {
+            return DTP_FAIL(err, DTP_UNSUPPORTED, "'%s' is replaced by '%s', which no node makes",
+                            g->tensors[u->target].name, g->tensors[u->value].name);
+        }
+        follows[u->target] = follows_reader(b, u);
+        if (is_accumulator(g, u)) {
+            continue;
+        }
+        b->target[u->value] = u->target;
+        *apart = *apart || (value->same_as >= 0 && value->same_as != b->group_of_tensor[u->target]);
+        value->same_as = b->group_of_tensor[u->target];
+    }
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        tensor_group *group = &b->tensor_groups[b->group_of_tensor[t]];
+        group->follows = group->follows && follows[t];
+    }
+    return DTP_OK;
+}
+
+/* Made by a node and read by the next one alone, in one phase: where it is kept in between does not
+ * matter to the price of bringing it from one to the other, nor to the peak of memory. */
+static bool passes(const tensor_build *b, dtp_tensor_id t)
+{
+    const dtp_graph *g = b->g;
+    const dtp_node_id maker = g->tensors[t].producer;
+    return maker >= 0 && b->first_reader[t + 1] - b->first_reader[t] == 1 &&
+           b->reader[b->first_reader[t]] == maker + 1 &&
+           g->nodes[maker].phase == g->nodes[maker + 1].phase;
+}
+
+/* All members do, between the same two groups of nodes, and no pin speaks of them. */
+static void find_passing(const tensor_build *b)
+{
+    const dtp_graph *g = b->g;
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        tensor_group *group = &b->tensor_groups[b->group_of_tensor[t]];
+        const bool same = passes(b, t) && passes(b, group->example) &&
+                          b->group_of_node[b->reader[b->first_reader[t]]] ==
+                              b->group_of_node[b->reader[b->first_reader[group->example]]];
+        group->passes = (t == group->example || group->passes) && same && !group->survives &&
+                        group->same_as < 0;
+    }
+    for (int32_t i = 0; i < b->p->options.n_pins; i++) {
+        const dtp_pin *pin = &b->p->options.pins[i];
+        if (pin->tensor >= 0 && pin->tensor < g->n_tensors && pin->node < 0) {
+            b->tensor_groups[b->group_of_tensor[pin->tensor]].passes = false;
+        }
+    }
+}
+
+static void describe_groups(const tensor_build *b)
+{
+    const dtp_graph *g = b->g;
+    for (dtp_tensor_id t = g->n_tensors - 1; t >= 0; t--) {
+        tensor_group *group = &b->tensor_groups[b->group_of_tensor[t]];
+        group->example = t;
+        group->members++;
+        group->read = group->read || b->first_reader[t] < b->first_reader[t + 1];
+        group->survives = group->survives || dtp_tensor__survives(g, t);
+        group->follows = g->tensors[t].kind == DTP_TENSOR_STATE;
+        group->same_as = group->choice = -1;
+        group->view[0] = group->view[1] = group->view[2] = -1;
+    }
+}
+
+static dtp_status group_tensors(tensor_build *b, bool *apart, dtp_err *err)
+{
+    const dtp_graph *g = b->g;
+    const size_t n = (size_t)g->n_tensors;
+    place *places = dtp_arena_alloc(b->arena, n, sizeof *places);
+    int32_t *seen = dtp_arena_alloc(b->arena, n, sizeof *seen), n_seen = 0;
+    b->group_of_tensor = dtp_arena_alloc(b->arena, n, sizeof *b->group_of_tensor);
+    b->tensor_groups = dtp_arena_alloc(b->arena, n, sizeof *b->tensor_groups);
+    b->target = dtp_arena_alloc(b->arena, n, sizeof *b->target);
+    if (places == NULL || seen == NULL || b->group_of_tensor == NULL || b->tensor_groups == NULL ||
+        b->target == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu tensors", n);
+    }
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        places[t] = place_of_tensor(b, t, type_number(g, seen, &n_seen, t));
+    }
+    DTP_TRY(number_groups(places, g->n_tensors, b->arena, b->group_of_tensor, &b->n_tensor_groups,
+                          err));
+    describe_groups(b);
+    return tie_updates(b, apart, err);
+}
+
+dtp_status dtp_tensor__groups(tensor_build *b, dtp_err *err)
+{
+    bool apart = false;
+    DTP_TRY(group_nodes(b, err));
+    DTP_TRY(find_readers(b, err));
+    DTP_TRY(group_tensors(b, &apart, err));
+    if (apart) {
+        b->p->options.runs = 0;
+        apart = false;
+        DTP_TRY(group_nodes(b, err));
+        DTP_TRY(group_tensors(b, &apart, err));
+    }
+    if (apart) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "one value replaces two tensors");
+    }
+    find_passing(b);
+    return DTP_OK;
+}

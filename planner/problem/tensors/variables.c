@@ -1,0 +1,401 @@
+/* The choices with their options, without prices of redistributions. An op has the options of its
+ * class, a tensor the layouts that divide it evenly (partial sums where its producer can leave
+ * them), a view the tensor's own layouts and those that readers of the phase want. Pins take
+ * options away.
+ */
+#include <string.h>
+
+#include "planner/problem/tensors/tensor_internal.h"
+
+const class_options *dtp_tensor__class_of(const tensor_build *b, int32_t group)
+{
+    return &b->options[b->classes.of_node[b->node_groups[group].example]];
+}
+
+/* ---- pins --------------------------------------------------------------------------------------
+ */
+
+static dtp_status check_pins(const tensor_build *b, dtp_err *err)
+{
+    const dtp_graph *g = b->g;
+    for (int32_t i = 0; i < b->p->options.n_pins; i++) {
+        const dtp_pin *pin = &b->p->options.pins[i];
+        if (pin->tensor < 0 || pin->tensor >= g->n_tensors || pin->node >= g->n_nodes ||
+            pin->layout.n_mesh != b->mesh->n_dims) {
+            return DTP_FAIL(err, DTP_INVALID, "pin %d: no such tensor, node or mesh", i);
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status fail_pin(const tensor_build *b, const dtp_pin *pin, dtp_err *err)
+{
+    char text[DTP_LAYOUT_TEXT_BYTES];
+    const dtp_graph_tensor *t = &b->g->tensors[pin->tensor];
+    dtp_layout_print(&pin->layout, b->mesh, &t->type, &b->g->dims, text);
+    return pin->node < 0 ? DTP_FAIL(err, DTP_INVALID, "pin: tensor '%s' cannot be kept as (%s)",
+                                    t->name, text)
+                         : DTP_FAIL(err, DTP_INVALID, "pin: node '%s' cannot read '%s' as (%s)",
+                                    b->g->nodes[pin->node].name, t->name, text);
+}
+
+/* Whether an option of a node keeps a pin of something that the node reads. */
+static bool option_keeps(const tensor_build *b, int32_t group, int32_t option, const dtp_pin *pin)
+{
+    const class_options *c = dtp_tensor__class_of(b, group);
+    const tensor_group *tensor = &b->tensor_groups[b->group_of_tensor[pin->tensor]];
+    const bool here = pin->node >= 0 ? b->group_of_node[pin->node] == group : tensor->follows;
+    const dtp_node_id id = pin->node >= 0 ? pin->node
+                           : here         ? b->reader[b->first_reader[pin->tensor]]
+                                          : -1;
+    if (!here || b->group_of_node[id] != group) {
+        return true;
+    }
+    const dtp_node *node = &b->g->nodes[id];
+    for (int32_t i = 0; i < node->n_in; i++) {
+        if (node->in[i] == pin->tensor &&
+            !dtp_pin_agrees(pin, &c->in[i].items[c->in_of[i][option]])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Removes what contradicts pins; the last pin that took something away is blamed if nothing is
+ * left. */
+static dtp_status filter_options(const tensor_build *b, int32_t g, dtp_err *err)
+{
+    node_group *group = &b->node_groups[g];
+    for (int32_t i = 0; i < b->p->options.n_pins; i++) {
+        const dtp_pin *pin = &b->p->options.pins[i];
+        int32_t n = 0;
+        for (int32_t k = 0; k < group->n_options; k++) {
+            if (option_keeps(b, g, group->option[k], pin)) {
+                group->option[n++] = group->option[k];
+            }
+        }
+        group->n_options = n;
+        if (n == 0) {
+            return fail_pin(b, pin, err);
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status filter_domain(const tensor_build *b, int32_t g, layout_list *list, dtp_err *err)
+{
+    for (int32_t i = 0; i < b->p->options.n_pins; i++) {
+        const dtp_pin *pin = &b->p->options.pins[i];
+        const int32_t group = b->group_of_tensor[pin->tensor];
+        int32_t n = 0;
+        if (pin->node >= 0 || (group != g && b->tensor_groups[group].same_as != g)) {
+            continue;
+        }
+        for (int32_t k = 0; k < list->n; k++) {
+            if (dtp_pin_agrees(pin, &list->items[k])) {
+                list->items[n++] = list->items[k];
+            }
+        }
+        list->n = n;
+        if (n == 0) {
+            return fail_pin(b, pin, err);
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- choices -----------------------------------------------------------------------------------
+ */
+
+/* Adds a choice with room for n options. */
+static dtp_status add_choice(const tensor_build *b, dtp_choice choice, int32_t n,
+                             dtp_option **options, dtp_err *err)
+{
+    dtp_tensor_problem *p = b->p;
+    choice.n_options = n;
+    choice.options = *options = dtp_arena_alloc(p->arena, (size_t)n, sizeof **options);
+    if (*options == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d options", n);
+    }
+    p->choices[p->n_choices++] = choice;
+    return DTP_OK;
+}
+
+static dtp_status add_op(const tensor_build *b, int32_t g, dtp_err *err)
+{
+    node_group *group = &b->node_groups[g];
+    const class_options *c = dtp_tensor__class_of(b, g);
+    dtp_option *options;
+    group->n_options = c->n;
+    group->option = dtp_arena_alloc(b->arena, (size_t)c->n, sizeof *group->option);
+    if (group->option == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d options", c->n);
+    }
+    for (int32_t i = 0; i < c->n; i++) {
+        group->option[i] = i;
+    }
+    DTP_TRY(filter_options(b, g, err));
+    group->choice = b->p->n_choices;
+    const dtp_choice choice = {.kind = DTP_DECIDE_OP, .node = group->example, .tensor = -1};
+    DTP_TRY(add_choice(b, choice, group->n_options, &options, err));
+    for (int32_t i = 0; i < group->n_options; i++) {
+        options[i].strategy = c->strategy[group->option[i]];
+    }
+    return DTP_OK;
+}
+
+/* The mesh dims over which the producer of a value can leave it as a partial sum. */
+static dtp_mesh_set partial_dims(const tensor_build *b, dtp_tensor_id t)
+{
+    const dtp_graph_tensor *tensor = &b->g->tensors[t];
+    dtp_mesh_set set = 0;
+    if (tensor->producer < 0) {
+        return 0;
+    }
+    const layout_list *outs =
+        &dtp_tensor__class_of(b, b->group_of_node[tensor->producer])->out[tensor->out_index];
+    for (int32_t i = 0; i < outs->n; i++) {
+        for (int32_t m = 0; m < b->mesh->n_dims; m++) {
+            const dtp_place *p = &outs->items[i].place[m];
+            set |= p->kind == DTP_PARTIAL && p->op == DTP_REDUCE_SUM ? 1U << m : 0U;
+        }
+    }
+    return set;
+}
+
+/* `list`: scratch. */
+static dtp_status add_tensor(tensor_build *b, int32_t g, layout_list *list, dtp_err *err)
+{
+    tensor_group *group = &b->tensor_groups[g];
+    const dtp_graph_tensor *tensor = &b->g->tensors[group->example];
+    const bool needed = group->read || group->survives || tensor->kind == DTP_TENSOR_PARAM;
+    dtp_option *options;
+    if (group->follows || group->passes || group->same_as >= 0 || !needed) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_tensor__domain(b, &tensor->type, partial_dims(b, group->example), list, err));
+    DTP_TRY(filter_domain(b, g, list, err));
+    group->choice = b->p->n_choices;
+    const dtp_choice choice = {.kind = DTP_DECIDE_TENSOR, .node = -1, .tensor = group->example};
+    DTP_TRY(add_choice(b, choice, list->n, &options, err));
+    for (int32_t i = 0; i < list->n; i++) {
+        options[i].layout = list->items[i];
+    }
+    return DTP_OK;
+}
+
+/* ---- views -------------------------------------------------------------------------------------
+ */
+
+/* What readers want of the members of a group in a phase. */
+typedef struct wishes {
+    layout_set set;
+    int32_t round;  /* of the group and phase */
+    int32_t *asked; /* by group of nodes and operand: the last round */
+    bool *seen;     /* by layout of an operand: scratch */
+} wishes;
+
+/* Adds the layouts in which a group of nodes wants operand i, partial ones apart. */
+static dtp_status add_wishes(tensor_build *b, int32_t g, int32_t i, wishes *w, dtp_err *err)
+{
+    const node_group *group = &b->node_groups[g];
+    const class_options *c = dtp_tensor__class_of(b, g);
+    memset(w->seen, 0, (size_t)c->in[i].n * sizeof *w->seen);
+    for (int32_t k = 0; k < group->n_options; k++) {
+        const int32_t which = c->in_of[i][group->option[k]];
+        const dtp_layout *l = &c->in[i].items[which];
+        if (!w->seen[which] && !dtp_layout_has_partial(l) &&
+            dtp_tensor__find_layout(&w->set, l) < 0) {
+            DTP_TRY(dtp_tensor__add_layout(b, &w->set, l, err));
+        }
+        w->seen[which] = true;
+    }
+    return DTP_OK;
+}
+
+/* The operands of a node that are the tensor; nodes of one group want the same. */
+static dtp_status add_reader(tensor_build *b, dtp_tensor_id t, dtp_node_id reader, wishes *w,
+                             dtp_err *err)
+{
+    const int32_t g = b->group_of_node[reader];
+    const dtp_node *node = &b->g->nodes[reader];
+    for (int32_t i = 0; i < node->n_in; i++) {
+        int32_t *asked = &w->asked[g * DTP_MAX_OP_IN + i];
+        if (node->in[i] == t && *asked != w->round) {
+            *asked = w->round;
+            DTP_TRY(add_wishes(b, g, i, w, err));
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status add_view(tensor_build *b, int32_t g, dtp_phase phase, const layout_list *wanted,
+                           dtp_err *err)
+{
+    tensor_group *group = &b->tensor_groups[g];
+    const dtp_choice own = b->p->choices[group->choice];
+    const dtp_choice choice = {
+        .kind = DTP_DECIDE_VIEW, .node = -1, .tensor = group->example, .phase = phase};
+    dtp_option *options;
+    group->view[phase] = b->p->n_choices;
+    DTP_TRY(add_choice(b, choice, own.n_options + wanted->n, &options, err));
+    for (int32_t i = 0; i < own.n_options; i++) {
+        options[i] = (dtp_option){.layout = own.options[i].layout, .own = true};
+    }
+    for (int32_t i = 0; i < wanted->n; i++) {
+        options[own.n_options + i].layout = wanted->items[i];
+    }
+    return DTP_OK;
+}
+
+static int32_t count_readers(const tensor_build *b, dtp_tensor_id t, int phase)
+{
+    int32_t n = 0;
+    for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
+        n += (int)b->g->nodes[b->reader[r]].phase == phase ? 1 : 0;
+    }
+    return n;
+}
+
+/* What the readers of a phase want of a tensor that two or more of them read. */
+static dtp_status add_shared(tensor_build *b, dtp_tensor_id t, int phase, wishes *w, dtp_err *err)
+{
+    if (count_readers(b, t, phase) < 2) {
+        return DTP_OK;
+    }
+    for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
+        if ((int)b->g->nodes[b->reader[r]].phase == phase) {
+            DTP_TRY(add_reader(b, t, b->reader[r], w, err));
+        }
+    }
+    return DTP_OK;
+}
+
+/* A view where two nodes of a phase read some member of the group; a single reader takes the tensor
+ * from where it is kept. */
+static dtp_status add_views(tensor_build *b, const dtp_tensor_id *members, int32_t n, wishes *w,
+                            dtp_err *err)
+{
+    const int32_t g = b->group_of_tensor[members[0]];
+    for (int phase = 0; phase < DTP_N_PHASES && b->tensor_groups[g].choice >= 0; phase++) {
+        w->round++;
+        dtp_tensor__clear_layouts(&w->set);
+        for (int32_t k = 0; k < n; k++) {
+            DTP_TRY(add_shared(b, members[k], phase, w, err));
+        }
+        if (w->set.list.n > 0) {
+            DTP_TRY(add_view(b, g, (dtp_phase)phase, &w->set.list, err));
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status begin_wishes(const tensor_build *b, wishes *w, dtp_err *err)
+{
+    int32_t most = 0;
+    for (int32_t k = 0; k < b->classes.n; k++) {
+        for (int32_t i = 0; i < DTP_MAX_OP_IN; i++) {
+            const int32_t n = b->options[k].in[i].n;
+            most = n > most ? n : most;
+        }
+    }
+    *w = (wishes){0};
+    w->seen = dtp_arena_alloc(b->arena, (size_t)most, sizeof *w->seen);
+    w->asked =
+        dtp_arena_alloc(b->arena, (size_t)b->n_node_groups, DTP_MAX_OP_IN * sizeof *w->asked);
+    return w->seen != NULL && w->asked != NULL
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_NOMEM, "out of memory for what %d groups of nodes read",
+                          b->n_node_groups);
+}
+
+/* The tensors by group: members[first[g]..first[g + 1] - 1]. */
+static dtp_status add_all_views(tensor_build *b, dtp_err *err)
+{
+    const int32_t n = b->g->n_tensors;
+    int32_t *first = dtp_arena_alloc(b->arena, (size_t)b->n_tensor_groups + 2, sizeof *first);
+    dtp_tensor_id *members = dtp_arena_alloc(b->arena, (size_t)n, sizeof *members);
+    wishes w;
+    DTP_TRY(begin_wishes(b, &w, err));
+    if (first == NULL || members == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d tensors", n);
+    }
+    for (dtp_tensor_id t = 0; t < n; t++) {
+        first[b->group_of_tensor[t] + 2]++;
+    }
+    for (int32_t g = 0; g < b->n_tensor_groups; g++) {
+        first[g + 2] += first[g + 1];
+    }
+    for (dtp_tensor_id t = 0; t < n; t++) {
+        members[first[b->group_of_tensor[t] + 1]++] = t;
+    }
+    for (int32_t g = 0; g < b->n_tensor_groups; g++) {
+        DTP_TRY(add_views(b, members + first[g], first[g + 1] - first[g], &w, err));
+    }
+    return DTP_OK;
+}
+
+/* ---- all ---------------------------------------------------------------------------------------
+ */
+
+static dtp_status allocate(const tensor_build *b, dtp_err *err)
+{
+    dtp_tensor_problem *p = b->p;
+    const size_t n_nodes = (size_t)b->g->n_nodes, n_tensors = (size_t)b->g->n_tensors;
+    const size_t most = (size_t)b->n_node_groups + (DTP_N_PHASES + 1) * (size_t)b->n_tensor_groups;
+    p->choices = dtp_arena_alloc(p->arena, most, sizeof *p->choices);
+    p->choice_of_node = dtp_arena_alloc(p->arena, n_nodes, sizeof *p->choice_of_node);
+    p->choice_of_tensor = dtp_arena_alloc(p->arena, n_tensors, sizeof *p->choice_of_tensor);
+    bool ok = p->choices != NULL && p->choice_of_node != NULL && p->choice_of_tensor != NULL;
+    for (int phase = 0; phase < DTP_N_PHASES; phase++) {
+        p->choice_of_view[phase] = dtp_arena_alloc(p->arena, n_tensors, sizeof(int32_t));
+        ok = ok && p->choice_of_view[phase] != NULL;
+    }
+    return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu choices", most);
+}
+
+static void fill_maps(const tensor_build *b)
+{
+    dtp_tensor_problem *p = b->p;
+    for (int32_t g = 0; g < b->n_tensor_groups; g++) {
+        tensor_group *group = &b->tensor_groups[g];
+        if (group->same_as >= 0) {
+            group->choice = b->tensor_groups[group->same_as].choice;
+        }
+    }
+    for (dtp_node_id n = 0; n < b->g->n_nodes; n++) {
+        p->choice_of_node[n] = b->node_groups[b->group_of_node[n]].choice;
+    }
+    for (dtp_tensor_id t = 0; t < b->g->n_tensors; t++) {
+        const tensor_group *group = &b->tensor_groups[b->group_of_tensor[t]];
+        p->choice_of_tensor[t] = group->choice;
+        for (int phase = 0; phase < DTP_N_PHASES; phase++) {
+            const bool shared = count_readers(b, t, phase) > 1;
+            p->choice_of_view[phase][t] = shared ? group->view[phase] : -1;
+        }
+    }
+}
+
+/* Graph order: sources, then every node with what it makes, then the views. */
+dtp_status dtp_tensor__choices(tensor_build *b, dtp_err *err)
+{
+    const dtp_graph *g = b->g;
+    layout_list list = {0};
+    DTP_TRY(allocate(b, err));
+    DTP_TRY(check_pins(b, err));
+    for (int32_t i = 0; i < b->n_tensor_groups; i++) {
+        if (g->tensors[b->tensor_groups[i].example].producer < 0) {
+            DTP_TRY(add_tensor(b, i, &list, err));
+        }
+    }
+    for (int32_t i = 0; i < b->n_node_groups; i++) {
+        const dtp_node *node = &g->nodes[b->node_groups[i].example];
+        DTP_TRY(add_op(b, i, err));
+        for (int32_t o = 0; o < node->n_out; o++) {
+            DTP_TRY(add_tensor(b, b->group_of_tensor[node->out[o]], &list, err));
+        }
+    }
+    DTP_TRY(add_all_views(b, err));
+    fill_maps(b);
+    return DTP_OK;
+}

@@ -1,0 +1,16 @@
+/* Text forms of a selection problem and of its solutions. */
+#ifndef DTP_PLANNER_PROBLEM_WRITE_H
+#define DTP_PLANNER_PROBLEM_WRITE_H
+
+#include "core/base/strbuf.h"
+#include "planner/problem/problem.h"
+
+/* The contest's JSON, one inner list per line. */
+void dtp_select_write_iopddl(const dtp_select_problem *p, dtp_strbuf *out);
+/* The marginal form (planner/solver/relax.h) with binary choices and one memory row per maximal
+ * clique of intervals, in CPLEX-LP. Columns: y_NODE_STRATEGY, z_EDGE_ROW_COLUMN. Forbidden
+ * pairs have no column, forbidden strategies are fixed at 0. */
+dtp_status dtp_select_write_lp(const dtp_select_problem *p, dtp_strbuf *out,
+                               dtp_err *err) DTP_MUST_CHECK;
+
+#endif

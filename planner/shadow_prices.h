@@ -1,0 +1,25 @@
+/* What the constraints of a plan cost: by how much the least sum of prices falls when the memory
+ * limit is 1 GiB higher, or when one pin is left out. By solving again each time. */
+#ifndef DTP_PLANNER_SHADOW_PRICES_H
+#define DTP_PLANNER_SHADOW_PRICES_H
+
+#include "core/plan/plan.h"
+#include "cost_models/price.h"
+
+#define DTP_PRICED_BYTES (INT64_C(1) << 30)
+
+typedef struct dtp_priced_constraints {
+    const dtp_graph *model;
+    const dtp_pricer *pricer;
+    int32_t n_texts; /* pins (planner/styles/pin_texts.h) */
+    const char *const *texts;
+    int64_t memory_bytes; /* 0 = none */
+    uint64_t seed;
+} dtp_priced_constraints;
+
+/* The memory limit first, then the pins in order; everything from `arena`. The constraints can hold
+ * together. */
+dtp_status dtp_constraint_prices_find(const dtp_priced_constraints *c, dtp_arena *arena, int32_t *n,
+                                      dtp_constraint_price **out, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

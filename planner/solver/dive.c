@@ -1,0 +1,146 @@
+/* In every step a share of the undecided nodes, those whose best strategy leads the second best by
+ * most, keep that strategy alone. Where this leaves no plan below the cutoff, the step is taken
+ * back and a smaller share tried. */
+#include "planner/solver/dive.h"
+
+#include <stdlib.h>
+
+#include "planner/solver/dual/dual.h"
+#include "planner/solver/dual/dual_split.h"
+
+enum { ROUNDS = 20, MAX_RETREATS = 5, MAX_STEPS = 200 };
+
+static const double SHARE = 0.15;
+
+typedef struct lead {
+    double by;
+    int32_t node, strategy;
+} lead;
+
+static int compare_leads(const void *a, const void *b)
+{
+    const lead *x = a, *y = b;
+    const int by_lead = (x->by < y->by) - (x->by > y->by);
+    return by_lead != 0 ? by_lead : (x->node > y->node) - (x->node < y->node);
+}
+
+static lead find_lead(const sel_work *w, int32_t node, const double *theta)
+{
+    lead found = {.node = node};
+    found.strategy = sel_dual_cheapest(&w->nodes[node], theta, &found.by);
+    return found;
+}
+
+/* The nodes with a choice, the clearest first. */
+static dtp_status find_leads(const sel_work *w, lead *list, int32_t *n, dtp_err *err)
+{
+    int32_t most = 1;
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        most = w->nodes[i].alive && w->nodes[i].k > most ? w->nodes[i].k : most;
+    }
+    double *sums = malloc(((size_t)w->n_rows + 1) * sizeof *sums);
+    double *theta = malloc((size_t)most * sizeof *theta);
+    const bool ok = sums != NULL && theta != NULL;
+    *n = 0;
+    if (ok) {
+        sel_price_sums(w, sums);
+    }
+    for (int32_t i = 0; ok && i < w->n_nodes; i++) {
+        if (w->nodes[i].alive && w->nodes[i].n_live > 1) {
+            sel_priced_costs(w, sums, i, theta);
+            list[(*n)++] = find_lead(w, i, theta);
+        }
+    }
+    free(sums);
+    free(theta);
+    qsort(list, (size_t)*n, sizeof *list, compare_leads);
+    return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_nodes);
+}
+
+static dtp_status ascend(const sel_solver *v, sel_work *w, dtp_err *err)
+{
+    sel_dual *d = NULL;
+    int64_t bound;
+    DTP_TRY(sel_dual_create(w, &d, err));
+    sel_dual_cool(d);
+    sel_dual_run(d, ROUNDS, sel_time_left(v));
+    const dtp_status s = sel_dual_apply(d, w, w->options.cap, &bound, err);
+    sel_dual_destroy(d);
+    return s;
+}
+
+static dtp_status decide(sel_work *w, const lead *list, int32_t n, dtp_err *err)
+{
+    int64_t killed = 0;
+    for (int32_t i = 0; i < n && !w->infeasible; i++) {
+        const sel_node *x = &w->nodes[list[i].node];
+        for (int32_t s = 0; s < x->k && !w->infeasible; s++) {
+            if (s != list[i].strategy && !sel_dead(x, s)) {
+                DTP_TRY(sel_kill(w, list[i].node, s, &killed, err));
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+/* A copy in which the clearest nodes are decided; NULL when nothing is left in it. */
+static dtp_status step(sel_solver *v, const sel_work *w, lead *list, double share, sel_work **out,
+                       dtp_err *err)
+{
+    sel_work *next = NULL;
+    int32_t n = 0;
+    *out = NULL;
+    DTP_TRY(find_leads(w, list, &n, err));
+    DTP_TRY(sel_copy(w, &next, err));
+    const int32_t some = n > 0 ? 1 + (int32_t)(share * (double)n) : 0;
+    dtp_status s = decide(next, list, some, err);
+    s = s == DTP_OK && !next->infeasible ? sel_reduce(v, next, err) : s;
+    s = s == DTP_OK && !next->infeasible ? ascend(v, next, err) : s;
+    s = s == DTP_OK && !next->infeasible ? sel_reduce(v, next, err) : s;
+    if (s == DTP_OK && !next->infeasible) {
+        *out = next;
+    } else {
+        sel_work_destroy(next);
+    }
+    return s;
+}
+
+/* chain[i + 1] is a copy of chain[i]; all but the last are retired. */
+static dtp_status descend(sel_solver *v, sel_work **chain, int32_t *n, lead *list, dtp_err *err)
+{
+    const int64_t before = v->cutoff;
+    double share = SHARE;
+    for (int32_t retreats = 0; retreats < MAX_RETREATS && *n < MAX_STEPS && !sel_time_is_up(v);) {
+        sel_work *next = NULL;
+        DTP_TRY(step(v, chain[*n - 1], list, share, &next, err));
+        if (next != NULL) {
+            sel_retire(chain[*n - 1]);
+            chain[(*n)++] = next;
+        } else if (v->cutoff < before) {
+            return DTP_OK;
+        } else {
+            share *= 0.5;
+            retreats++;
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status sel_dive(sel_solver *v, const sel_work *w, dtp_err *err)
+{
+    sel_work *chain[MAX_STEPS];
+    int32_t n = 0;
+    lead *list = malloc(((size_t)w->n_nodes + 1) * sizeof *list);
+    dtp_status s = list != NULL
+                       ? sel_copy(w, &chain[0], err)
+                       : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_nodes);
+    if (s == DTP_OK) {
+        n = 1;
+        s = descend(v, chain, &n, list, err);
+    }
+    while (n > 0) {
+        sel_work_destroy(chain[--n]);
+    }
+    free(list);
+    return s;
+}

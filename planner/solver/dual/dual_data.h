@@ -1,0 +1,59 @@
+/* The snapshot that dual ascent works on (planner/solver/dual/dual.h): what is alive, packed, in
+ * single precision. Nodes are numbered in the order of the work; an edge leads from its lower node
+ * (lo) to its higher one (hi). Usages are fractions of limit + 1, prices cost units per limit +
+ * 1. */
+#ifndef DTP_PLANNER_SOLVER_DUAL_DUAL_DATA_H
+#define DTP_PLANNER_SOLVER_DUAL_DUAL_DATA_H
+
+#include "planner/solver/dual/dual.h"
+
+#define SEL_DUAL_FORBIDDEN 1e30F
+
+typedef struct dual_edge {
+    int32_t lo, hi;
+    int64_t phi_lo, phi_hi; /* in phi */
+    int64_t matrix;         /* in by_lo: rows by strategies of lo; in by_hi: the transpose */
+} dual_edge;
+
+typedef struct dual_piece {
+    int32_t first, last; /* rows */
+    int64_t use;         /* in use, by strategy */
+} dual_piece;
+
+struct sel_dual {
+    int32_t n_nodes, n_edges, n_rows;
+    int32_t most;         /* strategies of one node */
+    int32_t *origin;      /* by node: of the work */
+    int64_t *first;       /* by node, and one more: in cost */
+    int64_t *piece_first; /* by node, and one more: in pieces */
+    int64_t *adj_first;   /* by node, and one more: in adj */
+    int64_t *adj_higher;  /* by node: where its edges to higher nodes begin in adj */
+    int32_t *adj;         /* edges */
+    float *cost;          /* by strategy */
+    dual_edge *edges;
+    float *by_lo, *by_hi;
+    dual_piece *pieces;
+    float *use;
+    double *room;      /* by row */
+    int64_t *work_phi; /* by edge of the work: phi of its u, then of its v */
+    int64_t n_phi;
+    float *phi, *best_phi;
+    double *price, *best_price; /* by row */
+    double *sums;               /* by row and one more: of the prices before */
+    double *excess, *direction; /* by row: expected usage beyond the room; its average */
+    double norm;                /* decaying maximum of |excess| */
+    float *theta, *least;       /* scratch, by strategy of one node */
+    double constant, per_usage; /* price in the work = price here * per_usage */
+    double unit;                /* cost scale of the temperatures */
+    int64_t rounds;             /* so far; -1: cool */
+    double best;
+};
+
+/* One pass over the nodes, up or down; with `expect`, d->excess at that temperature. */
+void sel_dual_sweep(sel_dual *d, bool down, bool expect, double temperature);
+/* One pass up in which every node leaves nothing behind that it can pass on. */
+void sel_dual_sweep_all(sel_dual *d);
+/* The bound of the current multipliers. */
+double sel_dual_evaluate(sel_dual *d);
+
+#endif

@@ -1,0 +1,418 @@
+/* Packing a work for dual ascent, and writing the multipliers back. */
+#include "planner/solver/dual/dual_data.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/solver/reduced/bound.h"
+
+/* Costs are only moved while their sums stay below this. */
+static const double MOST_MOVED = 1e17;
+
+typedef struct sizes {
+    int64_t strategies, entries, pieces, uses;
+} sizes;
+
+/* From the root outwards, then those that are joined to none of them. order has room for all nodes
+ * that are alive; number: by node of the work, -1 before. */
+static int32_t number_outwards(const sel_work *w, int32_t root, int32_t *order, int32_t *number)
+{
+    int32_t n = 0;
+    number[root] = 0;
+    order[n++] = root;
+    for (int32_t at = 0; at < n; at++) {
+        const sel_node *x = &w->nodes[order[at]];
+        for (int32_t a = 0; a < x->n_adj; a++) {
+            const sel_edge *e = &w->edges[x->adj[a]];
+            const int32_t to = e->u == order[at] ? e->v : e->u;
+            if (e->alive && (e->u == order[at] || e->v == order[at]) && number[to] < 0) {
+                number[to] = n;
+                order[n++] = to;
+            }
+        }
+    }
+    return n;
+}
+
+/* Nodes in the order of the work, or with a root those farthest from it first, so that it is the
+ * last one. */
+static void number_nodes(const sel_work *w, int32_t root, int32_t *order, int32_t *number)
+{
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        number[i] = -1;
+    }
+    int32_t n = root >= 0 ? number_outwards(w, root, order, number) : 0;
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        if (w->nodes[i].alive && number[i] < 0) {
+            order[n++] = i;
+        }
+    }
+    for (int32_t i = 0; root >= 0 && i < n / 2; i++) {
+        const int32_t other = order[i];
+        order[i] = order[n - 1 - i];
+        order[n - 1 - i] = other;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        number[order[i]] = i;
+    }
+}
+
+static sizes measure(sel_dual *d, const sel_work *w)
+{
+    sizes n = {0};
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        const sel_node *x = &w->nodes[i];
+        if (x->alive) {
+            d->n_nodes++;
+            d->most = x->k > d->most ? x->k : d->most;
+            n.strategies += x->k;
+            n.pieces += x->n_pieces;
+            n.uses += (int64_t)x->n_pieces * x->k;
+        }
+    }
+    for (int32_t e = 0; e < w->n_edges; e++) {
+        const sel_edge *edge = &w->edges[e];
+        if (edge->alive) {
+            d->n_edges++;
+            n.entries += (int64_t)w->nodes[edge->u].k * w->nodes[edge->v].k;
+            d->n_phi += w->nodes[edge->u].k + w->nodes[edge->v].k;
+        }
+    }
+    return n;
+}
+
+/* Zeroed; not NULL for want of elements. */
+static void *zeroed(bool *ok, int64_t n, size_t size)
+{
+    void *block = *ok ? calloc((size_t)n + 1, size) : NULL;
+    *ok = block != NULL;
+    return block;
+}
+
+static bool allocate(sel_dual *d, const sizes *n, int32_t n_work_edges)
+{
+    const int64_t nodes = d->n_nodes, rows = d->n_rows;
+    bool ok = true;
+    d->origin = zeroed(&ok, nodes, sizeof *d->origin);
+    d->first = zeroed(&ok, nodes, sizeof *d->first);
+    d->piece_first = zeroed(&ok, nodes, sizeof *d->piece_first);
+    d->adj_first = zeroed(&ok, nodes + 1, sizeof *d->adj_first);
+    d->adj_higher = zeroed(&ok, nodes, sizeof *d->adj_higher);
+    d->adj = zeroed(&ok, 2 * (int64_t)d->n_edges, sizeof *d->adj);
+    d->cost = zeroed(&ok, n->strategies, sizeof *d->cost);
+    d->edges = zeroed(&ok, d->n_edges, sizeof *d->edges);
+    d->by_lo = zeroed(&ok, n->entries, sizeof *d->by_lo);
+    d->by_hi = zeroed(&ok, n->entries, sizeof *d->by_hi);
+    d->pieces = zeroed(&ok, n->pieces, sizeof *d->pieces);
+    d->use = zeroed(&ok, n->uses, sizeof *d->use);
+    d->room = zeroed(&ok, rows, sizeof *d->room);
+    d->work_phi = zeroed(&ok, n_work_edges, sizeof *d->work_phi);
+    d->phi = zeroed(&ok, d->n_phi, sizeof *d->phi);
+    d->best_phi = zeroed(&ok, d->n_phi, sizeof *d->best_phi);
+    d->price = zeroed(&ok, rows, sizeof *d->price);
+    d->best_price = zeroed(&ok, rows, sizeof *d->best_price);
+    d->sums = zeroed(&ok, rows, sizeof *d->sums);
+    d->excess = zeroed(&ok, rows, sizeof *d->excess);
+    d->direction = zeroed(&ok, rows, sizeof *d->direction);
+    d->theta = zeroed(&ok, d->most, sizeof *d->theta);
+    d->least = zeroed(&ok, d->most, sizeof *d->least);
+    return ok;
+}
+
+static float single(int64_t cost)
+{
+    return cost >= DTP_SELECT_FORBIDDEN ? SEL_DUAL_FORBIDDEN : (float)cost;
+}
+
+static void load_nodes(sel_dual *d, const sel_work *w)
+{
+    int64_t strategy = 0, piece = 0, use = 0;
+    for (int32_t node = 0; node < d->n_nodes; node++) {
+        const sel_node *x = &w->nodes[d->origin[node]];
+        for (int32_t s = 0; s < x->k; s++) {
+            d->cost[strategy++] = single(x->cost[s]);
+        }
+        for (int32_t j = 0; j < x->n_pieces; j++) {
+            d->pieces[piece++] = (dual_piece){x->pieces[j].first, x->pieces[j].last, use};
+            for (int32_t s = 0; s < x->k; s++) {
+                d->use[use++] = (float)((double)x->pieces[j].use[s] * d->per_usage);
+            }
+        }
+        d->first[node + 1] = strategy;
+        d->piece_first[node + 1] = piece;
+    }
+}
+
+/* The matrix both ways; the work may have the edge the other way round. */
+static void load_matrix(sel_dual *d, const dual_edge *e, const int64_t *m, bool turned)
+{
+    const int64_t k_lo = d->first[e->lo + 1] - d->first[e->lo];
+    const int64_t k_hi = d->first[e->hi + 1] - d->first[e->hi];
+    for (int64_t i = 0; i < k_lo; i++) {
+        for (int64_t j = 0; j < k_hi; j++) {
+            const float cost = single(turned ? m[j * k_lo + i] : m[i * k_hi + j]);
+            d->by_lo[e->matrix + i * k_hi + j] = cost;
+            d->by_hi[e->matrix + j * k_lo + i] = cost;
+        }
+    }
+}
+
+static void load_edges(sel_dual *d, const sel_work *w, const int32_t *number)
+{
+    int64_t matrix = 0, phi = 0;
+    int32_t n = 0;
+    for (int32_t e = 0; e < w->n_edges; e++) {
+        const sel_edge *edge = &w->edges[e];
+        if (!edge->alive) {
+            continue;
+        }
+        const int32_t ku = w->nodes[edge->u].k, kv = w->nodes[edge->v].k;
+        const int32_t u = number[edge->u], v = number[edge->v];
+        const bool turned = u > v;
+        d->edges[n] = (dual_edge){.lo = turned ? v : u,
+                                  .hi = turned ? u : v,
+                                  .phi_lo = turned ? phi + ku : phi,
+                                  .phi_hi = turned ? phi : phi + ku,
+                                  .matrix = matrix};
+        load_matrix(d, &d->edges[n], sel_matrix(edge), turned);
+        d->work_phi[e] = phi;
+        phi += ku + kv;
+        matrix += (int64_t)ku * kv;
+        n++;
+    }
+}
+
+/* adj: by node, first the edges to lower nodes. */
+static void load_adjacency(sel_dual *d)
+{
+    for (int32_t e = 0; e < d->n_edges; e++) {
+        d->adj_first[d->edges[e].lo + 1]++;
+        d->adj_first[d->edges[e].hi + 1]++;
+        d->adj_higher[d->edges[e].hi]++;
+    }
+    for (int32_t i = 0; i < d->n_nodes; i++) {
+        d->adj_first[i + 1] += d->adj_first[i];
+        d->adj_higher[i] += d->adj_first[i];
+    }
+    for (int32_t i = d->n_nodes; i > 0; i--) { /* where the next lower one goes, one node on */
+        d->adj_first[i] = d->adj_first[i - 1];
+    }
+    for (int32_t e = 0; e < d->n_edges; e++) {
+        d->adj[d->adj_higher[d->edges[e].lo]++] = e;
+        d->adj[d->adj_first[d->edges[e].hi + 1]++] = e;
+    }
+    for (int32_t i = 0; i < d->n_nodes; i++) { /* both are at the end of their stretch */
+        const int64_t mid = d->adj_first[i + 1];
+        d->adj_first[i + 1] = d->adj_higher[i];
+        d->adj_higher[i] = mid;
+    }
+}
+
+static void load_rows(sel_dual *d, const sel_work *w)
+{
+    for (int32_t r = 0; r < w->n_rows; r++) {
+        d->room[r] = (double)(w->limit - w->base[r]) * d->per_usage;
+        d->price[r] = w->price[r] / d->per_usage;
+    }
+}
+
+dtp_status sel_dual_create_rooted(const sel_work *w, int32_t root, sel_dual **out, dtp_err *err)
+{
+    sel_dual *d = calloc(1, sizeof *d);
+    int32_t *number = calloc((size_t)w->n_nodes + 1, sizeof *number);
+    bool ok = d != NULL && number != NULL;
+    if (ok) {
+        d->n_rows = w->n_rows;
+        d->constant = (double)w->constant;
+        d->per_usage = 1.0 / ((double)w->limit + 1.0);
+        d->unit = w->unit;
+        d->best = -INFINITY;
+        d->rounds = w->ascended;
+        const sizes n = measure(d, w);
+        ok = allocate(d, &n, w->n_edges);
+    }
+    if (ok) {
+        number_nodes(w, root, d->origin, number);
+        load_nodes(d, w);
+        load_edges(d, w, number);
+        load_adjacency(d);
+        load_rows(d, w);
+    }
+    free(number);
+    if (!ok) {
+        sel_dual_destroy(d);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the dual of %d nodes", w->n_nodes);
+    }
+    *out = d;
+    return DTP_OK;
+}
+
+dtp_status sel_dual_create(const sel_work *w, sel_dual **out, dtp_err *err)
+{
+    return sel_dual_create_rooted(w, -1, out, err);
+}
+
+void sel_dual_destroy(sel_dual *d)
+{
+    if (d == NULL) {
+        return;
+    }
+    free(d->origin);
+    free(d->first);
+    free(d->piece_first);
+    free(d->adj_first);
+    free(d->adj_higher);
+    free(d->adj);
+    free(d->cost);
+    free(d->edges);
+    free(d->by_lo);
+    free(d->by_hi);
+    free(d->pieces);
+    free(d->use);
+    free(d->room);
+    free(d->work_phi);
+    free(d->phi);
+    free(d->best_phi);
+    free(d->price);
+    free(d->best_price);
+    free(d->sums);
+    free(d->excess);
+    free(d->direction);
+    free(d->theta);
+    free(d->least);
+    free(d);
+}
+
+/* ---- back into the work ------------------------------------------------------------------------
+ */
+
+static double largest(const int64_t *cost, int64_t n)
+{
+    double most = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        const bool finite = cost[i] < DTP_SELECT_FORBIDDEN;
+        most = finite && (double)cost[i] > most ? (double)cost[i] : most;
+    }
+    return most;
+}
+
+/* The sum of the largest costs and of the largest moves of every node and edge. */
+static double most_moved(const sel_dual *d, const sel_work *w)
+{
+    double sum = fabs((double)w->constant);
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        sum += w->nodes[i].alive ? largest(w->nodes[i].cost, w->nodes[i].k) : 0.0;
+    }
+    for (int32_t e = 0; e < w->n_edges; e++) {
+        const sel_edge *edge = &w->edges[e];
+        if (edge->alive) {
+            const int64_t ku = w->nodes[edge->u].k, kv = w->nodes[edge->v].k;
+            double most = 0.0;
+            for (int64_t i = 0; i < ku + kv; i++) {
+                most = fmax(most, fabs((double)d->best_phi[d->work_phi[e] + i]));
+            }
+            sum += largest(sel_matrix(edge), ku * kv) + 2.0 * most;
+        }
+    }
+    return sum;
+}
+
+/* Subtracts the smallest finite cost, which it returns; 0 when there is none. */
+static int64_t take_minimum(int64_t *cost, int64_t n)
+{
+    int64_t least = DTP_SELECT_FORBIDDEN;
+    for (int64_t i = 0; i < n; i++) {
+        least = cost[i] < least ? cost[i] : least;
+    }
+    for (int64_t i = 0; i < n && least < DTP_SELECT_FORBIDDEN; i++) {
+        cost[i] -= cost[i] < DTP_SELECT_FORBIDDEN ? least : 0;
+    }
+    return least < DTP_SELECT_FORBIDDEN ? least : 0;
+}
+
+static dtp_status move_edge(const sel_dual *d, sel_work *w, int32_t e, dtp_err *err)
+{
+    sel_edge *edge = &w->edges[e];
+    sel_node *u = &w->nodes[edge->u], *v = &w->nodes[edge->v];
+    const float *phi_u = d->best_phi + d->work_phi[e], *phi_v = phi_u + u->k;
+    DTP_TRY(sel_own(w, e, err));
+    for (int32_t i = 0; i < u->k; i++) {
+        const int64_t to_u = llroundf(phi_u[i]);
+        for (int32_t j = 0; j < v->k; j++) {
+            int64_t *at = &edge->m[(int64_t)i * v->k + j];
+            const bool dead = sel_dead(u, i) || sel_dead(v, j) || *at >= DTP_SELECT_FORBIDDEN;
+            *at = dead ? DTP_SELECT_FORBIDDEN : *at - to_u - llroundf(phi_v[j]);
+        }
+    }
+    w->constant += take_minimum(edge->m, (int64_t)u->k * v->k);
+    for (int32_t i = 0; i < u->k; i++) {
+        u->cost[i] += sel_dead(u, i) ? 0 : llroundf(phi_u[i]);
+    }
+    for (int32_t j = 0; j < v->k; j++) {
+        v->cost[j] += sel_dead(v, j) ? 0 : llroundf(phi_v[j]);
+    }
+    return DTP_OK;
+}
+
+static dtp_status move_costs(const sel_dual *d, sel_work *w, dtp_err *err)
+{
+    for (int32_t e = 0; e < w->n_edges; e++) {
+        if (w->edges[e].alive) {
+            DTP_TRY(move_edge(d, w, e, err));
+        }
+    }
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        if (w->nodes[i].alive) {
+            w->constant += take_minimum(w->nodes[i].cost, w->nodes[i].k);
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status sel_dual_apply(const sel_dual *d, sel_work *w, bool fix, int64_t *bound, dtp_err *err)
+{
+    sel_multipliers m = {.edge_phi = d->work_phi};
+    m.phi = malloc(((size_t)d->n_phi + 1) * sizeof *m.phi);
+    m.lambda = w->price;
+    if (m.phi == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for multipliers");
+    }
+    for (int64_t i = 0; i < d->n_phi; i++) {
+        m.phi[i] = (double)d->best_phi[i];
+    }
+    for (int32_t r = 0; r < d->n_rows; r++) {
+        w->price[r] = d->best_price[r] * d->per_usage;
+    }
+    w->unit = d->unit;
+    w->ascended = d->rounds;
+    dtp_status s = sel_bound(w, &m, fix, bound, err);
+    free(m.phi);
+    if (s == DTP_OK && !w->infeasible && most_moved(d, w) < MOST_MOVED) {
+        s = move_costs(d, w, err);
+    }
+    return s;
+}
+
+void sel_price_sums(const sel_work *w, double *sums)
+{
+    sums[0] = 0.0;
+    for (int32_t r = 0; r < w->n_rows; r++) {
+        sums[r + 1] = sums[r] + w->price[r];
+    }
+}
+
+void sel_priced_costs(const sel_work *w, const double *sums, int32_t node, double *theta)
+{
+    const sel_node *x = &w->nodes[node];
+    for (int32_t s = 0; s < x->k; s++) {
+        theta[s] = (double)x->cost[s];
+    }
+    for (int32_t j = 0; j < x->n_pieces; j++) {
+        const sel_piece *piece = &x->pieces[j];
+        const double price = sums[piece->last] - sums[piece->first];
+        for (int32_t s = 0; s < x->k; s++) {
+            theta[s] += price * (double)piece->use[s];
+        }
+    }
+}

@@ -1,0 +1,220 @@
+/* Sequential tree-reweighted message passing (Kolmogorov 2006, in the form of SRMP 2015) as moves
+ * of phi. A sweep visits the nodes in order. At a node it pulls what its edges from nodes visited
+ * before cost at least, by strategy, into theta; then it pushes equal shares of theta to the edges
+ * to nodes that come. No step lowers the bound for the prices given. */
+#include "planner/solver/dual/dual_data.h"
+
+#include <math.h>
+#include <string.h>
+
+/* to[j] = min_i (m[i][j] - from[i]), 0 where all is forbidden. */
+static void pull(const float *restrict m, int32_t n_from, int32_t n_to, const float *restrict from,
+                 float *restrict to, float *restrict least)
+{
+    for (int32_t j = 0; j < n_to; j++) {
+        least[j] = SEL_DUAL_FORBIDDEN;
+    }
+    for (int32_t i = 0; i < n_from; i++) {
+        const float *row = m + (int64_t)i * n_to;
+        const float moved = from[i];
+        for (int32_t j = 0; j < n_to; j++) {
+            const float at = row[j] - moved;
+            least[j] = at < least[j] ? at : least[j];
+        }
+    }
+    for (int32_t j = 0; j < n_to; j++) {
+        to[j] = least[j] < 0.1F * SEL_DUAL_FORBIDDEN ? least[j] : 0.0F;
+    }
+}
+
+static int32_t size_of(const sel_dual *d, int32_t node)
+{
+    return (int32_t)(d->first[node + 1] - d->first[node]);
+}
+
+static void pull_edge(sel_dual *d, const dual_edge *e, bool down)
+{
+    float *lo = d->phi + e->phi_lo, *hi = d->phi + e->phi_hi;
+    const int32_t k_lo = size_of(d, e->lo), k_hi = size_of(d, e->hi);
+    if (down) {
+        pull(d->by_hi + e->matrix, k_hi, k_lo, hi, lo, d->least);
+    } else {
+        pull(d->by_lo + e->matrix, k_lo, k_hi, lo, hi, d->least);
+    }
+}
+
+static float *phi_at(sel_dual *d, int32_t edge, int32_t node)
+{
+    const dual_edge *e = &d->edges[edge];
+    return d->phi + (e->lo == node ? e->phi_lo : e->phi_hi);
+}
+
+/* Costs and prices of a node's strategies, in d->theta. */
+static void add_costs(sel_dual *d, int32_t node)
+{
+    const int32_t k = size_of(d, node);
+    memcpy(d->theta, d->cost + d->first[node], (size_t)k * sizeof *d->theta);
+    for (int64_t i = d->piece_first[node]; i < d->piece_first[node + 1]; i++) {
+        const dual_piece *piece = &d->pieces[i];
+        const float price = (float)(d->sums[piece->last] - d->sums[piece->first]);
+        const float *use = d->use + piece->use;
+        for (int32_t s = 0; price > 0.0F && s < k; s++) {
+            d->theta[s] += price * use[s];
+        }
+    }
+}
+
+static void collect_theta(sel_dual *d, int32_t node)
+{
+    const int32_t k = size_of(d, node);
+    add_costs(d, node);
+    for (int64_t i = d->adj_first[node]; i < d->adj_first[node + 1]; i++) {
+        const float *phi = phi_at(d, d->adj[i], node);
+        for (int32_t s = 0; s < k; s++) {
+            d->theta[s] += phi[s];
+        }
+    }
+}
+
+static float minimum(const float *x, int32_t n)
+{
+    float least = x[0];
+    for (int32_t s = 1; s < n; s++) {
+        least = x[s] < least ? x[s] : least;
+    }
+    return least;
+}
+
+/* Adds the usage of a node that picks s with probability ~ exp(-theta(s) / temperature). */
+static void expect_usage(sel_dual *d, int32_t node, double temperature)
+{
+    const int32_t k = size_of(d, node);
+    const float least = minimum(d->theta, k), rate = (float)(-1.0 / temperature);
+    double sum = 0.0;
+    for (int32_t s = 0; s < k; s++) {
+        const float x = rate * (d->theta[s] - least);
+        d->least[s] = x > -40.0F ? expf(x) : 0.0F;
+        sum += (double)d->least[s];
+    }
+    for (int64_t i = d->piece_first[node]; i < d->piece_first[node + 1]; i++) {
+        const float *use = d->use + d->pieces[i].use;
+        double mean = 0.0;
+        for (int32_t s = 0; s < k; s++) {
+            mean += (double)(d->least[s] * use[s]);
+        }
+        d->excess[d->pieces[i].first] += mean / sum;
+        d->excess[d->pieces[i].last] -= mean / sum;
+    }
+}
+
+typedef struct pass {
+    bool down, expect, all;
+    double temperature;
+} pass;
+
+static void visit(sel_dual *d, int32_t node, const pass *p)
+{
+    const bool down = p->down;
+    const int64_t begin = d->adj_first[node], mid = d->adj_higher[node],
+                  end = d->adj_first[node + 1];
+    const int64_t pulls = down ? end - mid : mid - begin, pushes = down ? mid - begin : end - mid;
+    const int32_t k = size_of(d, node);
+    for (int64_t i = down ? mid : begin; i < (down ? end : mid); i++) {
+        pull_edge(d, &d->edges[d->adj[i]], down);
+    }
+    collect_theta(d, node);
+    const int64_t most = pulls > pushes ? pulls : pushes;
+    if (p->expect && d->piece_first[node] < d->piece_first[node + 1]) {
+        expect_usage(d, node, p->temperature * (double)(most > 0 ? most : 1));
+    }
+    const int64_t shares = p->all ? pushes : most;
+    const float share = shares > 0 ? 1.0F / (float)shares : 0.0F;
+    for (int64_t i = down ? begin : mid; i < (down ? mid : end); i++) {
+        float *phi = phi_at(d, d->adj[i], node);
+        for (int32_t s = 0; s < k; s++) {
+            phi[s] -= share * d->theta[s];
+        }
+    }
+}
+
+void sel_dual_sweep(sel_dual *d, bool down, bool expect, double temperature)
+{
+    const pass p = {down, expect, false, temperature};
+    for (int32_t r = 0; expect && r <= d->n_rows; r++) {
+        d->excess[r] = 0.0;
+    }
+    for (int32_t i = 0; i < d->n_nodes; i++) {
+        visit(d, down ? d->n_nodes - 1 - i : i, &p);
+    }
+    double sum = 0.0;
+    for (int32_t r = 0; expect && r < d->n_rows; r++) {
+        sum += d->excess[r];
+        d->excess[r] = sum - d->room[r];
+    }
+}
+
+void sel_dual_sweep_all(sel_dual *d)
+{
+    const pass p = {.all = true};
+    for (int32_t i = 0; i < d->n_nodes; i++) {
+        visit(d, i, &p);
+    }
+}
+
+/* Beside the choices of higher nodes, and what lower ones have passed on. */
+static int32_t choose(sel_dual *d, int32_t node, const int32_t *choice)
+{
+    const int32_t k = size_of(d, node);
+    add_costs(d, node);
+    for (int64_t i = d->adj_first[node]; i < d->adj_higher[node]; i++) {
+        const float *phi = phi_at(d, d->adj[i], node);
+        for (int32_t s = 0; s < k; s++) {
+            d->theta[s] += phi[s];
+        }
+    }
+    for (int64_t i = d->adj_higher[node]; i < d->adj_first[node + 1]; i++) {
+        const dual_edge *e = &d->edges[d->adj[i]];
+        const float *line = d->by_hi + e->matrix + (int64_t)choice[d->origin[e->hi]] * k;
+        for (int32_t s = 0; s < k; s++) {
+            d->theta[s] += line[s];
+        }
+    }
+    int32_t best = 0;
+    for (int32_t s = 1; s < k; s++) {
+        best = d->theta[s] < d->theta[best] ? s : best;
+    }
+    return best;
+}
+
+void sel_dual_choose(sel_dual *d, int32_t strategy, int32_t *choice)
+{
+    choice[d->origin[d->n_nodes - 1]] = strategy;
+    for (int32_t i = d->n_nodes - 2; i >= 0; i--) {
+        choice[d->origin[i]] = choose(d, i, choice);
+    }
+}
+
+double sel_dual_evaluate(sel_dual *d)
+{
+    double bound = d->constant;
+    for (int32_t r = 0; r < d->n_rows; r++) {
+        bound -= d->price[r] * d->room[r];
+    }
+    for (int32_t i = 0; i < d->n_nodes; i++) {
+        collect_theta(d, i);
+        bound += (double)minimum(d->theta, size_of(d, i));
+    }
+    for (int32_t e = 0; e < d->n_edges; e++) {
+        const dual_edge *edge = &d->edges[e];
+        const int32_t k_lo = size_of(d, edge->lo), k_hi = size_of(d, edge->hi);
+        const float *lo = d->phi + edge->phi_lo, *hi = d->phi + edge->phi_hi;
+        pull(d->by_lo + edge->matrix, k_lo, k_hi, lo, d->theta, d->least);
+        float least = SEL_DUAL_FORBIDDEN;
+        for (int32_t j = 0; j < k_hi; j++) {
+            const float at = d->least[j] - hi[j];
+            least = at < least ? at : least;
+        }
+        bound += (double)least;
+    }
+    return bound;
+}

@@ -1,0 +1,31 @@
+/* What every strategy of one node costs when everything else is chosen for the best: the least cost
+ * of all solutions with it, or a lower bound of that. One presolve and one ascent of the dual serve
+ * all strategies together (marginals.c). */
+#ifndef DTP_PLANNER_SOLVER_MIN_MARGINALS_H
+#define DTP_PLANNER_SOLVER_MIN_MARGINALS_H
+
+#include "planner/problem/problem.h"
+
+typedef struct dtp_select_marginal {
+    int64_t cost;  /* of the best solution known with the strategy; DTP_SELECT_FORBIDDEN: none */
+    int64_t bound; /* no solution with it costs less; DTP_SELECT_FORBIDDEN: there is none.
+                      Equal to cost: that is the least */
+} dtp_select_marginal;
+
+typedef struct dtp_marginal_options {
+    int32_t node;
+    const int32_t *start; /* a choice by node that is feasible */
+    int64_t effort;       /* looks at entries of edges; a good second has about 2e8 */
+    bool exact;           /* afterwards every strategy that is still open is solved on its own */
+} dtp_marginal_options;
+
+/* An effort of about 50 ms, more for millions of entries, not exact. */
+dtp_marginal_options dtp_marginal_options_init(const dtp_select_problem *p, int32_t node,
+                                               const int32_t *start);
+
+/* out: by strategy of the node. In: costs of solutions that the caller knows, within the limit,
+ * else DTP_SELECT_FORBIDDEN. Deterministic. DTP_INVALID when the start is not feasible. */
+dtp_status dtp_select_marginals(const dtp_select_problem *p, const dtp_marginal_options *options,
+                                dtp_select_marginal *out, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

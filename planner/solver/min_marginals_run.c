@@ -1,0 +1,365 @@
+/* All strategies of a node by one run of the machinery of planner/solver/solve.h.
+ *
+ * top(s) is the cost of the best solution known with strategy s (or a guess): only cheaper ones
+ * matter. With max top - top(s) added to the cost of s, one cutoff, max top, says so for all
+ * strategies at once, and every reduction and every bound below it holds as it stands, as long as
+ * the node itself stays (sel_node.kept). A strategy that is removed costs top(s) at least.
+ *
+ * Those with the most room, for want of a good solution or bound, keep what all share large: they
+ * are set aside after the first ascent.
+ *
+ * Together: some rounds of ascent, whose messages lead to the node, so that the bound of every
+ * strategy rises; what they exclude goes. Then one by one, the cheapest first: beside a strategy
+ * whose bound is near its top little is left of the problem, which is soon solved. */
+#include "planner/solver/min_marginals_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/sort.h"
+#include "planner/solver/reduced/bound.h"
+#include "planner/solver/primal/variable_elimination.h"
+#include "planner/solver/dual/dual.h"
+
+enum {
+    ASCENTS = 6,          /* of all together, while they leave much less */
+    WORTH_ENTRIES = 8000, /* with prices of rows to find, in any case up to so many */
+    ROUNDS = 15,          /* of each, as far as half of the effort lasts */
+    LEAST_ROUNDS = 6,
+    DOMINANCE_ENTRIES = 200000, /* from so many, too slow */
+    MUCH_ROOM = 4,              /* times the usual room between bound and solution */
+    DEPTHS = 5,
+    TABLE_EFFORTS = 4, /* an elimination of all may take so much more than what is left */
+    FORESTS = 3        /* for every strategy after each ascent */
+};
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+int64_t sel_marginals__looks(sel_work *w)
+{
+    return sel_size(w).entries + (int64_t)SEL_MARGINALS_ROW_LOOKS * w->n_rows + 1;
+}
+
+dtp_status sel_marginals__apply(const sel_dual *d, sel_work *w, dtp_err *err)
+{
+    int64_t bound;
+    DTP_TRY(sel_dual_apply(d, w, true, &bound, err));
+    return w->infeasible ? DTP_OK : sel_presolve(w, err);
+}
+
+/* ---- solutions ----------------------------------------------------------------------------------
+ */
+
+static void take_costs(sel_marginals *m)
+{
+    for (int32_t s = 0; s < m->k; s++) {
+        m->out[s].cost = m->around.cost[s] < m->out[s].cost ? m->around.cost[s] : m->out[s].cost;
+    }
+}
+
+/* Without a known solution: as far up as the dearest known one. */
+static void set_tops(sel_marginals *m)
+{
+    m->most = 0;
+    for (int32_t s = 0; s < m->k; s++) {
+        m->most = m->out[s].cost < DTP_SELECT_FORBIDDEN ? larger(m->most, m->out[s].cost) : m->most;
+    }
+    for (int32_t s = 0; s < m->k; s++) {
+        m->top[s] = m->out[s].cost < DTP_SELECT_FORBIDDEN ? m->out[s].cost : m->most;
+    }
+}
+
+/* ---- the work -----------------------------------------------------------------------------------
+ */
+
+void sel_marginals__find_origins(sel_marginals *m, const sel_work *w)
+{
+    for (int32_t s = 0; s < m->k; s++) {
+        m->origin[s] = s;
+    }
+    for (int64_t i = 0; i < w->n_undo; i++) {
+        const sel_undo *u = &w->undo[i];
+        for (int32_t s = 0; u->node == m->node && s < u->kept; s++) {
+            m->origin[s] = m->origin[u->table[s]];
+        }
+    }
+}
+
+/* Strategies that nothing goes with, or that do not fit beside what all others use at least. */
+static dtp_status find_impossible(sel_marginals *m, dtp_err *err)
+{
+    const sel_node *x = &m->w->nodes[m->node];
+    int64_t killed = 0;
+    DTP_TRY(sel_propagate(m->w, err));
+    DTP_TRY(sel_memory_refresh(m->w, err));
+    DTP_TRY(sel_propagate(m->w, err));
+    for (int32_t s = 0; s < m->k && !m->w->infeasible; s++) {
+        if (sel_dead(x, s)) {
+            m->out[s].bound = DTP_SELECT_FORBIDDEN;
+            m->open[s] = false;
+        } else if (!m->open[s]) {
+            DTP_TRY(sel_kill(m->w, m->node, s, &killed, err));
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status begin(sel_marginals *m, dtp_err *err)
+{
+    dtp_presolve_options options = dtp_presolve_options_init();
+    options.dominance = false; /* slow and of little use before the ascent */
+    DTP_TRY(sel_work_create(m->p, &options, &m->w, err));
+    *m->effort -= SEL_MARGINALS_PASS_LOOKS * sel_marginals__looks(m->w);
+    m->w->nodes[m->node].kept = true;
+    DTP_TRY(find_impossible(m, err));
+    for (int32_t s = 0; s < m->k && !m->w->infeasible; s++) {
+        if (m->open[s]) {
+            DTP_TRY(sel_add_cost(m->w, m->node, s, m->most - m->top[s], err));
+        }
+    }
+    m->w->cutoff = m->most;
+    return sel_presolve(m->w, err);
+}
+
+/* The work says of every open strategy that it is out, or what it costs at least; *n are left. */
+static dtp_status read_bounds(sel_marginals *m, int32_t *n, dtp_err *err)
+{
+    const sel_node *x = &m->w->nodes[m->node];
+    bool *live = calloc((size_t)m->k + 1, sizeof *live);
+    *n = 0;
+    if (live == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d strategies", m->k);
+    }
+    dtp_status status = DTP_OK;
+    if (!m->w->infeasible) {
+        sel_marginals__find_origins(m, m->w);
+        status = sel_bound_strategies(m->w, m->node, m->bound, err);
+    }
+    for (int32_t i = 0; status == DTP_OK && !m->w->infeasible && i < x->k; i++) {
+        const int32_t s = m->origin[i];
+        if (!sel_dead(x, i)) {
+            live[s] = true;
+            m->out[s].bound = larger(m->out[s].bound, m->bound[i] - (m->most - m->top[s]));
+            (*n)++;
+        }
+    }
+    for (int32_t s = 0; status == DTP_OK && s < m->k; s++) {
+        if (m->open[s] && !live[s] && !m->waits[s]) {
+            m->out[s].bound = larger(m->out[s].bound, m->top[s]);
+            m->open[s] = false;
+        }
+    }
+    free(live);
+    return status;
+}
+
+/* ---- better solutions ---------------------------------------------------------------------------
+ */
+
+/* Tops come down to the costs of what was found; the work is to be presolved again. */
+static dtp_status lower_tops(sel_marginals *m, bool *lower, dtp_err *err)
+{
+    const sel_node *x = &m->w->nodes[m->node];
+    *lower = false;
+    take_costs(m);
+    for (int32_t i = 0; i < x->k && !m->w->infeasible; i++) {
+        const int32_t s = m->origin[i];
+        const int64_t down = m->top[s] - m->out[s].cost;
+        if (!sel_dead(x, i) && down > 0) {
+            m->top[s] -= down;
+            *lower = true;
+            DTP_TRY(sel_add_cost(m->w, m->node, i, down, err));
+        }
+    }
+    return DTP_OK;
+}
+
+/* Solutions that the messages to the node suggest. */
+static dtp_status choose_all(sel_marginals *m, sel_dual *d, dtp_err *err)
+{
+    const sel_node *x = &m->w->nodes[m->node];
+    bool lower;
+    for (int32_t i = 0; i < x->k; i++) {
+        if (!sel_dead(x, i)) {
+            sel_dual_choose(d, i, m->choice);
+            sel_restore(m->w, m->choice);
+            DTP_TRY(sel_around_offer(&m->around, m->choice, err));
+        }
+    }
+    return lower_tops(m, &lower, err);
+}
+
+static dtp_status ascend_all(sel_marginals *m, dtp_err *err)
+{
+    sel_dual *d = NULL;
+    const int64_t lasts = *m->effort / 2 / sel_marginals__looks(m->w) - SEL_MARGINALS_PASS_LOOKS;
+    const int64_t rounds = lasts > ROUNDS ? ROUNDS : lasts < LEAST_ROUNDS ? LEAST_ROUNDS : lasts;
+    *m->effort -= (rounds + SEL_MARGINALS_PASS_LOOKS) * sel_marginals__looks(m->w);
+    DTP_TRY(sel_dual_create_rooted(m->w, m->node, &d, err));
+    sel_dual_run(d, rounds, 0.0);
+    sel_dual_gather(d);
+    dtp_status status = choose_all(m, d, err);
+    m->w->options.dominance = sel_size(m->w).entries < DOMINANCE_ENTRIES;
+    status = status == DTP_OK ? sel_marginals__apply(d, m->w, err) : status;
+    sel_dual_destroy(d);
+    return status;
+}
+
+static dtp_status improve_all(sel_marginals *m, dtp_err *err)
+{
+    *m->effort -= FORESTS * m->w->nodes[m->node].n_live * sel_marginals__looks(m->w) / 4;
+    DTP_TRY(sel_around_improve(&m->around, m->w, m->origin, FORESTS, err));
+    bool lower;
+    DTP_TRY(lower_tops(m, &lower, err));
+    return m->w->infeasible || !lower ? DTP_OK : sel_presolve(m->w, err);
+}
+
+/* All at once by elimination, if there is no usage and it is quick. */
+static dtp_status eliminate_all(sel_marginals *m, int32_t *left, dtp_err *err)
+{
+    sel_work *w = m->w;
+    sel_bucket *b = NULL;
+    int64_t used = 0;
+    if (*left == 0 || w->infeasible || w->n_rows > 0 || *m->effort <= 0) {
+        return DTP_OK;
+    }
+    const int64_t worth = (int64_t)*left * SEL_MARGINALS_TABLE_LOOKS / 2,
+                  affordable = TABLE_EFFORTS * *m->effort;
+    DTP_TRY(sel_bucket_create(w, m->node, worth < affordable ? worth : affordable, &b, &used, err));
+    *m->effort -= b != NULL ? SEL_MARGINALS_TABLE_COST * used + sel_marginals__looks(w) : 0;
+    dtp_status status = DTP_OK;
+    for (int32_t i = 0; b != NULL && status == DTP_OK && i < w->nodes[m->node].k; i++) {
+        const int32_t s = m->origin[i];
+        if (sel_bucket_choose(b, i, m->choice)) {
+            sel_restore(w, m->choice);
+            status = sel_around_offer(&m->around, m->choice, err);
+        }
+        m->out[s].cost = m->around.cost[s] < m->out[s].cost ? m->around.cost[s] : m->out[s].cost;
+        m->out[s].bound =
+            larger(m->out[s].bound, m->out[s].cost < m->top[s] ? m->out[s].cost : m->top[s]);
+        m->open[s] = false;
+    }
+    *left = b != NULL ? 0 : *left;
+    sel_bucket_destroy(b);
+    return status;
+}
+
+/* ---- the run ------------------------------------------------------------------------------------
+ */
+
+/* How far the bound of strategy i of the work is from its top; without a solution all the way. */
+static int64_t room_of(const sel_marginals *m, int32_t i)
+{
+    const int32_t s = m->origin[i];
+    return m->out[s].cost < DTP_SELECT_FORBIDDEN ? m->top[s] - m->out[s].bound
+                                                 : DTP_SELECT_FORBIDDEN;
+}
+
+/* The room of the strategy in the middle. */
+static int64_t usual_room(const sel_marginals *m, dtp_keyed *list)
+{
+    const sel_node *x = &m->w->nodes[m->node];
+    int64_t n = 0;
+    for (int32_t i = 0; i < x->k; i++) {
+        if (!sel_dead(x, i)) {
+            list[n++].key = dtp_sort_key(room_of(m, i));
+        }
+    }
+    dtp_sort_keyed(list, list + x->k, n);
+    return n > 0 ? dtp_sort_value(list[n / 2].key) : 0;
+}
+
+/* Takes those out that have much more room than others. */
+static dtp_status set_aside(sel_marginals *m, int32_t *left, dtp_err *err)
+{
+    const sel_node *x = &m->w->nodes[m->node];
+    const int32_t k = x->k;
+    int64_t killed = 0;
+    dtp_keyed *list = calloc(2 * (size_t)k + 1, sizeof *list);
+    if (list == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d strategies", k);
+    }
+    const int64_t most = usual_room(m, list);
+    free(list);
+    for (int32_t i = 0; i < k && most < DTP_SELECT_FORBIDDEN / MUCH_ROOM; i++) {
+        const int32_t s = m->origin[i];
+        if (sel_dead(x, i) || room_of(m, i) <= MUCH_ROOM * most) {
+            continue;
+        }
+        if (m->aside == NULL) {
+            DTP_TRY(sel_copy(m->w, &m->aside, err));
+        }
+        m->waits[s] = true;
+        (*left)--;
+        DTP_TRY(sel_kill(m->w, m->node, i, &killed, err));
+    }
+    return killed > 0 && !m->w->infeasible ? sel_presolve(m->w, err) : DTP_OK;
+}
+
+static dtp_status all_together(sel_marginals *m, int32_t *left, dtp_err *err)
+{
+    int64_t before = INT64_MAX;
+    DTP_TRY(read_bounds(m, left, err));
+    for (int32_t i = 0; i<ASCENTS && * left> 0 && *m->effort > 0; i++) {
+        const int64_t now = sel_size(m->w).entries;
+        if (now > before / 4 * 3 && (m->w->n_rows == 0 || now > WORTH_ENTRIES)) {
+            break;
+        }
+        before = now;
+        DTP_TRY(ascend_all(m, err));
+        DTP_TRY(read_bounds(m, left, err));
+        if (*left > 0 && m->w->n_rows > 0 && *m->effort > 0) {
+            DTP_TRY(improve_all(m, err));
+            DTP_TRY(read_bounds(m, left, err));
+        }
+        if (*left > 0 && i == 0) {
+            DTP_TRY(set_aside(m, left, err));
+            DTP_TRY(read_bounds(m, left, err));
+        }
+        DTP_TRY(eliminate_all(m, left, err));
+    }
+    return DTP_OK;
+}
+
+static bool any_open(const sel_marginals *m)
+{
+    bool open = false;
+    for (int32_t s = 0; s < m->k; s++) {
+        open = open || m->open[s];
+    }
+    return open;
+}
+
+/* Solutions first, where there is usage: without it, messages have told them. */
+static dtp_status go_deeper(sel_marginals *m, int32_t *left, dtp_err *err)
+{
+    if (*left > 0 && !m->w->infeasible && m->w->n_rows > 0) {
+        DTP_TRY(improve_all(m, err));
+        DTP_TRY(read_bounds(m, left, err));
+    }
+    m->depth++;
+    return DTP_OK;
+}
+
+dtp_status sel_marginals_run(sel_marginals *m, dtp_err *err)
+{
+    int32_t left = 0;
+    DTP_TRY(sel_around_descend(&m->around, err));
+    take_costs(m);
+    set_tops(m);
+    DTP_TRY(begin(m, err));
+    DTP_TRY(all_together(m, &left, err));
+    while (m->depth<DEPTHS && * m->effort> 0 && any_open(m)) {
+        if (left > 0 && !m->w->infeasible) {
+            DTP_TRY(sel_marginals__one_by_one(m, m->w, false, err));
+        }
+        if (m->aside != NULL) {
+            DTP_TRY(sel_marginals__one_by_one(m, m->aside, true, err));
+        }
+        DTP_TRY(go_deeper(m, &left, err));
+    }
+    return DTP_OK;
+}

@@ -1,0 +1,278 @@
+/* Usage in every row, and which rows are contended: those where the nodes' largest usages together
+ * exceed the limit. */
+#include "planner/solver/reduced/work.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- normal form: disjoint pieces in order, smallest usage 0 ------------------------------------
+ */
+
+typedef struct step {
+    int32_t row, piece;
+    bool enter;
+} step;
+
+static int compare_steps(const void *a, const void *b)
+{
+    const step *x = a, *y = b;
+    return x->row != y->row ? (x->row > y->row) - (x->row < y->row)
+                            : (x->piece > y->piece) - (x->piece < y->piece);
+}
+
+/* Adds the usages between two rows; moves what all live strategies use into the base. */
+static dtp_status emit(sel_work *w, int32_t node, int32_t first, int32_t last, const int64_t *sum,
+                       dtp_err *err)
+{
+    sel_node *x = &w->nodes[node];
+    int64_t least = INT64_MAX, most = 0;
+    for (int32_t s = 0; s < x->k; s++) {
+        if (!sel_dead(x, s)) {
+            least = sum[s] < least ? sum[s] : least;
+            most = sum[s] > most ? sum[s] : most;
+        }
+    }
+    for (int32_t r = first; r < last; r++) {
+        w->base[r] += least;
+    }
+    if (most == least) {
+        return DTP_OK;
+    }
+    int64_t *use = malloc((size_t)x->k * sizeof *use);
+    if (use == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
+    }
+    for (int32_t s = 0; s < x->k; s++) {
+        use[s] = sel_dead(x, s) ? 0 : sum[s] - least;
+    }
+    const sel_piece *before = x->n_pieces > 0 ? &x->pieces[x->n_pieces - 1] : NULL;
+    if (before != NULL && before->last == first &&
+        memcmp(before->use, use, (size_t)x->k * sizeof *use) == 0) {
+        free(use);
+        x->pieces[x->n_pieces - 1].last = last;
+        return DTP_OK;
+    }
+    return sel_add_piece(w, node, first, last, use, err);
+}
+
+static dtp_status sweep(sel_work *w, int32_t node, const sel_piece *old, step *steps, int64_t *sum,
+                        int32_t n, dtp_err *err)
+{
+    const int32_t k = w->nodes[node].k;
+    for (int32_t i = 0; i < n; i++) {
+        steps[2 * i] = (step){old[i].first, i, true};
+        steps[2 * i + 1] = (step){old[i].last, i, false};
+    }
+    qsort(steps, 2 * (size_t)n, sizeof *steps, compare_steps);
+    memset(sum, 0, (size_t)k * sizeof *sum);
+    int32_t depth = 0;
+    for (int32_t i = 0; i < 2 * n; i++) {
+        if (depth > 0 && steps[i].row > steps[i - 1].row) {
+            DTP_TRY(emit(w, node, steps[i - 1].row, steps[i].row, sum, err));
+        }
+        const int64_t *use = old[steps[i].piece].use;
+        depth += steps[i].enter ? 1 : -1;
+        for (int32_t s = 0; s < k; s++) {
+            sum[s] += steps[i].enter ? use[s] : -use[s];
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status normalise(sel_work *w, int32_t node, dtp_err *err)
+{
+    sel_node *x = &w->nodes[node];
+    const int32_t n = x->n_pieces;
+    sel_piece *old = x->pieces;
+    x->memory_changed = false;
+    if (n == 0) {
+        return DTP_OK;
+    }
+    x->pieces = NULL;
+    x->n_pieces = 0;
+    x->cap_pieces = 0;
+    step *steps = malloc(2 * (size_t)n * sizeof *steps);
+    int64_t *sum = malloc((size_t)x->k * sizeof *sum);
+    dtp_status s = steps != NULL && sum != NULL
+                       ? sweep(w, node, old, steps, sum, n, err)
+                       : DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
+    x->memory_changed = false;
+    free(steps);
+    free(sum);
+    for (int32_t i = 0; i < n; i++) {
+        free(old[i].use);
+    }
+    free(old);
+    return s;
+}
+
+/* ---- rows --------------------------------------------------------------------------------------
+ */
+
+static int64_t largest(const sel_node *x, const sel_piece *piece)
+{
+    int64_t most = 0;
+    for (int32_t s = 0; s < x->k; s++) {
+        most = !sel_dead(x, s) && piece->use[s] > most ? piece->use[s] : most;
+    }
+    return most;
+}
+
+enum { RISES = 1, FALLS = 2, KEPT = 4 };
+
+/* How the usages of some strategy change from row r - 1 to r. */
+static void find_changes(const sel_work *w, uint8_t *change)
+{
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        const sel_node *x = &w->nodes[i];
+        for (int32_t j = 0; j < x->n_pieces; j++) {
+            const sel_piece *piece = &x->pieces[j], *next = piece + 1;
+            const bool first = j == 0 || piece[-1].last < piece->first;
+            const bool last = j + 1 == x->n_pieces || next->first > piece->last;
+            change[piece->first] |= first ? RISES : 0;
+            change[piece->last] |= last ? FALLS : 0;
+            for (int32_t s = 0; !last && s < x->k; s++) {
+                change[piece->last] |= piece->use[s] < next->use[s] ? RISES : 0;
+                change[piece->last] |= piece->use[s] > next->use[s] ? FALLS : 0;
+            }
+        }
+    }
+}
+
+/* Marks the contended rows as KEPT. */
+static void keep_contended(sel_work *w, int64_t *sums, uint8_t *change)
+{
+    int64_t sum = 0;
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        const sel_node *x = &w->nodes[i];
+        for (int32_t j = 0; j < x->n_pieces; j++) {
+            const int64_t most = largest(x, &x->pieces[j]);
+            sums[x->pieces[j].first] += most;
+            sums[x->pieces[j].last] -= most;
+        }
+    }
+    for (int32_t r = 0; r < w->n_rows; r++) {
+        sum += sums[r];
+        w->infeasible = w->infeasible || w->base[r] > w->limit;
+        change[r] |= w->base[r] + sum > w->limit || !w->options.rows ? KEPT : 0;
+    }
+}
+
+/* Takes the mark from rows that need no more than a neighbour, whatever is chosen; the neighbour
+ * takes over their price. `stack` holds the kept rows so far; change[stack[k]] tells how usages
+ * change since stack[k - 1]. */
+static void drop_dominated(sel_work *w, uint8_t *change, int32_t *stack)
+{
+    int32_t n = 0;
+    uint8_t since = 0;
+    for (int32_t r = 0; r < w->n_rows; r++) {
+        since |= change[r] & (RISES | FALLS);
+        if ((change[r] & KEPT) == 0) {
+            continue;
+        }
+        while (n > 0 && (since & FALLS) == 0 && w->base[stack[n - 1]] <= w->base[r]) {
+            since |= change[stack[--n]] & (RISES | FALLS);
+            change[stack[n]] = 0;
+            w->price[r] += w->price[stack[n]];
+        }
+        if (n > 0 && (since & RISES) == 0 && w->base[r] <= w->base[stack[n - 1]]) {
+            change[r] = 0;
+            w->price[stack[n - 1]] += w->price[r];
+        } else {
+            change[r] = KEPT | since;
+            stack[n++] = r;
+            since = 0;
+        }
+    }
+}
+
+/* to[r] is the number of kept rows before r. */
+static void choose_rows(sel_work *w, int64_t *sums, uint8_t *change, int32_t *to)
+{
+    int32_t kept = 0;
+    find_changes(w, change);
+    keep_contended(w, sums, change);
+    if (w->options.rows) {
+        drop_dominated(w, change, to);
+    }
+    for (int32_t r = 0; r < w->n_rows; r++) {
+        to[r] = kept;
+        if ((change[r] & KEPT) != 0) {
+            w->time[kept] = w->time[r];
+            w->price[kept] = w->price[r];
+            w->base[kept++] = w->base[r];
+        }
+    }
+    to[w->n_rows] = kept;
+}
+
+static void renumber_rows(sel_work *w, const int32_t *to)
+{
+    const int32_t kept = to[w->n_rows];
+    for (int32_t i = 0; kept < w->n_rows && i < w->n_nodes; i++) {
+        sel_node *x = &w->nodes[i];
+        int32_t n = 0;
+        for (int32_t j = 0; j < x->n_pieces; j++) {
+            sel_piece piece = x->pieces[j];
+            piece.first = to[piece.first];
+            piece.last = to[piece.last];
+            if (piece.first == piece.last) {
+                free(piece.use);
+                x->changed = true;
+            } else {
+                x->pieces[n++] = piece;
+            }
+        }
+        x->n_pieces = n;
+    }
+    w->report.dropped_rows += w->n_rows - kept;
+    w->n_rows = kept;
+}
+
+/* Strategies that do not fit beside what all others use at least. */
+static dtp_status kill_oversized(sel_work *w, int32_t node, dtp_err *err)
+{
+    sel_node *x = &w->nodes[node];
+    for (int32_t j = 0; j < x->n_pieces && !w->infeasible; j++) {
+        const sel_piece *piece = &x->pieces[j];
+        int64_t most = 0;
+        for (int32_t r = piece->first; r < piece->last; r++) {
+            most = w->base[r] > most ? w->base[r] : most;
+        }
+        for (int32_t s = 0; s < x->k && !w->infeasible; s++) {
+            if (!sel_dead(x, s) && piece->use[s] > w->limit - most) {
+                DTP_TRY(sel_kill(w, node, s, &w->report.oversized, err));
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status sel_memory_refresh(sel_work *w, dtp_err *err)
+{
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        if (w->nodes[i].alive && w->nodes[i].memory_changed) {
+            DTP_TRY(normalise(w, i, err));
+        }
+    }
+    int64_t *sums = calloc((size_t)w->n_rows + 1, sizeof *sums);
+    uint8_t *change = calloc((size_t)w->n_rows + 1, sizeof *change);
+    int32_t *to = malloc(((size_t)w->n_rows + 1) * sizeof *to);
+    const bool ok = sums != NULL && change != NULL && to != NULL;
+    if (ok) {
+        choose_rows(w, sums, change, to);
+        renumber_rows(w, to);
+    }
+    free(sums);
+    free(change);
+    free(to);
+    if (!ok) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d memory rows", w->n_rows);
+    }
+    for (int32_t i = 0; i < w->n_nodes && !w->infeasible && w->options.consistency; i++) {
+        if (w->nodes[i].alive) {
+            DTP_TRY(kill_oversized(w, i, err));
+        }
+    }
+    return DTP_OK;
+}

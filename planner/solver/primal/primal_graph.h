@@ -1,0 +1,46 @@
+/* What presolve left, laid out for search: costs as doubles (whole numbers stay exact up to 2^53),
+ * every matrix once from either end so that the line of a fixed neighbour is contiguous. A
+ * snapshot: the work may change afterwards. Read only, so that several threads may share it. */
+#ifndef DTP_PLANNER_SOLVER_PRIMAL_PRIMAL_GRAPH_H
+#define DTP_PLANNER_SOLVER_PRIMAL_PRIMAL_GRAPH_H
+
+#include "planner/solver/reduced/work.h"
+
+typedef struct sel_arc {
+    int32_t other;   /* node of the graph */
+    int32_t twin;    /* the same edge among the arcs of the other */
+    const double *m; /* m[t * k + s]: the other's strategy t, the own strategy s */
+} sel_arc;
+
+typedef struct sel_span {
+    int32_t first, last; /* rows first..last - 1 */
+    const int64_t *use;  /* by strategy */
+} sel_span;
+
+typedef struct sel_vertex {
+    int32_t k, origin; /* strategies; node of the work */
+    int64_t at;        /* its strategies in arrays by strategy */
+    const double *cost;
+    const sel_arc *arcs;
+    const sel_span *spans;
+    int32_t n_arcs, n_spans;
+} sel_vertex;
+
+typedef struct sel_graph {
+    int32_t n, n_rows;
+    int64_t n_strategies, n_arcs, n_entries;
+    int32_t max_k;
+    sel_vertex *nodes;
+    const int64_t *base; /* by row */
+    const double *price; /* by row: of the work, all 0 before a first ascent */
+    int64_t limit;
+    double constant;
+    double forbidden; /* what stands for DTP_SELECT_FORBIDDEN in costs and matrices */
+    dtp_arena *arena;
+} sel_graph;
+
+/* Expects compact nodes that are not infeasible. */
+dtp_status sel_graph_create(const sel_work *w, sel_graph **out, dtp_err *err) DTP_MUST_CHECK;
+void sel_graph_destroy(sel_graph *g);
+
+#endif

@@ -1,0 +1,331 @@
+#include "planner/solver/primal/variable_elimination.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDTH = 12 }; /* most neighbours of a node that is eliminated */
+
+/* A cost by the strategies of some nodes, the last one running fastest. */
+typedef struct factor {
+    int32_t n, nodes[WIDTH];
+    int64_t size; /* of the table */
+    const int64_t *cost;
+    bool alive;
+} factor;
+
+/* A node that went: its best strategy by those of its neighbours. */
+typedef struct step {
+    int32_t node, n, nodes[WIDTH];
+    const int32_t *best;
+} step;
+
+struct sel_bucket {
+    const sel_work *w;
+    dtp_arena *arena;
+    int32_t root, n; /* nodes */
+    int32_t *size;   /* by node: strategies, 0 = not there */
+    uint8_t *joined; /* node by node */
+    int64_t *weight; /* by node: of its table */
+    factor *factors;
+    int32_t n_factors, cap_factors;
+    step *steps;
+    int32_t n_steps;
+    int64_t *rest; /* by strategy of the root: what all solutions with it cost at least */
+};
+
+static bool joined(const sel_bucket *b, int32_t i, int32_t j)
+{
+    return b->joined[(size_t)i * (size_t)b->n + (size_t)j] != 0;
+}
+
+static void join(sel_bucket *b, int32_t i, int32_t j)
+{
+    b->joined[(size_t)i * (size_t)b->n + (size_t)j] = 1;
+    b->joined[(size_t)j * (size_t)b->n + (size_t)i] = 1;
+}
+
+/* Neighbours that are left, in order; WIDTH + 1 when there are more than WIDTH. */
+static int32_t neighbours(const sel_bucket *b, int32_t i, int32_t *nodes)
+{
+    int32_t n = 0;
+    for (int32_t j = 0; j < b->n && n <= WIDTH; j++) {
+        if (b->size[j] > 0 && joined(b, i, j)) {
+            if (n < WIDTH) {
+                nodes[n] = j;
+            }
+            n++;
+        }
+    }
+    return n;
+}
+
+static int64_t weigh(const sel_bucket *b, int32_t i)
+{
+    int32_t nodes[WIDTH];
+    const int32_t n = neighbours(b, i, nodes);
+    int64_t weight = n > WIDTH ? INT64_MAX / 4 : b->size[i];
+    for (int32_t j = 0; j < n && n <= WIDTH; j++) {
+        weight =
+            weight > INT64_MAX / 8 / b->size[nodes[j]] ? INT64_MAX / 8 : weight * b->size[nodes[j]];
+    }
+    return weight;
+}
+
+/* ---- factors ------------------------------------------------------------------------------------
+ */
+
+static dtp_status add_factor(sel_bucket *b, const factor *f, dtp_err *err)
+{
+    DTP_TRY(dtp_arena_grow(b->arena, &b->factors, b->n_factors, b->n_factors + 1, &b->cap_factors,
+                           sizeof *b->factors, err));
+    b->factors[b->n_factors] = *f;
+    b->factors[b->n_factors++].alive = true;
+    return DTP_OK;
+}
+
+static dtp_status load(sel_bucket *b, dtp_err *err)
+{
+    const sel_work *w = b->w;
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        const sel_node *x = &w->nodes[i];
+        b->size[i] = x->alive ? x->k : 0;
+        if (x->alive) {
+            const factor f = {.n = 1, .nodes = {i}, .size = x->k, .cost = x->cost};
+            DTP_TRY(add_factor(b, &f, err));
+        }
+    }
+    for (int32_t e = 0; e < w->n_edges; e++) {
+        const sel_edge *edge = &w->edges[e];
+        if (edge->alive) {
+            const factor f = {.n = 2,
+                              .nodes = {edge->u, edge->v},
+                              .size = (int64_t)b->size[edge->u] * b->size[edge->v],
+                              .cost = sel_matrix(edge)};
+            DTP_TRY(add_factor(b, &f, err));
+            join(b, edge->u, edge->v);
+        }
+    }
+    return DTP_OK;
+}
+
+static bool has(const factor *f, int32_t node)
+{
+    bool found = false;
+    for (int32_t i = 0; i < f->n; i++) {
+        found = found || f->nodes[i] == node;
+    }
+    return found;
+}
+
+/* How far two strategies of a node are apart in a factor's table, 0 when it has no say. */
+static int64_t stride_of(const sel_bucket *b, const factor *f, int32_t node)
+{
+    int64_t stride = 1;
+    for (int32_t i = f->n - 1; i >= 0; i--) {
+        if (f->nodes[i] == node) {
+            return stride;
+        }
+        stride *= b->size[f->nodes[i]];
+    }
+    return 0;
+}
+
+/* ---- elimination --------------------------------------------------------------------------------
+ */
+
+/* Adds a factor to a table over the neighbours of a node and, running fastest, the node. */
+static void add_to(const sel_bucket *b, const factor *f, const step *s, int64_t *table,
+                   int64_t rows)
+{
+    const int32_t k = b->size[s->node];
+    const int64_t own = stride_of(b, f, s->node);
+    int64_t stride[WIDTH] = {0}, at = 0;
+    int32_t digit[WIDTH] = {0};
+    for (int32_t i = 0; i < s->n; i++) {
+        stride[i] = stride_of(b, f, s->nodes[i]);
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t *row = table + r * k;
+        for (int32_t t = 0; t < k; t++) {
+            row[t] = dtp_select_add_cost(row[t], f->cost[at + t * own]);
+        }
+        for (int32_t i = s->n - 1; i >= 0; i--) {
+            at += stride[i];
+            if (++digit[i] < b->size[s->nodes[i]]) {
+                break;
+            }
+            at -= stride[i] * b->size[s->nodes[i]];
+            digit[i] = 0;
+        }
+    }
+}
+
+static int32_t cheapest(const int64_t *cost, int32_t n)
+{
+    int32_t best = 0;
+    for (int32_t t = 1; t < n; t++) {
+        best = cost[t] < cost[best] ? t : best;
+    }
+    return best;
+}
+
+static dtp_status eliminate(sel_bucket *b, step *s, dtp_err *err)
+{
+    const int32_t node = s->node;
+    factor left = {.n = s->n, .size = 1};
+    memcpy(left.nodes, s->nodes, sizeof left.nodes);
+    for (int32_t i = 0; i < s->n; i++) {
+        left.size *= b->size[s->nodes[i]];
+    }
+    const int32_t k = b->size[node];
+    int64_t *table = calloc((size_t)left.size * (size_t)k + 1, sizeof *table);
+    int64_t *cost = dtp_arena_alloc(b->arena, (size_t)left.size, sizeof *cost);
+    int32_t *best = dtp_arena_alloc(b->arena, (size_t)left.size, sizeof *best);
+    if (table == NULL || cost == NULL || best == NULL) {
+        free(table);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a table of %lld", (long long)left.size);
+    }
+    for (int32_t f = 0; f < b->n_factors; f++) {
+        if (b->factors[f].alive && has(&b->factors[f], node)) {
+            add_to(b, &b->factors[f], s, table, left.size);
+            b->factors[f].alive = false;
+        }
+    }
+    for (int64_t r = 0; r < left.size; r++) {
+        best[r] = cheapest(table + r * k, k);
+        cost[r] = table[r * k + best[r]];
+    }
+    free(table);
+    s->best = best;
+    left.cost = cost;
+    return add_factor(b, &left, err);
+}
+
+/* The node of the smallest table; -1 when only the root is left. */
+static int32_t next_node(const sel_bucket *b)
+{
+    int32_t best = -1;
+    for (int32_t i = 0; i < b->n; i++) {
+        const bool may = b->size[i] > 0 && i != b->root;
+        best = may && (best < 0 || b->weight[i] < b->weight[best]) ? i : best;
+    }
+    return best;
+}
+
+/* The order of the steps, without tables; false when they would take too long. Nodes are there
+ * again afterwards. */
+static bool plan(sel_bucket *b, int64_t most, int64_t *looks)
+{
+    bool quick = true;
+    *looks = 0;
+    for (int32_t i = 0; i < b->n; i++) {
+        b->weight[i] = b->size[i] > 0 ? weigh(b, i) : 0;
+    }
+    for (int32_t x = next_node(b); x >= 0 && quick; x = quick ? next_node(b) : -1) {
+        step *s = &b->steps[b->n_steps];
+        quick = b->weight[x] <= most - *looks;
+        if (quick) {
+            *looks += b->weight[x];
+            s->node = x;
+            s->n = neighbours(b, x, s->nodes);
+            b->n_steps++;
+            b->size[x] = 0;
+            for (int32_t i = 0; i < s->n; i++) {
+                for (int32_t j = 0; j < i; j++) {
+                    join(b, s->nodes[i], s->nodes[j]);
+                }
+            }
+            for (int32_t i = 0; i < s->n; i++) {
+                b->weight[s->nodes[i]] = weigh(b, s->nodes[i]);
+            }
+        }
+    }
+    for (int32_t i = 0; i < b->n_steps; i++) {
+        b->size[b->steps[i].node] = b->w->nodes[b->steps[i].node].k;
+    }
+    return quick;
+}
+
+/* What is left speaks of the root alone, or of nothing. */
+static dtp_status read_rest(sel_bucket *b, dtp_err *err)
+{
+    const int32_t k = b->root >= 0 ? b->size[b->root] : 1;
+    b->rest = dtp_arena_alloc(b->arena, (size_t)k, sizeof *b->rest);
+    if (b->rest == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d costs", k);
+    }
+    for (int32_t f = 0; f < b->n_factors; f++) {
+        for (int32_t s = 0; b->factors[f].alive && s < k; s++) {
+            const int64_t cost = b->factors[f].cost[b->factors[f].n > 0 ? s : 0];
+            b->rest[s] = dtp_select_add_cost(b->rest[s], cost);
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status allocate(sel_bucket *b, dtp_err *err)
+{
+    const size_t n = (size_t)b->n;
+    b->arena = dtp_arena_create();
+    if (b->arena != NULL) {
+        b->size = dtp_arena_alloc(b->arena, n, sizeof *b->size);
+        b->joined = dtp_arena_alloc(b->arena, n * n, sizeof *b->joined);
+        b->weight = dtp_arena_alloc(b->arena, n, sizeof *b->weight);
+        b->steps = dtp_arena_alloc(b->arena, n, sizeof *b->steps);
+    }
+    return b->arena != NULL && b->size != NULL && b->joined != NULL && b->weight != NULL &&
+                   b->steps != NULL
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_NOMEM, "out of memory for an elimination of %d nodes", b->n);
+}
+
+dtp_status sel_bucket_create(const sel_work *w, int32_t root, int64_t most, sel_bucket **out,
+                             int64_t *looks, dtp_err *err)
+{
+    sel_bucket *b = calloc(1, sizeof *b);
+    *out = NULL;
+    if (b == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for an elimination");
+    }
+    *b = (sel_bucket){.w = w, .root = root, .n = w->n_nodes};
+    dtp_status s = allocate(b, err);
+    s = s == DTP_OK ? load(b, err) : s;
+    const bool quick = s == DTP_OK && plan(b, most, looks);
+    for (int32_t i = 0; quick && s == DTP_OK && i < b->n_steps; i++) {
+        s = eliminate(b, &b->steps[i], err);
+    }
+    s = s == DTP_OK && quick ? read_rest(b, err) : s;
+    if (s != DTP_OK || !quick) {
+        sel_bucket_destroy(b);
+        return s;
+    }
+    *out = b;
+    return DTP_OK;
+}
+
+void sel_bucket_destroy(sel_bucket *b)
+{
+    if (b != NULL) {
+        dtp_arena_destroy(b->arena);
+        free(b);
+    }
+}
+
+bool sel_bucket_choose(const sel_bucket *b, int32_t strategy, int32_t *choice)
+{
+    if (b->rest[strategy] >= DTP_SELECT_FORBIDDEN) {
+        return false;
+    }
+    if (b->root >= 0) {
+        choice[b->root] = strategy;
+    }
+    for (int32_t i = b->n_steps - 1; i >= 0; i--) {
+        const step *s = &b->steps[i];
+        int64_t at = 0;
+        for (int32_t j = 0; j < s->n; j++) {
+            at = at * b->w->nodes[s->nodes[j]].k + choice[s->nodes[j]];
+        }
+        choice[s->node] = s->best[at];
+    }
+    return true;
+}

@@ -1,0 +1,22 @@
+/* Solving without usage by elimination of one node after the other: a node goes with a table of its
+ * best strategies beside all strategies of its neighbours, which become neighbours of each other
+ * (bucket elimination, Bertele and Brioschi 1972). One run tells the best solutions with each
+ * strategy of one node, the root, which stays. For works of small width. */
+#ifndef DTP_PLANNER_SOLVER_PRIMAL_VARIABLE_ELIMINATION_H
+#define DTP_PLANNER_SOLVER_PRIMAL_VARIABLE_ELIMINATION_H
+
+#include "planner/solver/reduced/work.h"
+
+typedef struct sel_bucket sel_bucket;
+
+/* *out = NULL when it takes more than `most` looks at entries of tables; *looks: how many it took.
+ * Expects compact nodes of a work that is not infeasible and has no rows; root -1: none. */
+dtp_status sel_bucket_create(const sel_work *w, int32_t root, int64_t most, sel_bucket **out,
+                             int64_t *looks, dtp_err *err) DTP_MUST_CHECK;
+void sel_bucket_destroy(sel_bucket *b);
+
+/* The best solution with a strategy of the root (0 without one), by node of the work for those that
+ * are alive; false when there is none. */
+bool sel_bucket_choose(const sel_bucket *b, int32_t strategy, int32_t *choice);
+
+#endif

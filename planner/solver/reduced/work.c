@@ -1,0 +1,483 @@
+#include "planner/solver/reduced/work.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- edges by pair: open addressing; entries of edges that died or moved are stale --------------
+ */
+
+static uint64_t pair_key(int32_t a, int32_t b)
+{
+    const uint32_t lo = (uint32_t)(a < b ? a : b), hi = (uint32_t)(a < b ? b : a);
+    return (uint64_t)hi << 32 | lo;
+}
+
+static uint64_t slot_of(const sel_work *w, uint64_t key)
+{
+    return (key * UINT64_C(0x9E3779B97F4A7C15) >> 20) & (w->n_slots - 1);
+}
+
+static bool slot_valid(const sel_work *w, const sel_slot *s)
+{
+    const sel_edge *e = &w->edges[s->edge];
+    return e->alive && pair_key(e->u, e->v) == s->key;
+}
+
+static int32_t find_edge(const sel_work *w, int32_t a, int32_t b)
+{
+    const uint64_t key = pair_key(a, b);
+    if (w->n_slots == 0) {
+        return -1;
+    }
+    for (uint64_t at = slot_of(w, key); w->slots[at].edge >= 0; at = (at + 1) & (w->n_slots - 1)) {
+        if (w->slots[at].key == key && slot_valid(w, &w->slots[at])) {
+            return w->slots[at].edge;
+        }
+    }
+    return -1;
+}
+
+static void put_slot(sel_work *w, sel_slot entry)
+{
+    uint64_t at = slot_of(w, entry.key);
+    while (w->slots[at].edge >= 0) {
+        at = (at + 1) & (w->n_slots - 1);
+    }
+    w->slots[at] = entry;
+    w->n_used++;
+}
+
+static dtp_status insert_edge(sel_work *w, int32_t edge, dtp_err *err)
+{
+    if (2 * (w->n_used + 1) > w->n_slots) {
+        const uint64_t old_n = w->n_slots;
+        sel_slot *old = w->slots;
+        w->n_slots = old_n == 0 ? 1024 : 2 * old_n;
+        w->slots = calloc(w->n_slots, sizeof *w->slots);
+        if (w->slots == NULL) {
+            w->slots = old;
+            w->n_slots = old_n;
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for the edges of presolve");
+        }
+        w->n_used = 0;
+        for (uint64_t i = 0; i < w->n_slots; i++) {
+            w->slots[i].edge = -1;
+        }
+        for (uint64_t i = 0; i < old_n; i++) {
+            if (old[i].edge >= 0 && slot_valid(w, &old[i])) {
+                put_slot(w, old[i]);
+            }
+        }
+        free(old);
+    }
+    put_slot(w, (sel_slot){pair_key(w->edges[edge].u, w->edges[edge].v), edge});
+    return DTP_OK;
+}
+
+/* ---- edges -------------------------------------------------------------------------------------
+ */
+
+sel_view sel_view_from(const sel_work *w, int32_t edge, int32_t from)
+{
+    const sel_edge *e = &w->edges[edge];
+    const int64_t cols = w->nodes[e->v].k;
+    return e->u == from ? (sel_view){sel_matrix(e), cols, 1, e->v}
+                        : (sel_view){sel_matrix(e), 1, cols, e->u};
+}
+
+static dtp_status push(sel_queue *q, int32_t item, dtp_err *err)
+{
+    DTP_TRY(dtp_select__reserve(&q->items, (int64_t)q->n + 1, &q->capacity, sizeof *q->items, err));
+    q->items[q->n++] = item;
+    return DTP_OK;
+}
+
+dtp_status sel_touch(sel_work *w, int32_t edge, dtp_err *err)
+{
+    sel_edge *e = &w->edges[edge];
+    w->nodes[e->u].changed = w->nodes[e->v].changed = true;
+    if (!e->dirty) {
+        e->dirty = true;
+        DTP_TRY(push(&w->dirty, edge, err));
+    }
+    if (!e->check) {
+        e->check = true;
+        DTP_TRY(push(&w->check, edge, err));
+    }
+    return DTP_OK;
+}
+
+dtp_status sel_own(sel_work *w, int32_t edge, dtp_err *err)
+{
+    sel_edge *e = &w->edges[edge];
+    const size_t n = (size_t)w->nodes[e->u].k * (size_t)w->nodes[e->v].k;
+    if (e->m != NULL) {
+        return DTP_OK;
+    }
+    e->m = malloc((n + 1) * sizeof *e->m);
+    if (e->m == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a matrix of %zu", n);
+    }
+    memcpy(e->m, e->borrowed, n * sizeof *e->m);
+    return DTP_OK;
+}
+
+int32_t sel_purge(sel_work *w, int32_t node)
+{
+    sel_node *x = &w->nodes[node];
+    int32_t n = 0;
+    for (int32_t i = 0; i < x->n_adj; i++) {
+        const sel_edge *e = &w->edges[x->adj[i]];
+        if (e->alive && (e->u == node || e->v == node)) {
+            x->adj[n++] = x->adj[i];
+        }
+    }
+    x->n_adj = n;
+    return n;
+}
+
+void sel_drop_edge(sel_work *w, int32_t edge)
+{
+    sel_edge *e = &w->edges[edge];
+    free(e->m);
+    e->m = NULL;
+    e->alive = false;
+    w->nodes[e->u].changed = w->nodes[e->v].changed = true;
+}
+
+static dtp_status attach(sel_work *w, int32_t node, int32_t edge, dtp_err *err)
+{
+    sel_node *x = &w->nodes[node];
+    DTP_TRY(dtp_select__reserve(&x->adj, (int64_t)x->n_adj + 1, &x->cap_adj, sizeof *x->adj, err));
+    x->adj[x->n_adj++] = edge;
+    return DTP_OK;
+}
+
+static dtp_status reserve_edge(sel_work *w, dtp_err *err)
+{
+    return dtp_select__reserve(&w->edges, (int64_t)w->n_edges + 1, &w->cap_edges, sizeof *w->edges,
+                               err);
+}
+
+/* Expects room for it; owns e.m from here on, even if it fails. */
+static dtp_status new_edge(sel_work *w, sel_edge e, dtp_err *err)
+{
+    const int32_t id = w->n_edges++;
+    w->edges[id] = e;
+    DTP_TRY(insert_edge(w, id, err));
+    DTP_TRY(attach(w, e.u, id, err));
+    DTP_TRY(attach(w, e.v, id, err));
+    return sel_touch(w, id, err);
+}
+
+/* Adds m (rows by strategies of a) to the matrix of an edge between a and b. */
+static dtp_status add_into(sel_work *w, int32_t edge, int32_t a, const int64_t *m, dtp_err *err)
+{
+    sel_edge *e = &w->edges[edge];
+    const int64_t ku = w->nodes[e->u].k, kv = w->nodes[e->v].k;
+    DTP_TRY(sel_own(w, edge, err));
+    for (int64_t i = 0; i < ku; i++) {
+        for (int64_t j = 0; j < kv; j++) {
+            int64_t *to = &e->m[i * kv + j];
+            *to = dtp_select_add_cost(*to, e->u == a ? m[i * kv + j] : m[j * ku + i]);
+        }
+    }
+    return sel_touch(w, edge, err);
+}
+
+dtp_status sel_add_matrix(sel_work *w, int32_t a, int32_t b, int64_t *m, dtp_err *err)
+{
+    const int32_t found = find_edge(w, a, b);
+    if (found < 0) {
+        dtp_status room = reserve_edge(w, err);
+        if (room != DTP_OK) {
+            free(m);
+            return room;
+        }
+        return new_edge(w, (sel_edge){.u = a, .v = b, .m = m, .alive = true}, err);
+    }
+    dtp_status s = add_into(w, found, a, m, err);
+    free(m);
+    return s;
+}
+
+/* ---- strategies --------------------------------------------------------------------------------
+ */
+
+dtp_status sel_kill(sel_work *w, int32_t node, int32_t strategy, int64_t *counter, dtp_err *err)
+{
+    sel_node *x = &w->nodes[node];
+    x->cost[strategy] = DTP_SELECT_FORBIDDEN;
+    x->changed = x->memory_changed = true;
+    (*counter)++;
+    if (--x->n_live == 0) {
+        w->infeasible = true;
+        return DTP_OK;
+    }
+    const int32_t degree = sel_purge(w, node);
+    for (int32_t i = 0; i < degree; i++) {
+        DTP_TRY(sel_touch(w, x->adj[i], err));
+    }
+    return DTP_OK;
+}
+
+dtp_status sel_add_cost(sel_work *w, int32_t node, int32_t strategy, int64_t cost, dtp_err *err)
+{
+    sel_node *x = &w->nodes[node];
+    const int64_t sum = dtp_select_add_cost(x->cost[strategy], cost);
+    x->changed = x->changed || cost != 0;
+    if (sum >= DTP_SELECT_FORBIDDEN && !sel_dead(x, strategy)) {
+        return sel_kill(w, node, strategy, &w->report.inconsistent, err);
+    }
+    x->cost[strategy] = sum;
+    return DTP_OK;
+}
+
+dtp_status sel_add_piece(sel_work *w, int32_t node, int32_t first, int32_t last, int64_t *use,
+                         dtp_err *err)
+{
+    sel_node *x = &w->nodes[node];
+    dtp_status s = dtp_select__reserve(&x->pieces, (int64_t)x->n_pieces + 1, &x->cap_pieces,
+                                       sizeof *x->pieces, err);
+    if (s != DTP_OK) {
+        free(use);
+        return s;
+    }
+    x->pieces[x->n_pieces++] = (sel_piece){first, last, use};
+    x->memory_changed = true;
+    return DTP_OK;
+}
+
+dtp_status sel_add_undo(sel_work *w, sel_undo record, dtp_err *err)
+{
+    if (record.table == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for undo records");
+    }
+    DTP_TRY(dtp_select__reserve(&w->undo, w->n_undo + 1, &w->cap_undo, sizeof *w->undo, err));
+    w->undo[w->n_undo++] = record;
+    return DTP_OK;
+}
+
+void sel_restore_from(const sel_work *w, int64_t n_undo, int32_t *choice)
+{
+    for (int64_t i = n_undo - 1; i >= 0; i--) {
+        const sel_undo *u = &w->undo[i];
+        const int64_t row = u->a >= 0 ? choice[u->a] : 0;
+        choice[u->node] = u->table[row * u->kb + (u->b >= 0 ? choice[u->b] : 0)];
+    }
+}
+
+void sel_restore(const sel_work *w, int32_t *choice)
+{
+    sel_restore_from(w, w->n_undo, choice);
+}
+
+void sel_project(const sel_work *w, int32_t *choice)
+{
+    for (int64_t i = 0; i < w->n_undo; i++) {
+        const sel_undo *u = &w->undo[i];
+        int32_t at = -1;
+        if (u->a != u->node) {
+            continue;
+        }
+        for (int32_t s = 0; s < u->kept; s++) {
+            at = u->table[s] == choice[u->node] ? s : at;
+        }
+        choice[u->node] = at;
+    }
+}
+
+bool sel_work_late(const sel_work *w)
+{
+    struct timespec t;
+    if (w->end_s <= 0.0) {
+        return false;
+    }
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec >= w->end_s;
+}
+
+/* ---- compaction --------------------------------------------------------------------------------
+ */
+
+static int32_t *live_strategies(sel_work *w, const sel_node *x)
+{
+    int32_t *map = dtp_arena_alloc(w->arena, (size_t)x->n_live, sizeof *map);
+    int32_t n = 0;
+    for (int32_t s = 0; map != NULL && s < x->k; s++) {
+        if (!sel_dead(x, s)) {
+            map[n++] = s;
+        }
+    }
+    return map;
+}
+
+/* map_u, map_v: new index -> old index, NULL = unchanged. */
+static dtp_status compact_edge(sel_work *w, int32_t edge, const int32_t *map_u,
+                               const int32_t *map_v, dtp_err *err)
+{
+    sel_edge *e = &w->edges[edge];
+    const int32_t ku = w->nodes[e->u].n_live, kv = w->nodes[e->v].n_live;
+    const int64_t old = w->nodes[e->v].k;
+    DTP_TRY(sel_own(w, edge, err));
+    int64_t *to = e->m; /* never overtakes what is read */
+    for (int32_t i = 0; i < ku; i++) {
+        const int64_t *row = e->m + (map_u != NULL ? map_u[i] : i) * old;
+        for (int32_t j = 0; j < kv; j++) {
+            *to++ = row[map_v != NULL ? map_v[j] : j];
+        }
+    }
+    int64_t *smaller = realloc(e->m, ((size_t)ku * (size_t)kv + 1) * sizeof *e->m);
+    e->m = smaller != NULL ? smaller : e->m;
+    return DTP_OK;
+}
+
+static void compact_node(sel_node *x, const int32_t *map)
+{
+    for (int32_t s = 0; s < x->n_live; s++) {
+        x->cost[s] = x->cost[map[s]];
+        for (int32_t i = 0; i < x->n_pieces; i++) {
+            x->pieces[i].use[s] = x->pieces[i].use[map[s]];
+        }
+    }
+    x->k = x->n_live;
+}
+
+dtp_status sel_compact(sel_work *w, dtp_err *err)
+{
+    const int32_t **maps = calloc((size_t)w->n_nodes + 1, sizeof *maps);
+    if (maps == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_nodes);
+    }
+    dtp_status s = DTP_OK;
+    for (int32_t i = 0; i < w->n_nodes && s == DTP_OK && !w->infeasible; i++) {
+        const sel_node *x = &w->nodes[i];
+        if (x->alive && x->n_live < x->k) {
+            maps[i] = live_strategies(w, x);
+            s = sel_add_undo(w, (sel_undo){i, i, -1, 1, maps[i], x->n_live}, err);
+        }
+    }
+    for (int32_t e = 0; e < w->n_edges && s == DTP_OK && !w->infeasible; e++) {
+        const sel_edge *edge = &w->edges[e];
+        if (edge->alive && (maps[edge->u] != NULL || maps[edge->v] != NULL)) {
+            s = compact_edge(w, e, maps[edge->u], maps[edge->v], err);
+        }
+    }
+    for (int32_t i = 0; i < w->n_nodes && s == DTP_OK; i++) {
+        if (maps[i] != NULL) {
+            compact_node(&w->nodes[i], maps[i]);
+        }
+    }
+    free(maps);
+    return s;
+}
+
+/* ---- life --------------------------------------------------------------------------------------
+ */
+
+void sel_free_node(sel_node *x)
+{
+    for (int32_t i = 0; i < x->n_pieces; i++) {
+        free(x->pieces[i].use);
+    }
+    free(x->pieces);
+    free(x->cost);
+    free(x->adj);
+    *x = (sel_node){0};
+}
+
+static dtp_status load_nodes(sel_work *w, dtp_err *err)
+{
+    const dtp_select_problem *p = w->p;
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        sel_node *x = &w->nodes[i];
+        x->k = dtp_select_n_strategies(p, i);
+        x->alive = x->changed = x->memory_changed = true;
+        x->cost = malloc((size_t)x->k * sizeof *x->cost);
+        if (x->cost == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_nodes);
+        }
+        for (int32_t s = 0; s < x->k; s++) {
+            const int64_t cost = p->cost[p->first[i] + s];
+            x->cost[s] = cost < DTP_SELECT_FORBIDDEN ? cost : DTP_SELECT_FORBIDDEN;
+            x->n_live += cost < DTP_SELECT_FORBIDDEN ? 1 : 0;
+        }
+        w->infeasible = w->infeasible || x->n_live == 0;
+    }
+    return DTP_OK;
+}
+
+static dtp_status load_edges(sel_work *w, dtp_err *err)
+{
+    const dtp_select_problem *p = w->p;
+    for (int32_t e = 0; e < p->n_edges; e++) {
+        const int64_t *m = p->edge_cost + p->edge_first[e];
+        const int32_t a = p->edge_a[e], b = p->edge_b[e];
+        const int32_t found = find_edge(w, a, b);
+        DTP_TRY(reserve_edge(w, err));
+        DTP_TRY(found >= 0
+                    ? add_into(w, found, a, m, err)
+                    : new_edge(w, (sel_edge){.u = a, .v = b, .borrowed = m, .alive = true}, err));
+    }
+    return DTP_OK;
+}
+
+dtp_status sel_work_create(const dtp_select_problem *p, const dtp_presolve_options *options,
+                           sel_work **out, dtp_err *err)
+{
+    sel_work *w = calloc(1, sizeof *w);
+    dtp_status s = DTP_OK;
+    if (w == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for presolve");
+    }
+    w->p = p;
+    w->options = *options;
+    w->n_nodes = p->n_nodes;
+    w->limit = p->usage_limit;
+    w->cutoff = DTP_SELECT_FORBIDDEN;
+    w->arena = dtp_arena_create();
+    w->nodes = calloc((size_t)p->n_nodes + 1, sizeof *w->nodes);
+    s = w->arena != NULL && w->nodes != NULL
+            ? load_nodes(w, err)
+            : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", p->n_nodes);
+    s = s == DTP_OK ? load_edges(w, err) : s;
+    s = s == DTP_OK ? sel_memory_create(w, err) : s;
+    if (s != DTP_OK) {
+        sel_work_destroy(w);
+        return s;
+    }
+    w->report.before = sel_size(w);
+    *out = w;
+    return DTP_OK;
+}
+
+void sel_retire(sel_work *w)
+{
+    for (int32_t i = 0; w->nodes != NULL && i < w->n_nodes; i++) {
+        sel_free_node(&w->nodes[i]);
+    }
+    for (int32_t e = 0; e < w->n_edges; e++) {
+        free(w->edges[e].m);
+    }
+    free(w->nodes);
+    free(w->edges);
+    free(w->slots);
+    free(w->undo);
+    free(w->dirty.items);
+    free(w->check.items);
+    free(w->time);
+    free(w->base);
+    free(w->price);
+    *w = (sel_work){.arena = w->arena};
+}
+
+void sel_work_destroy(sel_work *w)
+{
+    if (w == NULL) {
+        return;
+    }
+    sel_retire(w);
+    dtp_arena_destroy(w->arena);
+    free(w);
+}

@@ -1,0 +1,334 @@
+#include "planner/solver/relax.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "planner/solver/glpk_fence.h"
+#include "planner/solver/reduced/bound.h"
+
+enum { ROWS_PER_ROUND = 12 };
+
+/* The cutoff is 1000 and the limit 100 in the scale of the program. Usage beyond the limit is
+ * allowed at this price, so that the program has a solution and its duals prove more than the word
+ * "infeasible" would. */
+#define ELASTIC_PRICE 2e4
+
+typedef struct model {
+    sel_work *w;
+    dtp_ilp *ilp;
+    int32_t *node_col; /* by node: column of strategy 0 */
+    int64_t *edge_phi; /* by edge: its first marginal row, counted from first_marginal */
+    int32_t first_marginal, n_structural; /* rows before the memory rows */
+    int32_t *memory_row; /* by row of the program after the structural ones: the row of time */
+    int64_t cap_memory_rows;
+    int32_t elastic; /* column: usage beyond the limit, at a high price */
+    double cost_scale;
+    int32_t *cols; /* scratch for one row */
+    double *coefs;
+    double *used; /* scratch, by row of time and one more */
+} model;
+
+static double row_scale(const model *m)
+{
+    return 100.0 / ((double)m->w->limit + 1.0);
+}
+
+/* ---- building ----------------------------------------------------------------------------------
+ */
+
+static dtp_status add_nodes(model *m, dtp_err *err)
+{
+    const sel_work *w = m->w;
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        const sel_node *x = &w->nodes[i];
+        for (int32_t s = 0; x->alive && s < x->k; s++) {
+            const bool dead = sel_dead(x, s);
+            const dtp_ilp_col col = {0.0, dead ? 0.0 : 1.0,
+                                     dead ? 0.0 : (double)x->cost[s] * m->cost_scale, false};
+            DTP_TRY(dtp_ilp_add_col(m->ilp, col, &m->cols[s], err));
+            m->coefs[s] = 1.0;
+        }
+        if (x->alive) {
+            m->node_col[i] = m->cols[0];
+            DTP_TRY(dtp_ilp_add_row(m->ilp, 1.0, 1.0, x->k, m->cols, m->coefs, NULL, err));
+        }
+    }
+    return DTP_OK;
+}
+
+/* Columns of the finite entries, in the order of the matrix; z[at] = -1 for the others. */
+static dtp_status add_entries(model *m, const sel_edge *e, int32_t *z, dtp_err *err)
+{
+    const int64_t n = (int64_t)m->w->nodes[e->u].k * m->w->nodes[e->v].k;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t cost = sel_matrix(e)[i];
+        z[i] = -1;
+        if (cost < DTP_SELECT_FORBIDDEN) {
+            const dtp_ilp_col col = {0.0, INFINITY, (double)cost * m->cost_scale, false};
+            DTP_TRY(dtp_ilp_add_col(m->ilp, col, &z[i], err));
+        }
+    }
+    return DTP_OK;
+}
+
+/* sum over the line of z - y = 0. */
+static dtp_status add_marginal(model *m, const int32_t *z, int32_t n, int64_t step, int32_t y,
+                               dtp_err *err)
+{
+    int32_t k = 0;
+    for (int32_t j = 0; j < n; j++) {
+        if (z[j * step] >= 0) {
+            m->cols[k] = z[j * step];
+            m->coefs[k++] = 1.0;
+        }
+    }
+    m->cols[k] = y;
+    m->coefs[k++] = -1.0;
+    return dtp_ilp_add_row(m->ilp, 0.0, 0.0, k, m->cols, m->coefs, NULL, err);
+}
+
+static dtp_status add_edge(model *m, int32_t edge, dtp_err *err)
+{
+    const sel_edge *e = &m->w->edges[edge];
+    const int32_t ku = m->w->nodes[e->u].k, kv = m->w->nodes[e->v].k;
+    int32_t *z = calloc((size_t)ku * (size_t)kv + 1, sizeof *z);
+    if (z == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a matrix of %d x %d", ku, kv);
+    }
+    m->edge_phi[edge] = dtp_ilp_n_rows(m->ilp) - m->first_marginal;
+    dtp_status s = add_entries(m, e, z, err);
+    for (int32_t i = 0; i < ku && s == DTP_OK; i++) {
+        s = add_marginal(m, z + (int64_t)i * kv, kv, 1, m->node_col[e->u] + i, err);
+    }
+    for (int32_t j = 0; j < kv && s == DTP_OK; j++) {
+        s = add_marginal(m, z + j, ku, kv, m->node_col[e->v] + j, err);
+    }
+    free(z);
+    return s;
+}
+
+static dtp_status allocate(model *m, dtp_err *err)
+{
+    const sel_work *w = m->w;
+    size_t strategies = 1;
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        strategies += w->nodes[i].alive ? (size_t)w->nodes[i].k : 0;
+    }
+    m->node_col = calloc((size_t)w->n_nodes + 1, sizeof *m->node_col);
+    m->edge_phi = calloc((size_t)w->n_edges + 1, sizeof *m->edge_phi);
+    m->cols = calloc(strategies + 1, sizeof *m->cols);
+    m->coefs = calloc(strategies + 1, sizeof *m->coefs);
+    m->used = calloc((size_t)w->n_rows + 1, sizeof *m->used);
+    return m->node_col != NULL && m->edge_phi != NULL && m->cols != NULL && m->coefs != NULL &&
+                   m->used != NULL
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu strategies", strategies);
+}
+
+static dtp_status build(model *m, dtp_err *err)
+{
+    DTP_TRY(allocate(m, err));
+    DTP_TRY(dtp_ilp_create(&m->ilp, err));
+    const int64_t bound = sel_lower_bound(m->w);
+    const bool capped = m->w->cutoff < DTP_SELECT_FORBIDDEN;
+    m->cost_scale = 1000.0 / (1.0 + fabs((double)(capped ? m->w->cutoff : bound)));
+    const dtp_ilp_col elastic = {0.0, INFINITY, ELASTIC_PRICE, false};
+    DTP_TRY(dtp_ilp_add_col(m->ilp, elastic, &m->elastic, err));
+    DTP_TRY(add_nodes(m, err));
+    m->first_marginal = dtp_ilp_n_rows(m->ilp);
+    for (int32_t e = 0; e < m->w->n_edges; e++) {
+        if (m->w->edges[e].alive) {
+            DTP_TRY(add_edge(m, e, err));
+        }
+    }
+    m->n_structural = dtp_ilp_n_rows(m->ilp);
+    return DTP_OK;
+}
+
+static void unbuild(model *m)
+{
+    dtp_ilp_destroy(m->ilp);
+    free(m->node_col);
+    free(m->edge_phi);
+    free(m->memory_row);
+    free(m->cols);
+    free(m->coefs);
+    free(m->used);
+}
+
+/* ---- memory rows -------------------------------------------------------------------------------
+ */
+
+/* What is above the limit is as impossible as the least that is. */
+static int64_t clamped(const sel_work *w, int64_t use)
+{
+    return use > w->limit ? w->limit + 1 : use;
+}
+
+static dtp_status add_memory_row(model *m, int32_t r, dtp_err *err)
+{
+    const sel_work *w = m->w;
+    int32_t n = 0;
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        const sel_node *x = &w->nodes[i];
+        for (int32_t s = 0; x->alive && x->n_pieces > 0 && s < x->k; s++) {
+            int64_t use = 0;
+            for (int32_t j = 0; j < x->n_pieces; j++) {
+                const bool covers = x->pieces[j].first <= r && r < x->pieces[j].last;
+                use += covers ? clamped(w, x->pieces[j].use[s]) : 0;
+            }
+            if (use > 0 && !sel_dead(x, s)) {
+                m->cols[n] = m->node_col[i] + s;
+                m->coefs[n++] = (double)use * row_scale(m);
+            }
+        }
+    }
+    m->cols[n] = m->elastic;
+    m->coefs[n++] = -1.0;
+    const int32_t at = dtp_ilp_n_rows(m->ilp) - m->n_structural;
+    DTP_TRY(dtp_select__reserve(&m->memory_row, (int64_t)at + 1, &m->cap_memory_rows,
+                                sizeof *m->memory_row, err));
+    m->memory_row[at] = r;
+    const double room = (double)(w->limit - w->base[r]) * row_scale(m);
+    return dtp_ilp_add_row(m->ilp, -INFINITY, room, n, m->cols, m->coefs, NULL, err);
+}
+
+/* Usage beyond the limit by row, in m->used. */
+static void find_excess(model *m, const double *values)
+{
+    const sel_work *w = m->w;
+    for (int32_t r = 0; r <= w->n_rows; r++) {
+        m->used[r] = 0.0;
+    }
+    for (int32_t i = 0; i < w->n_nodes; i++) {
+        const sel_node *x = &w->nodes[i];
+        for (int32_t j = 0; j < x->n_pieces; j++) {
+            double use = 0.0;
+            for (int32_t s = 0; s < x->k; s++) {
+                use += (double)clamped(w, x->pieces[j].use[s]) * values[m->node_col[i] + s];
+            }
+            m->used[x->pieces[j].first] += use;
+            m->used[x->pieces[j].last] -= use;
+        }
+    }
+    double sum = -values[m->elastic] / row_scale(m);
+    for (int32_t r = 0; r < w->n_rows; r++) {
+        sum += m->used[r];
+        m->used[r] = sum + (double)w->base[r] - (double)w->limit;
+    }
+}
+
+/* Keeps the ROWS_PER_ROUND worst, worst first. */
+static void insert_worst(const model *m, int32_t row, int32_t *rows, int32_t *n)
+{
+    int32_t at = *n;
+    if (*n < ROWS_PER_ROUND) {
+        (*n)++;
+    } else if (m->used[rows[--at]] >= m->used[row]) {
+        return;
+    }
+    for (; at > 0 && m->used[rows[at - 1]] < m->used[row]; at--) {
+        rows[at] = rows[at - 1];
+    }
+    rows[at] = row;
+}
+
+/* The worst row of each stretch of violated ones, the worst stretches first. */
+static dtp_status add_violated(void *user, dtp_ilp *ilp, const double *values, dtp_err *err)
+{
+    model *m = user;
+    const sel_work *w = m->w;
+    const double slack = 1e-8 * (double)w->limit + 0.5;
+    int32_t rows[ROWS_PER_ROUND], n = 0;
+    (void)ilp;
+    find_excess(m, values);
+    for (int32_t r = 0; r < w->n_rows;) {
+        int32_t worst = r;
+        for (; r < w->n_rows && m->used[r] > slack; r++) {
+            worst = m->used[r] > m->used[worst] ? r : worst;
+        }
+        if (m->used[worst] > slack) {
+            insert_worst(m, worst, rows, &n);
+        } else {
+            r++;
+        }
+    }
+    for (int32_t k = 0; k < n; k++) {
+        DTP_TRY(add_memory_row(m, rows[k], err));
+    }
+    return DTP_OK;
+}
+
+/* ---- solving -----------------------------------------------------------------------------------
+ */
+
+/* The largest value of every node; the node whose largest value is smallest. */
+static void read_choice(const model *m, const double *values, int32_t *choice, sel_relaxation *out)
+{
+    double least = 2.0;
+    for (int32_t i = 0; i < m->w->n_nodes; i++) {
+        const sel_node *x = &m->w->nodes[i];
+        double most = -1.0;
+        for (int32_t s = 0; x->alive && s < x->k; s++) {
+            if (values[m->node_col[i] + s] > most && !sel_dead(x, s)) {
+                most = values[m->node_col[i] + s];
+                choice[i] = s;
+            }
+        }
+        if (x->alive && x->n_live > 1 && most < least) {
+            least = most;
+            out->split_node = i;
+            out->split_strategy = choice[i];
+        }
+    }
+}
+
+/* From the duals: an exact bound, and what it excludes. */
+static dtp_status use_duals(model *m, const dtp_ilp_result *r, int64_t *bound, dtp_err *err)
+{
+    const int32_t n_phi = m->n_structural - m->first_marginal;
+    sel_multipliers mult = {.edge_phi = m->edge_phi};
+    mult.phi = calloc((size_t)n_phi + 1, sizeof *mult.phi);
+    mult.lambda = calloc((size_t)m->w->n_rows + 1, sizeof *mult.lambda);
+    if (mult.phi == NULL || mult.lambda == NULL) {
+        free(mult.phi);
+        free(mult.lambda);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d duals", n_phi);
+    }
+    for (int32_t i = 0; i < n_phi; i++) {
+        mult.phi[i] = r->row_duals[m->first_marginal + i] / m->cost_scale;
+    }
+    for (int32_t i = m->n_structural; i < dtp_ilp_n_rows(m->ilp); i++) {
+        const double price = -r->row_duals[i] * row_scale(m) / m->cost_scale;
+        mult.lambda[m->memory_row[i - m->n_structural]] += price > 0.0 ? price : 0.0;
+    }
+    dtp_status s = sel_bound(m->w, &mult, m->w->options.cap, bound, err);
+    free(mult.phi);
+    free(mult.lambda);
+    return s;
+}
+
+dtp_status sel_relax(sel_work *w, double time_limit_s, int32_t *choice, sel_relaxation *out,
+                     dtp_err *err)
+{
+    model m = {.w = w};
+    dtp_ilp_result r = {0};
+    const dtp_ilp_options options = {
+        .time_limit_s = time_limit_s, .relaxation = true, .lazy = add_violated, .lazy_user = &m};
+    *out = (sel_relaxation){.split_node = -1, .split_strategy = -1};
+    dtp_status s = build(&m, err);
+    if (s == DTP_OK) {
+        s = dtp_ilp_solve(m.ilp, &options, &r, err);
+    }
+    if (s == DTP_SOLVER) { /* numerical trouble: as good as unsolved */
+        dtp_err_clear(err);
+        s = DTP_OK;
+    }
+    if (s == DTP_OK && r.row_duals != NULL) {
+        out->solved = r.status == DTP_ILP_OPTIMAL;
+        read_choice(&m, r.values, choice, out);
+        s = use_duals(&m, &r, &out->bound, err);
+    }
+    unbuild(&m);
+    return s;
+}

@@ -1,0 +1,122 @@
+#include "planner/tensors/exposed_communication.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "cost_models/timeline.h"
+#include "planner/problem/tensors/tensor_internal.h"
+
+static int32_t place_of(dtp_tensor_id tensor, dtp_phase phase)
+{
+    return DTP_N_PHASES * tensor + (int32_t)phase;
+}
+
+dtp_status dtp_exposure_create(const dtp_graph *g, dtp_arena *arena, dtp_exposure *out,
+                               dtp_err *err)
+{
+    const size_t n = DTP_N_PHASES * (size_t)g->n_tensors;
+    *out = (dtp_exposure){
+        .n_places = DTP_N_PHASES * g->n_tensors,
+        .step_s = INFINITY,
+        .share = 1.0,
+        .sent_s = dtp_arena_alloc(arena, n, sizeof *out->sent_s),
+        .alone_s = dtp_arena_alloc(arena, n, sizeof *out->alone_s),
+        .of_fastest = dtp_arena_alloc(arena, n, sizeof *out->of_fastest),
+    };
+    return out->sent_s != NULL && out->alone_s != NULL && out->of_fastest != NULL
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_NOMEM, "out of memory for what is sent of %d tensors",
+                          g->n_tensors);
+}
+
+/* ---- what a timeline shows ----------------------------------------------------------------------
+ */
+
+typedef struct shown {
+    double all_s, *sent_s, *alone_s; /* by place */
+} shown;
+
+static void add_collective(const dtp_program *p, const dtp_instr *instr, double alone_s, shown *out)
+{
+    const double sent_s = dtp_instr_runs(p, instr) * instr->time_s;
+    out->all_s += sent_s;
+    for (int32_t k = 0; k < instr->n_in; k++) { /* several in a bucket */
+        const dtp_tensor_id t = p->values[instr->in[k]].tensor;
+        if (t >= 0) {
+            out->sent_s[place_of(t, instr->phase)] += sent_s;
+            out->alone_s[place_of(t, instr->phase)] += alone_s;
+        }
+    }
+}
+
+static void keep_shown(dtp_exposure *x, const shown *from, double exposed_s, double step_s)
+{
+    const bool fastest = step_s < x->step_s;
+    for (int32_t i = 0; i < x->n_places; i++) {
+        const bool sent = from->sent_s[i] > 0.0;
+        if (sent && (fastest || !x->of_fastest[i])) {
+            x->sent_s[i] = from->sent_s[i];
+            x->alone_s[i] = from->alone_s[i];
+        }
+        x->of_fastest[i] = fastest ? sent : x->of_fastest[i];
+    }
+    if (fastest) {
+        x->step_s = step_s;
+        x->share = from->all_s > 0.0 ? exposed_s / from->all_s : 1.0;
+    }
+}
+
+dtp_status dtp_exposure_note(dtp_exposure *x, const dtp_program *p, double slowdown, double step_s,
+                             dtp_err *err)
+{
+    dtp_timeline_result r;
+    double *by_instr = calloc((size_t)p->n_instrs + 1, sizeof *by_instr);
+    shown s = {.sent_s = calloc((size_t)x->n_places + 1, sizeof *s.sent_s),
+               .alone_s = calloc((size_t)x->n_places + 1, sizeof *s.alone_s)};
+    const bool ok = by_instr != NULL && s.sent_s != NULL && s.alone_s != NULL &&
+                    dtp_timeline_program(p, slowdown, &r, by_instr);
+    for (int32_t i = 0; i < p->n_instrs && ok; i++) {
+        if (p->instrs[i].kind == DTP_INSTR_COLLECTIVE) {
+            add_collective(p, &p->instrs[i], by_instr[i], &s);
+        }
+    }
+    if (ok) {
+        keep_shown(x, &s, r.exposed_comm_s, step_s);
+    }
+    free(by_instr);
+    free(s.sent_s);
+    free(s.alone_s);
+    return ok ? DTP_OK
+              : DTP_FAIL(err, DTP_NOMEM, "out of memory for a timeline of %d instructions",
+                         p->n_instrs);
+}
+
+/* ---- prices -------------------------------------------------------------------------------------
+ */
+
+dtp_status dtp_exposure_discount(const dtp_exposure *x, const dtp_tensor_problem *p, double weight,
+                                 const int64_t *full, dtp_err *err)
+{
+    const dtp_select_problem *s = p->select;
+    const size_t n = (size_t)s->n_edges + 1;
+    double *sent = calloc(2 * n, sizeof *sent);
+    if (sent == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the prices of %d edges", s->n_edges);
+    }
+    double *alone = sent + n;
+    for (int32_t i = 0; i < p->n_unfolded; i++) {
+        const dtp_unfolded_edge *u = &p->unfolded[i];
+        sent[u->edge] += x->sent_s[place_of(u->tensor, u->phase)];
+        alone[u->edge] += x->alone_s[place_of(u->tensor, u->phase)];
+    }
+    for (int32_t e = 0; e < s->n_edges; e++) {
+        const double own = sent[e] > 0.0 ? alone[e] / sent[e] : x->share;
+        const double part = x->share + weight * (own - x->share);
+        for (int64_t k = s->edge_first[e]; k < s->edge_first[e + 1]; k++) {
+            s->edge_cost[k] =
+                full[k] >= DTP_SELECT_FORBIDDEN ? full[k] : (int64_t)(part * (double)full[k]);
+        }
+    }
+    free(sent);
+    return DTP_OK;
+}

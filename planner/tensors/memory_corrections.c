@@ -1,0 +1,95 @@
+#include "planner/tensors/memory_corrections.h"
+
+#include <stdlib.h>
+
+#include "planner/problem/tensors/tensor_internal.h"
+#include "spmd/program/peak.h"
+
+dtp_reserve_mark dtp_reserve_begin(const dtp_tensor_problem *p)
+{
+    return (dtp_reserve_mark){p->select->n_extra, p->select->n_extra_usage};
+}
+
+void dtp_reserve_end(dtp_tensor_problem *p, dtp_reserve_mark mark)
+{
+    p->select->n_extra = mark.n_extra;
+    p->select->n_extra_usage = mark.n_extra_usage;
+}
+
+/* What the problem says that a selection needs, by node of the graph: the most of its times. */
+static dtp_status find_said(const dtp_tensor_problem *p, const int32_t *selection, int64_t *said,
+                            dtp_err *err)
+{
+    const dtp_select_problem *s = p->select;
+    const int64_t n_times = (int64_t)DTP_NODE_TICKS * p->graph->n_nodes;
+    int64_t now = 0;
+    int64_t *change = calloc((size_t)n_times + 1, sizeof *change);
+    if (change == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the usage of a selection");
+    }
+    for (int32_t i = 0; i < dtp_select_n_intervals(s); i++) {
+        const dtp_select_interval x = dtp_select_interval_at(s, i);
+        if (x.begin < x.end) {
+            change[x.begin] += x.usage[selection[x.node]];
+            change[x.end] -= x.usage[selection[x.node]];
+        }
+    }
+    for (int64_t t = 0; t < n_times; t++) {
+        const int64_t node = t / DTP_NODE_TICKS;
+        now += change[t];
+        said[node] = t % DTP_NODE_TICKS == 0 || now > said[node] ? now : said[node];
+    }
+    free(change);
+    return DTP_OK;
+}
+
+static dtp_status reserve(dtp_tensor_problem *p, dtp_node_id n, int32_t option, int64_t bytes,
+                          dtp_err *err)
+{
+    const int32_t choice = p->choice_of_node[n];
+    const size_t k = (size_t)p->choices[choice].n_options;
+    const int64_t at = (int64_t)DTP_NODE_TICKS * n;
+    int64_t *usage = calloc(k, sizeof *usage);
+    if (usage == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
+    }
+    usage[option] = bytes;
+    const dtp_status s =
+        dtp_select_add_interval(p->select, choice, at, at + DTP_NODE_TICKS, usage, err);
+    free(usage);
+    return s;
+}
+
+static dtp_status compare(dtp_tensor_problem *p, const int32_t *selection, const int64_t *need,
+                          int64_t *said, int64_t limit, int32_t *n, dtp_err *err)
+{
+    DTP_TRY(find_said(p, selection, said, err));
+    for (dtp_node_id i = 0; i < p->graph->n_nodes; i++) {
+        const int32_t option = selection[p->choice_of_node[i]];
+        const int64_t missing = need[i] - said[i];
+        if (missing > 0 && need[i] > limit) {
+            DTP_TRY(reserve(p, i, option, missing, err));
+            (*n)++;
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_reserve_add(dtp_tensor_problem *p, const int32_t *selection,
+                           const dtp_sharding *sharding, const dtp_lower_options *options,
+                           int64_t limit, int32_t *n, dtp_err *err)
+{
+    const size_t n_nodes = (size_t)p->graph->n_nodes;
+    dtp_program *program = NULL;
+    int64_t *need = calloc(2 * n_nodes + 1, sizeof *need);
+    *n = 0;
+    if (need == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the usage of a program");
+    }
+    dtp_status s = dtp_lower(p->graph, sharding, options, &program, err);
+    s = s == DTP_OK ? dtp_peak_by_node(program, need, err) : s;
+    s = s == DTP_OK ? compare(p, selection, need, need + n_nodes, limit, n, err) : s;
+    dtp_program_destroy(program);
+    free(need);
+    return s;
+}

@@ -1,0 +1,117 @@
+/* The smallest memory limit that works: between what no solution of the problem is below and what
+ * the programs of its solutions, and baselines, need. From a program that is known on, smaller ones
+ * are looked for in large steps, then in single bytes, the last time just as planning with that
+ * limit would, so that planning with one byte less than what is named finds nothing. */
+#include "planner/tensors/plan_tensor_internal.h"
+
+#include "planner/tensors/minimum_memory.h"
+#include "planner/tensors/memory_corrections.h"
+
+/* The first step is so large a part of the way to what is proven to be needed. */
+enum { MAX_STEPS_DOWN = 64, FIRST_PART = 4 };
+
+/* The selection with the least usage; *peak: of its program, a limit that works; 0: none. */
+static dtp_status solve_memory(dtp_planning *p, dtp_least_usage *least, int64_t *peak, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    const dtp_select_options options = dtp_tensor__solver_options(p);
+    DTP_TRY(dtp_least_usage_find(state->problem->select, &options, 0, least, err));
+    if (least->choice == NULL) {
+        return DTP_OK;
+    }
+    dtp_select_problem *select = state->problem->select;
+    dtp_select_options cheap = options;
+    dtp_tensor_round r;
+    cheap.start = least->choice;
+    select->usage_limit = least->usage;
+    const dtp_reserve_mark mark = dtp_reserve_begin(state->problem);
+    dtp_certificate kept = p->certificate;
+    dtp_status s = dtp_tensor__solve_once(p, &cheap, false, &r, err);
+    dtp_reserve_end(state->problem, mark);
+    *peak = r.peak;
+    p->certificate = kept;
+    select->usage_limit = state->usage_limit;
+    return s;
+}
+
+/* A baseline may need less than what was found. */
+void dtp_tensor__compare_baselines(const dtp_planning *p, int64_t *smallest)
+{
+    for (int32_t i = 0; i < p->n_baselines; i++) {
+        const dtp_candidate *c = &p->baselines[i];
+        const int64_t peak = c->predicted.peak_bytes;
+        if (c->legal && p->planner->keeps_pins(p, c) && (*smallest == 0 || peak < *smallest)) {
+            *smallest = peak;
+        }
+    }
+}
+
+/* The candidate that needs least of those that are found with `limit`: by the search for ever
+ * smaller programs down to the floor, or with floor 0 just as planning with that limit does. */
+static dtp_status solve_below(const dtp_planning *p, int64_t limit, int64_t floor, bool *found,
+                              dtp_candidate *out, dtp_err *err)
+{
+    tensor_state *state = p->state;
+    dtp_plan_request request = *p->request;
+    tensor_state tight = *state;
+    dtp_planning below = *p;
+    request.memory_limit_bytes = limit;
+    request.objective = DTP_OBJECTIVE_MEMORY;
+    tight.usage_limit = tight.limit = limit;
+    tight.floor = floor;
+    below.request = &request;
+    below.state = &tight;
+    below.has_best = false;
+    state->problem->select->usage_limit = tight.usage_limit;
+    dtp_status s = dtp_planning_offer_rules(&below, err);
+    s = s == DTP_OK ? dtp_tensor__solve_limit(&below, err) : s;
+    state->problem->select->usage_limit = state->usage_limit;
+    state->step_part = tight.step_part;
+    *found = below.has_best;
+    *out = below.best;
+    return s;
+}
+
+/* Plans with ever smaller limits from one that works, until nothing is found; what is named as the
+ * smallest limit is so that planning with it, or with one byte less, ends as it says. */
+static dtp_status step_down(dtp_planning *p, int64_t bound, int64_t *smallest, dtp_err *err)
+{
+    tensor_state *state = p->state;
+    bool found = true;
+    state->step_part = FIRST_PART;
+    const bool any = p->request->objective == DTP_OBJECTIVE_TIME;
+    for (int32_t i = 0; i < MAX_STEPS_DOWN && found && *smallest > bound && !(any && p->has_best);
+         i++) {
+        dtp_candidate c;
+        DTP_TRY(solve_below(p, *smallest - 1, bound, &found, &c, err));
+        if (!found) {
+            DTP_TRY(solve_below(p, *smallest - 1, 0, &found, &c, err));
+        }
+        if (found) {
+            *smallest = c.predicted.peak_bytes;
+            dtp_planning_offer(p, &c);
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_tensor__find_least(dtp_planning *p, dtp_err *err)
+{
+    dtp_least_usage least;
+    int64_t smallest = 0;
+    DTP_TRY(solve_memory(p, &least, &smallest, err));
+    dtp_tensor__compare_baselines(p, &smallest);
+    /* What no solution of the problem needs less than, no program does: then nothing is below. */
+    dtp_status s = p->rival == NULL && smallest > least.bound
+                       ? step_down(p, least.bound, &smallest, err)
+                       : DTP_OK;
+    if (p->request->objective == DTP_OBJECTIVE_MEMORY) {
+        const bool tight = least.choice != NULL && least.bound == least.usage;
+        p->certificate.status = tight ? DTP_CERT_OPTIMAL : DTP_CERT_FEASIBLE;
+        p->certificate.bound = least.bound;
+    }
+    p->out->smallest_bound = p->has_best ? 0 : least.bound;
+    p->out->smallest_peak_bytes = p->has_best ? 0 : smallest;
+    dtp_least_usage_free(&least);
+    return s;
+}

@@ -1,0 +1,98 @@
+#include "planner/tensors/minimum_memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A copy that shares everything with p but the costs, which are 0 where they are allowed. */
+static dtp_status without_costs(const dtp_select_problem *p, dtp_select_problem *out, dtp_err *err)
+{
+    const int64_t strategies = p->first[p->n_nodes];
+    const int64_t entries = p->n_edges > 0 ? p->edge_first[p->n_edges] : 0;
+    int64_t *costs = calloc((size_t)(strategies + entries) + 1, sizeof *costs);
+    if (costs == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy of a selection problem");
+    }
+    *out = *p;
+    out->cost = costs;
+    out->edge_cost = costs + strategies;
+    for (int64_t i = 0; i < strategies; i++) {
+        out->cost[i] = p->cost[i] >= DTP_SELECT_FORBIDDEN ? DTP_SELECT_FORBIDDEN : 0;
+    }
+    for (int64_t i = 0; i < entries; i++) {
+        out->edge_cost[i] = p->edge_cost[i] >= DTP_SELECT_FORBIDDEN ? DTP_SELECT_FORBIDDEN : 0;
+    }
+    return DTP_OK;
+}
+
+/* All intervals at once, each with its largest usage: every choice is within it. */
+static int64_t most_usage(const dtp_select_problem *p)
+{
+    const int32_t n_intervals = dtp_select_n_intervals(p);
+    int64_t most = 0;
+    for (int32_t i = 0; i < n_intervals; i++) {
+        const dtp_select_interval x = dtp_select_interval_at(p, i);
+        int64_t large = 0;
+        for (int32_t s = 0; s < dtp_select_n_strategies(p, x.node); s++) {
+            large = x.usage[s] > large ? x.usage[s] : large;
+        }
+        most += x.begin < x.end ? large : 0;
+    }
+    return most;
+}
+
+static void keep(dtp_select_result *r, dtp_least_usage *out)
+{
+    if (r->choice != NULL && (out->choice == NULL || r->value.peak < out->usage)) {
+        free(out->choice);
+        out->choice = r->choice;
+        out->usage = r->value.peak;
+        r->choice = NULL;
+    }
+    dtp_select_result_free(r);
+}
+
+/* Between `out->bound` and what is known to work. A step that finds nothing sends the search up,
+ * whether it proves that there is nothing or not. */
+static dtp_status bisect(dtp_select_problem *p, const dtp_select_options *options,
+                         dtp_least_usage *out, dtp_err *err)
+{
+    int64_t low = out->bound;
+    dtp_select_result r;
+    DTP_TRY(dtp_select_solve(p, options, &r, err));
+    out->possible = r.status != DTP_CERT_INFEASIBLE;
+    keep(&r, out);
+    while (out->choice != NULL && low < out->usage) {
+        p->usage_limit = low + (out->usage - 1 - low) / 2;
+        DTP_TRY(dtp_select_solve(p, options, &r, err));
+        if (r.choice == NULL) {
+            low = p->usage_limit + 1;
+            out->bound = r.status == DTP_CERT_INFEASIBLE ? low : out->bound;
+        }
+        keep(&r, out);
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_least_usage_find(const dtp_select_problem *p, const dtp_select_options *options,
+                                int64_t upper, dtp_least_usage *out, dtp_err *err)
+{
+    dtp_select_problem plain;
+    dtp_select_options o = *options;
+    memset(out, 0, sizeof *out);
+    o.cutoff = 0;
+    DTP_TRY(dtp_select_least_peak(p, &out->bound, err));
+    DTP_TRY(without_costs(p, &plain, err));
+    plain.usage_limit = upper > 0 ? upper : most_usage(p);
+    dtp_status s = bisect(&plain, &o, out, err);
+    free(plain.cost);
+    if (s != DTP_OK) {
+        dtp_least_usage_free(out);
+    }
+    return s;
+}
+
+void dtp_least_usage_free(dtp_least_usage *l)
+{
+    free(l->choice);
+    l->choice = NULL;
+}

@@ -1,0 +1,20 @@
+/* The smallest usage limit under which a selection problem has a solution. */
+#ifndef DTP_PLANNER_TENSORS_MINIMUM_MEMORY_H
+#define DTP_PLANNER_TENSORS_MINIMUM_MEMORY_H
+
+#include "planner/solver/solve.h"
+
+typedef struct dtp_least_usage {
+    bool possible;   /* false: proven that no limit helps */
+    int64_t usage;   /* a limit that works; 0 when none was found */
+    int64_t bound;   /* proven: none below works */
+    int32_t *choice; /* by node, with that usage; NULL when none was found. Owned */
+} dtp_least_usage;
+
+/* Bisection with costs left out, so that every step asks only for a solution. `upper` is a limit
+ * that is known to work, 0 = none. */
+dtp_status dtp_least_usage_find(const dtp_select_problem *p, const dtp_select_options *options,
+                                int64_t upper, dtp_least_usage *out, dtp_err *err) DTP_MUST_CHECK;
+void dtp_least_usage_free(dtp_least_usage *l);
+
+#endif

@@ -1,0 +1,315 @@
+#include "planner/tensors/plan_tensor.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/graph/implementation.h"
+#include "planner/shadow_prices.h"
+#include "planner/tensors/plan_bounds.h"
+#include "planner/tensors/plan_tensor_internal.h"
+#include "spmd/redistribute/redistribute_listed.h"
+
+/* A share of the cost that folding may lose without a second look. */
+static const double MOST_LOSS = 0.01;
+/* Entries of a problem from which explanations want bounds of its options. */
+enum { LARGE_ENTRIES = 1000000 };
+
+/* ---- begin and end ------------------------------------------------------------------------------
+ */
+
+static dtp_status make_problem(dtp_planning *p, int32_t runs, dtp_err *err)
+{
+    tensor_state *state = p->state;
+    dtp_tensor_options options = dtp_tensor_options_init();
+    options.runs = runs;
+    options.memory_bytes = p->request->memory_limit_bytes;
+    options.n_pins = state->pins.n_pins;
+    options.pins = state->pins.pins;
+    DTP_TRY(dtp_tensor_problem_create(p->graph, &p->pricer, &options, &state->problem, err));
+    state->usage_limit = state->problem->select->usage_limit;
+    state->limit = p->request->memory_limit_bytes;
+    state->start =
+        dtp_arena_alloc(p->arena, (size_t)state->problem->n_choices, sizeof *state->start);
+    return state->start != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
+}
+
+/* Without pins the limit is in conflict with nothing else. */
+static dtp_status limit_alone(dtp_plan_result *out, int64_t bytes, dtp_err *err)
+{
+    out->conflict = dtp_arena_alloc(out->arena, 1, sizeof *out->conflict);
+    if (out->conflict != NULL) {
+        out->conflict[0] = dtp_arena_printf(out->arena, "memory %" PRId64, bytes);
+    }
+    if (out->conflict == NULL || out->conflict[0] == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for pins");
+    }
+    out->n_conflict = 1;
+    return DTP_OK;
+}
+
+/* Pins of which no option is left are told as a conflict when there are several. */
+static dtp_status explain_conflict(dtp_planning *p, dtp_err *err)
+{
+    dtp_conflict conflict;
+    dtp_plan_result *out = p->out;
+    const dtp_plan_request *r = p->request;
+    if (r->n_texts == 0 && p->certificate.status == DTP_CERT_INFEASIBLE) {
+        return limit_alone(out, r->memory_limit_bytes, err);
+    }
+    DTP_TRY(dtp_conflict_find(p->graph, &p->pricer, r->n_texts, r->texts, r->memory_limit_bytes,
+                              out->arena, &conflict, err));
+    out->n_conflict = conflict.n;
+    out->conflict = conflict.texts;
+    for (int32_t i = 0; i < conflict.n; i++) {
+        conflict.texts[i] = dtp_arena_strdup(out->arena, conflict.texts[i]);
+        if (conflict.texts[i] == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for pins");
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status begin(dtp_planning *p, dtp_err *err)
+{
+    tensor_state *state = dtp_arena_alloc(p->arena, 1, sizeof *state);
+    if (state == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for tensor mode");
+    }
+    p->state = state;
+    DTP_TRY(dtp_pin_set_read(p->request->n_texts, p->request->texts, p->graph, &p->pricer.mesh,
+                             p->arena, &state->pins, err));
+    DTP_TRY(dtp_graph_with_settings(p->graph, state->pins.n_settings, state->pins.settings,
+                                    &state->set, err));
+    state->base = p->graph;
+    p->graph = state->set;
+    DTP_TRY(dtp_exposure_create(p->graph, p->arena, &state->exposure, err));
+    dtp_err why = {0};
+    dtp_status s = make_problem(p, 1, &why);
+    if (s == DTP_INVALID && state->pins.n_texts > 1) {
+        DTP_TRY(explain_conflict(p, err));
+        if (p->out->n_conflict > 1) {
+            return DTP_OK;
+        }
+    }
+    return s == DTP_OK ? DTP_OK : DTP_FAIL(err, s, "%s", why.msg);
+}
+
+static void finish(dtp_planning *p)
+{
+    tensor_state *state = p->state;
+    if (state != NULL) {
+        dtp_tensor_problem_destroy(state->problem);
+        dtp_tensor_problem_destroy(state->folded);
+        dtp_graph_destroy(state->set);
+        *state = (tensor_state){0};
+    }
+}
+
+/* ---- candidates ---------------------------------------------------------------------------------
+ */
+
+static bool keeps_pins(const dtp_planning *p, const dtp_candidate *c)
+{
+    const tensor_state *state = p->state;
+    return dtp_pins_kept(p->graph, &c->sharding, state->pins.n_pins, state->pins.pins);
+}
+
+static dtp_status in_space(const dtp_planning *p, const dtp_candidate *c, bool *is, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    return dtp_tensor_selection(state->problem, &c->sharding, state->start, is, err);
+}
+
+/* ---- solving ------------------------------------------------------------------------------------
+ */
+
+/* A plan that does not beat the rival is dropped. */
+static bool is_wanted(const dtp_planning *p)
+{
+    return p->rival == NULL || p->best.predicted.step_time_s < p->rival->predicted.step_time_s;
+}
+
+/* The problem in which fewer instances share their decisions, from the best plan so far on. */
+static dtp_status solve_apart(dtp_planning *p, int32_t runs, dtp_err *err)
+{
+    tensor_state *state = p->state;
+    state->folded = state->problem;
+    state->problem = NULL;
+    p->certificate.solver = runs == 0 ? "select" : "select, folded in 2 runs";
+    DTP_TRY(make_problem(p, runs, err));
+    return dtp_tensor__solve_limit(p, err);
+}
+
+/* What folding can cost at most; where that is much, each half of the instances decides on its own.
+ */
+static dtp_status solve_folding(dtp_planning *p, dtp_err *err)
+{
+    tensor_state *state = p->state;
+    if (p->cut || !dtp_tensor_is_folded(state->problem)) {
+        return DTP_OK;
+    }
+    if (p->request->fold_bound && p->request->objective == DTP_OBJECTIVE_TIME && p->has_best &&
+        is_wanted(p)) {
+        DTP_TRY(dtp_tensor_fold_bound(state->problem, p->least_cost, p->arena, &state->fold_bound,
+                                      err));
+        state->has_fold_bound = true;
+    }
+    if (p->request->unfold) {
+        return solve_apart(p, 0, err);
+    }
+    return state->has_fold_bound && dtp_gap(p->least_cost, state->fold_bound.bound) > MOST_LOSS
+               ? solve_apart(p, 2, err)
+               : DTP_OK;
+}
+
+static dtp_status improve_timeline(dtp_planning *p, dtp_err *err)
+{
+    return p->has_best && p->machine->overlap && p->request->objective == DTP_OBJECTIVE_TIME &&
+                   is_wanted(p)
+               ? dtp_tensor__improve_timeline(p, err)
+               : DTP_OK;
+}
+
+static dtp_status solve(dtp_planning *p, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    p->certificate = (dtp_certificate){.status = DTP_CERT_INFEASIBLE, .solver = "select, folded"};
+    if (state->problem == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_planning_offer_rules(p, err));
+    DTP_TRY(dtp_planning_offer_baselines(p, err));
+    DTP_TRY(dtp_tensor__solve_limit(p, err));
+    DTP_TRY(solve_folding(p, err));
+    if (p->cut) {
+        return DTP_OK;
+    }
+    DTP_TRY(improve_timeline(p, err));
+    if (p->request->objective == DTP_OBJECTIVE_MEMORY || (!p->has_best && !p->request->brief)) {
+        DTP_TRY(dtp_tensor__find_least(p, err));
+    }
+    if (!p->has_best) {
+        if (p->request->brief) {
+            dtp_tensor__compare_baselines(p, &p->out->smallest_peak_bytes);
+            return DTP_OK;
+        }
+        return explain_conflict(p, err);
+    }
+    return DTP_OK;
+}
+
+/* ---- the plan -----------------------------------------------------------------------------------
+ */
+
+static dtp_status copy_settings(const dtp_pin_set *pins, dtp_plan *plan, dtp_err *err)
+{
+    const size_t n = (size_t)pins->n_settings;
+    plan->settings = dtp_arena_alloc(plan->arena, n, sizeof *plan->settings);
+    if (plan->settings == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for settings");
+    }
+    if (n > 0) {
+        memcpy(plan->settings, pins->settings, n * sizeof *plan->settings);
+    }
+    plan->n_settings = pins->n_settings;
+    return DTP_OK;
+}
+
+static dtp_status find_prices(const dtp_planning *p, dtp_plan *plan, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    const dtp_priced_constraints constraints = {.model = state->base,
+                                                .pricer = &p->pricer,
+                                                .n_texts = state->pins.n_texts,
+                                                .texts = state->pins.texts,
+                                                .memory_bytes = p->request->memory_limit_bytes,
+                                                .seed = p->request->seed};
+    plan->certificate.has_prices = true;
+    return dtp_constraint_prices_find(&constraints, p->arena, &plan->certificate.n_prices,
+                                      &plan->certificate.prices, err);
+}
+
+/* The moves of the program that take other steps than a lowering without the machine would. */
+static dtp_status note_moves(const dtp_planning *p, dtp_plan *plan, dtp_err *err)
+{
+    dtp_move_recorder recorder = {.inner = p->best.redistributor, .arena = p->arena};
+    const dtp_redistributor recording = dtp_recording_redistributor(&recorder);
+    const dtp_lower_options plain = {.redistributor = &recording};
+    dtp_program *program = NULL;
+    if (recorder.inner == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_lower(p->graph, &plan->sharding, &plain, &program, err));
+    dtp_program_destroy(program);
+    plan->n_moves = recorder.n;
+    plan->moves = recorder.moves;
+    return DTP_OK;
+}
+
+/* The bound without folding holds with folding too. */
+static dtp_status bound_folding(const dtp_planning *p, dtp_certificate *c, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    bool optimal = false;
+    if (!state->has_fold_bound) {
+        return DTP_OK;
+    }
+    int64_t bound = state->fold_bound.bound;
+    bound = bound < c->least_cost ? bound : c->least_cost;
+    bound = bound > 0 ? bound : 0;
+    c->bound = bound > c->bound ? bound : c->bound;
+    if (c->bound == c->cost) {
+        DTP_TRY(in_space(p, &p->best, &optimal, err));
+    }
+    c->status = optimal ? DTP_CERT_OPTIMAL : c->status;
+    c->gap = dtp_gap(c->cost, c->bound);
+    if (dtp_tensor_is_folded(state->problem)) {
+        c->has_unfolded = true;
+        c->unfolded_bound = bound;
+        c->unfolded_gap = dtp_gap(c->least_cost, bound);
+    }
+    return DTP_OK;
+}
+
+/* Explanations of a plan with bounds need not build a large problem. */
+static dtp_status find_option_bounds(const dtp_planning *p, dtp_plan *plan, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    const dtp_select_problem *s = state->problem->select;
+    return p->request->option_bounds && p->request->objective == DTP_OBJECTIVE_TIME &&
+                   s->edge_first[s->n_edges] >= LARGE_ENTRIES
+               ? dtp_plan_bounds_find(state->problem, &plan->sharding, state->fold_bound.n_prices,
+                                      state->fold_bound.prices, plan->arena, &plan->option_bounds,
+                                      err)
+               : DTP_OK;
+}
+
+static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    plan->sharding = p->best.sharding;
+    for (int32_t t = 0; t < p->graph->n_tensors && !plan->uneven; t++) {
+        plan->uneven = !dtp_layout_is_even(&plan->sharding.layouts[t], &plan->mesh,
+                                           &p->graph->tensors[t].type);
+    }
+    for (int32_t i = 0; i < state->pins.n_texts; i++) {
+        DTP_TRY(dtp_planning_add_pin(plan, state->pins.texts[i], err));
+    }
+    DTP_TRY(note_moves(p, plan, err));
+    DTP_TRY(bound_folding(p, &plan->certificate, err));
+    DTP_TRY(find_option_bounds(p, plan, err));
+    DTP_TRY(p->request->prices ? find_prices(p, plan, err) : DTP_OK);
+    return copy_settings(&state->pins, plan, err);
+}
+
+dtp_status dtp_plan_tensor(const dtp_graph *g, const dtp_machine *machine,
+                           const dtp_plan_request *request, dtp_plan_result *out, dtp_err *err)
+{
+    static const dtp_planner planner = {.begin = begin,
+                                        .finish = finish,
+                                        .solve = solve,
+                                        .keeps_pins = keeps_pins,
+                                        .in_space = in_space,
+                                        .decide = decide};
+    return dtp_planning_run(&planner, g, machine, request, out, err);
+}

@@ -1,0 +1,33 @@
+/* Planning in tensor mode: a layout for every tensor and a row of its sharding rules for every
+ * node, by the selection problem of planner/problem/tensors/tensor_problem.h.
+ *
+ * The problem is solved with a bound and the program of its solution lowered and predicted. The
+ * problem counts less memory than a program needs, so when the program exceeds the limit, the limit
+ * is lowered, or reserves are added to the problem (planner/tensors/memory_corrections.h), and it
+ * is solved again; status and bound are those of the first solve, which hold for every plan within
+ * the limit. Where the machine overlaps communication with compute, redistributions are discounted
+ * by the part that the timeline of the last solution hid, and the problem is solved again: more
+ * candidates. Solutions of rules mode and the baselines are candidates too, and where the search
+ * begins.
+ *
+ * What the certificate speaks of is the sum of prices in picoseconds. Its bound holds for plans in
+ * which the instances of a repeated block are treated alike (solver "select, folded"); beside it
+ * stands a bound without that (planner/untied/tying_bound.h). Where the two are more than 1 %
+ * apart, the problem is solved again from the best plan on with each half of the instances deciding
+ * for itself ("select, folded in 2 runs"), with request.unfold instead with every instance doing so
+ * ("select"); the certificate is that of the last.
+ */
+#ifndef DTP_PLANNER_TENSORS_PLAN_TENSOR_H
+#define DTP_PLANNER_TENSORS_PLAN_TENSOR_H
+
+#include "planner/plan_search.h"
+
+/* The plan is never predicted worse than a baseline or a plan in rules mode that is legal, within
+ * the memory limit and in keeping with the pins. Limits and pins that cannot hold together are a
+ * result that names the smallest set of them; a text that is no pin, or one that cannot be kept
+ * even alone, is DTP_INVALID. Free with dtp_plan_result_free, unless it failed. */
+dtp_status dtp_plan_tensor(const dtp_graph *g, const dtp_machine *machine,
+                           const dtp_plan_request *request, dtp_plan_result *out,
+                           dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,293 @@
+/* Solutions of the selection problem within a memory limit. The problem counts at most what a
+ * program needs, so the program of a solution may be too large. Then the limit is lowered by the
+ * excess and the problem solved again, which is quick and often loses nothing. Where it loses
+ * something, what the program needs beyond the problem is reserved where it is missing
+ * (planner/tensors/memory_corrections.h), under the limit itself. */
+#include "planner/tensors/plan_tensor_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "planner/tensors/memory_corrections.h"
+
+/* Solves with reserves, and with a lowered limit, until a program fits; rounds of branch and bound
+ * where no bound is asked for, and with a lowered limit. */
+enum {
+    MAX_ROUNDS = 12,
+    MAX_LOWERED = 2,
+    LATER_ITERATIONS = 10,
+    BELOW_ITERATIONS = 2, /* ... and any solution will do */
+    LOWERED_ITERATIONS = 60
+};
+
+/* Of an excess that is due to packing, at first. */
+enum { FIRST_PART = 8 };
+/* Of the way from a program that fits to the floor, steps are parts, smaller ones by STEP_FACTOR,
+ * and one byte when LAST_STEP was too much. */
+enum { STEP_FACTOR = 4, LAST_STEP = 16 };
+
+/* Where no bound is asked for, cost and bound may differ by this share. */
+static const double LATER_GAP = 0.005;
+
+/* Lowers and predicts what was selected; its timeline is noted where communication overlaps. */
+static dtp_status predict(dtp_planning *p, const dtp_lower_options *options, dtp_candidate *c,
+                          dtp_err *err)
+{
+    tensor_state *state = p->state;
+    dtp_program *program = NULL;
+    DTP_TRY(dtp_sharding_program(p->graph, &p->pricer, &c->sharding, options, &c->predicted,
+                                 &program, err));
+    const bool fits = state->limit == 0 || c->predicted.peak_bytes <= state->limit;
+    const dtp_status s =
+        p->machine->overlap
+            ? dtp_exposure_note(&state->exposure, program, p->machine->overlap_slowdown,
+                                fits ? c->predicted.step_time_s : (double)INFINITY, err)
+            : DTP_OK;
+    dtp_program_destroy(program);
+    DTP_TRY(s);
+    return dtp_additive_cost(p->graph, &p->pricer, &c->sharding, c->redistributor, &c->cost_ps,
+                             err);
+}
+
+dtp_status dtp_tensor__offer(dtp_planning *p, const int32_t *selection, dtp_tensor_round *out,
+                             dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    dtp_candidate c = {
+        .selected = true, .legal = true, .redistributor = dtp_tensor_redistributor(state->problem)};
+    dtp_lower_options options = dtp_lower_options_init();
+    options.redistributor = c.redistributor;
+    DTP_TRY(dtp_tensor_sharding(state->problem, selection, p->arena, &c.sharding, err));
+    DTP_TRY(dtp_sharding_check(p->graph, &c.sharding, err));
+    DTP_TRY(predict(p, &options, &c, err));
+    out->peak = c.predicted.peak_bytes;
+    out->over = state->limit > 0 ? out->peak - state->limit : 0;
+    out->full_cost = c.cost_ps;
+    out->step_s = c.predicted.step_time_s;
+    dtp_planning_offer(p, &c);
+    return out->over > 0 && state->reserves
+               ? dtp_reserve_add(state->problem, selection, &c.sharding, &options, state->limit,
+                                 &out->reserved, err)
+               : DTP_OK;
+}
+
+dtp_select_options dtp_tensor__solver_options(const dtp_planning *p)
+{
+    dtp_select_options options = dtp_select_options_init();
+    options.seed = p->request->seed;
+    options.threads = p->request->threads;
+    options.gap = p->request->gap;
+    return options;
+}
+
+/* No bound is asked for: little branch and bound, by the dual, and none within a gap. */
+static void ask_no_bound(dtp_select_options *options)
+{
+    options->iterations = LATER_ITERATIONS;
+    options->gap = options->gap > LATER_GAP ? options->gap : LATER_GAP;
+    options->lp_entries = 0;
+}
+
+dtp_status dtp_tensor__start_from(const dtp_planning *p, const dtp_candidate *c,
+                                  const int32_t **start, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    bool found = false;
+    *start = NULL;
+    if (p->has_best) {
+        DTP_TRY(dtp_tensor_selection(state->problem, &c->sharding, state->start, &found, err));
+    }
+    *start = found ? state->start : NULL;
+    return DTP_OK;
+}
+
+/* What the rival costs is what a plan here has to stay below; not when a candidate already beats
+ * its timeline. */
+static int64_t cutoff_of(const dtp_planning *p)
+{
+    const dtp_plan *rival = p->rival;
+    const bool beaten = rival != NULL && p->has_best &&
+                        p->best.predicted.step_time_s < rival->predicted.step_time_s;
+    return rival == NULL || beaten || p->request->objective == DTP_OBJECTIVE_MEMORY
+               ? 0
+               : rival->certificate.cost;
+}
+
+dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_select_options *options, bool first,
+                                  dtp_tensor_round *out, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    dtp_select_result r;
+    *out = (dtp_tensor_round){0};
+    DTP_TRY(dtp_select_solve(state->problem->select, options, &r, err));
+    p->certificate.nodes += r.nodes;
+    if (first) {
+        p->certificate.status = r.status;
+        p->certificate.bound = r.bound;
+        p->cut = options->cutoff > 0 && r.status == DTP_CERT_INFEASIBLE;
+    }
+    out->found = r.choice != NULL;
+    out->usage = r.value.peak;
+    dtp_status s = out->found ? dtp_tensor__offer(p, r.choice, out, err) : DTP_OK;
+    dtp_log(p->request->ctx, DTP_LOG_INFO, "planner", "solved",
+            "usage_limit=%" PRId64 " found=%d cost=%" PRId64 " bound=%" PRId64 " usage=%" PRId64
+            " over=%" PRId64 " full_cost=%" PRId64 " step_s=%g",
+            state->problem->select->usage_limit, out->found, r.value.cost, r.bound, r.value.peak,
+            out->over, out->full_cost, out->step_s);
+    dtp_select_result_free(&r);
+    return s;
+}
+
+/* Where buffers could not be packed tightly, which no reserve helps against, the limit is lowered
+ * so far that there is another solution, and by a part of the excess that doubles every time:
+ * another one may well be packed better. Below the floor nothing is. False when nothing is left. */
+static bool tighten(dtp_select_problem *s, const dtp_tensor_round *r, int64_t floor, int64_t *part)
+{
+    if (r->reserved > 0) {
+        return true;
+    }
+    const int64_t below = (s->usage_limit < r->usage ? s->usage_limit : r->usage) - 1;
+    const int64_t lowered = below - r->over / *part;
+    s->usage_limit = lowered < floor ? floor : lowered;
+    *part = *part > 1 ? *part / 2 : 1;
+    return s->usage_limit > 0 && s->usage_limit <= below;
+}
+
+static bool fits(const dtp_tensor_round *r)
+{
+    return r->found && r->over <= 0;
+}
+
+/* The problem as it is; status and bound are those of the certificate. */
+static dtp_status solve_first(dtp_planning *p, dtp_tensor_round *r, dtp_err *err)
+{
+    dtp_select_options options = dtp_tensor__solver_options(p);
+    options.cutoff = cutoff_of(p);
+    DTP_TRY(dtp_tensor__start_from(p, &p->best, &options.start, err));
+    return dtp_tensor__solve_once(p, &options, true, r, err);
+}
+
+/* From a solution whose program is too large on: limits that are lower by the excess. Leaves the
+ * last one in the problem. */
+static dtp_status solve_lowered(dtp_planning *p, dtp_tensor_round *r, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    dtp_select_problem *s = state->problem->select;
+    dtp_select_options options = dtp_tensor__solver_options(p);
+    options.cutoff = cutoff_of(p);
+    options.iterations = LOWERED_ITERATIONS;
+    DTP_TRY(dtp_tensor__start_from(p, &p->best, &options.start, err));
+    for (int32_t i = 0; i < MAX_LOWERED && r->found && !fits(r); i++) {
+        if (s->usage_limit <= r->over) {
+            break;
+        }
+        s->usage_limit -= r->over;
+        DTP_TRY(dtp_tensor__solve_once(p, &options, false, r, err));
+    }
+    return DTP_OK;
+}
+
+/* Rounds with reserves, those of rounds before included; a limit that was lowered too far goes half
+ * way back up. *last: what came of the last one. */
+static dtp_status solve_reserved(dtp_planning *p, dtp_tensor_round *last, dtp_err *err)
+{
+    tensor_state *state = p->state;
+    dtp_select_problem *s = state->problem->select;
+    dtp_select_options options = dtp_tensor__solver_options(p);
+    int64_t part = FIRST_PART, above = s->usage_limit;
+    bool left = true;
+    options.cutoff = cutoff_of(p);
+    ask_no_bound(&options);
+    options.iterations = state->floor > 0 ? BELOW_ITERATIONS : options.iterations;
+    DTP_TRY(dtp_tensor__start_from(p, &p->best, &options.start, err));
+    state->reserves = true;
+    *last = (dtp_tensor_round){0};
+    for (int32_t i = 0; i < MAX_ROUNDS && !fits(last) && left; i++) {
+        DTP_TRY(dtp_tensor__solve_once(p, &options, false, last, err));
+        if (last->found && !fits(last)) {
+            above = s->usage_limit;
+            left = tighten(s, last, state->floor, &part);
+        } else if (!last->found) {
+            left = s->usage_limit < above;
+            s->usage_limit += (above - s->usage_limit + 1) / 2;
+        }
+    }
+    state->reserves = false;
+    return DTP_OK;
+}
+
+/* Programs that are ever smaller, in steps that are a part of what is above the floor, smaller ones
+ * once nothing is found. */
+static dtp_status descend(dtp_planning *p, dtp_err *err)
+{
+    tensor_state *state = p->state;
+    dtp_tensor_round r;
+    DTP_TRY(solve_reserved(p, &r, err));
+    int64_t peak = fits(&r) ? r.peak : 0;
+    while (state->step_part <= LAST_STEP && peak > state->floor) {
+        state->limit = peak - 1 - (peak - 1 - state->floor) / state->step_part;
+        state->problem->select->usage_limit = state->limit;
+        DTP_TRY(solve_reserved(p, &r, err));
+        peak = fits(&r) ? r.peak : peak;
+        state->step_part *= fits(&r) ? 1 : STEP_FACTOR;
+    }
+    return DTP_OK;
+}
+
+/* Nothing that fits can be much cheaper than the best candidate. */
+static bool is_close(const dtp_planning *p)
+{
+    return p->has_best && dtp_gap(p->best.cost_ps, p->certificate.bound) <= LATER_GAP;
+}
+
+/* From a solution whose program is too large to one that fits; *r: what came of it. */
+static dtp_status make_fit(dtp_planning *p, dtp_tensor_round *r, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    dtp_select_problem *s = state->problem->select;
+    dtp_tensor_round lowered = *r;
+    DTP_TRY(solve_lowered(p, &lowered, err));
+    if (fits(&lowered) && is_close(p)) {
+        *r = lowered;
+        return DTP_OK;
+    }
+    const int64_t limit = s->usage_limit;
+    s->usage_limit = state->usage_limit;
+    DTP_TRY(solve_reserved(p, r, err));
+    if (!fits(r) && fits(&lowered)) {
+        s->usage_limit = limit;
+        *r = lowered;
+    }
+    return DTP_OK;
+}
+
+static dtp_status search(dtp_planning *p, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    dtp_tensor_round r;
+    if (state->floor > 0) {
+        return descend(p, err);
+    }
+    DTP_TRY(solve_first(p, &r, err));
+    if (r.found && !fits(&r)) {
+        DTP_TRY(make_fit(p, &r, err));
+    }
+    if (!fits(&r)) {
+        return DTP_OK;
+    }
+    return p->machine->overlap && p->request->objective == DTP_OBJECTIVE_TIME
+               ? dtp_tensor__solve_discounted(p, err)
+               : DTP_OK;
+}
+
+dtp_status dtp_tensor__solve_limit(dtp_planning *p, dtp_err *err)
+{
+    tensor_state *state = p->state;
+    const dtp_reserve_mark mark = dtp_reserve_begin(state->problem);
+    const int64_t limit = state->limit;
+    const dtp_status s = search(p, err);
+    dtp_reserve_end(state->problem, mark);
+    state->problem->select->usage_limit = state->usage_limit;
+    state->limit = limit;
+    return s;
+}

@@ -1,0 +1,260 @@
+#include "planner/variant_search.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/transform/microbatch.h"
+#include "planner/mesh_search.h"
+#include "planner/planning.h"
+#include "planner/problem/tensors/compute_bound.h"
+
+enum { MAX_MICROBATCHES = 16 };
+
+typedef struct search {
+    dtp_plan_mode mode;
+    const dtp_graph *g;
+    const dtp_machine *machine;
+    const dtp_plan_request *request;
+    const dtp_choice_search *what;
+    dtp_arena *arena; /* texts and choices while it runs */
+    int32_t n, done;
+    dtp_graph_choices *choices;
+    int32_t best_choice;
+    const char **tried; /* by choice that is done */
+    dtp_plan rival;     /* certificate and prediction of the plan without any choice */
+    bool has_rival;
+    dtp_plan_result *best;
+} search;
+
+const char *dtp_choices_text(const dtp_graph_choices *choices, dtp_arena *arena)
+{
+    const char *text = "";
+    if (!dtp_graph_choices_any(choices)) {
+        return "as it is";
+    }
+    for (int32_t i = 0; i < choices->remat.n && text != NULL; i++) {
+        text = dtp_arena_printf(arena, "%s%s%s", text, i == 0 ? "--remat " : ",",
+                                choices->remat.items[i]);
+    }
+    return choices->microbatches <= 1 || text == NULL
+               ? text
+               : dtp_arena_printf(arena, "%s%s--microbatches %d", text,
+                                  choices->remat.n > 0 ? " " : "", choices->microbatches);
+}
+
+/* ---- the list of choices ------------------------------------------------------------------------
+ */
+
+static dtp_status list_choices(search *s, dtp_err *err)
+{
+    const dtp_graph_choices none = {.micro_dim = -1};
+    const dtp_graph_choices given = s->request->choices != NULL ? *s->request->choices : none;
+    dtp_remat one = given.remat, *remat = &one;
+    int32_t count = given.microbatches, *counts = &count, n_remat = 1, n_counts = 1;
+    const int32_t max =
+        s->what->max_microbatches > 0 ? s->what->max_microbatches : MAX_MICROBATCHES;
+    if (s->what->remat) {
+        DTP_TRY(dtp_remat_choices(s->g, s->arena, &n_remat, &remat, err));
+    }
+    if (s->what->microbatches) {
+        DTP_TRY(dtp_microbatch_choices(s->g, max, s->arena, &n_counts, &counts, err));
+    }
+    const size_t n = (size_t)n_remat * (size_t)n_counts;
+    s->choices = dtp_arena_alloc(s->arena, n, sizeof *s->choices);
+    s->tried = dtp_arena_alloc(s->arena, n, sizeof *s->tried);
+    if (s->choices == NULL || s->tried == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu choices", n);
+    }
+    for (int32_t i = 0; i < n_remat; i++) {
+        for (int32_t k = 0; k < n_counts; k++) {
+            const bool ends = (i == 0 || i == n_remat - 1) && (k == 0 || k == n_counts - 1);
+            const dtp_graph_choices c = {
+                .remat = remat[i], .microbatches = counts[k], .micro_dim = given.micro_dim};
+            if (!s->what->first || (ends && dtp_graph_choices_any(&c))) {
+                s->choices[s->n++] = c;
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- one choice ---------------------------------------------------------------------------------
+ */
+
+static dtp_status note(search *s, const char *what, const char *outcome, dtp_err *err)
+{
+    const char *text = what != NULL && outcome != NULL
+                           ? dtp_arena_printf(s->arena, "%s: %s", what, outcome)
+                           : NULL;
+    if (text == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for what was tried");
+    }
+    s->tried[s->done++] = text;
+    dtp_log(s->request->ctx, DTP_LOG_INFO, "planner", "choice", "%s", text);
+    return DTP_OK;
+}
+
+/* The least over some meshes. */
+static dtp_status least_over(const search *s, const dtp_graph *g, int32_t n, const dtp_mesh *meshes,
+                             double *seconds, dtp_err *err)
+{
+    for (int32_t i = 0; i < n; i++) {
+        dtp_pricer pricer;
+        double here;
+        DTP_TRY(dtp_pricer_init(s->machine, &meshes[i], &pricer, err));
+        DTP_TRY(dtp_tensor_least_compute(g, &pricer, &here, err));
+        *seconds = i == 0 || here < *seconds ? here : *seconds;
+    }
+    return DTP_OK;
+}
+
+/* Seconds that the kernels of a changed graph take at least; 0 when that is not known. */
+static dtp_status least_compute(const search *s, const dtp_graph_choices *choices, double *seconds,
+                                dtp_err *err)
+{
+    const dtp_plan_request *r = s->request;
+    const dtp_mesh *meshes = r->mesh;
+    dtp_mesh *all = NULL;
+    dtp_graph *changed = NULL;
+    int32_t n = 1;
+    *seconds = 0.0;
+    if (r->n_texts > 0 || r->objective != DTP_OBJECTIVE_TIME) {
+        return DTP_OK;
+    }
+    if (meshes == NULL) {
+        DTP_TRY(dtp_mesh_factorisations(r->devices, r->max_mesh_dims, s->arena, &n, &all, err));
+        meshes = all;
+    }
+    DTP_TRY(dtp_graph_with_choices(s->g, choices, 0, NULL, &changed, err));
+    dtp_status st = least_over(s, changed, n, meshes, seconds, err);
+    dtp_graph_destroy(changed);
+    return st;
+}
+
+static const char *describe(const search *s, const dtp_plan_result *r)
+{
+    if (r->plan != NULL) {
+        return dtp_arena_printf(s->arena, "%.6f s, %" PRId64 " bytes",
+                                r->plan->predicted.step_time_s, r->plan->predicted.peak_bytes);
+    }
+    if (!r->infeasible) {
+        return r->cut_bound > 0
+                   ? dtp_arena_printf(s->arena,
+                                      "dropped, no prices add up to less than %" PRId64 " ps",
+                                      r->cut_bound)
+                   : "dropped, no prices add up to less than those without";
+    }
+    return "infeasible";
+}
+
+static void keep_better(search *s, int32_t i, dtp_plan_result *next)
+{
+    const dtp_graph_choices *choices = &s->choices[i];
+    if (!dtp_graph_choices_any(choices) && next->plan != NULL) {
+        s->rival =
+            (dtp_plan){.certificate = next->plan->certificate, .predicted = next->plan->predicted};
+        s->has_rival = true;
+    }
+    if (dtp_plan_result_better(s->request, next, s->best)) {
+        dtp_plan_result_free(s->best);
+        *s->best = *next;
+        s->best_choice = i;
+    } else {
+        dtp_plan_result_free(next);
+    }
+}
+
+static dtp_status plan_one(search *s, int32_t i, const char *text, dtp_err *err)
+{
+    dtp_plan_request request = *s->request;
+    dtp_plan_result next;
+    request.choices = &s->choices[i];
+    request.brief = true;
+    request.rival = s->has_rival ? &s->rival : NULL;
+    DTP_TRY(s->mode(s->g, s->machine, &request, &next, err));
+    dtp_status st = note(s, text, describe(s, &next), err);
+    keep_better(s, i, &next);
+    return st;
+}
+
+static dtp_status try_choice(search *s, int32_t i, dtp_err *err)
+{
+    const dtp_graph_choices *choices = &s->choices[i];
+    const char *text = dtp_choices_text(choices, s->arena);
+    dtp_err why = {0};
+    double seconds = 0.0;
+    dtp_status st = s->best->plan != NULL ? least_compute(s, choices, &seconds, &why) : DTP_OK;
+    if (st == DTP_OK && s->best->plan != NULL && seconds >= s->best->plan->predicted.step_time_s) {
+        return note(s, text,
+                    dtp_arena_printf(s->arena, "dropped, kernels alone take %.6f s", seconds), err);
+    }
+    st = st == DTP_OK ? plan_one(s, i, text, &why) : st;
+    if (st != DTP_OK && dtp_status_is_input(st) && i > 0) {
+        return note(s, text, dtp_arena_printf(s->arena, "cannot be done: %s", why.msg), err);
+    }
+    return st == DTP_OK ? DTP_OK : DTP_FAIL(err, st, "%s", why.msg);
+}
+
+/* ---- all ----------------------------------------------------------------------------------------
+ */
+
+static dtp_status copy_texts(const search *s, dtp_arena *arena, int32_t *n, const char ***out,
+                             dtp_err *err)
+{
+    const char **texts = dtp_arena_alloc(arena, (size_t)s->done, sizeof *texts);
+    bool ok = texts != NULL;
+    for (int32_t i = 0; i < s->done && ok; i++) {
+        texts[i] = dtp_arena_strdup(arena, s->tried[i]);
+        ok = texts[i] != NULL;
+    }
+    *n = ok ? s->done : 0;
+    *out = texts;
+    return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for what was tried");
+}
+
+/* Nothing fits: all that can be said about the choice whose best baseline needs least. */
+static dtp_status explain(const search *s, dtp_err *err)
+{
+    const char **text = &s->tried[s->best_choice];
+    dtp_plan_request request = *s->request;
+    *text = dtp_arena_printf(s->arena, "%s; the limit named is that of this choice", *text);
+    if (*text == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for what was tried");
+    }
+    request.choices = &s->choices[s->best_choice];
+    dtp_plan_result_free(s->best);
+    return s->mode(s->g, s->machine, &request, s->best, err);
+}
+
+static dtp_status run(search *s, dtp_err *err)
+{
+    dtp_plan_result *best = s->best;
+    DTP_TRY(list_choices(s, err));
+    for (int32_t i = 0; i < s->n && !(s->what->first && best->plan != NULL); i++) {
+        DTP_TRY(try_choice(s, i, err));
+    }
+    if (best->plan == NULL && !s->what->first) {
+        DTP_TRY(explain(s, err));
+    }
+    DTP_TRY(copy_texts(s, best->arena, &best->n_tried, &best->tried, err));
+    return best->plan == NULL
+               ? DTP_OK
+               : copy_texts(s, best->plan->arena, &best->plan->n_tried, &best->plan->tried, err);
+}
+
+dtp_status dtp_plan_choices(dtp_plan_mode mode, const dtp_graph *g, const dtp_machine *machine,
+                            const dtp_plan_request *request, const dtp_choice_search *what,
+                            dtp_plan_result *out, dtp_err *err)
+{
+    search s = {.mode = mode, .g = g, .machine = machine, .request = request, .what = what};
+    memset(out, 0, sizeof *out);
+    s.best = out;
+    s.arena = dtp_arena_create();
+    dtp_status st =
+        s.arena != NULL ? run(&s, err) : DTP_FAIL(err, DTP_NOMEM, "out of memory for a search");
+    dtp_arena_destroy(s.arena);
+    if (st != DTP_OK) {
+        dtp_plan_result_free(out);
+    }
+    return st;
+}

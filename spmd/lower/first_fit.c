@@ -1,0 +1,176 @@
+/* Buffers lie sorted by offset in chunks, so that inserting one moves few others, and times are
+ * compared a chunk at once. A chunk that ends below the offset in question, or begins above what
+ * would be the end of the buffer, says nothing. */
+#include "spmd/lower/first_fit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 128 };
+
+typedef struct chunk {
+    int32_t n;
+    int32_t first[CHUNK], last[CHUNK]; /* beyond n: no time */
+    int64_t begin[CHUNK], end[CHUNK];  /* bytes; begin is sorted */
+    int64_t most;                      /* the largest end */
+} chunk;
+
+struct dtp_first_fit {
+    int32_t n_chunks;
+    chunk *chunks;  /* in no order */
+    int32_t *order; /* of chunks, by offset */
+};
+
+dtp_status dtp_first_fit_create(int32_t n, dtp_first_fit **out, dtp_err *err)
+{
+    /* A full chunk is split, so all but one are at least half full. */
+    const size_t most = 2 * (size_t)n / CHUNK + 2;
+    dtp_first_fit *f = calloc(1, sizeof *f);
+    chunk *chunks = malloc(most * sizeof *chunks);
+    int32_t *order = malloc(most * sizeof *order);
+    if (f == NULL || chunks == NULL || order == NULL) {
+        free(f);
+        free(chunks);
+        free(order);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d buffers", n);
+    }
+    f->chunks = chunks;
+    f->order = order;
+    dtp_first_fit_clear(f);
+    *out = f;
+    return DTP_OK;
+}
+
+void dtp_first_fit_destroy(dtp_first_fit *f)
+{
+    if (f != NULL) {
+        free(f->chunks);
+        free(f->order);
+        free(f);
+    }
+}
+
+static void forget_from(chunk *c, int32_t from)
+{
+    for (int32_t i = from; i < CHUNK; i++) {
+        c->first[i] = INT32_MAX;
+        c->last[i] = INT32_MIN;
+    }
+    c->n = from;
+    c->most = 0;
+    for (int32_t i = 0; i < from; i++) {
+        c->most = c->end[i] > c->most ? c->end[i] : c->most;
+    }
+}
+
+void dtp_first_fit_clear(dtp_first_fit *f)
+{
+    f->n_chunks = 1;
+    f->order[0] = 0;
+    forget_from(&f->chunks[0], 0);
+}
+
+/* ---- where a buffer goes ------------------------------------------------------------------------
+ */
+
+/* hit[i]: needed at a common time. Fixed length, so that it is vectorised. */
+static void find_hits(const chunk *c, int32_t first, int32_t last, uint8_t hit[CHUNK])
+{
+    for (int32_t i = 0; i < CHUNK; i++) {
+        hit[i] = (uint8_t)((c->last[i] >= first) & (c->first[i] <= last));
+    }
+}
+
+/* Lifts *at above what is in the way; true when a gap was found. */
+static bool pass_chunk(const chunk *c, int64_t bytes, int32_t first, int32_t last, int64_t *at)
+{
+    uint8_t hit[CHUNK];
+    find_hits(c, first, last, hit);
+    for (int32_t i = 0; i < c->n; i += 8) {
+        uint64_t any;
+        memcpy(&any, hit + i, sizeof any);
+        for (int32_t k = i; any != 0 && k < i + 8; k++) {
+            if (hit[k] == 0) {
+                continue;
+            }
+            if (c->begin[k] >= *at + bytes) {
+                return true;
+            }
+            *at = c->end[k] > *at ? c->end[k] : *at;
+        }
+    }
+    return false;
+}
+
+static int64_t find_offset(const dtp_first_fit *f, int64_t bytes, int32_t first, int32_t last)
+{
+    int64_t at = 0;
+    for (int32_t i = 0; i < f->n_chunks; i++) {
+        const chunk *c = &f->chunks[f->order[i]];
+        if (c->n > 0 && c->begin[0] >= at + bytes) {
+            break;
+        }
+        if (c->most > at && pass_chunk(c, bytes, first, last, &at)) {
+            break;
+        }
+    }
+    return at;
+}
+
+/* ---- inserting ----------------------------------------------------------------------------------
+ */
+
+static void copy_half(chunk *to, const chunk *from, int32_t begin, int32_t n)
+{
+    memcpy(to->first, from->first + begin, (size_t)n * sizeof *to->first);
+    memcpy(to->last, from->last + begin, (size_t)n * sizeof *to->last);
+    memcpy(to->begin, from->begin + begin, (size_t)n * sizeof *to->begin);
+    memcpy(to->end, from->end + begin, (size_t)n * sizeof *to->end);
+    forget_from(to, n);
+}
+
+/* The upper half becomes a chunk of its own, behind it. */
+static void split(dtp_first_fit *f, int32_t at)
+{
+    chunk *low = &f->chunks[f->order[at]];
+    memmove(&f->order[at + 2], &f->order[at + 1],
+            (size_t)(f->n_chunks - at - 1) * sizeof *f->order);
+    f->order[at + 1] = f->n_chunks;
+    copy_half(&f->chunks[f->n_chunks], low, CHUNK / 2, CHUNK / 2);
+    forget_from(low, CHUNK / 2);
+    f->n_chunks++;
+}
+
+/* The last chunk that begins at or below an offset, with room. */
+static chunk *chunk_for(dtp_first_fit *f, int64_t offset)
+{
+    int32_t at = 0;
+    while (at + 1 < f->n_chunks && f->chunks[f->order[at + 1]].begin[0] <= offset) {
+        at++;
+    }
+    if (f->chunks[f->order[at]].n == CHUNK) {
+        split(f, at);
+        at += f->chunks[f->order[at + 1]].begin[0] <= offset ? 1 : 0;
+    }
+    return &f->chunks[f->order[at]];
+}
+
+int64_t dtp_first_fit_place(dtp_first_fit *f, int64_t bytes, int32_t first, int32_t last)
+{
+    const int64_t offset = find_offset(f, bytes, first, last);
+    chunk *c = chunk_for(f, offset);
+    int32_t i = c->n;
+    for (; i > 0 && c->begin[i - 1] > offset; i--) {
+        c->first[i] = c->first[i - 1];
+        c->last[i] = c->last[i - 1];
+        c->begin[i] = c->begin[i - 1];
+        c->end[i] = c->end[i - 1];
+    }
+    c->first[i] = first;
+    c->last[i] = last;
+    c->begin[i] = offset;
+    c->end[i] = offset + bytes;
+    c->most = c->end[i] > c->most ? c->end[i] : c->most;
+    c->n++;
+    return offset;
+}

@@ -1,0 +1,93 @@
+/* Liveness: between which instructions the contents of every value matter. A value begins with the
+ * instruction that writes it (parameters, state and inputs: before the first one) and ends with its
+ * last reader (kept values, parameters and state: with the program). A value that no instruction
+ * writes is a view: it begins with the value it lies in, which lives at least as long as the view.
+ * A bucket begins with its first member.
+ */
+#include "spmd/program/program_internal.h"
+#include "spmd/lower/liveness.h"
+
+static int32_t at_least(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+static void mark_instrs(dtp_program *p)
+{
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        const dtp_instr *instr = &p->instrs[i];
+        for (int32_t k = 0; k < instr->n_in; k++) {
+            p->values[instr->in[k]].last = i;
+        }
+        for (int32_t k = 0; k < instr->n_out; k++) {
+            p->values[instr->out[k]].first = i;
+            p->values[instr->out[k]].last = i;
+        }
+        if (instr->workspace >= 0) {
+            p->values[instr->workspace].first = p->values[instr->workspace].last = i;
+        }
+    }
+}
+
+/* First instruction of the value that v's contents come from. */
+static int32_t origin(const dtp_program *p, dtp_value_id v)
+{
+    while (p->values[v].first < 0 && p->values[v].parent >= 0) {
+        v = p->values[v].parent;
+    }
+    return p->values[v].first;
+}
+
+/* A bucket is written piece by piece, by the writers of its members. */
+static void begin_buckets(dtp_program *p)
+{
+    for (int32_t v = 0; v < p->n_values; v++) {
+        dtp_value *parent = p->values[v].parent >= 0 ? &p->values[p->values[v].parent] : NULL;
+        int32_t first = p->values[v].first;
+        if (parent != NULL && parent->kind == DTP_VALUE_STAGING && parent->parent < 0 &&
+            first >= 0 && (parent->first < 0 || first < parent->first)) {
+            parent->first = first;
+        }
+    }
+}
+
+/* A view's contents are its parent's, so the parent lives at least as long. */
+static void extend_to_views(dtp_program *p)
+{
+    for (int32_t v = p->n_values - 1; v >= 0; v--) {
+        dtp_value *view = &p->values[v];
+        if (view->first >= 0) {
+            continue;
+        }
+        view->first = origin(p, v);
+        view->last = at_least(view->last, view->first);
+        for (dtp_value_id up = view->parent; up >= 0; up = p->values[up].parent) {
+            bool written = p->values[up].first >= 0;
+            p->values[up].last = at_least(p->values[up].last, view->last);
+            if (written) {
+                break;
+            }
+        }
+    }
+}
+
+void dtp_program__liveness(dtp_program *p)
+{
+    int32_t end = p->n_instrs > 0 ? p->n_instrs - 1 : 0;
+    for (int32_t v = 0; v < p->n_values; v++) {
+        p->values[v].first = p->values[v].last = -1;
+    }
+    mark_instrs(p);
+    begin_buckets(p);
+    for (int32_t v = 0; v < p->n_values; v++) {
+        dtp_value *value = &p->values[v];
+        if (value->kind == DTP_VALUE_RESIDENT || value->kind == DTP_VALUE_INPUT) {
+            value->first = 0;
+            value->last = at_least(value->last, 0);
+        }
+        if (value->kind == DTP_VALUE_RESIDENT || value->keep) {
+            value->last = end;
+        }
+    }
+    extend_to_views(p);
+}

@@ -1,0 +1,374 @@
+/* Lowering of a whole graph: resident and input values, every node in order, what must survive the
+ * step, the updates; then the passes and the memory plan.
+ */
+#include "spmd/lower/lower.h"
+#include "spmd/program/program_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "spmd/lower/lower_internal.h"
+#include "spmd/redistribute/redistribute.h"
+#include "spmd/lower/liveness.h"
+#include "spmd/lower/memplan.h"
+#include "spmd/lower/passes/passes.h"
+
+static const int64_t DEFAULT_BUCKET_BYTES = 4 << 20;
+
+dtp_lower_options dtp_lower_options_init(void)
+{
+    return (dtp_lower_options){
+        .merge_collectives = true, .bucket_bytes = DEFAULT_BUCKET_BYTES, .in_place = true};
+}
+
+/* A lowering under way. */
+typedef struct lowering {
+    const dtp_graph *g;
+    const dtp_sharding *s;
+    const dtp_lower_options *options;
+    dtp_program *p;
+    bool *used;         /* by tensor: something needs it in its planned layout */
+    bool *survives;     /* by tensor: needed after the step */
+    dtp_value_id *view; /* by tensor: the copy that nodes of this phase read, -1 = none yet */
+} lowering;
+
+/* ---- what is needed -----------------------------------------------------------------------------
+ */
+
+static dtp_status mark_uses(lowering *l, dtp_err *err)
+{
+    const dtp_graph *g = l->g;
+    if (g->loss >= 0) {
+        l->survives[g->loss] = true;
+    }
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        l->survives[g->outputs[i]] = true;
+    }
+    for (int32_t i = 0; i < l->options->n_fetch; i++) {
+        dtp_tensor_id t = l->options->fetch[i];
+        if (t < 0 || t >= g->n_tensors) {
+            return DTP_FAIL(err, DTP_INVALID, "fetch: there is no tensor %d", t);
+        }
+        l->survives[t] = true;
+    }
+    for (int32_t t = 0; t < g->n_tensors; t++) {
+        l->used[t] = l->survives[t];
+    }
+    for (int32_t i = 0; i < g->n_updates; i++) {
+        l->used[g->updates[i].value] = true;
+    }
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        for (int32_t i = 0; i < g->nodes[n].n_in; i++) {
+            l->used[g->nodes[n].in[i]] = true;
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- values and nodes ---------------------------------------------------------------------------
+ */
+
+static dtp_status add_tensor_value(dtp_program *p, dtp_tensor_id t, dtp_value_kind kind,
+                                   const dtp_layout *layout, dtp_value_id *out, dtp_err *err)
+{
+    dtp_value v = dtp_program__value_init(p->graph->tensors[t].name, kind);
+    v.type = p->graph->tensors[t].type;
+    v.layout = *layout;
+    DTP_TRY(dtp_program__add_value(p, &v, out, err));
+    dtp_program__bind(p, t, *out);
+    return DTP_OK;
+}
+
+static dtp_status add_sources(lowering *l, dtp_err *err)
+{
+    for (int32_t t = 0; t < l->g->n_tensors; t++) {
+        dtp_tensor_kind kind = l->g->tensors[t].kind;
+        if (kind != DTP_TENSOR_VALUE) {
+            DTP_TRY(add_tensor_value(
+                l->p, t, kind == DTP_TENSOR_INPUT ? DTP_VALUE_INPUT : DTP_VALUE_RESIDENT,
+                &l->s->layouts[t], &l->p->tensor_value[t], err));
+        }
+    }
+    return DTP_OK;
+}
+
+/* The value from which nodes of a phase read the tensor; the first of them makes the copy. */
+static dtp_status find_view(const lowering *l, dtp_tensor_id t, dtp_node_id reader,
+                            dtp_value_id *out, dtp_err *err)
+{
+    dtp_program *p = l->p;
+    const dtp_phase phase = l->g->nodes[reader].phase;
+    dtp_steps steps;
+    *out = p->tensor_value[t];
+    if (!dtp_sharding_has_views(l->s) ||
+        dtp_layout_equal(&l->s->views[phase][t], &l->s->layouts[t])) {
+        return DTP_OK;
+    }
+    if (l->view[t] < 0) {
+        DTP_TRY(dtp_redistribute_by(p->redistributor, &p->mesh, &p->values[*out].type,
+                                    &p->values[*out].layout, &l->s->views[phase][t], &steps, err));
+        DTP_TRY(dtp_redistribute_emit(p, &steps, reader, phase, out, err));
+        l->view[t] = *out;
+    }
+    *out = l->view[t];
+    return DTP_OK;
+}
+
+static void begin_phase(const lowering *l, dtp_lower_env *env)
+{
+    env->since = l->p->n_values;
+    for (int32_t t = 0; t < l->g->n_tensors; t++) {
+        l->view[t] = -1;
+    }
+}
+
+static dtp_status lower_nodes(lowering *l, dtp_err *err)
+{
+    dtp_lower_env env = {
+        .p = l->p, .graph = l->g, .survives = l->survives, .views = dtp_sharding_has_views(l->s)};
+    for (int32_t n = 0; n < l->g->n_nodes; n++) {
+        const dtp_node *node = &l->g->nodes[n];
+        dtp_value_id in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
+        dtp_layout layouts[DTP_MAX_OP_OUT];
+        dtp_lower_request r = {.strategy = &l->s->strategies[n], .in = in, .out_layouts = layouts};
+        if (n == 0 || node->phase != l->g->nodes[n - 1].phase) {
+            begin_phase(l, &env);
+        }
+        for (int32_t i = 0; i < node->n_in; i++) {
+            DTP_TRY(find_view(l, node->in[i], n, &in[i], err));
+        }
+        for (int32_t i = 0; i < node->n_out; i++) {
+            layouts[i] = l->s->layouts[node->out[i]];
+            r.wanted |= l->used[node->out[i]] ? 1U << i : 0U;
+        }
+        DTP_TRY(dtp_lower__node(&env, n, &r, out, err));
+        for (int32_t i = 0; i < node->n_out; i++) {
+            l->p->tensor_value[node->out[i]] = out[i];
+        }
+    }
+    return DTP_OK;
+}
+
+static bool is_partial(const dtp_layout *layout)
+{
+    bool partial = false;
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        partial = partial || layout->place[m].kind == DTP_PARTIAL;
+    }
+    return partial;
+}
+
+static bool is_output(const dtp_graph *g, dtp_tensor_id t)
+{
+    bool output = t == g->loss;
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        output = output || t == g->outputs[i];
+    }
+    return output;
+}
+
+/* The value of a tensor that a reader gets. Of a partial one that is fetched the latest version
+ * that a node has had reduced, if there is one: a second reduction could round in another way than
+ * what was used. Outputs are reduced anew, as the planner prices them. */
+static dtp_value_id readable(const lowering *l, dtp_tensor_id t)
+{
+    const dtp_program *p = l->p;
+    const dtp_value_id planned = p->tensor_value[t];
+    if (l->options->keep_partial || !is_partial(&p->values[planned].layout) || is_output(l->g, t)) {
+        return planned;
+    }
+    dtp_value_id v = p->tensor_latest[t];
+    while (v >= 0 && is_partial(&p->values[v].layout)) {
+        v = p->values[v].previous;
+    }
+    return v >= 0 ? v : planned;
+}
+
+/* Marks what must survive the step; partial values are reduced first unless they may stay so. */
+static dtp_status keep_results(lowering *l, dtp_err *err)
+{
+    dtp_program *p = l->p;
+    for (int32_t t = 0; t < l->g->n_tensors; t++) {
+        dtp_steps steps;
+        if (!l->survives[t]) {
+            continue;
+        }
+        dtp_value_id v = readable(l, t);
+        dtp_layout layout = p->values[v].layout;
+        for (int32_t m = 0; m < layout.n_mesh && !l->options->keep_partial; m++) {
+            if (layout.place[m].kind == DTP_PARTIAL) {
+                layout.place[m] = (dtp_place){0};
+            }
+        }
+        dtp_node_id producer = l->g->tensors[t].producer;
+        dtp_phase phase = producer >= 0 ? l->g->nodes[producer].phase : DTP_FORWARD;
+        phase = l->g->microbatches > 1 ? DTP_UPDATE : phase; /* after the last microbatch */
+        DTP_TRY(dtp_redistribute_by(p->redistributor, &p->mesh, &p->values[v].type,
+                                    &p->values[v].layout, &layout, &steps, err));
+        DTP_TRY(dtp_redistribute_emit(p, &steps, producer, phase, &v, err));
+        p->tensor_value[t] = v;
+        p->values[v].keep = true;
+    }
+    return DTP_OK;
+}
+
+/* The value that replaces a target: of an accumulator the one in its layout, from which a kept
+ * result may have been made. */
+static dtp_value_id replacement(const lowering *l, const dtp_update *u)
+{
+    const dtp_program *p = l->p;
+    const dtp_layout *target = &p->values[p->tensor_value[u->target]].layout;
+    dtp_value_id v = l->g->tensors[u->target].per_step ? p->tensor_latest[u->value] : -1;
+    while (v >= 0 && !dtp_layout_equal(&p->values[v].layout, target)) {
+        v = p->values[v].previous;
+    }
+    return v >= 0 ? v : p->tensor_value[u->value];
+}
+
+static dtp_status add_updates(lowering *l, dtp_err *err)
+{
+    dtp_program *p = l->p;
+    for (int32_t i = 0; i < l->g->n_updates; i++) {
+        DTP_TRY(dtp_arena_grow(p->arena, &p->updates, p->n_updates, p->n_updates + 1,
+                               &p->cap_updates, sizeof *p->updates, err));
+        p->updates[p->n_updates++] =
+            (dtp_value_update){.target = p->tensor_value[l->g->updates[i].target],
+                               .value = replacement(l, &l->g->updates[i])};
+    }
+    return DTP_OK;
+}
+
+static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, dtp_err *err)
+{
+    DTP_TRY(dtp_program__resolve_updates(p, err));
+    if (options->merge_collectives) {
+        DTP_TRY(dtp_program__merge_collectives(p, err));
+        DTP_TRY(dtp_program__sink_reductions(p, err));
+        DTP_TRY(dtp_program__merge_collectives(p, err));
+    }
+    if (options->bucket_bytes > 0) {
+        DTP_TRY(dtp_program__bucket(p, options->bucket_bytes, err));
+    }
+    if (options->in_place) {
+        DTP_TRY(dtp_program__in_place(p, err));
+    }
+    if (options->external) {
+        DTP_TRY(dtp_program__externalize(p, err));
+    }
+    dtp_program__liveness(p);
+    return options->unplaced ? DTP_OK : dtp_program__plan_memory(p, err);
+}
+
+static dtp_status lower_all(lowering *l, dtp_err *err)
+{
+    DTP_TRY(mark_uses(l, err));
+    DTP_TRY(add_sources(l, err));
+    DTP_TRY(lower_nodes(l, err));
+    DTP_TRY(keep_results(l, err));
+    DTP_TRY(add_updates(l, err));
+    return run_passes(l->p, l->options, err);
+}
+
+dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_options *options,
+                     dtp_program **out, dtp_err *err)
+{
+    dtp_lower_options defaults = dtp_lower_options_init();
+    lowering l = {.g = g, .s = s, .options = options != NULL ? options : &defaults};
+    DTP_TRY(dtp_sharding_check(g, s, err));
+    DTP_TRY(dtp_program_create(g, &s->mesh, &l.p, err));
+    l.p->redistributor = l.options->redistributor;
+    l.p->plain_names = l.options->unplaced;
+    l.used = calloc((size_t)g->n_tensors + 1, sizeof *l.used);
+    l.survives = calloc((size_t)g->n_tensors + 1, sizeof *l.survives);
+    l.view = calloc((size_t)g->n_tensors + 1, sizeof *l.view);
+    dtp_status status = l.used == NULL || l.survives == NULL || l.view == NULL
+                            ? DTP_FAIL(err, DTP_NOMEM, "out of memory for %d tensors", g->n_tensors)
+                            : lower_all(&l, err);
+    free(l.used);
+    free(l.survives);
+    free(l.view);
+    if (status != DTP_OK) {
+        dtp_program_destroy(l.p);
+        return status;
+    }
+    *out = l.p;
+    return DTP_OK;
+}
+
+/* ---- one redistribution
+ * --------------------------------------------------------------------------
+ */
+
+static dtp_status move_tensor(dtp_program *p, const dtp_layout *from, const dtp_layout *to,
+                              dtp_err *err)
+{
+    dtp_value_id v;
+    dtp_steps steps;
+    DTP_TRY(add_tensor_value(p, 0, DTP_VALUE_INPUT, from, &v, err));
+    DTP_TRY(
+        dtp_redistribute_by(p->redistributor, &p->mesh, &p->values[v].type, from, to, &steps, err));
+    DTP_TRY(dtp_redistribute_emit(p, &steps, -1, DTP_FORWARD, &v, err));
+    p->tensor_value[0] = v;
+    p->values[v].keep = true;
+    return DTP_OK;
+}
+
+dtp_status dtp_lower_redistribution(const dtp_graph *g, const dtp_mesh *mesh,
+                                    const dtp_layout *from, const dtp_layout *to,
+                                    const dtp_lower_options *options, dtp_program **out,
+                                    dtp_err *err)
+{
+    dtp_program *p;
+    if (g->n_tensors != 1 || g->tensors[0].kind != DTP_TENSOR_INPUT) {
+        return DTP_FAIL(err, DTP_INVALID, "a redistribution has one tensor, an input");
+    }
+    DTP_TRY(dtp_layout_check(from, mesh, &g->tensors[0].type, err));
+    DTP_TRY(dtp_layout_check(to, mesh, &g->tensors[0].type, err));
+    DTP_TRY(dtp_program_create(g, mesh, &p, err));
+    p->redistributor = options->redistributor;
+    dtp_status status = move_tensor(p, from, to, err);
+    status = status == DTP_OK ? run_passes(p, options, err) : status;
+    if (status != DTP_OK) {
+        dtp_program_destroy(p);
+        return status;
+    }
+    *out = p;
+    return DTP_OK;
+}
+
+/* ---- one node
+ * ------------------------------------------------------------------------------------
+ */
+
+/* The operand's INPUT value in this layout; two operands may share one. */
+static dtp_status operand_value(dtp_program *p, dtp_tensor_id t, const dtp_layout *layout,
+                                dtp_value_id *out, dtp_err *err)
+{
+    for (dtp_value_id v = p->tensor_latest[t]; v >= 0; v = p->values[v].previous) {
+        if (dtp_layout_equal(&p->values[v].layout, layout)) {
+            *out = v;
+            return DTP_OK;
+        }
+    }
+    return add_tensor_value(p, t, DTP_VALUE_INPUT, layout, out, err);
+}
+
+dtp_status dtp_lower_node(dtp_program *p, dtp_node_id node, const dtp_strategy *strategy,
+                          const dtp_layout *in_layouts, const dtp_layout *out_layouts, dtp_err *err)
+{
+    const dtp_node *n = &p->graph->nodes[node];
+    dtp_value_id in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
+    dtp_lower_env env = {.p = p, .graph = p->graph};
+    dtp_lower_request r = {
+        .strategy = strategy, .in = in, .out_layouts = out_layouts, .wanted = UINT32_MAX};
+    for (int32_t i = 0; i < n->n_in; i++) {
+        DTP_TRY(operand_value(p, n->in[i], &in_layouts[i], &in[i], err));
+        p->tensor_value[n->in[i]] = in[i];
+    }
+    DTP_TRY(dtp_lower__node(&env, node, &r, out, err));
+    for (int32_t i = 0; i < n->n_out; i++) {
+        p->tensor_value[n->out[i]] = out[i];
+        p->values[out[i]].keep = true;
+    }
+    return DTP_OK;
+}

@@ -1,0 +1,47 @@
+/* Lowering: graph + sharding -> program. */
+#ifndef DTP_SPMD_LOWER_LOWER_H
+#define DTP_SPMD_LOWER_LOWER_H
+
+#include "spmd/program/program.h"
+
+typedef struct dtp_lower_options {
+    bool merge_collectives; /* consecutive collectives of one kind over several mesh dims become
+                               one, and so do the all-reduces of the terms of a sum */
+    int64_t bucket_bytes;   /* gradient all-reduces are fused up to this size; 0 = off */
+    bool in_place;          /* in-place reuse of dying operands */
+    bool external;          /* INPUT values and what survives the step lie outside the program's
+                               memory, in buffers that the caller binds; inputs are not written. A
+                               result that only renames an input stays in its buffer. The graph has
+                               neither parameters nor state then */
+    bool unplaced;          /* no memory plan: for prices and timelines */
+    bool keep_partial;      /* what survives the step may stay partial; else it is reduced */
+    /* who plans redistributions (spmd/redistribute/redistribute.h); NULL: the default */
+    const struct dtp_redistributor *redistributor;
+    int32_t n_fetch; /* extra tensors that must survive the step */
+    const dtp_tensor_id *fetch;
+} dtp_lower_options;
+
+/* Everything on, bucket_bytes 4 MiB, no fetch. */
+dtp_lower_options dtp_lower_options_init(void);
+
+/* Lowers, runs the passes, liveness and, unless `unplaced`, the memory plan. The program borrows g.
+ */
+dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_options *options,
+                     dtp_program **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* Appends the instructions of one node alone to an empty program of the same graph: operands arrive
+ * as INPUT values in in_layouts, results leave in out_layouts. What the planner prices. No passes.
+ */
+dtp_status dtp_lower_node(dtp_program *p, dtp_node_id node, const dtp_strategy *strategy,
+                          const dtp_layout *in_layouts, const dtp_layout *out_layouts,
+                          dtp_err *err) DTP_MUST_CHECK;
+
+/* The program of one redistribution: `g` has one tensor, an INPUT, which arrives in `from` and is
+ * kept in `to` (p->tensor_value[0]; in p->values[0] it arrives). Passes and memory plan as
+ * dtp_lower. The program borrows g. DTP_UNSUPPORTED as dtp_redistribute_plan. */
+dtp_status dtp_lower_redistribution(const dtp_graph *g, const dtp_mesh *mesh,
+                                    const dtp_layout *from, const dtp_layout *to,
+                                    const dtp_lower_options *options, dtp_program **out,
+                                    dtp_err *err) DTP_MUST_CHECK;
+
+#endif

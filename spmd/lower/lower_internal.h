@@ -1,0 +1,42 @@
+/* Lowering of one node: what the files lower*.c share. */
+#ifndef DTP_SPMD_LOWER_LOWER_INTERNAL_H
+#define DTP_SPMD_LOWER_LOWER_INTERNAL_H
+
+#include "core/plan/node_layouts.h"
+#include "spmd/program/program_internal.h"
+
+/* Where nodes come from: the program's graph, or the small graph that an op decomposes into. */
+typedef struct dtp_lower_env {
+    dtp_program *p;
+    const dtp_graph *graph;
+    bool scratch;         /* graph is a decomposition: its tensors are not the program's */
+    dtp_node_id node;     /* scratch: the program's node that is decomposed */
+    dtp_phase phase;      /* scratch: its phase */
+    const bool *survives; /* by tensor id: needed after the step; NULL = none is */
+    int32_t depth;        /* of decompositions */
+    dtp_value_id since;   /* first value of this phase: copies of a parameter or state made before
+                             it are not read again, so that a gathered one need not live from the
+                             forward to the backward pass; nor other copies by a recomputation */
+    bool views;           /* the sharding has views: an operand that is not in the layout the
+                             strategy asks for is always redistributed from where it is read, and
+                             strategies split one dim over several mesh dims in mesh order */
+} dtp_lower_env;
+
+typedef struct dtp_lower_request {
+    const dtp_strategy *strategy;
+    const dtp_value_id *in;        /* the operands as they are */
+    const dtp_layout *out_layouts; /* where the outputs should end up */
+    uint32_t wanted; /* bit i: output i is brought there; else it stays as the op leaves it */
+} dtp_lower_request;
+
+/* Lowers one node of env->graph; out (room for its outputs) receives the final values. */
+dtp_status dtp_lower__node(const dtp_lower_env *env, dtp_node_id node, const dtp_lower_request *r,
+                           dtp_value_id *out, dtp_err *err) DTP_MUST_CHECK;
+
+/* The same for a node whose op runs as its decomposition; `in` are operands in the layouts of
+ * `layouts`, out receives values in whatever layouts the decomposition leaves. */
+dtp_status dtp_lower__decomposed(const dtp_lower_env *env, dtp_node_id node,
+                                 const dtp_node_layouts *layouts, const dtp_value_id *in,
+                                 dtp_value_id *out, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

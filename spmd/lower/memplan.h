@@ -1,0 +1,24 @@
+/* The memory plan of a program: an offset in one arena for every buffer. */
+#ifndef DTP_SPMD_LOWER_MEMPLAN_H
+#define DTP_SPMD_LOWER_MEMPLAN_H
+
+#include "spmd/program/program.h"
+
+/* Sets value.offset and peak_bytes. */
+dtp_status dtp_program__plan_memory(dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
+
+/* A buffer of `bytes` that is needed from `first` to `last`, both included. */
+typedef struct dtp_interval {
+    int64_t bytes;
+    int32_t first, last;
+    int64_t offset; /* result */
+} dtp_interval;
+
+/* Offsets (multiples of DTP_BUFFER_ALIGN) without overlap in time and memory; returns the end of
+ * the highest one in *peak. */
+dtp_status dtp_memplan__place(dtp_interval *items, int32_t n, int64_t *peak,
+                              dtp_err *err) DTP_MUST_CHECK;
+/* Largest sum of aligned bytes needed at one time: no placement is better. */
+int64_t dtp_memplan__bound(const dtp_interval *items, int32_t n, dtp_err *err);
+
+#endif

@@ -1,0 +1,235 @@
+/* Fuses the all-reduces of gradients into buckets.
+ *
+ * A member's partial value is given a place inside the bucket's buffer, so that the op that makes
+ * it writes there directly; one all-reduce over the whole buffer runs where the last member's was,
+ * and the reduced values lie in the same places. Nothing is copied.
+ *
+ * An all-reduce may wait for later ones as long as nobody reads its output in between, so a bucket
+ * is closed before the first reader of any member. Members reduce over the same mesh dims with the
+ * same element type, and run equally often. Gaps from alignment are reduced with the rest and never
+ * read.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "spmd/lower/passes/passes.h"
+#include "spmd/program/program_internal.h"
+
+enum { MAX_OPEN = 8, MAX_MEMBERS = 1024 };
+
+typedef struct bucket {
+    int32_t n;
+    int32_t *members; /* instructions, room for MAX_MEMBERS */
+    int64_t bytes;    /* with every member aligned */
+    int32_t closes;   /* first reader of any member */
+} bucket;
+
+typedef struct bucketing {
+    dtp_program *p;
+    int64_t limit;
+    int32_t *n_inside;   /* by value: values in its buffer, itself included (roots) */
+    int32_t *n_reads;    /* by root value: reads of anything inside */
+    int32_t *first_read; /* by root value: the first of them */
+    int32_t *writer;     /* by value */
+    int32_t n_open;
+    bucket open[MAX_OPEN];
+    int32_t *members; /* the storage of all buckets */
+    dtp_instr *fused; /* by instruction: n_in > 0 = runs in its place; */
+    bool *dropped;    /* by instruction: member of a bucket */
+} bucketing;
+
+static int64_t aligned(int64_t bytes)
+{
+    return (bytes + DTP_BUFFER_ALIGN - 1) / DTP_BUFFER_ALIGN * DTP_BUFFER_ALIGN;
+}
+
+static void find_uses(bucketing *b)
+{
+    const dtp_program *p = b->p;
+    for (int32_t v = 0; v < p->n_values; v++) {
+        b->first_read[v] = p->n_instrs;
+        b->writer[v] = -1;
+    }
+    for (int32_t v = 0; v < p->n_values; v++) {
+        b->n_inside[dtp_value_root(p, v)]++;
+    }
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        for (int32_t k = 0; k < p->instrs[i].n_in; k++) {
+            dtp_value_id root = dtp_value_root(p, p->instrs[i].in[k]);
+            b->n_reads[root]++;
+            if (b->first_read[root] > i) {
+                b->first_read[root] = i;
+            }
+        }
+        for (int32_t k = 0; k < p->instrs[i].n_out; k++) {
+            b->writer[p->instrs[i].out[k]] = i;
+        }
+    }
+}
+
+static bool may_join(const bucketing *b, int32_t i)
+{
+    const dtp_instr *instr = &b->p->instrs[i];
+    if (instr->kind != DTP_INSTR_COLLECTIVE || instr->coll.kind != DTP_ALL_REDUCE ||
+        instr->coll.op != DTP_REDUCE_SUM || instr->phase == DTP_FORWARD || instr->n_in != 1) {
+        return false;
+    }
+    const dtp_value *in = &b->p->values[instr->in[0]], *out = &b->p->values[instr->out[0]];
+    return in->kind == DTP_VALUE_TEMP && in->parent < 0 && !in->keep &&
+           b->n_reads[instr->in[0]] == 1 && b->n_inside[instr->in[0]] == 1 &&
+           b->writer[instr->in[0]] >= 0 && out->kind == DTP_VALUE_TEMP && out->parent < 0 &&
+           aligned(in->bytes) <= b->limit;
+}
+
+/* ---- closing a bucket ---------------------------------------------------------------------------
+ */
+
+static dtp_status add_buffers(bucketing *b, const bucket *k, const dtp_coll *coll,
+                              dtp_value_id buffers[2], dtp_err *err)
+{
+    int64_t count = k->bytes / dtp_dtype_bytes(coll->dtype);
+    for (int i = 0; i < 2; i++) {
+        DTP_TRY(dtp_program__add_staging(b->p, i == 0 ? "bucket" : "bucket.reduced", coll->dtype, 1,
+                                         count, &buffers[i], err));
+    }
+    b->p->values[buffers[1]].parent = buffers[0];
+    return DTP_OK;
+}
+
+static void place_member(dtp_program *p, dtp_value_id v, dtp_value_id buffer, int64_t offset)
+{
+    p->values[v].parent = buffer;
+    p->values[v].parent_offset = offset;
+}
+
+static dtp_status close_bucket(bucketing *b, bucket *k, dtp_err *err)
+{
+    dtp_program *p = b->p;
+    dtp_value_id buffers[2], *ids;
+    int64_t offset = 0;
+    if (k->n < 2) {
+        k->n = 0;
+        return DTP_OK;
+    }
+    int32_t last = k->members[k->n - 1];
+    dtp_instr fused = p->instrs[last];
+    DTP_TRY(add_buffers(b, k, &fused.coll, buffers, err));
+    DTP_TRY(dtp_program__alloc_ids(p, 2 * (k->n + 1), &ids, err));
+    fused.n_in = fused.n_out = k->n + 1;
+    fused.in = ids;
+    fused.out = ids + k->n + 1;
+    fused.coll.count = k->bytes / dtp_dtype_bytes(fused.coll.dtype);
+    ids[0] = buffers[0];
+    ids[k->n + 1] = buffers[1];
+    for (int32_t i = 0; i < k->n; i++) {
+        const dtp_instr *member = &p->instrs[k->members[i]];
+        ids[1 + i] = member->in[0];
+        ids[k->n + 2 + i] = member->out[0];
+        place_member(p, member->in[0], buffers[0], offset);
+        place_member(p, member->out[0], buffers[1], offset);
+        offset += aligned(p->values[member->in[0]].bytes);
+        b->dropped[k->members[i]] = true;
+    }
+    b->fused[last] = fused;
+    k->n = 0;
+    return DTP_OK;
+}
+
+/* ---- scanning -----------------------------------------------------------------------------------
+ */
+
+static bool same_key(const dtp_program *p, const dtp_instr *a, const dtp_instr *b)
+{
+    return a->coll.set == b->coll.set && a->coll.dtype == b->coll.dtype &&
+           dtp_instr_runs(p, a) == dtp_instr_runs(p, b);
+}
+
+/* The open bucket that instruction i belongs to by its key, or an empty one. */
+static dtp_status find_bucket(bucketing *b, int32_t i, bucket **out, dtp_err *err)
+{
+    const dtp_instr *instrs = b->p->instrs;
+    for (int32_t k = 0; k < b->n_open; k++) {
+        bucket *at = &b->open[k];
+        if (at->n == 0 || same_key(b->p, &instrs[at->members[0]], &instrs[i])) {
+            *out = at;
+            return DTP_OK;
+        }
+    }
+    if (b->n_open == MAX_OPEN) {
+        *out = &b->open[0];
+        return close_bucket(b, *out, err);
+    }
+    *out = &b->open[b->n_open];
+    (*out)->members = b->members + (size_t)b->n_open * MAX_MEMBERS;
+    b->n_open++;
+    return DTP_OK;
+}
+
+static dtp_status join(bucketing *b, int32_t i, dtp_err *err)
+{
+    const dtp_instr *instr = &b->p->instrs[i];
+    int64_t bytes = aligned(b->p->values[instr->in[0]].bytes);
+    bucket *k;
+    DTP_TRY(find_bucket(b, i, &k, err));
+    if (k->n > 0 && (k->closes <= i || k->bytes + bytes > b->limit || k->n == MAX_MEMBERS)) {
+        DTP_TRY(close_bucket(b, k, err));
+    }
+    if (k->n == 0) {
+        k->bytes = 0;
+        k->closes = INT32_MAX;
+    }
+    int32_t first = b->first_read[instr->out[0]];
+    k->members[k->n++] = i;
+    k->bytes += bytes;
+    k->closes = first < k->closes ? first : k->closes;
+    return DTP_OK;
+}
+
+static dtp_status scan(bucketing *b, dtp_err *err)
+{
+    int32_t n = b->p->n_instrs;
+    find_uses(b);
+    for (int32_t i = 0; i < n; i++) {
+        if (may_join(b, i)) {
+            DTP_TRY(join(b, i, err));
+        }
+    }
+    for (int32_t k = 0; k < b->n_open; k++) {
+        DTP_TRY(close_bucket(b, &b->open[k], err));
+    }
+    int32_t kept = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (b->fused[i].n_in > 0) {
+            b->p->instrs[kept++] = b->fused[i];
+        } else if (!b->dropped[i]) {
+            b->p->instrs[kept++] = b->p->instrs[i];
+        }
+    }
+    b->p->n_instrs = kept;
+    return DTP_OK;
+}
+
+dtp_status dtp_program__bucket(dtp_program *p, int64_t bytes, dtp_err *err)
+{
+    size_t nv = (size_t)p->n_values + 1, ni = (size_t)p->n_instrs + 1;
+    bucketing b = {.p = p, .limit = bytes};
+    b.n_inside = calloc(nv, sizeof *b.n_inside);
+    b.n_reads = calloc(nv, sizeof *b.n_reads);
+    b.first_read = calloc(nv, sizeof *b.first_read);
+    b.writer = calloc(nv, sizeof *b.writer);
+    b.fused = calloc(ni, sizeof *b.fused);
+    b.dropped = calloc(ni, sizeof *b.dropped);
+    b.members = calloc((size_t)MAX_OPEN * MAX_MEMBERS, sizeof *b.members);
+    bool ok = b.n_inside != NULL && b.n_reads != NULL && b.first_read != NULL && b.writer != NULL &&
+              b.fused != NULL && b.dropped != NULL && b.members != NULL;
+    dtp_status status =
+        ok ? scan(&b, err) : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d values", p->n_values);
+    free(b.n_inside);
+    free(b.n_reads);
+    free(b.first_read);
+    free(b.writer);
+    free(b.fused);
+    free(b.dropped);
+    free(b.members);
+    return status;
+}

@@ -1,0 +1,195 @@
+/* Buffer sharing: updated parameters go into their resident buffers, and outputs take the buffers
+ * of operands that die.
+ *
+ * An output may take an operand's buffer when nothing inside that buffer is read later (other
+ * values in it included), the two have the same local shape on every rank, and no other operand of
+ * the same instruction lies in that buffer (the same operand given twice is harmless to an op that
+ * works element by element).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "spmd/lower/passes/passes.h"
+#include "spmd/program/program_internal.h"
+
+static bool same_shape(const dtp_value *a, const dtp_value *b)
+{
+    bool same = a->type.rank == b->type.rank && a->bytes == b->bytes &&
+                dtp_dtype_bytes(a->type.dtype) == dtp_dtype_bytes(b->type.dtype);
+    for (int32_t i = 0; i < a->type.rank && same; i++) {
+        same = a->type.dims[i].id == b->type.dims[i].id &&
+               a->type.dims[i].size == b->type.dims[i].size;
+    }
+    for (int32_t m = 0; m < a->layout.n_mesh && same; m++) {
+        const dtp_place *x = &a->layout.place[m], *y = &b->layout.place[m];
+        bool split = x->kind == DTP_SHARD;
+        same = split == (y->kind == DTP_SHARD) &&
+               (!split || (x->axis == y->axis && x->order == y->order));
+    }
+    return same;
+}
+
+/* Whether output o of instruction i may take the buffer of its operand j, lifetimes apart. */
+static bool operand_fits(const dtp_program *p, int32_t i, int32_t o, int32_t j)
+{
+    const dtp_instr *instr = &p->instrs[i];
+    dtp_value_id in = instr->in[j];
+    bool by_element =
+        instr->kind == DTP_INSTR_KERNEL && (instr->op->flags & DTP_OP_ELEMENTWISE) != 0;
+    for (int32_t k = 0; k < instr->n_in; k++) {
+        bool twice = instr->in[k] == in && by_element;
+        if (k != j && !twice && dtp_value_root(p, instr->in[k]) == dtp_value_root(p, in)) {
+            return false;
+        }
+    }
+    for (int32_t k = 0; k < instr->n_out; k++) {
+        if (k != o && p->values[instr->out[k]].parent == in) {
+            return false;
+        }
+    }
+    return p->values[instr->out[o]].parent < 0 &&
+           same_shape(&p->values[in], &p->values[instr->out[o]]);
+}
+
+/* ---- updates ------------------------------------------------------------------------------------
+ */
+
+/* A redistribution of the new value may end in the resident buffer when nothing reads the old value
+ * any more. */
+static bool ends_in_place(dtp_program *p, const dtp_value_update *u, int32_t writer,
+                          const int32_t *last_read)
+{
+    dtp_value *value = &p->values[u->value];
+    const dtp_value *target = &p->values[u->target];
+    if (p->instrs[writer].n_out != 1 || value->parent >= 0 || value->keep ||
+        last_read[u->target] >= writer || !same_shape(value, target) ||
+        !dtp_layout_equal(&value->layout, &target->layout)) {
+        return false;
+    }
+    value->parent = u->target;
+    return true;
+}
+
+/* Tries to let the update op write into the resident buffer; `writer` is the instruction that makes
+ * the value. */
+static bool update_in_place(dtp_program *p, const dtp_value_update *u, int32_t writer,
+                            const int32_t *last_read)
+{
+    if (writer >= 0 && p->instrs[writer].kind != DTP_INSTR_KERNEL) {
+        return ends_in_place(p, u, writer, last_read);
+    }
+    if (writer < 0 || (p->instrs[writer].op->flags & DTP_OP_UPDATE) == 0) {
+        return false;
+    }
+    const dtp_instr *instr = &p->instrs[writer];
+    for (int32_t o = 0; o < instr->n_out; o++) {
+        int32_t j = instr->op->inplace_in[o] - 1;
+        if (instr->out[o] == u->value && j >= 0 && j < instr->n_in &&
+            dtp_value_root(p, instr->in[j]) == u->target && last_read[u->target] <= writer &&
+            operand_fits(p, writer, o, j)) {
+            p->values[u->value].parent = instr->in[j];
+            return true;
+        }
+    }
+    return false;
+}
+
+static dtp_status copy_at_end(dtp_program *p, dtp_value_update *u, dtp_err *err)
+{
+    dtp_value_id copy;
+    const dtp_value *value = &p->values[u->value], *target = &p->values[u->target];
+    dtp_value_kind root = p->values[dtp_value_root(p, u->value)].kind;
+    if (target->tensor >= 0 && p->graph->tensors[target->tensor].per_step) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "the sum over microbatches '%s' has another layout than its value '%s'",
+                        target->name, value->name);
+    }
+    if (!dtp_layout_equal(&value->layout, &target->layout) || root == DTP_VALUE_RESIDENT) {
+        return DTP_FAIL(
+            err, DTP_UNSUPPORTED, "'%s' cannot be replaced by '%s' at the end of the step: %s",
+            target->name, value->name,
+            root == DTP_VALUE_RESIDENT ? "it is a view of a parameter" : "their layouts differ");
+    }
+    DTP_TRY(dtp_program__add_version(p, u->value, &target->layout, &copy, err));
+    dtp_instr instr = dtp_program__instr_init(DTP_INSTR_MOVE, -1, DTP_UPDATE);
+    instr.move.kind = DTP_MOVE_COPY;
+    instr.n_in = instr.n_out = 1;
+    instr.in = &u->value;
+    instr.out = &copy;
+    DTP_TRY(dtp_program__add_instr(p, &instr, err));
+    p->values[copy].parent = u->target;
+    u->value = copy;
+    return DTP_OK;
+}
+
+static dtp_status resolve(dtp_program *p, int32_t *writer, int32_t *last_read, dtp_err *err)
+{
+    for (int32_t v = 0; v < p->n_values; v++) {
+        writer[v] = -1;
+    }
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        for (int32_t k = 0; k < p->instrs[i].n_out; k++) {
+            writer[p->instrs[i].out[k]] = i;
+        }
+    }
+    dtp_program__last_reads(p, last_read);
+    for (int32_t i = 0; i < p->n_updates; i++) {
+        dtp_value_update *u = &p->updates[i];
+        if (dtp_value_root(p, u->value) != u->target &&
+            !update_in_place(p, u, writer[u->value], last_read)) {
+            DTP_TRY(copy_at_end(p, u, err));
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_program__resolve_updates(dtp_program *p, dtp_err *err)
+{
+    size_t n = (size_t)p->n_values + 1;
+    int32_t *writer = calloc(n, sizeof *writer), *last_read = calloc(n, sizeof *last_read);
+    dtp_status status = writer == NULL || last_read == NULL
+                            ? DTP_FAIL(err, DTP_NOMEM, "out of memory for %d values", p->n_values)
+                            : resolve(p, writer, last_read, err);
+    free(writer);
+    free(last_read);
+    return status;
+}
+
+/* ---- dying operands -----------------------------------------------------------------------------
+ */
+
+static void try_share(dtp_program *p, int32_t i, int32_t o, int32_t j, int32_t *last_read)
+{
+    const dtp_instr *instr = &p->instrs[i];
+    dtp_value_id root = dtp_value_root(p, instr->in[j]);
+    dtp_value_kind kind = p->values[root].kind;
+    if ((kind == DTP_VALUE_TEMP || kind == DTP_VALUE_STAGING) && last_read[root] <= i &&
+        operand_fits(p, i, o, j)) {
+        p->values[instr->out[o]].parent = instr->in[j];
+        last_read[root] = last_read[instr->out[o]];
+    }
+}
+
+dtp_status dtp_program__in_place(dtp_program *p, dtp_err *err)
+{
+    int32_t *last_read = calloc((size_t)p->n_values + 1, sizeof *last_read);
+    if (last_read == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d values", p->n_values);
+    }
+    dtp_program__last_reads(p, last_read);
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        const dtp_instr *instr = &p->instrs[i];
+        if (instr->kind == DTP_INSTR_COLLECTIVE && instr->coll.kind == DTP_ALL_REDUCE &&
+            instr->n_in == 1) {
+            try_share(p, i, 0, 0, last_read);
+        }
+        for (int32_t o = 0; o < instr->n_out && instr->kind == DTP_INSTR_KERNEL; o++) {
+            int32_t j = instr->op->inplace_in[o] - 1;
+            if (j >= 0 && j < instr->n_in) {
+                try_share(p, i, o, j, last_read);
+            }
+        }
+    }
+    free(last_read);
+    return DTP_OK;
+}

@@ -1,0 +1,38 @@
+/* The passes over a program, each in a file of its name. */
+#ifndef DTP_SPMD_LOWER_PASSES_PASSES_H
+#define DTP_SPMD_LOWER_PASSES_PASSES_H
+
+#include "spmd/program/program.h"
+
+/* In the order in which dtp_lower runs them. */
+
+/* Puts updated parameters into their resident buffers, in place or by a COPY at the end. */
+dtp_status dtp_program__resolve_updates(dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
+/* Two all-reduces in a row on one tensor become one over both sets of mesh dims. */
+dtp_status dtp_program__merge_collectives(dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
+/* Sums of all-reduced values become one all-reduce of the sum. */
+dtp_status dtp_program__sink_reductions(dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
+/* Fuses gradient all-reduces into buckets of at most `bytes`. */
+dtp_status dtp_program__bucket(dtp_program *p, int64_t bytes, dtp_err *err) DTP_MUST_CHECK;
+/* Outputs take the buffers of dying operands. */
+dtp_status dtp_program__in_place(dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
+/* Moves operands and results out of the program's memory (value.external). DTP_INVALID when there
+ * are parameters or state. */
+dtp_status dtp_program__externalize(dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
+
+/* ---- shared by the passes ------------------------------------------------------------------- */
+
+/* How a value is used. */
+typedef struct dtp_usage {
+    int32_t reads;   /* by instructions */
+    int32_t views;   /* values directly inside its buffer */
+    int32_t written; /* by this instruction, -1 = none */
+} dtp_usage;
+
+/* By value id. */
+void dtp_program__count_uses(const dtp_program *p, dtp_usage *u);
+/* Removes values that no instruction, update or parent refers to, and renumbers the others. */
+dtp_status dtp_program__remove_values(dtp_program *p, const bool *gone,
+                                      dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,118 @@
+#include "spmd/program/peak.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The time in which a buffer is needed: that of everything inside it. */
+typedef struct span {
+    int32_t first, last; /* last < first: never */
+    dtp_value_id value;  /* at the peak */
+} span;
+
+static void find_spans(const dtp_program *p, span *spans)
+{
+    for (int32_t v = 0; v < p->n_values; v++) {
+        spans[v] = (span){INT32_MAX, -1, -1};
+    }
+    for (int32_t v = 0; v < p->n_values; v++) {
+        const dtp_value *value = &p->values[v];
+        span *s = &spans[dtp_value_root(p, v)];
+        if (value->first >= 0 && !value->external) {
+            s->first = value->first < s->first ? value->first : s->first;
+            s->last = value->last > s->last ? value->last : s->last;
+        }
+    }
+}
+
+/* How the bytes that are needed change at each instruction. */
+static void find_changes(const dtp_program *p, const span *spans, int64_t *change)
+{
+    for (int32_t v = 0; v < p->n_values; v++) {
+        if (spans[v].first <= spans[v].last) {
+            change[spans[v].first] += p->values[v].bytes;
+            change[spans[v].last + 1] -= p->values[v].bytes;
+        }
+    }
+}
+
+/* Instruction at which most bytes are needed. */
+static void find_time(const dtp_program *p, const int64_t *change, dtp_peak *out)
+{
+    int64_t now = 0;
+    *out = (dtp_peak){.at = -1};
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        now += change[i];
+        if (out->at < 0 || now > out->bytes) {
+            out->at = i;
+            out->bytes = now;
+        }
+    }
+}
+
+static void find_contents(const dtp_program *p, int32_t at, span *spans)
+{
+    for (int32_t v = 0; v < p->n_values; v++) {
+        const dtp_value *value = &p->values[v];
+        span *s = &spans[dtp_value_root(p, v)];
+        if (value->first >= 0 && value->first <= at && value->last >= at &&
+            (s->value < 0 || (p->values[s->value].tensor < 0 && value->tensor >= 0))) {
+            s->value = v;
+        }
+    }
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const dtp_peak_buffer *x = a, *y = b;
+    if (x->bytes != y->bytes) {
+        return x->bytes > y->bytes ? -1 : 1;
+    }
+    return (x->value > y->value) - (x->value < y->value);
+}
+
+dtp_status dtp_peak_find(const dtp_program *p, dtp_arena *arena, dtp_peak *out, dtp_err *err)
+{
+    int64_t *change = dtp_arena_alloc(arena, (size_t)p->n_instrs + 2, sizeof *change);
+    span *spans = dtp_arena_alloc(arena, (size_t)p->n_values, sizeof *spans);
+    dtp_peak_buffer *list = dtp_arena_alloc(arena, (size_t)p->n_values, sizeof *list);
+    if (change == NULL || spans == NULL || list == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the buffers at the peak");
+    }
+    find_spans(p, spans);
+    find_changes(p, spans, change);
+    find_time(p, change, out);
+    find_contents(p, out->at, spans);
+    for (int32_t v = 0; v < p->n_values; v++) {
+        if (spans[v].first <= out->at && spans[v].last >= out->at) {
+            list[out->n++] =
+                (dtp_peak_buffer){p->values[v].bytes, spans[v].value >= 0 ? spans[v].value : v};
+        }
+    }
+    qsort(list, (size_t)out->n, sizeof *list, by_bytes);
+    out->buffers = list;
+    return DTP_OK;
+}
+
+dtp_status dtp_peak_by_node(const dtp_program *p, int64_t *need, dtp_err *err)
+{
+    int64_t *change = calloc((size_t)p->n_instrs + 2, sizeof *change);
+    span *spans = calloc((size_t)p->n_values + 1, sizeof *spans);
+    const bool ok = change != NULL && spans != NULL;
+    int64_t now = 0;
+    dtp_node_id node = -1;
+    memset(need, 0, (size_t)p->graph->n_nodes * sizeof *need);
+    if (ok) {
+        find_spans(p, spans);
+        find_changes(p, spans, change);
+    }
+    for (int32_t i = 0; ok && i < p->n_instrs; i++) {
+        now += change[i];
+        node = p->instrs[i].node >= 0 ? p->instrs[i].node : node;
+        if (node >= 0 && now > need[node]) {
+            need[node] = now;
+        }
+    }
+    free(change);
+    free(spans);
+    return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for the buffers of a program");
+}

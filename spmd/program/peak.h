@@ -1,0 +1,28 @@
+/* Who makes up the peak: the buffers that are needed at the time when most bytes are needed. */
+#ifndef DTP_SPMD_PROGRAM_PEAK_H
+#define DTP_SPMD_PROGRAM_PEAK_H
+
+#include "spmd/program/program.h"
+
+typedef struct dtp_peak_buffer {
+    int64_t bytes;
+    dtp_value_id value; /* what is in it then: a version of a tensor if there is one */
+} dtp_peak_buffer;
+
+typedef struct dtp_peak {
+    int32_t at;    /* instruction, the first of those with most bytes; -1: an empty program */
+    int64_t bytes; /* needed then; the arena is larger by what could not be packed tightly */
+    int32_t n;
+    dtp_peak_buffer *buffers; /* largest first */
+} dtp_peak;
+
+/* The program has its liveness (dtp_lower). Storage from `arena`. */
+dtp_status dtp_peak_find(const dtp_program *p, dtp_arena *arena, dtp_peak *out,
+                         dtp_err *err) DTP_MUST_CHECK;
+
+/* Most bytes that are needed at one time while the instructions of each node of the graph run, by
+ * node (need[0..n_nodes - 1]); instructions of no node count with the one before them. As for
+ * dtp_peak_find, without what could not be packed tightly. */
+dtp_status dtp_peak_by_node(const dtp_program *p, int64_t *need, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

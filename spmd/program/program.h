@@ -1,0 +1,198 @@
+/* The SPMD program: one explicit instruction list that every rank runs, with collectives, staging
+ * copies, buffers and their offsets. The planner prices exactly these instructions, the executor
+ * runs exactly these instructions.
+ *
+ * Shapes: a tensor value has a global type and a layout; its local shape at a rank follows from
+ * both (uneven shards included). Its buffer has the size of the largest local shape, so offsets are
+ * the same on every rank. A staging value is a flat buffer of `type.dims[0].size` elements.
+ */
+#ifndef DTP_SPMD_PROGRAM_PROGRAM_H
+#define DTP_SPMD_PROGRAM_PROGRAM_H
+
+#include "core/graph/graph.h"
+#include "core/plan/sharding.h"
+
+typedef int32_t dtp_value_id;
+
+typedef enum dtp_value_kind {
+    DTP_VALUE_RESIDENT, /* parameter or state: live for the whole job */
+    DTP_VALUE_INPUT,    /* fed before every step; live from the start of the step */
+    DTP_VALUE_TEMP,     /* produced by an instruction */
+    DTP_VALUE_STAGING,  /* flat buffer around a collective */
+    DTP_VALUE_WORKSPACE /* scratch of one kernel */
+} dtp_value_kind;
+
+typedef struct dtp_value {
+    const char *name;
+    dtp_value_kind kind;
+    dtp_tensor_id tensor; /* graph tensor that it is a version of; -1 = none */
+    dtp_ttype type;       /* global; flat local for STAGING and WORKSPACE (dims[0].id = -1) */
+    dtp_layout layout;    /* of type.rank; replicated for STAGING and WORKSPACE */
+    int64_t bytes;        /* buffer size, the largest of any rank */
+    dtp_value_id parent; /* lives inside that value's buffer (in place, rename, bucket); -1 = own */
+    int64_t parent_offset;
+    int32_t first, last;   /* instructions between which the contents matter (liveness) */
+    bool keep;             /* must survive the step: outputs, fetches */
+    bool external;         /* it lies in a buffer of the caller, not in the device arena; so do all
+                              values with the same root */
+    dtp_value_id previous; /* an earlier version of the same tensor in another layout; -1 = none */
+    int64_t offset; /* from the start of the device arena; set by the memory plan, -1 before and
+                       for external values */
+} dtp_value;
+
+typedef enum dtp_instr_kind {
+    DTP_INSTR_KERNEL,
+    DTP_INSTR_COLLECTIVE,
+    DTP_INSTR_MOVE
+} dtp_instr_kind;
+
+typedef enum dtp_coll_kind {
+    DTP_ALL_REDUCE,
+    DTP_ALL_GATHER,
+    DTP_REDUCE_SCATTER,
+    DTP_ALL_TO_ALL,
+    DTP_PERMUTE,
+    DTP_N_COLLS
+} dtp_coll_kind;
+
+/* "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute". */
+const char *dtp_coll_name(dtp_coll_kind kind);
+
+/* With n = group size:
+ *   all_reduce          in: count, out: count elements (in may be out)
+ *   all_gather          in: count, out: n*count, member order
+ *   reduce_scatter      in: n*count, out: count
+ *   all_to_all          in: n*count, out: n*count; part p goes to member p
+ *   collective_permute  in: count, out: count; member i sends to member (i + shift) mod n
+ * A buffer of n parts is a row-major array [outer, n, count/outer] and part p is [:, p, :]: with
+ * outer = 1 the parts lie one after the other, else they are the pieces of a tensor cut along a dim
+ * that is not the leading one. outer divides count. A buffer of one part is contiguous.
+ * A bucketed all_reduce runs on in[0] and out[0], which share one buffer; the values that lie
+ * inside it follow as in[1..] and out[1..] so that definitions and uses stay visible. */
+typedef struct dtp_coll {
+    dtp_coll_kind kind;
+    dtp_mesh_set set;
+    dtp_reduce_op op; /* all_reduce, reduce_scatter: SUM PROD MIN MAX */
+    dtp_dtype dtype;
+    int64_t count;
+    int64_t in_outer;  /* of the input of reduce_scatter and all_to_all; 0 and 1 mean the same */
+    int64_t out_outer; /* of the output of all_gather and all_to_all */
+    int32_t shift;     /* collective_permute; any sign */
+} dtp_coll;
+
+/* How many parts a member's input and output have, n = group size. */
+int64_t dtp_coll_parts_in(const dtp_coll *coll, int64_t n);
+int64_t dtp_coll_parts_out(const dtp_coll *coll, int64_t n);
+/* all_reduce and reduce_scatter. */
+bool dtp_coll_reduces(dtp_coll_kind kind);
+/* The member that this one receives from under a collective_permute of n members. */
+int32_t dtp_coll_source(const dtp_coll *coll, int32_t n, int32_t member);
+
+typedef enum dtp_move_kind {
+    /* tensor -> staging: n parts over `axis`; part p holds chunk p (dtp_chunk of the local length
+     * over n), zero padded to the part shape = largest local shape of the tensor with axis :=
+     * ceil(len/n) */
+    DTP_MOVE_PACK,
+    /* staging -> tensor: the inverse; part p becomes chunk p of the tensor's local `axis` */
+    DTP_MOVE_UNPACK,
+    /* tensor -> tensor: own chunk of `axis` over the group of `set` (replicate -> shard) */
+    DTP_MOVE_SLICE,
+    /* tensor -> tensor: `factor` times the input (avg) */
+    DTP_MOVE_SCALE,
+    /* tensor -> tensor: the input on member 0 of the group, zeros elsewhere (replicate -> partial
+       sum) */
+    DTP_MOVE_KEEP_FIRST,
+    /* tensor -> tensor: plain copy */
+    DTP_MOVE_COPY,
+    DTP_N_MOVES
+} dtp_move_kind;
+
+/* "pack", "unpack", ... */
+const char *dtp_move_name(dtp_move_kind kind);
+
+typedef struct dtp_move {
+    dtp_move_kind kind;
+    int32_t axis;
+    dtp_mesh_set set;
+    double factor;
+} dtp_move;
+
+typedef struct dtp_instr {
+    dtp_instr_kind kind;
+    dtp_node_id node; /* graph node that caused it; -1 = none */
+    dtp_phase phase;
+    int32_t n_in, n_out;
+    const dtp_value_id *in;
+    const dtp_value_id *out;
+    /* KERNEL */
+    const dtp_op_def *op;
+    const dtp_attr *attrs;
+    int32_t n_attrs;
+    dtp_value_id workspace; /* -1 = none */
+    /* COLLECTIVE, MOVE */
+    dtp_coll coll;
+    dtp_move move;
+    double time_s; /* predicted; filled by cost_models, 0 before */
+} dtp_instr;
+
+typedef struct dtp_value_update {
+    dtp_value_id target; /* RESIDENT */
+    dtp_value_id value;  /* its replacement, which lies in the target's buffer: the output of the
+                            update op in place, or that of a COPY appended to the program */
+} dtp_value_update;
+
+/* Owned by its arena; borrows the graph (ops, attributes, dim names). */
+typedef struct dtp_program {
+    dtp_arena *arena;
+    const dtp_graph *graph;
+    dtp_dims dims; /* those of the graph (same ids), then those that decompositions add */
+    dtp_mesh mesh;
+    bool plain_names; /* values are named after their tensor alone: quicker, for pricing */
+    int32_t n_values, cap_values;
+    dtp_value *values;
+    int32_t n_instrs, cap_instrs;
+    dtp_instr *instrs;
+    dtp_value_id *tensor_value; /* by tensor id: the value with the planned layout, -1 = none */
+    int32_t n_updates, cap_updates;
+    dtp_value_update *updates;
+    int64_t peak_bytes;          /* size of the device arena per rank; set by the memory plan */
+    dtp_value_id *tensor_latest; /* by tensor id: head of the chain of versions (value.previous) */
+    dtp_value_id *id_pool;       /* storage of operand lists */
+    int32_t n_ids, cap_ids;
+    int64_t pinned_bytes;                          /* arena bytes that a reset cannot reuse */
+    const struct dtp_redistributor *redistributor; /* spmd/redistribute/redistribute.h; NULL: the
+                                                      default */
+} dtp_program;
+
+dtp_status dtp_program_create(const dtp_graph *g, const dtp_mesh *mesh, dtp_program **out,
+                              dtp_err *err) DTP_MUST_CHECK;
+void dtp_program_destroy(dtp_program *p);
+/* Makes the program empty and keeps its storage: for lowering many single nodes one after the
+ * other.
+ */
+dtp_status dtp_program_reset(dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
+
+/* Microbatches of a step, 1 = none. */
+int32_t dtp_program_microbatches(const dtp_program *p);
+/* How often an instruction runs in a step. With microbatches (core/transform/microbatch.h) those
+ * that are not of phase UPDATE come first and run once for each of them, the others then once. */
+int32_t dtp_instr_runs(const dtp_program *p, const dtp_instr *instr);
+/* Instructions that run for every microbatch; n_instrs without microbatches. */
+int32_t dtp_program_body(const dtp_program *p);
+
+/* The value whose buffer v lies in (v itself when it has its own). */
+dtp_value_id dtp_value_root(const dtp_program *p, dtp_value_id v);
+
+/* Local type (and offsets, may be NULL) of a value at a rank. */
+void dtp_value_local(const dtp_program *p, dtp_value_id v, int32_t rank, dtp_ttype *local,
+                     int64_t offsets[DTP_MAX_RANK]);
+
+/* The call of a KERNEL instruction with the local types at a rank. */
+dtp_op_call dtp_instr_call(const dtp_program *p, const dtp_instr *instr, int32_t rank,
+                           dtp_call_types *types);
+
+/* Independent check (docs/architecture.md): operands defined before use, layouts match each step's
+ * meaning, staging sizes match counts, live buffers do not overlap, offsets inside the arena. */
+dtp_status dtp_program_check(const dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

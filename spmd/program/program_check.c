@@ -1,0 +1,512 @@
+/* The independent check of a program. It shares nothing with the lowering but the layout functions
+ * and works in three parts:
+ *
+ *  - every value and every instruction by itself: ids, layouts, sizes, counts, and what each step
+ *    means for the layouts of its operands;
+ *  - a run over memory: it keeps, for every value, whether its bytes in the arena still hold its
+ *    contents. Writing a value makes all others invalid whose bytes it overlaps (those it shares a
+ *    buffer with included); reading an invalid value is an error. This covers definitions before
+ *    uses, buffers that overlap while live, and in-place writes over something still needed;
+ *  - what must hold at the end: kept values intact, every updated parameter in its place.
+ *
+ * Buffers of the caller (external values) have no place in the arena; for the run over memory they
+ * lie behind it, each by itself.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/safe_int.h"
+#include "spmd/program/program_check.h"
+
+enum { ALIGNMENT = 64 };
+
+typedef struct checker {
+    const dtp_program *p;
+    bool *valid;   /* by value: the arena holds what was written to it (or fed) */
+    bool *written; /* by value: some instruction writes it */
+    bool *bucket; /* by value: the buffer of a bucketed all-reduce; its members hold the contents */
+    int64_t *at;  /* by value: its first byte */
+    int32_t n_active;
+    dtp_value_id *active; /* the valid values by offset; their bytes are disjoint */
+} checker;
+
+/* ---- values -------------------------------------------------------------------------------------
+ */
+
+/* Follows parents at most n_values times, so that a cycle is found. */
+static dtp_status check_chain(const dtp_program *p, dtp_value_id v, dtp_err *err)
+{
+    int32_t steps = 0;
+    for (dtp_value_id up = v; up >= 0; up = p->values[up].parent) {
+        if (up >= p->n_values || steps++ > p->n_values) {
+            return DTP_FAIL(err, DTP_INTERNAL, "its parents do not end");
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_value_id root_of(const dtp_program *p, dtp_value_id v)
+{
+    while (p->values[v].parent >= 0) {
+        v = p->values[v].parent;
+    }
+    return v;
+}
+
+/* A value of the caller: no offset, in a buffer of the caller, inside its parent, and an operand of
+ * the call is not written. */
+static dtp_status check_external(const checker *c, dtp_value_id id, dtp_err *err)
+{
+    const dtp_program *p = c->p;
+    const dtp_value *v = &p->values[id], *up = v->parent >= 0 ? &p->values[v->parent] : NULL;
+    const dtp_value *root = &p->values[root_of(p, id)];
+    if (!v->external || !root->external || v->offset >= 0 || v->kind == DTP_VALUE_RESIDENT ||
+        v->kind == DTP_VALUE_WORKSPACE) {
+        return DTP_FAIL(err, DTP_INTERNAL, "in part in a buffer of the caller");
+    }
+    if (up != NULL && (v->parent_offset < 0 || v->parent_offset + v->bytes > up->bytes ||
+                       v->parent_offset % dtp_dtype_bytes(v->type.dtype) != 0)) {
+        return DTP_FAIL(err, DTP_INTERNAL, "%lld bytes at %lld do not lie inside '%s' (%lld)",
+                        (long long)v->bytes, (long long)v->parent_offset, up->name,
+                        (long long)up->bytes);
+    }
+    return root->kind == DTP_VALUE_INPUT && c->written[id]
+               ? DTP_FAIL(err, DTP_INTERNAL, "written into '%s', an input of the caller",
+                          root->name)
+               : DTP_OK;
+}
+
+static dtp_status check_place(const dtp_program *p, const dtp_value *v, dtp_err *err)
+{
+    if (v->offset < 0 || v->offset > p->peak_bytes - v->bytes) {
+        return DTP_FAIL(err, DTP_INTERNAL, "%lld bytes at %lld do not fit into %lld",
+                        (long long)v->bytes, (long long)v->offset, (long long)p->peak_bytes);
+    }
+    if (v->parent < 0) {
+        return v->offset % ALIGNMENT == 0
+                   ? DTP_OK
+                   : DTP_FAIL(err, DTP_INTERNAL, "offset %lld is not aligned",
+                              (long long)v->offset);
+    }
+    const dtp_value *up = &p->values[v->parent];
+    if (v->offset != up->offset + v->parent_offset || v->parent_offset < 0 ||
+        v->parent_offset + v->bytes > up->bytes ||
+        v->parent_offset % dtp_dtype_bytes(v->type.dtype) != 0) {
+        return DTP_FAIL(err, DTP_INTERNAL,
+                        "%lld bytes at %lld do not lie inside '%s' (%lld at "
+                        "%lld)",
+                        (long long)v->bytes, (long long)v->offset, up->name, (long long)up->bytes,
+                        (long long)up->offset);
+    }
+    return DTP_OK;
+}
+
+static dtp_status check_type(const dtp_program *p, const dtp_value *v, dtp_err *err)
+{
+    dtp_ttype local;
+    if (v->type.dtype < 0 || v->type.dtype >= DTP_N_DTYPES || v->type.rank < 0 ||
+        v->type.rank > DTP_MAX_RANK) {
+        return DTP_FAIL(err, DTP_INTERNAL, "no such type");
+    }
+    DTP_TRY(dtp_layout_check(&v->layout, &p->mesh, &v->type, err));
+    dtp_layout_local(&v->layout, &p->mesh, &v->type, 0, &local, NULL);
+    if (v->bytes != dtp_ttype_bytes(&local)) {
+        return DTP_FAIL(err, DTP_INTERNAL, "%lld bytes, but its largest shard has %lld",
+                        (long long)v->bytes, (long long)dtp_ttype_bytes(&local));
+    }
+    for (int32_t m = 0; dtp_check__is_flat(v) && m < p->mesh.n_dims; m++) {
+        if (v->layout.place[m].kind != DTP_REPLICATE) {
+            return DTP_FAIL(err, DTP_INTERNAL, "a flat buffer that is split");
+        }
+    }
+    if (v->tensor < -1 || v->tensor >= p->graph->n_tensors ||
+        (v->tensor >= 0 && !dtp_ttype_equal(&v->type, &p->graph->tensors[v->tensor].type))) {
+        return DTP_FAIL(err, DTP_INTERNAL, "not of the type of its tensor %d", v->tensor);
+    }
+    return DTP_OK;
+}
+
+static dtp_status check_value(const checker *c, dtp_value_id id, dtp_err *err)
+{
+    const dtp_program *p = c->p;
+    const dtp_value *v = &p->values[id];
+    DTP_TRY(check_chain(p, id, err));
+    DTP_TRY(check_type(p, v, err));
+    bool external = v->external || p->values[root_of(p, id)].external;
+    DTP_TRY(external ? check_external(c, id, err) : check_place(p, v, err));
+    bool source = v->kind == DTP_VALUE_RESIDENT || v->kind == DTP_VALUE_INPUT;
+    if (source && (c->written[id] || v->parent >= 0)) {
+        return DTP_FAIL(err, DTP_INTERNAL, "a parameter or input that is written by the program");
+    }
+    bool lives =
+        v->first >= 0 && v->first <= v->last && v->last < (p->n_instrs > 0 ? p->n_instrs : 1);
+    return lives ? DTP_OK
+                 : DTP_FAIL(err, DTP_INTERNAL, "live from %d to %d of %d instructions", v->first,
+                            v->last, p->n_instrs);
+}
+
+/* ---- the run over memory ------------------------------------------------------------------------
+ */
+
+/* Finds c->at: parents come first or not, so every value adds up its own chain. */
+static dtp_status find_places(checker *c, dtp_err *err)
+{
+    const dtp_program *p = c->p;
+    int64_t behind = p->peak_bytes;
+    for (int32_t v = 0; v < p->n_values; v++) {
+        c->at[v] = p->values[v].external ? behind : p->values[v].offset;
+        if (p->values[v].external && p->values[v].parent < 0 &&
+            !dtp_add_i64(behind, p->values[v].bytes, &behind)) {
+            return DTP_FAIL(err, DTP_RANGE, "program: the caller's buffers exceed 2^63 bytes");
+        }
+    }
+    for (int32_t v = 0; v < p->n_values; v++) {
+        if (p->values[v].external && p->values[v].parent >= 0) {
+            c->at[v] = c->at[root_of(p, v)];
+            for (dtp_value_id up = v; p->values[up].parent >= 0; up = p->values[up].parent) {
+                c->at[v] += p->values[up].parent_offset;
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+static int64_t end_of(const checker *c, dtp_value_id v)
+{
+    return c->at[v] + c->p->values[v].bytes;
+}
+
+static bool overlap(const checker *c, dtp_value_id a, dtp_value_id b)
+{
+    return c->at[a] < end_of(c, b) && c->at[b] < end_of(c, a);
+}
+
+/* Whether the bytes of v still hold its contents; a view's contents are its parent's. */
+static bool is_valid(const checker *c, dtp_value_id v)
+{
+    while (v >= 0 && !c->valid[v] && !c->written[v] && !c->bucket[v]) {
+        v = c->p->values[v].parent;
+    }
+    return v >= 0 && (c->valid[v] || c->bucket[v]);
+}
+
+/* First place in `active` whose value ends after `offset`. */
+static int32_t find_active(const checker *c, int64_t offset)
+{
+    int32_t low = 0, high = c->n_active;
+    while (low < high) {
+        int32_t middle = (low + high) / 2;
+        if (end_of(c, c->active[middle]) <= offset) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* Writes the bytes of v at instruction i: what lay there is gone. The old contents must be dead,
+ * except that an update may replace the parameter whose buffer it shares. */
+static dtp_status write_value(checker *c, dtp_value_id v, int32_t i, bool stays, dtp_err *err)
+{
+    const dtp_program *p = c->p;
+    const dtp_value *value = &p->values[v];
+    int32_t from = find_active(c, c->at[v]), to = from;
+    while (to < c->n_active && c->at[c->active[to]] < end_of(c, v)) {
+        dtp_value_id old = c->active[to++];
+        bool replaced = p->values[old].kind == DTP_VALUE_RESIDENT && root_of(p, v) == old;
+        if (p->values[old].last > i && !replaced) {
+            return DTP_FAIL(err, DTP_INTERNAL, "'%s' overwrites '%s', which is live until %d",
+                            value->name, p->values[old].name, p->values[old].last);
+        }
+        c->valid[old] = false;
+    }
+    int32_t keep = stays ? 1 : 0;
+    memmove(&c->active[from + keep], &c->active[to],
+            (size_t)(c->n_active - to) * sizeof *c->active);
+    c->n_active += keep - (to - from);
+    if (stays) {
+        c->active[from] = v;
+        c->valid[v] = true;
+    }
+    return DTP_OK;
+}
+
+static dtp_status check_reads(const checker *c, int32_t i, dtp_err *err)
+{
+    const dtp_instr *instr = &c->p->instrs[i];
+    for (int32_t k = 0; k < instr->n_in; k++) {
+        const dtp_value *v = &c->p->values[instr->in[k]];
+        if (!is_valid(c, instr->in[k])) {
+            return DTP_FAIL(err, DTP_INTERNAL, "it reads '%s', which is not there", v->name);
+        }
+        if (i < v->first || i > v->last) {
+            return DTP_FAIL(err, DTP_INTERNAL, "it reads '%s', which is live from %d to %d",
+                            v->name, v->first, v->last);
+        }
+    }
+    return DTP_OK;
+}
+
+/* Which operand output o may overwrite; -1 = none. */
+static int32_t shared_operand(const dtp_instr *instr, int32_t o)
+{
+    if (instr->kind == DTP_INSTR_KERNEL) {
+        return instr->op->inplace_in[o] - 1;
+    }
+    return instr->kind == DTP_INSTR_COLLECTIVE && instr->coll.kind == DTP_ALL_REDUCE ? o : -1;
+}
+
+static dtp_status check_sharing(const checker *c, const dtp_instr *instr, int32_t o, dtp_err *err)
+{
+    const dtp_program *p = c->p;
+    const dtp_value *out = &p->values[instr->out[o]];
+    int32_t may = shared_operand(instr, o);
+    may = may < instr->n_in ? may : -1;
+    bool in_bucket = instr->kind == DTP_INSTR_COLLECTIVE && instr->n_in > 1;
+    for (int32_t k = 0; k < instr->n_in; k++) {
+        const dtp_value *in = &p->values[instr->in[k]];
+        bool allowed = may >= 0 && (instr->in[k] == instr->in[may] || (in_bucket && k == 0)) &&
+                       c->at[instr->in[k]] == c->at[instr->out[o]] &&
+                       root_of(p, instr->in[k]) == root_of(p, instr->out[o]);
+        bool meet = overlap(c, instr->in[k], instr->out[o]);
+        if (meet && !allowed && !(in_bucket && (k == 0 || o == 0))) {
+            return DTP_FAIL(err, DTP_INTERNAL, "'%s' overwrites operand '%s'", out->name, in->name);
+        }
+        if (meet && allowed && in->bytes != out->bytes && !in_bucket) {
+            return DTP_FAIL(err, DTP_INTERNAL, "'%s' takes the buffer of '%s' but not its size",
+                            out->name, in->name);
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status check_writes(checker *c, int32_t i, dtp_err *err)
+{
+    const dtp_instr *instr = &c->p->instrs[i];
+    for (int32_t o = 0; o < instr->n_out; o++) {
+        DTP_TRY(check_sharing(c, instr, o, err));
+    }
+    for (int32_t o = 0; o < instr->n_out; o++) {
+        dtp_value_id v = instr->out[o];
+        if (c->p->values[v].first != i) {
+            return DTP_FAIL(err, DTP_INTERNAL, "it writes '%s', which is live from %d",
+                            c->p->values[v].name, c->p->values[v].first);
+        }
+        if (!c->bucket[v]) {
+            DTP_TRY(write_value(c, v, i, true, err));
+        }
+    }
+    for (int32_t o = 0; o < instr->n_out; o++) {
+        if (!is_valid(c, instr->out[o])) {
+            return DTP_FAIL(err, DTP_INTERNAL, "its result '%s' is overwritten by another",
+                            c->p->values[instr->out[o]].name);
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status run_instr(checker *c, int32_t i, dtp_err *err)
+{
+    const dtp_instr *instr = &c->p->instrs[i];
+    DTP_TRY(check_reads(c, i, err));
+    if (instr->workspace >= 0) {
+        DTP_TRY(write_value(c, instr->workspace, i, false, err));
+        DTP_TRY(check_reads(c, i, err));
+        for (int32_t o = 0; o < instr->n_out; o++) {
+            if (overlap(c, instr->workspace, instr->out[o])) {
+                return DTP_FAIL(err, DTP_INTERNAL, "its workspace overlaps its result '%s'",
+                                c->p->values[instr->out[o]].name);
+            }
+        }
+    }
+    return check_writes(c, i, err);
+}
+
+/* ---- the end ------------------------------------------------------------------------------------
+ */
+
+static dtp_status check_updates(const checker *c, dtp_err *err)
+{
+    const dtp_program *p = c->p;
+    for (int32_t k = 0; k < p->graph->n_updates; k++) {
+        dtp_value_id target = -1, value = -1;
+        for (int32_t u = 0; u < p->n_updates; u++) {
+            target = p->updates[u].target;
+            value = p->updates[u].value;
+            if (target < 0 || target >= p->n_values || value < 0 || value >= p->n_values) {
+                return DTP_FAIL(err, DTP_INTERNAL, "update %d names no values", u);
+            }
+            if (p->values[target].tensor == p->graph->updates[k].target) {
+                break;
+            }
+            target = -1;
+        }
+        const char *name = p->graph->tensors[p->graph->updates[k].target].name;
+        if (target < 0 || p->values[target].kind != DTP_VALUE_RESIDENT) {
+            return DTP_FAIL(err, DTP_INTERNAL, "'%s' is not updated", name);
+        }
+        if (root_of(p, value) != target || p->values[value].offset != p->values[target].offset ||
+            p->values[value].tensor != p->graph->updates[k].value ||
+            !dtp_layout_equal(&p->values[value].layout, &p->values[target].layout) ||
+            !is_valid(c, value)) {
+            return DTP_FAIL(err, DTP_INTERNAL, "the update of '%s' does not reach its buffer",
+                            name);
+        }
+    }
+    return DTP_OK;
+}
+
+static bool is_updated(const dtp_program *p, dtp_value_id v)
+{
+    for (int32_t u = 0; u < p->n_updates; u++) {
+        if (p->updates[u].target == v) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static dtp_status check_kept(const checker *c, dtp_tensor_id t, dtp_err *err)
+{
+    dtp_value_id v = c->p->tensor_value[t];
+    if (v < 0 || v >= c->p->n_values || !c->p->values[v].keep || c->p->values[v].tensor != t) {
+        return DTP_FAIL(err, DTP_INTERNAL, "result '%s' is not kept", c->p->graph->tensors[t].name);
+    }
+    return DTP_OK;
+}
+
+static dtp_status check_end(const checker *c, dtp_err *err)
+{
+    const dtp_program *p = c->p;
+    DTP_TRY(check_updates(c, err));
+    for (int32_t v = 0; v < p->n_values; v++) {
+        const dtp_value *value = &p->values[v];
+        bool resident = value->kind == DTP_VALUE_RESIDENT;
+        if ((resident || value->keep) && !(resident && is_updated(p, v)) && !is_valid(c, v)) {
+            return DTP_FAIL(err, DTP_INTERNAL, "'%s' must survive the step but is overwritten",
+                            value->name);
+        }
+    }
+    if (p->graph->loss >= 0) {
+        DTP_TRY(check_kept(c, p->graph->loss, err));
+    }
+    for (int32_t i = 0; i < p->graph->n_outputs; i++) {
+        DTP_TRY(check_kept(c, p->graph->outputs[i], err));
+    }
+    return DTP_OK;
+}
+
+/* ---- entry --------------------------------------------------------------------------------------
+ */
+
+static bool ids_in_range(const dtp_program *p, const dtp_value_id *ids, int32_t n)
+{
+    for (int32_t k = 0; k < n; k++) {
+        if (ids[k] < 0 || ids[k] >= p->n_values) {
+            return false;
+        }
+    }
+    return n >= 0;
+}
+
+static dtp_status check_ids(checker *c, int32_t i, dtp_err *err)
+{
+    const dtp_instr *instr = &c->p->instrs[i];
+    bool kernel = instr->kind == DTP_INSTR_KERNEL;
+    if (!ids_in_range(c->p, instr->in, instr->n_in) ||
+        !ids_in_range(c->p, instr->out, instr->n_out) || instr->workspace >= c->p->n_values ||
+        (kernel && (instr->n_in > DTP_MAX_OP_IN || instr->n_out > DTP_MAX_OP_OUT))) {
+        return DTP_FAIL(err, DTP_INTERNAL, "operands that are no values");
+    }
+    for (int32_t k = 0; k < instr->n_out; k++) {
+        if (c->written[instr->out[k]]) {
+            return DTP_FAIL(err, DTP_INTERNAL, "'%s' is written twice",
+                            c->p->values[instr->out[k]].name);
+        }
+        c->written[instr->out[k]] = true;
+    }
+    if (instr->kind == DTP_INSTR_COLLECTIVE && instr->n_in > 1 && instr->n_out > 1) {
+        c->bucket[instr->in[0]] = c->bucket[instr->out[0]] = true;
+    }
+    return DTP_OK;
+}
+
+static dtp_status in_instr(const dtp_program *p, int32_t i, dtp_status status, dtp_err *err)
+{
+    if (status != DTP_OK) {
+        const dtp_instr *instr = &p->instrs[i];
+        bool named = instr->node >= 0 && instr->node < p->graph->n_nodes;
+        dtp_err_prefix(err, "program: instruction %d (%s)", i,
+                       named ? p->graph->nodes[instr->node].name : "-");
+    }
+    return status;
+}
+
+static dtp_status feed_sources(checker *c, dtp_err *err)
+{
+    for (int32_t v = 0; v < c->p->n_values; v++) {
+        dtp_value_kind kind = c->p->values[v].kind;
+        if (kind == DTP_VALUE_RESIDENT || kind == DTP_VALUE_INPUT) {
+            DTP_TRY(write_value(c, v, -1, true, err));
+        }
+    }
+    return DTP_OK;
+}
+
+/* What runs for every microbatch comes before what runs once. */
+static dtp_status check_phases(const dtp_program *p, dtp_err *err)
+{
+    for (int32_t i = 0; i < dtp_program_body(p) && dtp_program_microbatches(p) > 1; i++) {
+        if (p->instrs[i].phase == DTP_UPDATE) {
+            return DTP_FAIL(err, DTP_INTERNAL,
+                            "instruction %d of phase update comes before others of a microbatch",
+                            i);
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status check(checker *c, dtp_err *err)
+{
+    const dtp_program *p = c->p;
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        DTP_TRY(in_instr(p, i, check_ids(c, i, err), err));
+    }
+    for (int32_t v = 0; v < p->n_values; v++) {
+        dtp_status s = check_value(c, v, err);
+        if (s != DTP_OK) {
+            dtp_err_prefix(err, "program: value %d '%s'", v, p->values[v].name);
+            return s;
+        }
+    }
+    DTP_TRY(find_places(c, err));
+    DTP_TRY(feed_sources(c, err));
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        DTP_TRY(in_instr(p, i, dtp_check__instr(p, i, err), err));
+        DTP_TRY(in_instr(p, i, run_instr(c, i, err), err));
+    }
+    DTP_TRY(check_phases(p, err));
+    return check_end(c, err);
+}
+
+dtp_status dtp_program_check(const dtp_program *p, dtp_err *err)
+{
+    size_t n = (size_t)p->n_values + 1;
+    checker c = {.p = p};
+    c.valid = calloc(n, sizeof *c.valid);
+    c.written = calloc(n, sizeof *c.written);
+    c.bucket = calloc(n, sizeof *c.bucket);
+    c.active = calloc(n, sizeof *c.active);
+    c.at = calloc(n, sizeof *c.at);
+    bool ok = c.at != NULL && c.valid != NULL && c.written != NULL && c.bucket != NULL &&
+              c.active != NULL;
+    dtp_status status =
+        ok ? check(&c, err) : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d values", p->n_values);
+    free(c.valid);
+    free(c.written);
+    free(c.bucket);
+    free(c.active);
+    free(c.at);
+    return status;
+}

@@ -1,0 +1,504 @@
+/* The cheapest strategy of one node: every combination of rows over the mesh dims is tried. A
+ * candidate costs what it takes to bring every operand to it, what is inside the op where that
+ * communicates, and what it takes to bring pinned outputs to their layouts. The price of a move is
+ * worked out once per operand and target. Combinations over mesh dims of one row each are walked
+ * in order, the last mesh dim fastest.
+ *
+ * Above MAX_COMBINATIONS the search is by descent: from the combination "what operand 0 has" and
+ * from "all replicated", one mesh dim after the other takes its best row while the others stay,
+ * until nothing improves.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/hash.h"
+#include "core/layout/placement_text.h"
+#include "spmd/propagate/propagate_internal.h"
+#include "core/graph/op_rules.h"
+
+enum { MAX_COMBINATIONS = 32768, BUCKETS = 256, MAX_SWEEPS = 16, TIES_PER_MILLION = 1 };
+
+typedef struct known_move {
+    dtp_layout to; /* operands: the target; outputs: the source */
+    dtp_move_price price;
+    int32_t next;
+} known_move;
+
+/* Moves of one tensor. */
+typedef struct known_moves {
+    int32_t n, capacity, bucket[BUCKETS];
+    known_move *moves;
+} known_moves;
+
+/* What a candidate takes. Compared field by field, smaller is better. */
+typedef struct score {
+    double cost;
+    int32_t collectives, locals;
+    double elems; /* local elements that the op reads and writes */
+} score;
+
+typedef struct search {
+    const dtp_decision *d;
+    dtp_arena *arena;
+    dtp_rule_set rules;
+    dtp_row_lists lists;
+    const dtp_layout *in; /* present layouts, as dtp_node_layouts_find wants them */
+    const dtp_layout *out;
+    known_moves *in_moves, *out_moves;
+    bool still; /* operands move only where a pin asks for it */
+    bool found;
+    score best;
+    dtp_strategy strategy;
+    dtp_node_layouts layouts;
+} search;
+
+/* ---- pins ---------------------------------------------------------------------------------------
+ */
+
+/* Appends the splits of `from` over the mesh dims of `dims`, outer ones first. */
+static void add_splits(dtp_layout *to, const dtp_layout *from, dtp_mesh_set dims)
+{
+    for (int32_t depth = 0; depth < from->n_mesh; depth++) {
+        for (int32_t m = 0; m < from->n_mesh; m++) {
+            const dtp_place p = from->place[m];
+            if ((dims >> m & 1U) == 0) {
+                continue;
+            }
+            if (p.kind == DTP_SHARD && p.order == depth) {
+                dtp_layout_split(to, m, p.axis);
+            } else if (p.kind == DTP_PARTIAL) {
+                to->place[m] = p;
+            }
+        }
+    }
+}
+
+dtp_layout dtp_propagate__complete(const dtp_layout *pin, dtp_mesh_set dims, const dtp_layout *free)
+{
+    dtp_layout out = dtp_layout_replicated(pin->rank, pin->n_mesh);
+    if (dims == 0) {
+        return *pin;
+    }
+    add_splits(&out, free, ~dims);
+    add_splits(&out, pin, dims);
+    return out;
+}
+
+/* Whether a layout is as the pin says on the mesh dims it speaks of. */
+static bool agrees(const dtp_layout *pin, dtp_mesh_set dims, const dtp_layout *l)
+{
+    if (dims == 0) {
+        return dtp_layout_equal(pin, l);
+    }
+    for (int32_t m = 0; m < l->n_mesh; m++) {
+        const dtp_place a = pin->place[m], b = l->place[m];
+        if ((dims >> m & 1U) != 0 && (a.kind != b.kind || a.axis != b.axis || a.op != b.op)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Where output i ends when a candidate leaves it in `from`; it is pinned. */
+static dtp_layout output_target(const dtp_decision *d, int32_t i, const dtp_layout *from)
+{
+    return dtp_propagate__complete(d->wanted[i], d->wanted_dims == NULL ? 0 : d->wanted_dims[i],
+                                   from);
+}
+
+/* ---- prices -------------------------------------------------------------------------------------
+ */
+
+static dtp_status price_operand(const search *s, int32_t i, const dtp_layout *to,
+                                dtp_move_price *out, dtp_err *err)
+{
+    const dtp_operand *operand = &s->d->operands[i];
+    for (int32_t v = 0; v < operand->n_versions; v++) {
+        if (dtp_layout_equal(&operand->versions[v], to)) {
+            *out = (dtp_move_price){.possible = true};
+            return DTP_OK;
+        }
+    }
+    return dtp_propagate__move(s->d->options, s->d->mesh, &s->d->call->in[i], operand->at, to, out,
+                               err);
+}
+
+static void add_price(dtp_move_price *total, const dtp_move_price *p)
+{
+    total->cost += p->cost;
+    total->collectives += p->collectives;
+    total->locals += p->locals;
+}
+
+/* The move and, for numbers that are sent, the way of the gradient back to where the operand is
+ * (whole where that is partial). */
+static dtp_status price_there_and_back(const search *s, int32_t i, const dtp_layout *to,
+                                       dtp_move_price *out, dtp_err *err)
+{
+    const dtp_ttype *type = &s->d->call->in[i];
+    DTP_TRY(price_operand(s, i, to, out, err));
+    if (s->d->options->there_and_back && out->possible && out->collectives > 0 &&
+        dtp_dtype_is_float(type->dtype)) {
+        const dtp_layout home = dtp_layout_without_partial(s->d->operands[i].at);
+        dtp_move_price back;
+        DTP_TRY(dtp_propagate__move(s->d->options, s->d->mesh, type, to, &home, &back, err));
+        add_price(out, &back);
+    }
+    return DTP_OK;
+}
+
+static dtp_status look_up(search *s, known_moves *k, bool output, int32_t i,
+                          const dtp_layout *other, dtp_move_price *out, dtp_err *err)
+{
+    const uint64_t h = dtp_hash_bytes(DTP_HASH_SEED, other, sizeof *other) % BUCKETS;
+    for (int32_t at = k->bucket[h] - 1; at >= 0; at = k->moves[at].next) {
+        if (dtp_layout_equal(&k->moves[at].to, other)) {
+            *out = k->moves[at].price;
+            return DTP_OK;
+        }
+    }
+    DTP_TRY(
+        dtp_arena_grow(s->arena, &k->moves, k->n, k->n + 1, &k->capacity, sizeof *k->moves, err));
+    if (output) {
+        const dtp_layout target = output_target(s->d, i, other);
+        DTP_TRY(dtp_propagate__move(s->d->options, s->d->mesh, &s->d->call->out[i], other, &target,
+                                    out, err));
+    } else {
+        DTP_TRY(price_there_and_back(s, i, other, out, err));
+    }
+    k->moves[k->n] = (known_move){.to = *other, .price = *out, .next = k->bucket[h] - 1};
+    k->bucket[h] = ++k->n;
+    return DTP_OK;
+}
+
+static void add_to_score(score *total, const dtp_move_price *p)
+{
+    total->cost += p->cost;
+    total->collectives += p->collectives;
+    total->locals += p->locals;
+}
+
+/* The same tensor read twice in one layout moves once. */
+static bool moved_before(const search *s, const dtp_node_layouts *l, int32_t i)
+{
+    for (int32_t j = 0; j < i; j++) {
+        if (s->d->operands[j].first == s->d->operands[i].first &&
+            dtp_layout_equal(&l->in[j], &l->in[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether the operand's pin speaks of every mesh dim that changes. */
+static bool is_asked(const dtp_operand *operand, const dtp_layout *to)
+{
+    const dtp_mesh_set asked = operand->pinned_dims != 0 ? operand->pinned_dims : UINT32_MAX;
+    for (int32_t m = 0; m < to->n_mesh && operand->pinned != NULL; m++) {
+        const dtp_place a = operand->at->place[m], b = to->place[m];
+        if ((a.kind != b.kind || a.axis != b.axis) && (asked >> m & 1U) == 0) {
+            return false;
+        }
+    }
+    return operand->pinned != NULL;
+}
+
+static dtp_status price_moves(search *s, const dtp_node_layouts *l, score *out, bool *possible,
+                              dtp_err *err)
+{
+    const dtp_decision *d = s->d;
+    dtp_move_price p;
+    for (int32_t i = 0; i < d->call->n_in && *possible; i++) {
+        if (!moved_before(s, l, i)) {
+            DTP_TRY(look_up(s, &s->in_moves[d->operands[i].first], false, i, &l->in[i], &p, err));
+            add_to_score(out, &p);
+            *possible = p.possible &&
+                        !(s->still && p.collectives > 0 && !is_asked(&d->operands[i], &l->in[i]));
+        }
+    }
+    for (int32_t i = 0; i < d->call->n_out && d->wanted != NULL && *possible; i++) {
+        if (d->wanted[i] != NULL) {
+            DTP_TRY(look_up(s, &s->out_moves[i], true, i, &l->out[i], &p, err));
+            add_to_score(out, &p);
+            *possible = p.possible;
+        }
+    }
+    return DTP_OK;
+}
+
+static double local_elems(const search *s, const dtp_node_layouts *l)
+{
+    const dtp_op_call *call = s->d->call;
+    double elems = 0;
+    dtp_ttype local;
+    for (int32_t i = 0; i < call->n_in; i++) {
+        dtp_layout_local_max(&l->in[i], s->d->mesh, &call->in[i], &local);
+        elems += (double)dtp_ttype_elems(&local);
+    }
+    for (int32_t i = 0; i < call->n_out; i++) {
+        dtp_layout_local_max(&l->out[i], s->d->mesh, &call->out[i], &local);
+        elems += (double)dtp_ttype_elems(&local);
+    }
+    return elems;
+}
+
+/* ---- comparison ---------------------------------------------------------------------------------
+ */
+
+static int compare_costs(double a, double b)
+{
+    const double slack = 1e-6 * TIES_PER_MILLION * fmax(fabs(a), fabs(b));
+    return a < b - slack ? -1 : a > b + slack ? 1 : 0;
+}
+
+static int compare_counts(int32_t a, int32_t b)
+{
+    return a < b ? -1 : a > b ? 1 : 0;
+}
+
+/* Negative when a is better. PyTorch looks at cost, then prefers what moves nothing. */
+static int compare(const search *s, const score *a, const score *b)
+{
+    int c = compare_costs(a->cost, b->cost);
+    if (c == 0 && s->d->options->torch) {
+        return compare_counts(a->collectives + a->locals > 0, b->collectives + b->locals > 0);
+    }
+    c = c != 0 ? c : compare_counts(a->collectives, b->collectives);
+    c = c != 0 ? c : compare_counts(a->locals, b->locals);
+    return c != 0 ? c : a->elems < b->elems ? -1 : a->elems > b->elems ? 1 : 0;
+}
+
+static bool meets_pins(const search *s, const dtp_node_layouts *l)
+{
+    for (int32_t i = 0; i < s->d->call->n_in; i++) {
+        const dtp_operand *o = &s->d->operands[i];
+        if (o->pinned != NULL && !agrees(o->pinned, o->pinned_dims, &l->in[i])) {
+            return false;
+        }
+    }
+    return !s->d->options->torch || dtp_propagate__torch_fits(s->d, l);
+}
+
+/* ---- candidates ---------------------------------------------------------------------------------
+ */
+
+/* Prices a candidate; *possible false when it cannot be. Inner collectives are priced only when the
+ * candidate would be better than `bound` without them. */
+static dtp_status rate(search *s, const dtp_strategy *strategy, const score *bound,
+                       dtp_node_layouts *l, score *out, bool *possible, dtp_err *err)
+{
+    const dtp_decision *d = s->d;
+    memset(out, 0, sizeof *out);
+    *possible = dtp_node_layouts_find(d->mesh, d->call, &s->rules, strategy, s->in, s->out, l,
+                                      NULL) == DTP_OK &&
+                meets_pins(s, l);
+    if (!*possible) {
+        return DTP_OK;
+    }
+    DTP_TRY(price_moves(s, l, out, possible, err));
+    out->elems = *possible ? local_elems(s, l) : 0;
+    if (!*possible || l->internal == 0 || (bound != NULL && compare(s, out, bound) >= 0)) {
+        return DTP_OK;
+    }
+    double inner;
+    DTP_TRY(
+        dtp_propagate__inner(d->pricer, d->options, d->mesh, d->call, strategy, l, &inner, err));
+    out->cost += inner;
+    return DTP_OK;
+}
+
+static dtp_status try_strategy(search *s, const dtp_strategy *strategy, bool *better, dtp_err *err)
+{
+    dtp_node_layouts l;
+    score rated;
+    bool possible;
+    *better = false;
+    DTP_TRY(rate(s, strategy, s->found ? &s->best : NULL, &l, &rated, &possible, err));
+    if (possible && (!s->found || compare(s, &rated, &s->best) < 0)) {
+        s->found = *better = true;
+        s->best = rated;
+        s->strategy = *strategy;
+        s->layouts = l;
+    }
+    return DTP_OK;
+}
+
+static dtp_status try_all(search *s, dtp_err *err)
+{
+    const int32_t n_mesh = s->d->mesh->n_dims;
+    int32_t at[DTP_MAX_MESH_DIMS] = {0};
+    for (int32_t m = n_mesh; m >= 0;) {
+        dtp_strategy strategy = {{0}};
+        bool better;
+        for (int32_t k = 0; k < n_mesh; k++) {
+            strategy.row[k] = s->lists.rows[k][at[k]];
+        }
+        DTP_TRY(try_strategy(s, &strategy, &better, err));
+        for (m = n_mesh - 1; m >= 0 && ++at[m] == s->lists.n[m]; m--) {
+            at[m] = 0;
+        }
+    }
+    return DTP_OK;
+}
+
+/* Improves `strategy` mesh dim by mesh dim. */
+static dtp_status descend(search *s, dtp_strategy strategy, dtp_err *err)
+{
+    bool better, any = true;
+    DTP_TRY(try_strategy(s, &strategy, &better, err));
+    for (int32_t sweep = 0; sweep < MAX_SWEEPS && any; sweep++) {
+        any = false;
+        for (int32_t m = 0; m < s->d->mesh->n_dims; m++) {
+            dtp_strategy base = s->found ? s->strategy : strategy;
+            for (int32_t r = 0; r < s->lists.n[m]; r++) {
+                base.row[m] = s->lists.rows[m][r];
+                DTP_TRY(try_strategy(s, &base, &better, err));
+                any = any || better;
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+/* Rows under which operand `i` stays where it is, as far as there are any. */
+static dtp_strategy rows_of_operand(const search *s, int32_t i)
+{
+    dtp_strategy out = {{0}};
+    for (int32_t m = 0; m < s->d->mesh->n_dims; m++) {
+        const dtp_place at = s->in[i].place[m];
+        for (int32_t r = s->rules.n - 1; r > 0; r--) {
+            const dtp_place p = s->rules.rows[r].in[i];
+            const bool same = p.kind == at.kind && p.axis == at.axis && p.op == at.op;
+            out.row[m] = at.kind != DTP_REPLICATE && same ? (int16_t)r : out.row[m];
+        }
+    }
+    return out;
+}
+
+static dtp_status try_many(search *s, dtp_err *err)
+{
+    for (int32_t i = 0; i < s->d->call->n_in; i++) {
+        DTP_TRY(descend(s, rows_of_operand(s, i), err));
+    }
+    return descend(s, (dtp_strategy){{0}}, err);
+}
+
+/* ---- outcome ------------------------------------------------------------------------------------
+ */
+
+static dtp_status check_strict(const search *s, dtp_err *err)
+{
+    const dtp_decision *d = s->d;
+    for (int32_t i = 0; i < d->call->n_in; i++) {
+        dtp_strbuf from = {0}, to = {0};
+        dtp_move_price p;
+        DTP_TRY(price_operand(s, i, &s->layouts.in[i], &p, err));
+        if (p.collectives == 0 || is_asked(&d->operands[i], &s->layouts.in[i])) {
+            continue;
+        }
+        dtp_placements_print(d->operands[i].at, &from);
+        dtp_placements_print(&s->layouts.in[i], &to);
+        const dtp_status status =
+            DTP_FAIL(err, DTP_INVALID,
+                     "%s: operand %d would have to move from '%s' to '%s', which strict mode does "
+                     "not allow",
+                     d->call->op->name, i, dtp_strbuf_text(&from), dtp_strbuf_text(&to));
+        dtp_strbuf_free(&from);
+        dtp_strbuf_free(&to);
+        return status;
+    }
+    return DTP_OK;
+}
+
+static dtp_status refuse(const dtp_decision *d, dtp_err *err)
+{
+    char text[DTP_LAYOUT_TEXT_BYTES];
+    for (int32_t i = 0; i < d->call->n_in; i++) {
+        if (d->operands[i].pinned != NULL) {
+            dtp_layout_print(d->operands[i].pinned, d->mesh, &d->call->in[i], d->call->dims, text);
+            return DTP_FAIL(err, DTP_INVALID, "%s: no strategy reads operand %d as '%s'",
+                            d->call->op->name, i, text);
+        }
+    }
+    for (int32_t i = 0; i < d->call->n_out && d->wanted != NULL; i++) {
+        if (d->wanted[i] != NULL) {
+            dtp_layout_print(d->wanted[i], d->mesh, &d->call->out[i], d->call->dims, text);
+            return DTP_FAIL(err, DTP_INVALID, "%s: no strategy leads to output %d as '%s'",
+                            d->call->op->name, i, text);
+        }
+    }
+    return DTP_FAIL(err, DTP_UNSUPPORTED, "%s: no strategy is possible on these layouts",
+                    d->call->op->name);
+}
+
+static dtp_status set_up(search *s, dtp_layout *in, dtp_layout *out, dtp_err *err)
+{
+    const dtp_decision *d = s->d;
+    s->in_moves = dtp_arena_alloc(s->arena, (size_t)d->call->n_in, sizeof *s->in_moves);
+    s->out_moves = dtp_arena_alloc(s->arena, (size_t)d->call->n_out, sizeof *s->out_moves);
+    if (s->in_moves == NULL || s->out_moves == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a choice of layouts");
+    }
+    for (int32_t i = 0; i < d->call->n_in; i++) {
+        in[i] = *d->operands[i].at;
+    }
+    for (int32_t i = 0; i < d->call->n_out; i++) {
+        out[i] = d->wanted != NULL && d->wanted[i] != NULL
+                     ? *d->wanted[i]
+                     : dtp_layout_replicated(d->call->out[i].rank, d->mesh->n_dims);
+    }
+    s->in = in;
+    s->out = out;
+    dtp_op_rules(d->call, true, &s->rules);
+    (d->options->torch ? dtp_propagate__torch_rows : dtp_propagate__rows)(d, &s->rules, &s->lists);
+    return DTP_OK;
+}
+
+static dtp_status find(search *s, dtp_err *err)
+{
+    int64_t combinations = 1;
+    s->found = false;
+    for (int32_t m = 0; m < s->d->mesh->n_dims; m++) {
+        combinations *= s->lists.n[m];
+    }
+    return combinations <= MAX_COMBINATIONS ? try_all(s, err) : try_many(s, err);
+}
+
+/* In strict mode a strategy that moves nothing is taken even if a move would be cheaper; when there
+ * is none, the error tells what the cheapest one would move. */
+static dtp_status choose(search *s, dtp_err *err)
+{
+    dtp_layout in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
+    DTP_TRY(set_up(s, in, out, err));
+    DTP_TRY(find(s, err));
+    if (!s->found) {
+        return refuse(s->d, err);
+    }
+    const bool update = (s->d->call->op->flags & DTP_OP_UPDATE) != 0;
+    if (!s->d->options->strict || update) {
+        return DTP_OK;
+    }
+    const dtp_status strict = check_strict(s, err);
+    if (strict != DTP_INVALID) {
+        return strict;
+    }
+    const search cheapest = *s;
+    s->still = true;
+    DTP_TRY(find(s, err));
+    return s->found ? DTP_OK : check_strict(&cheapest, err);
+}
+
+dtp_status dtp_propagate__choose(const dtp_decision *d, dtp_strategy *strategy,
+                                 dtp_node_layouts *layouts, dtp_err *err)
+{
+    search s = {.d = d, .arena = dtp_arena_create()};
+    if (s.arena == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a choice of layouts");
+    }
+    dtp_status status = choose(&s, err);
+    dtp_arena_destroy(s.arena);
+    *strategy = s.strategy;
+    *layouts = s.layouts;
+    return status;
+}

@@ -1,0 +1,243 @@
+/* Walks the nodes as the lowering does, with the copies that earlier moves left behind. */
+#include "spmd/propagate/redistributions.h"
+
+#include <string.h>
+
+#include "core/plan/node_layouts.h"
+
+/* Layouts in which there is a copy of a tensor. */
+typedef struct copies {
+    int32_t n, capacity;
+    dtp_layout *layouts;
+    int32_t old; /* made before this phase: a recomputation does not read them */
+} copies;
+
+typedef struct walk {
+    const dtp_graph *g;
+    const dtp_sharding *s;
+    const dtp_redistributor *r;
+    dtp_arena *scratch;
+    copies *copies; /* by tensor */
+    bool *read;     /* by tensor: something reads it or it survives the step */
+    dtp_moves *out;
+} walk;
+
+static dtp_status add_copy(walk *w, dtp_tensor_id t, const dtp_layout *layout, dtp_err *err)
+{
+    copies *c = &w->copies[t];
+    DTP_TRY(dtp_arena_grow(w->scratch, &c->layouts, c->n, c->n + 1, &c->capacity,
+                           sizeof *c->layouts, err));
+    c->layouts[c->n++] = *layout;
+    return DTP_OK;
+}
+
+static bool has_copy(const walk *w, const dtp_move_info *move)
+{
+    const dtp_tensor_id t = move->tensor;
+    const dtp_layout *layout = &move->to;
+    const bool again = w->g->nodes[move->node].repeats;
+    if (dtp_layout_equal(&move->from, layout)) {
+        return true;
+    }
+    for (int32_t i = again ? w->copies[t].old : 0; i < w->copies[t].n; i++) {
+        if (dtp_layout_equal(&w->copies[t].layouts[i], layout)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool sends(const walk *w, const dtp_step *step)
+{
+    dtp_coll_kind kind;
+    return dtp_step_collective(step->kind, &kind) && dtp_mesh_set_size(&w->s->mesh, step->set) > 1;
+}
+
+/* A move that is made whatever copies there are. */
+static dtp_status add_own_move(walk *w, dtp_move_info move, dtp_err *err)
+{
+    DTP_TRY(dtp_redistribute_by(w->r, &w->s->mesh, &w->g->tensors[move.tensor].type, &move.from,
+                                &move.to, &move.steps, err));
+    for (int32_t i = 0; i < move.steps.n; i++) {
+        move.sends = move.sends || sends(w, &move.steps.steps[i]);
+        DTP_TRY(add_copy(w, move.tensor, &move.steps.steps[i].after, err));
+    }
+    dtp_moves *out = w->out;
+    DTP_TRY(dtp_arena_grow(out->arena, &out->items, out->n, out->n + 1, &out->capacity,
+                           sizeof *out->items, err));
+    out->items[out->n++] = move;
+    return DTP_OK;
+}
+
+static dtp_status add_move(walk *w, dtp_move_info move, dtp_err *err)
+{
+    return has_copy(w, &move) ? DTP_OK : add_own_move(w, move, err);
+}
+
+/* What the node's strategy means, as the lowering finds it. */
+static dtp_status find_layouts(const walk *w, dtp_node_id id, const dtp_layout *from,
+                               dtp_node_layouts *l, dtp_err *err)
+{
+    const dtp_node *node = &w->g->nodes[id];
+    const bool in_mesh_order = dtp_sharding_has_views(w->s);
+    dtp_call_types types;
+    dtp_op_call call = dtp_node_call(w->g, node, &types);
+    dtp_layout in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
+    for (int32_t i = 0; i < node->n_in; i++) {
+        in[i] =
+            in_mesh_order ? dtp_layout_replicated(types.in[i].rank, w->s->mesh.n_dims) : from[i];
+    }
+    for (int32_t i = 0; i < node->n_out; i++) {
+        out[i] = w->s->layouts[node->out[i]];
+    }
+    return dtp_node_layouts_find(&w->s->mesh, &call, NULL, &w->s->strategies[id], in,
+                                 in_mesh_order ? NULL : out, l, err);
+}
+
+/* An earlier operand of the node is the same. */
+static bool is_repeated(const dtp_node *node, const dtp_node_layouts *l, int32_t i)
+{
+    for (int32_t j = 0; j < i; j++) {
+        if (node->in[j] == node->in[i] && dtp_layout_equal(&l->in[j], &l->in[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* With views: the copy that the phase reads, once, and from there to the operand. */
+static dtp_status visit_view(walk *w, dtp_node_id id, int32_t i, const dtp_node_layouts *l,
+                             dtp_err *err)
+{
+    const dtp_node *node = &w->g->nodes[id];
+    const dtp_tensor_id t = node->in[i];
+    dtp_move_info move = {.node = id,
+                          .operand = i,
+                          .tensor = t,
+                          .from = w->s->layouts[t],
+                          .to = w->s->views[node->phase][t]};
+    DTP_TRY(add_move(w, move, err));
+    move.from = move.to;
+    move.to = l->in[i];
+    return dtp_layout_equal(&move.from, &move.to) || is_repeated(node, l, i)
+               ? DTP_OK
+               : add_own_move(w, move, err);
+}
+
+static dtp_status visit_operands(walk *w, dtp_node_id id, const dtp_layout *from,
+                                 const dtp_node_layouts *l, dtp_err *err)
+{
+    const dtp_node *node = &w->g->nodes[id];
+    for (int32_t i = 0; i < node->n_in; i++) {
+        if (dtp_sharding_has_views(w->s)) {
+            DTP_TRY(visit_view(w, id, i, l, err));
+            continue;
+        }
+        const dtp_move_info move = {
+            .node = id, .operand = i, .tensor = node->in[i], .from = from[i], .to = l->in[i]};
+        DTP_TRY(add_move(w, move, err));
+    }
+    return DTP_OK;
+}
+
+static dtp_status visit(walk *w, dtp_node_id id, dtp_err *err)
+{
+    const dtp_node *node = &w->g->nodes[id];
+    dtp_layout from[DTP_MAX_OP_IN];
+    dtp_node_layouts l;
+    for (int32_t i = 0; i < node->n_in; i++) {
+        from[i] = w->s->layouts[node->in[i]];
+    }
+    DTP_TRY(find_layouts(w, id, from, &l, err));
+    DTP_TRY(visit_operands(w, id, from, &l, err));
+    for (int32_t i = 0; i < node->n_out; i++) {
+        const dtp_tensor_id t = node->out[i];
+        DTP_TRY(add_copy(w, t, &l.out[i], err));
+        if (w->read[t]) {
+            const dtp_move_info move = {
+                .node = id, .operand = -1, .tensor = t, .from = l.out[i], .to = w->s->layouts[t]};
+            DTP_TRY(add_move(w, move, err));
+        }
+    }
+    return DTP_OK;
+}
+
+static void mark_read(walk *w)
+{
+    const dtp_graph *g = w->g;
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        for (int32_t i = 0; i < g->nodes[n].n_in; i++) {
+            w->read[g->nodes[n].in[i]] = true;
+        }
+    }
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        w->read[g->outputs[i]] = true;
+    }
+    for (int32_t i = 0; i < g->n_updates; i++) {
+        w->read[g->updates[i].value] = true;
+    }
+    if (g->loss >= 0) {
+        w->read[g->loss] = true;
+    }
+}
+
+/* Copies of parameters and states are not kept from one phase to the next; with views, no copies
+ * are: what remains is the tensor as it is kept. */
+static void forget_copies(walk *w)
+{
+    for (int32_t t = 0; t < w->g->n_tensors; t++) {
+        const dtp_tensor_kind kind = w->g->tensors[t].kind;
+        const bool resident = kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE;
+        if ((resident || dtp_sharding_has_views(w->s)) && w->copies[t].n > 0) {
+            w->copies[t].n = 1;
+            w->copies[t].layouts[0] = w->s->layouts[t];
+        }
+        w->copies[t].old = w->copies[t].n;
+    }
+}
+
+static dtp_status run(walk *w, dtp_err *err)
+{
+    const size_t n = (size_t)w->g->n_tensors + 1;
+    w->copies = dtp_arena_alloc(w->scratch, n, sizeof *w->copies);
+    w->read = dtp_arena_alloc(w->scratch, n, sizeof *w->read);
+    if (w->copies == NULL || w->read == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the moves of %d tensors",
+                        w->g->n_tensors);
+    }
+    mark_read(w);
+    for (int32_t t = 0; t < w->g->n_tensors; t++) {
+        if (w->g->tensors[t].kind != DTP_TENSOR_VALUE) {
+            DTP_TRY(add_copy(w, t, &w->s->layouts[t], err));
+        }
+    }
+    for (int32_t id = 0; id < w->g->n_nodes; id++) {
+        if (id > 0 && w->g->nodes[id].phase != w->g->nodes[id - 1].phase) {
+            forget_copies(w);
+        }
+        dtp_status s = visit(w, id, err);
+        if (s != DTP_OK) {
+            dtp_err_prefix(err, "node '%s'", w->g->nodes[id].name);
+            return s;
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_moves_find(const dtp_graph *g, const dtp_sharding *s, const dtp_redistributor *r,
+                          dtp_moves *out, dtp_err *err)
+{
+    *out = (dtp_moves){.arena = dtp_arena_create()};
+    walk w = {.g = g, .s = s, .r = r, .scratch = dtp_arena_create(), .out = out};
+    dtp_status status = out->arena == NULL || w.scratch == NULL
+                            ? DTP_FAIL(err, DTP_NOMEM, "out of memory for moves")
+                            : run(&w, err);
+    dtp_arena_destroy(w.scratch);
+    return status;
+}
+
+void dtp_moves_free(dtp_moves *moves)
+{
+    dtp_arena_destroy(moves->arena);
+    *moves = (dtp_moves){0};
+}

@@ -1,0 +1,251 @@
+/* Redistribution of one tensor: the default price of steps, and the entry point. */
+#include "spmd/redistribute/redistribute.h"
+
+#include <string.h>
+
+#include "spmd/redistribute/redistribute_internal.h"
+#include "core/base/strbuf.h"
+#include "spmd/redistribute/redistribute_print.h"
+#include "core/layout/placement_text.h"
+
+/* ---- the default price --------------------------------------------------------------------------
+ */
+
+const dtp_step_rates dtp_redistribute__rates = {
+    .launch_s = 5e-6, .hop_s = 10e-6, .net_Bps = 10e9, .mem_Bps = 40e9};
+
+static int ceil_log2(int64_t n)
+{
+    int bits = 0;
+    while ((INT64_C(1) << bits) < n) {
+        bits++;
+    }
+    return bits;
+}
+
+double dtp_redistribute__step_price(const dtp_step_rates *rates, dtp_step_kind kind, int64_t n,
+                                    double part_bytes, bool packs)
+{
+    if (n < 2) {
+        return 0;
+    }
+    const double ranks = (double)n;
+    double moved = part_bytes * (ranks - 1), copied = 0, launch = rates->launch_s;
+    switch (kind) {
+    case DTP_STEP_SLICE:
+        return 2 * part_bytes / ranks / rates->mem_Bps;
+    case DTP_STEP_SCALE:
+    case DTP_STEP_KEEP_FIRST:
+        return 2 * part_bytes / rates->mem_Bps;
+    case DTP_STEP_ALL_REDUCE:
+        moved = 2 * moved / ranks;
+        launch += rates->launch_s;
+        break;
+    default:
+        break;
+    }
+    if (packs) {
+        copied = 2 * part_bytes * (kind == DTP_STEP_ALL_TO_ALL ? 2 * ranks : 1 + ranks);
+    }
+    return launch + rates->hop_s * ceil_log2(n) + moved / rates->net_Bps + copied / rates->mem_Bps;
+}
+
+double dtp_step_default_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
+                              const dtp_layout *before, const dtp_step *step)
+{
+    (void)user;
+    int64_t n = dtp_mesh_set_size(mesh, step->set);
+    double part = (double)dtp_step_count(mesh, type, before, step);
+    return dtp_redistribute__step_price(&dtp_redistribute__rates, step->kind, n,
+                                        part * (double)dtp_dtype_bytes(type->dtype),
+                                        dtp_step_packs(mesh, type, before, step));
+}
+
+/* ---- the way through the replicated layout -----------------------------------------------------
+ */
+
+static void append(dtp_steps *out, dtp_layout *at, dtp_step step, int32_t m, dtp_place place)
+{
+    at->place[m] = place;
+    step.set = 1U << m;
+    step.after = *at;
+    out->steps[out->n++] = step;
+}
+
+/* Makes everything whole that differs: reductions, then gathers from the innermost split out. */
+static void gather_all(const dtp_redistribution *r, dtp_layout *at, dtp_steps *out)
+{
+    const dtp_place replicate = {0};
+    for (int32_t m = 0; m < at->n_mesh; m++) {
+        if (at->place[m].kind != DTP_PARTIAL || r->to->place[m].kind == DTP_PARTIAL) {
+            continue;
+        }
+        dtp_step reduce = {.kind = DTP_STEP_ALL_REDUCE, .op = (dtp_reduce_op)at->place[m].op};
+        if (reduce.op == DTP_REDUCE_AVG) {
+            dtp_step scale = {.kind = DTP_STEP_SCALE, .factor = 1.0 / (double)r->mesh->sizes[m]};
+            append(out, at, scale, m, (dtp_place){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM});
+            reduce.op = DTP_REDUCE_SUM;
+        }
+        append(out, at, reduce, m, replicate);
+    }
+    for (int32_t axis = 0; axis < r->type->rank; axis++) {
+        int32_t splits[DTP_MAX_MESH_DIMS];
+        int32_t n = dtp_layout_axis_splits(at, axis, splits);
+        while (n > 0) {
+            n--;
+            append(out, at, (dtp_step){.kind = DTP_STEP_ALL_GATHER, .axis = axis}, splits[n],
+                   replicate);
+        }
+    }
+}
+
+/* The plan of last resort when there are too many layouts to search: correct, not cheapest. */
+static void through_replicated(const dtp_redistribution *r, dtp_steps *out)
+{
+    dtp_layout at = *r->from;
+    out->n = 0;
+    gather_all(r, &at, out);
+    for (int32_t axis = 0; axis < r->type->rank; axis++) {
+        int32_t splits[DTP_MAX_MESH_DIMS];
+        int32_t n = dtp_layout_axis_splits(r->to, axis, splits);
+        for (int32_t i = 0; i < n; i++) {
+            append(out, &at, (dtp_step){.kind = DTP_STEP_SLICE, .axis = axis}, splits[i],
+                   r->to->place[splits[i]]);
+        }
+    }
+    for (int32_t m = 0; m < at.n_mesh; m++) {
+        if (r->to->place[m].kind == DTP_PARTIAL && at.place[m].kind == DTP_REPLICATE) {
+            dtp_step keep = {.kind = DTP_STEP_KEEP_FIRST, .op = (dtp_reduce_op)r->to->place[m].op};
+            append(out, &at, keep, m, r->to->place[m]);
+        }
+    }
+}
+
+dtp_status dtp_redistribute__append(dtp_steps *out, const dtp_step *step, dtp_err *err)
+{
+    if (out->n == DTP_MAX_STEPS) {
+        return DTP_FAIL(err, DTP_INTERNAL, "a redistribution of more than %d steps", DTP_MAX_STEPS);
+    }
+    out->steps[out->n++] = *step;
+    return DTP_OK;
+}
+
+/* ---- entry --------------------------------------------------------------------------------------
+ */
+
+static dtp_status refuse(const dtp_layout *a, const dtp_layout *b, const char *why, dtp_err *err)
+{
+    dtp_strbuf from = {0}, to = {0};
+    dtp_placements_print(a, &from);
+    dtp_placements_print(b, &to);
+    dtp_status s = from.failed || to.failed
+                       ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a layout's text")
+                       : DTP_FAIL(err, DTP_UNSUPPORTED, "cannot redistribute (%s) to (%s): %s",
+                                  dtp_strbuf_text(&from), dtp_strbuf_text(&to), why);
+    dtp_strbuf_free(&from);
+    dtp_strbuf_free(&to);
+    return s;
+}
+
+/* Sum and avg commute with each other; no other two reductions do. */
+static bool reductions_mix(const dtp_layout *layout)
+{
+    int seen = -1;
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        if (layout->place[m].kind != DTP_PARTIAL) {
+            continue;
+        }
+        int op = layout->place[m].op == DTP_REDUCE_AVG ? DTP_REDUCE_SUM : layout->place[m].op;
+        if (seen >= 0 && seen != op) {
+            return true;
+        }
+        seen = op;
+    }
+    return false;
+}
+
+dtp_status dtp_redistribute__check_pair(const dtp_ttype *type, const dtp_layout *from,
+                                        const dtp_layout *to, dtp_err *err)
+{
+    bool is_float = dtp_dtype_is_float(type->dtype);
+    for (int32_t m = 0; m < from->n_mesh; m++) {
+        const dtp_place *a = &from->place[m], *b = &to->place[m];
+        if (a->kind == DTP_PARTIAL && b->kind == DTP_PARTIAL && a->op != b->op) {
+            return refuse(from, to, "one partial reduction does not become another", err);
+        }
+        if (b->kind == DTP_PARTIAL && a->kind == DTP_SHARD) {
+            return refuse(from, to, "shards do not become partial values", err);
+        }
+        if (b->kind == DTP_PARTIAL && a->kind == DTP_REPLICATE && b->op == DTP_REDUCE_PROD) {
+            return refuse(from, to, "replicated values do not become a partial product", err);
+        }
+        if (a->kind == DTP_PARTIAL && a->op == DTP_REDUCE_AVG && b->kind != DTP_PARTIAL &&
+            !is_float) {
+            return refuse(from, to, "an average needs a floating-point type", err);
+        }
+    }
+    if (reductions_mix(from) || reductions_mix(to)) {
+        return refuse(from, to,
+                      "different reductions over different mesh dims have no defined order", err);
+    }
+    return DTP_OK;
+}
+
+/* The common case: partial values of one reduction become replicated and nothing else changes.
+ * Under the default price no other path is cheaper than one all-reduce: scattering and gathering on
+ * the way moves as many bytes in more steps. */
+static bool is_all_reduce(const dtp_redistribution *r, dtp_step *out)
+{
+    *out = (dtp_step){.kind = DTP_STEP_ALL_REDUCE, .after = *r->to};
+    int op = -1;
+    for (int32_t m = 0; m < r->from->n_mesh; m++) {
+        const dtp_place *a = &r->from->place[m], *b = &r->to->place[m];
+        if (memcmp(a, b, sizeof *a) == 0) {
+            continue;
+        }
+        if (a->kind != DTP_PARTIAL || a->op == DTP_REDUCE_AVG || b->kind != DTP_REPLICATE ||
+            (op >= 0 && op != a->op)) {
+            return false;
+        }
+        op = a->op;
+        out->set |= 1U << m;
+    }
+    out->op = (dtp_reduce_op)op;
+    return true;
+}
+
+dtp_status dtp_redistribute_plan(const dtp_mesh *mesh, const dtp_ttype *type,
+                                 const dtp_layout *from, const dtp_layout *to, dtp_step_price price,
+                                 void *user, dtp_steps *out, dtp_err *err)
+{
+    dtp_redistribution r = {.mesh = mesh,
+                            .type = type,
+                            .from = from,
+                            .to = to,
+                            .price = price != NULL ? price : dtp_step_default_price,
+                            .user = user,
+                            .rates = price != NULL ? NULL : &dtp_redistribute__rates};
+    bool found;
+    out->n = 0;
+    if (dtp_layout_equal(from, to)) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_redistribute__check_pair(type, from, to, err));
+    if (price == NULL && is_all_reduce(&r, &out->steps[0])) {
+        out->n = 1;
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_redistribute__search(&r, out, &found, err));
+    if (!found) {
+        through_replicated(&r, out);
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_redistribute_by(const dtp_redistributor *r, const dtp_mesh *mesh,
+                               const dtp_ttype *type, const dtp_layout *from, const dtp_layout *to,
+                               dtp_steps *out, dtp_err *err)
+{
+    return r != NULL ? r->plan(r->user, mesh, type, from, to, out, err)
+                     : dtp_redistribute_plan(mesh, type, from, to, NULL, NULL, out, err);
+}

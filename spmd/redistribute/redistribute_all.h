@@ -1,0 +1,41 @@
+/* Least costs of redistributions between all even layouts: the answers of dtp_redistribute_plan for
+ * a price that depends on bytes alone, by one search from a target back to every layout.
+ *
+ * When all layouts of a tensor on the way are even, the price of a step depends on its kind, its
+ * mesh dims, the reduction, the element type and the bytes of the piece before it. And which steps
+ * are allowed depends on the source through the tensor dims that may be split only, on the target
+ * through the mesh dims that it splits and those that it leaves partial. So the costs from every
+ * layout to one are a table, made by Dijkstra's algorithm on the reversed steps of
+ * spmd/redistribute/redistribute_graph.h, and the table serves all tensors of one size: tensor dims
+ * are numbered by how they may be split evenly, and those that are alike in that by their first
+ * appearance in the target, then in the source, then as stopovers.
+ */
+#ifndef DTP_SPMD_REDISTRIBUTE_REDISTRIBUTE_ALL_H
+#define DTP_SPMD_REDISTRIBUTE_REDISTRIBUTE_ALL_H
+
+#include "spmd/redistribute/redistribute.h"
+
+/* There is no way: a shard does not become a partial value. */
+#define DTP_COST_IMPOSSIBLE INT64_MAX
+
+/* Cost of a step between even layouts, not negative; equal for steps that are alike as said above.
+ */
+typedef dtp_status (*dtp_even_step_cost)(void *user, const dtp_ttype *type,
+                                         const dtp_layout *before, const dtp_step *step,
+                                         int64_t *cost, dtp_err *err);
+
+typedef struct dtp_redistribute_costs dtp_redistribute_costs;
+
+/* Borrows mesh and user. Not shared between threads. DTP_NOMEM. */
+dtp_status dtp_redistribute_costs_create(const dtp_mesh *mesh, dtp_even_step_cost price, void *user,
+                                         dtp_redistribute_costs **out, dtp_err *err) DTP_MUST_CHECK;
+void dtp_redistribute_costs_destroy(dtp_redistribute_costs *c);
+
+/* Sum of the costs of the cheapest steps, or DTP_COST_IMPOSSIBLE. *known is false, and no cost
+ * given, when a layout is uneven, when partial values are averages, products or of two ops, and
+ * when there are too many layouts for tables. DTP_NOMEM and what `price` returns. */
+dtp_status dtp_redistribute_costs_find(dtp_redistribute_costs *c, const dtp_ttype *type,
+                                       const dtp_layout *from, const dtp_layout *to, bool *known,
+                                       int64_t *cost, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,38 @@
+/* Redistributions whose steps a plan lists (core/plan/plan.h): read back as steps, and noted down.
+ *
+ * A step of the search changes all its mesh dims in one way, so the layouts before and after it say
+ * what it is; a list of layouts is a list of steps.
+ */
+#ifndef DTP_SPMD_REDISTRIBUTE_REDISTRIBUTE_LISTED_H
+#define DTP_SPMD_REDISTRIBUTE_REDISTRIBUTE_LISTED_H
+
+#include "core/plan/plan.h"
+#include "spmd/redistribute/redistribute.h"
+
+/* The steps of a listed move, each of which must be one that the search knows. DTP_INVALID naming
+ * the step, DTP_NOMEM. */
+dtp_status dtp_listed_steps(const dtp_mesh *mesh, const dtp_plan_move *move, dtp_steps *out,
+                            dtp_err *err) DTP_MUST_CHECK;
+
+/* Looks among moves first; what is not there goes to the search with the default price. Borrows
+ * everything. */
+typedef struct dtp_listed_moves {
+    int32_t n;
+    const dtp_plan_move *moves;
+} dtp_listed_moves;
+
+dtp_redistributor dtp_listed_redistributor(dtp_listed_moves *listed);
+
+/* Passes on what `inner` (NULL: the default) decides and notes what differs from the search with
+ * the default price, in the order of its first use, no more than DTP_PLAN_MAX_MOVES of them (else
+ * DTP_RANGE). The list is in `arena`; borrows inner. Start: {.inner = , .arena = }. */
+typedef struct dtp_move_recorder {
+    const dtp_redistributor *inner;
+    dtp_arena *arena;
+    int32_t n, cap;
+    dtp_plan_move *moves;
+} dtp_move_recorder;
+
+dtp_redistributor dtp_recording_redistributor(dtp_move_recorder *recorder);
+
+#endif

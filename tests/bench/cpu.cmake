@@ -1,4 +1,0 @@
-add_executable(bench_kernels bench_kernels.c)
-target_link_libraries(bench_kernels PRIVATE dtp_executor)
-add_executable(bench_context bench_context.c)
-target_link_libraries(bench_context PRIVATE dtp_executor)

@@ -1,4 +1,0 @@
-add_executable(bench_tensor_calls bench_tensor_calls.c)
-target_link_libraries(bench_tensor_calls PRIVATE dtp_tensor)
-add_executable(bench_eager_calls bench_eager_calls.c)
-target_link_libraries(bench_eager_calls PRIVATE dtp_tensor)

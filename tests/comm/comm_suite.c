@@ -1,0 +1,459 @@
+#include "tests/comm/comm_suite.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "executor/comm/sub_communicator.h"
+#include "executor/device/convert.h"
+
+typedef struct buffers {
+    char *in, *out;
+    int64_t capacity; /* bytes of each */
+} buffers;
+
+/* Input of a rank at element i. Products stay exact: values are -1, 1 or 2 there. */
+static double value(const dtp_coll *coll, int32_t rank, int64_t i)
+{
+    if (coll->dtype == DTP_BOOL) {
+        return (double)((rank + i) % 2);
+    }
+    if (coll->op == DTP_REDUCE_PROD) {
+        static const double small[] = {1, -1, 2};
+        return small[(rank * 2 + i) % 3];
+    }
+    return (double)((rank * 7 + i * 3) % 11 - 5);
+}
+
+static double combine(dtp_reduce_op op, double a, double b)
+{
+    switch (op) {
+    case DTP_REDUCE_PROD: /* of bools: and */
+        return a * b;
+    case DTP_REDUCE_MIN:
+        return a < b ? a : b;
+    case DTP_REDUCE_MAX:
+        return a > b ? a : b;
+    default:
+        return a + b;
+    }
+}
+
+/* Where element i of a buffer of n parts belongs: which part, and which element of it. A buffer is
+ * the array [outer, n, count / outer]. */
+static void place(const dtp_coll *coll, int64_t outer, int64_t n, int64_t i, int64_t *part,
+                  int64_t *element)
+{
+    int64_t run = coll->count / (outer > 1 ? outer : 1);
+    *part = i / run % n;
+    *element = i / (run * n) * run + i % run;
+}
+
+/* The inverse. */
+static int64_t index_of(const dtp_coll *coll, int64_t outer, int64_t n, int64_t part,
+                        int64_t element)
+{
+    int64_t run = coll->count / (outer > 1 ? outer : 1);
+    return (element / run * n + part) * run + element % run;
+}
+
+/* Element i of the output of a rank, from the definition of the collective. */
+static double expected(const dtp_comm *c, const dtp_coll *coll, int64_t i)
+{
+    int32_t n = dtp_mesh_set_size(&c->mesh, coll->set);
+    int32_t me = dtp_mesh_set_index(&c->mesh, coll->set, c->rank);
+    int64_t part, element;
+    if (coll->kind == DTP_ALL_GATHER || coll->kind == DTP_ALL_TO_ALL) {
+        place(coll, coll->out_outer, n, i, &part, &element);
+        int32_t from = dtp_mesh_set_member(&c->mesh, coll->set, c->rank, (int32_t)part);
+        return value(coll, from,
+                     coll->kind == DTP_ALL_GATHER ? element
+                                                  : index_of(coll, coll->in_outer, n, me, element));
+    }
+    if (coll->kind == DTP_PERMUTE) {
+        int32_t from = me;
+        for (int32_t k = 0; k < (coll->shift < 0 ? -coll->shift : coll->shift); k++) {
+            from = (from + (coll->shift < 0 ? 1 : n - 1)) % n;
+        }
+        return value(coll, dtp_mesh_set_member(&c->mesh, coll->set, c->rank, from), i);
+    }
+    int64_t at = coll->kind == DTP_REDUCE_SCATTER ? index_of(coll, coll->in_outer, n, me, i) : i;
+    double sum = 0;
+    for (int32_t j = 0; j < n; j++) {
+        double x = value(coll, dtp_mesh_set_member(&c->mesh, coll->set, c->rank, j), at);
+        sum = j == 0 ? x : combine(coll->op, sum, x);
+    }
+    return sum;
+}
+
+static dtp_status one(dtp_comm *c, const dtp_coll *coll, bool in_place, buffers *b, dtp_err *err)
+{
+    int32_t n = dtp_mesh_set_size(&c->mesh, coll->set);
+    bool many_in = coll->kind == DTP_REDUCE_SCATTER || coll->kind == DTP_ALL_TO_ALL;
+    bool many_out = coll->kind == DTP_ALL_GATHER || coll->kind == DTP_ALL_TO_ALL;
+    int64_t n_in = many_in ? n * coll->count : coll->count;
+    int64_t n_out = many_out ? n * coll->count : coll->count;
+    memset(b->in, 0x5a, (size_t)b->capacity);
+    memset(b->out, 0x5a, (size_t)b->capacity);
+    void *in = in_place ? b->out : b->in;
+    for (int64_t i = 0; i < n_in; i++) {
+        dtp_element_set(coll->dtype, in, i, value(coll, c->rank, i));
+    }
+    DTP_TRY(c->ops->run(c, coll, in, b->out, err));
+    for (int64_t i = 0; i < n_out; i++) {
+        double got = dtp_element(coll->dtype, b->out, i), want = expected(c, coll, i);
+        if (got != want) {
+            return DTP_FAIL(err, DTP_INTERNAL,
+                            "rank %d: %s set 0x%x op %s type %s count %" PRId64 " outers %" PRId64
+                            " %" PRId64 " shift %d%s: element %" PRId64 " is %g, expected %g",
+                            c->rank, dtp_coll_name(coll->kind), (unsigned)coll->set,
+                            dtp_reduce_op_name(coll->op), dtp_dtype_name(coll->dtype), coll->count,
+                            coll->in_outer, coll->out_outer, coll->shift,
+                            in_place ? " in place" : "", i, got, want);
+        }
+    }
+    int64_t end = n_out * dtp_dtype_bytes(coll->dtype);
+    if (!in_place && end < b->capacity && b->out[end] != 0x5a) {
+        return DTP_FAIL(err, DTP_INTERNAL, "rank %d: %s wrote past its output", c->rank,
+                        dtp_coll_name(coll->kind));
+    }
+    return DTP_OK;
+}
+
+static dtp_status both(dtp_comm *c, const dtp_coll *coll, buffers *b, dtp_err *err)
+{
+    DTP_TRY(one(c, coll, false, b, err));
+    return one(c, coll, true, b, err);
+}
+
+static dtp_status all_ops(dtp_comm *c, dtp_coll coll, buffers *b, dtp_err *err)
+{
+    static const dtp_reduce_op ops[] = {DTP_REDUCE_PROD, DTP_REDUCE_MIN, DTP_REDUCE_MAX,
+                                        DTP_REDUCE_SUM};
+    if (coll.kind != DTP_ALL_REDUCE && coll.kind != DTP_REDUCE_SCATTER) {
+        return both(c, &coll, b, err);
+    }
+    for (size_t o = 0; o < 4; o++) {
+        coll.op = ops[o];
+        if (coll.dtype == DTP_BOOL && coll.op == DTP_REDUCE_SUM) {
+            dtp_err quiet = {0};
+            if (c->ops->run(c, &coll, b->in, b->out, &quiet) != DTP_UNSUPPORTED) {
+                return DTP_FAIL(err, DTP_INTERNAL, "a sum of bools was not refused");
+            }
+            continue;
+        }
+        DTP_TRY(both(c, &coll, b, err));
+    }
+    return DTP_OK;
+}
+
+/* Every way to cut the buffers of several parts that the count allows, and every shift. */
+static dtp_status all_forms(dtp_comm *c, dtp_coll coll, buffers *b, dtp_err *err)
+{
+    static const int64_t outers[] = {0, 5, 25, 1};
+    static const int32_t shifts[] = {1, -8, 0, -1, 2, 7};
+    bool all = coll.dtype == DTP_F32 && coll.count < 2500; /* otherwise some of them */
+    bool many_in = coll.kind == DTP_REDUCE_SCATTER || coll.kind == DTP_ALL_TO_ALL;
+    bool many_out = coll.kind == DTP_ALL_GATHER || coll.kind == DTP_ALL_TO_ALL;
+    for (size_t s = 0; coll.kind == DTP_PERMUTE && s < (all ? 6U : 1U); s++) {
+        coll.shift = shifts[s];
+        DTP_TRY(all_ops(c, coll, b, err));
+    }
+    for (size_t i = 0; i < (many_in ? all ? 4U : 2U : 1U) && coll.kind != DTP_PERMUTE; i++) {
+        for (size_t o = 0; o < (many_out ? all ? 4U : 2U : 1U); o++) {
+            coll.in_outer = many_in ? outers[i] : 0;
+            coll.out_outer = many_out ? outers[o] : 0;
+            bool whole = (coll.in_outer < 1 || coll.count % coll.in_outer == 0) &&
+                         (coll.out_outer < 1 || coll.count % coll.out_outer == 0);
+            if (whole) {
+                DTP_TRY(all_ops(c, coll, b, err));
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status all_kinds(dtp_comm *c, dtp_mesh_set set, int64_t count, buffers *b, dtp_err *err)
+{
+    static const dtp_dtype types[] = {DTP_F32, DTP_BF16, DTP_F64, DTP_I32,
+                                      DTP_I64, DTP_F16,  DTP_BOOL};
+    for (int32_t kind = 0; kind < DTP_N_COLLS; kind++) {
+        for (size_t t = 0; t < (count < 2500 ? 7U : 2U); t++) {
+            dtp_coll coll = {
+                .kind = (dtp_coll_kind)kind, .set = set, .dtype = types[t], .count = count};
+            DTP_TRY(all_forms(c, coll, b, err));
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status run_all(dtp_comm *c, buffers *b, dtp_err *err)
+{
+    static const int64_t counts[] = {0, 1, 25, 2500};
+    for (dtp_mesh_set set = 0; set < (dtp_mesh_set)1 << c->mesh.n_dims; set++) {
+        DTP_TRY(c->ops->prepare(c, set, err));
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            DTP_TRY(all_kinds(c, set, counts[i], b, err));
+        }
+        DTP_TRY(c->ops->barrier(c, err));
+    }
+    return DTP_OK;
+}
+
+/* The suite in memory that the communicator lends, when it does. */
+static dtp_status run_lent(dtp_comm *c, buffers b, dtp_err *err)
+{
+    dtp_status status = DTP_OK;
+    if (c->ops->lend == NULL) {
+        return DTP_OK;
+    }
+    b.in = c->ops->lend(c, (size_t)b.capacity);
+    b.out = c->ops->lend(c, (size_t)b.capacity);
+    if (b.in != NULL && b.out != NULL) {
+        status = run_all(c, &b, err);
+    }
+    bool mine = c->ops->take_back(c, b.in), none = c->ops->take_back(c, &status);
+    if (status == DTP_OK && (mine != (b.in != NULL) || none)) {
+        status = DTP_FAIL(err, DTP_INTERNAL, "lent memory was not taken back");
+    }
+    (void)c->ops->take_back(c, b.out);
+    return status;
+}
+
+dtp_status comm_suite(dtp_comm *comm, void *user, dtp_err *err)
+{
+    (void)user;
+    buffers b = {.capacity = (2500 * comm->size + 1) * 8};
+    b.in = malloc((size_t)b.capacity);
+    b.out = malloc((size_t)b.capacity);
+    dtp_status status = b.in != NULL && b.out != NULL ? run_all(comm, &b, err) : DTP_NOMEM;
+    if (status == DTP_OK) {
+        status = run_lent(comm, b, err);
+    }
+    free(b.in);
+    free(b.out);
+    return status;
+}
+
+dtp_status comm_suite_agree(dtp_comm *comm, void *user, dtp_err *err)
+{
+    (void)user;
+    static const uint64_t values[] = {0, 1, UINT64_MAX, UINT64_C(0x8000000000000000), 42};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        DTP_TRY(dtp_comm_agree(comm, values[i], "a value", err));
+        uint64_t other =
+            comm->rank == comm->size - 1 ? values[i] ^ (i % 2 ? 1 : UINT64_C(1) << 63) : values[i];
+        dtp_err quiet = {0};
+        dtp_status got = dtp_comm_agree(comm, other, "a value", &quiet);
+        if ((got == DTP_COMM) != (comm->size > 1)) {
+            return DTP_FAIL(err, DTP_INTERNAL, "rank %d: agreement on different values gave %d",
+                            comm->rank, got);
+        }
+    }
+    dtp_err mine = {0};
+    bool fails = comm->rank == comm->size / 2;
+    if (fails) {
+        (void)DTP_FAIL(&mine, DTP_RANGE, "on purpose");
+    }
+    dtp_status got = dtp_comm_settle(comm, fails ? DTP_RANGE : DTP_OK, &mine);
+    if (got != (fails ? DTP_RANGE : DTP_COMM)) {
+        return DTP_FAIL(err, DTP_INTERNAL, "rank %d: settling gave %d", comm->rank, got);
+    }
+    return dtp_comm_settle(comm, DTP_OK, err);
+}
+
+/* ---- order ---- */
+
+/* Values of many magnitudes: sums of them round at every step. */
+static float uneven_value(int32_t rank, int64_t i)
+{
+    return (float)((rank * 37 + i * 11) % 101 - 50) * powf(3.0F, (float)((rank + i) % 13));
+}
+
+static dtp_status check_order(dtp_comm *c, const dtp_coll *coll, const void *in, void *out,
+                              dtp_err *err)
+{
+    int32_t n = dtp_mesh_set_size(&c->mesh, coll->set);
+    int32_t me = dtp_mesh_set_index(&c->mesh, coll->set, c->rank);
+    DTP_TRY(c->ops->run(c, coll, in, out, err));
+    for (int64_t i = 0; i < coll->count; i++) {
+        uint16_t bits[2] = {0};
+        float sum = 0;
+        for (int32_t j = 0; j < n; j++) {
+            int32_t rank = dtp_mesh_set_member(&c->mesh, coll->set, c->rank, j);
+            int64_t at =
+                coll->kind == DTP_REDUCE_SCATTER ? index_of(coll, coll->in_outer, n, me, i) : i;
+            dtp_element_set(coll->dtype, bits, 0, (double)uneven_value(rank, at));
+            float x = (float)dtp_element(coll->dtype, bits, 0);
+            dtp_element_set(coll->dtype, bits, 0, (double)(j == 0 ? x : sum + x));
+            sum = (float)dtp_element(coll->dtype, bits, 0);
+        }
+        float got = (float)dtp_element(coll->dtype, out, i);
+        uint32_t got_bits, sum_bits;
+        memcpy(&got_bits, &got, sizeof got);
+        memcpy(&sum_bits, &sum, sizeof sum);
+        if (got_bits != sum_bits) {
+            return DTP_FAIL(err, DTP_INTERNAL,
+                            "rank %d: %s of %s: element %" PRId64
+                            " is %.9g, in member order it is %.9g",
+                            c->rank, dtp_coll_name(coll->kind), dtp_dtype_name(coll->dtype), i,
+                            (double)got, (double)sum);
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status comm_suite_order(dtp_comm *comm, void *user, dtp_err *err)
+{
+    enum { COUNT = 60, MAX_RANKS = 16 };
+    static const dtp_dtype types[] = {DTP_F32, DTP_BF16, DTP_F16};
+    float in[COUNT * MAX_RANKS], out[COUNT];
+    int64_t n = (int64_t)COUNT * comm->size;
+    if (comm->size > MAX_RANKS) {
+        return DTP_FAIL(err, DTP_INTERNAL, "%d ranks are too many here", comm->size);
+    }
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        for (int64_t i = 0; i < n; i++) {
+            dtp_element_set(types[t], in, i, (double)uneven_value(comm->rank, i));
+        }
+        dtp_coll coll = {.set = ((dtp_mesh_set)1 << comm->mesh.n_dims) - 1,
+                         .kind = DTP_REDUCE_SCATTER,
+                         .op = DTP_REDUCE_SUM,
+                         .dtype = types[t],
+                         .count = COUNT,
+                         .in_outer = 4};
+        DTP_TRY(check_order(comm, &coll, in, out, err));
+        coll.kind = DTP_ALL_REDUCE;
+        coll.in_outer = 0;
+        if (user == NULL || types[t] != DTP_F32) {
+            DTP_TRY(check_order(comm, &coll, in, out, err));
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- views ---- */
+
+/* The mesh whose dim i stands for sets[i] of the parent's dims. */
+static dtp_mesh view_mesh(const dtp_mesh *parent, const dtp_mesh_set *sets, int32_t n)
+{
+    dtp_mesh mesh = {.n_dims = n};
+    for (int32_t i = 0; i < n; i++) {
+        snprintf(mesh.names[i], sizeof mesh.names[i], "v%d", i);
+        mesh.sizes[i] = dtp_mesh_set_size(parent, sets[i]);
+    }
+    return mesh;
+}
+
+/* Rank and size of the view, from the coordinates: the view's ranks count its dims row-major. */
+static dtp_status check_place(const dtp_comm *parent, const dtp_comm *v, const dtp_mesh_set *sets,
+                              dtp_err *err)
+{
+    int32_t coords[DTP_MAX_MESH_DIMS], rank = 0, size = 1;
+    dtp_mesh_coords(&parent->mesh, parent->rank, coords);
+    for (int32_t i = 0; i < v->mesh.n_dims; i++) {
+        for (int32_t m = 0; m < parent->mesh.n_dims; m++) {
+            if ((sets[i] >> m & 1U) != 0) {
+                rank = rank * (int32_t)parent->mesh.sizes[m] + coords[m];
+                size *= (int32_t)parent->mesh.sizes[m];
+            }
+        }
+    }
+    return rank == v->rank && size == v->size
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_INTERNAL,
+                          "rank %d: the view has rank %d of %d, expected %d of %d", parent->rank,
+                          v->rank, v->size, rank, size);
+}
+
+static dtp_status on_view(dtp_comm *c, const dtp_mesh_set *sets, int32_t n, buffers *b,
+                          dtp_err *err)
+{
+    dtp_comm *v = NULL;
+    dtp_mesh mesh = view_mesh(&c->mesh, sets, n);
+    DTP_TRY(dtp_comm_view_create(c, &mesh, sets, &v, err));
+    dtp_status status = check_place(c, v, sets, err);
+    for (dtp_mesh_set set = 0; set < (dtp_mesh_set)1 << n && status == DTP_OK; set++) {
+        dtp_coll coll = {.set = set, .dtype = DTP_F64, .count = 10};
+        for (int32_t kind = 0; kind < DTP_N_COLLS && status == DTP_OK; kind++) {
+            coll.kind = (dtp_coll_kind)kind;
+            status = all_forms(v, coll, b, err);
+        }
+    }
+    if (status == DTP_OK) {
+        status = v->ops->barrier(v, err);
+    }
+    if (status == DTP_OK) {
+        status = dtp_comm_agree(v, 7, "seven", err);
+    }
+    dtp_comm_destroy(v);
+    return status;
+}
+
+/* The view over the parent's dims of `set`, one each. */
+static dtp_status on_sub_mesh(dtp_comm *c, dtp_mesh_set set, buffers *b, dtp_err *err)
+{
+    dtp_mesh_set sets[DTP_MAX_MESH_DIMS] = {0};
+    int32_t n = 0;
+    for (int32_t m = 0; m < c->mesh.n_dims; m++) {
+        if ((set >> m & 1U) != 0) {
+            sets[n++] = 1U << m;
+        }
+    }
+    return on_view(c, sets, n, b, err);
+}
+
+static dtp_status refuses_bad_views(dtp_comm *c, dtp_err *err)
+{
+    static const dtp_mesh_set swapped[] = {2, 1}, twice[] = {1, 1}, beyond[] = {64, 0};
+    const dtp_mesh_set *bad[] = {swapped, twice, beyond};
+    for (size_t i = 0; i < 3; i++) {
+        dtp_comm *v = NULL;
+        dtp_err quiet = {0};
+        dtp_mesh mesh = {.n_dims = 2, .names = {"p", "q"}, .sizes = {1, 1}};
+        for (int32_t m = 0; m < 2 && i < 2; m++) {
+            mesh.sizes[m] = dtp_mesh_set_size(&c->mesh, bad[i][m]);
+        }
+        if (dtp_comm_view_create(c, &mesh, bad[i], &v, &quiet) != DTP_INVALID) {
+            return DTP_FAIL(err, DTP_INTERNAL, "view %zu was not refused", i);
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status run_views(dtp_comm *c, buffers *b, dtp_err *err)
+{
+    dtp_mesh_set all = ((dtp_mesh_set)1 << c->mesh.n_dims) - 1;
+    if (c->mesh.n_dims >= 2) {
+        DTP_TRY(refuses_bad_views(c, err));
+    }
+    for (dtp_mesh_set set = 0; set <= all; set++) {
+        DTP_TRY(on_sub_mesh(c, set, b, err));
+        /* one slice alone: the ranks at the origin of the other dims */
+        if (dtp_mesh_set_index(&c->mesh, all & ~set, c->rank) == 0) {
+            DTP_TRY(on_sub_mesh(c, set, b, err));
+        }
+    }
+    if (c->mesh.n_dims == 3) {
+        static const dtp_mesh_set front[] = {3, 4}, back[] = {1, 6}, joined[] = {7}, outer[] = {5};
+        DTP_TRY(on_view(c, front, 2, b, err));
+        DTP_TRY(on_view(c, back, 2, b, err));
+        DTP_TRY(on_view(c, joined, 1, b, err));
+        DTP_TRY(on_view(c, outer, 1, b, err));
+    }
+    return c->ops->barrier(c, err);
+}
+
+dtp_status comm_suite_views(dtp_comm *comm, void *user, dtp_err *err)
+{
+    (void)user;
+    buffers b = {.capacity = (10 * comm->size + 1) * 8};
+    b.in = malloc((size_t)b.capacity);
+    b.out = malloc((size_t)b.capacity);
+    dtp_status status = b.in != NULL && b.out != NULL ? run_views(comm, &b, err) : DTP_NOMEM;
+    free(b.in);
+    free(b.out);
+    return status;
+}

@@ -1,0 +1,23 @@
+/* The conformance suite of communicators: the same checks for self, sim and mpi. */
+#ifndef DTP_TESTS_COMM_COMM_SUITE_H
+#define DTP_TESTS_COMM_COMM_SUITE_H
+
+#include "executor/comm/communicator.h"
+
+/* Runs on every rank: each collective over each set of mesh dims, type, reduction and several
+ * counts, in place and not, against values computed from the definition; inputs are small integers,
+ * so results are exact. The first wrong element is a DTP_INTERNAL that says where. */
+dtp_status comm_suite(dtp_comm *comm, void *user, dtp_err *err);
+
+/* All ranks agree; then one deviates and all must notice. */
+dtp_status comm_suite_agree(dtp_comm *comm, void *user, dtp_err *err);
+
+/* Sums whose bits depend on the order: reductions combine in member order on every communicator.
+ * `user` not NULL: the all-reduce of types that MPI reduces itself is not looked at. */
+dtp_status comm_suite_order(dtp_comm *comm, void *user, dtp_err *err);
+
+/* Views: every sub-mesh of the mesh (run by all its slices, then by one slice alone) and the mesh
+ * with its first two and its last two dims joined. The suite of collectives runs on each. */
+dtp_status comm_suite_views(dtp_comm *comm, void *user, dtp_err *err);
+
+#endif

@@ -1,0 +1,95 @@
+/* The MPI communicator; started by mpirun with any number of ranks. Every rank runs every check, so
+ * a failure on one of them cannot leave the others waiting: they all reach the next collective or
+ * the job is aborted. */
+#include "executor/comm/communicator_internal.h"
+#include "tests/comm/comm_suite.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* limit 0: as users get it; else all calls go to MPI, in pieces of at most `limit` elements. */
+static dtp_status on_mesh(const char *text, int64_t limit, dtp_err *err)
+{
+    dtp_mesh mesh;
+    dtp_comm *c = NULL;
+    DTP_TRY(dtp_mesh_parse(text, &mesh, err));
+    DTP_TRY(dtp_comm_mpi_create(&mesh, &c, err));
+    if (limit > 0) {
+        dtp_comm__mpi_limit(c, limit);
+        dtp_comm__mpi_share(c, false);
+    }
+    dtp_status status = comm_suite(c, NULL, err);
+    if (status == DTP_OK) {
+        status = comm_suite_agree(c, NULL, err);
+    }
+    if (status == DTP_OK) {
+        status = comm_suite_views(c, NULL, err);
+    }
+    if (status == DTP_OK) {
+        status = comm_suite_order(c, limit > 0 ? c : NULL, err);
+    }
+    if (status != DTP_OK) {
+        dtp_comm_give_up(c, err->msg);
+    }
+    dtp_comm_destroy(c);
+    return status;
+}
+
+/* The last rank fails while the others wait for it: each of them gets its message, or the job ends
+ * with it. */
+static dtp_status leave_waiting(dtp_comm *c, dtp_err *err)
+{
+    float x = 0;
+    dtp_coll coll = {.kind = DTP_ALL_REDUCE, .set = 1, .dtype = DTP_F32, .count = 1};
+    if (c->rank == c->size - 1) {
+        dtp_comm_give_up(c, "on purpose");
+    }
+    return c->ops->run(c, &coll, &x, &x, err);
+}
+
+static dtp_status run(int ranks, bool fail, dtp_err *err)
+{
+    char line[32], wrong[32];
+    snprintf(line, sizeof line, "x:%d", ranks);
+    snprintf(wrong, sizeof wrong, "x:%d", ranks + 1);
+    dtp_mesh mesh;
+    dtp_comm *keep = NULL; /* keeps MPI alive over the checks */
+    DTP_TRY(dtp_mesh_parse(line, &mesh, err));
+    DTP_TRY(dtp_comm_mpi_create(&mesh, &keep, err));
+    dtp_status status = fail ? leave_waiting(keep, err) : on_mesh(line, 0, err);
+    if (status == DTP_OK) {
+        status = on_mesh(line, INT32_MAX, err);
+    }
+    if (status == DTP_OK) {
+        status = on_mesh(line, 7, err); /* counts above the limit of one call */
+    }
+    if (status == DTP_OK && ranks == 4) {
+        status = on_mesh("x:2;y:2", 0, err);
+    }
+    if (status == DTP_OK && ranks == 4) {
+        status = on_mesh("x:1;y:2;z:2", 1000, err);
+    }
+    dtp_err quiet = {0};
+    if (status == DTP_OK && on_mesh(wrong, 0, &quiet) != DTP_INVALID) {
+        status = DTP_FAIL(err, DTP_INTERNAL, "a mesh of %d ranks was accepted", ranks + 1);
+    }
+    dtp_comm_destroy(keep);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    dtp_err err = {0};
+    int ranks = argc > 1 ? atoi(argv[1]) : 1;
+    dtp_status status = run(ranks, argc > 2 && strcmp(argv[2], "fail") == 0, &err);
+    if (status == DTP_UNSUPPORTED && strstr(err.msg, "no MPI") != NULL) {
+        return 77;
+    }
+    if (status != DTP_OK) {
+        fprintf(stderr, "%s\n", err.msg);
+        return 1;
+    }
+    return 0;
+}

@@ -1,1 +1,0 @@
-dtp_golden_script(NAME plan_reports_cli TIMEOUT 120)

@@ -1,3 +1,0 @@
-add_test(NAME rows COMMAND bash ${CMAKE_CURRENT_LIST_DIR}/rows.sh ${CMAKE_BINARY_DIR}
-    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-set_tests_properties(rows PROPERTIES LABELS golden TIMEOUT 60)

@@ -1,3 +1,0 @@
-add_test(NAME saves COMMAND bash ${CMAKE_CURRENT_LIST_DIR}/saves.sh $<TARGET_FILE:dtrun> $<BOOL:${DTP_HAVE_MPI}>
-    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-set_tests_properties(saves PROPERTIES LABELS "mpi;sim" TIMEOUT 300 PROCESSORS 3)

@@ -1,0 +1,103 @@
+#include "tests/ops/eval.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "executor/device/convert.h"
+
+static size_t buffer_bytes(const dtp_graph *g, dtp_tensor_id t)
+{
+    return (size_t)dtp_ttype_bytes(&g->tensors[t].type);
+}
+
+void eval_init(eval *e, const dtp_graph *g, dtp_backend *backend)
+{
+    *e = (eval){.g = g, .backend = backend};
+    e->data = calloc((size_t)g->n_tensors, sizeof *e->data);
+    assert_non_null(e->data);
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        size_t bytes = buffer_bytes(g, t);
+        assert_int_equal(backend->ops->alloc(backend, bytes, &e->data[t], NULL), DTP_OK);
+        memset(e->data[t], 0xcb, bytes);
+    }
+}
+
+void eval_free(eval *e)
+{
+    for (dtp_tensor_id t = 0; t < e->g->n_tensors; t++) {
+        e->backend->ops->free(e->backend, e->data[t], buffer_bytes(e->g, t));
+    }
+    free(e->data);
+}
+
+void eval_set(eval *e, dtp_tensor_id t, const double *values)
+{
+    const dtp_ttype *type = &e->g->tensors[t].type;
+    for (int64_t i = 0; i < dtp_ttype_elems(type); i++) {
+        dtp_element_set(type->dtype, e->data[t], i, values[i]);
+    }
+}
+
+double eval_get(const eval *e, dtp_tensor_id t, int64_t index)
+{
+    return dtp_element(e->g->tensors[t].type.dtype, e->data[t], index);
+}
+
+dtp_view eval_view(const dtp_ttype *type, void *data)
+{
+    dtp_view v = {.local = *type, .data = data};
+    for (int32_t i = 0; i < type->rank; i++) {
+        v.global[i] = type->dims[i].size;
+    }
+    return v;
+}
+
+dtp_status eval_kernel(dtp_backend *backend, const dtp_op_call *call, const dtp_view *in,
+                       const dtp_view *out, dtp_err *err)
+{
+    dtp_kernel_fn run = backend->ops->kernel(backend, call->op->name);
+    int64_t bytes = call->op->workspace == NULL ? 0 : call->op->workspace(call);
+    void *workspace = NULL;
+    if (run == NULL) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "backend '%s' has no kernel '%s'", backend->ops->name,
+                        call->op->name);
+    }
+    DTP_TRY(backend->ops->alloc(backend, (size_t)bytes, &workspace, err));
+    dtp_kernel_args args = {.call = call,
+                            .in = in,
+                            .out = out,
+                            .workspace = workspace,
+                            .workspace_bytes = bytes,
+                            .seed = EVAL_SEED,
+                            .step = EVAL_STEP,
+                            .threads = backend->threads};
+    dtp_status s = run(&args, err);
+    backend->ops->free(backend, workspace, (size_t)bytes);
+    return s;
+}
+
+void eval_run(eval *e)
+{
+    dtp_view in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
+    dtp_call_types types;
+    dtp_err err;
+    for (dtp_node_id n = 0; n < e->g->n_nodes; n++) {
+        const dtp_node *node = &e->g->nodes[n];
+        dtp_op_call call = dtp_node_call(e->g, node, &types);
+        for (int32_t i = 0; i < node->n_in; i++) {
+            in[i] = eval_view(&types.in[i], e->data[node->in[i]]);
+        }
+        for (int32_t i = 0; i < node->n_out; i++) {
+            out[i] = eval_view(&types.out[i], e->data[node->out[i]]);
+        }
+        if (eval_kernel(e->backend, &call, in, out, &err) != DTP_OK) {
+            fail_msg("node '%s' (%s): %s", node->name, node->op->name, err.msg);
+        }
+    }
+}

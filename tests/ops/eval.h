@@ -1,0 +1,34 @@
+/* A single-rank executor for tests: runs every node of a graph in order on a backend. */
+#ifndef DTP_TESTS_OPS_EVAL_H
+#define DTP_TESTS_OPS_EVAL_H
+
+#include "core/graph/graph.h"
+#include "executor/device/backend.h"
+
+enum { EVAL_SEED = 7, EVAL_STEP = 2 };
+
+/* Buffers of all tensors, by id. */
+typedef struct eval {
+    const dtp_graph *g;
+    dtp_backend *backend;
+    void **data;
+} eval;
+
+/* Allocates a buffer for every tensor, filled with bytes that are no useful value. */
+void eval_init(eval *e, const dtp_graph *g, dtp_backend *backend);
+void eval_free(eval *e);
+
+/* Element access, through double. */
+void eval_set(eval *e, dtp_tensor_id t, const double *values);
+double eval_get(const eval *e, dtp_tensor_id t, int64_t index);
+
+/* Runs all nodes. Fails the test on an error. */
+void eval_run(eval *e);
+
+/* Runs the kernel of one call on views. */
+dtp_status eval_kernel(dtp_backend *backend, const dtp_op_call *call, const dtp_view *in,
+                       const dtp_view *out, dtp_err *err);
+/* The whole tensor of this type. */
+dtp_view eval_view(const dtp_ttype *type, void *data);
+
+#endif

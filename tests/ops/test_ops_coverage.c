@@ -1,0 +1,167 @@
+/* The case list covers the op table: every op, every choice of every enum, both values of every
+ * flag; and the table itself is complete. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "executor/device/backend.h"
+#include "tests/ops/cases.h"
+
+enum { SEED = 1, MAX_VALUES = 16 };
+
+static int32_t cases_of(const char *op)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < DTP_OP_CASE_COUNT; i++) {
+        n += strcmp(DTP_OP_CASES[i].op, op) == 0 ? 1 : 0;
+    }
+    return n;
+}
+
+static void test_cases__cover_every_op(void **state)
+{
+    (void)state;
+    int32_t missing = 0;
+    assert_true(dtp_op_count() > 0);
+    for (int32_t i = 0; i < dtp_op_count(); i++) {
+        if (cases_of(dtp_op_at(i)->name) == 0) {
+            print_error("op '%s' has no case\n", dtp_op_at(i)->name);
+            missing++;
+        }
+    }
+    assert_int_equal(missing, 0);
+}
+
+/* Which values of an ENUM or BOOL attribute the cases of the op use, as a bit set. */
+static uint32_t values_used(const dtp_op_def *op, const char *key)
+{
+    uint32_t seen = 0;
+    for (int32_t i = 0; i < DTP_OP_CASE_COUNT; i++) {
+        if (strcmp(DTP_OP_CASES[i].op, op->name) == 0) {
+            dtp_case_graph cg;
+            dtp_call_types types;
+            case_build(&DTP_OP_CASES[i], DTP_F64, SEED, &cg);
+            dtp_op_call call = dtp_node_call(cg.g, &cg.g->nodes[cg.node], &types);
+            seen |= 1U << dtp_call_int(&call, key);
+            dtp_case_free(&cg);
+        }
+    }
+    return seen;
+}
+
+static void test_cases__cover_every_choice(void **state)
+{
+    (void)state;
+    int32_t missing = 0;
+    for (int32_t i = 0; i < dtp_op_count(); i++) {
+        const dtp_op_def *op = dtp_op_at(i);
+        for (const dtp_attr_spec *s = op->attrs; s != NULL && s->key != NULL; s++) {
+            int32_t n = s->kind == DTP_ATTR_BOOL ? 2 : 0;
+            while (s->kind == DTP_ATTR_ENUM && s->choices[n] != NULL) {
+                n++;
+            }
+            uint32_t seen = n == 0 ? 0 : values_used(op, s->key);
+            for (int32_t v = 0; v < n; v++) {
+                if ((seen >> v & 1U) == 0) {
+                    print_error("op '%s': no case with value %d of '%s'\n", op->name, v, s->key);
+                    missing++;
+                }
+            }
+        }
+    }
+    assert_int_equal(missing, 0);
+}
+
+static void test_table__rows_are_complete(void **state)
+{
+    (void)state;
+    for (int32_t i = 0; i < dtp_op_count(); i++) {
+        const dtp_op_def *op = dtp_op_at(i);
+        assert_ptr_equal(dtp_op_find(op->name), op);
+        assert_non_null(op->summary);
+        assert_non_null(op->infer);
+        assert_true((op->vjp == NULL) == (op->no_grad != NULL));
+        assert_in_range(op->n_out, 1, DTP_MAX_OP_OUT);
+        assert_true(op->min_in <= op->max_in && op->max_in <= DTP_MAX_OP_IN);
+        assert_true(op->n_out == 1 || op->out_names != NULL);
+    }
+}
+
+static void test_cases__graphs_pass_the_checker(void **state)
+{
+    (void)state;
+    for (int32_t i = 0; i < DTP_OP_CASE_COUNT; i++) {
+        dtp_case_graph cg;
+        dtp_err err;
+        case_build(&DTP_OP_CASES[i], DTP_F32, SEED, &cg);
+        if (dtp_graph_check(cg.g, &err) != DTP_OK) {
+            fail_msg("case %d of '%s': %s", i, DTP_OP_CASES[i].op, err.msg);
+        }
+        dtp_case_free(&cg);
+    }
+}
+
+static void check_kernels(dtp_backend *b)
+{
+    int32_t missing = 0;
+    for (int32_t i = 0; i < dtp_op_count(); i++) {
+        if (b->ops->kernel(b, dtp_op_at(i)->name) == NULL) {
+            print_error("backend '%s' has no kernel '%s'\n", b->ops->name, dtp_op_at(i)->name);
+            missing++;
+        }
+    }
+    assert_int_equal(missing, 0);
+    assert_null(b->ops->kernel(b, "no such op"));
+}
+
+static void test_backends__have_every_kernel(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"ref", "cpu"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        dtp_backend *b = NULL;
+        assert_int_equal(dtp_backend_create(names[i], 1, &b, NULL), DTP_OK);
+        check_kernels(b);
+        dtp_backend_destroy(b);
+    }
+}
+
+/* Bytes are positive, work and workspace do not shrink below zero. */
+static void test_cases__work_is_sane(void **state)
+{
+    (void)state;
+    for (int32_t i = 0; i < DTP_OP_CASE_COUNT; i++) {
+        dtp_case_graph cg;
+        dtp_call_types types;
+        dtp_work work = {.flops = -1.0, .bytes = -1.0};
+        case_build(&DTP_OP_CASES[i], DTP_F32, SEED, &cg);
+        dtp_op_call call = dtp_node_call(cg.g, &cg.g->nodes[cg.node], &types);
+        if (call.op->work != NULL) {
+            call.op->work(&call, &work);
+            assert_true(work.flops >= 0.0);
+            assert_true(work.bytes > 0.0 || work.cls == DTP_WORK_NONE);
+        }
+        if (call.op->workspace != NULL) {
+            assert_true(call.op->workspace(&call) >= 0);
+        }
+        dtp_case_free(&cg);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cases__cover_every_op),
+        cmocka_unit_test(test_cases__cover_every_choice),
+        cmocka_unit_test(test_table__rows_are_complete),
+        cmocka_unit_test(test_cases__graphs_pass_the_checker),
+        cmocka_unit_test(test_backends__have_every_kernel),
+        cmocka_unit_test(test_cases__work_is_sane),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

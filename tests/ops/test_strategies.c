@@ -1,0 +1,228 @@
+/* The rule verifier (executor/rule_verify): every op of the table under every sharding rule, and
+ * that the verifier sees wrong rules and wrong programs. Usage: test_strategies [seed]
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "executor/rule_verify/rule_verify.h"
+#include "core/graph/op_rules.h"
+
+static uint64_t seed = 20240517;
+
+/* ---- every rule of every op --------------------------------------------------------------------
+ */
+
+static void verify_table(const char *backend)
+{
+    int64_t programs = 0, gradients = 0, refused = 0;
+    for (int32_t i = 0; i < dtp_op_count(); i++) {
+        dtp_rule_verify_options o = dtp_rule_verify_options_init();
+        dtp_rule_report r;
+        dtp_err err = {0};
+        o.backend = backend;
+        o.seed = seed;
+        if (dtp_rule_verify(dtp_op_at(i), &o, &r, &err) != DTP_OK) {
+            fail_msg("%s", err.msg);
+        }
+        if (!r.pass) {
+            fail_msg("%s", r.first_wrong.msg);
+        }
+        assert_true(r.programs > 0);
+        assert_true(dtp_op_at(i)->vjp != NULL || r.gradient_programs == 0);
+        programs += r.programs;
+        gradients += r.gradient_programs;
+        refused += r.refused;
+    }
+    (void)printf("%s: %lld programs and %lld with gradients equal the unsharded op, %lld refused\n",
+                 backend, (long long)programs, (long long)gradients, (long long)refused);
+    assert_true(gradients > 500 && programs > 2 * refused);
+}
+
+static void test_strategies__every_rule_on_ref(void **state)
+{
+    (void)state;
+    verify_table("ref");
+}
+
+static void test_strategies__every_rule_on_cpu(void **state)
+{
+    (void)state;
+    verify_table("cpu");
+}
+
+/* ---- the verifier sees a wrong rule -------------------------------------------------------------
+ */
+
+/* Ways to break the rows of an op. */
+typedef enum mutation {
+    PARTIAL_IS_WHOLE,     /* the results of the shards are taken for the whole */
+    SUM_IS_MAX,           /* sums are combined by max */
+    SUM_IS_AVG,           /* sums are averaged */
+    INTERNAL_IS_PARALLEL, /* the collectives inside are left out */
+    N_MUTATIONS
+} mutation;
+
+static const char *const MUTATION_NAMES[N_MUTATIONS] = {"partial is whole", "sum is max",
+                                                        "sum is avg", "internal is parallel"};
+
+/* The op under mutation: hooks have no user pointer. */
+static const dtp_op_def *original;
+static mutation how;
+
+static bool mutate_place(dtp_place *p)
+{
+    if (p->kind != DTP_PARTIAL || p->op != DTP_REDUCE_SUM || how == INTERNAL_IS_PARALLEL) {
+        return false;
+    }
+    *p = how == PARTIAL_IS_WHOLE
+             ? (dtp_place){0}
+             : (dtp_place){.kind = DTP_PARTIAL,
+                           .op = how == SUM_IS_MAX ? DTP_REDUCE_MAX : DTP_REDUCE_AVG};
+    return true;
+}
+
+/* The rows of the original, broken; returns whether that changed any. */
+static bool mutate(const dtp_op_call *call, bool linear, dtp_rule_set *out)
+{
+    bool changed = false;
+    dtp_op_call same = *call;
+    same.op = original;
+    dtp_op_rules(&same, linear, out);
+    for (int32_t r = 1; r < out->n; r++) {
+        if (how == INTERNAL_IS_PARALLEL && out->rows[r].internal) {
+            out->rows[r].internal = false;
+            changed = true;
+        }
+        for (int32_t i = 0; i < call->n_out; i++) {
+            changed = mutate_place(&out->rows[r].out[i]) || changed;
+        }
+    }
+    return changed;
+}
+
+static void mutated_rules(const dtp_op_call *call, bool linear, dtp_rule_set *out)
+{
+    (void)mutate(call, linear, out);
+}
+
+/* Whether the mutation changes the rows of any case of the op. */
+static bool changes_something(void)
+{
+    bool changed = false;
+    for (int32_t i = 0; i < DTP_OP_CASE_COUNT && !changed; i++) {
+        dtp_case_graph cg;
+        dtp_call_types types;
+        dtp_rule_set rows;
+        if (strcmp(DTP_OP_CASES[i].op, original->name) == 0) {
+            assert_int_equal(dtp_case_build(&DTP_OP_CASES[i], NULL, DTP_F64, seed, &cg, NULL),
+                             DTP_OK);
+            dtp_op_call call = dtp_node_call(cg.g, &cg.g->nodes[cg.node], &types);
+            changed = mutate(&call, true, &rows);
+            dtp_case_free(&cg);
+        }
+    }
+    return changed;
+}
+
+static void test_strategies__a_broken_rule_is_caught(void **state)
+{
+    (void)state;
+    int32_t broken = 0;
+    for (int32_t i = 0; i < dtp_op_count(); i++) {
+        original = dtp_op_at(i);
+        for (int32_t m = 0; m < N_MUTATIONS; m++) {
+            how = (mutation)m;
+            if (!changes_something()) {
+                continue;
+            }
+            dtp_op_def wrong = *original;
+            wrong.rules = mutated_rules;
+            dtp_rule_verify_options o = dtp_rule_verify_options_init();
+            dtp_rule_report r;
+            o.seed = seed;
+            assert_int_equal(dtp_rule_verify(&wrong, &o, &r, NULL), DTP_OK);
+            if (r.pass) {
+                fail_msg("op '%s': '%s' is not noticed", original->name, MUTATION_NAMES[m]);
+            }
+            broken++;
+        }
+    }
+    (void)printf("%d broken rules are caught\n", broken);
+    assert_true(broken > 20);
+}
+
+/* ---- the comparison sees a wrong program -------------------------------------------------------
+ */
+
+enum { SPOIL_REDUCE_OP, SPOIL_KEEP_FIRST };
+
+/* Replaces the first instruction of one kind by a wrong one; false when there is none. */
+static bool spoil(dtp_program *p, int32_t kind)
+{
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        dtp_instr *in = &p->instrs[i];
+        if (kind == SPOIL_REDUCE_OP && in->kind == DTP_INSTR_COLLECTIVE &&
+            in->coll.kind == DTP_ALL_REDUCE) {
+            in->coll.op = DTP_REDUCE_MAX;
+            return true;
+        }
+        if (kind == SPOIL_KEEP_FIRST && in->kind == DTP_INSTR_MOVE &&
+            in->move.kind == DTP_MOVE_KEEP_FIRST) {
+            in->move.kind = DTP_MOVE_COPY;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_spoiled(const dtp_op_case *c, int16_t row, int32_t kind)
+{
+    dtp_rule_target t;
+    dtp_rule_subject s;
+    dtp_rule_choice pick;
+    dtp_program *p = NULL;
+    bool applies;
+    double error;
+    assert_int_equal(dtp_rule_target_init(&t, "ref", seed, NULL), DTP_OK);
+    assert_int_equal(dtp_rule_subject_create(c, NULL, false, &t, &s, &applies, NULL), DTP_OK);
+    assert_int_equal(dtp_rule_choice_init(&pick, s.cg.g, "x:2", NULL), DTP_OK);
+    pick.strategies[0].row[0] = row;
+    assert_int_equal(dtp_lower(s.cg.g, &pick.sharding, &pick.options, &p, NULL), DTP_OK);
+    assert_int_equal(dtp_rule_error(&s, &t, p, &error, NULL), DTP_OK);
+    assert_true(error <= t.bound);
+    assert_true(spoil(p, kind));
+    assert_int_equal(dtp_rule_error(&s, &t, p, &error, NULL), DTP_OK);
+    assert_true(error > 1e-2);
+    dtp_program_destroy(p);
+    dtp_rule_subject_free(&s);
+}
+
+static void test_strategies__a_wrong_program_is_seen(void **state)
+{
+    (void)state;
+    const dtp_op_case product = {.op = "einsum", .in = {"m=4,k=6", "k=6,n=5"}, .out = "m=4,n=5"};
+    check_spoiled(&product, 2, SPOIL_REDUCE_OP);
+    check_spoiled(&product, 4, SPOIL_KEEP_FIRST);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_strategies__a_wrong_program_is_seen),
+        cmocka_unit_test(test_strategies__a_broken_rule_is_caught),
+        cmocka_unit_test(test_strategies__every_rule_on_ref),
+        cmocka_unit_test(test_strategies__every_rule_on_cpu),
+    };
+    if (argc > 1) {
+        seed = strtoull(argv[1], NULL, 10);
+    }
+    (void)printf("seed %llu\n", (unsigned long long)seed);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

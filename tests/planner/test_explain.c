@@ -1,0 +1,477 @@
+/* explain, against problems that are solved again and programs that are priced again. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cost_models/redistribution_price.h"
+#include "cost_models/plan_lowering.h"
+#include "cost_models/candidate.h"
+#include "planner/reports/explain.h"
+#include "planner/solver/solve.h"
+#include "planner/tensors/plan_bounds.h"
+#include "tests/support/plan_fixture.h"
+
+static dtp_machine *machine;
+
+static int setup(void **state)
+{
+    (void)state;
+    machine = fixture_machine("a100_8.json");
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    dtp_machine_destroy(machine);
+    return 0;
+}
+
+/* Of a tensor; the plan is made for graph and machine. */
+static dtp_explain_request request_of(const dtp_graph *g, const dtp_plan *plan, const char *name)
+{
+    return (dtp_explain_request){
+        .graph = g, .machine = machine, .plan = plan, .plan_is_current = true, .name = name};
+}
+
+/* What solving again says: the optimum lies between the two, and is known where they are equal. */
+typedef struct solved {
+    bool none; /* there is no solution */
+    int64_t bound, cost;
+} solved;
+
+enum { SOME_ITERATIONS = 60, PRICE_ROUNDS = 400 };
+
+/* With the tensor pinned to a layout, by a problem of its own; `proven`: to the end. */
+static solved solve_pinned(const dtp_graph *g, const dtp_plan *plan, int32_t runs, dtp_tensor_id t,
+                           const char *layout, bool proven)
+{
+    dtp_pricer pricer;
+    dtp_tensor_problem *p = NULL;
+    dtp_tensor_options options = dtp_tensor_options_init();
+    dtp_select_options select = dtp_select_options_init();
+    dtp_select_result r;
+    solved out = {.none = true};
+    dtp_pin pin = {.tensor = t, .node = -1};
+    assert_int_equal(
+        dtp_layout_parse(layout, &plan->mesh, &g->tensors[t].type, &g->dims, &pin.layout, NULL),
+        DTP_OK);
+    assert_int_equal(dtp_pricer_init(machine, &plan->mesh, &pricer, NULL), DTP_OK);
+    options.runs = runs;
+    options.memory_bytes = plan->memory_limit_bytes;
+    options.n_pins = 1;
+    options.pins = &pin;
+    if (dtp_tensor_problem_create(g, &pricer, &options, &p, NULL) != DTP_OK) {
+        return out;
+    }
+    select.iterations = proven ? select.iterations : SOME_ITERATIONS;
+    assert_int_equal(dtp_select_solve(p->select, &select, &r, NULL), DTP_OK);
+    assert_true(!proven || r.status == DTP_CERT_OPTIMAL || r.status == DTP_CERT_INFEASIBLE);
+    out = (solved){.none = r.status == DTP_CERT_INFEASIBLE,
+                   .bound = r.bound,
+                   .cost = r.choice != NULL ? r.value.cost : INT64_MAX / 2};
+    dtp_select_result_free(&r);
+    dtp_tensor_problem_destroy(p);
+    return out;
+}
+
+/* The difference lies between `low` and `high`, when solved again with the alternative. */
+static void check_difference(const dtp_alternative *a, int64_t low, int64_t high, bool exact)
+{
+    const int64_t alone = dtp_cost_split_sum(&a->alone);
+    assert_true(!a->none && a->at_least <= high);
+    assert_true(!a->at_least_is_best || (low <= a->at_least && a->at_least <= high));
+    assert_true(!exact || a->at_least_is_best);
+    assert_true(!a->known || low <= a->at_most);
+    assert_true(!a->at_least_is_best || (a->known && a->at_least == a->at_most));
+    assert_true(a->apart || !a->alone_fits || (a->known && a->at_most <= alone));
+}
+
+/* The first so many alternatives of a tensor with a choice of its own. */
+static int32_t check_tensor(const dtp_graph *g, const dtp_plan *plan, dtp_tensor_id t, bool exact,
+                            bool proven, int32_t most, int32_t *n_exact)
+{
+    dtp_explanation x;
+    dtp_err err = {0};
+    dtp_arena *arena = dtp_arena_create();
+    int32_t compared = 0;
+    dtp_explain_request request = request_of(g, plan, g->tensors[t].name);
+    request.exact = exact;
+    if (dtp_explain(&request, arena, &x, &err) != DTP_OK) {
+        fail_msg("%s: %s", g->tensors[t].name, err.msg);
+    }
+    assert_true((x.n_left_out > 0) == (plan->option_bounds.n > 0));
+    for (int32_t i = 0; i < x.n && i < most && !x.node; i++) {
+        const dtp_alternative *a = &x.alternatives[i];
+        if (!a->priced) {
+            assert_non_null(a->excluded);
+            continue;
+        }
+        const solved best = solve_pinned(g, plan, x.runs, t, a->text, proven);
+        assert_true(!best.none || !a->chosen);
+        assert_true(!a->none || best.none);
+        if (!best.none) {
+            check_difference(a, best.bound - x.cost_ps, best.cost - x.cost_ps, exact);
+            *n_exact += a->at_least_is_best ? 1 : 0;
+            compared++;
+        }
+    }
+    dtp_arena_destroy(arena);
+    return compared;
+}
+
+/* The optimum of a problem with one option of a choice; -1: there is none. */
+static int64_t solve_held(dtp_select_problem *p, int32_t choice, int32_t option)
+{
+    const dtp_select_options options = dtp_select_options_init();
+    const int32_t n = dtp_select_n_strategies(p, choice);
+    int64_t *cost = p->cost + p->first[choice];
+    int64_t *kept = malloc((size_t)n * sizeof *kept);
+    dtp_select_result r;
+    assert_non_null(kept);
+    memcpy(kept, cost, (size_t)n * sizeof *kept);
+    for (int32_t i = 0; i < n; i++) {
+        cost[i] = i == option ? kept[i] : DTP_SELECT_FORBIDDEN;
+    }
+    assert_int_equal(dtp_select_solve(p, &options, &r, NULL), DTP_OK);
+    assert_true(r.status == DTP_CERT_OPTIMAL || r.status == DTP_CERT_INFEASIBLE);
+    const int64_t best = r.status == DTP_CERT_OPTIMAL ? r.value.cost : -1;
+    dtp_select_result_free(&r);
+    memcpy(cost, kept, (size_t)n * sizeof *kept);
+    free(kept);
+    return best;
+}
+
+static const dtp_alternative *find_alternative(const dtp_explanation *x, const char *text)
+{
+    for (int32_t i = 0; i < x->n; i++) {
+        if (strcmp(x->alternatives[i].text, text) == 0) {
+            return &x->alternatives[i];
+        }
+    }
+    fail_msg("no alternative '%s'", text);
+    return NULL;
+}
+
+/* Every way to run a node, each solved again. */
+static int32_t check_node_again(const dtp_graph *g, const dtp_plan *plan, dtp_node_id n, bool exact,
+                                int32_t *n_exact)
+{
+    dtp_pricer pricer;
+    dtp_tensor_problem *p = NULL;
+    dtp_tensor_options options = dtp_tensor_options_init();
+    dtp_explanation x;
+    dtp_arena *arena = dtp_arena_create();
+    int32_t compared = 0;
+    dtp_explain_request request = request_of(g, plan, g->nodes[n].name);
+    request.exact = exact;
+    request.node = true;
+    assert_int_equal(dtp_explain(&request, arena, &x, NULL), DTP_OK);
+    assert_int_equal(dtp_pricer_init(machine, &plan->mesh, &pricer, NULL), DTP_OK);
+    options.memory_bytes = plan->memory_limit_bytes;
+    assert_int_equal(dtp_tensor_problem_create(g, &pricer, &options, &p, NULL), DTP_OK);
+    const int32_t c = p->choice_of_node[n];
+    for (int32_t k = 0; k < p->choices[c].n_options; k++) {
+        char text[DTP_STRATEGY_TEXT_BYTES];
+        dtp_strategy_print(g, n, &plan->mesh, &p->choices[c].options[k].strategy, text);
+        const dtp_alternative *a = find_alternative(&x, text);
+        const int64_t best = solve_held(p->select, c, k);
+        assert_true(a->none ? best < 0 : best >= 0 || !a->known);
+        if (best >= 0) {
+            check_difference(a, best - x.cost_ps, best - x.cost_ps, exact);
+            *n_exact += a->at_least_is_best ? 1 : 0;
+            compared++;
+        }
+    }
+    dtp_tensor_problem_destroy(p);
+    dtp_arena_destroy(arena);
+    return compared;
+}
+
+static void test_explain__bounds_hold_when_solved_again(void **state)
+{
+    (void)state;
+    dtp_graph *g = fixture_model("mlp_digits.json");
+    int32_t compared = 0, exact = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        dtp_plan_result r = fixture_plan_on(g, machine, "x:2;y:2", pass == 0 ? 0 : 114688);
+        for (int32_t t = 0; t < g->n_tensors; t++) {
+            compared += check_tensor(g, r.plan, t, t % 4 == 0, true, INT32_MAX, &exact);
+        }
+        for (int32_t n = pass; n < g->n_nodes; n += 2) {
+            compared += check_node_again(g, r.plan, n, n % 8 < 2, &exact);
+        }
+        dtp_plan_result_free(&r);
+    }
+    print_message("%d alternatives solved again, %d differences exact\n", compared, exact);
+    assert_true(compared > 400 && 10 * exact > 9 * compared);
+    dtp_graph_destroy(g);
+}
+
+/* As planning does for large problems. */
+static void add_bounds(const dtp_graph *g, dtp_plan *plan)
+{
+    dtp_pricer pricer;
+    dtp_tensor_problem *p = NULL;
+    int32_t n = 0;
+    dtp_time_price *prices = NULL;
+    dtp_tensor_options options = dtp_tensor_options_init();
+    options.memory_bytes = plan->memory_limit_bytes;
+    assert_int_equal(dtp_pricer_init(machine, &plan->mesh, &pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_tensor_problem_create(g, &pricer, &options, &p, NULL), DTP_OK);
+    assert_int_equal(
+        dtp_select_time_prices(p->select, PRICE_ROUNDS, plan->arena, &n, &prices, NULL), DTP_OK);
+    assert_int_equal(dtp_plan_bounds_find(p, &plan->sharding, n, prices, plan->arena,
+                                          &plan->option_bounds, NULL),
+                     DTP_OK);
+    assert_int_equal(plan->option_bounds.n, p->n_choices);
+    dtp_tensor_problem_destroy(p);
+}
+
+/* A large model whose plan has memory to spare, and one whose plan fills it. */
+static void test_explain__bounds_hold_on_large_models(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *machine, *mesh;
+        int64_t limit;
+        bool bounds;   /* the plan has bounds of options, so that some are left out */
+        int32_t exact; /* of a hundred, at least */
+        const char *tensors[4];
+    } cases[] = {
+        {"llama3_8b.json",
+         "h100_64.json",
+         "x:8;y:8",
+         0,
+         false,
+         75,
+         {"layers.3.x1", "layers.5.attn.wq", "layers.0.mlp.up", "grad.layers.7.mlp.h.0"}},
+        {"llama3_8b.json",
+         "h100_64.json",
+         "x:8;y:8",
+         0,
+         true,
+         50,
+         {"layers.3.x1", "layers.5.attn.wq", "layers.0.mlp.up", "grad.layers.7.mlp.h.0"}},
+        {"gpt2_small.json",
+         "a100_8.json",
+         "x:8",
+         600000000,
+         false,
+         10,
+         {"layers.1.mlp.w1", "layers.2.attn.q", "wte", "layers.4.mlp.up"}},
+    };
+    enum { ALTERNATIVES = 5 };
+    dtp_machine *usual = machine;
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        dtp_graph *g = fixture_model(cases[c].model);
+        int32_t compared = 0, exact = 0;
+        machine = fixture_machine(cases[c].machine);
+        dtp_plan_result r = fixture_plan_on(g, machine, cases[c].mesh, cases[c].limit);
+        if (cases[c].bounds) {
+            add_bounds(g, r.plan);
+        }
+        for (size_t i = 0; i < sizeof cases[c].tensors / sizeof cases[c].tensors[0]; i++) {
+            const dtp_tensor_id t = dtp_graph_find(g, cases[c].tensors[i]);
+            assert_true(t >= 0);
+            compared += check_tensor(g, r.plan, t, false, true, ALTERNATIVES, &exact);
+        }
+        print_message("%s: %d alternatives solved again, %d differences exact\n", cases[c].model,
+                      compared, exact);
+        assert_true(compared >= 10 && 100 * exact >= cases[c].exact * compared);
+        dtp_plan_result_free(&r);
+        dtp_machine_destroy(machine);
+        dtp_graph_destroy(g);
+    }
+    machine = usual;
+}
+
+/* Bounds that are not those of the problem are noticed: what is said is the same as without. */
+static void test_explain__bounds_of_another_problem(void **state)
+{
+    (void)state;
+    dtp_graph *g = fixture_model("mlp_digits.json");
+    dtp_plan_result r = fixture_plan_on(g, machine, "x:2;y:2", 0);
+    dtp_arena *arena = dtp_arena_create();
+    dtp_explanation usual, other;
+    const dtp_explain_request request = request_of(g, r.plan, "w1");
+    assert_int_equal(dtp_explain(&request, arena, &usual, NULL), DTP_OK);
+    for (int what = 0; what < 4; what++) {
+        add_bounds(g, r.plan);
+        dtp_plan_option_bounds *b = &r.plan->option_bounds;
+        for (int32_t k = 0; k < b->first[b->n]; k++) {
+            b->above[k] = DTP_PLAN_MOST_ABOVE;
+        }
+        b->options_hash ^= what == 0 ? 1 : 0;
+        b->n -= what == 1 ? 1 : 0;
+        b->cost_ps += what == 2 ? 1 : 0;
+        b->first[1] += what == 3 ? 1 : 0;
+        assert_int_equal(dtp_explain(&request, arena, &other, NULL), DTP_OK);
+        assert_int_equal(other.n, usual.n);
+        assert_int_equal(other.n_left_out, 0);
+        for (int32_t i = 0; i < usual.n; i++) {
+            const dtp_alternative *x = &usual.alternatives[i], *y = &other.alternatives[i];
+            assert_string_equal(x->text, y->text);
+            assert_true(x->at_least == y->at_least && x->at_most == y->at_most);
+        }
+    }
+    dtp_arena_destroy(arena);
+    dtp_plan_result_free(&r);
+    dtp_graph_destroy(g);
+}
+
+/* A plan of which each half of the layers decides for itself. */
+static void test_explain__layers_in_two_runs(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"layers.0.moe.up", "layers.3.moe.up"};
+    const dtp_dim_override layers = {"layers", 4};
+    const dtp_model_options options = {.n_overrides = 1, .overrides = &layers};
+    dtp_graph *g = fixture_model_with("mixtral_8x7b.json", &options);
+    dtp_machine *usual = machine;
+    int32_t compared = 0, exact = 0;
+    machine = fixture_machine("h100_64.json");
+    dtp_plan_result r = fixture_plan_on(g, machine, "x:2;y:32", INT64_C(15) << 30);
+    assert_string_equal(r.plan->certificate.solver, "select, folded in 2 runs");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const dtp_tensor_id t = dtp_graph_find(g, names[i]);
+        dtp_explanation x;
+        dtp_arena *arena = dtp_arena_create();
+        const dtp_explain_request request = request_of(g, r.plan, names[i]);
+        assert_int_equal(dtp_explain(&request, arena, &x, NULL), DTP_OK);
+        assert_int_equal(x.runs, 2);
+        assert_int_equal(x.instances, 2);
+        compared += check_tensor(g, r.plan, t, false, false, 3, &exact);
+        dtp_arena_destroy(arena);
+    }
+    print_message("%d alternatives solved again\n", compared);
+    assert_true(compared >= 4);
+    dtp_plan_result_free(&r);
+    dtp_machine_destroy(machine);
+    machine = usual;
+    dtp_graph_destroy(g);
+}
+
+/* A problem on the plan's mesh, and the prices that it was made with. */
+typedef struct price_fixture {
+    dtp_pricer pricer;
+    dtp_tensor_problem *problem;
+    dtp_move_pricer *moves;
+    int32_t *selection; /* of the plan */
+} price_fixture;
+
+static void price_setup(price_fixture *f, const dtp_graph *g, const dtp_plan *plan)
+{
+    const dtp_tensor_options options = dtp_tensor_options_init();
+    bool found = false;
+    assert_int_equal(dtp_pricer_init(machine, &plan->mesh, &f->pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_tensor_problem_create(g, &f->pricer, &options, &f->problem, NULL), DTP_OK);
+    assert_int_equal(dtp_move_pricer_create(&f->pricer, &f->moves, NULL), DTP_OK);
+    f->selection = calloc((size_t)f->problem->n_choices, sizeof *f->selection);
+    assert_non_null(f->selection);
+    assert_int_equal(dtp_tensor_selection(f->problem, &plan->sharding, f->selection, &found, NULL),
+                     DTP_OK);
+    assert_true(found);
+}
+
+static void price_teardown(price_fixture *f)
+{
+    free(f->selection);
+    dtp_move_pricer_destroy(f->moves);
+    dtp_tensor_problem_destroy(f->problem);
+}
+
+/* What the program of a selection costs when its redistributions take the machine's steps. */
+static int64_t price_selection(const price_fixture *f, const dtp_graph *g)
+{
+    dtp_arena *arena = dtp_arena_create();
+    dtp_sharding s;
+    int64_t cost = 0;
+    assert_int_equal(dtp_tensor_sharding(f->problem, f->selection, arena, &s, NULL), DTP_OK);
+    assert_int_equal(
+        dtp_additive_cost(g, &f->pricer, &s, dtp_move_pricer_redistributor(f->moves), &cost, NULL),
+        DTP_OK);
+    dtp_arena_destroy(arena);
+    return cost;
+}
+
+/* Every way to run a node: the program with it, lowered whole, costs what explain says. */
+static int32_t check_node(price_fixture *f, const dtp_graph *g, const dtp_plan *plan, dtp_node_id n)
+{
+    const int32_t c = f->problem->choice_of_node[n], kept = f->selection[c];
+    const int64_t now = price_selection(f, g);
+    dtp_arena *arena = dtp_arena_create();
+    dtp_explanation x;
+    int32_t compared = 0;
+    dtp_explain_request request = request_of(g, plan, g->nodes[n].name);
+    request.node = true;
+    assert_int_equal(dtp_explain(&request, arena, &x, NULL), DTP_OK);
+    assert_true(x.node && x.alternatives[0].chosen);
+    assert_int_equal(x.cost_ps, now);
+    for (int32_t k = 0; k < f->problem->choices[c].n_options; k++) {
+        char text[DTP_STRATEGY_TEXT_BYTES];
+        dtp_strategy_print(g, n, &plan->mesh, &f->problem->choices[c].options[k].strategy, text);
+        const dtp_alternative *a = find_alternative(&x, text);
+        f->selection[c] = k;
+        if (!a->apart) {
+            assert_int_equal(price_selection(f, g) - now, dtp_cost_split_sum(&a->alone));
+            assert_true(!a->alone_fits || a->at_least <= dtp_cost_split_sum(&a->alone));
+            compared++;
+        }
+    }
+    f->selection[c] = kept;
+    dtp_arena_destroy(arena);
+    return compared;
+}
+
+static void test_explain__alone_is_the_price_of_the_changed_program(void **state)
+{
+    (void)state;
+    dtp_graph *g = fixture_model("mlp_digits.json");
+    dtp_plan_result r = fixture_plan_on(g, machine, "x:2;y:2", 114688);
+    price_fixture f;
+    int32_t compared = 0;
+    price_setup(&f, g, r.plan);
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        compared += check_node(&f, g, r.plan, n);
+    }
+    print_message("%d programs priced\n", compared);
+    assert_true(compared > 40);
+    price_teardown(&f);
+    dtp_plan_result_free(&r);
+    dtp_graph_destroy(g);
+}
+
+static void test_explain__unknown_names(void **state)
+{
+    (void)state;
+    dtp_graph *g = fixture_model("mlp_digits.json");
+    dtp_plan_result r = fixture_plan_on(g, machine, "x:4", 0);
+    dtp_arena *arena = dtp_arena_create();
+    dtp_explanation x;
+    dtp_err err = {0};
+    const dtp_explain_request request = request_of(g, r.plan, "logitz");
+    assert_int_equal(dtp_explain(&request, arena, &x, &err), DTP_NOT_FOUND);
+    assert_non_null(strstr(err.msg, "did you mean 'logits'"));
+    dtp_arena_destroy(arena);
+    dtp_plan_result_free(&r);
+    dtp_graph_destroy(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_explain__bounds_hold_when_solved_again),
+        cmocka_unit_test(test_explain__bounds_hold_on_large_models),
+        cmocka_unit_test(test_explain__bounds_of_another_problem),
+        cmocka_unit_test(test_explain__layers_in_two_runs),
+        cmocka_unit_test(test_explain__alone_is_the_price_of_the_changed_program),
+        cmocka_unit_test(test_explain__unknown_names),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

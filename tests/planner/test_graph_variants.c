@@ -1,0 +1,273 @@
+/* The search for recomputation and microbatches: what it finds is the best of all plans with a
+ * fixed choice, within a limit that no plan without a choice keeps; and the plan runs on virtual
+ * ranks, with the values of one device and the peak that was predicted. */
+#include "planner/variant_search.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/transform/microbatch.h"
+#include "cost_models/plan_lowering.h"
+#include "planner/plan_rules.h"
+#include "planner/tensors/plan_tensor.h"
+#include "tests/support/tensor_cases.h"
+#include "tests/support/verify_case.h"
+
+#define DIMS "batch=16 length=16 vocab=32 layers=3 heads=4 d_head=4"
+
+enum { MAX_MICROBATCHES = 4 };
+
+typedef struct fixture {
+    tensor_fixture f;
+    dtp_mesh mesh;
+    dtp_plan_request request;
+    dtp_plan_mode mode;
+} fixture;
+
+static void create(fixture *x, const char *mesh, dtp_plan_mode mode)
+{
+    tensor_fixture_create(&(tensor_case){.model = TENSOR_GPT, .mesh = mesh, .dims = DIMS}, &x->f);
+    x->mesh = x->f.pricer.mesh;
+    x->request = dtp_plan_request_init();
+    x->request.mesh = &x->mesh;
+    x->mode = mode;
+}
+
+static void plan_fixed(const fixture *x, const dtp_graph_choices *choices, dtp_plan_result *out)
+{
+    dtp_plan_request request = x->request;
+    dtp_err err = {0};
+    request.choices = choices;
+    if (x->mode(x->f.model, x->f.machine, &request, out, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+}
+
+static void search(const fixture *x, const dtp_choice_search *what, dtp_plan_result *out)
+{
+    dtp_err err = {0};
+    if (dtp_plan_choices(x->mode, x->f.model, x->f.machine, &x->request, what, out, &err) !=
+        DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+}
+
+/* ---- all choices, one by one --------------------------------------------------------------------
+ */
+
+typedef struct enumeration {
+    double best_s;
+    int64_t least_bytes; /* with objective memory: of the best plan */
+    int32_t feasible, n;
+} enumeration;
+
+static enumeration enumerate(const fixture *x, const dtp_choice_search *what)
+{
+    enumeration e = {.best_s = 1e30, .least_bytes = INT64_MAX};
+    dtp_arena *arena = dtp_arena_create();
+    dtp_remat *remat;
+    int32_t n_remat, n_counts, *counts;
+    assert_int_equal(dtp_remat_choices(x->f.model, arena, &n_remat, &remat, NULL), DTP_OK);
+    assert_int_equal(
+        dtp_microbatch_choices(x->f.model, MAX_MICROBATCHES, arena, &n_counts, &counts, NULL),
+        DTP_OK);
+    n_remat = what->remat ? n_remat : 1;
+    n_counts = what->microbatches ? n_counts : 1;
+    for (int32_t i = 0; i < n_remat * n_counts; i++) {
+        const dtp_graph_choices c = {
+            .remat = remat[i / n_counts], .microbatches = counts[i % n_counts], .micro_dim = -1};
+        dtp_plan_result r;
+        plan_fixed(x, &c, &r);
+        if (r.plan != NULL) {
+            const dtp_prediction *p = &r.plan->predicted;
+            e.best_s = p->step_time_s < e.best_s ? p->step_time_s : e.best_s;
+            e.least_bytes = p->peak_bytes < e.least_bytes ? p->peak_bytes : e.least_bytes;
+            e.feasible++;
+        }
+        e.n++;
+        dtp_plan_result_free(&r);
+    }
+    dtp_arena_destroy(arena);
+    return e;
+}
+
+/* ---- running a plan -----------------------------------------------------------------------------
+ */
+
+static void run_plan(const fixture *x, const dtp_plan *plan)
+{
+    verify_case c = verify_case_init("the plan");
+    dtp_plan_lowering lowering;
+    dtp_graph *graph = NULL;
+    dtp_program *program = NULL;
+    dtp_err err = {0};
+    assert_int_equal(dtp_plan_lowering_init(&lowering, plan, &err), DTP_OK);
+    dtp_status s = dtp_plan_graph(plan, x->f.model, &graph, &err);
+    s = s == DTP_OK ? dtp_lower(graph, &plan->sharding, &lowering.options, &program, &err) : s;
+    if (s != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    assert_int_equal(program->peak_bytes, plan->predicted.peak_bytes);
+    dtp_program_destroy(program);
+    c.options.reference_graph = x->f.model;
+    c.options.tolerance = 5e-5;
+    verify_sharding(graph, &plan->sharding, &lowering.options, &c);
+    dtp_graph_destroy(graph);
+}
+
+/* ---- tests --------------------------------------------------------------------------------------
+ */
+
+static const dtp_choice_search BOTH = {
+    .remat = true, .microbatches = true, .max_microbatches = MAX_MICROBATCHES};
+
+/* A limit just below the least that any plan without a choice needs. */
+static int64_t limit_between(fixture *x)
+{
+    dtp_plan_result r;
+    const dtp_graph_choices none = {.micro_dim = -1};
+    x->request.objective = DTP_OBJECTIVE_MEMORY;
+    plan_fixed(x, &none, &r);
+    assert_non_null(r.plan);
+    const int64_t least = r.plan->certificate.bound;
+    dtp_plan_result_free(&r);
+    x->request.objective = DTP_OBJECTIVE_TIME;
+    return least - 1;
+}
+
+static void check_between(const char *mesh, dtp_plan_mode mode, const dtp_choice_search *what)
+{
+    fixture x;
+    dtp_plan_result r, plain;
+    create(&x, mesh, mode);
+    x.request.memory_limit_bytes = limit_between(&x);
+    plan_fixed(&x, NULL, &plain);
+    assert_true(plain.infeasible && plain.plan == NULL);
+    dtp_plan_result_free(&plain);
+    const enumeration e = enumerate(&x, what);
+    search(&x, what, &r);
+    assert_true(e.feasible > 0);
+    assert_non_null(r.plan);
+    assert_true(dtp_graph_choices_any(&r.plan->choices));
+    assert_true(r.plan->predicted.peak_bytes <= x.request.memory_limit_bytes);
+    assert_true(r.plan->predicted.step_time_s <= e.best_s &&
+                r.plan->predicted.step_time_s >= e.best_s);
+    assert_int_equal(r.n_tried, e.n);
+    assert_int_equal(r.plan->n_tried, e.n);
+    assert_non_null(strstr(r.tried[0], "as it is: infeasible"));
+    for (int32_t i = 0; i < r.n_tried; i++) {
+        print_message("  %s\n", r.tried[i]);
+    }
+    run_plan(&x, r.plan);
+    dtp_plan_result_free(&r);
+    tensor_fixture_destroy(&x.f);
+}
+
+static void test_graph_variants__equal_the_best_fixed_choice_in_tensor_mode(void **state)
+{
+    (void)state;
+    check_between("x:2", dtp_plan_tensor, &BOTH);
+    check_between("x:4", dtp_plan_tensor, &BOTH);
+    check_between("x:2;y:2", dtp_plan_tensor, &BOTH);
+    check_between("x:2;y:2", dtp_plan_tensor, &(dtp_choice_search){.remat = true});
+}
+
+static void test_graph_variants__equal_the_best_fixed_choice_in_rules_mode(void **state)
+{
+    (void)state;
+    check_between("x:2", dtp_plan_rules, &BOTH);
+    check_between("x:2;y:2", dtp_plan_rules, &BOTH);
+    check_between("x:2", dtp_plan_rules, &(dtp_choice_search){.remat = true});
+}
+
+/* With memory enough the plan is that of the graph as it is, and most choices are dropped. */
+static void check_free(dtp_plan_mode mode)
+{
+    fixture x;
+    dtp_plan_result r, plain;
+    int32_t dropped = 0;
+    create(&x, "x:2;y:2", mode);
+    plan_fixed(&x, NULL, &plain);
+    search(&x, &BOTH, &r);
+    assert_true(plain.plan != NULL && r.plan != NULL);
+    assert_false(dtp_graph_choices_any(&r.plan->choices));
+    assert_int_equal(r.plan->certificate.cost, plain.plan->certificate.cost);
+    for (int32_t i = 1; i < r.n_tried; i++) {
+        print_message("  %s\n", r.tried[i]);
+        dropped += strstr(r.tried[i], "dropped") != NULL ? 1 : 0;
+    }
+    assert_true(mode != dtp_plan_tensor || dropped == r.n_tried - 1);
+    dtp_plan_result_free(&plain);
+    dtp_plan_result_free(&r);
+    tensor_fixture_destroy(&x.f);
+}
+
+static void test_graph_variants__nothing_without_need(void **state)
+{
+    (void)state;
+    check_free(dtp_plan_tensor);
+    check_free(dtp_plan_rules);
+}
+
+static void test_graph_variants__least_memory(void **state)
+{
+    (void)state;
+    fixture x;
+    dtp_plan_result r;
+    create(&x, "x:2", dtp_plan_tensor);
+    x.request.objective = DTP_OBJECTIVE_MEMORY;
+    const enumeration e = enumerate(&x, &BOTH);
+    search(&x, &BOTH, &r);
+    assert_non_null(r.plan);
+    assert_int_equal(r.plan->predicted.peak_bytes, e.least_bytes);
+    assert_true(dtp_graph_choices_any(&r.plan->choices));
+    run_plan(&x, r.plan);
+    dtp_plan_result_free(&r);
+    tensor_fixture_destroy(&x.f);
+}
+
+/* One of the two given, the other searched; and whether anything helps. */
+static void test_graph_variants__one_is_given(void **state)
+{
+    (void)state;
+    fixture x;
+    dtp_plan_result r;
+    const dtp_graph_choices two = {.microbatches = 2, .micro_dim = -1};
+    create(&x, "x:2", dtp_plan_tensor);
+    x.request.choices = &two;
+    search(&x, &(dtp_choice_search){.remat = true}, &r);
+    assert_non_null(r.plan);
+    assert_int_equal(r.plan->choices.microbatches, 2);
+    assert_int_equal(strncmp(r.tried[0], "--microbatches 2: ", 18), 0);
+    dtp_plan_result_free(&r);
+    x.request.choices = NULL;
+    x.request.memory_limit_bytes = limit_between(&x);
+    search(&x, &(dtp_choice_search){.remat = true, .microbatches = true, .first = true}, &r);
+    assert_non_null(r.plan);
+    assert_true(r.n_tried <= 3 && dtp_graph_choices_any(&r.plan->choices));
+    dtp_plan_result_free(&r);
+    x.request.memory_limit_bytes = 1000;
+    search(&x, &BOTH, &r);
+    assert_true(r.infeasible && r.plan == NULL && r.n_tried == 6 && r.smallest_peak_bytes > 1000);
+    dtp_plan_result_free(&r);
+    tensor_fixture_destroy(&x.f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_graph_variants__equal_the_best_fixed_choice_in_tensor_mode),
+        cmocka_unit_test(test_graph_variants__equal_the_best_fixed_choice_in_rules_mode),
+        cmocka_unit_test(test_graph_variants__nothing_without_need),
+        cmocka_unit_test(test_graph_variants__least_memory),
+        cmocka_unit_test(test_graph_variants__one_is_given),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,571 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/json.h"
+#include "core/graph/model/model.h"
+#include "core/plan/plan.h"
+#include "core/base/strbuf.h"
+
+#include "tests/support/bad_files.h"
+#include "core/graph/op_rules.h"
+#include "core/graph/graph_hash.h"
+
+static dtp_graph *read_model(const char *name)
+{
+    char path[512];
+    dtp_graph *g = NULL;
+    dtp_err err = {0};
+    (void)snprintf(path, sizeof path, DTP_SOURCE_DIR "/models/%s", name);
+    if (dtp_model_read(path, NULL, &g, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    return g;
+}
+
+static void fill_prediction(dtp_prediction *p, double scale)
+{
+    p->step_time_s = 0.125 * scale;
+    p->compute_s = 0.1 * scale;
+    p->comm_s = 1e-5 * scale;
+    p->exposed_comm_s = 0.0;
+    p->cost_s = 0.126 * scale;
+    p->peak_bytes = 123456789012345;
+    for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {
+        p->collectives[i].count = i;
+        p->collectives[i].bytes = 1000 * i;
+    }
+}
+
+/* A plan of the graph under rules, with every field set. */
+static dtp_plan *make_plan(const dtp_graph *g, const char *mesh, const char *rules, bool rules_mode)
+{
+    static const char *pins[] = {"rules batch:x", "memory 1000000000"};
+    static const char *const styles[] = {"**: data(x)", "**: zero3(x)"};
+    static dtp_baseline baselines[3];
+    dtp_plan *plan = NULL;
+    dtp_err err = {0};
+    assert_int_equal(dtp_plan_create(&plan, NULL), DTP_OK);
+    plan->model = g->name;
+    plan->machine = "test";
+    plan->rules_mode = rules_mode;
+    plan->objective = DTP_OBJECTIVE_MEMORY;
+    plan->memory_limit_bytes = 1000000000;
+    assert_int_equal(dtp_mesh_parse(mesh, &plan->mesh, NULL), DTP_OK);
+    assert_int_equal(dtp_rules_parse(rules, &plan->mesh, &g->dims, plan->arena, &plan->rules, NULL),
+                     DTP_OK);
+    if (dtp_sharding_from_rules(g, &plan->mesh, &plan->rules, false, plan->arena, &plan->sharding,
+                                &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    fill_prediction(&plan->predicted, 1.0);
+    static dtp_constraint_price prices[] = {{"memory 1000000000", 1 << 30, 17, true},
+                                            {"pin h: batch@x", 0, 5, false}};
+    plan->certificate = (dtp_certificate){.status = DTP_CERT_OPTIMAL,
+                                          .cost = 126,
+                                          .bound = 125,
+                                          .gap = 1.0 / 126,
+                                          .least_cost = 126,
+                                          .solver = "glpk",
+                                          .nodes = 7,
+                                          .solve_s = 0.5,
+                                          .has_prices = true,
+                                          .n_prices = 2,
+                                          .prices = prices};
+    plan->n_pins = 2;
+    plan->pins = pins;
+    baselines[0] = (dtp_baseline){.name = "replicated", .rules = "", .legal = true};
+    fill_prediction(&baselines[0].predicted, 3.0);
+    baselines[1] = (dtp_baseline){.name = "odd", .rules = "d:x", .why = "3 does not divide 4"};
+    baselines[2] = (dtp_baseline){.name = "zero3", .n_styles = 2, .styles = styles, .legal = true};
+    fill_prediction(&baselines[2].predicted, 2.0);
+    plan->n_baselines = 3;
+    plan->baselines = baselines;
+    plan->model_hash = dtp_graph_hash(g);
+    plan->machine_hash = UINT64_C(0x0123456789abcdef);
+    return plan;
+}
+
+static char *write_ok(const dtp_plan *plan, const dtp_graph *g)
+{
+    char *text = NULL;
+    assert_int_equal(dtp_plan_write(plan, g, true, &text, NULL), DTP_OK);
+    return text;
+}
+
+static dtp_plan *read_ok(const char *text, const dtp_graph *g)
+{
+    dtp_plan *plan = NULL;
+    dtp_err err = {0};
+    if (dtp_plan_read("p.json", text, strlen(text), g, &plan, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    return plan;
+}
+
+static void assert_same_decision(const dtp_plan *a, const dtp_plan *b)
+{
+    const dtp_sharding *x = &a->sharding, *y = &b->sharding;
+    assert_int_equal(x->n_tensors, y->n_tensors);
+    assert_int_equal(x->n_nodes, y->n_nodes);
+    for (int32_t t = 0; t < x->n_tensors; t++) {
+        assert_true(dtp_layout_equal(&x->layouts[t], &y->layouts[t]));
+    }
+    assert_int_equal(dtp_sharding_has_views(x), dtp_sharding_has_views(y));
+    for (int phase = 0; phase < 3 && dtp_sharding_has_views(x); phase++) {
+        for (int32_t t = 0; t < x->n_tensors; t++) {
+            assert_true(dtp_layout_equal(&x->views[phase][t], &y->views[phase][t]));
+        }
+    }
+    for (int32_t n = 0; n < x->n_nodes; n++) {
+        assert_memory_equal(&x->strategies[n], &y->strategies[n], sizeof x->strategies[n]);
+    }
+}
+
+static void test_plan__round_trips_in_both_modes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *mesh, *rules;
+    } cases[] = {{"mlp_digits.json", "x:2;y:2", "batch:x;hidden:y"},
+                 {"mlp_digits.json", "x:2;y:2", "batch:y;batch:x"},
+                 {"mlp_digits.json", "", ""},
+                 {"gpt_bytes.json", "x:2;y:3", "batch:x;heads:y;d_ff:y"},
+                 {"gpt_bytes.json", "m:4", "d_model:m"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (int mode = 0; mode < 2; mode++) {
+            dtp_graph *g = read_model(cases[i].model);
+            dtp_plan *plan = make_plan(g, cases[i].mesh, cases[i].rules, mode == 0);
+            char *text = write_ok(plan, g);
+            dtp_plan *again = read_ok(text, g);
+            char *second = write_ok(again, g);
+            assert_string_equal(text, second);
+            assert_same_decision(plan, again);
+            assert_true(again->model_hash == dtp_graph_hash(g));
+            free(text);
+            free(second);
+            dtp_plan_destroy(plan);
+            dtp_plan_destroy(again);
+            dtp_graph_destroy(g);
+        }
+    }
+}
+
+/* Views that differ from the tensors in some phases, and views that do not. */
+static void test_plan__views_round_trip(void **state)
+{
+    (void)state;
+    for (int changed = 0; changed < 2; changed++) {
+        dtp_graph *g = read_model("mlp_digits.json");
+        dtp_plan *plan = make_plan(g, "x:2;y:2", "batch:x;hidden:y", false);
+        dtp_sharding *s = &plan->sharding;
+        assert_int_equal(dtp_sharding_add_views(s, plan->arena, NULL), DTP_OK);
+        for (int32_t t = 0; t < g->n_tensors && changed == 1; t++) {
+            s->views[t % 3][t] = dtp_layout_replicated(g->tensors[t].type.rank, plan->mesh.n_dims);
+        }
+        char *text = write_ok(plan, g);
+        dtp_plan *again = read_ok(text, g);
+        assert_same_decision(plan, again);
+        assert_true(dtp_sharding_has_views(&again->sharding));
+        free(text);
+        dtp_plan_destroy(plan);
+        dtp_plan_destroy(again);
+        dtp_graph_destroy(g);
+    }
+}
+
+/* Every row of every op has a name of its own, so that tensor mode can state any strategy. */
+static void test_plan__every_strategy_round_trips(void **state)
+{
+    (void)state;
+    dtp_graph *g = read_model("gpt_bytes.json");
+    dtp_plan *plan = make_plan(g, "x:2;y:2", "", false);
+    int32_t longest = 0;
+    for (int32_t r = 0; r == 0 || r < longest; r++) {
+        for (int32_t n = 0; n < g->n_nodes; n++) {
+            dtp_call_types types;
+            dtp_op_call call = dtp_node_call(g, &g->nodes[n], &types);
+            dtp_rule_set set;
+            dtp_op_rules(&call, true, &set);
+            longest = set.n > longest ? set.n : longest;
+            plan->sharding.strategies[n].row[0] = (int16_t)(r < set.n ? r : 0);
+            plan->sharding.strategies[n].row[1] = (int16_t)(set.n - 1);
+        }
+        char *text = write_ok(plan, g);
+        dtp_plan *again = read_ok(text, g);
+        assert_same_decision(plan, again);
+        dtp_plan_destroy(again);
+        free(text);
+    }
+    assert_true(longest > 4);
+    dtp_plan_destroy(plan);
+    dtp_graph_destroy(g);
+}
+
+static void test_plan__timings_are_optional(void **state)
+{
+    (void)state;
+    dtp_graph *g = read_model("mlp_digits.json");
+    dtp_plan *plan = make_plan(g, "x:2", "batch:x", true);
+    char *with = write_ok(plan, g), *without = NULL;
+    assert_int_equal(dtp_plan_write(plan, g, false, &without, NULL), DTP_OK);
+    assert_non_null(strstr(with, "\"solve_s\": 0.5"));
+    assert_null(strstr(without, "solve_s"));
+    dtp_plan_destroy(read_ok(without, g));
+    free(with);
+    free(without);
+    dtp_plan_destroy(plan);
+    dtp_graph_destroy(g);
+}
+
+/* ---- edits of a plan's text ---------------------------------------------------------------------
+ */
+
+typedef struct edit {
+    const char *old, *fresh, *message;
+} edit;
+
+static void check_edit(const dtp_graph *g, const char *text, const edit *e)
+{
+    dtp_strbuf b = {0};
+    dtp_plan *plan = NULL;
+    dtp_err err = {0};
+    const char *at = strstr(text, e->old);
+    if (at == NULL) {
+        fail_msg("the plan has no '%s'", e->old);
+        return;
+    }
+    dtp_strbuf_addf(&b, "%.*s%s%s", (int)(at - text), text, e->fresh, at + strlen(e->old));
+    dtp_status s = dtp_plan_read("p.json", dtp_strbuf_text(&b), b.len, g, &plan, &err);
+    if (!dtp_status_is_input(s) || strncmp(err.msg, "p.json:", 7) != 0 ||
+        strstr(err.msg, e->message) == NULL) {
+        fail_msg("'%s' to '%s': status %d, '%s', expected '%s'", e->old, e->fresh, (int)s, err.msg,
+                 e->message);
+    }
+    dtp_strbuf_free(&b);
+}
+
+/* ---- settings ----------------------------------------------------------------------------------
+ */
+
+/* The first node of an op from `from` on. */
+static dtp_node_id find_op(const dtp_graph *g, const char *op, dtp_node_id from)
+{
+    while (from < g->n_nodes && strcmp(g->nodes[from].op->name, op) != 0) {
+        from++;
+    }
+    assert_true(from < g->n_nodes);
+    return from;
+}
+
+static int64_t context_of(const dtp_graph *g, dtp_node_id n)
+{
+    dtp_call_types types;
+    dtp_op_call call = dtp_node_call(g, &g->nodes[n], &types);
+    return dtp_call_int(&call, "context");
+}
+
+/* A plan keeps its settings, a graph with them differs in these attributes alone. */
+static void test_plan__settings_are_kept(void **state)
+{
+    (void)state;
+    dtp_graph *g = read_model("gpt_bytes.json"), *set = NULL;
+    dtp_plan *plan = make_plan(g, "x:2", "batch:x", false);
+    const dtp_node_id a = find_op(g, "attention", 0), b = find_op(g, "attention", a + 1);
+    dtp_setting settings[] = {{a, "context", 1}, {b, "context", 0}};
+    plan->n_settings = 2;
+    plan->settings = settings;
+    plan->redistribution = DTP_REDISTRIBUTION_TORCH;
+    char *text = write_ok(plan, g);
+    dtp_plan *again = read_ok(text, g);
+    assert_int_equal(again->redistribution, DTP_REDISTRIBUTION_TORCH);
+    assert_int_equal(again->n_settings, 2);
+    for (int32_t i = 0; i < 2; i++) {
+        assert_int_equal(again->settings[i].node, settings[i].node);
+        assert_string_equal(again->settings[i].key, settings[i].key);
+        assert_int_equal(again->settings[i].value, settings[i].value);
+    }
+    assert_int_equal(dtp_graph_with_settings(g, 2, again->settings, &set, NULL), DTP_OK);
+    assert_int_equal(dtp_graph_check(set, NULL), DTP_OK);
+    assert_int_equal(context_of(set, a), 1);
+    assert_int_equal(context_of(set, b), 0);
+    assert_int_equal(context_of(g, a), 0);
+    assert_true(dtp_graph_hash(set) != dtp_graph_hash(g));
+    dtp_graph_destroy(set);
+    const edit bad = {"\"context\": \"ring\"", "\"context\": \"star\"",
+                      "context: 'star' is none of: gather ring"};
+    check_edit(g, text, &bad);
+    free(text);
+    dtp_plan_destroy(again);
+    dtp_plan_destroy(plan);
+    dtp_graph_destroy(g);
+}
+
+static void test_graph_with_settings__refuses_what_is_no_setting(void **state)
+{
+    (void)state;
+    dtp_graph *g = read_model("gpt_bytes.json"), *set = NULL;
+    const dtp_node_id a = find_op(g, "attention", 0);
+    const dtp_setting bad[] = {{a, "context", 2}, {a, "context", -1}, {a, "causal", 0},
+                               {0, "context", 1}, {-1, "context", 1}, {g->n_nodes, "context", 1}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(dtp_graph_with_settings(g, 1, &bad[i], &set, NULL), DTP_INVALID);
+    }
+    dtp_graph_destroy(g);
+}
+
+/* ---- bad plans ---------------------------------------------------------------------------------
+ */
+
+static void test_plan__bad_rules_plans_are_refused(void **state)
+{
+    (void)state;
+    static const edit edits[] = {
+        {"dtp.plan/1", "dtp.plan/2", "format: expected 'dtp.plan/1'"},
+        {"\"machine\": \"test\"", "\"machin\": \"test\"", "unknown key 'machin'"},
+        {"[\"x\", 2]", "[\"x\", 0]", "mesh[0][1]: 0 is not in 1.."},
+        {"[\"x\", 2]", "[\"y\", 2]", "mesh: mesh: dim 'y' occurs twice"},
+        {"[\"x\", 2]", "[\"x:3\", 2]", "mesh[0]: 'x:3' is not a name"},
+        {"[\"x\", 2]", "[\"x\", 2, 3]", "mesh[0]: expected [name, size]"},
+        {"[\"x\", 2]", "[\"x\", 5]", "rules: tensor "},
+        {"\"mode\": \"rules\"", "\"mode\": \"rule\"", "mode: 'rule' is none of: rules tensor"},
+        {"\"mode\": \"rules\"", "\"mode\": \"tensor\"", "a plan in tensor mode has no rules"},
+        {"\"objective\": \"memory\"", "\"objective\": \"speed\"",
+         "'speed' is none of: time memory"},
+        {"\"memory_limit_bytes\": 1000000000", "\"memory_limit_bytes\": 0", "0 is not in 1.."},
+        {"\"batch\": [\"x\"]", "\"bach\": [\"x\"]",
+         "rules.bach: the model 'mlp_digits' has no dim"},
+        {"\"batch\": [\"x\"]", "\"batch\": [\"z\"]", "rules.batch[0]: the mesh has no dim 'z'"},
+        {"\"batch\": [\"x\"]", "\"batch\": [\"x\", \"x\"]", "mesh dim 'x' occurs twice"},
+        {"\"batch\": [\"x\"]", "\"batch\": [\"y\"]", "both are split over mesh dim 'y'"},
+        {"\"batch\": [\"x\"]", "\"batch\": \"x\"", "rules.batch: expected a list"},
+        {"\"batch\": [\"x\"]", "\"classes\": [\"x\"]", "tensors.images: layout 'batch@x'"},
+        {"\"images\": \"batch@x\"", "\"images\": \"batch@z\"", "mesh dim 'z' is not in the mesh"},
+        {"\"images\": \"batch@x\"", "\"images\": \"pixels@x\"",
+         "tensors.images: layout 'pixels@x', but the rules give 'batch@x'"},
+        {"\"images\": \"batch@x\"", "\"pictures\": \"batch@x\"", "has no such tensor"},
+        {"\"images\": \"batch@x\"", "\"images\": 3", "tensors.images: expected a string"},
+        {"\"step_time_s\": 0.125", "\"step_time_s\": -1", "predicted.step_time_s: -1 is negative"},
+        {"\"step_time_s\": 0.125", "\"step_time_s\": null", "expected a number, found null"},
+        {"\"peak_bytes\": 123456789012345", "\"peak_bytes\": 1.5", "expected an integer"},
+        {"\"status\": \"optimal\"", "\"status\": \"best\"",
+         "certificate.status: 'best' is none of"},
+        {"\"all_gather\"", "\"allgather\"", "unknown key 'allgather'"},
+        {"\"rules batch:x\"", "7", "pins[0]: expected a string"},
+        {"\"legal\": true", "\"legal\": 1", "baselines.replicated.legal: expected true or false"},
+        {"\"why\"", "\"cost_s\"", "baselines.odd.cost_s: unknown key"},
+        {"\"styles\": [", "\"rules\": \"\", \"styles\": [", "rules or styles, not both"},
+        {"**: data(x)\",", "**: data(x)\", 1,", "baselines.zero3.styles[1]: expected a string"},
+        {"0123456789abcdef", "0123456789ABCDEF", "is not 16 hexadecimal digits"},
+        {"0123456789abcdef", "123456789abcdef", "is not 16 hexadecimal digits"},
+        {"\"tensors\"", "\"strategies\": {}, \"tensors\"",
+         "a plan in rules mode has no strategies"},
+        {"\"tensors\"", "\"uneven\": 1, \"tensors\"", "uneven: expected true or false"},
+        {"\"tensors\"", "\"redistribution\": \"torch\", \"tensors\"",
+         "redistribution: a plan in rules mode redistributes in our own way"},
+        {"\"tensors\"", "\"settings\": {}, \"tensors\"", "a plan in rules mode has no settings"},
+    };
+    dtp_graph *g = read_model("mlp_digits.json");
+    dtp_plan *plan = make_plan(g, "x:2;y:2", "batch:x;hidden:y", true);
+    char *text = write_ok(plan, g);
+    for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
+        check_edit(g, text, &edits[i]);
+    }
+    free(text);
+    dtp_plan_destroy(plan);
+    dtp_graph_destroy(g);
+}
+
+static void test_plan__bad_tensor_plans_are_refused(void **state)
+{
+    (void)state;
+    static const edit edits[] = {
+        {"\"images\": \"batch@x\",", "", "tensors: tensor 'images' has no layout"},
+        {"\"images\": \"batch@x\"", "\"images\": \"batch@x+x\"", "mesh dim 'x' is used twice"},
+        {"\"images\": \"batch@x\"", "\"images\": \"hidden@x\"", "with a dim of the tensor"},
+        {"\"b2\": \"replicated\"", "\"b2\": \"classes@x+y\"", "does not divide"},
+        {"\"h.mm\": {", "\"h.nn\": {", "has no such node"},
+        {"\"h.mm\": {\n      \"x\": \"batch\"", "\"h.mm\": {\n      \"x\": \"classes\"",
+         "strategies[\"h.mm\"].x: op 'einsum' has no strategy 'classes' here"},
+        {"\"h.mm\": {\n      \"x\": \"batch\"", "\"h.mm\": {\n      \"z\": \"batch\"",
+         "the mesh has no dim 'z'"},
+        {"\"strategies\"", "\"strategy\"", "unknown key 'strategy'"},
+        {"\"strategies\"", "\"redistribution\": \"jax\", \"strategies\"",
+         "redistribution: 'jax' is none of: torch"},
+        {"\"strategies\"", "\"settings\": {\"h.nn\": {}}, \"strategies\"", "has no such node"},
+        {"\"strategies\"", "\"settings\": {\"h.mm\": 1}, \"strategies\"", "expected an object"},
+        {"\"strategies\"", "\"settings\": {\"h.mm\": {\"context\": \"ring\"}}, \"strategies\"",
+         "op 'einsum' has no attribute that a plan may set so"},
+    };
+    dtp_graph *g = read_model("mlp_digits.json");
+    dtp_plan *plan = make_plan(g, "x:2;y:2", "batch:x;hidden:y", false);
+    char *text = write_ok(plan, g);
+    for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
+        check_edit(g, text, &edits[i]);
+    }
+    free(text);
+    dtp_plan_destroy(plan);
+    dtp_graph_destroy(g);
+}
+
+static void test_plan__least_cost(void **state)
+{
+    (void)state;
+    static const edit edits[] = {
+        {"\"least_cost\": 125", "\"least_cost\": 127",
+         "certificate.least_cost: 127 is above the cost, 126"},
+        {"\"least_cost\": 125", "\"least_cost\": 124",
+         "certificate.least_cost: 124 is below the bound, 125"},
+        {"\"least_cost\": 125", "\"least_cost\": null", "expected an integer"},
+    };
+    dtp_graph *g = read_model("mlp_digits.json");
+    dtp_plan *plan = make_plan(g, "x:2;y:2", "batch:x;hidden:y", false);
+    char *text = write_ok(plan, g);
+    assert_null(strstr(text, "least_cost"));
+    free(text);
+    plan->certificate.least_cost = 125;
+    text = write_ok(plan, g);
+    dtp_plan *again = read_ok(text, g);
+    assert_int_equal(again->certificate.least_cost, 125);
+    for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
+        check_edit(g, text, &edits[i]);
+    }
+    free(text);
+    dtp_plan_destroy(again);
+    dtp_plan_destroy(plan);
+    dtp_graph_destroy(g);
+}
+
+static void test_plan__option_bounds(void **state)
+{
+    (void)state;
+    static const edit edits[] = {
+        {"\"runs\": 1", "\"runs\": -1", "option_bounds.runs: -1 is not in 0.."},
+        {"\"options\": \"0", "\"options\": \"", "is not 16 hexadecimal digits"},
+        {"\"base_ps\": 119", "\"base_ps\": 126", "option_bounds.base_ps: 126 is not in 0..125"},
+        {"\"unit_ps\": 2", "\"unit_ps\": 0", "option_bounds.unit_ps: 0 is not in 1.."},
+        {"\"unit_ps\": 2", "\"unit_ps\": 4611686018428",
+         "option_bounds.unit_ps: 4611686018428 is not in"},
+        {"\"0 7\"", "\"0 1000001\"",
+         "option_bounds.above[0]: expected integers in 0..1000000 with a space between them at "
+         "'1000001'"},
+        {"\"0 7\"", "\"0 -1\"", "between them at '-1'"},
+        {"\"0 7\"", "\"0 0.5\"", "between them at '0.5'"},
+        {"\"0 7\"", "\"0  7\"", "between them at ' 7'"},
+        {"\"0 7\"", "\"0 7 \"", "between them at ''"},
+        {"\"0 7\"", "\"\"", "between them at ''"},
+        {"\"0 7\"", "\"0 99999999999999999999999\"", "between them at '99999999999999999999'"},
+        {"\"0 7\"", "7", "option_bounds.above[0]: expected a string"},
+        {"\"above\"", "\"below\"", "unknown key 'below'"},
+        {"\"objective\": \"time\"", "\"objective\": \"memory\"",
+         "only plans in tensor mode with objective time have this"},
+    };
+    dtp_graph *g = read_model("mlp_digits.json");
+    dtp_plan *plan = make_plan(g, "x:2;y:2", "batch:x;hidden:y", false);
+    int32_t first[] = {0, 2, 3}, above[] = {0, 7, 1000000};
+    plan->objective = DTP_OBJECTIVE_TIME;
+    plan->option_bounds = (dtp_plan_option_bounds){.n = 2,
+                                                   .runs = 1,
+                                                   .options_hash = 0xabcdef,
+                                                   .cost_ps = 125,
+                                                   .base_ps = 119,
+                                                   .unit_ps = 2,
+                                                   .first = first,
+                                                   .above = above};
+    char *text = write_ok(plan, g);
+    dtp_plan *again = read_ok(text, g);
+    const dtp_plan_option_bounds *b = &again->option_bounds;
+    assert_true(b->n == 2 && b->runs == 1 && b->options_hash == 0xabcdef);
+    assert_true(b->cost_ps == 125 && b->base_ps == 119 && b->unit_ps == 2);
+    assert_memory_equal(b->first, first, sizeof first);
+    assert_memory_equal(b->above, above, sizeof above);
+    for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
+        check_edit(g, text, &edits[i]);
+    }
+    free(text);
+    dtp_plan_destroy(again);
+    dtp_plan_destroy(plan);
+    dtp_graph_destroy(g);
+}
+
+static void test_plan__bound_without_folding(void **state)
+{
+    (void)state;
+    static const edit edits[] = {
+        {"\"unfolded_bound\": 119", "\"unfolded_bound\": 126",
+         "certificate.unfolded_bound: 126 is above the bound, 125"},
+        {"\"unfolded_bound\": 119", "\"unfolded_bound\": 118",
+         "certificate.unfolded_gap: 0.0555556, but cost and bound give 0.0634921"},
+        {"\"unfolded_bound\": 119,", "", "the key 'unfolded_bound' is missing"},
+        {"\"unfolded_bound\": 119", "\"unfolded_bound\": 119.5", "expected an integer"},
+        {"\"unfolded_gap\"", "\"unfolded_gab\"", "unknown key 'unfolded_gab'"},
+        {"\"objective\": \"time\"", "\"objective\": \"memory\"",
+         "only plans in tensor mode with objective time have this"},
+        {"\"bound\": 125", "\"bound\": 127", "certificate.bound: 127 is above the cost, 126"},
+        {"\"cost\": 126", "\"cost\": 124", "certificate.bound: 125 is above the cost, 124"},
+    };
+    dtp_graph *g = read_model("mlp_digits.json");
+    dtp_plan *plan = make_plan(g, "x:2;y:2", "batch:x;hidden:y", false);
+    plan->objective = DTP_OBJECTIVE_TIME;
+    plan->certificate.has_unfolded = true;
+    plan->certificate.unfolded_bound = 119;
+    plan->certificate.unfolded_gap = 7.0 / 126;
+    char *text = write_ok(plan, g);
+    dtp_plan *again = read_ok(text, g);
+    assert_true(again->certificate.has_unfolded);
+    assert_int_equal(again->certificate.unfolded_bound, 119);
+    assert_true(again->certificate.unfolded_gap >= 7.0 / 126 &&
+                again->certificate.unfolded_gap <= 7.0 / 126);
+    for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
+        check_edit(g, text, &edits[i]);
+    }
+    free(text);
+    dtp_plan_destroy(again);
+    dtp_plan_destroy(plan);
+    dtp_graph_destroy(g);
+}
+
+static dtp_status read_plan_file(const char *path, const void *user, dtp_err *err)
+{
+    char *text = NULL;
+    size_t len;
+    dtp_plan *plan = NULL;
+    DTP_TRY(dtp_file_read(path, 1 << 20, &text, &len, err));
+    dtp_status s = dtp_plan_read(path, text, len, user, &plan, err);
+    free(text);
+    dtp_plan_destroy(plan);
+    return s;
+}
+
+static void test_plan__bad_files_are_refused_with_their_place(void **state)
+{
+    (void)state;
+    dtp_graph *g = read_model("mlp_digits.json");
+    assert_true(check_bad_files("plans", read_plan_file, g) >= 36);
+    dtp_graph_destroy(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plan__round_trips_in_both_modes),
+        cmocka_unit_test(test_plan__views_round_trip),
+        cmocka_unit_test(test_plan__every_strategy_round_trips),
+        cmocka_unit_test(test_plan__timings_are_optional),
+        cmocka_unit_test(test_plan__settings_are_kept),
+        cmocka_unit_test(test_graph_with_settings__refuses_what_is_no_setting),
+        cmocka_unit_test(test_plan__bad_rules_plans_are_refused),
+        cmocka_unit_test(test_plan__bad_tensor_plans_are_refused),
+        cmocka_unit_test(test_plan__least_cost),
+        cmocka_unit_test(test_plan__option_bounds),
+        cmocka_unit_test(test_plan__bound_without_folding),
+        cmocka_unit_test(test_plan__bad_files_are_refused_with_their_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,305 @@
+/* Which of the candidates on one mesh are kept: the best, the best near the least sum of prices,
+ * the fastest that was not selected. */
+#include "planner/planning.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/graph/model/model.h"
+
+enum { SEED = 4711, ROUNDS = 3000, MAX_CANDIDATES = 24, LIMIT = 1000 };
+
+static uint32_t draw(uint64_t *state, uint32_t below)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(*state >> 33) % below;
+}
+
+/* ---- fixture ------------------------------------------------------------------------------------
+ */
+
+static bool keeps_pins(const dtp_planning *p, const dtp_candidate *c)
+{
+    (void)p;
+    return c->name == NULL || strcmp(c->name, "against a pin") != 0;
+}
+
+static const char tags[MAX_CANDIDATES]; /* candidate i: why = &tags[i] */
+static const dtp_planner planner = {.keeps_pins = keeps_pins};
+
+/* All bytes are set: what must not change is compared as memory. */
+static void begin_planning(dtp_planning *p, const dtp_plan_request *request)
+{
+    memset(p, 0, sizeof *p);
+    p->request = request;
+    p->planner = &planner;
+}
+
+/* Few times, sums and peaks, so that there are ties; means differ by a ten-thousandth
+ * or more, or are equal. */
+static dtp_candidate random_candidate(uint64_t *random, int64_t least)
+{
+    return (dtp_candidate){
+        .legal = true,
+        .selected = draw(random, 2) == 0,
+        .cost_ps = least + INT64_C(1300000000) * (int64_t)draw(random, 12),
+        .predicted = {.step_time_s = 1.0 + 0.001 * draw(random, 12),
+                      .peak_bytes = LIMIT - (int64_t)draw(random, 4)},
+    };
+}
+
+static int random_candidates(uint64_t *random, dtp_candidate *c)
+{
+    const int64_t least = INT64_C(1000000000000);
+    const int n = 1 + (int)draw(random, MAX_CANDIDATES);
+    for (int i = 0; i < n; i++) {
+        c[i] = random_candidate(random, least);
+        c[i].why = &tags[i];
+    }
+    return n;
+}
+
+/* One that must not count: it would be the best of all. */
+static dtp_candidate random_excluded(uint64_t *random)
+{
+    dtp_candidate c = {.legal = true,
+                       .selected = draw(random, 2) == 0,
+                       .cost_ps = 1,
+                       .predicted = {.step_time_s = 0.001, .peak_bytes = 1}};
+    switch (draw(random, 3)) {
+    case 0:
+        c.legal = false;
+        break;
+    case 1:
+        c.predicted.peak_bytes = LIMIT + 1;
+        break;
+    default:
+        c.name = "against a pin";
+    }
+    return c;
+}
+
+static void check_excluded(dtp_planning *p, uint64_t *random)
+{
+    static dtp_planning before;
+    const dtp_candidate c = random_excluded(random);
+    memcpy(&before, p, sizeof before);
+    dtp_planning_offer(p, &c);
+    assert_memory_equal(&before, p, sizeof before);
+}
+
+/* ---- what is expected ---------------------------------------------------------------------------
+ */
+
+static bool same(double a, double b)
+{
+    return fabs(a - b) <= 1e-12 * fabs(b);
+}
+
+/* Whether b comes before a: a shorter time, or a smaller peak at the same time. */
+static bool is_before(double tb, const dtp_candidate *b, double ta, const dtp_candidate *a)
+{
+    return same(ta, tb) ? b->predicted.peak_bytes < a->predicted.peak_bytes : tb < ta;
+}
+
+static double step_of(const dtp_candidate *c)
+{
+    return c->predicted.step_time_s;
+}
+
+/* The mean of timeline and sum of prices, in seconds. */
+static double mean_of(const dtp_candidate *c)
+{
+    return (step_of(c) + (double)c->cost_ps / 1e12) / 2.0;
+}
+
+static int64_t least_of(int n, const dtp_candidate *c)
+{
+    int64_t least = c[0].cost_ps;
+    for (int i = 1; i < n; i++) {
+        least = c[i].cost_ps < least ? c[i].cost_ps : least;
+    }
+    return least;
+}
+
+/* The kept one is among those that were not selected, and none of them comes before it. */
+static void check_given(const dtp_planning *p, int n, const dtp_candidate *c)
+{
+    int given = 0;
+    for (int i = 0; i < n; i++) {
+        given += c[i].selected ? 0 : 1;
+        assert_true(c[i].selected || (p->has_given && !is_before(step_of(&c[i]), &c[i],
+                                                                 step_of(&p->given), &p->given)));
+    }
+    assert_true(p->has_given == (given > 0));
+    assert_true(!p->has_given || !p->given.selected);
+}
+
+static void check_least(const dtp_planning *p, int n, const dtp_candidate *c)
+{
+    const int64_t least = least_of(n, c);
+    assert_true(p->has_best);
+    assert_int_equal(p->least_cost, least);
+}
+
+/* ---- objective time ----------------------------------------------------------------------------
+ */
+
+/* The best one is among them, and none of them comes before it. */
+static void check_best(const dtp_planning *p, int n, const dtp_candidate *c)
+{
+    bool found = false;
+    for (int i = 0; i < n; i++) {
+        assert_false(is_before(mean_of(&c[i]), &c[i], mean_of(&p->best), &p->best));
+        assert_true(same(dtp_planning_time(&c[i]), mean_of(&c[i])));
+        found = found || c[i].why == p->best.why;
+    }
+    assert_true(found);
+}
+
+/* One that is near the least sum; when that came first, no other one comes before it. */
+static void check_near(const dtp_planning *p, int n, const dtp_candidate *c)
+{
+    const int64_t least = least_of(n, c);
+    const int64_t most = least + least / 200;
+    bool found = false;
+    assert_true(llabs(dtp_planning_near_least(p) - most) <= 1);
+    for (int i = 0; i < n; i++) {
+        const bool near = c[i].cost_ps <= most && c[0].cost_ps == least;
+        assert_false(near && is_before(mean_of(&c[i]), &c[i], mean_of(&p->near), &p->near));
+        found = found || (c[i].why == p->near.why && c[i].cost_ps <= most);
+    }
+    assert_true(found);
+}
+
+static void test_planning__keeps_the_best_by_timeline_and_sum(void **state)
+{
+    (void)state;
+    uint64_t random = SEED;
+    int slower = 0, dearer = 0;
+    print_message("seed %d\n", SEED);
+    dtp_plan_request request = dtp_plan_request_init();
+    request.objective = DTP_OBJECTIVE_TIME;
+    request.memory_limit_bytes = LIMIT;
+    for (int round = 0; round < ROUNDS; round++) {
+        dtp_candidate c[MAX_CANDIDATES];
+        dtp_planning p;
+        begin_planning(&p, &request);
+        const int n = random_candidates(&random, c);
+        double fastest = step_of(&c[0]);
+        check_excluded(&p, &random);
+        for (int i = 0; i < n; i++) {
+            fastest = fmin(fastest, step_of(&c[i]));
+            dtp_planning_offer(&p, &c[i]);
+            check_excluded(&p, &random);
+            check_least(&p, i + 1, c);
+            check_given(&p, i + 1, c);
+            check_best(&p, i + 1, c);
+            check_near(&p, i + 1, c);
+        }
+        slower += step_of(&p.best) > fastest ? 1 : 0;
+        dearer += p.best.cost_ps > p.least_cost ? 1 : 0;
+    }
+    print_message("%d rounds, best not the fastest: %d, not the cheapest: %d\n", ROUNDS, slower,
+                  dearer);
+    assert_true(slower > ROUNDS / 10 && dearer > ROUNDS / 10);
+}
+
+/* ---- objective memory ---------------------------------------------------------------------------
+ */
+
+/* The least peak, then the least time. */
+static void test_planning__objective_memory(void **state)
+{
+    (void)state;
+    uint64_t random = SEED + 2;
+    print_message("seed %d\n", SEED + 2);
+    dtp_plan_request request = dtp_plan_request_init();
+    request.objective = DTP_OBJECTIVE_MEMORY;
+    request.memory_limit_bytes = LIMIT;
+    for (int round = 0; round < ROUNDS; round++) {
+        dtp_candidate c[MAX_CANDIDATES];
+        dtp_planning p;
+        begin_planning(&p, &request);
+        const int n = random_candidates(&random, c);
+        for (int i = 0; i < n; i++) {
+            dtp_planning_offer(&p, &c[i]);
+            check_excluded(&p, &random);
+        }
+        for (int i = 0; i < n; i++) {
+            const int64_t peak = c[i].predicted.peak_bytes, best = p.best.predicted.peak_bytes;
+            assert_true(best <= peak);
+            assert_true(best < peak || step_of(&p.best) <= step_of(&c[i]));
+        }
+        assert_int_equal(p.least_cost, least_of(n, c));
+    }
+}
+
+/* ---- meshes that cannot beat the rival ----------------------------------------------------------
+ */
+
+static dtp_status begins(dtp_planning *p, dtp_err *err)
+{
+    (void)p;
+    (void)err;
+    return DTP_OK;
+}
+
+static void finishes(dtp_planning *p)
+{
+    (void)p;
+}
+
+static dtp_status is_cut(dtp_planning *p, dtp_err *err)
+{
+    (void)err;
+    p->cut = true;
+    p->certificate.bound = 7;
+    return DTP_OK;
+}
+
+static void test_planning__every_mesh_is_cut(void **state)
+{
+    (void)state;
+    static const dtp_planner cutting = {
+        .begin = begins, .finish = finishes, .solve = is_cut, .keeps_pins = keeps_pins};
+    dtp_err err = {0};
+    dtp_graph *g = NULL;
+    dtp_machine *machine = NULL;
+    dtp_plan_result r;
+    dtp_plan_request request = dtp_plan_request_init();
+    request.devices = 4;
+    assert_int_equal(dtp_model_read(DTP_SOURCE_DIR "/models/mlp_digits.json", NULL, &g, &err),
+                     DTP_OK);
+    assert_int_equal(
+        dtp_machine_read(DTP_SOURCE_DIR "/models/machines/a100_8.json", &machine, &err), DTP_OK);
+    assert_int_equal(dtp_planning_run(&cutting, g, machine, &request, &r, &err), DTP_OK);
+    assert_null(r.plan);
+    assert_false(r.infeasible);
+    assert_int_equal(r.n_meshes, 2); /* x:4 and x:2;y:2 */
+    for (int32_t i = 0; i < r.n_meshes; i++) {
+        assert_int_equal(r.meshes[i].outcome, DTP_MESH_CUT);
+        assert_int_equal(r.meshes[i].bound, 7);
+    }
+    dtp_plan_result_free(&r);
+    dtp_machine_destroy(machine);
+    dtp_graph_destroy(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_planning__keeps_the_best_by_timeline_and_sum),
+        cmocka_unit_test(test_planning__objective_memory),
+        cmocka_unit_test(test_planning__every_mesh_is_cut),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,178 @@
+/* Tensor mode against exhaustive search over its own strategy space, for an MLP and two layers of
+ * a GPT that train: the optimum by elimination (elimination.h), under a memory limit that of all
+ * selections near the bound (limit_search.h); where these are too many, all changes of a few
+ * choices at a time. The bound of a plan's certificate is that optimum, too. */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "planner/tensors/plan_tensor.h"
+#include "tests/solver/elimination.h"
+#include "tests/solver/limit_search.h"
+#include "tests/support/tensor_cases.h"
+
+/* ---- without a limit ---------------------------------------------------------------------------
+ */
+
+/* No plan of the mode that treats the instances of a block alike costs less than the bound. */
+static void check_certificate(const tensor_fixture *f, int64_t optimum)
+{
+    dtp_plan_request request = dtp_plan_request_init();
+    dtp_plan_result r;
+    dtp_err err = {0};
+    request.mesh = &f->pricer.mesh;
+    if (dtp_plan_tensor(f->graph, f->machine, &request, &r, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    assert_non_null(r.plan);
+    assert_int_equal(r.plan->certificate.bound, optimum);
+    assert_true(r.plan->certificate.cost >= optimum);
+    assert_true(r.plan->certificate.status != DTP_CERT_OPTIMAL ||
+                r.plan->certificate.cost == optimum);
+    dtp_plan_result_free(&r);
+}
+
+static void check_optimum(const tensor_case *c, bool fold)
+{
+    tensor_fixture f;
+    int64_t cells;
+    dtp_tensor_options options = dtp_tensor_options_init();
+    options.runs = fold ? 1 : 0;
+    tensor_fixture_create(c, &f);
+    dtp_tensor_problem *p = tensor_fixture_problem(&f, &options);
+    const int64_t want = elimination_optimum(p->select, &cells);
+    print_message("%s on %s%s: %d choices, %" PRId64 " cells, %" PRId64 " ps\n", f.graph->name,
+                  c->mesh, fold ? ", folded" : "", p->n_choices, cells, want);
+    assert_int_equal(tensor_optimum(p->select), want);
+    if (fold) {
+        check_certificate(&f, want);
+    }
+    dtp_tensor_problem_destroy(p);
+    tensor_fixture_destroy(&f);
+}
+
+static void test_tensor_exact__equals_elimination(void **state)
+{
+    (void)state;
+    static const char *const meshes[] = {"x:2", "x:4", "x:2;y:2"};
+    for (int i = 0; i < 3; i++) {
+        const tensor_case mlp = {.model = TENSOR_MLP, .mesh = meshes[i], .dims = TENSOR_MLP_DIMS};
+        const tensor_case gpt = {.model = TENSOR_GPT, .mesh = meshes[i], .dims = TENSOR_GPT_DIMS};
+        check_optimum(&mlp, false);
+        check_optimum(&mlp, true);
+        check_optimum(&gpt, false);
+        check_optimum(&gpt, true);
+    }
+}
+
+/* ---- under a limit -----------------------------------------------------------------------------
+ */
+
+/* The limit lies below what the optimum without one uses, by one part in `parts`. */
+static void check_limit(const tensor_case *c, int64_t parts)
+{
+    tensor_fixture f;
+    dtp_select_result r;
+    const dtp_select_options solver = dtp_select_options_init();
+    const limit_options options = limit_options_init();
+    tensor_fixture_create(c, &f);
+    dtp_tensor_problem *p = tensor_fixture_problem(&f, NULL);
+    assert_int_equal(dtp_select_solve(p->select, &solver, &r, NULL), DTP_OK);
+    const int64_t without = r.value.cost;
+    p->select->usage_limit = r.value.peak - r.value.peak / parts - 1;
+    dtp_select_result_free(&r);
+    assert_int_equal(dtp_select_solve(p->select, &solver, &r, NULL), DTP_OK);
+    assert_non_null(r.choice);
+    const limit_result want = limit_search(p->select, &options);
+    print_message("%s on %s, limit %" PRId64 ": %" PRId64 " ps, without %" PRId64 "; from %" PRId64
+                  " on, %" PRId64 " partial selections\n",
+                  f.graph->name, c->mesh, p->select->usage_limit, want.cost, without, want.bound,
+                  want.visited);
+    assert_true(want.found && want.cost > without);
+    assert_int_equal(r.status, DTP_CERT_OPTIMAL);
+    assert_int_equal(r.value.cost, want.cost);
+    dtp_select_result_free(&r);
+    dtp_tensor_problem_destroy(p);
+    tensor_fixture_destroy(&f);
+}
+
+static void test_tensor_exact__equals_all_selections_within_a_limit(void **state)
+{
+    (void)state;
+    static const char wide[] = "batch=32 pixels=8 hidden=16 classes=8";
+    static const char tall[] = "batch=16 pixels=16 hidden=8 classes=4";
+    check_limit(&(tensor_case){.model = TENSOR_MLP, .mesh = "x:2", .dims = TENSOR_MLP_DIMS}, 16);
+    check_limit(&(tensor_case){.model = TENSOR_MLP, .mesh = "x:4", .dims = TENSOR_MLP_DIMS}, 8);
+    check_limit(&(tensor_case){.model = TENSOR_MLP, .mesh = "x:4", .dims = TENSOR_MLP_DIMS}, 16);
+    check_limit(&(tensor_case){.model = TENSOR_MLP, .mesh = "x:2;y:2", .dims = tall}, 16);
+    check_limit(&(tensor_case){.model = TENSOR_MLP, .mesh = "x:2;y:2", .dims = tall}, 64);
+    for (int64_t parts = 4; parts <= 16; parts *= 2) {
+        check_limit(&(tensor_case){.model = TENSOR_MLP, .mesh = "x:2;y:2", .dims = wide}, parts);
+    }
+}
+
+enum { CHANGED = 3, TRIES = 20 };
+
+/* All strategies of a few choices, the rest as it is: nothing that fits is cheaper. */
+static void check_changes(const dtp_select_problem *p, const dtp_select_result *r, uint64_t *seed)
+{
+    int32_t *choice = malloc((size_t)p->n_nodes * sizeof *choice), at[CHANGED], i = 0;
+    assert_non_null(choice);
+    memcpy(choice, r->choice, (size_t)p->n_nodes * sizeof *choice);
+    for (int k = 0; k < CHANGED; k++) {
+        const int32_t third = p->n_nodes / CHANGED; /* one of every third: distinct */
+        at[k] = k * third + (int32_t)tensor_draw(seed, (uint64_t)third);
+        choice[at[k]] = 0;
+    }
+    while (i < CHANGED) {
+        dtp_select_value value;
+        assert_int_equal(dtp_select_evaluate(p, choice, &value, NULL), DTP_OK);
+        assert_true(!value.feasible || value.cost >= r->value.cost);
+        for (i = 0; i < CHANGED; i++) {
+            choice[at[i]] = (choice[at[i]] + 1) % dtp_select_n_strategies(p, at[i]);
+            if (choice[at[i]] != 0) {
+                break;
+            }
+        }
+    }
+    free(choice);
+}
+
+static void test_tensor_exact__nothing_better_near_the_optimum_under_a_limit(void **state)
+{
+    (void)state;
+    static const tensor_case cases[] = {
+        {.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS},
+        {.model = TENSOR_GPT, .mesh = "x:4", .dims = TENSOR_GPT_DIMS},
+        {.model = TENSOR_GPT, .mesh = "x:2;y:2", .dims = TENSOR_GPT_DIMS}};
+    uint64_t seed = 21;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tensor_fixture f;
+        dtp_select_result r;
+        tensor_fixture_create(&cases[i], &f);
+        dtp_tensor_problem *p = tensor_fixture_problem(&f, NULL);
+        tensor_solve_limited(p->select, &r);
+        for (int k = 0; k < TRIES; k++) {
+            check_changes(p->select, &r, &seed);
+        }
+        dtp_select_result_free(&r);
+        dtp_tensor_problem_destroy(p);
+        tensor_fixture_destroy(&f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tensor_exact__equals_elimination),
+        cmocka_unit_test(test_tensor_exact__equals_all_selections_within_a_limit),
+        cmocka_unit_test(test_tensor_exact__nothing_better_near_the_optimum_under_a_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

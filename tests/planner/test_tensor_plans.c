@@ -1,0 +1,238 @@
+/* Selections of tensor mode as programs on virtual ranks: they compute what one device computes.
+ * The best selection without and with a tight memory limit, and random ones; plans that list the
+ * steps of their redistributions. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cost_models/plan_lowering.h"
+#include "cost_models/candidate.h"
+#include "planner/tensors/plan_tensor.h"
+#include "spmd/redistribute/redistribute_listed.h"
+#include "tests/support/tensor_cases.h"
+#include "tests/support/verify_case.h"
+
+static const double TOLERANCE = 5e-5;
+
+static void run(const tensor_fixture *f, const dtp_sharding *s, const dtp_lower_options *lowering,
+                const char *what)
+{
+    verify_case c = verify_case_init(what);
+    c.options.reference_graph = f->model;
+    c.options.tolerance = TOLERANCE;
+    c.options.steps = 2;
+    verify_sharding(f->graph, s, lowering, &c);
+}
+
+static void verify(const tensor_fixture *f, const dtp_tensor_problem *p, const int32_t *selection,
+                   const char *what)
+{
+    dtp_arena *arena = dtp_arena_create();
+    dtp_lower_options options = dtp_lower_options_init();
+    dtp_sharding s;
+    options.redistributor = dtp_tensor_redistributor(p);
+    assert_int_equal(dtp_tensor_sharding(p, selection, arena, &s, NULL), DTP_OK);
+    run(f, &s, &options, what);
+    dtp_arena_destroy(arena);
+}
+
+/* Solves within a limit (0: none) and runs the answer; returns its peak. */
+static int64_t check_best(const tensor_fixture *f, dtp_tensor_problem *p, int64_t limit,
+                          const char *what)
+{
+    const dtp_select_options options = dtp_select_options_init();
+    dtp_select_result r;
+    const int64_t none = p->select->usage_limit;
+    p->select->usage_limit = limit > 0 ? limit : none;
+    assert_int_equal(dtp_select_solve(p->select, &options, &r, NULL), DTP_OK);
+    p->select->usage_limit = none;
+    assert_true(r.choice != NULL || limit > 0);
+    const int64_t peak = r.choice != NULL ? r.value.peak : 0;
+    if (r.choice != NULL) {
+        verify(f, p, r.choice, what);
+    }
+    dtp_select_result_free(&r);
+    return peak;
+}
+
+static void check_case(const tensor_case *c, int32_t n_random)
+{
+    tensor_fixture f;
+    uint64_t seed = 17;
+    tensor_fixture_create(c, &f);
+    dtp_tensor_problem *p = tensor_fixture_problem(&f, NULL);
+    int32_t *selection = calloc((size_t)p->n_choices, sizeof *selection);
+    assert_non_null(selection);
+    const int64_t peak = check_best(&f, p, 0, c->mesh);
+    (void)check_best(&f, p, peak * 9 / 10, c->mesh);
+    for (int32_t k = 0; k < n_random; k++) {
+        if (tensor_random_selection(p, &seed, selection)) {
+            verify(&f, p, selection, c->mesh);
+        }
+    }
+    free(selection);
+    dtp_tensor_problem_destroy(p);
+    tensor_fixture_destroy(&f);
+}
+
+static void test_tensor_plans__mlp(void **state)
+{
+    (void)state;
+    check_case(&(tensor_case){.model = TENSOR_MLP, .mesh = "x:2", .dims = TENSOR_MLP_DIMS}, 20);
+    check_case(&(tensor_case){.model = TENSOR_MLP, .mesh = "x:4", .dims = TENSOR_MLP_DIMS}, 20);
+    check_case(&(tensor_case){.model = TENSOR_MLP, .mesh = "x:2;y:2", .dims = TENSOR_MLP_DIMS}, 20);
+}
+
+static void test_tensor_plans__gpt(void **state)
+{
+    (void)state;
+    check_case(&(tensor_case){.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS}, 8);
+    check_case(&(tensor_case){.model = TENSOR_GPT, .mesh = "x:4", .dims = TENSOR_GPT_DIMS}, 8);
+    check_case(&(tensor_case){.model = TENSOR_GPT, .mesh = "x:2;y:2", .dims = TENSOR_GPT_DIMS}, 8);
+}
+
+static void test_tensor_plans__microbatches_and_recomputation(void **state)
+{
+    (void)state;
+    check_case(
+        &(tensor_case){
+            .model = TENSOR_MLP, .mesh = "x:2;y:2", .dims = TENSOR_MLP_DIMS, .microbatches = 2},
+        20);
+    check_case(
+        &(tensor_case){.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS, .remat = true},
+        6);
+    check_case(
+        &(tensor_case){
+            .model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS, .microbatches = 4},
+        6);
+    check_case(&(tensor_case){.model = TENSOR_GPT,
+                              .mesh = "x:2;y:2",
+                              .dims = TENSOR_GPT_DIMS,
+                              .remat = true,
+                              .microbatches = 2},
+               6);
+}
+
+/* ---- steps that only the plan knows ------------------------------------------------------------
+ */
+
+/* Prices without sense, so that the cheapest steps are seldom those of the default price. */
+static double odd_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
+                        const dtp_layout *before, const dtp_step *step)
+{
+    uint64_t seed = *(const uint64_t *)user;
+    (void)mesh, (void)type;
+    for (int32_t m = 0; m < before->n_mesh; m++) {
+        seed =
+            seed * 31 + (uint64_t)before->place[m].kind * 7 + (uint64_t)step->after.place[m].kind;
+        seed = seed * 31 + (uint64_t)(before->place[m].axis + 2) * 5 +
+               (uint64_t)(step->after.place[m].axis + 2);
+    }
+    return 1.0 + (double)tensor_draw(&seed, 1000);
+}
+
+static dtp_status plan_oddly(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
+                             const dtp_layout *from, const dtp_layout *to, dtp_steps *out,
+                             dtp_err *err)
+{
+    return dtp_redistribute_plan(mesh, type, from, to, odd_price, user, out, err);
+}
+
+/* A plan of the selection with the steps that r takes, written and read again. */
+static dtp_plan *list_steps(const tensor_fixture *f, const dtp_tensor_problem *p,
+                            const int32_t *selection, const dtp_redistributor *r)
+{
+    dtp_plan_request request = dtp_plan_request_init();
+    dtp_plan_result made;
+    dtp_plan *again = NULL;
+    char *text = NULL;
+    dtp_err err = {0};
+    int64_t cost;
+    request.mesh = &f->pricer.mesh;
+    assert_int_equal(dtp_plan_tensor(f->graph, f->machine, &request, &made, &err), DTP_OK);
+    dtp_plan *plan = made.plan;
+    dtp_move_recorder recorder = {.inner = r, .arena = plan->arena};
+    const dtp_redistributor recording = dtp_recording_redistributor(&recorder);
+    assert_int_equal(dtp_tensor_sharding(p, selection, plan->arena, &plan->sharding, NULL), DTP_OK);
+    dtp_status s =
+        dtp_additive_cost(f->graph, &f->pricer, &plan->sharding, &recording, &cost, &err);
+    plan->n_moves = recorder.n;
+    plan->moves = recorder.moves;
+    s = s == DTP_OK ? dtp_plan_write(plan, f->graph, false, &text, &err) : s;
+    s = s == DTP_OK ? dtp_plan_read("plan", text, strlen(text), f->graph, &again, &err) : s;
+    if (s != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    free(text);
+    dtp_plan_result_free(&made);
+    return again;
+}
+
+/* The plan's program takes the listed steps and computes what one device computes. Returns whether
+ * it costs something else than with the default's steps. */
+static bool check_steps(const tensor_fixture *f, const dtp_plan *plan, const dtp_redistributor *r,
+                        const char *what)
+{
+    dtp_plan_lowering lowering;
+    int64_t listed, wanted, usual;
+    const dtp_sharding *s = &plan->sharding;
+    assert_int_equal(dtp_plan_lowering_init(&lowering, plan, NULL), DTP_OK);
+    assert_int_equal(
+        dtp_additive_cost(f->graph, &f->pricer, s, lowering.redistributor, &listed, NULL), DTP_OK);
+    assert_int_equal(dtp_additive_cost(f->graph, &f->pricer, s, r, &wanted, NULL), DTP_OK);
+    assert_int_equal(dtp_additive_cost(f->graph, &f->pricer, s, NULL, &usual, NULL), DTP_OK);
+    assert_int_equal(listed, wanted);
+    run(f, s, &lowering.options, what);
+    return usual != wanted;
+}
+
+static void test_tensor_plans__listed_steps(void **state)
+{
+    (void)state;
+    static const tensor_case cases[] = {
+        {.model = TENSOR_MLP, .mesh = "x:4", .dims = TENSOR_MLP_DIMS},
+        {.model = TENSOR_MLP, .mesh = "x:2;y:2", .dims = TENSOR_MLP_DIMS},
+        {.model = TENSOR_GPT, .mesh = "x:2;y:2", .dims = TENSOR_GPT_DIMS},
+        {.model = TENSOR_GPT, .mesh = "x:2;y:1;z:2", .dims = TENSOR_GPT_DIMS}};
+    int32_t plans = 0, others = 0, listed = 0;
+    uint64_t seed = 29;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tensor_fixture f;
+        tensor_fixture_create(&cases[i], &f);
+        dtp_tensor_problem *p = tensor_fixture_problem(&f, NULL);
+        int32_t *selection = calloc((size_t)p->n_choices, sizeof *selection);
+        assert_non_null(selection);
+        for (uint64_t k = 0; k < 6; k++) {
+            const dtp_redistributor odd = {plan_oddly, &k};
+            if (tensor_random_selection(p, &seed, selection)) {
+                dtp_plan *plan = list_steps(&f, p, selection, &odd);
+                others += check_steps(&f, plan, &odd, cases[i].mesh) ? 1 : 0;
+                listed += plan->n_moves;
+                plans++;
+                dtp_plan_destroy(plan);
+            }
+        }
+        free(selection);
+        dtp_tensor_problem_destroy(p);
+        tensor_fixture_destroy(&f);
+    }
+    print_message("%d plans, %d of other prices, %d redistributions listed\n", plans, others,
+                  listed);
+    assert_true(plans > 12 && others > plans / 2 && listed > 10 * plans);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tensor_plans__mlp),
+        cmocka_unit_test(test_tensor_plans__gpt),
+        cmocka_unit_test(test_tensor_plans__microbatches_and_recomputation),
+        cmocka_unit_test(test_tensor_plans__listed_steps),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

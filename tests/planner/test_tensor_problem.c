@@ -1,0 +1,347 @@
+/* The problem of tensor mode against what it stands for: the price of every selection is that of
+ * the plainly lowered program, no program needs less memory than the problem says, and folded
+ * decisions cost what they cost unfolded. */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cost_models/candidate.h"
+#include "planner/solver/solve.h"
+#include "planner/tensors/memory_corrections.h"
+#include "spmd/program/peak.h"
+#include "spmd/program/program_check.h"
+#include "tests/support/tensor_cases.h"
+
+/* Two renames that split and merge dims around a contraction. */
+static const char RELABEL[] =
+    "{\"format\": \"dtp.model/1\", \"name\": \"relabel\","
+    " \"dims\": {\"batch\": 8, \"a\": 8, \"b\": 8, \"c\": 4},"
+    " \"inputs\": {\"x\": {\"dims\": [\"batch\", \"a\"], \"dtype\": \"f32\"},"
+    "  \"dy\": {\"dims\": [\"batch\", \"c\"], \"dtype\": \"f32\"}},"
+    " \"params\": {\"w\": {\"dims\": [\"b\", \"c\"], \"init\": \"ones\"}},"
+    " \"nodes\": ["
+    "  {\"id\": \"r\", \"op\": \"relabel\", \"in\": [\"x\"], \"out\": [\"batch\", \"b\"]},"
+    "  {\"id\": \"y\", \"op\": \"einsum\", \"in\": [\"r\", \"w\"], \"out\": [\"batch\", \"c\"]},"
+    "  {\"id\": \"z\", \"op\": \"relu\", \"in\": [\"y\"]},"
+    "  {\"id\": \"loss\", \"op\": \"einsum\", \"in\": [\"z\", \"dy\"], \"out\": []}],"
+    " \"train\": {\"loss\": \"loss\", \"optimizer\": {\"momentum\": {\"lr\": 0.25}}}}";
+
+static const tensor_case CASES[] = {
+    {.model = TENSOR_MLP, .mesh = "x:2", .dims = TENSOR_MLP_DIMS},
+    {.model = TENSOR_MLP, .mesh = "x:4", .dims = TENSOR_MLP_DIMS},
+    {.model = TENSOR_MLP, .mesh = "x:2;y:2", .dims = TENSOR_MLP_DIMS},
+    {.model = TENSOR_MLP, .mesh = "x:2;y:1;z:2", .dims = TENSOR_MLP_DIMS},
+    {.model = TENSOR_MLP, .mesh = "x:3", .dims = "batch=9 pixels=12 hidden=6 classes=4"},
+    {.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS},
+    {.model = TENSOR_GPT, .mesh = "x:4", .dims = TENSOR_GPT_DIMS},
+    {.model = TENSOR_GPT, .mesh = "x:2;y:2", .dims = TENSOR_GPT_DIMS},
+    {.model = TENSOR_GPT, .mesh = "x:2;y:4", .dims = TENSOR_GPT_DIMS},
+    {.model = "gpt_bytes_dropout.json", .mesh = "x:2;y:2", .dims = TENSOR_GPT_DIMS},
+    {.model = "mtf_lm.json", .mesh = "x:2;y:2", .dims = NULL},
+    {.model = TENSOR_MLP, .mesh = "x:2", .dims = TENSOR_MLP_DIMS, .microbatches = 4},
+    {.model = TENSOR_MLP, .mesh = "x:2;y:2", .dims = TENSOR_MLP_DIMS, .microbatches = 2},
+    {.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS, .remat = true},
+    {.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS, .microbatches = 4},
+    {.model = TENSOR_GPT,
+     .mesh = "x:2;y:2",
+     .dims = TENSOR_GPT_DIMS,
+     .remat = true,
+     .microbatches = 2},
+    {.model = "gpt_bytes_dropout.json",
+     .mesh = "x:2",
+     .dims = TENSOR_GPT_DIMS,
+     .remat = true,
+     .microbatches = 2},
+};
+
+enum { N_CASES = sizeof CASES / sizeof CASES[0], PER_CASE = 30 };
+
+typedef struct tally {
+    int32_t tried, unrepaired;
+    double memory; /* sum of problem's peak / program's peak */
+} tally;
+
+/* With reserves the problem says of a selection at least what its program needs, and without them
+ * again what it said before. */
+static void check_reserves(dtp_tensor_problem *p, const int32_t *selection, const dtp_sharding *s,
+                           const dtp_lower_options *options, const dtp_program *program)
+{
+    const dtp_reserve_mark mark = dtp_reserve_begin(p);
+    const size_t n_nodes = (size_t)p->graph->n_nodes;
+    dtp_select_value before, with, after;
+    int32_t n;
+    int64_t most = 0;
+    int64_t *need = calloc(n_nodes + 1, sizeof *need);
+    assert_non_null(need);
+    assert_int_equal(dtp_peak_by_node(program, need, NULL), DTP_OK);
+    for (size_t i = 0; i < n_nodes; i++) {
+        most = need[i] > most ? need[i] : most;
+    }
+    assert_true(most > 0 && most <= program->peak_bytes);
+    assert_int_equal(dtp_select_evaluate(p->select, selection, &before, NULL), DTP_OK);
+    assert_int_equal(dtp_reserve_add(p, selection, s, options, most, &n, NULL), DTP_OK);
+    assert_int_equal(n, 0);
+    assert_int_equal(dtp_reserve_add(p, selection, s, options, most - 1, &n, NULL), DTP_OK);
+    assert_true(n > 0 || before.peak >= most);
+    assert_int_equal(dtp_select_evaluate(p->select, selection, &with, NULL), DTP_OK);
+    assert_true(with.peak >= most && with.peak >= before.peak);
+    assert_int_equal(with.cost, before.cost);
+    dtp_reserve_end(p, mark);
+    assert_int_equal(dtp_select_evaluate(p->select, selection, &after, NULL), DTP_OK);
+    assert_int_equal(after.peak, before.peak);
+    free(need);
+}
+
+static void check_selection(const tensor_fixture *f, dtp_tensor_problem *p,
+                            const int32_t *selection, tally *t)
+{
+    dtp_arena *arena = dtp_arena_create();
+    dtp_sharding s;
+    dtp_select_value value;
+    dtp_program *program = NULL;
+    dtp_lower_options options = dtp_lower_options_init();
+    dtp_err err = {0};
+    int64_t cost = 0;
+    options.redistributor = f->redistributor;
+    assert_int_equal(dtp_select_evaluate(p->select, selection, &value, NULL), DTP_OK);
+    dtp_status st = dtp_tensor_sharding(p, selection, arena, &s, &err);
+    st = st == DTP_OK ? dtp_additive_cost(f->graph, &f->pricer, &s, f->redistributor, &cost, &err)
+                      : st;
+    st = st == DTP_OK ? dtp_lower(f->graph, &s, &options, &program, &err) : st;
+    st = st == DTP_OK ? dtp_program_check(program, &err) : st;
+    if (st != DTP_OK || program == NULL) {
+        fail_msg("%s", err.msg);
+        return;
+    }
+    assert_int_equal(value.cost, cost);
+    if (value.peak > program->peak_bytes) {
+        fail_msg("the program needs %" PRId64 " bytes, the problem says %" PRId64,
+                 program->peak_bytes, value.peak);
+    }
+    check_reserves(p, selection, &s, &options, program);
+    t->tried++;
+    t->memory += (double)value.peak / (double)program->peak_bytes;
+    dtp_program_destroy(program);
+    dtp_arena_destroy(arena);
+}
+
+static void check_case(const tensor_case *c, bool fold)
+{
+    tensor_fixture f;
+    dtp_tensor_options options = dtp_tensor_options_init();
+    tally t = {0};
+    uint64_t seed = 7;
+    options.runs = fold ? 1 : 0;
+    tensor_fixture_create(c, &f);
+    dtp_tensor_problem *p = tensor_fixture_problem(&f, &options);
+    int32_t *selection = calloc((size_t)p->n_choices, sizeof *selection);
+    assert_non_null(selection);
+    for (int32_t k = 0; k < PER_CASE; k++) {
+        if (tensor_random_selection(p, &seed, selection)) {
+            check_selection(&f, p, selection, &t);
+        } else {
+            t.unrepaired++;
+        }
+    }
+    print_message("%.20s on %s%s%s, %d microbatches: %d selections, peak %.3f of the program's\n",
+                  c->model, c->mesh, fold ? ", folded" : "", c->remat ? ", recomputed" : "",
+                  c->microbatches, t.tried, t.memory / t.tried);
+    assert_true(t.tried > PER_CASE / 2);
+    free(selection);
+    dtp_tensor_problem_destroy(p);
+    tensor_fixture_destroy(&f);
+}
+
+static void test_tensor_problem__selections_cost_what_their_programs_cost(void **state)
+{
+    (void)state;
+    for (int32_t i = 0; i < N_CASES; i++) {
+        check_case(&CASES[i], false);
+        check_case(&CASES[i], true);
+    }
+    check_case(&(tensor_case){.model = RELABEL, .mesh = "x:2;y:2", .dims = NULL}, false);
+}
+
+/* A folded selection, instance by instance. */
+static void check_folded(const tensor_case *c)
+{
+    tensor_fixture f;
+    uint64_t seed = 3;
+    int32_t checked = 0;
+    tensor_fixture_create(c, &f);
+    dtp_tensor_options options = dtp_tensor_options_init();
+    dtp_tensor_problem *folded = tensor_fixture_problem(&f, &options);
+    options.runs = 0;
+    dtp_tensor_problem *plain = tensor_fixture_problem(&f, &options);
+    int32_t *a = calloc((size_t)folded->n_choices, sizeof *a);
+    int32_t *b = calloc((size_t)plain->n_choices, sizeof *b);
+    assert_true(a != NULL && b != NULL && folded->n_choices < plain->n_choices);
+    for (int32_t k = 0; k < PER_CASE; k++) {
+        dtp_select_value x, y;
+        dtp_sharding s;
+        bool found;
+        dtp_arena *arena = dtp_arena_create();
+        if (tensor_random_selection(folded, &seed, a)) {
+            assert_int_equal(dtp_tensor_sharding(folded, a, arena, &s, NULL), DTP_OK);
+            assert_int_equal(dtp_tensor_selection(plain, &s, b, &found, NULL), DTP_OK);
+            assert_true(found);
+            assert_int_equal(dtp_select_evaluate(folded->select, a, &x, NULL), DTP_OK);
+            assert_int_equal(dtp_select_evaluate(plain->select, b, &y, NULL), DTP_OK);
+            assert_int_equal(x.cost, y.cost);
+            assert_true(x.peak <= y.peak && y.peak - x.peak <= y.peak / 20);
+            checked++;
+        }
+        dtp_arena_destroy(arena);
+    }
+    assert_true(checked > PER_CASE / 2);
+    free(a);
+    free(b);
+    dtp_tensor_problem_destroy(folded);
+    dtp_tensor_problem_destroy(plain);
+    tensor_fixture_destroy(&f);
+}
+
+static void test_tensor_problem__folded_is_the_same_decision_everywhere(void **state)
+{
+    (void)state;
+    check_folded(&(tensor_case){.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS});
+    check_folded(&(tensor_case){.model = TENSOR_GPT,
+                                .mesh = "x:2;y:2",
+                                .dims = "batch=8 length=8 vocab=16 layers=4 heads=4 d_head=4"});
+    check_folded(&(tensor_case){.model = TENSOR_GPT,
+                                .mesh = "x:2",
+                                .dims = TENSOR_GPT_DIMS,
+                                .remat = true,
+                                .microbatches = 2});
+}
+
+/* The sharding of a selection is found again. */
+static void test_tensor_problem__selection_and_back(void **state)
+{
+    (void)state;
+    tensor_fixture f;
+    uint64_t seed = 5;
+    tensor_fixture_create(
+        &(tensor_case){.model = TENSOR_GPT, .mesh = "x:2;y:2", .dims = TENSOR_GPT_DIMS}, &f);
+    dtp_tensor_problem *p = tensor_fixture_problem(&f, NULL);
+    int32_t *a = calloc((size_t)p->n_choices, sizeof *a);
+    int32_t *b = calloc((size_t)p->n_choices, sizeof *b);
+    assert_true(a != NULL && b != NULL);
+    for (int32_t k = 0; k < PER_CASE; k++) {
+        dtp_arena *arena = dtp_arena_create();
+        dtp_sharding s;
+        bool found;
+        if (tensor_random_selection(p, &seed, a)) {
+            assert_int_equal(dtp_tensor_sharding(p, a, arena, &s, NULL), DTP_OK);
+            assert_int_equal(dtp_tensor_selection(p, &s, b, &found, NULL), DTP_OK);
+            assert_true(found);
+            assert_memory_equal(a, b, (size_t)p->n_choices * sizeof *a);
+        }
+        dtp_arena_destroy(arena);
+    }
+    free(a);
+    free(b);
+    dtp_tensor_problem_destroy(p);
+    tensor_fixture_destroy(&f);
+}
+
+/* ---- baselines and pins ------------------------------------------------------------------------
+ */
+
+static void test_tensor_problem__has_the_baselines(void **state)
+{
+    (void)state;
+    static const char *const rules[] = {"", "batch:x;batch:y", "batch:x;heads:y;d_ff:y;vocab:y"};
+    tensor_fixture f;
+    tensor_fixture_create(
+        &(tensor_case){.model = TENSOR_GPT, .mesh = "x:2;y:2", .dims = TENSOR_GPT_DIMS}, &f);
+    dtp_tensor_problem *p = tensor_fixture_problem(&f, NULL);
+    const dtp_select_options options = dtp_select_options_init();
+    dtp_select_result best;
+    int32_t *a = calloc((size_t)p->n_choices, sizeof *a);
+    assert_non_null(a);
+    assert_int_equal(dtp_select_solve(p->select, &options, &best, NULL), DTP_OK);
+    assert_non_null(best.choice);
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        dtp_rules r;
+        dtp_sharding s;
+        dtp_select_value value;
+        bool found = false;
+        int64_t cost = 0;
+        dtp_arena *arena = dtp_arena_create();
+        dtp_err err = {0};
+        if (dtp_rules_parse(rules[i], &f.pricer.mesh, &f.graph->dims, arena, &r, &err) != DTP_OK ||
+            dtp_sharding_from_rules(f.graph, &f.pricer.mesh, &r, false, arena, &s, &err) !=
+                DTP_OK ||
+            dtp_tensor_selection(p, &s, a, &found, &err) != DTP_OK) {
+            fail_msg("%s", err.msg);
+        }
+        assert_true(found);
+        assert_int_equal(dtp_select_evaluate(p->select, a, &value, NULL), DTP_OK);
+        assert_int_equal(dtp_additive_cost(f.graph, &f.pricer, &s, f.redistributor, &cost, NULL),
+                         DTP_OK);
+        assert_true(value.cost < DTP_SELECT_FORBIDDEN && best.value.cost <= value.cost);
+        assert_true(best.bound <= cost);
+        dtp_arena_destroy(arena);
+    }
+    free(a);
+    dtp_select_result_free(&best);
+    dtp_tensor_problem_destroy(p);
+    tensor_fixture_destroy(&f);
+}
+
+static void test_tensor_problem__pins(void **state)
+{
+    (void)state;
+    tensor_fixture f;
+    dtp_err err = {0};
+    dtp_tensor_options options = dtp_tensor_options_init();
+    tensor_fixture_create(
+        &(tensor_case){.model = TENSOR_MLP, .mesh = "x:2;y:2", .dims = TENSOR_MLP_DIMS}, &f);
+    const dtp_tensor_id w1 = dtp_graph_find(f.graph, "w1"), h = dtp_graph_find(f.graph, "h");
+    const dtp_node_id reader = f.graph->tensors[dtp_graph_find(f.graph, "h.mm")].producer;
+    dtp_pin pins[] = {{.tensor = w1, .node = -1}, {.tensor = w1, .node = reader}};
+    for (int i = 0; i < 2; i++) {
+        pins[i].layout = dtp_layout_replicated(2, 2);
+        pins[i].layout.place[0] = (dtp_place){.kind = DTP_SHARD, .axis = 1};
+        pins[i].dims = 1U;
+    }
+    options.n_pins = 2;
+    options.pins = pins;
+    dtp_tensor_problem *p = tensor_fixture_problem(&f, &options);
+    const dtp_choice *kept = &p->choices[p->choice_of_tensor[w1]];
+    const dtp_choice *op = &p->choices[p->choice_of_node[reader]];
+    assert_int_equal(kept->n_options, 3); /* y: whole, split either way */
+    for (int32_t k = 0; k < kept->n_options; k++) {
+        assert_memory_equal(&kept->options[k].layout.place[0], &pins[0].layout.place[0],
+                            sizeof pins[0].layout.place[0]);
+    }
+    for (int32_t k = 1; k < op->n_options; k++) {
+        assert_int_equal(op->options[k].strategy.row[0], op->options[0].strategy.row[0]);
+    }
+    dtp_tensor_problem_destroy(p);
+    pins[0].tensor = h; /* 8 hidden: not over an axis that is not there */
+    pins[0].layout.place[0].axis = 2;
+    assert_int_equal(dtp_tensor_problem_create(f.graph, &f.pricer, &options, &p, &err),
+                     DTP_INVALID);
+    tensor_fixture_destroy(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tensor_problem__selections_cost_what_their_programs_cost),
+        cmocka_unit_test(test_tensor_problem__folded_is_the_same_decision_everywhere),
+        cmocka_unit_test(test_tensor_problem__selection_and_back),
+        cmocka_unit_test(test_tensor_problem__has_the_baselines),
+        cmocka_unit_test(test_tensor_problem__pins),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

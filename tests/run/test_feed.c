@@ -1,0 +1,422 @@
+/* Feeds, initial values, the permutation of samples, the mpirun command line. */
+#include "executor/session/feed.h"
+#include "core/base/philox.h"
+#include "executor/files/npy.h"
+#include "executor/device/convert.h"
+#include "tests/support/data_files.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void must(dtp_status status, const dtp_err *err)
+{
+    if (status != DTP_OK) {
+        fail_msg("%s", err->msg);
+    }
+}
+
+static void test_permute__is_a_permutation(void **unused)
+{
+    (void)unused;
+    static const int64_t sizes[] = {1, 2, 3, 4, 5, 16, 17, 100, 1000, 1024, 1025};
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        bool *seen = calloc((size_t)sizes[k], 1);
+        assert_non_null(seen);
+        for (int64_t i = 0; i < sizes[k]; i++) {
+            int64_t p = dtp_permute(7, 3, sizes[k], i);
+            assert_true(p >= 0 && p < sizes[k] && !seen[p]);
+            seen[p] = true;
+        }
+        free(seen);
+    }
+}
+
+/* Different seeds and epochs give orders that share few places. */
+static void test_permute__depends_on_seed_and_epoch(void **unused)
+{
+    (void)unused;
+    int same_seed = 0, same_epoch = 0, fixed = 0;
+    for (int64_t i = 0; i < 1000; i++) {
+        int64_t p = dtp_permute(1, 0, 1000, i);
+        same_seed += p == dtp_permute(2, 0, 1000, i);
+        same_epoch += p == dtp_permute(1, 1, 1000, i);
+        fixed += p == i;
+    }
+    assert_true(same_seed < 20 && same_epoch < 20 && fixed < 20);
+}
+
+/* images f32 [batch=8, pixels=6], labels i32 [batch=8] below 10, tokens and targets i32 [batch=8,
+ * seq=5] below 256. */
+static dtp_graph *inputs_graph(void)
+{
+    dtp_graph *g = NULL;
+    dtp_err err = {0};
+    dtp_dim_id batch, pixels, seq;
+    must(dtp_graph_create("inputs", &g, &err), &err);
+    must(dtp_dims_intern(&g->dims, "batch", 8, &batch, &err), &err);
+    must(dtp_dims_intern(&g->dims, "pixels", 6, &pixels, &err), &err);
+    must(dtp_dims_intern(&g->dims, "seq", 5, &seq, &err), &err);
+    const dtp_tensor_spec specs[] = {
+        {.name = "images", .type = {DTP_F32, 2, {{batch, 8}, {pixels, 6}}}},
+        {.name = "labels", .type = {DTP_I32, 1, {{batch, 8}}}, .below = 10},
+        {.name = "tokens", .type = {DTP_I32, 2, {{batch, 8}, {seq, 5}}}, .below = 256},
+        {.name = "targets", .type = {DTP_I32, 2, {{batch, 8}, {seq, 5}}}, .below = 256},
+        {.name = "mask", .type = {DTP_BOOL, 1, {{batch, 8}}}},
+    };
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        dtp_tensor_id id;
+        must(dtp_graph_add_tensor(g, &specs[i], &id, &err), &err);
+    }
+    return g;
+}
+
+static void write_npy(const char *name, const dtp_ttype *type, const void *data)
+{
+    dtp_err err = {0};
+    must(dtp_npy_write(data_path(name), type, data, &err), &err);
+}
+
+/* 20 images whose pixels are all the number of the image, and labels number % 10. */
+static void write_samples(void)
+{
+    float images[20 * 6];
+    int64_t labels[20];
+    for (int i = 0; i < 20 * 6; i++) {
+        images[i] = (float)(i / 6);
+        labels[i / 6] = i / 6 % 10;
+    }
+    write_npy("images.npy", &(dtp_ttype){DTP_F32, 2, {{0, 20}, {1, 6}}}, images);
+    write_npy("labels.npy", &(dtp_ttype){DTP_I64, 1, {{0, 20}}}, labels);
+}
+
+/* The pieces of every rank of every layout hold the same values as the whole. */
+static void check_pieces(dtp_feed *feed, const dtp_graph *g, dtp_tensor_id t, int64_t step)
+{
+    static const char *const meshes[] = {"x:2", "x:3", "x:2;y:2", "x:8"};
+    const dtp_ttype *type = &g->tensors[t].type;
+    int64_t width = dtp_dtype_bytes(type->dtype);
+    dtp_piece whole = dtp_piece_whole(type);
+    char all[512], part[512], want[512];
+    dtp_err err = {0};
+    must(dtp_feed_fill(feed, t, step, &whole, all, &err), &err);
+    for (size_t k = 0; k < sizeof meshes / sizeof *meshes; k++) {
+        dtp_mesh mesh;
+        must(dtp_mesh_parse(meshes[k], &mesh, &err), &err);
+        dtp_layout layout = dtp_layout_replicated(type->rank, mesh.n_dims);
+        for (int32_t m = 0; m < mesh.n_dims; m++) {
+            dtp_layout_split(&layout, m, m % type->rank);
+        }
+        for (int32_t r = 0; r < dtp_mesh_ranks(&mesh); r++) {
+            dtp_piece piece = dtp_piece_of(type, &layout, &mesh, r);
+            must(dtp_feed_fill(feed, t, step, &piece, part, &err), &err);
+            if (dtp_piece_elems(&piece) > 0) {
+                dtp_piece_copy(&piece, &whole, all, &piece, want, width);
+                assert_memory_equal(part, want, (size_t)(dtp_piece_elems(&piece) * width));
+            }
+        }
+    }
+}
+
+static void test_feed__values_do_not_depend_on_the_layout(void **unused)
+{
+    (void)unused;
+    dtp_err err = {0};
+    dtp_graph *g = inputs_graph();
+    char text[300];
+    for (int i = 0; i < 300; i++) {
+        text[i] = (char)(i * 7 % 251);
+    }
+    write_samples();
+    char images[300], labels[300], book[300];
+    snprintf(images, sizeof images, "%s", data_path("images.npy"));
+    snprintf(labels, sizeof labels, "%s", data_path("labels.npy"));
+    snprintf(book, sizeof book, "%s", data_write("book.txt", text, sizeof text));
+    const dtp_feed_spec specs[] = {
+        {"images", images, 0}, {"labels", labels, 0}, {"tokens", book, 0}, {"targets", book, 1}};
+    for (int fed = 0; fed < 2; fed++) {
+        dtp_feed *feed = NULL;
+        must(dtp_feed_create(g, fed ? 4 : 0, specs, 42, &feed, &err), &err);
+        for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+            check_pieces(feed, g, t, 0);
+            check_pieces(feed, g, t, 5);
+        }
+        dtp_feed_destroy(feed);
+    }
+    dtp_graph_destroy(g);
+}
+
+/* Images and labels keep together, and every sample comes once in an epoch. */
+static void test_feed__samples_stay_aligned_and_do_not_repeat(void **unused)
+{
+    (void)unused;
+    dtp_err err = {0};
+    dtp_graph *g = inputs_graph();
+    write_samples();
+    char images[300], labels[300];
+    snprintf(images, sizeof images, "%s", data_path("images.npy"));
+    snprintf(labels, sizeof labels, "%s", data_path("labels.npy"));
+    const dtp_feed_spec specs[] = {{"images", images, 0}, {"labels", labels, 0}};
+    dtp_feed *feed = NULL;
+    must(dtp_feed_create(g, 2, specs, 9, &feed, &err), &err);
+    int counts[20] = {0};
+    dtp_piece image_piece = dtp_piece_whole(&g->tensors[0].type);
+    dtp_piece label_piece = dtp_piece_whole(&g->tensors[1].type);
+    for (int64_t step = 0; step < 5; step++) { /* 40 rows: two epochs */
+        float x[48];
+        int32_t y[8];
+        must(dtp_feed_fill(feed, 0, step, &image_piece, x, &err), &err);
+        must(dtp_feed_fill(feed, 1, step, &label_piece, y, &err), &err);
+        for (int r = 0; r < 8; r++) {
+            int sample = (int)x[(ptrdiff_t)6 * r];
+            assert_int_equal(y[r], sample % 10);
+            counts[sample]++;
+        }
+    }
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(counts[i], 2);
+    }
+    dtp_feed_destroy(feed);
+    dtp_graph_destroy(g);
+}
+
+static void test_feed__targets_are_tokens_shifted(void **unused)
+{
+    (void)unused;
+    dtp_err err = {0};
+    dtp_graph *g = inputs_graph();
+    char text[11];
+    for (int i = 0; i < 11; i++) {
+        text[i] = (char)(200 + i);
+    }
+    char book[300];
+    snprintf(book, sizeof book, "%s", data_write("book.txt", text, sizeof text));
+    const dtp_feed_spec specs[] = {{"tokens", book, 0}, {"targets", book, 1}};
+    dtp_feed *feed = NULL;
+    must(dtp_feed_create(g, 2, specs, 1, &feed, &err), &err);
+    dtp_piece piece = dtp_piece_whole(&g->tensors[2].type);
+    int first[6] = {0};
+    for (int64_t step = 0; step < 20; step++) {
+        int32_t x[40], y[40];
+        must(dtp_feed_fill(feed, 2, step, &piece, x, &err), &err);
+        must(dtp_feed_fill(feed, 3, step, &piece, y, &err), &err);
+        for (int i = 0; i < 40; i++) {
+            assert_int_equal(y[i], x[i] + 1);
+            assert_int_equal(x[i], x[i / 5 * 5] + i % 5);
+        }
+        for (int r = 0; r < 8; r++) {
+            first[x[(ptrdiff_t)5 * r] - 200]++;
+        }
+    }
+    for (int i = 0; i < 6; i++) {
+        assert_true(first[i] > 0); /* every place that leaves room is drawn */
+    }
+    dtp_feed_destroy(feed);
+    dtp_graph_destroy(g);
+}
+
+static void test_feed__synthetic_integers_stay_below(void **unused)
+{
+    (void)unused;
+    dtp_err err = {0};
+    dtp_graph *g = inputs_graph();
+    dtp_feed *feed = NULL;
+    must(dtp_feed_create(g, 0, NULL, 3, &feed, &err), &err);
+    dtp_piece piece = dtp_piece_whole(&g->tensors[1].type);
+    int seen[10] = {0};
+    for (int64_t step = 0; step < 50; step++) {
+        int32_t y[8];
+        must(dtp_feed_fill(feed, 1, step, &piece, y, &err), &err);
+        for (int i = 0; i < 8; i++) {
+            assert_true(y[i] >= 0 && y[i] < 10);
+            seen[y[i]]++;
+        }
+    }
+    for (int i = 0; i < 10; i++) {
+        assert_true(seen[i] > 0);
+    }
+    dtp_feed_destroy(feed);
+    dtp_graph_destroy(g);
+}
+
+typedef struct bad_feed {
+    const char *input, *file;
+    int64_t shift;
+    dtp_status want;
+    const char *words; /* in the message */
+} bad_feed;
+
+static void test_feed__bad_feeds_are_named(void **unused)
+{
+    (void)unused;
+    static const bad_feed cases[] = {
+        {"image", "images.npy", 0, DTP_INVALID, "no such input"},
+        {"images", "absent.npy", 0, DTP_IO, "absent.npy"},
+        {"images", "labels.npy", 0, DTP_INVALID, "shape [20]"},
+        {"labels", "images.npy", 0, DTP_INVALID, "shape [20,6]"},
+        {"images", "images.npy", 1, DTP_INVALID, "shift"},
+        {"images", "book.txt", 0, DTP_INVALID, "integer"},
+        {"labels", "book.txt", 0, DTP_INVALID, "below 256"},
+        {"mask", "book.txt", 0, DTP_INVALID, "integer"},
+        {"tokens", "book.txt", 0, DTP_INVALID, "4 bytes"},
+        {"tokens", "absent", 0, DTP_IO, "absent"},
+        {"tokens", "empty.npy", 0, DTP_INVALID, "empty.npy"},
+        {"labels", "none.npy", 0, DTP_INVALID, "shape [0]"},
+    };
+    dtp_graph *g = inputs_graph();
+    write_samples();
+    data_write("book.txt", "abcd", 4);
+    data_write("empty.npy", "", 0);
+    write_npy("none.npy", &(dtp_ttype){DTP_I32, 1, {{0, 0}}}, "");
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        char path[300];
+        snprintf(path, sizeof path, "%s", data_path(cases[k].file));
+        const dtp_feed_spec spec = {cases[k].input, path, cases[k].shift};
+        dtp_feed *feed = NULL;
+        dtp_err err = {0};
+        assert_int_equal(dtp_feed_create(g, 1, &spec, 0, &feed, &err), cases[k].want);
+        assert_non_null(strstr(err.msg, cases[k].words));
+    }
+    dtp_graph_destroy(g);
+}
+
+static void test_feed__labels_out_of_range_are_named(void **unused)
+{
+    (void)unused;
+    dtp_graph *g = inputs_graph();
+    const int32_t labels[8] = {0, 1, 2, 3, 4, 10, 6, 7};
+    write_npy("bad.npy", &(dtp_ttype){DTP_I32, 1, {{0, 8}}}, labels);
+    char path[300];
+    snprintf(path, sizeof path, "%s", data_path("bad.npy"));
+    const dtp_feed_spec spec = {"labels", path, 0};
+    dtp_feed *feed = NULL;
+    dtp_err err = {0};
+    must(dtp_feed_create(g, 1, &spec, 0, &feed, &err), &err);
+    dtp_piece piece = dtp_piece_whole(&g->tensors[1].type);
+    int32_t out[8];
+    assert_int_equal(dtp_feed_fill(feed, 1, 0, &piece, out, &err), DTP_RANGE);
+    assert_non_null(strstr(err.msg, "element 5 is 10"));
+    assert_non_null(strstr(err.msg, "labels"));
+    dtp_feed_destroy(feed);
+    dtp_graph_destroy(g);
+}
+
+static void test_feed__spec_texts(void **unused)
+{
+    (void)unused;
+    char storage[DTP_FEED_TEXT_BYTES];
+    dtp_feed_spec spec;
+    dtp_err err = {0};
+    must(dtp_feed_spec_parse("x=a=b.npy", storage, &spec, &err), &err);
+    assert_string_equal(spec.input, "x");
+    assert_string_equal(spec.file, "a=b.npy");
+    assert_int_equal(spec.shift, 0);
+    must(dtp_feed_spec_parse("x=dir/a,b.txt,shift=12", storage, &spec, &err), &err);
+    assert_string_equal(spec.file, "dir/a,b.txt");
+    assert_int_equal(spec.shift, 12);
+    static const char *const bad[] = {"",
+                                      "x",
+                                      "=f",
+                                      "x=",
+                                      "x=f,shift=",
+                                      "x=f,shift=-1",
+                                      "x=f,shift=1x",
+                                      "x=f,shift=99999999999999999999"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(dtp_feed_spec_parse(bad[i], storage, &spec, &err), DTP_INVALID);
+    }
+}
+
+static void test_init__pieces_and_threads_agree(void **unused)
+{
+    (void)unused;
+    static const dtp_init inits[] = {{DTP_INIT_ZEROS, 0, 0},
+                                     {DTP_INIT_ONES, 0, 0},
+                                     {DTP_INIT_CONSTANT, 2.5, 0},
+                                     {DTP_INIT_NORMAL, 0.02, 1},
+                                     {DTP_INIT_UNIFORM, -3, 4}};
+    dtp_err err = {0};
+    dtp_mesh mesh;
+    must(dtp_mesh_parse("x:2;y:3", &mesh, &err), &err);
+    for (size_t k = 0; k < sizeof inits / sizeof *inits; k++) {
+        dtp_graph_tensor t = {
+            .name = "w", .init = inits[k], .stream = 77, .type = {DTP_F32, 2, {{0, 50}, {1, 200}}}};
+        float *all = malloc(40000), *part = malloc(40000), *want = malloc(40000);
+        assert_true(all != NULL && part != NULL && want != NULL);
+        dtp_piece whole = dtp_piece_whole(&t.type);
+        must(dtp_init_fill(&t, 5, &whole, 2, all, &err), &err);
+        dtp_layout layout = dtp_layout_replicated(2, 2);
+        dtp_layout_split(&layout, 0, 0);
+        dtp_layout_split(&layout, 1, 1);
+        for (int32_t r = 0; r < 6; r++) {
+            dtp_piece piece = dtp_piece_of(&t.type, &layout, &mesh, r);
+            must(dtp_init_fill(&t, 5, &piece, 1, part, &err), &err);
+            dtp_piece_copy(&piece, &whole, all, &piece, want, 4);
+            assert_memory_equal(part, want, (size_t)dtp_piece_elems(&piece) * 4);
+        }
+        double sum = 0, squares = 0;
+        for (int i = 0; i < 10000; i++) {
+            sum += (double)all[i];
+            squares += (double)all[i] * (double)all[i];
+        }
+        static const double means[] = {0, 1, 2.5, 1, 0.5};
+        static const double deviations[] = {0, 0, 0, 0.02, 2.0207};
+        double mean = sum / 10000, deviation = sqrt(fabs(squares / 10000 - mean * mean));
+        assert_true(fabs(mean - means[k]) < 0.08);
+        assert_true(fabs(deviation - deviations[k]) <= 0.05 * deviations[k] + 1e-6);
+        free(all);
+        free(part);
+        free(want);
+    }
+}
+
+/* Elements are those of dtp_normal_at, wherever a piece begins within a block of four. */
+static void test_init__normal_values_are_those_of_the_generator(void **unused)
+{
+    (void)unused;
+    dtp_err err = {0};
+    dtp_graph_tensor t = {.name = "w",
+                          .init = {DTP_INIT_NORMAL, 2.0, 0.5},
+                          .stream = 3,
+                          .type = {DTP_F64, 2, {{0, 300}, {1, 37}}}};
+    static double got[300 * 37];
+    dtp_piece piece = dtp_piece_whole(&t.type);
+    must(dtp_init_fill(&t, 8, &piece, 2, got, &err), &err);
+    for (uint64_t i = 0; i < 300 * 37; i++) {
+        double want = 0.5 + 2.0 * dtp_normal_at(8, 3, 0, i);
+        assert_memory_equal(&got[i], &want, sizeof want);
+    }
+}
+
+/* ---- launch ---- */
+
+static int cleanup(void **unused)
+{
+    (void)unused;
+    data_remove();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_permute__is_a_permutation),
+        cmocka_unit_test(test_permute__depends_on_seed_and_epoch),
+        cmocka_unit_test(test_feed__values_do_not_depend_on_the_layout),
+        cmocka_unit_test(test_feed__samples_stay_aligned_and_do_not_repeat),
+        cmocka_unit_test(test_feed__targets_are_tokens_shifted),
+        cmocka_unit_test(test_feed__synthetic_integers_stay_below),
+        cmocka_unit_test(test_feed__bad_feeds_are_named),
+        cmocka_unit_test(test_feed__labels_out_of_range_are_named),
+        cmocka_unit_test(test_feed__spec_texts),
+        cmocka_unit_test(test_init__pieces_and_threads_agree),
+        cmocka_unit_test(test_init__normal_values_are_those_of_the_generator),
+    };
+    return cmocka_run_group_tests(tests, NULL, cleanup);
+}

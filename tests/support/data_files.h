@@ -1,0 +1,16 @@
+/* Temporary files for tests of readers. */
+#ifndef DTP_TESTS_SUPPORT_DATA_FILES_H
+#define DTP_TESTS_SUPPORT_DATA_FILES_H
+
+#include <stddef.h>
+
+/* A fresh directory under TMPDIR or /tmp; static storage, one per process. */
+const char *data_dir(void);
+/* "<dir>/<name>"; valid until the fourth next call. */
+const char *data_path(const char *name);
+/* Writes a file in the directory; fails the test when it cannot. Returns data_path(name). */
+const char *data_write(const char *name, const void *bytes, size_t n);
+/* Removes the directory and what is in it. */
+void data_remove(void);
+
+#endif

@@ -1,0 +1,269 @@
+#include "tests/support/random_graphs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/graph/model/model.h"
+#include "core/base/strbuf.h"
+
+enum { MAX_TENSORS = 24, MAX_NAMES = 8, MAX_OWN_RANK = 4 };
+
+typedef struct tensor {
+    char name[8];
+    int32_t rank;
+    int32_t dims[MAX_OWN_RANK];
+} tensor;
+
+typedef struct maker {
+    uint64_t state;
+    int32_t n_names, n_first; /* names d0.. ; the first n_first are those of the operands */
+    int64_t sizes[MAX_NAMES];
+    int32_t n;
+    tensor tensors[MAX_TENSORS];
+    dtp_strbuf nodes;
+} maker;
+
+uint64_t random_next(uint64_t *state)
+{
+    uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+int32_t random_below(uint64_t *state, int32_t n)
+{
+    return (int32_t)(random_next(state) % (uint64_t)n);
+}
+
+static bool has_dim(const tensor *t, int32_t d)
+{
+    for (int32_t i = 0; i < t->rank; i++) {
+        if (t->dims[i] == d) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void add_dims(dtp_strbuf *b, const tensor *t)
+{
+    dtp_strbuf_add(b, "[");
+    for (int32_t i = 0; i < t->rank; i++) {
+        dtp_strbuf_addf(b, "%s\"d%d\"", i > 0 ? ", " : "", t->dims[i]);
+    }
+    dtp_strbuf_add(b, "]");
+}
+
+/* Starts the node of the next tensor: {"id": "t5", "op": "mul", "in": ["t1", "t2"] */
+static tensor *begin(maker *m, const char *op, const tensor *a, const tensor *b)
+{
+    tensor *t = &m->tensors[m->n];
+    (void)snprintf(t->name, sizeof t->name, "t%d", m->n);
+    dtp_strbuf_addf(&m->nodes, "%s\n {\"id\": \"%s\", \"op\": \"%s\", \"in\": [\"%s\"",
+                    m->nodes.len > 0 ? "," : "", t->name, op, a->name);
+    if (b != NULL) {
+        dtp_strbuf_addf(&m->nodes, ", \"%s\"", b->name);
+    }
+    dtp_strbuf_add(&m->nodes, "]");
+    return t;
+}
+
+static void finish(maker *m)
+{
+    dtp_strbuf_add(&m->nodes, "}");
+    m->n++;
+}
+
+/* Dims of a, then those of b that a lacks. */
+static tensor join(const tensor *a, const tensor *b)
+{
+    tensor u = *a;
+    for (int32_t i = 0; i < b->rank && u.rank < MAX_OWN_RANK; i++) {
+        if (!has_dim(&u, b->dims[i])) {
+            u.dims[u.rank++] = b->dims[i];
+        }
+    }
+    return u;
+}
+
+static int32_t joint_rank(const tensor *a, const tensor *b)
+{
+    int32_t rank = a->rank;
+    for (int32_t i = 0; i < b->rank; i++) {
+        rank += has_dim(a, b->dims[i]) ? 0 : 1;
+    }
+    return rank;
+}
+
+static void add_einsum(maker *m, const tensor *a, const tensor *b)
+{
+    const tensor u = join(a, b);
+    tensor *t = begin(m, "einsum", a, b);
+    t->rank = 0;
+    for (int32_t i = 0; i < u.rank; i++) {
+        if (random_below(&m->state, 3) > 0) {
+            t->dims[t->rank++] = u.dims[i];
+        }
+    }
+    if (t->rank == 0) {
+        t->dims[t->rank++] = u.dims[0];
+    }
+    dtp_strbuf_add(&m->nodes, ", \"out\": ");
+    add_dims(&m->nodes, t);
+    finish(m);
+}
+
+static void add_binary(maker *m, const tensor *a, const tensor *b)
+{
+    static const char *const ops[] = {"add", "mul", "sub"};
+    const tensor u = join(a, b);
+    tensor *t = begin(m, ops[random_below(&m->state, 3)], a, b);
+    t->rank = u.rank;
+    memcpy(t->dims, u.dims, sizeof t->dims);
+    finish(m);
+}
+
+static void add_unary(maker *m, const tensor *a)
+{
+    static const char *const ops[] = {"relu", "tanh", "exp", "neg"};
+    tensor *t = begin(m, ops[random_below(&m->state, 4)], a, NULL);
+    t->rank = a->rank;
+    memcpy(t->dims, a->dims, sizeof t->dims);
+    finish(m);
+}
+
+static void add_reduce(maker *m, const tensor *a)
+{
+    static const char *const kinds[] = {"sum", "mean", "max"};
+    const int32_t at = random_below(&m->state, a->rank);
+    tensor *t = begin(m, "reduce", a, NULL);
+    dtp_strbuf_addf(&m->nodes, ", \"kind\": \"%s\", \"over\": \"d%d\"",
+                    kinds[random_below(&m->state, 3)], a->dims[at]);
+    t->rank = 0;
+    for (int32_t i = 0; i < a->rank; i++) {
+        if (i != at) {
+            t->dims[t->rank++] = a->dims[i];
+        }
+    }
+    finish(m);
+}
+
+static void add_softmax(maker *m, const tensor *a)
+{
+    tensor *t = begin(m, "softmax", a, NULL);
+    dtp_strbuf_addf(&m->nodes, ", \"over\": \"d%d\"", a->dims[random_below(&m->state, a->rank)]);
+    t->rank = a->rank;
+    memcpy(t->dims, a->dims, sizeof t->dims);
+    finish(m);
+}
+
+/* Renames a dim, or merges two neighbours, into a new name. */
+static void add_relabel(maker *m, const tensor *a)
+{
+    const int32_t at = random_below(&m->state, a->rank), d = m->n_names++;
+    const bool merge = at + 1 < a->rank && random_below(&m->state, 2) == 0;
+    tensor *t = begin(m, "relabel", a, NULL);
+    t->rank = 0;
+    m->sizes[d] = m->sizes[a->dims[at]] * (merge ? m->sizes[a->dims[at + 1]] : 1);
+    for (int32_t i = 0; i < a->rank; i++) {
+        if (i != at + 1 || !merge) {
+            t->dims[t->rank++] = i == at ? d : a->dims[i];
+        }
+    }
+    dtp_strbuf_add(&m->nodes, ", \"out\": ");
+    add_dims(&m->nodes, t);
+    finish(m);
+}
+
+static void add_some_node(maker *m)
+{
+    const tensor a = m->tensors[m->n - 1 - random_below(&m->state, m->n < 3 ? m->n : 3)];
+    const tensor b = m->tensors[random_below(&m->state, m->n)];
+    const int32_t kind = random_below(&m->state, 8);
+    if (kind <= 2 && joint_rank(&a, &b) <= MAX_OWN_RANK && a.rank > 0) {
+        add_einsum(m, &a, &b);
+    } else if (kind == 3 && joint_rank(&a, &b) <= MAX_OWN_RANK) {
+        add_binary(m, &a, &b);
+    } else if (kind == 4 && a.rank > 1) {
+        add_reduce(m, &a);
+    } else if (kind == 5 && a.rank > 0) {
+        add_softmax(m, &a);
+    } else if (kind == 6 && a.rank > 0 && m->n_names < m->n_first + 2) {
+        add_relabel(m, &a);
+    } else {
+        add_unary(m, &a);
+    }
+}
+
+static void add_sources(maker *m, dtp_strbuf *params)
+{
+    const int32_t n = 2 + random_below(&m->state, 2);
+    for (int32_t k = 0; k < n; k++) {
+        tensor *t = &m->tensors[m->n++];
+        (void)snprintf(t->name, sizeof t->name, "%c%d", k == 0 ? 'i' : 'w', k);
+        t->rank = 0;
+        for (int32_t d = 0; d < m->n_first && t->rank < 3; d++) {
+            if (random_below(&m->state, 3) > 0 || (d == m->n_first - 1 && t->rank == 0)) {
+                t->dims[t->rank++] = d;
+            }
+        }
+        if (k > 0) {
+            dtp_strbuf_addf(params, "%s\"%s\": {\"dims\": ", k > 1 ? ", " : "", t->name);
+            add_dims(params, t);
+            dtp_strbuf_add(params, ", \"init\": \"ones\"}");
+        }
+    }
+}
+
+/* A scalar in which the parameter w1 takes part. */
+static void add_loss(maker *m, dtp_strbuf *b)
+{
+    const tensor *last = &m->tensors[m->n - 1];
+    dtp_strbuf_addf(&m->nodes,
+                    ",\n {\"id\": \"loss\", \"op\": \"einsum\", \"in\": [\"%s\", \"w1\"], "
+                    "\"out\": []}",
+                    last->name);
+    dtp_strbuf_addf(b, ", \"train\": {\"loss\": \"loss\", \"optimizer\": {\"%s\": {\"lr\": 0.1}}}",
+                    random_below(&m->state, 2) == 0 ? "sgd" : "adam");
+}
+
+dtp_graph *random_graph(uint64_t seed, char **text)
+{
+    static const int64_t sizes[] = {2, 4, 6, 8, 12, 16};
+    maker m = {.state = seed};
+    dtp_strbuf params = {0}, tail = {0}, b = {0};
+    dtp_graph *g = NULL;
+    dtp_err err;
+    m.n_first = m.n_names = 3 + random_below(&m.state, 2);
+    for (int32_t d = 0; d < m.n_first; d++) {
+        m.sizes[d] = sizes[random_below(&m.state, 6)];
+    }
+    add_sources(&m, &params);
+    const int32_t n = 3 + random_below(&m.state, 5);
+    for (int32_t k = 0; k < n; k++) {
+        add_some_node(&m);
+    }
+    dtp_strbuf_addf(&tail, ", \"outputs\": [\"%s\"]", m.tensors[m.n - 1].name);
+    if (random_below(&m.state, 3) == 0) {
+        add_loss(&m, &tail);
+    }
+    dtp_strbuf_add(&b, "{\"format\": \"dtp.model/1\", \"name\": \"random\", \"dims\": {");
+    for (int32_t d = 0; d < m.n_names; d++) {
+        dtp_strbuf_addf(&b, "%s\"d%d\": %lld", d > 0 ? ", " : "", d, (long long)m.sizes[d]);
+    }
+    dtp_strbuf_add(&b, "}, \"inputs\": {\"i0\": {\"dtype\": \"f32\", \"dims\": ");
+    add_dims(&b, &m.tensors[0]);
+    dtp_strbuf_addf(&b, "}}, \"params\": {%s}, \"nodes\": [%s]%s}", dtp_strbuf_text(&params),
+                    dtp_strbuf_text(&m.nodes), dtp_strbuf_text(&tail));
+    if (dtp_model_parse("random", b.text, b.len, NULL, &g, &err) != DTP_OK) {
+        fprintf(stderr, "seed %llu: %s\n", (unsigned long long)seed, err.msg);
+        g = NULL;
+    }
+    dtp_strbuf_free(&params);
+    dtp_strbuf_free(&m.nodes);
+    dtp_strbuf_free(&tail);
+    *text = b.text;
+    return g;
+}

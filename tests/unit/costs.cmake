@@ -1,6 +1,0 @@
-dtp_test(NAME curve SOURCES test_curve.c LIBS dtp_cost_models LABELS unit)
-dtp_test(NAME machine SOURCES test_machine.c LIBS dtp_cost_models LABELS unit)
-dtp_test(NAME price SOURCES test_price.c LIBS dtp_cost_models LABELS unit)
-dtp_test(NAME timeline SOURCES test_timeline.c LIBS dtp_cost_models LABELS unit)
-dtp_test(NAME fit SOURCES test_fit.c LIBS dtp_cost_models LABELS unit)
-dtp_test(NAME bench_recipes SOURCES test_bench_recipes.c LIBS dtp_executor LABELS unit)

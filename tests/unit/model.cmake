@@ -1,5 +1,0 @@
-dtp_test(NAME json SOURCES test_json.c LIBS dtp_core LABELS unit)
-dtp_test(NAME expr SOURCES test_expr.c LIBS dtp_core LABELS unit)
-dtp_test(NAME model SOURCES test_model.c bad_files.c LIBS dtp_core LABELS unit)
-dtp_test(NAME plan SOURCES test_plan.c bad_files.c LIBS dtp_core LABELS unit)
-dtp_test(NAME rules_file SOURCES test_rules_file.c bad_files.c LIBS dtp_core LABELS unit)

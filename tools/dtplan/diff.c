@@ -1,0 +1,331 @@
+/* dtplan diff: what two plans of a model do differently, and what each difference costs. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/base/json_writer.h"
+#include "planner/reports/plan_diff.h"
+#include "tools/dtplan/options.h"
+#include "tools/dtplan/print.h"
+
+typedef struct diff_command {
+    tool_source source;
+    bool json;
+    int64_t rows;
+    const char *files[2];
+    dtp_ctx ctx;
+} diff_command;
+
+/* ---- JSON ---------------------------------------------------------------------------------------
+ */
+
+static void write_split(dtp_json_writer *w, const char *key, const dtp_cost_split *c)
+{
+    dtp_json_begin_object(w, key);
+    dtp_json_write_int(w, "compute_ps", c->compute);
+    dtp_json_write_int(w, "communication_ps", c->communication);
+    dtp_json_write_int(w, "redistribution_ps", c->redistribution);
+    dtp_json_end_object(w);
+}
+
+/* A pair of texts; null where one is not there. */
+static void write_pair(dtp_json_writer *w, const char *key, const char *const pair[2])
+{
+    dtp_json_begin_array(w, key, true);
+    for (int i = 0; i < 2; i++) {
+        if (pair[i] != NULL) {
+            dtp_json_write_string(w, NULL, pair[i]);
+        } else {
+            dtp_json_write_null(w, NULL);
+        }
+    }
+    dtp_json_end_array(w);
+}
+
+/* Of the certificate, where it speaks of sums of prices. */
+static void write_bounds(dtp_json_writer *w, const dtp_plan *plan)
+{
+    if (plan->objective == DTP_OBJECTIVE_TIME) {
+        dtp_json_write_int(w, "bound_ps", plan->certificate.bound);
+    }
+    if (plan->certificate.has_unfolded) {
+        dtp_json_write_int(w, "unfolded_bound_ps", plan->certificate.unfolded_bound);
+    }
+}
+
+static void write_side(dtp_json_writer *w, const diff_command *c, const tool_job *job,
+                       const dtp_plan_diff *diff, int i)
+{
+    const dtp_diff_side *side = &diff->side[i];
+    dtp_json_begin_object(w, NULL);
+    dtp_json_write_string(w, "file", c->files[i]);
+    dtp_json_write_string(w, "mode", job->plan->rules_mode ? "rules" : "tensor");
+    dtp_mesh_write(w, &job->plan->mesh);
+    if (diff->priced) {
+        dtp_json_write_double(w, "step_time_s", side->predicted.step_time_s);
+        dtp_json_write_double(w, "exposed_comm_s", side->predicted.exposed_comm_s);
+        dtp_json_write_int(w, "peak_bytes", side->predicted.peak_bytes);
+        dtp_json_write_int(w, "cost_ps", dtp_cost_split_sum(&side->cost));
+        write_split(w, "cost", &side->cost);
+        write_bounds(w, job->plan);
+        dtp_json_write_int(w, "needed_bytes", side->needed_bytes);
+        dtp_json_write_int(w, "other_bytes", side->other_bytes);
+    }
+    dtp_json_end_object(w);
+}
+
+static void write_tensor(dtp_json_writer *w, const dtp_plan_diff *diff, const dtp_diff_tensor *t)
+{
+    dtp_json_begin_object(w, NULL);
+    dtp_json_write_string(w, "tensor", t->name);
+    dtp_json_write_string(w, "kind", tool_tensor_kind(t->kind));
+    write_pair(w, "layout", t->layout);
+    if (diff->priced) {
+        dtp_json_begin_array(w, "peak_bytes", true);
+        dtp_json_write_int(w, NULL, t->peak_bytes[0]);
+        dtp_json_write_int(w, NULL, t->peak_bytes[1]);
+        dtp_json_end_array(w);
+    }
+    dtp_json_end_object(w);
+}
+
+static void write_node(dtp_json_writer *w, const dtp_plan_diff *diff, const dtp_diff_node *n)
+{
+    dtp_json_begin_object(w, NULL);
+    dtp_json_write_string(w, "node", n->name);
+    dtp_json_write_string(w, "op", n->op);
+    write_pair(w, "strategy", n->strategy);
+    if (diff->priced) {
+        dtp_json_begin_array(w, "cost", false);
+        write_split(w, NULL, &n->cost[0]);
+        write_split(w, NULL, &n->cost[1]);
+        dtp_json_end_array(w);
+    }
+    dtp_json_end_object(w);
+}
+
+static void write_diff(dtp_json_writer *w, const diff_command *c, const tool_job jobs[2],
+                       const dtp_plan_diff *diff)
+{
+    tool_report_begin(w, "dtp.diff/1");
+    dtp_json_write_string(w, "model", jobs[0].model->name);
+    dtp_json_begin_array(w, "plans", false);
+    write_side(w, c, &jobs[0], diff, 0);
+    write_side(w, c, &jobs[1], diff, 1);
+    dtp_json_end_array(w);
+    dtp_json_begin_array(w, "tensors", false);
+    for (int32_t i = 0; i < diff->n_tensors; i++) {
+        write_tensor(w, diff, &diff->tensors[i]);
+    }
+    dtp_json_end_array(w);
+    dtp_json_begin_array(w, "nodes", false);
+    for (int32_t i = 0; i < diff->n_nodes; i++) {
+        write_node(w, diff, &diff->nodes[i]);
+    }
+    dtp_json_end_array(w);
+    tool_report_end(w);
+}
+
+/* ---- text ---------------------------------------------------------------------------------------
+ */
+
+static void print_row(dtp_strbuf *out, const char *name, int64_t a, int64_t b)
+{
+    dtp_strbuf_addf(out, "%-24s %18.9f %18.9f %+18.9f\n", name, 1e-12 * (double)a,
+                    1e-12 * (double)b, 1e-12 * (double)(b - a));
+}
+
+/* What the certificates say that no plan costs less than. */
+static void print_bounds(const tool_job jobs[2], dtp_strbuf *out)
+{
+    const dtp_plan *a = jobs[0].plan, *b = jobs[1].plan;
+    if (a->objective == DTP_OBJECTIVE_TIME && b->objective == DTP_OBJECTIVE_TIME &&
+        a->certificate.bound > 0 && b->certificate.bound > 0) {
+        print_row(out, "bound, s", a->certificate.bound, b->certificate.bound);
+    }
+    if (a->certificate.has_unfolded && b->certificate.has_unfolded) {
+        print_row(out, "  without folding", a->certificate.unfolded_bound,
+                  b->certificate.unfolded_bound);
+    }
+}
+
+static void print_totals(const dtp_plan_diff *diff, const tool_job jobs[2], dtp_strbuf *out)
+{
+    const dtp_diff_side *a = &diff->side[0], *b = &diff->side[1];
+    dtp_strbuf_addf(out, "%-24s %18s %18s %18s\n", "", "A", "B", "B - A");
+    dtp_strbuf_addf(out, "%-24s %18.9f %18.9f %+18.9f\n", "step, s", a->predicted.step_time_s,
+                    b->predicted.step_time_s, b->predicted.step_time_s - a->predicted.step_time_s);
+    print_row(out, "sum of prices, s", dtp_cost_split_sum(&a->cost), dtp_cost_split_sum(&b->cost));
+    print_row(out, "  compute", a->cost.compute, b->cost.compute);
+    print_row(out, "  communication in ops", a->cost.communication, b->cost.communication);
+    print_row(out, "  redistribution", a->cost.redistribution, b->cost.redistribution);
+    print_bounds(jobs, out);
+    dtp_strbuf_addf(out, "%-24s %18" PRId64 " %18" PRId64 " %+18" PRId64 "\n", "peak, bytes",
+                    a->predicted.peak_bytes, b->predicted.peak_bytes,
+                    b->predicted.peak_bytes - a->predicted.peak_bytes);
+}
+
+/* Rows by the size of their difference, largest first, ties in the order of the graph. */
+typedef struct ranked {
+    int64_t size;
+    int32_t index;
+} ranked;
+
+static int compare_ranked(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    if (x->size != y->size) {
+        return x->size > y->size ? -1 : 1;
+    }
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+static int64_t size_of_node(const dtp_diff_node *n)
+{
+    return llabs(dtp_cost_split_sum(&n->cost[1]) - dtp_cost_split_sum(&n->cost[0]));
+}
+
+static int64_t size_of_tensor(const dtp_diff_tensor *t)
+{
+    return llabs(t->peak_bytes[1] - t->peak_bytes[0]);
+}
+
+static ranked *rank_rows(const dtp_plan_diff *diff, int32_t n, bool nodes)
+{
+    ranked *rows = calloc((size_t)n + 1, sizeof *rows);
+    for (int32_t i = 0; i < n && rows != NULL; i++) {
+        rows[i] =
+            (ranked){nodes ? size_of_node(&diff->nodes[i]) : size_of_tensor(&diff->tensors[i]), i};
+    }
+    if (rows != NULL) {
+        qsort(rows, (size_t)n, sizeof *rows, compare_ranked);
+    }
+    return rows;
+}
+
+static const char *text_or_none(const char *text)
+{
+    return text != NULL ? text : "(not there)";
+}
+
+static void print_tensor(const dtp_plan_diff *diff, const dtp_diff_tensor *t, dtp_strbuf *out)
+{
+    dtp_strbuf_addf(out, "%-6s %s: %s | %s", tool_tensor_kind(t->kind), t->name,
+                    text_or_none(t->layout[0]), text_or_none(t->layout[1]));
+    if (diff->priced && (t->peak_bytes[0] != 0 || t->peak_bytes[1] != 0)) {
+        dtp_strbuf_addf(out, "  (at the peak %+" PRId64 " bytes)",
+                        t->peak_bytes[1] - t->peak_bytes[0]);
+    }
+    dtp_strbuf_add(out, "\n");
+}
+
+static void print_node(const dtp_plan_diff *diff, const dtp_diff_node *n, dtp_strbuf *out)
+{
+    const dtp_cost_split *a = &n->cost[0], *b = &n->cost[1];
+    dtp_strbuf_addf(out, "%s (%s): %s | %s", n->name, n->op, text_or_none(n->strategy[0]),
+                    text_or_none(n->strategy[1]));
+    if (diff->priced) {
+        dtp_strbuf_addf(out, "  %+.9f s (compute %+.9f, communication %+.9f, redistribution %+.9f)",
+                        1e-12 * (double)(dtp_cost_split_sum(b) - dtp_cost_split_sum(a)),
+                        1e-12 * (double)(b->compute - a->compute),
+                        1e-12 * (double)(b->communication - a->communication),
+                        1e-12 * (double)(b->redistribution - a->redistribution));
+    }
+    dtp_strbuf_add(out, "\n");
+}
+
+static void print_list(const diff_command *c, const dtp_plan_diff *diff, bool nodes,
+                       dtp_strbuf *out)
+{
+    const int32_t n = nodes ? diff->n_nodes : diff->n_tensors;
+    const int32_t shown = n < c->rows ? n : (int32_t)c->rows;
+    ranked *rows = rank_rows(diff, n, nodes);
+    if (rows == NULL) {
+        out->failed = true;
+        return;
+    }
+    dtp_strbuf_addf(out, "\n%d %s differ%s, A | B:\n", n, nodes ? "nodes" : "tensors",
+                    shown < n ? ", those that differ most" : "");
+    for (int32_t i = 0; i < shown; i++) {
+        if (nodes) {
+            print_node(diff, &diff->nodes[rows[i].index], out);
+        } else {
+            print_tensor(diff, &diff->tensors[rows[i].index], out);
+        }
+    }
+    free(rows);
+}
+
+static void print_diff(const diff_command *c, const tool_job jobs[2], const dtp_plan_diff *diff,
+                       dtp_strbuf *out)
+{
+    for (int i = 0; i < 2; i++) {
+        char mesh[DTP_MESH_TEXT_BYTES];
+        dtp_mesh_print(&jobs[i].plan->mesh, mesh);
+        dtp_strbuf_addf(out, "%c: %s, %s mode on mesh '%s'\n", i == 0 ? 'A' : 'B', c->files[i],
+                        jobs[i].plan->rules_mode ? "rules" : "tensor", mesh);
+    }
+    if (diff->priced) {
+        print_totals(diff, jobs, out);
+    }
+    print_list(c, diff, false, out);
+    print_list(c, diff, true, out);
+}
+
+/* ---- command ------------------------------------------------------------------------------------
+ */
+
+static dtp_status compare(const diff_command *c, const tool_job jobs[2], dtp_arena *arena,
+                          dtp_err *err)
+{
+    dtp_plan_diff diff;
+    const dtp_diff_input inputs[2] = {
+        {jobs[0].graph, &jobs[0].sharding, &jobs[0].lowering.options},
+        {jobs[1].graph, &jobs[1].sharding, &jobs[1].lowering.options}};
+    DTP_TRY(dtp_plan_diff_make(inputs, jobs[0].machine, arena, &diff, err));
+    dtp_json_writer w = {0};
+    if (c->json) {
+        write_diff(&w, c, jobs, &diff);
+    } else {
+        print_diff(c, jobs, &diff, &w.buf);
+    }
+    return tool_put(&w.buf, err);
+}
+
+static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
+{
+    diff_command *c = command;
+    tool_job jobs[2] = {0};
+    dtp_arena *arena = dtp_arena_create();
+    dtp_status s = arena != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory");
+    c->source.model = operands[0];
+    for (int i = 0; i < 2 && s == DTP_OK; i++) {
+        c->files[i] = c->source.plan = operands[1 + i];
+        s = tool_job_create(&c->source, 0, NULL, false, &c->ctx, &jobs[i], err);
+    }
+    if (s == DTP_OK) {
+        s = compare(c, jobs, arena, err);
+    }
+    tool_job_free(&jobs[0]);
+    tool_job_free(&jobs[1]);
+    dtp_arena_destroy(arena);
+    return s;
+}
+
+int dtplan_diff(int argc, char **argv)
+{
+    diff_command c = {.rows = 20};
+    const tool_option options[] = {
+        {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0,
+         "machine file: adds costs and memory"},
+        {"--dim", TOOL_LIST, "NAME=N", &c.source.dims, 0, 0, "override a dim of the model"},
+        {"--forward", TOOL_FLAG, NULL, &c.source.forward, 0, 0, "leave training out"},
+        {"--rows", TOOL_INT, "N", &c.rows, 0, 1e9,
+         "tensors and nodes printed (default 20; --json has all)"},
+        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},
+        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+    };
+    const tool_parse parse = {"dtplan diff MODEL PLAN PLAN [options]", options, 3, 3};
+    c.ctx = dtp_ctx_default();
+    return tool_run("dtplan", &parse, argc, argv, execute, &c);
+}

@@ -1,0 +1,198 @@
+/* dtplan pareto: memory against time. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/json_writer.h"
+#include "planner/reports/pareto.h"
+#include "planner/plan_rules.h"
+#include "planner/tensors/plan_tensor.h"
+#include "tools/dtplan/options.h"
+#include "tools/styles.h"
+
+static const char *mode_name(dtp_plan_function plan)
+{
+    return plan == dtp_plan_tensor ? "tensor" : "rules";
+}
+
+typedef struct pareto_command {
+    tool_source source;
+    tool_style_source styles;
+    const char *mode, *memory;
+    int64_t devices, points;
+    bool json;
+    int exit_code;
+} pareto_command;
+
+static void write_point(dtp_json_writer *w, const dtp_pareto_point *p)
+{
+    const dtp_plan *plan = p->plan;
+    dtp_json_begin_object(w, NULL);
+    dtp_mesh_write(w, &plan->mesh);
+    dtp_json_write_int(w, "limit_bytes", p->limit_bytes);
+    dtp_json_write_int(w, "peak_bytes", plan->predicted.peak_bytes);
+    dtp_json_write_double(w, "step_time_s", plan->predicted.step_time_s);
+    dtp_json_write_int(w, "cost", plan->certificate.cost);
+    dtp_json_write_int(w, "bound", plan->certificate.bound);
+    dtp_json_write_int(w, "needed_bytes", p->needed_bytes);
+    dtp_json_begin_array(w, "at_peak", false);
+    for (int32_t i = 0; i < p->n_top; i++) {
+        dtp_json_begin_object(w, NULL);
+        dtp_json_write_string(w, "tensor", p->top[i].name);
+        dtp_json_write_int(w, "bytes", p->top[i].bytes);
+        dtp_json_end_object(w);
+    }
+    dtp_json_end_array(w);
+    dtp_json_end_object(w);
+}
+
+static void write_pareto(dtp_json_writer *w, const dtp_graph *g, dtp_plan_function plan,
+                         const dtp_pareto *p)
+{
+    tool_report_begin(w, "dtp.pareto/1");
+    dtp_json_write_string(w, "model", g->name);
+    dtp_json_write_string(w, "mode", mode_name(plan));
+    dtp_json_write_int(w, "least_bytes", p->least_bytes);
+    dtp_json_write_int(w, "least_bound", p->least_bound);
+    dtp_json_begin_array(w, "points", false);
+    for (int32_t i = 0; i < p->n; i++) {
+        write_point(w, &p->points[i]);
+    }
+    dtp_json_end_array(w);
+    tool_report_end(w);
+}
+
+static void print_pareto(const dtp_graph *g, dtp_plan_function plan, const dtp_pareto *p,
+                         dtp_strbuf *out)
+{
+    dtp_strbuf_addf(out,
+                    "%s, %s mode: memory against time, each point the fastest plan found within "
+                    "its memory\n\n%14s %12s %8s  %-14s %s\n",
+                    g->name, mode_name(plan), "peak bytes", "step s", "slower", "mesh",
+                    "largest at the peak");
+    for (int32_t i = 0; i < p->n; i++) {
+        const dtp_pareto_point *x = &p->points[i];
+        char mesh[DTP_MESH_TEXT_BYTES];
+        dtp_mesh_print(&x->plan->mesh, mesh);
+        dtp_strbuf_addf(
+            out, "%14" PRId64 " %12.6f %+7.2f%%  %-14s", x->plan->predicted.peak_bytes,
+            x->plan->predicted.step_time_s,
+            100.0 *
+                (x->plan->predicted.step_time_s / p->points[0].plan->predicted.step_time_s - 1.0),
+            mesh);
+        for (int32_t k = 0; k < x->n_top && k < 3; k++) {
+            dtp_strbuf_addf(out, "%s %s %.1f%%", k > 0 ? "," : "", x->top[k].name,
+                            100.0 * (double)x->top[k].bytes / (double)x->needed_bytes);
+        }
+        dtp_strbuf_add(out, "\n");
+    }
+}
+
+static dtp_status run_pareto(pareto_command *c, const dtp_graph *g, const dtp_machine *machine,
+                             dtp_plan_request *request, dtp_err *err)
+{
+    const dtp_plan_function plan =
+        strcmp(c->mode, "tensor") == 0 ? dtp_plan_tensor : dtp_plan_rules;
+    dtp_pareto pareto;
+    dtp_json_writer w = {0};
+    DTP_TRY(dtp_pareto_find(g, machine, request, plan, (int32_t)c->points, &pareto, err));
+    if (pareto.n == 0) {
+        (void)fprintf(stderr,
+                      "dtplan: infeasible: nothing fits into %" PRId64
+                      " bytes per rank; the smallest memory limit that works is about %" PRId64
+                      "\n",
+                      request->memory_limit_bytes, pareto.least_bytes);
+        c->exit_code = TOOL_INFEASIBLE;
+    } else if (c->json) {
+        write_pareto(&w, g, plan, &pareto);
+    } else {
+        print_pareto(g, plan, &pareto, &w.buf);
+    }
+    dtp_pareto_free(&pareto);
+    return tool_put(&w.buf, err);
+}
+
+static dtp_status sweep(pareto_command *c, const dtp_graph *g, const dtp_machine *machine,
+                        dtp_arena *arena, dtp_err *err)
+{
+    dtp_mesh mesh;
+    dtp_plan_request request = dtp_plan_request_init();
+    dtp_graph_choices choices;
+    const char **texts = NULL;
+    if (c->source.mesh != NULL) {
+        DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
+        request.mesh = &mesh;
+    }
+    if (c->memory != NULL && strcmp(c->memory, "none") != 0) {
+        DTP_TRY(tool_bytes_parse("--memory", c->memory, &request.memory_limit_bytes, err));
+    }
+    DTP_TRY(tool_styles_texts(&c->styles, arena, &request.n_texts, &texts, err));
+    request.texts = texts;
+    request.fold_bound = false;
+    request.devices = (int32_t)c->devices;
+    request.pins = c->source.rules;
+    DTP_TRY(tool_read_choices(&c->source, g, arena, &choices, err));
+    request.choices = &choices;
+    return tool_styles_say_place(&c->styles, run_pareto(c, g, machine, &request, err), err);
+}
+
+static dtp_status check_pareto(const pareto_command *c, dtp_err *err)
+{
+    const bool tensor = strcmp(c->mode, "tensor") == 0;
+    if (!tensor && strcmp(c->mode, "rules") != 0) {
+        return DTP_FAIL(err, DTP_INVALID, "--mode: '%s' is not rules or tensor", c->mode);
+    }
+    if ((tensor && c->source.rules != NULL) || (!tensor && tool_styles_given(&c->styles))) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "--rules is for --mode rules, --style and --pin for --mode tensor");
+    }
+    if ((c->source.mesh != NULL) == (c->devices > 0)) {
+        return DTP_FAIL(err, DTP_INVALID, "give either --mesh MESH or --devices N");
+    }
+    return c->source.machine != NULL ? DTP_OK
+                                     : DTP_FAIL(err, DTP_INVALID, "--machine FILE is missing");
+}
+
+static dtp_status pareto(void *command, const char *const *operands, dtp_err *err)
+{
+    pareto_command *c = command;
+    dtp_graph *g = NULL;
+    dtp_machine *machine = NULL;
+    c->source.model = operands[0];
+    DTP_TRY(check_pareto(c, err));
+    DTP_TRY(tool_read_graph(&c->source, &g, err));
+    dtp_status s = dtp_machine_read(c->source.machine, &machine, err);
+    dtp_arena *arena = dtp_arena_create();
+    if (s == DTP_OK) {
+        s = arena != NULL ? sweep(c, g, machine, arena, err)
+                          : DTP_FAIL(err, DTP_NOMEM, "out of memory");
+    }
+    dtp_arena_destroy(arena);
+    dtp_machine_destroy(machine);
+    dtp_graph_destroy(g);
+    return s;
+}
+
+int dtplan_pareto(int argc, char **argv)
+{
+    pareto_command c = {.mode = "tensor", .points = 8};
+    const tool_option options[] = {
+        {"--mesh", TOOL_STRING, "MESH", &c.source.mesh, 0, 0, "mesh such as 'x:2;y:2'"},
+        {"--devices", TOOL_INT, "N", &c.devices, 1, 1 << 20, "search the mesh shape for N devices"},
+        {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0, "machine file"},
+        {"--mode", TOOL_STRING, "MODE", &c.mode, 0, 0, "tensor (default) or rules"},
+        {"--memory", TOOL_STRING, "BYTES", &c.memory, 0, 0,
+         "the largest limit to look at, such as 80G (default: none)"},
+        {"--points", TOOL_INT, "N", &c.points, 1, 256, "plans to make (default 8)"},
+        {"--rules", TOOL_STRING, "RULES", &c.source.rules, 0, 0, "pins: splits that must hold"},
+        TOOL_STYLE_OPTIONS(c.styles),
+        TOOL_CHOICE_OPTIONS(c.source),
+        {"--dim", TOOL_LIST, "NAME=N", &c.source.dims, 0, 0, "override a dim of the model"},
+        {"--forward", TOOL_FLAG, NULL, &c.source.forward, 0, 0, "leave training out"},
+        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},
+        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+    };
+    const tool_parse parse = {"dtplan pareto MODEL [options]", options, 1, 1};
+    const int code = tool_run("dtplan", &parse, argc, argv, pareto, &c);
+    return code == TOOL_OK ? c.exit_code : code;
+}

@@ -1,0 +1,415 @@
+/* dtplan redistribute: the steps from one layout of a tensor to another, what they move and cost,
+ * and whether they give the right data on virtual ranks. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/json_writer.h"
+#include "interop/layout_forms.h"
+#include "cost_models/step_price.h"
+#include "interop/torch_cost.h"
+#include "executor/verify/redistribute_check.h"
+#include "spmd/redistribute/redistribute_print.h"
+#include "tools/dtplan/options.h"
+#include "tools/shape.h"
+#include "core/layout/placement_text.h"
+
+enum { WARNING_BYTES = 192 };
+
+typedef struct redistribute_command {
+    const char *mesh_text, *shape, *dtype, *from_text, *to_text, *compat, *machine_file;
+    tool_list flatten;
+    bool min_cost, no_merge, run, json;
+    int64_t seed;
+    dtp_graph *graph;
+    dtp_machine *machine;
+    dtp_pricer *pricer;
+    dtp_mesh mesh;
+    dtp_ttype type;
+    dtp_layout from, to;
+    dtp_torch_planner torch;
+    dtp_step_pricer step_pricer;
+    dtp_step_price price;
+    void *price_user;
+    const char *price_name;
+    dtp_steps steps;
+    int32_t n_warnings;
+    char warnings[1 << DTP_MAX_MESH_DIMS][WARNING_BYTES];
+    dtp_redistribute_verdict verdict;
+} redistribute_command;
+
+/* ---- the problem -------------------------------------------------------------------------------
+ */
+
+static dtp_status read_problem(redistribute_command *c, dtp_err *err)
+{
+    const struct {
+        const char *name, *value;
+    } needed[] = {{"--mesh", c->mesh_text},
+                  {"--shape", c->shape},
+                  {"--from", c->from_text},
+                  {"--to", c->to_text}};
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
+        if (needed[i].value == NULL) {
+            return DTP_FAIL(err, DTP_INVALID, "%s is missing", needed[i].name);
+        }
+    }
+    DTP_TRY(dtp_mesh_parse(c->mesh_text, &c->mesh, err));
+    DTP_TRY(dtp_dtype_parse(c->dtype, &c->type.dtype, err));
+    DTP_TRY(dtp_graph_create("redistribute", &c->graph, err));
+    DTP_TRY(tool_shape_parse(c->shape, &c->graph->dims, &c->type, err));
+    const dtp_dims *dims = &c->graph->dims;
+    DTP_TRY(dtp_layout_parse_any(c->from_text, &c->mesh, &c->type, dims, &c->from, err));
+    return dtp_layout_parse_any(c->to_text, &c->mesh, &c->type, dims, &c->to, err);
+}
+
+/* "a+b": mesh dims in ascending order. */
+static dtp_status read_flat(redistribute_command *c, const char *text, dtp_err *err)
+{
+    dtp_torch_options *o = &c->torch.options;
+    dtp_mesh_set set = 0;
+    for (const char *at = text; at != NULL;) {
+        char name[DTP_MESH_NAME_BYTES] = "";
+        const char *end = strchr(at, '+');
+        size_t n = end != NULL ? (size_t)(end - at) : strlen(at);
+        if (n < sizeof name) {
+            (void)snprintf(name, sizeof name, "%.*s", (int)n, at);
+        }
+        int32_t m = dtp_mesh_find(&c->mesh, name);
+        if (m < 0 || set >= 1U << m) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "--flatten: '%s' is not mesh dims in mesh order, such as a+b", text);
+        }
+        set |= 1U << m;
+        at = end != NULL ? end + 1 : NULL;
+    }
+    if (o->n_flat == DTP_TORCH_MAX_FLAT) {
+        return DTP_FAIL(err, DTP_INVALID, "--flatten: more than %d", DTP_TORCH_MAX_FLAT);
+    }
+    o->flat[o->n_flat++] = set;
+    return DTP_OK;
+}
+
+/* "a+b" */
+static void print_names(const dtp_mesh *mesh, dtp_mesh_set set, char out[DTP_MESH_TEXT_BYTES])
+{
+    size_t used = 0;
+    for (int32_t m = 0; m < mesh->n_dims; m++) {
+        if ((set >> m & 1U) != 0) {
+            const size_t n = strlen(mesh->names[m]);
+            out[used] = '+';
+            used += used > 0 ? 1 : 0;
+            memcpy(out + used, mesh->names[m], n);
+            used += n;
+        }
+    }
+    out[used] = '\0';
+}
+
+static void keep_warning(void *user, const dtp_mesh *mesh, dtp_mesh_set set, const char *why)
+{
+    redistribute_command *c = user;
+    char names[DTP_MESH_TEXT_BYTES];
+    print_names(mesh, set, names);
+    (void)snprintf(c->warnings[c->n_warnings++], WARNING_BYTES,
+                   "collectives over %.80s stay apart: %s", names, why);
+}
+
+static dtp_status read_torch(redistribute_command *c, dtp_err *err)
+{
+    if (c->compat == NULL) {
+        bool asked = c->flatten.n > 0 || c->min_cost || c->no_merge;
+        return asked ? DTP_FAIL(err, DTP_INVALID,
+                                "--flatten, --min-cost and --no-merge need --compat torch")
+                     : DTP_OK;
+    }
+    if (strcmp(c->compat, "torch") != 0) {
+        return DTP_FAIL(err, DTP_INVALID, "--compat: '%s' is not torch", c->compat);
+    }
+    c->torch.options = (dtp_torch_options){.min_cost = c->min_cost,
+                                           .no_merge = c->no_merge,
+                                           .price = dtp_torch_step_price,
+                                           .warn = keep_warning,
+                                           .warn_user = c};
+    for (int32_t i = 0; i < c->flatten.n; i++) {
+        DTP_TRY(read_flat(c, c->flatten.items[i], err));
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_price(redistribute_command *c, dtp_err *err)
+{
+    c->price = c->compat != NULL ? dtp_torch_step_price : dtp_step_default_price;
+    c->price_name = c->compat != NULL ? "torch" : "default";
+    if (c->machine_file == NULL) {
+        return DTP_OK;
+    }
+    c->pricer = malloc(sizeof *c->pricer);
+    if (c->pricer == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for prices");
+    }
+    DTP_TRY(dtp_machine_read(c->machine_file, &c->machine, err));
+    DTP_TRY(dtp_pricer_init(c->machine, &c->mesh, c->pricer, err));
+    c->step_pricer = (dtp_step_pricer){.pricer = c->pricer, .graph = c->graph};
+    c->price = dtp_machine_step_price;
+    c->price_user = &c->step_pricer;
+    c->price_name = c->machine->name;
+    return DTP_OK;
+}
+
+static dtp_status plan(redistribute_command *c, dtp_err *err)
+{
+    dtp_redistributor torch = dtp_torch_redistributor(&c->torch);
+    if (c->compat != NULL) {
+        return dtp_redistribute_by(&torch, &c->mesh, &c->type, &c->from, &c->to, &c->steps, err);
+    }
+    return dtp_redistribute_plan(&c->mesh, &c->type, &c->from, &c->to,
+                                 c->machine != NULL ? c->price : NULL, c->price_user, &c->steps,
+                                 err);
+}
+
+static dtp_status run_on_virtual_ranks(redistribute_command *c, dtp_err *err)
+{
+    dtp_redistribute_job job;
+    DTP_TRY(dtp_redistribute_program(c->graph, &c->mesh, &c->type, &c->from, &c->steps, &job, err));
+    dtp_status s = dtp_redistribute_check(&job, "cpu", (uint64_t)c->seed, &c->verdict, err);
+    dtp_redistribute_job_free(&job);
+    return s;
+}
+
+/* ---- the report --------------------------------------------------------------------------------
+ */
+
+/* What is printed of one step. */
+typedef struct step_facts {
+    bool collective; /* over more than one rank */
+    dtp_coll_kind coll;
+    int64_t bytes, moved; /* the larger buffer of the step; what a rank sends */
+    double price_s;
+} step_facts;
+
+static step_facts facts_of(const redistribute_command *c, int32_t i)
+{
+    const dtp_step *step = &c->steps.steps[i];
+    const dtp_layout *before = i > 0 ? &c->steps.steps[i - 1].after : &c->from;
+    int64_t ranks = dtp_mesh_set_size(&c->mesh, step->set);
+    int64_t count = dtp_step_count(&c->mesh, &c->type, before, step);
+    step_facts f = {.bytes = count * dtp_dtype_bytes(c->type.dtype)};
+    f.price_s = c->price(c->price_user, &c->mesh, &c->type, before, step);
+    f.collective = dtp_step_collective(step->kind, &f.coll) && ranks > 1;
+    if (f.collective) {
+        bool reduce = step->kind == DTP_STEP_ALL_REDUCE;
+        f.moved = reduce ? 2 * f.bytes / ranks * (ranks - 1) : f.bytes * (ranks - 1);
+        f.bytes = reduce ? f.bytes : f.bytes * ranks;
+    }
+    return f;
+}
+
+static void add_places(dtp_json_writer *w, const char *key, const dtp_layout *layout)
+{
+    dtp_strbuf text = {0};
+    dtp_placements_print(layout, &text);
+    dtp_json_write_text(w, key, &text);
+}
+
+static void add_step(const redistribute_command *c, int32_t i, dtp_json_writer *w)
+{
+    const dtp_step *step = &c->steps.steps[i];
+    step_facts f = facts_of(c, i);
+    dtp_json_begin_object(w, NULL);
+    dtp_json_write_string(w, "kind", dtp_step_name(step->kind));
+    dtp_json_begin_array(w, "mesh_dims", true);
+    for (int32_t m = 0; m < c->mesh.n_dims; m++) {
+        if ((step->set >> m & 1U) != 0) {
+            dtp_json_write_string(w, NULL, c->mesh.names[m]);
+        }
+    }
+    dtp_json_end_array(w);
+    if (step->kind == DTP_STEP_ALL_TO_ALL) {
+        dtp_json_write_int(w, "axis", step->axis);
+        dtp_json_write_int(w, "to_axis", step->to_axis);
+    } else if (step->kind == DTP_STEP_ALL_GATHER || step->kind == DTP_STEP_REDUCE_SCATTER ||
+               step->kind == DTP_STEP_SLICE) {
+        dtp_json_write_int(w, "axis", step->axis);
+    }
+    if (step->kind == DTP_STEP_ALL_REDUCE || step->kind == DTP_STEP_REDUCE_SCATTER) {
+        dtp_json_write_string(w, "op", dtp_reduce_op_name(step->op));
+    }
+    dtp_json_write_int(w, "bytes", f.bytes);
+    dtp_json_write_int(w, "moved_bytes", f.moved);
+    dtp_json_write_double(w, "price_s", f.price_s);
+    add_places(w, "after", &step->after);
+    dtp_json_end_object(w);
+}
+
+static double count_collectives(const redistribute_command *c, int64_t counts[DTP_N_COLLS])
+{
+    double price_s = 0;
+    for (int32_t i = 0; i < c->steps.n; i++) {
+        step_facts f = facts_of(c, i);
+        price_s += f.price_s;
+        counts[f.coll] += f.collective ? 1 : 0;
+    }
+    return price_s;
+}
+
+static void add_problem(const redistribute_command *c, dtp_json_writer *w)
+{
+    dtp_mesh_write(w, &c->mesh);
+    dtp_json_begin_array(w, "shape", true);
+    for (int32_t i = 0; i < c->type.rank; i++) {
+        dtp_json_write_int(w, NULL, c->type.dims[i].size);
+    }
+    dtp_json_end_array(w);
+    dtp_json_write_string(w, "dtype", dtp_dtype_name(c->type.dtype));
+    add_places(w, "from", &c->from);
+    add_places(w, "to", &c->to);
+    dtp_json_write_string(w, "planner", c->compat != NULL ? c->compat : "search");
+    dtp_json_write_string(w, "prices", c->price_name);
+}
+
+static void add_run(const redistribute_command *c, dtp_json_writer *w)
+{
+    const dtp_redistribute_verdict *v = &c->verdict;
+    dtp_json_begin_object(w, "run");
+    dtp_json_write_int(w, "ranks", dtp_mesh_ranks(&c->mesh));
+    dtp_json_write_int(w, "seed", c->seed);
+    dtp_json_write_int(w, "checked", v->checked);
+    dtp_json_write_int(w, "wrong", v->wrong);
+    dtp_json_write_bool(w, "pass", v->wrong == 0);
+    dtp_json_end_object(w);
+}
+
+static void print_json(const redistribute_command *c, dtp_strbuf *trace, dtp_strbuf *out)
+{
+    dtp_json_writer w = {0};
+    int64_t counts[DTP_N_COLLS] = {0};
+    double price_s = count_collectives(c, counts);
+    tool_report_begin(&w, "dtp.redistribute/1");
+    add_problem(c, &w);
+    dtp_json_write_text(&w, "trace", trace);
+    dtp_json_begin_array(&w, "steps", false);
+    for (int32_t i = 0; i < c->steps.n; i++) {
+        add_step(c, i, &w);
+    }
+    dtp_json_end_array(&w);
+    dtp_json_begin_object(&w, "collectives");
+    for (int32_t k = 0; k < DTP_N_COLLS; k++) {
+        if (counts[k] > 0) {
+            dtp_json_write_int(&w, dtp_coll_name((dtp_coll_kind)k), counts[k]);
+        }
+    }
+    dtp_json_end_object(&w);
+    dtp_json_write_double(&w, "price_s", price_s);
+    dtp_json_begin_array(&w, "warnings", false);
+    for (int32_t i = 0; i < c->n_warnings; i++) {
+        dtp_json_write_string(&w, NULL, c->warnings[i]);
+    }
+    dtp_json_end_array(&w);
+    if (c->run) {
+        add_run(c, &w);
+    }
+    tool_report_end(&w);
+    dtp_strbuf_join(out, &w.buf);
+}
+
+static void print_step(const redistribute_command *c, int32_t i, dtp_strbuf *out)
+{
+    const dtp_step *step = &c->steps.steps[i];
+    step_facts f = facts_of(c, i);
+    char names[DTP_MESH_TEXT_BYTES];
+    print_names(&c->mesh, step->set, names);
+    dtp_strbuf_addf(out, "%3d  %-14s %-10s %12lld bytes  %12lld moved  %10.3f us  ", i + 1,
+                    dtp_step_name(step->kind), names, (long long)f.bytes, (long long)f.moved,
+                    f.price_s * 1e6);
+    dtp_placements_print(&step->after, out);
+    dtp_strbuf_add(out, "\n");
+}
+
+static void print_text(const redistribute_command *c, dtp_strbuf *trace, dtp_strbuf *out)
+{
+    const dtp_redistribute_verdict *v = &c->verdict;
+    int64_t counts[DTP_N_COLLS] = {0};
+    double price_s = count_collectives(c, counts);
+    dtp_strbuf_join(out, trace);
+    dtp_strbuf_add(out, "\n");
+    for (int32_t i = 0; i < c->steps.n; i++) {
+        print_step(c, i, out);
+    }
+    dtp_strbuf_addf(out, "total");
+    for (int32_t k = 0; k < DTP_N_COLLS; k++) {
+        if (counts[k] > 0) {
+            dtp_strbuf_addf(out, " %s %lld,", dtp_coll_name((dtp_coll_kind)k),
+                            (long long)counts[k]);
+        }
+    }
+    dtp_strbuf_addf(out, " %.3f us (%s prices)\n", price_s * 1e6, c->price_name);
+    for (int32_t i = 0; i < c->n_warnings; i++) {
+        dtp_strbuf_addf(out, "warning: %s\n", c->warnings[i]);
+    }
+    if (c->run && v->wrong == 0) {
+        dtp_strbuf_addf(out, "run on %d virtual ranks: all %lld elements right\n",
+                        dtp_mesh_ranks(&c->mesh), (long long)v->checked);
+    } else if (c->run) {
+        dtp_strbuf_addf(out,
+                        "run on %d virtual ranks: %lld of %lld elements WRONG; rank %d has %g at "
+                        "element %lld instead of %g\n",
+                        dtp_mesh_ranks(&c->mesh), (long long)v->wrong, (long long)v->checked,
+                        v->rank, v->got, (long long)v->index, v->want);
+    }
+}
+
+static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
+{
+    redistribute_command *c = command;
+    dtp_strbuf trace = {0}, out = {0};
+    (void)operands;
+    DTP_TRY(read_problem(c, err));
+    DTP_TRY(read_torch(c, err));
+    DTP_TRY(read_price(c, err));
+    DTP_TRY(plan(c, err));
+    if (c->run) {
+        DTP_TRY(run_on_virtual_ranks(c, err));
+    }
+    dtp_steps_trace(&c->from, &c->steps, &trace);
+    (c->json ? print_json : print_text)(c, &trace, &out);
+    const dtp_err *failure = &c->step_pricer.failure;
+    const dtp_status s = failure->code == DTP_OK ? tool_put(&out, err)
+                                                 : DTP_FAIL(err, failure->code, "%s", failure->msg);
+    dtp_strbuf_free(&trace);
+    dtp_strbuf_free(&out);
+    return s;
+}
+
+int dtplan_redistribute(int argc, char **argv)
+{
+    redistribute_command c = {.dtype = "f32", .seed = 1};
+    const tool_option options[] = {
+        {"--mesh", TOOL_STRING, "MESH", &c.mesh_text, 0, 0, "mesh such as 'a:2;b:2'"},
+        {"--shape", TOOL_STRING, "SIZES", &c.shape, 0, 0, "sizes of the tensor, 8,8,8"},
+        {"--dtype", TOOL_STRING, "TYPE", &c.dtype, 0, 0, "element type (default f32)"},
+        {"--from", TOOL_STRING, "LAYOUT", &c.from_text, 0, 0,
+         "one of R, S0, S0.1, P(sum) for each mesh dim: 'S0,R'"},
+        {"--to", TOOL_STRING, "LAYOUT", &c.to_text, 0, 0, "the layout wanted"},
+        {"--machine", TOOL_STRING, "FILE", &c.machine_file, 0, 0,
+         "machine file: plan by its prices"},
+        {"--compat", TOOL_STRING, "torch", &c.compat, 0, 0, "plan as PyTorch DTensor does"},
+        {"--flatten", TOOL_LIST, "A+B", &c.flatten, 0, 0,
+         "with --compat torch: a declared flattened mesh dim"},
+        {"--min-cost", TOOL_FLAG, NULL, &c.min_cost, 0, 0,
+         "with --compat torch: search instead of the greedy way"},
+        {"--no-merge", TOOL_FLAG, NULL, &c.no_merge, 0, 0,
+         "with --compat torch: one collective per mesh dim"},
+        {"--run", TOOL_FLAG, NULL, &c.run, 0, 0, "run on virtual ranks and compare to the bit"},
+        {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "seed of the data of --run"},
+        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "result as JSON"},
+        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+    };
+    const tool_parse parse = {"dtplan redistribute --mesh M --shape S --from A --to B [options]",
+                              options, 0, 0};
+    const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
+    dtp_machine_destroy(c.machine);
+    free(c.pricer);
+    dtp_graph_destroy(c.graph);
+    return code == TOOL_OK && c.verdict.wrong > 0 ? TOOL_MISMATCH : code;
+}

@@ -1,0 +1,173 @@
+/* dtplan sensitivity: how far the machine may be off before another plan is better. */
+#include <stdio.h>
+
+#include "core/base/json_writer.h"
+#include "planner/plan_rules.h"
+#include "planner/tensors/plan_tensor.h"
+#include "planner/reports/sensitivity.h"
+#include "tools/dtplan/options.h"
+
+typedef struct sensitivity_command {
+    tool_source source;
+    double widest, tolerance;
+    int64_t steps;
+    const char *only;
+    bool json;
+    dtp_ctx ctx;
+} sensitivity_command;
+
+static void write_takeover(dtp_json_writer *w, const char *key, const dtp_takeover *t)
+{
+    dtp_json_begin_object(w, key);
+    dtp_json_write_bool(w, "found", t->found);
+    dtp_json_write_double(w, "stays", t->stays);
+    if (t->found) {
+        dtp_json_write_double(w, "goes", t->goes);
+        dtp_json_write_double(w, "gain", t->gain);
+        dtp_json_write_int(w, "tensors", t->n_tensors);
+        dtp_json_write_int(w, "nodes", t->n_nodes);
+        dtp_json_begin_array(w, "examples", false);
+        for (int32_t i = 0; i < t->n_examples; i++) {
+            dtp_json_write_string(w, NULL, t->examples[i]);
+        }
+        dtp_json_end_array(w);
+    }
+    dtp_json_end_object(w);
+}
+
+static void write_sensitivity(dtp_json_writer *w, const tool_plan *input, const dtp_sensitivity *s)
+{
+    tool_report_begin(w, "dtp.sensitivity/1");
+    dtp_json_write_string(w, "model", input->model->name);
+    dtp_json_write_string(w, "machine", input->machine->name);
+    dtp_json_write_bool(w, "best_now", s->best_now);
+    if (!s->best_now) {
+        write_takeover(w, "now", &s->now);
+    }
+    dtp_json_begin_array(w, "rows", false);
+    for (int32_t i = 0; i < s->n; i++) {
+        dtp_json_begin_object(w, NULL);
+        dtp_json_write_string(w, "quantity", s->rows[i].param.name);
+        dtp_json_write_double(w, "value", s->rows[i].param.value);
+        write_takeover(w, "below", &s->rows[i].below);
+        write_takeover(w, "above", &s->rows[i].above);
+        dtp_json_end_object(w);
+    }
+    dtp_json_end_array(w);
+    tool_report_end(w);
+}
+
+static void print_takeover(const char *where, const dtp_takeover *t, dtp_strbuf *out)
+{
+    if (!t->found) {
+        return;
+    }
+    dtp_strbuf_addf(out, "    %s x%.4g a plan is %.2f %% faster that ", where, t->goes,
+                    100.0 * t->gain);
+    if (t->n_tensors == 0 && t->n_nodes == 0) {
+        dtp_strbuf_add(out, "redistributes in other steps");
+    } else {
+        dtp_strbuf_addf(out, "lays out %d tensors and runs %d nodes otherwise", t->n_tensors,
+                        t->n_nodes);
+    }
+    for (int32_t i = 0; i < t->n_examples; i++) {
+        dtp_strbuf_addf(out, "%s %s", i > 0 ? "," : ";", t->examples[i]);
+    }
+    dtp_strbuf_add(out, "\n");
+}
+
+static void print_range_end(const dtp_takeover *t, bool above, dtp_strbuf *out)
+{
+    dtp_strbuf_addf(out, " %s%-10.4g", t->found ? (above ? "< " : "> ") : "to ",
+                    t->found ? t->goes : t->stays);
+}
+
+static void print_sensitivity(const sensitivity_command *c, const dtp_sensitivity *s,
+                              dtp_strbuf *out)
+{
+    if (!s->best_now) {
+        dtp_takeover now = s->now;
+        now.found = true;
+        now.goes = 1.0;
+        dtp_strbuf_add(out, "another plan is better on the machine as it is\n");
+        print_takeover("at", &now, out);
+        return;
+    }
+    dtp_strbuf_addf(
+        out,
+        "the plan stays best (within %.3g %%) while a quantity is off by these factors, "
+        "looked at from 1/%.4g to %.4g\n\n",
+        100.0 * c->tolerance, c->widest, c->widest);
+    for (int32_t i = 0; i < s->n; i++) {
+        const dtp_sensitivity_row *r = &s->rows[i];
+        dtp_strbuf_addf(out, "%-20s", r->param.name);
+        print_range_end(&r->below, false, out);
+        print_range_end(&r->above, true, out);
+        dtp_strbuf_add(out, "\n");
+        print_takeover("below", &r->below, out);
+        print_takeover("above", &r->above, out);
+    }
+}
+
+static dtp_status ask(const sensitivity_command *c, const tool_plan *input, dtp_arena *arena,
+                      dtp_err *err)
+{
+    dtp_sensitivity result;
+    dtp_json_writer w = {0};
+    dtp_sensitivity_request request = dtp_sensitivity_request_init();
+    request.model = input->model;
+    request.graph = input->graph;
+    request.machine = input->machine;
+    request.plan = input->plan;
+    request.search = input->plan->rules_mode ? dtp_plan_rules : dtp_plan_tensor;
+    request.widest = c->widest;
+    request.tolerance = c->tolerance;
+    request.steps = (int32_t)c->steps;
+    request.only = c->only;
+    DTP_TRY(dtp_sensitivity_find(&request, arena, &result, err));
+    if (c->json) {
+        write_sensitivity(&w, input, &result);
+    } else {
+        print_sensitivity(c, &result, &w.buf);
+    }
+    return tool_put(&w.buf, err);
+}
+
+static dtp_status sensitivity(void *command, const char *const *operands, dtp_err *err)
+{
+    sensitivity_command *c = command;
+    tool_plan input;
+    c->source.model = operands[0];
+    c->source.plan = operands[1];
+    DTP_TRY(tool_plan_read(&c->source, &c->ctx, &input, err));
+    dtp_arena *arena = dtp_arena_create();
+    dtp_status s =
+        arena != NULL ? ask(c, &input, arena, err) : DTP_FAIL(err, DTP_NOMEM, "out of memory");
+    dtp_arena_destroy(arena);
+    tool_plan_free(&input);
+    return s;
+}
+
+int dtplan_sensitivity(int argc, char **argv)
+{
+    const dtp_sensitivity_request defaults = dtp_sensitivity_request_init();
+    sensitivity_command c = {
+        .widest = defaults.widest, .tolerance = defaults.tolerance, .steps = defaults.steps};
+    const tool_option options[] = {
+        {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0, "machine file"},
+        {"--only", TOOL_STRING, "NAME", &c.only, 0, 0, "one quantity, such as flops or nvlink.bw"},
+        {"--widest", TOOL_REAL, "F", &c.widest, 1.01, 1e6,
+         "factors from 1/F to F are looked at (default 16)"},
+        {"--tolerance", TOOL_REAL, "F", &c.tolerance, 0, 1,
+         "another plan takes over when it is faster by this fraction (default 0.001)"},
+        {"--steps", TOOL_INT, "N", &c.steps, 1, 40, "of bisection, per side (default 8)"},
+        {"--dim", TOOL_LIST, "NAME=N", &c.source.dims, 0, 0, "override a dim of the model"},
+        {"--forward", TOOL_FLAG, NULL, &c.source.forward, 0, 0, "leave training out"},
+        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},
+        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+    };
+    const tool_parse parse = {"dtplan sensitivity MODEL PLAN --machine FILE [options]", options, 2,
+                              2};
+    c.ctx = dtp_ctx_default();
+    return tool_run("dtplan", &parse, argc, argv, sensitivity, &c);
+}

@@ -1,0 +1,163 @@
+/* dtplan show: the printable form of every stage. */
+#include <stdio.h>
+#include <string.h>
+
+#include "planner/problem/rules/rules_problem.h"
+#include "tools/dtplan/options.h"
+#include "tools/dtplan/print.h"
+#include "tools/dtplan/print_comm.h"
+#include "spmd/program/program_print.h"
+
+typedef struct show_command {
+    tool_source source;
+    const char *stage;
+    bool comm_report, counters, trace, json;
+    dtp_ctx ctx;
+} show_command;
+
+static dtp_status show_graph(const show_command *c, dtp_strbuf *out, dtp_err *err)
+{
+    dtp_graph *model = NULL, *g = NULL;
+    DTP_TRY(tool_read_changed(&c->source, &model, &g, err));
+    if (strcmp(c->stage, "graph") == 0) {
+        tool_print_graph(g, out);
+    } else {
+        tool_print_strategies(g, out);
+    }
+    dtp_graph_destroy(g);
+    dtp_graph_destroy(model);
+    return DTP_OK;
+}
+
+static dtp_status show_program(const show_command *c, dtp_strbuf *out, dtp_err *err)
+{
+    tool_job job;
+    DTP_TRY(tool_job_create(&c->source, 0, NULL, false, &c->ctx, &job, err));
+    dtp_status s = DTP_OK;
+    if (c->comm_report) {
+        s = tool_print_comm(job.program, c->json, out, err);
+    } else if (c->counters) {
+        s = tool_print_counters(job.program, c->json, out, err);
+    } else if (c->trace) {
+        s = tool_print_trace(job.graph, &job.sharding, job.program, out, err);
+    } else if (strcmp(c->stage, "program") == 0) {
+        dtp_program_print(job.program, out);
+    } else if (strcmp(c->stage, "memory") == 0) {
+        tool_print_memory(job.program, out);
+    } else {
+        if (job.plan != NULL) {
+            tool_print_plan(job.plan, job.graph, out);
+            dtp_strbuf_add(out, "\n");
+        }
+        tool_print_layouts(job.graph, &job.sharding, out);
+    }
+    tool_job_free(&job);
+    return s;
+}
+
+static dtp_status print_problem(const show_command *c, const dtp_graph *g,
+                                const dtp_machine *machine, dtp_strbuf *out, dtp_err *err)
+{
+    dtp_mesh mesh;
+    dtp_pricer pricer;
+    dtp_rules_problem *problem = NULL;
+    DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
+    DTP_TRY(dtp_pricer_init(machine, &mesh, &pricer, err));
+    DTP_TRY(dtp_rules_problem_create(g, &pricer, &problem, err));
+    dtp_rules_problem_print(problem, out);
+    dtp_rules_problem_destroy(problem);
+    return DTP_OK;
+}
+
+/* Kinds of nodes with their price under every way to split their dims. */
+static dtp_status show_problem(const show_command *c, dtp_strbuf *out, dtp_err *err)
+{
+    dtp_graph *model = NULL, *g = NULL;
+    dtp_machine *machine = NULL;
+    if (c->source.mesh == NULL || c->source.machine == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "--stage problem needs --mesh and --machine");
+    }
+    DTP_TRY(tool_read_changed(&c->source, &model, &g, err));
+    dtp_status s = dtp_machine_read(c->source.machine, &machine, err);
+    if (s == DTP_OK) {
+        s = print_problem(c, g, machine, out, err);
+    }
+    dtp_machine_destroy(machine);
+    dtp_graph_destroy(g);
+    dtp_graph_destroy(model);
+    return s;
+}
+
+/* One of the reports on a program takes the place of the stage. */
+static dtp_status show_report(const show_command *c, dtp_strbuf *out, dtp_err *err)
+{
+    if (c->comm_report + c->counters + c->trace > 1 || (c->json && c->trace)) {
+        return DTP_FAIL(
+            err, DTP_INVALID,
+            "give one of --comm-report, --counters and --trace, the last without --json");
+    }
+    return show_program(c, out, err);
+}
+
+static dtp_status run_stage(const show_command *c, dtp_strbuf *out, dtp_err *err)
+{
+    if (c->comm_report || c->counters || c->trace) {
+        return show_report(c, out, err);
+    }
+    if (c->json) {
+        return DTP_FAIL(err, DTP_INVALID, "--json is for --comm-report and --counters");
+    }
+    static const struct {
+        const char *name;
+        dtp_status (*show)(const show_command *, dtp_strbuf *, dtp_err *);
+    } stages[] = {{"graph", show_graph},  {"strategies", show_graph}, {"problem", show_problem},
+                  {"plan", show_program}, {"program", show_program},  {"memory", show_program}};
+    for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++) {
+        if (strcmp(c->stage, stages[i].name) == 0) {
+            return stages[i].show(c, out, err);
+        }
+    }
+    return DTP_FAIL(err, DTP_INVALID,
+                    "--stage: '%s' is not graph, strategies, problem, plan, program or memory",
+                    c->stage);
+}
+
+static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
+{
+    show_command *c = command;
+    dtp_strbuf out = {0};
+    c->source.model = operands[0];
+    dtp_status s = run_stage(c, &out, err);
+    s = s == DTP_OK ? tool_put(&out, err) : s;
+    dtp_strbuf_free(&out);
+    return s;
+}
+
+int dtplan_show(int argc, char **argv)
+{
+    show_command c = {.stage = "plan"};
+    const tool_option options[] = {
+        {"--stage", TOOL_STRING, "STAGE", &c.stage, 0, 0,
+         "graph, strategies, problem, plan (default), program or memory"},
+        {"--plan", TOOL_STRING, "FILE", &c.source.plan, 0, 0, "plan to show"},
+        {"--mesh", TOOL_STRING, "MESH", &c.source.mesh, 0, 0, "mesh such as 'x:2;y:2'"},
+        {"--rules", TOOL_STRING, "RULES", &c.source.rules, 0, 0, "layout rules such as 'batch:x'"},
+        TOOL_CHOICE_OPTIONS(c.source),
+        {"--uneven", TOOL_FLAG, NULL, &c.source.uneven, 0, 0,
+         "let rules split sizes that do not divide evenly"},
+        {"--comm-report", TOOL_FLAG, NULL, &c.comm_report, 0, 0,
+         "collectives by kind, mesh dims, module and cause"},
+        {"--counters", TOOL_FLAG, NULL, &c.counters, 0, 0, "Mesh TensorFlow's counters"},
+        {"--trace", TOOL_FLAG, NULL, &c.trace, 0, 0, "every redistribution, layout by layout"},
+        {"--strict", TOOL_FLAG, NULL, &c.source.strict, 0, 0,
+         "operands may be sent only where a style or pin of the plan asked for it"},
+        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "--comm-report, --counters as JSON"},
+        {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0, "machine file: adds prices"},
+        {"--dim", TOOL_LIST, "NAME=N", &c.source.dims, 0, 0, "override a dim of the model"},
+        {"--forward", TOOL_FLAG, NULL, &c.source.forward, 0, 0, "leave training out"},
+        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+    };
+    const tool_parse parse = {"dtplan show MODEL [options]", options, 1, 1};
+    c.ctx = dtp_ctx_default();
+    return tool_run("dtplan", &parse, argc, argv, execute, &c);
+}

@@ -1,0 +1,289 @@
+/* dtplan solve: the best selection for a problem file of the contest's format, with its bound.
+ * dtplan export: the problem again, in that format or as an integer program. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "planner/problem/read.h"
+#include "planner/solver/solve.h"
+#include "planner/problem/write.h"
+#include "tools/dtplan/options.h"
+
+typedef struct solve_command {
+    const char *file, *output, *without, *solver;
+    dtp_select_options options;
+    int64_t seed, threads, max_bytes;
+    bool json;
+    double time_s;
+    dtp_select_problem *problem;
+    dtp_select_result result;
+} solve_command;
+
+static double now_s(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* --without consistency,merge,...: reductions that are left out. */
+static dtp_status read_without(solve_command *c, dtp_err *err)
+{
+    dtp_presolve_options *o = &c->options.presolve;
+    const struct {
+        const char *name;
+        bool *on;
+    } reductions[] = {
+        {"consistency", &o->consistency}, {"merge", &o->merge}, {"dominance", &o->dominance},
+        {"eliminate", &o->eliminate},     {"rows", &o->rows},   {"cap", &o->cap}};
+    for (const char *at = c->without; at != NULL && *at != '\0';) {
+        const size_t n = strcspn(at, ",");
+        bool known = false;
+        for (size_t i = 0; i < sizeof reductions / sizeof reductions[0]; i++) {
+            if (strlen(reductions[i].name) == n && strncmp(reductions[i].name, at, n) == 0) {
+                *reductions[i].on = false;
+                known = true;
+            }
+        }
+        if (!known) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "--without: '%.*s' is none of consistency, merge, dominance, "
+                            "eliminate, rows, cap",
+                            (int)(n < 80 ? n : 80), at);
+        }
+        at += at[n] == ',' ? n + 1 : n;
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_solver(solve_command *c, dtp_err *err)
+{
+    static const char *const names[] = {"auto", "exact", "large"};
+    for (int32_t i = 0; i < 3; i++) {
+        if (strcmp(c->solver, names[i]) == 0) {
+            c->options.solver = (dtp_select_solver)i;
+            return DTP_OK;
+        }
+    }
+    return DTP_FAIL(err, DTP_INVALID, "--solver: '%.80s' is none of auto, exact, large", c->solver);
+}
+
+/* ---- reports -----------------------------------------------------------------------------------
+ */
+
+static void write_size(dtp_json_writer *w, const char *key, const dtp_presolve_size *n)
+{
+    dtp_json_begin_object(w, key);
+    dtp_json_write_int(w, "nodes", n->nodes);
+    dtp_json_write_int(w, "strategies", n->strategies);
+    dtp_json_write_int(w, "edges", n->edges);
+    dtp_json_write_int(w, "entries", n->entries);
+    dtp_json_write_int(w, "rows", n->rows);
+    dtp_json_end_object(w);
+}
+
+static void write_presolve(dtp_json_writer *w, const dtp_presolve_report *r)
+{
+    dtp_json_begin_object(w, "presolve");
+    write_size(w, "before", &r->before);
+    write_size(w, "after", &r->after);
+    dtp_json_write_int(w, "merged_nodes", r->merged_nodes);
+    dtp_json_write_int(w, "eliminated_nodes", r->eliminated_nodes);
+    dtp_json_write_int(w, "separable_edges", r->separable_edges);
+    dtp_json_write_int(w, "inconsistent", r->inconsistent);
+    dtp_json_write_int(w, "capped", r->capped);
+    dtp_json_write_int(w, "dominated", r->dominated);
+    dtp_json_write_int(w, "oversized", r->oversized);
+    dtp_json_write_int(w, "capped_entries", r->capped_entries);
+    dtp_json_write_int(w, "dropped_rows", r->dropped_rows);
+    dtp_json_end_object(w);
+}
+
+static void write_choice(dtp_json_writer *w, const solve_command *c)
+{
+    dtp_json_begin_array(w, "choice", true);
+    for (int32_t i = 0; c->result.choice != NULL && i < c->problem->n_nodes; i++) {
+        dtp_json_write_int(w, NULL, c->result.choice[i]);
+    }
+    dtp_json_end_array(w);
+}
+
+/* What both the report and the solution file begin with. */
+static void write_verdict(dtp_json_writer *w, const char *format, const solve_command *c)
+{
+    const dtp_select_result *r = &c->result;
+    const bool found = r->choice != NULL;
+    tool_report_begin(w, format);
+    dtp_json_write_string(w, "name", c->problem->name);
+    dtp_json_write_string(w, "status", dtp_cert_status_name(r->status));
+    dtp_json_write_bool(w, "feasible", found && r->value.feasible);
+    if (found) {
+        dtp_json_write_int(w, "cost", r->value.cost);
+    } else {
+        dtp_json_write_null(w, "cost");
+    }
+    if (r->status != DTP_CERT_INFEASIBLE) {
+        dtp_json_write_int(w, "bound", r->bound);
+    } else {
+        dtp_json_write_null(w, "bound");
+    }
+    if (found) {
+        dtp_json_write_double(w, "gap", dtp_select_gap(r));
+        dtp_json_write_int(w, "peak", r->value.peak);
+    } else {
+        dtp_json_write_null(w, "gap");
+        dtp_json_write_null(w, "peak");
+    }
+    dtp_json_write_int(w, "usage_limit", c->problem->usage_limit);
+}
+
+static void write_report(dtp_json_writer *w, const solve_command *c)
+{
+    write_verdict(w, "dtp.solve/1", c);
+    dtp_json_write_double(w, "time_s", c->time_s);
+    dtp_json_write_int(w, "nodes", c->result.nodes);
+    write_presolve(w, &c->result.presolve);
+    tool_report_end(w);
+}
+
+static void print_report(const solve_command *c, dtp_strbuf *out)
+{
+    const dtp_select_result *r = &c->result;
+    const dtp_presolve_size *a = &r->presolve.before, *b = &r->presolve.after;
+    dtp_strbuf_addf(out, "%s: %s\n", c->problem->name, dtp_cert_status_name(r->status));
+    if (r->choice != NULL) {
+        tool_print_bounds(r->value.cost, "", r->bound, dtp_select_gap(r), out);
+        dtp_strbuf_addf(out, "\npeak %" PRId64 " of %" PRId64 "\n", r->value.peak,
+                        c->problem->usage_limit);
+    }
+    dtp_strbuf_addf(
+        out,
+        "presolve: %" PRId64 " nodes to %" PRId64 ", %" PRId64 " entries to %" PRId64 ", %" PRId64
+        " memory rows to %" PRId64 "\n"
+        "          %" PRId64 " nodes merged, %" PRId64 " eliminated; strategies: %" PRId64
+        " inconsistent, %" PRId64 " dominated, %" PRId64 " above the cap, %" PRId64
+        " too large\n%" PRId64 " nodes of branch and bound, %.2f s\n",
+        a->nodes, b->nodes, a->entries, b->entries, a->rows, b->rows, r->presolve.merged_nodes,
+        r->presolve.eliminated_nodes, r->presolve.inconsistent, r->presolve.dominated,
+        r->presolve.capped, r->presolve.oversized, r->nodes, c->time_s);
+}
+
+static void write_solution(dtp_json_writer *w, const solve_command *c)
+{
+    write_verdict(w, "dtp.selection/1", c);
+    write_choice(w, c);
+    tool_report_end(w);
+}
+
+static dtp_status solve(void *command, const char *const *operands, dtp_err *err)
+{
+    solve_command *c = command;
+    const double start = now_s();
+    DTP_TRY(read_without(c, err));
+    DTP_TRY(read_solver(c, err));
+    c->options.seed = (uint64_t)c->seed;
+    c->options.threads = (int32_t)c->threads;
+    DTP_TRY(dtp_select_read(operands[0], c->max_bytes, &c->problem, err));
+    if (c->options.time_limit_s > 0.0) {
+        /* The end of a round, checking and writing take less than reading. */
+        c->options.time_limit_s -= 2.0 * (now_s() - start);
+        c->options.time_limit_s = c->options.time_limit_s > 0.01 ? c->options.time_limit_s : 0.01;
+    }
+    DTP_TRY(dtp_select_solve(c->problem, &c->options, &c->result, err));
+    c->time_s = now_s() - start;
+    dtp_json_writer solution = {0}, w = {0};
+    if (c->output != NULL) {
+        write_solution(&solution, c);
+    }
+    if (c->json) {
+        write_report(&w, c);
+    } else {
+        print_report(c, &w.buf);
+    }
+    return tool_put_both(c->output, &solution.buf, &w.buf, err);
+}
+
+int dtplan_solve(int argc, char **argv)
+{
+    solve_command c = {.options = dtp_select_options_init(),
+                       .solver = "auto",
+                       .seed = 1,
+                       .max_bytes = DTP_SELECT_MAX_BYTES};
+    c.threads = c.options.threads;
+    const tool_option options[] = {
+        {"--limit-s", TOOL_REAL, "S", &c.options.time_limit_s, 0.01, 1e7,
+         "time limit, reading included (default: none)"},
+        {"--iterations", TOOL_INT, "N", &c.options.iterations, 1, 1e12,
+         "rounds of search, nodes of branch and bound (default: 400, with --limit-s none)"},
+        {"--solver", TOOL_STRING, "NAME", &c.solver, 0, 0,
+         "exact (branch and bound), large (search and bound) or auto (by size, default)"},
+        {"--threads", TOOL_INT, "N", &c.threads, 1, 64, "two are used at most (default 2)"},
+        {"--max-entries", TOOL_INT, "N", &c.options.max_entries, 0, 1e9,
+         "edge entries of the largest linear program tried (default 250000)"},
+        {"--max-problem", TOOL_BYTES, "BYTES", &c.max_bytes, 0, 0,
+         "memory that the problem may take when it is read, such as 8G (default 2G)"},
+        {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "of the search (default 1)"},
+        {"--without", TOOL_STRING, "LIST", &c.without, 0, 0,
+         "leave out: consistency,merge,dominance,eliminate,rows,cap"},
+        {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "the chosen strategy per node (-o)"},
+        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "result as JSON"},
+        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+    };
+    const tool_parse parse = {"dtplan solve FILE [options]", options, 1, 1};
+    const int code = tool_run("dtplan", &parse, argc, argv, solve, &c);
+    const bool infeasible = c.result.status == DTP_CERT_INFEASIBLE;
+    dtp_select_result_free(&c.result);
+    dtp_select_problem_destroy(c.problem);
+    return code == TOOL_OK && infeasible ? TOOL_INFEASIBLE : code;
+}
+
+/* ---- export ------------------------------------------------------------------------------------
+ */
+
+typedef struct export_command {
+    const char *format, *output;
+    int64_t max_bytes;
+} export_command;
+
+static dtp_status export_problem(const export_command *c, const dtp_select_problem *p, dtp_err *err)
+{
+    dtp_strbuf out = {0};
+    dtp_status s = DTP_OK;
+    if (strcmp(c->format, "lp") == 0) {
+        s = dtp_select_write_lp(p, &out, err);
+    } else {
+        dtp_select_write_iopddl(p, &out);
+    }
+    s = s == DTP_OK ? tool_put_in(c->output, &out, err) : s;
+    dtp_strbuf_free(&out);
+    return s;
+}
+
+static dtp_status export_file(void *command, const char *const *operands, dtp_err *err)
+{
+    const export_command *c = command;
+    dtp_select_problem *p = NULL;
+    if (strcmp(c->format, "lp") != 0 && strcmp(c->format, "iopddl") != 0) {
+        return DTP_FAIL(err, DTP_INVALID, "--format: '%s' is neither iopddl nor lp", c->format);
+    }
+    DTP_TRY(dtp_select_read(operands[0], c->max_bytes, &p, err));
+    dtp_status s = export_problem(c, p, err);
+    dtp_select_problem_destroy(p);
+    return s;
+}
+
+int dtplan_export(int argc, char **argv)
+{
+    export_command c = {.format = "iopddl", .max_bytes = DTP_SELECT_MAX_BYTES};
+    const tool_option options[] = {
+        {"--format", TOOL_STRING, "iopddl|lp", &c.format, 0, 0,
+         "the contest's JSON (default) or CPLEX-LP"},
+        {"--max-problem", TOOL_BYTES, "BYTES", &c.max_bytes, 0, 0,
+         "memory that the problem may take when it is read, such as 8G (default 2G)"},
+        {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "write there (-o; default: print)"},
+        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+    };
+    const tool_parse parse = {"dtplan export FILE [options]", options, 1, 1};
+    return tool_run("dtplan", &parse, argc, argv, export_file, &c);
+}

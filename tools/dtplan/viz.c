@@ -1,0 +1,224 @@
+/* dtplan viz: draws a tensor on its mesh. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/layout/layout_draw.h"
+#include "interop/layout_forms.h"
+#include "tools/dtplan/options.h"
+#include "tools/shape.h"
+
+typedef struct viz_command {
+    tool_source source;
+    const char *shape, *layout_text, *dtype, *tensor, *svg;
+    bool json;
+    dtp_ctx ctx;
+    dtp_arena *arena;
+    dtp_dims own_dims; /* of --shape */
+    tool_job job;      /* of MODEL */
+    dtp_mesh mesh;
+    dtp_ttype type;
+    dtp_layout layout;
+    dtp_drawing drawing;
+} viz_command;
+
+/* ---- what to draw ------------------------------------------------------------------------------
+ */
+
+static dtp_status refuse(const char *given, const char *option, const char *with, dtp_err *err)
+{
+    return given == NULL ? DTP_OK
+                         : DTP_FAIL(err, DTP_INVALID, "%s cannot be used %s", option, with);
+}
+
+/* --mesh, --shape and --layout. */
+static dtp_status read_tensor(viz_command *c, dtp_err *err)
+{
+    const struct {
+        const char *name, *value;
+    } needed[] = {{"--mesh", c->source.mesh}, {"--shape", c->shape}, {"--layout", c->layout_text}};
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
+        if (needed[i].value == NULL) {
+            return DTP_FAIL(err, DTP_INVALID, "%s is missing (or a MODEL with --tensor)",
+                            needed[i].name);
+        }
+    }
+    DTP_TRY(refuse(c->source.plan, "--plan", "without a MODEL", err));
+    DTP_TRY(refuse(c->source.rules, "--rules", "without a MODEL", err));
+    DTP_TRY(dtp_mesh_parse(c->source.mesh, &c->mesh, err));
+    DTP_TRY(dtp_dtype_parse(c->dtype == NULL ? "f32" : c->dtype, &c->type.dtype, err));
+    dtp_dims_init(&c->own_dims, c->arena);
+    DTP_TRY(tool_shape_parse(c->shape, &c->own_dims, &c->type, err));
+    DTP_TRY(
+        dtp_layout_parse_any(c->layout_text, &c->mesh, &c->type, &c->own_dims, &c->layout, err));
+    c->drawing = (dtp_drawing){.name = c->tensor,
+                               .mesh = &c->mesh,
+                               .type = &c->type,
+                               .dims = &c->own_dims,
+                               .layout = &c->layout};
+    return DTP_OK;
+}
+
+/* A tensor of a model under a plan or rules. */
+static dtp_status read_model(viz_command *c, dtp_err *err)
+{
+    DTP_TRY(refuse(c->shape, "--shape", "with a MODEL", err));
+    DTP_TRY(refuse(c->layout_text, "--layout", "with a MODEL", err));
+    DTP_TRY(refuse(c->dtype, "--dtype", "with a MODEL", err));
+    if (c->tensor == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "--tensor is missing: which tensor of the model?");
+    }
+    DTP_TRY(tool_job_create(&c->source, 0, NULL, false, &c->ctx, &c->job, err));
+    const dtp_tensor_id t = dtp_graph_find(c->job.graph, c->tensor);
+    if (t < 0) {
+        return DTP_FAIL(err, DTP_INVALID, "--tensor: the model '%s' has no tensor '%s'",
+                        c->job.graph->name, c->tensor);
+    }
+    c->drawing = (dtp_drawing){.name = c->tensor,
+                               .mesh = &c->job.sharding.mesh,
+                               .type = &c->job.graph->tensors[t].type,
+                               .dims = &c->job.graph->dims,
+                               .layout = &c->job.sharding.layouts[t]};
+    return DTP_OK;
+}
+
+/* ---- JSON --------------------------------------------------------------------------------------
+ */
+
+static void write_ranks(dtp_json_writer *w, const dtp_drawing *d)
+{
+    dtp_json_begin_array(w, "ranks", false);
+    for (int32_t rank = 0; rank < dtp_mesh_ranks(d->mesh); rank++) {
+        int32_t coords[DTP_MAX_MESH_DIMS];
+        int64_t offsets[DTP_MAX_RANK];
+        dtp_ttype local;
+        dtp_mesh_coords(d->mesh, rank, coords);
+        dtp_layout_local(d->layout, d->mesh, d->type, rank, &local, offsets);
+        dtp_json_begin_object(w, NULL);
+        dtp_json_write_int(w, "rank", rank);
+        dtp_json_begin_array(w, "coords", true);
+        for (int32_t m = 0; m < d->mesh->n_dims; m++) {
+            dtp_json_write_int(w, NULL, coords[m]);
+        }
+        dtp_json_end_array(w);
+        dtp_json_begin_array(w, "offset", true);
+        for (int32_t i = 0; i < d->type->rank; i++) {
+            dtp_json_write_int(w, NULL, offsets[i]);
+        }
+        dtp_json_end_array(w);
+        dtp_json_begin_array(w, "size", true);
+        for (int32_t i = 0; i < d->type->rank; i++) {
+            dtp_json_write_int(w, NULL, local.dims[i].size);
+        }
+        dtp_json_end_array(w);
+        dtp_json_write_int(w, "bytes", dtp_ttype_bytes(&local));
+        dtp_json_end_object(w);
+    }
+    dtp_json_end_array(w);
+}
+
+/* The layout in every form, null where a form cannot say it. */
+static dtp_status write_forms(dtp_json_writer *w, const dtp_drawing *d, dtp_err *err)
+{
+    dtp_json_begin_object(w, "forms");
+    for (int32_t form = 0; form < DTP_N_LAYOUT_FORMS; form++) {
+        const char *name = dtp_layout_form_name((dtp_layout_form)form);
+        dtp_strbuf text = {0};
+        const dtp_status s = dtp_layout_print_as((dtp_layout_form)form, d->layout, d->mesh, d->type,
+                                                 d->dims, &text, err);
+        if (s == DTP_OK) {
+            dtp_json_write_text(w, name, &text);
+        } else {
+            dtp_json_write_null(w, name);
+        }
+        dtp_strbuf_free(&text);
+        if (s != DTP_OK && s != DTP_UNSUPPORTED) {
+            return s;
+        }
+    }
+    dtp_json_end_object(w);
+    return DTP_OK;
+}
+
+static dtp_status write_json(const dtp_drawing *d, dtp_strbuf *out, dtp_err *err)
+{
+    dtp_json_writer w = {0};
+    char mesh[DTP_MESH_TEXT_BYTES];
+    dtp_mesh_print(d->mesh, mesh);
+    tool_report_begin(&w, "dtp.viz/1");
+    dtp_json_write_string(&w, "mesh", mesh);
+    if (d->name != NULL) {
+        dtp_json_write_string(&w, "tensor", d->name);
+    }
+    dtp_json_write_string(&w, "dtype", dtp_dtype_name(d->type->dtype));
+    dtp_json_begin_array(&w, "dims", true);
+    for (int32_t i = 0; i < d->type->rank; i++) {
+        dtp_json_write_string(&w, NULL, dtp_dims_name(d->dims, d->type->dims[i].id));
+    }
+    dtp_json_end_array(&w);
+    dtp_json_begin_array(&w, "shape", true);
+    for (int32_t i = 0; i < d->type->rank; i++) {
+        dtp_json_write_int(&w, NULL, d->type->dims[i].size);
+    }
+    dtp_json_end_array(&w);
+    const dtp_status s = write_forms(&w, d, err);
+    write_ranks(&w, d);
+    tool_report_end(&w);
+    dtp_strbuf_join(out, &w.buf);
+    return s;
+}
+
+/* ---- the command -------------------------------------------------------------------------------
+ */
+
+/* svg: empty unless it was asked for. */
+static dtp_status draw(viz_command *c, dtp_strbuf *out, dtp_strbuf *svg, dtp_err *err)
+{
+    DTP_TRY(c->source.model == NULL ? read_tensor(c, err) : read_model(c, err));
+    DTP_TRY(dtp_drawing_check(&c->drawing, err));
+    DTP_TRY(c->json ? write_json(&c->drawing, out, err)
+                    : dtp_layout_draw_text(&c->drawing, out, err));
+    return c->svg != NULL ? dtp_layout_draw_svg(&c->drawing, svg, err) : DTP_OK;
+}
+
+static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
+{
+    viz_command *c = command;
+    dtp_strbuf out = {0}, svg = {0};
+    c->source.model = operands[0];
+    c->arena = dtp_arena_create();
+    if (c->arena == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
+    }
+    dtp_status s = draw(c, &out, &svg, err);
+    s = s == DTP_OK ? tool_put_both(c->svg, &svg, &out, err) : s;
+    dtp_strbuf_free(&out);
+    dtp_strbuf_free(&svg);
+    tool_job_free(&c->job);
+    dtp_arena_destroy(c->arena);
+    return s;
+}
+
+int dtplan_viz(int argc, char **argv)
+{
+    viz_command c = {.ctx = dtp_ctx_default()};
+    const tool_option options[] = {
+        {"--mesh", TOOL_STRING, "MESH", &c.source.mesh, 0, 0, "mesh such as 'x:2;y:2'"},
+        {"--shape", TOOL_STRING, "SHAPE", &c.shape, 0, 0, "sizes: 8,6 or batch=8,d_ff=6"},
+        {"--layout", TOOL_STRING, "LAYOUT", &c.layout_text, 0, 0,
+         "layout in any text form, such as S0,S1 or 'batch@x'"},
+        {"--dtype", TOOL_STRING, "DTYPE", &c.dtype, 0, 0, "element type (default f32)"},
+        {"--plan", TOOL_STRING, "FILE", &c.source.plan, 0, 0, "plan of the model"},
+        {"--rules", TOOL_STRING, "RULES", &c.source.rules, 0, 0, "layout rules such as 'batch:x'"},
+        {"--uneven", TOOL_FLAG, NULL, &c.source.uneven, 0, 0,
+         "let rules split sizes that do not divide evenly"},
+        {"--tensor", TOOL_STRING, "NAME", &c.tensor, 0, 0, "tensor of the model"},
+        {"--dim", TOOL_LIST, "NAME=N", &c.source.dims, 0, 0, "override a dim of the model"},
+        {"--forward", TOOL_FLAG, NULL, &c.source.forward, 0, 0, "leave training out"},
+        {"--svg", TOOL_OUT, "FILE", &c.svg, 0, 0, "write the drawing as SVG too"},
+        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0,
+         "print pieces and text forms as JSON (any rank)"},
+        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+    };
+    const tool_parse parse = {"dtplan viz [MODEL] [options]", options, 0, 1};
+    return tool_run("dtplan", &parse, argc, argv, execute, &c);
+}

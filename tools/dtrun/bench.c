@@ -1,0 +1,118 @@
+/* dtrun bench: measures this machine on real ranks and writes a machine file. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/json.h"
+#include "cost_models/fit.h"
+#include "executor/bench/bench.h"
+#include "executor/cpu/blas_env.h"
+#include "tools/dtrun/options.h"
+
+typedef struct bench_command {
+    tool_ranks ranks;
+    int64_t n_ranks;
+    const char *output, *name;
+    bool quick, quiet;
+} bench_command;
+
+static void show_progress(void *user, const char *part, int32_t samples)
+{
+    (void)user;
+    (void)fprintf(stderr, "%s: %d samples so far\n", part, samples);
+}
+
+static int64_t memory_per_rank(int32_t ranks)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    const int64_t all = pages > 0 && size > 0 ? (int64_t)pages * size : INT64_C(1) << 30;
+    return all / ranks;
+}
+
+static dtp_status fit(const bench_command *c, const dtp_samples *samples, char **text, dtp_err *err)
+{
+    char host[256] = "", date[32] = "";
+    const time_t now = time(NULL);
+    struct tm utc;
+    if (gethostname(host, sizeof host - 1) != 0) {
+        host[0] = '\0';
+    }
+    if (gmtime_r(&now, &utc) != NULL) {
+        (void)strftime(date, sizeof date, "%Y-%m-%d", &utc);
+    }
+    const dtp_fit_options options = {.name = c->name,
+                                     .kind = "cpu",
+                                     .date = date,
+                                     .host = host,
+                                     .tool = "dtrun bench",
+                                     .blas = dtp_blas_config(),
+                                     .memory_bytes = memory_per_rank(samples->ranks)};
+    dtp_machine *machine = NULL;
+    DTP_TRY(dtp_machine_fit(samples, &options, &machine, err));
+    dtp_status s = dtp_machine_write(machine, text, err);
+    dtp_machine_destroy(machine);
+    return s;
+}
+
+static dtp_status write_machine(const bench_command *c, const dtp_samples *samples, dtp_err *err)
+{
+    char *text = NULL;
+    dtp_status s = fit(c, samples, &text, err);
+    if (s == DTP_OK && c->output != NULL) {
+        s = dtp_file_write(c->output, text, strlen(text), err);
+        if (s == DTP_OK) {
+            (void)fprintf(stderr, "%s: %d samples on %d rank(s) of %d thread(s)\n", c->output,
+                          samples->n, samples->ranks, samples->threads);
+        }
+    } else if (s == DTP_OK) {
+        (void)fputs(text, stdout);
+    }
+    free(text);
+    return s;
+}
+
+static dtp_status bench_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp_err *err)
+{
+    const bench_command *c = user;
+    dtp_samples samples = {0};
+    dtp_bench_options options = dtp_bench_options_init(c->quick);
+    options.progress = comm->rank == 0 && !c->quiet ? show_progress : NULL;
+    dtp_status s = dtp_bench_run(comm, backend, &options, &samples, err);
+    if (s == DTP_OK && comm->rank == 0) {
+        s = write_machine(c, &samples, err);
+    }
+    dtp_bench_samples_free(&samples);
+    return s;
+}
+
+static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
+{
+    bench_command *c = command;
+    (void)operands;
+    char text[32];
+    dtp_mesh mesh;
+    (void)snprintf(text, sizeof text, "ranks:%d", (int)c->n_ranks);
+    DTP_TRY(dtp_mesh_parse(c->n_ranks > 1 ? text : "", &mesh, err));
+    if (c->ranks.backend == NULL) {
+        c->ranks.backend = "cpu";
+    }
+    return tool_run_ranks(&c->ranks, &mesh, bench_rank, c, err);
+}
+
+int dtrun_bench(int argc, char **argv)
+{
+    bench_command c = {.n_ranks = 1};
+    const tool_option options[] = {
+        {"--ranks", TOOL_INT, "N", &c.n_ranks, 1, 65536, "ranks that measure together (default 1)"},
+        {"--quick", TOOL_FLAG, NULL, &c.quick, 0, 0, "coarser grids, about 20 s instead of 60"},
+        {"--name", TOOL_STRING, "NAME", &c.name, 0, 0, "name of the machine (default: measured)"},
+        {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "machine file (-o; default: stdout)"},
+        DTRUN_RANK_OPTIONS(c.ranks),
+        {"--quiet", TOOL_FLAG, NULL, &c.quiet, 0, 0, "no progress lines"},
+        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+    };
+    const tool_parse parse = {"dtrun bench [options]", options, 0, 0};
+    return tool_ranks_command(&c.ranks, &parse, argc, argv, execute, &c);
+}

@@ -1,0 +1,35 @@
+#include "tools/dtrun/interrupt.h"
+
+#include <signal.h>
+#include <stddef.h>
+
+static volatile sig_atomic_t noted;
+
+static void note(int sig)
+{
+    if (noted != 0) {
+        (void)signal(sig, SIG_DFL);
+        (void)raise(sig); /* delivered when this handler returns */
+    }
+    noted = sig == SIGINT || sig == SIGUSR1 ? SIGINT : SIGTERM;
+}
+
+void tool_interrupt_catch(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        struct sigaction a = {.sa_handler = note, .sa_flags = SA_RESTART};
+        (void)sigemptyset(&a.sa_mask);
+        (void)sigaction(signals[i], &a, NULL);
+    }
+}
+
+int tool_interrupt_signal(void)
+{
+    return noted;
+}
+
+const char *tool_interrupt_name(int sig)
+{
+    return sig == SIGINT ? "SIGINT" : "SIGTERM";
+}

@@ -1,0 +1,219 @@
+#include "tools/dtrun/mpirun.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/base/strbuf.h"
+#include "tools/dtrun/interrupt.h"
+
+/* For the signal handler. */
+static volatile sig_atomic_t job;      /* process of mpirun */
+static volatile sig_atomic_t received; /* the first signal */
+
+static void forward(int sig)
+{
+    const int first = sig == SIGINT ? SIGUSR1 : SIGUSR2;
+    (void)kill(job, received == 0 ? first : SIGTERM);
+    received = received == 0 ? sig : received;
+}
+
+static void handle(int sig, void (*handler)(int))
+{
+    struct sigaction a = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    (void)sigemptyset(&a.sa_mask);
+    (void)sigaction(sig, &a, NULL);
+}
+
+/* ---- what mpirun says ---- */
+
+/* Open MPI frames each of its messages by lines of dashes. */
+static bool is_bar(const char *line)
+{
+    const size_t dashes = strspn(line, "-");
+    return dashes > 60 && strcmp(line + dashes, "\n") == 0;
+}
+
+/* Words of messages about ranks that ended as they meant to, and of the one about a signal that
+ * this process passed on. */
+static bool is_noise(const char *text)
+{
+    static const char *const words[] = {"Primary job  terminated normally, but",
+                                        "processes exited with non-zero status",
+                                        "MPI_ABORT was invoked on rank", "exited on signal"};
+    const size_t n = sizeof words / sizeof *words - (received != 0 ? 0 : 1);
+    for (size_t i = 0; i < n; i++) {
+        if (strstr(text, words[i]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Passes lines on until mpirun and what it started have ended. */
+static void pass_on(FILE *from)
+{
+    static const char forwards[] = "mpirun: Forwarding signal";
+    dtp_strbuf framed = {0};
+    bool inside = false;
+    char *line = NULL;
+    size_t room = 0;
+    while (getline(&line, &room, from) >= 0) {
+        const bool bar = is_bar(line);
+        if (received != 0 && strncmp(line, forwards, sizeof forwards - 1) == 0) {
+            continue;
+        }
+        if (inside || bar) {
+            dtp_strbuf_add(&framed, line);
+        } else {
+            (void)fputs(line, stderr);
+        }
+        if (inside && bar) {
+            if (!is_noise(dtp_strbuf_text(&framed))) {
+                (void)fputs(dtp_strbuf_text(&framed), stderr);
+            }
+            dtp_strbuf_free(&framed);
+        }
+        inside = bar ? !inside : inside;
+    }
+    (void)fputs(framed.len > 0 ? dtp_strbuf_text(&framed) : "", stderr);
+    dtp_strbuf_free(&framed);
+    free(line);
+}
+
+/* ---- its process ---- */
+
+/* Pipes from the process: what it prints, what it says, and the reason why it did not start. */
+enum { PRINTED, SAID, FAILED, N_PIPES };
+typedef int ends[2];
+
+static void close_pipes(ends *pipes, int n, int end)
+{
+    for (int i = 0; i < n; i++) {
+        (void)close(pipes[i][end]);
+    }
+}
+
+static bool make_pipes(ends pipes[N_PIPES])
+{
+    for (int i = 0; i < N_PIPES; i++) {
+        if (pipe(pipes[i]) != 0) {
+            close_pipes(pipes, i, 0);
+            close_pipes(pipes, i, 1);
+            return false;
+        }
+        (void)fcntl(pipes[i][0], F_SETFD, FD_CLOEXEC);
+        (void)fcntl(pipes[i][1], F_SETFD, FD_CLOEXEC);
+    }
+    return true;
+}
+
+/* A group of its own: the terminal's signals go to this process alone. */
+static void become(char *const *argv, pid_t parent, ends *pipes)
+{
+    (void)setpgid(0, 0);
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() == parent && dup2(pipes[PRINTED][1], STDOUT_FILENO) >= 0 &&
+        dup2(pipes[SAID][1], STDERR_FILENO) >= 0) {
+        execvp(argv[0], argv);
+    }
+    const int code = errno;
+    (void)!write(pipes[FAILED][1], &code, sizeof code);
+    _exit(127);
+}
+
+/* Starts it; the reading ends of PRINTED and SAID are the caller's. */
+static dtp_status start(char *const *argv, ends pipes[N_PIPES], dtp_err *err)
+{
+    int code = 0;
+    const pid_t parent = getpid();
+    if (!make_pipes(pipes)) {
+        return DTP_FAIL(err, DTP_COMM, "cannot start '%s': %s", argv[0], strerror(errno));
+    }
+    (void)fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        become(argv, parent, pipes);
+    }
+    code = child < 0 ? errno : 0;
+    job = (sig_atomic_t)child;
+    close_pipes(pipes, N_PIPES, 1);
+    if (child > 0 && read(pipes[FAILED][0], &code, sizeof code) > 0) {
+        (void)waitpid(child, NULL, 0);
+    }
+    (void)close(pipes[FAILED][0]);
+    if (code != 0) {
+        close_pipes(pipes, FAILED, 0);
+        return DTP_FAIL(err, DTP_COMM, "cannot start '%s': %s (is Open MPI installed?)", argv[0],
+                        strerror(code));
+    }
+    return DTP_OK;
+}
+
+/* mpirun forgets errors of its standard output; ours notes them until the end of the program. */
+static void *print_on(void *user)
+{
+    const int from = *(const int *)user;
+    char block[1 << 14];
+    ssize_t n;
+    while ((n = read(from, block, sizeof block)) > 0 || (n < 0 && errno == EINTR)) {
+        (void)fwrite(block, 1, n > 0 ? (size_t)n : 0, stdout);
+        (void)fflush(stdout);
+    }
+    return NULL;
+}
+
+/* Exit code of the process; a job that ended by the signal and not with its own account of it is
+ * reported here. */
+static int finish(void)
+{
+    int status = 0;
+    while (waitpid((pid_t)job, &status, 0) < 0 && errno == EINTR) {
+    }
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    const bool own = code == 0 || code == 128 + SIGINT || code == 128 + SIGTERM;
+    if (received == 0 || (own && WIFEXITED(status))) {
+        return code;
+    }
+    (void)fprintf(stderr, "dtrun: interrupted by %s\n", tool_interrupt_name(received));
+    return 128 + received;
+}
+
+/* Passes on what mpirun prints and says, until it and all that it started have ended. */
+static dtp_status follow(ends *pipes, dtp_err *err)
+{
+    pthread_t printer;
+    FILE *said = fdopen(pipes[SAID][0], "r");
+    const int code =
+        said == NULL ? ENOMEM : pthread_create(&printer, NULL, print_on, &pipes[PRINTED][0]);
+    if (code != 0) {
+        (void)kill((pid_t)job, SIGTERM);
+    } else {
+        pass_on(said);
+        (void)pthread_join(printer, NULL);
+    }
+    (void)(said != NULL ? fclose(said) : close(pipes[SAID][0]));
+    (void)close(pipes[PRINTED][0]);
+    return code == 0 ? DTP_OK
+                     : DTP_FAIL(err, DTP_NOMEM, "cannot follow mpirun: %s", strerror(code));
+}
+
+dtp_status tool_mpirun(char *const *argv, int *code, dtp_err *err)
+{
+    ends pipes[N_PIPES];
+    DTP_TRY(start(argv, pipes, err));
+    handle(SIGINT, forward);
+    handle(SIGTERM, forward);
+    const dtp_status s = follow(pipes, err);
+    *code = finish();
+    handle(SIGINT, SIG_DFL);
+    handle(SIGTERM, SIG_DFL);
+    return s;
+}

@@ -1,0 +1,98 @@
+#include "tools/dtrun/ranks.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "executor/cpu/blas_env.h"
+#include "executor/device/cpus.h"
+#include "executor/run/launch.h"
+#include "tools/dtrun/mpirun.h"
+
+extern char **environ;
+
+static dtp_status start_mpirun(tool_ranks *ranks, int32_t n, dtp_err *err)
+{
+    dtp_launch launch = {.ranks = n,
+                         .threads = (int32_t)ranks->threads,
+                         .cpus = dtp_cpus_usable(),
+                         .cpus_per_core = dtp_cpus_per_core(),
+                         .may_bind = dtp_cpus_all(),
+                         .is_root = geteuid() == 0,
+                         .allow_root = ranks->allow_root,
+                         .environment = environ,
+                         .n_args = ranks->argc,
+                         .args = ranks->argv};
+    char **argv = NULL;
+    int code = 0;
+    DTP_TRY(dtp_launch_argv(&launch, &argv, err));
+    dtp_status s = tool_mpirun(argv, &code, err);
+    dtp_launch_argv_free(argv);
+    atomic_store(&ranks->code, code);
+    return s;
+}
+
+static int report(void *user, const dtp_err *err)
+{
+    (void)user;
+    return tool_fail("dtrun", err);
+}
+
+static const dtp_comm_reporter reporter = {.report = report};
+
+dtp_status tool_run_ranks(tool_ranks *ranks, const dtp_mesh *mesh, dtp_ranks_body body, void *user,
+                          dtp_err *err)
+{
+    const int32_t n = dtp_mesh_ranks(mesh);
+    const bool in_mpi = dtp_comm_in_mpi_job(environ);
+    const char *comm = ranks->comm;
+    if (comm == NULL) {
+        comm = in_mpi || n > 1 ? "mpi" : "self";
+    }
+    const dtp_ranks_options options = {.comm = comm,
+                                       .backend = ranks->backend,
+                                       .threads = (int32_t)ranks->threads,
+                                       .reporter = &reporter};
+    ranks->met = true;
+    if (strcmp(comm, "mpi") == 0 && in_mpi) {
+        DTP_TRY(dtp_comm_check_launcher(environ, err));
+    }
+    return strcmp(comm, "mpi") == 0 && !in_mpi ? start_mpirun(ranks, n, err)
+                                               : dtp_ranks_run(&options, mesh, body, user, err);
+}
+
+int tool_ranks_command(tool_ranks *ranks, const tool_parse *spec, int argc, char **argv,
+                       tool_body body, void *command)
+{
+    dtp_err err = {0};
+    ranks->argc = argc + 1;
+    ranks->argv = argv - 1;
+    dtp_status s = tool_perform(spec, argc, argv, body, command, &err);
+    const bool mpi = ranks->comm == NULL || strcmp(ranks->comm, "mpi") == 0;
+    dtp_err lone = {0}; /* the failure of a task that MPI does not connect is its own */
+    if (s != DTP_OK && !ranks->met && mpi && dtp_comm_in_mpi_job(environ) &&
+        dtp_comm_check_launcher(environ, &lone) == DTP_OK) {
+        const dtp_ranks_options options = {.reporter = &reporter};
+        s = dtp_ranks_fail(&options, s, &err);
+    }
+    return s == DTP_OK ? atomic_load(&ranks->code) : tool_fail("dtrun", &err);
+}
+
+/* About 10 us: threads of a step meet within that when they have their cores, and where other
+ * processes have them nothing is gained by looking on. */
+static const char spin_count[] = "2000";
+
+void tool_set_environment(char **argv)
+{
+    const char *coretype;
+    bool changed = false;
+    if (getenv("OPENBLAS_CORETYPE") == NULL && dtp_blas_wants_coretype(&coretype)) {
+        changed = setenv("OPENBLAS_CORETYPE", coretype, 1) == 0;
+    }
+    if (getenv("GOMP_SPINCOUNT") == NULL && getenv("OMP_WAIT_POLICY") == NULL) {
+        changed = setenv("GOMP_SPINCOUNT", spin_count, 1) == 0 || changed;
+    }
+    if (changed) {
+        (void)execv("/proc/self/exe", argv);
+    }
+}

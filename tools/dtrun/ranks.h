@@ -1,0 +1,38 @@
+/* What the command line says about ranks, and starting them. */
+#ifndef DTP_TOOLS_DTRUN_RANKS_H
+#define DTP_TOOLS_DTRUN_RANKS_H
+
+#include <stdatomic.h>
+
+#include "core/base/ctx.h"
+#include "executor/run/ranks.h"
+#include "tools/options.h"
+
+typedef struct tool_ranks {
+    const char *comm;    /* --comm self|sim|mpi; NULL: what the situation asks for */
+    const char *backend; /* --backend cpu|ref */
+    int64_t threads;     /* --threads per rank; 0: see executor/run/ranks.h */
+    bool allow_root;     /* --allow-run-as-root */
+    char **argv;         /* the whole command line, to start it again under mpirun */
+    int argc;
+    bool met;        /* the ranks came to one outcome, or mpirun ran them */
+    atomic_int code; /* exit code when nothing failed; a body sets it on every rank alike */
+} tool_ranks;
+
+/* Runs body on all ranks of the mesh. Alone with more than one rank and neither --comm sim nor an
+ * MPI job around us: starts mpirun, waits for it and takes over its exit code as `code`. */
+dtp_status tool_run_ranks(tool_ranks *ranks, const dtp_mesh *mesh, dtp_ranks_body body, void *user,
+                          dtp_err *err) DTP_MUST_CHECK;
+
+/* As tool_run, for a sub-command (argv[0] is its name, argv[-1] the program) that runs ranks. In an
+ * MPI job a failure before they run is that of all, and printed once. */
+int tool_ranks_command(tool_ranks *ranks, const tool_parse *spec, int argc, char **argv,
+                       tool_body body, void *command);
+
+/* What libraries read from the environment while they load: OpenBLAS's kernel set for this
+ * processor, and how long threads look for work before they sleep. The process starts itself again
+ * once with OPENBLAS_CORETYPE and GOMP_SPINCOUNT set, unless the user has (docs/architecture.md).
+ */
+void tool_set_environment(char **argv);
+
+#endif

@@ -1,0 +1,268 @@
+/* dtrun run: trains or runs a model and reports predicted beside measured. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/json.h"
+#include "tools/run_report.h"
+#include "tools/dtrun/options.h"
+#include "tools/dtrun/interrupt.h"
+
+typedef struct run_command {
+    tool_source source;
+    tool_ranks ranks;
+    tool_list feeds, fetches; /* --fetch name=file.npy */
+    const char *load, *save, *output;
+    int64_t steps, seed, log_every, keep;
+    bool json, profile, quiet, allow_nan;
+    /* from here on: derived */
+    int32_t n_fetch;
+    const char *fetch_names[TOOL_LIST_MAX], *fetch_files[TOOL_LIST_MAX];
+    char fetch_text[TOOL_LIST_MAX][256];
+    dtrun_feeds feed_specs;
+    tool_job job;
+    dtp_ctx ctx;
+} run_command;
+
+/* Entropy of single bytes in nats: what a model reaches that only knows letter frequencies. */
+static double byte_entropy(const unsigned char *text, size_t n)
+{
+    double counts[256] = {0}, h = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        counts[text[i]] += 1.0;
+    }
+    for (int b = 0; b < 256; b++) {
+        double p = counts[b] / (double)n;
+        h -= p > 0.0 ? p * log(p) : 0.0;
+    }
+    return h;
+}
+
+static bool ends_with(const char *text, const char *tail)
+{
+    size_t n = strlen(text), k = strlen(tail);
+    return n >= k && strcmp(text + n - k, tail) == 0;
+}
+
+/* For every byte file fed: what its single bytes say about the loss to expect. */
+static dtp_status print_entropies(const run_command *c, double last_loss, dtp_err *err)
+{
+    for (int32_t i = 0; i < c->feed_specs.n; i++) {
+        char *text = NULL;
+        size_t n = 0;
+        const char *file = c->feed_specs.specs[i].file;
+        if (ends_with(file, ".npy")) {
+            continue;
+        }
+        const dtp_status s = dtp_file_read(file, (size_t)1 << 31, &text, &n, err);
+        if (s == DTP_NOMEM) {
+            return s;
+        }
+        if (s != DTP_OK) {
+            continue; /* it was fed, so it is larger than that, or gone since */
+        }
+        double h = byte_entropy((const unsigned char *)text, n);
+        (void)printf("%s: %zu bytes, entropy of single bytes %.4f nats; final loss %.4f (%s)\n",
+                     file, n, h, last_loss, last_loss < h ? "below" : "not below");
+        free(text);
+    }
+    return DTP_OK;
+}
+
+static dtp_status print_json(const run_command *c, dtp_report *report, dtp_err *err)
+{
+    dtp_strbuf text = {0};
+    dtp_status s = dtp_report_json(report, c->profile, &text, err);
+    s = s == DTP_OK ? tool_put_in(c->output, &text, err) : s;
+    dtp_strbuf_free(&text);
+    return s;
+}
+
+static dtp_status print_report(const run_command *c, dtp_report *report, dtp_err *err)
+{
+    if (c->json || c->output != NULL) {
+        DTP_TRY(print_json(c, report, err));
+    }
+    if (!c->json) {
+        dtp_strbuf text = {0};
+        dtp_report_text(report, &text);
+        DTP_TRY(tool_put(&text, err));
+        if (report->n_steps > 0 && report->steps[report->n_steps - 1].has_loss) {
+            DTP_TRY(print_entropies(c, report->steps[report->n_steps - 1].loss, err));
+        }
+    }
+    return DTP_OK;
+}
+
+/* The signal that ends the run here, 0: none; the ranks agree. */
+static dtp_status find_signal(dtp_comm *comm, int *sig, dtp_err *err)
+{
+    int64_t noted = tool_interrupt_signal();
+    if (comm->size > 1) {
+        const dtp_coll coll = {.kind = DTP_ALL_REDUCE,
+                               .set = ((dtp_mesh_set)1 << comm->mesh.n_dims) - 1,
+                               .op = DTP_REDUCE_MAX,
+                               .dtype = DTP_I64,
+                               .count = 1};
+        DTP_TRY(comm->ops->run(comm, &coll, &noted, &noted, err));
+    }
+    *sig = (int)noted;
+    return DTP_OK;
+}
+
+/* Runs the steps, or those until a signal: *sig. */
+static dtp_status train(const run_command *c, dtp_session *session, dtp_comm *comm,
+                        dtp_report *report, int *sig, dtp_err *err)
+{
+    const bool terminal = isatty(STDERR_FILENO) != 0, print = comm->rank == 0;
+    *sig = 0;
+    for (int64_t i = 0; i < c->steps && *sig == 0; i++) {
+        dtp_step_result step;
+        DTP_TRY(dtp_session_step(session, &step, err));
+        DTP_TRY(find_signal(comm, sig, err));
+        DTP_TRY(dtp_report_add(report, &step, err));
+        bool shown = (i + 1) % c->log_every == 0 || i + 1 == c->steps || i == 0;
+        if (print && !c->quiet && (terminal || shown)) {
+            char line[256];
+            dtp_report_progress(report, c->steps, line, sizeof line);
+            (void)fprintf(stderr, "%s%s%s", terminal ? "\r" : "", line,
+                          terminal && !shown ? "  " : "\n");
+        }
+    }
+    return DTP_OK;
+}
+
+/* After everything was saved and reported. */
+static void tell_signal(run_command *c, const dtp_session *session, int sig, bool print)
+{
+    if (print && sig != 0) {
+        (void)fprintf(stderr, "%sdtrun: interrupted by %s after step %" PRId64 "\n",
+                      isatty(STDERR_FILENO) != 0 && !c->quiet ? "\n" : "", tool_interrupt_name(sig),
+                      dtp_session_next_step(session));
+    }
+    if (sig != 0) {
+        atomic_store(&c->ranks.code, 128 + sig);
+    }
+}
+
+static dtp_status finish(const run_command *c, dtp_session *session, dtp_report *report, bool print,
+                         dtp_err *err)
+{
+    if (!c->allow_nan && c->save == NULL) { /* a save looks by itself */
+        DTP_TRY(dtp_session_check(session, err));
+    }
+    DTP_TRY(dtp_report_finish(report, session, err));
+    if (c->save != NULL) { /* first: a run that was interrupted may have little time left */
+        DTP_TRY(dtp_session_save(session, c->save, err));
+    }
+    for (int32_t i = 0; i < c->n_fetch; i++) {
+        dtp_tensor_id t = dtp_graph_find(c->job.graph, c->fetch_names[i]);
+        DTP_TRY(dtp_session_fetch_npy(session, t, c->fetch_files[i], err));
+    }
+    return print ? print_report(c, report, err) : DTP_OK;
+}
+
+static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp_err *err)
+{
+    run_command *c = user;
+    const bool print = comm->rank == 0;
+    int sig = 0;
+    dtp_session *session = NULL;
+    dtp_report report = {0};
+    dtp_ctx ctx = c->ctx;
+    ctx.rank = comm->size > 1 ? comm->rank : -1;
+    dtp_session_options options = dtp_session_options_init();
+    options.seed = (uint64_t)c->seed;
+    options.n_feeds = c->feed_specs.n;
+    options.feeds = c->feed_specs.specs;
+    options.load = c->load;
+    options.save = c->save;
+    options.keep = (int32_t)c->keep;
+    options.allow_nan = c->allow_nan;
+    options.profile = c->profile;
+    options.ctx = &ctx;
+    DTP_TRY(dtp_session_create(c->job.program, backend, comm, &options, &session, err));
+    dtp_status s = dtp_report_start(&report, session, backend->ops->name, comm->ops->name,
+                                    c->job.has_prediction ? &c->job.predicted : NULL, err);
+    if (s == DTP_OK) {
+        tool_interrupt_catch();
+        s = train(c, session, comm, &report, &sig, err);
+    }
+    if (s == DTP_OK) {
+        s = finish(c, session, &report, print, err);
+    }
+    if (s == DTP_OK) {
+        tell_signal(c, session, sig, print);
+    }
+    dtp_report_free(&report);
+    dtp_session_destroy(session);
+    return s;
+}
+
+static dtp_status split_fetches(run_command *c, dtp_err *err)
+{
+    for (int32_t i = 0; i < c->fetches.n; i++) {
+        dtp_status s = tool_split_pair(c->fetches.items[i], c->fetch_text[i],
+                                       sizeof c->fetch_text[i], &c->fetch_files[i], err);
+        if (s != DTP_OK) {
+            dtp_err_prefix(err, "--fetch");
+            return s;
+        }
+        c->fetch_names[i] = c->fetch_text[i];
+    }
+    c->n_fetch = c->fetches.n;
+    return DTP_OK;
+}
+
+static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
+{
+    run_command *c = command;
+    c->source.model = operands[0];
+    if (c->ranks.backend == NULL) {
+        c->ranks.backend = "cpu";
+    }
+    c->source.f64 = strcmp(c->ranks.backend, "ref") == 0;
+    if (c->keep > 0 && (c->save == NULL || ends_with(c->save, ".safetensors"))) {
+        return DTP_FAIL(err, DTP_INVALID, "--keep needs --save with a directory");
+    }
+    DTP_TRY(split_fetches(c, err));
+    DTP_TRY(dtrun_feeds_parse(&c->feeds, &c->feed_specs, err));
+    DTP_TRY(tool_job_create(&c->source, c->n_fetch, c->fetch_names, false, &c->ctx, &c->job, err));
+    return tool_run_ranks(&c->ranks, &c->job.sharding.mesh, run_rank, c, err);
+}
+
+int dtrun_run(int argc, char **argv)
+{
+    run_command c = {.steps = 1, .log_every = 10};
+    const tool_option options[] = {
+        DTRUN_SOURCE_OPTIONS(c.source),
+        {"--steps", TOOL_INT, "N", &c.steps, 1, 1e12, "steps to run (default 1)"},
+        {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "seed of weights, dropout and data order"},
+        {"--feed", TOOL_LIST, "NAME=FILE", &c.feeds, 0, 0,
+         "data of an input: .npy, or any file as bytes (default: synthetic)"},
+        {"--fetch", TOOL_OUT_LIST, "NAME=FILE", &c.fetches, 0, 0,
+         "write a tensor as .npy at the end"},
+        {"--load", TOOL_STRING, "PATH", &c.load, 0, 0, "start from a checkpoint"},
+        {"--save", TOOL_OUT_CHECKPOINT, "PATH", &c.save, 0, 0, "write a checkpoint at the end"},
+        {"--keep", TOOL_INT, "N", &c.keep, 1, 1e6,
+         "checkpoints that stay in the directory of --save, the new one counted (default 1)"},
+        {"--allow-nan", TOOL_FLAG, NULL, &c.allow_nan, 0, 0,
+         "go on when the loss is not finite (such parameters are never saved)"},
+        DTRUN_RANK_OPTIONS(c.ranks),
+        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},
+        {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "JSON report into a file (-o)"},
+        {"--profile", TOOL_FLAG, NULL, &c.profile, 0, 0, "time every instruction"},
+        {"--log-every", TOOL_INT, "N", &c.log_every, 1, 1e9, "steps between progress lines"},
+        {"--quiet", TOOL_FLAG, NULL, &c.quiet, 0, 0, "no progress lines"},
+        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+    };
+    const tool_parse parse = {"dtrun run MODEL [options]", options, 1, 1};
+    c.ctx = dtp_ctx_default();
+    const int code = tool_ranks_command(&c.ranks, &parse, argc, argv, execute, &c);
+    tool_job_free(&c.job);
+    dtrun_feeds_free(&c.feed_specs);
+    return code;
+}

@@ -1,0 +1,100 @@
+/* dtrun verify: N ranks against one device: outputs, gradients and updates of k steps. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/run_report.h"
+#include "tools/dtrun/options.h"
+
+typedef struct verify_command {
+    tool_source source;
+    tool_ranks ranks;
+    tool_list feeds;
+    int64_t steps, seed;
+    double tolerance;
+    bool json;
+    dtrun_feeds feed_specs;
+    tool_job job;
+    dtp_ctx ctx;
+} verify_command;
+
+static dtp_status print_result(const verify_command *c, const dtp_verify_result *result,
+                               dtp_err *err)
+{
+    dtp_strbuf text = {0};
+    dtp_status s = DTP_OK;
+    if (c->json) {
+        s = dtp_verify_json(result, c->job.graph->name, &c->job.sharding.mesh, &text, err);
+    } else {
+        dtp_verify_text(result, &text);
+    }
+    s = s == DTP_OK ? tool_put(&text, err) : s;
+    dtp_strbuf_free(&text);
+    return s;
+}
+
+static dtp_status verify_with(const verify_command *c, dtp_comm *comm, dtp_backend *backend,
+                              dtp_backend *reference, dtp_verify_result *result, dtp_err *err)
+{
+    dtp_verify_options options = dtp_verify_options_init();
+    options.steps = (int32_t)c->steps;
+    options.tolerance = c->tolerance;
+    options.seed = (uint64_t)c->seed;
+    options.n_feeds = c->feed_specs.n;
+    options.feeds = c->feed_specs.specs;
+    options.reference = reference;
+    options.reference_graph = c->job.changed ? c->job.model : NULL;
+    DTP_TRY(dtp_verify(c->job.graph, c->job.program, backend, comm, &options, result, err));
+    return comm->rank == 0 ? print_result(c, result, err) : DTP_OK;
+}
+
+static dtp_status verify_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp_err *err)
+{
+    verify_command *c = user;
+    dtp_backend *reference = NULL;
+    dtp_verify_result result = {0};
+    if (comm->rank == 0) {
+        DTP_TRY(dtp_backend_create(c->ranks.backend, backend->threads, &reference, err));
+    }
+    dtp_status s = verify_with(c, comm, backend, reference, &result, err);
+    if (s == DTP_OK && !result.pass) {
+        atomic_store(&c->ranks.code, TOOL_MISMATCH);
+    }
+    dtp_verify_result_free(&result);
+    dtp_backend_destroy(reference);
+    return s;
+}
+
+static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
+{
+    verify_command *c = command;
+    c->source.model = operands[0];
+    if (c->ranks.backend == NULL) {
+        c->ranks.backend = "cpu";
+    }
+    c->source.f64 = strcmp(c->ranks.backend, "ref") == 0;
+    DTP_TRY(dtrun_feeds_parse(&c->feeds, &c->feed_specs, err));
+    DTP_TRY(tool_job_create(&c->source, 0, NULL, true, &c->ctx, &c->job, err));
+    return tool_run_ranks(&c->ranks, &c->job.sharding.mesh, verify_rank, c, err);
+}
+
+int dtrun_verify(int argc, char **argv)
+{
+    verify_command c = {.steps = 3, .tolerance = 2e-5};
+    const tool_option options[] = {
+        DTRUN_SOURCE_OPTIONS(c.source),
+        {"--steps", TOOL_INT, "N", &c.steps, 1, 1e6, "steps to compare (default 3)"},
+        {"--tolerance", TOOL_REAL, "X", &c.tolerance, 0, 1,
+         "largest relative error (default 2e-5)"},
+        {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "seed of weights, dropout and data order"},
+        {"--feed", TOOL_LIST, "NAME=FILE", &c.feeds, 0, 0, "data of an input, as for run"},
+        DTRUN_RANK_OPTIONS(c.ranks),
+        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "result as JSON"},
+        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+    };
+    const tool_parse parse = {"dtrun verify MODEL [options]", options, 1, 1};
+    c.ctx = dtp_ctx_default();
+    const int code = tool_ranks_command(&c.ranks, &parse, argc, argv, execute, &c);
+    tool_job_free(&c.job);
+    dtrun_feeds_free(&c.feed_specs);
+    return code;
+}

@@ -1,0 +1,513 @@
+#include "tools/run_report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/json_writer.h"
+#include "core/transform/microbatch.h"
+
+void dtp_report_work(const dtp_graph *g, int64_t *per_step, const char **unit)
+{
+    *per_step = 1;
+    *unit = "steps";
+    bool found = false;
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        const dtp_graph_tensor *tensor = &g->tensors[t];
+        if (tensor->kind != DTP_TENSOR_INPUT || tensor->type.rank < 1) {
+            continue;
+        }
+        const dtp_ttype type = dtp_microbatch_whole(g, &tensor->type);
+        bool integer = tensor->type.dtype == DTP_I32 || tensor->type.dtype == DTP_I64;
+        if (integer && tensor->type.rank >= 2) {
+            *per_step = dtp_ttype_elems(&type);
+            *unit = "tokens";
+            return;
+        }
+        if (!found) {
+            *per_step = type.dims[0].size;
+            *unit = "samples";
+            found = true;
+        }
+    }
+}
+
+dtp_status dtp_report_start(dtp_report *r, const dtp_session *s, const char *backend,
+                            const char *comm, const dtp_prediction *predicted, dtp_err *err)
+{
+    const dtp_runner *runner = dtp_session_runner(s);
+    const dtp_program *p = dtp_runner_program(runner);
+    *r = (dtp_report){.model = p->graph->name,
+                      .backend = backend,
+                      .comm = comm,
+                      .mesh = p->mesh,
+                      .ranks = dtp_mesh_ranks(&p->mesh),
+                      .program_peak_bytes = p->peak_bytes,
+                      .runner = runner};
+    if (predicted != NULL) {
+        r->predicted = *predicted;
+        r->has_prediction = true;
+    }
+    dtp_report_work(p->graph, &r->tokens_per_step, &r->unit);
+    r->arena = dtp_arena_create();
+    if (r->arena == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for a report");
+    }
+    return dtp_counters_of(p, r->arena, &r->counters, err);
+}
+
+dtp_status dtp_report_add(dtp_report *r, const dtp_step_result *step, dtp_err *err)
+{
+    if (r->n_steps == r->capacity) {
+        int32_t capacity = r->capacity < INT32_MAX / 2 - 64 ? 2 * r->capacity + 64 : INT32_MAX;
+        void *grown =
+            r->n_steps < capacity ? realloc(r->steps, (size_t)capacity * sizeof *r->steps) : NULL;
+        if (grown == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "no memory for the results of %d steps", capacity);
+        }
+        r->steps = grown;
+        r->capacity = capacity;
+    }
+    r->steps[r->n_steps++] = *step;
+    return DTP_OK;
+}
+
+dtp_status dtp_report_finish(dtp_report *r, dtp_session *s, dtp_err *err)
+{
+    r->peak_bytes = calloc((size_t)r->ranks, sizeof *r->peak_bytes);
+    dtp_status status = r->peak_bytes != NULL ? dtp_session_peaks(s, r->peak_bytes, err)
+                                              : DTP_FAIL(err, DTP_NOMEM, "no memory for a report");
+    return status;
+}
+
+void dtp_report_free(dtp_report *r)
+{
+    free(r->steps);
+    free(r->peak_bytes);
+    dtp_arena_destroy(r->arena);
+    *r = (dtp_report){0};
+}
+
+/* ---- figures ---- */
+
+typedef enum figure { STEP_S, COMPUTE_S, COMM_S, FEED_S } figure;
+
+static double figure_of(const dtp_step_result *s, figure f)
+{
+    switch (f) {
+    case COMPUTE_S:
+        return s->times.compute_s;
+    case COMM_S:
+        return s->times.comm_s;
+    case FEED_S:
+        return s->feed_s;
+    default:
+        return s->times.total_s;
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+typedef struct spread {
+    double median, min, max;
+} spread;
+
+/* Over all steps; zeros when there are none. `out`, where it goes, fails when memory runs out. */
+static spread spread_of(const dtp_report *r, figure f, dtp_strbuf *out)
+{
+    spread s = {0};
+    int32_t n = r->n_steps;
+    double *values = n > 0 ? malloc((size_t)n * sizeof *values) : NULL;
+    if (values != NULL) {
+        for (int32_t i = 0; i < n; i++) {
+            values[i] = figure_of(&r->steps[i], f);
+        }
+        qsort(values, (size_t)n, sizeof *values, by_value);
+        s = (spread){.median = (values[n / 2] + values[(n - 1) / 2]) / 2,
+                     .min = values[0],
+                     .max = values[n - 1]};
+    }
+    out->failed = out->failed || (n > 0 && values == NULL);
+    free(values);
+    return s;
+}
+
+static int64_t highest_peak(const dtp_report *r)
+{
+    int64_t peak = 0;
+    for (int32_t i = 0; r->peak_bytes != NULL && i < r->ranks; i++) {
+        peak = r->peak_bytes[i] > peak ? r->peak_bytes[i] : peak;
+    }
+    return peak;
+}
+
+/* ---- text ---- */
+
+void dtp_report_progress(const dtp_report *r, int64_t total, char *out, size_t bytes)
+{
+    enum { RECENT = 20 };
+    if (r->n_steps == 0) {
+        snprintf(out, bytes, "step 0/%" PRId64, total);
+        return;
+    }
+    int32_t n = r->n_steps < RECENT ? r->n_steps : RECENT;
+    double seconds = 0;
+    for (int32_t i = r->n_steps - n; i < r->n_steps; i++) {
+        seconds += r->steps[i].times.total_s + r->steps[i].feed_s;
+    }
+    seconds /= n;
+    const dtp_step_result *last = &r->steps[r->n_steps - 1];
+    char loss[32] = "";
+    if (last->has_loss) {
+        snprintf(loss, sizeof loss, "  loss %.4f", last->loss);
+    }
+    double rate = seconds > 0 ? (double)r->tokens_per_step / seconds : 0;
+    double left = (double)(total - r->n_steps) * seconds;
+    int64_t whole = left > 0 ? (int64_t)ceil(left) : 0;
+    snprintf(out, bytes, "step %d/%" PRId64 "%s  %.0f %s/s  left %" PRId64 ":%02d", r->n_steps,
+             total, loss, rate, r->unit, whole / 60, (int)(whole % 60));
+}
+
+static void row(dtp_strbuf *out, const char *name, bool known, double predicted, double measured)
+{
+    if (!known) {
+        dtp_strbuf_addf(out, "  %-14s %12s %12.6f\n", name, "-", measured);
+        return;
+    }
+    double off = measured > 0 ? 100.0 * (predicted - measured) / measured : 0.0;
+    dtp_strbuf_addf(out, "  %-14s %12.6f %12.6f %+8.1f %%\n", name, predicted, measured, off);
+}
+
+static void set_text(const dtp_mesh *mesh, dtp_mesh_set set, char *out, size_t room)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (int32_t m = 0; m < mesh->n_dims && used < room; m++) {
+        if ((set >> m & 1U) != 0) {
+            used += (size_t)snprintf(out + used, room - used, "%s%s", used > 0 ? "," : "",
+                                     mesh->names[m]);
+        }
+    }
+}
+
+static void collectives_text(const dtp_report *r, dtp_strbuf *out)
+{
+    const dtp_coll_stat *stats;
+    int32_t n = dtp_runner_coll_stats(r->runner, &stats);
+    dtp_strbuf_add(out, n > 0 ? "collectives per rank and step\n" : "no collectives\n");
+    for (int32_t i = 0; i < n; i++) {
+        char dims[DTP_MESH_TEXT_BYTES];
+        set_text(&r->mesh, stats[i].set, dims, sizeof dims);
+        dtp_strbuf_addf(out, "  %-14s over %-10s %6" PRId64 " calls %14" PRId64 " bytes\n",
+                        dtp_coll_name(stats[i].kind), dims, stats[i].count, stats[i].bytes);
+    }
+}
+
+void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
+{
+    char mesh[DTP_MESH_TEXT_BYTES];
+    dtp_mesh_print(&r->mesh, mesh);
+    dtp_strbuf_addf(out, "%s: %d steps on %d rank%s (mesh '%s', %s backend, %s communicator)\n",
+                    r->model, r->n_steps, r->ranks, r->ranks == 1 ? "" : "s", mesh, r->backend,
+                    r->comm);
+    if (r->n_steps > 0 && r->steps[0].has_loss) {
+        dtp_strbuf_addf(out, "loss %.6f -> %.6f\n", r->steps[0].loss,
+                        r->steps[r->n_steps - 1].loss);
+    }
+    dtp_strbuf_addf(out, "  %-14s %12s %12s\n", "seconds", "predicted", "measured");
+    spread step = spread_of(r, STEP_S, out);
+    row(out, "step", r->has_prediction, r->predicted.step_time_s, step.median);
+    row(out, "compute", r->has_prediction, r->predicted.compute_s,
+        spread_of(r, COMPUTE_S, out).median);
+    row(out, "comm", r->has_prediction, r->predicted.comm_s, spread_of(r, COMM_S, out).median);
+    row(out, "exposed comm", r->has_prediction, r->predicted.exposed_comm_s,
+        spread_of(r, COMM_S, out).median);
+    dtp_strbuf_addf(out, "  step time median %.6f, fastest %.6f, slowest %.6f; inputs %.6f\n",
+                    step.median, step.min, step.max, spread_of(r, FEED_S, out).median);
+    if (r->peak_bytes != NULL) {
+        int64_t predicted = r->has_prediction ? r->predicted.peak_bytes : r->program_peak_bytes;
+        int64_t peak = highest_peak(r);
+        dtp_strbuf_addf(out, "peak bytes per rank: predicted %" PRId64 ", measured %" PRId64 "%s\n",
+                        predicted, peak, predicted == peak ? " (equal)" : " (DIFFERENT)");
+    }
+    collectives_text(r, out);
+}
+
+/* ---- JSON ---- */
+
+static void predicted_json(const dtp_report *r, dtp_json_writer *j)
+{
+    if (!r->has_prediction) {
+        dtp_json_write_null(j, "predicted");
+        return;
+    }
+    const dtp_prediction *p = &r->predicted;
+    dtp_json_begin_object(j, "predicted");
+    dtp_json_write_double(j, "step_time_s", p->step_time_s);
+    dtp_json_write_double(j, "compute_s", p->compute_s);
+    dtp_json_write_double(j, "comm_s", p->comm_s);
+    dtp_json_write_double(j, "exposed_comm_s", p->exposed_comm_s);
+    dtp_json_write_int(j, "peak_bytes", p->peak_bytes);
+    dtp_json_begin_object(j, "collectives");
+    for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {
+        if (p->collectives[i].kind != NULL) {
+            dtp_json_begin_object(j, p->collectives[i].kind);
+            dtp_json_write_int(j, "count", p->collectives[i].count);
+            dtp_json_write_int(j, "bytes", p->collectives[i].bytes);
+            dtp_json_end_object(j);
+        }
+    }
+    dtp_json_end_object(j);
+    dtp_json_end_object(j);
+}
+
+static void measured_json(const dtp_report *r, dtp_json_writer *j)
+{
+    double comm = spread_of(r, COMM_S, &j->buf).median;
+    dtp_json_begin_object(j, "measured");
+    dtp_json_write_double(j, "step_time_s", spread_of(r, STEP_S, &j->buf).median);
+    dtp_json_write_double(j, "compute_s", spread_of(r, COMPUTE_S, &j->buf).median);
+    dtp_json_write_double(j, "comm_s", comm);
+    /* the interpreter waits for every collective, so all of it is exposed */
+    dtp_json_write_double(j, "exposed_comm_s", comm);
+    dtp_json_write_double(j, "feed_s", spread_of(r, FEED_S, &j->buf).median);
+    dtp_json_write_int(j, "peak_bytes", highest_peak(r));
+    dtp_json_begin_array(j, "peak_bytes_per_rank", true);
+    for (int32_t i = 0; r->peak_bytes != NULL && i < r->ranks; i++) {
+        dtp_json_write_int(j, NULL, r->peak_bytes[i]);
+    }
+    dtp_json_end_array(j);
+    dtp_json_end_object(j);
+}
+
+static void collectives_json(const dtp_report *r, dtp_json_writer *j)
+{
+    const dtp_coll_stat *stats;
+    int32_t n = dtp_runner_coll_stats(r->runner, &stats);
+    dtp_json_begin_array(j, "collectives", false);
+    for (int32_t i = 0; i < n; i++) {
+        dtp_json_begin_object(j, NULL);
+        dtp_json_write_string(j, "kind", dtp_coll_name(stats[i].kind));
+        dtp_json_begin_array(j, "mesh_dims", true);
+        for (int32_t m = 0; m < r->mesh.n_dims; m++) {
+            if ((stats[i].set >> m & 1U) != 0) {
+                dtp_json_write_string(j, NULL, r->mesh.names[m]);
+            }
+        }
+        dtp_json_end_array(j);
+        dtp_json_write_int(j, "count", stats[i].count);
+        dtp_json_write_int(j, "bytes", stats[i].bytes);
+        dtp_json_end_object(j);
+    }
+    dtp_json_end_array(j);
+}
+
+static void instruction_json(const dtp_program *p, const dtp_instr *in, double seconds,
+                             dtp_json_writer *j)
+{
+    static const char *const kinds[] = {"kernel", "collective", "move"};
+    static const char *const phases[] = {"forward", "backward", "update"};
+    const char *op = in->kind == DTP_INSTR_KERNEL       ? in->op->name
+                     : in->kind == DTP_INSTR_COLLECTIVE ? dtp_coll_name(in->coll.kind)
+                                                        : dtp_move_name(in->move.kind);
+    dtp_json_begin_object(j, NULL);
+    dtp_json_write_string(j, "kind", kinds[in->kind]);
+    dtp_json_write_string(j, "op", op);
+    if (in->node >= 0) {
+        dtp_json_write_string(j, "node", p->graph->nodes[in->node].name);
+    } else {
+        dtp_json_write_null(j, "node");
+    }
+    dtp_json_write_string(j, "phase", phases[in->phase]);
+    dtp_json_write_double(j, "predicted_s", dtp_instr_runs(p, in) * in->time_s);
+    dtp_json_write_double(j, "measured_s", seconds);
+    dtp_json_end_object(j);
+}
+
+static void profile_json(const dtp_report *r, dtp_json_writer *j)
+{
+    const dtp_program *p = dtp_runner_program(r->runner);
+    const double *seconds = dtp_runner_profile(r->runner);
+    if (seconds == NULL || r->n_steps == 0) {
+        return;
+    }
+    dtp_json_begin_array(j, "instructions", false);
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        instruction_json(p, &p->instrs[i], seconds[i] / r->n_steps, j);
+    }
+    dtp_json_end_array(j);
+}
+
+static dtp_status take_text(dtp_json_writer *j, dtp_strbuf *out, dtp_err *err)
+{
+    dtp_strbuf_add(&j->buf, "\n");
+    dtp_strbuf_add(out, dtp_strbuf_text(&j->buf));
+    bool failed = j->buf.failed || out->failed;
+    dtp_strbuf_free(&j->buf);
+    return failed ? DTP_FAIL(err, DTP_NOMEM, "no memory for a report") : DTP_OK;
+}
+
+static void head_json(dtp_json_writer *j, const char *format, const char *model,
+                      const dtp_mesh *mesh, int32_t ranks)
+{
+    dtp_json_write_string(j, "format", format);
+    dtp_json_write_string(j, "model", model);
+    dtp_mesh_write(j, mesh);
+    dtp_json_write_int(j, "ranks", ranks);
+}
+
+dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out, dtp_err *err)
+{
+    dtp_json_writer j = {0};
+    spread step = spread_of(r, STEP_S, &j.buf);
+    dtp_json_begin_object(&j, NULL);
+    head_json(&j, "dtp.report/1", r->model, &r->mesh, r->ranks);
+    dtp_json_write_string(&j, "backend", r->backend);
+    dtp_json_write_string(&j, "comm", r->comm);
+    dtp_json_write_int(&j, "steps", r->n_steps);
+    dtp_json_begin_array(&j, "loss", true);
+    for (int32_t i = 0; i < r->n_steps && r->steps[i].has_loss; i++) {
+        dtp_json_write_double(&j, NULL, r->steps[i].loss);
+    }
+    dtp_json_end_array(&j);
+    dtp_json_begin_object(&j, "step_time_s");
+    dtp_json_write_double(&j, "median", step.median);
+    dtp_json_write_double(&j, "min", step.min);
+    dtp_json_write_double(&j, "max", step.max);
+    dtp_json_end_object(&j);
+    predicted_json(r, &j);
+    measured_json(r, &j);
+    collectives_json(r, &j);
+    dtp_json_begin_object(&j, "counters");
+    for (int32_t i = 0; i < r->counters.n; i++) {
+        dtp_json_write_double(&j, r->counters.list[i].name, r->counters.list[i].value);
+    }
+    dtp_json_end_object(&j);
+    if (profile) {
+        profile_json(r, &j);
+    }
+    dtp_json_end_object(&j);
+    return take_text(&j, out, err);
+}
+
+/* ---- verify ---- */
+
+static bool within(const dtp_verify_result *v, const dtp_verify_item *item)
+{
+    return item->rel_err <= v->tolerance;
+}
+
+/* "  updates    FAIL   69 compared, worst 1.000e-03 at 'w1' step 2" */
+static void kind_text(const dtp_verify_result *v, dtp_verify_kind kind, dtp_strbuf *out)
+{
+    const dtp_verify_item *worst = dtp_verify_worst(v, kind);
+    int32_t n = 0;
+    for (int32_t i = 0; i < v->n; i++) {
+        n += v->items[i].kind == kind;
+    }
+    if (worst != NULL) {
+        dtp_strbuf_addf(out, "  %-10s %s  %4d compared, worst %.3e at '%s'",
+                        dtp_verify_kind_name(kind), within(v, worst) ? "pass" : "FAIL", n,
+                        worst->rel_err, worst->name);
+        if (worst->step > 0) {
+            dtp_strbuf_addf(out, " step %d", worst->step);
+        }
+        dtp_strbuf_add(out, "\n");
+    }
+}
+
+void dtp_verify_text(const dtp_verify_result *v, dtp_strbuf *out)
+{
+    const char *separator = ": ";
+    dtp_strbuf_addf(out, "verify: %d rank%s against one device, %d steps, tolerance %g\n", v->ranks,
+                    v->ranks == 1 ? "" : "s", v->steps, v->tolerance);
+    for (int kind = 0; kind < (int)DTP_VERIFY_N_KINDS; kind++) {
+        kind_text(v, (dtp_verify_kind)kind, out);
+    }
+    for (int32_t i = 0; i < v->n; i++) {
+        const dtp_verify_item *item = &v->items[i];
+        if (!within(v, item)) {
+            dtp_strbuf_addf(
+                out, "  MISMATCH %s '%s' step %d: relative %.3e, absolute %.3e, largest %s %.3e\n",
+                dtp_verify_kind_name(item->kind), item->name, item->step, item->rel_err,
+                item->abs_err, item->kind == DTP_VERIFY_UPDATE ? "change" : "reference",
+                item->ref_max);
+        }
+    }
+    dtp_strbuf_add(out, v->pass ? "pass" : "FAIL");
+    for (int kind = 0; kind < (int)DTP_VERIFY_N_KINDS; kind++) {
+        const dtp_verify_item *worst = dtp_verify_worst(v, (dtp_verify_kind)kind);
+        if (worst != NULL && !within(v, worst)) {
+            dtp_strbuf_addf(out, "%s%s", separator, dtp_verify_kind_name((dtp_verify_kind)kind));
+            separator = ", ";
+        }
+    }
+    dtp_strbuf_addf(out, ": max relative error %.3e\n", v->max_rel_err);
+}
+
+static void items_json(const dtp_verify_result *v, dtp_verify_kind kind, dtp_json_writer *j)
+{
+    dtp_json_begin_object(j, dtp_verify_kind_name(kind));
+    for (int32_t i = 0; i < v->n; i++) {
+        if (v->items[i].kind == kind && v->items[i].rel_err >= 0) {
+            dtp_json_begin_object(j, v->items[i].name);
+            dtp_json_write_double(j, "max_rel_err", v->items[i].rel_err);
+            dtp_json_write_double(j, "max_abs_err", v->items[i].abs_err);
+            dtp_json_write_double(j, "ref_max", v->items[i].ref_max);
+            dtp_json_write_int(j, "step", v->items[i].step);
+            dtp_json_end_object(j);
+        }
+    }
+    dtp_json_end_object(j);
+}
+
+dtp_status dtp_verify_json(const dtp_verify_result *v, const char *model, const dtp_mesh *mesh,
+                           dtp_strbuf *out, dtp_err *err)
+{
+    dtp_json_writer j = {0};
+    dtp_json_begin_object(&j, NULL);
+    head_json(&j, "dtp.verify/1", model, mesh, v->ranks);
+    dtp_json_write_int(&j, "steps", v->steps);
+    dtp_json_write_double(&j, "tolerance", v->tolerance);
+    dtp_json_write_bool(&j, "pass", v->pass);
+    dtp_json_write_double(&j, "max_rel_err", v->max_rel_err);
+    dtp_json_begin_array(&j, "failed", true);
+    for (int kind = 0; kind < (int)DTP_VERIFY_N_KINDS; kind++) {
+        const dtp_verify_item *worst = dtp_verify_worst(v, (dtp_verify_kind)kind);
+        if (worst != NULL && !within(v, worst)) {
+            dtp_json_write_string(&j, NULL, dtp_verify_kind_name((dtp_verify_kind)kind));
+        }
+    }
+    dtp_json_end_array(&j);
+    for (int kind = 0; kind < (int)DTP_VERIFY_N_KINDS; kind++) {
+        items_json(v, (dtp_verify_kind)kind, &j);
+    }
+    dtp_json_begin_array(&j, "loss", true);
+    for (int32_t i = 0; v->losses != NULL && i < v->steps; i++) {
+        dtp_json_write_double(&j, NULL, v->losses[i]);
+    }
+    dtp_json_end_array(&j);
+    dtp_json_begin_array(&j, "reference_loss", true);
+    for (int32_t i = 0; v->ref_losses != NULL && i < v->steps; i++) {
+        dtp_json_write_double(&j, NULL, v->ref_losses[i]);
+    }
+    dtp_json_end_array(&j);
+    dtp_json_begin_object(&j, "predicted");
+    dtp_json_write_int(&j, "peak_bytes", v->predicted_peak_bytes);
+    dtp_json_end_object(&j);
+    dtp_json_begin_object(&j, "measured");
+    dtp_json_begin_array(&j, "peak_bytes_per_rank", true);
+    for (int32_t i = 0; i < v->ranks; i++) {
+        dtp_json_write_int(&j, NULL, v->peak_bytes[i]);
+    }
+    dtp_json_end_array(&j);
+    dtp_json_end_object(&j);
+    dtp_json_end_object(&j);
+    return take_text(&j, out, err);
+}

@@ -1,0 +1,56 @@
+/* What dtrun prints: progress, predicted against measured, JSON (docs/formats/report.md). */
+#ifndef DTP_TOOLS_DTRUN_RUN_REPORT_H
+#define DTP_TOOLS_DTRUN_RUN_REPORT_H
+
+#include "core/plan/plan.h"
+#include "core/base/strbuf.h"
+#include "interop/counters.h"
+#include "executor/session/session.h"
+#include "executor/verify/verify.h"
+
+/* Everything known about a run, collected step by step on every rank and printed on rank 0. */
+typedef struct dtp_report {
+    const char *model;
+    const char *backend, *comm; /* names */
+    dtp_mesh mesh;
+    int32_t ranks;
+    int32_t n_steps, capacity;
+    dtp_step_result *steps;
+    dtp_prediction predicted; /* copied */
+    bool has_prediction;
+    int64_t *peak_bytes; /* per rank; NULL until dtp_report_finish */
+    int64_t program_peak_bytes;
+    int64_t tokens_per_step; /* elements of the first input's dims that count as work; see unit */
+    const char *unit;        /* "tokens" or "samples" */
+    dtp_arena *arena;
+    dtp_counters counters;
+    const dtp_runner *runner; /* borrowed: collectives and profile */
+} dtp_report;
+
+/* `predicted` may be NULL. Borrows names and session; needs dtp_report_free. */
+dtp_status dtp_report_start(dtp_report *r, const dtp_session *s, const char *backend,
+                            const char *comm, const dtp_prediction *predicted,
+                            dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_report_add(dtp_report *r, const dtp_step_result *step, dtp_err *err) DTP_MUST_CHECK;
+/* Peaks of all ranks; collective. */
+dtp_status dtp_report_finish(dtp_report *r, dtp_session *s, dtp_err *err) DTP_MUST_CHECK;
+void dtp_report_free(dtp_report *r);
+
+/* Samples per step and unit of a graph: rows x columns of an integer input of rank 2 or more
+ * ("tokens"), else dims[0] of the first input ("samples"). */
+void dtp_report_work(const dtp_graph *g, int64_t *per_step, const char **unit);
+
+/* "step 12/300  loss 2.4031  5120 tokens/s  left 0:42", without a newline; `total` steps planned in
+ * this run. */
+void dtp_report_progress(const dtp_report *r, int64_t total, char *out, size_t bytes);
+/* Table of predicted against measured, collectives and memory. */
+void dtp_report_text(const dtp_report *r, dtp_strbuf *out);
+/* JSON with `profile` also per instruction; ended by a newline. */
+dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out,
+                           dtp_err *err) DTP_MUST_CHECK;
+
+void dtp_verify_text(const dtp_verify_result *v, dtp_strbuf *out);
+dtp_status dtp_verify_json(const dtp_verify_result *v, const char *model, const dtp_mesh *mesh,
+                           dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;
+
+#endif
