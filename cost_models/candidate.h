@@ -9,7 +9,7 @@
 
 typedef struct dtp_candidate {
     const char *name;       /* of a baseline; NULL for a solution */
-    dtp_rules rules;        /* of layout rules */
+    dtp_layout_rules rules; /* of layout rules */
     const char *rules_text; /* NULL: not made from layout rules */
     int32_t n_styles;
     const char *const *styles;              /* what it was made from when not from rules */

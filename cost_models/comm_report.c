@@ -260,7 +260,7 @@ static dtp_status prepare(making *k, dtp_err *err)
     }
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
-        if (instr->kind == DTP_INSTR_MOVE && instr->move.kind == DTP_MOVE_PACK) {
+        if (instr->kind == DTP_INSTR_COPY && instr->move.kind == DTP_COPY_PACK) {
             k->packed[instr->out[0]] = instr->in[0];
         }
     }

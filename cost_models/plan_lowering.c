@@ -20,7 +20,7 @@ static dtp_status use_listed(dtp_plan_lowering *l, const dtp_plan *plan, dtp_err
             return s;
         }
     }
-    l->listed = (dtp_listed_moves){plan->n_moves, plan->moves};
+    l->listed = (dtp_listed_redistributions){plan->n_moves, plan->moves};
     l->decides = dtp_listed_redistributor(&l->listed);
     l->redistributor = &l->decides;
     return DTP_OK;

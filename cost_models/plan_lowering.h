@@ -13,7 +13,7 @@
 typedef struct dtp_plan_lowering {
     dtp_torch_cost cost;
     dtp_torch_planner planner;
-    dtp_listed_moves listed;
+    dtp_listed_redistributions listed;
     dtp_redistributor decides;
     const dtp_redistributor *redistributor; /* NULL: the default */
     dtp_lower_options options;              /* for dtp_lower; the caller may add fetches */

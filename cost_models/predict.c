@@ -67,8 +67,8 @@ dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction 
     out->step_time_s = out->cost_s;
     out->exposed_comm_s = out->comm_s;
     if (pricer->machine->overlap) {
-        dtp_timeline_result timeline;
-        if (!dtp_timeline_program(p, pricer->machine->overlap_slowdown, &timeline, NULL)) {
+        dtp_schedule_result timeline;
+        if (!dtp_schedule_program(p, pricer->machine->overlap_slowdown, &timeline, NULL)) {
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for a timeline of %d instructions",
                             p->n_instrs);
         }

@@ -72,9 +72,9 @@ double dtp_price_work(const dtp_machine *machine, const char *op, dtp_dtype dtyp
     }
 }
 
-double dtp_price_move(const dtp_machine *machine, dtp_move_kind kind, double bytes)
+double dtp_price_move(const dtp_machine *machine, dtp_copy_kind kind, double bytes)
 {
-    const dtp_op_curve *c = dtp_machine_op_curve(machine, dtp_move_name(kind), false);
+    const dtp_op_curve *c = dtp_machine_op_curve(machine, dtp_copy_name(kind), false);
     return c != NULL ? dtp_curve_at(&c->time_s, bytes)
                      : machine->launch_s + bytes / machine->mem_bw_Bps;
 }
@@ -83,7 +83,7 @@ static double move_bytes(const dtp_program *p, const dtp_instr *instr)
 {
     double in = (double)p->values[instr->in[0]].bytes;
     double out = (double)p->values[instr->out[0]].bytes;
-    return instr->move.kind == DTP_MOVE_SLICE ? 2.0 * out : in + out;
+    return instr->move.kind == DTP_COPY_SLICE ? 2.0 * out : in + out;
 }
 
 double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp_instr *instr)
@@ -91,7 +91,7 @@ double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp
     if (instr->kind == DTP_INSTR_COLLECTIVE) {
         return dtp_price_coll(pricer, &instr->coll);
     }
-    if (instr->kind == DTP_INSTR_MOVE) {
+    if (instr->kind == DTP_INSTR_COPY) {
         return dtp_price_move(pricer->machine, instr->move.kind, move_bytes(p, instr));
     }
     dtp_call_types types;

@@ -39,7 +39,7 @@ double dtp_price_coll(const dtp_pricer *pricer, const dtp_coll *coll);
  * reduce-scatter input, one rank's all-to-all or permuted buffer. */
 double dtp_coll_full_bytes(dtp_coll_kind kind, int64_t count, dtp_dtype dtype, int32_t ranks);
 /* bytes: read plus written. */
-double dtp_price_move(const dtp_machine *machine, dtp_move_kind kind, double bytes);
+double dtp_price_move(const dtp_machine *machine, dtp_copy_kind kind, double bytes);
 
 /* Seconds to integer picoseconds, rounded to nearest; below the limit of
  * cost_models/price_limit.h. */

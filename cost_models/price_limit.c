@@ -95,7 +95,7 @@ static void find_key(blame *b)
 static const char *name_of(const dtp_instr *instr)
 {
     return instr->kind == DTP_INSTR_COLLECTIVE ? dtp_coll_name(instr->coll.kind)
-           : instr->kind == DTP_INSTR_MOVE     ? dtp_move_name(instr->move.kind)
+           : instr->kind == DTP_INSTR_COPY     ? dtp_copy_name(instr->move.kind)
                                                : instr->op->name;
 }
 

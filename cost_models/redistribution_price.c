@@ -25,7 +25,7 @@ typedef struct memo {
     memo_entry *slots;
 } memo;
 
-struct dtp_move_pricer {
+struct dtp_redistribution_pricer {
     const dtp_pricer *pricer;
     dtp_graph *names; /* its dims 0, 1, ... stand for those of any tensor */
     memo steps;
@@ -102,7 +102,8 @@ static bool remember(memo *m, const uint64_t *key, int64_t ps)
 /* ---- steps -------------------------------------------------------------------------------------
  */
 
-static dtp_status add_prices(dtp_move_pricer *m, const dtp_program *p, int64_t *sum, dtp_err *err)
+static dtp_status add_prices(dtp_redistribution_pricer *m, const dtp_program *p, int64_t *sum,
+                             dtp_err *err)
 {
     *sum = 0;
     for (int32_t i = 0; i < p->n_instrs; i++) {
@@ -115,8 +116,9 @@ static dtp_status add_prices(dtp_move_pricer *m, const dtp_program *p, int64_t *
     return DTP_OK;
 }
 
-static dtp_status price_program(dtp_move_pricer *m, const dtp_ttype *type, const dtp_layout *before,
-                                const dtp_step *step, int64_t *ps, dtp_err *err)
+static dtp_status price_program(dtp_redistribution_pricer *m, const dtp_ttype *type,
+                                const dtp_layout *before, const dtp_step *step, int64_t *ps,
+                                dtp_err *err)
 {
     const dtp_mesh *mesh = &m->pricer->mesh;
     dtp_redistribute_job job;
@@ -139,7 +141,7 @@ static int64_t even_bytes(const dtp_mesh *mesh, const dtp_ttype *type, const dtp
         parts[i] = 1;
     }
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        const dtp_place *p = &layout->place[m];
+        const dtp_placement *p = &layout->placement[m];
         if (p->kind == DTP_SHARD) {
             parts[p->axis] *= mesh->sizes[m];
         }
@@ -158,7 +160,7 @@ static int64_t even_bytes(const dtp_mesh *mesh, const dtp_ttype *type, const dtp
 }
 
 /* A step to an even layout whose pieces have so many bytes. */
-static dtp_status price_even_step(dtp_move_pricer *m, const dtp_ttype *type,
+static dtp_status price_even_step(dtp_redistribution_pricer *m, const dtp_ttype *type,
                                   const dtp_layout *before, const dtp_step *step,
                                   int64_t after_bytes, int64_t *ps, dtp_err *err)
 {
@@ -177,7 +179,7 @@ static dtp_status price_even_step(dtp_move_pricer *m, const dtp_ttype *type,
 static dtp_status even_step_price(void *user, const dtp_ttype *type, const dtp_layout *before,
                                   const dtp_step *step, int64_t *ps, dtp_err *err)
 {
-    dtp_move_pricer *m = user;
+    dtp_redistribution_pricer *m = user;
     return price_even_step(m, type, before, step, even_bytes(&m->pricer->mesh, type, &step->after),
                            ps, err);
 }
@@ -185,7 +187,7 @@ static dtp_status even_step_price(void *user, const dtp_ttype *type, const dtp_l
 static double step_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
                          const dtp_layout *before, const dtp_step *step)
 {
-    dtp_move_pricer *m = user;
+    dtp_redistribution_pricer *m = user;
     int64_t ps = 0;
     const int64_t after_bytes = m->even ? even_bytes(mesh, type, &step->after) : 0;
     if (after_bytes < 0) {
@@ -204,7 +206,7 @@ static double step_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type
 static dtp_status plan(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
                        const dtp_layout *from, const dtp_layout *to, dtp_steps *out, dtp_err *err)
 {
-    dtp_move_pricer *m = user;
+    dtp_redistribution_pricer *m = user;
     m->failed = DTP_OK;
     m->even = even_bytes(mesh, type, from) >= 0 && even_bytes(mesh, type, to) >= 0;
     DTP_TRY(dtp_redistribute_plan(mesh, type, from, to, step_price, m, out, err));
@@ -219,7 +221,7 @@ static dtp_status plan(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
 static bool impossible(const dtp_layout *from, const dtp_layout *to)
 {
     for (int32_t d = 0; d < from->n_mesh; d++) {
-        const dtp_place *a = &from->place[d], *b = &to->place[d];
+        const dtp_placement *a = &from->placement[d], *b = &to->placement[d];
         if (b->kind == DTP_PARTIAL &&
             (a->kind == DTP_SHARD || (a->kind == DTP_PARTIAL && a->op != b->op))) {
             return true;
@@ -228,15 +230,16 @@ static bool impossible(const dtp_layout *from, const dtp_layout *to)
     return false;
 }
 
-static dtp_status search_move(dtp_move_pricer *m, const dtp_ttype *type, const dtp_layout *from,
-                              const dtp_layout *to, int64_t *ps, dtp_err *err)
+static dtp_status search_move(dtp_redistribution_pricer *m, const dtp_ttype *type,
+                              const dtp_layout *from, const dtp_layout *to, int64_t *ps,
+                              dtp_err *err)
 {
     dtp_steps steps;
     dtp_err why = {0};
     const dtp_layout *before = from;
     dtp_status s = plan(m, &m->pricer->mesh, type, from, to, &steps, &why);
     if (s == DTP_UNSUPPORTED) {
-        *ps = DTP_MOVE_IMPOSSIBLE;
+        *ps = DTP_REDISTRIBUTION_IMPOSSIBLE;
         return DTP_OK;
     }
     if (s != DTP_OK) {
@@ -256,8 +259,9 @@ static dtp_status search_move(dtp_move_pricer *m, const dtp_ttype *type, const d
     return DTP_OK;
 }
 
-dtp_status dtp_move_price(dtp_move_pricer *m, const dtp_ttype *type, const dtp_layout *from,
-                          const dtp_layout *to, int64_t *ps, dtp_err *err)
+dtp_status dtp_redistribution_price(dtp_redistribution_pricer *m, const dtp_ttype *type,
+                                    const dtp_layout *from, const dtp_layout *to, int64_t *ps,
+                                    dtp_err *err)
 {
     bool known;
     if (dtp_layout_equal(from, to)) {
@@ -265,14 +269,14 @@ dtp_status dtp_move_price(dtp_move_pricer *m, const dtp_ttype *type, const dtp_l
         return DTP_OK;
     }
     if (impossible(from, to)) {
-        *ps = DTP_MOVE_IMPOSSIBLE;
+        *ps = DTP_REDISTRIBUTION_IMPOSSIBLE;
         return DTP_OK;
     }
     DTP_TRY(dtp_redistribute_costs_find(m->costs, type, from, to, &known, ps, err));
     if (!known) {
         return search_move(m, type, from, to, ps, err);
     }
-    return *ps < DTP_COST_LIMIT_PS || *ps == DTP_MOVE_IMPOSSIBLE
+    return *ps < DTP_COST_LIMIT_PS || *ps == DTP_REDISTRIBUTION_IMPOSSIBLE
                ? DTP_OK
                : dtp_cost_fail(m->pricer, &m->dearest, err);
 }
@@ -290,9 +294,10 @@ static dtp_status name_dims(dtp_graph *g, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status dtp_move_pricer_create(const dtp_pricer *pricer, dtp_move_pricer **out, dtp_err *err)
+dtp_status dtp_redistribution_pricer_create(const dtp_pricer *pricer,
+                                            dtp_redistribution_pricer **out, dtp_err *err)
 {
-    dtp_move_pricer *m = calloc(1, sizeof *m);
+    dtp_redistribution_pricer *m = calloc(1, sizeof *m);
     if (m == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the prices of redistributions");
     }
@@ -305,14 +310,14 @@ dtp_status dtp_move_pricer_create(const dtp_pricer *pricer, dtp_move_pricer **ou
             ? dtp_redistribute_costs_create(&pricer->mesh, even_step_price, m, &m->costs, err)
             : s;
     if (s != DTP_OK) {
-        dtp_move_pricer_destroy(m);
+        dtp_redistribution_pricer_destroy(m);
         return s;
     }
     *out = m;
     return DTP_OK;
 }
 
-void dtp_move_pricer_destroy(dtp_move_pricer *m)
+void dtp_redistribution_pricer_destroy(dtp_redistribution_pricer *m)
 {
     if (m == NULL) {
         return;
@@ -324,12 +329,12 @@ void dtp_move_pricer_destroy(dtp_move_pricer *m)
     free(m);
 }
 
-const dtp_dearest *dtp_move_pricer_dearest(const dtp_move_pricer *m)
+const dtp_dearest *dtp_redistribution_pricer_dearest(const dtp_redistribution_pricer *m)
 {
     return &m->dearest;
 }
 
-const dtp_redistributor *dtp_move_pricer_redistributor(const dtp_move_pricer *m)
+const dtp_redistributor *dtp_redistribution_pricer_redistributor(const dtp_redistribution_pricer *m)
 {
     return dtp_redistribute_cache_planner(m->cache);
 }

@@ -13,7 +13,7 @@ typedef struct queue {
     double left_s;
 } queue;
 
-static void next_task(queue *q, int32_t from, int32_t n, const dtp_timeline_task *tasks)
+static void next_task(queue *q, int32_t from, int32_t n, const dtp_schedule_task *tasks)
 {
     q->at = from;
     while (q->at < n && tasks[q->at].comm != q->comm) {
@@ -23,7 +23,7 @@ static void next_task(queue *q, int32_t from, int32_t n, const dtp_timeline_task
 }
 
 static void start_if_ready(queue *q, const queue queues[2], int32_t n,
-                           const dtp_timeline_task *tasks)
+                           const dtp_schedule_task *tasks)
 {
     if (!q->running && q->at < n && tasks[q->at].need[0] <= queues[0].ended &&
         tasks[q->at].need[1] <= queues[1].ended) {
@@ -32,10 +32,10 @@ static void start_if_ready(queue *q, const queue queues[2], int32_t n,
     }
 }
 
-dtp_timeline_result dtp_timeline_run(int32_t n, const dtp_timeline_task *tasks, double slowdown,
+dtp_schedule_result dtp_schedule_run(int32_t n, const dtp_schedule_task *tasks, double slowdown,
                                      double *exposed_s)
 {
-    dtp_timeline_result r = {0};
+    dtp_schedule_result r = {0};
     queue q[2] = {{.comm = false}, {.comm = true}};
     next_task(&q[0], 0, n, tasks);
     next_task(&q[1], 0, n, tasks);
@@ -88,16 +88,16 @@ static void raise_to(int32_t need[2], const int32_t by[2])
     need[1] = need[1] > by[1] ? need[1] : by[1];
 }
 
-int64_t dtp_timeline_count(const dtp_program *p)
+int64_t dtp_schedule_count(const dtp_program *p)
 {
     return p->n_instrs + (dtp_program_microbatches(p) - 1) * (int64_t)dtp_program_body(p);
 }
 
 static void add_task(const dtp_program *p, const dtp_instr *instr, hazard *hazards,
-                     int32_t count[2], dtp_timeline_task *t)
+                     int32_t count[2], dtp_schedule_task *t)
 {
     const bool comm = instr->kind == DTP_INSTR_COLLECTIVE;
-    *t = (dtp_timeline_task){.comm = comm, .time_s = instr->time_s};
+    *t = (dtp_schedule_task){.comm = comm, .time_s = instr->time_s};
     for (int32_t j = 0; j < instr->n_in; j++) {
         raise_to(t->need, hazards[root_of(p, instr->in[j])].written);
     }
@@ -115,7 +115,7 @@ static void add_task(const dtp_program *p, const dtp_instr *instr, hazard *hazar
     }
 }
 
-bool dtp_timeline_tasks(const dtp_program *p, dtp_timeline_task *tasks)
+bool dtp_schedule_tasks(const dtp_program *p, dtp_schedule_task *tasks)
 {
     const int32_t body = dtp_program_body(p), runs = dtp_program_microbatches(p);
     hazard *hazards = calloc((size_t)p->n_values + 1, sizeof *hazards);
@@ -133,7 +133,7 @@ bool dtp_timeline_tasks(const dtp_program *p, dtp_timeline_task *tasks)
     return true;
 }
 
-/* Instructions of the order that dtp_timeline_tasks makes. */
+/* Instructions of the order that dtp_schedule_tasks makes. */
 static void sum_by_instr(const dtp_program *p, const double *by_task, double *by_instr)
 {
     const int32_t body = dtp_program_body(p), runs = dtp_program_microbatches(p);
@@ -148,17 +148,17 @@ static void sum_by_instr(const dtp_program *p, const double *by_task, double *by
     }
 }
 
-bool dtp_timeline_program(const dtp_program *p, double slowdown, dtp_timeline_result *out,
+bool dtp_schedule_program(const dtp_program *p, double slowdown, dtp_schedule_result *out,
                           double *exposed_s)
 {
-    const int64_t n = dtp_timeline_count(p);
+    const int64_t n = dtp_schedule_count(p);
     const size_t some = n < INT32_MAX ? (size_t)n + 1 : 0;
-    dtp_timeline_task *tasks = some > 0 ? calloc(some, sizeof *tasks) : NULL;
+    dtp_schedule_task *tasks = some > 0 ? calloc(some, sizeof *tasks) : NULL;
     double *by_task = some > 0 && exposed_s != NULL ? calloc(some, sizeof *by_task) : NULL;
     const bool ok =
-        tasks != NULL && (by_task != NULL || exposed_s == NULL) && dtp_timeline_tasks(p, tasks);
+        tasks != NULL && (by_task != NULL || exposed_s == NULL) && dtp_schedule_tasks(p, tasks);
     if (ok) {
-        *out = dtp_timeline_run((int32_t)n, tasks, slowdown, by_task);
+        *out = dtp_schedule_run((int32_t)n, tasks, slowdown, by_task);
     }
     if (ok && exposed_s != NULL) {
         sum_by_instr(p, by_task, exposed_s);

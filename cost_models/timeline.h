@@ -13,34 +13,34 @@
 
 #include "spmd/program/program.h"
 
-typedef struct dtp_timeline_task {
+typedef struct dtp_schedule_task {
     bool comm; /* on the communication resource */
     double time_s;
     /* Tasks of [0] the compute and [1] the communication resource, counted in order, that must have
      * ended. */
     int32_t need[2];
-} dtp_timeline_task;
+} dtp_schedule_task;
 
-typedef struct dtp_timeline_result {
+typedef struct dtp_schedule_result {
     double end_s;
     double exposed_comm_s; /* communication runs and compute does not */
     double overlapped_s;   /* both run */
-} dtp_timeline_result;
+} dtp_schedule_result;
 
 /* Simulates tasks in order; `need` refers to earlier tasks only. exposed_s (may be NULL): by task,
  * how long it is communication and compute does not run; their sum is exposed_comm_s. */
-dtp_timeline_result dtp_timeline_run(int32_t n, const dtp_timeline_task *tasks, double slowdown,
+dtp_schedule_result dtp_schedule_run(int32_t n, const dtp_schedule_task *tasks, double slowdown,
                                      double *exposed_s);
 
 /* Instructions that a step runs, those of microbatches as often as they run. */
-int64_t dtp_timeline_count(const dtp_program *p);
+int64_t dtp_schedule_count(const dtp_program *p);
 /* Tasks of a priced program (instr->time_s), in the order in which a step runs them; `tasks` has
- * room for dtp_timeline_count. False when out of memory. */
-bool dtp_timeline_tasks(const dtp_program *p, dtp_timeline_task *tasks);
+ * room for dtp_schedule_count. False when out of memory. */
+bool dtp_schedule_tasks(const dtp_program *p, dtp_schedule_task *tasks);
 
 /* Both; exposed_s (may be NULL): by instruction, over all times that a step runs it. False when out
  * of memory, also when there are 2^31 tasks or more; results are then unset. */
-bool dtp_timeline_program(const dtp_program *p, double slowdown, dtp_timeline_result *out,
+bool dtp_schedule_program(const dtp_program *p, double slowdown, dtp_schedule_result *out,
                           double *exposed_s);
 
 #endif

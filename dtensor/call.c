@@ -42,7 +42,7 @@ static void put_dims(key *k, int32_t n, const dtp_tdim *dims)
 }
 
 /* The operand before i that is the same tensor with the same labels, else i. */
-static int32_t first_same(const dtp_plain_call *c, int32_t i)
+static int32_t first_same(const dtp_canonical_call *c, int32_t i)
 {
     for (int32_t j = 0; j < i; j++) {
         if (c->in[j].slot == c->in[i].slot && c->in[j].generation == c->in[i].generation &&
@@ -64,7 +64,7 @@ static void put_attr(key *k, const dtp_attr *attr)
     }
 }
 
-static void make_key(const dtp_plain_call *c, const dtp_device_mesh *mesh, key *k)
+static void make_key(const dtp_canonical_call *c, const dtp_device_mesh *mesh, key *k)
 {
     k->n = 0;
     put(k, c->op->name, strlen(c->op->name) + 1);
@@ -91,7 +91,7 @@ static void make_key(const dtp_plain_call *c, const dtp_device_mesh *mesh, key *
 
 /* What a call is compiled to, on the way. */
 typedef struct compilation {
-    const dtp_plain_call *call;
+    const dtp_canonical_call *call;
     dtp_device_mesh *mesh;
     dtp_graph *graph;
     int32_t n_in;
@@ -104,7 +104,7 @@ typedef struct compilation {
 /* An input whose dims are named as the call names them; dropped dims get names of their own. */
 static dtp_status add_input(compilation *w, int32_t i, dtp_err *err)
 {
-    const dtp_plain_call *c = w->call;
+    const dtp_canonical_call *c = w->call;
     char name[32];
     (void)snprintf(name, sizeof name, "in%d", i);
     dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_INPUT, .type = c->types[i]};
@@ -114,7 +114,7 @@ static dtp_status add_input(compilation *w, int32_t i, dtp_err *err)
         if (label < 0) {
             (void)snprintf(dim, sizeof dim, "one%d.%d", i, k);
         } else {
-            dtp_plain__label_name(c, label, dim);
+            dtp_canonical__label_name(c, label, dim);
         }
         DTP_TRY(dtp_dims_intern(&w->graph->dims, dim, c->types[i].dims[k].size,
                                 &spec.type.dims[k].id, err));
@@ -136,7 +136,7 @@ static dtp_status build_graph(compilation *w, dtp_err *err)
             DTP_TRY(add_input(w, i, err));
         }
     }
-    DTP_TRY(dtp_plain__add(w->call, w->graph, "", w->operands, w->outs, err));
+    DTP_TRY(dtp_canonical__add(w->call, w->graph, "", w->operands, w->outs, err));
     for (int32_t i = 0; i < w->call->op->n_out; i++) {
         DTP_TRY(dtp_graph_add_output(w->graph, w->outs[i], err));
     }
@@ -221,7 +221,7 @@ static void explain(const char *op, int32_t n_in, const dtp_tensor *in, dtp_err 
     dtp_err_prefix(err, "%s(%s)", op, text);
 }
 
-dtp_status dtp_plain__run(dtp_plain_call *c, dtp_tensor *outs, dtp_err *err)
+dtp_status dtp_canonical__run(dtp_canonical_call *c, dtp_tensor *outs, dtp_err *err)
 {
     dtp_device_mesh *mesh = c->in[0].mesh;
     key k;
@@ -260,19 +260,19 @@ static dtp_status check_callable(const dtp_op_def *op, dtp_err *err)
 
 dtp_status dtp_tensor_call(const dtp_call *call, dtp_tensor *outs, dtp_err *err)
 {
-    return dtp_plain__call(call, NULL, outs, err);
+    return dtp_canonical__call(call, NULL, outs, err);
 }
 
-dtp_status dtp_plain__call(const dtp_call *call, const char *function, dtp_tensor *outs,
-                           dtp_err *err)
+dtp_status dtp_canonical__call(const dtp_call *call, const char *function, dtp_tensor *outs,
+                               dtp_err *err)
 {
-    dtp_plain_call c;
+    dtp_canonical_call c;
     DTP_TRY(DTP_NOT_NULL(err, call));
     DTP_TRY(DTP_NOT_NULL(err, call->op));
     if (call->n_in > 0) {
         DTP_TRY(DTP_NOT_NULL(err, call->in));
     }
-    dtp_status s = outs != NULL ? dtp_plain__read(call, function, &c, err)
+    dtp_status s = outs != NULL ? dtp_canonical__read(call, function, &c, err)
                                 : DTP_FAIL(err, DTP_INVALID, "the place of the result is NULL");
     s = s == DTP_OK ? check_callable(c.op, err) : s;
     if (s != DTP_OK) {
@@ -280,7 +280,7 @@ dtp_status dtp_plain__call(const dtp_call *call, const char *function, dtp_tenso
         explain(function != NULL ? function : call->op, call->n_in, call->in, err);
         return mesh != NULL ? dtp_call__refuse(mesh, s, call->op, err) : s;
     }
-    DTP_TRY(dtp_plain__run(&c, outs, err));
+    DTP_TRY(dtp_canonical__run(&c, outs, err));
     s = dtp_tape__record(c.in[0].mesh, &c, outs, err);
     for (int32_t i = 0; i < c.op->n_out && s != DTP_OK; i++) {
         dtp_tensor_destroy(outs[i]);

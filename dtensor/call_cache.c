@@ -156,7 +156,7 @@ static dtp_status agree(dtp_device_mesh *mesh, uint64_t hash, const char *what, 
             DTP_FAIL(&said, DTP_COMM,
                      "the ranks passed different tensors to this call, or made different calls "
                      "since they were last compared");
-    } else if (dtp_comm_settle(mesh->comm, mine, mine != DTP_OK ? err : &refused) != DTP_OK) {
+    } else if (dtp_comm_agree_status(mesh->comm, mine, mine != DTP_OK ? err : &refused) != DTP_OK) {
         said = refused;
     }
     if (mine == DTP_OK && err != NULL) {
@@ -175,14 +175,15 @@ dtp_status dtp_call__refuse(dtp_device_mesh *mesh, dtp_status status, const char
     return status;
 }
 
-dtp_status dtp_call__settle(dtp_device_mesh *mesh, dtp_status mine, dtp_err *err)
+dtp_status dtp_call__agree_status(dtp_device_mesh *mesh, dtp_status mine, dtp_err *err)
 {
-    return mesh->options.agree == DTP_AGREE_NEVER ? mine : dtp_comm_settle(mesh->comm, mine, err);
+    return mesh->options.agree == DTP_AGREE_NEVER ? mine
+                                                  : dtp_comm_agree_status(mesh->comm, mine, err);
 }
 
 dtp_status dtp_call__lost(dtp_device_mesh *mesh, dtp_status status, const dtp_err *err)
 {
-    dtp_comm_give_up(mesh->comm, err != NULL ? err->msg : dtp_status_text(status));
+    dtp_comm_abort(mesh->comm, err != NULL ? err->msg : dtp_status_text(status));
     return status;
 }
 
@@ -263,7 +264,7 @@ dtp_status dtp_call__find(dtp_device_mesh *mesh, const void *key, size_t key_byt
     }
     dtp_status status = build(mesh, user, &e.x, err);
     status = status == DTP_OK ? try_memory(mesh, e.x, err) : status;
-    status = dtp_call__settle(mesh, status, err);
+    status = dtp_call__agree_status(mesh, status, err);
     if (status == DTP_OK) {
         status = dtp_executable_prepare(e.x, err);
     }
@@ -371,7 +372,7 @@ static dtp_status finish(dtp_device_mesh *mesh, const dtp_executable *x, dtp_sta
         return status;
     }
     if (dtp_executable_may_fail(x)) {
-        return dtp_comm_settle_alike(mesh->comm, status, err);
+        return dtp_comm_agree_status_alike(mesh->comm, status, err);
     }
     return failure != NULL ? dtp_call__lost(mesh, status, err) : status;
 }

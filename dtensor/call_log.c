@@ -15,10 +15,10 @@ static dtp_value_id unstaged(const dtp_program *p, dtp_value_id v)
 {
     for (int32_t i = 0; i < p->n_instrs && p->values[v].kind == DTP_VALUE_STAGING; i++) {
         const dtp_instr *instr = &p->instrs[i];
-        if (instr->kind == DTP_INSTR_MOVE && instr->out[0] == v) {
+        if (instr->kind == DTP_INSTR_COPY && instr->out[0] == v) {
             return instr->in[0];
         }
-        if (instr->kind == DTP_INSTR_MOVE && instr->in[0] == v) {
+        if (instr->kind == DTP_INSTR_COPY && instr->in[0] == v) {
             return instr->out[0];
         }
     }

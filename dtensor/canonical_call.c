@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void dtp_plain__fix_ids(dtp_plain_call *c)
+void dtp_canonical__fix_ids(dtp_canonical_call *c)
 {
     for (int32_t i = 0; i < c->n_attrs; i++) {
         if (c->attrs[i].kind == DTP_ATTR_DIMS) {
@@ -13,7 +13,8 @@ void dtp_plain__fix_ids(dtp_plain_call *c)
     }
 }
 
-void dtp_plain__label_name(const dtp_plain_call *c, int32_t label, char out[DTP_LABEL_BYTES])
+void dtp_canonical__label_name(const dtp_canonical_call *c, int32_t label,
+                               char out[DTP_LABEL_BYTES])
 {
     if (c->function == NULL) {
         (void)snprintf(out, DTP_LABEL_BYTES, "%c", c->names[label]);
@@ -37,7 +38,7 @@ void dtp_plain__label_name(const dtp_plain_call *c, int32_t label, char out[DTP_
     (void)snprintf(out, DTP_LABEL_BYTES, "%d of the result", axis);
 }
 
-int64_t dtp_plain__label_size(const dtp_plain_call *c, int32_t label)
+int64_t dtp_canonical__label_size(const dtp_canonical_call *c, int32_t label)
 {
     for (int32_t i = 0; i < c->n_in; i++) {
         const int32_t axis = dtp_ttype_find(&c->types[i], label);
@@ -48,7 +49,7 @@ int64_t dtp_plain__label_size(const dtp_plain_call *c, int32_t label)
     return 0;
 }
 
-dtp_status dtp_plain__add_id(dtp_plain_call *c, dtp_dim_id id, dtp_err *err)
+dtp_status dtp_canonical__add_id(dtp_canonical_call *c, dtp_dim_id id, dtp_err *err)
 {
     if (c->n_ids == DTP_CALL_MAX_IDS) {
         return DTP_FAIL(err, DTP_INVALID, "more than %d dims in the arguments", DTP_CALL_MAX_IDS);
@@ -61,7 +62,7 @@ dtp_status dtp_plain__add_id(dtp_plain_call *c, dtp_dim_id id, dtp_err *err)
  */
 
 /* Label of a dim of the graph; `dims` holds those that have one. */
-static dtp_status map_dim(dtp_plain_call *c, dtp_dim_id *dims, dtp_dim_id d, dtp_dim_id *out,
+static dtp_status map_dim(dtp_canonical_call *c, dtp_dim_id *dims, dtp_dim_id d, dtp_dim_id *out,
                           dtp_err *err)
 {
     for (int32_t i = 0; i < c->n_labels; i++) {
@@ -79,7 +80,7 @@ static dtp_status map_dim(dtp_plain_call *c, dtp_dim_id *dims, dtp_dim_id d, dtp
     return DTP_OK;
 }
 
-static dtp_status map_type(dtp_plain_call *c, dtp_dim_id *dims, const dtp_ttype *from,
+static dtp_status map_type(dtp_canonical_call *c, dtp_dim_id *dims, const dtp_ttype *from,
                            dtp_tdim *out, dtp_err *err)
 {
     for (int32_t k = 0; k < from->rank; k++) {
@@ -89,7 +90,8 @@ static dtp_status map_type(dtp_plain_call *c, dtp_dim_id *dims, const dtp_ttype 
     return DTP_OK;
 }
 
-static dtp_status map_attr(dtp_plain_call *c, dtp_dim_id *dims, const dtp_attr *from, dtp_err *err)
+static dtp_status map_attr(dtp_canonical_call *c, dtp_dim_id *dims, const dtp_attr *from,
+                           dtp_err *err)
 {
     if (c->n_attrs == DTP_CALL_MAX_ATTRS) {
         return DTP_FAIL(err, DTP_INVALID, "more than %d attributes", DTP_CALL_MAX_ATTRS);
@@ -105,13 +107,13 @@ static dtp_status map_attr(dtp_plain_call *c, dtp_dim_id *dims, const dtp_attr *
     for (int32_t k = 0; from->kind == DTP_ATTR_DIMS && k < from->n; k++) {
         dtp_dim_id id;
         DTP_TRY(map_dim(c, dims, from->ids[k], &id, err));
-        DTP_TRY(dtp_plain__add_id(c, id, err));
+        DTP_TRY(dtp_canonical__add_id(c, id, err));
     }
     return DTP_OK;
 }
 
-dtp_status dtp_plain__of_node(const dtp_graph *g, const dtp_node *node, const dtp_tensor *in,
-                              dtp_plain_call *out, dtp_err *err)
+dtp_status dtp_canonical__of_node(const dtp_graph *g, const dtp_node *node, const dtp_tensor *in,
+                                  dtp_canonical_call *out, dtp_err *err)
 {
     dtp_dim_id dims[DTP_CALL_MAX_LABELS] = {0};
     const dtp_ttype *first = &g->tensors[node->out[0]].type;
@@ -131,7 +133,7 @@ dtp_status dtp_plain__of_node(const dtp_graph *g, const dtp_node *node, const dt
     for (int32_t i = 0; i < node->n_attrs; i++) {
         DTP_TRY(map_attr(out, dims, &node->attrs[i], err));
     }
-    dtp_plain__fix_ids(out);
+    dtp_canonical__fix_ids(out);
     return DTP_OK;
 }
 
@@ -140,16 +142,16 @@ dtp_status dtp_plain__of_node(const dtp_graph *g, const dtp_node *node, const dt
 
 enum { NAME_BYTES = 64 };
 
-static dtp_status intern_labels(const dtp_plain_call *c, dtp_graph *g, const char *prefix,
+static dtp_status intern_labels(const dtp_canonical_call *c, dtp_graph *g, const char *prefix,
                                 dtp_dim_id *dims, dtp_err *err)
 {
     for (int32_t k = 0; k < c->n_labels; k++) {
         char name[NAME_BYTES], label[DTP_LABEL_BYTES];
-        int64_t size = dtp_plain__label_size(c, k);
+        int64_t size = dtp_canonical__label_size(c, k);
         for (int32_t i = 0; i < c->out_rank && size == 0; i++) {
             size = c->out[i].id == k ? c->out[i].size : 0;
         }
-        dtp_plain__label_name(c, k, label);
+        dtp_canonical__label_name(c, k, label);
         (void)snprintf(name, sizeof name, "%s%s", prefix, label);
         DTP_TRY(dtp_dims_intern(&g->dims, name, size, &dims[k], err));
     }
@@ -157,8 +159,8 @@ static dtp_status intern_labels(const dtp_plain_call *c, dtp_graph *g, const cha
 }
 
 /* The operand with the call's dim names. */
-static dtp_status name_operand(const dtp_plain_call *c, dtp_graph *g, const char *prefix, int32_t i,
-                               const dtp_dim_id *dims, dtp_tensor_id *t, dtp_err *err)
+static dtp_status name_operand(const dtp_canonical_call *c, dtp_graph *g, const char *prefix,
+                               int32_t i, const dtp_dim_id *dims, dtp_tensor_id *t, dtp_err *err)
 {
     const dtp_ttype *have = &g->tensors[*t].type, *want = &c->types[i];
     char name[NAME_BYTES];
@@ -181,8 +183,8 @@ static dtp_status name_operand(const dtp_plain_call *c, dtp_graph *g, const char
     return dtp_graph_add_node(g, &spec, t, err);
 }
 
-dtp_status dtp_plain__add(const dtp_plain_call *c, dtp_graph *g, const char *prefix,
-                          const dtp_tensor_id *in, dtp_tensor_id *outs, dtp_err *err)
+dtp_status dtp_canonical__add(const dtp_canonical_call *c, dtp_graph *g, const char *prefix,
+                              const dtp_tensor_id *in, dtp_tensor_id *outs, dtp_err *err)
 {
     dtp_dim_id dims[DTP_CALL_MAX_LABELS], ids[DTP_CALL_MAX_IDS];
     dtp_tensor_id operands[DTP_MAX_OP_IN];

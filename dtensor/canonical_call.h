@@ -9,7 +9,7 @@
 
 enum { DTP_CALL_MAX_ATTRS = 12, DTP_CALL_MAX_IDS = 24, DTP_CALL_MAX_LABELS = 32 };
 
-typedef struct dtp_plain_call {
+typedef struct dtp_canonical_call {
     const dtp_op_def *op;
     int32_t n_in, n_labels, n_attrs, n_ids;
     dtp_tensor in[DTP_MAX_OP_IN];
@@ -25,45 +25,46 @@ typedef struct dtp_plain_call {
     dtp_dim_id ids[DTP_CALL_MAX_IDS];
     const dtp_layout *wanted; /* of output 0; NULL: free. Borrowed */
     int64_t step;             /* that the kernels see: of the optimizer, else 0 */
-} dtp_plain_call;
+} dtp_canonical_call;
 
 /* Points the attributes into c->ids; after copying a call. */
-void dtp_plain__fix_ids(dtp_plain_call *c);
+void dtp_canonical__fix_ids(dtp_canonical_call *c);
 
 /* Adds an id to c->ids. */
-dtp_status dtp_plain__add_id(dtp_plain_call *c, dtp_dim_id id, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_canonical__add_id(dtp_canonical_call *c, dtp_dim_id id, dtp_err *err) DTP_MUST_CHECK;
 enum { DTP_LABEL_BYTES = 40 };
 /* What messages call a label: the caller's letter, else its place: "1" of the only operand, "1 of
  * operand 0" of the first of several that has it, "1 of the result". */
-void dtp_plain__label_name(const dtp_plain_call *c, int32_t label, char out[DTP_LABEL_BYTES]);
+void dtp_canonical__label_name(const dtp_canonical_call *c, int32_t label,
+                               char out[DTP_LABEL_BYTES]);
 /* Size of a label in the operands, 0 when none has it. */
-int64_t dtp_plain__label_size(const dtp_plain_call *c, int32_t label);
+int64_t dtp_canonical__label_size(const dtp_canonical_call *c, int32_t label);
 
 /* Reads a public call (plain_read.c): letters to labels, arguments to attributes. `function`: see
- * dtp_plain_call. */
-dtp_status dtp_plain__read(const dtp_call *call, const char *function, dtp_plain_call *out,
-                           dtp_err *err) DTP_MUST_CHECK;
+ * dtp_canonical_call. */
+dtp_status dtp_canonical__read(const dtp_call *call, const char *function, dtp_canonical_call *out,
+                               dtp_err *err) DTP_MUST_CHECK;
 /* A node of a graph, applied to tensors. */
-dtp_status dtp_plain__of_node(const dtp_graph *g, const dtp_node *node, const dtp_tensor *in,
-                              dtp_plain_call *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_canonical__of_node(const dtp_graph *g, const dtp_node *node, const dtp_tensor *in,
+                                  dtp_canonical_call *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* Appends the call to a graph: dims are named `prefix` and the label's letter; an operand whose
  * dims are named otherwise is relabelled first. */
-dtp_status dtp_plain__add(const dtp_plain_call *c, dtp_graph *g, const char *prefix,
-                          const dtp_tensor_id *in, dtp_tensor_id *outs,
-                          dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_canonical__add(const dtp_canonical_call *c, dtp_graph *g, const char *prefix,
+                              const dtp_tensor_id *in, dtp_tensor_id *outs,
+                              dtp_err *err) DTP_MUST_CHECK;
 
 /* dtp_tensor_call for a function by name. */
-dtp_status dtp_plain__call(const dtp_call *call, const char *function, dtp_tensor *outs,
-                           dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_canonical__call(const dtp_call *call, const char *function, dtp_tensor *outs,
+                               dtp_err *err) DTP_MUST_CHECK;
 /* Runs it: compiled at the first time. Does not record. */
-dtp_status dtp_plain__run(dtp_plain_call *c, dtp_tensor *outs, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_canonical__run(dtp_canonical_call *c, dtp_tensor *outs, dtp_err *err) DTP_MUST_CHECK;
 
 /* ---- recording (tape.c) ---------------------------------------------------------------------- */
 
 /* Notes a call that was run, when a tape is on and an operand depends on a watched tensor. */
-dtp_status dtp_tape__record(dtp_device_mesh *mesh, const dtp_plain_call *c, const dtp_tensor *outs,
-                            dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tape__record(dtp_device_mesh *mesh, const dtp_canonical_call *c,
+                            const dtp_tensor *outs, dtp_err *err) DTP_MUST_CHECK;
 /* The same for a redistribution. */
 dtp_status dtp_tape__record_move(dtp_tensor from, dtp_tensor to, dtp_err *err) DTP_MUST_CHECK;
 /* Before a variable gets the contents of `value`; nothing when it is not watched. */

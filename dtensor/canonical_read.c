@@ -9,13 +9,13 @@
  */
 
 /* Label of a letter; -1 when it has none. */
-static int32_t find_label(const dtp_plain_call *c, char letter)
+static int32_t find_label(const dtp_canonical_call *c, char letter)
 {
     const char *at = c->n_labels > 0 ? memchr(c->names, letter, (size_t)c->n_labels) : NULL;
     return at == NULL ? -1 : (int32_t)(at - c->names);
 }
 
-static dtp_status label_of(dtp_plain_call *c, char letter, int32_t *out, dtp_err *err)
+static dtp_status label_of(dtp_canonical_call *c, char letter, int32_t *out, dtp_err *err)
 {
     const bool is_letter = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
     if (!is_letter) {
@@ -33,7 +33,7 @@ static dtp_status label_of(dtp_plain_call *c, char letter, int32_t *out, dtp_err
 }
 
 /* Labels of one operand's letters; *text moves behind them. */
-static dtp_status read_operand(dtp_plain_call *c, int32_t i, const char **text, dtp_err *err)
+static dtp_status read_operand(dtp_canonical_call *c, int32_t i, const char **text, dtp_err *err)
 {
     dtp_ttype *type = &c->types[i];
     int32_t rank = 0;
@@ -59,7 +59,7 @@ static dtp_status read_operand(dtp_plain_call *c, int32_t i, const char **text, 
                           type->rank);
 }
 
-static dtp_status read_output(dtp_plain_call *c, const char *text, const int64_t *new_sizes,
+static dtp_status read_output(dtp_canonical_call *c, const char *text, const int64_t *new_sizes,
                               dtp_err *err)
 {
     int32_t n_new = 0;
@@ -70,7 +70,7 @@ static dtp_status read_output(dtp_plain_call *c, const char *text, const int64_t
             return DTP_FAIL(err, DTP_INVALID, "the output has more than %d dims", DTP_MAX_RANK);
         }
         DTP_TRY(label_of(c, *text, &label, err));
-        int64_t size = dtp_plain__label_size(c, label);
+        int64_t size = dtp_canonical__label_size(c, label);
         if (size == 0) {
             if (new_sizes == NULL) {
                 return DTP_FAIL(err, DTP_INVALID,
@@ -92,7 +92,7 @@ static dtp_status read_output(dtp_plain_call *c, const char *text, const int64_t
     return DTP_OK;
 }
 
-static dtp_status read_dims(const dtp_call *call, dtp_plain_call *c, dtp_err *err)
+static dtp_status read_dims(const dtp_call *call, dtp_canonical_call *c, dtp_err *err)
 {
     const char *text = call->dims;
     for (int32_t i = 0; i < c->n_in; i++) {
@@ -117,7 +117,7 @@ static dtp_status read_dims(const dtp_call *call, dtp_plain_call *c, dtp_err *er
 
 /* Operands aligned at the last dim; label k is the k-th dim of the output. A dim of size 1 that
  * stands against a longer one is dropped. */
-static dtp_status align(dtp_plain_call *c, dtp_err *err)
+static dtp_status align(dtp_canonical_call *c, dtp_err *err)
 {
     int64_t size[DTP_MAX_RANK] = {0};
     int32_t rank = 0;
@@ -169,7 +169,7 @@ static dtp_status read_choice(const dtp_attr_spec *spec, const char *text, dtp_a
                     text == NULL ? "" : text, known);
 }
 
-static dtp_status read_dim(dtp_plain_call *c, const dtp_attr_spec *spec, const char *text,
+static dtp_status read_dim(dtp_canonical_call *c, const dtp_attr_spec *spec, const char *text,
                            int64_t *out, dtp_err *err)
 {
     const int32_t label = text != NULL && text[0] != '\0' ? find_label(c, text[0]) : -1;
@@ -181,7 +181,7 @@ static dtp_status read_dim(dtp_plain_call *c, const dtp_attr_spec *spec, const c
     return DTP_OK;
 }
 
-static dtp_status read_dim_list(dtp_plain_call *c, const dtp_attr_spec *spec, const char *text,
+static dtp_status read_dim_list(dtp_canonical_call *c, const dtp_attr_spec *spec, const char *text,
                                 dtp_attr *out, dtp_err *err)
 {
     for (; text != NULL && *text != '\0'; text++) {
@@ -190,7 +190,7 @@ static dtp_status read_dim_list(dtp_plain_call *c, const dtp_attr_spec *spec, co
             return DTP_FAIL(err, DTP_INVALID, "argument '%s': '%c' is not a letter of the dims",
                             spec->key, *text);
         }
-        DTP_TRY(dtp_plain__add_id(c, label, err));
+        DTP_TRY(dtp_canonical__add_id(c, label, err));
         out->n++;
     }
     return DTP_OK;
@@ -206,7 +206,7 @@ static dtp_status fail_key(const dtp_op_def *op, const char *key, dtp_err *err)
     return DTP_FAIL(err, DTP_INVALID, "there is no argument '%.80s' (the op has: %s)", key, known);
 }
 
-static dtp_status read_arg(dtp_plain_call *c, const dtp_arg *arg, dtp_err *err)
+static dtp_status read_arg(dtp_canonical_call *c, const dtp_arg *arg, dtp_err *err)
 {
     const dtp_attr_spec *spec = c->op->attrs;
     while (spec != NULL && spec->key != NULL && strcmp(spec->key, arg->key) != 0) {
@@ -258,7 +258,7 @@ static dtp_status read_arg(dtp_plain_call *c, const dtp_arg *arg, dtp_err *err)
 /* ---- a public call ------------------------------------------------------------------------------
  */
 
-static dtp_status read_tensors(const dtp_call *call, dtp_plain_call *c, dtp_err *err)
+static dtp_status read_tensors(const dtp_call *call, dtp_canonical_call *c, dtp_err *err)
 {
     if (call->n_in < 1 || call->n_in > DTP_MAX_OP_IN) {
         return DTP_FAIL(err, DTP_INVALID, "%d operands, 1 to %d are possible", call->n_in,
@@ -277,20 +277,20 @@ static dtp_status read_tensors(const dtp_call *call, dtp_plain_call *c, dtp_err 
     return DTP_OK;
 }
 
-static dtp_status read_call(const dtp_call *call, dtp_plain_call *c, dtp_err *err)
+static dtp_status read_call(const dtp_call *call, dtp_canonical_call *c, dtp_err *err)
 {
     DTP_TRY(read_tensors(call, c, err));
     DTP_TRY(call->dims == NULL ? align(c, err) : read_dims(call, c, err));
     for (int32_t i = 0; i < call->n_args; i++) {
         DTP_TRY(read_arg(c, &call->args[i], err));
     }
-    dtp_plain__fix_ids(c);
+    dtp_canonical__fix_ids(c);
     c->wanted = call->out_layout;
     return DTP_OK;
 }
 
-dtp_status dtp_plain__read(const dtp_call *call, const char *function, dtp_plain_call *out,
-                           dtp_err *err)
+dtp_status dtp_canonical__read(const dtp_call *call, const char *function, dtp_canonical_call *out,
+                               dtp_err *err)
 {
     memset(out, 0, sizeof *out);
     out->function = function;

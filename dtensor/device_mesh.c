@@ -84,7 +84,7 @@ dtp_status dtp_device_mesh_create(dtp_comm *comm, dtp_backend *backend,
     DTP_TRY(DTP_NOT_NULL(err, comm, backend, out));
     dtp_device_mesh *mesh;
     dtp_status status = new_mesh(comm, backend, options, &mesh, err);
-    status = dtp_comm_settle(comm, status, err);
+    status = dtp_comm_agree_status(comm, status, err);
     if (status == DTP_OK) {
         status = agree_all(mesh, err);
     }

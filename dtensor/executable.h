@@ -13,7 +13,7 @@ typedef struct dtp_exec_slot {
     dtp_value_id value; /* whose buffer it is */
     dtp_ttype type;     /* global */
     dtp_layout layout;
-    int64_t bytes;  /* of the buffer to pass: that of the largest piece of any rank */
+    int64_t bytes;  /* of the buffer to pass: that of the largest shard of any rank */
     int32_t shares; /* results: the operand in whose buffer the result lies (a pure renaming), -1 =
                        its own */
 } dtp_exec_slot;

@@ -1,4 +1,4 @@
-/* Factories: every rank computes the elements of its own piece from their index in the whole
+/* Factories: every rank computes the elements of its own shard from their index in the whole
  * tensor, so values do not depend on the layout and nothing is sent.
  *
  * Where a layout says partial, the members of a group must reduce to the value: with sum the first
@@ -79,7 +79,7 @@ static void fill(const filling *f, int64_t first, int64_t n, void *out)
     }
 }
 
-/* ---- pieces -------------------------------------------------------------------------------------
+/* ---- shards -------------------------------------------------------------------------------------
  */
 
 bool dtp_tensor__neutral(const dtp_device_mesh *mesh, const dtp_layout *layout, double *value)
@@ -88,7 +88,7 @@ bool dtp_tensor__neutral(const dtp_device_mesh *mesh, const dtp_layout *layout, 
     bool sum = false, prod = false;
     dtp_device_mesh_coords(mesh, coords);
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        const dtp_place *at = &layout->place[m];
+        const dtp_placement *at = &layout->placement[m];
         bool other = at->kind == DTP_PARTIAL && coords[m] > 0;
         sum = sum || (other && at->op == DTP_REDUCE_SUM);
         prod = prod || (other && at->op == DTP_REDUCE_PROD);
@@ -97,18 +97,18 @@ bool dtp_tensor__neutral(const dtp_device_mesh *mesh, const dtp_layout *layout, 
     return sum || prod;
 }
 
-/* Writes this rank's piece, a chunk at a time. */
-static dtp_status fill_piece(dtp_device_mesh *mesh, const dtp_tensor_slot *slot, const filling *f,
+/* Writes this rank's shard, a chunk at a time. */
+static dtp_status fill_shard(dtp_device_mesh *mesh, const dtp_tensor_slot *slot, const filling *f,
                              void *chunk, dtp_err *err)
 {
     const int64_t width = dtp_dtype_bytes(f->dtype);
-    dtp_piece piece = dtp_piece_of(&slot->type, &slot->layout, &mesh->comm->mesh, mesh->comm->rank);
-    dtp_walk walk = dtp_walk_of(&piece);
+    dtp_shard shard = dtp_shard_of(&slot->type, &slot->layout, &mesh->comm->mesh, mesh->comm->rank);
+    dtp_shard_iterator walk = dtp_shard_iterator_of(&shard);
     char *to = slot->storage->data;
     for (bool more = true; more;) {
         int64_t have = 0, first, n;
         while (have < CHUNK_ELEMS &&
-               (more = dtp_walk_next(&walk, CHUNK_ELEMS - have, &first, &n))) {
+               (more = dtp_shard_iterator_next(&walk, CHUNK_ELEMS - have, &first, &n))) {
             fill(f, first, n, (char *)chunk + have * width);
             have += n;
         }
@@ -123,7 +123,7 @@ dtp_status dtp_tensor__fill(dtp_tensor t, double value, dtp_err *err)
     const dtp_tensor_slot *slot = &t.mesh->slots[t.slot];
     const filling f = {.source = SOURCE_FULL, .dtype = slot->type.dtype, .a = value};
     void *chunk = malloc(CHUNK_ELEMS * sizeof(double));
-    dtp_status status = chunk != NULL ? fill_piece(t.mesh, slot, &f, chunk, err)
+    dtp_status status = chunk != NULL ? fill_shard(t.mesh, slot, &f, chunk, err)
                                       : DTP_FAIL(err, DTP_NOMEM, "no memory to fill a tensor");
     free(chunk);
     return status;
@@ -164,7 +164,7 @@ static dtp_status make(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, filli
     dtp_status status = dtp_tensor__make(mesh, &type, &desc->layout, NULL, &t, err);
     if (status == DTP_OK) {
         mesh->slots[t.slot].storage->made = made;
-        status = fill_piece(mesh, &mesh->slots[t.slot], &f, chunk, err);
+        status = fill_shard(mesh, &mesh->slots[t.slot], &f, chunk, err);
         if (status != DTP_OK) {
             dtp_tensor_destroy(t);
         }

@@ -17,7 +17,7 @@ dtp_status dtp_tensor_read(dtp_tensor t, void *out, dtp_err *err)
     DTP_TRY(dtp_tensor__slot(t, "read", &slot, err));
     const dtp_mesh *mesh = &t.mesh->comm->mesh;
     for (int32_t m = 0; m < slot->layout.n_mesh; m++) {
-        if (slot->layout.place[m].kind != DTP_REPLICATE && mesh->sizes[m] > 1) {
+        if (slot->layout.placement[m].kind != DTP_REPLICATE && mesh->sizes[m] > 1) {
             char text[DTP_TENSOR_TEXT_BYTES];
             dtp_tensor__text(t.mesh, &slot->type, &slot->layout, text);
             return DTP_FAIL(err, DTP_INVALID,
@@ -36,7 +36,7 @@ dtp_status dtp_tensor_read(dtp_tensor t, void *out, dtp_err *err)
  */
 
 /* A gather under way: in every round the members of a group that holds the whole tensor between
- * them show the next `chunk` elements of their pieces. */
+ * them show the next `chunk` elements of their shards. */
 typedef struct gathering {
     dtp_device_mesh *mesh;
     const dtp_tensor_slot *slot;
@@ -45,7 +45,7 @@ typedef struct gathering {
     void *out; /* NULL: this rank does not want it */
     int64_t chunk, elems, width;
     char *mine, *all;
-    dtp_walk *walks; /* by member */
+    dtp_shard_iterator *walks; /* by member */
 } gathering;
 
 static dtp_status prepare(gathering *g, dtp_err *err)
@@ -64,8 +64,8 @@ static dtp_status prepare(gathering *g, dtp_err *err)
     }
     for (int32_t j = 0; j < g->members; j++) {
         int32_t rank = dtp_mesh_set_member(mesh, g->set, g->mesh->comm->rank, j);
-        dtp_piece piece = dtp_piece_of(&g->slot->type, &g->slot->layout, mesh, rank);
-        g->walks[j] = dtp_walk_of(&piece);
+        dtp_shard shard = dtp_shard_of(&g->slot->type, &g->slot->layout, mesh, rank);
+        g->walks[j] = dtp_shard_iterator_of(&shard);
     }
     return DTP_OK;
 }
@@ -74,8 +74,8 @@ static dtp_status collect(gathering *g, dtp_err *err)
 {
     dtp_comm *comm = g->mesh->comm;
     dtp_backend *backend = g->mesh->backend;
-    const dtp_piece mine = dtp_piece_of(&g->slot->type, &g->slot->layout, &comm->mesh, comm->rank);
-    const int64_t have = dtp_piece_elems(&mine), bytes = g->chunk * g->width;
+    const dtp_shard mine = dtp_shard_of(&g->slot->type, &g->slot->layout, &comm->mesh, comm->rank);
+    const int64_t have = dtp_shard_elems(&mine), bytes = g->chunk * g->width;
     const dtp_coll coll = {
         .kind = DTP_ALL_GATHER, .set = g->set, .dtype = g->slot->type.dtype, .count = g->chunk};
     for (int64_t first = 0; first < g->elems; first += g->chunk) {
@@ -86,7 +86,8 @@ static dtp_status collect(gathering *g, dtp_err *err)
         }
         DTP_TRY(comm->ops->run(comm, &coll, g->mine, g->all, err));
         for (int32_t j = 0; j < g->members && g->out != NULL; j++) {
-            (void)dtp_walk_give(&g->walks[j], g->chunk, g->out, g->all + j * bytes, g->width);
+            (void)dtp_shard_iterator_give(&g->walks[j], g->chunk, g->out, g->all + j * bytes,
+                                          g->width);
         }
     }
     return DTP_OK;
@@ -102,7 +103,7 @@ static dtp_status gather(gathering *g, int32_t root, void *out, dtp_err *err)
         status =
             DTP_FAIL(err, DTP_INVALID, "gather: rank %d has no room for the result", comm->rank);
     }
-    status = dtp_comm_settle(comm, status, err);
+    status = dtp_comm_agree_status(comm, status, err);
     if (status != DTP_OK) {
         return status;
     }
@@ -142,7 +143,7 @@ dtp_status dtp_tensor_gather(dtp_tensor t, int32_t root, void *out, dtp_err *err
     DTP_TRY(dtp_call__meet(t.mesh, &key, sizeof key, what, err));
     gathering g = {.mesh = t.mesh, .slot = slot};
     for (int32_t m = 0; m < slot->layout.n_mesh; m++) {
-        g.set |= slot->layout.place[m].kind == DTP_SHARD ? (dtp_mesh_set)1 << m : 0;
+        g.set |= slot->layout.placement[m].kind == DTP_SHARD ? (dtp_mesh_set)1 << m : 0;
     }
     status = gather(&g, root, out, err);
     free(g.mine);
@@ -164,8 +165,8 @@ dtp_status dtp_tensor_full_tensor(dtp_tensor t, int32_t root, void *out, dtp_err
     }
     dtp_layout reduced = slot->layout;
     for (int32_t m = 0; m < reduced.n_mesh; m++) {
-        if (reduced.place[m].kind == DTP_PARTIAL) {
-            reduced.place[m] = (dtp_place){.kind = DTP_REPLICATE};
+        if (reduced.placement[m].kind == DTP_PARTIAL) {
+            reduced.placement[m] = (dtp_placement){.kind = DTP_REPLICATE};
         }
     }
     DTP_TRY(dtp_tensor__relaid(t, &reduced, &whole, err));
@@ -229,24 +230,24 @@ dtp_status dtp_tensor_item_int(dtp_tensor t, int64_t *out, dtp_err *err)
 /* ---- unpack -------------------------------------------------------------------------------------
  */
 
-/* Gathers padded pieces into `out` and closes the gaps. */
+/* Gathers padded shards into `out` and closes the gaps. */
 static dtp_status unpack(dtp_device_mesh *mesh, const dtp_tensor_slot *slot, char *mine, char *out,
                          int64_t *sizes, dtp_err *err)
 {
     dtp_comm *comm = mesh->comm;
     int64_t width = dtp_dtype_bytes(slot->type.dtype), at = 0;
     int64_t bytes = dtp_tensor__bytes(mesh, &slot->type, &slot->layout);
-    dtp_piece piece = dtp_piece_of(&slot->type, &slot->layout, &comm->mesh, comm->rank);
+    dtp_shard shard = dtp_shard_of(&slot->type, &slot->layout, &comm->mesh, comm->rank);
     const dtp_coll coll = {.kind = DTP_ALL_GATHER,
                            .set = dtp_mesh__all(mesh),
                            .dtype = slot->type.dtype,
                            .count = bytes / width};
     DTP_TRY(mesh->backend->ops->download(mesh->backend, mine, slot->storage->data,
-                                         (size_t)(dtp_piece_elems(&piece) * width), err));
+                                         (size_t)(dtp_shard_elems(&shard) * width), err));
     DTP_TRY(comm->ops->run(comm, &coll, mine, out, err));
     for (int32_t r = 0; r < comm->size; r++) {
-        piece = dtp_piece_of(&slot->type, &slot->layout, &comm->mesh, r);
-        int64_t n = dtp_piece_elems(&piece);
+        shard = dtp_shard_of(&slot->type, &slot->layout, &comm->mesh, r);
+        int64_t n = dtp_shard_elems(&shard);
         memmove(out + at, out + r * bytes, (size_t)(n * width));
         at += n * width;
         if (sizes != NULL) {
@@ -275,7 +276,7 @@ dtp_status dtp_tensor_unpack(dtp_tensor t, void *out, int64_t *sizes, dtp_err *e
         status = DTP_FAIL(err, mine == NULL ? DTP_NOMEM : DTP_INVALID,
                           "unpack: rank %d has no room for the pieces", mesh->comm->rank);
     }
-    status = dtp_comm_settle(mesh->comm, status, err);
+    status = dtp_comm_agree_status(mesh->comm, status, err);
     if (status == DTP_OK && room) {
         status = unpack(mesh, slot, mine, out, sizes, err);
         status = status != DTP_OK ? dtp_call__lost(mesh, status, err) : DTP_OK;

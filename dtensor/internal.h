@@ -81,7 +81,7 @@ dtp_status dtp_storage__create(dtp_device_mesh *mesh, int64_t bytes, dtp_storage
 void dtp_storage__release(dtp_storage *s);
 /* Frees what is kept of released storages. */
 void dtp_storage__drop_kept(dtp_device_mesh *mesh);
-/* Bytes of the buffer of a tensor: its largest piece on any rank. */
+/* Bytes of the buffer of a tensor: its largest shard on any rank. */
 int64_t dtp_tensor__bytes(const dtp_device_mesh *mesh, const dtp_ttype *type,
                           const dtp_layout *layout);
 /* Type of a desc; dtype, rank, sizes and layout are checked. */
@@ -90,7 +90,7 @@ dtp_status dtp_tensor__type(const dtp_device_mesh *mesh, const dtp_tensor_desc *
 /* Whether this rank holds a neutral element (0 of a sum, 1 of a product) of a partial tensor that
  * is made from values: then *value is it. Else it holds the values. */
 bool dtp_tensor__neutral(const dtp_device_mesh *mesh, const dtp_layout *layout, double *value);
-/* Fills the piece of a tensor just made. */
+/* Fills the shard of a tensor just made. */
 dtp_status dtp_tensor__fill(dtp_tensor t, double value, dtp_err *err) DTP_MUST_CHECK;
 /* The tensor in a layout, as a new handle: on the same contents when it lies so. Not recorded by a
  * tape. Collective when it does not lie so. */
@@ -145,8 +145,9 @@ dtp_status dtp_call__run(dtp_device_mesh *mesh, dtp_executable *x, int64_t step,
 void dtp_call__log(const dtp_device_mesh *mesh, const dtp_program *p);
 /* Tells the peers that this rank cannot go on with a call that has begun; returns `status`. */
 dtp_status dtp_call__lost(dtp_device_mesh *mesh, dtp_status status, const dtp_err *err);
-/* One verdict of all ranks (dtp_comm_settle), unless they never compare. */
-dtp_status dtp_call__settle(dtp_device_mesh *mesh, dtp_status mine, dtp_err *err) DTP_MUST_CHECK;
+/* One verdict of all ranks (dtp_comm_agree_status), unless they never compare. */
+dtp_status dtp_call__agree_status(dtp_device_mesh *mesh, dtp_status mine,
+                                  dtp_err *err) DTP_MUST_CHECK;
 void dtp_call__table_destroy(dtp_call_table *table);
 
 #endif

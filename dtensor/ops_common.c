@@ -76,13 +76,13 @@ dtp_status dtp_ops__along(const dtp_axes_call *call, dtp_tensor x, dtp_tensor *o
                             .in = &x,
                             .n_args = 1 + call->n_args,
                             .args = args};
-    return dtp_plain__call(&plain, call->op, outs, err);
+    return dtp_canonical__call(&plain, call->op, outs, err);
 }
 
 dtp_status dtp_ops__call(const dtp_call *call, const char *function, dtp_tensor *out, dtp_err *err)
 {
     dtp_tensor outs[DTP_MAX_OP_OUT] = {{0}};
-    DTP_TRY(dtp_plain__call(call, function, out != NULL ? outs : NULL, err));
+    DTP_TRY(dtp_canonical__call(call, function, out != NULL ? outs : NULL, err));
     const int32_t n_out = dtp_op_find(call->op)->n_out;
     for (int32_t i = 1; i < n_out; i++) {
         dtp_tensor_destroy(outs[i]);

@@ -78,7 +78,7 @@ static dtp_status matmul(const dtp_tensor in[2], const dtp_tensor_desc d[2], dtp
     dtp_status s = without(in[1], &d[1], drop[1], &operands[1], err);
     if (s == DTP_OK) {
         const dtp_call call = {.op = "einsum", .dims = l.text, .n_in = 2, .in = operands};
-        s = dtp_plain__call(&call, "matmul", out, err);
+        s = dtp_canonical__call(&call, "matmul", out, err);
         dtp_tensor_destroy(operands[1]);
     }
     dtp_tensor_destroy(operands[0]);
@@ -118,7 +118,7 @@ dtp_status dtp_tensor_linear(dtp_tensor x, dtp_tensor weight, const dtp_tensor *
     dtp_letters_run(&l, 0, d.rank - 1);
     dtp_letters_add(&l, "z");
     const dtp_call call = {.op = "einsum", .dims = l.text, .n_in = 2, .in = in};
-    DTP_TRY(dtp_plain__call(&call, "linear", &product, err));
+    DTP_TRY(dtp_canonical__call(&call, "linear", &product, err));
     if (bias == NULL) {
         *out = product;
         return DTP_OK;
@@ -174,7 +174,7 @@ static dtp_status reduce(const char *kind, dtp_tensor x, int32_t n, const int32_
     dtp_letters_add(&l, rest.text);
     const dtp_call call = {
         .op = "reduce", .dims = l.text, .n_in = 1, .in = &x, .n_args = 2, .args = args};
-    DTP_TRY(dtp_plain__call(&call, kind, out, err));
+    DTP_TRY(dtp_canonical__call(&call, kind, out, err));
     if (!keep) {
         return DTP_OK;
     }

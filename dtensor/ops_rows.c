@@ -135,7 +135,7 @@ dtp_status dtp_tensor_take(dtp_tensor x, int32_t axis, dtp_tensor ids, dtp_tenso
     const dtp_arg arg = {.key = "over", .kind = DTP_ARG_DIMS, .text = dim.text};
     const dtp_call call = {
         .op = "gather", .dims = l.text, .n_in = 2, .in = in, .n_args = 1, .args = &arg};
-    return dtp_plain__call(&call, "take", out, err);
+    return dtp_canonical__call(&call, "take", out, err);
 }
 
 dtp_status dtp_tensor_scatter_add(dtp_tensor src, int32_t axis, dtp_tensor ids, int64_t size,
@@ -173,5 +173,5 @@ dtp_status dtp_tensor_scatter_add(dtp_tensor src, int32_t axis, dtp_tensor ids, 
                            .n_args = 3,
                            .args = args,
                            .new_sizes = &size};
-    return dtp_plain__call(&call, call.op, out, err);
+    return dtp_canonical__call(&call, call.op, out, err);
 }

@@ -26,7 +26,7 @@ dtp_status dtp_tensor_permute(dtp_tensor x, const int32_t *axes, dtp_tensor *out
         dtp_letters_letter(&l, axis);
     }
     const dtp_call call = {.op = "einsum", .dims = l.text, .n_in = 1, .in = &x};
-    return dtp_plain__call(&call, "permute", out, err);
+    return dtp_canonical__call(&call, "permute", out, err);
 }
 
 dtp_status dtp_tensor_transpose(dtp_tensor x, int32_t a, int32_t b, dtp_tensor *out, dtp_err *err)
@@ -55,7 +55,7 @@ static dtp_status relabel(dtp_tensor x, const dtp_tensor_desc *d, int32_t rank,
     dtp_letters_run(&l, d->rank, rank);
     const dtp_call call = {
         .op = "relabel", .dims = l.text, .n_in = 1, .in = &x, .new_sizes = shape};
-    return dtp_plain__call(&call, "reshape", out, err);
+    return dtp_canonical__call(&call, "reshape", out, err);
 }
 
 /* Replaces a size of -1 by what is left. */
@@ -186,7 +186,7 @@ static dtp_status expand(dtp_tensor x, const dtp_tensor_desc *d, int32_t rank, c
                             : dtp_tensor_share(x, &short_one, err));
     const dtp_call call = {
         .op = "broadcast", .dims = l.text, .n_in = 1, .in = &short_one, .new_sizes = new_sizes};
-    dtp_status s = n_new > 0 ? dtp_plain__call(&call, "expand", out, err)
+    dtp_status s = n_new > 0 ? dtp_canonical__call(&call, "expand", out, err)
                              : dtp_tensor_share(short_one, out, err);
     dtp_tensor_destroy(short_one);
     return s;
@@ -211,7 +211,7 @@ dtp_status dtp_tensor_expand(dtp_tensor x, int32_t rank, const int64_t *shape, d
     return expand(x, &d, rank, shape, out, err);
 }
 
-/* ---- pieces -------------------------------------------------------------------------------------
+/* ---- shards -------------------------------------------------------------------------------------
  */
 
 /* An op with a dim and two numbers. */
@@ -260,7 +260,7 @@ dtp_status dtp_tensor_concat(int32_t n_in, const dtp_tensor *in, int32_t axis, d
     const dtp_arg arg = {.key = "dim", .kind = DTP_ARG_DIMS, .text = dim.text};
     const dtp_call call = {
         .op = "concat", .dims = l.text, .n_in = n_in, .in = in, .n_args = 1, .args = &arg};
-    return dtp_plain__call(&call, call.op, out, err);
+    return dtp_canonical__call(&call, call.op, out, err);
 }
 
 dtp_status dtp_tensor_stack(int32_t n_in, const dtp_tensor *in, int32_t axis, dtp_tensor *out,
@@ -305,11 +305,11 @@ dtp_status dtp_tensor_unbind(dtp_tensor x, int32_t axis, dtp_tensor *outs, dtp_e
     dtp_status s = DTP_OK;
     int64_t n = 0;
     for (; n < d.shape[at] && s == DTP_OK; n += s == DTP_OK ? 1 : 0) {
-        dtp_tensor piece;
-        s = dtp_tensor_slice(x, at, n, n + 1, &piece, err);
+        dtp_tensor shard;
+        s = dtp_tensor_slice(x, at, n, n + 1, &shard, err);
         if (s == DTP_OK) {
-            s = dtp_tensor_squeeze(piece, at, &outs[n], err);
-            dtp_tensor_destroy(piece);
+            s = dtp_tensor_squeeze(shard, at, &outs[n], err);
+            dtp_tensor_destroy(shard);
         }
     }
     for (int64_t i = 0; i < n && s != DTP_OK; i++) {
@@ -338,5 +338,5 @@ dtp_status dtp_tensor_one_hot(dtp_tensor ids, int64_t n, dtp_tensor *out, dtp_er
                            .n_args = 1,
                            .args = &arg,
                            .new_sizes = &n};
-    return dtp_plain__call(&call, call.op, out, err);
+    return dtp_canonical__call(&call, call.op, out, err);
 }

@@ -85,7 +85,7 @@ static dtp_status check(const dtp_device_mesh *mesh, const dtp_tensor_key *r, dt
 {
     dtp_status status = dtp_layout_check(&r->to, &mesh->comm->mesh, &r->type, err);
     for (int32_t m = 0; m < r->to.n_mesh && status == DTP_OK; m++) {
-        const dtp_place *from = &r->layout.place[m], *to = &r->to.place[m];
+        const dtp_placement *from = &r->layout.placement[m], *to = &r->to.placement[m];
         bool same = from->kind == DTP_PARTIAL && from->op == to->op;
         if (to->kind == DTP_PARTIAL && !same && mesh->comm->mesh.sizes[m] > 1) {
             status = DTP_FAIL(err, DTP_UNSUPPORTED,

@@ -10,10 +10,10 @@
 
 enum { CHUNK_ELEMS = 1 << 16 };
 
-static dtp_piece piece_at(const dtp_device_mesh *mesh, const dtp_ttype *type,
+static dtp_shard piece_at(const dtp_device_mesh *mesh, const dtp_ttype *type,
                           const dtp_layout *layout, int32_t rank)
 {
-    return dtp_piece_of(type, layout, &mesh->comm->mesh, rank);
+    return dtp_shard_of(type, layout, &mesh->comm->mesh, rank);
 }
 
 /* Ends the making of `t`: hands it out, or frees it. */
@@ -30,15 +30,15 @@ static dtp_status finish(dtp_status status, dtp_tensor t, dtp_tensor *out)
 /* ---- from every rank's own copy -----------------------------------------------------------------
  */
 
-static dtp_status copy_piece(dtp_tensor t, const void *data, dtp_err *err)
+static dtp_status copy_shard(dtp_tensor t, const void *data, dtp_err *err)
 {
     const dtp_device_mesh *mesh = t.mesh;
     const dtp_tensor_slot *slot = &mesh->slots[t.slot];
-    dtp_piece piece = piece_at(mesh, &slot->type, &slot->layout, mesh->comm->rank);
-    dtp_walk walk = dtp_walk_of(&piece);
+    dtp_shard shard = piece_at(mesh, &slot->type, &slot->layout, mesh->comm->rank);
+    dtp_shard_iterator walk = dtp_shard_iterator_of(&shard);
     int64_t width = dtp_dtype_bytes(slot->type.dtype), first, n;
     char *to = slot->storage->data;
-    while (dtp_walk_next(&walk, INT64_MAX, &first, &n)) {
+    while (dtp_shard_iterator_next(&walk, INT64_MAX, &first, &n)) {
         const char *from = (const char *)data + first * width;
         DTP_TRY(mesh->backend->ops->upload(mesh->backend, to, from, (size_t)(n * width), err));
         to += n * width;
@@ -60,14 +60,14 @@ dtp_status dtp_tensor_from_array(dtp_device_mesh *mesh, const dtp_tensor_desc *d
     DTP_TRY(dtp_tensor__make(mesh, &type, &desc->layout, NULL, &t, err));
     dtp_status status = dtp_tensor__neutral(mesh, &desc->layout, &neutral)
                             ? dtp_tensor__fill(t, neutral, err)
-                            : copy_piece(t, data, err);
+                            : copy_shard(t, data, err);
     return finish(status, t, out);
 }
 
 /* ---- from one rank ------------------------------------------------------------------------------
  */
 
-/* A scatter under way: in every round the source sends the next `chunk` elements of its piece to
+/* A scatter under way: in every round the source sends the next `chunk` elements of its shard to
  * every rank, by an all-to-all of which only the part of the source is looked at. */
 typedef struct scattering {
     dtp_device_mesh *mesh;
@@ -75,8 +75,8 @@ typedef struct scattering {
     int32_t source;
     const void *data;
     int64_t chunk, width;
-    char *send, *receive; /* ranks x chunk elements */
-    dtp_walk *walks;      /* source: by rank */
+    char *send, *receive;      /* ranks x chunk elements */
+    dtp_shard_iterator *walks; /* source: by rank */
 } scattering;
 
 static int64_t largest_piece(const dtp_device_mesh *mesh, const dtp_ttype *type,
@@ -104,8 +104,8 @@ static dtp_status prepare(scattering *s, int64_t elems, dtp_err *err)
         return DTP_FAIL(err, DTP_INVALID, "scatter: the source, rank %d, has no data", s->source);
     }
     for (int32_t r = 0; r < ranks && sends; r++) {
-        dtp_piece piece = piece_at(s->mesh, &s->slot->type, &s->slot->layout, r);
-        s->walks[r] = dtp_walk_of(&piece);
+        dtp_shard shard = piece_at(s->mesh, &s->slot->type, &s->slot->layout, r);
+        s->walks[r] = dtp_shard_iterator_of(&shard);
     }
     return DTP_OK;
 }
@@ -114,15 +114,16 @@ static dtp_status send_all(scattering *s, int64_t elems, dtp_err *err)
 {
     dtp_comm *comm = s->mesh->comm;
     dtp_backend *backend = s->mesh->backend;
-    const dtp_piece mine = piece_at(s->mesh, &s->slot->type, &s->slot->layout, comm->rank);
-    const int64_t have = dtp_piece_elems(&mine), bytes = s->chunk * s->width;
+    const dtp_shard mine = piece_at(s->mesh, &s->slot->type, &s->slot->layout, comm->rank);
+    const int64_t have = dtp_shard_elems(&mine), bytes = s->chunk * s->width;
     const dtp_coll coll = {.kind = DTP_ALL_TO_ALL,
                            .set = dtp_mesh__all(s->mesh),
                            .dtype = s->slot->type.dtype,
                            .count = s->chunk};
     for (int64_t first = 0; first < elems; first += s->chunk) {
         for (int32_t r = 0; r < comm->size && comm->rank == s->source; r++) {
-            (void)dtp_walk_take(&s->walks[r], s->chunk, s->data, s->send + r * bytes, s->width);
+            (void)dtp_shard_iterator_take(&s->walks[r], s->chunk, s->data, s->send + r * bytes,
+                                          s->width);
         }
         DTP_TRY(comm->ops->run(comm, &coll, s->send, s->receive, err));
         int64_t n = have - first < s->chunk ? have - first : s->chunk;
@@ -141,7 +142,7 @@ static dtp_status scatter(dtp_tensor t, int32_t source, const void *data, dtp_er
     scattering s = {.mesh = mesh, .slot = &mesh->slots[t.slot], .source = source, .data = data};
     int64_t elems = largest_piece(mesh, &s.slot->type, &s.slot->layout);
     double neutral;
-    dtp_status status = dtp_comm_settle(mesh->comm, prepare(&s, elems, err), err);
+    dtp_status status = dtp_comm_agree_status(mesh->comm, prepare(&s, elems, err), err);
     if (status == DTP_OK) {
         status = send_all(&s, elems, err);
         if (status == DTP_OK && dtp_tensor__neutral(mesh, &s.slot->layout, &neutral)) {
@@ -175,53 +176,53 @@ dtp_status dtp_tensor_scatter(dtp_device_mesh *mesh, const dtp_tensor_desc *desc
     key.number = source;
     DTP_TRY(dtp_call__meet(mesh, &key, sizeof key, "scatter", err));
     status = dtp_tensor__make(mesh, &type, &desc->layout, NULL, &t, err);
-    status = dtp_comm_settle(mesh->comm, status, err);
+    status = dtp_comm_agree_status(mesh->comm, status, err);
     if (status == DTP_OK) {
         status = scatter(t, source, data, err);
     }
     return finish(status, t, out);
 }
 
-/* ---- from the local piece -----------------------------------------------------------------------
+/* ---- from the local shard -----------------------------------------------------------------------
  */
 
 static dtp_status check_local(const dtp_device_mesh *mesh, const dtp_ttype *type,
                               const dtp_layout *layout, const int64_t *shape, dtp_err *err)
 {
-    dtp_piece piece = piece_at(mesh, type, layout, mesh->comm->rank);
-    bool empty = dtp_piece_elems(&piece) == 0, same = true;
+    dtp_shard shard = piece_at(mesh, type, layout, mesh->comm->rank);
+    bool empty = dtp_shard_elems(&shard) == 0, same = true;
     int64_t given = 1;
     for (int32_t i = 0; i < type->rank; i++) {
-        same = same && shape[i] == piece.size[i];
+        same = same && shape[i] == shard.size[i];
         given *= shape[i] == 0 ? 0 : 1;
     }
     if (same || (empty && given == 0)) {
         return DTP_OK;
     }
     for (int32_t i = 0; i < type->rank; i++) {
-        if (shape[i] != piece.size[i]) {
+        if (shape[i] != shard.size[i]) {
             return DTP_FAIL(err, DTP_INVALID,
                             "wrap: dim %d of the piece of rank %d has %" PRId64
                             " elements, given are %" PRId64,
-                            i, mesh->comm->rank, piece.size[i], shape[i]);
+                            i, mesh->comm->rank, shard.size[i], shape[i]);
         }
     }
     return DTP_OK;
 }
 
-/* Compares a hash of the piece within every group of replicas. */
+/* Compares a hash of the shard within every group of replicas. */
 static dtp_status check_replicas(dtp_device_mesh *mesh, dtp_tensor t, const void *local,
                                  dtp_err *err)
 {
     const dtp_tensor_slot *slot = &mesh->slots[t.slot];
-    dtp_piece piece = piece_at(mesh, &slot->type, &slot->layout, mesh->comm->rank);
-    int64_t bytes = dtp_piece_elems(&piece) * dtp_dtype_bytes(slot->type.dtype);
+    dtp_shard shard = piece_at(mesh, &slot->type, &slot->layout, mesh->comm->rank);
+    int64_t bytes = dtp_shard_elems(&shard) * dtp_dtype_bytes(slot->type.dtype);
     uint64_t hash = dtp_hash_bytes(DTP_HASH_SEED, local, (size_t)bytes);
     int64_t high = (int64_t)(hash >> 32), low = (int64_t)(hash & UINT32_MAX);
     int64_t v[4] = {high, low, -high, -low};
     dtp_coll coll = {.kind = DTP_ALL_REDUCE, .op = DTP_REDUCE_MIN, .dtype = DTP_I64, .count = 4};
     for (int32_t m = 0; m < slot->layout.n_mesh; m++) {
-        coll.set |= slot->layout.place[m].kind == DTP_REPLICATE ? (dtp_mesh_set)1 << m : 0;
+        coll.set |= slot->layout.placement[m].kind == DTP_REPLICATE ? (dtp_mesh_set)1 << m : 0;
     }
     DTP_TRY(mesh->comm->ops->run(mesh->comm, &coll, v, v, err));
     dtp_status status = DTP_OK;
@@ -230,16 +231,16 @@ static dtp_status check_replicas(dtp_device_mesh *mesh, dtp_tensor t, const void
                           "wrap: the replicas of the piece of rank %d are not all equal",
                           mesh->comm->rank);
     }
-    return dtp_comm_settle(mesh->comm, status, err);
+    return dtp_comm_agree_status(mesh->comm, status, err);
 }
 
-/* What this rank alone can find wrong, and the tensor with its piece. */
+/* What this rank alone can find wrong, and the tensor with its shard. */
 static dtp_status wrap_own(dtp_device_mesh *mesh, const dtp_ttype *type, const dtp_layout *layout,
                            const int64_t *local_shape, const void *local, dtp_tensor *t,
                            dtp_err *err)
 {
-    dtp_piece piece = piece_at(mesh, type, layout, mesh->comm->rank);
-    int64_t bytes = dtp_piece_elems(&piece) * dtp_dtype_bytes(type->dtype);
+    dtp_shard shard = piece_at(mesh, type, layout, mesh->comm->rank);
+    int64_t bytes = dtp_shard_elems(&shard) * dtp_dtype_bytes(type->dtype);
     DTP_TRY(check_local(mesh, type, layout, local_shape, err));
     if (local == NULL && bytes > 0) {
         return DTP_FAIL(err, DTP_INVALID, "wrap: rank %d gives no data", mesh->comm->rank);
@@ -267,23 +268,23 @@ dtp_status dtp_tensor_wrap(dtp_device_mesh *mesh, const dtp_tensor_desc *desc,
     key.number = replicas ? 1 : 0;
     DTP_TRY(dtp_call__meet(mesh, &key, sizeof key, "wrap", err));
     status = wrap_own(mesh, &type, &desc->layout, local_shape, local, &t, err);
-    status = dtp_call__settle(mesh, status, err);
+    status = dtp_call__agree_status(mesh, status, err);
     if (status == DTP_OK && replicas) {
         status = check_replicas(mesh, t, local, err);
     }
     return finish(status, t, out);
 }
 
-/* ---- from the pieces of all ranks ---------------------------------------------------------------
+/* ---- from the shards of all ranks ---------------------------------------------------------------
  */
 
-/* The first rank that holds the same piece (partial values are pieces of their own). */
+/* The first rank that holds the same shard (partial values are shards of their own). */
 static int32_t first_replica(const dtp_mesh *mesh, const dtp_layout *layout, int32_t rank)
 {
     int32_t coords[DTP_MAX_MESH_DIMS];
     dtp_mesh_coords(mesh, rank, coords);
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        coords[m] = layout->place[m].kind == DTP_REPLICATE ? 0 : coords[m];
+        coords[m] = layout->placement[m].kind == DTP_REPLICATE ? 0 : coords[m];
     }
     return dtp_mesh_rank(mesh, coords);
 }

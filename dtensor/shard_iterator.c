@@ -2,17 +2,17 @@
 
 #include <string.h>
 
-dtp_walk dtp_walk_of(const dtp_piece *piece)
+dtp_shard_iterator dtp_shard_iterator_of(const dtp_shard *shard)
 {
-    dtp_walk walk = {.runs = dtp_piece_runs_of(piece, piece)};
+    dtp_shard_iterator walk = {.runs = dtp_shard_runs_of(shard, shard)};
     walk.used = walk.runs.run; /* nothing of a run yet */
     return walk;
 }
 
-bool dtp_walk_next(dtp_walk *walk, int64_t most, int64_t *in_tensor, int64_t *n)
+bool dtp_shard_iterator_next(dtp_shard_iterator *walk, int64_t most, int64_t *in_tensor, int64_t *n)
 {
     if (walk->used == walk->runs.run) {
-        if (!dtp_piece_next(&walk->runs)) {
+        if (!dtp_shard_next(&walk->runs)) {
             return false;
         }
         walk->used = 0;
@@ -24,11 +24,11 @@ bool dtp_walk_next(dtp_walk *walk, int64_t most, int64_t *in_tensor, int64_t *n)
     return true;
 }
 
-int64_t dtp_walk_take(dtp_walk *walk, int64_t most, const void *whole, void *part,
-                      int64_t elem_bytes)
+int64_t dtp_shard_iterator_take(dtp_shard_iterator *walk, int64_t most, const void *whole,
+                                void *part, int64_t elem_bytes)
 {
     int64_t done = 0, at, n;
-    while (done < most && dtp_walk_next(walk, most - done, &at, &n)) {
+    while (done < most && dtp_shard_iterator_next(walk, most - done, &at, &n)) {
         memcpy((char *)part + done * elem_bytes, (const char *)whole + at * elem_bytes,
                (size_t)(n * elem_bytes));
         done += n;
@@ -36,11 +36,11 @@ int64_t dtp_walk_take(dtp_walk *walk, int64_t most, const void *whole, void *par
     return done;
 }
 
-int64_t dtp_walk_give(dtp_walk *walk, int64_t most, void *whole, const void *part,
-                      int64_t elem_bytes)
+int64_t dtp_shard_iterator_give(dtp_shard_iterator *walk, int64_t most, void *whole,
+                                const void *part, int64_t elem_bytes)
 {
     int64_t done = 0, at, n;
-    while (done < most && dtp_walk_next(walk, most - done, &at, &n)) {
+    while (done < most && dtp_shard_iterator_next(walk, most - done, &at, &n)) {
         memcpy((char *)whole + at * elem_bytes, (const char *)part + done * elem_bytes,
                (size_t)(n * elem_bytes));
         done += n;

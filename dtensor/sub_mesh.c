@@ -37,7 +37,7 @@ static dtp_status create(dtp_device_mesh *parent, const char *text, const dtp_me
     dtp_mesh dims;
     dtp_comm *view;
     DTP_TRY(dtp_mesh_parse(text, &dims, err));
-    DTP_TRY(dtp_comm_view_create(parent->comm, &dims, sets, &view, err));
+    DTP_TRY(dtp_sub_communicator_create(parent->comm, &dims, sets, &view, err));
     dtp_status status = dtp_device_mesh_create(view, parent->backend, &parent->options, out, err);
     if (status != DTP_OK) {
         dtp_comm_destroy(view);

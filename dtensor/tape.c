@@ -131,7 +131,7 @@ static bool depends(const dtp_tape *tape, int32_t n, const dtp_tensor *in)
 }
 
 /* `call` NULL: a redistribution. */
-static dtp_status record(dtp_tape *tape, const dtp_plain_call *call, int32_t n_in,
+static dtp_status record(dtp_tape *tape, const dtp_canonical_call *call, int32_t n_in,
                          const dtp_tensor *in, int32_t n_out, const dtp_tensor *out, dtp_err *err)
 {
     dtp_tape_entry e = {0};
@@ -147,7 +147,7 @@ static dtp_status record(dtp_tape *tape, const dtp_plain_call *call, int32_t n_i
         }
         *e.call = *call;
         e.call->wanted = NULL;
-        dtp_plain__fix_ids(e.call);
+        dtp_canonical__fix_ids(e.call);
     }
     for (int32_t i = 0; i < n_in; i++) {
         DTP_TRY(value_of(tape, in[i], &e.in[i], err));
@@ -159,8 +159,8 @@ static dtp_status record(dtp_tape *tape, const dtp_plain_call *call, int32_t n_i
     return DTP_OK;
 }
 
-dtp_status dtp_tape__record(dtp_device_mesh *mesh, const dtp_plain_call *c, const dtp_tensor *outs,
-                            dtp_err *err)
+dtp_status dtp_tape__record(dtp_device_mesh *mesh, const dtp_canonical_call *c,
+                            const dtp_tensor *outs, dtp_err *err)
 {
     return record(mesh->tape, c, c->n_in, c->in, c->op->n_out, outs, err);
 }

@@ -87,7 +87,7 @@ static dtp_status add_entry(playback *p, int32_t index, dtp_err *err)
         DTP_TRY(need_value(p, e->in[i], err));
         in[i] = p->ids[e->in[i]];
     }
-    DTP_TRY(e->call != NULL ? dtp_plain__add(e->call, p->g, prefix, in, out, err)
+    DTP_TRY(e->call != NULL ? dtp_canonical__add(e->call, p->g, prefix, in, out, err)
                             : add_rename(p, &p->ids[e->in[0]], prefix, out, err));
     for (int32_t i = 0; i < n_out; i++) {
         p->ids[e->out[i]] = out[i];
@@ -197,7 +197,7 @@ static dtp_status compute(playback *p, dtp_node_id id, dtp_tensor *outs, dtp_err
 {
     const dtp_node *node = &p->g->nodes[id];
     dtp_tensor in[DTP_MAX_OP_IN] = {0};
-    dtp_plain_call c;
+    dtp_canonical_call c;
     for (int32_t i = 0; i < node->n_in; i++) {
         in[i] = p->handles[node->in[i]];
     }
@@ -207,8 +207,8 @@ static dtp_status compute(playback *p, dtp_node_id id, dtp_tensor *outs, dtp_err
     if (only_renames(p->g, node)) {
         return dtp_tensor_share(in[0], outs, err);
     }
-    DTP_TRY(dtp_plain__of_node(p->g, node, in, &c, err));
-    return dtp_plain__run(&c, outs, err);
+    DTP_TRY(dtp_canonical__of_node(p->g, node, in, &c, err));
+    return dtp_canonical__run(&c, outs, err);
 }
 
 static void keep(playback *p, dtp_tensor_id t, dtp_tensor handle)
@@ -323,10 +323,10 @@ static dtp_status hand_out(playback *p, dtp_tensor source, dtp_tensor_id grad, d
         return zeros_like(source, out, err);
     }
     const dtp_tensor have = p->handles[grad];
-    const dtp_place *places = have.mesh->slots[have.slot].layout.place;
+    const dtp_placement *places = have.mesh->slots[have.slot].layout.placement;
     for (int32_t m = 0; m < layout.n_mesh && p->tape->keep_partial; m++) {
-        if (layout.place[m].kind == DTP_REPLICATE && places[m].kind == DTP_PARTIAL) {
-            layout.place[m] = places[m];
+        if (layout.placement[m].kind == DTP_REPLICATE && places[m].kind == DTP_PARTIAL) {
+            layout.placement[m] = places[m];
         }
     }
     DTP_TRY(bring(p, grad, &layout, err));

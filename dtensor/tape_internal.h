@@ -13,7 +13,7 @@ typedef struct dtp_tape_value {
 } dtp_tape_value;
 
 typedef struct dtp_tape_entry {
-    dtp_plain_call *call; /* NULL: a redistribution */
+    dtp_canonical_call *call; /* NULL: a redistribution */
     int32_t in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
 } dtp_tape_entry;
 

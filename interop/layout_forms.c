@@ -55,14 +55,14 @@ dtp_layout_form dtp_layout_form_of(const char *text)
 /* Layout rules are read by their own parser and followed for this tensor. */
 static dtp_status read_mtf(dtp_layout_reader *r, const dtp_dims *dims, dtp_err *err)
 {
-    dtp_rules rules;
+    dtp_layout_rules rules;
     dtp_arena *arena = dtp_arena_create();
     if (arena == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a layout");
     }
-    dtp_status s = dtp_rules_parse(r->text, r->mesh, dims, arena, &rules, err);
+    dtp_status s = dtp_layout_rules_parse(r->text, r->mesh, dims, arena, &rules, err);
     if (s == DTP_OK) {
-        s = dtp_rules_layout(&rules, r->mesh, dims, r->type, true, &r->layout, err);
+        s = dtp_layout_rules_layout(&rules, r->mesh, dims, r->type, true, &r->layout, err);
     }
     dtp_arena_destroy(arena);
     return s;
@@ -120,7 +120,7 @@ dtp_status dtp_layout_parse_any(const char *text, const dtp_mesh *mesh, const dt
 static dtp_status refuse_partial(dtp_layout_form form, const dtp_form_writer *w, dtp_err *err)
 {
     for (int32_t m = 0; m < w->layout->n_mesh; m++) {
-        if (w->layout->place[m].kind == DTP_PARTIAL) {
+        if (w->layout->placement[m].kind == DTP_PARTIAL) {
             return DTP_FAIL(err, DTP_UNSUPPORTED,
                             "layout: the form '%s' has no partial values (mesh dim '%s')",
                             dtp_layout_form_name(form), w->mesh->names[m]);

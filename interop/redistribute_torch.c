@@ -11,15 +11,15 @@ typedef struct transforms {
     dtp_torch_transform items[MAX_TRANSFORMS];
 } transforms;
 
-static const dtp_place REPLICATED = {0};
+static const dtp_placement REPLICATED = {0};
 
 /* Same placement, whatever the depth of the split. */
-static bool same_place(const dtp_place *a, const dtp_place *b)
+static bool same_place(const dtp_placement *a, const dtp_placement *b)
 {
     return a->kind == b->kind && a->axis == b->axis && a->op == b->op;
 }
 
-static void add_transform(transforms *list, int32_t m, dtp_place from, dtp_place to)
+static void add_transform(transforms *list, int32_t m, dtp_placement from, dtp_placement to)
 {
     assert(list->n < MAX_TRANSFORMS);
     list->items[list->n++] = (dtp_torch_transform){m, from, to};
@@ -29,7 +29,7 @@ static void add_transform(transforms *list, int32_t m, dtp_place from, dtp_place
  */
 
 /* Mesh dims before m that split the axis. */
-static dtp_mesh_set outer_splits(const dtp_place *places, int32_t m, int32_t axis)
+static dtp_mesh_set outer_splits(const dtp_placement *places, int32_t m, int32_t axis)
 {
     dtp_mesh_set set = 0;
     for (int32_t i = 0; i < m; i++) {
@@ -43,7 +43,7 @@ static int64_t shards(const dtp_mesh *mesh, const dtp_layout *layout)
 {
     int64_t n = 1;
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        n *= layout->place[m].kind == DTP_SHARD ? mesh->sizes[m] : 1;
+        n *= layout->placement[m].kind == DTP_SHARD ? mesh->sizes[m] : 1;
     }
     return n;
 }
@@ -57,19 +57,20 @@ static void greedy(const dtp_mesh *mesh, const dtp_layout *from, const dtp_layou
     dtp_layout at = *from;
     bool split = shards(mesh, from) > 1;
     for (int32_t m = at.n_mesh - 1; m >= 0; m--) {
-        dtp_place target = split || at.place[m].kind == DTP_SHARD ? to->place[m] : at.place[m];
-        if (target.kind == DTP_SHARD &&
-            outer_splits(at.place, m, target.axis) != outer_splits(to->place, m, target.axis)) {
+        dtp_placement target =
+            split || at.placement[m].kind == DTP_SHARD ? to->placement[m] : at.placement[m];
+        if (target.kind == DTP_SHARD && outer_splits(at.placement, m, target.axis) !=
+                                            outer_splits(to->placement, m, target.axis)) {
             target = REPLICATED;
         }
-        if (!same_place(&at.place[m], &target)) {
-            add_transform(out, m, at.place[m], target);
-            at.place[m] = target;
+        if (!same_place(&at.placement[m], &target)) {
+            add_transform(out, m, at.placement[m], target);
+            at.placement[m] = target;
         }
     }
     for (int32_t m = 0; m < at.n_mesh; m++) {
-        if (!same_place(&at.place[m], &to->place[m])) {
-            add_transform(out, m, at.place[m], to->place[m]);
+        if (!same_place(&at.placement[m], &to->placement[m])) {
+            add_transform(out, m, at.placement[m], to->placement[m]);
         }
     }
 }
@@ -78,9 +79,9 @@ static void greedy(const dtp_mesh *mesh, const dtp_layout *from, const dtp_layou
 static bool has_default_order(const dtp_layout *layout)
 {
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        const dtp_place *p = &layout->place[m];
+        const dtp_placement *p = &layout->placement[m];
         for (int32_t k = m + 1; k < layout->n_mesh && p->kind == DTP_SHARD; k++) {
-            const dtp_place *q = &layout->place[k];
+            const dtp_placement *q = &layout->placement[k];
             if (q->kind == DTP_SHARD && q->axis == p->axis && q->order < p->order) {
                 return false;
             }
@@ -108,8 +109,8 @@ static void to_transforms(const dtp_layout *from, const dtp_steps *steps, transf
         }
         for (int32_t m = 0; m < at.n_mesh; m++) {
             if ((step->set >> m & 1U) != 0) {
-                add_transform(out, m, at.place[m], step->after.place[m]);
-                at.place[m] = step->after.place[m];
+                add_transform(out, m, at.placement[m], step->after.placement[m]);
+                at.placement[m] = step->after.placement[m];
             }
         }
     }
@@ -170,7 +171,7 @@ static bool is_mergeable(dtp_step_kind kind)
            kind == DTP_STEP_ALL_GATHER;
 }
 
-static int summed(const dtp_place *p)
+static int summed(const dtp_placement *p)
 {
     return p->op == DTP_REDUCE_AVG ? DTP_REDUCE_SUM : p->op;
 }
@@ -186,7 +187,7 @@ static bool divides(const merger *g, int32_t axis, dtp_mesh_set set)
 {
     int64_t parts = dtp_mesh_set_size(g->mesh, set);
     for (int32_t m = 0; m < g->at.n_mesh; m++) {
-        const dtp_place *p = &g->at.place[m];
+        const dtp_placement *p = &g->at.placement[m];
         bool counted = (set >> m & 1U) != 0;
         parts *= p->kind == DTP_SHARD && p->axis == axis && !counted ? g->mesh->sizes[m] : 1;
     }
@@ -240,10 +241,10 @@ static dtp_status scale_averages(merger *g, dtp_mesh_set set, dtp_err *err)
 {
     dtp_mesh_set avg = 0;
     for (int32_t m = 0; m < g->at.n_mesh; m++) {
-        if ((set >> m & 1U) != 0 && g->at.place[m].kind == DTP_PARTIAL &&
-            g->at.place[m].op == DTP_REDUCE_AVG) {
+        if ((set >> m & 1U) != 0 && g->at.placement[m].kind == DTP_PARTIAL &&
+            g->at.placement[m].op == DTP_REDUCE_AVG) {
             avg |= 1U << m;
-            g->at.place[m].op = DTP_REDUCE_SUM;
+            g->at.placement[m].op = DTP_REDUCE_SUM;
         }
     }
     if (avg == 0) {
@@ -269,7 +270,7 @@ static dtp_status emit(merger *g, const dtp_torch_transform *t, dtp_mesh_set set
     }
     for (int32_t m = 0; m < g->at.n_mesh; m++) {
         if ((set >> m & 1U) != 0) {
-            g->at.place[m] = t->to.kind == DTP_PARTIAL ? t->to : REPLICATED;
+            g->at.placement[m] = t->to.kind == DTP_PARTIAL ? t->to : REPLICATED;
         }
     }
     for (int32_t m = 0; m < g->at.n_mesh && t->to.kind == DTP_SHARD; m++) {

@@ -44,7 +44,7 @@ dtp_redistributor dtp_torch_redistributor(dtp_torch_planner *planner);
 /* One transform: what a mesh dim is before and after it. */
 typedef struct dtp_torch_transform {
     int32_t mesh_dim;
-    dtp_place from, to; /* `order` is ignored */
+    dtp_placement from, to; /* `order` is ignored */
 } dtp_torch_transform;
 
 /* Merges neighbours in a list of transforms and writes the steps. A split is put (and taken off)

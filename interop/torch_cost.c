@@ -34,7 +34,7 @@ static double local_gib(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_l
 {
     double bytes = (double)dtp_ttype_bytes(type);
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        bytes /= layout->place[m].kind == DTP_SHARD ? (double)mesh->sizes[m] : 1;
+        bytes /= layout->placement[m].kind == DTP_SHARD ? (double)mesh->sizes[m] : 1;
     }
     return bytes / GIB;
 }

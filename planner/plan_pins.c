@@ -166,7 +166,7 @@ static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
         DTP_TRY(dtp_pricer_init(machine, &plan->mesh, &pricer, err));
     }
     if (request->choices != NULL) {
-        DTP_TRY(dtp_graph_choices_copy(request->choices, plan->arena, &plan->choices, err));
+        DTP_TRY(dtp_graph_variant_copy(request->choices, plan->arena, &plan->choices, err));
     }
     DTP_TRY(dtp_plan_graph(plan, g, &set, err));
     dtp_status s = decide(set, machine != NULL ? &pricer : NULL, request, plan, &cost_ps, err);

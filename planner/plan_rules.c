@@ -7,7 +7,7 @@
 
 /* The integer program of one mesh. */
 typedef struct rules_state {
-    dtp_rules pins;
+    dtp_layout_rules pins;
     dtp_rules_problem *problem;
 } rules_state;
 
@@ -78,7 +78,7 @@ static dtp_status offer_solutions(dtp_planning *p, const dtp_rules_problem *prob
  * program is too large, the limit of the integer program is lowered by the excess and it is solved
  * again. Status and bound are those of the first solve: the later ones have a tighter limit. */
 static dtp_status offer_optima(dtp_planning *p, const dtp_rules_problem *problem,
-                               const dtp_rules *pins, verdict *v, dtp_err *err)
+                               const dtp_layout_rules *pins, verdict *v, dtp_err *err)
 {
     dtp_rules_request request = dtp_rules_request_init();
     dtp_rules_result solved;
@@ -153,8 +153,8 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for rules mode");
     }
     p->state = state;
-    DTP_TRY(dtp_rules_parse(p->request->pins == NULL ? "" : p->request->pins, &p->pricer.mesh,
-                            &p->graph->dims, p->arena, &state->pins, err));
+    DTP_TRY(dtp_layout_rules_parse(p->request->pins == NULL ? "" : p->request->pins,
+                                   &p->pricer.mesh, &p->graph->dims, p->arena, &state->pins, err));
     return dtp_rules_problem_create(p->graph, &p->pricer, &state->problem, err);
 }
 

@@ -25,7 +25,7 @@ typedef struct dtp_plan_request {
     const char *pins;           /* rules mode: rules that must hold, "batch:x"; NULL = none */
     int32_t n_texts;            /* tensor mode: what must hold, "pin TENSOR: LAYOUT" and "style */
     const char *const *texts;   /* GLOB: STYLE" (planner/styles/pin_texts.h) */
-    const dtp_graph_choices *choices; /* recomputation, microbatches; NULL = none. Pins of tensor
+    const dtp_graph_variant *choices; /* recomputation, microbatches; NULL = none. Pins of tensor
                                          mode name nodes of the changed graph */
     const char *rules_file;           /* dtp.rules/1 with hand-written baselines; NULL = none */
     int32_t candidates; /* distinct solutions lowered and compared by their timeline */

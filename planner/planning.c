@@ -180,7 +180,7 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     plan->model_hash = dtp_graph_hash(p->model);
     plan->machine_hash = dtp_machine_hash(p->machine);
     if (p->request->choices != NULL) {
-        DTP_TRY(dtp_graph_choices_copy(p->request->choices, p->arena, &plan->choices, err));
+        DTP_TRY(dtp_graph_variant_copy(p->request->choices, p->arena, &plan->choices, err));
     }
     DTP_TRY(p->planner->decide(p, plan, err));
     if (plan->memory_limit_bytes > 0) {
@@ -367,8 +367,8 @@ dtp_status dtp_planning_run(const dtp_planner *planner, const dtp_graph *g,
     dtp_planning p = {
         .model = g, .graph = g, .machine = machine, .request = request, .planner = planner};
     memset(out, 0, sizeof *out);
-    if (request->choices != NULL && dtp_graph_choices_any(request->choices)) {
-        DTP_TRY(dtp_graph_with_choices(g, request->choices, 0, NULL, &changed, err));
+    if (request->choices != NULL && dtp_graph_variant_any(request->choices)) {
+        DTP_TRY(dtp_graph_with_variant(g, request->choices, 0, NULL, &changed, err));
         p.graph = changed;
     }
     dtp_status s = run(&p, out, err);

@@ -146,7 +146,7 @@ static dtp_status pin_mask(const solver *s, dtp_dim_id d, const dtp_rule_splits 
 /* A pinned name is split exactly so: its x are all fixed. */
 static dtp_status apply_pins(solver *s, dtp_err *err)
 {
-    const dtp_rules *pins = s->request->pins;
+    const dtp_layout_rules *pins = s->request->pins;
     for (dtp_dim_id d = 0; pins != NULL && d < pins->n; d++) {
         uint8_t mask;
         if (pins->splits[d].n == 0) {

@@ -19,10 +19,10 @@ enum { DTP_RULES_MAX_SOLUTIONS = 8 };
 
 typedef struct dtp_rules_request {
     dtp_plan_objective objective;
-    int64_t limit_bytes;   /* 0 = none */
-    const dtp_rules *pins; /* splits that must hold; NULL = none */
-    int32_t max_solutions; /* distinct solutions wanted, best first; at least 1 */
-    double margin;         /* further ones within this fraction of the best cost */
+    int64_t limit_bytes;          /* 0 = none */
+    const dtp_layout_rules *pins; /* splits that must hold; NULL = none */
+    int32_t max_solutions;        /* distinct solutions wanted, best first; at least 1 */
+    double margin;                /* further ones within this fraction of the best cost */
 } dtp_rules_request;
 
 /* Objective time without limit, one solution. */

@@ -13,21 +13,21 @@ typedef struct priced {
     bool exact; /* proven to be the least */
 } priced;
 
-static dtp_status solve(const dtp_priced_constraints *c, const dtp_tensor_problem *p, priced *out,
+static dtp_status solve(const dtp_shadow_prices *c, const dtp_tensor_problem *p, priced *out,
                         dtp_err *err)
 {
-    dtp_select_options options = dtp_select_options_init();
-    dtp_select_result r;
+    dtp_solve_options options = dtp_solve_options_init();
+    dtp_solve_result r;
     options.seed = c->seed;
-    DTP_TRY(dtp_select_solve(p->select, &options, &r, err));
-    *out = (priced){.cost = r.choice != NULL ? r.value.cost : DTP_SELECT_FORBIDDEN,
+    DTP_TRY(dtp_solve(p->select, &options, &r, err));
+    *out = (priced){.cost = r.assignment != NULL ? r.value.cost : DTP_FORBIDDEN,
                     .exact = r.status == DTP_CERT_OPTIMAL};
-    dtp_select_result_free(&r);
+    dtp_solve_result_free(&r);
     return DTP_OK;
 }
 
-static dtp_status solve_on(const dtp_priced_constraints *c, const dtp_graph *g,
-                           const dtp_pin_set *pins, priced *out, dtp_err *err)
+static dtp_status solve_on(const dtp_shadow_prices *c, const dtp_graph *g, const dtp_pin_set *pins,
+                           priced *out, dtp_err *err)
 {
     dtp_tensor_options options = dtp_tensor_options_init();
     dtp_tensor_problem *p = NULL;
@@ -40,13 +40,12 @@ static dtp_status solve_on(const dtp_priced_constraints *c, const dtp_graph *g,
     return s;
 }
 
-static dtp_status price(const dtp_priced_constraints *c, dtp_arena *arena, priced *out,
-                        dtp_err *err)
+static dtp_status price(const dtp_shadow_prices *c, dtp_arena *arena, priced *out, dtp_err *err)
 {
     dtp_pin_set pins;
     dtp_graph *set = NULL;
     DTP_TRY(dtp_pin_set_read(c->n_texts, c->texts, c->model, &c->pricer->mesh, arena, &pins, err));
-    DTP_TRY(dtp_graph_with_settings(c->model, pins.n_settings, pins.settings, &set, err));
+    DTP_TRY(dtp_graph_with_implementations(c->model, pins.n_settings, pins.settings, &set, err));
     dtp_status s = solve_on(c, set, &pins, out, err);
     dtp_graph_destroy(set);
     return s;
@@ -54,19 +53,19 @@ static dtp_status price(const dtp_priced_constraints *c, dtp_arena *arena, price
 
 /* Enters what `relaxed` saves against `base`. */
 static void enter(const char *constraint, int64_t relaxed_by, const priced *base,
-                  const priced *relaxed, dtp_constraint_price *out)
+                  const priced *relaxed, dtp_shadow_price *out)
 {
     const int64_t saves = base->cost - relaxed->cost;
-    *out = (dtp_constraint_price){.constraint = constraint,
-                                  .relaxed_by_bytes = relaxed_by,
-                                  .saves_ps = saves > 0 ? saves : 0,
-                                  .exact = base->exact && relaxed->exact};
+    *out = (dtp_shadow_price){.constraint = constraint,
+                              .relaxed_by_bytes = relaxed_by,
+                              .saves_ps = saves > 0 ? saves : 0,
+                              .exact = base->exact && relaxed->exact};
 }
 
-dtp_status dtp_constraint_prices_find(const dtp_priced_constraints *c, dtp_arena *arena, int32_t *n,
-                                      dtp_constraint_price **out, dtp_err *err)
+dtp_status dtp_shadow_prices_find(const dtp_shadow_prices *c, dtp_arena *arena, int32_t *n,
+                                  dtp_shadow_price **out, dtp_err *err)
 {
-    dtp_priced_constraints changed = *c;
+    dtp_shadow_prices changed = *c;
     priced base, relaxed;
     const char **texts = dtp_arena_alloc(arena, (size_t)c->n_texts + 1, sizeof *texts);
     *out = dtp_arena_alloc(arena, (size_t)c->n_texts + 1, sizeof **out);

@@ -8,18 +8,18 @@
 
 #define DTP_PRICED_BYTES (INT64_C(1) << 30)
 
-typedef struct dtp_priced_constraints {
+typedef struct dtp_shadow_prices {
     const dtp_graph *model;
     const dtp_pricer *pricer;
     int32_t n_texts; /* pins (planner/styles/pin_texts.h) */
     const char *const *texts;
     int64_t memory_bytes; /* 0 = none */
     uint64_t seed;
-} dtp_priced_constraints;
+} dtp_shadow_prices;
 
 /* The memory limit first, then the pins in order; everything from `arena`. The constraints can hold
  * together. */
-dtp_status dtp_constraint_prices_find(const dtp_priced_constraints *c, dtp_arena *arena, int32_t *n,
-                                      dtp_constraint_price **out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_shadow_prices_find(const dtp_shadow_prices *c, dtp_arena *arena, int32_t *n,
+                                  dtp_shadow_price **out, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

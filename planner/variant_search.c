@@ -15,10 +15,10 @@ typedef struct search {
     const dtp_graph *g;
     const dtp_machine *machine;
     const dtp_plan_request *request;
-    const dtp_choice_search *what;
+    const dtp_variant_search *what;
     dtp_arena *arena; /* texts and choices while it runs */
     int32_t n, done;
-    dtp_graph_choices *choices;
+    dtp_graph_variant *choices;
     int32_t best_choice;
     const char **tried; /* by choice that is done */
     dtp_plan rival;     /* certificate and prediction of the plan without any choice */
@@ -26,10 +26,10 @@ typedef struct search {
     dtp_plan_result *best;
 } search;
 
-const char *dtp_choices_text(const dtp_graph_choices *choices, dtp_arena *arena)
+const char *dtp_variant_text(const dtp_graph_variant *choices, dtp_arena *arena)
 {
     const char *text = "";
-    if (!dtp_graph_choices_any(choices)) {
+    if (!dtp_graph_variant_any(choices)) {
         return "as it is";
     }
     for (int32_t i = 0; i < choices->remat.n && text != NULL; i++) {
@@ -47,17 +47,17 @@ const char *dtp_choices_text(const dtp_graph_choices *choices, dtp_arena *arena)
 
 static dtp_status list_choices(search *s, dtp_err *err)
 {
-    const dtp_graph_choices none = {.micro_dim = -1};
-    const dtp_graph_choices given = s->request->choices != NULL ? *s->request->choices : none;
+    const dtp_graph_variant none = {.micro_dim = -1};
+    const dtp_graph_variant given = s->request->choices != NULL ? *s->request->choices : none;
     dtp_remat one = given.remat, *remat = &one;
     int32_t count = given.microbatches, *counts = &count, n_remat = 1, n_counts = 1;
     const int32_t max =
         s->what->max_microbatches > 0 ? s->what->max_microbatches : MAX_MICROBATCHES;
     if (s->what->remat) {
-        DTP_TRY(dtp_remat_choices(s->g, s->arena, &n_remat, &remat, err));
+        DTP_TRY(dtp_remat_variants(s->g, s->arena, &n_remat, &remat, err));
     }
     if (s->what->microbatches) {
-        DTP_TRY(dtp_microbatch_choices(s->g, max, s->arena, &n_counts, &counts, err));
+        DTP_TRY(dtp_microbatch_variants(s->g, max, s->arena, &n_counts, &counts, err));
     }
     const size_t n = (size_t)n_remat * (size_t)n_counts;
     s->choices = dtp_arena_alloc(s->arena, n, sizeof *s->choices);
@@ -68,9 +68,9 @@ static dtp_status list_choices(search *s, dtp_err *err)
     for (int32_t i = 0; i < n_remat; i++) {
         for (int32_t k = 0; k < n_counts; k++) {
             const bool ends = (i == 0 || i == n_remat - 1) && (k == 0 || k == n_counts - 1);
-            const dtp_graph_choices c = {
+            const dtp_graph_variant c = {
                 .remat = remat[i], .microbatches = counts[k], .micro_dim = given.micro_dim};
-            if (!s->what->first || (ends && dtp_graph_choices_any(&c))) {
+            if (!s->what->first || (ends && dtp_graph_variant_any(&c))) {
                 s->choices[s->n++] = c;
             }
         }
@@ -102,14 +102,14 @@ static dtp_status least_over(const search *s, const dtp_graph *g, int32_t n, con
         dtp_pricer pricer;
         double here;
         DTP_TRY(dtp_pricer_init(s->machine, &meshes[i], &pricer, err));
-        DTP_TRY(dtp_tensor_least_compute(g, &pricer, &here, err));
+        DTP_TRY(dtp_compute_bound(g, &pricer, &here, err));
         *seconds = i == 0 || here < *seconds ? here : *seconds;
     }
     return DTP_OK;
 }
 
 /* Seconds that the kernels of a changed graph take at least; 0 when that is not known. */
-static dtp_status least_compute(const search *s, const dtp_graph_choices *choices, double *seconds,
+static dtp_status least_compute(const search *s, const dtp_graph_variant *choices, double *seconds,
                                 dtp_err *err)
 {
     const dtp_plan_request *r = s->request;
@@ -125,7 +125,7 @@ static dtp_status least_compute(const search *s, const dtp_graph_choices *choice
         DTP_TRY(dtp_mesh_factorisations(r->devices, r->max_mesh_dims, s->arena, &n, &all, err));
         meshes = all;
     }
-    DTP_TRY(dtp_graph_with_choices(s->g, choices, 0, NULL, &changed, err));
+    DTP_TRY(dtp_graph_with_variant(s->g, choices, 0, NULL, &changed, err));
     dtp_status st = least_over(s, changed, n, meshes, seconds, err);
     dtp_graph_destroy(changed);
     return st;
@@ -149,8 +149,8 @@ static const char *describe(const search *s, const dtp_plan_result *r)
 
 static void keep_better(search *s, int32_t i, dtp_plan_result *next)
 {
-    const dtp_graph_choices *choices = &s->choices[i];
-    if (!dtp_graph_choices_any(choices) && next->plan != NULL) {
+    const dtp_graph_variant *choices = &s->choices[i];
+    if (!dtp_graph_variant_any(choices) && next->plan != NULL) {
         s->rival =
             (dtp_plan){.certificate = next->plan->certificate, .predicted = next->plan->predicted};
         s->has_rival = true;
@@ -179,8 +179,8 @@ static dtp_status plan_one(search *s, int32_t i, const char *text, dtp_err *err)
 
 static dtp_status try_choice(search *s, int32_t i, dtp_err *err)
 {
-    const dtp_graph_choices *choices = &s->choices[i];
-    const char *text = dtp_choices_text(choices, s->arena);
+    const dtp_graph_variant *choices = &s->choices[i];
+    const char *text = dtp_variant_text(choices, s->arena);
     dtp_err why = {0};
     double seconds = 0.0;
     dtp_status st = s->best->plan != NULL ? least_compute(s, choices, &seconds, &why) : DTP_OK;
@@ -242,9 +242,9 @@ static dtp_status run(search *s, dtp_err *err)
                : copy_texts(s, best->plan->arena, &best->plan->n_tried, &best->plan->tried, err);
 }
 
-dtp_status dtp_plan_choices(dtp_plan_mode mode, const dtp_graph *g, const dtp_machine *machine,
-                            const dtp_plan_request *request, const dtp_choice_search *what,
-                            dtp_plan_result *out, dtp_err *err)
+dtp_status dtp_plan_variants(dtp_plan_mode mode, const dtp_graph *g, const dtp_machine *machine,
+                             const dtp_plan_request *request, const dtp_variant_search *what,
+                             dtp_plan_result *out, dtp_err *err)
 {
     search s = {.mode = mode, .g = g, .machine = machine, .request = request, .what = what};
     memset(out, 0, sizeof *out);

@@ -2,7 +2,7 @@
  * other, the best plan stays.
  *
  * Choices are tried from the cheapest in work: nothing first, then more microbatches, then
- * recomputation (dtp_remat_choices x dtp_microbatch_choices). For objective time a choice is
+ * recomputation (dtp_remat_variants x dtp_microbatch_variants). For objective time a choice is
  * dropped
  *   - when the kernels alone take as long as the best plan
  *     (planner/problem/tensors/compute_bound.h): then
@@ -22,22 +22,22 @@ typedef dtp_status (*dtp_plan_mode)(const dtp_graph *g, const dtp_machine *machi
                                     const dtp_plan_request *request, dtp_plan_result *out,
                                     dtp_err *err);
 
-typedef struct dtp_choice_search {
+typedef struct dtp_variant_search {
     bool remat, microbatches; /* what is searched; the other is as request->choices says */
     int32_t max_microbatches; /* 0: 16 */
     bool first;               /* whether any choice helps: only the most that each option can do,
                                  alone and together, up to the first plan */
-} dtp_choice_search;
+} dtp_variant_search;
 
 /* The best plan. out->tried has a text for every choice in the order of the search, such as
  * "--remat layer --microbatches 2: 6.911556 s, 85759836224 bytes", and so has the plan. Infeasible:
  * what is said is about the choice whose best baseline needs least. Fails as the mode does with the
  * first choice; another one that cannot be made of the model is told in `tried`. */
-dtp_status dtp_plan_choices(dtp_plan_mode mode, const dtp_graph *g, const dtp_machine *machine,
-                            const dtp_plan_request *request, const dtp_choice_search *what,
-                            dtp_plan_result *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_plan_variants(dtp_plan_mode mode, const dtp_graph *g, const dtp_machine *machine,
+                             const dtp_plan_request *request, const dtp_variant_search *what,
+                             dtp_plan_result *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* "--remat layer:0-3,head --microbatches 2", "as it is"; from `arena`, NULL when out of memory. */
-const char *dtp_choices_text(const dtp_graph_choices *choices, dtp_arena *arena);
+const char *dtp_variant_text(const dtp_graph_variant *choices, dtp_arena *arena);
 
 #endif

@@ -56,9 +56,9 @@ static dtp_status read_plan(const char *path, const dtp_graph *g, dtp_plan **out
 }
 
 dtp_status tool_read_choices(const tool_source *source, const dtp_graph *model, dtp_arena *arena,
-                             dtp_graph_choices *out, dtp_err *err)
+                             dtp_graph_variant *out, dtp_err *err)
 {
-    *out = (dtp_graph_choices){.micro_dim = -1};
+    *out = (dtp_graph_variant){.micro_dim = -1};
     if (source->remat != NULL) {
         DTP_TRY(dtp_remat_parse(source->remat, model, arena, &out->remat, err));
     }
@@ -71,13 +71,13 @@ dtp_status tool_read_choices(const tool_source *source, const dtp_graph *model, 
 dtp_status tool_read_changed(const tool_source *source, dtp_graph **model, dtp_graph **out,
                              dtp_err *err)
 {
-    dtp_graph_choices choices;
+    dtp_graph_variant choices;
     DTP_TRY(tool_read_graph(source, model, err));
     dtp_arena *arena = dtp_arena_create();
     dtp_status s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory")
                                  : tool_read_choices(source, *model, arena, &choices, err);
     if (s == DTP_OK) {
-        s = dtp_graph_with_choices(*model, &choices, 0, NULL, out, err);
+        s = dtp_graph_with_variant(*model, &choices, 0, NULL, out, err);
     }
     dtp_arena_destroy(arena);
     if (s != DTP_OK) {
@@ -90,10 +90,10 @@ dtp_status tool_read_changed(const tool_source *source, dtp_graph **model, dtp_g
 static dtp_status shard_by_rules(const tool_source *source, tool_job *job, dtp_err *err)
 {
     dtp_mesh mesh;
-    dtp_rules rules;
+    dtp_layout_rules rules;
     DTP_TRY(dtp_mesh_parse(source->mesh == NULL ? "" : source->mesh, &mesh, err));
-    DTP_TRY(dtp_rules_parse(source->rules == NULL ? "" : source->rules, &mesh, &job->graph->dims,
-                            job->arena, &rules, err));
+    DTP_TRY(dtp_layout_rules_parse(source->rules == NULL ? "" : source->rules, &mesh,
+                                   &job->graph->dims, job->arena, &rules, err));
     return dtp_sharding_from_rules(job->graph, &mesh, &rules, source->uneven, job->arena,
                                    &job->sharding, err);
 }
@@ -112,10 +112,10 @@ static const char *decided(const tool_source *s)
 static dtp_status shard(const tool_source *source, tool_job *job, dtp_err *err)
 {
     if (source->plan == NULL) {
-        dtp_graph_choices choices;
+        dtp_graph_variant choices;
         DTP_TRY(tool_read_choices(source, job->model, job->arena, &choices, err));
-        job->changed = dtp_graph_choices_any(&choices);
-        DTP_TRY(dtp_graph_with_choices(job->model, &choices, 0, NULL, &job->graph, err));
+        job->changed = dtp_graph_variant_any(&choices);
+        DTP_TRY(dtp_graph_with_variant(job->model, &choices, 0, NULL, &job->graph, err));
         return shard_by_rules(source, job, err);
     }
     if (decided(source) != NULL) {
@@ -124,7 +124,7 @@ static dtp_status shard(const tool_source *source, tool_job *job, dtp_err *err)
     }
     DTP_TRY(read_plan(source->plan, job->model, &job->plan, err));
     job->sharding = job->plan->sharding;
-    job->changed = dtp_graph_choices_any(&job->plan->choices);
+    job->changed = dtp_graph_variant_any(&job->plan->choices);
     DTP_TRY(dtp_plan_graph(job->plan, job->model, &job->graph, err));
     return dtp_sharding_check(job->graph, &job->sharding, err);
 }

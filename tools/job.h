@@ -64,7 +64,7 @@ dtp_status tool_job_create(const tool_source *source, int32_t n_fetch, const cha
                            dtp_err *err) DTP_MUST_CHECK;
 /* What --remat and --microbatches say about a model. Texts from `arena`. */
 dtp_status tool_read_choices(const tool_source *source, const dtp_graph *model, dtp_arena *arena,
-                             dtp_graph_choices *out, dtp_err *err) DTP_MUST_CHECK;
+                             dtp_graph_variant *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* The model and the graph that --remat and --microbatches make of it, which borrows from it. */
 dtp_status tool_read_changed(const tool_source *source, dtp_graph **model, dtp_graph **out,

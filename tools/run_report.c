@@ -315,7 +315,7 @@ static void instruction_json(const dtp_program *p, const dtp_instr *in, double s
     static const char *const phases[] = {"forward", "backward", "update"};
     const char *op = in->kind == DTP_INSTR_KERNEL       ? in->op->name
                      : in->kind == DTP_INSTR_COLLECTIVE ? dtp_coll_name(in->coll.kind)
-                                                        : dtp_move_name(in->move.kind);
+                                                        : dtp_copy_name(in->move.kind);
     dtp_json_begin_object(j, NULL);
     dtp_json_write_string(j, "kind", kinds[in->kind]);
     dtp_json_write_string(j, "op", op);

@@ -88,7 +88,7 @@ dtp_status tool_styles_of_plan(const dtp_plan *plan, const dtp_graph *g, dtp_are
 
 /* Whether pins of the tensor as the node reads it speak of every mesh dim that changes; a
  * recomputation reads as the node does that it repeats. */
-static bool is_asked(const dtp_graph *g, const dtp_pin_set *pins, const dtp_move_info *move)
+static bool is_asked(const dtp_graph *g, const dtp_pin_set *pins, const dtp_copy_info *move)
 {
     const dtp_node *node = &g->nodes[move->node];
     const dtp_node_id reader = node->repeats ? node->origin : move->node;
@@ -101,7 +101,7 @@ static bool is_asked(const dtp_graph *g, const dtp_pin_set *pins, const dtp_move
         }
     }
     for (int32_t m = 0; m < move->from.n_mesh; m++) {
-        const dtp_place a = move->from.place[m], b = move->to.place[m];
+        const dtp_placement a = move->from.placement[m], b = move->to.placement[m];
         changed |= a.kind != b.kind || a.axis != b.axis ? 1U << m : 0U;
     }
     return asked != 0 && (changed & ~asked) == 0;
@@ -111,10 +111,10 @@ dtp_status tool_strict_check(const dtp_graph *g, const dtp_sharding *sharding,
                              const dtp_redistributor *redistributor, const dtp_pin_set *pins,
                              dtp_err *err)
 {
-    dtp_moves moves;
-    dtp_status s = dtp_moves_find(g, sharding, redistributor, &moves, err);
+    dtp_redistributions moves;
+    dtp_status s = dtp_redistributions_find(g, sharding, redistributor, &moves, err);
     for (int32_t i = 0; i < moves.n && s == DTP_OK; i++) {
-        const dtp_move_info *m = &moves.items[i];
+        const dtp_copy_info *m = &moves.items[i];
         const dtp_node *node = &g->nodes[m->node];
         const dtp_graph_tensor *t = &g->tensors[m->tensor];
         char from[DTP_LAYOUT_TEXT_BYTES], to[DTP_LAYOUT_TEXT_BYTES];
@@ -129,6 +129,6 @@ dtp_status tool_strict_check(const dtp_graph *g, const dtp_sharding *sharding,
                      "which no pin asked for",
                      node->name, node->op->name, m->operand, t->name, from, to);
     }
-    dtp_moves_free(&moves);
+    dtp_redistributions_free(&moves);
     return s;
 }

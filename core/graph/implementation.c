@@ -3,17 +3,17 @@
 #include <inttypes.h>
 #include <string.h>
 
-const dtp_attr_spec *dtp_setting_spec(const dtp_op_def *op, const char *key)
+const dtp_attr_spec *dtp_implementation_spec(const dtp_op_def *op, const char *key)
 {
     for (const dtp_attr_spec *s = op->attrs; s != NULL && s->key != NULL; s++) {
-        if (s->manner && strcmp(s->key, key) == 0) {
+        if (s->implementation && strcmp(s->key, key) == 0) {
             return s;
         }
     }
     return NULL;
 }
 
-int64_t dtp_setting_choice(const dtp_attr_spec *spec, const char *name)
+int64_t dtp_implementation_choice(const dtp_attr_spec *spec, const char *name)
 {
     for (int64_t i = 0; spec->choices[i] != NULL; i++) {
         if (strcmp(spec->choices[i], name) == 0) {
@@ -33,14 +33,14 @@ static bool has_choice(const dtp_attr_spec *spec, int64_t value)
     return false;
 }
 
-static dtp_status apply(dtp_graph *g, const dtp_setting *setting, dtp_err *err)
+static dtp_status apply(dtp_graph *g, const dtp_implementation *setting, dtp_err *err)
 {
     if (setting->node < 0 || setting->node >= g->n_nodes) {
         return DTP_FAIL(err, DTP_INVALID, "setting '%s': there is no node %d", setting->key,
                         setting->node);
     }
     dtp_node *node = &g->nodes[setting->node];
-    const dtp_attr_spec *spec = dtp_setting_spec(node->op, setting->key);
+    const dtp_attr_spec *spec = dtp_implementation_spec(node->op, setting->key);
     if (spec == NULL || !has_choice(spec, setting->value)) {
         return DTP_FAIL(err, DTP_INVALID, "node '%s' (%s) has no setting '%s' number %" PRId64,
                         node->name, node->op->name, setting->key, setting->value);
@@ -55,7 +55,8 @@ static dtp_status apply(dtp_graph *g, const dtp_setting *setting, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status dtp_settings_apply(dtp_graph *g, int32_t n, const dtp_setting *settings, dtp_err *err)
+dtp_status dtp_implementations_apply(dtp_graph *g, int32_t n, const dtp_implementation *settings,
+                                     dtp_err *err)
 {
     for (int32_t i = 0; i < n; i++) {
         DTP_TRY(apply(g, &settings[i], err));
@@ -63,8 +64,8 @@ dtp_status dtp_settings_apply(dtp_graph *g, int32_t n, const dtp_setting *settin
     return DTP_OK;
 }
 
-static dtp_status fill(const dtp_graph *g, int32_t n, const dtp_setting *settings, dtp_graph *view,
-                       dtp_err *err)
+static dtp_status fill(const dtp_graph *g, int32_t n, const dtp_implementation *settings,
+                       dtp_graph *view, dtp_err *err)
 {
     if (view->nodes == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", g->n_nodes);
@@ -73,11 +74,12 @@ static dtp_status fill(const dtp_graph *g, int32_t n, const dtp_setting *setting
         memcpy(view->nodes, g->nodes, (size_t)g->n_nodes * sizeof *view->nodes);
     }
     view->cap_nodes = g->n_nodes;
-    return dtp_settings_apply(view, n, settings, err);
+    return dtp_implementations_apply(view, n, settings, err);
 }
 
-dtp_status dtp_graph_with_settings(const dtp_graph *g, int32_t n, const dtp_setting *settings,
-                                   dtp_graph **out, dtp_err *err)
+dtp_status dtp_graph_with_implementations(const dtp_graph *g, int32_t n,
+                                          const dtp_implementation *settings, dtp_graph **out,
+                                          dtp_err *err)
 {
     dtp_arena *arena = dtp_arena_create();
     dtp_graph *view = arena == NULL ? NULL : dtp_arena_alloc(arena, 1, sizeof *view);

@@ -1,28 +1,29 @@
-/* Settings: attributes that say how a node runs when it is split, not what it computes (`manner` in
- * its spec). A plan may choose them: attention's "context" is one. */
+/* Settings: attributes that say how a node runs when it is split, not what it computes
+ * (`implementation` in its spec). A plan may choose them: attention's "context" is one. */
 #ifndef DTP_CORE_GRAPH_IMPLEMENTATION_H
 #define DTP_CORE_GRAPH_IMPLEMENTATION_H
 
 #include "core/graph/graph.h"
 
-typedef struct dtp_setting {
+typedef struct dtp_implementation {
     dtp_node_id node;
     const char *key; /* the spec's key, static storage */
     int64_t value;   /* index of a choice */
-} dtp_setting;
+} dtp_implementation;
 
 /* The op's attribute of this name that a plan may set, NULL when it has none. */
-const dtp_attr_spec *dtp_setting_spec(const dtp_op_def *op, const char *key);
+const dtp_attr_spec *dtp_implementation_spec(const dtp_op_def *op, const char *key);
 /* Index of a choice of such an attribute by name, -1 when there is none. */
-int64_t dtp_setting_choice(const dtp_attr_spec *spec, const char *name);
+int64_t dtp_implementation_choice(const dtp_attr_spec *spec, const char *name);
 
 /* A graph like g except for the settings; it borrows all else from g, which must outlive it.
  * DTP_INVALID when a node has no such setting or choice. */
-dtp_status dtp_graph_with_settings(const dtp_graph *g, int32_t n, const dtp_setting *settings,
-                                   dtp_graph **out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_graph_with_implementations(const dtp_graph *g, int32_t n,
+                                          const dtp_implementation *settings, dtp_graph **out,
+                                          dtp_err *err) DTP_MUST_CHECK;
 
 /* The same in place, in a graph that owns its nodes. */
-dtp_status dtp_settings_apply(dtp_graph *g, int32_t n, const dtp_setting *settings,
-                              dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_implementations_apply(dtp_graph *g, int32_t n, const dtp_implementation *settings,
+                                     dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -41,8 +41,9 @@ typedef struct dtp_attr_spec {
     const char *key; /* NULL ends the list */
     dtp_attr_kind kind;
     bool required;
-    bool hidden; /* set by autodiff or the reader, not by the user: not a JSON key */
-    bool manner; /* ENUM that says how the op runs when it is split, not what it computes: a plan
+    bool hidden;         /* set by autodiff or the reader, not by the user: not a JSON key */
+    bool implementation; /* ENUM that says how the op runs when it is split, not what it computes: a
+                           plan
                     may set it (core/graph/implementation.h) */
     double def; /* default when absent: INT, FLOAT, BOOL, ENUM index, DTYPE; DIM: -1; DIMS: empty */
     double min, max;            /* INT and FLOAT range when min < max */
@@ -96,19 +97,19 @@ typedef enum dtp_linear {
 } dtp_linear;
 
 /* One way to run an op on one mesh dim. Row 0 is always "everything replicated". */
-typedef struct dtp_rule {
+typedef struct dtp_sharding_rule {
     dtp_dim_id dim; /* the dim that is split; -1 in row 0 and in pass-through rows. For an op that
                        renames dims, the name on the input side */
     dtp_dim_id out_dim; /* the same split's name on the output side; = dim unless renamed */
     bool internal;      /* runs as op->decompose */
     bool linear;        /* a partial pass-through row */
-    dtp_place in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT]; /* order field 0 */
-} dtp_rule;
+    dtp_placement in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT]; /* order field 0 */
+} dtp_sharding_rule;
 
-typedef struct dtp_rule_set {
+typedef struct dtp_sharding_rules {
     int32_t n;
-    dtp_rule rows[DTP_MAX_RULES];
-} dtp_rule_set;
+    dtp_sharding_rule rows[DTP_MAX_RULES];
+} dtp_sharding_rules;
 
 /* ---- work --------------------------------------------------------------------------------------
  */
@@ -169,7 +170,7 @@ struct dtp_op_def {
      * `rules`, which appends all rows after row 0 itself. Global types. */
     dtp_dim_role (*role)(const dtp_op_call *call, dtp_dim_id dim);
     dtp_linear linear;
-    void (*rules)(const dtp_op_call *call, bool linear, dtp_rule_set *out);
+    void (*rules)(const dtp_op_call *call, bool linear, dtp_sharding_rules *out);
 
     /* Work on local types. NULL: MEMORY with the sum of operand bytes, flops = output elements. */
     void (*work)(const dtp_op_call *call, dtp_work *out);

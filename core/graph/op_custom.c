@@ -11,7 +11,7 @@ enum { MAX_STRATEGIES = DTP_MAX_RULES - 1 };
 
 /* The placements of one strategy of an opaque op. */
 typedef struct strategy {
-    dtp_place in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
+    dtp_placement in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
 } strategy;
 
 /* What the hooks of one op know; `user` of its row. */
@@ -146,7 +146,7 @@ static void work_custom(const dtp_op_call *call, dtp_work *out)
  */
 
 /* Takes over the dim that a place splits; false when it is another than before. */
-static bool join_split(const dtp_ttype *type, const dtp_place *p, dtp_dim_id *d)
+static bool join_split(const dtp_ttype *type, const dtp_placement *p, dtp_dim_id *d)
 {
     if (p->kind != DTP_SHARD) {
         return true;
@@ -157,7 +157,7 @@ static bool join_split(const dtp_ttype *type, const dtp_place *p, dtp_dim_id *d)
     return same;
 }
 
-static bool splits_where_it_occurs(const dtp_ttype *type, const dtp_place *p, dtp_dim_id d)
+static bool splits_where_it_occurs(const dtp_ttype *type, const dtp_placement *p, dtp_dim_id d)
 {
     return (dtp_ttype_find(type, d) >= 0) == (p->kind == DTP_SHARD);
 }
@@ -182,12 +182,12 @@ static dtp_dim_id dim_of(const dtp_op_call *call, const strategy *s)
     return one ? d : -1;
 }
 
-static void rules_opaque(const dtp_op_call *call, bool linear, dtp_rule_set *out)
+static void rules_opaque(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
 {
     const custom *c = custom_of(call->op);
     (void)linear;
     for (int32_t i = 0; i < c->n_strategies; i++) {
-        dtp_rule *row = &out->rows[out->n++];
+        dtp_sharding_rule *row = &out->rows[out->n++];
         memset(row, 0, sizeof *row);
         row->dim = row->out_dim = dim_of(call, &c->strategies[i]);
         memcpy(row->in, c->strategies[i].in, sizeof row->in);
@@ -197,7 +197,7 @@ static void rules_opaque(const dtp_op_call *call, bool linear, dtp_rule_set *out
 
 /* One placement: a PyTorch layout of a tensor of the term's rank on a mesh of one dim. */
 static dtp_status parse_place(const char *text, size_t n, const dtp_signature_term *term,
-                              dtp_place *out, dtp_err *err)
+                              dtp_placement *out, dtp_err *err)
 {
     static const dtp_mesh mesh = {.n_dims = 1, .names = {"m"}, .sizes = {1}};
     const dtp_ttype type = {.dtype = DTP_F32, .rank = term->n};
@@ -209,13 +209,13 @@ static dtp_status parse_place(const char *text, size_t n, const dtp_signature_te
     memcpy(copy, text, n);
     copy[n] = '\0';
     DTP_TRY(dtp_placements_parse(copy, &mesh, &type, &layout, err));
-    *out = layout.place[0];
+    *out = layout.placement[0];
     return DTP_OK;
 }
 
 /* Comma-separated placements up to `end`. */
 static dtp_status parse_places(const char *at, const char *end, int32_t n,
-                               const dtp_signature_term *terms, dtp_place *out, dtp_err *err)
+                               const dtp_signature_term *terms, dtp_placement *out, dtp_err *err)
 {
     for (int32_t i = 0; i < n; i++) {
         const char *stop = memchr(at, ',', (size_t)(end - at));

@@ -5,24 +5,24 @@
 #include "core/graph/op.h"
 #include "core/graph/op_rules.h"
 
-static dtp_place place_of(const dtp_ttype *type, dtp_dim_id d, dtp_place otherwise)
+static dtp_placement place_of(const dtp_ttype *type, dtp_dim_id d, dtp_placement otherwise)
 {
     int32_t axis = dtp_ttype_find(type, d);
-    return axis < 0 ? otherwise : (dtp_place){.kind = DTP_SHARD, .axis = (int8_t)axis};
+    return axis < 0 ? otherwise : (dtp_placement){.kind = DTP_SHARD, .axis = (int8_t)axis};
 }
 
-void dtp_rule_set_add_role(dtp_rule_set *set, const dtp_op_call *call, dtp_dim_id d,
-                           dtp_dim_role role)
+void dtp_sharding_rules_add_role(dtp_sharding_rules *set, const dtp_op_call *call, dtp_dim_id d,
+                                 dtp_dim_role role)
 {
-    const dtp_place replicate = {0};
-    const dtp_place missing = role.role == DTP_ROLE_REDUCED
-                                  ? (dtp_place){.kind = DTP_PARTIAL, .op = (int8_t)role.op}
-                                  : replicate;
+    const dtp_placement replicate = {0};
+    const dtp_placement missing = role.role == DTP_ROLE_REDUCED
+                                      ? (dtp_placement){.kind = DTP_PARTIAL, .op = (int8_t)role.op}
+                                      : replicate;
     if (role.role == DTP_ROLE_WHOLE) {
         return;
     }
     assert(set->n < DTP_MAX_RULES);
-    dtp_rule *row = &set->rows[set->n++];
+    dtp_sharding_rule *row = &set->rows[set->n++];
     memset(row, 0, sizeof *row);
     row->dim = row->out_dim = d;
     row->internal = role.role == DTP_ROLE_INTERNAL;
@@ -34,13 +34,13 @@ void dtp_rule_set_add_role(dtp_rule_set *set, const dtp_op_call *call, dtp_dim_i
     }
 }
 
-void dtp_rule_set_add_linear(dtp_rule_set *set, const dtp_op_call *call, uint32_t mask)
+void dtp_sharding_rules_add_linear(dtp_sharding_rules *set, const dtp_op_call *call, uint32_t mask)
 {
-    const dtp_place partial = {.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
+    const dtp_placement partial = {.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
     if (set->n == DTP_MAX_RULES) {
         return;
     }
-    dtp_rule *row = &set->rows[set->n++];
+    dtp_sharding_rule *row = &set->rows[set->n++];
     memset(row, 0, sizeof *row);
     row->dim = row->out_dim = -1;
     row->linear = true;
@@ -54,19 +54,19 @@ void dtp_rule_set_add_linear(dtp_rule_set *set, const dtp_op_call *call, uint32_
     }
 }
 
-static void add_linear_rows(dtp_rule_set *set, const dtp_op_call *call)
+static void add_linear_rows(dtp_sharding_rules *set, const dtp_op_call *call)
 {
     if (call->op->linear == DTP_LINEAR_JOINT && call->in[0].dtype != DTP_BOOL) {
-        dtp_rule_set_add_linear(set, call, (1U << call->n_in) - 1U);
+        dtp_sharding_rules_add_linear(set, call, (1U << call->n_in) - 1U);
     }
     for (int32_t i = 0; i < call->n_in && call->op->linear == DTP_LINEAR_EACH; i++) {
         if (dtp_dtype_is_float(call->in[i].dtype)) {
-            dtp_rule_set_add_linear(set, call, 1U << i);
+            dtp_sharding_rules_add_linear(set, call, 1U << i);
         }
     }
 }
 
-void dtp_op_rules(const dtp_op_call *call, bool linear, dtp_rule_set *out)
+void dtp_sharding_rules_of(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
 {
     const dtp_op_def *op = call->op;
     out->n = 1;
@@ -83,14 +83,14 @@ void dtp_op_rules(const dtp_op_call *call, bool linear, dtp_rule_set *out)
         if (op->role != NULL) {
             role = op->role(call, dims[i]);
         }
-        dtp_rule_set_add_role(out, call, dims[i], role);
+        dtp_sharding_rules_add_role(out, call, dims[i], role);
     }
     if (linear) {
         add_linear_rows(out, call);
     }
 }
 
-bool dtp_renaming_fits(const dtp_op_call *call, const dtp_rule *row, int64_t parts)
+bool dtp_renaming_fits(const dtp_op_call *call, const dtp_sharding_rule *row, int64_t parts)
 {
     int64_t a = call->in[0].dims[row->in[0].axis].size;
     int64_t b = call->out[0].dims[row->out[0].axis].size;

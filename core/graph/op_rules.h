@@ -7,18 +7,18 @@
 /* All rows for a call with global types: row 0, one row per dim that may be split (in order of
  * first appearance over inputs then outputs), and, with `linear`, the pass-through rows. A matmul
  * mk,kn->mn has 4 rows without the pass-through rows. */
-void dtp_op_rules(const dtp_op_call *call, bool linear, dtp_rule_set *out);
+void dtp_sharding_rules_of(const dtp_op_call *call, bool linear, dtp_sharding_rules *out);
 
 /* Adds the row that follows from roles when dim d is split; used by ops with rules of their own. */
-void dtp_rule_set_add_role(dtp_rule_set *set, const dtp_op_call *call, dtp_dim_id d,
-                           dtp_dim_role role);
+void dtp_sharding_rules_add_role(dtp_sharding_rules *set, const dtp_op_call *call, dtp_dim_id d,
+                                 dtp_dim_role role);
 
 /* Adds the pass-through row in which the operands of `mask` (bit i: operand i) and all outputs are
  * partial(sum). */
-void dtp_rule_set_add_linear(dtp_rule_set *set, const dtp_op_call *call, uint32_t mask);
+void dtp_sharding_rules_add_linear(dtp_sharding_rules *set, const dtp_op_call *call, uint32_t mask);
 
 /* A row of a renaming op leaves every rank with the same elements before and after: its two dims
  * have one size, or `parts` divides both. */
-bool dtp_renaming_fits(const dtp_op_call *call, const dtp_rule *row, int64_t parts);
+bool dtp_renaming_fits(const dtp_op_call *call, const dtp_sharding_rule *row, int64_t parts);
 
 #endif

@@ -28,13 +28,14 @@ void dtp_layout_split(dtp_layout *layout, int32_t m, int32_t axis)
 {
     int32_t splits[DTP_MAX_MESH_DIMS];
     int32_t depth = dtp_layout_axis_splits(layout, axis, splits);
-    layout->place[m] = (dtp_place){.kind = DTP_SHARD, .axis = (int8_t)axis, .order = (int8_t)depth};
+    layout->placement[m] =
+        (dtp_placement){.kind = DTP_SHARD, .axis = (int8_t)axis, .order = (int8_t)depth};
 }
 
 bool dtp_layout_has_partial(const dtp_layout *layout)
 {
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        if (layout->place[m].kind == DTP_PARTIAL) {
+        if (layout->placement[m].kind == DTP_PARTIAL) {
             return true;
         }
     }
@@ -45,8 +46,8 @@ dtp_layout dtp_layout_without_partial(const dtp_layout *layout)
 {
     dtp_layout whole = *layout;
     for (int32_t m = 0; m < whole.n_mesh; m++) {
-        if (whole.place[m].kind == DTP_PARTIAL) {
-            whole.place[m] = (dtp_place){0};
+        if (whole.placement[m].kind == DTP_PARTIAL) {
+            whole.placement[m] = (dtp_placement){0};
         }
     }
     return whole;
@@ -57,8 +58,8 @@ int32_t dtp_layout_axis_splits(const dtp_layout *layout, int32_t axis,
 {
     int32_t n = 0;
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        if (layout->place[m].kind == DTP_SHARD && layout->place[m].axis == axis) {
-            mesh_dims[layout->place[m].order] = m;
+        if (layout->placement[m].kind == DTP_SHARD && layout->placement[m].axis == axis) {
+            mesh_dims[layout->placement[m].order] = m;
             n++;
         }
     }
@@ -74,7 +75,7 @@ void dtp_chunk(int64_t n, int64_t k, int64_t index, int64_t *offset, int64_t *si
     *size = stop - start;
 }
 
-void dtp_layout_piece(const dtp_layout *layout, const dtp_mesh *mesh, int32_t axis, int64_t n,
+void dtp_layout_shard(const dtp_layout *layout, const dtp_mesh *mesh, int32_t axis, int64_t n,
                       const int32_t coords[DTP_MAX_MESH_DIMS], int64_t *offset, int64_t *size)
 {
     int32_t splits[DTP_MAX_MESH_DIMS];
@@ -98,7 +99,7 @@ void dtp_layout_local(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_
     *local = *type;
     for (int32_t i = 0; i < type->rank; i++) {
         int64_t offset;
-        dtp_layout_piece(layout, mesh, i, type->dims[i].size, coords, &offset,
+        dtp_layout_shard(layout, mesh, i, type->dims[i].size, coords, &offset,
                          &local->dims[i].size);
         if (offsets != NULL) {
             offsets[i] = offset;
@@ -114,8 +115,8 @@ static void count_parts(const dtp_layout *layout, const dtp_mesh *mesh, int32_t 
         parts[i] = 1;
     }
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        if (layout->place[m].kind == DTP_SHARD) {
-            parts[layout->place[m].axis] *= mesh->sizes[m];
+        if (layout->placement[m].kind == DTP_SHARD) {
+            parts[layout->placement[m].axis] *= mesh->sizes[m];
         }
     }
 }
@@ -153,7 +154,7 @@ bool dtp_layout_is_even_over(const dtp_layout *layout, const dtp_mesh *mesh, con
     int64_t parts[DTP_MAX_RANK];
     count_parts(layout, mesh, type->rank, parts);
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        const dtp_place *at = &layout->place[m];
+        const dtp_placement *at = &layout->placement[m];
         if ((set >> m & 1U) != 0 && at->kind == DTP_SHARD &&
             type->dims[at->axis].size % parts[at->axis] != 0) {
             return false;
@@ -167,7 +168,7 @@ static bool orders_are_dense(const dtp_layout *layout, int32_t axis)
 {
     uint32_t seen = 0, n = 0;
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        const dtp_place *p = &layout->place[m];
+        const dtp_placement *p = &layout->placement[m];
         if (p->kind == DTP_SHARD && p->axis == axis) {
             if (p->order < 0 || p->order >= DTP_MAX_MESH_DIMS) {
                 return false;
@@ -190,7 +191,7 @@ dtp_status dtp_layout_check(const dtp_layout *layout, const dtp_mesh *mesh, cons
             layout->rank, layout->n_mesh, type->rank, mesh->n_dims);
     }
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        const dtp_place *p = &layout->place[m];
+        const dtp_placement *p = &layout->placement[m];
         if (p->kind == DTP_SHARD && (p->axis < 0 || p->axis >= type->rank)) {
             return DTP_FAIL(err, DTP_INVALID, "mesh dim '%s' splits axis %d of a tensor of rank %d",
                             mesh->names[m], p->axis, type->rank);

@@ -27,21 +27,21 @@ typedef enum dtp_reduce_op {
 /* "sum", "avg", ... */
 const char *dtp_reduce_op_name(dtp_reduce_op op);
 
-typedef enum dtp_place_kind { DTP_REPLICATE, DTP_SHARD, DTP_PARTIAL } dtp_place_kind;
+typedef enum dtp_placement_kind { DTP_REPLICATE, DTP_SHARD, DTP_PARTIAL } dtp_placement_kind;
 
 /* Placement of one tensor on one mesh dim. */
-typedef struct dtp_place {
-    int8_t kind;  /* dtp_place_kind */
+typedef struct dtp_placement {
+    int8_t kind;  /* dtp_placement_kind */
     int8_t axis;  /* DTP_SHARD: position of the tensor dim, else 0 */
     int8_t op;    /* DTP_PARTIAL: dtp_reduce_op, else 0 */
     int8_t order; /* DTP_SHARD: depth among the splits of the same tensor dim, else 0 */
-} dtp_place;
+} dtp_placement;
 
 /* Plain data; unused entries are zero, so equal layouts are equal bytes. */
 typedef struct dtp_layout {
     int8_t rank;   /* of the tensor */
     int8_t n_mesh; /* dims of the mesh */
-    dtp_place place[DTP_MAX_MESH_DIMS];
+    dtp_placement placement[DTP_MAX_MESH_DIMS];
 } dtp_layout;
 
 /* Replicated on every mesh dim. */
@@ -62,7 +62,7 @@ void dtp_chunk(int64_t n, int64_t k, int64_t index, int64_t *offset, int64_t *si
 
 /* Piece of tensor dim `axis` (n elements) at the coordinates. With ranks beyond the data, offset =
  * n and size = 0. */
-void dtp_layout_piece(const dtp_layout *layout, const dtp_mesh *mesh, int32_t axis, int64_t n,
+void dtp_layout_shard(const dtp_layout *layout, const dtp_mesh *mesh, int32_t axis, int64_t n,
                       const int32_t coords[DTP_MAX_MESH_DIMS], int64_t *offset, int64_t *size);
 
 /* Local shape at a rank: sizes of `type` replaced by those of the rank's piece; offsets (may be

@@ -65,7 +65,7 @@ static void coords_of(const dtp_draw_grid *g, const dtp_draw_axis *axis, int32_t
     }
 }
 
-void dtp_draw__piece(const dtp_draw_grid *g, const dtp_draw_axis *axis, int32_t i, int64_t *offset,
+void dtp_draw__shard(const dtp_draw_grid *g, const dtp_draw_axis *axis, int32_t i, int64_t *offset,
                      int64_t *size)
 {
     int32_t coords[DTP_MAX_MESH_DIMS] = {0};
@@ -73,7 +73,7 @@ void dtp_draw__piece(const dtp_draw_grid *g, const dtp_draw_axis *axis, int32_t 
     *size = 1;
     if (axis->axis >= 0) {
         coords_of(g, axis, i, coords);
-        dtp_layout_piece(g->d->layout, g->d->mesh, axis->axis, axis->size, coords, offset, size);
+        dtp_layout_shard(g->d->layout, g->d->mesh, axis->axis, axis->size, coords, offset, size);
     }
 }
 
@@ -86,7 +86,7 @@ void dtp_draw__label(const dtp_draw_grid *g, const dtp_draw_axis *axis, int32_t 
     if (axis->axis < 0) {
         return;
     }
-    dtp_draw__piece(g, axis, i, &offset, &size);
+    dtp_draw__shard(g, axis, i, &offset, &size);
     const int64_t end = offset + size;
     if (size > 0) {
         (void)snprintf(count, sizeof count, "%lld", (long long)size);
@@ -101,11 +101,11 @@ void dtp_draw__label(const dtp_draw_grid *g, const dtp_draw_axis *axis, int32_t 
  */
 
 /* The mesh dims with this placement. */
-static dtp_mesh_set dims_with(const dtp_draw_grid *g, dtp_place_kind kind)
+static dtp_mesh_set dims_with(const dtp_draw_grid *g, dtp_placement_kind kind)
 {
     dtp_mesh_set set = 0;
     for (int32_t m = 0; m < g->d->layout->n_mesh; m++) {
-        set |= g->d->layout->place[m].kind == (int8_t)kind ? 1U << m : 0U;
+        set |= g->d->layout->placement[m].kind == (int8_t)kind ? 1U << m : 0U;
     }
     return set;
 }

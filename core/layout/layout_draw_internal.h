@@ -22,7 +22,7 @@ typedef struct dtp_draw_grid {
 /* Checks the drawing and lays out the grid. */
 dtp_status dtp_draw__grid(const dtp_drawing *d, dtp_draw_grid *out, dtp_err *err) DTP_MUST_CHECK;
 /* Piece i of an axis. */
-void dtp_draw__piece(const dtp_draw_grid *g, const dtp_draw_axis *axis, int32_t i, int64_t *offset,
+void dtp_draw__shard(const dtp_draw_grid *g, const dtp_draw_axis *axis, int32_t i, int64_t *offset,
                      int64_t *size);
 /* "d_ff[4:8] (4)", "d_ff[8:8] (empty)"; "" without a dim. A dim called "0" is written "d0". */
 void dtp_draw__label(const dtp_draw_grid *g, const dtp_draw_axis *axis, int32_t i,

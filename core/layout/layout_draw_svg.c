@@ -105,7 +105,7 @@ static dtp_status make_edges(const dtp_draw_grid *g, const dtp_draw_axis *axis, 
     }
     for (int32_t i = 0; i < axis->n; i++) {
         int64_t offset, size;
-        dtp_draw__piece(g, axis, i, &offset, &size);
+        dtp_draw__shard(g, axis, i, &offset, &size);
         const double share = (double)size / (double)(axis->size > 0 ? axis->size : 1);
         int64_t least = LINE + PAD;
         if (axis == &g->cols) {
@@ -142,7 +142,7 @@ static const char *fill_of(int32_t rank)
 static bool is_empty(const dtp_draw_grid *g, const dtp_draw_axis *axis, int32_t i)
 {
     int64_t offset, size;
-    dtp_draw__piece(g, axis, i, &offset, &size);
+    dtp_draw__shard(g, axis, i, &offset, &size);
     return size == 0;
 }
 

@@ -26,7 +26,7 @@ dtp_status dtp_layout_free_mesh_dim(const dtp_mesh *mesh, const dtp_layout *layo
         return DTP_FAIL(err, DTP_INVALID, "layout: mesh dim '%s' is not in the mesh '%s'", name,
                         text);
     }
-    if (layout->place[*m].kind != DTP_REPLICATE) {
+    if (layout->placement[*m].kind != DTP_REPLICATE) {
         return DTP_FAIL(err, DTP_INVALID, "layout: mesh dim '%s' is used twice", name);
     }
     return DTP_OK;

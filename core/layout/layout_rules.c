@@ -4,7 +4,8 @@
 
 #include "core/base/strbuf.h"
 
-dtp_status dtp_rules_create(dtp_arena *arena, int32_t n_dims, dtp_rules *out, dtp_err *err)
+dtp_status dtp_layout_rules_create(dtp_arena *arena, int32_t n_dims, dtp_layout_rules *out,
+                                   dtp_err *err)
 {
     out->n = n_dims;
     out->splits = dtp_arena_alloc(arena, (size_t)n_dims, sizeof *out->splits);
@@ -15,7 +16,7 @@ dtp_status dtp_rules_create(dtp_arena *arena, int32_t n_dims, dtp_rules *out, dt
 }
 
 static dtp_status add_rule(const char *dim, const char *mesh_dim, const dtp_mesh *mesh,
-                           const dtp_dims *dims, dtp_rules *rules, dtp_err *err)
+                           const dtp_dims *dims, dtp_layout_rules *rules, dtp_err *err)
 {
     dtp_dim_id d = dtp_dims_find(dims, dim);
     int32_t m = dtp_mesh_find(mesh, mesh_dim);
@@ -38,11 +39,11 @@ static dtp_status add_rule(const char *dim, const char *mesh_dim, const dtp_mesh
     return DTP_OK;
 }
 
-dtp_status dtp_rules_parse(const char *text, const dtp_mesh *mesh, const dtp_dims *dims,
-                           dtp_arena *arena, dtp_rules *out, dtp_err *err)
+dtp_status dtp_layout_rules_parse(const char *text, const dtp_mesh *mesh, const dtp_dims *dims,
+                                  dtp_arena *arena, dtp_layout_rules *out, dtp_err *err)
 {
     static const char separators[] = " ,;";
-    DTP_TRY(dtp_rules_create(arena, dims->n, out, err));
+    DTP_TRY(dtp_layout_rules_create(arena, dims->n, out, err));
     const char *at = text + strspn(text, separators);
     while (*at != '\0') {
         size_t n = strcspn(at, separators);
@@ -61,8 +62,8 @@ dtp_status dtp_rules_parse(const char *text, const dtp_mesh *mesh, const dtp_dim
     return DTP_OK;
 }
 
-char *dtp_rules_print(const dtp_rules *rules, const dtp_mesh *mesh, const dtp_dims *dims,
-                      dtp_arena *arena)
+char *dtp_layout_rules_print(const dtp_layout_rules *rules, const dtp_mesh *mesh,
+                             const dtp_dims *dims, dtp_arena *arena)
 {
     dtp_strbuf b = {0};
     for (int32_t d = 0; d < rules->n; d++) {
@@ -76,8 +77,9 @@ char *dtp_rules_print(const dtp_rules *rules, const dtp_mesh *mesh, const dtp_di
     return text;
 }
 
-dtp_status dtp_rules_layout(const dtp_rules *rules, const dtp_mesh *mesh, const dtp_dims *dims,
-                            const dtp_ttype *type, bool uneven, dtp_layout *out, dtp_err *err)
+dtp_status dtp_layout_rules_layout(const dtp_layout_rules *rules, const dtp_mesh *mesh,
+                                   const dtp_dims *dims, const dtp_ttype *type, bool uneven,
+                                   dtp_layout *out, dtp_err *err)
 {
     dtp_layout layout = dtp_layout_replicated(type->rank, mesh->n_dims);
     for (int32_t i = 0; i < type->rank; i++) {
@@ -89,8 +91,8 @@ dtp_status dtp_rules_layout(const dtp_rules *rules, const dtp_mesh *mesh, const 
         int64_t parts = 1;
         for (int8_t k = 0; k < s->n; k++) {
             int32_t m = s->mesh_dims[k];
-            if (layout.place[m].kind == DTP_SHARD) {
-                dtp_dim_id other = type->dims[layout.place[m].axis].id;
+            if (layout.placement[m].kind == DTP_SHARD) {
+                dtp_dim_id other = type->dims[layout.placement[m].axis].id;
                 return DTP_FAIL(err, DTP_INVALID,
                                 "rules: dims '%s' and '%s' meet in one tensor but both are split "
                                 "over mesh dim '%s'",

@@ -118,7 +118,7 @@ static dtp_status print_set(const rule_set *set, const dtp_mesh *mesh, dtp_arena
 }
 
 static dtp_status add_set(const dtp_json *v, const dtp_mesh *mesh, dtp_arena *arena,
-                          dtp_rules_file *out, dtp_err *err)
+                          dtp_layout_rules_file *out, dtp_err *err)
 {
     rule_set set = {0};
     if (dtp_json_key(v)[0] == '\0') {
@@ -157,7 +157,7 @@ static dtp_status check_root(const dtp_json *root, dtp_err *err)
 }
 
 static dtp_status read_sets(const dtp_json *root, const dtp_mesh *mesh, dtp_arena *arena,
-                            dtp_rules_file *out, dtp_err *err)
+                            dtp_layout_rules_file *out, dtp_err *err)
 {
     DTP_TRY(check_root(root, err));
     const dtp_json *sets = dtp_json_get(root, "rules");
@@ -174,9 +174,9 @@ static dtp_status read_sets(const dtp_json *root, const dtp_mesh *mesh, dtp_aren
     return DTP_OK;
 }
 
-dtp_status dtp_rules_file_parse(const char *file, const char *text, size_t len,
-                                const dtp_mesh *mesh, dtp_arena *arena, dtp_rules_file *out,
-                                dtp_err *err)
+dtp_status dtp_layout_rules_file_parse(const char *file, const char *text, size_t len,
+                                       const dtp_mesh *mesh, dtp_arena *arena,
+                                       dtp_layout_rules_file *out, dtp_err *err)
 {
     dtp_json_doc *doc = NULL;
     DTP_TRY(dtp_json_parse(file, text, len, &doc, err));
@@ -185,14 +185,15 @@ dtp_status dtp_rules_file_parse(const char *file, const char *text, size_t len,
     return s;
 }
 
-dtp_status dtp_rules_file_read(const char *path, const dtp_mesh *mesh, dtp_arena *arena, int32_t *n,
-                               const char ***names, const char ***rules, dtp_err *err)
+dtp_status dtp_layout_rules_file_read(const char *path, const dtp_mesh *mesh, dtp_arena *arena,
+                                      int32_t *n, const char ***names, const char ***rules,
+                                      dtp_err *err)
 {
     char *text = NULL;
     size_t len;
-    dtp_rules_file out = {0};
+    dtp_layout_rules_file out = {0};
     DTP_TRY(dtp_file_read(path, MAX_BYTES, &text, &len, err));
-    dtp_status s = dtp_rules_file_parse(path, text, len, mesh, arena, &out, err);
+    dtp_status s = dtp_layout_rules_file_parse(path, text, len, mesh, arena, &out, err);
     free(text);
     *n = out.n;
     *names = out.names;

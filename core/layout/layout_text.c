@@ -36,9 +36,9 @@ void dtp_layout_print(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_
         }
     }
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        if (layout->place[m].kind == DTP_PARTIAL) {
+        if (layout->placement[m].kind == DTP_PARTIAL) {
             put(&c, c.used > 0 ? ", +" : "+");
-            put(&c, dtp_reduce_op_name((dtp_reduce_op)layout->place[m].op));
+            put(&c, dtp_reduce_op_name((dtp_reduce_op)layout->placement[m].op));
             put(&c, "(");
             put(&c, mesh->names[m]);
             put(&c, ")");
@@ -89,7 +89,7 @@ static dtp_status parse_partial(const char **at, const dtp_mesh *mesh, dtp_layou
         return DTP_FAIL(err, DTP_INVALID, "layout: ')' is missing after '%s(%s'", op, name);
     }
     DTP_TRY(dtp_layout_free_mesh_dim(mesh, layout, name, &m, err));
-    layout->place[m] = (dtp_place){.kind = DTP_PARTIAL, .op = (int8_t)code};
+    layout->placement[m] = (dtp_placement){.kind = DTP_PARTIAL, .op = (int8_t)code};
     *at = p + 1;
     return DTP_OK;
 }

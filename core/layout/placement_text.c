@@ -72,7 +72,7 @@ static dtp_status read_axis(dtp_layout_reader *r, int32_t m, dtp_err *err)
                         (long long)axis, rank, (long long)(at - r->text) + 1, r->mesh->names[m]);
     }
     axis = axis < 0 ? axis + rank : axis;
-    r->layout.place[m] = (dtp_place){.kind = DTP_SHARD, .axis = (int8_t)axis};
+    r->layout.placement[m] = (dtp_placement){.kind = DTP_SHARD, .axis = (int8_t)axis};
     return DTP_OK;
 }
 
@@ -127,7 +127,7 @@ static dtp_status read_strided(dtp_layout_reader *r, int32_t m, bool brackets, s
 static dtp_status read_partial(dtp_layout_reader *r, int32_t m, dtp_err *err)
 {
     int32_t op = DTP_REDUCE_SUM;
-    r->layout.place[m] = (dtp_place){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
+    r->layout.placement[m] = (dtp_placement){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
     if (!dtp_layout_reader_accept(r, "(") || dtp_layout_reader_accept(r, ")")) {
         return DTP_OK;
     }
@@ -149,7 +149,7 @@ static dtp_status read_partial(dtp_layout_reader *r, int32_t m, dtp_err *err)
     if ((quoted && !dtp_layout_reader_accept(r, "'")) || !dtp_layout_reader_accept(r, ")")) {
         return dtp_layout_reader_fail(r, "')'", err);
     }
-    r->layout.place[m].op = (int8_t)op;
+    r->layout.placement[m].op = (int8_t)op;
     return DTP_OK;
 }
 
@@ -188,7 +188,7 @@ static int32_t dims_of_axis(const dtp_layout *layout, int32_t axis, int32_t out[
 {
     int32_t n = 0;
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        if (layout->place[m].kind == DTP_SHARD && layout->place[m].axis == axis) {
+        if (layout->placement[m].kind == DTP_SHARD && layout->placement[m].axis == axis) {
             out[n++] = m;
         }
     }
@@ -206,11 +206,11 @@ static dtp_status order_by_depth(dtp_layout_reader *r, int32_t n, const int32_t 
             return DTP_FAIL(err, DTP_INVALID,
                             "layout: the %d splits of tensor dim %d must have the depths 0 to %d, "
                             "each once; mesh dim '%s' has %lld in '%.60s'",
-                            n, r->layout.place[m].axis, n - 1, r->mesh->names[m], (long long)depth,
-                            r->text);
+                            n, r->layout.placement[m].axis, n - 1, r->mesh->names[m],
+                            (long long)depth, r->text);
         }
         seen |= 1U << depth;
-        r->layout.place[m].order = (int8_t)depth;
+        r->layout.placement[m].order = (int8_t)depth;
     }
     return DTP_OK;
 }
@@ -231,13 +231,13 @@ static dtp_status order_by_factor(dtp_layout_reader *r, int32_t n, const int32_t
                             "layout: split factor %lld on mesh dim '%s' is not the size of the "
                             "mesh dims behind it that split tensor dim %d first",
                             (long long)notes->factor[m], r->mesh->names[m],
-                            r->layout.place[m].axis);
+                            r->layout.placement[m].axis);
         }
         memmove(order + at + 1, order + at, (size_t)(have - at) * sizeof order[0]);
         order[at] = m;
     }
     for (int32_t i = 0; i < n; i++) {
-        r->layout.place[order[i]].order = (int8_t)i;
+        r->layout.placement[order[i]].order = (int8_t)i;
     }
     return DTP_OK;
 }
@@ -321,7 +321,7 @@ dtp_status dtp_placements_parse(const char *text, const dtp_mesh *mesh, const dt
 /* ---- writing -----------------------------------------------------------------------------------
  */
 
-static const char *op_name(const dtp_place *p)
+static const char *op_name(const dtp_placement *p)
 {
     return p->op == DTP_REDUCE_PROD ? "product" : dtp_reduce_op_name((dtp_reduce_op)p->op);
 }
@@ -329,11 +329,11 @@ static const char *op_name(const dtp_place *p)
 /* Product of the sizes of later mesh dims that split the same tensor dim before mesh dim m does. */
 static int64_t factor_of(const dtp_layout *layout, const dtp_mesh *mesh, int32_t m)
 {
-    const dtp_place *place = layout->place;
+    const dtp_placement *placement = layout->placement;
     int64_t factor = 1;
     for (int32_t k = m + 1; k < layout->n_mesh; k++) {
-        if (place[k].kind == DTP_SHARD && place[k].axis == place[m].axis &&
-            place[k].order < place[m].order) {
+        if (placement[k].kind == DTP_SHARD && placement[k].axis == placement[m].axis &&
+            placement[k].order < placement[m].order) {
             factor *= mesh->sizes[k];
         }
     }
@@ -347,7 +347,7 @@ void dtp_placements_print_long(const dtp_layout *layout, const dtp_mesh *mesh, d
     }
     dtp_strbuf_add(out, "(");
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        const dtp_place *p = &layout->place[m];
+        const dtp_placement *p = &layout->placement[m];
         dtp_strbuf_add(out, m > 0 ? ", " : "");
         if (p->kind == DTP_PARTIAL) {
             dtp_strbuf_addf(out, "Partial(%s)", op_name(p));
@@ -370,7 +370,7 @@ void dtp_placements_print(const dtp_layout *layout, dtp_strbuf *out)
     }
     dtp_strbuf_add(out, layout->n_mesh == 0 ? "()" : "");
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        const dtp_place *p = &layout->place[m];
+        const dtp_placement *p = &layout->placement[m];
         dtp_strbuf_add(out, m > 0 ? ", " : "");
         if (p->kind == DTP_PARTIAL) {
             dtp_strbuf_addf(out, "P(%s)", dtp_reduce_op_name((dtp_reduce_op)p->op));

@@ -7,8 +7,8 @@
 typedef struct work {
     const dtp_mesh *mesh;
     const dtp_op_call *call;
-    const dtp_layout *in, *wanted;    /* present layouts of the operands, wanted ones of outputs */
-    dtp_rule rows[DTP_MAX_MESH_DIMS]; /* one per mesh dim */
+    const dtp_layout *in, *wanted; /* present layouts of the operands, wanted ones of outputs */
+    dtp_sharding_rule rows[DTP_MAX_MESH_DIMS]; /* one per mesh dim */
 } work;
 
 static bool same_set(const int32_t *splits, int32_t n, dtp_mesh_set set)
@@ -75,7 +75,7 @@ static dtp_mesh_set dim_set(const work *w, int32_t m)
     return set;
 }
 
-static void place_row(dtp_place place, int8_t order, dtp_place *out)
+static void place_row(dtp_placement place, int8_t order, dtp_placement *out)
 {
     *out = place;
     out->order = place.kind == DTP_SHARD ? order : 0;
@@ -87,7 +87,7 @@ static bool passes_averages(const work *w, int32_t m)
 {
     bool any = false;
     for (int32_t i = 0; i < w->call->n_in && w->rows[m].linear; i++) {
-        const dtp_place at = w->in[i].place[m];
+        const dtp_placement at = w->in[i].placement[m];
         if (w->rows[m].in[i].kind == DTP_PARTIAL && at.kind == DTP_PARTIAL) {
             if (at.op != DTP_REDUCE_AVG) {
                 return false;
@@ -98,7 +98,7 @@ static bool passes_averages(const work *w, int32_t m)
     return any;
 }
 
-static void average_row(dtp_rule *row)
+static void average_row(dtp_sharding_rule *row)
 {
     for (int32_t i = 0; i < DTP_MAX_OP_IN; i++) {
         row->in[i].op = row->in[i].kind == DTP_PARTIAL ? DTP_REDUCE_AVG : row->in[i].op;
@@ -127,7 +127,7 @@ static void combine_rows(const work *w, dtp_node_layouts *out)
 {
     replicate_all(w, out);
     for (int32_t m = 0; m < w->mesh->n_dims; m++) {
-        const dtp_rule *row = &w->rows[m];
+        const dtp_sharding_rule *row = &w->rows[m];
         out->dim[m] = row->dim;
         out->internal |= row->internal ? 1U << m : 0U;
         out->linear = out->linear || row->linear;
@@ -135,10 +135,10 @@ static void combine_rows(const work *w, dtp_node_layouts *out)
             choose_order(w, m, dim_set(w, m), out->order);
         }
         for (int32_t i = 0; i < w->call->n_in; i++) {
-            place_row(row->in[i], out->order[m], &out->in[i].place[m]);
+            place_row(row->in[i], out->order[m], &out->in[i].placement[m]);
         }
         for (int32_t i = 0; i < w->call->n_out; i++) {
-            place_row(row->out[i], out->order[m], &out->out[i].place[m]);
+            place_row(row->out[i], out->order[m], &out->out[i].placement[m]);
         }
     }
 }
@@ -152,9 +152,9 @@ static void number_splits(dtp_layout *layout)
         dtp_layout old = *layout;
         for (int32_t depth = 0; depth < DTP_MAX_MESH_DIMS; depth++) {
             for (int32_t m = 0; m < layout->n_mesh; m++) {
-                const dtp_place *p = &old.place[m];
+                const dtp_placement *p = &old.placement[m];
                 if (p->kind == DTP_SHARD && p->axis == axis && p->order == depth) {
-                    layout->place[m].order = next++;
+                    layout->placement[m].order = next++;
                 }
             }
         }
@@ -175,7 +175,7 @@ static void number_all_splits(const dtp_op_call *call, dtp_node_layouts *out)
 static dtp_status check_renames(const work *w, dtp_err *err)
 {
     for (int32_t m = 0; m < w->mesh->n_dims; m++) {
-        const dtp_rule *row = &w->rows[m];
+        const dtp_sharding_rule *row = &w->rows[m];
         if (row->dim < 0 || row->in[0].kind != DTP_SHARD || row->out[0].kind != DTP_SHARD) {
             continue;
         }
@@ -204,17 +204,17 @@ static bool is_replicated(const dtp_mesh *mesh, const dtp_strategy *strategy)
 }
 
 dtp_status dtp_node_layouts_find(const dtp_mesh *mesh, const dtp_op_call *call,
-                                 const dtp_rule_set *rules, const dtp_strategy *strategy,
+                                 const dtp_sharding_rules *rules, const dtp_strategy *strategy,
                                  const dtp_layout *in, const dtp_layout *out,
                                  dtp_node_layouts *result, dtp_err *err)
 {
     work w = {.mesh = mesh, .call = call, .in = in, .wanted = out};
-    dtp_rule_set own;
+    dtp_sharding_rules own;
     own.n = 1;
     memset(&own.rows[0], 0, sizeof own.rows[0]);
     own.rows[0].dim = own.rows[0].out_dim = -1;
     if (rules == NULL && !is_replicated(mesh, strategy)) {
-        dtp_op_rules(call, true, &own);
+        dtp_sharding_rules_of(call, true, &own);
     }
     rules = rules != NULL ? rules : &own;
     for (int32_t m = 0; m < mesh->n_dims; m++) {

@@ -15,14 +15,14 @@ typedef struct dtp_node_layouts {
     bool linear;           /* some mesh dim passes partial sums through */
 } dtp_node_layouts;
 
-/* `rules`: all rows of the call (dtp_op_rules with linear = true); NULL: found here when needed.
- * `in`: the layouts in which the operands arrive, `out` (NULL: not known) in which the outputs
- * should leave: they decide the order of the splits when several mesh dims split one dim (that of
- * the first tensor which splits the dim over exactly these mesh dims, else mesh order).
+/* `rules`: all rows of the call (dtp_sharding_rules_of with linear = true); NULL: found here when
+ * needed. `in`: the layouts in which the operands arrive, `out` (NULL: not known) in which the
+ * outputs should leave: they decide the order of the splits when several mesh dims split one dim
+ * (that of the first tensor which splits the dim over exactly these mesh dims, else mesh order).
  * A pass-through row is one of averages when its operands arrive as averages.
  * DTP_INVALID when a row does not exist or a renaming row does not divide both sides. */
 dtp_status dtp_node_layouts_find(const dtp_mesh *mesh, const dtp_op_call *call,
-                                 const dtp_rule_set *rules, const dtp_strategy *strategy,
+                                 const dtp_sharding_rules *rules, const dtp_strategy *strategy,
                                  const dtp_layout *in, const dtp_layout *out,
                                  dtp_node_layouts *result, dtp_err *err) DTP_MUST_CHECK;
 

@@ -41,7 +41,7 @@ bool dtp_plan_baseline_fits(const dtp_plan *plan, const dtp_baseline *b)
 dtp_status dtp_plan_graph(const dtp_plan *plan, const dtp_graph *model, dtp_graph **out,
                           dtp_err *err)
 {
-    return dtp_graph_with_choices(model, &plan->choices, plan->n_settings, plan->settings, out,
+    return dtp_graph_with_variant(model, &plan->choices, plan->n_settings, plan->settings, out,
                                   err);
 }
 
@@ -75,7 +75,7 @@ const char *dtp_plan__objective_name(dtp_plan_objective objective)
 }
 
 /* A row of an opaque op that splits something, but no dim wherever it occurs. */
-static bool is_declared(const dtp_rule *row, int32_t n_in)
+static bool is_declared(const dtp_sharding_rule *row, int32_t n_in)
 {
     for (int32_t i = 0; i < n_in; i++) {
         if (row->in[i].kind != DTP_REPLICATE) {
@@ -99,7 +99,7 @@ static size_t append(char out[DTP_ROW_TEXT_BYTES], size_t used, const char *text
     return used + n;
 }
 
-static void linear_name(const dtp_rule *row, int32_t n_in, char out[DTP_ROW_TEXT_BYTES])
+static void linear_name(const dtp_sharding_rule *row, int32_t n_in, char out[DTP_ROW_TEXT_BYTES])
 {
     size_t used = append(out, 0, "partial(", DTP_ROW_TEXT_BYTES);
     bool first = true;
@@ -116,7 +116,7 @@ static void linear_name(const dtp_rule *row, int32_t n_in, char out[DTP_ROW_TEXT
 
 /* The name of a row without the number that makes it distinct; its length. Reading a plan asks for
  * tens of thousands, so there is no formatted printing in it. */
-static size_t base_name(const dtp_rule *row, int32_t n_in, const dtp_dims *dims,
+static size_t base_name(const dtp_sharding_rule *row, int32_t n_in, const dtp_dims *dims,
                         char out[DTP_ROW_TEXT_BYTES])
 {
     enum { NAME = 160, HALF = 70 };
@@ -136,8 +136,8 @@ static size_t base_name(const dtp_rule *row, int32_t n_in, const dtp_dims *dims,
     return append(out, append(out, used, ">", 1), to, HALF);
 }
 
-void dtp_plan__row_name(const dtp_rule_set *set, int32_t r, int32_t n_in, const dtp_dims *dims,
-                        char out[DTP_ROW_TEXT_BYTES])
+void dtp_plan__row_name(const dtp_sharding_rules *set, int32_t r, int32_t n_in,
+                        const dtp_dims *dims, char out[DTP_ROW_TEXT_BYTES])
 {
     int32_t same = 0;
     const size_t used = base_name(&set->rows[r], n_in, dims, out);
@@ -151,7 +151,7 @@ void dtp_plan__row_name(const dtp_rule_set *set, int32_t r, int32_t n_in, const 
     }
 }
 
-int32_t dtp_plan__row_find(const dtp_rule_set *set, const char *name, int32_t n_in,
+int32_t dtp_plan__row_find(const dtp_sharding_rules *set, const char *name, int32_t n_in,
                            const dtp_dims *dims)
 {
     for (int32_t i = 0; i < set->n; i++) {
@@ -171,11 +171,11 @@ void dtp_strategy_print(const dtp_graph *g, dtp_node_id node, const dtp_mesh *me
                         const dtp_strategy *strategy, char out[DTP_STRATEGY_TEXT_BYTES])
 {
     dtp_call_types types;
-    dtp_rule_set set;
+    dtp_sharding_rules set;
     const dtp_op_call call = dtp_node_call(g, &g->nodes[node], &types);
     size_t used = 0;
     (void)snprintf(out, DTP_STRATEGY_TEXT_BYTES, "replicated");
-    dtp_op_rules(&call, true, &set);
+    dtp_sharding_rules_of(&call, true, &set);
     for (int32_t m = 0; m < mesh->n_dims; m++) {
         char row[DTP_ROW_TEXT_BYTES];
         if (strategy->row[m] > 0 && strategy->row[m] < set.n) {

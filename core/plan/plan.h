@@ -10,10 +10,7 @@ typedef enum dtp_plan_objective { DTP_OBJECTIVE_TIME, DTP_OBJECTIVE_MEMORY } dtp
 
 /* Whose steps redistributions take: our own search with all passes, or PyTorch DTensor's rules,
  * each collective where it decides on it (cost_models/plan_lowering.h). */
-typedef enum dtp_plan_redistribution {
-    DTP_REDISTRIBUTION_OWN,
-    DTP_REDISTRIBUTION_TORCH
-} dtp_plan_redistribution;
+typedef enum dtp_plan_chooser { DTP_REDISTRIBUTION_OWN, DTP_REDISTRIBUTION_TORCH } dtp_plan_chooser;
 
 typedef struct dtp_coll_total {
     const char *kind; /* "all_reduce", ... static */
@@ -42,12 +39,12 @@ typedef enum dtp_cert_status {
 const char *dtp_cert_status_name(dtp_cert_status status);
 
 /* What a constraint costs: the least sum of prices falls by so much without it. */
-typedef struct dtp_constraint_price {
+typedef struct dtp_shadow_price {
     const char *constraint;   /* "memory 2147483648", "pin h: batch@x" */
     int64_t relaxed_by_bytes; /* memory: a limit this much higher; else 0: the pin is left out */
     int64_t saves_ps;
     bool exact; /* both sums are proven to be the least */
-} dtp_constraint_price;
+} dtp_shadow_price;
 
 /* cost, bound: picoseconds for objective time, bytes for objective memory. unfolded_bound <= bound
  * <= least_cost <= cost. */
@@ -65,7 +62,7 @@ typedef struct dtp_certificate {
     double unfolded_gap;    /* dtp_gap(least_cost, unfolded_bound): folding loses at most this */
     bool has_prices;
     int32_t n_prices;
-    dtp_constraint_price *prices; /* with has_prices */
+    dtp_shadow_price *prices; /* with has_prices */
 } dtp_certificate;
 
 /* (cost - bound) / cost, 0 when cost is 0. */
@@ -83,19 +80,19 @@ typedef struct dtp_baseline {
 
 /* How tensors of one type go from one layout to another where that differs from what the search
  * with the default price finds: the layout after every step, which says what the step is. */
-typedef struct dtp_plan_move {
+typedef struct dtp_plan_redistribution {
     dtp_ttype type; /* element type and sizes; dims are numbered */
     dtp_layout from;
     int32_t n_steps;         /* at least 1 */
     const dtp_layout *after; /* of each step; the last is where the tensor goes */
-} dtp_plan_move;
+} dtp_plan_redistribution;
 
 enum { DTP_PLAN_MAX_MOVES = 4096, DTP_PLAN_MAX_STEPS = 24 };
 
 /* What every option of the selection problem of tensor mode costs at least, everything else being
  * chosen for the best (planner/tensors/strategy_bounds.h): explanations of plans whose problem is
  * large leave out what costs too much. */
-typedef struct dtp_plan_option_bounds {
+typedef struct dtp_plan_strategy_bounds {
     int32_t n;                /* choices of the problem; 0: the plan says nothing */
     int32_t runs;             /* in which it is folded */
     uint64_t options_hash;    /* of its choices and options */
@@ -104,7 +101,7 @@ typedef struct dtp_plan_option_bounds {
                                 unit_ps */
     int32_t *first;           /* by choice, and one more: its options in `above` */
     int32_t *above;           /* 0 to DTP_PLAN_MOST_ABOVE, which is that or more */
-} dtp_plan_option_bounds;
+} dtp_plan_strategy_bounds;
 
 enum { DTP_PLAN_MOST_ABOVE = 1000000 };
 
@@ -116,20 +113,20 @@ typedef struct dtp_plan {
     bool rules_mode; /* else per tensor */
     bool uneven;     /* splits that do not divide a size are allowed */
     dtp_plan_objective objective;
-    dtp_plan_redistribution redistribution; /* tensor mode; rules mode: own */
-    int64_t memory_limit_bytes;             /* 0 = none */
-    dtp_rules rules;                        /* rules mode */
+    dtp_plan_chooser redistribution; /* tensor mode; rules mode: own */
+    int64_t memory_limit_bytes;      /* 0 = none */
+    dtp_layout_rules rules;          /* rules mode */
     dtp_sharding sharding;
-    dtp_graph_choices choices; /* layouts, strategies, settings are for the graph
+    dtp_graph_variant choices; /* layouts, strategies, settings are for the graph
                                   that they make of the model's */
     int32_t n_tried;           /* the search for choices: what came of each, in its order */
     const char **tried;
     int32_t n_settings; /* tensor mode: how nodes run, in the order of the nodes */
-    dtp_setting *settings;
+    dtp_implementation *settings;
     int32_t
         n_moves; /* tensor mode with redistributions of our own; no two of one type, start, end */
-    dtp_plan_move *moves;
-    dtp_plan_option_bounds option_bounds; /* tensor mode, objective time */
+    dtp_plan_redistribution *moves;
+    dtp_plan_strategy_bounds option_bounds; /* tensor mode, objective time */
     dtp_prediction predicted;
     dtp_certificate certificate;
     int32_t n_pins;
@@ -146,10 +143,10 @@ void dtp_plan_destroy(dtp_plan *plan);
 bool dtp_plan_baseline_fits(const dtp_plan *plan, const dtp_baseline *b);
 
 /* Whether a move is that of tensors of this type between these layouts. */
-bool dtp_plan_move_is(const dtp_plan_move *move, const dtp_ttype *type, const dtp_layout *from,
-                      const dtp_layout *to);
+bool dtp_plan_redistribution_is(const dtp_plan_redistribution *move, const dtp_ttype *type,
+                                const dtp_layout *from, const dtp_layout *to);
 
-/* The graph that the program of a plan is lowered from: dtp_graph_with_choices with the plan's
+/* The graph that the program of a plan is lowered from: dtp_graph_with_variant with the plan's
  * choices and settings. `model` is the graph as it was read and must outlive it. */
 dtp_status dtp_plan_graph(const dtp_plan *plan, const dtp_graph *model, dtp_graph **out,
                           dtp_err *err) DTP_MUST_CHECK;

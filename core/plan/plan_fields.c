@@ -144,7 +144,7 @@ static dtp_status check_list(const dtp_json *v, dtp_json_kind kind, dtp_err *err
     return DTP_OK;
 }
 
-static dtp_status read_price(const dtp_json *v, dtp_arena *arena, dtp_constraint_price *out,
+static dtp_status read_price(const dtp_json *v, dtp_arena *arena, dtp_shadow_price *out,
                              dtp_err *err)
 {
     static const char *const keys[] = {"constraint", "relaxed_by_bytes", "saves_ps", "exact", NULL};

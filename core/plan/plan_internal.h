@@ -27,7 +27,7 @@ void dtp_plan__write_moves(dtp_json_writer *w, const dtp_plan *plan);
  * problem is for whoever has it to see. */
 dtp_status dtp_plan__read_option_bounds(const dtp_json *root, dtp_plan *plan,
                                         dtp_err *err) DTP_MUST_CHECK;
-void dtp_plan__write_option_bounds(dtp_json_writer *w, const dtp_plan_option_bounds *bounds);
+void dtp_plan__write_option_bounds(dtp_json_writer *w, const dtp_plan_strategy_bounds *bounds);
 
 /* Sixteen hexadecimal digits in lower case. */
 dtp_status dtp_plan__read_hash(const dtp_json *obj, const char *key, uint64_t *out,
@@ -37,10 +37,10 @@ void dtp_plan__write_hash(dtp_json_writer *w, const char *key, uint64_t hash);
 /* Names row `r` of a rule set: the dim that is split ("batch"), "in>out" when the op renames it,
  * "partial(0+2)" for partial operands that pass through, "replicated" for row 0. When rows before r
  * have the same name, "#2", "#3"... follows, so that names of one set are distinct. */
-void dtp_plan__row_name(const dtp_rule_set *set, int32_t r, int32_t n_in, const dtp_dims *dims,
-                        char out[DTP_ROW_TEXT_BYTES]);
+void dtp_plan__row_name(const dtp_sharding_rules *set, int32_t r, int32_t n_in,
+                        const dtp_dims *dims, char out[DTP_ROW_TEXT_BYTES]);
 /* The row of that name; -1 when there is none. */
-int32_t dtp_plan__row_find(const dtp_rule_set *set, const char *name, int32_t n_in,
+int32_t dtp_plan__row_find(const dtp_sharding_rules *set, const char *name, int32_t n_in,
                            const dtp_dims *dims);
 
 #endif

@@ -56,7 +56,7 @@ static dtp_status read_rules(const plan_reader *r, dtp_err *err)
     const dtp_json *rules;
     DTP_TRY(dtp_json_require(r->root, "rules", &rules, err));
     DTP_TRY(dtp_json_expect(rules, DTP_JSON_OBJECT, err));
-    DTP_TRY(dtp_rules_create(r->plan->arena, r->g->dims.n, &r->plan->rules, err));
+    DTP_TRY(dtp_layout_rules_create(r->plan->arena, r->g->dims.n, &r->plan->rules, err));
     for (int32_t i = 0; i < dtp_json_size(rules); i++) {
         DTP_TRY(read_rule(dtp_json_at(rules, i), r, err));
     }
@@ -172,7 +172,7 @@ static dtp_status read_views(const plan_reader *r, dtp_err *err)
         return dtp_json_fail(list, err, "a plan in rules mode has no views");
     }
     DTP_TRY(dtp_json_expect(list, DTP_JSON_OBJECT, err));
-    DTP_TRY(dtp_sharding_add_views(&r->plan->sharding, r->plan->arena, err));
+    DTP_TRY(dtp_sharding_add_replicas(&r->plan->sharding, r->plan->arena, err));
     for (int32_t i = 0; i < dtp_json_size(list); i++) {
         const dtp_json *v = dtp_json_at(list, i);
         dtp_tensor_id t;
@@ -186,7 +186,7 @@ static dtp_status read_views(const plan_reader *r, dtp_err *err)
  */
 
 static dtp_status read_row(const dtp_json *v, const plan_reader *r, dtp_node_id n,
-                           const dtp_rule_set *set, dtp_err *err)
+                           const dtp_sharding_rules *set, dtp_err *err)
 {
     const dtp_node *node = &r->g->nodes[n];
     const char *text;
@@ -206,10 +206,10 @@ static dtp_status read_row(const dtp_json *v, const plan_reader *r, dtp_node_id 
 static dtp_status read_rows(const dtp_json *v, const plan_reader *r, dtp_node_id n, dtp_err *err)
 {
     dtp_call_types types;
-    dtp_rule_set set;
+    dtp_sharding_rules set;
     const dtp_op_call call = dtp_node_call(r->g, &r->g->nodes[n], &types);
     DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
-    dtp_op_rules(&call, true, &set);
+    dtp_sharding_rules_of(&call, true, &set);
     for (int32_t k = 0; k < dtp_json_size(v); k++) {
         DTP_TRY(read_row(dtp_json_at(v, k), r, n, &set, err));
     }
@@ -259,7 +259,7 @@ static dtp_status read_node_settings(const dtp_json *v, const plan_reader *r, dt
     DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
     for (int32_t k = 0; k < dtp_json_size(v); k++) {
         const dtp_json *given = dtp_json_at(v, k);
-        const dtp_attr_spec *spec = dtp_setting_spec(op, dtp_json_key(given));
+        const dtp_attr_spec *spec = dtp_implementation_spec(op, dtp_json_key(given));
         int32_t choice = 0;
         if (spec == NULL) {
             return dtp_json_fail(given, err, "op '%s' has no attribute that a plan may set so",
@@ -270,7 +270,7 @@ static dtp_status read_node_settings(const dtp_json *v, const plan_reader *r, dt
             return dtp_json_fail(given, err, "more than %d settings", r->cap_settings);
         }
         plan->settings[plan->n_settings++] =
-            (dtp_setting){.node = n, .key = spec->key, .value = choice};
+            (dtp_implementation){.node = n, .key = spec->key, .value = choice};
     }
     return DTP_OK;
 }
@@ -328,7 +328,7 @@ static dtp_status read_decision(const plan_reader *r, dtp_err *err)
 static dtp_status read_remat(const plan_reader *r, const dtp_graph *model, dtp_err *err)
 {
     const dtp_json *list = dtp_json_get(r->root, "remat");
-    dtp_graph_choices *c = &r->plan->choices;
+    dtp_graph_variant *c = &r->plan->choices;
     if (list == NULL) {
         return DTP_OK;
     }
@@ -354,7 +354,7 @@ static dtp_status read_microbatches(const plan_reader *r, const dtp_graph *model
 {
     const dtp_json *count = dtp_json_get(r->root, "microbatches");
     const dtp_json *dim = dtp_json_get(r->root, "microbatch_dim");
-    dtp_graph_choices *c = &r->plan->choices;
+    dtp_graph_variant *c = &r->plan->choices;
     int64_t value = 1;
     c->micro_dim = -1;
     if (count != NULL) {
@@ -379,10 +379,10 @@ static dtp_status read_choices(const plan_reader *r, const dtp_graph *model, dtp
     *out = NULL;
     DTP_TRY(read_remat(r, model, err));
     DTP_TRY(read_microbatches(r, model, err));
-    if (!dtp_graph_choices_any(&r->plan->choices)) {
+    if (!dtp_graph_variant_any(&r->plan->choices)) {
         return DTP_OK;
     }
-    return prefixed(r->root, dtp_graph_with_choices(model, &r->plan->choices, 0, NULL, out, err),
+    return prefixed(r->root, dtp_graph_with_variant(model, &r->plan->choices, 0, NULL, out, err),
                     err);
 }
 

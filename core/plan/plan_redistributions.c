@@ -6,8 +6,8 @@
 #include "core/layout/placement_text.h"
 #include "core/plan/plan_internal.h"
 
-bool dtp_plan_move_is(const dtp_plan_move *move, const dtp_ttype *type, const dtp_layout *from,
-                      const dtp_layout *to)
+bool dtp_plan_redistribution_is(const dtp_plan_redistribution *move, const dtp_ttype *type,
+                                const dtp_layout *from, const dtp_layout *to)
 {
     if (!dtp_layout_equal(&move->from, from) ||
         !dtp_layout_equal(&move->after[move->n_steps - 1], to) || move->type.dtype != type->dtype ||
@@ -32,7 +32,7 @@ static void write_layout(dtp_json_writer *w, const char *key, const dtp_layout *
     dtp_json_write_text(w, key, &text);
 }
 
-static void write_move(dtp_json_writer *w, const dtp_plan_move *move)
+static void write_move(dtp_json_writer *w, const dtp_plan_redistribution *move)
 {
     dtp_json_begin_object(w, NULL);
     dtp_json_write_string(w, "dtype", dtp_dtype_name(move->type.dtype));
@@ -100,7 +100,8 @@ static dtp_status read_layout(const dtp_json *v, const dtp_mesh *mesh, const dtp
     return prefixed(v, dtp_layout_check(out, mesh, type, err), err);
 }
 
-static dtp_status read_steps(const dtp_json *v, dtp_plan *plan, dtp_plan_move *move, dtp_err *err)
+static dtp_status read_steps(const dtp_json *v, dtp_plan *plan, dtp_plan_redistribution *move,
+                             dtp_err *err)
 {
     DTP_TRY(dtp_json_expect(v, DTP_JSON_ARRAY, err));
     const int32_t n = dtp_json_size(v);
@@ -125,7 +126,7 @@ static dtp_status read_move(const dtp_json *v, dtp_plan *plan, dtp_err *err)
 {
     static const char *const keys[] = {"dtype", "shape", "from", "steps", NULL};
     const dtp_json *from, *steps;
-    dtp_plan_move *move = &plan->moves[plan->n_moves];
+    dtp_plan_redistribution *move = &plan->moves[plan->n_moves];
     DTP_TRY(dtp_json_keys(v, keys, err));
     DTP_TRY(read_type(v, &move->type, err));
     DTP_TRY(dtp_json_require(v, "from", &from, err));
@@ -133,8 +134,8 @@ static dtp_status read_move(const dtp_json *v, dtp_plan *plan, dtp_err *err)
     DTP_TRY(dtp_json_require(v, "steps", &steps, err));
     DTP_TRY(read_steps(steps, plan, move, err));
     for (int32_t i = 0; i < plan->n_moves; i++) {
-        if (dtp_plan_move_is(&plan->moves[i], &move->type, &move->from,
-                             &move->after[move->n_steps - 1])) {
+        if (dtp_plan_redistribution_is(&plan->moves[i], &move->type, &move->from,
+                                       &move->after[move->n_steps - 1])) {
             return dtp_json_fail(v, err, "the same redistribution as entry %d", i);
         }
     }

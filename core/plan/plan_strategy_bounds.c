@@ -9,7 +9,7 @@ enum { MAX_OPTIONS = 10000000 };
 /* ---- writing ------------------------------------------------------------------------------------
  */
 
-static void write_choice(dtp_json_writer *w, const dtp_plan_option_bounds *bounds, int32_t i)
+static void write_choice(dtp_json_writer *w, const dtp_plan_strategy_bounds *bounds, int32_t i)
 {
     dtp_strbuf text = {0};
     for (int32_t k = bounds->first[i]; k < bounds->first[i + 1]; k++) {
@@ -18,7 +18,7 @@ static void write_choice(dtp_json_writer *w, const dtp_plan_option_bounds *bound
     dtp_json_write_text(w, NULL, &text);
 }
 
-void dtp_plan__write_option_bounds(dtp_json_writer *w, const dtp_plan_option_bounds *bounds)
+void dtp_plan__write_option_bounds(dtp_json_writer *w, const dtp_plan_strategy_bounds *bounds)
 {
     dtp_json_begin_object(w, "option_bounds");
     dtp_json_write_int(w, "runs", bounds->runs);
@@ -63,7 +63,7 @@ static dtp_status read_number(const dtp_json *v, const char **at, int32_t *out, 
     return DTP_OK;
 }
 
-static dtp_status read_choice(const dtp_json *v, dtp_plan_option_bounds *bounds, dtp_err *err)
+static dtp_status read_choice(const dtp_json *v, dtp_plan_strategy_bounds *bounds, dtp_err *err)
 {
     const char *at;
     int32_t k = bounds->first[bounds->n];
@@ -93,7 +93,7 @@ static dtp_status count_options(const dtp_json *list, int64_t *n, dtp_err *err)
 }
 
 static dtp_status read_choices(const dtp_json *root, dtp_arena *arena,
-                               dtp_plan_option_bounds *bounds, dtp_err *err)
+                               dtp_plan_strategy_bounds *bounds, dtp_err *err)
 {
     const dtp_json *list;
     int64_t n;
@@ -116,7 +116,7 @@ dtp_status dtp_plan__read_option_bounds(const dtp_json *root, dtp_plan *plan, dt
     static const char *const keys[] = {"runs",    "options", "cost_ps", "base_ps",
                                        "unit_ps", "above",   NULL};
     const dtp_json *v = dtp_json_get(root, "option_bounds");
-    dtp_plan_option_bounds *bounds = &plan->option_bounds;
+    dtp_plan_strategy_bounds *bounds = &plan->option_bounds;
     int64_t runs;
     if (v == NULL) {
         return DTP_OK;

@@ -50,7 +50,7 @@ static void write_prices(dtp_json_writer *w, const dtp_certificate *c)
 {
     dtp_json_begin_array(w, "prices", false);
     for (int32_t i = 0; i < c->n_prices; i++) {
-        const dtp_constraint_price *p = &c->prices[i];
+        const dtp_shadow_price *p = &c->prices[i];
         dtp_json_begin_object(w, NULL);
         dtp_json_write_string(w, "constraint", p->constraint);
         if (p->relaxed_by_bytes > 0) {
@@ -126,7 +126,7 @@ void dtp_plan__write_hash(dtp_json_writer *w, const char *key, uint64_t hash)
 
 static void write_choices(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
 {
-    const dtp_graph_choices *c = &plan->choices;
+    const dtp_graph_variant *c = &plan->choices;
     if (c->remat.n > 0) {
         dtp_json_begin_array(w, "remat", true);
         for (int32_t i = 0; i < c->remat.n; i++) {
@@ -240,7 +240,7 @@ static void write_strategy(dtp_json_writer *w, const dtp_plan *plan, const dtp_g
     const dtp_strategy *s = &plan->sharding.strategies[n];
     dtp_call_types types;
     dtp_op_call call = dtp_node_call(g, node, &types);
-    dtp_rule_set set;
+    dtp_sharding_rules set;
     bool open = false;
     for (int32_t m = 0; m < plan->mesh.n_dims; m++) {
         char text[DTP_ROW_TEXT_BYTES];
@@ -248,7 +248,7 @@ static void write_strategy(dtp_json_writer *w, const dtp_plan *plan, const dtp_g
             continue;
         }
         if (!open) {
-            dtp_op_rules(&call, true, &set);
+            dtp_sharding_rules_of(&call, true, &set);
             dtp_json_begin_object(w, node->name);
             open = true;
         }
@@ -265,12 +265,13 @@ static void write_settings(dtp_json_writer *w, const dtp_plan *plan, const dtp_g
 {
     dtp_json_begin_object(w, "settings");
     for (int32_t i = 0; i < plan->n_settings; i++) {
-        const dtp_setting *s = &plan->settings[i];
+        const dtp_implementation *s = &plan->settings[i];
         const dtp_node *node = &g->nodes[s->node];
         if (i == 0 || s->node != s[-1].node) {
             dtp_json_begin_object(w, node->name);
         }
-        dtp_json_write_string(w, s->key, dtp_setting_spec(node->op, s->key)->choices[s->value]);
+        dtp_json_write_string(w, s->key,
+                              dtp_implementation_spec(node->op, s->key)->choices[s->value]);
         if (i + 1 == plan->n_settings || s->node != s[1].node) {
             dtp_json_end_object(w);
         }
@@ -300,7 +301,7 @@ dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings
     if (plan->option_bounds.n > 0) {
         dtp_plan__write_option_bounds(&w, &plan->option_bounds);
     }
-    if (dtp_sharding_has_views(&plan->sharding)) {
+    if (dtp_sharding_has_replicas(&plan->sharding)) {
         write_views(&w, plan, g);
     }
     write_tensors(&w, plan, g);

@@ -9,7 +9,7 @@
 /* ---- following rules ----------------------------------------------------------------------------
  */
 
-static bool splits_over(const dtp_rules *rules, dtp_dim_id d, int32_t m)
+static bool splits_over(const dtp_layout_rules *rules, dtp_dim_id d, int32_t m)
 {
     if (d < 0 || d >= rules->n) {
         return false;
@@ -23,8 +23,8 @@ static bool splits_over(const dtp_rules *rules, dtp_dim_id d, int32_t m)
 }
 
 /* Ranks that a split of the row's dims by the rules would have, counting mesh dim m. */
-static int64_t renamed_parts(const dtp_rule *row, const dtp_mesh *mesh, const dtp_rules *rules,
-                             int32_t m)
+static int64_t renamed_parts(const dtp_sharding_rule *row, const dtp_mesh *mesh,
+                             const dtp_layout_rules *rules, int32_t m)
 {
     int64_t parts = 1;
     for (int32_t k = 0; k < mesh->n_dims; k++) {
@@ -37,12 +37,12 @@ static int64_t renamed_parts(const dtp_rule *row, const dtp_mesh *mesh, const dt
 
 /* Row of a renaming op: both sides if they fit together, else the operand's side, else the
  * output's. */
-static int32_t renaming_row(const dtp_op_call *call, const dtp_rule_set *set, const dtp_mesh *mesh,
-                            const dtp_rules *rules, int32_t m)
+static int32_t renaming_row(const dtp_op_call *call, const dtp_sharding_rules *set,
+                            const dtp_mesh *mesh, const dtp_layout_rules *rules, int32_t m)
 {
     int32_t by_in = 0, by_out = 0;
     for (int32_t r = 1; r < set->n; r++) {
-        const dtp_rule *row = &set->rows[r];
+        const dtp_sharding_rule *row = &set->rows[r];
         bool in = splits_over(rules, row->dim, m);
         bool out = splits_over(rules, row->out_dim, m);
         if (row->linear || !dtp_renaming_fits(call, row, renamed_parts(row, mesh, rules, m))) {
@@ -57,7 +57,7 @@ static int32_t renaming_row(const dtp_op_call *call, const dtp_rule_set *set, co
     return by_in != 0 ? by_in : by_out;
 }
 
-static int32_t row_of_dim(const dtp_rule_set *set, dtp_dim_id d)
+static int32_t row_of_dim(const dtp_sharding_rules *set, dtp_dim_id d)
 {
     for (int32_t r = 1; r < set->n; r++) {
         if (!set->rows[r].linear && set->rows[r].dim == d) {
@@ -68,8 +68,8 @@ static int32_t row_of_dim(const dtp_rule_set *set, dtp_dim_id d)
 }
 
 /* The one dim of the call that the rules split over m; -1 none. */
-static dtp_status split_dim(const dtp_op_call *call, const dtp_mesh *mesh, const dtp_rules *rules,
-                            int32_t m, dtp_dim_id *out, dtp_err *err)
+static dtp_status split_dim(const dtp_op_call *call, const dtp_mesh *mesh,
+                            const dtp_layout_rules *rules, int32_t m, dtp_dim_id *out, dtp_err *err)
 {
     dtp_dim_id dims[DTP_MAX_OP_DIMS];
     int32_t n = dtp_call_dims(call, dims);
@@ -91,13 +91,14 @@ static dtp_status split_dim(const dtp_op_call *call, const dtp_mesh *mesh, const
 }
 
 static dtp_status row_from_rules(const dtp_op_call *call, const dtp_mesh *mesh,
-                                 const dtp_rules *rules, int32_t m, int16_t *row, dtp_err *err)
+                                 const dtp_layout_rules *rules, int32_t m, int16_t *row,
+                                 dtp_err *err)
 {
-    dtp_rule_set set;
+    dtp_sharding_rules set;
     dtp_dim_id d;
     *row = 0;
     if ((call->op->flags & DTP_OP_RENAMES) != 0) {
-        dtp_op_rules(call, false, &set);
+        dtp_sharding_rules_of(call, false, &set);
         *row = (int16_t)renaming_row(call, &set, mesh, rules, m);
         return DTP_OK;
     }
@@ -105,7 +106,7 @@ static dtp_status row_from_rules(const dtp_op_call *call, const dtp_mesh *mesh,
     if (d < 0) {
         return DTP_OK;
     }
-    dtp_op_rules(call, false, &set);
+    dtp_sharding_rules_of(call, false, &set);
     *row = (int16_t)row_of_dim(&set, d);
     if (*row == 0) {
         return DTP_FAIL(err, DTP_INVALID,
@@ -116,7 +117,7 @@ static dtp_status row_from_rules(const dtp_op_call *call, const dtp_mesh *mesh,
 }
 
 dtp_status dtp_strategy_from_rules(const dtp_graph *g, dtp_node_id node, const dtp_mesh *mesh,
-                                   const dtp_rules *rules, dtp_strategy *out, dtp_err *err)
+                                   const dtp_layout_rules *rules, dtp_strategy *out, dtp_err *err)
 {
     const dtp_node *n = &g->nodes[node];
     dtp_call_types types;
@@ -145,13 +146,14 @@ static dtp_status allocate(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena *
     return DTP_OK;
 }
 
-dtp_status dtp_sharding_from_rules(const dtp_graph *g, const dtp_mesh *mesh, const dtp_rules *rules,
-                                   bool uneven, dtp_arena *arena, dtp_sharding *out, dtp_err *err)
+dtp_status dtp_sharding_from_rules(const dtp_graph *g, const dtp_mesh *mesh,
+                                   const dtp_layout_rules *rules, bool uneven, dtp_arena *arena,
+                                   dtp_sharding *out, dtp_err *err)
 {
     DTP_TRY(allocate(g, mesh, arena, out, err));
     for (int32_t t = 0; t < g->n_tensors; t++) {
-        dtp_status s = dtp_rules_layout(rules, mesh, &g->dims, &g->tensors[t].type, uneven,
-                                        &out->layouts[t], err);
+        dtp_status s = dtp_layout_rules_layout(rules, mesh, &g->dims, &g->tensors[t].type, uneven,
+                                               &out->layouts[t], err);
         if (s != DTP_OK) {
             dtp_err_prefix(err, "tensor '%s'", g->tensors[t].name);
             return s;
@@ -163,7 +165,7 @@ dtp_status dtp_sharding_from_rules(const dtp_graph *g, const dtp_mesh *mesh, con
     return dtp_microbatch_defer(g, out, err);
 }
 
-dtp_status dtp_sharding_add_views(dtp_sharding *s, dtp_arena *arena, dtp_err *err)
+dtp_status dtp_sharding_add_replicas(dtp_sharding *s, dtp_arena *arena, dtp_err *err)
 {
     for (int phase = 0; phase < 3; phase++) {
         const size_t n = (size_t)s->n_tensors;
@@ -183,7 +185,7 @@ dtp_status dtp_sharding_add_views(dtp_sharding *s, dtp_arena *arena, dtp_err *er
  */
 
 /* A declared row of an opaque op (dim -1) may split any axis. */
-static bool place_fits(const dtp_place *p, const dtp_ttype *type, dtp_dim_id d)
+static bool place_fits(const dtp_placement *p, const dtp_ttype *type, dtp_dim_id d)
 {
     if (p->kind != DTP_SHARD) {
         return true;
@@ -191,7 +193,7 @@ static bool place_fits(const dtp_place *p, const dtp_ttype *type, dtp_dim_id d)
     return p->axis >= 0 && p->axis < type->rank && (d < 0 || type->dims[p->axis].id == d);
 }
 
-static dtp_status check_row(const dtp_op_call *call, const dtp_rule *row, dtp_err *err)
+static dtp_status check_row(const dtp_op_call *call, const dtp_sharding_rule *row, dtp_err *err)
 {
     for (int32_t i = 0; i < call->n_in; i++) {
         if (!place_fits(&row->in[i], &call->in[i], row->dim)) {
@@ -210,11 +212,11 @@ static dtp_status check_row(const dtp_op_call *call, const dtp_rule *row, dtp_er
 
 /* The mesh dims that use one row of a renaming op split both sides evenly. */
 static dtp_status check_renaming(const dtp_op_call *call, const dtp_mesh *mesh,
-                                 const dtp_strategy *strategy, const dtp_rule_set *set,
+                                 const dtp_strategy *strategy, const dtp_sharding_rules *set,
                                  dtp_err *err)
 {
     for (int32_t m = 0; m < mesh->n_dims; m++) {
-        const dtp_rule *row = &set->rows[strategy->row[m]];
+        const dtp_sharding_rule *row = &set->rows[strategy->row[m]];
         int64_t parts = 1;
         for (int32_t k = 0; k < mesh->n_dims; k++) {
             parts *= strategy->row[k] == strategy->row[m] ? mesh->sizes[k] : 1;
@@ -234,7 +236,7 @@ static dtp_status check_strategy(const dtp_graph *g, const dtp_sharding *s, dtp_
 {
     dtp_call_types types;
     dtp_op_call call = dtp_node_call(g, &g->nodes[id], &types);
-    dtp_rule_set set;
+    dtp_sharding_rules set;
     bool replicated = true;
     for (int32_t m = 0; m < s->mesh.n_dims; m++) {
         replicated = replicated && s->strategies[id].row[m] == 0;
@@ -242,7 +244,7 @@ static dtp_status check_strategy(const dtp_graph *g, const dtp_sharding *s, dtp_
     if (replicated) {
         return DTP_OK;
     }
-    dtp_op_rules(&call, true, &set);
+    dtp_sharding_rules_of(&call, true, &set);
     for (int32_t m = 0; m < s->mesh.n_dims; m++) {
         int32_t r = s->strategies[id].row[m];
         if (r < 0 || r >= set.n) {
@@ -266,7 +268,7 @@ dtp_status dtp_sharding_check(const dtp_graph *g, const dtp_sharding *s, dtp_err
     }
     for (int32_t t = 0; t < g->n_tensors; t++) {
         dtp_status st = dtp_layout_check(&s->layouts[t], &s->mesh, &g->tensors[t].type, err);
-        for (int phase = 0; phase < 3 && dtp_sharding_has_views(s) && st == DTP_OK; phase++) {
+        for (int phase = 0; phase < 3 && dtp_sharding_has_replicas(s) && st == DTP_OK; phase++) {
             st = dtp_layout_check(&s->views[phase][t], &s->mesh, &g->tensors[t].type, err);
         }
         if (st != DTP_OK) {

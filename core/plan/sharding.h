@@ -6,7 +6,8 @@
 #include "core/graph/graph.h"
 #include "core/layout/layout_rules.h"
 
-/* Per node: index of the row of dtp_op_rules(call, linear = true) on each mesh dim; 0 = replicated.
+/* Per node: index of the row of dtp_sharding_rules_of(call, linear = true) on each mesh dim; 0 =
+ * replicated.
  */
 typedef struct dtp_strategy {
     int16_t row[DTP_MAX_MESH_DIMS];
@@ -25,26 +26,27 @@ typedef struct dtp_sharding {
 } dtp_sharding;
 
 /* True when readers take tensors from views. */
-static inline bool dtp_sharding_has_views(const dtp_sharding *s)
+static inline bool dtp_sharding_has_replicas(const dtp_sharding *s)
 {
     return s->views[0] != NULL;
 }
 
 /* Views that are the tensors themselves, in `arena`; s has its layouts. */
-dtp_status dtp_sharding_add_views(dtp_sharding *s, dtp_arena *arena, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_sharding_add_replicas(dtp_sharding *s, dtp_arena *arena,
+                                     dtp_err *err) DTP_MUST_CHECK;
 
 /* Follows layout rules through a graph: every tensor's layout (rules_layout), and for every node on
  * every mesh dim the row of the dim that the rules split there. A node whose op needs a split dim
  * whole (DTP_ROLE_WHOLE) is an error that names node, dim and mesh dim, never a hidden gather.
  * In a graph of microbatches gradients and accumulators stay partial (dtp_microbatch_defer).
- * Storage comes from `arena`. DTP_INVALID as dtp_rules_layout. */
-dtp_status dtp_sharding_from_rules(const dtp_graph *g, const dtp_mesh *mesh, const dtp_rules *rules,
-                                   bool uneven, dtp_arena *arena, dtp_sharding *out,
-                                   dtp_err *err) DTP_MUST_CHECK;
+ * Storage comes from `arena`. DTP_INVALID as dtp_layout_rules_layout. */
+dtp_status dtp_sharding_from_rules(const dtp_graph *g, const dtp_mesh *mesh,
+                                   const dtp_layout_rules *rules, bool uneven, dtp_arena *arena,
+                                   dtp_sharding *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* The row that rules give one node on one mesh dim (see above). */
 dtp_status dtp_strategy_from_rules(const dtp_graph *g, dtp_node_id node, const dtp_mesh *mesh,
-                                   const dtp_rules *rules, dtp_strategy *out,
+                                   const dtp_layout_rules *rules, dtp_strategy *out,
                                    dtp_err *err) DTP_MUST_CHECK;
 
 /* Independent check: layouts legal, rows in range and their placements consistent with the dims. */

@@ -58,7 +58,7 @@ static void count_readers(work *w)
     }
 }
 
-static bool is_sum(const dtp_place *p)
+static bool is_sum(const dtp_placement *p)
 {
     return p->kind == DTP_PARTIAL && p->op == DTP_REDUCE_SUM;
 }
@@ -67,8 +67,8 @@ static bool is_sum(const dtp_place *p)
  * a tensor has uses; they are followed to a fixed depth. */
 static bool leave_partial(work *w, dtp_tensor_id t, int32_t m, bool apply, int32_t depth);
 
-static bool parts_of(work *w, const dtp_node *node, const dtp_rule *row, int32_t m, bool apply,
-                     int32_t depth)
+static bool parts_of(work *w, const dtp_node *node, const dtp_sharding_rule *row, int32_t m,
+                     bool apply, int32_t depth)
 {
     bool all = row->linear;
     for (int32_t i = 0; i < node->n_in && all; i++) {
@@ -82,15 +82,15 @@ static bool leave_partial(work *w, dtp_tensor_id t, int32_t m, bool apply, int32
     enum { MAX_DEPTH = 16 };
     const dtp_node_id p = w->g->tensors[t].producer;
     dtp_call_types types;
-    dtp_rule_set set;
+    dtp_sharding_rules set;
     if (p < 0 || depth > MAX_DEPTH || w->n_readers[t] != 1 ||
-        w->s->layouts[t].place[m].kind != DTP_REPLICATE) {
+        w->s->layouts[t].placement[m].kind != DTP_REPLICATE) {
         return false;
     }
     const dtp_node *node = &w->g->nodes[p];
     const dtp_op_call call = dtp_node_call(w->g, node, &types);
     int32_t r = w->s->strategies[p].row[m];
-    dtp_op_rules(&call, true, &set);
+    dtp_sharding_rules_of(&call, true, &set);
     bool ok = is_sum(&set.rows[r].out[w->g->tensors[t].out_index]);
     if (r == 0 && passes_sums(node)) {
         for (r = 1; r < set.n && !ok; r++) {
@@ -101,12 +101,12 @@ static bool leave_partial(work *w, dtp_tensor_id t, int32_t m, bool apply, int32
     }
     if (ok && apply) {
         w->s->strategies[p].row[m] = (int16_t)r;
-        w->s->layouts[t].place[m] = (dtp_place){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
+        w->s->layouts[t].placement[m] = (dtp_placement){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
     }
     return ok;
 }
 
-static bool row_keeps(const dtp_rule *row, const dtp_place *place)
+static bool row_keeps(const dtp_sharding_rule *row, const dtp_placement *place)
 {
     if (place->kind == DTP_SHARD) {
         return !row->linear && row->in[0].kind == DTP_SHARD && row->in[0].axis == place->axis;
@@ -118,17 +118,17 @@ void dtp_accumulate_strategy(const dtp_graph *g, const dtp_node *node, dtp_layou
                              dtp_strategy *out)
 {
     dtp_call_types types;
-    dtp_rule_set set;
+    dtp_sharding_rules set;
     const dtp_op_call call = dtp_node_call(g, node, &types);
-    dtp_op_rules(&call, true, &set);
+    dtp_sharding_rules_of(&call, true, &set);
     *out = (dtp_strategy){0};
     for (int32_t m = 0; m < layout->n_mesh; m++) {
         int32_t r = set.n - 1;
-        while (r > 0 && !row_keeps(&set.rows[r], &layout->place[m])) {
+        while (r > 0 && !row_keeps(&set.rows[r], &layout->placement[m])) {
             r--;
         }
         out->row[m] = (int16_t)r;
-        layout->place[m] = r > 0 ? layout->place[m] : (dtp_place){0};
+        layout->placement[m] = r > 0 ? layout->placement[m] : (dtp_placement){0};
     }
 }
 

@@ -2,13 +2,13 @@
 
 #include "core/transform/microbatch.h"
 
-bool dtp_graph_choices_any(const dtp_graph_choices *choices)
+bool dtp_graph_variant_any(const dtp_graph_variant *choices)
 {
     return choices->remat.n > 0 || choices->microbatches > 1;
 }
 
 /* The changed graph; NULL in *out when nothing changes. */
-static dtp_status change(const dtp_graph *model, const dtp_graph_choices *c, dtp_graph **out,
+static dtp_status change(const dtp_graph *model, const dtp_graph_variant *c, dtp_graph **out,
                          dtp_err *err)
 {
     dtp_graph *again = NULL;
@@ -26,16 +26,16 @@ static dtp_status change(const dtp_graph *model, const dtp_graph_choices *c, dtp
     return s;
 }
 
-dtp_status dtp_graph_with_choices(const dtp_graph *model, const dtp_graph_choices *choices,
-                                  int32_t n_settings, const dtp_setting *settings, dtp_graph **out,
-                                  dtp_err *err)
+dtp_status dtp_graph_with_variant(const dtp_graph *model, const dtp_graph_variant *choices,
+                                  int32_t n_settings, const dtp_implementation *settings,
+                                  dtp_graph **out, dtp_err *err)
 {
     dtp_graph *changed = NULL;
     DTP_TRY(change(model, choices, &changed, err));
     if (changed == NULL) {
-        return dtp_graph_with_settings(model, n_settings, settings, out, err);
+        return dtp_graph_with_implementations(model, n_settings, settings, out, err);
     }
-    dtp_status s = dtp_settings_apply(changed, n_settings, settings, err);
+    dtp_status s = dtp_implementations_apply(changed, n_settings, settings, err);
     if (s != DTP_OK) {
         dtp_graph_destroy(changed);
         return s;
@@ -44,8 +44,8 @@ dtp_status dtp_graph_with_choices(const dtp_graph *model, const dtp_graph_choice
     return DTP_OK;
 }
 
-dtp_status dtp_graph_choices_copy(const dtp_graph_choices *from, dtp_arena *arena,
-                                  dtp_graph_choices *out, dtp_err *err)
+dtp_status dtp_graph_variant_copy(const dtp_graph_variant *from, dtp_arena *arena,
+                                  dtp_graph_variant *out, dtp_err *err)
 {
     const char **items = dtp_arena_alloc(arena, (size_t)from->remat.n, sizeof *items);
     bool ok = items != NULL;

@@ -6,24 +6,24 @@
 #include "core/transform/recompute.h"
 #include "core/graph/implementation.h"
 
-typedef struct dtp_graph_choices {
+typedef struct dtp_graph_variant {
     dtp_remat remat;
     int32_t microbatches; /* 0 and 1: none */
     dtp_dim_id micro_dim; /* with microbatches > 1; -1: dtp_microbatch_dim */
-} dtp_graph_choices;
+} dtp_graph_variant;
 
 /* Whether they change anything. */
-bool dtp_graph_choices_any(const dtp_graph_choices *choices);
+bool dtp_graph_variant_any(const dtp_graph_variant *choices);
 
 /* The graph that programs are lowered from. It borrows from `model`, which must outlive it.
  * Settings refer to nodes of the changed graph. Without choices and settings it is like the model.
- * Fails as dtp_graph_rematerialize, dtp_graph_microbatched and dtp_graph_with_settings. */
-dtp_status dtp_graph_with_choices(const dtp_graph *model, const dtp_graph_choices *choices,
-                                  int32_t n_settings, const dtp_setting *settings, dtp_graph **out,
-                                  dtp_err *err) DTP_MUST_CHECK;
+ * Fails as dtp_graph_rematerialize, dtp_graph_microbatched and dtp_graph_with_implementations. */
+dtp_status dtp_graph_with_variant(const dtp_graph *model, const dtp_graph_variant *choices,
+                                  int32_t n_settings, const dtp_implementation *settings,
+                                  dtp_graph **out, dtp_err *err) DTP_MUST_CHECK;
 
 /* A copy whose texts are from `arena`. */
-dtp_status dtp_graph_choices_copy(const dtp_graph_choices *from, dtp_arena *arena,
-                                  dtp_graph_choices *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_graph_variant_copy(const dtp_graph_variant *from, dtp_arena *arena,
+                                  dtp_graph_variant *out, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

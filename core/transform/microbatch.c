@@ -70,8 +70,8 @@ dtp_ttype dtp_microbatch_whole(const dtp_graph *g, const dtp_ttype *type)
     return whole;
 }
 
-dtp_status dtp_microbatch_choices(const dtp_graph *g, int32_t max, dtp_arena *arena, int32_t *n,
-                                  int32_t **out, dtp_err *err)
+dtp_status dtp_microbatch_variants(const dtp_graph *g, int32_t max, dtp_arena *arena, int32_t *n,
+                                   int32_t **out, dtp_err *err)
 {
     const dtp_dim_id d = dtp_microbatch_dim(g);
     int64_t size = d >= 0 && g->loss >= 0 ? g->dims.sizes[d] : 1;

@@ -38,8 +38,8 @@ dtp_status dtp_graph_microbatched(const dtp_graph *g, dtp_dim_id dim, int32_t co
 
 /* Counts that dtp_graph_microbatched may accept: divisors of the default dim's size up to `max`,
  * ascending, from 1; only 1 for a graph without a loss. From `arena`. */
-dtp_status dtp_microbatch_choices(const dtp_graph *g, int32_t max, dtp_arena *arena, int32_t *n,
-                                  int32_t **out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_microbatch_variants(const dtp_graph *g, int32_t max, dtp_arena *arena, int32_t *n,
+                                   int32_t **out, dtp_err *err) DTP_MUST_CHECK;
 
 /* Whether a dim is cut. */
 bool dtp_is_micro_dim(const dtp_graph *g, dtp_dim_id d);

@@ -80,7 +80,7 @@ static dtp_status place_sources(dtp_micro_work *w, dtp_err *err)
                           w->g->name, dtp_dims_name(&w->g->dims, w->dim));
 }
 
-static bool operand_fits(const dtp_micro_work *w, dtp_tensor_id t, const dtp_place *p)
+static bool operand_fits(const dtp_micro_work *w, dtp_tensor_id t, const dtp_placement *p)
 {
     switch (w->part[t]) {
     case DTP_MICRO_CUT:
@@ -93,7 +93,7 @@ static bool operand_fits(const dtp_micro_work *w, dtp_tensor_id t, const dtp_pla
 }
 
 /* Outputs that have a cut dim must come out cut. */
-static bool output_fits(const dtp_micro_work *w, dtp_tensor_id t, const dtp_place *p)
+static bool output_fits(const dtp_micro_work *w, dtp_tensor_id t, const dtp_placement *p)
 {
     const dtp_ttype *type = &w->g->tensors[t].type;
     bool has = false;
@@ -104,14 +104,14 @@ static bool output_fits(const dtp_micro_work *w, dtp_tensor_id t, const dtp_plac
 }
 
 static bool row_fits(const dtp_micro_work *w, const dtp_node *node, const dtp_op_call *call,
-                     const dtp_rule *row)
+                     const dtp_sharding_rule *row)
 {
     bool fits = !row->internal;
     for (int32_t i = 0; i < node->n_in && fits; i++) {
         fits = operand_fits(w, node->in[i], &row->in[i]);
     }
     for (int32_t i = 0; i < node->n_out && fits; i++) {
-        const dtp_place *p = &row->out[i];
+        const dtp_placement *p = &row->out[i];
         fits =
             output_fits(w, node->out[i], p) && (p->kind != DTP_PARTIAL || p->op == DTP_REDUCE_SUM);
     }
@@ -124,10 +124,10 @@ static dtp_status run_node(dtp_micro_work *w, dtp_node_id n, dtp_err *err)
 {
     const dtp_node *node = &w->g->nodes[n];
     dtp_call_types types;
-    dtp_rule_set set;
+    dtp_sharding_rules set;
     const dtp_op_call call = dtp_node_call(w->g, node, &types);
     int32_t r = 0;
-    dtp_op_rules(&call, true, &set);
+    dtp_sharding_rules_of(&call, true, &set);
     while (r < set.n && !row_fits(w, node, &call, &set.rows[r])) {
         r++;
     }
@@ -137,7 +137,7 @@ static dtp_status run_node(dtp_micro_work *w, dtp_node_id n, dtp_err *err)
                         node->op->name, dtp_dims_name(&w->g->dims, w->dim));
     }
     for (int32_t i = 0; i < node->n_out; i++) {
-        const dtp_place *p = &set.rows[r].out[i];
+        const dtp_placement *p = &set.rows[r].out[i];
         if (p->kind == DTP_SHARD) {
             DTP_TRY(cut(w, node->out[i], p->axis, err));
         } else {

@@ -159,8 +159,8 @@ dtp_status dtp_remat_parse(const char *text, const dtp_graph *g, dtp_arena *aren
     return dtp_remat_check(out, g, err);
 }
 
-dtp_status dtp_remat_choices(const dtp_graph *g, dtp_arena *arena, int32_t *n, dtp_remat **out,
-                             dtp_err *err)
+dtp_status dtp_remat_variants(const dtp_graph *g, dtp_arena *arena, int32_t *n, dtp_remat **out,
+                              dtp_err *err)
 {
     dtp_remat all;
     DTP_TRY(list_blocks(g, arena, &all, err));

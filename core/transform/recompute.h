@@ -30,8 +30,8 @@ dtp_status dtp_remat_parse(const char *text, const dtp_graph *g, dtp_arena *aren
 dtp_status dtp_remat_check(const dtp_remat *remat, const dtp_graph *g, dtp_err *err) DTP_MUST_CHECK;
 
 /* What a planner may try: nothing, each block alone, all of several blocks. From `arena`. */
-dtp_status dtp_remat_choices(const dtp_graph *g, dtp_arena *arena, int32_t *n, dtp_remat **out,
-                             dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_remat_variants(const dtp_graph *g, dtp_arena *arena, int32_t *n, dtp_remat **out,
+                              dtp_err *err) DTP_MUST_CHECK;
 
 /* A graph like g in which these blocks are recomputed; it borrows g->ops alone. */
 dtp_status dtp_graph_rematerialize(const dtp_graph *g, const dtp_remat *remat, dtp_graph **out,

@@ -93,7 +93,7 @@ dtp_status dtp_bench_ops(dtp_bench *b, dtp_err *err)
 
 typedef struct move_case {
     dtp_bench *b;
-    dtp_move_kind kind;
+    dtp_copy_kind kind;
     int64_t rows, cols;
 } move_case;
 
@@ -117,19 +117,19 @@ static dtp_status run_move(void *user, int32_t repeat, dtp_err *err)
     dtp_view dst = matrix(to, c->rows, c->cols);
     dtp_ttype part = src.local;
     switch (c->kind) {
-    case DTP_MOVE_PACK:
+    case DTP_COPY_PACK:
         part.dims[1].size /= PARTS;
         return ops->pack(b->backend, &src, 1, PARTS, &part, to, err);
-    case DTP_MOVE_UNPACK:
+    case DTP_COPY_UNPACK:
         part.dims[1].size /= PARTS;
         return ops->unpack(b->backend, from, 1, PARTS, &part, &dst, err);
-    case DTP_MOVE_SLICE:
+    case DTP_COPY_SLICE:
         dst = matrix(to, c->rows, c->cols / 2);
         return ops->slice(b->backend, &src, 1, 0, &dst, err);
-    case DTP_MOVE_SCALE:
+    case DTP_COPY_SCALE:
         return ops->scale(b->backend, &src, 0.5, &dst, err);
-    case DTP_MOVE_KEEP_FIRST:
-    case DTP_MOVE_COPY:
+    case DTP_COPY_KEEP_FIRST:
+    case DTP_COPY_WHOLE:
     default:
         return ops->pack(b->backend, &src, 0, 1, &part, to, err);
     }
@@ -143,11 +143,11 @@ dtp_status dtp_bench_moves(dtp_bench *b, dtp_err *err)
                                 : sizeof OP_ELEMS / sizeof list[0];
     for (int k = 0; k < DTP_N_MOVES; k++) {
         for (size_t i = 0; i < n; i++) {
-            move_case c = {b, (dtp_move_kind)k, list[i] / cols, cols};
-            double share = k == DTP_MOVE_SLICE ? 4.0 : 8.0; /* bytes moved per element */
+            move_case c = {b, (dtp_copy_kind)k, list[i] / cols, cols};
+            double share = k == DTP_COPY_SLICE ? 4.0 : 8.0; /* bytes moved per element */
             dtp_sample sample = {
                 .kind = DTP_SAMPLE_MOVE,
-                .name = dtp_move_name((dtp_move_kind)k),
+                .name = dtp_copy_name((dtp_copy_kind)k),
                 .work = {.cls = DTP_WORK_MEMORY, .bytes = share * (double)list[i]}};
             DTP_TRY(dtp_bench_measure(b, run_move, &c, sample, err));
         }

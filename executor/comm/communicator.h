@@ -34,10 +34,10 @@ typedef struct dtp_comm_ops {
     /* OPTIONAL. Tells the peers that this rank gives up, so that none hangs. */
     void (*abort)(dtp_comm *c, const char *why);
     /* OPTIONAL, both or none. Host memory, 64-byte aligned, that peers can reach: collectives
-     * between such buffers move every byte once. NULL when there is none (left). take_back is false
-     * when ptr is not such memory. See dtp_comm_alloc. */
-    void *(*lend)(dtp_comm *c, size_t bytes);
-    bool (*take_back)(dtp_comm *c, void *ptr);
+     * between such buffers move every byte once. NULL when there is none (left). release_memory is
+     * false when ptr is not such memory. See dtp_comm_alloc. */
+    void *(*register_memory)(dtp_comm *c, size_t bytes);
+    bool (*release_memory)(dtp_comm *c, void *ptr);
     /* OPTIONAL. See dtp_comm_alike_here. */
     dtp_status (*alike_here)(dtp_comm *c, uint64_t key, int32_t *n, dtp_err *err);
     void (*destroy)(dtp_comm *c);
@@ -96,20 +96,20 @@ dtp_status dtp_comm_agree(dtp_comm *c, uint64_t value, const char *what,
 /* All ranks share one verdict: DTP_OK when `mine` is DTP_OK everywhere. A rank that failed keeps
  * its own code and message; the others get DTP_COMM with the lowest rank that failed and its
  * message, which costs a second small all-reduce then. Collective. */
-dtp_status dtp_comm_settle(dtp_comm *c, dtp_status mine, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_comm_agree_status(dtp_comm *c, dtp_status mine, dtp_err *err) DTP_MUST_CHECK;
 
 /* The same with one verdict in one wording: every rank, also one that failed for another reason,
  * gets the code and message of the lowest rank that failed. */
-dtp_status dtp_comm_settle_alike(dtp_comm *c, dtp_status mine, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_comm_agree_status_alike(dtp_comm *c, dtp_status mine, dtp_err *err) DTP_MUST_CHECK;
 
 /* Tells the peers of a failure on this rank alone (comm->ops->abort where there is one): they get
  * DTP_COMM with `why` once they wait for this rank. mpi ranks that do not all share memory, or do
  * not learn of it in time, cannot be told: then `why` is printed and the job ends, at once or, on a
  * communicator of dtp_comm_mpi_join, at its conclusion. */
-void dtp_comm_give_up(dtp_comm *c, const char *why);
+void dtp_comm_abort(dtp_comm *c, const char *why);
 
 /* One outcome for the processes of a job: the last call on a communicator before it is destroyed,
- * by all ranks, failed or not; told of a failure first by dtp_comm_give_up. DTP_OK when `mine` is
+ * by all ranks, failed or not; told of a failure first by dtp_comm_abort. DTP_OK when `mine` is
  * DTP_OK everywhere. Else code and message of the lowest rank whose failure is its own and not that
  * of a peer passed on (err->told), the same on all ranks and whoever noticed first. That rank
  * reports it (NULL: nobody does) before any rank returns; then err->told is set. A rank whose peers

@@ -83,7 +83,7 @@ static dtp_status find_failure(dtp_comm *c, dtp_status mine, const dtp_err *why,
     return share_text(c, out->rank, worded ? why->msg : dtp_status_text(mine), out->text, err);
 }
 
-dtp_status dtp_comm_settle(dtp_comm *c, dtp_status mine, dtp_err *err)
+dtp_status dtp_comm_agree_status(dtp_comm *c, dtp_status mine, dtp_err *err)
 {
     failure f;
     dtp_err quiet = {0}; /* a rank that failed keeps its own message */
@@ -95,7 +95,7 @@ dtp_status dtp_comm_settle(dtp_comm *c, dtp_status mine, dtp_err *err)
     return f.rank < 0 ? DTP_OK : dtp_comm__relay(err, c->rank, f.rank, f.text);
 }
 
-dtp_status dtp_comm_settle_alike(dtp_comm *c, dtp_status mine, dtp_err *err)
+dtp_status dtp_comm_agree_status_alike(dtp_comm *c, dtp_status mine, dtp_err *err)
 {
     failure f;
     DTP_TRY(find_failure(c, mine, err, &f, mine == DTP_OK ? err : NULL));
@@ -112,7 +112,7 @@ dtp_status dtp_comm__relay(dtp_err *err, int32_t rank, int32_t failed, const cha
     return status;
 }
 
-void dtp_comm_give_up(dtp_comm *c, const char *why)
+void dtp_comm_abort(dtp_comm *c, const char *why)
 {
     void (*tell)(dtp_comm *, const char *) = c->ops->abort;
     if (tell != NULL) {

@@ -49,7 +49,7 @@ typedef struct dtp_comm__slot {
 /* Whether members write to each other's outputs; otherwise each takes what it needs from the
  * inputs. Reading rows of another core's memory brings much along that is not wanted, so strided
  * parts are read by their owner. */
-bool dtp_comm__gives(const dtp_coll *coll);
+bool dtp_comm__pushes(const dtp_coll *coll);
 /* What member `me` of n has to do when it can reach all buffers; see transfer.c. */
 void dtp_comm__transfer(const dtp_coll *coll, int32_t n, int32_t me, const dtp_comm__slot *slots);
 

@@ -3,26 +3,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool dtp_comm__ranges_init(dtp_comm__ranges *r, int64_t bytes)
+bool dtp_comm__free_list_init(dtp_comm__free_list *r, int64_t bytes)
 {
     enum { FIRST = 16 };
-    *r = (dtp_comm__ranges){.items = calloc(FIRST, sizeof *r->items)};
+    *r = (dtp_comm__free_list){.items = calloc(FIRST, sizeof *r->items)};
     if (r->items == NULL) {
         return false;
     }
     r->capacity = FIRST;
     r->n = 1;
-    r->items[0] = (dtp_comm__range){.bytes = bytes};
+    r->items[0] = (dtp_comm__free_block){.bytes = bytes};
     return true;
 }
 
-void dtp_comm__ranges_clear(dtp_comm__ranges *r)
+void dtp_comm__free_list_clear(dtp_comm__free_list *r)
 {
     free(r->items);
-    *r = (dtp_comm__ranges){0};
+    *r = (dtp_comm__free_list){0};
 }
 
-static bool make_room(dtp_comm__ranges *r)
+static bool make_room(dtp_comm__free_list *r)
 {
     if (r->n < r->capacity) {
         return true;
@@ -30,7 +30,7 @@ static bool make_room(dtp_comm__ranges *r)
     if (r->capacity > INT32_MAX / 2) {
         return false;
     }
-    dtp_comm__range *grown = realloc(r->items, 2 * (size_t)r->capacity * sizeof *grown);
+    dtp_comm__free_block *grown = realloc(r->items, 2 * (size_t)r->capacity * sizeof *grown);
     if (grown == NULL) {
         return false;
     }
@@ -39,23 +39,23 @@ static bool make_room(dtp_comm__ranges *r)
     return true;
 }
 
-static void insert(dtp_comm__ranges *r, int32_t i, dtp_comm__range range)
+static void insert(dtp_comm__free_list *r, int32_t i, dtp_comm__free_block range)
 {
     memmove(&r->items[i + 1], &r->items[i], (size_t)(r->n - i) * sizeof *r->items);
     r->items[i] = range;
     r->n++;
 }
 
-static void erase(dtp_comm__ranges *r, int32_t i)
+static void erase(dtp_comm__free_list *r, int32_t i)
 {
     memmove(&r->items[i], &r->items[i + 1], (size_t)(r->n - i - 1) * sizeof *r->items);
     r->n--;
 }
 
-int64_t dtp_comm__ranges_take(dtp_comm__ranges *r, int64_t bytes)
+int64_t dtp_comm__free_list_take(dtp_comm__free_list *r, int64_t bytes)
 {
     for (int32_t i = 0; i < r->n; i++) {
-        dtp_comm__range *at = &r->items[i];
+        dtp_comm__free_block *at = &r->items[i];
         if (at->used || at->bytes < bytes) {
             continue;
         }
@@ -64,7 +64,7 @@ int64_t dtp_comm__ranges_take(dtp_comm__ranges *r, int64_t bytes)
                 return -1;
             }
             at = &r->items[i];
-            dtp_comm__range rest = {.start = at->start + bytes, .bytes = at->bytes - bytes};
+            dtp_comm__free_block rest = {.start = at->start + bytes, .bytes = at->bytes - bytes};
             at->bytes = bytes;
             insert(r, i + 1, rest);
         }
@@ -74,7 +74,7 @@ int64_t dtp_comm__ranges_take(dtp_comm__ranges *r, int64_t bytes)
     return -1;
 }
 
-bool dtp_comm__ranges_give(dtp_comm__ranges *r, int64_t start)
+bool dtp_comm__free_list_release(dtp_comm__free_list *r, int64_t start)
 {
     int32_t i = 0;
     while (i < r->n && (r->items[i].start != start || !r->items[i].used)) {

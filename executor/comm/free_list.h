@@ -5,23 +5,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct dtp_comm__range {
+typedef struct dtp_comm__free_block {
     int64_t start, bytes;
     bool used;
-} dtp_comm__range;
+} dtp_comm__free_block;
 
 /* Ranges lie one after the other from 0 to the end; no two free ones are neighbours. */
-typedef struct dtp_comm__ranges {
+typedef struct dtp_comm__free_list {
     int32_t n, capacity;
-    dtp_comm__range *items;
-} dtp_comm__ranges;
+    dtp_comm__free_block *items;
+} dtp_comm__free_list;
 
 /* False when out of memory. */
-bool dtp_comm__ranges_init(dtp_comm__ranges *r, int64_t bytes);
-void dtp_comm__ranges_clear(dtp_comm__ranges *r);
+bool dtp_comm__free_list_init(dtp_comm__free_list *r, int64_t bytes);
+void dtp_comm__free_list_clear(dtp_comm__free_list *r);
 /* Start of `bytes` > 0 that are now in use; -1 when there is no such range or no memory. */
-int64_t dtp_comm__ranges_take(dtp_comm__ranges *r, int64_t bytes);
+int64_t dtp_comm__free_list_take(dtp_comm__free_list *r, int64_t bytes);
 /* Frees the range that starts there; false when none in use does. */
-bool dtp_comm__ranges_give(dtp_comm__ranges *r, int64_t start);
+bool dtp_comm__free_list_release(dtp_comm__free_list *r, int64_t start);
 
 #endif

@@ -6,7 +6,7 @@
 dtp_status dtp_comm_alloc(dtp_comm *c, dtp_backend *b, size_t bytes, void **out, dtp_err *err)
 {
     bool host = b->ops->alloc == dtp_host_alloc;
-    void *lent = host && c->ops->lend != NULL ? c->ops->lend(c, bytes) : NULL;
+    void *lent = host && c->ops->register_memory != NULL ? c->ops->register_memory(c, bytes) : NULL;
     if (lent == NULL) {
         return b->ops->alloc(b, bytes, out, err);
     }
@@ -17,7 +17,7 @@ dtp_status dtp_comm_alloc(dtp_comm *c, dtp_backend *b, size_t bytes, void **out,
 
 void dtp_comm_free(dtp_comm *c, dtp_backend *b, void *ptr, size_t bytes)
 {
-    if (ptr != NULL && c->ops->take_back != NULL && c->ops->take_back(c, ptr)) {
+    if (ptr != NULL && c->ops->release_memory != NULL && c->ops->release_memory(c, ptr)) {
         dtp_host_count(b, -(int64_t)bytes);
     } else {
         b->ops->free(b, ptr, bytes);

@@ -110,7 +110,7 @@ static dtp_status mpi_run(dtp_comm *base, const dtp_coll *coll, const void *in, 
     return ran ? DTP_OK : run_in_mpi(c, coll, safe, out, err);
 }
 
-static void *mpi_lend(dtp_comm *base, size_t bytes)
+static void *mpi_register_memory(dtp_comm *base, size_t bytes)
 {
     dtp_comm__mpi *c = (dtp_comm__mpi *)base;
     return c->shared != NULL ? dtp_comm__shared_alloc(c->shared, bytes) : NULL;
@@ -242,8 +242,8 @@ static const dtp_comm_ops mpi_ops = {
     .conclude = mpi_conclude,
     .alike_here = mpi_alike_here,
     .abort = mpi_abort,
-    .lend = mpi_lend,
-    .take_back = mpi_take_back,
+    .register_memory = mpi_register_memory,
+    .release_memory = mpi_take_back,
     .destroy = mpi_destroy,
 };
 

@@ -19,9 +19,9 @@ enum { GRACE_MS = 2000 };
 
 /* ---- where this rank stands ---- */
 
-static dtp_comm__standing *own_standing(dtp_comm__shared *s)
+static dtp_comm__published *own_published(dtp_comm__shared *s)
 {
-    return &s->bases[s->rank]->standing;
+    return &s->bases[s->rank]->published;
 }
 
 static bool has_stopped(int32_t kind)
@@ -29,29 +29,30 @@ static bool has_stopped(int32_t kind)
     return kind == DTP_COMM_FAILED || kind == DTP_COMM_STUCK;
 }
 
-static void stand(dtp_comm__shared *s, dtp_comm__standing_kind kind, int32_t box, uint64_t turn)
+static void stand(dtp_comm__shared *s, dtp_comm__published_kind kind, int32_t mailbox,
+                  uint64_t turn)
 {
-    dtp_comm__standing *own = own_standing(s);
+    dtp_comm__published *own = own_published(s);
     atomic_fetch_add(&own->version, 1);
     atomic_store(&own->kind, (int32_t)kind);
-    atomic_store(&own->box, box);
+    atomic_store(&own->mailbox, mailbox);
     atomic_store(&own->turn, turn);
     atomic_fetch_add(&own->version, 1);
 }
 
-void dtp_comm__watch_begin(dtp_comm__shared *s, int32_t box, uint64_t turn)
+void dtp_comm__deadlock_begin(dtp_comm__shared *s, int32_t mailbox, uint64_t turn)
 {
-    stand(s, DTP_COMM_WAITS, box, turn);
+    stand(s, DTP_COMM_WAITS, mailbox, turn);
 }
 
-void dtp_comm__watch_end(dtp_comm__shared *s)
+void dtp_comm__deadlock_end(dtp_comm__shared *s)
 {
     stand(s, DTP_COMM_RUNS, 0, 0);
 }
 
-bool dtp_comm__watch_stop(dtp_comm__shared *s, dtp_comm__standing_kind kind, const char *why)
+bool dtp_comm__deadlock_stop(dtp_comm__shared *s, dtp_comm__published_kind kind, const char *why)
 {
-    dtp_comm__standing *own = own_standing(s);
+    dtp_comm__published *own = own_published(s);
     if (has_stopped(atomic_load(&own->kind))) {
         return false;
     }
@@ -64,33 +65,33 @@ bool dtp_comm__watch_stop(dtp_comm__shared *s, dtp_comm__standing_kind kind, con
 
 static void look_at(dtp_comm__shared *s, int32_t r)
 {
-    dtp_comm__sight *sight = &s->sights[r];
-    dtp_comm__standing *at = s->bases[r] != NULL ? &s->bases[r]->standing : NULL;
-    *sight = (dtp_comm__sight){.kind = DTP_COMM_RUNS};
+    dtp_comm__observed *sight = &s->observed[r];
+    dtp_comm__published *at = s->bases[r] != NULL ? &s->bases[r]->published : NULL;
+    *sight = (dtp_comm__observed){.kind = DTP_COMM_RUNS};
     if (at == NULL) {
         return;
     }
     sight->version = atomic_load(&at->version);
     sight->kind = atomic_load(&at->kind);
-    sight->box = atomic_load(&at->box);
+    sight->mailbox = atomic_load(&at->mailbox);
     sight->turn = atomic_load(&at->turn);
-    bool sane = sight->box >= 0 && sight->box < DTP_COMM_BOXES;
+    bool sane = sight->mailbox >= 0 && sight->mailbox < DTP_COMM_MAILBOXES;
     sight->held = sight->kind != DTP_COMM_RUNS && sight->version % 2 == 0 && sane;
     if (sight->held && sight->kind == DTP_COMM_WAITS) {
-        sight->coll = s->bases[r]->boxes[sight->box].coll;
+        sight->coll = s->bases[r]->mailboxes[sight->mailbox].coll;
     }
 }
 
 /* A member that rank r waits for is held. */
 static bool waits_in_vain(const dtp_comm__shared *s, int32_t r)
 {
-    const dtp_comm__sight *sight = &s->sights[r];
-    dtp_mesh_set set = dtp_comm__box_set(s, sight->box);
+    const dtp_comm__observed *sight = &s->observed[r];
+    dtp_mesh_set set = dtp_comm__mailbox_set(s, sight->mailbox);
     int32_t n = dtp_mesh_set_size(&s->mesh, set);
     for (int32_t i = 0; i < n; i++) {
         int32_t m = dtp_mesh_set_member(&s->mesh, set, r, i);
-        if (s->sights[m].held &&
-            atomic_load(&s->bases[m]->boxes[sight->box].posted) < sight->turn) {
+        if (s->observed[m].held &&
+            atomic_load(&s->bases[m]->mailboxes[sight->mailbox].posted) < sight->turn) {
             return true;
         }
     }
@@ -103,7 +104,7 @@ static void take_out(dtp_comm__shared *s)
     for (bool changed = true; changed;) {
         changed = false;
         for (int32_t r = 0; r < s->size; r++) {
-            dtp_comm__sight *sight = &s->sights[r];
+            dtp_comm__observed *sight = &s->observed[r];
             if (sight->held && sight->kind == DTP_COMM_WAITS && !waits_in_vain(s, r)) {
                 sight->held = false;
                 changed = true;
@@ -116,8 +117,8 @@ static bool nothing_moved(const dtp_comm__shared *s)
 {
     atomic_thread_fence(memory_order_seq_cst);
     for (int32_t r = 0; r < s->size; r++) {
-        if (s->sights[r].held &&
-            atomic_load(&s->bases[r]->standing.version) != s->sights[r].version) {
+        if (s->observed[r].held &&
+            atomic_load(&s->bases[r]->published.version) != s->observed[r].version) {
             return false;
         }
     }
@@ -128,9 +129,9 @@ static bool nothing_moved(const dtp_comm__shared *s)
 static bool take_over(dtp_comm__shared *s)
 {
     for (int32_t r = 0; r < s->size; r++) {
-        if (s->sights[r].held && has_stopped(s->sights[r].kind)) {
-            return dtp_comm__watch_stop(s, (dtp_comm__standing_kind)s->sights[r].kind,
-                                        s->bases[r]->standing.why);
+        if (s->observed[r].held && has_stopped(s->observed[r].kind)) {
+            return dtp_comm__deadlock_stop(s, (dtp_comm__published_kind)s->observed[r].kind,
+                                           s->bases[r]->published.why);
         }
     }
     return false;
@@ -141,25 +142,25 @@ static void give_verdict(dtp_comm__shared *s)
 {
     char text[DTP_ERR_MSG_BYTES];
     for (int32_t r = 0; r < s->size; r++) {
-        const dtp_comm__sight *sight = &s->sights[r];
+        const dtp_comm__observed *sight = &s->observed[r];
         bool waits = sight->kind == DTP_COMM_WAITS;
         s->visits[r] = (dtp_comm__visit){.state = DTP_COMM_VISIT_NONE};
         if (sight->held) {
             s->visits[r].state = waits ? DTP_COMM_VISIT_WAITS : DTP_COMM_VISIT_ENDED;
-            s->visits[r].coll = waits && sight->box != DTP_COMM_BARRIER ? &sight->coll : NULL;
+            s->visits[r].coll = waits && sight->mailbox != DTP_COMM_BARRIER ? &sight->coll : NULL;
         }
     }
     dtp_comm__describe_waits(s->size, s->visits, text);
-    (void)dtp_comm__watch_stop(s, DTP_COMM_STUCK, text);
+    (void)dtp_comm__deadlock_stop(s, DTP_COMM_STUCK, text);
 }
 
-bool dtp_comm__watch_hopeless(dtp_comm__shared *s)
+bool dtp_comm__deadlock_hopeless(dtp_comm__shared *s)
 {
     for (int32_t r = 0; r < s->size; r++) {
         look_at(s, r);
     }
     take_out(s);
-    if (!s->sights[s->rank].held || !nothing_moved(s)) {
+    if (!s->observed[s->rank].held || !nothing_moved(s)) {
         return false;
     }
     if (!take_over(s)) {
@@ -179,7 +180,7 @@ bool dtp_comm__shared_fail(dtp_comm__shared *s, const char *why)
         }
     }
     snprintf(text, sizeof text, "rank %d failed: %.960s", s->rank, why);
-    s->failed = dtp_comm__watch_stop(s, DTP_COMM_FAILED, text) || s->failed;
+    s->failed = dtp_comm__deadlock_stop(s, DTP_COMM_FAILED, text) || s->failed;
     return s->use;
 }
 
@@ -188,7 +189,7 @@ static int32_t count_unaware(const dtp_comm__shared *s)
 {
     int32_t n = 0;
     for (int32_t r = 0; r < s->size; r++) {
-        int32_t kind = atomic_load(&s->bases[r]->standing.kind);
+        int32_t kind = atomic_load(&s->bases[r]->published.kind);
         if (kind == DTP_COMM_LEFT) {
             return -1;
         }
@@ -199,7 +200,7 @@ static int32_t count_unaware(const dtp_comm__shared *s)
 
 void dtp_comm__shared_end(dtp_comm__shared *s)
 {
-    if (!has_stopped(atomic_load(&own_standing(s)->kind))) {
+    if (!has_stopped(atomic_load(&own_published(s)->kind))) {
         stand(s, DTP_COMM_LEFT, 0, 0);
     }
 }

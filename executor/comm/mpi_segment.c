@@ -73,7 +73,7 @@ static bool make_segment(dtp_comm__shared *s, offer *mine)
     s->backed =
         dtp_ceil_div((int64_t)sizeof(dtp_comm__segment), DTP_COMM_PAGE_BYTES) * DTP_COMM_PAGE_BYTES;
     if (ftruncate(s->fd, s->bytes) != 0 || posix_fallocate(s->fd, 0, s->backed) != 0 ||
-        !dtp_comm__ranges_init(&s->ranges, s->bytes - s->backed)) {
+        !dtp_comm__free_list_init(&s->ranges, s->bytes - s->backed)) {
         return false;
     }
     dtp_comm__segment *own = map(s->fd, s->bytes);
@@ -159,9 +159,9 @@ dtp_status dtp_comm__shared_create(MPI_Comm world, const dtp_mesh *mesh, dtp_com
     MPI_Comm_rank(world, &s->rank);
     MPI_Comm_size(world, &s->size);
     s->bases = calloc((size_t)s->size, sizeof(dtp_comm__segment *));
-    s->sights = calloc((size_t)s->size, sizeof *s->sights);
+    s->observed = calloc((size_t)s->size, sizeof *s->observed);
     s->visits = calloc((size_t)s->size, sizeof *s->visits);
-    if (s->bases == NULL || s->sights == NULL || s->visits == NULL) {
+    if (s->bases == NULL || s->observed == NULL || s->visits == NULL) {
         dtp_comm__shared_destroy(s);
         return DTP_FAIL(err, DTP_NOMEM, "no memory for a communicator");
     }
@@ -193,12 +193,12 @@ void dtp_comm__shared_destroy(dtp_comm__shared *s)
     if (s->fd >= 0) {
         close(s->fd);
     }
-    for (int32_t i = 0; i < DTP_COMM_BOXES; i++) {
+    for (int32_t i = 0; i < DTP_COMM_MAILBOXES; i++) {
         free(s->groups[i].members);
         free(s->groups[i].slots);
     }
-    dtp_comm__ranges_clear(&s->ranges);
-    free(s->sights);
+    dtp_comm__free_list_clear(&s->ranges);
+    free(s->observed);
     free(s->visits);
     free(s->bases);
     free(s);
@@ -226,13 +226,13 @@ void *dtp_comm__shared_alloc(dtp_comm__shared *s, size_t bytes)
         return NULL;
     }
     int64_t rounded = dtp_ceil_div((int64_t)bytes, DTP_COMM_PAGE_BYTES) * DTP_COMM_PAGE_BYTES;
-    int64_t at = dtp_comm__ranges_take(&s->ranges, rounded);
+    int64_t at = dtp_comm__free_list_take(&s->ranges, rounded);
     if (at < 0) {
         return NULL;
     }
     int64_t start = lent_start() + at, end = start + rounded;
     if (end > s->backed && posix_fallocate(s->fd, s->backed, end - s->backed) != 0) {
-        (void)dtp_comm__ranges_give(&s->ranges, at);
+        (void)dtp_comm__free_list_release(&s->ranges, at);
         return NULL;
     }
     s->backed = end > s->backed ? end : s->backed;
@@ -248,5 +248,5 @@ int64_t dtp_comm__shared_offset(const dtp_comm__shared *s, const void *p)
 bool dtp_comm__shared_free(dtp_comm__shared *s, void *ptr)
 {
     int64_t at = dtp_comm__shared_offset(s, ptr);
-    return at >= lent_start() && dtp_comm__ranges_give(&s->ranges, at - lent_start());
+    return at >= lent_start() && dtp_comm__free_list_release(&s->ranges, at - lent_start());
 }

@@ -23,16 +23,18 @@ enum {
     WATCH_NS = 1000000
 };
 
-dtp_mesh_set dtp_comm__box_set(const dtp_comm__shared *s, int32_t box)
+dtp_mesh_set dtp_comm__mailbox_set(const dtp_comm__shared *s, int32_t mailbox)
 {
-    return box == DTP_COMM_BARRIER ? ((dtp_mesh_set)1 << s->mesh.n_dims) - 1 : (dtp_mesh_set)box;
+    return mailbox == DTP_COMM_BARRIER ? ((dtp_mesh_set)1 << s->mesh.n_dims) - 1
+                                       : (dtp_mesh_set)mailbox;
 }
 
 /* The group that uses a mailbox. */
-static dtp_status find_group(dtp_comm__shared *s, int32_t box, dtp_comm__group **out, dtp_err *err)
+static dtp_status find_group(dtp_comm__shared *s, int32_t mailbox, dtp_comm__group **out,
+                             dtp_err *err)
 {
-    dtp_comm__group *g = &s->groups[box];
-    dtp_mesh_set set = dtp_comm__box_set(s, box);
+    dtp_comm__group *g = &s->groups[mailbox];
+    dtp_mesh_set set = dtp_comm__mailbox_set(s, mailbox);
     *out = g;
     if (g->known) {
         return DTP_OK;
@@ -69,7 +71,7 @@ bool dtp_comm__shared_reaches(dtp_comm__shared *s, dtp_mesh_set set)
 /* This rank ran into a verdict before. */
 static dtp_status check_usable(const dtp_comm__shared *s, dtp_err *err)
 {
-    const dtp_comm__standing *own = &s->bases[s->rank]->standing;
+    const dtp_comm__published *own = &s->bases[s->rank]->published;
     int32_t kind = atomic_load(&own->kind);
     if (kind != DTP_COMM_STUCK && kind != DTP_COMM_FAILED) {
         return DTP_OK;
@@ -109,23 +111,23 @@ static bool watch(dtp_comm__shared *s, int64_t *last_ns)
         return false;
     }
     *last_ns = now;
-    return dtp_comm__watch_hopeless(s);
+    return dtp_comm__deadlock_hopeless(s);
 }
 
 /* Waits until all members have posted the turn. */
-static dtp_status wait_posted(dtp_comm__shared *s, const dtp_comm__group *g, int32_t box,
+static dtp_status wait_posted(dtp_comm__shared *s, const dtp_comm__group *g, int32_t mailbox,
                               dtp_err *err)
 {
     int32_t looks = 0, yields = 0;
     int64_t watched_ns = 0;
     for (int32_t i = 0; i < g->n; i++) {
-        _Atomic uint64_t *posted = &g->members[i]->boxes[box].posted;
+        _Atomic uint64_t *posted = &g->members[i]->mailboxes[mailbox].posted;
         while (atomic_load_explicit(posted, memory_order_acquire) < g->turn) {
             if (++looks < s->spins) {
                 continue;
             }
             if (yields++ == 0) {
-                dtp_comm__watch_begin(s, box, g->turn);
+                dtp_comm__deadlock_begin(s, mailbox, g->turn);
                 watched_ns = now_ns();
             }
             give_way(s, yields);
@@ -135,17 +137,17 @@ static dtp_status wait_posted(dtp_comm__shared *s, const dtp_comm__group *g, int
         }
     }
     if (yields > 0) {
-        dtp_comm__watch_end(s);
+        dtp_comm__deadlock_end(s);
     }
     return DTP_OK;
 }
 
 /* Waits until all members have done the turn's work; all of them are at it. */
-static void wait_done(const dtp_comm__shared *s, const dtp_comm__group *g, int32_t box)
+static void wait_done(const dtp_comm__shared *s, const dtp_comm__group *g, int32_t mailbox)
 {
     int32_t looks = 0, yields = 0;
     for (int32_t i = 0; i < g->n; i++) {
-        _Atomic uint64_t *done = &g->members[i]->boxes[box].done;
+        _Atomic uint64_t *done = &g->members[i]->mailboxes[mailbox].done;
         while (atomic_load_explicit(done, memory_order_acquire) < g->turn) {
             if (++looks >= s->spins) {
                 give_way(s, ++yields);
@@ -159,23 +161,23 @@ static void post(dtp_comm__shared *s, dtp_comm__group *g, const dtp_coll *coll, 
                  void *out)
 {
     dtp_comm__segment *own = s->bases[s->rank];
-    dtp_comm__mailbox *box = &own->boxes[coll->set];
+    dtp_comm__mailbox *mailbox = &own->mailboxes[coll->set];
     int64_t width = dtp_dtype_bytes(coll->dtype), n_in, n_out;
     dtp_comm__elems(coll, g->n, &n_in, &n_out);
-    box->coll = *coll;
-    box->in = dtp_comm__shared_offset(s, in);
-    if (box->in < 0 && n_in * width <= DTP_COMM_BOUNCE_BYTES) {
+    mailbox->coll = *coll;
+    mailbox->in = dtp_comm__shared_offset(s, in);
+    if (mailbox->in < 0 && n_in * width <= DTP_COMM_BOUNCE_BYTES) {
         memcpy(own->bounce_in, in, (size_t)(n_in * width));
-        box->in = dtp_comm__shared_offset(s, own->bounce_in);
+        mailbox->in = dtp_comm__shared_offset(s, own->bounce_in);
     }
-    box->out = 0;
-    if (dtp_comm__gives(coll)) {
-        box->out = dtp_comm__shared_offset(s, out);
-        if (box->out < 0 && n_out * width <= DTP_COMM_BOUNCE_BYTES) {
-            box->out = dtp_comm__shared_offset(s, own->bounce_out);
+    mailbox->out = 0;
+    if (dtp_comm__pushes(coll)) {
+        mailbox->out = dtp_comm__shared_offset(s, out);
+        if (mailbox->out < 0 && n_out * width <= DTP_COMM_BOUNCE_BYTES) {
+            mailbox->out = dtp_comm__shared_offset(s, own->bounce_out);
         }
     }
-    atomic_store_explicit(&box->posted, g->turn, memory_order_release);
+    atomic_store_explicit(&mailbox->posted, g->turn, memory_order_release);
 }
 
 /* Where the buffers of all members are in this process; false when some cannot be reached. */
@@ -183,12 +185,12 @@ static bool find_slots(const dtp_comm__group *g, const dtp_coll *coll, void *out
 {
     bool all = true;
     for (int32_t i = 0; i < g->n; i++) {
-        const dtp_comm__mailbox *box = &g->members[i]->boxes[coll->set];
+        const dtp_comm__mailbox *mailbox = &g->members[i]->mailboxes[coll->set];
         char *base = (char *)g->members[i];
-        all = all && box->in >= 0 && box->out >= 0;
-        g->slots[i] = (dtp_comm__slot){.in = base + box->in, .out = base + box->out};
+        all = all && mailbox->in >= 0 && mailbox->out >= 0;
+        g->slots[i] = (dtp_comm__slot){.in = base + mailbox->in, .out = base + mailbox->out};
     }
-    if (!dtp_comm__gives(coll)) {
+    if (!dtp_comm__pushes(coll)) {
         g->slots[g->me].out = out;
     }
     return all;
@@ -199,9 +201,9 @@ static bool find_slots(const dtp_comm__group *g, const dtp_coll *coll, void *out
 static dtp_status check_same(dtp_comm__shared *s, const dtp_comm__group *g, dtp_mesh_set set,
                              char why[DTP_ERR_MSG_BYTES])
 {
-    const dtp_coll *first = &g->members[0]->boxes[set].coll;
+    const dtp_coll *first = &g->members[0]->mailboxes[set].coll;
     for (int32_t i = 1; i < g->n; i++) {
-        const dtp_coll *other = &g->members[i]->boxes[set].coll;
+        const dtp_coll *other = &g->members[i]->mailboxes[set].coll;
         if (!dtp_comm__same(first, other)) {
             char a[256], b[256];
             dtp_comm__describe(dtp_mesh_set_member(&s->mesh, set, s->rank, 0), first, a, sizeof a);
@@ -232,13 +234,14 @@ dtp_status dtp_comm__shared_run(dtp_comm__shared *s, const dtp_coll *coll, const
     if (*ran && same == DTP_OK) {
         dtp_comm__transfer(coll, g->n, g->me, g->slots);
     }
-    atomic_store_explicit(&s->bases[s->rank]->boxes[coll->set].done, g->turn, memory_order_release);
+    atomic_store_explicit(&s->bases[s->rank]->mailboxes[coll->set].done, g->turn,
+                          memory_order_release);
     wait_done(s, g, (int32_t)coll->set);
     if (same != DTP_OK) {
-        (void)dtp_comm__watch_stop(s, DTP_COMM_STUCK, why);
+        (void)dtp_comm__deadlock_stop(s, DTP_COMM_STUCK, why);
         return check_usable(s, err);
     }
-    if (*ran && dtp_comm__gives(coll) && dtp_comm__shared_offset(s, out) < 0) {
+    if (*ran && dtp_comm__pushes(coll) && dtp_comm__shared_offset(s, out) < 0) {
         int64_t elems = coll->count * dtp_coll_parts_out(coll, g->n);
         memcpy(out, s->bases[s->rank]->bounce_out, (size_t)(elems * dtp_dtype_bytes(coll->dtype)));
     }
@@ -250,12 +253,12 @@ dtp_status dtp_comm__shared_barrier(dtp_comm__shared *s, bool *ran, dtp_err *err
     dtp_comm__group *g;
     *ran = false;
     DTP_TRY(check_usable(s, err));
-    if (!dtp_comm__shared_reaches(s, dtp_comm__box_set(s, DTP_COMM_BARRIER))) {
+    if (!dtp_comm__shared_reaches(s, dtp_comm__mailbox_set(s, DTP_COMM_BARRIER))) {
         return DTP_OK;
     }
     DTP_TRY(find_group(s, DTP_COMM_BARRIER, &g, err));
     g->turn++;
-    atomic_store_explicit(&s->bases[s->rank]->boxes[DTP_COMM_BARRIER].posted, g->turn,
+    atomic_store_explicit(&s->bases[s->rank]->mailboxes[DTP_COMM_BARRIER].posted, g->turn,
                           memory_order_release);
     *ran = true;
     return wait_posted(s, g, DTP_COMM_BARRIER, err);

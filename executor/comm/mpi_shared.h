@@ -14,7 +14,7 @@ enum {
     DTP_COMM_PAGE_BYTES = 4096,
     DTP_COMM_BOUNCE_BYTES = 32 << 10,
     DTP_COMM_BARRIER = DTP_COMM_SETS, /* the mailbox of the barrier; the others are by set */
-    DTP_COMM_BOXES
+    DTP_COMM_MAILBOXES
 };
 
 /* Read by the members of the owner's group. */
@@ -25,26 +25,26 @@ typedef struct dtp_comm__mailbox {
     _Alignas(DTP_COMM_LINE_BYTES) _Atomic uint64_t done; /* last turn whose work is done */
 } dtp_comm__mailbox;
 
-typedef enum dtp_comm__standing_kind {
+typedef enum dtp_comm__published_kind {
     DTP_COMM_RUNS,
-    DTP_COMM_WAITS,  /* for the others to post `turn` in mailbox `box` */
+    DTP_COMM_WAITS,  /* for the others to post `turn` in mailbox `mailbox` */
     DTP_COMM_LEFT,   /* ended without a failure */
     DTP_COMM_FAILED, /* runs no more collectives because of a failure of its own: `why` */
     DTP_COMM_STUCK   /* runs no more collectives because the ranks disagree: `why` */
-} dtp_comm__standing_kind;
+} dtp_comm__published_kind;
 
 /* Where a rank stands, for the others. Odd version: it is being changed. */
-typedef struct dtp_comm__standing {
+typedef struct dtp_comm__published {
     _Alignas(DTP_COMM_LINE_BYTES) _Atomic uint64_t version;
-    _Atomic int32_t kind, box;
+    _Atomic int32_t kind, mailbox;
     _Atomic uint64_t turn;
     char why[DTP_ERR_MSG_BYTES];
-} dtp_comm__standing;
+} dtp_comm__published;
 
 typedef struct dtp_comm__segment {
     uint64_t token;
-    dtp_comm__standing standing;
-    dtp_comm__mailbox boxes[DTP_COMM_BOXES];
+    dtp_comm__published published;
+    dtp_comm__mailbox mailboxes[DTP_COMM_MAILBOXES];
     _Alignas(DTP_COMM_PAGE_BYTES) char bounce_in[DTP_COMM_BOUNCE_BYTES];
     char bounce_out[DTP_COMM_BOUNCE_BYTES];
 } dtp_comm__segment;
@@ -60,12 +60,12 @@ typedef struct dtp_comm__group {
 } dtp_comm__group;
 
 /* What this rank saw of another one; see mpi_watch.c. */
-typedef struct dtp_comm__sight {
+typedef struct dtp_comm__observed {
     uint64_t version, turn;
-    int32_t kind, box;
+    int32_t kind, mailbox;
     bool held;
     dtp_coll coll;
-} dtp_comm__sight;
+} dtp_comm__observed;
 
 struct dtp_comm__shared {
     MPI_Comm world;
@@ -77,27 +77,27 @@ struct dtp_comm__shared {
     int64_t bytes;             /* of the address space of every segment */
     int64_t backed;            /* of it, from the start */
     dtp_comm__segment **bases; /* by rank; NULL = not on this host */
-    dtp_comm__ranges ranges;
-    dtp_comm__group groups[DTP_COMM_BOXES];
-    dtp_comm__sight *sights; /* by rank */
-    dtp_comm__visit *visits; /* by rank */
-    bool failed;             /* this rank, on its own */
+    dtp_comm__free_list ranges;
+    dtp_comm__group groups[DTP_COMM_MAILBOXES];
+    dtp_comm__observed *observed; /* by rank */
+    dtp_comm__visit *visits;      /* by rank */
+    bool failed;                  /* this rank, on its own */
 };
 
 /* Offset of memory in the own segment; -1 = elsewhere. */
 int64_t dtp_comm__shared_offset(const dtp_comm__shared *s, const void *p);
 /* The mesh dims that a mailbox is about. */
-dtp_mesh_set dtp_comm__box_set(const dtp_comm__shared *s, int32_t box);
+dtp_mesh_set dtp_comm__mailbox_set(const dtp_comm__shared *s, int32_t mailbox);
 
 /* ---- mpi_watch.c: ranks that can never go on ---- */
 
-/* This rank waits in vain so far: the others see it until dtp_comm__watch_end. */
-void dtp_comm__watch_begin(dtp_comm__shared *s, int32_t box, uint64_t turn);
-void dtp_comm__watch_end(dtp_comm__shared *s);
+/* This rank waits in vain so far: the others see it until dtp_comm__deadlock_end. */
+void dtp_comm__deadlock_begin(dtp_comm__shared *s, int32_t mailbox, uint64_t turn);
+void dtp_comm__deadlock_end(dtp_comm__shared *s);
 /* Between the two: whether what this rank waits for will never come. Then it stands as STUCK or
  * FAILED, with the reason, for good. */
-bool dtp_comm__watch_hopeless(dtp_comm__shared *s);
+bool dtp_comm__deadlock_hopeless(dtp_comm__shared *s);
 /* This rank runs no more collectives; false: nor did it before, and the first reason is kept. */
-bool dtp_comm__watch_stop(dtp_comm__shared *s, dtp_comm__standing_kind kind, const char *why);
+bool dtp_comm__deadlock_stop(dtp_comm__shared *s, dtp_comm__published_kind kind, const char *why);
 
 #endif

@@ -31,8 +31,8 @@ static dtp_status check_set(const dtp_comm *c, dtp_mesh_set set, dtp_err *err)
                           c->mesh.n_dims);
 }
 
-static dtp_status view_run(dtp_comm *c, const dtp_coll *coll, const void *in, void *out,
-                           dtp_err *err)
+static dtp_status sub_run(dtp_comm *c, const dtp_coll *coll, const void *in, void *out,
+                          dtp_err *err)
 {
     const view *v = (const view *)c;
     dtp_coll mapped = *coll;
@@ -41,7 +41,7 @@ static dtp_status view_run(dtp_comm *c, const dtp_coll *coll, const void *in, vo
     return v->parent->ops->run(v->parent, &mapped, in, out, err);
 }
 
-static dtp_status view_prepare(dtp_comm *c, dtp_mesh_set set, dtp_err *err)
+static dtp_status sub_prepare(dtp_comm *c, dtp_mesh_set set, dtp_err *err)
 {
     const view *v = (const view *)c;
     DTP_TRY(check_set(c, set, err));
@@ -49,7 +49,7 @@ static dtp_status view_prepare(dtp_comm *c, dtp_mesh_set set, dtp_err *err)
 }
 
 /* The parent's barrier is one of all its ranks; a reduction of one number is one of the view's. */
-static dtp_status view_barrier(dtp_comm *c, dtp_err *err)
+static dtp_status sub_barrier(dtp_comm *c, dtp_err *err)
 {
     const view *v = (const view *)c;
     int32_t here = 1;
@@ -61,37 +61,38 @@ static dtp_status view_barrier(dtp_comm *c, dtp_err *err)
     return v->parent->ops->run(v->parent, &coll, &here, &here, err);
 }
 
-static void view_abort(dtp_comm *c, const char *why)
+static void sub_abort(dtp_comm *c, const char *why)
 {
-    dtp_comm_give_up(((view *)c)->parent, why);
+    dtp_comm_abort(((view *)c)->parent, why);
 }
 
-static void *view_lend(dtp_comm *c, size_t bytes)
-{
-    dtp_comm *parent = ((view *)c)->parent;
-    return parent->ops->lend != NULL ? parent->ops->lend(parent, bytes) : NULL;
-}
-
-static bool view_take_back(dtp_comm *c, void *ptr)
+static void *sub_register_memory(dtp_comm *c, size_t bytes)
 {
     dtp_comm *parent = ((view *)c)->parent;
-    return parent->ops->take_back != NULL && parent->ops->take_back(parent, ptr);
+    return parent->ops->register_memory != NULL ? parent->ops->register_memory(parent, bytes)
+                                                : NULL;
 }
 
-static void view_destroy(dtp_comm *c)
+static bool sub_release(dtp_comm *c, void *ptr)
+{
+    dtp_comm *parent = ((view *)c)->parent;
+    return parent->ops->release_memory != NULL && parent->ops->release_memory(parent, ptr);
+}
+
+static void sub_destroy(dtp_comm *c)
 {
     free(c);
 }
 
 static const dtp_comm_ops view_ops = {
     .name = "view",
-    .run = view_run,
-    .prepare = view_prepare,
-    .barrier = view_barrier,
-    .abort = view_abort,
-    .lend = view_lend,
-    .take_back = view_take_back,
-    .destroy = view_destroy,
+    .run = sub_run,
+    .prepare = sub_prepare,
+    .barrier = sub_barrier,
+    .abort = sub_abort,
+    .register_memory = sub_register_memory,
+    .release_memory = sub_release,
+    .destroy = sub_destroy,
 };
 
 static dtp_status check_sets(const dtp_comm *parent, const dtp_mesh *mesh,
@@ -118,8 +119,9 @@ static dtp_status check_sets(const dtp_comm *parent, const dtp_mesh *mesh,
     return DTP_OK;
 }
 
-dtp_status dtp_comm_view_create(dtp_comm *parent, const dtp_mesh *mesh,
-                                const dtp_mesh_set *parent_sets, dtp_comm **out, dtp_err *err)
+dtp_status dtp_sub_communicator_create(dtp_comm *parent, const dtp_mesh *mesh,
+                                       const dtp_mesh_set *parent_sets, dtp_comm **out,
+                                       dtp_err *err)
 {
     DTP_TRY(check_sets(parent, mesh, parent_sets, err));
     view *v = calloc(1, sizeof *v);

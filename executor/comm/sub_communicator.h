@@ -11,8 +11,8 @@
  * borrowed. Does not communicate: ranks that do not use their view need not make one.
  * DTP_INVALID when sizes differ, a dim is used twice or the dims are not in the parent's order
  * (every dim of parent_sets[m] comes before those of parent_sets[m + 1]). */
-dtp_status dtp_comm_view_create(dtp_comm *parent, const dtp_mesh *mesh,
-                                const dtp_mesh_set *parent_sets, dtp_comm **out,
-                                dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_sub_communicator_create(dtp_comm *parent, const dtp_mesh *mesh,
+                                       const dtp_mesh_set *parent_sets, dtp_comm **out,
+                                       dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -192,7 +192,7 @@ static void give_all(const dtp_coll *coll, int32_t n, int32_t me, const dtp_comm
     }
 }
 
-bool dtp_comm__gives(const dtp_coll *coll)
+bool dtp_comm__pushes(const dtp_coll *coll)
 {
     return coll->kind == DTP_ALL_REDUCE || (coll->kind == DTP_ALL_TO_ALL && coll->in_outer > 1);
 }
@@ -214,7 +214,7 @@ void dtp_comm__transfer(const dtp_coll *coll, int32_t n, int32_t me, const dtp_c
                   coll->count * dtp_dtype_bytes(coll->dtype));
         break;
     default:
-        if (dtp_comm__gives(coll)) {
+        if (dtp_comm__pushes(coll)) {
             give_all(coll, n, me, slots);
         } else {
             take_all(coll, n, me, slots);

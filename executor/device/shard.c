@@ -5,19 +5,19 @@
 #include <string.h>
 #include <unistd.h>
 
-dtp_piece dtp_piece_whole(const dtp_ttype *type)
+dtp_shard dtp_shard_whole(const dtp_ttype *type)
 {
-    dtp_piece p = {.rank = type->rank};
+    dtp_shard p = {.rank = type->rank};
     for (int32_t i = 0; i < type->rank; i++) {
         p.global[i] = p.size[i] = type->dims[i].size;
     }
     return p;
 }
 
-dtp_piece dtp_piece_of(const dtp_ttype *type, const dtp_layout *layout, const dtp_mesh *mesh,
+dtp_shard dtp_shard_of(const dtp_ttype *type, const dtp_layout *layout, const dtp_mesh *mesh,
                        int32_t rank)
 {
-    dtp_piece p = {.rank = type->rank};
+    dtp_shard p = {.rank = type->rank};
     dtp_ttype local;
     dtp_layout_local(layout, mesh, type, rank, &local, p.offset);
     for (int32_t i = 0; i < type->rank; i++) {
@@ -27,16 +27,16 @@ dtp_piece dtp_piece_of(const dtp_ttype *type, const dtp_layout *layout, const dt
     return p;
 }
 
-int64_t dtp_piece_elems(const dtp_piece *piece)
+int64_t dtp_shard_elems(const dtp_shard *shard)
 {
     int64_t n = 1;
-    for (int32_t i = 0; i < piece->rank; i++) {
-        n *= piece->size[i];
+    for (int32_t i = 0; i < shard->rank; i++) {
+        n *= shard->size[i];
     }
     return n;
 }
 
-bool dtp_piece_intersect(const dtp_piece *a, const dtp_piece *b, dtp_piece *out)
+bool dtp_shard_intersect(const dtp_shard *a, const dtp_shard *b, dtp_shard *out)
 {
     *out = *a;
     for (int32_t i = 0; i < a->rank; i++) {
@@ -52,9 +52,9 @@ bool dtp_piece_intersect(const dtp_piece *a, const dtp_piece *b, dtp_piece *out)
     return true;
 }
 
-dtp_piece_runs dtp_piece_runs_of(const dtp_piece *whole, const dtp_piece *part)
+dtp_shard_runs dtp_shard_runs_of(const dtp_shard *whole, const dtp_shard *part)
 {
-    dtp_piece_runs it = {.whole = *whole, .part = *part, .axis = part->rank, .run = 1};
+    dtp_shard_runs it = {.whole = *whole, .part = *part, .axis = part->rank, .run = 1};
     /* dims that part, whole and tensor all have in full join the run, and the next one partly */
     while (it.axis > 0) {
         int32_t i = --it.axis;
@@ -72,7 +72,7 @@ dtp_piece_runs dtp_piece_runs_of(const dtp_piece *whole, const dtp_piece *part)
     return it;
 }
 
-bool dtp_piece_next(dtp_piece_runs *it)
+bool dtp_shard_next(dtp_shard_runs *it)
 {
     if (it->left == 0) {
         return false;
@@ -98,16 +98,16 @@ bool dtp_piece_next(dtp_piece_runs *it)
 }
 
 /* The longest runs common to both storages: those of the coarser walk cut to the finer one. */
-void dtp_piece_copy(const dtp_piece *part, const dtp_piece *src, const void *src_data,
-                    const dtp_piece *dst, void *dst_data, int64_t elem_bytes)
+void dtp_shard_copy(const dtp_shard *part, const dtp_shard *src, const void *src_data,
+                    const dtp_shard *dst, void *dst_data, int64_t elem_bytes)
 {
-    dtp_piece_runs from = dtp_piece_runs_of(src, part), to = dtp_piece_runs_of(dst, part);
+    dtp_shard_runs from = dtp_shard_runs_of(src, part), to = dtp_shard_runs_of(dst, part);
     int64_t from_left = 0, to_left = 0;
     for (;;) {
-        if (from_left == 0 && dtp_piece_next(&from)) {
+        if (from_left == 0 && dtp_shard_next(&from)) {
             from_left = from.run;
         }
-        if (to_left == 0 && dtp_piece_next(&to)) {
+        if (to_left == 0 && dtp_shard_next(&to)) {
             to_left = to.run;
         }
         int64_t n = from_left < to_left ? from_left : to_left;
@@ -139,12 +139,12 @@ dtp_status dtp_read_at(int fd, const char *file, int64_t at, void *out, int64_t 
     return DTP_OK;
 }
 
-dtp_status dtp_piece_read(int fd, const char *file, int64_t base, const dtp_piece *whole,
-                          const dtp_piece *part, int64_t elem_bytes, void *out, dtp_err *err)
+dtp_status dtp_shard_read(int fd, const char *file, int64_t base, const dtp_shard *whole,
+                          const dtp_shard *part, int64_t elem_bytes, void *out, dtp_err *err)
 {
-    dtp_piece_runs it = dtp_piece_runs_of(whole, part);
+    dtp_shard_runs it = dtp_shard_runs_of(whole, part);
     char *to = out;
-    while (dtp_piece_next(&it)) {
+    while (dtp_shard_next(&it)) {
         DTP_TRY(
             dtp_read_at(fd, file, base + it.in_whole * elem_bytes, to, it.run * elem_bytes, err));
         to += it.run * elem_bytes;

@@ -7,44 +7,44 @@
 
 /* Indices offset[i] .. offset[i] + size[i] - 1 of every dim of a tensor with sizes global[i].
  * Stored row-major and contiguous. */
-typedef struct dtp_piece {
+typedef struct dtp_shard {
     int32_t rank;
     int64_t global[DTP_MAX_RANK], offset[DTP_MAX_RANK], size[DTP_MAX_RANK];
-} dtp_piece;
+} dtp_shard;
 
 /* The whole of a tensor. */
-dtp_piece dtp_piece_whole(const dtp_ttype *type);
+dtp_shard dtp_shard_whole(const dtp_ttype *type);
 /* What a rank holds under a layout. */
-dtp_piece dtp_piece_of(const dtp_ttype *type, const dtp_layout *layout, const dtp_mesh *mesh,
+dtp_shard dtp_shard_of(const dtp_ttype *type, const dtp_layout *layout, const dtp_mesh *mesh,
                        int32_t rank);
-int64_t dtp_piece_elems(const dtp_piece *piece);
-/* Common part of two pieces of one tensor; false when empty. */
-bool dtp_piece_intersect(const dtp_piece *a, const dtp_piece *b, dtp_piece *out);
+int64_t dtp_shard_elems(const dtp_shard *shard);
+/* Common part of two shards of one tensor; false when empty. */
+bool dtp_shard_intersect(const dtp_shard *a, const dtp_shard *b, dtp_shard *out);
 
 /* Runs of consecutive elements: `part` (inside `whole`) is visited in row-major order of its
  * elements; each call gives the next longest run that is contiguous in `whole` and in the tensor.
- * Start from `dtp_piece_runs it = dtp_piece_runs_of(whole, part)`. */
-typedef struct dtp_piece_runs {
-    dtp_piece whole, part;
+ * Start from `dtp_shard_runs it = dtp_shard_runs_of(whole, part)`. */
+typedef struct dtp_shard_runs {
+    dtp_shard whole, part;
     int32_t axis;             /* runs cover the dims from here on */
     int64_t at[DTP_MAX_RANK]; /* position of the next run in part */
     int64_t run, left;        /* elements of a run; runs still to come */
     int64_t in_whole,
         in_tensor; /* element index of the run in the storage of whole, in the tensor */
-} dtp_piece_runs;
+} dtp_shard_runs;
 
-dtp_piece_runs dtp_piece_runs_of(const dtp_piece *whole, const dtp_piece *part);
+dtp_shard_runs dtp_shard_runs_of(const dtp_shard *whole, const dtp_shard *part);
 /* False at the end; else it->run elements start at it->in_whole. */
-bool dtp_piece_next(dtp_piece_runs *it);
+bool dtp_shard_next(dtp_shard_runs *it);
 
 /* Copies `part` (inside both) from the storage of `src` to the storage of `dst`. */
-void dtp_piece_copy(const dtp_piece *part, const dtp_piece *src, const void *src_data,
-                    const dtp_piece *dst, void *dst_data, int64_t elem_bytes);
+void dtp_shard_copy(const dtp_shard *part, const dtp_shard *src, const void *src_data,
+                    const dtp_shard *dst, void *dst_data, int64_t elem_bytes);
 
 /* Reads `part` (inside `whole`, which is stored in the file from byte `base` on) into a contiguous
  * buffer of the part's shape. DTP_IO naming the file. */
-dtp_status dtp_piece_read(int fd, const char *file, int64_t base, const dtp_piece *whole,
-                          const dtp_piece *part, int64_t elem_bytes, void *out,
+dtp_status dtp_shard_read(int fd, const char *file, int64_t base, const dtp_shard *whole,
+                          const dtp_shard *part, int64_t elem_bytes, void *out,
                           dtp_err *err) DTP_MUST_CHECK;
 /* n bytes from byte `at` of a file; a short file is DTP_IO. */
 dtp_status dtp_read_at(int fd, const char *file, int64_t at, void *out, int64_t n,

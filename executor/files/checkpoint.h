@@ -1,8 +1,8 @@
-/* Checkpoints (docs/formats/data.md): every rank writes the pieces it holds (of replicas, the first
+/* Checkpoints (docs/formats/data.md): every rank writes the shards it holds (of replicas, the first
  * holder only) to rank-K-of-N.<set>.safetensors; rank 0 writes model.safetensors.index.json last,
  * with sizes and checksums. Every save has new file names and takes the older index's name at the
  * end: at every moment there is a complete checkpoint, if there was one before. It loads under any
- * mesh, layout and rank count: every rank reads the overlaps of its pieces. */
+ * mesh, layout and rank count: every rank reads the overlaps of its shards. */
 #ifndef DTP_EXECUTOR_FILES_CHECKPOINT_H
 #define DTP_EXECUTOR_FILES_CHECKPOINT_H
 

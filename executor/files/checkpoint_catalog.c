@@ -30,9 +30,9 @@ static dtp_status add_slice(dtp_catalog *c, const dtp_slice *slice, dtp_err *err
 /* An entry that is a whole tensor. */
 static dtp_status add_whole(dtp_catalog *c, int32_t file, const dtp_st_entry *e, dtp_err *err)
 {
-    dtp_slice s = {.name = e->name, .file = file, .entry = e, .piece = {.rank = e->rank}};
-    memcpy(s.piece.global, e->dims, sizeof s.piece.global);
-    memcpy(s.piece.size, e->dims, sizeof s.piece.size);
+    dtp_slice s = {.name = e->name, .file = file, .entry = e, .shard = {.rank = e->rank}};
+    memcpy(s.shard.global, e->dims, sizeof s.shard.global);
+    memcpy(s.shard.size, e->dims, sizeof s.shard.size);
     return add_slice(c, &s, err);
 }
 
@@ -126,11 +126,11 @@ static dtp_status read_numbers(const dtp_json *v, const char *key, int32_t rank,
     return DTP_OK;
 }
 
-static dtp_status read_slice(dtp_catalog *c, const char *name, const dtp_piece *whole,
+static dtp_status read_slice(dtp_catalog *c, const char *name, const dtp_shard *whole,
                              const char *dtype, const dtp_json *v, dtp_err *err)
 {
     static const char *const keys[] = {"file", "offset", "size", NULL};
-    dtp_slice s = {.name = name, .piece = *whole};
+    dtp_slice s = {.name = name, .shard = *whole};
     const dtp_json *file;
     int64_t index;
     DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
@@ -138,19 +138,19 @@ static dtp_status read_slice(dtp_catalog *c, const char *name, const dtp_piece *
     DTP_TRY(dtp_json_require(v, "file", &file, err));
     DTP_TRY(dtp_json_int(file, 0, c->n_files - 1, &index, err));
     s.file = (int32_t)index;
-    DTP_TRY(read_numbers(v, "offset", whole->rank, s.piece.offset, err));
-    DTP_TRY(read_numbers(v, "size", whole->rank, s.piece.size, err));
+    DTP_TRY(read_numbers(v, "offset", whole->rank, s.shard.offset, err));
+    DTP_TRY(read_numbers(v, "size", whole->rank, s.shard.size, err));
     for (int32_t d = 0; d < whole->rank; d++) {
-        if (s.piece.size[d] < 1 || s.piece.offset[d] + s.piece.size[d] > whole->global[d]) {
+        if (s.shard.size[d] < 1 || s.shard.offset[d] + s.shard.size[d] > whole->global[d]) {
             return dtp_json_fail(v, err, "dim %d: %" PRId64 " elements at %" PRId64 " of %" PRId64,
-                                 d, s.piece.size[d], s.piece.offset[d], whole->global[d]);
+                                 d, s.shard.size[d], s.shard.offset[d], whole->global[d]);
         }
     }
     s.entry = dtp_st_find(c->files[s.file].st, name);
     bool fits = s.entry != NULL && s.entry->rank == whole->rank &&
                 strcmp(dtp_store_name(s.entry->store), dtype) == 0;
     for (int32_t d = 0; fits && d < whole->rank; d++) {
-        fits = s.entry->dims[d] == s.piece.size[d];
+        fits = s.entry->dims[d] == s.shard.size[d];
     }
     if (!fits) {
         return dtp_json_fail(v, err, "'%.200s' does not hold this slice", c->files[s.file].path);
@@ -174,7 +174,7 @@ static dtp_status read_tensor(dtp_catalog *c, const dtp_json *v, dtp_err *err)
     if (dtp_json_size(shape) > DTP_MAX_RANK) {
         return dtp_json_fail(shape, err, "more than %d dims", DTP_MAX_RANK);
     }
-    dtp_piece whole = {.rank = dtp_json_size(shape)};
+    dtp_shard whole = {.rank = dtp_json_size(shape)};
     DTP_TRY(read_numbers(v, "shape", whole.rank, whole.global, err));
     memcpy(whole.size, whole.global, sizeof whole.size);
     int64_t elems = 8; /* bytes of the widest type */
@@ -280,9 +280,9 @@ static int by_name(const void *a, const void *b)
 {
     const dtp_slice *x = a, *y = b;
     int order = strcmp(x->name, y->name);
-    for (int32_t d = 0; order == 0 && d < x->piece.rank; d++) {
+    for (int32_t d = 0; order == 0 && d < x->shard.rank; d++) {
         order =
-            x->piece.offset[d] < y->piece.offset[d] ? -1 : x->piece.offset[d] > y->piece.offset[d];
+            x->shard.offset[d] < y->shard.offset[d] ? -1 : x->shard.offset[d] > y->shard.offset[d];
     }
     return order;
 }
@@ -291,13 +291,13 @@ static int by_name(const void *a, const void *b)
 static dtp_status check_tensor(const dtp_catalog *c, const dtp_slice *slices, int32_t n,
                                dtp_err *err)
 {
-    dtp_piece whole = slices[0].piece, common;
+    dtp_shard whole = slices[0].shard, common;
     memcpy(whole.size, whole.global, sizeof whole.size);
     int64_t covered = 0;
     for (int32_t i = 0; i < n; i++) {
-        covered += dtp_piece_elems(&slices[i].piece);
+        covered += dtp_shard_elems(&slices[i].shard);
         for (int32_t j = 0; j < i; j++) {
-            if (dtp_piece_intersect(&slices[i].piece, &slices[j].piece, &common)) {
+            if (dtp_shard_intersect(&slices[i].shard, &slices[j].shard, &common)) {
                 return DTP_FAIL(err, DTP_INVALID,
                                 "%.300s: tensor '%.100s' has slices that overlap, in '%s' and '%s'",
                                 c->path, slices[0].name, plain_name(&c->files[slices[j].file]),
@@ -305,10 +305,10 @@ static dtp_status check_tensor(const dtp_catalog *c, const dtp_slice *slices, in
             }
         }
     }
-    if (covered != dtp_piece_elems(&whole)) {
+    if (covered != dtp_shard_elems(&whole)) {
         return DTP_FAIL(err, DTP_INVALID,
                         "%.300s: tensor '%.100s': slices hold %" PRId64 " of %" PRId64 " elements",
-                        c->path, slices[0].name, covered, dtp_piece_elems(&whole));
+                        c->path, slices[0].name, covered, dtp_shard_elems(&whole));
     }
     return DTP_OK;
 }

@@ -16,7 +16,7 @@ typedef struct dtp_slice {
     const char *name;
     int32_t file;
     const dtp_st_entry *entry;
-    dtp_piece piece; /* of the whole tensor */
+    dtp_shard shard; /* of the whole tensor */
 } dtp_slice;
 
 typedef struct dtp_slice_file {

@@ -62,7 +62,7 @@ static dtp_status verify_files(const loader *l, dtp_err *err)
     return DTP_OK;
 }
 
-static bool same_shape(const dtp_piece *a, const dtp_piece *b)
+static bool same_shape(const dtp_shard *a, const dtp_shard *b)
 {
     bool same = a->rank == b->rank;
     for (int32_t d = 0; same && d < a->rank; d++) {
@@ -71,7 +71,7 @@ static bool same_shape(const dtp_piece *a, const dtp_piece *b)
     return same;
 }
 
-static void shape_text(const dtp_piece *p, char *out, size_t room)
+static void shape_text(const dtp_shard *p, char *out, size_t room)
 {
     size_t used = 0;
     out[0] = '\0';
@@ -81,20 +81,20 @@ static void shape_text(const dtp_piece *p, char *out, size_t room)
     }
 }
 
-/* The part of one slice that falls into `piece` goes to its place in `host`. */
-static dtp_status read_slice(const loader *l, const dtp_slice *s, const dtp_piece *piece,
+/* The part of one slice that falls into `shard` goes to its place in `host`. */
+static dtp_status read_slice(const loader *l, const dtp_slice *s, const dtp_shard *shard,
                              dtp_dtype dtype, void *host, dtp_err *err)
 {
-    dtp_piece common, in_slice;
-    if (!dtp_piece_intersect(&s->piece, piece, &common)) {
+    dtp_shard common, in_slice;
+    if (!dtp_shard_intersect(&s->shard, shard, &common)) {
         return DTP_OK;
     }
     in_slice = common; /* the same elements, counted from the start of the slice */
     for (int32_t d = 0; d < common.rank; d++) {
-        in_slice.offset[d] -= s->piece.offset[d];
-        in_slice.global[d] = s->piece.size[d];
+        in_slice.offset[d] -= s->shard.offset[d];
+        in_slice.global[d] = s->shard.size[d];
     }
-    int64_t n = dtp_piece_elems(&common);
+    int64_t n = dtp_shard_elems(&common);
     void *raw = malloc((size_t)(n * dtp_store_bytes(s->entry->store)));
     void *values = malloc((size_t)(n * dtp_dtype_bytes(dtype)));
     dtp_status status =
@@ -105,7 +105,7 @@ static dtp_status read_slice(const loader *l, const dtp_slice *s, const dtp_piec
         status = dtp_convert(s->entry->store, raw, dtype, values, n, err);
     }
     if (status == DTP_OK) {
-        dtp_piece_copy(&common, &common, values, piece, host, dtp_dtype_bytes(dtype));
+        dtp_shard_copy(&common, &common, values, shard, host, dtp_dtype_bytes(dtype));
     }
     free(raw);
     free(values);
@@ -115,16 +115,16 @@ static dtp_status read_slice(const loader *l, const dtp_slice *s, const dtp_piec
 static dtp_status load_value(const loader *l, dtp_value_id v, const char *name, dtp_err *err)
 {
     const dtp_view *view = dtp_runner_view(l->job->runner, v);
-    dtp_piece piece = dtp_runner_piece(l->job->runner, v);
+    dtp_shard shard = dtp_runner_shard(l->job->runner, v);
     const dtp_slice *slices;
     int32_t n = dtp_catalog_find(&l->catalog, name, &slices);
     if (n == 0) {
         return DTP_FAIL(err, DTP_INVALID, "the checkpoint has no tensor '%.100s'", name);
     }
-    if (!same_shape(&slices[0].piece, &piece)) {
+    if (!same_shape(&slices[0].shard, &shard)) {
         char have[256], want[256];
-        shape_text(&slices[0].piece, have, sizeof have);
-        shape_text(&piece, want, sizeof want);
+        shape_text(&slices[0].shard, have, sizeof have);
+        shape_text(&shard, want, sizeof want);
         return DTP_FAIL(err, DTP_INVALID,
                         "tensor '%.100s' has shape [%s] in the checkpoint, [%s] in the model", name,
                         have, want);
@@ -136,7 +136,7 @@ static dtp_status load_value(const loader *l, dtp_value_id v, const char *name, 
     }
     dtp_status status = DTP_OK;
     for (int32_t i = 0; i < n && status == DTP_OK; i++) {
-        status = read_slice(l, &slices[i], &piece, view->local.dtype, host, err);
+        status = read_slice(l, &slices[i], &shard, view->local.dtype, host, err);
     }
     if (status == DTP_OK) {
         status =
@@ -225,7 +225,8 @@ dtp_status dtp_checkpoint_load(dtp_checkpoint_job *job, const char *path, dtp_er
     dtp_err local = {0};
     err = err != NULL ? err : &local;
     loader l = {.job = job};
-    dtp_status status = dtp_comm_settle(job->comm, dtp_catalog_open(path, &l.catalog, err), err);
+    dtp_status status =
+        dtp_comm_agree_status(job->comm, dtp_catalog_open(path, &l.catalog, err), err);
     if (status == DTP_OK) {
         status = agree(&l, err);
     }
@@ -236,7 +237,7 @@ dtp_status dtp_checkpoint_load(dtp_checkpoint_job *job, const char *path, dtp_er
         if (status != DTP_OK) {
             dtp_err_prefix(err, "%s", path);
         }
-        status = dtp_comm_settle(job->comm, status, err);
+        status = dtp_comm_agree_status(job->comm, status, err);
     }
     dtp_catalog_close(&l.catalog);
     return status;

@@ -9,19 +9,19 @@
 #include "core/base/json_writer.h"
 #include "executor/files/checkpoint_internal.h"
 
-/* The slice that a rank writes of a value: false when another rank has the same piece, or it is
+/* The slice that a rank writes of a value: false when another rank has the same shard, or it is
  * empty. */
-static bool slice_of(const dtp_program *p, const dtp_value *value, int32_t rank, dtp_piece *out)
+static bool slice_of(const dtp_program *p, const dtp_value *value, int32_t rank, dtp_shard *out)
 {
     int32_t coords[DTP_MAX_MESH_DIMS];
     dtp_mesh_coords(&p->mesh, rank, coords);
     for (int32_t m = 0; m < value->layout.n_mesh; m++) {
-        if (value->layout.place[m].kind != DTP_SHARD && coords[m] != 0) {
+        if (value->layout.placement[m].kind != DTP_SHARD && coords[m] != 0) {
             return false;
         }
     }
-    *out = dtp_piece_of(&value->type, &value->layout, &p->mesh, rank);
-    return dtp_piece_elems(out) > 0;
+    *out = dtp_shard_of(&value->type, &value->layout, &p->mesh, rank);
+    return dtp_shard_elems(out) > 0;
 }
 
 static bool is_saved(const dtp_program *p, const dtp_value *value)
@@ -37,15 +37,15 @@ static int32_t list_entries(const dtp_program *p, int32_t rank, dtp_st_entry *en
 {
     int32_t n = 0;
     for (dtp_value_id v = 0; v < p->n_values; v++) {
-        dtp_piece piece;
-        if (!is_saved(p, &p->values[v]) || !slice_of(p, &p->values[v], rank, &piece)) {
+        dtp_shard shard;
+        if (!is_saved(p, &p->values[v]) || !slice_of(p, &p->values[v], rank, &shard)) {
             continue;
         }
         dtp_st_entry *e = &entries[n];
         e->name = p->graph->tensors[p->values[v].tensor].name;
         e->store = (dtp_store)p->values[v].type.dtype;
-        e->rank = piece.rank;
-        memcpy(e->dims, piece.size, sizeof e->dims);
+        e->rank = shard.rank;
+        memcpy(e->dims, shard.size, sizeof e->dims);
         ids[n++] = v;
     }
     return n;
@@ -119,17 +119,17 @@ static void write_numbers(dtp_json_writer *j, const char *key, int32_t n, const 
 
 static void write_tensor(dtp_json_writer *j, const dtp_program *p, const dtp_value *value)
 {
-    dtp_piece whole = dtp_piece_whole(&value->type), piece;
+    dtp_shard whole = dtp_shard_whole(&value->type), shard;
     dtp_json_begin_object(j, p->graph->tensors[value->tensor].name);
     dtp_json_write_string(j, "dtype", dtp_store_name((dtp_store)value->type.dtype));
     write_numbers(j, "shape", whole.rank, whole.size);
     dtp_json_begin_array(j, "slices", false);
     for (int32_t r = 0; r < dtp_mesh_ranks(&p->mesh); r++) {
-        if (slice_of(p, value, r, &piece)) {
+        if (slice_of(p, value, r, &shard)) {
             dtp_json_begin_object(j, NULL);
             dtp_json_write_int(j, "file", r);
-            write_numbers(j, "offset", piece.rank, piece.offset);
-            write_numbers(j, "size", piece.rank, piece.size);
+            write_numbers(j, "offset", shard.rank, shard.offset);
+            write_numbers(j, "size", shard.rank, shard.size);
             dtp_json_end_object(j);
         }
     }
@@ -187,7 +187,7 @@ static dtp_status begin(const dtp_checkpoint_job *job, const char *dir, int64_t 
     if (job->comm->rank == 0) {
         status = dtp_checkpoint__clean(dir, INT32_MAX, job->ctx, set, err);
     }
-    DTP_TRY(dtp_comm_settle(job->comm, status, err));
+    DTP_TRY(dtp_comm_agree_status(job->comm, status, err));
     dtp_coll coll = {.kind = DTP_ALL_REDUCE,
                      .set = ((dtp_mesh_set)1 << job->comm->mesh.n_dims) - 1,
                      .op = DTP_REDUCE_MAX,
@@ -215,7 +215,7 @@ static dtp_status write_set(const dtp_checkpoint_job *job, const char *dir, int6
     int64_t *stamps = calloc((size_t)comm->size, sizeof stamp);
     dtp_status status = stamps != NULL ? write_slices(job, dir, set, stamp, err)
                                        : DTP_FAIL(err, DTP_NOMEM, "%s: no memory", dir);
-    status = dtp_comm_settle(comm, status, err);
+    status = dtp_comm_agree_status(comm, status, err);
     dtp_coll coll = {.kind = DTP_ALL_GATHER,
                      .set = ((dtp_mesh_set)1 << comm->mesh.n_dims) - 1,
                      .dtype = DTP_I64,
@@ -225,7 +225,7 @@ static dtp_status write_set(const dtp_checkpoint_job *job, const char *dir, int6
     }
     if (status == DTP_OK && stamps != NULL) {
         status = comm->rank == 0 ? publish(job, dir, set, stamps, err) : DTP_OK;
-        status = dtp_comm_settle(comm, status, err);
+        status = dtp_comm_agree_status(comm, status, err);
     }
     free(stamps);
     return status;

@@ -1,6 +1,6 @@
 /* The sets of a checkpoint folder. A save writes set S + 1 under new names, S being the highest
  * number in the folder:
- *   rank-K-of-N.<set>.safetensors       pieces of rank K
+ *   rank-K-of-N.<set>.safetensors       shards of rank K
  *   model.safetensors.index.json        names the files of the newest set; renamed into place last
  *   model.safetensors.index.<set>.json  the index of an older set that is kept
  * Files of a set that has no index are what a save left that did not end. Set 0 is a checkpoint of

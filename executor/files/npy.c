@@ -292,13 +292,13 @@ bool dtp_npy_is(const char *path)
     return is;
 }
 
-dtp_status dtp_npy_read(const dtp_npy *npy, const char *path, const dtp_piece *part, void *out,
+dtp_status dtp_npy_read(const dtp_npy *npy, const char *path, const dtp_shard *part, void *out,
                         dtp_err *err)
 {
-    dtp_piece whole = {.rank = npy->rank};
+    dtp_shard whole = {.rank = npy->rank};
     memcpy(whole.global, npy->dims, sizeof whole.global);
     memcpy(whole.size, npy->dims, sizeof whole.size);
-    return dtp_piece_read(npy->fd, path, npy->data_at, &whole, part, dtp_store_bytes(npy->store),
+    return dtp_shard_read(npy->fd, path, npy->data_at, &whole, part, dtp_store_bytes(npy->store),
                           out, err);
 }
 

@@ -23,7 +23,7 @@ void dtp_npy_close(dtp_npy *npy);
 bool dtp_npy_is(const char *path);
 
 /* Part of the array, unconverted. */
-dtp_status dtp_npy_read(const dtp_npy *npy, const char *path, const dtp_piece *part, void *out,
+dtp_status dtp_npy_read(const dtp_npy *npy, const char *path, const dtp_shard *part, void *out,
                         dtp_err *err) DTP_MUST_CHECK;
 
 /* Writes a file completely or not at all. f32 f64 i32 i64 bool. */

@@ -305,12 +305,12 @@ int64_t dtp_st_data_at(const dtp_st_file *file)
     return file->data_at;
 }
 
-dtp_status dtp_st_read(const dtp_st_file *file, const dtp_st_entry *entry, const dtp_piece *part,
+dtp_status dtp_st_read(const dtp_st_file *file, const dtp_st_entry *entry, const dtp_shard *part,
                        void *out, dtp_err *err)
 {
-    dtp_piece whole = {.rank = entry->rank};
+    dtp_shard whole = {.rank = entry->rank};
     memcpy(whole.global, entry->dims, sizeof whole.global);
     memcpy(whole.size, entry->dims, sizeof whole.size);
-    return dtp_piece_read(file->fd, file->path, file->data_at + entry->begin, &whole, part,
+    return dtp_shard_read(file->fd, file->path, file->data_at + entry->begin, &whole, part,
                           dtp_store_bytes(entry->store), out, err);
 }

@@ -11,7 +11,7 @@ static dtp_mesh_set partial_set(const dtp_layout *layout)
 {
     dtp_mesh_set set = 0;
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        set |= layout->place[m].kind == DTP_PARTIAL ? 1U << m : 0U;
+        set |= layout->placement[m].kind == DTP_PARTIAL ? 1U << m : 0U;
     }
     return set;
 }
@@ -29,8 +29,8 @@ static double summand(const dtp_rule_run *r, const dtp_value *value, int64_t ind
 static dtp_reduce_op partial_op(const dtp_layout *layout)
 {
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        if (layout->place[m].kind == DTP_PARTIAL) {
-            return (dtp_reduce_op)layout->place[m].op;
+        if (layout->placement[m].kind == DTP_PARTIAL) {
+            return (dtp_reduce_op)layout->placement[m].op;
         }
     }
     return DTP_REDUCE_SUM;
@@ -181,7 +181,7 @@ static int32_t holders(const dtp_rule_run *r, int32_t o)
     const dtp_value *v = &r->p->values[r->p->tensor_value[r->p->graph->outputs[o]]];
     int64_t n = dtp_mesh_ranks(&r->p->mesh);
     for (int32_t m = 0; m < v->layout.n_mesh; m++) {
-        n /= v->layout.place[m].kind == DTP_SHARD ? r->p->mesh.sizes[m] : 1;
+        n /= v->layout.placement[m].kind == DTP_SHARD ? r->p->mesh.sizes[m] : 1;
     }
     return (int32_t)n;
 }

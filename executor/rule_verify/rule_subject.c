@@ -166,12 +166,12 @@ dtp_status dtp_rule_choice_init(dtp_rule_choice *c, const dtp_graph *g, const ch
 }
 
 /* Adds what a row does to a tensor on mesh dim m. */
-static void apply_place(dtp_layout *layout, int32_t m, dtp_place place)
+static void apply_place(dtp_layout *layout, int32_t m, dtp_placement place)
 {
     if (place.kind == DTP_SHARD) {
         dtp_layout_split(layout, m, place.axis);
     } else {
-        layout->place[m] = place;
+        layout->placement[m] = place;
     }
 }
 
@@ -180,19 +180,19 @@ void dtp_rule_lay_out(dtp_rule_choice *c, const dtp_graph *g, dtp_node_id id, bo
     const dtp_node *node = &g->nodes[id];
     const int32_t n_mesh = c->sharding.mesh.n_dims;
     dtp_call_types types;
-    dtp_rule_set rules;
+    dtp_sharding_rules rules;
     dtp_op_call call = dtp_node_call(g, node, &types);
-    dtp_op_rules(&call, true, &rules);
+    dtp_sharding_rules_of(&call, true, &rules);
     for (int32_t k = 0; k < n_mesh; k++) {
         int32_t m = reverse ? n_mesh - 1 - k : k;
-        const dtp_rule *row = &rules.rows[c->strategies[id].row[m]];
+        const dtp_sharding_rule *row = &rules.rows[c->strategies[id].row[m]];
         for (int32_t i = 0; i < node->n_in; i++) {
             bool again = false;
             for (int32_t j = 0; j < i; j++) {
                 again = again || node->in[j] == node->in[i];
             }
             if (!again && g->tensors[node->in[i]].kind == DTP_TENSOR_INPUT &&
-                c->layouts[node->in[i]].place[m].kind == DTP_REPLICATE) {
+                c->layouts[node->in[i]].placement[m].kind == DTP_REPLICATE) {
                 apply_place(&c->layouts[node->in[i]], m, row->in[i]);
             }
         }
@@ -206,11 +206,11 @@ bool dtp_rule_is_refused(const dtp_graph *g, const dtp_rule_choice *c, dtp_node_
 {
     const dtp_strategy *st = &c->strategies[id];
     dtp_call_types types;
-    dtp_rule_set rules;
+    dtp_sharding_rules rules;
     dtp_op_call call = dtp_node_call(g, &g->nodes[id], &types);
-    dtp_op_rules(&call, true, &rules);
+    dtp_sharding_rules_of(&call, true, &rules);
     for (int32_t m = 0; m < c->sharding.mesh.n_dims; m++) {
-        const dtp_rule *row = &rules.rows[st->row[m]];
+        const dtp_sharding_rule *row = &rules.rows[st->row[m]];
         int64_t parts = 1;
         if ((call.op->flags & DTP_OP_RENAMES) == 0 || row->dim < 0) {
             continue;

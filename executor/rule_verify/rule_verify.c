@@ -101,9 +101,9 @@ static dtp_status check_pairs(verification *v, dtp_err *err)
 static int32_t count_rules(const dtp_case_graph *cg, dtp_node_id id)
 {
     dtp_call_types types;
-    dtp_rule_set rules;
+    dtp_sharding_rules rules;
     dtp_op_call call = dtp_node_call(cg->g, &cg->g->nodes[id], &types);
-    dtp_op_rules(&call, true, &rules);
+    dtp_sharding_rules_of(&call, true, &rules);
     return rules.n;
 }
 

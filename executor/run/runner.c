@@ -109,17 +109,17 @@ static dtp_status run_move(dtp_runner *r, const dtp_instr *instr, dtp_runner__bo
                            dtp_err *err)
 {
     const dtp_backend_ops *ops = r->backend->ops;
-    const dtp_move *m = &instr->move;
+    const dtp_copy *m = &instr->move;
     switch (m->kind) {
-    case DTP_MOVE_PACK:
+    case DTP_COPY_PACK:
         return ops->pack(r->backend, b->in, m->axis, b->parts, &b->part, b->out->data, err);
-    case DTP_MOVE_UNPACK:
+    case DTP_COPY_UNPACK:
         return ops->unpack(r->backend, b->in->data, m->axis, b->parts, &b->part, b->out, err);
-    case DTP_MOVE_SLICE:
+    case DTP_COPY_SLICE:
         return ops->slice(r->backend, b->in, m->axis, b->start, b->out, err);
-    case DTP_MOVE_SCALE:
+    case DTP_COPY_SCALE:
         return ops->scale(r->backend, b->in, m->factor, b->out, err);
-    case DTP_MOVE_KEEP_FIRST:
+    case DTP_COPY_KEEP_FIRST:
         return copy_or_zero(r->backend, b->in, b->out, b->index == 0, err);
     default:
         return copy_or_zero(r->backend, b->in, b->out, true, err);
@@ -229,10 +229,10 @@ const dtp_view *dtp_runner_view(const dtp_runner *r, dtp_value_id v)
     return &r->views[v];
 }
 
-dtp_piece dtp_runner_piece(const dtp_runner *r, dtp_value_id v)
+dtp_shard dtp_runner_shard(const dtp_runner *r, dtp_value_id v)
 {
     const dtp_value *value = &r->program->values[v];
-    return dtp_piece_of(&value->type, &value->layout, &r->program->mesh, r->comm->rank);
+    return dtp_shard_of(&value->type, &value->layout, &r->program->mesh, r->comm->rank);
 }
 
 int64_t dtp_runner_touched_bytes(const dtp_runner *r)

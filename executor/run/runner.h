@@ -60,7 +60,7 @@ dtp_status dtp_runner_prepare(dtp_runner *r, dtp_err *err) DTP_MUST_CHECK;
 
 /* Runs a step: all instructions once; with microbatches (spmd/program/program.h), every one of them
  * on the inputs as they are. A failure reads "rank 1: instruction 12 (node 'h'): ..."; the caller
- * must then tell the peers (dtp_comm_give_up). */
+ * must then tell the peers (dtp_comm_abort). */
 dtp_status dtp_runner_step(dtp_runner *r, uint64_t seed, int64_t step, dtp_runner_times *times,
                            dtp_err *err) DTP_MUST_CHECK;
 
@@ -74,7 +74,7 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
 /* View of a value on this rank; borrowed. */
 const dtp_view *dtp_runner_view(const dtp_runner *r, dtp_value_id v);
 /* Piece of the tensor that a value holds on this rank. */
-dtp_piece dtp_runner_piece(const dtp_runner *r, dtp_value_id v);
+dtp_shard dtp_runner_shard(const dtp_runner *r, dtp_value_id v);
 
 /* Highest byte of the arena that a bound value touches. Equals program->peak_bytes when the plan is
  * exact. */

@@ -24,7 +24,7 @@ const char *dtp_runner__instr_name(const dtp_instr *i)
     case DTP_INSTR_COLLECTIVE:
         return dtp_coll_name(i->coll.kind);
     default:
-        return dtp_move_name(i->move.kind);
+        return dtp_copy_name(i->move.kind);
     }
 }
 
@@ -227,19 +227,19 @@ static dtp_status bind_move(dtp_runner *r, const dtp_instr *instr, dtp_runner__b
                             dtp_err *err)
 {
     const dtp_program *p = r->program;
-    const dtp_move *move = &instr->move;
+    const dtp_copy *move = &instr->move;
     b->parts = dtp_mesh_set_size(&p->mesh, move->set);
     b->index = dtp_mesh_set_index(&p->mesh, move->set, r->comm->rank);
-    if (move->kind == DTP_MOVE_SLICE) {
+    if (move->kind == DTP_COPY_SLICE) {
         b->start = b->out->local.dims[move->axis].size > 0
                        ? b->out->offset[move->axis] - b->in->offset[move->axis]
                        : 0;
     }
-    if (move->kind != DTP_MOVE_PACK && move->kind != DTP_MOVE_UNPACK) {
+    if (move->kind != DTP_COPY_PACK && move->kind != DTP_COPY_UNPACK) {
         return DTP_OK;
     }
-    dtp_value_id tensor = move->kind == DTP_MOVE_PACK ? instr->in[0] : instr->out[0];
-    dtp_value_id staging = move->kind == DTP_MOVE_PACK ? instr->out[0] : instr->in[0];
+    dtp_value_id tensor = move->kind == DTP_COPY_PACK ? instr->in[0] : instr->out[0];
+    dtp_value_id staging = move->kind == DTP_COPY_PACK ? instr->out[0] : instr->in[0];
     const dtp_value *t = &p->values[tensor];
     dtp_layout_local_max(&t->layout, &p->mesh, &t->type, &b->part);
     if (t->type.rank > 0) {

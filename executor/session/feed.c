@@ -266,12 +266,12 @@ static dtp_status reserve(dtp_feed *feed, int64_t bytes, dtp_err *err)
 }
 
 static void synthesise(const dtp_feed *feed, const dtp_graph_tensor *t, int64_t step,
-                       const dtp_piece *piece, void *out)
+                       const dtp_shard *shard, void *out)
 {
     uint32_t stream = dtp_stream_of(t->name) ^ 0xfeedU;
     int64_t below = t->type.dtype == DTP_BOOL || t->below <= 0 ? 2 : t->below;
-    dtp_piece_runs it = dtp_piece_runs_of(piece, piece);
-    while (dtp_piece_next(&it)) {
+    dtp_shard_runs it = dtp_shard_runs_of(shard, shard);
+    while (dtp_shard_next(&it)) {
         for (int64_t i = 0; i < it.run; i++) {
             uint64_t index = (uint64_t)(it.in_tensor + i);
             double v;
@@ -287,16 +287,16 @@ static void synthesise(const dtp_feed *feed, const dtp_graph_tensor *t, int64_t 
 
 /* The rows of a step, drawn one by one, to the scratch buffer. */
 static dtp_status read_rows(dtp_feed *feed, const dtp_graph_tensor *t, const source *s,
-                            int64_t step, const dtp_piece *piece, int64_t bytes, dtp_err *err)
+                            int64_t step, const dtp_shard *shard, int64_t bytes, dtp_err *err)
 {
     int64_t rows = s->npy.dims[0];
     int64_t batch = dtp_microbatch_whole(feed->graph, &t->type).dims[0].size;
-    dtp_piece row = *piece;
+    dtp_shard row = *shard;
     row.global[0] = rows;
     row.size[0] = 1;
-    for (int64_t r = 0; r < piece->size[0]; r++) {
-        int64_t drawn = step * batch + piece->offset[0] + r;
-        char *to = (char *)feed->scratch + r * (bytes / piece->size[0]);
+    for (int64_t r = 0; r < shard->size[0]; r++) {
+        int64_t drawn = step * batch + shard->offset[0] + r;
+        char *to = (char *)feed->scratch + r * (bytes / shard->size[0]);
         row.offset[0] = dtp_permute(feed->seed, (uint64_t)(drawn / rows), rows, drawn % rows);
         DTP_TRY(dtp_npy_read(&s->npy, s->file, &row, to, err));
     }
@@ -304,24 +304,24 @@ static dtp_status read_rows(dtp_feed *feed, const dtp_graph_tensor *t, const sou
 }
 
 static dtp_status fill_npy(dtp_feed *feed, const dtp_graph_tensor *t, const source *s, int64_t step,
-                           const dtp_piece *piece, void *out, dtp_err *err)
+                           const dtp_shard *shard, void *out, dtp_err *err)
 {
-    int64_t n = dtp_piece_elems(piece), bytes = n * dtp_store_bytes(s->npy.store);
+    int64_t n = dtp_shard_elems(shard), bytes = n * dtp_store_bytes(s->npy.store);
     if (n == 0) {
         return DTP_OK;
     }
     DTP_TRY(reserve(feed, bytes, err));
-    DTP_TRY(s->kind == NPY_SAME ? dtp_npy_read(&s->npy, s->file, piece, feed->scratch, err)
-                                : read_rows(feed, t, s, step, piece, bytes, err));
+    DTP_TRY(s->kind == NPY_SAME ? dtp_npy_read(&s->npy, s->file, shard, feed->scratch, err)
+                                : read_rows(feed, t, s, step, shard, bytes, err));
     DTP_TRY(dtp_convert(s->npy.store, feed->scratch, t->type.dtype, out, n, err));
     return dtp_check_below(t->type.dtype, out, n, t->below, err);
 }
 
 static dtp_status fill_bytes(dtp_feed *feed, const dtp_graph_tensor *t, const source *s,
-                             int64_t step, const dtp_piece *piece, void *out, dtp_err *err)
+                             int64_t step, const dtp_shard *shard, void *out, dtp_err *err)
 {
-    int32_t last = piece->rank - 1;
-    int64_t n = dtp_piece_elems(piece), window = piece->size[last];
+    int32_t last = shard->rank - 1;
+    int64_t n = dtp_shard_elems(shard), window = shard->size[last];
     uint32_t stream = dtp_stream_of("feed.windows");
     if (n == 0) {
         return DTP_OK;
@@ -330,21 +330,21 @@ static dtp_status fill_bytes(dtp_feed *feed, const dtp_graph_tensor *t, const so
     for (int64_t i = 0; i < n / window; i++) {
         int64_t row = 0, rest = i, stride = 1;
         for (int32_t d = last - 1; d >= 0; d--) {
-            row += (piece->offset[d] + rest % piece->size[d]) * stride;
-            rest /= piece->size[d];
-            stride *= piece->global[d];
+            row += (shard->offset[d] + rest % shard->size[d]) * stride;
+            rest /= shard->size[d];
+            stride *= shard->global[d];
         }
         uint32_t words[4];
         dtp_philox_block(feed->seed, stream, (uint32_t)step, (uint64_t)row, words);
         uint64_t draw = (uint64_t)words[0] << 32 | words[1];
-        int64_t place = (int64_t)(draw % (uint64_t)s->places) + s->shift + piece->offset[last];
+        int64_t place = (int64_t)(draw % (uint64_t)s->places) + s->shift + shard->offset[last];
         DTP_TRY(
             dtp_read_at(s->fd, s->file, place, (char *)feed->scratch + i * window, window, err));
     }
     return dtp_convert(DTP_STORE_U8, feed->scratch, t->type.dtype, out, n, err);
 }
 
-dtp_status dtp_feed_fill(dtp_feed *feed, dtp_tensor_id id, int64_t step, const dtp_piece *piece,
+dtp_status dtp_feed_fill(dtp_feed *feed, dtp_tensor_id id, int64_t step, const dtp_shard *shard,
                          void *out, dtp_err *err)
 {
     const dtp_graph_tensor *t = &feed->graph->tensors[id];
@@ -352,13 +352,13 @@ dtp_status dtp_feed_fill(dtp_feed *feed, dtp_tensor_id id, int64_t step, const d
     dtp_status status = DTP_OK;
     switch (s->kind) {
     case SYNTHETIC:
-        synthesise(feed, t, step, piece, out);
+        synthesise(feed, t, step, shard, out);
         break;
     case BYTES:
-        status = fill_bytes(feed, t, s, step, piece, out, err);
+        status = fill_bytes(feed, t, s, step, shard, out, err);
         break;
     default:
-        status = fill_npy(feed, t, s, step, piece, out, err);
+        status = fill_npy(feed, t, s, step, shard, out, err);
         break;
     }
     if (status != DTP_OK) {
@@ -400,7 +400,7 @@ static void init_run(const dtp_graph_tensor *t, uint64_t seed, int64_t first, in
     }
 }
 
-dtp_status dtp_init_fill(const dtp_graph_tensor *tensor, uint64_t seed, const dtp_piece *piece,
+dtp_status dtp_init_fill(const dtp_graph_tensor *tensor, uint64_t seed, const dtp_shard *shard,
                          int32_t threads, void *out, dtp_err *err)
 {
     enum { BLOCK = 4096 };
@@ -410,8 +410,8 @@ dtp_status dtp_init_fill(const dtp_graph_tensor *tensor, uint64_t seed, const dt
         return DTP_FAIL(err, DTP_UNSUPPORTED, "'%s': random initial values of type %s",
                         tensor->name, dtp_dtype_name(dtype));
     }
-    dtp_piece_runs it = dtp_piece_runs_of(piece, piece);
-    while (dtp_piece_next(&it)) {
+    dtp_shard_runs it = dtp_shard_runs_of(shard, shard);
+    while (dtp_shard_next(&it)) {
         int64_t first = it.in_tensor, to = it.in_whole, n = it.run;
         int64_t blocks = dtp_ceil_div(n, BLOCK);
 #pragma omp parallel for num_threads(threads > 0 ? threads : 1) if (blocks > 1)

@@ -1,5 +1,5 @@
 /* What the inputs of a model get at every step. Values depend on (seed, step, global index) only:
- * every rank makes or reads its own piece, and all layouts see the same batch. */
+ * every rank makes or reads its own shard, and all layouts see the same batch. */
 #ifndef DTP_EXECUTOR_SESSION_FEED_H
 #define DTP_EXECUTOR_SESSION_FEED_H
 
@@ -29,17 +29,17 @@ dtp_status dtp_feed_spec_parse(const char *text, char storage[DTP_FEED_TEXT_BYTE
 typedef struct dtp_feed dtp_feed;
 
 /* Opens the files and checks them against the graph's inputs (those of the whole batch in a graph
- * of microbatches; pieces are pieces of the whole batch then). Borrows g, copies the specs. */
+ * of microbatches; shards are shards of the whole batch then). Borrows g, copies the specs. */
 dtp_status dtp_feed_create(const dtp_graph *g, int32_t n, const dtp_feed_spec *specs, uint64_t seed,
                            dtp_feed **out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_feed_destroy(dtp_feed *feed);
 
-/* Values of a piece of input t at a step. Not safe to call from several threads on one feed. */
-dtp_status dtp_feed_fill(dtp_feed *feed, dtp_tensor_id t, int64_t step, const dtp_piece *piece,
+/* Values of a shard of input t at a step. Not safe to call from several threads on one feed. */
+dtp_status dtp_feed_fill(dtp_feed *feed, dtp_tensor_id t, int64_t step, const dtp_shard *shard,
                          void *out, dtp_err *err) DTP_MUST_CHECK;
 
-/* Initial values of a piece of a PARAM or STATE (dtp_init, Philox by global element index). */
-dtp_status dtp_init_fill(const dtp_graph_tensor *tensor, uint64_t seed, const dtp_piece *piece,
+/* Initial values of a shard of a PARAM or STATE (dtp_init, Philox by global element index). */
+dtp_status dtp_init_fill(const dtp_graph_tensor *tensor, uint64_t seed, const dtp_shard *shard,
                          int32_t threads, void *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* Position `index` of the keyed permutation of n elements (Feistel network with Philox as its round

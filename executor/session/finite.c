@@ -115,7 +115,7 @@ dtp_status dtp_session_check(dtp_session *s, dtp_err *err)
     dtp_err local = {0};
     err = err != NULL ? err : &local;
     int64_t found = none;
-    DTP_TRY(dtp_comm_settle(s->comm, scan(s, &found, err), err));
+    DTP_TRY(dtp_comm_agree_status(s->comm, scan(s, &found, err), err));
     int64_t first = found == none ? INT64_MAX : s->comm->rank * none + found;
     DTP_TRY(lowest(s, 1, &first, err));
     if (first == INT64_MAX) {

@@ -124,8 +124,8 @@ static dtp_status initialise(dtp_session *s, dtp_err *err)
         if (value->kind != DTP_VALUE_RESIDENT || dtp_runner_view(s->runner, v)->data == NULL) {
             continue;
         }
-        dtp_piece piece = dtp_runner_piece(s->runner, v);
-        DTP_TRY(dtp_init_fill(&p->graph->tensors[value->tensor], s->seed, &piece,
+        dtp_shard shard = dtp_runner_shard(s->runner, v);
+        DTP_TRY(dtp_init_fill(&p->graph->tensors[value->tensor], s->seed, &shard,
                               s->backend->threads, s->host, err));
         DTP_TRY(upload(s, v, err));
     }
@@ -147,10 +147,10 @@ static dtp_status setup(dtp_session *s, const dtp_session_options *o, dtp_err *e
     if (o->save != NULL) {
         DTP_TRY(dtp_session__lock(s, o->save, err));
     }
-    DTP_TRY(dtp_comm_settle(s->comm, local_setup(s, o, err), err));
+    DTP_TRY(dtp_comm_agree_status(s->comm, local_setup(s, o, err), err));
     DTP_TRY(dtp_runner_prepare(s->runner, err));
     if (o->load != NULL) {
-        DTP_TRY(dtp_comm_settle(s->comm, initialise(s, err), err));
+        DTP_TRY(dtp_comm_agree_status(s->comm, initialise(s, err), err));
         return dtp_session_load(s, o->load, err);
     }
     return DTP_OK;
@@ -196,14 +196,14 @@ void dtp_session_destroy(dtp_session *s)
 
 /* ---- steps ---- */
 
-/* The piece of the whole batch that a piece of a microbatch is. */
+/* The shard of the whole batch that a shard of a microbatch is. */
 static void place_in_batch(const dtp_graph *g, const dtp_ttype *type, int32_t microbatch,
-                           dtp_piece *piece)
+                           dtp_shard *shard)
 {
     for (int32_t d = 0; d < type->rank; d++) {
         if (dtp_is_micro_dim(g, type->dims[d].id)) {
-            piece->global[d] *= g->microbatches;
-            piece->offset[d] += microbatch * type->dims[d].size;
+            shard->global[d] *= g->microbatches;
+            shard->offset[d] += microbatch * type->dims[d].size;
         }
     }
 }
@@ -216,9 +216,9 @@ static dtp_status feed_inputs(dtp_session *s, int32_t microbatch, dtp_err *err)
         if (value->kind != DTP_VALUE_INPUT || dtp_runner_view(s->runner, v)->data == NULL) {
             continue;
         }
-        dtp_piece piece = dtp_runner_piece(s->runner, v);
-        place_in_batch(p->graph, &value->type, microbatch, &piece);
-        DTP_TRY(dtp_feed_fill(s->feed, value->tensor, s->step, &piece, s->host, err));
+        dtp_shard shard = dtp_runner_shard(s->runner, v);
+        place_in_batch(p->graph, &value->type, microbatch, &shard);
+        DTP_TRY(dtp_feed_fill(s->feed, value->tensor, s->step, &shard, s->host, err));
         DTP_TRY(upload(s, v, err));
     }
     return DTP_OK;
@@ -241,7 +241,7 @@ static dtp_status read_loss(dtp_session *s, dtp_step_result *out, double *own, d
                                       (size_t)dtp_dtype_bytes(value->type.dtype), err));
     out->loss = *own = dtp_element(value->type.dtype, &raw, 0);
     for (int32_t m = 0; m < value->layout.n_mesh; m++) {
-        const dtp_place *place = &value->layout.place[m];
+        const dtp_placement *place = &value->layout.placement[m];
         if (place->kind != DTP_PARTIAL) {
             continue;
         }
@@ -276,7 +276,7 @@ dtp_status dtp_session_step(dtp_session *s, dtp_step_result *out, dtp_err *err)
     double own = 0;
     dtp_status status = run_step(s, out, &own, err);
     if (status != DTP_OK) {
-        dtp_comm_give_up(s->comm, err->msg);
+        dtp_comm_abort(s->comm, err->msg);
         return status;
     }
     s->step++;

@@ -1,5 +1,5 @@
-/* Reading sharded tensors: pieces travel to rank 0 in chunks, so that no rank but rank 0 needs more
- * than its own piece and a few chunks. */
+/* Reading sharded tensors: shards travel to rank 0 in chunks, so that no rank but rank 0 needs more
+ * than its own shard and a few chunks. */
 #include "executor/session/session.h"
 
 #include <inttypes.h>
@@ -13,11 +13,11 @@
 
 enum { CHUNK_ELEMS = 1 << 18 };
 
-void dtp_session__runs(const dtp_piece *piece, int64_t first, int64_t n, const void *data,
+void dtp_session__runs(const dtp_shard *shard, int64_t first, int64_t n, const void *data,
                        int64_t elem_bytes, dtp_run_visit visit, void *user)
 {
-    dtp_piece_runs it = dtp_piece_runs_of(piece, piece);
-    while (dtp_piece_next(&it) && it.in_whole < first + n) {
+    dtp_shard_runs it = dtp_shard_runs_of(shard, shard);
+    while (dtp_shard_next(&it) && it.in_whole < first + n) {
         int64_t start = it.in_whole > first ? it.in_whole : first;
         int64_t run_end = it.in_whole + it.run, end = run_end < first + n ? run_end : first + n;
         if (end > start) {
@@ -47,7 +47,7 @@ static dtp_status reduce_partial(collection *c, int64_t n, dtp_err *err)
     const dtp_program *p = c->s->program;
     dtp_dtype dtype = c->value->type.dtype;
     for (int32_t m = 0; m < c->value->layout.n_mesh; m++) {
-        const dtp_place *place = &c->value->layout.place[m];
+        const dtp_placement *place = &c->value->layout.placement[m];
         if (place->kind != DTP_PARTIAL) {
             continue;
         }
@@ -78,11 +78,11 @@ static void visit_members(collection *c, int64_t first, int64_t n)
     int32_t members = dtp_mesh_set_size(mesh, c->set);
     for (int32_t j = 0; j < members && c->visited == DTP_OK; j++) {
         int32_t rank = dtp_mesh_set_member(mesh, c->set, 0, j);
-        dtp_piece piece = dtp_piece_of(&c->value->type, &c->value->layout, mesh, rank);
-        int64_t have = clamp(dtp_piece_elems(&piece) - first, n);
+        dtp_shard shard = dtp_shard_of(&c->value->type, &c->value->layout, mesh, rank);
+        int64_t have = clamp(dtp_shard_elems(&shard) - first, n);
         if (have > 0) {
             c->visited =
-                c->visit(c->user, rank, &piece, first, have, c->all + j * bytes, &c->visit_err);
+                c->visit(c->user, rank, &shard, first, have, c->all + j * bytes, &c->visit_err);
         }
     }
 }
@@ -115,7 +115,7 @@ static dtp_status collect_all(collection *c, int64_t elems, dtp_err *err)
     if (c->visited != DTP_OK) {
         *err = c->visit_err;
     }
-    return dtp_comm_settle(c->s->comm, c->visited, err);
+    return dtp_comm_agree_status(c->s->comm, c->visited, err);
 }
 
 dtp_status dtp_session_collect(dtp_session *s, dtp_tensor_id t, bool replicas,
@@ -135,7 +135,7 @@ dtp_status dtp_session_collect(dtp_session *s, dtp_tensor_id t, bool replicas,
                     .visit = visit,
                     .user = user};
     for (int32_t m = 0; m < value->layout.n_mesh; m++) {
-        bool split = value->layout.place[m].kind == DTP_SHARD;
+        bool split = value->layout.placement[m].kind == DTP_SHARD;
         c.set |= replicas || split ? (dtp_mesh_set)1 << m : 0;
     }
     dtp_ttype largest;
@@ -148,7 +148,7 @@ dtp_status dtp_session_collect(dtp_session *s, dtp_tensor_id t, bool replicas,
                             ? DTP_OK
                             : DTP_FAIL(err, DTP_NOMEM, "no memory to collect '%s'",
                                        s->program->graph->tensors[t].name);
-    status = dtp_comm_settle(s->comm, status, err);
+    status = dtp_comm_agree_status(s->comm, status, err);
     if (status == DTP_OK && c.mine != NULL && c.all != NULL) {
         status = collect_all(&c, elems, err);
     }
@@ -168,13 +168,13 @@ static void place_run(void *user, int64_t in_tensor, const void *data, int64_t n
     memcpy(g->out + in_tensor * g->elem_bytes, data, (size_t)(n * g->elem_bytes));
 }
 
-static dtp_status place_chunk(void *user, int32_t rank, const dtp_piece *piece, int64_t first,
+static dtp_status place_chunk(void *user, int32_t rank, const dtp_shard *shard, int64_t first,
                               int64_t n, const void *data, dtp_err *err)
 {
     (void)rank;
     (void)err;
     gathering *g = user;
-    dtp_session__runs(piece, first, n, data, g->elem_bytes, place_run, g);
+    dtp_session__runs(shard, first, n, data, g->elem_bytes, place_run, g);
     return DTP_OK;
 }
 
@@ -194,7 +194,7 @@ dtp_status dtp_session__whole_buffer(dtp_session *s, int64_t bytes, void **out, 
         status = *out != NULL ? DTP_OK
                               : DTP_FAIL(err, DTP_NOMEM, "no memory for %" PRId64 " bytes", bytes);
     }
-    return dtp_comm_settle(s->comm, status, err);
+    return dtp_comm_agree_status(s->comm, status, err);
 }
 
 dtp_status dtp_session_fetch_npy(dtp_session *s, dtp_tensor_id t, const char *path, dtp_err *err)
@@ -209,8 +209,8 @@ dtp_status dtp_session_fetch_npy(dtp_session *s, dtp_tensor_id t, const char *pa
     }
     if (status == DTP_OK) {
         bool writes = s->comm->rank == 0;
-        status =
-            dtp_comm_settle(s->comm, writes ? dtp_npy_write(path, type, whole, err) : DTP_OK, err);
+        status = dtp_comm_agree_status(
+            s->comm, writes ? dtp_npy_write(path, type, whole, err) : DTP_OK, err);
     }
     free(whole);
     return status;

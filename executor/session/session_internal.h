@@ -15,7 +15,7 @@ struct dtp_session {
     dtp_runner *runner;
     dtp_feed *feed;
     dtp_value_id *tensor_value; /* by tensor id: what a reader gets; -1 = not kept */
-    void *host;                 /* for the largest piece that is fed or initialised */
+    void *host;                 /* for the largest shard that is fed or initialised */
     int64_t host_bytes;
     int64_t step;
     bool allow_nan;
@@ -45,9 +45,9 @@ void dtp_session__unlock(dtp_session *s);
 dtp_status dtp_session__whole_buffer(dtp_session *s, int64_t bytes, void **out,
                                      dtp_err *err) DTP_MUST_CHECK;
 
-/* Visits the runs of `piece` that fall into elements first .. first + n - 1 of its storage. */
+/* Visits the runs of `shard` that fall into elements first .. first + n - 1 of its storage. */
 typedef void (*dtp_run_visit)(void *user, int64_t in_tensor, const void *data, int64_t n);
-void dtp_session__runs(const dtp_piece *piece, int64_t first, int64_t n, const void *data,
+void dtp_session__runs(const dtp_shard *shard, int64_t first, int64_t n, const void *data,
                        int64_t elem_bytes, dtp_run_visit visit, void *user);
 
 #endif

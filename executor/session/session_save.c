@@ -51,8 +51,8 @@ static dtp_status append(dtp_session *s, dtp_tensor_id t, dtp_st_writer *w, dtp_
         status = dtp_session_gather(s, t, whole, err);
     }
     if (status == DTP_OK) {
-        status =
-            dtp_comm_settle(s->comm, w != NULL ? dtp_st_put(w, whole, bytes, err) : DTP_OK, err);
+        status = dtp_comm_agree_status(s->comm,
+                                       w != NULL ? dtp_st_put(w, whole, bytes, err) : DTP_OK, err);
     }
     free(whole);
     return status;
@@ -63,7 +63,7 @@ static dtp_status save_single(dtp_session *s, const char *path, dtp_err *err)
     const dtp_graph *g = s->program->graph;
     dtp_st_writer *w = NULL;
     bool writes = s->comm->rank == 0;
-    DTP_TRY(dtp_comm_settle(s->comm, writes ? open_single(s, path, &w, err) : DTP_OK, err));
+    DTP_TRY(dtp_comm_agree_status(s->comm, writes ? open_single(s, path, &w, err) : DTP_OK, err));
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         if (!dtp_tensor_lasts(&g->tensors[t])) {
             continue;
@@ -74,7 +74,7 @@ static dtp_status save_single(dtp_session *s, const char *path, dtp_err *err)
             return status;
         }
     }
-    return dtp_comm_settle(s->comm, writes ? dtp_st_commit(w, NULL, NULL, err) : DTP_OK, err);
+    return dtp_comm_agree_status(s->comm, writes ? dtp_st_commit(w, NULL, NULL, err) : DTP_OK, err);
 }
 
 /* ---- the lock ---- */
@@ -110,7 +110,7 @@ dtp_status dtp_session__lock(dtp_session *s, const char *path, dtp_err *err)
     dtp_status status = s->locked == NULL    ? DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path)
                         : s->comm->rank == 0 ? take_lock(s, path, err)
                                              : DTP_OK;
-    return dtp_comm_settle(s->comm, status, err);
+    return dtp_comm_agree_status(s->comm, status, err);
 }
 
 void dtp_session__unlock(dtp_session *s)

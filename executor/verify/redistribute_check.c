@@ -22,7 +22,7 @@ typedef struct check {
     const dtp_redistribute_job *job;
     const char *backend;
     uint64_t seed;
-    void *got[DTP_REDISTRIBUTE_CHECK_RANKS]; /* by rank: its piece of the result */
+    void *got[DTP_REDISTRIBUTE_CHECK_RANKS]; /* by rank: its shard of the result */
 } check;
 
 /* The partial mesh dims of a layout. */
@@ -37,7 +37,7 @@ static partials partials_of(const dtp_program *p, const dtp_layout *layout)
 {
     partials out = {.op = DTP_REDUCE_SUM, .scale = 1};
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        const dtp_place *place = &layout->place[m];
+        const dtp_placement *place = &layout->placement[m];
         if (place->kind == DTP_PARTIAL) {
             bool avg = place->op == DTP_REDUCE_AVG;
             out.set |= 1U << m;
@@ -166,7 +166,7 @@ static uint64_t bits_of(double x)
     return bits;
 }
 
-/* Compares the piece of a rank; of partial results, the group's members hold the same elements. */
+/* Compares the shard of a rank; of partial results, the group's members hold the same elements. */
 static void compare_rank(const check *c, int32_t rank, dtp_redistribute_verdict *out)
 {
     const dtp_program *p = c->job->program;

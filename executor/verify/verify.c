@@ -1,4 +1,4 @@
-/* The reference runs on rank 0 alone; the pieces of every rank (replicas too) are streamed there
+/* The reference runs on rank 0 alone; the shards of every rank (replicas too) are streamed there
  * and compared element by element, so no other rank holds a whole tensor. Beside the reference,
  * rank 0 holds a few copies of one tensor at a time.
  *
@@ -233,12 +233,12 @@ static dtp_status compare(verification *v, int32_t i, dtp_err *err)
                                    .previous = update ? v->host[PREVIOUS] : NULL,
                                    .have = takes_over ? v->host[HAVE] : NULL};
     dtp_status status = v->ref != NULL ? expect(v, i, err) : DTP_OK;
-    DTP_TRY(dtp_comm_settle(v->s->comm, status, err));
+    DTP_TRY(dtp_comm_agree_status(v->s->comm, status, err));
     DTP_TRY(dtp_verify__compare(v->s, item->tensor, &want, &v->subjects[i].now, err));
     if (v->ref != NULL && takes_over) {
         status = dtp_verify__write(v->ref, v->subjects[i].reference, v->host[HAVE], err);
     }
-    return dtp_comm_settle(v->s->comm, status, err);
+    return dtp_comm_agree_status(v->s->comm, status, err);
 }
 
 /* The update node that makes an item's new value, run unless it has just been. */
@@ -319,7 +319,7 @@ static dtp_status one_step(verification *v, int32_t step, dtp_err *err)
     if (v->ref != NULL) {
         status = dtp_session_step(v->ref->session, &expected, err);
     }
-    DTP_TRY(dtp_comm_settle(v->s->comm, status, err));
+    DTP_TRY(dtp_comm_agree_status(v->s->comm, status, err));
     if (v->out->losses != NULL) {
         v->out->losses[step] = result.loss;
         v->out->ref_losses[step] = v->ref != NULL ? expected.loss : 0.0;
@@ -371,11 +371,11 @@ static dtp_status with_reference(verification *v, const dtp_verify_options *o, d
     if (status != DTP_OK) {
         dtp_err_prefix(err, "verify: reference");
     }
-    status = dtp_comm_settle(v->s->comm, status, err);
+    status = dtp_comm_agree_status(v->s->comm, status, err);
     if (status == DTP_OK) {
         v->ref = first ? &ref : NULL;
         status = make_room(v, err);
-        status = dtp_comm_settle(v->s->comm, status, err);
+        status = dtp_comm_agree_status(v->s->comm, status, err);
     }
     if (status == DTP_OK) {
         status = run(v, err);

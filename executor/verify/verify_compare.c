@@ -86,13 +86,13 @@ static void compare_run(void *user, int64_t in_tensor, const void *data, int64_t
     }
 }
 
-static dtp_status compare_chunk(void *user, int32_t rank, const dtp_piece *piece, int64_t first,
+static dtp_status compare_chunk(void *user, int32_t rank, const dtp_shard *shard, int64_t first,
                                 int64_t n, const void *data, dtp_err *err)
 {
     (void)rank;
     (void)err;
     comparison *c = user;
-    dtp_session__runs(piece, first, n, data, c->width, compare_run, c);
+    dtp_session__runs(shard, first, n, data, c->width, compare_run, c);
     return DTP_OK;
 }
 

@@ -72,7 +72,7 @@ static dtp_status fetch(const dtp_verify__update_job *job, dtp_tensor_id t, dtp_
         status = u->backend->ops->upload(u->backend, u->in[i].data, job->host,
                                          (size_t)dtp_ttype_bytes(&u->in[i].local), err);
     }
-    return dtp_comm_settle(job->s->comm, status, err);
+    return dtp_comm_agree_status(job->s->comm, status, err);
 }
 
 static dtp_status call_kernel(const dtp_verify__update_job *job, const dtp_node *node,
@@ -104,7 +104,7 @@ dtp_status dtp_verify__update_run(const dtp_verify__update_job *job, dtp_node_id
     const bool first = job->ref != NULL;
     dtp_verify__update_free(u);
     dtp_status status = first ? allocate(job, node, u, err) : DTP_OK;
-    DTP_TRY(dtp_comm_settle(job->s->comm, status, err));
+    DTP_TRY(dtp_comm_agree_status(job->s->comm, status, err));
     for (int32_t i = 0; i < node->n_in; i++) {
         if (!is_resident(job->g, node->in[i])) {
             DTP_TRY(fetch(job, node->in[i], u, i, err));
@@ -112,7 +112,7 @@ dtp_status dtp_verify__update_run(const dtp_verify__update_job *job, dtp_node_id
     }
     status = first ? call_kernel(job, node, u, err) : DTP_OK;
     u->node = id;
-    return dtp_comm_settle(job->s->comm, status, err);
+    return dtp_comm_agree_status(job->s->comm, status, err);
 }
 
 void dtp_verify__update_free(dtp_verify__update *u)

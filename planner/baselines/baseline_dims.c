@@ -47,15 +47,15 @@ dtp_feature_use dtp_baseline__use(const dtp_graph *g, const dtp_node *n, int32_t
 static void survey_rows(survey *s, const dtp_node *n)
 {
     dtp_call_types types;
-    dtp_rule_set rows;
+    dtp_sharding_rules rows;
     dtp_dim_id dims[DTP_MAX_OP_DIMS];
     const dtp_op_call call = dtp_node_call(s->g, n, &types);
     const int32_t n_dims = dtp_call_dims(&call, dims);
-    dtp_op_rules(&call, false, &rows);
+    dtp_sharding_rules_of(&call, false, &rows);
     for (int32_t i = 0; i < n_dims; i++) {
         bool free = false;
         for (int32_t r = 1; r < rows.n; r++) {
-            const dtp_rule *row = &rows.rows[r];
+            const dtp_sharding_rule *row = &rows.rows[r];
             free = free || (!row->internal && (row->dim == dims[i] || row->out_dim == dims[i]));
         }
         s->whole[dims[i]] = s->whole[dims[i]] || !free;

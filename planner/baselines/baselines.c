@@ -19,14 +19,14 @@ static void follow_renames(const dtp_graph *g, bool *marked)
 {
     for (int32_t i = 0; i < g->n_nodes && g->nodes[i].phase == DTP_FORWARD; i++) {
         dtp_call_types types;
-        dtp_rule_set rows;
+        dtp_sharding_rules rows;
         if ((g->nodes[i].op->flags & DTP_OP_RENAMES) == 0) {
             continue;
         }
         const dtp_op_call call = dtp_node_call(g, &g->nodes[i], &types);
-        dtp_op_rules(&call, false, &rows);
+        dtp_sharding_rules_of(&call, false, &rows);
         for (int32_t r = 1; r < rows.n; r++) {
-            const dtp_rule *row = &rows.rows[r];
+            const dtp_sharding_rule *row = &rows.rows[r];
             if (row->dim >= 0 && row->out_dim >= 0 && marked[row->dim]) {
                 marked[row->out_dim] = true;
             }
@@ -71,7 +71,7 @@ static dtp_status add_baseline(const dtp_graph *g, const dtp_mesh *mesh, dtp_are
         at++;
     }
     dtp_candidate c = {.name = name, .rules_text = text};
-    dtp_status s = dtp_rules_parse(text, mesh, &g->dims, arena, &c.rules, &why);
+    dtp_status s = dtp_layout_rules_parse(text, mesh, &g->dims, arena, &c.rules, &why);
     if (s != DTP_OK && !dtp_status_is_input(s)) {
         return DTP_FAIL(err, s, "%s", why.msg);
     }
@@ -88,7 +88,7 @@ dtp_status dtp_baselines_list(const dtp_graph *g, const dtp_mesh *mesh, const ch
     const char **names = NULL, **rules = NULL;
     int32_t n_file = 0;
     if (rules_file != NULL) {
-        DTP_TRY(dtp_rules_file_read(rules_file, mesh, arena, &n_file, &names, &rules, err));
+        DTP_TRY(dtp_layout_rules_file_read(rules_file, mesh, arena, &n_file, &names, &rules, err));
     }
     const char *data = data_parallel(g, mesh, arena);
     dtp_candidate *list = dtp_arena_alloc(arena, (size_t)n_file + 2, sizeof *list);

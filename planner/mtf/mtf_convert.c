@@ -9,7 +9,7 @@ typedef struct conversion {
     const dtp_graph *from;
     dtp_mtf_graph *to;
     int32_t *tensor; /* by dtp_tensor_id, -1 = not made yet */
-    dtp_rule_set *rules;
+    dtp_sharding_rules *rules;
     dtp_call_types *types;
 } conversion;
 
@@ -31,7 +31,7 @@ static dtp_status add_source(conversion *c, dtp_tensor_id t, dtp_err *err)
                             &c->tensor[t], err);
 }
 
-static bool may_split(const dtp_rule_set *rules, dtp_dim_id d)
+static bool may_split(const dtp_sharding_rules *rules, dtp_dim_id d)
 {
     for (int32_t r = 0; r < rules->n; r++) {
         if (rules->rows[r].dim == d || rules->rows[r].out_dim == d) {
@@ -68,7 +68,7 @@ static dtp_status add_node(conversion *c, dtp_node_id n, dtp_err *err)
     dtp_op_call call = dtp_node_call(g, node, c->types);
     dtp_dim_id dims[DTP_MAX_OP_DIMS];
     int32_t n_dims = strcmp(node->op->name, "relabel") == 0 ? 0 : dtp_call_dims(&call, dims);
-    dtp_op_rules(&call, false, c->rules);
+    dtp_sharding_rules_of(&call, false, c->rules);
     for (int32_t i = 0; i < n_dims; i++) {
         if (!may_split(c->rules, dims[i])) {
             unsplittable[spec.n_unsplittable++] = dtp_dims_name(&g->dims, dims[i]);

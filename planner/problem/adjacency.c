@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 /* Counts, sums up to the ends, and fills from behind, by which the ends become the begins. */
-static void fill(const dtp_select_problem *p, sel_incident *x)
+static void fill(const dtp_problem *p, solver_adjacency *x)
 {
     for (int32_t e = 0; e < p->n_edges; e++) {
         x->first[p->edge_a[e]]++;
@@ -18,21 +18,21 @@ static void fill(const dtp_select_problem *p, sel_incident *x)
     }
 }
 
-dtp_status sel_incident_create(const dtp_select_problem *p, sel_incident *out, dtp_err *err)
+dtp_status solver_adjacency_create(const dtp_problem *p, solver_adjacency *out, dtp_err *err)
 {
-    *out = (sel_incident){.first = calloc((size_t)p->n_nodes + 1, sizeof *out->first),
-                          .edge = calloc(2 * (size_t)p->n_edges + 1, sizeof *out->edge)};
+    *out = (solver_adjacency){.first = calloc((size_t)p->n_nodes + 1, sizeof *out->first),
+                              .edge = calloc(2 * (size_t)p->n_edges + 1, sizeof *out->edge)};
     if (out->first == NULL || out->edge == NULL) {
-        sel_incident_destroy(out);
+        solver_adjacency_destroy(out);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the edges of %d nodes", p->n_nodes);
     }
     fill(p, out);
     return DTP_OK;
 }
 
-void sel_incident_destroy(sel_incident *x)
+void solver_adjacency_destroy(solver_adjacency *x)
 {
     free(x->first);
     free(x->edge);
-    *x = (sel_incident){0};
+    *x = (solver_adjacency){0};
 }

@@ -4,13 +4,13 @@
 
 #include "planner/problem/problem.h"
 
-typedef struct sel_incident {
+typedef struct solver_adjacency {
     int32_t *first; /* by node, and one more: its edges are edge[first[i]..first[i + 1] - 1], */
     int32_t *edge;  /* in their order */
-} sel_incident;
+} solver_adjacency;
 
-dtp_status sel_incident_create(const dtp_select_problem *p, sel_incident *out,
-                               dtp_err *err) DTP_MUST_CHECK;
-void sel_incident_destroy(sel_incident *x);
+dtp_status solver_adjacency_create(const dtp_problem *p, solver_adjacency *out,
+                                   dtp_err *err) DTP_MUST_CHECK;
+void solver_adjacency_destroy(solver_adjacency *x);
 
 #endif

@@ -1,13 +1,13 @@
 /* Usage over time by sweeping the begins and ends of the intervals in order of time; at one time,
  * ends come first, because intervals are half-open. Those that follow each other and do not depend
- * on a choice are one step of the sweep. */
+ * on a assignment are one step of the sweep. */
 #include "planner/problem/check.h"
 
 #include <stdlib.h>
 
 #include "core/base/sort.h"
 
-/* An interval begins or ends, or several do that are the same with every choice. */
+/* An interval begins or ends, or several do that are the same with every assignment. */
 typedef struct event {
     const int64_t *usage; /* by strategy of the node; borrowed; NULL: of several */
     int64_t time;         /* of several: when most is used */
@@ -16,19 +16,19 @@ typedef struct event {
     bool begin;
 } event;
 
-struct dtp_select_evaluator {
-    const dtp_select_problem *p;
+struct dtp_evaluator {
+    const dtp_problem *p;
     event *events; /* in order */
     size_t n;
 };
 
 /* Begins or ends of all intervals; the item is the interval. */
-static int64_t list_times(const dtp_select_problem *p, bool begin, dtp_keyed *list)
+static int64_t list_times(const dtp_problem *p, bool begin, dtp_keyed *list)
 {
-    const int32_t n_intervals = dtp_select_n_intervals(p);
+    const int32_t n_intervals = dtp_problem_n_intervals(p);
     int64_t n = 0;
     for (int32_t i = 0; i < n_intervals; i++) {
-        const dtp_select_interval x = dtp_select_interval_at(p, i);
+        const dtp_problem_interval x = dtp_problem_interval_at(p, i);
         if (x.begin < x.end) {
             list[n++] = (dtp_keyed){dtp_sort_key(begin ? x.begin : x.end), i};
         }
@@ -36,16 +36,16 @@ static int64_t list_times(const dtp_select_problem *p, bool begin, dtp_keyed *li
     return n;
 }
 
-static bool is_fixed(const dtp_select_problem *p, const dtp_select_interval *x)
+static bool is_fixed(const dtp_problem *p, const dtp_problem_interval *x)
 {
     bool fixed = true;
-    for (int32_t s = 1; s < dtp_select_n_strategies(p, x->node) && fixed; s++) {
+    for (int32_t s = 1; s < dtp_problem_n_strategies(p, x->node) && fixed; s++) {
         fixed = x->usage[s] == x->usage[0];
     }
     return fixed;
 }
 
-static void add_event(dtp_select_evaluator *e, const dtp_select_interval *x, bool begin)
+static void add_event(dtp_evaluator *e, const dtp_problem_interval *x, bool begin)
 {
     const int64_t time = begin ? x->begin : x->end;
     if (!is_fixed(e->p, x)) {
@@ -65,7 +65,7 @@ static void add_event(dtp_select_evaluator *e, const dtp_select_interval *x, boo
 }
 
 /* Ends are listed before begins, which sorting keeps so at one time. */
-static void put_in_order(dtp_select_evaluator *e, dtp_keyed *list, dtp_keyed *scratch)
+static void put_in_order(dtp_evaluator *e, dtp_keyed *list, dtp_keyed *scratch)
 {
     const int64_t ends = list_times(e->p, false, list);
     const int64_t n = ends + list_times(e->p, true, list + ends);
@@ -76,21 +76,20 @@ static void put_in_order(dtp_select_evaluator *e, dtp_keyed *list, dtp_keyed *sc
     for (int64_t i = 0; i < n; i++) {
         const bool begin = list[i].item < 0;
         const int64_t interval = begin ? ~list[i].item : list[i].item;
-        const dtp_select_interval x = dtp_select_interval_at(e->p, (int32_t)interval);
+        const dtp_problem_interval x = dtp_problem_interval_at(e->p, (int32_t)interval);
         add_event(e, &x, begin);
     }
 }
 
-dtp_status dtp_select_evaluator_create(const dtp_select_problem *p, dtp_select_evaluator **out,
-                                       dtp_err *err)
+dtp_status dtp_evaluator_create(const dtp_problem *p, dtp_evaluator **out, dtp_err *err)
 {
-    const size_t n = (size_t)dtp_select_n_intervals(p) * 2 + 1;
-    dtp_select_evaluator *e = calloc(1, sizeof *e);
+    const size_t n = (size_t)dtp_problem_n_intervals(p) * 2 + 1;
+    dtp_evaluator *e = calloc(1, sizeof *e);
     event *events = calloc(n, sizeof *events);
     dtp_keyed *list = malloc(2 * n * sizeof *list);
     const bool ok = e != NULL && events != NULL && list != NULL;
     if (ok) {
-        *e = (dtp_select_evaluator){.p = p, .events = events};
+        *e = (dtp_evaluator){.p = p, .events = events};
         put_in_order(e, list, list + n);
         *out = e;
     } else {
@@ -101,7 +100,7 @@ dtp_status dtp_select_evaluator_create(const dtp_select_problem *p, dtp_select_e
     return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu times", n);
 }
 
-void dtp_select_evaluator_destroy(dtp_select_evaluator *e)
+void dtp_evaluator_destroy(dtp_evaluator *e)
 {
     if (e != NULL) {
         free(e->events);
@@ -109,27 +108,28 @@ void dtp_select_evaluator_destroy(dtp_select_evaluator *e)
     }
 }
 
-static int64_t smallest(const dtp_select_problem *p, int32_t node, const int64_t *usage)
+static int64_t smallest(const dtp_problem *p, int32_t node, const int64_t *usage)
 {
     int64_t least = INT64_MAX;
-    for (int32_t s = 0; s < dtp_select_n_strategies(p, node); s++) {
+    for (int32_t s = 0; s < dtp_problem_n_strategies(p, node); s++) {
         least = usage[s] < least ? usage[s] : least;
     }
     return least;
 }
 
-static int64_t usage_of(const dtp_select_evaluator *e, const event *at, const int32_t *choice)
+static int64_t usage_of(const dtp_evaluator *e, const event *at, const int32_t *assignment)
 {
-    return choice != NULL ? at->usage[choice[at->node]] : smallest(e->p, at->node, at->usage);
+    return assignment != NULL ? at->usage[assignment[at->node]]
+                              : smallest(e->p, at->node, at->usage);
 }
 
-/* choice NULL: every interval with its smallest usage. */
-static void sweep(const dtp_select_evaluator *e, const int32_t *choice, dtp_select_value *out)
+/* assignment NULL: every interval with its smallest usage. */
+static void sweep(const dtp_evaluator *e, const int32_t *assignment, dtp_problem_value *out)
 {
     int64_t now = 0;
     for (size_t k = 0; k < e->n; k++) {
         const event *at = &e->events[k];
-        const int64_t usage = at->usage != NULL ? usage_of(e, at, choice) : 0;
+        const int64_t usage = at->usage != NULL ? usage_of(e, at, assignment) : 0;
         const int64_t net = at->usage == NULL ? at->net : at->begin ? usage : -usage;
         const int64_t top = at->usage == NULL ? at->top : net;
         if (now + top > out->peak) {
@@ -140,53 +140,53 @@ static void sweep(const dtp_select_evaluator *e, const int32_t *choice, dtp_sele
     }
 }
 
-dtp_status dtp_select_evaluator_cost(const dtp_select_evaluator *evaluator, const int32_t *choice,
-                                     int64_t *cost, dtp_err *err)
+dtp_status dtp_evaluator_cost(const dtp_evaluator *evaluator, const int32_t *assignment,
+                              int64_t *cost, dtp_err *err)
 {
-    const dtp_select_problem *p = evaluator->p;
+    const dtp_problem *p = evaluator->p;
     *cost = 0;
     for (int32_t i = 0; i < p->n_nodes; i++) {
-        if (choice[i] < 0 || choice[i] >= dtp_select_n_strategies(p, i)) {
-            return DTP_FAIL(err, DTP_INVALID, "node %d: strategy %d of %d", i, choice[i],
-                            dtp_select_n_strategies(p, i));
+        if (assignment[i] < 0 || assignment[i] >= dtp_problem_n_strategies(p, i)) {
+            return DTP_FAIL(err, DTP_INVALID, "node %d: strategy %d of %d", i, assignment[i],
+                            dtp_problem_n_strategies(p, i));
         }
-        *cost = dtp_select_add_cost(*cost, p->cost[p->first[i] + choice[i]]);
+        *cost = dtp_problem_add_cost(*cost, p->cost[p->first[i] + assignment[i]]);
     }
     for (int32_t e = 0; e < p->n_edges; e++) {
-        const int64_t row = choice[p->edge_a[e]], col = choice[p->edge_b[e]];
-        const int64_t at = p->edge_first[e] + row * dtp_select_n_strategies(p, p->edge_b[e]) + col;
-        *cost = dtp_select_add_cost(*cost, p->edge_cost[at]);
+        const int64_t row = assignment[p->edge_a[e]], col = assignment[p->edge_b[e]];
+        const int64_t at = p->edge_first[e] + row * dtp_problem_n_strategies(p, p->edge_b[e]) + col;
+        *cost = dtp_problem_add_cost(*cost, p->edge_cost[at]);
     }
     return DTP_OK;
 }
 
-dtp_status dtp_select_evaluator_run(const dtp_select_evaluator *evaluator, const int32_t *choice,
-                                    dtp_select_value *out, dtp_err *err)
+dtp_status dtp_evaluator_run(const dtp_evaluator *evaluator, const int32_t *assignment,
+                             dtp_problem_value *out, dtp_err *err)
 {
-    *out = (dtp_select_value){0};
-    DTP_TRY(dtp_select_evaluator_cost(evaluator, choice, &out->cost, err));
-    sweep(evaluator, choice, out);
-    out->feasible = out->cost < DTP_SELECT_FORBIDDEN && out->peak <= evaluator->p->usage_limit;
+    *out = (dtp_problem_value){0};
+    DTP_TRY(dtp_evaluator_cost(evaluator, assignment, &out->cost, err));
+    sweep(evaluator, assignment, out);
+    out->feasible = out->cost < DTP_FORBIDDEN && out->peak <= evaluator->p->usage_limit;
     return DTP_OK;
 }
 
-dtp_status dtp_select_evaluate(const dtp_select_problem *p, const int32_t *choice,
-                               dtp_select_value *out, dtp_err *err)
+dtp_status dtp_problem_evaluate(const dtp_problem *p, const int32_t *assignment,
+                                dtp_problem_value *out, dtp_err *err)
 {
-    dtp_select_evaluator *e = NULL;
-    DTP_TRY(dtp_select_evaluator_create(p, &e, err));
-    const dtp_status status = dtp_select_evaluator_run(e, choice, out, err);
-    dtp_select_evaluator_destroy(e);
+    dtp_evaluator *e = NULL;
+    DTP_TRY(dtp_evaluator_create(p, &e, err));
+    const dtp_status status = dtp_evaluator_run(e, assignment, out, err);
+    dtp_evaluator_destroy(e);
     return status;
 }
 
-dtp_status dtp_select_least_peak(const dtp_select_problem *p, int64_t *out, dtp_err *err)
+dtp_status dtp_minimum_peak(const dtp_problem *p, int64_t *out, dtp_err *err)
 {
-    dtp_select_evaluator *e = NULL;
-    dtp_select_value value = {0};
-    DTP_TRY(dtp_select_evaluator_create(p, &e, err));
+    dtp_evaluator *e = NULL;
+    dtp_problem_value value = {0};
+    DTP_TRY(dtp_evaluator_create(p, &e, err));
     sweep(e, NULL, &value);
-    dtp_select_evaluator_destroy(e);
+    dtp_evaluator_destroy(e);
     *out = value.peak;
     return DTP_OK;
 }

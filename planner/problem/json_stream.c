@@ -15,7 +15,7 @@
 
 enum { BUFFER_BYTES = 1 << 18 };
 
-struct sel_json {
+struct solver_json {
     const char *file;
     gzFile in;
     size_t at, len;      /* in the buffer */
@@ -26,9 +26,9 @@ struct sel_json {
     unsigned char buffer[BUFFER_BYTES];
 };
 
-dtp_status sel_json_open(const char *file, sel_json **out, dtp_err *err)
+dtp_status solver_json_open(const char *file, solver_json **out, dtp_err *err)
 {
-    sel_json *s = calloc(1, sizeof *s);
+    solver_json *s = calloc(1, sizeof *s);
     if (s == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory", file);
     }
@@ -38,7 +38,7 @@ dtp_status sel_json_open(const char *file, sel_json **out, dtp_err *err)
         free(s);
         return status;
     }
-    *s = (sel_json){.file = file, .in = gzdopen(fd, "rb"), .line = 1, .i = -1, .j = -1};
+    *s = (solver_json){.file = file, .in = gzdopen(fd, "rb"), .line = 1, .i = -1, .j = -1};
     if (s->in == NULL) {
         (void)close(fd);
         free(s);
@@ -49,7 +49,7 @@ dtp_status sel_json_open(const char *file, sel_json **out, dtp_err *err)
     return DTP_OK;
 }
 
-void sel_json_close(sel_json *s)
+void solver_json_close(solver_json *s)
 {
     if (s != NULL) {
         (void)gzclose(s->in);
@@ -57,23 +57,23 @@ void sel_json_close(sel_json *s)
     }
 }
 
-void sel_json_set_path(sel_json *s, const char *name, int64_t i, int64_t j)
+void solver_json_set_path(solver_json *s, const char *name, int64_t i, int64_t j)
 {
     s->path = name;
     s->i = i;
     s->j = j;
 }
 
-sel_json_place sel_json_here(const sel_json *s)
+solver_json_place solver_json_here(const solver_json *s)
 {
-    return (sel_json_place){s->line, s->base + (int64_t)s->at - s->begin + 1};
+    return (solver_json_place){s->line, s->base + (int64_t)s->at - s->begin + 1};
 }
 
-dtp_status sel_json_fail(const sel_json *s, const sel_json_place *at, dtp_err *err, const char *fmt,
-                         ...)
+dtp_status solver_json_fail(const solver_json *s, const solver_json_place *at, dtp_err *err,
+                            const char *fmt, ...)
 {
     char what[256], path[96] = "";
-    const sel_json_place here = sel_json_here(s);
+    const solver_json_place here = solver_json_here(s);
     va_list ap;
     va_start(ap, fmt);
     (void)vsnprintf(what, sizeof what, fmt, ap);
@@ -91,7 +91,7 @@ dtp_status sel_json_fail(const sel_json *s, const sel_json_place *at, dtp_err *e
 }
 
 /* Reads on when the buffer is used up; afterwards at == len means the end of the file. */
-static dtp_status refill(sel_json *s, dtp_err *err)
+static dtp_status refill(solver_json *s, dtp_err *err)
 {
     if (s->at < s->len) {
         return DTP_OK;
@@ -114,7 +114,7 @@ static dtp_status refill(sel_json *s, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status sel_json_peek(sel_json *s, int *byte, dtp_err *err)
+dtp_status solver_json_peek(solver_json *s, int *byte, dtp_err *err)
 {
     for (;;) {
         DTP_TRY(refill(s, err));
@@ -135,22 +135,22 @@ dtp_status sel_json_peek(sel_json *s, int *byte, dtp_err *err)
     }
 }
 
-static dtp_status fail_expected(sel_json *s, const char *what, int found, dtp_err *err)
+static dtp_status fail_expected(solver_json *s, const char *what, int found, dtp_err *err)
 {
     if (found < 0) {
-        return sel_json_fail(s, NULL, err, "expected %s, found the end of the file", what);
+        return solver_json_fail(s, NULL, err, "expected %s, found the end of the file", what);
     }
     if (found < 0x20 || found >= 0x7F) {
-        return sel_json_fail(s, NULL, err, "expected %s, found the byte 0x%02x", what,
-                             (unsigned)found);
+        return solver_json_fail(s, NULL, err, "expected %s, found the byte 0x%02x", what,
+                                (unsigned)found);
     }
-    return sel_json_fail(s, NULL, err, "expected %s, found '%c'", what, found);
+    return solver_json_fail(s, NULL, err, "expected %s, found '%c'", what, found);
 }
 
-dtp_status sel_json_take(sel_json *s, char mark, dtp_err *err)
+dtp_status solver_json_take(solver_json *s, char mark, dtp_err *err)
 {
     int c = -1;
-    DTP_TRY(sel_json_peek(s, &c, err));
+    DTP_TRY(solver_json_peek(s, &c, err));
     if (c != mark) {
         const char what[] = {'\'', mark, '\'', '\0'};
         return fail_expected(s, what, c, err);
@@ -159,10 +159,10 @@ dtp_status sel_json_take(sel_json *s, char mark, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status sel_json_next(sel_json *s, char close, int64_t element, bool *more, dtp_err *err)
+dtp_status solver_json_next(solver_json *s, char close, int64_t element, bool *more, dtp_err *err)
 {
     int c = -1;
-    DTP_TRY(sel_json_peek(s, &c, err));
+    DTP_TRY(solver_json_peek(s, &c, err));
     *more = c != close;
     if (!*more || (element > 0 && c == ',')) {
         s->at++;
@@ -176,7 +176,7 @@ dtp_status sel_json_next(sel_json *s, char close, int64_t element, bool *more, d
  */
 
 /* Bytes for which `part` holds, into text; the one that follows is left. */
-static dtp_status collect(sel_json *s, bool (*part)(int), char *text, size_t room, size_t *n,
+static dtp_status collect(solver_json *s, bool (*part)(int), char *text, size_t room, size_t *n,
                           dtp_err *err)
 {
     for (*n = 0;; s->at++) {
@@ -186,7 +186,7 @@ static dtp_status collect(sel_json *s, bool (*part)(int), char *text, size_t roo
             return DTP_OK;
         }
         if (*n + 1 == room) {
-            return sel_json_fail(s, NULL, err, "more than %zu characters", room - 1);
+            return solver_json_fail(s, NULL, err, "more than %zu characters", room - 1);
         }
         text[(*n)++] = (char)s->buffer[s->at];
     }
@@ -198,7 +198,7 @@ static bool is_number_part(int c)
 }
 
 /* A number that is not plain digits. */
-static dtp_status whole_from_text(sel_json *s, sel_json_place at, const char *text, size_t n,
+static dtp_status whole_from_text(solver_json *s, solver_json_place at, const char *text, size_t n,
                                   int64_t *out, dtp_err *err)
 {
     dtp_json_doc *doc = NULL;
@@ -214,19 +214,19 @@ static dtp_status whole_from_text(sel_json *s, sel_json_place at, const char *te
         return DTP_OK;
     }
     if (!ok || !(value >= 0.0 && value <= 9007199254740992.0) || value > (double)(int64_t)value) {
-        return sel_json_fail(s, &at, err, "'%s' is not a whole number from 0 to 2^63 - 1", text);
+        return solver_json_fail(s, &at, err, "'%s' is not a whole number from 0 to 2^63 - 1", text);
     }
     *out = (int64_t)value;
     return DTP_OK;
 }
 
-dtp_status sel_json_whole(sel_json *s, int64_t *out, dtp_err *err)
+dtp_status solver_json_whole(solver_json *s, int64_t *out, dtp_err *err)
 {
     char text[DTP_JSON_MAX_NUMBER_BYTES + 1];
     int c = -1;
     size_t n;
     int64_t value = 0;
-    DTP_TRY(sel_json_peek(s, &c, err));
+    DTP_TRY(solver_json_peek(s, &c, err));
     if (c != '-' && (c < '0' || c > '9')) {
         return fail_expected(s, "a number", c, err);
     }
@@ -241,7 +241,7 @@ dtp_status sel_json_whole(sel_json *s, int64_t *out, dtp_err *err)
             return DTP_OK;
         }
     }
-    const sel_json_place at = sel_json_here(s);
+    const solver_json_place at = solver_json_here(s);
     DTP_TRY(collect(s, is_number_part, text, sizeof text, &n, err));
     if (strspn(text, "0123456789") != n || (text[0] == '0' && n > 1)) {
         return whole_from_text(s, at, text, n, out, err);
@@ -249,24 +249,24 @@ dtp_status sel_json_whole(sel_json *s, int64_t *out, dtp_err *err)
     errno = 0;
     const long long whole = strtoll(text, NULL, 10);
     *out = whole;
-    return errno == 0
-               ? DTP_OK
-               : sel_json_fail(s, &at, err, "'%s' is not a whole number from 0 to 2^63 - 1", text);
+    return errno == 0 ? DTP_OK
+                      : solver_json_fail(s, &at, err,
+                                         "'%s' is not a whole number from 0 to 2^63 - 1", text);
 }
 
 /* Copies the string with its quotes; the strict reader of core/json then decodes it. */
-static dtp_status raw_string(sel_json *s, char *raw, size_t *n, dtp_err *err)
+static dtp_status raw_string(solver_json *s, char *raw, size_t *n, dtp_err *err)
 {
     bool escaped = false;
-    const sel_json_place start = sel_json_here(s);
+    const solver_json_place start = solver_json_here(s);
     for (*n = 0;; s->at++) {
         DTP_TRY(refill(s, err));
         if (s->at == s->len) {
-            return sel_json_fail(s, &start, err, "the string that starts here does not end");
+            return solver_json_fail(s, &start, err, "the string that starts here does not end");
         }
-        if (*n == SEL_JSON_STRING_BYTES) {
-            return sel_json_fail(s, &start, err, "a string of more than %d bytes",
-                                 SEL_JSON_STRING_BYTES);
+        if (*n == SOLVER_JSON_STRING_BYTES) {
+            return solver_json_fail(s, &start, err, "a string of more than %d bytes",
+                                    SOLVER_JSON_STRING_BYTES);
         }
         const unsigned char c = s->buffer[s->at];
         s->begin += (c & 0xC0U) == 0x80U ? 1 : 0;
@@ -279,28 +279,28 @@ static dtp_status raw_string(sel_json *s, char *raw, size_t *n, dtp_err *err)
     }
 }
 
-dtp_status sel_json_string(sel_json *s, char out[SEL_JSON_STRING_BYTES], dtp_err *err)
+dtp_status solver_json_string(solver_json *s, char out[SOLVER_JSON_STRING_BYTES], dtp_err *err)
 {
-    char raw[SEL_JSON_STRING_BYTES];
+    char raw[SOLVER_JSON_STRING_BYTES];
     const char *text = NULL;
     dtp_json_doc *doc = NULL;
     dtp_err inner = {0};
     size_t n;
     int c = -1;
-    DTP_TRY(sel_json_peek(s, &c, err));
+    DTP_TRY(solver_json_peek(s, &c, err));
     if (c != '"') {
         return fail_expected(s, "a string", c, err);
     }
-    const sel_json_place start = sel_json_here(s);
+    const solver_json_place start = solver_json_here(s);
     DTP_TRY(raw_string(s, raw, &n, err));
     dtp_status st = dtp_json_parse("in the string", raw, n, &doc, &inner);
     st = st == DTP_OK ? dtp_json_string(dtp_json_root(doc), &text, &inner) : st;
     if (st == DTP_OK) {
-        (void)snprintf(out, SEL_JSON_STRING_BYTES, "%s", text);
+        (void)snprintf(out, SOLVER_JSON_STRING_BYTES, "%s", text);
     }
     dtp_json_destroy(doc);
     if (st == DTP_NOMEM) {
         return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory for a string", s->file);
     }
-    return st == DTP_OK ? DTP_OK : sel_json_fail(s, &start, err, "%s", inner.msg);
+    return st == DTP_OK ? DTP_OK : solver_json_fail(s, &start, err, "%s", inner.msg);
 }

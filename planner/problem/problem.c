@@ -6,27 +6,27 @@
 
 #include "core/base/safe_int.h"
 
-int32_t dtp_select_n_strategies(const dtp_select_problem *p, int32_t node)
+int32_t dtp_problem_n_strategies(const dtp_problem *p, int32_t node)
 {
     return (int32_t)(p->first[node + 1] - p->first[node]);
 }
 
-int32_t dtp_select_n_intervals(const dtp_select_problem *p)
+int32_t dtp_problem_n_intervals(const dtp_problem *p)
 {
     return p->n_nodes + p->n_extra;
 }
 
-dtp_select_interval dtp_select_interval_at(const dtp_select_problem *p, int32_t index)
+dtp_problem_interval dtp_problem_interval_at(const dtp_problem *p, int32_t index)
 {
     const int32_t x = index - p->n_nodes;
-    return x < 0 ? (dtp_select_interval){index, p->begin[index], p->end[index],
-                                         p->usage + p->first[index]}
-                 : (dtp_select_interval){p->extra_node[x], p->extra_begin[x], p->extra_end[x],
-                                         p->extra_usage + p->extra_first[x]};
+    return x < 0 ? (dtp_problem_interval){index, p->begin[index], p->end[index],
+                                          p->usage + p->first[index]}
+                 : (dtp_problem_interval){p->extra_node[x], p->extra_begin[x], p->extra_end[x],
+                                          p->extra_usage + p->extra_first[x]};
 }
 
-dtp_status dtp_select__reserve(void *array, int64_t need, int64_t *capacity, size_t size,
-                               dtp_err *err)
+dtp_status dtp_problem__reserve(void *array, int64_t need, int64_t *capacity, size_t size,
+                                dtp_err *err)
 {
     void *old;
     if (need <= *capacity) {
@@ -47,52 +47,52 @@ dtp_status dtp_select__reserve(void *array, int64_t need, int64_t *capacity, siz
     return DTP_OK;
 }
 
-static dtp_status reserve_nodes(dtp_select_problem *p, int32_t need, dtp_err *err)
+static dtp_status reserve_nodes(dtp_problem *p, int32_t need, dtp_err *err)
 {
     int64_t begin = p->cap_nodes, end = begin, first = begin > 0 ? begin + 1 : 0;
     if (need <= p->cap_nodes) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_select__reserve(&p->begin, need, &begin, sizeof *p->begin, err));
-    DTP_TRY(dtp_select__reserve(&p->end, begin, &end, sizeof *p->end, err));
-    DTP_TRY(dtp_select__reserve(&p->first, begin + 1, &first, sizeof *p->first, err));
+    DTP_TRY(dtp_problem__reserve(&p->begin, need, &begin, sizeof *p->begin, err));
+    DTP_TRY(dtp_problem__reserve(&p->end, begin, &end, sizeof *p->end, err));
+    DTP_TRY(dtp_problem__reserve(&p->first, begin + 1, &first, sizeof *p->first, err));
     p->cap_nodes = (int32_t)(begin < end ? begin : end);
     p->cap_nodes = (int32_t)(first - 1 < p->cap_nodes ? first - 1 : p->cap_nodes);
     return DTP_OK;
 }
 
-static dtp_status reserve_edges(dtp_select_problem *p, int32_t need, dtp_err *err)
+static dtp_status reserve_edges(dtp_problem *p, int32_t need, dtp_err *err)
 {
     int64_t a = p->cap_edges, b = a, first = a > 0 ? a + 1 : 0;
     if (need <= p->cap_edges) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_select__reserve(&p->edge_a, need, &a, sizeof *p->edge_a, err));
-    DTP_TRY(dtp_select__reserve(&p->edge_b, a, &b, sizeof *p->edge_b, err));
-    DTP_TRY(dtp_select__reserve(&p->edge_first, a + 1, &first, sizeof *p->edge_first, err));
+    DTP_TRY(dtp_problem__reserve(&p->edge_a, need, &a, sizeof *p->edge_a, err));
+    DTP_TRY(dtp_problem__reserve(&p->edge_b, a, &b, sizeof *p->edge_b, err));
+    DTP_TRY(dtp_problem__reserve(&p->edge_first, a + 1, &first, sizeof *p->edge_first, err));
     p->cap_edges = (int32_t)(a < b ? a : b);
     p->cap_edges = (int32_t)(first - 1 < p->cap_edges ? first - 1 : p->cap_edges);
     return DTP_OK;
 }
 
-static dtp_status reserve_extra(dtp_select_problem *p, int32_t need, dtp_err *err)
+static dtp_status reserve_extra(dtp_problem *p, int32_t need, dtp_err *err)
 {
     int64_t node = p->cap_extra, begin = node, end = node, first = node;
     if (need <= p->cap_extra) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_select__reserve(&p->extra_node, need, &node, sizeof *p->extra_node, err));
-    DTP_TRY(dtp_select__reserve(&p->extra_begin, node, &begin, sizeof *p->extra_begin, err));
-    DTP_TRY(dtp_select__reserve(&p->extra_end, node, &end, sizeof *p->extra_end, err));
-    DTP_TRY(dtp_select__reserve(&p->extra_first, node, &first, sizeof *p->extra_first, err));
+    DTP_TRY(dtp_problem__reserve(&p->extra_node, need, &node, sizeof *p->extra_node, err));
+    DTP_TRY(dtp_problem__reserve(&p->extra_begin, node, &begin, sizeof *p->extra_begin, err));
+    DTP_TRY(dtp_problem__reserve(&p->extra_end, node, &end, sizeof *p->extra_end, err));
+    DTP_TRY(dtp_problem__reserve(&p->extra_first, node, &first, sizeof *p->extra_first, err));
     p->cap_extra = (int32_t)node;
     return DTP_OK;
 }
 
-dtp_status dtp_select_problem_create(const char *name, int64_t usage_limit,
-                                     dtp_select_problem **out, dtp_err *err)
+dtp_status dtp_problem_create(const char *name, int64_t usage_limit, dtp_problem **out,
+                              dtp_err *err)
 {
-    dtp_select_problem *p = calloc(1, sizeof *p);
+    dtp_problem *p = calloc(1, sizeof *p);
     if (p != NULL) {
         p->name = strdup(name);
         p->usage_limit = usage_limit;
@@ -103,11 +103,11 @@ dtp_status dtp_select_problem_create(const char *name, int64_t usage_limit,
             return DTP_OK;
         }
     }
-    dtp_select_problem_destroy(p);
+    dtp_problem_destroy(p);
     return DTP_FAIL(err, DTP_NOMEM, "out of memory for a selection problem");
 }
 
-void dtp_select_problem_destroy(dtp_select_problem *p)
+void dtp_problem_destroy(dtp_problem *p)
 {
     if (p == NULL) {
         return;
@@ -130,18 +130,18 @@ void dtp_select_problem_destroy(dtp_select_problem *p)
     free(p);
 }
 
-dtp_status dtp_select_add_node(dtp_select_problem *p, int64_t begin, int64_t end, int32_t k,
-                               const int64_t *cost, const int64_t *usage, dtp_err *err)
+dtp_status dtp_problem_add_variable(dtp_problem *p, int64_t begin, int64_t end, int32_t k,
+                                    const int64_t *cost, const int64_t *usage, dtp_err *err)
 {
-    if (p->n_nodes >= INT32_MAX / 4 || k < 1 || k > DTP_SELECT_MAX_STRATEGIES) {
+    if (p->n_nodes >= INT32_MAX / 4 || k < 1 || k > DTP_MAX_STRATEGIES) {
         return DTP_FAIL(err, DTP_RANGE, "node %d with %d strategies (1 to %d)", p->n_nodes, k,
-                        DTP_SELECT_MAX_STRATEGIES);
+                        DTP_MAX_STRATEGIES);
     }
     const int64_t at = p->first[p->n_nodes];
     int64_t cost_room = p->cap_strategies, usage_room = p->cap_strategies;
     DTP_TRY(reserve_nodes(p, p->n_nodes + 1, err));
-    DTP_TRY(dtp_select__reserve(&p->cost, at + k, &cost_room, sizeof *p->cost, err));
-    DTP_TRY(dtp_select__reserve(&p->usage, at + k, &usage_room, sizeof *p->usage, err));
+    DTP_TRY(dtp_problem__reserve(&p->cost, at + k, &cost_room, sizeof *p->cost, err));
+    DTP_TRY(dtp_problem__reserve(&p->usage, at + k, &usage_room, sizeof *p->usage, err));
     p->cap_strategies = usage_room;
     memcpy(p->cost + at, cost, (size_t)k * sizeof *cost);
     memcpy(p->usage + at, usage, (size_t)k * sizeof *usage);
@@ -152,26 +152,26 @@ dtp_status dtp_select_add_node(dtp_select_problem *p, int64_t begin, int64_t end
 }
 
 /* Usages of a further interval: shared with the last one of the same node if equal. */
-static dtp_status place_usage(dtp_select_problem *p, int32_t node, const int64_t *usage,
-                              int64_t *first, dtp_err *err)
+static dtp_status place_usage(dtp_problem *p, int32_t node, const int64_t *usage, int64_t *first,
+                              dtp_err *err)
 {
-    const int64_t k = dtp_select_n_strategies(p, node);
+    const int64_t k = dtp_problem_n_strategies(p, node);
     const int32_t last = p->n_extra - 1;
     if (last >= 0 && p->extra_node[last] == node &&
         memcmp(p->extra_usage + p->extra_first[last], usage, (size_t)k * sizeof *usage) == 0) {
         *first = p->extra_first[last];
         return DTP_OK;
     }
-    DTP_TRY(dtp_select__reserve(&p->extra_usage, p->n_extra_usage + k, &p->cap_extra_usage,
-                                sizeof *usage, err));
+    DTP_TRY(dtp_problem__reserve(&p->extra_usage, p->n_extra_usage + k, &p->cap_extra_usage,
+                                 sizeof *usage, err));
     memcpy(p->extra_usage + p->n_extra_usage, usage, (size_t)k * sizeof *usage);
     *first = p->n_extra_usage;
     p->n_extra_usage += k;
     return DTP_OK;
 }
 
-dtp_status dtp_select_add_interval(dtp_select_problem *p, int32_t node, int64_t begin, int64_t end,
-                                   const int64_t *usage, dtp_err *err)
+dtp_status dtp_problem_add_interval(dtp_problem *p, int32_t node, int64_t begin, int64_t end,
+                                    const int64_t *usage, dtp_err *err)
 {
     if (node < 0 || node >= p->n_nodes || p->n_extra >= INT32_MAX / 4) {
         return DTP_FAIL(err, DTP_INVALID, "interval %d is of node %d of %d", p->n_extra, node,
@@ -185,17 +185,17 @@ dtp_status dtp_select_add_interval(dtp_select_problem *p, int32_t node, int64_t 
     return DTP_OK;
 }
 
-dtp_status dtp_select_add_edge(dtp_select_problem *p, int32_t a, int32_t b, const int64_t *cost,
-                               dtp_err *err)
+dtp_status dtp_problem_add_edge(dtp_problem *p, int32_t a, int32_t b, const int64_t *cost,
+                                dtp_err *err)
 {
     if (a < 0 || b < 0 || a >= p->n_nodes || b >= p->n_nodes || p->n_edges >= INT32_MAX / 4) {
         return DTP_FAIL(err, DTP_INVALID, "edge %d joins %d and %d of %d nodes", p->n_edges, a, b,
                         p->n_nodes);
     }
     const int64_t at = p->edge_first[p->n_edges];
-    const int64_t n = (int64_t)dtp_select_n_strategies(p, a) * dtp_select_n_strategies(p, b);
+    const int64_t n = (int64_t)dtp_problem_n_strategies(p, a) * dtp_problem_n_strategies(p, b);
     DTP_TRY(reserve_edges(p, p->n_edges + 1, err));
-    DTP_TRY(dtp_select__reserve(&p->edge_cost, at + n, &p->cap_entries, sizeof *cost, err));
+    DTP_TRY(dtp_problem__reserve(&p->edge_cost, at + n, &p->cap_entries, sizeof *cost, err));
     memcpy(p->edge_cost + at, cost, (size_t)n * sizeof *cost);
     p->edge_a[p->n_edges] = a;
     p->edge_b[p->n_edges++] = b;
@@ -219,10 +219,10 @@ static dtp_status check_list(const char *what, int32_t index, const int64_t *val
 }
 
 /* Adds the largest usage of an interval to the total, which must stay far from overflow. */
-static dtp_status check_total(const dtp_select_problem *p, const char *what, int32_t index,
-                              const dtp_select_interval *interval, int64_t *total, dtp_err *err)
+static dtp_status check_total(const dtp_problem *p, const char *what, int32_t index,
+                              const dtp_problem_interval *interval, int64_t *total, dtp_err *err)
 {
-    const int32_t n = dtp_select_n_strategies(p, interval->node);
+    const int32_t n = dtp_problem_n_strategies(p, interval->node);
     int64_t most = 0;
     DTP_TRY(check_list(what, index, interval->usage, n, err));
     for (int32_t s = 0; s < n; s++) {
@@ -234,28 +234,28 @@ static dtp_status check_total(const dtp_select_problem *p, const char *what, int
     return DTP_OK;
 }
 
-static dtp_status check_nodes(const dtp_select_problem *p, dtp_err *err)
+static dtp_status check_nodes(const dtp_problem *p, dtp_err *err)
 {
     int64_t total = 0;
     for (int32_t i = 0; i < p->n_nodes; i++) {
         const int64_t at = p->first[i], n = p->first[i + 1] - at;
-        if (n < 1 || n > DTP_SELECT_MAX_STRATEGIES) {
+        if (n < 1 || n > DTP_MAX_STRATEGIES) {
             return DTP_FAIL(err, DTP_INVALID,
                             "nodes.costs[%d] has %" PRId64 " strategies (1 to %d)", i, n,
-                            DTP_SELECT_MAX_STRATEGIES);
+                            DTP_MAX_STRATEGIES);
         }
         DTP_TRY(check_list("nodes.costs", i, p->cost + at, n, err));
-        const dtp_select_interval own = dtp_select_interval_at(p, i);
+        const dtp_problem_interval own = dtp_problem_interval_at(p, i);
         DTP_TRY(check_total(p, "nodes.usages", i, &own, &total, err));
     }
     for (int32_t x = 0; x < p->n_extra; x++) {
-        const dtp_select_interval more = dtp_select_interval_at(p, p->n_nodes + x);
+        const dtp_problem_interval more = dtp_problem_interval_at(p, p->n_nodes + x);
         DTP_TRY(check_total(p, "intervals.usages", x, &more, &total, err));
     }
     return DTP_OK;
 }
 
-dtp_status dtp_select_problem_check(const dtp_select_problem *p, dtp_err *err)
+dtp_status dtp_problem_check(const dtp_problem *p, dtp_err *err)
 {
     if (p->usage_limit < 0 || p->usage_limit > INT64_MAX / 4) {
         return DTP_FAIL(err, DTP_RANGE, "usage_limit is %" PRId64 " (0 to 2^61 - 1)",
@@ -270,7 +270,7 @@ dtp_status dtp_select_problem_check(const dtp_select_problem *p, dtp_err *err)
                             p->n_nodes);
         }
         const int64_t n = p->edge_first[e + 1] - p->edge_first[e];
-        const int32_t rows = dtp_select_n_strategies(p, a), cols = dtp_select_n_strategies(p, b);
+        const int32_t rows = dtp_problem_n_strategies(p, a), cols = dtp_problem_n_strategies(p, b);
         if (n != (int64_t)rows * cols) {
             return DTP_FAIL(err, DTP_INVALID,
                             "edges.costs[%d] has %" PRId64 " entries, nodes %d and %d have %d x %d "

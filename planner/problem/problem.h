@@ -5,12 +5,12 @@
  *
  * A node may have further intervals, each with usages of its own; where they overlap they add up.
  *
- * Costs and usages are non-negative integers. A cost of DTP_SELECT_FORBIDDEN excludes the strategy
+ * Costs and usages are non-negative integers. A cost of DTP_FORBIDDEN excludes the strategy
  * or the pair; sums of costs saturate there, so a plan whose total reaches it is excluded as well.
  * Several edges may join the same two nodes: their costs add up.
  *
- * Plain data in compact arrays. Build: dtp_select_problem_create, the add functions in the order of
- * the indices (nodes before the edges that use them), dtp_select_problem_check. Afterwards only
+ * Plain data in compact arrays. Build: dtp_problem_create, the add functions in the order of
+ * the indices (nodes before the edges that use them), dtp_problem_check. Afterwards only
  * read.
  */
 #ifndef DTP_PLANNER_PROBLEM_PROBLEM_H
@@ -20,11 +20,11 @@
 
 #include "core/base/status.h"
 
-#define DTP_SELECT_FORBIDDEN INT64_C(1000000000000000000)
+#define DTP_FORBIDDEN INT64_C(1000000000000000000)
 
-enum { DTP_SELECT_MAX_STRATEGIES = 1 << 20 }; /* of one node */
+enum { DTP_MAX_STRATEGIES = 1 << 20 }; /* of one node */
 
-typedef struct dtp_select_problem {
+typedef struct dtp_problem {
     char *name; /* never NULL once checked */
     int64_t usage_limit;
     int32_t n_nodes, n_edges;
@@ -41,50 +41,50 @@ typedef struct dtp_select_problem {
     int64_t *extra_usage; /* as many as the node has strategies; intervals may share them */
     int64_t cap_strategies, cap_entries, n_extra_usage, cap_extra_usage; /* room in the arrays */
     int32_t cap_nodes, cap_edges, cap_extra;
-} dtp_select_problem;
+} dtp_problem;
 
 /* One interval of usage: first those of the nodes, by node, then the further ones. */
-typedef struct dtp_select_interval {
+typedef struct dtp_problem_interval {
     int32_t node;
     int64_t begin, end;   /* half-open; empty if begin >= end */
     const int64_t *usage; /* by strategy of the node; borrowed */
-} dtp_select_interval;
+} dtp_problem_interval;
 
-dtp_status dtp_select_problem_create(const char *name, int64_t usage_limit,
-                                     dtp_select_problem **out, dtp_err *err) DTP_MUST_CHECK;
-void dtp_select_problem_destroy(dtp_select_problem *p);
+dtp_status dtp_problem_create(const char *name, int64_t usage_limit, dtp_problem **out,
+                              dtp_err *err) DTP_MUST_CHECK;
+void dtp_problem_destroy(dtp_problem *p);
 
 /* A node with k >= 1 strategies; cost and usage are copied. */
-dtp_status dtp_select_add_node(dtp_select_problem *p, int64_t begin, int64_t end, int32_t k,
-                               const int64_t *cost, const int64_t *usage,
-                               dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_problem_add_variable(dtp_problem *p, int64_t begin, int64_t end, int32_t k,
+                                    const int64_t *cost, const int64_t *usage,
+                                    dtp_err *err) DTP_MUST_CHECK;
 /* A further interval of a node that is there already; usage (by strategy) is copied, unless it is
  * what the last further interval of the node has. */
-dtp_status dtp_select_add_interval(dtp_select_problem *p, int32_t node, int64_t begin, int64_t end,
-                                   const int64_t *usage, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_problem_add_interval(dtp_problem *p, int32_t node, int64_t begin, int64_t end,
+                                    const int64_t *usage, dtp_err *err) DTP_MUST_CHECK;
 /* An edge between two nodes that are there already; the matrix (k_a rows of k_b) is copied. */
-dtp_status dtp_select_add_edge(dtp_select_problem *p, int32_t a, int32_t b, const int64_t *cost,
-                               dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_problem_add_edge(dtp_problem *p, int32_t a, int32_t b, const int64_t *cost,
+                                dtp_err *err) DTP_MUST_CHECK;
 
 /* DTP_INVALID or DTP_RANGE naming the place ("edges.costs[3][7]"): wrong lengths, negative numbers,
  * an edge from a node to itself, usages whose sum does not fit. */
-dtp_status dtp_select_problem_check(const dtp_select_problem *p, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_problem_check(const dtp_problem *p, dtp_err *err) DTP_MUST_CHECK;
 
 /* Number of strategies of a node. */
-int32_t dtp_select_n_strategies(const dtp_select_problem *p, int32_t node);
+int32_t dtp_problem_n_strategies(const dtp_problem *p, int32_t node);
 
 /* All intervals: nodes and further ones. */
-int32_t dtp_select_n_intervals(const dtp_select_problem *p);
-dtp_select_interval dtp_select_interval_at(const dtp_select_problem *p, int32_t index);
+int32_t dtp_problem_n_intervals(const dtp_problem *p);
+dtp_problem_interval dtp_problem_interval_at(const dtp_problem *p, int32_t index);
 
-/* a + b for costs, saturating at DTP_SELECT_FORBIDDEN. */
-static inline int64_t dtp_select_add_cost(int64_t a, int64_t b)
+/* a + b for costs, saturating at DTP_FORBIDDEN. */
+static inline int64_t dtp_problem_add_cost(int64_t a, int64_t b)
 {
-    return a >= DTP_SELECT_FORBIDDEN - b ? DTP_SELECT_FORBIDDEN : a + b;
+    return a >= DTP_FORBIDDEN - b ? DTP_FORBIDDEN : a + b;
 }
 
 /* Room for `need` elements of `size` bytes in *array; capacities at least double. */
-dtp_status dtp_select__reserve(void *array, int64_t need, int64_t *capacity, size_t size,
-                               dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_problem__reserve(void *array, int64_t need, int64_t *capacity, size_t size,
+                                dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -14,15 +14,15 @@ typedef struct ragged {
     const char *path;
     int64_t fixed; /* length of the inner lists, 0 = any */
     int64_t n, *first, *values;
-    sel_json_place *at; /* by inner list */
+    solver_json_place *at; /* by inner list */
     int64_t cap_first, cap_at, cap_values;
-    sel_json_place begin; /* of the outer list */
+    solver_json_place begin; /* of the outer list */
     bool seen;
 } ragged;
 
 typedef struct reader {
-    sel_json *in;
-    char name[SEL_JSON_STRING_BYTES];
+    solver_json *in;
+    char name[SOLVER_JSON_STRING_BYTES];
     bool has_name, has_limit, has_nodes, has_edges, has_problem;
     int64_t limit;
     int64_t bytes, max_bytes; /* that the lists have, and may have */
@@ -40,22 +40,22 @@ typedef struct member {
 static dtp_status read_member(reader *r, const char *path, const member *members, int32_t n,
                               dtp_err *err)
 {
-    char key[SEL_JSON_STRING_BYTES];
-    const sel_json_place at = sel_json_here(r->in);
-    DTP_TRY(sel_json_string(r->in, key, err));
+    char key[SOLVER_JSON_STRING_BYTES];
+    const solver_json_place at = solver_json_here(r->in);
+    DTP_TRY(solver_json_string(r->in, key, err));
     for (int32_t m = 0; m < n; m++) {
         if (strcmp(members[m].key, key) == 0) {
             if (*members[m].seen) {
-                return sel_json_fail(r->in, &at, err, "'%s' occurs twice", key);
+                return solver_json_fail(r->in, &at, err, "'%s' occurs twice", key);
             }
             *members[m].seen = true;
-            DTP_TRY(sel_json_take(r->in, ':', err));
+            DTP_TRY(solver_json_take(r->in, ':', err));
             DTP_TRY(members[m].read(r, members[m].dest, err));
-            sel_json_set_path(r->in, path, -1, -1);
+            solver_json_set_path(r->in, path, -1, -1);
             return DTP_OK;
         }
     }
-    return sel_json_fail(r->in, &at, err, "unknown key '%s'", key);
+    return solver_json_fail(r->in, &at, err, "unknown key '%s'", key);
 }
 
 /* An object with these members; all but "name" must be there. */
@@ -64,19 +64,19 @@ static dtp_status read_object(reader *r, const char *path, const member *members
 {
     bool more = true;
     int c = -1;
-    sel_json_set_path(r->in, path, -1, -1);
-    DTP_TRY(sel_json_take(r->in, '{', err));
+    solver_json_set_path(r->in, path, -1, -1);
+    DTP_TRY(solver_json_take(r->in, '{', err));
     for (int64_t k = 0;; k++) {
-        DTP_TRY(sel_json_next(r->in, '}', k, &more, err));
+        DTP_TRY(solver_json_next(r->in, '}', k, &more, err));
         if (!more) {
             break;
         }
-        DTP_TRY(sel_json_peek(r->in, &c, err));
+        DTP_TRY(solver_json_peek(r->in, &c, err));
         DTP_TRY(read_member(r, path, members, n, err));
     }
     for (int32_t m = 0; m < n; m++) {
         if (!*members[m].seen && strcmp(members[m].key, "name") != 0) {
-            return sel_json_fail(r->in, NULL, err, "'%s' is missing", members[m].key);
+            return solver_json_fail(r->in, NULL, err, "'%s' is missing", members[m].key);
         }
     }
     return DTP_OK;
@@ -94,10 +94,10 @@ static dtp_status reserve(reader *r, void *array, int64_t need, int64_t *capacit
         return DTP_OK;
     }
     if (need > most) {
-        return sel_json_fail(r->in, NULL, err,
-                             "up to here the problem takes %" PRId64
-                             " bytes of memory, the limit (--max-problem) is %" PRId64,
-                             r->bytes + (need - *capacity) * width, r->max_bytes);
+        return solver_json_fail(r->in, NULL, err,
+                                "up to here the problem takes %" PRId64
+                                " bytes of memory, the limit (--max-problem) is %" PRId64,
+                                r->bytes + (need - *capacity) * width, r->max_bytes);
     }
     const int64_t twice = *capacity > need / 2 ? *capacity * 2 : need + 16;
     const int64_t room = twice < most ? twice : most;
@@ -118,9 +118,9 @@ static dtp_status read_inner(reader *r, ragged *list, dtp_err *err)
     bool more = true;
     const int64_t start = list->first[list->n];
     int64_t n = 0;
-    DTP_TRY(sel_json_take(r->in, '[', err));
+    DTP_TRY(solver_json_take(r->in, '[', err));
     for (;; n++) {
-        DTP_TRY(sel_json_next(r->in, ']', n, &more, err));
+        DTP_TRY(solver_json_next(r->in, ']', n, &more, err));
         if (!more) {
             break;
         }
@@ -128,13 +128,13 @@ static dtp_status read_inner(reader *r, ragged *list, dtp_err *err)
             DTP_TRY(reserve(r, &list->values, start + n + 1, &list->cap_values,
                             sizeof *list->values, err));
         }
-        sel_json_set_path(r->in, list->path, list->n, n);
-        DTP_TRY(sel_json_whole(r->in, &list->values[start + n], err));
+        solver_json_set_path(r->in, list->path, list->n, n);
+        DTP_TRY(solver_json_whole(r->in, &list->values[start + n], err));
     }
     if (list->fixed > 0 && n != list->fixed) {
-        sel_json_set_path(r->in, list->path, list->n, -1);
-        return sel_json_fail(r->in, &list->at[list->n], err,
-                             "has %" PRId64 " numbers, not %" PRId64, n, list->fixed);
+        solver_json_set_path(r->in, list->path, list->n, -1);
+        return solver_json_fail(r->in, &list->at[list->n], err,
+                                "has %" PRId64 " numbers, not %" PRId64, n, list->fixed);
     }
     list->first[++list->n] = start + n;
     return DTP_OK;
@@ -145,40 +145,40 @@ static dtp_status read_ragged(reader *r, void *dest, dtp_err *err)
     ragged *list = dest;
     bool more = true;
     int c = -1;
-    sel_json_set_path(r->in, list->path, -1, -1);
-    DTP_TRY(sel_json_peek(r->in, &c, err));
-    list->begin = sel_json_here(r->in);
-    DTP_TRY(sel_json_take(r->in, '[', err));
+    solver_json_set_path(r->in, list->path, -1, -1);
+    DTP_TRY(solver_json_peek(r->in, &c, err));
+    list->begin = solver_json_here(r->in);
+    DTP_TRY(solver_json_take(r->in, '[', err));
     DTP_TRY(reserve(r, &list->first, 1, &list->cap_first, sizeof *list->first, err));
     list->first[0] = 0;
     for (;;) {
-        DTP_TRY(sel_json_next(r->in, ']', list->n, &more, err));
+        DTP_TRY(solver_json_next(r->in, ']', list->n, &more, err));
         if (!more) {
             return DTP_OK;
         }
         if (list->n >= INT32_MAX / 4) {
-            return sel_json_fail(r->in, NULL, err, "more than %d elements", INT32_MAX / 4);
+            return solver_json_fail(r->in, NULL, err, "more than %d elements", INT32_MAX / 4);
         }
         DTP_TRY(reserve(r, &list->first, list->n + 2, &list->cap_first, sizeof *list->first, err));
         DTP_TRY(reserve(r, &list->at, list->n + 1, &list->cap_at, sizeof *list->at, err));
-        sel_json_set_path(r->in, list->path, list->n, -1);
-        DTP_TRY(sel_json_peek(r->in, &c, err));
-        list->at[list->n] = sel_json_here(r->in);
+        solver_json_set_path(r->in, list->path, list->n, -1);
+        DTP_TRY(solver_json_peek(r->in, &c, err));
+        list->at[list->n] = solver_json_here(r->in);
         DTP_TRY(read_inner(r, list, err));
-        sel_json_set_path(r->in, list->path, -1, -1);
+        solver_json_set_path(r->in, list->path, -1, -1);
     }
 }
 
 static dtp_status read_name(reader *r, void *dest, dtp_err *err)
 {
-    sel_json_set_path(r->in, "problem.name", -1, -1);
-    return sel_json_string(r->in, dest, err);
+    solver_json_set_path(r->in, "problem.name", -1, -1);
+    return solver_json_string(r->in, dest, err);
 }
 
 static dtp_status read_limit(reader *r, void *dest, dtp_err *err)
 {
-    sel_json_set_path(r->in, "problem.usage_limit", -1, -1);
-    return sel_json_whole(r->in, dest, err);
+    solver_json_set_path(r->in, "problem.usage_limit", -1, -1);
+    return solver_json_whole(r->in, dest, err);
 }
 
 static dtp_status read_nodes(reader *r, void *dest, dtp_err *err)
@@ -220,11 +220,11 @@ static dtp_status read_problem(reader *r, void *dest, dtp_err *err)
 /* Both lists are indexed alike. */
 static dtp_status same_length(reader *r, const ragged *list, const ragged *other, dtp_err *err)
 {
-    sel_json_set_path(r->in, list->path, -1, -1);
+    solver_json_set_path(r->in, list->path, -1, -1);
     return list->n == other->n ? DTP_OK
-                               : sel_json_fail(r->in, &list->begin, err,
-                                               "has %" PRId64 " elements, %s has %" PRId64, list->n,
-                                               other->path, other->n);
+                               : solver_json_fail(r->in, &list->begin, err,
+                                                  "has %" PRId64 " elements, %s has %" PRId64,
+                                                  list->n, other->path, other->n);
 }
 
 static int64_t length_of(const ragged *list, int64_t i)
@@ -238,17 +238,16 @@ static dtp_status check_nodes(reader *r, dtp_err *err)
     DTP_TRY(same_length(r, &r->intervals, &r->costs, err));
     for (int64_t i = 0; i < r->costs.n; i++) {
         const int64_t n = length_of(&r->costs, i);
-        sel_json_set_path(r->in, r->costs.path, i, -1);
-        if (n < 1 || n > DTP_SELECT_MAX_STRATEGIES) {
-            return sel_json_fail(r->in, &r->costs.at[i], err,
-                                 "has %" PRId64 " strategies (1 to %d)", n,
-                                 DTP_SELECT_MAX_STRATEGIES);
+        solver_json_set_path(r->in, r->costs.path, i, -1);
+        if (n < 1 || n > DTP_MAX_STRATEGIES) {
+            return solver_json_fail(r->in, &r->costs.at[i], err,
+                                    "has %" PRId64 " strategies (1 to %d)", n, DTP_MAX_STRATEGIES);
         }
-        sel_json_set_path(r->in, r->usages.path, i, -1);
+        solver_json_set_path(r->in, r->usages.path, i, -1);
         if (length_of(&r->usages, i) != n) {
-            return sel_json_fail(r->in, &r->usages.at[i], err,
-                                 "has %" PRId64 " numbers, the node has %" PRId64 " strategies",
-                                 length_of(&r->usages, i), n);
+            return solver_json_fail(r->in, &r->usages.at[i], err,
+                                    "has %" PRId64 " numbers, the node has %" PRId64 " strategies",
+                                    length_of(&r->usages, i), n);
         }
     }
     return DTP_OK;
@@ -259,19 +258,20 @@ static dtp_status check_edges(reader *r, dtp_err *err)
     DTP_TRY(same_length(r, &r->matrices, &r->pairs, err));
     for (int64_t e = 0; e < r->pairs.n; e++) {
         const int64_t a = r->pairs.values[2 * e], b = r->pairs.values[2 * e + 1];
-        sel_json_set_path(r->in, r->pairs.path, e, -1);
+        solver_json_set_path(r->in, r->pairs.path, e, -1);
         if (a >= r->costs.n || b >= r->costs.n || a == b) {
-            return sel_json_fail(r->in, &r->pairs.at[e], err,
-                                 "%" PRId64 " and %" PRId64 " are not two of the %" PRId64 " nodes",
-                                 a, b, r->costs.n);
+            return solver_json_fail(r->in, &r->pairs.at[e], err,
+                                    "%" PRId64 " and %" PRId64 " are not two of the %" PRId64
+                                    " nodes",
+                                    a, b, r->costs.n);
         }
         const int64_t rows = length_of(&r->costs, a), cols = length_of(&r->costs, b);
-        sel_json_set_path(r->in, r->matrices.path, e, -1);
+        solver_json_set_path(r->in, r->matrices.path, e, -1);
         if (length_of(&r->matrices, e) != rows * cols) {
-            return sel_json_fail(r->in, &r->matrices.at[e], err,
-                                 "has %" PRId64 " numbers, nodes %" PRId64 " and %" PRId64
-                                 " have %" PRId64 " x %" PRId64 " strategies",
-                                 length_of(&r->matrices, e), a, b, rows, cols);
+            return solver_json_fail(r->in, &r->matrices.at[e], err,
+                                    "has %" PRId64 " numbers, nodes %" PRId64 " and %" PRId64
+                                    " have %" PRId64 " x %" PRId64 " strategies",
+                                    length_of(&r->matrices, e), a, b, rows, cols);
         }
     }
     return DTP_OK;
@@ -285,7 +285,7 @@ static void move_array(int64_t **dest, int64_t **source)
 }
 
 /* Moves the large arrays into the problem. */
-static dtp_status assemble(reader *r, dtp_select_problem *p, dtp_err *err)
+static dtp_status assemble(reader *r, dtp_problem *p, dtp_err *err)
 {
     const size_t nodes = (size_t)r->costs.n, edges = (size_t)r->pairs.n;
     free(p->begin);
@@ -316,7 +316,7 @@ static dtp_status assemble(reader *r, dtp_select_problem *p, dtp_err *err)
     p->n_edges = p->cap_edges = (int32_t)edges;
     p->cap_strategies = p->first[nodes];
     p->cap_entries = p->edge_first[edges];
-    return dtp_select_problem_check(p, err);
+    return dtp_problem_check(p, err);
 }
 
 static dtp_status read_all(reader *r, dtp_err *err)
@@ -324,16 +324,15 @@ static dtp_status read_all(reader *r, dtp_err *err)
     const member members[] = {{"problem", &r->has_problem, read_problem, NULL}};
     int c = -1;
     DTP_TRY(read_object(r, NULL, members, 1, err));
-    DTP_TRY(sel_json_peek(r->in, &c, err));
+    DTP_TRY(solver_json_peek(r->in, &c, err));
     if (c >= 0) {
-        return sel_json_fail(r->in, NULL, err, "text after the end of the problem");
+        return solver_json_fail(r->in, NULL, err, "text after the end of the problem");
     }
     DTP_TRY(check_nodes(r, err));
     return check_edges(r, err);
 }
 
-dtp_status dtp_select_read(const char *file, int64_t max_bytes, dtp_select_problem **out,
-                           dtp_err *err)
+dtp_status dtp_problem_read(const char *file, int64_t max_bytes, dtp_problem **out, dtp_err *err)
 {
     reader r = {.max_bytes = max_bytes,
                 .intervals = {.path = "problem.nodes.intervals", .fixed = 2},
@@ -341,12 +340,12 @@ dtp_status dtp_select_read(const char *file, int64_t max_bytes, dtp_select_probl
                 .usages = {.path = "problem.nodes.usages"},
                 .pairs = {.path = "problem.edges.nodes", .fixed = 2},
                 .matrices = {.path = "problem.edges.costs"}};
-    dtp_select_problem *p = NULL;
-    DTP_TRY(sel_json_open(file, &r.in, err));
+    dtp_problem *p = NULL;
+    DTP_TRY(solver_json_open(file, &r.in, err));
     dtp_status s = read_all(&r, err);
-    sel_json_close(r.in);
+    solver_json_close(r.in);
     if (s == DTP_OK) {
-        s = dtp_select_problem_create(r.name, r.limit, &p, err);
+        s = dtp_problem_create(r.name, r.limit, &p, err);
     }
     if (s == DTP_OK) {
         s = assemble(&r, p, err);
@@ -361,7 +360,7 @@ dtp_status dtp_select_read(const char *file, int64_t max_bytes, dtp_select_probl
         free(lists[k]->at);
     }
     if (s != DTP_OK) {
-        dtp_select_problem_destroy(p);
+        dtp_problem_destroy(p);
         return s;
     }
     *out = p;

@@ -21,7 +21,7 @@ static void add_list(dtp_strbuf *out, int64_t index, const int64_t *values, int6
 }
 
 /* The name as a JSON string. */
-static void add_name(const dtp_select_problem *p, dtp_strbuf *out)
+static void add_name(const dtp_problem *p, dtp_strbuf *out)
 {
     dtp_json_writer w = {0};
     dtp_json_write_string(&w, NULL, p->name);
@@ -30,13 +30,13 @@ static void add_name(const dtp_select_problem *p, dtp_strbuf *out)
 
 /* The file has one interval per node: a further one becomes a node of its own that costs nothing
  * and is tied to its node by an edge. */
-static void add_tie(const dtp_select_problem *p, int32_t x, dtp_strbuf *out)
+static void add_tie(const dtp_problem *p, int32_t x, dtp_strbuf *out)
 {
-    const int32_t k = dtp_select_n_strategies(p, p->extra_node[x]);
+    const int32_t k = dtp_problem_n_strategies(p, p->extra_node[x]);
     dtp_strbuf_add(out, p->n_edges + x > 0 ? ",\n        [" : "\n        [");
     for (int32_t i = 0; i < k; i++) {
         for (int32_t j = 0; j < k; j++) {
-            add_number(out, i + j > 0 ? ", " : "", i == j ? 0 : DTP_SELECT_FORBIDDEN);
+            add_number(out, i + j > 0 ? ", " : "", i == j ? 0 : DTP_FORBIDDEN);
         }
     }
     dtp_strbuf_add(out, "]");
@@ -51,14 +51,14 @@ static void add_zeros(dtp_strbuf *out, int64_t n)
     dtp_strbuf_add(out, "]");
 }
 
-void dtp_select_write_iopddl(const dtp_select_problem *p, dtp_strbuf *out)
+void dtp_problem_write_iopddl(const dtp_problem *p, dtp_strbuf *out)
 {
-    const int32_t n = dtp_select_n_intervals(p);
+    const int32_t n = dtp_problem_n_intervals(p);
     dtp_strbuf_add(out, "{\n  \"problem\": {\n    \"name\": ");
     add_name(p, out);
     dtp_strbuf_add(out, ",\n    \"nodes\": {\n      \"intervals\": [");
     for (int32_t i = 0; i < n; i++) {
-        const dtp_select_interval x = dtp_select_interval_at(p, i);
+        const dtp_problem_interval x = dtp_problem_interval_at(p, i);
         const int64_t interval[] = {x.begin, x.end};
         add_list(out, i, interval, 2);
     }
@@ -67,12 +67,12 @@ void dtp_select_write_iopddl(const dtp_select_problem *p, dtp_strbuf *out)
         add_list(out, i, p->cost + p->first[i], p->first[i + 1] - p->first[i]);
     }
     for (int32_t x = 0; x < p->n_extra; x++) {
-        add_zeros(out, dtp_select_n_strategies(p, p->extra_node[x]));
+        add_zeros(out, dtp_problem_n_strategies(p, p->extra_node[x]));
     }
     dtp_strbuf_add(out, "\n      ],\n      \"usages\": [");
     for (int32_t i = 0; i < n; i++) {
-        const dtp_select_interval x = dtp_select_interval_at(p, i);
-        add_list(out, i, x.usage, dtp_select_n_strategies(p, x.node));
+        const dtp_problem_interval x = dtp_problem_interval_at(p, i);
+        add_list(out, i, x.usage, dtp_problem_n_strategies(p, x.node));
     }
     dtp_strbuf_add(out, "\n      ]\n    },\n    \"edges\": {\n      \"nodes\": [");
     for (int32_t e = 0; e < p->n_edges + p->n_extra; e++) {
@@ -95,22 +95,22 @@ void dtp_select_write_iopddl(const dtp_select_problem *p, dtp_strbuf *out)
 /* ---- CPLEX-LP ----------------------------------------------------------------------------------
  */
 
-static bool allowed(const dtp_select_problem *p, int32_t i, int64_t s)
+static bool allowed(const dtp_problem *p, int32_t i, int64_t s)
 {
-    return p->cost[p->first[i] + s] < DTP_SELECT_FORBIDDEN;
+    return p->cost[p->first[i] + s] < DTP_FORBIDDEN;
 }
 
-static int64_t entry(const dtp_select_problem *p, int32_t e, int64_t i, int64_t j)
+static int64_t entry(const dtp_problem *p, int32_t e, int64_t i, int64_t j)
 {
-    const int64_t cols = dtp_select_n_strategies(p, p->edge_b[e]);
+    const int64_t cols = dtp_problem_n_strategies(p, p->edge_b[e]);
     return p->edge_cost[p->edge_first[e] + i * cols + j];
 }
 
-static void add_objective(const dtp_select_problem *p, dtp_strbuf *out)
+static void add_objective(const dtp_problem *p, dtp_strbuf *out)
 {
     dtp_strbuf_add(out, "Minimize\n obj:");
     for (int32_t i = 0; i < p->n_nodes; i++) {
-        for (int64_t s = 0; s < dtp_select_n_strategies(p, i); s++) {
+        for (int64_t s = 0; s < dtp_problem_n_strategies(p, i); s++) {
             if (allowed(p, i, s)) {
                 dtp_strbuf_addf(out, "\n + %" PRId64 " y_%d_%" PRId64, p->cost[p->first[i] + s], i,
                                 s);
@@ -118,10 +118,10 @@ static void add_objective(const dtp_select_problem *p, dtp_strbuf *out)
         }
     }
     for (int32_t e = 0; e < p->n_edges; e++) {
-        const int64_t cols = dtp_select_n_strategies(p, p->edge_b[e]);
+        const int64_t cols = dtp_problem_n_strategies(p, p->edge_b[e]);
         for (int64_t k = p->edge_first[e]; k < p->edge_first[e + 1]; k++) {
             const int64_t at = k - p->edge_first[e];
-            if (p->edge_cost[k] < DTP_SELECT_FORBIDDEN) {
+            if (p->edge_cost[k] < DTP_FORBIDDEN) {
                 dtp_strbuf_addf(out, "\n + %" PRId64 " z_%d_%" PRId64 "_%" PRId64, p->edge_cost[k],
                                 e, at / cols, at % cols);
             }
@@ -131,26 +131,26 @@ static void add_objective(const dtp_select_problem *p, dtp_strbuf *out)
 }
 
 /* Forbidden strategies keep their place with coefficient 0: a row is never empty. */
-static void add_choice_row(const dtp_select_problem *p, int32_t i, dtp_strbuf *out)
+static void add_choice_row(const dtp_problem *p, int32_t i, dtp_strbuf *out)
 {
     dtp_strbuf_addf(out, " c_%d:", i);
-    for (int64_t s = 0; s < dtp_select_n_strategies(p, i); s++) {
+    for (int64_t s = 0; s < dtp_problem_n_strategies(p, i); s++) {
         dtp_strbuf_addf(out, "\n + %d y_%d_%" PRId64, allowed(p, i, s) ? 1 : 0, i, s);
     }
     dtp_strbuf_add(out, " = 1\n");
 }
 
 /* The row of strategy s at one end of an edge: sum of z over the other end's strategies = y. */
-static void add_marginal_row(const dtp_select_problem *p, int32_t e, bool end_a, int64_t s,
+static void add_marginal_row(const dtp_problem *p, int32_t e, bool end_a, int64_t s,
                              dtp_strbuf *out)
 {
     const int32_t self = end_a ? p->edge_a[e] : p->edge_b[e];
     const int32_t other = end_a ? p->edge_b[e] : p->edge_a[e];
     dtp_strbuf_addf(out, " %c_%d_%" PRId64 ": %s y_%d_%" PRId64, end_a ? 'a' : 'b', e, s,
                     allowed(p, self, s) ? "-1" : "0", self, s);
-    for (int64_t t = 0; t < dtp_select_n_strategies(p, other); t++) {
+    for (int64_t t = 0; t < dtp_problem_n_strategies(p, other); t++) {
         const int64_t i = end_a ? s : t, j = end_a ? t : s;
-        if (entry(p, e, i, j) < DTP_SELECT_FORBIDDEN) {
+        if (entry(p, e, i, j) < DTP_FORBIDDEN) {
             dtp_strbuf_addf(out, "\n + z_%d_%" PRId64 "_%" PRId64, e, i, j);
         }
     }
@@ -158,23 +158,22 @@ static void add_marginal_row(const dtp_select_problem *p, int32_t e, bool end_a,
 }
 
 /* What every strategy uses at a time, by strategy; live[i]: node i has an interval there. */
-static void sum_usages(const dtp_select_problem *p, int64_t time, int64_t *use, bool *live)
+static void sum_usages(const dtp_problem *p, int64_t time, int64_t *use, bool *live)
 {
     memset(use, 0, (size_t)p->first[p->n_nodes] * sizeof *use);
     memset(live, 0, (size_t)p->n_nodes * sizeof *live);
-    for (int32_t i = 0; i < dtp_select_n_intervals(p); i++) {
-        const dtp_select_interval x = dtp_select_interval_at(p, i);
+    for (int32_t i = 0; i < dtp_problem_n_intervals(p); i++) {
+        const dtp_problem_interval x = dtp_problem_interval_at(p, i);
         if (x.begin <= time && time < x.end) {
             live[x.node] = true;
-            for (int64_t s = 0; s < dtp_select_n_strategies(p, x.node); s++) {
+            for (int64_t s = 0; s < dtp_problem_n_strategies(p, x.node); s++) {
                 use[p->first[x.node] + s] += allowed(p, x.node, s) ? x.usage[s] : 0;
             }
         }
     }
 }
 
-static dtp_status add_memory_row(const dtp_select_problem *p, int64_t time, dtp_strbuf *out,
-                                 dtp_err *err)
+static dtp_status add_memory_row(const dtp_problem *p, int64_t time, dtp_strbuf *out, dtp_err *err)
 {
     int64_t *use = malloc(((size_t)p->first[p->n_nodes] + 1) * sizeof *use);
     bool *live = malloc((size_t)p->n_nodes + 1);
@@ -184,7 +183,7 @@ static dtp_status add_memory_row(const dtp_select_problem *p, int64_t time, dtp_
         dtp_strbuf_addf(out, " m_%" PRId64 ":", time);
     }
     for (int32_t i = 0; i < p->n_nodes && ok; i++) {
-        for (int64_t s = 0; live[i] && s < dtp_select_n_strategies(p, i); s++) {
+        for (int64_t s = 0; live[i] && s < dtp_problem_n_strategies(p, i); s++) {
             dtp_strbuf_addf(out, "\n + %" PRId64 " y_%d_%" PRId64, use[p->first[i] + s], i, s);
         }
     }
@@ -202,16 +201,16 @@ static int compare_i64(const void *a, const void *b)
 }
 
 /* At every begin of an interval that is followed by an end before the next begin. */
-static dtp_status add_memory_rows(const dtp_select_problem *p, dtp_strbuf *out, dtp_err *err)
+static dtp_status add_memory_rows(const dtp_problem *p, dtp_strbuf *out, dtp_err *err)
 {
-    const int32_t n_intervals = dtp_select_n_intervals(p);
+    const int32_t n_intervals = dtp_problem_n_intervals(p);
     int64_t *begins = malloc(2 * ((size_t)n_intervals + 1) * sizeof *begins), n = 0, e = 0;
     if (begins == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d intervals", n_intervals);
     }
     int64_t *ends = begins + n_intervals + 1;
     for (int32_t i = 0; i < n_intervals; i++) {
-        const dtp_select_interval x = dtp_select_interval_at(p, i);
+        const dtp_problem_interval x = dtp_problem_interval_at(p, i);
         if (x.begin < x.end) {
             begins[n] = x.begin;
             ends[n++] = x.end;
@@ -233,11 +232,11 @@ static dtp_status add_memory_rows(const dtp_select_problem *p, dtp_strbuf *out, 
 }
 
 /* Forbidden strategies are fixed: their names occur in rows, with coefficient 0. */
-static void add_columns(const dtp_select_problem *p, dtp_strbuf *out)
+static void add_columns(const dtp_problem *p, dtp_strbuf *out)
 {
     dtp_strbuf_add(out, "Bounds\n");
     for (int32_t i = 0; i < p->n_nodes; i++) {
-        for (int64_t s = 0; s < dtp_select_n_strategies(p, i); s++) {
+        for (int64_t s = 0; s < dtp_problem_n_strategies(p, i); s++) {
             if (!allowed(p, i, s)) {
                 dtp_strbuf_addf(out, " y_%d_%" PRId64 " = 0\n", i, s);
             }
@@ -245,7 +244,7 @@ static void add_columns(const dtp_select_problem *p, dtp_strbuf *out)
     }
     dtp_strbuf_add(out, "Binary\n");
     for (int32_t i = 0; i < p->n_nodes; i++) {
-        for (int64_t s = 0; s < dtp_select_n_strategies(p, i); s++) {
+        for (int64_t s = 0; s < dtp_problem_n_strategies(p, i); s++) {
             if (allowed(p, i, s)) {
                 dtp_strbuf_addf(out, " y_%d_%" PRId64 "\n", i, s);
             }
@@ -254,17 +253,17 @@ static void add_columns(const dtp_select_problem *p, dtp_strbuf *out)
     dtp_strbuf_add(out, "End\n");
 }
 
-dtp_status dtp_select_write_lp(const dtp_select_problem *p, dtp_strbuf *out, dtp_err *err)
+dtp_status dtp_problem_write_lp(const dtp_problem *p, dtp_strbuf *out, dtp_err *err)
 {
     add_objective(p, out);
     for (int32_t i = 0; i < p->n_nodes; i++) {
         add_choice_row(p, i, out);
     }
     for (int32_t e = 0; e < p->n_edges; e++) {
-        for (int64_t s = 0; s < dtp_select_n_strategies(p, p->edge_a[e]); s++) {
+        for (int64_t s = 0; s < dtp_problem_n_strategies(p, p->edge_a[e]); s++) {
             add_marginal_row(p, e, true, s, out);
         }
-        for (int64_t s = 0; s < dtp_select_n_strategies(p, p->edge_b[e]); s++) {
+        for (int64_t s = 0; s < dtp_problem_n_strategies(p, p->edge_b[e]); s++) {
             add_marginal_row(p, e, false, s, out);
         }
     }

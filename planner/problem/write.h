@@ -6,11 +6,10 @@
 #include "planner/problem/problem.h"
 
 /* The contest's JSON, one inner list per line. */
-void dtp_select_write_iopddl(const dtp_select_problem *p, dtp_strbuf *out);
-/* The marginal form (planner/solver/relax.h) with binary choices and one memory row per maximal
+void dtp_problem_write_iopddl(const dtp_problem *p, dtp_strbuf *out);
+/* The marginal form (planner/solver/relax.h) with binary variables and one memory row per maximal
  * clique of intervals, in CPLEX-LP. Columns: y_NODE_STRATEGY, z_EDGE_ROW_COLUMN. Forbidden
  * pairs have no column, forbidden strategies are fixed at 0. */
-dtp_status dtp_select_write_lp(const dtp_select_problem *p, dtp_strbuf *out,
-                               dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_problem_write_lp(const dtp_problem *p, dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -44,8 +44,9 @@ typedef struct dtp_alternative {
 
 typedef struct dtp_explanation {
     const char *name;
-    bool node;          /* what decides is how a node runs */
-    const char *via;    /* a tensor without a choice of its own: the node that decides; else NULL */
+    bool node; /* what decides is how a node runs */
+    const char
+        *via; /* a tensor without a assignment of its own: the node that decides; else NULL */
     int32_t instances;  /* that decide together */
     int32_t runs;       /* in which the plan's blocks are folded (dtp_tensor_options) */
     const char *chosen; /* text */
@@ -54,7 +55,7 @@ typedef struct dtp_explanation {
                          what differences start from */
     int64_t bound_ps; /* of all plans within its limits and pins */
     int64_t peak_bytes, limit_bytes; /* as the problem counts; limit 0 = none */
-    int32_t n_left_out;    /* options of other choices that the plan's bounds exclude; 0 if exact */
+    int32_t n_left_out; /* options of other variables that the plan's bounds exclude; 0 if exact */
     int64_t left_out_from; /* with one of them the difference is at least this */
     int32_t n;
     dtp_alternative *alternatives; /* allowed ones first, cheapest alone first */

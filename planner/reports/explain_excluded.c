@@ -36,9 +36,9 @@ static dtp_status add_pinned(dtp_explaining *e, dtp_err *err)
     const dtp_graph *g = e->request->graph;
     const dtp_mesh *mesh = &e->request->plan->mesh;
     const dtp_tensor_problem *p = e->free;
-    const dtp_choice *c =
-        &p->choices[e->tensor >= 0 ? p->choice_of_tensor[e->tensor] : p->choice_of_node[e->node]];
-    for (int32_t k = 0; k < c->n_options && e->free != e->problem; k++) {
+    const dtp_tensor_variable *c = &p->variables[e->tensor >= 0 ? p->variable_of_tensor[e->tensor]
+                                                                : p->variable_of_node[e->node]];
+    for (int32_t k = 0; k < c->n_strategies && e->free != e->problem; k++) {
         char text[DTP_STRATEGY_TEXT_BYTES];
         if (e->tensor >= 0) {
             dtp_layout_print(&c->options[k].layout, mesh, &g->tensors[e->tensor].type, &g->dims,
@@ -65,7 +65,7 @@ static bool find_uneven(const dtp_explaining *e, const dtp_layout *l, char out[R
     for (int32_t axis = 0; axis < type->rank; axis++) {
         int64_t parts = 1;
         for (int32_t m = 0; m < mesh->n_dims; m++) {
-            const bool splits = l->place[m].kind == DTP_SHARD && l->place[m].axis == axis;
+            const bool splits = l->placement[m].kind == DTP_SHARD && l->placement[m].axis == axis;
             parts *= splits ? mesh->sizes[m] : 1;
         }
         if (type->dims[axis].size % parts != 0) {
@@ -113,7 +113,7 @@ static dtp_status add_layouts(dtp_explaining *e, dtp_err *err)
             const int32_t pick = mesh->sizes[m] > 1 ? (int32_t)(left % (rank + 2)) : 0;
             left /= mesh->sizes[m] > 1 ? rank + 2 : 1;
             if (pick == rank + 1) {
-                l.place[m] = (dtp_place){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
+                l.placement[m] = (dtp_placement){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
             } else if (pick > 0) {
                 dtp_layout_split(&l, m, pick - 1);
             }
@@ -127,10 +127,11 @@ static dtp_status add_layouts(dtp_explaining *e, dtp_err *err)
  */
 
 /* Whether some option splits the dim over the mesh dim. */
-static bool is_split(const dtp_explaining *e, const dtp_rule_set *set, dtp_dim_id d, int32_t m)
+static bool is_split(const dtp_explaining *e, const dtp_sharding_rules *set, dtp_dim_id d,
+                     int32_t m)
 {
-    const dtp_choice *c = &e->free->choices[e->free->choice_of_node[e->node]];
-    for (int32_t k = 0; k < c->n_options; k++) {
+    const dtp_tensor_variable *c = &e->free->variables[e->free->variable_of_node[e->node]];
+    for (int32_t k = 0; k < c->n_strategies; k++) {
         const int16_t row = c->options[k].strategy.row[m];
         if (row > 0 && (set->rows[row].dim == d || set->rows[row].out_dim == d)) {
             return true;
@@ -139,7 +140,7 @@ static bool is_split(const dtp_explaining *e, const dtp_rule_set *set, dtp_dim_i
     return false;
 }
 
-static bool has_row(const dtp_rule_set *set, dtp_dim_id d)
+static bool has_row(const dtp_sharding_rules *set, dtp_dim_id d)
 {
     for (int32_t r = 1; r < set->n; r++) {
         if (set->rows[r].dim == d || set->rows[r].out_dim == d) {
@@ -162,7 +163,7 @@ static int64_t size_of(const dtp_op_call *call, dtp_dim_id d)
     return 0;
 }
 
-static dtp_status add_dim(dtp_explaining *e, const dtp_op_call *call, const dtp_rule_set *set,
+static dtp_status add_dim(dtp_explaining *e, const dtp_op_call *call, const dtp_sharding_rules *set,
                           dtp_dim_id d, int32_t m, dtp_err *err)
 {
     const dtp_mesh *mesh = &e->request->plan->mesh;
@@ -189,10 +190,10 @@ static dtp_status add_dims(dtp_explaining *e, dtp_err *err)
 {
     const dtp_graph *g = e->request->graph;
     dtp_call_types types;
-    dtp_rule_set set;
+    dtp_sharding_rules set;
     dtp_dim_id dims[DTP_MAX_OP_DIMS];
     const dtp_op_call call = dtp_node_call(g, &g->nodes[e->node], &types);
-    dtp_op_rules(&call, true, &set);
+    dtp_sharding_rules_of(&call, true, &set);
     const int32_t n = dtp_call_dims(&call, dims);
     for (int32_t m = 0; m < e->request->plan->mesh.n_dims; m++) {
         for (int32_t i = 0; i < n; i++) {

@@ -18,9 +18,9 @@ typedef struct dtp_explaining {
     dtp_pricer pricer;
     dtp_pin_set pins;
     dtp_tensor_problem *problem; /* within the pins */
-    dtp_tensor_problem *free;    /* without them, other choices having one option; the same when
+    dtp_tensor_problem *free;    /* without them, other variables having one option; the same when
                                     there are none */
-    const dtp_plan_option_bounds *bounds; /* of all options, of which the problem has not all;
+    const dtp_plan_strategy_bounds *bounds; /* of all options, of which the problem has not all;
                                              NULL: it has */
     int64_t others_above;       /* a selection with an option that it has not costs more */
     int32_t *selection, *other; /* the plan in either; scratch */
@@ -33,7 +33,7 @@ typedef struct dtp_explaining {
 dtp_status dtp_explain__find_selection(dtp_explaining *e, dtp_err *err) DTP_MUST_CHECK;
 void dtp_explain__forget_problems(dtp_explaining *e);
 
-/* The choice in p that decides. */
+/* The assignment in p that decides. */
 int32_t dtp_explain__choice(const dtp_explaining *e, const dtp_tensor_problem *p);
 
 /* Appends an alternative with only its text and what excludes it. */

@@ -23,7 +23,7 @@ dtp_status dtp_explain__add(dtp_explaining *e, const char *text, const char *exc
                                 : DTP_FAIL(err, DTP_NOMEM, "out of memory for alternatives");
 }
 
-static void print_option(const dtp_explaining *e, const dtp_option *o,
+static void print_option(const dtp_explaining *e, const dtp_tensor_strategy *o,
                          char out[DTP_STRATEGY_TEXT_BYTES])
 {
     const dtp_graph *g = e->request->graph;
@@ -35,19 +35,18 @@ static void print_option(const dtp_explaining *e, const dtp_option *o,
     }
 }
 
-/* cost[k] of option k of choice v, everything else as in the selection; cost: scratch. */
-static void find_costs(const dtp_select_problem *s, const int32_t *selection, int32_t v,
-                       int64_t *cost)
+/* cost[k] of option k of assignment v, everything else as in the selection; cost: scratch. */
+static void find_costs(const dtp_problem *s, const int32_t *selection, int32_t v, int64_t *cost)
 {
-    const int32_t n = dtp_select_n_strategies(s, v);
+    const int32_t n = dtp_problem_n_strategies(s, v);
     memcpy(cost, s->cost + s->first[v], (size_t)n * sizeof *cost);
     for (int32_t e = 0; e < s->n_edges; e++) {
         const int32_t a = s->edge_a[e], b = s->edge_b[e];
-        const int64_t cols = dtp_select_n_strategies(s, b);
+        const int64_t cols = dtp_problem_n_strategies(s, b);
         for (int32_t k = 0; (a == v || b == v) && k < n; k++) {
             const int64_t row = a == v ? k : selection[a], col = b == v ? k : selection[b];
             const int64_t at = s->edge_first[e] + row * cols + col;
-            cost[k] = dtp_select_add_cost(cost[k], s->edge_cost[at]);
+            cost[k] = dtp_problem_add_cost(cost[k], s->edge_cost[at]);
         }
     }
 }
@@ -56,14 +55,14 @@ static void find_costs(const dtp_select_problem *s, const int32_t *selection, in
 static void settle_views(const dtp_tensor_problem *p, int32_t tensor_choice, int32_t *selection,
                          int64_t *cost)
 {
-    for (int32_t v = 0; v < p->n_choices; v++) {
-        const dtp_choice *c = &p->choices[v];
+    for (int32_t v = 0; v < p->n_variables; v++) {
+        const dtp_tensor_variable *c = &p->variables[v];
         int64_t best = INT64_MAX;
-        if (c->kind != DTP_DECIDE_VIEW || p->choice_of_tensor[c->tensor] != tensor_choice) {
+        if (c->kind != DTP_DECIDE_REPLICA || p->variable_of_tensor[c->tensor] != tensor_choice) {
             continue;
         }
         find_costs(p->select, selection, v, cost);
-        for (int32_t k = 0; k < c->n_options; k++) {
+        for (int32_t k = 0; k < c->n_strategies; k++) {
             if (cost[k] < best) {
                 best = cost[k];
                 selection[v] = k;
@@ -73,8 +72,8 @@ static void settle_views(const dtp_tensor_problem *p, int32_t tensor_choice, int
 }
 
 /* Kernel time of the deciding node in an option, all instances. */
-static dtp_status kernel_time(const dtp_explaining *e, dtp_node_pricer *np, const dtp_option *o,
-                              int64_t *out, dtp_err *err)
+static dtp_status kernel_time(const dtp_explaining *e, dtp_node_pricer *np,
+                              const dtp_tensor_strategy *o, int64_t *out, dtp_err *err)
 {
     const dtp_graph *g = e->request->graph;
     dtp_call_types types;
@@ -96,11 +95,11 @@ static dtp_status kernel_time(const dtp_explaining *e, dtp_node_pricer *np, cons
 
 typedef struct evaluation {
     const dtp_tensor_problem *problem;
-    int32_t choice;
-    int32_t *plan;          /* the plan's selection in this problem */
-    dtp_select_value value; /* of it */
-    dtp_select_evaluator *evaluator;
-    int64_t *cost;       /* scratch, by option of any choice */
+    int32_t assignment;
+    int32_t *plan;           /* the plan's selection in this problem */
+    dtp_problem_value value; /* of it */
+    dtp_evaluator *evaluator;
+    int64_t *cost;       /* scratch, by option of any assignment */
     dtp_node_pricer *np; /* NULL: a tensor decides */
     int64_t kernel_ps;   /* of the plan's option */
 } evaluation;
@@ -110,24 +109,24 @@ static dtp_status evaluate_alone(const dtp_explaining *e, const evaluation *v, i
                                  dtp_alternative *a, dtp_err *err)
 {
     const dtp_tensor_problem *p = v->problem;
-    dtp_select_value value;
+    dtp_problem_value value;
     int64_t node_cost, kernel = v->kernel_ps;
-    memcpy(e->other, v->plan, (size_t)p->n_choices * sizeof *e->other);
-    e->other[v->choice] = k;
+    memcpy(e->other, v->plan, (size_t)p->n_variables * sizeof *e->other);
+    e->other[v->assignment] = k;
     if (e->tensor >= 0) {
-        settle_views(p, v->choice, e->other, v->cost);
+        settle_views(p, v->assignment, e->other, v->cost);
     }
-    DTP_TRY(dtp_select_evaluator_cost(v->evaluator, e->other, &value.cost, err));
+    DTP_TRY(dtp_evaluator_cost(v->evaluator, e->other, &value.cost, err));
     a->priced = true;
-    a->apart = value.cost >= DTP_SELECT_FORBIDDEN;
+    a->apart = value.cost >= DTP_FORBIDDEN;
     if (a->apart) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_select_evaluator_run(v->evaluator, e->other, &value, err));
-    node_cost = p->select->cost[p->select->first[v->choice] + k] -
-                p->select->cost[p->select->first[v->choice] + v->plan[v->choice]];
+    DTP_TRY(dtp_evaluator_run(v->evaluator, e->other, &value, err));
+    node_cost = p->select->cost[p->select->first[v->assignment] + k] -
+                p->select->cost[p->select->first[v->assignment] + v->plan[v->assignment]];
     if (v->np != NULL) {
-        DTP_TRY(kernel_time(e, v->np, &p->choices[v->choice].options[k], &kernel, err));
+        DTP_TRY(kernel_time(e, v->np, &p->variables[v->assignment].options[k], &kernel, err));
         a->alone.compute = kernel - v->kernel_ps;
         a->alone.communication = node_cost - a->alone.compute;
     }
@@ -140,24 +139,24 @@ static dtp_status evaluate_alone(const dtp_explaining *e, const evaluation *v, i
 
 /* Where the problem has not all options, the best solution may have one of the others. */
 static int64_t bound_with_others(const dtp_explaining *e, const evaluation *v, int32_t k,
-                                 const dtp_select_marginal *m)
+                                 const dtp_min_marginal *m)
 {
     if (e->bounds == NULL) {
         return m->bound;
     }
-    const int64_t own = dtp_plan_bound_at(e->bounds, v->choice, k);
+    const int64_t own = dtp_plan_bound_at(e->bounds, v->assignment, k);
     const int64_t bound = m->bound < e->others_above ? m->bound : e->others_above;
     const int64_t larger = own > bound ? own : bound;
     return larger < m->cost ? larger : m->cost;
 }
 
-static void read_marginal(const evaluation *v, const dtp_select_marginal *m, dtp_alternative *a)
+static void read_marginal(const evaluation *v, const dtp_min_marginal *m, dtp_alternative *a)
 {
-    a->none = m->bound >= DTP_SELECT_FORBIDDEN;
+    a->none = m->bound >= DTP_FORBIDDEN;
     if (!a->none) {
         a->at_least = m->bound - v->value.cost;
         a->at_least_is_best = m->bound == m->cost;
-        a->known = m->cost < DTP_SELECT_FORBIDDEN;
+        a->known = m->cost < DTP_FORBIDDEN;
         a->at_most = m->cost - v->value.cost;
     } else {
         a->excluded = "nothing within the memory limit and the pins has it";
@@ -166,21 +165,21 @@ static void read_marginal(const evaluation *v, const dtp_select_marginal *m, dtp
 
 static dtp_status find_marginals(dtp_explaining *e, const evaluation *v, dtp_err *err)
 {
-    const int32_t k = v->problem->choices[v->choice].n_options;
-    dtp_marginal_options options =
-        dtp_marginal_options_init(v->problem->select, v->choice, v->plan);
-    dtp_select_marginal *m = dtp_arena_alloc(e->arena, (size_t)k, sizeof *m);
+    const int32_t k = v->problem->variables[v->assignment].n_strategies;
+    dtp_min_marginal_options options =
+        dtp_min_marginal_options_init(v->problem->select, v->assignment, v->plan);
+    dtp_min_marginal *m = dtp_arena_alloc(e->arena, (size_t)k, sizeof *m);
     if (m == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d alternatives", k);
     }
     for (int32_t i = 0; i < k; i++) {
         const dtp_alternative *a = &e->out->alternatives[i];
         m[i].cost = !a->apart && a->alone_fits ? v->value.cost + dtp_cost_split_sum(&a->alone)
-                                               : DTP_SELECT_FORBIDDEN;
+                                               : DTP_FORBIDDEN;
     }
     options.exact = e->request->exact;
     options.effort = e->bounds != NULL ? NEAR_EFFORT : options.effort;
-    DTP_TRY(dtp_select_marginals(v->problem->select, &options, m, err));
+    DTP_TRY(dtp_min_marginals(v->problem->select, &options, m, err));
     for (int32_t i = 0; i < k; i++) {
         m[i].bound = bound_with_others(e, v, i, &m[i]);
         read_marginal(v, &m[i], &e->out->alternatives[i]);
@@ -189,16 +188,16 @@ static dtp_status find_marginals(dtp_explaining *e, const evaluation *v, dtp_err
     return DTP_OK;
 }
 
-/* The first alternatives are the options of the choice, in their order. */
+/* The first alternatives are the options of the assignment, in their order. */
 static dtp_status add_options(dtp_explaining *e, const evaluation *v, dtp_err *err)
 {
-    const dtp_choice *c = &v->problem->choices[v->choice];
-    for (int32_t k = 0; k < c->n_options; k++) {
+    const dtp_tensor_variable *c = &v->problem->variables[v->assignment];
+    for (int32_t k = 0; k < c->n_strategies; k++) {
         char text[DTP_STRATEGY_TEXT_BYTES];
         dtp_alternative *a;
         print_option(e, &c->options[k], text);
         DTP_TRY(dtp_explain__add(e, text, NULL, &a, err));
-        a->chosen = k == v->plan[v->choice];
+        a->chosen = k == v->plan[v->assignment];
         DTP_TRY(evaluate_alone(e, v, k, a, err));
         if (a->chosen) {
             e->out->chosen = a->text;
@@ -226,30 +225,30 @@ static void use_certificate(dtp_explaining *e)
     }
 }
 
-static void count_instances(dtp_explaining *e, int32_t choice)
+static void count_instances(dtp_explaining *e, int32_t assignment)
 {
     const dtp_graph *g = e->request->graph;
     for (int32_t t = 0; t < g->n_tensors && e->tensor >= 0; t++) {
-        e->out->instances += e->problem->choice_of_tensor[t] == choice &&
+        e->out->instances += e->problem->variable_of_tensor[t] == assignment &&
                                      g->tensors[t].kind == g->tensors[e->tensor].kind
                                  ? 1
                                  : 0;
     }
     for (int32_t n = 0; n < g->n_nodes && e->tensor < 0; n++) {
-        e->out->instances += e->problem->choice_of_node[n] == choice ? 1 : 0;
+        e->out->instances += e->problem->variable_of_node[n] == assignment ? 1 : 0;
     }
 }
 
 static dtp_status evaluate_options(dtp_explaining *e, evaluation *v, dtp_err *err)
 {
     dtp_explanation *x = e->out;
-    const dtp_select_problem *p = v->problem->select;
+    const dtp_problem *p = v->problem->select;
     v->cost = dtp_arena_alloc(e->arena, (size_t)p->first[p->n_nodes], sizeof *v->cost);
     if (v->cost == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for costs");
     }
-    DTP_TRY(dtp_select_evaluator_create(p, &v->evaluator, err));
-    DTP_TRY(dtp_select_evaluator_run(v->evaluator, v->plan, &v->value, err));
+    DTP_TRY(dtp_evaluator_create(p, &v->evaluator, err));
+    DTP_TRY(dtp_evaluator_run(v->evaluator, v->plan, &v->value, err));
     if (!v->value.feasible) {
         return DTP_FAIL(err, DTP_UNSUPPORTED,
                         "the plan needs %" PRId64 " bytes, or breaks a pin, where its limit is "
@@ -259,9 +258,10 @@ static dtp_status evaluate_options(dtp_explaining *e, evaluation *v, dtp_err *er
     x->cost_ps = v->value.cost;
     x->peak_bytes = v->value.peak;
     x->limit_bytes = e->request->plan->memory_limit_bytes;
-    count_instances(e, v->choice);
+    count_instances(e, v->assignment);
     if (v->np != NULL) {
-        DTP_TRY(kernel_time(e, v->np, &v->problem->choices[v->choice].options[v->plan[v->choice]],
+        DTP_TRY(kernel_time(e, v->np,
+                            &v->problem->variables[v->assignment].options[v->plan[v->assignment]],
                             &v->kernel_ps, err));
     }
     DTP_TRY(add_options(e, v, err));
@@ -271,14 +271,15 @@ static dtp_status evaluate_options(dtp_explaining *e, evaluation *v, dtp_err *er
 
 dtp_status dtp_explain__options(dtp_explaining *e, dtp_err *err)
 {
-    evaluation v = {
-        .problem = e->problem, .choice = dtp_explain__choice(e, e->problem), .plan = e->selection};
+    evaluation v = {.problem = e->problem,
+                    .assignment = dtp_explain__choice(e, e->problem),
+                    .plan = e->selection};
     if (e->tensor < 0) {
         DTP_TRY(dtp_node_pricer_create(e->request->graph, &e->pricer,
                                        dtp_tensor_redistributor(e->problem), &v.np, err));
     }
     const dtp_status s = evaluate_options(e, &v, err);
-    dtp_select_evaluator_destroy(v.evaluator);
+    dtp_evaluator_destroy(v.evaluator);
     dtp_node_pricer_destroy(v.np);
     return s;
 }

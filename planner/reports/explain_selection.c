@@ -18,7 +18,7 @@ static dtp_status follow_tensor(dtp_explaining *e, const dtp_tensor_problem *p, 
 {
     const dtp_graph *g = e->request->graph;
     const dtp_tensor_id t = e->tensor;
-    if (t < 0 || p->choice_of_tensor[t] >= 0) {
+    if (t < 0 || p->variable_of_tensor[t] >= 0) {
         return DTP_OK;
     }
     e->node = g->tensors[t].producer;
@@ -38,38 +38,39 @@ static dtp_status follow_tensor(dtp_explaining *e, const dtp_tensor_problem *p, 
 
 int32_t dtp_explain__choice(const dtp_explaining *e, const dtp_tensor_problem *p)
 {
-    return e->tensor >= 0 ? p->choice_of_tensor[e->tensor] : p->choice_of_node[e->node];
+    return e->tensor >= 0 ? p->variable_of_tensor[e->tensor] : p->variable_of_node[e->node];
 }
 
 /* ---- options that are left out ------------------------------------------------------------------
  */
 
-/* All options of the choice that is explained, and of copies of its tensor. */
+/* All options of the assignment that is explained, and of copies of its tensor. */
 static dtp_status keep_explained(dtp_explaining *e, const dtp_tensor_problem *p, bool *keep,
                                  dtp_err *err)
 {
     DTP_TRY(follow_tensor(e, p, err));
     const int32_t explained = dtp_explain__choice(e, p);
-    for (int32_t i = 0; i < p->n_choices; i++) {
-        const dtp_choice *c = &p->choices[i];
-        const bool copy = c->kind == DTP_DECIDE_VIEW && p->choice_of_tensor[c->tensor] == explained;
-        for (int32_t k = 0; k < c->n_options && (i == explained || copy); k++) {
+    for (int32_t i = 0; i < p->n_variables; i++) {
+        const dtp_tensor_variable *c = &p->variables[i];
+        const bool copy =
+            c->kind == DTP_DECIDE_REPLICA && p->variable_of_tensor[c->tensor] == explained;
+        for (int32_t k = 0; k < c->n_strategies && (i == explained || copy); k++) {
             keep[k] = true;
         }
-        keep += c->n_options;
+        keep += c->n_strategies;
     }
     return DTP_OK;
 }
 
-/* Of every other choice one option: for a problem of which nothing else is read. */
+/* Of every other assignment one option: for a problem of which nothing else is read. */
 static dtp_status keep_one(void *ctx, const dtp_tensor_problem *p, bool *keep, dtp_err *err)
 {
     bool *at = keep;
-    for (int32_t i = 0; i < p->n_choices; i++) {
-        for (int32_t k = 0; k < p->choices[i].n_options; k++) {
+    for (int32_t i = 0; i < p->n_variables; i++) {
+        for (int32_t k = 0; k < p->variables[i].n_strategies; k++) {
             at[k] = k == 0;
         }
-        at += p->choices[i].n_options;
+        at += p->variables[i].n_strategies;
     }
     return keep_explained(ctx, p, keep, err);
 }
@@ -79,18 +80,19 @@ static dtp_status keep_chosen(const dtp_explaining *e, const dtp_tensor_problem 
                               bool *found, dtp_err *err)
 {
     const dtp_sharding *s = &e->request->plan->sharding;
-    int32_t *selection = dtp_arena_alloc(e->arena, (size_t)p->n_choices, sizeof *selection);
+    int32_t *selection = dtp_arena_alloc(e->arena, (size_t)p->n_variables, sizeof *selection);
     *found = false;
     if (selection == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
     }
-    if (dtp_sharding_has_views(s)) { /* else views are chosen by prices, which are not there yet */
-        DTP_TRY(dtp_tensor_selection(p, s, selection, found, err));
+    if (dtp_sharding_has_replicas(
+            s)) { /* else views are chosen by prices, which are not there yet */
+        DTP_TRY(dtp_tensor_assignment(p, s, selection, found, err));
     }
-    for (int32_t i = 0; i < p->n_choices && *found; i++) {
+    for (int32_t i = 0; i < p->n_variables && *found; i++) {
         *found = selection[i] >= 0;
         keep[*found ? selection[i] : 0] = true;
-        keep += p->choices[i].n_options;
+        keep += p->variables[i].n_strategies;
     }
     return DTP_OK;
 }
@@ -132,7 +134,7 @@ static dtp_status create_problem(dtp_explaining *e, int32_t runs, int32_t n_pins
     options.memory_bytes = e->request->plan->memory_limit_bytes;
     options.n_pins = n_pins;
     options.pins = e->pins.pins;
-    options.filter = (dtp_option_filter){.run = filter, .ctx = e};
+    options.filter = (dtp_strategy_filter){.run = filter, .ctx = e};
     DTP_TRY(dtp_tensor_problem_create(e->request->graph, &e->pricer, &options, out, err));
     return *out != NULL ? follow_tensor(e, *out, err)
                         : DTP_FAIL(err, DTP_INTERNAL, "a selection problem is missing");
@@ -149,13 +151,13 @@ static dtp_status try_problems(dtp_explaining *e, int32_t runs, option_filter fi
         e->free = NULL;
         DTP_TRY(create_problem(e, runs, 0, keep_one, &e->free, err));
     }
-    const size_t n = (size_t)e->problem->n_choices;
+    const size_t n = (size_t)e->problem->n_variables;
     e->selection = dtp_arena_alloc(e->arena, n, sizeof *e->selection);
     e->other = dtp_arena_alloc(e->arena, n, sizeof *e->other);
     if (e->selection == NULL || e->other == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
     }
-    return dtp_tensor_selection(e->problem, &e->request->plan->sharding, e->selection, found, err);
+    return dtp_tensor_assignment(e->problem, &e->request->plan->sharding, e->selection, found, err);
 }
 
 void dtp_explain__forget_problems(dtp_explaining *e)
@@ -167,7 +169,7 @@ void dtp_explain__forget_problems(dtp_explaining *e)
 
 static void count_left_out(const dtp_explaining *e)
 {
-    const int64_t kept = e->problem->select->first[e->problem->n_choices];
+    const int64_t kept = e->problem->select->first[e->problem->n_variables];
     e->out->n_left_out = e->bounds->first[e->bounds->n] - (int32_t)kept;
     e->out->left_out_from = e->others_above - e->bounds->cost_ps;
 }
@@ -176,8 +178,8 @@ static void count_left_out(const dtp_explaining *e)
 static dtp_status try_bounds(dtp_explaining *e, bool *found, dtp_err *err)
 {
     const dtp_explain_request *r = e->request;
-    const dtp_plan_option_bounds *bounds = &r->plan->option_bounds;
-    dtp_select_value value = {0};
+    const dtp_plan_strategy_bounds *bounds = &r->plan->option_bounds;
+    dtp_problem_value value = {0};
     e->others_above = INT64_MAX;
     *found = false;
     if (bounds->n == 0 || !r->plan_is_current || r->exact) {
@@ -188,7 +190,7 @@ static dtp_status try_bounds(dtp_explaining *e, bool *found, dtp_err *err)
     DTP_TRY(try_problems(e, bounds->runs, keep_near, found, err));
     *found = *found && e->bounds != NULL;
     if (*found) {
-        DTP_TRY(dtp_select_evaluate(e->problem->select, e->selection, &value, err));
+        DTP_TRY(dtp_problem_evaluate(e->problem->select, e->selection, &value, err));
         *found = value.feasible && value.cost == bounds->cost_ps;
     }
     return DTP_OK;
@@ -202,7 +204,7 @@ static dtp_status fail_selection(const dtp_explaining *e, dtp_err *err)
     const char *what = "a copy", *name = "some tensor";
     char text[DTP_STRATEGY_TEXT_BYTES] = "in a layout";
     for (int32_t t = g->n_tensors - 1; t >= 0; t--) {
-        const int32_t c = e->problem->choice_of_tensor[t];
+        const int32_t c = e->problem->variable_of_tensor[t];
         if (c >= 0 && e->selection[c] < 0) {
             what = "tensor";
             name = g->tensors[t].name;
@@ -211,7 +213,7 @@ static dtp_status fail_selection(const dtp_explaining *e, dtp_err *err)
         }
     }
     for (int32_t n = g->n_nodes - 1; n >= 0; n--) {
-        if (e->selection[e->problem->choice_of_node[n]] < 0) {
+        if (e->selection[e->problem->variable_of_node[n]] < 0) {
             what = "node";
             name = g->nodes[n].name;
             dtp_strategy_print(g, n, &plan->mesh, &plan->sharding.strategies[n], text);

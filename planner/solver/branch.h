@@ -9,6 +9,7 @@
 
 /* *bound: in, what holds for w already; out, the same or more; the cutoff when nothing in w is
  * cheaper than the best solution. Does nothing but presolve when w is too large for it. */
-dtp_status sel_branch(sel_solver *v, sel_work *w, int64_t *bound, dtp_err *err) DTP_MUST_CHECK;
+dtp_status solver_branch(solver_solver *v, solver_work *w, int64_t *bound,
+                         dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -24,15 +24,15 @@ static int compare_leads(const void *a, const void *b)
     return by_lead != 0 ? by_lead : (x->node > y->node) - (x->node < y->node);
 }
 
-static lead find_lead(const sel_work *w, int32_t node, const double *theta)
+static lead find_lead(const solver_work *w, int32_t node, const double *theta)
 {
     lead found = {.node = node};
-    found.strategy = sel_dual_cheapest(&w->nodes[node], theta, &found.by);
+    found.strategy = solver_dual_cheapest(&w->nodes[node], theta, &found.by);
     return found;
 }
 
-/* The nodes with a choice, the clearest first. */
-static dtp_status find_leads(const sel_work *w, lead *list, int32_t *n, dtp_err *err)
+/* The nodes with a assignment, the clearest first. */
+static dtp_status find_leads(const solver_work *w, lead *list, int32_t *n, dtp_err *err)
 {
     int32_t most = 1;
     for (int32_t i = 0; i < w->n_nodes; i++) {
@@ -43,11 +43,11 @@ static dtp_status find_leads(const sel_work *w, lead *list, int32_t *n, dtp_err 
     const bool ok = sums != NULL && theta != NULL;
     *n = 0;
     if (ok) {
-        sel_price_sums(w, sums);
+        solver_multiplier_sums(w, sums);
     }
     for (int32_t i = 0; ok && i < w->n_nodes; i++) {
         if (w->nodes[i].alive && w->nodes[i].n_live > 1) {
-            sel_priced_costs(w, sums, i, theta);
+            solver_penalised_costs(w, sums, i, theta);
             list[(*n)++] = find_lead(w, i, theta);
         }
     }
@@ -57,26 +57,26 @@ static dtp_status find_leads(const sel_work *w, lead *list, int32_t *n, dtp_err 
     return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_nodes);
 }
 
-static dtp_status ascend(const sel_solver *v, sel_work *w, dtp_err *err)
+static dtp_status ascend(const solver_solver *v, solver_work *w, dtp_err *err)
 {
-    sel_dual *d = NULL;
+    solver_dual *d = NULL;
     int64_t bound;
-    DTP_TRY(sel_dual_create(w, &d, err));
-    sel_dual_cool(d);
-    sel_dual_run(d, ROUNDS, sel_time_left(v));
-    const dtp_status s = sel_dual_apply(d, w, w->options.cap, &bound, err);
-    sel_dual_destroy(d);
+    DTP_TRY(solver_dual_create(w, &d, err));
+    solver_dual_cool(d);
+    solver_dual_run(d, ROUNDS, solver_time_left(v));
+    const dtp_status s = solver_dual_apply(d, w, w->options.cap, &bound, err);
+    solver_dual_destroy(d);
     return s;
 }
 
-static dtp_status decide(sel_work *w, const lead *list, int32_t n, dtp_err *err)
+static dtp_status decide(solver_work *w, const lead *list, int32_t n, dtp_err *err)
 {
     int64_t killed = 0;
     for (int32_t i = 0; i < n && !w->infeasible; i++) {
-        const sel_node *x = &w->nodes[list[i].node];
+        const solver_node *x = &w->nodes[list[i].node];
         for (int32_t s = 0; s < x->k && !w->infeasible; s++) {
-            if (s != list[i].strategy && !sel_dead(x, s)) {
-                DTP_TRY(sel_kill(w, list[i].node, s, &killed, err));
+            if (s != list[i].strategy && !solver_dead(x, s)) {
+                DTP_TRY(solver_kill(w, list[i].node, s, &killed, err));
             }
         }
     }
@@ -84,37 +84,39 @@ static dtp_status decide(sel_work *w, const lead *list, int32_t n, dtp_err *err)
 }
 
 /* A copy in which the clearest nodes are decided; NULL when nothing is left in it. */
-static dtp_status step(sel_solver *v, const sel_work *w, lead *list, double share, sel_work **out,
-                       dtp_err *err)
+static dtp_status step(solver_solver *v, const solver_work *w, lead *list, double share,
+                       solver_work **out, dtp_err *err)
 {
-    sel_work *next = NULL;
+    solver_work *next = NULL;
     int32_t n = 0;
     *out = NULL;
     DTP_TRY(find_leads(w, list, &n, err));
-    DTP_TRY(sel_copy(w, &next, err));
+    DTP_TRY(solver_copy(w, &next, err));
     const int32_t some = n > 0 ? 1 + (int32_t)(share * (double)n) : 0;
     dtp_status s = decide(next, list, some, err);
-    s = s == DTP_OK && !next->infeasible ? sel_reduce(v, next, err) : s;
+    s = s == DTP_OK && !next->infeasible ? solver_reduce(v, next, err) : s;
     s = s == DTP_OK && !next->infeasible ? ascend(v, next, err) : s;
-    s = s == DTP_OK && !next->infeasible ? sel_reduce(v, next, err) : s;
+    s = s == DTP_OK && !next->infeasible ? solver_reduce(v, next, err) : s;
     if (s == DTP_OK && !next->infeasible) {
         *out = next;
     } else {
-        sel_work_destroy(next);
+        solver_work_destroy(next);
     }
     return s;
 }
 
 /* chain[i + 1] is a copy of chain[i]; all but the last are retired. */
-static dtp_status descend(sel_solver *v, sel_work **chain, int32_t *n, lead *list, dtp_err *err)
+static dtp_status descend(solver_solver *v, solver_work **chain, int32_t *n, lead *list,
+                          dtp_err *err)
 {
     const int64_t before = v->cutoff;
     double share = SHARE;
-    for (int32_t retreats = 0; retreats < MAX_RETREATS && *n < MAX_STEPS && !sel_time_is_up(v);) {
-        sel_work *next = NULL;
+    for (int32_t retreats = 0;
+         retreats < MAX_RETREATS && *n < MAX_STEPS && !solver_time_is_up(v);) {
+        solver_work *next = NULL;
         DTP_TRY(step(v, chain[*n - 1], list, share, &next, err));
         if (next != NULL) {
-            sel_retire(chain[*n - 1]);
+            solver_retire(chain[*n - 1]);
             chain[(*n)++] = next;
         } else if (v->cutoff < before) {
             return DTP_OK;
@@ -126,20 +128,20 @@ static dtp_status descend(sel_solver *v, sel_work **chain, int32_t *n, lead *lis
     return DTP_OK;
 }
 
-dtp_status sel_dive(sel_solver *v, const sel_work *w, dtp_err *err)
+dtp_status solver_dive(solver_solver *v, const solver_work *w, dtp_err *err)
 {
-    sel_work *chain[MAX_STEPS];
+    solver_work *chain[MAX_STEPS];
     int32_t n = 0;
     lead *list = malloc(((size_t)w->n_nodes + 1) * sizeof *list);
     dtp_status s = list != NULL
-                       ? sel_copy(w, &chain[0], err)
+                       ? solver_copy(w, &chain[0], err)
                        : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_nodes);
     if (s == DTP_OK) {
         n = 1;
         s = descend(v, chain, &n, list, err);
     }
     while (n > 0) {
-        sel_work_destroy(chain[--n]);
+        solver_work_destroy(chain[--n]);
     }
     free(list);
     return s;

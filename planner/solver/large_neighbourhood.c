@@ -7,43 +7,44 @@
 #include "planner/solver/branch.h"
 
 enum {
-    SIDE = 2,        /* regions of a round, each on its own thread */
-    FIRST_SIZE = 60, /* nodes of a region */
+    SIDE = 2,        /* neighbourhoods of a round, each on its own thread */
+    FIRST_SIZE = 60, /* nodes of a neighbourhood */
     LEAST_SIZE = 10,
-    MAX_SOURCES = 3, /* nodes that a region grows around */
-    BRANCHES = 8,    /* nodes of branch and bound for a region */
-    EASY = 2,        /* so many at most, and the next regions are larger */
+    MAX_SOURCES = 3, /* nodes that a neighbourhood grows around */
+    BRANCHES = 8,    /* nodes of branch and bound for a neighbourhood */
+    EASY = 2,        /* so many at most, and the next neighbourhoods are larger */
     PATIENCE = 150   /* rounds without a gain */
 };
 
 /* Of the gap: what counts as a gain. */
 static const double GAIN = 0.002;
 
-typedef struct region {
-    sel_solver v; /* with scratch of its own */
-    dtp_select_result out;
-    const sel_work *w;
+typedef struct neighbourhood {
+    solver_solver v; /* with scratch of its own */
+    dtp_solve_result out;
+    const solver_work *w;
     const int32_t *kept; /* by node: its strategy in the best plan, -1 = gone from w */
-    int32_t *nodes;      /* of the region, sources first */
-    uint64_t *stamp;     /* by node: `now` when it is in the region */
+    int32_t *nodes;      /* of the neighbourhood, sources first */
+    uint64_t *stamp;     /* by node: `now` when it is in the neighbourhood */
     uint64_t now, random;
     int32_t size;
     bool easy; /* the last one */
     dtp_status status;
     dtp_err err;
-} region;
+} neighbourhood;
 
-typedef struct regions {
-    region side[SIDE];
+typedef struct neighbourhoods {
+    neighbourhood side[SIDE];
     int32_t *kept;
-    int32_t *alive; /* the nodes with a choice */
+    int32_t *alive; /* the nodes with a assignment */
     int32_t n_alive;
-} regions;
+} neighbourhoods;
 
-/* ---- choosing a region -------------------------------------------------------------------------
+/* ---- choosing a neighbourhood
+ * -------------------------------------------------------------------------
  */
 
-static void enter(region *r, int32_t node, int32_t *n)
+static void enter(neighbourhood *r, int32_t node, int32_t *n)
 {
     if (r->stamp[node] != r->now) {
         r->stamp[node] = r->now;
@@ -53,17 +54,17 @@ static void enter(region *r, int32_t node, int32_t *n)
 
 /* Breadth first from all sources at once, and from another one where these are surrounded; of a
  * node with many neighbours those come first that follow a random one. */
-static void grow(region *r, const regions *all, int32_t n, int32_t size)
+static void grow(neighbourhood *r, const neighbourhoods *all, int32_t n, int32_t size)
 {
     for (int32_t at = 0; n < size; at++) {
         while (at == n) {
-            enter(r, all->alive[sel_random(&r->random, all->n_alive)], &n);
+            enter(r, all->alive[solver_random(&r->random, all->n_alive)], &n);
         }
         const int32_t node = r->nodes[at];
-        const sel_node *x = &r->w->nodes[node];
-        const int32_t from = x->n_adj > 0 ? sel_random(&r->random, x->n_adj) : 0;
+        const solver_node *x = &r->w->nodes[node];
+        const int32_t from = x->n_adj > 0 ? solver_random(&r->random, x->n_adj) : 0;
         for (int32_t i = 0; i < x->n_adj && n < size; i++) {
-            const sel_edge *e = &r->w->edges[x->adj[(from + i) % x->n_adj]];
+            const solver_edge *e = &r->w->edges[x->adj[(from + i) % x->n_adj]];
             if (e->alive && (e->u == node || e->v == node)) {
                 enter(r, e->u == node ? e->v : e->u, &n);
             }
@@ -71,15 +72,15 @@ static void grow(region *r, const regions *all, int32_t n, int32_t size)
     }
 }
 
-static void choose_region(region *r, const regions *all)
+static void choose_neighbourhood(neighbourhood *r, const neighbourhoods *all)
 {
-    const int32_t sources = 1 + sel_random(&r->random, MAX_SOURCES);
-    const int32_t drawn = r->size / 2 + sel_random(&r->random, r->size);
+    const int32_t sources = 1 + solver_random(&r->random, MAX_SOURCES);
+    const int32_t drawn = r->size / 2 + solver_random(&r->random, r->size);
     const int32_t size = drawn < all->n_alive ? drawn : all->n_alive;
     int32_t n = 0;
     r->now++;
     for (int32_t i = 0; i < sources; i++) {
-        enter(r, all->alive[sel_random(&r->random, all->n_alive)], &n);
+        enter(r, all->alive[solver_random(&r->random, all->n_alive)], &n);
     }
     grow(r, all, n, size);
 }
@@ -88,50 +89,50 @@ static void choose_region(region *r, const regions *all)
  */
 
 /* Everything outside as in the best plan. */
-static dtp_status fix_outside(const region *r, sel_work *w, dtp_err *err)
+static dtp_status fix_outside(const neighbourhood *r, solver_work *w, dtp_err *err)
 {
     int64_t killed = 0;
     for (int32_t i = 0; i < w->n_nodes && !w->infeasible; i++) {
-        const sel_node *x = &w->nodes[i];
+        const solver_node *x = &w->nodes[i];
         if (!x->alive || r->stamp[i] == r->now || r->kept[i] < 0) {
             continue;
         }
         for (int32_t s = 0; s < x->k && !w->infeasible; s++) {
-            if (s != r->kept[i] && !sel_dead(x, s)) {
-                DTP_TRY(sel_kill(w, i, s, &killed, err));
+            if (s != r->kept[i] && !solver_dead(x, s)) {
+                DTP_TRY(solver_kill(w, i, s, &killed, err));
             }
         }
     }
     return DTP_OK;
 }
 
-static dtp_status solve_region(region *r, dtp_err *err)
+static dtp_status solve_neighbourhood(neighbourhood *r, dtp_err *err)
 {
-    sel_work *part = NULL;
+    solver_work *part = NULL;
     int64_t bound = 0;
-    DTP_TRY(sel_copy(r->w, &part, err));
+    DTP_TRY(solver_copy(r->w, &part, err));
     r->out.nodes = 0;
     dtp_status s = fix_outside(r, part, err);
-    s = s == DTP_OK && !part->infeasible ? sel_branch(&r->v, part, &bound, err) : s;
+    s = s == DTP_OK && !part->infeasible ? solver_branch(&r->v, part, &bound, err) : s;
     r->easy = (part->infeasible || bound >= r->v.cutoff) && r->out.nodes <= EASY;
-    sel_work_destroy(part);
+    solver_work_destroy(part);
     return s;
 }
 
 static void *run_side(void *user)
 {
-    region *r = user;
-    r->status = solve_region(r, &r->err);
+    neighbourhood *r = user;
+    r->status = solve_neighbourhood(r, &r->err);
     return NULL;
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------
  */
 
-static void begin_round(const sel_solver *v, sel_work *w, regions *all)
+static void begin_round(const solver_solver *v, solver_work *w, neighbourhoods *all)
 {
     memcpy(all->kept, v->best, (size_t)w->n_nodes * sizeof *all->kept);
-    sel_project(w, all->kept);
+    solver_project(w, all->kept);
     all->n_alive = 0;
     for (int32_t i = 0; i < w->n_nodes; i++) {
         if (w->nodes[i].alive && w->nodes[i].n_live > 1) {
@@ -139,14 +140,14 @@ static void begin_round(const sel_solver *v, sel_work *w, regions *all)
         }
     }
     for (int32_t i = 0; i < SIDE; i++) {
-        region *r = &all->side[i];
+        neighbourhood *r = &all->side[i];
         r->v.cutoff = v->cutoff;
         r->w = w;
         r->kept = all->kept;
     }
 }
 
-static dtp_status end_side(sel_solver *v, region *r, dtp_err *err)
+static dtp_status end_side(solver_solver *v, neighbourhood *r, dtp_err *err)
 {
     r->size = r->easy ? r->size + r->size / 16 + 1 : r->size - r->size / 8;
     r->size = r->size < LEAST_SIZE ? LEAST_SIZE : r->size;
@@ -161,16 +162,16 @@ static dtp_status end_side(sel_solver *v, region *r, dtp_err *err)
     return r->status;
 }
 
-static dtp_status run_round(sel_solver *v, sel_work *w, regions *all, dtp_err *err)
+static dtp_status run_round(solver_solver *v, solver_work *w, neighbourhoods *all, dtp_err *err)
 {
     pthread_t thread;
-    region *last = &all->side[SIDE - 1];
+    neighbourhood *last = &all->side[SIDE - 1];
     begin_round(v, w, all);
     if (all->n_alive == 0) {
         return DTP_OK;
     }
     for (int32_t i = 0; i < SIDE; i++) {
-        choose_region(&all->side[i], all);
+        choose_neighbourhood(&all->side[i], all);
     }
     const bool apart =
         v->options->threads > 1 && pthread_create(&thread, NULL, run_side, last) == 0;
@@ -186,12 +187,12 @@ static dtp_status run_round(sel_solver *v, sel_work *w, regions *all, dtp_err *e
     return DTP_OK;
 }
 
-static dtp_status loop(sel_solver *v, sel_work *w, regions *all, int64_t rounds, int64_t bound,
-                       dtp_err *err)
+static dtp_status loop(solver_solver *v, solver_work *w, neighbourhoods *all, int64_t rounds,
+                       int64_t bound, dtp_err *err)
 {
     int32_t waited = 0;
     double gained = 0.0;
-    for (int64_t i = 0; i < rounds && waited < PATIENCE && !w->infeasible && !sel_time_is_up(v);
+    for (int64_t i = 0; i < rounds && waited < PATIENCE && !w->infeasible && !solver_time_is_up(v);
          i++) {
         const int64_t before = v->cutoff;
         DTP_TRY(run_round(v, w, all, err));
@@ -202,17 +203,17 @@ static dtp_status loop(sel_solver *v, sel_work *w, regions *all, int64_t rounds,
             waited = 0;
         }
         if (v->cutoff < before) {
-            DTP_TRY(sel_reduce(v, w, err));
+            DTP_TRY(solver_reduce(v, w, err));
         }
     }
     return DTP_OK;
 }
 
-static void destroy(regions *all)
+static void destroy(neighbourhoods *all)
 {
     for (int32_t i = 0; i < SIDE; i++) {
-        region *r = &all->side[i];
-        free(r->v.choice);
+        neighbourhood *r = &all->side[i];
+        free(r->v.assignment);
         free(r->v.full);
         free(r->v.best);
         free(r->nodes);
@@ -222,40 +223,41 @@ static void destroy(regions *all)
     free(all->alive);
 }
 
-static dtp_status create(const sel_solver *v, regions *all, dtp_err *err)
+static dtp_status create(const solver_solver *v, neighbourhoods *all, dtp_err *err)
 {
     const size_t n = (size_t)v->p->n_nodes + 1;
     all->kept = calloc(n, sizeof *all->kept);
     all->alive = calloc(n, sizeof *all->alive);
     bool ok = all->kept != NULL && all->alive != NULL;
     for (int32_t i = 0; i < SIDE; i++) {
-        region *r = &all->side[i];
-        r->v = (sel_solver){.p = v->p,
-                            .evaluator = v->evaluator,
-                            .options = v->options,
-                            .out = &r->out,
-                            .end_s = v->end_s,
-                            .seed = v->seed,
-                            .found = true,
-                            .searched = true,
-                            .max_nodes = BRANCHES};
-        r->v.choice = calloc(n, sizeof *r->v.choice);
+        neighbourhood *r = &all->side[i];
+        r->v = (solver_solver){.p = v->p,
+                               .evaluator = v->evaluator,
+                               .options = v->options,
+                               .out = &r->out,
+                               .end_s = v->end_s,
+                               .seed = v->seed,
+                               .found = true,
+                               .searched = true,
+                               .max_nodes = BRANCHES};
+        r->v.assignment = calloc(n, sizeof *r->v.assignment);
         r->v.full = calloc(n, sizeof *r->v.full);
         r->v.best = calloc(n, sizeof *r->v.best);
         r->nodes = calloc(n, sizeof *r->nodes);
         r->stamp = calloc(n, sizeof *r->stamp);
         r->random = v->seed * SIDE + (uint64_t)i;
         r->size = FIRST_SIZE;
-        ok = ok && r->v.choice != NULL && r->v.full != NULL && r->v.best != NULL &&
+        ok = ok && r->v.assignment != NULL && r->v.full != NULL && r->v.best != NULL &&
              r->nodes != NULL && r->stamp != NULL;
     }
     return ok ? DTP_OK
               : DTP_FAIL(err, DTP_NOMEM, "out of memory for a search over %d nodes", v->p->n_nodes);
 }
 
-dtp_status sel_regions(sel_solver *v, sel_work *w, int64_t rounds, int64_t bound, dtp_err *err)
+dtp_status solver_large_neighbourhood(solver_solver *v, solver_work *w, int64_t rounds,
+                                      int64_t bound, dtp_err *err)
 {
-    regions all = {0};
+    neighbourhoods all = {0};
     dtp_status s = create(v, &all, err);
     if (s == DTP_OK) {
         s = loop(v, w, &all, rounds, bound, err);

@@ -11,18 +11,18 @@
 static const int64_t LEAST_EFFORT = 9000000;
 enum { LOOKS = 20, LARGE_ENTRIES = 100000 };
 
-dtp_marginal_options dtp_marginal_options_init(const dtp_select_problem *p, int32_t node,
-                                               const int32_t *start)
+dtp_min_marginal_options dtp_min_marginal_options_init(const dtp_problem *p, int32_t node,
+                                                       const int32_t *start)
 {
     const int64_t looks = LOOKS * p->edge_first[p->n_edges];
-    return (dtp_marginal_options){
+    return (dtp_min_marginal_options){
         .node = node, .start = start, .effort = looks > LEAST_EFFORT ? looks : LEAST_EFFORT};
 }
 
 /* The problem without usage; borrows all of p. */
-static dtp_select_problem without_usage(const dtp_select_problem *p)
+static dtp_problem without_usage(const dtp_problem *p)
 {
-    dtp_select_problem free_one = *p;
+    dtp_problem free_one = *p;
     free_one.usage_limit = INT64_MAX / 4;
     free_one.end = free_one.begin;
     free_one.n_extra = 0;
@@ -31,54 +31,55 @@ static dtp_select_problem without_usage(const dtp_select_problem *p)
 
 /* What the run without the limit says about strategy s with it. Where there is more to say (its
  * solution is dearer with the limit), it stays open. */
-static dtp_status take_over(const sel_marginals *free_one, sel_marginals *m, int32_t s,
-                            dtp_err *err)
+static dtp_status take_over(const solver_min_marginals *free_one, solver_min_marginals *m,
+                            int32_t s, dtp_err *err)
 {
-    const dtp_select_marginal *x = &free_one->out[s];
+    const dtp_min_marginal *x = &free_one->out[s];
     const size_t n = (size_t)m->p->n_nodes;
     m->out[s].bound = x->bound > m->out[s].bound ? x->bound : m->out[s].bound;
-    if (x->cost < DTP_SELECT_FORBIDDEN) {
-        DTP_TRY(sel_around_offer(&m->around, free_one->around.choices + (size_t)s * n, err));
+    if (x->cost < DTP_FORBIDDEN) {
+        DTP_TRY(solver_primal_marginals_offer(&m->around,
+                                              free_one->around.variables + (size_t)s * n, err));
         m->out[s].cost = m->around.cost[s] < m->out[s].cost ? m->around.cost[s] : m->out[s].cost;
     }
     m->open[s] = m->out[s].bound < m->out[s].cost && x->cost < m->out[s].cost;
     return DTP_OK;
 }
 
-static dtp_status run_free(const dtp_marginal_options *o, sel_marginals *m, dtp_err *err)
+static dtp_status run_free(const dtp_min_marginal_options *o, solver_min_marginals *m, dtp_err *err)
 {
-    const dtp_select_problem p = without_usage(m->p);
-    sel_marginals free_one;
-    dtp_select_marginal *out = calloc((size_t)m->k + 1, sizeof *out);
+    const dtp_problem p = without_usage(m->p);
+    solver_min_marginals free_one;
+    dtp_min_marginal *out = calloc((size_t)m->k + 1, sizeof *out);
     if (out == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d strategies", m->k);
     }
     for (int32_t s = 0; s < m->k; s++) {
         out[s].cost = m->out[s].cost;
     }
-    dtp_status status = sel_marginals_create(&p, o, m->effort, out, &free_one, err);
+    dtp_status status = solver_min_marginals_create(&p, o, m->effort, out, &free_one, err);
     if (status == DTP_OK) {
-        status = sel_marginals_run(&free_one, err);
+        status = solver_min_marginals_run(&free_one, err);
         for (int32_t s = 0; s < m->k && status == DTP_OK; s++) {
             status = take_over(&free_one, m, s, err);
         }
-        sel_marginals_destroy(&free_one);
+        solver_min_marginals_destroy(&free_one);
     }
     free(out);
     return status;
 }
 
 /* The start nearly fills the limit, so that what is best without it hardly ever is within it. */
-static dtp_status find_fullness(const dtp_marginal_options *o, const sel_marginals *m, bool *full,
-                                dtp_err *err)
+static dtp_status find_fullness(const dtp_min_marginal_options *o, const solver_min_marginals *m,
+                                bool *full, dtp_err *err)
 {
-    dtp_select_value value;
-    DTP_TRY(dtp_select_evaluator_run(m->around.evaluator, o->start, &value, err));
+    dtp_problem_value value;
+    DTP_TRY(dtp_evaluator_run(m->around.evaluator, o->start, &value, err));
     *full = value.peak > m->p->usage_limit / 10 * 9;
     return DTP_OK;
 }
 
-static dtp_status run(const dtp_marginal_options *o, sel_marginals *m, dtp_err *err)
+static dtp_status run(const dtp_min_marginal_options *o, solver_min_marginals *m, dtp_err *err)
 {
     bool open = false, full = false;
     DTP_TRY(find_fullness(o, m, &full, err));
@@ -91,26 +92,26 @@ static dtp_status run(const dtp_marginal_options *o, sel_marginals *m, dtp_err *
         open = open || m->open[s];
     }
     if (open && *m->effort > 0) {
-        DTP_TRY(sel_marginals_run(m, err));
+        DTP_TRY(solver_min_marginals_run(m, err));
     }
     for (int32_t s = 0; s < m->k && o->exact; s++) {
         if (m->out[s].bound < m->out[s].cost) {
-            DTP_TRY(sel_marginals_finish(m, s, err));
+            DTP_TRY(solver_min_marginals_finish(m, s, err));
         }
     }
     return DTP_OK;
 }
 
-dtp_status dtp_select_marginals(const dtp_select_problem *p, const dtp_marginal_options *options,
-                                dtp_select_marginal *out, dtp_err *err)
+dtp_status dtp_min_marginals(const dtp_problem *p, const dtp_min_marginal_options *options,
+                             dtp_min_marginal *out, dtp_err *err)
 {
     int64_t effort = options->effort;
-    sel_marginals m;
-    for (int32_t s = 0; s < dtp_select_n_strategies(p, options->node); s++) {
+    solver_min_marginals m;
+    for (int32_t s = 0; s < dtp_problem_n_strategies(p, options->node); s++) {
         out[s].bound = 0;
     }
-    DTP_TRY(sel_marginals_create(p, options, &effort, out, &m, err));
+    DTP_TRY(solver_min_marginals_create(p, options, &effort, out, &m, err));
     const dtp_status status = run(options, &m, err);
-    sel_marginals_destroy(&m);
+    solver_min_marginals_destroy(&m);
     return status;
 }

@@ -6,26 +6,26 @@
 
 #include "planner/problem/problem.h"
 
-typedef struct dtp_select_marginal {
-    int64_t cost;  /* of the best solution known with the strategy; DTP_SELECT_FORBIDDEN: none */
-    int64_t bound; /* no solution with it costs less; DTP_SELECT_FORBIDDEN: there is none.
+typedef struct dtp_min_marginal {
+    int64_t cost;  /* of the best solution known with the strategy; DTP_FORBIDDEN: none */
+    int64_t bound; /* no solution with it costs less; DTP_FORBIDDEN: there is none.
                       Equal to cost: that is the least */
-} dtp_select_marginal;
+} dtp_min_marginal;
 
-typedef struct dtp_marginal_options {
+typedef struct dtp_min_marginal_options {
     int32_t node;
-    const int32_t *start; /* a choice by node that is feasible */
+    const int32_t *start; /* a assignment by node that is feasible */
     int64_t effort;       /* looks at entries of edges; a good second has about 2e8 */
     bool exact;           /* afterwards every strategy that is still open is solved on its own */
-} dtp_marginal_options;
+} dtp_min_marginal_options;
 
 /* An effort of about 50 ms, more for millions of entries, not exact. */
-dtp_marginal_options dtp_marginal_options_init(const dtp_select_problem *p, int32_t node,
-                                               const int32_t *start);
+dtp_min_marginal_options dtp_min_marginal_options_init(const dtp_problem *p, int32_t node,
+                                                       const int32_t *start);
 
 /* out: by strategy of the node. In: costs of solutions that the caller knows, within the limit,
- * else DTP_SELECT_FORBIDDEN. Deterministic. DTP_INVALID when the start is not feasible. */
-dtp_status dtp_select_marginals(const dtp_select_problem *p, const dtp_marginal_options *options,
-                                dtp_select_marginal *out, dtp_err *err) DTP_MUST_CHECK;
+ * else DTP_FORBIDDEN. Deterministic. DTP_INVALID when the start is not feasible. */
+dtp_status dtp_min_marginals(const dtp_problem *p, const dtp_min_marginal_options *options,
+                             dtp_min_marginal *out, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

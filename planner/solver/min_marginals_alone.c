@@ -25,14 +25,14 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-static dtp_status ascend_alone(sel_work *w, int64_t *effort, dtp_err *err)
+static dtp_status ascend_alone(solver_work *w, int64_t *effort, dtp_err *err)
 {
-    sel_dual *d = NULL;
-    *effort -= (ALONE_ROUNDS + SEL_MARGINALS_PASS_LOOKS) * sel_marginals__looks(w);
-    DTP_TRY(sel_dual_create(w, &d, err));
-    sel_dual_run(d, ALONE_ROUNDS, 0.0);
-    const dtp_status status = sel_marginals__apply(d, w, err);
-    sel_dual_destroy(d);
+    solver_dual *d = NULL;
+    *effort -= (ALONE_ROUNDS + SOLVER_MARGINALS_PASS_UNITS) * solver_min_marginals__work_units(w);
+    DTP_TRY(solver_dual_create(w, &d, err));
+    solver_dual_run(d, ALONE_ROUNDS, 0.0);
+    const dtp_status status = solver_min_marginals__apply(d, w, err);
+    solver_dual_destroy(d);
     return status;
 }
 
@@ -41,58 +41,60 @@ static dtp_status ascend_alone(sel_work *w, int64_t *effort, dtp_err *err)
 
 /* Search beside the ascent, on a copy where branch and bound is to follow: that does better on
  * costs that are not spread over the kernel. */
-static dtp_status search_large(sel_solver *v, sel_work *w, bool branch, int64_t *bound,
+static dtp_status search_large(solver_solver *v, solver_work *w, bool branch, int64_t *bound,
                                dtp_err *err)
 {
-    sel_work *copy = NULL;
+    solver_work *copy = NULL;
     if (!branch) {
-        return sel_large(v, w, ALONE_ROUNDS, bound, err);
+        return solver_primal_dual(v, w, ALONE_ROUNDS, bound, err);
     }
-    DTP_TRY(sel_copy(w, &copy, err));
-    const dtp_status status = sel_large(v, copy, 2 * ALONE_ROUNDS, bound, err);
-    sel_work_destroy(copy);
+    DTP_TRY(solver_copy(w, &copy, err));
+    const dtp_status status = solver_primal_dual(v, copy, 2 * ALONE_ROUNDS, bound, err);
+    solver_work_destroy(copy);
     return status;
 }
 
 /* Whatever it takes. */
-static dtp_status search_thoroughly(sel_solver *v, sel_work *w, int64_t *bound, dtp_err *err)
+static dtp_status search_thoroughly(solver_solver *v, solver_work *w, int64_t *bound, dtp_err *err)
 {
-    DTP_TRY(sel_reduce(v, w, err));
-    const bool branch = sel_size(w).entries <= v->options->max_entries;
+    DTP_TRY(solver_reduce(v, w, err));
+    const bool branch = solver_size(w).entries <= v->options->max_entries;
     if (!w->infeasible) {
         DTP_TRY(search_large(v, w, branch, bound, err));
     }
-    DTP_TRY(sel_reduce(v, w, err));
-    return w->infeasible || !branch ? DTP_OK : sel_branch(v, w, bound, err);
+    DTP_TRY(solver_reduce(v, w, err));
+    return w->infeasible || !branch ? DTP_OK : solver_branch(v, w, bound, err);
 }
 
 /* Without usage: by elimination, if that is quick. Nothing cheaper is left of the work then. */
-static dtp_status eliminate_alone(sel_marginals *m, sel_solver *v, sel_work *w, dtp_err *err)
+static dtp_status eliminate_alone(solver_min_marginals *m, solver_solver *v, solver_work *w,
+                                  dtp_err *err)
 {
-    sel_bucket *b = NULL;
+    solver_elimination *b = NULL;
     int64_t used = 0;
     if (w->infeasible || w->n_rows > 0 || *m->effort <= 0) {
         return DTP_OK;
     }
-    DTP_TRY(sel_bucket_create(w, -1, SEL_MARGINALS_TABLE_LOOKS, &b, &used, err));
-    *m->effort -= b != NULL ? SEL_MARGINALS_TABLE_COST * used + sel_marginals__looks(w) : 0;
+    DTP_TRY(solver_elimination_create(w, -1, SOLVER_MARGINALS_TABLE_UNITS, &b, &used, err));
+    *m->effort -=
+        b != NULL ? SOLVER_MARGINALS_TABLE_COST * used + solver_min_marginals__work_units(w) : 0;
     dtp_status status = DTP_OK;
-    if (b != NULL && sel_bucket_choose(b, 0, v->choice)) {
-        status = sel_offer(v, w, w->n_undo, v->choice, err);
+    if (b != NULL && solver_elimination_choose(b, 0, v->assignment)) {
+        status = solver_offer(v, w, w->n_undo, v->assignment, err);
     }
     w->infeasible = b != NULL;
-    sel_bucket_destroy(b);
+    solver_elimination_destroy(b);
     return status;
 }
 
 /* Ascents while they bring something, then branch and bound if what is left is small. */
-static dtp_status search_quickly(sel_marginals *m, sel_solver *v, sel_work *w, int64_t *bound,
-                                 dtp_err *err)
+static dtp_status search_quickly(solver_min_marginals *m, solver_solver *v, solver_work *w,
+                                 int64_t *bound, dtp_err *err)
 {
     int64_t before = INT64_MAX;
-    DTP_TRY(sel_reduce(v, w, err));
+    DTP_TRY(solver_reduce(v, w, err));
     for (int32_t i = 0; i < ALONE_ASCENTS << m->depth && !w->infeasible && *m->effort > 0; i++) {
-        const int64_t now = sel_size(w).entries;
+        const int64_t now = solver_size(w).entries;
         if (now == 0 || (m->depth == 0 && now > before / 10 * 7)) {
             break;
         }
@@ -100,39 +102,41 @@ static dtp_status search_quickly(sel_marginals *m, sel_solver *v, sel_work *w, i
         DTP_TRY(eliminate_alone(m, v, w, err));
         if (!w->infeasible) {
             DTP_TRY(ascend_alone(w, m->effort, err));
-            DTP_TRY(sel_reduce(v, w, err));
+            DTP_TRY(solver_reduce(v, w, err));
         }
     }
     if (!w->infeasible) {
-        *bound = larger(*bound, sel_lower_bound(w));
+        *bound = larger(*bound, solver_lower_bound(w));
     }
-    const int64_t cost = (BRANCH_LOOKS << m->depth) * sel_marginals__looks(w);
-    if (!w->infeasible && sel_size(w).entries <= SMALL_ENTRIES << m->depth && cost < *m->effort) {
+    const int64_t cost = (BRANCH_LOOKS << m->depth) * solver_min_marginals__work_units(w);
+    if (!w->infeasible && solver_size(w).entries <= SMALL_ENTRIES << m->depth &&
+        cost < *m->effort) {
         *m->effort -= cost;
-        DTP_TRY(sel_branch(v, w, bound, err));
+        DTP_TRY(solver_branch(v, w, bound, err));
     }
     return DTP_OK;
 }
 
 /* Strategy s of the problem, solved in a work in which nothing else is left of the node. */
-static dtp_status solve_alone(sel_marginals *m, sel_work *w, int32_t s, bool thorough, dtp_err *err)
+static dtp_status solve_alone(solver_min_marginals *m, solver_work *w, int32_t s, bool thorough,
+                              dtp_err *err)
 {
-    dtp_select_result result = {0};
-    dtp_select_options options = dtp_select_options_init();
+    dtp_solve_result result = {0};
+    dtp_solve_options options = dtp_solve_options_init();
     const size_t bytes = (size_t)m->p->n_nodes * sizeof *m->best;
-    int32_t *known = m->around.choices + (size_t)s * (size_t)m->p->n_nodes;
+    int32_t *known = m->around.variables + (size_t)s * (size_t)m->p->n_nodes;
     int64_t bound = 0;
-    sel_solver v = {.p = m->p,
-                    .evaluator = m->around.evaluator,
-                    .options = &options,
-                    .out = &result,
-                    .cutoff = thorough ? m->out[s].cost : m->top[s],
-                    .seed = options.seed,
-                    .max_nodes = thorough ? THOROUGH_NODES : ALONE_NODES << m->depth,
-                    .found = m->out[s].cost < DTP_SELECT_FORBIDDEN,
-                    .best = m->best,
-                    .choice = m->choice,
-                    .full = m->full};
+    solver_solver v = {.p = m->p,
+                       .evaluator = m->around.evaluator,
+                       .options = &options,
+                       .out = &result,
+                       .cutoff = thorough ? m->out[s].cost : m->top[s],
+                       .seed = options.seed,
+                       .max_nodes = thorough ? THOROUGH_NODES : ALONE_NODES << m->depth,
+                       .found = m->out[s].cost < DTP_FORBIDDEN,
+                       .best = m->best,
+                       .assignment = m->assignment,
+                       .full = m->full};
     if (!thorough) {
         options.lp_entries = 0;
         options.threads = 1;
@@ -152,34 +156,36 @@ static dtp_status solve_alone(sel_marginals *m, sel_work *w, int32_t s, bool tho
 }
 
 /* Strategy i of a work in a copy, at its true cost. */
-static dtp_status take_out(sel_marginals *m, sel_work *w, int32_t i, int32_t s, dtp_err *err)
+static dtp_status take_out(solver_min_marginals *m, solver_work *w, int32_t i, int32_t s,
+                           dtp_err *err)
 {
-    sel_work *alone = NULL;
+    solver_work *alone = NULL;
     const int64_t cutoff = w->cutoff;
-    *m->effort -= sel_marginals__looks(w);
-    DTP_TRY(sel_copy_with(w, m->node, i, &alone, err));
+    *m->effort -= solver_min_marginals__work_units(w);
+    DTP_TRY(solver_copy_with(w, m->node, i, &alone, err));
     alone->constant -= cutoff - m->top[s];
     alone->cutoff = m->top[s];
     alone->options.dominance = false; /* slow where the bound leaves so little */
-    *m->effort -= ALONE_LOOKS * sel_marginals__looks(alone);
+    *m->effort -= ALONE_LOOKS * solver_min_marginals__work_units(alone);
     const dtp_status status = solve_alone(m, alone, s, false, err);
-    sel_work_destroy(alone);
+    solver_work_destroy(alone);
     m->open[s] = m->out[s].bound < m->out[s].cost;
     return status;
 }
 
-dtp_status sel_marginals__one_by_one(sel_marginals *m, sel_work *w, bool waiting, dtp_err *err)
+dtp_status solver_min_marginals__one_by_one(solver_min_marginals *m, solver_work *w, bool waiting,
+                                            dtp_err *err)
 {
-    const sel_node *x = &w->nodes[m->node];
+    const solver_node *x = &w->nodes[m->node];
     int64_t n = 0;
     dtp_keyed *order = calloc(2 * (size_t)x->k + 1, sizeof *order);
     if (order == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d strategies", x->k);
     }
-    sel_marginals__find_origins(m, w);
+    solver_min_marginals__find_origins(m, w);
     for (int32_t i = 0; i < x->k; i++) {
         const int32_t s = m->origin[i];
-        if (!sel_dead(x, i) && m->open[s] && m->waits[s] == waiting) {
+        if (!solver_dead(x, i) && m->open[s] && m->waits[s] == waiting) {
             order[n++] = (dtp_keyed){dtp_sort_key(m->top[s]), i};
         }
     }
@@ -197,27 +203,27 @@ dtp_status sel_marginals__one_by_one(sel_marginals *m, sel_work *w, bool waiting
  * ----------------------------------------------------------------------------------
  */
 
-dtp_status sel_marginals_finish(sel_marginals *m, int32_t s, dtp_err *err)
+dtp_status solver_min_marginals_finish(solver_min_marginals *m, int32_t s, dtp_err *err)
 {
     const dtp_presolve_options options = dtp_presolve_options_init();
     int64_t killed = 0;
-    sel_work *w = NULL;
-    DTP_TRY(sel_work_create(m->p, &options, &w, err));
+    solver_work *w = NULL;
+    DTP_TRY(solver_work_create(m->p, &options, &w, err));
     dtp_status status = DTP_OK;
     for (int32_t i = 0; i < m->k && status == DTP_OK && !w->infeasible; i++) {
-        if (i != s && !sel_dead(&w->nodes[m->node], i)) {
-            status = sel_kill(w, m->node, i, &killed, err);
+        if (i != s && !solver_dead(&w->nodes[m->node], i)) {
+            status = solver_kill(w, m->node, i, &killed, err);
         }
     }
     status = status == DTP_OK ? solve_alone(m, w, s, true, err) : status;
-    sel_work_destroy(w);
+    solver_work_destroy(w);
     return status;
 }
 
 /* ---- life ---------------------------------------------------------------------------------------
  */
 
-static dtp_status allocate(sel_marginals *m, dtp_err *err)
+static dtp_status allocate(solver_min_marginals *m, dtp_err *err)
 {
     const size_t n = (size_t)m->p->n_nodes + 1, k = (size_t)m->k + 1;
     m->top = calloc(k, sizeof *m->top);
@@ -225,49 +231,50 @@ static dtp_status allocate(sel_marginals *m, dtp_err *err)
     m->origin = calloc(k, sizeof *m->origin);
     m->open = calloc(k, sizeof *m->open);
     m->waits = calloc(k, sizeof *m->waits);
-    m->choice = calloc(n, sizeof *m->choice);
+    m->assignment = calloc(n, sizeof *m->assignment);
     m->full = calloc(n, sizeof *m->full);
     m->best = calloc(n, sizeof *m->best);
     const bool ok = m->top != NULL && m->bound != NULL && m->origin != NULL && m->open != NULL &&
-                    m->choice != NULL && m->full != NULL && m->best != NULL;
+                    m->assignment != NULL && m->full != NULL && m->best != NULL;
     return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d strategies", m->k);
 }
 
-dtp_status sel_marginals_create(const dtp_select_problem *p, const dtp_marginal_options *options,
-                                int64_t *effort, dtp_select_marginal *out, sel_marginals *m,
-                                dtp_err *err)
+dtp_status solver_min_marginals_create(const dtp_problem *p,
+                                       const dtp_min_marginal_options *options, int64_t *effort,
+                                       dtp_min_marginal *out, solver_min_marginals *m, dtp_err *err)
 {
-    *m = (sel_marginals){.p = p,
-                         .node = options->node,
-                         .k = dtp_select_n_strategies(p, options->node),
-                         .effort = effort,
-                         .out = out};
+    *m = (solver_min_marginals){.p = p,
+                                .node = options->node,
+                                .k = dtp_problem_n_strategies(p, options->node),
+                                .effort = effort,
+                                .out = out};
     dtp_status status = allocate(m, err);
     for (int32_t s = 0; s < m->k && status == DTP_OK; s++) {
         m->open[s] = true;
     }
-    status = status == DTP_OK ? sel_around_create(p, options->node, options->start, &m->around, err)
-                              : status;
+    status = status == DTP_OK
+                 ? solver_primal_marginals_create(p, options->node, options->start, &m->around, err)
+                 : status;
     if (status != DTP_OK) {
-        sel_marginals_destroy(m);
+        solver_min_marginals_destroy(m);
     }
     return status;
 }
 
-void sel_marginals_destroy(sel_marginals *m)
+void solver_min_marginals_destroy(solver_min_marginals *m)
 {
     if (m->p != NULL) {
-        sel_around_destroy(&m->around);
-        sel_work_destroy(m->aside);
-        sel_work_destroy(m->w);
+        solver_primal_marginals_destroy(&m->around);
+        solver_work_destroy(m->aside);
+        solver_work_destroy(m->w);
         free(m->top);
         free(m->bound);
         free(m->origin);
         free(m->open);
         free(m->waits);
-        free(m->choice);
+        free(m->assignment);
         free(m->full);
         free(m->best);
     }
-    *m = (sel_marginals){0};
+    *m = (solver_min_marginals){0};
 }

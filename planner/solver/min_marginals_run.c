@@ -3,7 +3,7 @@
  * top(s) is the cost of the best solution known with strategy s (or a guess): only cheaper ones
  * matter. With max top - top(s) added to the cost of s, one cutoff, max top, says so for all
  * strategies at once, and every reduction and every bound below it holds as it stands, as long as
- * the node itself stays (sel_node.kept). A strategy that is removed costs top(s) at least.
+ * the node itself stays (solver_node.kept). A strategy that is removed costs top(s) at least.
  *
  * Those with the most room, for want of a good solution or bound, keep what all share large: they
  * are set aside after the first ascent.
@@ -23,7 +23,7 @@
 
 enum {
     ASCENTS = 6,          /* of all together, while they leave much less */
-    WORTH_ENTRIES = 8000, /* with prices of rows to find, in any case up to so many */
+    WORTH_ENTRIES = 8000, /* with multipliers of rows to find, in any case up to so many */
     ROUNDS = 15,          /* of each, as far as half of the effort lasts */
     LEAST_ROUNDS = 6,
     DOMINANCE_ENTRIES = 200000, /* from so many, too slow */
@@ -38,22 +38,22 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-int64_t sel_marginals__looks(sel_work *w)
+int64_t solver_min_marginals__work_units(solver_work *w)
 {
-    return sel_size(w).entries + (int64_t)SEL_MARGINALS_ROW_LOOKS * w->n_rows + 1;
+    return solver_size(w).entries + (int64_t)SOLVER_MARGINALS_ROW_UNITS * w->n_rows + 1;
 }
 
-dtp_status sel_marginals__apply(const sel_dual *d, sel_work *w, dtp_err *err)
+dtp_status solver_min_marginals__apply(const solver_dual *d, solver_work *w, dtp_err *err)
 {
     int64_t bound;
-    DTP_TRY(sel_dual_apply(d, w, true, &bound, err));
-    return w->infeasible ? DTP_OK : sel_presolve(w, err);
+    DTP_TRY(solver_dual_apply(d, w, true, &bound, err));
+    return w->infeasible ? DTP_OK : solver_presolve(w, err);
 }
 
 /* ---- solutions ----------------------------------------------------------------------------------
  */
 
-static void take_costs(sel_marginals *m)
+static void take_costs(solver_min_marginals *m)
 {
     for (int32_t s = 0; s < m->k; s++) {
         m->out[s].cost = m->around.cost[s] < m->out[s].cost ? m->around.cost[s] : m->out[s].cost;
@@ -61,27 +61,27 @@ static void take_costs(sel_marginals *m)
 }
 
 /* Without a known solution: as far up as the dearest known one. */
-static void set_tops(sel_marginals *m)
+static void set_tops(solver_min_marginals *m)
 {
     m->most = 0;
     for (int32_t s = 0; s < m->k; s++) {
-        m->most = m->out[s].cost < DTP_SELECT_FORBIDDEN ? larger(m->most, m->out[s].cost) : m->most;
+        m->most = m->out[s].cost < DTP_FORBIDDEN ? larger(m->most, m->out[s].cost) : m->most;
     }
     for (int32_t s = 0; s < m->k; s++) {
-        m->top[s] = m->out[s].cost < DTP_SELECT_FORBIDDEN ? m->out[s].cost : m->most;
+        m->top[s] = m->out[s].cost < DTP_FORBIDDEN ? m->out[s].cost : m->most;
     }
 }
 
 /* ---- the work -----------------------------------------------------------------------------------
  */
 
-void sel_marginals__find_origins(sel_marginals *m, const sel_work *w)
+void solver_min_marginals__find_origins(solver_min_marginals *m, const solver_work *w)
 {
     for (int32_t s = 0; s < m->k; s++) {
         m->origin[s] = s;
     }
     for (int64_t i = 0; i < w->n_undo; i++) {
-        const sel_undo *u = &w->undo[i];
+        const solver_undo *u = &w->undo[i];
         for (int32_t s = 0; u->node == m->node && s < u->kept; s++) {
             m->origin[s] = m->origin[u->table[s]];
         }
@@ -89,45 +89,45 @@ void sel_marginals__find_origins(sel_marginals *m, const sel_work *w)
 }
 
 /* Strategies that nothing goes with, or that do not fit beside what all others use at least. */
-static dtp_status find_impossible(sel_marginals *m, dtp_err *err)
+static dtp_status find_impossible(solver_min_marginals *m, dtp_err *err)
 {
-    const sel_node *x = &m->w->nodes[m->node];
+    const solver_node *x = &m->w->nodes[m->node];
     int64_t killed = 0;
-    DTP_TRY(sel_propagate(m->w, err));
-    DTP_TRY(sel_memory_refresh(m->w, err));
-    DTP_TRY(sel_propagate(m->w, err));
+    DTP_TRY(solver_propagate(m->w, err));
+    DTP_TRY(solver_memory_refresh(m->w, err));
+    DTP_TRY(solver_propagate(m->w, err));
     for (int32_t s = 0; s < m->k && !m->w->infeasible; s++) {
-        if (sel_dead(x, s)) {
-            m->out[s].bound = DTP_SELECT_FORBIDDEN;
+        if (solver_dead(x, s)) {
+            m->out[s].bound = DTP_FORBIDDEN;
             m->open[s] = false;
         } else if (!m->open[s]) {
-            DTP_TRY(sel_kill(m->w, m->node, s, &killed, err));
+            DTP_TRY(solver_kill(m->w, m->node, s, &killed, err));
         }
     }
     return DTP_OK;
 }
 
-static dtp_status begin(sel_marginals *m, dtp_err *err)
+static dtp_status begin(solver_min_marginals *m, dtp_err *err)
 {
     dtp_presolve_options options = dtp_presolve_options_init();
     options.dominance = false; /* slow and of little use before the ascent */
-    DTP_TRY(sel_work_create(m->p, &options, &m->w, err));
-    *m->effort -= SEL_MARGINALS_PASS_LOOKS * sel_marginals__looks(m->w);
+    DTP_TRY(solver_work_create(m->p, &options, &m->w, err));
+    *m->effort -= SOLVER_MARGINALS_PASS_UNITS * solver_min_marginals__work_units(m->w);
     m->w->nodes[m->node].kept = true;
     DTP_TRY(find_impossible(m, err));
     for (int32_t s = 0; s < m->k && !m->w->infeasible; s++) {
         if (m->open[s]) {
-            DTP_TRY(sel_add_cost(m->w, m->node, s, m->most - m->top[s], err));
+            DTP_TRY(solver_add_cost(m->w, m->node, s, m->most - m->top[s], err));
         }
     }
     m->w->cutoff = m->most;
-    return sel_presolve(m->w, err);
+    return solver_presolve(m->w, err);
 }
 
 /* The work says of every open strategy that it is out, or what it costs at least; *n are left. */
-static dtp_status read_bounds(sel_marginals *m, int32_t *n, dtp_err *err)
+static dtp_status read_bounds(solver_min_marginals *m, int32_t *n, dtp_err *err)
 {
-    const sel_node *x = &m->w->nodes[m->node];
+    const solver_node *x = &m->w->nodes[m->node];
     bool *live = calloc((size_t)m->k + 1, sizeof *live);
     *n = 0;
     if (live == NULL) {
@@ -135,12 +135,12 @@ static dtp_status read_bounds(sel_marginals *m, int32_t *n, dtp_err *err)
     }
     dtp_status status = DTP_OK;
     if (!m->w->infeasible) {
-        sel_marginals__find_origins(m, m->w);
-        status = sel_bound_strategies(m->w, m->node, m->bound, err);
+        solver_min_marginals__find_origins(m, m->w);
+        status = solver_bound_strategies(m->w, m->node, m->bound, err);
     }
     for (int32_t i = 0; status == DTP_OK && !m->w->infeasible && i < x->k; i++) {
         const int32_t s = m->origin[i];
-        if (!sel_dead(x, i)) {
+        if (!solver_dead(x, i)) {
             live[s] = true;
             m->out[s].bound = larger(m->out[s].bound, m->bound[i] - (m->most - m->top[s]));
             (*n)++;
@@ -160,82 +160,86 @@ static dtp_status read_bounds(sel_marginals *m, int32_t *n, dtp_err *err)
  */
 
 /* Tops come down to the costs of what was found; the work is to be presolved again. */
-static dtp_status lower_tops(sel_marginals *m, bool *lower, dtp_err *err)
+static dtp_status lower_tops(solver_min_marginals *m, bool *lower, dtp_err *err)
 {
-    const sel_node *x = &m->w->nodes[m->node];
+    const solver_node *x = &m->w->nodes[m->node];
     *lower = false;
     take_costs(m);
     for (int32_t i = 0; i < x->k && !m->w->infeasible; i++) {
         const int32_t s = m->origin[i];
         const int64_t down = m->top[s] - m->out[s].cost;
-        if (!sel_dead(x, i) && down > 0) {
+        if (!solver_dead(x, i) && down > 0) {
             m->top[s] -= down;
             *lower = true;
-            DTP_TRY(sel_add_cost(m->w, m->node, i, down, err));
+            DTP_TRY(solver_add_cost(m->w, m->node, i, down, err));
         }
     }
     return DTP_OK;
 }
 
 /* Solutions that the messages to the node suggest. */
-static dtp_status choose_all(sel_marginals *m, sel_dual *d, dtp_err *err)
+static dtp_status choose_all(solver_min_marginals *m, solver_dual *d, dtp_err *err)
 {
-    const sel_node *x = &m->w->nodes[m->node];
+    const solver_node *x = &m->w->nodes[m->node];
     bool lower;
     for (int32_t i = 0; i < x->k; i++) {
-        if (!sel_dead(x, i)) {
-            sel_dual_choose(d, i, m->choice);
-            sel_restore(m->w, m->choice);
-            DTP_TRY(sel_around_offer(&m->around, m->choice, err));
+        if (!solver_dead(x, i)) {
+            solver_dual_choose(d, i, m->assignment);
+            solver_restore(m->w, m->assignment);
+            DTP_TRY(solver_primal_marginals_offer(&m->around, m->assignment, err));
         }
     }
     return lower_tops(m, &lower, err);
 }
 
-static dtp_status ascend_all(sel_marginals *m, dtp_err *err)
+static dtp_status ascend_all(solver_min_marginals *m, dtp_err *err)
 {
-    sel_dual *d = NULL;
-    const int64_t lasts = *m->effort / 2 / sel_marginals__looks(m->w) - SEL_MARGINALS_PASS_LOOKS;
+    solver_dual *d = NULL;
+    const int64_t lasts =
+        *m->effort / 2 / solver_min_marginals__work_units(m->w) - SOLVER_MARGINALS_PASS_UNITS;
     const int64_t rounds = lasts > ROUNDS ? ROUNDS : lasts < LEAST_ROUNDS ? LEAST_ROUNDS : lasts;
-    *m->effort -= (rounds + SEL_MARGINALS_PASS_LOOKS) * sel_marginals__looks(m->w);
-    DTP_TRY(sel_dual_create_rooted(m->w, m->node, &d, err));
-    sel_dual_run(d, rounds, 0.0);
-    sel_dual_gather(d);
+    *m->effort -= (rounds + SOLVER_MARGINALS_PASS_UNITS) * solver_min_marginals__work_units(m->w);
+    DTP_TRY(solver_dual_create_rooted(m->w, m->node, &d, err));
+    solver_dual_run(d, rounds, 0.0);
+    solver_dual_gather(d);
     dtp_status status = choose_all(m, d, err);
-    m->w->options.dominance = sel_size(m->w).entries < DOMINANCE_ENTRIES;
-    status = status == DTP_OK ? sel_marginals__apply(d, m->w, err) : status;
-    sel_dual_destroy(d);
+    m->w->options.dominance = solver_size(m->w).entries < DOMINANCE_ENTRIES;
+    status = status == DTP_OK ? solver_min_marginals__apply(d, m->w, err) : status;
+    solver_dual_destroy(d);
     return status;
 }
 
-static dtp_status improve_all(sel_marginals *m, dtp_err *err)
+static dtp_status improve_all(solver_min_marginals *m, dtp_err *err)
 {
-    *m->effort -= FORESTS * m->w->nodes[m->node].n_live * sel_marginals__looks(m->w) / 4;
-    DTP_TRY(sel_around_improve(&m->around, m->w, m->origin, FORESTS, err));
+    *m->effort -=
+        FORESTS * m->w->nodes[m->node].n_live * solver_min_marginals__work_units(m->w) / 4;
+    DTP_TRY(solver_primal_marginals_improve(&m->around, m->w, m->origin, FORESTS, err));
     bool lower;
     DTP_TRY(lower_tops(m, &lower, err));
-    return m->w->infeasible || !lower ? DTP_OK : sel_presolve(m->w, err);
+    return m->w->infeasible || !lower ? DTP_OK : solver_presolve(m->w, err);
 }
 
 /* All at once by elimination, if there is no usage and it is quick. */
-static dtp_status eliminate_all(sel_marginals *m, int32_t *left, dtp_err *err)
+static dtp_status eliminate_all(solver_min_marginals *m, int32_t *left, dtp_err *err)
 {
-    sel_work *w = m->w;
-    sel_bucket *b = NULL;
+    solver_work *w = m->w;
+    solver_elimination *b = NULL;
     int64_t used = 0;
     if (*left == 0 || w->infeasible || w->n_rows > 0 || *m->effort <= 0) {
         return DTP_OK;
     }
-    const int64_t worth = (int64_t)*left * SEL_MARGINALS_TABLE_LOOKS / 2,
+    const int64_t worth = (int64_t)*left * SOLVER_MARGINALS_TABLE_UNITS / 2,
                   affordable = TABLE_EFFORTS * *m->effort;
-    DTP_TRY(sel_bucket_create(w, m->node, worth < affordable ? worth : affordable, &b, &used, err));
-    *m->effort -= b != NULL ? SEL_MARGINALS_TABLE_COST * used + sel_marginals__looks(w) : 0;
+    DTP_TRY(solver_elimination_create(w, m->node, worth < affordable ? worth : affordable, &b,
+                                      &used, err));
+    *m->effort -=
+        b != NULL ? SOLVER_MARGINALS_TABLE_COST * used + solver_min_marginals__work_units(w) : 0;
     dtp_status status = DTP_OK;
     for (int32_t i = 0; b != NULL && status == DTP_OK && i < w->nodes[m->node].k; i++) {
         const int32_t s = m->origin[i];
-        if (sel_bucket_choose(b, i, m->choice)) {
-            sel_restore(w, m->choice);
-            status = sel_around_offer(&m->around, m->choice, err);
+        if (solver_elimination_choose(b, i, m->assignment)) {
+            solver_restore(w, m->assignment);
+            status = solver_primal_marginals_offer(&m->around, m->assignment, err);
         }
         m->out[s].cost = m->around.cost[s] < m->out[s].cost ? m->around.cost[s] : m->out[s].cost;
         m->out[s].bound =
@@ -243,7 +247,7 @@ static dtp_status eliminate_all(sel_marginals *m, int32_t *left, dtp_err *err)
         m->open[s] = false;
     }
     *left = b != NULL ? 0 : *left;
-    sel_bucket_destroy(b);
+    solver_elimination_destroy(b);
     return status;
 }
 
@@ -251,20 +255,19 @@ static dtp_status eliminate_all(sel_marginals *m, int32_t *left, dtp_err *err)
  */
 
 /* How far the bound of strategy i of the work is from its top; without a solution all the way. */
-static int64_t room_of(const sel_marginals *m, int32_t i)
+static int64_t room_of(const solver_min_marginals *m, int32_t i)
 {
     const int32_t s = m->origin[i];
-    return m->out[s].cost < DTP_SELECT_FORBIDDEN ? m->top[s] - m->out[s].bound
-                                                 : DTP_SELECT_FORBIDDEN;
+    return m->out[s].cost < DTP_FORBIDDEN ? m->top[s] - m->out[s].bound : DTP_FORBIDDEN;
 }
 
 /* The room of the strategy in the middle. */
-static int64_t usual_room(const sel_marginals *m, dtp_keyed *list)
+static int64_t usual_room(const solver_min_marginals *m, dtp_keyed *list)
 {
-    const sel_node *x = &m->w->nodes[m->node];
+    const solver_node *x = &m->w->nodes[m->node];
     int64_t n = 0;
     for (int32_t i = 0; i < x->k; i++) {
-        if (!sel_dead(x, i)) {
+        if (!solver_dead(x, i)) {
             list[n++].key = dtp_sort_key(room_of(m, i));
         }
     }
@@ -273,9 +276,9 @@ static int64_t usual_room(const sel_marginals *m, dtp_keyed *list)
 }
 
 /* Takes those out that have much more room than others. */
-static dtp_status set_aside(sel_marginals *m, int32_t *left, dtp_err *err)
+static dtp_status set_aside(solver_min_marginals *m, int32_t *left, dtp_err *err)
 {
-    const sel_node *x = &m->w->nodes[m->node];
+    const solver_node *x = &m->w->nodes[m->node];
     const int32_t k = x->k;
     int64_t killed = 0;
     dtp_keyed *list = calloc(2 * (size_t)k + 1, sizeof *list);
@@ -284,27 +287,27 @@ static dtp_status set_aside(sel_marginals *m, int32_t *left, dtp_err *err)
     }
     const int64_t most = usual_room(m, list);
     free(list);
-    for (int32_t i = 0; i < k && most < DTP_SELECT_FORBIDDEN / MUCH_ROOM; i++) {
+    for (int32_t i = 0; i < k && most < DTP_FORBIDDEN / MUCH_ROOM; i++) {
         const int32_t s = m->origin[i];
-        if (sel_dead(x, i) || room_of(m, i) <= MUCH_ROOM * most) {
+        if (solver_dead(x, i) || room_of(m, i) <= MUCH_ROOM * most) {
             continue;
         }
         if (m->aside == NULL) {
-            DTP_TRY(sel_copy(m->w, &m->aside, err));
+            DTP_TRY(solver_copy(m->w, &m->aside, err));
         }
         m->waits[s] = true;
         (*left)--;
-        DTP_TRY(sel_kill(m->w, m->node, i, &killed, err));
+        DTP_TRY(solver_kill(m->w, m->node, i, &killed, err));
     }
-    return killed > 0 && !m->w->infeasible ? sel_presolve(m->w, err) : DTP_OK;
+    return killed > 0 && !m->w->infeasible ? solver_presolve(m->w, err) : DTP_OK;
 }
 
-static dtp_status all_together(sel_marginals *m, int32_t *left, dtp_err *err)
+static dtp_status all_together(solver_min_marginals *m, int32_t *left, dtp_err *err)
 {
     int64_t before = INT64_MAX;
     DTP_TRY(read_bounds(m, left, err));
     for (int32_t i = 0; i<ASCENTS && * left> 0 && *m->effort > 0; i++) {
-        const int64_t now = sel_size(m->w).entries;
+        const int64_t now = solver_size(m->w).entries;
         if (now > before / 4 * 3 && (m->w->n_rows == 0 || now > WORTH_ENTRIES)) {
             break;
         }
@@ -324,7 +327,7 @@ static dtp_status all_together(sel_marginals *m, int32_t *left, dtp_err *err)
     return DTP_OK;
 }
 
-static bool any_open(const sel_marginals *m)
+static bool any_open(const solver_min_marginals *m)
 {
     bool open = false;
     for (int32_t s = 0; s < m->k; s++) {
@@ -334,7 +337,7 @@ static bool any_open(const sel_marginals *m)
 }
 
 /* Solutions first, where there is usage: without it, messages have told them. */
-static dtp_status go_deeper(sel_marginals *m, int32_t *left, dtp_err *err)
+static dtp_status go_deeper(solver_min_marginals *m, int32_t *left, dtp_err *err)
 {
     if (*left > 0 && !m->w->infeasible && m->w->n_rows > 0) {
         DTP_TRY(improve_all(m, err));
@@ -344,20 +347,20 @@ static dtp_status go_deeper(sel_marginals *m, int32_t *left, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status sel_marginals_run(sel_marginals *m, dtp_err *err)
+dtp_status solver_min_marginals_run(solver_min_marginals *m, dtp_err *err)
 {
     int32_t left = 0;
-    DTP_TRY(sel_around_descend(&m->around, err));
+    DTP_TRY(solver_primal_marginals_descend(&m->around, err));
     take_costs(m);
     set_tops(m);
     DTP_TRY(begin(m, err));
     DTP_TRY(all_together(m, &left, err));
     while (m->depth<DEPTHS && * m->effort> 0 && any_open(m)) {
         if (left > 0 && !m->w->infeasible) {
-            DTP_TRY(sel_marginals__one_by_one(m, m->w, false, err));
+            DTP_TRY(solver_min_marginals__one_by_one(m, m->w, false, err));
         }
         if (m->aside != NULL) {
-            DTP_TRY(sel_marginals__one_by_one(m, m->aside, true, err));
+            DTP_TRY(solver_min_marginals__one_by_one(m, m->aside, true, err));
         }
         DTP_TRY(go_deeper(m, &left, err));
     }

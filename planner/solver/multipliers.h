@@ -7,15 +7,16 @@
 #include "planner/problem/problem.h"
 
 /* What a unit of usage costs at one time, in cost units; not negative. */
-typedef struct dtp_time_price {
+typedef struct dtp_memory_multiplier {
     int64_t time;
-    double price;
-} dtp_time_price;
+    double multiplier;
+} dtp_memory_multiplier;
 
-/* Prices in order of time, in `arena`; *n = 0 where no choice meets the limit. Any prices give a
- * valid bound; these are good ones for the problem that is given. Fewer rounds than `rounds` where
- * the problem is large. Deterministic. */
-dtp_status dtp_select_time_prices(const dtp_select_problem *p, int64_t rounds, dtp_arena *arena,
-                                  int32_t *n, dtp_time_price **prices, dtp_err *err) DTP_MUST_CHECK;
+/* Prices in order of time, in `arena`; *n = 0 where no assignment meets the limit. Any multipliers
+ * give a valid bound; these are good ones for the problem that is given. Fewer rounds than `rounds`
+ * where the problem is large. Deterministic. */
+dtp_status dtp_memory_multipliers(const dtp_problem *p, int64_t rounds, dtp_arena *arena,
+                                  int32_t *n, dtp_memory_multiplier **multipliers,
+                                  dtp_err *err) DTP_MUST_CHECK;
 
 #endif

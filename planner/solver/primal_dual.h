@@ -9,12 +9,12 @@
 #include "planner/solver/solver.h"
 
 /* Until nothing cheaper is left (w infeasible), the rounds are used up or the time is up; unless
- * nothing is to follow (DTP_SELECT_LARGE), also until neither side gets on. *bound as in
- * sel_branch.
+ * nothing is to follow (DTP_SOLVER_LARGE), also until neither side gets on. *bound as in
+ * solver_branch.
  */
-dtp_status sel_large(sel_solver *v, sel_work *w, int64_t rounds, int64_t *bound,
-                     dtp_err *err) DTP_MUST_CHECK;
+dtp_status solver_primal_dual(solver_solver *v, solver_work *w, int64_t rounds, int64_t *bound,
+                              dtp_err *err) DTP_MUST_CHECK;
 /* For branch and bound, or by the options. */
-bool sel_too_large(const sel_solver *v, sel_work *w);
+bool solver_too_large(const solver_solver *v, solver_work *w);
 
 #endif

@@ -9,19 +9,19 @@
 enum { ROWS_PER_ROUND = 12 };
 
 /* The cutoff is 1000 and the limit 100 in the scale of the program. Usage beyond the limit is
- * allowed at this price, so that the program has a solution and its duals prove more than the word
- * "infeasible" would. */
+ * allowed at this multiplier, so that the program has a solution and its duals prove more than the
+ * word "infeasible" would. */
 #define ELASTIC_PRICE 2e4
 
 typedef struct model {
-    sel_work *w;
+    solver_work *w;
     dtp_ilp *ilp;
     int32_t *node_col; /* by node: column of strategy 0 */
     int64_t *edge_phi; /* by edge: its first marginal row, counted from first_marginal */
     int32_t first_marginal, n_structural; /* rows before the memory rows */
     int32_t *memory_row; /* by row of the program after the structural ones: the row of time */
     int64_t cap_memory_rows;
-    int32_t elastic; /* column: usage beyond the limit, at a high price */
+    int32_t elastic; /* column: usage beyond the limit, at a high multiplier */
     double cost_scale;
     int32_t *cols; /* scratch for one row */
     double *coefs;
@@ -38,11 +38,11 @@ static double row_scale(const model *m)
 
 static dtp_status add_nodes(model *m, dtp_err *err)
 {
-    const sel_work *w = m->w;
+    const solver_work *w = m->w;
     for (int32_t i = 0; i < w->n_nodes; i++) {
-        const sel_node *x = &w->nodes[i];
+        const solver_node *x = &w->nodes[i];
         for (int32_t s = 0; x->alive && s < x->k; s++) {
-            const bool dead = sel_dead(x, s);
+            const bool dead = solver_dead(x, s);
             const dtp_ilp_col col = {0.0, dead ? 0.0 : 1.0,
                                      dead ? 0.0 : (double)x->cost[s] * m->cost_scale, false};
             DTP_TRY(dtp_ilp_add_col(m->ilp, col, &m->cols[s], err));
@@ -57,13 +57,13 @@ static dtp_status add_nodes(model *m, dtp_err *err)
 }
 
 /* Columns of the finite entries, in the order of the matrix; z[at] = -1 for the others. */
-static dtp_status add_entries(model *m, const sel_edge *e, int32_t *z, dtp_err *err)
+static dtp_status add_entries(model *m, const solver_edge *e, int32_t *z, dtp_err *err)
 {
     const int64_t n = (int64_t)m->w->nodes[e->u].k * m->w->nodes[e->v].k;
     for (int64_t i = 0; i < n; i++) {
-        const int64_t cost = sel_matrix(e)[i];
+        const int64_t cost = solver_matrix(e)[i];
         z[i] = -1;
-        if (cost < DTP_SELECT_FORBIDDEN) {
+        if (cost < DTP_FORBIDDEN) {
             const dtp_ilp_col col = {0.0, INFINITY, (double)cost * m->cost_scale, false};
             DTP_TRY(dtp_ilp_add_col(m->ilp, col, &z[i], err));
         }
@@ -89,7 +89,7 @@ static dtp_status add_marginal(model *m, const int32_t *z, int32_t n, int64_t st
 
 static dtp_status add_edge(model *m, int32_t edge, dtp_err *err)
 {
-    const sel_edge *e = &m->w->edges[edge];
+    const solver_edge *e = &m->w->edges[edge];
     const int32_t ku = m->w->nodes[e->u].k, kv = m->w->nodes[e->v].k;
     int32_t *z = calloc((size_t)ku * (size_t)kv + 1, sizeof *z);
     if (z == NULL) {
@@ -109,7 +109,7 @@ static dtp_status add_edge(model *m, int32_t edge, dtp_err *err)
 
 static dtp_status allocate(model *m, dtp_err *err)
 {
-    const sel_work *w = m->w;
+    const solver_work *w = m->w;
     size_t strategies = 1;
     for (int32_t i = 0; i < w->n_nodes; i++) {
         strategies += w->nodes[i].alive ? (size_t)w->nodes[i].k : 0;
@@ -129,8 +129,8 @@ static dtp_status build(model *m, dtp_err *err)
 {
     DTP_TRY(allocate(m, err));
     DTP_TRY(dtp_ilp_create(&m->ilp, err));
-    const int64_t bound = sel_lower_bound(m->w);
-    const bool capped = m->w->cutoff < DTP_SELECT_FORBIDDEN;
+    const int64_t bound = solver_lower_bound(m->w);
+    const bool capped = m->w->cutoff < DTP_FORBIDDEN;
     m->cost_scale = 1000.0 / (1.0 + fabs((double)(capped ? m->w->cutoff : bound)));
     const dtp_ilp_col elastic = {0.0, INFINITY, ELASTIC_PRICE, false};
     DTP_TRY(dtp_ilp_add_col(m->ilp, elastic, &m->elastic, err));
@@ -160,24 +160,24 @@ static void unbuild(model *m)
  */
 
 /* What is above the limit is as impossible as the least that is. */
-static int64_t clamped(const sel_work *w, int64_t use)
+static int64_t clamped(const solver_work *w, int64_t use)
 {
     return use > w->limit ? w->limit + 1 : use;
 }
 
 static dtp_status add_memory_row(model *m, int32_t r, dtp_err *err)
 {
-    const sel_work *w = m->w;
+    const solver_work *w = m->w;
     int32_t n = 0;
     for (int32_t i = 0; i < w->n_nodes; i++) {
-        const sel_node *x = &w->nodes[i];
+        const solver_node *x = &w->nodes[i];
         for (int32_t s = 0; x->alive && x->n_pieces > 0 && s < x->k; s++) {
             int64_t use = 0;
             for (int32_t j = 0; j < x->n_pieces; j++) {
                 const bool covers = x->pieces[j].first <= r && r < x->pieces[j].last;
                 use += covers ? clamped(w, x->pieces[j].use[s]) : 0;
             }
-            if (use > 0 && !sel_dead(x, s)) {
+            if (use > 0 && !solver_dead(x, s)) {
                 m->cols[n] = m->node_col[i] + s;
                 m->coefs[n++] = (double)use * row_scale(m);
             }
@@ -186,8 +186,8 @@ static dtp_status add_memory_row(model *m, int32_t r, dtp_err *err)
     m->cols[n] = m->elastic;
     m->coefs[n++] = -1.0;
     const int32_t at = dtp_ilp_n_rows(m->ilp) - m->n_structural;
-    DTP_TRY(dtp_select__reserve(&m->memory_row, (int64_t)at + 1, &m->cap_memory_rows,
-                                sizeof *m->memory_row, err));
+    DTP_TRY(dtp_problem__reserve(&m->memory_row, (int64_t)at + 1, &m->cap_memory_rows,
+                                 sizeof *m->memory_row, err));
     m->memory_row[at] = r;
     const double room = (double)(w->limit - w->base[r]) * row_scale(m);
     return dtp_ilp_add_row(m->ilp, -INFINITY, room, n, m->cols, m->coefs, NULL, err);
@@ -196,12 +196,12 @@ static dtp_status add_memory_row(model *m, int32_t r, dtp_err *err)
 /* Usage beyond the limit by row, in m->used. */
 static void find_excess(model *m, const double *values)
 {
-    const sel_work *w = m->w;
+    const solver_work *w = m->w;
     for (int32_t r = 0; r <= w->n_rows; r++) {
         m->used[r] = 0.0;
     }
     for (int32_t i = 0; i < w->n_nodes; i++) {
-        const sel_node *x = &w->nodes[i];
+        const solver_node *x = &w->nodes[i];
         for (int32_t j = 0; j < x->n_pieces; j++) {
             double use = 0.0;
             for (int32_t s = 0; s < x->k; s++) {
@@ -237,7 +237,7 @@ static void insert_worst(const model *m, int32_t row, int32_t *rows, int32_t *n)
 static dtp_status add_violated(void *user, dtp_ilp *ilp, const double *values, dtp_err *err)
 {
     model *m = user;
-    const sel_work *w = m->w;
+    const solver_work *w = m->w;
     const double slack = 1e-8 * (double)w->limit + 0.5;
     int32_t rows[ROWS_PER_ROUND], n = 0;
     (void)ilp;
@@ -263,22 +263,23 @@ static dtp_status add_violated(void *user, dtp_ilp *ilp, const double *values, d
  */
 
 /* The largest value of every node; the node whose largest value is smallest. */
-static void read_choice(const model *m, const double *values, int32_t *choice, sel_relaxation *out)
+static void read_choice(const model *m, const double *values, int32_t *assignment,
+                        solver_relaxation *out)
 {
     double least = 2.0;
     for (int32_t i = 0; i < m->w->n_nodes; i++) {
-        const sel_node *x = &m->w->nodes[i];
+        const solver_node *x = &m->w->nodes[i];
         double most = -1.0;
         for (int32_t s = 0; x->alive && s < x->k; s++) {
-            if (values[m->node_col[i] + s] > most && !sel_dead(x, s)) {
+            if (values[m->node_col[i] + s] > most && !solver_dead(x, s)) {
                 most = values[m->node_col[i] + s];
-                choice[i] = s;
+                assignment[i] = s;
             }
         }
         if (x->alive && x->n_live > 1 && most < least) {
             least = most;
             out->split_node = i;
-            out->split_strategy = choice[i];
+            out->split_strategy = assignment[i];
         }
     }
 }
@@ -287,7 +288,7 @@ static void read_choice(const model *m, const double *values, int32_t *choice, s
 static dtp_status use_duals(model *m, const dtp_ilp_result *r, int64_t *bound, dtp_err *err)
 {
     const int32_t n_phi = m->n_structural - m->first_marginal;
-    sel_multipliers mult = {.edge_phi = m->edge_phi};
+    solver_multipliers mult = {.edge_phi = m->edge_phi};
     mult.phi = calloc((size_t)n_phi + 1, sizeof *mult.phi);
     mult.lambda = calloc((size_t)m->w->n_rows + 1, sizeof *mult.lambda);
     if (mult.phi == NULL || mult.lambda == NULL) {
@@ -299,23 +300,23 @@ static dtp_status use_duals(model *m, const dtp_ilp_result *r, int64_t *bound, d
         mult.phi[i] = r->row_duals[m->first_marginal + i] / m->cost_scale;
     }
     for (int32_t i = m->n_structural; i < dtp_ilp_n_rows(m->ilp); i++) {
-        const double price = -r->row_duals[i] * row_scale(m) / m->cost_scale;
-        mult.lambda[m->memory_row[i - m->n_structural]] += price > 0.0 ? price : 0.0;
+        const double multiplier = -r->row_duals[i] * row_scale(m) / m->cost_scale;
+        mult.lambda[m->memory_row[i - m->n_structural]] += multiplier > 0.0 ? multiplier : 0.0;
     }
-    dtp_status s = sel_bound(m->w, &mult, m->w->options.cap, bound, err);
+    dtp_status s = solver_bound(m->w, &mult, m->w->options.cap, bound, err);
     free(mult.phi);
     free(mult.lambda);
     return s;
 }
 
-dtp_status sel_relax(sel_work *w, double time_limit_s, int32_t *choice, sel_relaxation *out,
-                     dtp_err *err)
+dtp_status solver_relax(solver_work *w, double time_limit_s, int32_t *assignment,
+                        solver_relaxation *out, dtp_err *err)
 {
     model m = {.w = w};
     dtp_ilp_result r = {0};
     const dtp_ilp_options options = {
         .time_limit_s = time_limit_s, .relaxation = true, .lazy = add_violated, .lazy_user = &m};
-    *out = (sel_relaxation){.split_node = -1, .split_strategy = -1};
+    *out = (solver_relaxation){.split_node = -1, .split_strategy = -1};
     dtp_status s = build(&m, err);
     if (s == DTP_OK) {
         s = dtp_ilp_solve(m.ilp, &options, &r, err);
@@ -326,7 +327,7 @@ dtp_status sel_relax(sel_work *w, double time_limit_s, int32_t *choice, sel_rela
     }
     if (s == DTP_OK && r.row_duals != NULL) {
         out->solved = r.status == DTP_ILP_OPTIMAL;
-        read_choice(&m, r.values, choice, out);
+        read_choice(&m, r.values, assignment, out);
         s = use_duals(&m, &r, &out->bound, err);
     }
     unbuild(&m);

@@ -4,7 +4,7 @@
  *   sum_s y[x,s] = 1
  *   sum_j z[e,i,j] = y[u,i],  sum_i z[e,i,j] = y[v,j]     for every edge e = (u,v)
  *   sum_x sum_s use_x(s,r) y[x,s] <= limit - base[r] + t   for the rows r that were violated
- *   y, z, t >= 0, t at a high price, no column for what is forbidden
+ *   y, z, t >= 0, t at a high multiplier, no column for what is forbidden
  *
  * Costs and usages are scaled; the bound is recomputed in exact arithmetic from the duals
  * (planner/solver/reduced/bound.h). */
@@ -13,16 +13,16 @@
 
 #include "planner/solver/reduced/work.h"
 
-typedef struct sel_relaxation {
+typedef struct solver_relaxation {
     bool solved;   /* false: the limit came first, or the relaxation has no solution */
     int64_t bound; /* exact, at most the cutoff; 0 = none */
     int32_t split_node,
         split_strategy; /* the least decided node and its largest value; -1 = none */
-} sel_relaxation;
+} solver_relaxation;
 
-/* choice becomes the rounding of the relaxation, by node that is alive. With the cap, what the
+/* assignment becomes the rounding of the relaxation, by node that is alive. With the cap, what the
  * duals exclude is forbidden, which may make w infeasible. Expects compact nodes. */
-dtp_status sel_relax(sel_work *w, double time_limit_s, int32_t *choice, sel_relaxation *out,
-                     dtp_err *err) DTP_MUST_CHECK;
+dtp_status solver_relax(solver_work *w, double time_limit_s, int32_t *assignment,
+                        solver_relaxation *out, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

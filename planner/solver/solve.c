@@ -19,49 +19,49 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-double sel_time_left(const sel_solver *v)
+double solver_time_left(const solver_solver *v)
 {
     const double left = v->end_s - now_s();
     return v->end_s > 0.0 ? (left > 0.001 ? left : 0.001) : 0.0;
 }
 
-bool sel_time_is_up(const sel_solver *v)
+bool solver_time_is_up(const solver_solver *v)
 {
     return v->end_s > 0.0 && now_s() >= v->end_s;
 }
 
-bool sel_close(const sel_solver *v, int64_t bound)
+bool solver_close(const solver_solver *v, int64_t bound)
 {
     return bound >= v->cutoff ||
            (v->found && (double)(v->cutoff - bound) <= v->gap * (double)v->cutoff);
 }
 
-dtp_select_options dtp_select_options_init(void)
+dtp_solve_options dtp_solve_options_init(void)
 {
-    return (dtp_select_options){.presolve = dtp_presolve_options_init(),
-                                .solver = DTP_SELECT_AUTO,
-                                .threads = 2,
-                                .seed = 1,
-                                .lp_entries = 8000,
-                                .max_entries = 250000};
+    return (dtp_solve_options){.presolve = dtp_presolve_options_init(),
+                               .solver = DTP_SOLVER_AUTO,
+                               .threads = 2,
+                               .seed = 1,
+                               .lp_entries = 8000,
+                               .max_entries = 250000};
 }
 
-double dtp_select_gap(const dtp_select_result *r)
+double dtp_solve_gap(const dtp_solve_result *r)
 {
     return dtp_gap(r->value.cost, r->bound);
 }
 
-dtp_status sel_offer(sel_solver *v, const sel_work *w, int64_t n_undo, const int32_t *choice,
-                     dtp_err *err)
+dtp_status solver_offer(solver_solver *v, const solver_work *w, int64_t n_undo,
+                        const int32_t *assignment, dtp_err *err)
 {
-    dtp_select_value value;
-    memcpy(v->full, choice, (size_t)v->p->n_nodes * sizeof *choice);
-    sel_restore_from(w, n_undo, v->full);
-    DTP_TRY(dtp_select_evaluator_cost(v->evaluator, v->full, &value.cost, err));
+    dtp_problem_value value;
+    memcpy(v->full, assignment, (size_t)v->p->n_nodes * sizeof *assignment);
+    solver_restore_from(w, n_undo, v->full);
+    DTP_TRY(dtp_evaluator_cost(v->evaluator, v->full, &value.cost, err));
     if (value.cost >= v->cutoff) {
         return DTP_OK; /* the times, which take longer, do not matter */
     }
-    DTP_TRY(dtp_select_evaluator_run(v->evaluator, v->full, &value, err));
+    DTP_TRY(dtp_evaluator_run(v->evaluator, v->full, &value, err));
     if (value.feasible) {
         int32_t *worse = v->best;
         v->best = v->full;
@@ -73,32 +73,32 @@ dtp_status sel_offer(sel_solver *v, const sel_work *w, int64_t n_undo, const int
     return DTP_OK;
 }
 
-static dtp_status finish_if_decided(sel_solver *v, sel_work *w, dtp_err *err)
+static dtp_status finish_if_decided(solver_solver *v, solver_work *w, dtp_err *err)
 {
     for (int32_t i = 0; i < w->n_nodes && !w->infeasible; i++) {
-        const sel_node *x = &w->nodes[i];
+        const solver_node *x = &w->nodes[i];
         for (int32_t s = 0; x->alive && s < x->k; s++) {
-            v->choice[i] = sel_dead(x, s) ? v->choice[i] : s;
+            v->assignment[i] = solver_dead(x, s) ? v->assignment[i] : s;
         }
         if (x->alive && x->n_live > 1) {
             return DTP_OK;
         }
     }
     if (!w->infeasible) {
-        DTP_TRY(sel_offer(v, w, w->n_undo, v->choice, err));
+        DTP_TRY(solver_offer(v, w, w->n_undo, v->assignment, err));
         w->infeasible = true;
     }
     return DTP_OK;
 }
 
-dtp_status sel_reduce(sel_solver *v, sel_work *w, dtp_err *err)
+dtp_status solver_reduce(solver_solver *v, solver_work *w, dtp_err *err)
 {
     w->cutoff = v->cutoff;
-    DTP_TRY(sel_presolve(w, err));
+    DTP_TRY(solver_presolve(w, err));
     return finish_if_decided(v, w, err);
 }
 
-static void judge(sel_solver *v, int64_t bound)
+static void judge(solver_solver *v, int64_t bound)
 {
     const bool found = v->found;
     v->out->bound = bound < v->cutoff ? bound : v->cutoff;
@@ -110,15 +110,15 @@ static void judge(sel_solver *v, int64_t bound)
 }
 
 /* Keeps the solution that is known beforehand. */
-static dtp_status begin(sel_solver *v, dtp_err *err)
+static dtp_status begin(solver_solver *v, dtp_err *err)
 {
-    const dtp_select_options *o = v->options;
-    v->cutoff = o->cutoff > 0 ? o->cutoff : DTP_SELECT_FORBIDDEN;
+    const dtp_solve_options *o = v->options;
+    v->cutoff = o->cutoff > 0 ? o->cutoff : DTP_FORBIDDEN;
     if (o->start == NULL) {
         return DTP_OK;
     }
-    dtp_select_value value;
-    DTP_TRY(dtp_select_evaluator_run(v->evaluator, o->start, &value, err));
+    dtp_problem_value value;
+    DTP_TRY(dtp_evaluator_run(v->evaluator, o->start, &value, err));
     if (value.feasible && value.cost < v->cutoff) {
         memcpy(v->best, o->start, (size_t)v->p->n_nodes * sizeof *v->best);
         v->out->value = value;
@@ -130,104 +130,105 @@ static dtp_status begin(sel_solver *v, dtp_err *err)
 
 /* A little of it, and a dive, on a copy: it may be enough, and else branch and bound has a good
  * solution to begin with and costs that are not spread over the kernel. */
-static dtp_status try_large(sel_solver *v, const sel_work *w, int64_t rounds, int64_t *bound,
+static dtp_status try_large(solver_solver *v, const solver_work *w, int64_t rounds, int64_t *bound,
                             dtp_err *err)
 {
-    sel_work *copy = NULL;
-    DTP_TRY(sel_copy(w, &copy, err));
-    dtp_status s = sel_large(v, copy, rounds < FIRST_ROUNDS ? rounds : FIRST_ROUNDS, bound, err);
-    if (s == DTP_OK && !copy->infeasible && !sel_close(v, *bound)) {
-        s = sel_dive(v, copy, err);
+    solver_work *copy = NULL;
+    DTP_TRY(solver_copy(w, &copy, err));
+    dtp_status s =
+        solver_primal_dual(v, copy, rounds < FIRST_ROUNDS ? rounds : FIRST_ROUNDS, bound, err);
+    if (s == DTP_OK && !copy->infeasible && !solver_close(v, *bound)) {
+        s = solver_dive(v, copy, err);
     }
-    sel_work_destroy(copy);
+    solver_work_destroy(copy);
     return s;
 }
 
-/* Everything once: at most so many rounds of either search, and as many nodes; regions, which take
- * long, where a limit was given. */
-static dtp_status pass(sel_solver *v, sel_work *w, int64_t most, int64_t *bound, dtp_err *err)
+/* Everything once: at most so many rounds of either search, and as many nodes; neighbourhoods,
+ * which take long, where a limit was given. */
+static dtp_status pass(solver_solver *v, solver_work *w, int64_t most, int64_t *bound, dtp_err *err)
 {
-    const dtp_select_solver solver = v->options->solver;
-    if (solver != DTP_SELECT_EXACT && !w->infeasible) {
-        DTP_TRY(sel_too_large(v, w) ? sel_large(v, w, most, bound, err)
-                                    : try_large(v, w, most, bound, err));
+    const dtp_solver solver = v->options->solver;
+    if (solver != DTP_SOLVER_EXACT && !w->infeasible) {
+        DTP_TRY(solver_too_large(v, w) ? solver_primal_dual(v, w, most, bound, err)
+                                       : try_large(v, w, most, bound, err));
     }
-    DTP_TRY(sel_reduce(v, w, err));
-    if (solver != DTP_SELECT_LARGE || w->infeasible) {
+    DTP_TRY(solver_reduce(v, w, err));
+    if (solver != DTP_SOLVER_LARGE || w->infeasible) {
         v->max_nodes = most < INT64_MAX - v->out->nodes ? v->out->nodes + most : INT64_MAX;
-        DTP_TRY(sel_branch(v, w, bound, err));
+        DTP_TRY(solver_branch(v, w, bound, err));
     }
-    DTP_TRY(sel_reduce(v, w, err));
+    DTP_TRY(solver_reduce(v, w, err));
     const bool limited = v->options->iterations > 0 || v->end_s > 0.0;
-    if (limited && solver == DTP_SELECT_AUTO && !sel_close(v, *bound) && !w->infeasible &&
+    if (limited && solver == DTP_SOLVER_AUTO && !solver_close(v, *bound) && !w->infeasible &&
         v->found) {
-        DTP_TRY(sel_regions(v, w, most, *bound, err));
+        DTP_TRY(solver_large_neighbourhood(v, w, most, *bound, err));
     }
     return DTP_OK;
 }
 
 /* Without a limit of iterations, again with other random numbers and for longer until the time
  * is up. */
-static dtp_status run(sel_solver *v, sel_work *w, dtp_err *err)
+static dtp_status run(solver_solver *v, solver_work *w, dtp_err *err)
 {
     const int64_t given = v->options->iterations;
     int64_t bound = 0, most = given > 0 ? given : DEFAULT_ITERATIONS;
     DTP_TRY(begin(v, err));
-    DTP_TRY(sel_reduce(v, w, err));
+    DTP_TRY(solver_reduce(v, w, err));
     v->out->presolve = w->report;
-    v->gap = sel_size(w).entries > v->options->lp_entries ? v->options->gap : 0.0;
+    v->gap = solver_size(w).entries > v->options->lp_entries ? v->options->gap : 0.0;
     const bool once = given > 0 || v->end_s <= 0.0 ||
-                      (v->options->solver == DTP_SELECT_EXACT && sel_too_large(v, w));
+                      (v->options->solver == DTP_SOLVER_EXACT && solver_too_large(v, w));
     do {
         DTP_TRY(pass(v, w, most, &bound, err));
         bound = w->infeasible ? v->cutoff : bound;
         most += most < INT64_MAX / 4 ? most / 2 : 0;
         v->seed++;
-    } while (!once && !sel_close(v, bound) && !sel_time_is_up(v));
+    } while (!once && !solver_close(v, bound) && !solver_time_is_up(v));
     judge(v, bound);
     return DTP_OK;
 }
 
-dtp_status dtp_select_solve(const dtp_select_problem *p, const dtp_select_options *options,
-                            dtp_select_result *out, dtp_err *err)
+dtp_status dtp_solve(const dtp_problem *p, const dtp_solve_options *options, dtp_solve_result *out,
+                     dtp_err *err)
 {
-    *out = (dtp_select_result){0};
-    sel_solver v = {.p = p, .options = options, .out = out, .seed = options->seed};
-    sel_work *w = NULL;
-    dtp_select_evaluator *evaluator = NULL;
+    *out = (dtp_solve_result){0};
+    solver_solver v = {.p = p, .options = options, .out = out, .seed = options->seed};
+    solver_work *w = NULL;
+    dtp_evaluator *evaluator = NULL;
     const size_t n = (size_t)p->n_nodes + 1;
-    DTP_TRY(dtp_select_evaluator_create(p, &evaluator, err));
+    DTP_TRY(dtp_evaluator_create(p, &evaluator, err));
     int32_t *block = calloc(3 * n, sizeof *block);
     if (block == NULL) {
-        dtp_select_evaluator_destroy(evaluator);
+        dtp_evaluator_destroy(evaluator);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
     }
     v.evaluator = evaluator;
     v.end_s = options->time_limit_s > 0.0 ? now_s() + options->time_limit_s : 0.0;
-    v.choice = block;
+    v.assignment = block;
     v.full = block + n;
     v.best = block + 2 * n;
-    dtp_status s = sel_work_create(p, &options->presolve, &w, err);
+    dtp_status s = solver_work_create(p, &options->presolve, &w, err);
     if (s == DTP_OK) {
         w->end_s = v.end_s;
         s = run(&v, w, err);
     }
     if (s == DTP_OK && v.found) {
-        out->choice = malloc(n * sizeof *out->choice);
-        if (out->choice != NULL) {
-            memcpy(out->choice, v.best, n * sizeof *out->choice);
+        out->assignment = malloc(n * sizeof *out->assignment);
+        if (out->assignment != NULL) {
+            memcpy(out->assignment, v.best, n * sizeof *out->assignment);
         } else {
             s = DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
         }
     }
-    sel_work_destroy(w);
+    solver_work_destroy(w);
     free(block);
-    dtp_select_evaluator_destroy(evaluator);
+    dtp_evaluator_destroy(evaluator);
     return s;
 }
 
-void dtp_select_result_free(dtp_select_result *r)
+void dtp_solve_result_free(dtp_solve_result *r)
 {
-    free(r->choice);
-    r->choice = NULL;
+    free(r->assignment);
+    r->assignment = NULL;
 }

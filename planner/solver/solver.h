@@ -1,5 +1,6 @@
 /* State of one solve, shared by its parts: the entry (solve.c), the anytime loop for large kernels
- * (large.h), branch and bound for small ones (branch.h), regions of the best plan (regions.h). */
+ * (large.h), branch and bound for small ones (branch.h), neighbourhoods of the best plan
+ * (neighbourhoods.h). */
 #ifndef DTP_PLANNER_SOLVER_SOLVER_H
 #define DTP_PLANNER_SOLVER_SOLVER_H
 
@@ -7,34 +8,34 @@
 #include "planner/solver/solve.h"
 #include "planner/solver/reduced/work.h"
 
-typedef struct sel_solver {
-    const dtp_select_problem *p;
-    const dtp_select_evaluator *evaluator; /* of p */
-    const dtp_select_options *options;
-    dtp_select_result *out;
-    double gap;             /* between cost and bound at which to stop, as a share of the cost */
-    double end_s;           /* of CLOCK_MONOTONIC; 0 = no limit */
-    uint64_t seed;          /* of the search */
-    int64_t max_nodes;      /* branch and bound ends when out->nodes reaches it */
-    int64_t cutoff;         /* cost of the best solution */
-    bool found;             /* a solution; else the cutoff is what was asked for */
-    bool searched;          /* ... that was not known beforehand */
-    int32_t *best;          /* that solution */
-    int32_t *choice, *full; /* scratch, by node */
-} sel_solver;
+typedef struct solver_solver {
+    const dtp_problem *p;
+    const dtp_evaluator *evaluator; /* of p */
+    const dtp_solve_options *options;
+    dtp_solve_result *out;
+    double gap;        /* between cost and bound at which to stop, as a share of the cost */
+    double end_s;      /* of CLOCK_MONOTONIC; 0 = no limit */
+    uint64_t seed;     /* of the search */
+    int64_t max_nodes; /* branch and bound ends when out->nodes reaches it */
+    int64_t cutoff;    /* cost of the best solution */
+    bool found;        /* a solution; else the cutoff is what was asked for */
+    bool searched;     /* ... that was not known beforehand */
+    int32_t *best;     /* that solution */
+    int32_t *assignment, *full; /* scratch, by node */
+} solver_solver;
 
 /* Seconds left, at least a little; 0 = no limit. */
-double sel_time_left(const sel_solver *v);
-bool sel_time_is_up(const sel_solver *v);
+double solver_time_left(const solver_solver *v);
+bool solver_time_is_up(const solver_solver *v);
 /* A bound that leaves nothing to look for: at the cutoff, or within the gap of a solution. */
-bool sel_close(const sel_solver *v, int64_t bound);
+bool solver_close(const solver_solver *v, int64_t bound);
 
 /* Restores, evaluates and keeps a solution of w, as w was when it had n_undo records, if it is the
  * best so far. */
-dtp_status sel_offer(sel_solver *v, const sel_work *w, int64_t n_undo, const int32_t *choice,
-                     dtp_err *err) DTP_MUST_CHECK;
+dtp_status solver_offer(solver_solver *v, const solver_work *w, int64_t n_undo,
+                        const int32_t *assignment, dtp_err *err) DTP_MUST_CHECK;
 /* Presolves for solutions cheaper than the cutoff; when nothing is left to choose, offers what
  * there is, after which w is infeasible: nothing cheaper is left. */
-dtp_status sel_reduce(sel_solver *v, sel_work *w, dtp_err *err) DTP_MUST_CHECK;
+dtp_status solver_reduce(solver_solver *v, solver_work *w, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

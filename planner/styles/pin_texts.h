@@ -10,7 +10,7 @@ typedef struct dtp_pin_set {
     int32_t n_pins; /* those of the styles, then those by hand */
     dtp_pin *pins;
     int32_t n_settings; /* how nodes run */
-    const dtp_setting *settings;
+    const dtp_implementation *settings;
     int32_t n_texts;
     const char **texts;
 } dtp_pin_set;

@@ -196,18 +196,18 @@ static dtp_status pin_layout(dtp_style_job *job, dtp_tensor_id t, dtp_node_id no
     bool names_any = false;
     DTP_TRY(dtp_layout_parse_any(job->style->layout, job->mesh, type, &job->g->dims, &layout, err));
     for (int32_t m = 0; m < job->mesh->n_dims; m++) {
-        names_any = names_any || layout.place[m].kind == DTP_SHARD;
-        if (layout.place[m].kind == DTP_PARTIAL) {
+        names_any = names_any || layout.placement[m].kind == DTP_SHARD;
+        if (layout.placement[m].kind == DTP_PARTIAL) {
             return DTP_FAIL(err, DTP_INVALID, "'%.100s': a style cannot ask for partial sums",
                             job->style->layout);
         }
     }
     for (int32_t m = 0; m < job->mesh->n_dims; m++) {
-        const bool split = layout.place[m].kind == DTP_SHARD;
+        const bool split = layout.placement[m].kind == DTP_SHARD;
         const bool asked = job->style->mesh_dim != NULL ? m == m_style : !names_any;
         job->m = m;
         if (split) {
-            DTP_TRY(dtp_style__split(job, t, node, layout.place[m].axis, err));
+            DTP_TRY(dtp_style__split(job, t, node, layout.placement[m].axis, err));
         } else if (asked) {
             DTP_TRY(dtp_style__whole(job, t, node, err));
         }

@@ -72,7 +72,7 @@ static int32_t zero_axis(const dtp_style_job *job, dtp_tensor_id t)
         bool split = false;
         int64_t all = parts;
         for (int32_t m = 0; m < job->mesh->n_dims; m++) {
-            const dtp_place *p = dtp_style__place(job, t, -1, m);
+            const dtp_placement *p = dtp_style__place(job, t, -1, m);
             if (p != NULL && p->kind == DTP_SHARD && p->axis == a && !is_own(job, m)) {
                 split = true;
                 all *= job->mesh->sizes[m];
@@ -128,7 +128,7 @@ static dtp_status gather_at_uses(dtp_style_job *job, dtp_tensor_id param, int32_
 static dtp_status follow_param(dtp_style_job *job, dtp_tensor_id param, int32_t m, dtp_err *err)
 {
     const dtp_tensor_id grad = job->grad[param];
-    const dtp_place *p = dtp_style__place(job, param, -1, m);
+    const dtp_placement *p = dtp_style__place(job, param, -1, m);
     const int32_t own = job->m;
     if (dtp_style__place(job, grad, -1, m) != NULL) {
         return DTP_OK;
@@ -146,7 +146,7 @@ static dtp_status pin_gradient(dtp_style_job *job, dtp_tensor_id param, int32_t 
 {
     for (int32_t depth = 0; depth < job->mesh->n_dims; depth++) {
         for (int32_t m = 0; m < job->mesh->n_dims; m++) {
-            const dtp_place *p = dtp_style__place(job, param, -1, m);
+            const dtp_placement *p = dtp_style__place(job, param, -1, m);
             const int32_t order = p != NULL ? p->order : 0;
             if (!is_own(job, m) && order == depth) {
                 DTP_TRY(follow_param(job, param, m, err));

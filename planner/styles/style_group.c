@@ -78,12 +78,13 @@ dtp_status dtp_style__index(dtp_style_job *job, dtp_err *err)
 static dtp_status set_one(dtp_style_job *job, dtp_node_id n, dtp_err *err)
 {
     const char *key = job->style->def->attr;
-    const dtp_attr_spec *spec = dtp_setting_spec(job->g->nodes[n].op, key);
+    const dtp_attr_spec *spec = dtp_implementation_spec(job->g->nodes[n].op, key);
     int32_t at = job->n_settings;
     if (spec == NULL) {
         return DTP_OK;
     }
-    const dtp_setting s = {n, spec->key, dtp_setting_choice(spec, job->style->setting)};
+    const dtp_implementation s = {n, spec->key,
+                                  dtp_implementation_choice(spec, job->style->setting)};
     while (at > 0 && job->settings[at - 1].node >= n) {
         at--;
     }

@@ -27,7 +27,7 @@ typedef struct dtp_style_job {
     int32_t *first_pin, *next_pin; /* pins of one tensor: chains by tensor and by pin, -1 = end */
     int32_t cap_next;
     int32_t n_settings;
-    dtp_setting *settings; /* in the order of the nodes, at most one of a node */
+    dtp_implementation *settings; /* in the order of the nodes, at most one of a node */
     const dtp_style *style;
     int32_t m;    /* the mesh dim; of several the first */
     int32_t n_ms; /* all mesh dims of the style, outermost split first */
@@ -66,8 +66,8 @@ dtp_status dtp_style__whole(dtp_style_job *job, dtp_tensor_id t, dtp_node_id nod
                             dtp_err *err) DTP_MUST_CHECK;
 /* Place that mesh dim m of a tensor, or of the tensor as node >= 0 reads it, has by the pins so
  * far; NULL = not pinned. */
-const dtp_place *dtp_style__place(const dtp_style_job *job, dtp_tensor_id t, dtp_node_id node,
-                                  int32_t m);
+const dtp_placement *dtp_style__place(const dtp_style_job *job, dtp_tensor_id t, dtp_node_id node,
+                                      int32_t m);
 
 /* Notes job->style->setting for a node and the backward nodes that differentiate it, as far as they
  * have the attribute. DTP_INVALID when another style set it otherwise. */

@@ -142,7 +142,7 @@ static dtp_status set_place(dtp_style_job *job, dtp_tensor_id t, dtp_node_id nod
 {
     dtp_style_pin *p;
     DTP_TRY(find_or_add(job, t, node, &p, err));
-    const dtp_place *place = &p->pin.layout.place[job->m];
+    const dtp_placement *place = &p->pin.layout.placement[job->m];
     if ((p->pin.dims >> job->m & 1U) != 0) {
         const bool same = axis < 0 ? place->kind == DTP_REPLICATE
                                    : place->kind == DTP_SHARD && place->axis == axis;
@@ -174,13 +174,13 @@ dtp_status dtp_style__whole(dtp_style_job *job, dtp_tensor_id t, dtp_node_id nod
     return set_place(job, t, node, -1, err);
 }
 
-const dtp_place *dtp_style__place(const dtp_style_job *job, dtp_tensor_id t, dtp_node_id node,
-                                  int32_t m)
+const dtp_placement *dtp_style__place(const dtp_style_job *job, dtp_tensor_id t, dtp_node_id node,
+                                      int32_t m)
 {
     for (int32_t i = job->first_pin[t]; i >= 0; i = job->next_pin[i]) {
         const dtp_pin *pin = &job->pins[i].pin;
         if (pin->node == node && (pin->dims >> m & 1U) != 0) {
-            return &pin->layout.place[m];
+            return &pin->layout.placement[m];
         }
     }
     return NULL;

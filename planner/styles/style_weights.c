@@ -108,7 +108,8 @@ static int32_t bias_axis(const target *t)
     }
     for (int32_t i = 0; i < t->node->n_in; i++) {
         const dtp_tensor_id x = t->node->in[i];
-        const dtp_place *p = i == t->operand ? NULL : dtp_style__place(t->job, x, -1, t->job->m);
+        const dtp_placement *p =
+            i == t->operand ? NULL : dtp_style__place(t->job, x, -1, t->job->m);
         if (p != NULL && p->kind == DTP_SHARD) {
             return dtp_ttype_find(type_of(t, t->param), type_of(t, x)->dims[p->axis].id);
         }
@@ -251,8 +252,8 @@ dtp_status dtp_style__colwise(dtp_style_job *job, dtp_err *err)
  */
 static dtp_status finish_operand(const target *t, dtp_tensor_id x, dtp_err *err)
 {
-    const dtp_place *p = dtp_style__place(t->job, x, -1, t->job->m);
-    const dtp_place *read = dtp_style__place(t->job, x, t->id, t->job->m);
+    const dtp_placement *p = dtp_style__place(t->job, x, -1, t->job->m);
+    const dtp_placement *read = dtp_style__place(t->job, x, t->id, t->job->m);
     const bool pinned = p != NULL && p->kind == DTP_SHARD;
     if (!pinned && read != NULL && read->kind == DTP_SHARD) {
         const dtp_dim_id d = type_of(t, x)->dims[read->axis].id;

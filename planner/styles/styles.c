@@ -86,7 +86,8 @@ static dtp_status find_def(const char *name, const dtp_style_def **out, dtp_err 
 static bool is_setting(const dtp_style_def *def, const char *option)
 {
     return def->attr != NULL &&
-           dtp_setting_choice(dtp_setting_spec(dtp_op_find(def->op), def->attr), option) >= 0;
+           dtp_implementation_choice(dtp_implementation_spec(dtp_op_find(def->op), def->attr),
+                                     option) >= 0;
 }
 
 /* "tp", "dim=heads", "output=length" or, for context, "ring". */

@@ -30,7 +30,7 @@ typedef struct dtp_styles {
     int32_t n, capacity;
     dtp_style *items;
     int32_t n_settings; /* how nodes run, in the order of the nodes; written by dtp_styles_pins */
-    dtp_setting *settings;
+    dtp_implementation *settings;
 } dtp_styles;
 
 /* An empty list. */

@@ -11,11 +11,10 @@ static int32_t place_of(dtp_tensor_id tensor, dtp_phase phase)
     return DTP_N_PHASES * tensor + (int32_t)phase;
 }
 
-dtp_status dtp_exposure_create(const dtp_graph *g, dtp_arena *arena, dtp_exposure *out,
-                               dtp_err *err)
+dtp_status dtp_exposed_create(const dtp_graph *g, dtp_arena *arena, dtp_exposed *out, dtp_err *err)
 {
     const size_t n = DTP_N_PHASES * (size_t)g->n_tensors;
-    *out = (dtp_exposure){
+    *out = (dtp_exposed){
         .n_places = DTP_N_PHASES * g->n_tensors,
         .step_s = INFINITY,
         .share = 1.0,
@@ -49,7 +48,7 @@ static void add_collective(const dtp_program *p, const dtp_instr *instr, double 
     }
 }
 
-static void keep_shown(dtp_exposure *x, const shown *from, double exposed_s, double step_s)
+static void keep_shown(dtp_exposed *x, const shown *from, double exposed_s, double step_s)
 {
     const bool fastest = step_s < x->step_s;
     for (int32_t i = 0; i < x->n_places; i++) {
@@ -66,15 +65,15 @@ static void keep_shown(dtp_exposure *x, const shown *from, double exposed_s, dou
     }
 }
 
-dtp_status dtp_exposure_note(dtp_exposure *x, const dtp_program *p, double slowdown, double step_s,
-                             dtp_err *err)
+dtp_status dtp_exposed_note(dtp_exposed *x, const dtp_program *p, double slowdown, double step_s,
+                            dtp_err *err)
 {
-    dtp_timeline_result r;
+    dtp_schedule_result r;
     double *by_instr = calloc((size_t)p->n_instrs + 1, sizeof *by_instr);
     shown s = {.sent_s = calloc((size_t)x->n_places + 1, sizeof *s.sent_s),
                .alone_s = calloc((size_t)x->n_places + 1, sizeof *s.alone_s)};
     const bool ok = by_instr != NULL && s.sent_s != NULL && s.alone_s != NULL &&
-                    dtp_timeline_program(p, slowdown, &r, by_instr);
+                    dtp_schedule_program(p, slowdown, &r, by_instr);
     for (int32_t i = 0; i < p->n_instrs && ok; i++) {
         if (p->instrs[i].kind == DTP_INSTR_COLLECTIVE) {
             add_collective(p, &p->instrs[i], by_instr[i], &s);
@@ -94,10 +93,10 @@ dtp_status dtp_exposure_note(dtp_exposure *x, const dtp_program *p, double slowd
 /* ---- prices -------------------------------------------------------------------------------------
  */
 
-dtp_status dtp_exposure_discount(const dtp_exposure *x, const dtp_tensor_problem *p, double weight,
-                                 const int64_t *full, dtp_err *err)
+dtp_status dtp_exposed_discount(const dtp_exposed *x, const dtp_tensor_problem *p, double weight,
+                                const int64_t *full, dtp_err *err)
 {
-    const dtp_select_problem *s = p->select;
+    const dtp_problem *s = p->select;
     const size_t n = (size_t)s->n_edges + 1;
     double *sent = calloc(2 * n, sizeof *sent);
     if (sent == NULL) {
@@ -114,7 +113,7 @@ dtp_status dtp_exposure_discount(const dtp_exposure *x, const dtp_tensor_problem
         const double part = x->share + weight * (own - x->share);
         for (int64_t k = s->edge_first[e]; k < s->edge_first[e + 1]; k++) {
             s->edge_cost[k] =
-                full[k] >= DTP_SELECT_FORBIDDEN ? full[k] : (int64_t)(part * (double)full[k]);
+                full[k] >= DTP_FORBIDDEN ? full[k] : (int64_t)(part * (double)full[k]);
         }
     }
     free(sent);

@@ -7,27 +7,27 @@
 
 /* A place is a tensor in a phase: 3 * tensor id + phase. What the fastest program sends is known
  * from its timeline, what it does not from the last one that did. */
-typedef struct dtp_exposure {
+typedef struct dtp_exposed {
     int32_t n_places;
     double step_s;   /* of the fastest program; infinite before there is one */
     double share;    /* of all that it sends, the part that is exposed; 1 when it sends nothing */
     double *sent_s;  /* by place: time of its collectives, 0 when there never were any */
     double *alone_s; /* by place: of it, the part in which nothing is computed */
     bool *of_fastest;
-} dtp_exposure;
+} dtp_exposed;
 
 /* Nothing is known yet. Storage from `arena`. */
-dtp_status dtp_exposure_create(const dtp_graph *g, dtp_arena *arena, dtp_exposure *out,
-                               dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_exposed_create(const dtp_graph *g, dtp_arena *arena, dtp_exposed *out,
+                              dtp_err *err) DTP_MUST_CHECK;
 
 /* Adds what the timeline of a priced program of that graph shows; step_s: its length, infinite when
  * it is not to count as the fastest. */
-dtp_status dtp_exposure_note(dtp_exposure *x, const dtp_program *p, double slowdown, double step_s,
-                             dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_exposed_note(dtp_exposed *x, const dtp_program *p, double slowdown, double step_s,
+                            dtp_err *err) DTP_MUST_CHECK;
 
 /* Sets the costs of the edges of the selection problem to the part of `full`, which is exposed: the
  * mean of x->share and, with `weight` (0 to 1), of what is known of the tensors of the edge. */
-dtp_status dtp_exposure_discount(const dtp_exposure *x, const dtp_tensor_problem *p, double weight,
-                                 const int64_t *full, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_exposed_discount(const dtp_exposed *x, const dtp_tensor_problem *p, double weight,
+                                const int64_t *full, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -20,22 +20,22 @@ static const double HIDDEN = 0.02;
 static dtp_status solve_rounds(dtp_planning *p, const int64_t *full, dtp_err *err)
 {
     const tensor_state *state = p->state;
-    dtp_select_options options = dtp_tensor__solver_options(p);
+    dtp_solve_options options = dtp_tensor__solver_options(p);
     options.iterations = ITERATIONS;
     options.gap = GAP;
     DTP_TRY(dtp_tensor__start_from(p, &p->best, &options.start, err));
     for (int32_t i = 0; i < ROUNDS && state->exposure.share < 1.0 - HIDDEN; i++) {
         dtp_tensor_round r;
-        DTP_TRY(dtp_exposure_discount(&state->exposure, state->problem, WEIGHTS[i], full, err));
+        DTP_TRY(dtp_exposed_discount(&state->exposure, state->problem, WEIGHTS[i], full, err));
         DTP_TRY(dtp_tensor__solve_once(p, &options, false, &r, err));
     }
     return DTP_OK;
 }
 
-dtp_status dtp_tensor__solve_discounted(dtp_planning *p, dtp_err *err)
+dtp_status dtp_tensor__solve_exposed(dtp_planning *p, dtp_err *err)
 {
     const tensor_state *state = p->state;
-    dtp_select_problem *s = state->problem->select;
+    dtp_problem *s = state->problem->select;
     const dtp_certificate kept = p->certificate;
     const int64_t n = s->edge_first[s->n_edges];
     int64_t *full = malloc(((size_t)n + 1) * sizeof *full);

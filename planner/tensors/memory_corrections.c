@@ -5,12 +5,12 @@
 #include "planner/problem/tensors/tensor_internal.h"
 #include "spmd/program/peak.h"
 
-dtp_reserve_mark dtp_reserve_begin(const dtp_tensor_problem *p)
+dtp_memory_correction_mark dtp_memory_correction_begin(const dtp_tensor_problem *p)
 {
-    return (dtp_reserve_mark){p->select->n_extra, p->select->n_extra_usage};
+    return (dtp_memory_correction_mark){p->select->n_extra, p->select->n_extra_usage};
 }
 
-void dtp_reserve_end(dtp_tensor_problem *p, dtp_reserve_mark mark)
+void dtp_memory_correction_end(dtp_tensor_problem *p, dtp_memory_correction_mark mark)
 {
     p->select->n_extra = mark.n_extra;
     p->select->n_extra_usage = mark.n_extra_usage;
@@ -20,15 +20,15 @@ void dtp_reserve_end(dtp_tensor_problem *p, dtp_reserve_mark mark)
 static dtp_status find_said(const dtp_tensor_problem *p, const int32_t *selection, int64_t *said,
                             dtp_err *err)
 {
-    const dtp_select_problem *s = p->select;
+    const dtp_problem *s = p->select;
     const int64_t n_times = (int64_t)DTP_NODE_TICKS * p->graph->n_nodes;
     int64_t now = 0;
     int64_t *change = calloc((size_t)n_times + 1, sizeof *change);
     if (change == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the usage of a selection");
     }
-    for (int32_t i = 0; i < dtp_select_n_intervals(s); i++) {
-        const dtp_select_interval x = dtp_select_interval_at(s, i);
+    for (int32_t i = 0; i < dtp_problem_n_intervals(s); i++) {
+        const dtp_problem_interval x = dtp_problem_interval_at(s, i);
         if (x.begin < x.end) {
             change[x.begin] += x.usage[selection[x.node]];
             change[x.end] -= x.usage[selection[x.node]];
@@ -46,8 +46,8 @@ static dtp_status find_said(const dtp_tensor_problem *p, const int32_t *selectio
 static dtp_status reserve(dtp_tensor_problem *p, dtp_node_id n, int32_t option, int64_t bytes,
                           dtp_err *err)
 {
-    const int32_t choice = p->choice_of_node[n];
-    const size_t k = (size_t)p->choices[choice].n_options;
+    const int32_t assignment = p->variable_of_node[n];
+    const size_t k = (size_t)p->variables[assignment].n_strategies;
     const int64_t at = (int64_t)DTP_NODE_TICKS * n;
     int64_t *usage = calloc(k, sizeof *usage);
     if (usage == NULL) {
@@ -55,7 +55,7 @@ static dtp_status reserve(dtp_tensor_problem *p, dtp_node_id n, int32_t option, 
     }
     usage[option] = bytes;
     const dtp_status s =
-        dtp_select_add_interval(p->select, choice, at, at + DTP_NODE_TICKS, usage, err);
+        dtp_problem_add_interval(p->select, assignment, at, at + DTP_NODE_TICKS, usage, err);
     free(usage);
     return s;
 }
@@ -65,7 +65,7 @@ static dtp_status compare(dtp_tensor_problem *p, const int32_t *selection, const
 {
     DTP_TRY(find_said(p, selection, said, err));
     for (dtp_node_id i = 0; i < p->graph->n_nodes; i++) {
-        const int32_t option = selection[p->choice_of_node[i]];
+        const int32_t option = selection[p->variable_of_node[i]];
         const int64_t missing = need[i] - said[i];
         if (missing > 0 && need[i] > limit) {
             DTP_TRY(reserve(p, i, option, missing, err));
@@ -75,9 +75,9 @@ static dtp_status compare(dtp_tensor_problem *p, const int32_t *selection, const
     return DTP_OK;
 }
 
-dtp_status dtp_reserve_add(dtp_tensor_problem *p, const int32_t *selection,
-                           const dtp_sharding *sharding, const dtp_lower_options *options,
-                           int64_t limit, int32_t *n, dtp_err *err)
+dtp_status dtp_memory_correction_add(dtp_tensor_problem *p, const int32_t *selection,
+                                     const dtp_sharding *sharding, const dtp_lower_options *options,
+                                     int64_t limit, int32_t *n, dtp_err *err)
 {
     const size_t n_nodes = (size_t)p->graph->n_nodes;
     dtp_program *program = NULL;

@@ -13,20 +13,20 @@
 #include "spmd/lower/lower.h"
 
 /* The problem's intervals before any reserve. */
-typedef struct dtp_reserve_mark {
+typedef struct dtp_memory_correction_mark {
     int32_t n_extra;
     int64_t n_extra_usage;
-} dtp_reserve_mark;
+} dtp_memory_correction_mark;
 
-dtp_reserve_mark dtp_reserve_begin(const dtp_tensor_problem *p);
+dtp_memory_correction_mark dtp_memory_correction_begin(const dtp_tensor_problem *p);
 /* Takes all reserves back. */
-void dtp_reserve_end(dtp_tensor_problem *p, dtp_reserve_mark mark);
+void dtp_memory_correction_end(dtp_tensor_problem *p, dtp_memory_correction_mark mark);
 
-/* Counts what the program of a selection (by choice; `sharding` is what it means) needs beyond the
- * problem wherever it needs more than `limit` bytes. *n: at how many nodes; 0 when the program is
- * too large only because its buffers could not be packed tightly. */
-dtp_status dtp_reserve_add(dtp_tensor_problem *p, const int32_t *selection,
-                           const dtp_sharding *sharding, const dtp_lower_options *options,
-                           int64_t limit, int32_t *n, dtp_err *err) DTP_MUST_CHECK;
+/* Counts what the program of a selection (by assignment; `sharding` is what it means) needs beyond
+ * the problem wherever it needs more than `limit` bytes. *n: at how many nodes; 0 when the program
+ * is too large only because its buffers could not be packed tightly. */
+dtp_status dtp_memory_correction_add(dtp_tensor_problem *p, const int32_t *selection,
+                                     const dtp_sharding *sharding, const dtp_lower_options *options,
+                                     int64_t limit, int32_t *n, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -11,23 +11,24 @@
 enum { MAX_STEPS_DOWN = 64, FIRST_PART = 4 };
 
 /* The selection with the least usage; *peak: of its program, a limit that works; 0: none. */
-static dtp_status solve_memory(dtp_planning *p, dtp_least_usage *least, int64_t *peak, dtp_err *err)
+static dtp_status solve_memory(dtp_planning *p, dtp_minimum_memory *least, int64_t *peak,
+                               dtp_err *err)
 {
     const tensor_state *state = p->state;
-    const dtp_select_options options = dtp_tensor__solver_options(p);
-    DTP_TRY(dtp_least_usage_find(state->problem->select, &options, 0, least, err));
-    if (least->choice == NULL) {
+    const dtp_solve_options options = dtp_tensor__solver_options(p);
+    DTP_TRY(dtp_minimum_memory_find(state->problem->select, &options, 0, least, err));
+    if (least->assignment == NULL) {
         return DTP_OK;
     }
-    dtp_select_problem *select = state->problem->select;
-    dtp_select_options cheap = options;
+    dtp_problem *select = state->problem->select;
+    dtp_solve_options cheap = options;
     dtp_tensor_round r;
-    cheap.start = least->choice;
+    cheap.start = least->assignment;
     select->usage_limit = least->usage;
-    const dtp_reserve_mark mark = dtp_reserve_begin(state->problem);
+    const dtp_memory_correction_mark mark = dtp_memory_correction_begin(state->problem);
     dtp_certificate kept = p->certificate;
     dtp_status s = dtp_tensor__solve_once(p, &cheap, false, &r, err);
-    dtp_reserve_end(state->problem, mark);
+    dtp_memory_correction_end(state->problem, mark);
     *peak = r.peak;
     p->certificate = kept;
     select->usage_limit = state->usage_limit;
@@ -95,9 +96,9 @@ static dtp_status step_down(dtp_planning *p, int64_t bound, int64_t *smallest, d
     return DTP_OK;
 }
 
-dtp_status dtp_tensor__find_least(dtp_planning *p, dtp_err *err)
+dtp_status dtp_tensor__find_minimum(dtp_planning *p, dtp_err *err)
 {
-    dtp_least_usage least;
+    dtp_minimum_memory least;
     int64_t smallest = 0;
     DTP_TRY(solve_memory(p, &least, &smallest, err));
     dtp_tensor__compare_baselines(p, &smallest);
@@ -106,12 +107,12 @@ dtp_status dtp_tensor__find_least(dtp_planning *p, dtp_err *err)
                        ? step_down(p, least.bound, &smallest, err)
                        : DTP_OK;
     if (p->request->objective == DTP_OBJECTIVE_MEMORY) {
-        const bool tight = least.choice != NULL && least.bound == least.usage;
+        const bool tight = least.assignment != NULL && least.bound == least.usage;
         p->certificate.status = tight ? DTP_CERT_OPTIMAL : DTP_CERT_FEASIBLE;
         p->certificate.bound = least.bound;
     }
     p->out->smallest_bound = p->has_best ? 0 : least.bound;
     p->out->smallest_peak_bytes = p->has_best ? 0 : smallest;
-    dtp_least_usage_free(&least);
+    dtp_minimum_memory_free(&least);
     return s;
 }

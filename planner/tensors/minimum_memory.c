@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* A copy that shares everything with p but the costs, which are 0 where they are allowed. */
-static dtp_status without_costs(const dtp_select_problem *p, dtp_select_problem *out, dtp_err *err)
+static dtp_status without_costs(const dtp_problem *p, dtp_problem *out, dtp_err *err)
 {
     const int64_t strategies = p->first[p->n_nodes];
     const int64_t entries = p->n_edges > 0 ? p->edge_first[p->n_edges] : 0;
@@ -16,23 +16,23 @@ static dtp_status without_costs(const dtp_select_problem *p, dtp_select_problem 
     out->cost = costs;
     out->edge_cost = costs + strategies;
     for (int64_t i = 0; i < strategies; i++) {
-        out->cost[i] = p->cost[i] >= DTP_SELECT_FORBIDDEN ? DTP_SELECT_FORBIDDEN : 0;
+        out->cost[i] = p->cost[i] >= DTP_FORBIDDEN ? DTP_FORBIDDEN : 0;
     }
     for (int64_t i = 0; i < entries; i++) {
-        out->edge_cost[i] = p->edge_cost[i] >= DTP_SELECT_FORBIDDEN ? DTP_SELECT_FORBIDDEN : 0;
+        out->edge_cost[i] = p->edge_cost[i] >= DTP_FORBIDDEN ? DTP_FORBIDDEN : 0;
     }
     return DTP_OK;
 }
 
-/* All intervals at once, each with its largest usage: every choice is within it. */
-static int64_t most_usage(const dtp_select_problem *p)
+/* All intervals at once, each with its largest usage: every assignment is within it. */
+static int64_t most_usage(const dtp_problem *p)
 {
-    const int32_t n_intervals = dtp_select_n_intervals(p);
+    const int32_t n_intervals = dtp_problem_n_intervals(p);
     int64_t most = 0;
     for (int32_t i = 0; i < n_intervals; i++) {
-        const dtp_select_interval x = dtp_select_interval_at(p, i);
+        const dtp_problem_interval x = dtp_problem_interval_at(p, i);
         int64_t large = 0;
-        for (int32_t s = 0; s < dtp_select_n_strategies(p, x.node); s++) {
+        for (int32_t s = 0; s < dtp_problem_n_strategies(p, x.node); s++) {
             large = x.usage[s] > large ? x.usage[s] : large;
         }
         most += x.begin < x.end ? large : 0;
@@ -40,31 +40,31 @@ static int64_t most_usage(const dtp_select_problem *p)
     return most;
 }
 
-static void keep(dtp_select_result *r, dtp_least_usage *out)
+static void keep(dtp_solve_result *r, dtp_minimum_memory *out)
 {
-    if (r->choice != NULL && (out->choice == NULL || r->value.peak < out->usage)) {
-        free(out->choice);
-        out->choice = r->choice;
+    if (r->assignment != NULL && (out->assignment == NULL || r->value.peak < out->usage)) {
+        free(out->assignment);
+        out->assignment = r->assignment;
         out->usage = r->value.peak;
-        r->choice = NULL;
+        r->assignment = NULL;
     }
-    dtp_select_result_free(r);
+    dtp_solve_result_free(r);
 }
 
 /* Between `out->bound` and what is known to work. A step that finds nothing sends the search up,
  * whether it proves that there is nothing or not. */
-static dtp_status bisect(dtp_select_problem *p, const dtp_select_options *options,
-                         dtp_least_usage *out, dtp_err *err)
+static dtp_status bisect(dtp_problem *p, const dtp_solve_options *options, dtp_minimum_memory *out,
+                         dtp_err *err)
 {
     int64_t low = out->bound;
-    dtp_select_result r;
-    DTP_TRY(dtp_select_solve(p, options, &r, err));
+    dtp_solve_result r;
+    DTP_TRY(dtp_solve(p, options, &r, err));
     out->possible = r.status != DTP_CERT_INFEASIBLE;
     keep(&r, out);
-    while (out->choice != NULL && low < out->usage) {
+    while (out->assignment != NULL && low < out->usage) {
         p->usage_limit = low + (out->usage - 1 - low) / 2;
-        DTP_TRY(dtp_select_solve(p, options, &r, err));
-        if (r.choice == NULL) {
+        DTP_TRY(dtp_solve(p, options, &r, err));
+        if (r.assignment == NULL) {
             low = p->usage_limit + 1;
             out->bound = r.status == DTP_CERT_INFEASIBLE ? low : out->bound;
         }
@@ -73,26 +73,26 @@ static dtp_status bisect(dtp_select_problem *p, const dtp_select_options *option
     return DTP_OK;
 }
 
-dtp_status dtp_least_usage_find(const dtp_select_problem *p, const dtp_select_options *options,
-                                int64_t upper, dtp_least_usage *out, dtp_err *err)
+dtp_status dtp_minimum_memory_find(const dtp_problem *p, const dtp_solve_options *options,
+                                   int64_t upper, dtp_minimum_memory *out, dtp_err *err)
 {
-    dtp_select_problem plain;
-    dtp_select_options o = *options;
+    dtp_problem plain;
+    dtp_solve_options o = *options;
     memset(out, 0, sizeof *out);
     o.cutoff = 0;
-    DTP_TRY(dtp_select_least_peak(p, &out->bound, err));
+    DTP_TRY(dtp_minimum_peak(p, &out->bound, err));
     DTP_TRY(without_costs(p, &plain, err));
     plain.usage_limit = upper > 0 ? upper : most_usage(p);
     dtp_status s = bisect(&plain, &o, out, err);
     free(plain.cost);
     if (s != DTP_OK) {
-        dtp_least_usage_free(out);
+        dtp_minimum_memory_free(out);
     }
     return s;
 }
 
-void dtp_least_usage_free(dtp_least_usage *l)
+void dtp_minimum_memory_free(dtp_minimum_memory *l)
 {
-    free(l->choice);
-    l->choice = NULL;
+    free(l->assignment);
+    l->assignment = NULL;
 }

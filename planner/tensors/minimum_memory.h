@@ -4,17 +4,18 @@
 
 #include "planner/solver/solve.h"
 
-typedef struct dtp_least_usage {
-    bool possible;   /* false: proven that no limit helps */
-    int64_t usage;   /* a limit that works; 0 when none was found */
-    int64_t bound;   /* proven: none below works */
-    int32_t *choice; /* by node, with that usage; NULL when none was found. Owned */
-} dtp_least_usage;
+typedef struct dtp_minimum_memory {
+    bool possible;       /* false: proven that no limit helps */
+    int64_t usage;       /* a limit that works; 0 when none was found */
+    int64_t bound;       /* proven: none below works */
+    int32_t *assignment; /* by node, with that usage; NULL when none was found. Owned */
+} dtp_minimum_memory;
 
 /* Bisection with costs left out, so that every step asks only for a solution. `upper` is a limit
  * that is known to work, 0 = none. */
-dtp_status dtp_least_usage_find(const dtp_select_problem *p, const dtp_select_options *options,
-                                int64_t upper, dtp_least_usage *out, dtp_err *err) DTP_MUST_CHECK;
-void dtp_least_usage_free(dtp_least_usage *l);
+dtp_status dtp_minimum_memory_find(const dtp_problem *p, const dtp_solve_options *options,
+                                   int64_t upper, dtp_minimum_memory *out,
+                                   dtp_err *err) DTP_MUST_CHECK;
+void dtp_minimum_memory_free(dtp_minimum_memory *l);
 
 #endif

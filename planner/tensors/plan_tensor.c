@@ -29,7 +29,7 @@ static dtp_status make_problem(dtp_planning *p, int32_t runs, dtp_err *err)
     state->usage_limit = state->problem->select->usage_limit;
     state->limit = p->request->memory_limit_bytes;
     state->start =
-        dtp_arena_alloc(p->arena, (size_t)state->problem->n_choices, sizeof *state->start);
+        dtp_arena_alloc(p->arena, (size_t)state->problem->n_variables, sizeof *state->start);
     return state->start != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
 }
 
@@ -78,11 +78,11 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
     p->state = state;
     DTP_TRY(dtp_pin_set_read(p->request->n_texts, p->request->texts, p->graph, &p->pricer.mesh,
                              p->arena, &state->pins, err));
-    DTP_TRY(dtp_graph_with_settings(p->graph, state->pins.n_settings, state->pins.settings,
-                                    &state->set, err));
+    DTP_TRY(dtp_graph_with_implementations(p->graph, state->pins.n_settings, state->pins.settings,
+                                           &state->set, err));
     state->base = p->graph;
     p->graph = state->set;
-    DTP_TRY(dtp_exposure_create(p->graph, p->arena, &state->exposure, err));
+    DTP_TRY(dtp_exposed_create(p->graph, p->arena, &state->exposure, err));
     dtp_err why = {0};
     dtp_status s = make_problem(p, 1, &why);
     if (s == DTP_INVALID && state->pins.n_texts > 1) {
@@ -117,7 +117,7 @@ static bool keeps_pins(const dtp_planning *p, const dtp_candidate *c)
 static dtp_status in_space(const dtp_planning *p, const dtp_candidate *c, bool *is, dtp_err *err)
 {
     const tensor_state *state = p->state;
-    return dtp_tensor_selection(state->problem, &c->sharding, state->start, is, err);
+    return dtp_tensor_assignment(state->problem, &c->sharding, state->start, is, err);
 }
 
 /* ---- solving ------------------------------------------------------------------------------------
@@ -145,13 +145,13 @@ static dtp_status solve_apart(dtp_planning *p, int32_t runs, dtp_err *err)
 static dtp_status solve_folding(dtp_planning *p, dtp_err *err)
 {
     tensor_state *state = p->state;
-    if (p->cut || !dtp_tensor_is_folded(state->problem)) {
+    if (p->cut || !dtp_tensor_is_tied(state->problem)) {
         return DTP_OK;
     }
     if (p->request->fold_bound && p->request->objective == DTP_OBJECTIVE_TIME && p->has_best &&
         is_wanted(p)) {
-        DTP_TRY(dtp_tensor_fold_bound(state->problem, p->least_cost, p->arena, &state->fold_bound,
-                                      err));
+        DTP_TRY(
+            dtp_tying_bound_find(state->problem, p->least_cost, p->arena, &state->fold_bound, err));
         state->has_fold_bound = true;
     }
     if (p->request->unfold) {
@@ -166,7 +166,7 @@ static dtp_status improve_timeline(dtp_planning *p, dtp_err *err)
 {
     return p->has_best && p->machine->overlap && p->request->objective == DTP_OBJECTIVE_TIME &&
                    is_wanted(p)
-               ? dtp_tensor__improve_timeline(p, err)
+               ? dtp_tensor__improve_schedule(p, err)
                : DTP_OK;
 }
 
@@ -186,7 +186,7 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
     }
     DTP_TRY(improve_timeline(p, err));
     if (p->request->objective == DTP_OBJECTIVE_MEMORY || (!p->has_best && !p->request->brief)) {
-        DTP_TRY(dtp_tensor__find_least(p, err));
+        DTP_TRY(dtp_tensor__find_minimum(p, err));
     }
     if (!p->has_best) {
         if (p->request->brief) {
@@ -218,21 +218,21 @@ static dtp_status copy_settings(const dtp_pin_set *pins, dtp_plan *plan, dtp_err
 static dtp_status find_prices(const dtp_planning *p, dtp_plan *plan, dtp_err *err)
 {
     const tensor_state *state = p->state;
-    const dtp_priced_constraints constraints = {.model = state->base,
-                                                .pricer = &p->pricer,
-                                                .n_texts = state->pins.n_texts,
-                                                .texts = state->pins.texts,
-                                                .memory_bytes = p->request->memory_limit_bytes,
-                                                .seed = p->request->seed};
+    const dtp_shadow_prices constraints = {.model = state->base,
+                                           .pricer = &p->pricer,
+                                           .n_texts = state->pins.n_texts,
+                                           .texts = state->pins.texts,
+                                           .memory_bytes = p->request->memory_limit_bytes,
+                                           .seed = p->request->seed};
     plan->certificate.has_prices = true;
-    return dtp_constraint_prices_find(&constraints, p->arena, &plan->certificate.n_prices,
-                                      &plan->certificate.prices, err);
+    return dtp_shadow_prices_find(&constraints, p->arena, &plan->certificate.n_prices,
+                                  &plan->certificate.prices, err);
 }
 
 /* The moves of the program that take other steps than a lowering without the machine would. */
 static dtp_status note_moves(const dtp_planning *p, dtp_plan *plan, dtp_err *err)
 {
-    dtp_move_recorder recorder = {.inner = p->best.redistributor, .arena = p->arena};
+    dtp_redistribution_recorder recorder = {.inner = p->best.redistributor, .arena = p->arena};
     const dtp_redistributor recording = dtp_recording_redistributor(&recorder);
     const dtp_lower_options plain = {.redistributor = &recording};
     dtp_program *program = NULL;
@@ -263,7 +263,7 @@ static dtp_status bound_folding(const dtp_planning *p, dtp_certificate *c, dtp_e
     }
     c->status = optimal ? DTP_CERT_OPTIMAL : c->status;
     c->gap = dtp_gap(c->cost, c->bound);
-    if (dtp_tensor_is_folded(state->problem)) {
+    if (dtp_tensor_is_tied(state->problem)) {
         c->has_unfolded = true;
         c->unfolded_bound = bound;
         c->unfolded_gap = dtp_gap(c->least_cost, bound);
@@ -275,7 +275,7 @@ static dtp_status bound_folding(const dtp_planning *p, dtp_certificate *c, dtp_e
 static dtp_status find_option_bounds(const dtp_planning *p, dtp_plan *plan, dtp_err *err)
 {
     const tensor_state *state = p->state;
-    const dtp_select_problem *s = state->problem->select;
+    const dtp_problem *s = state->problem->select;
     return p->request->option_bounds && p->request->objective == DTP_OBJECTIVE_TIME &&
                    s->edge_first[s->n_edges] >= LARGE_ENTRIES
                ? dtp_plan_bounds_find(state->problem, &plan->sharding, state->fold_bound.n_prices,

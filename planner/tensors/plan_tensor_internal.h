@@ -23,15 +23,15 @@ typedef struct tensor_state {
     dtp_pin_set pins;
     dtp_tensor_problem *problem; /* NULL when the pins contradict each other */
     dtp_tensor_problem *folded;  /* the one before, once fewer instances share decisions */
-    dtp_fold_bound fold_bound;   /* has_fold_bound: no plan costs less, whatever is shared */
+    dtp_tying_bound fold_bound;  /* has_fold_bound: no plan costs less, whatever is shared */
     bool has_fold_bound;
-    dtp_exposure exposure; /* of the programs that were offered */
-    int32_t *start;        /* by choice: a decision known beforehand; scratch */
-    int64_t usage_limit;   /* of the problem outside of a search */
-    int64_t limit;         /* bytes that programs must stay within; 0 = none */
-    bool reserves;         /* what programs need beyond the problem is reserved */
-    int64_t floor;         /* a search for the smallest limit: none below this works; else 0 */
-    int64_t step_part;     /* ... of what is above it the next step is a part, 1 / step_part */
+    dtp_exposed exposure; /* of the programs that were offered */
+    int32_t *start;       /* by assignment: a decision known beforehand; scratch */
+    int64_t usage_limit;  /* of the problem outside of a search */
+    int64_t limit;        /* bytes that programs must stay within; 0 = none */
+    bool reserves;        /* what programs need beyond the problem is reserved */
+    int64_t floor;        /* a search for the smallest limit: none below this works; else 0 */
+    int64_t step_part;    /* ... of what is above it the next step is a part, 1 / step_part */
 } tensor_state;
 
 /* What came of one solve. */
@@ -45,7 +45,7 @@ typedef struct dtp_tensor_round {
     double step_s;     /* of the timeline */
 } dtp_tensor_round;
 
-dtp_select_options dtp_tensor__solver_options(const dtp_planning *p);
+dtp_solve_options dtp_tensor__solver_options(const dtp_planning *p);
 /* Offers what a selection means, and fills *out. */
 dtp_status dtp_tensor__offer(dtp_planning *p, const int32_t *selection, dtp_tensor_round *out,
                              dtp_err *err) DTP_MUST_CHECK;
@@ -55,22 +55,22 @@ dtp_status dtp_tensor__start_from(const dtp_planning *p, const dtp_candidate *c,
                                   const int32_t **start, dtp_err *err) DTP_MUST_CHECK;
 /* Solves the problem as it is and offers the solution. `first`: status and bound are those of the
  * certificate. */
-dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_select_options *options, bool first,
+dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_solve_options *options, bool first,
                                   dtp_tensor_round *out, dtp_err *err) DTP_MUST_CHECK;
 /* Solves within the limit of the problem until the program of a solution is within that of the
  * request, and looks for a better timeline then. Leaves the problem as it was. */
 dtp_status dtp_tensor__solve_limit(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
 
 /* Solves at prices without what the timelines so far hide. The certificate stays as it was. */
-dtp_status dtp_tensor__solve_discounted(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor__solve_exposed(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
 /* Changes decisions of p->near, one at a time, while its timeline gets better. Nothing
  * is done when it is not a solution of the problem. */
-dtp_status dtp_tensor__improve_timeline(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor__improve_schedule(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
 
 /* Baselines that need less than *smallest (0: nothing is known) lower it. */
 void dtp_tensor__compare_baselines(const dtp_planning *p, int64_t *smallest);
 /* Objective memory: offers the plan that needs least. Nothing fits: the result says what limit
  * works. */
-dtp_status dtp_tensor__find_least(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor__find_minimum(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

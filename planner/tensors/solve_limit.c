@@ -40,8 +40,8 @@ static dtp_status predict(dtp_planning *p, const dtp_lower_options *options, dtp
     const bool fits = state->limit == 0 || c->predicted.peak_bytes <= state->limit;
     const dtp_status s =
         p->machine->overlap
-            ? dtp_exposure_note(&state->exposure, program, p->machine->overlap_slowdown,
-                                fits ? c->predicted.step_time_s : (double)INFINITY, err)
+            ? dtp_exposed_note(&state->exposure, program, p->machine->overlap_slowdown,
+                               fits ? c->predicted.step_time_s : (double)INFINITY, err)
             : DTP_OK;
     dtp_program_destroy(program);
     DTP_TRY(s);
@@ -66,14 +66,14 @@ dtp_status dtp_tensor__offer(dtp_planning *p, const int32_t *selection, dtp_tens
     out->step_s = c.predicted.step_time_s;
     dtp_planning_offer(p, &c);
     return out->over > 0 && state->reserves
-               ? dtp_reserve_add(state->problem, selection, &c.sharding, &options, state->limit,
-                                 &out->reserved, err)
+               ? dtp_memory_correction_add(state->problem, selection, &c.sharding, &options,
+                                           state->limit, &out->reserved, err)
                : DTP_OK;
 }
 
-dtp_select_options dtp_tensor__solver_options(const dtp_planning *p)
+dtp_solve_options dtp_tensor__solver_options(const dtp_planning *p)
 {
-    dtp_select_options options = dtp_select_options_init();
+    dtp_solve_options options = dtp_solve_options_init();
     options.seed = p->request->seed;
     options.threads = p->request->threads;
     options.gap = p->request->gap;
@@ -81,7 +81,7 @@ dtp_select_options dtp_tensor__solver_options(const dtp_planning *p)
 }
 
 /* No bound is asked for: little branch and bound, by the dual, and none within a gap. */
-static void ask_no_bound(dtp_select_options *options)
+static void ask_no_bound(dtp_solve_options *options)
 {
     options->iterations = LATER_ITERATIONS;
     options->gap = options->gap > LATER_GAP ? options->gap : LATER_GAP;
@@ -95,7 +95,7 @@ dtp_status dtp_tensor__start_from(const dtp_planning *p, const dtp_candidate *c,
     bool found = false;
     *start = NULL;
     if (p->has_best) {
-        DTP_TRY(dtp_tensor_selection(state->problem, &c->sharding, state->start, &found, err));
+        DTP_TRY(dtp_tensor_assignment(state->problem, &c->sharding, state->start, &found, err));
     }
     *start = found ? state->start : NULL;
     return DTP_OK;
@@ -113,35 +113,35 @@ static int64_t cutoff_of(const dtp_planning *p)
                : rival->certificate.cost;
 }
 
-dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_select_options *options, bool first,
+dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_solve_options *options, bool first,
                                   dtp_tensor_round *out, dtp_err *err)
 {
     const tensor_state *state = p->state;
-    dtp_select_result r;
+    dtp_solve_result r;
     *out = (dtp_tensor_round){0};
-    DTP_TRY(dtp_select_solve(state->problem->select, options, &r, err));
+    DTP_TRY(dtp_solve(state->problem->select, options, &r, err));
     p->certificate.nodes += r.nodes;
     if (first) {
         p->certificate.status = r.status;
         p->certificate.bound = r.bound;
         p->cut = options->cutoff > 0 && r.status == DTP_CERT_INFEASIBLE;
     }
-    out->found = r.choice != NULL;
+    out->found = r.assignment != NULL;
     out->usage = r.value.peak;
-    dtp_status s = out->found ? dtp_tensor__offer(p, r.choice, out, err) : DTP_OK;
+    dtp_status s = out->found ? dtp_tensor__offer(p, r.assignment, out, err) : DTP_OK;
     dtp_log(p->request->ctx, DTP_LOG_INFO, "planner", "solved",
             "usage_limit=%" PRId64 " found=%d cost=%" PRId64 " bound=%" PRId64 " usage=%" PRId64
             " over=%" PRId64 " full_cost=%" PRId64 " step_s=%g",
             state->problem->select->usage_limit, out->found, r.value.cost, r.bound, r.value.peak,
             out->over, out->full_cost, out->step_s);
-    dtp_select_result_free(&r);
+    dtp_solve_result_free(&r);
     return s;
 }
 
 /* Where buffers could not be packed tightly, which no reserve helps against, the limit is lowered
  * so far that there is another solution, and by a part of the excess that doubles every time:
  * another one may well be packed better. Below the floor nothing is. False when nothing is left. */
-static bool tighten(dtp_select_problem *s, const dtp_tensor_round *r, int64_t floor, int64_t *part)
+static bool tighten(dtp_problem *s, const dtp_tensor_round *r, int64_t floor, int64_t *part)
 {
     if (r->reserved > 0) {
         return true;
@@ -161,7 +161,7 @@ static bool fits(const dtp_tensor_round *r)
 /* The problem as it is; status and bound are those of the certificate. */
 static dtp_status solve_first(dtp_planning *p, dtp_tensor_round *r, dtp_err *err)
 {
-    dtp_select_options options = dtp_tensor__solver_options(p);
+    dtp_solve_options options = dtp_tensor__solver_options(p);
     options.cutoff = cutoff_of(p);
     DTP_TRY(dtp_tensor__start_from(p, &p->best, &options.start, err));
     return dtp_tensor__solve_once(p, &options, true, r, err);
@@ -172,8 +172,8 @@ static dtp_status solve_first(dtp_planning *p, dtp_tensor_round *r, dtp_err *err
 static dtp_status solve_lowered(dtp_planning *p, dtp_tensor_round *r, dtp_err *err)
 {
     const tensor_state *state = p->state;
-    dtp_select_problem *s = state->problem->select;
-    dtp_select_options options = dtp_tensor__solver_options(p);
+    dtp_problem *s = state->problem->select;
+    dtp_solve_options options = dtp_tensor__solver_options(p);
     options.cutoff = cutoff_of(p);
     options.iterations = LOWERED_ITERATIONS;
     DTP_TRY(dtp_tensor__start_from(p, &p->best, &options.start, err));
@@ -192,8 +192,8 @@ static dtp_status solve_lowered(dtp_planning *p, dtp_tensor_round *r, dtp_err *e
 static dtp_status solve_reserved(dtp_planning *p, dtp_tensor_round *last, dtp_err *err)
 {
     tensor_state *state = p->state;
-    dtp_select_problem *s = state->problem->select;
-    dtp_select_options options = dtp_tensor__solver_options(p);
+    dtp_problem *s = state->problem->select;
+    dtp_solve_options options = dtp_tensor__solver_options(p);
     int64_t part = FIRST_PART, above = s->usage_limit;
     bool left = true;
     options.cutoff = cutoff_of(p);
@@ -244,7 +244,7 @@ static bool is_close(const dtp_planning *p)
 static dtp_status make_fit(dtp_planning *p, dtp_tensor_round *r, dtp_err *err)
 {
     const tensor_state *state = p->state;
-    dtp_select_problem *s = state->problem->select;
+    dtp_problem *s = state->problem->select;
     dtp_tensor_round lowered = *r;
     DTP_TRY(solve_lowered(p, &lowered, err));
     if (fits(&lowered) && is_close(p)) {
@@ -276,17 +276,17 @@ static dtp_status search(dtp_planning *p, dtp_err *err)
         return DTP_OK;
     }
     return p->machine->overlap && p->request->objective == DTP_OBJECTIVE_TIME
-               ? dtp_tensor__solve_discounted(p, err)
+               ? dtp_tensor__solve_exposed(p, err)
                : DTP_OK;
 }
 
 dtp_status dtp_tensor__solve_limit(dtp_planning *p, dtp_err *err)
 {
     tensor_state *state = p->state;
-    const dtp_reserve_mark mark = dtp_reserve_begin(state->problem);
+    const dtp_memory_correction_mark mark = dtp_memory_correction_begin(state->problem);
     const int64_t limit = state->limit;
     const dtp_status s = search(p, err);
-    dtp_reserve_end(state->problem, mark);
+    dtp_memory_correction_end(state->problem, mark);
     state->problem->select->usage_limit = state->usage_limit;
     state->limit = limit;
     return s;

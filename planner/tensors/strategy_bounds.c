@@ -52,7 +52,7 @@ static dtp_status find_above(bounding *b, dtp_arena *arena, dtp_err *err)
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d bounds", k);
         }
         for (int32_t s = 0; s < k; s++) {
-            const bool dead = a->cost[i][s] >= DTP_SELECT_FORBIDDEN;
+            const bool dead = a->cost[i][s] >= DTP_FORBIDDEN;
             const int64_t above = b->exact.theta[i][s] - b->exact.least_node[i];
             b->above[i][s] = dead || above > (int64_t)MOST ? MOST : (double)above;
         }
@@ -187,8 +187,8 @@ static dtp_status make_scratch(bounding *b, dtp_arena *arena, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status bound_all(const ascent *a, int64_t off, dtp_arena *arena, dtp_option_bounds *out,
-                            dtp_err *err)
+static dtp_status bound_all(const ascent *a, int64_t off, dtp_arena *arena,
+                            dtp_strategy_bounds *out, dtp_err *err)
 {
     bounding b = {.a = a};
     DTP_TRY(dtp_ascent__exact(a, arena, &b.exact, err));
@@ -206,25 +206,25 @@ static dtp_status bound_all(const ascent *a, int64_t off, dtp_arena *arena, dtp_
 }
 
 static dtp_status find_bounds(const dtp_tensor_problem *p, int32_t n_prices,
-                              const dtp_time_price *prices, dtp_arena *arena,
-                              dtp_option_bounds *out, dtp_err *err)
+                              const dtp_memory_multiplier *prices, dtp_arena *arena,
+                              dtp_strategy_bounds *out, dtp_err *err)
 {
     ascent a;
     ascent_prices x;
     int64_t off;
     bool fits;
     DTP_TRY(dtp_ascent__read_prices(p->select, n_prices, prices, arena, &x, err));
-    DTP_TRY(dtp_ascent__folded(p, true, &x, arena, &a, &off, &fits, err));
+    DTP_TRY(dtp_ascent__tied(p, true, &x, arena, &a, &off, &fits, err));
     return fits ? bound_all(&a, off, arena, out, err) : DTP_OK;
 }
 
 dtp_status dtp_tensor_option_bounds(const dtp_tensor_problem *p, int32_t n_prices,
-                                    const dtp_time_price *prices, dtp_arena *arena,
-                                    dtp_option_bounds *out, dtp_err *err)
+                                    const dtp_memory_multiplier *prices, dtp_arena *arena,
+                                    dtp_strategy_bounds *out, dtp_err *err)
 {
-    const size_t n = (size_t)p->select->first[p->n_choices];
+    const size_t n = (size_t)p->select->first[p->n_variables];
     dtp_arena *scratch = dtp_arena_create();
-    *out = (dtp_option_bounds){.above = dtp_arena_alloc(arena, n, sizeof *out->above)};
+    *out = (dtp_strategy_bounds){.above = dtp_arena_alloc(arena, n, sizeof *out->above)};
     if (scratch == NULL || out->above == NULL) {
         dtp_arena_destroy(scratch);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu bounds", n);

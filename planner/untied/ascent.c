@@ -10,7 +10,7 @@ enum { LANES = 16 };
 
 int32_t dtp_ascent__strategies(const ascent *a, int32_t node)
 {
-    return a->p->choices[a->choice[node]].n_options;
+    return a->p->variables[a->assignment[node]].n_strategies;
 }
 
 /* ---- ascent ------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ static void gather(const ascent *a, int32_t node, bool forward, bool first)
     const int32_t k = dtp_ascent__strategies(a, node);
     for (int32_t s = 0; s < k; s++) {
         const int64_t cost = a->cost[node][s];
-        a->theta[s] = cost < DTP_SELECT_FORBIDDEN ? (float)cost : INFINITE;
+        a->theta[s] = cost < DTP_FORBIDDEN ? (float)cost : INFINITE;
     }
     for (int32_t x = a->first_arc[node]; x < a->first_arc[node + 1]; x++) {
         const int32_t e = a->arcs[x].edge;
@@ -135,12 +135,12 @@ void dtp_ascent__run(const ascent *a, int32_t rounds, double least_gain)
     for (int32_t r = 0; r < rounds && gain >= least_gain; r++) {
         double bound = 0.0;
         for (int32_t i = 0; i < a->n; i++) {
-            if (a->choice[a->order[i]] >= 0) {
+            if (a->assignment[a->order[i]] >= 0) {
                 (void)update(a, a->order[i], true, r == 0);
             }
         }
         for (int32_t i = a->n - 1; i >= 0; i--) {
-            bound += a->choice[a->order[i]] >= 0 ? update(a, a->order[i], false, false) : 0.0;
+            bound += a->assignment[a->order[i]] >= 0 ? update(a, a->order[i], false, false) : 0.0;
         }
         gain = r > 0 ? (bound - before) / (fabs(bound) + 1.0) : (double)INFINITY;
         before = bound;
@@ -209,7 +209,7 @@ static dtp_status link_nodes(ascent *a, dtp_arena *arena, dtp_err *err)
 /* Costs of one instance, or of all, in floating point. */
 static dtp_status make_matrices(ascent *a, dtp_arena *arena, dtp_err *err)
 {
-    const dtp_select_problem *s = a->p->select;
+    const dtp_problem *s = a->p->select;
     const int64_t n = s->edge_first[s->n_edges];
     a->matrix = dtp_arena_alloc(arena, (size_t)n, sizeof *a->matrix);
     if (a->matrix == NULL) {
@@ -219,7 +219,7 @@ static dtp_status make_matrices(ascent *a, dtp_arena *arena, dtp_err *err)
         const int64_t count = a->folded ? 1 : a->p->edge_count[e];
         for (int64_t k = s->edge_first[e]; k < s->edge_first[e + 1]; k++) {
             const int64_t ps = s->edge_cost[k] / count;
-            a->matrix[k] = s->edge_cost[k] < DTP_SELECT_FORBIDDEN ? (float)ps : INFINITE;
+            a->matrix[k] = s->edge_cost[k] < DTP_FORBIDDEN ? (float)ps : INFINITE;
         }
     }
     return DTP_OK;
@@ -228,8 +228,8 @@ static dtp_status make_matrices(ascent *a, dtp_arena *arena, dtp_err *err)
 static dtp_status make_scratch(ascent *a, dtp_arena *arena, dtp_err *err)
 {
     size_t most = 1;
-    for (int32_t i = 0; i < a->p->n_choices; i++) {
-        const size_t n = (size_t)a->p->choices[i].n_options;
+    for (int32_t i = 0; i < a->p->n_variables; i++) {
+        const size_t n = (size_t)a->p->variables[i].n_strategies;
         most = n > most ? n : most;
     }
     a->theta = dtp_arena_alloc(arena, most, sizeof *a->theta);

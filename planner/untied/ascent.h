@@ -25,7 +25,7 @@ typedef struct ascent_arc {
 typedef struct ascent {
     const dtp_tensor_problem *p;
     int32_t n, n_edges;
-    const int32_t *choice;          /* by node; -1: no such node */
+    const int32_t *assignment;      /* by node; -1: no such node */
     const dtp_unfolded_edge *edges; /* ends are nodes; .edge: of the selection problem */
     const int64_t *const *cost;     /* by node: of its strategies */
     bool folded;                    /* matrices as they are; else divided by their counts */

@@ -9,9 +9,9 @@
 
 static int compare_prices(const void *x, const void *y)
 {
-    const dtp_time_price *p = x, *q = y;
+    const dtp_memory_multiplier *p = x, *q = y;
     return p->time != q->time ? (p->time < q->time ? -1 : 1)
-                              : (p->price > q->price) - (p->price < q->price);
+                              : (p->multiplier > q->multiplier) - (p->multiplier < q->multiplier);
 }
 
 static bool is_price(double price)
@@ -20,15 +20,15 @@ static bool is_price(double price)
 }
 
 /* All prices together times the largest usage, or the limit, take 61 bits. */
-static int32_t choose_bits(const dtp_select_problem *s, int32_t n, const dtp_time_price *prices)
+static int32_t choose_bits(const dtp_problem *s, int32_t n, const dtp_memory_multiplier *prices)
 {
     double sum = 1e-30, most = (double)s->usage_limit + 1.0;
     for (int32_t i = 0; i < n; i++) {
-        sum += is_price(prices[i].price) ? prices[i].price : 0.0;
+        sum += is_price(prices[i].multiplier) ? prices[i].multiplier : 0.0;
     }
-    for (int32_t i = 0; i < dtp_select_n_intervals(s); i++) {
-        const dtp_select_interval x = dtp_select_interval_at(s, i);
-        for (int32_t k = 0; k < dtp_select_n_strategies(s, x.node); k++) {
+    for (int32_t i = 0; i < dtp_problem_n_intervals(s); i++) {
+        const dtp_problem_interval x = dtp_problem_interval_at(s, i);
+        for (int32_t k = 0; k < dtp_problem_n_strategies(s, x.node); k++) {
             most = (double)x.usage[k] > most ? (double)x.usage[k] : most;
         }
     }
@@ -36,11 +36,11 @@ static int32_t choose_bits(const dtp_select_problem *s, int32_t n, const dtp_tim
     return bits < 0 ? 0 : bits > 60 ? 60 : bits;
 }
 
-dtp_status dtp_ascent__read_prices(const dtp_select_problem *s, int32_t n,
-                                   const dtp_time_price *prices, dtp_arena *arena, ascent_prices *x,
-                                   dtp_err *err)
+dtp_status dtp_ascent__read_prices(const dtp_problem *s, int32_t n,
+                                   const dtp_memory_multiplier *prices, dtp_arena *arena,
+                                   ascent_prices *x, dtp_err *err)
 {
-    dtp_time_price *sorted = dtp_arena_alloc(arena, (size_t)n, sizeof *sorted);
+    dtp_memory_multiplier *sorted = dtp_arena_alloc(arena, (size_t)n, sizeof *sorted);
     *x = (ascent_prices){.n = n, .bits = choose_bits(s, n, prices)};
     x->time = dtp_arena_alloc(arena, (size_t)n, sizeof *x->time);
     x->sum = dtp_arena_alloc(arena, (size_t)n + 1, sizeof *x->sum);
@@ -52,7 +52,8 @@ dtp_status dtp_ascent__read_prices(const dtp_select_problem *s, int32_t n,
         qsort(sorted, (size_t)n, sizeof *sorted, compare_prices);
     }
     for (int32_t i = 0; i < n; i++) {
-        const double price = is_price(sorted[i].price) ? ldexp(sorted[i].price, x->bits) : 0.0;
+        const double price =
+            is_price(sorted[i].multiplier) ? ldexp(sorted[i].multiplier, x->bits) : 0.0;
         x->time[i] = sorted[i].time;
         x->sum[i + 1] = x->sum[i] + (price < 1e18 ? (int64_t)price : 0);
     }
@@ -75,7 +76,7 @@ static int32_t price_at(const ascent_prices *x, int64_t time)
 }
 
 /* Adds what a byte costs, rounded down; false when it does not fit. */
-static bool add_usage(const dtp_select_interval *interval, const ascent_prices *x, int32_t k,
+static bool add_usage(const dtp_problem_interval *interval, const ascent_prices *x, int32_t k,
                       int64_t *cost)
 {
     const int64_t price = x->sum[price_at(x, interval->end)] - x->sum[price_at(x, interval->begin)];
@@ -83,9 +84,9 @@ static bool add_usage(const dtp_select_interval *interval, const ascent_prices *
     for (int32_t s = 0; s < k && price > 0 && ok; s++) {
         int64_t all;
         ok = dtp_mul_i64(interval->usage[s], price, &all);
-        if (ok && cost[s] < DTP_SELECT_FORBIDDEN) {
-            cost[s] = dtp_select_add_cost(cost[s], all >> x->bits);
-            ok = cost[s] < DTP_SELECT_FORBIDDEN;
+        if (ok && cost[s] < DTP_FORBIDDEN) {
+            cost[s] = dtp_problem_add_cost(cost[s], all >> x->bits);
+            ok = cost[s] < DTP_FORBIDDEN;
         }
     }
     return ok;
@@ -94,10 +95,10 @@ static bool add_usage(const dtp_select_interval *interval, const ascent_prices *
 /* Costs of one graph's nodes, without memory. */
 static dtp_status copy_costs(const ascent *a, dtp_arena *arena, int64_t **cost, dtp_err *err)
 {
-    const dtp_select_problem *s = a->p->select;
+    const dtp_problem *s = a->p->select;
     const int64_t *of = a->folded ? s->cost : a->p->unit_cost;
     for (int32_t i = 0; i < a->n; i++) {
-        const size_t k = a->choice[i] >= 0 ? (size_t)dtp_ascent__strategies(a, i) : 0;
+        const size_t k = a->assignment[i] >= 0 ? (size_t)dtp_ascent__strategies(a, i) : 0;
         cost[i] = dtp_arena_alloc(arena, k, sizeof **cost);
         if (cost[i] == NULL) {
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu costs", k);
@@ -106,7 +107,7 @@ static dtp_status copy_costs(const ascent *a, dtp_arena *arena, int64_t **cost, 
         const bool counts = a->folded || t < 0 ||
                             (t < a->p->graph->n_tensors && dtp_tensor__survives(a->p->graph, t));
         if (k > 0 && counts) {
-            memcpy(cost[i], of + s->first[a->choice[i]], k * sizeof **cost);
+            memcpy(cost[i], of + s->first[a->assignment[i]], k * sizeof **cost);
         }
     }
     return DTP_OK;
@@ -115,13 +116,13 @@ static dtp_status copy_costs(const ascent *a, dtp_arena *arena, int64_t **cost, 
 /* *off: what the limit takes off the bound; false: prices and bytes are too large for integers. */
 static bool add_memory(const ascent *a, const ascent_prices *x, int64_t *const *cost, int64_t *off)
 {
-    const dtp_select_problem *s = a->p->select;
+    const dtp_problem *s = a->p->select;
     int64_t all = 0;
     bool fits = dtp_mul_i64(s->usage_limit, x->sum[x->n], &all);
     *off = x->n > 0 && fits ? (all >> x->bits) + 1 : 0;
-    for (int32_t i = 0; i < dtp_select_n_intervals(s) && x->n > 0 && fits; i++) {
-        const dtp_select_interval interval = dtp_select_interval_at(s, i);
-        const int32_t k = dtp_select_n_strategies(s, interval.node);
+    for (int32_t i = 0; i < dtp_problem_n_intervals(s) && x->n > 0 && fits; i++) {
+        const dtp_problem_interval interval = dtp_problem_interval_at(s, i);
+        const int32_t k = dtp_problem_n_strategies(s, interval.node);
         if (interval.begin < interval.end) {
             const int32_t owner = a->folded ? interval.node : a->p->interval_owner[i];
             fits = add_usage(&interval, x, k, cost[owner]);

@@ -12,9 +12,9 @@ typedef struct ascent_prices {
     int64_t *sum;  /* prices before time i; one more */
 } ascent_prices;
 
-dtp_status dtp_ascent__read_prices(const dtp_select_problem *s, int32_t n,
-                                   const dtp_time_price *prices, dtp_arena *arena, ascent_prices *x,
-                                   dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_ascent__read_prices(const dtp_problem *s, int32_t n,
+                                   const dtp_memory_multiplier *prices, dtp_arena *arena,
+                                   ascent_prices *x, dtp_err *err) DTP_MUST_CHECK;
 
 /* a->cost becomes the nodes' costs with what their usage costs, in `arena`; *off: what the limit
  * takes off the bound. *fits = false: prices and bytes are too large for integers. */

@@ -30,14 +30,14 @@ static void round_multipliers(const ascent *a)
 static void load_matrix(ascent_exact *x, int32_t edge)
 {
     const ascent *a = x->a;
-    const dtp_select_problem *s = a->p->select;
+    const dtp_problem *s = a->p->select;
     const int64_t *m = s->edge_cost + s->edge_first[edge];
     const int64_t n = s->edge_first[edge + 1] - s->edge_first[edge];
     const int64_t count = a->folded ? 1 : a->p->edge_count[edge];
     for (int64_t k = 0; k < n && edge != x->of; k++) {
         const int64_t ps = count > 1 ? m[k] / count : m[k];
         const double most = ps < (int64_t)MOST_EXACT ? (double)ps : MOST_EXACT;
-        x->matrix[k] = m[k] < DTP_SELECT_FORBIDDEN ? most : INFINITE;
+        x->matrix[k] = m[k] < DTP_FORBIDDEN ? most : INFINITE;
     }
     x->of = edge;
 }
@@ -144,11 +144,11 @@ static void add_node(ascent_exact *x, int32_t node)
 {
     const ascent *a = x->a;
     int64_t least = INT64_MAX;
-    if (a->choice[node] < 0) {
+    if (a->assignment[node] < 0) {
         return;
     }
     for (int32_t k = 0; k < dtp_ascent__strategies(a, node); k++) {
-        const bool dead = a->cost[node][k] >= DTP_SELECT_FORBIDDEN;
+        const bool dead = a->cost[node][k] >= DTP_FORBIDDEN;
         least = !dead && x->theta[node][k] < least ? x->theta[node][k] : least;
     }
     x->least_node[node] = least;
@@ -158,7 +158,7 @@ static void add_node(ascent_exact *x, int32_t node)
 static dtp_status allocate(ascent_exact *x, dtp_arena *arena, dtp_err *err)
 {
     const ascent *a = x->a;
-    const dtp_select_problem *s = a->p->select;
+    const dtp_problem *s = a->p->select;
     int64_t entries = 1, most = 1;
     for (int32_t e = 0; e < s->n_edges; e++) {
         const int64_t n = s->edge_first[e + 1] - s->edge_first[e];
@@ -167,7 +167,7 @@ static dtp_status allocate(ascent_exact *x, dtp_arena *arena, dtp_err *err)
     x->theta = dtp_arena_alloc(arena, (size_t)a->n, sizeof *x->theta);
     bool ok = x->theta != NULL;
     for (int32_t i = 0; i < a->n && ok; i++) {
-        const int64_t k = a->choice[i] >= 0 ? dtp_ascent__strategies(a, i) : 0;
+        const int64_t k = a->assignment[i] >= 0 ? dtp_ascent__strategies(a, i) : 0;
         most = k > most ? k : most;
         x->theta[i] = dtp_arena_alloc(arena, (size_t)k, sizeof **x->theta);
         ok = x->theta[i] != NULL;

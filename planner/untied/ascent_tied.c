@@ -15,7 +15,7 @@ int64_t dtp_ascent__time_of(const dtp_tensor_problem *p, int32_t node)
 }
 
 /* As a node of the problem without folding. */
-static int32_t unfolded_node(const dtp_tensor_problem *p, const dtp_choice *c)
+static int32_t unfolded_node(const dtp_tensor_problem *p, const dtp_tensor_variable *c)
 {
     const dtp_graph *g = p->graph;
     return c->kind == DTP_DECIDE_OP       ? c->node
@@ -23,20 +23,20 @@ static int32_t unfolded_node(const dtp_tensor_problem *p, const dtp_choice *c)
                                           : g->n_nodes + g->n_tensors + 3 * c->tensor;
 }
 
-dtp_status dtp_ascent__folded(const dtp_tensor_problem *p, bool run, const ascent_prices *prices,
-                              dtp_arena *arena, ascent *a, int64_t *off, bool *fits, dtp_err *err)
+dtp_status dtp_ascent__tied(const dtp_tensor_problem *p, bool run, const ascent_prices *prices,
+                            dtp_arena *arena, ascent *a, int64_t *off, bool *fits, dtp_err *err)
 {
-    const dtp_select_problem *s = p->select;
+    const dtp_problem *s = p->select;
     const size_t n = (size_t)s->n_nodes;
-    int32_t *choice = dtp_arena_alloc(arena, n, sizeof *choice);
+    int32_t *assignment = dtp_arena_alloc(arena, n, sizeof *assignment);
     ascent_place *places = dtp_arena_alloc(arena, n, sizeof *places);
     dtp_unfolded_edge *edges = dtp_arena_alloc(arena, (size_t)s->n_edges, sizeof *edges);
-    if (choice == NULL || places == NULL || edges == NULL) {
+    if (assignment == NULL || places == NULL || edges == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu nodes", n);
     }
     for (int32_t i = 0; i < s->n_nodes; i++) {
-        choice[i] = i;
-        places[i] = (ascent_place){dtp_ascent__time_of(p, unfolded_node(p, &p->choices[i])), i};
+        assignment[i] = i;
+        places[i] = (ascent_place){dtp_ascent__time_of(p, unfolded_node(p, &p->variables[i])), i};
     }
     for (int32_t e = 0; e < s->n_edges; e++) {
         edges[e] = (dtp_unfolded_edge){.edge = e, .a = s->edge_a[e], .b = s->edge_b[e]};
@@ -44,7 +44,7 @@ dtp_status dtp_ascent__folded(const dtp_tensor_problem *p, bool run, const ascen
     *a = (ascent){.p = p,
                   .n = s->n_nodes,
                   .n_edges = s->n_edges,
-                  .choice = choice,
+                  .assignment = assignment,
                   .edges = edges,
                   .folded = true};
     DTP_TRY(dtp_ascent__find_costs(a, prices, arena, off, fits, err));

@@ -1,5 +1,5 @@
 /* Ascent on the problem as it is folded: good multipliers for the ascent over all instances
- * (unfolded.c) and for bounds of single options (option_bounds.c). */
+ * (unfolded.c) and for bounds of single options (strategy_bounds.c). */
 #ifndef DTP_PLANNER_UNTIED_ASCENT_TIED_H
 #define DTP_PLANNER_UNTIED_ASCENT_TIED_H
 
@@ -7,9 +7,9 @@
 
 /* Nodes and edges are those of the selection problem. *off, *fits: as dtp_ascent__find_costs.
  * Without `run` the multipliers are 0. Storage from the arena. */
-dtp_status dtp_ascent__folded(const dtp_tensor_problem *p, bool run, const ascent_prices *prices,
-                              dtp_arena *arena, ascent *a, int64_t *off, bool *fits,
-                              dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_ascent__tied(const dtp_tensor_problem *p, bool run, const ascent_prices *prices,
+                            dtp_arena *arena, ascent *a, int64_t *off, bool *fits,
+                            dtp_err *err) DTP_MUST_CHECK;
 
 /* When a node of the problem without folding (dtp_unfolded_edge) is decided: ops at their place,
  * tensors behind their makers. */

@@ -6,20 +6,21 @@
 #include "planner/problem/tensors/tensor_problem.h"
 
 /* Whether instances share decisions at all. */
-bool dtp_tensor_is_folded(const dtp_tensor_problem *p);
+bool dtp_tensor_is_tied(const dtp_tensor_problem *p);
 
-typedef struct dtp_fold_bound {
+typedef struct dtp_tying_bound {
     int64_t bound; /* picoseconds, 0 when nothing is proven */
     int32_t n_prices;
-    dtp_time_price *prices; /* of times, with which the memory limit was brought in; n_prices = 0:
+    dtp_memory_multiplier
+        *prices; /* of times, with which the memory limit was brought in; n_prices = 0:
                                the bound did not need them */
-} dtp_fold_bound;
+} dtp_tying_bound;
 
-/* dtp_tensor_unfolded_bound with a limited amount of work, which is small beside that of building
+/* dtp_untied_bound with a limited amount of work, which is small beside that of building
  * and solving the problem. Where much is missing to `cost`, what a plan is known to cost in
  * picoseconds, and the memory limit may be the reason, times get prices, in `arena`.
  * Deterministic. */
-dtp_status dtp_tensor_fold_bound(const dtp_tensor_problem *p, int64_t cost, dtp_arena *arena,
-                                 dtp_fold_bound *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tying_bound_find(const dtp_tensor_problem *p, int64_t cost, dtp_arena *arena,
+                                dtp_tying_bound *out, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -5,22 +5,22 @@
 #include "planner/untied/ascent_exact.h"
 #include "planner/untied/ascent_tied.h"
 
-static void fill_choices(const dtp_tensor_problem *p, int32_t *choice, ascent_place *places,
-                         int32_t n)
+static void fill_variables(const dtp_tensor_problem *p, int32_t *assignment, ascent_place *places,
+                           int32_t n)
 {
     const dtp_graph *g = p->graph;
     for (int32_t i = 0; i < n; i++) {
         const int32_t t = i - g->n_nodes, x = t - g->n_tensors;
-        choice[i] = t < 0   ? p->choice_of_node[i]
-                    : x < 0 ? p->choice_of_tensor[t]
-                            : p->choice_of_view[x % 3][x / 3];
+        assignment[i] = t < 0   ? p->variable_of_node[i]
+                        : x < 0 ? p->variable_of_tensor[t]
+                                : p->variable_of_replica[x % 3][x / 3];
         places[i] = (ascent_place){dtp_ascent__time_of(p, i), i};
     }
     for (int32_t i = 0; i < g->n_updates;
          i++) { /* decided with their targets; accumulators are not */
         const dtp_update *u = &g->updates[i];
-        if (p->choice_of_tensor[u->value] == p->choice_of_tensor[u->target]) {
-            choice[g->n_nodes + u->value] = -1;
+        if (p->variable_of_tensor[u->value] == p->variable_of_tensor[u->target]) {
+            assignment[g->n_nodes + u->value] = -1;
         }
     }
 }
@@ -47,19 +47,19 @@ static dtp_status bound_unfolded(const dtp_tensor_problem *p, int32_t rounds,
     int64_t off;
     bool fits;
     a.n = g->n_nodes + 4 * g->n_tensors;
-    int32_t *choice = dtp_arena_alloc(arena, (size_t)a.n, sizeof *choice);
+    int32_t *assignment = dtp_arena_alloc(arena, (size_t)a.n, sizeof *assignment);
     ascent_place *places = dtp_arena_alloc(arena, (size_t)a.n, sizeof *places);
-    if (choice == NULL || places == NULL) {
+    if (assignment == NULL || places == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", a.n);
     }
     *bound = 0;
-    fill_choices(p, choice, places, a.n);
-    a.choice = choice;
+    fill_variables(p, assignment, places, a.n);
+    a.assignment = assignment;
     DTP_TRY(dtp_ascent__find_costs(&a, prices, arena, &off, &fits, err));
     if (!fits) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_ascent__folded(p, rounds > 0, prices, arena, &folded, &off, &fits, err));
+    DTP_TRY(dtp_ascent__tied(p, rounds > 0, prices, arena, &folded, &off, &fits, err));
     DTP_TRY(dtp_ascent__prepare(&a, places, arena, err));
     share_multipliers(&folded, &a);
     dtp_ascent__run(&a, rounds, DTP_ASCENT_LEAST_GAIN);
@@ -68,8 +68,8 @@ static dtp_status bound_unfolded(const dtp_tensor_problem *p, int32_t rounds,
     return DTP_OK;
 }
 
-dtp_status dtp_tensor_unfolded_bound(const dtp_tensor_problem *p, int32_t rounds, int32_t n_prices,
-                                     const dtp_time_price *prices, int64_t *bound, dtp_err *err)
+dtp_status dtp_untied_bound(const dtp_tensor_problem *p, int32_t rounds, int32_t n_prices,
+                            const dtp_memory_multiplier *prices, int64_t *bound, dtp_err *err)
 {
     dtp_arena *arena = dtp_arena_create();
     ascent_prices x;

@@ -100,7 +100,7 @@ static dtp_status find_view(const lowering *l, dtp_tensor_id t, dtp_node_id read
     const dtp_phase phase = l->g->nodes[reader].phase;
     dtp_steps steps;
     *out = p->tensor_value[t];
-    if (!dtp_sharding_has_views(l->s) ||
+    if (!dtp_sharding_has_replicas(l->s) ||
         dtp_layout_equal(&l->s->views[phase][t], &l->s->layouts[t])) {
         return DTP_OK;
     }
@@ -124,8 +124,10 @@ static void begin_phase(const lowering *l, dtp_lower_env *env)
 
 static dtp_status lower_nodes(lowering *l, dtp_err *err)
 {
-    dtp_lower_env env = {
-        .p = l->p, .graph = l->g, .survives = l->survives, .views = dtp_sharding_has_views(l->s)};
+    dtp_lower_env env = {.p = l->p,
+                         .graph = l->g,
+                         .survives = l->survives,
+                         .views = dtp_sharding_has_replicas(l->s)};
     for (int32_t n = 0; n < l->g->n_nodes; n++) {
         const dtp_node *node = &l->g->nodes[n];
         dtp_value_id in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
@@ -153,7 +155,7 @@ static bool is_partial(const dtp_layout *layout)
 {
     bool partial = false;
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        partial = partial || layout->place[m].kind == DTP_PARTIAL;
+        partial = partial || layout->placement[m].kind == DTP_PARTIAL;
     }
     return partial;
 }
@@ -196,8 +198,8 @@ static dtp_status keep_results(lowering *l, dtp_err *err)
         dtp_value_id v = readable(l, t);
         dtp_layout layout = p->values[v].layout;
         for (int32_t m = 0; m < layout.n_mesh && !l->options->keep_partial; m++) {
-            if (layout.place[m].kind == DTP_PARTIAL) {
-                layout.place[m] = (dtp_place){0};
+            if (layout.placement[m].kind == DTP_PARTIAL) {
+                layout.placement[m] = (dtp_placement){0};
             }
         }
         dtp_node_id producer = l->g->tensors[t].producer;

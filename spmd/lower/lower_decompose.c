@@ -16,7 +16,7 @@ enum { MAX_DEPTH = 4 };
 /* A decomposition being lowered. */
 typedef struct scratch {
     dtp_graph *graph;
-    dtp_rules rules;
+    dtp_layout_rules rules;
     dtp_value_id *value; /* by tensor of the graph */
     bool *used;          /* by tensor: an operand of some node */
     dtp_tensor_id in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
@@ -50,7 +50,7 @@ static dtp_status build_graph(dtp_program *p, const dtp_op_call *outer, scratch 
 static dtp_status build_rules(const dtp_program *p, const dtp_node_layouts *layouts, scratch *s,
                               dtp_err *err)
 {
-    DTP_TRY(dtp_rules_create(s->graph->arena, s->graph->dims.n, &s->rules, err));
+    DTP_TRY(dtp_layout_rules_create(s->graph->arena, s->graph->dims.n, &s->rules, err));
     for (int8_t depth = 0; depth < p->mesh.n_dims; depth++) {
         for (int32_t m = 0; m < p->mesh.n_dims; m++) {
             if (layouts->dim[m] >= 0 && layouts->order[m] == depth) {
@@ -76,14 +76,14 @@ static void follow_renames(const dtp_mesh *mesh, scratch *s)
 {
     for (int32_t n = 0; n < s->graph->n_nodes; n++) {
         dtp_call_types types;
-        dtp_rule_set set;
+        dtp_sharding_rules set;
         dtp_op_call call = dtp_node_call(s->graph, &s->graph->nodes[n], &types);
         if ((call.op->flags & DTP_OP_RENAMES) == 0) {
             continue;
         }
-        dtp_op_rules(&call, false, &set);
+        dtp_sharding_rules_of(&call, false, &set);
         for (int32_t r = 1; r < set.n; r++) {
-            const dtp_rule *row = &set.rows[r];
+            const dtp_sharding_rule *row = &set.rows[r];
             const dtp_rule_splits *from = &s->rules.splits[row->dim];
             if (row->dim != row->out_dim && s->rules.splits[row->out_dim].n == 0 && from->n > 0 &&
                 dtp_renaming_fits(&call, row, count_parts(mesh, from))) {
@@ -128,7 +128,8 @@ static dtp_status lower_inner(const dtp_lower_env *env, const scratch *s, dtp_no
     }
     for (int32_t i = 0; i < node->n_out; i++) {
         const dtp_ttype *type = &s->graph->tensors[node->out[i]].type;
-        DTP_TRY(dtp_rules_layout(&s->rules, mesh, &s->graph->dims, type, true, &layouts[i], err));
+        DTP_TRY(dtp_layout_rules_layout(&s->rules, mesh, &s->graph->dims, type, true, &layouts[i],
+                                        err));
         r.wanted |= s->used[node->out[i]] ? 1U << i : 0U;
     }
     DTP_TRY(dtp_lower__node(env, id, &r, out, err));

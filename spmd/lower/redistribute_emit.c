@@ -18,10 +18,10 @@ typedef struct emitter {
     dtp_value_id from;
 } emitter;
 
-static dtp_status add_move(const emitter *e, dtp_move move, dtp_value_id in, dtp_value_id out,
+static dtp_status add_move(const emitter *e, dtp_copy move, dtp_value_id in, dtp_value_id out,
                            dtp_err *err)
 {
-    dtp_instr instr = dtp_program__instr_init(DTP_INSTR_MOVE, e->node, e->phase);
+    dtp_instr instr = dtp_program__instr_init(DTP_INSTR_COPY, e->node, e->phase);
     instr.move = move;
     instr.n_in = instr.n_out = 1;
     instr.in = &in;
@@ -48,11 +48,11 @@ static dtp_status emit_packed(const emitter *e, const dtp_coll *coll, dtp_value_
     int64_t n = dtp_mesh_set_size(&p->mesh, step->set);
     int64_t parts_in = dtp_coll_parts_in(coll, n), parts_out = dtp_coll_parts_out(coll, n);
     dtp_value_id in, out;
-    dtp_move pack = {.kind = DTP_MOVE_PACK,
+    dtp_copy pack = {.kind = DTP_COPY_PACK,
                      .axis = step->kind == DTP_STEP_ALL_TO_ALL ? step->to_axis : step->axis,
                      .set = parts_in > 1 ? step->set : 0};
-    dtp_move unpack = {
-        .kind = DTP_MOVE_UNPACK, .axis = step->axis, .set = parts_out > 1 ? step->set : 0};
+    dtp_copy unpack = {
+        .kind = DTP_COPY_UNPACK, .axis = step->axis, .set = parts_out > 1 ? step->set : 0};
     DTP_TRY(
         dtp_program__add_staging(p, "staging.send", coll->dtype, parts_in, coll->count, &in, err));
     DTP_TRY(add_move(e, pack, e->from, in, err));
@@ -89,17 +89,17 @@ static dtp_status emit_step(const emitter *e, dtp_value_id *value, dtp_err *err)
         e->p->values[to].parent = e->from;
         return DTP_OK;
     }
-    dtp_move move = {.axis = step->axis, .set = step->set};
+    dtp_copy move = {.axis = step->axis, .set = step->set};
     switch (step->kind) {
     case DTP_STEP_SLICE:
-        move.kind = DTP_MOVE_SLICE;
+        move.kind = DTP_COPY_SLICE;
         return add_move(e, move, e->from, to, err);
     case DTP_STEP_SCALE:
-        move.kind = DTP_MOVE_SCALE;
+        move.kind = DTP_COPY_SCALE;
         move.factor = step->factor;
         return add_move(e, move, e->from, to, err);
     case DTP_STEP_KEEP_FIRST:
-        move.kind = DTP_MOVE_KEEP_FIRST;
+        move.kind = DTP_COPY_KEEP_FIRST;
         return add_move(e, move, e->from, to, err);
     default:
         return emit_collective(e, to, err);

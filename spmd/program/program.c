@@ -38,7 +38,7 @@ int32_t dtp_coll_source(const dtp_coll *coll, int32_t n, int32_t member)
     return (int32_t)(back < 0 ? back + n : back);
 }
 
-const char *dtp_move_name(dtp_move_kind kind)
+const char *dtp_copy_name(dtp_copy_kind kind)
 {
     static const char *const names[DTP_N_MOVES] = {"pack",  "unpack",     "slice",
                                                    "scale", "keep_first", "copy"};

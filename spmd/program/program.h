@@ -43,7 +43,7 @@ typedef struct dtp_value {
 typedef enum dtp_instr_kind {
     DTP_INSTR_KERNEL,
     DTP_INSTR_COLLECTIVE,
-    DTP_INSTR_MOVE
+    DTP_INSTR_COPY
 } dtp_instr_kind;
 
 typedef enum dtp_coll_kind {
@@ -88,34 +88,34 @@ bool dtp_coll_reduces(dtp_coll_kind kind);
 /* The member that this one receives from under a collective_permute of n members. */
 int32_t dtp_coll_source(const dtp_coll *coll, int32_t n, int32_t member);
 
-typedef enum dtp_move_kind {
+typedef enum dtp_copy_kind {
     /* tensor -> staging: n parts over `axis`; part p holds chunk p (dtp_chunk of the local length
      * over n), zero padded to the part shape = largest local shape of the tensor with axis :=
      * ceil(len/n) */
-    DTP_MOVE_PACK,
+    DTP_COPY_PACK,
     /* staging -> tensor: the inverse; part p becomes chunk p of the tensor's local `axis` */
-    DTP_MOVE_UNPACK,
+    DTP_COPY_UNPACK,
     /* tensor -> tensor: own chunk of `axis` over the group of `set` (replicate -> shard) */
-    DTP_MOVE_SLICE,
+    DTP_COPY_SLICE,
     /* tensor -> tensor: `factor` times the input (avg) */
-    DTP_MOVE_SCALE,
+    DTP_COPY_SCALE,
     /* tensor -> tensor: the input on member 0 of the group, zeros elsewhere (replicate -> partial
        sum) */
-    DTP_MOVE_KEEP_FIRST,
+    DTP_COPY_KEEP_FIRST,
     /* tensor -> tensor: plain copy */
-    DTP_MOVE_COPY,
+    DTP_COPY_WHOLE,
     DTP_N_MOVES
-} dtp_move_kind;
+} dtp_copy_kind;
 
 /* "pack", "unpack", ... */
-const char *dtp_move_name(dtp_move_kind kind);
+const char *dtp_copy_name(dtp_copy_kind kind);
 
-typedef struct dtp_move {
-    dtp_move_kind kind;
+typedef struct dtp_copy {
+    dtp_copy_kind kind;
     int32_t axis;
     dtp_mesh_set set;
     double factor;
-} dtp_move;
+} dtp_copy;
 
 typedef struct dtp_instr {
     dtp_instr_kind kind;
@@ -131,7 +131,7 @@ typedef struct dtp_instr {
     dtp_value_id workspace; /* -1 = none */
     /* COLLECTIVE, MOVE */
     dtp_coll coll;
-    dtp_move move;
+    dtp_copy move;
     double time_s; /* predicted; filled by cost_models, 0 before */
 } dtp_instr;
 

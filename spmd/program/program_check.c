@@ -115,7 +115,7 @@ static dtp_status check_type(const dtp_program *p, const dtp_value *v, dtp_err *
                         (long long)v->bytes, (long long)dtp_ttype_bytes(&local));
     }
     for (int32_t m = 0; dtp_check__is_flat(v) && m < p->mesh.n_dims; m++) {
-        if (v->layout.place[m].kind != DTP_REPLICATE) {
+        if (v->layout.placement[m].kind != DTP_REPLICATE) {
             return DTP_FAIL(err, DTP_INTERNAL, "a flat buffer that is split");
         }
     }

@@ -16,30 +16,30 @@ bool dtp_check__is_flat(const dtp_value *v)
  */
 
 /* `averages`: what the row passes on as sums are averages here. */
-static bool same_place(const dtp_place *row, const dtp_place *at, bool averages)
+static bool same_place(const dtp_placement *row, const dtp_placement *at, bool averages)
 {
     const bool swap = averages && row->kind == DTP_PARTIAL && row->op == DTP_REDUCE_SUM;
     return row->kind == at->kind && row->axis == at->axis &&
            (swap ? DTP_REDUCE_AVG : row->op) == at->op;
 }
 
-static bool row_matches_as(const dtp_program *p, const dtp_instr *instr, const dtp_rule *row,
-                           int32_t m, bool averages)
+static bool row_matches_as(const dtp_program *p, const dtp_instr *instr,
+                           const dtp_sharding_rule *row, int32_t m, bool averages)
 {
     for (int32_t i = 0; i < instr->n_in; i++) {
-        if (!same_place(&row->in[i], &p->values[instr->in[i]].layout.place[m], averages)) {
+        if (!same_place(&row->in[i], &p->values[instr->in[i]].layout.placement[m], averages)) {
             return false;
         }
     }
     for (int32_t i = 0; i < instr->n_out; i++) {
-        if (!same_place(&row->out[i], &p->values[instr->out[i]].layout.place[m], averages)) {
+        if (!same_place(&row->out[i], &p->values[instr->out[i]].layout.placement[m], averages)) {
             return false;
         }
     }
     return !row->internal;
 }
 
-static bool row_matches(const dtp_program *p, const dtp_instr *instr, const dtp_rule *row,
+static bool row_matches(const dtp_program *p, const dtp_instr *instr, const dtp_sharding_rule *row,
                         int32_t m)
 {
     return row_matches_as(p, instr, row, m, false) ||
@@ -57,7 +57,7 @@ static cut cut_of(const dtp_value *v, int32_t axis)
 {
     cut c = {.dim = v->type.dims[axis]};
     for (int32_t m = 0; m < DTP_MAX_MESH_DIMS; m++) {
-        const dtp_place *at = &v->layout.place[m];
+        const dtp_placement *at = &v->layout.placement[m];
         bool here = m < v->layout.n_mesh && at->kind == DTP_SHARD && at->axis == axis;
         c.order[m] = here ? at->order : -1;
         c.split = c.split || here;
@@ -117,7 +117,7 @@ static bool works_on_its_node(const dtp_program *p, const dtp_instr *instr)
 static dtp_status check_kernel(const dtp_program *p, const dtp_instr *instr, dtp_err *err)
 {
     dtp_call_types types;
-    dtp_rule_set set;
+    dtp_sharding_rules set;
     if (instr->op == NULL || instr->n_out != instr->op->n_out || instr->n_in < instr->op->min_in ||
         instr->n_in > instr->op->max_in) {
         return DTP_FAIL(err, DTP_INTERNAL, "%d operands and %d results do not fit the op",
@@ -134,7 +134,7 @@ static dtp_status check_kernel(const dtp_program *p, const dtp_instr *instr, dtp
     for (int32_t i = 0; i < instr->n_out; i++) {
         types.out[i] = p->values[instr->out[i]].type;
     }
-    dtp_op_rules(&call, true, &set);
+    dtp_sharding_rules_of(&call, true, &set);
     for (int32_t m = 0; m < p->mesh.n_dims; m++) {
         int32_t r = 0;
         while (r < set.n && !row_matches(p, instr, &set.rows[r], m)) {
@@ -179,7 +179,7 @@ static bool equal_outside(const dtp_value *a, const dtp_value *b, dtp_mesh_set s
 {
     for (int32_t m = 0; m < a->layout.n_mesh; m++) {
         if ((set >> m & 1U) == 0 &&
-            memcmp(&a->layout.place[m], &b->layout.place[m], sizeof(dtp_place)) != 0) {
+            memcmp(&a->layout.placement[m], &b->layout.placement[m], sizeof(dtp_placement)) != 0) {
             return false;
         }
     }
@@ -187,10 +187,10 @@ static bool equal_outside(const dtp_value *a, const dtp_value *b, dtp_mesh_set s
 }
 
 /* On every mesh dim of `set` the placement is of this kind (and reduction). */
-static bool placed(const dtp_value *v, dtp_mesh_set set, dtp_place_kind kind, dtp_reduce_op op)
+static bool placed(const dtp_value *v, dtp_mesh_set set, dtp_placement_kind kind, dtp_reduce_op op)
 {
     for (int32_t m = 0; m < v->layout.n_mesh; m++) {
-        const dtp_place *at = &v->layout.place[m];
+        const dtp_placement *at = &v->layout.placement[m];
         if ((set >> m & 1U) != 0 &&
             (at->kind != (int8_t)kind || (kind == DTP_PARTIAL && at->op != (int8_t)op))) {
             return false;
@@ -220,7 +220,7 @@ static int64_t part_elems(const dtp_program *p, const dtp_value *tensor, int32_t
 
 static dtp_status check_move(const dtp_program *p, const dtp_instr *instr, dtp_err *err)
 {
-    const dtp_move *move = &instr->move;
+    const dtp_copy *move = &instr->move;
     if (instr->n_in != 1 || instr->n_out != 1) {
         return DTP_FAIL(err, DTP_INTERNAL, "a move of %d values to %d", instr->n_in, instr->n_out);
     }
@@ -228,32 +228,32 @@ static dtp_status check_move(const dtp_program *p, const dtp_instr *instr, dtp_e
     int64_t n = dtp_mesh_set_size(&p->mesh, move->set);
     bool ok = false;
     switch (move->kind) {
-    case DTP_MOVE_PACK:
+    case DTP_COPY_PACK:
         ok = dtp_check__is_flat(out) && !dtp_check__is_flat(in) &&
              in->type.dtype == out->type.dtype &&
              part_elems(p, in, move->axis, n) * n == out->type.dims[0].size;
         break;
-    case DTP_MOVE_UNPACK:
+    case DTP_COPY_UNPACK:
         ok = dtp_check__is_flat(in) && !dtp_check__is_flat(out) &&
              in->type.dtype == out->type.dtype &&
              part_elems(p, out, move->axis, n) * n == in->type.dims[0].size;
         break;
-    case DTP_MOVE_SLICE:
+    case DTP_COPY_SLICE:
         ok = placed(in, move->set, DTP_REPLICATE, DTP_REDUCE_SUM) &&
              is_split_step(p, in, out, move->axis, move->set);
         break;
-    case DTP_MOVE_SCALE:
+    case DTP_COPY_SCALE:
         ok = equal_outside(in, out, move->set) &&
              placed(in, move->set, DTP_PARTIAL, DTP_REDUCE_AVG) &&
              placed(out, move->set, DTP_PARTIAL, DTP_REDUCE_SUM) &&
              move->factor * (double)n > 0.999999 && move->factor * (double)n < 1.000001;
         break;
-    case DTP_MOVE_KEEP_FIRST:
+    case DTP_COPY_KEEP_FIRST:
         ok = equal_outside(in, out, move->set) &&
              placed(in, move->set, DTP_REPLICATE, DTP_REDUCE_SUM) &&
              placed(out, move->set, DTP_PARTIAL, DTP_REDUCE_SUM);
         break;
-    case DTP_MOVE_COPY:
+    case DTP_COPY_WHOLE:
         ok = equal_outside(in, out, 0);
         break;
     default:
@@ -272,16 +272,16 @@ static const dtp_value *tensor_end(const dtp_program *p, int32_t index, bool inp
     if (!dtp_check__is_flat(&p->values[id])) {
         return &p->values[id];
     }
-    if (other < 0 || other >= p->n_instrs || p->instrs[other].kind != DTP_INSTR_MOVE ||
+    if (other < 0 || other >= p->n_instrs || p->instrs[other].kind != DTP_INSTR_COPY ||
         p->instrs[other].n_in != 1 || p->instrs[other].n_out != 1) {
         return NULL;
     }
     const dtp_instr *move = &p->instrs[other];
     if (input) {
-        return move->move.kind == DTP_MOVE_PACK && move->out[0] == id ? &p->values[move->in[0]]
+        return move->move.kind == DTP_COPY_PACK && move->out[0] == id ? &p->values[move->in[0]]
                                                                       : NULL;
     }
-    return move->move.kind == DTP_MOVE_UNPACK && move->in[0] == id ? &p->values[move->out[0]]
+    return move->move.kind == DTP_COPY_UNPACK && move->in[0] == id ? &p->values[move->out[0]]
                                                                    : NULL;
 }
 
@@ -293,11 +293,11 @@ static int32_t split_axis(const dtp_value *v, dtp_mesh_set set)
         if ((set >> m & 1U) == 0) {
             continue;
         }
-        if (v->layout.place[m].kind != DTP_SHARD ||
-            (axis >= 0 && axis != v->layout.place[m].axis)) {
+        if (v->layout.placement[m].kind != DTP_SHARD ||
+            (axis >= 0 && axis != v->layout.placement[m].axis)) {
             return -1;
         }
-        axis = v->layout.place[m].axis;
+        axis = v->layout.placement[m].axis;
     }
     return axis;
 }
@@ -345,7 +345,7 @@ static bool end_fits(const dtp_program *p, int32_t index, bool input, int32_t ax
     if (!dtp_check__is_flat(end)) {
         return even && (set == 0 || parts_in_place(p, end, axis, outer));
     }
-    const dtp_move *move = &p->instrs[input ? index - 1 : index + 1].move;
+    const dtp_copy *move = &p->instrs[input ? index - 1 : index + 1].move;
     return outer == 1 && move->set == set && (set == 0 || move->axis == axis);
 }
 
@@ -476,7 +476,7 @@ dtp_status dtp_check__instr(const dtp_program *p, int32_t index, dtp_err *err)
     switch (instr->kind) {
     case DTP_INSTR_KERNEL:
         return check_kernel(p, instr, err);
-    case DTP_INSTR_MOVE:
+    case DTP_INSTR_COPY:
         return check_move(p, instr, err);
     case DTP_INSTR_COLLECTIVE:
         return check_coll(p, index, err);

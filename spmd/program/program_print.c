@@ -95,13 +95,13 @@ static void print_what(const dtp_program *p, const dtp_instr *instr, dtp_strbuf 
         print_coll(p, &instr->coll, out);
         break;
     default:
-        dtp_strbuf_addf(out, "move       %s axis %d", dtp_move_name(instr->move.kind),
+        dtp_strbuf_addf(out, "move       %s axis %d", dtp_copy_name(instr->move.kind),
                         instr->move.axis);
         if (instr->move.set != 0) {
             dtp_strbuf_add(out, " over ");
             print_set(p, instr->move.set, out);
         }
-        if (instr->move.kind == DTP_MOVE_SCALE) {
+        if (instr->move.kind == DTP_COPY_SCALE) {
             dtp_strbuf_addf(out, " by %g", instr->move.factor);
         }
         break;

@@ -11,8 +11,8 @@ bool dtp_pin_agrees(const dtp_pin *pin, const dtp_layout *layout)
 {
     for (int32_t m = 0; m < layout->n_mesh; m++) {
         const bool spoken_of = pin->dims == 0 || (pin->dims >> m & 1U) != 0;
-        if (spoken_of &&
-            memcmp(&pin->layout.place[m], &layout->place[m], sizeof pin->layout.place[m]) != 0) {
+        if (spoken_of && memcmp(&pin->layout.placement[m], &layout->placement[m],
+                                sizeof pin->layout.placement[m]) != 0) {
             return false;
         }
     }
@@ -170,7 +170,7 @@ static dtp_status take_updates(walk *w, dtp_err *err)
 static bool is_partial(const dtp_layout *layout)
 {
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        if (layout->place[m].kind == DTP_PARTIAL) {
+        if (layout->placement[m].kind == DTP_PARTIAL) {
             return true;
         }
     }

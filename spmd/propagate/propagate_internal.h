@@ -7,17 +7,17 @@
 #include "spmd/propagate/propagate.h"
 
 /* What bringing a tensor from one layout to another takes. */
-typedef struct dtp_move_price {
+typedef struct dtp_redistribution_price {
     bool possible;
     double cost;
     int32_t collectives, locals; /* steps that communicate, steps that do not */
-} dtp_move_price;
+} dtp_redistribution_price;
 
 /* What the redistributor refuses as input is not possible; other failures, such as DTP_NOMEM, are
  * failures. */
 dtp_status dtp_propagate__move(const dtp_propagate_options *o, const dtp_mesh *mesh,
                                const dtp_ttype *type, const dtp_layout *from, const dtp_layout *to,
-                               dtp_move_price *out, dtp_err *err) DTP_MUST_CHECK;
+                               dtp_redistribution_price *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* Prices what is inside an op that runs as its decomposition, by lowering that node alone. */
 typedef struct dtp_inner_pricer {
@@ -70,9 +70,10 @@ typedef struct dtp_row_lists {
     int16_t rows[DTP_MAX_MESH_DIMS][DTP_MAX_RULES];
 } dtp_row_lists;
 
-void dtp_propagate__rows(const dtp_decision *d, const dtp_rule_set *rules, dtp_row_lists *out);
+void dtp_propagate__rows(const dtp_decision *d, const dtp_sharding_rules *rules,
+                         dtp_row_lists *out);
 /* PyTorch's (options->torch). */
-void dtp_propagate__torch_rows(const dtp_decision *d, const dtp_rule_set *rules,
+void dtp_propagate__torch_rows(const dtp_decision *d, const dtp_sharding_rules *rules,
                                dtp_row_lists *out);
 /* Whether PyTorch accepts the candidate: no operand is split into more parts than it has elements
  * along the dim. */

@@ -21,7 +21,7 @@ enum { MAX_COMBINATIONS = 32768, BUCKETS = 256, MAX_SWEEPS = 16, TIES_PER_MILLIO
 
 typedef struct known_move {
     dtp_layout to; /* operands: the target; outputs: the source */
-    dtp_move_price price;
+    dtp_redistribution_price price;
     int32_t next;
 } known_move;
 
@@ -41,7 +41,7 @@ typedef struct score {
 typedef struct search {
     const dtp_decision *d;
     dtp_arena *arena;
-    dtp_rule_set rules;
+    dtp_sharding_rules rules;
     dtp_row_lists lists;
     const dtp_layout *in; /* present layouts, as dtp_node_layouts_find wants them */
     const dtp_layout *out;
@@ -61,14 +61,14 @@ static void add_splits(dtp_layout *to, const dtp_layout *from, dtp_mesh_set dims
 {
     for (int32_t depth = 0; depth < from->n_mesh; depth++) {
         for (int32_t m = 0; m < from->n_mesh; m++) {
-            const dtp_place p = from->place[m];
+            const dtp_placement p = from->placement[m];
             if ((dims >> m & 1U) == 0) {
                 continue;
             }
             if (p.kind == DTP_SHARD && p.order == depth) {
                 dtp_layout_split(to, m, p.axis);
             } else if (p.kind == DTP_PARTIAL) {
-                to->place[m] = p;
+                to->placement[m] = p;
             }
         }
     }
@@ -92,7 +92,7 @@ static bool agrees(const dtp_layout *pin, dtp_mesh_set dims, const dtp_layout *l
         return dtp_layout_equal(pin, l);
     }
     for (int32_t m = 0; m < l->n_mesh; m++) {
-        const dtp_place a = pin->place[m], b = l->place[m];
+        const dtp_placement a = pin->placement[m], b = l->placement[m];
         if ((dims >> m & 1U) != 0 && (a.kind != b.kind || a.axis != b.axis || a.op != b.op)) {
             return false;
         }
@@ -111,12 +111,12 @@ static dtp_layout output_target(const dtp_decision *d, int32_t i, const dtp_layo
  */
 
 static dtp_status price_operand(const search *s, int32_t i, const dtp_layout *to,
-                                dtp_move_price *out, dtp_err *err)
+                                dtp_redistribution_price *out, dtp_err *err)
 {
     const dtp_operand *operand = &s->d->operands[i];
     for (int32_t v = 0; v < operand->n_versions; v++) {
         if (dtp_layout_equal(&operand->versions[v], to)) {
-            *out = (dtp_move_price){.possible = true};
+            *out = (dtp_redistribution_price){.possible = true};
             return DTP_OK;
         }
     }
@@ -124,7 +124,7 @@ static dtp_status price_operand(const search *s, int32_t i, const dtp_layout *to
                                err);
 }
 
-static void add_price(dtp_move_price *total, const dtp_move_price *p)
+static void add_price(dtp_redistribution_price *total, const dtp_redistribution_price *p)
 {
     total->cost += p->cost;
     total->collectives += p->collectives;
@@ -134,14 +134,14 @@ static void add_price(dtp_move_price *total, const dtp_move_price *p)
 /* The move and, for numbers that are sent, the way of the gradient back to where the operand is
  * (whole where that is partial). */
 static dtp_status price_there_and_back(const search *s, int32_t i, const dtp_layout *to,
-                                       dtp_move_price *out, dtp_err *err)
+                                       dtp_redistribution_price *out, dtp_err *err)
 {
     const dtp_ttype *type = &s->d->call->in[i];
     DTP_TRY(price_operand(s, i, to, out, err));
     if (s->d->options->there_and_back && out->possible && out->collectives > 0 &&
         dtp_dtype_is_float(type->dtype)) {
         const dtp_layout home = dtp_layout_without_partial(s->d->operands[i].at);
-        dtp_move_price back;
+        dtp_redistribution_price back;
         DTP_TRY(dtp_propagate__move(s->d->options, s->d->mesh, type, to, &home, &back, err));
         add_price(out, &back);
     }
@@ -149,7 +149,7 @@ static dtp_status price_there_and_back(const search *s, int32_t i, const dtp_lay
 }
 
 static dtp_status look_up(search *s, known_moves *k, bool output, int32_t i,
-                          const dtp_layout *other, dtp_move_price *out, dtp_err *err)
+                          const dtp_layout *other, dtp_redistribution_price *out, dtp_err *err)
 {
     const uint64_t h = dtp_hash_bytes(DTP_HASH_SEED, other, sizeof *other) % BUCKETS;
     for (int32_t at = k->bucket[h] - 1; at >= 0; at = k->moves[at].next) {
@@ -172,7 +172,7 @@ static dtp_status look_up(search *s, known_moves *k, bool output, int32_t i,
     return DTP_OK;
 }
 
-static void add_to_score(score *total, const dtp_move_price *p)
+static void add_to_score(score *total, const dtp_redistribution_price *p)
 {
     total->cost += p->cost;
     total->collectives += p->collectives;
@@ -196,7 +196,7 @@ static bool is_asked(const dtp_operand *operand, const dtp_layout *to)
 {
     const dtp_mesh_set asked = operand->pinned_dims != 0 ? operand->pinned_dims : UINT32_MAX;
     for (int32_t m = 0; m < to->n_mesh && operand->pinned != NULL; m++) {
-        const dtp_place a = operand->at->place[m], b = to->place[m];
+        const dtp_placement a = operand->at->placement[m], b = to->placement[m];
         if ((a.kind != b.kind || a.axis != b.axis) && (asked >> m & 1U) == 0) {
             return false;
         }
@@ -208,7 +208,7 @@ static dtp_status price_moves(search *s, const dtp_node_layouts *l, score *out, 
                               dtp_err *err)
 {
     const dtp_decision *d = s->d;
-    dtp_move_price p;
+    dtp_redistribution_price p;
     for (int32_t i = 0; i < d->call->n_in && *possible; i++) {
         if (!moved_before(s, l, i)) {
             DTP_TRY(look_up(s, &s->in_moves[d->operands[i].first], false, i, &l->in[i], &p, err));
@@ -366,9 +366,9 @@ static dtp_strategy rows_of_operand(const search *s, int32_t i)
 {
     dtp_strategy out = {{0}};
     for (int32_t m = 0; m < s->d->mesh->n_dims; m++) {
-        const dtp_place at = s->in[i].place[m];
+        const dtp_placement at = s->in[i].placement[m];
         for (int32_t r = s->rules.n - 1; r > 0; r--) {
-            const dtp_place p = s->rules.rows[r].in[i];
+            const dtp_placement p = s->rules.rows[r].in[i];
             const bool same = p.kind == at.kind && p.axis == at.axis && p.op == at.op;
             out.row[m] = at.kind != DTP_REPLICATE && same ? (int16_t)r : out.row[m];
         }
@@ -392,7 +392,7 @@ static dtp_status check_strict(const search *s, dtp_err *err)
     const dtp_decision *d = s->d;
     for (int32_t i = 0; i < d->call->n_in; i++) {
         dtp_strbuf from = {0}, to = {0};
-        dtp_move_price p;
+        dtp_redistribution_price p;
         DTP_TRY(price_operand(s, i, &s->layouts.in[i], &p, err));
         if (p.collectives == 0 || is_asked(&d->operands[i], &s->layouts.in[i])) {
             continue;
@@ -450,7 +450,7 @@ static dtp_status set_up(search *s, dtp_layout *in, dtp_layout *out, dtp_err *er
     }
     s->in = in;
     s->out = out;
-    dtp_op_rules(d->call, true, &s->rules);
+    dtp_sharding_rules_of(d->call, true, &s->rules);
     (d->options->torch ? dtp_propagate__torch_rows : dtp_propagate__rows)(d, &s->rules, &s->lists);
     return DTP_OK;
 }

@@ -22,11 +22,11 @@ static bool is_local(const dtp_mesh *mesh, const dtp_step *step)
 
 dtp_status dtp_propagate__move(const dtp_propagate_options *o, const dtp_mesh *mesh,
                                const dtp_ttype *type, const dtp_layout *from, const dtp_layout *to,
-                               dtp_move_price *out, dtp_err *err)
+                               dtp_redistribution_price *out, dtp_err *err)
 {
     dtp_steps steps;
     dtp_layout before = *from;
-    *out = (dtp_move_price){.possible = true};
+    *out = (dtp_redistribution_price){.possible = true};
     if (dtp_layout_equal(from, to)) {
         return DTP_OK;
     }
@@ -77,7 +77,7 @@ static double collective_price(const dtp_propagate_options *o, const dtp_mesh *m
         }
         const bool sums = coll->kind == DTP_ALL_REDUCE || coll->kind == DTP_REDUCE_SCATTER;
         if (sums) {
-            before.place[m] = (dtp_place){.kind = DTP_PARTIAL, .op = (int8_t)coll->op};
+            before.placement[m] = (dtp_placement){.kind = DTP_PARTIAL, .op = (int8_t)coll->op};
         } else {
             dtp_layout_split(&before, m, 1);
         }

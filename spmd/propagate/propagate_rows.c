@@ -42,13 +42,13 @@ static bool is_asked(const dtp_decision *d, int32_t m)
 }
 
 /* Splits what is whole everywhere over m: free now, but a guess about who reads the output. */
-static bool is_guess(const dtp_decision *d, const dtp_rule *row, int32_t m)
+static bool is_guess(const dtp_decision *d, const dtp_sharding_rule *row, int32_t m)
 {
     for (int32_t i = 0; i < d->call->n_in; i++) {
         const dtp_operand *operand = &d->operands[i];
         for (int32_t v = -1; v < operand->n_versions; v++) {
             const dtp_layout *at = v < 0 ? operand->at : &operand->versions[v];
-            if (at->place[m].kind != DTP_REPLICATE) {
+            if (at->placement[m].kind != DTP_REPLICATE) {
                 return false;
             }
         }
@@ -60,7 +60,7 @@ static bool is_guess(const dtp_decision *d, const dtp_rule *row, int32_t m)
 static bool is_summed(const dtp_operand *operand, int32_t m)
 {
     for (int32_t v = -1; v < operand->n_versions; v++) {
-        const dtp_place at = (v < 0 ? operand->at : &operand->versions[v])->place[m];
+        const dtp_placement at = (v < 0 ? operand->at : &operand->versions[v])->placement[m];
         if (at.kind == DTP_PARTIAL && (at.op == DTP_REDUCE_SUM || at.op == DTP_REDUCE_AVG)) {
             return true;
         }
@@ -69,7 +69,7 @@ static bool is_summed(const dtp_operand *operand, int32_t m)
 }
 
 /* Passes partial values on although no operand has any there. */
-static bool is_idle(const dtp_decision *d, const dtp_rule *row, int32_t m)
+static bool is_idle(const dtp_decision *d, const dtp_sharding_rule *row, int32_t m)
 {
     for (int32_t i = 0; i < d->call->n_in && row->linear; i++) {
         if (row->in[i].kind == DTP_PARTIAL && is_summed(&d->operands[i], m)) {
@@ -89,13 +89,13 @@ static void add_row(dtp_row_lists *out, int32_t m, int32_t row)
     out->rows[m][out->n[m]++] = (int16_t)row;
 }
 
-void dtp_propagate__rows(const dtp_decision *d, const dtp_rule_set *rules, dtp_row_lists *out)
+void dtp_propagate__rows(const dtp_decision *d, const dtp_sharding_rules *rules, dtp_row_lists *out)
 {
     memset(out, 0, sizeof *out);
     for (int32_t m = 0; m < d->mesh->n_dims; m++) {
         const bool guesses = is_asked(d, m);
         for (int32_t r = 0; r < rules->n; r++) {
-            const dtp_rule *row = &rules->rows[r];
+            const dtp_sharding_rule *row = &rules->rows[r];
             if (guesses || (!is_guess(d, row, m) && !is_idle(d, row, m))) {
                 add_row(out, m, r);
             }
@@ -142,7 +142,7 @@ static int64_t parts_of(const dtp_mesh *mesh, const dtp_layout *layout)
 {
     int64_t parts = 1;
     for (int32_t m = 0; m < mesh->n_dims; m++) {
-        parts *= layout->place[m].kind == DTP_SHARD ? mesh->sizes[m] : 1;
+        parts *= layout->placement[m].kind == DTP_SHARD ? mesh->sizes[m] : 1;
     }
     return parts;
 }
@@ -165,12 +165,12 @@ static int32_t followed(const dtp_decision *d)
     return best;
 }
 
-static void add_follow(const dtp_decision *d, const dtp_rule_set *rules, int32_t operand, int32_t m,
-                       dtp_row_lists *out)
+static void add_follow(const dtp_decision *d, const dtp_sharding_rules *rules, int32_t operand,
+                       int32_t m, dtp_row_lists *out)
 {
-    const dtp_place place = d->operands[operand].at->place[m];
+    const dtp_placement place = d->operands[operand].at->placement[m];
     for (int32_t r = 1; r < rules->n; r++) {
-        const dtp_rule *row = &rules->rows[r];
+        const dtp_sharding_rule *row = &rules->rows[r];
         const bool same = place.kind == DTP_SHARD && !row->internal &&
                           row->in[operand].kind == DTP_SHARD && row->in[operand].axis == place.axis;
         if (same || (row->linear && place.kind != DTP_SHARD && !is_idle(d, row, m))) {
@@ -182,7 +182,7 @@ static void add_follow(const dtp_decision *d, const dtp_rule_set *rules, int32_t
 
 /* PyTorch tries for a contraction: everything replicated, dims of all three, the summed ones, those
  * of the first operand, those of the second. */
-static int32_t contraction_class(const dtp_op_call *call, const dtp_rule *row)
+static int32_t contraction_class(const dtp_op_call *call, const dtp_sharding_rule *row)
 {
     const bool a = row->in[0].kind == DTP_SHARD, b = row->in[1].kind == DTP_SHARD;
     const bool out = row->out[0].kind == DTP_SHARD;
@@ -192,13 +192,13 @@ static int32_t contraction_class(const dtp_op_call *call, const dtp_rule *row)
     return out ? (a && b ? 1 : a ? 3 : 4) : 2;
 }
 
-static void add_by_class(const dtp_decision *d, const dtp_rule_set *rules, bool internal, int32_t m,
-                         dtp_row_lists *out)
+static void add_by_class(const dtp_decision *d, const dtp_sharding_rules *rules, bool internal,
+                         int32_t m, dtp_row_lists *out)
 {
     const bool contraction = strcmp(d->call->op->name, "einsum") == 0;
     for (int32_t cls = 0; cls <= 5; cls++) {
         for (int32_t r = 0; r < rules->n; r++) {
-            const dtp_rule *row = &rules->rows[r];
+            const dtp_sharding_rule *row = &rules->rows[r];
             if ((contraction ? contraction_class(d->call, row) : 0) == cls &&
                 (internal || !row->internal) && (any_wanted(d) || !is_idle(d, row, m))) {
                 add_row(out, m, r);
@@ -207,7 +207,8 @@ static void add_by_class(const dtp_decision *d, const dtp_rule_set *rules, bool 
     }
 }
 
-void dtp_propagate__torch_rows(const dtp_decision *d, const dtp_rule_set *rules, dtp_row_lists *out)
+void dtp_propagate__torch_rows(const dtp_decision *d, const dtp_sharding_rules *rules,
+                               dtp_row_lists *out)
 {
     const bool all = compares_costs(d->call) || d->call->n_in == 0 || any_pinned(d);
     const int32_t operand = d->call->n_in > 0 ? followed(d) : 0;

@@ -19,7 +19,7 @@ typedef struct walk {
     dtp_arena *scratch;
     copies *copies; /* by tensor */
     bool *read;     /* by tensor: something reads it or it survives the step */
-    dtp_moves *out;
+    dtp_redistributions *out;
 } walk;
 
 static dtp_status add_copy(walk *w, dtp_tensor_id t, const dtp_layout *layout, dtp_err *err)
@@ -31,7 +31,7 @@ static dtp_status add_copy(walk *w, dtp_tensor_id t, const dtp_layout *layout, d
     return DTP_OK;
 }
 
-static bool has_copy(const walk *w, const dtp_move_info *move)
+static bool has_copy(const walk *w, const dtp_copy_info *move)
 {
     const dtp_tensor_id t = move->tensor;
     const dtp_layout *layout = &move->to;
@@ -54,7 +54,7 @@ static bool sends(const walk *w, const dtp_step *step)
 }
 
 /* A move that is made whatever copies there are. */
-static dtp_status add_own_move(walk *w, dtp_move_info move, dtp_err *err)
+static dtp_status add_own_move(walk *w, dtp_copy_info move, dtp_err *err)
 {
     DTP_TRY(dtp_redistribute_by(w->r, &w->s->mesh, &w->g->tensors[move.tensor].type, &move.from,
                                 &move.to, &move.steps, err));
@@ -62,14 +62,14 @@ static dtp_status add_own_move(walk *w, dtp_move_info move, dtp_err *err)
         move.sends = move.sends || sends(w, &move.steps.steps[i]);
         DTP_TRY(add_copy(w, move.tensor, &move.steps.steps[i].after, err));
     }
-    dtp_moves *out = w->out;
+    dtp_redistributions *out = w->out;
     DTP_TRY(dtp_arena_grow(out->arena, &out->items, out->n, out->n + 1, &out->capacity,
                            sizeof *out->items, err));
     out->items[out->n++] = move;
     return DTP_OK;
 }
 
-static dtp_status add_move(walk *w, dtp_move_info move, dtp_err *err)
+static dtp_status add_move(walk *w, dtp_copy_info move, dtp_err *err)
 {
     return has_copy(w, &move) ? DTP_OK : add_own_move(w, move, err);
 }
@@ -79,7 +79,7 @@ static dtp_status find_layouts(const walk *w, dtp_node_id id, const dtp_layout *
                                dtp_node_layouts *l, dtp_err *err)
 {
     const dtp_node *node = &w->g->nodes[id];
-    const bool in_mesh_order = dtp_sharding_has_views(w->s);
+    const bool in_mesh_order = dtp_sharding_has_replicas(w->s);
     dtp_call_types types;
     dtp_op_call call = dtp_node_call(w->g, node, &types);
     dtp_layout in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
@@ -111,7 +111,7 @@ static dtp_status visit_view(walk *w, dtp_node_id id, int32_t i, const dtp_node_
 {
     const dtp_node *node = &w->g->nodes[id];
     const dtp_tensor_id t = node->in[i];
-    dtp_move_info move = {.node = id,
+    dtp_copy_info move = {.node = id,
                           .operand = i,
                           .tensor = t,
                           .from = w->s->layouts[t],
@@ -129,11 +129,11 @@ static dtp_status visit_operands(walk *w, dtp_node_id id, const dtp_layout *from
 {
     const dtp_node *node = &w->g->nodes[id];
     for (int32_t i = 0; i < node->n_in; i++) {
-        if (dtp_sharding_has_views(w->s)) {
+        if (dtp_sharding_has_replicas(w->s)) {
             DTP_TRY(visit_view(w, id, i, l, err));
             continue;
         }
-        const dtp_move_info move = {
+        const dtp_copy_info move = {
             .node = id, .operand = i, .tensor = node->in[i], .from = from[i], .to = l->in[i]};
         DTP_TRY(add_move(w, move, err));
     }
@@ -154,7 +154,7 @@ static dtp_status visit(walk *w, dtp_node_id id, dtp_err *err)
         const dtp_tensor_id t = node->out[i];
         DTP_TRY(add_copy(w, t, &l.out[i], err));
         if (w->read[t]) {
-            const dtp_move_info move = {
+            const dtp_copy_info move = {
                 .node = id, .operand = -1, .tensor = t, .from = l.out[i], .to = w->s->layouts[t]};
             DTP_TRY(add_move(w, move, err));
         }
@@ -188,7 +188,7 @@ static void forget_copies(walk *w)
     for (int32_t t = 0; t < w->g->n_tensors; t++) {
         const dtp_tensor_kind kind = w->g->tensors[t].kind;
         const bool resident = kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE;
-        if ((resident || dtp_sharding_has_views(w->s)) && w->copies[t].n > 0) {
+        if ((resident || dtp_sharding_has_replicas(w->s)) && w->copies[t].n > 0) {
             w->copies[t].n = 1;
             w->copies[t].layouts[0] = w->s->layouts[t];
         }
@@ -224,10 +224,11 @@ static dtp_status run(walk *w, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status dtp_moves_find(const dtp_graph *g, const dtp_sharding *s, const dtp_redistributor *r,
-                          dtp_moves *out, dtp_err *err)
+dtp_status dtp_redistributions_find(const dtp_graph *g, const dtp_sharding *s,
+                                    const dtp_redistributor *r, dtp_redistributions *out,
+                                    dtp_err *err)
 {
-    *out = (dtp_moves){.arena = dtp_arena_create()};
+    *out = (dtp_redistributions){.arena = dtp_arena_create()};
     walk w = {.g = g, .s = s, .r = r, .scratch = dtp_arena_create(), .out = out};
     dtp_status status = out->arena == NULL || w.scratch == NULL
                             ? DTP_FAIL(err, DTP_NOMEM, "out of memory for moves")
@@ -236,8 +237,8 @@ dtp_status dtp_moves_find(const dtp_graph *g, const dtp_sharding *s, const dtp_r
     return status;
 }
 
-void dtp_moves_free(dtp_moves *moves)
+void dtp_redistributions_free(dtp_redistributions *moves)
 {
     dtp_arena_destroy(moves->arena);
-    *moves = (dtp_moves){0};
+    *moves = (dtp_redistributions){0};
 }

@@ -64,9 +64,9 @@ double dtp_step_default_price(void *user, const dtp_mesh *mesh, const dtp_ttype 
 /* ---- the way through the replicated layout -----------------------------------------------------
  */
 
-static void append(dtp_steps *out, dtp_layout *at, dtp_step step, int32_t m, dtp_place place)
+static void append(dtp_steps *out, dtp_layout *at, dtp_step step, int32_t m, dtp_placement place)
 {
-    at->place[m] = place;
+    at->placement[m] = place;
     step.set = 1U << m;
     step.after = *at;
     out->steps[out->n++] = step;
@@ -75,15 +75,15 @@ static void append(dtp_steps *out, dtp_layout *at, dtp_step step, int32_t m, dtp
 /* Makes everything whole that differs: reductions, then gathers from the innermost split out. */
 static void gather_all(const dtp_redistribution *r, dtp_layout *at, dtp_steps *out)
 {
-    const dtp_place replicate = {0};
+    const dtp_placement replicate = {0};
     for (int32_t m = 0; m < at->n_mesh; m++) {
-        if (at->place[m].kind != DTP_PARTIAL || r->to->place[m].kind == DTP_PARTIAL) {
+        if (at->placement[m].kind != DTP_PARTIAL || r->to->placement[m].kind == DTP_PARTIAL) {
             continue;
         }
-        dtp_step reduce = {.kind = DTP_STEP_ALL_REDUCE, .op = (dtp_reduce_op)at->place[m].op};
+        dtp_step reduce = {.kind = DTP_STEP_ALL_REDUCE, .op = (dtp_reduce_op)at->placement[m].op};
         if (reduce.op == DTP_REDUCE_AVG) {
             dtp_step scale = {.kind = DTP_STEP_SCALE, .factor = 1.0 / (double)r->mesh->sizes[m]};
-            append(out, at, scale, m, (dtp_place){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM});
+            append(out, at, scale, m, (dtp_placement){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM});
             reduce.op = DTP_REDUCE_SUM;
         }
         append(out, at, reduce, m, replicate);
@@ -110,13 +110,14 @@ static void through_replicated(const dtp_redistribution *r, dtp_steps *out)
         int32_t n = dtp_layout_axis_splits(r->to, axis, splits);
         for (int32_t i = 0; i < n; i++) {
             append(out, &at, (dtp_step){.kind = DTP_STEP_SLICE, .axis = axis}, splits[i],
-                   r->to->place[splits[i]]);
+                   r->to->placement[splits[i]]);
         }
     }
     for (int32_t m = 0; m < at.n_mesh; m++) {
-        if (r->to->place[m].kind == DTP_PARTIAL && at.place[m].kind == DTP_REPLICATE) {
-            dtp_step keep = {.kind = DTP_STEP_KEEP_FIRST, .op = (dtp_reduce_op)r->to->place[m].op};
-            append(out, &at, keep, m, r->to->place[m]);
+        if (r->to->placement[m].kind == DTP_PARTIAL && at.placement[m].kind == DTP_REPLICATE) {
+            dtp_step keep = {.kind = DTP_STEP_KEEP_FIRST,
+                             .op = (dtp_reduce_op)r->to->placement[m].op};
+            append(out, &at, keep, m, r->to->placement[m]);
         }
     }
 }
@@ -152,10 +153,11 @@ static bool reductions_mix(const dtp_layout *layout)
 {
     int seen = -1;
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        if (layout->place[m].kind != DTP_PARTIAL) {
+        if (layout->placement[m].kind != DTP_PARTIAL) {
             continue;
         }
-        int op = layout->place[m].op == DTP_REDUCE_AVG ? DTP_REDUCE_SUM : layout->place[m].op;
+        int op =
+            layout->placement[m].op == DTP_REDUCE_AVG ? DTP_REDUCE_SUM : layout->placement[m].op;
         if (seen >= 0 && seen != op) {
             return true;
         }
@@ -169,7 +171,7 @@ dtp_status dtp_redistribute__check_pair(const dtp_ttype *type, const dtp_layout 
 {
     bool is_float = dtp_dtype_is_float(type->dtype);
     for (int32_t m = 0; m < from->n_mesh; m++) {
-        const dtp_place *a = &from->place[m], *b = &to->place[m];
+        const dtp_placement *a = &from->placement[m], *b = &to->placement[m];
         if (a->kind == DTP_PARTIAL && b->kind == DTP_PARTIAL && a->op != b->op) {
             return refuse(from, to, "one partial reduction does not become another", err);
         }
@@ -199,7 +201,7 @@ static bool is_all_reduce(const dtp_redistribution *r, dtp_step *out)
     *out = (dtp_step){.kind = DTP_STEP_ALL_REDUCE, .after = *r->to};
     int op = -1;
     for (int32_t m = 0; m < r->from->n_mesh; m++) {
-        const dtp_place *a = &r->from->place[m], *b = &r->to->place[m];
+        const dtp_placement *a = &r->from->placement[m], *b = &r->to->placement[m];
         if (memcmp(a, b, sizeof *a) == 0) {
             continue;
         }

@@ -76,8 +76,8 @@ static void add_axis(const dtp_redistribute_costs *c, int32_t axis, pair *p)
 static void add_splits(const dtp_redistribute_costs *c, const dtp_layout *layout, pair *p)
 {
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        if (layout->place[m].kind == DTP_SHARD) {
-            add_axis(c, layout->place[m].axis, p);
+        if (layout->placement[m].kind == DTP_SHARD) {
+            add_axis(c, layout->placement[m].axis, p);
         }
     }
 }
@@ -105,7 +105,7 @@ static uint64_t key_of(const dtp_layout *layout, pair *p)
 {
     uint64_t key = 0;
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        const dtp_place *place = &layout->place[m];
+        const dtp_placement *place = &layout->placement[m];
         uint64_t what = 0;
         if (place->kind == DTP_SHARD) {
             what = (uint64_t)p->number[place->axis];
@@ -294,7 +294,7 @@ typedef struct table_search {
     int64_t *cost;
 } table_search;
 
-static dtp_mesh_set dims_of_kind(uint64_t key, int32_t n_mesh, dtp_place_kind kind)
+static dtp_mesh_set dims_of_kind(uint64_t key, int32_t n_mesh, dtp_placement_kind kind)
 {
     dtp_mesh_set set = 0;
     for (int32_t m = 0; m < n_mesh; m++) {
@@ -308,7 +308,7 @@ static dtp_layout layout_of(const table_search *t, uint64_t key)
 {
     dtp_layout layout = dtp_layout__of_key(key, t->p->type->rank, t->g->n_mesh);
     for (int32_t m = 0; m < layout.n_mesh; m++) {
-        dtp_place *place = &layout.place[m];
+        dtp_placement *place = &layout.placement[m];
         if (place->kind == DTP_SHARD) {
             place->axis = t->p->axis[place->axis];
         } else if (place->kind == DTP_PARTIAL) {
@@ -328,9 +328,10 @@ static dtp_status price_step(const table_search *t, const dtp_even_step *e, int3
     while ((e->set >> m & 1U) == 0) {
         m++;
     }
-    step.to_axis = step.kind == DTP_STEP_ALL_TO_ALL ? step.after.place[m].axis : 0;
-    step.axis = before.place[m].kind == DTP_SHARD ? before.place[m].axis : step.after.place[m].axis;
-    if (before.place[m].kind == DTP_PARTIAL || step.kind == DTP_STEP_KEEP_FIRST) {
+    step.to_axis = step.kind == DTP_STEP_ALL_TO_ALL ? step.after.placement[m].axis : 0;
+    step.axis = before.placement[m].kind == DTP_SHARD ? before.placement[m].axis
+                                                      : step.after.placement[m].axis;
+    if (before.placement[m].kind == DTP_PARTIAL || step.kind == DTP_STEP_KEEP_FIRST) {
         step.op = t->s->op;
     }
     DTP_TRY(t->c->price(t->c->user, t->p->type, &before, &step, cost, err));

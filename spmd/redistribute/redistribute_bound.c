@@ -13,9 +13,9 @@ static uint32_t place_of(uint64_t key, int32_t m)
     return (uint32_t)(key >> (8 * m)) & 0xffU;
 }
 
-static dtp_place_kind kind_of(uint32_t place)
+static dtp_placement_kind kind_of(uint32_t place)
 {
-    return (dtp_place_kind)(place & 3U);
+    return (dtp_placement_kind)(place & 3U);
 }
 
 static uint32_t axis_or_op(uint32_t place)
@@ -192,7 +192,7 @@ static dtp_mesh_set misplaced(const dtp_redistribute_bound *b, const dtp_stacks 
 
 static void add_mesh_dim(const dtp_redistribute_bound *b, int32_t m, uint32_t place, work *w)
 {
-    dtp_place_kind at = kind_of(place), to = (dtp_place_kind)b->r->to->place[m].kind;
+    dtp_placement_kind at = kind_of(place), to = (dtp_placement_kind)b->r->to->placement[m].kind;
     double size = (double)b->r->mesh->sizes[m];
     if (to == DTP_SHARD || (to == DTP_REPLICATE && at != DTP_REPLICATE) || b->r->free_splits) {
         w->least /= size;

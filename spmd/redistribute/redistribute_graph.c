@@ -71,7 +71,7 @@ static dtp_status add_layout(builder *b, uint64_t key, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_mesh_set dims_of_kind(const builder *b, uint64_t key, dtp_place_kind kind)
+static dtp_mesh_set dims_of_kind(const builder *b, uint64_t key, dtp_placement_kind kind)
 {
     dtp_mesh_set set = 0;
     for (int32_t m = 0; m < b->mesh->n_dims; m++) {
@@ -81,7 +81,7 @@ static dtp_mesh_set dims_of_kind(const builder *b, uint64_t key, dtp_place_kind 
 }
 
 /* The key with the mesh dims of a set replicated, or partial. */
-static uint64_t with_kind(uint64_t key, dtp_mesh_set set, dtp_place_kind kind)
+static uint64_t with_kind(uint64_t key, dtp_mesh_set set, dtp_placement_kind kind)
 {
     for (int32_t shift = 0; set != 0; set >>= 1, shift += 8) {
         if ((set & 1U) != 0) {

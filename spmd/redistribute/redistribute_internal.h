@@ -51,7 +51,7 @@ static inline uint64_t dtp_layout__key(const dtp_layout *layout)
 {
     uint64_t key = 0;
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        const dtp_place *p = &layout->place[m];
+        const dtp_placement *p = &layout->placement[m];
         uint64_t what = (uint64_t)p->axis | (uint64_t)p->op;
         key |= ((uint64_t)p->kind | what << 2 | (uint64_t)p->order << 5) << (8 * m);
     }
@@ -63,7 +63,7 @@ static inline dtp_layout dtp_layout__of_key(uint64_t key, int32_t rank, int32_t 
 {
     dtp_layout layout = {.rank = (int8_t)rank, .n_mesh = (int8_t)n_mesh};
     for (int32_t m = 0; m < n_mesh; m++) {
-        dtp_place *p = &layout.place[m];
+        dtp_placement *p = &layout.placement[m];
         p->kind = (int8_t)(key >> (8 * m) & 3U);
         int8_t what = (int8_t)(key >> (8 * m + 2) & 7U);
         p->axis = p->kind == DTP_SHARD ? what : 0;

@@ -24,7 +24,7 @@ static bool is_scale(const dtp_mesh *mesh, const dtp_layout *before, const dtp_l
 {
     *out = (dtp_step){.kind = DTP_STEP_SCALE, .after = *after};
     for (int32_t m = 0; m < before->n_mesh; m++) {
-        const dtp_place *a = &before->place[m], *b = &after->place[m];
+        const dtp_placement *a = &before->placement[m], *b = &after->placement[m];
         if (memcmp(a, b, sizeof *a) == 0) {
             continue;
         }
@@ -71,8 +71,8 @@ static dtp_status find_step(const dtp_mesh *mesh, const dtp_ttype *type, const d
     return s == DTP_NOMEM ? s : DTP_OK;
 }
 
-dtp_status dtp_listed_steps(const dtp_mesh *mesh, const dtp_plan_move *move, dtp_steps *out,
-                            dtp_err *err)
+dtp_status dtp_listed_steps(const dtp_mesh *mesh, const dtp_plan_redistribution *move,
+                            dtp_steps *out, dtp_err *err)
 {
     const dtp_layout *before = &move->from;
     out->n = 0;
@@ -94,11 +94,12 @@ dtp_status dtp_listed_steps(const dtp_mesh *mesh, const dtp_plan_move *move, dtp
 /* ---- looking up ---------------------------------------------------------------------------------
  */
 
-static const dtp_plan_move *find(int32_t n, const dtp_plan_move *moves, const dtp_ttype *type,
-                                 const dtp_layout *from, const dtp_layout *to)
+static const dtp_plan_redistribution *find(int32_t n, const dtp_plan_redistribution *moves,
+                                           const dtp_ttype *type, const dtp_layout *from,
+                                           const dtp_layout *to)
 {
     for (int32_t i = 0; i < n; i++) {
-        if (dtp_plan_move_is(&moves[i], type, from, to)) {
+        if (dtp_plan_redistribution_is(&moves[i], type, from, to)) {
             return &moves[i];
         }
     }
@@ -109,13 +110,13 @@ static dtp_status plan_listed(void *user, const dtp_mesh *mesh, const dtp_ttype 
                               const dtp_layout *from, const dtp_layout *to, dtp_steps *out,
                               dtp_err *err)
 {
-    const dtp_listed_moves *listed = user;
-    const dtp_plan_move *move = find(listed->n, listed->moves, type, from, to);
+    const dtp_listed_redistributions *listed = user;
+    const dtp_plan_redistribution *move = find(listed->n, listed->moves, type, from, to);
     return move != NULL ? dtp_listed_steps(mesh, move, out, err)
                         : dtp_redistribute_by(NULL, mesh, type, from, to, out, err);
 }
 
-dtp_redistributor dtp_listed_redistributor(dtp_listed_moves *listed)
+dtp_redistributor dtp_listed_redistributor(dtp_listed_redistributions *listed)
 {
     return (dtp_redistributor){plan_listed, listed};
 }
@@ -132,7 +133,7 @@ static bool same_steps(const dtp_steps *a, const dtp_steps *b)
     return same;
 }
 
-static dtp_status make_room(dtp_move_recorder *r, dtp_err *err)
+static dtp_status make_room(dtp_redistribution_recorder *r, dtp_err *err)
 {
     if (r->n == DTP_PLAN_MAX_MOVES) {
         return DTP_FAIL(err, DTP_RANGE, "more than %d redistributions with steps of their own",
@@ -141,8 +142,8 @@ static dtp_status make_room(dtp_move_recorder *r, dtp_err *err)
     return dtp_arena_grow(r->arena, &r->moves, r->n, r->n + 1, &r->cap, sizeof *r->moves, err);
 }
 
-static dtp_status note(dtp_move_recorder *r, const dtp_ttype *type, const dtp_layout *from,
-                       const dtp_steps *steps, dtp_err *err)
+static dtp_status note(dtp_redistribution_recorder *r, const dtp_ttype *type,
+                       const dtp_layout *from, const dtp_steps *steps, dtp_err *err)
 {
     DTP_TRY(make_room(r, err));
     dtp_layout *after = dtp_arena_alloc(r->arena, (size_t)steps->n, sizeof *after);
@@ -152,8 +153,9 @@ static dtp_status note(dtp_move_recorder *r, const dtp_ttype *type, const dtp_la
     for (int32_t i = 0; i < steps->n; i++) {
         after[i] = steps->steps[i].after;
     }
-    dtp_plan_move *move = &r->moves[r->n++];
-    *move = (dtp_plan_move){.type = *type, .from = *from, .n_steps = steps->n, .after = after};
+    dtp_plan_redistribution *move = &r->moves[r->n++];
+    *move = (dtp_plan_redistribution){
+        .type = *type, .from = *from, .n_steps = steps->n, .after = after};
     for (int32_t i = 0; i < type->rank; i++) {
         move->type.dims[i].id = i;
     }
@@ -164,7 +166,7 @@ static dtp_status plan_noted(void *user, const dtp_mesh *mesh, const dtp_ttype *
                              const dtp_layout *from, const dtp_layout *to, dtp_steps *out,
                              dtp_err *err)
 {
-    dtp_move_recorder *r = user;
+    dtp_redistribution_recorder *r = user;
     dtp_steps usual;
     DTP_TRY(dtp_redistribute_by(r->inner, mesh, type, from, to, out, err));
     if (find(r->n, r->moves, type, from, to) != NULL) {
@@ -174,7 +176,7 @@ static dtp_status plan_noted(void *user, const dtp_mesh *mesh, const dtp_ttype *
     return same_steps(out, &usual) ? DTP_OK : note(r, type, from, out, err);
 }
 
-dtp_redistributor dtp_recording_redistributor(dtp_move_recorder *recorder)
+dtp_redistributor dtp_recording_redistributor(dtp_redistribution_recorder *recorder)
 {
     return (dtp_redistributor){plan_noted, recorder};
 }

@@ -11,28 +11,28 @@
 
 /* The steps of a listed move, each of which must be one that the search knows. DTP_INVALID naming
  * the step, DTP_NOMEM. */
-dtp_status dtp_listed_steps(const dtp_mesh *mesh, const dtp_plan_move *move, dtp_steps *out,
-                            dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_listed_steps(const dtp_mesh *mesh, const dtp_plan_redistribution *move,
+                            dtp_steps *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* Looks among moves first; what is not there goes to the search with the default price. Borrows
  * everything. */
-typedef struct dtp_listed_moves {
+typedef struct dtp_listed_redistributions {
     int32_t n;
-    const dtp_plan_move *moves;
-} dtp_listed_moves;
+    const dtp_plan_redistribution *moves;
+} dtp_listed_redistributions;
 
-dtp_redistributor dtp_listed_redistributor(dtp_listed_moves *listed);
+dtp_redistributor dtp_listed_redistributor(dtp_listed_redistributions *listed);
 
 /* Passes on what `inner` (NULL: the default) decides and notes what differs from the search with
  * the default price, in the order of its first use, no more than DTP_PLAN_MAX_MOVES of them (else
  * DTP_RANGE). The list is in `arena`; borrows inner. Start: {.inner = , .arena = }. */
-typedef struct dtp_move_recorder {
+typedef struct dtp_redistribution_recorder {
     const dtp_redistributor *inner;
     dtp_arena *arena;
     int32_t n, cap;
-    dtp_plan_move *moves;
-} dtp_move_recorder;
+    dtp_plan_redistribution *moves;
+} dtp_redistribution_recorder;
 
-dtp_redistributor dtp_recording_redistributor(dtp_move_recorder *recorder);
+dtp_redistributor dtp_recording_redistributor(dtp_redistribution_recorder *recorder);
 
 #endif

@@ -13,7 +13,7 @@ const char *dtp_step_name(dtp_step_kind kind)
 void dtp_layout_trace(const dtp_layout *layout, dtp_strbuf *out)
 {
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        const dtp_place *p = &layout->place[m];
+        const dtp_placement *p = &layout->placement[m];
         int32_t splits[DTP_MAX_MESH_DIMS];
         if (p->kind == DTP_PARTIAL) {
             dtp_strbuf_addf(out, "P(%s)", dtp_reduce_op_name((dtp_reduce_op)p->op));

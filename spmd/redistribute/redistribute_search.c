@@ -310,7 +310,7 @@ static bool is_single(dtp_mesh_set set)
 }
 
 /* The key with the place of all mesh dims of a set replaced. */
-static uint64_t set_all(uint64_t key, dtp_mesh_set set, dtp_place place)
+static uint64_t set_all(uint64_t key, dtp_mesh_set set, dtp_placement place)
 {
     const uint64_t what = (uint64_t)place.kind | (uint64_t)(uint8_t)(place.axis | place.op) << 2;
     for (int32_t shift = 0; set != 0; set >>= 1, shift += 8) {
@@ -338,8 +338,8 @@ static dtp_mesh_set reducible(const search *s, const dtp_layout *layout, dtp_red
 {
     dtp_mesh_set set = 0;
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        if (layout->place[m].kind == DTP_PARTIAL && layout->place[m].op == (int8_t)op &&
-            s->r->to->place[m].kind != DTP_PARTIAL) {
+        if (layout->placement[m].kind == DTP_PARTIAL && layout->placement[m].op == (int8_t)op &&
+            s->r->to->placement[m].kind != DTP_PARTIAL) {
             set |= 1U << m;
         }
     }
@@ -381,7 +381,7 @@ static void expand_partials(search *s, const state *at)
             }
             hop h = {
                 .via = {.kind = DTP_STEP_ALL_REDUCE, .set = (uint16_t)set, .op = (int8_t)ops[i]},
-                .key = set_all(at->key, set, (dtp_place){0}),
+                .key = set_all(at->key, set, (dtp_placement){0}),
                 .even = at->even};
             relax(s, at, &h);
             h.via.kind = DTP_STEP_REDUCE_SCATTER;
@@ -390,7 +390,7 @@ static void expand_partials(search *s, const state *at)
     }
     dtp_mesh_set avg = reducible(s, &at->layout, DTP_REDUCE_AVG);
     if (avg != 0) {
-        const dtp_place sum = {.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
+        const dtp_placement sum = {.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
         const hop h = {.via = {.kind = DTP_STEP_SCALE, .set = (uint16_t)avg},
                        .key = set_all(at->key, avg, sum),
                        .even = at->even};
@@ -403,8 +403,8 @@ static void expand_replicated(search *s, const state *at)
     dtp_mesh_set all = 0;
     dtp_mesh_set partial[DTP_N_REDUCE_OPS] = {0};
     for (int32_t m = 0; m < at->layout.n_mesh; m++) {
-        const dtp_place *to = &s->r->to->place[m];
-        if (at->layout.place[m].kind != DTP_REPLICATE) {
+        const dtp_placement *to = &s->r->to->placement[m];
+        if (at->layout.placement[m].kind != DTP_REPLICATE) {
             continue;
         }
         if (to->kind == DTP_SHARD || s->r->free_splits) {
@@ -422,7 +422,7 @@ static void expand_replicated(search *s, const state *at)
     }
     for (int op = 0; op < DTP_N_REDUCE_OPS; op++) {
         if (partial[op] != 0) {
-            const dtp_place place = {.kind = DTP_PARTIAL, .op = (int8_t)op};
+            const dtp_placement place = {.kind = DTP_PARTIAL, .op = (int8_t)op};
             const hop h = {.via = {.kind = DTP_STEP_KEEP_FIRST,
                                    .set = (uint16_t)partial[op],
                                    .op = (int8_t)op},
@@ -449,7 +449,7 @@ static void expand_shards(search *s, const state *at)
             set |= 1U << splits[i];
             hop h = {
                 .via = {.kind = DTP_STEP_ALL_GATHER, .axis = (int8_t)axis, .set = (uint16_t)set},
-                .key = set_all(at->key, set, (dtp_place){0}),
+                .key = set_all(at->key, set, (dtp_placement){0}),
                 .even = at->even};
             relax(s, at, &h);
             h.via.kind = DTP_STEP_ALL_TO_ALL;
@@ -540,7 +540,7 @@ static uint32_t split_axes(const dtp_layout *layout)
 {
     uint32_t axes = 0;
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        axes |= layout->place[m].kind == DTP_SHARD ? 1U << layout->place[m].axis : 0U;
+        axes |= layout->placement[m].kind == DTP_SHARD ? 1U << layout->placement[m].axis : 0U;
     }
     return axes;
 }

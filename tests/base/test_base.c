@@ -123,7 +123,7 @@ static void test_layout__text_round_trip_and_tiling(void **state)
             if (c % 4 < 2) {
                 dtp_layout_split(&layout, m, c % 4);
             } else if (c % 4 == 2) {
-                layout.place[m] = (dtp_place){.kind = DTP_PARTIAL, .op = DTP_REDUCE_MAX};
+                layout.placement[m] = (dtp_placement){.kind = DTP_PARTIAL, .op = DTP_REDUCE_MAX};
             }
         }
         char text[DTP_LAYOUT_TEXT_BYTES];
@@ -158,7 +158,7 @@ static void test_rules__layouts_and_conflicts(void **state)
     dtp_dims dims;
     dtp_dim_id batch, ff;
     dtp_mesh mesh;
-    dtp_rules rules;
+    dtp_layout_rules rules;
     dtp_layout layout;
     dtp_err err;
     dtp_dims_init(&dims, arena);
@@ -166,22 +166,28 @@ static void test_rules__layouts_and_conflicts(void **state)
     assert_int_equal(dtp_dims_intern(&dims, "d_ff", 9, &ff, NULL), DTP_OK);
     assert_int_equal(dtp_mesh_parse("x:2;y:3", &mesh, NULL), DTP_OK);
     dtp_ttype type = {.dtype = DTP_F32, .rank = 2, .dims = {{batch, 12}, {ff, 9}}};
-    assert_int_equal(dtp_rules_parse("batch:x;d_ff:y", &mesh, &dims, arena, &rules, NULL), DTP_OK);
-    assert_int_equal(dtp_rules_layout(&rules, &mesh, &dims, &type, false, &layout, NULL), DTP_OK);
-    assert_int_equal(layout.place[0].axis, 0);
-    assert_int_equal(layout.place[1].axis, 1);
-    assert_string_equal(dtp_rules_print(&rules, &mesh, &dims, arena), "batch:x;d_ff:y");
-    assert_int_equal(dtp_rules_parse("d_ff:x", &mesh, &dims, arena, &rules, NULL), DTP_OK);
-    assert_int_equal(dtp_rules_layout(&rules, &mesh, &dims, &type, false, &layout, &err),
+    assert_int_equal(dtp_layout_rules_parse("batch:x;d_ff:y", &mesh, &dims, arena, &rules, NULL),
+                     DTP_OK);
+    assert_int_equal(dtp_layout_rules_layout(&rules, &mesh, &dims, &type, false, &layout, NULL),
+                     DTP_OK);
+    assert_int_equal(layout.placement[0].axis, 0);
+    assert_int_equal(layout.placement[1].axis, 1);
+    assert_string_equal(dtp_layout_rules_print(&rules, &mesh, &dims, arena), "batch:x;d_ff:y");
+    assert_int_equal(dtp_layout_rules_parse("d_ff:x", &mesh, &dims, arena, &rules, NULL), DTP_OK);
+    assert_int_equal(dtp_layout_rules_layout(&rules, &mesh, &dims, &type, false, &layout, &err),
                      DTP_INVALID);
     assert_non_null(strstr(err.msg, "'d_ff' of size 9"));
-    assert_int_equal(dtp_rules_parse("batch:x;d_ff:x", &mesh, &dims, arena, &rules, NULL), DTP_OK);
-    assert_int_equal(dtp_rules_layout(&rules, &mesh, &dims, &type, true, &layout, &err),
+    assert_int_equal(dtp_layout_rules_parse("batch:x;d_ff:x", &mesh, &dims, arena, &rules, NULL),
+                     DTP_OK);
+    assert_int_equal(dtp_layout_rules_layout(&rules, &mesh, &dims, &type, true, &layout, &err),
                      DTP_INVALID);
     assert_non_null(strstr(err.msg, "'batch' and 'd_ff'"));
-    assert_int_equal(dtp_rules_parse("nope:x", &mesh, &dims, arena, &rules, &err), DTP_INVALID);
-    assert_int_equal(dtp_rules_parse("batch:q", &mesh, &dims, arena, &rules, &err), DTP_INVALID);
-    assert_int_equal(dtp_rules_parse("batch", &mesh, &dims, arena, &rules, &err), DTP_INVALID);
+    assert_int_equal(dtp_layout_rules_parse("nope:x", &mesh, &dims, arena, &rules, &err),
+                     DTP_INVALID);
+    assert_int_equal(dtp_layout_rules_parse("batch:q", &mesh, &dims, arena, &rules, &err),
+                     DTP_INVALID);
+    assert_int_equal(dtp_layout_rules_parse("batch", &mesh, &dims, arena, &rules, &err),
+                     DTP_INVALID);
     dtp_arena_destroy(arena);
 }
 

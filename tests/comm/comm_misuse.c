@@ -93,7 +93,7 @@ static dtp_status one_fails(dtp_comm *c, void *user, dtp_err *err)
     (void)user;
     dtp_err said = {0};
     if (c->rank == c->size - 1) {
-        dtp_comm_give_up(c, "on purpose");
+        dtp_comm_abort(c, "on purpose");
     }
     dtp_status s = collective(c, DTP_ALL_REDUCE, 1, COUNT, &said);
     return expect(c, s, &said, "gives up because rank", "on purpose", err);

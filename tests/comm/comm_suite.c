@@ -206,19 +206,19 @@ static dtp_status run_all(dtp_comm *c, buffers *b, dtp_err *err)
 static dtp_status run_lent(dtp_comm *c, buffers b, dtp_err *err)
 {
     dtp_status status = DTP_OK;
-    if (c->ops->lend == NULL) {
+    if (c->ops->register_memory == NULL) {
         return DTP_OK;
     }
-    b.in = c->ops->lend(c, (size_t)b.capacity);
-    b.out = c->ops->lend(c, (size_t)b.capacity);
+    b.in = c->ops->register_memory(c, (size_t)b.capacity);
+    b.out = c->ops->register_memory(c, (size_t)b.capacity);
     if (b.in != NULL && b.out != NULL) {
         status = run_all(c, &b, err);
     }
-    bool mine = c->ops->take_back(c, b.in), none = c->ops->take_back(c, &status);
+    bool mine = c->ops->release_memory(c, b.in), none = c->ops->release_memory(c, &status);
     if (status == DTP_OK && (mine != (b.in != NULL) || none)) {
         status = DTP_FAIL(err, DTP_INTERNAL, "lent memory was not taken back");
     }
-    (void)c->ops->take_back(c, b.out);
+    (void)c->ops->release_memory(c, b.out);
     return status;
 }
 
@@ -257,11 +257,11 @@ dtp_status comm_suite_agree(dtp_comm *comm, void *user, dtp_err *err)
     if (fails) {
         (void)DTP_FAIL(&mine, DTP_RANGE, "on purpose");
     }
-    dtp_status got = dtp_comm_settle(comm, fails ? DTP_RANGE : DTP_OK, &mine);
+    dtp_status got = dtp_comm_agree_status(comm, fails ? DTP_RANGE : DTP_OK, &mine);
     if (got != (fails ? DTP_RANGE : DTP_COMM)) {
         return DTP_FAIL(err, DTP_INTERNAL, "rank %d: settling gave %d", comm->rank, got);
     }
-    return dtp_comm_settle(comm, DTP_OK, err);
+    return dtp_comm_agree_status(comm, DTP_OK, err);
 }
 
 /* ---- order ---- */
@@ -373,7 +373,7 @@ static dtp_status on_view(dtp_comm *c, const dtp_mesh_set *sets, int32_t n, buff
 {
     dtp_comm *v = NULL;
     dtp_mesh mesh = view_mesh(&c->mesh, sets, n);
-    DTP_TRY(dtp_comm_view_create(c, &mesh, sets, &v, err));
+    DTP_TRY(dtp_sub_communicator_create(c, &mesh, sets, &v, err));
     dtp_status status = check_place(c, v, sets, err);
     for (dtp_mesh_set set = 0; set < (dtp_mesh_set)1 << n && status == DTP_OK; set++) {
         dtp_coll coll = {.set = set, .dtype = DTP_F64, .count = 10};
@@ -416,7 +416,7 @@ static dtp_status refuses_bad_views(dtp_comm *c, dtp_err *err)
         for (int32_t m = 0; m < 2 && i < 2; m++) {
             mesh.sizes[m] = dtp_mesh_set_size(&c->mesh, bad[i][m]);
         }
-        if (dtp_comm_view_create(c, &mesh, bad[i], &v, &quiet) != DTP_INVALID) {
+        if (dtp_sub_communicator_create(c, &mesh, bad[i], &v, &quiet) != DTP_INVALID) {
             return DTP_FAIL(err, DTP_INTERNAL, "view %zu was not refused", i);
         }
     }

@@ -31,7 +31,7 @@ static dtp_status on_mesh(const char *text, int64_t limit, dtp_err *err)
         status = comm_suite_order(c, limit > 0 ? c : NULL, err);
     }
     if (status != DTP_OK) {
-        dtp_comm_give_up(c, err->msg);
+        dtp_comm_abort(c, err->msg);
     }
     dtp_comm_destroy(c);
     return status;
@@ -44,7 +44,7 @@ static dtp_status leave_waiting(dtp_comm *c, dtp_err *err)
     float x = 0;
     dtp_coll coll = {.kind = DTP_ALL_REDUCE, .set = 1, .dtype = DTP_F32, .count = 1};
     if (c->rank == c->size - 1) {
-        dtp_comm_give_up(c, "on purpose");
+        dtp_comm_abort(c, "on purpose");
     }
     return c->ops->run(c, &coll, &x, &x, err);
 }

@@ -227,17 +227,17 @@ static void test_ranges__never_overlap_and_come_back(void **state)
 {
     (void)state;
     enum { BYTES = 4096, LIVE = 64 };
-    dtp_comm__ranges r;
+    dtp_comm__free_list r;
     int64_t start[LIVE], size[LIVE];
     int n = 0;
     uint64_t seed = 9;
-    assert_true(dtp_comm__ranges_init(&r, BYTES));
+    assert_true(dtp_comm__free_list_init(&r, BYTES));
     for (int k = 0; k < 20000; k++) {
         uint64_t x = next_random(&seed);
         if (n < LIVE && x % 2 == 0) {
             size[n] = 1 + (int64_t)(x >> 8) % 300;
             size[n] = size[n] > 0 ? size[n] : 1;
-            start[n] = dtp_comm__ranges_take(&r, size[n]);
+            start[n] = dtp_comm__free_list_take(&r, size[n]);
             assert_true(start[n] < 0 || start[n] + size[n] <= BYTES);
             for (int i = 0; i < n && start[n] >= 0; i++) {
                 assert_true(start[i] + size[i] <= start[n] || start[n] + size[n] <= start[i]);
@@ -246,19 +246,19 @@ static void test_ranges__never_overlap_and_come_back(void **state)
         } else if (n > 0) {
             int i = (int)(x >> 8) % n;
             i = i < 0 ? -i : i;
-            assert_true(dtp_comm__ranges_give(&r, start[i]));
-            assert_false(dtp_comm__ranges_give(&r, start[i]));
+            assert_true(dtp_comm__free_list_release(&r, start[i]));
+            assert_false(dtp_comm__free_list_release(&r, start[i]));
             start[i] = start[n - 1];
             size[i] = size[n - 1];
             n--;
         }
     }
     while (n > 0) {
-        assert_true(dtp_comm__ranges_give(&r, start[--n]));
+        assert_true(dtp_comm__free_list_release(&r, start[--n]));
     }
-    assert_int_equal(dtp_comm__ranges_take(&r, BYTES), 0);
-    assert_int_equal(dtp_comm__ranges_take(&r, 1), -1);
-    dtp_comm__ranges_clear(&r);
+    assert_int_equal(dtp_comm__free_list_take(&r, BYTES), 0);
+    assert_int_equal(dtp_comm__free_list_take(&r, 1), -1);
+    dtp_comm__free_list_clear(&r);
 }
 
 int main(void)

@@ -172,7 +172,7 @@ static dtp_status gives_up(dtp_comm *c, void *user, dtp_err *err)
 {
     (void)user;
     if (c->rank == 0) {
-        dtp_comm_give_up(c, "no more");
+        dtp_comm_abort(c, "no more");
         return DTP_OK;
     }
     return c->ops->barrier(c, err);

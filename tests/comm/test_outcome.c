@@ -81,7 +81,7 @@ static dtp_status play(dtp_comm *comm, dtp_backend *backend, void *user, dtp_err
         DTP_TRY(comm->ops->run(comm, &coll, &x, &x, err));
     }
     dtp_status mine = own(p, comm->rank, err);
-    return p->deed == SETTLE ? dtp_comm_settle(comm, mine, err) : mine;
+    return p->deed == SETTLE ? dtp_comm_agree_status(comm, mine, err) : mine;
 }
 
 static int count_report(void *user, const dtp_err *err)

@@ -1,5 +1,5 @@
-/* dtp_comm_settle: every rank gets the reason of the lowest rank that failed. Runs on virtual ranks
- * and under MPI. */
+/* dtp_comm_agree_status: every rank gets the reason of the lowest rank that failed. Runs on virtual
+ * ranks and under MPI. */
 #include <string.h>
 
 #include "executor/comm/communicator.h"
@@ -13,7 +13,7 @@ static dtp_status expect(dtp_comm *c, dtp_status got, dtp_status want, const cha
         return DTP_FAIL(err, DTP_INTERNAL, "rank %d: got '%s' ('%.400s'), expected '%s' '%.300s'",
                         c->rank, dtp_status_text(got), said->msg, dtp_status_text(want), words);
     }
-    return dtp_comm_settle(c, DTP_OK, err);
+    return dtp_comm_agree_status(c, DTP_OK, err);
 }
 
 static dtp_status one_fails(dtp_comm *c, dtp_err *err)
@@ -21,7 +21,7 @@ static dtp_status one_fails(dtp_comm *c, dtp_err *err)
     dtp_err said = {0};
     const bool last = c->rank == c->size - 1;
     dtp_status s = last ? DTP_FAIL(&said, DTP_RANGE, "label 17 is out of range") : DTP_OK;
-    s = dtp_comm_settle(c, s, &said);
+    s = dtp_comm_agree_status(c, s, &said);
     return expect(c, s, last ? DTP_RANGE : DTP_COMM, last ? "label 17" : "failed: label 17 is out",
                   &said, err);
 }
@@ -32,7 +32,7 @@ static dtp_status many_fail(dtp_comm *c, dtp_err *err)
     dtp_err said = {0};
     const bool last = c->rank == c->size - 1;
     dtp_status s = last ? DTP_OK : DTP_FAIL(&said, DTP_IO, "disk %d is full", c->rank);
-    s = dtp_comm_settle(c, s, &said);
+    s = dtp_comm_agree_status(c, s, &said);
     return expect(c, s, last ? DTP_COMM : DTP_IO,
                   last ? "gives up because rank 0 failed: disk 0 is full" : "disk", &said, err);
 }
@@ -42,7 +42,7 @@ static dtp_status without_words(dtp_comm *c, dtp_err *err)
 {
     dtp_err said = {0};
     dtp_status s =
-        dtp_comm_settle(c, c->rank == 0 ? DTP_NOMEM : DTP_OK, c->rank == 0 ? NULL : &said);
+        dtp_comm_agree_status(c, c->rank == 0 ? DTP_NOMEM : DTP_OK, c->rank == 0 ? NULL : &said);
     return expect(c, s, c->rank == 0 ? DTP_NOMEM : DTP_COMM,
                   c->rank == 0 ? "" : "rank 0 failed: out of memory", &said, err);
 }
@@ -55,10 +55,10 @@ static dtp_status long_words(dtp_comm *c, dtp_err *err)
     memset(text, 'w', sizeof text - 1);
     text[sizeof text - 1] = '\0';
     dtp_status s = c->rank == 0 ? DTP_FAIL(&said, DTP_INVALID, "%s", text) : DTP_OK;
-    s = dtp_comm_settle(c, s, &said);
+    s = dtp_comm_agree_status(c, s, &said);
     DTP_TRY(expect(c, s, c->rank == 0 ? DTP_INVALID : DTP_COMM, "wwwwwwww", &said, err));
     s = c->rank == 0 ? DTP_FAIL(&said, DTP_INVALID, "%s", text) : DTP_OK;
-    s = dtp_comm_settle(c, s, c->rank == 0 ? &said : NULL);
+    s = dtp_comm_agree_status(c, s, c->rank == 0 ? &said : NULL);
     return expect(c, s, c->rank == 0 ? DTP_INVALID : DTP_COMM, "", &said, err);
 }
 

@@ -144,9 +144,9 @@ static long double cost_of(const dtp_graph *g, const dtp_pricer *pricer, const d
 static long double cost_of_replication(const dtp_graph *g, const dtp_pricer *pricer)
 {
     dtp_arena *arena = dtp_arena_create();
-    dtp_rules rules;
+    dtp_layout_rules rules;
     dtp_sharding s;
-    assert_int_equal(dtp_rules_create(arena, g->dims.n, &rules, NULL), DTP_OK);
+    assert_int_equal(dtp_layout_rules_create(arena, g->dims.n, &rules, NULL), DTP_OK);
     assert_int_equal(dtp_sharding_from_rules(g, &pricer->mesh, &rules, false, arena, &s, NULL),
                      DTP_OK);
     const long double cost = cost_of(g, pricer, &s, NULL);

@@ -170,7 +170,7 @@ static void test_price__work_by_hand(void **state)
     near(dtp_price_work(m, "add", DTP_F32, &memory), 2.0 + 3.0);
     dtp_work none = {.cls = DTP_WORK_NONE, .bytes = 300.0};
     near(dtp_price_work(m, "relabel", DTP_F32, &none), 0.0);
-    near(dtp_price_move(m, DTP_MOVE_PACK, 200.0), 4.0);
+    near(dtp_price_move(m, DTP_COPY_PACK, 200.0), 4.0);
 
     const double x[] = {100.0, 10000.0};
     const double y[] = {1.0, 100.0};
@@ -184,7 +184,7 @@ static void test_price__work_by_hand(void **state)
     memory.flops = 50.0;
     near(dtp_price_work(m, "attention", DTP_F32, &memory), 3.0 + 5.0);
     near(dtp_price_work(m, "add", DTP_F32, &memory), 3.0);
-    near(dtp_price_move(m, DTP_MOVE_PACK, 200.0), 4.0);
+    near(dtp_price_move(m, DTP_COPY_PACK, 200.0), 4.0);
     dtp_machine_destroy(m);
 }
 

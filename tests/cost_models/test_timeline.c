@@ -20,13 +20,13 @@ static uint32_t draw(uint64_t *state, uint32_t below)
 }
 
 /* Random tasks; also their direct predecessors as a matrix. */
-static int random_tasks(uint64_t *random, dtp_timeline_task *tasks, bool edge[MAX_TASKS][MAX_TASKS])
+static int random_tasks(uint64_t *random, dtp_schedule_task *tasks, bool edge[MAX_TASKS][MAX_TASKS])
 {
     int n = 1 + (int)draw(random, MAX_TASKS);
     memset(edge, 0, sizeof(bool) * MAX_TASKS * MAX_TASKS);
     int32_t count[2] = {0, 0};
     for (int i = 0; i < n; i++) {
-        tasks[i] = (dtp_timeline_task){.comm = draw(random, 3) == 0, .time_s = draw(random, 10)};
+        tasks[i] = (dtp_schedule_task){.comm = draw(random, 3) == 0, .time_s = draw(random, 10)};
         for (int r = 0; r < 2; r++) {
             tasks[i].need[r] = (int32_t)draw(random, (uint32_t)count[r] + 1);
         }
@@ -42,7 +42,7 @@ static int random_tasks(uint64_t *random, dtp_timeline_task *tasks, bool edge[MA
 
 /* How much of task i is communication while no compute task runs. Compute tasks do not overlap each
  * other. */
-static double exposed_part(int n, const dtp_timeline_task *tasks, const double *end, int i)
+static double exposed_part(int n, const dtp_schedule_task *tasks, const double *end, int i)
 {
     double part = tasks[i].comm ? tasks[i].time_s : 0.0;
     for (int j = 0; j < n && tasks[i].comm; j++) {
@@ -63,16 +63,16 @@ static double sum_of(int n, const double *parts)
 }
 
 /* By task at full speed, and its sum also where both slow down. */
-static void check_exposed(int n, const dtp_timeline_task *tasks, const double *end)
+static void check_exposed(int n, const dtp_schedule_task *tasks, const double *end)
 {
     double exposed[MAX_TASKS + 1];
     exposed[n] = -1.0;
-    dtp_timeline_result r = dtp_timeline_run(n, tasks, 1.0, exposed);
+    dtp_schedule_result r = dtp_schedule_run(n, tasks, 1.0, exposed);
     for (int i = 0; i < n; i++) {
         assert_true(fabs(exposed[i] - exposed_part(n, tasks, end, i)) < 1e-9);
     }
     assert_true(fabs(sum_of(n, exposed) - r.exposed_comm_s) < 1e-9);
-    r = dtp_timeline_run(n, tasks, 1.5, exposed);
+    r = dtp_schedule_run(n, tasks, 1.5, exposed);
     assert_true(fabs(sum_of(n, exposed) - r.exposed_comm_s) < 1e-9);
     for (int i = 0; i < n; i++) {
         assert_true(exposed[i] <= (tasks[i].comm ? tasks[i].time_s + 1e-9 : 0.0));
@@ -88,7 +88,7 @@ static void test_timeline__is_the_longest_path(void **state)
     print_message("seed %d\n", SEED);
     for (int round = 0; round < 500; round++) {
         static bool edge[MAX_TASKS][MAX_TASKS];
-        dtp_timeline_task tasks[MAX_TASKS];
+        dtp_schedule_task tasks[MAX_TASKS];
         double end[MAX_TASKS], last = 0.0, compute = 0.0, total = 0.0;
         int n = random_tasks(&random, tasks, edge);
         for (int i = 0; i < n; i++) {
@@ -101,11 +101,11 @@ static void test_timeline__is_the_longest_path(void **state)
             total += tasks[i].time_s;
             compute += tasks[i].comm ? 0.0 : tasks[i].time_s;
         }
-        dtp_timeline_result r = dtp_timeline_run(n, tasks, 1.0, NULL);
+        dtp_schedule_result r = dtp_schedule_run(n, tasks, 1.0, NULL);
         assert_true(fabs(r.end_s - last) < 1e-9);
         assert_true(fabs(r.exposed_comm_s - (last - compute)) < 1e-9);
         assert_true(fabs(r.overlapped_s - (total - last)) < 1e-9);
-        dtp_timeline_result slow = dtp_timeline_run(n, tasks, 1.5, NULL);
+        dtp_schedule_result slow = dtp_schedule_run(n, tasks, 1.5, NULL);
         assert_true(slow.end_s >= r.end_s - 1e-9);
         assert_true(slow.end_s <= 1.5 * r.end_s + 1e-9);
         check_exposed(n, tasks, end);
@@ -115,8 +115,8 @@ static void test_timeline__is_the_longest_path(void **state)
 static void test_timeline__slows_both_while_they_overlap(void **state)
 {
     (void)state;
-    const dtp_timeline_task tasks[] = {{false, 4.0, {0, 0}}, {true, 2.0, {0, 0}}};
-    dtp_timeline_result r = dtp_timeline_run(2, tasks, 2.0, NULL);
+    const dtp_schedule_task tasks[] = {{false, 4.0, {0, 0}}, {true, 2.0, {0, 0}}};
+    dtp_schedule_result r = dtp_schedule_run(2, tasks, 2.0, NULL);
     assert_true(fabs(r.end_s - 6.0) < 1e-12);
     assert_true(fabs(r.overlapped_s - 4.0) < 1e-12);
     assert_true(fabs(r.exposed_comm_s) < 1e-12);
@@ -125,8 +125,8 @@ static void test_timeline__slows_both_while_they_overlap(void **state)
 static void check_by_instr(const dtp_program *p, const double *expected)
 {
     double exposed[5];
-    dtp_timeline_result r;
-    assert_true(dtp_timeline_program(p, 1.0, &r, exposed));
+    dtp_schedule_result r;
+    assert_true(dtp_schedule_program(p, 1.0, &r, exposed));
     for (int32_t i = 0; i < p->n_instrs; i++) {
         assert_true(fabs(exposed[i] - expected[i]) < 1e-12);
     }
@@ -148,16 +148,16 @@ static void test_timeline__depends_through_buffers(void **state)
         {.kind = DTP_INSTR_COLLECTIVE, .n_in = 1, .in = v0, .n_out = 1, .out = v4, .time_s = 1.0},
     };
     dtp_program p = {.n_values = 5, .values = values, .n_instrs = 5, .instrs = instrs};
-    dtp_timeline_task tasks[5];
-    assert_true(dtp_timeline_tasks(&p, tasks));
+    dtp_schedule_task tasks[5];
+    assert_true(dtp_schedule_tasks(&p, tasks));
     assert_int_equal(tasks[1].need[0], 1);
     assert_int_equal(tasks[2].need[0], 0);
     assert_int_equal(tasks[2].need[1], 0);
     assert_int_equal(tasks[3].need[0], 2);
     assert_int_equal(tasks[3].need[1], 1);
     assert_int_equal(tasks[4].need[0], 3); /* v2 was written by kernel 2 and read by kernel 3 */
-    dtp_timeline_result r;
-    assert_true(dtp_timeline_program(&p, 1.0, &r, NULL));
+    dtp_schedule_result r;
+    assert_true(dtp_schedule_program(&p, 1.0, &r, NULL));
     assert_true(fabs(r.end_s - 8.0) < 1e-12);
     assert_true(fabs(r.exposed_comm_s - 4.0) < 1e-12);
     check_by_instr(&p, (double[]){0.0, 3.0, 0.0, 0.0, 1.0});
@@ -186,9 +186,9 @@ static void test_timeline__adds_up_runs_of_an_instruction(void **state)
     };
     const dtp_graph g = {.microbatches = 3};
     dtp_program p = {.graph = &g, .n_values = 5, .values = values, .n_instrs = 4, .instrs = instrs};
-    dtp_timeline_result r;
-    assert_int_equal(dtp_timeline_count(&p), 10);
-    assert_true(dtp_timeline_program(&p, 1.0, &r, NULL));
+    dtp_schedule_result r;
+    assert_int_equal(dtp_schedule_count(&p), 10);
+    assert_true(dtp_schedule_program(&p, 1.0, &r, NULL));
     assert_true(fabs(r.end_s - 20.0) < 1e-12);
     assert_true(fabs(r.exposed_comm_s - 8.0) < 1e-12);
     check_by_instr(&p, (double[]){6.0, 0.0, 0.0, 2.0});

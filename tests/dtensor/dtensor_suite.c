@@ -26,7 +26,7 @@ dtp_layout dt_random_layout(const dtp_mesh *mesh, int32_t rank, bool partial, ui
         if (pick < (uint64_t)rank) {
             dtp_layout_split(&layout, m, (int32_t)pick);
         } else if (pick > (uint64_t)rank) {
-            layout.place[m] = (dtp_place){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
+            layout.placement[m] = (dtp_placement){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
         }
     }
     return layout;
@@ -104,7 +104,7 @@ dtp_status dt_expect_local(dtp_tensor t, const void *global, const char *what, d
     dtp_device_mesh_coords(t.mesh, coords);
     for (int32_t i = 0; i < desc.rank; i++) {
         int64_t offset, size;
-        dtp_layout_piece(&desc.layout, dtp_device_mesh_dims(t.mesh), i, desc.shape[i], coords,
+        dtp_layout_shard(&desc.layout, dtp_device_mesh_dims(t.mesh), i, desc.shape[i], coords,
                          &offset, &size);
         elems *= size;
         if (size != local.shape[i] || offset != local.offset[i]) {

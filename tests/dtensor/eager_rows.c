@@ -59,8 +59,8 @@ static dtp_status weigh(eager *e, dtp_tensor y, dtp_tensor *loss, dtp_err *err)
     memcpy(s.shape, d.shape, sizeof s.shape);
     DTP_TRY(eager_input(e, &s, &w, err));
     for (int32_t m = 0; m < d.layout.n_mesh; m++) {
-        if (d.layout.place[m].kind == DTP_PARTIAL) {
-            d.layout.place[m] = (dtp_place){0};
+        if (d.layout.placement[m].kind == DTP_PARTIAL) {
+            d.layout.placement[m] = (dtp_placement){0};
         }
     }
     DTP_TRY(dtp_tensor_redistribute(w, &d.layout, &placed, err));

@@ -37,7 +37,7 @@ static dtp_layout random_layout(const eager *e, const eager_spec *spec, uint64_t
         if (axis < spec->rank) {
             dtp_layout_split(&out, m, axis);
         } else if (axis == spec->rank && number && eager_random(state) % 2 == 0) {
-            out.place[m] = (dtp_place){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
+            out.placement[m] = (dtp_placement){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
         }
     }
     return out;

@@ -141,7 +141,7 @@ static dtp_status make_source(dtp_device_mesh *mesh, const dtp_tensor_desc *desc
 {
     int64_t summands = 1, n = dt_elems(desc);
     for (int32_t m = 0; m < desc->layout.n_mesh; m++) {
-        bool partial = desc->layout.place[m].kind == DTP_PARTIAL;
+        bool partial = desc->layout.placement[m].kind == DTP_PARTIAL;
         summands *= partial ? dtp_device_mesh_dims(mesh)->sizes[m] : 1;
     }
     for (int64_t i = 0; i < n; i++) {
@@ -149,8 +149,8 @@ static dtp_status make_source(dtp_device_mesh *mesh, const dtp_tensor_desc *desc
     }
     dtp_tensor_desc whole = *desc;
     for (int32_t m = 0; m < desc->layout.n_mesh; m++) {
-        if (whole.layout.place[m].kind == DTP_PARTIAL) {
-            whole.layout.place[m] = (dtp_place){0};
+        if (whole.layout.placement[m].kind == DTP_PARTIAL) {
+            whole.layout.placement[m] = (dtp_placement){0};
         }
     }
     dtp_tensor t;
@@ -268,10 +268,10 @@ static void test_dtensor_guides__counts_of_redistributions(void **state)
 /* ---- R15: every source to every target on two mesh dims -----------------------------------------
  */
 
-static const dtp_place PLACES[] = {{.kind = DTP_REPLICATE},
-                                   {.kind = DTP_SHARD, .axis = 0},
-                                   {.kind = DTP_SHARD, .axis = 1},
-                                   {.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM}};
+static const dtp_placement PLACES[] = {{.kind = DTP_REPLICATE},
+                                       {.kind = DTP_SHARD, .axis = 0},
+                                       {.kind = DTP_SHARD, .axis = 1},
+                                       {.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM}};
 
 static dtp_layout pair_of(int outer, int inner)
 {
@@ -281,7 +281,7 @@ static dtp_layout pair_of(int outer, int inner)
         if (PLACES[pick[m]].kind == DTP_SHARD) {
             dtp_layout_split(&layout, m, PLACES[pick[m]].axis);
         } else {
-            layout.place[m] = PLACES[pick[m]];
+            layout.placement[m] = PLACES[pick[m]];
         }
     }
     return layout;

@@ -109,15 +109,15 @@ static dtp_status try_case(dtp_device_mesh *mesh, const dtp_case_graph *cg, bool
 {
     const dtp_node *node = &cg->g->nodes[cg->node];
     dtp_tensor in[DTP_MAX_OP_IN], outs[DTP_MAX_OP_OUT];
-    dtp_plain_call call;
+    dtp_canonical_call call;
     dtp_err said = {0};
     for (int32_t i = 0; i < node->n_in; i++) {
         DTP_TRY(case_operand(mesh, cg, i, split, &in[i], err));
     }
-    DTP_TRY(dtp_plain__of_node(cg->g, node, in, &call, err));
+    DTP_TRY(dtp_canonical__of_node(cg->g, node, in, &call, err));
     dtp_status s = DTP_OK;
     if (node->n_in > 0) {
-        s = dtp_plain__run(&call, outs, &said);
+        s = dtp_canonical__run(&call, outs, &said);
         for (int32_t i = 0; i < node->op->n_out && s == DTP_OK; i++) {
             dtp_tensor_destroy(outs[i]);
         }

@@ -80,8 +80,8 @@ static dtp_status note_gradients(eager *e, dtp_tape *tape, const eager_function 
         DTP_TRY(dtp_tensor_describe(sources[i], &a, err));
         DTP_TRY(dtp_tensor_describe(grads[i], &b, err));
         for (int32_t m = 0; m < a.layout.n_mesh; m++) {
-            if (a.layout.place[m].kind == DTP_PARTIAL) {
-                a.layout.place[m] = (dtp_place){0};
+            if (a.layout.placement[m].kind == DTP_PARTIAL) {
+                a.layout.placement[m] = (dtp_placement){0};
             }
         }
         if (!dtp_layout_equal(&a.layout, &b.layout)) {

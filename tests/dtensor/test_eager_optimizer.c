@@ -80,18 +80,18 @@ static dtp_status model_of(const training *t, dtp_graph **out, dtp_err *err)
     return dtp_model_parse("tiny", text, (size_t)n, &options, out, err);
 }
 
-static dtp_piece whole(const dtp_graph *g, const char *name)
+static dtp_shard whole(const dtp_graph *g, const char *name)
 {
     static const dtp_mesh none = {0};
     const dtp_ttype *type = &g->tensors[dtp_graph_find(g, name)].type;
     const dtp_layout layout = dtp_layout_replicated(type->rank, 0);
-    return dtp_piece_of(type, &layout, &none, 0);
+    return dtp_shard_of(type, &layout, &none, 0);
 }
 
 static dtp_status note_inputs(training *t, const dtp_graph *g, dtp_err *err)
 {
     dtp_feed *feed;
-    const dtp_piece x = whole(g, "x"), y = whole(g, "y");
+    const dtp_shard x = whole(g, "x"), y = whole(g, "y");
     DTP_TRY(dtp_feed_create(g, 0, NULL, SEED, &feed, err));
     dtp_status s = DTP_OK;
     for (int32_t i = 0; i < STEPS && s == DTP_OK; i++) {
@@ -100,7 +100,7 @@ static dtp_status note_inputs(training *t, const dtp_graph *g, dtp_err *err)
     }
     dtp_feed_destroy(feed);
     for (int32_t p = 0; p < PARAMS && s == DTP_OK; p++) {
-        const dtp_piece piece = whole(g, PARAM_NAMES[p]);
+        const dtp_shard piece = whole(g, PARAM_NAMES[p]);
         s = dtp_init_fill(&g->tensors[dtp_graph_find(g, PARAM_NAMES[p])], SEED, &piece, 1,
                           t->initial[p], err);
     }
@@ -148,7 +148,7 @@ static dtp_status train_graph(training *t, dtp_err *err)
 {
     static const dtp_mesh none = {0};
     dtp_graph *g;
-    dtp_rules rules;
+    dtp_layout_rules rules;
     dtp_sharding sharding;
     dtp_program *p = NULL;
     const dtp_lower_options lowering = dtp_lower_options_init();
@@ -156,7 +156,7 @@ static dtp_status train_graph(training *t, dtp_err *err)
     draw_hypers(t);
     DTP_TRY(model_of(t, &g, err));
     dtp_status s = note_inputs(t, g, err);
-    s = s == DTP_OK ? dtp_rules_parse("", &none, &g->dims, arena, &rules, err) : s;
+    s = s == DTP_OK ? dtp_layout_rules_parse("", &none, &g->dims, arena, &rules, err) : s;
     s = s == DTP_OK ? dtp_sharding_from_rules(g, &none, &rules, false, arena, &sharding, err) : s;
     s = s == DTP_OK ? dtp_lower(g, &sharding, &lowering, &p, err) : s;
     s = s == DTP_OK ? run_session(t, p, err) : s;

@@ -162,7 +162,7 @@ static void test_microbatch__texts_and_choices(void **state)
     assert_int_equal(dtp_microbatches_parse("batch=8", g, &dim, &count, &err), DTP_OK);
     assert_int_equal(dim, dtp_microbatch_dim(g));
     assert_int_equal(count, 8);
-    assert_int_equal(dtp_microbatch_choices(g, 10, arena, &n, &choices, &err), DTP_OK);
+    assert_int_equal(dtp_microbatch_variants(g, 10, arena, &n, &choices, &err), DTP_OK);
     assert_int_equal(n, 6); /* of 24: 1 2 3 4 6 8 */
     assert_int_equal(choices[5], 8);
     dtp_arena_destroy(arena);
@@ -184,14 +184,15 @@ static void lower(const dtp_graph *g, const char *rules_text, bool passes, lower
 {
     dtp_err err = {0};
     dtp_mesh mesh;
-    dtp_rules rules;
+    dtp_layout_rules rules;
     const dtp_lower_options none = {0};
     l->arena = dtp_arena_create();
     dtp_status s =
         dtp_machine_read(DTP_SOURCE_DIR "/models/machines/h100_64.json", &l->machine, &err);
     s = s == DTP_OK ? dtp_mesh_parse("x:2;y:2", &mesh, &err) : s;
     s = s == DTP_OK ? dtp_pricer_init(l->machine, &mesh, &l->pricer, &err) : s;
-    s = s == DTP_OK ? dtp_rules_parse(rules_text, &mesh, &g->dims, l->arena, &rules, &err) : s;
+    s = s == DTP_OK ? dtp_layout_rules_parse(rules_text, &mesh, &g->dims, l->arena, &rules, &err)
+                    : s;
     s = s == DTP_OK ? dtp_sharding_from_rules(g, &mesh, &rules, false, l->arena, &l->sharding, &err)
                     : s;
     s = s == DTP_OK ? dtp_lower(g, &l->sharding, passes ? NULL : &none, &l->program, &err) : s;
@@ -292,7 +293,7 @@ static void test_microbatch__prediction_counts_runs(void **state)
     assert_int_equal(all, 4 * counts[0] + counts[1]);
     assert_true(fabs(p.cost_s - (4 * body + tail)) <= 1e-12 * p.cost_s);
     assert_true(p.step_time_s <= p.cost_s * (1 + 1e-12));
-    assert_int_equal(dtp_timeline_count(l.program), timeline);
+    assert_int_equal(dtp_schedule_count(l.program), timeline);
     free_lowered(&l);
     dtp_graph_destroy(m);
     dtp_graph_destroy(g);
@@ -307,14 +308,15 @@ static void test_microbatch__rules_problem_agrees(void **state)
     for (int i = 0; i < 4; i++) {
         lowered l;
         dtp_err err = {0};
-        dtp_rules parsed;
+        dtp_layout_rules parsed;
         dtp_rules_problem *problem = NULL;
         dtp_rules_choice choice = {{0}};
         int64_t cost;
         lower(m, rules[i], false, &l);
         assert_int_equal(dtp_rules_problem_create(m, &l.pricer, &problem, &err), DTP_OK);
         assert_int_equal(
-            dtp_rules_parse(rules[i], &l.pricer.mesh, &m->dims, l.arena, &parsed, &err), DTP_OK);
+            dtp_layout_rules_parse(rules[i], &l.pricer.mesh, &m->dims, l.arena, &parsed, &err),
+            DTP_OK);
         for (dtp_dim_id d = 0; d < parsed.n; d++) {
             for (int8_t k = 0; k < parsed.splits[d].n; k++) {
                 choice.mesh_dims[problem->name_of[d]] |=
@@ -347,7 +349,7 @@ static void test_microbatch__plans_keep_choices(void **state)
     dtp_plan *read = NULL;
     char *first = NULL, *second = NULL;
     const char *const items[] = {"layer:0-2"};
-    const dtp_graph_choices choices = {
+    const dtp_graph_variant choices = {
         .remat = {.n = 1, .items = items}, .microbatches = 3, .micro_dim = -1};
     dtp_plan_request request = dtp_plan_request_init();
     assert_int_equal(dtp_machine_read(DTP_SOURCE_DIR "/models/machines/cpu_2.json", &machine, &err),

@@ -298,11 +298,11 @@ static void test_op_set__shapes_follow_from_the_signature(void **state)
     dtp_op_set_destroy(set);
 }
 
-static void rules_of(const dtp_graph *g, dtp_node_id n, dtp_rule_set *out)
+static void rules_of(const dtp_graph *g, dtp_node_id n, dtp_sharding_rules *out)
 {
     dtp_call_types types;
     const dtp_op_call call = dtp_node_call(g, &g->nodes[n], &types);
-    dtp_op_rules(&call, true, out);
+    dtp_sharding_rules_of(&call, true, out);
 }
 
 static void test_op_set__rules_follow_from_roles(void **state)
@@ -311,7 +311,7 @@ static void test_op_set__rules_follow_from_roles(void **state)
     dtp_op_set *set = described();
     dtp_graph *g = graph(set);
     dtp_tensor_id outs[3];
-    dtp_rule_set mine, theirs;
+    dtp_sharding_rules mine, theirs;
     assert_int_equal(add(g, "mm", "ab", "bc", outs, NULL), DTP_OK);
     assert_int_equal(add(g, "gain", "abc", "c", outs, NULL), DTP_OK);
     assert_int_equal(add(g, "stats", "abc", NULL, outs, NULL), DTP_OK);
@@ -343,7 +343,7 @@ static void test_op_set__opaque_rows_are_the_declared_ones(void **state)
     dtp_op_set *set = described();
     dtp_graph *g = graph(set);
     dtp_tensor_id outs[3];
-    dtp_rule_set rules;
+    dtp_sharding_rules rules;
     assert_int_equal(add(g, "local", "ab", "bc", outs, NULL), DTP_OK);
     rules_of(g, 0, &rules);
     assert_int_equal(rules.n, 5);

@@ -190,12 +190,12 @@ static void test_ops__have_the_expected_number_of_rules(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         dtp_graph *g = fresh_graph();
         dtp_call_types types;
-        dtp_rule_set set;
+        dtp_sharding_rules set;
         assert_int_equal(apply(g, &rows[i].op, NULL, NULL), DTP_OK);
         const dtp_op_call call = dtp_node_call(g, &g->nodes[0], &types);
-        dtp_op_rules(&call, false, &set);
+        dtp_sharding_rules_of(&call, false, &set);
         assert_int_equal(set.n, rows[i].n);
-        dtp_op_rules(&call, true, &set);
+        dtp_sharding_rules_of(&call, true, &set);
         assert_int_equal(set.n, rows[i].n + rows[i].n_linear);
         for (int32_t r = 0; r < set.n; r++) {
             assert_int_equal(set.rows[r].linear, r >= rows[i].n);
@@ -212,13 +212,13 @@ static void test_ops__reduced_dims_give_partial_results(void **state)
     for (int32_t kind = 0; kind < 4; kind++) {
         char attrs[64];
         dtp_call_types types;
-        dtp_rule_set set;
+        dtp_sharding_rules set;
         dtp_graph *g = fresh_graph();
         (void)snprintf(attrs, sizeof attrs, "int:kind=%d dims:over=a", kind);
         const op_row row = {{"reduce", attrs, NULL}, {"f32 a=2 b=3"}, NULL};
         assert_int_equal(apply(g, &row, NULL, NULL), DTP_OK);
         const dtp_op_call call = dtp_node_call(g, &g->nodes[0], &types);
-        dtp_op_rules(&call, false, &set);
+        dtp_sharding_rules_of(&call, false, &set);
         assert_int_equal(set.rows[1].dim, g->tensors[0].type.dims[0].id);
         assert_int_equal(set.rows[1].in[0].kind, DTP_SHARD);
         assert_int_equal(set.rows[1].out[0].kind, DTP_PARTIAL);
@@ -260,12 +260,12 @@ static void test_relabel__splits_the_outermost_dims_of_groups(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         dtp_graph *g = fresh_graph();
         dtp_call_types types;
-        dtp_rule_set set;
+        dtp_sharding_rules set;
         char text[256] = "";
         const op_row row = {{"relabel", NULL, rows[i].out}, {rows[i].in}, NULL};
         assert_int_equal(apply(g, &row, NULL, NULL), DTP_OK);
         const dtp_op_call call = dtp_node_call(g, &g->nodes[0], &types);
-        dtp_op_rules(&call, false, &set);
+        dtp_sharding_rules_of(&call, false, &set);
         for (int32_t r = 1; r < set.n; r++) {
             const size_t n = strlen(text);
             (void)snprintf(text + n, sizeof text - n, "%s%s>%s", r > 1 ? " " : "",
@@ -273,7 +273,7 @@ static void test_relabel__splits_the_outermost_dims_of_groups(void **state)
                            dtp_dims_name(&g->dims, set.rows[r].out_dim));
         }
         assert_string_equal(text, rows[i].rules);
-        dtp_op_rules(&call, true, &set);
+        dtp_sharding_rules_of(&call, true, &set);
         assert_true(set.rows[set.n - 1].linear);
         dtp_graph_destroy(g);
     }
@@ -328,7 +328,7 @@ static void test_relabel__rows_keep_every_element_on_its_rank(void **state)
         int64_t primes[6];
         const int32_t n = (int32_t)draw(&rng, 7);
         dtp_ttype in = {.dtype = DTP_F32}, out = {.dtype = DTP_F32};
-        dtp_rule_set set;
+        dtp_sharding_rules set;
         for (int32_t i = 0; i < n; i++) {
             primes[i] = draw(&rng, 3) == 0 ? 3 : 2;
         }
@@ -336,7 +336,7 @@ static void test_relabel__rows_keep_every_element_on_its_rank(void **state)
         draw_factors(&rng, primes, n, DTP_MAX_RANK, &out);
         const dtp_op_call call = {
             .op = dtp_op_find("relabel"), .n_in = 1, .n_out = 1, .in = &in, .out = &out};
-        dtp_op_rules(&call, false, &set);
+        dtp_sharding_rules_of(&call, false, &set);
         for (int32_t r = 1; r < set.n; r++) {
             const int32_t a = set.rows[r].in[0].axis, b = set.rows[r].out[0].axis;
             const int64_t na = in.dims[a].size, nb = out.dims[b].size;

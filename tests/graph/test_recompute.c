@@ -181,11 +181,11 @@ static void test_recompute__texts(void **state)
     assert_int_equal(dtp_remat_parse("all", g, arena, &remat, &err), DTP_OK);
     assert_int_equal(remat.n, 1);
     assert_string_equal(remat.items[0], "layer");
-    assert_int_equal(dtp_remat_choices(g, arena, &n, &choices, &err), DTP_OK);
+    assert_int_equal(dtp_remat_variants(g, arena, &n, &choices, &err), DTP_OK);
     assert_int_equal(n, 2);
     assert_int_equal(choices[0].n, 0);
     assert_string_equal(choices[1].items[0], "layer");
-    assert_int_equal(dtp_remat_choices(mlp, arena, &n, &choices, &err), DTP_OK);
+    assert_int_equal(dtp_remat_variants(mlp, arena, &n, &choices, &err), DTP_OK);
     assert_int_equal(n, 1);
     dtp_arena_destroy(arena);
     dtp_graph_destroy(mlp);

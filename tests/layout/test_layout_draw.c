@@ -58,7 +58,7 @@ static int64_t offset_of(const dtp_draw_grid *g, const dtp_draw_axis *axis, int3
                          int64_t *size)
 {
     int64_t offset;
-    dtp_draw__piece(g, axis, i, &offset, size);
+    dtp_draw__shard(g, axis, i, &offset, size);
     return offset;
 }
 

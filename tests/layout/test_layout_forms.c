@@ -49,8 +49,8 @@ static bool expressible(dtp_layout_form form, const dtp_layout *layout)
     bool partial = false;
     int32_t deepest = 0;
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        partial = partial || layout->place[m].kind == DTP_PARTIAL;
-        deepest = layout->place[m].order > deepest ? layout->place[m].order : deepest;
+        partial = partial || layout->placement[m].kind == DTP_PARTIAL;
+        deepest = layout->placement[m].order > deepest ? layout->placement[m].order : deepest;
     }
     const bool torch = form == DTP_FORM_TORCH || form == DTP_FORM_TORCH_SHORT;
     return (!partial || torch || form == DTP_FORM_OURS) && (deepest == 0 || form != DTP_FORM_TF);
@@ -60,8 +60,9 @@ static bool expressible(dtp_layout_form form, const dtp_layout *layout)
 static bool same_pieces(const fixture *f, const dtp_layout *a, const dtp_layout *b)
 {
     for (int32_t m = 0; m < f->mesh.n_dims; m++) {
-        if (a->place[m].kind != b->place[m].kind || a->place[m].op != b->place[m].op ||
-            a->place[m].axis != b->place[m].axis) {
+        if (a->placement[m].kind != b->placement[m].kind ||
+            a->placement[m].op != b->placement[m].op ||
+            a->placement[m].axis != b->placement[m].axis) {
             return false;
         }
     }

@@ -33,11 +33,12 @@ static void test_layout_rules_file__fills_in_the_mesh(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         dtp_arena *arena = dtp_arena_create();
         dtp_mesh mesh;
-        dtp_rules_file f = {0};
+        dtp_layout_rules_file f = {0};
         char all[512] = "";
         assert_int_equal(dtp_mesh_parse(cases[i].mesh, &mesh, NULL), DTP_OK);
         assert_int_equal(
-            dtp_rules_file_parse("r.json", TEXT, sizeof TEXT - 1, &mesh, arena, &f, NULL), DTP_OK);
+            dtp_layout_rules_file_parse("r.json", TEXT, sizeof TEXT - 1, &mesh, arena, &f, NULL),
+            DTP_OK);
         for (int32_t k = 0; k < f.n; k++) {
             size_t used = strlen(all);
             (void)snprintf(all + used, sizeof all - used, "%s%s=%s", k > 0 ? " " : "", f.names[k],
@@ -73,10 +74,10 @@ static void test_layout_rules_file__rejects_bad_texts(void **state)
     dtp_mesh mesh;
     assert_int_equal(dtp_mesh_parse("x:2", &mesh, NULL), DTP_OK);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        dtp_rules_file f = {0};
+        dtp_layout_rules_file f = {0};
         dtp_err err = {0};
-        dtp_status s = dtp_rules_file_parse("r.json", cases[i].text, strlen(cases[i].text), &mesh,
-                                            arena, &f, &err);
+        dtp_status s = dtp_layout_rules_file_parse("r.json", cases[i].text, strlen(cases[i].text),
+                                                   &mesh, arena, &f, &err);
         if (s != DTP_INVALID || strstr(err.msg, cases[i].message) == NULL) {
             fail_msg("'%s': status %d, '%s'", cases[i].text, (int)s, err.msg);
         }
@@ -89,7 +90,7 @@ static dtp_status read_rules(const char *path, const void *user, dtp_err *err)
     dtp_arena *arena = dtp_arena_create();
     int32_t n;
     const char **names, **rules;
-    dtp_status s = dtp_rules_file_read(path, user, arena, &n, &names, &rules, err);
+    dtp_status s = dtp_layout_rules_file_read(path, user, arena, &n, &names, &rules, err);
     dtp_arena_destroy(arena);
     return s;
 }
@@ -123,13 +124,13 @@ static void test_layout_rules_file__shipped_rules_fit_their_models(void **state)
             fail_msg("%s", err.msg);
         }
         (void)snprintf(path, sizeof path, DTP_SOURCE_DIR "/models/%s.rules.json", models[i]);
-        if (dtp_rules_file_read(path, &mesh, g->arena, &n, &names, &rules, &err) != DTP_OK) {
+        if (dtp_layout_rules_file_read(path, &mesh, g->arena, &n, &names, &rules, &err) != DTP_OK) {
             fail_msg("%s", err.msg);
         }
         assert_true(n >= 3);
         for (int32_t k = 0; k < n; k++) {
-            dtp_rules r;
-            if (dtp_rules_parse(rules[k], &mesh, &g->dims, g->arena, &r, &err) != DTP_OK) {
+            dtp_layout_rules r;
+            if (dtp_layout_rules_parse(rules[k], &mesh, &g->dims, g->arena, &r, &err) != DTP_OK) {
                 fail_msg("%s: %s: %s", path, names[k], err.msg);
             }
         }

@@ -162,11 +162,11 @@ dtp_sharding spmd_fixture_rules(const spmd_fixture *f, const char *mesh, const c
 {
     dtp_graph *g = f->graph;
     dtp_sharding s;
-    dtp_rules parsed;
+    dtp_layout_rules parsed;
     dtp_mesh m;
     dtp_err err;
     assert_int_equal(dtp_mesh_parse(mesh, &m, NULL), DTP_OK);
-    if (dtp_rules_parse(rules, &m, &g->dims, g->arena, &parsed, &err) != DTP_OK ||
+    if (dtp_layout_rules_parse(rules, &m, &g->dims, g->arena, &parsed, &err) != DTP_OK ||
         dtp_sharding_from_rules(g, &m, &parsed, true, g->arena, &s, &err) != DTP_OK) {
         fail_msg("%s / %s: %s", mesh, rules, err.msg);
     }

@@ -181,7 +181,7 @@ static void test_lower__reductions_in_a_row_become_one(void **state)
     spmd_fixture f = spmd_fixture_sum();
     dtp_sharding s = spmd_fixture_rules(&f, "x:2;y:2", "k:x;k:y");
     dtp_layout *p_layout = &s.layouts[dtp_graph_find(f.graph, "p")];
-    p_layout->place[1] = (dtp_place){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
+    p_layout->placement[1] = (dtp_placement){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
     for (int merge = 0; merge < 2; merge++) {
         dtp_lower_options options = dtp_lower_options_init();
         options.merge_collectives = merge == 1;
@@ -202,7 +202,7 @@ static void test_lower__updates_run_in_place(void **state)
     dtp_program *p = lower(&f, &s, NULL);
     int32_t copies = 0;
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        copies += p->instrs[i].kind == DTP_INSTR_MOVE;
+        copies += p->instrs[i].kind == DTP_INSTR_COPY;
     }
     assert_int_equal(copies, 0);
     assert_int_equal(p->n_updates, 6);
@@ -249,17 +249,18 @@ static void random_layout(const dtp_ttype *type, const dtp_mesh *mesh, dtp_layou
     for (int32_t k = 0; k < mesh->n_dims; k++) {
         int32_t m = (int32_t)((spmd_sim_random(seed) & 1U) != 0 ? k : mesh->n_dims - 1 - k);
         uint64_t pick = spmd_sim_random(seed) % (uint64_t)(type->rank + 1);
-        if (pick > 0 && out->place[m].kind == DTP_REPLICATE) {
+        if (pick > 0 && out->placement[m].kind == DTP_REPLICATE) {
             dtp_layout_split(out, m, (int32_t)pick - 1);
         }
     }
 }
 
 /* A partial operand can only come from a place that is replicated or the same partial. */
-static bool row_fits(const dtp_sharding *s, const dtp_node *node, const dtp_rule *row, int32_t m)
+static bool row_fits(const dtp_sharding *s, const dtp_node *node, const dtp_sharding_rule *row,
+                     int32_t m)
 {
     for (int32_t i = 0; i < node->n_in; i++) {
-        const dtp_place *have = &s->layouts[node->in[i]].place[m];
+        const dtp_placement *have = &s->layouts[node->in[i]].placement[m];
         if (row->in[i].kind == DTP_PARTIAL &&
             (have->kind == DTP_SHARD || (have->kind == DTP_PARTIAL && have->op != row->in[i].op))) {
             return false;
@@ -270,7 +271,7 @@ static bool row_fits(const dtp_sharding *s, const dtp_node *node, const dtp_rule
 
 /* Rows of a renaming op must split both sides evenly. */
 static void drop_uneven_renames(const dtp_op_call *call, const dtp_mesh *mesh,
-                                const dtp_rule_set *set, dtp_strategy *strategy)
+                                const dtp_sharding_rules *set, dtp_strategy *strategy)
 {
     for (int32_t m = 0; m < mesh->n_dims; m++) {
         int16_t r = strategy->row[m];
@@ -295,13 +296,13 @@ static void random_strategy(const spmd_fixture *f, dtp_sharding *s, dtp_node_id 
 {
     const dtp_node *node = &f->graph->nodes[n];
     dtp_call_types types;
-    dtp_rule_set set;
+    dtp_sharding_rules set;
     dtp_op_call call = dtp_node_call(f->graph, node, &types);
     bool internal = false, linear = false;
-    dtp_op_rules(&call, true, &set);
+    dtp_sharding_rules_of(&call, true, &set);
     for (int32_t m = 0; m < s->mesh.n_dims; m++) {
         int32_t r = (int32_t)(spmd_sim_random(seed) % (uint64_t)set.n);
-        const dtp_rule *row = &set.rows[r];
+        const dtp_sharding_rule *row = &set.rows[r];
         if (!row_fits(s, node, row, m) || (row->internal && linear) || (row->linear && internal)) {
             r = 0;
         }
@@ -316,10 +317,10 @@ static void random_strategy(const spmd_fixture *f, dtp_sharding *s, dtp_node_id 
         dtp_layout *out = &s->layouts[node->out[i]];
         random_layout(&types.out[i], &s->mesh, out, seed);
         for (int32_t m = 0; m < s->mesh.n_dims; m++) {
-            const dtp_place *raw = &set.rows[s->strategies[n].row[m]].out[i];
+            const dtp_placement *raw = &set.rows[s->strategies[n].row[m]].out[i];
             if (raw->kind == DTP_PARTIAL && raw->op == DTP_REDUCE_SUM &&
-                out->place[m].kind == DTP_REPLICATE && spmd_sim_random(seed) % 2 == 0) {
-                out->place[m] = *raw;
+                out->placement[m].kind == DTP_REPLICATE && spmd_sim_random(seed) % 2 == 0) {
+                out->placement[m] = *raw;
             }
         }
     }

@@ -143,18 +143,18 @@ static job lower(const dtp_lower_options *options)
     dtp_model_options model = {.f64 = true};
     dtp_err err = {0};
     dtp_mesh mesh;
-    dtp_rules rules;
+    dtp_layout_rules rules;
     dtp_sharding s = {0};
     if (dtp_model_parse("m", MODEL, strlen(MODEL), &model, &j.g, &err) != DTP_OK ||
         dtp_mesh_parse("x:2", &mesh, &err) != DTP_OK ||
-        dtp_rules_parse("a:x;c:x", &mesh, &j.g->dims, j.arena, &rules, &err) != DTP_OK ||
+        dtp_layout_rules_parse("a:x;c:x", &mesh, &j.g->dims, j.arena, &rules, &err) != DTP_OK ||
         dtp_sharding_from_rules(j.g, &mesh, &rules, false, j.arena, &s, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     dtp_tensor_id sum = dtp_graph_find(j.g, "sum");
     for (int32_t t = 0; t < s.n_tensors; t++) {
         if (t == sum) {
-            s.layouts[t].place[0] = (dtp_place){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
+            s.layouts[t].placement[0] = (dtp_placement){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
         }
     }
     if (dtp_lower(j.g, &s, options, &j.p, &err) != DTP_OK) {

@@ -55,14 +55,14 @@ static dtp_instr *find_coll(dtp_program *p, dtp_coll_kind kind, bool bucket)
     return NULL;
 }
 
-static dtp_instr *find_move(dtp_program *p, dtp_move_kind kind)
+static dtp_instr *find_move(dtp_program *p, dtp_copy_kind kind)
 {
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        if (p->instrs[i].kind == DTP_INSTR_MOVE && p->instrs[i].move.kind == kind) {
+        if (p->instrs[i].kind == DTP_INSTR_COPY && p->instrs[i].move.kind == kind) {
             return &p->instrs[i];
         }
     }
-    fail_msg("no %s", dtp_move_name(kind));
+    fail_msg("no %s", dtp_copy_name(kind));
     return NULL;
 }
 
@@ -168,7 +168,7 @@ static void cut_one_part(dtp_program *p)
 
 static void cut_staging(dtp_program *p)
 {
-    dtp_instr *pack = find_move(p, DTP_MOVE_UNPACK);
+    dtp_instr *pack = find_move(p, DTP_COPY_UNPACK);
     dtp_coll *c = &pack[-1].coll;
     assert_true(pack[-1].kind == DTP_INSTR_COLLECTIVE && c->count % 2 == 0);
     c->out_outer = 2;
@@ -199,22 +199,22 @@ static void wrong_coll(dtp_program *p)
 
 static void no_pack(dtp_program *p)
 {
-    remove_instr(p, find_move(p, DTP_MOVE_UNPACK));
+    remove_instr(p, find_move(p, DTP_COPY_UNPACK));
 }
 
 static void wrong_axis(dtp_program *p)
 {
-    find_move(p, DTP_MOVE_SLICE)->move.axis ^= 1;
+    find_move(p, DTP_COPY_SLICE)->move.axis ^= 1;
 }
 
 static void wrong_move(dtp_program *p)
 {
-    find_move(p, DTP_MOVE_SLICE)->move.kind = DTP_MOVE_COPY;
+    find_move(p, DTP_COPY_SLICE)->move.kind = DTP_COPY_WHOLE;
 }
 
 static void smaller_staging(dtp_program *p)
 {
-    dtp_value *v = &p->values[find_move(p, DTP_MOVE_UNPACK)->in[0]];
+    dtp_value *v = &p->values[find_move(p, DTP_COPY_UNPACK)->in[0]];
     v->type.dims[0].size--;
     v->bytes -= 8;
 }
@@ -314,7 +314,7 @@ static void other_layout(dtp_program *p)
 
 static void broken_layout(dtp_program *p)
 {
-    value_of(p, "y")->layout.place[0].order = 3;
+    value_of(p, "y")->layout.placement[0].order = 3;
 }
 
 static void no_such_value(dtp_program *p)
@@ -478,7 +478,7 @@ static void change_coll(dtp_program *p, uint64_t *seed)
         instr->coll.op = (dtp_reduce_op)(spmd_sim_random(seed) % DTP_N_REDUCE_OPS);
         instr->coll.in_outer = (int64_t)(spmd_sim_random(seed) % 5);
         instr->coll.out_outer = (int64_t)(spmd_sim_random(seed) % 5);
-    } else if (instr->kind == DTP_INSTR_MOVE) {
+    } else if (instr->kind == DTP_INSTR_COPY) {
         instr->move.set = (dtp_mesh_set)(spmd_sim_random(seed) % 4);
     }
 }

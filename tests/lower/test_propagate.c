@@ -157,16 +157,16 @@ static bool find(const dtp_graph *g, const dtp_sharding *s, dtp_node_id id, cons
 /* Whether a tensor and all its copies are whole on mesh dim m. */
 static bool is_whole(const dtp_sharding *s, const copies *c, dtp_tensor_id t, int32_t m)
 {
-    bool whole = s->layouts[t].place[m].kind == DTP_REPLICATE;
+    bool whole = s->layouts[t].placement[m].kind == DTP_REPLICATE;
     for (int32_t i = 0; i < c->n[t]; i++) {
-        whole = whole && c->layouts[t][i].place[m].kind == DTP_REPLICATE;
+        whole = whole && c->layouts[t][i].placement[m].kind == DTP_REPLICATE;
     }
     return whole;
 }
 
 /* Splits on some mesh dim what is whole there, and no pin of an output asks for it. */
 static bool guesses(const dtp_graph *g, const dtp_sharding *s, dtp_node_id id,
-                    const dtp_rule_set *rules, const dtp_strategy *st, const bool *pinned,
+                    const dtp_sharding_rules *rules, const dtp_strategy *st, const bool *pinned,
                     const copies *c)
 {
     const dtp_node *node = &g->nodes[id];
@@ -193,10 +193,10 @@ static void check_node(const dtp_graph *g, const dtp_sharding *s, dtp_node_id id
 {
     dtp_node_layouts chosen, other;
     dtp_call_types types;
-    dtp_rule_set rules;
+    dtp_sharding_rules rules;
     dtp_op_call call = dtp_node_call(g, &g->nodes[id], &types);
     int64_t total = 1;
-    dtp_op_rules(&call, true, &rules);
+    dtp_sharding_rules_of(&call, true, &rules);
     assert_true(find(g, s, id, &s->strategies[id], pinned, &chosen));
     const double cost = outer_cost(g, s, id, &chosen, pinned, c);
     assert_true(cost >= 0);

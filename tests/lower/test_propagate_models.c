@@ -187,7 +187,7 @@ static void test_propagate__impossible_pins(void **unused)
     /* relu of partial values: no row reads them */
     pins[0] = (dtp_pin){.tensor = dtp_graph_find(g, "hb"), .node = find_node(g, "a")};
     pins[0].layout = dtp_layout_replicated(2, 1);
-    pins[0].layout.place[0] = (dtp_place){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
+    pins[0].layout.placement[0] = (dtp_placement){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
     assert_int_equal(dtp_propagate(g, &mesh, &o, g->arena, &s, &err), DTP_INVALID);
     assert_non_null(strstr(err.msg, "node 'a': relu: no strategy reads operand 0 as '+sum(x)'"));
     dtp_graph_destroy(g);

@@ -68,10 +68,10 @@ static const count_case CASES[] = {
 static int16_t find_row(const dtp_graph *g, const count_case *k)
 {
     dtp_call_types types;
-    dtp_rule_set rules;
+    dtp_sharding_rules rules;
     dtp_op_call call = dtp_node_call(g, &g->nodes[0], &types);
     const dtp_dim_id d = k->how == ROW ? dtp_dims_find(&g->dims, k->dim) : -1;
-    dtp_op_rules(&call, true, &rules);
+    dtp_sharding_rules_of(&call, true, &rules);
     for (int32_t r = 1; r < rules.n; r++) {
         if (k->how == ROW ? rules.rows[r].dim == d : rules.rows[r].linear) {
             return (int16_t)r;
@@ -88,7 +88,8 @@ static void lay_out(const dtp_graph *g, const count_case *k, dtp_rule_choice *ch
         choice->strategies[0].row[0] = find_row(g, k);
         dtp_rule_lay_out(choice, g, 0, false);
     } else if (k->how == REDUCE) {
-        choice->layouts[0].place[0] = (dtp_place){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
+        choice->layouts[0].placement[0] =
+            (dtp_placement){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
     } else {
         dtp_layout_split(&choice->layouts[0], 0, k->how == GATHER ? 0 : 1);
     }

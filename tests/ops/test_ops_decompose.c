@@ -68,7 +68,7 @@ static void check_values(const dtp_op_case *c, int32_t parts, dtp_backend *ref)
     dtp_case_free(&cg);
 }
 
-static bool has_partial(const dtp_rule *row)
+static bool has_partial(const dtp_sharding_rule *row)
 {
     return row->out[0].kind == DTP_PARTIAL || row->out[1].kind == DTP_PARTIAL;
 }
@@ -80,13 +80,13 @@ static int32_t reductions(const dtp_op_case *c, const dtp_case_graph *cg, dtp_di
     int32_t n = 0;
     for (dtp_node_id id = cg->node + 1; id < cg->g->n_nodes; id++) {
         dtp_call_types types;
-        dtp_rule_set rules;
+        dtp_sharding_rules rules;
         dtp_op_call call = dtp_node_call(cg->g, &cg->g->nodes[id], &types);
         bool has_dim = false, has_rule = false;
         for (int32_t i = 0; i < call.n_in; i++) {
             has_dim = has_dim || dtp_ttype_find(&call.in[i], d) >= 0;
         }
-        dtp_op_rules(&call, false, &rules);
+        dtp_sharding_rules_of(&call, false, &rules);
         for (int32_t r = 1; r < rules.n; r++) {
             if (rules.rows[r].dim == d) {
                 assert_false(rules.rows[r].internal);
@@ -217,14 +217,14 @@ static void test_ops_decompose__communicates_as_documented(void **state)
         dtp_case_graph cg;
         dtp_tensor_id outs[DTP_MAX_OP_OUT];
         dtp_call_types types;
-        dtp_rule_set rules;
+        dtp_sharding_rules rules;
         const dtp_op_def *op = dtp_op_find(DTP_OP_CASES[i].op);
         if (op->decompose == NULL || is_attention(op)) {
             continue;
         }
         case_build(&DTP_OP_CASES[i], DTP_F32, seed, &cg);
         dtp_op_call call = dtp_node_call(cg.g, &cg.g->nodes[cg.node], &types);
-        dtp_op_rules(&call, false, &rules);
+        dtp_sharding_rules_of(&call, false, &rules);
         decompose(&cg, 2, outs);
         int32_t internal = 0;
         for (int32_t r = 1; r < rules.n; r++) {
@@ -247,16 +247,16 @@ static void test_cross_entropy_grad__is_parallel_over_classes(void **state)
     for (int32_t i = 0; i < DTP_OP_CASE_COUNT; i++) {
         dtp_case_graph cg;
         dtp_call_types types;
-        dtp_rule_set rules;
+        dtp_sharding_rules rules;
         bool found = false;
         if (strcmp(DTP_OP_CASES[i].op, "cross_entropy_grad") != 0) {
             continue;
         }
         case_build(&DTP_OP_CASES[i], DTP_F32, seed, &cg);
         dtp_op_call call = dtp_node_call(cg.g, &cg.g->nodes[cg.node], &types);
-        dtp_op_rules(&call, false, &rules);
+        dtp_sharding_rules_of(&call, false, &rules);
         for (int32_t r = 1; r < rules.n; r++) {
-            const dtp_rule *row = &rules.rows[r];
+            const dtp_sharding_rule *row = &rules.rows[r];
             if (row->dim == dtp_call_dim(&call, "over")) {
                 found = !row->internal && row->in[0].kind == DTP_SHARD &&
                         row->in[1].kind == DTP_REPLICATE && row->in[2].kind == DTP_REPLICATE &&

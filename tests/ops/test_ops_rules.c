@@ -45,12 +45,12 @@ static size_t piece_bytes(const ranks *r, dtp_tensor_id t, int32_t rank)
 }
 
 /* Lays tensor t out and allocates its pieces. */
-static void place(ranks *r, dtp_tensor_id t, dtp_place where)
+static void place(ranks *r, dtp_tensor_id t, dtp_placement where)
 {
     const dtp_ttype *type = &r->g->tensors[t].type;
     pieces *p = &r->tensor[t];
     p->layout = dtp_layout_replicated(type->rank, 1);
-    p->layout.place[0] = where;
+    p->layout.placement[0] = where;
     for (int32_t k = 0; k < r->n; k++) {
         dtp_view *v = &p->view[k];
         void *data = NULL;
@@ -89,7 +89,7 @@ static void load(ranks *r, dtp_tensor_id t, const double *values, uint64_t *stat
             dtp_view *v = &p->view[k];
             int64_t at = local_index(v, i);
             double mine = values[i];
-            if (p->layout.place[0].kind == DTP_PARTIAL) {
+            if (p->layout.placement[0].kind == DTP_PARTIAL) {
                 double part = 4.0 * dtp_case_uniform(state) - 2.0;
                 part = dtp_dtype_is_float(v->local.dtype) ? part : floor(part);
                 mine = k == r->n - 1 ? rest : part;
@@ -131,14 +131,14 @@ static double element(const ranks *r, dtp_tensor_id t, int64_t i)
         double mine = dtp_element(v->local.dtype, v->data, at);
         if (seen++ == 0) {
             value = mine;
-        } else if (p->layout.place[0].kind == DTP_PARTIAL) {
-            value = combine((dtp_reduce_op)p->layout.place[0].op, value, mine);
+        } else if (p->layout.placement[0].kind == DTP_PARTIAL) {
+            value = combine((dtp_reduce_op)p->layout.placement[0].op, value, mine);
         } else if (value != mine) {
             fail_msg("%s: replicas of '%s' differ: %.9g and %.9g", r->what, r->g->tensors[t].name,
                      value, mine);
         }
     }
-    assert_int_equal(seen, p->layout.place[0].kind == DTP_SHARD ? 1 : r->n);
+    assert_int_equal(seen, p->layout.placement[0].kind == DTP_SHARD ? 1 : r->n);
     return value;
 }
 
@@ -152,11 +152,11 @@ static void all_reduce(ranks *r, dtp_tensor_id t)
             dtp_element_set(p->view[k].local.dtype, p->view[k].data, i, sum);
         }
     }
-    memset(&p->layout.place[0], 0, sizeof p->layout.place[0]);
+    memset(&p->layout.placement[0], 0, sizeof p->layout.placement[0]);
 }
 
 /* Runs a node on every rank by one rule row; its operands must lie as the row says. */
-static void run_node(ranks *r, dtp_node_id id, const dtp_rule *row)
+static void run_node(ranks *r, dtp_node_id id, const dtp_sharding_rule *row)
 {
     const dtp_node *node = &r->g->nodes[id];
     dtp_call_types types;
@@ -164,7 +164,7 @@ static void run_node(ranks *r, dtp_node_id id, const dtp_rule *row)
     dtp_err err;
     dtp_op_call call = dtp_node_call(r->g, node, &types);
     for (int32_t i = 0; i < node->n_in; i++) {
-        dtp_place have = r->tensor[node->in[i]].layout.place[0];
+        dtp_placement have = r->tensor[node->in[i]].layout.placement[0];
         assert_int_equal(have.kind, row->in[i].kind);
         assert_int_equal(have.axis, row->in[i].axis);
     }
@@ -191,17 +191,17 @@ static void run_parts(ranks *r, dtp_node_id node, dtp_dim_id d)
 {
     for (dtp_node_id id = node + 1; id < r->g->n_nodes; id++) {
         dtp_call_types types;
-        dtp_rule_set rules;
+        dtp_sharding_rules rules;
         dtp_op_call call = dtp_node_call(r->g, &r->g->nodes[id], &types);
         int32_t pick = 0;
-        dtp_op_rules(&call, false, &rules);
+        dtp_sharding_rules_of(&call, false, &rules);
         for (int32_t i = 1; i < rules.n; i++) {
             pick = rules.rows[i].dim == d ? i : pick;
         }
         run_node(r, id, &rules.rows[pick]);
         for (int32_t o = 0; o < call.n_out; o++) {
             dtp_tensor_id t = r->g->nodes[id].out[o];
-            if (r->tensor[t].layout.place[0].kind == DTP_PARTIAL) {
+            if (r->tensor[t].layout.placement[0].kind == DTP_PARTIAL) {
                 all_reduce(r, t);
             }
         }
@@ -248,7 +248,7 @@ static void compare(const ranks *r, const dtp_node *node, const dtp_tensor_id *o
 }
 
 /* A renamed split needs a size that its parts divide evenly (docs/ops.md, relabel). */
-static bool can_split(const dtp_op_call *call, const dtp_rule *row, int32_t n)
+static bool can_split(const dtp_op_call *call, const dtp_sharding_rule *row, int32_t n)
 {
     if ((call->op->flags & DTP_OP_RENAMES) == 0) {
         return true;
@@ -273,15 +273,15 @@ static void check_row(const dtp_op_case *c, target *t, const eval *whole, int32_
 {
     dtp_case_graph cg;
     dtp_call_types types;
-    dtp_rule_set rules;
+    dtp_sharding_rules rules;
     dtp_tensor_id outs[DTP_MAX_OP_OUT];
     char what[256], mesh[16];
     uint64_t state = seed + 1;
     case_build(c, t->float_dtype, seed, &cg);
     const dtp_node node = cg.g->nodes[cg.node];
     dtp_op_call call = dtp_node_call(cg.g, &node, &types);
-    dtp_op_rules(&call, true, &rules);
-    const dtp_rule *row = &rules.rows[index];
+    dtp_sharding_rules_of(&call, true, &rules);
+    const dtp_sharding_rule *row = &rules.rows[index];
     memcpy(outs, node.out, sizeof *outs * (size_t)node.n_out);
     call.parts = n;
     if (row->internal && call.op->decompose != NULL) {
@@ -319,7 +319,7 @@ static void check_case(const dtp_op_case *c, target *t)
     dtp_case_graph cg;
     eval whole;
     dtp_call_types types;
-    dtp_rule_set rules;
+    dtp_sharding_rules rules;
     case_build(c, DTP_F64, seed, &cg);
     eval_init(&whole, cg.g, t->ref);
     for (int32_t i = 0; i < cg.n_in; i++) {
@@ -327,7 +327,7 @@ static void check_case(const dtp_op_case *c, target *t)
     }
     eval_run(&whole);
     dtp_op_call call = dtp_node_call(cg.g, &cg.g->nodes[cg.node], &types);
-    dtp_op_rules(&call, true, &rules);
+    dtp_sharding_rules_of(&call, true, &rules);
     for (int32_t index = 1; index < rules.n; index++) {
         for (int32_t n = 2; n <= MAX_RANKS; n++) {
             check_row(c, t, &whole, index, n);

@@ -123,18 +123,18 @@ static void test_ops_values__follow_the_definitions(void **state)
 }
 
 /* Rows whose operand is a partial sum, and what they make of the output. */
-static int32_t partial_rows(const dtp_op_case *c, dtp_place_kind *out)
+static int32_t partial_rows(const dtp_op_case *c, dtp_placement_kind *out)
 {
     dtp_case_graph cg;
     dtp_call_types types;
-    dtp_rule_set rules;
+    dtp_sharding_rules rules;
     int32_t n = 0;
     case_build(c, DTP_F32, 1, &cg);
     dtp_op_call call = dtp_node_call(cg.g, &cg.g->nodes[cg.node], &types);
-    dtp_op_rules(&call, true, &rules);
+    dtp_sharding_rules_of(&call, true, &rules);
     for (int32_t r = 0; r < rules.n; r++) {
         if (rules.rows[r].in[0].kind == DTP_PARTIAL) {
-            *out = (dtp_place_kind)rules.rows[r].out[0].kind;
+            *out = (dtp_placement_kind)rules.rows[r].out[0].kind;
             n++;
         }
     }
@@ -148,7 +148,7 @@ static void test_partial_sums__pass_where_the_op_is_linear(void **state)
     static const struct {
         dtp_op_case c;
         int32_t rows;
-        dtp_place_kind out;
+        dtp_placement_kind out;
     } cases[] = {
         {{.op = "norm", .in = {"a=4"}, .attrs = "over=a"}, 0, DTP_REPLICATE},
         {{.op = "clamp", .in = {"a=4"}, .attrs = "low=0"}, 0, DTP_REPLICATE},
@@ -162,7 +162,7 @@ static void test_partial_sums__pass_where_the_op_is_linear(void **state)
         {{.op = "topk", .in = {"a=4"}, .attrs = "over=a; k=1"}, 0, DTP_REPLICATE},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        dtp_place_kind out = DTP_REPLICATE;
+        dtp_placement_kind out = DTP_REPLICATE;
         const int32_t n = partial_rows(&cases[i].c, &out);
         if (n != cases[i].rows || out != cases[i].out) {
             fail_msg("'%s' has %d rows with a partial operand", cases[i].c.op, n);

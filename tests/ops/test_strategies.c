@@ -76,25 +76,25 @@ static const char *const MUTATION_NAMES[N_MUTATIONS] = {"partial is whole", "sum
 static const dtp_op_def *original;
 static mutation how;
 
-static bool mutate_place(dtp_place *p)
+static bool mutate_place(dtp_placement *p)
 {
     if (p->kind != DTP_PARTIAL || p->op != DTP_REDUCE_SUM || how == INTERNAL_IS_PARALLEL) {
         return false;
     }
     *p = how == PARTIAL_IS_WHOLE
-             ? (dtp_place){0}
-             : (dtp_place){.kind = DTP_PARTIAL,
-                           .op = how == SUM_IS_MAX ? DTP_REDUCE_MAX : DTP_REDUCE_AVG};
+             ? (dtp_placement){0}
+             : (dtp_placement){.kind = DTP_PARTIAL,
+                               .op = how == SUM_IS_MAX ? DTP_REDUCE_MAX : DTP_REDUCE_AVG};
     return true;
 }
 
 /* The rows of the original, broken; returns whether that changed any. */
-static bool mutate(const dtp_op_call *call, bool linear, dtp_rule_set *out)
+static bool mutate(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
 {
     bool changed = false;
     dtp_op_call same = *call;
     same.op = original;
-    dtp_op_rules(&same, linear, out);
+    dtp_sharding_rules_of(&same, linear, out);
     for (int32_t r = 1; r < out->n; r++) {
         if (how == INTERNAL_IS_PARALLEL && out->rows[r].internal) {
             out->rows[r].internal = false;
@@ -107,7 +107,7 @@ static bool mutate(const dtp_op_call *call, bool linear, dtp_rule_set *out)
     return changed;
 }
 
-static void mutated_rules(const dtp_op_call *call, bool linear, dtp_rule_set *out)
+static void mutated_rules(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
 {
     (void)mutate(call, linear, out);
 }
@@ -119,7 +119,7 @@ static bool changes_something(void)
     for (int32_t i = 0; i < DTP_OP_CASE_COUNT && !changed; i++) {
         dtp_case_graph cg;
         dtp_call_types types;
-        dtp_rule_set rows;
+        dtp_sharding_rules rows;
         if (strcmp(DTP_OP_CASES[i].op, original->name) == 0) {
             assert_int_equal(dtp_case_build(&DTP_OP_CASES[i], NULL, DTP_F64, seed, &cg, NULL),
                              DTP_OK);
@@ -173,9 +173,9 @@ static bool spoil(dtp_program *p, int32_t kind)
             in->coll.op = DTP_REDUCE_MAX;
             return true;
         }
-        if (kind == SPOIL_KEEP_FIRST && in->kind == DTP_INSTR_MOVE &&
-            in->move.kind == DTP_MOVE_KEEP_FIRST) {
-            in->move.kind = DTP_MOVE_COPY;
+        if (kind == SPOIL_KEEP_FIRST && in->kind == DTP_INSTR_COPY &&
+            in->move.kind == DTP_COPY_KEEP_FIRST) {
+            in->move.kind = DTP_COPY_WHOLE;
             return true;
         }
     }

@@ -54,8 +54,8 @@ static solved solve_pinned(const dtp_graph *g, const dtp_plan *plan, int32_t run
     dtp_pricer pricer;
     dtp_tensor_problem *p = NULL;
     dtp_tensor_options options = dtp_tensor_options_init();
-    dtp_select_options select = dtp_select_options_init();
-    dtp_select_result r;
+    dtp_solve_options select = dtp_solve_options_init();
+    dtp_solve_result r;
     solved out = {.none = true};
     dtp_pin pin = {.tensor = t, .node = -1};
     assert_int_equal(
@@ -70,12 +70,12 @@ static solved solve_pinned(const dtp_graph *g, const dtp_plan *plan, int32_t run
         return out;
     }
     select.iterations = proven ? select.iterations : SOME_ITERATIONS;
-    assert_int_equal(dtp_select_solve(p->select, &select, &r, NULL), DTP_OK);
+    assert_int_equal(dtp_solve(p->select, &select, &r, NULL), DTP_OK);
     assert_true(!proven || r.status == DTP_CERT_OPTIMAL || r.status == DTP_CERT_INFEASIBLE);
     out = (solved){.none = r.status == DTP_CERT_INFEASIBLE,
                    .bound = r.bound,
-                   .cost = r.choice != NULL ? r.value.cost : INT64_MAX / 2};
-    dtp_select_result_free(&r);
+                   .cost = r.assignment != NULL ? r.value.cost : INT64_MAX / 2};
+    dtp_solve_result_free(&r);
     dtp_tensor_problem_destroy(p);
     return out;
 }
@@ -126,22 +126,22 @@ static int32_t check_tensor(const dtp_graph *g, const dtp_plan *plan, dtp_tensor
 }
 
 /* The optimum of a problem with one option of a choice; -1: there is none. */
-static int64_t solve_held(dtp_select_problem *p, int32_t choice, int32_t option)
+static int64_t solve_held(dtp_problem *p, int32_t choice, int32_t option)
 {
-    const dtp_select_options options = dtp_select_options_init();
-    const int32_t n = dtp_select_n_strategies(p, choice);
+    const dtp_solve_options options = dtp_solve_options_init();
+    const int32_t n = dtp_problem_n_strategies(p, choice);
     int64_t *cost = p->cost + p->first[choice];
     int64_t *kept = malloc((size_t)n * sizeof *kept);
-    dtp_select_result r;
+    dtp_solve_result r;
     assert_non_null(kept);
     memcpy(kept, cost, (size_t)n * sizeof *kept);
     for (int32_t i = 0; i < n; i++) {
-        cost[i] = i == option ? kept[i] : DTP_SELECT_FORBIDDEN;
+        cost[i] = i == option ? kept[i] : DTP_FORBIDDEN;
     }
-    assert_int_equal(dtp_select_solve(p, &options, &r, NULL), DTP_OK);
+    assert_int_equal(dtp_solve(p, &options, &r, NULL), DTP_OK);
     assert_true(r.status == DTP_CERT_OPTIMAL || r.status == DTP_CERT_INFEASIBLE);
     const int64_t best = r.status == DTP_CERT_OPTIMAL ? r.value.cost : -1;
-    dtp_select_result_free(&r);
+    dtp_solve_result_free(&r);
     memcpy(cost, kept, (size_t)n * sizeof *kept);
     free(kept);
     return best;
@@ -175,10 +175,10 @@ static int32_t check_node_again(const dtp_graph *g, const dtp_plan *plan, dtp_no
     assert_int_equal(dtp_pricer_init(machine, &plan->mesh, &pricer, NULL), DTP_OK);
     options.memory_bytes = plan->memory_limit_bytes;
     assert_int_equal(dtp_tensor_problem_create(g, &pricer, &options, &p, NULL), DTP_OK);
-    const int32_t c = p->choice_of_node[n];
-    for (int32_t k = 0; k < p->choices[c].n_options; k++) {
+    const int32_t c = p->variable_of_node[n];
+    for (int32_t k = 0; k < p->variables[c].n_strategies; k++) {
         char text[DTP_STRATEGY_TEXT_BYTES];
-        dtp_strategy_print(g, n, &plan->mesh, &p->choices[c].options[k].strategy, text);
+        dtp_strategy_print(g, n, &plan->mesh, &p->variables[c].options[k].strategy, text);
         const dtp_alternative *a = find_alternative(&x, text);
         const int64_t best = solve_held(p->select, c, k);
         assert_true(a->none ? best < 0 : best >= 0 || !a->known);
@@ -219,17 +219,17 @@ static void add_bounds(const dtp_graph *g, dtp_plan *plan)
     dtp_pricer pricer;
     dtp_tensor_problem *p = NULL;
     int32_t n = 0;
-    dtp_time_price *prices = NULL;
+    dtp_memory_multiplier *prices = NULL;
     dtp_tensor_options options = dtp_tensor_options_init();
     options.memory_bytes = plan->memory_limit_bytes;
     assert_int_equal(dtp_pricer_init(machine, &plan->mesh, &pricer, NULL), DTP_OK);
     assert_int_equal(dtp_tensor_problem_create(g, &pricer, &options, &p, NULL), DTP_OK);
     assert_int_equal(
-        dtp_select_time_prices(p->select, PRICE_ROUNDS, plan->arena, &n, &prices, NULL), DTP_OK);
+        dtp_memory_multipliers(p->select, PRICE_ROUNDS, plan->arena, &n, &prices, NULL), DTP_OK);
     assert_int_equal(dtp_plan_bounds_find(p, &plan->sharding, n, prices, plan->arena,
                                           &plan->option_bounds, NULL),
                      DTP_OK);
-    assert_int_equal(plan->option_bounds.n, p->n_choices);
+    assert_int_equal(plan->option_bounds.n, p->n_variables);
     dtp_tensor_problem_destroy(p);
 }
 
@@ -303,7 +303,7 @@ static void test_explain__bounds_of_another_problem(void **state)
     assert_int_equal(dtp_explain(&request, arena, &usual, NULL), DTP_OK);
     for (int what = 0; what < 4; what++) {
         add_bounds(g, r.plan);
-        dtp_plan_option_bounds *b = &r.plan->option_bounds;
+        dtp_plan_strategy_bounds *b = &r.plan->option_bounds;
         for (int32_t k = 0; k < b->first[b->n]; k++) {
             b->above[k] = DTP_PLAN_MOST_ABOVE;
         }
@@ -361,7 +361,7 @@ static void test_explain__layers_in_two_runs(void **state)
 typedef struct price_fixture {
     dtp_pricer pricer;
     dtp_tensor_problem *problem;
-    dtp_move_pricer *moves;
+    dtp_redistribution_pricer *moves;
     int32_t *selection; /* of the plan */
 } price_fixture;
 
@@ -371,10 +371,10 @@ static void price_setup(price_fixture *f, const dtp_graph *g, const dtp_plan *pl
     bool found = false;
     assert_int_equal(dtp_pricer_init(machine, &plan->mesh, &f->pricer, NULL), DTP_OK);
     assert_int_equal(dtp_tensor_problem_create(g, &f->pricer, &options, &f->problem, NULL), DTP_OK);
-    assert_int_equal(dtp_move_pricer_create(&f->pricer, &f->moves, NULL), DTP_OK);
-    f->selection = calloc((size_t)f->problem->n_choices, sizeof *f->selection);
+    assert_int_equal(dtp_redistribution_pricer_create(&f->pricer, &f->moves, NULL), DTP_OK);
+    f->selection = calloc((size_t)f->problem->n_variables, sizeof *f->selection);
     assert_non_null(f->selection);
-    assert_int_equal(dtp_tensor_selection(f->problem, &plan->sharding, f->selection, &found, NULL),
+    assert_int_equal(dtp_tensor_assignment(f->problem, &plan->sharding, f->selection, &found, NULL),
                      DTP_OK);
     assert_true(found);
 }
@@ -382,7 +382,7 @@ static void price_setup(price_fixture *f, const dtp_graph *g, const dtp_plan *pl
 static void price_teardown(price_fixture *f)
 {
     free(f->selection);
-    dtp_move_pricer_destroy(f->moves);
+    dtp_redistribution_pricer_destroy(f->moves);
     dtp_tensor_problem_destroy(f->problem);
 }
 
@@ -393,9 +393,10 @@ static int64_t price_selection(const price_fixture *f, const dtp_graph *g)
     dtp_sharding s;
     int64_t cost = 0;
     assert_int_equal(dtp_tensor_sharding(f->problem, f->selection, arena, &s, NULL), DTP_OK);
-    assert_int_equal(
-        dtp_additive_cost(g, &f->pricer, &s, dtp_move_pricer_redistributor(f->moves), &cost, NULL),
-        DTP_OK);
+    assert_int_equal(dtp_additive_cost(g, &f->pricer, &s,
+                                       dtp_redistribution_pricer_redistributor(f->moves), &cost,
+                                       NULL),
+                     DTP_OK);
     dtp_arena_destroy(arena);
     return cost;
 }
@@ -403,7 +404,7 @@ static int64_t price_selection(const price_fixture *f, const dtp_graph *g)
 /* Every way to run a node: the program with it, lowered whole, costs what explain says. */
 static int32_t check_node(price_fixture *f, const dtp_graph *g, const dtp_plan *plan, dtp_node_id n)
 {
-    const int32_t c = f->problem->choice_of_node[n], kept = f->selection[c];
+    const int32_t c = f->problem->variable_of_node[n], kept = f->selection[c];
     const int64_t now = price_selection(f, g);
     dtp_arena *arena = dtp_arena_create();
     dtp_explanation x;
@@ -413,9 +414,9 @@ static int32_t check_node(price_fixture *f, const dtp_graph *g, const dtp_plan *
     assert_int_equal(dtp_explain(&request, arena, &x, NULL), DTP_OK);
     assert_true(x.node && x.alternatives[0].chosen);
     assert_int_equal(x.cost_ps, now);
-    for (int32_t k = 0; k < f->problem->choices[c].n_options; k++) {
+    for (int32_t k = 0; k < f->problem->variables[c].n_strategies; k++) {
         char text[DTP_STRATEGY_TEXT_BYTES];
-        dtp_strategy_print(g, n, &plan->mesh, &f->problem->choices[c].options[k].strategy, text);
+        dtp_strategy_print(g, n, &plan->mesh, &f->problem->variables[c].options[k].strategy, text);
         const dtp_alternative *a = find_alternative(&x, text);
         f->selection[c] = k;
         if (!a->apart) {

@@ -23,7 +23,7 @@ typedef struct fixture {
     dtp_graph *graph;
     dtp_pricer pricer;
     dtp_arena *arena;
-    dtp_exposure x;
+    dtp_exposed x;
 } fixture;
 
 typedef struct program {
@@ -42,7 +42,7 @@ static fixture make(const char *model, const char *mesh)
     f.machine->overlap_slowdown = SLOWDOWN;
     assert_non_null(f.arena);
     assert_int_equal(dtp_pricer_init(f.machine, &parsed, &f.pricer, NULL), DTP_OK);
-    assert_int_equal(dtp_exposure_create(f.graph, f.arena, &f.x, NULL), DTP_OK);
+    assert_int_equal(dtp_exposed_create(f.graph, f.arena, &f.x, NULL), DTP_OK);
     return f;
 }
 
@@ -76,7 +76,7 @@ static program lower(const fixture *f, const char *baseline, const dtp_lower_opt
 
 static void note(fixture *f, const program *p, double step_s)
 {
-    assert_int_equal(dtp_exposure_note(&f->x, p->p, SLOWDOWN, step_s, NULL), DTP_OK);
+    assert_int_equal(dtp_exposed_note(&f->x, p->p, SLOWDOWN, step_s, NULL), DTP_OK);
 }
 
 static bool same(double a, double b)
@@ -116,7 +116,7 @@ static bool *places_of(const fixture *f, const dtp_program *p)
 /* What holds whatever was noted. */
 static void check_places(const fixture *f)
 {
-    const dtp_exposure *x = &f->x;
+    const dtp_exposed *x = &f->x;
     assert_int_equal(x->n_places, 3 * f->graph->n_tensors);
     assert_true(x->share >= 0.0 && x->share <= 1.0 + 1e-12);
     for (int32_t i = 0; i < x->n_places; i++) {
@@ -134,10 +134,10 @@ typedef struct sums {
 static sums inside_ops(const dtp_program *p)
 {
     sums out = {0};
-    dtp_timeline_result r;
+    dtp_schedule_result r;
     double *alone_s = calloc((size_t)p->n_instrs + 1, sizeof *alone_s);
     assert_non_null(alone_s);
-    assert_true(dtp_timeline_program(p, SLOWDOWN, &r, alone_s));
+    assert_true(dtp_schedule_program(p, SLOWDOWN, &r, alone_s));
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
         if (instr->kind == DTP_INSTR_COLLECTIVE && p->values[instr->in[0]].tensor < 0) {
@@ -244,7 +244,7 @@ static void *copy_of(const void *from, size_t bytes)
     return to;
 }
 
-static kept keep(const dtp_exposure *x)
+static kept keep(const dtp_exposed *x)
 {
     const size_t n = (size_t)x->n_places;
     return (kept){.sent_s = copy_of(x->sent_s, n * sizeof *x->sent_s),
@@ -261,14 +261,13 @@ static void drop(kept *k)
     free(k->of_fastest);
 }
 
-static bool same_place(const dtp_exposure *x, const double *sent_s, const double *alone_s,
-                       int32_t i)
+static bool same_place(const dtp_exposed *x, const double *sent_s, const double *alone_s, int32_t i)
 {
     return same(x->sent_s[i], sent_s[i]) && same(x->alone_s[i], alone_s[i]);
 }
 
 /* What noting a program that is not the fastest may change, and what it says of its own places. */
-static void check_slower(const dtp_exposure *x, const kept *before, const dtp_exposure *alone,
+static void check_slower(const dtp_exposed *x, const kept *before, const dtp_exposed *alone,
                          const bool *sent)
 {
     int32_t changed = 0;
@@ -284,7 +283,7 @@ static void check_slower(const dtp_exposure *x, const kept *before, const dtp_ex
 }
 
 /* What noting the fastest one changes. */
-static void check_faster(const dtp_exposure *x, const kept *before, const dtp_exposure *alone,
+static void check_faster(const dtp_exposed *x, const kept *before, const dtp_exposed *alone,
                          const bool *sent)
 {
     int32_t left = 0;
@@ -304,9 +303,9 @@ static void note_and_check(fixture *f, const program *p, double step_s)
     const kept before = keep(&f->x);
     kept to_drop = before;
     bool *sent = places_of(f, p->p);
-    dtp_exposure alone;
-    assert_int_equal(dtp_exposure_create(f->graph, f->arena, &alone, NULL), DTP_OK);
-    assert_int_equal(dtp_exposure_note(&alone, p->p, SLOWDOWN, step_s, NULL), DTP_OK);
+    dtp_exposed alone;
+    assert_int_equal(dtp_exposed_create(f->graph, f->arena, &alone, NULL), DTP_OK);
+    assert_int_equal(dtp_exposed_note(&alone, p->p, SLOWDOWN, step_s, NULL), DTP_OK);
     note(f, p, step_s);
     check_places(f);
     if (step_s < before.step_s) {
@@ -354,7 +353,7 @@ static int32_t place_at(const dtp_tensor_problem *p, const dtp_unfolded_edge *u)
 }
 
 /* By edge: what is known of its tensors, or else the share of everything. */
-static double *parts_of(const dtp_exposure *x, const dtp_tensor_problem *p)
+static double *parts_of(const dtp_exposed *x, const dtp_tensor_problem *p)
 {
     double *part = calloc((size_t)p->select->n_edges + 1, sizeof *part);
     assert_non_null(part);
@@ -374,18 +373,18 @@ static double *parts_of(const dtp_exposure *x, const dtp_tensor_problem *p)
 static void discount(const fixture *f, const dtp_tensor_problem *p, double weight,
                      const int64_t *full)
 {
-    assert_int_equal(dtp_exposure_discount(&f->x, p, weight, full, NULL), DTP_OK);
+    assert_int_equal(dtp_exposed_discount(&f->x, p, weight, full, NULL), DTP_OK);
 }
 
 static void check_weight(const dtp_tensor_problem *p, const fixture *f, double weight,
                          const double *part, const int64_t *full)
 {
-    const dtp_select_problem *s = p->select;
+    const dtp_problem *s = p->select;
     discount(f, p, weight, full);
     for (int32_t e = 0; e < s->n_edges; e++) {
         const double own = (1.0 - weight) * f->x.share + weight * part[e];
         for (int64_t k = s->edge_first[e]; k < s->edge_first[e + 1]; k++) {
-            if (full[k] >= DTP_SELECT_FORBIDDEN) {
+            if (full[k] >= DTP_FORBIDDEN) {
                 assert_true(s->edge_cost[k] == full[k]);
                 continue;
             }
@@ -399,11 +398,11 @@ static void check_weight(const dtp_tensor_problem *p, const fixture *f, double w
 
 static void check_share(const dtp_tensor_problem *p, const fixture *f, const int64_t *full)
 {
-    const dtp_select_problem *s = p->select;
+    const dtp_problem *s = p->select;
     int64_t forbidden = 0, priced = 0;
     discount(f, p, 0.0, full);
     for (int64_t k = 0; k < s->edge_first[s->n_edges]; k++) {
-        const bool out = full[k] >= DTP_SELECT_FORBIDDEN;
+        const bool out = full[k] >= DTP_FORBIDDEN;
         assert_true(s->edge_cost[k] == (out ? full[k] : (int64_t)(f->x.share * (double)full[k])));
         forbidden += out ? 1 : 0;
         priced += !out && full[k] > 0 ? 1 : 0;
@@ -422,7 +421,7 @@ static void test_exposure__prices_go_from_all_to_each(void **state)
     dtp_tensor_problem *p = NULL;
     options.runs = 1;
     assert_int_equal(dtp_tensor_problem_create(f.graph, &f.pricer, &options, &p, NULL), DTP_OK);
-    const dtp_select_problem *s = p->select;
+    const dtp_problem *s = p->select;
     int64_t *full = copy_of(s->edge_cost, (size_t)s->edge_first[s->n_edges] * sizeof *s->edge_cost);
     note(&f, &data, data.predicted.step_time_s);
     note(&f, &mixed, mixed.predicted.step_time_s);

@@ -40,7 +40,7 @@ static void create(fixture *x, const char *mesh, dtp_plan_mode mode)
     x->mode = mode;
 }
 
-static void plan_fixed(const fixture *x, const dtp_graph_choices *choices, dtp_plan_result *out)
+static void plan_fixed(const fixture *x, const dtp_graph_variant *choices, dtp_plan_result *out)
 {
     dtp_plan_request request = x->request;
     dtp_err err = {0};
@@ -50,10 +50,10 @@ static void plan_fixed(const fixture *x, const dtp_graph_choices *choices, dtp_p
     }
 }
 
-static void search(const fixture *x, const dtp_choice_search *what, dtp_plan_result *out)
+static void search(const fixture *x, const dtp_variant_search *what, dtp_plan_result *out)
 {
     dtp_err err = {0};
-    if (dtp_plan_choices(x->mode, x->f.model, x->f.machine, &x->request, what, out, &err) !=
+    if (dtp_plan_variants(x->mode, x->f.model, x->f.machine, &x->request, what, out, &err) !=
         DTP_OK) {
         fail_msg("%s", err.msg);
     }
@@ -68,20 +68,20 @@ typedef struct enumeration {
     int32_t feasible, n;
 } enumeration;
 
-static enumeration enumerate(const fixture *x, const dtp_choice_search *what)
+static enumeration enumerate(const fixture *x, const dtp_variant_search *what)
 {
     enumeration e = {.best_s = 1e30, .least_bytes = INT64_MAX};
     dtp_arena *arena = dtp_arena_create();
     dtp_remat *remat;
     int32_t n_remat, n_counts, *counts;
-    assert_int_equal(dtp_remat_choices(x->f.model, arena, &n_remat, &remat, NULL), DTP_OK);
+    assert_int_equal(dtp_remat_variants(x->f.model, arena, &n_remat, &remat, NULL), DTP_OK);
     assert_int_equal(
-        dtp_microbatch_choices(x->f.model, MAX_MICROBATCHES, arena, &n_counts, &counts, NULL),
+        dtp_microbatch_variants(x->f.model, MAX_MICROBATCHES, arena, &n_counts, &counts, NULL),
         DTP_OK);
     n_remat = what->remat ? n_remat : 1;
     n_counts = what->microbatches ? n_counts : 1;
     for (int32_t i = 0; i < n_remat * n_counts; i++) {
-        const dtp_graph_choices c = {
+        const dtp_graph_variant c = {
             .remat = remat[i / n_counts], .microbatches = counts[i % n_counts], .micro_dim = -1};
         dtp_plan_result r;
         plan_fixed(x, &c, &r);
@@ -125,14 +125,14 @@ static void run_plan(const fixture *x, const dtp_plan *plan)
 /* ---- tests --------------------------------------------------------------------------------------
  */
 
-static const dtp_choice_search BOTH = {
+static const dtp_variant_search BOTH = {
     .remat = true, .microbatches = true, .max_microbatches = MAX_MICROBATCHES};
 
 /* A limit just below the least that any plan without a choice needs. */
 static int64_t limit_between(fixture *x)
 {
     dtp_plan_result r;
-    const dtp_graph_choices none = {.micro_dim = -1};
+    const dtp_graph_variant none = {.micro_dim = -1};
     x->request.objective = DTP_OBJECTIVE_MEMORY;
     plan_fixed(x, &none, &r);
     assert_non_null(r.plan);
@@ -142,7 +142,7 @@ static int64_t limit_between(fixture *x)
     return least - 1;
 }
 
-static void check_between(const char *mesh, dtp_plan_mode mode, const dtp_choice_search *what)
+static void check_between(const char *mesh, dtp_plan_mode mode, const dtp_variant_search *what)
 {
     fixture x;
     dtp_plan_result r, plain;
@@ -155,7 +155,7 @@ static void check_between(const char *mesh, dtp_plan_mode mode, const dtp_choice
     search(&x, what, &r);
     assert_true(e.feasible > 0);
     assert_non_null(r.plan);
-    assert_true(dtp_graph_choices_any(&r.plan->choices));
+    assert_true(dtp_graph_variant_any(&r.plan->choices));
     assert_true(r.plan->predicted.peak_bytes <= x.request.memory_limit_bytes);
     assert_true(r.plan->predicted.step_time_s <= e.best_s &&
                 r.plan->predicted.step_time_s >= e.best_s);
@@ -176,7 +176,7 @@ static void test_graph_variants__equal_the_best_fixed_choice_in_tensor_mode(void
     check_between("x:2", dtp_plan_tensor, &BOTH);
     check_between("x:4", dtp_plan_tensor, &BOTH);
     check_between("x:2;y:2", dtp_plan_tensor, &BOTH);
-    check_between("x:2;y:2", dtp_plan_tensor, &(dtp_choice_search){.remat = true});
+    check_between("x:2;y:2", dtp_plan_tensor, &(dtp_variant_search){.remat = true});
 }
 
 static void test_graph_variants__equal_the_best_fixed_choice_in_rules_mode(void **state)
@@ -184,7 +184,7 @@ static void test_graph_variants__equal_the_best_fixed_choice_in_rules_mode(void 
     (void)state;
     check_between("x:2", dtp_plan_rules, &BOTH);
     check_between("x:2;y:2", dtp_plan_rules, &BOTH);
-    check_between("x:2", dtp_plan_rules, &(dtp_choice_search){.remat = true});
+    check_between("x:2", dtp_plan_rules, &(dtp_variant_search){.remat = true});
 }
 
 /* With memory enough the plan is that of the graph as it is, and most choices are dropped. */
@@ -197,7 +197,7 @@ static void check_free(dtp_plan_mode mode)
     plan_fixed(&x, NULL, &plain);
     search(&x, &BOTH, &r);
     assert_true(plain.plan != NULL && r.plan != NULL);
-    assert_false(dtp_graph_choices_any(&r.plan->choices));
+    assert_false(dtp_graph_variant_any(&r.plan->choices));
     assert_int_equal(r.plan->certificate.cost, plain.plan->certificate.cost);
     for (int32_t i = 1; i < r.n_tried; i++) {
         print_message("  %s\n", r.tried[i]);
@@ -227,7 +227,7 @@ static void test_graph_variants__least_memory(void **state)
     search(&x, &BOTH, &r);
     assert_non_null(r.plan);
     assert_int_equal(r.plan->predicted.peak_bytes, e.least_bytes);
-    assert_true(dtp_graph_choices_any(&r.plan->choices));
+    assert_true(dtp_graph_variant_any(&r.plan->choices));
     run_plan(&x, r.plan);
     dtp_plan_result_free(&r);
     tensor_fixture_destroy(&x.f);
@@ -239,19 +239,19 @@ static void test_graph_variants__one_is_given(void **state)
     (void)state;
     fixture x;
     dtp_plan_result r;
-    const dtp_graph_choices two = {.microbatches = 2, .micro_dim = -1};
+    const dtp_graph_variant two = {.microbatches = 2, .micro_dim = -1};
     create(&x, "x:2", dtp_plan_tensor);
     x.request.choices = &two;
-    search(&x, &(dtp_choice_search){.remat = true}, &r);
+    search(&x, &(dtp_variant_search){.remat = true}, &r);
     assert_non_null(r.plan);
     assert_int_equal(r.plan->choices.microbatches, 2);
     assert_int_equal(strncmp(r.tried[0], "--microbatches 2: ", 18), 0);
     dtp_plan_result_free(&r);
     x.request.choices = NULL;
     x.request.memory_limit_bytes = limit_between(&x);
-    search(&x, &(dtp_choice_search){.remat = true, .microbatches = true, .first = true}, &r);
+    search(&x, &(dtp_variant_search){.remat = true, .microbatches = true, .first = true}, &r);
     assert_non_null(r.plan);
-    assert_true(r.n_tried <= 3 && dtp_graph_choices_any(&r.plan->choices));
+    assert_true(r.n_tried <= 3 && dtp_graph_variant_any(&r.plan->choices));
     dtp_plan_result_free(&r);
     x.request.memory_limit_bytes = 1000;
     search(&x, &BOTH, &r);

@@ -58,15 +58,16 @@ static dtp_plan *make_plan(const dtp_graph *g, const char *mesh, const char *rul
     plan->objective = DTP_OBJECTIVE_MEMORY;
     plan->memory_limit_bytes = 1000000000;
     assert_int_equal(dtp_mesh_parse(mesh, &plan->mesh, NULL), DTP_OK);
-    assert_int_equal(dtp_rules_parse(rules, &plan->mesh, &g->dims, plan->arena, &plan->rules, NULL),
-                     DTP_OK);
+    assert_int_equal(
+        dtp_layout_rules_parse(rules, &plan->mesh, &g->dims, plan->arena, &plan->rules, NULL),
+        DTP_OK);
     if (dtp_sharding_from_rules(g, &plan->mesh, &plan->rules, false, plan->arena, &plan->sharding,
                                 &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     fill_prediction(&plan->predicted, 1.0);
-    static dtp_constraint_price prices[] = {{"memory 1000000000", 1 << 30, 17, true},
-                                            {"pin h: batch@x", 0, 5, false}};
+    static dtp_shadow_price prices[] = {{"memory 1000000000", 1 << 30, 17, true},
+                                        {"pin h: batch@x", 0, 5, false}};
     plan->certificate = (dtp_certificate){.status = DTP_CERT_OPTIMAL,
                                           .cost = 126,
                                           .bound = 125,
@@ -117,8 +118,8 @@ static void assert_same_decision(const dtp_plan *a, const dtp_plan *b)
     for (int32_t t = 0; t < x->n_tensors; t++) {
         assert_true(dtp_layout_equal(&x->layouts[t], &y->layouts[t]));
     }
-    assert_int_equal(dtp_sharding_has_views(x), dtp_sharding_has_views(y));
-    for (int phase = 0; phase < 3 && dtp_sharding_has_views(x); phase++) {
+    assert_int_equal(dtp_sharding_has_replicas(x), dtp_sharding_has_replicas(y));
+    for (int phase = 0; phase < 3 && dtp_sharding_has_replicas(x); phase++) {
         for (int32_t t = 0; t < x->n_tensors; t++) {
             assert_true(dtp_layout_equal(&x->views[phase][t], &y->views[phase][t]));
         }
@@ -165,14 +166,14 @@ static void test_plan__views_round_trip(void **state)
         dtp_graph *g = read_model("mlp_digits.json");
         dtp_plan *plan = make_plan(g, "x:2;y:2", "batch:x;hidden:y", false);
         dtp_sharding *s = &plan->sharding;
-        assert_int_equal(dtp_sharding_add_views(s, plan->arena, NULL), DTP_OK);
+        assert_int_equal(dtp_sharding_add_replicas(s, plan->arena, NULL), DTP_OK);
         for (int32_t t = 0; t < g->n_tensors && changed == 1; t++) {
             s->views[t % 3][t] = dtp_layout_replicated(g->tensors[t].type.rank, plan->mesh.n_dims);
         }
         char *text = write_ok(plan, g);
         dtp_plan *again = read_ok(text, g);
         assert_same_decision(plan, again);
-        assert_true(dtp_sharding_has_views(&again->sharding));
+        assert_true(dtp_sharding_has_replicas(&again->sharding));
         free(text);
         dtp_plan_destroy(plan);
         dtp_plan_destroy(again);
@@ -191,8 +192,8 @@ static void test_plan__every_strategy_round_trips(void **state)
         for (int32_t n = 0; n < g->n_nodes; n++) {
             dtp_call_types types;
             dtp_op_call call = dtp_node_call(g, &g->nodes[n], &types);
-            dtp_rule_set set;
-            dtp_op_rules(&call, true, &set);
+            dtp_sharding_rules set;
+            dtp_sharding_rules_of(&call, true, &set);
             longest = set.n > longest ? set.n : longest;
             plan->sharding.strategies[n].row[0] = (int16_t)(r < set.n ? r : 0);
             plan->sharding.strategies[n].row[1] = (int16_t)(set.n - 1);
@@ -278,7 +279,7 @@ static void test_plan__settings_are_kept(void **state)
     dtp_graph *g = read_model("gpt_bytes.json"), *set = NULL;
     dtp_plan *plan = make_plan(g, "x:2", "batch:x", false);
     const dtp_node_id a = find_op(g, "attention", 0), b = find_op(g, "attention", a + 1);
-    dtp_setting settings[] = {{a, "context", 1}, {b, "context", 0}};
+    dtp_implementation settings[] = {{a, "context", 1}, {b, "context", 0}};
     plan->n_settings = 2;
     plan->settings = settings;
     plan->redistribution = DTP_REDISTRIBUTION_TORCH;
@@ -291,7 +292,7 @@ static void test_plan__settings_are_kept(void **state)
         assert_string_equal(again->settings[i].key, settings[i].key);
         assert_int_equal(again->settings[i].value, settings[i].value);
     }
-    assert_int_equal(dtp_graph_with_settings(g, 2, again->settings, &set, NULL), DTP_OK);
+    assert_int_equal(dtp_graph_with_implementations(g, 2, again->settings, &set, NULL), DTP_OK);
     assert_int_equal(dtp_graph_check(set, NULL), DTP_OK);
     assert_int_equal(context_of(set, a), 1);
     assert_int_equal(context_of(set, b), 0);
@@ -312,10 +313,11 @@ static void test_graph_with_settings__refuses_what_is_no_setting(void **state)
     (void)state;
     dtp_graph *g = read_model("gpt_bytes.json"), *set = NULL;
     const dtp_node_id a = find_op(g, "attention", 0);
-    const dtp_setting bad[] = {{a, "context", 2}, {a, "context", -1}, {a, "causal", 0},
-                               {0, "context", 1}, {-1, "context", 1}, {g->n_nodes, "context", 1}};
+    const dtp_implementation bad[] = {{a, "context", 2},  {a, "context", -1},
+                                      {a, "causal", 0},   {0, "context", 1},
+                                      {-1, "context", 1}, {g->n_nodes, "context", 1}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        assert_int_equal(dtp_graph_with_settings(g, 1, &bad[i], &set, NULL), DTP_INVALID);
+        assert_int_equal(dtp_graph_with_implementations(g, 1, &bad[i], &set, NULL), DTP_INVALID);
     }
     dtp_graph_destroy(g);
 }
@@ -470,17 +472,17 @@ static void test_plan__option_bounds(void **state)
     dtp_plan *plan = make_plan(g, "x:2;y:2", "batch:x;hidden:y", false);
     int32_t first[] = {0, 2, 3}, above[] = {0, 7, 1000000};
     plan->objective = DTP_OBJECTIVE_TIME;
-    plan->option_bounds = (dtp_plan_option_bounds){.n = 2,
-                                                   .runs = 1,
-                                                   .options_hash = 0xabcdef,
-                                                   .cost_ps = 125,
-                                                   .base_ps = 119,
-                                                   .unit_ps = 2,
-                                                   .first = first,
-                                                   .above = above};
+    plan->option_bounds = (dtp_plan_strategy_bounds){.n = 2,
+                                                     .runs = 1,
+                                                     .options_hash = 0xabcdef,
+                                                     .cost_ps = 125,
+                                                     .base_ps = 119,
+                                                     .unit_ps = 2,
+                                                     .first = first,
+                                                     .above = above};
     char *text = write_ok(plan, g);
     dtp_plan *again = read_ok(text, g);
-    const dtp_plan_option_bounds *b = &again->option_bounds;
+    const dtp_plan_strategy_bounds *b = &again->option_bounds;
     assert_true(b->n == 2 && b->runs == 1 && b->options_hash == 0xabcdef);
     assert_true(b->cost_ps == 125 && b->base_ps == 119 && b->unit_ps == 2);
     assert_memory_equal(b->first, first, sizeof first);

@@ -145,7 +145,7 @@ static void test_plan_prices__certificates_are_the_prices_of_programs(void **sta
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         tensor_fixture f;
         dtp_plan_request request = dtp_plan_request_init();
-        dtp_graph_choices choices = {.microbatches = CASES[i].microbatches, .micro_dim = -1};
+        dtp_graph_variant choices = {.microbatches = CASES[i].microbatches, .micro_dim = -1};
         dtp_arena *arena = dtp_arena_create();
         tensor_fixture_create(&CASES[i], &f);
         assert_int_equal(

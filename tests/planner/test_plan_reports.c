@@ -198,43 +198,43 @@ static void test_sensitivity__ends_are_where_another_plan_takes_over(void **stat
 
 enum { NODES = 5, WAYS = 3 };
 
-static dtp_select_problem *random_problem(uint64_t *seed)
+static dtp_problem *random_problem(uint64_t *seed)
 {
-    dtp_select_problem *p = NULL;
+    dtp_problem *p = NULL;
     int64_t cost[WAYS * WAYS], usage[WAYS];
-    assert_int_equal(dtp_select_problem_create("random", 1 << 20, &p, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_create("random", 1 << 20, &p, NULL), DTP_OK);
     for (int32_t i = 0; i < NODES; i++) {
         for (int32_t s = 0; s < WAYS; s++) {
             cost[s] = random_below(seed, 100);
             usage[s] = random_below(seed, 50);
         }
         const int64_t begin = random_below(seed, 5);
-        assert_int_equal(dtp_select_add_node(p, begin, begin + 1 + random_below(seed, 5), WAYS,
-                                             cost, usage, NULL),
+        assert_int_equal(dtp_problem_add_variable(p, begin, begin + 1 + random_below(seed, 5), WAYS,
+                                                  cost, usage, NULL),
                          DTP_OK);
     }
     for (int32_t i = 1; i < NODES; i++) {
         for (int32_t k = 0; k < WAYS * WAYS; k++) {
-            cost[k] = random_below(seed, 5) > 1 ? DTP_SELECT_FORBIDDEN : random_below(seed, 100);
+            cost[k] = random_below(seed, 5) > 1 ? DTP_FORBIDDEN : random_below(seed, 100);
         }
-        assert_int_equal(dtp_select_add_edge(p, random_below(seed, i), i, cost, NULL), DTP_OK);
+        assert_int_equal(dtp_problem_add_edge(p, random_below(seed, i), i, cost, NULL), DTP_OK);
     }
-    assert_int_equal(dtp_select_problem_check(p, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_check(p, NULL), DTP_OK);
     return p;
 }
 
 /* The smallest peak of any selection in which nothing is forbidden; -1: there is none. */
-static int64_t brute_force(const dtp_select_problem *p)
+static int64_t brute_force(const dtp_problem *p)
 {
     int64_t best = -1;
     int32_t choice[NODES] = {0};
     for (int32_t code = 0; code < 243; code++) {
-        dtp_select_value value;
+        dtp_problem_value value;
         for (int32_t i = 0, left = code; i < NODES; i++, left /= WAYS) {
             choice[i] = left % WAYS;
         }
-        assert_int_equal(dtp_select_evaluate(p, choice, &value, NULL), DTP_OK);
-        if (value.cost < DTP_SELECT_FORBIDDEN && (best < 0 || value.peak < best)) {
+        assert_int_equal(dtp_problem_evaluate(p, choice, &value, NULL), DTP_OK);
+        if (value.cost < DTP_FORBIDDEN && (best < 0 || value.peak < best)) {
             best = value.peak;
         }
     }
@@ -248,20 +248,20 @@ static void test_least_usage__equals_brute_force(void **state)
     for (uint64_t k = 0; k < 200; k++) {
         const uint64_t first = 700 + k;
         uint64_t seed = first;
-        const dtp_select_options options = dtp_select_options_init();
-        dtp_least_usage l;
-        dtp_select_problem *p = random_problem(&seed);
+        const dtp_solve_options options = dtp_solve_options_init();
+        dtp_minimum_memory l;
+        dtp_problem *p = random_problem(&seed);
         const int64_t best = brute_force(p);
         print_message("seed %llu\n", (unsigned long long)first);
-        assert_int_equal(dtp_least_usage_find(p, &options, 0, &l, NULL), DTP_OK);
+        assert_int_equal(dtp_minimum_memory_find(p, &options, 0, &l, NULL), DTP_OK);
         assert_int_equal(l.possible, best >= 0);
         if (best >= 0) {
             assert_int_equal(l.usage, best);
             assert_int_equal(l.bound, best);
             possible++;
         }
-        dtp_least_usage_free(&l);
-        dtp_select_problem_destroy(p);
+        dtp_minimum_memory_free(&l);
+        dtp_problem_destroy(p);
     }
     assert_in_range(possible, 80, 195);
 }

@@ -309,19 +309,19 @@ static void test_plan_tensor__same_input_same_plan(void **state)
  */
 
 /* The least sum of prices when every instance decides for itself, as far as it is found. */
-static dtp_select_result solve_unfolded(const dtp_graph *g, const dtp_plan_request *request)
+static dtp_solve_result solve_unfolded(const dtp_graph *g, const dtp_plan_request *request)
 {
     dtp_pricer pricer;
     dtp_tensor_problem *p = NULL;
-    dtp_select_result r;
+    dtp_solve_result r;
     dtp_tensor_options options = dtp_tensor_options_init();
-    const dtp_select_options solver = dtp_select_options_init();
+    const dtp_solve_options solver = dtp_solve_options_init();
     options.runs = 0;
     options.memory_bytes = request->memory_limit_bytes;
     assert_int_equal(dtp_pricer_init(a100, request->mesh, &pricer, NULL), DTP_OK);
     assert_int_equal(dtp_tensor_problem_create(g, &pricer, &options, &p, NULL), DTP_OK);
-    assert_int_equal(dtp_select_solve(p->select, &solver, &r, NULL), DTP_OK);
-    assert_non_null(r.choice);
+    assert_int_equal(dtp_solve(p->select, &solver, &r, NULL), DTP_OK);
+    assert_non_null(r.assignment);
     dtp_tensor_problem_destroy(p);
     return r;
 }
@@ -339,7 +339,7 @@ static void test_plan_tensor__says_what_folding_costs_at_most(void **state)
         request.memory_limit_bytes = limits[i];
         dtp_plan_result r = fixture_plan(g, a100, &request);
         const dtp_certificate *c = &r.plan->certificate;
-        dtp_select_result apart = solve_unfolded(g, &request);
+        dtp_solve_result apart = solve_unfolded(g, &request);
         check_plan(g, &request, r.plan);
         print_message("bound %lld <= unfolded %lld <= folded %lld\n", (long long)c->unfolded_bound,
                       (long long)apart.value.cost, (long long)c->cost);
@@ -347,7 +347,7 @@ static void test_plan_tensor__says_what_folding_costs_at_most(void **state)
         assert_true(apart.value.cost < c->least_cost && c->least_cost <= c->cost);
         assert_true(c->unfolded_gap < (limits[i] == 0 ? 0.001 : 0.005));
         assert_true(i > 0 || apart.status == DTP_CERT_OPTIMAL);
-        dtp_select_result_free(&apart);
+        dtp_solve_result_free(&apart);
         dtp_plan_result_free(&r);
     }
     dtp_graph_destroy(g);
@@ -397,7 +397,7 @@ static void test_plan_tensor__unfolded(void **state)
     dtp_plan_request request = dtp_plan_request_init();
     request.mesh = &mesh;
     dtp_plan_result folded = fixture_plan(g, a100, &request);
-    dtp_select_result apart = solve_unfolded(g, &request);
+    dtp_solve_result apart = solve_unfolded(g, &request);
     request.unfold = true;
     dtp_plan_result r = fixture_plan(g, a100, &request);
     const dtp_certificate *c = &r.plan->certificate;
@@ -409,7 +409,7 @@ static void test_plan_tensor__unfolded(void **state)
     assert_int_equal(c->least_cost, apart.value.cost);
     assert_true(c->least_cost < folded.plan->certificate.least_cost);
     assert_true(r.plan->predicted.step_time_s <= folded.plan->predicted.step_time_s);
-    dtp_select_result_free(&apart);
+    dtp_solve_result_free(&apart);
     dtp_plan_result_free(&folded);
     dtp_plan_result_free(&r);
     dtp_graph_destroy(g);

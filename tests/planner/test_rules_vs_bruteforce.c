@@ -30,7 +30,7 @@ typedef struct bruteforce {
     const dtp_graph *g;
     dtp_pricer pricer;
     dtp_program *scratch;
-    dtp_rules rules;
+    dtp_layout_rules rules;
     int32_t *last_read; /* by tensor; n_nodes for what survives the step */
     int32_t *owner;     /* by tensor: the tensor in whose buffer it lies */
     bool *live;         /* by tensor: its buffer is in use */
@@ -41,8 +41,8 @@ typedef struct bruteforce {
 
 static bool layout_of(const bruteforce *b, dtp_tensor_id t, dtp_layout *out)
 {
-    return dtp_rules_layout(&b->rules, &b->pricer.mesh, &b->g->dims, &b->g->tensors[t].type, false,
-                            out, NULL) == DTP_OK;
+    return dtp_layout_rules_layout(&b->rules, &b->pricer.mesh, &b->g->dims, &b->g->tensors[t].type,
+                                   false, out, NULL) == DTP_OK;
 }
 
 /* Buffers are aligned to 64 bytes. */
@@ -330,7 +330,7 @@ static void compare_objectives(bruteforce *b, const table *all, const dtp_rules_
                                uint64_t *state)
 {
     dtp_rules_request r = dtp_rules_request_init();
-    dtp_rules pins;
+    dtp_layout_rules pins;
     uint8_t masks[64];
     r.max_solutions = 1 + random_below(state, 4);
     compare(b, all, p, &r);
@@ -342,7 +342,7 @@ static void compare_objectives(bruteforce *b, const table *all, const dtp_rules_
     compare(b, all, p, &r);
     /* Pin one dim as some legal rule set has it. */
     decode(b, all->code[random_below(state, all->n)], masks);
-    assert_int_equal(dtp_rules_create(b->g->arena, b->g->dims.n, &pins, NULL), DTP_OK);
+    assert_int_equal(dtp_layout_rules_create(b->g->arena, b->g->dims.n, &pins, NULL), DTP_OK);
     const int32_t d = random_below(state, b->g->dims.n);
     pins.splits[d] = b->rules.splits[d];
     r.pins = &pins;
@@ -396,7 +396,7 @@ static int32_t check_graph(const dtp_machine *machine, uint64_t seed)
     assert_int_equal(dtp_mesh_parse(mesh_text, &mesh, NULL), DTP_OK);
     assert_int_equal(dtp_pricer_init(machine, &mesh, &b.pricer, NULL), DTP_OK);
     assert_int_equal(dtp_program_create(g, &mesh, &b.scratch, NULL), DTP_OK);
-    assert_int_equal(dtp_rules_create(g->arena, g->dims.n, &b.rules, NULL), DTP_OK);
+    assert_int_equal(dtp_layout_rules_create(g->arena, g->dims.n, &b.rules, NULL), DTP_OK);
     if (dtp_rules_problem_create(g, &b.pricer, &p, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }

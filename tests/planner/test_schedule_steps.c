@@ -42,9 +42,9 @@ typedef struct counts {
 
 static int64_t edge_price(const oracle *o, int32_t e)
 {
-    const dtp_select_problem *s = o->problem->select;
+    const dtp_problem *s = o->problem->select;
     const int32_t a = s->edge_a[e], b = s->edge_b[e];
-    return s->edge_cost[s->edge_first[e] + (int64_t)o->choice[a] * dtp_select_n_strategies(s, b) +
+    return s->edge_cost[s->edge_first[e] + (int64_t)o->choice[a] * dtp_problem_n_strategies(s, b) +
                         o->choice[b]];
 }
 
@@ -52,9 +52,9 @@ static int64_t edge_price(const oracle *o, int32_t e)
  * all prices then. */
 static bool is_move(oracle *o, int32_t decision, int32_t option, int64_t *sum)
 {
-    const dtp_select_problem *s = o->problem->select;
+    const dtp_problem *s = o->problem->select;
     const int32_t was = o->choice[decision];
-    dtp_select_value value;
+    dtp_problem_value value;
     bool changes = false;
     for (int32_t e = 0; e < s->n_edges && !changes; e++) {
         const int64_t before = edge_price(o, e);
@@ -63,10 +63,10 @@ static bool is_move(oracle *o, int32_t decision, int32_t option, int64_t *sum)
         o->choice[decision] = was;
     }
     o->choice[decision] = option;
-    assert_int_equal(dtp_select_evaluate(s, o->choice, &value, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_evaluate(s, o->choice, &value, NULL), DTP_OK);
     o->choice[decision] = was;
     *sum = value.cost;
-    return changes && value.cost < DTP_SELECT_FORBIDDEN &&
+    return changes && value.cost < DTP_FORBIDDEN &&
            value.cost <= (int64_t)(NEAR_LEAST * (double)o->plan->certificate.least_cost);
 }
 
@@ -94,9 +94,9 @@ static double time_of(double step_s, int64_t sum_ps)
 static void try_moves(oracle *o)
 {
     const double time_s = time_of(o->plan->predicted.step_time_s, o->plan->certificate.cost);
-    for (int32_t i = 0; i < o->problem->n_choices; i++) {
+    for (int32_t i = 0; i < o->problem->n_variables; i++) {
         const int32_t was = o->choice[i];
-        for (int32_t k = 0; k < o->problem->choices[i].n_options; k++) {
+        for (int32_t k = 0; k < o->problem->variables[i].n_strategies; k++) {
             int64_t sum;
             if (k == was || !is_move(o, i, k, &sum)) {
                 continue;
@@ -116,9 +116,9 @@ static bool select_plan(oracle *o)
 {
     const dtp_certificate *c = &o->plan->certificate;
     bool found = false;
-    o->choice = calloc((size_t)o->problem->n_choices + 1, sizeof *o->choice);
+    o->choice = calloc((size_t)o->problem->n_variables + 1, sizeof *o->choice);
     assert_non_null(o->choice);
-    assert_int_equal(dtp_tensor_selection(o->problem, &o->plan->sharding, o->choice, &found, NULL),
+    assert_int_equal(dtp_tensor_assignment(o->problem, &o->plan->sharding, o->choice, &found, NULL),
                      DTP_OK);
     return found && (double)c->cost <= NEAR_LEAST * (double)c->least_cost;
 }

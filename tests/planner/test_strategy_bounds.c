@@ -22,7 +22,7 @@ typedef struct subject {
     tensor_fixture f;
     dtp_tensor_problem *problem;
     dtp_arena *arena;
-    dtp_option_bounds bounds;
+    dtp_strategy_bounds bounds;
     int64_t *cost; /* of the strategies, as they were */
 } subject;
 
@@ -38,7 +38,7 @@ static void create(const tensor_case *c, int32_t runs, subject *x)
     tensor_fixture_create(c, &x->f);
     x->problem = tensor_fixture_problem(&x->f, &options);
     x->arena = dtp_arena_create();
-    const dtp_select_problem *s = x->problem->select;
+    const dtp_problem *s = x->problem->select;
     const size_t n = (size_t)s->first[s->n_nodes];
     x->cost = malloc(n * sizeof *x->cost);
     assert_true(x->arena != NULL && x->cost != NULL);
@@ -53,7 +53,7 @@ static void destroy(subject *x)
     tensor_fixture_destroy(&x->f);
 }
 
-static void find_bounds(subject *x, int32_t n_prices, const dtp_time_price *prices)
+static void find_bounds(subject *x, int32_t n_prices, const dtp_memory_multiplier *prices)
 {
     dtp_err err = {0};
     if (dtp_tensor_option_bounds(x->problem, n_prices, prices, x->arena, &x->bounds, &err) !=
@@ -63,13 +63,13 @@ static void find_bounds(subject *x, int32_t n_prices, const dtp_time_price *pric
     assert_true(x->bounds.base >= 0);
 }
 
-/* Only option k of choice v can be chosen; v = -1: all. */
+/* Only option k of assignment v can be chosen; v = -1: all. */
 static void pin(subject *x, int32_t v, int64_t k)
 {
-    dtp_select_problem *s = x->problem->select;
+    dtp_problem *s = x->problem->select;
     memcpy(s->cost, x->cost, (size_t)s->first[s->n_nodes] * sizeof *s->cost);
     for (int64_t i = v >= 0 ? s->first[v] : 0; i < (v >= 0 ? s->first[v + 1] : 0); i++) {
-        s->cost[i] = i == k ? s->cost[i] : DTP_SELECT_FORBIDDEN;
+        s->cost[i] = i == k ? s->cost[i] : DTP_FORBIDDEN;
     }
 }
 
@@ -78,7 +78,7 @@ static void compare(const subject *x, int64_t k, int64_t best, int64_t with_opti
     const int64_t above = x->bounds.above[k];
     const int64_t bound = x->bounds.base + above;
     assert_true(above >= 0 && x->bounds.base <= best);
-    assert_true(with_option >= DTP_SELECT_FORBIDDEN || bound <= with_option);
+    assert_true(with_option >= DTP_FORBIDDEN || bound <= with_option);
     t->options++;
     t->dearer += with_option > best ? 1 : 0;
     t->told += with_option > best && bound > best ? 1 : 0;
@@ -103,7 +103,7 @@ static void check_all(const tensor_case *c, int32_t runs)
     tally t = {0};
     create(c, runs, &x);
     find_bounds(&x, 0, NULL);
-    const dtp_select_problem *s = x.problem->select;
+    const dtp_problem *s = x.problem->select;
     const int64_t best = elimination_optimum(s, NULL);
     const int64_t step = s->first[s->n_nodes] / MOST + 1;
     for (int32_t v = 0; v < s->n_nodes; v++) {
@@ -136,16 +136,16 @@ static void test_strategy_bounds__below_the_optimum_with_the_option(void **state
 /* ---- with a limit -------------------------------------------------------------------------------
  */
 
-/* DTP_SELECT_FORBIDDEN: proven that there is none; -1: not solved to the end. */
-static int64_t optimum_within(const dtp_select_problem *s)
+/* DTP_FORBIDDEN: proven that there is none; -1: not solved to the end. */
+static int64_t optimum_within(const dtp_problem *s)
 {
-    const dtp_select_options options = dtp_select_options_init();
-    dtp_select_result r;
-    assert_int_equal(dtp_select_solve(s, &options, &r, NULL), DTP_OK);
+    const dtp_solve_options options = dtp_solve_options_init();
+    dtp_solve_result r;
+    assert_int_equal(dtp_solve(s, &options, &r, NULL), DTP_OK);
     const int64_t cost = r.status == DTP_CERT_OPTIMAL      ? r.value.cost
-                         : r.status == DTP_CERT_INFEASIBLE ? DTP_SELECT_FORBIDDEN
+                         : r.status == DTP_CERT_INFEASIBLE ? DTP_FORBIDDEN
                                                            : -1;
-    dtp_select_result_free(&r);
+    dtp_solve_result_free(&r);
     return cost;
 }
 
@@ -154,19 +154,19 @@ static void check_limited(const tensor_case *c, uint64_t seed)
     subject x;
     tally t = {0};
     int32_t n = 0;
-    dtp_time_price *prices;
-    dtp_select_result r;
+    dtp_memory_multiplier *prices;
+    dtp_solve_result r;
     create(c, 1, &x);
-    dtp_select_problem *s = x.problem->select;
+    dtp_problem *s = x.problem->select;
     tensor_solve_limited(s, &r);
-    assert_int_equal(dtp_select_time_prices(s, PRICE_ROUNDS, x.arena, &n, &prices, NULL), DTP_OK);
+    assert_int_equal(dtp_memory_multipliers(s, PRICE_ROUNDS, x.arena, &n, &prices, NULL), DTP_OK);
     assert_true(n > 0);
     print_message("seed %" PRIu64 ", %d prices of times\n", seed, n);
     find_bounds(&x, n, prices);
     for (int i = 0; i < SAMPLES; i++) {
         const int32_t v = (int32_t)tensor_draw(&seed, (uint64_t)s->n_nodes);
         const int64_t k =
-            s->first[v] + (int64_t)tensor_draw(&seed, (uint64_t)dtp_select_n_strategies(s, v));
+            s->first[v] + (int64_t)tensor_draw(&seed, (uint64_t)dtp_problem_n_strategies(s, v));
         pin(&x, v, k);
         const int64_t with_option = optimum_within(s);
         if (with_option >= 0) {
@@ -176,7 +176,7 @@ static void check_limited(const tensor_case *c, uint64_t seed)
     print_message("limit %" PRId64 ": ", s->usage_limit);
     report(&x, c->mesh, r.value.cost, &t);
     assert_true(t.options >= SAMPLES / 2);
-    dtp_select_result_free(&r);
+    dtp_solve_result_free(&r);
     destroy(&x);
 }
 
@@ -194,7 +194,7 @@ static void test_strategy_bounds__the_nearest_are_kept(void **state)
 {
     (void)state;
     int32_t first[] = {0, 3, 5}, above[] = {7, DTP_PLAN_MOST_ABOVE, 0, 3, 7};
-    const dtp_plan_option_bounds b = {
+    const dtp_plan_strategy_bounds b = {
         .n = 2, .cost_ps = 1040, .base_ps = 1000, .unit_ps = 10, .first = first, .above = above};
     static const struct {
         int32_t most;

@@ -459,7 +459,8 @@ static void check_context(const context_case *x, const dtp_graph *g, const dtp_p
 {
     dtp_graph *set = NULL;
     dtp_program *program = NULL;
-    assert_int_equal(dtp_graph_with_settings(g, p->n_settings, p->settings, &set, NULL), DTP_OK);
+    assert_int_equal(dtp_graph_with_implementations(g, p->n_settings, p->settings, &set, NULL),
+                     DTP_OK);
     assert_int_equal(dtp_lower(set, &p->sharding, NULL, &program, NULL), DTP_OK);
     for (int k = 0; k < DTP_N_COLLS; k++) {
         assert_int_equal(count_inside(set, program, DTP_FORWARD, k), layers * x->forward.of[k]);

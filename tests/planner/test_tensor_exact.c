@@ -1,7 +1,7 @@
 /* Tensor mode against exhaustive search over its own strategy space, for an MLP and two layers of
  * a GPT that train: the optimum by elimination (elimination.h), under a memory limit that of all
  * selections near the bound (limit_search.h); where these are too many, all changes of a few
- * choices at a time. The bound of a plan's certificate is that optimum, too. */
+ * variables at a time. The bound of a plan's certificate is that optimum, too. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +48,7 @@ static void check_optimum(const tensor_case *c, bool fold)
     dtp_tensor_problem *p = tensor_fixture_problem(&f, &options);
     const int64_t want = elimination_optimum(p->select, &cells);
     print_message("%s on %s%s: %d choices, %" PRId64 " cells, %" PRId64 " ps\n", f.graph->name,
-                  c->mesh, fold ? ", folded" : "", p->n_choices, cells, want);
+                  c->mesh, fold ? ", folded" : "", p->n_variables, cells, want);
     assert_int_equal(tensor_optimum(p->select), want);
     if (fold) {
         check_certificate(&f, want);
@@ -78,17 +78,17 @@ static void test_tensor_exact__equals_elimination(void **state)
 static void check_limit(const tensor_case *c, int64_t parts)
 {
     tensor_fixture f;
-    dtp_select_result r;
-    const dtp_select_options solver = dtp_select_options_init();
+    dtp_solve_result r;
+    const dtp_solve_options solver = dtp_solve_options_init();
     const limit_options options = limit_options_init();
     tensor_fixture_create(c, &f);
     dtp_tensor_problem *p = tensor_fixture_problem(&f, NULL);
-    assert_int_equal(dtp_select_solve(p->select, &solver, &r, NULL), DTP_OK);
+    assert_int_equal(dtp_solve(p->select, &solver, &r, NULL), DTP_OK);
     const int64_t without = r.value.cost;
     p->select->usage_limit = r.value.peak - r.value.peak / parts - 1;
-    dtp_select_result_free(&r);
-    assert_int_equal(dtp_select_solve(p->select, &solver, &r, NULL), DTP_OK);
-    assert_non_null(r.choice);
+    dtp_solve_result_free(&r);
+    assert_int_equal(dtp_solve(p->select, &solver, &r, NULL), DTP_OK);
+    assert_non_null(r.assignment);
     const limit_result want = limit_search(p->select, &options);
     print_message("%s on %s, limit %" PRId64 ": %" PRId64 " ps, without %" PRId64 "; from %" PRId64
                   " on, %" PRId64 " partial selections\n",
@@ -97,7 +97,7 @@ static void check_limit(const tensor_case *c, int64_t parts)
     assert_true(want.found && want.cost > without);
     assert_int_equal(r.status, DTP_CERT_OPTIMAL);
     assert_int_equal(r.value.cost, want.cost);
-    dtp_select_result_free(&r);
+    dtp_solve_result_free(&r);
     dtp_tensor_problem_destroy(p);
     tensor_fixture_destroy(&f);
 }
@@ -119,29 +119,29 @@ static void test_tensor_exact__equals_all_selections_within_a_limit(void **state
 
 enum { CHANGED = 3, TRIES = 20 };
 
-/* All strategies of a few choices, the rest as it is: nothing that fits is cheaper. */
-static void check_changes(const dtp_select_problem *p, const dtp_select_result *r, uint64_t *seed)
+/* All strategies of a few variables, the rest as it is: nothing that fits is cheaper. */
+static void check_changes(const dtp_problem *p, const dtp_solve_result *r, uint64_t *seed)
 {
-    int32_t *choice = malloc((size_t)p->n_nodes * sizeof *choice), at[CHANGED], i = 0;
-    assert_non_null(choice);
-    memcpy(choice, r->choice, (size_t)p->n_nodes * sizeof *choice);
+    int32_t *assignment = malloc((size_t)p->n_nodes * sizeof *assignment), at[CHANGED], i = 0;
+    assert_non_null(assignment);
+    memcpy(assignment, r->assignment, (size_t)p->n_nodes * sizeof *assignment);
     for (int k = 0; k < CHANGED; k++) {
         const int32_t third = p->n_nodes / CHANGED; /* one of every third: distinct */
         at[k] = k * third + (int32_t)tensor_draw(seed, (uint64_t)third);
-        choice[at[k]] = 0;
+        assignment[at[k]] = 0;
     }
     while (i < CHANGED) {
-        dtp_select_value value;
-        assert_int_equal(dtp_select_evaluate(p, choice, &value, NULL), DTP_OK);
+        dtp_problem_value value;
+        assert_int_equal(dtp_problem_evaluate(p, assignment, &value, NULL), DTP_OK);
         assert_true(!value.feasible || value.cost >= r->value.cost);
         for (i = 0; i < CHANGED; i++) {
-            choice[at[i]] = (choice[at[i]] + 1) % dtp_select_n_strategies(p, at[i]);
-            if (choice[at[i]] != 0) {
+            assignment[at[i]] = (assignment[at[i]] + 1) % dtp_problem_n_strategies(p, at[i]);
+            if (assignment[at[i]] != 0) {
                 break;
             }
         }
     }
-    free(choice);
+    free(assignment);
 }
 
 static void test_tensor_exact__nothing_better_near_the_optimum_under_a_limit(void **state)
@@ -154,14 +154,14 @@ static void test_tensor_exact__nothing_better_near_the_optimum_under_a_limit(voi
     uint64_t seed = 21;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tensor_fixture f;
-        dtp_select_result r;
+        dtp_solve_result r;
         tensor_fixture_create(&cases[i], &f);
         dtp_tensor_problem *p = tensor_fixture_problem(&f, NULL);
         tensor_solve_limited(p->select, &r);
         for (int k = 0; k < TRIES; k++) {
             check_changes(p->select, &r, &seed);
         }
-        dtp_select_result_free(&r);
+        dtp_solve_result_free(&r);
         dtp_tensor_problem_destroy(p);
         tensor_fixture_destroy(&f);
     }

@@ -45,18 +45,18 @@ static void verify(const tensor_fixture *f, const dtp_tensor_problem *p, const i
 static int64_t check_best(const tensor_fixture *f, dtp_tensor_problem *p, int64_t limit,
                           const char *what)
 {
-    const dtp_select_options options = dtp_select_options_init();
-    dtp_select_result r;
+    const dtp_solve_options options = dtp_solve_options_init();
+    dtp_solve_result r;
     const int64_t none = p->select->usage_limit;
     p->select->usage_limit = limit > 0 ? limit : none;
-    assert_int_equal(dtp_select_solve(p->select, &options, &r, NULL), DTP_OK);
+    assert_int_equal(dtp_solve(p->select, &options, &r, NULL), DTP_OK);
     p->select->usage_limit = none;
-    assert_true(r.choice != NULL || limit > 0);
-    const int64_t peak = r.choice != NULL ? r.value.peak : 0;
-    if (r.choice != NULL) {
-        verify(f, p, r.choice, what);
+    assert_true(r.assignment != NULL || limit > 0);
+    const int64_t peak = r.assignment != NULL ? r.value.peak : 0;
+    if (r.assignment != NULL) {
+        verify(f, p, r.assignment, what);
     }
-    dtp_select_result_free(&r);
+    dtp_solve_result_free(&r);
     return peak;
 }
 
@@ -66,7 +66,7 @@ static void check_case(const tensor_case *c, int32_t n_random)
     uint64_t seed = 17;
     tensor_fixture_create(c, &f);
     dtp_tensor_problem *p = tensor_fixture_problem(&f, NULL);
-    int32_t *selection = calloc((size_t)p->n_choices, sizeof *selection);
+    int32_t *selection = calloc((size_t)p->n_variables, sizeof *selection);
     assert_non_null(selection);
     const int64_t peak = check_best(&f, p, 0, c->mesh);
     (void)check_best(&f, p, peak * 9 / 10, c->mesh);
@@ -128,10 +128,10 @@ static double odd_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
     uint64_t seed = *(const uint64_t *)user;
     (void)mesh, (void)type;
     for (int32_t m = 0; m < before->n_mesh; m++) {
-        seed =
-            seed * 31 + (uint64_t)before->place[m].kind * 7 + (uint64_t)step->after.place[m].kind;
-        seed = seed * 31 + (uint64_t)(before->place[m].axis + 2) * 5 +
-               (uint64_t)(step->after.place[m].axis + 2);
+        seed = seed * 31 + (uint64_t)before->placement[m].kind * 7 +
+               (uint64_t)step->after.placement[m].kind;
+        seed = seed * 31 + (uint64_t)(before->placement[m].axis + 2) * 5 +
+               (uint64_t)(step->after.placement[m].axis + 2);
     }
     return 1.0 + (double)tensor_draw(&seed, 1000);
 }
@@ -156,7 +156,7 @@ static dtp_plan *list_steps(const tensor_fixture *f, const dtp_tensor_problem *p
     request.mesh = &f->pricer.mesh;
     assert_int_equal(dtp_plan_tensor(f->graph, f->machine, &request, &made, &err), DTP_OK);
     dtp_plan *plan = made.plan;
-    dtp_move_recorder recorder = {.inner = r, .arena = plan->arena};
+    dtp_redistribution_recorder recorder = {.inner = r, .arena = plan->arena};
     const dtp_redistributor recording = dtp_recording_redistributor(&recorder);
     assert_int_equal(dtp_tensor_sharding(p, selection, plan->arena, &plan->sharding, NULL), DTP_OK);
     dtp_status s =
@@ -205,7 +205,7 @@ static void test_tensor_plans__listed_steps(void **state)
         tensor_fixture f;
         tensor_fixture_create(&cases[i], &f);
         dtp_tensor_problem *p = tensor_fixture_problem(&f, NULL);
-        int32_t *selection = calloc((size_t)p->n_choices, sizeof *selection);
+        int32_t *selection = calloc((size_t)p->n_variables, sizeof *selection);
         assert_non_null(selection);
         for (uint64_t k = 0; k < 6; k++) {
             const dtp_redistributor odd = {plan_oddly, &k};

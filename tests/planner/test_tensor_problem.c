@@ -73,9 +73,9 @@ typedef struct tally {
 static void check_reserves(dtp_tensor_problem *p, const int32_t *selection, const dtp_sharding *s,
                            const dtp_lower_options *options, const dtp_program *program)
 {
-    const dtp_reserve_mark mark = dtp_reserve_begin(p);
+    const dtp_memory_correction_mark mark = dtp_memory_correction_begin(p);
     const size_t n_nodes = (size_t)p->graph->n_nodes;
-    dtp_select_value before, with, after;
+    dtp_problem_value before, with, after;
     int32_t n;
     int64_t most = 0;
     int64_t *need = calloc(n_nodes + 1, sizeof *need);
@@ -85,16 +85,17 @@ static void check_reserves(dtp_tensor_problem *p, const int32_t *selection, cons
         most = need[i] > most ? need[i] : most;
     }
     assert_true(most > 0 && most <= program->peak_bytes);
-    assert_int_equal(dtp_select_evaluate(p->select, selection, &before, NULL), DTP_OK);
-    assert_int_equal(dtp_reserve_add(p, selection, s, options, most, &n, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_evaluate(p->select, selection, &before, NULL), DTP_OK);
+    assert_int_equal(dtp_memory_correction_add(p, selection, s, options, most, &n, NULL), DTP_OK);
     assert_int_equal(n, 0);
-    assert_int_equal(dtp_reserve_add(p, selection, s, options, most - 1, &n, NULL), DTP_OK);
+    assert_int_equal(dtp_memory_correction_add(p, selection, s, options, most - 1, &n, NULL),
+                     DTP_OK);
     assert_true(n > 0 || before.peak >= most);
-    assert_int_equal(dtp_select_evaluate(p->select, selection, &with, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_evaluate(p->select, selection, &with, NULL), DTP_OK);
     assert_true(with.peak >= most && with.peak >= before.peak);
     assert_int_equal(with.cost, before.cost);
-    dtp_reserve_end(p, mark);
-    assert_int_equal(dtp_select_evaluate(p->select, selection, &after, NULL), DTP_OK);
+    dtp_memory_correction_end(p, mark);
+    assert_int_equal(dtp_problem_evaluate(p->select, selection, &after, NULL), DTP_OK);
     assert_int_equal(after.peak, before.peak);
     free(need);
 }
@@ -104,13 +105,13 @@ static void check_selection(const tensor_fixture *f, dtp_tensor_problem *p,
 {
     dtp_arena *arena = dtp_arena_create();
     dtp_sharding s;
-    dtp_select_value value;
+    dtp_problem_value value;
     dtp_program *program = NULL;
     dtp_lower_options options = dtp_lower_options_init();
     dtp_err err = {0};
     int64_t cost = 0;
     options.redistributor = f->redistributor;
-    assert_int_equal(dtp_select_evaluate(p->select, selection, &value, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_evaluate(p->select, selection, &value, NULL), DTP_OK);
     dtp_status st = dtp_tensor_sharding(p, selection, arena, &s, &err);
     st = st == DTP_OK ? dtp_additive_cost(f->graph, &f->pricer, &s, f->redistributor, &cost, &err)
                       : st;
@@ -141,7 +142,7 @@ static void check_case(const tensor_case *c, bool fold)
     options.runs = fold ? 1 : 0;
     tensor_fixture_create(c, &f);
     dtp_tensor_problem *p = tensor_fixture_problem(&f, &options);
-    int32_t *selection = calloc((size_t)p->n_choices, sizeof *selection);
+    int32_t *selection = calloc((size_t)p->n_variables, sizeof *selection);
     assert_non_null(selection);
     for (int32_t k = 0; k < PER_CASE; k++) {
         if (tensor_random_selection(p, &seed, selection)) {
@@ -180,20 +181,20 @@ static void check_folded(const tensor_case *c)
     dtp_tensor_problem *folded = tensor_fixture_problem(&f, &options);
     options.runs = 0;
     dtp_tensor_problem *plain = tensor_fixture_problem(&f, &options);
-    int32_t *a = calloc((size_t)folded->n_choices, sizeof *a);
-    int32_t *b = calloc((size_t)plain->n_choices, sizeof *b);
-    assert_true(a != NULL && b != NULL && folded->n_choices < plain->n_choices);
+    int32_t *a = calloc((size_t)folded->n_variables, sizeof *a);
+    int32_t *b = calloc((size_t)plain->n_variables, sizeof *b);
+    assert_true(a != NULL && b != NULL && folded->n_variables < plain->n_variables);
     for (int32_t k = 0; k < PER_CASE; k++) {
-        dtp_select_value x, y;
+        dtp_problem_value x, y;
         dtp_sharding s;
         bool found;
         dtp_arena *arena = dtp_arena_create();
         if (tensor_random_selection(folded, &seed, a)) {
             assert_int_equal(dtp_tensor_sharding(folded, a, arena, &s, NULL), DTP_OK);
-            assert_int_equal(dtp_tensor_selection(plain, &s, b, &found, NULL), DTP_OK);
+            assert_int_equal(dtp_tensor_assignment(plain, &s, b, &found, NULL), DTP_OK);
             assert_true(found);
-            assert_int_equal(dtp_select_evaluate(folded->select, a, &x, NULL), DTP_OK);
-            assert_int_equal(dtp_select_evaluate(plain->select, b, &y, NULL), DTP_OK);
+            assert_int_equal(dtp_problem_evaluate(folded->select, a, &x, NULL), DTP_OK);
+            assert_int_equal(dtp_problem_evaluate(plain->select, b, &y, NULL), DTP_OK);
             assert_int_equal(x.cost, y.cost);
             assert_true(x.peak <= y.peak && y.peak - x.peak <= y.peak / 20);
             checked++;
@@ -231,8 +232,8 @@ static void test_tensor_problem__selection_and_back(void **state)
     tensor_fixture_create(
         &(tensor_case){.model = TENSOR_GPT, .mesh = "x:2;y:2", .dims = TENSOR_GPT_DIMS}, &f);
     dtp_tensor_problem *p = tensor_fixture_problem(&f, NULL);
-    int32_t *a = calloc((size_t)p->n_choices, sizeof *a);
-    int32_t *b = calloc((size_t)p->n_choices, sizeof *b);
+    int32_t *a = calloc((size_t)p->n_variables, sizeof *a);
+    int32_t *b = calloc((size_t)p->n_variables, sizeof *b);
     assert_true(a != NULL && b != NULL);
     for (int32_t k = 0; k < PER_CASE; k++) {
         dtp_arena *arena = dtp_arena_create();
@@ -240,9 +241,9 @@ static void test_tensor_problem__selection_and_back(void **state)
         bool found;
         if (tensor_random_selection(p, &seed, a)) {
             assert_int_equal(dtp_tensor_sharding(p, a, arena, &s, NULL), DTP_OK);
-            assert_int_equal(dtp_tensor_selection(p, &s, b, &found, NULL), DTP_OK);
+            assert_int_equal(dtp_tensor_assignment(p, &s, b, &found, NULL), DTP_OK);
             assert_true(found);
-            assert_memory_equal(a, b, (size_t)p->n_choices * sizeof *a);
+            assert_memory_equal(a, b, (size_t)p->n_variables * sizeof *a);
         }
         dtp_arena_destroy(arena);
     }
@@ -263,36 +264,37 @@ static void test_tensor_problem__has_the_baselines(void **state)
     tensor_fixture_create(
         &(tensor_case){.model = TENSOR_GPT, .mesh = "x:2;y:2", .dims = TENSOR_GPT_DIMS}, &f);
     dtp_tensor_problem *p = tensor_fixture_problem(&f, NULL);
-    const dtp_select_options options = dtp_select_options_init();
-    dtp_select_result best;
-    int32_t *a = calloc((size_t)p->n_choices, sizeof *a);
+    const dtp_solve_options options = dtp_solve_options_init();
+    dtp_solve_result best;
+    int32_t *a = calloc((size_t)p->n_variables, sizeof *a);
     assert_non_null(a);
-    assert_int_equal(dtp_select_solve(p->select, &options, &best, NULL), DTP_OK);
-    assert_non_null(best.choice);
+    assert_int_equal(dtp_solve(p->select, &options, &best, NULL), DTP_OK);
+    assert_non_null(best.assignment);
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
-        dtp_rules r;
+        dtp_layout_rules r;
         dtp_sharding s;
-        dtp_select_value value;
+        dtp_problem_value value;
         bool found = false;
         int64_t cost = 0;
         dtp_arena *arena = dtp_arena_create();
         dtp_err err = {0};
-        if (dtp_rules_parse(rules[i], &f.pricer.mesh, &f.graph->dims, arena, &r, &err) != DTP_OK ||
+        if (dtp_layout_rules_parse(rules[i], &f.pricer.mesh, &f.graph->dims, arena, &r, &err) !=
+                DTP_OK ||
             dtp_sharding_from_rules(f.graph, &f.pricer.mesh, &r, false, arena, &s, &err) !=
                 DTP_OK ||
-            dtp_tensor_selection(p, &s, a, &found, &err) != DTP_OK) {
+            dtp_tensor_assignment(p, &s, a, &found, &err) != DTP_OK) {
             fail_msg("%s", err.msg);
         }
         assert_true(found);
-        assert_int_equal(dtp_select_evaluate(p->select, a, &value, NULL), DTP_OK);
+        assert_int_equal(dtp_problem_evaluate(p->select, a, &value, NULL), DTP_OK);
         assert_int_equal(dtp_additive_cost(f.graph, &f.pricer, &s, f.redistributor, &cost, NULL),
                          DTP_OK);
-        assert_true(value.cost < DTP_SELECT_FORBIDDEN && best.value.cost <= value.cost);
+        assert_true(value.cost < DTP_FORBIDDEN && best.value.cost <= value.cost);
         assert_true(best.bound <= cost);
         dtp_arena_destroy(arena);
     }
     free(a);
-    dtp_select_result_free(&best);
+    dtp_solve_result_free(&best);
     dtp_tensor_problem_destroy(p);
     tensor_fixture_destroy(&f);
 }
@@ -310,25 +312,25 @@ static void test_tensor_problem__pins(void **state)
     dtp_pin pins[] = {{.tensor = w1, .node = -1}, {.tensor = w1, .node = reader}};
     for (int i = 0; i < 2; i++) {
         pins[i].layout = dtp_layout_replicated(2, 2);
-        pins[i].layout.place[0] = (dtp_place){.kind = DTP_SHARD, .axis = 1};
+        pins[i].layout.placement[0] = (dtp_placement){.kind = DTP_SHARD, .axis = 1};
         pins[i].dims = 1U;
     }
     options.n_pins = 2;
     options.pins = pins;
     dtp_tensor_problem *p = tensor_fixture_problem(&f, &options);
-    const dtp_choice *kept = &p->choices[p->choice_of_tensor[w1]];
-    const dtp_choice *op = &p->choices[p->choice_of_node[reader]];
-    assert_int_equal(kept->n_options, 3); /* y: whole, split either way */
-    for (int32_t k = 0; k < kept->n_options; k++) {
-        assert_memory_equal(&kept->options[k].layout.place[0], &pins[0].layout.place[0],
-                            sizeof pins[0].layout.place[0]);
+    const dtp_tensor_variable *kept = &p->variables[p->variable_of_tensor[w1]];
+    const dtp_tensor_variable *op = &p->variables[p->variable_of_node[reader]];
+    assert_int_equal(kept->n_strategies, 3); /* y: whole, split either way */
+    for (int32_t k = 0; k < kept->n_strategies; k++) {
+        assert_memory_equal(&kept->options[k].layout.placement[0], &pins[0].layout.placement[0],
+                            sizeof pins[0].layout.placement[0]);
     }
-    for (int32_t k = 1; k < op->n_options; k++) {
+    for (int32_t k = 1; k < op->n_strategies; k++) {
         assert_int_equal(op->options[k].strategy.row[0], op->options[0].strategy.row[0]);
     }
     dtp_tensor_problem_destroy(p);
     pins[0].tensor = h; /* 8 hidden: not over an axis that is not there */
-    pins[0].layout.place[0].axis = 2;
+    pins[0].layout.placement[0].axis = 2;
     assert_int_equal(dtp_tensor_problem_create(f.graph, &f.pricer, &options, &p, &err),
                      DTP_INVALID);
     tensor_fixture_destroy(&f);

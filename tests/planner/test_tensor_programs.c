@@ -68,7 +68,7 @@ static int32_t list_layouts(const dtp_mesh *mesh, const dtp_ttype *type, bool pa
         dtp_layout l = dtp_layout_replicated(type->rank, mesh->n_dims);
         for (int32_t m = 0, rest = code; m < mesh->n_dims; m++, rest /= ways) {
             if (rest % ways == ways - 1 && partial) {
-                l.place[m] = (dtp_place){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
+                l.placement[m] = (dtp_placement){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
             } else if (rest % ways > 0) {
                 dtp_layout_split(&l, m, rest % ways - 1);
             }
@@ -99,9 +99,9 @@ static void add_wheels(search *s)
     int32_t readers[32] = {0};
     for (dtp_node_id id = 0; id < g->n_nodes; id++) {
         dtp_call_types types;
-        dtp_rule_set rules;
+        dtp_sharding_rules rules;
         const dtp_op_call call = dtp_node_call(g, &g->nodes[id], &types);
-        dtp_op_rules(&call, true, &rules);
+        dtp_sharding_rules_of(&call, true, &rules);
         for (int32_t m = 0; m < s->f->pricer.mesh.n_dims; m++) {
             assert_true(s->n < MAX_WHEELS);
             s->wheels[s->n++] =
@@ -190,7 +190,7 @@ static void check_enumeration(const tensor_case *c)
         s->s.layouts[t] =
             dtp_layout_replicated(f.graph->tensors[t].type.rank, f.pricer.mesh.n_dims);
     }
-    assert_int_equal(dtp_sharding_add_views(&s->s, arena, NULL), DTP_OK);
+    assert_int_equal(dtp_sharding_add_replicas(&s->s, arena, NULL), DTP_OK);
     add_wheels(s);
     enumerate(s);
     dtp_tensor_problem *p = tensor_fixture_problem(&f, &options);

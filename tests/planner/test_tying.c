@@ -58,19 +58,19 @@ static void destroy(pair *x)
     tensor_fixture_destroy(&x->f);
 }
 
-static dtp_select_result solve(const dtp_select_problem *p)
+static dtp_solve_result solve(const dtp_problem *p)
 {
-    dtp_select_result r;
-    const dtp_select_options options = dtp_select_options_init();
-    assert_int_equal(dtp_select_solve(p, &options, &r, NULL), DTP_OK);
+    dtp_solve_result r;
+    const dtp_solve_options options = dtp_solve_options_init();
+    assert_int_equal(dtp_solve(p, &options, &r, NULL), DTP_OK);
     return r;
 }
 
-static int64_t bound_at(const dtp_tensor_problem *p, int32_t n, const dtp_time_price *prices)
+static int64_t bound_at(const dtp_tensor_problem *p, int32_t n, const dtp_memory_multiplier *prices)
 {
     int64_t bound = -1;
     dtp_err err = {0};
-    if (dtp_tensor_unfolded_bound(p, 20, n, prices, &bound, &err) != DTP_OK) {
+    if (dtp_untied_bound(p, 20, n, prices, &bound, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     return bound;
@@ -84,14 +84,14 @@ typedef struct tally {
     int32_t exact, lost, lifted;
 } tally;
 
-static void check_bound(const pair *x, const dtp_select_result *together, tally *t)
+static void check_bound(const pair *x, const dtp_solve_result *together, tally *t)
 {
-    dtp_fold_bound fold = {0};
+    dtp_tying_bound fold = {0};
     dtp_arena *arena = dtp_arena_create();
-    const dtp_select_result apart = solve(x->plain->select);
+    const dtp_solve_result apart = solve(x->plain->select);
     const int64_t without = bound_at(x->folded, 0, NULL);
     assert_non_null(arena);
-    assert_int_equal(dtp_tensor_fold_bound(x->folded, together->value.cost, arena, &fold, NULL),
+    assert_int_equal(dtp_tying_bound_find(x->folded, together->value.cost, arena, &fold, NULL),
                      DTP_OK);
     const int64_t bound = fold.bound;
     dtp_arena_destroy(arena);
@@ -99,7 +99,7 @@ static void check_bound(const pair *x, const dtp_select_result *together, tally 
                   " <= unfolded %" PRId64 "%s <= folded %" PRId64 "\n",
                   x->f.graph->name, x->plain->select->usage_limit, bound, without, apart.value.cost,
                   apart.status == DTP_CERT_OPTIMAL ? "" : "?", together->value.cost);
-    assert_non_null(apart.choice);
+    assert_non_null(apart.assignment);
     assert_true(without <= bound && bound <= apart.value.cost);
     if (apart.status == DTP_CERT_OPTIMAL) {
         assert_true(apart.value.cost <= together->value.cost);
@@ -107,19 +107,19 @@ static void check_bound(const pair *x, const dtp_select_result *together, tally 
         t->lost += apart.value.cost < together->value.cost ? 1 : 0;
         t->lifted += bound > without ? 1 : 0;
     }
-    dtp_select_result r = apart;
-    dtp_select_result_free(&r);
+    dtp_solve_result r = apart;
+    dtp_solve_result_free(&r);
 }
 
 /* The first limits below what is needed without one that have a solution. Returns false when there
  * is none. */
-static bool tighten(const pair *x, int64_t peak, int *from, dtp_select_result *r)
+static bool tighten(const pair *x, int64_t peak, int *from, dtp_solve_result *r)
 {
     for (int d = *from; d < 14; d++) {
-        dtp_select_result_free(r);
+        dtp_solve_result_free(r);
         x->folded->select->usage_limit = x->plain->select->usage_limit = peak - (peak >> d) - 1;
         *r = solve(x->folded->select);
-        if (r->choice != NULL) {
+        if (r->assignment != NULL) {
             *from = d + 1;
             return true;
         }
@@ -129,14 +129,14 @@ static bool tighten(const pair *x, int64_t peak, int *from, dtp_select_result *r
 
 static void check_limits(const pair *x, tally *t)
 {
-    dtp_select_result r = solve(x->folded->select);
+    dtp_solve_result r = solve(x->folded->select);
     const int64_t peak = r.value.peak;
     int d = 3;
     check_bound(x, &r, t);
     for (int i = 0; i < N_LIMITS && tighten(x, peak, &d, &r); i++) {
         check_bound(x, &r, t);
     }
-    dtp_select_result_free(&r);
+    dtp_solve_result_free(&r);
 }
 
 static void test_tying__bound_below_the_optimum_without_folding(void **state)
@@ -146,8 +146,8 @@ static void test_tying__bound_below_the_optimum_without_folding(void **state)
     for (size_t i = 0; i < N_CASES; i++) {
         pair x;
         create(&CASES[i], &x);
-        assert_true(dtp_tensor_is_folded(x.folded) == (x.folded->n_choices < x.plain->n_choices));
-        assert_false(dtp_tensor_is_folded(x.plain));
+        assert_true(dtp_tensor_is_tied(x.folded) == (x.folded->n_variables < x.plain->n_variables));
+        assert_false(dtp_tensor_is_tied(x.plain));
         check_limits(&x, &t);
         destroy(&x);
     }
@@ -161,11 +161,11 @@ static void test_tying__bound_below_the_optimum_without_folding(void **state)
  */
 
 /* The first limit below what is needed without one that has a solution; *r: that solution. */
-static int64_t find_limit(dtp_select_problem *p, int64_t peak, dtp_select_result *r)
+static int64_t find_limit(dtp_problem *p, int64_t peak, dtp_solve_result *r)
 {
-    dtp_select_result_free(r);
-    for (int d = 3; d < 14 && r->choice == NULL; d++) {
-        dtp_select_result_free(r);
+    dtp_solve_result_free(r);
+    for (int d = 3; d < 14 && r->assignment == NULL; d++) {
+        dtp_solve_result_free(r);
         p->usage_limit = peak - (peak >> d) - 1;
         *r = solve(p);
     }
@@ -183,9 +183,9 @@ static void check_needed(const tensor_fixture *f, const dtp_sharding *s, int32_t
     dtp_tensor_options options = dtp_tensor_options_init();
     options.runs = needed;
     dtp_tensor_problem *p = tensor_fixture_problem(f, &options);
-    int32_t *selection = malloc(((size_t)p->n_choices + 1) * sizeof *selection);
+    int32_t *selection = malloc(((size_t)p->n_variables + 1) * sizeof *selection);
     assert_non_null(selection);
-    assert_int_equal(dtp_tensor_selection(p, s, selection, &found, NULL), DTP_OK);
+    assert_int_equal(dtp_tensor_assignment(p, s, selection, &found, NULL), DTP_OK);
     assert_true(found);
     print_message("%s in %d runs: the solution needs %d\n", f->graph->name, runs, needed);
     if (needed > 1) {
@@ -204,7 +204,7 @@ static void check_runs(const tensor_case *c, bool limited)
     enum { MOST = 4 };
     tensor_fixture f;
     int64_t before = INT64_MAX, limit = INT64_MAX / 8;
-    int32_t n_choices = 0, *selection = NULL;
+    int32_t n_variables = 0, *selection = NULL;
     dtp_sharding sharding;
     tensor_fixture_create(c, &f);
     dtp_arena *arena = dtp_arena_create();
@@ -214,24 +214,24 @@ static void check_runs(const tensor_case *c, bool limited)
         options.runs = runs > MOST ? 0 : runs;
         options.memory_bytes = limit;
         dtp_tensor_problem *p = tensor_fixture_problem(&f, &options);
-        dtp_select_result r = solve(p->select);
+        dtp_solve_result r = solve(p->select);
         if (runs == 1 && limited) {
             const int64_t peak = r.value.peak;
             limit = find_limit(p->select, peak, &r);
         }
-        assert_non_null(r.choice);
+        assert_non_null(r.assignment);
         assert_int_equal(r.status, DTP_CERT_OPTIMAL);
-        assert_true(p->n_choices >= n_choices && r.value.cost <= before);
-        selection = dtp_arena_alloc(arena, (size_t)p->n_choices, sizeof *selection);
-        assert_true(runs == 1 || dtp_tensor_selection(p, &sharding, selection, &found, NULL) == 0);
+        assert_true(p->n_variables >= n_variables && r.value.cost <= before);
+        selection = dtp_arena_alloc(arena, (size_t)p->n_variables, sizeof *selection);
+        assert_true(runs == 1 || dtp_tensor_assignment(p, &sharding, selection, &found, NULL) == 0);
         assert_true(runs == 1 || found);
-        assert_int_equal(dtp_tensor_sharding(p, r.choice, arena, &sharding, NULL), DTP_OK);
+        assert_int_equal(dtp_tensor_sharding(p, r.assignment, arena, &sharding, NULL), DTP_OK);
         check_needed(&f, &sharding, options.runs);
         print_message("%s in %d runs: %d choices, %" PRId64 "\n", f.graph->name, options.runs,
-                      p->n_choices, r.value.cost);
-        n_choices = p->n_choices;
+                      p->n_variables, r.value.cost);
+        n_variables = p->n_variables;
         before = r.value.cost;
-        dtp_select_result_free(&r);
+        dtp_solve_result_free(&r);
         dtp_tensor_problem_destroy(p);
     }
     dtp_arena_destroy(arena);
@@ -250,18 +250,18 @@ static void test_tying__more_runs_are_no_worse(void **state)
  */
 
 /* Numbers that no solver hands out, in no order, and some that it may. */
-static int32_t draw_prices(uint64_t *seed, int64_t end, dtp_time_price prices[16])
+static int32_t draw_prices(uint64_t *seed, int64_t end, dtp_memory_multiplier prices[16])
 {
     static const double odd[] = {0.0, -1.0, 1e300, 1e-300, 1e11, 3.5};
     const int32_t n = (int32_t)tensor_draw(seed, 17);
     for (int32_t i = 0; i < n; i++) {
         const uint64_t kind = tensor_draw(seed, 12);
         prices[i].time = (int64_t)tensor_draw(seed, (uint64_t)end + 40) - 20;
-        prices[i].price = kind < 6 ? odd[kind] : ldexp(1.0, (int)tensor_draw(seed, 30) - 15);
+        prices[i].multiplier = kind < 6 ? odd[kind] : ldexp(1.0, (int)tensor_draw(seed, 30) - 15);
     }
     if (n > 2) {
-        prices[0].price = (double)NAN;
-        prices[1].price = (double)INFINITY;
+        prices[0].multiplier = (double)NAN;
+        prices[1].multiplier = (double)INFINITY;
         prices[2].time = prices[1].time;
     }
     return n;
@@ -274,18 +274,18 @@ static void test_tying__any_prices_give_a_bound(void **state)
     pair x;
     create(&CASES[1], &x);
     int d = 3;
-    dtp_select_result r = solve(x.folded->select);
+    dtp_solve_result r = solve(x.folded->select);
     assert_true(tighten(&x, r.value.peak, &d, &r));
-    dtp_select_result best = solve(x.plain->select);
+    dtp_solve_result best = solve(x.plain->select);
     assert_int_equal(best.status, DTP_CERT_OPTIMAL);
     for (int i = 0; i < 60; i++) {
-        dtp_time_price prices[16];
+        dtp_memory_multiplier prices[16];
         const int32_t n = draw_prices(&seed, 3 * (int64_t)x.f.graph->n_nodes, prices);
         const int64_t bound = bound_at(x.folded, n, prices);
         assert_true(bound >= 0 && bound <= best.value.cost);
     }
-    dtp_select_result_free(&best);
-    dtp_select_result_free(&r);
+    dtp_solve_result_free(&best);
+    dtp_solve_result_free(&r);
     destroy(&x);
 }
 
@@ -295,26 +295,27 @@ static void test_tying__prices_of_times(void **state)
     (void)state;
     pair x;
     dtp_arena *arena = dtp_arena_create();
-    dtp_time_price *a, *b;
+    dtp_memory_multiplier *a, *b;
     int32_t n = -1, again = -1;
     int d = 3;
     create(&CASES[1], &x);
-    const dtp_select_problem *p = x.folded->select;
-    assert_int_equal(dtp_select_time_prices(p, PRICE_ROUNDS, arena, &n, &a, NULL), DTP_OK);
+    const dtp_problem *p = x.folded->select;
+    assert_int_equal(dtp_memory_multipliers(p, PRICE_ROUNDS, arena, &n, &a, NULL), DTP_OK);
     assert_int_equal(n, 0);
-    dtp_select_result r = solve(p);
+    dtp_solve_result r = solve(p);
     assert_true(tighten(&x, r.value.peak, &d, &r));
-    assert_int_equal(dtp_select_time_prices(p, PRICE_ROUNDS, arena, &n, &a, NULL), DTP_OK);
-    assert_int_equal(dtp_select_time_prices(p, PRICE_ROUNDS, arena, &again, &b, NULL), DTP_OK);
+    assert_int_equal(dtp_memory_multipliers(p, PRICE_ROUNDS, arena, &n, &a, NULL), DTP_OK);
+    assert_int_equal(dtp_memory_multipliers(p, PRICE_ROUNDS, arena, &again, &b, NULL), DTP_OK);
     assert_true(n > 0);
     assert_int_equal(n, again);
     for (int32_t i = 0; i < n; i++) {
         assert_int_equal(a[i].time, b[i].time);
-        assert_true(a[i].price > 0.0 && a[i].price >= b[i].price && a[i].price <= b[i].price);
+        assert_true(a[i].multiplier > 0.0 && a[i].multiplier >= b[i].multiplier &&
+                    a[i].multiplier <= b[i].multiplier);
         assert_true(i == 0 || a[i].time > a[i - 1].time);
     }
     assert_true(bound_at(x.folded, n, a) > bound_at(x.folded, 0, NULL));
-    dtp_select_result_free(&r);
+    dtp_solve_result_free(&r);
     dtp_arena_destroy(arena);
     destroy(&x);
 }

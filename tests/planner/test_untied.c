@@ -1,5 +1,5 @@
 /* The bound of the problem in which every instance of a repeated block decides for itself
- * (dtp_tensor_unfolded_bound), which is never built, against its optimum by elimination. */
+ * (dtp_untied_bound), which is never built, against its optimum by elimination. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,11 +12,11 @@
 #include "tests/support/tensor_cases.h"
 
 static int64_t unfolded_bound(const dtp_tensor_problem *p, int32_t rounds, int32_t n,
-                              const dtp_time_price *prices)
+                              const dtp_memory_multiplier *prices)
 {
     int64_t bound = -1;
     dtp_err err = {0};
-    if (dtp_tensor_unfolded_bound(p, rounds, n, prices, &bound, &err) != DTP_OK) {
+    if (dtp_untied_bound(p, rounds, n, prices, &bound, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     return bound;
@@ -62,7 +62,7 @@ static void test_untied__bound_under_a_limit(void **state)
     tensor_fixture f;
     uint64_t seed = 9;
     dtp_tensor_options options = dtp_tensor_options_init();
-    dtp_select_result r;
+    dtp_solve_result r;
     tensor_fixture_create(
         &(tensor_case){.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS}, &f);
     dtp_tensor_problem *p = tensor_fixture_problem(&f, &options);
@@ -71,10 +71,10 @@ static void test_untied__bound_under_a_limit(void **state)
     const int64_t without = unfolded_bound(p, 40, 0, NULL);
     int64_t best = 0;
     for (int k = 0; k < 12; k++) {
-        dtp_time_price prices[3] = {{peak_at, (double)(1 << k)}};
+        dtp_memory_multiplier prices[3] = {{peak_at, (double)(1 << k)}};
         for (int i = 1; i < 3; i++) {
             prices[i].time = (int64_t)tensor_draw(&seed, 3 * (uint64_t)f.graph->n_nodes);
-            prices[i].price = (double)tensor_draw(&seed, 100) / 10;
+            prices[i].multiplier = (double)tensor_draw(&seed, 100) / 10;
         }
         const int64_t one = unfolded_bound(p, 40, 1, prices);
         const int64_t all = unfolded_bound(p, 40, 3, prices);
@@ -84,7 +84,7 @@ static void test_untied__bound_under_a_limit(void **state)
     print_message("without prices %" PRId64 ", with %" PRId64 " <= %" PRId64 "\n", without, best,
                   r.value.cost);
     assert_true(best > without);
-    dtp_select_result_free(&r);
+    dtp_solve_result_free(&r);
     dtp_tensor_problem_destroy(p);
     tensor_fixture_destroy(&f);
 }

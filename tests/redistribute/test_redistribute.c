@@ -85,7 +85,7 @@ static dtp_status lower_pair(fixture *f, const dtp_layout *from, const dtp_layou
 static bool is_legal(const dtp_layout *from, const dtp_layout *to)
 {
     for (int32_t m = 0; m < from->n_mesh; m++) {
-        const dtp_place *a = &from->place[m], *b = &to->place[m];
+        const dtp_placement *a = &from->placement[m], *b = &to->placement[m];
         if (b->kind == DTP_PARTIAL && a->kind == DTP_SHARD) {
             return false;
         }
@@ -125,8 +125,8 @@ static void test_redistribute__even_shards_are_never_packed(void **state)
         assert_int_equal(lower_pair(&f, from, to, &out, NULL), DTP_OK);
         for (int32_t i = 0; i < f.program->n_instrs; i++) {
             const dtp_instr *instr = &f.program->instrs[i];
-            bool packs = instr->kind == DTP_INSTR_MOVE &&
-                         (instr->move.kind == DTP_MOVE_PACK || instr->move.kind == DTP_MOVE_UNPACK);
+            bool packs = instr->kind == DTP_INSTR_COPY &&
+                         (instr->move.kind == DTP_COPY_PACK || instr->move.kind == DTP_COPY_UNPACK);
             assert_false(packs);
             strided += instr->kind == DTP_INSTR_COLLECTIVE &&
                        (instr->coll.in_outer > 1 || instr->coll.out_outer > 1);

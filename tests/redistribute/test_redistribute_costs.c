@@ -71,8 +71,8 @@ static dtp_layout random_layout(uint64_t *seed, const dtp_mesh *mesh, const dtp_
             dtp_layout_split(&layout, m, (int32_t)draw(seed, type->rank));
         } else if (kind == 1) {
             const bool other = draw(seed, 16) == 0;
-            layout.place[m] =
-                (dtp_place){.kind = DTP_PARTIAL, .op = (int8_t)(other ? DTP_REDUCE_AVG : op)};
+            layout.placement[m] =
+                (dtp_placement){.kind = DTP_PARTIAL, .op = (int8_t)(other ? DTP_REDUCE_AVG : op)};
         }
     }
     return layout;
@@ -83,7 +83,7 @@ static bool is_even(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layou
     for (int32_t i = 0; i < type->rank; i++) {
         int64_t parts = 1;
         for (int32_t m = 0; m < layout->n_mesh; m++) {
-            const dtp_place *p = &layout->place[m];
+            const dtp_placement *p = &layout->placement[m];
             parts *= p->kind == DTP_SHARD && p->axis == i ? mesh->sizes[m] : 1;
         }
         if (type->dims[i].size % parts != 0) {
@@ -97,7 +97,7 @@ static bool has_tables(const dtp_layout *from, const dtp_layout *to)
 {
     int op = -1;
     for (int32_t m = 0; m < 2 * from->n_mesh; m++) {
-        const dtp_place *p = &(m % 2 == 0 ? from : to)->place[m / 2];
+        const dtp_placement *p = &(m % 2 == 0 ? from : to)->placement[m / 2];
         if (p->kind != DTP_PARTIAL) {
             continue;
         }
@@ -337,7 +337,7 @@ static int64_t lowered_price(const dtp_graph *g, const dtp_pricer *pricer,
     int64_t ps = 0;
     const dtp_status s = dtp_redistribute_by(r, &pricer->mesh, type, from, to, &steps, &err);
     if (s == DTP_UNSUPPORTED) {
-        return DTP_MOVE_IMPOSSIBLE;
+        return DTP_REDISTRIBUTION_IMPOSSIBLE;
     }
     if (s != DTP_OK ||
         dtp_redistribute_program(g, &pricer->mesh, type, from, &steps, &job, &err) != DTP_OK) {
@@ -357,14 +357,14 @@ static void check_machine(const dtp_graph *g, const char *name, const char *mesh
     dtp_machine *machine;
     dtp_mesh mesh;
     dtp_pricer pricer;
-    dtp_move_pricer *moves;
+    dtp_redistribution_pricer *moves;
     uint64_t at = seed;
     (void)snprintf(path, sizeof path, DTP_SOURCE_DIR "/models/machines/%s.json", name);
     assert_int_equal(dtp_machine_read(path, &machine, NULL), DTP_OK);
     assert_int_equal(dtp_mesh_parse(mesh_text, &mesh, NULL), DTP_OK);
     assert_int_equal(dtp_pricer_init(machine, &mesh, &pricer, NULL), DTP_OK);
-    assert_int_equal(dtp_move_pricer_create(&pricer, &moves, NULL), DTP_OK);
-    const dtp_redistributor *r = dtp_move_pricer_redistributor(moves);
+    assert_int_equal(dtp_redistribution_pricer_create(&pricer, &moves, NULL), DTP_OK);
+    const dtp_redistributor *r = dtp_redistribution_pricer_redistributor(moves);
     dtp_ttype type = {0};
     for (int32_t i = 0; i < 300; i++) {
         type = i % 20 == 0 ? random_type(&at, &mesh) : type;
@@ -372,14 +372,14 @@ static void check_machine(const dtp_graph *g, const char *name, const char *mesh
         const dtp_layout from = random_layout(&at, &mesh, &type, op);
         const dtp_layout to = random_layout(&at, &mesh, &type, op);
         int64_t ps;
-        assert_int_equal(dtp_move_price(moves, &type, &from, &to, &ps, NULL), DTP_OK);
+        assert_int_equal(dtp_redistribution_price(moves, &type, &from, &to, &ps, NULL), DTP_OK);
         const int64_t want = lowered_price(g, &pricer, r, &type, &from, &to);
         if (ps != want) {
             fail_msg("%s, %s, seed %llu, pair %d: %lld ps, the program has %lld ps", name,
                      mesh_text, (unsigned long long)seed, i, (long long)ps, (long long)want);
         }
     }
-    dtp_move_pricer_destroy(moves);
+    dtp_redistribution_pricer_destroy(moves);
     dtp_machine_destroy(machine);
 }
 

@@ -100,7 +100,7 @@ static bool divides_evenly(const fixture *f, const dtp_layout *layout, int32_t a
 {
     int64_t parts = 1;
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        const dtp_place *p = &layout->place[m];
+        const dtp_placement *p = &layout->placement[m];
         parts *= p->kind == DTP_SHARD && p->axis == axis ? f->mesh.sizes[m] : 1;
     }
     return f->type.dims[axis].size % parts == 0;
@@ -123,32 +123,32 @@ static bool is_extension(const dtp_layout *less, const dtp_layout *more, int32_t
     return at == dtp_layout_axis_splits(more, axis, b);
 }
 
-static bool same_kind(const dtp_place *a, const dtp_place *b)
+static bool same_kind(const dtp_placement *a, const dtp_placement *b)
 {
     return a->kind == b->kind && a->axis == b->axis && a->op == b->op;
 }
 
 /* The change that is common to all mesh dims that change; false when there is none. */
 static bool find_change(const dtp_layout *a, const dtp_layout *b, dtp_mesh_set *set,
-                        dtp_place *from, dtp_place *to)
+                        dtp_placement *from, dtp_placement *to)
 {
     *set = 0;
     for (int32_t m = 0; m < a->n_mesh; m++) {
-        if (same_kind(&a->place[m], &b->place[m])) {
+        if (same_kind(&a->placement[m], &b->placement[m])) {
             continue;
         }
-        if (*set != 0 && (!same_kind(from, &a->place[m]) || !same_kind(to, &b->place[m]))) {
+        if (*set != 0 && (!same_kind(from, &a->placement[m]) || !same_kind(to, &b->placement[m]))) {
             return false;
         }
-        *from = a->place[m];
-        *to = b->place[m];
+        *from = a->placement[m];
+        *to = b->placement[m];
         *set |= 1U << m;
     }
     return *set != 0;
 }
 
 static bool axes_agree(const fixture *f, const dtp_layout *a, const dtp_layout *b,
-                       const dtp_step *step, const dtp_place *from, const dtp_place *to)
+                       const dtp_step *step, const dtp_placement *from, const dtp_placement *to)
 {
     bool many = (step->set & (step->set - 1U)) != 0;
     for (int32_t axis = 0; axis < f->type.rank; axis++) {
@@ -167,11 +167,11 @@ static bool axes_agree(const fixture *f, const dtp_layout *a, const dtp_layout *
 
 /* A mesh dim may be split only where the target splits it (or from another split or partial), and
  * partial values of the target stay. */
-static bool wanted_at(const dtp_layout *target, dtp_mesh_set set, const dtp_place *from,
-                      const dtp_place *to)
+static bool wanted_at(const dtp_layout *target, dtp_mesh_set set, const dtp_placement *from,
+                      const dtp_placement *to)
 {
     for (int32_t m = 0; m < target->n_mesh; m++) {
-        const dtp_place *t = &target->place[m];
+        const dtp_placement *t = &target->placement[m];
         if ((set >> m & 1U) == 0) {
             continue;
         }
@@ -186,7 +186,7 @@ static bool wanted_at(const dtp_layout *target, dtp_mesh_set set, const dtp_plac
 static bool find_step(const fixture *f, const dtp_layout *a, const dtp_layout *b,
                       const dtp_layout *target, dtp_step *out)
 {
-    dtp_place from = {0}, to = {0};
+    dtp_placement from = {0}, to = {0};
     *out = (dtp_step){.after = *b};
     if (!find_change(a, b, &out->set, &from, &to) || !wanted_at(target, out->set, &from, &to) ||
         !axes_agree(f, a, b, out, &from, &to)) {
@@ -241,7 +241,7 @@ static void least_prices(const fixture *f, dtp_step_price price, int32_t target,
 static bool splits_what_stays_partial(const dtp_layout *from, const dtp_layout *to)
 {
     for (int32_t m = 0; m < from->n_mesh; m++) {
-        if (from->place[m].kind == DTP_SHARD && to->place[m].kind == DTP_PARTIAL) {
+        if (from->placement[m].kind == DTP_SHARD && to->placement[m].kind == DTP_PARTIAL) {
             return true;
         }
     }
@@ -320,9 +320,10 @@ static double *all_prices(const fixture *f, bool torch)
 static bool is_on_the_way(const dtp_layout *a, const dtp_layout *b, const dtp_layout *c)
 {
     for (int32_t m = 0; m < a->n_mesh; m++) {
-        const bool from = a->place[m].kind == DTP_PARTIAL, to = c->place[m].kind == DTP_PARTIAL;
-        const bool at = b->place[m].kind == DTP_PARTIAL;
-        if ((b->place[m].kind == DTP_SHARD && c->place[m].kind != DTP_SHARD) ||
+        const bool from = a->placement[m].kind == DTP_PARTIAL,
+                   to = c->placement[m].kind == DTP_PARTIAL;
+        const bool at = b->placement[m].kind == DTP_PARTIAL;
+        if ((b->placement[m].kind == DTP_SHARD && c->placement[m].kind != DTP_SHARD) ||
             (from && to && !at) || (at && !from && !to)) {
             return false;
         }

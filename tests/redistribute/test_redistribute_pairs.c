@@ -82,7 +82,7 @@ static void setup(const setting *s, fixture *f)
 static bool is_legal(const dtp_layout *from, const dtp_layout *to)
 {
     for (int32_t m = 0; m < from->n_mesh; m++) {
-        const dtp_place *a = &from->place[m], *b = &to->place[m];
+        const dtp_placement *a = &from->placement[m], *b = &to->placement[m];
         if (b->kind == DTP_PARTIAL &&
             (a->kind == DTP_SHARD || (b->op == DTP_REDUCE_PROD && a->kind == DTP_REPLICATE))) {
             return false;

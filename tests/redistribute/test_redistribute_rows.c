@@ -419,7 +419,7 @@ static void test_redistribute_rows__refusals_and_forms(void **state)
 static counts merged(const fixture *f, const char *flat, const char *from_text, int32_t n,
                      const int32_t *mesh_dims)
 {
-    const dtp_place partial = {.kind = DTP_PARTIAL}, shard = {.kind = DTP_SHARD};
+    const dtp_placement partial = {.kind = DTP_PARTIAL}, shard = {.kind = DTP_SHARD};
     dtp_torch_planner torch = {.options = {0}};
     dtp_torch_transform transforms[3];
     dtp_layout from = layout_of(f, from_text);

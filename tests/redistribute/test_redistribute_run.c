@@ -37,7 +37,7 @@ static uint64_t below(uint64_t *seed, uint64_t n)
 static void mix_averages(sample *s, uint64_t *seed)
 {
     for (int32_t m = 0; m < s->mesh.n_dims; m++) {
-        dtp_place *a = &s->from.place[m], *b = &s->to.place[m];
+        dtp_placement *a = &s->from.placement[m], *b = &s->to.placement[m];
         bool average = below(seed, 2) == 0;
         if (average && a->kind == DTP_PARTIAL && a->op == DTP_REDUCE_SUM) {
             a->op = DTP_REDUCE_AVG;
@@ -51,7 +51,7 @@ static void mix_averages(sample *s, uint64_t *seed)
 static bool has_plan(const sample *s)
 {
     for (int32_t m = 0; m < s->mesh.n_dims; m++) {
-        const dtp_place *a = &s->from.place[m], *b = &s->to.place[m];
+        const dtp_placement *a = &s->from.placement[m], *b = &s->to.placement[m];
         if (b->kind == DTP_PARTIAL &&
             (a->kind == DTP_SHARD || (b->op == DTP_REDUCE_PROD && a->kind == DTP_REPLICATE))) {
             return false;

@@ -49,7 +49,7 @@ typedef struct fixture {
     dtp_graph *graph;
     dtp_tensor_id x, y;
     dtp_mesh mesh;
-    dtp_rule_set rows;
+    dtp_sharding_rules rows;
 } fixture;
 
 static fixture setup(const char *in, const char *out, const char *mesh)
@@ -62,7 +62,7 @@ static fixture setup(const char *in, const char *out, const char *mesh)
     assert_int_equal(dtp_graph_add_output(f.graph, f.y, NULL), DTP_OK);
     dtp_call_types types;
     dtp_op_call call = dtp_node_call(f.graph, &f.graph->nodes[0], &types);
-    dtp_op_rules(&call, true, &f.rows);
+    dtp_sharding_rules_of(&call, true, &f.rows);
     return f;
 }
 
@@ -124,11 +124,11 @@ static int32_t run_all_strategies(const fixture *f, const dtp_layout *in, const 
     return ran;
 }
 
-static dtp_layout layout_of(const fixture *f, const dtp_rules *rules, dtp_tensor_id t)
+static dtp_layout layout_of(const fixture *f, const dtp_layout_rules *rules, dtp_tensor_id t)
 {
     dtp_layout layout;
-    assert_int_equal(dtp_rules_layout(rules, &f->mesh, &f->graph->dims, &f->graph->tensors[t].type,
-                                      false, &layout, NULL),
+    assert_int_equal(dtp_layout_rules_layout(rules, &f->mesh, &f->graph->dims,
+                                             &f->graph->tensors[t].type, false, &layout, NULL),
                      DTP_OK);
     return layout;
 }
@@ -139,9 +139,9 @@ static void test_relabel__mesh_tensorflow_reshapes(void **state)
     for (size_t i = 0; i < sizeof RESHAPES / sizeof RESHAPES[0]; i++) {
         const reshape *r = &RESHAPES[i];
         fixture f = setup(r->in, r->out, r->mesh);
-        dtp_rules rules;
+        dtp_layout_rules rules;
         assert_int_equal(
-            dtp_rules_parse(r->rules, &f.mesh, &f.graph->dims, f.graph->arena, &rules, NULL),
+            dtp_layout_rules_parse(r->rules, &f.mesh, &f.graph->dims, f.graph->arena, &rules, NULL),
             DTP_OK);
         dtp_layout in = layout_of(&f, &rules, f.x), out = layout_of(&f, &rules, f.y);
         assert_true(run_all_strategies(&f, &in, &out) > 1);

@@ -32,9 +32,9 @@ static uint32_t next_random(uint32_t *state)
     return *state >> 8;
 }
 
-static dtp_piece random_piece(uint32_t *state, const dtp_piece *whole)
+static dtp_shard random_piece(uint32_t *state, const dtp_shard *whole)
 {
-    dtp_piece p = *whole;
+    dtp_shard p = *whole;
     for (int32_t d = 0; d < p.rank; d++) {
         p.offset[d] = (int64_t)(next_random(state) % (uint32_t)p.global[d]);
         p.size[d] = 1 + (int64_t)(next_random(state) % (uint32_t)(p.global[d] - p.offset[d]));
@@ -43,7 +43,7 @@ static dtp_piece random_piece(uint32_t *state, const dtp_piece *whole)
 }
 
 /* Element index of a multi-index in the storage of a piece. */
-static int64_t index_in(const dtp_piece *p, const int64_t *at)
+static int64_t index_in(const dtp_shard *p, const int64_t *at)
 {
     int64_t i = 0;
     for (int32_t d = 0; d < p->rank; d++) {
@@ -53,7 +53,7 @@ static int64_t index_in(const dtp_piece *p, const int64_t *at)
 }
 
 /* Calls for every element of a piece, with an odometer: the oracle of the run walkers. */
-static bool advance(const dtp_piece *p, int64_t *at)
+static bool advance(const dtp_shard *p, int64_t *at)
 {
     for (int32_t d = p->rank - 1; d >= 0; d--) {
         if (++at[d] < p->offset[d] + p->size[d]) {
@@ -64,13 +64,13 @@ static bool advance(const dtp_piece *p, int64_t *at)
     return false;
 }
 
-static void check_copy(uint32_t *state, const dtp_piece *whole)
+static void check_copy(uint32_t *state, const dtp_shard *whole)
 {
-    dtp_piece a = random_piece(state, whole), b = random_piece(state, whole), common;
-    if (!dtp_piece_intersect(&a, &b, &common)) {
+    dtp_shard a = random_piece(state, whole), b = random_piece(state, whole), common;
+    if (!dtp_shard_intersect(&a, &b, &common)) {
         return;
     }
-    int64_t n_a = dtp_piece_elems(&a), n_b = dtp_piece_elems(&b);
+    int64_t n_a = dtp_shard_elems(&a), n_b = dtp_shard_elems(&b);
     int32_t *src = malloc((size_t)n_a * sizeof *src), *dst = malloc((size_t)n_b * sizeof *dst);
     assert_true(src != NULL && dst != NULL);
     for (int64_t i = 0; i < n_a; i++) {
@@ -79,7 +79,7 @@ static void check_copy(uint32_t *state, const dtp_piece *whole)
     for (int64_t i = 0; i < n_b; i++) {
         dst[i] = -1;
     }
-    dtp_piece_copy(&common, &a, src, &b, dst, 4);
+    dtp_shard_copy(&common, &a, src, &b, dst, 4);
     int64_t at[DTP_MAX_RANK], copied = 0;
     memcpy(at, common.offset, sizeof at);
     do {
@@ -88,7 +88,7 @@ static void check_copy(uint32_t *state, const dtp_piece *whole)
     for (int64_t i = 0; i < n_b; i++) {
         copied += dst[i] >= 0;
     }
-    assert_int_equal(copied, dtp_piece_elems(&common));
+    assert_int_equal(copied, dtp_shard_elems(&common));
     free(src);
     free(dst);
 }
@@ -99,7 +99,7 @@ static void test_piece__copies_equal_the_odometer(void **unused)
     uint32_t state = 12345;
     print_message("seed %u\n", (unsigned)state);
     for (int round = 0; round < 3000; round++) {
-        dtp_piece whole = {.rank = (int32_t)(next_random(&state) % 5)};
+        dtp_shard whole = {.rank = (int32_t)(next_random(&state) % 5)};
         for (int32_t d = 0; d < whole.rank; d++) {
             whole.global[d] = whole.size[d] = 1 + (int64_t)(next_random(&state) % 5);
         }
@@ -110,19 +110,19 @@ static void test_piece__copies_equal_the_odometer(void **unused)
 static void test_piece__runs_are_whole_where_they_can_be(void **unused)
 {
     (void)unused;
-    dtp_piece whole = {.rank = 3, .global = {4, 5, 6}, .size = {4, 5, 6}}, part = whole;
-    dtp_piece_runs it = dtp_piece_runs_of(&whole, &whole);
+    dtp_shard whole = {.rank = 3, .global = {4, 5, 6}, .size = {4, 5, 6}}, part = whole;
+    dtp_shard_runs it = dtp_shard_runs_of(&whole, &whole);
     assert_int_equal(it.run, 120);
     part.offset[0] = 1;
     part.size[0] = 2;
-    it = dtp_piece_runs_of(&whole, &part);
+    it = dtp_shard_runs_of(&whole, &part);
     assert_int_equal(it.run, 60);
-    assert_true(dtp_piece_next(&it));
+    assert_true(dtp_shard_next(&it));
     assert_int_equal(it.in_whole, 30);
-    assert_false(dtp_piece_next(&it));
+    assert_false(dtp_shard_next(&it));
     part.size[2] = 0;
-    it = dtp_piece_runs_of(&whole, &part);
-    assert_false(dtp_piece_next(&it));
+    it = dtp_shard_runs_of(&whole, &part);
+    assert_false(dtp_shard_next(&it));
 }
 
 /* ---- conversions ---- */
@@ -198,7 +198,7 @@ static void test_npy__round_trips_every_type(void **unused)
             must(dtp_npy_open(path, &npy, &err), &err);
             assert_int_equal(npy.store, types[k]);
             assert_int_equal(npy.rank, rank);
-            dtp_piece whole = dtp_piece_whole(&type);
+            dtp_shard whole = dtp_shard_whole(&type);
             must(dtp_npy_read(&npy, path, &whole, back, &err), &err);
             assert_memory_equal(data, back, (size_t)dtp_ttype_bytes(&type));
             assert_int_equal(npy.data_at % 64, 0);
@@ -376,7 +376,7 @@ static void test_safetensors__round_trips(void **unused)
     assert_null(dtp_st_find(f, "absent"));
     const dtp_st_entry *e = dtp_st_find(f, "w \"1\"");
     assert_non_null(e);
-    dtp_piece column = {.rank = 2, .global = {2, 3}, .offset = {0, 1}, .size = {2, 1}};
+    dtp_shard column = {.rank = 2, .global = {2, 3}, .offset = {0, 1}, .size = {2, 1}};
     float got[2];
     must(dtp_st_read(f, e, &column, got, &err), &err);
     assert_true(got[0] == 2 && got[1] == 5);

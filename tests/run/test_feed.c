@@ -102,7 +102,7 @@ static void check_pieces(dtp_feed *feed, const dtp_graph *g, dtp_tensor_id t, in
     static const char *const meshes[] = {"x:2", "x:3", "x:2;y:2", "x:8"};
     const dtp_ttype *type = &g->tensors[t].type;
     int64_t width = dtp_dtype_bytes(type->dtype);
-    dtp_piece whole = dtp_piece_whole(type);
+    dtp_shard whole = dtp_shard_whole(type);
     char all[512], part[512], want[512];
     dtp_err err = {0};
     must(dtp_feed_fill(feed, t, step, &whole, all, &err), &err);
@@ -114,11 +114,11 @@ static void check_pieces(dtp_feed *feed, const dtp_graph *g, dtp_tensor_id t, in
             dtp_layout_split(&layout, m, m % type->rank);
         }
         for (int32_t r = 0; r < dtp_mesh_ranks(&mesh); r++) {
-            dtp_piece piece = dtp_piece_of(type, &layout, &mesh, r);
+            dtp_shard piece = dtp_shard_of(type, &layout, &mesh, r);
             must(dtp_feed_fill(feed, t, step, &piece, part, &err), &err);
-            if (dtp_piece_elems(&piece) > 0) {
-                dtp_piece_copy(&piece, &whole, all, &piece, want, width);
-                assert_memory_equal(part, want, (size_t)(dtp_piece_elems(&piece) * width));
+            if (dtp_shard_elems(&piece) > 0) {
+                dtp_shard_copy(&piece, &whole, all, &piece, want, width);
+                assert_memory_equal(part, want, (size_t)(dtp_shard_elems(&piece) * width));
             }
         }
     }
@@ -166,8 +166,8 @@ static void test_feed__samples_stay_aligned_and_do_not_repeat(void **unused)
     dtp_feed *feed = NULL;
     must(dtp_feed_create(g, 2, specs, 9, &feed, &err), &err);
     int counts[20] = {0};
-    dtp_piece image_piece = dtp_piece_whole(&g->tensors[0].type);
-    dtp_piece label_piece = dtp_piece_whole(&g->tensors[1].type);
+    dtp_shard image_piece = dtp_shard_whole(&g->tensors[0].type);
+    dtp_shard label_piece = dtp_shard_whole(&g->tensors[1].type);
     for (int64_t step = 0; step < 5; step++) { /* 40 rows: two epochs */
         float x[48];
         int32_t y[8];
@@ -200,7 +200,7 @@ static void test_feed__targets_are_tokens_shifted(void **unused)
     const dtp_feed_spec specs[] = {{"tokens", book, 0}, {"targets", book, 1}};
     dtp_feed *feed = NULL;
     must(dtp_feed_create(g, 2, specs, 1, &feed, &err), &err);
-    dtp_piece piece = dtp_piece_whole(&g->tensors[2].type);
+    dtp_shard piece = dtp_shard_whole(&g->tensors[2].type);
     int first[6] = {0};
     for (int64_t step = 0; step < 20; step++) {
         int32_t x[40], y[40];
@@ -228,7 +228,7 @@ static void test_feed__synthetic_integers_stay_below(void **unused)
     dtp_graph *g = inputs_graph();
     dtp_feed *feed = NULL;
     must(dtp_feed_create(g, 0, NULL, 3, &feed, &err), &err);
-    dtp_piece piece = dtp_piece_whole(&g->tensors[1].type);
+    dtp_shard piece = dtp_shard_whole(&g->tensors[1].type);
     int seen[10] = {0};
     for (int64_t step = 0; step < 50; step++) {
         int32_t y[8];
@@ -298,7 +298,7 @@ static void test_feed__labels_out_of_range_are_named(void **unused)
     dtp_feed *feed = NULL;
     dtp_err err = {0};
     must(dtp_feed_create(g, 1, &spec, 0, &feed, &err), &err);
-    dtp_piece piece = dtp_piece_whole(&g->tensors[1].type);
+    dtp_shard piece = dtp_shard_whole(&g->tensors[1].type);
     int32_t out[8];
     assert_int_equal(dtp_feed_fill(feed, 1, 0, &piece, out, &err), DTP_RANGE);
     assert_non_null(strstr(err.msg, "element 5 is 10"));
@@ -349,16 +349,16 @@ static void test_init__pieces_and_threads_agree(void **unused)
             .name = "w", .init = inits[k], .stream = 77, .type = {DTP_F32, 2, {{0, 50}, {1, 200}}}};
         float *all = malloc(40000), *part = malloc(40000), *want = malloc(40000);
         assert_true(all != NULL && part != NULL && want != NULL);
-        dtp_piece whole = dtp_piece_whole(&t.type);
+        dtp_shard whole = dtp_shard_whole(&t.type);
         must(dtp_init_fill(&t, 5, &whole, 2, all, &err), &err);
         dtp_layout layout = dtp_layout_replicated(2, 2);
         dtp_layout_split(&layout, 0, 0);
         dtp_layout_split(&layout, 1, 1);
         for (int32_t r = 0; r < 6; r++) {
-            dtp_piece piece = dtp_piece_of(&t.type, &layout, &mesh, r);
+            dtp_shard piece = dtp_shard_of(&t.type, &layout, &mesh, r);
             must(dtp_init_fill(&t, 5, &piece, 1, part, &err), &err);
-            dtp_piece_copy(&piece, &whole, all, &piece, want, 4);
-            assert_memory_equal(part, want, (size_t)dtp_piece_elems(&piece) * 4);
+            dtp_shard_copy(&piece, &whole, all, &piece, want, 4);
+            assert_memory_equal(part, want, (size_t)dtp_shard_elems(&piece) * 4);
         }
         double sum = 0, squares = 0;
         for (int i = 0; i < 10000; i++) {
@@ -386,7 +386,7 @@ static void test_init__normal_values_are_those_of_the_generator(void **unused)
                           .stream = 3,
                           .type = {DTP_F64, 2, {{0, 300}, {1, 37}}}};
     static double got[300 * 37];
-    dtp_piece piece = dtp_piece_whole(&t.type);
+    dtp_shard piece = dtp_shard_whole(&t.type);
     must(dtp_init_fill(&t, 8, &piece, 2, got, &err), &err);
     for (uint64_t i = 0; i < 300 * 37; i++) {
         double want = 0.5 + 2.0 * dtp_normal_at(8, 3, 0, i);

@@ -139,34 +139,34 @@ static dtp_status train_rank(dtp_comm *comm, void *user, dtp_err *err)
 }
 
 /* How a model is run. */
-typedef struct manner {
+typedef struct implementation {
     const char *remat;
     int32_t microbatches;
     const char *mesh, *rules;
     const char *save, *load;
-} manner;
+} implementation;
 
-static dtp_status lower(const dtp_graph *g, const manner *m, dtp_arena *arena, dtp_mesh *mesh,
-                        dtp_program **out, dtp_err *err)
+static dtp_status lower(const dtp_graph *g, const implementation *m, dtp_arena *arena,
+                        dtp_mesh *mesh, dtp_program **out, dtp_err *err)
 {
     dtp_lower_options options = dtp_lower_options_init();
-    dtp_rules rules;
+    dtp_layout_rules rules;
     dtp_sharding s;
     DTP_TRY(dtp_mesh_parse(m->mesh, mesh, err));
-    DTP_TRY(dtp_rules_parse(m->rules, mesh, &g->dims, arena, &rules, err));
+    DTP_TRY(dtp_layout_rules_parse(m->rules, mesh, &g->dims, arena, &rules, err));
     DTP_TRY(dtp_sharding_from_rules(g, mesh, &rules, false, arena, &s, err));
     DTP_TRY(dtp_verify_fetches(g, arena, &options.n_fetch, &options.fetch, err));
     DTP_TRY(dtp_lower(g, &s, &options, out, err));
     return dtp_program_check(*out, err);
 }
 
-static result run(const subject *what, const manner *m)
+static result run(const subject *what, const implementation *m)
 {
     result r = {0};
     dtp_err err = {0};
     dtp_arena *arena = dtp_arena_create();
     dtp_graph *model = read_model(what), *g = NULL;
-    dtp_graph_choices choices = {.microbatches = m->microbatches, .micro_dim = -1};
+    dtp_graph_variant choices = {.microbatches = m->microbatches, .micro_dim = -1};
     dtp_program *program = NULL;
     dtp_mesh mesh;
     for (int32_t i = 0; i < model->n_grads; i++) {
@@ -175,7 +175,7 @@ static result run(const subject *what, const manner *m)
     r.values = calloc((size_t)r.n, sizeof *r.values);
     assert_non_null(r.values);
     dtp_status s = dtp_remat_parse(m->remat, model, arena, &choices.remat, &err);
-    s = s == DTP_OK ? dtp_graph_with_choices(model, &choices, 0, NULL, &g, &err) : s;
+    s = s == DTP_OK ? dtp_graph_with_variant(model, &choices, 0, NULL, &g, &err) : s;
     s = s == DTP_OK ? dtp_graph_check(g, &err) : s;
     s = s == DTP_OK ? lower(g, m, arena, &mesh, &program, &err) : s;
     job j = {.subject = what,
@@ -210,8 +210,8 @@ static void test_memory_saving__remat_has_the_same_bits(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         for (int c = 0; c < 4; c++) {
-            const manner plain = {"none", 1, cases[c].mesh, cases[c].rules, NULL, NULL};
-            const manner again = {"all", 1, cases[c].mesh, cases[c].rules, NULL, NULL};
+            const implementation plain = {"none", 1, cases[c].mesh, cases[c].rules, NULL, NULL};
+            const implementation again = {"all", 1, cases[c].mesh, cases[c].rules, NULL, NULL};
             result a = run(subjects[i], &plain), b = run(subjects[i], &again);
             assert_memory_equal(a.losses, b.losses, sizeof a.losses);
             assert_memory_equal(a.values, b.values, (size_t)a.n * sizeof *a.values);
@@ -237,12 +237,12 @@ static double relative(const result *a, const result *b)
     return diff / top;
 }
 
-static void check_microbatches(const subject *s, int32_t n, const manner *manners)
+static void check_microbatches(const subject *s, int32_t n, const implementation *manners)
 {
-    const manner whole = {"none", 1, "", "", NULL, NULL};
+    const implementation whole = {"none", 1, "", "", NULL, NULL};
     result a = run(s, &whole);
     for (int32_t c = 0; c < n; c++) {
-        const manner *m = &manners[c];
+        const implementation *m = &manners[c];
         result b = run(s, m);
         double loss = 0;
         for (int32_t i = 0; i < STEPS; i++) {
@@ -259,14 +259,14 @@ static void check_microbatches(const subject *s, int32_t n, const manner *manner
 
 static void test_memory_saving__microbatches_are_the_batch(void **state)
 {
-    static const manner mlp[] = {
+    static const implementation mlp[] = {
         {"none", 2, "", "", NULL, NULL},
         {"none", 24, "", "", NULL, NULL},
         {"none", 3, "x:2", "batch:x", NULL, NULL},
         {"none", 2, "x:4", "hidden:x", NULL, NULL},
         {"none", 4, "x:2;y:2", "batch:x;hidden:y", NULL, NULL},
     };
-    static const manner gpt[] = {
+    static const implementation gpt[] = {
         {"none", 4, "", "", NULL, NULL},
         {"all", 8, "", "", NULL, NULL},
         {"none", 2, "x:2", "batch:x", NULL, NULL},
@@ -283,8 +283,8 @@ static void test_memory_saving__microbatches_are_the_batch(void **state)
 /* The order of the data does not depend on layouts: the same sums of the same rows. */
 static void test_memory_saving__layouts_see_the_same_rows(void **state)
 {
-    const manner one = {"none", 4, "", "", NULL, NULL};
-    const manner split = {"none", 4, "x:2", "hidden:x", NULL, NULL};
+    const implementation one = {"none", 4, "", "", NULL, NULL};
+    const implementation split = {"none", 4, "x:2", "hidden:x", NULL, NULL};
     (void)state;
     result a = run(&MLP, &one), b = run(&MLP, &split);
     assert_true(relative(&a, &b) <= 1e-6);
@@ -300,10 +300,10 @@ static void test_memory_saving__checkpoints_have_no_sums(void **state)
     (void)state;
     assert_non_null(mkdtemp(dir));
     (void)snprintf(path, sizeof path, "%s/c", dir);
-    const manner save = {"none", 1, "x:2", "batch:x", path, NULL};
-    const manner save_cut = {"all", 2, "x:2", "batch:x", path, NULL};
-    const manner load = {"none", 1, "", "", NULL, path};
-    const manner load_cut = {"all", 4, "", "", NULL, path};
+    const implementation save = {"none", 1, "x:2", "batch:x", path, NULL};
+    const implementation save_cut = {"all", 2, "x:2", "batch:x", path, NULL};
+    const implementation load = {"none", 1, "", "", NULL, path};
+    const implementation load_cut = {"all", 4, "", "", NULL, path};
     result first = run(&GPT, &save), a = run(&GPT, &load), b = run(&GPT, &load_cut);
     assert_true(relative(&a, &b) <= 1e-6);
     assert_true(a.losses[0] < first.losses[0]);

@@ -196,16 +196,17 @@ static dtp_status partial_body(dtp_comm *comm, void *user, dtp_err *err)
 {
     outcome *o = user;
     job_program p = {.arena = dtp_arena_create()};
-    dtp_rules rules;
+    dtp_layout_rules rules;
     dtp_sharding sharding;
     dtp_lower_options lower = dtp_lower_options_init();
     dtp_session_options so = dtp_session_options_init();
     dtp_backend *backend = NULL;
     dtp_session *s = NULL;
     dtp_step_result result;
-    DTP_TRY(dtp_rules_parse(o->job.rules, &comm->mesh, &graph->dims, p.arena, &rules, err));
+    DTP_TRY(dtp_layout_rules_parse(o->job.rules, &comm->mesh, &graph->dims, p.arena, &rules, err));
     DTP_TRY(dtp_sharding_from_rules(graph, &comm->mesh, &rules, false, p.arena, &sharding, err));
-    sharding.layouts[graph->loss].place[0] = (dtp_place){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
+    sharding.layouts[graph->loss].placement[0] =
+        (dtp_placement){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
     lower.keep_partial = true;
     DTP_TRY(dtp_lower(graph, &sharding, &lower, &p.program, err));
     DTP_TRY(dtp_backend_create("cpu", 1, &backend, err));

@@ -60,7 +60,7 @@ static dtp_status jobs(dtp_comm *c, const char *mesh, const char *dir, const dtp
         j.params = params;
         DTP_TRY(job_run(c, &j, err));
         dtp_status status = c->rank == 0 ? compare(&j, base, base_params, STEPS, err) : DTP_OK;
-        DTP_TRY(dtp_comm_settle(c, status, err));
+        DTP_TRY(dtp_comm_agree_status(c, status, err));
         j.steps = STEPS / 2;
         j.params = NULL;
         j.save = dir;
@@ -71,7 +71,7 @@ static dtp_status jobs(dtp_comm *c, const char *mesh, const char *dir, const dtp
         j.params = params;
         DTP_TRY(job_run(c, &j, err));
         status = c->rank == 0 ? compare(&j, base + STEPS / 2, base_params, STEPS / 2, err) : DTP_OK;
-        DTP_TRY(dtp_comm_settle(c, status, err));
+        DTP_TRY(dtp_comm_agree_status(c, status, err));
         DTP_TRY(job_verify(c, &j, err));
     }
     return DTP_OK;
@@ -125,7 +125,7 @@ static dtp_status run(int ranks, bool fail, const char *dir, dtp_err *err)
         status = fail ? failing_job(c, text, g, err) : jobs(c, text, dir, g, err);
     }
     if (status != DTP_OK) {
-        dtp_comm_give_up(c, err->msg);
+        dtp_comm_abort(c, err->msg);
     }
     dtp_graph_destroy(g);
     dtp_comm_destroy(c);

@@ -80,12 +80,13 @@ static void train_under(const dtp_graph *g, const char *mesh_text, const char *r
     dtp_arena *arena = dtp_arena_create();
     dtp_lower_options options = dtp_lower_options_init();
     dtp_mesh mesh;
-    dtp_rules rules;
+    dtp_layout_rules rules;
     dtp_sharding s;
     dtp_program *program = NULL;
     dtp_err err = {0};
     dtp_status st = dtp_mesh_parse(mesh_text, &mesh, &err);
-    st = st == DTP_OK ? dtp_rules_parse(rules_text, &mesh, &g->dims, arena, &rules, &err) : st;
+    st = st == DTP_OK ? dtp_layout_rules_parse(rules_text, &mesh, &g->dims, arena, &rules, &err)
+                      : st;
     st = st == DTP_OK ? dtp_sharding_from_rules(g, &mesh, &rules, false, arena, &s, &err) : st;
     st = st == DTP_OK ? dtp_lower(g, &s, &options, &program, &err) : st;
     st = st == DTP_OK ? dtp_program_check(program, &err) : st;

@@ -43,7 +43,7 @@ static dtp_graph *read_model(const char *path, int32_t n, const dtp_dim_override
 }
 
 /* Whether the rules are legal; fills the sharding then. */
-static bool follow_rules(const dtp_graph *g, const dtp_mesh *mesh, const dtp_rules *rules,
+static bool follow_rules(const dtp_graph *g, const dtp_mesh *mesh, const dtp_layout_rules *rules,
                          dtp_arena *arena, dtp_sharding *out)
 {
     return dtp_sharding_from_rules(g, mesh, rules, false, arena, out, NULL) == DTP_OK;
@@ -62,9 +62,9 @@ static int verify_all_rules(const dtp_graph *g, const char *mesh_text)
     assert_in_range(total, 2, 100000);
     for (int64_t code = 0; code < total; code++) {
         dtp_arena *arena = dtp_arena_create();
-        dtp_rules rules;
+        dtp_layout_rules rules;
         dtp_sharding s;
-        assert_int_equal(dtp_rules_create(arena, g->dims.n, &rules, NULL), DTP_OK);
+        assert_int_equal(dtp_layout_rules_create(arena, g->dims.n, &rules, NULL), DTP_OK);
         int64_t c = code;
         for (int32_t d = 0; d < g->dims.n; d++, c /= choices) {
             if (c % choices > 0) {
@@ -75,7 +75,7 @@ static int verify_all_rules(const dtp_graph *g, const char *mesh_text)
         if (follow_rules(g, &mesh, &rules, arena, &s)) {
             char what[256];
             (void)snprintf(what, sizeof what, "%s rules '%s'", mesh_text,
-                           dtp_rules_print(&rules, &mesh, &g->dims, arena));
+                           dtp_layout_rules_print(&rules, &mesh, &g->dims, arena));
             verify(g, &s, what);
             legal++;
         }
@@ -119,11 +119,11 @@ static void test_gpt__hand_written_rules(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         dtp_arena *arena = dtp_arena_create();
         dtp_mesh mesh;
-        dtp_rules rules;
+        dtp_layout_rules rules;
         dtp_sharding s;
         dtp_err err = {0};
         assert_int_equal(dtp_mesh_parse(cases[i][0], &mesh, &err), DTP_OK);
-        assert_int_equal(dtp_rules_parse(cases[i][1], &mesh, &g->dims, arena, &rules, &err),
+        assert_int_equal(dtp_layout_rules_parse(cases[i][1], &mesh, &g->dims, arena, &rules, &err),
                          DTP_OK);
         if (dtp_sharding_from_rules(g, &mesh, &rules, false, arena, &s, &err) != DTP_OK) {
             fail_msg("%s: %s", cases[i][1], err.msg);

@@ -185,7 +185,7 @@ void elimination_reduce(elimination *e, int64_t most)
 /* ---- making and unmaking -----------------------------------------------------------------------
  */
 
-static elimination *create_empty(const dtp_select_problem *p, int64_t scale, bool with_usage)
+static elimination *create_empty(const dtp_problem *p, int64_t scale, bool with_usage)
 {
     const size_t n = (size_t)p->n_nodes;
     elimination *e = elimination__make(1, sizeof *e);
@@ -216,7 +216,7 @@ static void load(elimination *e, int32_t n, const int32_t *nodes, const int64_t 
         t.nodes[1] = swap ? nodes[0] : nodes[1];
     }
     for (int64_t x = 0; x < t.size; x++) {
-        const bool forbidden = cost[x] >= DTP_SELECT_FORBIDDEN;
+        const bool forbidden = cost[x] >= DTP_FORBIDDEN;
         most = !forbidden && cost[x] > most ? cost[x] : most;
         t.cost[swap ? x % cols * rows + x / cols : x] =
             forbidden ? ELIMINATION_FORBIDDEN : cost[x] * e->scale;
@@ -226,12 +226,12 @@ static void load(elimination *e, int32_t n, const int32_t *nodes, const int64_t 
     elimination__put(e, t);
 }
 
-elimination *elimination_create(const dtp_select_problem *p, int64_t scale, bool with_usage)
+elimination *elimination_create(const dtp_problem *p, int64_t scale, bool with_usage)
 {
     elimination *e = create_empty(p, scale, with_usage);
     int64_t total = 0;
     for (int32_t v = 0; v < p->n_nodes; v++) {
-        e->left[v] = dtp_select_n_strategies(p, v);
+        e->left[v] = dtp_problem_n_strategies(p, v);
         e->strategy[v] = elimination__make((size_t)e->left[v], sizeof *e->strategy[v]);
         for (int32_t s = 0; s < e->left[v]; s++) {
             e->strategy[v][s] = s;
@@ -278,7 +278,7 @@ static void *copy(const void *from, int64_t n, size_t size)
     return to;
 }
 
-elimination *elimination_finish(const elimination *e, const int64_t *prices, int64_t most)
+elimination *elimination_finish(const elimination *e, const int64_t *multipliers, int64_t most)
 {
     elimination *out = create_empty(e->p, e->scale, e->with_usage);
     out->least = e->least;
@@ -294,16 +294,17 @@ elimination *elimination_finish(const elimination *e, const int64_t *prices, int
         t.cost = copy(t.cost, t.size, sizeof *t.cost);
         elimination__put(out, t);
     }
-    for (int32_t v = 0; v < e->p->n_nodes && prices != NULL; v++) {
+    for (int32_t v = 0; v < e->p->n_nodes && multipliers != NULL; v++) {
         elimination_table t = {.n = 1, .size = e->left[v]};
         if (e->gone[v]) { /* the same for all its strategies */
-            out->least = elimination__add(out->least, prices[e->p->first[v] + e->strategy[v][0]]);
+            out->least =
+                elimination__add(out->least, multipliers[e->p->first[v] + e->strategy[v][0]]);
             continue;
         }
         t.nodes = copy(&v, 1, sizeof v);
         t.cost = elimination__make((size_t)t.size, sizeof *t.cost);
         for (int32_t s = 0; s < e->left[v]; s++) {
-            t.cost[s] = prices[e->p->first[v] + e->strategy[v][s]];
+            t.cost[s] = multipliers[e->p->first[v] + e->strategy[v][s]];
         }
         elimination__put(out, t);
     }
@@ -313,7 +314,7 @@ elimination *elimination_finish(const elimination *e, const int64_t *prices, int
     return out;
 }
 
-int64_t elimination_optimum(const dtp_select_problem *p, int64_t *cells)
+int64_t elimination_optimum(const dtp_problem *p, int64_t *cells)
 {
     elimination *e = elimination_create(p, 1, false);
     elimination_reduce(e, INT64_MAX);
@@ -322,7 +323,7 @@ int64_t elimination_optimum(const dtp_select_problem *p, int64_t *cells)
         *cells = e->cells;
     }
     elimination_destroy(e);
-    return least < ELIMINATION_FORBIDDEN ? least : DTP_SELECT_FORBIDDEN;
+    return least < ELIMINATION_FORBIDDEN ? least : DTP_FORBIDDEN;
 }
 
 void elimination_step_costs(const elimination *e, const elimination_step *step, const int32_t *at,

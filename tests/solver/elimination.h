@@ -9,14 +9,14 @@
  *              usage counts, s uses no more than t at any time.
  *   wait       when usage counts, nodes that may change it wait for those that cannot.
  *
- * Costs are multiplied by a scale, so that prices of usage may be finer than 1. Failures are those
- * of cmocka. */
+ * Costs are multiplied by a scale, so that multipliers of usage may be finer than 1. Failures are
+ * those of cmocka. */
 #ifndef DTP_TESTS_SOLVER_ELIMINATION_H
 #define DTP_TESTS_SOLVER_ELIMINATION_H
 
 #include "planner/problem/problem.h"
 
-/* What stands for DTP_SELECT_FORBIDDEN: 60 of them can be added up. */
+/* What stands for DTP_FORBIDDEN: 60 of them can be added up. */
 #define ELIMINATION_FORBIDDEN (INT64_C(1) << 56)
 
 /* A table over some nodes, row-major, the first node outermost. */
@@ -33,7 +33,7 @@ typedef struct elimination_step {
 } elimination_step;
 
 typedef struct elimination {
-    const dtp_select_problem *p; /* borrowed */
+    const dtp_problem *p; /* borrowed */
     int64_t scale;
     bool with_usage;    /* usage counts */
     int32_t *left;      /* by node: strategies that are left */
@@ -50,21 +50,21 @@ typedef struct elimination {
 
 /* A problem of which nothing is eliminated yet. Strategies that cost more than another one are
  * dropped. */
-elimination *elimination_create(const dtp_select_problem *p, int64_t scale, bool with_usage);
+elimination *elimination_create(const dtp_problem *p, int64_t scale, bool with_usage);
 void elimination_destroy(elimination *e);
 
 /* Eliminates nodes, dropping strategies on the way, while one takes at most `most` cells. Of an
  * elimination with usage only those that cannot change the usage. */
 void elimination_reduce(elimination *e, int64_t most);
 
-/* A copy of what is left, with the price of every strategy (as those of p->cost; NULL: none) added
- * and all nodes eliminated without dropping anything: first those that cannot change the usage and
- * take at most `most` cells. */
-elimination *elimination_finish(const elimination *e, const int64_t *prices, int64_t most);
+/* A copy of what is left, with the multiplier of every strategy (as those of p->cost; NULL: none)
+ * added and all nodes eliminated without dropping anything: first those that cannot change the
+ * usage and take at most `most` cells. */
+elimination *elimination_finish(const elimination *e, const int64_t *multipliers, int64_t most);
 
-/* The least cost of p without regard to usage; DTP_SELECT_FORBIDDEN when there is no solution.
+/* The least cost of p without regard to usage; DTP_FORBIDDEN when there is no solution.
  * *cells (may be NULL): how many were added up. */
-int64_t elimination_optimum(const dtp_select_problem *p, int64_t *cells);
+int64_t elimination_optimum(const dtp_problem *p, int64_t *cells);
 
 /* What the strategies of a step's node cost above the least, given those of the nodes around it.
  * at: by node, index among the strategies that are left; out: one per strategy that is left. */

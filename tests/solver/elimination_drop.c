@@ -38,9 +38,9 @@ static void compare(const elimination_table *t, int32_t k, int64_t *one, int64_t
 
 static bool uses_no_more(const elimination *e, int32_t node, int32_t s, int32_t t)
 {
-    const int32_t *id = e->strategy[node], n = dtp_select_n_intervals(e->p);
+    const int32_t *id = e->strategy[node], n = dtp_problem_n_intervals(e->p);
     for (int32_t i = 0; i < n && e->with_usage; i++) {
-        const dtp_select_interval x = dtp_select_interval_at(e->p, i);
+        const dtp_problem_interval x = dtp_problem_interval_at(e->p, i);
         if (x.node == node && x.begin < x.end && x.usage[id[s]] > x.usage[id[t]]) {
             return false;
         }

@@ -12,7 +12,7 @@
 #include "planner/problem/check.h"
 #include "tests/solver/elimination.h"
 
-enum { SCALE = 256 }; /* prices of usage are multiples of 1/256 */
+enum { SCALE = 256 }; /* multipliers of usage are multiples of 1/256 */
 
 /* An interval in terms of the times that count. */
 typedef struct span {
@@ -22,24 +22,24 @@ typedef struct span {
 } span;
 
 typedef struct search {
-    const dtp_select_problem *p;
+    const dtp_problem *p;
     const limit_options *options;
     int32_t n_times, n_spans;
-    int64_t *times;              /* at which intervals begin, ascending */
-    span *spans;                 /* by node */
-    int32_t *first;              /* by node, and one more: its spans */
-    int64_t *price, *best_price; /* by time */
-    int64_t *prices;             /* by strategy */
-    elimination *reduced;        /* what does not depend on prices */
-    elimination *e;              /* with prices */
-    int32_t *at;                 /* by node: index among the strategies left */
-    int32_t *choice;             /* by node: strategies of the problem */
-    int64_t *load;               /* by time: usage of what is decided, the least of the rest */
-    int64_t most_usage;          /* sum of the largest usages of all intervals */
-    int32_t n_silent;            /* steps before the first of a node that changes the usage */
-    int64_t offset;              /* what is added to priced costs: - sum of price * limit */
-    int64_t cap;                 /* scaled; only selections with no more are looked at */
-    int64_t best;                /* cost of the cheapest that keeps the limit */
+    int64_t *times;                   /* at which intervals begin, ascending */
+    span *spans;                      /* by node */
+    int32_t *first;                   /* by node, and one more: its spans */
+    int64_t *multiplier, *best_price; /* by time */
+    int64_t *multipliers;             /* by strategy */
+    elimination *reduced;             /* what does not depend on multipliers */
+    elimination *e;                   /* with multipliers */
+    int32_t *at;                      /* by node: index among the strategies left */
+    int32_t *assignment;              /* by node: strategies of the problem */
+    int64_t *load;                    /* by time: usage of what is decided, the least of the rest */
+    int64_t most_usage;               /* sum of the largest usages of all intervals */
+    int32_t n_silent;                 /* steps before the first of a node that changes the usage */
+    int64_t offset; /* what is added to penalised costs: - sum of multiplier * limit */
+    int64_t cap;    /* scaled; only selections with no more are looked at */
+    int64_t best;   /* cost of the cheapest that keeps the limit */
     int64_t visited;
 } search;
 
@@ -76,11 +76,11 @@ static int32_t time_index(const search *s, int64_t t)
 
 static void find_times(search *s)
 {
-    const int32_t n = dtp_select_n_intervals(s->p);
+    const int32_t n = dtp_problem_n_intervals(s->p);
     int32_t kept = 0;
     s->times = make((size_t)n, sizeof *s->times);
     for (int32_t i = 0; i < n; i++) {
-        s->times[i] = dtp_select_interval_at(s->p, i).begin;
+        s->times[i] = dtp_problem_interval_at(s->p, i).begin;
     }
     qsort(s->times, (size_t)n, sizeof *s->times, by_value);
     for (int32_t i = 0; i < n; i++) {
@@ -91,10 +91,10 @@ static void find_times(search *s)
     s->n_times = kept;
 }
 
-static int64_t most_usage(const dtp_select_problem *p, const dtp_select_interval *x)
+static int64_t most_usage(const dtp_problem *p, const dtp_problem_interval *x)
 {
     int64_t most = 0;
-    for (int32_t k = 0; k < dtp_select_n_strategies(p, x->node); k++) {
+    for (int32_t k = 0; k < dtp_problem_n_strategies(p, x->node); k++) {
         most = x->usage[k] > most ? x->usage[k] : most;
     }
     return most;
@@ -102,13 +102,13 @@ static int64_t most_usage(const dtp_select_problem *p, const dtp_select_interval
 
 static void find_spans(search *s)
 {
-    const int32_t n = dtp_select_n_intervals(s->p);
+    const int32_t n = dtp_problem_n_intervals(s->p);
     s->spans = make((size_t)n, sizeof *s->spans);
     s->first = make((size_t)s->p->n_nodes + 1, sizeof *s->first);
     for (int32_t v = 0; v < s->p->n_nodes; v++) {
         s->first[v] = s->n_spans;
         for (int32_t i = 0; i < n; i++) {
-            const dtp_select_interval x = dtp_select_interval_at(s->p, i);
+            const dtp_problem_interval x = dtp_problem_interval_at(s->p, i);
             if (x.node == v && x.begin < x.end) {
                 s->spans[s->n_spans++] =
                     (span){v, time_index(s, x.begin), time_index(s, x.end), x.usage, 0};
@@ -130,30 +130,32 @@ static void use(const search *s, int32_t node, int32_t strategy, int64_t sign, i
     }
 }
 
-/* ---- prices ------------------------------------------------------------------------------------
+/* ---- multipliers
+ * ------------------------------------------------------------------------------------
  */
 
-/* Eliminates with the prices; returns the scaled bound. */
+/* Eliminates with the multipliers; returns the scaled bound. */
 static int64_t price_all(search *s)
 {
-    const dtp_select_problem *p = s->p;
+    const dtp_problem *p = s->p;
     int64_t *before = make((size_t)s->n_times + 1, sizeof *before);
-    memset(s->prices, 0, (size_t)p->first[p->n_nodes] * sizeof *s->prices);
+    memset(s->multipliers, 0, (size_t)p->first[p->n_nodes] * sizeof *s->multipliers);
     for (int32_t t = 0; t < s->n_times; t++) {
-        before[t + 1] = before[t] + s->price[t];
+        before[t + 1] = before[t] + s->multiplier[t];
     }
     assert_true(before[s->n_times] <
                 ELIMINATION_FORBIDDEN / 4 / (s->most_usage + p->usage_limit + 1));
     for (int32_t i = 0; i < s->n_spans; i++) {
         const span *x = &s->spans[i];
-        for (int32_t k = 0; k < dtp_select_n_strategies(p, x->node); k++) {
-            s->prices[p->first[x->node] + k] += (before[x->to] - before[x->from]) * x->usage[k];
+        for (int32_t k = 0; k < dtp_problem_n_strategies(p, x->node); k++) {
+            s->multipliers[p->first[x->node] + k] +=
+                (before[x->to] - before[x->from]) * x->usage[k];
         }
     }
     s->offset = -before[s->n_times] * p->usage_limit;
     free(before);
     elimination_destroy(s->e);
-    s->e = elimination_finish(s->reduced, s->prices, s->options->most_cells);
+    s->e = elimination_finish(s->reduced, s->multipliers, s->options->most_cells);
     assert_true(s->e->least < ELIMINATION_FORBIDDEN);
     return s->e->least + s->offset;
 }
@@ -169,7 +171,7 @@ static void follow(search *s, const elimination *e, int32_t n)
         while (cost[s->at[v]] > 0) {
             s->at[v]++;
         }
-        s->choice[v] = e->strategy[v][s->at[v]];
+        s->assignment[v] = e->strategy[v][s->at[v]];
         free(cost);
     }
 }
@@ -186,20 +188,20 @@ static void move_prices(search *s, double length)
     double norm = 0.0;
     memset(s->load, 0, (size_t)s->n_times * sizeof *s->load);
     for (int32_t v = 0; v < s->p->n_nodes; v++) {
-        use(s, v, s->choice[v], 1, s->load);
+        use(s, v, s->assignment[v], 1, s->load);
     }
     for (int32_t t = 0; t < s->n_times; t++) {
         const double over = (double)(s->load[t] - s->p->usage_limit);
-        norm += over > 0.0 || s->price[t] > 0 ? over * over : 0.0;
+        norm += over > 0.0 || s->multiplier[t] > 0 ? over * over : 0.0;
     }
     for (int32_t t = 0; t < s->n_times && norm > 0.0; t++) {
         const double over = (double)(s->load[t] - s->p->usage_limit);
-        const double price = (double)s->price[t] + length * over / norm;
-        s->price[t] = price > 0.0 ? (int64_t)(price + 0.5) : 0;
+        const double multiplier = (double)s->multiplier[t] + length * over / norm;
+        s->multiplier[t] = multiplier > 0.0 ? (int64_t)(multiplier + 0.5) : 0;
     }
 }
 
-/* Leaves the best prices and the elimination with them; returns the scaled bound. */
+/* Leaves the best multipliers and the elimination with them; returns the scaled bound. */
 static int64_t lift_bound(search *s)
 {
     double share = 0.05;
@@ -211,42 +213,42 @@ static int64_t lift_bound(search *s)
         idle = bound > best ? 0 : idle + 1;
         if (bound > best) {
             best = bound;
-            memcpy(s->best_price, s->price, (size_t)s->n_times * sizeof *s->price);
+            memcpy(s->best_price, s->multiplier, (size_t)s->n_times * sizeof *s->multiplier);
         } else if (idle % 8 == 0) {
             share *= 0.5;
-            memcpy(s->price, s->best_price, (size_t)s->n_times * sizeof *s->price);
+            memcpy(s->multiplier, s->best_price, (size_t)s->n_times * sizeof *s->multiplier);
             (void)price_all(s);
             follow_all(s);
         }
         move_prices(s, share * (double)best);
     }
-    memcpy(s->price, s->best_price, (size_t)s->n_times * sizeof *s->price);
+    memcpy(s->multiplier, s->best_price, (size_t)s->n_times * sizeof *s->multiplier);
     return price_all(s);
 }
 
 /* ---- selections --------------------------------------------------------------------------------
  */
 
-/* What the prices make of a selection without anything forbidden: its scaled cost and price *
- * (usage - limit). */
-static int64_t priced(const search *s, int64_t cost)
+/* What the multipliers make of a selection without anything forbidden: its scaled cost and
+ * multiplier * (usage - limit). */
+static int64_t penalised(const search *s, int64_t cost)
 {
     int64_t sum = cost * SCALE + s->offset;
     for (int32_t v = 0; v < s->p->n_nodes; v++) {
-        sum += s->prices[s->p->first[v] + s->choice[v]];
+        sum += s->multipliers[s->p->first[v] + s->assignment[v]];
     }
     return sum;
 }
 
 /* Every node that changes the usage is decided: the first steps take what is cheapest, and
- * altogether it costs `cost` at the prices. */
+ * altogether it costs `cost` at the multipliers. */
 static void look_at_selection(search *s, int64_t cost)
 {
-    dtp_select_value value;
+    dtp_problem_value value;
     follow(s, s->e, s->n_silent);
     follow(s, s->reduced, s->reduced->n_steps);
-    assert_int_equal(dtp_select_evaluate(s->p, s->choice, &value, NULL), DTP_OK);
-    assert_int_equal(priced(s, value.cost), cost);
+    assert_int_equal(dtp_problem_evaluate(s->p, s->assignment, &value, NULL), DTP_OK);
+    assert_int_equal(penalised(s, value.cost), cost);
     if (value.feasible && value.cost < s->best) {
         s->best = value.cost;
         s->cap = value.cost * SCALE - 1 < s->cap ? value.cost * SCALE - 1 : s->cap;
@@ -286,8 +288,8 @@ static void decide(search *s, int32_t i, int64_t value)
         }
         s->visited++;
         s->at[v] = a;
-        s->choice[v] = s->e->strategy[v][a];
-        if (place(s, v, s->choice[v], 1)) {
+        s->assignment[v] = s->e->strategy[v][a];
+        if (place(s, v, s->assignment[v], 1)) {
             decide(s, i - 1, value + cost[a]);
         }
         (void)place(s, v, s->e->strategy[v][a], -1);
@@ -315,7 +317,7 @@ static void start_load(search *s)
 static void search_selections(search *s, int64_t bound)
 {
     int64_t above = bound / 65536 + SCALE, limit = bound + above;
-    s->best = DTP_SELECT_FORBIDDEN;
+    s->best = DTP_FORBIDDEN;
     start_load(s);
     s->n_silent = 0;
     while (s->n_silent < s->e->n_steps && !s->e->loud[s->e->steps[s->n_silent].node]) {
@@ -324,11 +326,11 @@ static void search_selections(search *s, int64_t bound)
     while (s->visited < s->options->most_visited) {
         s->cap = limit;
         decide(s, s->e->n_steps - 1, bound);
-        if (s->best < DTP_SELECT_FORBIDDEN && (s->best - 1) * SCALE <= limit) {
+        if (s->best < DTP_FORBIDDEN && (s->best - 1) * SCALE <= limit) {
             return;
         }
         above *= 2;
-        limit = s->best < DTP_SELECT_FORBIDDEN ? (s->best - 1) * SCALE : bound + above;
+        limit = s->best < DTP_FORBIDDEN ? (s->best - 1) * SCALE : bound + above;
     }
 }
 
@@ -339,26 +341,26 @@ static void search_free(search *s)
     free(s->times);
     free(s->spans);
     free(s->first);
-    free(s->price);
+    free(s->multiplier);
     free(s->best_price);
-    free(s->prices);
+    free(s->multipliers);
     free(s->at);
-    free(s->choice);
+    free(s->assignment);
     free(s->load);
 }
 
-limit_result limit_search(const dtp_select_problem *p, const limit_options *options)
+limit_result limit_search(const dtp_problem *p, const limit_options *options)
 {
     search s = {.p = p, .options = options};
     limit_result out = {0};
     find_times(&s);
     find_spans(&s);
-    s.price = make((size_t)s.n_times, sizeof *s.price);
+    s.multiplier = make((size_t)s.n_times, sizeof *s.multiplier);
     s.best_price = make((size_t)s.n_times, sizeof *s.best_price);
     s.load = make((size_t)s.n_times, sizeof *s.load);
-    s.prices = make((size_t)p->first[p->n_nodes], sizeof *s.prices);
+    s.multipliers = make((size_t)p->first[p->n_nodes], sizeof *s.multipliers);
     s.at = make((size_t)p->n_nodes, sizeof *s.at);
-    s.choice = make((size_t)p->n_nodes, sizeof *s.choice);
+    s.assignment = make((size_t)p->n_nodes, sizeof *s.assignment);
     s.reduced = elimination_create(p, SCALE, true);
     elimination_reduce(s.reduced, options->most_cells);
     const int64_t bound = lift_bound(&s);

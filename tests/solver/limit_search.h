@@ -1,19 +1,19 @@
 /* The cheapest selection within the usage limit, found without the solvers.
  *
- * With a price of usage at every time, the least of cost + sum over times of price * (usage -
- * limit) is a lower bound, exact by elimination (elimination.h); prices are lifted by subgradient
- * steps. Walking through the steps of the elimination backwards gives every selection with what it
- * costs above that bound, so that all selections up to a threshold above it can be looked at. The
- * threshold doubles until the cheapest of them that keeps the limit costs no more than it. All in
- * integers. */
+ * With a multiplier of usage at every time, the least of cost + sum over times of multiplier *
+ * (usage - limit) is a lower bound, exact by elimination (elimination.h); multipliers are lifted by
+ * subgradient steps. Walking through the steps of the elimination backwards gives every selection
+ * with what it costs above that bound, so that all selections up to a threshold above it can be
+ * looked at. The threshold doubles until the cheapest of them that keeps the limit costs no more
+ * than it. All in integers. */
 #ifndef DTP_TESTS_SOLVER_LIMIT_SEARCH_H
 #define DTP_TESTS_SOLVER_LIMIT_SEARCH_H
 
 #include "planner/problem/problem.h"
 
 typedef struct limit_options {
-    int32_t rounds;       /* of the prices */
-    int64_t most_cells;   /* of one elimination before prices come in */
+    int32_t rounds;       /* of the multipliers */
+    int64_t most_cells;   /* of one elimination before multipliers come in */
     int64_t most_visited; /* after so many partial selections the search is given up */
 } limit_options;
 
@@ -29,6 +29,6 @@ typedef struct limit_result {
 limit_options limit_options_init(void);
 
 /* p has a solution within its usage_limit, which must not be 0. */
-limit_result limit_search(const dtp_select_problem *p, const limit_options *options);
+limit_result limit_search(const dtp_problem *p, const limit_options *options);
 
 #endif

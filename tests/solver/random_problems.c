@@ -19,30 +19,30 @@ enum { TIES, SMALL, LARGE, HUGE_FORBIDDEN, OVERFLOWING };
 static int64_t draw_cost(random_source *r, int64_t kind)
 {
     if (draw(r, 6) == 0) {
-        return kind == HUGE_FORBIDDEN ? INT64_MAX - draw(r, 5) : DTP_SELECT_FORBIDDEN;
+        return kind == HUGE_FORBIDDEN ? INT64_MAX - draw(r, 5) : DTP_FORBIDDEN;
     }
     if (kind == OVERFLOWING) {
-        return draw(r, 4) * (DTP_SELECT_FORBIDDEN / 8) + draw(r, 3);
+        return draw(r, 4) * (DTP_FORBIDDEN / 8) + draw(r, 3);
     }
     return kind == TIES ? draw(r, 3) : kind == SMALL ? draw(r, 40) : draw(r, INT64_C(1) << 31);
 }
 
 /* An interval, empty at times. */
-static dtp_status add_node(random_source *r, dtp_select_problem *p, int32_t k, const int64_t *cost,
+static dtp_status add_node(random_source *r, dtp_problem *p, int32_t k, const int64_t *cost,
                            const int64_t *usage)
 {
     const int64_t begin = draw(r, SELECT_MAX_TIME), length = draw(r, 7) - 1;
-    return dtp_select_add_node(p, begin, begin + length < 0 ? 0 : begin + length, k, cost, usage,
-                               NULL);
+    return dtp_problem_add_variable(p, begin, begin + length < 0 ? 0 : begin + length, k, cost,
+                                    usage, NULL);
 }
 
-static dtp_select_problem *problem_of(random_source *r, int64_t kind)
+static dtp_problem *problem_of(random_source *r, int64_t kind)
 {
-    dtp_select_problem *p = NULL;
+    dtp_problem *p = NULL;
     const int64_t n = 1 + draw(r, SELECT_MAX_NODES);
     const int64_t unit = kind == OVERFLOWING ? INT64_C(1) << 55 : 1;
     int64_t cost[SELECT_MAX_K * SELECT_MAX_K], usage[SELECT_MAX_K], most = 0;
-    assert_int_equal(dtp_select_problem_create("random", 0, &p, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_create("random", 0, &p, NULL), DTP_OK);
     for (int64_t i = 0; i < n; i++) {
         const int32_t k = (int32_t)(1 + draw(r, SELECT_MAX_K));
         for (int32_t s = 0; s < k; s++) {
@@ -58,23 +58,23 @@ static dtp_select_problem *problem_of(random_source *r, int64_t kind)
         for (int32_t s = 0; s < SELECT_MAX_K; s++) {
             usage[s] = draw(r, 4) * unit;
         }
-        assert_int_equal(dtp_select_add_interval(p, i, begin, begin + draw(r, 6), usage, NULL),
+        assert_int_equal(dtp_problem_add_interval(p, i, begin, begin + draw(r, 6), usage, NULL),
                          DTP_OK);
     }
     p->usage_limit = most + draw(r, 1 + most / unit) * unit;
     for (int64_t e = draw(r, 2 * n); n > 1 && e > 0; e--) {
         const int32_t a = (int32_t)draw(r, n), b = (int32_t)((a + 1 + draw(r, n - 1)) % n);
         const bool map = draw(r, 4) == 0; /* each row leaves one column */
-        const int32_t ka = dtp_select_n_strategies(p, a), kb = dtp_select_n_strategies(p, b);
+        const int32_t ka = dtp_problem_n_strategies(p, a), kb = dtp_problem_n_strategies(p, b);
         for (int32_t i = 0; i < ka; i++) {
             const int64_t only = draw(r, kb);
             for (int32_t j = 0; j < kb; j++) {
-                cost[i * kb + j] = map && j != only ? DTP_SELECT_FORBIDDEN : draw_cost(r, kind);
+                cost[i * kb + j] = map && j != only ? DTP_FORBIDDEN : draw_cost(r, kind);
             }
         }
-        assert_int_equal(dtp_select_add_edge(p, a, b, cost, NULL), DTP_OK);
+        assert_int_equal(dtp_problem_add_edge(p, a, b, cost, NULL), DTP_OK);
     }
-    assert_int_equal(dtp_select_problem_check(p, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_check(p, NULL), DTP_OK);
     return p;
 }
 
@@ -83,7 +83,7 @@ enum { ODD_NODES = 4, WIDE_K = 90 };
 /* Those of all nodes together are near 2^61, the most that is allowed. */
 static const int64_t MOST_USAGE = INT64_C(1) << 59;
 
-static void add_odd_nodes(random_source *r, dtp_select_problem *p, int32_t n)
+static void add_odd_nodes(random_source *r, dtp_problem *p, int32_t n)
 {
     const int64_t huge = draw(r, 2), empty = draw(r, 6);
     const int32_t wide = (int32_t)draw(r, n);
@@ -98,18 +98,18 @@ static void add_odd_nodes(random_source *r, dtp_select_problem *p, int32_t n)
             usage[s] = most ? MOST_USAGE - draw(r, 3) : draw(r, 12);
         }
         usage[draw(r, k)] = 0;
-        assert_int_equal(dtp_select_add_node(p, begin, begin + (empty == 0 ? 0 : draw(r, 8)), k,
-                                             cost, usage, NULL),
+        assert_int_equal(dtp_problem_add_variable(p, begin, begin + (empty == 0 ? 0 : draw(r, 8)),
+                                                  k, cost, usage, NULL),
                          DTP_OK);
     }
 }
 
-dtp_select_problem *odd_problem(random_source *r)
+dtp_problem *odd_problem(random_source *r)
 {
-    dtp_select_problem *p = NULL;
+    dtp_problem *p = NULL;
     const int32_t n = 2 + (int32_t)draw(r, ODD_NODES - 1);
     int64_t cost[WIDE_K * WIDE_K];
-    assert_int_equal(dtp_select_problem_create("odd", 0, &p, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_create("odd", 0, &p, NULL), DTP_OK);
     p->usage_limit = draw(r, 3) == 0 ? 0 : draw(r, 24);
     add_odd_nodes(r, p, n);
     for (int64_t pair = draw(r, 2 * n); pair > 0; pair--) {
@@ -117,40 +117,40 @@ dtp_select_problem *odd_problem(random_source *r)
         for (int64_t parallel = 1 + draw(r, 4); parallel > 0; parallel--) {
             const bool turned = draw(r, 2) == 0;
             const int64_t entries =
-                (int64_t)dtp_select_n_strategies(p, x) * dtp_select_n_strategies(p, y);
+                (int64_t)dtp_problem_n_strategies(p, x) * dtp_problem_n_strategies(p, y);
             for (int64_t i = 0; i < entries; i++) {
                 cost[i] = draw(r, 3) == 0 ? draw_cost(r, SMALL) : 0;
             }
-            assert_int_equal(dtp_select_add_edge(p, turned ? y : x, turned ? x : y, cost, NULL),
+            assert_int_equal(dtp_problem_add_edge(p, turned ? y : x, turned ? x : y, cost, NULL),
                              DTP_OK);
         }
     }
-    assert_int_equal(dtp_select_problem_check(p, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_check(p, NULL), DTP_OK);
     return p;
 }
 
-dtp_select_problem *random_problem(random_source *r)
+dtp_problem *random_problem(random_source *r)
 {
     return problem_of(r, draw(r, OVERFLOWING));
 }
 
-dtp_select_problem *overflowing_problem(random_source *r)
+dtp_problem *overflowing_problem(random_source *r)
 {
     return problem_of(r, OVERFLOWING);
 }
 
-int64_t plain_cost(const dtp_select_problem *p, const int32_t *choice)
+int64_t plain_cost(const dtp_problem *p, const int32_t *assignment)
 {
     int64_t sum = 0;
     for (int64_t t = 0; t < 2 * SELECT_MAX_TIME; t++) {
         int64_t room = p->usage_limit;
         for (int32_t i = 0; i < p->n_nodes && room >= 0; i++) {
             const bool live = p->begin[i] <= t && t < p->end[i];
-            room -= live ? p->usage[p->first[i] + choice[i]] : 0;
+            room -= live ? p->usage[p->first[i] + assignment[i]] : 0;
         }
         for (int32_t x = 0; x < p->n_extra && room >= 0; x++) {
             const bool live = p->extra_begin[x] <= t && t < p->extra_end[x];
-            const int64_t at = p->extra_first[x] + choice[p->extra_node[x]];
+            const int64_t at = p->extra_first[x] + assignment[p->extra_node[x]];
             room -= live ? p->extra_usage[at] : 0;
         }
         if (room < 0) {
@@ -158,33 +158,33 @@ int64_t plain_cost(const dtp_select_problem *p, const int32_t *choice)
         }
     }
     for (int32_t i = 0; i < p->n_nodes; i++) {
-        const int64_t cost = p->cost[p->first[i] + choice[i]];
-        if (cost >= DTP_SELECT_FORBIDDEN) {
+        const int64_t cost = p->cost[p->first[i] + assignment[i]];
+        if (cost >= DTP_FORBIDDEN) {
             return -1;
         }
         sum += cost;
     }
     for (int32_t e = 0; e < p->n_edges; e++) {
-        const int32_t kb = dtp_select_n_strategies(p, p->edge_b[e]);
-        const int64_t at = choice[p->edge_a[e]] * kb + choice[p->edge_b[e]];
+        const int32_t kb = dtp_problem_n_strategies(p, p->edge_b[e]);
+        const int64_t at = assignment[p->edge_a[e]] * kb + assignment[p->edge_b[e]];
         const int64_t cost = p->edge_cost[p->edge_first[e] + at];
-        if (cost >= DTP_SELECT_FORBIDDEN) {
+        if (cost >= DTP_FORBIDDEN) {
             return -1;
         }
         sum += cost;
     }
-    return sum < DTP_SELECT_FORBIDDEN ? sum : -1;
+    return sum < DTP_FORBIDDEN ? sum : -1;
 }
 
-int64_t enumerate(const dtp_select_problem *p)
+int64_t enumerate(const dtp_problem *p)
 {
-    int32_t choice[SELECT_MAX_NODES] = {0};
+    int32_t assignment[SELECT_MAX_NODES] = {0};
     int64_t best = -1;
     for (int32_t i = 0; i < p->n_nodes;) {
-        const int64_t cost = plain_cost(p, choice);
+        const int64_t cost = plain_cost(p, assignment);
         best = cost >= 0 && (best < 0 || cost < best) ? cost : best;
-        for (i = 0; i < p->n_nodes && ++choice[i] == dtp_select_n_strategies(p, i); i++) {
-            choice[i] = 0;
+        for (i = 0; i < p->n_nodes && ++assignment[i] == dtp_problem_n_strategies(p, i); i++) {
+            assignment[i] = 0;
         }
     }
     return best;

@@ -13,18 +13,18 @@ typedef struct random_source {
 
 /* 0 .. n - 1. */
 int64_t draw(random_source *r, int64_t n);
-dtp_select_problem *random_problem(random_source *r);
-/* One where the cost of a plan without anything forbidden may still reach DTP_SELECT_FORBIDDEN, and
+dtp_problem *random_problem(random_source *r);
+/* One where the cost of a plan without anything forbidden may still reach DTP_FORBIDDEN, and
  * usages are near what the reader allows. */
-dtp_select_problem *overflowing_problem(random_source *r);
+dtp_problem *overflowing_problem(random_source *r);
 /* One of few nodes with shapes that are rare else: a node of more than 64 strategies, several edges
  * in either direction between the same two nodes, usages near the largest that are allowed, a limit
  * of 0, intervals that are all empty, no edges. */
-dtp_select_problem *odd_problem(random_source *r);
-/* Cost of a choice, -1 when it is not allowed. */
-int64_t plain_cost(const dtp_select_problem *p, const int32_t *choice);
-/* The least cost over all choices, -1 when none is allowed. */
-int64_t enumerate(const dtp_select_problem *p);
+dtp_problem *odd_problem(random_source *r);
+/* Cost of a assignment, -1 when it is not allowed. */
+int64_t plain_cost(const dtp_problem *p, const int32_t *assignment);
+/* The least cost over all variables, -1 when none is allowed. */
+int64_t enumerate(const dtp_problem *p);
 /* A bit for every reduction that is left out. */
 dtp_presolve_options combination(uint32_t bits);
 

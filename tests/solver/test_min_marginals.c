@@ -19,15 +19,15 @@
 enum { N_PROBLEMS = 400, MOST = 64 };
 
 /* The least cost with every strategy of a node, -1: none is allowed. */
-static void enumerate_each(dtp_select_problem *p, int32_t node, int64_t *best)
+static void enumerate_each(dtp_problem *p, int32_t node, int64_t *best)
 {
-    const int32_t k = dtp_select_n_strategies(p, node);
+    const int32_t k = dtp_problem_n_strategies(p, node);
     int64_t *cost = p->cost + p->first[node], kept[MOST];
     assert_true(k <= MOST);
     memcpy(kept, cost, (size_t)k * sizeof *kept);
     for (int32_t s = 0; s < k; s++) {
         for (int32_t i = 0; i < k; i++) {
-            cost[i] = i == s ? kept[i] : DTP_SELECT_FORBIDDEN;
+            cost[i] = i == s ? kept[i] : DTP_FORBIDDEN;
         }
         best[s] = enumerate(p);
     }
@@ -36,17 +36,17 @@ static void enumerate_each(dtp_select_problem *p, int32_t node, int64_t *best)
 
 /* Presolve that keeps a node leaves its strategies their least costs, where nothing else is left:
  * exactly; else as bounds. */
-static int32_t check_presolve(const dtp_select_problem *p, int32_t node, const int64_t *best,
+static int32_t check_presolve(const dtp_problem *p, int32_t node, const int64_t *best,
                               uint64_t seed)
 {
     dtp_presolve_options options = combination((uint32_t)(seed % SELECT_COMBINATIONS));
-    sel_work *w = NULL;
+    solver_work *w = NULL;
     int32_t origin[MOST];
     options.cap = false;
-    assert_int_equal(sel_work_create(p, &options, &w, NULL), DTP_OK);
+    assert_int_equal(solver_work_create(p, &options, &w, NULL), DTP_OK);
     w->nodes[node].kept = true;
-    assert_int_equal(sel_presolve(w, NULL), DTP_OK);
-    const bool alone = !w->infeasible && sel_size(w).nodes == 1;
+    assert_int_equal(solver_presolve(w, NULL), DTP_OK);
+    const bool alone = !w->infeasible && solver_size(w).nodes == 1;
     bool seen[MOST] = {false};
     for (int32_t s = 0; s < MOST; s++) {
         origin[s] = s;
@@ -59,76 +59,77 @@ static int32_t check_presolve(const dtp_select_problem *p, int32_t node, const i
     for (int32_t i = 0; alone && i < w->nodes[node].k; i++) {
         const int64_t cost = w->nodes[node].cost[i];
         const int32_t s = origin[i];
-        if (cost < DTP_SELECT_FORBIDDEN) {
+        if (cost < DTP_FORBIDDEN) {
             assert_true(best[s] >= 0 || w->n_rows > 0);
             assert_true(best[s] < 0 || cost + w->constant <= best[s]);
             assert_true(w->n_rows > 0 || cost + w->constant == best[s]);
             seen[s] = true;
         }
     }
-    for (int32_t s = 0; s < dtp_select_n_strategies(p, node); s++) {
+    for (int32_t s = 0; s < dtp_problem_n_strategies(p, node); s++) {
         assert_true(seen[s] || !(alone || w->infeasible) || best[s] < 0);
     }
-    sel_work_destroy(w);
+    solver_work_destroy(w);
     return alone ? 1 : 0;
 }
 
 /* Elimination of what some reductions leave, the node last: the best solution with each strategy.
  */
-static int32_t check_elimination(const dtp_select_problem *p, int32_t node, const int64_t *best,
+static int32_t check_elimination(const dtp_problem *p, int32_t node, const int64_t *best,
                                  uint64_t seed)
 {
     dtp_presolve_options options = combination((uint32_t)(seed / 3 % SELECT_COMBINATIONS));
-    sel_work *w = NULL;
-    sel_bucket *b = NULL;
+    solver_work *w = NULL;
+    solver_elimination *b = NULL;
     int64_t looks = 0;
-    int32_t choice[SELECT_MAX_NODES] = {0}, solved = 0;
+    int32_t assignment[SELECT_MAX_NODES] = {0}, solved = 0;
     options.cap = false;
     options.rows = true;
-    assert_int_equal(sel_work_create(p, &options, &w, NULL), DTP_OK);
+    assert_int_equal(solver_work_create(p, &options, &w, NULL), DTP_OK);
     w->nodes[node].kept = true;
-    assert_int_equal(sel_presolve(w, NULL), DTP_OK);
+    assert_int_equal(solver_presolve(w, NULL), DTP_OK);
     if (!w->infeasible && w->n_rows == 0) {
         bool seen[MOST] = {false};
-        assert_int_equal(sel_bucket_create(w, node, INT64_MAX / 16, &b, &looks, NULL), DTP_OK);
+        assert_int_equal(solver_elimination_create(w, node, INT64_MAX / 16, &b, &looks, NULL),
+                         DTP_OK);
         assert_non_null(b);
         for (int32_t i = 0; i < w->nodes[node].k; i++) {
-            if (sel_bucket_choose(b, i, choice)) {
-                sel_restore(w, choice);
-                assert_int_equal(plain_cost(p, choice), best[choice[node]]);
-                seen[choice[node]] = true;
+            if (solver_elimination_choose(b, i, assignment)) {
+                solver_restore(w, assignment);
+                assert_int_equal(plain_cost(p, assignment), best[assignment[node]]);
+                seen[assignment[node]] = true;
                 solved++;
             }
         }
-        for (int32_t s = 0; s < dtp_select_n_strategies(p, node); s++) {
+        for (int32_t s = 0; s < dtp_problem_n_strategies(p, node); s++) {
             assert_true(seen[s] || best[s] < 0);
         }
-        sel_bucket_destroy(b);
-        assert_int_equal(sel_bucket_create(w, node, 0, &b, &looks, NULL), DTP_OK);
-        assert_true(b == NULL || sel_size(w).nodes == 1);
-        sel_bucket_destroy(b);
+        solver_elimination_destroy(b);
+        assert_int_equal(solver_elimination_create(w, node, 0, &b, &looks, NULL), DTP_OK);
+        assert_true(b == NULL || solver_size(w).nodes == 1);
+        solver_elimination_destroy(b);
     }
-    sel_work_destroy(w);
+    solver_work_destroy(w);
     return solved;
 }
 
 /* Returns the number of strategies; *exact counts those with a cost that is the least. */
-static int32_t check_marginals(const dtp_select_problem *p, int32_t node, const int32_t *start,
+static int32_t check_marginals(const dtp_problem *p, int32_t node, const int32_t *start,
                                const int64_t *best, bool thorough, int32_t *exact)
 {
-    const int32_t k = dtp_select_n_strategies(p, node);
-    dtp_marginal_options o = dtp_marginal_options_init(p, node, start);
-    dtp_select_marginal out[MOST];
+    const int32_t k = dtp_problem_n_strategies(p, node);
+    dtp_min_marginal_options o = dtp_min_marginal_options_init(p, node, start);
+    dtp_min_marginal out[MOST];
     o.exact = thorough;
     for (int32_t s = 0; s < k; s++) {
-        out[s] = (dtp_select_marginal){.cost = DTP_SELECT_FORBIDDEN};
+        out[s] = (dtp_min_marginal){.cost = DTP_FORBIDDEN};
     }
-    assert_int_equal(dtp_select_marginals(p, &o, out, NULL), DTP_OK);
+    assert_int_equal(dtp_min_marginals(p, &o, out, NULL), DTP_OK);
     for (int32_t s = 0; s < k; s++) {
-        const bool known = out[s].cost < DTP_SELECT_FORBIDDEN;
+        const bool known = out[s].cost < DTP_FORBIDDEN;
         assert_true(!known || (best[s] >= 0 && out[s].cost >= best[s]));
         assert_true(best[s] < 0 || out[s].bound <= best[s]);
-        assert_true(!thorough || out[s].bound == (best[s] < 0 ? DTP_SELECT_FORBIDDEN : best[s]));
+        assert_true(!thorough || out[s].bound == (best[s] < 0 ? DTP_FORBIDDEN : best[s]));
         *exact += out[s].bound == out[s].cost ? 1 : 0;
     }
     return k;
@@ -141,31 +142,31 @@ static void test_marginals__equal_enumeration(void **state)
     int32_t n[2] = {0}, exact[2] = {0}, problems[2] = {0}, alone = 0, solved = 0;
     for (uint64_t seed = 1; seed <= N_PROBLEMS || problems[0] < N_PROBLEMS; seed++) {
         random_source r = {seed * 6700417};
-        dtp_select_problem *p = random_problem(&r);
-        const dtp_select_options options = dtp_select_options_init();
-        dtp_select_result start;
+        dtp_problem *p = random_problem(&r);
+        const dtp_solve_options options = dtp_solve_options_init();
+        dtp_solve_result start;
         if (seed % 2 == 0) {
             p->usage_limit = INT64_MAX / 4;
         }
         const int32_t node = (int32_t)draw(&r, p->n_nodes);
         int64_t best[MOST];
-        assert_int_equal(dtp_select_solve(p, &options, &start, NULL), DTP_OK);
+        assert_int_equal(dtp_solve(p, &options, &start, NULL), DTP_OK);
         enumerate_each(p, node, best);
         alone += check_presolve(p, node, best, seed);
         solved += check_elimination(p, node, best, seed);
-        if (start.choice != NULL) {
+        if (start.assignment != NULL) {
             const bool thorough = seed % 4 >= 2;
             if (seed % 3 == 0) { /* a worse one to start from */
-                start.choice[node] = (int32_t)draw(&r, dtp_select_n_strategies(p, node));
+                start.assignment[node] = (int32_t)draw(&r, dtp_problem_n_strategies(p, node));
             }
-            if (plain_cost(p, start.choice) >= 0) {
+            if (plain_cost(p, start.assignment) >= 0) {
                 n[seed % 2] +=
-                    check_marginals(p, node, start.choice, best, thorough, &exact[seed % 2]);
+                    check_marginals(p, node, start.assignment, best, thorough, &exact[seed % 2]);
                 problems[seed % 2]++;
             }
         }
-        dtp_select_result_free(&start);
-        dtp_select_problem_destroy(p);
+        dtp_solve_result_free(&start);
+        dtp_problem_destroy(p);
     }
     print_message(
         "no limit: %d problems, %d strategies, %d exact; limit: %d, %d, %d; presolve left "
@@ -183,15 +184,15 @@ enum { INSTANCES = 12, PLACES = 9, BLOCK_NODES = 4, ROUNDS = 60, CHOICES = 20 };
 /* Nodes decide for all instances of a block that runs forwards and, in the opposite order,
  * backwards; some usages last from one to the other. Now and then an instance is not like the
  * others. */
-static dtp_select_problem *block_problem(random_source *r)
+static dtp_problem *block_problem(random_source *r)
 {
-    dtp_select_problem *p = NULL;
+    dtp_problem *p = NULL;
     const int64_t odd = draw(r, 2) == 0 ? draw(r, INSTANCES) : -1;
-    assert_int_equal(dtp_select_problem_create("block", INT64_MAX / 4, &p, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_create("block", INT64_MAX / 4, &p, NULL), DTP_OK);
     for (int32_t i = 0; i < BLOCK_NODES; i++) {
         int64_t cost[2] = {0, 0}, own[2] = {draw(r, 9), draw(r, 9)};
         const int64_t at = draw(r, INSTANCES * PLACES);
-        assert_int_equal(dtp_select_add_node(p, at, at + 1 + draw(r, 40), 2, cost, own, NULL),
+        assert_int_equal(dtp_problem_add_variable(p, at, at + 1 + draw(r, 40), 2, cost, own, NULL),
                          DTP_OK);
     }
     for (int32_t i = 0; i < BLOCK_NODES; i++) {
@@ -201,23 +202,23 @@ static dtp_select_problem *block_problem(random_source *r)
         for (int64_t l = 0; l < INSTANCES; l++) {
             const int64_t to = lasts ? (2 * INSTANCES - 1 - l) * PLACES + back : l * PLACES + end;
             const int64_t from = l * PLACES + begin + (l == odd ? 1 : 0);
-            assert_int_equal(dtp_select_add_interval(p, i, from, to > from ? to : from, use, NULL),
+            assert_int_equal(dtp_problem_add_interval(p, i, from, to > from ? to : from, use, NULL),
                              DTP_OK);
         }
     }
-    assert_int_equal(dtp_select_problem_check(p, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_check(p, NULL), DTP_OK);
     return p;
 }
 
-static int64_t largest_row(const sel_work *w, const int32_t *choice)
+static int64_t largest_row(const solver_work *w, const int32_t *assignment)
 {
     int64_t most = 0;
     for (int32_t row = 0; row < w->n_rows; row++) {
         int64_t sum = w->base[row];
         for (int32_t i = 0; i < w->n_nodes; i++) {
             for (int32_t j = 0; j < w->nodes[i].n_pieces; j++) {
-                const sel_piece *x = &w->nodes[i].pieces[j];
-                sum += x->first <= row && row < x->last ? x->use[choice[i]] : 0;
+                const solver_piece *x = &w->nodes[i].pieces[j];
+                sum += x->first <= row && row < x->last ? x->use[assignment[i]] : 0;
             }
         }
         most = sum > most ? sum : most;
@@ -231,27 +232,27 @@ static void test_rows__of_blocks_keep_the_peak(void **state)
     int64_t all = 0, kept = 0;
     for (uint64_t seed = 1; seed <= ROUNDS; seed++) {
         random_source r = {seed * 15485863};
-        dtp_select_problem *p = block_problem(&r);
+        dtp_problem *p = block_problem(&r);
         dtp_presolve_options options = dtp_presolve_options_init();
-        sel_work *w = NULL, *plain = NULL;
-        assert_int_equal(sel_work_create(p, &options, &w, NULL), DTP_OK);
+        solver_work *w = NULL, *plain = NULL;
+        assert_int_equal(solver_work_create(p, &options, &w, NULL), DTP_OK);
         options.rows = false;
-        assert_int_equal(sel_work_create(p, &options, &plain, NULL), DTP_OK);
+        assert_int_equal(solver_work_create(p, &options, &plain, NULL), DTP_OK);
         for (int32_t c = 0; c < CHOICES; c++) {
-            int32_t choice[BLOCK_NODES];
-            dtp_select_value value;
+            int32_t assignment[BLOCK_NODES];
+            dtp_problem_value value;
             for (int32_t i = 0; i < BLOCK_NODES; i++) {
-                choice[i] = (int32_t)draw(&r, 2);
+                assignment[i] = (int32_t)draw(&r, 2);
             }
-            assert_int_equal(dtp_select_evaluate(p, choice, &value, NULL), DTP_OK);
-            assert_int_equal(largest_row(w, choice), value.peak);
-            assert_int_equal(largest_row(plain, choice), value.peak);
+            assert_int_equal(dtp_problem_evaluate(p, assignment, &value, NULL), DTP_OK);
+            assert_int_equal(largest_row(w, assignment), value.peak);
+            assert_int_equal(largest_row(plain, assignment), value.peak);
         }
         all += plain->n_rows;
         kept += w->n_rows;
-        sel_work_destroy(w);
-        sel_work_destroy(plain);
-        dtp_select_problem_destroy(p);
+        solver_work_destroy(w);
+        solver_work_destroy(plain);
+        dtp_problem_destroy(p);
     }
     print_message("%" PRId64 " of %" PRId64 " rows are kept\n", kept, all);
     assert_true(2 * kept < all);
@@ -260,17 +261,17 @@ static void test_rows__of_blocks_keep_the_peak(void **state)
 static void test_marginals__need_a_feasible_start(void **state)
 {
     (void)state;
-    dtp_select_problem *p = NULL;
-    const int64_t cost[2] = {1, DTP_SELECT_FORBIDDEN}, usage[2] = {0, 0};
+    dtp_problem *p = NULL;
+    const int64_t cost[2] = {1, DTP_FORBIDDEN}, usage[2] = {0, 0};
     const int32_t start[1] = {1};
-    dtp_select_marginal out[2] = {{DTP_SELECT_FORBIDDEN, 0}, {DTP_SELECT_FORBIDDEN, 0}};
+    dtp_min_marginal out[2] = {{DTP_FORBIDDEN, 0}, {DTP_FORBIDDEN, 0}};
     dtp_err err = {0};
-    assert_int_equal(dtp_select_problem_create("one", 0, &p, NULL), DTP_OK);
-    assert_int_equal(dtp_select_add_node(p, 0, 1, 2, cost, usage, NULL), DTP_OK);
-    assert_int_equal(dtp_select_problem_check(p, NULL), DTP_OK);
-    const dtp_marginal_options o = dtp_marginal_options_init(p, 0, start);
-    assert_int_equal(dtp_select_marginals(p, &o, out, &err), DTP_INVALID);
-    dtp_select_problem_destroy(p);
+    assert_int_equal(dtp_problem_create("one", 0, &p, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_add_variable(p, 0, 1, 2, cost, usage, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_check(p, NULL), DTP_OK);
+    const dtp_min_marginal_options o = dtp_min_marginal_options_init(p, 0, start);
+    assert_int_equal(dtp_min_marginals(p, &o, out, &err), DTP_INVALID);
+    dtp_problem_destroy(p);
 }
 
 int main(void)

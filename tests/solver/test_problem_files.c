@@ -26,11 +26,11 @@ enum { EXAMPLE_OPTIMUM = 445 };
 
 static dtp_status read_one(const char *path, const void *user, dtp_err *err)
 {
-    dtp_select_problem *p = NULL;
+    dtp_problem *p = NULL;
     (void)user;
-    dtp_status s = dtp_select_read(path, DTP_SELECT_MAX_BYTES, &p, err);
+    dtp_status s = dtp_problem_read(path, DTP_PROBLEM_MAX_BYTES, &p, err);
     if (s == DTP_OK) {
-        dtp_select_problem_destroy(p);
+        dtp_problem_destroy(p);
     }
     return s;
 }
@@ -41,11 +41,11 @@ static void test_select_read__refuses_bad_files(void **state)
     assert_true(check_bad_files("select", read_one, NULL) > 30);
 }
 
-static dtp_select_problem *read_file(const char *path)
+static dtp_problem *read_file(const char *path)
 {
-    dtp_select_problem *p = NULL;
+    dtp_problem *p = NULL;
     dtp_err err = {0};
-    if (dtp_select_read(path, DTP_SELECT_MAX_BYTES, &p, &err) != DTP_OK) {
+    if (dtp_problem_read(path, DTP_PROBLEM_MAX_BYTES, &p, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     return p;
@@ -56,7 +56,7 @@ static void make_path(char *path, size_t size, const char *name)
     (void)snprintf(path, size, "/tmp/test_select_files.%ld.%s", (long)getpid(), name);
 }
 
-static void assert_same(const dtp_select_problem *a, const dtp_select_problem *b)
+static void assert_same(const dtp_problem *a, const dtp_problem *b)
 {
     assert_string_equal(a->name, b->name);
     assert_int_equal(a->usage_limit, b->usage_limit);
@@ -79,23 +79,23 @@ static void test_select_write__reads_back(void **state)
     (void)state;
     char plain[64], packed[64];
     dtp_strbuf text = {0};
-    dtp_select_problem *p = read_file(EXAMPLE);
+    dtp_problem *p = read_file(EXAMPLE);
     make_path(plain, sizeof plain, "json");
     make_path(packed, sizeof packed, "json.gz");
-    dtp_select_write_iopddl(p, &text);
+    dtp_problem_write_iopddl(p, &text);
     assert_int_equal(dtp_file_write(plain, text.text, text.len, NULL), DTP_OK);
     gzFile out = gzopen(packed, "wb");
     assert_int_equal(gzwrite(out, text.text, (unsigned)text.len), (int)text.len);
     assert_int_equal(gzclose(out), Z_OK);
-    dtp_select_problem *a = read_file(plain), *b = read_file(packed);
+    dtp_problem *a = read_file(plain), *b = read_file(packed);
     assert_same(p, a);
     assert_same(p, b);
     (void)unlink(plain);
     (void)unlink(packed);
     dtp_strbuf_free(&text);
-    dtp_select_problem_destroy(a);
-    dtp_select_problem_destroy(b);
-    dtp_select_problem_destroy(p);
+    dtp_problem_destroy(a);
+    dtp_problem_destroy(b);
+    dtp_problem_destroy(p);
 }
 
 /* Numbers that straddle the reader's buffer, and places behind it. */
@@ -122,19 +122,19 @@ static void test_select_read__large_file(void **state)
     }
     dtp_strbuf_add(&text, "]}}}");
     assert_int_equal(dtp_file_write(path, text.text, text.len, NULL), DTP_OK);
-    dtp_select_problem *p = read_file(path);
+    dtp_problem *p = read_file(path);
     assert_int_equal(p->n_nodes, N);
-    assert_int_equal(p->usage_limit, DTP_SELECT_FORBIDDEN);
+    assert_int_equal(p->usage_limit, DTP_FORBIDDEN);
     for (int32_t i = 0; i < N; i++) {
         assert_true(p->end[i] == 7 * i && p->cost[i] == 123 * i && p->usage[i] == i);
     }
-    dtp_select_problem_destroy(p);
+    dtp_problem_destroy(p);
     dtp_err err = {0};
     char *end = text.text + text.len - strlen("59999]]}}}");
     *end = 'x';
     const long col = (long)(end - strchr(text.text, '\n'));
     assert_int_equal(dtp_file_write(path, text.text, text.len, NULL), DTP_OK);
-    assert_int_equal(dtp_select_read(path, DTP_SELECT_MAX_BYTES, &p, &err), DTP_INVALID);
+    assert_int_equal(dtp_problem_read(path, DTP_PROBLEM_MAX_BYTES, &p, &err), DTP_INVALID);
     char place[160];
     (void)snprintf(place, sizeof place, "%s:2:%ld: problem.nodes.usages[59999][0]", path, col);
     if (strstr(err.msg, place) == NULL) {
@@ -145,12 +145,12 @@ static void test_select_read__large_file(void **state)
 }
 
 /* The optimum of the problem as GLPK reads it from a CPLEX-LP file. */
-static int64_t optimum_of_lp(const dtp_select_problem *p)
+static int64_t optimum_of_lp(const dtp_problem *p)
 {
     char path[64];
     dtp_strbuf text = {0};
     make_path(path, sizeof path, "lp");
-    assert_int_equal(dtp_select_write_lp(p, &text, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_write_lp(p, &text, NULL), DTP_OK);
     assert_int_equal(dtp_file_write(path, text.text, text.len, NULL), DTP_OK);
     glp_term_out(GLP_OFF);
     glp_prob *lp = glp_create_prob();
@@ -171,19 +171,19 @@ static int64_t optimum_of_lp(const dtp_select_problem *p)
 static void test_select_write__lp_has_the_same_optimum(void **state)
 {
     (void)state;
-    dtp_select_problem *p = read_file(EXAMPLE);
+    dtp_problem *p = read_file(EXAMPLE);
     assert_int_equal(optimum_of_lp(p), EXAMPLE_OPTIMUM);
-    dtp_select_problem_destroy(p);
+    dtp_problem_destroy(p);
 }
 
 /* -1: nothing fits. */
-static int64_t optimum_of(const dtp_select_problem *p)
+static int64_t optimum_of(const dtp_problem *p)
 {
-    const dtp_select_options o = dtp_select_options_init();
-    dtp_select_result r;
-    assert_int_equal(dtp_select_solve(p, &o, &r, NULL), DTP_OK);
+    const dtp_solve_options o = dtp_solve_options_init();
+    dtp_solve_result r;
+    assert_int_equal(dtp_solve(p, &o, &r, NULL), DTP_OK);
     const int64_t cost = r.status == DTP_CERT_OPTIMAL ? r.value.cost : -1;
-    dtp_select_result_free(&r);
+    dtp_solve_result_free(&r);
     return cost;
 }
 
@@ -193,20 +193,20 @@ static void test_select_write__further_intervals(void **state)
     (void)state;
     char path[64];
     dtp_strbuf text = {0};
-    dtp_select_problem *p = read_file(EXAMPLE);
+    dtp_problem *p = read_file(EXAMPLE);
     const int64_t before = optimum_of(p);
     make_path(path, sizeof path, "json");
     for (int32_t i = 0; i < p->n_nodes; i++) {
+        assert_int_equal(dtp_problem_add_interval(p, i, p->begin[i], p->end[i] + 3,
+                                                  p->usage + p->first[i], NULL),
+                         DTP_OK);
         assert_int_equal(
-            dtp_select_add_interval(p, i, p->begin[i], p->end[i] + 3, p->usage + p->first[i], NULL),
-            DTP_OK);
-        assert_int_equal(
-            dtp_select_add_interval(p, i, p->end[i], p->end[i] + 1, p->usage + p->first[i], NULL),
+            dtp_problem_add_interval(p, i, p->end[i], p->end[i] + 1, p->usage + p->first[i], NULL),
             DTP_OK);
     }
     assert_int_equal(p->n_extra, 2 * p->n_nodes);
     assert_int_equal(p->n_extra_usage, p->first[p->n_nodes]);
-    assert_int_equal(dtp_select_problem_check(p, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_check(p, NULL), DTP_OK);
     assert_int_equal(optimum_of(p), -1);
     int64_t optimum = -1;
     while (optimum < 0) { /* the smallest limit that works */
@@ -215,58 +215,58 @@ static void test_select_write__further_intervals(void **state)
     }
     assert_true(optimum >= before);
     assert_int_equal(optimum_of_lp(p), optimum);
-    dtp_select_write_iopddl(p, &text);
+    dtp_problem_write_iopddl(p, &text);
     assert_int_equal(dtp_file_write(path, text.text, text.len, NULL), DTP_OK);
-    dtp_select_problem *q = read_file(path);
+    dtp_problem *q = read_file(path);
     assert_int_equal(q->n_nodes, 3 * p->n_nodes);
     assert_int_equal(optimum_of(q), optimum);
-    assert_int_equal(dtp_select_add_interval(p, p->n_nodes, 0, 1, p->usage, NULL), DTP_INVALID);
+    assert_int_equal(dtp_problem_add_interval(p, p->n_nodes, 0, 1, p->usage, NULL), DTP_INVALID);
     (void)unlink(path);
     dtp_strbuf_free(&text);
-    dtp_select_problem_destroy(q);
-    dtp_select_problem_destroy(p);
+    dtp_problem_destroy(q);
+    dtp_problem_destroy(p);
 }
 
 static void test_select_solve__example(void **state)
 {
     (void)state;
-    const dtp_select_options o = dtp_select_options_init();
-    dtp_select_result r;
-    dtp_select_problem *p = read_file(EXAMPLE);
-    assert_int_equal(dtp_select_solve(p, &o, &r, NULL), DTP_OK);
+    const dtp_solve_options o = dtp_solve_options_init();
+    dtp_solve_result r;
+    dtp_problem *p = read_file(EXAMPLE);
+    assert_int_equal(dtp_solve(p, &o, &r, NULL), DTP_OK);
     assert_int_equal(r.status, DTP_CERT_OPTIMAL);
     assert_int_equal(r.value.cost, EXAMPLE_OPTIMUM);
     assert_int_equal(r.bound, EXAMPLE_OPTIMUM);
     assert_int_equal(r.presolve.before.nodes, 5);
-    dtp_select_result_free(&r);
+    dtp_solve_result_free(&r);
     p->usage_limit = 39; /* nodes 0 and 1 alone use 10 + 25, node 2 at least 15 beside 25 */
-    assert_int_equal(dtp_select_solve(p, &o, &r, NULL), DTP_OK);
+    assert_int_equal(dtp_solve(p, &o, &r, NULL), DTP_OK);
     assert_int_equal(r.status, DTP_CERT_INFEASIBLE);
-    assert_null(r.choice);
-    dtp_select_result_free(&r);
-    dtp_select_problem_destroy(p);
+    assert_null(r.assignment);
+    dtp_solve_result_free(&r);
+    dtp_problem_destroy(p);
 }
 
 static void test_select_problem__checks(void **state)
 {
     (void)state;
-    dtp_select_problem *p = NULL;
+    dtp_problem *p = NULL;
     const int64_t good[] = {1, 2, 3, 4}, bad[] = {1, -2, 3, 4};
-    int32_t choice[] = {0, 2};
-    dtp_select_value value;
-    assert_int_equal(dtp_select_problem_create("p", 10, &p, NULL), DTP_OK);
-    assert_int_equal(dtp_select_add_node(p, 0, 1, 0, good, good, NULL), DTP_RANGE);
-    assert_int_equal(dtp_select_add_node(p, 0, 1, 2, good, good, NULL), DTP_OK);
-    assert_int_equal(dtp_select_add_edge(p, 0, 1, good, NULL), DTP_INVALID);
-    assert_int_equal(dtp_select_add_node(p, 0, 1, 2, good, good, NULL), DTP_OK);
-    assert_int_equal(dtp_select_evaluate(p, choice, &value, NULL), DTP_INVALID);
-    assert_int_equal(dtp_select_problem_check(p, NULL), DTP_OK);
-    assert_int_equal(dtp_select_add_edge(p, 0, 1, bad, NULL), DTP_OK);
-    assert_int_equal(dtp_select_problem_check(p, NULL), DTP_INVALID);
-    dtp_select_problem_destroy(p);
-    assert_int_equal(dtp_select_add_cost(DTP_SELECT_FORBIDDEN - 1, 1), DTP_SELECT_FORBIDDEN);
-    assert_int_equal(dtp_select_add_cost(INT64_MAX, INT64_MAX), DTP_SELECT_FORBIDDEN);
-    assert_int_equal(dtp_select_add_cost(3, 4), 7);
+    int32_t assignment[] = {0, 2};
+    dtp_problem_value value;
+    assert_int_equal(dtp_problem_create("p", 10, &p, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_add_variable(p, 0, 1, 0, good, good, NULL), DTP_RANGE);
+    assert_int_equal(dtp_problem_add_variable(p, 0, 1, 2, good, good, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_add_edge(p, 0, 1, good, NULL), DTP_INVALID);
+    assert_int_equal(dtp_problem_add_variable(p, 0, 1, 2, good, good, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_evaluate(p, assignment, &value, NULL), DTP_INVALID);
+    assert_int_equal(dtp_problem_check(p, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_add_edge(p, 0, 1, bad, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_check(p, NULL), DTP_INVALID);
+    dtp_problem_destroy(p);
+    assert_int_equal(dtp_problem_add_cost(DTP_FORBIDDEN - 1, 1), DTP_FORBIDDEN);
+    assert_int_equal(dtp_problem_add_cost(INT64_MAX, INT64_MAX), DTP_FORBIDDEN);
+    assert_int_equal(dtp_problem_add_cost(3, 4), 7);
 }
 
 int main(void)

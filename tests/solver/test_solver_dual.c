@@ -19,35 +19,34 @@
 
 enum { N_PROBLEMS = 2500, N_TREES = 60, N_KNAPSACKS = 40, N_DIVES = 400 };
 
-static sel_work *presolved(const dtp_select_problem *p, dtp_presolve_options options,
-                           int64_t cutoff)
+static solver_work *presolved(const dtp_problem *p, dtp_presolve_options options, int64_t cutoff)
 {
-    sel_work *w = NULL;
-    assert_int_equal(sel_work_create(p, &options, &w, NULL), DTP_OK);
+    solver_work *w = NULL;
+    assert_int_equal(solver_work_create(p, &options, &w, NULL), DTP_OK);
     w->cutoff = cutoff;
-    assert_int_equal(sel_presolve(w, NULL), DTP_OK);
+    assert_int_equal(solver_presolve(w, NULL), DTP_OK);
     return w;
 }
 
-static int64_t raise_bound(sel_work *w, int64_t rounds, bool fix)
+static int64_t raise_bound(solver_work *w, int64_t rounds, bool fix)
 {
-    sel_dual *d = NULL;
+    solver_dual *d = NULL;
     int64_t bound = -1;
-    assert_int_equal(sel_dual_create(w, &d, NULL), DTP_OK);
-    sel_dual_run(d, rounds, 0.0);
-    assert_int_equal(sel_dual_apply(d, w, fix, &bound, NULL), DTP_OK);
-    sel_dual_destroy(d);
+    assert_int_equal(solver_dual_create(w, &d, NULL), DTP_OK);
+    solver_dual_run(d, rounds, 0.0);
+    assert_int_equal(solver_dual_apply(d, w, fix, &bound, NULL), DTP_OK);
+    solver_dual_destroy(d);
     return bound;
 }
 
-/* What a choice of the nodes alive costs in the work, -1 when it is forbidden there. */
-static int64_t work_cost(const sel_work *w, const int32_t *choice)
+/* What a assignment of the nodes alive costs in the work, -1 when it is forbidden there. */
+static int64_t work_cost(const solver_work *w, const int32_t *assignment)
 {
     int64_t sum = w->constant;
     for (int32_t i = 0; i < w->n_nodes; i++) {
         if (w->nodes[i].alive) {
-            const int64_t cost = w->nodes[i].cost[choice[i]];
-            if (cost >= DTP_SELECT_FORBIDDEN) {
+            const int64_t cost = w->nodes[i].cost[assignment[i]];
+            if (cost >= DTP_FORBIDDEN) {
                 return -1;
             }
             assert_true(cost >= 0);
@@ -55,45 +54,46 @@ static int64_t work_cost(const sel_work *w, const int32_t *choice)
         }
     }
     for (int32_t e = 0; e < w->n_edges; e++) {
-        const sel_edge *edge = &w->edges[e];
+        const solver_edge *edge = &w->edges[e];
         if (edge->alive) {
-            const int64_t at = (int64_t)choice[edge->u] * w->nodes[edge->v].k + choice[edge->v];
-            if (sel_matrix(edge)[at] >= DTP_SELECT_FORBIDDEN) {
+            const int64_t at =
+                (int64_t)assignment[edge->u] * w->nodes[edge->v].k + assignment[edge->v];
+            if (solver_matrix(edge)[at] >= DTP_FORBIDDEN) {
                 return -1;
             }
-            assert_true(sel_matrix(edge)[at] >= 0);
-            sum += sel_matrix(edge)[at];
+            assert_true(solver_matrix(edge)[at] >= 0);
+            sum += solver_matrix(edge)[at];
         }
     }
     return sum;
 }
 
-/* Random choices of the kernel cost the same in the work and, restored, in the problem. */
-static void check_costs(const sel_work *w, random_source *r)
+/* Random variables of the kernel cost the same in the work and, restored, in the problem. */
+static void check_costs(const solver_work *w, random_source *r)
 {
     for (int32_t n = 0; n < 20; n++) {
-        int32_t choice[SELECT_MAX_NODES] = {0};
+        int32_t assignment[SELECT_MAX_NODES] = {0};
         for (int32_t i = 0; i < w->n_nodes; i++) {
-            choice[i] = w->nodes[i].alive ? (int32_t)draw(r, w->nodes[i].k) : 0;
+            assignment[i] = w->nodes[i].alive ? (int32_t)draw(r, w->nodes[i].k) : 0;
         }
-        const int64_t cost = work_cost(w, choice);
-        sel_restore(w, choice);
-        const int64_t plain = plain_cost(w->p, choice);
+        const int64_t cost = work_cost(w, assignment);
+        solver_restore(w, assignment);
+        const int64_t plain = plain_cost(w->p, assignment);
         if (cost >= 0 && plain >= 0) {
             assert_int_equal(cost, plain);
         }
     }
 }
 
-static bool fits(const sel_work *w, const int32_t *choice)
+static bool fits(const solver_work *w, const int32_t *assignment)
 {
     for (int32_t r = 0; r < w->n_rows; r++) {
         int64_t used = w->base[r];
         for (int32_t i = 0; i < w->n_nodes; i++) {
-            const sel_node *x = &w->nodes[i];
+            const solver_node *x = &w->nodes[i];
             for (int32_t j = 0; j < x->n_pieces; j++) {
                 const bool covers = x->pieces[j].first <= r && r < x->pieces[j].last;
-                used += covers ? x->pieces[j].use[choice[i]] : 0;
+                used += covers ? x->pieces[j].use[assignment[i]] : 0;
             }
         }
         if (used > w->limit) {
@@ -103,17 +103,17 @@ static bool fits(const sel_work *w, const int32_t *choice)
     return true;
 }
 
-/* The least cost of a choice of the kernel that fits, -1 when there is none. */
-static int64_t kernel_optimum(const sel_work *w)
+/* The least cost of a assignment of the kernel that fits, -1 when there is none. */
+static int64_t kernel_optimum(const solver_work *w)
 {
-    int32_t choice[SELECT_MAX_NODES] = {0};
+    int32_t assignment[SELECT_MAX_NODES] = {0};
     int64_t best = -1;
     for (int32_t i = 0; i < w->n_nodes && !w->infeasible;) {
-        const int64_t cost = work_cost(w, choice);
-        best = cost >= 0 && (best < 0 || cost < best) && fits(w, choice) ? cost : best;
+        const int64_t cost = work_cost(w, assignment);
+        best = cost >= 0 && (best < 0 || cost < best) && fits(w, assignment) ? cost : best;
         for (i = 0; i < w->n_nodes; i++) {
-            choice[i] = w->nodes[i].alive ? (choice[i] + 1) % w->nodes[i].k : 0;
-            if (choice[i] > 0) {
+            assignment[i] = w->nodes[i].alive ? (assignment[i] + 1) % w->nodes[i].k : 0;
+            if (assignment[i] > 0) {
                 break;
             }
         }
@@ -124,25 +124,25 @@ static int64_t kernel_optimum(const sel_work *w)
 static void check_problem(uint64_t seed)
 {
     random_source r = {seed * 15485863};
-    dtp_select_problem *p = seed % 10 == 0 ? odd_problem(&r) : random_problem(&r);
+    dtp_problem *p = seed % 10 == 0 ? odd_problem(&r) : random_problem(&r);
     const int64_t best = enumerate(p);
     const bool capped = best >= 0 && draw(&r, 2) == 0;
     const uint32_t bits = (uint32_t)draw(&r, SELECT_COMBINATIONS);
-    sel_work *w = presolved(p, combination(bits), capped ? best + 1 : DTP_SELECT_FORBIDDEN);
+    solver_work *w = presolved(p, combination(bits), capped ? best + 1 : DTP_FORBIDDEN);
     for (int32_t i = 0; i < 3 && !w->infeasible; i++) {
         const int64_t bound = raise_bound(w, 1 + draw(&r, 60), draw(&r, 3) > 0);
         if (best >= 0 && bound > best) {
             fail_msg("seed %" PRIu64 ": bound %" PRId64 ", optimum %" PRId64, seed, bound, best);
         }
-        assert_int_equal(sel_presolve(w, NULL), DTP_OK);
+        assert_int_equal(solver_presolve(w, NULL), DTP_OK);
         check_costs(w, &r);
     }
     if (kernel_optimum(w) != best) {
         fail_msg("seed %" PRIu64 ": optimum %" PRId64 " became %" PRId64, seed, best,
                  kernel_optimum(w));
     }
-    sel_work_destroy(w);
-    dtp_select_problem_destroy(p);
+    solver_work_destroy(w);
+    dtp_problem_destroy(p);
 }
 
 static void test_solver_dual__bounds_and_costs_hold(void **state)
@@ -154,29 +154,29 @@ static void test_solver_dual__bounds_and_costs_hold(void **state)
 }
 
 /* Node i > 0 hangs on an earlier one. */
-static dtp_select_problem *random_tree(random_source *r)
+static dtp_problem *random_tree(random_source *r)
 {
     enum { MAX_K = 6 };
-    dtp_select_problem *p = NULL;
+    dtp_problem *p = NULL;
     int64_t cost[MAX_K * MAX_K] = {0};
     const int64_t usage[MAX_K] = {0};
     const int32_t n = (int32_t)(2 + draw(r, 40));
-    assert_int_equal(dtp_select_problem_create("tree", 0, &p, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_create("tree", 0, &p, NULL), DTP_OK);
     for (int32_t i = 0; i < n; i++) {
         const int32_t k = (int32_t)(1 + draw(r, MAX_K));
         for (int32_t s = 0; s < k; s++) {
             cost[s] = draw(r, 1000);
         }
-        assert_int_equal(dtp_select_add_node(p, 0, 1, k, cost, usage, NULL), DTP_OK);
+        assert_int_equal(dtp_problem_add_variable(p, 0, 1, k, cost, usage, NULL), DTP_OK);
     }
     for (int32_t i = 1; i < n; i++) {
         const int32_t a = (int32_t)draw(r, i);
         for (int32_t s = 0; s < MAX_K * MAX_K; s++) {
-            cost[s] = draw(r, 5) == 0 && s > MAX_K ? DTP_SELECT_FORBIDDEN : draw(r, 1000);
+            cost[s] = draw(r, 5) == 0 && s > MAX_K ? DTP_FORBIDDEN : draw(r, 1000);
         }
-        assert_int_equal(dtp_select_add_edge(p, a, i, cost, NULL), DTP_OK);
+        assert_int_equal(dtp_problem_add_edge(p, a, i, cost, NULL), DTP_OK);
     }
-    assert_int_equal(dtp_select_problem_check(p, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_check(p, NULL), DTP_OK);
     return p;
 }
 
@@ -185,41 +185,41 @@ static void test_solver_dual__trees_without_memory_are_solved(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= N_TREES; seed++) {
         random_source r = {seed * 32452843};
-        dtp_select_problem *p = random_tree(&r);
-        sel_work *easy = presolved(p, dtp_presolve_options_init(), DTP_SELECT_FORBIDDEN);
-        sel_work *w = presolved(p, combination(SELECT_COMBINATIONS - 2), DTP_SELECT_FORBIDDEN);
-        assert_int_equal(sel_size(easy).nodes, 0);
+        dtp_problem *p = random_tree(&r);
+        solver_work *easy = presolved(p, dtp_presolve_options_init(), DTP_FORBIDDEN);
+        solver_work *w = presolved(p, combination(SELECT_COMBINATIONS - 2), DTP_FORBIDDEN);
+        assert_int_equal(solver_size(easy).nodes, 0);
         const int64_t bound = raise_bound(w, 10, false);
-        if (bound != sel_lower_bound(easy)) {
+        if (bound != solver_lower_bound(easy)) {
             fail_msg("seed %" PRIu64 ": bound %" PRId64 ", optimum %" PRId64, seed, bound,
-                     sel_lower_bound(easy));
+                     solver_lower_bound(easy));
         }
-        sel_work_destroy(easy);
-        sel_work_destroy(w);
-        dtp_select_problem_destroy(p);
+        solver_work_destroy(easy);
+        solver_work_destroy(w);
+        dtp_problem_destroy(p);
     }
 }
 
 /* No edges; intervals over up to 20 times, so that several rows bind. */
-static dtp_select_problem *random_knapsack(random_source *r)
+static dtp_problem *random_knapsack(random_source *r)
 {
     enum { K = 5 };
-    dtp_select_problem *p = NULL;
+    dtp_problem *p = NULL;
     int64_t cost[K], usage[K];
     const int32_t n = (int32_t)(20 + draw(r, 60));
     const int64_t times = 1 + draw(r, 20);
-    assert_int_equal(dtp_select_problem_create("knapsack", 1000 * n / times, &p, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_create("knapsack", 1000 * n / times, &p, NULL), DTP_OK);
     for (int32_t i = 0; i < n; i++) {
         for (int32_t s = 0; s < K; s++) {
             cost[s] = s * s * (100 + draw(r, 1000));
             usage[s] = (K - 1 - s) * (200 + draw(r, 400));
         }
         const int64_t begin = draw(r, times);
-        assert_int_equal(
-            dtp_select_add_node(p, begin, begin + 1 + draw(r, times - begin), K, cost, usage, NULL),
-            DTP_OK);
+        assert_int_equal(dtp_problem_add_variable(p, begin, begin + 1 + draw(r, times - begin), K,
+                                                  cost, usage, NULL),
+                         DTP_OK);
     }
-    assert_int_equal(dtp_select_problem_check(p, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_check(p, NULL), DTP_OK);
     return p;
 }
 
@@ -229,21 +229,21 @@ static void test_solver_dual__knapsacks_reach_the_linear_relaxation(void **state
     int32_t binding = 0;
     for (uint64_t seed = 1; seed <= N_KNAPSACKS; seed++) {
         random_source r = {seed * 49979687};
-        dtp_select_problem *p = random_knapsack(&r);
-        sel_work *w = presolved(p, combination(0), DTP_SELECT_FORBIDDEN);
-        int32_t *choice = calloc((size_t)p->n_nodes + 1, sizeof *choice);
-        sel_relaxation relaxed = {0};
-        assert_non_null(choice);
-        assert_int_equal(sel_relax(w, 0.0, choice, &relaxed, NULL), DTP_OK);
+        dtp_problem *p = random_knapsack(&r);
+        solver_work *w = presolved(p, combination(0), DTP_FORBIDDEN);
+        int32_t *assignment = calloc((size_t)p->n_nodes + 1, sizeof *assignment);
+        solver_relaxation relaxed = {0};
+        assert_non_null(assignment);
+        assert_int_equal(solver_relax(w, 0.0, assignment, &relaxed, NULL), DTP_OK);
         const int64_t bound = raise_bound(w, 3000, false);
         binding += w->n_rows > 1 && relaxed.bound > 0 ? 1 : 0;
         if ((double)bound < 0.995 * (double)relaxed.bound) {
             fail_msg("seed %" PRIu64 ": bound %" PRId64 ", relaxation %" PRId64, seed, bound,
                      relaxed.bound);
         }
-        free(choice);
-        sel_work_destroy(w);
-        dtp_select_problem_destroy(p);
+        free(assignment);
+        solver_work_destroy(w);
+        dtp_problem_destroy(p);
     }
     assert_true(binding > N_KNAPSACKS / 4);
 }
@@ -255,37 +255,37 @@ static void test_solver_dual__dives_find_plans(void **state)
     int32_t feasible = 0, found = 0;
     for (uint64_t seed = 1; seed <= N_DIVES; seed++) {
         random_source r = {seed * 67867967};
-        dtp_select_problem *p = seed % 5 == 0 ? odd_problem(&r) : random_problem(&r);
+        dtp_problem *p = seed % 5 == 0 ? odd_problem(&r) : random_problem(&r);
         const int64_t best = enumerate(p);
         int32_t plan[3][SELECT_MAX_NODES + 1] = {{0}};
-        const dtp_select_options options = dtp_select_options_init();
-        dtp_select_result result = {0};
-        dtp_select_evaluator *evaluator = NULL;
-        assert_int_equal(dtp_select_evaluator_create(p, &evaluator, NULL), DTP_OK);
-        sel_solver v = {.p = p,
-                        .evaluator = evaluator,
-                        .options = &options,
-                        .out = &result,
-                        .cutoff = DTP_SELECT_FORBIDDEN,
-                        .best = plan[0],
-                        .choice = plan[1],
-                        .full = plan[2]};
-        sel_work *w = presolved(p, combination((uint32_t)draw(&r, SELECT_COMBINATIONS)),
-                                DTP_SELECT_FORBIDDEN);
+        const dtp_solve_options options = dtp_solve_options_init();
+        dtp_solve_result result = {0};
+        dtp_evaluator *evaluator = NULL;
+        assert_int_equal(dtp_evaluator_create(p, &evaluator, NULL), DTP_OK);
+        solver_solver v = {.p = p,
+                           .evaluator = evaluator,
+                           .options = &options,
+                           .out = &result,
+                           .cutoff = DTP_FORBIDDEN,
+                           .best = plan[0],
+                           .assignment = plan[1],
+                           .full = plan[2]};
+        solver_work *w =
+            presolved(p, combination((uint32_t)draw(&r, SELECT_COMBINATIONS)), DTP_FORBIDDEN);
         if (!w->infeasible) {
             (void)raise_bound(w, 50, false);
-            assert_int_equal(sel_presolve(w, NULL), DTP_OK);
-            assert_int_equal(w->infeasible ? DTP_OK : sel_dive(&v, w, NULL), DTP_OK);
+            assert_int_equal(solver_presolve(w, NULL), DTP_OK);
+            assert_int_equal(w->infeasible ? DTP_OK : solver_dive(&v, w, NULL), DTP_OK);
         }
         feasible += best >= 0 ? 1 : 0;
-        if (v.cutoff < DTP_SELECT_FORBIDDEN) {
+        if (v.cutoff < DTP_FORBIDDEN) {
             found++;
             assert_int_equal(plain_cost(p, v.best), v.cutoff);
             assert_true(best >= 0 && v.cutoff >= best);
         }
-        dtp_select_evaluator_destroy(evaluator);
-        sel_work_destroy(w);
-        dtp_select_problem_destroy(p);
+        dtp_evaluator_destroy(evaluator);
+        solver_work_destroy(w);
+        dtp_problem_destroy(p);
     }
     print_message("plans for %d of %d feasible problems\n", found, feasible);
     assert_true(2 * found > feasible);
@@ -295,15 +295,15 @@ static void test_solver_dual__is_deterministic(void **state)
 {
     (void)state;
     random_source r = {42};
-    dtp_select_problem *p = random_knapsack(&r);
-    sel_work *a = presolved(p, combination(0), DTP_SELECT_FORBIDDEN);
-    sel_work *b = presolved(p, combination(0), DTP_SELECT_FORBIDDEN);
+    dtp_problem *p = random_knapsack(&r);
+    solver_work *a = presolved(p, combination(0), DTP_FORBIDDEN);
+    solver_work *b = presolved(p, combination(0), DTP_FORBIDDEN);
     assert_int_equal(raise_bound(a, 100, false), raise_bound(b, 100, false));
     assert_int_equal(a->n_rows, b->n_rows);
-    assert_memory_equal(a->price, b->price, (size_t)a->n_rows * sizeof *a->price);
-    sel_work_destroy(a);
-    sel_work_destroy(b);
-    dtp_select_problem_destroy(p);
+    assert_memory_equal(a->multiplier, b->multiplier, (size_t)a->n_rows * sizeof *a->multiplier);
+    solver_work_destroy(a);
+    solver_work_destroy(b);
+    dtp_problem_destroy(p);
 }
 
 int main(void)

@@ -33,20 +33,21 @@ typedef struct tally {
 
 /* The bound is at most the optimum, the optimum at most the cost, and the status says no more than
  * what is true: best is the optimum, -1 when there is no plan. */
-static const char *find_lie(const dtp_select_problem *p, const dtp_select_result *r, int64_t best)
+static const char *find_lie(const dtp_problem *p, const dtp_solve_result *r, int64_t best)
 {
     const bool proven = r->status == DTP_CERT_OPTIMAL || r->status == DTP_CERT_INFEASIBLE;
     if (best >= 0 && r->bound > best) {
         return "bound above the optimum";
     }
-    if ((r->status == DTP_CERT_OPTIMAL || r->status == DTP_CERT_FEASIBLE) != (r->choice != NULL)) {
+    if ((r->status == DTP_CERT_OPTIMAL || r->status == DTP_CERT_FEASIBLE) !=
+        (r->assignment != NULL)) {
         return "status and plan disagree";
     }
-    if (r->choice != NULL) {
-        dtp_select_value value;
-        if (dtp_select_evaluate(p, r->choice, &value, NULL) != DTP_OK || !value.feasible ||
+    if (r->assignment != NULL) {
+        dtp_problem_value value;
+        if (dtp_problem_evaluate(p, r->assignment, &value, NULL) != DTP_OK || !value.feasible ||
             value.cost != r->value.cost || value.peak != r->value.peak ||
-            plain_cost(p, r->choice) != r->value.cost) {
+            plain_cost(p, r->assignment) != r->value.cost) {
             return "wrong value";
         }
         if (best < 0 || r->value.cost < best || r->bound > r->value.cost) {
@@ -63,12 +64,12 @@ static const char *find_lie(const dtp_select_problem *p, const dtp_select_result
 }
 
 /* Fails, naming the case, when the answer is wrong, or undecided though nothing limits it. */
-static bool solve_and_check(const dtp_select_problem *p, const dtp_select_options *o, int64_t best,
+static bool solve_and_check(const dtp_problem *p, const dtp_solve_options *o, int64_t best,
                             const char *name)
 {
-    dtp_select_result r;
+    dtp_solve_result r;
     dtp_err err = {0};
-    if (dtp_select_solve(p, o, &r, &err) != DTP_OK) {
+    if (dtp_solve(p, o, &r, &err) != DTP_OK) {
         fail_msg("%s: %s", name, err.msg);
     }
     const bool proven = r.status == DTP_CERT_OPTIMAL || r.status == DTP_CERT_INFEASIBLE;
@@ -78,25 +79,25 @@ static bool solve_and_check(const dtp_select_problem *p, const dtp_select_option
     }
     if (lie != NULL) {
         fail_msg("%s: %s: cost %" PRId64 ", bound %" PRId64 ", optimum %" PRId64, name, lie,
-                 r.choice != NULL ? r.value.cost : -1, r.bound, best);
+                 r.assignment != NULL ? r.value.cost : -1, r.bound, best);
     }
-    dtp_select_result_free(&r);
+    dtp_solve_result_free(&r);
     return proven;
 }
 
 /* Some combinations of reductions for every solver, all of them in the course of the problems;
  * branch and bound to the end with every other one, with few nodes and rounds with the rest. */
-static void solve_in_all_ways(const dtp_select_problem *p, uint64_t seed, int64_t best, tally *t)
+static void solve_in_all_ways(const dtp_problem *p, uint64_t seed, int64_t best, tally *t)
 {
     bool optimal = true;
     for (uint64_t i = 0; i < N_SOLVERS * COMBINATIONS_EACH; i++) {
         const uint32_t solver = (uint32_t)(i / COMBINATIONS_EACH);
-        const bool whole = i % 2 == 0 && solver != DTP_SELECT_LARGE;
+        const bool whole = i % 2 == 0 && solver != DTP_SOLVER_LARGE;
         const uint32_t bits = (uint32_t)((seed + i * 11) % SELECT_COMBINATIONS);
-        dtp_select_options o = dtp_select_options_init();
+        dtp_solve_options o = dtp_solve_options_init();
         char name[120];
         o.presolve = combination(bits);
-        o.solver = (dtp_select_solver)solver;
+        o.solver = (dtp_solver)solver;
         o.seed = seed;
         o.threads = 1 + (int32_t)(seed % 8 == 0);
         o.iterations = whole ? TO_THE_END : 1 + (int64_t)(seed % 7);
@@ -118,9 +119,9 @@ static void test_select__equals_enumeration(void **state)
     int32_t least = N_PROBLEMS;
     for (uint64_t seed = 1; seed <= N_PROBLEMS; seed++) {
         random_source r = {seed * 7919};
-        dtp_select_problem *p = seed % 5 == 0 ? overflowing_problem(&r) : random_problem(&r);
+        dtp_problem *p = seed % 5 == 0 ? overflowing_problem(&r) : random_problem(&r);
         solve_in_all_ways(p, seed, enumerate(p), &t);
-        dtp_select_problem_destroy(p);
+        dtp_problem_destroy(p);
     }
     for (int32_t i = 0; i < N_SOLVERS * SELECT_COMBINATIONS; i++) {
         const int32_t n = t.covered[i / SELECT_COMBINATIONS][i % SELECT_COMBINATIONS];
@@ -139,9 +140,9 @@ static void test_select__odd_shapes_equal_enumeration(void **state)
     tally t = {0};
     for (uint64_t seed = 1; seed <= N_ODD; seed++) {
         random_source r = {seed * 49979687};
-        dtp_select_problem *p = odd_problem(&r);
+        dtp_problem *p = odd_problem(&r);
         solve_in_all_ways(p, seed, enumerate(p), &t);
-        dtp_select_problem_destroy(p);
+        dtp_problem_destroy(p);
     }
     assert_true(t.optimal >= N_ODD / 2 && t.infeasible >= N_ODD / 20);
     assert_int_equal(t.optimal + t.infeasible, N_ODD);
@@ -154,31 +155,31 @@ static void test_select__start_and_cutoff(void **state)
     int32_t below = 0, none = 0;
     for (uint64_t seed = 1; seed <= N_STARTS; seed++) {
         random_source r = {seed * 15485863};
-        dtp_select_problem *p = random_problem(&r);
+        dtp_problem *p = random_problem(&r);
         const int64_t best = enumerate(p);
-        dtp_select_options o = dtp_select_options_init();
-        dtp_select_result a;
+        dtp_solve_options o = dtp_solve_options_init();
+        dtp_solve_result a;
         int32_t start[SELECT_MAX_NODES];
         for (int32_t i = 0; i < p->n_nodes; i++) {
-            start[i] = (int32_t)draw(&r, dtp_select_n_strategies(p, i));
+            start[i] = (int32_t)draw(&r, dtp_problem_n_strategies(p, i));
         }
         o.start = start;
         o.iterations = TO_THE_END;
         (void)solve_and_check(p, &o, best, "with a known solution");
         o.cutoff = best < 0 ? 1000 : 1 + best * draw(&r, 3);
-        assert_int_equal(dtp_select_solve(p, &o, &a, NULL), DTP_OK);
+        assert_int_equal(dtp_solve(p, &o, &a, NULL), DTP_OK);
         if (best >= 0 && best < o.cutoff) {
             assert_null(find_lie(p, &a, best));
             assert_int_equal(a.status, DTP_CERT_OPTIMAL);
             below++;
         } else {
-            assert_null(a.choice);
+            assert_null(a.assignment);
             assert_int_equal(a.status, DTP_CERT_INFEASIBLE);
             assert_int_equal(a.bound, o.cutoff);
             none++;
         }
-        dtp_select_result_free(&a);
-        dtp_select_problem_destroy(p);
+        dtp_solve_result_free(&a);
+        dtp_problem_destroy(p);
     }
     assert_true(below > N_STARTS / 5 && none > N_STARTS / 5);
 }
@@ -187,18 +188,18 @@ static void test_select__same_seed_same_answer(void **state)
 {
     (void)state;
     random_source r = {42};
-    dtp_select_problem *p = random_problem(&r);
-    dtp_select_options o = dtp_select_options_init();
-    dtp_select_result a, b;
-    assert_int_equal(dtp_select_solve(p, &o, &a, NULL), DTP_OK);
-    assert_int_equal(dtp_select_solve(p, &o, &b, NULL), DTP_OK);
+    dtp_problem *p = random_problem(&r);
+    dtp_solve_options o = dtp_solve_options_init();
+    dtp_solve_result a, b;
+    assert_int_equal(dtp_solve(p, &o, &a, NULL), DTP_OK);
+    assert_int_equal(dtp_solve(p, &o, &b, NULL), DTP_OK);
     assert_int_equal(a.value.cost, b.value.cost);
-    if (a.choice != NULL) {
-        assert_memory_equal(a.choice, b.choice, (size_t)p->n_nodes * sizeof *a.choice);
+    if (a.assignment != NULL) {
+        assert_memory_equal(a.assignment, b.assignment, (size_t)p->n_nodes * sizeof *a.assignment);
     }
-    dtp_select_result_free(&a);
-    dtp_select_result_free(&b);
-    dtp_select_problem_destroy(p);
+    dtp_solve_result_free(&a);
+    dtp_solve_result_free(&b);
+    dtp_problem_destroy(p);
 }
 
 /* Bounds and splits by dual ascent instead of the linear program, to the end. */
@@ -208,91 +209,91 @@ static void test_select__branching_on_the_dual_equals_enumeration(void **state)
     int64_t split = 0;
     for (uint64_t seed = 1; seed <= N_DUAL; seed++) {
         random_source r = {seed * 86028121};
-        dtp_select_problem *p = random_problem(&r);
+        dtp_problem *p = random_problem(&r);
         const int64_t best = enumerate(p);
-        dtp_select_options o = dtp_select_options_init();
+        dtp_solve_options o = dtp_solve_options_init();
         o.presolve = combination((uint32_t)draw(&r, SELECT_COMBINATIONS));
-        o.solver = DTP_SELECT_EXACT;
+        o.solver = DTP_SOLVER_EXACT;
         o.lp_entries = -1;
         o.iterations = TO_THE_END;
-        dtp_select_result a;
-        assert_int_equal(dtp_select_solve(p, &o, &a, NULL), DTP_OK);
+        dtp_solve_result a;
+        assert_int_equal(dtp_solve(p, &o, &a, NULL), DTP_OK);
         const char *lie = find_lie(p, &a, best);
         if (lie != NULL || a.status == DTP_CERT_FEASIBLE || a.status == DTP_CERT_TIME_LIMIT) {
             fail_msg("problem %" PRIu64 ": %s", seed, lie != NULL ? lie : "undecided");
         }
         split += a.nodes > 1 ? 1 : 0;
-        dtp_select_result_free(&a);
-        dtp_select_problem_destroy(p);
+        dtp_solve_result_free(&a);
+        dtp_problem_destroy(p);
     }
     assert_true(split > N_DUAL / 50);
 }
 
 /* Rings of nodes with chords, too large to enumerate. */
-static dtp_select_problem *ring(random_source *r, int32_t n)
+static dtp_problem *ring(random_source *r, int32_t n)
 {
     enum { K = 6 };
-    dtp_select_problem *p = NULL;
+    dtp_problem *p = NULL;
     int64_t cost[K * K], usage[K];
-    assert_int_equal(dtp_select_problem_create("ring", 40 * n / 8, &p, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_create("ring", 40 * n / 8, &p, NULL), DTP_OK);
     for (int32_t i = 0; i < n; i++) {
         for (int32_t s = 0; s < K; s++) {
             cost[s] = draw(r, 1000);
             usage[s] = draw(r, 100);
         }
-        assert_int_equal(dtp_select_add_node(p, i, i + 1 + n / 8, K, cost, usage, NULL), DTP_OK);
+        assert_int_equal(dtp_problem_add_variable(p, i, i + 1 + n / 8, K, cost, usage, NULL),
+                         DTP_OK);
     }
     for (int32_t e = 0; e < 2 * n; e++) {
         const int32_t a = e % n, b = e < n ? (e + 1) % n : (int32_t)((a + 2 + draw(r, n - 3)) % n);
         for (int32_t i = 0; i < K * K; i++) {
             cost[i] = draw(r, 5) == 0 ? 0 : draw(r, 2000);
         }
-        assert_int_equal(dtp_select_add_edge(p, a, b, cost, NULL), DTP_OK);
+        assert_int_equal(dtp_problem_add_edge(p, a, b, cost, NULL), DTP_OK);
     }
-    assert_int_equal(dtp_select_problem_check(p, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_check(p, NULL), DTP_OK);
     return p;
 }
 
-static dtp_select_result solve_on_threads(const dtp_select_problem *p, dtp_select_options o,
-                                          int32_t threads)
+static dtp_solve_result solve_on_threads(const dtp_problem *p, dtp_solve_options o, int32_t threads)
 {
-    dtp_select_result r;
+    dtp_solve_result r;
     dtp_err err = {0};
     o.threads = threads;
-    if (dtp_select_solve(p, &o, &r, &err) != DTP_OK) {
+    if (dtp_solve(p, &o, &r, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
-    assert_non_null(r.choice);
+    assert_non_null(r.assignment);
     assert_true(r.value.feasible && r.bound > 0 && r.bound <= r.value.cost);
     return r;
 }
 
 /* Search and ascent side by side; then what auto does with a kernel above its limit and below:
- * regions on both threads in either, branch and bound in the latter. */
+ * neighbourhoods on both threads in either, branch and bound in the latter. */
 static void test_select__same_answer_on_any_threads(void **state)
 {
     (void)state;
     const struct {
-        dtp_select_solver solver;
+        dtp_solver solver;
         int64_t max_entries, iterations;
         int32_t nodes;
-    } cases[] = {{DTP_SELECT_LARGE, 250000, 30, 80},
-                 {DTP_SELECT_AUTO, 1000, 20, 40},
-                 {DTP_SELECT_AUTO, 250000, 8, 24}};
+    } cases[] = {{DTP_SOLVER_LARGE, 250000, 30, 80},
+                 {DTP_SOLVER_AUTO, 1000, 20, 40},
+                 {DTP_SOLVER_AUTO, 250000, 8, 24}};
     for (uint64_t seed = 0; seed < 6; seed++) {
         random_source r = {seed + 1};
-        dtp_select_problem *p = ring(&r, cases[seed % 3].nodes);
-        dtp_select_options o = dtp_select_options_init();
+        dtp_problem *p = ring(&r, cases[seed % 3].nodes);
+        dtp_solve_options o = dtp_solve_options_init();
         o.solver = cases[seed % 3].solver;
         o.max_entries = cases[seed % 3].max_entries;
         o.iterations = cases[seed % 3].iterations;
-        dtp_select_result a = solve_on_threads(p, o, 1), b = solve_on_threads(p, o, 2);
+        dtp_solve_result a = solve_on_threads(p, o, 1), b = solve_on_threads(p, o, 2);
         assert_int_equal(a.value.cost, b.value.cost);
         assert_int_equal(a.bound, b.bound);
-        assert_memory_equal(a.choice, b.choice, (size_t)p->n_nodes * sizeof *a.choice);
-        dtp_select_result_free(&a);
-        dtp_select_result_free(&b);
-        dtp_select_problem_destroy(p);
+        assert_memory_equal(a.assignment, b.assignment, (size_t)p->n_nodes * sizeof *a.assignment);
+        dtp_solve_result_free(&a);
+        dtp_solve_result_free(&b);
+        dtp_problem_destroy(p);
     }
 }
 
@@ -306,21 +307,21 @@ static void test_select__whichever_limit_comes_first(void **state)
         int64_t iterations;
     } cases[] = {{0.4, 0}, {0.4, INT64_MAX}, {1e7, 1}, {0.0, 1}};
     random_source r = {99};
-    dtp_select_problem *p = ring(&r, 50);
+    dtp_problem *p = ring(&r, 50);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        dtp_select_options o = dtp_select_options_init();
+        dtp_solve_options o = dtp_solve_options_init();
         o.time_limit_s = cases[i].time_limit_s;
         o.iterations = cases[i].iterations;
-        dtp_select_result a = solve_on_threads(p, o, 2);
+        dtp_solve_result a = solve_on_threads(p, o, 2);
         assert_true(a.value.cost == a.bound || a.status == DTP_CERT_FEASIBLE);
-        dtp_select_result_free(&a);
+        dtp_solve_result_free(&a);
     }
-    dtp_select_problem_destroy(p);
+    dtp_problem_destroy(p);
     p = random_problem(&r);
-    dtp_select_options o = dtp_select_options_init();
+    dtp_solve_options o = dtp_solve_options_init();
     o.time_limit_s = 1e7;
     assert_true(solve_and_check(p, &o, enumerate(p), "no limit of iterations"));
-    dtp_select_problem_destroy(p);
+    dtp_problem_destroy(p);
 }
 
 int main(void)

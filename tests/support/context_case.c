@@ -130,8 +130,8 @@ dtp_graph *context_graph(const context_model *m)
 static dtp_status shard(const dtp_graph *g, const dtp_mesh *mesh, const char *text,
                         dtp_arena *arena, dtp_sharding *s, dtp_err *err)
 {
-    dtp_rules rules;
-    DTP_TRY(dtp_rules_parse(text, mesh, &g->dims, arena, &rules, err));
+    dtp_layout_rules rules;
+    DTP_TRY(dtp_layout_rules_parse(text, mesh, &g->dims, arena, &rules, err));
     *s = (dtp_sharding){.mesh = *mesh, .n_tensors = g->n_tensors, .n_nodes = g->n_nodes};
     s->layouts = dtp_arena_alloc(arena, (size_t)g->n_tensors, sizeof *s->layouts);
     s->strategies = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *s->strategies);
@@ -139,7 +139,7 @@ static dtp_status shard(const dtp_graph *g, const dtp_mesh *mesh, const char *te
     assert_non_null(s->strategies);
     for (int32_t t = 0; t < g->n_tensors; t++) {
         const dtp_ttype *type = &g->tensors[t].type;
-        DTP_TRY(dtp_rules_layout(&rules, mesh, &g->dims, type, true, &s->layouts[t], err));
+        DTP_TRY(dtp_layout_rules_layout(&rules, mesh, &g->dims, type, true, &s->layouts[t], err));
         if (strcmp(g->tensors[t].name, "weights") == 0) {
             s->layouts[t] = dtp_layout_replicated(type->rank, mesh->n_dims);
         }

@@ -52,12 +52,12 @@ dtp_status job_lower(const dtp_graph *g, const char *mesh, const char *rules, jo
                      dtp_err *err)
 {
     dtp_mesh m;
-    dtp_rules r;
+    dtp_layout_rules r;
     dtp_sharding s;
     dtp_lower_options o = dtp_lower_options_init();
     *out = (job_program){.arena = dtp_arena_create()};
     DTP_TRY(dtp_mesh_parse(mesh, &m, err));
-    DTP_TRY(dtp_rules_parse(rules, &m, &g->dims, out->arena, &r, err));
+    DTP_TRY(dtp_layout_rules_parse(rules, &m, &g->dims, out->arena, &r, err));
     DTP_TRY(dtp_sharding_from_rules(g, &m, &r, true, out->arena, &s, err));
     DTP_TRY(dtp_verify_fetches(g, out->arena, &o.n_fetch, &o.fetch, err));
     DTP_TRY(dtp_lower(g, &s, &o, &out->program, err));

@@ -18,12 +18,13 @@ static void add(layout_list *list, const dtp_layout *layout)
 static void insert_split(dtp_layout *layout, int32_t m, int32_t axis, int32_t depth)
 {
     for (int32_t k = 0; k < layout->n_mesh; k++) {
-        dtp_place *p = &layout->place[k];
+        dtp_placement *p = &layout->placement[k];
         if (p->kind == DTP_SHARD && p->axis == axis && p->order >= depth) {
             p->order++;
         }
     }
-    layout->place[m] = (dtp_place){.kind = DTP_SHARD, .axis = (int8_t)axis, .order = (int8_t)depth};
+    layout->placement[m] =
+        (dtp_placement){.kind = DTP_SHARD, .axis = (int8_t)axis, .order = (int8_t)depth};
 }
 
 /* Places mesh dims m, m + 1, ... in every way. */
@@ -46,7 +47,7 @@ static void add_places(const dtp_layout *layout, int32_t m, bool partial, dtp_re
     }
     if (partial) {
         dtp_layout next = *layout;
-        next.place[m] = (dtp_place){.kind = DTP_PARTIAL, .op = (int8_t)op};
+        next.placement[m] = (dtp_placement){.kind = DTP_PARTIAL, .op = (int8_t)op};
         add_places(&next, m + 1, partial, op, out);
     }
 }

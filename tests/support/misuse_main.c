@@ -47,7 +47,7 @@ static dtp_status run_all(const misuse_suite *suite, int ranks, dtp_err *err)
     dtp_status status = run_mesh(suite, line[0], err);
     status = status == DTP_OK && ranks > 1 ? run_mesh(suite, line[1], err) : status;
     if (status != DTP_OK && keep != NULL) {
-        dtp_comm_give_up(keep, err->msg);
+        dtp_comm_abort(keep, err->msg);
     }
     dtp_comm_destroy(keep);
     return status;

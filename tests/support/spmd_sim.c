@@ -161,12 +161,12 @@ static void run_slice(const spmd_sim *sim, const dtp_instr *instr, int32_t rank)
 
 static void run_move(const spmd_sim *sim, const dtp_instr *instr, int32_t rank)
 {
-    dtp_move_kind kind = instr->move.kind;
-    if (kind == DTP_MOVE_PACK || kind == DTP_MOVE_UNPACK) {
-        run_pack(sim, instr, rank, kind == DTP_MOVE_PACK);
+    dtp_copy_kind kind = instr->move.kind;
+    if (kind == DTP_COPY_PACK || kind == DTP_COPY_UNPACK) {
+        run_pack(sim, instr, rank, kind == DTP_COPY_PACK);
         return;
     }
-    if (kind == DTP_MOVE_SLICE) {
+    if (kind == DTP_COPY_SLICE) {
         run_slice(sim, instr, rank);
         return;
     }
@@ -175,9 +175,9 @@ static void run_move(const spmd_sim *sim, const dtp_instr *instr, int32_t rank)
     bool first = dtp_mesh_set_index(&sim->p->mesh, instr->move.set, rank) == 0;
     for (int64_t i = 0; i < dtp_ttype_elems(&local); i++) {
         double x = spmd_sim_data(sim, instr->in[0], rank)[i];
-        if (kind == DTP_MOVE_SCALE) {
+        if (kind == DTP_COPY_SCALE) {
             x *= instr->move.factor;
-        } else if (kind == DTP_MOVE_KEEP_FIRST && !first) {
+        } else if (kind == DTP_COPY_KEEP_FIRST && !first) {
             x = 0;
         }
         spmd_sim_data(sim, instr->out[0], rank)[i] = x;
@@ -285,7 +285,7 @@ void spmd_sim_run(spmd_sim *sim)
             continue;
         }
         for (int32_t r = 0; r < sim->ranks; r++) {
-            if (instr->kind == DTP_INSTR_MOVE) {
+            if (instr->kind == DTP_INSTR_COPY) {
                 run_move(sim, instr, r);
             } else {
                 run_kernel(sim, instr, r);
@@ -302,10 +302,10 @@ static dtp_mesh_set partial_set(const dtp_layout *layout, dtp_reduce_op *op)
     dtp_mesh_set set = 0;
     *op = DTP_REDUCE_SUM;
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        if (layout->place[m].kind == DTP_PARTIAL) {
+        if (layout->placement[m].kind == DTP_PARTIAL) {
             set |= 1U << m;
-            if (layout->place[m].op != DTP_REDUCE_AVG) {
-                *op = (dtp_reduce_op)layout->place[m].op;
+            if (layout->placement[m].op != DTP_REDUCE_AVG) {
+                *op = (dtp_reduce_op)layout->placement[m].op;
             }
         }
     }
@@ -317,7 +317,7 @@ static double average_factor(const dtp_layout *layout, const dtp_mesh *mesh)
 {
     double n = 1;
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        if (layout->place[m].kind == DTP_PARTIAL && layout->place[m].op == DTP_REDUCE_AVG) {
+        if (layout->placement[m].kind == DTP_PARTIAL && layout->placement[m].op == DTP_REDUCE_AVG) {
             n *= (double)mesh->sizes[m];
         }
     }

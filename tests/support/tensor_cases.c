@@ -45,10 +45,11 @@ static void read_graph(const tensor_case *c, dtp_graph **out)
 
 static dtp_status change_graph(const tensor_case *c, tensor_fixture *f, dtp_err *err)
 {
-    dtp_graph_choices choices = {.microbatches = c->microbatches, .micro_dim = -1};
+    dtp_graph_variant variables = {.microbatches = c->microbatches, .micro_dim = -1};
     dtp_arena *arena = dtp_arena_create();
-    dtp_status s = dtp_remat_parse(c->remat ? "all" : "none", f->model, arena, &choices.remat, err);
-    s = s == DTP_OK ? dtp_graph_with_choices(f->model, &choices, 0, NULL, &f->graph, err) : s;
+    dtp_status s =
+        dtp_remat_parse(c->remat ? "all" : "none", f->model, arena, &variables.remat, err);
+    s = s == DTP_OK ? dtp_graph_with_variant(f->model, &variables, 0, NULL, &f->graph, err) : s;
     dtp_arena_destroy(arena);
     return s;
 }
@@ -73,16 +74,16 @@ void tensor_fixture_create(const tensor_case *c, tensor_fixture *f)
     s = s == DTP_OK ? read_machine(c, f, &err) : s;
     s = s == DTP_OK ? dtp_mesh_parse(c->mesh, &mesh, &err) : s;
     s = s == DTP_OK ? dtp_pricer_init(f->machine, &mesh, &f->pricer, &err) : s;
-    s = s == DTP_OK ? dtp_move_pricer_create(&f->pricer, &f->moves, &err) : s;
+    s = s == DTP_OK ? dtp_redistribution_pricer_create(&f->pricer, &f->moves, &err) : s;
     if (s != DTP_OK) {
         fail_msg("%s", err.msg);
     }
-    f->redistributor = dtp_move_pricer_redistributor(f->moves);
+    f->redistributor = dtp_redistribution_pricer_redistributor(f->moves);
 }
 
 void tensor_fixture_destroy(tensor_fixture *f)
 {
-    dtp_move_pricer_destroy(f->moves);
+    dtp_redistribution_pricer_destroy(f->moves);
     dtp_graph_destroy(f->graph);
     dtp_graph_destroy(f->model);
     dtp_machine_destroy(f->machine);
@@ -102,31 +103,31 @@ dtp_tensor_problem *tensor_fixture_problem(const tensor_fixture *f,
 /* ---- solutions ---------------------------------------------------------------------------------
  */
 
-int64_t tensor_optimum(const dtp_select_problem *p)
+int64_t tensor_optimum(const dtp_problem *p)
 {
-    const dtp_select_options options = dtp_select_options_init();
-    dtp_select_result r;
-    assert_int_equal(dtp_select_solve(p, &options, &r, NULL), DTP_OK);
+    const dtp_solve_options options = dtp_solve_options_init();
+    dtp_solve_result r;
+    assert_int_equal(dtp_solve(p, &options, &r, NULL), DTP_OK);
     assert_int_equal(r.status, DTP_CERT_OPTIMAL);
     const int64_t cost = r.value.cost;
-    dtp_select_result_free(&r);
+    dtp_solve_result_free(&r);
     return cost;
 }
 
-void tensor_solve_limited(dtp_select_problem *p, dtp_select_result *r)
+void tensor_solve_limited(dtp_problem *p, dtp_solve_result *r)
 {
-    const dtp_select_options options = dtp_select_options_init();
-    assert_int_equal(dtp_select_solve(p, &options, r, NULL), DTP_OK);
+    const dtp_solve_options options = dtp_solve_options_init();
+    assert_int_equal(dtp_solve(p, &options, r, NULL), DTP_OK);
     const int64_t peak = r->value.peak;
     for (int d = 3; d < 16; d++) {
-        dtp_select_result_free(r);
+        dtp_solve_result_free(r);
         p->usage_limit = peak - (peak >> d) - 1;
-        assert_int_equal(dtp_select_solve(p, &options, r, NULL), DTP_OK);
-        if (r->choice != NULL) {
+        assert_int_equal(dtp_solve(p, &options, r, NULL), DTP_OK);
+        if (r->assignment != NULL) {
             break;
         }
     }
-    assert_non_null(r->choice);
+    assert_non_null(r->assignment);
     assert_int_equal(r->status, DTP_CERT_OPTIMAL);
     assert_true(r->value.peak <= p->usage_limit);
 }
@@ -140,17 +141,17 @@ uint64_t tensor_draw(uint64_t *seed, uint64_t n)
     return (*seed >> 33) % n;
 }
 
-static bool allowed(const dtp_select_problem *s, int32_t e, int32_t a, int32_t b)
+static bool allowed(const dtp_problem *s, int32_t e, int32_t a, int32_t b)
 {
-    const int64_t cols = dtp_select_n_strategies(s, s->edge_b[e]);
-    return s->edge_cost[s->edge_first[e] + a * cols + b] < DTP_SELECT_FORBIDDEN;
+    const int64_t cols = dtp_problem_n_strategies(s, s->edge_b[e]);
+    return s->edge_cost[s->edge_first[e] + a * cols + b] < DTP_FORBIDDEN;
 }
 
 /* Changes one end of a forbidden pair, to any strategy that the other end allows. */
-static void repair(const dtp_select_problem *s, int32_t e, bool change_a, int32_t *selection)
+static void repair(const dtp_problem *s, int32_t e, bool change_a, int32_t *selection)
 {
     const int32_t a = s->edge_a[e], b = s->edge_b[e];
-    const int32_t node = change_a ? a : b, k = dtp_select_n_strategies(s, node);
+    const int32_t node = change_a ? a : b, k = dtp_problem_n_strategies(s, node);
     const int32_t from = selection[node];
     for (int32_t i = 0; i < k && !allowed(s, e, selection[a], selection[b]); i++) {
         selection[node] = (from + i) % k;
@@ -160,10 +161,10 @@ static void repair(const dtp_select_problem *s, int32_t e, bool change_a, int32_
 bool tensor_random_selection(const dtp_tensor_problem *p, uint64_t *seed, int32_t *selection)
 {
     enum { ROUNDS = 12 };
-    const dtp_select_problem *s = p->select;
+    const dtp_problem *s = p->select;
     bool clean = false;
-    for (int32_t i = 0; i < p->n_choices; i++) {
-        selection[i] = (int32_t)tensor_draw(seed, (uint64_t)p->choices[i].n_options);
+    for (int32_t i = 0; i < p->n_variables; i++) {
+        selection[i] = (int32_t)tensor_draw(seed, (uint64_t)p->variables[i].n_strategies);
     }
     for (int round = 0; round < ROUNDS && !clean; round++) {
         clean = true;

@@ -23,7 +23,7 @@ typedef struct tensor_fixture {
     dtp_graph *graph; /* with recomputation and microbatches */
     dtp_machine *machine;
     dtp_pricer pricer;
-    dtp_move_pricer *moves;
+    dtp_redistribution_pricer *moves;
     const dtp_redistributor *redistributor; /* of moves */
 } tensor_fixture;
 
@@ -40,9 +40,9 @@ dtp_tensor_problem *tensor_fixture_problem(const tensor_fixture *f,
                                            const dtp_tensor_options *options);
 
 /* The cost of the solver's answer, which it must have proven. */
-int64_t tensor_optimum(const dtp_select_problem *p);
+int64_t tensor_optimum(const dtp_problem *p);
 /* Sets a limit below what the optimum without one uses and solves; the answer is proven. */
-void tensor_solve_limited(dtp_select_problem *p, dtp_select_result *r);
+void tensor_solve_limited(dtp_problem *p, dtp_solve_result *r);
 
 uint64_t tensor_draw(uint64_t *seed, uint64_t n);
 /* A selection without forbidden pairs, as far as a few repairs find one; false when not. */

@@ -117,7 +117,7 @@ static dtp_status sweep(pareto_command *c, const dtp_graph *g, const dtp_machine
 {
     dtp_mesh mesh;
     dtp_plan_request request = dtp_plan_request_init();
-    dtp_graph_choices choices;
+    dtp_graph_variant choices;
     const char **texts = NULL;
     if (c->source.mesh != NULL) {
         DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));

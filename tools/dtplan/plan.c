@@ -64,7 +64,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 {
     plan_command *c = command;
     dtp_graph *g = NULL;
-    dtp_graph_choices choices;
+    dtp_graph_variant choices;
     dtp_machine *machine = NULL;
     c->source.model = operands[0];
     c->ctx.level = c->verbose ? DTP_LOG_INFO : DTP_LOG_WARN;

@@ -19,7 +19,7 @@ typedef struct plan_command {
     bool torch;          /* --compat torch */
     bool json, timings, verbose, comm_report, prices, unfold;
     tool_style_source styles;
-    dtp_choice_search search; /* --remat auto, --microbatches auto */
+    dtp_variant_search search; /* --remat auto, --microbatches auto */
     dtp_ctx ctx;
     int exit_code;
 } plan_command;
@@ -32,7 +32,7 @@ bool plan_is_by_pins(const plan_command *c);
 /* Plans the model's graph and prints and writes the result; what is infeasible sets the exit code.
  */
 dtp_status plan_run(plan_command *c, const dtp_graph *g, const dtp_machine *machine,
-                    const dtp_graph_choices *choices, dtp_err *err) DTP_MUST_CHECK;
+                    const dtp_graph_variant *choices, dtp_err *err) DTP_MUST_CHECK;
 /* --compat auto_mtf: reads the model, prints rules. */
 dtp_status plan_run_compat(const plan_command *c, dtp_err *err) DTP_MUST_CHECK;
 

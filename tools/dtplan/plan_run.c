@@ -62,7 +62,7 @@ static dtp_status read_pins(const dtp_graph *model, const dtp_plan_request *requ
                             dtp_arena *arena, dtp_pin_set *pins, dtp_err *err)
 {
     dtp_graph *changed = NULL;
-    DTP_TRY(dtp_graph_with_choices(model, request->choices, 0, NULL, &changed, err));
+    DTP_TRY(dtp_graph_with_variant(model, request->choices, 0, NULL, &changed, err));
     dtp_status s = dtp_pin_set_read(request->n_texts, request->texts, changed, request->mesh, arena,
                                     pins, err);
     dtp_graph_destroy(changed);
@@ -111,7 +111,7 @@ static dtp_status choose(plan_command *c, const dtp_graph *g, const dtp_machine 
         s = plan_by_pins(c, g, machine, request, arena, out, err);
     } else {
         s = c->search.remat || c->search.microbatches
-                ? dtp_plan_choices(mode_of(c), g, machine, request, &c->search, out, err)
+                ? dtp_plan_variants(mode_of(c), g, machine, request, &c->search, out, err)
                 : mode_of(c)(g, machine, request, out, err);
     }
     return tool_styles_say_place(&c->styles, s, err);
@@ -122,18 +122,18 @@ static dtp_status say_what_helps(const plan_command *c, const dtp_graph *g,
                                  const dtp_machine *machine, const dtp_plan_request *request,
                                  dtp_strbuf *out, dtp_err *err)
 {
-    const dtp_choice_search probe = {
+    const dtp_variant_search probe = {
         .remat = c->remat == NULL, .microbatches = c->microbatches == NULL, .first = true};
     dtp_plan_result result;
     if (c->limit_bytes == 0 || plan_is_by_pins(c) || (!probe.remat && !probe.microbatches)) {
         return DTP_OK;
     }
-    const dtp_status s = dtp_plan_choices(mode_of(c), g, machine, request, &probe, &result, err);
+    const dtp_status s = dtp_plan_variants(mode_of(c), g, machine, request, &probe, &result, err);
     if (s != DTP_OK) {
         return s == DTP_NOMEM ? s : DTP_OK; /* what cannot be done does not help */
     }
     if (result.plan != NULL) {
-        const char *text = dtp_choices_text(&result.plan->choices, result.arena);
+        const char *text = dtp_variant_text(&result.plan->choices, result.arena);
         out->failed = out->failed || text == NULL;
         dtp_strbuf_addf(out, "it fits with %s; 'auto' for both looks for the fastest\n",
                         text != NULL ? text : "");
@@ -157,7 +157,7 @@ static dtp_status say_result(plan_command *c, const dtp_graph *g, const dtp_mach
 
 /* g: the model's. */
 dtp_status plan_run(plan_command *c, const dtp_graph *g, const dtp_machine *machine,
-                    const dtp_graph_choices *choices, dtp_err *err)
+                    const dtp_graph_variant *choices, dtp_err *err)
 {
     dtp_mesh mesh;
     dtp_plan_request request;

@@ -92,7 +92,7 @@ void tool_print_graph(const dtp_graph *g, dtp_strbuf *out)
 /* ---- strategies ---------------------------------------------------------------------------------
  */
 
-static void print_place(const dtp_graph *g, const dtp_ttype *type, const dtp_place *p,
+static void print_place(const dtp_graph *g, const dtp_ttype *type, const dtp_placement *p,
                         dtp_strbuf *out)
 {
     if (p->kind == DTP_SHARD) {
@@ -108,13 +108,13 @@ void tool_print_strategies(const dtp_graph *g, dtp_strbuf *out)
 {
     for (int32_t n = 0; n < g->n_nodes; n++) {
         dtp_call_types types;
-        dtp_rule_set set;
+        dtp_sharding_rules set;
         dtp_op_call call = dtp_node_call(g, &g->nodes[n], &types);
-        dtp_op_rules(&call, true, &set);
+        dtp_sharding_rules_of(&call, true, &set);
         dtp_strbuf_addf(out, "%s (%s): %d rows on one mesh dim\n", g->nodes[n].name, call.op->name,
                         set.n);
         for (int32_t r = 0; r < set.n; r++) {
-            const dtp_rule *row = &set.rows[r];
+            const dtp_sharding_rule *row = &set.rows[r];
             dtp_strbuf_addf(out, "  %2d ", r);
             for (int32_t i = 0; i < call.n_in; i++) {
                 dtp_strbuf_add(out, i > 0 ? ", " : "");
@@ -184,7 +184,7 @@ static void print_certificate(const dtp_plan *plan, dtp_strbuf *out)
                         100.0 * c->unfolded_gap);
     }
     for (int32_t i = 0; i < c->n_prices; i++) {
-        const dtp_constraint_price *p = &c->prices[i];
+        const dtp_shadow_price *p = &c->prices[i];
         dtp_strbuf_addf(out, "price of '%s': %" PRId64 " ps%s%s\n", p->constraint, p->saves_ps,
                         p->relaxed_by_bytes > 0 ? " for 1 GiB more" : "",
                         p->exact ? "" : " (not proven)");
@@ -193,7 +193,7 @@ static void print_certificate(const dtp_plan *plan, dtp_strbuf *out)
 
 static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
 {
-    const dtp_graph_choices *c = &plan->choices;
+    const dtp_graph_variant *c = &plan->choices;
     for (int32_t i = 0; i < c->remat.n; i++) {
         dtp_strbuf_addf(out, "%s%s%s", i == 0 ? "recomputed: " : ", ", c->remat.items[i],
                         i + 1 == c->remat.n ? "\n" : "");
@@ -212,7 +212,8 @@ void tool_print_plan(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
                     plan->machine != NULL ? "machine " : "no machine",
                     plan->machine != NULL ? plan->machine : "");
     if (plan->rules_mode) {
-        const char *rules = dtp_rules_print(&plan->rules, &plan->mesh, &g->dims, plan->arena);
+        const char *rules =
+            dtp_layout_rules_print(&plan->rules, &plan->mesh, &g->dims, plan->arena);
         out->failed = out->failed || rules == NULL;
         dtp_strbuf_addf(out, "rules: %s\n",
                         rules == NULL || rules[0] == '\0' ? "(all replicated)" : rules);

@@ -12,12 +12,12 @@
 
 typedef struct solve_command {
     const char *file, *output, *without, *solver;
-    dtp_select_options options;
+    dtp_solve_options options;
     int64_t seed, threads, max_bytes;
     bool json;
     double time_s;
-    dtp_select_problem *problem;
-    dtp_select_result result;
+    dtp_problem *problem;
+    dtp_solve_result result;
 } solve_command;
 
 static double now_s(void)
@@ -62,7 +62,7 @@ static dtp_status read_solver(solve_command *c, dtp_err *err)
     static const char *const names[] = {"auto", "exact", "large"};
     for (int32_t i = 0; i < 3; i++) {
         if (strcmp(c->solver, names[i]) == 0) {
-            c->options.solver = (dtp_select_solver)i;
+            c->options.solver = (dtp_solver)i;
             return DTP_OK;
         }
     }
@@ -103,8 +103,8 @@ static void write_presolve(dtp_json_writer *w, const dtp_presolve_report *r)
 static void write_choice(dtp_json_writer *w, const solve_command *c)
 {
     dtp_json_begin_array(w, "choice", true);
-    for (int32_t i = 0; c->result.choice != NULL && i < c->problem->n_nodes; i++) {
-        dtp_json_write_int(w, NULL, c->result.choice[i]);
+    for (int32_t i = 0; c->result.assignment != NULL && i < c->problem->n_nodes; i++) {
+        dtp_json_write_int(w, NULL, c->result.assignment[i]);
     }
     dtp_json_end_array(w);
 }
@@ -112,8 +112,8 @@ static void write_choice(dtp_json_writer *w, const solve_command *c)
 /* What both the report and the solution file begin with. */
 static void write_verdict(dtp_json_writer *w, const char *format, const solve_command *c)
 {
-    const dtp_select_result *r = &c->result;
-    const bool found = r->choice != NULL;
+    const dtp_solve_result *r = &c->result;
+    const bool found = r->assignment != NULL;
     tool_report_begin(w, format);
     dtp_json_write_string(w, "name", c->problem->name);
     dtp_json_write_string(w, "status", dtp_cert_status_name(r->status));
@@ -129,7 +129,7 @@ static void write_verdict(dtp_json_writer *w, const char *format, const solve_co
         dtp_json_write_null(w, "bound");
     }
     if (found) {
-        dtp_json_write_double(w, "gap", dtp_select_gap(r));
+        dtp_json_write_double(w, "gap", dtp_solve_gap(r));
         dtp_json_write_int(w, "peak", r->value.peak);
     } else {
         dtp_json_write_null(w, "gap");
@@ -149,11 +149,11 @@ static void write_report(dtp_json_writer *w, const solve_command *c)
 
 static void print_report(const solve_command *c, dtp_strbuf *out)
 {
-    const dtp_select_result *r = &c->result;
+    const dtp_solve_result *r = &c->result;
     const dtp_presolve_size *a = &r->presolve.before, *b = &r->presolve.after;
     dtp_strbuf_addf(out, "%s: %s\n", c->problem->name, dtp_cert_status_name(r->status));
-    if (r->choice != NULL) {
-        tool_print_bounds(r->value.cost, "", r->bound, dtp_select_gap(r), out);
+    if (r->assignment != NULL) {
+        tool_print_bounds(r->value.cost, "", r->bound, dtp_solve_gap(r), out);
         dtp_strbuf_addf(out, "\npeak %" PRId64 " of %" PRId64 "\n", r->value.peak,
                         c->problem->usage_limit);
     }
@@ -184,13 +184,13 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
     DTP_TRY(read_solver(c, err));
     c->options.seed = (uint64_t)c->seed;
     c->options.threads = (int32_t)c->threads;
-    DTP_TRY(dtp_select_read(operands[0], c->max_bytes, &c->problem, err));
+    DTP_TRY(dtp_problem_read(operands[0], c->max_bytes, &c->problem, err));
     if (c->options.time_limit_s > 0.0) {
         /* The end of a round, checking and writing take less than reading. */
         c->options.time_limit_s -= 2.0 * (now_s() - start);
         c->options.time_limit_s = c->options.time_limit_s > 0.01 ? c->options.time_limit_s : 0.01;
     }
-    DTP_TRY(dtp_select_solve(c->problem, &c->options, &c->result, err));
+    DTP_TRY(dtp_solve(c->problem, &c->options, &c->result, err));
     c->time_s = now_s() - start;
     dtp_json_writer solution = {0}, w = {0};
     if (c->output != NULL) {
@@ -206,10 +206,10 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
 
 int dtplan_solve(int argc, char **argv)
 {
-    solve_command c = {.options = dtp_select_options_init(),
+    solve_command c = {.options = dtp_solve_options_init(),
                        .solver = "auto",
                        .seed = 1,
-                       .max_bytes = DTP_SELECT_MAX_BYTES};
+                       .max_bytes = DTP_PROBLEM_MAX_BYTES};
     c.threads = c.options.threads;
     const tool_option options[] = {
         {"--limit-s", TOOL_REAL, "S", &c.options.time_limit_s, 0.01, 1e7,
@@ -233,8 +233,8 @@ int dtplan_solve(int argc, char **argv)
     const tool_parse parse = {"dtplan solve FILE [options]", options, 1, 1};
     const int code = tool_run("dtplan", &parse, argc, argv, solve, &c);
     const bool infeasible = c.result.status == DTP_CERT_INFEASIBLE;
-    dtp_select_result_free(&c.result);
-    dtp_select_problem_destroy(c.problem);
+    dtp_solve_result_free(&c.result);
+    dtp_problem_destroy(c.problem);
     return code == TOOL_OK && infeasible ? TOOL_INFEASIBLE : code;
 }
 
@@ -246,14 +246,14 @@ typedef struct export_command {
     int64_t max_bytes;
 } export_command;
 
-static dtp_status export_problem(const export_command *c, const dtp_select_problem *p, dtp_err *err)
+static dtp_status export_problem(const export_command *c, const dtp_problem *p, dtp_err *err)
 {
     dtp_strbuf out = {0};
     dtp_status s = DTP_OK;
     if (strcmp(c->format, "lp") == 0) {
-        s = dtp_select_write_lp(p, &out, err);
+        s = dtp_problem_write_lp(p, &out, err);
     } else {
-        dtp_select_write_iopddl(p, &out);
+        dtp_problem_write_iopddl(p, &out);
     }
     s = s == DTP_OK ? tool_put_in(c->output, &out, err) : s;
     dtp_strbuf_free(&out);
@@ -263,19 +263,19 @@ static dtp_status export_problem(const export_command *c, const dtp_select_probl
 static dtp_status export_file(void *command, const char *const *operands, dtp_err *err)
 {
     const export_command *c = command;
-    dtp_select_problem *p = NULL;
+    dtp_problem *p = NULL;
     if (strcmp(c->format, "lp") != 0 && strcmp(c->format, "iopddl") != 0) {
         return DTP_FAIL(err, DTP_INVALID, "--format: '%s' is neither iopddl nor lp", c->format);
     }
-    DTP_TRY(dtp_select_read(operands[0], c->max_bytes, &p, err));
+    DTP_TRY(dtp_problem_read(operands[0], c->max_bytes, &p, err));
     dtp_status s = export_problem(c, p, err);
-    dtp_select_problem_destroy(p);
+    dtp_problem_destroy(p);
     return s;
 }
 
 int dtplan_export(int argc, char **argv)
 {
-    export_command c = {.format = "iopddl", .max_bytes = DTP_SELECT_MAX_BYTES};
+    export_command c = {.format = "iopddl", .max_bytes = DTP_PROBLEM_MAX_BYTES};
     const tool_option options[] = {
         {"--format", TOOL_STRING, "iopddl|lp", &c.format, 0, 0,
          "the contest's JSON (default) or CPLEX-LP"},

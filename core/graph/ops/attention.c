@@ -22,7 +22,7 @@ static const char *const CONTEXT_CHOICES[] = {"gather", "ring", NULL};
 
 static const dtp_attr_spec ATTRS[] = {
     DTP_ATTENTION_ATTRS,
-    {.key = "context", .kind = DTP_ATTR_ENUM, .choices = CONTEXT_CHOICES, .manner = true},
+    {.key = "context", .kind = DTP_ATTR_ENUM, .choices = CONTEXT_CHOICES, .implementation = true},
     {.key = NULL}};
 
 enum { N_ATTRS = sizeof ATTRS / sizeof ATTRS[0] - 1 };

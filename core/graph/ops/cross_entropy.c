@@ -202,38 +202,39 @@ static dtp_dim_role role_weight(const dtp_op_call *call, dtp_dim_id d)
 
 /* Adds a row for every dim by its role; the class weights stay whole. */
 static void add_rules(const dtp_op_call *call,
-                      dtp_dim_role (*role)(const dtp_op_call *, dtp_dim_id), dtp_rule_set *out)
+                      dtp_dim_role (*role)(const dtp_op_call *, dtp_dim_id),
+                      dtp_sharding_rules *out)
 {
     dtp_dim_id dims[DTP_MAX_OP_DIMS];
     int32_t n = dtp_call_dims(call, dims), weights = dtp_loss_terms_of(call).weights;
     for (int32_t i = 0; i < n; i++) {
         const int32_t before = out->n;
-        dtp_rule_set_add_role(out, call, dims[i], role(call, dims[i]));
+        dtp_sharding_rules_add_role(out, call, dims[i], role(call, dims[i]));
         if (weights >= 0 && out->n > before) {
-            out->rows[out->n - 1].in[weights] = (dtp_place){0};
+            out->rows[out->n - 1].in[weights] = (dtp_placement){0};
         }
     }
 }
 
-static void rules_cross_entropy(const dtp_op_call *call, bool linear, dtp_rule_set *out)
+static void rules_cross_entropy(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
 {
     (void)linear;
     add_rules(call, role_cross_entropy, out);
 }
 
-static void rules_grad(const dtp_op_call *call, bool linear, dtp_rule_set *out)
+static void rules_grad(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
 {
     (void)linear;
     add_rules(call, dtp_rows__role_parallel, out);
 }
 
-static void rules_pick(const dtp_op_call *call, bool linear, dtp_rule_set *out)
+static void rules_pick(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
 {
     (void)linear;
     add_rules(call, dtp_rows__role_reduced, out);
 }
 
-static void rules_weight(const dtp_op_call *call, bool linear, dtp_rule_set *out)
+static void rules_weight(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
 {
     (void)linear;
     add_rules(call, role_weight, out);

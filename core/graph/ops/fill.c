@@ -27,17 +27,17 @@ static dtp_status infer_fill(const dtp_op_call *call, bool has_out, dtp_ttype *o
 
 /* The operand's elements are not read: any split is kept, and partial sums are left alone and give
  * a replicated result. */
-static void rules_fill(const dtp_op_call *call, bool linear, dtp_rule_set *out)
+static void rules_fill(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
 {
     dtp_dim_id dims[DTP_MAX_OP_DIMS];
     const int32_t n = dtp_call_dims(call, dims);
     for (int32_t i = 0; i < n; i++) {
-        dtp_rule_set_add_role(out, call, dims[i],
-                              (dtp_dim_role){DTP_ROLE_PARALLEL, DTP_REDUCE_SUM});
+        dtp_sharding_rules_add_role(out, call, dims[i],
+                                    (dtp_dim_role){DTP_ROLE_PARALLEL, DTP_REDUCE_SUM});
     }
     if (linear && call->in[0].dtype != DTP_BOOL) {
-        dtp_rule_set_add_linear(out, call, 1U);
-        out->rows[out->n - 1].out[0] = (dtp_place){0};
+        dtp_sharding_rules_add_linear(out, call, 1U);
+        out->rows[out->n - 1].out[0] = (dtp_placement){0};
     }
 }
 

@@ -48,16 +48,16 @@ static dtp_dim_role role_reduce(const dtp_op_call *call, dtp_dim_id d)
 }
 
 /* Rows by role; sums and means also pass partial sums through. */
-static void rules_reduce(const dtp_op_call *call, bool linear, dtp_rule_set *out)
+static void rules_reduce(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
 {
     const int64_t kind = dtp_call_int(call, "kind");
     dtp_dim_id dims[DTP_MAX_OP_DIMS];
     const int32_t n = dtp_call_dims(call, dims);
     for (int32_t i = 0; i < n; i++) {
-        dtp_rule_set_add_role(out, call, dims[i], role_reduce(call, dims[i]));
+        dtp_sharding_rules_add_role(out, call, dims[i], role_reduce(call, dims[i]));
     }
     if (linear && (kind == KIND_SUM || kind == KIND_MEAN)) {
-        dtp_rule_set_add_linear(out, call, 1U);
+        dtp_sharding_rules_add_linear(out, call, 1U);
     }
 }
 

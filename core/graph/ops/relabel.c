@@ -65,7 +65,7 @@ static int32_t outermost(const dtp_ttype *type, int32_t first, int32_t n)
     return -1;
 }
 
-static void rules_relabel(const dtp_op_call *call, bool linear, dtp_rule_set *out)
+static void rules_relabel(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
 {
     dtp_relabel_group groups[DTP_MAX_RANK + 1];
     const int32_t n = dtp_relabel_groups(&call->in[0], &call->out[0], groups);
@@ -75,15 +75,15 @@ static void rules_relabel(const dtp_op_call *call, bool linear, dtp_rule_set *ou
         if (i < 0 || o < 0) {
             continue;
         }
-        dtp_rule *row = &out->rows[out->n++];
+        dtp_sharding_rule *row = &out->rows[out->n++];
         memset(row, 0, sizeof *row);
         row->dim = call->in[0].dims[i].id;
         row->out_dim = call->out[0].dims[o].id;
-        row->in[0] = (dtp_place){.kind = DTP_SHARD, .axis = (int8_t)i};
-        row->out[0] = (dtp_place){.kind = DTP_SHARD, .axis = (int8_t)o};
+        row->in[0] = (dtp_placement){.kind = DTP_SHARD, .axis = (int8_t)i};
+        row->out[0] = (dtp_placement){.kind = DTP_SHARD, .axis = (int8_t)o};
     }
     if (linear) {
-        dtp_rule_set_add_linear(out, call, 1U);
+        dtp_sharding_rules_add_linear(out, call, 1U);
     }
 }
 

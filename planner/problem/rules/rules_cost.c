@@ -43,7 +43,7 @@ static dtp_status sort_into_classes(dtp_rules_problem *p, dtp_err *err)
 typedef struct pricing {
     dtp_rules_problem *p;
     dtp_node_pricer *nodes;
-    dtp_rules rules;
+    dtp_layout_rules rules;
 } pricing;
 
 static void set_rules(pricing *job, const dtp_rules_set *s, int32_t a, bool on)
@@ -62,12 +62,12 @@ static dtp_status price_node(pricing *job, dtp_node_id id, dtp_node_price *price
     dtp_strategy strategy;
     DTP_TRY(dtp_strategy_from_rules(g, id, mesh, &job->rules, &strategy, err));
     for (int32_t i = 0; i < n->n_in; i++) {
-        DTP_TRY(dtp_rules_layout(&job->rules, mesh, &g->dims, &g->tensors[n->in[i]].type, false,
-                                 &in[i], err));
+        DTP_TRY(dtp_layout_rules_layout(&job->rules, mesh, &g->dims, &g->tensors[n->in[i]].type,
+                                        false, &in[i], err));
     }
     for (int32_t i = 0; i < n->n_out; i++) {
-        DTP_TRY(dtp_rules_layout(&job->rules, mesh, &g->dims, &g->tensors[n->out[i]].type, false,
-                                 &out[i], err));
+        DTP_TRY(dtp_layout_rules_layout(&job->rules, mesh, &g->dims, &g->tensors[n->out[i]].type,
+                                        false, &out[i], err));
     }
     return dtp_node_pricer_price(job->nodes, id, &strategy, in, out, price, err);
 }
@@ -112,7 +112,7 @@ static dtp_status price_class(pricing *job, dtp_rules_class *c, dtp_err *err)
     return DTP_OK;
 }
 
-/* The dearest assignments of all sets together fit, and so does every choice. */
+/* The dearest assignments of all sets together fit, and so does every assignment. */
 static dtp_status check_sum(const pricing *job, dtp_err *err)
 {
     int64_t sum = 0;
@@ -132,7 +132,7 @@ static dtp_status check_sum(const pricing *job, dtp_err *err)
 static dtp_status price_all(pricing *job, dtp_err *err)
 {
     dtp_rules_problem *p = job->p;
-    DTP_TRY(dtp_rules_create(p->arena, p->graph->dims.n, &job->rules, err));
+    DTP_TRY(dtp_layout_rules_create(p->arena, p->graph->dims.n, &job->rules, err));
     for (int32_t k = 0; k < p->n_classes; k++) {
         DTP_TRY(price_class(job, &p->classes[k], err));
     }

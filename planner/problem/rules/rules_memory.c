@@ -1,4 +1,4 @@
-/* Buffers of the graph with their lives, and the exact value of a choice.
+/* Buffers of the graph with their lives, and the exact value of a assignment.
  *
  * Memory at node i = parameters, states and inputs + results that are alive + what the node's own
  * lowering needs besides (staging, workspace, parts of a decomposition). A result written over a
@@ -119,7 +119,8 @@ dtp_status dtp_rules__buffers(dtp_rules_problem *p, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- value of a choice --------------------------------------------------------------------------
+/* ---- value of a assignment
+ * --------------------------------------------------------------------------
  */
 
 int64_t dtp_rules_buffer_bytes(const dtp_rules_problem *p, const dtp_rules_buffer *b, int32_t a)
@@ -133,12 +134,13 @@ int64_t dtp_rules_buffer_bytes(const dtp_rules_problem *p, const dtp_rules_buffe
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-int32_t dtp_rules_assignment(const dtp_rules_problem *p, int32_t s, const dtp_rules_choice *choice)
+int32_t dtp_rules_assignment(const dtp_rules_problem *p, int32_t s,
+                             const dtp_rules_choice *assignment)
 {
     const dtp_rules_set *set = &p->sets[s];
     uint8_t map[DTP_MAX_OP_DIMS];
     for (int32_t i = 0; i < set->n; i++) {
-        map[i] = choice->mesh_dims[p->name_of[set->dims[i]]];
+        map[i] = assignment->mesh_dims[p->name_of[set->dims[i]]];
     }
     for (int32_t a = 0; a < set->n_assign; a++) {
         if (set->n == 0 || memcmp(&set->assign[a * set->n], map, (size_t)set->n) == 0) {
@@ -154,10 +156,10 @@ typedef struct evaluation {
     int64_t *delta;  /* by node: bytes born there minus bytes that died before it */
 } evaluation;
 
-static bool choose(evaluation *e, const dtp_rules_choice *choice)
+static bool choose(evaluation *e, const dtp_rules_choice *assignment)
 {
     for (int32_t s = 0; s < e->p->n_sets; s++) {
-        e->chosen[s] = dtp_rules_assignment(e->p, s, choice);
+        e->chosen[s] = dtp_rules_assignment(e->p, s, assignment);
         if (e->chosen[s] < 0 || e->p->sets[s].forbidden[e->chosen[s]]) {
             return false;
         }
@@ -187,7 +189,7 @@ static void add_up(evaluation *e, dtp_rules_value *v)
     }
 }
 
-dtp_status dtp_rules_evaluate(const dtp_rules_problem *p, const dtp_rules_choice *choice,
+dtp_status dtp_rules_evaluate(const dtp_rules_problem *p, const dtp_rules_choice *assignment,
                               dtp_rules_value *out, dtp_err *err)
 {
     *out = (dtp_rules_value){.peak_node = -1};
@@ -195,7 +197,7 @@ dtp_status dtp_rules_evaluate(const dtp_rules_problem *p, const dtp_rules_choice
                     .chosen = calloc((size_t)p->n_sets + 1, sizeof *e.chosen),
                     .delta = calloc((size_t)p->graph->n_nodes + 2, sizeof *e.delta)};
     const bool ok = e.chosen != NULL && e.delta != NULL;
-    if (ok && choose(&e, choice)) {
+    if (ok && choose(&e, assignment)) {
         out->legal = true;
         add_up(&e, out);
     }

@@ -50,12 +50,12 @@ dtp_rule_splits dtp_rules_splits_of(uint8_t mask)
     return splits;
 }
 
-dtp_status dtp_rules_of_choice(const dtp_rules_problem *p, const dtp_rules_choice *choice,
-                               dtp_arena *arena, dtp_rules *out, dtp_err *err)
+dtp_status dtp_rules_of_choice(const dtp_rules_problem *p, const dtp_rules_choice *assignment,
+                               dtp_arena *arena, dtp_layout_rules *out, dtp_err *err)
 {
-    DTP_TRY(dtp_rules_create(arena, p->graph->dims.n, out, err));
+    DTP_TRY(dtp_layout_rules_create(arena, p->graph->dims.n, out, err));
     for (int32_t i = 0; i < p->n_names; i++) {
-        out->splits[p->names[i]] = dtp_rules_splits_of(choice->mesh_dims[i]);
+        out->splits[p->names[i]] = dtp_rules_splits_of(assignment->mesh_dims[i]);
     }
     return DTP_OK;
 }

@@ -74,13 +74,14 @@ typedef struct dtp_rules_choice {
 /* The splits of a mask, in mesh order. */
 dtp_rule_splits dtp_rules_splits_of(uint8_t mask);
 
-/* The choice as layout rules, in `arena`. */
-dtp_status dtp_rules_of_choice(const dtp_rules_problem *p, const dtp_rules_choice *choice,
-                               dtp_arena *arena, dtp_rules *out, dtp_err *err) DTP_MUST_CHECK;
+/* The assignment as layout rules, in `arena`. */
+dtp_status dtp_rules_of_choice(const dtp_rules_problem *p, const dtp_rules_choice *assignment,
+                               dtp_arena *arena, dtp_layout_rules *out,
+                               dtp_err *err) DTP_MUST_CHECK;
 
-/* Index of a set's assignment under a choice, -1 when it has none. */
+/* Index of a set's assignment under a assignment, -1 when it has none. */
 int32_t dtp_rules_assignment(const dtp_rules_problem *p, int32_t set,
-                             const dtp_rules_choice *choice);
+                             const dtp_rules_choice *assignment);
 /* Bytes per rank of a buffer under an assignment of its set. */
 int64_t dtp_rules_buffer_bytes(const dtp_rules_problem *p, const dtp_rules_buffer *b, int32_t a);
 
@@ -91,8 +92,8 @@ typedef struct dtp_rules_value {
     dtp_node_id peak_node; /* where the peak is; -1 in a graph without nodes */
 } dtp_rules_value;
 
-/* Exact cost and peak of a choice, in integers. DTP_NOMEM. */
-dtp_status dtp_rules_evaluate(const dtp_rules_problem *p, const dtp_rules_choice *choice,
+/* Exact cost and peak of a assignment, in integers. DTP_NOMEM. */
+dtp_status dtp_rules_evaluate(const dtp_rules_problem *p, const dtp_rules_choice *assignment,
                               dtp_rules_value *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* A readable listing: every class with its price and memory under every assignment. */

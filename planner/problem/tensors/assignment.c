@@ -5,9 +5,10 @@
 #include "planner/problem/tensors/tensor_problem.h"
 #include "core/plan/node_layouts.h"
 
-static const dtp_option *chosen(const dtp_tensor_problem *p, const int32_t *selection, int32_t i)
+static const dtp_tensor_strategy *chosen(const dtp_tensor_problem *p, const int32_t *selection,
+                                         int32_t i)
 {
-    return &p->choices[i].options[selection[i]];
+    return &p->variables[i].options[selection[i]];
 }
 
 /* What a strategy leaves and wants, splits in mesh order. */
@@ -41,7 +42,7 @@ static dtp_status allocate(const dtp_tensor_problem *p, dtp_arena *arena, dtp_sh
                           g->n_tensors);
 }
 
-/* Tensors without a choice are kept as their op leaves or reads them. */
+/* Tensors without a assignment are kept as their op leaves or reads them. */
 static dtp_status place_node(const dtp_tensor_problem *p, dtp_node_id id, dtp_sharding *out,
                              dtp_err *err)
 {
@@ -49,12 +50,12 @@ static dtp_status place_node(const dtp_tensor_problem *p, dtp_node_id id, dtp_sh
     dtp_node_layouts l;
     DTP_TRY(natural_layouts(p, id, &out->strategies[id], &l, err));
     for (int32_t i = 0; i < node->n_in; i++) {
-        if (p->choice_of_tensor[node->in[i]] < 0) {
+        if (p->variable_of_tensor[node->in[i]] < 0) {
             out->layouts[node->in[i]] = l.in[i];
         }
     }
     for (int32_t i = 0; i < node->n_out; i++) {
-        if (p->choice_of_tensor[node->out[i]] < 0) {
+        if (p->variable_of_tensor[node->out[i]] < 0) {
             out->layouts[node->out[i]] = l.out[i];
         }
     }
@@ -67,18 +68,18 @@ dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *selec
     const dtp_graph *g = p->graph;
     DTP_TRY(allocate(p, arena, out, err));
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        const int32_t c = p->choice_of_tensor[t];
+        const int32_t c = p->variable_of_tensor[t];
         out->layouts[t] = c >= 0 ? chosen(p, selection, c)->layout
                                  : dtp_layout_replicated(g->tensors[t].type.rank, out->mesh.n_dims);
     }
     for (dtp_node_id id = 0; id < g->n_nodes; id++) {
-        out->strategies[id] = chosen(p, selection, p->choice_of_node[id])->strategy;
+        out->strategies[id] = chosen(p, selection, p->variable_of_node[id])->strategy;
         DTP_TRY(place_node(p, id, out, err));
     }
-    DTP_TRY(dtp_sharding_add_views(out, arena, err));
+    DTP_TRY(dtp_sharding_add_replicas(out, arena, err));
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         for (int phase = 0; phase < 3; phase++) {
-            const int32_t c = p->choice_of_view[phase][t];
+            const int32_t c = p->variable_of_replica[phase][t];
             if (c >= 0) {
                 out->views[phase][t] = chosen(p, selection, c)->layout;
             }
@@ -90,9 +91,9 @@ dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *selec
 /* ---- sharding -> selection ---------------------------------------------------------------------
  */
 
-static int32_t find_layout(const dtp_choice *c, const dtp_layout *layout, bool own)
+static int32_t find_layout(const dtp_tensor_variable *c, const dtp_layout *layout, bool own)
 {
-    for (int32_t i = 0; i < c->n_options; i++) {
+    for (int32_t i = 0; i < c->n_strategies; i++) {
         if (c->options[i].own == own && dtp_layout_equal(&c->options[i].layout, layout)) {
             return i;
         }
@@ -117,16 +118,16 @@ static bool same_node_layouts(const dtp_node *node, const dtp_node_layouts *a,
 static dtp_status find_strategy(const dtp_tensor_problem *p, dtp_node_id id,
                                 const dtp_strategy *strategy, int32_t *out, dtp_err *err)
 {
-    const dtp_choice *c = &p->choices[p->choice_of_node[id]];
+    const dtp_tensor_variable *c = &p->variables[p->variable_of_node[id]];
     dtp_node_layouts want, have;
     *out = -1;
-    for (int32_t i = 0; i < c->n_options && *out < 0; i++) {
+    for (int32_t i = 0; i < c->n_strategies && *out < 0; i++) {
         *out = memcmp(&c->options[i].strategy, strategy, sizeof *strategy) == 0 ? i : -1;
     }
     if (*out >= 0 || natural_layouts(p, id, strategy, &want, NULL) != DTP_OK) {
         return DTP_OK;
     }
-    for (int32_t i = 0; i < c->n_options && *out < 0; i++) {
+    for (int32_t i = 0; i < c->n_strategies && *out < 0; i++) {
         DTP_TRY(natural_layouts(p, id, &c->options[i].strategy, &have, err));
         *out = same_node_layouts(&p->graph->nodes[id], &want, &have) ? i : -1;
     }
@@ -134,41 +135,42 @@ static dtp_status find_strategy(const dtp_tensor_problem *p, dtp_node_id id,
 }
 
 /* False when an instance decided otherwise, or the option is not there. */
-static bool settle(int32_t *selection, int32_t choice, int32_t option)
+static bool settle(int32_t *selection, int32_t assignment, int32_t option)
 {
-    const bool agrees = option >= 0 && (selection[choice] < 0 || selection[choice] == option);
-    selection[choice] = option;
+    const bool agrees =
+        option >= 0 && (selection[assignment] < 0 || selection[assignment] == option);
+    selection[assignment] = option;
     return agrees;
 }
 
 /* The cheapest option of every view, the rest as it is. */
 static void choose_views(const dtp_tensor_problem *p, int32_t *selection, int64_t *cost)
 {
-    const dtp_select_problem *s = p->select;
-    for (int32_t i = 0; i < p->n_choices; i++) {
-        const dtp_choice *c = &p->choices[i];
-        if (c->kind != DTP_DECIDE_VIEW) {
+    const dtp_problem *s = p->select;
+    for (int32_t i = 0; i < p->n_variables; i++) {
+        const dtp_tensor_variable *c = &p->variables[i];
+        if (c->kind != DTP_DECIDE_REPLICA) {
             continue;
         }
-        for (int32_t k = 0; k < c->n_options; k++) {
+        for (int32_t k = 0; k < c->n_strategies; k++) {
             cost[s->first[i] + k] = s->cost[s->first[i] + k];
         }
     }
     for (int32_t e = 0; e < s->n_edges; e++) {
         const int32_t a = s->edge_a[e], b = s->edge_b[e];
-        const int32_t view = p->choices[a].kind == DTP_DECIDE_VIEW   ? a
-                             : p->choices[b].kind == DTP_DECIDE_VIEW ? b
-                                                                     : -1;
-        const int64_t cols = dtp_select_n_strategies(s, b);
-        for (int32_t k = 0; view >= 0 && k < p->choices[view].n_options; k++) {
+        const int32_t view = p->variables[a].kind == DTP_DECIDE_REPLICA   ? a
+                             : p->variables[b].kind == DTP_DECIDE_REPLICA ? b
+                                                                          : -1;
+        const int64_t cols = dtp_problem_n_strategies(s, b);
+        for (int32_t k = 0; view >= 0 && k < p->variables[view].n_strategies; k++) {
             const int64_t row = view == a ? k : selection[a], col = view == b ? k : selection[b];
             int64_t *to = &cost[s->first[view] + k];
-            *to = dtp_select_add_cost(*to, s->edge_cost[s->edge_first[e] + row * cols + col]);
+            *to = dtp_problem_add_cost(*to, s->edge_cost[s->edge_first[e] + row * cols + col]);
         }
     }
-    for (int32_t i = 0; i < p->n_choices; i++) {
-        for (int32_t k = 0; p->choices[i].kind == DTP_DECIDE_VIEW && k < p->choices[i].n_options;
-             k++) {
+    for (int32_t i = 0; i < p->n_variables; i++) {
+        for (int32_t k = 0;
+             p->variables[i].kind == DTP_DECIDE_REPLICA && k < p->variables[i].n_strategies; k++) {
             const int64_t at = s->first[i];
             selection[i] =
                 selection[i] < 0 || cost[at + k] < cost[at + selection[i]] ? k : selection[i];
@@ -183,35 +185,36 @@ static dtp_status find_options(const dtp_tensor_problem *p, const dtp_sharding *
     for (dtp_node_id id = 0; id < g->n_nodes && *found; id++) {
         int32_t option;
         DTP_TRY(find_strategy(p, id, &s->strategies[id], &option, err));
-        *found = settle(selection, p->choice_of_node[id], option);
+        *found = settle(selection, p->variable_of_node[id], option);
     }
     for (dtp_tensor_id t = 0; t < g->n_tensors && *found; t++) {
-        const int32_t c = p->choice_of_tensor[t];
-        *found = c < 0 || settle(selection, c, find_layout(&p->choices[c], &s->layouts[t], false));
-        for (int phase = 0; phase < 3 && *found && dtp_sharding_has_views(s); phase++) {
-            const int32_t v = p->choice_of_view[phase][t];
+        const int32_t c = p->variable_of_tensor[t];
+        *found =
+            c < 0 || settle(selection, c, find_layout(&p->variables[c], &s->layouts[t], false));
+        for (int phase = 0; phase < 3 && *found && dtp_sharding_has_replicas(s); phase++) {
+            const int32_t v = p->variable_of_replica[phase][t];
             const dtp_layout *view = &s->views[phase][t];
             const bool own = dtp_layout_equal(view, &s->layouts[t]);
-            *found = v < 0 || settle(selection, v, find_layout(&p->choices[v], view, own));
+            *found = v < 0 || settle(selection, v, find_layout(&p->variables[v], view, own));
         }
     }
     return DTP_OK;
 }
 
-dtp_status dtp_tensor_selection(const dtp_tensor_problem *p, const dtp_sharding *s,
-                                int32_t *selection, bool *found, dtp_err *err)
+dtp_status dtp_tensor_assignment(const dtp_tensor_problem *p, const dtp_sharding *s,
+                                 int32_t *selection, bool *found, dtp_err *err)
 {
     *found = s->n_nodes == p->graph->n_nodes && s->n_tensors == p->graph->n_tensors;
-    for (int32_t i = 0; i < p->n_choices; i++) {
+    for (int32_t i = 0; i < p->n_variables; i++) {
         selection[i] = -1;
     }
     DTP_TRY(find_options(p, s, selection, found, err));
-    if (!*found || dtp_sharding_has_views(s)) {
+    if (!*found || dtp_sharding_has_replicas(s)) {
         return DTP_OK;
     }
-    int64_t *cost = calloc((size_t)p->select->first[p->n_choices] + 1, sizeof *cost);
+    int64_t *cost = calloc((size_t)p->select->first[p->n_variables] + 1, sizeof *cost);
     if (cost == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d views", p->n_choices);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d views", p->n_variables);
     }
     choose_views(p, selection, cost);
     free(cost);

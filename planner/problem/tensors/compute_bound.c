@@ -9,7 +9,7 @@ static dtp_status sum_classes(tensor_build *b, double *seconds, dtp_err *err)
 {
     double ps = 0.0;
     DTP_TRY(dtp_node_classes_find(b->g, b->arena, &b->classes, err));
-    DTP_TRY(dtp_tensor__options(b, err));
+    DTP_TRY(dtp_tensor__strategies(b, err));
     for (int32_t k = 0; k < b->classes.n; k++) {
         ps += (double)b->classes.count[k] * (double)b->options[k].least_kernel_ps;
     }
@@ -17,8 +17,8 @@ static dtp_status sum_classes(tensor_build *b, double *seconds, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status dtp_tensor_least_compute(const dtp_graph *g, const dtp_pricer *pricer, double *seconds,
-                                    dtp_err *err)
+dtp_status dtp_compute_bound(const dtp_graph *g, const dtp_pricer *pricer, double *seconds,
+                             dtp_err *err)
 {
     dtp_tensor_problem p = {.graph = g, .pricer = pricer};
     tensor_build b = {.p = &p, .g = g, .mesh = &pricer->mesh, .arena = dtp_arena_create()};

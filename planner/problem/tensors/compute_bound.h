@@ -6,7 +6,7 @@
 
 /* Seconds of a step in kernels when every node runs in its quickest way on the pricer's mesh, even
  * splits alone. No timeline is shorter. */
-dtp_status dtp_tensor_least_compute(const dtp_graph *g, const dtp_pricer *pricer, double *seconds,
-                                    dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_compute_bound(const dtp_graph *g, const dtp_pricer *pricer, double *seconds,
+                             dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -1,4 +1,4 @@
-/* The matrix of prices of an edge: redistributions between the layouts of two choices, each as
+/* The matrix of prices of an edge: redistributions between the layouts of two variables, each as
  * often as the step runs it. */
 #include "planner/problem/tensors/edge_costs.h"
 
@@ -11,17 +11,16 @@
 int64_t dtp_tensor__times(tensor_build *b, int64_t ps, int64_t count)
 {
     int64_t all = 0;
-    const bool forbidden = ps >= DTP_SELECT_FORBIDDEN;
+    const bool forbidden = ps >= DTP_FORBIDDEN;
     const bool fits = !forbidden && dtp_cost_add(&all, ps, count);
     b->too_large = b->too_large || (!forbidden && !fits);
-    return fits ? all : DTP_SELECT_FORBIDDEN;
+    return fits ? all : DTP_FORBIDDEN;
 }
 
 int64_t dtp_tensor__plus(tensor_build *b, int64_t x, int64_t y)
 {
-    const int64_t sum = dtp_select_add_cost(x, y);
-    b->too_large = b->too_large || (sum >= DTP_SELECT_FORBIDDEN && x < DTP_SELECT_FORBIDDEN &&
-                                    y < DTP_SELECT_FORBIDDEN);
+    const int64_t sum = dtp_problem_add_cost(x, y);
+    b->too_large = b->too_large || (sum >= DTP_FORBIDDEN && x < DTP_FORBIDDEN && y < DTP_FORBIDDEN);
     return sum;
 }
 
@@ -34,29 +33,29 @@ typedef struct node_port {
 
 static node_port operand_of(const tensor_build *b, int32_t group, int32_t i)
 {
-    const class_options *c = dtp_tensor__class_of(b, group);
+    const class_strategies *c = dtp_tensor__class_of(b, group);
     return (node_port){&b->node_groups[group], &c->in[i], c->in_of[i]};
 }
 
 static node_port output_of(const tensor_build *b, int32_t group, int32_t i)
 {
-    const class_options *c = dtp_tensor__class_of(b, group);
+    const class_strategies *c = dtp_tensor__class_of(b, group);
     return (node_port){&b->node_groups[group], &c->out[i], c->out_of[i]};
 }
 
 /* Those that some option has. */
 static void list_port(const node_port *port, const dtp_layout **out)
 {
-    for (int32_t k = 0; k < port->group->n_options; k++) {
+    for (int32_t k = 0; k < port->group->n_strategies; k++) {
         const int32_t i = port->of_option[port->group->option[k]];
         out[i] = &port->layouts->items[i];
     }
 }
 
-static void list_choice(const dtp_choice *choice, const dtp_layout **out)
+static void list_variable(const dtp_tensor_variable *assignment, const dtp_layout **out)
 {
-    for (int32_t k = 0; k < choice->n_options; k++) {
-        out[k] = &choice->options[k].layout;
+    for (int32_t k = 0; k < assignment->n_strategies; k++) {
+        out[k] = &assignment->options[k].layout;
     }
 }
 
@@ -70,7 +69,7 @@ static void forbid_moves(const tensor_build *b, const link *l, const move_table 
         const dtp_layout *from = moves->layouts[i];
         for (int32_t k = 0; k < moves->n_to; k++) {
             if (from != NULL && !dtp_layout_equal(from, moves->layouts[moves->n_from + k])) {
-                moves->ps[(size_t)i * (size_t)moves->n_to + (size_t)k] = DTP_SELECT_FORBIDDEN;
+                moves->ps[(size_t)i * (size_t)moves->n_to + (size_t)k] = DTP_FORBIDDEN;
             }
         }
     }
@@ -78,29 +77,30 @@ static void forbid_moves(const tensor_build *b, const link *l, const move_table 
 
 static dtp_status fill_made(tensor_build *b, const link *l, int64_t *m, dtp_err *err)
 {
-    const dtp_choice *tensor = &b->p->choices[l->b];
+    const dtp_tensor_variable *tensor = &b->p->variables[l->b];
     const node_port from = output_of(b, l->node, (int32_t)l->operands);
     move_table moves;
-    DTP_TRY(dtp_tensor__moves_create(from.layouts->n, tensor->n_options, &moves, err));
+    DTP_TRY(dtp_tensor__redistributions_create(from.layouts->n, tensor->n_strategies, &moves, err));
     list_port(&from, moves.layouts);
-    list_choice(tensor, moves.layouts + moves.n_from);
-    const dtp_status s = dtp_tensor__moves_price(b, &b->g->tensors[l->tensor].type, &moves, err);
+    list_variable(tensor, moves.layouts + moves.n_from);
+    const dtp_status s =
+        dtp_tensor__redistributions_price(b, &b->g->tensors[l->tensor].type, &moves, err);
     if (s == DTP_OK) {
         forbid_moves(b, l, &moves);
     }
-    for (int32_t o = 0; o < from.group->n_options && s == DTP_OK; o++) {
+    for (int32_t o = 0; o < from.group->n_strategies && s == DTP_OK; o++) {
         const int32_t row = from.of_option[from.group->option[o]];
         const int64_t *ps = moves.ps + (size_t)row * (size_t)moves.n_to;
         for (int32_t k = 0; k < moves.n_to; k++) {
             m[(size_t)o * (size_t)moves.n_to + (size_t)k] = dtp_tensor__times(b, ps[k], l->count);
         }
     }
-    dtp_tensor__moves_free(&moves);
+    dtp_tensor__redistributions_free(&moves);
     return s;
 }
 
 /* An earlier operand of the mask wants the same layout: brought once. */
-static bool wanted_before(const class_options *c, uint32_t operands, int32_t i, int32_t option)
+static bool wanted_before(const class_strategies *c, uint32_t operands, int32_t i, int32_t option)
 {
     for (int32_t j = 0; j < i; j++) {
         if ((operands >> j & 1U) != 0 && dtp_layout_equal(&c->in[j].items[c->in_of[j][option]],
@@ -115,8 +115,8 @@ static bool wanted_before(const class_options *c, uint32_t operands, int32_t i, 
 static void add_operand(tensor_build *b, const link *l, int32_t i, const int64_t *ps, int64_t *row)
 {
     const node_port to = operand_of(b, l->node, i);
-    const class_options *c = dtp_tensor__class_of(b, l->node);
-    for (int32_t k = 0; k < to.group->n_options; k++) {
+    const class_strategies *c = dtp_tensor__class_of(b, l->node);
+    for (int32_t k = 0; k < to.group->n_strategies; k++) {
         const int32_t option = to.group->option[k];
         if (!wanted_before(c, l->operands, i, option)) {
             const int64_t all = dtp_tensor__times(b, ps[to.of_option[option]], l->count);
@@ -127,18 +127,19 @@ static void add_operand(tensor_build *b, const link *l, int32_t i, const int64_t
 
 static dtp_status read_operand(tensor_build *b, const link *l, int32_t i, int64_t *m, dtp_err *err)
 {
-    const dtp_choice *tensor = &b->p->choices[l->a];
+    const dtp_tensor_variable *tensor = &b->p->variables[l->a];
     const node_port to = operand_of(b, l->node, i);
     move_table moves;
-    DTP_TRY(dtp_tensor__moves_create(tensor->n_options, to.layouts->n, &moves, err));
-    list_choice(tensor, moves.layouts);
+    DTP_TRY(dtp_tensor__redistributions_create(tensor->n_strategies, to.layouts->n, &moves, err));
+    list_variable(tensor, moves.layouts);
     list_port(&to, moves.layouts + moves.n_from);
-    const dtp_status s = dtp_tensor__moves_price(b, &b->g->tensors[l->tensor].type, &moves, err);
+    const dtp_status s =
+        dtp_tensor__redistributions_price(b, &b->g->tensors[l->tensor].type, &moves, err);
     for (int32_t r = 0; r < moves.n_from && s == DTP_OK; r++) {
         add_operand(b, l, i, moves.ps + (size_t)r * (size_t)moves.n_to,
-                    m + (size_t)r * (size_t)to.group->n_options);
+                    m + (size_t)r * (size_t)to.group->n_strategies);
     }
-    dtp_tensor__moves_free(&moves);
+    dtp_tensor__redistributions_free(&moves);
     return s;
 }
 
@@ -148,16 +149,17 @@ static dtp_status pass_operand(tensor_build *b, const link *l, int32_t i, int64_
     const int32_t maker = b->group_of_node[b->g->tensors[l->tensor].producer];
     const node_port from = output_of(b, maker, l->output), to = operand_of(b, l->node, i);
     move_table moves;
-    DTP_TRY(dtp_tensor__moves_create(from.layouts->n, to.layouts->n, &moves, err));
+    DTP_TRY(dtp_tensor__redistributions_create(from.layouts->n, to.layouts->n, &moves, err));
     list_port(&from, moves.layouts);
     list_port(&to, moves.layouts + moves.n_from);
-    const dtp_status s = dtp_tensor__moves_price(b, &b->g->tensors[l->tensor].type, &moves, err);
-    for (int32_t r = 0; r < from.group->n_options && s == DTP_OK; r++) {
+    const dtp_status s =
+        dtp_tensor__redistributions_price(b, &b->g->tensors[l->tensor].type, &moves, err);
+    for (int32_t r = 0; r < from.group->n_strategies && s == DTP_OK; r++) {
         const int32_t row = from.of_option[from.group->option[r]];
         add_operand(b, l, i, moves.ps + (size_t)row * (size_t)moves.n_to,
-                    m + (size_t)r * (size_t)to.group->n_options);
+                    m + (size_t)r * (size_t)to.group->n_strategies);
     }
-    dtp_tensor__moves_free(&moves);
+    dtp_tensor__redistributions_free(&moves);
     return s;
 }
 
@@ -176,21 +178,23 @@ static dtp_status fill_operands(tensor_build *b, const link *l, int64_t *m, dtp_
  * layout is no copy. */
 static dtp_status fill_viewed(tensor_build *b, const link *l, int64_t *m, dtp_err *err)
 {
-    const dtp_choice *tensor = &b->p->choices[l->a], *view = &b->p->choices[l->b];
+    const dtp_tensor_variable *tensor = &b->p->variables[l->a], *view = &b->p->variables[l->b];
     move_table moves;
-    DTP_TRY(dtp_tensor__moves_create(tensor->n_options, view->n_options, &moves, err));
-    list_choice(tensor, moves.layouts);
-    for (int32_t j = 0; j < view->n_options; j++) {
+    DTP_TRY(
+        dtp_tensor__redistributions_create(tensor->n_strategies, view->n_strategies, &moves, err));
+    list_variable(tensor, moves.layouts);
+    for (int32_t j = 0; j < view->n_strategies; j++) {
         moves.layouts[moves.n_from + j] = view->options[j].own ? NULL : &view->options[j].layout;
     }
-    const dtp_status s = dtp_tensor__moves_price(b, &b->g->tensors[l->tensor].type, &moves, err);
+    const dtp_status s =
+        dtp_tensor__redistributions_price(b, &b->g->tensors[l->tensor].type, &moves, err);
     for (size_t x = 0; s == DTP_OK && x < (size_t)moves.n_from * (size_t)moves.n_to; x++) {
         const dtp_layout *from = &tensor->options[x / (size_t)moves.n_to].layout;
-        const dtp_option *to = &view->options[x % (size_t)moves.n_to];
+        const dtp_tensor_strategy *to = &view->options[x % (size_t)moves.n_to];
         const bool allowed = to->own == dtp_layout_equal(from, &to->layout);
-        m[x] = allowed ? dtp_tensor__times(b, moves.ps[x], l->count) : DTP_SELECT_FORBIDDEN;
+        m[x] = allowed ? dtp_tensor__times(b, moves.ps[x], l->count) : DTP_FORBIDDEN;
     }
-    dtp_tensor__moves_free(&moves);
+    dtp_tensor__redistributions_free(&moves);
     return s;
 }
 
@@ -198,9 +202,9 @@ static dtp_status fill_viewed(tensor_build *b, const link *l, int64_t *m, dtp_er
 static dtp_status hand_over(tensor_build *b, const link *l, const int64_t *m, size_t rows,
                             dtp_err *err)
 {
-    dtp_select_problem *p = b->p->select;
+    dtp_problem *p = b->p->select;
     if (l->a != l->b) {
-        return dtp_select_add_edge(p, l->a, l->b, m, err);
+        return dtp_problem_add_edge(p, l->a, l->b, m, err);
     }
     for (size_t i = 0; i < rows; i++) {
         int64_t *cost = &p->cost[p->first[l->a] + (int64_t)i];
@@ -211,8 +215,8 @@ static dtp_status hand_over(tensor_build *b, const link *l, const int64_t *m, si
 
 dtp_status dtp_tensor__edge(tensor_build *b, const link *l, dtp_err *err)
 {
-    const size_t rows = (size_t)b->p->choices[l->a].n_options;
-    const size_t cols = (size_t)b->p->choices[l->b].n_options;
+    const size_t rows = (size_t)b->p->variables[l->a].n_strategies;
+    const size_t cols = (size_t)b->p->variables[l->b].n_strategies;
     int64_t *m = calloc(rows * cols + 1, sizeof *m);
     dtp_status s = DTP_OK;
     if (m == NULL) {

@@ -6,10 +6,10 @@
 
 typedef enum link_kind { LINK_MADE, LINK_VIEWED, LINK_READ, LINK_PASSED } link_kind;
 
-/* One price between two choices. */
+/* One price between two variables. */
 typedef struct link {
     link_kind kind;
-    int32_t a, b;      /* choices, in the direction of the data */
+    int32_t a, b;      /* variables, in the direction of the data */
     uint32_t operands; /* MADE: the output; READ, PASSED: bit i: operand i is the tensor */
     int32_t output;    /* PASSED: of node a */
     int32_t node;      /* MADE: group of the maker; READ, PASSED: of the reader */
@@ -18,8 +18,8 @@ typedef struct link {
     int64_t count;      /* how often it runs in a step, over all instances */
 } link;
 
-/* Adds the edge of a link to the selection problem; a link of one choice with itself adds to the
- * costs of that choice. */
+/* Adds the edge of a link to the selection problem; a link of one assignment with itself adds to
+ * the costs of that assignment. */
 dtp_status dtp_tensor__edge(tensor_build *b, const link *l, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

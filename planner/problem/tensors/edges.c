@@ -1,7 +1,7 @@
-/* Which choices have a price between them. Every node and tensor of the graph is walked; what comes
- * out is a list of (kind, choice a, choice b, operands) in which equal entries are the instances of
- * folded blocks, so that a matrix is made once and multiplied by their number, and by the
- * microbatches where the node that moves the data runs for each of them.
+/* Which variables have a price between them. Every node and tensor of the graph is walked; what
+ * comes out is a list of (kind, assignment a, assignment b, operands) in which equal entries are
+ * the instances of folded blocks, so that a matrix is made once and multiplied by their number, and
+ * by the microbatches where the node that moves the data runs for each of them.
  *
  *   made    op -> tensor: an output is brought to where it is kept
  *   viewed  tensor -> view: the copy of a phase is made
@@ -47,8 +47,8 @@ static link passed_link(const tensor_build *b, dtp_tensor_id t)
     const dtp_graph_tensor *tensor = &b->g->tensors[t];
     const dtp_node_id reader = b->reader[b->first_reader[t]];
     return (link){.kind = LINK_PASSED,
-                  .a = b->p->choice_of_node[tensor->producer],
-                  .b = b->p->choice_of_node[reader],
+                  .a = b->p->variable_of_node[tensor->producer],
+                  .b = b->p->variable_of_node[reader],
                   .operands = operands_of(&b->g->nodes[reader], t),
                   .output = tensor->out_index,
                   .node = b->group_of_node[reader],
@@ -64,22 +64,22 @@ static dtp_status link_reads(const tensor_build *b, link_list *list, dtp_tensor_
     for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
         const dtp_node_id id = b->reader[r];
         const dtp_node *node = &b->g->nodes[id];
-        const int32_t view = p->choice_of_view[node->phase][t];
+        const int32_t view = p->variable_of_replica[node->phase][t];
         link l = {.kind = LINK_READ,
-                  .a = view >= 0 ? view : p->choice_of_tensor[t],
-                  .b = p->choice_of_node[id],
+                  .a = view >= 0 ? view : p->variable_of_tensor[t],
+                  .b = p->variable_of_node[id],
                   .operands = operands_of(node, t),
                   .node = b->group_of_node[id],
                   .tensor = t,
                   .reader = id,
                   .count = runs_of(b, id)};
-        if (p->choice_of_tensor[t] < 0) {
+        if (p->variable_of_tensor[t] < 0) {
             continue; /* a state: kept as it is read */
         }
         DTP_TRY(add_link(b, list, l, err));
         if (view >= 0 && !seen[node->phase]) {
             l = (link){.kind = LINK_VIEWED,
-                       .a = p->choice_of_tensor[t],
+                       .a = p->variable_of_tensor[t],
                        .b = view,
                        .node = -1,
                        .tensor = t,
@@ -102,7 +102,8 @@ static uint64_t key_kind(const link *l)
     return (uint64_t)l->kind << 48 | (uint64_t)l->operands << 16 | (uint64_t)l->output;
 }
 
-/* By choices, kind, operands and output, in the order of the tensors, in which they were added. */
+/* By variables, kind, operands and output, in the order of the tensors, in which they were
+ * added. */
 static dtp_status sort_links(const tensor_build *b, link_list *list, dtp_err *err)
 {
     const size_t n = (size_t)list->n;
@@ -141,7 +142,7 @@ static dtp_unfolded_edge unfold(const tensor_build *b, const link *l, int32_t ed
     const dtp_node_id mover = l->kind == LINK_MADE ? tensor->producer : l->reader;
     const dtp_phase phase = g->nodes[mover].phase;
     const int32_t view = g->n_nodes + g->n_tensors + DTP_N_PHASES * l->tensor + (int32_t)phase;
-    const bool viewed = b->p->choice_of_view[phase][l->tensor] >= 0;
+    const bool viewed = b->p->variable_of_replica[phase][l->tensor] >= 0;
     switch (l->kind) {
     case LINK_MADE:
         return (dtp_unfolded_edge){edge, tensor->producer, kept, l->tensor, phase};
@@ -155,7 +156,7 @@ static dtp_unfolded_edge unfold(const tensor_build *b, const link *l, int32_t ed
     }
 }
 
-/* Equal links become one with their count; those between one choice and itself have no edge. */
+/* Equal links become one with their count; those between one assignment and itself have no edge. */
 static dtp_status merge_links(const tensor_build *b, link_list *list, dtp_err *err)
 {
     dtp_tensor_problem *p = b->p;
@@ -193,10 +194,10 @@ static dtp_status find_links(const tensor_build *b, link_list *list, dtp_err *er
             DTP_TRY(add_link(b, list, passed_link(b, t), err));
             continue;
         }
-        if (tensor->producer >= 0 && p->choice_of_tensor[t] >= 0) {
+        if (tensor->producer >= 0 && p->variable_of_tensor[t] >= 0) {
             const link made = {.kind = LINK_MADE,
-                               .a = p->choice_of_node[tensor->producer],
-                               .b = p->choice_of_tensor[t],
+                               .a = p->variable_of_node[tensor->producer],
+                               .b = p->variable_of_tensor[t],
                                .operands = (uint32_t)tensor->out_index,
                                .node = b->group_of_node[tensor->producer],
                                .tensor = t,

@@ -8,7 +8,7 @@ static uint32_t hash_layout(const dtp_layout *layout)
     uint64_t h = 0;
     for (int32_t m = 0; m < layout->n_mesh; m++) {
         uint32_t place;
-        memcpy(&place, &layout->place[m], sizeof place);
+        memcpy(&place, &layout->placement[m], sizeof place);
         h = dtp_tensor__hash(h, place);
     }
     return (uint32_t)(h >> 32);
@@ -75,7 +75,7 @@ static dtp_status extend_layout(const domain_walk *w, dtp_layout at, int32_t m, 
         }
     }
     if ((w->partial >> m & 1U) != 0) {
-        at.place[m] = (dtp_place){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
+        at.placement[m] = (dtp_placement){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
         return extend_layout(w, at, m + 1, err);
     }
     return DTP_OK;

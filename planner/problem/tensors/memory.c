@@ -23,9 +23,9 @@
 
 enum { TICKS = DTP_NODE_TICKS, ALIGN = 64 };
 
-/* An interval of a choice's usage; many share one array. */
+/* An interval of a assignment's usage; many share one array. */
 typedef struct piece {
-    int32_t choice;
+    int32_t assignment;
     int32_t owner; /* as the ends of dtp_unfolded_edge */
     int64_t begin, end;
     const int64_t *usage;
@@ -39,8 +39,8 @@ typedef struct memory {
     int64_t *hold;    /* by tensor: when what lies in its buffer is last read */
     bool *aliased;    /* by tensor: renames a buffer that lives on */
     bool *survives;   /* by tensor */
-    int64_t **own;    /* by choice of a tensor or view: bytes of every option */
-    int64_t **copied; /* by choice of a view: 0 for own */
+    int64_t **own;    /* by assignment of a tensor or view: bytes of every option */
+    int64_t **copied; /* by assignment of a view: 0 for own */
 } memory;
 
 static dtp_status no_memory(dtp_err *err)
@@ -106,19 +106,20 @@ static int64_t shard_bytes(const tensor_build *b, const dtp_ttype *type, const d
 static dtp_status find_bytes(const memory *m, int32_t c, dtp_err *err)
 {
     const tensor_build *b = m->b;
-    const dtp_choice *choice = &b->p->choices[c];
-    const dtp_ttype *type = choice->tensor >= 0 ? &b->g->tensors[choice->tensor].type : NULL;
+    const dtp_tensor_variable *assignment = &b->p->variables[c];
+    const dtp_ttype *type =
+        assignment->tensor >= 0 ? &b->g->tensors[assignment->tensor].type : NULL;
     if (type == NULL) {
         return DTP_OK;
     }
-    m->own[c] = dtp_arena_alloc(b->arena, (size_t)choice->n_options, sizeof **m->own);
-    m->copied[c] = dtp_arena_alloc(b->arena, (size_t)choice->n_options, sizeof **m->copied);
+    m->own[c] = dtp_arena_alloc(b->arena, (size_t)assignment->n_strategies, sizeof **m->own);
+    m->copied[c] = dtp_arena_alloc(b->arena, (size_t)assignment->n_strategies, sizeof **m->copied);
     if (m->own[c] == NULL || m->copied[c] == NULL) {
         return no_memory(err);
     }
-    for (int32_t k = 0; k < choice->n_options; k++) {
-        m->own[c][k] = shard_bytes(b, type, &choice->options[k].layout);
-        m->copied[c][k] = choice->options[k].own ? 0 : m->own[c][k];
+    for (int32_t k = 0; k < assignment->n_strategies; k++) {
+        m->own[c][k] = shard_bytes(b, type, &assignment->options[k].layout);
+        m->copied[c][k] = assignment->options[k].own ? 0 : m->own[c][k];
     }
     return DTP_OK;
 }
@@ -152,7 +153,7 @@ static void readers_of(const tensor_build *b, dtp_tensor_id t, int phase, dtp_no
 
 static dtp_status add_view(memory *m, dtp_tensor_id t, int phase, bool final, dtp_err *err)
 {
-    const int32_t view = m->b->p->choice_of_view[phase][t];
+    const int32_t view = m->b->p->variable_of_replica[phase][t];
     dtp_node_id first, last;
     readers_of(m->b, t, phase, &first, &last);
     if (view < 0 || first < 0) {
@@ -169,19 +170,19 @@ static dtp_status add_tensor(memory *m, dtp_tensor_id t, dtp_err *err)
 {
     const tensor_build *b = m->b;
     const dtp_graph_tensor *tensor = &b->g->tensors[t];
-    const int32_t choice = b->p->choice_of_tensor[t];
+    const int32_t assignment = b->p->variable_of_tensor[t];
     const dtp_node_id last = last_reader(b, t);
     const bool stays = m->survives[t] || tensor->kind == DTP_TENSOR_PARAM;
     const int last_phase = stays || last < 0 ? -1 : (int)b->g->nodes[last].phase;
     int64_t begin = tensor->producer >= 0 ? TICKS * (int64_t)tensor->producer + 2 : 0;
     int64_t end = last_read(m, t);
-    if (choice < 0 || b->tensor_groups[b->group_of_tensor[t]].same_as >= 0) {
+    if (assignment < 0 || b->tensor_groups[b->group_of_tensor[t]].same_as >= 0) {
         return DTP_OK;
     }
     for (int phase = 0; phase < DTP_N_PHASES; phase++) {
         DTP_TRY(add_view(m, t, phase, phase == last_phase, err));
     }
-    if (last_phase >= 0 && b->p->choice_of_view[last_phase][t] >= 0) {
+    if (last_phase >= 0 && b->p->variable_of_replica[last_phase][t] >= 0) {
         dtp_node_id first, unused;
         readers_of(b, t, last_phase, &first, &unused);
         end = TICKS * (int64_t)first + 1;
@@ -190,7 +191,8 @@ static dtp_status add_tensor(memory *m, dtp_tensor_id t, dtp_err *err)
         const int64_t shared = m->hold[b->g->nodes[tensor->producer].in[0]];
         begin = shared > begin ? shared : begin;
     }
-    return add_piece(m, (piece){choice, b->g->n_nodes + t, begin, end, m->own[choice]}, err);
+    return add_piece(m, (piece){assignment, b->g->n_nodes + t, begin, end, m->own[assignment]},
+                     err);
 }
 
 /* ---- ops ---------------------------------------------------------------------------------------
@@ -212,7 +214,7 @@ static uint32_t dying_operands(const memory *m, dtp_node_id id)
     return mask;
 }
 
-static bool seen_before(const class_options *c, const dtp_node *node, int32_t i, int32_t option)
+static bool seen_before(const class_strategies *c, const dtp_node *node, int32_t i, int32_t option)
 {
     for (int32_t j = 0; j < i; j++) {
         if (node->in[j] == node->in[i] && dtp_layout_equal(&c->in[j].items[c->in_of[j][option]],
@@ -227,7 +229,7 @@ static bool seen_before(const class_options *c, const dtp_node *node, int32_t i,
  * the beginning and its results at the end. */
 static int64_t kernel_bytes(const tensor_build *b, int32_t group, int32_t option, uint32_t dying)
 {
-    const class_options *c = dtp_tensor__class_of(b, group);
+    const class_strategies *c = dtp_tensor__class_of(b, group);
     const dtp_node *node = &b->g->nodes[b->node_groups[group].example];
     int64_t in = 0, out = 0;
     const int64_t inside = c->price[option].sure_bytes;
@@ -251,12 +253,12 @@ static int64_t kernel_bytes(const tensor_build *b, int32_t group, int32_t option
 /* Bytes of the states that follow the group's nodes, for one node. */
 static int64_t state_bytes(const tensor_build *b, int32_t group, int32_t option)
 {
-    const class_options *c = dtp_tensor__class_of(b, group);
+    const class_strategies *c = dtp_tensor__class_of(b, group);
     const dtp_node *node = &b->g->nodes[b->node_groups[group].example];
     int64_t sum = 0;
     for (int32_t i = 0; i < node->n_in; i++) {
         const dtp_tensor_id t = node->in[i];
-        if (b->tensor_groups[b->group_of_tensor[t]].follows && b->p->choice_of_tensor[t] < 0) {
+        if (b->tensor_groups[b->group_of_tensor[t]].follows && b->p->variable_of_tensor[t] < 0) {
             sum += shard_bytes(b, &b->g->tensors[t].type, &c->in[i].items[c->in_of[i][option]]);
         }
     }
@@ -274,12 +276,12 @@ static dtp_status find_usage(const memory *m, int32_t group, uint32_t dying, op_
 {
     const tensor_build *b = m->b;
     const node_group *g = &b->node_groups[group];
-    out->kernel = dtp_arena_alloc(b->arena, (size_t)g->n_options, sizeof *out->kernel);
-    out->states = dtp_arena_alloc(b->arena, (size_t)g->n_options, sizeof *out->states);
+    out->kernel = dtp_arena_alloc(b->arena, (size_t)g->n_strategies, sizeof *out->kernel);
+    out->states = dtp_arena_alloc(b->arena, (size_t)g->n_strategies, sizeof *out->states);
     if (out->kernel == NULL || out->states == NULL) {
         return no_memory(err);
     }
-    for (int32_t k = 0; k < g->n_options; k++) {
+    for (int32_t k = 0; k < g->n_strategies; k++) {
         out->kernel[k] = kernel_bytes(b, group, g->option[k], dying);
         out->states[k] = state_bytes(b, group, g->option[k]);
         out->any_state = out->any_state || out->states[k] > 0;
@@ -289,10 +291,10 @@ static dtp_status find_usage(const memory *m, int32_t group, uint32_t dying, op_
 
 static dtp_status add_op(memory *m, dtp_node_id n, const op_usage *u, dtp_err *err)
 {
-    const int32_t choice = m->b->p->choice_of_node[n];
+    const int32_t assignment = m->b->p->variable_of_node[n];
     const int64_t at = TICKS * (int64_t)n + 1;
-    DTP_TRY(add_piece(m, (piece){choice, n, at, at + 1, u->kernel}, err));
-    return u->any_state ? add_piece(m, (piece){choice, n, 0, m->end, u->states}, err) : DTP_OK;
+    DTP_TRY(add_piece(m, (piece){assignment, n, at, at + 1, u->kernel}, err));
+    return u->any_state ? add_piece(m, (piece){assignment, n, 0, m->end, u->states}, err) : DTP_OK;
 }
 
 static dtp_status add_ops(memory *m, dtp_err *err)
@@ -335,16 +337,16 @@ static uint64_t key_begin(const piece *x)
     return (uint64_t)x->begin;
 }
 
-/* By choice, then by length. */
-static uint64_t key_choice(const piece *x)
+/* By assignment, then by length. */
+static uint64_t key_variable(const piece *x)
 {
-    return (uint64_t)x->choice << 40 | (uint64_t)(x->end - x->begin);
+    return (uint64_t)x->assignment << 40 | (uint64_t)(x->end - x->begin);
 }
 
-/* By choice, length, begin, owner. */
+/* By assignment, length, begin, owner. */
 static dtp_status sort_pieces(memory *m, dtp_err *err)
 {
-    piece_key *const keys[] = {key_owner, key_begin, key_choice};
+    piece_key *const keys[] = {key_owner, key_begin, key_variable};
     const size_t n = (size_t)m->n;
     dtp_keyed *list = dtp_arena_alloc(m->b->arena, 2 * n, sizeof *list);
     piece *sorted = dtp_arena_alloc(m->b->arena, n, sizeof *sorted);
@@ -371,8 +373,8 @@ static dtp_status sort_pieces(memory *m, dtp_err *err)
 static dtp_status hand_over(memory *m, dtp_err *err)
 {
     dtp_tensor_problem *p = m->b->p;
-    dtp_select_problem *s = p->select;
-    const size_t n = (size_t)p->n_choices + (size_t)m->n;
+    dtp_problem *s = p->select;
+    const size_t n = (size_t)p->n_variables + (size_t)m->n;
     p->interval_owner = dtp_arena_alloc(p->arena, n, sizeof *p->interval_owner);
     if (p->interval_owner == NULL) {
         return no_memory(err);
@@ -380,36 +382,36 @@ static dtp_status hand_over(memory *m, dtp_err *err)
     DTP_TRY(sort_pieces(m, err));
     for (int32_t i = 0; i < m->n; i++) {
         const piece *x = &m->pieces[i];
-        if (i > 0 && m->pieces[i - 1].choice == x->choice) {
+        if (i > 0 && m->pieces[i - 1].assignment == x->assignment) {
             p->interval_owner[s->n_nodes + s->n_extra] = x->owner;
-            DTP_TRY(dtp_select_add_interval(s, x->choice, x->begin, x->end, x->usage, err));
+            DTP_TRY(dtp_problem_add_interval(s, x->assignment, x->begin, x->end, x->usage, err));
             continue;
         }
-        p->interval_owner[x->choice] = x->owner;
-        s->begin[x->choice] = x->begin;
-        s->end[x->choice] = x->end;
-        memcpy(s->usage + s->first[x->choice], x->usage,
-               (size_t)dtp_select_n_strategies(s, x->choice) * sizeof *x->usage);
+        p->interval_owner[x->assignment] = x->owner;
+        s->begin[x->assignment] = x->begin;
+        s->end[x->assignment] = x->end;
+        memcpy(s->usage + s->first[x->assignment], x->usage,
+               (size_t)dtp_problem_n_strategies(s, x->assignment) * sizeof *x->usage);
     }
     return DTP_OK;
 }
 
 dtp_status dtp_tensor__memory(tensor_build *b, dtp_err *err)
 {
-    const size_t n = (size_t)b->g->n_tensors, n_choices = (size_t)b->p->n_choices;
+    const size_t n = (size_t)b->g->n_tensors, n_variables = (size_t)b->p->n_variables;
     memory m = {.b = b,
                 .end = TICKS * (int64_t)b->g->n_nodes,
                 .hold = dtp_arena_alloc(b->arena, n, sizeof *m.hold),
                 .aliased = dtp_arena_alloc(b->arena, n, sizeof *m.aliased),
                 .survives = dtp_arena_alloc(b->arena, n, sizeof *m.survives),
-                .own = dtp_arena_alloc(b->arena, n_choices, sizeof *m.own),
-                .copied = dtp_arena_alloc(b->arena, n_choices, sizeof *m.copied)};
+                .own = dtp_arena_alloc(b->arena, n_variables, sizeof *m.own),
+                .copied = dtp_arena_alloc(b->arena, n_variables, sizeof *m.copied)};
     if (m.hold == NULL || m.aliased == NULL || m.survives == NULL || m.own == NULL ||
         m.copied == NULL) {
         return no_memory(err);
     }
     find_lives(&m);
-    for (int32_t c = 0; c < b->p->n_choices; c++) {
+    for (int32_t c = 0; c < b->p->n_variables; c++) {
         DTP_TRY(find_bytes(&m, c, err));
     }
     for (dtp_tensor_id t = 0; t < b->g->n_tensors; t++) {

@@ -98,7 +98,7 @@ static dtp_status fill(tensor_build *b, const move_prices *x, const int32_t *num
             const dtp_layout *source = t->layouts[i];
             int64_t *ps = source != NULL ? &to->ps[number[i]] : NULL;
             if (ps != NULL && *ps == UNKNOWN) {
-                DTP_TRY(dtp_tensor__move(b, &x->type, source, target, ps, err));
+                DTP_TRY(dtp_tensor__redistribution(b, &x->type, source, target, ps, err));
             }
             t->ps[(size_t)i * (size_t)t->n_to + (size_t)j] = ps != NULL ? *ps : 0;
         }
@@ -109,15 +109,17 @@ static dtp_status fill(tensor_build *b, const move_prices *x, const int32_t *num
 /* ---- entry -------------------------------------------------------------------------------------
  */
 
-dtp_status dtp_tensor__move(tensor_build *b, const dtp_ttype *type, const dtp_layout *from,
-                            const dtp_layout *to, int64_t *ps, dtp_err *err)
+dtp_status dtp_tensor__redistribution(tensor_build *b, const dtp_ttype *type,
+                                      const dtp_layout *from, const dtp_layout *to, int64_t *ps,
+                                      dtp_err *err)
 {
-    DTP_TRY(dtp_move_price(b->moves, type, from, to, ps, err));
-    *ps = *ps < DTP_SELECT_FORBIDDEN ? *ps : DTP_SELECT_FORBIDDEN;
+    DTP_TRY(dtp_redistribution_price(b->moves, type, from, to, ps, err));
+    *ps = *ps < DTP_FORBIDDEN ? *ps : DTP_FORBIDDEN;
     return DTP_OK;
 }
 
-dtp_status dtp_tensor__moves_create(int32_t n_from, int32_t n_to, move_table *out, dtp_err *err)
+dtp_status dtp_tensor__redistributions_create(int32_t n_from, int32_t n_to, move_table *out,
+                                              dtp_err *err)
 {
     const size_t n = (size_t)n_from + (size_t)n_to, n_prices = (size_t)n_from * (size_t)n_to;
     *out = (move_table){.n_from = n_from,
@@ -125,21 +127,21 @@ dtp_status dtp_tensor__moves_create(int32_t n_from, int32_t n_to, move_table *ou
                         .layouts = calloc(n + 1, sizeof(const dtp_layout *)),
                         .ps = calloc(n_prices + 1, sizeof *out->ps)};
     if (out->layouts == NULL || out->ps == NULL) {
-        dtp_tensor__moves_free(out);
+        dtp_tensor__redistributions_free(out);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu prices", n_prices);
     }
     return DTP_OK;
 }
 
-void dtp_tensor__moves_free(move_table *t)
+void dtp_tensor__redistributions_free(move_table *t)
 {
     free(t->layouts);
     free(t->ps);
     *t = (move_table){0};
 }
 
-dtp_status dtp_tensor__moves_price(tensor_build *b, const dtp_ttype *type, move_table *t,
-                                   dtp_err *err)
+dtp_status dtp_tensor__redistributions_price(tensor_build *b, const dtp_ttype *type, move_table *t,
+                                             dtp_err *err)
 {
     move_prices *x = NULL;
     const size_t n = (size_t)t->n_from + (size_t)t->n_to;

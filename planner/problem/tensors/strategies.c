@@ -28,11 +28,11 @@ typedef struct way {
     int32_t layout[MAX_ENDS]; /* by end (operands, then outputs): index into its layouts */
 } way;
 
-typedef struct option_walk {
+typedef struct strategy_walk {
     tensor_build *b;
     dtp_node_id node;
     dtp_op_call call;
-    dtp_rule_set rules;
+    dtp_sharding_rules rules;
     dtp_strategy strategy;
     dtp_layout whole[DTP_MAX_OP_IN];
     /* The options of the class so far; the room is used for one class after the other. */
@@ -44,18 +44,18 @@ typedef struct option_walk {
     int32_t n_kernels, cap_kernels;
     kernel_price *kernels;
     dtp_index_table by_pieces; /* prices of kernels */
-} option_walk;
+} strategy_walk;
 
 /* ---- combinations of rows ----------------------------------------------------------------------
  */
 
 /* Two rows over different mesh dims that give one dim two names, or one name to two dims. */
-static bool contradict(const dtp_rule *a, const dtp_rule *b)
+static bool contradict(const dtp_sharding_rule *a, const dtp_sharding_rule *b)
 {
     return a->dim >= 0 && b->dim >= 0 && (a->dim == b->dim) != (a->out_dim == b->out_dim);
 }
 
-static bool renaming_fits(const option_walk *w, int32_t m, const dtp_rule *row)
+static bool renaming_fits(const strategy_walk *w, int32_t m, const dtp_sharding_rule *row)
 {
     const dtp_mesh *mesh = w->b->mesh;
     int64_t parts = mesh->sizes[m];
@@ -65,11 +65,11 @@ static bool renaming_fits(const option_walk *w, int32_t m, const dtp_rule *row)
     return dtp_renaming_fits(&w->call, row, parts);
 }
 
-static bool row_fits(const option_walk *w, int32_t m, int32_t r)
+static bool row_fits(const strategy_walk *w, int32_t m, int32_t r)
 {
-    const dtp_rule *row = &w->rules.rows[r];
+    const dtp_sharding_rule *row = &w->rules.rows[r];
     for (int32_t k = 0; k < m && r != 0; k++) {
-        const dtp_rule *other = &w->rules.rows[w->strategy.row[k]];
+        const dtp_sharding_rule *other = &w->rules.rows[w->strategy.row[k]];
         if (contradict(row, other) || (row->internal && other->linear) ||
             (row->linear && other->internal)) {
             return false;
@@ -79,31 +79,31 @@ static bool row_fits(const option_walk *w, int32_t m, int32_t r)
     return !renames || renaming_fits(w, m, row);
 }
 
-static bool layout_fits(const option_walk *w, const dtp_layout *layout, const dtp_ttype *type)
+static bool layout_fits(const strategy_walk *w, const dtp_layout *layout, const dtp_ttype *type)
 {
     const dtp_mesh *mesh = w->b->mesh;
     return (w->b->p->options.uneven || dtp_layout_is_even(layout, mesh, type)) &&
            dtp_layout_check(layout, mesh, type, NULL) == DTP_OK;
 }
 
-static int32_t count_ends(const option_walk *w)
+static int32_t count_ends(const strategy_walk *w)
 {
     return w->call.n_in + w->call.n_out;
 }
 
-static const dtp_layout *layout_at(const option_walk *w, const dtp_node_layouts *l, int32_t end)
+static const dtp_layout *layout_at(const strategy_walk *w, const dtp_node_layouts *l, int32_t end)
 {
     return end < w->call.n_in ? &l->in[end] : &l->out[end - w->call.n_in];
 }
 
-static const dtp_ttype *type_at(const option_walk *w, int32_t end)
+static const dtp_ttype *type_at(const strategy_walk *w, int32_t end)
 {
     return end < w->call.n_in ? &w->call.in[end] : &w->call.out[end - w->call.n_in];
 }
 
 /* Whether the layouts of a way divide what they split. Those that earlier options have do; new ones
  * (index -1) are listed when the way is priced. */
-static bool find_layouts(const option_walk *w, const dtp_node_layouts *l, way *out)
+static bool find_layouts(const strategy_walk *w, const dtp_node_layouts *l, way *out)
 {
     bool fit = true;
     for (int32_t i = 0; i < count_ends(w) && fit; i++) {
@@ -115,7 +115,7 @@ static bool find_layouts(const option_walk *w, const dtp_node_layouts *l, way *o
 }
 
 /* An op that rotates its split dim, but not by whole pieces, would gather it. */
-static bool gathers(const option_walk *w, const dtp_node_layouts *l)
+static bool gathers(const strategy_walk *w, const dtp_node_layouts *l)
 {
     int64_t step;
     return w->call.op->rotates != NULL && l->internal != 0 &&
@@ -124,7 +124,7 @@ static bool gathers(const option_walk *w, const dtp_node_layouts *l)
 
 /* Updates: a state leaves as it came, and neither it nor the parameter is partial. A sum over
  * microbatches leaves as its accumulator came, partial or not. */
-static bool update_fits(const option_walk *w, const dtp_node_layouts *l)
+static bool update_fits(const strategy_walk *w, const dtp_node_layouts *l)
 {
     const dtp_node *node = &w->b->g->nodes[w->node];
     if (dtp_is_accumulate(w->b->g, node)) {
@@ -146,12 +146,12 @@ static bool update_fits(const option_walk *w, const dtp_node_layouts *l)
     return true;
 }
 
-static bool same_layouts(const option_walk *w, const way *a, const way *b)
+static bool same_layouts(const strategy_walk *w, const way *a, const way *b)
 {
     return memcmp(a->layout, b->layout, (size_t)count_ends(w) * sizeof *a->layout) == 0;
 }
 
-static uint32_t hash_layouts(const option_walk *w, const way *a)
+static uint32_t hash_layouts(const strategy_walk *w, const way *a)
 {
     uint64_t h = 0;
     for (int32_t i = 0; i < count_ends(w); i++) {
@@ -161,7 +161,7 @@ static uint32_t hash_layouts(const option_walk *w, const way *a)
 }
 
 /* Enters a way unless an option with the same layouts is as good; it may take the other's place. */
-static dtp_status keep_way(option_walk *w, const way *offer, dtp_err *err)
+static dtp_status keep_way(strategy_walk *w, const way *offer, dtp_err *err)
 {
     const uint32_t hash = hash_layouts(w, offer);
     uint32_t at = hash;
@@ -187,7 +187,7 @@ static dtp_status keep_way(option_walk *w, const way *offer, dtp_err *err)
 }
 
 /* What find_layouts did not find. */
-static dtp_status list_layouts(option_walk *w, const dtp_node_layouts *l, way *out, dtp_err *err)
+static dtp_status list_layouts(strategy_walk *w, const dtp_node_layouts *l, way *out, dtp_err *err)
 {
     for (int32_t i = 0; i < count_ends(w); i++) {
         if (out->layout[i] < 0) {
@@ -203,7 +203,7 @@ static dtp_status list_layouts(option_walk *w, const dtp_node_layouts *l, way *o
 
 /* Into how many pieces each row splits its dim; the same for mesh dims of one size in any order.
  * `pieces` is zeroed. */
-static void count_pieces(const option_walk *w, uint64_t pieces[DTP_MAX_MESH_DIMS])
+static void count_pieces(const strategy_walk *w, uint64_t pieces[DTP_MAX_MESH_DIMS])
 {
     const dtp_mesh *mesh = w->b->mesh;
     int32_t n = 0;
@@ -226,7 +226,7 @@ static void count_pieces(const option_walk *w, uint64_t pieces[DTP_MAX_MESH_DIMS
 }
 
 /* *runs: the class can be run so. */
-static dtp_status find_price(const option_walk *w, const dtp_node_layouts *l, dtp_node_price *out,
+static dtp_status find_price(const strategy_walk *w, const dtp_node_layouts *l, dtp_node_price *out,
                              bool *runs, dtp_err *err)
 {
     dtp_err why = {0};
@@ -236,8 +236,8 @@ static dtp_status find_price(const option_walk *w, const dtp_node_layouts *l, dt
     return *runs || dtp_lowering_refuses(s) ? DTP_OK : DTP_FAIL(err, s, "%s", why.msg);
 }
 
-static dtp_status find_kernel_price(option_walk *w, const dtp_node_layouts *l, dtp_node_price *out,
-                                    bool *runs, dtp_err *err)
+static dtp_status find_kernel_price(strategy_walk *w, const dtp_node_layouts *l,
+                                    dtp_node_price *out, bool *runs, dtp_err *err)
 {
     kernel_price new = {0};
     uint64_t h = 0;
@@ -269,7 +269,7 @@ static dtp_status find_kernel_price(option_walk *w, const dtp_node_layouts *l, d
 /* ---- all ---------------------------------------------------------------------------------------
  */
 
-static dtp_status add_option(option_walk *w, dtp_err *err)
+static dtp_status add_option(strategy_walk *w, dtp_err *err)
 {
     dtp_node_layouts l;
     way new;
@@ -294,7 +294,7 @@ static dtp_status add_option(option_walk *w, dtp_err *err)
     return keep_way(w, &new, err);
 }
 
-static dtp_status extend_strategy(option_walk *w, int32_t m, dtp_err *err)
+static dtp_status extend_strategy(strategy_walk *w, int32_t m, dtp_err *err)
 {
     const dtp_mesh *mesh = w->b->mesh;
     if (m == mesh->n_dims) {
@@ -311,12 +311,12 @@ static dtp_status extend_strategy(option_walk *w, int32_t m, dtp_err *err)
 }
 
 /* The walk starts anew. */
-static void begin_class(option_walk *w, int32_t class, dtp_call_types *types)
+static void begin_class(strategy_walk *w, int32_t class, dtp_call_types *types)
 {
     const tensor_build *b = w->b;
     w->node = b->classes.example[class];
     w->call = dtp_node_call(b->g, &b->g->nodes[w->node], types);
-    dtp_op_rules(&w->call, true, &w->rules);
+    dtp_sharding_rules_of(&w->call, true, &w->rules);
     w->strategy = (dtp_strategy){0};
     for (int32_t i = 0; i < w->call.n_in; i++) {
         w->whole[i] = dtp_layout_replicated(w->call.in[i].rank, b->mesh->n_dims);
@@ -330,7 +330,7 @@ static void begin_class(option_walk *w, int32_t class, dtp_call_types *types)
 }
 
 /* The layouts at one end, and which of them every option has. */
-static dtp_status copy_layouts(const option_walk *w, int32_t end, layout_list *list, int32_t **of,
+static dtp_status copy_layouts(const strategy_walk *w, int32_t end, layout_list *list, int32_t **of,
                                dtp_err *err)
 {
     const layout_list *from = &w->layouts[end].list;
@@ -347,7 +347,7 @@ static dtp_status copy_layouts(const option_walk *w, int32_t end, layout_list *l
     return DTP_OK;
 }
 
-static dtp_status end_class(const option_walk *w, class_options *out, dtp_err *err)
+static dtp_status end_class(const strategy_walk *w, class_strategies *out, dtp_err *err)
 {
     dtp_arena *arena = w->b->arena;
     out->n = w->n;
@@ -370,9 +370,9 @@ static dtp_status end_class(const option_walk *w, class_options *out, dtp_err *e
     return DTP_OK;
 }
 
-dtp_status dtp_tensor__options(tensor_build *b, dtp_err *err)
+dtp_status dtp_tensor__strategies(tensor_build *b, dtp_err *err)
 {
-    option_walk w = {.b = b};
+    strategy_walk w = {.b = b};
     b->options = dtp_arena_alloc(b->arena, (size_t)b->classes.n, sizeof *b->options);
     if (b->options == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d classes of nodes", b->classes.n);

@@ -3,9 +3,9 @@
  *   options.c   ways to run every class of nodes
  *   layout_lists.c  layouts without repetition, and those in which a tensor may be kept
  *   groups.c    folding: which nodes and tensors decide together (runs.h: of which instances)
- *   choices.c   the choices and their options, pins
+ *   variables.c   the variables and their options, pins
  *   filter.c    options that the caller leaves out
- *   edges.c     which choices have a price between them (edge_costs.c, move_prices.c)
+ *   edges.c     which variables have a price between them (edge_costs.c, move_prices.c)
  *   memory.c    usage over time
  */
 #ifndef DTP_PLANNER_PROBLEM_TENSORS_TENSOR_INTERNAL_H
@@ -31,7 +31,7 @@ typedef struct layout_set {
 } layout_set;
 
 /* The ways to run one class of nodes. */
-typedef struct class_options {
+typedef struct class_strategies {
     int32_t n;
     dtp_strategy *strategy;
     dtp_node_price *price;
@@ -39,26 +39,26 @@ typedef struct class_options {
     layout_list in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT]; /* by operand, by output */
     int32_t *in_of[DTP_MAX_OP_IN];                      /* by option: index into in[i] */
     int32_t *out_of[DTP_MAX_OP_OUT];
-} class_options;
+} class_strategies;
 
 /* Tensors that are kept in one layout. */
 typedef struct tensor_group {
     dtp_tensor_id example;
     int32_t members;
-    bool survives;   /* some member is an output or the loss */
-    bool read;       /* something reads some member */
-    bool follows;    /* states: kept as the only node that reads them wants */
-    bool passes;     /* read by the next node alone, in the same phase: kept as it was made */
-    int32_t same_as; /* values of updates: the group of their target; else -1 */
-    int32_t choice;  /* -1: none */
+    bool survives;      /* some member is an output or the loss */
+    bool read;          /* something reads some member */
+    bool follows;       /* states: kept as the only node that reads them wants */
+    bool passes;        /* read by the next node alone, in the same phase: kept as it was made */
+    int32_t same_as;    /* values of updates: the group of their target; else -1 */
+    int32_t assignment; /* -1: none */
     int32_t view[DTP_N_PHASES];
 } tensor_group;
 
 typedef struct node_group {
     dtp_node_id example;
     int32_t members;
-    int32_t choice;
-    int32_t n_options, *option; /* into those of the class */
+    int32_t assignment;
+    int32_t n_strategies, *option; /* into those of the class */
 } node_group;
 
 typedef struct move_prices move_prices; /* of tensors of one type (move_prices.c) */
@@ -68,12 +68,12 @@ typedef struct tensor_build {
     const dtp_graph *g;
     const dtp_mesh *mesh;
     dtp_arena *arena; /* scratch */
-    dtp_move_pricer *moves;
+    dtp_redistribution_pricer *moves;
     move_prices *prices; /* of moves, by type; those used last first */
     dtp_node_pricer *nodes;
-    bool too_large; /* some cost that is not forbidden reaches DTP_SELECT_FORBIDDEN */
+    bool too_large; /* some cost that is not forbidden reaches DTP_FORBIDDEN */
     dtp_node_classes classes;
-    class_options *options; /* by class */
+    class_strategies *options; /* by class */
     int32_t n_node_groups, n_tensor_groups;
     node_group *node_groups;
     tensor_group *tensor_groups;
@@ -97,25 +97,26 @@ int32_t dtp_tensor__find_layout(const layout_set *set, const dtp_layout *layout)
 dtp_status dtp_tensor__add_layout(tensor_build *b, layout_set *set, const dtp_layout *layout,
                                   dtp_err *err) DTP_MUST_CHECK;
 void dtp_tensor__clear_layouts(layout_set *set);
-dtp_status dtp_tensor__options(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor__strategies(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 /* Layouts in which a tensor may be kept, in place of those in `out`; bit m of `partial`: as a
  * partial sum over mesh dim m. */
 dtp_status dtp_tensor__domain(tensor_build *b, const dtp_ttype *type, dtp_mesh_set partial,
                               layout_list *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor__groups(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
-dtp_status dtp_tensor__choices(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor__variables(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor__filter(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor__edges(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor__memory(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 
 /* The class of a node's group. */
-const class_options *dtp_tensor__class_of(const tensor_build *b, int32_t group);
+const class_strategies *dtp_tensor__class_of(const tensor_build *b, int32_t group);
 /* Outputs and the loss. */
 bool dtp_tensor__survives(const dtp_graph *g, dtp_tensor_id t);
-/* The price of a move, DTP_SELECT_FORBIDDEN when there is none; a price times a count; a sum. What
+/* The price of a move, DTP_FORBIDDEN when there is none; a price times a count; a sum. What
  * does not fit is remembered. */
-dtp_status dtp_tensor__move(tensor_build *b, const dtp_ttype *type, const dtp_layout *from,
-                            const dtp_layout *to, int64_t *ps, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor__redistribution(tensor_build *b, const dtp_ttype *type,
+                                      const dtp_layout *from, const dtp_layout *to, int64_t *ps,
+                                      dtp_err *err) DTP_MUST_CHECK;
 int64_t dtp_tensor__times(tensor_build *b, int64_t ps, int64_t count);
 int64_t dtp_tensor__plus(tensor_build *b, int64_t x, int64_t y);
 

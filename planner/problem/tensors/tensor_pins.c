@@ -18,8 +18,8 @@ static bool read_as_pinned(const dtp_graph *g, const dtp_sharding *s, const dtp_
     dtp_node_layouts layouts;
     const dtp_op_call call = dtp_node_call(g, node, &types);
     for (int32_t i = 0; i < node->n_in; i++) {
-        in[i] = dtp_sharding_has_views(s) ? s->views[node->phase][node->in[i]]
-                                          : s->layouts[node->in[i]];
+        in[i] = dtp_sharding_has_replicas(s) ? s->views[node->phase][node->in[i]]
+                                             : s->layouts[node->in[i]];
     }
     if (dtp_node_layouts_find(&s->mesh, &call, NULL, &s->strategies[pin->node], in, NULL, &layouts,
                               NULL) != DTP_OK) {
@@ -62,8 +62,8 @@ static dtp_status solve_without(const conflict_search *c, const dtp_pin_set *pin
 {
     dtp_tensor_options options = dtp_tensor_options_init();
     dtp_tensor_problem *problem = NULL;
-    dtp_select_options select = dtp_select_options_init();
-    dtp_select_result r;
+    dtp_solve_options select = dtp_solve_options_init();
+    dtp_solve_result r;
     options.memory_bytes = c->memory_bytes;
     options.n_pins = pins->n_pins;
     options.pins = pins->pins;
@@ -73,10 +73,10 @@ static dtp_status solve_without(const conflict_search *c, const dtp_pin_set *pin
         return DTP_OK;
     }
     DTP_TRY(s);
-    s = dtp_select_solve(problem->select, &select, &r, err);
+    s = dtp_solve(problem->select, &select, &r, err);
     *impossible = s == DTP_OK && r.status == DTP_CERT_INFEASIBLE;
     if (s == DTP_OK) {
-        dtp_select_result_free(&r);
+        dtp_solve_result_free(&r);
     }
     dtp_tensor_problem_destroy(problem);
     return s;

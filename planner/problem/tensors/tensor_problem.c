@@ -5,7 +5,7 @@
 
 #include "planner/problem/tensors/tensor_internal.h"
 
-_Static_assert(DTP_COST_LIMIT_PS == DTP_SELECT_FORBIDDEN, "one limit of costs");
+_Static_assert(DTP_COST_LIMIT_PS == DTP_FORBIDDEN, "one limit of costs");
 
 dtp_tensor_options dtp_tensor_options_init(void)
 {
@@ -19,8 +19,8 @@ dtp_tensor_options dtp_tensor_options_init(void)
 static int64_t op_costs(const tensor_build *b, int32_t g, int64_t *unit)
 {
     const node_group *group = &b->node_groups[g];
-    const class_options *c = dtp_tensor__class_of(b, g);
-    for (int32_t k = 0; k < group->n_options; k++) {
+    const class_strategies *c = dtp_tensor__class_of(b, g);
+    for (int32_t k = 0; k < group->n_strategies; k++) {
         unit[k] = c->price[group->option[k]].cost_ps;
     }
     return group->members;
@@ -36,21 +36,22 @@ static int64_t count_survivors(const tensor_build *b, int32_t g)
 }
 
 /* What survives the step is reduced at its end. Of one instance; *count: how many there are. */
-static dtp_status tensor_costs(tensor_build *b, const dtp_choice *choice, int64_t *unit,
-                               int64_t *count, dtp_err *err)
+static dtp_status tensor_costs(tensor_build *b, const dtp_tensor_variable *assignment,
+                               int64_t *unit, int64_t *count, dtp_err *err)
 {
-    const int64_t n = count_survivors(b, b->group_of_tensor[choice->tensor]);
-    const int32_t n_options = n > 0 ? choice->n_options : 0;
-    const dtp_ttype *type = &b->g->tensors[choice->tensor].type;
+    const int64_t n = count_survivors(b, b->group_of_tensor[assignment->tensor]);
+    const int32_t n_strategies = n > 0 ? assignment->n_strategies : 0;
+    const dtp_ttype *type = &b->g->tensors[assignment->tensor].type;
     *count = n;
-    for (int32_t k = 0; k < n_options; k++) {
-        dtp_layout reduced = choice->options[k].layout;
+    for (int32_t k = 0; k < n_strategies; k++) {
+        dtp_layout reduced = assignment->options[k].layout;
         for (int32_t m = 0; m < reduced.n_mesh; m++) {
-            if (reduced.place[m].kind == DTP_PARTIAL) {
-                reduced.place[m] = (dtp_place){0};
+            if (reduced.placement[m].kind == DTP_PARTIAL) {
+                reduced.placement[m] = (dtp_placement){0};
             }
         }
-        DTP_TRY(dtp_tensor__move(b, type, &choice->options[k].layout, &reduced, &unit[k], err));
+        DTP_TRY(dtp_tensor__redistribution(b, type, &assignment->options[k].layout, &reduced,
+                                           &unit[k], err));
     }
     return DTP_OK;
 }
@@ -58,25 +59,25 @@ static dtp_status tensor_costs(tensor_build *b, const dtp_choice *choice, int64_
 static dtp_status add_node(tensor_build *b, int32_t i, int64_t *unit, int64_t *cost,
                            const int64_t *usage, dtp_err *err)
 {
-    const dtp_choice *choice = &b->p->choices[i];
+    const dtp_tensor_variable *assignment = &b->p->variables[i];
     int64_t count = 0;
-    if (choice->kind == DTP_DECIDE_OP) {
-        count = op_costs(b, b->group_of_node[choice->node], unit);
-    } else if (choice->kind == DTP_DECIDE_TENSOR) {
-        DTP_TRY(tensor_costs(b, choice, unit, &count, err));
+    if (assignment->kind == DTP_DECIDE_OP) {
+        count = op_costs(b, b->group_of_node[assignment->node], unit);
+    } else if (assignment->kind == DTP_DECIDE_TENSOR) {
+        DTP_TRY(tensor_costs(b, assignment, unit, &count, err));
     }
-    for (int32_t k = 0; k < choice->n_options; k++) {
+    for (int32_t k = 0; k < assignment->n_strategies; k++) {
         cost[k] = dtp_tensor__times(b, unit[k], count);
     }
-    return dtp_select_add_node(b->p->select, 0, 0, choice->n_options, cost, usage, err);
+    return dtp_problem_add_variable(b->p->select, 0, 0, assignment->n_strategies, cost, usage, err);
 }
 
 static dtp_status add_nodes(tensor_build *b, dtp_err *err)
 {
     dtp_tensor_problem *p = b->p;
     size_t most = 0, all = 0;
-    for (int32_t i = 0; i < p->n_choices; i++) {
-        const size_t n = (size_t)p->choices[i].n_options;
+    for (int32_t i = 0; i < p->n_variables; i++) {
+        const size_t n = (size_t)p->variables[i].n_strategies;
         most = n > most ? n : most;
         all += n;
     }
@@ -86,16 +87,16 @@ static dtp_status add_nodes(tensor_build *b, dtp_err *err)
     if (cost == NULL || usage == NULL || unit == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu costs", all);
     }
-    for (int32_t i = 0; i < p->n_choices; i++) {
+    for (int32_t i = 0; i < p->n_variables; i++) {
         DTP_TRY(add_node(b, i, unit, cost, usage, err));
-        unit += p->choices[i].n_options;
+        unit += p->variables[i].n_strategies;
     }
     return DTP_OK;
 }
 
 const dtp_redistributor *dtp_tensor_redistributor(const dtp_tensor_problem *p)
 {
-    return dtp_move_pricer_redistributor(p->moves);
+    return dtp_redistribution_pricer_redistributor(p->moves);
 }
 
 /* ---- sums --------------------------------------------------------------------------------------
@@ -105,18 +106,18 @@ static int64_t largest(const int64_t *cost, int64_t first, int64_t end)
 {
     int64_t most = 0;
     for (int64_t k = first; k < end; k++) {
-        most = cost[k] < DTP_SELECT_FORBIDDEN && cost[k] > most ? cost[k] : most;
+        most = cost[k] < DTP_FORBIDDEN && cost[k] > most ? cost[k] : most;
     }
     return most;
 }
 
-/* The dearest selection costs less than DTP_SELECT_FORBIDDEN, so that none is excluded for its
+/* The dearest selection costs less than DTP_FORBIDDEN, so that none is excluded for its
  * sum. */
 static dtp_status check_sum(const tensor_build *b, dtp_err *err)
 {
-    const dtp_select_problem *s = b->p->select;
+    const dtp_problem *s = b->p->select;
     const dtp_dearest *node = dtp_node_pricer_dearest(b->nodes);
-    const dtp_dearest *move = dtp_move_pricer_dearest(b->moves);
+    const dtp_dearest *move = dtp_redistribution_pricer_dearest(b->moves);
     int64_t sum = 0;
     bool fits = !b->too_large;
     for (int32_t i = 0; i < s->n_nodes && fits; i++) {
@@ -137,28 +138,28 @@ static dtp_status build_all(tensor_build *b, dtp_err *err)
     dtp_tensor_problem *p = b->p;
     const int64_t limit = p->options.memory_bytes > 0 ? p->options.memory_bytes : INT64_MAX / 4;
     DTP_TRY(dtp_node_classes_find(b->g, b->arena, &b->classes, err));
-    DTP_TRY(dtp_tensor__options(b, err));
+    DTP_TRY(dtp_tensor__strategies(b, err));
     DTP_TRY(dtp_tensor__groups(b, err));
-    DTP_TRY(dtp_tensor__choices(b, err));
+    DTP_TRY(dtp_tensor__variables(b, err));
     DTP_TRY(dtp_tensor__filter(b, err));
-    DTP_TRY(dtp_select_problem_create(b->g->name, limit, &p->select, err));
+    DTP_TRY(dtp_problem_create(b->g->name, limit, &p->select, err));
     DTP_TRY(add_nodes(b, err));
     DTP_TRY(dtp_tensor__memory(b, err));
     DTP_TRY(dtp_tensor__edges(b, err));
     DTP_TRY(check_sum(b, err));
-    return dtp_select_problem_check(p->select, err);
+    return dtp_problem_check(p->select, err);
 }
 
 static dtp_status build(dtp_tensor_problem *p, dtp_err *err)
 {
     tensor_build b = {.p = p, .g = p->graph, .mesh = &p->pricer->mesh};
     b.arena = dtp_arena_create();
-    dtp_status s = b.arena != NULL ? dtp_move_pricer_create(p->pricer, &p->moves, err)
+    dtp_status s = b.arena != NULL ? dtp_redistribution_pricer_create(p->pricer, &p->moves, err)
                                    : DTP_FAIL(err, DTP_NOMEM, "out of memory for a problem");
     if (s == DTP_OK) {
         b.moves = p->moves;
-        s = dtp_node_pricer_create(p->graph, p->pricer, dtp_move_pricer_redistributor(b.moves),
-                                   &b.nodes, err);
+        s = dtp_node_pricer_create(p->graph, p->pricer,
+                                   dtp_redistribution_pricer_redistributor(b.moves), &b.nodes, err);
     }
     s = s == DTP_OK ? build_all(&b, err) : s;
     dtp_node_pricer_destroy(b.nodes);
@@ -208,8 +209,8 @@ void dtp_tensor_problem_destroy(dtp_tensor_problem *p)
     if (p == NULL) {
         return;
     }
-    dtp_select_problem_destroy(p->select);
-    dtp_move_pricer_destroy(p->moves);
+    dtp_problem_destroy(p->select);
+    dtp_redistribution_pricer_destroy(p->moves);
     dtp_arena_destroy(p->arena);
     free(p);
 }

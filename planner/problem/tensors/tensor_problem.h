@@ -3,7 +3,7 @@
  * Decisions, each a node of the selection problem:
  *   op      how a node runs: a row of its sharding rules per mesh dim. Cost: the prices of the
  *           instructions it lowers to, operands and outputs being where the rows want them.
- *   tensor  where a tensor is kept from its birth to its last use. Partial is one of the choices.
+ *   tensor  where a tensor is kept from its birth to its last use. Partial is one of the variables.
  *   view    per tensor and phase that reads it: `own`, readers take it from where it is kept, or a
  *           copy in another layout, made once in the phase and shared by its readers. A single
  *           reader has none: it takes the tensor from where it is kept.
@@ -38,34 +38,35 @@ enum { DTP_NODE_TICKS = 3 };
 typedef enum dtp_decision_kind {
     DTP_DECIDE_OP,
     DTP_DECIDE_TENSOR,
-    DTP_DECIDE_VIEW
+    DTP_DECIDE_REPLICA
 } dtp_decision_kind;
 
 /* One way to decide. */
-typedef struct dtp_option {
+typedef struct dtp_tensor_strategy {
     dtp_strategy strategy; /* op */
     dtp_layout layout;     /* tensor: where it is kept; view: where readers take it from */
     bool own;              /* view: no copy, the tensor is kept there */
-} dtp_option;
+} dtp_tensor_strategy;
 
-typedef struct dtp_choice {
+typedef struct dtp_tensor_variable {
     dtp_decision_kind kind;
     dtp_node_id node;     /* op */
     dtp_tensor_id tensor; /* tensor, view */
     dtp_phase phase;      /* view */
-    int32_t n_options;
-    const dtp_option *options; /* in the order of the node's strategies in the selection problem */
-} dtp_choice;
+    int32_t n_strategies;
+    const dtp_tensor_strategy
+        *options; /* in the order of the node's strategies in the selection problem */
+} dtp_tensor_variable;
 
 struct dtp_tensor_problem;
 
-/* Says which options a problem is to have, once its choices are known and before anything is
- * priced: keep[], by option in the order of the choices, all true at first; one of every choice
- * must stay. */
-typedef struct dtp_option_filter {
+/* Says which options a problem is to have, once its variables are known and before anything is
+ * priced: keep[], by option in the order of the variables, all true at first; one of every
+ * assignment must stay. */
+typedef struct dtp_strategy_filter {
     dtp_status (*run)(void *ctx, const struct dtp_tensor_problem *p, bool *keep, dtp_err *err);
     void *ctx;
-} dtp_option_filter;
+} dtp_strategy_filter;
 
 typedef struct dtp_tensor_options {
     int32_t runs;         /* of instances of a block that share their decisions; 0: none do */
@@ -73,7 +74,7 @@ typedef struct dtp_tensor_options {
     int64_t memory_bytes; /* per rank; 0 = none */
     int32_t n_pins;       /* decisions made beforehand: options that contradict them are left out */
     const dtp_pin *pins;
-    dtp_option_filter filter; /* .run = NULL: all options */
+    dtp_strategy_filter filter; /* .run = NULL: all options */
 } dtp_tensor_options;
 
 /* One edge of the problem without folding: what it costs is an edge of the selection problem
@@ -90,14 +91,15 @@ typedef struct dtp_tensor_problem {
     const dtp_graph *graph;   /* borrowed */
     const dtp_pricer *pricer; /* borrowed */
     dtp_tensor_options options;
-    int32_t n_choices;
-    dtp_choice *choices;        /* choices[i] is node i of the selection problem */
-    int32_t *choice_of_node;    /* by node id; folded instances name the same choice */
-    int32_t *choice_of_tensor;  /* by tensor id; -1: kept as its only op leaves or reads it */
-    int32_t *choice_of_view[3]; /* by phase, by tensor id; -1: at most one node of the phase reads
+    int32_t n_variables;
+    dtp_tensor_variable *variables; /* variables[i] is node i of the selection problem */
+    int32_t *variable_of_node;      /* by node id; folded instances name the same assignment */
+    int32_t *variable_of_tensor;    /* by tensor id; -1: kept as its only op leaves or reads it */
+    int32_t
+        *variable_of_replica[3]; /* by phase, by tensor id; -1: at most one node of the phase reads
                                    it, from where it is kept */
-    dtp_select_problem *select;
-    dtp_move_pricer *moves;
+    dtp_problem *select;
+    dtp_redistribution_pricer *moves;
     int64_t *unit_cost; /* by strategy of the selection problem: of one instance (of a tensor: if it
                            survives the step) */
     int32_t *edge_count; /* by edge: instances whose prices it adds up */
@@ -118,24 +120,24 @@ dtp_status dtp_tensor_problem_create(const dtp_graph *g, const dtp_pricer *price
 void dtp_tensor_problem_destroy(dtp_tensor_problem *p);
 
 /* Who plans redistributions at the prices of the problem: a lowering with it, without passes, costs
- * exactly what dtp_select_evaluate says. Borrowed from p. */
+ * exactly what dtp_problem_evaluate says. Borrowed from p. */
 const dtp_redistributor *dtp_tensor_redistributor(const dtp_tensor_problem *p);
 
 /* A lower bound of the problem in which every instance decides for itself, so that the cost of a
  * folded plan minus this bounds what folding loses (planner/untied/untied.c). Without prices of
  * times the memory limit is left out of it. Deterministic; `rounds` of dual ascent, each as long as
  * a few walks over the edges of all instances. Holds in exact arithmetic. */
-dtp_status dtp_tensor_unfolded_bound(const dtp_tensor_problem *p, int32_t rounds, int32_t n_prices,
-                                     const dtp_time_price *prices, int64_t *bound,
-                                     dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_untied_bound(const dtp_tensor_problem *p, int32_t rounds, int32_t n_prices,
+                            const dtp_memory_multiplier *prices, int64_t *bound,
+                            dtp_err *err) DTP_MUST_CHECK;
 
-/* What a selection (by choice) means, in `arena`; it has views. */
+/* What a selection (by assignment) means, in `arena`; it has views. */
 dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *selection,
                                dtp_arena *arena, dtp_sharding *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* The selection that a sharding is, when the problem has it: a baseline as a first solution.
  * *found = false when some decision of it is not among the options. */
-dtp_status dtp_tensor_selection(const dtp_tensor_problem *p, const dtp_sharding *s,
-                                int32_t *selection, bool *found, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor_assignment(const dtp_tensor_problem *p, const dtp_sharding *s,
+                                 int32_t *selection, bool *found, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

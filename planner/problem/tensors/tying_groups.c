@@ -69,7 +69,7 @@ static bool same_tensor(const comparison *c, dtp_tensor_id a, dtp_tensor_id b)
 {
     const dtp_sharding *s = c->s;
     bool same = dtp_layout_equal(&s->layouts[a], &s->layouts[b]);
-    for (int phase = 0; phase < PHASES && same && dtp_sharding_has_views(s); phase++) {
+    for (int phase = 0; phase < PHASES && same && dtp_sharding_has_replicas(s); phase++) {
         same = !is_shared(c, a, phase) || !is_shared(c, b, phase) ||
                dtp_layout_equal(&s->views[phase][a], &s->views[phase][b]);
     }

@@ -1,4 +1,4 @@
-/* The choices with their options, without prices of redistributions. An op has the options of its
+/* The variables with their options, without prices of redistributions. An op has the options of its
  * class, a tensor the layouts that divide it evenly (partial sums where its producer can leave
  * them), a view the tensor's own layouts and those that readers of the phase want. Pins take
  * options away.
@@ -7,7 +7,7 @@
 
 #include "planner/problem/tensors/tensor_internal.h"
 
-const class_options *dtp_tensor__class_of(const tensor_build *b, int32_t group)
+const class_strategies *dtp_tensor__class_of(const tensor_build *b, int32_t group)
 {
     return &b->options[b->classes.of_node[b->node_groups[group].example]];
 }
@@ -42,7 +42,7 @@ static dtp_status fail_pin(const tensor_build *b, const dtp_pin *pin, dtp_err *e
 /* Whether an option of a node keeps a pin of something that the node reads. */
 static bool option_keeps(const tensor_build *b, int32_t group, int32_t option, const dtp_pin *pin)
 {
-    const class_options *c = dtp_tensor__class_of(b, group);
+    const class_strategies *c = dtp_tensor__class_of(b, group);
     const tensor_group *tensor = &b->tensor_groups[b->group_of_tensor[pin->tensor]];
     const bool here = pin->node >= 0 ? b->group_of_node[pin->node] == group : tensor->follows;
     const dtp_node_id id = pin->node >= 0 ? pin->node
@@ -69,12 +69,12 @@ static dtp_status filter_options(const tensor_build *b, int32_t g, dtp_err *err)
     for (int32_t i = 0; i < b->p->options.n_pins; i++) {
         const dtp_pin *pin = &b->p->options.pins[i];
         int32_t n = 0;
-        for (int32_t k = 0; k < group->n_options; k++) {
+        for (int32_t k = 0; k < group->n_strategies; k++) {
             if (option_keeps(b, g, group->option[k], pin)) {
                 group->option[n++] = group->option[k];
             }
         }
-        group->n_options = n;
+        group->n_strategies = n;
         if (n == 0) {
             return fail_pin(b, pin, err);
         }
@@ -104,29 +104,30 @@ static dtp_status filter_domain(const tensor_build *b, int32_t g, layout_list *l
     return DTP_OK;
 }
 
-/* ---- choices -----------------------------------------------------------------------------------
+/* ---- variables
+ * -----------------------------------------------------------------------------------
  */
 
-/* Adds a choice with room for n options. */
-static dtp_status add_choice(const tensor_build *b, dtp_choice choice, int32_t n,
-                             dtp_option **options, dtp_err *err)
+/* Adds a assignment with room for n options. */
+static dtp_status add_choice(const tensor_build *b, dtp_tensor_variable assignment, int32_t n,
+                             dtp_tensor_strategy **options, dtp_err *err)
 {
     dtp_tensor_problem *p = b->p;
-    choice.n_options = n;
-    choice.options = *options = dtp_arena_alloc(p->arena, (size_t)n, sizeof **options);
+    assignment.n_strategies = n;
+    assignment.options = *options = dtp_arena_alloc(p->arena, (size_t)n, sizeof **options);
     if (*options == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d options", n);
     }
-    p->choices[p->n_choices++] = choice;
+    p->variables[p->n_variables++] = assignment;
     return DTP_OK;
 }
 
 static dtp_status add_op(const tensor_build *b, int32_t g, dtp_err *err)
 {
     node_group *group = &b->node_groups[g];
-    const class_options *c = dtp_tensor__class_of(b, g);
-    dtp_option *options;
-    group->n_options = c->n;
+    const class_strategies *c = dtp_tensor__class_of(b, g);
+    dtp_tensor_strategy *options;
+    group->n_strategies = c->n;
     group->option = dtp_arena_alloc(b->arena, (size_t)c->n, sizeof *group->option);
     if (group->option == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d options", c->n);
@@ -135,10 +136,11 @@ static dtp_status add_op(const tensor_build *b, int32_t g, dtp_err *err)
         group->option[i] = i;
     }
     DTP_TRY(filter_options(b, g, err));
-    group->choice = b->p->n_choices;
-    const dtp_choice choice = {.kind = DTP_DECIDE_OP, .node = group->example, .tensor = -1};
-    DTP_TRY(add_choice(b, choice, group->n_options, &options, err));
-    for (int32_t i = 0; i < group->n_options; i++) {
+    group->assignment = b->p->n_variables;
+    const dtp_tensor_variable assignment = {
+        .kind = DTP_DECIDE_OP, .node = group->example, .tensor = -1};
+    DTP_TRY(add_choice(b, assignment, group->n_strategies, &options, err));
+    for (int32_t i = 0; i < group->n_strategies; i++) {
         options[i].strategy = c->strategy[group->option[i]];
     }
     return DTP_OK;
@@ -156,7 +158,7 @@ static dtp_mesh_set partial_dims(const tensor_build *b, dtp_tensor_id t)
         &dtp_tensor__class_of(b, b->group_of_node[tensor->producer])->out[tensor->out_index];
     for (int32_t i = 0; i < outs->n; i++) {
         for (int32_t m = 0; m < b->mesh->n_dims; m++) {
-            const dtp_place *p = &outs->items[i].place[m];
+            const dtp_placement *p = &outs->items[i].placement[m];
             set |= p->kind == DTP_PARTIAL && p->op == DTP_REDUCE_SUM ? 1U << m : 0U;
         }
     }
@@ -169,15 +171,16 @@ static dtp_status add_tensor(tensor_build *b, int32_t g, layout_list *list, dtp_
     tensor_group *group = &b->tensor_groups[g];
     const dtp_graph_tensor *tensor = &b->g->tensors[group->example];
     const bool needed = group->read || group->survives || tensor->kind == DTP_TENSOR_PARAM;
-    dtp_option *options;
+    dtp_tensor_strategy *options;
     if (group->follows || group->passes || group->same_as >= 0 || !needed) {
         return DTP_OK;
     }
     DTP_TRY(dtp_tensor__domain(b, &tensor->type, partial_dims(b, group->example), list, err));
     DTP_TRY(filter_domain(b, g, list, err));
-    group->choice = b->p->n_choices;
-    const dtp_choice choice = {.kind = DTP_DECIDE_TENSOR, .node = -1, .tensor = group->example};
-    DTP_TRY(add_choice(b, choice, list->n, &options, err));
+    group->assignment = b->p->n_variables;
+    const dtp_tensor_variable assignment = {
+        .kind = DTP_DECIDE_TENSOR, .node = -1, .tensor = group->example};
+    DTP_TRY(add_choice(b, assignment, list->n, &options, err));
     for (int32_t i = 0; i < list->n; i++) {
         options[i].layout = list->items[i];
     }
@@ -199,9 +202,9 @@ typedef struct wishes {
 static dtp_status add_wishes(tensor_build *b, int32_t g, int32_t i, wishes *w, dtp_err *err)
 {
     const node_group *group = &b->node_groups[g];
-    const class_options *c = dtp_tensor__class_of(b, g);
+    const class_strategies *c = dtp_tensor__class_of(b, g);
     memset(w->seen, 0, (size_t)c->in[i].n * sizeof *w->seen);
-    for (int32_t k = 0; k < group->n_options; k++) {
+    for (int32_t k = 0; k < group->n_strategies; k++) {
         const int32_t which = c->in_of[i][group->option[k]];
         const dtp_layout *l = &c->in[i].items[which];
         if (!w->seen[which] && !dtp_layout_has_partial(l) &&
@@ -233,17 +236,17 @@ static dtp_status add_view(tensor_build *b, int32_t g, dtp_phase phase, const la
                            dtp_err *err)
 {
     tensor_group *group = &b->tensor_groups[g];
-    const dtp_choice own = b->p->choices[group->choice];
-    const dtp_choice choice = {
-        .kind = DTP_DECIDE_VIEW, .node = -1, .tensor = group->example, .phase = phase};
-    dtp_option *options;
-    group->view[phase] = b->p->n_choices;
-    DTP_TRY(add_choice(b, choice, own.n_options + wanted->n, &options, err));
-    for (int32_t i = 0; i < own.n_options; i++) {
-        options[i] = (dtp_option){.layout = own.options[i].layout, .own = true};
+    const dtp_tensor_variable own = b->p->variables[group->assignment];
+    const dtp_tensor_variable assignment = {
+        .kind = DTP_DECIDE_REPLICA, .node = -1, .tensor = group->example, .phase = phase};
+    dtp_tensor_strategy *options;
+    group->view[phase] = b->p->n_variables;
+    DTP_TRY(add_choice(b, assignment, own.n_strategies + wanted->n, &options, err));
+    for (int32_t i = 0; i < own.n_strategies; i++) {
+        options[i] = (dtp_tensor_strategy){.layout = own.options[i].layout, .own = true};
     }
     for (int32_t i = 0; i < wanted->n; i++) {
-        options[own.n_options + i].layout = wanted->items[i];
+        options[own.n_strategies + i].layout = wanted->items[i];
     }
     return DTP_OK;
 }
@@ -273,11 +276,11 @@ static dtp_status add_shared(tensor_build *b, dtp_tensor_id t, int phase, wishes
 
 /* A view where two nodes of a phase read some member of the group; a single reader takes the tensor
  * from where it is kept. */
-static dtp_status add_views(tensor_build *b, const dtp_tensor_id *members, int32_t n, wishes *w,
-                            dtp_err *err)
+static dtp_status add_replicas(tensor_build *b, const dtp_tensor_id *members, int32_t n, wishes *w,
+                               dtp_err *err)
 {
     const int32_t g = b->group_of_tensor[members[0]];
-    for (int phase = 0; phase < DTP_N_PHASES && b->tensor_groups[g].choice >= 0; phase++) {
+    for (int phase = 0; phase < DTP_N_PHASES && b->tensor_groups[g].assignment >= 0; phase++) {
         w->round++;
         dtp_tensor__clear_layouts(&w->set);
         for (int32_t k = 0; k < n; k++) {
@@ -330,7 +333,7 @@ static dtp_status add_all_views(tensor_build *b, dtp_err *err)
         members[first[b->group_of_tensor[t] + 1]++] = t;
     }
     for (int32_t g = 0; g < b->n_tensor_groups; g++) {
-        DTP_TRY(add_views(b, members + first[g], first[g + 1] - first[g], &w, err));
+        DTP_TRY(add_replicas(b, members + first[g], first[g + 1] - first[g], &w, err));
     }
     return DTP_OK;
 }
@@ -343,13 +346,13 @@ static dtp_status allocate(const tensor_build *b, dtp_err *err)
     dtp_tensor_problem *p = b->p;
     const size_t n_nodes = (size_t)b->g->n_nodes, n_tensors = (size_t)b->g->n_tensors;
     const size_t most = (size_t)b->n_node_groups + (DTP_N_PHASES + 1) * (size_t)b->n_tensor_groups;
-    p->choices = dtp_arena_alloc(p->arena, most, sizeof *p->choices);
-    p->choice_of_node = dtp_arena_alloc(p->arena, n_nodes, sizeof *p->choice_of_node);
-    p->choice_of_tensor = dtp_arena_alloc(p->arena, n_tensors, sizeof *p->choice_of_tensor);
-    bool ok = p->choices != NULL && p->choice_of_node != NULL && p->choice_of_tensor != NULL;
+    p->variables = dtp_arena_alloc(p->arena, most, sizeof *p->variables);
+    p->variable_of_node = dtp_arena_alloc(p->arena, n_nodes, sizeof *p->variable_of_node);
+    p->variable_of_tensor = dtp_arena_alloc(p->arena, n_tensors, sizeof *p->variable_of_tensor);
+    bool ok = p->variables != NULL && p->variable_of_node != NULL && p->variable_of_tensor != NULL;
     for (int phase = 0; phase < DTP_N_PHASES; phase++) {
-        p->choice_of_view[phase] = dtp_arena_alloc(p->arena, n_tensors, sizeof(int32_t));
-        ok = ok && p->choice_of_view[phase] != NULL;
+        p->variable_of_replica[phase] = dtp_arena_alloc(p->arena, n_tensors, sizeof(int32_t));
+        ok = ok && p->variable_of_replica[phase] != NULL;
     }
     return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu choices", most);
 }
@@ -360,24 +363,24 @@ static void fill_maps(const tensor_build *b)
     for (int32_t g = 0; g < b->n_tensor_groups; g++) {
         tensor_group *group = &b->tensor_groups[g];
         if (group->same_as >= 0) {
-            group->choice = b->tensor_groups[group->same_as].choice;
+            group->assignment = b->tensor_groups[group->same_as].assignment;
         }
     }
     for (dtp_node_id n = 0; n < b->g->n_nodes; n++) {
-        p->choice_of_node[n] = b->node_groups[b->group_of_node[n]].choice;
+        p->variable_of_node[n] = b->node_groups[b->group_of_node[n]].assignment;
     }
     for (dtp_tensor_id t = 0; t < b->g->n_tensors; t++) {
         const tensor_group *group = &b->tensor_groups[b->group_of_tensor[t]];
-        p->choice_of_tensor[t] = group->choice;
+        p->variable_of_tensor[t] = group->assignment;
         for (int phase = 0; phase < DTP_N_PHASES; phase++) {
             const bool shared = count_readers(b, t, phase) > 1;
-            p->choice_of_view[phase][t] = shared ? group->view[phase] : -1;
+            p->variable_of_replica[phase][t] = shared ? group->view[phase] : -1;
         }
     }
 }
 
 /* Graph order: sources, then every node with what it makes, then the views. */
-dtp_status dtp_tensor__choices(tensor_build *b, dtp_err *err)
+dtp_status dtp_tensor__variables(tensor_build *b, dtp_err *err)
 {
     const dtp_graph *g = b->g;
     layout_list list = {0};

@@ -1,13 +1,14 @@
 /* The snapshot that dual ascent works on (planner/solver/dual/dual.h): what is alive, packed, in
  * single precision. Nodes are numbered in the order of the work; an edge leads from its lower node
- * (lo) to its higher one (hi). Usages are fractions of limit + 1, prices cost units per limit +
+ * (lo) to its higher one (hi). Usages are fractions of limit + 1, multipliers cost units per limit
+ * +
  * 1. */
 #ifndef DTP_PLANNER_SOLVER_DUAL_DUAL_DATA_H
 #define DTP_PLANNER_SOLVER_DUAL_DUAL_DATA_H
 
 #include "planner/solver/dual/dual.h"
 
-#define SEL_DUAL_FORBIDDEN 1e30F
+#define SOLVER_DUAL_FORBIDDEN 1e30F
 
 typedef struct dual_edge {
     int32_t lo, hi;
@@ -20,7 +21,7 @@ typedef struct dual_piece {
     int64_t use;         /* in use, by strategy */
 } dual_piece;
 
-struct sel_dual {
+struct solver_dual {
     int32_t n_nodes, n_edges, n_rows;
     int32_t most;         /* strategies of one node */
     int32_t *origin;      /* by node: of the work */
@@ -38,22 +39,22 @@ struct sel_dual {
     int64_t *work_phi; /* by edge of the work: phi of its u, then of its v */
     int64_t n_phi;
     float *phi, *best_phi;
-    double *price, *best_price; /* by row */
-    double *sums;               /* by row and one more: of the prices before */
-    double *excess, *direction; /* by row: expected usage beyond the room; its average */
-    double norm;                /* decaying maximum of |excess| */
-    float *theta, *least;       /* scratch, by strategy of one node */
-    double constant, per_usage; /* price in the work = price here * per_usage */
-    double unit;                /* cost scale of the temperatures */
-    int64_t rounds;             /* so far; -1: cool */
+    double *multiplier, *best_price; /* by row */
+    double *sums;                    /* by row and one more: of the multipliers before */
+    double *excess, *direction;      /* by row: expected usage beyond the room; its average */
+    double norm;                     /* decaying maximum of |excess| */
+    float *theta, *least;            /* scratch, by strategy of one node */
+    double constant, per_usage;      /* multiplier in the work = multiplier here * per_usage */
+    double unit;                     /* cost scale of the temperatures */
+    int64_t rounds;                  /* so far; -1: cool */
     double best;
 };
 
 /* One pass over the nodes, up or down; with `expect`, d->excess at that temperature. */
-void sel_dual_sweep(sel_dual *d, bool down, bool expect, double temperature);
+void solver_dual_sweep(solver_dual *d, bool down, bool expect, double temperature);
 /* One pass up in which every node leaves nothing behind that it can pass on. */
-void sel_dual_sweep_all(sel_dual *d);
+void solver_dual_sweep_all(solver_dual *d);
 /* The bound of the current multipliers. */
-double sel_dual_evaluate(sel_dual *d);
+double solver_dual_evaluate(solver_dual *d);
 
 #endif

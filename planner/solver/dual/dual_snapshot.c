@@ -16,15 +16,15 @@ typedef struct sizes {
 
 /* From the root outwards, then those that are joined to none of them. order has room for all nodes
  * that are alive; number: by node of the work, -1 before. */
-static int32_t number_outwards(const sel_work *w, int32_t root, int32_t *order, int32_t *number)
+static int32_t number_outwards(const solver_work *w, int32_t root, int32_t *order, int32_t *number)
 {
     int32_t n = 0;
     number[root] = 0;
     order[n++] = root;
     for (int32_t at = 0; at < n; at++) {
-        const sel_node *x = &w->nodes[order[at]];
+        const solver_node *x = &w->nodes[order[at]];
         for (int32_t a = 0; a < x->n_adj; a++) {
-            const sel_edge *e = &w->edges[x->adj[a]];
+            const solver_edge *e = &w->edges[x->adj[a]];
             const int32_t to = e->u == order[at] ? e->v : e->u;
             if (e->alive && (e->u == order[at] || e->v == order[at]) && number[to] < 0) {
                 number[to] = n;
@@ -37,7 +37,7 @@ static int32_t number_outwards(const sel_work *w, int32_t root, int32_t *order, 
 
 /* Nodes in the order of the work, or with a root those farthest from it first, so that it is the
  * last one. */
-static void number_nodes(const sel_work *w, int32_t root, int32_t *order, int32_t *number)
+static void number_nodes(const solver_work *w, int32_t root, int32_t *order, int32_t *number)
 {
     for (int32_t i = 0; i < w->n_nodes; i++) {
         number[i] = -1;
@@ -58,11 +58,11 @@ static void number_nodes(const sel_work *w, int32_t root, int32_t *order, int32_
     }
 }
 
-static sizes measure(sel_dual *d, const sel_work *w)
+static sizes measure(solver_dual *d, const solver_work *w)
 {
     sizes n = {0};
     for (int32_t i = 0; i < w->n_nodes; i++) {
-        const sel_node *x = &w->nodes[i];
+        const solver_node *x = &w->nodes[i];
         if (x->alive) {
             d->n_nodes++;
             d->most = x->k > d->most ? x->k : d->most;
@@ -72,7 +72,7 @@ static sizes measure(sel_dual *d, const sel_work *w)
         }
     }
     for (int32_t e = 0; e < w->n_edges; e++) {
-        const sel_edge *edge = &w->edges[e];
+        const solver_edge *edge = &w->edges[e];
         if (edge->alive) {
             d->n_edges++;
             n.entries += (int64_t)w->nodes[edge->u].k * w->nodes[edge->v].k;
@@ -90,7 +90,7 @@ static void *zeroed(bool *ok, int64_t n, size_t size)
     return block;
 }
 
-static bool allocate(sel_dual *d, const sizes *n, int32_t n_work_edges)
+static bool allocate(solver_dual *d, const sizes *n, int32_t n_work_edges)
 {
     const int64_t nodes = d->n_nodes, rows = d->n_rows;
     bool ok = true;
@@ -110,7 +110,7 @@ static bool allocate(sel_dual *d, const sizes *n, int32_t n_work_edges)
     d->work_phi = zeroed(&ok, n_work_edges, sizeof *d->work_phi);
     d->phi = zeroed(&ok, d->n_phi, sizeof *d->phi);
     d->best_phi = zeroed(&ok, d->n_phi, sizeof *d->best_phi);
-    d->price = zeroed(&ok, rows, sizeof *d->price);
+    d->multiplier = zeroed(&ok, rows, sizeof *d->multiplier);
     d->best_price = zeroed(&ok, rows, sizeof *d->best_price);
     d->sums = zeroed(&ok, rows, sizeof *d->sums);
     d->excess = zeroed(&ok, rows, sizeof *d->excess);
@@ -122,14 +122,14 @@ static bool allocate(sel_dual *d, const sizes *n, int32_t n_work_edges)
 
 static float single(int64_t cost)
 {
-    return cost >= DTP_SELECT_FORBIDDEN ? SEL_DUAL_FORBIDDEN : (float)cost;
+    return cost >= DTP_FORBIDDEN ? SOLVER_DUAL_FORBIDDEN : (float)cost;
 }
 
-static void load_nodes(sel_dual *d, const sel_work *w)
+static void load_nodes(solver_dual *d, const solver_work *w)
 {
     int64_t strategy = 0, piece = 0, use = 0;
     for (int32_t node = 0; node < d->n_nodes; node++) {
-        const sel_node *x = &w->nodes[d->origin[node]];
+        const solver_node *x = &w->nodes[d->origin[node]];
         for (int32_t s = 0; s < x->k; s++) {
             d->cost[strategy++] = single(x->cost[s]);
         }
@@ -145,7 +145,7 @@ static void load_nodes(sel_dual *d, const sel_work *w)
 }
 
 /* The matrix both ways; the work may have the edge the other way round. */
-static void load_matrix(sel_dual *d, const dual_edge *e, const int64_t *m, bool turned)
+static void load_matrix(solver_dual *d, const dual_edge *e, const int64_t *m, bool turned)
 {
     const int64_t k_lo = d->first[e->lo + 1] - d->first[e->lo];
     const int64_t k_hi = d->first[e->hi + 1] - d->first[e->hi];
@@ -158,12 +158,12 @@ static void load_matrix(sel_dual *d, const dual_edge *e, const int64_t *m, bool 
     }
 }
 
-static void load_edges(sel_dual *d, const sel_work *w, const int32_t *number)
+static void load_edges(solver_dual *d, const solver_work *w, const int32_t *number)
 {
     int64_t matrix = 0, phi = 0;
     int32_t n = 0;
     for (int32_t e = 0; e < w->n_edges; e++) {
-        const sel_edge *edge = &w->edges[e];
+        const solver_edge *edge = &w->edges[e];
         if (!edge->alive) {
             continue;
         }
@@ -175,7 +175,7 @@ static void load_edges(sel_dual *d, const sel_work *w, const int32_t *number)
                                   .phi_lo = turned ? phi + ku : phi,
                                   .phi_hi = turned ? phi : phi + ku,
                                   .matrix = matrix};
-        load_matrix(d, &d->edges[n], sel_matrix(edge), turned);
+        load_matrix(d, &d->edges[n], solver_matrix(edge), turned);
         d->work_phi[e] = phi;
         phi += ku + kv;
         matrix += (int64_t)ku * kv;
@@ -184,7 +184,7 @@ static void load_edges(sel_dual *d, const sel_work *w, const int32_t *number)
 }
 
 /* adj: by node, first the edges to lower nodes. */
-static void load_adjacency(sel_dual *d)
+static void load_adjacency(solver_dual *d)
 {
     for (int32_t e = 0; e < d->n_edges; e++) {
         d->adj_first[d->edges[e].lo + 1]++;
@@ -209,17 +209,18 @@ static void load_adjacency(sel_dual *d)
     }
 }
 
-static void load_rows(sel_dual *d, const sel_work *w)
+static void load_rows(solver_dual *d, const solver_work *w)
 {
     for (int32_t r = 0; r < w->n_rows; r++) {
         d->room[r] = (double)(w->limit - w->base[r]) * d->per_usage;
-        d->price[r] = w->price[r] / d->per_usage;
+        d->multiplier[r] = w->multiplier[r] / d->per_usage;
     }
 }
 
-dtp_status sel_dual_create_rooted(const sel_work *w, int32_t root, sel_dual **out, dtp_err *err)
+dtp_status solver_dual_create_rooted(const solver_work *w, int32_t root, solver_dual **out,
+                                     dtp_err *err)
 {
-    sel_dual *d = calloc(1, sizeof *d);
+    solver_dual *d = calloc(1, sizeof *d);
     int32_t *number = calloc((size_t)w->n_nodes + 1, sizeof *number);
     bool ok = d != NULL && number != NULL;
     if (ok) {
@@ -241,19 +242,19 @@ dtp_status sel_dual_create_rooted(const sel_work *w, int32_t root, sel_dual **ou
     }
     free(number);
     if (!ok) {
-        sel_dual_destroy(d);
+        solver_dual_destroy(d);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the dual of %d nodes", w->n_nodes);
     }
     *out = d;
     return DTP_OK;
 }
 
-dtp_status sel_dual_create(const sel_work *w, sel_dual **out, dtp_err *err)
+dtp_status solver_dual_create(const solver_work *w, solver_dual **out, dtp_err *err)
 {
-    return sel_dual_create_rooted(w, -1, out, err);
+    return solver_dual_create_rooted(w, -1, out, err);
 }
 
-void sel_dual_destroy(sel_dual *d)
+void solver_dual_destroy(solver_dual *d)
 {
     if (d == NULL) {
         return;
@@ -274,7 +275,7 @@ void sel_dual_destroy(sel_dual *d)
     free(d->work_phi);
     free(d->phi);
     free(d->best_phi);
-    free(d->price);
+    free(d->multiplier);
     free(d->best_price);
     free(d->sums);
     free(d->excess);
@@ -291,28 +292,28 @@ static double largest(const int64_t *cost, int64_t n)
 {
     double most = 0.0;
     for (int64_t i = 0; i < n; i++) {
-        const bool finite = cost[i] < DTP_SELECT_FORBIDDEN;
+        const bool finite = cost[i] < DTP_FORBIDDEN;
         most = finite && (double)cost[i] > most ? (double)cost[i] : most;
     }
     return most;
 }
 
 /* The sum of the largest costs and of the largest moves of every node and edge. */
-static double most_moved(const sel_dual *d, const sel_work *w)
+static double most_moved(const solver_dual *d, const solver_work *w)
 {
     double sum = fabs((double)w->constant);
     for (int32_t i = 0; i < w->n_nodes; i++) {
         sum += w->nodes[i].alive ? largest(w->nodes[i].cost, w->nodes[i].k) : 0.0;
     }
     for (int32_t e = 0; e < w->n_edges; e++) {
-        const sel_edge *edge = &w->edges[e];
+        const solver_edge *edge = &w->edges[e];
         if (edge->alive) {
             const int64_t ku = w->nodes[edge->u].k, kv = w->nodes[edge->v].k;
             double most = 0.0;
             for (int64_t i = 0; i < ku + kv; i++) {
                 most = fmax(most, fabs((double)d->best_phi[d->work_phi[e] + i]));
             }
-            sum += largest(sel_matrix(edge), ku * kv) + 2.0 * most;
+            sum += largest(solver_matrix(edge), ku * kv) + 2.0 * most;
         }
     }
     return sum;
@@ -321,41 +322,41 @@ static double most_moved(const sel_dual *d, const sel_work *w)
 /* Subtracts the smallest finite cost, which it returns; 0 when there is none. */
 static int64_t take_minimum(int64_t *cost, int64_t n)
 {
-    int64_t least = DTP_SELECT_FORBIDDEN;
+    int64_t least = DTP_FORBIDDEN;
     for (int64_t i = 0; i < n; i++) {
         least = cost[i] < least ? cost[i] : least;
     }
-    for (int64_t i = 0; i < n && least < DTP_SELECT_FORBIDDEN; i++) {
-        cost[i] -= cost[i] < DTP_SELECT_FORBIDDEN ? least : 0;
+    for (int64_t i = 0; i < n && least < DTP_FORBIDDEN; i++) {
+        cost[i] -= cost[i] < DTP_FORBIDDEN ? least : 0;
     }
-    return least < DTP_SELECT_FORBIDDEN ? least : 0;
+    return least < DTP_FORBIDDEN ? least : 0;
 }
 
-static dtp_status move_edge(const sel_dual *d, sel_work *w, int32_t e, dtp_err *err)
+static dtp_status move_edge(const solver_dual *d, solver_work *w, int32_t e, dtp_err *err)
 {
-    sel_edge *edge = &w->edges[e];
-    sel_node *u = &w->nodes[edge->u], *v = &w->nodes[edge->v];
+    solver_edge *edge = &w->edges[e];
+    solver_node *u = &w->nodes[edge->u], *v = &w->nodes[edge->v];
     const float *phi_u = d->best_phi + d->work_phi[e], *phi_v = phi_u + u->k;
-    DTP_TRY(sel_own(w, e, err));
+    DTP_TRY(solver_own(w, e, err));
     for (int32_t i = 0; i < u->k; i++) {
         const int64_t to_u = llroundf(phi_u[i]);
         for (int32_t j = 0; j < v->k; j++) {
             int64_t *at = &edge->m[(int64_t)i * v->k + j];
-            const bool dead = sel_dead(u, i) || sel_dead(v, j) || *at >= DTP_SELECT_FORBIDDEN;
-            *at = dead ? DTP_SELECT_FORBIDDEN : *at - to_u - llroundf(phi_v[j]);
+            const bool dead = solver_dead(u, i) || solver_dead(v, j) || *at >= DTP_FORBIDDEN;
+            *at = dead ? DTP_FORBIDDEN : *at - to_u - llroundf(phi_v[j]);
         }
     }
     w->constant += take_minimum(edge->m, (int64_t)u->k * v->k);
     for (int32_t i = 0; i < u->k; i++) {
-        u->cost[i] += sel_dead(u, i) ? 0 : llroundf(phi_u[i]);
+        u->cost[i] += solver_dead(u, i) ? 0 : llroundf(phi_u[i]);
     }
     for (int32_t j = 0; j < v->k; j++) {
-        v->cost[j] += sel_dead(v, j) ? 0 : llroundf(phi_v[j]);
+        v->cost[j] += solver_dead(v, j) ? 0 : llroundf(phi_v[j]);
     }
     return DTP_OK;
 }
 
-static dtp_status move_costs(const sel_dual *d, sel_work *w, dtp_err *err)
+static dtp_status move_costs(const solver_dual *d, solver_work *w, dtp_err *err)
 {
     for (int32_t e = 0; e < w->n_edges; e++) {
         if (w->edges[e].alive) {
@@ -370,11 +371,12 @@ static dtp_status move_costs(const sel_dual *d, sel_work *w, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status sel_dual_apply(const sel_dual *d, sel_work *w, bool fix, int64_t *bound, dtp_err *err)
+dtp_status solver_dual_apply(const solver_dual *d, solver_work *w, bool fix, int64_t *bound,
+                             dtp_err *err)
 {
-    sel_multipliers m = {.edge_phi = d->work_phi};
+    solver_multipliers m = {.edge_phi = d->work_phi};
     m.phi = malloc(((size_t)d->n_phi + 1) * sizeof *m.phi);
-    m.lambda = w->price;
+    m.lambda = w->multiplier;
     if (m.phi == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for multipliers");
     }
@@ -382,11 +384,11 @@ dtp_status sel_dual_apply(const sel_dual *d, sel_work *w, bool fix, int64_t *bou
         m.phi[i] = (double)d->best_phi[i];
     }
     for (int32_t r = 0; r < d->n_rows; r++) {
-        w->price[r] = d->best_price[r] * d->per_usage;
+        w->multiplier[r] = d->best_price[r] * d->per_usage;
     }
     w->unit = d->unit;
     w->ascended = d->rounds;
-    dtp_status s = sel_bound(w, &m, fix, bound, err);
+    dtp_status s = solver_bound(w, &m, fix, bound, err);
     free(m.phi);
     if (s == DTP_OK && !w->infeasible && most_moved(d, w) < MOST_MOVED) {
         s = move_costs(d, w, err);
@@ -394,25 +396,25 @@ dtp_status sel_dual_apply(const sel_dual *d, sel_work *w, bool fix, int64_t *bou
     return s;
 }
 
-void sel_price_sums(const sel_work *w, double *sums)
+void solver_multiplier_sums(const solver_work *w, double *sums)
 {
     sums[0] = 0.0;
     for (int32_t r = 0; r < w->n_rows; r++) {
-        sums[r + 1] = sums[r] + w->price[r];
+        sums[r + 1] = sums[r] + w->multiplier[r];
     }
 }
 
-void sel_priced_costs(const sel_work *w, const double *sums, int32_t node, double *theta)
+void solver_penalised_costs(const solver_work *w, const double *sums, int32_t node, double *theta)
 {
-    const sel_node *x = &w->nodes[node];
+    const solver_node *x = &w->nodes[node];
     for (int32_t s = 0; s < x->k; s++) {
         theta[s] = (double)x->cost[s];
     }
     for (int32_t j = 0; j < x->n_pieces; j++) {
-        const sel_piece *piece = &x->pieces[j];
-        const double price = sums[piece->last] - sums[piece->first];
+        const solver_piece *piece = &x->pieces[j];
+        const double multiplier = sums[piece->last] - sums[piece->first];
         for (int32_t s = 0; s < x->k; s++) {
-            theta[s] += price * (double)piece->use[s];
+            theta[s] += multiplier * (double)piece->use[s];
         }
     }
 }

@@ -1,7 +1,8 @@
 /* Strong branching: a few rounds of ascent in both halves of every candidate. Candidates are
  *   nodes whose matrices matter much (mean cost over the neighbour's strategies) and whose two best
- *     priced strategies are close; split at the best one;
- *   nodes that may use much or little where usage has a price: the bound mixes both, and only both
+ *     penalised strategies are close; split at the best one;
+ *   nodes that may use much or little where usage has a multiplier: the bound mixes both, and only
+ *   both
  *     halves together rule the mixture out.
  */
 #include "planner/solver/dual/dual_split.h"
@@ -17,53 +18,53 @@ enum { LOOK_ROUNDS = 8 };
 static const double CLOSE = 0.1;
 /* Added to the gains of both halves, as a share of the room, before they are multiplied. */
 static const double LEAST_GAIN = 1e-3;
-/* Share of the room: a gain below it leaves a half open, a price above it is worth a split. */
+/* Share of the room: a gain below it leaves a half open, a multiplier above it is worth a split. */
 static const double OPEN = 0.5;
 
 typedef struct candidate {
     double score;
-    sel_split split;
+    solver_split split;
 } candidate;
 
-dtp_status sel_dual_relax(sel_work *w, int64_t rounds, double time_limit_s, int64_t *bound,
-                          dtp_err *err)
+dtp_status solver_dual_relax(solver_work *w, int64_t rounds, double time_limit_s, int64_t *bound,
+                             dtp_err *err)
 {
-    sel_dual *d = NULL;
-    DTP_TRY(sel_dual_create(w, &d, err));
-    sel_dual_cool(d);
-    sel_dual_run(d, rounds, time_limit_s);
-    const dtp_status s = sel_dual_apply(d, w, w->options.cap, bound, err);
-    sel_dual_destroy(d);
+    solver_dual *d = NULL;
+    DTP_TRY(solver_dual_create(w, &d, err));
+    solver_dual_cool(d);
+    solver_dual_run(d, rounds, time_limit_s);
+    const dtp_status s = solver_dual_apply(d, w, w->options.cap, bound, err);
+    solver_dual_destroy(d);
     return s;
 }
 
 /* Mean cost of the matrices of a node, a forbidden pair counting as `room`. */
-static double weight(const sel_work *w, int32_t node, double room)
+static double weight(const solver_work *w, int32_t node, double room)
 {
-    const sel_node *x = &w->nodes[node];
+    const solver_node *x = &w->nodes[node];
     double sum = 0.0;
     for (int32_t i = 0; i < x->n_adj; i++) {
-        const sel_edge *e = &w->edges[x->adj[i]];
+        const solver_edge *e = &w->edges[x->adj[i]];
         if (!e->alive || (e->u != node && e->v != node)) {
             continue;
         }
         const int64_t n = (int64_t)w->nodes[e->u].k * w->nodes[e->v].k;
         double mean = 0.0;
         for (int64_t at = 0; at < n; at++) {
-            const int64_t cost = sel_matrix(e)[at];
-            mean += cost < DTP_SELECT_FORBIDDEN ? (double)cost : room;
+            const int64_t cost = solver_matrix(e)[at];
+            mean += cost < DTP_FORBIDDEN ? (double)cost : room;
         }
         sum += mean / (double)n;
     }
     return sum;
 }
 
-int32_t sel_dual_cheapest(const sel_node *x, const double *theta, double *lead)
+int32_t solver_dual_cheapest(const solver_node *x, const double *theta, double *lead)
 {
     double least = INFINITY, second = INFINITY;
     int32_t best = 0;
     for (int32_t s = 0; s < x->k; s++) {
-        if (sel_dead(x, s)) {
+        if (solver_dead(x, s)) {
             continue;
         }
         if (theta[s] < least) {
@@ -86,7 +87,7 @@ static int compare_candidates(const void *a, const void *b)
                          : (x->split.node > y->split.node) - (x->split.node < y->split.node);
 }
 
-static int32_t largest_k(const sel_work *w)
+static int32_t largest_k(const solver_work *w)
 {
     int32_t most = 1;
     for (int32_t i = 0; i < w->n_nodes; i++) {
@@ -95,19 +96,19 @@ static int32_t largest_k(const sel_work *w)
     return most;
 }
 
-dtp_status sel_dual_choice(const sel_work *w, int32_t *choice, dtp_err *err)
+dtp_status solver_dual_choice(const solver_work *w, int32_t *assignment, dtp_err *err)
 {
     double lead;
     double *sums = malloc(((size_t)w->n_rows + 1) * sizeof *sums);
     double *theta = malloc((size_t)largest_k(w) * sizeof *theta);
     const bool ok = sums != NULL && theta != NULL;
     if (ok) {
-        sel_price_sums(w, sums);
+        solver_multiplier_sums(w, sums);
     }
     for (int32_t i = 0; ok && i < w->n_nodes; i++) {
         if (w->nodes[i].alive) {
-            sel_priced_costs(w, sums, i, theta);
-            choice[i] = sel_dual_cheapest(&w->nodes[i], theta, &lead);
+            solver_penalised_costs(w, sums, i, theta);
+            assignment[i] = solver_dual_cheapest(&w->nodes[i], theta, &lead);
         }
     }
     free(sums);
@@ -115,17 +116,17 @@ dtp_status sel_dual_choice(const sel_work *w, int32_t *choice, dtp_err *err)
     return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_nodes);
 }
 
-/* Of the nodes with a choice; sorted, best first. */
-static int32_t find_candidates(const sel_work *w, double room, const double *sums, double *theta,
+/* Of the nodes with a assignment; sorted, best first. */
+static int32_t find_candidates(const solver_work *w, double room, const double *sums, double *theta,
                                candidate *list)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < w->n_nodes; i++) {
-        const sel_node *x = &w->nodes[i];
+        const solver_node *x = &w->nodes[i];
         if (x->alive && x->n_live > 1) {
             double lead;
-            sel_priced_costs(w, sums, i, theta);
-            const int32_t best = sel_dual_cheapest(x, theta, &lead);
+            solver_penalised_costs(w, sums, i, theta);
+            const int32_t best = solver_dual_cheapest(x, theta, &lead);
             const double score = weight(w, i, room) / (1.0 + lead / (CLOSE * room));
             list[n++] = (candidate){score, {i, best, -1, 0}};
         }
@@ -134,28 +135,28 @@ static int32_t find_candidates(const sel_work *w, double room, const double *sum
     return n;
 }
 
-bool sel_split_has(const sel_work *w, const sel_split *split, int32_t strategy)
+bool solver_split_has(const solver_work *w, const solver_split *split, int32_t strategy)
 {
     return split->piece < 0
                ? strategy == split->strategy
                : w->nodes[split->node].pieces[split->piece].use[strategy] >= split->use;
 }
 
-/* The piece of a node with the greatest price between the usages of its strategies, of those that
- * lie within the room; score 0 without one. */
-static candidate most_usage(const sel_work *w, int32_t node, double room, const double *sums,
+/* The piece of a node with the greatest multiplier between the usages of its strategies, of those
+ * that lie within the room; score 0 without one. */
+static candidate most_usage(const solver_work *w, int32_t node, double room, const double *sums,
                             const double *theta)
 {
-    const sel_node *x = &w->nodes[node];
+    const solver_node *x = &w->nodes[node];
     double lead;
-    const int32_t best = sel_dual_cheapest(x, theta, &lead);
+    const int32_t best = solver_dual_cheapest(x, theta, &lead);
     candidate found = {0.0, {node, best, -1, 0}};
     for (int32_t i = 0; i < x->n_pieces; i++) {
-        const sel_piece *piece = &x->pieces[i];
+        const solver_piece *piece = &x->pieces[i];
         const int64_t own = piece->use[best];
         int64_t least = own, most = own;
         for (int32_t s = 0; s < x->k; s++) {
-            if (!sel_dead(x, s) && theta[s] - theta[best] <= room) {
+            if (!solver_dead(x, s) && theta[s] - theta[best] <= room) {
                 least = piece->use[s] < least ? piece->use[s] : least;
                 most = piece->use[s] > most ? piece->use[s] : most;
             }
@@ -168,14 +169,14 @@ static candidate most_usage(const sel_work *w, int32_t node, double room, const 
     return found;
 }
 
-/* Of the nodes with a choice; sorted, best first. */
-static int32_t find_usages(const sel_work *w, double room, const double *sums, double *theta,
+/* Of the nodes with a assignment; sorted, best first. */
+static int32_t find_usages(const solver_work *w, double room, const double *sums, double *theta,
                            candidate *list)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < w->n_nodes; i++) {
         if (w->nodes[i].alive && w->nodes[i].n_live > 1) {
-            sel_priced_costs(w, sums, i, theta);
+            solver_penalised_costs(w, sums, i, theta);
             list[n] = most_usage(w, i, room, sums, theta);
             n += list[n].score > 0.0 ? 1 : 0;
         }
@@ -185,35 +186,35 @@ static int32_t find_usages(const sel_work *w, double room, const double *sums, d
 }
 
 /* A half after a few rounds: how far its bound is above that of w, as a share of the room. */
-static dtp_status look(const sel_work *w, const sel_split *split, bool keep, double bound,
+static dtp_status look(const solver_work *w, const solver_split *split, bool keep, double bound,
                        double room, double *gain, dtp_err *err)
 {
-    sel_work *half = NULL;
-    sel_dual *d = NULL;
+    solver_work *half = NULL;
+    solver_dual *d = NULL;
     int64_t killed = 0;
     *gain = 1.0;
-    DTP_TRY(sel_copy(w, &half, err));
+    DTP_TRY(solver_copy(w, &half, err));
     dtp_status s = DTP_OK;
     for (int32_t i = 0; i < w->nodes[split->node].k && s == DTP_OK && !half->infeasible; i++) {
-        if (sel_split_has(w, split, i) != keep && !sel_dead(&half->nodes[split->node], i)) {
-            s = sel_kill(half, split->node, i, &killed, err);
+        if (solver_split_has(w, split, i) != keep && !solver_dead(&half->nodes[split->node], i)) {
+            s = solver_kill(half, split->node, i, &killed, err);
         }
     }
-    s = s == DTP_OK && !half->infeasible ? sel_propagate(half, err) : s;
+    s = s == DTP_OK && !half->infeasible ? solver_propagate(half, err) : s;
     if (s == DTP_OK && !half->infeasible) {
-        s = sel_compact(half, err);
+        s = solver_compact(half, err);
     }
     if (s == DTP_OK && !half->infeasible) {
-        s = sel_dual_create(half, &d, err);
+        s = solver_dual_create(half, &d, err);
     }
     if (d != NULL) {
-        sel_dual_cool(d);
-        sel_dual_run(d, LOOK_ROUNDS, 0.0);
-        const double share = (sel_dual_value(d) - bound) / room;
+        solver_dual_cool(d);
+        solver_dual_run(d, LOOK_ROUNDS, 0.0);
+        const double share = (solver_dual_value(d) - bound) / room;
         *gain = share > 1.0 ? 1.0 : share > 0.0 ? share : 0.0;
     }
-    sel_dual_destroy(d);
-    sel_work_destroy(half);
+    solver_dual_destroy(d);
+    solver_work_destroy(half);
     return s;
 }
 
@@ -227,7 +228,7 @@ static double rate(const candidate *c, double room, double with, double without)
                : (with + LEAST_GAIN) * (without + LEAST_GAIN);
 }
 
-static dtp_status choose(const sel_work *w, const candidate *list, int32_t n, double bound,
+static dtp_status choose(const solver_work *w, const candidate *list, int32_t n, double bound,
                          double room, candidate *best, dtp_err *err)
 {
     for (int32_t i = 0; i < n && best->score < 2.0; i++) {
@@ -243,19 +244,18 @@ static dtp_status choose(const sel_work *w, const candidate *list, int32_t n, do
     return DTP_OK;
 }
 
-dtp_status sel_dual_split(const sel_work *w, int64_t bound, int32_t candidates, sel_split *out,
-                          dtp_err *err)
+dtp_status solver_dual_split(const solver_work *w, int64_t bound, int32_t candidates,
+                             solver_split *out, dtp_err *err)
 {
-    const double room =
-        1.0 + fabs(w->cutoff < DTP_SELECT_FORBIDDEN ? (double)w->cutoff - (double)bound
-                                                    : 0.1 * (double)bound);
+    const double room = 1.0 + fabs(w->cutoff < DTP_FORBIDDEN ? (double)w->cutoff - (double)bound
+                                                             : 0.1 * (double)bound);
     candidate best = {.score = -1.0};
     double *sums = malloc(((size_t)w->n_rows + 1) * sizeof *sums);
     double *theta = malloc((size_t)largest_k(w) * sizeof *theta);
     candidate *list = malloc(((size_t)w->n_nodes + 1) * sizeof *list);
     dtp_status s = DTP_OK;
     if (sums != NULL && theta != NULL && list != NULL) {
-        sel_price_sums(w, sums);
+        solver_multiplier_sums(w, sums);
         const int32_t use = find_usages(w, room, sums, theta, list);
         s = choose(w, list, use < candidates / 2 ? use : candidates / 2, (double)bound, room, &best,
                    err);

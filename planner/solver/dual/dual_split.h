@@ -8,29 +8,30 @@
 
 /* Ascends, forbids what the bound excludes (with the cap; w may become infeasible), moves the
  * multipliers into w. Expects compact nodes. *bound: exact, at most the cutoff. */
-dtp_status sel_dual_relax(sel_work *w, int64_t rounds, double time_limit_s, int64_t *bound,
-                          dtp_err *err) DTP_MUST_CHECK;
+dtp_status solver_dual_relax(solver_work *w, int64_t rounds, double time_limit_s, int64_t *bound,
+                             dtp_err *err) DTP_MUST_CHECK;
 
 /* The live strategy of least theta, and by how much it leads the second (infinite without one). */
-int32_t sel_dual_cheapest(const sel_node *x, const double *theta, double *lead);
+int32_t solver_dual_cheapest(const solver_node *x, const double *theta, double *lead);
 
-/* The cheapest strategy of every node under the prices of w. */
-dtp_status sel_dual_choice(const sel_work *w, int32_t *choice, dtp_err *err) DTP_MUST_CHECK;
+/* The cheapest strategy of every node under the multipliers of w. */
+dtp_status solver_dual_choice(const solver_work *w, int32_t *assignment,
+                              dtp_err *err) DTP_MUST_CHECK;
 
 /* Two halves of a node's strategies: one strategy and the others, or those that use at least so
  * much in a piece and the others. */
-typedef struct sel_split {
+typedef struct solver_split {
     int32_t node, strategy;
     int32_t piece; /* of the node; -1: by the strategy */
     int64_t use;
-} sel_split;
+} solver_split;
 
 /* Whether a strategy is in the first half; w as it was when the split was found. */
-bool sel_split_has(const sel_work *w, const sel_split *split, int32_t strategy);
+bool solver_split_has(const solver_work *w, const solver_split *split, int32_t strategy);
 
 /* The split that raises the bounds of both halves most, of so many promising ones; `bound` is that
  * of w. Expects a node with at least two live strategies. */
-dtp_status sel_dual_split(const sel_work *w, int64_t bound, int32_t candidates, sel_split *out,
-                          dtp_err *err) DTP_MUST_CHECK;
+dtp_status solver_dual_split(const solver_work *w, int64_t bound, int32_t candidates,
+                             solver_split *out, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -1,7 +1,7 @@
 /* Sequential tree-reweighted message passing (Kolmogorov 2006, in the form of SRMP 2015) as moves
  * of phi. A sweep visits the nodes in order. At a node it pulls what its edges from nodes visited
  * before cost at least, by strategy, into theta; then it pushes equal shares of theta to the edges
- * to nodes that come. No step lowers the bound for the prices given. */
+ * to nodes that come. No step lowers the bound for the multipliers given. */
 #include "planner/solver/dual/dual_data.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ static void pull(const float *restrict m, int32_t n_from, int32_t n_to, const fl
                  float *restrict to, float *restrict least)
 {
     for (int32_t j = 0; j < n_to; j++) {
-        least[j] = SEL_DUAL_FORBIDDEN;
+        least[j] = SOLVER_DUAL_FORBIDDEN;
     }
     for (int32_t i = 0; i < n_from; i++) {
         const float *row = m + (int64_t)i * n_to;
@@ -23,16 +23,16 @@ static void pull(const float *restrict m, int32_t n_from, int32_t n_to, const fl
         }
     }
     for (int32_t j = 0; j < n_to; j++) {
-        to[j] = least[j] < 0.1F * SEL_DUAL_FORBIDDEN ? least[j] : 0.0F;
+        to[j] = least[j] < 0.1F * SOLVER_DUAL_FORBIDDEN ? least[j] : 0.0F;
     }
 }
 
-static int32_t size_of(const sel_dual *d, int32_t node)
+static int32_t size_of(const solver_dual *d, int32_t node)
 {
     return (int32_t)(d->first[node + 1] - d->first[node]);
 }
 
-static void pull_edge(sel_dual *d, const dual_edge *e, bool down)
+static void pull_edge(solver_dual *d, const dual_edge *e, bool down)
 {
     float *lo = d->phi + e->phi_lo, *hi = d->phi + e->phi_hi;
     const int32_t k_lo = size_of(d, e->lo), k_hi = size_of(d, e->hi);
@@ -43,28 +43,28 @@ static void pull_edge(sel_dual *d, const dual_edge *e, bool down)
     }
 }
 
-static float *phi_at(sel_dual *d, int32_t edge, int32_t node)
+static float *phi_at(solver_dual *d, int32_t edge, int32_t node)
 {
     const dual_edge *e = &d->edges[edge];
     return d->phi + (e->lo == node ? e->phi_lo : e->phi_hi);
 }
 
-/* Costs and prices of a node's strategies, in d->theta. */
-static void add_costs(sel_dual *d, int32_t node)
+/* Costs and multipliers of a node's strategies, in d->theta. */
+static void add_costs(solver_dual *d, int32_t node)
 {
     const int32_t k = size_of(d, node);
     memcpy(d->theta, d->cost + d->first[node], (size_t)k * sizeof *d->theta);
     for (int64_t i = d->piece_first[node]; i < d->piece_first[node + 1]; i++) {
         const dual_piece *piece = &d->pieces[i];
-        const float price = (float)(d->sums[piece->last] - d->sums[piece->first]);
+        const float multiplier = (float)(d->sums[piece->last] - d->sums[piece->first]);
         const float *use = d->use + piece->use;
-        for (int32_t s = 0; price > 0.0F && s < k; s++) {
-            d->theta[s] += price * use[s];
+        for (int32_t s = 0; multiplier > 0.0F && s < k; s++) {
+            d->theta[s] += multiplier * use[s];
         }
     }
 }
 
-static void collect_theta(sel_dual *d, int32_t node)
+static void collect_theta(solver_dual *d, int32_t node)
 {
     const int32_t k = size_of(d, node);
     add_costs(d, node);
@@ -86,7 +86,7 @@ static float minimum(const float *x, int32_t n)
 }
 
 /* Adds the usage of a node that picks s with probability ~ exp(-theta(s) / temperature). */
-static void expect_usage(sel_dual *d, int32_t node, double temperature)
+static void expect_usage(solver_dual *d, int32_t node, double temperature)
 {
     const int32_t k = size_of(d, node);
     const float least = minimum(d->theta, k), rate = (float)(-1.0 / temperature);
@@ -112,7 +112,7 @@ typedef struct pass {
     double temperature;
 } pass;
 
-static void visit(sel_dual *d, int32_t node, const pass *p)
+static void visit(solver_dual *d, int32_t node, const pass *p)
 {
     const bool down = p->down;
     const int64_t begin = d->adj_first[node], mid = d->adj_higher[node],
@@ -137,7 +137,7 @@ static void visit(sel_dual *d, int32_t node, const pass *p)
     }
 }
 
-void sel_dual_sweep(sel_dual *d, bool down, bool expect, double temperature)
+void solver_dual_sweep(solver_dual *d, bool down, bool expect, double temperature)
 {
     const pass p = {down, expect, false, temperature};
     for (int32_t r = 0; expect && r <= d->n_rows; r++) {
@@ -153,7 +153,7 @@ void sel_dual_sweep(sel_dual *d, bool down, bool expect, double temperature)
     }
 }
 
-void sel_dual_sweep_all(sel_dual *d)
+void solver_dual_sweep_all(solver_dual *d)
 {
     const pass p = {.all = true};
     for (int32_t i = 0; i < d->n_nodes; i++) {
@@ -161,8 +161,8 @@ void sel_dual_sweep_all(sel_dual *d)
     }
 }
 
-/* Beside the choices of higher nodes, and what lower ones have passed on. */
-static int32_t choose(sel_dual *d, int32_t node, const int32_t *choice)
+/* Beside the variables of higher nodes, and what lower ones have passed on. */
+static int32_t choose(solver_dual *d, int32_t node, const int32_t *assignment)
 {
     const int32_t k = size_of(d, node);
     add_costs(d, node);
@@ -174,7 +174,7 @@ static int32_t choose(sel_dual *d, int32_t node, const int32_t *choice)
     }
     for (int64_t i = d->adj_higher[node]; i < d->adj_first[node + 1]; i++) {
         const dual_edge *e = &d->edges[d->adj[i]];
-        const float *line = d->by_hi + e->matrix + (int64_t)choice[d->origin[e->hi]] * k;
+        const float *line = d->by_hi + e->matrix + (int64_t)assignment[d->origin[e->hi]] * k;
         for (int32_t s = 0; s < k; s++) {
             d->theta[s] += line[s];
         }
@@ -186,19 +186,19 @@ static int32_t choose(sel_dual *d, int32_t node, const int32_t *choice)
     return best;
 }
 
-void sel_dual_choose(sel_dual *d, int32_t strategy, int32_t *choice)
+void solver_dual_choose(solver_dual *d, int32_t strategy, int32_t *assignment)
 {
-    choice[d->origin[d->n_nodes - 1]] = strategy;
+    assignment[d->origin[d->n_nodes - 1]] = strategy;
     for (int32_t i = d->n_nodes - 2; i >= 0; i--) {
-        choice[d->origin[i]] = choose(d, i, choice);
+        assignment[d->origin[i]] = choose(d, i, assignment);
     }
 }
 
-double sel_dual_evaluate(sel_dual *d)
+double solver_dual_evaluate(solver_dual *d)
 {
     double bound = d->constant;
     for (int32_t r = 0; r < d->n_rows; r++) {
-        bound -= d->price[r] * d->room[r];
+        bound -= d->multiplier[r] * d->room[r];
     }
     for (int32_t i = 0; i < d->n_nodes; i++) {
         collect_theta(d, i);
@@ -209,7 +209,7 @@ double sel_dual_evaluate(sel_dual *d)
         const int32_t k_lo = size_of(d, edge->lo), k_hi = size_of(d, edge->hi);
         const float *lo = d->phi + edge->phi_lo, *hi = d->phi + edge->phi_hi;
         pull(d->by_lo + edge->matrix, k_lo, k_hi, lo, d->theta, d->least);
-        float least = SEL_DUAL_FORBIDDEN;
+        float least = SOLVER_DUAL_FORBIDDEN;
         for (int32_t j = 0; j < k_hi; j++) {
             const float at = d->least[j] - hi[j];
             least = at < least ? at : least;

@@ -6,7 +6,7 @@
 
 #include "core/base/safe_int.h"
 
-static bool uses_no_more(const sel_node *x, int32_t s, int32_t t)
+static bool uses_no_more(const solver_node *x, int32_t s, int32_t t)
 {
     for (int32_t i = 0; i < x->n_pieces; i++) {
         if (x->pieces[i].use[s] > x->pieces[i].use[t]) {
@@ -17,19 +17,19 @@ static bool uses_no_more(const sel_node *x, int32_t s, int32_t t)
 }
 
 /* The most that s can cost more than t over one edge; false when s excludes what t allows. */
-static bool edge_excess(const sel_work *w, int32_t edge, int32_t x, int32_t s, int32_t t,
+static bool edge_excess(const solver_work *w, int32_t edge, int32_t x, int32_t s, int32_t t,
                         int64_t *out)
 {
-    const sel_view v = sel_view_from(w, edge, x);
-    const sel_node *y = &w->nodes[v.other];
+    const solver_view v = solver_view_from(w, edge, x);
+    const solver_node *y = &w->nodes[v.other];
     bool any = false;
     int64_t most = 0;
     for (int32_t j = 0; j < y->k; j++) {
         const int64_t with_s = v.m[s * v.row + j * v.col], with_t = v.m[t * v.row + j * v.col];
-        if (with_t >= DTP_SELECT_FORBIDDEN || sel_dead(y, j)) {
+        if (with_t >= DTP_FORBIDDEN || solver_dead(y, j)) {
             continue;
         }
-        if (with_s >= DTP_SELECT_FORBIDDEN) {
+        if (with_s >= DTP_FORBIDDEN) {
             return false;
         }
         most = !any || with_s - with_t > most ? with_s - with_t : most;
@@ -39,9 +39,9 @@ static bool edge_excess(const sel_work *w, int32_t edge, int32_t x, int32_t s, i
     return true;
 }
 
-static bool dominates(const sel_work *w, int32_t node, int32_t s, int32_t t)
+static bool dominates(const solver_work *w, int32_t node, int32_t s, int32_t t)
 {
-    const sel_node *x = &w->nodes[node];
+    const solver_node *x = &w->nodes[node];
     int64_t excess = x->cost[s] - x->cost[t];
     if (!uses_no_more(x, s, t)) {
         return false;
@@ -56,17 +56,17 @@ static bool dominates(const sel_work *w, int32_t node, int32_t s, int32_t t)
 }
 
 /* By edge of the node: where t is cheapest, -1 = nowhere. */
-static void find_witnesses(const sel_work *w, int32_t node, int32_t t, int32_t *witness)
+static void find_witnesses(const solver_work *w, int32_t node, int32_t t, int32_t *witness)
 {
-    const sel_node *x = &w->nodes[node];
+    const solver_node *x = &w->nodes[node];
     for (int32_t i = 0; i < x->n_adj; i++) {
-        const sel_view v = sel_view_from(w, x->adj[i], node);
-        const sel_node *y = &w->nodes[v.other];
-        int64_t least = DTP_SELECT_FORBIDDEN;
+        const solver_view v = solver_view_from(w, x->adj[i], node);
+        const solver_node *y = &w->nodes[v.other];
+        int64_t least = DTP_FORBIDDEN;
         witness[i] = -1;
         for (int32_t j = 0; j < y->k; j++) {
             const int64_t cost = v.m[t * v.row + j * v.col];
-            if (cost < least && !sel_dead(y, j)) {
+            if (cost < least && !solver_dead(y, j)) {
                 least = cost;
                 witness[i] = j;
             }
@@ -75,15 +75,16 @@ static void find_witnesses(const sel_work *w, int32_t node, int32_t t, int32_t *
 }
 
 /* At the witnesses alone s already costs more than t. */
-static bool refuted(const sel_work *w, int32_t node, int32_t s, int32_t t, const int32_t *witness)
+static bool refuted(const solver_work *w, int32_t node, int32_t s, int32_t t,
+                    const int32_t *witness)
 {
-    const sel_node *x = &w->nodes[node];
+    const solver_node *x = &w->nodes[node];
     int64_t excess = x->cost[s] - x->cost[t];
     for (int32_t i = 0; i < x->n_adj; i++) {
         if (witness[i] >= 0) {
-            const sel_view v = sel_view_from(w, x->adj[i], node);
+            const solver_view v = solver_view_from(w, x->adj[i], node);
             const int64_t *at = v.m + witness[i] * v.col;
-            if (at[s * v.row] >= DTP_SELECT_FORBIDDEN ||
+            if (at[s * v.row] >= DTP_FORBIDDEN ||
                 !dtp_add_i64(excess, at[s * v.row] - at[t * v.row], &excess)) {
                 return true;
             }
@@ -92,29 +93,29 @@ static bool refuted(const sel_work *w, int32_t node, int32_t s, int32_t t, const
     return excess > 0;
 }
 
-static dtp_status check_node(sel_work *w, int32_t node, int32_t *witness, dtp_err *err)
+static dtp_status check_node(solver_work *w, int32_t node, int32_t *witness, dtp_err *err)
 {
-    const sel_node *x = &w->nodes[node];
+    const solver_node *x = &w->nodes[node];
     for (int32_t t = 0; t < x->k; t++) {
-        if (sel_dead(x, t)) {
+        if (solver_dead(x, t)) {
             continue;
         }
         find_witnesses(w, node, t, witness);
-        for (int32_t s = 0; s < x->k && !sel_dead(x, t); s++) {
-            if (s != t && !sel_dead(x, s) && !refuted(w, node, s, t, witness) &&
+        for (int32_t s = 0; s < x->k && !solver_dead(x, t); s++) {
+            if (s != t && !solver_dead(x, s) && !refuted(w, node, s, t, witness) &&
                 dominates(w, node, s, t)) {
-                DTP_TRY(sel_kill(w, node, t, &w->report.dominated, err));
+                DTP_TRY(solver_kill(w, node, t, &w->report.dominated, err));
             }
         }
     }
     return DTP_OK;
 }
 
-static dtp_status check_all(sel_work *w, int32_t *witness, dtp_err *err)
+static dtp_status check_all(solver_work *w, int32_t *witness, dtp_err *err)
 {
     for (int32_t i = 0; i < w->n_nodes && w->options.dominance; i++) {
-        sel_node *x = &w->nodes[i];
-        if (sel_work_late(w)) {
+        solver_node *x = &w->nodes[i];
+        if (solver_work_late(w)) {
             return DTP_OK;
         }
         if (x->alive && !x->kept && x->changed && !x->memory_changed && x->n_live > 1) {
@@ -125,11 +126,11 @@ static dtp_status check_all(sel_work *w, int32_t *witness, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status sel_dominance(sel_work *w, dtp_err *err)
+dtp_status solver_dominance(solver_work *w, dtp_err *err)
 {
     int32_t most = 1;
     for (int32_t i = 0; i < w->n_nodes; i++) {
-        const int32_t degree = w->nodes[i].alive ? sel_purge(w, i) : 0;
+        const int32_t degree = w->nodes[i].alive ? solver_purge(w, i) : 0;
         most = degree > most ? degree : most;
     }
     int32_t *witness = calloc((size_t)most + 1, sizeof *witness);

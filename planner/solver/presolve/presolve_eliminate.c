@@ -1,5 +1,5 @@
 /* Exact elimination of a node of degree 0, 1 or 2 whose strategies use the same memory: its best
- * answer to every choice of its neighbours becomes their cost. */
+ * answer to every assignment of its neighbours becomes their cost. */
 #include "planner/solver/reduced/work.h"
 
 #include <stdlib.h>
@@ -7,15 +7,15 @@
 enum { MAX_TABLE = 1 << 20, MAX_WORK = 1 << 26 };
 
 /* The best strategy of x for i and j across its edges, and what it costs. */
-static int32_t best_answer(const sel_work *w, int32_t x, const sel_view *a, int32_t i,
-                           const sel_view *b, int32_t j, int64_t *cost)
+static int32_t best_answer(const solver_work *w, int32_t x, const solver_view *a, int32_t i,
+                           const solver_view *b, int32_t j, int64_t *cost)
 {
     int32_t best = 0;
-    *cost = DTP_SELECT_FORBIDDEN;
+    *cost = DTP_FORBIDDEN;
     for (int32_t s = 0; s < w->nodes[x].k; s++) {
         int64_t sum = w->nodes[x].cost[s];
-        sum = a != NULL ? dtp_select_add_cost(sum, a->m[s * a->row + i * a->col]) : sum;
-        sum = b != NULL ? dtp_select_add_cost(sum, b->m[s * b->row + j * b->col]) : sum;
+        sum = a != NULL ? dtp_problem_add_cost(sum, a->m[s * a->row + i * a->col]) : sum;
+        sum = b != NULL ? dtp_problem_add_cost(sum, b->m[s * b->row + j * b->col]) : sum;
         if (sum < *cost) {
             *cost = sum;
             best = s;
@@ -24,46 +24,46 @@ static int32_t best_answer(const sel_work *w, int32_t x, const sel_view *a, int3
     return best;
 }
 
-static dtp_status finish(sel_work *w, int32_t x, sel_undo record, dtp_err *err)
+static dtp_status finish(solver_work *w, int32_t x, solver_undo record, dtp_err *err)
 {
-    DTP_TRY(sel_add_undo(w, record, err));
+    DTP_TRY(solver_add_undo(w, record, err));
     for (int32_t i = 0; i < w->nodes[x].n_adj; i++) {
-        sel_drop_edge(w, w->nodes[x].adj[i]);
+        solver_drop_edge(w, w->nodes[x].adj[i]);
     }
-    sel_free_node(&w->nodes[x]);
+    solver_free_node(&w->nodes[x]);
     w->report.eliminated_nodes++;
     return DTP_OK;
 }
 
-static dtp_status eliminate_lone(sel_work *w, int32_t x, dtp_err *err)
+static dtp_status eliminate_lone(solver_work *w, int32_t x, dtp_err *err)
 {
     int64_t cost;
     int32_t *table = dtp_arena_alloc(w->arena, 1, sizeof *table);
     if (table != NULL) {
         table[0] = best_answer(w, x, NULL, 0, NULL, 0, &cost);
-        w->constant = dtp_select_add_cost(w->constant, cost);
-        w->infeasible = w->infeasible || w->constant >= DTP_SELECT_FORBIDDEN;
+        w->constant = dtp_problem_add_cost(w->constant, cost);
+        w->infeasible = w->infeasible || w->constant >= DTP_FORBIDDEN;
     }
-    return finish(w, x, (sel_undo){x, -1, -1, 1, table, 0}, err);
+    return finish(w, x, (solver_undo){x, -1, -1, 1, table, 0}, err);
 }
 
-static dtp_status eliminate_leaf(sel_work *w, int32_t x, dtp_err *err)
+static dtp_status eliminate_leaf(solver_work *w, int32_t x, dtp_err *err)
 {
-    const sel_view a = sel_view_from(w, w->nodes[x].adj[0], x);
+    const solver_view a = solver_view_from(w, w->nodes[x].adj[0], x);
     const int32_t ka = w->nodes[a.other].k;
     int32_t *table = dtp_arena_alloc(w->arena, (size_t)ka, sizeof *table);
     for (int32_t i = 0; table != NULL && i < ka; i++) {
         int64_t cost;
         table[i] = best_answer(w, x, &a, i, NULL, 0, &cost);
-        DTP_TRY(sel_add_cost(w, a.other, i, cost, err));
+        DTP_TRY(solver_add_cost(w, a.other, i, cost, err));
     }
-    return finish(w, x, (sel_undo){x, a.other, -1, 1, table, 0}, err);
+    return finish(w, x, (solver_undo){x, a.other, -1, 1, table, 0}, err);
 }
 
-static dtp_status eliminate_link(sel_work *w, int32_t x, dtp_err *err)
+static dtp_status eliminate_link(solver_work *w, int32_t x, dtp_err *err)
 {
-    const sel_view a = sel_view_from(w, w->nodes[x].adj[0], x);
-    const sel_view b = sel_view_from(w, w->nodes[x].adj[1], x);
+    const solver_view a = solver_view_from(w, w->nodes[x].adj[0], x);
+    const solver_view b = solver_view_from(w, w->nodes[x].adj[1], x);
     const int32_t ka = w->nodes[a.other].k, kb = w->nodes[b.other].k;
     const size_t n = (size_t)ka * (size_t)kb;
     int32_t *table = dtp_arena_alloc(w->arena, n, sizeof *table);
@@ -78,31 +78,31 @@ static dtp_status eliminate_link(sel_work *w, int32_t x, dtp_err *err)
             table[at] = best_answer(w, x, &a, i, &b, j, &m[at]);
         }
     }
-    dtp_status s = finish(w, x, (sel_undo){x, a.other, b.other, kb, table, 0}, err);
+    dtp_status s = finish(w, x, (solver_undo){x, a.other, b.other, kb, table, 0}, err);
     if (s != DTP_OK) {
         free(m);
         return s;
     }
-    return sel_add_matrix(w, a.other, b.other, m, err);
+    return solver_add_matrix(w, a.other, b.other, m, err);
 }
 
-static bool small_enough(const sel_work *w, int32_t x)
+static bool small_enough(const solver_work *w, int32_t x)
 {
-    const sel_view a = sel_view_from(w, w->nodes[x].adj[0], x);
-    const sel_view b = sel_view_from(w, w->nodes[x].adj[1], x);
+    const solver_view a = solver_view_from(w, w->nodes[x].adj[0], x);
+    const solver_view b = solver_view_from(w, w->nodes[x].adj[1], x);
     const int64_t n = (int64_t)w->nodes[a.other].k * w->nodes[b.other].k;
     return n <= MAX_TABLE && n * w->nodes[x].k <= MAX_WORK;
 }
 
-dtp_status sel_eliminate(sel_work *w, dtp_err *err)
+dtp_status solver_eliminate(solver_work *w, dtp_err *err)
 {
     for (int32_t x = 0;
-         x < w->n_nodes && w->options.eliminate && !w->infeasible && !sel_work_late(w); x++) {
-        const sel_node *node = &w->nodes[x];
+         x < w->n_nodes && w->options.eliminate && !w->infeasible && !solver_work_late(w); x++) {
+        const solver_node *node = &w->nodes[x];
         if (!node->alive || node->kept || node->memory_changed || node->n_pieces > 0) {
             continue;
         }
-        const int32_t degree = sel_purge(w, x);
+        const int32_t degree = solver_purge(w, x);
         if (degree == 0) {
             DTP_TRY(eliminate_lone(w, x, err));
         } else if (degree == 1) {

@@ -45,16 +45,16 @@ static int compare_signatures(const void *a, const void *b)
  */
 
 /* Where the usages of an interval lie. */
-static int64_t usages_of(const dtp_select_problem *p, int32_t interval)
+static int64_t usages_of(const dtp_problem *p, int32_t interval)
 {
     return interval < p->n_nodes ? p->first[interval]
                                  : p->first[p->n_nodes] + p->extra_first[interval - p->n_nodes];
 }
 
 /* By counting; first[r + 1] is where row r is filled up to meanwhile. */
-static void list_changes(changes *c, const dtp_select_problem *p, const sel_row_range *span)
+static void list_changes(changes *c, const dtp_problem *p, const solver_row_range *span)
 {
-    const int32_t n = dtp_select_n_intervals(p);
+    const int32_t n = dtp_problem_n_intervals(p);
     for (int32_t i = 0; i < n; i++) {
         if (span[i].first < span[i].last) {
             c->first[span[i].first + 2]++;
@@ -121,10 +121,10 @@ static void drop_between(const changes *c, bool *dropped)
     }
 }
 
-dtp_status sel_drop_linear_rows(const dtp_select_problem *p, const sel_row_range *span,
-                                int32_t n_rows, bool *dropped, dtp_err *err)
+dtp_status solver_drop_linear_rows(const dtp_problem *p, const solver_row_range *span,
+                                   int32_t n_rows, bool *dropped, dtp_err *err)
 {
-    const size_t n = (size_t)n_rows + 3, n_intervals = (size_t)dtp_select_n_intervals(p);
+    const size_t n = (size_t)n_rows + 3, n_intervals = (size_t)dtp_problem_n_intervals(p);
     changes c = {.n_rows = n_rows,
                  .first = calloc(n, sizeof *c.first),
                  .list = malloc((2 * n_intervals + 1) * sizeof *c.list),

@@ -21,13 +21,13 @@ static int compare_steps(const void *a, const void *b)
 }
 
 /* Adds the usages between two rows; moves what all live strategies use into the base. */
-static dtp_status emit(sel_work *w, int32_t node, int32_t first, int32_t last, const int64_t *sum,
-                       dtp_err *err)
+static dtp_status emit(solver_work *w, int32_t node, int32_t first, int32_t last,
+                       const int64_t *sum, dtp_err *err)
 {
-    sel_node *x = &w->nodes[node];
+    solver_node *x = &w->nodes[node];
     int64_t least = INT64_MAX, most = 0;
     for (int32_t s = 0; s < x->k; s++) {
-        if (!sel_dead(x, s)) {
+        if (!solver_dead(x, s)) {
             least = sum[s] < least ? sum[s] : least;
             most = sum[s] > most ? sum[s] : most;
         }
@@ -43,20 +43,20 @@ static dtp_status emit(sel_work *w, int32_t node, int32_t first, int32_t last, c
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
     }
     for (int32_t s = 0; s < x->k; s++) {
-        use[s] = sel_dead(x, s) ? 0 : sum[s] - least;
+        use[s] = solver_dead(x, s) ? 0 : sum[s] - least;
     }
-    const sel_piece *before = x->n_pieces > 0 ? &x->pieces[x->n_pieces - 1] : NULL;
+    const solver_piece *before = x->n_pieces > 0 ? &x->pieces[x->n_pieces - 1] : NULL;
     if (before != NULL && before->last == first &&
         memcmp(before->use, use, (size_t)x->k * sizeof *use) == 0) {
         free(use);
         x->pieces[x->n_pieces - 1].last = last;
         return DTP_OK;
     }
-    return sel_add_piece(w, node, first, last, use, err);
+    return solver_add_piece(w, node, first, last, use, err);
 }
 
-static dtp_status sweep(sel_work *w, int32_t node, const sel_piece *old, step *steps, int64_t *sum,
-                        int32_t n, dtp_err *err)
+static dtp_status sweep(solver_work *w, int32_t node, const solver_piece *old, step *steps,
+                        int64_t *sum, int32_t n, dtp_err *err)
 {
     const int32_t k = w->nodes[node].k;
     for (int32_t i = 0; i < n; i++) {
@@ -79,11 +79,11 @@ static dtp_status sweep(sel_work *w, int32_t node, const sel_piece *old, step *s
     return DTP_OK;
 }
 
-static dtp_status normalise(sel_work *w, int32_t node, dtp_err *err)
+static dtp_status normalise(solver_work *w, int32_t node, dtp_err *err)
 {
-    sel_node *x = &w->nodes[node];
+    solver_node *x = &w->nodes[node];
     const int32_t n = x->n_pieces;
-    sel_piece *old = x->pieces;
+    solver_piece *old = x->pieces;
     x->memory_changed = false;
     if (n == 0) {
         return DTP_OK;
@@ -109,11 +109,11 @@ static dtp_status normalise(sel_work *w, int32_t node, dtp_err *err)
 /* ---- rows --------------------------------------------------------------------------------------
  */
 
-static int64_t largest(const sel_node *x, const sel_piece *piece)
+static int64_t largest(const solver_node *x, const solver_piece *piece)
 {
     int64_t most = 0;
     for (int32_t s = 0; s < x->k; s++) {
-        most = !sel_dead(x, s) && piece->use[s] > most ? piece->use[s] : most;
+        most = !solver_dead(x, s) && piece->use[s] > most ? piece->use[s] : most;
     }
     return most;
 }
@@ -121,12 +121,12 @@ static int64_t largest(const sel_node *x, const sel_piece *piece)
 enum { RISES = 1, FALLS = 2, KEPT = 4 };
 
 /* How the usages of some strategy change from row r - 1 to r. */
-static void find_changes(const sel_work *w, uint8_t *change)
+static void find_changes(const solver_work *w, uint8_t *change)
 {
     for (int32_t i = 0; i < w->n_nodes; i++) {
-        const sel_node *x = &w->nodes[i];
+        const solver_node *x = &w->nodes[i];
         for (int32_t j = 0; j < x->n_pieces; j++) {
-            const sel_piece *piece = &x->pieces[j], *next = piece + 1;
+            const solver_piece *piece = &x->pieces[j], *next = piece + 1;
             const bool first = j == 0 || piece[-1].last < piece->first;
             const bool last = j + 1 == x->n_pieces || next->first > piece->last;
             change[piece->first] |= first ? RISES : 0;
@@ -140,11 +140,11 @@ static void find_changes(const sel_work *w, uint8_t *change)
 }
 
 /* Marks the contended rows as KEPT. */
-static void keep_contended(sel_work *w, int64_t *sums, uint8_t *change)
+static void keep_contended(solver_work *w, int64_t *sums, uint8_t *change)
 {
     int64_t sum = 0;
     for (int32_t i = 0; i < w->n_nodes; i++) {
-        const sel_node *x = &w->nodes[i];
+        const solver_node *x = &w->nodes[i];
         for (int32_t j = 0; j < x->n_pieces; j++) {
             const int64_t most = largest(x, &x->pieces[j]);
             sums[x->pieces[j].first] += most;
@@ -159,9 +159,9 @@ static void keep_contended(sel_work *w, int64_t *sums, uint8_t *change)
 }
 
 /* Takes the mark from rows that need no more than a neighbour, whatever is chosen; the neighbour
- * takes over their price. `stack` holds the kept rows so far; change[stack[k]] tells how usages
- * change since stack[k - 1]. */
-static void drop_dominated(sel_work *w, uint8_t *change, int32_t *stack)
+ * takes over their multiplier. `stack` holds the kept rows so far; change[stack[k]] tells how
+ * usages change since stack[k - 1]. */
+static void drop_dominated(solver_work *w, uint8_t *change, int32_t *stack)
 {
     int32_t n = 0;
     uint8_t since = 0;
@@ -173,11 +173,11 @@ static void drop_dominated(sel_work *w, uint8_t *change, int32_t *stack)
         while (n > 0 && (since & FALLS) == 0 && w->base[stack[n - 1]] <= w->base[r]) {
             since |= change[stack[--n]] & (RISES | FALLS);
             change[stack[n]] = 0;
-            w->price[r] += w->price[stack[n]];
+            w->multiplier[r] += w->multiplier[stack[n]];
         }
         if (n > 0 && (since & RISES) == 0 && w->base[r] <= w->base[stack[n - 1]]) {
             change[r] = 0;
-            w->price[stack[n - 1]] += w->price[r];
+            w->multiplier[stack[n - 1]] += w->multiplier[r];
         } else {
             change[r] = KEPT | since;
             stack[n++] = r;
@@ -187,7 +187,7 @@ static void drop_dominated(sel_work *w, uint8_t *change, int32_t *stack)
 }
 
 /* to[r] is the number of kept rows before r. */
-static void choose_rows(sel_work *w, int64_t *sums, uint8_t *change, int32_t *to)
+static void choose_rows(solver_work *w, int64_t *sums, uint8_t *change, int32_t *to)
 {
     int32_t kept = 0;
     find_changes(w, change);
@@ -199,21 +199,21 @@ static void choose_rows(sel_work *w, int64_t *sums, uint8_t *change, int32_t *to
         to[r] = kept;
         if ((change[r] & KEPT) != 0) {
             w->time[kept] = w->time[r];
-            w->price[kept] = w->price[r];
+            w->multiplier[kept] = w->multiplier[r];
             w->base[kept++] = w->base[r];
         }
     }
     to[w->n_rows] = kept;
 }
 
-static void renumber_rows(sel_work *w, const int32_t *to)
+static void renumber_rows(solver_work *w, const int32_t *to)
 {
     const int32_t kept = to[w->n_rows];
     for (int32_t i = 0; kept < w->n_rows && i < w->n_nodes; i++) {
-        sel_node *x = &w->nodes[i];
+        solver_node *x = &w->nodes[i];
         int32_t n = 0;
         for (int32_t j = 0; j < x->n_pieces; j++) {
-            sel_piece piece = x->pieces[j];
+            solver_piece piece = x->pieces[j];
             piece.first = to[piece.first];
             piece.last = to[piece.last];
             if (piece.first == piece.last) {
@@ -230,25 +230,25 @@ static void renumber_rows(sel_work *w, const int32_t *to)
 }
 
 /* Strategies that do not fit beside what all others use at least. */
-static dtp_status kill_oversized(sel_work *w, int32_t node, dtp_err *err)
+static dtp_status kill_oversized(solver_work *w, int32_t node, dtp_err *err)
 {
-    sel_node *x = &w->nodes[node];
+    solver_node *x = &w->nodes[node];
     for (int32_t j = 0; j < x->n_pieces && !w->infeasible; j++) {
-        const sel_piece *piece = &x->pieces[j];
+        const solver_piece *piece = &x->pieces[j];
         int64_t most = 0;
         for (int32_t r = piece->first; r < piece->last; r++) {
             most = w->base[r] > most ? w->base[r] : most;
         }
         for (int32_t s = 0; s < x->k && !w->infeasible; s++) {
-            if (!sel_dead(x, s) && piece->use[s] > w->limit - most) {
-                DTP_TRY(sel_kill(w, node, s, &w->report.oversized, err));
+            if (!solver_dead(x, s) && piece->use[s] > w->limit - most) {
+                DTP_TRY(solver_kill(w, node, s, &w->report.oversized, err));
             }
         }
     }
     return DTP_OK;
 }
 
-dtp_status sel_memory_refresh(sel_work *w, dtp_err *err)
+dtp_status solver_memory_refresh(solver_work *w, dtp_err *err)
 {
     for (int32_t i = 0; i < w->n_nodes; i++) {
         if (w->nodes[i].alive && w->nodes[i].memory_changed) {

@@ -1,6 +1,6 @@
 /* Functional merges: where every strategy of x leaves exactly one finite strategy of its neighbour
- * y, the choice of y follows from that of x, and y joins x. Edges that become parallel are added,
- * which makes new maps. */
+ * y, the assignment of y follows from that of x, and y joins x. Edges that become parallel are
+ * added, which makes new maps. */
 #include "planner/solver/reduced/work.h"
 
 #include <stdlib.h>
@@ -8,14 +8,14 @@
 
 /* Fills map with the partner of every strategy of x across the edge; false when one has none or
  * several. Expects live strategies only. */
-static bool find_map(const sel_work *w, int32_t edge, int32_t x, int32_t *map)
+static bool find_map(const solver_work *w, int32_t edge, int32_t x, int32_t *map)
 {
-    const sel_view v = sel_view_from(w, edge, x);
+    const solver_view v = solver_view_from(w, edge, x);
     const int32_t ky = w->nodes[v.other].k;
     for (int32_t s = 0; s < w->nodes[x].k; s++) {
         map[s] = -1;
         for (int32_t t = 0; t < ky; t++) {
-            if (v.m[s * v.row + t * v.col] < DTP_SELECT_FORBIDDEN) {
+            if (v.m[s * v.row + t * v.col] < DTP_FORBIDDEN) {
                 if (map[s] >= 0) {
                     return false;
                 }
@@ -31,22 +31,22 @@ static bool find_map(const sel_work *w, int32_t edge, int32_t x, int32_t *map)
 
 /* Entries that the matrices of y's other edges gain when its strategies are replaced by those of x.
  */
-static int64_t growth(sel_work *w, int32_t x, int32_t y)
+static int64_t growth(solver_work *w, int32_t x, int32_t y)
 {
     const int64_t more = w->nodes[x].k - w->nodes[y].k;
-    const int32_t degree = sel_purge(w, y);
+    const int32_t degree = solver_purge(w, y);
     int64_t sum = 0;
     for (int32_t i = 0; more > 0 && i < degree; i++) {
-        const int32_t z = sel_view_from(w, w->nodes[y].adj[i], y).other;
+        const int32_t z = solver_view_from(w, w->nodes[y].adj[i], y).other;
         sum += z != x ? more * w->nodes[z].k : 0;
     }
     return sum;
 }
 
-static dtp_status move_edge(sel_work *w, int32_t edge, int32_t y, int32_t x, const int32_t *map,
+static dtp_status move_edge(solver_work *w, int32_t edge, int32_t y, int32_t x, const int32_t *map,
                             dtp_err *err)
 {
-    const sel_view v = sel_view_from(w, edge, y);
+    const solver_view v = solver_view_from(w, edge, y);
     const int32_t kx = w->nodes[x].k, kz = w->nodes[v.other].k;
     int64_t *m = malloc((size_t)kx * (size_t)kz * sizeof *m);
     if (m == NULL) {
@@ -57,14 +57,15 @@ static dtp_status move_edge(sel_work *w, int32_t edge, int32_t y, int32_t x, con
             m[(int64_t)s * kz + j] = v.m[map[s] * v.row + j * v.col];
         }
     }
-    sel_drop_edge(w, edge);
-    return sel_add_matrix(w, x, v.other, m, err);
+    solver_drop_edge(w, edge);
+    return solver_add_matrix(w, x, v.other, m, err);
 }
 
-static dtp_status move_pieces(sel_work *w, int32_t y, int32_t x, const int32_t *map, dtp_err *err)
+static dtp_status move_pieces(solver_work *w, int32_t y, int32_t x, const int32_t *map,
+                              dtp_err *err)
 {
     for (int32_t i = 0; i < w->nodes[y].n_pieces; i++) {
-        const sel_piece *piece = &w->nodes[y].pieces[i];
+        const solver_piece *piece = &w->nodes[y].pieces[i];
         int64_t *use = malloc((size_t)w->nodes[x].k * sizeof *use);
         if (use == NULL) {
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
@@ -72,34 +73,34 @@ static dtp_status move_pieces(sel_work *w, int32_t y, int32_t x, const int32_t *
         for (int32_t s = 0; s < w->nodes[x].k; s++) {
             use[s] = piece->use[map[s]];
         }
-        DTP_TRY(sel_add_piece(w, x, piece->first, piece->last, use, err));
+        DTP_TRY(solver_add_piece(w, x, piece->first, piece->last, use, err));
     }
     return DTP_OK;
 }
 
 /* y joins x; `map` comes from the arena. */
-static dtp_status merge(sel_work *w, int32_t edge, int32_t x, int32_t y, const int32_t *map,
+static dtp_status merge(solver_work *w, int32_t edge, int32_t x, int32_t y, const int32_t *map,
                         dtp_err *err)
 {
-    const sel_view v = sel_view_from(w, edge, x);
-    DTP_TRY(sel_add_undo(w, (sel_undo){y, x, -1, 1, map, 0}, err));
+    const solver_view v = solver_view_from(w, edge, x);
+    DTP_TRY(solver_add_undo(w, (solver_undo){y, x, -1, 1, map, 0}, err));
     for (int32_t s = 0; s < w->nodes[x].k; s++) {
         const int64_t pair = v.m[s * v.row + map[s] * v.col];
-        DTP_TRY(sel_add_cost(w, x, s, pair, err));
-        DTP_TRY(sel_add_cost(w, x, s, w->nodes[y].cost[map[s]], err));
+        DTP_TRY(solver_add_cost(w, x, s, pair, err));
+        DTP_TRY(solver_add_cost(w, x, s, w->nodes[y].cost[map[s]], err));
     }
-    sel_drop_edge(w, edge);
-    const int32_t degree = sel_purge(w, y);
+    solver_drop_edge(w, edge);
+    const int32_t degree = solver_purge(w, y);
     for (int32_t i = 0; i < degree; i++) {
         DTP_TRY(move_edge(w, w->nodes[y].adj[i], y, x, map, err));
     }
     DTP_TRY(move_pieces(w, y, x, map, err));
-    sel_free_node(&w->nodes[y]);
+    solver_free_node(&w->nodes[y]);
     w->report.merged_nodes++;
     return DTP_OK;
 }
 
-static dtp_status try_merge(sel_work *w, int32_t edge, int32_t x, int32_t y, bool *done,
+static dtp_status try_merge(solver_work *w, int32_t edge, int32_t x, int32_t y, bool *done,
                             dtp_err *err)
 {
     const int64_t kx = w->nodes[x].k, ky = w->nodes[y].k;
@@ -125,15 +126,15 @@ static dtp_status try_merge(sel_work *w, int32_t edge, int32_t x, int32_t y, boo
     return DTP_OK;
 }
 
-/* Expects compact nodes. Merges may leave strategies without partner, for sel_propagate. */
-dtp_status sel_merge_all(sel_work *w, dtp_err *err)
+/* Expects compact nodes. Merges may leave strategies without partner, for solver_propagate. */
+dtp_status solver_merge_dependent(solver_work *w, dtp_err *err)
 {
     int32_t kept = 0;
     for (int32_t i = 0; i < w->check.n && !w->infeasible; i++) {
         const int32_t edge = w->check.items[i];
         bool done = false;
         w->edges[edge].check = false;
-        if (!w->edges[edge].alive || !w->options.merge || sel_work_late(w)) {
+        if (!w->edges[edge].alive || !w->options.merge || solver_work_late(w)) {
             continue;
         }
         int32_t x = w->edges[edge].u, y = w->edges[edge].v;

@@ -1,5 +1,5 @@
 /* Which times become rows: maximal cliques of intervals, the last begin before an end, and of those
- * only the ones that sel_drop_linear_rows leaves. */
+ * only the ones that solver_drop_linear_rows leaves. */
 #include "planner/solver/reduced/work.h"
 
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static int32_t row_at(const int64_t *times, int32_t n, int64_t time)
     return lo;
 }
 
-static bool uses_memory(const sel_work *w, const dtp_select_interval *x)
+static bool uses_memory(const solver_work *w, const dtp_problem_interval *x)
 {
     bool any = false;
     for (int32_t s = 0; s < w->nodes[x->node].k && !any; s++) {
@@ -52,11 +52,11 @@ static bool uses_memory(const sel_work *w, const dtp_select_interval *x)
     return any && x->begin < x->end;
 }
 
-static dtp_status add_pieces(sel_work *w, const sel_row_range *span, dtp_err *err)
+static dtp_status add_pieces(solver_work *w, const solver_row_range *span, dtp_err *err)
 {
-    const int32_t n = dtp_select_n_intervals(w->p);
+    const int32_t n = dtp_problem_n_intervals(w->p);
     for (int32_t i = 0; i < n; i++) {
-        const dtp_select_interval x = dtp_select_interval_at(w->p, i);
+        const dtp_problem_interval x = dtp_problem_interval_at(w->p, i);
         if (span[i].first >= span[i].last) {
             continue;
         }
@@ -66,19 +66,19 @@ static dtp_status add_pieces(sel_work *w, const sel_row_range *span, dtp_err *er
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
         }
         memcpy(use, x.usage, bytes);
-        DTP_TRY(sel_add_piece(w, x.node, span[i].first, span[i].last, use, err));
+        DTP_TRY(solver_add_piece(w, x.node, span[i].first, span[i].last, use, err));
     }
     return DTP_OK;
 }
 
 /* Begins or ends of the intervals with usage, in order. */
-static void sort_times(const sel_work *w, const sel_row_range *span, bool begin, dtp_keyed *list,
-                       int64_t *times)
+static void sort_times(const solver_work *w, const solver_row_range *span, bool begin,
+                       dtp_keyed *list, int64_t *times)
 {
-    const int32_t n = dtp_select_n_intervals(w->p);
+    const int32_t n = dtp_problem_n_intervals(w->p);
     int32_t used = 0;
     for (int32_t i = 0; i < n; i++) {
-        const dtp_select_interval x = dtp_select_interval_at(w->p, i);
+        const dtp_problem_interval x = dtp_problem_interval_at(w->p, i);
         if (span[i].last > 0) {
             list[used++].key = dtp_sort_key(begin ? x.begin : x.end);
         }
@@ -91,13 +91,13 @@ static void sort_times(const sel_work *w, const sel_row_range *span, bool begin,
 
 /* The rows of every interval, none without usage. times: scratch, three for every interval; list:
  * two. */
-static void find_spans(sel_work *w, int64_t *times, dtp_keyed *list, sel_row_range *span)
+static void find_spans(solver_work *w, int64_t *times, dtp_keyed *list, solver_row_range *span)
 {
-    const int32_t n = dtp_select_n_intervals(w->p);
+    const int32_t n = dtp_problem_n_intervals(w->p);
     int64_t *begins = times + n, *ends = begins + n;
     int32_t used = 0;
     for (int32_t i = 0; i < n; i++) {
-        const dtp_select_interval x = dtp_select_interval_at(w->p, i);
+        const dtp_problem_interval x = dtp_problem_interval_at(w->p, i);
         span[i].last = uses_memory(w, &x) ? 1 : 0;
         used += span[i].last;
     }
@@ -105,7 +105,7 @@ static void find_spans(sel_work *w, int64_t *times, dtp_keyed *list, sel_row_ran
     sort_times(w, span, false, list, ends);
     w->n_rows = clique_times(begins, ends, used, times, !w->options.rows);
     for (int32_t i = 0; i < n; i++) {
-        const dtp_select_interval x = dtp_select_interval_at(w->p, i);
+        const dtp_problem_interval x = dtp_problem_interval_at(w->p, i);
         if (span[i].last > 0) {
             span[i].first = row_at(times, w->n_rows, x.begin);
             span[i].last = row_at(times, w->n_rows, x.end);
@@ -114,10 +114,10 @@ static void find_spans(sel_work *w, int64_t *times, dtp_keyed *list, sel_row_ran
 }
 
 /* Leaves out the rows that are marked. */
-static dtp_status leave_out(sel_work *w, const bool *dropped, int64_t *times, sel_row_range *span,
-                            dtp_err *err)
+static dtp_status leave_out(solver_work *w, const bool *dropped, int64_t *times,
+                            solver_row_range *span, dtp_err *err)
 {
-    const int32_t n = dtp_select_n_intervals(w->p);
+    const int32_t n = dtp_problem_n_intervals(w->p);
     int32_t kept = 0;
     int32_t *to = malloc(((size_t)w->n_rows + 1) * sizeof *to);
     if (to == NULL) {
@@ -130,7 +130,7 @@ static dtp_status leave_out(sel_work *w, const bool *dropped, int64_t *times, se
     }
     to[w->n_rows] = kept;
     for (int32_t i = 0; i < n; i++) {
-        span[i] = (sel_row_range){to[span[i].first], to[span[i].last]};
+        span[i] = (solver_row_range){to[span[i].first], to[span[i].last]};
     }
     w->report.dropped_rows += w->n_rows - kept;
     w->n_rows = kept;
@@ -138,34 +138,34 @@ static dtp_status leave_out(sel_work *w, const bool *dropped, int64_t *times, se
     return DTP_OK;
 }
 
-static dtp_status create_rows(sel_work *w, int64_t *times, sel_row_range *span, dtp_err *err)
+static dtp_status create_rows(solver_work *w, int64_t *times, solver_row_range *span, dtp_err *err)
 {
     if (w->options.rows) {
         bool *dropped = calloc((size_t)w->n_rows + 1, sizeof *dropped);
         if (dropped == NULL) {
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d memory rows", w->n_rows);
         }
-        dtp_status s = sel_drop_linear_rows(w->p, span, w->n_rows, dropped, err);
+        dtp_status s = solver_drop_linear_rows(w->p, span, w->n_rows, dropped, err);
         s = s == DTP_OK ? leave_out(w, dropped, times, span, err) : s;
         free(dropped);
         DTP_TRY(s);
     }
     w->time = malloc(((size_t)w->n_rows + 1) * sizeof *w->time);
     w->base = calloc((size_t)w->n_rows + 1, sizeof *w->base);
-    w->price = calloc((size_t)w->n_rows + 1, sizeof *w->price);
-    if (w->time == NULL || w->base == NULL || w->price == NULL) {
+    w->multiplier = calloc((size_t)w->n_rows + 1, sizeof *w->multiplier);
+    if (w->time == NULL || w->base == NULL || w->multiplier == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d memory rows", w->n_rows);
     }
     memcpy(w->time, times, (size_t)w->n_rows * sizeof *w->time);
     return add_pieces(w, span, err);
 }
 
-dtp_status sel_memory_create(sel_work *w, dtp_err *err)
+dtp_status solver_memory_create(solver_work *w, dtp_err *err)
 {
-    const size_t n = (size_t)dtp_select_n_intervals(w->p) + 1;
+    const size_t n = (size_t)dtp_problem_n_intervals(w->p) + 1;
     int64_t *times = malloc(3 * n * sizeof *times);
     dtp_keyed *list = calloc(2 * n, sizeof *list);
-    sel_row_range *span = calloc(n, sizeof *span);
+    solver_row_range *span = calloc(n, sizeof *span);
     dtp_status s = times != NULL && list != NULL && span != NULL
                        ? DTP_OK
                        : DTP_FAIL(err, DTP_NOMEM, "out of memory for the times of intervals");

@@ -11,9 +11,9 @@ enum { CHANGES_PER_NODE = 20 };
 /* A forbidden strategy or pair counts so much, more than all that is allowed together. */
 static const double FORBIDDEN = 1e24;
 
-struct sel_descent {
-    const dtp_select_problem *p;
-    sel_incident at;
+struct solver_conditional {
+    const dtp_problem *p;
+    solver_adjacency at;
     int32_t *queue; /* a ring of n_nodes */
     bool *queued;   /* by node */
     double *sum;    /* by strategy of one node */
@@ -21,41 +21,41 @@ struct sel_descent {
 
 static double weight(int64_t cost)
 {
-    return cost >= DTP_SELECT_FORBIDDEN ? FORBIDDEN : (double)cost;
+    return cost >= DTP_FORBIDDEN ? FORBIDDEN : (double)cost;
 }
 
-dtp_status sel_descent_create(const dtp_select_problem *p, sel_descent **out, dtp_err *err)
+dtp_status solver_conditional_create(const dtp_problem *p, solver_conditional **out, dtp_err *err)
 {
     const size_t n = (size_t)p->n_nodes + 2;
     int32_t most = 1;
-    sel_descent *d = calloc(1, sizeof *d);
+    solver_conditional *d = calloc(1, sizeof *d);
     for (int32_t i = 0; i < p->n_nodes; i++) {
-        const int32_t k = dtp_select_n_strategies(p, i);
+        const int32_t k = dtp_problem_n_strategies(p, i);
         most = k > most ? k : most;
     }
     if (d != NULL) {
-        *d = (sel_descent){.p = p,
-                           .queue = calloc(n, sizeof *d->queue),
-                           .queued = calloc(n, sizeof *d->queued),
-                           .sum = calloc((size_t)most, sizeof *d->sum)};
+        *d = (solver_conditional){.p = p,
+                                  .queue = calloc(n, sizeof *d->queue),
+                                  .queued = calloc(n, sizeof *d->queued),
+                                  .sum = calloc((size_t)most, sizeof *d->sum)};
     }
     if (d == NULL || d->queue == NULL || d->queued == NULL || d->sum == NULL) {
-        sel_descent_destroy(d);
+        solver_conditional_destroy(d);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a descent over %d nodes", p->n_nodes);
     }
-    const dtp_status status = sel_incident_create(p, &d->at, err);
+    const dtp_status status = solver_adjacency_create(p, &d->at, err);
     if (status != DTP_OK) {
-        sel_descent_destroy(d);
+        solver_conditional_destroy(d);
         return status;
     }
     *out = d;
     return DTP_OK;
 }
 
-void sel_descent_destroy(sel_descent *d)
+void solver_conditional_destroy(solver_conditional *d)
 {
     if (d != NULL) {
-        sel_incident_destroy(&d->at);
+        solver_adjacency_destroy(&d->at);
         free(d->queue);
         free(d->queued);
         free(d->sum);
@@ -63,37 +63,38 @@ void sel_descent_destroy(sel_descent *d)
     }
 }
 
-/* What every strategy of a node costs beside the choices of its neighbours, in d->sum. */
-static void price(sel_descent *d, int32_t node, const int32_t *choice)
+/* What every strategy of a node costs beside the variables of its neighbours, in d->sum. */
+static void multiplier(solver_conditional *d, int32_t node, const int32_t *assignment)
 {
-    const dtp_select_problem *p = d->p;
-    const int32_t k = dtp_select_n_strategies(p, node);
+    const dtp_problem *p = d->p;
+    const int32_t k = dtp_problem_n_strategies(p, node);
     for (int32_t s = 0; s < k; s++) {
         d->sum[s] = weight(p->cost[p->first[node] + s]);
     }
     for (int32_t i = d->at.first[node]; i < d->at.first[node + 1]; i++) {
         const int32_t e = d->at.edge[i], a = p->edge_a[e], b = p->edge_b[e];
-        const int64_t cols = dtp_select_n_strategies(p, b);
+        const int64_t cols = dtp_problem_n_strategies(p, b);
         const int64_t *m = p->edge_cost + p->edge_first[e];
         for (int32_t s = 0; s < k; s++) {
-            d->sum[s] += weight(a == node ? m[s * cols + choice[b]] : m[choice[a] * cols + s]);
+            d->sum[s] +=
+                weight(a == node ? m[s * cols + assignment[b]] : m[assignment[a] * cols + s]);
         }
     }
 }
 
-static int32_t cheapest(sel_descent *d, int32_t node, const int32_t *choice)
+static int32_t cheapest(solver_conditional *d, int32_t node, const int32_t *assignment)
 {
-    int32_t best = choice[node];
-    price(d, node, choice);
-    for (int32_t s = 0; s < dtp_select_n_strategies(d->p, node); s++) {
+    int32_t best = assignment[node];
+    multiplier(d, node, assignment);
+    for (int32_t s = 0; s < dtp_problem_n_strategies(d->p, node); s++) {
         best = d->sum[s] < d->sum[best] ? s : best;
     }
     return best;
 }
 
-void sel_descend(sel_descent *d, int32_t held, int32_t *choice)
+void solver_conditional_modes(solver_conditional *d, int32_t held, int32_t *assignment)
 {
-    const dtp_select_problem *p = d->p;
+    const dtp_problem *p = d->p;
     const int32_t n = p->n_nodes;
     int64_t left = (int64_t)CHANGES_PER_NODE * n;
     int32_t head = 0, waiting = 0;
@@ -109,12 +110,12 @@ void sel_descend(sel_descent *d, int32_t held, int32_t *choice)
         at = -1;
         while (waiting > 0 && at < 0) {
             const int32_t y = d->queue[head];
-            const int32_t best = cheapest(d, y, choice);
+            const int32_t best = cheapest(d, y, assignment);
             head = (head + 1) % n;
             waiting--;
             d->queued[y] = false;
-            at = best != choice[y] ? y : -1;
-            choice[y] = best;
+            at = best != assignment[y] ? y : -1;
+            assignment[y] = best;
         }
     }
 }

@@ -6,14 +6,15 @@
 
 #include "planner/problem/problem.h"
 
-typedef struct sel_descent sel_descent;
+typedef struct solver_conditional solver_conditional;
 
 /* Borrows the problem, which must have been checked. */
-dtp_status sel_descent_create(const dtp_select_problem *p, sel_descent **out,
-                              dtp_err *err) DTP_MUST_CHECK;
-void sel_descent_destroy(sel_descent *d);
+dtp_status solver_conditional_create(const dtp_problem *p, solver_conditional **out,
+                                     dtp_err *err) DTP_MUST_CHECK;
+void solver_conditional_destroy(solver_conditional *d);
 
-/* choice: by node. Deterministic; ends after a number of changes that is linear in the nodes. */
-void sel_descend(sel_descent *d, int32_t held, int32_t *choice);
+/* assignment: by node. Deterministic; ends after a number of changes that is linear in the
+ * nodes. */
+void solver_conditional_modes(solver_conditional *d, int32_t held, int32_t *assignment);
 
 #endif

@@ -1,23 +1,24 @@
 /* Kicks under the true limit: a node is forced to another strategy, the nodes around it adapt
- * (exact moves of random forests, under the prices), and the result stays if it is feasible and not
- * dearer.
+ * (exact moves of random forests, under the multipliers), and the result stays if it is feasible
+ * and not dearer.
  */
 #ifndef DTP_PLANNER_SOLVER_PRIMAL_PERTURBATION_H
 #define DTP_PLANNER_SOLVER_PRIMAL_PERTURBATION_H
 
 #include "planner/solver/primal/primal_tree.h"
 
-typedef struct sel_polish {
-    sel_forest *forest; /* borrowed */
-    int32_t *near;      /* scratch: nodes around the kicked one */
+typedef struct solver_perturbation {
+    solver_forest *forest; /* borrowed */
+    int32_t *near;         /* scratch: nodes around the kicked one */
     int32_t *stamp, now;
-} sel_polish;
+} solver_perturbation;
 
-dtp_status sel_polish_create(const sel_graph *g, sel_forest *forest, sel_polish *out,
-                             dtp_err *err) DTP_MUST_CHECK;
-void sel_polish_destroy(sel_polish *p);
+dtp_status solver_perturbation_create(const solver_graph *g, solver_forest *forest,
+                                      solver_perturbation *out, dtp_err *err) DTP_MUST_CHECK;
+void solver_perturbation_destroy(solver_perturbation *p);
 
-/* One kick of a feasible walk; *better when its cost fell. */
-dtp_status sel_polish_kick(sel_polish *p, sel_walk *w, bool *better, dtp_err *err) DTP_MUST_CHECK;
+/* One perturbation of a feasible walk; *better when its cost fell. */
+dtp_status solver_perturbation_step(solver_perturbation *p, solver_point *w, bool *better,
+                                    dtp_err *err) DTP_MUST_CHECK;
 
 #endif

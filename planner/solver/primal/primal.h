@@ -1,24 +1,25 @@
-/* Search for good solutions of a large kernel: prices (primal_price.h) until they lead to nothing
- * better, then kicks under the true limit (primal_polish.h) on the best of them, and again. Works
- * on a snapshot: the work may change, and other threads may run, meanwhile. Deterministic unless
- * the time comes first. */
+/* Search for good solutions of a large kernel: multipliers (primal_price.h) until they lead to
+ * nothing better, then perturbations under the true limit (primal_polish.h) on the best of them,
+ * and again. Works on a snapshot: the work may change, and other threads may run, meanwhile.
+ * Deterministic unless the time comes first. */
 #ifndef DTP_PLANNER_SOLVER_PRIMAL_PRIMAL_H
 #define DTP_PLANNER_SOLVER_PRIMAL_PRIMAL_H
 
 #include "planner/solver/reduced/work.h"
 
-typedef struct sel_primal sel_primal;
+typedef struct solver_primal solver_primal;
 
 /* Expects compact nodes that are not infeasible. start: by node of w that is alive. */
-dtp_status sel_primal_create(const sel_work *w, const int32_t *start, uint64_t seed,
-                             sel_primal **out, dtp_err *err) DTP_MUST_CHECK;
-void sel_primal_destroy(sel_primal *p);
+dtp_status solver_primal_create(const solver_work *w, const int32_t *start, uint64_t seed,
+                                solver_primal **out, dtp_err *err) DTP_MUST_CHECK;
+void solver_primal_destroy(solver_primal *p);
 
 /* So many rounds of about equal work, until the time end_s of CLOCK_MONOTONIC (0 = no limit); goes
  * on where the last call ended. */
-dtp_status sel_primal_run(sel_primal *p, int64_t rounds, double end_s, dtp_err *err) DTP_MUST_CHECK;
+dtp_status solver_primal_run(solver_primal *p, int64_t rounds, double end_s,
+                             dtp_err *err) DTP_MUST_CHECK;
 
 /* False when nothing feasible was found; else the best, by node of w that is alive. */
-bool sel_primal_best(const sel_primal *p, int32_t *choice);
+bool solver_primal_best(const solver_primal *p, int32_t *assignment);
 
 #endif

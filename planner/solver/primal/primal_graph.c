@@ -5,11 +5,11 @@
 #include <string.h>
 
 typedef struct builder {
-    const sel_work *w;
-    sel_graph *g;
-    int32_t *index;  /* by node of the work */
-    int32_t *n_arcs; /* by node of the graph: arcs that are there */
-    sel_arc **arcs;  /* by node of the graph */
+    const solver_work *w;
+    solver_graph *g;
+    int32_t *index;    /* by node of the work */
+    int32_t *n_arcs;   /* by node of the graph: arcs that are there */
+    solver_arc **arcs; /* by node of the graph */
 } builder;
 
 static dtp_status out_of_memory(const builder *b, dtp_err *err)
@@ -19,43 +19,43 @@ static dtp_status out_of_memory(const builder *b, dtp_err *err)
 
 static double as_double(const builder *b, int64_t cost)
 {
-    return cost < DTP_SELECT_FORBIDDEN ? (double)cost : b->g->forbidden;
+    return cost < DTP_FORBIDDEN ? (double)cost : b->g->forbidden;
 }
 
 static double larger(double most, const int64_t *costs, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        const double cost = costs[i] < DTP_SELECT_FORBIDDEN ? (double)costs[i] : 0.0;
+        const double cost = costs[i] < DTP_FORBIDDEN ? (double)costs[i] : 0.0;
         most = cost > most ? cost : most;
     }
     return most;
 }
 
 /* One forbidden pair costs more than anything a search could save with it. */
-static double price_of_forbidden(const sel_work *w)
+static double price_of_forbidden(const solver_work *w)
 {
     double most = 0.0;
     for (int32_t i = 0; i < w->n_nodes; i++) {
         most = w->nodes[i].alive ? larger(most, w->nodes[i].cost, w->nodes[i].k) : most;
     }
     for (int32_t e = 0; e < w->n_edges; e++) {
-        const sel_edge *edge = &w->edges[e];
+        const solver_edge *edge = &w->edges[e];
         if (edge->alive) {
             const int64_t n = (int64_t)w->nodes[edge->u].k * w->nodes[edge->v].k;
-            most = larger(most, sel_matrix(edge), n);
+            most = larger(most, solver_matrix(edge), n);
         }
     }
-    const double constant = (double)w->constant, bound = (double)sel_lower_bound(w);
+    const double constant = (double)w->constant, bound = (double)solver_lower_bound(w);
     return 1e3 * (1.0 + fabs(constant) + (bound - constant) + most);
 }
 
 static dtp_status add_vertex(builder *b, int32_t origin, dtp_err *err)
 {
-    sel_graph *g = b->g;
-    const sel_node *x = &b->w->nodes[origin];
-    sel_vertex *v = &g->nodes[g->n];
+    solver_graph *g = b->g;
+    const solver_node *x = &b->w->nodes[origin];
+    solver_vertex *v = &g->nodes[g->n];
     double *cost = dtp_arena_alloc(g->arena, (size_t)x->k, sizeof *cost);
-    sel_span *spans = dtp_arena_alloc(g->arena, (size_t)x->n_pieces + 1, sizeof *spans);
+    solver_span *spans = dtp_arena_alloc(g->arena, (size_t)x->n_pieces + 1, sizeof *spans);
     int64_t *use = dtp_arena_alloc(g->arena, (size_t)x->n_pieces * (size_t)x->k + 1, sizeof *use);
     if (cost == NULL || spans == NULL || use == NULL) {
         return out_of_memory(b, err);
@@ -65,14 +65,14 @@ static dtp_status add_vertex(builder *b, int32_t origin, dtp_err *err)
     }
     for (int32_t j = 0; j < x->n_pieces; j++) {
         memcpy(use + (int64_t)j * x->k, x->pieces[j].use, (size_t)x->k * sizeof *use);
-        spans[j] = (sel_span){x->pieces[j].first, x->pieces[j].last, use + (int64_t)j * x->k};
+        spans[j] = (solver_span){x->pieces[j].first, x->pieces[j].last, use + (int64_t)j * x->k};
     }
-    *v = (sel_vertex){.k = x->k,
-                      .origin = origin,
-                      .at = g->n_strategies,
-                      .cost = cost,
-                      .spans = spans,
-                      .n_spans = x->n_pieces};
+    *v = (solver_vertex){.k = x->k,
+                         .origin = origin,
+                         .at = g->n_strategies,
+                         .cost = cost,
+                         .spans = spans,
+                         .n_spans = x->n_pieces};
     b->index[origin] = g->n++;
     g->n_strategies += x->k;
     g->max_k = x->k > g->max_k ? x->k : g->max_k;
@@ -80,14 +80,14 @@ static dtp_status add_vertex(builder *b, int32_t origin, dtp_err *err)
 }
 
 /* The matrix from both ends. */
-static dtp_status add_edge(builder *b, const sel_edge *e, dtp_err *err)
+static dtp_status add_edge(builder *b, const solver_edge *e, dtp_err *err)
 {
-    sel_graph *g = b->g;
+    solver_graph *g = b->g;
     const int32_t u = b->index[e->u], v = b->index[e->v];
     const int64_t ku = g->nodes[u].k, kv = g->nodes[v].k;
     double *from_v = dtp_arena_alloc(g->arena, (size_t)(ku * kv), sizeof *from_v);
     double *from_u = dtp_arena_alloc(g->arena, (size_t)(ku * kv), sizeof *from_u);
-    const int64_t *m = sel_matrix(e);
+    const int64_t *m = solver_matrix(e);
     if (from_v == NULL || from_u == NULL) {
         return out_of_memory(b, err);
     }
@@ -97,8 +97,8 @@ static dtp_status add_edge(builder *b, const sel_edge *e, dtp_err *err)
         }
     }
     const int32_t at_u = b->n_arcs[u]++, at_v = b->n_arcs[v]++;
-    b->arcs[u][at_u] = (sel_arc){v, at_v, from_u};
-    b->arcs[v][at_v] = (sel_arc){u, at_u, from_v};
+    b->arcs[u][at_u] = (solver_arc){v, at_v, from_u};
+    b->arcs[v][at_v] = (solver_arc){u, at_u, from_v};
     g->n_arcs += 2;
     g->n_entries += ku * kv;
     return DTP_OK;
@@ -106,10 +106,10 @@ static dtp_status add_edge(builder *b, const sel_edge *e, dtp_err *err)
 
 static dtp_status add_arcs(builder *b, dtp_err *err)
 {
-    const sel_work *w = b->w;
-    sel_graph *g = b->g;
+    const solver_work *w = b->w;
+    solver_graph *g = b->g;
     for (int32_t e = 0; e < w->n_edges; e++) {
-        const sel_edge *edge = &w->edges[e];
+        const solver_edge *edge = &w->edges[e];
         if (edge->alive) {
             g->nodes[b->index[edge->u]].n_arcs++;
             g->nodes[b->index[edge->v]].n_arcs++;
@@ -132,16 +132,16 @@ static dtp_status add_arcs(builder *b, dtp_err *err)
 
 static dtp_status build(builder *b, dtp_err *err)
 {
-    const sel_work *w = b->w;
-    sel_graph *g = b->g;
+    const solver_work *w = b->w;
+    solver_graph *g = b->g;
     int64_t *base = dtp_arena_alloc(g->arena, (size_t)w->n_rows + 1, sizeof *base);
     g->nodes = dtp_arena_alloc(g->arena, (size_t)w->n_nodes + 1, sizeof *g->nodes);
-    double *price = dtp_arena_alloc(g->arena, (size_t)w->n_rows + 1, sizeof *price);
-    if (base == NULL || price == NULL || g->nodes == NULL) {
+    double *multiplier = dtp_arena_alloc(g->arena, (size_t)w->n_rows + 1, sizeof *multiplier);
+    if (base == NULL || multiplier == NULL || g->nodes == NULL) {
         return out_of_memory(b, err);
     }
-    memcpy(price, w->price, (size_t)w->n_rows * sizeof *price);
-    g->price = price;
+    memcpy(multiplier, w->multiplier, (size_t)w->n_rows * sizeof *multiplier);
+    g->multiplier = multiplier;
     memcpy(base, w->base, (size_t)w->n_rows * sizeof *base);
     g->base = base;
     g->n_rows = w->n_rows;
@@ -156,13 +156,13 @@ static dtp_status build(builder *b, dtp_err *err)
     return add_arcs(b, err);
 }
 
-dtp_status sel_graph_create(const sel_work *w, sel_graph **out, dtp_err *err)
+dtp_status solver_graph_create(const solver_work *w, solver_graph **out, dtp_err *err)
 {
     const size_t n = (size_t)w->n_nodes + 1;
     builder b = {.w = w, .g = calloc(1, sizeof *b.g)};
     b.index = calloc(n, sizeof *b.index);
     b.n_arcs = calloc(n, sizeof *b.n_arcs);
-    b.arcs = calloc(n, sizeof(sel_arc *));
+    b.arcs = calloc(n, sizeof(solver_arc *));
     if (b.g != NULL) {
         b.g->arena = dtp_arena_create();
     }
@@ -173,14 +173,14 @@ dtp_status sel_graph_create(const sel_work *w, sel_graph **out, dtp_err *err)
     free(b.n_arcs);
     free(b.arcs);
     if (s != DTP_OK) {
-        sel_graph_destroy(b.g);
+        solver_graph_destroy(b.g);
         return s;
     }
     *out = b.g;
     return DTP_OK;
 }
 
-void sel_graph_destroy(sel_graph *g)
+void solver_graph_destroy(solver_graph *g)
 {
     if (g != NULL) {
         dtp_arena_destroy(g->arena);

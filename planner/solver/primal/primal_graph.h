@@ -6,41 +6,42 @@
 
 #include "planner/solver/reduced/work.h"
 
-typedef struct sel_arc {
+typedef struct solver_arc {
     int32_t other;   /* node of the graph */
     int32_t twin;    /* the same edge among the arcs of the other */
     const double *m; /* m[t * k + s]: the other's strategy t, the own strategy s */
-} sel_arc;
+} solver_arc;
 
-typedef struct sel_span {
+typedef struct solver_span {
     int32_t first, last; /* rows first..last - 1 */
     const int64_t *use;  /* by strategy */
-} sel_span;
+} solver_span;
 
-typedef struct sel_vertex {
+typedef struct solver_vertex {
     int32_t k, origin; /* strategies; node of the work */
     int64_t at;        /* its strategies in arrays by strategy */
     const double *cost;
-    const sel_arc *arcs;
-    const sel_span *spans;
+    const solver_arc *arcs;
+    const solver_span *spans;
     int32_t n_arcs, n_spans;
-} sel_vertex;
+} solver_vertex;
 
-typedef struct sel_graph {
+typedef struct solver_graph {
     int32_t n, n_rows;
     int64_t n_strategies, n_arcs, n_entries;
     int32_t max_k;
-    sel_vertex *nodes;
-    const int64_t *base; /* by row */
-    const double *price; /* by row: of the work, all 0 before a first ascent */
+    solver_vertex *nodes;
+    const int64_t *base;      /* by row */
+    const double *multiplier; /* by row: of the work, all 0 before a first ascent */
     int64_t limit;
     double constant;
-    double forbidden; /* what stands for DTP_SELECT_FORBIDDEN in costs and matrices */
+    double forbidden; /* what stands for DTP_FORBIDDEN in costs and matrices */
     dtp_arena *arena;
-} sel_graph;
+} solver_graph;
 
 /* Expects compact nodes that are not infeasible. */
-dtp_status sel_graph_create(const sel_work *w, sel_graph **out, dtp_err *err) DTP_MUST_CHECK;
-void sel_graph_destroy(sel_graph *g);
+dtp_status solver_graph_create(const solver_work *w, solver_graph **out,
+                               dtp_err *err) DTP_MUST_CHECK;
+void solver_graph_destroy(solver_graph *g);
 
 #endif

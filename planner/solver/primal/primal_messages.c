@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-dtp_status sel_messages_create(const sel_graph *g, sel_messages *out, dtp_err *err)
+dtp_status solver_messages_create(const solver_graph *g, solver_messages *out, dtp_err *err)
 {
-    sel_messages m = {.g = g};
+    solver_messages m = {.g = g};
     m.first = calloc((size_t)g->n + 1, sizeof *m.first);
     m.sum = calloc((size_t)g->max_k + 1, sizeof *m.sum);
     for (int32_t i = 0; m.first != NULL && i < g->n; i++) {
@@ -15,37 +15,38 @@ dtp_status sel_messages_create(const sel_graph *g, sel_messages *out, dtp_err *e
     }
     m.message = calloc((size_t)m.n + 1, sizeof *m.message);
     if (m.first == NULL || m.sum == NULL || m.message == NULL) {
-        sel_messages_destroy(&m);
+        solver_messages_destroy(&m);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for messages between %d nodes", g->n);
     }
     *out = m;
     return DTP_OK;
 }
 
-void sel_messages_destroy(sel_messages *m)
+void solver_messages_destroy(solver_messages *m)
 {
     free(m->first);
     free(m->sum);
     free(m->message);
-    *m = (sel_messages){0};
+    *m = (solver_messages){0};
 }
 
-void sel_messages_clear(sel_messages *m)
+void solver_messages_clear(solver_messages *m)
 {
     memset(m->message, 0, (size_t)m->n * sizeof *m->message);
     m->backwards = false;
 }
 
 /* Nodes that the pass comes to after node i. */
-static bool later(const sel_messages *m, int32_t other, int32_t i)
+static bool later(const solver_messages *m, int32_t other, int32_t i)
 {
     return m->backwards ? other < i : other > i;
 }
 
-/* The best strategy given the choices of the nodes before and the messages of those after it. */
-static int32_t pick(const sel_messages *m, const sel_walk *w, int32_t i, const int32_t *choice)
+/* The best strategy given the variables of the nodes before and the messages of those after it. */
+static int32_t pick(const solver_messages *m, const solver_point *w, int32_t i,
+                    const int32_t *assignment)
 {
-    const sel_vertex *x = &m->g->nodes[i];
+    const solver_vertex *x = &m->g->nodes[i];
     int32_t best = 0;
     for (int32_t s = 0; s < x->k; s++) {
         m->sum[s] = w->theta[x->at + s];
@@ -53,7 +54,7 @@ static int32_t pick(const sel_messages *m, const sel_walk *w, int32_t i, const i
     for (int32_t a = 0; a < x->n_arcs; a++) {
         const int32_t y = x->arcs[a].other;
         const double *line = later(m, y, i) ? m->message + m->first[i] + (int64_t)a * x->k
-                                            : x->arcs[a].m + (int64_t)choice[y] * x->k;
+                                            : x->arcs[a].m + (int64_t)assignment[y] * x->k;
         for (int32_t s = 0; s < x->k; s++) {
             m->sum[s] += line[s];
         }
@@ -65,7 +66,7 @@ static int32_t pick(const sel_messages *m, const sel_walk *w, int32_t i, const i
 }
 
 /* to[t] = min_s (share * sum[s] - from[s] + c(s, t)), shifted so that the least is 0. */
-static void send(const sel_messages *m, int32_t k, double share, const double *from,
+static void send(const solver_messages *m, int32_t k, double share, const double *from,
                  const double *matrix, int32_t k_to, double *to)
 {
     for (int32_t t = 0; t < k_to; t++) {
@@ -88,9 +89,9 @@ static void send(const sel_messages *m, int32_t k, double share, const double *f
     }
 }
 
-static void update(sel_messages *m, sel_walk *w, int32_t i)
+static void update(solver_messages *m, solver_point *w, int32_t i)
 {
-    const sel_vertex *x = &m->g->nodes[i];
+    const solver_vertex *x = &m->g->nodes[i];
     int32_t after = 0;
     for (int32_t s = 0; s < x->k; s++) {
         m->sum[s] = w->theta[x->at + s];
@@ -105,9 +106,9 @@ static void update(sel_messages *m, sel_walk *w, int32_t i)
     const int32_t before = x->n_arcs - after;
     const double share = 1.0 / (double)(after > before ? after : before > 0 ? before : 1);
     for (int32_t a = 0; a < x->n_arcs; a++) {
-        const sel_arc *arc = &x->arcs[a];
+        const solver_arc *arc = &x->arcs[a];
         if (later(m, arc->other, i)) {
-            const sel_vertex *y = &m->g->nodes[arc->other];
+            const solver_vertex *y = &m->g->nodes[arc->other];
             double *to = m->message + m->first[arc->other] + (int64_t)arc->twin * y->k;
             send(m, x->k, share, m->message + m->first[i] + (int64_t)a * x->k, y->arcs[arc->twin].m,
                  y->k, to);
@@ -115,12 +116,12 @@ static void update(sel_messages *m, sel_walk *w, int32_t i)
     }
 }
 
-void sel_messages_pass(sel_messages *m, sel_walk *w, int32_t *choice)
+void solver_messages_pass(solver_messages *m, solver_point *w, int32_t *assignment)
 {
     const int32_t n = m->g->n;
     for (int32_t q = 0; q < n; q++) {
         const int32_t i = m->backwards ? n - 1 - q : q;
-        choice[i] = pick(m, w, i, choice);
+        assignment[i] = pick(m, w, i, assignment);
         update(m, w, i);
     }
     m->backwards = !m->backwards;

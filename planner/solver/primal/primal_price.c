@@ -4,77 +4,79 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FREE_STEPS = 30 }; /* before the first prices, so that the messages are worth something */
+enum {
+    FREE_STEPS = 30
+}; /* before the first multipliers, so that the messages are worth something */
 
-static const double FIRST_STEP = 0.1; /* its effect on the priced cost, as a share of the cost */
+static const double FIRST_STEP = 0.1; /* its effect on the penalised cost, as a share of the cost */
 static const double WARM_STEP =
-    0.3; /* the same with prices to begin with, as a share of the largest */
+    0.3; /* the same with multipliers to begin with, as a share of the largest */
 static const double MEMORY = 0.9; /* of the direction */
 
-dtp_status sel_pricing_create(const sel_graph *g, sel_forest *forest, sel_pricing *out,
-                              dtp_err *err)
+dtp_status solver_pricing_create(const solver_graph *g, solver_forest *forest, solver_pricing *out,
+                                 dtp_err *err)
 {
-    sel_pricing p = {.forest = forest};
+    solver_pricing p = {.forest = forest};
     const size_t n = (size_t)g->n + 1, rows = (size_t)g->n_rows + 1;
-    p.choice = calloc(n, sizeof *p.choice);
+    p.assignment = calloc(n, sizeof *p.assignment);
     p.order = calloc(n, sizeof *p.order);
     p.direction = calloc(rows, sizeof *p.direction);
     p.used = calloc(rows, sizeof *p.used);
-    dtp_status s = p.choice != NULL && p.order != NULL && p.direction != NULL && p.used != NULL
-                       ? sel_messages_create(g, &p.messages, err)
+    dtp_status s = p.assignment != NULL && p.order != NULL && p.direction != NULL && p.used != NULL
+                       ? solver_messages_create(g, &p.messages, err)
                        : DTP_FAIL(err, DTP_NOMEM, "out of memory for prices of %d rows", g->n_rows);
     if (s != DTP_OK) {
-        sel_pricing_destroy(&p);
+        solver_pricing_destroy(&p);
         return s;
     }
     for (int32_t i = 0; i < g->n; i++) {
         p.order[i] = i;
     }
     for (int32_t r = 0; r < g->n_rows; r++) {
-        p.warm = p.warm || g->price[r] > 0.0;
+        p.warm = p.warm || g->multiplier[r] > 0.0;
     }
     *out = p;
     return DTP_OK;
 }
 
-void sel_pricing_destroy(sel_pricing *p)
+void solver_pricing_destroy(solver_pricing *p)
 {
-    sel_messages_destroy(&p->messages);
-    free(p->choice);
+    solver_messages_destroy(&p->messages);
+    free(p->assignment);
     free(p->order);
     free(p->direction);
     free(p->used);
-    *p = (sel_pricing){0};
+    *p = (solver_pricing){0};
 }
 
-/* The squared length of the direction, where prices can follow it. */
-static double turn(sel_pricing *p, const sel_walk *w)
+/* The squared length of the direction, where multipliers can follow it. */
+static double turn(solver_pricing *p, const solver_point *w)
 {
     const double limit = (double)w->g->limit + 1.0;
     double square = 0.0;
     for (int32_t r = 0; r < w->g->n_rows; r++) {
         double *d = &p->direction[r];
         *d = MEMORY * *d + (1.0 - MEMORY) * (double)(p->used[r] - w->g->limit) / limit;
-        square += *d > 0.0 || w->price[r] > 0.0 ? *d * *d : 0.0;
+        square += *d > 0.0 || w->multiplier[r] > 0.0 ? *d * *d : 0.0;
     }
     return square;
 }
 
-static double most_price(const sel_walk *w)
+static double most_price(const solver_point *w)
 {
     double most = 0.0;
     for (int32_t r = 0; r < w->g->n_rows; r++) {
-        most = fmax(most, w->price[r]);
+        most = fmax(most, w->multiplier[r]);
     }
     return most;
 }
 
-static void follow_usage(sel_pricing *p, sel_walk *w)
+static void follow_usage(solver_pricing *p, solver_point *w)
 {
-    const sel_graph *g = w->g;
+    const solver_graph *g = w->g;
     const double limit = (double)g->limit + 1.0;
-    const bool above = sel_usage_peak(&w->usage) > g->limit;
-    sel_usage_read(&w->usage, p->used);
+    const bool above = solver_usage_peak(&w->usage) > g->limit;
+    solver_usage_read(&w->usage, p->used);
     const double square = turn(p, w);
     if (p->first_step <= 0.0 && square > 0.0) {
         const double cost = w->cost + fmax(g->constant, 0.0);
@@ -89,35 +91,35 @@ static void follow_usage(sel_pricing *p, sel_walk *w)
     }
     p->above = above;
     for (int32_t r = 0; r < g->n_rows; r++) {
-        w->price[r] = fmax(0.0, w->price[r] + p->step * p->direction[r]);
+        w->multiplier[r] = fmax(0.0, w->multiplier[r] + p->step * p->direction[r]);
     }
-    sel_walk_reprice(w);
+    solver_point_reprice(w);
 }
 
-dtp_status sel_pricing_step(sel_pricing *p, sel_walk *w, dtp_err *err)
+dtp_status solver_pricing_step(solver_pricing *p, solver_point *w, dtp_err *err)
 {
     const int32_t n = w->g->n;
-    sel_messages_pass(&p->messages, w, p->choice);
-    sel_walk_jump(w, p->choice);
-    sel_walk_shuffle(w, p->order, n);
-    sel_forest_pick(p->forest, p->order, n);
-    DTP_TRY(sel_forest_solve(p->forest, w, w->theta, err));
+    solver_messages_pass(&p->messages, w, p->assignment);
+    solver_point_jump(w, p->assignment);
+    solver_point_shuffle(w, p->order, n);
+    solver_forest_pick(p->forest, p->order, n);
+    DTP_TRY(solver_forest_solve(p->forest, w, w->theta, err));
     if (++p->n_steps > FREE_STEPS) {
         follow_usage(p, w);
     }
     return DTP_OK;
 }
 
-void sel_pricing_restart(sel_pricing *p, double share)
+void solver_pricing_restart(solver_pricing *p, double share)
 {
     p->step = share * p->first_step;
     p->on_this_side = 0;
 }
 
-void sel_pricing_reset(sel_pricing *p, const sel_graph *g)
+void solver_pricing_reset(solver_pricing *p, const solver_graph *g)
 {
     memset(p->direction, 0, (size_t)g->n_rows * sizeof *p->direction);
-    sel_messages_clear(&p->messages);
+    solver_messages_clear(&p->messages);
     p->n_steps = 0;
-    sel_pricing_restart(p, 1.0);
+    solver_pricing_restart(p, 1.0);
 }

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-struct sel_forest {
-    const sel_graph *g;
+struct solver_forest {
+    const solver_graph *g;
     int32_t *root;   /* union-find; -1 = not in the forest */
     int32_t *order;  /* nodes: parents before children */
     int32_t *parent; /* -1 = a root of a tree, -2 = not reached */
@@ -12,9 +12,9 @@ struct sel_forest {
     double *best;  /* by strategy: cost of the best subtree below it */
 };
 
-dtp_status sel_forest_create(const sel_graph *g, sel_forest **out, dtp_err *err)
+dtp_status solver_forest_create(const solver_graph *g, solver_forest **out, dtp_err *err)
 {
-    sel_forest *f = calloc(1, sizeof *f);
+    solver_forest *f = calloc(1, sizeof *f);
     const size_t n = (size_t)g->n + 1;
     if (f != NULL) {
         f->g = g;
@@ -26,7 +26,7 @@ dtp_status sel_forest_create(const sel_graph *g, sel_forest **out, dtp_err *err)
     }
     if (f == NULL || f->root == NULL || f->order == NULL || f->parent == NULL || f->seen == NULL ||
         f->best == NULL) {
-        sel_forest_destroy(f);
+        solver_forest_destroy(f);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a forest of %d nodes", g->n);
     }
     for (int32_t i = 0; i < g->n; i++) {
@@ -36,7 +36,7 @@ dtp_status sel_forest_create(const sel_graph *g, sel_forest **out, dtp_err *err)
     return DTP_OK;
 }
 
-void sel_forest_destroy(sel_forest *f)
+void solver_forest_destroy(solver_forest *f)
 {
     if (f != NULL) {
         free(f->root);
@@ -48,13 +48,13 @@ void sel_forest_destroy(sel_forest *f)
     }
 }
 
-const int32_t *sel_forest_nodes(const sel_forest *f, int32_t *n)
+const int32_t *solver_forest_nodes(const solver_forest *f, int32_t *n)
 {
     *n = f->n;
     return f->order;
 }
 
-static int32_t find(sel_forest *f, int32_t x)
+static int32_t find(solver_forest *f, int32_t x)
 {
     while (f->root[x] != x) {
         f->root[x] = f->root[f->root[x]];
@@ -64,9 +64,9 @@ static int32_t find(sel_forest *f, int32_t x)
 }
 
 /* Joins x to the trees of its neighbours unless two of them are in one tree. */
-static bool try_node(sel_forest *f, int32_t x)
+static bool try_node(solver_forest *f, int32_t x)
 {
-    const sel_vertex *v = &f->g->nodes[x];
+    const solver_vertex *v = &f->g->nodes[x];
     int32_t n = 0;
     bool tree = true;
     for (int32_t a = 0; a < v->n_arcs && tree; a++) {
@@ -90,7 +90,7 @@ static bool try_node(sel_forest *f, int32_t x)
 }
 
 /* Parents before children; overwrites the order of picking. */
-static void arrange(sel_forest *f)
+static void arrange(solver_forest *f)
 {
     const int32_t n = f->n;
     int32_t *picked = f->seen;
@@ -107,7 +107,7 @@ static void arrange(sel_forest *f)
         f->order[end++] = picked[i];
         for (; at < end; at++) {
             const int32_t x = f->order[at];
-            const sel_vertex *v = &f->g->nodes[x];
+            const solver_vertex *v = &f->g->nodes[x];
             for (int32_t a = 0; a < v->n_arcs; a++) {
                 const int32_t y = v->arcs[a].other;
                 if (f->root[y] >= 0 && f->parent[y] == -2) {
@@ -119,7 +119,7 @@ static void arrange(sel_forest *f)
     }
 }
 
-void sel_forest_pick(sel_forest *f, const int32_t *candidates, int32_t n)
+void solver_forest_pick(solver_forest *f, const int32_t *candidates, int32_t n)
 {
     for (int32_t i = 0; i < f->n; i++) {
         f->root[f->order[i]] = -1;
@@ -154,9 +154,10 @@ static void add_message(const double *below, int32_t k_below, const double *m, i
     }
 }
 
-static void collect(sel_forest *f, sel_walk *w, const double *theta, int32_t x, double *message)
+static void collect(solver_forest *f, solver_point *w, const double *theta, int32_t x,
+                    double *message)
 {
-    const sel_vertex *v = &f->g->nodes[x];
+    const solver_vertex *v = &f->g->nodes[x];
     double *best = f->best + v->at;
     for (int32_t s = 0; s < v->k; s++) {
         best[s] = theta[v->at + s];
@@ -164,13 +165,13 @@ static void collect(sel_forest *f, sel_walk *w, const double *theta, int32_t x, 
     for (int32_t a = 0; a < v->n_arcs; a++) {
         const int32_t y = v->arcs[a].other;
         if (f->root[y] < 0) {
-            const double *line = v->arcs[a].m + (int64_t)w->choice[y] * v->k;
+            const double *line = v->arcs[a].m + (int64_t)w->assignment[y] * v->k;
             for (int32_t s = 0; s < v->k; s++) {
                 best[s] += line[s];
             }
             w->work += v->k;
         } else if (f->parent[y] == x) {
-            const sel_vertex *c = &f->g->nodes[y];
+            const solver_vertex *c = &f->g->nodes[y];
             add_message(f->best + c->at, c->k, v->arcs[a].m, v->k, message, best);
             w->work += (int64_t)v->k * c->k;
         }
@@ -178,17 +179,17 @@ static void collect(sel_forest *f, sel_walk *w, const double *theta, int32_t x, 
 }
 
 /* The strategy of x, that of its parent being chosen; ties go to the present one. */
-static int32_t decide(const sel_forest *f, const sel_walk *w, int32_t x)
+static int32_t decide(const solver_forest *f, const solver_point *w, int32_t x)
 {
-    const sel_vertex *v = &f->g->nodes[x];
+    const solver_vertex *v = &f->g->nodes[x];
     const double *best = f->best + v->at;
     const double *line = NULL;
     for (int32_t a = 0; f->parent[x] >= 0 && a < v->n_arcs && line == NULL; a++) {
         if (v->arcs[a].other == f->parent[x]) {
-            line = v->arcs[a].m + (int64_t)w->choice[f->parent[x]] * v->k;
+            line = v->arcs[a].m + (int64_t)w->assignment[f->parent[x]] * v->k;
         }
     }
-    int32_t least = w->choice[x];
+    int32_t least = w->assignment[x];
     for (int32_t s = 0; s < v->k; s++) {
         const double here = best[s] + (line != NULL ? line[s] : 0.0);
         const double there = best[least] + (line != NULL ? line[least] : 0.0);
@@ -197,7 +198,7 @@ static int32_t decide(const sel_forest *f, const sel_walk *w, int32_t x)
     return least;
 }
 
-dtp_status sel_forest_solve(sel_forest *f, sel_walk *w, const double *theta, dtp_err *err)
+dtp_status solver_forest_solve(solver_forest *f, solver_point *w, const double *theta, dtp_err *err)
 {
     double message[64] = {0}, *wide = NULL;
     if (f->g->max_k > 64) {
@@ -211,7 +212,7 @@ dtp_status sel_forest_solve(sel_forest *f, sel_walk *w, const double *theta, dtp
     }
     free(wide);
     for (int32_t i = 0; i < f->n; i++) {
-        DTP_TRY(sel_walk_set(w, f->order[i], decide(f, w, f->order[i]), err));
+        DTP_TRY(solver_point_set(w, f->order[i], decide(f, w, f->order[i]), err));
     }
     return DTP_OK;
 }

@@ -12,36 +12,37 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-static void pull(sel_usage *u, int32_t p)
+static void pull(solver_usage *u, int32_t p)
 {
     u->most[p] = larger(u->most[2 * p], u->most[2 * p + 1]) + u->added[p];
 }
 
-dtp_status sel_usage_create(int32_t n_rows, const int64_t *start, sel_usage *out, dtp_err *err)
+dtp_status solver_usage_create(int32_t n_rows, const int64_t *start, solver_usage *out,
+                               dtp_err *err)
 {
-    sel_usage u = {.n_rows = n_rows, .leaves = 1};
+    solver_usage u = {.n_rows = n_rows, .leaves = 1};
     while (u.leaves < n_rows + 2) {
         u.leaves *= 2;
     }
     u.most = calloc(2 * (size_t)u.leaves, sizeof *u.most);
     u.added = calloc(2 * (size_t)u.leaves, sizeof *u.added);
     if (u.most == NULL || u.added == NULL) {
-        sel_usage_destroy(&u);
+        solver_usage_destroy(&u);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d rows", n_rows);
     }
-    sel_usage_set(&u, start);
+    solver_usage_set(&u, start);
     *out = u;
     return DTP_OK;
 }
 
-void sel_usage_destroy(sel_usage *u)
+void solver_usage_destroy(solver_usage *u)
 {
     free(u->most);
     free(u->added);
-    *u = (sel_usage){0};
+    *u = (solver_usage){0};
 }
 
-void sel_usage_set(sel_usage *u, const int64_t *rows)
+void solver_usage_set(solver_usage *u, const int64_t *rows)
 {
     for (int32_t p = 0; p < 2 * u->leaves; p++) {
         u->added[p] = 0;
@@ -55,13 +56,13 @@ void sel_usage_set(sel_usage *u, const int64_t *rows)
     }
 }
 
-static void add_at(sel_usage *u, int32_t p, int64_t amount)
+static void add_at(solver_usage *u, int32_t p, int64_t amount)
 {
     u->most[p] += amount;
     u->added[p] += amount;
 }
 
-void sel_usage_add(sel_usage *u, int32_t first, int32_t last, int64_t amount)
+void solver_usage_add(solver_usage *u, int32_t first, int32_t last, int64_t amount)
 {
     int32_t s = u->leaves + first, t = u->leaves + last + 1;
     while ((s ^ t) != 1) {
@@ -81,7 +82,7 @@ void sel_usage_add(sel_usage *u, int32_t first, int32_t last, int64_t amount)
     }
 }
 
-int64_t sel_usage_max(const sel_usage *u, int32_t first, int32_t last)
+int64_t solver_usage_max(const solver_usage *u, int32_t first, int32_t last)
 {
     int32_t s = u->leaves + first, t = u->leaves + last + 1;
     int64_t left = NOTHING, right = NOTHING;
@@ -100,12 +101,12 @@ int64_t sel_usage_max(const sel_usage *u, int32_t first, int32_t last)
     return most;
 }
 
-int64_t sel_usage_peak(const sel_usage *u)
+int64_t solver_usage_peak(const solver_usage *u)
 {
     return u->n_rows > 0 ? u->most[1] : NOTHING;
 }
 
-void sel_usage_read(const sel_usage *u, int64_t *rows)
+void solver_usage_read(const solver_usage *u, int64_t *rows)
 {
     for (int32_t r = 0; r < u->n_rows; r++) {
         int32_t p = u->leaves + r + 1;

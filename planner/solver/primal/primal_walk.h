@@ -1,52 +1,53 @@
 /* A point of the search: one strategy per node, its cost and its usage, kept up to date by every
- * change; row prices and the priced cost of every strategy,
- *   theta_x(s) = c_x(s) + sum_r price[r] use_x(s, r). */
+ * change; row multipliers and the penalised cost of every strategy,
+ *   theta_x(s) = c_x(s) + sum_r multiplier[r] use_x(s, r). */
 #ifndef DTP_PLANNER_SOLVER_PRIMAL_PRIMAL_WALK_H
 #define DTP_PLANNER_SOLVER_PRIMAL_PRIMAL_WALK_H
 
 #include "planner/solver/primal/primal_graph.h"
 #include "planner/solver/primal/primal_usage.h"
 
-typedef struct sel_change {
+typedef struct solver_change {
     int32_t node, before;
-} sel_change;
+} solver_change;
 
-typedef struct sel_walk {
-    const sel_graph *g;
-    int32_t *choice;
-    sel_usage usage;
+typedef struct solver_point {
+    const solver_graph *g;
+    int32_t *assignment;
+    solver_usage usage;
     double cost;         /* of what is not forbidden; without g->constant */
     int64_t n_forbidden; /* forbidden strategies and pairs */
-    double *price;       /* by row */
-    double *price_sum;   /* by row and one more: of the prices before it */
+    double *multiplier;  /* by row */
+    double *price_sum;   /* by row and one more: of the multipliers before it */
     double *theta;       /* by strategy of the graph */
-    sel_change *log;     /* since sel_walk_mark */
+    solver_change *log;  /* since solver_point_mark */
     int64_t cap_log;
     int32_t n_log;
     double marked_cost;
     int64_t marked_forbidden;
     uint64_t random;
     int64_t work; /* numbers looked at: a clock that does not depend on the machine */
-} sel_walk;
+} solver_point;
 
-dtp_status sel_walk_create(const sel_graph *g, const int32_t *choice, uint64_t seed, sel_walk *out,
-                           dtp_err *err) DTP_MUST_CHECK;
-void sel_walk_destroy(sel_walk *w);
+dtp_status solver_point_create(const solver_graph *g, const int32_t *assignment, uint64_t seed,
+                               solver_point *out, dtp_err *err) DTP_MUST_CHECK;
+void solver_point_destroy(solver_point *w);
 
 /* 0 <= result < n. */
-int32_t sel_walk_random(sel_walk *w, int32_t n);
-void sel_walk_shuffle(sel_walk *w, int32_t *items, int32_t n);
+int32_t solver_point_random(solver_point *w, int32_t n);
+void solver_point_shuffle(solver_point *w, int32_t *items, int32_t n);
 
-/* Jumps to a choice; the log is emptied. */
-void sel_walk_jump(sel_walk *w, const int32_t *choice);
+/* Jumps to a assignment; the log is emptied. */
+void solver_point_jump(solver_point *w, const int32_t *assignment);
 /* From here on changes are logged; undo takes them back. */
-void sel_walk_mark(sel_walk *w);
-dtp_status sel_walk_set(sel_walk *w, int32_t node, int32_t strategy, dtp_err *err) DTP_MUST_CHECK;
-void sel_walk_undo(sel_walk *w);
+void solver_point_mark(solver_point *w);
+dtp_status solver_point_set(solver_point *w, int32_t node, int32_t strategy,
+                            dtp_err *err) DTP_MUST_CHECK;
+void solver_point_undo(solver_point *w);
 
 /* Nothing forbidden, nothing beyond the limit. */
-bool sel_walk_feasible(const sel_walk *w);
+bool solver_point_feasible(const solver_point *w);
 
-/* After a change of w->price. */
-void sel_walk_reprice(sel_walk *w);
+/* After a change of w->multiplier. */
+void solver_point_reprice(solver_point *w);
 #endif

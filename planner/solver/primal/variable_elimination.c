@@ -19,8 +19,8 @@ typedef struct step {
     const int32_t *best;
 } step;
 
-struct sel_bucket {
-    const sel_work *w;
+struct solver_elimination {
+    const solver_work *w;
     dtp_arena *arena;
     int32_t root, n; /* nodes */
     int32_t *size;   /* by node: strategies, 0 = not there */
@@ -33,19 +33,19 @@ struct sel_bucket {
     int64_t *rest; /* by strategy of the root: what all solutions with it cost at least */
 };
 
-static bool joined(const sel_bucket *b, int32_t i, int32_t j)
+static bool joined(const solver_elimination *b, int32_t i, int32_t j)
 {
     return b->joined[(size_t)i * (size_t)b->n + (size_t)j] != 0;
 }
 
-static void join(sel_bucket *b, int32_t i, int32_t j)
+static void join(solver_elimination *b, int32_t i, int32_t j)
 {
     b->joined[(size_t)i * (size_t)b->n + (size_t)j] = 1;
     b->joined[(size_t)j * (size_t)b->n + (size_t)i] = 1;
 }
 
 /* Neighbours that are left, in order; WIDTH + 1 when there are more than WIDTH. */
-static int32_t neighbours(const sel_bucket *b, int32_t i, int32_t *nodes)
+static int32_t neighbours(const solver_elimination *b, int32_t i, int32_t *nodes)
 {
     int32_t n = 0;
     for (int32_t j = 0; j < b->n && n <= WIDTH; j++) {
@@ -59,7 +59,7 @@ static int32_t neighbours(const sel_bucket *b, int32_t i, int32_t *nodes)
     return n;
 }
 
-static int64_t weigh(const sel_bucket *b, int32_t i)
+static int64_t weigh(const solver_elimination *b, int32_t i)
 {
     int32_t nodes[WIDTH];
     const int32_t n = neighbours(b, i, nodes);
@@ -74,7 +74,7 @@ static int64_t weigh(const sel_bucket *b, int32_t i)
 /* ---- factors ------------------------------------------------------------------------------------
  */
 
-static dtp_status add_factor(sel_bucket *b, const factor *f, dtp_err *err)
+static dtp_status add_factor(solver_elimination *b, const factor *f, dtp_err *err)
 {
     DTP_TRY(dtp_arena_grow(b->arena, &b->factors, b->n_factors, b->n_factors + 1, &b->cap_factors,
                            sizeof *b->factors, err));
@@ -83,11 +83,11 @@ static dtp_status add_factor(sel_bucket *b, const factor *f, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status load(sel_bucket *b, dtp_err *err)
+static dtp_status load(solver_elimination *b, dtp_err *err)
 {
-    const sel_work *w = b->w;
+    const solver_work *w = b->w;
     for (int32_t i = 0; i < w->n_nodes; i++) {
-        const sel_node *x = &w->nodes[i];
+        const solver_node *x = &w->nodes[i];
         b->size[i] = x->alive ? x->k : 0;
         if (x->alive) {
             const factor f = {.n = 1, .nodes = {i}, .size = x->k, .cost = x->cost};
@@ -95,12 +95,12 @@ static dtp_status load(sel_bucket *b, dtp_err *err)
         }
     }
     for (int32_t e = 0; e < w->n_edges; e++) {
-        const sel_edge *edge = &w->edges[e];
+        const solver_edge *edge = &w->edges[e];
         if (edge->alive) {
             const factor f = {.n = 2,
                               .nodes = {edge->u, edge->v},
                               .size = (int64_t)b->size[edge->u] * b->size[edge->v],
-                              .cost = sel_matrix(edge)};
+                              .cost = solver_matrix(edge)};
             DTP_TRY(add_factor(b, &f, err));
             join(b, edge->u, edge->v);
         }
@@ -118,7 +118,7 @@ static bool has(const factor *f, int32_t node)
 }
 
 /* How far two strategies of a node are apart in a factor's table, 0 when it has no say. */
-static int64_t stride_of(const sel_bucket *b, const factor *f, int32_t node)
+static int64_t stride_of(const solver_elimination *b, const factor *f, int32_t node)
 {
     int64_t stride = 1;
     for (int32_t i = f->n - 1; i >= 0; i--) {
@@ -134,7 +134,7 @@ static int64_t stride_of(const sel_bucket *b, const factor *f, int32_t node)
  */
 
 /* Adds a factor to a table over the neighbours of a node and, running fastest, the node. */
-static void add_to(const sel_bucket *b, const factor *f, const step *s, int64_t *table,
+static void add_to(const solver_elimination *b, const factor *f, const step *s, int64_t *table,
                    int64_t rows)
 {
     const int32_t k = b->size[s->node];
@@ -147,7 +147,7 @@ static void add_to(const sel_bucket *b, const factor *f, const step *s, int64_t 
     for (int64_t r = 0; r < rows; r++) {
         int64_t *row = table + r * k;
         for (int32_t t = 0; t < k; t++) {
-            row[t] = dtp_select_add_cost(row[t], f->cost[at + t * own]);
+            row[t] = dtp_problem_add_cost(row[t], f->cost[at + t * own]);
         }
         for (int32_t i = s->n - 1; i >= 0; i--) {
             at += stride[i];
@@ -169,7 +169,7 @@ static int32_t cheapest(const int64_t *cost, int32_t n)
     return best;
 }
 
-static dtp_status eliminate(sel_bucket *b, step *s, dtp_err *err)
+static dtp_status eliminate(solver_elimination *b, step *s, dtp_err *err)
 {
     const int32_t node = s->node;
     factor left = {.n = s->n, .size = 1};
@@ -202,7 +202,7 @@ static dtp_status eliminate(sel_bucket *b, step *s, dtp_err *err)
 }
 
 /* The node of the smallest table; -1 when only the root is left. */
-static int32_t next_node(const sel_bucket *b)
+static int32_t next_node(const solver_elimination *b)
 {
     int32_t best = -1;
     for (int32_t i = 0; i < b->n; i++) {
@@ -214,7 +214,7 @@ static int32_t next_node(const sel_bucket *b)
 
 /* The order of the steps, without tables; false when they would take too long. Nodes are there
  * again afterwards. */
-static bool plan(sel_bucket *b, int64_t most, int64_t *looks)
+static bool plan(solver_elimination *b, int64_t most, int64_t *looks)
 {
     bool quick = true;
     *looks = 0;
@@ -247,7 +247,7 @@ static bool plan(sel_bucket *b, int64_t most, int64_t *looks)
 }
 
 /* What is left speaks of the root alone, or of nothing. */
-static dtp_status read_rest(sel_bucket *b, dtp_err *err)
+static dtp_status read_rest(solver_elimination *b, dtp_err *err)
 {
     const int32_t k = b->root >= 0 ? b->size[b->root] : 1;
     b->rest = dtp_arena_alloc(b->arena, (size_t)k, sizeof *b->rest);
@@ -257,13 +257,13 @@ static dtp_status read_rest(sel_bucket *b, dtp_err *err)
     for (int32_t f = 0; f < b->n_factors; f++) {
         for (int32_t s = 0; b->factors[f].alive && s < k; s++) {
             const int64_t cost = b->factors[f].cost[b->factors[f].n > 0 ? s : 0];
-            b->rest[s] = dtp_select_add_cost(b->rest[s], cost);
+            b->rest[s] = dtp_problem_add_cost(b->rest[s], cost);
         }
     }
     return DTP_OK;
 }
 
-static dtp_status allocate(sel_bucket *b, dtp_err *err)
+static dtp_status allocate(solver_elimination *b, dtp_err *err)
 {
     const size_t n = (size_t)b->n;
     b->arena = dtp_arena_create();
@@ -279,15 +279,15 @@ static dtp_status allocate(sel_bucket *b, dtp_err *err)
                : DTP_FAIL(err, DTP_NOMEM, "out of memory for an elimination of %d nodes", b->n);
 }
 
-dtp_status sel_bucket_create(const sel_work *w, int32_t root, int64_t most, sel_bucket **out,
-                             int64_t *looks, dtp_err *err)
+dtp_status solver_elimination_create(const solver_work *w, int32_t root, int64_t most,
+                                     solver_elimination **out, int64_t *looks, dtp_err *err)
 {
-    sel_bucket *b = calloc(1, sizeof *b);
+    solver_elimination *b = calloc(1, sizeof *b);
     *out = NULL;
     if (b == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for an elimination");
     }
-    *b = (sel_bucket){.w = w, .root = root, .n = w->n_nodes};
+    *b = (solver_elimination){.w = w, .root = root, .n = w->n_nodes};
     dtp_status s = allocate(b, err);
     s = s == DTP_OK ? load(b, err) : s;
     const bool quick = s == DTP_OK && plan(b, most, looks);
@@ -296,14 +296,14 @@ dtp_status sel_bucket_create(const sel_work *w, int32_t root, int64_t most, sel_
     }
     s = s == DTP_OK && quick ? read_rest(b, err) : s;
     if (s != DTP_OK || !quick) {
-        sel_bucket_destroy(b);
+        solver_elimination_destroy(b);
         return s;
     }
     *out = b;
     return DTP_OK;
 }
 
-void sel_bucket_destroy(sel_bucket *b)
+void solver_elimination_destroy(solver_elimination *b)
 {
     if (b != NULL) {
         dtp_arena_destroy(b->arena);
@@ -311,21 +311,21 @@ void sel_bucket_destroy(sel_bucket *b)
     }
 }
 
-bool sel_bucket_choose(const sel_bucket *b, int32_t strategy, int32_t *choice)
+bool solver_elimination_choose(const solver_elimination *b, int32_t strategy, int32_t *assignment)
 {
-    if (b->rest[strategy] >= DTP_SELECT_FORBIDDEN) {
+    if (b->rest[strategy] >= DTP_FORBIDDEN) {
         return false;
     }
     if (b->root >= 0) {
-        choice[b->root] = strategy;
+        assignment[b->root] = strategy;
     }
     for (int32_t i = b->n_steps - 1; i >= 0; i--) {
         const step *s = &b->steps[i];
         int64_t at = 0;
         for (int32_t j = 0; j < s->n; j++) {
-            at = at * b->w->nodes[s->nodes[j]].k + choice[s->nodes[j]];
+            at = at * b->w->nodes[s->nodes[j]].k + assignment[s->nodes[j]];
         }
-        choice[s->node] = s->best[at];
+        assignment[s->node] = s->best[at];
     }
     return true;
 }

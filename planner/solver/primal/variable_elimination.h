@@ -7,16 +7,17 @@
 
 #include "planner/solver/reduced/work.h"
 
-typedef struct sel_bucket sel_bucket;
+typedef struct solver_elimination solver_elimination;
 
 /* *out = NULL when it takes more than `most` looks at entries of tables; *looks: how many it took.
  * Expects compact nodes of a work that is not infeasible and has no rows; root -1: none. */
-dtp_status sel_bucket_create(const sel_work *w, int32_t root, int64_t most, sel_bucket **out,
-                             int64_t *looks, dtp_err *err) DTP_MUST_CHECK;
-void sel_bucket_destroy(sel_bucket *b);
+dtp_status solver_elimination_create(const solver_work *w, int32_t root, int64_t most,
+                                     solver_elimination **out, int64_t *looks,
+                                     dtp_err *err) DTP_MUST_CHECK;
+void solver_elimination_destroy(solver_elimination *b);
 
 /* The best solution with a strategy of the root (0 without one), by node of the work for those that
  * are alive; false when there is none. */
-bool sel_bucket_choose(const sel_bucket *b, int32_t strategy, int32_t *choice);
+bool solver_elimination_choose(const solver_elimination *b, int32_t strategy, int32_t *assignment);
 
 #endif

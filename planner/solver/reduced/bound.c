@@ -5,14 +5,14 @@
 
 #include "core/base/safe_int.h"
 
-enum { PRICE_BITS = 30 }; /* row prices have so many further binary places */
+enum { PRICE_BITS = 30 }; /* row multipliers have so many further binary places */
 
 typedef struct bounder {
-    sel_work *w;
-    const sel_multipliers *m;
+    solver_work *w;
+    const solver_multipliers *m;
     int32_t shift;
     int64_t *phi;           /* fixed point */
-    int64_t *price;         /* by row, and one more: prefix sums */
+    int64_t *multiplier;    /* by row, and one more: prefix sums */
     int64_t *first;         /* by node: its strategies in theta */
     int64_t *theta, *least; /* by strategy; by node */
     int64_t *edge_least;
@@ -23,10 +23,10 @@ typedef struct bounder {
 } bounder;
 
 /* floor(a * b / 2^PRICE_BITS) for a, b >= 0. */
-static int64_t price_of(bounder *b, int64_t price, int64_t use)
+static int64_t price_of(bounder *b, int64_t multiplier, int64_t use)
 {
     const uint64_t half = UINT64_C(0xFFFFFFFF);
-    const uint64_t x = (uint64_t)price, y = (uint64_t)use;
+    const uint64_t x = (uint64_t)multiplier, y = (uint64_t)use;
     const uint64_t low = (x & half) * (y & half);
     const uint64_t mid1 = (x >> 32) * (y & half) + (low >> 32);
     const uint64_t mid2 = (x & half) * (y >> 32) + (mid1 & half);
@@ -62,17 +62,17 @@ static int64_t scaled_cost(const bounder *b, int64_t cost)
 }
 
 /* Entries that alone reach the cutoff are left out of everything. */
-static bool excluded(const sel_work *w, int64_t cost)
+static bool excluded(const solver_work *w, int64_t cost)
 {
-    return cost >= w->cutoff - w->constant || cost >= DTP_SELECT_FORBIDDEN;
+    return cost >= w->cutoff - w->constant || cost >= DTP_FORBIDDEN;
 }
 
 static void add_edge(bounder *b, int32_t e)
 {
-    const sel_edge *edge = &b->w->edges[e];
+    const solver_edge *edge = &b->w->edges[e];
     const int64_t *phi = b->phi + b->m->edge_phi[e];
     const int64_t ku = b->w->nodes[edge->u].k, kv = b->w->nodes[edge->v].k;
-    const int64_t *m = sel_matrix(edge);
+    const int64_t *m = solver_matrix(edge);
     int64_t least = INT64_MAX / 4;
     for (int64_t i = 0; i < ku; i++) {
         for (int64_t j = 0; j < kv; j++) {
@@ -97,7 +97,7 @@ static void add_edge(bounder *b, int32_t e)
 
 static void add_node(bounder *b, int32_t i)
 {
-    const sel_node *x = &b->w->nodes[i];
+    const solver_node *x = &b->w->nodes[i];
     int64_t *theta = b->theta + b->first[i];
     int64_t least = INT64_MAX / 4;
     for (int32_t s = 0; s < x->k; s++) {
@@ -106,9 +106,9 @@ static void add_node(bounder *b, int32_t i)
         }
         theta[s] = plus(b, theta[s], scaled_cost(b, x->cost[s]));
         for (int32_t j = 0; j < x->n_pieces; j++) {
-            const sel_piece *piece = &x->pieces[j];
-            const int64_t price = b->price[piece->last] - b->price[piece->first];
-            theta[s] = plus(b, theta[s], price_of(b, price, piece->use[s]));
+            const solver_piece *piece = &x->pieces[j];
+            const int64_t multiplier = b->multiplier[piece->last] - b->multiplier[piece->first];
+            theta[s] = plus(b, theta[s], price_of(b, multiplier, piece->use[s]));
         }
         least = theta[s] < least ? theta[s] : least;
     }
@@ -118,21 +118,21 @@ static void add_node(bounder *b, int32_t i)
 
 static void add_rows(bounder *b)
 {
-    b->price[0] = 0;
+    b->multiplier[0] = 0;
     for (int32_t r = 0; r < b->w->n_rows; r++) {
         const double lambda = b->m->lambda[r] > 0.0 ? b->m->lambda[r] : 0.0;
-        const int64_t price = fixed_point(b, lambda, b->shift + PRICE_BITS);
+        const int64_t multiplier = fixed_point(b, lambda, b->shift + PRICE_BITS);
         const int64_t room = b->w->limit - b->w->base[r];
-        b->price[r + 1] = plus(b, b->price[r], price);
-        if (price > 0) {
-            b->total = plus(b, b->total, -price_of(b, price, room) - 1);
+        b->multiplier[r + 1] = plus(b, b->multiplier[r], multiplier);
+        if (multiplier > 0) {
+            b->total = plus(b, b->total, -price_of(b, multiplier, room) - 1);
         }
     }
 }
 
 static bool allocate(bounder *b)
 {
-    const sel_work *w = b->w;
+    const solver_work *w = b->w;
     int64_t strategies = 0, n_phi = 0;
     b->first = calloc((size_t)w->n_nodes + 1, sizeof *b->first);
     for (int32_t i = 0; b->first != NULL && i < w->n_nodes; i++) {
@@ -140,19 +140,19 @@ static bool allocate(bounder *b)
         strategies += w->nodes[i].alive ? w->nodes[i].k : 0;
     }
     for (int32_t e = 0; e < w->n_edges; e++) {
-        const sel_edge *edge = &w->edges[e];
+        const solver_edge *edge = &w->edges[e];
         n_phi += edge->alive ? w->nodes[edge->u].k + w->nodes[edge->v].k : 0;
     }
     b->theta = calloc((size_t)strategies + 1, sizeof *b->theta);
     b->least = calloc((size_t)w->n_nodes + 1, sizeof *b->least);
     b->edge_least = calloc((size_t)w->n_edges + 1, sizeof *b->edge_least);
-    b->price = calloc((size_t)w->n_rows + 1, sizeof *b->price);
+    b->multiplier = calloc((size_t)w->n_rows + 1, sizeof *b->multiplier);
     b->phi = calloc((size_t)n_phi + 1, sizeof *b->phi);
     for (int64_t i = 0; b->phi != NULL && i < n_phi; i++) {
         b->phi[i] = fixed_point(b, b->m->phi[i], b->shift);
     }
     return b->first != NULL && b->theta != NULL && b->least != NULL && b->edge_least != NULL &&
-           b->price != NULL && b->phi != NULL;
+           b->multiplier != NULL && b->phi != NULL;
 }
 
 /* ---- fixing ------------------------------------------------------------------------------------
@@ -160,36 +160,36 @@ static bool allocate(bounder *b)
 
 static dtp_status fix_edge(bounder *b, int32_t e, int64_t room, dtp_err *err)
 {
-    sel_work *w = b->w;
-    const sel_edge *edge = &w->edges[e];
+    solver_work *w = b->w;
+    const solver_edge *edge = &w->edges[e];
     const int64_t *phi = b->phi + b->m->edge_phi[e];
     const int64_t ku = w->nodes[edge->u].k, kv = w->nodes[edge->v].k;
     int64_t removed = 0;
     for (int64_t i = 0; i < ku; i++) {
         const int64_t above_u = b->theta[b->first[edge->u] + i] - b->least[edge->u];
         for (int64_t j = 0; j < kv; j++) {
-            const int64_t cost = sel_matrix(edge)[i * kv + j];
+            const int64_t cost = solver_matrix(edge)[i * kv + j];
             const int64_t above_v = b->theta[b->first[edge->v] + j] - b->least[edge->v];
-            if (cost >= DTP_SELECT_FORBIDDEN) {
+            if (cost >= DTP_FORBIDDEN) {
                 continue;
             }
             const bool out = excluded(w, cost);
             const int64_t above =
                 out ? 0 : scaled_cost(b, cost) - phi[i] - phi[ku + j] - b->edge_least[e];
             if (out || above > room || above_u > room - above || above_v > room - above - above_u) {
-                DTP_TRY(sel_own(w, e, err));
-                edge->m[i * kv + j] = DTP_SELECT_FORBIDDEN;
+                DTP_TRY(solver_own(w, e, err));
+                edge->m[i * kv + j] = DTP_FORBIDDEN;
                 removed++;
             }
         }
     }
     w->report.capped_entries += removed;
-    return removed > 0 ? sel_touch(w, e, err) : DTP_OK;
+    return removed > 0 ? solver_touch(w, e, err) : DTP_OK;
 }
 
 static dtp_status fix(bounder *b, dtp_err *err)
 {
-    sel_work *w = b->w;
+    solver_work *w = b->w;
     const bool open = w->cutoff > INT64_MAX / 8 >> b->shift; /* nothing reaches it */
     const int64_t room = open ? INT64_MAX / 2 : scaled_cost(b, w->cutoff - 1) - b->total;
     if (room < 0) {
@@ -202,11 +202,11 @@ static dtp_status fix(bounder *b, dtp_err *err)
         }
     }
     for (int32_t i = 0; i < w->n_nodes && !w->infeasible; i++) {
-        const sel_node *x = &w->nodes[i];
+        const solver_node *x = &w->nodes[i];
         for (int32_t s = 0; x->alive && s < x->k && !w->infeasible; s++) {
             const int64_t above = b->theta[b->first[i] + s] - b->least[i];
-            if (!sel_dead(x, s) && (excluded(w, x->cost[s]) || above > room)) {
-                DTP_TRY(sel_kill(w, i, s, &w->report.capped, err));
+            if (!solver_dead(x, s) && (excluded(w, x->cost[s]) || above > room)) {
+                DTP_TRY(solver_kill(w, i, s, &w->report.capped, err));
             }
         }
     }
@@ -221,9 +221,9 @@ static int64_t rounded_up(const bounder *b, int64_t total)
 
 static void tell_apart(const bounder *b)
 {
-    const sel_node *x = &b->w->nodes[b->asked];
+    const solver_node *x = &b->w->nodes[b->asked];
     for (int32_t s = 0; s < x->k; s++) {
-        const bool out = sel_dead(x, s) || excluded(b->w, x->cost[s]);
+        const bool out = solver_dead(x, s) || excluded(b->w, x->cost[s]);
         const int64_t above = out ? 0 : b->theta[b->first[b->asked] + s] - b->least[b->asked];
         b->by_strategy[s] = out ? b->w->cutoff : rounded_up(b, b->total + above);
     }
@@ -231,7 +231,7 @@ static void tell_apart(const bounder *b)
 
 static dtp_status run(bounder *b, bool fixing, int64_t *bound, dtp_err *err)
 {
-    sel_work *w = b->w;
+    solver_work *w = b->w;
     add_rows(b);
     for (int32_t e = 0; e < w->n_edges; e++) {
         if (w->edges[e].alive) {
@@ -264,20 +264,20 @@ static int64_t largest_below(const int64_t *cost, int64_t n, int64_t limit, int6
 }
 
 /* Binary places such that the largest cost that is not excluded takes 50 bits. */
-static int32_t choose_shift(const sel_work *w)
+static int32_t choose_shift(const solver_work *w)
 {
     const int64_t alone = w->cutoff - w->constant;
-    const int64_t limit = alone < DTP_SELECT_FORBIDDEN ? alone : DTP_SELECT_FORBIDDEN;
+    const int64_t limit = alone < DTP_FORBIDDEN ? alone : DTP_FORBIDDEN;
     int64_t most = w->constant < 0 ? -w->constant : w->constant;
     int32_t shift = 0;
     for (int32_t i = 0; i < w->n_nodes; i++) {
         most = largest_below(w->nodes[i].cost, w->nodes[i].alive ? w->nodes[i].k : 0, limit, most);
     }
     for (int32_t e = 0; e < w->n_edges; e++) {
-        const sel_edge *edge = &w->edges[e];
+        const solver_edge *edge = &w->edges[e];
         if (edge->alive) {
             const int64_t n = (int64_t)w->nodes[edge->u].k * w->nodes[edge->v].k;
-            most = largest_below(sel_matrix(edge), n, limit, most);
+            most = largest_below(solver_matrix(edge), n, limit, most);
         }
     }
     while (shift < 24 && most < INT64_C(1) << (50 - shift)) {
@@ -294,7 +294,7 @@ static dtp_status bound_at(bounder *b, bool fixing, int64_t *bound, dtp_err *err
     free(b->theta);
     free(b->least);
     free(b->edge_least);
-    free(b->price);
+    free(b->multiplier);
     free(b->phi);
     return s;
 }
@@ -302,7 +302,7 @@ static dtp_status bound_at(bounder *b, bool fixing, int64_t *bound, dtp_err *err
 /* By as many binary places as the numbers allow. */
 static dtp_status find_bound(const bounder *start, bool fixing, int64_t *bound, dtp_err *err)
 {
-    sel_work *w = start->w;
+    solver_work *w = start->w;
     bool overflow = true;
     if (w->constant >= w->cutoff) {
         *bound = w->cutoff;
@@ -317,8 +317,8 @@ static dtp_status find_bound(const bounder *start, bool fixing, int64_t *bound, 
     return DTP_OK;
 }
 
-dtp_status sel_bound(sel_work *w, const sel_multipliers *m, bool fix_too, int64_t *bound,
-                     dtp_err *err)
+dtp_status solver_bound(solver_work *w, const solver_multipliers *m, bool fix_too, int64_t *bound,
+                        dtp_err *err)
 {
     const bounder start = {.w = w, .m = m};
     if (w->constant >= w->cutoff) {
@@ -327,20 +327,20 @@ dtp_status sel_bound(sel_work *w, const sel_multipliers *m, bool fix_too, int64_
     return find_bound(&start, fix_too, bound, err);
 }
 
-dtp_status sel_bound_strategies(sel_work *w, int32_t node, int64_t *bound, dtp_err *err)
+dtp_status solver_bound_strategies(solver_work *w, int32_t node, int64_t *bound, dtp_err *err)
 {
     int64_t all = 0, n_phi = 0;
     const int32_t k = w->nodes[node].k;
     int64_t *edge_phi = calloc((size_t)w->n_edges + 1, sizeof *edge_phi);
     for (int32_t e = 0; edge_phi != NULL && e < w->n_edges; e++) {
-        const sel_edge *edge = &w->edges[e];
+        const solver_edge *edge = &w->edges[e];
         edge_phi[e] = n_phi;
         n_phi += edge->alive ? w->nodes[edge->u].k + w->nodes[edge->v].k : 0;
     }
     double *phi = calloc((size_t)n_phi + 1, sizeof *phi);
     dtp_status s = DTP_OK;
     if (edge_phi != NULL && phi != NULL) {
-        const sel_multipliers m = {.phi = phi, .edge_phi = edge_phi, .lambda = w->price};
+        const solver_multipliers m = {.phi = phi, .edge_phi = edge_phi, .lambda = w->multiplier};
         const bounder start = {.w = w, .m = &m, .asked = node, .by_strategy = bound};
         for (int32_t i = 0; i < k; i++) {
             bound[i] = w->constant >= w->cutoff ? w->cutoff : 0;

@@ -1,6 +1,6 @@
 /* A lower bound that holds in exact arithmetic, from any multipliers.
  *
- * With phi[e,x,s] for every edge e, end x and strategy s, and a price lambda[r] >= 0 per row,
+ * With phi[e,x,s] for every edge e, end x and strategy s, and a multiplier lambda[r] >= 0 per row,
  *   theta_x(s)   = c_x(s) + sum_e phi[e,x,s] + sum_r lambda[r] use_x(s,r)
  *   theta_e(i,j) = c_e(i,j) - phi[e,u,i] - phi[e,v,j]
  *   L = constant + sum_x min theta_x + sum_e min theta_e - sum_r lambda[r] (limit - base[r])
@@ -13,20 +13,20 @@
 
 #include "planner/solver/reduced/work.h"
 
-typedef struct sel_multipliers {
+typedef struct solver_multipliers {
     double *phi;             /* cost units */
     const int64_t *edge_phi; /* by edge: phi of u's strategies, then of v's, start here */
     double *lambda;          /* by row, cost units per usage unit */
-} sel_multipliers;
+} solver_multipliers;
 
 /* The bound (0 when the numbers are too large for it); with `fix`, forbids what it excludes. */
-dtp_status sel_bound(sel_work *w, const sel_multipliers *m, bool fix, int64_t *bound,
-                     dtp_err *err) DTP_MUST_CHECK;
+dtp_status solver_bound(solver_work *w, const solver_multipliers *m, bool fix, int64_t *bound,
+                        dtp_err *err) DTP_MUST_CHECK;
 
 /* By strategy of a node that is alive: no solution with it costs less, by the costs as they are in
- * w and w->price; at most the cutoff, which is also the bound of dead strategies, 0 when the
+ * w and w->multiplier; at most the cutoff, which is also the bound of dead strategies, 0 when the
  * numbers are too large for it. */
-dtp_status sel_bound_strategies(sel_work *w, int32_t node, int64_t *bound,
-                                dtp_err *err) DTP_MUST_CHECK;
+dtp_status solver_bound_strategies(solver_work *w, int32_t node, int64_t *bound,
+                                   dtp_err *err) DTP_MUST_CHECK;
 
 #endif

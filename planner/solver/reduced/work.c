@@ -13,18 +13,18 @@ static uint64_t pair_key(int32_t a, int32_t b)
     return (uint64_t)hi << 32 | lo;
 }
 
-static uint64_t slot_of(const sel_work *w, uint64_t key)
+static uint64_t slot_of(const solver_work *w, uint64_t key)
 {
     return (key * UINT64_C(0x9E3779B97F4A7C15) >> 20) & (w->n_slots - 1);
 }
 
-static bool slot_valid(const sel_work *w, const sel_slot *s)
+static bool slot_valid(const solver_work *w, const solver_slot *s)
 {
-    const sel_edge *e = &w->edges[s->edge];
+    const solver_edge *e = &w->edges[s->edge];
     return e->alive && pair_key(e->u, e->v) == s->key;
 }
 
-static int32_t find_edge(const sel_work *w, int32_t a, int32_t b)
+static int32_t find_edge(const solver_work *w, int32_t a, int32_t b)
 {
     const uint64_t key = pair_key(a, b);
     if (w->n_slots == 0) {
@@ -38,7 +38,7 @@ static int32_t find_edge(const sel_work *w, int32_t a, int32_t b)
     return -1;
 }
 
-static void put_slot(sel_work *w, sel_slot entry)
+static void put_slot(solver_work *w, solver_slot entry)
 {
     uint64_t at = slot_of(w, entry.key);
     while (w->slots[at].edge >= 0) {
@@ -48,11 +48,11 @@ static void put_slot(sel_work *w, sel_slot entry)
     w->n_used++;
 }
 
-static dtp_status insert_edge(sel_work *w, int32_t edge, dtp_err *err)
+static dtp_status insert_edge(solver_work *w, int32_t edge, dtp_err *err)
 {
     if (2 * (w->n_used + 1) > w->n_slots) {
         const uint64_t old_n = w->n_slots;
-        sel_slot *old = w->slots;
+        solver_slot *old = w->slots;
         w->n_slots = old_n == 0 ? 1024 : 2 * old_n;
         w->slots = calloc(w->n_slots, sizeof *w->slots);
         if (w->slots == NULL) {
@@ -71,31 +71,32 @@ static dtp_status insert_edge(sel_work *w, int32_t edge, dtp_err *err)
         }
         free(old);
     }
-    put_slot(w, (sel_slot){pair_key(w->edges[edge].u, w->edges[edge].v), edge});
+    put_slot(w, (solver_slot){pair_key(w->edges[edge].u, w->edges[edge].v), edge});
     return DTP_OK;
 }
 
 /* ---- edges -------------------------------------------------------------------------------------
  */
 
-sel_view sel_view_from(const sel_work *w, int32_t edge, int32_t from)
+solver_view solver_view_from(const solver_work *w, int32_t edge, int32_t from)
 {
-    const sel_edge *e = &w->edges[edge];
+    const solver_edge *e = &w->edges[edge];
     const int64_t cols = w->nodes[e->v].k;
-    return e->u == from ? (sel_view){sel_matrix(e), cols, 1, e->v}
-                        : (sel_view){sel_matrix(e), 1, cols, e->u};
+    return e->u == from ? (solver_view){solver_matrix(e), cols, 1, e->v}
+                        : (solver_view){solver_matrix(e), 1, cols, e->u};
 }
 
-static dtp_status push(sel_queue *q, int32_t item, dtp_err *err)
+static dtp_status push(solver_queue *q, int32_t item, dtp_err *err)
 {
-    DTP_TRY(dtp_select__reserve(&q->items, (int64_t)q->n + 1, &q->capacity, sizeof *q->items, err));
+    DTP_TRY(
+        dtp_problem__reserve(&q->items, (int64_t)q->n + 1, &q->capacity, sizeof *q->items, err));
     q->items[q->n++] = item;
     return DTP_OK;
 }
 
-dtp_status sel_touch(sel_work *w, int32_t edge, dtp_err *err)
+dtp_status solver_touch(solver_work *w, int32_t edge, dtp_err *err)
 {
-    sel_edge *e = &w->edges[edge];
+    solver_edge *e = &w->edges[edge];
     w->nodes[e->u].changed = w->nodes[e->v].changed = true;
     if (!e->dirty) {
         e->dirty = true;
@@ -108,9 +109,9 @@ dtp_status sel_touch(sel_work *w, int32_t edge, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status sel_own(sel_work *w, int32_t edge, dtp_err *err)
+dtp_status solver_own(solver_work *w, int32_t edge, dtp_err *err)
 {
-    sel_edge *e = &w->edges[edge];
+    solver_edge *e = &w->edges[edge];
     const size_t n = (size_t)w->nodes[e->u].k * (size_t)w->nodes[e->v].k;
     if (e->m != NULL) {
         return DTP_OK;
@@ -123,12 +124,12 @@ dtp_status sel_own(sel_work *w, int32_t edge, dtp_err *err)
     return DTP_OK;
 }
 
-int32_t sel_purge(sel_work *w, int32_t node)
+int32_t solver_purge(solver_work *w, int32_t node)
 {
-    sel_node *x = &w->nodes[node];
+    solver_node *x = &w->nodes[node];
     int32_t n = 0;
     for (int32_t i = 0; i < x->n_adj; i++) {
-        const sel_edge *e = &w->edges[x->adj[i]];
+        const solver_edge *e = &w->edges[x->adj[i]];
         if (e->alive && (e->u == node || e->v == node)) {
             x->adj[n++] = x->adj[i];
         }
@@ -137,56 +138,56 @@ int32_t sel_purge(sel_work *w, int32_t node)
     return n;
 }
 
-void sel_drop_edge(sel_work *w, int32_t edge)
+void solver_drop_edge(solver_work *w, int32_t edge)
 {
-    sel_edge *e = &w->edges[edge];
+    solver_edge *e = &w->edges[edge];
     free(e->m);
     e->m = NULL;
     e->alive = false;
     w->nodes[e->u].changed = w->nodes[e->v].changed = true;
 }
 
-static dtp_status attach(sel_work *w, int32_t node, int32_t edge, dtp_err *err)
+static dtp_status attach(solver_work *w, int32_t node, int32_t edge, dtp_err *err)
 {
-    sel_node *x = &w->nodes[node];
-    DTP_TRY(dtp_select__reserve(&x->adj, (int64_t)x->n_adj + 1, &x->cap_adj, sizeof *x->adj, err));
+    solver_node *x = &w->nodes[node];
+    DTP_TRY(dtp_problem__reserve(&x->adj, (int64_t)x->n_adj + 1, &x->cap_adj, sizeof *x->adj, err));
     x->adj[x->n_adj++] = edge;
     return DTP_OK;
 }
 
-static dtp_status reserve_edge(sel_work *w, dtp_err *err)
+static dtp_status reserve_edge(solver_work *w, dtp_err *err)
 {
-    return dtp_select__reserve(&w->edges, (int64_t)w->n_edges + 1, &w->cap_edges, sizeof *w->edges,
-                               err);
+    return dtp_problem__reserve(&w->edges, (int64_t)w->n_edges + 1, &w->cap_edges, sizeof *w->edges,
+                                err);
 }
 
 /* Expects room for it; owns e.m from here on, even if it fails. */
-static dtp_status new_edge(sel_work *w, sel_edge e, dtp_err *err)
+static dtp_status new_edge(solver_work *w, solver_edge e, dtp_err *err)
 {
     const int32_t id = w->n_edges++;
     w->edges[id] = e;
     DTP_TRY(insert_edge(w, id, err));
     DTP_TRY(attach(w, e.u, id, err));
     DTP_TRY(attach(w, e.v, id, err));
-    return sel_touch(w, id, err);
+    return solver_touch(w, id, err);
 }
 
 /* Adds m (rows by strategies of a) to the matrix of an edge between a and b. */
-static dtp_status add_into(sel_work *w, int32_t edge, int32_t a, const int64_t *m, dtp_err *err)
+static dtp_status add_into(solver_work *w, int32_t edge, int32_t a, const int64_t *m, dtp_err *err)
 {
-    sel_edge *e = &w->edges[edge];
+    solver_edge *e = &w->edges[edge];
     const int64_t ku = w->nodes[e->u].k, kv = w->nodes[e->v].k;
-    DTP_TRY(sel_own(w, edge, err));
+    DTP_TRY(solver_own(w, edge, err));
     for (int64_t i = 0; i < ku; i++) {
         for (int64_t j = 0; j < kv; j++) {
             int64_t *to = &e->m[i * kv + j];
-            *to = dtp_select_add_cost(*to, e->u == a ? m[i * kv + j] : m[j * ku + i]);
+            *to = dtp_problem_add_cost(*to, e->u == a ? m[i * kv + j] : m[j * ku + i]);
         }
     }
-    return sel_touch(w, edge, err);
+    return solver_touch(w, edge, err);
 }
 
-dtp_status sel_add_matrix(sel_work *w, int32_t a, int32_t b, int64_t *m, dtp_err *err)
+dtp_status solver_add_matrix(solver_work *w, int32_t a, int32_t b, int64_t *m, dtp_err *err)
 {
     const int32_t found = find_edge(w, a, b);
     if (found < 0) {
@@ -195,7 +196,7 @@ dtp_status sel_add_matrix(sel_work *w, int32_t a, int32_t b, int64_t *m, dtp_err
             free(m);
             return room;
         }
-        return new_edge(w, (sel_edge){.u = a, .v = b, .m = m, .alive = true}, err);
+        return new_edge(w, (solver_edge){.u = a, .v = b, .m = m, .alive = true}, err);
     }
     dtp_status s = add_into(w, found, a, m, err);
     free(m);
@@ -205,90 +206,92 @@ dtp_status sel_add_matrix(sel_work *w, int32_t a, int32_t b, int64_t *m, dtp_err
 /* ---- strategies --------------------------------------------------------------------------------
  */
 
-dtp_status sel_kill(sel_work *w, int32_t node, int32_t strategy, int64_t *counter, dtp_err *err)
+dtp_status solver_kill(solver_work *w, int32_t node, int32_t strategy, int64_t *counter,
+                       dtp_err *err)
 {
-    sel_node *x = &w->nodes[node];
-    x->cost[strategy] = DTP_SELECT_FORBIDDEN;
+    solver_node *x = &w->nodes[node];
+    x->cost[strategy] = DTP_FORBIDDEN;
     x->changed = x->memory_changed = true;
     (*counter)++;
     if (--x->n_live == 0) {
         w->infeasible = true;
         return DTP_OK;
     }
-    const int32_t degree = sel_purge(w, node);
+    const int32_t degree = solver_purge(w, node);
     for (int32_t i = 0; i < degree; i++) {
-        DTP_TRY(sel_touch(w, x->adj[i], err));
+        DTP_TRY(solver_touch(w, x->adj[i], err));
     }
     return DTP_OK;
 }
 
-dtp_status sel_add_cost(sel_work *w, int32_t node, int32_t strategy, int64_t cost, dtp_err *err)
+dtp_status solver_add_cost(solver_work *w, int32_t node, int32_t strategy, int64_t cost,
+                           dtp_err *err)
 {
-    sel_node *x = &w->nodes[node];
-    const int64_t sum = dtp_select_add_cost(x->cost[strategy], cost);
+    solver_node *x = &w->nodes[node];
+    const int64_t sum = dtp_problem_add_cost(x->cost[strategy], cost);
     x->changed = x->changed || cost != 0;
-    if (sum >= DTP_SELECT_FORBIDDEN && !sel_dead(x, strategy)) {
-        return sel_kill(w, node, strategy, &w->report.inconsistent, err);
+    if (sum >= DTP_FORBIDDEN && !solver_dead(x, strategy)) {
+        return solver_kill(w, node, strategy, &w->report.inconsistent, err);
     }
     x->cost[strategy] = sum;
     return DTP_OK;
 }
 
-dtp_status sel_add_piece(sel_work *w, int32_t node, int32_t first, int32_t last, int64_t *use,
-                         dtp_err *err)
+dtp_status solver_add_piece(solver_work *w, int32_t node, int32_t first, int32_t last, int64_t *use,
+                            dtp_err *err)
 {
-    sel_node *x = &w->nodes[node];
-    dtp_status s = dtp_select__reserve(&x->pieces, (int64_t)x->n_pieces + 1, &x->cap_pieces,
-                                       sizeof *x->pieces, err);
+    solver_node *x = &w->nodes[node];
+    dtp_status s = dtp_problem__reserve(&x->pieces, (int64_t)x->n_pieces + 1, &x->cap_pieces,
+                                        sizeof *x->pieces, err);
     if (s != DTP_OK) {
         free(use);
         return s;
     }
-    x->pieces[x->n_pieces++] = (sel_piece){first, last, use};
+    x->pieces[x->n_pieces++] = (solver_piece){first, last, use};
     x->memory_changed = true;
     return DTP_OK;
 }
 
-dtp_status sel_add_undo(sel_work *w, sel_undo record, dtp_err *err)
+dtp_status solver_add_undo(solver_work *w, solver_undo record, dtp_err *err)
 {
     if (record.table == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for undo records");
     }
-    DTP_TRY(dtp_select__reserve(&w->undo, w->n_undo + 1, &w->cap_undo, sizeof *w->undo, err));
+    DTP_TRY(dtp_problem__reserve(&w->undo, w->n_undo + 1, &w->cap_undo, sizeof *w->undo, err));
     w->undo[w->n_undo++] = record;
     return DTP_OK;
 }
 
-void sel_restore_from(const sel_work *w, int64_t n_undo, int32_t *choice)
+void solver_restore_from(const solver_work *w, int64_t n_undo, int32_t *assignment)
 {
     for (int64_t i = n_undo - 1; i >= 0; i--) {
-        const sel_undo *u = &w->undo[i];
-        const int64_t row = u->a >= 0 ? choice[u->a] : 0;
-        choice[u->node] = u->table[row * u->kb + (u->b >= 0 ? choice[u->b] : 0)];
+        const solver_undo *u = &w->undo[i];
+        const int64_t row = u->a >= 0 ? assignment[u->a] : 0;
+        assignment[u->node] = u->table[row * u->kb + (u->b >= 0 ? assignment[u->b] : 0)];
     }
 }
 
-void sel_restore(const sel_work *w, int32_t *choice)
+void solver_restore(const solver_work *w, int32_t *assignment)
 {
-    sel_restore_from(w, w->n_undo, choice);
+    solver_restore_from(w, w->n_undo, assignment);
 }
 
-void sel_project(const sel_work *w, int32_t *choice)
+void solver_project(const solver_work *w, int32_t *assignment)
 {
     for (int64_t i = 0; i < w->n_undo; i++) {
-        const sel_undo *u = &w->undo[i];
+        const solver_undo *u = &w->undo[i];
         int32_t at = -1;
         if (u->a != u->node) {
             continue;
         }
         for (int32_t s = 0; s < u->kept; s++) {
-            at = u->table[s] == choice[u->node] ? s : at;
+            at = u->table[s] == assignment[u->node] ? s : at;
         }
-        choice[u->node] = at;
+        assignment[u->node] = at;
     }
 }
 
-bool sel_work_late(const sel_work *w)
+bool solver_work_late(const solver_work *w)
 {
     struct timespec t;
     if (w->end_s <= 0.0) {
@@ -301,12 +304,12 @@ bool sel_work_late(const sel_work *w)
 /* ---- compaction --------------------------------------------------------------------------------
  */
 
-static int32_t *live_strategies(sel_work *w, const sel_node *x)
+static int32_t *live_strategies(solver_work *w, const solver_node *x)
 {
     int32_t *map = dtp_arena_alloc(w->arena, (size_t)x->n_live, sizeof *map);
     int32_t n = 0;
     for (int32_t s = 0; map != NULL && s < x->k; s++) {
-        if (!sel_dead(x, s)) {
+        if (!solver_dead(x, s)) {
             map[n++] = s;
         }
     }
@@ -314,13 +317,13 @@ static int32_t *live_strategies(sel_work *w, const sel_node *x)
 }
 
 /* map_u, map_v: new index -> old index, NULL = unchanged. */
-static dtp_status compact_edge(sel_work *w, int32_t edge, const int32_t *map_u,
+static dtp_status compact_edge(solver_work *w, int32_t edge, const int32_t *map_u,
                                const int32_t *map_v, dtp_err *err)
 {
-    sel_edge *e = &w->edges[edge];
+    solver_edge *e = &w->edges[edge];
     const int32_t ku = w->nodes[e->u].n_live, kv = w->nodes[e->v].n_live;
     const int64_t old = w->nodes[e->v].k;
-    DTP_TRY(sel_own(w, edge, err));
+    DTP_TRY(solver_own(w, edge, err));
     int64_t *to = e->m; /* never overtakes what is read */
     for (int32_t i = 0; i < ku; i++) {
         const int64_t *row = e->m + (map_u != NULL ? map_u[i] : i) * old;
@@ -333,7 +336,7 @@ static dtp_status compact_edge(sel_work *w, int32_t edge, const int32_t *map_u,
     return DTP_OK;
 }
 
-static void compact_node(sel_node *x, const int32_t *map)
+static void compact_node(solver_node *x, const int32_t *map)
 {
     for (int32_t s = 0; s < x->n_live; s++) {
         x->cost[s] = x->cost[map[s]];
@@ -344,7 +347,7 @@ static void compact_node(sel_node *x, const int32_t *map)
     x->k = x->n_live;
 }
 
-dtp_status sel_compact(sel_work *w, dtp_err *err)
+dtp_status solver_compact(solver_work *w, dtp_err *err)
 {
     const int32_t **maps = calloc((size_t)w->n_nodes + 1, sizeof *maps);
     if (maps == NULL) {
@@ -352,14 +355,14 @@ dtp_status sel_compact(sel_work *w, dtp_err *err)
     }
     dtp_status s = DTP_OK;
     for (int32_t i = 0; i < w->n_nodes && s == DTP_OK && !w->infeasible; i++) {
-        const sel_node *x = &w->nodes[i];
+        const solver_node *x = &w->nodes[i];
         if (x->alive && x->n_live < x->k) {
             maps[i] = live_strategies(w, x);
-            s = sel_add_undo(w, (sel_undo){i, i, -1, 1, maps[i], x->n_live}, err);
+            s = solver_add_undo(w, (solver_undo){i, i, -1, 1, maps[i], x->n_live}, err);
         }
     }
     for (int32_t e = 0; e < w->n_edges && s == DTP_OK && !w->infeasible; e++) {
-        const sel_edge *edge = &w->edges[e];
+        const solver_edge *edge = &w->edges[e];
         if (edge->alive && (maps[edge->u] != NULL || maps[edge->v] != NULL)) {
             s = compact_edge(w, e, maps[edge->u], maps[edge->v], err);
         }
@@ -376,7 +379,7 @@ dtp_status sel_compact(sel_work *w, dtp_err *err)
 /* ---- life --------------------------------------------------------------------------------------
  */
 
-void sel_free_node(sel_node *x)
+void solver_free_node(solver_node *x)
 {
     for (int32_t i = 0; i < x->n_pieces; i++) {
         free(x->pieces[i].use);
@@ -384,15 +387,15 @@ void sel_free_node(sel_node *x)
     free(x->pieces);
     free(x->cost);
     free(x->adj);
-    *x = (sel_node){0};
+    *x = (solver_node){0};
 }
 
-static dtp_status load_nodes(sel_work *w, dtp_err *err)
+static dtp_status load_nodes(solver_work *w, dtp_err *err)
 {
-    const dtp_select_problem *p = w->p;
+    const dtp_problem *p = w->p;
     for (int32_t i = 0; i < w->n_nodes; i++) {
-        sel_node *x = &w->nodes[i];
-        x->k = dtp_select_n_strategies(p, i);
+        solver_node *x = &w->nodes[i];
+        x->k = dtp_problem_n_strategies(p, i);
         x->alive = x->changed = x->memory_changed = true;
         x->cost = malloc((size_t)x->k * sizeof *x->cost);
         if (x->cost == NULL) {
@@ -400,33 +403,34 @@ static dtp_status load_nodes(sel_work *w, dtp_err *err)
         }
         for (int32_t s = 0; s < x->k; s++) {
             const int64_t cost = p->cost[p->first[i] + s];
-            x->cost[s] = cost < DTP_SELECT_FORBIDDEN ? cost : DTP_SELECT_FORBIDDEN;
-            x->n_live += cost < DTP_SELECT_FORBIDDEN ? 1 : 0;
+            x->cost[s] = cost < DTP_FORBIDDEN ? cost : DTP_FORBIDDEN;
+            x->n_live += cost < DTP_FORBIDDEN ? 1 : 0;
         }
         w->infeasible = w->infeasible || x->n_live == 0;
     }
     return DTP_OK;
 }
 
-static dtp_status load_edges(sel_work *w, dtp_err *err)
+static dtp_status load_edges(solver_work *w, dtp_err *err)
 {
-    const dtp_select_problem *p = w->p;
+    const dtp_problem *p = w->p;
     for (int32_t e = 0; e < p->n_edges; e++) {
         const int64_t *m = p->edge_cost + p->edge_first[e];
         const int32_t a = p->edge_a[e], b = p->edge_b[e];
         const int32_t found = find_edge(w, a, b);
         DTP_TRY(reserve_edge(w, err));
-        DTP_TRY(found >= 0
-                    ? add_into(w, found, a, m, err)
-                    : new_edge(w, (sel_edge){.u = a, .v = b, .borrowed = m, .alive = true}, err));
+        DTP_TRY(
+            found >= 0
+                ? add_into(w, found, a, m, err)
+                : new_edge(w, (solver_edge){.u = a, .v = b, .borrowed = m, .alive = true}, err));
     }
     return DTP_OK;
 }
 
-dtp_status sel_work_create(const dtp_select_problem *p, const dtp_presolve_options *options,
-                           sel_work **out, dtp_err *err)
+dtp_status solver_work_create(const dtp_problem *p, const dtp_presolve_options *options,
+                              solver_work **out, dtp_err *err)
 {
-    sel_work *w = calloc(1, sizeof *w);
+    solver_work *w = calloc(1, sizeof *w);
     dtp_status s = DTP_OK;
     if (w == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for presolve");
@@ -435,27 +439,27 @@ dtp_status sel_work_create(const dtp_select_problem *p, const dtp_presolve_optio
     w->options = *options;
     w->n_nodes = p->n_nodes;
     w->limit = p->usage_limit;
-    w->cutoff = DTP_SELECT_FORBIDDEN;
+    w->cutoff = DTP_FORBIDDEN;
     w->arena = dtp_arena_create();
     w->nodes = calloc((size_t)p->n_nodes + 1, sizeof *w->nodes);
     s = w->arena != NULL && w->nodes != NULL
             ? load_nodes(w, err)
             : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", p->n_nodes);
     s = s == DTP_OK ? load_edges(w, err) : s;
-    s = s == DTP_OK ? sel_memory_create(w, err) : s;
+    s = s == DTP_OK ? solver_memory_create(w, err) : s;
     if (s != DTP_OK) {
-        sel_work_destroy(w);
+        solver_work_destroy(w);
         return s;
     }
-    w->report.before = sel_size(w);
+    w->report.before = solver_size(w);
     *out = w;
     return DTP_OK;
 }
 
-void sel_retire(sel_work *w)
+void solver_retire(solver_work *w)
 {
     for (int32_t i = 0; w->nodes != NULL && i < w->n_nodes; i++) {
-        sel_free_node(&w->nodes[i]);
+        solver_free_node(&w->nodes[i]);
     }
     for (int32_t e = 0; e < w->n_edges; e++) {
         free(w->edges[e].m);
@@ -468,16 +472,16 @@ void sel_retire(sel_work *w)
     free(w->check.items);
     free(w->time);
     free(w->base);
-    free(w->price);
-    *w = (sel_work){.arena = w->arena};
+    free(w->multiplier);
+    *w = (solver_work){.arena = w->arena};
 }
 
-void sel_work_destroy(sel_work *w)
+void solver_work_destroy(solver_work *w)
 {
     if (w == NULL) {
         return;
     }
-    sel_retire(w);
+    solver_retire(w);
     dtp_arena_destroy(w->arena);
     free(w);
 }

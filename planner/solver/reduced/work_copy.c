@@ -21,7 +21,7 @@ static void *copy_of(const void *data, size_t bytes)
     return copy;
 }
 
-static int32_t size_of(const sel_work *w, const selection *s, int32_t node)
+static int32_t size_of(const solver_work *w, const selection *s, int32_t node)
 {
     return s != NULL ? s->counts[node] : w->nodes[node].k;
 }
@@ -40,40 +40,41 @@ static int64_t *copy_line(const int64_t *from, int32_t n, const int32_t *map)
     return line;
 }
 
-static dtp_status copy_node(sel_work *to, const sel_work *w, const selection *s, int32_t i,
+static dtp_status copy_node(solver_work *to, const solver_work *w, const selection *s, int32_t i,
                             dtp_err *err)
 {
-    const sel_node *x = &w->nodes[i];
-    sel_node *y = &to->nodes[i];
+    const solver_node *x = &w->nodes[i];
+    solver_node *y = &to->nodes[i];
     const int32_t k = size_of(w, s, i);
     if (!x->alive) {
         return DTP_OK;
     }
-    *y = (sel_node){.k = k, .alive = true, .kept = x->kept && s == NULL, .changed = true};
+    *y = (solver_node){.k = k, .alive = true, .kept = x->kept && s == NULL, .changed = true};
     y->cost = copy_line(x->cost, k, map_of(s, i));
     if (y->cost == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy");
     }
     for (int32_t t = 0; t < k; t++) {
-        y->n_live += sel_dead(y, t) ? 0 : 1;
+        y->n_live += solver_dead(y, t) ? 0 : 1;
     }
     for (int32_t j = 0; j < x->n_pieces; j++) {
         int64_t *use = copy_line(x->pieces[j].use, k, map_of(s, i));
         if (use == NULL) {
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
         }
-        DTP_TRY(sel_add_piece(to, i, x->pieces[j].first, x->pieces[j].last, use, err));
+        DTP_TRY(solver_add_piece(to, i, x->pieces[j].first, x->pieces[j].last, use, err));
     }
-    return map_of(s, i) != NULL ? sel_add_undo(to, (sel_undo){i, i, -1, 1, map_of(s, i), k}, err)
-                                : DTP_OK;
+    return map_of(s, i) != NULL
+               ? solver_add_undo(to, (solver_undo){i, i, -1, 1, map_of(s, i), k}, err)
+               : DTP_OK;
 }
 
-static dtp_status copy_edge(sel_work *to, const sel_work *w, const selection *s, const sel_edge *e,
-                            dtp_err *err)
+static dtp_status copy_edge(solver_work *to, const solver_work *w, const selection *s,
+                            const solver_edge *e, dtp_err *err)
 {
     const int32_t ku = size_of(w, s, e->u), kv = size_of(w, s, e->v);
     const int32_t *map_u = map_of(s, e->u);
-    const int64_t *from = sel_matrix(e), cols = w->nodes[e->v].k;
+    const int64_t *from = solver_matrix(e), cols = w->nodes[e->v].k;
     int64_t *m = malloc(((size_t)ku * (size_t)kv + 1) * sizeof *m);
     if (m == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy");
@@ -85,36 +86,36 @@ static dtp_status copy_edge(sel_work *to, const sel_work *w, const selection *s,
             m[(size_t)i * (size_t)kv + (size_t)j] = row[map != NULL ? map[j] : j];
         }
     }
-    return sel_add_matrix(to, e->u, e->v, m, err);
+    return solver_add_matrix(to, e->u, e->v, m, err);
 }
 
 /* All but the nodes and edges. */
-static dtp_status copy_rest(sel_work *to, const sel_work *w, dtp_err *err)
+static dtp_status copy_rest(solver_work *to, const solver_work *w, dtp_err *err)
 {
-    *to = (sel_work){.p = w->p,
-                     .n_nodes = w->n_nodes,
-                     .n_rows = w->n_rows,
-                     .limit = w->limit,
-                     .unit = w->unit,
-                     .ascended = w->ascended,
-                     .constant = w->constant,
-                     .cutoff = w->cutoff,
-                     .end_s = w->end_s,
-                     .infeasible = w->infeasible,
-                     .options = w->options};
+    *to = (solver_work){.p = w->p,
+                        .n_nodes = w->n_nodes,
+                        .n_rows = w->n_rows,
+                        .limit = w->limit,
+                        .unit = w->unit,
+                        .ascended = w->ascended,
+                        .constant = w->constant,
+                        .cutoff = w->cutoff,
+                        .end_s = w->end_s,
+                        .infeasible = w->infeasible,
+                        .options = w->options};
     to->arena = dtp_arena_create();
     to->nodes = calloc((size_t)w->n_nodes + 1, sizeof *to->nodes);
     to->time = copy_of(w->time, (size_t)w->n_rows * sizeof *w->time);
     to->base = copy_of(w->base, (size_t)w->n_rows * sizeof *w->base);
-    to->price = copy_of(w->price, (size_t)w->n_rows * sizeof *w->price);
+    to->multiplier = copy_of(w->multiplier, (size_t)w->n_rows * sizeof *w->multiplier);
     to->undo = copy_of(w->undo, (size_t)w->n_undo * sizeof *w->undo);
     to->n_undo = to->cap_undo = to->undo != NULL ? w->n_undo : 0;
     const bool ok = to->arena != NULL && to->nodes != NULL && to->time != NULL &&
-                    to->base != NULL && to->price != NULL && to->undo != NULL;
+                    to->base != NULL && to->multiplier != NULL && to->undo != NULL;
     return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy");
 }
 
-static dtp_status copy_all(sel_work *to, const sel_work *w, const selection *s, dtp_err *err)
+static dtp_status copy_all(solver_work *to, const solver_work *w, const selection *s, dtp_err *err)
 {
     for (int32_t i = 0; i < w->n_nodes; i++) {
         DTP_TRY(copy_node(to, w, s, i, err));
@@ -127,16 +128,16 @@ static dtp_status copy_all(sel_work *to, const sel_work *w, const selection *s, 
     return DTP_OK;
 }
 
-dtp_status sel_copy(const sel_work *w, sel_work **out, dtp_err *err)
+dtp_status solver_copy(const solver_work *w, solver_work **out, dtp_err *err)
 {
-    sel_work *to = calloc(1, sizeof *to);
+    solver_work *to = calloc(1, sizeof *to);
     if (to == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy");
     }
     dtp_status s = copy_rest(to, w, err);
     s = s == DTP_OK ? copy_all(to, w, NULL, err) : s;
     if (s != DTP_OK) {
-        sel_work_destroy(to);
+        solver_work_destroy(to);
         return s;
     }
     *out = to;
@@ -154,55 +155,55 @@ typedef struct beside {
     int64_t sum;    /* no solution costs less */
 } beside;
 
-static void add_line(const sel_work *w, int32_t edge, int32_t node, int32_t strategy, beside *b)
+static void add_line(const solver_work *w, int32_t edge, int32_t node, int32_t strategy, beside *b)
 {
-    const sel_view v = sel_view_from(w, edge, node);
+    const solver_view v = solver_view_from(w, edge, node);
     int64_t *cost = b->cost + b->first[v.other];
     for (int32_t t = 0; t < w->nodes[v.other].k; t++) {
-        cost[t] = dtp_select_add_cost(cost[t], v.m[strategy * v.row + t * v.col]);
+        cost[t] = dtp_problem_add_cost(cost[t], v.m[strategy * v.row + t * v.col]);
     }
 }
 
-static void find_costs(const sel_work *w, int32_t node, int32_t strategy, beside *b)
+static void find_costs(const solver_work *w, int32_t node, int32_t strategy, beside *b)
 {
     int64_t at = 0;
     for (int32_t i = 0; i < w->n_nodes; i++) {
-        const sel_node *x = &w->nodes[i];
+        const solver_node *x = &w->nodes[i];
         b->first[i] = at;
         for (int32_t t = 0; x->alive && t < x->k; t++) {
-            b->cost[at++] = i == node && t != strategy ? DTP_SELECT_FORBIDDEN : x->cost[t];
+            b->cost[at++] = i == node && t != strategy ? DTP_FORBIDDEN : x->cost[t];
         }
     }
     for (int32_t a = 0; a < w->nodes[node].n_adj; a++) {
-        const sel_edge *e = &w->edges[w->nodes[node].adj[a]];
+        const solver_edge *e = &w->edges[w->nodes[node].adj[a]];
         if (e->alive && (e->u == node || e->v == node)) {
             add_line(w, w->nodes[node].adj[a], node, strategy, b);
         }
     }
     b->sum = w->constant;
     for (int32_t i = 0; i < w->n_nodes; i++) {
-        const sel_node *x = &w->nodes[i];
-        b->least[i] = DTP_SELECT_FORBIDDEN;
+        const solver_node *x = &w->nodes[i];
+        b->least[i] = DTP_FORBIDDEN;
         for (int32_t t = 0; x->alive && t < x->k; t++) {
             const int64_t cost = b->cost[b->first[i] + t];
             b->least[i] = cost < b->least[i] ? cost : b->least[i];
         }
-        b->sum = x->alive ? dtp_select_add_cost(b->sum, b->least[i]) : b->sum;
+        b->sum = x->alive ? dtp_problem_add_cost(b->sum, b->least[i]) : b->sum;
     }
 }
 
 /* What does not lift the sum to the cutoff on its own. */
-static bool select_strategies(const sel_work *w, const beside *b, dtp_arena *arena, selection *s)
+static bool select_strategies(const solver_work *w, const beside *b, dtp_arena *arena, selection *s)
 {
     for (int32_t i = 0; i < w->n_nodes; i++) {
-        const sel_node *x = &w->nodes[i];
+        const solver_node *x = &w->nodes[i];
         int32_t *map = x->alive ? dtp_arena_alloc(arena, (size_t)x->k, sizeof *map) : NULL;
         if (x->alive && map == NULL) {
             return false;
         }
         for (int32_t t = 0; x->alive && t < x->k; t++) {
             const int64_t cost = b->cost[b->first[i] + t];
-            if (cost < DTP_SELECT_FORBIDDEN && b->sum - b->least[i] + cost < w->cutoff) {
+            if (cost < DTP_FORBIDDEN && b->sum - b->least[i] + cost < w->cutoff) {
                 map[s->counts[i]++] = t;
             }
         }
@@ -211,7 +212,8 @@ static bool select_strategies(const sel_work *w, const beside *b, dtp_arena *are
     return true;
 }
 
-static dtp_status copy_selected(sel_work *to, const sel_work *w, const beside *b, dtp_err *err)
+static dtp_status copy_selected(solver_work *to, const solver_work *w, const beside *b,
+                                dtp_err *err)
 {
     selection s = {.maps = calloc((size_t)w->n_nodes + 1, sizeof *s.maps),
                    .counts = calloc((size_t)w->n_nodes + 1, sizeof *s.counts)};
@@ -225,11 +227,11 @@ static dtp_status copy_selected(sel_work *to, const sel_work *w, const beside *b
     return status == DTP_NOMEM ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy") : status;
 }
 
-dtp_status sel_copy_with(const sel_work *w, int32_t node, int32_t strategy, sel_work **out,
-                         dtp_err *err)
+dtp_status solver_copy_with(const solver_work *w, int32_t node, int32_t strategy, solver_work **out,
+                            dtp_err *err)
 {
     int64_t n = 0;
-    sel_work *to = calloc(1, sizeof *to);
+    solver_work *to = calloc(1, sizeof *to);
     for (int32_t i = 0; i < w->n_nodes; i++) {
         n += w->nodes[i].alive ? w->nodes[i].k : 0;
     }
@@ -244,7 +246,7 @@ dtp_status sel_copy_with(const sel_work *w, int32_t node, int32_t strategy, sel_
     const dtp_status s = copy_selected(to, w, &b, err);
     free(block);
     if (s != DTP_OK) {
-        sel_work_destroy(to);
+        solver_work_destroy(to);
         return s;
     }
     *out = to;

@@ -24,8 +24,8 @@ static dtp_status copy_out(dtp_program *p, dtp_value_id v, dtp_value_id *out, dt
     dtp_value_id copy;
     dtp_layout layout = p->values[v].layout;
     DTP_TRY(dtp_program__add_version(p, v, &layout, &copy, err));
-    dtp_instr instr = dtp_program__instr_init(DTP_INSTR_MOVE, -1, DTP_FORWARD);
-    instr.move.kind = DTP_MOVE_COPY;
+    dtp_instr instr = dtp_program__instr_init(DTP_INSTR_COPY, -1, DTP_FORWARD);
+    instr.move.kind = DTP_COPY_WHOLE;
     instr.n_in = instr.n_out = 1;
     instr.in = &v;
     instr.out = &copy;

@@ -21,7 +21,7 @@ static bool same_shape(const dtp_value *a, const dtp_value *b)
                a->type.dims[i].size == b->type.dims[i].size;
     }
     for (int32_t m = 0; m < a->layout.n_mesh && same; m++) {
-        const dtp_place *x = &a->layout.place[m], *y = &b->layout.place[m];
+        const dtp_placement *x = &a->layout.placement[m], *y = &b->layout.placement[m];
         bool split = x->kind == DTP_SHARD;
         same = split == (y->kind == DTP_SHARD) &&
                (!split || (x->axis == y->axis && x->order == y->order));
@@ -111,8 +111,8 @@ static dtp_status copy_at_end(dtp_program *p, dtp_value_update *u, dtp_err *err)
             root == DTP_VALUE_RESIDENT ? "it is a view of a parameter" : "their layouts differ");
     }
     DTP_TRY(dtp_program__add_version(p, u->value, &target->layout, &copy, err));
-    dtp_instr instr = dtp_program__instr_init(DTP_INSTR_MOVE, -1, DTP_UPDATE);
-    instr.move.kind = DTP_MOVE_COPY;
+    dtp_instr instr = dtp_program__instr_init(DTP_INSTR_COPY, -1, DTP_UPDATE);
+    instr.move.kind = DTP_COPY_WHOLE;
     instr.n_in = instr.n_out = 1;
     instr.in = &u->value;
     instr.out = &copy;

@@ -57,7 +57,7 @@ static dtp_status add_partial(sinking *s, dtp_value_id of, dtp_mesh_set set, dtp
     dtp_layout layout = v.layout;
     for (int32_t m = 0; m < layout.n_mesh && m < DTP_MAX_MESH_DIMS; m++) {
         if ((set >> m & 1U) != 0) {
-            layout.place[m] = (dtp_place){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
+            layout.placement[m] = (dtp_placement){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
         }
     }
     return dtp_program__add_version(s->p, of, &layout, out, err);
