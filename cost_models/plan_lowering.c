@@ -13,14 +13,14 @@ static void use_torch(dtp_plan_lowering *l)
 static dtp_status use_listed(dtp_plan_lowering *l, const dtp_plan *plan, dtp_err *err)
 {
     dtp_steps steps;
-    for (int32_t i = 0; i < plan->n_moves; i++) {
-        const dtp_status s = dtp_listed_steps(&plan->mesh, &plan->moves[i], &steps, err);
+    for (int32_t i = 0; i < plan->n_redistributions; i++) {
+        const dtp_status s = dtp_listed_steps(&plan->mesh, &plan->redistributions[i], &steps, err);
         if (s != DTP_OK) {
             dtp_err_prefix(err, "the plan's redistributions[%d]", i);
             return s;
         }
     }
-    l->listed = (dtp_listed_redistributions){plan->n_moves, plan->moves};
+    l->listed = (dtp_listed_redistributions){plan->n_redistributions, plan->redistributions};
     l->decides = dtp_listed_redistributor(&l->listed);
     l->redistributor = &l->decides;
     return DTP_OK;
@@ -31,7 +31,7 @@ dtp_status dtp_plan_lowering_init(dtp_plan_lowering *l, const dtp_plan *plan, dt
     *l = (dtp_plan_lowering){.cost = dtp_torch_cost_init(), .options = dtp_lower_options_init()};
     if (plan != NULL && plan->redistribution == DTP_REDISTRIBUTION_TORCH) {
         use_torch(l);
-    } else if (plan != NULL && plan->n_moves > 0) {
+    } else if (plan != NULL && plan->n_redistributions > 0) {
         DTP_TRY(use_listed(l, plan, err));
     }
     l->options.redistributor = l->redistributor;

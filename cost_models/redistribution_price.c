@@ -29,7 +29,7 @@ struct dtp_redistribution_pricer {
     const dtp_pricer *pricer;
     dtp_graph *names; /* its dims 0, 1, ... stand for those of any tensor */
     memo steps;
-    dtp_redistribute_costs *costs; /* of moves between even layouts */
+    dtp_redistribute_costs *costs; /* of redistributions between even layouts */
     dtp_redistributor search;
     dtp_redistribute_cache *cache;
     bool even;         /* both ends of the move that is planned are */
@@ -214,7 +214,8 @@ static dtp_status plan(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
                                : DTP_FAIL(err, m->failed, "a redistribution: %s", m->why.msg);
 }
 
-/* ---- moves -------------------------------------------------------------------------------------
+/* ---- redistributions
+ * -------------------------------------------------------------------------------------
  */
 
 /* Pairs that have no redistribution, told without the words of an error. */

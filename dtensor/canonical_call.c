@@ -1,4 +1,4 @@
-/* Graph nodes as plain calls, and plain calls as graph nodes (dtensor/canonical_call.h). */
+/* Graph nodes as canonical calls, and canonical calls as graph nodes (dtensor/canonical_call.h). */
 #include "dtensor/canonical_call.h"
 
 #include <stdio.h>

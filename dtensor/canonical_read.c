@@ -1,4 +1,4 @@
-/* Public calls as plain calls: letters and positions become labels, arguments attributes. */
+/* Public calls as canonical calls: letters and positions become labels, arguments attributes. */
 #include <stdio.h>
 #include <string.h>
 

@@ -103,12 +103,12 @@ static dtp_status fill_shard(dtp_device_mesh *mesh, const dtp_tensor_slot *slot,
 {
     const int64_t width = dtp_dtype_bytes(f->dtype);
     dtp_shard shard = dtp_shard_of(&slot->type, &slot->layout, &mesh->comm->mesh, mesh->comm->rank);
-    dtp_shard_iterator walk = dtp_shard_iterator_of(&shard);
+    dtp_shard_iterator iterator = dtp_shard_iterator_of(&shard);
     char *to = slot->storage->data;
     for (bool more = true; more;) {
         int64_t have = 0, first, n;
         while (have < CHUNK_ELEMS &&
-               (more = dtp_shard_iterator_next(&walk, CHUNK_ELEMS - have, &first, &n))) {
+               (more = dtp_shard_iterator_next(&iterator, CHUNK_ELEMS - have, &first, &n))) {
             fill(f, first, n, (char *)chunk + have * width);
             have += n;
         }

@@ -70,13 +70,13 @@ dtp_status dtp_ops__along(const dtp_axes_call *call, dtp_tensor x, dtp_tensor *o
     for (int32_t i = 0; i < call->n_args; i++) {
         args[1 + i] = call->args[i];
     }
-    const dtp_call plain = {.op = call->op,
-                            .dims = all.text,
-                            .n_in = 1,
-                            .in = &x,
-                            .n_args = 1 + call->n_args,
-                            .args = args};
-    return dtp_canonical__call(&plain, call->op, outs, err);
+    const dtp_call canonical = {.op = call->op,
+                                .dims = all.text,
+                                .n_in = 1,
+                                .in = &x,
+                                .n_args = 1 + call->n_args,
+                                .args = args};
+    return dtp_canonical__call(&canonical, call->op, outs, err);
 }
 
 dtp_status dtp_ops__call(const dtp_call *call, const char *function, dtp_tensor *out, dtp_err *err)

@@ -281,15 +281,15 @@ static dtp_status run_update(const dtp_optimizer *opt, const entry *e, dtp_tenso
                      .n_args = dtp_optimizer_hypers(op),
                      .args = args,
                      .out_layout = layout};
-    dtp_canonical_call plain;
+    dtp_canonical_call canonical;
     memcpy(in + 2, e->states, (size_t)(op->n_out - 1) * sizeof *in);
     for (int32_t i = 0; i < call.n_args; i++) {
         args[i] =
             (dtp_arg){.key = op->attrs[i].key, .kind = DTP_ARG_FLOAT, .f = opt->spec.hyper[i]};
     }
-    DTP_TRY(dtp_canonical__read(&call, "dtp_optimizer_step", &plain, err));
-    plain.step = opt->steps;
-    return dtp_canonical__run(&plain, outs, err);
+    DTP_TRY(dtp_canonical__read(&call, "dtp_optimizer_step", &canonical, err));
+    canonical.step = opt->steps;
+    return dtp_canonical__run(&canonical, outs, err);
 }
 
 static dtp_status update(dtp_optimizer *opt, dtp_tensor param, dtp_tensor grad, dtp_err *err)

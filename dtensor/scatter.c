@@ -35,10 +35,10 @@ static dtp_status copy_shard(dtp_tensor t, const void *data, dtp_err *err)
     const dtp_device_mesh *mesh = t.mesh;
     const dtp_tensor_slot *slot = &mesh->slots[t.slot];
     dtp_shard shard = piece_at(mesh, &slot->type, &slot->layout, mesh->comm->rank);
-    dtp_shard_iterator walk = dtp_shard_iterator_of(&shard);
+    dtp_shard_iterator iterator = dtp_shard_iterator_of(&shard);
     int64_t width = dtp_dtype_bytes(slot->type.dtype), first, n;
     char *to = slot->storage->data;
-    while (dtp_shard_iterator_next(&walk, INT64_MAX, &first, &n)) {
+    while (dtp_shard_iterator_next(&iterator, INT64_MAX, &first, &n)) {
         const char *from = (const char *)data + first * width;
         DTP_TRY(mesh->backend->ops->upload(mesh->backend, to, from, (size_t)(n * width), err));
         to += n * width;

@@ -1,4 +1,4 @@
-/* A walk over the elements of a shard in the order in which the shard stores them, in stretches
+/* A iterator over the elements of a shard in the order in which the shard stores them, in stretches
  * that are also contiguous in the whole tensor. */
 #ifndef DTP_DTENSOR_SHARD_ITERATOR_H
 #define DTP_DTENSOR_SHARD_ITERATOR_H
@@ -13,14 +13,14 @@ typedef struct dtp_shard_iterator {
 dtp_shard_iterator dtp_shard_iterator_of(const dtp_shard *shard);
 /* The next at most `most` elements: the index in the tensor of the first of them, and how many.
  * False at the end. */
-bool dtp_shard_iterator_next(dtp_shard_iterator *walk, int64_t most, int64_t *in_tensor,
+bool dtp_shard_iterator_next(dtp_shard_iterator *iterator, int64_t most, int64_t *in_tensor,
                              int64_t *n);
 
 /* Copies the next at most `most` elements of the shard from a whole tensor to `part` (`out`), or
  * from `part` to the whole tensor; returns how many. */
-int64_t dtp_shard_iterator_take(dtp_shard_iterator *walk, int64_t most, const void *whole,
+int64_t dtp_shard_iterator_take(dtp_shard_iterator *iterator, int64_t most, const void *whole,
                                 void *part, int64_t elem_bytes);
-int64_t dtp_shard_iterator_give(dtp_shard_iterator *walk, int64_t most, void *whole,
+int64_t dtp_shard_iterator_give(dtp_shard_iterator *iterator, int64_t most, void *whole,
                                 const void *part, int64_t elem_bytes);
 
 #endif

@@ -113,17 +113,18 @@ static dtp_status add_baselines(const dtp_graph *g, const dtp_pricer *pricer,
     return dtp_plan_add_baselines(plan, n, baselines, err);
 }
 
-static dtp_status copy_settings(const dtp_pins_request *request, dtp_plan *plan, dtp_err *err)
+static dtp_status copy_implementations(const dtp_pins_request *request, dtp_plan *plan,
+                                       dtp_err *err)
 {
-    const size_t n = (size_t)request->n_settings;
-    plan->settings = dtp_arena_alloc(plan->arena, n, sizeof *plan->settings);
-    if (plan->settings == NULL) {
+    const size_t n = (size_t)request->n_implementations;
+    plan->implementations = dtp_arena_alloc(plan->arena, n, sizeof *plan->implementations);
+    if (plan->implementations == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for settings");
     }
     if (n > 0) {
-        memcpy(plan->settings, request->settings, n * sizeof *plan->settings);
+        memcpy(plan->implementations, request->implementations, n * sizeof *plan->implementations);
     }
-    plan->n_settings = request->n_settings;
+    plan->n_implementations = request->n_implementations;
     return DTP_OK;
 }
 
@@ -139,7 +140,7 @@ static dtp_status count(const dtp_graph *g, const dtp_plan_lowering *lowering, d
     return s;
 }
 
-/* `g` has the settings of the request; pricer NULL: nothing is priced. */
+/* `g` has the implementations of the request; pricer NULL: nothing is priced. */
 static dtp_status decide(const dtp_graph *g, const dtp_pricer *pricer,
                          const dtp_pins_request *request, dtp_plan *plan, int64_t *cost_ps,
                          dtp_err *err)
@@ -161,7 +162,7 @@ static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
     dtp_graph *set = NULL;
     int64_t cost_ps = 0;
     DTP_TRY(fill_header(g, machine, request, plan, err));
-    DTP_TRY(copy_settings(request, plan, err));
+    DTP_TRY(copy_implementations(request, plan, err));
     if (machine != NULL) {
         DTP_TRY(dtp_pricer_init(machine, &plan->mesh, &pricer, err));
     }

@@ -12,16 +12,17 @@ typedef struct dtp_pins_request {
     const dtp_mesh *mesh;
     int32_t n_pins;
     const dtp_pin *pins;
-    int32_t n_settings; /* in the order of the nodes */
-    const dtp_implementation *settings;
+    int32_t n_implementations; /* in the order of the nodes */
+    const dtp_implementation *implementations;
     int32_t n_texts;
     const char *const *texts;        /* what the pins came from, for the plan's list */
     bool strict;                     /* see dtp_propagate_options */
     dtp_plan_chooser redistribution; /* torch: decisions as PyTorch DTensor's */
     dtp_plan_objective objective;
-    int64_t memory_limit_bytes;       /* per rank; 0 = none */
-    const char *rules_file;           /* baselines; NULL = none */
-    const dtp_graph_variant *choices; /* recomputation, microbatches; NULL = none. Pins and settings
+    int64_t memory_limit_bytes; /* per rank; 0 = none */
+    const char *rules_file;     /* baselines; NULL = none */
+    const dtp_graph_variant
+        *choices; /* recomputation, microbatches; NULL = none. Pins and implementations
                                          refer to the changed graph */
 } dtp_pins_request;
 

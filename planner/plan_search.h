@@ -28,15 +28,15 @@ typedef struct dtp_plan_request {
     const dtp_graph_variant *choices; /* recomputation, microbatches; NULL = none. Pins of tensor
                                          mode name nodes of the changed graph */
     const char *rules_file;           /* dtp.rules/1 with hand-written baselines; NULL = none */
-    int32_t candidates; /* distinct solutions lowered and compared by their timeline */
-    double margin;      /* ... within this fraction of the optimum */
-    uint64_t seed;      /* tensor mode: of the solver's heuristic */
-    int32_t threads;    /* tensor mode: of the solver; the plan does not depend on them */
-    double gap;         /* tensor mode: large problems need no closer certificate, as a share */
-    bool prices;        /* tensor mode: say what each constraint costs */
-    bool fold_bound;    /* tensor mode: bound what folding loses */
-    bool option_bounds; /* tensor mode: bounds of options in plans whose problem is large */
-    bool unfold;        /* tensor mode: then every instance of a block decides for itself */
+    int32_t candidates;   /* distinct solutions lowered and compared by their timeline */
+    double margin;        /* ... within this fraction of the optimum */
+    uint64_t seed;        /* tensor mode: of the solver's heuristic */
+    int32_t threads;      /* tensor mode: of the solver; the plan does not depend on them */
+    double gap;           /* tensor mode: large problems need no closer certificate, as a share */
+    bool prices;          /* tensor mode: say what each constraint costs */
+    bool tying_bound;     /* tensor mode: bound what tying loses */
+    bool strategy_bounds; /* tensor mode: bounds of options in plans whose problem is large */
+    bool unfold;          /* tensor mode: then every instance of a block decides for itself */
     bool brief; /* tensor mode: when nothing fits, the best baseline alone says what limit works */
     const dtp_plan *rival; /* tensor mode, objective time: a plan of another graph, of which only
                               certificate and prediction are read. Nothing is planned where its
@@ -45,7 +45,7 @@ typedef struct dtp_plan_request {
 } dtp_plan_request;
 
 /* No mesh, one device, up to 3 dims, objective time, no limit, 6 candidates within 5 %, seed 1,
- * 2 threads, gap 0.001, with the bound of what folding loses and those of options. */
+ * 2 threads, gap 0.001, with the bound of what tying loses and those of options. */
 dtp_plan_request dtp_plan_request_init(void);
 
 typedef enum dtp_mesh_outcome {

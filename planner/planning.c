@@ -18,8 +18,8 @@ dtp_plan_request dtp_plan_request_init(void)
                               .seed = 1,
                               .threads = 2,
                               .gap = 0.001,
-                              .fold_bound = true,
-                              .option_bounds = true};
+                              .tying_bound = true,
+                              .strategy_bounds = true};
 }
 
 const char *dtp_mesh_outcome_name(dtp_mesh_outcome outcome)

@@ -45,7 +45,8 @@ static dtp_status price(const dtp_shadow_prices *c, dtp_arena *arena, priced *ou
     dtp_pin_set pins;
     dtp_graph *set = NULL;
     DTP_TRY(dtp_pin_set_read(c->n_texts, c->texts, c->model, &c->pricer->mesh, arena, &pins, err));
-    DTP_TRY(dtp_graph_with_implementations(c->model, pins.n_settings, pins.settings, &set, err));
+    DTP_TRY(dtp_graph_with_implementations(c->model, pins.n_implementations, pins.implementations,
+                                           &set, err));
     dtp_status s = solve_on(c, set, &pins, out, err);
     dtp_graph_destroy(set);
     return s;

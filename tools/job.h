@@ -28,7 +28,7 @@ typedef struct tool_source {
 /* A graph with a decision for every tensor. Owns everything. */
 typedef struct tool_job {
     dtp_graph *model;     /* as it was read */
-    dtp_graph *graph;     /* with recomputation, microbatches and the plan's settings */
+    dtp_graph *graph;     /* with recomputation, microbatches and the plan's implementations */
     bool changed;         /* recomputation or microbatches */
     dtp_machine *machine; /* NULL when none was given */
     dtp_plan *plan;       /* NULL without --plan */

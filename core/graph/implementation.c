@@ -33,38 +33,38 @@ static bool has_choice(const dtp_attr_spec *spec, int64_t value)
     return false;
 }
 
-static dtp_status apply(dtp_graph *g, const dtp_implementation *setting, dtp_err *err)
+static dtp_status apply(dtp_graph *g, const dtp_implementation *implementation, dtp_err *err)
 {
-    if (setting->node < 0 || setting->node >= g->n_nodes) {
-        return DTP_FAIL(err, DTP_INVALID, "setting '%s': there is no node %d", setting->key,
-                        setting->node);
+    if (implementation->node < 0 || implementation->node >= g->n_nodes) {
+        return DTP_FAIL(err, DTP_INVALID, "setting '%s': there is no node %d", implementation->key,
+                        implementation->node);
     }
-    dtp_node *node = &g->nodes[setting->node];
-    const dtp_attr_spec *spec = dtp_implementation_spec(node->op, setting->key);
-    if (spec == NULL || !has_choice(spec, setting->value)) {
+    dtp_node *node = &g->nodes[implementation->node];
+    const dtp_attr_spec *spec = dtp_implementation_spec(node->op, implementation->key);
+    if (spec == NULL || !has_choice(spec, implementation->value)) {
         return DTP_FAIL(err, DTP_INVALID, "node '%s' (%s) has no setting '%s' number %" PRId64,
-                        node->name, node->op->name, setting->key, setting->value);
+                        node->name, node->op->name, implementation->key, implementation->value);
     }
     dtp_attr *attrs = dtp_arena_alloc(g->arena, (size_t)node->n_attrs, sizeof *attrs);
     if (attrs == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for settings");
     }
     memcpy(attrs, node->attrs, (size_t)node->n_attrs * sizeof *attrs);
-    attrs[spec - node->op->attrs].i = setting->value;
+    attrs[spec - node->op->attrs].i = implementation->value;
     node->attrs = attrs;
     return DTP_OK;
 }
 
-dtp_status dtp_implementations_apply(dtp_graph *g, int32_t n, const dtp_implementation *settings,
-                                     dtp_err *err)
+dtp_status dtp_implementations_apply(dtp_graph *g, int32_t n,
+                                     const dtp_implementation *implementations, dtp_err *err)
 {
     for (int32_t i = 0; i < n; i++) {
-        DTP_TRY(apply(g, &settings[i], err));
+        DTP_TRY(apply(g, &implementations[i], err));
     }
     return DTP_OK;
 }
 
-static dtp_status fill(const dtp_graph *g, int32_t n, const dtp_implementation *settings,
+static dtp_status fill(const dtp_graph *g, int32_t n, const dtp_implementation *implementations,
                        dtp_graph *view, dtp_err *err)
 {
     if (view->nodes == NULL) {
@@ -74,12 +74,12 @@ static dtp_status fill(const dtp_graph *g, int32_t n, const dtp_implementation *
         memcpy(view->nodes, g->nodes, (size_t)g->n_nodes * sizeof *view->nodes);
     }
     view->cap_nodes = g->n_nodes;
-    return dtp_implementations_apply(view, n, settings, err);
+    return dtp_implementations_apply(view, n, implementations, err);
 }
 
 dtp_status dtp_graph_with_implementations(const dtp_graph *g, int32_t n,
-                                          const dtp_implementation *settings, dtp_graph **out,
-                                          dtp_err *err)
+                                          const dtp_implementation *implementations,
+                                          dtp_graph **out, dtp_err *err)
 {
     dtp_arena *arena = dtp_arena_create();
     dtp_graph *view = arena == NULL ? NULL : dtp_arena_alloc(arena, 1, sizeof *view);
@@ -90,7 +90,7 @@ dtp_status dtp_graph_with_implementations(const dtp_graph *g, int32_t n,
     *view = *g;
     view->arena = arena;
     view->nodes = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *view->nodes);
-    dtp_status s = fill(g, n, settings, view, err);
+    dtp_status s = fill(g, n, implementations, view, err);
     if (s != DTP_OK) {
         dtp_graph_destroy(view);
         return s;

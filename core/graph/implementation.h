@@ -16,14 +16,15 @@ const dtp_attr_spec *dtp_implementation_spec(const dtp_op_def *op, const char *k
 /* Index of a choice of such an attribute by name, -1 when there is none. */
 int64_t dtp_implementation_choice(const dtp_attr_spec *spec, const char *name);
 
-/* A graph like g except for the settings; it borrows all else from g, which must outlive it.
- * DTP_INVALID when a node has no such setting or choice. */
+/* A graph like g except for the implementations; it borrows all else from g, which must outlive it.
+ * DTP_INVALID when a node has no such implementation or choice. */
 dtp_status dtp_graph_with_implementations(const dtp_graph *g, int32_t n,
-                                          const dtp_implementation *settings, dtp_graph **out,
-                                          dtp_err *err) DTP_MUST_CHECK;
+                                          const dtp_implementation *implementations,
+                                          dtp_graph **out, dtp_err *err) DTP_MUST_CHECK;
 
 /* The same in place, in a graph that owns its nodes. */
-dtp_status dtp_implementations_apply(dtp_graph *g, int32_t n, const dtp_implementation *settings,
+dtp_status dtp_implementations_apply(dtp_graph *g, int32_t n,
+                                     const dtp_implementation *implementations,
                                      dtp_err *err) DTP_MUST_CHECK;
 
 #endif

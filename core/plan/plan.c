@@ -41,8 +41,8 @@ bool dtp_plan_baseline_fits(const dtp_plan *plan, const dtp_baseline *b)
 dtp_status dtp_plan_graph(const dtp_plan *plan, const dtp_graph *model, dtp_graph **out,
                           dtp_err *err)
 {
-    return dtp_graph_with_variant(model, &plan->choices, plan->n_settings, plan->settings, out,
-                                  err);
+    return dtp_graph_with_variant(model, &plan->choices, plan->n_implementations,
+                                  plan->implementations, out, err);
 }
 
 const char *dtp_plan__coll_name(int32_t index)

@@ -117,16 +117,16 @@ typedef struct dtp_plan {
     int64_t memory_limit_bytes;      /* 0 = none */
     dtp_layout_rules rules;          /* rules mode */
     dtp_sharding sharding;
-    dtp_graph_variant choices; /* layouts, strategies, settings are for the graph
+    dtp_graph_variant choices; /* layouts, strategies, implementations are for the graph
                                   that they make of the model's */
     int32_t n_tried;           /* the search for choices: what came of each, in its order */
     const char **tried;
-    int32_t n_settings; /* tensor mode: how nodes run, in the order of the nodes */
-    dtp_implementation *settings;
-    int32_t
-        n_moves; /* tensor mode with redistributions of our own; no two of one type, start, end */
-    dtp_plan_redistribution *moves;
-    dtp_plan_strategy_bounds option_bounds; /* tensor mode, objective time */
+    int32_t n_implementations; /* tensor mode: how nodes run, in the order of the nodes */
+    dtp_implementation *implementations;
+    int32_t n_redistributions; /* tensor mode with redistributions of our own; no two of one type,
+                              start, end */
+    dtp_plan_redistribution *redistributions;
+    dtp_plan_strategy_bounds strategy_bounds; /* tensor mode, objective time */
     dtp_prediction predicted;
     dtp_certificate certificate;
     int32_t n_pins;
@@ -147,7 +147,7 @@ bool dtp_plan_redistribution_is(const dtp_plan_redistribution *move, const dtp_t
                                 const dtp_layout *from, const dtp_layout *to);
 
 /* The graph that the program of a plan is lowered from: dtp_graph_with_variant with the plan's
- * choices and settings. `model` is the graph as it was read and must outlive it. */
+ * choices and implementations. `model` is the graph as it was read and must outlive it. */
 dtp_status dtp_plan_graph(const dtp_plan *plan, const dtp_graph *model, dtp_graph **out,
                           dtp_err *err) DTP_MUST_CHECK;
 

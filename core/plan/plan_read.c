@@ -12,7 +12,7 @@ typedef struct plan_reader {
     const dtp_json *root;
     const dtp_graph *g;
     dtp_plan *plan;
-    int32_t cap_settings;
+    int32_t cap_implementations;
 } plan_reader;
 
 static dtp_status prefixed(const dtp_json *v, dtp_status s, dtp_err *err)
@@ -146,7 +146,8 @@ static dtp_status read_layouts(const plan_reader *r, const dtp_json *tensors, dt
     return DTP_OK;
 }
 
-/* ---- views -------------------------------------------------------------------------------------
+/* ---- replicas
+ * -------------------------------------------------------------------------------------
  */
 
 static dtp_status read_view(const dtp_json *v, const plan_reader *r, dtp_tensor_id t, dtp_err *err)
@@ -156,13 +157,13 @@ static dtp_status read_view(const dtp_json *v, const plan_reader *r, dtp_tensor_
     for (int phase = 0; dtp_plan__phases[phase] != NULL; phase++) {
         const dtp_json *layout = dtp_json_get(v, dtp_plan__phases[phase]);
         if (layout != NULL) {
-            DTP_TRY(read_layout(layout, r, t, &r->plan->sharding.views[phase][t], err));
+            DTP_TRY(read_layout(layout, r, t, &r->plan->sharding.replicas[phase][t], err));
         }
     }
     return DTP_OK;
 }
 
-static dtp_status read_views(const plan_reader *r, dtp_err *err)
+static dtp_status read_replicas(const plan_reader *r, dtp_err *err)
 {
     const dtp_json *list = dtp_json_get(r->root, "views");
     if (list == NULL) {
@@ -248,11 +249,12 @@ static dtp_status read_strategies(const plan_reader *r, dtp_err *err)
     return read_nodes(r, list, read_rows, err);
 }
 
-/* ---- settings ----------------------------------------------------------------------------------
+/* ---- implementations
+ * ----------------------------------------------------------------------------------
  */
 
-static dtp_status read_node_settings(const dtp_json *v, const plan_reader *r, dtp_node_id n,
-                                     dtp_err *err)
+static dtp_status read_node_implementations(const dtp_json *v, const plan_reader *r, dtp_node_id n,
+                                            dtp_err *err)
 {
     dtp_plan *plan = r->plan;
     const dtp_op_def *op = r->g->nodes[n].op;
@@ -266,16 +268,16 @@ static dtp_status read_node_settings(const dtp_json *v, const plan_reader *r, dt
                                  op->name);
         }
         DTP_TRY(dtp_json_choice(given, spec->choices, &choice, err));
-        if (plan->n_settings == r->cap_settings) {
-            return dtp_json_fail(given, err, "more than %d settings", r->cap_settings);
+        if (plan->n_implementations == r->cap_implementations) {
+            return dtp_json_fail(given, err, "more than %d settings", r->cap_implementations);
         }
-        plan->settings[plan->n_settings++] =
+        plan->implementations[plan->n_implementations++] =
             (dtp_implementation){.node = n, .key = spec->key, .value = choice};
     }
     return DTP_OK;
 }
 
-static dtp_status read_settings(plan_reader *r, dtp_err *err)
+static dtp_status read_implementations(plan_reader *r, dtp_err *err)
 {
     const dtp_json *list = dtp_json_get(r->root, "settings");
     if (list == NULL) {
@@ -284,13 +286,13 @@ static dtp_status read_settings(plan_reader *r, dtp_err *err)
     if (r->plan->rules_mode) {
         return dtp_json_fail(list, err, "a plan in rules mode has no settings");
     }
-    r->cap_settings = r->g->n_nodes;
-    r->plan->settings =
-        dtp_arena_alloc(r->plan->arena, (size_t)r->cap_settings, sizeof *r->plan->settings);
-    if (r->plan->settings == NULL) {
+    r->cap_implementations = r->g->n_nodes;
+    r->plan->implementations = dtp_arena_alloc(r->plan->arena, (size_t)r->cap_implementations,
+                                               sizeof *r->plan->implementations);
+    if (r->plan->implementations == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for settings");
     }
-    return read_nodes(r, list, read_node_settings, err);
+    return read_nodes(r, list, read_node_implementations, err);
 }
 
 /* ---- the file ----------------------------------------------------------------------------------
@@ -389,8 +391,8 @@ static dtp_status read_choices(const plan_reader *r, const dtp_graph *model, dtp
 static dtp_status read_rest(plan_reader *r, dtp_err *err)
 {
     DTP_TRY(read_decision(r, err));
-    DTP_TRY(read_settings(r, err));
-    DTP_TRY(read_views(r, err));
+    DTP_TRY(read_implementations(r, err));
+    DTP_TRY(read_replicas(r, err));
     return prefixed(r->root, dtp_sharding_check(r->g, &r->plan->sharding, err), err);
 }
 

@@ -32,7 +32,7 @@ static void write_layout(dtp_json_writer *w, const char *key, const dtp_layout *
     dtp_json_write_text(w, key, &text);
 }
 
-static void write_move(dtp_json_writer *w, const dtp_plan_redistribution *move)
+static void write_redistribution(dtp_json_writer *w, const dtp_plan_redistribution *move)
 {
     dtp_json_begin_object(w, NULL);
     dtp_json_write_string(w, "dtype", dtp_dtype_name(move->type.dtype));
@@ -53,8 +53,8 @@ static void write_move(dtp_json_writer *w, const dtp_plan_redistribution *move)
 void dtp_plan__write_moves(dtp_json_writer *w, const dtp_plan *plan)
 {
     dtp_json_begin_array(w, "redistributions", false);
-    for (int32_t i = 0; i < plan->n_moves; i++) {
-        write_move(w, &plan->moves[i]);
+    for (int32_t i = 0; i < plan->n_redistributions; i++) {
+        write_redistribution(w, &plan->redistributions[i]);
     }
     dtp_json_end_array(w);
 }
@@ -122,24 +122,24 @@ static dtp_status read_steps(const dtp_json *v, dtp_plan *plan, dtp_plan_redistr
                : DTP_OK;
 }
 
-static dtp_status read_move(const dtp_json *v, dtp_plan *plan, dtp_err *err)
+static dtp_status read_redistribution(const dtp_json *v, dtp_plan *plan, dtp_err *err)
 {
     static const char *const keys[] = {"dtype", "shape", "from", "steps", NULL};
     const dtp_json *from, *steps;
-    dtp_plan_redistribution *move = &plan->moves[plan->n_moves];
+    dtp_plan_redistribution *move = &plan->redistributions[plan->n_redistributions];
     DTP_TRY(dtp_json_keys(v, keys, err));
     DTP_TRY(read_type(v, &move->type, err));
     DTP_TRY(dtp_json_require(v, "from", &from, err));
     DTP_TRY(read_layout(from, &plan->mesh, &move->type, &move->from, err));
     DTP_TRY(dtp_json_require(v, "steps", &steps, err));
     DTP_TRY(read_steps(steps, plan, move, err));
-    for (int32_t i = 0; i < plan->n_moves; i++) {
-        if (dtp_plan_redistribution_is(&plan->moves[i], &move->type, &move->from,
+    for (int32_t i = 0; i < plan->n_redistributions; i++) {
+        if (dtp_plan_redistribution_is(&plan->redistributions[i], &move->type, &move->from,
                                        &move->after[move->n_steps - 1])) {
             return dtp_json_fail(v, err, "the same redistribution as entry %d", i);
         }
     }
-    plan->n_moves++;
+    plan->n_redistributions++;
     return DTP_OK;
 }
 
@@ -159,12 +159,12 @@ dtp_status dtp_plan__read_moves(const dtp_json *root, dtp_plan *plan, dtp_err *e
     if (n > DTP_PLAN_MAX_MOVES) {
         return dtp_json_fail(list, err, "%d entries, the limit is %d", n, DTP_PLAN_MAX_MOVES);
     }
-    plan->moves = dtp_arena_alloc(plan->arena, (size_t)n, sizeof *plan->moves);
-    if (plan->moves == NULL) {
+    plan->redistributions = dtp_arena_alloc(plan->arena, (size_t)n, sizeof *plan->redistributions);
+    if (plan->redistributions == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d redistributions", n);
     }
     for (int32_t i = 0; i < n; i++) {
-        DTP_TRY(read_move(dtp_json_at(list, i), plan, err));
+        DTP_TRY(read_redistribution(dtp_json_at(list, i), plan, err));
     }
     return DTP_OK;
 }

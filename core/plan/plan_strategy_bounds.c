@@ -45,7 +45,7 @@ static dtp_status read_between(const dtp_json *v, const char *key, int64_t least
     return dtp_json_int(value, least, most, out, err);
 }
 
-/* One number at *at, which moves behind it and a space. */
+/* One number at *at, which redistributions behind it and a space. */
 static dtp_status read_number(const dtp_json *v, const char **at, int32_t *out, dtp_err *err)
 {
     const char *begin = *at, *end = begin;
@@ -116,7 +116,7 @@ dtp_status dtp_plan__read_option_bounds(const dtp_json *root, dtp_plan *plan, dt
     static const char *const keys[] = {"runs",    "options", "cost_ps", "base_ps",
                                        "unit_ps", "above",   NULL};
     const dtp_json *v = dtp_json_get(root, "option_bounds");
-    dtp_plan_strategy_bounds *bounds = &plan->option_bounds;
+    dtp_plan_strategy_bounds *bounds = &plan->strategy_bounds;
     int64_t runs;
     if (v == NULL) {
         return DTP_OK;

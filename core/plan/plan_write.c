@@ -207,14 +207,14 @@ static void write_tensors(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
 }
 
 /* Tensor -> phase -> layout, where a phase reads a tensor elsewhere than where it is kept. */
-static void write_views(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
+static void write_replicas(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
 {
     const dtp_sharding *s = &plan->sharding;
     dtp_json_begin_object(w, "views");
     for (int32_t t = 0; t < s->n_tensors; t++) {
         bool open = false;
         for (int phase = 0; dtp_plan__phases[phase] != NULL; phase++) {
-            const dtp_layout *view = &s->views[phase][t];
+            const dtp_layout *view = &s->replicas[phase][t];
             char text[DTP_LAYOUT_TEXT_BYTES];
             if (dtp_layout_equal(view, &s->layouts[t])) {
                 continue;
@@ -261,18 +261,18 @@ static void write_strategy(dtp_json_writer *w, const dtp_plan *plan, const dtp_g
 }
 
 /* Node -> attribute -> choice. */
-static void write_settings(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
+static void write_implementations(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
 {
     dtp_json_begin_object(w, "settings");
-    for (int32_t i = 0; i < plan->n_settings; i++) {
-        const dtp_implementation *s = &plan->settings[i];
+    for (int32_t i = 0; i < plan->n_implementations; i++) {
+        const dtp_implementation *s = &plan->implementations[i];
         const dtp_node *node = &g->nodes[s->node];
         if (i == 0 || s->node != s[-1].node) {
             dtp_json_begin_object(w, node->name);
         }
         dtp_json_write_string(w, s->key,
                               dtp_implementation_spec(node->op, s->key)->choices[s->value]);
-        if (i + 1 == plan->n_settings || s->node != s[1].node) {
+        if (i + 1 == plan->n_implementations || s->node != s[1].node) {
             dtp_json_end_object(w);
         }
     }
@@ -285,8 +285,8 @@ dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings
     dtp_json_writer w = {0};
     dtp_json_begin_object(&w, NULL);
     write_summary(&w, plan, g, timings);
-    if (plan->n_settings > 0) {
-        write_settings(&w, plan, g);
+    if (plan->n_implementations > 0) {
+        write_implementations(&w, plan, g);
     }
     if (!plan->rules_mode) {
         dtp_json_begin_object(&w, "strategies");
@@ -295,14 +295,14 @@ dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings
         }
         dtp_json_end_object(&w);
     }
-    if (plan->n_moves > 0) {
+    if (plan->n_redistributions > 0) {
         dtp_plan__write_moves(&w, plan);
     }
-    if (plan->option_bounds.n > 0) {
-        dtp_plan__write_option_bounds(&w, &plan->option_bounds);
+    if (plan->strategy_bounds.n > 0) {
+        dtp_plan__write_option_bounds(&w, &plan->strategy_bounds);
     }
     if (dtp_sharding_has_replicas(&plan->sharding)) {
-        write_views(&w, plan, g);
+        write_replicas(&w, plan, g);
     }
     write_tensors(&w, plan, g);
     dtp_json_end_object(&w);

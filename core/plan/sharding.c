@@ -169,13 +169,13 @@ dtp_status dtp_sharding_add_replicas(dtp_sharding *s, dtp_arena *arena, dtp_err 
 {
     for (int phase = 0; phase < 3; phase++) {
         const size_t n = (size_t)s->n_tensors;
-        s->views[phase] = dtp_arena_alloc(arena, n, sizeof *s->views[phase]);
-        if (s->views[phase] == NULL) {
-            s->views[0] = NULL;
+        s->replicas[phase] = dtp_arena_alloc(arena, n, sizeof *s->replicas[phase]);
+        if (s->replicas[phase] == NULL) {
+            s->replicas[0] = NULL;
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for the views of %zu tensors", n);
         }
         if (n > 0) {
-            memcpy(s->views[phase], s->layouts, n * sizeof *s->layouts);
+            memcpy(s->replicas[phase], s->layouts, n * sizeof *s->layouts);
         }
     }
     return DTP_OK;
@@ -269,7 +269,7 @@ dtp_status dtp_sharding_check(const dtp_graph *g, const dtp_sharding *s, dtp_err
     for (int32_t t = 0; t < g->n_tensors; t++) {
         dtp_status st = dtp_layout_check(&s->layouts[t], &s->mesh, &g->tensors[t].type, err);
         for (int phase = 0; phase < 3 && dtp_sharding_has_replicas(s) && st == DTP_OK; phase++) {
-            st = dtp_layout_check(&s->views[phase][t], &s->mesh, &g->tensors[t].type, err);
+            st = dtp_layout_check(&s->replicas[phase][t], &s->mesh, &g->tensors[t].type, err);
         }
         if (st != DTP_OK) {
             dtp_err_prefix(err, "tensor '%s'", g->tensors[t].name);

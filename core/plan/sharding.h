@@ -22,13 +22,13 @@ typedef struct dtp_sharding {
      * it is not the tensor's own, one copy is made in the phase and dropped at its end. All NULL:
      * nodes read tensors as they are kept, and copies of values outlive the phase. Not NULL: rows
      * that split one dim over several mesh dims do so in mesh order. */
-    dtp_layout *views[3];
+    dtp_layout *replicas[3];
 } dtp_sharding;
 
-/* True when readers take tensors from views. */
+/* True when readers take tensors from replicas. */
 static inline bool dtp_sharding_has_replicas(const dtp_sharding *s)
 {
-    return s->views[0] != NULL;
+    return s->replicas[0] != NULL;
 }
 
 /* Views that are the tensors themselves, in `arena`; s has its layouts. */

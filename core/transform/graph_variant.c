@@ -27,15 +27,16 @@ static dtp_status change(const dtp_graph *model, const dtp_graph_variant *c, dtp
 }
 
 dtp_status dtp_graph_with_variant(const dtp_graph *model, const dtp_graph_variant *choices,
-                                  int32_t n_settings, const dtp_implementation *settings,
-                                  dtp_graph **out, dtp_err *err)
+                                  int32_t n_implementations,
+                                  const dtp_implementation *implementations, dtp_graph **out,
+                                  dtp_err *err)
 {
     dtp_graph *changed = NULL;
     DTP_TRY(change(model, choices, &changed, err));
     if (changed == NULL) {
-        return dtp_graph_with_implementations(model, n_settings, settings, out, err);
+        return dtp_graph_with_implementations(model, n_implementations, implementations, out, err);
     }
-    dtp_status s = dtp_implementations_apply(changed, n_settings, settings, err);
+    dtp_status s = dtp_implementations_apply(changed, n_implementations, implementations, err);
     if (s != DTP_OK) {
         dtp_graph_destroy(changed);
         return s;

@@ -16,11 +16,13 @@ typedef struct dtp_graph_variant {
 bool dtp_graph_variant_any(const dtp_graph_variant *choices);
 
 /* The graph that programs are lowered from. It borrows from `model`, which must outlive it.
- * Settings refer to nodes of the changed graph. Without choices and settings it is like the model.
- * Fails as dtp_graph_rematerialize, dtp_graph_microbatched and dtp_graph_with_implementations. */
+ * Settings refer to nodes of the changed graph. Without choices and implementations it is like the
+ * model. Fails as dtp_graph_rematerialize, dtp_graph_microbatched and
+ * dtp_graph_with_implementations. */
 dtp_status dtp_graph_with_variant(const dtp_graph *model, const dtp_graph_variant *choices,
-                                  int32_t n_settings, const dtp_implementation *settings,
-                                  dtp_graph **out, dtp_err *err) DTP_MUST_CHECK;
+                                  int32_t n_implementations,
+                                  const dtp_implementation *implementations, dtp_graph **out,
+                                  dtp_err *err) DTP_MUST_CHECK;
 
 /* A copy whose texts are from `arena`. */
 dtp_status dtp_graph_variant_copy(const dtp_graph_variant *from, dtp_arena *arena,

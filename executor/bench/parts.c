@@ -104,7 +104,7 @@ static dtp_view matrix(void *data, int64_t rows, int64_t cols)
                       .data = data};
 }
 
-static dtp_status run_move(void *user, int32_t repeat, dtp_err *err)
+static dtp_status run_copy(void *user, int32_t repeat, dtp_err *err)
 {
     enum { PARTS = 2 };
     move_case *c = user;
@@ -141,7 +141,7 @@ dtp_status dtp_bench_moves(dtp_bench *b, dtp_err *err)
     const int64_t *list = b->options.quick ? OP_ELEMS_QUICK : OP_ELEMS;
     size_t n = b->options.quick ? sizeof OP_ELEMS_QUICK / sizeof list[0]
                                 : sizeof OP_ELEMS / sizeof list[0];
-    for (int k = 0; k < DTP_N_MOVES; k++) {
+    for (int k = 0; k < DTP_N_COPY_KINDS; k++) {
         for (size_t i = 0; i < n; i++) {
             move_case c = {b, (dtp_copy_kind)k, list[i] / cols, cols};
             double share = k == DTP_COPY_SLICE ? 4.0 : 8.0; /* bytes moved per element */
@@ -149,7 +149,7 @@ dtp_status dtp_bench_moves(dtp_bench *b, dtp_err *err)
                 .kind = DTP_SAMPLE_MOVE,
                 .name = dtp_copy_name((dtp_copy_kind)k),
                 .work = {.cls = DTP_WORK_MEMORY, .bytes = share * (double)list[i]}};
-            DTP_TRY(dtp_bench_measure(b, run_move, &c, sample, err));
+            DTP_TRY(dtp_bench_measure(b, run_copy, &c, sample, err));
         }
     }
     return DTP_OK;

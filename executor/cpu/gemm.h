@@ -2,9 +2,9 @@
  *
  * OpenBLAS always runs on the calling thread here; dtp_gemm_run shares a product between threads
  * itself, by cutting C into a grid. The OpenMP build of OpenBLAS asks the calling thread's OpenMP
- * settings how many threads to take, so a caller brackets its products with dtp_gemm_enter and
- * dtp_gemm_leave, which are local to the thread: many threads of one process (virtual ranks) may do
- * so at the same time. Worker threads of a parallel region need no bracket. */
+ * implementations how many threads to take, so a caller brackets its products with dtp_gemm_enter
+ * and dtp_gemm_leave, which are local to the thread: many threads of one process (virtual ranks)
+ * may do so at the same time. Worker threads of a parallel region need no bracket. */
 #ifndef DTP_EXECUTOR_CPU_GEMM_H
 #define DTP_EXECUTOR_CPU_GEMM_H
 

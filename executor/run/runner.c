@@ -105,7 +105,7 @@ static dtp_status copy_or_zero(dtp_backend *backend, const dtp_view *in, const d
     return backend->ops->pack(backend, &from, 0, 1, &part.local, out->data, err);
 }
 
-static dtp_status run_move(dtp_runner *r, const dtp_instr *instr, dtp_runner__bound *b,
+static dtp_status run_copy(dtp_runner *r, const dtp_instr *instr, dtp_runner__bound *b,
                            dtp_err *err)
 {
     const dtp_backend_ops *ops = r->backend->ops;
@@ -159,7 +159,7 @@ static dtp_status run_instr(dtp_runner *r, const dtp_instr *instr, dtp_runner__b
     case DTP_INSTR_COLLECTIVE:
         return r->comm->ops->run(r->comm, &instr->coll, b->in->data, b->out->data, err);
     default:
-        return run_move(r, instr, b, err);
+        return run_copy(r, instr, b, err);
     }
 }
 

@@ -170,8 +170,8 @@ static void touch(dtp_runner *r, dtp_value_id v)
     r->touched_bytes = end > r->touched_bytes ? end : r->touched_bytes;
 }
 
-static dtp_status copy_views(dtp_runner *r, int32_t n, const dtp_value_id *ids, dtp_view **out,
-                             dtp_err *err)
+static dtp_status copy_replicas(dtp_runner *r, int32_t n, const dtp_value_id *ids, dtp_view **out,
+                                dtp_err *err)
 {
     *out = dtp_arena_alloc(r->arena, (size_t)n, sizeof **out);
     if (*out == NULL) {
@@ -279,8 +279,8 @@ static dtp_status bind_instr(dtp_runner *r, int32_t index, dtp_err *err)
     dtp_runner__bound *b = &r->instrs[index];
     b->n_in = instr->n_in;
     b->n_out = instr->n_out;
-    DTP_TRY(copy_views(r, instr->n_in, instr->in, &b->in, err));
-    DTP_TRY(copy_views(r, instr->n_out, instr->out, &b->out, err));
+    DTP_TRY(copy_replicas(r, instr->n_in, instr->in, &b->in, err));
+    DTP_TRY(copy_replicas(r, instr->n_out, instr->out, &b->out, err));
     switch (instr->kind) {
     case DTP_INSTR_KERNEL:
         return bind_kernel(r, instr, b, err);

@@ -1,4 +1,4 @@
-/* auto_mtf's views of other graphs: from a dtp_graph, and as a cost graph. */
+/* auto_mtf's replicas of other graphs: from a dtp_graph, and as a cost graph. */
 #include "planner/mtf/mtf_graph.h"
 #include "core/graph/op_rules.h"
 

@@ -1,4 +1,4 @@
-/* The plan as a selection of the problem that it was made from, folded in as many runs as it needs.
+/* The plan as a selection of the problem that it was made from, tied in as many runs as it needs.
  * Where the plan says what options cost at least and that is up to date, those that cost too much
  * to matter are left out: of a large problem little is built then. */
 #include <string.h>
@@ -86,7 +86,7 @@ static dtp_status keep_chosen(const dtp_explaining *e, const dtp_tensor_problem 
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
     }
     if (dtp_sharding_has_replicas(
-            s)) { /* else views are chosen by prices, which are not there yet */
+            s)) { /* else replicas are chosen by prices, which are not there yet */
         DTP_TRY(dtp_tensor_assignment(p, s, selection, found, err));
     }
     for (int32_t i = 0; i < p->n_variables && *found; i++) {
@@ -178,7 +178,7 @@ static void count_left_out(const dtp_explaining *e)
 static dtp_status try_bounds(dtp_explaining *e, bool *found, dtp_err *err)
 {
     const dtp_explain_request *r = e->request;
-    const dtp_plan_strategy_bounds *bounds = &r->plan->option_bounds;
+    const dtp_plan_strategy_bounds *bounds = &r->plan->strategy_bounds;
     dtp_problem_value value = {0};
     e->others_above = INT64_MAX;
     *found = false;
@@ -196,7 +196,7 @@ static dtp_status try_bounds(dtp_explaining *e, bool *found, dtp_err *err)
     return DTP_OK;
 }
 
-/* The first decision of the plan that the problem without folding does not have. */
+/* The first decision of the plan that the problem without tying does not have. */
 static dtp_status fail_selection(const dtp_explaining *e, dtp_err *err)
 {
     const dtp_graph *g = e->request->graph;

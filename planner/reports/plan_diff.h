@@ -1,5 +1,5 @@
 /* What two plans of one model do differently, and what each difference costs. Tensors and nodes of
- * the two graphs are matched by name: the plans may run different graphs (settings,
+ * the two graphs are matched by name: the plans may run different graphs (implementations,
  * recomputation). */
 #ifndef DTP_PLANNER_PLAN_DIFF_H
 #define DTP_PLANNER_PLAN_DIFF_H

@@ -47,8 +47,8 @@ static dtp_status read_pins(const dtp_graph *g, const dtp_mesh *mesh, dtp_styles
         memcpy(out->pins, pins, (size_t)n * sizeof *pins);
     }
     out->n_pins = n;
-    out->n_settings = styles->n_settings;
-    out->settings = styles->settings;
+    out->n_implementations = styles->n_implementations;
+    out->implementations = styles->implementations;
     for (int32_t i = 0; i < out->n_texts; i++) {
         const char *pin = behind(out->texts[i], PIN);
         if (pin != NULL) {

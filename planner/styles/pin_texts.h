@@ -9,8 +9,8 @@
 typedef struct dtp_pin_set {
     int32_t n_pins; /* those of the styles, then those by hand */
     dtp_pin *pins;
-    int32_t n_settings; /* how nodes run */
-    const dtp_implementation *settings;
+    int32_t n_implementations; /* how nodes run */
+    const dtp_implementation *implementations;
     int32_t n_texts;
     const char **texts;
 } dtp_pin_set;

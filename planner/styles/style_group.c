@@ -72,38 +72,40 @@ dtp_status dtp_style__index(dtp_style_job *job, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- settings -----------------------------------------------------------------------------------
+/* ---- implementations
+ * -----------------------------------------------------------------------------------
  */
 
 static dtp_status set_one(dtp_style_job *job, dtp_node_id n, dtp_err *err)
 {
     const char *key = job->style->def->attr;
     const dtp_attr_spec *spec = dtp_implementation_spec(job->g->nodes[n].op, key);
-    int32_t at = job->n_settings;
+    int32_t at = job->n_implementations;
     if (spec == NULL) {
         return DTP_OK;
     }
     const dtp_implementation s = {n, spec->key,
-                                  dtp_implementation_choice(spec, job->style->setting)};
-    while (at > 0 && job->settings[at - 1].node >= n) {
+                                  dtp_implementation_choice(spec, job->style->implementation)};
+    while (at > 0 && job->implementations[at - 1].node >= n) {
         at--;
     }
-    if (at < job->n_settings && job->settings[at].node == n) {
-        return job->settings[at].value == s.value
+    if (at < job->n_implementations && job->implementations[at].node == n) {
+        return job->implementations[at].value == s.value
                    ? DTP_OK
                    : DTP_FAIL(err, DTP_INVALID, "another style set '%s' of node '%.100s' to '%s'",
-                              key, job->g->nodes[n].name, spec->choices[job->settings[at].value]);
+                              key, job->g->nodes[n].name,
+                              spec->choices[job->implementations[at].value]);
     }
-    memmove(&job->settings[at + 1], &job->settings[at],
-            (size_t)(job->n_settings - at) * sizeof *job->settings);
-    job->settings[at] = s;
-    job->n_settings++;
+    memmove(&job->implementations[at + 1], &job->implementations[at],
+            (size_t)(job->n_implementations - at) * sizeof *job->implementations);
+    job->implementations[at] = s;
+    job->n_implementations++;
     return DTP_OK;
 }
 
 dtp_status dtp_style__set(dtp_style_job *job, dtp_node_id n, dtp_err *err)
 {
-    if (job->style->setting == NULL) {
+    if (job->style->implementation == NULL) {
         return DTP_OK;
     }
     DTP_TRY(set_one(job, n, err));

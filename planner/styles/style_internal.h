@@ -26,8 +26,8 @@ typedef struct dtp_style_job {
     dtp_style_pin *pins;
     int32_t *first_pin, *next_pin; /* pins of one tensor: chains by tensor and by pin, -1 = end */
     int32_t cap_next;
-    int32_t n_settings;
-    dtp_implementation *settings; /* in the order of the nodes, at most one of a node */
+    int32_t n_implementations;
+    dtp_implementation *implementations; /* in the order of the nodes, at most one of a node */
     const dtp_style *style;
     int32_t m;    /* the mesh dim; of several the first */
     int32_t n_ms; /* all mesh dims of the style, outermost split first */
@@ -47,7 +47,8 @@ typedef struct dtp_style_def {
     bool takes_layout;    /* NAME=LAYOUT */
     dtp_status (*apply)(dtp_style_job *job, dtp_err *err);
     dtp_status (*finish)(dtp_style_job *job, dtp_err *err); /* when all are applied; may be NULL */
-    const char *op, *attr; /* an option may be a choice of this setting of this op; NULL: none */
+    const char *op,
+        *attr; /* an option may be a choice of this implementation of this op; NULL: none */
 } dtp_style_def;
 
 const dtp_style_def *dtp_style__table(void);
@@ -69,8 +70,8 @@ dtp_status dtp_style__whole(dtp_style_job *job, dtp_tensor_id t, dtp_node_id nod
 const dtp_placement *dtp_style__place(const dtp_style_job *job, dtp_tensor_id t, dtp_node_id node,
                                       int32_t m);
 
-/* Notes job->style->setting for a node and the backward nodes that differentiate it, as far as they
- * have the attribute. DTP_INVALID when another style set it otherwise. */
+/* Notes job->style->implementation for a node and the backward nodes that differentiate it, as far
+ * as they have the attribute. DTP_INVALID when another style set it otherwise. */
 dtp_status dtp_style__set(dtp_style_job *job, dtp_node_id n, dtp_err *err);
 
 /* A parameter operand of a forward node that the glob matched, by either name. */

@@ -83,7 +83,7 @@ static dtp_status find_def(const char *name, const dtp_style_def **out, dtp_err 
 }
 
 /* A choice of the attribute that the style may set. */
-static bool is_setting(const dtp_style_def *def, const char *option)
+static bool is_implementation(const dtp_style_def *def, const char *option)
 {
     return def->attr != NULL &&
            dtp_implementation_choice(dtp_implementation_spec(dtp_op_find(def->op), def->attr),
@@ -102,8 +102,8 @@ static dtp_status read_option(char *option, dtp_style *style, dtp_err *err)
     } else if (strncmp(option, OUTPUT, sizeof OUTPUT - 1) == 0) {
         to = &style->output;
         value = option + sizeof OUTPUT - 1;
-    } else if (is_setting(style->def, option)) {
-        to = &style->setting;
+    } else if (is_implementation(style->def, option)) {
+        to = &style->implementation;
     }
     if (*value == '\0' || strchr(value, '=') != NULL || *to != NULL) {
         return DTP_FAIL(err, DTP_INVALID,
@@ -269,9 +269,10 @@ static dtp_status prepare(dtp_style_job *job, dtp_err *err)
     job->param = dtp_arena_alloc(job->arena, n, sizeof *job->param);
     job->grad = dtp_arena_alloc(job->arena, n, sizeof *job->grad);
     job->node = dtp_arena_alloc(job->arena, (size_t)g->n_nodes + 1, sizeof *job->node);
-    job->settings = dtp_arena_alloc(job->arena, (size_t)g->n_nodes, sizeof *job->settings);
+    job->implementations =
+        dtp_arena_alloc(job->arena, (size_t)g->n_nodes, sizeof *job->implementations);
     if (job->first_pin == NULL || job->param == NULL || job->grad == NULL || job->node == NULL ||
-        job->settings == NULL) {
+        job->implementations == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the pins of %d tensors", g->n_tensors);
     }
     for (int32_t t = 0; t < g->n_tensors; t++) {
@@ -313,8 +314,8 @@ dtp_status dtp_styles_pins(const dtp_graph *g, const dtp_mesh *mesh, dtp_styles 
     for (int32_t i = 0; i < job.n_pins; i++) {
         pins[i] = job.pins[i].pin;
     }
-    list->n_settings = job.n_settings;
-    list->settings = job.settings;
+    list->n_implementations = job.n_implementations;
+    list->implementations = job.implementations;
     *n = job.n_pins;
     *out = pins;
     return DTP_OK;

@@ -18,8 +18,8 @@ typedef struct dtp_style {
     const char *dim;      /* dim=NAME: the dim that is split; NULL: the style's own choice */
     const char *output;   /* output=NAME: the dim over which outputs leave split, "replicated",
                              or NULL: the style's own choice */
-    const char
-        *setting;       /* a choice of the attribute that the style sets; NULL: as the model says */
+    const char *
+        implementation; /* a choice of the attribute that the style sets; NULL: as the model says */
     const char *layout; /* prepare_input=, prepare_output= */
     const char *text;   /* "GLOB: STYLE" as it was given */
     const char *place;  /* of a style from a file, FILE:LINE:COL: path; else NULL */
@@ -29,8 +29,9 @@ typedef struct dtp_styles {
     dtp_arena *arena; /* borrowed */
     int32_t n, capacity;
     dtp_style *items;
-    int32_t n_settings; /* how nodes run, in the order of the nodes; written by dtp_styles_pins */
-    dtp_implementation *settings;
+    int32_t n_implementations; /* how nodes run, in the order of the nodes; written by
+                              dtp_styles_pins */
+    dtp_implementation *implementations;
 } dtp_styles;
 
 /* An empty list. */

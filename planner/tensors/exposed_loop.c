@@ -24,9 +24,9 @@ static dtp_status solve_rounds(dtp_planning *p, const int64_t *full, dtp_err *er
     options.iterations = ITERATIONS;
     options.gap = GAP;
     DTP_TRY(dtp_tensor__start_from(p, &p->best, &options.start, err));
-    for (int32_t i = 0; i < ROUNDS && state->exposure.share < 1.0 - HIDDEN; i++) {
+    for (int32_t i = 0; i < ROUNDS && state->exposed.share < 1.0 - HIDDEN; i++) {
         dtp_tensor_round r;
-        DTP_TRY(dtp_exposed_discount(&state->exposure, state->problem, WEIGHTS[i], full, err));
+        DTP_TRY(dtp_exposed_discount(&state->exposed, state->problem, WEIGHTS[i], full, err));
         DTP_TRY(dtp_tensor__solve_once(p, &options, false, &r, err));
     }
     return DTP_OK;

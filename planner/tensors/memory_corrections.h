@@ -19,7 +19,7 @@ typedef struct dtp_memory_correction_mark {
 } dtp_memory_correction_mark;
 
 dtp_memory_correction_mark dtp_memory_correction_begin(const dtp_tensor_problem *p);
-/* Takes all reserves back. */
+/* Takes all corrections back. */
 void dtp_memory_correction_end(dtp_tensor_problem *p, dtp_memory_correction_mark mark);
 
 /* Counts what the program of a selection (by assignment; `sharding` is what it means) needs beyond

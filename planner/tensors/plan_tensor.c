@@ -9,7 +9,7 @@
 #include "planner/tensors/plan_tensor_internal.h"
 #include "spmd/redistribute/redistribute_listed.h"
 
-/* A share of the cost that folding may lose without a second look. */
+/* A share of the cost that tying may lose without a second look. */
 static const double MOST_LOSS = 0.01;
 /* Entries of a problem from which explanations want bounds of its options. */
 enum { LARGE_ENTRIES = 1000000 };
@@ -78,11 +78,11 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
     p->state = state;
     DTP_TRY(dtp_pin_set_read(p->request->n_texts, p->request->texts, p->graph, &p->pricer.mesh,
                              p->arena, &state->pins, err));
-    DTP_TRY(dtp_graph_with_implementations(p->graph, state->pins.n_settings, state->pins.settings,
-                                           &state->set, err));
+    DTP_TRY(dtp_graph_with_implementations(p->graph, state->pins.n_implementations,
+                                           state->pins.implementations, &state->set, err));
     state->base = p->graph;
     p->graph = state->set;
-    DTP_TRY(dtp_exposed_create(p->graph, p->arena, &state->exposure, err));
+    DTP_TRY(dtp_exposed_create(p->graph, p->arena, &state->exposed, err));
     dtp_err why = {0};
     dtp_status s = make_problem(p, 1, &why);
     if (s == DTP_INVALID && state->pins.n_texts > 1) {
@@ -99,7 +99,7 @@ static void finish(dtp_planning *p)
     tensor_state *state = p->state;
     if (state != NULL) {
         dtp_tensor_problem_destroy(state->problem);
-        dtp_tensor_problem_destroy(state->folded);
+        dtp_tensor_problem_destroy(state->tied);
         dtp_graph_destroy(state->set);
         *state = (tensor_state){0};
     }
@@ -133,36 +133,36 @@ static bool is_wanted(const dtp_planning *p)
 static dtp_status solve_apart(dtp_planning *p, int32_t runs, dtp_err *err)
 {
     tensor_state *state = p->state;
-    state->folded = state->problem;
+    state->tied = state->problem;
     state->problem = NULL;
     p->certificate.solver = runs == 0 ? "select" : "select, folded in 2 runs";
     DTP_TRY(make_problem(p, runs, err));
     return dtp_tensor__solve_limit(p, err);
 }
 
-/* What folding can cost at most; where that is much, each half of the instances decides on its own.
+/* What tying can cost at most; where that is much, each half of the instances decides on its own.
  */
-static dtp_status solve_folding(dtp_planning *p, dtp_err *err)
+static dtp_status solve_tying(dtp_planning *p, dtp_err *err)
 {
     tensor_state *state = p->state;
     if (p->cut || !dtp_tensor_is_tied(state->problem)) {
         return DTP_OK;
     }
-    if (p->request->fold_bound && p->request->objective == DTP_OBJECTIVE_TIME && p->has_best &&
+    if (p->request->tying_bound && p->request->objective == DTP_OBJECTIVE_TIME && p->has_best &&
         is_wanted(p)) {
-        DTP_TRY(
-            dtp_tying_bound_find(state->problem, p->least_cost, p->arena, &state->fold_bound, err));
-        state->has_fold_bound = true;
+        DTP_TRY(dtp_tying_bound_find(state->problem, p->least_cost, p->arena, &state->tying_bound,
+                                     err));
+        state->has_tying_bound = true;
     }
     if (p->request->unfold) {
         return solve_apart(p, 0, err);
     }
-    return state->has_fold_bound && dtp_gap(p->least_cost, state->fold_bound.bound) > MOST_LOSS
+    return state->has_tying_bound && dtp_gap(p->least_cost, state->tying_bound.bound) > MOST_LOSS
                ? solve_apart(p, 2, err)
                : DTP_OK;
 }
 
-static dtp_status improve_timeline(dtp_planning *p, dtp_err *err)
+static dtp_status improve_schedule(dtp_planning *p, dtp_err *err)
 {
     return p->has_best && p->machine->overlap && p->request->objective == DTP_OBJECTIVE_TIME &&
                    is_wanted(p)
@@ -180,11 +180,11 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
     DTP_TRY(dtp_planning_offer_rules(p, err));
     DTP_TRY(dtp_planning_offer_baselines(p, err));
     DTP_TRY(dtp_tensor__solve_limit(p, err));
-    DTP_TRY(solve_folding(p, err));
+    DTP_TRY(solve_tying(p, err));
     if (p->cut) {
         return DTP_OK;
     }
-    DTP_TRY(improve_timeline(p, err));
+    DTP_TRY(improve_schedule(p, err));
     if (p->request->objective == DTP_OBJECTIVE_MEMORY || (!p->has_best && !p->request->brief)) {
         DTP_TRY(dtp_tensor__find_minimum(p, err));
     }
@@ -201,17 +201,17 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
 /* ---- the plan -----------------------------------------------------------------------------------
  */
 
-static dtp_status copy_settings(const dtp_pin_set *pins, dtp_plan *plan, dtp_err *err)
+static dtp_status copy_implementations(const dtp_pin_set *pins, dtp_plan *plan, dtp_err *err)
 {
-    const size_t n = (size_t)pins->n_settings;
-    plan->settings = dtp_arena_alloc(plan->arena, n, sizeof *plan->settings);
-    if (plan->settings == NULL) {
+    const size_t n = (size_t)pins->n_implementations;
+    plan->implementations = dtp_arena_alloc(plan->arena, n, sizeof *plan->implementations);
+    if (plan->implementations == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for settings");
     }
     if (n > 0) {
-        memcpy(plan->settings, pins->settings, n * sizeof *plan->settings);
+        memcpy(plan->implementations, pins->implementations, n * sizeof *plan->implementations);
     }
-    plan->n_settings = pins->n_settings;
+    plan->n_implementations = pins->n_implementations;
     return DTP_OK;
 }
 
@@ -241,20 +241,20 @@ static dtp_status note_moves(const dtp_planning *p, dtp_plan *plan, dtp_err *err
     }
     DTP_TRY(dtp_lower(p->graph, &plan->sharding, &plain, &program, err));
     dtp_program_destroy(program);
-    plan->n_moves = recorder.n;
-    plan->moves = recorder.moves;
+    plan->n_redistributions = recorder.n;
+    plan->redistributions = recorder.redistributions;
     return DTP_OK;
 }
 
-/* The bound without folding holds with folding too. */
-static dtp_status bound_folding(const dtp_planning *p, dtp_certificate *c, dtp_err *err)
+/* The bound without tying holds with tying too. */
+static dtp_status bound_tying(const dtp_planning *p, dtp_certificate *c, dtp_err *err)
 {
     const tensor_state *state = p->state;
     bool optimal = false;
-    if (!state->has_fold_bound) {
+    if (!state->has_tying_bound) {
         return DTP_OK;
     }
-    int64_t bound = state->fold_bound.bound;
+    int64_t bound = state->tying_bound.bound;
     bound = bound < c->least_cost ? bound : c->least_cost;
     bound = bound > 0 ? bound : 0;
     c->bound = bound > c->bound ? bound : c->bound;
@@ -276,11 +276,11 @@ static dtp_status find_option_bounds(const dtp_planning *p, dtp_plan *plan, dtp_
 {
     const tensor_state *state = p->state;
     const dtp_problem *s = state->problem->select;
-    return p->request->option_bounds && p->request->objective == DTP_OBJECTIVE_TIME &&
+    return p->request->strategy_bounds && p->request->objective == DTP_OBJECTIVE_TIME &&
                    s->edge_first[s->n_edges] >= LARGE_ENTRIES
-               ? dtp_plan_bounds_find(state->problem, &plan->sharding, state->fold_bound.n_prices,
-                                      state->fold_bound.prices, plan->arena, &plan->option_bounds,
-                                      err)
+               ? dtp_plan_bounds_find(state->problem, &plan->sharding, state->tying_bound.n_prices,
+                                      state->tying_bound.prices, plan->arena,
+                                      &plan->strategy_bounds, err)
                : DTP_OK;
 }
 
@@ -296,10 +296,10 @@ static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
         DTP_TRY(dtp_planning_add_pin(plan, state->pins.texts[i], err));
     }
     DTP_TRY(note_moves(p, plan, err));
-    DTP_TRY(bound_folding(p, &plan->certificate, err));
+    DTP_TRY(bound_tying(p, &plan->certificate, err));
     DTP_TRY(find_option_bounds(p, plan, err));
     DTP_TRY(p->request->prices ? find_prices(p, plan, err) : DTP_OK);
-    return copy_settings(&state->pins, plan, err);
+    return copy_implementations(&state->pins, plan, err);
 }
 
 dtp_status dtp_plan_tensor(const dtp_graph *g, const dtp_machine *machine,

@@ -3,12 +3,12 @@
  *
  * The problem is solved with a bound and the program of its solution lowered and predicted. The
  * problem counts less memory than a program needs, so when the program exceeds the limit, the limit
- * is lowered, or reserves are added to the problem (planner/tensors/memory_corrections.h), and it
- * is solved again; status and bound are those of the first solve, which hold for every plan within
- * the limit. Where the machine overlaps communication with compute, redistributions are discounted
- * by the part that the timeline of the last solution hid, and the problem is solved again: more
- * candidates. Solutions of rules mode and the baselines are candidates too, and where the search
- * begins.
+ * is lowered, or corrections are added to the problem (planner/tensors/memory_corrections.h), and
+ * it is solved again; status and bound are those of the first solve, which hold for every plan
+ * within the limit. Where the machine overlaps communication with compute, redistributions are
+ * discounted by the part that the timeline of the last solution hid, and the problem is solved
+ * again: more candidates. Solutions of rules mode and the baselines are candidates too, and where
+ * the search begins.
  *
  * What the certificate speaks of is the sum of prices in picoseconds. Its bound holds for plans in
  * which the instances of a repeated block are treated alike (solver "select, folded"); beside it

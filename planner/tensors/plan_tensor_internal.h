@@ -2,7 +2,7 @@
  *
  *   plan_tensor.c     the mode: problem, pins, the plan
  *   solve_limit.c     solutions within a memory limit as candidates
- *   solve_discounted.c  ... at prices that a timeline suggests
+ *   solve_exposed.c  ... at prices that a timeline suggests
  *   timeline_moves.c  single decisions changed for a better timeline
  *   smallest_limit.c  the smallest limit that works
  */
@@ -19,19 +19,19 @@
 /* The selection problem of one mesh. */
 typedef struct tensor_state {
     const dtp_graph *base; /* without, and */
-    dtp_graph *set;        /* with the settings of the styles */
+    dtp_graph *set;        /* with the implementations of the styles */
     dtp_pin_set pins;
     dtp_tensor_problem *problem; /* NULL when the pins contradict each other */
-    dtp_tensor_problem *folded;  /* the one before, once fewer instances share decisions */
-    dtp_tying_bound fold_bound;  /* has_fold_bound: no plan costs less, whatever is shared */
-    bool has_fold_bound;
-    dtp_exposed exposure; /* of the programs that were offered */
-    int32_t *start;       /* by assignment: a decision known beforehand; scratch */
-    int64_t usage_limit;  /* of the problem outside of a search */
-    int64_t limit;        /* bytes that programs must stay within; 0 = none */
-    bool reserves;        /* what programs need beyond the problem is reserved */
-    int64_t floor;        /* a search for the smallest limit: none below this works; else 0 */
-    int64_t step_part;    /* ... of what is above it the next step is a part, 1 / step_part */
+    dtp_tensor_problem *tied;    /* the one before, once fewer instances share decisions */
+    dtp_tying_bound tying_bound; /* has_tying_bound: no plan costs less, whatever is shared */
+    bool has_tying_bound;
+    dtp_exposed exposed; /* of the programs that were offered */
+    int32_t *start;      /* by assignment: a decision known beforehand; scratch */
+    int64_t usage_limit; /* of the problem outside of a search */
+    int64_t limit;       /* bytes that programs must stay within; 0 = none */
+    bool corrections;    /* what programs need beyond the problem is reserved */
+    int64_t floor;       /* a search for the smallest limit: none below this works; else 0 */
+    int64_t step_part;   /* ... of what is above it the next step is a part, 1 / step_part */
 } tensor_state;
 
 /* What came of one solve. */
@@ -40,7 +40,7 @@ typedef struct dtp_tensor_round {
     int64_t usage;     /* as the problem counts */
     int64_t peak;      /* of the program */
     int64_t over;      /* by how much that exceeds the limit */
-    int32_t reserved;  /* nodes of the graph for which reserves were added */
+    int32_t reserved;  /* nodes of the graph for which corrections were added */
     int64_t full_cost; /* at undiscounted prices */
     double step_s;     /* of the timeline */
 } dtp_tensor_round;

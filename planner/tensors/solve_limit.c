@@ -10,8 +10,8 @@
 
 #include "planner/tensors/memory_corrections.h"
 
-/* Solves with reserves, and with a lowered limit, until a program fits; rounds of branch and bound
- * where no bound is asked for, and with a lowered limit. */
+/* Solves with corrections, and with a lowered limit, until a program fits; rounds of branch and
+ * bound where no bound is asked for, and with a lowered limit. */
 enum {
     MAX_ROUNDS = 12,
     MAX_LOWERED = 2,
@@ -40,7 +40,7 @@ static dtp_status predict(dtp_planning *p, const dtp_lower_options *options, dtp
     const bool fits = state->limit == 0 || c->predicted.peak_bytes <= state->limit;
     const dtp_status s =
         p->machine->overlap
-            ? dtp_exposed_note(&state->exposure, program, p->machine->overlap_slowdown,
+            ? dtp_exposed_note(&state->exposed, program, p->machine->overlap_slowdown,
                                fits ? c->predicted.step_time_s : (double)INFINITY, err)
             : DTP_OK;
     dtp_program_destroy(program);
@@ -65,7 +65,7 @@ dtp_status dtp_tensor__offer(dtp_planning *p, const int32_t *selection, dtp_tens
     out->full_cost = c.cost_ps;
     out->step_s = c.predicted.step_time_s;
     dtp_planning_offer(p, &c);
-    return out->over > 0 && state->reserves
+    return out->over > 0 && state->corrections
                ? dtp_memory_correction_add(state->problem, selection, &c.sharding, &options,
                                            state->limit, &out->reserved, err)
                : DTP_OK;
@@ -187,9 +187,9 @@ static dtp_status solve_lowered(dtp_planning *p, dtp_tensor_round *r, dtp_err *e
     return DTP_OK;
 }
 
-/* Rounds with reserves, those of rounds before included; a limit that was lowered too far goes half
- * way back up. *last: what came of the last one. */
-static dtp_status solve_reserved(dtp_planning *p, dtp_tensor_round *last, dtp_err *err)
+/* Rounds with corrections, those of rounds before included; a limit that was lowered too far goes
+ * half way back up. *last: what came of the last one. */
+static dtp_status solve_corrected(dtp_planning *p, dtp_tensor_round *last, dtp_err *err)
 {
     tensor_state *state = p->state;
     dtp_problem *s = state->problem->select;
@@ -200,7 +200,7 @@ static dtp_status solve_reserved(dtp_planning *p, dtp_tensor_round *last, dtp_er
     ask_no_bound(&options);
     options.iterations = state->floor > 0 ? BELOW_ITERATIONS : options.iterations;
     DTP_TRY(dtp_tensor__start_from(p, &p->best, &options.start, err));
-    state->reserves = true;
+    state->corrections = true;
     *last = (dtp_tensor_round){0};
     for (int32_t i = 0; i < MAX_ROUNDS && !fits(last) && left; i++) {
         DTP_TRY(dtp_tensor__solve_once(p, &options, false, last, err));
@@ -212,7 +212,7 @@ static dtp_status solve_reserved(dtp_planning *p, dtp_tensor_round *last, dtp_er
             s->usage_limit += (above - s->usage_limit + 1) / 2;
         }
     }
-    state->reserves = false;
+    state->corrections = false;
     return DTP_OK;
 }
 
@@ -222,12 +222,12 @@ static dtp_status descend(dtp_planning *p, dtp_err *err)
 {
     tensor_state *state = p->state;
     dtp_tensor_round r;
-    DTP_TRY(solve_reserved(p, &r, err));
+    DTP_TRY(solve_corrected(p, &r, err));
     int64_t peak = fits(&r) ? r.peak : 0;
     while (state->step_part <= LAST_STEP && peak > state->floor) {
         state->limit = peak - 1 - (peak - 1 - state->floor) / state->step_part;
         state->problem->select->usage_limit = state->limit;
-        DTP_TRY(solve_reserved(p, &r, err));
+        DTP_TRY(solve_corrected(p, &r, err));
         peak = fits(&r) ? r.peak : peak;
         state->step_part *= fits(&r) ? 1 : STEP_FACTOR;
     }
@@ -253,7 +253,7 @@ static dtp_status make_fit(dtp_planning *p, dtp_tensor_round *r, dtp_err *err)
     }
     const int64_t limit = s->usage_limit;
     s->usage_limit = state->usage_limit;
-    DTP_TRY(solve_reserved(p, r, err));
+    DTP_TRY(solve_corrected(p, r, err));
     if (!fits(r) && fits(&lowered)) {
         s->usage_limit = limit;
         *r = lowered;

@@ -216,7 +216,7 @@ static dtp_status make_matrices(ascent *a, dtp_arena *arena, dtp_err *err)
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %lld prices", (long long)n);
     }
     for (int32_t e = 0; e < s->n_edges; e++) {
-        const int64_t count = a->folded ? 1 : a->p->edge_count[e];
+        const int64_t count = a->tied ? 1 : a->p->edge_count[e];
         for (int64_t k = s->edge_first[e]; k < s->edge_first[e + 1]; k++) {
             const int64_t ps = s->edge_cost[k] / count;
             a->matrix[k] = s->edge_cost[k] < DTP_FORBIDDEN ? (float)ps : INFINITE;

@@ -20,7 +20,7 @@ typedef struct ascent_arc {
     bool ahead;   /* the other end comes later */
 } ascent_arc;
 
-/* A graph of nodes with costs and edges with matrices. The caller fills the fields up to `folded`;
+/* A graph of nodes with costs and edges with matrices. The caller fills the fields up to `tied`;
  * storage of the rest from an arena. */
 typedef struct ascent {
     const dtp_tensor_problem *p;
@@ -28,7 +28,7 @@ typedef struct ascent {
     const int32_t *assignment;      /* by node; -1: no such node */
     const dtp_unfolded_edge *edges; /* ends are nodes; .edge: of the selection problem */
     const int64_t *const *cost;     /* by node: of its strategies */
-    bool folded;                    /* matrices as they are; else divided by their counts */
+    bool tied;                      /* matrices as they are; else divided by their counts */
     int32_t *order, *rank;          /* nodes in the order of the walk; the inverse */
     int32_t *first_arc;             /* by node, and one more */
     ascent_arc *arcs;

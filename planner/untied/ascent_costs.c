@@ -96,7 +96,7 @@ static bool add_usage(const dtp_problem_interval *interval, const ascent_prices 
 static dtp_status copy_costs(const ascent *a, dtp_arena *arena, int64_t **cost, dtp_err *err)
 {
     const dtp_problem *s = a->p->select;
-    const int64_t *of = a->folded ? s->cost : a->p->unit_cost;
+    const int64_t *of = a->tied ? s->cost : a->p->unit_cost;
     for (int32_t i = 0; i < a->n; i++) {
         const size_t k = a->assignment[i] >= 0 ? (size_t)dtp_ascent__strategies(a, i) : 0;
         cost[i] = dtp_arena_alloc(arena, k, sizeof **cost);
@@ -104,7 +104,7 @@ static dtp_status copy_costs(const ascent *a, dtp_arena *arena, int64_t **cost, 
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu costs", k);
         }
         const int32_t t = i - a->p->graph->n_nodes;
-        const bool counts = a->folded || t < 0 ||
+        const bool counts = a->tied || t < 0 ||
                             (t < a->p->graph->n_tensors && dtp_tensor__survives(a->p->graph, t));
         if (k > 0 && counts) {
             memcpy(cost[i], of + s->first[a->assignment[i]], k * sizeof **cost);
@@ -124,7 +124,7 @@ static bool add_memory(const ascent *a, const ascent_prices *x, int64_t *const *
         const dtp_problem_interval interval = dtp_problem_interval_at(s, i);
         const int32_t k = dtp_problem_n_strategies(s, interval.node);
         if (interval.begin < interval.end) {
-            const int32_t owner = a->folded ? interval.node : a->p->interval_owner[i];
+            const int32_t owner = a->tied ? interval.node : a->p->interval_owner[i];
             fits = add_usage(&interval, x, k, cost[owner]);
         }
     }

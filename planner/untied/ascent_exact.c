@@ -33,7 +33,7 @@ static void load_matrix(ascent_exact *x, int32_t edge)
     const dtp_problem *s = a->p->select;
     const int64_t *m = s->edge_cost + s->edge_first[edge];
     const int64_t n = s->edge_first[edge + 1] - s->edge_first[edge];
-    const int64_t count = a->folded ? 1 : a->p->edge_count[edge];
+    const int64_t count = a->tied ? 1 : a->p->edge_count[edge];
     for (int64_t k = 0; k < n && edge != x->of; k++) {
         const int64_t ps = count > 1 ? m[k] / count : m[k];
         const double most = ps < (int64_t)MOST_EXACT ? (double)ps : MOST_EXACT;

@@ -14,7 +14,7 @@ int64_t dtp_ascent__time_of(const dtp_tensor_problem *p, int32_t node)
                                        : (x < 0 ? -1 : 0);
 }
 
-/* As a node of the problem without folding. */
+/* As a node of the problem without tying. */
 static int32_t unfolded_node(const dtp_tensor_problem *p, const dtp_tensor_variable *c)
 {
     const dtp_graph *g = p->graph;
@@ -46,7 +46,7 @@ dtp_status dtp_ascent__tied(const dtp_tensor_problem *p, bool run, const ascent_
                   .n_edges = s->n_edges,
                   .assignment = assignment,
                   .edges = edges,
-                  .folded = true};
+                  .tied = true};
     DTP_TRY(dtp_ascent__find_costs(a, prices, arena, off, fits, err));
     DTP_TRY(dtp_ascent__prepare(a, places, arena, err));
     dtp_ascent__run(a, run ? ROUNDS : 0, DTP_ASCENT_LEAST_GAIN);

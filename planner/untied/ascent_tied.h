@@ -1,4 +1,4 @@
-/* Ascent on the problem as it is folded: good multipliers for the ascent over all instances
+/* Ascent on the problem as it is tied: good multipliers for the ascent over all instances
  * (unfolded.c) and for bounds of single options (strategy_bounds.c). */
 #ifndef DTP_PLANNER_UNTIED_ASCENT_TIED_H
 #define DTP_PLANNER_UNTIED_ASCENT_TIED_H
@@ -11,7 +11,7 @@ dtp_status dtp_ascent__tied(const dtp_tensor_problem *p, bool run, const ascent_
                             dtp_arena *arena, ascent *a, int64_t *off, bool *fits,
                             dtp_err *err) DTP_MUST_CHECK;
 
-/* When a node of the problem without folding (dtp_unfolded_edge) is decided: ops at their place,
+/* When a node of the problem without tying (dtp_unfolded_edge) is decided: ops at their place,
  * tensors behind their makers. */
 int64_t dtp_ascent__time_of(const dtp_tensor_problem *p, int32_t node);
 

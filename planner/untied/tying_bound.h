@@ -1,4 +1,4 @@
-/* What folding can cost: the certificate's bound of the problem in which every instance of a
+/* What tying can cost: the certificate's bound of the problem in which every instance of a
  * repeated block decides for itself. */
 #ifndef DTP_PLANNER_UNTIED_TYING_BOUND_H
 #define DTP_PLANNER_UNTIED_TYING_BOUND_H

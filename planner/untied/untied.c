@@ -1,5 +1,5 @@
-/* A bound of the problem without folding, which is never built: dual ascent over all instances,
- * which share the matrices of the folded problem. The multipliers of an ascent on the folded
+/* A bound of the problem without tying, which is never built: dual ascent over all instances,
+ * which share the matrices of the tied problem. The multipliers of an ascent on the tied
  * problem, divided among its instances, are the start.
  */
 #include "planner/untied/ascent_exact.h"
@@ -25,14 +25,14 @@ static void fill_variables(const dtp_tensor_problem *p, int32_t *assignment, asc
     }
 }
 
-static void share_multipliers(const ascent *folded, const ascent *a)
+static void share_multipliers(const ascent *tied, const ascent *a)
 {
     for (int32_t e = 0; e < a->n_edges; e++) {
         const int32_t from = a->edges[e].edge;
         const int64_t n = a->first_phi[e + 1] - a->first_phi[e];
         const float count = (float)a->p->edge_count[from];
         for (int64_t k = 0; k < n; k++) {
-            a->phi[a->first_phi[e] + k] = folded->phi[folded->first_phi[from] + k] / count;
+            a->phi[a->first_phi[e] + k] = tied->phi[tied->first_phi[from] + k] / count;
         }
     }
 }
@@ -42,7 +42,7 @@ static dtp_status bound_unfolded(const dtp_tensor_problem *p, int32_t rounds,
                                  dtp_err *err)
 {
     const dtp_graph *g = p->graph;
-    ascent folded, a = {.p = p, .n_edges = p->n_unfolded, .edges = p->unfolded};
+    ascent tied, a = {.p = p, .n_edges = p->n_unfolded, .edges = p->unfolded};
     ascent_exact x;
     int64_t off;
     bool fits;
@@ -59,9 +59,9 @@ static dtp_status bound_unfolded(const dtp_tensor_problem *p, int32_t rounds,
     if (!fits) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_ascent__tied(p, rounds > 0, prices, arena, &folded, &off, &fits, err));
+    DTP_TRY(dtp_ascent__tied(p, rounds > 0, prices, arena, &tied, &off, &fits, err));
     DTP_TRY(dtp_ascent__prepare(&a, places, arena, err));
-    share_multipliers(&folded, &a);
+    share_multipliers(&tied, &a);
     dtp_ascent__run(&a, rounds, DTP_ASCENT_LEAST_GAIN);
     DTP_TRY(dtp_ascent__exact(&a, arena, &x, err));
     *bound = x.ok && x.bound > off ? x.bound - off : 0;

@@ -52,7 +52,7 @@ static void begin_buckets(dtp_program *p)
 }
 
 /* A view's contents are its parent's, so the parent lives at least as long. */
-static void extend_to_views(dtp_program *p)
+static void extend_to_replicas(dtp_program *p)
 {
     for (int32_t v = p->n_values - 1; v >= 0; v--) {
         dtp_value *view = &p->values[v];
@@ -89,5 +89,5 @@ void dtp_program__liveness(dtp_program *p)
             value->last = end;
         }
     }
-    extend_to_views(p);
+    extend_to_replicas(p);
 }

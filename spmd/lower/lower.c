@@ -101,12 +101,13 @@ static dtp_status find_view(const lowering *l, dtp_tensor_id t, dtp_node_id read
     dtp_steps steps;
     *out = p->tensor_value[t];
     if (!dtp_sharding_has_replicas(l->s) ||
-        dtp_layout_equal(&l->s->views[phase][t], &l->s->layouts[t])) {
+        dtp_layout_equal(&l->s->replicas[phase][t], &l->s->layouts[t])) {
         return DTP_OK;
     }
     if (l->view[t] < 0) {
         DTP_TRY(dtp_redistribute_by(p->redistributor, &p->mesh, &p->values[*out].type,
-                                    &p->values[*out].layout, &l->s->views[phase][t], &steps, err));
+                                    &p->values[*out].layout, &l->s->replicas[phase][t], &steps,
+                                    err));
         DTP_TRY(dtp_redistribute_emit(p, &steps, reader, phase, out, err));
         l->view[t] = *out;
     }
@@ -127,7 +128,7 @@ static dtp_status lower_nodes(lowering *l, dtp_err *err)
     dtp_lower_env env = {.p = l->p,
                          .graph = l->g,
                          .survives = l->survives,
-                         .views = dtp_sharding_has_replicas(l->s)};
+                         .replicas = dtp_sharding_has_replicas(l->s)};
     for (int32_t n = 0; n < l->g->n_nodes; n++) {
         const dtp_node *node = &l->g->nodes[n];
         dtp_value_id in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];

@@ -154,8 +154,8 @@ static dtp_status lower_scratch(const dtp_lower_env *outer, dtp_node_id node, sc
                          .phase = outer->scratch ? outer->phase : n->phase,
                          .depth = outer->depth + 1,
                          .since =
-                             outer->views && !outer->scratch ? outer->p->n_values : outer->since,
-                         .views = outer->views};
+                             outer->replicas && !outer->scratch ? outer->p->n_values : outer->since,
+                         .replicas = outer->replicas};
     DTP_TRY(build_graph(outer->p, &call, s, err));
     DTP_TRY(build_rules(outer->p, layouts, s, err));
     follow_renames(&outer->p->mesh, s);

@@ -17,7 +17,7 @@ typedef struct dtp_lower_env {
     dtp_value_id since;   /* first value of this phase: copies of a parameter or state made before
                              it are not read again, so that a gathered one need not live from the
                              forward to the backward pass; nor other copies by a recomputation */
-    bool views;           /* the sharding has views: an operand that is not in the layout the
+    bool replicas;        /* the sharding has replicas: an operand that is not in the layout the
                              strategy asks for is always redistributed from where it is read, and
                              strategies split one dim over several mesh dims in mesh order */
 } dtp_lower_env;

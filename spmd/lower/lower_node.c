@@ -19,7 +19,7 @@ static dtp_status layouts_of(const work *w, const dtp_strategy *strategy, dtp_no
                              dtp_err *err)
 {
     const dtp_program *p = w->env->p;
-    const bool in_mesh_order = w->env->views && !w->env->scratch;
+    const bool in_mesh_order = w->env->replicas && !w->env->scratch;
     dtp_layout in[DTP_MAX_OP_IN];
     for (int32_t i = 0; i < w->call.n_in; i++) {
         in[i] = in_mesh_order ? dtp_layout_replicated(w->call.in[i].rank, p->mesh.n_dims)
@@ -90,7 +90,7 @@ static bool may_reuse(const work *w, dtp_tensor_id t, dtp_value_id v)
     const dtp_tensor_kind kind = g->tensors[t].kind;
     const bool resident = kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE;
     const bool forgets = resident || g->nodes[cause(w)].repeats;
-    if (w->env->views) {
+    if (w->env->replicas) {
         return w->env->scratch && v >= w->env->since;
     }
     return !forgets || v >= w->env->since || v == w->env->p->tensor_value[t];

@@ -40,8 +40,8 @@ int32_t dtp_coll_source(const dtp_coll *coll, int32_t n, int32_t member)
 
 const char *dtp_copy_name(dtp_copy_kind kind)
 {
-    static const char *const names[DTP_N_MOVES] = {"pack",  "unpack",     "slice",
-                                                   "scale", "keep_first", "copy"};
+    static const char *const names[DTP_N_COPY_KINDS] = {"pack",  "unpack",     "slice",
+                                                        "scale", "keep_first", "copy"};
     return names[kind];
 }
 

@@ -104,7 +104,7 @@ typedef enum dtp_copy_kind {
     DTP_COPY_KEEP_FIRST,
     /* tensor -> tensor: plain copy */
     DTP_COPY_WHOLE,
-    DTP_N_MOVES
+    DTP_N_COPY_KINDS
 } dtp_copy_kind;
 
 /* "pack", "unpack", ... */

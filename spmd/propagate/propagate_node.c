@@ -28,7 +28,7 @@ typedef struct known_move {
 /* Moves of one tensor. */
 typedef struct known_moves {
     int32_t n, capacity, bucket[BUCKETS];
-    known_move *moves;
+    known_move *redistributions;
 } known_moves;
 
 /* What a candidate takes. Compared field by field, smaller is better. */
@@ -152,14 +152,14 @@ static dtp_status look_up(search *s, known_moves *k, bool output, int32_t i,
                           const dtp_layout *other, dtp_redistribution_price *out, dtp_err *err)
 {
     const uint64_t h = dtp_hash_bytes(DTP_HASH_SEED, other, sizeof *other) % BUCKETS;
-    for (int32_t at = k->bucket[h] - 1; at >= 0; at = k->moves[at].next) {
-        if (dtp_layout_equal(&k->moves[at].to, other)) {
-            *out = k->moves[at].price;
+    for (int32_t at = k->bucket[h] - 1; at >= 0; at = k->redistributions[at].next) {
+        if (dtp_layout_equal(&k->redistributions[at].to, other)) {
+            *out = k->redistributions[at].price;
             return DTP_OK;
         }
     }
-    DTP_TRY(
-        dtp_arena_grow(s->arena, &k->moves, k->n, k->n + 1, &k->capacity, sizeof *k->moves, err));
+    DTP_TRY(dtp_arena_grow(s->arena, &k->redistributions, k->n, k->n + 1, &k->capacity,
+                           sizeof *k->redistributions, err));
     if (output) {
         const dtp_layout target = output_target(s->d, i, other);
         DTP_TRY(dtp_propagate__move(s->d->options, s->d->mesh, &s->d->call->out[i], other, &target,
@@ -167,7 +167,7 @@ static dtp_status look_up(search *s, known_moves *k, bool output, int32_t i,
     } else {
         DTP_TRY(price_there_and_back(s, i, other, out, err));
     }
-    k->moves[k->n] = (known_move){.to = *other, .price = *out, .next = k->bucket[h] - 1};
+    k->redistributions[k->n] = (known_move){.to = *other, .price = *out, .next = k->bucket[h] - 1};
     k->bucket[h] = ++k->n;
     return DTP_OK;
 }
@@ -179,7 +179,7 @@ static void add_to_score(score *total, const dtp_redistribution_price *p)
     total->locals += p->locals;
 }
 
-/* The same tensor read twice in one layout moves once. */
+/* The same tensor read twice in one layout redistributions once. */
 static bool moved_before(const search *s, const dtp_node_layouts *l, int32_t i)
 {
     for (int32_t j = 0; j < i; j++) {
@@ -204,8 +204,8 @@ static bool is_asked(const dtp_operand *operand, const dtp_layout *to)
     return operand->pinned != NULL;
 }
 
-static dtp_status price_moves(search *s, const dtp_node_layouts *l, score *out, bool *possible,
-                              dtp_err *err)
+static dtp_status price_redistributions(search *s, const dtp_node_layouts *l, score *out,
+                                        bool *possible, dtp_err *err)
 {
     const dtp_decision *d = s->d;
     dtp_redistribution_price p;
@@ -257,7 +257,7 @@ static int compare_counts(int32_t a, int32_t b)
     return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/* Negative when a is better. PyTorch looks at cost, then prefers what moves nothing. */
+/* Negative when a is better. PyTorch looks at cost, then prefers what redistributions nothing. */
 static int compare(const search *s, const score *a, const score *b)
 {
     int c = compare_costs(a->cost, b->cost);
@@ -296,7 +296,7 @@ static dtp_status rate(search *s, const dtp_strategy *strategy, const score *bou
     if (!*possible) {
         return DTP_OK;
     }
-    DTP_TRY(price_moves(s, l, out, possible, err));
+    DTP_TRY(price_redistributions(s, l, out, possible, err));
     out->elems = *possible ? local_elems(s, l) : 0;
     if (!*possible || l->internal == 0 || (bound != NULL && compare(s, out, bound) >= 0)) {
         return DTP_OK;
@@ -465,8 +465,8 @@ static dtp_status find(search *s, dtp_err *err)
     return combinations <= MAX_COMBINATIONS ? try_all(s, err) : try_many(s, err);
 }
 
-/* In strict mode a strategy that moves nothing is taken even if a move would be cheaper; when there
- * is none, the error tells what the cheapest one would move. */
+/* In strict mode a strategy that redistributions nothing is taken even if a move would be cheaper;
+ * when there is none, the error tells what the cheapest one would move. */
 static dtp_status choose(search *s, dtp_err *err)
 {
     dtp_layout in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];

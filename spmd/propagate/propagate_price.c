@@ -1,4 +1,5 @@
-/* Prices for the choice of a strategy: moves of operands, and the collectives inside an op. */
+/* Prices for the choice of a strategy: redistributions of operands, and the collectives inside an
+ * op. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* Walks the nodes as the lowering does, with the copies that earlier moves left behind. */
+/* Walks the nodes as the lowering does, with the copies that earlier redistributions left
+ * behind. */
 #include "spmd/propagate/redistributions.h"
 
 #include <string.h>
@@ -105,9 +106,9 @@ static bool is_repeated(const dtp_node *node, const dtp_node_layouts *l, int32_t
     return false;
 }
 
-/* With views: the copy that the phase reads, once, and from there to the operand. */
-static dtp_status visit_view(walk *w, dtp_node_id id, int32_t i, const dtp_node_layouts *l,
-                             dtp_err *err)
+/* With replicas: the copy that the phase reads, once, and from there to the operand. */
+static dtp_status visit_replica(walk *w, dtp_node_id id, int32_t i, const dtp_node_layouts *l,
+                                dtp_err *err)
 {
     const dtp_node *node = &w->g->nodes[id];
     const dtp_tensor_id t = node->in[i];
@@ -115,7 +116,7 @@ static dtp_status visit_view(walk *w, dtp_node_id id, int32_t i, const dtp_node_
                           .operand = i,
                           .tensor = t,
                           .from = w->s->layouts[t],
-                          .to = w->s->views[node->phase][t]};
+                          .to = w->s->replicas[node->phase][t]};
     DTP_TRY(add_move(w, move, err));
     move.from = move.to;
     move.to = l->in[i];
@@ -130,7 +131,7 @@ static dtp_status visit_operands(walk *w, dtp_node_id id, const dtp_layout *from
     const dtp_node *node = &w->g->nodes[id];
     for (int32_t i = 0; i < node->n_in; i++) {
         if (dtp_sharding_has_replicas(w->s)) {
-            DTP_TRY(visit_view(w, id, i, l, err));
+            DTP_TRY(visit_replica(w, id, i, l, err));
             continue;
         }
         const dtp_copy_info move = {
@@ -181,7 +182,7 @@ static void mark_read(walk *w)
     }
 }
 
-/* Copies of parameters and states are not kept from one phase to the next; with views, no copies
+/* Copies of parameters and states are not kept from one phase to the next; with replicas, no copies
  * are: what remains is the tensor as it is kept. */
 static void forget_copies(walk *w)
 {
@@ -237,8 +238,8 @@ dtp_status dtp_redistributions_find(const dtp_graph *g, const dtp_sharding *s,
     return status;
 }
 
-void dtp_redistributions_free(dtp_redistributions *moves)
+void dtp_redistributions_free(dtp_redistributions *redistributions)
 {
-    dtp_arena_destroy(moves->arena);
-    *moves = (dtp_redistributions){0};
+    dtp_arena_destroy(redistributions->arena);
+    *redistributions = (dtp_redistributions){0};
 }

@@ -26,6 +26,6 @@ typedef struct dtp_redistributions {
 dtp_status dtp_redistributions_find(const dtp_graph *g, const dtp_sharding *s,
                                     const dtp_redistributor *r, dtp_redistributions *out,
                                     dtp_err *err) DTP_MUST_CHECK;
-void dtp_redistributions_free(dtp_redistributions *moves);
+void dtp_redistributions_free(dtp_redistributions *redistributions);
 
 #endif

@@ -195,7 +195,7 @@ dtp_status dtp_redistribute__check_pair(const dtp_ttype *type, const dtp_layout 
 
 /* The common case: partial values of one reduction become replicated and nothing else changes.
  * Under the default price no other path is cheaper than one all-reduce: scattering and gathering on
- * the way moves as many bytes in more steps. */
+ * the way redistributions as many bytes in more steps. */
 static bool is_all_reduce(const dtp_redistribution *r, dtp_step *out)
 {
     *out = (dtp_step){.kind = DTP_STEP_ALL_REDUCE, .after = *r->to};

@@ -94,13 +94,14 @@ dtp_status dtp_listed_steps(const dtp_mesh *mesh, const dtp_plan_redistribution 
 /* ---- looking up ---------------------------------------------------------------------------------
  */
 
-static const dtp_plan_redistribution *find(int32_t n, const dtp_plan_redistribution *moves,
+static const dtp_plan_redistribution *find(int32_t n,
+                                           const dtp_plan_redistribution *redistributions,
                                            const dtp_ttype *type, const dtp_layout *from,
                                            const dtp_layout *to)
 {
     for (int32_t i = 0; i < n; i++) {
-        if (dtp_plan_redistribution_is(&moves[i], type, from, to)) {
-            return &moves[i];
+        if (dtp_plan_redistribution_is(&redistributions[i], type, from, to)) {
+            return &redistributions[i];
         }
     }
     return NULL;
@@ -111,7 +112,7 @@ static dtp_status plan_listed(void *user, const dtp_mesh *mesh, const dtp_ttype 
                               dtp_err *err)
 {
     const dtp_listed_redistributions *listed = user;
-    const dtp_plan_redistribution *move = find(listed->n, listed->moves, type, from, to);
+    const dtp_plan_redistribution *move = find(listed->n, listed->redistributions, type, from, to);
     return move != NULL ? dtp_listed_steps(mesh, move, out, err)
                         : dtp_redistribute_by(NULL, mesh, type, from, to, out, err);
 }
@@ -139,7 +140,8 @@ static dtp_status make_room(dtp_redistribution_recorder *r, dtp_err *err)
         return DTP_FAIL(err, DTP_RANGE, "more than %d redistributions with steps of their own",
                         DTP_PLAN_MAX_MOVES);
     }
-    return dtp_arena_grow(r->arena, &r->moves, r->n, r->n + 1, &r->cap, sizeof *r->moves, err);
+    return dtp_arena_grow(r->arena, &r->redistributions, r->n, r->n + 1, &r->cap,
+                          sizeof *r->redistributions, err);
 }
 
 static dtp_status note(dtp_redistribution_recorder *r, const dtp_ttype *type,
@@ -153,7 +155,7 @@ static dtp_status note(dtp_redistribution_recorder *r, const dtp_ttype *type,
     for (int32_t i = 0; i < steps->n; i++) {
         after[i] = steps->steps[i].after;
     }
-    dtp_plan_redistribution *move = &r->moves[r->n++];
+    dtp_plan_redistribution *move = &r->redistributions[r->n++];
     *move = (dtp_plan_redistribution){
         .type = *type, .from = *from, .n_steps = steps->n, .after = after};
     for (int32_t i = 0; i < type->rank; i++) {
@@ -169,7 +171,7 @@ static dtp_status plan_noted(void *user, const dtp_mesh *mesh, const dtp_ttype *
     dtp_redistribution_recorder *r = user;
     dtp_steps usual;
     DTP_TRY(dtp_redistribute_by(r->inner, mesh, type, from, to, out, err));
-    if (find(r->n, r->moves, type, from, to) != NULL) {
+    if (find(r->n, r->redistributions, type, from, to) != NULL) {
         return DTP_OK;
     }
     DTP_TRY(dtp_redistribute_by(NULL, mesh, type, from, to, &usual, err));

@@ -14,11 +14,11 @@
 dtp_status dtp_listed_steps(const dtp_mesh *mesh, const dtp_plan_redistribution *move,
                             dtp_steps *out, dtp_err *err) DTP_MUST_CHECK;
 
-/* Looks among moves first; what is not there goes to the search with the default price. Borrows
- * everything. */
+/* Looks among redistributions first; what is not there goes to the search with the default price.
+ * Borrows everything. */
 typedef struct dtp_listed_redistributions {
     int32_t n;
-    const dtp_plan_redistribution *moves;
+    const dtp_plan_redistribution *redistributions;
 } dtp_listed_redistributions;
 
 dtp_redistributor dtp_listed_redistributor(dtp_listed_redistributions *listed);
@@ -30,7 +30,7 @@ typedef struct dtp_redistribution_recorder {
     const dtp_redistributor *inner;
     dtp_arena *arena;
     int32_t n, cap;
-    dtp_plan_redistribution *moves;
+    dtp_plan_redistribution *redistributions;
 } dtp_redistribution_recorder;
 
 dtp_redistributor dtp_recording_redistributor(dtp_redistribution_recorder *recorder);

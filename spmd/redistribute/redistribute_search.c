@@ -433,7 +433,7 @@ static void expand_replicated(search *s, const state *at)
     }
 }
 
-/* Gathers the innermost splits of every axis, or moves them to another axis. */
+/* Gathers the innermost splits of every axis, or redistributions them to another axis. */
 static void expand_shards(search *s, const state *at)
 {
     for (int32_t axis = 0; axis < s->r->type->rank; axis++) {

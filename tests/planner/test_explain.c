@@ -105,7 +105,7 @@ static int32_t check_tensor(const dtp_graph *g, const dtp_plan *plan, dtp_tensor
     if (dtp_explain(&request, arena, &x, &err) != DTP_OK) {
         fail_msg("%s: %s", g->tensors[t].name, err.msg);
     }
-    assert_true((x.n_left_out > 0) == (plan->option_bounds.n > 0));
+    assert_true((x.n_left_out > 0) == (plan->strategy_bounds.n > 0));
     for (int32_t i = 0; i < x.n && i < most && !x.node; i++) {
         const dtp_alternative *a = &x.alternatives[i];
         if (!a->priced) {
@@ -227,9 +227,9 @@ static void add_bounds(const dtp_graph *g, dtp_plan *plan)
     assert_int_equal(
         dtp_memory_multipliers(p->select, PRICE_ROUNDS, plan->arena, &n, &prices, NULL), DTP_OK);
     assert_int_equal(dtp_plan_bounds_find(p, &plan->sharding, n, prices, plan->arena,
-                                          &plan->option_bounds, NULL),
+                                          &plan->strategy_bounds, NULL),
                      DTP_OK);
-    assert_int_equal(plan->option_bounds.n, p->n_variables);
+    assert_int_equal(plan->strategy_bounds.n, p->n_variables);
     dtp_tensor_problem_destroy(p);
 }
 
@@ -303,7 +303,7 @@ static void test_explain__bounds_of_another_problem(void **state)
     assert_int_equal(dtp_explain(&request, arena, &usual, NULL), DTP_OK);
     for (int what = 0; what < 4; what++) {
         add_bounds(g, r.plan);
-        dtp_plan_strategy_bounds *b = &r.plan->option_bounds;
+        dtp_plan_strategy_bounds *b = &r.plan->strategy_bounds;
         for (int32_t k = 0; k < b->first[b->n]; k++) {
             b->above[k] = DTP_PLAN_MOST_ABOVE;
         }

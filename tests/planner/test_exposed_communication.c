@@ -344,11 +344,11 @@ static void test_exposure__places_of_the_fastest_stay(void **state)
 /* The place of an unfolded edge, also by its ends where one of them is a view. */
 static int32_t place_at(const dtp_tensor_problem *p, const dtp_unfolded_edge *u)
 {
-    const int32_t views = p->graph->n_nodes + p->graph->n_tensors;
+    const int32_t replicas = p->graph->n_nodes + p->graph->n_tensors;
     const int32_t place = 3 * u->tensor + (int32_t)u->phase;
     assert_true(u->tensor >= 0 && u->tensor < p->graph->n_tensors);
-    assert_true(u->a < views || u->a - views == place);
-    assert_true(u->b < views || u->b - views == place);
+    assert_true(u->a < replicas || u->a - replicas == place);
+    assert_true(u->b < replicas || u->b - replicas == place);
     return place;
 }
 
@@ -410,7 +410,7 @@ static void check_share(const dtp_tensor_problem *p, const fixture *f, const int
     assert_true(forbidden > 0 && priced > 0);
 }
 
-/* Edges of a folded problem, whose prices go from the share of everything to that of each. */
+/* Edges of a tied problem, whose prices go from the share of everything to that of each. */
 static void test_exposure__prices_go_from_all_to_each(void **state)
 {
     (void)state;

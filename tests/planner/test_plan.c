@@ -121,7 +121,7 @@ static void assert_same_decision(const dtp_plan *a, const dtp_plan *b)
     assert_int_equal(dtp_sharding_has_replicas(x), dtp_sharding_has_replicas(y));
     for (int phase = 0; phase < 3 && dtp_sharding_has_replicas(x); phase++) {
         for (int32_t t = 0; t < x->n_tensors; t++) {
-            assert_true(dtp_layout_equal(&x->views[phase][t], &y->views[phase][t]));
+            assert_true(dtp_layout_equal(&x->replicas[phase][t], &y->replicas[phase][t]));
         }
     }
     for (int32_t n = 0; n < x->n_nodes; n++) {
@@ -158,7 +158,7 @@ static void test_plan__round_trips_in_both_modes(void **state)
     }
 }
 
-/* Views that differ from the tensors in some phases, and views that do not. */
+/* Views that differ from the tensors in some phases, and replicas that do not. */
 static void test_plan__views_round_trip(void **state)
 {
     (void)state;
@@ -168,7 +168,8 @@ static void test_plan__views_round_trip(void **state)
         dtp_sharding *s = &plan->sharding;
         assert_int_equal(dtp_sharding_add_replicas(s, plan->arena, NULL), DTP_OK);
         for (int32_t t = 0; t < g->n_tensors && changed == 1; t++) {
-            s->views[t % 3][t] = dtp_layout_replicated(g->tensors[t].type.rank, plan->mesh.n_dims);
+            s->replicas[t % 3][t] =
+                dtp_layout_replicated(g->tensors[t].type.rank, plan->mesh.n_dims);
         }
         char *text = write_ok(plan, g);
         dtp_plan *again = read_ok(text, g);
@@ -252,7 +253,8 @@ static void check_edit(const dtp_graph *g, const char *text, const edit *e)
     dtp_strbuf_free(&b);
 }
 
-/* ---- settings ----------------------------------------------------------------------------------
+/* ---- implementations
+ * ----------------------------------------------------------------------------------
  */
 
 /* The first node of an op from `from` on. */
@@ -272,27 +274,28 @@ static int64_t context_of(const dtp_graph *g, dtp_node_id n)
     return dtp_call_int(&call, "context");
 }
 
-/* A plan keeps its settings, a graph with them differs in these attributes alone. */
+/* A plan keeps its implementations, a graph with them differs in these attributes alone. */
 static void test_plan__settings_are_kept(void **state)
 {
     (void)state;
     dtp_graph *g = read_model("gpt_bytes.json"), *set = NULL;
     dtp_plan *plan = make_plan(g, "x:2", "batch:x", false);
     const dtp_node_id a = find_op(g, "attention", 0), b = find_op(g, "attention", a + 1);
-    dtp_implementation settings[] = {{a, "context", 1}, {b, "context", 0}};
-    plan->n_settings = 2;
-    plan->settings = settings;
+    dtp_implementation implementations[] = {{a, "context", 1}, {b, "context", 0}};
+    plan->n_implementations = 2;
+    plan->implementations = implementations;
     plan->redistribution = DTP_REDISTRIBUTION_TORCH;
     char *text = write_ok(plan, g);
     dtp_plan *again = read_ok(text, g);
     assert_int_equal(again->redistribution, DTP_REDISTRIBUTION_TORCH);
-    assert_int_equal(again->n_settings, 2);
+    assert_int_equal(again->n_implementations, 2);
     for (int32_t i = 0; i < 2; i++) {
-        assert_int_equal(again->settings[i].node, settings[i].node);
-        assert_string_equal(again->settings[i].key, settings[i].key);
-        assert_int_equal(again->settings[i].value, settings[i].value);
+        assert_int_equal(again->implementations[i].node, implementations[i].node);
+        assert_string_equal(again->implementations[i].key, implementations[i].key);
+        assert_int_equal(again->implementations[i].value, implementations[i].value);
     }
-    assert_int_equal(dtp_graph_with_implementations(g, 2, again->settings, &set, NULL), DTP_OK);
+    assert_int_equal(dtp_graph_with_implementations(g, 2, again->implementations, &set, NULL),
+                     DTP_OK);
     assert_int_equal(dtp_graph_check(set, NULL), DTP_OK);
     assert_int_equal(context_of(set, a), 1);
     assert_int_equal(context_of(set, b), 0);
@@ -472,17 +475,17 @@ static void test_plan__option_bounds(void **state)
     dtp_plan *plan = make_plan(g, "x:2;y:2", "batch:x;hidden:y", false);
     int32_t first[] = {0, 2, 3}, above[] = {0, 7, 1000000};
     plan->objective = DTP_OBJECTIVE_TIME;
-    plan->option_bounds = (dtp_plan_strategy_bounds){.n = 2,
-                                                     .runs = 1,
-                                                     .options_hash = 0xabcdef,
-                                                     .cost_ps = 125,
-                                                     .base_ps = 119,
-                                                     .unit_ps = 2,
-                                                     .first = first,
-                                                     .above = above};
+    plan->strategy_bounds = (dtp_plan_strategy_bounds){.n = 2,
+                                                       .runs = 1,
+                                                       .options_hash = 0xabcdef,
+                                                       .cost_ps = 125,
+                                                       .base_ps = 119,
+                                                       .unit_ps = 2,
+                                                       .first = first,
+                                                       .above = above};
     char *text = write_ok(plan, g);
     dtp_plan *again = read_ok(text, g);
-    const dtp_plan_strategy_bounds *b = &again->option_bounds;
+    const dtp_plan_strategy_bounds *b = &again->strategy_bounds;
     assert_true(b->n == 2 && b->runs == 1 && b->options_hash == 0xabcdef);
     assert_true(b->cost_ps == 125 && b->base_ps == 119 && b->unit_ps == 2);
     assert_memory_equal(b->first, first, sizeof first);

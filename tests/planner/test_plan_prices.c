@@ -126,13 +126,13 @@ static int64_t check_plan(const tensor_fixture *f, const dtp_plan_request *reque
         const dtp_certificate *c = &plan->certificate;
         dtp_plan *again = read_again(f, plan);
         print_message("%s on %s: cost %" PRId64 ", bound %" PRId64 ", %d redistributions listed\n",
-                      plan->model, plan->machine, c->cost, c->bound, plan->n_moves);
+                      plan->model, plan->machine, c->cost, c->bound, plan->n_redistributions);
         assert_true(c->bound > 0 && c->bound <= c->cost);
         assert_true(c->status != DTP_CERT_OPTIMAL || c->bound == c->cost);
         check_again(f, plan, again);
         dtp_plan_destroy(again);
         peak = plan->predicted.peak_bytes;
-        *listed += plan->n_moves;
+        *listed += plan->n_redistributions;
     }
     dtp_plan_result_free(&r);
     return peak;
@@ -214,7 +214,7 @@ static void test_plan_prices__explained_at_the_price_of_its_own_steps(void **sta
         tensor_fixture_create(&elsewhere, &other);
         request.mesh = &f.pricer.mesh;
         assert_int_equal(dtp_plan_tensor(f.model, f.machine, &request, &r, NULL), DTP_OK);
-        assert_true(r.plan != NULL && r.plan->n_moves > 0);
+        assert_true(r.plan != NULL && r.plan->n_redistributions > 0);
         assert_int_equal(check_explained(&f, r.plan, f.machine, true), 0);
         more += check_explained(&f, r.plan, other.machine, false);
         dtp_plan_result_free(&r);

@@ -76,7 +76,7 @@ static void check_file(const dtp_graph *g, const dtp_plan *p)
     assert_int_equal(dtp_sharding_predict(g, &pricer, &again->sharding, &lowering.options,
                                           &predicted, &cost, NULL),
                      DTP_OK);
-    assert_int_equal(again->n_moves, p->n_moves);
+    assert_int_equal(again->n_redistributions, p->n_redistributions);
     assert_int_equal(cost, p->certificate.cost);
     assert_true(predicted.step_time_s <= p->predicted.step_time_s &&
                 predicted.step_time_s >= p->predicted.step_time_s);
@@ -305,7 +305,7 @@ static void test_plan_tensor__same_input_same_plan(void **state)
     dtp_graph_destroy(g);
 }
 
-/* ---- folding -----------------------------------------------------------------------------------
+/* ---- tying -----------------------------------------------------------------------------------
  */
 
 /* The least sum of prices when every instance decides for itself, as far as it is found. */
@@ -371,24 +371,24 @@ static void test_plan_tensor__layers_in_two_runs(void **state)
     check_plan(g, &request, r.plan);
     assert_string_equal(c->solver, "select, folded in 2 runs");
     assert_true(c->has_unfolded && c->unfolded_bound <= c->bound && c->bound <= c->least_cost);
-    request.fold_bound = false;
-    dtp_plan_result folded = fixture_plan(g, cluster, &request);
-    assert_string_equal(folded.plan->certificate.solver, "select, folded");
-    assert_true(c->least_cost < folded.plan->certificate.least_cost);
-    assert_true(c->least_cost < folded.plan->certificate.bound);
+    request.tying_bound = false;
+    dtp_plan_result tied = fixture_plan(g, cluster, &request);
+    assert_string_equal(tied.plan->certificate.solver, "select, folded");
+    assert_true(c->least_cost < tied.plan->certificate.least_cost);
+    assert_true(c->least_cost < tied.plan->certificate.bound);
     /* A longer timeline is outweighed by the sum of prices (planner/planning.c). */
     const double least = (double)c->least_cost;
-    const double saved = ((double)folded.plan->certificate.cost - least) / least;
+    const double saved = ((double)tied.plan->certificate.cost - least) / least;
     assert_true(r.plan->predicted.step_time_s <=
-                folded.plan->predicted.step_time_s * (1.0 + 2.0 * saved));
-    dtp_plan_result_free(&folded);
+                tied.plan->predicted.step_time_s * (1.0 + 2.0 * saved));
+    dtp_plan_result_free(&tied);
     dtp_plan_result_free(&r);
     dtp_machine_destroy(cluster);
     dtp_graph_destroy(g);
 }
 
-/* Without folding the whole problem is solved: its bound is the optimum, and what it finds is not
- * worse than the folded plan. */
+/* Without tying the whole problem is solved: its bound is the optimum, and what it finds is not
+ * worse than the tied plan. */
 static void test_plan_tensor__unfolded(void **state)
 {
     (void)state;
@@ -396,7 +396,7 @@ static void test_plan_tensor__unfolded(void **state)
     const dtp_mesh mesh = fixture_mesh("x:4");
     dtp_plan_request request = dtp_plan_request_init();
     request.mesh = &mesh;
-    dtp_plan_result folded = fixture_plan(g, a100, &request);
+    dtp_plan_result tied = fixture_plan(g, a100, &request);
     dtp_solve_result apart = solve_unfolded(g, &request);
     request.unfold = true;
     dtp_plan_result r = fixture_plan(g, a100, &request);
@@ -407,15 +407,15 @@ static void test_plan_tensor__unfolded(void **state)
     assert_int_equal(apart.status, DTP_CERT_OPTIMAL);
     assert_int_equal(c->bound, apart.value.cost);
     assert_int_equal(c->least_cost, apart.value.cost);
-    assert_true(c->least_cost < folded.plan->certificate.least_cost);
-    assert_true(r.plan->predicted.step_time_s <= folded.plan->predicted.step_time_s);
+    assert_true(c->least_cost < tied.plan->certificate.least_cost);
+    assert_true(r.plan->predicted.step_time_s <= tied.plan->predicted.step_time_s);
     dtp_solve_result_free(&apart);
-    dtp_plan_result_free(&folded);
+    dtp_plan_result_free(&tied);
     dtp_plan_result_free(&r);
     dtp_graph_destroy(g);
 }
 
-/* Nothing is said where nothing was folded, where it was not asked for, and in bytes. */
+/* Nothing is said where nothing was tied, where it was not asked for, and in bytes. */
 static void test_plan_tensor__says_nothing_where_folding_costs_nothing(void **state)
 {
     (void)state;
@@ -431,11 +431,11 @@ static void test_plan_tensor__says_nothing_where_folding_costs_nothing(void **st
     assert_false(r.plan->certificate.has_unfolded);
     dtp_plan_result_free(&r);
     request.objective = DTP_OBJECTIVE_TIME;
-    request.fold_bound = false;
+    request.tying_bound = false;
     r = fixture_plan(g, a100, &request);
     assert_false(r.plan->certificate.has_unfolded);
     dtp_plan_result_free(&r);
-    request.fold_bound = true;
+    request.tying_bound = true;
     request.mesh = NULL;
     request.devices = 4;
     r = fixture_plan(g, a100, &request);

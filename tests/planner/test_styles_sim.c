@@ -217,8 +217,8 @@ static dtp_plan *plan(const style_case *c, const dtp_graph *g, dtp_arena *arena,
     }
     s = s == DTP_OK ? dtp_styles_pins(g, &mesh, &styles, &request.n_pins, &pins, &err) : s;
     assert_in_range(request.n_pins, 0, 240);
-    request.n_settings = styles.n_settings;
-    request.settings = styles.settings;
+    request.n_implementations = styles.n_implementations;
+    request.implementations = styles.implementations;
     for (int32_t i = 0; i < request.n_pins && s == DTP_OK; i++) {
         all[i] = pins[i];
     }
@@ -459,8 +459,9 @@ static void check_context(const context_case *x, const dtp_graph *g, const dtp_p
 {
     dtp_graph *set = NULL;
     dtp_program *program = NULL;
-    assert_int_equal(dtp_graph_with_implementations(g, p->n_settings, p->settings, &set, NULL),
-                     DTP_OK);
+    assert_int_equal(
+        dtp_graph_with_implementations(g, p->n_implementations, p->implementations, &set, NULL),
+        DTP_OK);
     assert_int_equal(dtp_lower(set, &p->sharding, NULL, &program, NULL), DTP_OK);
     for (int k = 0; k < DTP_N_COLLS; k++) {
         assert_int_equal(count_inside(set, program, DTP_FORWARD, k), layers * x->forward.of[k]);
@@ -491,7 +492,7 @@ static void test_styles_sim__context_ring_and_gather(void **state)
         dtp_graph *g = read_model(&c);
         dtp_plan *p = plan(&c, g, arena, false, false);
         print_message("%s\n", c.id);
-        assert_int_equal(p->n_settings, i < 2 ? 4 : 0);
+        assert_int_equal(p->n_implementations, i < 2 ? 4 : 0);
         check_context(&cases[i], g, p, 2);
         dtp_plan_destroy(p);
         dtp_graph_destroy(g);

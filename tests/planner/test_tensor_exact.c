@@ -38,19 +38,19 @@ static void check_certificate(const tensor_fixture *f, int64_t optimum)
     dtp_plan_result_free(&r);
 }
 
-static void check_optimum(const tensor_case *c, bool fold)
+static void check_optimum(const tensor_case *c, bool tie)
 {
     tensor_fixture f;
     int64_t cells;
     dtp_tensor_options options = dtp_tensor_options_init();
-    options.runs = fold ? 1 : 0;
+    options.runs = tie ? 1 : 0;
     tensor_fixture_create(c, &f);
     dtp_tensor_problem *p = tensor_fixture_problem(&f, &options);
     const int64_t want = elimination_optimum(p->select, &cells);
     print_message("%s on %s%s: %d choices, %" PRId64 " cells, %" PRId64 " ps\n", f.graph->name,
-                  c->mesh, fold ? ", folded" : "", p->n_variables, cells, want);
+                  c->mesh, tie ? ", folded" : "", p->n_variables, cells, want);
     assert_int_equal(tensor_optimum(p->select), want);
-    if (fold) {
+    if (tie) {
         check_certificate(&f, want);
     }
     dtp_tensor_problem_destroy(p);

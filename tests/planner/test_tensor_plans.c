@@ -161,8 +161,8 @@ static dtp_plan *list_steps(const tensor_fixture *f, const dtp_tensor_problem *p
     assert_int_equal(dtp_tensor_sharding(p, selection, plan->arena, &plan->sharding, NULL), DTP_OK);
     dtp_status s =
         dtp_additive_cost(f->graph, &f->pricer, &plan->sharding, &recording, &cost, &err);
-    plan->n_moves = recorder.n;
-    plan->moves = recorder.moves;
+    plan->n_redistributions = recorder.n;
+    plan->redistributions = recorder.redistributions;
     s = s == DTP_OK ? dtp_plan_write(plan, f->graph, false, &text, &err) : s;
     s = s == DTP_OK ? dtp_plan_read("plan", text, strlen(text), f->graph, &again, &err) : s;
     if (s != DTP_OK) {
@@ -212,7 +212,7 @@ static void test_tensor_plans__listed_steps(void **state)
             if (tensor_random_selection(p, &seed, selection)) {
                 dtp_plan *plan = list_steps(&f, p, selection, &odd);
                 others += check_steps(&f, plan, &odd, cases[i].mesh) ? 1 : 0;
-                listed += plan->n_moves;
+                listed += plan->n_redistributions;
                 plans++;
                 dtp_plan_destroy(plan);
             }

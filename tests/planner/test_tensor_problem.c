@@ -1,5 +1,5 @@
 /* The problem of tensor mode against what it stands for: the price of every selection is that of
- * the plainly lowered program, no program needs less memory than the problem says, and folded
+ * the plainly lowered program, no program needs less memory than the problem says, and tied
  * decisions cost what they cost unfolded. */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -68,8 +68,8 @@ typedef struct tally {
     double memory; /* sum of problem's peak / program's peak */
 } tally;
 
-/* With reserves the problem says of a selection at least what its program needs, and without them
- * again what it said before. */
+/* With corrections the problem says of a selection at least what its program needs, and without
+ * them again what it said before. */
 static void check_reserves(dtp_tensor_problem *p, const int32_t *selection, const dtp_sharding *s,
                            const dtp_lower_options *options, const dtp_program *program)
 {
@@ -133,13 +133,13 @@ static void check_selection(const tensor_fixture *f, dtp_tensor_problem *p,
     dtp_arena_destroy(arena);
 }
 
-static void check_case(const tensor_case *c, bool fold)
+static void check_case(const tensor_case *c, bool tie)
 {
     tensor_fixture f;
     dtp_tensor_options options = dtp_tensor_options_init();
     tally t = {0};
     uint64_t seed = 7;
-    options.runs = fold ? 1 : 0;
+    options.runs = tie ? 1 : 0;
     tensor_fixture_create(c, &f);
     dtp_tensor_problem *p = tensor_fixture_problem(&f, &options);
     int32_t *selection = calloc((size_t)p->n_variables, sizeof *selection);
@@ -152,7 +152,7 @@ static void check_case(const tensor_case *c, bool fold)
         }
     }
     print_message("%.20s on %s%s%s, %d microbatches: %d selections, peak %.3f of the program's\n",
-                  c->model, c->mesh, fold ? ", folded" : "", c->remat ? ", recomputed" : "",
+                  c->model, c->mesh, tie ? ", folded" : "", c->remat ? ", recomputed" : "",
                   c->microbatches, t.tried, t.memory / t.tried);
     assert_true(t.tried > PER_CASE / 2);
     free(selection);
@@ -170,7 +170,7 @@ static void test_tensor_problem__selections_cost_what_their_programs_cost(void *
     check_case(&(tensor_case){.model = RELABEL, .mesh = "x:2;y:2", .dims = NULL}, false);
 }
 
-/* A folded selection, instance by instance. */
+/* A tied selection, instance by instance. */
 static void check_folded(const tensor_case *c)
 {
     tensor_fixture f;
@@ -178,22 +178,22 @@ static void check_folded(const tensor_case *c)
     int32_t checked = 0;
     tensor_fixture_create(c, &f);
     dtp_tensor_options options = dtp_tensor_options_init();
-    dtp_tensor_problem *folded = tensor_fixture_problem(&f, &options);
+    dtp_tensor_problem *tied = tensor_fixture_problem(&f, &options);
     options.runs = 0;
     dtp_tensor_problem *plain = tensor_fixture_problem(&f, &options);
-    int32_t *a = calloc((size_t)folded->n_variables, sizeof *a);
+    int32_t *a = calloc((size_t)tied->n_variables, sizeof *a);
     int32_t *b = calloc((size_t)plain->n_variables, sizeof *b);
-    assert_true(a != NULL && b != NULL && folded->n_variables < plain->n_variables);
+    assert_true(a != NULL && b != NULL && tied->n_variables < plain->n_variables);
     for (int32_t k = 0; k < PER_CASE; k++) {
         dtp_problem_value x, y;
         dtp_sharding s;
         bool found;
         dtp_arena *arena = dtp_arena_create();
-        if (tensor_random_selection(folded, &seed, a)) {
-            assert_int_equal(dtp_tensor_sharding(folded, a, arena, &s, NULL), DTP_OK);
+        if (tensor_random_selection(tied, &seed, a)) {
+            assert_int_equal(dtp_tensor_sharding(tied, a, arena, &s, NULL), DTP_OK);
             assert_int_equal(dtp_tensor_assignment(plain, &s, b, &found, NULL), DTP_OK);
             assert_true(found);
-            assert_int_equal(dtp_problem_evaluate(folded->select, a, &x, NULL), DTP_OK);
+            assert_int_equal(dtp_problem_evaluate(tied->select, a, &x, NULL), DTP_OK);
             assert_int_equal(dtp_problem_evaluate(plain->select, b, &y, NULL), DTP_OK);
             assert_int_equal(x.cost, y.cost);
             assert_true(x.peak <= y.peak && y.peak - x.peak <= y.peak / 20);
@@ -204,7 +204,7 @@ static void check_folded(const tensor_case *c)
     assert_true(checked > PER_CASE / 2);
     free(a);
     free(b);
-    dtp_tensor_problem_destroy(folded);
+    dtp_tensor_problem_destroy(tied);
     dtp_tensor_problem_destroy(plain);
     tensor_fixture_destroy(&f);
 }

@@ -1,5 +1,5 @@
-/* Tensor mode against all programs of small graphs: every combination of rows, layouts and views is
- * lowered and priced, without the problem's options and prices. */
+/* Tensor mode against all programs of small graphs: every combination of rows, layouts and replicas
+ * is lowered and priced, without the problem's options and prices. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -116,7 +116,7 @@ static void add_wheels(search *s)
     }
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         if (readers[t] > 1) {
-            add_layout_wheel(s, t, &s->s.views[DTP_FORWARD][t]);
+            add_layout_wheel(s, t, &s->s.replicas[DTP_FORWARD][t]);
         }
     }
 }
@@ -136,7 +136,7 @@ static void price_once(search *s, const bool *has_view)
     int64_t cost;
     for (dtp_tensor_id t = 0; t < s->s.n_tensors; t++) {
         if (!has_view[t]) {
-            s->s.views[DTP_FORWARD][t] = s->s.layouts[t];
+            s->s.replicas[DTP_FORWARD][t] = s->s.layouts[t];
         }
     }
     if (dtp_additive_cost(s->f->graph, &s->f->pricer, &s->s, s->f->redistributor, &cost, NULL) ==
@@ -152,7 +152,7 @@ static void enumerate(search *s)
     int32_t i = 0;
     for (int32_t k = 0; k < s->n; k++) {
         const wheel *w = &s->wheels[k];
-        const ptrdiff_t t = w->layout != NULL ? w->layout - s->s.views[DTP_FORWARD] : -1;
+        const ptrdiff_t t = w->layout != NULL ? w->layout - s->s.replicas[DTP_FORWARD] : -1;
         if (t >= 0 && t < s->s.n_tensors) {
             has_view[t] = true;
         }

@@ -1,5 +1,5 @@
-/* What folding loses, against the problem without folding solved to the end: with and without a
- * memory limit, the bound is at most its optimum, which is at most what the folded problem costs.
+/* What tying loses, against the problem without tying solved to the end: with and without a
+ * memory limit, the bound is at most its optimum, which is at most what the tied problem costs.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -38,7 +38,7 @@ enum { N_CASES = sizeof CASES / sizeof CASES[0], N_LIMITS = 2, PRICE_ROUNDS = 17
 
 typedef struct pair {
     tensor_fixture f;
-    dtp_tensor_problem *folded, *plain;
+    dtp_tensor_problem *tied, *plain;
 } pair;
 
 static void create(const tensor_case *c, pair *x)
@@ -46,14 +46,14 @@ static void create(const tensor_case *c, pair *x)
     dtp_tensor_options options = dtp_tensor_options_init();
     tensor_fixture_create(c, &x->f);
     options.memory_bytes = INT64_MAX / 8;
-    x->folded = tensor_fixture_problem(&x->f, &options);
+    x->tied = tensor_fixture_problem(&x->f, &options);
     options.runs = 0;
     x->plain = tensor_fixture_problem(&x->f, &options);
 }
 
 static void destroy(pair *x)
 {
-    dtp_tensor_problem_destroy(x->folded);
+    dtp_tensor_problem_destroy(x->tied);
     dtp_tensor_problem_destroy(x->plain);
     tensor_fixture_destroy(&x->f);
 }
@@ -79,21 +79,21 @@ static int64_t bound_at(const dtp_tensor_problem *p, int32_t n, const dtp_memory
 /* ---- the bound of a plan -----------------------------------------------------------------------
  */
 
-/* Counts what could be compared, and where folding lost something. */
+/* Counts what could be compared, and where tying lost something. */
 typedef struct tally {
     int32_t exact, lost, lifted;
 } tally;
 
 static void check_bound(const pair *x, const dtp_solve_result *together, tally *t)
 {
-    dtp_tying_bound fold = {0};
+    dtp_tying_bound tie = {0};
     dtp_arena *arena = dtp_arena_create();
     const dtp_solve_result apart = solve(x->plain->select);
-    const int64_t without = bound_at(x->folded, 0, NULL);
+    const int64_t without = bound_at(x->tied, 0, NULL);
     assert_non_null(arena);
-    assert_int_equal(dtp_tying_bound_find(x->folded, together->value.cost, arena, &fold, NULL),
+    assert_int_equal(dtp_tying_bound_find(x->tied, together->value.cost, arena, &tie, NULL),
                      DTP_OK);
-    const int64_t bound = fold.bound;
+    const int64_t bound = tie.bound;
     dtp_arena_destroy(arena);
     print_message("%s: limit %" PRId64 ": bound %" PRId64 " (%" PRId64 " without prices)"
                   " <= unfolded %" PRId64 "%s <= folded %" PRId64 "\n",
@@ -117,8 +117,8 @@ static bool tighten(const pair *x, int64_t peak, int *from, dtp_solve_result *r)
 {
     for (int d = *from; d < 14; d++) {
         dtp_solve_result_free(r);
-        x->folded->select->usage_limit = x->plain->select->usage_limit = peak - (peak >> d) - 1;
-        *r = solve(x->folded->select);
+        x->tied->select->usage_limit = x->plain->select->usage_limit = peak - (peak >> d) - 1;
+        *r = solve(x->tied->select);
         if (r->assignment != NULL) {
             *from = d + 1;
             return true;
@@ -129,7 +129,7 @@ static bool tighten(const pair *x, int64_t peak, int *from, dtp_solve_result *r)
 
 static void check_limits(const pair *x, tally *t)
 {
-    dtp_solve_result r = solve(x->folded->select);
+    dtp_solve_result r = solve(x->tied->select);
     const int64_t peak = r.value.peak;
     int d = 3;
     check_bound(x, &r, t);
@@ -146,7 +146,7 @@ static void test_tying__bound_below_the_optimum_without_folding(void **state)
     for (size_t i = 0; i < N_CASES; i++) {
         pair x;
         create(&CASES[i], &x);
-        assert_true(dtp_tensor_is_tied(x.folded) == (x.folded->n_variables < x.plain->n_variables));
+        assert_true(dtp_tensor_is_tied(x.tied) == (x.tied->n_variables < x.plain->n_variables));
         assert_false(dtp_tensor_is_tied(x.plain));
         check_limits(&x, &t);
         destroy(&x);
@@ -198,7 +198,7 @@ static void check_needed(const tensor_fixture *f, const dtp_sharding *s, int32_t
 }
 
 /* Every run is a run or two of the next problem, so what one decides the next can decide too; its
- * optimum is no worse, and the last is that without folding. */
+ * optimum is no worse, and the last is that without tying. */
 static void check_runs(const tensor_case *c, bool limited)
 {
     enum { MOST = 4 };
@@ -274,14 +274,14 @@ static void test_tying__any_prices_give_a_bound(void **state)
     pair x;
     create(&CASES[1], &x);
     int d = 3;
-    dtp_solve_result r = solve(x.folded->select);
+    dtp_solve_result r = solve(x.tied->select);
     assert_true(tighten(&x, r.value.peak, &d, &r));
     dtp_solve_result best = solve(x.plain->select);
     assert_int_equal(best.status, DTP_CERT_OPTIMAL);
     for (int i = 0; i < 60; i++) {
         dtp_memory_multiplier prices[16];
         const int32_t n = draw_prices(&seed, 3 * (int64_t)x.f.graph->n_nodes, prices);
-        const int64_t bound = bound_at(x.folded, n, prices);
+        const int64_t bound = bound_at(x.tied, n, prices);
         assert_true(bound >= 0 && bound <= best.value.cost);
     }
     dtp_solve_result_free(&best);
@@ -299,7 +299,7 @@ static void test_tying__prices_of_times(void **state)
     int32_t n = -1, again = -1;
     int d = 3;
     create(&CASES[1], &x);
-    const dtp_problem *p = x.folded->select;
+    const dtp_problem *p = x.tied->select;
     assert_int_equal(dtp_memory_multipliers(p, PRICE_ROUNDS, arena, &n, &a, NULL), DTP_OK);
     assert_int_equal(n, 0);
     dtp_solve_result r = solve(p);
@@ -314,7 +314,7 @@ static void test_tying__prices_of_times(void **state)
                     a[i].multiplier <= b[i].multiplier);
         assert_true(i == 0 || a[i].time > a[i - 1].time);
     }
-    assert_true(bound_at(x.folded, n, a) > bound_at(x.folded, 0, NULL));
+    assert_true(bound_at(x.tied, n, a) > bound_at(x.tied, 0, NULL));
     dtp_solve_result_free(&r);
     dtp_arena_destroy(arena);
     destroy(&x);

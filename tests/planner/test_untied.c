@@ -27,19 +27,19 @@ static void check_unfolded_bound(const tensor_case *c)
     tensor_fixture f;
     dtp_tensor_options options = dtp_tensor_options_init();
     tensor_fixture_create(c, &f);
-    dtp_tensor_problem *folded = tensor_fixture_problem(&f, &options);
+    dtp_tensor_problem *tied = tensor_fixture_problem(&f, &options);
     options.runs = 0;
     dtp_tensor_problem *plain = tensor_fixture_problem(&f, &options);
     const int64_t best = elimination_optimum(plain->select, NULL),
-                  together = elimination_optimum(folded->select, NULL);
-    const int64_t start = unfolded_bound(folded, 0, 0, NULL);
-    const int64_t bound = unfolded_bound(folded, 60, 0, NULL);
+                  together = elimination_optimum(tied->select, NULL);
+    const int64_t start = unfolded_bound(tied, 0, 0, NULL);
+    const int64_t bound = unfolded_bound(tied, 60, 0, NULL);
     print_message("%s on %s: bound %" PRId64 " <= unfolded %" PRId64 " <= folded %" PRId64 "\n",
                   f.graph->name, c->mesh, bound, best, together);
     assert_true(start <= best && bound <= best && best <= together);
     assert_true(start <= bound && bound > best - best / 20);
     assert_true(unfolded_bound(plain, 60, 0, NULL) <= best);
-    dtp_tensor_problem_destroy(folded);
+    dtp_tensor_problem_destroy(tied);
     dtp_tensor_problem_destroy(plain);
     tensor_fixture_destroy(&f);
 }

@@ -229,17 +229,17 @@ static void test_redistribute_costs__every_pair_of_a_small_tensor(void **state)
         const char *mesh;
         int32_t rank;
         int64_t sizes[3];
-    } settings[] = {{"x:2;y:2;z:2", 2, {8, 16}}, {"x:2;y:2;z:2", 2, {4, 6}},
-                    {"x:2;y:3", 3, {6, 2, 9}},   {"x:2;y:3", 3, {9, 6, 2}},
-                    {"x:4;y:1;z:2", 2, {8, 4}},  {"x:2;y:2;z:2", 1, {2}}};
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+    } implementations[] = {{"x:2;y:2;z:2", 2, {8, 16}}, {"x:2;y:2;z:2", 2, {4, 6}},
+                           {"x:2;y:3", 3, {6, 2, 9}},   {"x:2;y:3", 3, {9, 6, 2}},
+                           {"x:4;y:1;z:2", 2, {8, 4}},  {"x:2;y:2;z:2", 1, {2}}};
+    for (size_t i = 0; i < sizeof implementations / sizeof implementations[0]; i++) {
         dtp_mesh mesh;
         dtp_redistribute_costs *tables;
-        dtp_ttype type = {.dtype = DTP_F32, .rank = settings[i].rank};
-        assert_int_equal(dtp_mesh_parse(settings[i].mesh, &mesh, NULL), DTP_OK);
+        dtp_ttype type = {.dtype = DTP_F32, .rank = implementations[i].rank};
+        assert_int_equal(dtp_mesh_parse(implementations[i].mesh, &mesh, NULL), DTP_OK);
         costs c = {.mesh = &mesh, .seed = i, .range = 1000, .fails_after = -1};
         for (int32_t k = 0; k < type.rank; k++) {
-            type.dims[k] = (dtp_tdim){.id = k, .size = settings[i].sizes[k]};
+            type.dims[k] = (dtp_tdim){.id = k, .size = implementations[i].sizes[k]};
         }
         assert_int_equal(dtp_redistribute_costs_create(&mesh, table_cost, &c, &tables, NULL),
                          DTP_OK);
@@ -389,19 +389,19 @@ static void test_move_price__is_that_of_the_program(void **state)
     static const char *const names[] = {"0", "1", "2", "3", "4"};
     static const struct {
         const char *machine, *mesh;
-    } settings[] = {{"a100_8", "x:8"},          {"a100_8", "x:2;y:3"},
-                    {"v100_16", "x:2;y:2;z:2"}, {"h100_64", "x:4;y:4;z:4"},
-                    {"h100_64", "x:16;y:4"},    {"l4_16", "x:2;y:2;z:2;w:2"},
-                    {"cpu_2", "x:2"},           {"h100_128", "x:8;y:16"}};
+    } implementations[] = {{"a100_8", "x:8"},          {"a100_8", "x:2;y:3"},
+                           {"v100_16", "x:2;y:2;z:2"}, {"h100_64", "x:4;y:4;z:4"},
+                           {"h100_64", "x:16;y:4"},    {"l4_16", "x:2;y:2;z:2;w:2"},
+                           {"cpu_2", "x:2"},           {"h100_128", "x:8;y:16"}};
     dtp_graph *g;
     assert_int_equal(dtp_graph_create("g", &g, NULL), DTP_OK);
     for (int32_t i = 0; i < MAX_RANK; i++) {
         dtp_dim_id id;
         assert_int_equal(dtp_dims_intern(&g->dims, names[i], 0, &id, NULL), DTP_OK);
     }
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+    for (size_t i = 0; i < sizeof implementations / sizeof implementations[0]; i++) {
         for (uint64_t seed = 1; seed <= 4; seed++) {
-            check_machine(g, settings[i].machine, settings[i].mesh, seed);
+            check_machine(g, implementations[i].machine, implementations[i].mesh, seed);
         }
     }
     dtp_graph_destroy(g);

@@ -18,11 +18,11 @@
 #include "tests/support/layout_list.h"
 #include "tests/support/spmd_sim.h"
 
-typedef struct setting {
+typedef struct implementation {
     const char *mesh;
     int32_t rank;
     int64_t sizes[3];
-} setting;
+} implementation;
 
 typedef struct fixture {
     dtp_mesh mesh;
@@ -30,7 +30,7 @@ typedef struct fixture {
     layout_list list;
 } fixture;
 
-static fixture setup(const setting *s, bool partial, dtp_reduce_op op)
+static fixture setup(const implementation *s, bool partial, dtp_reduce_op op)
 {
     fixture f = {.type = {.dtype = DTP_F32, .rank = s->rank}};
     assert_int_equal(dtp_mesh_parse(s->mesh, &f.mesh, NULL), DTP_OK);
@@ -248,7 +248,7 @@ static bool splits_what_stays_partial(const dtp_layout *from, const dtp_layout *
     return false;
 }
 
-static void check_exact(const setting *s, bool unit)
+static void check_exact(const implementation *s, bool unit)
 {
     fixture f = setup(s, true, DTP_REDUCE_MAX);
     double *want = calloc((size_t)f.list.n, sizeof *want);
@@ -279,15 +279,15 @@ static void check_exact(const setting *s, bool unit)
 static void test_redistribute__plans_are_cheapest(void **state)
 {
     (void)state;
-    static const setting settings[] = {
+    static const implementation implementations[] = {
         {"x:2;y:2;z:2", 2, {8, 16}},     {"x:2;y:2;z:2", 2, {4096, 2048}},
         {"x:2;y:2;z:2", 2, {13, 7}},     {"x:2;y:3", 3, {6, 12, 5}},
         {"x:2;y:3", 3, {600, 1200, 50}}, {"x:4;y:2", 3, {512, 3, 768}},
         {"x:2;y:1;z:3", 2, {600, 6}},    {"x:4", 3, {8, 3, 4}},
     };
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
-        check_exact(&settings[i], false);
-        check_exact(&settings[i], true);
+    for (size_t i = 0; i < sizeof implementations / sizeof implementations[0]; i++) {
+        check_exact(&implementations[i], false);
+        check_exact(&implementations[i], true);
     }
 }
 
@@ -354,7 +354,7 @@ static bool check_triangle(const fixture *f, const triangles *t, const double *c
     return true;
 }
 
-static void check_triangles(const setting *s, triangles t)
+static void check_triangles(const implementation *s, triangles t)
 {
     enum { RANDOM_TRIPLES = 2000000 };
     fixture f = setup(s, true, DTP_REDUCE_SUM);
@@ -380,15 +380,15 @@ static void check_triangles(const setting *s, triangles t)
 static void test_redistribute__price_obeys_the_triangle_inequality(void **state)
 {
     (void)state;
-    static const setting settings[] = {
+    static const implementation implementations[] = {
         {"x:4", 3, {13, 2, 13}},         {"x:4", 2, {16, 8}},     {"x:2;y:2", 2, {16, 8}},
         {"x:2;y:2", 3, {13, 2, 13}},     {"x:2;y:3", 2, {16, 8}}, {"x:2;y:3", 3, {13, 2, 13}},
         {"x:2;y:4", 2, {16, 8}},         {"x:2;y:2;z:2", 1, {5}}, {"x:2;y:2;z:2", 2, {16, 8}},
         {"x:2;y:2;z:2", 3, {13, 2, 13}},
     };
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
-        check_triangles(&settings[i], (triangles){.torch = false});
-        check_triangles(&settings[i], (triangles){.torch = true});
+    for (size_t i = 0; i < sizeof implementations / sizeof implementations[0]; i++) {
+        check_triangles(&implementations[i], (triangles){.torch = false});
+        check_triangles(&implementations[i], (triangles){.torch = true});
     }
 }
 
@@ -397,7 +397,7 @@ static void test_redistribute__price_obeys_the_triangle_inequality(void **state)
 static void test_redistribute__price_of_megabytes_obeys_it_on_the_way(void **state)
 {
     (void)state;
-    static const setting settings[] = {
+    static const implementation implementations[] = {
         {"x:4", 2, {4096, 1024}},
         {"x:2;y:2", 2, {2048, 2048}},
         {"x:2;y:3", 3, {600, 1200, 50}},
@@ -407,8 +407,8 @@ static void test_redistribute__price_of_megabytes_obeys_it_on_the_way(void **sta
         {"x:2;y:2;z:2", 3, {1021, 509, 61}},
         {"x:8;y:8", 2, {16384, 16384}},
     };
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
-        check_triangles(&settings[i], (triangles){.on_the_way = true});
+    for (size_t i = 0; i < sizeof implementations / sizeof implementations[0]; i++) {
+        check_triangles(&implementations[i], (triangles){.on_the_way = true});
     }
 }
 
@@ -427,7 +427,7 @@ static void check_steps_equal(const dtp_steps *a, const dtp_steps *b)
 }
 
 /* Every pair twice; what has no plan is refused each time. */
-static void check_cache(const setting *s, dtp_redistribute_cache *cache)
+static void check_cache(const implementation *s, dtp_redistribute_cache *cache)
 {
     fixture f = setup(s, true, DTP_REDUCE_AVG);
     const dtp_redistributor *r = dtp_redistribute_cache_planner(cache);
@@ -454,15 +454,15 @@ static void check_cache(const setting *s, dtp_redistribute_cache *cache)
 static void test_redistribute__cache_answers_what_the_planner_answers(void **state)
 {
     (void)state;
-    /* settings that differ in one part of the key each */
-    static const setting settings[] = {
+    /* implementations that differ in one part of the key each */
+    static const implementation implementations[] = {
         {"x:2;y:2", 2, {8, 8}}, {"x:2;y:2", 2, {8, 4}},     {"x:2;y:4", 2, {8, 8}},
         {"x:4;y:2", 2, {8, 8}}, {"x:2;y:2;z:2", 2, {8, 8}}, {"x:2;y:2", 3, {8, 8, 1}},
     };
     dtp_redistribute_cache *cache;
     assert_int_equal(dtp_redistribute_cache_create(NULL, 0, &cache, NULL), DTP_OK);
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
-        check_cache(&settings[i], cache);
+    for (size_t i = 0; i < sizeof implementations / sizeof implementations[0]; i++) {
+        check_cache(&implementations[i], cache);
     }
     dtp_redistribute_cache_destroy(cache);
     dtp_redistribute_cache_destroy(NULL);
@@ -471,7 +471,7 @@ static void test_redistribute__cache_answers_what_the_planner_answers(void **sta
 static void test_redistribute__full_cache_starts_again(void **state)
 {
     (void)state;
-    static const setting s = {"x:2;y:2", 2, {8, 8}};
+    static const implementation s = {"x:2;y:2", 2, {8, 8}};
     dtp_redistribute_cache *cache;
     assert_int_equal(dtp_redistribute_cache_create(NULL, 7, &cache, NULL), DTP_OK);
     check_cache(&s, cache);
@@ -482,7 +482,7 @@ static void test_redistribute__full_cache_starts_again(void **state)
 static void test_redistribute__cache_asks_its_planner(void **state)
 {
     (void)state;
-    static const setting s = {"x:4", 2, {8, 8}};
+    static const implementation s = {"x:4", 2, {8, 8}};
     fixture f = setup(&s, false, DTP_REDUCE_SUM);
     dtp_torch_planner torch = {.options = {.no_all_to_all = true}};
     dtp_redistributor planner = dtp_torch_redistributor(&torch);

@@ -19,13 +19,13 @@
 
 enum { MAX_ELEMS = 1024, CHECK_EVERY = 16 };
 
-typedef struct setting {
+typedef struct implementation {
     const char *mesh;
     int32_t rank;
     int64_t sizes[3];
-} setting;
+} implementation;
 
-static const setting SETTINGS[] = {
+static const implementation SETTINGS[] = {
     {"x:4", 1, {16}},
     {"x:4", 1, {7}},
     {"x:4", 1, {3}},
@@ -61,7 +61,7 @@ typedef struct fixture {
     double global[MAX_ELEMS];
 } fixture;
 
-static void setup(const setting *s, fixture *f)
+static void setup(const implementation *s, fixture *f)
 {
     static const char *const names[] = {"a", "b", "c"};
     assert_int_equal(dtp_graph_create("g", &f->graph, NULL), DTP_OK);
@@ -142,7 +142,7 @@ static void check_pair(const fixture *f, const planner *who, const dtp_layout *f
     dtp_redistribute_job_free(&job);
 }
 
-static void check_all_pairs(const setting *s, const planner *who, dtp_reduce_op op)
+static void check_all_pairs(const implementation *s, const planner *who, dtp_reduce_op op)
 {
     fixture f;
     uint64_t seed = 11;
@@ -173,12 +173,12 @@ static void test_redistribute__every_pair_gives_every_rank_its_piece(void **stat
 static void test_redistribute__every_reduction(void **state)
 {
     (void)state;
-    static const setting settings[] = {
+    static const implementation implementations[] = {
         {"x:4", 2, {5, 8}}, {"x:2;y:2", 2, {5, 8}}, {"x:2;y:2;z:2", 1, {6}}};
     const planner who = {"default", NULL};
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+    for (size_t i = 0; i < sizeof implementations / sizeof implementations[0]; i++) {
         for (int op = DTP_REDUCE_AVG; op < DTP_N_REDUCE_OPS; op++) {
-            check_all_pairs(&settings[i], &who, (dtp_reduce_op)op);
+            check_all_pairs(&implementations[i], &who, (dtp_reduce_op)op);
         }
     }
 }

@@ -159,7 +159,7 @@ static void run_slice(const spmd_sim *sim, const dtp_instr *instr, int32_t rank)
     }
 }
 
-static void run_move(const spmd_sim *sim, const dtp_instr *instr, int32_t rank)
+static void run_copy(const spmd_sim *sim, const dtp_instr *instr, int32_t rank)
 {
     dtp_copy_kind kind = instr->move.kind;
     if (kind == DTP_COPY_PACK || kind == DTP_COPY_UNPACK) {
@@ -286,7 +286,7 @@ void spmd_sim_run(spmd_sim *sim)
         }
         for (int32_t r = 0; r < sim->ranks; r++) {
             if (instr->kind == DTP_INSTR_COPY) {
-                run_move(sim, instr, r);
+                run_copy(sim, instr, r);
             } else {
                 run_kernel(sim, instr, r);
             }

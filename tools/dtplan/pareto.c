@@ -128,7 +128,7 @@ static dtp_status sweep(pareto_command *c, const dtp_graph *g, const dtp_machine
     }
     DTP_TRY(tool_styles_texts(&c->styles, arena, &request.n_texts, &texts, err));
     request.texts = texts;
-    request.fold_bound = false;
+    request.tying_bound = false;
     request.devices = (int32_t)c->devices;
     request.pins = c->source.rules;
     DTP_TRY(tool_read_choices(&c->source, g, arena, &choices, err));

@@ -341,10 +341,10 @@ static void put_after_passes(const dtp_program *p, dtp_strbuf *out)
 dtp_status tool_print_trace(const dtp_graph *g, const dtp_sharding *s, const dtp_program *p,
                             dtp_strbuf *out, dtp_err *err)
 {
-    dtp_redistributions moves;
-    dtp_status status = dtp_redistributions_find(g, s, p->redistributor, &moves, err);
-    for (int32_t i = 0; i < moves.n && status == DTP_OK; i++) {
-        const dtp_copy_info *m = &moves.items[i];
+    dtp_redistributions redistributions;
+    dtp_status status = dtp_redistributions_find(g, s, p->redistributor, &redistributions, err);
+    for (int32_t i = 0; i < redistributions.n && status == DTP_OK; i++) {
+        const dtp_copy_info *m = &redistributions.items[i];
         const dtp_node *node = &g->nodes[m->node];
         const dtp_graph_tensor *t = &g->tensors[m->tensor];
         dtp_strbuf_addf(out, "%-9s ", dtp_phase_name(node->phase));
@@ -353,7 +353,7 @@ dtp_status tool_print_trace(const dtp_graph *g, const dtp_sharding *s, const dtp
                         bytes_moved(&s->mesh, &t->type, m), m->operand < 0 ? "output" : "operand",
                         t->name, node->name);
     }
-    dtp_redistributions_free(&moves);
+    dtp_redistributions_free(&redistributions);
     if (status == DTP_OK) {
         put_after_passes(p, out);
     }

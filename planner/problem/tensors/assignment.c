@@ -81,7 +81,7 @@ dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *selec
         for (int phase = 0; phase < 3; phase++) {
             const int32_t c = p->variable_of_replica[phase][t];
             if (c >= 0) {
-                out->views[phase][t] = chosen(p, selection, c)->layout;
+                out->replicas[phase][t] = chosen(p, selection, c)->layout;
             }
         }
     }
@@ -144,7 +144,7 @@ static bool settle(int32_t *selection, int32_t assignment, int32_t option)
 }
 
 /* The cheapest option of every view, the rest as it is. */
-static void choose_views(const dtp_tensor_problem *p, int32_t *selection, int64_t *cost)
+static void choose_replicas(const dtp_tensor_problem *p, int32_t *selection, int64_t *cost)
 {
     const dtp_problem *s = p->select;
     for (int32_t i = 0; i < p->n_variables; i++) {
@@ -193,7 +193,7 @@ static dtp_status find_options(const dtp_tensor_problem *p, const dtp_sharding *
             c < 0 || settle(selection, c, find_layout(&p->variables[c], &s->layouts[t], false));
         for (int phase = 0; phase < 3 && *found && dtp_sharding_has_replicas(s); phase++) {
             const int32_t v = p->variable_of_replica[phase][t];
-            const dtp_layout *view = &s->views[phase][t];
+            const dtp_layout *view = &s->replicas[phase][t];
             const bool own = dtp_layout_equal(view, &s->layouts[t]);
             *found = v < 0 || settle(selection, v, find_layout(&p->variables[v], view, own));
         }
@@ -216,7 +216,7 @@ dtp_status dtp_tensor_assignment(const dtp_tensor_problem *p, const dtp_sharding
     if (cost == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d views", p->n_variables);
     }
-    choose_views(p, selection, cost);
+    choose_replicas(p, selection, cost);
     free(cost);
     return DTP_OK;
 }

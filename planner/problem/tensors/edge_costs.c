@@ -60,16 +60,18 @@ static void list_variable(const dtp_tensor_variable *assignment, const dtp_layou
 }
 
 /* A sum over microbatches is formed in place: it stays where it is made. */
-static void forbid_moves(const tensor_build *b, const link *l, const move_table *moves)
+static void forbid_moves(const tensor_build *b, const link *l, const move_table *redistributions)
 {
     if (!dtp_is_accumulate(b->g, &b->g->nodes[b->node_groups[l->node].example])) {
         return;
     }
-    for (int32_t i = 0; i < moves->n_from; i++) {
-        const dtp_layout *from = moves->layouts[i];
-        for (int32_t k = 0; k < moves->n_to; k++) {
-            if (from != NULL && !dtp_layout_equal(from, moves->layouts[moves->n_from + k])) {
-                moves->ps[(size_t)i * (size_t)moves->n_to + (size_t)k] = DTP_FORBIDDEN;
+    for (int32_t i = 0; i < redistributions->n_from; i++) {
+        const dtp_layout *from = redistributions->layouts[i];
+        for (int32_t k = 0; k < redistributions->n_to; k++) {
+            if (from != NULL &&
+                !dtp_layout_equal(from, redistributions->layouts[redistributions->n_from + k])) {
+                redistributions->ps[(size_t)i * (size_t)redistributions->n_to + (size_t)k] =
+                    DTP_FORBIDDEN;
             }
         }
     }
@@ -79,23 +81,25 @@ static dtp_status fill_made(tensor_build *b, const link *l, int64_t *m, dtp_err 
 {
     const dtp_tensor_variable *tensor = &b->p->variables[l->b];
     const node_port from = output_of(b, l->node, (int32_t)l->operands);
-    move_table moves;
-    DTP_TRY(dtp_tensor__redistributions_create(from.layouts->n, tensor->n_strategies, &moves, err));
-    list_port(&from, moves.layouts);
-    list_variable(tensor, moves.layouts + moves.n_from);
+    move_table redistributions;
+    DTP_TRY(dtp_tensor__redistributions_create(from.layouts->n, tensor->n_strategies,
+                                               &redistributions, err));
+    list_port(&from, redistributions.layouts);
+    list_variable(tensor, redistributions.layouts + redistributions.n_from);
     const dtp_status s =
-        dtp_tensor__redistributions_price(b, &b->g->tensors[l->tensor].type, &moves, err);
+        dtp_tensor__redistributions_price(b, &b->g->tensors[l->tensor].type, &redistributions, err);
     if (s == DTP_OK) {
-        forbid_moves(b, l, &moves);
+        forbid_moves(b, l, &redistributions);
     }
     for (int32_t o = 0; o < from.group->n_strategies && s == DTP_OK; o++) {
         const int32_t row = from.of_option[from.group->option[o]];
-        const int64_t *ps = moves.ps + (size_t)row * (size_t)moves.n_to;
-        for (int32_t k = 0; k < moves.n_to; k++) {
-            m[(size_t)o * (size_t)moves.n_to + (size_t)k] = dtp_tensor__times(b, ps[k], l->count);
+        const int64_t *ps = redistributions.ps + (size_t)row * (size_t)redistributions.n_to;
+        for (int32_t k = 0; k < redistributions.n_to; k++) {
+            m[(size_t)o * (size_t)redistributions.n_to + (size_t)k] =
+                dtp_tensor__times(b, ps[k], l->count);
         }
     }
-    dtp_tensor__redistributions_free(&moves);
+    dtp_tensor__redistributions_free(&redistributions);
     return s;
 }
 
@@ -129,17 +133,18 @@ static dtp_status read_operand(tensor_build *b, const link *l, int32_t i, int64_
 {
     const dtp_tensor_variable *tensor = &b->p->variables[l->a];
     const node_port to = operand_of(b, l->node, i);
-    move_table moves;
-    DTP_TRY(dtp_tensor__redistributions_create(tensor->n_strategies, to.layouts->n, &moves, err));
-    list_variable(tensor, moves.layouts);
-    list_port(&to, moves.layouts + moves.n_from);
+    move_table redistributions;
+    DTP_TRY(dtp_tensor__redistributions_create(tensor->n_strategies, to.layouts->n,
+                                               &redistributions, err));
+    list_variable(tensor, redistributions.layouts);
+    list_port(&to, redistributions.layouts + redistributions.n_from);
     const dtp_status s =
-        dtp_tensor__redistributions_price(b, &b->g->tensors[l->tensor].type, &moves, err);
-    for (int32_t r = 0; r < moves.n_from && s == DTP_OK; r++) {
-        add_operand(b, l, i, moves.ps + (size_t)r * (size_t)moves.n_to,
+        dtp_tensor__redistributions_price(b, &b->g->tensors[l->tensor].type, &redistributions, err);
+    for (int32_t r = 0; r < redistributions.n_from && s == DTP_OK; r++) {
+        add_operand(b, l, i, redistributions.ps + (size_t)r * (size_t)redistributions.n_to,
                     m + (size_t)r * (size_t)to.group->n_strategies);
     }
-    dtp_tensor__redistributions_free(&moves);
+    dtp_tensor__redistributions_free(&redistributions);
     return s;
 }
 
@@ -148,18 +153,19 @@ static dtp_status pass_operand(tensor_build *b, const link *l, int32_t i, int64_
 {
     const int32_t maker = b->group_of_node[b->g->tensors[l->tensor].producer];
     const node_port from = output_of(b, maker, l->output), to = operand_of(b, l->node, i);
-    move_table moves;
-    DTP_TRY(dtp_tensor__redistributions_create(from.layouts->n, to.layouts->n, &moves, err));
-    list_port(&from, moves.layouts);
-    list_port(&to, moves.layouts + moves.n_from);
+    move_table redistributions;
+    DTP_TRY(
+        dtp_tensor__redistributions_create(from.layouts->n, to.layouts->n, &redistributions, err));
+    list_port(&from, redistributions.layouts);
+    list_port(&to, redistributions.layouts + redistributions.n_from);
     const dtp_status s =
-        dtp_tensor__redistributions_price(b, &b->g->tensors[l->tensor].type, &moves, err);
+        dtp_tensor__redistributions_price(b, &b->g->tensors[l->tensor].type, &redistributions, err);
     for (int32_t r = 0; r < from.group->n_strategies && s == DTP_OK; r++) {
         const int32_t row = from.of_option[from.group->option[r]];
-        add_operand(b, l, i, moves.ps + (size_t)row * (size_t)moves.n_to,
+        add_operand(b, l, i, redistributions.ps + (size_t)row * (size_t)redistributions.n_to,
                     m + (size_t)r * (size_t)to.group->n_strategies);
     }
-    dtp_tensor__redistributions_free(&moves);
+    dtp_tensor__redistributions_free(&redistributions);
     return s;
 }
 
@@ -179,22 +185,24 @@ static dtp_status fill_operands(tensor_build *b, const link *l, int64_t *m, dtp_
 static dtp_status fill_viewed(tensor_build *b, const link *l, int64_t *m, dtp_err *err)
 {
     const dtp_tensor_variable *tensor = &b->p->variables[l->a], *view = &b->p->variables[l->b];
-    move_table moves;
-    DTP_TRY(
-        dtp_tensor__redistributions_create(tensor->n_strategies, view->n_strategies, &moves, err));
-    list_variable(tensor, moves.layouts);
+    move_table redistributions;
+    DTP_TRY(dtp_tensor__redistributions_create(tensor->n_strategies, view->n_strategies,
+                                               &redistributions, err));
+    list_variable(tensor, redistributions.layouts);
     for (int32_t j = 0; j < view->n_strategies; j++) {
-        moves.layouts[moves.n_from + j] = view->options[j].own ? NULL : &view->options[j].layout;
+        redistributions.layouts[redistributions.n_from + j] =
+            view->options[j].own ? NULL : &view->options[j].layout;
     }
     const dtp_status s =
-        dtp_tensor__redistributions_price(b, &b->g->tensors[l->tensor].type, &moves, err);
-    for (size_t x = 0; s == DTP_OK && x < (size_t)moves.n_from * (size_t)moves.n_to; x++) {
-        const dtp_layout *from = &tensor->options[x / (size_t)moves.n_to].layout;
-        const dtp_tensor_strategy *to = &view->options[x % (size_t)moves.n_to];
+        dtp_tensor__redistributions_price(b, &b->g->tensors[l->tensor].type, &redistributions, err);
+    for (size_t x = 0;
+         s == DTP_OK && x < (size_t)redistributions.n_from * (size_t)redistributions.n_to; x++) {
+        const dtp_layout *from = &tensor->options[x / (size_t)redistributions.n_to].layout;
+        const dtp_tensor_strategy *to = &view->options[x % (size_t)redistributions.n_to];
         const bool allowed = to->own == dtp_layout_equal(from, &to->layout);
-        m[x] = allowed ? dtp_tensor__times(b, moves.ps[x], l->count) : DTP_FORBIDDEN;
+        m[x] = allowed ? dtp_tensor__times(b, redistributions.ps[x], l->count) : DTP_FORBIDDEN;
     }
-    dtp_tensor__redistributions_free(&moves);
+    dtp_tensor__redistributions_free(&redistributions);
     return s;
 }
 

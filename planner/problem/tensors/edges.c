@@ -1,7 +1,7 @@
 /* Which variables have a price between them. Every node and tensor of the graph is walked; what
  * comes out is a list of (kind, assignment a, assignment b, operands) in which equal entries are
- * the instances of folded blocks, so that a matrix is made once and multiplied by their number, and
- * by the microbatches where the node that moves the data runs for each of them.
+ * the instances of tied blocks, so that a matrix is made once and multiplied by their number, and
+ * by the microbatches where the node that redistributions the data runs for each of them.
  *
  *   made    op -> tensor: an output is brought to where it is kept
  *   viewed  tensor -> view: the copy of a phase is made
@@ -36,7 +36,7 @@ static uint32_t operands_of(const dtp_node *node, dtp_tensor_id t)
     return mask;
 }
 
-/* How often a node runs in a step, and what moves data for it. */
+/* How often a node runs in a step, and what redistributions data for it. */
 static int64_t runs_of(const tensor_build *b, dtp_node_id id)
 {
     return dtp_graph_runs(b->g, b->g->nodes[id].phase);

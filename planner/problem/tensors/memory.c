@@ -135,7 +135,8 @@ static dtp_status add_piece(memory *m, piece x, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- tensors and views -------------------------------------------------------------------------
+/* ---- tensors and replicas
+ * -------------------------------------------------------------------------
  */
 
 /* Readers of one phase: the first and the last, -1 when there is none. */

@@ -1,5 +1,5 @@
-/* Prices of moves between layouts of tensors of one size, each found once: the edges ask for the
- * same pairs again and again, two dozen times each on large meshes. */
+/* Prices of redistributions between layouts of tensors of one size, each found once: the edges ask
+ * for the same pairs again and again, two dozen times each on large meshes. */
 #include "planner/problem/tensors/redistribution_costs.h"
 
 #include <stdlib.h>
@@ -13,8 +13,8 @@ typedef struct prices_to {
     int64_t *ps;
 } prices_to;
 
-struct move_prices {
-    struct move_prices *next;
+struct redistribution_costs {
+    struct redistribution_costs *next;
     dtp_ttype type; /* names of dims do not matter */
     layout_set layouts;
     int32_t cap;
@@ -31,14 +31,14 @@ static bool same_sizes(const dtp_ttype *a, const dtp_ttype *b)
 }
 
 /* Brings the prices of the type to the head of the list. */
-static dtp_status find_prices(tensor_build *b, const dtp_ttype *type, move_prices **out,
+static dtp_status find_prices(tensor_build *b, const dtp_ttype *type, redistribution_costs **out,
                               dtp_err *err)
 {
-    move_prices **at = &b->prices;
+    redistribution_costs **at = &b->prices;
     while (*at != NULL && !same_sizes(&(*at)->type, type)) {
         at = &(*at)->next;
     }
-    move_prices *x = *at;
+    redistribution_costs *x = *at;
     if (x != NULL) {
         *at = x->next;
     } else {
@@ -54,8 +54,8 @@ static dtp_status find_prices(tensor_build *b, const dtp_ttype *type, move_price
 }
 
 /* n_from + n_to of them; those that are not asked for have none. */
-static dtp_status number_layouts(tensor_build *b, move_prices *x, const move_table *t, int32_t *out,
-                                 dtp_err *err)
+static dtp_status number_layouts(tensor_build *b, redistribution_costs *x, const move_table *t,
+                                 int32_t *out, dtp_err *err)
 {
     for (int32_t i = 0; i < t->n_from + t->n_to; i++) {
         if (t->layouts[i] == NULL) {
@@ -71,8 +71,9 @@ static dtp_status number_layouts(tensor_build *b, move_prices *x, const move_tab
     return dtp_arena_grow(b->arena, &x->to, used, x->layouts.list.n, &x->cap, sizeof *x->to, err);
 }
 
-/* Room for moves from every layout that has a number. */
-static dtp_status extend(tensor_build *b, const move_prices *x, prices_to *to, dtp_err *err)
+/* Room for redistributions from every layout that has a number. */
+static dtp_status extend(tensor_build *b, const redistribution_costs *x, prices_to *to,
+                         dtp_err *err)
 {
     int32_t cap = to->n;
     DTP_TRY(dtp_arena_grow(b->arena, &to->ps, to->n, x->layouts.list.n, &cap, sizeof *to->ps, err));
@@ -84,8 +85,8 @@ static dtp_status extend(tensor_build *b, const move_prices *x, prices_to *to, d
 }
 
 /* All that lead to one layout together, since they are found together. */
-static dtp_status fill(tensor_build *b, const move_prices *x, const int32_t *number, move_table *t,
-                       dtp_err *err)
+static dtp_status fill(tensor_build *b, const redistribution_costs *x, const int32_t *number,
+                       move_table *t, dtp_err *err)
 {
     for (int32_t j = 0; j < t->n_to; j++) {
         const dtp_layout *target = t->layouts[t->n_from + j];
@@ -113,7 +114,7 @@ dtp_status dtp_tensor__redistribution(tensor_build *b, const dtp_ttype *type,
                                       const dtp_layout *from, const dtp_layout *to, int64_t *ps,
                                       dtp_err *err)
 {
-    DTP_TRY(dtp_redistribution_price(b->moves, type, from, to, ps, err));
+    DTP_TRY(dtp_redistribution_price(b->redistributions, type, from, to, ps, err));
     *ps = *ps < DTP_FORBIDDEN ? *ps : DTP_FORBIDDEN;
     return DTP_OK;
 }
@@ -143,7 +144,7 @@ void dtp_tensor__redistributions_free(move_table *t)
 dtp_status dtp_tensor__redistributions_price(tensor_build *b, const dtp_ttype *type, move_table *t,
                                              dtp_err *err)
 {
-    move_prices *x = NULL;
+    redistribution_costs *x = NULL;
     const size_t n = (size_t)t->n_from + (size_t)t->n_to;
     int32_t *number = calloc(n + 1, sizeof *number);
     dtp_status s = number != NULL ? find_prices(b, type, &x, err)

@@ -1,4 +1,4 @@
-/* Prices of moves of a tensor from some layouts to others. */
+/* Prices of redistributions of a tensor from some layouts to others. */
 #ifndef DTP_PLANNER_PROBLEM_TENSORS_REDISTRIBUTION_COSTS_H
 #define DTP_PLANNER_PROBLEM_TENSORS_REDISTRIBUTION_COSTS_H
 

@@ -2,10 +2,10 @@
  *
  *   options.c   ways to run every class of nodes
  *   layout_lists.c  layouts without repetition, and those in which a tensor may be kept
- *   groups.c    folding: which nodes and tensors decide together (runs.h: of which instances)
+ *   groups.c    tying: which nodes and tensors decide together (runs.h: of which instances)
  *   variables.c   the variables and their options, pins
  *   filter.c    options that the caller leaves out
- *   edges.c     which variables have a price between them (edge_costs.c, move_prices.c)
+ *   edges.c     which variables have a price between them (edge_costs.c, redistribution_costs.c)
  *   memory.c    usage over time
  */
 #ifndef DTP_PLANNER_PROBLEM_TENSORS_TENSOR_INTERNAL_H
@@ -61,15 +61,16 @@ typedef struct node_group {
     int32_t n_strategies, *option; /* into those of the class */
 } node_group;
 
-typedef struct move_prices move_prices; /* of tensors of one type (move_prices.c) */
+typedef struct redistribution_costs
+    redistribution_costs; /* of tensors of one type (redistribution_costs.c) */
 
 typedef struct tensor_build {
     dtp_tensor_problem *p;
     const dtp_graph *g;
     const dtp_mesh *mesh;
     dtp_arena *arena; /* scratch */
-    dtp_redistribution_pricer *moves;
-    move_prices *prices; /* of moves, by type; those used last first */
+    dtp_redistribution_pricer *redistributions;
+    redistribution_costs *prices; /* of redistributions, by type; those used last first */
     dtp_node_pricer *nodes;
     bool too_large; /* some cost that is not forbidden reaches DTP_FORBIDDEN */
     dtp_node_classes classes;

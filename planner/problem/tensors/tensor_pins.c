@@ -18,7 +18,7 @@ static bool read_as_pinned(const dtp_graph *g, const dtp_sharding *s, const dtp_
     dtp_node_layouts layouts;
     const dtp_op_call call = dtp_node_call(g, node, &types);
     for (int32_t i = 0; i < node->n_in; i++) {
-        in[i] = dtp_sharding_has_replicas(s) ? s->views[node->phase][node->in[i]]
+        in[i] = dtp_sharding_has_replicas(s) ? s->replicas[node->phase][node->in[i]]
                                              : s->layouts[node->in[i]];
     }
     if (dtp_node_layouts_find(&s->mesh, &call, NULL, &s->strategies[pin->node], in, NULL, &layouts,

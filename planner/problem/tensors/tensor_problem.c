@@ -96,7 +96,7 @@ static dtp_status add_nodes(tensor_build *b, dtp_err *err)
 
 const dtp_redistributor *dtp_tensor_redistributor(const dtp_tensor_problem *p)
 {
-    return dtp_redistribution_pricer_redistributor(p->moves);
+    return dtp_redistribution_pricer_redistributor(p->redistributions);
 }
 
 /* ---- sums --------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ static dtp_status check_sum(const tensor_build *b, dtp_err *err)
 {
     const dtp_problem *s = b->p->select;
     const dtp_dearest *node = dtp_node_pricer_dearest(b->nodes);
-    const dtp_dearest *move = dtp_redistribution_pricer_dearest(b->moves);
+    const dtp_dearest *move = dtp_redistribution_pricer_dearest(b->redistributions);
     int64_t sum = 0;
     bool fits = !b->too_large;
     for (int32_t i = 0; i < s->n_nodes && fits; i++) {
@@ -154,12 +154,14 @@ static dtp_status build(dtp_tensor_problem *p, dtp_err *err)
 {
     tensor_build b = {.p = p, .g = p->graph, .mesh = &p->pricer->mesh};
     b.arena = dtp_arena_create();
-    dtp_status s = b.arena != NULL ? dtp_redistribution_pricer_create(p->pricer, &p->moves, err)
-                                   : DTP_FAIL(err, DTP_NOMEM, "out of memory for a problem");
+    dtp_status s = b.arena != NULL
+                       ? dtp_redistribution_pricer_create(p->pricer, &p->redistributions, err)
+                       : DTP_FAIL(err, DTP_NOMEM, "out of memory for a problem");
     if (s == DTP_OK) {
-        b.moves = p->moves;
+        b.redistributions = p->redistributions;
         s = dtp_node_pricer_create(p->graph, p->pricer,
-                                   dtp_redistribution_pricer_redistributor(b.moves), &b.nodes, err);
+                                   dtp_redistribution_pricer_redistributor(b.redistributions),
+                                   &b.nodes, err);
     }
     s = s == DTP_OK ? build_all(&b, err) : s;
     dtp_node_pricer_destroy(b.nodes);
@@ -210,7 +212,7 @@ void dtp_tensor_problem_destroy(dtp_tensor_problem *p)
         return;
     }
     dtp_problem_destroy(p->select);
-    dtp_redistribution_pricer_destroy(p->moves);
+    dtp_redistribution_pricer_destroy(p->redistributions);
     dtp_arena_destroy(p->arena);
     free(p);
 }

@@ -77,7 +77,7 @@ typedef struct dtp_tensor_options {
     dtp_strategy_filter filter; /* .run = NULL: all options */
 } dtp_tensor_options;
 
-/* One edge of the problem without folding: what it costs is an edge of the selection problem
+/* One edge of the problem without tying: what it costs is an edge of the selection problem
  * divided by its count. Ends: a node id, n_nodes + a tensor id, or n_nodes + n_tensors +
  * 3 tensor id + phase for a view. */
 typedef struct dtp_unfolded_edge {
@@ -93,13 +93,13 @@ typedef struct dtp_tensor_problem {
     dtp_tensor_options options;
     int32_t n_variables;
     dtp_tensor_variable *variables; /* variables[i] is node i of the selection problem */
-    int32_t *variable_of_node;      /* by node id; folded instances name the same assignment */
+    int32_t *variable_of_node;      /* by node id; tied instances name the same assignment */
     int32_t *variable_of_tensor;    /* by tensor id; -1: kept as its only op leaves or reads it */
     int32_t
         *variable_of_replica[3]; /* by phase, by tensor id; -1: at most one node of the phase reads
                                    it, from where it is kept */
     dtp_problem *select;
-    dtp_redistribution_pricer *moves;
+    dtp_redistribution_pricer *redistributions;
     int64_t *unit_cost; /* by strategy of the selection problem: of one instance (of a tensor: if it
                            survives the step) */
     int32_t *edge_count; /* by edge: instances whose prices it adds up */
@@ -124,14 +124,14 @@ void dtp_tensor_problem_destroy(dtp_tensor_problem *p);
 const dtp_redistributor *dtp_tensor_redistributor(const dtp_tensor_problem *p);
 
 /* A lower bound of the problem in which every instance decides for itself, so that the cost of a
- * folded plan minus this bounds what folding loses (planner/untied/untied.c). Without prices of
+ * tied plan minus this bounds what tying loses (planner/untied/untied.c). Without prices of
  * times the memory limit is left out of it. Deterministic; `rounds` of dual ascent, each as long as
  * a few walks over the edges of all instances. Holds in exact arithmetic. */
 dtp_status dtp_untied_bound(const dtp_tensor_problem *p, int32_t rounds, int32_t n_prices,
                             const dtp_memory_multiplier *prices, int64_t *bound,
                             dtp_err *err) DTP_MUST_CHECK;
 
-/* What a selection (by assignment) means, in `arena`; it has views. */
+/* What a selection (by assignment) means, in `arena`; it has replicas. */
 dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *selection,
                                dtp_arena *arena, dtp_sharding *out, dtp_err *err) DTP_MUST_CHECK;
 

@@ -71,7 +71,7 @@ static bool same_tensor(const comparison *c, dtp_tensor_id a, dtp_tensor_id b)
     bool same = dtp_layout_equal(&s->layouts[a], &s->layouts[b]);
     for (int phase = 0; phase < PHASES && same && dtp_sharding_has_replicas(s); phase++) {
         same = !is_shared(c, a, phase) || !is_shared(c, b, phase) ||
-               dtp_layout_equal(&s->views[phase][a], &s->views[phase][b]);
+               dtp_layout_equal(&s->replicas[phase][a], &s->replicas[phase][b]);
     }
     return same;
 }

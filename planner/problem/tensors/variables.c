@@ -187,7 +187,8 @@ static dtp_status add_tensor(tensor_build *b, int32_t g, layout_list *list, dtp_
     return DTP_OK;
 }
 
-/* ---- views -------------------------------------------------------------------------------------
+/* ---- replicas
+ * -------------------------------------------------------------------------------------
  */
 
 /* What readers want of the members of a group in a phase. */
@@ -379,7 +380,7 @@ static void fill_maps(const tensor_build *b)
     }
 }
 
-/* Graph order: sources, then every node with what it makes, then the views. */
+/* Graph order: sources, then every node with what it makes, then the replicas. */
 dtp_status dtp_tensor__variables(tensor_build *b, dtp_err *err)
 {
     const dtp_graph *g = b->g;

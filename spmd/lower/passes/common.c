@@ -11,7 +11,7 @@ void dtp_program__count_uses(const dtp_program *p, dtp_usage *u)
     }
     for (int32_t v = 0; v < p->n_values; v++) {
         if (p->values[v].parent >= 0) {
-            u[p->values[v].parent].views++;
+            u[p->values[v].parent].replicas++;
         }
     }
     for (int32_t i = 0; i < p->n_instrs; i++) {

@@ -21,7 +21,7 @@ static int32_t first_half(const dtp_program *p, const dtp_usage *u, int32_t i)
         return -1;
     }
     dtp_value_id v = b->in[0];
-    if (u[v].written < 0 || u[v].reads != 1 || u[v].views != 0 || p->values[v].keep ||
+    if (u[v].written < 0 || u[v].reads != 1 || u[v].replicas != 0 || p->values[v].keep ||
         p->values[v].parent >= 0) {
         return -1;
     }

@@ -24,9 +24,9 @@ dtp_status dtp_program__externalize(dtp_program *p, dtp_err *err) DTP_MUST_CHECK
 
 /* How a value is used. */
 typedef struct dtp_usage {
-    int32_t reads;   /* by instructions */
-    int32_t views;   /* values directly inside its buffer */
-    int32_t written; /* by this instruction, -1 = none */
+    int32_t reads;    /* by instructions */
+    int32_t replicas; /* values directly inside its buffer */
+    int32_t written;  /* by this instruction, -1 = none */
 } dtp_usage;
 
 /* By value id. */

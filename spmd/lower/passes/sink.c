@@ -40,7 +40,7 @@ static dtp_mesh_set common_set(const sinking *s, const dtp_instr *kernel)
         const dtp_instr *reduce = all_reduce_of(s, v);
         const dtp_value *value = &s->p->values[v];
         if (reduce == NULL || reduce->coll.op != DTP_REDUCE_SUM || s->usage[v].reads != 1 ||
-            s->usage[v].views != 0 || value->keep || value->parent >= 0 ||
+            s->usage[v].replicas != 0 || value->keep || value->parent >= 0 ||
             (k > 0 && reduce->coll.set != set)) {
             return 0;
         }
