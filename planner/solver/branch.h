@@ -5,11 +5,11 @@
 #ifndef DTP_PLANNER_SOLVER_BRANCH_H
 #define DTP_PLANNER_SOLVER_BRANCH_H
 
-#include "planner/solver/solver.h"
+#include "planner/solver/state.h"
 
 /* *bound: in, what holds for w already; out, the same or more; the cutoff when nothing in w is
  * cheaper than the best solution. Does nothing but presolve when w is too large for it. */
-dtp_status solver_branch(solver_solver *v, solver_work *w, int64_t *bound,
+dtp_status solver_branch(solver_state *v, solver_reduced *w, int64_t *bound,
                          dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "planner/solver/dual/dual.h"
 #include "planner/solver/dual/dual_split.h"
+#include "planner/solver/reduced/copy.h"
 
 enum { ROUNDS = 20, MAX_RETREATS = 5, MAX_STEPS = 200 };
 
@@ -14,29 +15,29 @@ static const double SHARE = 0.15;
 
 typedef struct lead {
     double by;
-    int32_t node, strategy;
+    int32_t variable, strategy;
 } lead;
 
 static int compare_leads(const void *a, const void *b)
 {
     const lead *x = a, *y = b;
     const int by_lead = (x->by < y->by) - (x->by > y->by);
-    return by_lead != 0 ? by_lead : (x->node > y->node) - (x->node < y->node);
+    return by_lead != 0 ? by_lead : (x->variable > y->variable) - (x->variable < y->variable);
 }
 
-static lead find_lead(const solver_work *w, int32_t node, const double *theta)
+static lead find_lead(const solver_reduced *w, int32_t variable, const double *theta)
 {
-    lead found = {.node = node};
-    found.strategy = solver_dual_cheapest(&w->nodes[node], theta, &found.by);
+    lead found = {.variable = variable};
+    found.strategy = solver_dual_cheapest(&w->variables[variable], theta, &found.by);
     return found;
 }
 
-/* The nodes with a assignment, the clearest first. */
-static dtp_status find_leads(const solver_work *w, lead *list, int32_t *n, dtp_err *err)
+/* The nodes with an assignment, the clearest first. */
+static dtp_status find_leads(const solver_reduced *w, lead *list, int32_t *n, dtp_err *err)
 {
     int32_t most = 1;
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        most = w->nodes[i].alive && w->nodes[i].k > most ? w->nodes[i].k : most;
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        most = w->variables[i].alive && w->variables[i].k > most ? w->variables[i].k : most;
     }
     double *sums = malloc(((size_t)w->n_rows + 1) * sizeof *sums);
     double *theta = malloc((size_t)most * sizeof *theta);
@@ -45,8 +46,8 @@ static dtp_status find_leads(const solver_work *w, lead *list, int32_t *n, dtp_e
     if (ok) {
         solver_multiplier_sums(w, sums);
     }
-    for (int32_t i = 0; ok && i < w->n_nodes; i++) {
-        if (w->nodes[i].alive && w->nodes[i].n_live > 1) {
+    for (int32_t i = 0; ok && i < w->n_variables; i++) {
+        if (w->variables[i].alive && w->variables[i].n_live > 1) {
             solver_penalised_costs(w, sums, i, theta);
             list[(*n)++] = find_lead(w, i, theta);
         }
@@ -54,10 +55,10 @@ static dtp_status find_leads(const solver_work *w, lead *list, int32_t *n, dtp_e
     free(sums);
     free(theta);
     qsort(list, (size_t)*n, sizeof *list, compare_leads);
-    return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_nodes);
+    return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_variables);
 }
 
-static dtp_status ascend(const solver_solver *v, solver_work *w, dtp_err *err)
+static dtp_status ascend(const solver_state *v, solver_reduced *w, dtp_err *err)
 {
     solver_dual *d = NULL;
     int64_t bound;
@@ -69,14 +70,14 @@ static dtp_status ascend(const solver_solver *v, solver_work *w, dtp_err *err)
     return s;
 }
 
-static dtp_status decide(solver_work *w, const lead *list, int32_t n, dtp_err *err)
+static dtp_status decide(solver_reduced *w, const lead *list, int32_t n, dtp_err *err)
 {
     int64_t killed = 0;
     for (int32_t i = 0; i < n && !w->infeasible; i++) {
-        const solver_node *x = &w->nodes[list[i].node];
+        const solver_variable *x = &w->variables[list[i].variable];
         for (int32_t s = 0; s < x->k && !w->infeasible; s++) {
             if (s != list[i].strategy && !solver_dead(x, s)) {
-                DTP_TRY(solver_kill(w, list[i].node, s, &killed, err));
+                DTP_TRY(solver_kill(w, list[i].variable, s, &killed, err));
             }
         }
     }
@@ -84,10 +85,10 @@ static dtp_status decide(solver_work *w, const lead *list, int32_t n, dtp_err *e
 }
 
 /* A copy in which the clearest nodes are decided; NULL when nothing is left in it. */
-static dtp_status step(solver_solver *v, const solver_work *w, lead *list, double share,
-                       solver_work **out, dtp_err *err)
+static dtp_status step(solver_state *v, const solver_reduced *w, lead *list, double share,
+                       solver_reduced **out, dtp_err *err)
 {
-    solver_work *next = NULL;
+    solver_reduced *next = NULL;
     int32_t n = 0;
     *out = NULL;
     DTP_TRY(find_leads(w, list, &n, err));
@@ -100,20 +101,20 @@ static dtp_status step(solver_solver *v, const solver_work *w, lead *list, doubl
     if (s == DTP_OK && !next->infeasible) {
         *out = next;
     } else {
-        solver_work_destroy(next);
+        solver_reduced_destroy(next);
     }
     return s;
 }
 
 /* chain[i + 1] is a copy of chain[i]; all but the last are retired. */
-static dtp_status descend(solver_solver *v, solver_work **chain, int32_t *n, lead *list,
+static dtp_status descend(solver_state *v, solver_reduced **chain, int32_t *n, lead *list,
                           dtp_err *err)
 {
     const int64_t before = v->cutoff;
     double share = SHARE;
     for (int32_t retreats = 0;
          retreats < MAX_RETREATS && *n < MAX_STEPS && !solver_time_is_up(v);) {
-        solver_work *next = NULL;
+        solver_reduced *next = NULL;
         DTP_TRY(step(v, chain[*n - 1], list, share, &next, err));
         if (next != NULL) {
             solver_retire(chain[*n - 1]);
@@ -128,20 +129,20 @@ static dtp_status descend(solver_solver *v, solver_work **chain, int32_t *n, lea
     return DTP_OK;
 }
 
-dtp_status solver_dive(solver_solver *v, const solver_work *w, dtp_err *err)
+dtp_status solver_dive(solver_state *v, const solver_reduced *w, dtp_err *err)
 {
-    solver_work *chain[MAX_STEPS];
+    solver_reduced *chain[MAX_STEPS];
     int32_t n = 0;
-    lead *list = malloc(((size_t)w->n_nodes + 1) * sizeof *list);
+    lead *list = malloc(((size_t)w->n_variables + 1) * sizeof *list);
     dtp_status s = list != NULL
                        ? solver_copy(w, &chain[0], err)
-                       : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_nodes);
+                       : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_variables);
     if (s == DTP_OK) {
         n = 1;
         s = descend(v, chain, &n, list, err);
     }
     while (n > 0) {
-        solver_work_destroy(chain[--n]);
+        solver_reduced_destroy(chain[--n]);
     }
     free(list);
     return s;

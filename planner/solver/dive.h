@@ -3,9 +3,9 @@
 #ifndef DTP_PLANNER_SOLVER_DIVE_H
 #define DTP_PLANNER_SOLVER_DIVE_H
 
-#include "planner/solver/solver.h"
+#include "planner/solver/state.h"
 
 /* Offers what it finds to v. w, presolved and with multipliers, stays as it is. */
-dtp_status solver_dive(solver_solver *v, const solver_work *w, dtp_err *err) DTP_MUST_CHECK;
+dtp_status solver_dive(solver_state *v, const solver_reduced *w, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

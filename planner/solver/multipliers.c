@@ -1,6 +1,7 @@
 #include "planner/solver/multipliers.h"
 
 #include "planner/solver/dual/dual.h"
+#include "planner/solver/reduced/load.h"
 
 /* Reductions that leave to the multipliers what the limit alone rules out. */
 static const dtp_presolve_options CAREFUL = {
@@ -9,14 +10,14 @@ static const dtp_presolve_options CAREFUL = {
 /* Entries of matrices that the ascent looks at, about; fewer rounds find no multipliers. */
 static const int64_t MOST_ENTRIES = 500000000, FEWEST_ROUNDS = 400;
 
-static int64_t affordable(solver_work *w, int64_t rounds)
+static int64_t affordable(solver_reduced *w, int64_t rounds)
 {
     const int64_t most = MOST_ENTRIES / (2 * solver_size(w).entries + 1);
     const int64_t enough = most > FEWEST_ROUNDS ? most : FEWEST_ROUNDS;
     return enough < rounds ? enough : rounds;
 }
 
-static dtp_status ascend(solver_work *w, int64_t rounds, dtp_err *err)
+static dtp_status ascend(solver_reduced *w, int64_t rounds, dtp_err *err)
 {
     solver_dual *d = NULL;
     int64_t bound = 0;
@@ -27,7 +28,7 @@ static dtp_status ascend(solver_work *w, int64_t rounds, dtp_err *err)
     return s;
 }
 
-static dtp_status collect(const solver_work *w, dtp_arena *arena, int32_t *n,
+static dtp_status collect(const solver_reduced *w, dtp_arena *arena, int32_t *n,
                           dtp_memory_multiplier **multipliers, dtp_err *err)
 {
     *multipliers = dtp_arena_alloc(arena, (size_t)w->n_rows, sizeof **multipliers);
@@ -42,7 +43,7 @@ static dtp_status collect(const solver_work *w, dtp_arena *arena, int32_t *n,
     return DTP_OK;
 }
 
-static dtp_status find(solver_work *w, int64_t rounds, dtp_arena *arena, int32_t *n,
+static dtp_status find(solver_reduced *w, int64_t rounds, dtp_arena *arena, int32_t *n,
                        dtp_memory_multiplier **multipliers, dtp_err *err)
 {
     DTP_TRY(solver_presolve(w, err));
@@ -56,12 +57,12 @@ static dtp_status find(solver_work *w, int64_t rounds, dtp_arena *arena, int32_t
 dtp_status dtp_memory_multipliers(const dtp_problem *p, int64_t rounds, dtp_arena *arena,
                                   int32_t *n, dtp_memory_multiplier **multipliers, dtp_err *err)
 {
-    solver_work *w = NULL;
+    solver_reduced *w = NULL;
     *n = 0;
     *multipliers = NULL;
-    DTP_TRY(solver_work_create(p, &CAREFUL, &w, err));
+    DTP_TRY(solver_reduced_create(p, &CAREFUL, &w, err));
     w->cutoff = DTP_FORBIDDEN;
     const dtp_status s = find(w, rounds, arena, n, multipliers, err);
-    solver_work_destroy(w);
+    solver_reduced_destroy(w);
     return s;
 }

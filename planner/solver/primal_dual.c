@@ -16,9 +16,9 @@ enum {
     PATIENCE = 6        /* epochs without a gain before something else is tried */
 };
 
-typedef struct search {
+typedef struct primal_search {
     solver_primal *primal;
-    int64_t n_undo;      /* records of the work when the search began */
+    int64_t n_undo;      /* records of the reduced problem when the search began */
     int64_t entries;     /* of its kernel */
     int64_t gap;         /* between best cost and bound then */
     int64_t rounds;      /* of the next epoch */
@@ -28,19 +28,18 @@ typedef struct search {
     double end_s;
     dtp_status status; /* of the last epoch */
     dtp_err err;
-} search;
+} primal_search;
 
-/* ---- the search --------------------------------------------------------------------------------
- */
+/* ---- the search ------------------------------------------------------------------------------ */
 
-static dtp_status begin_search(solver_solver *v, solver_work *w, search *h, int64_t bound,
+static dtp_status begin_search(solver_state *v, solver_reduced *w, primal_search *h, int64_t bound,
                                dtp_err *err)
 {
     solver_primal_destroy(h->primal);
     h->primal = NULL;
-    memcpy(v->assignment, v->best, (size_t)w->n_nodes * sizeof *v->assignment);
+    memcpy(v->assignment, v->best, (size_t)w->n_variables * sizeof *v->assignment);
     solver_project(w, v->assignment);
-    for (int32_t i = 0; i < w->n_nodes; i++) {
+    for (int32_t i = 0; i < w->n_variables; i++) {
         v->assignment[i] = v->assignment[i] < 0 ? 0 : v->assignment[i];
     }
     h->n_undo = w->n_undo;
@@ -51,24 +50,24 @@ static dtp_status begin_search(solver_solver *v, solver_work *w, search *h, int6
 
 static void *run_search(void *user)
 {
-    search *h = user;
+    primal_search *h = user;
     h->status = solver_primal_run(h->primal, h->rounds, h->end_s, &h->err);
     return NULL;
 }
 
 /* What the search found so far. */
-static dtp_status collect(solver_solver *v, const solver_work *w, const search *h, dtp_err *err)
+static dtp_status collect(solver_state *v, const solver_reduced *w, const primal_search *h,
+                          dtp_err *err)
 {
     return solver_primal_best(h->primal, v->assignment)
                ? solver_offer(v, w, h->n_undo, v->assignment, err)
                : DTP_OK;
 }
 
-/* ---- one epoch ---------------------------------------------------------------------------------
- */
+/* ---- one epoch ------------------------------------------------------------------------------- */
 
 /* Both sides, each on its snapshot. */
-static dtp_status run_both(solver_solver *v, search *h, solver_dual *d, dtp_err *err)
+static dtp_status run_both(solver_state *v, primal_search *h, solver_dual *d, dtp_err *err)
 {
     pthread_t thread;
     const bool apart = v->options->threads > 1 && pthread_create(&thread, NULL, run_search, h) == 0;
@@ -85,7 +84,8 @@ static dtp_status run_both(solver_solver *v, search *h, solver_dual *d, dtp_err 
     return h->status;
 }
 
-static dtp_status epoch(solver_solver *v, solver_work *w, search *h, int64_t *bound, dtp_err *err)
+static dtp_status epoch(solver_state *v, solver_reduced *w, primal_search *h, int64_t *bound,
+                        dtp_err *err)
 {
     solver_dual *d = NULL;
     int64_t found = 0;
@@ -103,7 +103,7 @@ static dtp_status epoch(solver_solver *v, solver_work *w, search *h, int64_t *bo
     return s == DTP_OK ? solver_reduce(v, w, err) : s;
 }
 
-static dtp_status dive(solver_solver *v, solver_work *w, search *h, dtp_err *err)
+static dtp_status dive(solver_state *v, solver_reduced *w, primal_search *h, dtp_err *err)
 {
     const int64_t before = v->cutoff;
     if (w->infeasible || w->ascended < h->dive_at) {
@@ -114,21 +114,22 @@ static dtp_status dive(solver_solver *v, solver_work *w, search *h, dtp_err *err
     return v->cutoff < before ? solver_reduce(v, w, err) : DTP_OK;
 }
 
-bool solver_too_large(const solver_solver *v, solver_work *w)
+bool solver_too_large(const solver_state *v, solver_reduced *w)
 {
     return v->options->solver == DTP_SOLVER_LARGE ||
            solver_size(w).entries > v->options->max_entries;
 }
 
 /* On a much smaller kernel, or with much better multipliers. */
-static bool worth_restarting(const solver_solver *v, solver_work *w, const search *h, int64_t bound)
+static bool worth_restarting(const solver_state *v, solver_reduced *w, const primal_search *h,
+                             int64_t bound)
 {
     const int64_t gap = v->cutoff - bound;
     return 2 * solver_size(w).entries < h->entries || (2 * gap < h->gap && gap < v->cutoff / 33);
 }
 
 /* Neither side got on much in the last epochs. */
-static bool stalled(search *h, int64_t cost, int64_t bound)
+static bool stalled(primal_search *h, int64_t cost, int64_t bound)
 {
     const bool gained = cost < h->cost || bound - h->bound > (cost - bound) / 100;
     if (gained) {
@@ -139,8 +140,8 @@ static bool stalled(search *h, int64_t cost, int64_t bound)
     return h->stalled >= PATIENCE;
 }
 
-static dtp_status loop(solver_solver *v, solver_work *w, search *h, int64_t left, int64_t *bound,
-                       dtp_err *err)
+static dtp_status loop(solver_state *v, solver_reduced *w, primal_search *h, int64_t left,
+                       int64_t *bound, dtp_err *err)
 {
     for (bool done = false;
          left > 0 && !done && !w->infeasible && !solver_close(v, *bound) && !solver_time_is_up(v);
@@ -156,10 +157,10 @@ static dtp_status loop(solver_solver *v, solver_work *w, search *h, int64_t left
     return DTP_OK;
 }
 
-dtp_status solver_primal_dual(solver_solver *v, solver_work *w, int64_t rounds, int64_t *bound,
+dtp_status solver_primal_dual(solver_state *v, solver_reduced *w, int64_t rounds, int64_t *bound,
                               dtp_err *err)
 {
-    search h = {.end_s = v->end_s, .cost = INT64_MAX, .dive_at = FIRST_DIVE};
+    primal_search h = {.end_s = v->end_s, .cost = INT64_MAX, .dive_at = FIRST_DIVE};
     dtp_status s = loop(v, w, &h, rounds, bound, err);
     *bound = w->infeasible ? v->cutoff : *bound;
     solver_primal_destroy(h.primal);

@@ -6,15 +6,15 @@
 #ifndef DTP_PLANNER_SOLVER_PRIMAL_DUAL_H
 #define DTP_PLANNER_SOLVER_PRIMAL_DUAL_H
 
-#include "planner/solver/solver.h"
+#include "planner/solver/state.h"
 
 /* Until nothing cheaper is left (w infeasible), the rounds are used up or the time is up; unless
  * nothing is to follow (DTP_SOLVER_LARGE), also until neither side gets on. *bound as in
  * solver_branch.
  */
-dtp_status solver_primal_dual(solver_solver *v, solver_work *w, int64_t rounds, int64_t *bound,
+dtp_status solver_primal_dual(solver_state *v, solver_reduced *w, int64_t rounds, int64_t *bound,
                               dtp_err *err) DTP_MUST_CHECK;
 /* For branch and bound, or by the options. */
-bool solver_too_large(const solver_solver *v, solver_work *w);
+bool solver_too_large(const solver_state *v, solver_reduced *w);
 
 #endif

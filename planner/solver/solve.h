@@ -8,7 +8,7 @@
 
 #include "core/plan/plan.h"
 #include "planner/problem/check.h"
-#include "planner/solver/presolve/presolve.h"
+#include "planner/solver/reduced/presolve.h"
 
 typedef enum dtp_solver {
     DTP_SOLVER_AUTO,  /* by the size of what presolve leaves */
@@ -30,7 +30,7 @@ typedef struct dtp_solve_options {
                              are this close, as a share of the cost; 0 = when they are equal */
     int64_t cutoff;      /* solutions are wanted that cost less than this; 0 = any */
     const int32_t
-        *start; /* a assignment by node known beforehand, which need not be feasible; NULL:
+        *start; /* an assignment by node known beforehand, which need not be feasible; NULL:
                              none */
 } dtp_solve_options;
 

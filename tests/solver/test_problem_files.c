@@ -60,14 +60,15 @@ static void assert_same(const dtp_problem *a, const dtp_problem *b)
 {
     assert_string_equal(a->name, b->name);
     assert_int_equal(a->usage_limit, b->usage_limit);
-    assert_int_equal(a->n_nodes, b->n_nodes);
+    assert_int_equal(a->n_variables, b->n_variables);
     assert_int_equal(a->n_edges, b->n_edges);
-    const size_t nodes = (size_t)a->n_nodes, edges = (size_t)a->n_edges, word = sizeof(int64_t);
-    assert_memory_equal(a->first, b->first, (nodes + 1) * word);
-    assert_memory_equal(a->begin, b->begin, nodes * word);
-    assert_memory_equal(a->end, b->end, nodes * word);
-    assert_memory_equal(a->cost, b->cost, (size_t)a->first[nodes] * word);
-    assert_memory_equal(a->usage, b->usage, (size_t)a->first[nodes] * word);
+    const size_t variables = (size_t)a->n_variables, edges = (size_t)a->n_edges,
+                 word = sizeof(int64_t);
+    assert_memory_equal(a->first, b->first, (variables + 1) * word);
+    assert_memory_equal(a->begin, b->begin, variables * word);
+    assert_memory_equal(a->end, b->end, variables * word);
+    assert_memory_equal(a->cost, b->cost, (size_t)a->first[variables] * word);
+    assert_memory_equal(a->usage, b->usage, (size_t)a->first[variables] * word);
     assert_memory_equal(a->edge_a, b->edge_a, edges * sizeof *a->edge_a);
     assert_memory_equal(a->edge_b, b->edge_b, edges * sizeof *a->edge_b);
     assert_memory_equal(a->edge_first, b->edge_first, (edges + 1) * word);
@@ -123,7 +124,7 @@ static void test_select_read__large_file(void **state)
     dtp_strbuf_add(&text, "]}}}");
     assert_int_equal(dtp_file_write(path, text.text, text.len, NULL), DTP_OK);
     dtp_problem *p = read_file(path);
-    assert_int_equal(p->n_nodes, N);
+    assert_int_equal(p->n_variables, N);
     assert_int_equal(p->usage_limit, DTP_FORBIDDEN);
     for (int32_t i = 0; i < N; i++) {
         assert_true(p->end[i] == 7 * i && p->cost[i] == 123 * i && p->usage[i] == i);
@@ -187,7 +188,7 @@ static int64_t optimum_of(const dtp_problem *p)
     return cost;
 }
 
-/* Further intervals become nodes of the file, tied to their own: the optimum stays. */
+/* Further intervals become variables of the file, tied to their own: the optimum stays. */
 static void test_select_write__further_intervals(void **state)
 {
     (void)state;
@@ -196,7 +197,7 @@ static void test_select_write__further_intervals(void **state)
     dtp_problem *p = read_file(EXAMPLE);
     const int64_t before = optimum_of(p);
     make_path(path, sizeof path, "json");
-    for (int32_t i = 0; i < p->n_nodes; i++) {
+    for (int32_t i = 0; i < p->n_variables; i++) {
         assert_int_equal(dtp_problem_add_interval(p, i, p->begin[i], p->end[i] + 3,
                                                   p->usage + p->first[i], NULL),
                          DTP_OK);
@@ -204,8 +205,8 @@ static void test_select_write__further_intervals(void **state)
             dtp_problem_add_interval(p, i, p->end[i], p->end[i] + 1, p->usage + p->first[i], NULL),
             DTP_OK);
     }
-    assert_int_equal(p->n_extra, 2 * p->n_nodes);
-    assert_int_equal(p->n_extra_usage, p->first[p->n_nodes]);
+    assert_int_equal(p->n_extra, 2 * p->n_variables);
+    assert_int_equal(p->n_extra_usage, p->first[p->n_variables]);
     assert_int_equal(dtp_problem_check(p, NULL), DTP_OK);
     assert_int_equal(optimum_of(p), -1);
     int64_t optimum = -1;
@@ -218,9 +219,10 @@ static void test_select_write__further_intervals(void **state)
     dtp_problem_write_iopddl(p, &text);
     assert_int_equal(dtp_file_write(path, text.text, text.len, NULL), DTP_OK);
     dtp_problem *q = read_file(path);
-    assert_int_equal(q->n_nodes, 3 * p->n_nodes);
+    assert_int_equal(q->n_variables, 3 * p->n_variables);
     assert_int_equal(optimum_of(q), optimum);
-    assert_int_equal(dtp_problem_add_interval(p, p->n_nodes, 0, 1, p->usage, NULL), DTP_INVALID);
+    assert_int_equal(dtp_problem_add_interval(p, p->n_variables, 0, 1, p->usage, NULL),
+                     DTP_INVALID);
     (void)unlink(path);
     dtp_strbuf_free(&text);
     dtp_problem_destroy(q);
@@ -237,9 +239,9 @@ static void test_select_solve__example(void **state)
     assert_int_equal(r.status, DTP_CERT_OPTIMAL);
     assert_int_equal(r.value.cost, EXAMPLE_OPTIMUM);
     assert_int_equal(r.bound, EXAMPLE_OPTIMUM);
-    assert_int_equal(r.presolve.before.nodes, 5);
+    assert_int_equal(r.presolve.before.variables, 5);
     dtp_solve_result_free(&r);
-    p->usage_limit = 39; /* nodes 0 and 1 alone use 10 + 25, node 2 at least 15 beside 25 */
+    p->usage_limit = 39; /* variables 0 and 1 alone use 10 + 25, variable 2 at least 15 beside 25 */
     assert_int_equal(dtp_solve(p, &o, &r, NULL), DTP_OK);
     assert_int_equal(r.status, DTP_CERT_INFEASIBLE);
     assert_null(r.assignment);

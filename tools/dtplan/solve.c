@@ -75,7 +75,7 @@ static dtp_status read_solver(solve_command *c, dtp_err *err)
 static void write_size(dtp_json_writer *w, const char *key, const dtp_presolve_size *n)
 {
     dtp_json_begin_object(w, key);
-    dtp_json_write_int(w, "nodes", n->nodes);
+    dtp_json_write_int(w, "nodes", n->variables);
     dtp_json_write_int(w, "strategies", n->strategies);
     dtp_json_write_int(w, "edges", n->edges);
     dtp_json_write_int(w, "entries", n->entries);
@@ -88,8 +88,8 @@ static void write_presolve(dtp_json_writer *w, const dtp_presolve_report *r)
     dtp_json_begin_object(w, "presolve");
     write_size(w, "before", &r->before);
     write_size(w, "after", &r->after);
-    dtp_json_write_int(w, "merged_nodes", r->merged_nodes);
-    dtp_json_write_int(w, "eliminated_nodes", r->eliminated_nodes);
+    dtp_json_write_int(w, "merged_nodes", r->merged_variables);
+    dtp_json_write_int(w, "eliminated_nodes", r->eliminated_variables);
     dtp_json_write_int(w, "separable_edges", r->separable_edges);
     dtp_json_write_int(w, "inconsistent", r->inconsistent);
     dtp_json_write_int(w, "capped", r->capped);
@@ -103,7 +103,7 @@ static void write_presolve(dtp_json_writer *w, const dtp_presolve_report *r)
 static void write_choice(dtp_json_writer *w, const solve_command *c)
 {
     dtp_json_begin_array(w, "choice", true);
-    for (int32_t i = 0; c->result.assignment != NULL && i < c->problem->n_nodes; i++) {
+    for (int32_t i = 0; c->result.assignment != NULL && i < c->problem->n_variables; i++) {
         dtp_json_write_int(w, NULL, c->result.assignment[i]);
     }
     dtp_json_end_array(w);
@@ -164,9 +164,9 @@ static void print_report(const solve_command *c, dtp_strbuf *out)
         "          %" PRId64 " nodes merged, %" PRId64 " eliminated; strategies: %" PRId64
         " inconsistent, %" PRId64 " dominated, %" PRId64 " above the cap, %" PRId64
         " too large\n%" PRId64 " nodes of branch and bound, %.2f s\n",
-        a->nodes, b->nodes, a->entries, b->entries, a->rows, b->rows, r->presolve.merged_nodes,
-        r->presolve.eliminated_nodes, r->presolve.inconsistent, r->presolve.dominated,
-        r->presolve.capped, r->presolve.oversized, r->nodes, c->time_s);
+        a->variables, b->variables, a->entries, b->entries, a->rows, b->rows,
+        r->presolve.merged_variables, r->presolve.eliminated_variables, r->presolve.inconsistent,
+        r->presolve.dominated, r->presolve.capped, r->presolve.oversized, r->nodes, c->time_s);
 }
 
 static void write_solution(dtp_json_writer *w, const solve_command *c)

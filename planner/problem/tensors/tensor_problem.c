@@ -120,7 +120,7 @@ static dtp_status check_sum(const tensor_build *b, dtp_err *err)
     const dtp_dearest *move = dtp_redistribution_pricer_dearest(b->redistributions);
     int64_t sum = 0;
     bool fits = !b->too_large;
-    for (int32_t i = 0; i < s->n_nodes && fits; i++) {
+    for (int32_t i = 0; i < s->n_variables && fits; i++) {
         fits = dtp_cost_add(&sum, largest(s->cost, s->first[i], s->first[i + 1]), 1);
     }
     for (int32_t e = 0; e < s->n_edges && fits; e++) {

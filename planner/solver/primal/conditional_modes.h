@@ -1,4 +1,4 @@
-/* Descent on the problem itself, without presolve: one node is held, every other one takes its
+/* Descent on the problem itself, without presolve: one variable is held, every other one takes its
  * cheapest strategy beside its neighbours, from the held one outwards, until nothing changes. What
  * was forbidden becomes allowed where single changes can do it. Usage plays no part. */
 #ifndef DTP_PLANNER_SOLVER_PRIMAL_CONDITIONAL_MODES_H
@@ -13,8 +13,8 @@ dtp_status solver_conditional_create(const dtp_problem *p, solver_conditional **
                                      dtp_err *err) DTP_MUST_CHECK;
 void solver_conditional_destroy(solver_conditional *d);
 
-/* assignment: by node. Deterministic; ends after a number of changes that is linear in the
- * nodes. */
+/* assignment: by variable. Deterministic; ends after a number of changes that is linear in the
+ * variables. */
 void solver_conditional_modes(solver_conditional *d, int32_t held, int32_t *assignment);
 
 #endif

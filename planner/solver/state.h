@@ -6,9 +6,9 @@
 
 #include "planner/problem/check.h"
 #include "planner/solver/solve.h"
-#include "planner/solver/reduced/work.h"
+#include "planner/solver/reduced/reduced.h"
 
-typedef struct solver_solver {
+typedef struct solver_state {
     const dtp_problem *p;
     const dtp_evaluator *evaluator; /* of p */
     const dtp_solve_options *options;
@@ -22,20 +22,20 @@ typedef struct solver_solver {
     bool searched;     /* ... that was not known beforehand */
     int32_t *best;     /* that solution */
     int32_t *assignment, *full; /* scratch, by node */
-} solver_solver;
+} solver_state;
 
 /* Seconds left, at least a little; 0 = no limit. */
-double solver_time_left(const solver_solver *v);
-bool solver_time_is_up(const solver_solver *v);
+double solver_time_left(const solver_state *v);
+bool solver_time_is_up(const solver_state *v);
 /* A bound that leaves nothing to look for: at the cutoff, or within the gap of a solution. */
-bool solver_close(const solver_solver *v, int64_t bound);
+bool solver_close(const solver_state *v, int64_t bound);
 
 /* Restores, evaluates and keeps a solution of w, as w was when it had n_undo records, if it is the
  * best so far. */
-dtp_status solver_offer(solver_solver *v, const solver_work *w, int64_t n_undo,
+dtp_status solver_offer(solver_state *v, const solver_reduced *w, int64_t n_undo,
                         const int32_t *assignment, dtp_err *err) DTP_MUST_CHECK;
 /* Presolves for solutions cheaper than the cutoff; when nothing is left to choose, offers what
  * there is, after which w is infeasible: nothing cheaper is left. */
-dtp_status solver_reduce(solver_solver *v, solver_work *w, dtp_err *err) DTP_MUST_CHECK;
+dtp_status solver_reduce(solver_state *v, solver_reduced *w, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -1,19 +1,19 @@
-/* Exact elimination of a node of degree 0, 1 or 2 whose strategies use the same memory: its best
- * answer to every assignment of its neighbours becomes their cost. */
-#include "planner/solver/reduced/work.h"
+/* Exact elimination of a variable of degree 0, 1 or 2 whose strategies use the same memory: its
+ * best answer to every assignment of its neighbours becomes their cost. */
+#include "planner/solver/reduced/presolve_internal.h"
 
 #include <stdlib.h>
 
 enum { MAX_TABLE = 1 << 20, MAX_WORK = 1 << 26 };
 
 /* The best strategy of x for i and j across its edges, and what it costs. */
-static int32_t best_answer(const solver_work *w, int32_t x, const solver_view *a, int32_t i,
+static int32_t best_answer(const solver_reduced *w, int32_t x, const solver_view *a, int32_t i,
                            const solver_view *b, int32_t j, int64_t *cost)
 {
     int32_t best = 0;
     *cost = DTP_FORBIDDEN;
-    for (int32_t s = 0; s < w->nodes[x].k; s++) {
-        int64_t sum = w->nodes[x].cost[s];
+    for (int32_t s = 0; s < w->variables[x].k; s++) {
+        int64_t sum = w->variables[x].cost[s];
         sum = a != NULL ? dtp_problem_add_cost(sum, a->m[s * a->row + i * a->col]) : sum;
         sum = b != NULL ? dtp_problem_add_cost(sum, b->m[s * b->row + j * b->col]) : sum;
         if (sum < *cost) {
@@ -24,18 +24,18 @@ static int32_t best_answer(const solver_work *w, int32_t x, const solver_view *a
     return best;
 }
 
-static dtp_status finish(solver_work *w, int32_t x, solver_undo record, dtp_err *err)
+static dtp_status finish(solver_reduced *w, int32_t x, solver_undo record, dtp_err *err)
 {
     DTP_TRY(solver_add_undo(w, record, err));
-    for (int32_t i = 0; i < w->nodes[x].n_adj; i++) {
-        solver_drop_edge(w, w->nodes[x].adj[i]);
+    for (int32_t i = 0; i < w->variables[x].n_adj; i++) {
+        solver_drop_edge(w, w->variables[x].adj[i]);
     }
-    solver_free_node(&w->nodes[x]);
-    w->report.eliminated_nodes++;
+    solver_free_variable(&w->variables[x]);
+    w->report.eliminated_variables++;
     return DTP_OK;
 }
 
-static dtp_status eliminate_lone(solver_work *w, int32_t x, dtp_err *err)
+static dtp_status eliminate_lone(solver_reduced *w, int32_t x, dtp_err *err)
 {
     int64_t cost;
     int32_t *table = dtp_arena_alloc(w->arena, 1, sizeof *table);
@@ -47,10 +47,10 @@ static dtp_status eliminate_lone(solver_work *w, int32_t x, dtp_err *err)
     return finish(w, x, (solver_undo){x, -1, -1, 1, table, 0}, err);
 }
 
-static dtp_status eliminate_leaf(solver_work *w, int32_t x, dtp_err *err)
+static dtp_status eliminate_leaf(solver_reduced *w, int32_t x, dtp_err *err)
 {
-    const solver_view a = solver_view_from(w, w->nodes[x].adj[0], x);
-    const int32_t ka = w->nodes[a.other].k;
+    const solver_view a = solver_view_from(w, w->variables[x].adj[0], x);
+    const int32_t ka = w->variables[a.other].k;
     int32_t *table = dtp_arena_alloc(w->arena, (size_t)ka, sizeof *table);
     for (int32_t i = 0; table != NULL && i < ka; i++) {
         int64_t cost;
@@ -60,11 +60,11 @@ static dtp_status eliminate_leaf(solver_work *w, int32_t x, dtp_err *err)
     return finish(w, x, (solver_undo){x, a.other, -1, 1, table, 0}, err);
 }
 
-static dtp_status eliminate_link(solver_work *w, int32_t x, dtp_err *err)
+static dtp_status eliminate_link(solver_reduced *w, int32_t x, dtp_err *err)
 {
-    const solver_view a = solver_view_from(w, w->nodes[x].adj[0], x);
-    const solver_view b = solver_view_from(w, w->nodes[x].adj[1], x);
-    const int32_t ka = w->nodes[a.other].k, kb = w->nodes[b.other].k;
+    const solver_view a = solver_view_from(w, w->variables[x].adj[0], x);
+    const solver_view b = solver_view_from(w, w->variables[x].adj[1], x);
+    const int32_t ka = w->variables[a.other].k, kb = w->variables[b.other].k;
     const size_t n = (size_t)ka * (size_t)kb;
     int32_t *table = dtp_arena_alloc(w->arena, n, sizeof *table);
     int64_t *m = malloc(n * sizeof *m);
@@ -86,20 +86,22 @@ static dtp_status eliminate_link(solver_work *w, int32_t x, dtp_err *err)
     return solver_add_matrix(w, a.other, b.other, m, err);
 }
 
-static bool small_enough(const solver_work *w, int32_t x)
+static bool small_enough(const solver_reduced *w, int32_t x)
 {
-    const solver_view a = solver_view_from(w, w->nodes[x].adj[0], x);
-    const solver_view b = solver_view_from(w, w->nodes[x].adj[1], x);
-    const int64_t n = (int64_t)w->nodes[a.other].k * w->nodes[b.other].k;
-    return n <= MAX_TABLE && n * w->nodes[x].k <= MAX_WORK;
+    const solver_view a = solver_view_from(w, w->variables[x].adj[0], x);
+    const solver_view b = solver_view_from(w, w->variables[x].adj[1], x);
+    const int64_t n = (int64_t)w->variables[a.other].k * w->variables[b.other].k;
+    return n <= MAX_TABLE && n * w->variables[x].k <= MAX_WORK;
 }
 
-dtp_status solver_eliminate(solver_work *w, dtp_err *err)
+dtp_status solver_eliminate(solver_reduced *w, dtp_err *err)
 {
     for (int32_t x = 0;
-         x < w->n_nodes && w->options.eliminate && !w->infeasible && !solver_work_late(w); x++) {
-        const solver_node *node = &w->nodes[x];
-        if (!node->alive || node->kept || node->memory_changed || node->n_pieces > 0) {
+         x < w->n_variables && w->options.eliminate && !w->infeasible && !solver_reduced_late(w);
+         x++) {
+        const solver_variable *variable = &w->variables[x];
+        if (!variable->alive || variable->kept || variable->memory_changed ||
+            variable->n_pieces > 0) {
             continue;
         }
         const int32_t degree = solver_purge(w, x);

@@ -1,11 +1,10 @@
-#include "planner/solver/reduced/work.h"
+#include "planner/solver/reduced/reduced.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-/* ---- edges by pair: open addressing; entries of edges that died or moved are stale --------------
- */
+/* ---- edges by pair: open addressing; entries of edges that died or moved are stale ----------- */
 
 static uint64_t pair_key(int32_t a, int32_t b)
 {
@@ -13,18 +12,18 @@ static uint64_t pair_key(int32_t a, int32_t b)
     return (uint64_t)hi << 32 | lo;
 }
 
-static uint64_t slot_of(const solver_work *w, uint64_t key)
+static uint64_t slot_of(const solver_reduced *w, uint64_t key)
 {
     return (key * UINT64_C(0x9E3779B97F4A7C15) >> 20) & (w->n_slots - 1);
 }
 
-static bool slot_valid(const solver_work *w, const solver_slot *s)
+static bool slot_valid(const solver_reduced *w, const solver_slot *s)
 {
     const solver_edge *e = &w->edges[s->edge];
     return e->alive && pair_key(e->u, e->v) == s->key;
 }
 
-static int32_t find_edge(const solver_work *w, int32_t a, int32_t b)
+static int32_t find_edge(const solver_reduced *w, int32_t a, int32_t b)
 {
     const uint64_t key = pair_key(a, b);
     if (w->n_slots == 0) {
@@ -38,7 +37,7 @@ static int32_t find_edge(const solver_work *w, int32_t a, int32_t b)
     return -1;
 }
 
-static void put_slot(solver_work *w, solver_slot entry)
+static void put_slot(solver_reduced *w, solver_slot entry)
 {
     uint64_t at = slot_of(w, entry.key);
     while (w->slots[at].edge >= 0) {
@@ -48,7 +47,7 @@ static void put_slot(solver_work *w, solver_slot entry)
     w->n_used++;
 }
 
-static dtp_status insert_edge(solver_work *w, int32_t edge, dtp_err *err)
+static dtp_status insert_edge(solver_reduced *w, int32_t edge, dtp_err *err)
 {
     if (2 * (w->n_used + 1) > w->n_slots) {
         const uint64_t old_n = w->n_slots;
@@ -75,13 +74,12 @@ static dtp_status insert_edge(solver_work *w, int32_t edge, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- edges -------------------------------------------------------------------------------------
- */
+/* ---- edges ----------------------------------------------------------------------------------- */
 
-solver_view solver_view_from(const solver_work *w, int32_t edge, int32_t from)
+solver_view solver_view_from(const solver_reduced *w, int32_t edge, int32_t from)
 {
     const solver_edge *e = &w->edges[edge];
-    const int64_t cols = w->nodes[e->v].k;
+    const int64_t cols = w->variables[e->v].k;
     return e->u == from ? (solver_view){solver_matrix(e), cols, 1, e->v}
                         : (solver_view){solver_matrix(e), 1, cols, e->u};
 }
@@ -94,10 +92,10 @@ static dtp_status push(solver_queue *q, int32_t item, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status solver_touch(solver_work *w, int32_t edge, dtp_err *err)
+dtp_status solver_touch(solver_reduced *w, int32_t edge, dtp_err *err)
 {
     solver_edge *e = &w->edges[edge];
-    w->nodes[e->u].changed = w->nodes[e->v].changed = true;
+    w->variables[e->u].changed = w->variables[e->v].changed = true;
     if (!e->dirty) {
         e->dirty = true;
         DTP_TRY(push(&w->dirty, edge, err));
@@ -109,10 +107,10 @@ dtp_status solver_touch(solver_work *w, int32_t edge, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status solver_own(solver_work *w, int32_t edge, dtp_err *err)
+dtp_status solver_own(solver_reduced *w, int32_t edge, dtp_err *err)
 {
     solver_edge *e = &w->edges[edge];
-    const size_t n = (size_t)w->nodes[e->u].k * (size_t)w->nodes[e->v].k;
+    const size_t n = (size_t)w->variables[e->u].k * (size_t)w->variables[e->v].k;
     if (e->m != NULL) {
         return DTP_OK;
     }
@@ -124,13 +122,13 @@ dtp_status solver_own(solver_work *w, int32_t edge, dtp_err *err)
     return DTP_OK;
 }
 
-int32_t solver_purge(solver_work *w, int32_t node)
+int32_t solver_purge(solver_reduced *w, int32_t variable)
 {
-    solver_node *x = &w->nodes[node];
+    solver_variable *x = &w->variables[variable];
     int32_t n = 0;
     for (int32_t i = 0; i < x->n_adj; i++) {
         const solver_edge *e = &w->edges[x->adj[i]];
-        if (e->alive && (e->u == node || e->v == node)) {
+        if (e->alive && (e->u == variable || e->v == variable)) {
             x->adj[n++] = x->adj[i];
         }
     }
@@ -138,45 +136,29 @@ int32_t solver_purge(solver_work *w, int32_t node)
     return n;
 }
 
-void solver_drop_edge(solver_work *w, int32_t edge)
+void solver_drop_edge(solver_reduced *w, int32_t edge)
 {
     solver_edge *e = &w->edges[edge];
     free(e->m);
     e->m = NULL;
     e->alive = false;
-    w->nodes[e->u].changed = w->nodes[e->v].changed = true;
+    w->variables[e->u].changed = w->variables[e->v].changed = true;
 }
 
-static dtp_status attach(solver_work *w, int32_t node, int32_t edge, dtp_err *err)
+static dtp_status attach(solver_reduced *w, int32_t variable, int32_t edge, dtp_err *err)
 {
-    solver_node *x = &w->nodes[node];
+    solver_variable *x = &w->variables[variable];
     DTP_TRY(dtp_problem__reserve(&x->adj, (int64_t)x->n_adj + 1, &x->cap_adj, sizeof *x->adj, err));
     x->adj[x->n_adj++] = edge;
     return DTP_OK;
 }
 
-static dtp_status reserve_edge(solver_work *w, dtp_err *err)
-{
-    return dtp_problem__reserve(&w->edges, (int64_t)w->n_edges + 1, &w->cap_edges, sizeof *w->edges,
-                                err);
-}
-
-/* Expects room for it; owns e.m from here on, even if it fails. */
-static dtp_status new_edge(solver_work *w, solver_edge e, dtp_err *err)
-{
-    const int32_t id = w->n_edges++;
-    w->edges[id] = e;
-    DTP_TRY(insert_edge(w, id, err));
-    DTP_TRY(attach(w, e.u, id, err));
-    DTP_TRY(attach(w, e.v, id, err));
-    return solver_touch(w, id, err);
-}
-
-/* Adds m (rows by strategies of a) to the matrix of an edge between a and b. */
-static dtp_status add_into(solver_work *w, int32_t edge, int32_t a, const int64_t *m, dtp_err *err)
+/* Adds m to the matrix of an edge between a and b. */
+static dtp_status add_into(solver_reduced *w, int32_t edge, int32_t a, const int64_t *m,
+                           dtp_err *err)
 {
     solver_edge *e = &w->edges[edge];
-    const int64_t ku = w->nodes[e->u].k, kv = w->nodes[e->v].k;
+    const int64_t ku = w->variables[e->u].k, kv = w->variables[e->v].k;
     DTP_TRY(solver_own(w, edge, err));
     for (int64_t i = 0; i < ku; i++) {
         for (int64_t j = 0; j < kv; j++) {
@@ -187,29 +169,49 @@ static dtp_status add_into(solver_work *w, int32_t edge, int32_t a, const int64_
     return solver_touch(w, edge, err);
 }
 
-dtp_status solver_add_matrix(solver_work *w, int32_t a, int32_t b, int64_t *m, dtp_err *err)
+/* Owns e.m from here on, even if it fails. */
+static dtp_status new_edge(solver_reduced *w, solver_edge e, dtp_err *err)
+{
+    const dtp_status room = dtp_problem__reserve(&w->edges, (int64_t)w->n_edges + 1, &w->cap_edges,
+                                                 sizeof *w->edges, err);
+    if (room != DTP_OK) {
+        free(e.m);
+        return room;
+    }
+    const int32_t id = w->n_edges++;
+    w->edges[id] = e;
+    DTP_TRY(insert_edge(w, id, err));
+    DTP_TRY(attach(w, e.u, id, err));
+    DTP_TRY(attach(w, e.v, id, err));
+    return solver_touch(w, id, err);
+}
+
+dtp_status solver_add_matrix(solver_reduced *w, int32_t a, int32_t b, int64_t *m, dtp_err *err)
 {
     const int32_t found = find_edge(w, a, b);
     if (found < 0) {
-        dtp_status room = reserve_edge(w, err);
-        if (room != DTP_OK) {
-            free(m);
-            return room;
-        }
         return new_edge(w, (solver_edge){.u = a, .v = b, .m = m, .alive = true}, err);
     }
-    dtp_status s = add_into(w, found, a, m, err);
+    const dtp_status s = add_into(w, found, a, m, err);
     free(m);
     return s;
 }
 
-/* ---- strategies --------------------------------------------------------------------------------
- */
+dtp_status solver_add_borrowed(solver_reduced *w, int32_t a, int32_t b, const int64_t *m,
+                               dtp_err *err)
+{
+    const int32_t found = find_edge(w, a, b);
+    return found >= 0
+               ? add_into(w, found, a, m, err)
+               : new_edge(w, (solver_edge){.u = a, .v = b, .borrowed = m, .alive = true}, err);
+}
 
-dtp_status solver_kill(solver_work *w, int32_t node, int32_t strategy, int64_t *counter,
+/* ---- strategies ------------------------------------------------------------------------------ */
+
+dtp_status solver_kill(solver_reduced *w, int32_t variable, int32_t strategy, int64_t *counter,
                        dtp_err *err)
 {
-    solver_node *x = &w->nodes[node];
+    solver_variable *x = &w->variables[variable];
     x->cost[strategy] = DTP_FORBIDDEN;
     x->changed = x->memory_changed = true;
     (*counter)++;
@@ -217,30 +219,30 @@ dtp_status solver_kill(solver_work *w, int32_t node, int32_t strategy, int64_t *
         w->infeasible = true;
         return DTP_OK;
     }
-    const int32_t degree = solver_purge(w, node);
+    const int32_t degree = solver_purge(w, variable);
     for (int32_t i = 0; i < degree; i++) {
         DTP_TRY(solver_touch(w, x->adj[i], err));
     }
     return DTP_OK;
 }
 
-dtp_status solver_add_cost(solver_work *w, int32_t node, int32_t strategy, int64_t cost,
+dtp_status solver_add_cost(solver_reduced *w, int32_t variable, int32_t strategy, int64_t cost,
                            dtp_err *err)
 {
-    solver_node *x = &w->nodes[node];
+    solver_variable *x = &w->variables[variable];
     const int64_t sum = dtp_problem_add_cost(x->cost[strategy], cost);
     x->changed = x->changed || cost != 0;
     if (sum >= DTP_FORBIDDEN && !solver_dead(x, strategy)) {
-        return solver_kill(w, node, strategy, &w->report.inconsistent, err);
+        return solver_kill(w, variable, strategy, &w->report.inconsistent, err);
     }
     x->cost[strategy] = sum;
     return DTP_OK;
 }
 
-dtp_status solver_add_piece(solver_work *w, int32_t node, int32_t first, int32_t last, int64_t *use,
-                            dtp_err *err)
+dtp_status solver_add_piece(solver_reduced *w, int32_t variable, int32_t first, int32_t last,
+                            int64_t *use, dtp_err *err)
 {
-    solver_node *x = &w->nodes[node];
+    solver_variable *x = &w->variables[variable];
     dtp_status s = dtp_problem__reserve(&x->pieces, (int64_t)x->n_pieces + 1, &x->cap_pieces,
                                         sizeof *x->pieces, err);
     if (s != DTP_OK) {
@@ -252,7 +254,7 @@ dtp_status solver_add_piece(solver_work *w, int32_t node, int32_t first, int32_t
     return DTP_OK;
 }
 
-dtp_status solver_add_undo(solver_work *w, solver_undo record, dtp_err *err)
+dtp_status solver_add_undo(solver_reduced *w, solver_undo record, dtp_err *err)
 {
     if (record.table == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for undo records");
@@ -262,49 +264,101 @@ dtp_status solver_add_undo(solver_work *w, solver_undo record, dtp_err *err)
     return DTP_OK;
 }
 
-void solver_restore_from(const solver_work *w, int64_t n_undo, int32_t *assignment)
+void solver_restore_from(const solver_reduced *w, int64_t n_undo, int32_t *assignment)
 {
     for (int64_t i = n_undo - 1; i >= 0; i--) {
         const solver_undo *u = &w->undo[i];
         const int64_t row = u->a >= 0 ? assignment[u->a] : 0;
-        assignment[u->node] = u->table[row * u->kb + (u->b >= 0 ? assignment[u->b] : 0)];
+        assignment[u->variable] = u->table[row * u->kb + (u->b >= 0 ? assignment[u->b] : 0)];
     }
 }
 
-void solver_restore(const solver_work *w, int32_t *assignment)
+void solver_restore(const solver_reduced *w, int32_t *assignment)
 {
     solver_restore_from(w, w->n_undo, assignment);
 }
 
-void solver_project(const solver_work *w, int32_t *assignment)
+void solver_project(const solver_reduced *w, int32_t *assignment)
 {
     for (int64_t i = 0; i < w->n_undo; i++) {
         const solver_undo *u = &w->undo[i];
         int32_t at = -1;
-        if (u->a != u->node) {
+        if (u->a != u->variable) {
             continue;
         }
         for (int32_t s = 0; s < u->kept; s++) {
-            at = u->table[s] == assignment[u->node] ? s : at;
+            at = u->table[s] == assignment[u->variable] ? s : at;
         }
-        assignment[u->node] = at;
+        assignment[u->variable] = at;
     }
 }
 
-bool solver_work_late(const solver_work *w)
+/* ---- sizes and bounds ------------------------------------------------------------------------ */
+
+dtp_presolve_size solver_size(solver_reduced *w)
+{
+    dtp_presolve_size n = {.rows = w->n_rows};
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        n.variables += w->variables[i].alive ? 1 : 0;
+        n.strategies += w->variables[i].alive ? w->variables[i].n_live : 0;
+    }
+    for (int32_t e = 0; e < w->n_edges; e++) {
+        const solver_edge *edge = &w->edges[e];
+        n.edges += edge->alive ? 1 : 0;
+        n.entries +=
+            edge->alive ? (int64_t)w->variables[edge->u].n_live * w->variables[edge->v].n_live : 0;
+    }
+    return n;
+}
+
+int64_t solver_least_cost(const solver_variable *x)
+{
+    int64_t least = DTP_FORBIDDEN;
+    for (int32_t s = 0; s < x->k; s++) {
+        least = x->cost[s] < least ? x->cost[s] : least;
+    }
+    return least;
+}
+
+static int64_t edge_minimum(const solver_reduced *w, const solver_edge *e)
+{
+    const int64_t *m = solver_matrix(e);
+    const int64_t n = (int64_t)w->variables[e->u].k * w->variables[e->v].k;
+    int64_t least = DTP_FORBIDDEN;
+    for (int64_t i = 0; i < n; i++) {
+        least = m[i] < least ? m[i] : least;
+    }
+    return least;
+}
+
+int64_t solver_lower_bound(const solver_reduced *w)
+{
+    int64_t sum = w->constant;
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        sum = w->variables[i].alive ? dtp_problem_add_cost(sum, solver_least_cost(&w->variables[i]))
+                                    : sum;
+    }
+    for (int32_t e = 0; e < w->n_edges; e++) {
+        sum = w->edges[e].alive ? dtp_problem_add_cost(sum, edge_minimum(w, &w->edges[e])) : sum;
+    }
+    return sum;
+}
+
+double solver_now_s(void)
 {
     struct timespec t;
-    if (w->end_s <= 0.0) {
-        return false;
-    }
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec >= w->end_s;
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- compaction --------------------------------------------------------------------------------
- */
+bool solver_reduced_late(const solver_reduced *w)
+{
+    return w->end_s > 0.0 && solver_now_s() >= w->end_s;
+}
 
-static int32_t *live_strategies(solver_work *w, const solver_node *x)
+/* ---- compaction ------------------------------------------------------------------------------ */
+
+static int32_t *live_strategies(solver_reduced *w, const solver_variable *x)
 {
     int32_t *map = dtp_arena_alloc(w->arena, (size_t)x->n_live, sizeof *map);
     int32_t n = 0;
@@ -317,12 +371,12 @@ static int32_t *live_strategies(solver_work *w, const solver_node *x)
 }
 
 /* map_u, map_v: new index -> old index, NULL = unchanged. */
-static dtp_status compact_edge(solver_work *w, int32_t edge, const int32_t *map_u,
+static dtp_status compact_edge(solver_reduced *w, int32_t edge, const int32_t *map_u,
                                const int32_t *map_v, dtp_err *err)
 {
     solver_edge *e = &w->edges[edge];
-    const int32_t ku = w->nodes[e->u].n_live, kv = w->nodes[e->v].n_live;
-    const int64_t old = w->nodes[e->v].k;
+    const int32_t ku = w->variables[e->u].n_live, kv = w->variables[e->v].n_live;
+    const int64_t old = w->variables[e->v].k;
     DTP_TRY(solver_own(w, edge, err));
     int64_t *to = e->m; /* never overtakes what is read */
     for (int32_t i = 0; i < ku; i++) {
@@ -336,7 +390,7 @@ static dtp_status compact_edge(solver_work *w, int32_t edge, const int32_t *map_
     return DTP_OK;
 }
 
-static void compact_node(solver_node *x, const int32_t *map)
+static void compact_variable(solver_variable *x, const int32_t *map)
 {
     for (int32_t s = 0; s < x->n_live; s++) {
         x->cost[s] = x->cost[map[s]];
@@ -347,15 +401,15 @@ static void compact_node(solver_node *x, const int32_t *map)
     x->k = x->n_live;
 }
 
-dtp_status solver_compact(solver_work *w, dtp_err *err)
+dtp_status solver_compact(solver_reduced *w, dtp_err *err)
 {
-    const int32_t **maps = calloc((size_t)w->n_nodes + 1, sizeof *maps);
+    const int32_t **maps = calloc((size_t)w->n_variables + 1, sizeof *maps);
     if (maps == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_nodes);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_variables);
     }
     dtp_status s = DTP_OK;
-    for (int32_t i = 0; i < w->n_nodes && s == DTP_OK && !w->infeasible; i++) {
-        const solver_node *x = &w->nodes[i];
+    for (int32_t i = 0; i < w->n_variables && s == DTP_OK && !w->infeasible; i++) {
+        const solver_variable *x = &w->variables[i];
         if (x->alive && x->n_live < x->k) {
             maps[i] = live_strategies(w, x);
             s = solver_add_undo(w, (solver_undo){i, i, -1, 1, maps[i], x->n_live}, err);
@@ -367,19 +421,18 @@ dtp_status solver_compact(solver_work *w, dtp_err *err)
             s = compact_edge(w, e, maps[edge->u], maps[edge->v], err);
         }
     }
-    for (int32_t i = 0; i < w->n_nodes && s == DTP_OK; i++) {
+    for (int32_t i = 0; i < w->n_variables && s == DTP_OK; i++) {
         if (maps[i] != NULL) {
-            compact_node(&w->nodes[i], maps[i]);
+            compact_variable(&w->variables[i], maps[i]);
         }
     }
     free(maps);
     return s;
 }
 
-/* ---- life --------------------------------------------------------------------------------------
- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
-void solver_free_node(solver_node *x)
+void solver_free_variable(solver_variable *x)
 {
     for (int32_t i = 0; i < x->n_pieces; i++) {
         free(x->pieces[i].use);
@@ -387,84 +440,18 @@ void solver_free_node(solver_node *x)
     free(x->pieces);
     free(x->cost);
     free(x->adj);
-    *x = (solver_node){0};
+    *x = (solver_variable){0};
 }
 
-static dtp_status load_nodes(solver_work *w, dtp_err *err)
+void solver_retire(solver_reduced *w)
 {
-    const dtp_problem *p = w->p;
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        solver_node *x = &w->nodes[i];
-        x->k = dtp_problem_n_strategies(p, i);
-        x->alive = x->changed = x->memory_changed = true;
-        x->cost = malloc((size_t)x->k * sizeof *x->cost);
-        if (x->cost == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_nodes);
-        }
-        for (int32_t s = 0; s < x->k; s++) {
-            const int64_t cost = p->cost[p->first[i] + s];
-            x->cost[s] = cost < DTP_FORBIDDEN ? cost : DTP_FORBIDDEN;
-            x->n_live += cost < DTP_FORBIDDEN ? 1 : 0;
-        }
-        w->infeasible = w->infeasible || x->n_live == 0;
-    }
-    return DTP_OK;
-}
-
-static dtp_status load_edges(solver_work *w, dtp_err *err)
-{
-    const dtp_problem *p = w->p;
-    for (int32_t e = 0; e < p->n_edges; e++) {
-        const int64_t *m = p->edge_cost + p->edge_first[e];
-        const int32_t a = p->edge_a[e], b = p->edge_b[e];
-        const int32_t found = find_edge(w, a, b);
-        DTP_TRY(reserve_edge(w, err));
-        DTP_TRY(
-            found >= 0
-                ? add_into(w, found, a, m, err)
-                : new_edge(w, (solver_edge){.u = a, .v = b, .borrowed = m, .alive = true}, err));
-    }
-    return DTP_OK;
-}
-
-dtp_status solver_work_create(const dtp_problem *p, const dtp_presolve_options *options,
-                              solver_work **out, dtp_err *err)
-{
-    solver_work *w = calloc(1, sizeof *w);
-    dtp_status s = DTP_OK;
-    if (w == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for presolve");
-    }
-    w->p = p;
-    w->options = *options;
-    w->n_nodes = p->n_nodes;
-    w->limit = p->usage_limit;
-    w->cutoff = DTP_FORBIDDEN;
-    w->arena = dtp_arena_create();
-    w->nodes = calloc((size_t)p->n_nodes + 1, sizeof *w->nodes);
-    s = w->arena != NULL && w->nodes != NULL
-            ? load_nodes(w, err)
-            : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", p->n_nodes);
-    s = s == DTP_OK ? load_edges(w, err) : s;
-    s = s == DTP_OK ? solver_memory_create(w, err) : s;
-    if (s != DTP_OK) {
-        solver_work_destroy(w);
-        return s;
-    }
-    w->report.before = solver_size(w);
-    *out = w;
-    return DTP_OK;
-}
-
-void solver_retire(solver_work *w)
-{
-    for (int32_t i = 0; w->nodes != NULL && i < w->n_nodes; i++) {
-        solver_free_node(&w->nodes[i]);
+    for (int32_t i = 0; w->variables != NULL && i < w->n_variables; i++) {
+        solver_free_variable(&w->variables[i]);
     }
     for (int32_t e = 0; e < w->n_edges; e++) {
         free(w->edges[e].m);
     }
-    free(w->nodes);
+    free(w->variables);
     free(w->edges);
     free(w->slots);
     free(w->undo);
@@ -473,10 +460,10 @@ void solver_retire(solver_work *w)
     free(w->time);
     free(w->base);
     free(w->multiplier);
-    *w = (solver_work){.arena = w->arena};
+    *w = (solver_reduced){.arena = w->arena};
 }
 
-void solver_work_destroy(solver_work *w)
+void solver_reduced_destroy(solver_reduced *w)
 {
     if (w == NULL) {
         return;
