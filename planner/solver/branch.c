@@ -7,10 +7,6 @@
 #include "planner/solver/relax.h"
 #include "planner/solver/reduced/copy.h"
 
-enum { MAX_DEPTH = 150, FIRST_SEARCH = 10, NODE_SEARCH = 2 };
-/* Of the dual: rounds of ascent at the root and below; splits that are tried near it and below. */
-enum { ROOT_ROUNDS = 1700, ROUNDS = 40, NEAR = 4, NEAR_SPLITS = 24, SPLITS = 8, SEARCH_EVERY = 8 };
-
 /* Improves v->assignment and offers what comes of it. */
 static dtp_status improve(solver_state *v, solver_reduced *w, int64_t rounds, dtp_err *err)
 {
@@ -86,7 +82,11 @@ static dtp_status choose_split(const solver_reduced *w, solver_relaxation *r, in
                                int64_t bound, solver_split *out, dtp_err *err)
 {
     if (r == NULL) {
-        return solver_dual_split(w, bound, depth < NEAR ? NEAR_SPLITS : SPLITS, out, err);
+        return solver_dual_split(w, bound,
+                                 depth < w->parameters->branch_near_depth
+                                     ? w->parameters->branch_near_splits
+                                     : w->parameters->branch_splits,
+                                 out, err);
     }
     split_linear(w, r);
     *out = (solver_split){r->split_variable, r->split_strategy, -1, 0};
@@ -105,14 +105,15 @@ static bool any_variable_left(const solver_reduced *w)
 
 static bool limit_reached(const solver_state *v, int64_t entries, int32_t depth)
 {
-    return v->out->nodes >= v->max_nodes || depth > MAX_DEPTH || solver_time_is_up(v) ||
-           entries > v->options->max_entries;
+    return v->out->nodes >= v->max_nodes || depth > v->options->parameters->branch_max_depth ||
+           solver_time_is_up(v) || entries > v->options->max_entries;
 }
 
 /* The dual in place of the linear program. */
 static dtp_status ascend(solver_state *v, solver_reduced *w, solver_relaxation *r, dtp_err *err)
 {
-    const int64_t rounds = w->unit > 0.0 ? ROUNDS : ROOT_ROUNDS;
+    const int64_t rounds =
+        w->unit > 0.0 ? w->parameters->branch_rounds : w->parameters->branch_root_rounds;
     *r = (solver_relaxation){.solved = true, .split_variable = -1, .split_strategy = -1};
     DTP_TRY(solver_dual_relax(w, rounds, solver_time_left(v), &r->bound, err));
     return w->infeasible ? DTP_OK : solver_dual_choice(w, v->assignment, err);
@@ -121,7 +122,7 @@ static dtp_status ascend(solver_state *v, solver_reduced *w, solver_relaxation *
 static dtp_status explore(solver_state *v, solver_reduced *w, int32_t depth, int64_t *bound,
                           dtp_err *err)
 {
-    for (int64_t before = INT64_MAX / 16;;) {
+    for (int64_t before = INT64_MAX / 128;;) {
         solver_relaxation r;
         DTP_TRY(solver_reduce(v, w, err));
         const dtp_presolve_size size = solver_size(w);
@@ -140,10 +141,10 @@ static dtp_status explore(solver_state *v, solver_reduced *w, int32_t depth, int
                        : ascend(v, w, &r, err));
         *bound = r.bound > *bound ? r.bound : *bound;
         if (*bound < v->cutoff && !w->infeasible &&
-            (linear ? r.split_variable >= 0 : depth % SEARCH_EVERY == 0)) {
-            DTP_TRY(improve(v, w, NODE_SEARCH, err));
+            (linear ? r.split_variable >= 0 : depth % w->parameters->branch_search_every == 0)) {
+            DTP_TRY(improve(v, w, w->parameters->branch_search, err));
         }
-        const bool little = 10 * now >= 8 * before;
+        const bool little = 100 * now >= w->parameters->branch_shrink_percent * before;
         before = now;
         if (!solver_close(v, *bound) && little && any_variable_left(w)) {
             solver_split split;
@@ -157,7 +158,7 @@ dtp_status solver_branch(solver_state *v, solver_reduced *w, int64_t *bound, dtp
 {
     if (!v->searched && !w->infeasible && solver_size(w).entries <= v->options->max_entries) {
         memset(v->assignment, 0, (size_t)w->n_variables * sizeof *v->assignment);
-        DTP_TRY(improve(v, w, FIRST_SEARCH, err));
+        DTP_TRY(improve(v, w, w->parameters->branch_first_search, err));
     }
     return explore(v, w, 0, bound, err);
 }

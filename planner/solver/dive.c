@@ -9,10 +9,6 @@
 #include "planner/solver/dual/dual_split.h"
 #include "planner/solver/reduced/copy.h"
 
-enum { ROUNDS = 20, MAX_RETREATS = 5, MAX_STEPS = 200 };
-
-static const double SHARE = 0.15;
-
 typedef struct lead {
     double by;
     int32_t variable, strategy;
@@ -64,7 +60,7 @@ static dtp_status ascend(const solver_state *v, solver_reduced *w, dtp_err *err)
     int64_t bound;
     DTP_TRY(solver_dual_create(w, &d, err));
     solver_dual_cool(d);
-    solver_dual_run(d, ROUNDS, solver_time_left(v));
+    solver_dual_run(d, w->parameters->dive_rounds, solver_time_left(v));
     const dtp_status s = solver_dual_apply(d, w, w->options.cap, &bound, err);
     solver_dual_destroy(d);
     return s;
@@ -111,9 +107,10 @@ static dtp_status descend(solver_state *v, solver_reduced **chain, int32_t *n, l
                           dtp_err *err)
 {
     const int64_t before = v->cutoff;
-    double share = SHARE;
+    const dtp_solver_parameters *c = v->options->parameters;
+    double share = c->dive_share;
     for (int32_t retreats = 0;
-         retreats < MAX_RETREATS && *n < MAX_STEPS && !solver_time_is_up(v);) {
+         retreats < c->dive_retreats && *n < c->dive_steps && !solver_time_is_up(v);) {
         solver_reduced *next = NULL;
         DTP_TRY(step(v, chain[*n - 1], list, share, &next, err));
         if (next != NULL) {
@@ -131,10 +128,11 @@ static dtp_status descend(solver_state *v, solver_reduced **chain, int32_t *n, l
 
 dtp_status solver_dive(solver_state *v, const solver_reduced *w, dtp_err *err)
 {
-    solver_reduced *chain[MAX_STEPS];
     int32_t n = 0;
+    const size_t steps = (size_t)w->parameters->dive_steps;
+    solver_reduced **chain = calloc(steps, sizeof *chain);
     lead *list = malloc(((size_t)w->n_variables + 1) * sizeof *list);
-    dtp_status s = list != NULL
+    dtp_status s = list != NULL && chain != NULL
                        ? solver_copy(w, &chain[0], err)
                        : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_variables);
     if (s == DTP_OK) {
@@ -144,6 +142,7 @@ dtp_status solver_dive(solver_state *v, const solver_reduced *w, dtp_err *err)
     while (n > 0) {
         solver_reduced_destroy(chain[--n]);
     }
+    free(chain);
     free(list);
     return s;
 }

@@ -7,18 +7,7 @@
 #include "planner/solver/branch.h"
 #include "planner/solver/reduced/copy.h"
 
-enum {
-    SIDE = 2,        /* neighbourhoods of a round, each on its own thread */
-    FIRST_SIZE = 60, /* nodes of a neighbourhood */
-    LEAST_SIZE = 10,
-    MAX_SOURCES = 3, /* nodes that a neighbourhood grows around */
-    BRANCHES = 8,    /* nodes of branch and bound for a neighbourhood */
-    EASY = 2,        /* so many at most, and the next neighbourhoods are larger */
-    PATIENCE = 150   /* rounds without a gain */
-};
-
-/* Of the gap: what counts as a gain. */
-static const double GAIN = 0.002;
+enum { SIDES = 2 }; /* neighbourhoods of a round, each on its own thread */
 
 typedef struct neighbourhood {
     solver_state v; /* with scratch of its own */
@@ -35,7 +24,7 @@ typedef struct neighbourhood {
 } neighbourhood;
 
 typedef struct neighbourhoods {
-    neighbourhood side[SIDE];
+    neighbourhood side[SIDES];
     int32_t *kept;
     int32_t *alive; /* the nodes with an assignment */
     int32_t n_alive;
@@ -73,7 +62,7 @@ static void grow(neighbourhood *r, const neighbourhoods *all, int32_t n, int32_t
 
 static void choose_neighbourhood(neighbourhood *r, const neighbourhoods *all)
 {
-    const int32_t sources = 1 + solver_random(&r->random, MAX_SOURCES);
+    const int32_t sources = 1 + solver_random(&r->random, r->w->parameters->lns_sources);
     const int32_t drawn = r->size / 2 + solver_random(&r->random, r->size);
     const int32_t size = drawn < all->n_alive ? drawn : all->n_alive;
     int32_t n = 0;
@@ -112,7 +101,8 @@ static dtp_status solve_neighbourhood(neighbourhood *r, dtp_err *err)
     r->out.nodes = 0;
     dtp_status s = fix_outside(r, part, err);
     s = s == DTP_OK && !part->infeasible ? solver_branch(&r->v, part, &bound, err) : s;
-    r->easy = (part->infeasible || bound >= r->v.cutoff) && r->out.nodes <= EASY;
+    r->easy = (part->infeasible || bound >= r->v.cutoff) &&
+              r->out.nodes <= r->w->parameters->lns_easy_nodes;
     solver_reduced_destroy(part);
     return s;
 }
@@ -136,7 +126,7 @@ static void begin_round(const solver_state *v, solver_reduced *w, neighbourhoods
             all->alive[all->n_alive++] = i;
         }
     }
-    for (int32_t i = 0; i < SIDE; i++) {
+    for (int32_t i = 0; i < SIDES; i++) {
         neighbourhood *r = &all->side[i];
         r->v.cutoff = v->cutoff;
         r->w = w;
@@ -146,8 +136,9 @@ static void begin_round(const solver_state *v, solver_reduced *w, neighbourhoods
 
 static dtp_status end_side(solver_state *v, neighbourhood *r, dtp_err *err)
 {
-    r->size = r->easy ? r->size + r->size / 16 + 1 : r->size - r->size / 8;
-    r->size = r->size < LEAST_SIZE ? LEAST_SIZE : r->size;
+    const dtp_solver_parameters *c = v->options->parameters;
+    r->size = r->easy ? r->size + r->size / c->lns_growth + 1 : r->size - r->size / c->lns_shrink;
+    r->size = r->size < c->lns_least_size ? c->lns_least_size : r->size;
     if (r->status != DTP_OK && err != NULL) {
         *err = r->err;
     }
@@ -162,23 +153,23 @@ static dtp_status end_side(solver_state *v, neighbourhood *r, dtp_err *err)
 static dtp_status run_round(solver_state *v, solver_reduced *w, neighbourhoods *all, dtp_err *err)
 {
     pthread_t thread;
-    neighbourhood *last = &all->side[SIDE - 1];
+    neighbourhood *last = &all->side[SIDES - 1];
     begin_round(v, w, all);
     if (all->n_alive == 0) {
         return DTP_OK;
     }
-    for (int32_t i = 0; i < SIDE; i++) {
+    for (int32_t i = 0; i < SIDES; i++) {
         choose_neighbourhood(&all->side[i], all);
     }
     const bool apart =
         v->options->threads > 1 && pthread_create(&thread, NULL, run_side, last) == 0;
-    for (int32_t i = 0; i < SIDE - (apart ? 1 : 0); i++) {
+    for (int32_t i = 0; i < SIDES - (apart ? 1 : 0); i++) {
         (void)run_side(&all->side[i]);
     }
     if (apart) {
         (void)pthread_join(thread, NULL);
     }
-    for (int32_t i = 0; i < SIDE; i++) {
+    for (int32_t i = 0; i < SIDES; i++) {
         DTP_TRY(end_side(v, &all->side[i], err));
     }
     return DTP_OK;
@@ -189,13 +180,14 @@ static dtp_status loop(solver_state *v, solver_reduced *w, neighbourhoods *all, 
 {
     int32_t waited = 0;
     double gained = 0.0;
-    for (int64_t i = 0; i < rounds && waited < PATIENCE && !w->infeasible && !solver_time_is_up(v);
+    for (int64_t i = 0; i < rounds && waited < w->parameters->lns_patience && !w->infeasible &&
+                        !solver_time_is_up(v);
          i++) {
         const int64_t before = v->cutoff;
         DTP_TRY(run_round(v, w, all, err));
         gained += (double)(before - v->cutoff);
         waited++;
-        if (gained > GAIN * (double)(v->cutoff - bound)) {
+        if (gained > w->parameters->lns_gain * (double)(v->cutoff - bound)) {
             gained = 0.0;
             waited = 0;
         }
@@ -208,7 +200,7 @@ static dtp_status loop(solver_state *v, solver_reduced *w, neighbourhoods *all, 
 
 static void destroy(neighbourhoods *all)
 {
-    for (int32_t i = 0; i < SIDE; i++) {
+    for (int32_t i = 0; i < SIDES; i++) {
         neighbourhood *r = &all->side[i];
         free(r->v.assignment);
         free(r->v.full);
@@ -226,7 +218,7 @@ static dtp_status create(const solver_state *v, neighbourhoods *all, dtp_err *er
     all->kept = calloc(n, sizeof *all->kept);
     all->alive = calloc(n, sizeof *all->alive);
     bool ok = all->kept != NULL && all->alive != NULL;
-    for (int32_t i = 0; i < SIDE; i++) {
+    for (int32_t i = 0; i < SIDES; i++) {
         neighbourhood *r = &all->side[i];
         r->v = (solver_state){.p = v->p,
                               .evaluator = v->evaluator,
@@ -236,14 +228,14 @@ static dtp_status create(const solver_state *v, neighbourhoods *all, dtp_err *er
                               .seed = v->seed,
                               .found = true,
                               .searched = true,
-                              .max_nodes = BRANCHES};
+                              .max_nodes = v->options->parameters->lns_nodes};
         r->v.assignment = calloc(n, sizeof *r->v.assignment);
         r->v.full = calloc(n, sizeof *r->v.full);
         r->v.best = calloc(n, sizeof *r->v.best);
         r->variables = calloc(n, sizeof *r->variables);
         r->stamp = calloc(n, sizeof *r->stamp);
-        r->random = v->seed * SIDE + (uint64_t)i;
-        r->size = FIRST_SIZE;
+        r->random = v->seed * SIDES + (uint64_t)i;
+        r->size = v->options->parameters->lns_first_size;
         ok = ok && r->v.assignment != NULL && r->v.full != NULL && r->v.best != NULL &&
              r->variables != NULL && r->stamp != NULL;
     }

@@ -7,18 +7,16 @@
 
 #include "planner/solver/min_marginals_internal.h"
 
-/* Looks at entries: in any case, and at each of them, below which a large problem stays open. */
-static const int64_t LEAST_WORK_UNITS = 9000000;
-enum { WORK_UNITS = 20, LARGE_ENTRIES = 100000 };
-
 dtp_min_marginal_options dtp_min_marginal_options_init(const dtp_problem *p, int32_t variable,
                                                        const int32_t *start)
 {
-    const int64_t work_units = WORK_UNITS * p->edge_first[p->n_edges];
+    const dtp_solver_parameters *c = dtp_solver_parameters_default();
+    const int64_t work_units = c->marginals_work_per_entry * p->edge_first[p->n_edges];
     return (dtp_min_marginal_options){
+        .parameters = c,
         .variable = variable,
         .start = start,
-        .work_units = work_units > LEAST_WORK_UNITS ? work_units : LEAST_WORK_UNITS};
+        .work_units = work_units > c->marginals_work ? work_units : c->marginals_work};
 }
 
 /* The problem without usage; borrows all of p. */
@@ -77,7 +75,7 @@ static dtp_status find_fullness(const dtp_min_marginal_options *o, const solver_
 {
     dtp_problem_value value;
     DTP_TRY(dtp_evaluator_run(m->primal.evaluator, o->start, &value, err));
-    *full = value.peak > m->p->usage_limit / 10 * 9;
+    *full = value.peak > m->p->usage_limit / 10 * m->parameters->marginals_full_tenths;
     return DTP_OK;
 }
 
@@ -87,7 +85,7 @@ static dtp_status run(const dtp_min_marginal_options *o, solver_min_marginals *m
     DTP_TRY(find_fullness(o, m, &full, err));
     if (!full) {
         DTP_TRY(run_free(o, m, err));
-    } else if (m->p->edge_first[m->p->n_edges] >= LARGE_ENTRIES) {
+    } else if (m->p->edge_first[m->p->n_edges] >= m->parameters->marginals_large_entries) {
         *m->work_units /= 2; /* more hardly narrows the intervals */
     }
     for (int32_t s = 0; s < m->k; s++) {

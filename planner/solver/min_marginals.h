@@ -5,6 +5,7 @@
 #define DTP_PLANNER_SOLVER_MIN_MARGINALS_H
 
 #include "planner/problem/problem.h"
+#include "planner/solver/parameters/parameters.h"
 
 typedef struct dtp_min_marginal {
     int64_t cost;  /* of the best solution known with the strategy; DTP_FORBIDDEN: none */
@@ -13,6 +14,7 @@ typedef struct dtp_min_marginal {
 } dtp_min_marginal;
 
 typedef struct dtp_min_marginal_options {
+    const dtp_solver_parameters *parameters; /* borrowed */
     int32_t variable;
     const int32_t *start; /* an assignment by variable that is feasible */
     int64_t work_units;   /* looks at entries of edges; a good second has about 2e8 */

@@ -12,16 +12,6 @@
 #include "planner/solver/reduced/load.h"
 #include "planner/solver/reduced/copy.h"
 
-enum {
-    ALONE_WORK_UNITS = 4, /* what to begin costs */
-    ALONE_ASCENTS = 4,
-    ALONE_ROUNDS = 10, /* of each; of search beside the ascent, where solving is thorough */
-    ALONE_NODES = 8,   /* of branch and bound then */
-    THOROUGH_NODES = 400,
-    BRANCH_WORK_UNITS = 1500, /* what branch and bound costs, in looks at all entries */
-    SMALL_ENTRIES = 3000      /* up to so many, branch and bound */
-};
-
 static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -29,7 +19,7 @@ static int64_t larger(int64_t a, int64_t b)
 
 int64_t solver_min_marginals__work_units(solver_reduced *w)
 {
-    return solver_size(w).entries + (int64_t)SOLVER_MARGINALS_ROW_UNITS * w->n_rows + 1;
+    return solver_size(w).entries + (int64_t)w->parameters->marginals_row_work * w->n_rows + 1;
 }
 
 dtp_status solver_min_marginals__apply(const solver_dual *d, solver_reduced *w, dtp_err *err)
@@ -55,10 +45,10 @@ void solver_min_marginals__find_origins(solver_min_marginals *m, const solver_re
 static dtp_status ascend_alone(solver_reduced *w, int64_t *work_units, dtp_err *err)
 {
     solver_dual *d = NULL;
-    *work_units -=
-        (ALONE_ROUNDS + SOLVER_MARGINALS_PASS_UNITS) * solver_min_marginals__work_units(w);
+    *work_units -= (w->parameters->alone_rounds + w->parameters->marginals_pass_work) *
+                   solver_min_marginals__work_units(w);
     DTP_TRY(solver_dual_create(w, &d, err));
-    solver_dual_run(d, ALONE_ROUNDS, 0.0);
+    solver_dual_run(d, w->parameters->alone_rounds, 0.0);
     const dtp_status status = solver_min_marginals__apply(d, w, err);
     solver_dual_destroy(d);
     return status;
@@ -73,10 +63,11 @@ static dtp_status search_large(solver_state *v, solver_reduced *w, bool branch, 
 {
     solver_reduced *copy = NULL;
     if (!branch) {
-        return solver_primal_dual(v, w, ALONE_ROUNDS, bound, err);
+        return solver_primal_dual(v, w, w->parameters->alone_rounds, bound, err);
     }
     DTP_TRY(solver_copy(w, &copy, err));
-    const dtp_status status = solver_primal_dual(v, copy, 2 * ALONE_ROUNDS, bound, err);
+    const dtp_status status =
+        solver_primal_dual(v, copy, 2 * w->parameters->alone_rounds, bound, err);
     solver_reduced_destroy(copy);
     return status;
 }
@@ -104,9 +95,10 @@ static dtp_status eliminate_alone(solver_min_marginals *m, solver_state *v, solv
     if (w->infeasible || w->n_rows > 0 || *m->work_units <= 0) {
         return DTP_OK;
     }
-    DTP_TRY(solver_elimination_create(w, -1, SOLVER_MARGINALS_TABLE_UNITS, &b, &used, err));
+    DTP_TRY(solver_elimination_create(w, -1, m->parameters->marginals_table_work, &b, &used, err));
     *m->work_units -=
-        b != NULL ? SOLVER_MARGINALS_TABLE_COST * used + solver_min_marginals__work_units(w) : 0;
+        b != NULL ? m->parameters->marginals_table_cost * used + solver_min_marginals__work_units(w)
+                  : 0;
     dtp_status status = DTP_OK;
     if (b != NULL && solver_elimination_choose(b, 0, v->assignment)) {
         status = solver_offer(v, w, w->n_undo, v->assignment, err);
@@ -122,7 +114,8 @@ static dtp_status search_quickly(solver_min_marginals *m, solver_state *v, solve
 {
     int64_t before = INT64_MAX;
     DTP_TRY(solver_reduce(v, w, err));
-    for (int32_t i = 0; i < ALONE_ASCENTS << m->depth && !w->infeasible && *m->work_units > 0;
+    for (int32_t i = 0; i < (int64_t)m->parameters->alone_ascents << m->depth && !w->infeasible &&
+                        *m->work_units > 0;
          i++) {
         const int64_t now = solver_size(w).entries;
         if (now == 0 || (m->depth == 0 && now > before / 10 * 7)) {
@@ -138,8 +131,10 @@ static dtp_status search_quickly(solver_min_marginals *m, solver_state *v, solve
     if (!w->infeasible) {
         *bound = larger(*bound, solver_lower_bound(w));
     }
-    const int64_t cost = (BRANCH_WORK_UNITS << m->depth) * solver_min_marginals__work_units(w);
-    if (!w->infeasible && solver_size(w).entries <= SMALL_ENTRIES << m->depth &&
+    const int64_t cost = ((int64_t)m->parameters->alone_branch_work << m->depth) *
+                         solver_min_marginals__work_units(w);
+    if (!w->infeasible &&
+        solver_size(w).entries <= (int64_t)m->parameters->alone_branch_entries << m->depth &&
         cost < *m->work_units) {
         *m->work_units -= cost;
         DTP_TRY(solver_branch(v, w, bound, err));
@@ -154,6 +149,7 @@ static dtp_status solve_alone(solver_min_marginals *m, solver_reduced *w, int32_
 {
     dtp_solve_result result = {0};
     dtp_solve_options options = dtp_solve_options_init();
+    options.parameters = m->parameters;
     const size_t bytes = (size_t)m->p->n_variables * sizeof *m->best;
     int32_t *known = m->primal.assignments + (size_t)s * (size_t)m->p->n_variables;
     int64_t bound = 0;
@@ -163,7 +159,8 @@ static dtp_status solve_alone(solver_min_marginals *m, solver_reduced *w, int32_
                       .out = &result,
                       .cutoff = thorough ? m->out[s].cost : m->top[s],
                       .seed = options.seed,
-                      .max_nodes = thorough ? THOROUGH_NODES : ALONE_NODES << m->depth,
+                      .max_nodes = thorough ? m->parameters->alone_thorough_nodes
+                                            : (int64_t)m->parameters->alone_nodes << m->depth,
                       .found = m->out[s].cost < DTP_FORBIDDEN,
                       .best = m->best,
                       .assignment = m->assignment,
@@ -197,7 +194,7 @@ static dtp_status take_out(solver_min_marginals *m, solver_reduced *w, int32_t i
     alone->constant -= cutoff - m->top[s];
     alone->cutoff = m->top[s];
     alone->options.dominance = false; /* slow where the bound leaves so little */
-    *m->work_units -= ALONE_WORK_UNITS * solver_min_marginals__work_units(alone);
+    *m->work_units -= m->parameters->alone_work * solver_min_marginals__work_units(alone);
     const dtp_status status = solve_alone(m, alone, s, false, err);
     solver_reduced_destroy(alone);
     m->open[s] = m->out[s].bound < m->out[s].cost;
@@ -237,7 +234,7 @@ dtp_status solver_min_marginals_finish(solver_min_marginals *m, int32_t s, dtp_e
     const dtp_presolve_options options = dtp_presolve_options_init();
     int64_t killed = 0;
     solver_reduced *w = NULL;
-    DTP_TRY(solver_reduced_create(m->p, &options, &w, err));
+    DTP_TRY(solver_reduced_create(m->p, &options, m->parameters, &w, err));
     dtp_status status = DTP_OK;
     for (int32_t i = 0; i < m->k && status == DTP_OK && !w->infeasible; i++) {
         if (i != s && !solver_dead(&w->variables[m->variable], i)) {
@@ -272,6 +269,7 @@ dtp_status solver_min_marginals_create(const dtp_problem *p,
                                        dtp_min_marginal *out, solver_min_marginals *m, dtp_err *err)
 {
     *m = (solver_min_marginals){.p = p,
+                                .parameters = options->parameters,
                                 .variable = options->variable,
                                 .k = dtp_problem_n_strategies(p, options->variable),
                                 .work_units = work_units,
@@ -280,9 +278,10 @@ dtp_status solver_min_marginals_create(const dtp_problem *p,
     for (int32_t s = 0; s < m->k && status == DTP_OK; s++) {
         m->open[s] = true;
     }
-    status = status == DTP_OK ? solver_primal_marginals_create(p, options->variable, options->start,
-                                                               &m->primal, err)
-                              : status;
+    status = status == DTP_OK
+                 ? solver_primal_marginals_create(p, options->parameters, options->variable,
+                                                  options->start, &m->primal, err)
+                 : status;
     if (status != DTP_OK) {
         solver_min_marginals_destroy(m);
     }

@@ -7,14 +7,8 @@
 #include "planner/solver/dual/dual.h"
 #include "planner/solver/min_marginals.h"
 
-enum {
-    SOLVER_MARGINALS_ROW_UNITS = 4,        /* what a memory row costs, in looks at entries */
-    SOLVER_MARGINALS_PASS_UNITS = 8,       /* what presolve and exact bounds cost, in rounds */
-    SOLVER_MARGINALS_TABLE_UNITS = 150000, /* most of an elimination */
-    SOLVER_MARGINALS_TABLE_COST = 2        /* of one of them, in looks at entries */
-};
-
 typedef struct solver_min_marginals {
+    const dtp_solver_parameters *parameters;
     const dtp_problem *p;
     int32_t variable, k;               /* k: its strategies */
     dtp_min_marginal *out;             /* by strategy */

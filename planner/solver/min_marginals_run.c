@@ -25,18 +25,6 @@
 #include "planner/solver/reduced/copy.h"
 #include "planner/solver/reduced/memory_rows.h"
 
-enum {
-    ASCENTS = 6,          /* of all together, while they leave much less */
-    WORTH_ENTRIES = 8000, /* with multipliers of rows to find, in any case up to so many */
-    ROUNDS = 15,          /* of each, as far as half of the effort lasts */
-    LEAST_ROUNDS = 6,
-    DOMINANCE_ENTRIES = 200000, /* from so many, too slow */
-    MUCH_ROOM = 4,              /* times the usual room between bound and solution */
-    DEPTHS = 5,
-    TABLE_SHARES = 4, /* an elimination of all may take so much more than what is left */
-    FORESTS = 3       /* for every strategy after each ascent */
-};
-
 static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -88,8 +76,8 @@ static dtp_status begin(solver_min_marginals *m, dtp_err *err)
 {
     dtp_presolve_options options = dtp_presolve_options_init();
     options.dominance = false; /* slow and of little use before the ascent */
-    DTP_TRY(solver_reduced_create(m->p, &options, &m->w, err));
-    *m->work_units -= SOLVER_MARGINALS_PASS_UNITS * solver_min_marginals__work_units(m->w);
+    DTP_TRY(solver_reduced_create(m->p, &options, m->parameters, &m->w, err));
+    *m->work_units -= m->parameters->marginals_pass_work * solver_min_marginals__work_units(m->w);
     m->w->variables[m->variable].kept = true;
     DTP_TRY(find_impossible(m, err));
     for (int32_t s = 0; s < m->k && !m->w->infeasible; s++) {
@@ -172,16 +160,20 @@ static dtp_status choose_all(solver_min_marginals *m, solver_dual *d, dtp_err *e
 static dtp_status ascend_all(solver_min_marginals *m, dtp_err *err)
 {
     solver_dual *d = NULL;
-    const int64_t lasts =
-        *m->work_units / 2 / solver_min_marginals__work_units(m->w) - SOLVER_MARGINALS_PASS_UNITS;
-    const int64_t rounds = lasts > ROUNDS ? ROUNDS : lasts < LEAST_ROUNDS ? LEAST_ROUNDS : lasts;
+    const int64_t lasts = *m->work_units / 2 / solver_min_marginals__work_units(m->w) -
+                          m->parameters->marginals_pass_work;
+    const int64_t rounds = lasts > m->parameters->marginals_rounds ? m->parameters->marginals_rounds
+                           : lasts < m->parameters->marginals_least_rounds
+                               ? m->parameters->marginals_least_rounds
+                               : lasts;
     *m->work_units -=
-        (rounds + SOLVER_MARGINALS_PASS_UNITS) * solver_min_marginals__work_units(m->w);
+        (rounds + m->parameters->marginals_pass_work) * solver_min_marginals__work_units(m->w);
     DTP_TRY(solver_dual_create_rooted(m->w, m->variable, &d, err));
     solver_dual_run(d, rounds, 0.0);
     solver_dual_gather(d);
     dtp_status status = choose_all(m, d, err);
-    m->w->options.dominance = solver_size(m->w).entries < DOMINANCE_ENTRIES;
+    m->w->options.dominance =
+        solver_size(m->w).entries < m->parameters->marginals_dominance_entries;
     status = status == DTP_OK ? solver_min_marginals__apply(d, m->w, err) : status;
     solver_dual_destroy(d);
     return status;
@@ -189,9 +181,10 @@ static dtp_status ascend_all(solver_min_marginals *m, dtp_err *err)
 
 static dtp_status improve_all(solver_min_marginals *m, dtp_err *err)
 {
-    *m->work_units -=
-        FORESTS * m->w->variables[m->variable].n_live * solver_min_marginals__work_units(m->w) / 4;
-    DTP_TRY(solver_primal_marginals_improve(&m->primal, m->w, m->origin, FORESTS, err));
+    *m->work_units -= m->parameters->marginals_forests * m->w->variables[m->variable].n_live *
+                      solver_min_marginals__work_units(m->w) / 4;
+    DTP_TRY(solver_primal_marginals_improve(&m->primal, m->w, m->origin,
+                                            m->parameters->marginals_forests, err));
     bool lower;
     DTP_TRY(lower_tops(m, &lower, err));
     return m->w->infeasible || !lower ? DTP_OK : solver_presolve(m->w, err);
@@ -206,12 +199,13 @@ static dtp_status eliminate_all(solver_min_marginals *m, int32_t *left, dtp_err 
     if (*left == 0 || w->infeasible || w->n_rows > 0 || *m->work_units <= 0) {
         return DTP_OK;
     }
-    const int64_t worth = (int64_t)*left * SOLVER_MARGINALS_TABLE_UNITS / 2,
-                  affordable = TABLE_SHARES * *m->work_units;
+    const int64_t worth = (int64_t)*left * m->parameters->marginals_table_work / 2,
+                  affordable = m->parameters->marginals_table_shares * *m->work_units;
     DTP_TRY(solver_elimination_create(w, m->variable, worth < affordable ? worth : affordable, &b,
                                       &used, err));
     *m->work_units -=
-        b != NULL ? SOLVER_MARGINALS_TABLE_COST * used + solver_min_marginals__work_units(w) : 0;
+        b != NULL ? m->parameters->marginals_table_cost * used + solver_min_marginals__work_units(w)
+                  : 0;
     dtp_status status = DTP_OK;
     for (int32_t i = 0; b != NULL && status == DTP_OK && i < w->variables[m->variable].k; i++) {
         const int32_t s = m->origin[i];
@@ -265,9 +259,9 @@ static dtp_status set_aside(solver_min_marginals *m, int32_t *left, dtp_err *err
     }
     const int64_t most = usual_room(m, list);
     free(list);
-    for (int32_t i = 0; i < k && most < DTP_FORBIDDEN / MUCH_ROOM; i++) {
+    for (int32_t i = 0; i < k && most < DTP_FORBIDDEN / m->parameters->marginals_room; i++) {
         const int32_t s = m->origin[i];
-        if (solver_dead(x, i) || room_of(m, i) <= MUCH_ROOM * most) {
+        if (solver_dead(x, i) || room_of(m, i) <= m->parameters->marginals_room * most) {
             continue;
         }
         if (m->aside == NULL) {
@@ -284,9 +278,11 @@ static dtp_status all_together(solver_min_marginals *m, int32_t *left, dtp_err *
 {
     int64_t before = INT64_MAX;
     DTP_TRY(read_bounds(m, left, err));
-    for (int32_t i = 0; i<ASCENTS && * left> 0 && *m->work_units > 0; i++) {
+    for (int32_t i = 0; i<m->parameters->marginals_ascents && * left> 0 && *m->work_units > 0;
+         i++) {
         const int64_t now = solver_size(m->w).entries;
-        if (now > before / 4 * 3 && (m->w->n_rows == 0 || now > WORTH_ENTRIES)) {
+        if (now > before / 4 * 3 &&
+            (m->w->n_rows == 0 || now > m->parameters->marginals_worth_entries)) {
             break;
         }
         before = now;
@@ -333,7 +329,7 @@ dtp_status solver_min_marginals_run(solver_min_marginals *m, dtp_err *err)
     set_tops(m);
     DTP_TRY(begin(m, err));
     DTP_TRY(all_together(m, &left, err));
-    while (m->depth<DEPTHS && * m->work_units> 0 && any_open(m)) {
+    while (m->depth<m->parameters->marginals_depths && * m->work_units> 0 && any_open(m)) {
         if (left > 0 && !m->w->infeasible) {
             DTP_TRY(solver_min_marginals__one_by_one(m, m->w, false, err));
         }

@@ -7,13 +7,11 @@
 static const dtp_presolve_options CAREFUL = {
     .merge = true, .dominance = true, .eliminate = true, .rows = true};
 
-/* Entries of matrices that the ascent looks at, about; fewer rounds find no multipliers. */
-static const int64_t MOST_ENTRIES = 500000000, FEWEST_ROUNDS = 400;
-
 static int64_t affordable(solver_reduced *w, int64_t rounds)
 {
-    const int64_t most = MOST_ENTRIES / (2 * solver_size(w).entries + 1);
-    const int64_t enough = most > FEWEST_ROUNDS ? most : FEWEST_ROUNDS;
+    const int64_t most = w->parameters->multipliers_work / (2 * solver_size(w).entries + 1);
+    const int64_t enough =
+        most > w->parameters->multipliers_rounds ? most : w->parameters->multipliers_rounds;
     return enough < rounds ? enough : rounds;
 }
 
@@ -60,7 +58,7 @@ dtp_status dtp_memory_multipliers(const dtp_problem *p, int64_t rounds, dtp_aren
     solver_reduced *w = NULL;
     *n = 0;
     *multipliers = NULL;
-    DTP_TRY(solver_reduced_create(p, &CAREFUL, &w, err));
+    DTP_TRY(solver_reduced_create(p, &CAREFUL, dtp_solver_parameters_default(), &w, err));
     w->cutoff = DTP_FORBIDDEN;
     const dtp_status s = find(w, rounds, arena, n, multipliers, err);
     solver_reduced_destroy(w);

@@ -7,15 +7,6 @@
 #include "planner/solver/dual/dual.h"
 #include "planner/solver/primal/primal.h"
 
-enum {
-    EPOCH_SEARCH = 10,  /* rounds of the search between exchanges */
-    EPOCH_ASCENT = 200, /* rounds of the ascent meanwhile */
-    FIRST_DIVE = 800,   /* rounds of the ascent before the first dive */
-    NEXT_DIVE = 200,    /* before the next one after one that found a better plan */
-    LATER_DIVE = 800,   /* and after one that did not */
-    PATIENCE = 6        /* epochs without a gain before something else is tried */
-};
-
 typedef struct primal_search {
     solver_primal *primal;
     int64_t n_undo;      /* records of the reduced problem when the search began */
@@ -74,7 +65,7 @@ static dtp_status run_both(solver_state *v, primal_search *h, solver_dual *d, dt
     if (!apart) {
         (void)run_search(h);
     }
-    solver_dual_run(d, EPOCH_ASCENT, solver_time_left(v));
+    solver_dual_run(d, v->options->parameters->epoch_ascent, solver_time_left(v));
     if (apart) {
         (void)pthread_join(thread, NULL);
     }
@@ -110,7 +101,8 @@ static dtp_status dive(solver_state *v, solver_reduced *w, primal_search *h, dtp
         return DTP_OK;
     }
     DTP_TRY(solver_dive(v, w, err));
-    h->dive_at = w->ascended + (v->cutoff < before ? NEXT_DIVE : LATER_DIVE);
+    h->dive_at =
+        w->ascended + (v->cutoff < before ? w->parameters->dive_next : w->parameters->dive_later);
     return v->cutoff < before ? solver_reduce(v, w, err) : DTP_OK;
 }
 
@@ -125,19 +117,20 @@ static bool worth_restarting(const solver_state *v, solver_reduced *w, const pri
                              int64_t bound)
 {
     const int64_t gap = v->cutoff - bound;
-    return 2 * solver_size(w).entries < h->entries || (2 * gap < h->gap && gap < v->cutoff / 33);
+    return 2 * solver_size(w).entries < h->entries ||
+           (2 * gap < h->gap && gap < v->cutoff / w->parameters->epoch_small_gap);
 }
 
 /* Neither side got on much in the last epochs. */
-static bool stalled(primal_search *h, int64_t cost, int64_t bound)
+static bool stalled(const dtp_solver_parameters *c, primal_search *h, int64_t cost, int64_t bound)
 {
-    const bool gained = cost < h->cost || bound - h->bound > (cost - bound) / 100;
+    const bool gained = cost < h->cost || bound - h->bound > (cost - bound) / c->epoch_gain;
     if (gained) {
         h->cost = cost;
         h->bound = bound;
     }
     h->stalled = gained ? 0 : h->stalled + 1;
-    return h->stalled >= PATIENCE;
+    return h->stalled >= c->epoch_patience;
 }
 
 static dtp_status loop(solver_state *v, solver_reduced *w, primal_search *h, int64_t left,
@@ -149,10 +142,11 @@ static dtp_status loop(solver_state *v, solver_reduced *w, primal_search *h, int
         if (h->primal == NULL || worth_restarting(v, w, h, *bound)) {
             DTP_TRY(begin_search(v, w, h, *bound, err));
         }
-        h->rounds = left < EPOCH_SEARCH ? left : EPOCH_SEARCH;
+        h->rounds = left < w->parameters->epoch_search ? left : w->parameters->epoch_search;
         DTP_TRY(epoch(v, w, h, bound, err));
         DTP_TRY(dive(v, w, h, err));
-        done = stalled(h, v->cutoff, *bound) && v->options->solver != DTP_SOLVER_LARGE;
+        done =
+            stalled(w->parameters, h, v->cutoff, *bound) && v->options->solver != DTP_SOLVER_LARGE;
     }
     return DTP_OK;
 }
@@ -160,7 +154,7 @@ static dtp_status loop(solver_state *v, solver_reduced *w, primal_search *h, int
 dtp_status solver_primal_dual(solver_state *v, solver_reduced *w, int64_t rounds, int64_t *bound,
                               dtp_err *err)
 {
-    primal_search h = {.end_s = v->end_s, .cost = INT64_MAX, .dive_at = FIRST_DIVE};
+    primal_search h = {.end_s = v->end_s, .cost = INT64_MAX, .dive_at = w->parameters->dive_first};
     dtp_status s = loop(v, w, &h, rounds, bound, err);
     *bound = w->infeasible ? v->cutoff : *bound;
     solver_primal_destroy(h.primal);

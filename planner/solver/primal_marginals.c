@@ -53,7 +53,7 @@ dtp_status solver_primal_marginals_descend(solver_primal_marginals *a, dtp_err *
 {
     solver_conditional *d = NULL;
     dtp_status status = DTP_OK;
-    DTP_TRY(solver_conditional_create(a->p, &d, err));
+    DTP_TRY(solver_conditional_create(a->p, a->parameters, &d, err));
     for (int32_t s = 0; s < a->k && status == DTP_OK; s++) {
         memcpy(a->assignment, assignment_of(a, s),
                (size_t)a->p->n_variables * sizeof *a->assignment);
@@ -85,12 +85,15 @@ static dtp_status begin(solver_primal_marginals *a, const int32_t *start, dtp_er
                : DTP_FAIL(err, DTP_INVALID, "the solution to start from is not feasible");
 }
 
-dtp_status solver_primal_marginals_create(const dtp_problem *p, int32_t variable,
+dtp_status solver_primal_marginals_create(const dtp_problem *p,
+                                          const dtp_solver_parameters *parameters, int32_t variable,
                                           const int32_t *start, solver_primal_marginals *out,
                                           dtp_err *err)
 {
-    *out = (solver_primal_marginals){
-        .p = p, .variable = variable, .k = dtp_problem_n_strategies(p, variable)};
+    *out = (solver_primal_marginals){.parameters = parameters,
+                                     .p = p,
+                                     .variable = variable,
+                                     .k = dtp_problem_n_strategies(p, variable)};
     const dtp_status status = begin(out, start, err);
     if (status != DTP_OK) {
         solver_primal_marginals_destroy(out);

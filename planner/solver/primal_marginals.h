@@ -9,6 +9,7 @@
 
 typedef struct solver_primal_marginals {
     const dtp_problem *p;
+    const dtp_solver_parameters *parameters;
     int32_t variable, k; /* k: its strategies */
     dtp_evaluator *evaluator;
     int32_t
@@ -19,7 +20,8 @@ typedef struct solver_primal_marginals {
 
 /* Only the start is there, with every strategy of the variable put into it. Borrows the problem.
  * DTP_INVALID when the start is not feasible. */
-dtp_status solver_primal_marginals_create(const dtp_problem *p, int32_t variable,
+dtp_status solver_primal_marginals_create(const dtp_problem *p,
+                                          const dtp_solver_parameters *parameters, int32_t variable,
                                           const int32_t *start, solver_primal_marginals *out,
                                           dtp_err *err) DTP_MUST_CHECK;
 void solver_primal_marginals_destroy(solver_primal_marginals *a);

@@ -6,13 +6,6 @@
 #include "planner/solver/glpk_fence.h"
 #include "planner/solver/reduced/bound.h"
 
-enum { ROWS_PER_ROUND = 12 };
-
-/* The cutoff is 1000 and the limit 100 in the scale of the program. Usage beyond the limit is
- * allowed at this multiplier, so that the program has a solution and its duals prove more than the
- * word "infeasible" would. */
-#define ELASTIC_COST 2e4
-
 typedef struct relaxed_model {
     solver_reduced *w;
     dtp_ilp *ilp;
@@ -131,7 +124,7 @@ static dtp_status build(relaxed_model *m, dtp_err *err)
     const int64_t bound = solver_lower_bound(m->w);
     const bool capped = m->w->cutoff < DTP_FORBIDDEN;
     m->cost_scale = 1000.0 / (1.0 + fabs((double)(capped ? m->w->cutoff : bound)));
-    const dtp_ilp_col elastic = {0.0, INFINITY, ELASTIC_COST, false};
+    const dtp_ilp_col elastic = {0.0, INFINITY, m->w->parameters->relax_excess_cost, false};
     DTP_TRY(dtp_ilp_add_col(m->ilp, elastic, &m->elastic, err));
     DTP_TRY(add_variables(m, err));
     m->first_marginal = dtp_ilp_n_rows(m->ilp);
@@ -216,11 +209,11 @@ static void find_excess(relaxed_model *m, const double *values)
     }
 }
 
-/* Keeps the ROWS_PER_ROUND worst, worst first. */
+/* Keeps the worst rows, as many as relax_rows, worst first. */
 static void insert_worst(const relaxed_model *m, int32_t row, int32_t *rows, int32_t *n)
 {
     int32_t at = *n;
-    if (*n < ROWS_PER_ROUND) {
+    if (*n < m->w->parameters->relax_rows) {
         (*n)++;
     } else if (m->used[rows[--at]] >= m->used[row]) {
         return;
@@ -237,7 +230,7 @@ static dtp_status add_violated(void *user, dtp_ilp *ilp, const double *values, d
     relaxed_model *m = user;
     const solver_reduced *w = m->w;
     const double slack = 1e-8 * (double)w->limit + 0.5;
-    int32_t rows[ROWS_PER_ROUND], n = 0;
+    int32_t rows[DTP_SOLVER_MAX_RELAX_ROWS], n = 0;
     (void)ilp;
     find_excess(m, values);
     for (int32_t r = 0; r < w->n_rows;) {

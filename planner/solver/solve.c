@@ -11,11 +11,10 @@
 #include "planner/solver/reduced/load.h"
 #include "planner/solver/reduced/copy.h"
 
-enum { FIRST_ROUNDS = 20, DEFAULT_ITERATIONS = 400 };
-
 dtp_solve_options dtp_solve_options_init(void)
 {
-    return (dtp_solve_options){.presolve = dtp_presolve_options_init(),
+    return (dtp_solve_options){.parameters = dtp_solver_parameters_default(),
+                               .presolve = dtp_presolve_options_init(),
                                .solver = DTP_SOLVER_AUTO,
                                .threads = 2,
                                .seed = 1,
@@ -64,9 +63,9 @@ static dtp_status try_large(solver_state *v, const solver_reduced *w, int64_t ro
                             int64_t *bound, dtp_err *err)
 {
     solver_reduced *copy = NULL;
+    const int64_t first = v->options->parameters->solve_first_rounds;
     DTP_TRY(solver_copy(w, &copy, err));
-    dtp_status s =
-        solver_primal_dual(v, copy, rounds < FIRST_ROUNDS ? rounds : FIRST_ROUNDS, bound, err);
+    dtp_status s = solver_primal_dual(v, copy, rounds < first ? rounds : first, bound, err);
     if (s == DTP_OK && !copy->infeasible && !solver_close(v, *bound)) {
         s = solver_dive(v, copy, err);
     }
@@ -103,7 +102,7 @@ static dtp_status pass(solver_state *v, solver_reduced *w, int64_t most, int64_t
 static dtp_status run(solver_state *v, solver_reduced *w, dtp_err *err)
 {
     const int64_t given = v->options->iterations;
-    int64_t bound = 0, most = given > 0 ? given : DEFAULT_ITERATIONS;
+    int64_t bound = 0, most = given > 0 ? given : v->options->parameters->solve_iterations;
     DTP_TRY(begin(v, err));
     DTP_TRY(solver_reduce(v, w, err));
     v->out->presolve = w->report;
@@ -139,7 +138,7 @@ dtp_status dtp_solve(const dtp_problem *p, const dtp_solve_options *options, dtp
     v.assignment = block;
     v.full = block + n;
     v.best = block + 2 * n;
-    dtp_status s = solver_reduced_create(p, &options->presolve, &w, err);
+    dtp_status s = solver_reduced_create(p, &options->presolve, options->parameters, &w, err);
     if (s == DTP_OK) {
         w->end_s = v.end_s;
         s = run(&v, w, err);

@@ -8,6 +8,7 @@
 
 #include "core/plan/plan.h"
 #include "planner/problem/check.h"
+#include "planner/solver/parameters/parameters.h"
 #include "planner/solver/reduced/presolve.h"
 
 typedef enum dtp_solver {
@@ -17,6 +18,7 @@ typedef enum dtp_solver {
 } dtp_solver;
 
 typedef struct dtp_solve_options {
+    const dtp_solver_parameters *parameters; /* borrowed */
     dtp_presolve_options presolve;
     dtp_solver solver;
     int32_t threads;     /* 1 or more (two are used); the answer does not depend on them */

@@ -44,7 +44,8 @@ static int32_t check_presolve(const dtp_problem *p, int32_t variable, const int6
     solver_reduced *w = NULL;
     int32_t origin[MOST];
     options.cap = false;
-    assert_int_equal(solver_reduced_create(p, &options, &w, NULL), DTP_OK);
+    assert_int_equal(solver_reduced_create(p, &options, dtp_solver_parameters_default(), &w, NULL),
+                     DTP_OK);
     w->variables[variable].kept = true;
     assert_int_equal(solver_presolve(w, NULL), DTP_OK);
     const bool alone = !w->infeasible && solver_size(w).variables == 1;
@@ -87,7 +88,8 @@ static int32_t check_elimination(const dtp_problem *p, int32_t variable, const i
     int32_t assignment[SELECT_MAX_NODES] = {0}, solved = 0;
     options.cap = false;
     options.rows = true;
-    assert_int_equal(solver_reduced_create(p, &options, &w, NULL), DTP_OK);
+    assert_int_equal(solver_reduced_create(p, &options, dtp_solver_parameters_default(), &w, NULL),
+                     DTP_OK);
     w->variables[variable].kept = true;
     assert_int_equal(solver_presolve(w, NULL), DTP_OK);
     if (!w->infeasible && w->n_rows == 0) {
@@ -237,9 +239,12 @@ static void test_rows__of_blocks_keep_the_peak(void **state)
         dtp_problem *p = block_problem(&r);
         dtp_presolve_options options = dtp_presolve_options_init();
         solver_reduced *w = NULL, *plain = NULL;
-        assert_int_equal(solver_reduced_create(p, &options, &w, NULL), DTP_OK);
+        assert_int_equal(
+            solver_reduced_create(p, &options, dtp_solver_parameters_default(), &w, NULL), DTP_OK);
         options.rows = false;
-        assert_int_equal(solver_reduced_create(p, &options, &plain, NULL), DTP_OK);
+        assert_int_equal(
+            solver_reduced_create(p, &options, dtp_solver_parameters_default(), &plain, NULL),
+            DTP_OK);
         for (int32_t c = 0; c < CHOICES; c++) {
             int32_t assignment[BLOCK_NODES];
             dtp_problem_value value;

@@ -23,7 +23,8 @@ enum { N_PROBLEMS = 2500, N_TREES = 60, N_KNAPSACKS = 40, N_DIVES = 400 };
 static solver_reduced *presolved(const dtp_problem *p, dtp_presolve_options options, int64_t cutoff)
 {
     solver_reduced *w = NULL;
-    assert_int_equal(solver_reduced_create(p, &options, &w, NULL), DTP_OK);
+    assert_int_equal(solver_reduced_create(p, &options, dtp_solver_parameters_default(), &w, NULL),
+                     DTP_OK);
     w->cutoff = cutoff;
     assert_int_equal(solver_presolve(w, NULL), DTP_OK);
     return w;

@@ -60,7 +60,8 @@ static solver_reduced *reduced(random_source *r, dtp_problem *p)
 {
     const dtp_presolve_options o = combination((uint32_t)draw(r, SELECT_COMBINATIONS));
     solver_reduced *w = NULL;
-    assert_int_equal(solver_reduced_create(p, &o, &w, NULL), DTP_OK);
+    assert_int_equal(solver_reduced_create(p, &o, dtp_solver_parameters_default(), &w, NULL),
+                     DTP_OK);
     assert_int_equal(solver_presolve(w, NULL), DTP_OK);
     if (w->infeasible || solver_size(w).variables == 0) {
         solver_reduced_destroy(w);

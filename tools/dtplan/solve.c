@@ -10,12 +10,16 @@
 #include "planner/problem/write.h"
 #include "tools/dtplan/options.h"
 
+static const char USAGE[] = "dtplan solve FILE [options]";
+
 typedef struct solve_command {
     const char *file, *output, *without, *solver;
     dtp_solve_options options;
     int64_t seed, threads, max_bytes;
-    bool json;
+    bool json, show_parameters;
     double time_s;
+    tool_list set; /* NAME=VALUE of parameters */
+    dtp_solver_parameters parameters;
     dtp_problem *problem;
     dtp_solve_result result;
 } solve_command;
@@ -176,12 +180,29 @@ static void write_solution(dtp_json_writer *w, const solve_command *c)
     tool_report_end(w);
 }
 
+static dtp_status print_parameters(const solve_command *c, dtp_err *err)
+{
+    dtp_strbuf out = {0};
+    dtp_solver_parameters_print(&c->parameters, &out);
+    return tool_put_in(NULL, &out, err);
+}
+
 static dtp_status solve(void *command, const char *const *operands, dtp_err *err)
 {
     solve_command *c = command;
     const double start = now_s();
     DTP_TRY(read_without(c, err));
     DTP_TRY(read_solver(c, err));
+    for (int32_t i = 0; i < c->set.n; i++) {
+        DTP_TRY(dtp_solver_parameters_set(&c->parameters, c->set.items[i], err));
+    }
+    if (c->show_parameters) {
+        return print_parameters(c, err);
+    }
+    if (operands[0] == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "an argument is missing (usage: %s)", USAGE);
+    }
+    c->options.parameters = &c->parameters;
     c->options.seed = (uint64_t)c->seed;
     c->options.threads = (int32_t)c->threads;
     DTP_TRY(dtp_problem_read(operands[0], c->max_bytes, &c->problem, err));
@@ -207,6 +228,7 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
 int dtplan_solve(int argc, char **argv)
 {
     solve_command c = {.options = dtp_solve_options_init(),
+                       .parameters = *dtp_solver_parameters_default(),
                        .solver = "auto",
                        .seed = 1,
                        .max_bytes = DTP_PROBLEM_MAX_BYTES};
@@ -226,11 +248,14 @@ int dtplan_solve(int argc, char **argv)
         {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "of the search (default 1)"},
         {"--without", TOOL_STRING, "LIST", &c.without, 0, 0,
          "leave out: consistency,merge,dominance,eliminate,rows,cap"},
+        {"--set", TOOL_LIST, "NAME=VALUE", &c.set, 0, 0, "sets a parameter of the solver"},
+        {"--parameters", TOOL_FLAG, NULL, &c.show_parameters, 0, 0,
+         "prints the parameters with their values and ranges, and solves nothing"},
         {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "the chosen strategy per node (-o)"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "result as JSON"},
         {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
     };
-    const tool_parse parse = {"dtplan solve FILE [options]", options, 1, 1};
+    const tool_parse parse = {USAGE, options, 0, 1};
     const int code = tool_run("dtplan", &parse, argc, argv, solve, &c);
     const bool infeasible = c.result.status == DTP_CERT_INFEASIBLE;
     dtp_solve_result_free(&c.result);

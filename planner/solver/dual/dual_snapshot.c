@@ -226,6 +226,7 @@ dtp_status solver_dual_create_rooted(const solver_reduced *w, int32_t root, solv
     int32_t *number = calloc((size_t)w->n_variables + 1, sizeof *number);
     bool ok = d != NULL && number != NULL;
     if (ok) {
+        d->parameters = w->parameters;
         d->n_rows = w->n_rows;
         d->constant = (double)w->constant;
         d->per_usage = 1.0 / ((double)w->limit + 1.0);

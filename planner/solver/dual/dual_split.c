@@ -14,15 +14,6 @@
 #include "planner/solver/dual/dual.h"
 #include "planner/solver/reduced/copy.h"
 
-enum { LOOK_ROUNDS = 8 };
-
-/* Where costs are compared with the room that is left below the cutoff, the share that is close. */
-static const double CLOSE = 0.1;
-/* Added to the gains of both halves, as a share of the room, before they are multiplied. */
-static const double LEAST_GAIN = 1e-3;
-/* Share of the room: a gain below it leaves a half open, a multiplier above it is worth a split. */
-static const double OPEN = 0.5;
-
 typedef struct candidate {
     double score;
     solver_split split;
@@ -130,7 +121,8 @@ static int32_t find_candidates(const solver_reduced *w, double room, const doubl
             double lead;
             solver_penalised_costs(w, sums, i, theta);
             const int32_t best = solver_dual_cheapest(x, theta, &lead);
-            const double score = weight(w, i, room) / (1.0 + lead / (CLOSE * room));
+            const double score =
+                weight(w, i, room) / (1.0 + lead / (w->parameters->split_close * room));
             list[n++] = (candidate){score, {i, best, -1, 0}};
         }
     }
@@ -214,7 +206,7 @@ static dtp_status look(const solver_reduced *w, const solver_split *split, bool 
     }
     if (d != NULL) {
         solver_dual_cool(d);
-        solver_dual_run(d, LOOK_ROUNDS, 0.0);
+        solver_dual_run(d, w->parameters->split_look_rounds, 0.0);
         const double share = (solver_dual_value(d) - bound) / room;
         *gain = share > 1.0 ? 1.0 : share > 0.0 ? share : 0.0;
     }
@@ -225,12 +217,13 @@ static dtp_status look(const solver_reduced *w, const solver_split *split, bool 
 
 /* Of mixtures as dear as the room itself the dearest that neither half rules out by itself: only
  * once all of them are taken apart do the bounds rise. Else by both gains. */
-static double rate(const candidate *c, double room, double with, double without)
+static double rate(const dtp_solver_parameters *p, const candidate *c, double room, double with,
+                   double without)
 {
-    const bool open = with < OPEN && without < OPEN;
-    return c->split.piece >= 0 && open && c->score > OPEN * room
+    const bool open = with < p->split_open && without < p->split_open;
+    return c->split.piece >= 0 && open && c->score > p->split_open * room
                ? 2.0 + c->score / room
-               : (with + LEAST_GAIN) * (without + LEAST_GAIN);
+               : (with + p->split_least_gain) * (without + p->split_least_gain);
 }
 
 static dtp_status choose(const solver_reduced *w, const candidate *list, int32_t n, double bound,
@@ -240,7 +233,7 @@ static dtp_status choose(const solver_reduced *w, const candidate *list, int32_t
         double with = 0.0, without = 0.0;
         DTP_TRY(look(w, &list[i].split, true, bound, room, &with, err));
         DTP_TRY(look(w, &list[i].split, false, bound, room, &without, err));
-        const double score = rate(&list[i], room, with, without);
+        const double score = rate(w->parameters, &list[i], room, with, without);
         if (score > best->score) {
             best->split = list[i].split;
             best->score = score;

@@ -6,13 +6,12 @@
 
 #include "planner/problem/adjacency.h"
 
-enum { CHANGES_PER_NODE = 20 };
-
 /* A forbidden strategy or pair counts so much, more than all that is allowed together. */
 static const double FORBIDDEN = 1e24;
 
 struct solver_conditional {
     const dtp_problem *p;
+    const dtp_solver_parameters *parameters;
     solver_adjacency at;
     int32_t *queue; /* a ring of n_nodes */
     bool *queued;   /* by variable */
@@ -24,7 +23,8 @@ static double weight(int64_t cost)
     return cost >= DTP_FORBIDDEN ? FORBIDDEN : (double)cost;
 }
 
-dtp_status solver_conditional_create(const dtp_problem *p, solver_conditional **out, dtp_err *err)
+dtp_status solver_conditional_create(const dtp_problem *p, const dtp_solver_parameters *parameters,
+                                     solver_conditional **out, dtp_err *err)
 {
     const size_t n = (size_t)p->n_variables + 2;
     int32_t most = 1;
@@ -35,6 +35,7 @@ dtp_status solver_conditional_create(const dtp_problem *p, solver_conditional **
     }
     if (d != NULL) {
         *d = (solver_conditional){.p = p,
+                                  .parameters = parameters,
                                   .queue = calloc(n, sizeof *d->queue),
                                   .queued = calloc(n, sizeof *d->queued),
                                   .sum = calloc((size_t)most, sizeof *d->sum)};
@@ -97,7 +98,7 @@ void solver_conditional_modes(solver_conditional *d, int32_t held, int32_t *assi
 {
     const dtp_problem *p = d->p;
     const int32_t n = p->n_variables;
-    int64_t left = (int64_t)CHANGES_PER_NODE * n;
+    int64_t left = (int64_t)d->parameters->modes_changes * n;
     int32_t head = 0, waiting = 0;
     memset(d->queued, 0, (size_t)n * sizeof *d->queued);
     for (int32_t at = held; at >= 0 && left-- > 0;) {

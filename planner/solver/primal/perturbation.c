@@ -2,8 +2,6 @@
 
 #include <stdlib.h>
 
-static const int32_t SIZES[] = {20, 60, 200}; /* variables around the kicked one */
-
 dtp_status solver_perturbation_create(const solver_graph *g, solver_forest *forest,
                                       solver_perturbation *out, dtp_err *err)
 {
@@ -67,9 +65,11 @@ static dtp_status adapt(solver_perturbation *p, solver_point *w, int32_t n, bool
 dtp_status solver_perturbation_step(solver_perturbation *p, solver_point *w, bool *better,
                                     dtp_err *err)
 {
+    const dtp_solver_parameters *c = w->g->parameters;
+    const int32_t sizes[] = {c->perturbation_small, c->perturbation_medium, c->perturbation_large};
     const int32_t variable = solver_point_random(w, w->g->n);
     const int32_t strategy = solver_point_random(w, w->g->vertices[variable].k);
-    const int32_t n = neighbourhood(p, w, variable, SIZES[solver_point_random(w, 3)]);
+    const int32_t n = neighbourhood(p, w, variable, sizes[solver_point_random(w, 3)]);
     solver_point_mark(w);
     DTP_TRY(solver_point_set(w, variable, strategy, err));
     DTP_TRY(adapt(p, w, n, false, err));

@@ -7,12 +7,6 @@
 #include "planner/solver/primal/perturbation.h"
 #include "planner/solver/primal/subgradient.h"
 
-enum {
-    ROUND_PASSES = 50,          /* work of a round, in looks at the whole kernel */
-    SUBGRADIENT_PATIENCE = 400, /* steps without anything better in this phase */
-    PERTURBATION_PATIENCE = 500 /* looks at the whole kernel without anything better */
-};
-
 typedef struct primal_record {
     int32_t *assignment;
     double *multiplier;
@@ -134,7 +128,8 @@ static dtp_status multiplier(solver_primal *p, dtp_err *err)
     if (p->point.cost < p->phase.cost && solver_point_feasible(&p->point)) {
         note(p);
     }
-    if (p->waited > SUBGRADIENT_PATIENCE && p->phase.cost < (double)INFINITY) {
+    if (p->waited > p->graph->parameters->primal_subgradient_patience &&
+        p->phase.cost < (double)INFINITY) {
         p->perturbing = true;
         p->waited = 0;
         go_to(&p->point, &p->phase);
@@ -171,7 +166,7 @@ static dtp_status perturb(solver_primal *p, dtp_err *err)
     if (better) {
         note(p);
     }
-    if (p->waited > PERTURBATION_PATIENCE * p->unit) {
+    if (p->waited > p->graph->parameters->primal_perturbation_patience * p->unit) {
         begin_subgradient(p);
     }
     return DTP_OK;
@@ -181,7 +176,7 @@ dtp_status solver_primal_run(solver_primal *p, int64_t rounds, double end_s, dtp
 {
     const double end = end_s > 0.0 ? end_s : (double)INFINITY;
     for (int64_t round = 0; round < rounds; round++) {
-        const int64_t until = p->point.work + ROUND_PASSES * p->unit;
+        const int64_t until = p->point.work + p->graph->parameters->primal_round_passes * p->unit;
         while (p->point.work < until) {
             if (solver_now_s() >= end) {
                 return DTP_OK;

@@ -145,6 +145,7 @@ static dtp_status build(graph_builder *b, dtp_err *err)
     g->multiplier = multiplier;
     memcpy(base, w->base, (size_t)w->n_rows * sizeof *base);
     g->base = base;
+    g->parameters = w->parameters;
     g->n_rows = w->n_rows;
     g->limit = w->limit;
     g->constant = (double)w->constant;

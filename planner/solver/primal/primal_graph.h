@@ -28,6 +28,7 @@ typedef struct solver_vertex {
 } solver_vertex;
 
 typedef struct solver_graph {
+    const dtp_solver_parameters *parameters;
     int32_t n, n_rows;
     int64_t n_strategies, n_arcs, n_entries;
     int32_t max_k;

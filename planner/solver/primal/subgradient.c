@@ -4,15 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    FREE_STEPS = 30
-}; /* before the first multipliers, so that the messages are worth something */
-
-static const double FIRST_STEP = 0.1; /* its effect on the penalised cost, as a share of the cost */
-static const double WARM_STEP =
-    0.3; /* the same with multipliers to begin with, as a share of the largest */
-static const double MEMORY = 0.9; /* of the direction */
-
 dtp_status solver_subgradient_create(const solver_graph *g, solver_forest *forest,
                                      solver_subgradient *out, dtp_err *err)
 {
@@ -52,11 +43,11 @@ void solver_subgradient_destroy(solver_subgradient *p)
 /* The squared length of the direction, where multipliers can follow it. */
 static double turn(solver_subgradient *p, const solver_point *w)
 {
-    const double limit = (double)w->g->limit + 1.0;
+    const double limit = (double)w->g->limit + 1.0, memory = w->g->parameters->subgradient_memory;
     double square = 0.0;
     for (int32_t r = 0; r < w->g->n_rows; r++) {
         double *d = &p->direction[r];
-        *d = MEMORY * *d + (1.0 - MEMORY) * (double)(p->used[r] - w->g->limit) / limit;
+        *d = memory * *d + (1.0 - memory) * (double)(p->used[r] - w->g->limit) / limit;
         square += *d > 0.0 || w->multiplier[r] > 0.0 ? *d * *d : 0.0;
     }
     return square;
@@ -74,20 +65,21 @@ static double largest_multiplier(const solver_point *w)
 static void follow_usage(solver_subgradient *p, solver_point *w)
 {
     const solver_graph *g = w->g;
+    const dtp_solver_parameters *c = g->parameters;
     const double limit = (double)g->limit + 1.0;
     const bool above = solver_usage_peak(&w->usage) > g->limit;
     solver_usage_read(&w->usage, p->used);
     const double square = turn(p, w);
     if (p->first_step <= 0.0 && square > 0.0) {
         const double cost = w->cost + fmax(g->constant, 0.0);
-        p->step = p->first_step =
-            p->warm ? WARM_STEP * largest_multiplier(w) : FIRST_STEP * cost / (square * limit);
+        p->step = p->first_step = p->warm ? c->subgradient_warm_step * largest_multiplier(w)
+                                          : c->subgradient_first_step * cost / (square * limit);
     }
     if (above != p->above) {
-        p->step *= 0.5;
+        p->step *= c->subgradient_shrink;
         p->on_this_side = 0;
-    } else if (++p->on_this_side > 5) {
-        p->step *= above ? 1.02 : 1.01;
+    } else if (++p->on_this_side > c->subgradient_calm) {
+        p->step *= above ? c->subgradient_growth_above : c->subgradient_growth_below;
     }
     p->above = above;
     for (int32_t r = 0; r < g->n_rows; r++) {
@@ -104,7 +96,7 @@ dtp_status solver_subgradient_step(solver_subgradient *p, solver_point *w, dtp_e
     solver_point_shuffle(w, p->order, n);
     solver_forest_pick(p->forest, p->order, n);
     DTP_TRY(solver_forest_solve(p->forest, w, w->theta, err));
-    if (++p->n_steps > FREE_STEPS) {
+    if (++p->n_steps > w->g->parameters->subgradient_free_steps) {
         follow_usage(p, w);
     }
     return DTP_OK;

@@ -102,7 +102,8 @@ static dtp_status copy_rest(solver_reduced *to, const solver_reduced *w, dtp_err
                            .cutoff = w->cutoff,
                            .end_s = w->end_s,
                            .infeasible = w->infeasible,
-                           .options = w->options};
+                           .options = w->options,
+                           .parameters = w->parameters};
     to->arena = dtp_arena_create();
     to->variables = calloc((size_t)w->n_variables + 1, sizeof *to->variables);
     to->time = copy_of(w->time, (size_t)w->n_rows * sizeof *w->time);

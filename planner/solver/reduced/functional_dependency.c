@@ -112,7 +112,8 @@ static dtp_status try_merge(solver_reduced *w, int32_t edge, int32_t x, int32_t 
     if (map == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for undo records");
     }
-    if (find_map(w, edge, x, map) && growth(w, x, y) <= 4 * kx * ky + 4096) {
+    if (find_map(w, edge, x, map) &&
+        growth(w, x, y) <= w->parameters->merge_growth * kx * ky + w->parameters->merge_entries) {
         int32_t *kept = dtp_arena_alloc(w->arena, (size_t)kx, sizeof *kept);
         if (kept != NULL) {
             memcpy(kept, map, (size_t)kx * sizeof *kept);

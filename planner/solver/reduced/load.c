@@ -14,7 +14,7 @@ typedef struct row_range {
 
 /* ---- linear rows ----------------------------------------------------------------------------
  *
-Rows of repeated blocks. Instances of a block that decide together use memory in the same way one
+ * Rows of repeated blocks. Instances of a block that decide together use memory in the same way one
  * after the other: from one instance to the next, usage at one place of the block changes by the
  * same amount, whatever is chosen. So it is linear in the number of the instance, and largest in
  * the first or the last one.
@@ -361,7 +361,8 @@ static dtp_status load_edges(solver_reduced *w, dtp_err *err)
 }
 
 dtp_status solver_reduced_create(const dtp_problem *p, const dtp_presolve_options *options,
-                                 solver_reduced **out, dtp_err *err)
+                                 const dtp_solver_parameters *parameters, solver_reduced **out,
+                                 dtp_err *err)
 {
     solver_reduced *w = calloc(1, sizeof *w);
     dtp_status s = DTP_OK;
@@ -370,6 +371,7 @@ dtp_status solver_reduced_create(const dtp_problem *p, const dtp_presolve_option
     }
     w->p = p;
     w->options = *options;
+    w->parameters = parameters;
     w->n_variables = p->n_variables;
     w->limit = p->usage_limit;
     w->cutoff = DTP_FORBIDDEN;

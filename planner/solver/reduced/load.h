@@ -6,6 +6,7 @@
 
 /* Borrows the problem, which must have been checked. */
 dtp_status solver_reduced_create(const dtp_problem *p, const dtp_presolve_options *options,
-                                 solver_reduced **out, dtp_err *err) DTP_MUST_CHECK;
+                                 const dtp_solver_parameters *parameters, solver_reduced **out,
+                                 dtp_err *err) DTP_MUST_CHECK;
 
 #endif

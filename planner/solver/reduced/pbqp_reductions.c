@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-enum { MAX_TABLE = 1 << 20, MAX_WORK = 1 << 26 };
-
 /* The best strategy of x for i and j across its edges, and what it costs. */
 static int32_t best_answer(const solver_reduced *w, int32_t x, const solver_view *a, int32_t i,
                            const solver_view *b, int32_t j, int64_t *cost)
@@ -91,7 +89,7 @@ static bool small_enough(const solver_reduced *w, int32_t x)
     const solver_view a = solver_view_from(w, w->variables[x].adj[0], x);
     const solver_view b = solver_view_from(w, w->variables[x].adj[1], x);
     const int64_t n = (int64_t)w->variables[a.other].k * w->variables[b.other].k;
-    return n <= MAX_TABLE && n * w->variables[x].k <= MAX_WORK;
+    return n <= w->parameters->pbqp_table && n * w->variables[x].k <= w->parameters->pbqp_work;
 }
 
 dtp_status solver_eliminate(solver_reduced *w, dtp_err *err)

@@ -10,6 +10,7 @@
 #define DTP_PLANNER_SOLVER_REDUCED_REDUCED_H
 
 #include "core/base/arena.h"
+#include "planner/solver/parameters/parameters.h"
 #include "planner/solver/reduced/presolve.h"
 
 typedef struct solver_piece {
@@ -82,6 +83,7 @@ typedef struct solver_reduced {
     bool infeasible;  /* there is none */
     double end_s;     /* of CLOCK_MONOTONIC: presolve stops there; 0 = no limit */
     dtp_presolve_options options;
+    const dtp_solver_parameters *parameters;
     dtp_presolve_report report;
 } solver_reduced;
 
