@@ -114,8 +114,10 @@ static dtp_status descend(solver_state *v, solver_reduced **chain, int32_t *n, l
         solver_reduced *next = NULL;
         DTP_TRY(step(v, chain[*n - 1], list, share, &next, err));
         if (next != NULL) {
+            const dtp_status owned = solver_own_all(next, err);
             solver_retire(chain[*n - 1]);
             chain[(*n)++] = next;
+            DTP_TRY(owned);
         } else if (v->cutoff < before) {
             return DTP_OK;
         } else {

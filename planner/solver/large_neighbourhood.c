@@ -100,6 +100,7 @@ static dtp_status solve_neighbourhood(neighbourhood *r, dtp_err *err)
     DTP_TRY(solver_copy(r->w, &part, err));
     r->out.nodes = 0;
     dtp_status s = fix_outside(r, part, err);
+    s = s == DTP_OK && !part->infeasible ? solver_compact(part, err) : s;
     s = s == DTP_OK && !part->infeasible ? solver_branch(&r->v, part, &bound, err) : s;
     r->easy = (part->infeasible || bound >= r->v.cutoff) &&
               r->out.nodes <= r->w->parameters->lns_easy_nodes;

@@ -266,6 +266,7 @@ static dtp_status set_aside(solver_min_marginals *m, int32_t *left, dtp_err *err
         }
         if (m->aside == NULL) {
             DTP_TRY(solver_copy(m->w, &m->aside, err));
+            DTP_TRY(solver_own_all(m->aside, err));
         }
         m->waits[s] = true;
         (*left)--;

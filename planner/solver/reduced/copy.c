@@ -75,6 +75,9 @@ static dtp_status copy_edge(solver_reduced *to, const solver_reduced *w, const s
     const int32_t ku = size_of(w, s, e->u), kv = size_of(w, s, e->v);
     const int32_t *map_u = map_of(s, e->u);
     const int64_t *from = solver_matrix(e), cols = w->variables[e->v].k;
+    if (ku == w->variables[e->u].k && kv == cols) {
+        return solver_add_borrowed(to, e->u, e->v, from, err);
+    }
     int64_t *m = malloc(((size_t)ku * (size_t)kv + 1) * sizeof *m);
     if (m == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy");

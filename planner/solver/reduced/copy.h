@@ -4,7 +4,8 @@
 
 #include "planner/solver/reduced/reduced.h"
 
-/* A copy that can be reduced further; the original must outlive it. */
+/* A copy that can be reduced further. It reads the matrices of the original until it changes them:
+ * the original must outlive it and stay as it is, or solver_own_all makes the copy independent. */
 dtp_status solver_copy(const solver_reduced *w, solver_reduced **out, dtp_err *err) DTP_MUST_CHECK;
 /* A copy in which a strategy is all that is left of a variable, without the strategies of other
  * variables that are out beside it: those that lift the sum of the smallest costs to the cutoff on

@@ -122,6 +122,16 @@ dtp_status solver_own(solver_reduced *w, int32_t edge, dtp_err *err)
     return DTP_OK;
 }
 
+dtp_status solver_own_all(solver_reduced *w, dtp_err *err)
+{
+    for (int32_t e = 0; e < w->n_edges; e++) {
+        if (w->edges[e].alive) {
+            DTP_TRY(solver_own(w, e, err));
+        }
+    }
+    return DTP_OK;
+}
+
 int32_t solver_purge(solver_reduced *w, int32_t variable)
 {
     solver_variable *x = &w->variables[variable];
@@ -377,16 +387,19 @@ static dtp_status compact_edge(solver_reduced *w, int32_t edge, const int32_t *m
     solver_edge *e = &w->edges[edge];
     const int32_t ku = w->variables[e->u].n_live, kv = w->variables[e->v].n_live;
     const int64_t old = w->variables[e->v].k;
-    DTP_TRY(solver_own(w, edge, err));
-    int64_t *to = e->m; /* never overtakes what is read */
+    const size_t bytes = ((size_t)ku * (size_t)kv + 1) * sizeof *e->m;
+    int64_t *m = e->m != NULL ? e->m : malloc(bytes), *to = m; /* never overtakes what is read */
+    if (m == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a matrix of %d x %d", ku, kv);
+    }
     for (int32_t i = 0; i < ku; i++) {
-        const int64_t *row = e->m + (map_u != NULL ? map_u[i] : i) * old;
+        const int64_t *row = solver_matrix(e) + (map_u != NULL ? map_u[i] : i) * old;
         for (int32_t j = 0; j < kv; j++) {
             *to++ = row[map_v != NULL ? map_v[j] : j];
         }
     }
-    int64_t *smaller = realloc(e->m, ((size_t)ku * (size_t)kv + 1) * sizeof *e->m);
-    e->m = smaller != NULL ? smaller : e->m;
+    int64_t *smaller = e->m != NULL ? realloc(m, bytes) : NULL;
+    e->m = smaller != NULL ? smaller : m;
     return DTP_OK;
 }
 

@@ -34,8 +34,9 @@ typedef struct solver_variable {
 
 typedef struct solver_edge {
     int32_t u, v;
-    int64_t *m;               /* rows by strategies of u */
-    const int64_t *borrowed;  /* the original matrix while m is NULL */
+    int64_t *m; /* rows by strategies of u */
+    const int64_t
+        *borrowed; /* while m is NULL: a matrix of the problem or of what w is a copy of */
     bool alive, dirty, check; /* dirty: consistency to be restored; check: may have become a map */
 } solver_edge;
 
@@ -88,7 +89,8 @@ typedef struct solver_reduced {
 } solver_reduced;
 
 void solver_reduced_destroy(solver_reduced *w);
-/* Frees all but what copies of it still need; only solver_reduced_destroy may follow. */
+/* Frees all but the undo records that copies of it need, which must own their matrices; only
+ * solver_reduced_destroy may follow. */
 void solver_retire(solver_reduced *w);
 
 /* In: the strategies of the variables that are alive. Out: all of them, for the original
@@ -139,7 +141,9 @@ typedef struct solver_view {
 } solver_view;
 
 solver_view solver_view_from(const solver_reduced *w, int32_t edge, int32_t from);
+/* The matrix of an edge (of all edges) becomes one of w's own, which may be written to. */
 dtp_status solver_own(solver_reduced *w, int32_t edge, dtp_err *err) DTP_MUST_CHECK;
+dtp_status solver_own_all(solver_reduced *w, dtp_err *err) DTP_MUST_CHECK;
 /* Drops what is no longer an edge of the variable; the number that is left is its degree. */
 int32_t solver_purge(solver_reduced *w, int32_t variable);
 void solver_drop_edge(solver_reduced *w, int32_t edge);
