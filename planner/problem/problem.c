@@ -11,6 +11,21 @@ int32_t dtp_problem_n_strategies(const dtp_problem *p, int32_t variable)
     return (int32_t)(p->first[variable + 1] - p->first[variable]);
 }
 
+int64_t dtp_problem_edge_end(const dtp_problem *p, int32_t edge)
+{
+    return p->edge_first[edge] + (int64_t)dtp_problem_n_strategies(p, p->edge_a[edge]) *
+                                     dtp_problem_n_strategies(p, p->edge_b[edge]);
+}
+
+int64_t dtp_problem_n_entries(const dtp_problem *p)
+{
+    int64_t n = 0;
+    for (int32_t e = 0; e < p->n_edges; e++) {
+        n += dtp_problem_edge_end(p, e) - p->edge_first[e];
+    }
+    return n;
+}
+
 int32_t dtp_problem_n_intervals(const dtp_problem *p)
 {
     return p->n_variables + p->n_extra;
@@ -63,15 +78,14 @@ static dtp_status reserve_variables(dtp_problem *p, int32_t need, dtp_err *err)
 
 static dtp_status reserve_edges(dtp_problem *p, int32_t need, dtp_err *err)
 {
-    int64_t a = p->cap_edges, b = a, first = a > 0 ? a + 1 : 0;
+    int64_t a = p->cap_edges, b = a, first = a;
     if (need <= p->cap_edges) {
         return DTP_OK;
     }
     DTP_TRY(dtp_problem__reserve(&p->edge_a, need, &a, sizeof *p->edge_a, err));
     DTP_TRY(dtp_problem__reserve(&p->edge_b, a, &b, sizeof *p->edge_b, err));
-    DTP_TRY(dtp_problem__reserve(&p->edge_first, a + 1, &first, sizeof *p->edge_first, err));
-    p->cap_edges = (int32_t)(a < b ? a : b);
-    p->cap_edges = (int32_t)(first - 1 < p->cap_edges ? first - 1 : p->cap_edges);
+    DTP_TRY(dtp_problem__reserve(&p->edge_first, a, &first, sizeof *p->edge_first, err));
+    p->cap_edges = (int32_t)a;
     return DTP_OK;
 }
 
@@ -99,7 +113,7 @@ dtp_status dtp_problem_create(const char *name, int64_t usage_limit, dtp_problem
         p->usage_limit = usage_limit;
         if (p->name != NULL && reserve_variables(p, 1, err) == DTP_OK &&
             reserve_edges(p, 1, err) == DTP_OK) {
-            p->first[0] = p->edge_first[0] = 0;
+            p->first[0] = 0;
             *out = p;
             return DTP_OK;
         }
@@ -186,23 +200,37 @@ dtp_status dtp_problem_add_interval(dtp_problem *p, int32_t variable, int64_t be
     return DTP_OK;
 }
 
-dtp_status dtp_problem_add_edge(dtp_problem *p, int32_t a, int32_t b, const int64_t *cost,
-                                dtp_err *err)
+/* An edge whose matrix begins at `first`. */
+static dtp_status add_edge_at(dtp_problem *p, int32_t a, int32_t b, int64_t first, dtp_err *err)
 {
     if (a < 0 || b < 0 || a >= p->n_variables || b >= p->n_variables ||
         p->n_edges >= INT32_MAX / 4) {
         return DTP_FAIL(err, DTP_INVALID, "edge %d joins %d and %d of %d nodes", p->n_edges, a, b,
                         p->n_variables);
     }
-    const int64_t at = p->edge_first[p->n_edges];
-    const int64_t n = (int64_t)dtp_problem_n_strategies(p, a) * dtp_problem_n_strategies(p, b);
     DTP_TRY(reserve_edges(p, p->n_edges + 1, err));
-    DTP_TRY(dtp_problem__reserve(&p->edge_cost, at + n, &p->cap_entries, sizeof *cost, err));
-    memcpy(p->edge_cost + at, cost, (size_t)n * sizeof *cost);
     p->edge_a[p->n_edges] = a;
-    p->edge_b[p->n_edges++] = b;
-    p->edge_first[p->n_edges] = at + n;
+    p->edge_b[p->n_edges] = b;
+    p->edge_first[p->n_edges++] = first;
     return DTP_OK;
+}
+
+dtp_status dtp_problem_add_edge(dtp_problem *p, int32_t a, int32_t b, const int64_t *cost,
+                                dtp_err *err)
+{
+    DTP_TRY(add_edge_at(p, a, b, p->n_stored, err));
+    const int64_t n = dtp_problem_edge_end(p, p->n_edges - 1) - p->n_stored;
+    DTP_TRY(
+        dtp_problem__reserve(&p->edge_cost, p->n_stored + n, &p->cap_entries, sizeof *cost, err));
+    memcpy(p->edge_cost + p->n_stored, cost, (size_t)n * sizeof *cost);
+    p->n_stored += n;
+    return DTP_OK;
+}
+
+dtp_status dtp_problem_add_edge_like(dtp_problem *p, int32_t a, int32_t b, int32_t edge,
+                                     dtp_err *err)
+{
+    return add_edge_at(p, a, b, p->edge_first[edge], err);
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -270,9 +298,9 @@ dtp_status dtp_problem_check(const dtp_problem *p, dtp_err *err)
                             "edges.nodes[%d] joins %d and %d: not two of the %d nodes", e, a, b,
                             p->n_variables);
         }
-        const int64_t n = p->edge_first[e + 1] - p->edge_first[e];
+        const int64_t first = p->edge_first[e], n = dtp_problem_edge_end(p, e) - first;
         const int32_t rows = dtp_problem_n_strategies(p, a), cols = dtp_problem_n_strategies(p, b);
-        if (n != (int64_t)rows * cols) {
+        if (first < 0 || n > p->n_stored - first) {
             return DTP_FAIL(err, DTP_INVALID,
                             "edges.costs[%d] has %" PRId64 " entries, nodes %d and %d have %d x %d "
                             "strategies",

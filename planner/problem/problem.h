@@ -34,9 +34,11 @@ typedef struct dtp_problem {
     int64_t *first; /* by variable, and one more: its strategies are first[i]..first[i + 1] - 1 */
     int64_t *cost, *usage; /* by strategy */
     int32_t *edge_a, *edge_b;
-    int64_t *edge_first; /* by edge, and one more: its matrix, row-major, rows by strategies of a */
+    int64_t *edge_first; /* by edge: its matrix, row-major, rows by strategies of a, begins at
+                            edge_cost[edge_first[e]]; edges may share one */
     int64_t *edge_cost;
-    int32_t n_extra; /* further intervals */
+    int64_t n_stored; /* numbers in edge_cost */
+    int32_t n_extra;  /* further intervals */
     int32_t *extra_variable;
     int64_t *extra_begin, *extra_end;
     int64_t *extra_first; /* by further interval: its usages begin at extra_usage[extra_first[x]] */
@@ -68,12 +70,21 @@ dtp_status dtp_problem_add_interval(dtp_problem *p, int32_t variable, int64_t be
 dtp_status dtp_problem_add_edge(dtp_problem *p, int32_t a, int32_t b, const int64_t *cost,
                                 dtp_err *err) DTP_MUST_CHECK;
 
+/* The same with the matrix of an edge that is there and has as many rows and columns. */
+dtp_status dtp_problem_add_edge_like(dtp_problem *p, int32_t a, int32_t b, int32_t edge,
+                                     dtp_err *err) DTP_MUST_CHECK;
+
 /* DTP_INVALID or DTP_RANGE naming the place ("edges.costs[3][7]"): wrong lengths, negative numbers,
  * an edge from a variable to itself, usages whose sum does not fit. */
 dtp_status dtp_problem_check(const dtp_problem *p, dtp_err *err) DTP_MUST_CHECK;
 
 /* Number of strategies of a variable. */
 int32_t dtp_problem_n_strategies(const dtp_problem *p, int32_t variable);
+
+/* Where the matrix of an edge ends in edge_cost. */
+int64_t dtp_problem_edge_end(const dtp_problem *p, int32_t edge);
+/* Entries of the matrices of all edges, shared ones as often as they occur. */
+int64_t dtp_problem_n_entries(const dtp_problem *p);
 
 /* All intervals: variables and further ones. */
 int32_t dtp_problem_n_intervals(const dtp_problem *p);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/hash_table.h"
 #include "core/base/safe_int.h"
 #include "planner/problem/json_stream.h"
 
@@ -14,6 +15,10 @@ typedef struct ragged {
     const char *path;
     int64_t fixed; /* length of the inner lists, 0 = any */
     int64_t n, *first, *values;
+    int64_t n_values; /* stored */
+    bool share;       /* equal inner lists are stored once; start: by inner list, where */
+    int64_t *start, cap_start;
+    dtp_index_table table;
     solver_json_place *at; /* by inner list */
     int64_t cap_first, cap_at, cap_values;
     solver_json_place begin; /* of the outer list */
@@ -22,6 +27,7 @@ typedef struct ragged {
 
 typedef struct problem_reader {
     solver_json *in;
+    dtp_arena *arena; /* of the hash table */
     char name[SOLVER_JSON_STRING_BYTES];
     bool has_name, has_limit, has_variables, has_edges, has_problem;
     int64_t limit;
@@ -113,10 +119,41 @@ static dtp_status reserve(problem_reader *r, void *array, int64_t need, int64_t 
     return DTP_OK;
 }
 
+static int64_t length_of(const ragged *list, int64_t i)
+{
+    return list->first[i + 1] - list->first[i];
+}
+
+/* Drops the n values of the last inner list, stored at `start`, if an earlier list has the same. */
+static dtp_status share_inner(problem_reader *r, ragged *list, int64_t start, int64_t n,
+                              dtp_err *err)
+{
+    const size_t bytes = (size_t)n * sizeof *list->values;
+    uint64_t hash = (uint64_t)n;
+    for (int64_t i = start; i < start + n; i++) {
+        hash = (hash ^ (uint64_t)list->values[i]) * UINT64_C(0x9E3779B97F4A7C15);
+        hash ^= hash >> 29;
+    }
+    DTP_TRY(reserve(r, &list->start, list->n + 1, &list->cap_start, sizeof *list->start, err));
+    list->start[list->n] = start;
+    uint32_t at = (uint32_t)hash;
+    int32_t i = dtp_index_table_next(&list->table, (uint32_t)hash, &at);
+    while (i >= 0 && (length_of(list, i) != n ||
+                      memcmp(list->values + list->start[i], list->values + start, bytes) != 0)) {
+        i = dtp_index_table_next(&list->table, (uint32_t)hash, &at);
+    }
+    if (i < 0) {
+        return dtp_index_table_add(&list->table, r->arena, (uint32_t)hash, (int32_t)list->n, err);
+    }
+    list->start[list->n] = list->start[i];
+    list->n_values = start;
+    return DTP_OK;
+}
+
 static dtp_status read_inner(problem_reader *r, ragged *list, dtp_err *err)
 {
     bool more = true;
-    const int64_t start = list->first[list->n];
+    const int64_t start = list->n_values;
     int64_t n = 0;
     DTP_TRY(solver_json_take(r->in, '[', err));
     for (;; n++) {
@@ -136,7 +173,10 @@ static dtp_status read_inner(problem_reader *r, ragged *list, dtp_err *err)
         return solver_json_fail(r->in, &list->at[list->n], err,
                                 "has %" PRId64 " numbers, not %" PRId64, n, list->fixed);
     }
-    list->first[++list->n] = start + n;
+    list->first[list->n + 1] = list->first[list->n] + n;
+    list->n_values += n;
+    DTP_TRY(list->share ? share_inner(r, list, start, n, err) : DTP_OK);
+    list->n++;
     return DTP_OK;
 }
 
@@ -227,11 +267,6 @@ static dtp_status same_length(problem_reader *r, const ragged *list, const ragge
                                                   list->n, other->path, other->n);
 }
 
-static int64_t length_of(const ragged *list, int64_t i)
-{
-    return list->first[i + 1] - list->first[i];
-}
-
 static dtp_status check_variables(problem_reader *r, dtp_err *err)
 {
     DTP_TRY(same_length(r, &r->usages, &r->costs, err));
@@ -311,12 +346,12 @@ static dtp_status assemble(problem_reader *r, dtp_problem *p, dtp_err *err)
     move_array(&p->first, &r->costs.first);
     move_array(&p->cost, &r->costs.values);
     move_array(&p->usage, &r->usages.values);
-    move_array(&p->edge_first, &r->matrices.first);
+    move_array(&p->edge_first, &r->matrices.start);
     move_array(&p->edge_cost, &r->matrices.values);
     p->n_variables = p->cap_variables = (int32_t)variables;
     p->n_edges = p->cap_edges = (int32_t)edges;
     p->cap_strategies = p->first[variables];
-    p->cap_entries = p->edge_first[edges];
+    p->n_stored = p->cap_entries = r->matrices.n_values;
     return dtp_problem_check(p, err);
 }
 
@@ -340,11 +375,16 @@ dtp_status dtp_problem_read(const char *file, int64_t max_bytes, dtp_problem **o
                         .costs = {.path = "problem.nodes.costs"},
                         .usages = {.path = "problem.nodes.usages"},
                         .pairs = {.path = "problem.edges.nodes", .fixed = 2},
-                        .matrices = {.path = "problem.edges.costs"}};
+                        .matrices = {.path = "problem.edges.costs", .share = true}};
+    r.arena = dtp_arena_create();
+    if (r.arena == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory", file);
+    }
     dtp_problem *p = NULL;
-    DTP_TRY(solver_json_open(file, &r.in, err));
-    dtp_status s = read_all(&r, err);
+    dtp_status s = solver_json_open(file, &r.in, err);
+    s = s == DTP_OK ? read_all(&r, err) : s;
     solver_json_close(r.in);
+    dtp_arena_destroy(r.arena);
     if (s == DTP_OK) {
         s = dtp_problem_create(r.name, r.limit, &p, err);
     }
@@ -358,6 +398,7 @@ dtp_status dtp_problem_read(const char *file, int64_t max_bytes, dtp_problem **o
     for (size_t k = 0; k < sizeof lists / sizeof lists[0]; k++) {
         free(lists[k]->first);
         free(lists[k]->values);
+        free(lists[k]->start);
         free(lists[k]->at);
     }
     if (s != DTP_OK) {

@@ -83,7 +83,8 @@ void dtp_problem_write_iopddl(const dtp_problem *p, dtp_strbuf *out)
     }
     dtp_strbuf_add(out, "\n      ],\n      \"costs\": [");
     for (int32_t e = 0; e < p->n_edges; e++) {
-        add_list(out, e, p->edge_cost + p->edge_first[e], p->edge_first[e + 1] - p->edge_first[e]);
+        add_list(out, e, p->edge_cost + p->edge_first[e],
+                 dtp_problem_edge_end(p, e) - p->edge_first[e]);
     }
     for (int32_t x = 0; x < p->n_extra; x++) {
         add_tie(p, x, out);
@@ -118,7 +119,7 @@ static void add_objective(const dtp_problem *p, dtp_strbuf *out)
     }
     for (int32_t e = 0; e < p->n_edges; e++) {
         const int64_t cols = dtp_problem_n_strategies(p, p->edge_b[e]);
-        for (int64_t k = p->edge_first[e]; k < p->edge_first[e + 1]; k++) {
+        for (int64_t k = p->edge_first[e]; k < dtp_problem_edge_end(p, e); k++) {
             const int64_t at = k - p->edge_first[e];
             if (p->edge_cost[k] < DTP_FORBIDDEN) {
                 dtp_strbuf_addf(out, "\n + %" PRId64 " z_%d_%" PRId64 "_%" PRId64, p->edge_cost[k],

@@ -11,7 +11,7 @@ dtp_min_marginal_options dtp_min_marginal_options_init(const dtp_problem *p, int
                                                        const int32_t *start)
 {
     const dtp_solver_parameters *c = dtp_solver_parameters_default();
-    const int64_t work_units = c->marginals_work_per_entry * p->edge_first[p->n_edges];
+    const int64_t work_units = c->marginals_work_per_entry * dtp_problem_n_entries(p);
     return (dtp_min_marginal_options){
         .parameters = c,
         .variable = variable,
@@ -85,7 +85,7 @@ static dtp_status run(const dtp_min_marginal_options *o, solver_min_marginals *m
     DTP_TRY(find_fullness(o, m, &full, err));
     if (!full) {
         DTP_TRY(run_free(o, m, err));
-    } else if (m->p->edge_first[m->p->n_edges] >= m->parameters->marginals_large_entries) {
+    } else if (dtp_problem_n_entries(m->p) >= m->parameters->marginals_large_entries) {
         *m->work_units /= 2; /* more hardly narrows the intervals */
     }
     for (int32_t s = 0; s < m->k; s++) {

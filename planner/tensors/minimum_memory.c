@@ -7,7 +7,7 @@
 static dtp_status without_costs(const dtp_problem *p, dtp_problem *out, dtp_err *err)
 {
     const int64_t strategies = p->first[p->n_variables];
-    const int64_t entries = p->n_edges > 0 ? p->edge_first[p->n_edges] : 0;
+    const int64_t entries = p->n_stored;
     int64_t *costs = calloc((size_t)(strategies + entries) + 1, sizeof *costs);
     if (costs == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy of a selection problem");

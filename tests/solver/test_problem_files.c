@@ -71,8 +71,12 @@ static void assert_same(const dtp_problem *a, const dtp_problem *b)
     assert_memory_equal(a->usage, b->usage, (size_t)a->first[variables] * word);
     assert_memory_equal(a->edge_a, b->edge_a, edges * sizeof *a->edge_a);
     assert_memory_equal(a->edge_b, b->edge_b, edges * sizeof *a->edge_b);
-    assert_memory_equal(a->edge_first, b->edge_first, (edges + 1) * word);
-    assert_memory_equal(a->edge_cost, b->edge_cost, (size_t)a->edge_first[edges] * word);
+    for (int32_t e = 0; e < a->n_edges; e++) {
+        const int64_t n = dtp_problem_edge_end(a, e) - a->edge_first[e];
+        assert_int_equal(dtp_problem_edge_end(b, e) - b->edge_first[e], n);
+        assert_memory_equal(a->edge_cost + a->edge_first[e], b->edge_cost + b->edge_first[e],
+                            (size_t)n * word);
+    }
 }
 
 static void test_select_write__reads_back(void **state)
@@ -271,9 +275,48 @@ static void test_select_problem__checks(void **state)
     assert_int_equal(dtp_problem_add_cost(3, 4), 7);
 }
 
+/* Edges share a matrix in memory, by the builder and by the reader; nothing else tells. */
+static void test_select_problem__edges_share_matrices(void **state)
+{
+    (void)state;
+    const int64_t cost[] = {1, 2, 3}, usage[] = {0, 0, 0}, m[] = {0, 5, 9, 4, 0, 2, 7, 3, 1};
+    dtp_problem *shared = NULL, *apart = NULL;
+    assert_int_equal(dtp_problem_create("shared", 1, &shared, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_create("shared", 1, &apart, NULL), DTP_OK);
+    for (int32_t i = 0; i < 3; i++) {
+        assert_int_equal(dtp_problem_add_variable(shared, 0, 1, 3, cost, usage, NULL), DTP_OK);
+        assert_int_equal(dtp_problem_add_variable(apart, 0, 1, 3, cost, usage, NULL), DTP_OK);
+    }
+    assert_int_equal(dtp_problem_add_edge(shared, 0, 1, m, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_add_edge_like(shared, 2, 1, 0, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_add_edge(apart, 0, 1, m, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_add_edge(apart, 2, 1, m, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_check(shared, NULL), DTP_OK);
+    assert_int_equal(shared->n_stored, 9);
+    assert_int_equal(apart->n_stored, 18);
+    assert_int_equal(dtp_problem_n_entries(shared), 18);
+    dtp_strbuf a = {0}, b = {0};
+    dtp_problem_write_iopddl(shared, &a);
+    dtp_problem_write_iopddl(apart, &b);
+    assert_string_equal(dtp_strbuf_text(&a), dtp_strbuf_text(&b));
+    const dtp_solve_options o = dtp_solve_options_init();
+    dtp_solve_result x, y;
+    assert_int_equal(dtp_solve(shared, &o, &x, NULL), DTP_OK);
+    assert_int_equal(dtp_solve(apart, &o, &y, NULL), DTP_OK);
+    assert_int_equal(x.value.cost, y.value.cost);
+    assert_int_equal(x.bound, x.value.cost);
+    dtp_solve_result_free(&x);
+    dtp_solve_result_free(&y);
+    dtp_strbuf_free(&a);
+    dtp_strbuf_free(&b);
+    dtp_problem_destroy(shared);
+    dtp_problem_destroy(apart);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_select_problem__edges_share_matrices),
         cmocka_unit_test(test_select_read__refuses_bad_files),
         cmocka_unit_test(test_select_write__reads_back),
         cmocka_unit_test(test_select_read__large_file),

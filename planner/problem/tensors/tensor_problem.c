@@ -124,7 +124,8 @@ static dtp_status check_sum(const tensor_build *b, dtp_err *err)
         fits = dtp_cost_add(&sum, largest(s->cost, s->first[i], s->first[i + 1]), 1);
     }
     for (int32_t e = 0; e < s->n_edges && fits; e++) {
-        fits = dtp_cost_add(&sum, largest(s->edge_cost, s->edge_first[e], s->edge_first[e + 1]), 1);
+        fits = dtp_cost_add(&sum,
+                            largest(s->edge_cost, s->edge_first[e], dtp_problem_edge_end(s, e)), 1);
     }
     return fits ? DTP_OK
                 : dtp_cost_fail(b->p->pricer, node->time_s > move->time_s ? node : move, err);
