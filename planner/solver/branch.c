@@ -7,7 +7,7 @@
 #include "planner/solver/relax.h"
 #include "planner/solver/reduced/copy.h"
 
-/* Improves v->assignment and offers what comes of it. */
+/* Primal search from v->assignment; offers the result. */
 static dtp_status improve(solver_state *v, solver_reduced *w, int64_t rounds, dtp_err *err)
 {
     solver_primal *search = NULL;
@@ -24,7 +24,7 @@ static dtp_status improve(solver_state *v, solver_reduced *w, int64_t rounds, dt
 static dtp_status explore(solver_state *v, solver_reduced *w, int32_t depth, int64_t *bound,
                           dtp_err *err);
 
-/* A copy in which a node has only the strategies of one half. */
+/* The child in which the split variable has only the strategies of one half. */
 static dtp_status explore_child(solver_state *v, const solver_reduced *w, const solver_split *split,
                                 bool keep, int32_t depth, int64_t *bound, dtp_err *err)
 {
@@ -56,7 +56,7 @@ static dtp_status halve(solver_state *v, solver_reduced *w, const solver_split *
     return DTP_OK;
 }
 
-/* Without a hint from the relaxation, the node of most strategies is split. */
+/* Without a fractional variable, the one of most strategies is split. */
 static void split_linear(const solver_reduced *w, solver_relaxation *r)
 {
     int32_t most = 1;

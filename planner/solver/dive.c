@@ -1,6 +1,6 @@
-/* In every step a share of the undecided nodes, those whose best strategy leads the second best by
- * most, keep that strategy alone. Where this leaves no plan below the cutoff, the step is taken
- * back and a smaller share tried. */
+/* In every step a share of the undecided variables, those whose best strategy leads the second best
+ * by most, keep that strategy alone. Where this leaves no solution below the cutoff, the step is
+ * taken back and a smaller share tried. */
 #include "planner/solver/dive.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static lead find_lead(const solver_reduced *w, int32_t variable, const double *t
     return found;
 }
 
-/* The nodes with an assignment, the clearest first. */
+/* The undecided variables, largest lead first. */
 static dtp_status find_leads(const solver_reduced *w, lead *list, int32_t *n, dtp_err *err)
 {
     int32_t most = 1;
@@ -61,7 +61,7 @@ static dtp_status ascend(const solver_state *v, solver_reduced *w, dtp_err *err)
     DTP_TRY(solver_dual_create(w, &d, err));
     solver_dual_cool(d);
     solver_dual_run(d, w->parameters->dive_rounds, solver_time_left(v));
-    const dtp_status s = solver_dual_apply(d, w, w->options.cap, &bound, err);
+    const dtp_status s = solver_dual_apply(d, w, w->options.incumbent_filter, &bound, err);
     solver_dual_destroy(d);
     return s;
 }
@@ -80,7 +80,7 @@ static dtp_status decide(solver_reduced *w, const lead *list, int32_t n, dtp_err
     return DTP_OK;
 }
 
-/* A copy in which the clearest nodes are decided; NULL when nothing is left in it. */
+/* A copy in which the variables of largest lead are decided; NULL when nothing is left in it. */
 static dtp_status step(solver_state *v, const solver_reduced *w, lead *list, double share,
                        solver_reduced **out, dtp_err *err)
 {

@@ -1,5 +1,5 @@
-/* A plan from the dual: decides the nodes whose penalised costs leave least doubt, reduces, ascends
- * again, until nothing is left to choose. */
+/* Dive: fixes the variables whose best penalised cost leads the second best by most, reduces,
+ * ascends again, until every variable is decided. */
 #ifndef DTP_PLANNER_SOLVER_DIVE_H
 #define DTP_PLANNER_SOLVER_DIVE_H
 

@@ -13,9 +13,9 @@ typedef struct neighbourhood {
     solver_state v; /* with scratch of its own */
     dtp_solve_result out;
     const solver_reduced *w;
-    const int32_t *kept; /* by node: its strategy in the best plan, -1 = gone from w */
+    const int32_t *kept; /* by variable: its strategy in the incumbent, -1 = gone from w */
     int32_t *variables;  /* of the neighbourhood, sources first */
-    uint64_t *stamp;     /* by node: `now` when it is in the neighbourhood */
+    uint64_t *stamp;     /* by variable: `now` when it is in the neighbourhood */
     uint64_t now, random;
     int32_t size;
     bool easy; /* the last one */
@@ -26,7 +26,7 @@ typedef struct neighbourhood {
 typedef struct neighbourhoods {
     neighbourhood side[SIDES];
     int32_t *kept;
-    int32_t *alive; /* the nodes with an assignment */
+    int32_t *alive; /* the undecided variables */
     int32_t n_alive;
 } neighbourhoods;
 
@@ -41,7 +41,7 @@ static void enter(neighbourhood *r, int32_t variable, int32_t *n)
 }
 
 /* Breadth first from all sources at once, and from another one where these are surrounded; of a
- * node with many neighbours those come first that follow a random one. */
+ * variable with many neighbours those come first that follow a random one. */
 static void grow(neighbourhood *r, const neighbourhoods *all, int32_t n, int32_t size)
 {
     for (int32_t at = 0; n < size; at++) {
@@ -75,7 +75,7 @@ static void choose_neighbourhood(neighbourhood *r, const neighbourhoods *all)
 
 /* ---- solving it ------------------------------------------------------------------------------ */
 
-/* Everything outside as in the best plan. */
+/* Everything outside as in the incumbent. */
 static dtp_status fix_outside(const neighbourhood *r, solver_reduced *w, dtp_err *err)
 {
     int64_t killed = 0;

@@ -1,6 +1,6 @@
 /* What every strategy of one variable costs when everything else is chosen for the best: the least
  * cost of all solutions with it, or a lower bound of that. One presolve and one ascent of the dual
- * serve all strategies together (marginals.c). */
+ * serve all strategies together (min_marginals_run.c). */
 #ifndef DTP_PLANNER_SOLVER_MIN_MARGINALS_H
 #define DTP_PLANNER_SOLVER_MIN_MARGINALS_H
 
@@ -17,11 +17,11 @@ typedef struct dtp_min_marginal_options {
     const dtp_solver_parameters *parameters; /* borrowed */
     int32_t variable;
     const int32_t *start; /* an assignment by variable that is feasible */
-    int64_t work_units;   /* looks at entries of edges; a good second has about 2e8 */
+    int64_t work_units;   /* reads of matrix entries; a good second has about 2e8 */
     bool exact;           /* afterwards every strategy that is still open is solved on its own */
 } dtp_min_marginal_options;
 
-/* An effort of about 50 ms, more for millions of entries, not exact. */
+/* Work units of about 50 ms, more for millions of entries, not exact. */
 dtp_min_marginal_options dtp_min_marginal_options_init(const dtp_problem *p, int32_t variable,
                                                        const int32_t *start);
 

@@ -1,5 +1,5 @@
-/* One run over the strategies of a variable (marginals_run.c), of which marginals.c makes two:
- * without the usage limit and with it. */
+/* One run over the strategies of a variable (min_marginals_run.c), of which min_marginals.c makes
+ * two: without the usage limit and with it. */
 #ifndef DTP_PLANNER_SOLVER_MIN_MARGINALS_INTERNAL_H
 #define DTP_PLANNER_SOLVER_MIN_MARGINALS_INTERNAL_H
 
@@ -26,14 +26,14 @@ typedef struct solver_min_marginals {
     bool *waits;           /* by strategy: set aside */
 } solver_min_marginals;
 
-/* Borrows p, out, effort and start. Everything is open. */
+/* Borrows p, out, work_units and start. Everything is open. */
 dtp_status solver_min_marginals_create(const dtp_problem *p,
                                        const dtp_min_marginal_options *options, int64_t *work_units,
                                        dtp_min_marginal *out, solver_min_marginals *m,
                                        dtp_err *err) DTP_MUST_CHECK;
 void solver_min_marginals_destroy(solver_min_marginals *m);
 
-/* Raises bounds and lowers costs of what is open, as far as the effort lasts. */
+/* Raises bounds and lowers costs of what is open, as far as the work units last. */
 dtp_status solver_min_marginals_run(solver_min_marginals *m, dtp_err *err) DTP_MUST_CHECK;
 
 /* Solves with strategy s on its own, to the end. */
@@ -42,7 +42,7 @@ dtp_status solver_min_marginals_finish(solver_min_marginals *m, int32_t s,
 
 /* ---- for the two files ----------------------------------------------------------------------- */
 
-/* What a round of ascent in a reduced problem costs, in looks at entries. */
+/* What a round of ascent in a reduced problem costs, in work units. */
 int64_t solver_min_marginals__work_units(solver_reduced *w);
 /* m->origin becomes that of the reduced problem. */
 void solver_min_marginals__find_origins(solver_min_marginals *m, const solver_reduced *w);

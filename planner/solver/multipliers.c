@@ -5,7 +5,7 @@
 
 /* Reductions that leave to the multipliers what the limit alone rules out. */
 static const dtp_presolve_options CAREFUL = {
-    .merge = true, .dominance = true, .eliminate = true, .rows = true};
+    .functional_dependency = true, .dominance = true, .pbqp = true, .memory_rows = true};
 
 static int64_t affordable(solver_reduced *w, int64_t rounds)
 {

@@ -87,7 +87,7 @@ static dtp_status epoch(solver_state *v, solver_reduced *w, primal_search *h, in
     }
     if (s == DTP_OK) {
         w->cutoff = v->cutoff;
-        s = solver_dual_apply(d, w, v->options->presolve.cap, &found, err);
+        s = solver_dual_apply(d, w, v->options->presolve.incumbent_filter, &found, err);
     }
     *bound = found > *bound ? found : *bound;
     solver_dual_destroy(d);

@@ -1,4 +1,4 @@
-/* The anytime loop for kernels too large for branch and bound: the search for solutions
+/* The primal-dual loop for kernels too large for branch and bound: the search for solutions
  * (primal.h) and the ascent of the bound (dual.h) side by side, each on its snapshot; at fixed
  * counts of rounds they exchange what they found: the cost of the best solution makes the bound
  * exclude more, what is excluded makes the kernel smaller, and a search begins anew on a much

@@ -6,7 +6,7 @@
 #include "planner/solver/primal/conditional_modes.h"
 #include "planner/solver/primal/primal_tree.h"
 
-/* ---- around the start ------------------------------------------------------------------------ */
+/* ---- solutions ------------------------------------------------------------------------------- */
 
 static int32_t *assignment_of(const solver_primal_marginals *a, int32_t s)
 {

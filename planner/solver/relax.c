@@ -293,7 +293,7 @@ static dtp_status use_duals(relaxed_model *m, const dtp_ilp_result *r, int64_t *
         const double multiplier = -r->row_duals[i] * row_scale(m) / m->cost_scale;
         mult.lambda[m->memory_row[i - m->n_structural]] += multiplier > 0.0 ? multiplier : 0.0;
     }
-    dtp_status s = solver_bound(m->w, &mult, m->w->options.cap, bound, err);
+    dtp_status s = solver_bound(m->w, &mult, m->w->options.incumbent_filter, bound, err);
     free(mult.phi);
     free(mult.lambda);
     return s;

@@ -1,8 +1,8 @@
-/* State of one solve, shared by its parts: the entry (solve.c), the anytime loop for large kernels
- * (large.h), branch and bound for small ones (branch.h), neighbourhoods of the best plan
- * (neighbourhoods.h). */
-#ifndef DTP_PLANNER_SOLVER_SOLVER_H
-#define DTP_PLANNER_SOLVER_SOLVER_H
+/* State of one solve, shared by its parts: limits, the incumbent and its cost as the cutoff. The
+ * parts are the entry (solve.c), the primal-dual loop, branch and bound, dives and
+ * large-neighbourhood search. */
+#ifndef DTP_PLANNER_SOLVER_STATE_H
+#define DTP_PLANNER_SOLVER_STATE_H
 
 #include "planner/problem/check.h"
 #include "planner/solver/solve.h"
@@ -20,8 +20,8 @@ typedef struct solver_state {
     int64_t cutoff;    /* cost of the best solution */
     bool found;        /* a solution; else the cutoff is what was asked for */
     bool searched;     /* ... that was not known beforehand */
-    int32_t *best;     /* that solution */
-    int32_t *assignment, *full; /* scratch, by node */
+    int32_t *best;     /* the incumbent */
+    int32_t *assignment, *full; /* scratch, by variable */
 } solver_state;
 
 /* Seconds left, at least a little; 0 = no limit. */

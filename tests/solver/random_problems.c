@@ -192,10 +192,10 @@ int64_t enumerate(const dtp_problem *p)
 
 dtp_presolve_options combination(uint32_t bits)
 {
-    return (dtp_presolve_options){.consistency = (bits & 1U) == 0,
-                                  .merge = (bits & 2U) == 0,
+    return (dtp_presolve_options){.soft_arc_consistency = (bits & 1U) == 0,
+                                  .functional_dependency = (bits & 2U) == 0,
                                   .dominance = (bits & 4U) == 0,
-                                  .eliminate = (bits & 8U) == 0,
-                                  .rows = (bits & 16U) == 0,
-                                  .cap = (bits & 32U) == 0};
+                                  .pbqp = (bits & 8U) == 0,
+                                  .memory_rows = (bits & 16U) == 0,
+                                  .incumbent_filter = (bits & 32U) == 0};
 }

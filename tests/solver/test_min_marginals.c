@@ -43,7 +43,7 @@ static int32_t check_presolve(const dtp_problem *p, int32_t variable, const int6
     dtp_presolve_options options = combination((uint32_t)(seed % SELECT_COMBINATIONS));
     solver_reduced *w = NULL;
     int32_t origin[MOST];
-    options.cap = false;
+    options.incumbent_filter = false;
     assert_int_equal(solver_reduced_create(p, &options, dtp_solver_parameters_default(), &w, NULL),
                      DTP_OK);
     w->variables[variable].kept = true;
@@ -86,8 +86,8 @@ static int32_t check_elimination(const dtp_problem *p, int32_t variable, const i
     solver_elimination *b = NULL;
     int64_t looks = 0;
     int32_t assignment[SELECT_MAX_NODES] = {0}, solved = 0;
-    options.cap = false;
-    options.rows = true;
+    options.incumbent_filter = false;
+    options.memory_rows = true;
     assert_int_equal(solver_reduced_create(p, &options, dtp_solver_parameters_default(), &w, NULL),
                      DTP_OK);
     w->variables[variable].kept = true;
@@ -241,7 +241,7 @@ static void test_rows__of_blocks_keep_the_peak(void **state)
         solver_reduced *w = NULL, *plain = NULL;
         assert_int_equal(
             solver_reduced_create(p, &options, dtp_solver_parameters_default(), &w, NULL), DTP_OK);
-        options.rows = false;
+        options.memory_rows = false;
         assert_int_equal(
             solver_reduced_create(p, &options, dtp_solver_parameters_default(), &plain, NULL),
             DTP_OK);

@@ -38,9 +38,12 @@ static dtp_status read_without(solve_command *c, dtp_err *err)
     const struct {
         const char *name;
         bool *on;
-    } reductions[] = {
-        {"consistency", &o->consistency}, {"merge", &o->merge}, {"dominance", &o->dominance},
-        {"eliminate", &o->eliminate},     {"rows", &o->rows},   {"cap", &o->cap}};
+    } reductions[] = {{"consistency", &o->soft_arc_consistency},
+                      {"merge", &o->functional_dependency},
+                      {"dominance", &o->dominance},
+                      {"eliminate", &o->pbqp},
+                      {"rows", &o->memory_rows},
+                      {"cap", &o->incumbent_filter}};
     for (const char *at = c->without; at != NULL && *at != '\0';) {
         const size_t n = strcspn(at, ",");
         bool known = false;
@@ -96,10 +99,10 @@ static void write_presolve(dtp_json_writer *w, const dtp_presolve_report *r)
     dtp_json_write_int(w, "eliminated_nodes", r->eliminated_variables);
     dtp_json_write_int(w, "separable_edges", r->separable_edges);
     dtp_json_write_int(w, "inconsistent", r->inconsistent);
-    dtp_json_write_int(w, "capped", r->capped);
+    dtp_json_write_int(w, "capped", r->filtered);
     dtp_json_write_int(w, "dominated", r->dominated);
     dtp_json_write_int(w, "oversized", r->oversized);
-    dtp_json_write_int(w, "capped_entries", r->capped_entries);
+    dtp_json_write_int(w, "capped_entries", r->filtered_entries);
     dtp_json_write_int(w, "dropped_rows", r->dropped_rows);
     dtp_json_end_object(w);
 }
@@ -170,7 +173,7 @@ static void print_report(const solve_command *c, dtp_strbuf *out)
         " too large\n%" PRId64 " nodes of branch and bound, %.2f s\n",
         a->variables, b->variables, a->entries, b->entries, a->rows, b->rows,
         r->presolve.merged_variables, r->presolve.eliminated_variables, r->presolve.inconsistent,
-        r->presolve.dominated, r->presolve.capped, r->presolve.oversized, r->nodes, c->time_s);
+        r->presolve.dominated, r->presolve.filtered, r->presolve.oversized, r->nodes, c->time_s);
 }
 
 static void write_solution(dtp_json_writer *w, const solve_command *c)

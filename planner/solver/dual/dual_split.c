@@ -26,7 +26,7 @@ dtp_status solver_dual_relax(solver_reduced *w, int64_t rounds, double time_limi
     DTP_TRY(solver_dual_create(w, &d, err));
     solver_dual_cool(d);
     solver_dual_run(d, rounds, time_limit_s);
-    const dtp_status s = solver_dual_apply(d, w, w->options.cap, bound, err);
+    const dtp_status s = solver_dual_apply(d, w, w->options.incumbent_filter, bound, err);
     solver_dual_destroy(d);
     return s;
 }

@@ -66,7 +66,7 @@ void solver_conditional_destroy(solver_conditional *d)
 }
 
 /* What every strategy of a variable costs given the strategies of its neighbours, in d->sum. */
-static void multiplier(solver_conditional *d, int32_t variable, const int32_t *assignment)
+static void sum_costs(solver_conditional *d, int32_t variable, const int32_t *assignment)
 {
     const dtp_problem *p = d->p;
     const int32_t k = dtp_problem_n_strategies(p, variable);
@@ -87,7 +87,7 @@ static void multiplier(solver_conditional *d, int32_t variable, const int32_t *a
 static int32_t cheapest(solver_conditional *d, int32_t variable, const int32_t *assignment)
 {
     int32_t best = assignment[variable];
-    multiplier(d, variable, assignment);
+    sum_costs(d, variable, assignment);
     for (int32_t s = 0; s < dtp_problem_n_strategies(d->p, variable); s++) {
         best = d->sum[s] < d->sum[best] ? s : best;
     }

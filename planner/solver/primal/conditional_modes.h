@@ -1,6 +1,7 @@
-/* Descent on the problem itself, without presolve: one variable is held, every other one takes its
- * cheapest strategy beside its neighbours, from the held one outwards, until nothing changes. What
- * was forbidden becomes allowed where single changes can do it. Usage plays no part. */
+/* Iterated conditional modes on the problem itself, without presolve: one variable is held, every
+ * other one takes its cheapest strategy beside its neighbours, from the held one outwards, until
+ * nothing changes. What was forbidden becomes allowed where single changes can do it. Usage plays
+ * no part. */
 #ifndef DTP_PLANNER_SOLVER_PRIMAL_CONDITIONAL_MODES_H
 #define DTP_PLANNER_SOLVER_PRIMAL_CONDITIONAL_MODES_H
 

@@ -22,7 +22,7 @@ struct solver_primal {
     primal_record best, phase; /* of all; of this phase */
     bool perturbing;
     int64_t unit;   /* of work: one look at the whole kernel */
-    int64_t waited; /* steps of pricing, or work of polishing, since the last gain */
+    int64_t waited; /* subgradient steps, or work units of perturbations, since the last gain */
     int64_t n_phases;
 };
 
@@ -121,7 +121,7 @@ static void note(solver_primal *p)
     }
 }
 
-static dtp_status multiplier(solver_primal *p, dtp_err *err)
+static dtp_status step_multipliers(solver_primal *p, dtp_err *err)
 {
     DTP_TRY(solver_subgradient_step(&p->subgradient, &p->point, err));
     p->waited++;
@@ -181,7 +181,7 @@ dtp_status solver_primal_run(solver_primal *p, int64_t rounds, double end_s, dtp
             if (solver_now_s() >= end) {
                 return DTP_OK;
             }
-            DTP_TRY(p->perturbing ? perturb(p, err) : multiplier(p, err));
+            DTP_TRY(p->perturbing ? perturb(p, err) : step_multipliers(p, err));
         }
     }
     return DTP_OK;

@@ -1,5 +1,5 @@
 /* Search for good solutions of a large kernel: multipliers (subgradient.h) until they lead to
- * nothing better, then perturbations under the true limit (primal_polish.h) on the best of them,
+ * nothing better, then perturbations under the true limit (perturbation.h) on the best of them,
  * and again. Works on a snapshot: the reduced problem may change, and other threads may run,
  * meanwhile. Deterministic unless the time comes first. */
 #ifndef DTP_PLANNER_SOLVER_PRIMAL_PRIMAL_H

@@ -1,4 +1,4 @@
-/* Solving without usage by elimination of one variable after the other: a variable goes with a
+/* Variable elimination, for problems without usage: a variable goes with a
  * table of its best strategies beside all strategies of its neighbours, which become neighbours of
  * each other (bucket elimination, Bertele and Brioschi 1972). One run tells the best solutions with
  * each strategy of one variable, the root, which stays. For reduced problems of small width. */
@@ -9,7 +9,7 @@
 
 typedef struct solver_elimination solver_elimination;
 
-/* *out = NULL when it takes more than `most` looks at entries of tables; *looks: how many it took.
+/* *out = NULL when it takes more than `most` work units; *work_units: how many it took.
  * Expects compact variables of a reduced problem that is not infeasible and has no rows; root -1:
  * none. */
 dtp_status solver_elimination_create(const solver_reduced *w, int32_t root, int64_t most,

@@ -183,7 +183,7 @@ static dtp_status fix_edge(bounder *b, int32_t e, int64_t room, dtp_err *err)
             }
         }
     }
-    w->report.capped_entries += removed;
+    w->report.filtered_entries += removed;
     return removed > 0 ? solver_touch(w, e, err) : DTP_OK;
 }
 
@@ -206,7 +206,7 @@ static dtp_status fix(bounder *b, dtp_err *err)
         for (int32_t s = 0; x->alive && s < x->k && !w->infeasible; s++) {
             const int64_t above = b->theta[b->first[i] + s] - b->least[i];
             if (!solver_dead(x, s) && (excluded(w, x->cost[s]) || above > room)) {
-                DTP_TRY(solver_kill(w, i, s, &w->report.capped, err));
+                DTP_TRY(solver_kill(w, i, s, &w->report.filtered, err));
             }
         }
     }

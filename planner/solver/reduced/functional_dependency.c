@@ -105,7 +105,7 @@ static dtp_status try_merge(solver_reduced *w, int32_t edge, int32_t x, int32_t 
 {
     const int64_t kx = w->variables[x].k, ky = w->variables[y].k;
     *done = false;
-    if (w->variables[y].kept || (kx < ky && w->options.consistency)) {
+    if (w->variables[y].kept || (kx < ky && w->options.soft_arc_consistency)) {
         return DTP_OK; /* in the second case some strategy of y would be without partner */
     }
     int32_t *map = malloc((size_t)kx * sizeof *map);
@@ -135,7 +135,7 @@ dtp_status solver_merge_dependent(solver_reduced *w, dtp_err *err)
         const int32_t edge = w->check.items[i];
         bool done = false;
         w->edges[edge].check = false;
-        if (!w->edges[edge].alive || !w->options.merge || solver_reduced_late(w)) {
+        if (!w->edges[edge].alive || !w->options.functional_dependency || solver_reduced_late(w)) {
             continue;
         }
         int32_t x = w->edges[edge].u, y = w->edges[edge].v;

@@ -251,7 +251,7 @@ static void find_spans(solver_reduced *w, int64_t *times, dtp_keyed *list, row_r
     }
     sort_times(w, span, true, list, begins);
     sort_times(w, span, false, list, ends);
-    w->n_rows = clique_times(begins, ends, used, times, !w->options.rows);
+    w->n_rows = clique_times(begins, ends, used, times, !w->options.memory_rows);
     for (int32_t i = 0; i < n; i++) {
         const dtp_problem_interval x = dtp_problem_interval_at(w->p, i);
         if (span[i].last > 0) {
@@ -288,7 +288,7 @@ static dtp_status leave_out(solver_reduced *w, const bool *dropped, int64_t *tim
 
 static dtp_status create_rows(solver_reduced *w, int64_t *times, row_range *span, dtp_err *err)
 {
-    if (w->options.rows) {
+    if (w->options.memory_rows) {
         bool *dropped = calloc((size_t)w->n_rows + 1, sizeof *dropped);
         if (dropped == NULL) {
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d memory rows", w->n_rows);

@@ -152,7 +152,7 @@ static void keep_contended(solver_reduced *w, int64_t *sums, uint8_t *change)
     for (int32_t r = 0; r < w->n_rows; r++) {
         sum += sums[r];
         w->infeasible = w->infeasible || w->base[r] > w->limit;
-        change[r] |= w->base[r] + sum > w->limit || !w->options.rows ? KEPT : 0;
+        change[r] |= w->base[r] + sum > w->limit || !w->options.memory_rows ? KEPT : 0;
     }
 }
 
@@ -190,7 +190,7 @@ static void choose_rows(solver_reduced *w, int64_t *sums, uint8_t *change, int32
     int32_t kept = 0;
     find_changes(w, change);
     keep_contended(w, sums, change);
-    if (w->options.rows) {
+    if (w->options.memory_rows) {
         drop_dominated(w, change, to);
     }
     for (int32_t r = 0; r < w->n_rows; r++) {
@@ -267,7 +267,8 @@ dtp_status solver_memory_refresh(solver_reduced *w, dtp_err *err)
     if (!ok) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d memory rows", w->n_rows);
     }
-    for (int32_t i = 0; i < w->n_variables && !w->infeasible && w->options.consistency; i++) {
+    for (int32_t i = 0; i < w->n_variables && !w->infeasible && w->options.soft_arc_consistency;
+         i++) {
         if (w->variables[i].alive) {
             DTP_TRY(kill_oversized(w, i, err));
         }

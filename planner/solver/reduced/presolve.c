@@ -98,7 +98,7 @@ dtp_status solver_propagate(solver_reduced *w, dtp_err *err)
     for (int32_t i = 0; i < w->dirty.n && !w->infeasible; i++) {
         const int32_t edge = w->dirty.items[i];
         w->edges[edge].dirty = false;
-        if (w->edges[edge].alive && w->options.consistency) {
+        if (w->edges[edge].alive && w->options.soft_arc_consistency) {
             DTP_TRY(clean(w, edge, err));
         }
     }
@@ -127,7 +127,7 @@ static dtp_status cap_edge(solver_reduced *w, int32_t edge, int64_t room, dtp_er
     for (int64_t i = 0; i < n; i++) {
         if (e->m[i] >= most && e->m[i] < DTP_FORBIDDEN) {
             e->m[i] = DTP_FORBIDDEN;
-            w->report.capped_entries++;
+            w->report.filtered_entries++;
         }
     }
     return solver_touch(w, edge, err);
@@ -146,7 +146,7 @@ static dtp_status filter_by_incumbent(solver_reduced *w, dtp_err *err)
         const int64_t most = x->alive ? dtp_problem_add_cost(solver_least_cost(x), room) : 0;
         for (int32_t s = 0; x->alive && s < x->k && !w->infeasible; s++) {
             if (x->cost[s] >= most && !solver_dead(x, s)) {
-                DTP_TRY(solver_kill(w, i, s, &w->report.capped, err));
+                DTP_TRY(solver_kill(w, i, s, &w->report.filtered, err));
             }
         }
     }
@@ -178,7 +178,7 @@ dtp_status solver_presolve(solver_reduced *w, dtp_err *err)
     int64_t before = -1;
     while (!w->infeasible && !solver_reduced_late(w)) {
         DTP_TRY(settle(w, err));
-        if (w->options.cap && !w->infeasible) {
+        if (w->options.incumbent_filter && !w->infeasible) {
             DTP_TRY(filter_by_incumbent(w, err));
             DTP_TRY(settle(w, err));
         }

@@ -6,12 +6,12 @@
 #include "planner/problem/problem.h"
 
 typedef struct dtp_presolve_options {
-    bool consistency; /* arc consistency, costs moved from edges to variables, separable edges */
-    bool merge;       /* a variable whose strategy follows from a neighbour's joins it */
-    bool dominance;   /* Goldstein's criterion, usage included */
-    bool eliminate;   /* variables of degree <= 2 without usage at contended times */
-    bool rows;        /* usage matters only at maximal cliques of intervals, where contended */
-    bool cap;         /* entries that make every solution reach the cutoff */
+    bool soft_arc_consistency;  /* minima move from edges to variables; separable edges go */
+    bool functional_dependency; /* a variable whose strategy follows from a neighbour's joins it */
+    bool dominance;             /* Goldstein's criterion, usage included */
+    bool pbqp;                  /* variables of degree <= 2 without usage at contended times go */
+    bool memory_rows;           /* usage counts only at contended maximal cliques of intervals */
+    bool incumbent_filter; /* entries that make every solution reach the cutoff are forbidden */
 } dtp_presolve_options;
 
 /* All of them. */
@@ -25,8 +25,8 @@ typedef struct dtp_presolve_size {
 typedef struct dtp_presolve_report {
     dtp_presolve_size before, after;
     int64_t merged_variables, eliminated_variables, separable_edges;
-    int64_t inconsistent, capped, dominated, oversized; /* strategies */
-    int64_t capped_entries, dropped_rows;
+    int64_t inconsistent, filtered, dominated, oversized; /* strategies */
+    int64_t filtered_entries, dropped_rows;
 } dtp_presolve_report;
 
 typedef struct solver_reduced solver_reduced;
