@@ -45,17 +45,6 @@ static dtp_status explore_child(solver_state *v, const solver_reduced *w, const 
     return s;
 }
 
-/* Raises *bound to what holds for all of w: its own relaxation, or both halves. */
-static dtp_status halve(solver_state *v, solver_reduced *w, const solver_split *split,
-                        int32_t depth, int64_t *bound, dtp_err *err)
-{
-    int64_t with = *bound, without = *bound;
-    DTP_TRY(explore_child(v, w, split, true, depth + 1, &with, err));
-    DTP_TRY(explore_child(v, w, split, false, depth + 1, &without, err));
-    *bound = with < without ? with : without;
-    return DTP_OK;
-}
-
 /* Without a fractional variable, the one of most strategies is split. */
 static void split_linear(const solver_reduced *w, solver_relaxation *r)
 {
@@ -77,22 +66,6 @@ static void split_linear(const solver_reduced *w, solver_relaxation *r)
     }
 }
 
-/* r: of the linear program; NULL: by the dual. */
-static dtp_status choose_split(const solver_reduced *w, solver_relaxation *r, int32_t depth,
-                               int64_t bound, solver_split *out, dtp_err *err)
-{
-    if (r == NULL) {
-        return solver_dual_split(w, bound,
-                                 depth < w->parameters->branch_near_depth
-                                     ? w->parameters->branch_near_splits
-                                     : w->parameters->branch_splits,
-                                 out, err);
-    }
-    split_linear(w, r);
-    *out = (solver_split){r->split_variable, r->split_strategy, -1, 0};
-    return DTP_OK;
-}
-
 static bool any_variable_left(const solver_reduced *w)
 {
     for (int32_t i = 0; i < w->n_variables; i++) {
@@ -101,12 +74,6 @@ static bool any_variable_left(const solver_reduced *w)
         }
     }
     return false;
-}
-
-static bool limit_reached(const solver_state *v, int64_t entries, int32_t depth)
-{
-    return v->out->nodes >= v->max_nodes || depth > v->options->parameters->branch_max_depth ||
-           solver_time_is_up(v) || entries > v->options->max_entries;
 }
 
 /* The dual in place of the linear program. */
@@ -122,6 +89,7 @@ static dtp_status ascend(solver_state *v, solver_reduced *w, solver_relaxation *
 static dtp_status explore(solver_state *v, solver_reduced *w, int32_t depth, int64_t *bound,
                           dtp_err *err)
 {
+    const dtp_solver_parameters *c = w->parameters;
     for (int64_t before = INT64_MAX / 128;;) {
         solver_relaxation r;
         DTP_TRY(solver_reduce(v, w, err));
@@ -132,7 +100,9 @@ static dtp_status explore(solver_state *v, solver_reduced *w, int32_t depth, int
         if (depth == 0 && v->out->nodes == 0) {
             v->out->presolve = w->report;
         }
-        if (solver_close(v, *bound) || limit_reached(v, size.entries, depth)) {
+        if (solver_close(v, *bound) || v->out->nodes >= v->max_nodes ||
+            depth > c->branch_max_depth || solver_time_is_up(v) ||
+            size.entries > v->options->max_entries) {
             return DTP_OK;
         }
         v->out->nodes++;
@@ -141,15 +111,26 @@ static dtp_status explore(solver_state *v, solver_reduced *w, int32_t depth, int
                        : ascend(v, w, &r, err));
         *bound = r.bound > *bound ? r.bound : *bound;
         if (*bound < v->cutoff && !w->infeasible &&
-            (linear ? r.split_variable >= 0 : depth % w->parameters->branch_search_every == 0)) {
-            DTP_TRY(improve(v, w, w->parameters->branch_search, err));
+            (linear ? r.split_variable >= 0 : depth % c->branch_search_every == 0)) {
+            DTP_TRY(improve(v, w, c->branch_search, err));
         }
-        const bool little = 100 * now >= w->parameters->branch_shrink_percent * before;
+        const bool little = 100 * now >= c->branch_shrink_percent * before;
         before = now;
         if (!solver_close(v, *bound) && little && any_variable_left(w)) {
             solver_split split;
-            DTP_TRY(choose_split(w, linear ? &r : NULL, depth, *bound, &split, err));
-            return halve(v, w, &split, depth, bound, err);
+            if (linear) {
+                split_linear(w, &r);
+                split = (solver_split){r.split_variable, r.split_strategy, -1, 0};
+            } else {
+                const int32_t candidates =
+                    depth < c->branch_near_depth ? c->branch_near_splits : c->branch_splits;
+                DTP_TRY(solver_dual_split(w, *bound, candidates, &split, err));
+            }
+            int64_t with = *bound, without = *bound;
+            DTP_TRY(explore_child(v, w, &split, true, depth + 1, &with, err));
+            DTP_TRY(explore_child(v, w, &split, false, depth + 1, &without, err));
+            *bound = with < without ? with : without;
+            return DTP_OK;
         }
     }
 }

@@ -5,7 +5,6 @@
 
 #include <stdlib.h>
 
-#include "planner/solver/dual/dual.h"
 #include "planner/solver/dual/dual_split.h"
 #include "planner/solver/reduced/copy.h"
 
@@ -19,13 +18,6 @@ static int compare_leads(const void *a, const void *b)
     const lead *x = a, *y = b;
     const int by_lead = (x->by < y->by) - (x->by > y->by);
     return by_lead != 0 ? by_lead : (x->variable > y->variable) - (x->variable < y->variable);
-}
-
-static lead find_lead(const solver_reduced *w, int32_t variable, const double *theta)
-{
-    lead found = {.variable = variable};
-    found.strategy = solver_dual_cheapest(&w->variables[variable], theta, &found.by);
-    return found;
 }
 
 /* The undecided variables, largest lead first. */
@@ -45,7 +37,9 @@ static dtp_status find_leads(const solver_reduced *w, lead *list, int32_t *n, dt
     for (int32_t i = 0; ok && i < w->n_variables; i++) {
         if (w->variables[i].alive && w->variables[i].n_live > 1) {
             solver_penalised_costs(w, sums, i, theta);
-            list[(*n)++] = find_lead(w, i, theta);
+            lead *x = &list[(*n)++];
+            x->variable = i;
+            x->strategy = solver_dual_cheapest(&w->variables[i], theta, &x->by);
         }
     }
     free(sums);
@@ -54,45 +48,26 @@ static dtp_status find_leads(const solver_reduced *w, lead *list, int32_t *n, dt
     return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_variables);
 }
 
-static dtp_status ascend(const solver_state *v, solver_reduced *w, dtp_err *err)
-{
-    solver_dual *d = NULL;
-    int64_t bound;
-    DTP_TRY(solver_dual_create(w, &d, err));
-    solver_dual_cool(d);
-    solver_dual_run(d, w->parameters->dive_rounds, solver_time_left(v));
-    const dtp_status s = solver_dual_apply(d, w, w->options.incumbent_filter, &bound, err);
-    solver_dual_destroy(d);
-    return s;
-}
-
-static dtp_status decide(solver_reduced *w, const lead *list, int32_t n, dtp_err *err)
-{
-    int64_t killed = 0;
-    for (int32_t i = 0; i < n && !w->infeasible; i++) {
-        const solver_variable *x = &w->variables[list[i].variable];
-        for (int32_t s = 0; s < x->k && !w->infeasible; s++) {
-            if (s != list[i].strategy && !solver_dead(x, s)) {
-                DTP_TRY(solver_kill(w, list[i].variable, s, &killed, err));
-            }
-        }
-    }
-    return DTP_OK;
-}
-
 /* A copy in which the variables of largest lead are decided; NULL when nothing is left in it. */
 static dtp_status step(solver_state *v, const solver_reduced *w, lead *list, double share,
                        solver_reduced **out, dtp_err *err)
 {
+    const dtp_solver_parameters *c = w->parameters;
     solver_reduced *next = NULL;
     int32_t n = 0;
     *out = NULL;
     DTP_TRY(find_leads(w, list, &n, err));
     DTP_TRY(solver_copy(w, &next, err));
     const int32_t some = n > 0 ? 1 + (int32_t)(share * (double)n) : 0;
-    dtp_status s = decide(next, list, some, err);
+    dtp_status s = DTP_OK;
+    for (int32_t i = 0; i < some && s == DTP_OK && !next->infeasible; i++) {
+        s = solver_fix(next, list[i].variable, list[i].strategy, err);
+    }
     s = s == DTP_OK && !next->infeasible ? solver_reduce(v, next, err) : s;
-    s = s == DTP_OK && !next->infeasible ? ascend(v, next, err) : s;
+    if (s == DTP_OK && !next->infeasible) {
+        int64_t bound;
+        s = solver_dual_relax(next, c->dive_rounds, solver_time_left(v), &bound, err);
+    }
     s = s == DTP_OK && !next->infeasible ? solver_reduce(v, next, err) : s;
     if (s == DTP_OK && !next->infeasible) {
         *out = next;

@@ -75,31 +75,19 @@ static void choose_neighbourhood(neighbourhood *r, const neighbourhoods *all)
 
 /* ---- solving it ------------------------------------------------------------------------------ */
 
-/* Everything outside as in the incumbent. */
-static dtp_status fix_outside(const neighbourhood *r, solver_reduced *w, dtp_err *err)
-{
-    int64_t killed = 0;
-    for (int32_t i = 0; i < w->n_variables && !w->infeasible; i++) {
-        const solver_variable *x = &w->variables[i];
-        if (!x->alive || r->stamp[i] == r->now || r->kept[i] < 0) {
-            continue;
-        }
-        for (int32_t s = 0; s < x->k && !w->infeasible; s++) {
-            if (s != r->kept[i] && !solver_dead(x, s)) {
-                DTP_TRY(solver_kill(w, i, s, &killed, err));
-            }
-        }
-    }
-    return DTP_OK;
-}
-
+/* Branch and bound with everything outside as in the incumbent. */
 static dtp_status solve_neighbourhood(neighbourhood *r, dtp_err *err)
 {
     solver_reduced *part = NULL;
     int64_t bound = 0;
     DTP_TRY(solver_copy(r->w, &part, err));
     r->out.nodes = 0;
-    dtp_status s = fix_outside(r, part, err);
+    dtp_status s = DTP_OK;
+    for (int32_t i = 0; i < part->n_variables && s == DTP_OK && !part->infeasible; i++) {
+        if (part->variables[i].alive && r->stamp[i] != r->now && r->kept[i] >= 0) {
+            s = solver_fix(part, i, r->kept[i], err);
+        }
+    }
     s = s == DTP_OK && !part->infeasible ? solver_compact(part, err) : s;
     s = s == DTP_OK && !part->infeasible ? solver_branch(&r->v, part, &bound, err) : s;
     r->easy = (part->infeasible || bound >= r->v.cutoff) &&
@@ -116,24 +104,6 @@ static void *run_side(void *user)
 }
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
-
-static void begin_round(const solver_state *v, solver_reduced *w, neighbourhoods *all)
-{
-    memcpy(all->kept, v->best, (size_t)w->n_variables * sizeof *all->kept);
-    solver_project(w, all->kept);
-    all->n_alive = 0;
-    for (int32_t i = 0; i < w->n_variables; i++) {
-        if (w->variables[i].alive && w->variables[i].n_live > 1) {
-            all->alive[all->n_alive++] = i;
-        }
-    }
-    for (int32_t i = 0; i < SIDES; i++) {
-        neighbourhood *r = &all->side[i];
-        r->v.cutoff = v->cutoff;
-        r->w = w;
-        r->kept = all->kept;
-    }
-}
 
 static dtp_status end_side(solver_state *v, neighbourhood *r, dtp_err *err)
 {
@@ -155,12 +125,23 @@ static dtp_status run_round(solver_state *v, solver_reduced *w, neighbourhoods *
 {
     pthread_t thread;
     neighbourhood *last = &all->side[SIDES - 1];
-    begin_round(v, w, all);
+    memcpy(all->kept, v->best, (size_t)w->n_variables * sizeof *all->kept);
+    solver_project(w, all->kept);
+    all->n_alive = 0;
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        if (w->variables[i].alive && w->variables[i].n_live > 1) {
+            all->alive[all->n_alive++] = i;
+        }
+    }
     if (all->n_alive == 0) {
         return DTP_OK;
     }
     for (int32_t i = 0; i < SIDES; i++) {
-        choose_neighbourhood(&all->side[i], all);
+        neighbourhood *r = &all->side[i];
+        r->v.cutoff = v->cutoff;
+        r->w = w;
+        r->kept = all->kept;
+        choose_neighbourhood(r, all);
     }
     const bool apart =
         v->options->threads > 1 && pthread_create(&thread, NULL, run_side, last) == 0;

@@ -232,15 +232,9 @@ dtp_status solver_min_marginals__one_by_one(solver_min_marginals *m, solver_redu
 dtp_status solver_min_marginals_finish(solver_min_marginals *m, int32_t s, dtp_err *err)
 {
     const dtp_presolve_options options = dtp_presolve_options_init();
-    int64_t killed = 0;
     solver_reduced *w = NULL;
     DTP_TRY(solver_reduced_create(m->p, &options, m->parameters, &w, err));
-    dtp_status status = DTP_OK;
-    for (int32_t i = 0; i < m->k && status == DTP_OK && !w->infeasible; i++) {
-        if (i != s && !solver_dead(&w->variables[m->variable], i)) {
-            status = solver_kill(w, m->variable, i, &killed, err);
-        }
-    }
+    dtp_status status = solver_fix(w, m->variable, s, err);
     status = status == DTP_OK ? solve_alone(m, w, s, true, err) : status;
     solver_reduced_destroy(w);
     return status;

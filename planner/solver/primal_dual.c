@@ -46,44 +46,30 @@ static void *run_search(void *user)
     return NULL;
 }
 
-/* What the search found so far. */
-static dtp_status collect(solver_state *v, const solver_reduced *w, const primal_search *h,
-                          dtp_err *err)
-{
-    return solver_primal_best(h->primal, v->assignment)
-               ? solver_offer(v, w, h->n_undo, v->assignment, err)
-               : DTP_OK;
-}
-
 /* ---- one epoch ------------------------------------------------------------------------------- */
 
-/* Both sides, each on its snapshot. */
-static dtp_status run_both(solver_state *v, primal_search *h, solver_dual *d, dtp_err *err)
-{
-    pthread_t thread;
-    const bool apart = v->options->threads > 1 && pthread_create(&thread, NULL, run_search, h) == 0;
-    if (!apart) {
-        (void)run_search(h);
-    }
-    solver_dual_run(d, v->options->parameters->epoch_ascent, solver_time_left(v));
-    if (apart) {
-        (void)pthread_join(thread, NULL);
-    }
-    if (h->status != DTP_OK && err != NULL) {
-        *err = h->err;
-    }
-    return h->status;
-}
-
+/* Both sides, each on its snapshot; then they exchange what they found. */
 static dtp_status epoch(solver_state *v, solver_reduced *w, primal_search *h, int64_t *bound,
                         dtp_err *err)
 {
     solver_dual *d = NULL;
     int64_t found = 0;
+    pthread_t thread;
     DTP_TRY(solver_dual_create(w, &d, err));
-    dtp_status s = run_both(v, h, d, err);
-    if (s == DTP_OK) {
-        s = collect(v, w, h, err);
+    const bool apart = v->options->threads > 1 && pthread_create(&thread, NULL, run_search, h) == 0;
+    if (!apart) {
+        (void)run_search(h);
+    }
+    solver_dual_run(d, w->parameters->epoch_ascent, solver_time_left(v));
+    if (apart) {
+        (void)pthread_join(thread, NULL);
+    }
+    dtp_status s = h->status;
+    if (s != DTP_OK && err != NULL) {
+        *err = h->err;
+    }
+    if (s == DTP_OK && solver_primal_best(h->primal, v->assignment)) {
+        s = solver_offer(v, w, h->n_undo, v->assignment, err);
     }
     if (s == DTP_OK) {
         w->cutoff = v->cutoff;

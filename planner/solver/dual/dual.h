@@ -55,10 +55,4 @@ double solver_dual_value(const solver_dual *d);
 dtp_status solver_dual_apply(const solver_dual *d, solver_reduced *w, bool fix, int64_t *bound,
                              dtp_err *err) DTP_MUST_CHECK;
 
-/* theta[s]: cost of a variable's strategy s in w and the multiplier of its usage, sum_r
- * multiplier[r] use(s, r); sums, by row and one more, comes from solver_multiplier_sums. */
-void solver_multiplier_sums(const solver_reduced *w, double *sums);
-void solver_penalised_costs(const solver_reduced *w, const double *sums, int32_t variable,
-                            double *theta);
-
 #endif

@@ -397,27 +397,3 @@ dtp_status solver_dual_apply(const solver_dual *d, solver_reduced *w, bool fix, 
     }
     return s;
 }
-
-void solver_multiplier_sums(const solver_reduced *w, double *sums)
-{
-    sums[0] = 0.0;
-    for (int32_t r = 0; r < w->n_rows; r++) {
-        sums[r + 1] = sums[r] + w->multiplier[r];
-    }
-}
-
-void solver_penalised_costs(const solver_reduced *w, const double *sums, int32_t variable,
-                            double *theta)
-{
-    const solver_variable *x = &w->variables[variable];
-    for (int32_t s = 0; s < x->k; s++) {
-        theta[s] = (double)x->cost[s];
-    }
-    for (int32_t j = 0; j < x->n_pieces; j++) {
-        const solver_piece *piece = &x->pieces[j];
-        const double multiplier = sums[piece->last] - sums[piece->first];
-        for (int32_t s = 0; s < x->k; s++) {
-            theta[s] += multiplier * (double)piece->use[s];
-        }
-    }
-}

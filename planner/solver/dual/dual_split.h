@@ -11,6 +11,12 @@
 dtp_status solver_dual_relax(solver_reduced *w, int64_t rounds, double time_limit_s, int64_t *bound,
                              dtp_err *err) DTP_MUST_CHECK;
 
+/* theta[s]: cost of a variable's strategy s in w and the multiplier of its usage, sum_r
+ * multiplier[r] use(s, r); sums, by row and one more, comes from solver_multiplier_sums. */
+void solver_multiplier_sums(const solver_reduced *w, double *sums);
+void solver_penalised_costs(const solver_reduced *w, const double *sums, int32_t variable,
+                            double *theta);
+
 /* The live strategy of least theta, and by how much it leads the second (infinite without one). */
 int32_t solver_dual_cheapest(const solver_variable *x, const double *theta, double *lead);
 

@@ -236,6 +236,17 @@ dtp_status solver_kill(solver_reduced *w, int32_t variable, int32_t strategy, in
     return DTP_OK;
 }
 
+dtp_status solver_fix(solver_reduced *w, int32_t variable, int32_t strategy, dtp_err *err)
+{
+    int64_t killed = 0;
+    for (int32_t s = 0; s < w->variables[variable].k && !w->infeasible; s++) {
+        if (s != strategy && !solver_dead(&w->variables[variable], s)) {
+            DTP_TRY(solver_kill(w, variable, s, &killed, err));
+        }
+    }
+    return DTP_OK;
+}
+
 dtp_status solver_add_cost(solver_reduced *w, int32_t variable, int32_t strategy, int64_t cost,
                            dtp_err *err)
 {

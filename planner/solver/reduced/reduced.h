@@ -156,6 +156,9 @@ dtp_status solver_add_borrowed(solver_reduced *w, int32_t a, int32_t b, const in
 dtp_status solver_touch(solver_reduced *w, int32_t edge, dtp_err *err) DTP_MUST_CHECK;
 dtp_status solver_kill(solver_reduced *w, int32_t variable, int32_t strategy, int64_t *counter,
                        dtp_err *err) DTP_MUST_CHECK;
+/* Kills all other strategies of a variable. */
+dtp_status solver_fix(solver_reduced *w, int32_t variable, int32_t strategy,
+                      dtp_err *err) DTP_MUST_CHECK;
 /* Adds to the cost of a live strategy, which may kill it. */
 dtp_status solver_add_cost(solver_reduced *w, int32_t variable, int32_t strategy, int64_t cost,
                            dtp_err *err) DTP_MUST_CHECK;
