@@ -107,7 +107,7 @@ dtp_status solver_dive(solver_state *v, const solver_reduced *w, dtp_err *err)
 {
     int32_t n = 0;
     const size_t steps = (size_t)w->parameters->dive_steps;
-    solver_reduced **chain = calloc(steps, sizeof *chain);
+    solver_reduced **chain = calloc(steps, sizeof(solver_reduced *));
     lead *list = malloc(((size_t)w->n_variables + 1) * sizeof *list);
     dtp_status s = list != NULL && chain != NULL
                        ? solver_copy(w, &chain[0], err)

@@ -19,16 +19,6 @@ dtp_min_marginal_options dtp_min_marginal_options_init(const dtp_problem *p, int
         .work_units = work_units > c->marginals_work ? work_units : c->marginals_work};
 }
 
-/* The problem without usage; borrows all of p. */
-static dtp_problem without_usage(const dtp_problem *p)
-{
-    dtp_problem free_one = *p;
-    free_one.usage_limit = INT64_MAX / 4;
-    free_one.end = free_one.begin;
-    free_one.n_extra = 0;
-    return free_one;
-}
-
 /* What the run without the limit says about strategy s with it. Where there is more to say (its
  * solution is dearer with the limit), it stays open. */
 static dtp_status take_over(const solver_min_marginals *free_one, solver_min_marginals *m,
@@ -48,7 +38,10 @@ static dtp_status take_over(const solver_min_marginals *free_one, solver_min_mar
 
 static dtp_status run_free(const dtp_min_marginal_options *o, solver_min_marginals *m, dtp_err *err)
 {
-    const dtp_problem p = without_usage(m->p);
+    dtp_problem p = *m->p; /* borrows all of it */
+    p.usage_limit = INT64_MAX / 4;
+    p.end = p.begin;
+    p.n_extra = 0;
     solver_min_marginals free_one;
     dtp_min_marginal *out = calloc((size_t)m->k + 1, sizeof *out);
     if (out == NULL) {
@@ -69,21 +62,13 @@ static dtp_status run_free(const dtp_min_marginal_options *o, solver_min_margina
     return status;
 }
 
-/* The start nearly fills the limit, so that what is best without it hardly ever is within it. */
-static dtp_status find_fullness(const dtp_min_marginal_options *o, const solver_min_marginals *m,
-                                bool *full, dtp_err *err)
-{
-    dtp_problem_value value;
-    DTP_TRY(dtp_evaluator_run(m->primal.evaluator, o->start, &value, err));
-    *full = value.peak > m->p->usage_limit / 10 * m->parameters->marginals_full_tenths;
-    return DTP_OK;
-}
-
 static dtp_status run(const dtp_min_marginal_options *o, solver_min_marginals *m, dtp_err *err)
 {
-    bool open = false, full = false;
-    DTP_TRY(find_fullness(o, m, &full, err));
-    if (!full) {
+    bool open = false;
+    dtp_problem_value value;
+    DTP_TRY(dtp_evaluator_run(m->primal.evaluator, o->start, &value, err));
+    /* Where the start nearly fills the limit, what is best without it hardly ever is within it. */
+    if (value.peak <= m->p->usage_limit / 10 * m->parameters->marginals_full_tenths) {
         DTP_TRY(run_free(o, m, err));
     } else if (dtp_problem_n_entries(m->p) >= m->parameters->marginals_large_entries) {
         *m->work_units /= 2; /* more hardly narrows the intervals */

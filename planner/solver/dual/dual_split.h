@@ -6,8 +6,8 @@
 
 #include "planner/solver/reduced/reduced.h"
 
-/* Ascends, forbids what the bound excludes (with incumbent filtering; w may become infeasible), moves the
- * multipliers into w. Expects compact variables. *bound: exact, at most the cutoff. */
+/* Ascends, forbids what the bound excludes (with incumbent filtering; w may become infeasible),
+ * moves the multipliers into w. Expects compact variables. *bound: exact, at most the cutoff. */
 dtp_status solver_dual_relax(solver_reduced *w, int64_t rounds, double time_limit_s, int64_t *bound,
                              dtp_err *err) DTP_MUST_CHECK;
 

@@ -107,15 +107,6 @@ static dtp_status normalise(solver_reduced *w, int32_t variable, dtp_err *err)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static int64_t largest(const solver_variable *x, const solver_piece *piece)
-{
-    int64_t most = 0;
-    for (int32_t s = 0; s < x->k; s++) {
-        most = !solver_dead(x, s) && piece->use[s] > most ? piece->use[s] : most;
-    }
-    return most;
-}
-
 enum { RISES = 1, FALLS = 2, KEPT = 4 };
 
 /* How the usages of some strategy change from row r - 1 to r. */
@@ -144,7 +135,11 @@ static void keep_contended(solver_reduced *w, int64_t *sums, uint8_t *change)
     for (int32_t i = 0; i < w->n_variables; i++) {
         const solver_variable *x = &w->variables[i];
         for (int32_t j = 0; j < x->n_pieces; j++) {
-            const int64_t most = largest(x, &x->pieces[j]);
+            int64_t most = 0;
+            for (int32_t s = 0; s < x->k; s++) {
+                const int64_t use = x->pieces[j].use[s];
+                most = !solver_dead(x, s) && use > most ? use : most;
+            }
             sums[x->pieces[j].first] += most;
             sums[x->pieces[j].last] -= most;
         }
@@ -184,7 +179,7 @@ static void drop_dominated(solver_reduced *w, uint8_t *change, int32_t *stack)
     }
 }
 
-/* to[r] is the number of kept rows before r. */
+/* Drops all but the contended rows that no neighbour dominates; to[r]: kept rows before r. */
 static void choose_rows(solver_reduced *w, int64_t *sums, uint8_t *change, int32_t *to)
 {
     int32_t kept = 0;
@@ -202,11 +197,6 @@ static void choose_rows(solver_reduced *w, int64_t *sums, uint8_t *change, int32
         }
     }
     to[w->n_rows] = kept;
-}
-
-static void renumber_rows(solver_reduced *w, const int32_t *to)
-{
-    const int32_t kept = to[w->n_rows];
     for (int32_t i = 0; kept < w->n_rows && i < w->n_variables; i++) {
         solver_variable *x = &w->variables[i];
         int32_t n = 0;
@@ -259,7 +249,6 @@ dtp_status solver_memory_refresh(solver_reduced *w, dtp_err *err)
     const bool ok = sums != NULL && change != NULL && to != NULL;
     if (ok) {
         choose_rows(w, sums, change, to);
-        renumber_rows(w, to);
     }
     free(sums);
     free(change);

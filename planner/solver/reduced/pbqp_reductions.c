@@ -22,47 +22,16 @@ static int32_t best_answer(const solver_reduced *w, int32_t x, const solver_view
     return best;
 }
 
-static dtp_status finish(solver_reduced *w, int32_t x, solver_undo record, dtp_err *err)
+/* The table of best answers goes to the undo records; their costs go to the constant, to the
+ * neighbour, or to the edge between both neighbours. */
+static dtp_status eliminate(solver_reduced *w, int32_t x, int32_t degree, dtp_err *err)
 {
-    DTP_TRY(solver_add_undo(w, record, err));
-    for (int32_t i = 0; i < w->variables[x].n_adj; i++) {
-        solver_drop_edge(w, w->variables[x].adj[i]);
-    }
-    solver_free_variable(&w->variables[x]);
-    w->report.eliminated_variables++;
-    return DTP_OK;
-}
-
-static dtp_status eliminate_lone(solver_reduced *w, int32_t x, dtp_err *err)
-{
-    int64_t cost;
-    int32_t *table = dtp_arena_alloc(w->arena, 1, sizeof *table);
-    if (table != NULL) {
-        table[0] = best_answer(w, x, NULL, 0, NULL, 0, &cost);
-        w->constant = dtp_problem_add_cost(w->constant, cost);
-        w->infeasible = w->infeasible || w->constant >= DTP_FORBIDDEN;
-    }
-    return finish(w, x, (solver_undo){x, -1, -1, 1, table, 0}, err);
-}
-
-static dtp_status eliminate_leaf(solver_reduced *w, int32_t x, dtp_err *err)
-{
-    const solver_view a = solver_view_from(w, w->variables[x].adj[0], x);
-    const int32_t ka = w->variables[a.other].k;
-    int32_t *table = dtp_arena_alloc(w->arena, (size_t)ka, sizeof *table);
-    for (int32_t i = 0; table != NULL && i < ka; i++) {
-        int64_t cost;
-        table[i] = best_answer(w, x, &a, i, NULL, 0, &cost);
-        DTP_TRY(solver_add_cost(w, a.other, i, cost, err));
-    }
-    return finish(w, x, (solver_undo){x, a.other, -1, 1, table, 0}, err);
-}
-
-static dtp_status eliminate_link(solver_reduced *w, int32_t x, dtp_err *err)
-{
-    const solver_view a = solver_view_from(w, w->variables[x].adj[0], x);
-    const solver_view b = solver_view_from(w, w->variables[x].adj[1], x);
-    const int32_t ka = w->variables[a.other].k, kb = w->variables[b.other].k;
+    const int32_t *adj = w->variables[x].adj;
+    const solver_view none = {.other = -1};
+    const solver_view a = degree > 0 ? solver_view_from(w, adj[0], x) : none;
+    const solver_view b = degree > 1 ? solver_view_from(w, adj[1], x) : none;
+    const int32_t ka = degree > 0 ? w->variables[a.other].k : 1;
+    const int32_t kb = degree > 1 ? w->variables[b.other].k : 1;
     const size_t n = (size_t)ka * (size_t)kb;
     int32_t *table = dtp_arena_alloc(w->arena, n, sizeof *table);
     int64_t *m = malloc(n * sizeof *m);
@@ -73,15 +42,30 @@ static dtp_status eliminate_link(solver_reduced *w, int32_t x, dtp_err *err)
     for (int32_t i = 0; i < ka; i++) {
         for (int32_t j = 0; j < kb; j++) {
             const int64_t at = (int64_t)i * kb + j;
-            table[at] = best_answer(w, x, &a, i, &b, j, &m[at]);
+            table[at] =
+                best_answer(w, x, degree > 0 ? &a : NULL, i, degree > 1 ? &b : NULL, j, &m[at]);
         }
     }
-    dtp_status s = finish(w, x, (solver_undo){x, a.other, b.other, kb, table, 0}, err);
-    if (s != DTP_OK) {
-        free(m);
-        return s;
+    if (degree == 0) {
+        w->constant = dtp_problem_add_cost(w->constant, m[0]);
+        w->infeasible = w->infeasible || w->constant >= DTP_FORBIDDEN;
     }
-    return solver_add_matrix(w, a.other, b.other, m, err);
+    dtp_status s = DTP_OK;
+    for (int32_t i = 0; degree == 1 && i < ka && s == DTP_OK; i++) {
+        s = solver_add_cost(w, a.other, i, m[i], err);
+    }
+    s = s == DTP_OK ? solver_add_undo(w, (solver_undo){x, a.other, b.other, kb, table, 0}, err) : s;
+    if (s != DTP_OK || degree < 2) {
+        free(m);
+        m = NULL;
+    }
+    DTP_TRY(s);
+    for (int32_t i = 0; i < w->variables[x].n_adj; i++) {
+        solver_drop_edge(w, w->variables[x].adj[i]);
+    }
+    solver_free_variable(&w->variables[x]);
+    w->report.eliminated_variables++;
+    return m != NULL ? solver_add_matrix(w, a.other, b.other, m, err) : DTP_OK;
 }
 
 static bool small_enough(const solver_reduced *w, int32_t x)
@@ -102,12 +86,8 @@ dtp_status solver_eliminate(solver_reduced *w, dtp_err *err)
             continue;
         }
         const int32_t degree = solver_purge(w, x);
-        if (degree == 0) {
-            DTP_TRY(eliminate_lone(w, x, err));
-        } else if (degree == 1) {
-            DTP_TRY(eliminate_leaf(w, x, err));
-        } else if (degree == 2 && small_enough(w, x)) {
-            DTP_TRY(eliminate_link(w, x, err));
+        if (degree < 2 || (degree == 2 && small_enough(w, x))) {
+            DTP_TRY(eliminate(w, x, degree, err));
         }
     }
     return DTP_OK;
