@@ -9,7 +9,7 @@ static void fill(const dtp_problem *p, solver_adjacency *x)
         x->first[p->edge_a[e]]++;
         x->first[p->edge_b[e]]++;
     }
-    for (int32_t i = 0; i < p->n_nodes; i++) {
+    for (int32_t i = 0; i < p->n_variables; i++) {
         x->first[i + 1] += x->first[i];
     }
     for (int32_t e = p->n_edges - 1; e >= 0; e--) {
@@ -20,11 +20,11 @@ static void fill(const dtp_problem *p, solver_adjacency *x)
 
 dtp_status solver_adjacency_create(const dtp_problem *p, solver_adjacency *out, dtp_err *err)
 {
-    *out = (solver_adjacency){.first = calloc((size_t)p->n_nodes + 1, sizeof *out->first),
+    *out = (solver_adjacency){.first = calloc((size_t)p->n_variables + 1, sizeof *out->first),
                               .edge = calloc(2 * (size_t)p->n_edges + 1, sizeof *out->edge)};
     if (out->first == NULL || out->edge == NULL) {
         solver_adjacency_destroy(out);
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the edges of %d nodes", p->n_nodes);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the edges of %d nodes", p->n_variables);
     }
     fill(p, out);
     return DTP_OK;

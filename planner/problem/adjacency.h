@@ -1,11 +1,11 @@
-/* The edges at every node of a selection problem. */
+/* The edges at every variable of a selection problem. */
 #ifndef DTP_PLANNER_PROBLEM_ADJACENCY_H
 #define DTP_PLANNER_PROBLEM_ADJACENCY_H
 
 #include "planner/problem/problem.h"
 
 typedef struct solver_adjacency {
-    int32_t *first; /* by node, and one more: its edges are edge[first[i]..first[i + 1] - 1], */
+    int32_t *first; /* by variable, and one more: its edges are edge[first[i]..first[i + 1] - 1], */
     int32_t *edge;  /* in their order */
 } solver_adjacency;
 

@@ -1,6 +1,6 @@
 /* Usage over time by sweeping the begins and ends of the intervals in order of time; at one time,
  * ends come first, because intervals are half-open. Those that follow each other and do not depend
- * on a assignment are one step of the sweep. */
+ * on an assignment are one step of the sweep. */
 #include "planner/problem/check.h"
 
 #include <stdlib.h>
@@ -8,17 +8,17 @@
 #include "core/base/sort.h"
 
 /* An interval begins or ends, or several do that are the same with every assignment. */
-typedef struct event {
-    const int64_t *usage; /* by strategy of the node; borrowed; NULL: of several */
+typedef struct usage_event {
+    const int64_t *usage; /* by strategy of the variable; borrowed; NULL: of several */
     int64_t time;         /* of several: when most is used */
     int64_t net, top;     /* of several: what they add, and at most on the way */
-    int32_t node;
+    int32_t variable;
     bool begin;
-} event;
+} usage_event;
 
 struct dtp_evaluator {
     const dtp_problem *p;
-    event *events; /* in order */
+    usage_event *events; /* in order */
     size_t n;
 };
 
@@ -39,7 +39,7 @@ static int64_t list_times(const dtp_problem *p, bool begin, dtp_keyed *list)
 static bool is_fixed(const dtp_problem *p, const dtp_problem_interval *x)
 {
     bool fixed = true;
-    for (int32_t s = 1; s < dtp_problem_n_strategies(p, x->node) && fixed; s++) {
+    for (int32_t s = 1; s < dtp_problem_n_strategies(p, x->variable) && fixed; s++) {
         fixed = x->usage[s] == x->usage[0];
     }
     return fixed;
@@ -50,13 +50,13 @@ static void add_event(dtp_evaluator *e, const dtp_problem_interval *x, bool begi
     const int64_t time = begin ? x->begin : x->end;
     if (!is_fixed(e->p, x)) {
         e->events[e->n++] =
-            (event){.usage = x->usage, .time = time, .node = x->node, .begin = begin};
+            (usage_event){.usage = x->usage, .time = time, .variable = x->variable, .begin = begin};
         return;
     }
     if (e->n == 0 || e->events[e->n - 1].usage != NULL) {
-        e->events[e->n++] = (event){.time = time, .top = INT64_MIN};
+        e->events[e->n++] = (usage_event){.time = time, .top = INT64_MIN};
     }
-    event *several = &e->events[e->n - 1];
+    usage_event *several = &e->events[e->n - 1];
     several->net += begin ? x->usage[0] : -x->usage[0];
     if (several->net > several->top) {
         several->top = several->net;
@@ -85,7 +85,7 @@ dtp_status dtp_evaluator_create(const dtp_problem *p, dtp_evaluator **out, dtp_e
 {
     const size_t n = (size_t)dtp_problem_n_intervals(p) * 2 + 1;
     dtp_evaluator *e = calloc(1, sizeof *e);
-    event *events = calloc(n, sizeof *events);
+    usage_event *events = calloc(n, sizeof *events);
     dtp_keyed *list = malloc(2 * n * sizeof *list);
     const bool ok = e != NULL && events != NULL && list != NULL;
     if (ok) {
@@ -108,19 +108,19 @@ void dtp_evaluator_destroy(dtp_evaluator *e)
     }
 }
 
-static int64_t smallest(const dtp_problem *p, int32_t node, const int64_t *usage)
+static int64_t smallest(const dtp_problem *p, int32_t variable, const int64_t *usage)
 {
     int64_t least = INT64_MAX;
-    for (int32_t s = 0; s < dtp_problem_n_strategies(p, node); s++) {
+    for (int32_t s = 0; s < dtp_problem_n_strategies(p, variable); s++) {
         least = usage[s] < least ? usage[s] : least;
     }
     return least;
 }
 
-static int64_t usage_of(const dtp_evaluator *e, const event *at, const int32_t *assignment)
+static int64_t usage_of(const dtp_evaluator *e, const usage_event *at, const int32_t *assignment)
 {
-    return assignment != NULL ? at->usage[assignment[at->node]]
-                              : smallest(e->p, at->node, at->usage);
+    return assignment != NULL ? at->usage[assignment[at->variable]]
+                              : smallest(e->p, at->variable, at->usage);
 }
 
 /* assignment NULL: every interval with its smallest usage. */
@@ -128,7 +128,7 @@ static void sweep(const dtp_evaluator *e, const int32_t *assignment, dtp_problem
 {
     int64_t now = 0;
     for (size_t k = 0; k < e->n; k++) {
-        const event *at = &e->events[k];
+        const usage_event *at = &e->events[k];
         const int64_t usage = at->usage != NULL ? usage_of(e, at, assignment) : 0;
         const int64_t net = at->usage == NULL ? at->net : at->begin ? usage : -usage;
         const int64_t top = at->usage == NULL ? at->top : net;
@@ -145,7 +145,7 @@ dtp_status dtp_evaluator_cost(const dtp_evaluator *evaluator, const int32_t *ass
 {
     const dtp_problem *p = evaluator->p;
     *cost = 0;
-    for (int32_t i = 0; i < p->n_nodes; i++) {
+    for (int32_t i = 0; i < p->n_variables; i++) {
         if (assignment[i] < 0 || assignment[i] >= dtp_problem_n_strategies(p, i)) {
             return DTP_FAIL(err, DTP_INVALID, "node %d: strategy %d of %d", i, assignment[i],
                             dtp_problem_n_strategies(p, i));

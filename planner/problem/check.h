@@ -1,4 +1,4 @@
-/* Independent re-evaluation of a assignment, in integers, from the problem alone. */
+/* Independent re-evaluation of an assignment, in integers, from the problem alone. */
 #ifndef DTP_PLANNER_PROBLEM_CHECK_H
 #define DTP_PLANNER_PROBLEM_CHECK_H
 
@@ -11,11 +11,12 @@ typedef struct dtp_problem_value {
     bool feasible;   /* nothing forbidden, peak within the limit */
 } dtp_problem_value;
 
-/* assignment: by node, the index of its strategy. DTP_INVALID for an index that is not there. */
+/* assignment: by variable, the index of its strategy. DTP_INVALID for an index that is not
+ * there. */
 dtp_status dtp_problem_evaluate(const dtp_problem *p, const int32_t *assignment,
                                 dtp_problem_value *out, dtp_err *err) DTP_MUST_CHECK;
 
-/* The same for many variables of one problem, whose times are put in order once. Borrows the
+/* The same for many assignments of one problem, whose times are put in order once. Borrows the
  * problem; costs may change in place meanwhile, usages may not. */
 typedef struct dtp_evaluator dtp_evaluator;
 dtp_status dtp_evaluator_create(const dtp_problem *p, dtp_evaluator **out,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/hash_table.h"
 #include "core/base/safe_int.h"
 #include "planner/problem/json_stream.h"
 
@@ -14,31 +15,36 @@ typedef struct ragged {
     const char *path;
     int64_t fixed; /* length of the inner lists, 0 = any */
     int64_t n, *first, *values;
+    int64_t n_values; /* stored */
+    bool share;       /* equal inner lists are stored once; start: by inner list, where */
+    int64_t *start, cap_start;
+    dtp_index_table table;
     solver_json_place *at; /* by inner list */
     int64_t cap_first, cap_at, cap_values;
     solver_json_place begin; /* of the outer list */
     bool seen;
 } ragged;
 
-typedef struct reader {
+typedef struct problem_reader {
     solver_json *in;
+    dtp_arena *arena; /* of the hash table */
     char name[SOLVER_JSON_STRING_BYTES];
-    bool has_name, has_limit, has_nodes, has_edges, has_problem;
+    bool has_name, has_limit, has_variables, has_edges, has_problem;
     int64_t limit;
     int64_t bytes, max_bytes; /* that the lists have, and may have */
     ragged intervals, costs, usages, pairs, matrices;
-} reader;
+} problem_reader;
 
 /* A member of an object: what reads its value. */
-typedef struct member {
+typedef struct json_member {
     const char *key;
     bool *seen;
-    dtp_status (*read)(reader *r, void *dest, dtp_err *err);
+    dtp_status (*read)(problem_reader *r, void *dest, dtp_err *err);
     void *dest;
-} member;
+} json_member;
 
-static dtp_status read_member(reader *r, const char *path, const member *members, int32_t n,
-                              dtp_err *err)
+static dtp_status read_member(problem_reader *r, const char *path, const json_member *members,
+                              int32_t n, dtp_err *err)
 {
     char key[SOLVER_JSON_STRING_BYTES];
     const solver_json_place at = solver_json_here(r->in);
@@ -59,8 +65,8 @@ static dtp_status read_member(reader *r, const char *path, const member *members
 }
 
 /* An object with these members; all but "name" must be there. */
-static dtp_status read_object(reader *r, const char *path, const member *members, int32_t n,
-                              dtp_err *err)
+static dtp_status read_object(problem_reader *r, const char *path, const json_member *members,
+                              int32_t n, dtp_err *err)
 {
     bool more = true;
     int c = -1;
@@ -84,8 +90,8 @@ static dtp_status read_object(reader *r, const char *path, const member *members
 
 /* Room for `need` elements of `size` bytes in *array, which at least doubles while the limit allows
  * it. */
-static dtp_status reserve(reader *r, void *array, int64_t need, int64_t *capacity, size_t size,
-                          dtp_err *err)
+static dtp_status reserve(problem_reader *r, void *array, int64_t need, int64_t *capacity,
+                          size_t size, dtp_err *err)
 {
     void *old;
     size_t bytes;
@@ -113,10 +119,41 @@ static dtp_status reserve(reader *r, void *array, int64_t need, int64_t *capacit
     return DTP_OK;
 }
 
-static dtp_status read_inner(reader *r, ragged *list, dtp_err *err)
+static int64_t length_of(const ragged *list, int64_t i)
+{
+    return list->first[i + 1] - list->first[i];
+}
+
+/* Drops the n values of the last inner list, stored at `start`, if an earlier list has the same. */
+static dtp_status share_inner(problem_reader *r, ragged *list, int64_t start, int64_t n,
+                              dtp_err *err)
+{
+    const size_t bytes = (size_t)n * sizeof *list->values;
+    uint64_t hash = (uint64_t)n;
+    for (int64_t i = start; i < start + n; i++) {
+        hash = (hash ^ (uint64_t)list->values[i]) * UINT64_C(0x9E3779B97F4A7C15);
+        hash ^= hash >> 29;
+    }
+    DTP_TRY(reserve(r, &list->start, list->n + 1, &list->cap_start, sizeof *list->start, err));
+    list->start[list->n] = start;
+    uint32_t at = (uint32_t)hash;
+    int32_t i = dtp_index_table_next(&list->table, (uint32_t)hash, &at);
+    while (i >= 0 && (length_of(list, i) != n ||
+                      memcmp(list->values + list->start[i], list->values + start, bytes) != 0)) {
+        i = dtp_index_table_next(&list->table, (uint32_t)hash, &at);
+    }
+    if (i < 0) {
+        return dtp_index_table_add(&list->table, r->arena, (uint32_t)hash, (int32_t)list->n, err);
+    }
+    list->start[list->n] = list->start[i];
+    list->n_values = start;
+    return DTP_OK;
+}
+
+static dtp_status read_inner(problem_reader *r, ragged *list, dtp_err *err)
 {
     bool more = true;
-    const int64_t start = list->first[list->n];
+    const int64_t start = list->n_values;
     int64_t n = 0;
     DTP_TRY(solver_json_take(r->in, '[', err));
     for (;; n++) {
@@ -136,11 +173,14 @@ static dtp_status read_inner(reader *r, ragged *list, dtp_err *err)
         return solver_json_fail(r->in, &list->at[list->n], err,
                                 "has %" PRId64 " numbers, not %" PRId64, n, list->fixed);
     }
-    list->first[++list->n] = start + n;
+    list->first[list->n + 1] = list->first[list->n] + n;
+    list->n_values += n;
+    DTP_TRY(list->share ? share_inner(r, list, start, n, err) : DTP_OK);
+    list->n++;
     return DTP_OK;
 }
 
-static dtp_status read_ragged(reader *r, void *dest, dtp_err *err)
+static dtp_status read_ragged(problem_reader *r, void *dest, dtp_err *err)
 {
     ragged *list = dest;
     bool more = true;
@@ -169,22 +209,22 @@ static dtp_status read_ragged(reader *r, void *dest, dtp_err *err)
     }
 }
 
-static dtp_status read_name(reader *r, void *dest, dtp_err *err)
+static dtp_status read_name(problem_reader *r, void *dest, dtp_err *err)
 {
     solver_json_set_path(r->in, "problem.name", -1, -1);
     return solver_json_string(r->in, dest, err);
 }
 
-static dtp_status read_limit(reader *r, void *dest, dtp_err *err)
+static dtp_status read_limit(problem_reader *r, void *dest, dtp_err *err)
 {
     solver_json_set_path(r->in, "problem.usage_limit", -1, -1);
     return solver_json_whole(r->in, dest, err);
 }
 
-static dtp_status read_nodes(reader *r, void *dest, dtp_err *err)
+static dtp_status read_variables(problem_reader *r, void *dest, dtp_err *err)
 {
     (void)dest;
-    const member members[] = {
+    const json_member members[] = {
         {"intervals", &r->intervals.seen, read_ragged, &r->intervals},
         {"costs", &r->costs.seen, read_ragged, &r->costs},
         {"usages", &r->usages.seen, read_ragged, &r->usages},
@@ -192,33 +232,33 @@ static dtp_status read_nodes(reader *r, void *dest, dtp_err *err)
     return read_object(r, "problem.nodes", members, 3, err);
 }
 
-static dtp_status read_edges(reader *r, void *dest, dtp_err *err)
+static dtp_status read_edges(problem_reader *r, void *dest, dtp_err *err)
 {
     (void)dest;
-    const member members[] = {
+    const json_member members[] = {
         {"nodes", &r->pairs.seen, read_ragged, &r->pairs},
         {"costs", &r->matrices.seen, read_ragged, &r->matrices},
     };
     return read_object(r, "problem.edges", members, 2, err);
 }
 
-static dtp_status read_problem(reader *r, void *dest, dtp_err *err)
+static dtp_status read_problem(problem_reader *r, void *dest, dtp_err *err)
 {
     (void)dest;
-    const member members[] = {
+    const json_member members[] = {
         {"name", &r->has_name, read_name, r->name},
-        {"nodes", &r->has_nodes, read_nodes, NULL},
+        {"nodes", &r->has_variables, read_variables, NULL},
         {"edges", &r->has_edges, read_edges, NULL},
         {"usage_limit", &r->has_limit, read_limit, &r->limit},
     };
     return read_object(r, "problem", members, 4, err);
 }
 
-/* ---- putting it together -----------------------------------------------------------------------
- */
+/* ---- putting it together --------------------------------------------------------------------- */
 
 /* Both lists are indexed alike. */
-static dtp_status same_length(reader *r, const ragged *list, const ragged *other, dtp_err *err)
+static dtp_status same_length(problem_reader *r, const ragged *list, const ragged *other,
+                              dtp_err *err)
 {
     solver_json_set_path(r->in, list->path, -1, -1);
     return list->n == other->n ? DTP_OK
@@ -227,12 +267,7 @@ static dtp_status same_length(reader *r, const ragged *list, const ragged *other
                                                   list->n, other->path, other->n);
 }
 
-static int64_t length_of(const ragged *list, int64_t i)
-{
-    return list->first[i + 1] - list->first[i];
-}
-
-static dtp_status check_nodes(reader *r, dtp_err *err)
+static dtp_status check_variables(problem_reader *r, dtp_err *err)
 {
     DTP_TRY(same_length(r, &r->usages, &r->costs, err));
     DTP_TRY(same_length(r, &r->intervals, &r->costs, err));
@@ -253,7 +288,7 @@ static dtp_status check_nodes(reader *r, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status check_edges(reader *r, dtp_err *err)
+static dtp_status check_edges(problem_reader *r, dtp_err *err)
 {
     DTP_TRY(same_length(r, &r->matrices, &r->pairs, err));
     for (int64_t e = 0; e < r->pairs.n; e++) {
@@ -285,21 +320,22 @@ static void move_array(int64_t **dest, int64_t **source)
 }
 
 /* Moves the large arrays into the problem. */
-static dtp_status assemble(reader *r, dtp_problem *p, dtp_err *err)
+static dtp_status assemble(problem_reader *r, dtp_problem *p, dtp_err *err)
 {
-    const size_t nodes = (size_t)r->costs.n, edges = (size_t)r->pairs.n;
+    const size_t variables = (size_t)r->costs.n, edges = (size_t)r->pairs.n;
     free(p->begin);
     free(p->end);
     free(p->edge_a);
     free(p->edge_b);
-    p->begin = malloc((nodes + 1) * sizeof *p->begin);
-    p->end = malloc((nodes + 1) * sizeof *p->end);
+    p->begin = malloc((variables + 1) * sizeof *p->begin);
+    p->end = malloc((variables + 1) * sizeof *p->end);
     p->edge_a = malloc((edges + 1) * sizeof *p->edge_a);
     p->edge_b = malloc((edges + 1) * sizeof *p->edge_b);
     if (p->begin == NULL || p->end == NULL || p->edge_a == NULL || p->edge_b == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu nodes and %zu edges", nodes, edges);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu nodes and %zu edges", variables,
+                        edges);
     }
-    for (size_t i = 0; i < nodes; i++) {
+    for (size_t i = 0; i < variables; i++) {
         p->begin[i] = r->intervals.values[2 * i];
         p->end[i] = r->intervals.values[2 * i + 1];
     }
@@ -310,40 +346,45 @@ static dtp_status assemble(reader *r, dtp_problem *p, dtp_err *err)
     move_array(&p->first, &r->costs.first);
     move_array(&p->cost, &r->costs.values);
     move_array(&p->usage, &r->usages.values);
-    move_array(&p->edge_first, &r->matrices.first);
+    move_array(&p->edge_first, &r->matrices.start);
     move_array(&p->edge_cost, &r->matrices.values);
-    p->n_nodes = p->cap_nodes = (int32_t)nodes;
+    p->n_variables = p->cap_variables = (int32_t)variables;
     p->n_edges = p->cap_edges = (int32_t)edges;
-    p->cap_strategies = p->first[nodes];
-    p->cap_entries = p->edge_first[edges];
+    p->cap_strategies = p->first[variables];
+    p->n_stored = p->cap_entries = r->matrices.n_values;
     return dtp_problem_check(p, err);
 }
 
-static dtp_status read_all(reader *r, dtp_err *err)
+static dtp_status read_all(problem_reader *r, dtp_err *err)
 {
-    const member members[] = {{"problem", &r->has_problem, read_problem, NULL}};
+    const json_member members[] = {{"problem", &r->has_problem, read_problem, NULL}};
     int c = -1;
     DTP_TRY(read_object(r, NULL, members, 1, err));
     DTP_TRY(solver_json_peek(r->in, &c, err));
     if (c >= 0) {
         return solver_json_fail(r->in, NULL, err, "text after the end of the problem");
     }
-    DTP_TRY(check_nodes(r, err));
+    DTP_TRY(check_variables(r, err));
     return check_edges(r, err);
 }
 
 dtp_status dtp_problem_read(const char *file, int64_t max_bytes, dtp_problem **out, dtp_err *err)
 {
-    reader r = {.max_bytes = max_bytes,
-                .intervals = {.path = "problem.nodes.intervals", .fixed = 2},
-                .costs = {.path = "problem.nodes.costs"},
-                .usages = {.path = "problem.nodes.usages"},
-                .pairs = {.path = "problem.edges.nodes", .fixed = 2},
-                .matrices = {.path = "problem.edges.costs"}};
+    problem_reader r = {.max_bytes = max_bytes,
+                        .intervals = {.path = "problem.nodes.intervals", .fixed = 2},
+                        .costs = {.path = "problem.nodes.costs"},
+                        .usages = {.path = "problem.nodes.usages"},
+                        .pairs = {.path = "problem.edges.nodes", .fixed = 2},
+                        .matrices = {.path = "problem.edges.costs", .share = true}};
+    r.arena = dtp_arena_create();
+    if (r.arena == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory", file);
+    }
     dtp_problem *p = NULL;
-    DTP_TRY(solver_json_open(file, &r.in, err));
-    dtp_status s = read_all(&r, err);
+    dtp_status s = solver_json_open(file, &r.in, err);
+    s = s == DTP_OK ? read_all(&r, err) : s;
     solver_json_close(r.in);
+    dtp_arena_destroy(r.arena);
     if (s == DTP_OK) {
         s = dtp_problem_create(r.name, r.limit, &p, err);
     }
@@ -357,6 +398,7 @@ dtp_status dtp_problem_read(const char *file, int64_t max_bytes, dtp_problem **o
     for (size_t k = 0; k < sizeof lists / sizeof lists[0]; k++) {
         free(lists[k]->first);
         free(lists[k]->values);
+        free(lists[k]->start);
         free(lists[k]->at);
     }
     if (s != DTP_OK) {

@@ -28,11 +28,11 @@ static void add_name(const dtp_problem *p, dtp_strbuf *out)
     dtp_strbuf_join(out, &w.buf);
 }
 
-/* The file has one interval per node: a further one becomes a node of its own that costs nothing
- * and is tied to its node by an edge. */
+/* The file has one interval per variable: a further one becomes a variable of its own that costs
+ * nothing and is tied to its variable by an edge. */
 static void add_tie(const dtp_problem *p, int32_t x, dtp_strbuf *out)
 {
-    const int32_t k = dtp_problem_n_strategies(p, p->extra_node[x]);
+    const int32_t k = dtp_problem_n_strategies(p, p->extra_variable[x]);
     dtp_strbuf_add(out, p->n_edges + x > 0 ? ",\n        [" : "\n        [");
     for (int32_t i = 0; i < k; i++) {
         for (int32_t j = 0; j < k; j++) {
@@ -63,27 +63,28 @@ void dtp_problem_write_iopddl(const dtp_problem *p, dtp_strbuf *out)
         add_list(out, i, interval, 2);
     }
     dtp_strbuf_add(out, "\n      ],\n      \"costs\": [");
-    for (int32_t i = 0; i < p->n_nodes; i++) {
+    for (int32_t i = 0; i < p->n_variables; i++) {
         add_list(out, i, p->cost + p->first[i], p->first[i + 1] - p->first[i]);
     }
     for (int32_t x = 0; x < p->n_extra; x++) {
-        add_zeros(out, dtp_problem_n_strategies(p, p->extra_node[x]));
+        add_zeros(out, dtp_problem_n_strategies(p, p->extra_variable[x]));
     }
     dtp_strbuf_add(out, "\n      ],\n      \"usages\": [");
     for (int32_t i = 0; i < n; i++) {
         const dtp_problem_interval x = dtp_problem_interval_at(p, i);
-        add_list(out, i, x.usage, dtp_problem_n_strategies(p, x.node));
+        add_list(out, i, x.usage, dtp_problem_n_strategies(p, x.variable));
     }
     dtp_strbuf_add(out, "\n      ]\n    },\n    \"edges\": {\n      \"nodes\": [");
     for (int32_t e = 0; e < p->n_edges + p->n_extra; e++) {
         const int32_t x = e - p->n_edges;
-        const int64_t pair[] = {x < 0 ? p->edge_a[e] : p->extra_node[x],
-                                x < 0 ? p->edge_b[e] : p->n_nodes + x};
+        const int64_t pair[] = {x < 0 ? p->edge_a[e] : p->extra_variable[x],
+                                x < 0 ? p->edge_b[e] : p->n_variables + x};
         add_list(out, e, pair, 2);
     }
     dtp_strbuf_add(out, "\n      ],\n      \"costs\": [");
     for (int32_t e = 0; e < p->n_edges; e++) {
-        add_list(out, e, p->edge_cost + p->edge_first[e], p->edge_first[e + 1] - p->edge_first[e]);
+        add_list(out, e, p->edge_cost + p->edge_first[e],
+                 dtp_problem_edge_end(p, e) - p->edge_first[e]);
     }
     for (int32_t x = 0; x < p->n_extra; x++) {
         add_tie(p, x, out);
@@ -92,8 +93,7 @@ void dtp_problem_write_iopddl(const dtp_problem *p, dtp_strbuf *out)
                     p->usage_limit);
 }
 
-/* ---- CPLEX-LP ----------------------------------------------------------------------------------
- */
+/* ---- CPLEX-LP -------------------------------------------------------------------------------- */
 
 static bool allowed(const dtp_problem *p, int32_t i, int64_t s)
 {
@@ -109,7 +109,7 @@ static int64_t entry(const dtp_problem *p, int32_t e, int64_t i, int64_t j)
 static void add_objective(const dtp_problem *p, dtp_strbuf *out)
 {
     dtp_strbuf_add(out, "Minimize\n obj:");
-    for (int32_t i = 0; i < p->n_nodes; i++) {
+    for (int32_t i = 0; i < p->n_variables; i++) {
         for (int64_t s = 0; s < dtp_problem_n_strategies(p, i); s++) {
             if (allowed(p, i, s)) {
                 dtp_strbuf_addf(out, "\n + %" PRId64 " y_%d_%" PRId64, p->cost[p->first[i] + s], i,
@@ -119,7 +119,7 @@ static void add_objective(const dtp_problem *p, dtp_strbuf *out)
     }
     for (int32_t e = 0; e < p->n_edges; e++) {
         const int64_t cols = dtp_problem_n_strategies(p, p->edge_b[e]);
-        for (int64_t k = p->edge_first[e]; k < p->edge_first[e + 1]; k++) {
+        for (int64_t k = p->edge_first[e]; k < dtp_problem_edge_end(p, e); k++) {
             const int64_t at = k - p->edge_first[e];
             if (p->edge_cost[k] < DTP_FORBIDDEN) {
                 dtp_strbuf_addf(out, "\n + %" PRId64 " z_%d_%" PRId64 "_%" PRId64, p->edge_cost[k],
@@ -157,17 +157,17 @@ static void add_marginal_row(const dtp_problem *p, int32_t e, bool end_a, int64_
     dtp_strbuf_add(out, " = 0\n");
 }
 
-/* What every strategy uses at a time, by strategy; live[i]: node i has an interval there. */
+/* What every strategy uses at a time, by strategy; live[i]: variable i has an interval there. */
 static void sum_usages(const dtp_problem *p, int64_t time, int64_t *use, bool *live)
 {
-    memset(use, 0, (size_t)p->first[p->n_nodes] * sizeof *use);
-    memset(live, 0, (size_t)p->n_nodes * sizeof *live);
+    memset(use, 0, (size_t)p->first[p->n_variables] * sizeof *use);
+    memset(live, 0, (size_t)p->n_variables * sizeof *live);
     for (int32_t i = 0; i < dtp_problem_n_intervals(p); i++) {
         const dtp_problem_interval x = dtp_problem_interval_at(p, i);
         if (x.begin <= time && time < x.end) {
-            live[x.node] = true;
-            for (int64_t s = 0; s < dtp_problem_n_strategies(p, x.node); s++) {
-                use[p->first[x.node] + s] += allowed(p, x.node, s) ? x.usage[s] : 0;
+            live[x.variable] = true;
+            for (int64_t s = 0; s < dtp_problem_n_strategies(p, x.variable); s++) {
+                use[p->first[x.variable] + s] += allowed(p, x.variable, s) ? x.usage[s] : 0;
             }
         }
     }
@@ -175,14 +175,14 @@ static void sum_usages(const dtp_problem *p, int64_t time, int64_t *use, bool *l
 
 static dtp_status add_memory_row(const dtp_problem *p, int64_t time, dtp_strbuf *out, dtp_err *err)
 {
-    int64_t *use = malloc(((size_t)p->first[p->n_nodes] + 1) * sizeof *use);
-    bool *live = malloc((size_t)p->n_nodes + 1);
+    int64_t *use = malloc(((size_t)p->first[p->n_variables] + 1) * sizeof *use);
+    bool *live = malloc((size_t)p->n_variables + 1);
     const bool ok = use != NULL && live != NULL;
     if (ok) {
         sum_usages(p, time, use, live);
         dtp_strbuf_addf(out, " m_%" PRId64 ":", time);
     }
-    for (int32_t i = 0; i < p->n_nodes && ok; i++) {
+    for (int32_t i = 0; i < p->n_variables && ok; i++) {
         for (int64_t s = 0; live[i] && s < dtp_problem_n_strategies(p, i); s++) {
             dtp_strbuf_addf(out, "\n + %" PRId64 " y_%d_%" PRId64, use[p->first[i] + s], i, s);
         }
@@ -191,7 +191,8 @@ static dtp_status add_memory_row(const dtp_problem *p, int64_t time, dtp_strbuf 
     free(use);
     free(live);
     return ok ? DTP_OK
-              : DTP_FAIL(err, DTP_NOMEM, "out of memory for the usages of %d nodes", p->n_nodes);
+              : DTP_FAIL(err, DTP_NOMEM, "out of memory for the usages of %d nodes",
+                         p->n_variables);
 }
 
 static int compare_i64(const void *a, const void *b)
@@ -235,7 +236,7 @@ static dtp_status add_memory_rows(const dtp_problem *p, dtp_strbuf *out, dtp_err
 static void add_columns(const dtp_problem *p, dtp_strbuf *out)
 {
     dtp_strbuf_add(out, "Bounds\n");
-    for (int32_t i = 0; i < p->n_nodes; i++) {
+    for (int32_t i = 0; i < p->n_variables; i++) {
         for (int64_t s = 0; s < dtp_problem_n_strategies(p, i); s++) {
             if (!allowed(p, i, s)) {
                 dtp_strbuf_addf(out, " y_%d_%" PRId64 " = 0\n", i, s);
@@ -243,7 +244,7 @@ static void add_columns(const dtp_problem *p, dtp_strbuf *out)
         }
     }
     dtp_strbuf_add(out, "Binary\n");
-    for (int32_t i = 0; i < p->n_nodes; i++) {
+    for (int32_t i = 0; i < p->n_variables; i++) {
         for (int64_t s = 0; s < dtp_problem_n_strategies(p, i); s++) {
             if (allowed(p, i, s)) {
                 dtp_strbuf_addf(out, " y_%d_%" PRId64 "\n", i, s);
@@ -256,7 +257,7 @@ static void add_columns(const dtp_problem *p, dtp_strbuf *out)
 dtp_status dtp_problem_write_lp(const dtp_problem *p, dtp_strbuf *out, dtp_err *err)
 {
     add_objective(p, out);
-    for (int32_t i = 0; i < p->n_nodes; i++) {
+    for (int32_t i = 0; i < p->n_variables; i++) {
         add_choice_row(p, i, out);
     }
     for (int32_t e = 0; e < p->n_edges; e++) {

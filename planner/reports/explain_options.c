@@ -178,7 +178,7 @@ static dtp_status find_marginals(dtp_explaining *e, const evaluation *v, dtp_err
                                                : DTP_FORBIDDEN;
     }
     options.exact = e->request->exact;
-    options.effort = e->bounds != NULL ? NEAR_EFFORT : options.effort;
+    options.work_units = e->bounds != NULL ? NEAR_EFFORT : options.work_units;
     DTP_TRY(dtp_min_marginals(v->problem->select, &options, m, err));
     for (int32_t i = 0; i < k; i++) {
         m[i].bound = bound_with_others(e, v, i, &m[i]);
@@ -243,7 +243,7 @@ static dtp_status evaluate_options(dtp_explaining *e, evaluation *v, dtp_err *er
 {
     dtp_explanation *x = e->out;
     const dtp_problem *p = v->problem->select;
-    v->cost = dtp_arena_alloc(e->arena, (size_t)p->first[p->n_nodes], sizeof *v->cost);
+    v->cost = dtp_arena_alloc(e->arena, (size_t)p->first[p->n_variables], sizeof *v->cost);
     if (v->cost == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for costs");
     }

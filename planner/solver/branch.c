@@ -5,13 +5,10 @@
 #include "planner/solver/dual/dual_split.h"
 #include "planner/solver/primal/primal.h"
 #include "planner/solver/relax.h"
+#include "planner/solver/reduced/copy.h"
 
-enum { MAX_DEPTH = 150, FIRST_SEARCH = 10, NODE_SEARCH = 2 };
-/* Of the dual: rounds of ascent at the root and below; splits that are tried near it and below. */
-enum { ROOT_ROUNDS = 1700, ROUNDS = 40, NEAR = 4, NEAR_SPLITS = 24, SPLITS = 8, SEARCH_EVERY = 8 };
-
-/* Improves v->assignment and offers what comes of it. */
-static dtp_status improve(solver_solver *v, solver_work *w, int64_t rounds, dtp_err *err)
+/* Primal search from v->assignment; offers the result. */
+static dtp_status improve(solver_state *v, solver_reduced *w, int64_t rounds, dtp_err *err)
 {
     solver_primal *search = NULL;
     DTP_TRY(solver_primal_create(w, v->assignment, v->seed, &search, err));
@@ -24,102 +21,76 @@ static dtp_status improve(solver_solver *v, solver_work *w, int64_t rounds, dtp_
     return s;
 }
 
-static dtp_status explore(solver_solver *v, solver_work *w, int32_t depth, int64_t *bound,
+static dtp_status explore(solver_state *v, solver_reduced *w, int32_t depth, int64_t *bound,
                           dtp_err *err);
 
-/* A copy in which a node has only the strategies of one half. */
-static dtp_status explore_child(solver_solver *v, const solver_work *w, const solver_split *split,
+/* The child in which the split variable has only the strategies of one half. */
+static dtp_status explore_child(solver_state *v, const solver_reduced *w, const solver_split *split,
                                 bool keep, int32_t depth, int64_t *bound, dtp_err *err)
 {
-    solver_work *child = NULL;
+    solver_reduced *child = NULL;
     int64_t killed = 0;
     DTP_TRY(solver_copy(w, &child, err));
     dtp_status s = DTP_OK;
-    const solver_node *x = &child->nodes[split->node];
+    const solver_variable *x = &child->variables[split->variable];
     for (int32_t i = 0; i < x->k && s == DTP_OK && !child->infeasible; i++) {
         if (solver_split_has(w, split, i) != keep && !solver_dead(x, i)) {
-            s = solver_kill(child, split->node, i, &killed, err);
+            s = solver_kill(child, split->variable, i, &killed, err);
         }
     }
     if (s == DTP_OK) {
         s = explore(v, child, depth, bound, err);
     }
-    solver_work_destroy(child);
+    solver_reduced_destroy(child);
     return s;
 }
 
-/* Raises *bound to what holds for all of w: its own relaxation, or both halves. */
-static dtp_status halve(solver_solver *v, solver_work *w, const solver_split *split, int32_t depth,
-                        int64_t *bound, dtp_err *err)
-{
-    int64_t with = *bound, without = *bound;
-    DTP_TRY(explore_child(v, w, split, true, depth + 1, &with, err));
-    DTP_TRY(explore_child(v, w, split, false, depth + 1, &without, err));
-    *bound = with < without ? with : without;
-    return DTP_OK;
-}
-
-/* Without a hint from the relaxation, the node of most strategies is split. */
-static void split_linear(const solver_work *w, solver_relaxation *r)
+/* Without a fractional variable, the one of most strategies is split. */
+static void split_linear(const solver_reduced *w, solver_relaxation *r)
 {
     int32_t most = 1;
-    if (r->split_node >= 0 && w->nodes[r->split_node].n_live > 1 &&
-        !solver_dead(&w->nodes[r->split_node], r->split_strategy)) {
+    if (r->split_variable >= 0 && w->variables[r->split_variable].n_live > 1 &&
+        !solver_dead(&w->variables[r->split_variable], r->split_strategy)) {
         return;
     }
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        const solver_node *x = &w->nodes[i];
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        const solver_variable *x = &w->variables[i];
         if (x->alive && x->n_live > most) {
             most = x->n_live;
-            r->split_node = i;
+            r->split_variable = i;
         }
     }
-    for (int32_t s = w->nodes[r->split_node].k - 1; s >= 0; s--) {
-        r->split_strategy = solver_dead(&w->nodes[r->split_node], s) ? r->split_strategy : s;
+    for (int32_t s = w->variables[r->split_variable].k - 1; s >= 0; s--) {
+        r->split_strategy =
+            solver_dead(&w->variables[r->split_variable], s) ? r->split_strategy : s;
     }
 }
 
-/* r: of the linear program; NULL: by the dual. */
-static dtp_status choose_split(const solver_work *w, solver_relaxation *r, int32_t depth,
-                               int64_t bound, solver_split *out, dtp_err *err)
+static bool any_variable_left(const solver_reduced *w)
 {
-    if (r == NULL) {
-        return solver_dual_split(w, bound, depth < NEAR ? NEAR_SPLITS : SPLITS, out, err);
-    }
-    split_linear(w, r);
-    *out = (solver_split){r->split_node, r->split_strategy, -1, 0};
-    return DTP_OK;
-}
-
-static bool any_variable_left(const solver_work *w)
-{
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        if (w->nodes[i].alive && w->nodes[i].n_live > 1) {
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        if (w->variables[i].alive && w->variables[i].n_live > 1) {
             return !w->infeasible;
         }
     }
     return false;
 }
 
-static bool limit_reached(const solver_solver *v, int64_t entries, int32_t depth)
-{
-    return v->out->nodes >= v->max_nodes || depth > MAX_DEPTH || solver_time_is_up(v) ||
-           entries > v->options->max_entries;
-}
-
 /* The dual in place of the linear program. */
-static dtp_status ascend(solver_solver *v, solver_work *w, solver_relaxation *r, dtp_err *err)
+static dtp_status ascend(solver_state *v, solver_reduced *w, solver_relaxation *r, dtp_err *err)
 {
-    const int64_t rounds = w->unit > 0.0 ? ROUNDS : ROOT_ROUNDS;
-    *r = (solver_relaxation){.solved = true, .split_node = -1, .split_strategy = -1};
+    const int64_t rounds =
+        w->unit > 0.0 ? w->parameters->branch_rounds : w->parameters->branch_root_rounds;
+    *r = (solver_relaxation){.solved = true, .split_variable = -1, .split_strategy = -1};
     DTP_TRY(solver_dual_relax(w, rounds, solver_time_left(v), &r->bound, err));
     return w->infeasible ? DTP_OK : solver_dual_choice(w, v->assignment, err);
 }
 
-static dtp_status explore(solver_solver *v, solver_work *w, int32_t depth, int64_t *bound,
+static dtp_status explore(solver_state *v, solver_reduced *w, int32_t depth, int64_t *bound,
                           dtp_err *err)
 {
-    for (int64_t before = INT64_MAX / 16;;) {
+    const dtp_solver_parameters *c = w->parameters;
+    for (int64_t before = INT64_MAX / 128;;) {
         solver_relaxation r;
         DTP_TRY(solver_reduce(v, w, err));
         const dtp_presolve_size size = solver_size(w);
@@ -129,7 +100,9 @@ static dtp_status explore(solver_solver *v, solver_work *w, int32_t depth, int64
         if (depth == 0 && v->out->nodes == 0) {
             v->out->presolve = w->report;
         }
-        if (solver_close(v, *bound) || limit_reached(v, size.entries, depth)) {
+        if (solver_close(v, *bound) || v->out->nodes >= v->max_nodes ||
+            depth > c->branch_max_depth || solver_time_is_up(v) ||
+            size.entries > v->options->max_entries) {
             return DTP_OK;
         }
         v->out->nodes++;
@@ -138,24 +111,35 @@ static dtp_status explore(solver_solver *v, solver_work *w, int32_t depth, int64
                        : ascend(v, w, &r, err));
         *bound = r.bound > *bound ? r.bound : *bound;
         if (*bound < v->cutoff && !w->infeasible &&
-            (linear ? r.split_node >= 0 : depth % SEARCH_EVERY == 0)) {
-            DTP_TRY(improve(v, w, NODE_SEARCH, err));
+            (linear ? r.split_variable >= 0 : depth % c->branch_search_every == 0)) {
+            DTP_TRY(improve(v, w, c->branch_search, err));
         }
-        const bool little = 10 * now >= 8 * before;
+        const bool little = 100 * now >= c->branch_shrink_percent * before;
         before = now;
         if (!solver_close(v, *bound) && little && any_variable_left(w)) {
             solver_split split;
-            DTP_TRY(choose_split(w, linear ? &r : NULL, depth, *bound, &split, err));
-            return halve(v, w, &split, depth, bound, err);
+            if (linear) {
+                split_linear(w, &r);
+                split = (solver_split){r.split_variable, r.split_strategy, -1, 0};
+            } else {
+                const int32_t candidates =
+                    depth < c->branch_near_depth ? c->branch_near_splits : c->branch_splits;
+                DTP_TRY(solver_dual_split(w, *bound, candidates, &split, err));
+            }
+            int64_t with = *bound, without = *bound;
+            DTP_TRY(explore_child(v, w, &split, true, depth + 1, &with, err));
+            DTP_TRY(explore_child(v, w, &split, false, depth + 1, &without, err));
+            *bound = with < without ? with : without;
+            return DTP_OK;
         }
     }
 }
 
-dtp_status solver_branch(solver_solver *v, solver_work *w, int64_t *bound, dtp_err *err)
+dtp_status solver_branch(solver_state *v, solver_reduced *w, int64_t *bound, dtp_err *err)
 {
     if (!v->searched && !w->infeasible && solver_size(w).entries <= v->options->max_entries) {
-        memset(v->assignment, 0, (size_t)w->n_nodes * sizeof *v->assignment);
-        DTP_TRY(improve(v, w, FIRST_SEARCH, err));
+        memset(v->assignment, 0, (size_t)w->n_variables * sizeof *v->assignment);
+        DTP_TRY(improve(v, w, w->parameters->branch_first_search, err));
     }
     return explore(v, w, 0, bound, err);
 }

@@ -1,42 +1,31 @@
-/* In every step a share of the undecided nodes, those whose best strategy leads the second best by
- * most, keep that strategy alone. Where this leaves no plan below the cutoff, the step is taken
- * back and a smaller share tried. */
+/* In every step a share of the undecided variables, those whose best strategy leads the second best
+ * by most, keep that strategy alone. Where this leaves no solution below the cutoff, the step is
+ * taken back and a smaller share tried. */
 #include "planner/solver/dive.h"
 
 #include <stdlib.h>
 
-#include "planner/solver/dual/dual.h"
 #include "planner/solver/dual/dual_split.h"
-
-enum { ROUNDS = 20, MAX_RETREATS = 5, MAX_STEPS = 200 };
-
-static const double SHARE = 0.15;
+#include "planner/solver/reduced/copy.h"
 
 typedef struct lead {
     double by;
-    int32_t node, strategy;
+    int32_t variable, strategy;
 } lead;
 
 static int compare_leads(const void *a, const void *b)
 {
     const lead *x = a, *y = b;
     const int by_lead = (x->by < y->by) - (x->by > y->by);
-    return by_lead != 0 ? by_lead : (x->node > y->node) - (x->node < y->node);
+    return by_lead != 0 ? by_lead : (x->variable > y->variable) - (x->variable < y->variable);
 }
 
-static lead find_lead(const solver_work *w, int32_t node, const double *theta)
-{
-    lead found = {.node = node};
-    found.strategy = solver_dual_cheapest(&w->nodes[node], theta, &found.by);
-    return found;
-}
-
-/* The nodes with a assignment, the clearest first. */
-static dtp_status find_leads(const solver_work *w, lead *list, int32_t *n, dtp_err *err)
+/* The undecided variables, largest lead first. */
+static dtp_status find_leads(const solver_reduced *w, lead *list, int32_t *n, dtp_err *err)
 {
     int32_t most = 1;
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        most = w->nodes[i].alive && w->nodes[i].k > most ? w->nodes[i].k : most;
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        most = w->variables[i].alive && w->variables[i].k > most ? w->variables[i].k : most;
     }
     double *sums = malloc(((size_t)w->n_rows + 1) * sizeof *sums);
     double *theta = malloc((size_t)most * sizeof *theta);
@@ -45,79 +34,65 @@ static dtp_status find_leads(const solver_work *w, lead *list, int32_t *n, dtp_e
     if (ok) {
         solver_multiplier_sums(w, sums);
     }
-    for (int32_t i = 0; ok && i < w->n_nodes; i++) {
-        if (w->nodes[i].alive && w->nodes[i].n_live > 1) {
+    for (int32_t i = 0; ok && i < w->n_variables; i++) {
+        if (w->variables[i].alive && w->variables[i].n_live > 1) {
             solver_penalised_costs(w, sums, i, theta);
-            list[(*n)++] = find_lead(w, i, theta);
+            lead *x = &list[(*n)++];
+            x->variable = i;
+            x->strategy = solver_dual_cheapest(&w->variables[i], theta, &x->by);
         }
     }
     free(sums);
     free(theta);
     qsort(list, (size_t)*n, sizeof *list, compare_leads);
-    return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_nodes);
+    return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_variables);
 }
 
-static dtp_status ascend(const solver_solver *v, solver_work *w, dtp_err *err)
+/* A copy in which the variables of largest lead are decided; NULL when nothing is left in it. */
+static dtp_status step(solver_state *v, const solver_reduced *w, lead *list, double share,
+                       solver_reduced **out, dtp_err *err)
 {
-    solver_dual *d = NULL;
-    int64_t bound;
-    DTP_TRY(solver_dual_create(w, &d, err));
-    solver_dual_cool(d);
-    solver_dual_run(d, ROUNDS, solver_time_left(v));
-    const dtp_status s = solver_dual_apply(d, w, w->options.cap, &bound, err);
-    solver_dual_destroy(d);
-    return s;
-}
-
-static dtp_status decide(solver_work *w, const lead *list, int32_t n, dtp_err *err)
-{
-    int64_t killed = 0;
-    for (int32_t i = 0; i < n && !w->infeasible; i++) {
-        const solver_node *x = &w->nodes[list[i].node];
-        for (int32_t s = 0; s < x->k && !w->infeasible; s++) {
-            if (s != list[i].strategy && !solver_dead(x, s)) {
-                DTP_TRY(solver_kill(w, list[i].node, s, &killed, err));
-            }
-        }
-    }
-    return DTP_OK;
-}
-
-/* A copy in which the clearest nodes are decided; NULL when nothing is left in it. */
-static dtp_status step(solver_solver *v, const solver_work *w, lead *list, double share,
-                       solver_work **out, dtp_err *err)
-{
-    solver_work *next = NULL;
+    const dtp_solver_parameters *c = w->parameters;
+    solver_reduced *next = NULL;
     int32_t n = 0;
     *out = NULL;
     DTP_TRY(find_leads(w, list, &n, err));
     DTP_TRY(solver_copy(w, &next, err));
     const int32_t some = n > 0 ? 1 + (int32_t)(share * (double)n) : 0;
-    dtp_status s = decide(next, list, some, err);
+    dtp_status s = DTP_OK;
+    for (int32_t i = 0; i < some && s == DTP_OK && !next->infeasible; i++) {
+        s = solver_fix(next, list[i].variable, list[i].strategy, err);
+    }
     s = s == DTP_OK && !next->infeasible ? solver_reduce(v, next, err) : s;
-    s = s == DTP_OK && !next->infeasible ? ascend(v, next, err) : s;
+    if (s == DTP_OK && !next->infeasible) {
+        int64_t bound;
+        s = solver_dual_relax(next, c->dive_rounds, solver_time_left(v), &bound, err);
+    }
     s = s == DTP_OK && !next->infeasible ? solver_reduce(v, next, err) : s;
     if (s == DTP_OK && !next->infeasible) {
         *out = next;
     } else {
-        solver_work_destroy(next);
+        solver_reduced_destroy(next);
     }
     return s;
 }
 
 /* chain[i + 1] is a copy of chain[i]; all but the last are retired. */
-static dtp_status descend(solver_solver *v, solver_work **chain, int32_t *n, lead *list,
+static dtp_status descend(solver_state *v, solver_reduced **chain, int32_t *n, lead *list,
                           dtp_err *err)
 {
     const int64_t before = v->cutoff;
-    double share = SHARE;
+    const dtp_solver_parameters *c = v->options->parameters;
+    double share = c->dive_share;
     for (int32_t retreats = 0;
-         retreats < MAX_RETREATS && *n < MAX_STEPS && !solver_time_is_up(v);) {
-        solver_work *next = NULL;
+         retreats < c->dive_retreats && *n < c->dive_steps && !solver_time_is_up(v);) {
+        solver_reduced *next = NULL;
         DTP_TRY(step(v, chain[*n - 1], list, share, &next, err));
         if (next != NULL) {
+            const dtp_status owned = solver_own_all(next, err);
             solver_retire(chain[*n - 1]);
             chain[(*n)++] = next;
+            DTP_TRY(owned);
         } else if (v->cutoff < before) {
             return DTP_OK;
         } else {
@@ -128,21 +103,23 @@ static dtp_status descend(solver_solver *v, solver_work **chain, int32_t *n, lea
     return DTP_OK;
 }
 
-dtp_status solver_dive(solver_solver *v, const solver_work *w, dtp_err *err)
+dtp_status solver_dive(solver_state *v, const solver_reduced *w, dtp_err *err)
 {
-    solver_work *chain[MAX_STEPS];
     int32_t n = 0;
-    lead *list = malloc(((size_t)w->n_nodes + 1) * sizeof *list);
-    dtp_status s = list != NULL
+    const size_t steps = (size_t)w->parameters->dive_steps;
+    solver_reduced **chain = calloc(steps, sizeof(solver_reduced *));
+    lead *list = malloc(((size_t)w->n_variables + 1) * sizeof *list);
+    dtp_status s = list != NULL && chain != NULL
                        ? solver_copy(w, &chain[0], err)
-                       : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_nodes);
+                       : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_variables);
     if (s == DTP_OK) {
         n = 1;
         s = descend(v, chain, &n, list, err);
     }
     while (n > 0) {
-        solver_work_destroy(chain[--n]);
+        solver_reduced_destroy(chain[--n]);
     }
+    free(chain);
     free(list);
     return s;
 }

@@ -1,11 +1,11 @@
-/* A plan from the dual: decides the nodes whose penalised costs leave least doubt, reduces, ascends
- * again, until nothing is left to choose. */
+/* Dive: fixes the variables whose best penalised cost leads the second best by most, reduces,
+ * ascends again, until every variable is decided. */
 #ifndef DTP_PLANNER_SOLVER_DIVE_H
 #define DTP_PLANNER_SOLVER_DIVE_H
 
-#include "planner/solver/solver.h"
+#include "planner/solver/state.h"
 
 /* Offers what it finds to v. w, presolved and with multipliers, stays as it is. */
-dtp_status solver_dive(solver_solver *v, const solver_work *w, dtp_err *err) DTP_MUST_CHECK;
+dtp_status solver_dive(solver_state *v, const solver_reduced *w, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

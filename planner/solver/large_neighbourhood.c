@@ -5,27 +5,17 @@
 #include <string.h>
 
 #include "planner/solver/branch.h"
+#include "planner/solver/reduced/copy.h"
 
-enum {
-    SIDE = 2,        /* neighbourhoods of a round, each on its own thread */
-    FIRST_SIZE = 60, /* nodes of a neighbourhood */
-    LEAST_SIZE = 10,
-    MAX_SOURCES = 3, /* nodes that a neighbourhood grows around */
-    BRANCHES = 8,    /* nodes of branch and bound for a neighbourhood */
-    EASY = 2,        /* so many at most, and the next neighbourhoods are larger */
-    PATIENCE = 150   /* rounds without a gain */
-};
-
-/* Of the gap: what counts as a gain. */
-static const double GAIN = 0.002;
+enum { SIDES = 2 }; /* neighbourhoods of a round, each on its own thread */
 
 typedef struct neighbourhood {
-    solver_solver v; /* with scratch of its own */
+    solver_state v; /* with scratch of its own */
     dtp_solve_result out;
-    const solver_work *w;
-    const int32_t *kept; /* by node: its strategy in the best plan, -1 = gone from w */
-    int32_t *nodes;      /* of the neighbourhood, sources first */
-    uint64_t *stamp;     /* by node: `now` when it is in the neighbourhood */
+    const solver_reduced *w;
+    const int32_t *kept; /* by variable: its strategy in the incumbent, -1 = gone from w */
+    int32_t *variables;  /* of the neighbourhood, sources first */
+    uint64_t *stamp;     /* by variable: `now` when it is in the neighbourhood */
     uint64_t now, random;
     int32_t size;
     bool easy; /* the last one */
@@ -34,39 +24,37 @@ typedef struct neighbourhood {
 } neighbourhood;
 
 typedef struct neighbourhoods {
-    neighbourhood side[SIDE];
+    neighbourhood side[SIDES];
     int32_t *kept;
-    int32_t *alive; /* the nodes with a assignment */
+    int32_t *alive; /* the undecided variables */
     int32_t n_alive;
 } neighbourhoods;
 
-/* ---- choosing a neighbourhood
- * -------------------------------------------------------------------------
- */
+/* ---- choosing a neighbourhood ---------------------------------------------------------------- */
 
-static void enter(neighbourhood *r, int32_t node, int32_t *n)
+static void enter(neighbourhood *r, int32_t variable, int32_t *n)
 {
-    if (r->stamp[node] != r->now) {
-        r->stamp[node] = r->now;
-        r->nodes[(*n)++] = node;
+    if (r->stamp[variable] != r->now) {
+        r->stamp[variable] = r->now;
+        r->variables[(*n)++] = variable;
     }
 }
 
 /* Breadth first from all sources at once, and from another one where these are surrounded; of a
- * node with many neighbours those come first that follow a random one. */
+ * variable with many neighbours those come first that follow a random one. */
 static void grow(neighbourhood *r, const neighbourhoods *all, int32_t n, int32_t size)
 {
     for (int32_t at = 0; n < size; at++) {
         while (at == n) {
             enter(r, all->alive[solver_random(&r->random, all->n_alive)], &n);
         }
-        const int32_t node = r->nodes[at];
-        const solver_node *x = &r->w->nodes[node];
+        const int32_t variable = r->variables[at];
+        const solver_variable *x = &r->w->variables[variable];
         const int32_t from = x->n_adj > 0 ? solver_random(&r->random, x->n_adj) : 0;
         for (int32_t i = 0; i < x->n_adj && n < size; i++) {
             const solver_edge *e = &r->w->edges[x->adj[(from + i) % x->n_adj]];
-            if (e->alive && (e->u == node || e->v == node)) {
-                enter(r, e->u == node ? e->v : e->u, &n);
+            if (e->alive && (e->u == variable || e->v == variable)) {
+                enter(r, e->u == variable ? e->v : e->u, &n);
             }
         }
     }
@@ -74,7 +62,7 @@ static void grow(neighbourhood *r, const neighbourhoods *all, int32_t n, int32_t
 
 static void choose_neighbourhood(neighbourhood *r, const neighbourhoods *all)
 {
-    const int32_t sources = 1 + solver_random(&r->random, MAX_SOURCES);
+    const int32_t sources = 1 + solver_random(&r->random, r->w->parameters->lns_sources);
     const int32_t drawn = r->size / 2 + solver_random(&r->random, r->size);
     const int32_t size = drawn < all->n_alive ? drawn : all->n_alive;
     int32_t n = 0;
@@ -85,37 +73,26 @@ static void choose_neighbourhood(neighbourhood *r, const neighbourhoods *all)
     grow(r, all, n, size);
 }
 
-/* ---- solving it --------------------------------------------------------------------------------
- */
+/* ---- solving it ------------------------------------------------------------------------------ */
 
-/* Everything outside as in the best plan. */
-static dtp_status fix_outside(const neighbourhood *r, solver_work *w, dtp_err *err)
-{
-    int64_t killed = 0;
-    for (int32_t i = 0; i < w->n_nodes && !w->infeasible; i++) {
-        const solver_node *x = &w->nodes[i];
-        if (!x->alive || r->stamp[i] == r->now || r->kept[i] < 0) {
-            continue;
-        }
-        for (int32_t s = 0; s < x->k && !w->infeasible; s++) {
-            if (s != r->kept[i] && !solver_dead(x, s)) {
-                DTP_TRY(solver_kill(w, i, s, &killed, err));
-            }
-        }
-    }
-    return DTP_OK;
-}
-
+/* Branch and bound with everything outside as in the incumbent. */
 static dtp_status solve_neighbourhood(neighbourhood *r, dtp_err *err)
 {
-    solver_work *part = NULL;
+    solver_reduced *part = NULL;
     int64_t bound = 0;
     DTP_TRY(solver_copy(r->w, &part, err));
     r->out.nodes = 0;
-    dtp_status s = fix_outside(r, part, err);
+    dtp_status s = DTP_OK;
+    for (int32_t i = 0; i < part->n_variables && s == DTP_OK && !part->infeasible; i++) {
+        if (part->variables[i].alive && r->stamp[i] != r->now && r->kept[i] >= 0) {
+            s = solver_fix(part, i, r->kept[i], err);
+        }
+    }
+    s = s == DTP_OK && !part->infeasible ? solver_compact(part, err) : s;
     s = s == DTP_OK && !part->infeasible ? solver_branch(&r->v, part, &bound, err) : s;
-    r->easy = (part->infeasible || bound >= r->v.cutoff) && r->out.nodes <= EASY;
-    solver_work_destroy(part);
+    r->easy = (part->infeasible || bound >= r->v.cutoff) &&
+              r->out.nodes <= r->w->parameters->lns_easy_nodes;
+    solver_reduced_destroy(part);
     return s;
 }
 
@@ -126,79 +103,73 @@ static void *run_side(void *user)
     return NULL;
 }
 
-/* ---- rounds ------------------------------------------------------------------------------------
- */
+/* ---- rounds ---------------------------------------------------------------------------------- */
 
-static void begin_round(const solver_solver *v, solver_work *w, neighbourhoods *all)
+static dtp_status end_side(solver_state *v, neighbourhood *r, dtp_err *err)
 {
-    memcpy(all->kept, v->best, (size_t)w->n_nodes * sizeof *all->kept);
-    solver_project(w, all->kept);
-    all->n_alive = 0;
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        if (w->nodes[i].alive && w->nodes[i].n_live > 1) {
-            all->alive[all->n_alive++] = i;
-        }
-    }
-    for (int32_t i = 0; i < SIDE; i++) {
-        neighbourhood *r = &all->side[i];
-        r->v.cutoff = v->cutoff;
-        r->w = w;
-        r->kept = all->kept;
-    }
-}
-
-static dtp_status end_side(solver_solver *v, neighbourhood *r, dtp_err *err)
-{
-    r->size = r->easy ? r->size + r->size / 16 + 1 : r->size - r->size / 8;
-    r->size = r->size < LEAST_SIZE ? LEAST_SIZE : r->size;
+    const dtp_solver_parameters *c = v->options->parameters;
+    r->size = r->easy ? r->size + r->size / c->lns_growth + 1 : r->size - r->size / c->lns_shrink;
+    r->size = r->size < c->lns_least_size ? c->lns_least_size : r->size;
     if (r->status != DTP_OK && err != NULL) {
         *err = r->err;
     }
     if (r->status == DTP_OK && r->v.cutoff < v->cutoff) {
-        memcpy(v->best, r->v.best, (size_t)v->p->n_nodes * sizeof *v->best);
+        memcpy(v->best, r->v.best, (size_t)v->p->n_variables * sizeof *v->best);
         v->out->value = r->out.value;
         v->cutoff = r->v.cutoff;
     }
     return r->status;
 }
 
-static dtp_status run_round(solver_solver *v, solver_work *w, neighbourhoods *all, dtp_err *err)
+static dtp_status run_round(solver_state *v, solver_reduced *w, neighbourhoods *all, dtp_err *err)
 {
     pthread_t thread;
-    neighbourhood *last = &all->side[SIDE - 1];
-    begin_round(v, w, all);
+    neighbourhood *last = &all->side[SIDES - 1];
+    memcpy(all->kept, v->best, (size_t)w->n_variables * sizeof *all->kept);
+    solver_project(w, all->kept);
+    all->n_alive = 0;
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        if (w->variables[i].alive && w->variables[i].n_live > 1) {
+            all->alive[all->n_alive++] = i;
+        }
+    }
     if (all->n_alive == 0) {
         return DTP_OK;
     }
-    for (int32_t i = 0; i < SIDE; i++) {
-        choose_neighbourhood(&all->side[i], all);
+    for (int32_t i = 0; i < SIDES; i++) {
+        neighbourhood *r = &all->side[i];
+        r->v.cutoff = v->cutoff;
+        r->w = w;
+        r->kept = all->kept;
+        choose_neighbourhood(r, all);
     }
     const bool apart =
         v->options->threads > 1 && pthread_create(&thread, NULL, run_side, last) == 0;
-    for (int32_t i = 0; i < SIDE - (apart ? 1 : 0); i++) {
+    for (int32_t i = 0; i < SIDES - (apart ? 1 : 0); i++) {
         (void)run_side(&all->side[i]);
     }
     if (apart) {
         (void)pthread_join(thread, NULL);
     }
-    for (int32_t i = 0; i < SIDE; i++) {
+    for (int32_t i = 0; i < SIDES; i++) {
         DTP_TRY(end_side(v, &all->side[i], err));
     }
     return DTP_OK;
 }
 
-static dtp_status loop(solver_solver *v, solver_work *w, neighbourhoods *all, int64_t rounds,
+static dtp_status loop(solver_state *v, solver_reduced *w, neighbourhoods *all, int64_t rounds,
                        int64_t bound, dtp_err *err)
 {
     int32_t waited = 0;
     double gained = 0.0;
-    for (int64_t i = 0; i < rounds && waited < PATIENCE && !w->infeasible && !solver_time_is_up(v);
+    for (int64_t i = 0; i < rounds && waited < w->parameters->lns_patience && !w->infeasible &&
+                        !solver_time_is_up(v);
          i++) {
         const int64_t before = v->cutoff;
         DTP_TRY(run_round(v, w, all, err));
         gained += (double)(before - v->cutoff);
         waited++;
-        if (gained > GAIN * (double)(v->cutoff - bound)) {
+        if (gained > w->parameters->lns_gain * (double)(v->cutoff - bound)) {
             gained = 0.0;
             waited = 0;
         }
@@ -211,50 +182,51 @@ static dtp_status loop(solver_solver *v, solver_work *w, neighbourhoods *all, in
 
 static void destroy(neighbourhoods *all)
 {
-    for (int32_t i = 0; i < SIDE; i++) {
+    for (int32_t i = 0; i < SIDES; i++) {
         neighbourhood *r = &all->side[i];
         free(r->v.assignment);
         free(r->v.full);
         free(r->v.best);
-        free(r->nodes);
+        free(r->variables);
         free(r->stamp);
     }
     free(all->kept);
     free(all->alive);
 }
 
-static dtp_status create(const solver_solver *v, neighbourhoods *all, dtp_err *err)
+static dtp_status create(const solver_state *v, neighbourhoods *all, dtp_err *err)
 {
-    const size_t n = (size_t)v->p->n_nodes + 1;
+    const size_t n = (size_t)v->p->n_variables + 1;
     all->kept = calloc(n, sizeof *all->kept);
     all->alive = calloc(n, sizeof *all->alive);
     bool ok = all->kept != NULL && all->alive != NULL;
-    for (int32_t i = 0; i < SIDE; i++) {
+    for (int32_t i = 0; i < SIDES; i++) {
         neighbourhood *r = &all->side[i];
-        r->v = (solver_solver){.p = v->p,
-                               .evaluator = v->evaluator,
-                               .options = v->options,
-                               .out = &r->out,
-                               .end_s = v->end_s,
-                               .seed = v->seed,
-                               .found = true,
-                               .searched = true,
-                               .max_nodes = BRANCHES};
+        r->v = (solver_state){.p = v->p,
+                              .evaluator = v->evaluator,
+                              .options = v->options,
+                              .out = &r->out,
+                              .end_s = v->end_s,
+                              .seed = v->seed,
+                              .found = true,
+                              .searched = true,
+                              .max_nodes = v->options->parameters->lns_nodes};
         r->v.assignment = calloc(n, sizeof *r->v.assignment);
         r->v.full = calloc(n, sizeof *r->v.full);
         r->v.best = calloc(n, sizeof *r->v.best);
-        r->nodes = calloc(n, sizeof *r->nodes);
+        r->variables = calloc(n, sizeof *r->variables);
         r->stamp = calloc(n, sizeof *r->stamp);
-        r->random = v->seed * SIDE + (uint64_t)i;
-        r->size = FIRST_SIZE;
+        r->random = v->seed * SIDES + (uint64_t)i;
+        r->size = v->options->parameters->lns_first_size;
         ok = ok && r->v.assignment != NULL && r->v.full != NULL && r->v.best != NULL &&
-             r->nodes != NULL && r->stamp != NULL;
+             r->variables != NULL && r->stamp != NULL;
     }
     return ok ? DTP_OK
-              : DTP_FAIL(err, DTP_NOMEM, "out of memory for a search over %d nodes", v->p->n_nodes);
+              : DTP_FAIL(err, DTP_NOMEM, "out of memory for a search over %d nodes",
+                         v->p->n_variables);
 }
 
-dtp_status solver_large_neighbourhood(solver_solver *v, solver_work *w, int64_t rounds,
+dtp_status solver_large_neighbourhood(solver_state *v, solver_reduced *w, int64_t rounds,
                                       int64_t bound, dtp_err *err)
 {
     neighbourhoods all = {0};

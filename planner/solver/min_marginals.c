@@ -1,32 +1,22 @@
 /* Two runs: one without the usage limit, whose problem is much smaller, because usage no longer
- * ties nodes together. Its bounds hold with the limit as well, and where its solution is within it,
- * that is the answer. The others are looked at again with the limit. */
+ * ties variables together. Its bounds hold with the limit as well, and where its solution is within
+ * it, that is the answer. The others are looked at again with the limit. */
 #include "planner/solver/min_marginals.h"
 
 #include <stdlib.h>
 
 #include "planner/solver/min_marginals_internal.h"
 
-/* Looks at entries: in any case, and at each of them, below which a large problem stays open. */
-static const int64_t LEAST_EFFORT = 9000000;
-enum { LOOKS = 20, LARGE_ENTRIES = 100000 };
-
-dtp_min_marginal_options dtp_min_marginal_options_init(const dtp_problem *p, int32_t node,
+dtp_min_marginal_options dtp_min_marginal_options_init(const dtp_problem *p, int32_t variable,
                                                        const int32_t *start)
 {
-    const int64_t looks = LOOKS * p->edge_first[p->n_edges];
+    const dtp_solver_parameters *c = dtp_solver_parameters_default();
+    const int64_t work_units = c->marginals_work_per_entry * dtp_problem_n_entries(p);
     return (dtp_min_marginal_options){
-        .node = node, .start = start, .effort = looks > LEAST_EFFORT ? looks : LEAST_EFFORT};
-}
-
-/* The problem without usage; borrows all of p. */
-static dtp_problem without_usage(const dtp_problem *p)
-{
-    dtp_problem free_one = *p;
-    free_one.usage_limit = INT64_MAX / 4;
-    free_one.end = free_one.begin;
-    free_one.n_extra = 0;
-    return free_one;
+        .parameters = c,
+        .variable = variable,
+        .start = start,
+        .work_units = work_units > c->marginals_work ? work_units : c->marginals_work};
 }
 
 /* What the run without the limit says about strategy s with it. Where there is more to say (its
@@ -35,12 +25,12 @@ static dtp_status take_over(const solver_min_marginals *free_one, solver_min_mar
                             int32_t s, dtp_err *err)
 {
     const dtp_min_marginal *x = &free_one->out[s];
-    const size_t n = (size_t)m->p->n_nodes;
+    const size_t n = (size_t)m->p->n_variables;
     m->out[s].bound = x->bound > m->out[s].bound ? x->bound : m->out[s].bound;
     if (x->cost < DTP_FORBIDDEN) {
-        DTP_TRY(solver_primal_marginals_offer(&m->around,
-                                              free_one->around.variables + (size_t)s * n, err));
-        m->out[s].cost = m->around.cost[s] < m->out[s].cost ? m->around.cost[s] : m->out[s].cost;
+        DTP_TRY(solver_primal_marginals_offer(&m->primal,
+                                              free_one->primal.assignments + (size_t)s * n, err));
+        m->out[s].cost = m->primal.cost[s] < m->out[s].cost ? m->primal.cost[s] : m->out[s].cost;
     }
     m->open[s] = m->out[s].bound < m->out[s].cost && x->cost < m->out[s].cost;
     return DTP_OK;
@@ -48,7 +38,10 @@ static dtp_status take_over(const solver_min_marginals *free_one, solver_min_mar
 
 static dtp_status run_free(const dtp_min_marginal_options *o, solver_min_marginals *m, dtp_err *err)
 {
-    const dtp_problem p = without_usage(m->p);
+    dtp_problem p = *m->p; /* borrows all of it */
+    p.usage_limit = INT64_MAX / 4;
+    p.end = p.begin;
+    p.n_extra = 0;
     solver_min_marginals free_one;
     dtp_min_marginal *out = calloc((size_t)m->k + 1, sizeof *out);
     if (out == NULL) {
@@ -57,7 +50,7 @@ static dtp_status run_free(const dtp_min_marginal_options *o, solver_min_margina
     for (int32_t s = 0; s < m->k; s++) {
         out[s].cost = m->out[s].cost;
     }
-    dtp_status status = solver_min_marginals_create(&p, o, m->effort, out, &free_one, err);
+    dtp_status status = solver_min_marginals_create(&p, o, m->work_units, out, &free_one, err);
     if (status == DTP_OK) {
         status = solver_min_marginals_run(&free_one, err);
         for (int32_t s = 0; s < m->k && status == DTP_OK; s++) {
@@ -69,29 +62,21 @@ static dtp_status run_free(const dtp_min_marginal_options *o, solver_min_margina
     return status;
 }
 
-/* The start nearly fills the limit, so that what is best without it hardly ever is within it. */
-static dtp_status find_fullness(const dtp_min_marginal_options *o, const solver_min_marginals *m,
-                                bool *full, dtp_err *err)
-{
-    dtp_problem_value value;
-    DTP_TRY(dtp_evaluator_run(m->around.evaluator, o->start, &value, err));
-    *full = value.peak > m->p->usage_limit / 10 * 9;
-    return DTP_OK;
-}
-
 static dtp_status run(const dtp_min_marginal_options *o, solver_min_marginals *m, dtp_err *err)
 {
-    bool open = false, full = false;
-    DTP_TRY(find_fullness(o, m, &full, err));
-    if (!full) {
+    bool open = false;
+    dtp_problem_value value;
+    DTP_TRY(dtp_evaluator_run(m->primal.evaluator, o->start, &value, err));
+    /* Where the start nearly fills the limit, what is best without it hardly ever is within it. */
+    if (value.peak <= m->p->usage_limit / 10 * m->parameters->marginals_full_tenths) {
         DTP_TRY(run_free(o, m, err));
-    } else if (m->p->edge_first[m->p->n_edges] >= LARGE_ENTRIES) {
-        *m->effort /= 2; /* more hardly narrows the intervals */
+    } else if (dtp_problem_n_entries(m->p) >= m->parameters->marginals_large_entries) {
+        *m->work_units /= 2; /* more hardly narrows the intervals */
     }
     for (int32_t s = 0; s < m->k; s++) {
         open = open || m->open[s];
     }
-    if (open && *m->effort > 0) {
+    if (open && *m->work_units > 0) {
         DTP_TRY(solver_min_marginals_run(m, err));
     }
     for (int32_t s = 0; s < m->k && o->exact; s++) {
@@ -105,12 +90,12 @@ static dtp_status run(const dtp_min_marginal_options *o, solver_min_marginals *m
 dtp_status dtp_min_marginals(const dtp_problem *p, const dtp_min_marginal_options *options,
                              dtp_min_marginal *out, dtp_err *err)
 {
-    int64_t effort = options->effort;
+    int64_t work_units = options->work_units;
     solver_min_marginals m;
-    for (int32_t s = 0; s < dtp_problem_n_strategies(p, options->node); s++) {
+    for (int32_t s = 0; s < dtp_problem_n_strategies(p, options->variable); s++) {
         out[s].bound = 0;
     }
-    DTP_TRY(solver_min_marginals_create(p, options, &effort, out, &m, err));
+    DTP_TRY(solver_min_marginals_create(p, options, &work_units, out, &m, err));
     const dtp_status status = run(options, &m, err);
     solver_min_marginals_destroy(&m);
     return status;

@@ -1,10 +1,11 @@
-/* What every strategy of one node costs when everything else is chosen for the best: the least cost
- * of all solutions with it, or a lower bound of that. One presolve and one ascent of the dual serve
- * all strategies together (marginals.c). */
+/* What every strategy of one variable costs when everything else is chosen for the best: the least
+ * cost of all solutions with it, or a lower bound of that. One presolve and one ascent of the dual
+ * serve all strategies together (min_marginals_run.c). */
 #ifndef DTP_PLANNER_SOLVER_MIN_MARGINALS_H
 #define DTP_PLANNER_SOLVER_MIN_MARGINALS_H
 
 #include "planner/problem/problem.h"
+#include "planner/solver/parameters/parameters.h"
 
 typedef struct dtp_min_marginal {
     int64_t cost;  /* of the best solution known with the strategy; DTP_FORBIDDEN: none */
@@ -13,17 +14,18 @@ typedef struct dtp_min_marginal {
 } dtp_min_marginal;
 
 typedef struct dtp_min_marginal_options {
-    int32_t node;
-    const int32_t *start; /* a assignment by node that is feasible */
-    int64_t effort;       /* looks at entries of edges; a good second has about 2e8 */
+    const dtp_solver_parameters *parameters; /* borrowed */
+    int32_t variable;
+    const int32_t *start; /* an assignment by variable that is feasible */
+    int64_t work_units;   /* reads of matrix entries; a good second has about 2e8 */
     bool exact;           /* afterwards every strategy that is still open is solved on its own */
 } dtp_min_marginal_options;
 
-/* An effort of about 50 ms, more for millions of entries, not exact. */
-dtp_min_marginal_options dtp_min_marginal_options_init(const dtp_problem *p, int32_t node,
+/* Work units of about 50 ms, more for millions of entries, not exact. */
+dtp_min_marginal_options dtp_min_marginal_options_init(const dtp_problem *p, int32_t variable,
                                                        const int32_t *start);
 
-/* out: by strategy of the node. In: costs of solutions that the caller knows, within the limit,
+/* out: by strategy of the variable. In: costs of solutions that the caller knows, within the limit,
  * else DTP_FORBIDDEN. Deterministic. DTP_INVALID when the start is not feasible. */
 dtp_status dtp_min_marginals(const dtp_problem *p, const dtp_min_marginal_options *options,
                              dtp_min_marginal *out, dtp_err *err) DTP_MUST_CHECK;

@@ -1,14 +1,15 @@
-/* All strategies of a node by one run of the machinery of planner/solver/solve.h.
+/* All strategies of a variable by one run of the machinery of planner/solver/solve.h.
  *
  * top(s) is the cost of the best solution known with strategy s (or a guess): only cheaper ones
  * matter. With max top - top(s) added to the cost of s, one cutoff, max top, says so for all
  * strategies at once, and every reduction and every bound below it holds as it stands, as long as
- * the node itself stays (solver_node.kept). A strategy that is removed costs top(s) at least.
+ * the variable itself stays (solver_variable.kept). A strategy that is removed costs top(s) at
+ * least.
  *
  * Those with the most room, for want of a good solution or bound, keep what all share large: they
  * are set aside after the first ascent.
  *
- * Together: some rounds of ascent, whose messages lead to the node, so that the bound of every
+ * Together: some rounds of ascent, whose messages lead to the variable, so that the bound of every
  * strategy rises; what they exclude goes. Then one by one, the cheapest first: beside a strategy
  * whose bound is near its top little is left of the problem, which is soon solved. */
 #include "planner/solver/min_marginals_internal.h"
@@ -20,43 +21,21 @@
 #include "planner/solver/reduced/bound.h"
 #include "planner/solver/primal/variable_elimination.h"
 #include "planner/solver/dual/dual.h"
-
-enum {
-    ASCENTS = 6,          /* of all together, while they leave much less */
-    WORTH_ENTRIES = 8000, /* with multipliers of rows to find, in any case up to so many */
-    ROUNDS = 15,          /* of each, as far as half of the effort lasts */
-    LEAST_ROUNDS = 6,
-    DOMINANCE_ENTRIES = 200000, /* from so many, too slow */
-    MUCH_ROOM = 4,              /* times the usual room between bound and solution */
-    DEPTHS = 5,
-    TABLE_EFFORTS = 4, /* an elimination of all may take so much more than what is left */
-    FORESTS = 3        /* for every strategy after each ascent */
-};
+#include "planner/solver/reduced/load.h"
+#include "planner/solver/reduced/copy.h"
+#include "planner/solver/reduced/memory_rows.h"
 
 static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
 
-int64_t solver_min_marginals__work_units(solver_work *w)
-{
-    return solver_size(w).entries + (int64_t)SOLVER_MARGINALS_ROW_UNITS * w->n_rows + 1;
-}
-
-dtp_status solver_min_marginals__apply(const solver_dual *d, solver_work *w, dtp_err *err)
-{
-    int64_t bound;
-    DTP_TRY(solver_dual_apply(d, w, true, &bound, err));
-    return w->infeasible ? DTP_OK : solver_presolve(w, err);
-}
-
-/* ---- solutions ----------------------------------------------------------------------------------
- */
+/* ---- solutions ------------------------------------------------------------------------------- */
 
 static void take_costs(solver_min_marginals *m)
 {
     for (int32_t s = 0; s < m->k; s++) {
-        m->out[s].cost = m->around.cost[s] < m->out[s].cost ? m->around.cost[s] : m->out[s].cost;
+        m->out[s].cost = m->primal.cost[s] < m->out[s].cost ? m->primal.cost[s] : m->out[s].cost;
     }
 }
 
@@ -72,26 +51,12 @@ static void set_tops(solver_min_marginals *m)
     }
 }
 
-/* ---- the work -----------------------------------------------------------------------------------
- */
-
-void solver_min_marginals__find_origins(solver_min_marginals *m, const solver_work *w)
-{
-    for (int32_t s = 0; s < m->k; s++) {
-        m->origin[s] = s;
-    }
-    for (int64_t i = 0; i < w->n_undo; i++) {
-        const solver_undo *u = &w->undo[i];
-        for (int32_t s = 0; u->node == m->node && s < u->kept; s++) {
-            m->origin[s] = m->origin[u->table[s]];
-        }
-    }
-}
+/* ---- the reduced problem --------------------------------------------------------------------- */
 
 /* Strategies that nothing goes with, or that do not fit beside what all others use at least. */
 static dtp_status find_impossible(solver_min_marginals *m, dtp_err *err)
 {
-    const solver_node *x = &m->w->nodes[m->node];
+    const solver_variable *x = &m->w->variables[m->variable];
     int64_t killed = 0;
     DTP_TRY(solver_propagate(m->w, err));
     DTP_TRY(solver_memory_refresh(m->w, err));
@@ -101,7 +66,7 @@ static dtp_status find_impossible(solver_min_marginals *m, dtp_err *err)
             m->out[s].bound = DTP_FORBIDDEN;
             m->open[s] = false;
         } else if (!m->open[s]) {
-            DTP_TRY(solver_kill(m->w, m->node, s, &killed, err));
+            DTP_TRY(solver_kill(m->w, m->variable, s, &killed, err));
         }
     }
     return DTP_OK;
@@ -111,23 +76,24 @@ static dtp_status begin(solver_min_marginals *m, dtp_err *err)
 {
     dtp_presolve_options options = dtp_presolve_options_init();
     options.dominance = false; /* slow and of little use before the ascent */
-    DTP_TRY(solver_work_create(m->p, &options, &m->w, err));
-    *m->effort -= SOLVER_MARGINALS_PASS_UNITS * solver_min_marginals__work_units(m->w);
-    m->w->nodes[m->node].kept = true;
+    DTP_TRY(solver_reduced_create(m->p, &options, m->parameters, &m->w, err));
+    *m->work_units -= m->parameters->marginals_pass_work * solver_min_marginals__work_units(m->w);
+    m->w->variables[m->variable].kept = true;
     DTP_TRY(find_impossible(m, err));
     for (int32_t s = 0; s < m->k && !m->w->infeasible; s++) {
         if (m->open[s]) {
-            DTP_TRY(solver_add_cost(m->w, m->node, s, m->most - m->top[s], err));
+            DTP_TRY(solver_add_cost(m->w, m->variable, s, m->most - m->top[s], err));
         }
     }
     m->w->cutoff = m->most;
     return solver_presolve(m->w, err);
 }
 
-/* The work says of every open strategy that it is out, or what it costs at least; *n are left. */
+/* The reduced problem says of every open strategy that it is out, or what it costs at least; *n are
+ * left. */
 static dtp_status read_bounds(solver_min_marginals *m, int32_t *n, dtp_err *err)
 {
-    const solver_node *x = &m->w->nodes[m->node];
+    const solver_variable *x = &m->w->variables[m->variable];
     bool *live = calloc((size_t)m->k + 1, sizeof *live);
     *n = 0;
     if (live == NULL) {
@@ -136,7 +102,7 @@ static dtp_status read_bounds(solver_min_marginals *m, int32_t *n, dtp_err *err)
     dtp_status status = DTP_OK;
     if (!m->w->infeasible) {
         solver_min_marginals__find_origins(m, m->w);
-        status = solver_bound_strategies(m->w, m->node, m->bound, err);
+        status = solver_bound_strategies(m->w, m->variable, m->bound, err);
     }
     for (int32_t i = 0; status == DTP_OK && !m->w->infeasible && i < x->k; i++) {
         const int32_t s = m->origin[i];
@@ -156,13 +122,12 @@ static dtp_status read_bounds(solver_min_marginals *m, int32_t *n, dtp_err *err)
     return status;
 }
 
-/* ---- better solutions ---------------------------------------------------------------------------
- */
+/* ---- better solutions ------------------------------------------------------------------------ */
 
-/* Tops come down to the costs of what was found; the work is to be presolved again. */
+/* Tops come down to the costs of what was found; the reduced problem is to be presolved again. */
 static dtp_status lower_tops(solver_min_marginals *m, bool *lower, dtp_err *err)
 {
-    const solver_node *x = &m->w->nodes[m->node];
+    const solver_variable *x = &m->w->variables[m->variable];
     *lower = false;
     take_costs(m);
     for (int32_t i = 0; i < x->k && !m->w->infeasible; i++) {
@@ -171,22 +136,22 @@ static dtp_status lower_tops(solver_min_marginals *m, bool *lower, dtp_err *err)
         if (!solver_dead(x, i) && down > 0) {
             m->top[s] -= down;
             *lower = true;
-            DTP_TRY(solver_add_cost(m->w, m->node, i, down, err));
+            DTP_TRY(solver_add_cost(m->w, m->variable, i, down, err));
         }
     }
     return DTP_OK;
 }
 
-/* Solutions that the messages to the node suggest. */
+/* Solutions that the messages to the variable suggest. */
 static dtp_status choose_all(solver_min_marginals *m, solver_dual *d, dtp_err *err)
 {
-    const solver_node *x = &m->w->nodes[m->node];
+    const solver_variable *x = &m->w->variables[m->variable];
     bool lower;
     for (int32_t i = 0; i < x->k; i++) {
         if (!solver_dead(x, i)) {
             solver_dual_choose(d, i, m->assignment);
             solver_restore(m->w, m->assignment);
-            DTP_TRY(solver_primal_marginals_offer(&m->around, m->assignment, err));
+            DTP_TRY(solver_primal_marginals_offer(&m->primal, m->assignment, err));
         }
     }
     return lower_tops(m, &lower, err);
@@ -195,15 +160,20 @@ static dtp_status choose_all(solver_min_marginals *m, solver_dual *d, dtp_err *e
 static dtp_status ascend_all(solver_min_marginals *m, dtp_err *err)
 {
     solver_dual *d = NULL;
-    const int64_t lasts =
-        *m->effort / 2 / solver_min_marginals__work_units(m->w) - SOLVER_MARGINALS_PASS_UNITS;
-    const int64_t rounds = lasts > ROUNDS ? ROUNDS : lasts < LEAST_ROUNDS ? LEAST_ROUNDS : lasts;
-    *m->effort -= (rounds + SOLVER_MARGINALS_PASS_UNITS) * solver_min_marginals__work_units(m->w);
-    DTP_TRY(solver_dual_create_rooted(m->w, m->node, &d, err));
+    const int64_t lasts = *m->work_units / 2 / solver_min_marginals__work_units(m->w) -
+                          m->parameters->marginals_pass_work;
+    const int64_t rounds = lasts > m->parameters->marginals_rounds ? m->parameters->marginals_rounds
+                           : lasts < m->parameters->marginals_least_rounds
+                               ? m->parameters->marginals_least_rounds
+                               : lasts;
+    *m->work_units -=
+        (rounds + m->parameters->marginals_pass_work) * solver_min_marginals__work_units(m->w);
+    DTP_TRY(solver_dual_create_rooted(m->w, m->variable, &d, err));
     solver_dual_run(d, rounds, 0.0);
     solver_dual_gather(d);
     dtp_status status = choose_all(m, d, err);
-    m->w->options.dominance = solver_size(m->w).entries < DOMINANCE_ENTRIES;
+    m->w->options.dominance =
+        solver_size(m->w).entries < m->parameters->marginals_dominance_entries;
     status = status == DTP_OK ? solver_min_marginals__apply(d, m->w, err) : status;
     solver_dual_destroy(d);
     return status;
@@ -211,9 +181,10 @@ static dtp_status ascend_all(solver_min_marginals *m, dtp_err *err)
 
 static dtp_status improve_all(solver_min_marginals *m, dtp_err *err)
 {
-    *m->effort -=
-        FORESTS * m->w->nodes[m->node].n_live * solver_min_marginals__work_units(m->w) / 4;
-    DTP_TRY(solver_primal_marginals_improve(&m->around, m->w, m->origin, FORESTS, err));
+    *m->work_units -= m->parameters->marginals_forests * m->w->variables[m->variable].n_live *
+                      solver_min_marginals__work_units(m->w) / 4;
+    DTP_TRY(solver_primal_marginals_improve(&m->primal, m->w, m->origin,
+                                            m->parameters->marginals_forests, err));
     bool lower;
     DTP_TRY(lower_tops(m, &lower, err));
     return m->w->infeasible || !lower ? DTP_OK : solver_presolve(m->w, err);
@@ -222,26 +193,27 @@ static dtp_status improve_all(solver_min_marginals *m, dtp_err *err)
 /* All at once by elimination, if there is no usage and it is quick. */
 static dtp_status eliminate_all(solver_min_marginals *m, int32_t *left, dtp_err *err)
 {
-    solver_work *w = m->w;
+    solver_reduced *w = m->w;
     solver_elimination *b = NULL;
     int64_t used = 0;
-    if (*left == 0 || w->infeasible || w->n_rows > 0 || *m->effort <= 0) {
+    if (*left == 0 || w->infeasible || w->n_rows > 0 || *m->work_units <= 0) {
         return DTP_OK;
     }
-    const int64_t worth = (int64_t)*left * SOLVER_MARGINALS_TABLE_UNITS / 2,
-                  affordable = TABLE_EFFORTS * *m->effort;
-    DTP_TRY(solver_elimination_create(w, m->node, worth < affordable ? worth : affordable, &b,
+    const int64_t worth = (int64_t)*left * m->parameters->marginals_table_work / 2,
+                  affordable = m->parameters->marginals_table_shares * *m->work_units;
+    DTP_TRY(solver_elimination_create(w, m->variable, worth < affordable ? worth : affordable, &b,
                                       &used, err));
-    *m->effort -=
-        b != NULL ? SOLVER_MARGINALS_TABLE_COST * used + solver_min_marginals__work_units(w) : 0;
+    *m->work_units -=
+        b != NULL ? m->parameters->marginals_table_cost * used + solver_min_marginals__work_units(w)
+                  : 0;
     dtp_status status = DTP_OK;
-    for (int32_t i = 0; b != NULL && status == DTP_OK && i < w->nodes[m->node].k; i++) {
+    for (int32_t i = 0; b != NULL && status == DTP_OK && i < w->variables[m->variable].k; i++) {
         const int32_t s = m->origin[i];
         if (solver_elimination_choose(b, i, m->assignment)) {
             solver_restore(w, m->assignment);
-            status = solver_primal_marginals_offer(&m->around, m->assignment, err);
+            status = solver_primal_marginals_offer(&m->primal, m->assignment, err);
         }
-        m->out[s].cost = m->around.cost[s] < m->out[s].cost ? m->around.cost[s] : m->out[s].cost;
+        m->out[s].cost = m->primal.cost[s] < m->out[s].cost ? m->primal.cost[s] : m->out[s].cost;
         m->out[s].bound =
             larger(m->out[s].bound, m->out[s].cost < m->top[s] ? m->out[s].cost : m->top[s]);
         m->open[s] = false;
@@ -251,10 +223,10 @@ static dtp_status eliminate_all(solver_min_marginals *m, int32_t *left, dtp_err 
     return status;
 }
 
-/* ---- the run ------------------------------------------------------------------------------------
- */
+/* ---- the run --------------------------------------------------------------------------------- */
 
-/* How far the bound of strategy i of the work is from its top; without a solution all the way. */
+/* How far the bound of strategy i of the reduced problem is from its top; without a solution all
+ * the way. */
 static int64_t room_of(const solver_min_marginals *m, int32_t i)
 {
     const int32_t s = m->origin[i];
@@ -264,7 +236,7 @@ static int64_t room_of(const solver_min_marginals *m, int32_t i)
 /* The room of the strategy in the middle. */
 static int64_t usual_room(const solver_min_marginals *m, dtp_keyed *list)
 {
-    const solver_node *x = &m->w->nodes[m->node];
+    const solver_variable *x = &m->w->variables[m->variable];
     int64_t n = 0;
     for (int32_t i = 0; i < x->k; i++) {
         if (!solver_dead(x, i)) {
@@ -278,7 +250,7 @@ static int64_t usual_room(const solver_min_marginals *m, dtp_keyed *list)
 /* Takes those out that have much more room than others. */
 static dtp_status set_aside(solver_min_marginals *m, int32_t *left, dtp_err *err)
 {
-    const solver_node *x = &m->w->nodes[m->node];
+    const solver_variable *x = &m->w->variables[m->variable];
     const int32_t k = x->k;
     int64_t killed = 0;
     dtp_keyed *list = calloc(2 * (size_t)k + 1, sizeof *list);
@@ -287,17 +259,18 @@ static dtp_status set_aside(solver_min_marginals *m, int32_t *left, dtp_err *err
     }
     const int64_t most = usual_room(m, list);
     free(list);
-    for (int32_t i = 0; i < k && most < DTP_FORBIDDEN / MUCH_ROOM; i++) {
+    for (int32_t i = 0; i < k && most < DTP_FORBIDDEN / m->parameters->marginals_room; i++) {
         const int32_t s = m->origin[i];
-        if (solver_dead(x, i) || room_of(m, i) <= MUCH_ROOM * most) {
+        if (solver_dead(x, i) || room_of(m, i) <= m->parameters->marginals_room * most) {
             continue;
         }
         if (m->aside == NULL) {
             DTP_TRY(solver_copy(m->w, &m->aside, err));
+            DTP_TRY(solver_own_all(m->aside, err));
         }
         m->waits[s] = true;
         (*left)--;
-        DTP_TRY(solver_kill(m->w, m->node, i, &killed, err));
+        DTP_TRY(solver_kill(m->w, m->variable, i, &killed, err));
     }
     return killed > 0 && !m->w->infeasible ? solver_presolve(m->w, err) : DTP_OK;
 }
@@ -306,15 +279,17 @@ static dtp_status all_together(solver_min_marginals *m, int32_t *left, dtp_err *
 {
     int64_t before = INT64_MAX;
     DTP_TRY(read_bounds(m, left, err));
-    for (int32_t i = 0; i<ASCENTS && * left> 0 && *m->effort > 0; i++) {
+    for (int32_t i = 0; i<m->parameters->marginals_ascents && * left> 0 && *m->work_units > 0;
+         i++) {
         const int64_t now = solver_size(m->w).entries;
-        if (now > before / 4 * 3 && (m->w->n_rows == 0 || now > WORTH_ENTRIES)) {
+        if (now > before / 4 * 3 &&
+            (m->w->n_rows == 0 || now > m->parameters->marginals_worth_entries)) {
             break;
         }
         before = now;
         DTP_TRY(ascend_all(m, err));
         DTP_TRY(read_bounds(m, left, err));
-        if (*left > 0 && m->w->n_rows > 0 && *m->effort > 0) {
+        if (*left > 0 && m->w->n_rows > 0 && *m->work_units > 0) {
             DTP_TRY(improve_all(m, err));
             DTP_TRY(read_bounds(m, left, err));
         }
@@ -350,12 +325,12 @@ static dtp_status go_deeper(solver_min_marginals *m, int32_t *left, dtp_err *err
 dtp_status solver_min_marginals_run(solver_min_marginals *m, dtp_err *err)
 {
     int32_t left = 0;
-    DTP_TRY(solver_primal_marginals_descend(&m->around, err));
+    DTP_TRY(solver_primal_marginals_descend(&m->primal, err));
     take_costs(m);
     set_tops(m);
     DTP_TRY(begin(m, err));
     DTP_TRY(all_together(m, &left, err));
-    while (m->depth<DEPTHS && * m->effort> 0 && any_open(m)) {
+    while (m->depth<m->parameters->marginals_depths && * m->work_units> 0 && any_open(m)) {
         if (left > 0 && !m->w->infeasible) {
             DTP_TRY(solver_min_marginals__one_by_one(m, m->w, false, err));
         }

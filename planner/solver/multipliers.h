@@ -12,9 +12,9 @@ typedef struct dtp_memory_multiplier {
     double multiplier;
 } dtp_memory_multiplier;
 
-/* Prices in order of time, in `arena`; *n = 0 where no assignment meets the limit. Any multipliers
- * give a valid bound; these are good ones for the problem that is given. Fewer rounds than `rounds`
- * where the problem is large. Deterministic. */
+/* Multipliers in order of time, in `arena`; *n = 0 where no assignment meets the limit. Any
+ * multipliers give a valid bound; these are good ones for the problem that is given. Fewer rounds
+ * than `rounds` where the problem is large. Deterministic. */
 dtp_status dtp_memory_multipliers(const dtp_problem *p, int64_t rounds, dtp_arena *arena,
                                   int32_t *n, dtp_memory_multiplier **multipliers,
                                   dtp_err *err) DTP_MUST_CHECK;

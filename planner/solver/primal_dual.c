@@ -7,18 +7,9 @@
 #include "planner/solver/dual/dual.h"
 #include "planner/solver/primal/primal.h"
 
-enum {
-    EPOCH_SEARCH = 10,  /* rounds of the search between exchanges */
-    EPOCH_ASCENT = 200, /* rounds of the ascent meanwhile */
-    FIRST_DIVE = 800,   /* rounds of the ascent before the first dive */
-    NEXT_DIVE = 200,    /* before the next one after one that found a better plan */
-    LATER_DIVE = 800,   /* and after one that did not */
-    PATIENCE = 6        /* epochs without a gain before something else is tried */
-};
-
-typedef struct search {
+typedef struct primal_search {
     solver_primal *primal;
-    int64_t n_undo;      /* records of the work when the search began */
+    int64_t n_undo;      /* records of the reduced problem when the search began */
     int64_t entries;     /* of its kernel */
     int64_t gap;         /* between best cost and bound then */
     int64_t rounds;      /* of the next epoch */
@@ -28,19 +19,18 @@ typedef struct search {
     double end_s;
     dtp_status status; /* of the last epoch */
     dtp_err err;
-} search;
+} primal_search;
 
-/* ---- the search --------------------------------------------------------------------------------
- */
+/* ---- the search ------------------------------------------------------------------------------ */
 
-static dtp_status begin_search(solver_solver *v, solver_work *w, search *h, int64_t bound,
+static dtp_status begin_search(solver_state *v, solver_reduced *w, primal_search *h, int64_t bound,
                                dtp_err *err)
 {
     solver_primal_destroy(h->primal);
     h->primal = NULL;
-    memcpy(v->assignment, v->best, (size_t)w->n_nodes * sizeof *v->assignment);
+    memcpy(v->assignment, v->best, (size_t)w->n_variables * sizeof *v->assignment);
     solver_project(w, v->assignment);
-    for (int32_t i = 0; i < w->n_nodes; i++) {
+    for (int32_t i = 0; i < w->n_variables; i++) {
         v->assignment[i] = v->assignment[i] < 0 ? 0 : v->assignment[i];
     }
     h->n_undo = w->n_undo;
@@ -51,96 +41,86 @@ static dtp_status begin_search(solver_solver *v, solver_work *w, search *h, int6
 
 static void *run_search(void *user)
 {
-    search *h = user;
+    primal_search *h = user;
     h->status = solver_primal_run(h->primal, h->rounds, h->end_s, &h->err);
     return NULL;
 }
 
-/* What the search found so far. */
-static dtp_status collect(solver_solver *v, const solver_work *w, const search *h, dtp_err *err)
-{
-    return solver_primal_best(h->primal, v->assignment)
-               ? solver_offer(v, w, h->n_undo, v->assignment, err)
-               : DTP_OK;
-}
+/* ---- one epoch ------------------------------------------------------------------------------- */
 
-/* ---- one epoch ---------------------------------------------------------------------------------
- */
-
-/* Both sides, each on its snapshot. */
-static dtp_status run_both(solver_solver *v, search *h, solver_dual *d, dtp_err *err)
+/* Both sides, each on its snapshot; then they exchange what they found. */
+static dtp_status epoch(solver_state *v, solver_reduced *w, primal_search *h, int64_t *bound,
+                        dtp_err *err)
 {
+    solver_dual *d = NULL;
+    int64_t found = 0;
     pthread_t thread;
+    DTP_TRY(solver_dual_create(w, &d, err));
     const bool apart = v->options->threads > 1 && pthread_create(&thread, NULL, run_search, h) == 0;
     if (!apart) {
         (void)run_search(h);
     }
-    solver_dual_run(d, EPOCH_ASCENT, solver_time_left(v));
+    solver_dual_run(d, w->parameters->epoch_ascent, solver_time_left(v));
     if (apart) {
         (void)pthread_join(thread, NULL);
     }
-    if (h->status != DTP_OK && err != NULL) {
+    dtp_status s = h->status;
+    if (s != DTP_OK && err != NULL) {
         *err = h->err;
     }
-    return h->status;
-}
-
-static dtp_status epoch(solver_solver *v, solver_work *w, search *h, int64_t *bound, dtp_err *err)
-{
-    solver_dual *d = NULL;
-    int64_t found = 0;
-    DTP_TRY(solver_dual_create(w, &d, err));
-    dtp_status s = run_both(v, h, d, err);
-    if (s == DTP_OK) {
-        s = collect(v, w, h, err);
+    if (s == DTP_OK && solver_primal_best(h->primal, v->assignment)) {
+        s = solver_offer(v, w, h->n_undo, v->assignment, err);
     }
     if (s == DTP_OK) {
         w->cutoff = v->cutoff;
-        s = solver_dual_apply(d, w, v->options->presolve.cap, &found, err);
+        s = solver_dual_apply(d, w, v->options->presolve.incumbent_filter, &found, err);
     }
     *bound = found > *bound ? found : *bound;
     solver_dual_destroy(d);
     return s == DTP_OK ? solver_reduce(v, w, err) : s;
 }
 
-static dtp_status dive(solver_solver *v, solver_work *w, search *h, dtp_err *err)
+static dtp_status dive(solver_state *v, solver_reduced *w, primal_search *h, dtp_err *err)
 {
     const int64_t before = v->cutoff;
     if (w->infeasible || w->ascended < h->dive_at) {
         return DTP_OK;
     }
     DTP_TRY(solver_dive(v, w, err));
-    h->dive_at = w->ascended + (v->cutoff < before ? NEXT_DIVE : LATER_DIVE);
+    h->dive_at =
+        w->ascended + (v->cutoff < before ? w->parameters->dive_next : w->parameters->dive_later);
     return v->cutoff < before ? solver_reduce(v, w, err) : DTP_OK;
 }
 
-bool solver_too_large(const solver_solver *v, solver_work *w)
+bool solver_too_large(const solver_state *v, solver_reduced *w)
 {
     return v->options->solver == DTP_SOLVER_LARGE ||
            solver_size(w).entries > v->options->max_entries;
 }
 
 /* On a much smaller kernel, or with much better multipliers. */
-static bool worth_restarting(const solver_solver *v, solver_work *w, const search *h, int64_t bound)
+static bool worth_restarting(const solver_state *v, solver_reduced *w, const primal_search *h,
+                             int64_t bound)
 {
     const int64_t gap = v->cutoff - bound;
-    return 2 * solver_size(w).entries < h->entries || (2 * gap < h->gap && gap < v->cutoff / 33);
+    return 2 * solver_size(w).entries < h->entries ||
+           (2 * gap < h->gap && gap < v->cutoff / w->parameters->epoch_small_gap);
 }
 
 /* Neither side got on much in the last epochs. */
-static bool stalled(search *h, int64_t cost, int64_t bound)
+static bool stalled(const dtp_solver_parameters *c, primal_search *h, int64_t cost, int64_t bound)
 {
-    const bool gained = cost < h->cost || bound - h->bound > (cost - bound) / 100;
+    const bool gained = cost < h->cost || bound - h->bound > (cost - bound) / c->epoch_gain;
     if (gained) {
         h->cost = cost;
         h->bound = bound;
     }
     h->stalled = gained ? 0 : h->stalled + 1;
-    return h->stalled >= PATIENCE;
+    return h->stalled >= c->epoch_patience;
 }
 
-static dtp_status loop(solver_solver *v, solver_work *w, search *h, int64_t left, int64_t *bound,
-                       dtp_err *err)
+static dtp_status loop(solver_state *v, solver_reduced *w, primal_search *h, int64_t left,
+                       int64_t *bound, dtp_err *err)
 {
     for (bool done = false;
          left > 0 && !done && !w->infeasible && !solver_close(v, *bound) && !solver_time_is_up(v);
@@ -148,18 +128,19 @@ static dtp_status loop(solver_solver *v, solver_work *w, search *h, int64_t left
         if (h->primal == NULL || worth_restarting(v, w, h, *bound)) {
             DTP_TRY(begin_search(v, w, h, *bound, err));
         }
-        h->rounds = left < EPOCH_SEARCH ? left : EPOCH_SEARCH;
+        h->rounds = left < w->parameters->epoch_search ? left : w->parameters->epoch_search;
         DTP_TRY(epoch(v, w, h, bound, err));
         DTP_TRY(dive(v, w, h, err));
-        done = stalled(h, v->cutoff, *bound) && v->options->solver != DTP_SOLVER_LARGE;
+        done =
+            stalled(w->parameters, h, v->cutoff, *bound) && v->options->solver != DTP_SOLVER_LARGE;
     }
     return DTP_OK;
 }
 
-dtp_status solver_primal_dual(solver_solver *v, solver_work *w, int64_t rounds, int64_t *bound,
+dtp_status solver_primal_dual(solver_state *v, solver_reduced *w, int64_t rounds, int64_t *bound,
                               dtp_err *err)
 {
-    search h = {.end_s = v->end_s, .cost = INT64_MAX, .dive_at = FIRST_DIVE};
+    primal_search h = {.end_s = v->end_s, .cost = INT64_MAX, .dive_at = w->parameters->dive_first};
     dtp_status s = loop(v, w, &h, rounds, bound, err);
     *bound = w->infeasible ? v->cutoff : *bound;
     solver_primal_destroy(h.primal);

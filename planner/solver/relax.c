@@ -6,18 +6,11 @@
 #include "planner/solver/glpk_fence.h"
 #include "planner/solver/reduced/bound.h"
 
-enum { ROWS_PER_ROUND = 12 };
-
-/* The cutoff is 1000 and the limit 100 in the scale of the program. Usage beyond the limit is
- * allowed at this multiplier, so that the program has a solution and its duals prove more than the
- * word "infeasible" would. */
-#define ELASTIC_PRICE 2e4
-
-typedef struct model {
-    solver_work *w;
+typedef struct relaxed_model {
+    solver_reduced *w;
     dtp_ilp *ilp;
-    int32_t *node_col; /* by node: column of strategy 0 */
-    int64_t *edge_phi; /* by edge: its first marginal row, counted from first_marginal */
+    int32_t *variable_col; /* by variable: column of strategy 0 */
+    int64_t *edge_phi;     /* by edge: its first marginal row, counted from first_marginal */
     int32_t first_marginal, n_structural; /* rows before the memory rows */
     int32_t *memory_row; /* by row of the program after the structural ones: the row of time */
     int64_t cap_memory_rows;
@@ -26,21 +19,20 @@ typedef struct model {
     int32_t *cols; /* scratch for one row */
     double *coefs;
     double *used; /* scratch, by row of time and one more */
-} model;
+} relaxed_model;
 
-static double row_scale(const model *m)
+static double row_scale(const relaxed_model *m)
 {
     return 100.0 / ((double)m->w->limit + 1.0);
 }
 
-/* ---- building ----------------------------------------------------------------------------------
- */
+/* ---- building -------------------------------------------------------------------------------- */
 
-static dtp_status add_nodes(model *m, dtp_err *err)
+static dtp_status add_variables(relaxed_model *m, dtp_err *err)
 {
-    const solver_work *w = m->w;
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        const solver_node *x = &w->nodes[i];
+    const solver_reduced *w = m->w;
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        const solver_variable *x = &w->variables[i];
         for (int32_t s = 0; x->alive && s < x->k; s++) {
             const bool dead = solver_dead(x, s);
             const dtp_ilp_col col = {0.0, dead ? 0.0 : 1.0,
@@ -49,7 +41,7 @@ static dtp_status add_nodes(model *m, dtp_err *err)
             m->coefs[s] = 1.0;
         }
         if (x->alive) {
-            m->node_col[i] = m->cols[0];
+            m->variable_col[i] = m->cols[0];
             DTP_TRY(dtp_ilp_add_row(m->ilp, 1.0, 1.0, x->k, m->cols, m->coefs, NULL, err));
         }
     }
@@ -57,9 +49,9 @@ static dtp_status add_nodes(model *m, dtp_err *err)
 }
 
 /* Columns of the finite entries, in the order of the matrix; z[at] = -1 for the others. */
-static dtp_status add_entries(model *m, const solver_edge *e, int32_t *z, dtp_err *err)
+static dtp_status add_entries(relaxed_model *m, const solver_edge *e, int32_t *z, dtp_err *err)
 {
-    const int64_t n = (int64_t)m->w->nodes[e->u].k * m->w->nodes[e->v].k;
+    const int64_t n = (int64_t)m->w->variables[e->u].k * m->w->variables[e->v].k;
     for (int64_t i = 0; i < n; i++) {
         const int64_t cost = solver_matrix(e)[i];
         z[i] = -1;
@@ -72,8 +64,8 @@ static dtp_status add_entries(model *m, const solver_edge *e, int32_t *z, dtp_er
 }
 
 /* sum over the line of z - y = 0. */
-static dtp_status add_marginal(model *m, const int32_t *z, int32_t n, int64_t step, int32_t y,
-                               dtp_err *err)
+static dtp_status add_marginal(relaxed_model *m, const int32_t *z, int32_t n, int64_t step,
+                               int32_t y, dtp_err *err)
 {
     int32_t k = 0;
     for (int32_t j = 0; j < n; j++) {
@@ -87,10 +79,10 @@ static dtp_status add_marginal(model *m, const int32_t *z, int32_t n, int64_t st
     return dtp_ilp_add_row(m->ilp, 0.0, 0.0, k, m->cols, m->coefs, NULL, err);
 }
 
-static dtp_status add_edge(model *m, int32_t edge, dtp_err *err)
+static dtp_status add_edge(relaxed_model *m, int32_t edge, dtp_err *err)
 {
     const solver_edge *e = &m->w->edges[edge];
-    const int32_t ku = m->w->nodes[e->u].k, kv = m->w->nodes[e->v].k;
+    const int32_t ku = m->w->variables[e->u].k, kv = m->w->variables[e->v].k;
     int32_t *z = calloc((size_t)ku * (size_t)kv + 1, sizeof *z);
     if (z == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a matrix of %d x %d", ku, kv);
@@ -98,43 +90,43 @@ static dtp_status add_edge(model *m, int32_t edge, dtp_err *err)
     m->edge_phi[edge] = dtp_ilp_n_rows(m->ilp) - m->first_marginal;
     dtp_status s = add_entries(m, e, z, err);
     for (int32_t i = 0; i < ku && s == DTP_OK; i++) {
-        s = add_marginal(m, z + (int64_t)i * kv, kv, 1, m->node_col[e->u] + i, err);
+        s = add_marginal(m, z + (int64_t)i * kv, kv, 1, m->variable_col[e->u] + i, err);
     }
     for (int32_t j = 0; j < kv && s == DTP_OK; j++) {
-        s = add_marginal(m, z + j, ku, kv, m->node_col[e->v] + j, err);
+        s = add_marginal(m, z + j, ku, kv, m->variable_col[e->v] + j, err);
     }
     free(z);
     return s;
 }
 
-static dtp_status allocate(model *m, dtp_err *err)
+static dtp_status allocate(relaxed_model *m, dtp_err *err)
 {
-    const solver_work *w = m->w;
+    const solver_reduced *w = m->w;
     size_t strategies = 1;
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        strategies += w->nodes[i].alive ? (size_t)w->nodes[i].k : 0;
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        strategies += w->variables[i].alive ? (size_t)w->variables[i].k : 0;
     }
-    m->node_col = calloc((size_t)w->n_nodes + 1, sizeof *m->node_col);
+    m->variable_col = calloc((size_t)w->n_variables + 1, sizeof *m->variable_col);
     m->edge_phi = calloc((size_t)w->n_edges + 1, sizeof *m->edge_phi);
     m->cols = calloc(strategies + 1, sizeof *m->cols);
     m->coefs = calloc(strategies + 1, sizeof *m->coefs);
     m->used = calloc((size_t)w->n_rows + 1, sizeof *m->used);
-    return m->node_col != NULL && m->edge_phi != NULL && m->cols != NULL && m->coefs != NULL &&
+    return m->variable_col != NULL && m->edge_phi != NULL && m->cols != NULL && m->coefs != NULL &&
                    m->used != NULL
                ? DTP_OK
                : DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu strategies", strategies);
 }
 
-static dtp_status build(model *m, dtp_err *err)
+static dtp_status build(relaxed_model *m, dtp_err *err)
 {
     DTP_TRY(allocate(m, err));
     DTP_TRY(dtp_ilp_create(&m->ilp, err));
     const int64_t bound = solver_lower_bound(m->w);
     const bool capped = m->w->cutoff < DTP_FORBIDDEN;
     m->cost_scale = 1000.0 / (1.0 + fabs((double)(capped ? m->w->cutoff : bound)));
-    const dtp_ilp_col elastic = {0.0, INFINITY, ELASTIC_PRICE, false};
+    const dtp_ilp_col elastic = {0.0, INFINITY, m->w->parameters->relax_excess_cost, false};
     DTP_TRY(dtp_ilp_add_col(m->ilp, elastic, &m->elastic, err));
-    DTP_TRY(add_nodes(m, err));
+    DTP_TRY(add_variables(m, err));
     m->first_marginal = dtp_ilp_n_rows(m->ilp);
     for (int32_t e = 0; e < m->w->n_edges; e++) {
         if (m->w->edges[e].alive) {
@@ -145,10 +137,10 @@ static dtp_status build(model *m, dtp_err *err)
     return DTP_OK;
 }
 
-static void unbuild(model *m)
+static void unbuild(relaxed_model *m)
 {
     dtp_ilp_destroy(m->ilp);
-    free(m->node_col);
+    free(m->variable_col);
     free(m->edge_phi);
     free(m->memory_row);
     free(m->cols);
@@ -156,21 +148,20 @@ static void unbuild(model *m)
     free(m->used);
 }
 
-/* ---- memory rows -------------------------------------------------------------------------------
- */
+/* ---- memory rows ----------------------------------------------------------------------------- */
 
 /* What is above the limit is as impossible as the least that is. */
-static int64_t clamped(const solver_work *w, int64_t use)
+static int64_t clamped(const solver_reduced *w, int64_t use)
 {
     return use > w->limit ? w->limit + 1 : use;
 }
 
-static dtp_status add_memory_row(model *m, int32_t r, dtp_err *err)
+static dtp_status add_memory_row(relaxed_model *m, int32_t r, dtp_err *err)
 {
-    const solver_work *w = m->w;
+    const solver_reduced *w = m->w;
     int32_t n = 0;
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        const solver_node *x = &w->nodes[i];
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        const solver_variable *x = &w->variables[i];
         for (int32_t s = 0; x->alive && x->n_pieces > 0 && s < x->k; s++) {
             int64_t use = 0;
             for (int32_t j = 0; j < x->n_pieces; j++) {
@@ -178,7 +169,7 @@ static dtp_status add_memory_row(model *m, int32_t r, dtp_err *err)
                 use += covers ? clamped(w, x->pieces[j].use[s]) : 0;
             }
             if (use > 0 && !solver_dead(x, s)) {
-                m->cols[n] = m->node_col[i] + s;
+                m->cols[n] = m->variable_col[i] + s;
                 m->coefs[n++] = (double)use * row_scale(m);
             }
         }
@@ -194,18 +185,18 @@ static dtp_status add_memory_row(model *m, int32_t r, dtp_err *err)
 }
 
 /* Usage beyond the limit by row, in m->used. */
-static void find_excess(model *m, const double *values)
+static void find_excess(relaxed_model *m, const double *values)
 {
-    const solver_work *w = m->w;
+    const solver_reduced *w = m->w;
     for (int32_t r = 0; r <= w->n_rows; r++) {
         m->used[r] = 0.0;
     }
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        const solver_node *x = &w->nodes[i];
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        const solver_variable *x = &w->variables[i];
         for (int32_t j = 0; j < x->n_pieces; j++) {
             double use = 0.0;
             for (int32_t s = 0; s < x->k; s++) {
-                use += (double)clamped(w, x->pieces[j].use[s]) * values[m->node_col[i] + s];
+                use += (double)clamped(w, x->pieces[j].use[s]) * values[m->variable_col[i] + s];
             }
             m->used[x->pieces[j].first] += use;
             m->used[x->pieces[j].last] -= use;
@@ -218,11 +209,11 @@ static void find_excess(model *m, const double *values)
     }
 }
 
-/* Keeps the ROWS_PER_ROUND worst, worst first. */
-static void insert_worst(const model *m, int32_t row, int32_t *rows, int32_t *n)
+/* Keeps the worst rows, as many as relax_rows, worst first. */
+static void insert_worst(const relaxed_model *m, int32_t row, int32_t *rows, int32_t *n)
 {
     int32_t at = *n;
-    if (*n < ROWS_PER_ROUND) {
+    if (*n < m->w->parameters->relax_rows) {
         (*n)++;
     } else if (m->used[rows[--at]] >= m->used[row]) {
         return;
@@ -236,10 +227,10 @@ static void insert_worst(const model *m, int32_t row, int32_t *rows, int32_t *n)
 /* The worst row of each stretch of violated ones, the worst stretches first. */
 static dtp_status add_violated(void *user, dtp_ilp *ilp, const double *values, dtp_err *err)
 {
-    model *m = user;
-    const solver_work *w = m->w;
+    relaxed_model *m = user;
+    const solver_reduced *w = m->w;
     const double slack = 1e-8 * (double)w->limit + 0.5;
-    int32_t rows[ROWS_PER_ROUND], n = 0;
+    int32_t rows[DTP_SOLVER_MAX_RELAX_ROWS], n = 0;
     (void)ilp;
     find_excess(m, values);
     for (int32_t r = 0; r < w->n_rows;) {
@@ -259,33 +250,32 @@ static dtp_status add_violated(void *user, dtp_ilp *ilp, const double *values, d
     return DTP_OK;
 }
 
-/* ---- solving -----------------------------------------------------------------------------------
- */
+/* ---- solving --------------------------------------------------------------------------------- */
 
-/* The largest value of every node; the node whose largest value is smallest. */
-static void read_choice(const model *m, const double *values, int32_t *assignment,
+/* The largest value of every variable; the variable whose largest value is smallest. */
+static void read_choice(const relaxed_model *m, const double *values, int32_t *assignment,
                         solver_relaxation *out)
 {
     double least = 2.0;
-    for (int32_t i = 0; i < m->w->n_nodes; i++) {
-        const solver_node *x = &m->w->nodes[i];
+    for (int32_t i = 0; i < m->w->n_variables; i++) {
+        const solver_variable *x = &m->w->variables[i];
         double most = -1.0;
         for (int32_t s = 0; x->alive && s < x->k; s++) {
-            if (values[m->node_col[i] + s] > most && !solver_dead(x, s)) {
-                most = values[m->node_col[i] + s];
+            if (values[m->variable_col[i] + s] > most && !solver_dead(x, s)) {
+                most = values[m->variable_col[i] + s];
                 assignment[i] = s;
             }
         }
         if (x->alive && x->n_live > 1 && most < least) {
             least = most;
-            out->split_node = i;
+            out->split_variable = i;
             out->split_strategy = assignment[i];
         }
     }
 }
 
 /* From the duals: an exact bound, and what it excludes. */
-static dtp_status use_duals(model *m, const dtp_ilp_result *r, int64_t *bound, dtp_err *err)
+static dtp_status use_duals(relaxed_model *m, const dtp_ilp_result *r, int64_t *bound, dtp_err *err)
 {
     const int32_t n_phi = m->n_structural - m->first_marginal;
     solver_multipliers mult = {.edge_phi = m->edge_phi};
@@ -303,20 +293,20 @@ static dtp_status use_duals(model *m, const dtp_ilp_result *r, int64_t *bound, d
         const double multiplier = -r->row_duals[i] * row_scale(m) / m->cost_scale;
         mult.lambda[m->memory_row[i - m->n_structural]] += multiplier > 0.0 ? multiplier : 0.0;
     }
-    dtp_status s = solver_bound(m->w, &mult, m->w->options.cap, bound, err);
+    dtp_status s = solver_bound(m->w, &mult, m->w->options.incumbent_filter, bound, err);
     free(mult.phi);
     free(mult.lambda);
     return s;
 }
 
-dtp_status solver_relax(solver_work *w, double time_limit_s, int32_t *assignment,
+dtp_status solver_relax(solver_reduced *w, double time_limit_s, int32_t *assignment,
                         solver_relaxation *out, dtp_err *err)
 {
-    model m = {.w = w};
+    relaxed_model m = {.w = w};
     dtp_ilp_result r = {0};
     const dtp_ilp_options options = {
         .time_limit_s = time_limit_s, .relaxation = true, .lazy = add_violated, .lazy_user = &m};
-    *out = (solver_relaxation){.split_node = -1, .split_strategy = -1};
+    *out = (solver_relaxation){.split_variable = -1, .split_strategy = -1};
     dtp_status s = build(&m, err);
     if (s == DTP_OK) {
         s = dtp_ilp_solve(m.ilp, &options, &r, err);

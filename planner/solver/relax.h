@@ -11,18 +11,19 @@
 #ifndef DTP_PLANNER_SOLVER_RELAX_H
 #define DTP_PLANNER_SOLVER_RELAX_H
 
-#include "planner/solver/reduced/work.h"
+#include "planner/solver/reduced/reduced.h"
 
 typedef struct solver_relaxation {
     bool solved;   /* false: the limit came first, or the relaxation has no solution */
     int64_t bound; /* exact, at most the cutoff; 0 = none */
-    int32_t split_node,
-        split_strategy; /* the least decided node and its largest value; -1 = none */
+    int32_t split_variable,
+        split_strategy; /* the least decided variable and its largest value; -1 = none */
 } solver_relaxation;
 
-/* assignment becomes the rounding of the relaxation, by node that is alive. With the cap, what the
- * duals exclude is forbidden, which may make w infeasible. Expects compact nodes. */
-dtp_status solver_relax(solver_work *w, double time_limit_s, int32_t *assignment,
+/* assignment becomes the rounding of the relaxation, by variable that is alive. With incumbent
+ * filtering, what the duals exclude is forbidden, which may make w infeasible. Expects compact
+ * variables. */
+dtp_status solver_relax(solver_reduced *w, double time_limit_s, int32_t *assignment,
                         solver_relaxation *out, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

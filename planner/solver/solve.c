@@ -2,43 +2,19 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "planner/solver/branch.h"
 #include "planner/solver/dive.h"
 #include "planner/solver/primal_dual.h"
 #include "planner/solver/large_neighbourhood.h"
-#include "planner/solver/solver.h"
-
-enum { FIRST_ROUNDS = 20, DEFAULT_ITERATIONS = 400 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-double solver_time_left(const solver_solver *v)
-{
-    const double left = v->end_s - now_s();
-    return v->end_s > 0.0 ? (left > 0.001 ? left : 0.001) : 0.0;
-}
-
-bool solver_time_is_up(const solver_solver *v)
-{
-    return v->end_s > 0.0 && now_s() >= v->end_s;
-}
-
-bool solver_close(const solver_solver *v, int64_t bound)
-{
-    return bound >= v->cutoff ||
-           (v->found && (double)(v->cutoff - bound) <= v->gap * (double)v->cutoff);
-}
+#include "planner/solver/state.h"
+#include "planner/solver/reduced/load.h"
+#include "planner/solver/reduced/copy.h"
 
 dtp_solve_options dtp_solve_options_init(void)
 {
-    return (dtp_solve_options){.presolve = dtp_presolve_options_init(),
+    return (dtp_solve_options){.parameters = dtp_solver_parameters_default(),
+                               .presolve = dtp_presolve_options_init(),
                                .solver = DTP_SOLVER_AUTO,
                                .threads = 2,
                                .seed = 1,
@@ -51,54 +27,7 @@ double dtp_solve_gap(const dtp_solve_result *r)
     return dtp_gap(r->value.cost, r->bound);
 }
 
-dtp_status solver_offer(solver_solver *v, const solver_work *w, int64_t n_undo,
-                        const int32_t *assignment, dtp_err *err)
-{
-    dtp_problem_value value;
-    memcpy(v->full, assignment, (size_t)v->p->n_nodes * sizeof *assignment);
-    solver_restore_from(w, n_undo, v->full);
-    DTP_TRY(dtp_evaluator_cost(v->evaluator, v->full, &value.cost, err));
-    if (value.cost >= v->cutoff) {
-        return DTP_OK; /* the times, which take longer, do not matter */
-    }
-    DTP_TRY(dtp_evaluator_run(v->evaluator, v->full, &value, err));
-    if (value.feasible) {
-        int32_t *worse = v->best;
-        v->best = v->full;
-        v->full = worse;
-        v->out->value = value;
-        v->cutoff = value.cost;
-        v->found = v->searched = true;
-    }
-    return DTP_OK;
-}
-
-static dtp_status finish_if_decided(solver_solver *v, solver_work *w, dtp_err *err)
-{
-    for (int32_t i = 0; i < w->n_nodes && !w->infeasible; i++) {
-        const solver_node *x = &w->nodes[i];
-        for (int32_t s = 0; x->alive && s < x->k; s++) {
-            v->assignment[i] = solver_dead(x, s) ? v->assignment[i] : s;
-        }
-        if (x->alive && x->n_live > 1) {
-            return DTP_OK;
-        }
-    }
-    if (!w->infeasible) {
-        DTP_TRY(solver_offer(v, w, w->n_undo, v->assignment, err));
-        w->infeasible = true;
-    }
-    return DTP_OK;
-}
-
-dtp_status solver_reduce(solver_solver *v, solver_work *w, dtp_err *err)
-{
-    w->cutoff = v->cutoff;
-    DTP_TRY(solver_presolve(w, err));
-    return finish_if_decided(v, w, err);
-}
-
-static void judge(solver_solver *v, int64_t bound)
+static void judge(solver_state *v, int64_t bound)
 {
     const bool found = v->found;
     v->out->bound = bound < v->cutoff ? bound : v->cutoff;
@@ -110,7 +39,7 @@ static void judge(solver_solver *v, int64_t bound)
 }
 
 /* Keeps the solution that is known beforehand. */
-static dtp_status begin(solver_solver *v, dtp_err *err)
+static dtp_status begin(solver_state *v, dtp_err *err)
 {
     const dtp_solve_options *o = v->options;
     v->cutoff = o->cutoff > 0 ? o->cutoff : DTP_FORBIDDEN;
@@ -120,7 +49,7 @@ static dtp_status begin(solver_solver *v, dtp_err *err)
     dtp_problem_value value;
     DTP_TRY(dtp_evaluator_run(v->evaluator, o->start, &value, err));
     if (value.feasible && value.cost < v->cutoff) {
-        memcpy(v->best, o->start, (size_t)v->p->n_nodes * sizeof *v->best);
+        memcpy(v->best, o->start, (size_t)v->p->n_variables * sizeof *v->best);
         v->out->value = value;
         v->cutoff = value.cost;
         v->found = true;
@@ -130,23 +59,24 @@ static dtp_status begin(solver_solver *v, dtp_err *err)
 
 /* A little of it, and a dive, on a copy: it may be enough, and else branch and bound has a good
  * solution to begin with and costs that are not spread over the kernel. */
-static dtp_status try_large(solver_solver *v, const solver_work *w, int64_t rounds, int64_t *bound,
-                            dtp_err *err)
+static dtp_status try_large(solver_state *v, const solver_reduced *w, int64_t rounds,
+                            int64_t *bound, dtp_err *err)
 {
-    solver_work *copy = NULL;
+    solver_reduced *copy = NULL;
+    const int64_t first = v->options->parameters->solve_first_rounds;
     DTP_TRY(solver_copy(w, &copy, err));
-    dtp_status s =
-        solver_primal_dual(v, copy, rounds < FIRST_ROUNDS ? rounds : FIRST_ROUNDS, bound, err);
+    dtp_status s = solver_primal_dual(v, copy, rounds < first ? rounds : first, bound, err);
     if (s == DTP_OK && !copy->infeasible && !solver_close(v, *bound)) {
         s = solver_dive(v, copy, err);
     }
-    solver_work_destroy(copy);
+    solver_reduced_destroy(copy);
     return s;
 }
 
 /* Everything once: at most so many rounds of either search, and as many nodes; neighbourhoods,
  * which take long, where a limit was given. */
-static dtp_status pass(solver_solver *v, solver_work *w, int64_t most, int64_t *bound, dtp_err *err)
+static dtp_status pass(solver_state *v, solver_reduced *w, int64_t most, int64_t *bound,
+                       dtp_err *err)
 {
     const dtp_solver solver = v->options->solver;
     if (solver != DTP_SOLVER_EXACT && !w->infeasible) {
@@ -169,10 +99,10 @@ static dtp_status pass(solver_solver *v, solver_work *w, int64_t most, int64_t *
 
 /* Without a limit of iterations, again with other random numbers and for longer until the time
  * is up. */
-static dtp_status run(solver_solver *v, solver_work *w, dtp_err *err)
+static dtp_status run(solver_state *v, solver_reduced *w, dtp_err *err)
 {
     const int64_t given = v->options->iterations;
-    int64_t bound = 0, most = given > 0 ? given : DEFAULT_ITERATIONS;
+    int64_t bound = 0, most = given > 0 ? given : v->options->parameters->solve_iterations;
     DTP_TRY(begin(v, err));
     DTP_TRY(solver_reduce(v, w, err));
     v->out->presolve = w->report;
@@ -193,10 +123,10 @@ dtp_status dtp_solve(const dtp_problem *p, const dtp_solve_options *options, dtp
                      dtp_err *err)
 {
     *out = (dtp_solve_result){0};
-    solver_solver v = {.p = p, .options = options, .out = out, .seed = options->seed};
-    solver_work *w = NULL;
+    solver_state v = {.p = p, .options = options, .out = out, .seed = options->seed};
+    solver_reduced *w = NULL;
     dtp_evaluator *evaluator = NULL;
-    const size_t n = (size_t)p->n_nodes + 1;
+    const size_t n = (size_t)p->n_variables + 1;
     DTP_TRY(dtp_evaluator_create(p, &evaluator, err));
     int32_t *block = calloc(3 * n, sizeof *block);
     if (block == NULL) {
@@ -204,11 +134,11 @@ dtp_status dtp_solve(const dtp_problem *p, const dtp_solve_options *options, dtp
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
     }
     v.evaluator = evaluator;
-    v.end_s = options->time_limit_s > 0.0 ? now_s() + options->time_limit_s : 0.0;
+    v.end_s = options->time_limit_s > 0.0 ? solver_now_s() + options->time_limit_s : 0.0;
     v.assignment = block;
     v.full = block + n;
     v.best = block + 2 * n;
-    dtp_status s = solver_work_create(p, &options->presolve, &w, err);
+    dtp_status s = solver_reduced_create(p, &options->presolve, options->parameters, &w, err);
     if (s == DTP_OK) {
         w->end_s = v.end_s;
         s = run(&v, w, err);
@@ -221,7 +151,7 @@ dtp_status dtp_solve(const dtp_problem *p, const dtp_solve_options *options, dtp
             s = DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
         }
     }
-    solver_work_destroy(w);
+    solver_reduced_destroy(w);
     free(block);
     dtp_evaluator_destroy(evaluator);
     return s;

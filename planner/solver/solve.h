@@ -8,7 +8,8 @@
 
 #include "core/plan/plan.h"
 #include "planner/problem/check.h"
-#include "planner/solver/presolve/presolve.h"
+#include "planner/solver/parameters/parameters.h"
+#include "planner/solver/reduced/presolve.h"
 
 typedef enum dtp_solver {
     DTP_SOLVER_AUTO,  /* by the size of what presolve leaves */
@@ -17,6 +18,7 @@ typedef enum dtp_solver {
 } dtp_solver;
 
 typedef struct dtp_solve_options {
+    const dtp_solver_parameters *parameters; /* borrowed */
     dtp_presolve_options presolve;
     dtp_solver solver;
     int32_t threads;     /* 1 or more (two are used); the answer does not depend on them */
@@ -30,7 +32,7 @@ typedef struct dtp_solve_options {
                              are this close, as a share of the cost; 0 = when they are equal */
     int64_t cutoff;      /* solutions are wanted that cost less than this; 0 = any */
     const int32_t
-        *start; /* a assignment by node known beforehand, which need not be feasible; NULL:
+        *start; /* an assignment by variable known beforehand, which need not be feasible; NULL:
                              none */
 } dtp_solve_options;
 
@@ -40,7 +42,7 @@ dtp_solve_options dtp_solve_options_init(void);
 typedef struct dtp_solve_result {
     dtp_cert_status status;  /* INFEASIBLE: proven, also that nothing costs less than the cutoff;
                                TIME_LIMIT: nothing found, nothing proven */
-    int32_t *assignment;     /* by node; NULL without a solution; dtp_solve_result_free */
+    int32_t *assignment;     /* by variable; NULL without a solution; dtp_solve_result_free */
     dtp_problem_value value; /* of the assignment */
     int64_t bound;           /* no solution costs less; the cutoff, or DTP_FORBIDDEN without
                                one, when infeasible */

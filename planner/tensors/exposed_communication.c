@@ -111,7 +111,7 @@ dtp_status dtp_exposed_discount(const dtp_exposed *x, const dtp_tensor_problem *
     for (int32_t e = 0; e < s->n_edges; e++) {
         const double own = sent[e] > 0.0 ? alone[e] / sent[e] : x->share;
         const double part = x->share + weight * (own - x->share);
-        for (int64_t k = s->edge_first[e]; k < s->edge_first[e + 1]; k++) {
+        for (int64_t k = s->edge_first[e]; k < dtp_problem_edge_end(s, e); k++) {
             s->edge_cost[k] =
                 full[k] >= DTP_FORBIDDEN ? full[k] : (int64_t)(part * (double)full[k]);
         }

@@ -37,7 +37,7 @@ dtp_status dtp_tensor__solve_exposed(dtp_planning *p, dtp_err *err)
     const tensor_state *state = p->state;
     dtp_problem *s = state->problem->select;
     const dtp_certificate kept = p->certificate;
-    const int64_t n = s->edge_first[s->n_edges];
+    const int64_t n = s->n_stored;
     int64_t *full = malloc(((size_t)n + 1) * sizeof *full);
     if (full == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy of a selection problem");

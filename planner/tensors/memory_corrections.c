@@ -30,8 +30,8 @@ static dtp_status find_said(const dtp_tensor_problem *p, const int32_t *selectio
     for (int32_t i = 0; i < dtp_problem_n_intervals(s); i++) {
         const dtp_problem_interval x = dtp_problem_interval_at(s, i);
         if (x.begin < x.end) {
-            change[x.begin] += x.usage[selection[x.node]];
-            change[x.end] -= x.usage[selection[x.node]];
+            change[x.begin] += x.usage[selection[x.variable]];
+            change[x.end] -= x.usage[selection[x.variable]];
         }
     }
     for (int64_t t = 0; t < n_times; t++) {

@@ -6,8 +6,8 @@
 /* A copy that shares everything with p but the costs, which are 0 where they are allowed. */
 static dtp_status without_costs(const dtp_problem *p, dtp_problem *out, dtp_err *err)
 {
-    const int64_t strategies = p->first[p->n_nodes];
-    const int64_t entries = p->n_edges > 0 ? p->edge_first[p->n_edges] : 0;
+    const int64_t strategies = p->first[p->n_variables];
+    const int64_t entries = p->n_stored;
     int64_t *costs = calloc((size_t)(strategies + entries) + 1, sizeof *costs);
     if (costs == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy of a selection problem");
@@ -32,7 +32,7 @@ static int64_t most_usage(const dtp_problem *p)
     for (int32_t i = 0; i < n_intervals; i++) {
         const dtp_problem_interval x = dtp_problem_interval_at(p, i);
         int64_t large = 0;
-        for (int32_t s = 0; s < dtp_problem_n_strategies(p, x.node); s++) {
+        for (int32_t s = 0; s < dtp_problem_n_strategies(p, x.variable); s++) {
             large = x.usage[s] > large ? x.usage[s] : large;
         }
         most += x.begin < x.end ? large : 0;

@@ -277,7 +277,7 @@ static dtp_status find_option_bounds(const dtp_planning *p, dtp_plan *plan, dtp_
     const tensor_state *state = p->state;
     const dtp_problem *s = state->problem->select;
     return p->request->strategy_bounds && p->request->objective == DTP_OBJECTIVE_TIME &&
-                   s->edge_first[s->n_edges] >= LARGE_ENTRIES
+                   dtp_problem_n_entries(s) >= LARGE_ENTRIES
                ? dtp_plan_bounds_find(state->problem, &plan->sharding, state->tying_bound.n_prices,
                                       state->tying_bound.prices, plan->arena,
                                       &plan->strategy_bounds, err)

@@ -77,7 +77,7 @@ static int most_moved_first(const void *x, const void *y)
 static dtp_status find_moves(move_search *m, dtp_arena *arena, dtp_err *err)
 {
     m->n_moves = 0;
-    for (int32_t i = 0; i < m->s->n_nodes; i++) {
+    for (int32_t i = 0; i < m->s->n_variables; i++) {
         for (int32_t o = 0; o < dtp_problem_n_strategies(m->s, i); o++) {
             move next;
             if (price_move(m, i, o, &next)) {

@@ -210,14 +210,14 @@ static dtp_status link_nodes(ascent *a, dtp_arena *arena, dtp_err *err)
 static dtp_status make_matrices(ascent *a, dtp_arena *arena, dtp_err *err)
 {
     const dtp_problem *s = a->p->select;
-    const int64_t n = s->edge_first[s->n_edges];
+    const int64_t n = s->n_stored;
     a->matrix = dtp_arena_alloc(arena, (size_t)n, sizeof *a->matrix);
     if (a->matrix == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %lld prices", (long long)n);
     }
     for (int32_t e = 0; e < s->n_edges; e++) {
         const int64_t count = a->tied ? 1 : a->p->edge_count[e];
-        for (int64_t k = s->edge_first[e]; k < s->edge_first[e + 1]; k++) {
+        for (int64_t k = s->edge_first[e]; k < dtp_problem_edge_end(s, e); k++) {
             const int64_t ps = s->edge_cost[k] / count;
             a->matrix[k] = s->edge_cost[k] < DTP_FORBIDDEN ? (float)ps : INFINITE;
         }

@@ -28,7 +28,7 @@ static int32_t choose_bits(const dtp_problem *s, int32_t n, const dtp_memory_mul
     }
     for (int32_t i = 0; i < dtp_problem_n_intervals(s); i++) {
         const dtp_problem_interval x = dtp_problem_interval_at(s, i);
-        for (int32_t k = 0; k < dtp_problem_n_strategies(s, x.node); k++) {
+        for (int32_t k = 0; k < dtp_problem_n_strategies(s, x.variable); k++) {
             most = (double)x.usage[k] > most ? (double)x.usage[k] : most;
         }
     }
@@ -122,9 +122,9 @@ static bool add_memory(const ascent *a, const ascent_prices *x, int64_t *const *
     *off = x->n > 0 && fits ? (all >> x->bits) + 1 : 0;
     for (int32_t i = 0; i < dtp_problem_n_intervals(s) && x->n > 0 && fits; i++) {
         const dtp_problem_interval interval = dtp_problem_interval_at(s, i);
-        const int32_t k = dtp_problem_n_strategies(s, interval.node);
+        const int32_t k = dtp_problem_n_strategies(s, interval.variable);
         if (interval.begin < interval.end) {
-            const int32_t owner = a->tied ? interval.node : a->p->interval_owner[i];
+            const int32_t owner = a->tied ? interval.variable : a->p->interval_owner[i];
             fits = add_usage(&interval, x, k, cost[owner]);
         }
     }

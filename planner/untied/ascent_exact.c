@@ -32,7 +32,7 @@ static void load_matrix(ascent_exact *x, int32_t edge)
     const ascent *a = x->a;
     const dtp_problem *s = a->p->select;
     const int64_t *m = s->edge_cost + s->edge_first[edge];
-    const int64_t n = s->edge_first[edge + 1] - s->edge_first[edge];
+    const int64_t n = dtp_problem_edge_end(s, edge) - s->edge_first[edge];
     const int64_t count = a->tied ? 1 : a->p->edge_count[edge];
     for (int64_t k = 0; k < n && edge != x->of; k++) {
         const int64_t ps = count > 1 ? m[k] / count : m[k];
@@ -161,7 +161,7 @@ static dtp_status allocate(ascent_exact *x, dtp_arena *arena, dtp_err *err)
     const dtp_problem *s = a->p->select;
     int64_t entries = 1, most = 1;
     for (int32_t e = 0; e < s->n_edges; e++) {
-        const int64_t n = s->edge_first[e + 1] - s->edge_first[e];
+        const int64_t n = dtp_problem_edge_end(s, e) - s->edge_first[e];
         entries = n > entries ? n : entries;
     }
     x->theta = dtp_arena_alloc(arena, (size_t)a->n, sizeof *x->theta);

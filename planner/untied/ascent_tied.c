@@ -27,14 +27,14 @@ dtp_status dtp_ascent__tied(const dtp_tensor_problem *p, bool run, const ascent_
                             dtp_arena *arena, ascent *a, int64_t *off, bool *fits, dtp_err *err)
 {
     const dtp_problem *s = p->select;
-    const size_t n = (size_t)s->n_nodes;
+    const size_t n = (size_t)s->n_variables;
     int32_t *assignment = dtp_arena_alloc(arena, n, sizeof *assignment);
     ascent_place *places = dtp_arena_alloc(arena, n, sizeof *places);
     dtp_unfolded_edge *edges = dtp_arena_alloc(arena, (size_t)s->n_edges, sizeof *edges);
     if (assignment == NULL || places == NULL || edges == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu nodes", n);
     }
-    for (int32_t i = 0; i < s->n_nodes; i++) {
+    for (int32_t i = 0; i < s->n_variables; i++) {
         assignment[i] = i;
         places[i] = (ascent_place){dtp_ascent__time_of(p, unfolded_node(p, &p->variables[i])), i};
     }
@@ -42,7 +42,7 @@ dtp_status dtp_ascent__tied(const dtp_tensor_problem *p, bool run, const ascent_
         edges[e] = (dtp_unfolded_edge){.edge = e, .a = s->edge_a[e], .b = s->edge_b[e]};
     }
     *a = (ascent){.p = p,
-                  .n = s->n_nodes,
+                  .n = s->n_variables,
                   .n_edges = s->n_edges,
                   .assignment = assignment,
                   .edges = edges,

@@ -22,7 +22,7 @@ static int32_t affordable_rounds(const dtp_tensor_problem *p)
     const dtp_problem *s = p->select;
     int64_t entries = 1;
     for (int32_t e = 0; e < s->n_edges; e++) {
-        entries += 2 * p->edge_count[e] * (s->edge_first[e + 1] - s->edge_first[e]);
+        entries += 2 * p->edge_count[e] * (dtp_problem_edge_end(s, e) - s->edge_first[e]);
     }
     const int64_t rounds = MOST_ENTRIES / entries;
     return rounds < 1 ? 1 : rounds > MAX_ROUNDS ? MAX_ROUNDS : (int32_t)rounds;

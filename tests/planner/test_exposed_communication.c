@@ -383,7 +383,7 @@ static void check_weight(const dtp_tensor_problem *p, const fixture *f, double w
     discount(f, p, weight, full);
     for (int32_t e = 0; e < s->n_edges; e++) {
         const double own = (1.0 - weight) * f->x.share + weight * part[e];
-        for (int64_t k = s->edge_first[e]; k < s->edge_first[e + 1]; k++) {
+        for (int64_t k = s->edge_first[e]; k < dtp_problem_edge_end(s, e); k++) {
             if (full[k] >= DTP_FORBIDDEN) {
                 assert_true(s->edge_cost[k] == full[k]);
                 continue;
@@ -401,7 +401,7 @@ static void check_share(const dtp_tensor_problem *p, const fixture *f, const int
     const dtp_problem *s = p->select;
     int64_t forbidden = 0, priced = 0;
     discount(f, p, 0.0, full);
-    for (int64_t k = 0; k < s->edge_first[s->n_edges]; k++) {
+    for (int64_t k = 0; k < s->n_stored; k++) {
         const bool out = full[k] >= DTP_FORBIDDEN;
         assert_true(s->edge_cost[k] == (out ? full[k] : (int64_t)(f->x.share * (double)full[k])));
         forbidden += out ? 1 : 0;
@@ -422,7 +422,7 @@ static void test_exposure__prices_go_from_all_to_each(void **state)
     options.runs = 1;
     assert_int_equal(dtp_tensor_problem_create(f.graph, &f.pricer, &options, &p, NULL), DTP_OK);
     const dtp_problem *s = p->select;
-    int64_t *full = copy_of(s->edge_cost, (size_t)s->edge_first[s->n_edges] * sizeof *s->edge_cost);
+    int64_t *full = copy_of(s->edge_cost, (size_t)s->n_stored * sizeof *s->edge_cost);
     note(&f, &data, data.predicted.step_time_s);
     note(&f, &mixed, mixed.predicted.step_time_s);
     double *part = parts_of(&f.x, p);

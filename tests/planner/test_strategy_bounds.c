@@ -39,7 +39,7 @@ static void create(const tensor_case *c, int32_t runs, subject *x)
     x->problem = tensor_fixture_problem(&x->f, &options);
     x->arena = dtp_arena_create();
     const dtp_problem *s = x->problem->select;
-    const size_t n = (size_t)s->first[s->n_nodes];
+    const size_t n = (size_t)s->first[s->n_variables];
     x->cost = malloc(n * sizeof *x->cost);
     assert_true(x->arena != NULL && x->cost != NULL);
     memcpy(x->cost, s->cost, n * sizeof *x->cost);
@@ -67,7 +67,7 @@ static void find_bounds(subject *x, int32_t n_prices, const dtp_memory_multiplie
 static void pin(subject *x, int32_t v, int64_t k)
 {
     dtp_problem *s = x->problem->select;
-    memcpy(s->cost, x->cost, (size_t)s->first[s->n_nodes] * sizeof *s->cost);
+    memcpy(s->cost, x->cost, (size_t)s->first[s->n_variables] * sizeof *s->cost);
     for (int64_t i = v >= 0 ? s->first[v] : 0; i < (v >= 0 ? s->first[v + 1] : 0); i++) {
         s->cost[i] = i == k ? s->cost[i] : DTP_FORBIDDEN;
     }
@@ -105,8 +105,8 @@ static void check_all(const tensor_case *c, int32_t runs)
     find_bounds(&x, 0, NULL);
     const dtp_problem *s = x.problem->select;
     const int64_t best = elimination_optimum(s, NULL);
-    const int64_t step = s->first[s->n_nodes] / MOST + 1;
-    for (int32_t v = 0; v < s->n_nodes; v++) {
+    const int64_t step = s->first[s->n_variables] / MOST + 1;
+    for (int32_t v = 0; v < s->n_variables; v++) {
         for (int64_t k = s->first[v]; k < s->first[v + 1]; k++) {
             if (k % step == 0) {
                 pin(&x, v, k);
@@ -164,7 +164,7 @@ static void check_limited(const tensor_case *c, uint64_t seed)
     print_message("seed %" PRIu64 ", %d prices of times\n", seed, n);
     find_bounds(&x, n, prices);
     for (int i = 0; i < SAMPLES; i++) {
-        const int32_t v = (int32_t)tensor_draw(&seed, (uint64_t)s->n_nodes);
+        const int32_t v = (int32_t)tensor_draw(&seed, (uint64_t)s->n_variables);
         const int64_t k =
             s->first[v] + (int64_t)tensor_draw(&seed, (uint64_t)dtp_problem_n_strategies(s, v));
         pin(&x, v, k);

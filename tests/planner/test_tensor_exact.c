@@ -122,11 +122,11 @@ enum { CHANGED = 3, TRIES = 20 };
 /* All strategies of a few variables, the rest as it is: nothing that fits is cheaper. */
 static void check_changes(const dtp_problem *p, const dtp_solve_result *r, uint64_t *seed)
 {
-    int32_t *assignment = malloc((size_t)p->n_nodes * sizeof *assignment), at[CHANGED], i = 0;
+    int32_t *assignment = malloc((size_t)p->n_variables * sizeof *assignment), at[CHANGED], i = 0;
     assert_non_null(assignment);
-    memcpy(assignment, r->assignment, (size_t)p->n_nodes * sizeof *assignment);
+    memcpy(assignment, r->assignment, (size_t)p->n_variables * sizeof *assignment);
     for (int k = 0; k < CHANGED; k++) {
-        const int32_t third = p->n_nodes / CHANGED; /* one of every third: distinct */
+        const int32_t third = p->n_variables / CHANGED; /* one of every third: distinct */
         at[k] = k * third + (int32_t)tensor_draw(seed, (uint64_t)third);
         assignment[at[k]] = 0;
     }

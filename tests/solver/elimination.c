@@ -10,26 +10,25 @@
 #include <cmocka.h>
 
 enum {
-    MAX_CELLS = 1 << 28, /* that are written down for one node */
+    MAX_CELLS = 1 << 28, /* that are written down for one variable */
     FIRST_COMPARED = 1 << 10
 };
 
-/* ---- elimination -------------------------------------------------------------------------------
- */
+/* ---- elimination ----------------------------------------------------------------------------- */
 
-/* The nodes that share a table with a node, ascending; returns how many. */
-static int32_t find_around(const elimination *e, int32_t node, int32_t *out)
+/* The variables that share a table with a variable, ascending; returns how many. */
+static int32_t find_around(const elimination *e, int32_t variable, int32_t *out)
 {
     int32_t n = 0;
-    bool *mark = elimination__make((size_t)e->p->n_nodes, sizeof *mark);
+    bool *mark = elimination__make((size_t)e->p->n_variables, sizeof *mark);
     for (int32_t i = 0; i < e->n; i++) {
         const elimination_table *t = &e->tables[i];
-        for (int32_t k = 0; elimination__find(t, node) >= 0 && k < t->n; k++) {
-            mark[t->nodes[k]] = true;
+        for (int32_t k = 0; elimination__find(t, variable) >= 0 && k < t->n; k++) {
+            mark[t->variables[k]] = true;
         }
     }
-    for (int32_t v = 0; v < e->p->n_nodes; v++) {
-        if (mark[v] && v != node) {
+    for (int32_t v = 0; v < e->p->n_variables; v++) {
+        if (mark[v] && v != variable) {
             out[n++] = v;
         }
     }
@@ -37,18 +36,18 @@ static int32_t find_around(const elimination *e, int32_t node, int32_t *out)
     return n;
 }
 
-/* Takes the tables with a node out. */
-static elimination_step take_out(elimination *e, int32_t node)
+/* Takes the tables with a variable out. */
+static elimination_step take_out(elimination *e, int32_t variable)
 {
-    elimination_step step = {.node = node};
+    elimination_step step = {.variable = variable};
     int32_t kept = 0;
-    step.around = elimination__make((size_t)e->p->n_nodes, sizeof *step.around);
+    step.around = elimination__make((size_t)e->p->n_variables, sizeof *step.around);
     step.tables = elimination__make(ELIMINATION_MAX_TABLES, sizeof *step.tables);
-    step.n_around = find_around(e, node, step.around);
+    step.n_around = find_around(e, variable, step.around);
     for (int32_t i = 0; i < e->n; i++) {
-        if (elimination__find(&e->tables[i], node) >= 0) {
+        if (elimination__find(&e->tables[i], variable) >= 0) {
             assert_true(step.n_tables < ELIMINATION_MAX_TABLES);
-            step.tables[step.n_tables++] = elimination__node_last(e, &e->tables[i], node);
+            step.tables[step.n_tables++] = elimination__variable_last(e, &e->tables[i], variable);
             elimination__table_free(&e->tables[i]);
         } else {
             e->tables[kept++] = e->tables[i];
@@ -67,7 +66,7 @@ static void step_free(elimination_step *step)
     free(step->around);
 }
 
-/* sum[s]: what strategy s of the step's node costs where the walk is. */
+/* sum[s]: what strategy s of the step's variable costs where the walk is. */
 static void add_rows(const elimination_step *step, const elimination_walk *w, int32_t k,
                      int64_t *sum)
 {
@@ -100,18 +99,18 @@ static int64_t least_of(const elimination_step *step, const elimination_walk *w,
 
 static elimination_table least_table(const elimination *e, const elimination_step *step)
 {
-    const int32_t k = e->left[step->node];
+    const int32_t k = e->left[step->variable];
     elimination_table t = {.n = step->n_around};
     elimination_walk w;
     int64_t *sum = elimination__make((size_t)k, sizeof *sum);
     t.size = elimination__cells(e, step->n_around, step->around);
     assert_true(t.size <= MAX_CELLS);
-    t.nodes = elimination__make((size_t)t.n, sizeof *t.nodes);
-    memcpy(t.nodes, step->around, (size_t)t.n * sizeof *t.nodes);
+    t.variables = elimination__make((size_t)t.n, sizeof *t.variables);
+    memcpy(t.variables, step->around, (size_t)t.n * sizeof *t.variables);
     t.cost = elimination__make((size_t)t.size, sizeof *t.cost);
-    elimination__walk_start(&w, e, t.n, t.nodes);
+    elimination__walk_start(&w, e, t.n, t.variables);
     for (int32_t i = 0; i < step->n_tables; i++) {
-        elimination__walk_add(&w, e, t.nodes, &step->tables[i], k);
+        elimination__walk_add(&w, e, t.variables, &step->tables[i], k);
     }
     for (int64_t x = 0; x < t.size; x++) {
         t.cost[x] = least_of(step, &w, k, sum);
@@ -121,14 +120,14 @@ static elimination_table least_table(const elimination *e, const elimination_ste
     return t;
 }
 
-static void eliminate(elimination *e, int32_t node)
+static void eliminate(elimination *e, int32_t variable)
 {
-    elimination_step step = take_out(e, node);
+    elimination_step step = take_out(e, variable);
     elimination_table t = least_table(e, &step);
-    const int64_t cells = t.size * e->left[node];
+    const int64_t cells = t.size * e->left[variable];
     e->cells += cells;
     e->largest = cells > e->largest ? cells : e->largest;
-    e->gone[node] = true;
+    e->gone[variable] = true;
     if (t.n == 0) {
         e->least = elimination__add(e->least, t.cost[0]);
         elimination__table_free(&t);
@@ -142,7 +141,7 @@ static void eliminate(elimination *e, int32_t node)
     }
 }
 
-/* Whether node v, which is left, comes before node `best`. */
+/* Whether variable v, which is left, comes before variable `best`. */
 static bool comes_before(const elimination *e, int32_t v, int32_t best, int64_t most)
 {
     const bool waits = e->loud[v] || e->weight[v] > most;
@@ -150,12 +149,12 @@ static bool comes_before(const elimination *e, int32_t v, int32_t best, int64_t 
     return waits == best_waits ? e->weight[v] < e->weight[best] : !waits;
 }
 
-/* The node that takes least to eliminate, -1: none is left; those that are not loud and take at
+/* The variable that takes least to eliminate, -1: none is left; those that are not loud and take at
  * most `most` cells before all others. */
-static int32_t next_node(elimination *e, int64_t most)
+static int32_t next_variable(elimination *e, int64_t most)
 {
-    int32_t best = -1, *around = elimination__make((size_t)e->p->n_nodes, sizeof *around);
-    for (int32_t v = 0; v < e->p->n_nodes; v++) {
+    int32_t best = -1, *around = elimination__make((size_t)e->p->n_variables, sizeof *around);
+    for (int32_t v = 0; v < e->p->n_variables; v++) {
         if (!e->gone[v] && e->weight[v] == 0) {
             e->weight[v] = elimination__cells(e, find_around(e, v, around), around) * e->left[v];
         }
@@ -170,7 +169,7 @@ static int32_t next_node(elimination *e, int64_t most)
 void elimination_reduce(elimination *e, int64_t most)
 {
     int64_t compared = FIRST_COMPARED;
-    for (int32_t v = next_node(e, most); v >= 0 && !e->loud[v]; v = next_node(e, most)) {
+    for (int32_t v = next_variable(e, most); v >= 0 && !e->loud[v]; v = next_variable(e, most)) {
         if (e->weight[v] > compared) {
             elimination__simplify(e);
             compared *= 8;
@@ -182,12 +181,11 @@ void elimination_reduce(elimination *e, int64_t most)
     }
 }
 
-/* ---- making and unmaking -----------------------------------------------------------------------
- */
+/* ---- making and unmaking --------------------------------------------------------------------- */
 
 static elimination *create_empty(const dtp_problem *p, int64_t scale, bool with_usage)
 {
-    const size_t n = (size_t)p->n_nodes;
+    const size_t n = (size_t)p->n_variables;
     elimination *e = elimination__make(1, sizeof *e);
     e->p = p;
     e->scale = scale;
@@ -201,19 +199,19 @@ static elimination *create_empty(const dtp_problem *p, int64_t scale, bool with_
     return e;
 }
 
-/* Adds a table over one or two nodes; costs of which all together stay below the limit. */
-static void load(elimination *e, int32_t n, const int32_t *nodes, const int64_t *cost,
+/* Adds a table over one or two variables; costs of which all together stay below the limit. */
+static void load(elimination *e, int32_t n, const int32_t *variables, const int64_t *cost,
                  int64_t *total)
 {
-    elimination_table t = {.n = n, .size = elimination__cells(e, n, nodes)};
-    const bool swap = n == 2 && nodes[0] > nodes[1];
-    const int64_t cols = n == 2 ? e->left[nodes[1]] : 1, rows = t.size / cols;
+    elimination_table t = {.n = n, .size = elimination__cells(e, n, variables)};
+    const bool swap = n == 2 && variables[0] > variables[1];
+    const int64_t cols = n == 2 ? e->left[variables[1]] : 1, rows = t.size / cols;
     int64_t most = 0;
-    t.nodes = elimination__make((size_t)n, sizeof *t.nodes);
+    t.variables = elimination__make((size_t)n, sizeof *t.variables);
     t.cost = elimination__make((size_t)t.size, sizeof *t.cost);
-    t.nodes[0] = swap ? nodes[1] : nodes[0];
+    t.variables[0] = swap ? variables[1] : variables[0];
     if (n == 2) {
-        t.nodes[1] = swap ? nodes[0] : nodes[1];
+        t.variables[1] = swap ? variables[0] : variables[1];
     }
     for (int64_t x = 0; x < t.size; x++) {
         const bool forbidden = cost[x] >= DTP_FORBIDDEN;
@@ -230,7 +228,7 @@ elimination *elimination_create(const dtp_problem *p, int64_t scale, bool with_u
 {
     elimination *e = create_empty(p, scale, with_usage);
     int64_t total = 0;
-    for (int32_t v = 0; v < p->n_nodes; v++) {
+    for (int32_t v = 0; v < p->n_variables; v++) {
         e->left[v] = dtp_problem_n_strategies(p, v);
         e->strategy[v] = elimination__make((size_t)e->left[v], sizeof *e->strategy[v]);
         for (int32_t s = 0; s < e->left[v]; s++) {
@@ -258,7 +256,7 @@ void elimination_destroy(elimination *e)
     for (int32_t i = 0; i < e->n_steps; i++) {
         step_free(&e->steps[i]);
     }
-    for (int32_t v = 0; v < e->p->n_nodes; v++) {
+    for (int32_t v = 0; v < e->p->n_variables; v++) {
         free(e->strategy[v]);
     }
     free(e->tables);
@@ -282,7 +280,7 @@ elimination *elimination_finish(const elimination *e, const int64_t *multipliers
 {
     elimination *out = create_empty(e->p, e->scale, e->with_usage);
     out->least = e->least;
-    for (int32_t v = 0; v < e->p->n_nodes; v++) {
+    for (int32_t v = 0; v < e->p->n_variables; v++) {
         out->left[v] = e->left[v];
         out->strategy[v] = copy(e->strategy[v], e->left[v], sizeof *e->strategy[v]);
         out->gone[v] = e->gone[v];
@@ -290,25 +288,25 @@ elimination *elimination_finish(const elimination *e, const int64_t *multipliers
     }
     for (int32_t i = 0; i < e->n; i++) {
         elimination_table t = e->tables[i];
-        t.nodes = copy(t.nodes, t.n, sizeof *t.nodes);
+        t.variables = copy(t.variables, t.n, sizeof *t.variables);
         t.cost = copy(t.cost, t.size, sizeof *t.cost);
         elimination__put(out, t);
     }
-    for (int32_t v = 0; v < e->p->n_nodes && multipliers != NULL; v++) {
+    for (int32_t v = 0; v < e->p->n_variables && multipliers != NULL; v++) {
         elimination_table t = {.n = 1, .size = e->left[v]};
         if (e->gone[v]) { /* the same for all its strategies */
             out->least =
                 elimination__add(out->least, multipliers[e->p->first[v] + e->strategy[v][0]]);
             continue;
         }
-        t.nodes = copy(&v, 1, sizeof v);
+        t.variables = copy(&v, 1, sizeof v);
         t.cost = elimination__make((size_t)t.size, sizeof *t.cost);
         for (int32_t s = 0; s < e->left[v]; s++) {
             t.cost[s] = multipliers[e->p->first[v] + e->strategy[v][s]];
         }
         elimination__put(out, t);
     }
-    for (int32_t v = next_node(out, most); v >= 0; v = next_node(out, most)) {
+    for (int32_t v = next_variable(out, most); v >= 0; v = next_variable(out, most)) {
         eliminate(out, v);
     }
     return out;
@@ -329,14 +327,14 @@ int64_t elimination_optimum(const dtp_problem *p, int64_t *cells)
 void elimination_step_costs(const elimination *e, const elimination_step *step, const int32_t *at,
                             int64_t *out)
 {
-    const int32_t k = e->left[step->node];
+    const int32_t k = e->left[step->variable];
     int64_t least = ELIMINATION_FORBIDDEN;
     elimination_walk w = {.n_tables = step->n_tables};
     for (int32_t i = 0; i < step->n_tables; i++) {
         const elimination_table *t = &step->tables[i];
         w.at[i] = 0;
         for (int32_t j = 0; j < t->n; j++) {
-            w.at[i] = w.at[i] * e->left[t->nodes[j]] + at[t->nodes[j]];
+            w.at[i] = w.at[i] * e->left[t->variables[j]] + at[t->variables[j]];
         }
         w.at[i] *= k;
     }

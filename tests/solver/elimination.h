@@ -1,13 +1,15 @@
-/* The least cost of a selection problem by eliminating one node after the other: dynamic
+/* The least cost of a selection problem by eliminating one variable after the other: dynamic
  * programming over tables of what remains. Reads the data of the problem and shares no code with
  * the solvers. Exact, by three rules:
  *
- *   eliminate  all tables with a node are added up, and for all strategies of the nodes around it
+ *   eliminate  all tables with a variable are added up, and for all strategies of the variables
+ *   around it
  *              the least over its own strategies is written down.
- *   drop       strategy t goes when some s of the same node costs no more whatever the others do:
- *              sum over the tables with the node of max (table(s, .) - table(t, .)) <= 0, and, when
- *              usage counts, s uses no more than t at any time.
- *   wait       when usage counts, nodes that may change it wait for those that cannot.
+ *   drop       strategy t goes when some s of the same variable costs no more whatever the others
+ *   do:
+ *              sum over the tables with the variable of max (table(s, .) - table(t, .)) <= 0, and,
+ *              when usage counts, s uses no more than t at any time.
+ *   wait       when usage counts, variables that may change it wait for those that cannot.
  *
  * Costs are multiplied by a scale, so that multipliers of usage may be finer than 1. Failures are
  * those of cmocka. */
@@ -19,16 +21,17 @@
 /* What stands for DTP_FORBIDDEN: 60 of them can be added up. */
 #define ELIMINATION_FORBIDDEN (INT64_C(1) << 56)
 
-/* A table over some nodes, row-major, the first node outermost. */
+/* A table over some variables, row-major, the first variable outermost. */
 typedef struct elimination_table {
-    int32_t n, *nodes; /* ascending; of a step: those around the step's node, which comes last */
+    int32_t n,
+        *variables; /* ascending; of a step: those around the step's variable, which comes last */
     int64_t size, *cost;
-    int64_t *least; /* while a step is made: by row, the least over its node's strategies */
+    int64_t *least; /* while a step is made: by row, the least over its variable's strategies */
 } elimination_table;
 
-/* A node that was eliminated: what it costs given the strategies of the nodes around it. */
+/* A variable that was eliminated: what it costs given the strategies of the variables around it. */
 typedef struct elimination_step {
-    int32_t node, n_tables, n_around, *around; /* around: eliminated later; ascending */
+    int32_t variable, n_tables, n_around, *around; /* around: eliminated later; ascending */
     elimination_table *tables;
 } elimination_step;
 
@@ -36,16 +39,16 @@ typedef struct elimination {
     const dtp_problem *p; /* borrowed */
     int64_t scale;
     bool with_usage;    /* usage counts */
-    int32_t *left;      /* by node: strategies that are left */
-    int32_t **strategy; /* by node: which these are */
-    bool *gone, *loud;  /* by node: eliminated; strategies that are left differ in usage */
-    int64_t *weight;    /* by node: cells to add up to eliminate it; 0: not known */
+    int32_t *left;      /* by variable: strategies that are left */
+    int32_t **strategy; /* by variable: which these are */
+    bool *gone, *loud;  /* by variable: eliminated; strategies that are left differ in usage */
+    int64_t *weight;    /* by variable: cells to add up to eliminate it; 0: not known */
     int32_t n, cap;
     elimination_table *tables;
     int32_t n_steps;
     elimination_step *steps; /* when usage counts, in the order in which they were done */
     int64_t least;           /* of what is eliminated altogether */
-    int64_t cells, largest;  /* added up so far; of one node */
+    int64_t cells, largest;  /* added up so far; of one variable */
 } elimination;
 
 /* A problem of which nothing is eliminated yet. Strategies that cost more than another one are
@@ -53,12 +56,12 @@ typedef struct elimination {
 elimination *elimination_create(const dtp_problem *p, int64_t scale, bool with_usage);
 void elimination_destroy(elimination *e);
 
-/* Eliminates nodes, dropping strategies on the way, while one takes at most `most` cells. Of an
+/* Eliminates variables, dropping strategies on the way, while one takes at most `most` cells. Of an
  * elimination with usage only those that cannot change the usage. */
 void elimination_reduce(elimination *e, int64_t most);
 
 /* A copy of what is left, with the multiplier of every strategy (as those of p->cost; NULL: none)
- * added and all nodes eliminated without dropping anything: first those that cannot change the
+ * added and all variables eliminated without dropping anything: first those that cannot change the
  * usage and take at most `most` cells. */
 elimination *elimination_finish(const elimination *e, const int64_t *multipliers, int64_t most);
 
@@ -66,8 +69,9 @@ elimination *elimination_finish(const elimination *e, const int64_t *multipliers
  * *cells (may be NULL): how many were added up. */
 int64_t elimination_optimum(const dtp_problem *p, int64_t *cells);
 
-/* What the strategies of a step's node cost above the least, given those of the nodes around it.
- * at: by node, index among the strategies that are left; out: one per strategy that is left. */
+/* What the strategies of a step's variable cost above the least, given those of the variables
+ * around it. at: by variable, index among the strategies that are left; out: one per strategy that
+ * is left. */
 void elimination_step_costs(const elimination *e, const elimination_step *step, const int32_t *at,
                             int64_t *out);
 

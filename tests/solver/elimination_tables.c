@@ -24,37 +24,36 @@ int64_t elimination__add(int64_t a, int64_t b)
 
 void elimination__table_free(elimination_table *t)
 {
-    free(t->nodes);
+    free(t->variables);
     free(t->cost);
     free(t->least);
 }
 
-int32_t elimination__find(const elimination_table *t, int32_t node)
+int32_t elimination__find(const elimination_table *t, int32_t variable)
 {
     int32_t i = 0;
-    while (i < t->n && t->nodes[i] != node) {
+    while (i < t->n && t->variables[i] != variable) {
         i++;
     }
     return i < t->n ? i : -1;
 }
 
-/* ---- walking through tables --------------------------------------------------------------------
- */
+/* ---- walking through tables ------------------------------------------------------------------ */
 
 void elimination__walk_start(elimination_walk *w, const elimination *e, int32_t n,
-                             const int32_t *nodes)
+                             const int32_t *variables)
 {
     assert_true(n <= ELIMINATION_MAX_NODES);
     w->n = n;
     w->n_tables = 0;
     for (int32_t i = 0; i < n; i++) {
-        w->size[i] = e->left[nodes[i]];
+        w->size[i] = e->left[variables[i]];
         w->digit[i] = 0;
     }
 }
 
 /* unit: cells of one entry of t. */
-void elimination__walk_add(elimination_walk *w, const elimination *e, const int32_t *nodes,
+void elimination__walk_add(elimination_walk *w, const elimination *e, const int32_t *variables,
                            const elimination_table *t, int64_t unit)
 {
     assert_true(w->n_tables < ELIMINATION_MAX_TABLES);
@@ -62,9 +61,9 @@ void elimination__walk_add(elimination_walk *w, const elimination *e, const int3
     memset(step, 0, sizeof w->step[0]);
     for (int32_t k = t->n - 1; k >= 0; k--) {
         for (int32_t i = 0; i < w->n; i++) {
-            step[i] = nodes[i] == t->nodes[k] ? unit : step[i];
+            step[i] = variables[i] == t->variables[k] ? unit : step[i];
         }
-        unit *= e->left[t->nodes[k]];
+        unit *= e->left[t->variables[k]];
     }
     w->at[w->n_tables++] = 0;
 }
@@ -83,27 +82,27 @@ void elimination__walk_next(elimination_walk *w)
     }
 }
 
-int64_t elimination__cells(const elimination *e, int32_t n, const int32_t *nodes)
+int64_t elimination__cells(const elimination *e, int32_t n, const int32_t *variables)
 {
     int64_t cells = 1;
     for (int32_t i = 0; i < n && cells < INT64_C(1) << 40; i++) {
-        cells *= e->left[nodes[i]];
+        cells *= e->left[variables[i]];
     }
     return cells;
 }
 
-/* ---- tables ------------------------------------------------------------------------------------
- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
-/* Takes t over: a table of its own, or added to the one over the same nodes. */
+/* Takes t over: a table of its own, or added to the one over the same variables. */
 void elimination__put(elimination *e, elimination_table t)
 {
     for (int32_t i = 0; i < t.n; i++) {
-        e->weight[t.nodes[i]] = 0;
+        e->weight[t.variables[i]] = 0;
     }
     for (int32_t i = 0; i < e->n; i++) {
         elimination_table *old = &e->tables[i];
-        if (old->n == t.n && memcmp(old->nodes, t.nodes, (size_t)t.n * sizeof *t.nodes) == 0) {
+        if (old->n == t.n &&
+            memcmp(old->variables, t.variables, (size_t)t.n * sizeof *t.variables) == 0) {
             for (int64_t x = 0; x < t.size; x++) {
                 old->cost[x] = elimination__add(old->cost[x], t.cost[x]);
             }
@@ -119,19 +118,19 @@ void elimination__put(elimination *e, elimination_table t)
     e->tables[e->n++] = t;
 }
 
-/* The table with a node as the last one; nodes: the others. */
-elimination_table elimination__node_last(const elimination *e, const elimination_table *t,
-                                         int32_t node)
+/* The table with a variable as the last one; variables: the others. */
+elimination_table elimination__variable_last(const elimination *e, const elimination_table *t,
+                                             int32_t variable)
 {
-    const int32_t k = e->left[node], where = elimination__find(t, node);
+    const int32_t k = e->left[variable], where = elimination__find(t, variable);
     elimination_walk w;
     elimination_table out = {.n = t->n - 1, .size = t->size};
     int32_t *order = elimination__make((size_t)t->n, sizeof *order);
     for (int32_t i = 0; i < out.n; i++) {
-        order[i] = t->nodes[i < where ? i : i + 1];
+        order[i] = t->variables[i < where ? i : i + 1];
     }
-    order[out.n] = node;
-    out.nodes = order;
+    order[out.n] = variable;
+    out.variables = order;
     out.cost = elimination__make((size_t)t->size, sizeof *out.cost);
     out.least = elimination__make((size_t)(t->size / k), sizeof *out.least);
     elimination__walk_start(&w, e, t->n, order);
@@ -146,15 +145,16 @@ elimination_table elimination__node_last(const elimination *e, const elimination
     return out;
 }
 
-/* Entries keep[0..n-1] of a node stay in a table that has `unit` cells per entry of its nodes. */
-void elimination__keep_entries(const elimination *e, elimination_table *t, int32_t node, int32_t n,
-                               const int32_t *keep, int64_t unit)
+/* Entries keep[0..n-1] of a variable stay in a table that has `unit` cells per entry of its
+ * variables. */
+void elimination__keep_entries(const elimination *e, elimination_table *t, int32_t variable,
+                               int32_t n, const int32_t *keep, int64_t unit)
 {
-    const int32_t k = e->left[node], where = elimination__find(t, node);
+    const int32_t k = e->left[variable], where = elimination__find(t, variable);
     if (where < 0) {
         return;
     }
-    const int64_t inner = elimination__cells(e, t->n - where - 1, t->nodes + where + 1) * unit;
+    const int64_t inner = elimination__cells(e, t->n - where - 1, t->variables + where + 1) * unit;
     const int64_t outer = t->size / (inner * k);
     int64_t *to = t->cost;
     for (int64_t x = 0; x < outer; x++) {

@@ -16,7 +16,7 @@ enum { SCALE = 256 }; /* multipliers of usage are multiples of 1/256 */
 
 /* An interval in terms of the times that count. */
 typedef struct span {
-    int32_t node, from, to;
+    int32_t variable, from, to;
     const int64_t *usage;
     int64_t least; /* of the strategies that are left */
 } span;
@@ -26,20 +26,20 @@ typedef struct search {
     const limit_options *options;
     int32_t n_times, n_spans;
     int64_t *times;                   /* at which intervals begin, ascending */
-    span *spans;                      /* by node */
-    int32_t *first;                   /* by node, and one more: its spans */
+    span *spans;                      /* by variable */
+    int32_t *first;                   /* by variable, and one more: its spans */
     int64_t *multiplier, *best_price; /* by time */
     int64_t *multipliers;             /* by strategy */
     elimination *reduced;             /* what does not depend on multipliers */
     elimination *e;                   /* with multipliers */
-    int32_t *at;                      /* by node: index among the strategies left */
-    int32_t *assignment;              /* by node: strategies of the problem */
+    int32_t *at;                      /* by variable: index among the strategies left */
+    int32_t *assignment;              /* by variable: strategies of the problem */
     int64_t *load;                    /* by time: usage of what is decided, the least of the rest */
     int64_t most_usage;               /* sum of the largest usages of all intervals */
-    int32_t n_silent;                 /* steps before the first of a node that changes the usage */
-    int64_t offset; /* what is added to penalised costs: - sum of multiplier * limit */
-    int64_t cap;    /* scaled; only selections with no more are looked at */
-    int64_t best;   /* cost of the cheapest that keeps the limit */
+    int32_t n_silent; /* steps before the first of a variable that changes the usage */
+    int64_t offset;   /* what is added to penalised costs: - sum of multiplier * limit */
+    int64_t cap;      /* scaled; only selections with no more are looked at */
+    int64_t best;     /* cost of the cheapest that keeps the limit */
     int64_t visited;
 } search;
 
@@ -55,8 +55,7 @@ static void *make(size_t n, size_t size)
     return at;
 }
 
-/* ---- times -------------------------------------------------------------------------------------
- */
+/* ---- times ----------------------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -94,7 +93,7 @@ static void find_times(search *s)
 static int64_t most_usage(const dtp_problem *p, const dtp_problem_interval *x)
 {
     int64_t most = 0;
-    for (int32_t k = 0; k < dtp_problem_n_strategies(p, x->node); k++) {
+    for (int32_t k = 0; k < dtp_problem_n_strategies(p, x->variable); k++) {
         most = x->usage[k] > most ? x->usage[k] : most;
     }
     return most;
@@ -104,25 +103,25 @@ static void find_spans(search *s)
 {
     const int32_t n = dtp_problem_n_intervals(s->p);
     s->spans = make((size_t)n, sizeof *s->spans);
-    s->first = make((size_t)s->p->n_nodes + 1, sizeof *s->first);
-    for (int32_t v = 0; v < s->p->n_nodes; v++) {
+    s->first = make((size_t)s->p->n_variables + 1, sizeof *s->first);
+    for (int32_t v = 0; v < s->p->n_variables; v++) {
         s->first[v] = s->n_spans;
         for (int32_t i = 0; i < n; i++) {
             const dtp_problem_interval x = dtp_problem_interval_at(s->p, i);
-            if (x.node == v && x.begin < x.end) {
+            if (x.variable == v && x.begin < x.end) {
                 s->spans[s->n_spans++] =
                     (span){v, time_index(s, x.begin), time_index(s, x.end), x.usage, 0};
                 s->most_usage += most_usage(s->p, &x);
             }
         }
     }
-    s->first[s->p->n_nodes] = s->n_spans;
+    s->first[s->p->n_variables] = s->n_spans;
 }
 
-/* Adds `sign` times the usage of a node's strategy. */
-static void use(const search *s, int32_t node, int32_t strategy, int64_t sign, int64_t *load)
+/* Adds `sign` times the usage of a variable's strategy. */
+static void use(const search *s, int32_t variable, int32_t strategy, int64_t sign, int64_t *load)
 {
-    for (int32_t i = s->first[node]; i < s->first[node + 1]; i++) {
+    for (int32_t i = s->first[variable]; i < s->first[variable + 1]; i++) {
         const span *x = &s->spans[i];
         for (int32_t t = x->from; t < x->to; t++) {
             load[t] += sign * x->usage[strategy];
@@ -130,16 +129,14 @@ static void use(const search *s, int32_t node, int32_t strategy, int64_t sign, i
     }
 }
 
-/* ---- multipliers
- * ------------------------------------------------------------------------------------
- */
+/* ---- multipliers ----------------------------------------------------------------------------- */
 
 /* Eliminates with the multipliers; returns the scaled bound. */
 static int64_t price_all(search *s)
 {
     const dtp_problem *p = s->p;
     int64_t *before = make((size_t)s->n_times + 1, sizeof *before);
-    memset(s->multipliers, 0, (size_t)p->first[p->n_nodes] * sizeof *s->multipliers);
+    memset(s->multipliers, 0, (size_t)p->first[p->n_variables] * sizeof *s->multipliers);
     for (int32_t t = 0; t < s->n_times; t++) {
         before[t + 1] = before[t] + s->multiplier[t];
     }
@@ -147,8 +144,8 @@ static int64_t price_all(search *s)
                 ELIMINATION_FORBIDDEN / 4 / (s->most_usage + p->usage_limit + 1));
     for (int32_t i = 0; i < s->n_spans; i++) {
         const span *x = &s->spans[i];
-        for (int32_t k = 0; k < dtp_problem_n_strategies(p, x->node); k++) {
-            s->multipliers[p->first[x->node] + k] +=
+        for (int32_t k = 0; k < dtp_problem_n_strategies(p, x->variable); k++) {
+            s->multipliers[p->first[x->variable] + k] +=
                 (before[x->to] - before[x->from]) * x->usage[k];
         }
     }
@@ -160,11 +157,12 @@ static int64_t price_all(search *s)
     return s->e->least + s->offset;
 }
 
-/* The cheapest strategies of the first n nodes that were eliminated, given those of the others. */
+/* The cheapest strategies of the first n variables that were eliminated, given those of the
+ * others. */
 static void follow(search *s, const elimination *e, int32_t n)
 {
     for (int32_t i = n - 1; i >= 0; i--) {
-        const int32_t v = e->steps[i].node;
+        const int32_t v = e->steps[i].variable;
         int64_t *cost = make((size_t)e->left[v], sizeof *cost);
         elimination_step_costs(e, &e->steps[i], s->at, cost);
         s->at[v] = 0;
@@ -187,7 +185,7 @@ static void move_prices(search *s, double length)
 {
     double norm = 0.0;
     memset(s->load, 0, (size_t)s->n_times * sizeof *s->load);
-    for (int32_t v = 0; v < s->p->n_nodes; v++) {
+    for (int32_t v = 0; v < s->p->n_variables; v++) {
         use(s, v, s->assignment[v], 1, s->load);
     }
     for (int32_t t = 0; t < s->n_times; t++) {
@@ -226,21 +224,20 @@ static int64_t lift_bound(search *s)
     return price_all(s);
 }
 
-/* ---- selections --------------------------------------------------------------------------------
- */
+/* ---- selections ------------------------------------------------------------------------------ */
 
 /* What the multipliers make of a selection without anything forbidden: its scaled cost and
  * multiplier * (usage - limit). */
 static int64_t penalised(const search *s, int64_t cost)
 {
     int64_t sum = cost * SCALE + s->offset;
-    for (int32_t v = 0; v < s->p->n_nodes; v++) {
+    for (int32_t v = 0; v < s->p->n_variables; v++) {
         sum += s->multipliers[s->p->first[v] + s->assignment[v]];
     }
     return sum;
 }
 
-/* Every node that changes the usage is decided: the first steps take what is cheapest, and
+/* Every variable that changes the usage is decided: the first steps take what is cheapest, and
  * altogether it costs `cost` at the multipliers. */
 static void look_at_selection(search *s, int64_t cost)
 {
@@ -256,11 +253,11 @@ static void look_at_selection(search *s, int64_t cost)
 }
 
 /* Decides for a strategy: its usage instead of the least. False when the limit is exceeded,
- * whatever the undecided nodes take. */
-static bool place(search *s, int32_t node, int32_t strategy, int64_t sign)
+ * whatever the undecided variables take. */
+static bool place(search *s, int32_t variable, int32_t strategy, int64_t sign)
 {
     bool keeps = true;
-    for (int32_t i = s->first[node]; i < s->first[node + 1]; i++) {
+    for (int32_t i = s->first[variable]; i < s->first[variable + 1]; i++) {
         const span *x = &s->spans[i];
         const int64_t more = sign * (x->usage[strategy] - x->least);
         for (int32_t t = x->from; t < x->to && more != 0; t++) {
@@ -279,7 +276,7 @@ static void decide(search *s, int32_t i, int64_t value)
         return;
     }
     const elimination_step *step = &s->e->steps[i];
-    const int32_t v = step->node;
+    const int32_t v = step->variable;
     int64_t *cost = make((size_t)s->e->left[v], sizeof *cost);
     elimination_step_costs(s->e, step, s->at, cost);
     for (int32_t a = 0; a < s->e->left[v]; a++) {
@@ -302,9 +299,9 @@ static void start_load(search *s)
     memset(s->load, 0, (size_t)s->n_times * sizeof *s->load);
     for (int32_t i = 0; i < s->n_spans; i++) {
         span *x = &s->spans[i];
-        const int32_t *left = s->reduced->strategy[x->node];
+        const int32_t *left = s->reduced->strategy[x->variable];
         x->least = x->usage[left[0]];
-        for (int32_t k = 1; k < s->reduced->left[x->node]; k++) {
+        for (int32_t k = 1; k < s->reduced->left[x->variable]; k++) {
             x->least = x->usage[left[k]] < x->least ? x->usage[left[k]] : x->least;
         }
         for (int32_t t = x->from; t < x->to; t++) {
@@ -320,7 +317,7 @@ static void search_selections(search *s, int64_t bound)
     s->best = DTP_FORBIDDEN;
     start_load(s);
     s->n_silent = 0;
-    while (s->n_silent < s->e->n_steps && !s->e->loud[s->e->steps[s->n_silent].node]) {
+    while (s->n_silent < s->e->n_steps && !s->e->loud[s->e->steps[s->n_silent].variable]) {
         s->n_silent++;
     }
     while (s->visited < s->options->most_visited) {
@@ -358,13 +355,13 @@ limit_result limit_search(const dtp_problem *p, const limit_options *options)
     s.multiplier = make((size_t)s.n_times, sizeof *s.multiplier);
     s.best_price = make((size_t)s.n_times, sizeof *s.best_price);
     s.load = make((size_t)s.n_times, sizeof *s.load);
-    s.multipliers = make((size_t)p->first[p->n_nodes], sizeof *s.multipliers);
-    s.at = make((size_t)p->n_nodes, sizeof *s.at);
-    s.assignment = make((size_t)p->n_nodes, sizeof *s.assignment);
+    s.multipliers = make((size_t)p->first[p->n_variables], sizeof *s.multipliers);
+    s.at = make((size_t)p->n_variables, sizeof *s.at);
+    s.assignment = make((size_t)p->n_variables, sizeof *s.assignment);
     s.reduced = elimination_create(p, SCALE, true);
     elimination_reduce(s.reduced, options->most_cells);
     const int64_t bound = lift_bound(&s);
-    for (int32_t v = 0; v < p->n_nodes; v++) {
+    for (int32_t v = 0; v < p->n_variables; v++) {
         out.loud += s.e->loud[v] ? 1 : 0;
     }
     search_selections(&s, bound);

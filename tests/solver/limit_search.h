@@ -22,7 +22,7 @@ typedef struct limit_result {
     int64_t cost;    /* the least within the limit; of a selection that was evaluated anew */
     int64_t bound;   /* that the search began from, rounded up */
     int64_t visited; /* partial selections */
-    int32_t loud;    /* nodes whose strategies differ in usage */
+    int32_t loud;    /* variables whose strategies differ in usage */
 } limit_result;
 
 /* 300 rounds, 2^16 cells, 2^26 partial selections. */

@@ -28,8 +28,8 @@ static int64_t draw_cost(random_source *r, int64_t kind)
 }
 
 /* An interval, empty at times. */
-static dtp_status add_node(random_source *r, dtp_problem *p, int32_t k, const int64_t *cost,
-                           const int64_t *usage)
+static dtp_status add_variable(random_source *r, dtp_problem *p, int32_t k, const int64_t *cost,
+                               const int64_t *usage)
 {
     const int64_t begin = draw(r, SELECT_MAX_TIME), length = draw(r, 7) - 1;
     return dtp_problem_add_variable(p, begin, begin + length < 0 ? 0 : begin + length, k, cost,
@@ -50,7 +50,7 @@ static dtp_problem *problem_of(random_source *r, int64_t kind)
             usage[s] = draw(r, 3) == 0 ? 0 : draw(r, kind == LARGE ? 100000 : 8) * unit;
             most = usage[s] > most ? usage[s] : most;
         }
-        assert_int_equal(add_node(r, p, k, cost, usage), DTP_OK);
+        assert_int_equal(add_variable(r, p, k, cost, usage), DTP_OK);
     }
     for (int64_t x = draw(r, 3) == 0 ? 1 + draw(r, 3) : 0; x > 0; x--) {
         const int32_t i = (int32_t)draw(r, n);
@@ -80,10 +80,10 @@ static dtp_problem *problem_of(random_source *r, int64_t kind)
 
 enum { ODD_NODES = 4, WIDE_K = 90 };
 
-/* Those of all nodes together are near 2^61, the most that is allowed. */
+/* Those of all variables together are near 2^61, the most that is allowed. */
 static const int64_t MOST_USAGE = INT64_C(1) << 59;
 
-static void add_odd_nodes(random_source *r, dtp_problem *p, int32_t n)
+static void add_odd_variables(random_source *r, dtp_problem *p, int32_t n)
 {
     const int64_t huge = draw(r, 2), empty = draw(r, 6);
     const int32_t wide = (int32_t)draw(r, n);
@@ -111,7 +111,7 @@ dtp_problem *odd_problem(random_source *r)
     int64_t cost[WIDE_K * WIDE_K];
     assert_int_equal(dtp_problem_create("odd", 0, &p, NULL), DTP_OK);
     p->usage_limit = draw(r, 3) == 0 ? 0 : draw(r, 24);
-    add_odd_nodes(r, p, n);
+    add_odd_variables(r, p, n);
     for (int64_t pair = draw(r, 2 * n); pair > 0; pair--) {
         const int32_t x = (int32_t)draw(r, n), y = (int32_t)((x + 1 + draw(r, n - 1)) % n);
         for (int64_t parallel = 1 + draw(r, 4); parallel > 0; parallel--) {
@@ -144,20 +144,20 @@ int64_t plain_cost(const dtp_problem *p, const int32_t *assignment)
     int64_t sum = 0;
     for (int64_t t = 0; t < 2 * SELECT_MAX_TIME; t++) {
         int64_t room = p->usage_limit;
-        for (int32_t i = 0; i < p->n_nodes && room >= 0; i++) {
+        for (int32_t i = 0; i < p->n_variables && room >= 0; i++) {
             const bool live = p->begin[i] <= t && t < p->end[i];
             room -= live ? p->usage[p->first[i] + assignment[i]] : 0;
         }
         for (int32_t x = 0; x < p->n_extra && room >= 0; x++) {
             const bool live = p->extra_begin[x] <= t && t < p->extra_end[x];
-            const int64_t at = p->extra_first[x] + assignment[p->extra_node[x]];
+            const int64_t at = p->extra_first[x] + assignment[p->extra_variable[x]];
             room -= live ? p->extra_usage[at] : 0;
         }
         if (room < 0) {
             return -1;
         }
     }
-    for (int32_t i = 0; i < p->n_nodes; i++) {
+    for (int32_t i = 0; i < p->n_variables; i++) {
         const int64_t cost = p->cost[p->first[i] + assignment[i]];
         if (cost >= DTP_FORBIDDEN) {
             return -1;
@@ -180,10 +180,10 @@ int64_t enumerate(const dtp_problem *p)
 {
     int32_t assignment[SELECT_MAX_NODES] = {0};
     int64_t best = -1;
-    for (int32_t i = 0; i < p->n_nodes;) {
+    for (int32_t i = 0; i < p->n_variables;) {
         const int64_t cost = plain_cost(p, assignment);
         best = cost >= 0 && (best < 0 || cost < best) ? cost : best;
-        for (i = 0; i < p->n_nodes && ++assignment[i] == dtp_problem_n_strategies(p, i); i++) {
+        for (i = 0; i < p->n_variables && ++assignment[i] == dtp_problem_n_strategies(p, i); i++) {
             assignment[i] = 0;
         }
     }
@@ -192,10 +192,10 @@ int64_t enumerate(const dtp_problem *p)
 
 dtp_presolve_options combination(uint32_t bits)
 {
-    return (dtp_presolve_options){.consistency = (bits & 1U) == 0,
-                                  .merge = (bits & 2U) == 0,
+    return (dtp_presolve_options){.soft_arc_consistency = (bits & 1U) == 0,
+                                  .functional_dependency = (bits & 2U) == 0,
                                   .dominance = (bits & 4U) == 0,
-                                  .eliminate = (bits & 8U) == 0,
-                                  .rows = (bits & 16U) == 0,
-                                  .cap = (bits & 32U) == 0};
+                                  .pbqp = (bits & 8U) == 0,
+                                  .memory_rows = (bits & 16U) == 0,
+                                  .incumbent_filter = (bits & 32U) == 0};
 }

@@ -13,16 +13,17 @@
 #include "planner/problem/check.h"
 #include "planner/solver/min_marginals.h"
 #include "planner/solver/solve.h"
-#include "planner/solver/reduced/work.h"
+#include "planner/solver/reduced/reduced.h"
+#include "planner/solver/reduced/load.h"
 #include "tests/solver/random_problems.h"
 
 enum { N_PROBLEMS = 400, MOST = 64 };
 
-/* The least cost with every strategy of a node, -1: none is allowed. */
-static void enumerate_each(dtp_problem *p, int32_t node, int64_t *best)
+/* The least cost with every strategy of a variable, -1: none is allowed. */
+static void enumerate_each(dtp_problem *p, int32_t variable, int64_t *best)
 {
-    const int32_t k = dtp_problem_n_strategies(p, node);
-    int64_t *cost = p->cost + p->first[node], kept[MOST];
+    const int32_t k = dtp_problem_n_strategies(p, variable);
+    int64_t *cost = p->cost + p->first[variable], kept[MOST];
     assert_true(k <= MOST);
     memcpy(kept, cost, (size_t)k * sizeof *kept);
     for (int32_t s = 0; s < k; s++) {
@@ -34,30 +35,31 @@ static void enumerate_each(dtp_problem *p, int32_t node, int64_t *best)
     memcpy(cost, kept, (size_t)k * sizeof *kept);
 }
 
-/* Presolve that keeps a node leaves its strategies their least costs, where nothing else is left:
- * exactly; else as bounds. */
-static int32_t check_presolve(const dtp_problem *p, int32_t node, const int64_t *best,
+/* Presolve that keeps a variable leaves its strategies their least costs, where nothing else is
+ * left: exactly; else as bounds. */
+static int32_t check_presolve(const dtp_problem *p, int32_t variable, const int64_t *best,
                               uint64_t seed)
 {
     dtp_presolve_options options = combination((uint32_t)(seed % SELECT_COMBINATIONS));
-    solver_work *w = NULL;
+    solver_reduced *w = NULL;
     int32_t origin[MOST];
-    options.cap = false;
-    assert_int_equal(solver_work_create(p, &options, &w, NULL), DTP_OK);
-    w->nodes[node].kept = true;
+    options.incumbent_filter = false;
+    assert_int_equal(solver_reduced_create(p, &options, dtp_solver_parameters_default(), &w, NULL),
+                     DTP_OK);
+    w->variables[variable].kept = true;
     assert_int_equal(solver_presolve(w, NULL), DTP_OK);
-    const bool alone = !w->infeasible && solver_size(w).nodes == 1;
+    const bool alone = !w->infeasible && solver_size(w).variables == 1;
     bool seen[MOST] = {false};
     for (int32_t s = 0; s < MOST; s++) {
         origin[s] = s;
     }
     for (int64_t i = 0; i < w->n_undo; i++) {
-        for (int32_t s = 0; w->undo[i].node == node && s < w->undo[i].kept; s++) {
+        for (int32_t s = 0; w->undo[i].variable == variable && s < w->undo[i].kept; s++) {
             origin[s] = origin[w->undo[i].table[s]];
         }
     }
-    for (int32_t i = 0; alone && i < w->nodes[node].k; i++) {
-        const int64_t cost = w->nodes[node].cost[i];
+    for (int32_t i = 0; alone && i < w->variables[variable].k; i++) {
+        const int64_t cost = w->variables[variable].cost[i];
         const int32_t s = origin[i];
         if (cost < DTP_FORBIDDEN) {
             assert_true(best[s] >= 0 || w->n_rows > 0);
@@ -66,59 +68,61 @@ static int32_t check_presolve(const dtp_problem *p, int32_t node, const int64_t 
             seen[s] = true;
         }
     }
-    for (int32_t s = 0; s < dtp_problem_n_strategies(p, node); s++) {
+    for (int32_t s = 0; s < dtp_problem_n_strategies(p, variable); s++) {
         assert_true(seen[s] || !(alone || w->infeasible) || best[s] < 0);
     }
-    solver_work_destroy(w);
+    solver_reduced_destroy(w);
     return alone ? 1 : 0;
 }
 
-/* Elimination of what some reductions leave, the node last: the best solution with each strategy.
+/* Elimination of what some reductions leave, the variable last: the best solution with each
+ * strategy.
  */
-static int32_t check_elimination(const dtp_problem *p, int32_t node, const int64_t *best,
+static int32_t check_elimination(const dtp_problem *p, int32_t variable, const int64_t *best,
                                  uint64_t seed)
 {
     dtp_presolve_options options = combination((uint32_t)(seed / 3 % SELECT_COMBINATIONS));
-    solver_work *w = NULL;
+    solver_reduced *w = NULL;
     solver_elimination *b = NULL;
     int64_t looks = 0;
     int32_t assignment[SELECT_MAX_NODES] = {0}, solved = 0;
-    options.cap = false;
-    options.rows = true;
-    assert_int_equal(solver_work_create(p, &options, &w, NULL), DTP_OK);
-    w->nodes[node].kept = true;
+    options.incumbent_filter = false;
+    options.memory_rows = true;
+    assert_int_equal(solver_reduced_create(p, &options, dtp_solver_parameters_default(), &w, NULL),
+                     DTP_OK);
+    w->variables[variable].kept = true;
     assert_int_equal(solver_presolve(w, NULL), DTP_OK);
     if (!w->infeasible && w->n_rows == 0) {
         bool seen[MOST] = {false};
-        assert_int_equal(solver_elimination_create(w, node, INT64_MAX / 16, &b, &looks, NULL),
+        assert_int_equal(solver_elimination_create(w, variable, INT64_MAX / 16, &b, &looks, NULL),
                          DTP_OK);
         assert_non_null(b);
-        for (int32_t i = 0; i < w->nodes[node].k; i++) {
+        for (int32_t i = 0; i < w->variables[variable].k; i++) {
             if (solver_elimination_choose(b, i, assignment)) {
                 solver_restore(w, assignment);
-                assert_int_equal(plain_cost(p, assignment), best[assignment[node]]);
-                seen[assignment[node]] = true;
+                assert_int_equal(plain_cost(p, assignment), best[assignment[variable]]);
+                seen[assignment[variable]] = true;
                 solved++;
             }
         }
-        for (int32_t s = 0; s < dtp_problem_n_strategies(p, node); s++) {
+        for (int32_t s = 0; s < dtp_problem_n_strategies(p, variable); s++) {
             assert_true(seen[s] || best[s] < 0);
         }
         solver_elimination_destroy(b);
-        assert_int_equal(solver_elimination_create(w, node, 0, &b, &looks, NULL), DTP_OK);
-        assert_true(b == NULL || solver_size(w).nodes == 1);
+        assert_int_equal(solver_elimination_create(w, variable, 0, &b, &looks, NULL), DTP_OK);
+        assert_true(b == NULL || solver_size(w).variables == 1);
         solver_elimination_destroy(b);
     }
-    solver_work_destroy(w);
+    solver_reduced_destroy(w);
     return solved;
 }
 
 /* Returns the number of strategies; *exact counts those with a cost that is the least. */
-static int32_t check_marginals(const dtp_problem *p, int32_t node, const int32_t *start,
+static int32_t check_marginals(const dtp_problem *p, int32_t variable, const int32_t *start,
                                const int64_t *best, bool thorough, int32_t *exact)
 {
-    const int32_t k = dtp_problem_n_strategies(p, node);
-    dtp_min_marginal_options o = dtp_min_marginal_options_init(p, node, start);
+    const int32_t k = dtp_problem_n_strategies(p, variable);
+    dtp_min_marginal_options o = dtp_min_marginal_options_init(p, variable, start);
     dtp_min_marginal out[MOST];
     o.exact = thorough;
     for (int32_t s = 0; s < k; s++) {
@@ -148,20 +152,21 @@ static void test_marginals__equal_enumeration(void **state)
         if (seed % 2 == 0) {
             p->usage_limit = INT64_MAX / 4;
         }
-        const int32_t node = (int32_t)draw(&r, p->n_nodes);
+        const int32_t variable = (int32_t)draw(&r, p->n_variables);
         int64_t best[MOST];
         assert_int_equal(dtp_solve(p, &options, &start, NULL), DTP_OK);
-        enumerate_each(p, node, best);
-        alone += check_presolve(p, node, best, seed);
-        solved += check_elimination(p, node, best, seed);
+        enumerate_each(p, variable, best);
+        alone += check_presolve(p, variable, best, seed);
+        solved += check_elimination(p, variable, best, seed);
         if (start.assignment != NULL) {
             const bool thorough = seed % 4 >= 2;
             if (seed % 3 == 0) { /* a worse one to start from */
-                start.assignment[node] = (int32_t)draw(&r, dtp_problem_n_strategies(p, node));
+                start.assignment[variable] =
+                    (int32_t)draw(&r, dtp_problem_n_strategies(p, variable));
             }
             if (plain_cost(p, start.assignment) >= 0) {
-                n[seed % 2] +=
-                    check_marginals(p, node, start.assignment, best, thorough, &exact[seed % 2]);
+                n[seed % 2] += check_marginals(p, variable, start.assignment, best, thorough,
+                                               &exact[seed % 2]);
                 problems[seed % 2]++;
             }
         }
@@ -176,12 +181,11 @@ static void test_marginals__equal_enumeration(void **state)
     assert_true(2 * exact[0] > n[0] && 2 * exact[1] > n[1]);
 }
 
-/* ---- rows of repeated blocks --------------------------------------------------------------------
- */
+/* ---- rows of repeated blocks ----------------------------------------------------------------- */
 
 enum { INSTANCES = 12, PLACES = 9, BLOCK_NODES = 4, ROUNDS = 60, CHOICES = 20 };
 
-/* Nodes decide for all instances of a block that runs forwards and, in the opposite order,
+/* Variables decide for all instances of a block that runs forwards and, in the opposite order,
  * backwards; some usages last from one to the other. Now and then an instance is not like the
  * others. */
 static dtp_problem *block_problem(random_source *r)
@@ -210,14 +214,14 @@ static dtp_problem *block_problem(random_source *r)
     return p;
 }
 
-static int64_t largest_row(const solver_work *w, const int32_t *assignment)
+static int64_t largest_row(const solver_reduced *w, const int32_t *assignment)
 {
     int64_t most = 0;
     for (int32_t row = 0; row < w->n_rows; row++) {
         int64_t sum = w->base[row];
-        for (int32_t i = 0; i < w->n_nodes; i++) {
-            for (int32_t j = 0; j < w->nodes[i].n_pieces; j++) {
-                const solver_piece *x = &w->nodes[i].pieces[j];
+        for (int32_t i = 0; i < w->n_variables; i++) {
+            for (int32_t j = 0; j < w->variables[i].n_pieces; j++) {
+                const solver_piece *x = &w->variables[i].pieces[j];
                 sum += x->first <= row && row < x->last ? x->use[assignment[i]] : 0;
             }
         }
@@ -234,10 +238,13 @@ static void test_rows__of_blocks_keep_the_peak(void **state)
         random_source r = {seed * 15485863};
         dtp_problem *p = block_problem(&r);
         dtp_presolve_options options = dtp_presolve_options_init();
-        solver_work *w = NULL, *plain = NULL;
-        assert_int_equal(solver_work_create(p, &options, &w, NULL), DTP_OK);
-        options.rows = false;
-        assert_int_equal(solver_work_create(p, &options, &plain, NULL), DTP_OK);
+        solver_reduced *w = NULL, *plain = NULL;
+        assert_int_equal(
+            solver_reduced_create(p, &options, dtp_solver_parameters_default(), &w, NULL), DTP_OK);
+        options.memory_rows = false;
+        assert_int_equal(
+            solver_reduced_create(p, &options, dtp_solver_parameters_default(), &plain, NULL),
+            DTP_OK);
         for (int32_t c = 0; c < CHOICES; c++) {
             int32_t assignment[BLOCK_NODES];
             dtp_problem_value value;
@@ -250,8 +257,8 @@ static void test_rows__of_blocks_keep_the_peak(void **state)
         }
         all += plain->n_rows;
         kept += w->n_rows;
-        solver_work_destroy(w);
-        solver_work_destroy(plain);
+        solver_reduced_destroy(w);
+        solver_reduced_destroy(plain);
         dtp_problem_destroy(p);
     }
     print_message("%" PRId64 " of %" PRId64 " rows are kept\n", kept, all);

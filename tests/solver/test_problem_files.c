@@ -60,18 +60,23 @@ static void assert_same(const dtp_problem *a, const dtp_problem *b)
 {
     assert_string_equal(a->name, b->name);
     assert_int_equal(a->usage_limit, b->usage_limit);
-    assert_int_equal(a->n_nodes, b->n_nodes);
+    assert_int_equal(a->n_variables, b->n_variables);
     assert_int_equal(a->n_edges, b->n_edges);
-    const size_t nodes = (size_t)a->n_nodes, edges = (size_t)a->n_edges, word = sizeof(int64_t);
-    assert_memory_equal(a->first, b->first, (nodes + 1) * word);
-    assert_memory_equal(a->begin, b->begin, nodes * word);
-    assert_memory_equal(a->end, b->end, nodes * word);
-    assert_memory_equal(a->cost, b->cost, (size_t)a->first[nodes] * word);
-    assert_memory_equal(a->usage, b->usage, (size_t)a->first[nodes] * word);
+    const size_t variables = (size_t)a->n_variables, edges = (size_t)a->n_edges,
+                 word = sizeof(int64_t);
+    assert_memory_equal(a->first, b->first, (variables + 1) * word);
+    assert_memory_equal(a->begin, b->begin, variables * word);
+    assert_memory_equal(a->end, b->end, variables * word);
+    assert_memory_equal(a->cost, b->cost, (size_t)a->first[variables] * word);
+    assert_memory_equal(a->usage, b->usage, (size_t)a->first[variables] * word);
     assert_memory_equal(a->edge_a, b->edge_a, edges * sizeof *a->edge_a);
     assert_memory_equal(a->edge_b, b->edge_b, edges * sizeof *a->edge_b);
-    assert_memory_equal(a->edge_first, b->edge_first, (edges + 1) * word);
-    assert_memory_equal(a->edge_cost, b->edge_cost, (size_t)a->edge_first[edges] * word);
+    for (int32_t e = 0; e < a->n_edges; e++) {
+        const int64_t n = dtp_problem_edge_end(a, e) - a->edge_first[e];
+        assert_int_equal(dtp_problem_edge_end(b, e) - b->edge_first[e], n);
+        assert_memory_equal(a->edge_cost + a->edge_first[e], b->edge_cost + b->edge_first[e],
+                            (size_t)n * word);
+    }
 }
 
 static void test_select_write__reads_back(void **state)
@@ -123,7 +128,7 @@ static void test_select_read__large_file(void **state)
     dtp_strbuf_add(&text, "]}}}");
     assert_int_equal(dtp_file_write(path, text.text, text.len, NULL), DTP_OK);
     dtp_problem *p = read_file(path);
-    assert_int_equal(p->n_nodes, N);
+    assert_int_equal(p->n_variables, N);
     assert_int_equal(p->usage_limit, DTP_FORBIDDEN);
     for (int32_t i = 0; i < N; i++) {
         assert_true(p->end[i] == 7 * i && p->cost[i] == 123 * i && p->usage[i] == i);
@@ -187,7 +192,7 @@ static int64_t optimum_of(const dtp_problem *p)
     return cost;
 }
 
-/* Further intervals become nodes of the file, tied to their own: the optimum stays. */
+/* Further intervals become variables of the file, tied to their own: the optimum stays. */
 static void test_select_write__further_intervals(void **state)
 {
     (void)state;
@@ -196,7 +201,7 @@ static void test_select_write__further_intervals(void **state)
     dtp_problem *p = read_file(EXAMPLE);
     const int64_t before = optimum_of(p);
     make_path(path, sizeof path, "json");
-    for (int32_t i = 0; i < p->n_nodes; i++) {
+    for (int32_t i = 0; i < p->n_variables; i++) {
         assert_int_equal(dtp_problem_add_interval(p, i, p->begin[i], p->end[i] + 3,
                                                   p->usage + p->first[i], NULL),
                          DTP_OK);
@@ -204,8 +209,8 @@ static void test_select_write__further_intervals(void **state)
             dtp_problem_add_interval(p, i, p->end[i], p->end[i] + 1, p->usage + p->first[i], NULL),
             DTP_OK);
     }
-    assert_int_equal(p->n_extra, 2 * p->n_nodes);
-    assert_int_equal(p->n_extra_usage, p->first[p->n_nodes]);
+    assert_int_equal(p->n_extra, 2 * p->n_variables);
+    assert_int_equal(p->n_extra_usage, p->first[p->n_variables]);
     assert_int_equal(dtp_problem_check(p, NULL), DTP_OK);
     assert_int_equal(optimum_of(p), -1);
     int64_t optimum = -1;
@@ -218,9 +223,10 @@ static void test_select_write__further_intervals(void **state)
     dtp_problem_write_iopddl(p, &text);
     assert_int_equal(dtp_file_write(path, text.text, text.len, NULL), DTP_OK);
     dtp_problem *q = read_file(path);
-    assert_int_equal(q->n_nodes, 3 * p->n_nodes);
+    assert_int_equal(q->n_variables, 3 * p->n_variables);
     assert_int_equal(optimum_of(q), optimum);
-    assert_int_equal(dtp_problem_add_interval(p, p->n_nodes, 0, 1, p->usage, NULL), DTP_INVALID);
+    assert_int_equal(dtp_problem_add_interval(p, p->n_variables, 0, 1, p->usage, NULL),
+                     DTP_INVALID);
     (void)unlink(path);
     dtp_strbuf_free(&text);
     dtp_problem_destroy(q);
@@ -237,9 +243,9 @@ static void test_select_solve__example(void **state)
     assert_int_equal(r.status, DTP_CERT_OPTIMAL);
     assert_int_equal(r.value.cost, EXAMPLE_OPTIMUM);
     assert_int_equal(r.bound, EXAMPLE_OPTIMUM);
-    assert_int_equal(r.presolve.before.nodes, 5);
+    assert_int_equal(r.presolve.before.variables, 5);
     dtp_solve_result_free(&r);
-    p->usage_limit = 39; /* nodes 0 and 1 alone use 10 + 25, node 2 at least 15 beside 25 */
+    p->usage_limit = 39; /* variables 0 and 1 alone use 10 + 25, variable 2 at least 15 beside 25 */
     assert_int_equal(dtp_solve(p, &o, &r, NULL), DTP_OK);
     assert_int_equal(r.status, DTP_CERT_INFEASIBLE);
     assert_null(r.assignment);
@@ -269,9 +275,48 @@ static void test_select_problem__checks(void **state)
     assert_int_equal(dtp_problem_add_cost(3, 4), 7);
 }
 
+/* Edges share a matrix in memory, by the builder and by the reader; nothing else tells. */
+static void test_select_problem__edges_share_matrices(void **state)
+{
+    (void)state;
+    const int64_t cost[] = {1, 2, 3}, usage[] = {0, 0, 0}, m[] = {0, 5, 9, 4, 0, 2, 7, 3, 1};
+    dtp_problem *shared = NULL, *apart = NULL;
+    assert_int_equal(dtp_problem_create("shared", 1, &shared, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_create("shared", 1, &apart, NULL), DTP_OK);
+    for (int32_t i = 0; i < 3; i++) {
+        assert_int_equal(dtp_problem_add_variable(shared, 0, 1, 3, cost, usage, NULL), DTP_OK);
+        assert_int_equal(dtp_problem_add_variable(apart, 0, 1, 3, cost, usage, NULL), DTP_OK);
+    }
+    assert_int_equal(dtp_problem_add_edge(shared, 0, 1, m, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_add_edge_like(shared, 2, 1, 0, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_add_edge(apart, 0, 1, m, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_add_edge(apart, 2, 1, m, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_check(shared, NULL), DTP_OK);
+    assert_int_equal(shared->n_stored, 9);
+    assert_int_equal(apart->n_stored, 18);
+    assert_int_equal(dtp_problem_n_entries(shared), 18);
+    dtp_strbuf a = {0}, b = {0};
+    dtp_problem_write_iopddl(shared, &a);
+    dtp_problem_write_iopddl(apart, &b);
+    assert_string_equal(dtp_strbuf_text(&a), dtp_strbuf_text(&b));
+    const dtp_solve_options o = dtp_solve_options_init();
+    dtp_solve_result x, y;
+    assert_int_equal(dtp_solve(shared, &o, &x, NULL), DTP_OK);
+    assert_int_equal(dtp_solve(apart, &o, &y, NULL), DTP_OK);
+    assert_int_equal(x.value.cost, y.value.cost);
+    assert_int_equal(x.bound, x.value.cost);
+    dtp_solve_result_free(&x);
+    dtp_solve_result_free(&y);
+    dtp_strbuf_free(&a);
+    dtp_strbuf_free(&b);
+    dtp_problem_destroy(shared);
+    dtp_problem_destroy(apart);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_select_problem__edges_share_matrices),
         cmocka_unit_test(test_select_read__refuses_bad_files),
         cmocka_unit_test(test_select_write__reads_back),
         cmocka_unit_test(test_select_read__large_file),

@@ -15,20 +15,22 @@
 #include "planner/solver/dive.h"
 #include "planner/solver/dual/dual.h"
 #include "planner/solver/relax.h"
+#include "planner/solver/reduced/load.h"
 #include "tests/solver/random_problems.h"
 
 enum { N_PROBLEMS = 2500, N_TREES = 60, N_KNAPSACKS = 40, N_DIVES = 400 };
 
-static solver_work *presolved(const dtp_problem *p, dtp_presolve_options options, int64_t cutoff)
+static solver_reduced *presolved(const dtp_problem *p, dtp_presolve_options options, int64_t cutoff)
 {
-    solver_work *w = NULL;
-    assert_int_equal(solver_work_create(p, &options, &w, NULL), DTP_OK);
+    solver_reduced *w = NULL;
+    assert_int_equal(solver_reduced_create(p, &options, dtp_solver_parameters_default(), &w, NULL),
+                     DTP_OK);
     w->cutoff = cutoff;
     assert_int_equal(solver_presolve(w, NULL), DTP_OK);
     return w;
 }
 
-static int64_t raise_bound(solver_work *w, int64_t rounds, bool fix)
+static int64_t raise_bound(solver_reduced *w, int64_t rounds, bool fix)
 {
     solver_dual *d = NULL;
     int64_t bound = -1;
@@ -39,13 +41,14 @@ static int64_t raise_bound(solver_work *w, int64_t rounds, bool fix)
     return bound;
 }
 
-/* What a assignment of the nodes alive costs in the work, -1 when it is forbidden there. */
-static int64_t work_cost(const solver_work *w, const int32_t *assignment)
+/* What an assignment of the variables alive costs in the reduced problem, -1 when it is forbidden
+ * there. */
+static int64_t work_cost(const solver_reduced *w, const int32_t *assignment)
 {
     int64_t sum = w->constant;
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        if (w->nodes[i].alive) {
-            const int64_t cost = w->nodes[i].cost[assignment[i]];
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        if (w->variables[i].alive) {
+            const int64_t cost = w->variables[i].cost[assignment[i]];
             if (cost >= DTP_FORBIDDEN) {
                 return -1;
             }
@@ -57,7 +60,7 @@ static int64_t work_cost(const solver_work *w, const int32_t *assignment)
         const solver_edge *edge = &w->edges[e];
         if (edge->alive) {
             const int64_t at =
-                (int64_t)assignment[edge->u] * w->nodes[edge->v].k + assignment[edge->v];
+                (int64_t)assignment[edge->u] * w->variables[edge->v].k + assignment[edge->v];
             if (solver_matrix(edge)[at] >= DTP_FORBIDDEN) {
                 return -1;
             }
@@ -68,13 +71,14 @@ static int64_t work_cost(const solver_work *w, const int32_t *assignment)
     return sum;
 }
 
-/* Random variables of the kernel cost the same in the work and, restored, in the problem. */
-static void check_costs(const solver_work *w, random_source *r)
+/* Random assignments of the kernel cost the same in the reduced problem and, restored, in the
+ * problem. */
+static void check_costs(const solver_reduced *w, random_source *r)
 {
     for (int32_t n = 0; n < 20; n++) {
         int32_t assignment[SELECT_MAX_NODES] = {0};
-        for (int32_t i = 0; i < w->n_nodes; i++) {
-            assignment[i] = w->nodes[i].alive ? (int32_t)draw(r, w->nodes[i].k) : 0;
+        for (int32_t i = 0; i < w->n_variables; i++) {
+            assignment[i] = w->variables[i].alive ? (int32_t)draw(r, w->variables[i].k) : 0;
         }
         const int64_t cost = work_cost(w, assignment);
         solver_restore(w, assignment);
@@ -85,12 +89,12 @@ static void check_costs(const solver_work *w, random_source *r)
     }
 }
 
-static bool fits(const solver_work *w, const int32_t *assignment)
+static bool fits(const solver_reduced *w, const int32_t *assignment)
 {
     for (int32_t r = 0; r < w->n_rows; r++) {
         int64_t used = w->base[r];
-        for (int32_t i = 0; i < w->n_nodes; i++) {
-            const solver_node *x = &w->nodes[i];
+        for (int32_t i = 0; i < w->n_variables; i++) {
+            const solver_variable *x = &w->variables[i];
             for (int32_t j = 0; j < x->n_pieces; j++) {
                 const bool covers = x->pieces[j].first <= r && r < x->pieces[j].last;
                 used += covers ? x->pieces[j].use[assignment[i]] : 0;
@@ -103,16 +107,16 @@ static bool fits(const solver_work *w, const int32_t *assignment)
     return true;
 }
 
-/* The least cost of a assignment of the kernel that fits, -1 when there is none. */
-static int64_t kernel_optimum(const solver_work *w)
+/* The least cost of an assignment of the kernel that fits, -1 when there is none. */
+static int64_t kernel_optimum(const solver_reduced *w)
 {
     int32_t assignment[SELECT_MAX_NODES] = {0};
     int64_t best = -1;
-    for (int32_t i = 0; i < w->n_nodes && !w->infeasible;) {
+    for (int32_t i = 0; i < w->n_variables && !w->infeasible;) {
         const int64_t cost = work_cost(w, assignment);
         best = cost >= 0 && (best < 0 || cost < best) && fits(w, assignment) ? cost : best;
-        for (i = 0; i < w->n_nodes; i++) {
-            assignment[i] = w->nodes[i].alive ? (assignment[i] + 1) % w->nodes[i].k : 0;
+        for (i = 0; i < w->n_variables; i++) {
+            assignment[i] = w->variables[i].alive ? (assignment[i] + 1) % w->variables[i].k : 0;
             if (assignment[i] > 0) {
                 break;
             }
@@ -128,7 +132,7 @@ static void check_problem(uint64_t seed)
     const int64_t best = enumerate(p);
     const bool capped = best >= 0 && draw(&r, 2) == 0;
     const uint32_t bits = (uint32_t)draw(&r, SELECT_COMBINATIONS);
-    solver_work *w = presolved(p, combination(bits), capped ? best + 1 : DTP_FORBIDDEN);
+    solver_reduced *w = presolved(p, combination(bits), capped ? best + 1 : DTP_FORBIDDEN);
     for (int32_t i = 0; i < 3 && !w->infeasible; i++) {
         const int64_t bound = raise_bound(w, 1 + draw(&r, 60), draw(&r, 3) > 0);
         if (best >= 0 && bound > best) {
@@ -141,7 +145,7 @@ static void check_problem(uint64_t seed)
         fail_msg("seed %" PRIu64 ": optimum %" PRId64 " became %" PRId64, seed, best,
                  kernel_optimum(w));
     }
-    solver_work_destroy(w);
+    solver_reduced_destroy(w);
     dtp_problem_destroy(p);
 }
 
@@ -153,7 +157,7 @@ static void test_solver_dual__bounds_and_costs_hold(void **state)
     }
 }
 
-/* Node i > 0 hangs on an earlier one. */
+/* Variable i > 0 hangs on an earlier one. */
 static dtp_problem *random_tree(random_source *r)
 {
     enum { MAX_K = 6 };
@@ -186,16 +190,16 @@ static void test_solver_dual__trees_without_memory_are_solved(void **state)
     for (uint64_t seed = 1; seed <= N_TREES; seed++) {
         random_source r = {seed * 32452843};
         dtp_problem *p = random_tree(&r);
-        solver_work *easy = presolved(p, dtp_presolve_options_init(), DTP_FORBIDDEN);
-        solver_work *w = presolved(p, combination(SELECT_COMBINATIONS - 2), DTP_FORBIDDEN);
-        assert_int_equal(solver_size(easy).nodes, 0);
+        solver_reduced *easy = presolved(p, dtp_presolve_options_init(), DTP_FORBIDDEN);
+        solver_reduced *w = presolved(p, combination(SELECT_COMBINATIONS - 2), DTP_FORBIDDEN);
+        assert_int_equal(solver_size(easy).variables, 0);
         const int64_t bound = raise_bound(w, 10, false);
         if (bound != solver_lower_bound(easy)) {
             fail_msg("seed %" PRIu64 ": bound %" PRId64 ", optimum %" PRId64, seed, bound,
                      solver_lower_bound(easy));
         }
-        solver_work_destroy(easy);
-        solver_work_destroy(w);
+        solver_reduced_destroy(easy);
+        solver_reduced_destroy(w);
         dtp_problem_destroy(p);
     }
 }
@@ -230,8 +234,8 @@ static void test_solver_dual__knapsacks_reach_the_linear_relaxation(void **state
     for (uint64_t seed = 1; seed <= N_KNAPSACKS; seed++) {
         random_source r = {seed * 49979687};
         dtp_problem *p = random_knapsack(&r);
-        solver_work *w = presolved(p, combination(0), DTP_FORBIDDEN);
-        int32_t *assignment = calloc((size_t)p->n_nodes + 1, sizeof *assignment);
+        solver_reduced *w = presolved(p, combination(0), DTP_FORBIDDEN);
+        int32_t *assignment = calloc((size_t)p->n_variables + 1, sizeof *assignment);
         solver_relaxation relaxed = {0};
         assert_non_null(assignment);
         assert_int_equal(solver_relax(w, 0.0, assignment, &relaxed, NULL), DTP_OK);
@@ -242,7 +246,7 @@ static void test_solver_dual__knapsacks_reach_the_linear_relaxation(void **state
                      relaxed.bound);
         }
         free(assignment);
-        solver_work_destroy(w);
+        solver_reduced_destroy(w);
         dtp_problem_destroy(p);
     }
     assert_true(binding > N_KNAPSACKS / 4);
@@ -262,15 +266,15 @@ static void test_solver_dual__dives_find_plans(void **state)
         dtp_solve_result result = {0};
         dtp_evaluator *evaluator = NULL;
         assert_int_equal(dtp_evaluator_create(p, &evaluator, NULL), DTP_OK);
-        solver_solver v = {.p = p,
-                           .evaluator = evaluator,
-                           .options = &options,
-                           .out = &result,
-                           .cutoff = DTP_FORBIDDEN,
-                           .best = plan[0],
-                           .assignment = plan[1],
-                           .full = plan[2]};
-        solver_work *w =
+        solver_state v = {.p = p,
+                          .evaluator = evaluator,
+                          .options = &options,
+                          .out = &result,
+                          .cutoff = DTP_FORBIDDEN,
+                          .best = plan[0],
+                          .assignment = plan[1],
+                          .full = plan[2]};
+        solver_reduced *w =
             presolved(p, combination((uint32_t)draw(&r, SELECT_COMBINATIONS)), DTP_FORBIDDEN);
         if (!w->infeasible) {
             (void)raise_bound(w, 50, false);
@@ -284,7 +288,7 @@ static void test_solver_dual__dives_find_plans(void **state)
             assert_true(best >= 0 && v.cutoff >= best);
         }
         dtp_evaluator_destroy(evaluator);
-        solver_work_destroy(w);
+        solver_reduced_destroy(w);
         dtp_problem_destroy(p);
     }
     print_message("plans for %d of %d feasible problems\n", found, feasible);
@@ -296,13 +300,13 @@ static void test_solver_dual__is_deterministic(void **state)
     (void)state;
     random_source r = {42};
     dtp_problem *p = random_knapsack(&r);
-    solver_work *a = presolved(p, combination(0), DTP_FORBIDDEN);
-    solver_work *b = presolved(p, combination(0), DTP_FORBIDDEN);
+    solver_reduced *a = presolved(p, combination(0), DTP_FORBIDDEN);
+    solver_reduced *b = presolved(p, combination(0), DTP_FORBIDDEN);
     assert_int_equal(raise_bound(a, 100, false), raise_bound(b, 100, false));
     assert_int_equal(a->n_rows, b->n_rows);
     assert_memory_equal(a->multiplier, b->multiplier, (size_t)a->n_rows * sizeof *a->multiplier);
-    solver_work_destroy(a);
-    solver_work_destroy(b);
+    solver_reduced_destroy(a);
+    solver_reduced_destroy(b);
     dtp_problem_destroy(p);
 }
 

@@ -1,4 +1,4 @@
-/* Selection problems whose numbers are at the ends of what is allowed, with too many nodes to
+/* Selection problems whose numbers are at the ends of what is allowed, with too many variables to
  * enumerate but with an optimum that is known: sums of costs that just stay below
  * DTP_FORBIDDEN or reach it, usages that fill 2^61 - 1, times up to 2^63 - 1. */
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 
 enum { N_NODES = 100 };
 
-/* A ring of nodes of two strategies: `cheap` and `dear` each, edges cost `differ` where the two
+/* A ring of variables of two strategies: `cheap` and `dear` each, edges cost `differ` where the two
  * strategies are not the same. Strategy 0 uses `usage`, strategy 1 nothing. */
 static dtp_problem *ring(int64_t cheap, int64_t dear, int64_t differ, int64_t usage, int64_t limit)
 {

@@ -16,6 +16,7 @@
 #include "planner/solver/dual/dual.h"
 #include "planner/solver/primal/primal.h"
 #include "planner/solver/primal/primal_tree.h"
+#include "planner/solver/reduced/load.h"
 #include "tests/solver/random_problems.h"
 
 enum { N_TREES = 300, N_PROBLEMS = 1000, N_MOVES = 20 };
@@ -55,35 +56,36 @@ static void test_primal__usage_equals_array(void **state)
 }
 
 /* A random problem after some reductions; NULL when they decide it. */
-static solver_work *reduced(random_source *r, dtp_problem *p)
+static solver_reduced *reduced(random_source *r, dtp_problem *p)
 {
     const dtp_presolve_options o = combination((uint32_t)draw(r, SELECT_COMBINATIONS));
-    solver_work *w = NULL;
-    assert_int_equal(solver_work_create(p, &o, &w, NULL), DTP_OK);
+    solver_reduced *w = NULL;
+    assert_int_equal(solver_reduced_create(p, &o, dtp_solver_parameters_default(), &w, NULL),
+                     DTP_OK);
     assert_int_equal(solver_presolve(w, NULL), DTP_OK);
-    if (w->infeasible || solver_size(w).nodes == 0) {
-        solver_work_destroy(w);
+    if (w->infeasible || solver_size(w).variables == 0) {
+        solver_reduced_destroy(w);
         return NULL;
     }
     return w;
 }
 
 /* Over the points without anything forbidden; INFINITY if there is none. */
-static double least_over(solver_point *w, const int32_t *nodes, int32_t n)
+static double least_over(solver_point *w, const int32_t *variables, int32_t n)
 {
     double least = (double)INFINITY;
     if (n == 0) {
         return w->n_forbidden == 0 ? w->cost : least;
     }
-    for (int32_t s = 0; s < w->g->nodes[nodes[0]].k; s++) {
-        assert_int_equal(solver_point_set(w, nodes[0], s, NULL), DTP_OK);
-        const double at = least_over(w, nodes + 1, n - 1);
+    for (int32_t s = 0; s < w->g->vertices[variables[0]].k; s++) {
+        assert_int_equal(solver_point_set(w, variables[0], s, NULL), DTP_OK);
+        const double at = least_over(w, variables + 1, n - 1);
         least = at < least ? at : least;
     }
     return least;
 }
 
-/* From random points, the nodes of a random forest move to their optimum. */
+/* From random points, the variables of a random forest move to their optimum. */
 static void move_forests(random_source *r, const solver_graph *g)
 {
     int32_t assignment[SELECT_MAX_NODES] = {0}, order[SELECT_MAX_NODES], n = 0;
@@ -94,7 +96,7 @@ static void move_forests(random_source *r, const solver_graph *g)
     assert_int_equal(solver_forest_create(g, &f, NULL), DTP_OK);
     for (int32_t move = 0; move < N_MOVES; move++) {
         for (int32_t i = 0; i < g->n; i++) {
-            assignment[i] = (int32_t)draw(r, g->nodes[i].k);
+            assignment[i] = (int32_t)draw(r, g->vertices[i].k);
             order[i] = i;
         }
         solver_point_jump(&w, assignment);
@@ -104,9 +106,9 @@ static void move_forests(random_source *r, const solver_graph *g)
         const double moved = w.n_forbidden == 0 ? w.cost : (double)INFINITY;
         solver_point_undo(&w);
         assert_memory_equal(w.assignment, assignment, (size_t)g->n * sizeof *assignment);
-        const int32_t *nodes = solver_forest_nodes(f, &n);
+        const int32_t *variables = solver_forest_variables(f, &n);
         assert_true(n > 0 && n <= g->n);
-        assert_true(moved == least_over(&w, nodes, n));
+        assert_true(moved == least_over(&w, variables, n));
     }
     solver_forest_destroy(f);
     solver_point_destroy(&w);
@@ -119,7 +121,7 @@ static void test_primal__forests_move_to_their_optimum(void **state)
     for (uint64_t seed = 1; seed <= N_TREES; seed++) {
         random_source r = {seed * 6007};
         dtp_problem *p = random_problem(&r);
-        solver_work *w = reduced(&r, p);
+        solver_reduced *w = reduced(&r, p);
         solver_graph *g = NULL;
         if (w != NULL) {
             assert_int_equal(solver_graph_create(w, &g, NULL), DTP_OK);
@@ -127,7 +129,7 @@ static void test_primal__forests_move_to_their_optimum(void **state)
             n++;
         }
         solver_graph_destroy(g);
-        solver_work_destroy(w);
+        solver_reduced_destroy(w);
         dtp_problem_destroy(p);
     }
     assert_true(n > N_TREES / 4);
@@ -140,7 +142,7 @@ static void test_primal__changes_add_up(void **state)
     for (uint64_t seed = 1; seed <= N_TREES; seed++) {
         random_source r = {seed * 15485863};
         dtp_problem *p = random_problem(&r);
-        solver_work *w = reduced(&r, p);
+        solver_reduced *w = reduced(&r, p);
         solver_graph *g = NULL;
         solver_point a, b;
         const int32_t zeros[SELECT_MAX_NODES] = {0};
@@ -149,7 +151,7 @@ static void test_primal__changes_add_up(void **state)
             assert_int_equal(solver_point_create(g, zeros, 1, &a, NULL), DTP_OK);
             for (int32_t i = 0; i < 50; i++) {
                 const int32_t x = (int32_t)draw(&r, g->n);
-                assert_int_equal(solver_point_set(&a, x, (int32_t)draw(&r, g->nodes[x].k), NULL),
+                assert_int_equal(solver_point_set(&a, x, (int32_t)draw(&r, g->vertices[x].k), NULL),
                                  DTP_OK);
             }
             assert_int_equal(solver_point_create(g, a.assignment, 1, &b, NULL), DTP_OK);
@@ -159,14 +161,14 @@ static void test_primal__changes_add_up(void **state)
             solver_point_destroy(&b);
         }
         solver_graph_destroy(g);
-        solver_work_destroy(w);
+        solver_reduced_destroy(w);
         dtp_problem_destroy(p);
     }
 }
 
 /* What is found is allowed, costs what the walk says, and is not below the optimum; restored and
  * projected, it comes back. */
-static bool search(const dtp_problem *p, solver_work *w, uint64_t seed, int64_t best)
+static bool search(const dtp_problem *p, solver_reduced *w, uint64_t seed, int64_t best)
 {
     int32_t assignment[SELECT_MAX_NODES] = {0}, full[SELECT_MAX_NODES];
     solver_primal *primal = NULL;
@@ -181,8 +183,8 @@ static bool search(const dtp_problem *p, solver_work *w, uint64_t seed, int64_t 
         assert_true(value.feasible && value.cost >= best && best >= 0);
         assert_int_equal(plain_cost(p, full), value.cost);
         solver_project(w, full);
-        for (int32_t i = 0; i < w->n_nodes; i++) {
-            assert_true(!w->nodes[i].alive || full[i] == assignment[i]);
+        for (int32_t i = 0; i < w->n_variables; i++) {
+            assert_true(!w->variables[i].alive || full[i] == assignment[i]);
         }
     }
     solver_primal_destroy(primal);
@@ -190,7 +192,7 @@ static bool search(const dtp_problem *p, solver_work *w, uint64_t seed, int64_t 
 }
 
 /* Moves costs and multipliers of an ascent into w: the constant may become negative. */
-static void spread(solver_work *w)
+static void spread(solver_reduced *w)
 {
     solver_dual *d = NULL;
     int64_t bound = 0;
@@ -199,7 +201,7 @@ static void spread(solver_work *w)
     assert_int_equal(solver_dual_apply(d, w, false, &bound, NULL), DTP_OK);
     solver_dual_destroy(d);
     assert_int_equal(solver_presolve(w, NULL), DTP_OK);
-    w->infeasible = w->infeasible || solver_size(w).nodes == 0;
+    w->infeasible = w->infeasible || solver_size(w).variables == 0;
 }
 
 static void test_primal__solutions_are_allowed_and_mostly_best(void **state)
@@ -210,7 +212,7 @@ static void test_primal__solutions_are_allowed_and_mostly_best(void **state)
         random_source r = {seed * 2654435761};
         dtp_problem *p = seed % 5 == 0 ? odd_problem(&r) : random_problem(&r);
         const int64_t best = enumerate(p);
-        solver_work *w = reduced(&r, p);
+        solver_reduced *w = reduced(&r, p);
         if (w != NULL) {
             n += best >= 0 ? 1 : 0;
             optimal += search(p, w, seed, best) ? 1 : 0;
@@ -218,7 +220,7 @@ static void test_primal__solutions_are_allowed_and_mostly_best(void **state)
             m += best >= 0 && !w->infeasible ? 1 : 0;
             warm += !w->infeasible && search(p, w, seed, best) ? 1 : 0;
         }
-        solver_work_destroy(w);
+        solver_reduced_destroy(w);
         dtp_problem_destroy(p);
     }
     print_message("%d of %d searches found the optimum, after an ascent %d of %d\n", optimal, n,

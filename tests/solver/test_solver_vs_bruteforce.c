@@ -86,7 +86,7 @@ static bool solve_and_check(const dtp_problem *p, const dtp_solve_options *o, in
 }
 
 /* Some combinations of reductions for every solver, all of them in the course of the problems;
- * branch and bound to the end with every other one, with few nodes and rounds with the rest. */
+ * branch and bound to the end with every other one, with few variables and rounds with the rest. */
 static void solve_in_all_ways(const dtp_problem *p, uint64_t seed, int64_t best, tally *t)
 {
     bool optimal = true;
@@ -160,7 +160,7 @@ static void test_select__start_and_cutoff(void **state)
         dtp_solve_options o = dtp_solve_options_init();
         dtp_solve_result a;
         int32_t start[SELECT_MAX_NODES];
-        for (int32_t i = 0; i < p->n_nodes; i++) {
+        for (int32_t i = 0; i < p->n_variables; i++) {
             start[i] = (int32_t)draw(&r, dtp_problem_n_strategies(p, i));
         }
         o.start = start;
@@ -195,7 +195,8 @@ static void test_select__same_seed_same_answer(void **state)
     assert_int_equal(dtp_solve(p, &o, &b, NULL), DTP_OK);
     assert_int_equal(a.value.cost, b.value.cost);
     if (a.assignment != NULL) {
-        assert_memory_equal(a.assignment, b.assignment, (size_t)p->n_nodes * sizeof *a.assignment);
+        assert_memory_equal(a.assignment, b.assignment,
+                            (size_t)p->n_variables * sizeof *a.assignment);
     }
     dtp_solve_result_free(&a);
     dtp_solve_result_free(&b);
@@ -229,7 +230,7 @@ static void test_select__branching_on_the_dual_equals_enumeration(void **state)
     assert_true(split > N_DUAL / 50);
 }
 
-/* Rings of nodes with chords, too large to enumerate. */
+/* Rings of variables with chords, too large to enumerate. */
 static dtp_problem *ring(random_source *r, int32_t n)
 {
     enum { K = 6 };
@@ -276,13 +277,13 @@ static void test_select__same_answer_on_any_threads(void **state)
     const struct {
         dtp_solver solver;
         int64_t max_entries, iterations;
-        int32_t nodes;
+        int32_t variables;
     } cases[] = {{DTP_SOLVER_LARGE, 250000, 30, 80},
                  {DTP_SOLVER_AUTO, 1000, 20, 40},
                  {DTP_SOLVER_AUTO, 250000, 8, 24}};
     for (uint64_t seed = 0; seed < 6; seed++) {
         random_source r = {seed + 1};
-        dtp_problem *p = ring(&r, cases[seed % 3].nodes);
+        dtp_problem *p = ring(&r, cases[seed % 3].variables);
         dtp_solve_options o = dtp_solve_options_init();
         o.solver = cases[seed % 3].solver;
         o.max_entries = cases[seed % 3].max_entries;
@@ -290,7 +291,8 @@ static void test_select__same_answer_on_any_threads(void **state)
         dtp_solve_result a = solve_on_threads(p, o, 1), b = solve_on_threads(p, o, 2);
         assert_int_equal(a.value.cost, b.value.cost);
         assert_int_equal(a.bound, b.bound);
-        assert_memory_equal(a.assignment, b.assignment, (size_t)p->n_nodes * sizeof *a.assignment);
+        assert_memory_equal(a.assignment, b.assignment,
+                            (size_t)p->n_variables * sizeof *a.assignment);
         dtp_solve_result_free(&a);
         dtp_solve_result_free(&b);
         dtp_problem_destroy(p);

@@ -29,6 +29,17 @@ cmp -s "$here/solution.json" "$here/again.json" || { echo "FAIL: the exported pr
 expect "plain: cost" "$(field cost "$here/plain.json")" 445
 expect "plain: merged" "$(grep -o '"merged_nodes": [0-9]*' "$here/plain.json")" '"merged_nodes": 0'
 
+# Parameters: every one may be set, to its own value too, which changes nothing.
+"$dtplan" solve --parameters >"$here/parameters"
+expect "parameters: exit code" $? 0
+set --
+while read -r name value _; do
+    [ "$name" = parameter ] || set -- "$@" --set "$name=$value"
+done <"$here/parameters"
+"$dtplan" solve $example "$@" -o "$here/set.json" >/dev/null
+cmp -s "$here/solution.json" "$here/set.json" || { echo "FAIL: defaults that are set differ"; failed=1; }
+expect "parameters: one set" "$("$dtplan" solve --parameters --set dive_steps=7 | awk '$1 == "dive_steps" { print $2 }')" 7
+
 sed 's/"usage_limit": 50/"usage_limit": 39/' $example >"$here/tight.json"
 "$dtplan" solve "$here/tight.json" --json -o "$here/none.json" >"$here/tight_report.json"
 expect "infeasible: exit code" $? 3

@@ -10,12 +10,16 @@
 #include "planner/problem/write.h"
 #include "tools/dtplan/options.h"
 
+static const char USAGE[] = "dtplan solve FILE [options]";
+
 typedef struct solve_command {
     const char *file, *output, *without, *solver;
     dtp_solve_options options;
     int64_t seed, threads, max_bytes;
-    bool json;
+    bool json, show_parameters;
     double time_s;
+    tool_list set; /* NAME=VALUE of parameters */
+    dtp_solver_parameters parameters;
     dtp_problem *problem;
     dtp_solve_result result;
 } solve_command;
@@ -34,9 +38,12 @@ static dtp_status read_without(solve_command *c, dtp_err *err)
     const struct {
         const char *name;
         bool *on;
-    } reductions[] = {
-        {"consistency", &o->consistency}, {"merge", &o->merge}, {"dominance", &o->dominance},
-        {"eliminate", &o->eliminate},     {"rows", &o->rows},   {"cap", &o->cap}};
+    } reductions[] = {{"consistency", &o->soft_arc_consistency},
+                      {"merge", &o->functional_dependency},
+                      {"dominance", &o->dominance},
+                      {"eliminate", &o->pbqp},
+                      {"rows", &o->memory_rows},
+                      {"cap", &o->incumbent_filter}};
     for (const char *at = c->without; at != NULL && *at != '\0';) {
         const size_t n = strcspn(at, ",");
         bool known = false;
@@ -75,7 +82,7 @@ static dtp_status read_solver(solve_command *c, dtp_err *err)
 static void write_size(dtp_json_writer *w, const char *key, const dtp_presolve_size *n)
 {
     dtp_json_begin_object(w, key);
-    dtp_json_write_int(w, "nodes", n->nodes);
+    dtp_json_write_int(w, "nodes", n->variables);
     dtp_json_write_int(w, "strategies", n->strategies);
     dtp_json_write_int(w, "edges", n->edges);
     dtp_json_write_int(w, "entries", n->entries);
@@ -88,14 +95,14 @@ static void write_presolve(dtp_json_writer *w, const dtp_presolve_report *r)
     dtp_json_begin_object(w, "presolve");
     write_size(w, "before", &r->before);
     write_size(w, "after", &r->after);
-    dtp_json_write_int(w, "merged_nodes", r->merged_nodes);
-    dtp_json_write_int(w, "eliminated_nodes", r->eliminated_nodes);
+    dtp_json_write_int(w, "merged_nodes", r->merged_variables);
+    dtp_json_write_int(w, "eliminated_nodes", r->eliminated_variables);
     dtp_json_write_int(w, "separable_edges", r->separable_edges);
     dtp_json_write_int(w, "inconsistent", r->inconsistent);
-    dtp_json_write_int(w, "capped", r->capped);
+    dtp_json_write_int(w, "capped", r->filtered);
     dtp_json_write_int(w, "dominated", r->dominated);
     dtp_json_write_int(w, "oversized", r->oversized);
-    dtp_json_write_int(w, "capped_entries", r->capped_entries);
+    dtp_json_write_int(w, "capped_entries", r->filtered_entries);
     dtp_json_write_int(w, "dropped_rows", r->dropped_rows);
     dtp_json_end_object(w);
 }
@@ -103,7 +110,7 @@ static void write_presolve(dtp_json_writer *w, const dtp_presolve_report *r)
 static void write_choice(dtp_json_writer *w, const solve_command *c)
 {
     dtp_json_begin_array(w, "choice", true);
-    for (int32_t i = 0; c->result.assignment != NULL && i < c->problem->n_nodes; i++) {
+    for (int32_t i = 0; c->result.assignment != NULL && i < c->problem->n_variables; i++) {
         dtp_json_write_int(w, NULL, c->result.assignment[i]);
     }
     dtp_json_end_array(w);
@@ -164,9 +171,9 @@ static void print_report(const solve_command *c, dtp_strbuf *out)
         "          %" PRId64 " nodes merged, %" PRId64 " eliminated; strategies: %" PRId64
         " inconsistent, %" PRId64 " dominated, %" PRId64 " above the cap, %" PRId64
         " too large\n%" PRId64 " nodes of branch and bound, %.2f s\n",
-        a->nodes, b->nodes, a->entries, b->entries, a->rows, b->rows, r->presolve.merged_nodes,
-        r->presolve.eliminated_nodes, r->presolve.inconsistent, r->presolve.dominated,
-        r->presolve.capped, r->presolve.oversized, r->nodes, c->time_s);
+        a->variables, b->variables, a->entries, b->entries, a->rows, b->rows,
+        r->presolve.merged_variables, r->presolve.eliminated_variables, r->presolve.inconsistent,
+        r->presolve.dominated, r->presolve.filtered, r->presolve.oversized, r->nodes, c->time_s);
 }
 
 static void write_solution(dtp_json_writer *w, const solve_command *c)
@@ -176,12 +183,29 @@ static void write_solution(dtp_json_writer *w, const solve_command *c)
     tool_report_end(w);
 }
 
+static dtp_status print_parameters(const solve_command *c, dtp_err *err)
+{
+    dtp_strbuf out = {0};
+    dtp_solver_parameters_print(&c->parameters, &out);
+    return tool_put_in(NULL, &out, err);
+}
+
 static dtp_status solve(void *command, const char *const *operands, dtp_err *err)
 {
     solve_command *c = command;
     const double start = now_s();
     DTP_TRY(read_without(c, err));
     DTP_TRY(read_solver(c, err));
+    for (int32_t i = 0; i < c->set.n; i++) {
+        DTP_TRY(dtp_solver_parameters_set(&c->parameters, c->set.items[i], err));
+    }
+    if (c->show_parameters) {
+        return print_parameters(c, err);
+    }
+    if (operands[0] == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "an argument is missing (usage: %s)", USAGE);
+    }
+    c->options.parameters = &c->parameters;
     c->options.seed = (uint64_t)c->seed;
     c->options.threads = (int32_t)c->threads;
     DTP_TRY(dtp_problem_read(operands[0], c->max_bytes, &c->problem, err));
@@ -207,6 +231,7 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
 int dtplan_solve(int argc, char **argv)
 {
     solve_command c = {.options = dtp_solve_options_init(),
+                       .parameters = *dtp_solver_parameters_default(),
                        .solver = "auto",
                        .seed = 1,
                        .max_bytes = DTP_PROBLEM_MAX_BYTES};
@@ -226,11 +251,14 @@ int dtplan_solve(int argc, char **argv)
         {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "of the search (default 1)"},
         {"--without", TOOL_STRING, "LIST", &c.without, 0, 0,
          "leave out: consistency,merge,dominance,eliminate,rows,cap"},
+        {"--set", TOOL_LIST, "NAME=VALUE", &c.set, 0, 0, "sets a parameter of the solver"},
+        {"--parameters", TOOL_FLAG, NULL, &c.show_parameters, 0, 0,
+         "prints the parameters with their values and ranges, and solves nothing"},
         {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "the chosen strategy per node (-o)"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "result as JSON"},
         {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
     };
-    const tool_parse parse = {"dtplan solve FILE [options]", options, 1, 1};
+    const tool_parse parse = {USAGE, options, 0, 1};
     const int code = tool_run("dtplan", &parse, argc, argv, solve, &c);
     const bool infeasible = c.result.status == DTP_CERT_INFEASIBLE;
     dtp_solve_result_free(&c.result);

@@ -384,7 +384,7 @@ static dtp_status hand_over(memory *m, dtp_err *err)
     for (int32_t i = 0; i < m->n; i++) {
         const piece *x = &m->pieces[i];
         if (i > 0 && m->pieces[i - 1].assignment == x->assignment) {
-            p->interval_owner[s->n_nodes + s->n_extra] = x->owner;
+            p->interval_owner[s->n_variables + s->n_extra] = x->owner;
             DTP_TRY(dtp_problem_add_interval(s, x->assignment, x->begin, x->end, x->usage, err));
             continue;
         }

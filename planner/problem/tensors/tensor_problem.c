@@ -120,11 +120,12 @@ static dtp_status check_sum(const tensor_build *b, dtp_err *err)
     const dtp_dearest *move = dtp_redistribution_pricer_dearest(b->redistributions);
     int64_t sum = 0;
     bool fits = !b->too_large;
-    for (int32_t i = 0; i < s->n_nodes && fits; i++) {
+    for (int32_t i = 0; i < s->n_variables && fits; i++) {
         fits = dtp_cost_add(&sum, largest(s->cost, s->first[i], s->first[i + 1]), 1);
     }
     for (int32_t e = 0; e < s->n_edges && fits; e++) {
-        fits = dtp_cost_add(&sum, largest(s->edge_cost, s->edge_first[e], s->edge_first[e + 1]), 1);
+        fits = dtp_cost_add(&sum,
+                            largest(s->edge_cost, s->edge_first[e], dtp_problem_edge_end(s, e)), 1);
     }
     return fits ? DTP_OK
                 : dtp_cost_fail(b->p->pricer, node->time_s > move->time_s ? node : move, err);

@@ -1,39 +1,18 @@
 /* The ascent. A round is a sweep up and a sweep down (dual_sweep.c) for the multipliers as they
  * are, then a step of the multipliers by exponentiated gradients: lambda_r *= exp(step * excess_r /
- * max |excess|), where excess_r is the usage beyond the room that is expected when every node picks
- * its strategies with probability ~ exp(-theta / temperature), averaged over rounds. Temperature
- * and step fall geometrically over the rounds of a run: early rounds find the level of the
- * multipliers, late ones the few rows that matter. Prices stay positive, so that any row can come
- * back; the sum of the multipliers over time makes neighbouring rows, which are nearly the same,
- * share their work. */
+ * max |excess|), where excess_r is the usage beyond the room that is expected when every variable
+ * picks its strategies with probability ~ exp(-theta / temperature), averaged over rounds.
+ * Temperature and step fall geometrically over the rounds of a run: early rounds find the level of
+ * the multipliers, late ones the few rows that matter. Prices stay positive, so that any row can
+ * come back; the sum of the multipliers over time makes neighbouring rows, which are nearly the
+ * same, share their work. */
 #include "planner/solver/dual/dual_data.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { SETTLE = 20, EVALUATE_EVERY = 10, FIRST_CYCLE = 1200, LATER_CYCLE = 500 };
-
-/* Temperatures are in units of the bound per node. */
-static const double HOT = 1.0, COLD = 1e-4, LARGE_STEP = 1.0, SMALL_STEP = 0.01;
-/* Where later cycles begin, on the way from hot to cold. */
-static const double REHEAT = 0.5;
-/* Where an ascent stays that solver_dual_cool was called for. */
-static const double COOL = 0.8;
-/* What the multipliers of all rows together cost at first, as a share of the bound, and the
- * least. */
-static const double FIRST_PRICES = 0.01, LEAST_PRICES = 1e-12;
-static const double MOMENTUM = 0.7, NORM_DECAY = 0.98;
-
-static double now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void sum_prices(solver_dual *d)
+static void sum_multipliers(solver_dual *d)
 {
     d->sums[0] = 0.0;
     for (int32_t r = 0; r < d->n_rows; r++) {
@@ -47,7 +26,7 @@ static void keep_best(solver_dual *d)
     if (bound > d->best) {
         d->best = bound;
         memcpy(d->best_phi, d->phi, (size_t)d->n_phi * sizeof *d->phi);
-        memcpy(d->best_price, d->multiplier, (size_t)d->n_rows * sizeof *d->multiplier);
+        memcpy(d->best_multiplier, d->multiplier, (size_t)d->n_rows * sizeof *d->multiplier);
     }
 }
 
@@ -60,62 +39,67 @@ static void settle(solver_dual *d, int32_t rounds)
     keep_best(d);
 }
 
-/* What the memory-free bound per node is, and small equal multipliers. */
+/* What the memory-free bound per variable is, and small equal multipliers. */
 static void begin(solver_dual *d)
 {
-    settle(d, SETTLE);
+    settle(d, d->parameters->dual_settle);
     const double level = fabs(d->best - d->constant) + 1.0;
-    d->unit = level / (double)(d->n_nodes > 0 ? d->n_nodes : 1);
+    d->unit = level / (double)(d->n_variables > 0 ? d->n_variables : 1);
     for (int32_t r = 0; r < d->n_rows; r++) {
-        d->multiplier[r] = FIRST_PRICES * level / (double)d->n_rows;
+        d->multiplier[r] = d->parameters->dual_first_multipliers * level / (double)d->n_rows;
     }
-    sum_prices(d);
+    sum_multipliers(d);
 }
 
-static void step_prices(solver_dual *d, double step)
+static void step_multipliers(solver_dual *d, double step)
 {
-    const double floor = LEAST_PRICES * d->unit;
-    d->norm *= NORM_DECAY;
+    const dtp_solver_parameters *c = d->parameters;
+    const double floor = c->dual_least_multiplier * d->unit;
+    d->norm *= c->dual_norm_decay;
     for (int32_t r = 0; r < d->n_rows; r++) {
         d->norm = fabs(d->excess[r]) > d->norm ? fabs(d->excess[r]) : d->norm;
     }
     for (int32_t r = 0; r < d->n_rows && d->norm > 0.0; r++) {
-        d->direction[r] = MOMENTUM * d->direction[r] + (1.0 - MOMENTUM) * d->excess[r];
+        d->direction[r] =
+            c->dual_momentum * d->direction[r] + (1.0 - c->dual_momentum) * d->excess[r];
         const double multiplier = d->multiplier[r] * exp(step * d->direction[r] / d->norm);
         d->multiplier[r] = multiplier > floor ? multiplier : floor;
     }
-    sum_prices(d);
+    sum_multipliers(d);
 }
 
 /* 0 = hot, 1 = cold. */
-static double progress(int64_t round)
+static double progress(const dtp_solver_parameters *c, int64_t round)
 {
     if (round < 0) {
-        return COOL;
+        return c->dual_cool;
     }
-    if (round < FIRST_CYCLE) {
-        return (double)round / FIRST_CYCLE;
+    if (round < c->dual_first_cycle) {
+        return (double)round / c->dual_first_cycle;
     }
-    const double later = (double)((round - FIRST_CYCLE) % LATER_CYCLE) / LATER_CYCLE;
-    return REHEAT + (1.0 - REHEAT) * later;
+    const double later =
+        (double)((round - c->dual_first_cycle) % c->dual_later_cycle) / c->dual_later_cycle;
+    return c->dual_reheat + (1.0 - c->dual_reheat) * later;
 }
 
 void solver_dual_run(solver_dual *d, int64_t rounds, double time_limit_s)
 {
-    const double end = time_limit_s > 0.0 ? now_s() + time_limit_s : (double)INFINITY;
-    sum_prices(d);
+    const dtp_solver_parameters *c = d->parameters;
+    const double end = time_limit_s > 0.0 ? solver_now_s() + time_limit_s : (double)INFINITY;
+    sum_multipliers(d);
     if (d->unit <= 0.0) {
         begin(d);
     }
-    for (int64_t i = 0; i < rounds && now_s() < end; i++) {
-        const double at = progress(d->rounds);
+    for (int64_t i = 0; i < rounds && solver_now_s() < end; i++) {
+        const double at = progress(c, d->rounds);
         d->rounds += d->rounds >= 0 ? 1 : 0;
         solver_dual_sweep(d, false, false, 0.0);
-        solver_dual_sweep(d, true, true, d->unit * HOT * pow(COLD / HOT, at));
-        if (i % EVALUATE_EVERY == 0) {
+        solver_dual_sweep(d, true, true,
+                          d->unit * c->dual_hot * pow(c->dual_cold / c->dual_hot, at));
+        if (i % c->dual_evaluate_every == 0) {
             keep_best(d);
         }
-        step_prices(d, LARGE_STEP * pow(SMALL_STEP / LARGE_STEP, at));
+        step_multipliers(d, c->dual_large_step * pow(c->dual_small_step / c->dual_large_step, at));
     }
     settle(d, 1);
 }
@@ -123,8 +107,8 @@ void solver_dual_run(solver_dual *d, int64_t rounds, double time_limit_s)
 void solver_dual_gather(solver_dual *d)
 {
     memcpy(d->phi, d->best_phi, (size_t)d->n_phi * sizeof *d->phi);
-    memcpy(d->multiplier, d->best_price, (size_t)d->n_rows * sizeof *d->multiplier);
-    sum_prices(d);
+    memcpy(d->multiplier, d->best_multiplier, (size_t)d->n_rows * sizeof *d->multiplier);
+    sum_multipliers(d);
     solver_dual_sweep_all(d);
     memcpy(d->best_phi, d->phi, (size_t)d->n_phi * sizeof *d->phi);
 }

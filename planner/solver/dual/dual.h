@@ -1,12 +1,13 @@
 /* Lower bounds of large kernels: ascent of the Lagrangian dual of planner/solver/reduced/bound.h in
  * floating point, evaluated exactly at the end.
  *
- * A solver_dual is a snapshot of a presolved solver_work: it may run on a thread of its own while
- * others read (or change) the work. solver_dual_apply writes its multipliers into the work without
- * changing what any solution costs: phi moves costs between edges and nodes (all of them stay
- * integers that are not negative, the minima go to `constant`), and lambda becomes w->multiplier.
- * So presolve goes on with them, the next solver_dual_create begins where this one ended whatever
- * presolve has merged in between, and a search reads the reparametrised costs from the work itself.
+ * A solver_dual is a snapshot of a presolved solver_reduced: it may run on a thread of its own
+ * while others read (or change) the reduced problem. solver_dual_apply writes its multipliers into
+ * the reduced problem without changing what any solution costs: phi moves costs between edges and
+ * variables (all of them stay integers that are not negative, the minima go to `constant`), and
+ * lambda becomes w->multiplier. So presolve goes on with them, the next solver_dual_create begins
+ * where this one ended whatever presolve has merged in between, and a search reads the
+ * reparametrised costs from the reduced problem itself.
  *
  *   solver_presolve(w)
  *   repeat
@@ -16,44 +17,42 @@
 #ifndef DTP_PLANNER_SOLVER_DUAL_DUAL_H
 #define DTP_PLANNER_SOLVER_DUAL_DUAL_H
 
-#include "planner/solver/reduced/work.h"
+#include "planner/solver/reduced/reduced.h"
 
 typedef struct solver_dual solver_dual;
 
-/* Expects compact nodes (right after solver_presolve) of a work that is not infeasible. Starts at
- * phi = 0 and lambda = w->multiplier. */
-dtp_status solver_dual_create(const solver_work *w, solver_dual **out, dtp_err *err) DTP_MUST_CHECK;
-/* The same for a node of the work whose strategies are to be told apart: solver_dual_gather. */
-dtp_status solver_dual_create_rooted(const solver_work *w, int32_t root, solver_dual **out,
+/* Expects compact variables (right after solver_presolve) of a reduced problem that is not
+ * infeasible. Starts at phi = 0 and lambda = w->multiplier. */
+dtp_status solver_dual_create(const solver_reduced *w, solver_dual **out,
+                              dtp_err *err) DTP_MUST_CHECK;
+/* The same for a variable of the reduced problem whose strategies are to be told apart:
+ * solver_dual_gather. */
+dtp_status solver_dual_create_rooted(const solver_reduced *w, int32_t root, solver_dual **out,
                                      dtp_err *err) DTP_MUST_CHECK;
 void solver_dual_destroy(solver_dual *d);
 
 /* So many rounds of ascent, fewer when the time (0 = no limit) comes first. Steps are large at
  * first and fall over the rounds of a cycle; where in its cycle the ascent is passes through the
- * work, so runs may be as short as the caller likes. */
+ * reduced problem, so runs may be as short as the caller likes. */
 void solver_dual_run(solver_dual *d, int64_t rounds, double time_limit_s);
 /* After runs of a rooted one: moves all that is known towards the root, so that the bounds of its
  * strategies (solver_bound_strategies) are as far apart as they get. */
 void solver_dual_gather(solver_dual *d);
-/* After solver_dual_gather: a good assignment with a strategy of the root, by node of the work;
- * usage plays no part but by its multipliers. */
+/* After solver_dual_gather: a good assignment with a strategy of the root, by variable of the
+ * reduced problem; usage plays no part but by its multipliers. */
 void solver_dual_choose(solver_dual *d, int32_t strategy, int32_t *assignment);
-/* From now on small steps only, here and in what is created from the work later: for parts of a
- * work whose own ascent has come to its end. Without effect where there was none. */
+/* From now on small steps only, here and in what is created from the reduced problem later: for
+ * parts of a reduced problem whose own ascent has come to its end. Without effect where there was
+ * none. */
 void solver_dual_cool(solver_dual *d);
 /* The best bound so far, in floating point. */
 double solver_dual_value(const solver_dual *d);
 
-/* The exact bound of the best multipliers (at most the cutoff), for a work that has not changed
- * since the snapshot but for a lower cutoff. With `fix`, what they exclude is forbidden, which may
- * make w infeasible. Then moves the multipliers into w, which must be presolved again; d is of no
- * use any more. */
-dtp_status solver_dual_apply(const solver_dual *d, solver_work *w, bool fix, int64_t *bound,
+/* The exact bound of the best multipliers (at most the cutoff), for a reduced problem that has not
+ * changed since the snapshot but for a lower cutoff. With `fix`, what they exclude is forbidden,
+ * which may make w infeasible. Then moves the multipliers into w, which must be presolved again; d
+ * is of no use any more. */
+dtp_status solver_dual_apply(const solver_dual *d, solver_reduced *w, bool fix, int64_t *bound,
                              dtp_err *err) DTP_MUST_CHECK;
-
-/* theta[s]: cost of a node's strategy s in w and the multiplier of its usage, sum_r multiplier[r]
- * use(s, r); sums, by row and one more, comes from solver_multiplier_sums. */
-void solver_multiplier_sums(const solver_work *w, double *sums);
-void solver_penalised_costs(const solver_work *w, const double *sums, int32_t node, double *theta);
 
 #endif

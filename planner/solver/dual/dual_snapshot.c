@@ -1,4 +1,4 @@
-/* Packing a work for dual ascent, and writing the multipliers back. */
+/* Packing a reduced problem for dual ascent, and writing the multipliers back. */
 #include "planner/solver/dual/dual_data.h"
 
 #include <math.h>
@@ -14,15 +14,16 @@ typedef struct sizes {
     int64_t strategies, entries, pieces, uses;
 } sizes;
 
-/* From the root outwards, then those that are joined to none of them. order has room for all nodes
- * that are alive; number: by node of the work, -1 before. */
-static int32_t number_outwards(const solver_work *w, int32_t root, int32_t *order, int32_t *number)
+/* From the root outwards, then those that are joined to none of them. order has room for all
+ * variables that are alive; number: by variable of the reduced problem, -1 before. */
+static int32_t number_outwards(const solver_reduced *w, int32_t root, int32_t *order,
+                               int32_t *number)
 {
     int32_t n = 0;
     number[root] = 0;
     order[n++] = root;
     for (int32_t at = 0; at < n; at++) {
-        const solver_node *x = &w->nodes[order[at]];
+        const solver_variable *x = &w->variables[order[at]];
         for (int32_t a = 0; a < x->n_adj; a++) {
             const solver_edge *e = &w->edges[x->adj[a]];
             const int32_t to = e->u == order[at] ? e->v : e->u;
@@ -35,16 +36,16 @@ static int32_t number_outwards(const solver_work *w, int32_t root, int32_t *orde
     return n;
 }
 
-/* Nodes in the order of the work, or with a root those farthest from it first, so that it is the
- * last one. */
-static void number_nodes(const solver_work *w, int32_t root, int32_t *order, int32_t *number)
+/* Variables in the order of the reduced problem, or with a root those farthest from it first, so
+ * that it is the last one. */
+static void number_variables(const solver_reduced *w, int32_t root, int32_t *order, int32_t *number)
 {
-    for (int32_t i = 0; i < w->n_nodes; i++) {
+    for (int32_t i = 0; i < w->n_variables; i++) {
         number[i] = -1;
     }
     int32_t n = root >= 0 ? number_outwards(w, root, order, number) : 0;
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        if (w->nodes[i].alive && number[i] < 0) {
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        if (w->variables[i].alive && number[i] < 0) {
             order[n++] = i;
         }
     }
@@ -58,13 +59,13 @@ static void number_nodes(const solver_work *w, int32_t root, int32_t *order, int
     }
 }
 
-static sizes measure(solver_dual *d, const solver_work *w)
+static sizes measure(solver_dual *d, const solver_reduced *w)
 {
     sizes n = {0};
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        const solver_node *x = &w->nodes[i];
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        const solver_variable *x = &w->variables[i];
         if (x->alive) {
-            d->n_nodes++;
+            d->n_variables++;
             d->most = x->k > d->most ? x->k : d->most;
             n.strategies += x->k;
             n.pieces += x->n_pieces;
@@ -75,8 +76,8 @@ static sizes measure(solver_dual *d, const solver_work *w)
         const solver_edge *edge = &w->edges[e];
         if (edge->alive) {
             d->n_edges++;
-            n.entries += (int64_t)w->nodes[edge->u].k * w->nodes[edge->v].k;
-            d->n_phi += w->nodes[edge->u].k + w->nodes[edge->v].k;
+            n.entries += (int64_t)w->variables[edge->u].k * w->variables[edge->v].k;
+            d->n_phi += w->variables[edge->u].k + w->variables[edge->v].k;
         }
     }
     return n;
@@ -92,13 +93,13 @@ static void *zeroed(bool *ok, int64_t n, size_t size)
 
 static bool allocate(solver_dual *d, const sizes *n, int32_t n_work_edges)
 {
-    const int64_t nodes = d->n_nodes, rows = d->n_rows;
+    const int64_t variables = d->n_variables, rows = d->n_rows;
     bool ok = true;
-    d->origin = zeroed(&ok, nodes, sizeof *d->origin);
-    d->first = zeroed(&ok, nodes, sizeof *d->first);
-    d->piece_first = zeroed(&ok, nodes, sizeof *d->piece_first);
-    d->adj_first = zeroed(&ok, nodes + 1, sizeof *d->adj_first);
-    d->adj_higher = zeroed(&ok, nodes, sizeof *d->adj_higher);
+    d->origin = zeroed(&ok, variables, sizeof *d->origin);
+    d->first = zeroed(&ok, variables, sizeof *d->first);
+    d->piece_first = zeroed(&ok, variables, sizeof *d->piece_first);
+    d->adj_first = zeroed(&ok, variables + 1, sizeof *d->adj_first);
+    d->adj_higher = zeroed(&ok, variables, sizeof *d->adj_higher);
     d->adj = zeroed(&ok, 2 * (int64_t)d->n_edges, sizeof *d->adj);
     d->cost = zeroed(&ok, n->strategies, sizeof *d->cost);
     d->edges = zeroed(&ok, d->n_edges, sizeof *d->edges);
@@ -107,11 +108,11 @@ static bool allocate(solver_dual *d, const sizes *n, int32_t n_work_edges)
     d->pieces = zeroed(&ok, n->pieces, sizeof *d->pieces);
     d->use = zeroed(&ok, n->uses, sizeof *d->use);
     d->room = zeroed(&ok, rows, sizeof *d->room);
-    d->work_phi = zeroed(&ok, n_work_edges, sizeof *d->work_phi);
+    d->reduced_phi = zeroed(&ok, n_work_edges, sizeof *d->reduced_phi);
     d->phi = zeroed(&ok, d->n_phi, sizeof *d->phi);
     d->best_phi = zeroed(&ok, d->n_phi, sizeof *d->best_phi);
     d->multiplier = zeroed(&ok, rows, sizeof *d->multiplier);
-    d->best_price = zeroed(&ok, rows, sizeof *d->best_price);
+    d->best_multiplier = zeroed(&ok, rows, sizeof *d->best_multiplier);
     d->sums = zeroed(&ok, rows, sizeof *d->sums);
     d->excess = zeroed(&ok, rows, sizeof *d->excess);
     d->direction = zeroed(&ok, rows, sizeof *d->direction);
@@ -125,11 +126,11 @@ static float single(int64_t cost)
     return cost >= DTP_FORBIDDEN ? SOLVER_DUAL_FORBIDDEN : (float)cost;
 }
 
-static void load_nodes(solver_dual *d, const solver_work *w)
+static void load_variables(solver_dual *d, const solver_reduced *w)
 {
     int64_t strategy = 0, piece = 0, use = 0;
-    for (int32_t node = 0; node < d->n_nodes; node++) {
-        const solver_node *x = &w->nodes[d->origin[node]];
+    for (int32_t variable = 0; variable < d->n_variables; variable++) {
+        const solver_variable *x = &w->variables[d->origin[variable]];
         for (int32_t s = 0; s < x->k; s++) {
             d->cost[strategy++] = single(x->cost[s]);
         }
@@ -139,12 +140,12 @@ static void load_nodes(solver_dual *d, const solver_work *w)
                 d->use[use++] = (float)((double)x->pieces[j].use[s] * d->per_usage);
             }
         }
-        d->first[node + 1] = strategy;
-        d->piece_first[node + 1] = piece;
+        d->first[variable + 1] = strategy;
+        d->piece_first[variable + 1] = piece;
     }
 }
 
-/* The matrix both ways; the work may have the edge the other way round. */
+/* The matrix both ways; the reduced problem may have the edge the other way round. */
 static void load_matrix(solver_dual *d, const dual_edge *e, const int64_t *m, bool turned)
 {
     const int64_t k_lo = d->first[e->lo + 1] - d->first[e->lo];
@@ -158,7 +159,7 @@ static void load_matrix(solver_dual *d, const dual_edge *e, const int64_t *m, bo
     }
 }
 
-static void load_edges(solver_dual *d, const solver_work *w, const int32_t *number)
+static void load_edges(solver_dual *d, const solver_reduced *w, const int32_t *number)
 {
     int64_t matrix = 0, phi = 0;
     int32_t n = 0;
@@ -167,7 +168,7 @@ static void load_edges(solver_dual *d, const solver_work *w, const int32_t *numb
         if (!edge->alive) {
             continue;
         }
-        const int32_t ku = w->nodes[edge->u].k, kv = w->nodes[edge->v].k;
+        const int32_t ku = w->variables[edge->u].k, kv = w->variables[edge->v].k;
         const int32_t u = number[edge->u], v = number[edge->v];
         const bool turned = u > v;
         d->edges[n] = (dual_edge){.lo = turned ? v : u,
@@ -176,14 +177,14 @@ static void load_edges(solver_dual *d, const solver_work *w, const int32_t *numb
                                   .phi_hi = turned ? phi : phi + ku,
                                   .matrix = matrix};
         load_matrix(d, &d->edges[n], solver_matrix(edge), turned);
-        d->work_phi[e] = phi;
+        d->reduced_phi[e] = phi;
         phi += ku + kv;
         matrix += (int64_t)ku * kv;
         n++;
     }
 }
 
-/* adj: by node, first the edges to lower nodes. */
+/* adj: by variable, first the edges to lower variables. */
 static void load_adjacency(solver_dual *d)
 {
     for (int32_t e = 0; e < d->n_edges; e++) {
@@ -191,25 +192,26 @@ static void load_adjacency(solver_dual *d)
         d->adj_first[d->edges[e].hi + 1]++;
         d->adj_higher[d->edges[e].hi]++;
     }
-    for (int32_t i = 0; i < d->n_nodes; i++) {
+    for (int32_t i = 0; i < d->n_variables; i++) {
         d->adj_first[i + 1] += d->adj_first[i];
         d->adj_higher[i] += d->adj_first[i];
     }
-    for (int32_t i = d->n_nodes; i > 0; i--) { /* where the next lower one goes, one node on */
+    for (int32_t i = d->n_variables; i > 0;
+         i--) { /* where the next lower one goes, one variable on */
         d->adj_first[i] = d->adj_first[i - 1];
     }
     for (int32_t e = 0; e < d->n_edges; e++) {
         d->adj[d->adj_higher[d->edges[e].lo]++] = e;
         d->adj[d->adj_first[d->edges[e].hi + 1]++] = e;
     }
-    for (int32_t i = 0; i < d->n_nodes; i++) { /* both are at the end of their stretch */
+    for (int32_t i = 0; i < d->n_variables; i++) { /* both are at the end of their stretch */
         const int64_t mid = d->adj_first[i + 1];
         d->adj_first[i + 1] = d->adj_higher[i];
         d->adj_higher[i] = mid;
     }
 }
 
-static void load_rows(solver_dual *d, const solver_work *w)
+static void load_rows(solver_dual *d, const solver_reduced *w)
 {
     for (int32_t r = 0; r < w->n_rows; r++) {
         d->room[r] = (double)(w->limit - w->base[r]) * d->per_usage;
@@ -217,13 +219,14 @@ static void load_rows(solver_dual *d, const solver_work *w)
     }
 }
 
-dtp_status solver_dual_create_rooted(const solver_work *w, int32_t root, solver_dual **out,
+dtp_status solver_dual_create_rooted(const solver_reduced *w, int32_t root, solver_dual **out,
                                      dtp_err *err)
 {
     solver_dual *d = calloc(1, sizeof *d);
-    int32_t *number = calloc((size_t)w->n_nodes + 1, sizeof *number);
+    int32_t *number = calloc((size_t)w->n_variables + 1, sizeof *number);
     bool ok = d != NULL && number != NULL;
     if (ok) {
+        d->parameters = w->parameters;
         d->n_rows = w->n_rows;
         d->constant = (double)w->constant;
         d->per_usage = 1.0 / ((double)w->limit + 1.0);
@@ -234,8 +237,8 @@ dtp_status solver_dual_create_rooted(const solver_work *w, int32_t root, solver_
         ok = allocate(d, &n, w->n_edges);
     }
     if (ok) {
-        number_nodes(w, root, d->origin, number);
-        load_nodes(d, w);
+        number_variables(w, root, d->origin, number);
+        load_variables(d, w);
         load_edges(d, w, number);
         load_adjacency(d);
         load_rows(d, w);
@@ -243,13 +246,13 @@ dtp_status solver_dual_create_rooted(const solver_work *w, int32_t root, solver_
     free(number);
     if (!ok) {
         solver_dual_destroy(d);
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the dual of %d nodes", w->n_nodes);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the dual of %d nodes", w->n_variables);
     }
     *out = d;
     return DTP_OK;
 }
 
-dtp_status solver_dual_create(const solver_work *w, solver_dual **out, dtp_err *err)
+dtp_status solver_dual_create(const solver_reduced *w, solver_dual **out, dtp_err *err)
 {
     return solver_dual_create_rooted(w, -1, out, err);
 }
@@ -272,11 +275,11 @@ void solver_dual_destroy(solver_dual *d)
     free(d->pieces);
     free(d->use);
     free(d->room);
-    free(d->work_phi);
+    free(d->reduced_phi);
     free(d->phi);
     free(d->best_phi);
     free(d->multiplier);
-    free(d->best_price);
+    free(d->best_multiplier);
     free(d->sums);
     free(d->excess);
     free(d->direction);
@@ -285,8 +288,7 @@ void solver_dual_destroy(solver_dual *d)
     free(d);
 }
 
-/* ---- back into the work ------------------------------------------------------------------------
- */
+/* ---- back into the reduced problem ----------------------------------------------------------- */
 
 static double largest(const int64_t *cost, int64_t n)
 {
@@ -298,20 +300,20 @@ static double largest(const int64_t *cost, int64_t n)
     return most;
 }
 
-/* The sum of the largest costs and of the largest moves of every node and edge. */
-static double most_moved(const solver_dual *d, const solver_work *w)
+/* The sum of the largest costs and of the largest moves of every variable and edge. */
+static double most_moved(const solver_dual *d, const solver_reduced *w)
 {
     double sum = fabs((double)w->constant);
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        sum += w->nodes[i].alive ? largest(w->nodes[i].cost, w->nodes[i].k) : 0.0;
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        sum += w->variables[i].alive ? largest(w->variables[i].cost, w->variables[i].k) : 0.0;
     }
     for (int32_t e = 0; e < w->n_edges; e++) {
         const solver_edge *edge = &w->edges[e];
         if (edge->alive) {
-            const int64_t ku = w->nodes[edge->u].k, kv = w->nodes[edge->v].k;
+            const int64_t ku = w->variables[edge->u].k, kv = w->variables[edge->v].k;
             double most = 0.0;
             for (int64_t i = 0; i < ku + kv; i++) {
-                most = fmax(most, fabs((double)d->best_phi[d->work_phi[e] + i]));
+                most = fmax(most, fabs((double)d->best_phi[d->reduced_phi[e] + i]));
             }
             sum += largest(solver_matrix(edge), ku * kv) + 2.0 * most;
         }
@@ -332,11 +334,11 @@ static int64_t take_minimum(int64_t *cost, int64_t n)
     return least < DTP_FORBIDDEN ? least : 0;
 }
 
-static dtp_status move_edge(const solver_dual *d, solver_work *w, int32_t e, dtp_err *err)
+static dtp_status move_edge(const solver_dual *d, solver_reduced *w, int32_t e, dtp_err *err)
 {
     solver_edge *edge = &w->edges[e];
-    solver_node *u = &w->nodes[edge->u], *v = &w->nodes[edge->v];
-    const float *phi_u = d->best_phi + d->work_phi[e], *phi_v = phi_u + u->k;
+    solver_variable *u = &w->variables[edge->u], *v = &w->variables[edge->v];
+    const float *phi_u = d->best_phi + d->reduced_phi[e], *phi_v = phi_u + u->k;
     DTP_TRY(solver_own(w, e, err));
     for (int32_t i = 0; i < u->k; i++) {
         const int64_t to_u = llroundf(phi_u[i]);
@@ -356,25 +358,25 @@ static dtp_status move_edge(const solver_dual *d, solver_work *w, int32_t e, dtp
     return DTP_OK;
 }
 
-static dtp_status move_costs(const solver_dual *d, solver_work *w, dtp_err *err)
+static dtp_status move_costs(const solver_dual *d, solver_reduced *w, dtp_err *err)
 {
     for (int32_t e = 0; e < w->n_edges; e++) {
         if (w->edges[e].alive) {
             DTP_TRY(move_edge(d, w, e, err));
         }
     }
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        if (w->nodes[i].alive) {
-            w->constant += take_minimum(w->nodes[i].cost, w->nodes[i].k);
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        if (w->variables[i].alive) {
+            w->constant += take_minimum(w->variables[i].cost, w->variables[i].k);
         }
     }
     return DTP_OK;
 }
 
-dtp_status solver_dual_apply(const solver_dual *d, solver_work *w, bool fix, int64_t *bound,
+dtp_status solver_dual_apply(const solver_dual *d, solver_reduced *w, bool fix, int64_t *bound,
                              dtp_err *err)
 {
-    solver_multipliers m = {.edge_phi = d->work_phi};
+    solver_multipliers m = {.edge_phi = d->reduced_phi};
     m.phi = malloc(((size_t)d->n_phi + 1) * sizeof *m.phi);
     m.lambda = w->multiplier;
     if (m.phi == NULL) {
@@ -384,7 +386,7 @@ dtp_status solver_dual_apply(const solver_dual *d, solver_work *w, bool fix, int
         m.phi[i] = (double)d->best_phi[i];
     }
     for (int32_t r = 0; r < d->n_rows; r++) {
-        w->multiplier[r] = d->best_price[r] * d->per_usage;
+        w->multiplier[r] = d->best_multiplier[r] * d->per_usage;
     }
     w->unit = d->unit;
     w->ascended = d->rounds;
@@ -394,27 +396,4 @@ dtp_status solver_dual_apply(const solver_dual *d, solver_work *w, bool fix, int
         s = move_costs(d, w, err);
     }
     return s;
-}
-
-void solver_multiplier_sums(const solver_work *w, double *sums)
-{
-    sums[0] = 0.0;
-    for (int32_t r = 0; r < w->n_rows; r++) {
-        sums[r + 1] = sums[r] + w->multiplier[r];
-    }
-}
-
-void solver_penalised_costs(const solver_work *w, const double *sums, int32_t node, double *theta)
-{
-    const solver_node *x = &w->nodes[node];
-    for (int32_t s = 0; s < x->k; s++) {
-        theta[s] = (double)x->cost[s];
-    }
-    for (int32_t j = 0; j < x->n_pieces; j++) {
-        const solver_piece *piece = &x->pieces[j];
-        const double multiplier = sums[piece->last] - sums[piece->first];
-        for (int32_t s = 0; s < x->k; s++) {
-            theta[s] += multiplier * (double)piece->use[s];
-        }
-    }
 }

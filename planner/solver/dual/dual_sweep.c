@@ -1,7 +1,7 @@
 /* Sequential tree-reweighted message passing (Kolmogorov 2006, in the form of SRMP 2015) as moves
- * of phi. A sweep visits the nodes in order. At a node it pulls what its edges from nodes visited
- * before cost at least, by strategy, into theta; then it pushes equal shares of theta to the edges
- * to nodes that come. No step lowers the bound for the multipliers given. */
+ * of phi. A sweep visits the variables in order. At a variable it pulls what its edges from
+ * variables visited before cost at least, by strategy, into theta; then it pushes equal shares of
+ * theta to the edges to variables that come. No step lowers the bound for the multipliers given. */
 #include "planner/solver/dual/dual_data.h"
 
 #include <math.h>
@@ -27,9 +27,9 @@ static void pull(const float *restrict m, int32_t n_from, int32_t n_to, const fl
     }
 }
 
-static int32_t size_of(const solver_dual *d, int32_t node)
+static int32_t size_of(const solver_dual *d, int32_t variable)
 {
-    return (int32_t)(d->first[node + 1] - d->first[node]);
+    return (int32_t)(d->first[variable + 1] - d->first[variable]);
 }
 
 static void pull_edge(solver_dual *d, const dual_edge *e, bool down)
@@ -43,18 +43,18 @@ static void pull_edge(solver_dual *d, const dual_edge *e, bool down)
     }
 }
 
-static float *phi_at(solver_dual *d, int32_t edge, int32_t node)
+static float *phi_at(solver_dual *d, int32_t edge, int32_t variable)
 {
     const dual_edge *e = &d->edges[edge];
-    return d->phi + (e->lo == node ? e->phi_lo : e->phi_hi);
+    return d->phi + (e->lo == variable ? e->phi_lo : e->phi_hi);
 }
 
-/* Costs and multipliers of a node's strategies, in d->theta. */
-static void add_costs(solver_dual *d, int32_t node)
+/* Costs and multipliers of a variable's strategies, in d->theta. */
+static void add_costs(solver_dual *d, int32_t variable)
 {
-    const int32_t k = size_of(d, node);
-    memcpy(d->theta, d->cost + d->first[node], (size_t)k * sizeof *d->theta);
-    for (int64_t i = d->piece_first[node]; i < d->piece_first[node + 1]; i++) {
+    const int32_t k = size_of(d, variable);
+    memcpy(d->theta, d->cost + d->first[variable], (size_t)k * sizeof *d->theta);
+    for (int64_t i = d->piece_first[variable]; i < d->piece_first[variable + 1]; i++) {
         const dual_piece *piece = &d->pieces[i];
         const float multiplier = (float)(d->sums[piece->last] - d->sums[piece->first]);
         const float *use = d->use + piece->use;
@@ -64,12 +64,12 @@ static void add_costs(solver_dual *d, int32_t node)
     }
 }
 
-static void collect_theta(solver_dual *d, int32_t node)
+static void collect_theta(solver_dual *d, int32_t variable)
 {
-    const int32_t k = size_of(d, node);
-    add_costs(d, node);
-    for (int64_t i = d->adj_first[node]; i < d->adj_first[node + 1]; i++) {
-        const float *phi = phi_at(d, d->adj[i], node);
+    const int32_t k = size_of(d, variable);
+    add_costs(d, variable);
+    for (int64_t i = d->adj_first[variable]; i < d->adj_first[variable + 1]; i++) {
+        const float *phi = phi_at(d, d->adj[i], variable);
         for (int32_t s = 0; s < k; s++) {
             d->theta[s] += phi[s];
         }
@@ -85,10 +85,10 @@ static float minimum(const float *x, int32_t n)
     return least;
 }
 
-/* Adds the usage of a node that picks s with probability ~ exp(-theta(s) / temperature). */
-static void expect_usage(solver_dual *d, int32_t node, double temperature)
+/* Adds the usage of a variable that picks s with probability ~ exp(-theta(s) / temperature). */
+static void expect_usage(solver_dual *d, int32_t variable, double temperature)
 {
-    const int32_t k = size_of(d, node);
+    const int32_t k = size_of(d, variable);
     const float least = minimum(d->theta, k), rate = (float)(-1.0 / temperature);
     double sum = 0.0;
     for (int32_t s = 0; s < k; s++) {
@@ -96,7 +96,7 @@ static void expect_usage(solver_dual *d, int32_t node, double temperature)
         d->least[s] = x > -40.0F ? expf(x) : 0.0F;
         sum += (double)d->least[s];
     }
-    for (int64_t i = d->piece_first[node]; i < d->piece_first[node + 1]; i++) {
+    for (int64_t i = d->piece_first[variable]; i < d->piece_first[variable + 1]; i++) {
         const float *use = d->use + d->pieces[i].use;
         double mean = 0.0;
         for (int32_t s = 0; s < k; s++) {
@@ -112,25 +112,25 @@ typedef struct pass {
     double temperature;
 } pass;
 
-static void visit(solver_dual *d, int32_t node, const pass *p)
+static void visit(solver_dual *d, int32_t variable, const pass *p)
 {
     const bool down = p->down;
-    const int64_t begin = d->adj_first[node], mid = d->adj_higher[node],
-                  end = d->adj_first[node + 1];
+    const int64_t begin = d->adj_first[variable], mid = d->adj_higher[variable],
+                  end = d->adj_first[variable + 1];
     const int64_t pulls = down ? end - mid : mid - begin, pushes = down ? mid - begin : end - mid;
-    const int32_t k = size_of(d, node);
+    const int32_t k = size_of(d, variable);
     for (int64_t i = down ? mid : begin; i < (down ? end : mid); i++) {
         pull_edge(d, &d->edges[d->adj[i]], down);
     }
-    collect_theta(d, node);
+    collect_theta(d, variable);
     const int64_t most = pulls > pushes ? pulls : pushes;
-    if (p->expect && d->piece_first[node] < d->piece_first[node + 1]) {
-        expect_usage(d, node, p->temperature * (double)(most > 0 ? most : 1));
+    if (p->expect && d->piece_first[variable] < d->piece_first[variable + 1]) {
+        expect_usage(d, variable, p->temperature * (double)(most > 0 ? most : 1));
     }
     const int64_t shares = p->all ? pushes : most;
     const float share = shares > 0 ? 1.0F / (float)shares : 0.0F;
     for (int64_t i = down ? begin : mid; i < (down ? mid : end); i++) {
-        float *phi = phi_at(d, d->adj[i], node);
+        float *phi = phi_at(d, d->adj[i], variable);
         for (int32_t s = 0; s < k; s++) {
             phi[s] -= share * d->theta[s];
         }
@@ -143,8 +143,8 @@ void solver_dual_sweep(solver_dual *d, bool down, bool expect, double temperatur
     for (int32_t r = 0; expect && r <= d->n_rows; r++) {
         d->excess[r] = 0.0;
     }
-    for (int32_t i = 0; i < d->n_nodes; i++) {
-        visit(d, down ? d->n_nodes - 1 - i : i, &p);
+    for (int32_t i = 0; i < d->n_variables; i++) {
+        visit(d, down ? d->n_variables - 1 - i : i, &p);
     }
     double sum = 0.0;
     for (int32_t r = 0; expect && r < d->n_rows; r++) {
@@ -156,23 +156,23 @@ void solver_dual_sweep(solver_dual *d, bool down, bool expect, double temperatur
 void solver_dual_sweep_all(solver_dual *d)
 {
     const pass p = {.all = true};
-    for (int32_t i = 0; i < d->n_nodes; i++) {
+    for (int32_t i = 0; i < d->n_variables; i++) {
         visit(d, i, &p);
     }
 }
 
-/* Beside the variables of higher nodes, and what lower ones have passed on. */
-static int32_t choose(solver_dual *d, int32_t node, const int32_t *assignment)
+/* Given the strategies of higher variables, and what lower ones have passed on. */
+static int32_t choose(solver_dual *d, int32_t variable, const int32_t *assignment)
 {
-    const int32_t k = size_of(d, node);
-    add_costs(d, node);
-    for (int64_t i = d->adj_first[node]; i < d->adj_higher[node]; i++) {
-        const float *phi = phi_at(d, d->adj[i], node);
+    const int32_t k = size_of(d, variable);
+    add_costs(d, variable);
+    for (int64_t i = d->adj_first[variable]; i < d->adj_higher[variable]; i++) {
+        const float *phi = phi_at(d, d->adj[i], variable);
         for (int32_t s = 0; s < k; s++) {
             d->theta[s] += phi[s];
         }
     }
-    for (int64_t i = d->adj_higher[node]; i < d->adj_first[node + 1]; i++) {
+    for (int64_t i = d->adj_higher[variable]; i < d->adj_first[variable + 1]; i++) {
         const dual_edge *e = &d->edges[d->adj[i]];
         const float *line = d->by_hi + e->matrix + (int64_t)assignment[d->origin[e->hi]] * k;
         for (int32_t s = 0; s < k; s++) {
@@ -188,8 +188,8 @@ static int32_t choose(solver_dual *d, int32_t node, const int32_t *assignment)
 
 void solver_dual_choose(solver_dual *d, int32_t strategy, int32_t *assignment)
 {
-    assignment[d->origin[d->n_nodes - 1]] = strategy;
-    for (int32_t i = d->n_nodes - 2; i >= 0; i--) {
+    assignment[d->origin[d->n_variables - 1]] = strategy;
+    for (int32_t i = d->n_variables - 2; i >= 0; i--) {
         assignment[d->origin[i]] = choose(d, i, assignment);
     }
 }
@@ -200,7 +200,7 @@ double solver_dual_evaluate(solver_dual *d)
     for (int32_t r = 0; r < d->n_rows; r++) {
         bound -= d->multiplier[r] * d->room[r];
     }
-    for (int32_t i = 0; i < d->n_nodes; i++) {
+    for (int32_t i = 0; i < d->n_variables; i++) {
         collect_theta(d, i);
         bound += (double)minimum(d->theta, size_of(d, i));
     }

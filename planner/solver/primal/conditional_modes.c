@@ -1,4 +1,4 @@
-/* Coordinate descent by a queue: a node that changes lets its neighbours decide again. */
+/* Coordinate descent by a queue: a variable that changes lets its neighbours decide again. */
 #include "planner/solver/primal/conditional_modes.h"
 
 #include <stdlib.h>
@@ -6,17 +6,16 @@
 
 #include "planner/problem/adjacency.h"
 
-enum { CHANGES_PER_NODE = 20 };
-
 /* A forbidden strategy or pair counts so much, more than all that is allowed together. */
 static const double FORBIDDEN = 1e24;
 
 struct solver_conditional {
     const dtp_problem *p;
+    const dtp_solver_parameters *parameters;
     solver_adjacency at;
     int32_t *queue; /* a ring of n_nodes */
-    bool *queued;   /* by node */
-    double *sum;    /* by strategy of one node */
+    bool *queued;   /* by variable */
+    double *sum;    /* by strategy of one variable */
 };
 
 static double weight(int64_t cost)
@@ -24,24 +23,27 @@ static double weight(int64_t cost)
     return cost >= DTP_FORBIDDEN ? FORBIDDEN : (double)cost;
 }
 
-dtp_status solver_conditional_create(const dtp_problem *p, solver_conditional **out, dtp_err *err)
+dtp_status solver_conditional_create(const dtp_problem *p, const dtp_solver_parameters *parameters,
+                                     solver_conditional **out, dtp_err *err)
 {
-    const size_t n = (size_t)p->n_nodes + 2;
+    const size_t n = (size_t)p->n_variables + 2;
     int32_t most = 1;
     solver_conditional *d = calloc(1, sizeof *d);
-    for (int32_t i = 0; i < p->n_nodes; i++) {
+    for (int32_t i = 0; i < p->n_variables; i++) {
         const int32_t k = dtp_problem_n_strategies(p, i);
         most = k > most ? k : most;
     }
     if (d != NULL) {
         *d = (solver_conditional){.p = p,
+                                  .parameters = parameters,
                                   .queue = calloc(n, sizeof *d->queue),
                                   .queued = calloc(n, sizeof *d->queued),
                                   .sum = calloc((size_t)most, sizeof *d->sum)};
     }
     if (d == NULL || d->queue == NULL || d->queued == NULL || d->sum == NULL) {
         solver_conditional_destroy(d);
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a descent over %d nodes", p->n_nodes);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a descent over %d nodes",
+                        p->n_variables);
     }
     const dtp_status status = solver_adjacency_create(p, &d->at, err);
     if (status != DTP_OK) {
@@ -63,30 +65,30 @@ void solver_conditional_destroy(solver_conditional *d)
     }
 }
 
-/* What every strategy of a node costs beside the variables of its neighbours, in d->sum. */
-static void multiplier(solver_conditional *d, int32_t node, const int32_t *assignment)
+/* What every strategy of a variable costs given the strategies of its neighbours, in d->sum. */
+static void sum_costs(solver_conditional *d, int32_t variable, const int32_t *assignment)
 {
     const dtp_problem *p = d->p;
-    const int32_t k = dtp_problem_n_strategies(p, node);
+    const int32_t k = dtp_problem_n_strategies(p, variable);
     for (int32_t s = 0; s < k; s++) {
-        d->sum[s] = weight(p->cost[p->first[node] + s]);
+        d->sum[s] = weight(p->cost[p->first[variable] + s]);
     }
-    for (int32_t i = d->at.first[node]; i < d->at.first[node + 1]; i++) {
+    for (int32_t i = d->at.first[variable]; i < d->at.first[variable + 1]; i++) {
         const int32_t e = d->at.edge[i], a = p->edge_a[e], b = p->edge_b[e];
         const int64_t cols = dtp_problem_n_strategies(p, b);
         const int64_t *m = p->edge_cost + p->edge_first[e];
         for (int32_t s = 0; s < k; s++) {
             d->sum[s] +=
-                weight(a == node ? m[s * cols + assignment[b]] : m[assignment[a] * cols + s]);
+                weight(a == variable ? m[s * cols + assignment[b]] : m[assignment[a] * cols + s]);
         }
     }
 }
 
-static int32_t cheapest(solver_conditional *d, int32_t node, const int32_t *assignment)
+static int32_t cheapest(solver_conditional *d, int32_t variable, const int32_t *assignment)
 {
-    int32_t best = assignment[node];
-    multiplier(d, node, assignment);
-    for (int32_t s = 0; s < dtp_problem_n_strategies(d->p, node); s++) {
+    int32_t best = assignment[variable];
+    sum_costs(d, variable, assignment);
+    for (int32_t s = 0; s < dtp_problem_n_strategies(d->p, variable); s++) {
         best = d->sum[s] < d->sum[best] ? s : best;
     }
     return best;
@@ -95,8 +97,8 @@ static int32_t cheapest(solver_conditional *d, int32_t node, const int32_t *assi
 void solver_conditional_modes(solver_conditional *d, int32_t held, int32_t *assignment)
 {
     const dtp_problem *p = d->p;
-    const int32_t n = p->n_nodes;
-    int64_t left = (int64_t)CHANGES_PER_NODE * n;
+    const int32_t n = p->n_variables;
+    int64_t left = (int64_t)d->parameters->modes_changes * n;
     int32_t head = 0, waiting = 0;
     memset(d->queued, 0, (size_t)n * sizeof *d->queued);
     for (int32_t at = held; at >= 0 && left-- > 0;) {

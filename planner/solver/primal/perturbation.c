@@ -2,8 +2,6 @@
 
 #include <stdlib.h>
 
-static const int32_t SIZES[] = {20, 60, 200}; /* nodes around the kicked one */
-
 dtp_status solver_perturbation_create(const solver_graph *g, solver_forest *forest,
                                       solver_perturbation *out, dtp_err *err)
 {
@@ -25,22 +23,24 @@ void solver_perturbation_destroy(solver_perturbation *p)
     *p = (solver_perturbation){0};
 }
 
-static bool visit(solver_perturbation *p, int32_t node)
+static bool visit(solver_perturbation *p, int32_t variable)
 {
-    const bool first = p->stamp[node] != p->now;
-    p->stamp[node] = p->now;
+    const bool first = p->stamp[variable] != p->now;
+    p->stamp[variable] = p->now;
     return first;
 }
 
-/* Breadth first from a node, which comes first; of a node with many neighbours, some at random. */
-static int32_t neighbourhood(solver_perturbation *p, solver_point *w, int32_t node, int32_t size)
+/* Breadth first from a variable, which comes first; of a variable with many neighbours, some at
+ * random. */
+static int32_t neighbourhood(solver_perturbation *p, solver_point *w, int32_t variable,
+                             int32_t size)
 {
     int32_t n = 0;
     p->now++;
-    (void)visit(p, node);
-    p->near[n++] = node;
+    (void)visit(p, variable);
+    p->near[n++] = variable;
     for (int32_t at = 0; at < n && n < size; at++) {
-        const solver_vertex *x = &w->g->nodes[p->near[at]];
+        const solver_vertex *x = &w->g->vertices[p->near[at]];
         const int32_t from = x->n_arcs > 0 ? solver_point_random(w, x->n_arcs) : 0;
         for (int32_t a = 0; a < x->n_arcs && n < size; a++) {
             const int32_t y = x->arcs[(from + a) % x->n_arcs].other;
@@ -53,10 +53,10 @@ static int32_t neighbourhood(solver_perturbation *p, solver_point *w, int32_t no
     return n;
 }
 
-static dtp_status adapt(solver_perturbation *p, solver_point *w, int32_t n, bool with_kicked,
+static dtp_status adapt(solver_perturbation *p, solver_point *w, int32_t n, bool with_perturbed,
                         dtp_err *err)
 {
-    const int32_t skip = with_kicked ? 0 : 1;
+    const int32_t skip = with_perturbed ? 0 : 1;
     solver_point_shuffle(w, p->near + 1, n - 1);
     solver_forest_pick(p->forest, p->near + skip, n - skip);
     return solver_forest_solve(p->forest, w, w->theta, err);
@@ -65,11 +65,13 @@ static dtp_status adapt(solver_perturbation *p, solver_point *w, int32_t n, bool
 dtp_status solver_perturbation_step(solver_perturbation *p, solver_point *w, bool *better,
                                     dtp_err *err)
 {
-    const int32_t node = solver_point_random(w, w->g->n);
-    const int32_t strategy = solver_point_random(w, w->g->nodes[node].k);
-    const int32_t n = neighbourhood(p, w, node, SIZES[solver_point_random(w, 3)]);
+    const dtp_solver_parameters *c = w->g->parameters;
+    const int32_t sizes[] = {c->perturbation_small, c->perturbation_medium, c->perturbation_large};
+    const int32_t variable = solver_point_random(w, w->g->n);
+    const int32_t strategy = solver_point_random(w, w->g->vertices[variable].k);
+    const int32_t n = neighbourhood(p, w, variable, sizes[solver_point_random(w, 3)]);
     solver_point_mark(w);
-    DTP_TRY(solver_point_set(w, node, strategy, err));
+    DTP_TRY(solver_point_set(w, variable, strategy, err));
     DTP_TRY(adapt(p, w, n, false, err));
     DTP_TRY(adapt(p, w, n, false, err));
     DTP_TRY(adapt(p, w, n, true, err));

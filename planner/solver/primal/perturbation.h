@@ -1,6 +1,6 @@
-/* Kicks under the true limit: a node is forced to another strategy, the nodes around it adapt
- * (exact moves of random forests, under the multipliers), and the result stays if it is feasible
- * and not dearer.
+/* Iterated local search under the true limit: a variable is forced to another strategy, the
+ * variables around it adapt (exact moves of random forests, under the multipliers), and the result
+ * stays if it is feasible and not dearer.
  */
 #ifndef DTP_PLANNER_SOLVER_PRIMAL_PERTURBATION_H
 #define DTP_PLANNER_SOLVER_PRIMAL_PERTURBATION_H
@@ -9,7 +9,7 @@
 
 typedef struct solver_perturbation {
     solver_forest *forest; /* borrowed */
-    int32_t *near;         /* scratch: nodes around the kicked one */
+    int32_t *near;         /* scratch: variables around the perturbed one */
     int32_t *stamp, now;
 } solver_perturbation;
 

@@ -3,44 +3,30 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "planner/solver/primal/perturbation.h"
-#include "planner/solver/primal/primal_price.h"
+#include "planner/solver/primal/subgradient.h"
 
-enum {
-    ROUND_PASSES = 50,      /* work of a round, in looks at the whole kernel */
-    PRICING_PATIENCE = 400, /* steps without anything better in this phase */
-    POLISH_PATIENCE = 500   /* looks at the whole kernel without anything better */
-};
-
-typedef struct record {
+typedef struct primal_record {
     int32_t *assignment;
     double *multiplier;
     double cost; /* INFINITY = none */
-} record;
+} primal_record;
 
 struct solver_primal {
     solver_graph *graph;
-    solver_point walk;
+    solver_point point;
     solver_forest *forest;
-    solver_pricing pricing;
+    solver_subgradient subgradient;
     solver_perturbation perturb;
-    record best, phase; /* of all; of this phase */
-    bool polishing;
+    primal_record best, phase; /* of all; of this phase */
+    bool perturbing;
     int64_t unit;   /* of work: one look at the whole kernel */
-    int64_t waited; /* steps of pricing, or work of polishing, since the last gain */
+    int64_t waited; /* subgradient steps, or work units of perturbations, since the last gain */
     int64_t n_phases;
 };
 
-static double now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static dtp_status create_record(const solver_graph *g, record *r, dtp_err *err)
+static dtp_status create_record(const solver_graph *g, primal_record *r, dtp_err *err)
 {
     r->assignment = calloc((size_t)g->n + 1, sizeof *r->assignment);
     r->multiplier = calloc((size_t)g->n_rows + 1, sizeof *r->multiplier);
@@ -50,21 +36,21 @@ static dtp_status create_record(const solver_graph *g, record *r, dtp_err *err)
                : DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
 }
 
-static void keep(record *r, const solver_point *w)
+static void keep(primal_record *r, const solver_point *w)
 {
     memcpy(r->assignment, w->assignment, (size_t)w->g->n * sizeof *r->assignment);
     memcpy(r->multiplier, w->multiplier, (size_t)w->g->n_rows * sizeof *r->multiplier);
     r->cost = w->cost;
 }
 
-static void go_to(solver_point *w, const record *r)
+static void go_to(solver_point *w, const primal_record *r)
 {
     memcpy(w->multiplier, r->multiplier, (size_t)w->g->n_rows * sizeof *r->multiplier);
-    solver_point_reprice(w);
+    solver_point_penalise(w);
     solver_point_jump(w, r->assignment);
 }
 
-static dtp_status create(solver_primal *p, const solver_work *w, const int32_t *start,
+static dtp_status create(solver_primal *p, const solver_reduced *w, const int32_t *start,
                          uint64_t seed, dtp_err *err)
 {
     DTP_TRY(solver_graph_create(w, &p->graph, err));
@@ -72,20 +58,20 @@ static dtp_status create(solver_primal *p, const solver_work *w, const int32_t *
     DTP_TRY(create_record(g, &p->best, err));
     DTP_TRY(create_record(g, &p->phase, err));
     for (int32_t i = 0; i < g->n; i++) {
-        p->best.assignment[i] = start[g->nodes[i].origin];
+        p->best.assignment[i] = start[g->vertices[i].origin];
     }
-    DTP_TRY(solver_point_create(g, p->best.assignment, seed, &p->walk, err));
+    DTP_TRY(solver_point_create(g, p->best.assignment, seed, &p->point, err));
     DTP_TRY(solver_forest_create(g, &p->forest, err));
-    DTP_TRY(solver_pricing_create(g, p->forest, &p->pricing, err));
+    DTP_TRY(solver_subgradient_create(g, p->forest, &p->subgradient, err));
     DTP_TRY(solver_perturbation_create(g, p->forest, &p->perturb, err));
     p->unit = g->n_entries + 3 * g->n_arcs + 3 * g->n_strategies + g->n_rows + 1;
-    if (solver_point_feasible(&p->walk)) {
-        keep(&p->best, &p->walk);
+    if (solver_point_feasible(&p->point)) {
+        keep(&p->best, &p->point);
     }
     return DTP_OK;
 }
 
-dtp_status solver_primal_create(const solver_work *w, const int32_t *start, uint64_t seed,
+dtp_status solver_primal_create(const solver_reduced *w, const int32_t *start, uint64_t seed,
                                 solver_primal **out, dtp_err *err)
 {
     solver_primal *p = calloc(1, sizeof *p);
@@ -105,9 +91,9 @@ void solver_primal_destroy(solver_primal *p)
         return;
     }
     solver_perturbation_destroy(&p->perturb);
-    solver_pricing_destroy(&p->pricing);
+    solver_subgradient_destroy(&p->subgradient);
     solver_forest_destroy(p->forest);
-    solver_point_destroy(&p->walk);
+    solver_point_destroy(&p->point);
     free(p->best.assignment);
     free(p->best.multiplier);
     free(p->phase.assignment);
@@ -119,69 +105,69 @@ void solver_primal_destroy(solver_primal *p)
 bool solver_primal_best(const solver_primal *p, int32_t *assignment)
 {
     for (int32_t i = 0; p->best.cost < (double)INFINITY && i < p->graph->n; i++) {
-        assignment[p->graph->nodes[i].origin] = p->best.assignment[i];
+        assignment[p->graph->vertices[i].origin] = p->best.assignment[i];
     }
     return p->best.cost < (double)INFINITY;
 }
 
-/* ---- the phases --------------------------------------------------------------------------------
- */
+/* ---- the phases ------------------------------------------------------------------------------ */
 
 static void note(solver_primal *p)
 {
     p->waited = 0;
-    keep(&p->phase, &p->walk);
-    if (p->walk.cost < p->best.cost) {
-        keep(&p->best, &p->walk);
+    keep(&p->phase, &p->point);
+    if (p->point.cost < p->best.cost) {
+        keep(&p->best, &p->point);
     }
 }
 
-static dtp_status multiplier(solver_primal *p, dtp_err *err)
+static dtp_status step_multipliers(solver_primal *p, dtp_err *err)
 {
-    DTP_TRY(solver_pricing_step(&p->pricing, &p->walk, err));
+    DTP_TRY(solver_subgradient_step(&p->subgradient, &p->point, err));
     p->waited++;
-    if (p->walk.cost < p->phase.cost && solver_point_feasible(&p->walk)) {
+    if (p->point.cost < p->phase.cost && solver_point_feasible(&p->point)) {
         note(p);
     }
-    if (p->waited > PRICING_PATIENCE && p->phase.cost < (double)INFINITY) {
-        p->polishing = true;
+    if (p->waited > p->graph->parameters->primal_subgradient_patience &&
+        p->phase.cost < (double)INFINITY) {
+        p->perturbing = true;
         p->waited = 0;
-        go_to(&p->walk, &p->phase);
+        go_to(&p->point, &p->phase);
     }
     return DTP_OK;
 }
 
 /* Every other time from the multipliers at which the best was found, with large or small steps;
  * else from the first multipliers, with other random numbers than before. */
-static void begin_pricing(solver_primal *p)
+static void begin_subgradient(solver_primal *p)
 {
     static const double SHARES[] = {1.0, 0.1, 0.3, 0.03};
     const int64_t n = p->n_phases++;
-    go_to(&p->walk, &p->best);
+    go_to(&p->point, &p->best);
     if (n % 2 == 1) {
-        memcpy(p->walk.multiplier, p->graph->multiplier,
-               (size_t)p->graph->n_rows * sizeof *p->walk.multiplier);
-        solver_point_reprice(&p->walk);
-        solver_pricing_reset(&p->pricing, p->graph);
+        memcpy(p->point.multiplier, p->graph->multiplier,
+               (size_t)p->graph->n_rows * sizeof *p->point.multiplier);
+        solver_point_penalise(&p->point);
+        solver_subgradient_reset(&p->subgradient, p->graph);
     } else {
-        solver_pricing_restart(&p->pricing, SHARES[n / 2 % 4]);
+        solver_subgradient_restart(&p->subgradient, SHARES[n / 2 % 4]);
     }
-    p->polishing = false;
+    p->perturbing = false;
     p->waited = 0;
     p->phase.cost = (double)INFINITY;
 }
 
 static dtp_status perturb(solver_primal *p, dtp_err *err)
 {
-    const int64_t before = p->walk.work;
+    const int64_t before = p->point.work;
     bool better = false;
-    DTP_TRY(solver_perturbation_step(&p->perturb, &p->walk, &better, err));
-    p->waited += p->walk.work - before;
+    DTP_TRY(solver_perturbation_step(&p->perturb, &p->point, &better, err));
+    p->waited += p->point.work - before;
     if (better) {
         note(p);
     }
-    if (p->waited > POLISH_PATIENCE * p->unit) {
-        begin_pricing(p);
+    if (p->waited > p->graph->parameters->primal_perturbation_patience * p->unit) {
+        begin_subgradient(p);
     }
     return DTP_OK;
 }
@@ -190,12 +176,12 @@ dtp_status solver_primal_run(solver_primal *p, int64_t rounds, double end_s, dtp
 {
     const double end = end_s > 0.0 ? end_s : (double)INFINITY;
     for (int64_t round = 0; round < rounds; round++) {
-        const int64_t until = p->walk.work + ROUND_PASSES * p->unit;
-        while (p->walk.work < until) {
-            if (now_s() >= end) {
+        const int64_t until = p->point.work + p->graph->parameters->primal_round_passes * p->unit;
+        while (p->point.work < until) {
+            if (solver_now_s() >= end) {
                 return DTP_OK;
             }
-            DTP_TRY(p->polishing ? perturb(p, err) : multiplier(p, err));
+            DTP_TRY(p->perturbing ? perturb(p, err) : step_multipliers(p, err));
         }
     }
     return DTP_OK;

@@ -1,16 +1,16 @@
-/* Search for good solutions of a large kernel: multipliers (primal_price.h) until they lead to
- * nothing better, then perturbations under the true limit (primal_polish.h) on the best of them,
- * and again. Works on a snapshot: the work may change, and other threads may run, meanwhile.
- * Deterministic unless the time comes first. */
+/* Search for good solutions of a large kernel: multipliers (subgradient.h) until they lead to
+ * nothing better, then perturbations under the true limit (perturbation.h) on the best of them,
+ * and again. Works on a snapshot: the reduced problem may change, and other threads may run,
+ * meanwhile. Deterministic unless the time comes first. */
 #ifndef DTP_PLANNER_SOLVER_PRIMAL_PRIMAL_H
 #define DTP_PLANNER_SOLVER_PRIMAL_PRIMAL_H
 
-#include "planner/solver/reduced/work.h"
+#include "planner/solver/reduced/reduced.h"
 
 typedef struct solver_primal solver_primal;
 
-/* Expects compact nodes that are not infeasible. start: by node of w that is alive. */
-dtp_status solver_primal_create(const solver_work *w, const int32_t *start, uint64_t seed,
+/* Expects compact variables that are not infeasible. start: by variable of w that is alive. */
+dtp_status solver_primal_create(const solver_reduced *w, const int32_t *start, uint64_t seed,
                                 solver_primal **out, dtp_err *err) DTP_MUST_CHECK;
 void solver_primal_destroy(solver_primal *p);
 
@@ -19,7 +19,7 @@ void solver_primal_destroy(solver_primal *p);
 dtp_status solver_primal_run(solver_primal *p, int64_t rounds, double end_s,
                              dtp_err *err) DTP_MUST_CHECK;
 
-/* False when nothing feasible was found; else the best, by node of w that is alive. */
+/* False when nothing feasible was found; else the best, by variable of w that is alive. */
 bool solver_primal_best(const solver_primal *p, int32_t *assignment);
 
 #endif

@@ -4,20 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct builder {
-    const solver_work *w;
+typedef struct graph_builder {
+    const solver_reduced *w;
     solver_graph *g;
-    int32_t *index;    /* by node of the work */
-    int32_t *n_arcs;   /* by node of the graph: arcs that are there */
-    solver_arc **arcs; /* by node of the graph */
-} builder;
+    int32_t *index;    /* by variable of the reduced problem */
+    int32_t *n_arcs;   /* by variable of the graph: arcs that are there */
+    solver_arc **arcs; /* by variable of the graph */
+} graph_builder;
 
-static dtp_status out_of_memory(const builder *b, dtp_err *err)
+static dtp_status out_of_memory(const graph_builder *b, dtp_err *err)
 {
-    return DTP_FAIL(err, DTP_NOMEM, "out of memory for a search over %d nodes", b->w->n_nodes);
+    return DTP_FAIL(err, DTP_NOMEM, "out of memory for a search over %d nodes", b->w->n_variables);
 }
 
-static double as_double(const builder *b, int64_t cost)
+static double as_double(const graph_builder *b, int64_t cost)
 {
     return cost < DTP_FORBIDDEN ? (double)cost : b->g->forbidden;
 }
@@ -32,16 +32,16 @@ static double larger(double most, const int64_t *costs, int64_t n)
 }
 
 /* One forbidden pair costs more than anything a search could save with it. */
-static double price_of_forbidden(const solver_work *w)
+static double cost_of_forbidden(const solver_reduced *w)
 {
     double most = 0.0;
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        most = w->nodes[i].alive ? larger(most, w->nodes[i].cost, w->nodes[i].k) : most;
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        most = w->variables[i].alive ? larger(most, w->variables[i].cost, w->variables[i].k) : most;
     }
     for (int32_t e = 0; e < w->n_edges; e++) {
         const solver_edge *edge = &w->edges[e];
         if (edge->alive) {
-            const int64_t n = (int64_t)w->nodes[edge->u].k * w->nodes[edge->v].k;
+            const int64_t n = (int64_t)w->variables[edge->u].k * w->variables[edge->v].k;
             most = larger(most, solver_matrix(edge), n);
         }
     }
@@ -49,11 +49,11 @@ static double price_of_forbidden(const solver_work *w)
     return 1e3 * (1.0 + fabs(constant) + (bound - constant) + most);
 }
 
-static dtp_status add_vertex(builder *b, int32_t origin, dtp_err *err)
+static dtp_status add_vertex(graph_builder *b, int32_t origin, dtp_err *err)
 {
     solver_graph *g = b->g;
-    const solver_node *x = &b->w->nodes[origin];
-    solver_vertex *v = &g->nodes[g->n];
+    const solver_variable *x = &b->w->variables[origin];
+    solver_vertex *v = &g->vertices[g->n];
     double *cost = dtp_arena_alloc(g->arena, (size_t)x->k, sizeof *cost);
     solver_span *spans = dtp_arena_alloc(g->arena, (size_t)x->n_pieces + 1, sizeof *spans);
     int64_t *use = dtp_arena_alloc(g->arena, (size_t)x->n_pieces * (size_t)x->k + 1, sizeof *use);
@@ -80,11 +80,11 @@ static dtp_status add_vertex(builder *b, int32_t origin, dtp_err *err)
 }
 
 /* The matrix from both ends. */
-static dtp_status add_edge(builder *b, const solver_edge *e, dtp_err *err)
+static dtp_status add_edge(graph_builder *b, const solver_edge *e, dtp_err *err)
 {
     solver_graph *g = b->g;
     const int32_t u = b->index[e->u], v = b->index[e->v];
-    const int64_t ku = g->nodes[u].k, kv = g->nodes[v].k;
+    const int64_t ku = g->vertices[u].k, kv = g->vertices[v].k;
     double *from_v = dtp_arena_alloc(g->arena, (size_t)(ku * kv), sizeof *from_v);
     double *from_u = dtp_arena_alloc(g->arena, (size_t)(ku * kv), sizeof *from_u);
     const int64_t *m = solver_matrix(e);
@@ -104,23 +104,24 @@ static dtp_status add_edge(builder *b, const solver_edge *e, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status add_arcs(builder *b, dtp_err *err)
+static dtp_status add_arcs(graph_builder *b, dtp_err *err)
 {
-    const solver_work *w = b->w;
+    const solver_reduced *w = b->w;
     solver_graph *g = b->g;
     for (int32_t e = 0; e < w->n_edges; e++) {
         const solver_edge *edge = &w->edges[e];
         if (edge->alive) {
-            g->nodes[b->index[edge->u]].n_arcs++;
-            g->nodes[b->index[edge->v]].n_arcs++;
+            g->vertices[b->index[edge->u]].n_arcs++;
+            g->vertices[b->index[edge->v]].n_arcs++;
         }
     }
     for (int32_t i = 0; i < g->n; i++) {
-        b->arcs[i] = dtp_arena_alloc(g->arena, (size_t)g->nodes[i].n_arcs + 1, sizeof *b->arcs[i]);
+        b->arcs[i] =
+            dtp_arena_alloc(g->arena, (size_t)g->vertices[i].n_arcs + 1, sizeof *b->arcs[i]);
         if (b->arcs[i] == NULL) {
             return out_of_memory(b, err);
         }
-        g->nodes[i].arcs = b->arcs[i];
+        g->vertices[i].arcs = b->arcs[i];
     }
     for (int32_t e = 0; e < w->n_edges; e++) {
         if (w->edges[e].alive) {
@@ -130,36 +131,37 @@ static dtp_status add_arcs(builder *b, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status build(builder *b, dtp_err *err)
+static dtp_status build(graph_builder *b, dtp_err *err)
 {
-    const solver_work *w = b->w;
+    const solver_reduced *w = b->w;
     solver_graph *g = b->g;
     int64_t *base = dtp_arena_alloc(g->arena, (size_t)w->n_rows + 1, sizeof *base);
-    g->nodes = dtp_arena_alloc(g->arena, (size_t)w->n_nodes + 1, sizeof *g->nodes);
+    g->vertices = dtp_arena_alloc(g->arena, (size_t)w->n_variables + 1, sizeof *g->vertices);
     double *multiplier = dtp_arena_alloc(g->arena, (size_t)w->n_rows + 1, sizeof *multiplier);
-    if (base == NULL || multiplier == NULL || g->nodes == NULL) {
+    if (base == NULL || multiplier == NULL || g->vertices == NULL) {
         return out_of_memory(b, err);
     }
     memcpy(multiplier, w->multiplier, (size_t)w->n_rows * sizeof *multiplier);
     g->multiplier = multiplier;
     memcpy(base, w->base, (size_t)w->n_rows * sizeof *base);
     g->base = base;
+    g->parameters = w->parameters;
     g->n_rows = w->n_rows;
     g->limit = w->limit;
     g->constant = (double)w->constant;
-    g->forbidden = price_of_forbidden(w);
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        if (w->nodes[i].alive) {
+    g->forbidden = cost_of_forbidden(w);
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        if (w->variables[i].alive) {
             DTP_TRY(add_vertex(b, i, err));
         }
     }
     return add_arcs(b, err);
 }
 
-dtp_status solver_graph_create(const solver_work *w, solver_graph **out, dtp_err *err)
+dtp_status solver_graph_create(const solver_reduced *w, solver_graph **out, dtp_err *err)
 {
-    const size_t n = (size_t)w->n_nodes + 1;
-    builder b = {.w = w, .g = calloc(1, sizeof *b.g)};
+    const size_t n = (size_t)w->n_variables + 1;
+    graph_builder b = {.w = w, .g = calloc(1, sizeof *b.g)};
     b.index = calloc(n, sizeof *b.index);
     b.n_arcs = calloc(n, sizeof *b.n_arcs);
     b.arcs = calloc(n, sizeof(solver_arc *));

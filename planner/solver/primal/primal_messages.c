@@ -11,7 +11,7 @@ dtp_status solver_messages_create(const solver_graph *g, solver_messages *out, d
     m.sum = calloc((size_t)g->max_k + 1, sizeof *m.sum);
     for (int32_t i = 0; m.first != NULL && i < g->n; i++) {
         m.first[i] = m.n;
-        m.n += (int64_t)g->nodes[i].n_arcs * g->nodes[i].k;
+        m.n += (int64_t)g->vertices[i].n_arcs * g->vertices[i].k;
     }
     m.message = calloc((size_t)m.n + 1, sizeof *m.message);
     if (m.first == NULL || m.sum == NULL || m.message == NULL) {
@@ -36,17 +36,18 @@ void solver_messages_clear(solver_messages *m)
     m->backwards = false;
 }
 
-/* Nodes that the pass comes to after node i. */
+/* Variables that the pass comes to after variable i. */
 static bool later(const solver_messages *m, int32_t other, int32_t i)
 {
     return m->backwards ? other < i : other > i;
 }
 
-/* The best strategy given the variables of the nodes before and the messages of those after it. */
+/* The best strategy given the strategies of the variables before and the messages of those after
+ * it. */
 static int32_t pick(const solver_messages *m, const solver_point *w, int32_t i,
                     const int32_t *assignment)
 {
-    const solver_vertex *x = &m->g->nodes[i];
+    const solver_vertex *x = &m->g->vertices[i];
     int32_t best = 0;
     for (int32_t s = 0; s < x->k; s++) {
         m->sum[s] = w->theta[x->at + s];
@@ -91,7 +92,7 @@ static void send(const solver_messages *m, int32_t k, double share, const double
 
 static void update(solver_messages *m, solver_point *w, int32_t i)
 {
-    const solver_vertex *x = &m->g->nodes[i];
+    const solver_vertex *x = &m->g->vertices[i];
     int32_t after = 0;
     for (int32_t s = 0; s < x->k; s++) {
         m->sum[s] = w->theta[x->at + s];
@@ -108,7 +109,7 @@ static void update(solver_messages *m, solver_point *w, int32_t i)
     for (int32_t a = 0; a < x->n_arcs; a++) {
         const solver_arc *arc = &x->arcs[a];
         if (later(m, arc->other, i)) {
-            const solver_vertex *y = &m->g->nodes[arc->other];
+            const solver_vertex *y = &m->g->vertices[arc->other];
             double *to = m->message + m->first[arc->other] + (int64_t)arc->twin * y->k;
             send(m, x->k, share, m->message + m->first[i] + (int64_t)a * x->k, y->arcs[arc->twin].m,
                  y->k, to);

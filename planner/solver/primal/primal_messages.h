@@ -1,19 +1,20 @@
 /* Min-sum messages along the edges of the whole kernel, sequentially reweighted (TRW-S): what every
- * neighbour would like a node to choose, as far as the rest of the kernel is concerned. A pass over
- * the nodes, forwards and backwards in turn, updates them and picks a assignment node by node.
+ * neighbour would like a variable to choose, as far as the rest of the kernel is concerned. A pass
+ * over the variables, forwards and backwards in turn, updates them and picks an assignment variable
+ * by variable.
  *
  * V. Kolmogorov, Convergent tree-reweighted message passing for energy minimization, 2006. */
 #ifndef DTP_PLANNER_SOLVER_PRIMAL_PRIMAL_MESSAGES_H
 #define DTP_PLANNER_SOLVER_PRIMAL_PRIMAL_MESSAGES_H
 
-#include "planner/solver/primal/primal_walk.h"
+#include "planner/solver/primal/primal_point.h"
 
 typedef struct solver_messages {
     const solver_graph *g;
-    int64_t *first; /* by node: the messages to it, one line of k numbers per arc */
+    int64_t *first; /* by variable: the messages to it, one line of k numbers per arc */
     double *message;
     int64_t n;
-    double *sum; /* scratch, by strategy of one node */
+    double *sum; /* scratch, by strategy of one variable */
     bool backwards;
 } solver_messages;
 
@@ -23,7 +24,7 @@ void solver_messages_destroy(solver_messages *m);
 
 /* All 0 again. */
 void solver_messages_clear(solver_messages *m);
-/* One pass under w->theta; the picked assignment, by node of the graph. */
+/* One pass under w->theta; the picked assignment, by variable of the graph. */
 void solver_messages_pass(solver_messages *m, solver_point *w, int32_t *assignment);
 
 #endif

@@ -5,10 +5,10 @@
 struct solver_forest {
     const solver_graph *g;
     int32_t *root;   /* union-find; -1 = not in the forest */
-    int32_t *order;  /* nodes: parents before children */
+    int32_t *order;  /* variables: parents before children */
     int32_t *parent; /* -1 = a root of a tree, -2 = not reached */
     int32_t n;
-    int32_t *seen; /* scratch: roots of one node's neighbours */
+    int32_t *seen; /* scratch: roots of one variable's neighbours */
     double *best;  /* by strategy: cost of the best subtree below it */
 };
 
@@ -48,7 +48,7 @@ void solver_forest_destroy(solver_forest *f)
     }
 }
 
-const int32_t *solver_forest_nodes(const solver_forest *f, int32_t *n)
+const int32_t *solver_forest_variables(const solver_forest *f, int32_t *n)
 {
     *n = f->n;
     return f->order;
@@ -64,9 +64,9 @@ static int32_t find(solver_forest *f, int32_t x)
 }
 
 /* Joins x to the trees of its neighbours unless two of them are in one tree. */
-static bool try_node(solver_forest *f, int32_t x)
+static bool try_variable(solver_forest *f, int32_t x)
 {
-    const solver_vertex *v = &f->g->nodes[x];
+    const solver_vertex *v = &f->g->vertices[x];
     int32_t n = 0;
     bool tree = true;
     for (int32_t a = 0; a < v->n_arcs && tree; a++) {
@@ -107,7 +107,7 @@ static void arrange(solver_forest *f)
         f->order[end++] = picked[i];
         for (; at < end; at++) {
             const int32_t x = f->order[at];
-            const solver_vertex *v = &f->g->nodes[x];
+            const solver_vertex *v = &f->g->vertices[x];
             for (int32_t a = 0; a < v->n_arcs; a++) {
                 const int32_t y = v->arcs[a].other;
                 if (f->root[y] >= 0 && f->parent[y] == -2) {
@@ -126,7 +126,7 @@ void solver_forest_pick(solver_forest *f, const int32_t *candidates, int32_t n)
     }
     f->n = 0;
     for (int32_t i = 0; i < n; i++) {
-        if (f->root[candidates[i]] < 0 && try_node(f, candidates[i])) {
+        if (f->root[candidates[i]] < 0 && try_variable(f, candidates[i])) {
             f->parent[candidates[i]] = -2;
             f->order[f->n++] = candidates[i];
         }
@@ -157,7 +157,7 @@ static void add_message(const double *below, int32_t k_below, const double *m, i
 static void collect(solver_forest *f, solver_point *w, const double *theta, int32_t x,
                     double *message)
 {
-    const solver_vertex *v = &f->g->nodes[x];
+    const solver_vertex *v = &f->g->vertices[x];
     double *best = f->best + v->at;
     for (int32_t s = 0; s < v->k; s++) {
         best[s] = theta[v->at + s];
@@ -171,7 +171,7 @@ static void collect(solver_forest *f, solver_point *w, const double *theta, int3
             }
             w->work += v->k;
         } else if (f->parent[y] == x) {
-            const solver_vertex *c = &f->g->nodes[y];
+            const solver_vertex *c = &f->g->vertices[y];
             add_message(f->best + c->at, c->k, v->arcs[a].m, v->k, message, best);
             w->work += (int64_t)v->k * c->k;
         }
@@ -181,7 +181,7 @@ static void collect(solver_forest *f, solver_point *w, const double *theta, int3
 /* The strategy of x, that of its parent being chosen; ties go to the present one. */
 static int32_t decide(const solver_forest *f, const solver_point *w, int32_t x)
 {
-    const solver_vertex *v = &f->g->nodes[x];
+    const solver_vertex *v = &f->g->vertices[x];
     const double *best = f->best + v->at;
     const double *line = NULL;
     for (int32_t a = 0; f->parent[x] >= 0 && a < v->n_arcs && line == NULL; a++) {

@@ -7,7 +7,7 @@
 
 typedef struct solver_usage {
     int32_t n_rows, leaves; /* leaf of row r: leaves + r + 1; the ends are sentinels */
-    int64_t *most, *added;  /* largest below and at a tree node; added to all below it */
+    int64_t *most, *added;  /* largest below and at a tree variable; added to all below it */
 } solver_usage;
 
 dtp_status solver_usage_create(int32_t n_rows, const int64_t *start, solver_usage *out,

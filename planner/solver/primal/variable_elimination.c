@@ -3,32 +3,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 12 }; /* most neighbours of a node that is eliminated */
+enum { WIDTH = 12 }; /* most neighbours of a variable that is eliminated */
 
-/* A cost by the strategies of some nodes, the last one running fastest. */
-typedef struct factor {
-    int32_t n, nodes[WIDTH];
+/* A cost by the strategies of some variables, the last one running fastest. */
+typedef struct elimination_factor {
+    int32_t n, variables[WIDTH];
     int64_t size; /* of the table */
     const int64_t *cost;
     bool alive;
-} factor;
+} elimination_factor;
 
-/* A node that went: its best strategy by those of its neighbours. */
-typedef struct step {
-    int32_t node, n, nodes[WIDTH];
+/* A variable that went: its best strategy by those of its neighbours. */
+typedef struct elimination_step {
+    int32_t variable, n, variables[WIDTH];
     const int32_t *best;
-} step;
+} elimination_step;
 
 struct solver_elimination {
-    const solver_work *w;
+    const solver_reduced *w;
     dtp_arena *arena;
-    int32_t root, n; /* nodes */
-    int32_t *size;   /* by node: strategies, 0 = not there */
-    uint8_t *joined; /* node by node */
-    int64_t *weight; /* by node: of its table */
-    factor *factors;
+    int32_t root, n; /* variables */
+    int32_t *size;   /* by variable: strategies, 0 = not there */
+    uint8_t *joined; /* variable by variable */
+    int64_t *weight; /* by variable: of its table */
+    elimination_factor *factors;
     int32_t n_factors, cap_factors;
-    step *steps;
+    elimination_step *steps;
     int32_t n_steps;
     int64_t *rest; /* by strategy of the root: what all solutions with it cost at least */
 };
@@ -45,13 +45,13 @@ static void join(solver_elimination *b, int32_t i, int32_t j)
 }
 
 /* Neighbours that are left, in order; WIDTH + 1 when there are more than WIDTH. */
-static int32_t neighbours(const solver_elimination *b, int32_t i, int32_t *nodes)
+static int32_t neighbours(const solver_elimination *b, int32_t i, int32_t *variables)
 {
     int32_t n = 0;
     for (int32_t j = 0; j < b->n && n <= WIDTH; j++) {
         if (b->size[j] > 0 && joined(b, i, j)) {
             if (n < WIDTH) {
-                nodes[n] = j;
+                variables[n] = j;
             }
             n++;
         }
@@ -61,20 +61,19 @@ static int32_t neighbours(const solver_elimination *b, int32_t i, int32_t *nodes
 
 static int64_t weigh(const solver_elimination *b, int32_t i)
 {
-    int32_t nodes[WIDTH];
-    const int32_t n = neighbours(b, i, nodes);
+    int32_t variables[WIDTH];
+    const int32_t n = neighbours(b, i, variables);
     int64_t weight = n > WIDTH ? INT64_MAX / 4 : b->size[i];
     for (int32_t j = 0; j < n && n <= WIDTH; j++) {
-        weight =
-            weight > INT64_MAX / 8 / b->size[nodes[j]] ? INT64_MAX / 8 : weight * b->size[nodes[j]];
+        weight = weight > INT64_MAX / 8 / b->size[variables[j]] ? INT64_MAX / 8
+                                                                : weight * b->size[variables[j]];
     }
     return weight;
 }
 
-/* ---- factors ------------------------------------------------------------------------------------
- */
+/* ---- factors --------------------------------------------------------------------------------- */
 
-static dtp_status add_factor(solver_elimination *b, const factor *f, dtp_err *err)
+static dtp_status add_factor(solver_elimination *b, const elimination_factor *f, dtp_err *err)
 {
     DTP_TRY(dtp_arena_grow(b->arena, &b->factors, b->n_factors, b->n_factors + 1, &b->cap_factors,
                            sizeof *b->factors, err));
@@ -85,22 +84,22 @@ static dtp_status add_factor(solver_elimination *b, const factor *f, dtp_err *er
 
 static dtp_status load(solver_elimination *b, dtp_err *err)
 {
-    const solver_work *w = b->w;
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        const solver_node *x = &w->nodes[i];
+    const solver_reduced *w = b->w;
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        const solver_variable *x = &w->variables[i];
         b->size[i] = x->alive ? x->k : 0;
         if (x->alive) {
-            const factor f = {.n = 1, .nodes = {i}, .size = x->k, .cost = x->cost};
+            const elimination_factor f = {.n = 1, .variables = {i}, .size = x->k, .cost = x->cost};
             DTP_TRY(add_factor(b, &f, err));
         }
     }
     for (int32_t e = 0; e < w->n_edges; e++) {
         const solver_edge *edge = &w->edges[e];
         if (edge->alive) {
-            const factor f = {.n = 2,
-                              .nodes = {edge->u, edge->v},
-                              .size = (int64_t)b->size[edge->u] * b->size[edge->v],
-                              .cost = solver_matrix(edge)};
+            const elimination_factor f = {.n = 2,
+                                          .variables = {edge->u, edge->v},
+                                          .size = (int64_t)b->size[edge->u] * b->size[edge->v],
+                                          .cost = solver_matrix(edge)};
             DTP_TRY(add_factor(b, &f, err));
             join(b, edge->u, edge->v);
         }
@@ -108,41 +107,40 @@ static dtp_status load(solver_elimination *b, dtp_err *err)
     return DTP_OK;
 }
 
-static bool has(const factor *f, int32_t node)
+static bool has(const elimination_factor *f, int32_t variable)
 {
     bool found = false;
     for (int32_t i = 0; i < f->n; i++) {
-        found = found || f->nodes[i] == node;
+        found = found || f->variables[i] == variable;
     }
     return found;
 }
 
-/* How far two strategies of a node are apart in a factor's table, 0 when it has no say. */
-static int64_t stride_of(const solver_elimination *b, const factor *f, int32_t node)
+/* How far two strategies of a variable are apart in a factor's table, 0 when it has no say. */
+static int64_t stride_of(const solver_elimination *b, const elimination_factor *f, int32_t variable)
 {
     int64_t stride = 1;
     for (int32_t i = f->n - 1; i >= 0; i--) {
-        if (f->nodes[i] == node) {
+        if (f->variables[i] == variable) {
             return stride;
         }
-        stride *= b->size[f->nodes[i]];
+        stride *= b->size[f->variables[i]];
     }
     return 0;
 }
 
-/* ---- elimination --------------------------------------------------------------------------------
- */
+/* ---- elimination ----------------------------------------------------------------------------- */
 
-/* Adds a factor to a table over the neighbours of a node and, running fastest, the node. */
-static void add_to(const solver_elimination *b, const factor *f, const step *s, int64_t *table,
-                   int64_t rows)
+/* Adds a factor to a table over the neighbours of a variable and, running fastest, the variable. */
+static void add_to(const solver_elimination *b, const elimination_factor *f,
+                   const elimination_step *s, int64_t *table, int64_t rows)
 {
-    const int32_t k = b->size[s->node];
-    const int64_t own = stride_of(b, f, s->node);
+    const int32_t k = b->size[s->variable];
+    const int64_t own = stride_of(b, f, s->variable);
     int64_t stride[WIDTH] = {0}, at = 0;
     int32_t digit[WIDTH] = {0};
     for (int32_t i = 0; i < s->n; i++) {
-        stride[i] = stride_of(b, f, s->nodes[i]);
+        stride[i] = stride_of(b, f, s->variables[i]);
     }
     for (int64_t r = 0; r < rows; r++) {
         int64_t *row = table + r * k;
@@ -151,10 +149,10 @@ static void add_to(const solver_elimination *b, const factor *f, const step *s, 
         }
         for (int32_t i = s->n - 1; i >= 0; i--) {
             at += stride[i];
-            if (++digit[i] < b->size[s->nodes[i]]) {
+            if (++digit[i] < b->size[s->variables[i]]) {
                 break;
             }
-            at -= stride[i] * b->size[s->nodes[i]];
+            at -= stride[i] * b->size[s->variables[i]];
             digit[i] = 0;
         }
     }
@@ -169,15 +167,15 @@ static int32_t cheapest(const int64_t *cost, int32_t n)
     return best;
 }
 
-static dtp_status eliminate(solver_elimination *b, step *s, dtp_err *err)
+static dtp_status eliminate(solver_elimination *b, elimination_step *s, dtp_err *err)
 {
-    const int32_t node = s->node;
-    factor left = {.n = s->n, .size = 1};
-    memcpy(left.nodes, s->nodes, sizeof left.nodes);
+    const int32_t variable = s->variable;
+    elimination_factor left = {.n = s->n, .size = 1};
+    memcpy(left.variables, s->variables, sizeof left.variables);
     for (int32_t i = 0; i < s->n; i++) {
-        left.size *= b->size[s->nodes[i]];
+        left.size *= b->size[s->variables[i]];
     }
-    const int32_t k = b->size[node];
+    const int32_t k = b->size[variable];
     int64_t *table = calloc((size_t)left.size * (size_t)k + 1, sizeof *table);
     int64_t *cost = dtp_arena_alloc(b->arena, (size_t)left.size, sizeof *cost);
     int32_t *best = dtp_arena_alloc(b->arena, (size_t)left.size, sizeof *best);
@@ -186,7 +184,7 @@ static dtp_status eliminate(solver_elimination *b, step *s, dtp_err *err)
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a table of %lld", (long long)left.size);
     }
     for (int32_t f = 0; f < b->n_factors; f++) {
-        if (b->factors[f].alive && has(&b->factors[f], node)) {
+        if (b->factors[f].alive && has(&b->factors[f], variable)) {
             add_to(b, &b->factors[f], s, table, left.size);
             b->factors[f].alive = false;
         }
@@ -201,8 +199,8 @@ static dtp_status eliminate(solver_elimination *b, step *s, dtp_err *err)
     return add_factor(b, &left, err);
 }
 
-/* The node of the smallest table; -1 when only the root is left. */
-static int32_t next_node(const solver_elimination *b)
+/* The variable of the smallest table; -1 when only the root is left. */
+static int32_t next_variable(const solver_elimination *b)
 {
     int32_t best = -1;
     for (int32_t i = 0; i < b->n; i++) {
@@ -212,36 +210,36 @@ static int32_t next_node(const solver_elimination *b)
     return best;
 }
 
-/* The order of the steps, without tables; false when they would take too long. Nodes are there
+/* The order of the steps, without tables; false when they would take too long. Variables are there
  * again afterwards. */
-static bool plan(solver_elimination *b, int64_t most, int64_t *looks)
+static bool plan_order(solver_elimination *b, int64_t most, int64_t *work_units)
 {
     bool quick = true;
-    *looks = 0;
+    *work_units = 0;
     for (int32_t i = 0; i < b->n; i++) {
         b->weight[i] = b->size[i] > 0 ? weigh(b, i) : 0;
     }
-    for (int32_t x = next_node(b); x >= 0 && quick; x = quick ? next_node(b) : -1) {
-        step *s = &b->steps[b->n_steps];
-        quick = b->weight[x] <= most - *looks;
+    for (int32_t x = next_variable(b); x >= 0 && quick; x = quick ? next_variable(b) : -1) {
+        elimination_step *s = &b->steps[b->n_steps];
+        quick = b->weight[x] <= most - *work_units;
         if (quick) {
-            *looks += b->weight[x];
-            s->node = x;
-            s->n = neighbours(b, x, s->nodes);
+            *work_units += b->weight[x];
+            s->variable = x;
+            s->n = neighbours(b, x, s->variables);
             b->n_steps++;
             b->size[x] = 0;
             for (int32_t i = 0; i < s->n; i++) {
                 for (int32_t j = 0; j < i; j++) {
-                    join(b, s->nodes[i], s->nodes[j]);
+                    join(b, s->variables[i], s->variables[j]);
                 }
             }
             for (int32_t i = 0; i < s->n; i++) {
-                b->weight[s->nodes[i]] = weigh(b, s->nodes[i]);
+                b->weight[s->variables[i]] = weigh(b, s->variables[i]);
             }
         }
     }
     for (int32_t i = 0; i < b->n_steps; i++) {
-        b->size[b->steps[i].node] = b->w->nodes[b->steps[i].node].k;
+        b->size[b->steps[i].variable] = b->w->variables[b->steps[i].variable].k;
     }
     return quick;
 }
@@ -279,18 +277,18 @@ static dtp_status allocate(solver_elimination *b, dtp_err *err)
                : DTP_FAIL(err, DTP_NOMEM, "out of memory for an elimination of %d nodes", b->n);
 }
 
-dtp_status solver_elimination_create(const solver_work *w, int32_t root, int64_t most,
-                                     solver_elimination **out, int64_t *looks, dtp_err *err)
+dtp_status solver_elimination_create(const solver_reduced *w, int32_t root, int64_t most,
+                                     solver_elimination **out, int64_t *work_units, dtp_err *err)
 {
     solver_elimination *b = calloc(1, sizeof *b);
     *out = NULL;
     if (b == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for an elimination");
     }
-    *b = (solver_elimination){.w = w, .root = root, .n = w->n_nodes};
+    *b = (solver_elimination){.w = w, .root = root, .n = w->n_variables};
     dtp_status s = allocate(b, err);
     s = s == DTP_OK ? load(b, err) : s;
-    const bool quick = s == DTP_OK && plan(b, most, looks);
+    const bool quick = s == DTP_OK && plan_order(b, most, work_units);
     for (int32_t i = 0; quick && s == DTP_OK && i < b->n_steps; i++) {
         s = eliminate(b, &b->steps[i], err);
     }
@@ -320,12 +318,12 @@ bool solver_elimination_choose(const solver_elimination *b, int32_t strategy, in
         assignment[b->root] = strategy;
     }
     for (int32_t i = b->n_steps - 1; i >= 0; i--) {
-        const step *s = &b->steps[i];
+        const elimination_step *s = &b->steps[i];
         int64_t at = 0;
         for (int32_t j = 0; j < s->n; j++) {
-            at = at * b->w->nodes[s->nodes[j]].k + assignment[s->nodes[j]];
+            at = at * b->w->variables[s->variables[j]].k + assignment[s->variables[j]];
         }
-        assignment[s->node] = s->best[at];
+        assignment[s->variable] = s->best[at];
     }
     return true;
 }

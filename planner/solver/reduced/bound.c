@@ -5,25 +5,25 @@
 
 #include "core/base/safe_int.h"
 
-enum { PRICE_BITS = 30 }; /* row multipliers have so many further binary places */
+enum { MULTIPLIER_BITS = 30 }; /* row multipliers have so many further binary places */
 
 typedef struct bounder {
-    solver_work *w;
+    solver_reduced *w;
     const solver_multipliers *m;
     int32_t shift;
     int64_t *phi;           /* fixed point */
     int64_t *multiplier;    /* by row, and one more: prefix sums */
-    int64_t *first;         /* by node: its strategies in theta */
-    int64_t *theta, *least; /* by strategy; by node */
+    int64_t *first;         /* by variable: its strategies in theta */
+    int64_t *theta, *least; /* by strategy; by variable */
     int64_t *edge_least;
     int64_t total;
-    int32_t asked; /* node whose strategies are to be told apart; with by_strategy */
+    int32_t asked; /* variable whose strategies are to be told apart; with by_strategy */
     int64_t *by_strategy;
     bool overflow;
 } bounder;
 
 /* floor(a * b / 2^PRICE_BITS) for a, b >= 0. */
-static int64_t price_of(bounder *b, int64_t multiplier, int64_t use)
+static int64_t multiplied(bounder *b, int64_t multiplier, int64_t use)
 {
     const uint64_t half = UINT64_C(0xFFFFFFFF);
     const uint64_t x = (uint64_t)multiplier, y = (uint64_t)use;
@@ -31,11 +31,12 @@ static int64_t price_of(bounder *b, int64_t multiplier, int64_t use)
     const uint64_t mid1 = (x >> 32) * (y & half) + (low >> 32);
     const uint64_t mid2 = (x & half) * (y >> 32) + (mid1 & half);
     const uint64_t high = (x >> 32) * (y >> 32) + (mid1 >> 32) + (mid2 >> 32);
-    if (high >> (PRICE_BITS - 2) != 0) {
+    if (high >> (MULTIPLIER_BITS - 2) != 0) {
         b->overflow = true;
         return 0;
     }
-    return (int64_t)(high << (64 - PRICE_BITS) | ((mid2 << 32 | (low & half)) >> PRICE_BITS));
+    return (int64_t)(high << (64 - MULTIPLIER_BITS) |
+                     ((mid2 << 32 | (low & half)) >> MULTIPLIER_BITS));
 }
 
 static int64_t plus(bounder *b, int64_t x, int64_t y)
@@ -62,7 +63,7 @@ static int64_t scaled_cost(const bounder *b, int64_t cost)
 }
 
 /* Entries that alone reach the cutoff are left out of everything. */
-static bool excluded(const solver_work *w, int64_t cost)
+static bool excluded(const solver_reduced *w, int64_t cost)
 {
     return cost >= w->cutoff - w->constant || cost >= DTP_FORBIDDEN;
 }
@@ -71,7 +72,7 @@ static void add_edge(bounder *b, int32_t e)
 {
     const solver_edge *edge = &b->w->edges[e];
     const int64_t *phi = b->phi + b->m->edge_phi[e];
-    const int64_t ku = b->w->nodes[edge->u].k, kv = b->w->nodes[edge->v].k;
+    const int64_t ku = b->w->variables[edge->u].k, kv = b->w->variables[edge->v].k;
     const int64_t *m = solver_matrix(edge);
     int64_t least = INT64_MAX / 4;
     for (int64_t i = 0; i < ku; i++) {
@@ -95,9 +96,9 @@ static void add_edge(bounder *b, int32_t e)
     b->total = plus(b, b->total, least);
 }
 
-static void add_node(bounder *b, int32_t i)
+static void add_variable(bounder *b, int32_t i)
 {
-    const solver_node *x = &b->w->nodes[i];
+    const solver_variable *x = &b->w->variables[i];
     int64_t *theta = b->theta + b->first[i];
     int64_t least = INT64_MAX / 4;
     for (int32_t s = 0; s < x->k; s++) {
@@ -108,7 +109,7 @@ static void add_node(bounder *b, int32_t i)
         for (int32_t j = 0; j < x->n_pieces; j++) {
             const solver_piece *piece = &x->pieces[j];
             const int64_t multiplier = b->multiplier[piece->last] - b->multiplier[piece->first];
-            theta[s] = plus(b, theta[s], price_of(b, multiplier, piece->use[s]));
+            theta[s] = plus(b, theta[s], multiplied(b, multiplier, piece->use[s]));
         }
         least = theta[s] < least ? theta[s] : least;
     }
@@ -121,30 +122,30 @@ static void add_rows(bounder *b)
     b->multiplier[0] = 0;
     for (int32_t r = 0; r < b->w->n_rows; r++) {
         const double lambda = b->m->lambda[r] > 0.0 ? b->m->lambda[r] : 0.0;
-        const int64_t multiplier = fixed_point(b, lambda, b->shift + PRICE_BITS);
+        const int64_t multiplier = fixed_point(b, lambda, b->shift + MULTIPLIER_BITS);
         const int64_t room = b->w->limit - b->w->base[r];
         b->multiplier[r + 1] = plus(b, b->multiplier[r], multiplier);
         if (multiplier > 0) {
-            b->total = plus(b, b->total, -price_of(b, multiplier, room) - 1);
+            b->total = plus(b, b->total, -multiplied(b, multiplier, room) - 1);
         }
     }
 }
 
 static bool allocate(bounder *b)
 {
-    const solver_work *w = b->w;
+    const solver_reduced *w = b->w;
     int64_t strategies = 0, n_phi = 0;
-    b->first = calloc((size_t)w->n_nodes + 1, sizeof *b->first);
-    for (int32_t i = 0; b->first != NULL && i < w->n_nodes; i++) {
+    b->first = calloc((size_t)w->n_variables + 1, sizeof *b->first);
+    for (int32_t i = 0; b->first != NULL && i < w->n_variables; i++) {
         b->first[i] = strategies;
-        strategies += w->nodes[i].alive ? w->nodes[i].k : 0;
+        strategies += w->variables[i].alive ? w->variables[i].k : 0;
     }
     for (int32_t e = 0; e < w->n_edges; e++) {
         const solver_edge *edge = &w->edges[e];
-        n_phi += edge->alive ? w->nodes[edge->u].k + w->nodes[edge->v].k : 0;
+        n_phi += edge->alive ? w->variables[edge->u].k + w->variables[edge->v].k : 0;
     }
     b->theta = calloc((size_t)strategies + 1, sizeof *b->theta);
-    b->least = calloc((size_t)w->n_nodes + 1, sizeof *b->least);
+    b->least = calloc((size_t)w->n_variables + 1, sizeof *b->least);
     b->edge_least = calloc((size_t)w->n_edges + 1, sizeof *b->edge_least);
     b->multiplier = calloc((size_t)w->n_rows + 1, sizeof *b->multiplier);
     b->phi = calloc((size_t)n_phi + 1, sizeof *b->phi);
@@ -155,15 +156,14 @@ static bool allocate(bounder *b)
            b->multiplier != NULL && b->phi != NULL;
 }
 
-/* ---- fixing ------------------------------------------------------------------------------------
- */
+/* ---- fixing ---------------------------------------------------------------------------------- */
 
 static dtp_status fix_edge(bounder *b, int32_t e, int64_t room, dtp_err *err)
 {
-    solver_work *w = b->w;
+    solver_reduced *w = b->w;
     const solver_edge *edge = &w->edges[e];
     const int64_t *phi = b->phi + b->m->edge_phi[e];
-    const int64_t ku = w->nodes[edge->u].k, kv = w->nodes[edge->v].k;
+    const int64_t ku = w->variables[edge->u].k, kv = w->variables[edge->v].k;
     int64_t removed = 0;
     for (int64_t i = 0; i < ku; i++) {
         const int64_t above_u = b->theta[b->first[edge->u] + i] - b->least[edge->u];
@@ -183,13 +183,13 @@ static dtp_status fix_edge(bounder *b, int32_t e, int64_t room, dtp_err *err)
             }
         }
     }
-    w->report.capped_entries += removed;
+    w->report.filtered_entries += removed;
     return removed > 0 ? solver_touch(w, e, err) : DTP_OK;
 }
 
 static dtp_status fix(bounder *b, dtp_err *err)
 {
-    solver_work *w = b->w;
+    solver_reduced *w = b->w;
     const bool open = w->cutoff > INT64_MAX / 8 >> b->shift; /* nothing reaches it */
     const int64_t room = open ? INT64_MAX / 2 : scaled_cost(b, w->cutoff - 1) - b->total;
     if (room < 0) {
@@ -201,12 +201,12 @@ static dtp_status fix(bounder *b, dtp_err *err)
             DTP_TRY(fix_edge(b, e, room, err));
         }
     }
-    for (int32_t i = 0; i < w->n_nodes && !w->infeasible; i++) {
-        const solver_node *x = &w->nodes[i];
+    for (int32_t i = 0; i < w->n_variables && !w->infeasible; i++) {
+        const solver_variable *x = &w->variables[i];
         for (int32_t s = 0; x->alive && s < x->k && !w->infeasible; s++) {
             const int64_t above = b->theta[b->first[i] + s] - b->least[i];
             if (!solver_dead(x, s) && (excluded(w, x->cost[s]) || above > room)) {
-                DTP_TRY(solver_kill(w, i, s, &w->report.capped, err));
+                DTP_TRY(solver_kill(w, i, s, &w->report.filtered, err));
             }
         }
     }
@@ -221,7 +221,7 @@ static int64_t rounded_up(const bounder *b, int64_t total)
 
 static void tell_apart(const bounder *b)
 {
-    const solver_node *x = &b->w->nodes[b->asked];
+    const solver_variable *x = &b->w->variables[b->asked];
     for (int32_t s = 0; s < x->k; s++) {
         const bool out = solver_dead(x, s) || excluded(b->w, x->cost[s]);
         const int64_t above = out ? 0 : b->theta[b->first[b->asked] + s] - b->least[b->asked];
@@ -231,16 +231,16 @@ static void tell_apart(const bounder *b)
 
 static dtp_status run(bounder *b, bool fixing, int64_t *bound, dtp_err *err)
 {
-    solver_work *w = b->w;
+    solver_reduced *w = b->w;
     add_rows(b);
     for (int32_t e = 0; e < w->n_edges; e++) {
         if (w->edges[e].alive) {
             add_edge(b, e);
         }
     }
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        if (w->nodes[i].alive) {
-            add_node(b, i);
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        if (w->variables[i].alive) {
+            add_variable(b, i);
         }
     }
     b->total = plus(b, b->total, scaled_cost(b, w->constant));
@@ -264,19 +264,20 @@ static int64_t largest_below(const int64_t *cost, int64_t n, int64_t limit, int6
 }
 
 /* Binary places such that the largest cost that is not excluded takes 50 bits. */
-static int32_t choose_shift(const solver_work *w)
+static int32_t choose_shift(const solver_reduced *w)
 {
     const int64_t alone = w->cutoff - w->constant;
     const int64_t limit = alone < DTP_FORBIDDEN ? alone : DTP_FORBIDDEN;
     int64_t most = w->constant < 0 ? -w->constant : w->constant;
     int32_t shift = 0;
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        most = largest_below(w->nodes[i].cost, w->nodes[i].alive ? w->nodes[i].k : 0, limit, most);
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        most = largest_below(w->variables[i].cost, w->variables[i].alive ? w->variables[i].k : 0,
+                             limit, most);
     }
     for (int32_t e = 0; e < w->n_edges; e++) {
         const solver_edge *edge = &w->edges[e];
         if (edge->alive) {
-            const int64_t n = (int64_t)w->nodes[edge->u].k * w->nodes[edge->v].k;
+            const int64_t n = (int64_t)w->variables[edge->u].k * w->variables[edge->v].k;
             most = largest_below(solver_matrix(edge), n, limit, most);
         }
     }
@@ -302,7 +303,7 @@ static dtp_status bound_at(bounder *b, bool fixing, int64_t *bound, dtp_err *err
 /* By as many binary places as the numbers allow. */
 static dtp_status find_bound(const bounder *start, bool fixing, int64_t *bound, dtp_err *err)
 {
-    solver_work *w = start->w;
+    solver_reduced *w = start->w;
     bool overflow = true;
     if (w->constant >= w->cutoff) {
         *bound = w->cutoff;
@@ -317,8 +318,8 @@ static dtp_status find_bound(const bounder *start, bool fixing, int64_t *bound, 
     return DTP_OK;
 }
 
-dtp_status solver_bound(solver_work *w, const solver_multipliers *m, bool fix_too, int64_t *bound,
-                        dtp_err *err)
+dtp_status solver_bound(solver_reduced *w, const solver_multipliers *m, bool fix_too,
+                        int64_t *bound, dtp_err *err)
 {
     const bounder start = {.w = w, .m = m};
     if (w->constant >= w->cutoff) {
@@ -327,21 +328,22 @@ dtp_status solver_bound(solver_work *w, const solver_multipliers *m, bool fix_to
     return find_bound(&start, fix_too, bound, err);
 }
 
-dtp_status solver_bound_strategies(solver_work *w, int32_t node, int64_t *bound, dtp_err *err)
+dtp_status solver_bound_strategies(solver_reduced *w, int32_t variable, int64_t *bound,
+                                   dtp_err *err)
 {
     int64_t all = 0, n_phi = 0;
-    const int32_t k = w->nodes[node].k;
+    const int32_t k = w->variables[variable].k;
     int64_t *edge_phi = calloc((size_t)w->n_edges + 1, sizeof *edge_phi);
     for (int32_t e = 0; edge_phi != NULL && e < w->n_edges; e++) {
         const solver_edge *edge = &w->edges[e];
         edge_phi[e] = n_phi;
-        n_phi += edge->alive ? w->nodes[edge->u].k + w->nodes[edge->v].k : 0;
+        n_phi += edge->alive ? w->variables[edge->u].k + w->variables[edge->v].k : 0;
     }
     double *phi = calloc((size_t)n_phi + 1, sizeof *phi);
     dtp_status s = DTP_OK;
     if (edge_phi != NULL && phi != NULL) {
         const solver_multipliers m = {.phi = phi, .edge_phi = edge_phi, .lambda = w->multiplier};
-        const bounder start = {.w = w, .m = &m, .asked = node, .by_strategy = bound};
+        const bounder start = {.w = w, .m = &m, .asked = variable, .by_strategy = bound};
         for (int32_t i = 0; i < k; i++) {
             bound[i] = w->constant >= w->cutoff ? w->cutoff : 0;
         }

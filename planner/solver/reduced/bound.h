@@ -11,7 +11,7 @@
 #ifndef DTP_PLANNER_SOLVER_REDUCED_BOUND_H
 #define DTP_PLANNER_SOLVER_REDUCED_BOUND_H
 
-#include "planner/solver/reduced/work.h"
+#include "planner/solver/reduced/reduced.h"
 
 typedef struct solver_multipliers {
     double *phi;             /* cost units */
@@ -20,13 +20,13 @@ typedef struct solver_multipliers {
 } solver_multipliers;
 
 /* The bound (0 when the numbers are too large for it); with `fix`, forbids what it excludes. */
-dtp_status solver_bound(solver_work *w, const solver_multipliers *m, bool fix, int64_t *bound,
+dtp_status solver_bound(solver_reduced *w, const solver_multipliers *m, bool fix, int64_t *bound,
                         dtp_err *err) DTP_MUST_CHECK;
 
-/* By strategy of a node that is alive: no solution with it costs less, by the costs as they are in
- * w and w->multiplier; at most the cutoff, which is also the bound of dead strategies, 0 when the
- * numbers are too large for it. */
-dtp_status solver_bound_strategies(solver_work *w, int32_t node, int64_t *bound,
+/* By strategy of a variable that is alive: no solution with it costs less, by the costs as they are
+ * in w and w->multiplier; at most the cutoff, which is also the bound of dead strategies, 0 when
+ * the numbers are too large for it. */
+dtp_status solver_bound_strategies(solver_reduced *w, int32_t variable, int64_t *bound,
                                    dtp_err *err) DTP_MUST_CHECK;
 
 #endif

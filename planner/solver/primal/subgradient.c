@@ -1,22 +1,13 @@
-#include "planner/solver/primal/primal_price.h"
+#include "planner/solver/primal/subgradient.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    FREE_STEPS = 30
-}; /* before the first multipliers, so that the messages are worth something */
-
-static const double FIRST_STEP = 0.1; /* its effect on the penalised cost, as a share of the cost */
-static const double WARM_STEP =
-    0.3; /* the same with multipliers to begin with, as a share of the largest */
-static const double MEMORY = 0.9; /* of the direction */
-
-dtp_status solver_pricing_create(const solver_graph *g, solver_forest *forest, solver_pricing *out,
-                                 dtp_err *err)
+dtp_status solver_subgradient_create(const solver_graph *g, solver_forest *forest,
+                                     solver_subgradient *out, dtp_err *err)
 {
-    solver_pricing p = {.forest = forest};
+    solver_subgradient p = {.forest = forest};
     const size_t n = (size_t)g->n + 1, rows = (size_t)g->n_rows + 1;
     p.assignment = calloc(n, sizeof *p.assignment);
     p.order = calloc(n, sizeof *p.order);
@@ -26,7 +17,7 @@ dtp_status solver_pricing_create(const solver_graph *g, solver_forest *forest, s
                        ? solver_messages_create(g, &p.messages, err)
                        : DTP_FAIL(err, DTP_NOMEM, "out of memory for prices of %d rows", g->n_rows);
     if (s != DTP_OK) {
-        solver_pricing_destroy(&p);
+        solver_subgradient_destroy(&p);
         return s;
     }
     for (int32_t i = 0; i < g->n; i++) {
@@ -39,30 +30,30 @@ dtp_status solver_pricing_create(const solver_graph *g, solver_forest *forest, s
     return DTP_OK;
 }
 
-void solver_pricing_destroy(solver_pricing *p)
+void solver_subgradient_destroy(solver_subgradient *p)
 {
     solver_messages_destroy(&p->messages);
     free(p->assignment);
     free(p->order);
     free(p->direction);
     free(p->used);
-    *p = (solver_pricing){0};
+    *p = (solver_subgradient){0};
 }
 
 /* The squared length of the direction, where multipliers can follow it. */
-static double turn(solver_pricing *p, const solver_point *w)
+static double turn(solver_subgradient *p, const solver_point *w)
 {
-    const double limit = (double)w->g->limit + 1.0;
+    const double limit = (double)w->g->limit + 1.0, memory = w->g->parameters->subgradient_memory;
     double square = 0.0;
     for (int32_t r = 0; r < w->g->n_rows; r++) {
         double *d = &p->direction[r];
-        *d = MEMORY * *d + (1.0 - MEMORY) * (double)(p->used[r] - w->g->limit) / limit;
+        *d = memory * *d + (1.0 - memory) * (double)(p->used[r] - w->g->limit) / limit;
         square += *d > 0.0 || w->multiplier[r] > 0.0 ? *d * *d : 0.0;
     }
     return square;
 }
 
-static double most_price(const solver_point *w)
+static double largest_multiplier(const solver_point *w)
 {
     double most = 0.0;
     for (int32_t r = 0; r < w->g->n_rows; r++) {
@@ -71,32 +62,33 @@ static double most_price(const solver_point *w)
     return most;
 }
 
-static void follow_usage(solver_pricing *p, solver_point *w)
+static void follow_usage(solver_subgradient *p, solver_point *w)
 {
     const solver_graph *g = w->g;
+    const dtp_solver_parameters *c = g->parameters;
     const double limit = (double)g->limit + 1.0;
     const bool above = solver_usage_peak(&w->usage) > g->limit;
     solver_usage_read(&w->usage, p->used);
     const double square = turn(p, w);
     if (p->first_step <= 0.0 && square > 0.0) {
         const double cost = w->cost + fmax(g->constant, 0.0);
-        p->step = p->first_step =
-            p->warm ? WARM_STEP * most_price(w) : FIRST_STEP * cost / (square * limit);
+        p->step = p->first_step = p->warm ? c->subgradient_warm_step * largest_multiplier(w)
+                                          : c->subgradient_first_step * cost / (square * limit);
     }
     if (above != p->above) {
-        p->step *= 0.5;
+        p->step *= c->subgradient_shrink;
         p->on_this_side = 0;
-    } else if (++p->on_this_side > 5) {
-        p->step *= above ? 1.02 : 1.01;
+    } else if (++p->on_this_side > c->subgradient_calm) {
+        p->step *= above ? c->subgradient_growth_above : c->subgradient_growth_below;
     }
     p->above = above;
     for (int32_t r = 0; r < g->n_rows; r++) {
         w->multiplier[r] = fmax(0.0, w->multiplier[r] + p->step * p->direction[r]);
     }
-    solver_point_reprice(w);
+    solver_point_penalise(w);
 }
 
-dtp_status solver_pricing_step(solver_pricing *p, solver_point *w, dtp_err *err)
+dtp_status solver_subgradient_step(solver_subgradient *p, solver_point *w, dtp_err *err)
 {
     const int32_t n = w->g->n;
     solver_messages_pass(&p->messages, w, p->assignment);
@@ -104,22 +96,22 @@ dtp_status solver_pricing_step(solver_pricing *p, solver_point *w, dtp_err *err)
     solver_point_shuffle(w, p->order, n);
     solver_forest_pick(p->forest, p->order, n);
     DTP_TRY(solver_forest_solve(p->forest, w, w->theta, err));
-    if (++p->n_steps > FREE_STEPS) {
+    if (++p->n_steps > w->g->parameters->subgradient_free_steps) {
         follow_usage(p, w);
     }
     return DTP_OK;
 }
 
-void solver_pricing_restart(solver_pricing *p, double share)
+void solver_subgradient_restart(solver_subgradient *p, double share)
 {
     p->step = share * p->first_step;
     p->on_this_side = 0;
 }
 
-void solver_pricing_reset(solver_pricing *p, const solver_graph *g)
+void solver_subgradient_reset(solver_subgradient *p, const solver_graph *g)
 {
     memset(p->direction, 0, (size_t)g->n_rows * sizeof *p->direction);
     solver_messages_clear(&p->messages);
     p->n_steps = 0;
-    solver_pricing_restart(p, 1.0);
+    solver_subgradient_restart(p, 1.0);
 }

@@ -1,4 +1,4 @@
-#include "planner/solver/primal/primal_walk.h"
+#include "planner/solver/primal/primal_point.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +10,10 @@ dtp_status solver_point_create(const solver_graph *g, const int32_t *assignment,
     const size_t rows = (size_t)g->n_rows + 1;
     w.assignment = calloc((size_t)g->n + 1, sizeof *w.assignment);
     w.multiplier = calloc(rows, sizeof *w.multiplier);
-    w.price_sum = calloc(rows, sizeof *w.price_sum);
+    w.multiplier_sum = calloc(rows, sizeof *w.multiplier_sum);
     w.theta = calloc((size_t)g->n_strategies + 1, sizeof *w.theta);
-    if (w.assignment == NULL || w.multiplier == NULL || w.price_sum == NULL || w.theta == NULL) {
+    if (w.assignment == NULL || w.multiplier == NULL || w.multiplier_sum == NULL ||
+        w.theta == NULL) {
         solver_point_destroy(&w);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a search over %d nodes", g->n);
     }
@@ -23,7 +24,7 @@ dtp_status solver_point_create(const solver_graph *g, const int32_t *assignment,
     }
     memcpy(w.multiplier, g->multiplier, (size_t)g->n_rows * sizeof *w.multiplier);
     solver_point_jump(&w, assignment);
-    solver_point_reprice(&w);
+    solver_point_penalise(&w);
     *out = w;
     return DTP_OK;
 }
@@ -32,7 +33,7 @@ void solver_point_destroy(solver_point *w)
 {
     free(w->assignment);
     free(w->multiplier);
-    free(w->price_sum);
+    free(w->multiplier_sum);
     free(w->theta);
     free(w->log);
     solver_usage_destroy(&w->usage);
@@ -72,7 +73,7 @@ void solver_point_jump(solver_point *w, const int32_t *assignment)
     w->cost = 0.0;
     w->n_forbidden = 0;
     for (int32_t i = 0; i < g->n; i++) {
-        const solver_vertex *x = &g->nodes[i];
+        const solver_vertex *x = &g->vertices[i];
         const int32_t s = assignment[i];
         account(w, x->cost[s], 1);
         for (int32_t a = 0; a < x->n_arcs; a++) {
@@ -98,10 +99,10 @@ void solver_point_mark(solver_point *w)
     w->marked_forbidden = w->n_forbidden;
 }
 
-static void change(solver_point *w, int32_t node, int32_t to)
+static void change(solver_point *w, int32_t variable, int32_t to)
 {
-    const solver_vertex *x = &w->g->nodes[node];
-    const int32_t from = w->assignment[node];
+    const solver_vertex *x = &w->g->vertices[variable];
+    const int32_t from = w->assignment[variable];
     account(w, x->cost[from], -1);
     account(w, x->cost[to], 1);
     for (int32_t a = 0; a < x->n_arcs; a++) {
@@ -115,25 +116,25 @@ static void change(solver_point *w, int32_t node, int32_t to)
             solver_usage_add(&w->usage, span->first, span->last, span->use[to] - span->use[from]);
         }
     }
-    w->assignment[node] = to;
+    w->assignment[variable] = to;
     w->work += 2 * x->n_arcs + 16 * x->n_spans;
 }
 
-dtp_status solver_point_set(solver_point *w, int32_t node, int32_t strategy, dtp_err *err)
+dtp_status solver_point_set(solver_point *w, int32_t variable, int32_t strategy, dtp_err *err)
 {
-    if (strategy == w->assignment[node]) {
+    if (strategy == w->assignment[variable]) {
         return DTP_OK;
     }
     DTP_TRY(dtp_problem__reserve(&w->log, (int64_t)w->n_log + 1, &w->cap_log, sizeof *w->log, err));
-    w->log[w->n_log++] = (solver_change){node, w->assignment[node]};
-    change(w, node, strategy);
+    w->log[w->n_log++] = (solver_change){variable, w->assignment[variable]};
+    change(w, variable, strategy);
     return DTP_OK;
 }
 
 void solver_point_undo(solver_point *w)
 {
     for (int32_t i = w->n_log - 1; i >= 0; i--) {
-        change(w, w->log[i].node, w->log[i].before);
+        change(w, w->log[i].variable, w->log[i].before);
     }
     w->cost = w->marked_cost;
     w->n_forbidden = w->marked_forbidden;
@@ -145,30 +146,30 @@ bool solver_point_feasible(const solver_point *w)
     return w->n_forbidden == 0 && solver_usage_peak(&w->usage) <= w->g->limit;
 }
 
-static void price_node(const solver_point *w, int32_t node, double *theta)
+static void penalise_variable(const solver_point *w, int32_t variable, double *theta)
 {
-    const solver_vertex *x = &w->g->nodes[node];
+    const solver_vertex *x = &w->g->vertices[variable];
     for (int32_t s = 0; s < x->k; s++) {
         theta[s] = x->cost[s];
     }
     for (int32_t j = 0; j < x->n_spans; j++) {
         const solver_span *span = &x->spans[j];
-        const double multiplier = w->price_sum[span->last] - w->price_sum[span->first];
+        const double multiplier = w->multiplier_sum[span->last] - w->multiplier_sum[span->first];
         for (int32_t s = 0; multiplier > 0.0 && s < x->k; s++) {
             theta[s] += multiplier * (double)span->use[s];
         }
     }
 }
 
-void solver_point_reprice(solver_point *w)
+void solver_point_penalise(solver_point *w)
 {
     const solver_graph *g = w->g;
-    w->price_sum[0] = 0.0;
+    w->multiplier_sum[0] = 0.0;
     for (int32_t r = 0; r < g->n_rows; r++) {
-        w->price_sum[r + 1] = w->price_sum[r] + w->multiplier[r];
+        w->multiplier_sum[r + 1] = w->multiplier_sum[r] + w->multiplier[r];
     }
     for (int32_t i = 0; i < g->n; i++) {
-        price_node(w, i, w->theta + g->nodes[i].at);
+        penalise_variable(w, i, w->theta + g->vertices[i].at);
     }
     w->work += g->n_rows + 3 * g->n_strategies;
 }

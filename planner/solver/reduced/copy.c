@@ -1,12 +1,12 @@
-/* Copies of a work that can be reduced further: of all of it, or of what matters once one node is
- * decided. */
-#include "planner/solver/reduced/work.h"
+/* Copies of a reduced problem that can be reduced further: of all of it, or of what matters once
+ * one variable is decided. */
+#include "planner/solver/reduced/copy.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* maps: by node, the strategies that are copied (old indices), NULL: all of them; counts: how many.
- * Neither is there for a copy of everything. */
+/* maps: by variable, the strategies that are copied (old indices), NULL: all of them; counts: how
+ * many. Neither is there for a copy of everything. */
 typedef struct selection {
     const int32_t **maps;
     int32_t *counts;
@@ -21,14 +21,14 @@ static void *copy_of(const void *data, size_t bytes)
     return copy;
 }
 
-static int32_t size_of(const solver_work *w, const selection *s, int32_t node)
+static int32_t size_of(const solver_reduced *w, const selection *s, int32_t variable)
 {
-    return s != NULL ? s->counts[node] : w->nodes[node].k;
+    return s != NULL ? s->counts[variable] : w->variables[variable].k;
 }
 
-static const int32_t *map_of(const selection *s, int32_t node)
+static const int32_t *map_of(const selection *s, int32_t variable)
 {
-    return s != NULL ? s->maps[node] : NULL;
+    return s != NULL ? s->maps[variable] : NULL;
 }
 
 static int64_t *copy_line(const int64_t *from, int32_t n, const int32_t *map)
@@ -40,16 +40,16 @@ static int64_t *copy_line(const int64_t *from, int32_t n, const int32_t *map)
     return line;
 }
 
-static dtp_status copy_node(solver_work *to, const solver_work *w, const selection *s, int32_t i,
-                            dtp_err *err)
+static dtp_status copy_variable(solver_reduced *to, const solver_reduced *w, const selection *s,
+                                int32_t i, dtp_err *err)
 {
-    const solver_node *x = &w->nodes[i];
-    solver_node *y = &to->nodes[i];
+    const solver_variable *x = &w->variables[i];
+    solver_variable *y = &to->variables[i];
     const int32_t k = size_of(w, s, i);
     if (!x->alive) {
         return DTP_OK;
     }
-    *y = (solver_node){.k = k, .alive = true, .kept = x->kept && s == NULL, .changed = true};
+    *y = (solver_variable){.k = k, .alive = true, .kept = x->kept && s == NULL, .changed = true};
     y->cost = copy_line(x->cost, k, map_of(s, i));
     if (y->cost == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy");
@@ -69,12 +69,15 @@ static dtp_status copy_node(solver_work *to, const solver_work *w, const selecti
                : DTP_OK;
 }
 
-static dtp_status copy_edge(solver_work *to, const solver_work *w, const selection *s,
+static dtp_status copy_edge(solver_reduced *to, const solver_reduced *w, const selection *s,
                             const solver_edge *e, dtp_err *err)
 {
     const int32_t ku = size_of(w, s, e->u), kv = size_of(w, s, e->v);
     const int32_t *map_u = map_of(s, e->u);
-    const int64_t *from = solver_matrix(e), cols = w->nodes[e->v].k;
+    const int64_t *from = solver_matrix(e), cols = w->variables[e->v].k;
+    if (ku == w->variables[e->u].k && kv == cols) {
+        return solver_add_borrowed(to, e->u, e->v, from, err);
+    }
     int64_t *m = malloc(((size_t)ku * (size_t)kv + 1) * sizeof *m);
     if (m == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy");
@@ -89,36 +92,38 @@ static dtp_status copy_edge(solver_work *to, const solver_work *w, const selecti
     return solver_add_matrix(to, e->u, e->v, m, err);
 }
 
-/* All but the nodes and edges. */
-static dtp_status copy_rest(solver_work *to, const solver_work *w, dtp_err *err)
+/* All but the variables and edges. */
+static dtp_status copy_rest(solver_reduced *to, const solver_reduced *w, dtp_err *err)
 {
-    *to = (solver_work){.p = w->p,
-                        .n_nodes = w->n_nodes,
-                        .n_rows = w->n_rows,
-                        .limit = w->limit,
-                        .unit = w->unit,
-                        .ascended = w->ascended,
-                        .constant = w->constant,
-                        .cutoff = w->cutoff,
-                        .end_s = w->end_s,
-                        .infeasible = w->infeasible,
-                        .options = w->options};
+    *to = (solver_reduced){.p = w->p,
+                           .n_variables = w->n_variables,
+                           .n_rows = w->n_rows,
+                           .limit = w->limit,
+                           .unit = w->unit,
+                           .ascended = w->ascended,
+                           .constant = w->constant,
+                           .cutoff = w->cutoff,
+                           .end_s = w->end_s,
+                           .infeasible = w->infeasible,
+                           .options = w->options,
+                           .parameters = w->parameters};
     to->arena = dtp_arena_create();
-    to->nodes = calloc((size_t)w->n_nodes + 1, sizeof *to->nodes);
+    to->variables = calloc((size_t)w->n_variables + 1, sizeof *to->variables);
     to->time = copy_of(w->time, (size_t)w->n_rows * sizeof *w->time);
     to->base = copy_of(w->base, (size_t)w->n_rows * sizeof *w->base);
     to->multiplier = copy_of(w->multiplier, (size_t)w->n_rows * sizeof *w->multiplier);
     to->undo = copy_of(w->undo, (size_t)w->n_undo * sizeof *w->undo);
     to->n_undo = to->cap_undo = to->undo != NULL ? w->n_undo : 0;
-    const bool ok = to->arena != NULL && to->nodes != NULL && to->time != NULL &&
+    const bool ok = to->arena != NULL && to->variables != NULL && to->time != NULL &&
                     to->base != NULL && to->multiplier != NULL && to->undo != NULL;
     return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy");
 }
 
-static dtp_status copy_all(solver_work *to, const solver_work *w, const selection *s, dtp_err *err)
+static dtp_status copy_all(solver_reduced *to, const solver_reduced *w, const selection *s,
+                           dtp_err *err)
 {
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        DTP_TRY(copy_node(to, w, s, i, err));
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        DTP_TRY(copy_variable(to, w, s, i, err));
     }
     for (int32_t e = 0; e < w->n_edges; e++) {
         if (w->edges[e].alive) {
@@ -128,61 +133,61 @@ static dtp_status copy_all(solver_work *to, const solver_work *w, const selectio
     return DTP_OK;
 }
 
-dtp_status solver_copy(const solver_work *w, solver_work **out, dtp_err *err)
+dtp_status solver_copy(const solver_reduced *w, solver_reduced **out, dtp_err *err)
 {
-    solver_work *to = calloc(1, sizeof *to);
+    solver_reduced *to = calloc(1, sizeof *to);
     if (to == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy");
     }
     dtp_status s = copy_rest(to, w, err);
     s = s == DTP_OK ? copy_all(to, w, NULL, err) : s;
     if (s != DTP_OK) {
-        solver_work_destroy(to);
+        solver_reduced_destroy(to);
         return s;
     }
     *out = to;
     return DTP_OK;
 }
 
-/* ---- one node decided ---------------------------------------------------------------------------
- */
+/* ---- one variable decided -------------------------------------------------------------------- */
 
-/* Costs beside the decided node, by strategy of all nodes. */
+/* Costs beside the decided variable, by strategy of all variables. */
 typedef struct beside {
-    int64_t *first; /* by node: in cost */
+    int64_t *first; /* by variable: in cost */
     int64_t *cost;
-    int64_t *least; /* by node */
+    int64_t *least; /* by variable */
     int64_t sum;    /* no solution costs less */
 } beside;
 
-static void add_line(const solver_work *w, int32_t edge, int32_t node, int32_t strategy, beside *b)
+static void add_line(const solver_reduced *w, int32_t edge, int32_t variable, int32_t strategy,
+                     beside *b)
 {
-    const solver_view v = solver_view_from(w, edge, node);
+    const solver_view v = solver_view_from(w, edge, variable);
     int64_t *cost = b->cost + b->first[v.other];
-    for (int32_t t = 0; t < w->nodes[v.other].k; t++) {
+    for (int32_t t = 0; t < w->variables[v.other].k; t++) {
         cost[t] = dtp_problem_add_cost(cost[t], v.m[strategy * v.row + t * v.col]);
     }
 }
 
-static void find_costs(const solver_work *w, int32_t node, int32_t strategy, beside *b)
+static void find_costs(const solver_reduced *w, int32_t variable, int32_t strategy, beside *b)
 {
     int64_t at = 0;
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        const solver_node *x = &w->nodes[i];
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        const solver_variable *x = &w->variables[i];
         b->first[i] = at;
         for (int32_t t = 0; x->alive && t < x->k; t++) {
-            b->cost[at++] = i == node && t != strategy ? DTP_FORBIDDEN : x->cost[t];
+            b->cost[at++] = i == variable && t != strategy ? DTP_FORBIDDEN : x->cost[t];
         }
     }
-    for (int32_t a = 0; a < w->nodes[node].n_adj; a++) {
-        const solver_edge *e = &w->edges[w->nodes[node].adj[a]];
-        if (e->alive && (e->u == node || e->v == node)) {
-            add_line(w, w->nodes[node].adj[a], node, strategy, b);
+    for (int32_t a = 0; a < w->variables[variable].n_adj; a++) {
+        const solver_edge *e = &w->edges[w->variables[variable].adj[a]];
+        if (e->alive && (e->u == variable || e->v == variable)) {
+            add_line(w, w->variables[variable].adj[a], variable, strategy, b);
         }
     }
     b->sum = w->constant;
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        const solver_node *x = &w->nodes[i];
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        const solver_variable *x = &w->variables[i];
         b->least[i] = DTP_FORBIDDEN;
         for (int32_t t = 0; x->alive && t < x->k; t++) {
             const int64_t cost = b->cost[b->first[i] + t];
@@ -193,10 +198,11 @@ static void find_costs(const solver_work *w, int32_t node, int32_t strategy, bes
 }
 
 /* What does not lift the sum to the cutoff on its own. */
-static bool select_strategies(const solver_work *w, const beside *b, dtp_arena *arena, selection *s)
+static bool select_strategies(const solver_reduced *w, const beside *b, dtp_arena *arena,
+                              selection *s)
 {
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        const solver_node *x = &w->nodes[i];
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        const solver_variable *x = &w->variables[i];
         int32_t *map = x->alive ? dtp_arena_alloc(arena, (size_t)x->k, sizeof *map) : NULL;
         if (x->alive && map == NULL) {
             return false;
@@ -212,11 +218,11 @@ static bool select_strategies(const solver_work *w, const beside *b, dtp_arena *
     return true;
 }
 
-static dtp_status copy_selected(solver_work *to, const solver_work *w, const beside *b,
+static dtp_status copy_selected(solver_reduced *to, const solver_reduced *w, const beside *b,
                                 dtp_err *err)
 {
-    selection s = {.maps = calloc((size_t)w->n_nodes + 1, sizeof *s.maps),
-                   .counts = calloc((size_t)w->n_nodes + 1, sizeof *s.counts)};
+    selection s = {.maps = calloc((size_t)w->n_variables + 1, sizeof *s.maps),
+                   .counts = calloc((size_t)w->n_variables + 1, sizeof *s.counts)};
     dtp_status status = s.maps != NULL && s.counts != NULL ? copy_rest(to, w, err) : DTP_NOMEM;
     to->infeasible = to->infeasible || b->sum >= w->cutoff;
     if (status == DTP_OK && !to->infeasible) {
@@ -227,26 +233,27 @@ static dtp_status copy_selected(solver_work *to, const solver_work *w, const bes
     return status == DTP_NOMEM ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy") : status;
 }
 
-dtp_status solver_copy_with(const solver_work *w, int32_t node, int32_t strategy, solver_work **out,
-                            dtp_err *err)
+dtp_status solver_copy_with(const solver_reduced *w, int32_t variable, int32_t strategy,
+                            solver_reduced **out, dtp_err *err)
 {
     int64_t n = 0;
-    solver_work *to = calloc(1, sizeof *to);
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        n += w->nodes[i].alive ? w->nodes[i].k : 0;
+    solver_reduced *to = calloc(1, sizeof *to);
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        n += w->variables[i].alive ? w->variables[i].k : 0;
     }
-    int64_t *block = calloc((size_t)n + 2 * (size_t)w->n_nodes + 1, sizeof *block);
+    int64_t *block = calloc((size_t)n + 2 * (size_t)w->n_variables + 1, sizeof *block);
     if (to == NULL || block == NULL) {
         free(to);
         free(block);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy");
     }
-    beside b = {.first = block, .least = block + w->n_nodes, .cost = block + 2 * w->n_nodes};
-    find_costs(w, node, strategy, &b);
+    beside b = {
+        .first = block, .least = block + w->n_variables, .cost = block + 2 * w->n_variables};
+    find_costs(w, variable, strategy, &b);
     const dtp_status s = copy_selected(to, w, &b, err);
     free(block);
     if (s != DTP_OK) {
-        solver_work_destroy(to);
+        solver_reduced_destroy(to);
         return s;
     }
     *out = to;

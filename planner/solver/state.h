@@ -1,14 +1,14 @@
-/* State of one solve, shared by its parts: the entry (solve.c), the anytime loop for large kernels
- * (large.h), branch and bound for small ones (branch.h), neighbourhoods of the best plan
- * (neighbourhoods.h). */
-#ifndef DTP_PLANNER_SOLVER_SOLVER_H
-#define DTP_PLANNER_SOLVER_SOLVER_H
+/* State of one solve, shared by its parts: limits, the incumbent and its cost as the cutoff. The
+ * parts are the entry (solve.c), the primal-dual loop, branch and bound, dives and
+ * large-neighbourhood search. */
+#ifndef DTP_PLANNER_SOLVER_STATE_H
+#define DTP_PLANNER_SOLVER_STATE_H
 
 #include "planner/problem/check.h"
 #include "planner/solver/solve.h"
-#include "planner/solver/reduced/work.h"
+#include "planner/solver/reduced/reduced.h"
 
-typedef struct solver_solver {
+typedef struct solver_state {
     const dtp_problem *p;
     const dtp_evaluator *evaluator; /* of p */
     const dtp_solve_options *options;
@@ -20,22 +20,22 @@ typedef struct solver_solver {
     int64_t cutoff;    /* cost of the best solution */
     bool found;        /* a solution; else the cutoff is what was asked for */
     bool searched;     /* ... that was not known beforehand */
-    int32_t *best;     /* that solution */
-    int32_t *assignment, *full; /* scratch, by node */
-} solver_solver;
+    int32_t *best;     /* the incumbent */
+    int32_t *assignment, *full; /* scratch, by variable */
+} solver_state;
 
 /* Seconds left, at least a little; 0 = no limit. */
-double solver_time_left(const solver_solver *v);
-bool solver_time_is_up(const solver_solver *v);
+double solver_time_left(const solver_state *v);
+bool solver_time_is_up(const solver_state *v);
 /* A bound that leaves nothing to look for: at the cutoff, or within the gap of a solution. */
-bool solver_close(const solver_solver *v, int64_t bound);
+bool solver_close(const solver_state *v, int64_t bound);
 
 /* Restores, evaluates and keeps a solution of w, as w was when it had n_undo records, if it is the
  * best so far. */
-dtp_status solver_offer(solver_solver *v, const solver_work *w, int64_t n_undo,
+dtp_status solver_offer(solver_state *v, const solver_reduced *w, int64_t n_undo,
                         const int32_t *assignment, dtp_err *err) DTP_MUST_CHECK;
 /* Presolves for solutions cheaper than the cutoff; when nothing is left to choose, offers what
  * there is, after which w is infeasible: nothing cheaper is left. */
-dtp_status solver_reduce(solver_solver *v, solver_work *w, dtp_err *err) DTP_MUST_CHECK;
+dtp_status solver_reduce(solver_state *v, solver_reduced *w, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -1,30 +1,29 @@
-/* Usage in every row, and which rows are contended: those where the nodes' largest usages together
- * exceed the limit. */
-#include "planner/solver/reduced/work.h"
+/* Usage in every row, and which rows are contended: those where the variables' largest usages
+ * together exceed the limit. */
+#include "planner/solver/reduced/memory_rows.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- normal form: disjoint pieces in order, smallest usage 0 ------------------------------------
- */
+/* ---- normal form: disjoint pieces in order, smallest usage 0 --------------------------------- */
 
-typedef struct step {
+typedef struct sweep_step {
     int32_t row, piece;
     bool enter;
-} step;
+} sweep_step;
 
 static int compare_steps(const void *a, const void *b)
 {
-    const step *x = a, *y = b;
+    const sweep_step *x = a, *y = b;
     return x->row != y->row ? (x->row > y->row) - (x->row < y->row)
                             : (x->piece > y->piece) - (x->piece < y->piece);
 }
 
 /* Adds the usages between two rows; moves what all live strategies use into the base. */
-static dtp_status emit(solver_work *w, int32_t node, int32_t first, int32_t last,
+static dtp_status emit(solver_reduced *w, int32_t variable, int32_t first, int32_t last,
                        const int64_t *sum, dtp_err *err)
 {
-    solver_node *x = &w->nodes[node];
+    solver_variable *x = &w->variables[variable];
     int64_t least = INT64_MAX, most = 0;
     for (int32_t s = 0; s < x->k; s++) {
         if (!solver_dead(x, s)) {
@@ -52,23 +51,23 @@ static dtp_status emit(solver_work *w, int32_t node, int32_t first, int32_t last
         x->pieces[x->n_pieces - 1].last = last;
         return DTP_OK;
     }
-    return solver_add_piece(w, node, first, last, use, err);
+    return solver_add_piece(w, variable, first, last, use, err);
 }
 
-static dtp_status sweep(solver_work *w, int32_t node, const solver_piece *old, step *steps,
-                        int64_t *sum, int32_t n, dtp_err *err)
+static dtp_status sweep(solver_reduced *w, int32_t variable, const solver_piece *old,
+                        sweep_step *steps, int64_t *sum, int32_t n, dtp_err *err)
 {
-    const int32_t k = w->nodes[node].k;
+    const int32_t k = w->variables[variable].k;
     for (int32_t i = 0; i < n; i++) {
-        steps[2 * i] = (step){old[i].first, i, true};
-        steps[2 * i + 1] = (step){old[i].last, i, false};
+        steps[2 * i] = (sweep_step){old[i].first, i, true};
+        steps[2 * i + 1] = (sweep_step){old[i].last, i, false};
     }
     qsort(steps, 2 * (size_t)n, sizeof *steps, compare_steps);
     memset(sum, 0, (size_t)k * sizeof *sum);
     int32_t depth = 0;
     for (int32_t i = 0; i < 2 * n; i++) {
         if (depth > 0 && steps[i].row > steps[i - 1].row) {
-            DTP_TRY(emit(w, node, steps[i - 1].row, steps[i].row, sum, err));
+            DTP_TRY(emit(w, variable, steps[i - 1].row, steps[i].row, sum, err));
         }
         const int64_t *use = old[steps[i].piece].use;
         depth += steps[i].enter ? 1 : -1;
@@ -79,9 +78,9 @@ static dtp_status sweep(solver_work *w, int32_t node, const solver_piece *old, s
     return DTP_OK;
 }
 
-static dtp_status normalise(solver_work *w, int32_t node, dtp_err *err)
+static dtp_status normalise(solver_reduced *w, int32_t variable, dtp_err *err)
 {
-    solver_node *x = &w->nodes[node];
+    solver_variable *x = &w->variables[variable];
     const int32_t n = x->n_pieces;
     solver_piece *old = x->pieces;
     x->memory_changed = false;
@@ -91,10 +90,10 @@ static dtp_status normalise(solver_work *w, int32_t node, dtp_err *err)
     x->pieces = NULL;
     x->n_pieces = 0;
     x->cap_pieces = 0;
-    step *steps = malloc(2 * (size_t)n * sizeof *steps);
+    sweep_step *steps = malloc(2 * (size_t)n * sizeof *steps);
     int64_t *sum = malloc((size_t)x->k * sizeof *sum);
     dtp_status s = steps != NULL && sum != NULL
-                       ? sweep(w, node, old, steps, sum, n, err)
+                       ? sweep(w, variable, old, steps, sum, n, err)
                        : DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
     x->memory_changed = false;
     free(steps);
@@ -106,25 +105,15 @@ static dtp_status normalise(solver_work *w, int32_t node, dtp_err *err)
     return s;
 }
 
-/* ---- rows --------------------------------------------------------------------------------------
- */
-
-static int64_t largest(const solver_node *x, const solver_piece *piece)
-{
-    int64_t most = 0;
-    for (int32_t s = 0; s < x->k; s++) {
-        most = !solver_dead(x, s) && piece->use[s] > most ? piece->use[s] : most;
-    }
-    return most;
-}
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 enum { RISES = 1, FALLS = 2, KEPT = 4 };
 
 /* How the usages of some strategy change from row r - 1 to r. */
-static void find_changes(const solver_work *w, uint8_t *change)
+static void find_changes(const solver_reduced *w, uint8_t *change)
 {
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        const solver_node *x = &w->nodes[i];
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        const solver_variable *x = &w->variables[i];
         for (int32_t j = 0; j < x->n_pieces; j++) {
             const solver_piece *piece = &x->pieces[j], *next = piece + 1;
             const bool first = j == 0 || piece[-1].last < piece->first;
@@ -140,13 +129,17 @@ static void find_changes(const solver_work *w, uint8_t *change)
 }
 
 /* Marks the contended rows as KEPT. */
-static void keep_contended(solver_work *w, int64_t *sums, uint8_t *change)
+static void keep_contended(solver_reduced *w, int64_t *sums, uint8_t *change)
 {
     int64_t sum = 0;
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        const solver_node *x = &w->nodes[i];
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        const solver_variable *x = &w->variables[i];
         for (int32_t j = 0; j < x->n_pieces; j++) {
-            const int64_t most = largest(x, &x->pieces[j]);
+            int64_t most = 0;
+            for (int32_t s = 0; s < x->k; s++) {
+                const int64_t use = x->pieces[j].use[s];
+                most = !solver_dead(x, s) && use > most ? use : most;
+            }
             sums[x->pieces[j].first] += most;
             sums[x->pieces[j].last] -= most;
         }
@@ -154,14 +147,14 @@ static void keep_contended(solver_work *w, int64_t *sums, uint8_t *change)
     for (int32_t r = 0; r < w->n_rows; r++) {
         sum += sums[r];
         w->infeasible = w->infeasible || w->base[r] > w->limit;
-        change[r] |= w->base[r] + sum > w->limit || !w->options.rows ? KEPT : 0;
+        change[r] |= w->base[r] + sum > w->limit || !w->options.memory_rows ? KEPT : 0;
     }
 }
 
 /* Takes the mark from rows that need no more than a neighbour, whatever is chosen; the neighbour
  * takes over their multiplier. `stack` holds the kept rows so far; change[stack[k]] tells how
  * usages change since stack[k - 1]. */
-static void drop_dominated(solver_work *w, uint8_t *change, int32_t *stack)
+static void drop_dominated(solver_reduced *w, uint8_t *change, int32_t *stack)
 {
     int32_t n = 0;
     uint8_t since = 0;
@@ -186,13 +179,13 @@ static void drop_dominated(solver_work *w, uint8_t *change, int32_t *stack)
     }
 }
 
-/* to[r] is the number of kept rows before r. */
-static void choose_rows(solver_work *w, int64_t *sums, uint8_t *change, int32_t *to)
+/* Drops all but the contended rows that no neighbour dominates; to[r]: kept rows before r. */
+static void choose_rows(solver_reduced *w, int64_t *sums, uint8_t *change, int32_t *to)
 {
     int32_t kept = 0;
     find_changes(w, change);
     keep_contended(w, sums, change);
-    if (w->options.rows) {
+    if (w->options.memory_rows) {
         drop_dominated(w, change, to);
     }
     for (int32_t r = 0; r < w->n_rows; r++) {
@@ -204,13 +197,8 @@ static void choose_rows(solver_work *w, int64_t *sums, uint8_t *change, int32_t 
         }
     }
     to[w->n_rows] = kept;
-}
-
-static void renumber_rows(solver_work *w, const int32_t *to)
-{
-    const int32_t kept = to[w->n_rows];
-    for (int32_t i = 0; kept < w->n_rows && i < w->n_nodes; i++) {
-        solver_node *x = &w->nodes[i];
+    for (int32_t i = 0; kept < w->n_rows && i < w->n_variables; i++) {
+        solver_variable *x = &w->variables[i];
         int32_t n = 0;
         for (int32_t j = 0; j < x->n_pieces; j++) {
             solver_piece piece = x->pieces[j];
@@ -230,9 +218,9 @@ static void renumber_rows(solver_work *w, const int32_t *to)
 }
 
 /* Strategies that do not fit beside what all others use at least. */
-static dtp_status kill_oversized(solver_work *w, int32_t node, dtp_err *err)
+static dtp_status kill_oversized(solver_reduced *w, int32_t variable, dtp_err *err)
 {
-    solver_node *x = &w->nodes[node];
+    solver_variable *x = &w->variables[variable];
     for (int32_t j = 0; j < x->n_pieces && !w->infeasible; j++) {
         const solver_piece *piece = &x->pieces[j];
         int64_t most = 0;
@@ -241,17 +229,17 @@ static dtp_status kill_oversized(solver_work *w, int32_t node, dtp_err *err)
         }
         for (int32_t s = 0; s < x->k && !w->infeasible; s++) {
             if (!solver_dead(x, s) && piece->use[s] > w->limit - most) {
-                DTP_TRY(solver_kill(w, node, s, &w->report.oversized, err));
+                DTP_TRY(solver_kill(w, variable, s, &w->report.oversized, err));
             }
         }
     }
     return DTP_OK;
 }
 
-dtp_status solver_memory_refresh(solver_work *w, dtp_err *err)
+dtp_status solver_memory_refresh(solver_reduced *w, dtp_err *err)
 {
-    for (int32_t i = 0; i < w->n_nodes; i++) {
-        if (w->nodes[i].alive && w->nodes[i].memory_changed) {
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        if (w->variables[i].alive && w->variables[i].memory_changed) {
             DTP_TRY(normalise(w, i, err));
         }
     }
@@ -261,7 +249,6 @@ dtp_status solver_memory_refresh(solver_work *w, dtp_err *err)
     const bool ok = sums != NULL && change != NULL && to != NULL;
     if (ok) {
         choose_rows(w, sums, change, to);
-        renumber_rows(w, to);
     }
     free(sums);
     free(change);
@@ -269,8 +256,9 @@ dtp_status solver_memory_refresh(solver_work *w, dtp_err *err)
     if (!ok) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d memory rows", w->n_rows);
     }
-    for (int32_t i = 0; i < w->n_nodes && !w->infeasible && w->options.consistency; i++) {
-        if (w->nodes[i].alive) {
+    for (int32_t i = 0; i < w->n_variables && !w->infeasible && w->options.soft_arc_consistency;
+         i++) {
+        if (w->variables[i].alive) {
             DTP_TRY(kill_oversized(w, i, err));
         }
     }

@@ -1,0 +1,392 @@
+/* Which times become rows: maximal cliques of intervals, the last begin before an end, and of those
+ * only those that are not linear. */
+#include "planner/solver/reduced/load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/sort.h"
+
+/* Of every interval: the rows first..last - 1 in which it is. */
+typedef struct row_range {
+    int32_t first, last;
+} row_range;
+
+/* ---- linear rows ----------------------------------------------------------------------------
+ *
+ * Rows of repeated blocks. Instances of a block that decide together use memory in the same way one
+ * after the other: from one instance to the next, usage at one place of the block changes by the
+ * same amount, whatever is chosen. So it is linear in the number of the instance, and largest in
+ * the first or the last one.
+ *
+ * change[r] is what begins and ends between rows r - 1 and r. If change[r] = change[r - d] for all
+ * r in [a, b], then use[r] - use[r - d] is one and the same for all r in [a - 1, b], and
+ *
+ *   use[r] = (use[r - d] + use[r + d]) / 2   for all r in [a - 1, b - d],
+ *
+ * which are dropped. Were all rows of largest usage dropped, so would be the one d before the
+ * first of them, or it would be kept: either way it is one of them, which it cannot be. */
+
+typedef struct signature {
+    uint64_t hash;
+    int32_t row;
+} signature;
+
+typedef struct changes {
+    int32_t n_rows;
+    int64_t *first; /* by row, and two more: in list */
+    int64_t *list;  /* by row, in order: usages that begin (even) or end (odd) */
+    signature *by_hash;
+    int32_t *period; /* by row: d such that its change is that of d rows before; 0 = none */
+} changes;
+
+static int compare_i64(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static int compare_signatures(const void *a, const void *b)
+{
+    const signature *x = a, *y = b;
+    return x->hash != y->hash ? (x->hash > y->hash) - (x->hash < y->hash)
+                              : (x->row > y->row) - (x->row < y->row);
+}
+
+/* Where the usages of an interval lie. */
+static int64_t usages_of(const dtp_problem *p, int32_t interval)
+{
+    return interval < p->n_variables
+               ? p->first[interval]
+               : p->first[p->n_variables] + p->extra_first[interval - p->n_variables];
+}
+
+/* By counting; first[r + 1] is where row r is filled up to meanwhile. */
+static void list_changes(changes *c, const dtp_problem *p, const row_range *span)
+{
+    const int32_t n = dtp_problem_n_intervals(p);
+    for (int32_t i = 0; i < n; i++) {
+        if (span[i].first < span[i].last) {
+            c->first[span[i].first + 2]++;
+            c->first[span[i].last + 2]++;
+        }
+    }
+    for (int32_t r = 0; r <= c->n_rows; r++) {
+        c->first[r + 2] += c->first[r + 1];
+    }
+    for (int32_t i = 0; i < n; i++) {
+        if (span[i].first < span[i].last) {
+            const int64_t what = 2 * usages_of(p, i);
+            c->list[c->first[span[i].first + 1]++] = what;
+            c->list[c->first[span[i].last + 1]++] = what + 1;
+        }
+    }
+}
+
+static void sign(changes *c)
+{
+    for (int32_t r = 0; r < c->n_rows; r++) {
+        int64_t *list = c->list + c->first[r];
+        const int64_t n = c->first[r + 1] - c->first[r];
+        uint64_t hash = (uint64_t)n;
+        if (n > 1) {
+            qsort(list, (size_t)n, sizeof *list, compare_i64);
+        }
+        for (int64_t i = 0; i < n; i++) {
+            hash = (hash ^ (uint64_t)list[i]) * UINT64_C(0x9E3779B97F4A7C15);
+            hash ^= hash >> 29;
+        }
+        c->by_hash[r] = (signature){hash, r};
+    }
+    qsort(c->by_hash, (size_t)c->n_rows, sizeof *c->by_hash, compare_signatures);
+}
+
+static bool same_change(const changes *c, int32_t a, int32_t b)
+{
+    const int64_t n = c->first[a + 1] - c->first[a];
+    return n == c->first[b + 1] - c->first[b] &&
+           memcmp(c->list + c->first[a], c->list + c->first[b], (size_t)n * sizeof *c->list) == 0;
+}
+
+static void find_periods(changes *c)
+{
+    sign(c);
+    for (int32_t i = 1; i < c->n_rows; i++) {
+        const signature *x = &c->by_hash[i];
+        if (x[-1].hash == x->hash && same_change(c, x[-1].row, x->row)) {
+            c->period[x->row] = x->row - x[-1].row;
+        }
+    }
+}
+
+static void drop_between(const changes *c, bool *dropped)
+{
+    for (int32_t a = 1, b; a < c->n_rows; a = b + 1) {
+        const int32_t d = c->period[a];
+        for (b = a; b + 1 < c->n_rows && c->period[b + 1] == d && d > 0; b++) {
+        }
+        for (int32_t r = a - 1; d > 0 && r + d <= b; r++) {
+            dropped[r] = r >= d || dropped[r];
+        }
+    }
+}
+
+static dtp_status drop_linear_rows(const dtp_problem *p, const row_range *span, int32_t n_rows,
+                                   bool *dropped, dtp_err *err)
+{
+    const size_t n = (size_t)n_rows + 3, n_intervals = (size_t)dtp_problem_n_intervals(p);
+    changes c = {.n_rows = n_rows,
+                 .first = calloc(n, sizeof *c.first),
+                 .list = malloc((2 * n_intervals + 1) * sizeof *c.list),
+                 .by_hash = malloc(n * sizeof *c.by_hash),
+                 .period = calloc(n, sizeof *c.period)};
+    const bool ok = c.first != NULL && c.list != NULL && c.by_hash != NULL && c.period != NULL;
+    if (ok) {
+        list_changes(&c, p, span);
+        find_periods(&c);
+        drop_between(&c, dropped);
+    }
+    free(c.first);
+    free(c.list);
+    free(c.by_hash);
+    free(c.period);
+    return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d memory rows", n_rows);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* The times of the maximal cliques, in order: begins b such that some end lies in (b, next begin].
+ */
+static int32_t clique_times(const int64_t *begins, const int64_t *ends, int32_t n, int64_t *times,
+                            bool all)
+{
+    int32_t n_times = 0, e = 0;
+    for (int32_t b = 0; b < n; b++) {
+        if (b + 1 < n && begins[b + 1] == begins[b]) {
+            continue;
+        }
+        while (e < n && ends[e] <= begins[b]) {
+            e++;
+        }
+        const bool maximal = b + 1 == n || (e < n && ends[e] <= begins[b + 1]);
+        if (maximal || all) {
+            times[n_times++] = begins[b];
+        }
+    }
+    return n_times;
+}
+
+/* The first row at or after a time. */
+static int32_t row_at(const int64_t *times, int32_t n, int64_t time)
+{
+    int32_t lo = 0, hi = n;
+    while (lo < hi) {
+        const int32_t mid = lo + (hi - lo) / 2;
+        if (times[mid] < time) {
+            lo = mid + 1;
+        } else {
+            hi = mid;
+        }
+    }
+    return lo;
+}
+
+static bool uses_memory(const solver_reduced *w, const dtp_problem_interval *x)
+{
+    bool any = false;
+    for (int32_t s = 0; s < w->variables[x->variable].k && !any; s++) {
+        any = x->usage[s] > 0;
+    }
+    return any && x->begin < x->end;
+}
+
+static dtp_status add_pieces(solver_reduced *w, const row_range *span, dtp_err *err)
+{
+    const int32_t n = dtp_problem_n_intervals(w->p);
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_problem_interval x = dtp_problem_interval_at(w->p, i);
+        if (span[i].first >= span[i].last) {
+            continue;
+        }
+        const size_t bytes = (size_t)w->variables[x.variable].k * sizeof(int64_t);
+        int64_t *use = malloc(bytes);
+        if (use == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
+        }
+        memcpy(use, x.usage, bytes);
+        DTP_TRY(solver_add_piece(w, x.variable, span[i].first, span[i].last, use, err));
+    }
+    return DTP_OK;
+}
+
+/* Begins or ends of the intervals with usage, in order. */
+static void sort_times(const solver_reduced *w, const row_range *span, bool begin, dtp_keyed *list,
+                       int64_t *times)
+{
+    const int32_t n = dtp_problem_n_intervals(w->p);
+    int32_t used = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_problem_interval x = dtp_problem_interval_at(w->p, i);
+        if (span[i].last > 0) {
+            list[used++].key = dtp_sort_key(begin ? x.begin : x.end);
+        }
+    }
+    dtp_sort_keyed(list, list + n, used);
+    for (int32_t i = 0; i < used; i++) {
+        times[i] = dtp_sort_value(list[i].key);
+    }
+}
+
+/* The rows of every interval, none without usage. times: scratch, three for every interval; list:
+ * two. */
+static void find_spans(solver_reduced *w, int64_t *times, dtp_keyed *list, row_range *span)
+{
+    const int32_t n = dtp_problem_n_intervals(w->p);
+    int64_t *begins = times + n, *ends = begins + n;
+    int32_t used = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_problem_interval x = dtp_problem_interval_at(w->p, i);
+        span[i].last = uses_memory(w, &x) ? 1 : 0;
+        used += span[i].last;
+    }
+    sort_times(w, span, true, list, begins);
+    sort_times(w, span, false, list, ends);
+    w->n_rows = clique_times(begins, ends, used, times, !w->options.memory_rows);
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_problem_interval x = dtp_problem_interval_at(w->p, i);
+        if (span[i].last > 0) {
+            span[i].first = row_at(times, w->n_rows, x.begin);
+            span[i].last = row_at(times, w->n_rows, x.end);
+        }
+    }
+}
+
+/* Leaves out the rows that are marked. */
+static dtp_status leave_out(solver_reduced *w, const bool *dropped, int64_t *times, row_range *span,
+                            dtp_err *err)
+{
+    const int32_t n = dtp_problem_n_intervals(w->p);
+    int32_t kept = 0;
+    int32_t *to = malloc(((size_t)w->n_rows + 1) * sizeof *to);
+    if (to == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d memory rows", w->n_rows);
+    }
+    for (int32_t r = 0; r < w->n_rows; r++) {
+        to[r] = kept;
+        times[kept] = times[r];
+        kept += dropped[r] ? 0 : 1;
+    }
+    to[w->n_rows] = kept;
+    for (int32_t i = 0; i < n; i++) {
+        span[i] = (row_range){to[span[i].first], to[span[i].last]};
+    }
+    w->report.dropped_rows += w->n_rows - kept;
+    w->n_rows = kept;
+    free(to);
+    return DTP_OK;
+}
+
+static dtp_status create_rows(solver_reduced *w, int64_t *times, row_range *span, dtp_err *err)
+{
+    if (w->options.memory_rows) {
+        bool *dropped = calloc((size_t)w->n_rows + 1, sizeof *dropped);
+        if (dropped == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d memory rows", w->n_rows);
+        }
+        dtp_status s = drop_linear_rows(w->p, span, w->n_rows, dropped, err);
+        s = s == DTP_OK ? leave_out(w, dropped, times, span, err) : s;
+        free(dropped);
+        DTP_TRY(s);
+    }
+    w->time = malloc(((size_t)w->n_rows + 1) * sizeof *w->time);
+    w->base = calloc((size_t)w->n_rows + 1, sizeof *w->base);
+    w->multiplier = calloc((size_t)w->n_rows + 1, sizeof *w->multiplier);
+    if (w->time == NULL || w->base == NULL || w->multiplier == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d memory rows", w->n_rows);
+    }
+    memcpy(w->time, times, (size_t)w->n_rows * sizeof *w->time);
+    return add_pieces(w, span, err);
+}
+
+static dtp_status create_memory(solver_reduced *w, dtp_err *err)
+{
+    const size_t n = (size_t)dtp_problem_n_intervals(w->p) + 1;
+    int64_t *times = malloc(3 * n * sizeof *times);
+    dtp_keyed *list = calloc(2 * n, sizeof *list);
+    row_range *span = calloc(n, sizeof *span);
+    dtp_status s = times != NULL && list != NULL && span != NULL
+                       ? DTP_OK
+                       : DTP_FAIL(err, DTP_NOMEM, "out of memory for the times of intervals");
+    if (s == DTP_OK) {
+        find_spans(w, times, list, span);
+        s = create_rows(w, times, span, err);
+    }
+    free(times);
+    free(list);
+    free(span);
+    return s;
+}
+
+/* ---- variables and edges --------------------------------------------------------------------- */
+
+static dtp_status load_variables(solver_reduced *w, dtp_err *err)
+{
+    const dtp_problem *p = w->p;
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        solver_variable *x = &w->variables[i];
+        x->k = dtp_problem_n_strategies(p, i);
+        x->alive = x->changed = x->memory_changed = true;
+        x->cost = malloc((size_t)x->k * sizeof *x->cost);
+        if (x->cost == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_variables);
+        }
+        for (int32_t s = 0; s < x->k; s++) {
+            const int64_t cost = p->cost[p->first[i] + s];
+            x->cost[s] = cost < DTP_FORBIDDEN ? cost : DTP_FORBIDDEN;
+            x->n_live += cost < DTP_FORBIDDEN ? 1 : 0;
+        }
+        w->infeasible = w->infeasible || x->n_live == 0;
+    }
+    return DTP_OK;
+}
+
+static dtp_status load_edges(solver_reduced *w, dtp_err *err)
+{
+    const dtp_problem *p = w->p;
+    for (int32_t e = 0; e < p->n_edges; e++) {
+        DTP_TRY(solver_add_borrowed(w, p->edge_a[e], p->edge_b[e], p->edge_cost + p->edge_first[e],
+                                    err));
+    }
+    return DTP_OK;
+}
+
+dtp_status solver_reduced_create(const dtp_problem *p, const dtp_presolve_options *options,
+                                 const dtp_solver_parameters *parameters, solver_reduced **out,
+                                 dtp_err *err)
+{
+    solver_reduced *w = calloc(1, sizeof *w);
+    dtp_status s = DTP_OK;
+    if (w == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for presolve");
+    }
+    w->p = p;
+    w->options = *options;
+    w->parameters = parameters;
+    w->n_variables = p->n_variables;
+    w->limit = p->usage_limit;
+    w->cutoff = DTP_FORBIDDEN;
+    w->arena = dtp_arena_create();
+    w->variables = calloc((size_t)p->n_variables + 1, sizeof *w->variables);
+    s = w->arena != NULL && w->variables != NULL
+            ? load_variables(w, err)
+            : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", p->n_variables);
+    s = s == DTP_OK ? load_edges(w, err) : s;
+    s = s == DTP_OK ? create_memory(w, err) : s;
+    if (s != DTP_OK) {
+        solver_reduced_destroy(w);
+        return s;
+    }
+    w->report.before = solver_size(w);
+    *out = w;
+    return DTP_OK;
+}

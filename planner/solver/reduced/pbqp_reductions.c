@@ -1,0 +1,94 @@
+/* Exact elimination of a variable of degree 0, 1 or 2 whose strategies use the same memory: its
+ * best answer to every assignment of its neighbours becomes their cost. */
+#include "planner/solver/reduced/presolve_internal.h"
+
+#include <stdlib.h>
+
+/* The best strategy of x for i and j across its edges, and what it costs. */
+static int32_t best_answer(const solver_reduced *w, int32_t x, const solver_view *a, int32_t i,
+                           const solver_view *b, int32_t j, int64_t *cost)
+{
+    int32_t best = 0;
+    *cost = DTP_FORBIDDEN;
+    for (int32_t s = 0; s < w->variables[x].k; s++) {
+        int64_t sum = w->variables[x].cost[s];
+        sum = a != NULL ? dtp_problem_add_cost(sum, a->m[s * a->row + i * a->col]) : sum;
+        sum = b != NULL ? dtp_problem_add_cost(sum, b->m[s * b->row + j * b->col]) : sum;
+        if (sum < *cost) {
+            *cost = sum;
+            best = s;
+        }
+    }
+    return best;
+}
+
+/* The table of best answers goes to the undo records; their costs go to the constant, to the
+ * neighbour, or to the edge between both neighbours. */
+static dtp_status eliminate(solver_reduced *w, int32_t x, int32_t degree, dtp_err *err)
+{
+    const int32_t *adj = w->variables[x].adj;
+    const solver_view none = {.other = -1};
+    const solver_view a = degree > 0 ? solver_view_from(w, adj[0], x) : none;
+    const solver_view b = degree > 1 ? solver_view_from(w, adj[1], x) : none;
+    const int32_t ka = degree > 0 ? w->variables[a.other].k : 1;
+    const int32_t kb = degree > 1 ? w->variables[b.other].k : 1;
+    const size_t n = (size_t)ka * (size_t)kb;
+    int32_t *table = dtp_arena_alloc(w->arena, n, sizeof *table);
+    int64_t *m = malloc(n * sizeof *m);
+    if (table == NULL || m == NULL) {
+        free(m);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a matrix of %d x %d", ka, kb);
+    }
+    for (int32_t i = 0; i < ka; i++) {
+        for (int32_t j = 0; j < kb; j++) {
+            const int64_t at = (int64_t)i * kb + j;
+            table[at] =
+                best_answer(w, x, degree > 0 ? &a : NULL, i, degree > 1 ? &b : NULL, j, &m[at]);
+        }
+    }
+    if (degree == 0) {
+        w->constant = dtp_problem_add_cost(w->constant, m[0]);
+        w->infeasible = w->infeasible || w->constant >= DTP_FORBIDDEN;
+    }
+    dtp_status s = DTP_OK;
+    for (int32_t i = 0; degree == 1 && i < ka && s == DTP_OK; i++) {
+        s = solver_add_cost(w, a.other, i, m[i], err);
+    }
+    s = s == DTP_OK ? solver_add_undo(w, (solver_undo){x, a.other, b.other, kb, table, 0}, err) : s;
+    if (s != DTP_OK || degree < 2) {
+        free(m);
+        m = NULL;
+    }
+    DTP_TRY(s);
+    for (int32_t i = 0; i < w->variables[x].n_adj; i++) {
+        solver_drop_edge(w, w->variables[x].adj[i]);
+    }
+    solver_free_variable(&w->variables[x]);
+    w->report.eliminated_variables++;
+    return m != NULL ? solver_add_matrix(w, a.other, b.other, m, err) : DTP_OK;
+}
+
+static bool small_enough(const solver_reduced *w, int32_t x)
+{
+    const solver_view a = solver_view_from(w, w->variables[x].adj[0], x);
+    const solver_view b = solver_view_from(w, w->variables[x].adj[1], x);
+    const int64_t n = (int64_t)w->variables[a.other].k * w->variables[b.other].k;
+    return n <= w->parameters->pbqp_table && n * w->variables[x].k <= w->parameters->pbqp_work;
+}
+
+dtp_status solver_eliminate(solver_reduced *w, dtp_err *err)
+{
+    for (int32_t x = 0;
+         x < w->n_variables && w->options.pbqp && !w->infeasible && !solver_reduced_late(w); x++) {
+        const solver_variable *variable = &w->variables[x];
+        if (!variable->alive || variable->kept || variable->memory_changed ||
+            variable->n_pieces > 0) {
+            continue;
+        }
+        const int32_t degree = solver_purge(w, x);
+        if (degree < 2 || (degree == 2 && small_enough(w, x))) {
+            DTP_TRY(eliminate(w, x, degree, err));
+        }
+    }
+    return DTP_OK;
+}
