@@ -18,8 +18,7 @@ dtp_plan_request dtp_plan_request_init(void)
                               .seed = 1,
                               .threads = 2,
                               .gap = 0.001,
-                              .tying_bound = true,
-                              .strategy_bounds = true};
+                              .tying_bound = true};
 }
 
 const char *dtp_mesh_outcome_name(dtp_mesh_outcome outcome)

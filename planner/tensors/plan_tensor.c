@@ -5,14 +5,11 @@
 
 #include "core/graph/implementation.h"
 #include "planner/shadow_prices.h"
-#include "planner/tensors/plan_bounds.h"
 #include "planner/tensors/plan_tensor_internal.h"
 #include "spmd/redistribute/redistribute_listed.h"
 
 /* A share of the cost that tying may lose without a second look. */
 static const double MOST_LOSS = 0.01;
-/* Entries of a problem from which explanations want bounds of its options. */
-enum { LARGE_ENTRIES = 1000000 };
 
 /* ---- begin and end ------------------------------------------------------------------------------
  */
@@ -271,19 +268,6 @@ static dtp_status bound_tying(const dtp_planning *p, dtp_certificate *c, dtp_err
     return DTP_OK;
 }
 
-/* Explanations of a plan with bounds need not build a large problem. */
-static dtp_status find_option_bounds(const dtp_planning *p, dtp_plan *plan, dtp_err *err)
-{
-    const tensor_state *state = p->state;
-    const dtp_problem *s = state->problem->select;
-    return p->request->strategy_bounds && p->request->objective == DTP_OBJECTIVE_TIME &&
-                   s->edge_first[s->n_edges] >= LARGE_ENTRIES
-               ? dtp_plan_bounds_find(state->problem, &plan->sharding, state->tying_bound.n_prices,
-                                      state->tying_bound.prices, plan->arena,
-                                      &plan->strategy_bounds, err)
-               : DTP_OK;
-}
-
 static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
 {
     const tensor_state *state = p->state;
@@ -297,7 +281,6 @@ static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     }
     DTP_TRY(note_moves(p, plan, err));
     DTP_TRY(bound_tying(p, &plan->certificate, err));
-    DTP_TRY(find_option_bounds(p, plan, err));
     DTP_TRY(p->request->prices ? find_prices(p, plan, err) : DTP_OK);
     return copy_implementations(&state->pins, plan, err);
 }
