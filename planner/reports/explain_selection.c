@@ -1,10 +1,12 @@
-/* The plan as an assignment of the problem that it was made from, tied in as many groups as it needs. */
+/* The plan as an assignment of the problem that it was made from, tied in as many groups as it
+ * needs. */
 #include <string.h>
 
 #include "planner/reports/explain_internal.h"
 #include "planner/problem/tensors/tying_groups.h"
 
-/* Beyond so many groups (planner/problem/tensors/tying_groups.h) every instance decides on its own. */
+/* Beyond so many groups (planner/problem/tensors/tying_groups.h) every instance decides on its
+ * own. */
 enum { MOST_RUNS = 4 };
 
 /* A tensor that is kept as an op leaves or reads it: that op decides. */

@@ -23,7 +23,6 @@ static dtp_status make_problem(dtp_planning *p, int32_t runs, dtp_err *err)
     options.n_pins = state->pins.n_pins;
     options.pins = state->pins.pins;
     DTP_TRY(dtp_tensor_problem_create(p->graph, &p->pricer, &options, &state->problem, err));
-    state->usage_limit = state->problem->select->usage_limit;
     state->limit = p->request->memory_limit_bytes;
     state->start =
         dtp_arena_alloc(p->arena, (size_t)state->problem->n_variables, sizeof *state->start);
@@ -134,7 +133,7 @@ static dtp_status solve_apart(dtp_planning *p, int32_t runs, dtp_err *err)
     state->problem = NULL;
     p->certificate.solver = runs == 0 ? "select" : "select, folded in 2 runs";
     DTP_TRY(make_problem(p, runs, err));
-    return dtp_tensor__solve_limit(p, err);
+    return dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err);
 }
 
 /* What tying can cost at most; where that is much, each half of the instances decides on its own.
@@ -159,14 +158,6 @@ static dtp_status solve_tying(dtp_planning *p, dtp_err *err)
                : DTP_OK;
 }
 
-static dtp_status improve_schedule(dtp_planning *p, dtp_err *err)
-{
-    return p->has_best && p->machine->overlap && p->request->objective == DTP_OBJECTIVE_TIME &&
-                   is_wanted(p)
-               ? dtp_tensor__improve_schedule(p, err)
-               : DTP_OK;
-}
-
 static dtp_status solve(dtp_planning *p, dtp_err *err)
 {
     const tensor_state *state = p->state;
@@ -176,12 +167,11 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
     }
     DTP_TRY(dtp_planning_offer_rules(p, err));
     DTP_TRY(dtp_planning_offer_baselines(p, err));
-    DTP_TRY(dtp_tensor__solve_limit(p, err));
+    DTP_TRY(dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err));
     DTP_TRY(solve_tying(p, err));
     if (p->cut) {
         return DTP_OK;
     }
-    DTP_TRY(improve_schedule(p, err));
     if (p->request->objective == DTP_OBJECTIVE_MEMORY || (!p->has_best && !p->request->brief)) {
         DTP_TRY(dtp_tensor__find_minimum(p, err));
     }

@@ -88,7 +88,7 @@ typedef struct dtp_tensor_problem {
     int32_t
         *variable_of_replica[3]; /* by phase, by tensor id; -1: at most one node of the phase reads
                                    it, from where it is kept */
-    dtp_problem *select;
+    dtp_problem *select;         /* not changed once it is built */
     dtp_redistribution_pricer *redistributions;
     int64_t *unit_cost; /* by strategy of the selection problem: of one instance (of a tensor: if it
                            survives the step) */
