@@ -200,7 +200,7 @@ static void decode(bruteforce *b, uint64_t code, uint8_t *masks)
     const int32_t n_mesh = b->pricer.mesh.n_dims;
     for (dtp_dim_id d = 0; d < b->g->dims.n; d++) {
         masks[d] = (uint8_t)(code >> (d * n_mesh) & ((1U << n_mesh) - 1U));
-        b->rules.splits[d] = dtp_rules_splits_of(masks[d]);
+        b->rules.splits[d] = dtp_rules__splits_of(masks[d]);
     }
 }
 
