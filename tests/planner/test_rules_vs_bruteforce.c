@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "planner/problem/rules/rules_internal.h"
 #include "planner/rules_solve.h"
 #include "tests/support/random_graphs.h"
 #include "spmd/lower/lower.h"
