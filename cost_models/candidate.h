@@ -15,7 +15,6 @@ typedef struct dtp_candidate {
     const char *const *styles;              /* what it was made from when not from rules */
     dtp_sharding sharding;                  /* mesh.n_dims and n_tensors 0: not made (yet) */
     const dtp_redistributor *redistributor; /* whose steps it is priced with; NULL: the default */
-    bool selected; /* by the solver of tensor mode, not a baseline and not from layout rules */
     bool legal;
     const char *why;          /* not legal: the reason */
     int64_t cost_ps;          /* additive price of the nodes, without passes */

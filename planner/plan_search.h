@@ -35,7 +35,6 @@ typedef struct dtp_plan_request {
     double gap;           /* tensor mode: large problems need no closer certificate, as a share */
     bool prices;          /* tensor mode: say what each constraint costs */
     bool tying_bound;     /* tensor mode: bound what tying loses */
-    bool strategy_bounds; /* tensor mode: bounds of options in plans whose problem is large */
     bool unfold;          /* tensor mode: then every instance of a block decides for itself */
     bool brief; /* tensor mode: when nothing fits, the best baseline alone says what limit works */
     const dtp_plan *rival; /* tensor mode, objective time: a plan of another graph, of which only

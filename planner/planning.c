@@ -18,8 +18,7 @@ dtp_plan_request dtp_plan_request_init(void)
                               .seed = 1,
                               .threads = 2,
                               .gap = 0.001,
-                              .tying_bound = true,
-                              .strategy_bounds = true};
+                              .tying_bound = true};
 }
 
 const char *dtp_mesh_outcome_name(dtp_mesh_outcome outcome)
@@ -44,62 +43,15 @@ int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c)
     return limit > 0 ? c->predicted.peak_bytes - limit : 0;
 }
 
-/* Of the least sum of prices, beyond it. */
-static const double NEAR_LEAST = 0.005;
-
-double dtp_planning_time(const dtp_candidate *c)
+/* The makespan first for objective time, the peak first for objective memory; the other breaks
+ * ties. */
+static bool better(const dtp_planning *p, const dtp_prediction *a, const dtp_prediction *b)
 {
-    return 0.5 * (c->predicted.step_time_s + 1e-12 * (double)c->cost_ps);
-}
-
-int64_t dtp_planning_near_least(const dtp_planning *p)
-{
-    const double most = (double)p->least_cost * (1.0 + NEAR_LEAST);
-    return most < 9.2e18 ? (int64_t)most : INT64_MAX;
-}
-
-static bool faster(double ta, const dtp_candidate *a, double tb, const dtp_candidate *b)
-{
-    return ta < tb || (!(tb < ta) && a->predicted.peak_bytes < b->predicted.peak_bytes);
-}
-
-/* Times first for objective time, peak first for objective memory; the other breaks ties. */
-static bool better(const dtp_planning *p, const dtp_candidate *a, const dtp_candidate *b)
-{
-    const int64_t ma = a->predicted.peak_bytes, mb = b->predicted.peak_bytes;
-    if (p->request->objective == DTP_OBJECTIVE_MEMORY) {
-        return ma != mb ? ma < mb : a->predicted.step_time_s < b->predicted.step_time_s;
+    if (p->request->objective == DTP_OBJECTIVE_MEMORY && a->peak_bytes != b->peak_bytes) {
+        return a->peak_bytes < b->peak_bytes;
     }
-    return faster(dtp_planning_time(a), a, dtp_planning_time(b), b);
-}
-
-static void keep_given(dtp_planning *p, const dtp_candidate *c)
-{
-    const dtp_candidate *g = &p->given;
-    if (!c->selected &&
-        (!p->has_given || faster(c->predicted.step_time_s, c, g->predicted.step_time_s, g))) {
-        p->given = *c;
-        p->has_given = true;
-    }
-}
-
-/* Whatever lowers the least sum is near it, so that there always is one. */
-static void keep_near(dtp_planning *p, const dtp_candidate *c)
-{
-    const int64_t most = dtp_planning_near_least(p);
-    if (c->cost_ps <= most && (!p->has_best || p->near.cost_ps > most || better(p, c, &p->near))) {
-        p->near = *c;
-    }
-}
-
-/* No plan is slower than a baseline or a set of layout rules. */
-static void prefer_given(dtp_planning *p)
-{
-    const dtp_candidate *g = &p->given;
-    if (p->request->objective == DTP_OBJECTIVE_TIME && p->has_given &&
-        faster(g->predicted.step_time_s, g, p->best.predicted.step_time_s, &p->best)) {
-        p->best = *g;
-    }
+    return a->step_time_s != b->step_time_s ? a->step_time_s < b->step_time_s
+                                            : a->peak_bytes < b->peak_bytes;
 }
 
 void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c)
@@ -108,9 +60,7 @@ void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c)
         return;
     }
     p->least_cost = !p->has_best || c->cost_ps < p->least_cost ? c->cost_ps : p->least_cost;
-    keep_given(p, c);
-    keep_near(p, c);
-    if (!p->has_best || better(p, c, &p->best)) {
+    if (!p->has_best || better(p, &c->predicted, &p->best.predicted)) {
         p->best = *c;
         p->has_best = true;
     }
@@ -205,7 +155,6 @@ static dtp_status plan_into(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     }
     DTP_TRY(dtp_planning_offer_baselines(p, err));
     p->out->infeasible = !p->has_best;
-    prefer_given(p);
     return p->has_best ? fill_plan(p, plan, err) : DTP_OK;
 }
 

@@ -21,12 +21,9 @@ typedef struct dtp_planning {
     const dtp_plan *rival; /* the best plan on other meshes, the request's; NULL: none */
     void *state;           /* the mode's own */
 
-    dtp_candidate best;
+    dtp_candidate best; /* has_best: the incumbent */
     bool has_best;
-    dtp_candidate near;  /* has_best: the best of those near the least sum of prices */
-    dtp_candidate given; /* the fastest of those that were not selected */
-    bool has_given;
-    int64_t least_cost; /* has_best: the least sum of prices among what could be the best */
+    int64_t least_cost; /* has_best: the least additive cost of what fits and keeps the pins */
     int32_t n_baselines;
     dtp_candidate *baselines;
 
@@ -64,13 +61,9 @@ bool dtp_plan_result_better(const dtp_plan_request *request, const dtp_plan_resu
 
 /* Bytes by which a predicted candidate exceeds the memory limit; not positive when it fits. */
 int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c);
-/* Objective time: what plans are compared by, in seconds: the mean of timeline and sum of prices.
- * So communication that is hidden counts half: it costs, and a machine may hide less than is
- * predicted. */
-double dtp_planning_time(const dtp_candidate *c);
-/* The sum of prices up to which plans are near the least one, half a percent above it; has_best. */
-int64_t dtp_planning_near_least(const dtp_planning *p);
-/* Keeps a predicted candidate if it is legal, fits, keeps the pins, and is the best so far. */
+/* Keeps a predicted candidate if it is legal, fits, keeps the pins, and is better than the
+ * incumbent by the one objective: for time the simulated makespan, for memory the peak; the other
+ * breaks ties. */
 void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c);
 /* Offers the baselines, once; without a call they are offered after `solve`. */
 dtp_status dtp_planning_offer_baselines(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;

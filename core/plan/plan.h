@@ -89,22 +89,6 @@ typedef struct dtp_plan_redistribution {
 
 enum { DTP_PLAN_MAX_MOVES = 4096, DTP_PLAN_MAX_STEPS = 24 };
 
-/* What every option of the selection problem of tensor mode costs at least, everything else being
- * chosen for the best (planner/tensors/strategy_bounds.h): explanations of plans whose problem is
- * large leave out what costs too much. */
-typedef struct dtp_plan_strategy_bounds {
-    int32_t n;                /* choices of the problem; 0: the plan says nothing */
-    int32_t runs;             /* in which it is folded */
-    uint64_t options_hash;    /* of its choices and options */
-    int64_t cost_ps;          /* of the plan in it */
-    int64_t base_ps, unit_ps; /* no selection with an option costs less than base_ps + above *
-                                unit_ps */
-    int32_t *first;           /* by choice, and one more: its options in `above` */
-    int32_t *above;           /* 0 to DTP_PLAN_MOST_ABOVE, which is that or more */
-} dtp_plan_strategy_bounds;
-
-enum { DTP_PLAN_MOST_ABOVE = 1000000 };
-
 typedef struct dtp_plan {
     dtp_arena *arena;
     const char *model;
@@ -126,7 +110,6 @@ typedef struct dtp_plan {
     int32_t n_redistributions; /* tensor mode with redistributions of our own; no two of one type,
                               start, end */
     dtp_plan_redistribution *redistributions;
-    dtp_plan_strategy_bounds strategy_bounds; /* tensor mode, objective time */
     dtp_prediction predicted;
     dtp_certificate certificate;
     int32_t n_pins;

@@ -459,7 +459,6 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
                                        "settings",
                                        "strategies",
                                        "views",
-                                       "option_bounds",
                                        "tensors",
                                        NULL};
     const dtp_json *format;

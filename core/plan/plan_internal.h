@@ -23,12 +23,6 @@ extern const char *const dtp_plan__phases[4];
 dtp_status dtp_plan__read_moves(const dtp_json *root, dtp_plan *plan, dtp_err *err) DTP_MUST_CHECK;
 void dtp_plan__write_moves(dtp_json_writer *w, const dtp_plan *plan);
 
-/* The object "option_bounds"; the plan's mode and objective are read. Whether they belong to a
- * problem is for whoever has it to see. */
-dtp_status dtp_plan__read_option_bounds(const dtp_json *root, dtp_plan *plan,
-                                        dtp_err *err) DTP_MUST_CHECK;
-void dtp_plan__write_option_bounds(dtp_json_writer *w, const dtp_plan_strategy_bounds *bounds);
-
 /* Sixteen hexadecimal digits in lower case. */
 dtp_status dtp_plan__read_hash(const dtp_json *obj, const char *key, uint64_t *out,
                                dtp_err *err) DTP_MUST_CHECK;

@@ -402,7 +402,6 @@ static dtp_status read_plan(const dtp_json *root, const dtp_graph *g, dtp_plan *
     dtp_graph *changed = NULL;
     DTP_TRY(dtp_plan__fields(root, plan, err));
     DTP_TRY(dtp_plan__read_moves(root, plan, err));
-    DTP_TRY(dtp_plan__read_option_bounds(root, plan, err));
     DTP_TRY(read_choices(&r, g, &changed, err));
     r.g = changed != NULL ? changed : g;
     dtp_status s = read_rest(&r, err);

@@ -298,9 +298,6 @@ dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings
     if (plan->n_redistributions > 0) {
         dtp_plan__write_moves(&w, plan);
     }
-    if (plan->strategy_bounds.n > 0) {
-        dtp_plan__write_option_bounds(&w, &plan->strategy_bounds);
-    }
     if (dtp_sharding_has_replicas(&plan->sharding)) {
         write_replicas(&w, plan, g);
     }

@@ -55,8 +55,6 @@ typedef struct dtp_explanation {
                          what differences start from */
     int64_t bound_ps; /* of all plans within its limits and pins */
     int64_t peak_bytes, limit_bytes; /* as the problem counts; limit 0 = none */
-    int32_t n_left_out; /* options of other variables that the plan's bounds exclude; 0 if exact */
-    int64_t left_out_from; /* with one of them the difference is at least this */
     int32_t n;
     dtp_alternative *alternatives; /* allowed ones first, cheapest alone first */
 } dtp_explanation;

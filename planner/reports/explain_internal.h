@@ -8,7 +8,7 @@
 #include "planner/styles/pin_texts.h"
 #include "planner/solver/min_marginals.h"
 #include "planner/solver/solve.h"
-#include "planner/tensors/plan_bounds.h"
+#include "planner/problem/tensors/tensor_problem.h"
 
 typedef struct dtp_explaining {
     const dtp_explain_request *request;
@@ -18,11 +18,7 @@ typedef struct dtp_explaining {
     dtp_pricer pricer;
     dtp_pin_set pins;
     dtp_tensor_problem *problem; /* within the pins */
-    dtp_tensor_problem *free;    /* without them, other variables having one option; the same when
-                                    there are none */
-    const dtp_plan_strategy_bounds *bounds; /* of all options, of which the problem has not all;
-                                             NULL: it has */
-    int64_t others_above;       /* a selection with an option that it has not costs more */
+    dtp_tensor_problem *free; /* without them, unpriced; the same when there are none */
     int32_t *selection, *other; /* the plan in either; scratch */
     dtp_tensor_id tensor;       /* -1: a node */
     dtp_node_id node;           /* that decides, when no tensor does */

@@ -8,9 +8,6 @@
 #include "cost_models/node_price.h"
 #include "core/plan/node_layouts.h"
 
-/* Where options are left out: more looks at entries do not help. */
-enum { NEAR_EFFORT = 2500000 };
-
 dtp_status dtp_explain__add(dtp_explaining *e, const char *text, const char *excluded,
                             dtp_alternative **out, dtp_err *err)
 {
@@ -137,19 +134,6 @@ static dtp_status evaluate_alone(const dtp_explaining *e, const evaluation *v, i
     return DTP_OK;
 }
 
-/* Where the problem has not all options, the best solution may have one of the others. */
-static int64_t bound_with_others(const dtp_explaining *e, const evaluation *v, int32_t k,
-                                 const dtp_min_marginal *m)
-{
-    if (e->bounds == NULL) {
-        return m->bound;
-    }
-    const int64_t own = dtp_plan_bound_at(e->bounds, v->assignment, k);
-    const int64_t bound = m->bound < e->others_above ? m->bound : e->others_above;
-    const int64_t larger = own > bound ? own : bound;
-    return larger < m->cost ? larger : m->cost;
-}
-
 static void read_marginal(const evaluation *v, const dtp_min_marginal *m, dtp_alternative *a)
 {
     a->none = m->bound >= DTP_FORBIDDEN;
@@ -178,10 +162,8 @@ static dtp_status find_marginals(dtp_explaining *e, const evaluation *v, dtp_err
                                                : DTP_FORBIDDEN;
     }
     options.exact = e->request->exact;
-    options.work_units = e->bounds != NULL ? NEAR_EFFORT : options.work_units;
     DTP_TRY(dtp_min_marginals(v->problem->select, &options, m, err));
     for (int32_t i = 0; i < k; i++) {
-        m[i].bound = bound_with_others(e, v, i, &m[i]);
         read_marginal(v, &m[i], &e->out->alternatives[i]);
         e->out->bound_ps = i == 0 || m[i].bound < e->out->bound_ps ? m[i].bound : e->out->bound_ps;
     }

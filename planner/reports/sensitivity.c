@@ -162,7 +162,6 @@ static dtp_status make_search(asking *a, dtp_err *err)
     const dtp_plan *plan = a->request->plan;
     a->search = dtp_plan_request_init();
     a->search.tying_bound = false;
-    a->search.strategy_bounds = false;
     a->search.mesh = &plan->mesh;
     a->search.objective = DTP_OBJECTIVE_TIME;
     a->search.memory_limit_bytes = plan->memory_limit_bytes;

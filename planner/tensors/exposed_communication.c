@@ -6,6 +6,10 @@
 #include "cost_models/timeline.h"
 #include "planner/problem/tensors/tensor_internal.h"
 
+/* Of the exposed share of an edge's own tensors, beside that of all communication: it damps the iteration
+ * (docs/decisions/0029-planning-loop.md). */
+static const double OWN_WEIGHT = 0.3;
+
 static int32_t place_of(dtp_tensor_id tensor, dtp_phase phase)
 {
     return DTP_N_PHASES * tensor + (int32_t)phase;
@@ -90,32 +94,34 @@ dtp_status dtp_exposed_note(dtp_exposed *x, const dtp_program *p, double slowdow
                          p->n_instrs);
 }
 
-/* ---- prices -------------------------------------------------------------------------------------
+/* ---- costs of edges -----------------------------------------------------------------------------
  */
 
-dtp_status dtp_exposed_discount(const dtp_exposed *x, const dtp_tensor_problem *p, double weight,
-                                const int64_t *full, dtp_err *err)
+dtp_status dtp_exposed_scale(const dtp_exposed *x, const dtp_tensor_problem *p, dtp_overlay *o,
+                             dtp_err *err)
 {
-    const dtp_problem *s = p->select;
+    const dtp_problem *s = o->base;
     const size_t n = (size_t)s->n_edges + 1;
+    int64_t *cost = NULL;
     double *sent = calloc(2 * n, sizeof *sent);
     if (sent == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the prices of %d edges", s->n_edges);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the costs of %d edges", s->n_edges);
     }
+    const dtp_status status = dtp_overlay_edges(o, &cost, err);
     double *alone = sent + n;
-    for (int32_t i = 0; i < p->n_unfolded; i++) {
+    for (int32_t i = 0; i < p->n_unfolded && status == DTP_OK; i++) {
         const dtp_unfolded_edge *u = &p->unfolded[i];
         sent[u->edge] += x->sent_s[place_of(u->tensor, u->phase)];
         alone[u->edge] += x->alone_s[place_of(u->tensor, u->phase)];
     }
-    for (int32_t e = 0; e < s->n_edges; e++) {
+    for (int32_t e = 0; e < s->n_edges && status == DTP_OK; e++) {
         const double own = sent[e] > 0.0 ? alone[e] / sent[e] : x->share;
-        const double part = x->share + weight * (own - x->share);
+        const double scale = x->share + OWN_WEIGHT * (own - x->share);
         for (int64_t k = s->edge_first[e]; k < dtp_problem_edge_end(s, e); k++) {
-            s->edge_cost[k] =
-                full[k] >= DTP_FORBIDDEN ? full[k] : (int64_t)(part * (double)full[k]);
+            const int64_t full = s->edge_cost[k];
+            cost[k] = full >= DTP_FORBIDDEN ? full : (int64_t)(scale * (double)full);
         }
     }
     free(sent);
-    return DTP_OK;
+    return status;
 }

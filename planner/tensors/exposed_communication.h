@@ -1,8 +1,9 @@
-/* What of the communication is not hidden behind compute, by tensor, as timelines of programs show
- * it; and prices of redistributions that follow from it. */
+/* Exposed communication time per tensor and phase, from the simulated schedules of programs, and
+ * the costs of redistributions that follow from it. */
 #ifndef DTP_PLANNER_TENSORS_EXPOSED_COMMUNICATION_H
 #define DTP_PLANNER_TENSORS_EXPOSED_COMMUNICATION_H
 
+#include "planner/problem/overlay.h"
 #include "planner/problem/tensors/tensor_problem.h"
 
 /* A place is a tensor in a phase: 3 * tensor id + phase. What the fastest program sends is known
@@ -25,9 +26,9 @@ dtp_status dtp_exposed_create(const dtp_graph *g, dtp_arena *arena, dtp_exposed 
 dtp_status dtp_exposed_note(dtp_exposed *x, const dtp_program *p, double slowdown, double step_s,
                             dtp_err *err) DTP_MUST_CHECK;
 
-/* Sets the costs of the edges of the selection problem to the part of `full`, which is exposed: the
- * mean of x->share and, with `weight` (0 to 1), of what is known of the tensors of the edge. */
-dtp_status dtp_exposed_discount(const dtp_exposed *x, const dtp_tensor_problem *p, double weight,
-                                const int64_t *full, dtp_err *err) DTP_MUST_CHECK;
+/* Scales the costs of the overlay's edges to the exposed part: mostly by the share of all
+ * communication, in part by that of the tensors of the edge. */
+dtp_status dtp_exposed_scale(const dtp_exposed *x, const dtp_tensor_problem *p, dtp_overlay *o,
+                             dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -5,22 +5,10 @@
 #include "planner/problem/tensors/tensor_internal.h"
 #include "spmd/program/peak.h"
 
-dtp_memory_correction_mark dtp_memory_correction_begin(const dtp_tensor_problem *p)
-{
-    return (dtp_memory_correction_mark){p->select->n_extra, p->select->n_extra_usage};
-}
-
-void dtp_memory_correction_end(dtp_tensor_problem *p, dtp_memory_correction_mark mark)
-{
-    p->select->n_extra = mark.n_extra;
-    p->select->n_extra_usage = mark.n_extra_usage;
-}
-
 /* What the problem says that a selection needs, by node of the graph: the most of its times. */
-static dtp_status find_said(const dtp_tensor_problem *p, const int32_t *selection, int64_t *said,
-                            dtp_err *err)
+static dtp_status find_said(const dtp_tensor_problem *p, const dtp_problem *s,
+                            const int32_t *selection, int64_t *said, dtp_err *err)
 {
-    const dtp_problem *s = p->select;
     const int64_t n_times = (int64_t)DTP_NODE_TICKS * p->graph->n_nodes;
     int64_t now = 0;
     int64_t *change = calloc((size_t)n_times + 1, sizeof *change);
@@ -43,8 +31,8 @@ static dtp_status find_said(const dtp_tensor_problem *p, const int32_t *selectio
     return DTP_OK;
 }
 
-static dtp_status reserve(dtp_tensor_problem *p, dtp_node_id n, int32_t option, int64_t bytes,
-                          dtp_err *err)
+static dtp_status correct(const dtp_tensor_problem *p, dtp_node_id n, int32_t option, int64_t bytes,
+                          dtp_overlay *overlay, dtp_err *err)
 {
     const int32_t assignment = p->variable_of_node[n];
     const size_t k = (size_t)p->variables[assignment].n_strategies;
@@ -55,29 +43,30 @@ static dtp_status reserve(dtp_tensor_problem *p, dtp_node_id n, int32_t option, 
     }
     usage[option] = bytes;
     const dtp_status s =
-        dtp_problem_add_interval(p->select, assignment, at, at + DTP_NODE_TICKS, usage, err);
+        dtp_overlay_add_interval(overlay, assignment, at, at + DTP_NODE_TICKS, usage, err);
     free(usage);
     return s;
 }
 
-static dtp_status compare(dtp_tensor_problem *p, const int32_t *selection, const int64_t *need,
-                          int64_t *said, int64_t limit, int32_t *n, dtp_err *err)
+static dtp_status compare(const dtp_tensor_problem *p, const int32_t *selection,
+                          const int64_t *need, int64_t *said, int64_t limit, dtp_overlay *overlay,
+                          int32_t *n, dtp_err *err)
 {
-    DTP_TRY(find_said(p, selection, said, err));
+    DTP_TRY(find_said(p, &overlay->problem, selection, said, err));
     for (dtp_node_id i = 0; i < p->graph->n_nodes; i++) {
         const int32_t option = selection[p->variable_of_node[i]];
         const int64_t missing = need[i] - said[i];
         if (missing > 0 && need[i] > limit) {
-            DTP_TRY(reserve(p, i, option, missing, err));
+            DTP_TRY(correct(p, i, option, missing, overlay, err));
             (*n)++;
         }
     }
     return DTP_OK;
 }
 
-dtp_status dtp_memory_correction_add(dtp_tensor_problem *p, const int32_t *selection,
+dtp_status dtp_memory_correction_add(const dtp_tensor_problem *p, const int32_t *selection,
                                      const dtp_sharding *sharding, const dtp_lower_options *options,
-                                     int64_t limit, int32_t *n, dtp_err *err)
+                                     int64_t limit, dtp_overlay *overlay, int32_t *n, dtp_err *err)
 {
     const size_t n_nodes = (size_t)p->graph->n_nodes;
     dtp_program *program = NULL;
@@ -88,7 +77,7 @@ dtp_status dtp_memory_correction_add(dtp_tensor_problem *p, const int32_t *selec
     }
     dtp_status s = dtp_lower(p->graph, sharding, options, &program, err);
     s = s == DTP_OK ? dtp_peak_by_node(program, need, err) : s;
-    s = s == DTP_OK ? compare(p, selection, need, need + n_nodes, limit, n, err) : s;
+    s = s == DTP_OK ? compare(p, selection, need, need + n_nodes, limit, overlay, n, err) : s;
     dtp_program_destroy(program);
     free(need);
     return s;

@@ -5,7 +5,6 @@
 #include "planner/tensors/plan_tensor_internal.h"
 
 #include "planner/tensors/minimum_memory.h"
-#include "planner/tensors/memory_corrections.h"
 
 /* The first step is so large a part of the way to what is proven to be needed. */
 enum { MAX_STEPS_DOWN = 64, FIRST_PART = 4 };
@@ -14,24 +13,22 @@ enum { MAX_STEPS_DOWN = 64, FIRST_PART = 4 };
 static dtp_status solve_memory(dtp_planning *p, dtp_minimum_memory *least, int64_t *peak,
                                dtp_err *err)
 {
-    const tensor_state *state = p->state;
+    tensor_state *state = p->state;
     const dtp_solve_options options = dtp_tensor__solver_options(p);
     DTP_TRY(dtp_minimum_memory_find(state->problem->select, &options, 0, least, err));
     if (least->assignment == NULL) {
         return DTP_OK;
     }
-    dtp_problem *select = state->problem->select;
     dtp_solve_options cheap = options;
     dtp_tensor_round r;
+    const dtp_certificate kept = p->certificate;
     cheap.start = least->assignment;
-    select->usage_limit = least->usage;
-    const dtp_memory_correction_mark mark = dtp_memory_correction_begin(state->problem);
-    dtp_certificate kept = p->certificate;
-    dtp_status s = dtp_tensor__solve_once(p, &cheap, false, &r, err);
-    dtp_memory_correction_end(state->problem, mark);
+    dtp_overlay_init(state->problem->select, &state->overlay);
+    state->overlay.problem.usage_limit = least->usage;
+    const dtp_status s = dtp_tensor__solve_once(p, &cheap, false, &r, err);
+    dtp_overlay_free(&state->overlay);
     *peak = r.peak;
     p->certificate = kept;
-    select->usage_limit = state->usage_limit;
     return s;
 }
 
@@ -58,15 +55,13 @@ static dtp_status solve_below(const dtp_planning *p, int64_t limit, int64_t floo
     dtp_planning below = *p;
     request.memory_limit_bytes = limit;
     request.objective = DTP_OBJECTIVE_MEMORY;
-    tight.usage_limit = tight.limit = limit;
+    tight.limit = limit;
     tight.floor = floor;
     below.request = &request;
     below.state = &tight;
     below.has_best = false;
-    state->problem->select->usage_limit = tight.usage_limit;
     dtp_status s = dtp_planning_offer_rules(&below, err);
-    s = s == DTP_OK ? dtp_tensor__solve_limit(&below, err) : s;
-    state->problem->select->usage_limit = state->usage_limit;
+    s = s == DTP_OK ? dtp_tensor__solve_limit(&below, limit, err) : s;
     state->step_part = tight.step_part;
     *found = below.has_best;
     *out = below.best;

@@ -5,14 +5,11 @@
 
 #include "core/graph/implementation.h"
 #include "planner/shadow_prices.h"
-#include "planner/tensors/plan_bounds.h"
 #include "planner/tensors/plan_tensor_internal.h"
 #include "spmd/redistribute/redistribute_listed.h"
 
 /* A share of the cost that tying may lose without a second look. */
 static const double MOST_LOSS = 0.01;
-/* Entries of a problem from which explanations want bounds of its options. */
-enum { LARGE_ENTRIES = 1000000 };
 
 /* ---- begin and end ------------------------------------------------------------------------------
  */
@@ -26,7 +23,6 @@ static dtp_status make_problem(dtp_planning *p, int32_t runs, dtp_err *err)
     options.n_pins = state->pins.n_pins;
     options.pins = state->pins.pins;
     DTP_TRY(dtp_tensor_problem_create(p->graph, &p->pricer, &options, &state->problem, err));
-    state->usage_limit = state->problem->select->usage_limit;
     state->limit = p->request->memory_limit_bytes;
     state->start =
         dtp_arena_alloc(p->arena, (size_t)state->problem->n_variables, sizeof *state->start);
@@ -137,7 +133,7 @@ static dtp_status solve_apart(dtp_planning *p, int32_t runs, dtp_err *err)
     state->problem = NULL;
     p->certificate.solver = runs == 0 ? "select" : "select, folded in 2 runs";
     DTP_TRY(make_problem(p, runs, err));
-    return dtp_tensor__solve_limit(p, err);
+    return dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err);
 }
 
 /* What tying can cost at most; where that is much, each half of the instances decides on its own.
@@ -162,14 +158,6 @@ static dtp_status solve_tying(dtp_planning *p, dtp_err *err)
                : DTP_OK;
 }
 
-static dtp_status improve_schedule(dtp_planning *p, dtp_err *err)
-{
-    return p->has_best && p->machine->overlap && p->request->objective == DTP_OBJECTIVE_TIME &&
-                   is_wanted(p)
-               ? dtp_tensor__improve_schedule(p, err)
-               : DTP_OK;
-}
-
 static dtp_status solve(dtp_planning *p, dtp_err *err)
 {
     const tensor_state *state = p->state;
@@ -179,12 +167,11 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
     }
     DTP_TRY(dtp_planning_offer_rules(p, err));
     DTP_TRY(dtp_planning_offer_baselines(p, err));
-    DTP_TRY(dtp_tensor__solve_limit(p, err));
+    DTP_TRY(dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err));
     DTP_TRY(solve_tying(p, err));
     if (p->cut) {
         return DTP_OK;
     }
-    DTP_TRY(improve_schedule(p, err));
     if (p->request->objective == DTP_OBJECTIVE_MEMORY || (!p->has_best && !p->request->brief)) {
         DTP_TRY(dtp_tensor__find_minimum(p, err));
     }
@@ -271,19 +258,6 @@ static dtp_status bound_tying(const dtp_planning *p, dtp_certificate *c, dtp_err
     return DTP_OK;
 }
 
-/* Explanations of a plan with bounds need not build a large problem. */
-static dtp_status find_option_bounds(const dtp_planning *p, dtp_plan *plan, dtp_err *err)
-{
-    const tensor_state *state = p->state;
-    const dtp_problem *s = state->problem->select;
-    return p->request->strategy_bounds && p->request->objective == DTP_OBJECTIVE_TIME &&
-                   dtp_problem_n_entries(s) >= LARGE_ENTRIES
-               ? dtp_plan_bounds_find(state->problem, &plan->sharding, state->tying_bound.n_prices,
-                                      state->tying_bound.prices, plan->arena,
-                                      &plan->strategy_bounds, err)
-               : DTP_OK;
-}
-
 static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
 {
     const tensor_state *state = p->state;
@@ -297,7 +271,6 @@ static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     }
     DTP_TRY(note_moves(p, plan, err));
     DTP_TRY(bound_tying(p, &plan->certificate, err));
-    DTP_TRY(find_option_bounds(p, plan, err));
     DTP_TRY(p->request->prices ? find_prices(p, plan, err) : DTP_OK);
     return copy_implementations(&state->pins, plan, err);
 }

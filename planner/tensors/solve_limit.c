@@ -1,8 +1,14 @@
-/* Solutions of the selection problem within a memory limit. The problem counts at most what a
- * program needs, so the program of a solution may be too large. Then the limit is lowered by the
- * excess and the problem solved again, which is quick and often loses nothing. Where it loses
- * something, what the program needs beyond the problem is reserved where it is missing
- * (planner/tensors/memory_corrections.h), under the limit itself. */
+/* The loop of tensor mode on one mesh.
+ *
+ * Memory. The problem counts at most what a program needs, so the program of a solution may be too
+ * large. Then the limit is lowered by the excess and the problem solved again, which is quick and
+ * often loses nothing. Where it loses something, what the program needs beyond the problem is added
+ * where it is missing (memory_corrections.h), under the limit itself.
+ *
+ * Overlap. The additive cost counts communication in full; a step takes only the part that no
+ * compute hides. The cost of every edge is scaled by the exposed share that the simulated schedules
+ * show (exposed_communication.h), and the problem solved again, for a few rounds towards a fixed
+ * point. Every solution is judged by the simulated makespan of its own program. */
 #include "planner/tensors/plan_tensor_internal.h"
 
 #include <inttypes.h>
@@ -17,7 +23,9 @@ enum {
     MAX_LOWERED = 2,
     LATER_ITERATIONS = 10,
     BELOW_ITERATIONS = 2, /* ... and any solution will do */
-    LOWERED_ITERATIONS = 60
+    LOWERED_ITERATIONS = 60,
+    EXPOSED_ROUNDS = 4,
+    EXPOSED_ITERATIONS = 20
 };
 
 /* Of an excess that is due to packing, at first. */
@@ -28,46 +36,41 @@ enum { STEP_FACTOR = 4, LAST_STEP = 16 };
 
 /* Where no bound is asked for, cost and bound may differ by this share. */
 static const double LATER_GAP = 0.005;
+/* Costs are not scaled when a smaller share than this is hidden. */
+static const double HIDDEN = 0.02;
 
-/* Lowers and predicts what was selected; its timeline is noted where communication overlaps. */
-static dtp_status predict(dtp_planning *p, const dtp_lower_options *options, dtp_candidate *c,
-                          dtp_err *err)
+/* ---- evaluation ---------------------------------------------------------------------------------
+ */
+
+/* Lowers, predicts and offers what an assignment means; its schedule is noted where communication
+ * overlaps. */
+static dtp_status evaluate(dtp_planning *p, const int32_t *assignment, dtp_tensor_round *out,
+                           dtp_candidate *c, dtp_err *err)
 {
     tensor_state *state = p->state;
     dtp_program *program = NULL;
-    DTP_TRY(dtp_sharding_program(p->graph, &p->pricer, &c->sharding, options, &c->predicted,
+    dtp_status s = DTP_OK;
+    dtp_lower_options options = dtp_lower_options_init();
+    options.redistributor = dtp_tensor_redistributor(state->problem);
+    *c = (dtp_candidate){.legal = true, .redistributor = options.redistributor};
+    DTP_TRY(dtp_tensor_sharding(state->problem, assignment, p->arena, &c->sharding, err));
+    DTP_TRY(dtp_sharding_check(p->graph, &c->sharding, err));
+    DTP_TRY(dtp_sharding_program(p->graph, &p->pricer, &c->sharding, &options, &c->predicted,
                                  &program, err));
-    const bool fits = state->limit == 0 || c->predicted.peak_bytes <= state->limit;
-    const dtp_status s =
-        p->machine->overlap
-            ? dtp_exposed_note(&state->exposed, program, p->machine->overlap_slowdown,
-                               fits ? c->predicted.step_time_s : (double)INFINITY, err)
-            : DTP_OK;
+    out->peak = c->predicted.peak_bytes;
+    out->over = state->limit > 0 ? out->peak - state->limit : 0;
+    if (p->machine->overlap) {
+        s = dtp_exposed_note(&state->exposed, program, p->machine->overlap_slowdown,
+                             out->over <= 0 ? c->predicted.step_time_s : (double)INFINITY, err);
+    }
     dtp_program_destroy(program);
     DTP_TRY(s);
-    return dtp_additive_cost(p->graph, &p->pricer, &c->sharding, c->redistributor, &c->cost_ps,
-                             err);
-}
-
-dtp_status dtp_tensor__offer(dtp_planning *p, const int32_t *selection, dtp_tensor_round *out,
-                             dtp_err *err)
-{
-    const tensor_state *state = p->state;
-    dtp_candidate c = {
-        .selected = true, .legal = true, .redistributor = dtp_tensor_redistributor(state->problem)};
-    dtp_lower_options options = dtp_lower_options_init();
-    options.redistributor = c.redistributor;
-    DTP_TRY(dtp_tensor_sharding(state->problem, selection, p->arena, &c.sharding, err));
-    DTP_TRY(dtp_sharding_check(p->graph, &c.sharding, err));
-    DTP_TRY(predict(p, &options, &c, err));
-    out->peak = c.predicted.peak_bytes;
-    out->over = state->limit > 0 ? out->peak - state->limit : 0;
-    out->full_cost = c.cost_ps;
-    out->step_s = c.predicted.step_time_s;
-    dtp_planning_offer(p, &c);
-    return out->over > 0 && state->corrections
-               ? dtp_memory_correction_add(state->problem, selection, &c.sharding, &options,
-                                           state->limit, &out->reserved, err)
+    DTP_TRY(
+        dtp_additive_cost(p->graph, &p->pricer, &c->sharding, c->redistributor, &c->cost_ps, err));
+    dtp_planning_offer(p, c);
+    return out->over > 0 && state->correct
+               ? dtp_memory_correction_add(state->problem, assignment, &c->sharding, &options,
+                                           state->limit, &state->overlay, &out->corrected, err)
                : DTP_OK;
 }
 
@@ -80,6 +83,49 @@ dtp_solve_options dtp_tensor__solver_options(const dtp_planning *p)
     return options;
 }
 
+dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_solve_options *options, bool first,
+                                  dtp_tensor_round *out, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    const dtp_problem *problem = &state->overlay.problem;
+    dtp_candidate c = {0};
+    dtp_solve_result r;
+    *out = (dtp_tensor_round){0};
+    DTP_TRY(dtp_solve(problem, options, &r, err));
+    p->certificate.nodes += r.nodes;
+    if (first) {
+        p->certificate.status = r.status;
+        p->certificate.bound = r.bound;
+        p->cut = options->cutoff > 0 && r.status == DTP_CERT_INFEASIBLE;
+    }
+    out->found = r.assignment != NULL;
+    out->usage = r.value.peak;
+    dtp_status s = out->found ? evaluate(p, r.assignment, out, &c, err) : DTP_OK;
+    dtp_log(p->request->ctx, DTP_LOG_INFO, "planner", "solved",
+            "usage_limit=%" PRId64 " found=%d cost=%" PRId64 " bound=%" PRId64 " usage=%" PRId64
+            " over=%" PRId64 " full_cost=%" PRId64 " step_s=%g",
+            problem->usage_limit, out->found, r.value.cost, r.bound, r.value.peak, out->over,
+            c.cost_ps, c.predicted.step_time_s);
+    dtp_solve_result_free(&r);
+    return s;
+}
+
+/* ---- what a solve starts from -------------------------------------------------------------------
+ */
+
+/* The incumbent as an assignment, where it is one: options->start, scratch of the state. */
+static dtp_status start_from_best(const dtp_planning *p, dtp_solve_options *options, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    bool found = false;
+    if (p->has_best) {
+        DTP_TRY(
+            dtp_tensor_assignment(state->problem, &p->best.sharding, state->start, &found, err));
+    }
+    options->start = found ? state->start : NULL;
+    return DTP_OK;
+}
+
 /* No bound is asked for: little branch and bound, by the dual, and none within a gap. */
 static void ask_no_bound(dtp_solve_options *options)
 {
@@ -88,21 +134,7 @@ static void ask_no_bound(dtp_solve_options *options)
     options->lp_entries = 0;
 }
 
-dtp_status dtp_tensor__start_from(const dtp_planning *p, const dtp_candidate *c,
-                                  const int32_t **start, dtp_err *err)
-{
-    const tensor_state *state = p->state;
-    bool found = false;
-    *start = NULL;
-    if (p->has_best) {
-        DTP_TRY(dtp_tensor_assignment(state->problem, &c->sharding, state->start, &found, err));
-    }
-    *start = found ? state->start : NULL;
-    return DTP_OK;
-}
-
-/* What the rival costs is what a plan here has to stay below; not when a candidate already beats
- * its timeline. */
+/* A plan here has to cost less than the rival; not when a candidate is already faster. */
 static int64_t cutoff_of(const dtp_planning *p)
 {
     const dtp_plan *rival = p->rival;
@@ -113,37 +145,16 @@ static int64_t cutoff_of(const dtp_planning *p)
                : rival->certificate.cost;
 }
 
-dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_solve_options *options, bool first,
-                                  dtp_tensor_round *out, dtp_err *err)
-{
-    const tensor_state *state = p->state;
-    dtp_solve_result r;
-    *out = (dtp_tensor_round){0};
-    DTP_TRY(dtp_solve(state->problem->select, options, &r, err));
-    p->certificate.nodes += r.nodes;
-    if (first) {
-        p->certificate.status = r.status;
-        p->certificate.bound = r.bound;
-        p->cut = options->cutoff > 0 && r.status == DTP_CERT_INFEASIBLE;
-    }
-    out->found = r.assignment != NULL;
-    out->usage = r.value.peak;
-    dtp_status s = out->found ? dtp_tensor__offer(p, r.assignment, out, err) : DTP_OK;
-    dtp_log(p->request->ctx, DTP_LOG_INFO, "planner", "solved",
-            "usage_limit=%" PRId64 " found=%d cost=%" PRId64 " bound=%" PRId64 " usage=%" PRId64
-            " over=%" PRId64 " full_cost=%" PRId64 " step_s=%g",
-            state->problem->select->usage_limit, out->found, r.value.cost, r.bound, r.value.peak,
-            out->over, out->full_cost, out->step_s);
-    dtp_solve_result_free(&r);
-    return s;
-}
+/* ---- within the limit ---------------------------------------------------------------------------
+ */
 
-/* Where buffers could not be packed tightly, which no reserve helps against, the limit is lowered
- * so far that there is another solution, and by a part of the excess that doubles every time:
- * another one may well be packed better. Below the floor nothing is. False when nothing is left. */
+/* Where buffers could not be packed tightly, which no correction helps against, the limit is
+ * lowered so far that there is another solution, and by a part of the excess that doubles every
+ * time: another one may well be packed better. Below the floor nothing is. False when nothing is
+ * left. */
 static bool tighten(dtp_problem *s, const dtp_tensor_round *r, int64_t floor, int64_t *part)
 {
-    if (r->reserved > 0) {
+    if (r->corrected > 0) {
         return true;
     }
     const int64_t below = (s->usage_limit < r->usage ? s->usage_limit : r->usage) - 1;
@@ -158,29 +169,17 @@ static bool fits(const dtp_tensor_round *r)
     return r->found && r->over <= 0;
 }
 
-/* The problem as it is; status and bound are those of the certificate. */
-static dtp_status solve_first(dtp_planning *p, dtp_tensor_round *r, dtp_err *err)
-{
-    dtp_solve_options options = dtp_tensor__solver_options(p);
-    options.cutoff = cutoff_of(p);
-    DTP_TRY(dtp_tensor__start_from(p, &p->best, &options.start, err));
-    return dtp_tensor__solve_once(p, &options, true, r, err);
-}
-
 /* From a solution whose program is too large on: limits that are lower by the excess. Leaves the
- * last one in the problem. */
+ * last one in the overlay. */
 static dtp_status solve_lowered(dtp_planning *p, dtp_tensor_round *r, dtp_err *err)
 {
-    const tensor_state *state = p->state;
-    dtp_problem *s = state->problem->select;
+    tensor_state *state = p->state;
+    dtp_problem *s = &state->overlay.problem;
     dtp_solve_options options = dtp_tensor__solver_options(p);
     options.cutoff = cutoff_of(p);
     options.iterations = LOWERED_ITERATIONS;
-    DTP_TRY(dtp_tensor__start_from(p, &p->best, &options.start, err));
-    for (int32_t i = 0; i < MAX_LOWERED && r->found && !fits(r); i++) {
-        if (s->usage_limit <= r->over) {
-            break;
-        }
+    DTP_TRY(start_from_best(p, &options, err));
+    for (int32_t i = 0; i < MAX_LOWERED && r->found && !fits(r) && s->usage_limit > r->over; i++) {
         s->usage_limit -= r->over;
         DTP_TRY(dtp_tensor__solve_once(p, &options, false, r, err));
     }
@@ -192,15 +191,15 @@ static dtp_status solve_lowered(dtp_planning *p, dtp_tensor_round *r, dtp_err *e
 static dtp_status solve_corrected(dtp_planning *p, dtp_tensor_round *last, dtp_err *err)
 {
     tensor_state *state = p->state;
-    dtp_problem *s = state->problem->select;
+    dtp_problem *s = &state->overlay.problem;
     dtp_solve_options options = dtp_tensor__solver_options(p);
     int64_t part = FIRST_PART, above = s->usage_limit;
     bool left = true;
     options.cutoff = cutoff_of(p);
     ask_no_bound(&options);
     options.iterations = state->floor > 0 ? BELOW_ITERATIONS : options.iterations;
-    DTP_TRY(dtp_tensor__start_from(p, &p->best, &options.start, err));
-    state->corrections = true;
+    DTP_TRY(start_from_best(p, &options, err));
+    state->correct = true;
     *last = (dtp_tensor_round){0};
     for (int32_t i = 0; i < MAX_ROUNDS && !fits(last) && left; i++) {
         DTP_TRY(dtp_tensor__solve_once(p, &options, false, last, err));
@@ -212,7 +211,7 @@ static dtp_status solve_corrected(dtp_planning *p, dtp_tensor_round *last, dtp_e
             s->usage_limit += (above - s->usage_limit + 1) / 2;
         }
     }
-    state->corrections = false;
+    state->correct = false;
     return DTP_OK;
 }
 
@@ -226,7 +225,7 @@ static dtp_status descend(dtp_planning *p, dtp_err *err)
     int64_t peak = fits(&r) ? r.peak : 0;
     while (state->step_part <= LAST_STEP && peak > state->floor) {
         state->limit = peak - 1 - (peak - 1 - state->floor) / state->step_part;
-        state->problem->select->usage_limit = state->limit;
+        state->overlay.problem.usage_limit = state->limit;
         DTP_TRY(solve_corrected(p, &r, err));
         peak = fits(&r) ? r.peak : peak;
         state->step_part *= fits(&r) ? 1 : STEP_FACTOR;
@@ -234,25 +233,21 @@ static dtp_status descend(dtp_planning *p, dtp_err *err)
     return DTP_OK;
 }
 
-/* Nothing that fits can be much cheaper than the best candidate. */
-static bool is_close(const dtp_planning *p)
+/* From a solution whose program is too large to one that fits; *r: what came of it. Corrections are
+ * tried where a lowered limit finds nothing close to the bound. */
+static dtp_status make_fit(dtp_planning *p, int64_t usage_limit, dtp_tensor_round *r, dtp_err *err)
 {
-    return p->has_best && dtp_gap(p->best.cost_ps, p->certificate.bound) <= LATER_GAP;
-}
-
-/* From a solution whose program is too large to one that fits; *r: what came of it. */
-static dtp_status make_fit(dtp_planning *p, dtp_tensor_round *r, dtp_err *err)
-{
-    const tensor_state *state = p->state;
-    dtp_problem *s = state->problem->select;
+    tensor_state *state = p->state;
+    dtp_problem *s = &state->overlay.problem;
     dtp_tensor_round lowered = *r;
     DTP_TRY(solve_lowered(p, &lowered, err));
-    if (fits(&lowered) && is_close(p)) {
+    if (fits(&lowered) && p->has_best &&
+        dtp_gap(p->best.cost_ps, p->certificate.bound) <= LATER_GAP) {
         *r = lowered;
         return DTP_OK;
     }
     const int64_t limit = s->usage_limit;
-    s->usage_limit = state->usage_limit;
+    s->usage_limit = usage_limit;
     DTP_TRY(solve_corrected(p, r, err));
     if (!fits(r) && fits(&lowered)) {
         s->usage_limit = limit;
@@ -261,33 +256,54 @@ static dtp_status make_fit(dtp_planning *p, dtp_tensor_round *r, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status search(dtp_planning *p, dtp_err *err)
+/* ---- exposed communication ----------------------------------------------------------------------
+ */
+
+static dtp_status solve_exposed(dtp_planning *p, dtp_err *err)
+{
+    tensor_state *state = p->state;
+    dtp_tensor_round r;
+    dtp_solve_options options = dtp_tensor__solver_options(p);
+    options.iterations = EXPOSED_ITERATIONS;
+    options.gap = LATER_GAP;
+    DTP_TRY(start_from_best(p, &options, err));
+    for (int32_t i = 0; i < EXPOSED_ROUNDS && state->exposed.share < 1.0 - HIDDEN; i++) {
+        DTP_TRY(dtp_exposed_scale(&state->exposed, state->problem, &state->overlay, err));
+        DTP_TRY(dtp_tensor__solve_once(p, &options, false, &r, err));
+    }
+    return DTP_OK;
+}
+
+/* ---- the loop -----------------------------------------------------------------------------------
+ */
+
+static dtp_status search(dtp_planning *p, int64_t usage_limit, dtp_err *err)
 {
     const tensor_state *state = p->state;
+    dtp_solve_options options = dtp_tensor__solver_options(p);
     dtp_tensor_round r;
     if (state->floor > 0) {
         return descend(p, err);
     }
-    DTP_TRY(solve_first(p, &r, err));
+    options.cutoff = cutoff_of(p);
+    DTP_TRY(start_from_best(p, &options, err));
+    DTP_TRY(dtp_tensor__solve_once(p, &options, true, &r, err));
     if (r.found && !fits(&r)) {
-        DTP_TRY(make_fit(p, &r, err));
+        DTP_TRY(make_fit(p, usage_limit, &r, err));
     }
-    if (!fits(&r)) {
-        return DTP_OK;
-    }
-    return p->machine->overlap && p->request->objective == DTP_OBJECTIVE_TIME
-               ? dtp_tensor__solve_exposed(p, err)
+    return fits(&r) && p->machine->overlap && p->request->objective == DTP_OBJECTIVE_TIME
+               ? solve_exposed(p, err)
                : DTP_OK;
 }
 
-dtp_status dtp_tensor__solve_limit(dtp_planning *p, dtp_err *err)
+dtp_status dtp_tensor__solve_limit(dtp_planning *p, int64_t usage_limit, dtp_err *err)
 {
     tensor_state *state = p->state;
-    const dtp_memory_correction_mark mark = dtp_memory_correction_begin(state->problem);
     const int64_t limit = state->limit;
-    const dtp_status s = search(p, err);
-    dtp_memory_correction_end(state->problem, mark);
-    state->problem->select->usage_limit = state->usage_limit;
+    dtp_overlay_init(state->problem->select, &state->overlay);
+    state->overlay.problem.usage_limit = usage_limit;
+    const dtp_status s = search(p, usage_limit, err);
+    dtp_overlay_free(&state->overlay);
     state->limit = limit;
     return s;
 }

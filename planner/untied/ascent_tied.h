@@ -1,5 +1,5 @@
-/* Ascent on the problem as it is tied: good multipliers for the ascent over all instances
- * (unfolded.c) and for bounds of single options (strategy_bounds.c). */
+/* Ascent on the problem as it is tied: the first multipliers of the ascent over all instances
+ * (untied.c). */
 #ifndef DTP_PLANNER_UNTIED_ASCENT_TIED_H
 #define DTP_PLANNER_UNTIED_ASCENT_TIED_H
 

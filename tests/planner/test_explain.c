@@ -11,9 +11,9 @@
 #include "cost_models/redistribution_price.h"
 #include "cost_models/plan_lowering.h"
 #include "cost_models/candidate.h"
+#include "planner/problem/tensors/tying_groups.h"
 #include "planner/reports/explain.h"
 #include "planner/solver/solve.h"
-#include "planner/tensors/plan_bounds.h"
 #include "tests/support/plan_fixture.h"
 
 static dtp_machine *machine;
@@ -45,7 +45,7 @@ typedef struct solved {
     int64_t bound, cost;
 } solved;
 
-enum { SOME_ITERATIONS = 60, PRICE_ROUNDS = 400 };
+enum { SOME_ITERATIONS = 60 };
 
 /* With the tensor pinned to a layout, by a problem of its own; `proven`: to the end. */
 static solved solve_pinned(const dtp_graph *g, const dtp_plan *plan, int32_t runs, dtp_tensor_id t,
@@ -105,7 +105,6 @@ static int32_t check_tensor(const dtp_graph *g, const dtp_plan *plan, dtp_tensor
     if (dtp_explain(&request, arena, &x, &err) != DTP_OK) {
         fail_msg("%s: %s", g->tensors[t].name, err.msg);
     }
-    assert_true((x.n_left_out > 0) == (plan->strategy_bounds.n > 0));
     for (int32_t i = 0; i < x.n && i < most && !x.node; i++) {
         const dtp_alternative *a = &x.alternatives[i];
         if (!a->priced) {
@@ -213,26 +212,6 @@ static void test_explain__bounds_hold_when_solved_again(void **state)
     dtp_graph_destroy(g);
 }
 
-/* As planning does for large problems. */
-static void add_bounds(const dtp_graph *g, dtp_plan *plan)
-{
-    dtp_pricer pricer;
-    dtp_tensor_problem *p = NULL;
-    int32_t n = 0;
-    dtp_memory_multiplier *prices = NULL;
-    dtp_tensor_options options = dtp_tensor_options_init();
-    options.memory_bytes = plan->memory_limit_bytes;
-    assert_int_equal(dtp_pricer_init(machine, &plan->mesh, &pricer, NULL), DTP_OK);
-    assert_int_equal(dtp_tensor_problem_create(g, &pricer, &options, &p, NULL), DTP_OK);
-    assert_int_equal(
-        dtp_memory_multipliers(p->select, PRICE_ROUNDS, plan->arena, &n, &prices, NULL), DTP_OK);
-    assert_int_equal(dtp_plan_bounds_find(p, &plan->sharding, n, prices, plan->arena,
-                                          &plan->strategy_bounds, NULL),
-                     DTP_OK);
-    assert_int_equal(plan->strategy_bounds.n, p->n_variables);
-    dtp_tensor_problem_destroy(p);
-}
-
 /* A large model whose plan has memory to spare, and one whose plan fills it. */
 static void test_explain__bounds_hold_on_large_models(void **state)
 {
@@ -240,7 +219,6 @@ static void test_explain__bounds_hold_on_large_models(void **state)
     static const struct {
         const char *model, *machine, *mesh;
         int64_t limit;
-        bool bounds;   /* the plan has bounds of options, so that some are left out */
         int32_t exact; /* of a hundred, at least */
         const char *tensors[4];
     } cases[] = {
@@ -248,21 +226,12 @@ static void test_explain__bounds_hold_on_large_models(void **state)
          "h100_64.json",
          "x:8;y:8",
          0,
-         false,
          75,
-         {"layers.3.x1", "layers.5.attn.wq", "layers.0.mlp.up", "grad.layers.7.mlp.h.0"}},
-        {"llama3_8b.json",
-         "h100_64.json",
-         "x:8;y:8",
-         0,
-         true,
-         50,
          {"layers.3.x1", "layers.5.attn.wq", "layers.0.mlp.up", "grad.layers.7.mlp.h.0"}},
         {"gpt2_small.json",
          "a100_8.json",
          "x:8",
          600000000,
-         false,
          10,
          {"layers.1.mlp.w1", "layers.2.attn.q", "wte", "layers.4.mlp.up"}},
     };
@@ -273,9 +242,6 @@ static void test_explain__bounds_hold_on_large_models(void **state)
         int32_t compared = 0, exact = 0;
         machine = fixture_machine(cases[c].machine);
         dtp_plan_result r = fixture_plan_on(g, machine, cases[c].mesh, cases[c].limit);
-        if (cases[c].bounds) {
-            add_bounds(g, r.plan);
-        }
         for (size_t i = 0; i < sizeof cases[c].tensors / sizeof cases[c].tensors[0]; i++) {
             const dtp_tensor_id t = dtp_graph_find(g, cases[c].tensors[i]);
             assert_true(t >= 0);
@@ -291,41 +257,7 @@ static void test_explain__bounds_hold_on_large_models(void **state)
     machine = usual;
 }
 
-/* Bounds that are not those of the problem are noticed: what is said is the same as without. */
-static void test_explain__bounds_of_another_problem(void **state)
-{
-    (void)state;
-    dtp_graph *g = fixture_model("mlp_digits.json");
-    dtp_plan_result r = fixture_plan_on(g, machine, "x:2;y:2", 0);
-    dtp_arena *arena = dtp_arena_create();
-    dtp_explanation usual, other;
-    const dtp_explain_request request = request_of(g, r.plan, "w1");
-    assert_int_equal(dtp_explain(&request, arena, &usual, NULL), DTP_OK);
-    for (int what = 0; what < 4; what++) {
-        add_bounds(g, r.plan);
-        dtp_plan_strategy_bounds *b = &r.plan->strategy_bounds;
-        for (int32_t k = 0; k < b->first[b->n]; k++) {
-            b->above[k] = DTP_PLAN_MOST_ABOVE;
-        }
-        b->options_hash ^= what == 0 ? 1 : 0;
-        b->n -= what == 1 ? 1 : 0;
-        b->cost_ps += what == 2 ? 1 : 0;
-        b->first[1] += what == 3 ? 1 : 0;
-        assert_int_equal(dtp_explain(&request, arena, &other, NULL), DTP_OK);
-        assert_int_equal(other.n, usual.n);
-        assert_int_equal(other.n_left_out, 0);
-        for (int32_t i = 0; i < usual.n; i++) {
-            const dtp_alternative *x = &usual.alternatives[i], *y = &other.alternatives[i];
-            assert_string_equal(x->text, y->text);
-            assert_true(x->at_least == y->at_least && x->at_most == y->at_most);
-        }
-    }
-    dtp_arena_destroy(arena);
-    dtp_plan_result_free(&r);
-    dtp_graph_destroy(g);
-}
-
-/* A plan of which each half of the layers decides for itself. */
+/* A plan for which each half of the layers decided for itself. */
 static void test_explain__layers_in_two_runs(void **state)
 {
     (void)state;
@@ -338,14 +270,17 @@ static void test_explain__layers_in_two_runs(void **state)
     machine = fixture_machine("h100_64.json");
     dtp_plan_result r = fixture_plan_on(g, machine, "x:2;y:32", INT64_C(15) << 30);
     assert_string_equal(r.plan->certificate.solver, "select, folded in 2 runs");
+    int32_t needed = 0; /* the fastest plan may be one in which all layers are alike */
+    assert_int_equal(dtp_runs_needed(g, &r.plan->sharding, 2, &needed, NULL), DTP_OK);
+    assert_true(needed == 1 || needed == 2);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const dtp_tensor_id t = dtp_graph_find(g, names[i]);
         dtp_explanation x;
         dtp_arena *arena = dtp_arena_create();
         const dtp_explain_request request = request_of(g, r.plan, names[i]);
         assert_int_equal(dtp_explain(&request, arena, &x, NULL), DTP_OK);
-        assert_int_equal(x.runs, 2);
-        assert_int_equal(x.instances, 2);
+        assert_int_equal(x.runs, needed);
+        assert_int_equal(x.instances, needed == 1 ? 4 : 2);
         compared += check_tensor(g, r.plan, t, false, false, 3, &exact);
         dtp_arena_destroy(arena);
     }
@@ -469,7 +404,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_explain__bounds_hold_when_solved_again),
         cmocka_unit_test(test_explain__bounds_hold_on_large_models),
-        cmocka_unit_test(test_explain__bounds_of_another_problem),
         cmocka_unit_test(test_explain__layers_in_two_runs),
         cmocka_unit_test(test_explain__alone_is_the_price_of_the_changed_program),
         cmocka_unit_test(test_explain__unknown_names),

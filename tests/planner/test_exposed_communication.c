@@ -370,55 +370,41 @@ static double *parts_of(const dtp_exposed *x, const dtp_tensor_problem *p)
     return part;
 }
 
-static void discount(const fixture *f, const dtp_tensor_problem *p, double weight,
-                     const int64_t *full)
-{
-    assert_int_equal(dtp_exposed_discount(&f->x, p, weight, full, NULL), DTP_OK);
-}
-
-static void check_weight(const dtp_tensor_problem *p, const fixture *f, double weight,
+/* Edges of a tied problem: 0.7 of the share of everything, 0.3 of that of their tensors. The
+ * problem stays as it is. */
+static void check_scaled(const dtp_tensor_problem *p, const dtp_overlay *overlay, const fixture *f,
                          const double *part, const int64_t *full)
 {
     const dtp_problem *s = p->select;
-    discount(f, p, weight, full);
+    int64_t forbidden = 0, scaled = 0;
     for (int32_t e = 0; e < s->n_edges; e++) {
-        const double own = (1.0 - weight) * f->x.share + weight * part[e];
+        const double own = 0.7 * f->x.share + 0.3 * part[e];
         for (int64_t k = s->edge_first[e]; k < dtp_problem_edge_end(s, e); k++) {
+            const double expected = own * (double)full[k];
+            const int64_t cost = overlay->problem.edge_cost[k];
+            assert_true(s->edge_cost[k] == full[k]);
             if (full[k] >= DTP_FORBIDDEN) {
-                assert_true(s->edge_cost[k] == full[k]);
+                assert_true(cost == full[k]);
+                forbidden++;
                 continue;
             }
-            const double expected = own * (double)full[k], got = (double)s->edge_cost[k];
-            assert_true(s->edge_cost[k] >= 0 && s->edge_cost[k] <= full[k]);
-            assert_true(got <= expected * (1.0 + 1e-12) + 1e-6);
-            assert_true(got >= expected * (1.0 - 1e-12) - 1.0 - 1e-6);
+            assert_true(cost >= 0 && cost <= full[k]);
+            assert_true((double)cost <= expected * (1.0 + 1e-12) + 1e-6);
+            assert_true((double)cost >= expected * (1.0 - 1e-12) - 1.0 - 1e-6);
+            scaled += full[k] > 0 ? 1 : 0;
         }
     }
+    assert_true(forbidden > 0 && scaled > 0);
 }
 
-static void check_share(const dtp_tensor_problem *p, const fixture *f, const int64_t *full)
-{
-    const dtp_problem *s = p->select;
-    int64_t forbidden = 0, priced = 0;
-    discount(f, p, 0.0, full);
-    for (int64_t k = 0; k < s->n_stored; k++) {
-        const bool out = full[k] >= DTP_FORBIDDEN;
-        assert_true(s->edge_cost[k] == (out ? full[k] : (int64_t)(f->x.share * (double)full[k])));
-        forbidden += out ? 1 : 0;
-        priced += !out && full[k] > 0 ? 1 : 0;
-    }
-    assert_true(forbidden > 0 && priced > 0);
-}
-
-/* Edges of a tied problem, whose prices go from the share of everything to that of each. */
-static void test_exposure__prices_go_from_all_to_each(void **state)
+static void test_exposure__edges_are_scaled_to_their_exposed_part(void **state)
 {
     (void)state;
-    static const double weights[] = {0.0, 0.1, 0.3, 0.77, 1.0};
     fixture f = make("gpt_bytes.json", "x:2;y:2");
     program data = lower(&f, "data_parallel", NULL), mixed = lower(&f, "data_megatron", NULL);
     dtp_tensor_options options = dtp_tensor_options_init();
     dtp_tensor_problem *p = NULL;
+    dtp_overlay overlay;
     options.runs = 1;
     assert_int_equal(dtp_tensor_problem_create(f.graph, &f.pricer, &options, &p, NULL), DTP_OK);
     const dtp_problem *s = p->select;
@@ -432,10 +418,12 @@ static void test_exposure__prices_go_from_all_to_each(void **state)
     }
     print_message("%d edges, %d with parts of their own, share %g\n", s->n_edges, own, f.x.share);
     assert_true(p->n_unfolded > s->n_edges && own > 0 && own < s->n_edges);
-    check_share(p, &f, full);
-    for (size_t i = 0; i < sizeof weights / sizeof weights[0]; i++) {
-        check_weight(p, &f, weights[i], part, full);
+    dtp_overlay_init(s, &overlay);
+    for (int round = 0; round < 2; round++) { /* the second one starts from the problem again */
+        assert_int_equal(dtp_exposed_scale(&f.x, p, &overlay, NULL), DTP_OK);
+        check_scaled(p, &overlay, &f, part, full);
     }
+    dtp_overlay_free(&overlay);
     free(part);
     free(full);
     dtp_tensor_problem_destroy(p);
@@ -451,7 +439,7 @@ int main(void)
         cmocka_unit_test(test_exposure__buckets_count_for_all_they_hold),
         cmocka_unit_test(test_exposure__share_is_one_where_nothing_is_sent),
         cmocka_unit_test(test_exposure__places_of_the_fastest_stay),
-        cmocka_unit_test(test_exposure__prices_go_from_all_to_each),
+        cmocka_unit_test(test_exposure__edges_are_scaled_to_their_exposed_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

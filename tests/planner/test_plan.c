@@ -447,58 +447,6 @@ static void test_plan__least_cost(void **state)
     dtp_graph_destroy(g);
 }
 
-static void test_plan__option_bounds(void **state)
-{
-    (void)state;
-    static const edit edits[] = {
-        {"\"runs\": 1", "\"runs\": -1", "option_bounds.runs: -1 is not in 0.."},
-        {"\"options\": \"0", "\"options\": \"", "is not 16 hexadecimal digits"},
-        {"\"base_ps\": 119", "\"base_ps\": 126", "option_bounds.base_ps: 126 is not in 0..125"},
-        {"\"unit_ps\": 2", "\"unit_ps\": 0", "option_bounds.unit_ps: 0 is not in 1.."},
-        {"\"unit_ps\": 2", "\"unit_ps\": 4611686018428",
-         "option_bounds.unit_ps: 4611686018428 is not in"},
-        {"\"0 7\"", "\"0 1000001\"",
-         "option_bounds.above[0]: expected integers in 0..1000000 with a space between them at "
-         "'1000001'"},
-        {"\"0 7\"", "\"0 -1\"", "between them at '-1'"},
-        {"\"0 7\"", "\"0 0.5\"", "between them at '0.5'"},
-        {"\"0 7\"", "\"0  7\"", "between them at ' 7'"},
-        {"\"0 7\"", "\"0 7 \"", "between them at ''"},
-        {"\"0 7\"", "\"\"", "between them at ''"},
-        {"\"0 7\"", "\"0 99999999999999999999999\"", "between them at '99999999999999999999'"},
-        {"\"0 7\"", "7", "option_bounds.above[0]: expected a string"},
-        {"\"above\"", "\"below\"", "unknown key 'below'"},
-        {"\"objective\": \"time\"", "\"objective\": \"memory\"",
-         "only plans in tensor mode with objective time have this"},
-    };
-    dtp_graph *g = read_model("mlp_digits.json");
-    dtp_plan *plan = make_plan(g, "x:2;y:2", "batch:x;hidden:y", false);
-    int32_t first[] = {0, 2, 3}, above[] = {0, 7, 1000000};
-    plan->objective = DTP_OBJECTIVE_TIME;
-    plan->strategy_bounds = (dtp_plan_strategy_bounds){.n = 2,
-                                                       .runs = 1,
-                                                       .options_hash = 0xabcdef,
-                                                       .cost_ps = 125,
-                                                       .base_ps = 119,
-                                                       .unit_ps = 2,
-                                                       .first = first,
-                                                       .above = above};
-    char *text = write_ok(plan, g);
-    dtp_plan *again = read_ok(text, g);
-    const dtp_plan_strategy_bounds *b = &again->strategy_bounds;
-    assert_true(b->n == 2 && b->runs == 1 && b->options_hash == 0xabcdef);
-    assert_true(b->cost_ps == 125 && b->base_ps == 119 && b->unit_ps == 2);
-    assert_memory_equal(b->first, first, sizeof first);
-    assert_memory_equal(b->above, above, sizeof above);
-    for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
-        check_edit(g, text, &edits[i]);
-    }
-    free(text);
-    dtp_plan_destroy(again);
-    dtp_plan_destroy(plan);
-    dtp_graph_destroy(g);
-}
-
 static void test_plan__bound_without_folding(void **state)
 {
     (void)state;
@@ -568,7 +516,6 @@ int main(void)
         cmocka_unit_test(test_plan__bad_rules_plans_are_refused),
         cmocka_unit_test(test_plan__bad_tensor_plans_are_refused),
         cmocka_unit_test(test_plan__least_cost),
-        cmocka_unit_test(test_plan__option_bounds),
         cmocka_unit_test(test_plan__bound_without_folding),
         cmocka_unit_test(test_plan__bad_files_are_refused_with_their_place),
     };

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "planner/problem/rules/rules_internal.h"
 #include "planner/rules_solve.h"
 #include "tests/support/random_graphs.h"
 #include "spmd/lower/lower.h"
@@ -200,7 +201,7 @@ static void decode(bruteforce *b, uint64_t code, uint8_t *masks)
     const int32_t n_mesh = b->pricer.mesh.n_dims;
     for (dtp_dim_id d = 0; d < b->g->dims.n; d++) {
         masks[d] = (uint8_t)(code >> (d * n_mesh) & ((1U << n_mesh) - 1U));
-        b->rules.splits[d] = dtp_rules_splits_of(masks[d]);
+        b->rules.splits[d] = dtp_rules__splits_of(masks[d]);
     }
 }
 

@@ -68,12 +68,13 @@ typedef struct tally {
     double memory; /* sum of problem's peak / program's peak */
 } tally;
 
-/* With corrections the problem says of a selection at least what its program needs, and without
- * them again what it said before. */
-static void check_reserves(dtp_tensor_problem *p, const int32_t *selection, const dtp_sharding *s,
-                           const dtp_lower_options *options, const dtp_program *program)
+/* With corrections the overlay says of a selection at least what its program needs; the problem
+ * below says what it said before. */
+static void check_corrections(const dtp_tensor_problem *p, const int32_t *selection,
+                              const dtp_sharding *s, const dtp_lower_options *options,
+                              const dtp_program *program)
 {
-    const dtp_memory_correction_mark mark = dtp_memory_correction_begin(p);
+    dtp_overlay overlay;
     const size_t n_nodes = (size_t)p->graph->n_nodes;
     dtp_problem_value before, with, after;
     int32_t n;
@@ -86,15 +87,17 @@ static void check_reserves(dtp_tensor_problem *p, const int32_t *selection, cons
     }
     assert_true(most > 0 && most <= program->peak_bytes);
     assert_int_equal(dtp_problem_evaluate(p->select, selection, &before, NULL), DTP_OK);
-    assert_int_equal(dtp_memory_correction_add(p, selection, s, options, most, &n, NULL), DTP_OK);
-    assert_int_equal(n, 0);
-    assert_int_equal(dtp_memory_correction_add(p, selection, s, options, most - 1, &n, NULL),
+    dtp_overlay_init(p->select, &overlay);
+    assert_int_equal(dtp_memory_correction_add(p, selection, s, options, most, &overlay, &n, NULL),
                      DTP_OK);
+    assert_int_equal(n, 0);
+    assert_int_equal(
+        dtp_memory_correction_add(p, selection, s, options, most - 1, &overlay, &n, NULL), DTP_OK);
     assert_true(n > 0 || before.peak >= most);
-    assert_int_equal(dtp_problem_evaluate(p->select, selection, &with, NULL), DTP_OK);
+    assert_int_equal(dtp_problem_evaluate(&overlay.problem, selection, &with, NULL), DTP_OK);
     assert_true(with.peak >= most && with.peak >= before.peak);
     assert_int_equal(with.cost, before.cost);
-    dtp_memory_correction_end(p, mark);
+    dtp_overlay_free(&overlay);
     assert_int_equal(dtp_problem_evaluate(p->select, selection, &after, NULL), DTP_OK);
     assert_int_equal(after.peak, before.peak);
     free(need);
@@ -126,7 +129,7 @@ static void check_selection(const tensor_fixture *f, dtp_tensor_problem *p,
         fail_msg("the program needs %" PRId64 " bytes, the problem says %" PRId64,
                  program->peak_bytes, value.peak);
     }
-    check_reserves(p, selection, &s, &options, program);
+    check_corrections(p, selection, &s, &options, program);
     t->tried++;
     t->memory += (double)value.peak / (double)program->peak_bytes;
     dtp_program_destroy(program);

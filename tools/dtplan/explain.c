@@ -6,7 +6,6 @@
 #include "core/base/json_writer.h"
 #include "planner/reports/explain.h"
 #include "tools/dtplan/options.h"
-#include "tools/dtplan/heap.h"
 
 typedef struct explain_command {
     tool_source source;
@@ -61,10 +60,6 @@ static void write_explanation(dtp_json_writer *w, const dtp_explanation *x)
     dtp_json_write_int(w, "bound_ps", x->bound_ps);
     dtp_json_write_int(w, "peak_bytes", x->peak_bytes);
     dtp_json_write_int(w, "limit_bytes", x->limit_bytes);
-    if (x->n_left_out > 0) {
-        dtp_json_write_int(w, "options_left_out", x->n_left_out);
-        dtp_json_write_int(w, "left_out_from_ps", x->left_out_from);
-    }
     dtp_json_begin_array(w, "alternatives", false);
     for (int32_t i = 0; i < x->n; i++) {
         write_alternative(w, &x->alternatives[i]);
@@ -122,13 +117,6 @@ static void print_exactness(const dtp_explanation *x, dtp_strbuf *out)
     }
     dtp_strbuf_addf(out, "%d of %d differences are exact%s\n", (int)exact, (int)n,
                     exact < n ? ", the others between 'at least' and 'at most' (--exact)" : "");
-    if (x->n_left_out > 0) {
-        dtp_strbuf_addf(
-            out,
-            "left out by the plan's bounds: %d options of other tensors and nodes, with "
-            "which it costs %+.3f us or more\n",
-            (int)x->n_left_out, micro(x->left_out_from));
-    }
 }
 
 static void print_explanation(const explain_command *c, const dtp_explanation *x, dtp_strbuf *out)
@@ -220,7 +208,6 @@ int dtplan_explain(int argc, char **argv)
     };
     const tool_parse parse = {"dtplan explain MODEL PLAN NAME --machine FILE [options]", options, 3,
                               3};
-    tool_heap_reserve();
     c.ctx = dtp_ctx_default();
     return tool_run("dtplan", &parse, argc, argv, execute, &c);
 }

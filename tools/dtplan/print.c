@@ -172,8 +172,8 @@ static void print_certificate(const dtp_plan *plan, dtp_strbuf *out)
     if (c->least_cost < c->cost) {
         dtp_strbuf_addf(
             out,
-            "timeline: the plan is taken for step time and cost together; the least cost found "
-            "is %" PRId64 " ps, gap %.4f %%\n",
+            "makespan: the plan is taken for its step time; the least cost found is %" PRId64
+            " ps, gap %.4f %%\n",
             c->least_cost, 100.0 * dtp_gap(c->least_cost, c->bound));
     }
     if (c->has_unfolded) {

@@ -49,7 +49,7 @@ typedef struct pricing {
 static void set_rules(pricing *job, const dtp_rules_set *s, int32_t a, bool on)
 {
     for (int32_t i = 0; i < s->n; i++) {
-        job->rules.splits[s->dims[i]] = dtp_rules_splits_of(on ? s->assign[a * s->n + i] : 0);
+        job->rules.splits[s->dims[i]] = dtp_rules__splits_of(on ? s->assign[a * s->n + i] : 0);
     }
 }
 

@@ -18,4 +18,7 @@ dtp_status dtp_rules__price(dtp_rules_problem *p, dtp_err *err) DTP_MUST_CHECK;
 /* Buffers and their lives. */
 dtp_status dtp_rules__buffers(dtp_rules_problem *p, dtp_err *err) DTP_MUST_CHECK;
 
+/* The splits of a mask, in mesh order. */
+dtp_rule_splits dtp_rules__splits_of(uint8_t mask);
+
 #endif

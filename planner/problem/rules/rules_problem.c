@@ -39,23 +39,12 @@ void dtp_rules_problem_destroy(dtp_rules_problem *p)
     }
 }
 
-dtp_rule_splits dtp_rules_splits_of(uint8_t mask)
-{
-    dtp_rule_splits splits = {0};
-    for (int32_t m = 0; m < DTP_MAX_MESH_DIMS; m++) {
-        if (((uint32_t)mask >> m & 1U) != 0) {
-            splits.mesh_dims[splits.n++] = (int8_t)m;
-        }
-    }
-    return splits;
-}
-
 dtp_status dtp_rules_of_choice(const dtp_rules_problem *p, const dtp_rules_choice *assignment,
                                dtp_arena *arena, dtp_layout_rules *out, dtp_err *err)
 {
     DTP_TRY(dtp_layout_rules_create(arena, p->graph->dims.n, out, err));
     for (int32_t i = 0; i < p->n_names; i++) {
-        out->splits[p->names[i]] = dtp_rules_splits_of(assignment->mesh_dims[i]);
+        out->splits[p->names[i]] = dtp_rules__splits_of(assignment->mesh_dims[i]);
     }
     return DTP_OK;
 }
@@ -66,7 +55,7 @@ static void print_assignment(const dtp_rules_problem *p, const dtp_rules_set *s,
 {
     bool any = false;
     for (int32_t i = 0; i < s->n; i++) {
-        const dtp_rule_splits splits = dtp_rules_splits_of(s->assign[a * s->n + i]);
+        const dtp_rule_splits splits = dtp_rules__splits_of(s->assign[a * s->n + i]);
         for (int8_t k = 0; k < splits.n; k++) {
             dtp_strbuf_addf(out, "%s%s:%s", any ? ";" : "",
                             dtp_dims_name(&p->graph->dims, s->dims[i]),

@@ -71,9 +71,6 @@ typedef struct dtp_rules_choice {
     uint8_t mesh_dims[DTP_MAX_CHOICE_NAMES];
 } dtp_rules_choice;
 
-/* The splits of a mask, in mesh order. */
-dtp_rule_splits dtp_rules_splits_of(uint8_t mask);
-
 /* The assignment as layout rules, in `arena`. */
 dtp_status dtp_rules_of_choice(const dtp_rules_problem *p, const dtp_rules_choice *assignment,
                                dtp_arena *arena, dtp_layout_rules *out,

@@ -233,3 +233,14 @@ dtp_status dtp_rules__tensor_set(dtp_rules_problem *p, dtp_tensor_id t, int32_t 
     add_dims(p, &p->graph->tensors[t].type, false, &dims);
     return find_set(p, &dims, false, out, err);
 }
+
+dtp_rule_splits dtp_rules__splits_of(uint8_t mask)
+{
+    dtp_rule_splits splits = {0};
+    for (int32_t m = 0; m < DTP_MAX_MESH_DIMS; m++) {
+        if (((uint32_t)mask >> m & 1U) != 0) {
+            splits.mesh_dims[splits.n++] = (int8_t)m;
+        }
+    }
+    return splits;
+}

@@ -4,7 +4,6 @@
  *   layout_lists.c  layouts without repetition, and those in which a tensor may be kept
  *   groups.c    tying: which nodes and tensors decide together (runs.h: of which instances)
  *   variables.c   the variables and their options, pins
- *   filter.c    options that the caller leaves out
  *   edges.c     which variables have a price between them (edge_costs.c, redistribution_costs.c)
  *   memory.c    usage over time
  */
@@ -105,7 +104,6 @@ dtp_status dtp_tensor__domain(tensor_build *b, const dtp_ttype *type, dtp_mesh_s
                               layout_list *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor__groups(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor__variables(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
-dtp_status dtp_tensor__filter(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor__edges(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor__memory(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 

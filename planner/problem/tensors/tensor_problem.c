@@ -142,7 +142,9 @@ static dtp_status build_all(tensor_build *b, dtp_err *err)
     DTP_TRY(dtp_tensor__strategies(b, err));
     DTP_TRY(dtp_tensor__groups(b, err));
     DTP_TRY(dtp_tensor__variables(b, err));
-    DTP_TRY(dtp_tensor__filter(b, err));
+    if (p->options.unpriced) {
+        return DTP_OK;
+    }
     DTP_TRY(dtp_problem_create(b->g->name, limit, &p->select, err));
     DTP_TRY(add_nodes(b, err));
     DTP_TRY(dtp_tensor__memory(b, err));

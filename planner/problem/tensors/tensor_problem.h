@@ -58,23 +58,13 @@ typedef struct dtp_tensor_variable {
         *options; /* in the order of the node's strategies in the selection problem */
 } dtp_tensor_variable;
 
-struct dtp_tensor_problem;
-
-/* Says which options a problem is to have, once its variables are known and before anything is
- * priced: keep[], by option in the order of the variables, all true at first; one of every
- * assignment must stay. */
-typedef struct dtp_strategy_filter {
-    dtp_status (*run)(void *ctx, const struct dtp_tensor_problem *p, bool *keep, dtp_err *err);
-    void *ctx;
-} dtp_strategy_filter;
-
 typedef struct dtp_tensor_options {
     int32_t runs;         /* of instances of a block that share their decisions; 0: none do */
     bool uneven;          /* splits that do not divide a size are allowed */
     int64_t memory_bytes; /* per rank; 0 = none */
     int32_t n_pins;       /* decisions made beforehand: options that contradict them are left out */
     const dtp_pin *pins;
-    dtp_strategy_filter filter; /* .run = NULL: all options */
+    bool unpriced; /* variables and their strategies alone: `select` stays NULL */
 } dtp_tensor_options;
 
 /* One edge of the problem without tying: what it costs is an edge of the selection problem
@@ -98,7 +88,7 @@ typedef struct dtp_tensor_problem {
     int32_t
         *variable_of_replica[3]; /* by phase, by tensor id; -1: at most one node of the phase reads
                                    it, from where it is kept */
-    dtp_problem *select;
+    dtp_problem *select;         /* not changed once it is built */
     dtp_redistribution_pricer *redistributions;
     int64_t *unit_cost; /* by strategy of the selection problem: of one instance (of a tensor: if it
                            survives the step) */
