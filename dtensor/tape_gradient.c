@@ -408,8 +408,7 @@ dtp_status dtp_tape_gradient(dtp_tape *tape, dtp_tensor loss, int32_t n, const d
         DTP_TRY(DTP_NOT_NULL(err, grads));
     }
     playback p = {.tape = tape};
-    DTP_TRY(dtp_graph_create("tape", &p.g, err));
-    p.g->ops = tape->mesh->options.ops;
+    DTP_TRY(dtp_graph_create("tape", tape->mesh->options.ops, &p.g, err));
     tape->paused = true;
     dtp_status s = gradient(&p, loss, n, sources, grads, err);
     tape->paused = false;

@@ -5,7 +5,7 @@
 #include "core/base/hash.h"
 #include "core/base/philox.h"
 
-dtp_status dtp_graph_create(const char *name, dtp_graph **out, dtp_err *err)
+dtp_status dtp_graph_create(const char *name, const dtp_op_set *ops, dtp_graph **out, dtp_err *err)
 {
     dtp_arena *arena = dtp_arena_create();
     dtp_graph *g = arena == NULL ? NULL : dtp_arena_alloc(arena, 1, sizeof *g);
@@ -16,6 +16,7 @@ dtp_status dtp_graph_create(const char *name, dtp_graph **out, dtp_err *err)
     }
     g->arena = arena;
     g->name = copy;
+    g->ops = ops;
     g->loss = -1;
     dtp_dims_init(&g->dims, arena);
     *out = g;

@@ -3,60 +3,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "core/graph/ops/op_list.h"
-
-#define DTP_DECLARE_FAMILY(family)                                                                 \
-    extern const dtp_op_def dtp_ops_##family[];                                                    \
-    extern const int32_t dtp_ops_##family##_count;
-DTP_OP_FAMILIES(DTP_DECLARE_FAMILY)
-#undef DTP_DECLARE_FAMILY
-
-typedef struct family {
-    const dtp_op_def *rows;
-    const int32_t *count;
-} family;
-
-static const family FAMILIES[] = {
-#define DTP_FAMILY_ROW(family) {dtp_ops_##family, &dtp_ops_##family##_count},
-    DTP_OP_FAMILIES(DTP_FAMILY_ROW)
-#undef DTP_FAMILY_ROW
-};
-
-enum { N_FAMILIES = sizeof FAMILIES / sizeof FAMILIES[0] };
-
-int32_t dtp_op_count(void)
-{
-    int32_t n = 0;
-    for (int i = 0; i < N_FAMILIES; i++) {
-        n += *FAMILIES[i].count;
-    }
-    return n;
-}
-
-const dtp_op_def *dtp_op_at(int32_t index)
-{
-    for (int i = 0; i < N_FAMILIES; i++) {
-        if (index < *FAMILIES[i].count) {
-            return &FAMILIES[i].rows[index];
-        }
-        index -= *FAMILIES[i].count;
-    }
-    return NULL;
-}
-
-const dtp_op_def *dtp_op_find(const char *name)
-{
-    for (int i = 0; i < N_FAMILIES; i++) {
-        for (int32_t k = 0; k < *FAMILIES[i].count; k++) {
-            const char *own = FAMILIES[i].rows[k].name;
-            if (own[0] == name[0] && strcmp(own, name) == 0) {
-                return &FAMILIES[i].rows[k];
-            }
-        }
-    }
-    return NULL;
-}
-
 const dtp_attr *dtp_call_attr(const dtp_op_call *call, const char *key)
 {
     for (int32_t i = 0; i < call->n_attrs; i++) {

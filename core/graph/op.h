@@ -198,13 +198,6 @@ struct dtp_op_def {
     const void *user; /* for the hooks and kernels of a registered op; borrowed */
 };
 
-/* The table of built-in ops, in the order of core/graph/ops/op_list.h. Users add theirs to a
- * dtp_op_set (core/graph/op_set.h). */
-int32_t dtp_op_count(void);
-const dtp_op_def *dtp_op_at(int32_t index);
-/* NULL when there is none. */
-const dtp_op_def *dtp_op_find(const char *name);
-
 /* Work of a call with local types: op->work, or its default (see there). */
 void dtp_call_work(const dtp_op_call *call, dtp_work *out);
 

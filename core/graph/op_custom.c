@@ -398,7 +398,7 @@ static dtp_op_def row_of(const dtp_custom_op *op, const custom *c)
 dtp_status dtp_custom_op_register(dtp_op_set *set, const dtp_custom_op *op, dtp_err *err)
 {
     DTP_TRY(DTP_NOT_NULL(err, set, op));
-    dtp_arena *arena = dtp_op_set_arena(set);
+    dtp_arena *arena = set->arena;
     custom *c = dtp_arena_alloc(arena, 1, sizeof *c);
     if (c == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for an op");

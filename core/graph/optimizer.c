@@ -10,25 +10,28 @@ enum { NAME_BYTES = 640 };
 /* ---- the table ----------------------------------------------------------------------------------
  */
 
-const dtp_op_def *dtp_optimizer_at(int32_t i)
+static bool is_optimizer(const dtp_op_def *op)
 {
-    for (int32_t k = 0; k < dtp_op_count(); k++) {
-        const dtp_op_def *op = dtp_op_at(k);
-        if ((op->flags & DTP_OP_UPDATE) != 0 && op->attrs != NULL && i-- == 0) {
-            return op;
+    return (op->flags & DTP_OP_UPDATE) != 0 && op->attrs != NULL && op->attrs[0].key != NULL;
+}
+
+const dtp_op_def *dtp_optimizer_at(const dtp_op_set *ops, int32_t i)
+{
+    for (; ops != NULL; ops = ops->base) {
+        const dtp_op_def *op;
+        for (int32_t k = 0; (op = dtp_op_set_at(ops, k)) != NULL; k++) {
+            if (is_optimizer(op) && i-- == 0) {
+                return op;
+            }
         }
     }
     return NULL;
 }
 
-const dtp_op_def *dtp_optimizer_find(const char *name)
+const dtp_op_def *dtp_optimizer_find(const dtp_op_set *ops, const char *name)
 {
-    const dtp_op_def *op;
-    int32_t i = 0;
-    while ((op = dtp_optimizer_at(i)) != NULL && strcmp(op->name, name) != 0) {
-        i++;
-    }
-    return op;
+    const dtp_op_def *op = dtp_op_set_find(ops, name);
+    return op != NULL && is_optimizer(op) ? op : NULL;
 }
 
 int32_t dtp_optimizer_hypers(const dtp_op_def *op)
@@ -128,7 +131,7 @@ dtp_status dtp_optimizer_append(dtp_graph *g, const dtp_optimizer_spec *opt, dtp
 bool dtp_optimizer_is_state(const dtp_graph *g, const char *name)
 {
     const dtp_op_def *op;
-    for (int32_t k = 0; (op = dtp_optimizer_at(k)) != NULL; k++) {
+    for (int32_t k = 0; (op = dtp_optimizer_at(g->ops, k)) != NULL; k++) {
         const char *state;
         for (int32_t i = 0; (state = dtp_optimizer_state_name(op, i)) != NULL; i++) {
             char prefix[NAME_BYTES];

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "executor/device/backend.h"
+#include "core/graph/ops/op_table.h"
 #include "tests/ops/cases.h"
 
 enum { SEED = 1, MAX_VALUES = 16 };

@@ -88,5 +88,5 @@ const dtp_op_def dtp_ops_arrange[] = {
      .linear = DTP_LINEAR_JOINT,
      .work = dtp_op__work_simple,
      .vjp = vjp_stack},
+    {.name = NULL},
 };
-const int32_t dtp_ops_arrange_count = sizeof dtp_ops_arrange / sizeof dtp_ops_arrange[0];

@@ -12,7 +12,9 @@
  * k and v travel as one tensor. A ring needs equal chunks; where the ranks do not divide the
  * sequence, gather is used instead.
  */
-#include "core/graph/ops/attention.h"
+#include "core/graph/ops/attention_split.h"
+
+#include "core/graph/ops/attention_dims.h"
 #include "core/graph/ops/rows.h"
 
 static const char CHUNK[] = "_chunk", WITHIN[] = "_within", KEY[] = "_key";
@@ -37,7 +39,7 @@ static bool is_ring(const split *s)
 static dtp_status begin(split *s, dtp_graph *g, const dtp_op_call *call, dtp_err *err)
 {
     *s = (split){.g = g, .call = call, .a = dtp_attention_dims_of(call)};
-    const int64_t n = dtp_attention__size(&call->in[0], s->a.query);
+    const int64_t n = dtp_attention_size(&call->in[0], s->a.query);
     if (dtp_call_int(call, "context") == CONTEXT_RING && call->parts > 1 && n % call->parts == 0 &&
         call->in[0].rank < DTP_MAX_RANK) {
         s->parts = call->parts;
@@ -144,7 +146,7 @@ static dtp_status pack(const split *s, dtp_tensor_id k, dtp_tensor_id v, dtp_ten
     }
     const dtp_ttype *type = &s->g->tensors[kv].type;
     const dtp_ttype own =
-        renamed(type, s->a.query, (dtp_tdim){s->key, dtp_attention__size(type, s->a.query)});
+        renamed(type, s->a.query, (dtp_tdim){s->key, dtp_attention_size(type, s->a.query)});
     return emit_shaped(s, "relabel", kv, &own, out, err);
 }
 

@@ -94,7 +94,6 @@ static dtp_status vjp_div(dtp_vjp *v, dtp_err *err)
 static dtp_status vjp_extremum(dtp_vjp *v, const char *wins, dtp_err *err)
 {
     const dtp_dtype dtype = v->g->tensors[v->in[0]].type.dtype;
-    const dtp_op_def *compare = dtp_op_find("compare");
     for (int32_t i = 0; i < 2; i++) {
         dtp_tensor_id mask[2], number[2], sum, half, part;
         const char *const kinds[] = {wins, wins[0] == 'g' ? "ge" : "le"};
@@ -105,12 +104,8 @@ static dtp_status vjp_extremum(dtp_vjp *v, const char *wins, dtp_err *err)
             continue;
         }
         for (int32_t k = 0; k < 2; k++) {
-            int64_t cmp = 0;
-            while (compare->attrs[0].choices[cmp][0] != kinds[k][0] ||
-                   compare->attrs[0].choices[cmp][1] != kinds[k][1]) {
-                cmp++;
-            }
-            const dtp_attr attr = dtp_attr_int("cmp", cmp);
+            dtp_attr attr;
+            DTP_TRY(dtp_op__enum_attr(v->g, "compare", "cmp", kinds[k], &attr, err));
             DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"compare", 2, in, 1, &attr}, v->out[0], &mask[k],
                                  err));
             DTP_TRY(
@@ -192,5 +187,5 @@ const dtp_op_def dtp_ops_binary[] = {
      .infer = infer_select,
      .work = dtp_op__work_simple,
      .vjp = vjp_select},
+    {.name = NULL},
 };
-const int32_t dtp_ops_binary_count = sizeof dtp_ops_binary / sizeof dtp_ops_binary[0];

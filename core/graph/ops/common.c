@@ -200,10 +200,10 @@ dtp_status dtp_op__zero_grad(dtp_vjp *v, dtp_err *err)
                         err);
 }
 
-dtp_status dtp_op__enum_attr(const char *op, const char *key, const char *choice, dtp_attr *out,
-                             dtp_err *err)
+dtp_status dtp_op__enum_attr(const dtp_graph *g, const char *op, const char *key,
+                             const char *choice, dtp_attr *out, dtp_err *err)
 {
-    const dtp_op_def *def = dtp_op_find(op);
+    const dtp_op_def *def = dtp_op_set_find(g->ops, op);
     for (const dtp_attr_spec *s = def == NULL ? NULL : def->attrs; s != NULL && s->key != NULL;
          s++) {
         for (int64_t i = 0; strcmp(s->key, key) == 0 && s->choices[i] != NULL; i++) {
@@ -222,7 +222,7 @@ dtp_status dtp_op__share_extremum(dtp_vjp *v, dtp_tensor_id x, dtp_tensor_id *ou
     const dtp_tensor_id pair[] = {x, v->out[0]};
     dtp_attr eq;
     dtp_tensor_id mask, number, count, share;
-    DTP_TRY(dtp_op__enum_attr("compare", "cmp", "eq", &eq, err));
+    DTP_TRY(dtp_op__enum_attr(v->g, "compare", "cmp", "eq", &eq, err));
     DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"compare", 2, pair, 1, &eq}, x, &mask, err));
     DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"cast", 1, &mask, 1, &cast}, x, &number, err));
     DTP_TRY(dtp_vjp_unbroadcast(v, number, v->out[0], &count, err));

@@ -399,6 +399,5 @@ const dtp_op_def dtp_ops_cross_entropy[] = {
      .role = role_finish,
      .work = work_finish,
      .no_grad = DTP_NO_PART_GRAD},
+    {.name = NULL},
 };
-const int32_t dtp_ops_cross_entropy_count =
-    sizeof dtp_ops_cross_entropy / sizeof dtp_ops_cross_entropy[0];

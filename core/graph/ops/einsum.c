@@ -209,5 +209,5 @@ const dtp_op_def dtp_ops_einsum[] = {
      .work = work_einsum,
      .workspace = workspace_einsum,
      .vjp = vjp_einsum},
+    {.name = NULL},
 };
-const int32_t dtp_ops_einsum_count = sizeof dtp_ops_einsum / sizeof dtp_ops_einsum[0];

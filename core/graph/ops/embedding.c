@@ -151,5 +151,5 @@ const dtp_op_def dtp_ops_embedding[] = {
      .linear = DTP_LINEAR_EACH,
      .work = work_grad,
      .no_grad = DTP_NO_GRAD_OF_GRAD},
+    {.name = NULL},
 };
-const int32_t dtp_ops_embedding_count = sizeof dtp_ops_embedding / sizeof dtp_ops_embedding[0];

@@ -119,5 +119,5 @@ const dtp_op_def dtp_ops_fill[] = {
      .infer = infer_one_hot,
      .work = work_fill,
      .no_grad = "its operand holds integers"},
+    {.name = NULL},
 };
-const int32_t dtp_ops_fill_count = sizeof dtp_ops_fill / sizeof dtp_ops_fill[0];

@@ -220,5 +220,5 @@ const dtp_op_def dtp_ops_gather[] = {
      .linear = DTP_LINEAR_EACH,
      .work = dtp_op__work_simple,
      .vjp = vjp_scatter},
+    {.name = NULL},
 };
-const int32_t dtp_ops_gather_count = sizeof dtp_ops_gather / sizeof dtp_ops_gather[0];

@@ -263,5 +263,5 @@ const dtp_op_def dtp_ops_layer_norm[] = {
      .role = role_grad_apply,
      .work = work_grad_part,
      .no_grad = DTP_NO_PART_GRAD},
+    {.name = NULL},
 };
-const int32_t dtp_ops_layer_norm_count = sizeof dtp_ops_layer_norm / sizeof dtp_ops_layer_norm[0];

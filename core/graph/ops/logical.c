@@ -73,5 +73,5 @@ const dtp_op_def dtp_ops_logical[] = {
     {LOGICAL("logical_not", "not x", 1)},
     {OVER_DIMS("any", "is one element over dims true?", split_any)},
     {OVER_DIMS("all", "are all elements over dims true?", split_all)},
+    {.name = NULL},
 };
-const int32_t dtp_ops_logical_count = sizeof dtp_ops_logical / sizeof dtp_ops_logical[0];

@@ -76,5 +76,5 @@ const dtp_op_def dtp_ops_optimizer[] = {
      .work = work_accumulate,
      .no_grad = "it ends a microbatch",
      .inplace_in = {1}},
+    {.name = NULL},
 };
-const int32_t dtp_ops_optimizer_count = sizeof dtp_ops_optimizer / sizeof dtp_ops_optimizer[0];

@@ -151,5 +151,5 @@ const dtp_op_def dtp_ops_order[] = {
      .role = role_whole,
      .work = work_topk,
      .vjp = vjp_topk},
+    {.name = NULL},
 };
-const int32_t dtp_ops_order_count = sizeof dtp_ops_order / sizeof dtp_ops_order[0];

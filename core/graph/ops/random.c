@@ -86,5 +86,5 @@ const dtp_op_def dtp_ops_random[] = {
      .infer = infer_fill,
      .work = work_random,
      .no_grad = DTP_NO_OPERANDS},
+    {.name = NULL},
 };
-const int32_t dtp_ops_random_count = sizeof dtp_ops_random / sizeof dtp_ops_random[0];

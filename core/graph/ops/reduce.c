@@ -140,5 +140,5 @@ const dtp_op_def dtp_ops_reduce[] = {
      .linear = DTP_LINEAR_EACH,
      .work = dtp_op__work_simple,
      .vjp = vjp_broadcast},
+    {.name = NULL},
 };
-const int32_t dtp_ops_reduce_count = sizeof dtp_ops_reduce / sizeof dtp_ops_reduce[0];

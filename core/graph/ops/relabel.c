@@ -111,5 +111,5 @@ const dtp_op_def dtp_ops_relabel[] = {
      .work = work_relabel,
      .vjp = vjp_relabel,
      .inplace_in = {1}},
+    {.name = NULL},
 };
-const int32_t dtp_ops_relabel_count = sizeof dtp_ops_relabel / sizeof dtp_ops_relabel[0];

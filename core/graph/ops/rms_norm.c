@@ -217,5 +217,5 @@ const dtp_op_def dtp_ops_rms_norm[] = {
      .role = role_grad_apply,
      .work = work_grad_part,
      .no_grad = DTP_NO_PART_GRAD},
+    {.name = NULL},
 };
-const int32_t dtp_ops_rms_norm_count = sizeof dtp_ops_rms_norm / sizeof dtp_ops_rms_norm[0];

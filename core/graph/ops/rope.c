@@ -85,5 +85,5 @@ const dtp_op_def dtp_ops_rope[] = {
      .work = work_rope,
      .vjp = vjp_rope,
      .inplace_in = {1}},
+    {.name = NULL},
 };
-const int32_t dtp_ops_rope_count = sizeof dtp_ops_rope / sizeof dtp_ops_rope[0];

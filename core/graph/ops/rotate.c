@@ -104,5 +104,5 @@ const dtp_op_def dtp_ops_rotate[] = {
      .linear = DTP_LINEAR_EACH,
      .work = work_move,
      .vjp = vjp_reorder},
+    {.name = NULL},
 };
-const int32_t dtp_ops_rotate_count = sizeof dtp_ops_rotate / sizeof dtp_ops_rotate[0];

@@ -149,7 +149,7 @@ static dtp_status centred_grad(dtp_vjp *v, dtp_tensor_id d, double factor, dtp_e
     const double scale = factor / (double)(n - dtp_vjp_attr(v, "correction")->i);
     dtp_attr attrs[2] = {dtp_op__copy_attr(v, "over")};
     dtp_tensor_id mean, centred, q;
-    DTP_TRY(dtp_op__enum_attr("reduce", "kind", "mean", &attrs[1], err));
+    DTP_TRY(dtp_op__enum_attr(v->g, "reduce", "kind", "mean", &attrs[1], err));
     DTP_TRY(
         dtp_vjp_emit(v, &(dtp_vjp_op){"reduce", 1, &v->in[0], 2, attrs}, v->out[0], &mean, err));
     DTP_TRY(dtp_op__emit2(v, "sub", v->in[0], mean, v->in[0], &centred, err));
@@ -196,5 +196,5 @@ const dtp_op_def dtp_ops_row_stats[] = {
      .role = dtp_rows__role_internal, .work = work_two, .vjp = vjp_var, .decompose = split_var},
     {ROW("std", "standard deviation over dims"), .attrs = OVER_CORRECTION, .infer = infer_var,
      .role = dtp_rows__role_internal, .work = work_two, .vjp = vjp_std, .decompose = split_std},
+    {.name = NULL},
 };
-const int32_t dtp_ops_row_stats_count = sizeof dtp_ops_row_stats / sizeof dtp_ops_row_stats[0];

@@ -220,7 +220,7 @@ dtp_status dtp_rows__emit_reduce(dtp_graph *g, const char *kind, dtp_tensor_id x
                                  const dtp_attr *over, dtp_tensor_id *out, dtp_err *err)
 {
     dtp_attr attrs[2] = {*over};
-    DTP_TRY(dtp_op__enum_attr("reduce", "kind", kind, &attrs[1], err));
+    DTP_TRY(dtp_op__enum_attr(g, "reduce", "kind", kind, &attrs[1], err));
     return dtp_rows__emit(g, "reduce", 1, &x, 2, attrs, out, err);
 }
 

@@ -72,5 +72,5 @@ const dtp_op_def dtp_ops_scan[] = {
      .role = role_prod_grad,
      .work = dtp_op__work_simple,
      .no_grad = DTP_NO_GRAD_OF_GRAD},
+    {.name = NULL},
 };
-const int32_t dtp_ops_scan_count = sizeof dtp_ops_scan / sizeof dtp_ops_scan[0];

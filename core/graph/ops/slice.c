@@ -162,5 +162,5 @@ const dtp_op_def dtp_ops_slice[] = {
      .linear = DTP_LINEAR_JOINT,
      .work = work_move,
      .vjp = vjp_concat},
+    {.name = NULL},
 };
-const int32_t dtp_ops_slice_count = sizeof dtp_ops_slice / sizeof dtp_ops_slice[0];

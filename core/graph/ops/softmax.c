@@ -234,5 +234,5 @@ const dtp_op_def dtp_ops_softmax[] = {
      .work = work_two,
      .no_grad = DTP_NO_PART_GRAD,
      .inplace_in = {2}},
+    {.name = NULL},
 };
-const int32_t dtp_ops_softmax_count = sizeof dtp_ops_softmax / sizeof dtp_ops_softmax[0];

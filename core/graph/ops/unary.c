@@ -285,5 +285,5 @@ const dtp_op_def dtp_ops_unary[] = {
      .attrs = ALPHA_ATTRS},
     {ROW_GRAD("clamp_grad", "dy where low <= x <= high", infer_clamp, dtp_op__work_simple),
      .attrs = CLAMP_ATTRS},
+    {.name = NULL},
 };
-const int32_t dtp_ops_unary_count = sizeof dtp_ops_unary / sizeof dtp_ops_unary[0];
