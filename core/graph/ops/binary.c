@@ -156,18 +156,18 @@ static const char *const CMP[] = {"lt", "le", "gt", "ge", "eq", "ne", NULL};
 static const dtp_attr_spec COMPARE_ATTRS[] = {
     {.key = "cmp", .kind = DTP_ATTR_ENUM, .required = true, .choices = CMP}, {.key = NULL}};
 
-#define ROW2(op, text, infer_fn, vjp_fn)                                                           \
+#define ROW2(op, text, infer_fn, vjp_fn, trait)                                                    \
     .name = (op), .summary = (text), .min_in = 2, .max_in = 2, .n_out = 1,                         \
-    .flags = DTP_OP_ELEMENTWISE, .infer = (infer_fn), .work = dtp_op__work_simple,                 \
+    .flags = DTP_OP_ELEMENTWISE | (trait), .infer = (infer_fn), .work = dtp_op__work_simple,       \
     .vjp = (vjp_fn), .inplace_in = {1}
 
 const dtp_op_def dtp_ops_binary[] = {
-    {ROW2("add", "a + b", infer_binary, vjp_add), .linear = DTP_LINEAR_JOINT},
-    {ROW2("sub", "a - b", infer_binary, vjp_sub), .linear = DTP_LINEAR_JOINT},
-    {ROW2("mul", "a b", infer_binary, vjp_mul), .linear = DTP_LINEAR_EACH},
-    {ROW2("div", "a / b", infer_div, vjp_div)},
-    {ROW2("max", "the larger", infer_binary, vjp_max)},
-    {ROW2("min", "the smaller", infer_binary, vjp_min)},
+    {ROW2("add", "a + b", infer_binary, vjp_add, DTP_OP_SUM), .linear = DTP_LINEAR_JOINT},
+    {ROW2("sub", "a - b", infer_binary, vjp_sub, 0), .linear = DTP_LINEAR_JOINT},
+    {ROW2("mul", "a b", infer_binary, vjp_mul, 0), .linear = DTP_LINEAR_EACH},
+    {ROW2("div", "a / b", infer_div, vjp_div, 0)},
+    {ROW2("max", "the larger", infer_binary, vjp_max, 0)},
+    {ROW2("min", "the smaller", infer_binary, vjp_min, 0)},
     {.name = "compare",
      .summary = "a cmp b as bool",
      .min_in = 2,

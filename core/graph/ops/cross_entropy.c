@@ -8,8 +8,6 @@
  */
 #include "core/graph/ops/cross_entropy.h"
 
-#include <string.h>
-
 #include "core/graph/ops/rows.h"
 #include "core/graph/op_rules.h"
 
@@ -63,14 +61,13 @@ dtp_loss_terms dtp_loss_terms_of(const dtp_op_call *call)
                         .weights = -1,
                         .total = -1};
     t.has_ignore = (double)t.ignore != NO_IGNORE;
-    if (strcmp(call->op->name, "cross_entropy_grad") != 0) {
-        int32_t at = strcmp(call->op->name, "label_weight") == 0 ? 1 : 2;
-        t.weights = call->n_in > at ? at : -1;
-        return t;
-    }
-    bool weights = call->n_in > (weighted_mean(call, false) ? 5 : 4);
-    t.weights = weights ? 4 : -1;
-    t.total = weighted_mean(call, weights) ? call->n_in - 1 : -1;
+    /* behind the required operands: the weights, and in the gradient the total weight */
+    const int32_t required = call->op->min_in;
+    const bool takes_total = call->op->max_in == required + 2;
+    const bool without = takes_total && weighted_mean(call, false);
+    const bool weights = call->n_in > required + (without ? 1 : 0);
+    t.weights = weights ? required : -1;
+    t.total = takes_total && weighted_mean(call, weights) ? call->n_in - 1 : -1;
     return t;
 }
 
@@ -345,7 +342,7 @@ const dtp_op_def dtp_ops_cross_entropy[] = {
      .min_in = 2,
      .max_in = 3,
      .n_out = 2,
-     .flags = DTP_OP_CHECKS_DATA | DTP_OP_WHOLE_OPERAND,
+     .flags = DTP_OP_SOFTMAX_LOSS | DTP_OP_CHECKS_DATA | DTP_OP_WHOLE_OPERAND,
      .attrs = LOSS,
      .out_names = LSE_NAME,
      .infer = infer_cross_entropy,

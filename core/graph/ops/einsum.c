@@ -203,6 +203,7 @@ const dtp_op_def dtp_ops_einsum[] = {
      .min_in = 1,
      .max_in = DTP_MAX_OP_IN,
      .n_out = 1,
+     .flags = DTP_OP_CONTRACTION,
      .infer = infer_einsum,
      .role = role_einsum,
      .linear = DTP_LINEAR_EACH,

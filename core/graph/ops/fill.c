@@ -86,6 +86,7 @@ const dtp_op_def dtp_ops_fill[] = {
     {.name = "constant",
      .summary = "one value everywhere",
      .n_out = 1,
+     .flags = DTP_OP_CONSTANT,
      .attrs = CONSTANT_ATTRS,
      .infer = infer_constant,
      .work = work_fill,

@@ -197,6 +197,7 @@ const dtp_op_def dtp_ops_layer_norm[] = {
      .min_in = 3,
      .max_in = 3,
      .n_out = 3,
+     .flags = DTP_OP_NORM,
      .attrs = OVER_EPS,
      .out_names = STAT_NAMES,
      .infer = infer_layer_norm,

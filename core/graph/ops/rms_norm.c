@@ -162,6 +162,7 @@ const dtp_op_def dtp_ops_rms_norm[] = {
      .min_in = 2,
      .max_in = 2,
      .n_out = 2,
+     .flags = DTP_OP_NORM,
      .attrs = OVER_EPS,
      .out_names = STAT_NAMES,
      .infer = infer_rms_norm,
