@@ -57,16 +57,22 @@ int32_t dtp_call_dims(const dtp_op_call *call, dtp_dim_id out[DTP_MAX_OP_DIMS])
 
 void dtp_call_work(const dtp_op_call *call, dtp_work *out)
 {
+    const dtp_op_def *op = call->op;
+    int64_t made = 0, most = 0;
     *out = (dtp_work){.cls = DTP_WORK_MEMORY, .batch = 1};
-    if (call->op->work != NULL) {
-        call->op->work(call, out);
+    if (op->work != NULL) {
+        op->work(call, out);
         return;
     }
-    for (int32_t i = 0; i < call->n_in; i++) {
-        out->bytes += (double)dtp_ttype_bytes(&call->in[i]);
+    for (int32_t i = 0; i < call->n_in + call->n_out; i++) {
+        const bool is_in = i < call->n_in;
+        const dtp_ttype *type = is_in ? &call->in[i] : &call->out[i - call->n_in];
+        const int64_t n = dtp_ttype_elems(type);
+        out->bytes += (double)dtp_ttype_bytes(type);
+        made += is_in ? 0 : n;
+        most = n > most ? n : most;
     }
-    for (int32_t i = 0; i < call->n_out; i++) {
-        out->bytes += (double)dtp_ttype_bytes(&call->out[i]);
-        out->flops += (double)dtp_ttype_elems(&call->out[i]);
-    }
+    out->flops = op->elem_flops > 0.0 ? op->elem_flops * (double)most
+                 : op->x_flops > 0.0  ? op->x_flops * (double)dtp_ttype_elems(&call->in[0])
+                                      : (double)made;
 }

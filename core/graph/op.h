@@ -188,8 +188,11 @@ struct dtp_op_def {
     dtp_linear linear;
     void (*rules)(const dtp_op_call *call, bool linear, dtp_sharding_rules *out);
 
-    /* Work on local types. NULL: MEMORY with the sum of operand bytes, flops = output elements. */
+    /* Work on local types. NULL: MEMORY, every operand and output moved once, with elem_flops per
+     * element of the largest operand or output or x_flops per element of operand 0; 1 per element
+     * of the outputs when neither is set. */
     void (*work)(const dtp_op_call *call, dtp_work *out);
+    double elem_flops, x_flops;
     /* Scratch bytes that a kernel may use on these local types; NULL: 0. */
     int64_t (*workspace)(const dtp_op_call *call);
 

@@ -188,7 +188,7 @@ static int32_t contraction_class(const dtp_op_call *call, const dtp_sharding_rul
 static void add_by_class(const dtp_decision *d, const dtp_sharding_rules *rules, bool internal,
                          int32_t m, dtp_row_lists *out)
 {
-    const bool contraction = strcmp(d->call->op->name, "einsum") == 0;
+    const bool contraction = (d->call->op->flags & DTP_OP_CONTRACTION) != 0;
     for (int32_t cls = 0; cls <= 5; cls++) {
         for (int32_t r = 0; r < rules->n; r++) {
             const dtp_sharding_rule *row = &rules->rows[r];

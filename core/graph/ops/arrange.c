@@ -75,7 +75,7 @@ const dtp_op_def dtp_ops_arrange[] = {
      .n_out = 1,
      .infer = infer_permute,
      .linear = DTP_LINEAR_EACH,
-     .work = dtp_op__work_simple,
+     .elem_flops = 1.0,
      .vjp = vjp_permute},
     {.name = "stack",
      .summary = "operands of one shape along a new dim",
@@ -86,7 +86,7 @@ const dtp_op_def dtp_ops_arrange[] = {
      .infer = infer_stack,
      .role = role_stack,
      .linear = DTP_LINEAR_JOINT,
-     .work = dtp_op__work_simple,
+     .elem_flops = 1.0,
      .vjp = vjp_stack},
     {.name = NULL},
 };

@@ -318,11 +318,6 @@ static void work_grad(const dtp_op_call *call, dtp_work *out)
     work_pairs(call, 3.0, 2.0, out);
 }
 
-static void work_merge(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_rows__work(call, 3.0 * (double)dtp_ttype_elems(&call->in[0]), out);
-}
-
 static int64_t workspace_attention(const dtp_op_call *call)
 {
     dtp_attention_dims a = dtp_attention_dims_of(call);
@@ -415,7 +410,7 @@ const dtp_op_def dtp_ops_attention[] = {
      .flags = DTP_OP_INTERNAL_USE,
      .out_names = LSE_NAME,
      .infer = infer_merge,
-     .work = work_merge,
+     .x_flops = 3.0,
      .no_grad = DTP_NO_PART_GRAD,
      .inplace_in = {1}},
     {.name = NULL},

@@ -158,7 +158,7 @@ static const dtp_attr_spec COMPARE_ATTRS[] = {
 
 #define ROW2(op, text, infer_fn, vjp_fn, trait)                                                    \
     .name = (op), .summary = (text), .min_in = 2, .max_in = 2, .n_out = 1,                         \
-    .flags = DTP_OP_ELEMENTWISE | (trait), .infer = (infer_fn), .work = dtp_op__work_simple,       \
+    .flags = DTP_OP_ELEMENTWISE | (trait), .infer = (infer_fn), .elem_flops = 1.0,                 \
     .vjp = (vjp_fn), .inplace_in = {1}
 
 const dtp_op_def dtp_ops_binary[] = {
@@ -176,7 +176,7 @@ const dtp_op_def dtp_ops_binary[] = {
      .flags = DTP_OP_ELEMENTWISE,
      .attrs = COMPARE_ATTRS,
      .infer = infer_compare,
-     .work = dtp_op__work_simple,
+     .elem_flops = 1.0,
      .no_grad = "it is piecewise constant"},
     {.name = "select",
      .summary = "c ? a : b",
@@ -185,7 +185,7 @@ const dtp_op_def dtp_ops_binary[] = {
      .n_out = 1,
      .flags = DTP_OP_ELEMENTWISE,
      .infer = infer_select,
-     .work = dtp_op__work_simple,
+     .elem_flops = 1.0,
      .vjp = vjp_select},
     {.name = NULL},
 };

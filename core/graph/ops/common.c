@@ -163,16 +163,6 @@ dtp_status dtp_op__infer_pair(const dtp_op_call *call, bool has_out, dtp_ttype *
     return dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err);
 }
 
-void dtp_op__work_simple(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_op__memory_work(call, 1.0, out);
-}
-
-void dtp_op__work_exp(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_op__memory_work(call, 10.0, out);
-}
-
 dtp_status dtp_op__emit1(dtp_vjp *v, const char *op, dtp_tensor_id x, dtp_tensor_id like,
                          dtp_tensor_id *out, dtp_err *err)
 {

@@ -14,9 +14,6 @@ dtp_status dtp_op__infer_same(const dtp_op_call *call, bool has_out, dtp_ttype *
 /* infer hook of a gradient from two operands of one float dtype and the same dims. */
 dtp_status dtp_op__infer_pair(const dtp_op_call *call, bool has_out, dtp_ttype *out,
                               dtp_err *err) DTP_MUST_CHECK;
-/* work hooks: one operation per element, and about ten (an exponential). */
-void dtp_op__work_simple(const dtp_op_call *call, dtp_work *out);
-void dtp_op__work_exp(const dtp_op_call *call, dtp_work *out);
 
 /* Sets out[0] to dtype and the dims of `want`; when dims were declared they must be the same set
  * with the same sizes, and their order is kept. */

@@ -243,16 +243,6 @@ static dtp_dim_role role_finish(const dtp_op_call *call, dtp_dim_id d)
     return row_role(call);
 }
 
-static void work_cross_entropy(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_rows__work(call, 4.0 * (double)dtp_ttype_elems(&call->in[0]), out);
-}
-
-static void work_grad(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_rows__work(call, 4.0 * (double)dtp_ttype_elems(&call->in[0]), out);
-}
-
 /* Reads one element per row, or with smoothing all of them. */
 static void work_pick(const dtp_op_call *call, dtp_work *out)
 {
@@ -263,11 +253,6 @@ static void work_pick(const dtp_op_call *call, dtp_work *out)
     *out = (dtp_work){.cls = DTP_WORK_MEMORY,
                       .bytes = (double)dtp_ttype_bytes(&call->in[1]) +
                                2.0 * (double)dtp_ttype_bytes(&call->out[0])};
-}
-
-static void work_finish(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_rows__work(call, 4.0 * (double)dtp_ttype_elems(&call->in[0]), out);
 }
 
 static dtp_status vjp_cross_entropy(dtp_vjp *v, dtp_err *err)
@@ -347,7 +332,7 @@ const dtp_op_def dtp_ops_cross_entropy[] = {
      .out_names = LSE_NAME,
      .infer = infer_cross_entropy,
      .rules = rules_cross_entropy,
-     .work = work_cross_entropy,
+     .x_flops = 4.0,
      .vjp = vjp_cross_entropy,
      .decompose = split_cross_entropy},
     {.name = "cross_entropy_grad",
@@ -359,7 +344,7 @@ const dtp_op_def dtp_ops_cross_entropy[] = {
      .attrs = LOSS,
      .infer = infer_grad,
      .rules = rules_grad,
-     .work = work_grad,
+     .x_flops = 4.0,
      .no_grad = DTP_NO_GRAD_OF_GRAD,
      .inplace_in = {1}},
     {.name = "pick",
@@ -394,7 +379,7 @@ const dtp_op_def dtp_ops_cross_entropy[] = {
      .out_names = LSE_NAME,
      .infer = infer_finish,
      .role = role_finish,
-     .work = work_finish,
+     .x_flops = 4.0,
      .no_grad = DTP_NO_PART_GRAD},
     {.name = NULL},
 };

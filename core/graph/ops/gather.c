@@ -218,7 +218,7 @@ const dtp_op_def dtp_ops_gather[] = {
      .infer = infer_scatter,
      .role = role_scatter,
      .linear = DTP_LINEAR_EACH,
-     .work = dtp_op__work_simple,
+     .elem_flops = 1.0,
      .vjp = vjp_scatter},
     {.name = NULL},
 };

@@ -59,11 +59,11 @@ static const dtp_attr_spec OVER[] = {{.key = "over", .kind = DTP_ATTR_DIMS, .req
 
 #define LOGICAL(op, text, n)                                                                       \
     .name = (op), .summary = (text), .min_in = (n), .max_in = (n), .n_out = 1,                     \
-    .flags = DTP_OP_ELEMENTWISE, .infer = infer_logical, .work = dtp_op__work_simple,              \
+    .flags = DTP_OP_ELEMENTWISE, .infer = infer_logical, .elem_flops = 1.0,                        \
     .no_grad = DTP_NO_BOOL_GRAD, .inplace_in = {1}
 #define OVER_DIMS(op, text, split)                                                                 \
     .name = (op), .summary = (text), .min_in = 1, .max_in = 1, .n_out = 1, .attrs = OVER,          \
-    .infer = infer_over, .role = dtp_rows__role_internal, .work = dtp_op__work_simple,             \
+    .infer = infer_over, .role = dtp_rows__role_internal, .elem_flops = 1.0,                       \
     .no_grad = DTP_NO_BOOL_GRAD, .decompose = (split)
 
 const dtp_op_def dtp_ops_logical[] = {

@@ -18,8 +18,7 @@
     X(fill)                                                                                        \
     X(random)                                                                                      \
     X(softmax)                                                                                     \
-    X(layer_norm)                                                                                  \
-    X(rms_norm)                                                                                    \
+    X(norm)                                                                                        \
     X(embedding)                                                                                   \
     X(cross_entropy)                                                                               \
     X(attention)                                                                                   \

@@ -91,12 +91,6 @@ static dtp_dim_role role_whole(const dtp_op_call *call, dtp_dim_id d)
     return (dtp_dim_role){over ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
 }
 
-/* A heap of k elements. */
-static void work_topk(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_op__memory_work(call, 10.0, out);
-}
-
 /* dy goes back to where the values came from. */
 static dtp_status vjp_topk(dtp_vjp *v, dtp_err *err)
 {
@@ -123,7 +117,7 @@ static const dtp_attr_spec TOPK_ATTRS[] = {
 
 #define ARG(op, text, split)                                                                       \
     .name = (op), .summary = (text), .min_in = 1, .max_in = 1, .n_out = 1, .attrs = ARG_ATTRS,     \
-    .infer = infer_arg, .role = dtp_rows__role_internal, .work = dtp_op__work_simple,              \
+    .infer = infer_arg, .role = dtp_rows__role_internal, .elem_flops = 1.0,                        \
     .no_grad = "an index is piecewise constant", .decompose = (split)
 
 const dtp_op_def dtp_ops_order[] = {
@@ -138,7 +132,7 @@ const dtp_op_def dtp_ops_order[] = {
      .attrs = ARG_ATTRS,
      .infer = infer_arg_first,
      .role = role_first,
-     .work = dtp_op__work_simple,
+     .elem_flops = 1.0,
      .no_grad = DTP_NO_PART_GRAD},
     {.name = "topk",
      .summary = "the k largest or smallest elements over a dim, in order, and their indices",
@@ -149,7 +143,7 @@ const dtp_op_def dtp_ops_order[] = {
      .out_names = TOPK_OUT,
      .infer = infer_topk,
      .role = role_whole,
-     .work = work_topk,
+     .elem_flops = 10.0,
      .vjp = vjp_topk},
     {.name = NULL},
 };

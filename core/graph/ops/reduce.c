@@ -129,7 +129,7 @@ const dtp_op_def dtp_ops_reduce[] = {
      .infer = infer_reduce,
      .role = role_reduce,
      .rules = rules_reduce,
-     .work = dtp_op__work_simple,
+     .elem_flops = 1.0,
      .vjp = vjp_reduce},
     {.name = "broadcast",
      .summary = "repeats a tensor over new dims",
@@ -138,7 +138,7 @@ const dtp_op_def dtp_ops_reduce[] = {
      .n_out = 1,
      .infer = infer_broadcast,
      .linear = DTP_LINEAR_EACH,
-     .work = dtp_op__work_simple,
+     .elem_flops = 1.0,
      .vjp = vjp_broadcast},
     {.name = NULL},
 };

@@ -59,7 +59,7 @@ const dtp_op_def dtp_ops_scan[] = {
      .infer = infer_cumsum,
      .role = role_cumsum,
      .linear = DTP_LINEAR_EACH,
-     .work = dtp_op__work_simple,
+     .elem_flops = 1.0,
      .vjp = vjp_cumsum},
     {.name = "prod_grad",
      .summary = "dy times the product of the other elements of the row",
@@ -70,7 +70,7 @@ const dtp_op_def dtp_ops_scan[] = {
      .attrs = OVER,
      .infer = infer_prod_grad,
      .role = role_prod_grad,
-     .work = dtp_op__work_simple,
+     .elem_flops = 1.0,
      .no_grad = DTP_NO_GRAD_OF_GRAD},
     {.name = NULL},
 };
