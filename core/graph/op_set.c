@@ -96,7 +96,8 @@ static dtp_status check_name(const dtp_op_set *set, const dtp_op_def *def, dtp_e
     return DTP_OK;
 }
 
-static dtp_status check_counts(const dtp_op_def *def, dtp_err *err)
+/* Counts of operands and outputs, hooks, flags. */
+static dtp_status check_fields(const dtp_op_def *def, dtp_err *err)
 {
     if (def->min_in < 0 || def->min_in > def->max_in || def->max_in > DTP_MAX_OP_IN) {
         return DTP_FAIL(err, DTP_INVALID, "%d to %d operands; the limits are 0 and %d", def->min_in,
@@ -113,11 +114,6 @@ static dtp_status check_counts(const dtp_op_def *def, dtp_err *err)
                             operand);
         }
     }
-    return DTP_OK;
-}
-
-static dtp_status check_hooks(const dtp_op_def *def, dtp_err *err)
-{
     const uint32_t known = DTP_OP_INTERNAL_USE | DTP_OP_RANDOM | DTP_OP_ELEMENTWISE |
                            DTP_OP_UPDATE | DTP_OP_RENAMES | DTP_OP_WHOLE_OPERAND | DTP_OP_OPAQUE |
                            DTP_OP_CHECKS_DATA;
@@ -277,8 +273,7 @@ static dtp_status copy_row(dtp_arena *arena, const dtp_op_def *def, dtp_op_def *
 
 static dtp_status check_row(const dtp_op_def *def, dtp_err *err)
 {
-    DTP_TRY(check_counts(def, err));
-    DTP_TRY(check_hooks(def, err));
+    DTP_TRY(check_fields(def, err));
     DTP_TRY(check_out_names(def, err));
     return check_attrs(def, err);
 }

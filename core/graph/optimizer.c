@@ -77,16 +77,6 @@ dtp_status dtp_optimizer_spec_set(dtp_optimizer_spec *spec, const char *key, dou
 /* ---- in graphs: states are STATE tensors, one update node per parameter -------------------------
  */
 
-static dtp_status add_state(dtp_graph *g, const dtp_op_def *op, int32_t i, dtp_tensor_id param,
-                            dtp_tensor_id *out, dtp_err *err)
-{
-    char name[NAME_BYTES];
-    (void)snprintf(name, sizeof name, "%s.%s.%s", op->name, dtp_optimizer_state_name(op, i),
-                   g->tensors[param].name);
-    dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_STATE, .type = g->tensors[param].type};
-    return dtp_graph_add_tensor(g, &spec, out, err);
-}
-
 static dtp_status add_update(dtp_graph *g, const dtp_optimizer_spec *o, const dtp_param_grad *pg,
                              dtp_err *err)
 {
@@ -95,7 +85,11 @@ static dtp_status add_update(dtp_graph *g, const dtp_optimizer_spec *o, const dt
     char name[NAME_BYTES];
     const int32_t states = o->op->n_out - 1;
     for (int32_t i = 0; i < states; i++) {
-        DTP_TRY(add_state(g, o->op, i, pg->param, &in[2 + i], err));
+        const dtp_graph_tensor *param = &g->tensors[pg->param];
+        (void)snprintf(name, sizeof name, "%s.%s.%s", o->op->name,
+                       dtp_optimizer_state_name(o->op, i), param->name);
+        const dtp_tensor_spec state = {.name = name, .kind = DTP_TENSOR_STATE, .type = param->type};
+        DTP_TRY(dtp_graph_add_tensor(g, &state, &in[2 + i], err));
     }
     (void)snprintf(name, sizeof name, "update.%s", g->tensors[pg->param].name);
     dtp_node_spec spec = dtp_node_spec_init(name, o->op->name);

@@ -219,3 +219,9 @@ dtp_status dtp_op__share_extremum(dtp_vjp *v, dtp_tensor_id x, dtp_tensor_id *ou
     DTP_TRY(dtp_op__emit2(v, "div", v->d_out[0], count, v->out[0], &share, err));
     return dtp_op__emit2(v, "mul", number, share, x, out, err);
 }
+
+dtp_dim_role dtp_op__role_along(const dtp_op_call *call, dtp_dim_id d)
+{
+    const bool along = d == dtp_call_dim(call, "dim");
+    return (dtp_dim_role){along ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+}

@@ -15,6 +15,9 @@ dtp_status dtp_op__infer_same(const dtp_op_call *call, bool has_out, dtp_ttype *
 dtp_status dtp_op__infer_pair(const dtp_op_call *call, bool has_out, dtp_ttype *out,
                               dtp_err *err) DTP_MUST_CHECK;
 
+/* role hook: the dim of attribute `dim` is WHOLE, the others are PARALLEL. */
+dtp_dim_role dtp_op__role_along(const dtp_op_call *call, dtp_dim_id d);
+
 /* Sets out[0] to dtype and the dims of `want`; when dims were declared they must be the same set
  * with the same sizes, and their order is kept. */
 dtp_status dtp_op__set_out(const dtp_op_call *call, bool has_out, const dtp_ttype *want,
