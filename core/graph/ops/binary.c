@@ -90,9 +90,11 @@ static dtp_status vjp_div(dtp_vjp *v, dtp_err *err)
     return DTP_OK;
 }
 
-/* The share of dy that goes to operand i of max or min: 1 where it wins, 1/2 on ties. */
-static dtp_status vjp_extremum(dtp_vjp *v, const char *wins, dtp_err *err)
+/* The share of dy that goes to operand i of max or min: 1 where it wins, 1/2 on ties. `user` of
+ * the row is the comparison that wins. */
+static dtp_status vjp_extremum(dtp_vjp *v, dtp_err *err)
 {
+    const char *wins = v->g->nodes[v->node].op->user;
     const dtp_dtype dtype = v->g->tensors[v->in[0]].type.dtype;
     for (int32_t i = 0; i < 2; i++) {
         dtp_tensor_id mask[2], number[2], sum, half, part;
@@ -118,16 +120,6 @@ static dtp_status vjp_extremum(dtp_vjp *v, const char *wins, dtp_err *err)
         v->d_in[i] = part;
     }
     return DTP_OK;
-}
-
-static dtp_status vjp_max(dtp_vjp *v, dtp_err *err)
-{
-    return vjp_extremum(v, "gt", err);
-}
-
-static dtp_status vjp_min(dtp_vjp *v, dtp_err *err)
-{
-    return vjp_extremum(v, "lt", err);
 }
 
 static dtp_status vjp_select(dtp_vjp *v, dtp_err *err)
@@ -166,8 +158,8 @@ const dtp_op_def dtp_ops_binary[] = {
     {ROW2("sub", "a - b", infer_binary, vjp_sub, 0), .linear = DTP_LINEAR_JOINT},
     {ROW2("mul", "a b", infer_binary, vjp_mul, 0), .linear = DTP_LINEAR_EACH},
     {ROW2("div", "a / b", infer_div, vjp_div, 0)},
-    {ROW2("max", "the larger", infer_binary, vjp_max, 0)},
-    {ROW2("min", "the smaller", infer_binary, vjp_min, 0)},
+    {ROW2("max", "the larger", infer_binary, vjp_extremum, 0), .user = "gt"},
+    {ROW2("min", "the smaller", infer_binary, vjp_extremum, 0), .user = "lt"},
     {.name = "compare",
      .summary = "a cmp b as bool",
      .min_in = 2,
