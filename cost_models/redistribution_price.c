@@ -304,7 +304,7 @@ dtp_status dtp_redistribution_pricer_create(const dtp_pricer *pricer,
     }
     m->pricer = pricer;
     m->search = (dtp_redistributor){plan, m};
-    dtp_status s = dtp_graph_create("moves", &m->names, err);
+    dtp_status s = dtp_graph_create("moves", NULL, &m->names, err);
     s = s == DTP_OK ? name_dims(m->names, err) : s;
     s = s == DTP_OK ? dtp_redistribute_cache_create(&m->search, 0, &m->cache, err) : s;
     s = s == DTP_OK

@@ -195,8 +195,7 @@ static dtp_status compile_graph(compilation *w, dtp_executable **out, dtp_err *e
 static dtp_status compile(dtp_device_mesh *mesh, void *user, dtp_executable **out, dtp_err *err)
 {
     compilation w = {.call = user, .mesh = mesh};
-    DTP_TRY(dtp_graph_create(w.call->op->name, &w.graph, err));
-    w.graph->ops = mesh->options.ops;
+    DTP_TRY(dtp_graph_create(w.call->op->name, mesh->options.ops, &w.graph, err));
     return compile_graph(&w, out, err);
 }
 

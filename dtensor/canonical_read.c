@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/base/names.h"
+#include "core/graph/ops/op_table.h"
 #include "dtensor/canonical_call.h"
 
 /* ---- letters ------------------------------------------------------------------------------------
@@ -295,10 +296,11 @@ dtp_status dtp_canonical__read(const dtp_call *call, const char *function, dtp_c
     memset(out, 0, sizeof *out);
     out->function = function;
     const dtp_device_mesh *mesh = call->n_in > 0 ? call->in[0].mesh : NULL;
-    out->op = dtp_op_set_find(mesh != NULL ? mesh->options.ops : NULL, call->op);
+    const dtp_op_set *ops = mesh != NULL ? mesh->options.ops : dtp_builtin_ops();
+    out->op = dtp_op_set_find(ops, call->op);
     if (out->op == NULL) {
         char hint[DTP_OP_HINT_BYTES];
-        dtp_op_hint(mesh != NULL ? mesh->options.ops : NULL, call->op, hint);
+        dtp_op_hint(ops, call->op, hint);
         return DTP_FAIL(err, DTP_INVALID, "there is no op '%.80s'%s", call->op, hint);
     }
     dtp_status s = read_call(call, out, err);

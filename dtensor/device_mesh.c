@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/hash.h"
+#include "core/graph/ops/op_table.h"
 #include "dtensor/internal.h"
 
 dtp_device_mesh_options dtp_device_mesh_options_init(void)
@@ -43,6 +44,9 @@ static dtp_status new_mesh(dtp_comm *comm, dtp_backend *backend,
     mesh->comm = comm;
     mesh->backend = backend;
     mesh->options = options != NULL ? *options : dtp_device_mesh_options_init();
+    if (mesh->options.ops == NULL) {
+        mesh->options.ops = dtp_builtin_ops();
+    }
     mesh->arena = dtp_arena_create();
     if (mesh->arena == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "no memory for a device mesh");

@@ -1,5 +1,6 @@
 #include "dtensor/executable.h"
 
+#include "core/graph/ops/op_table.h"
 #include "executor/comm/communicator_internal.h"
 
 struct dtp_executable {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/graph/op.h"
+#include "core/graph/ops/op_table.h"
 
 void dtp_letters_add(dtp_letters *l, const char *text)
 {

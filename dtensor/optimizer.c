@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/graph/ops/op_table.h"
 #include "core/graph/optimizer.h"
 #include "dtensor/canonical_call.h"
 
@@ -27,9 +28,10 @@ struct dtp_optimizer {
 static dtp_status unknown_name(const char *name, dtp_err *err)
 {
     char known[128] = "";
-    for (int32_t i = 0; dtp_optimizer_at(i) != NULL; i++) {
+    for (int32_t i = 0; dtp_optimizer_at(dtp_builtin_ops(), i) != NULL; i++) {
         (void)strncat(known, i > 0 ? ", " : "", sizeof known - strlen(known) - 1);
-        (void)strncat(known, dtp_optimizer_at(i)->name, sizeof known - strlen(known) - 1);
+        (void)strncat(known, dtp_optimizer_at(dtp_builtin_ops(), i)->name,
+                      sizeof known - strlen(known) - 1);
     }
     return DTP_FAIL(err, DTP_INVALID, "optimizer: there is no '%.80s'; there are: %s", name, known);
 }
@@ -60,7 +62,7 @@ dtp_status dtp_optimizer_create(dtp_device_mesh *mesh, const char *name, int32_t
     if (n > 0) {
         DTP_TRY(DTP_NOT_NULL(err, hypers));
     }
-    const dtp_op_def *op = dtp_optimizer_find(name);
+    const dtp_op_def *op = dtp_optimizer_find(dtp_builtin_ops(), name);
     if (op == NULL) {
         return unknown_name(name, err);
     }

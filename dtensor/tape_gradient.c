@@ -168,7 +168,7 @@ static dtp_status run_constant(playback *p, const dtp_node *node, dtp_tensor *ou
 {
     const dtp_ttype *type = &p->g->tensors[node->out[0]].type;
     dtp_tensor_desc desc = {.dtype = type->dtype, .rank = type->rank};
-    if (strcmp(node->op->name, "constant") != 0) {
+    if ((node->op->flags & DTP_OP_CONSTANT) == 0) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "a gradient needs '%s'", node->op->name);
     }
     for (int32_t k = 0; k < type->rank; k++) {
@@ -186,7 +186,7 @@ static dtp_status run_constant(playback *p, const dtp_node *node, dtp_tensor *ou
 static bool only_renames(const dtp_graph *g, const dtp_node *node)
 {
     const dtp_ttype *a = &g->tensors[node->in[0]].type, *b = &g->tensors[node->out[0]].type;
-    bool same = strcmp(node->op->name, "relabel") == 0 && a->rank == b->rank;
+    bool same = (node->op->flags & DTP_OP_RELABEL) != 0 && a->rank == b->rank;
     for (int32_t k = 0; same && k < a->rank; k++) {
         same = a->dims[k].size == b->dims[k].size;
     }
@@ -408,8 +408,7 @@ dtp_status dtp_tape_gradient(dtp_tape *tape, dtp_tensor loss, int32_t n, const d
         DTP_TRY(DTP_NOT_NULL(err, grads));
     }
     playback p = {.tape = tape};
-    DTP_TRY(dtp_graph_create("tape", &p.g, err));
-    p.g->ops = tape->mesh->options.ops;
+    DTP_TRY(dtp_graph_create("tape", tape->mesh->options.ops, &p.g, err));
     tape->paused = true;
     dtp_status s = gradient(&p, loss, n, sources, grads, err);
     tape->paused = false;

@@ -157,7 +157,7 @@ int main(void)
 {
     dtp_op_set *set = NULL;
     dtp_err err = {0};
-    dtp_status s = dtp_op_set_create(&set, &err);
+    dtp_status s = dtp_op_set_create(dtp_builtin_ops(), &set, &err);
     if (s == DTP_OK) {
         s = run(set, &err);
     }

@@ -239,7 +239,7 @@ int main(int argc, char **argv)
     const int32_t ranks = argc > 1 ? (int32_t)strtol(argv[1], NULL, 10) : 4;
     dtp_op_set *set = NULL;
     dtp_err err = {0};
-    dtp_status s = dtp_op_set_create(&set, &err);
+    dtp_status s = dtp_op_set_create(dtp_builtin_ops(), &set, &err);
     s = s == DTP_OK ? register_squared_distance(set, &err) : s;
     s = s == DTP_OK ? register_local_mm(set, &err) : s;
     if (s != DTP_OK) {

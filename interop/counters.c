@@ -139,7 +139,7 @@ static dtp_status count_kernel(dtp_counters *c, const dtp_program *p, const dtp_
     char buffer[KEY_BYTES], key[KEY_BYTES + 16];
     snprintf(key, sizeof key, "output/%s", class_name(instr->op, buffer));
     DTP_TRY(add(c, key, laid_out, err));
-    if (strcmp(instr->op->name, "einsum") == 0) {
+    if ((instr->op->flags & DTP_OP_CONTRACTION) != 0) {
         DTP_TRY(add(c, "einsum", multiplies, err));
     }
     return DTP_OK;
@@ -153,7 +153,7 @@ static dtp_status count_node(dtp_counters *c, const dtp_graph *g, dtp_node_id n,
     char buffer[KEY_BYTES], key[KEY_BYTES + 16];
     snprintf(key, sizeof key, "output_unique/%s", class_name(call.op, buffer));
     DTP_TRY(add(c, key, out_size(&call, true), err));
-    bool einsum = strcmp(call.op->name, "einsum") == 0;
+    bool einsum = (call.op->flags & DTP_OP_CONTRACTION) != 0;
     return einsum ? add(c, "einsum_unique", union_size(&call), err) : DTP_OK;
 }
 

@@ -91,15 +91,15 @@ dtp_status dtp_vjp_unbroadcast(dtp_vjp *v, dtp_tensor_id dy, dtp_tensor_id like,
 /* ---- the walk -----------------------------------------------------------------------------------
  */
 
-typedef struct walk {
+typedef struct gradient_walk {
     dtp_graph *g;
     int32_t n_forward_tensors, n_forward_nodes;
     bool *wanted;         /* the tensor depends on something whose gradient is asked for */
     dtp_tensor_id *grads; /* by forward tensor: sum of the contributions so far, -1 = none */
-} walk;
+} gradient_walk;
 
 /* Marks what depends on a parameter or on one of `also`. */
-static void mark_wanted(walk *w, int32_t n_also, const dtp_tensor_id *also)
+static void mark_wanted(gradient_walk *w, int32_t n_also, const dtp_tensor_id *also)
 {
     for (int32_t t = 0; t < w->n_forward_tensors; t++) {
         const dtp_graph_tensor *tensor = &w->g->tensors[t];
@@ -122,7 +122,8 @@ static void mark_wanted(walk *w, int32_t n_also, const dtp_tensor_id *also)
     }
 }
 
-static dtp_status start(walk *w, dtp_tensor_id loss, dtp_err *err)
+/* The gradient of the loss is one. */
+static dtp_status start(gradient_walk *w, dtp_tensor_id loss, dtp_err *err)
 {
     const dtp_graph_tensor *t = &w->g->tensors[loss];
     if (t->type.rank != 0 || !dtp_dtype_is_float(t->type.dtype)) {
@@ -147,29 +148,7 @@ static dtp_status start(walk *w, dtp_tensor_id loss, dtp_err *err)
     return dtp_graph_add_node(w->g, &spec, &w->grads[loss], err);
 }
 
-/* Adds one contribution to the gradient of tensor t. */
-static dtp_status accumulate(walk *w, dtp_vjp *v, dtp_tensor_id t, dtp_tensor_id part, dtp_err *err)
-{
-    if (w->grads[t] < 0) {
-        w->grads[t] = part;
-    } else {
-        const dtp_tensor_id both[2] = {w->grads[t], part};
-        DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"add", 2, both, 0, NULL}, t, &w->grads[t], err));
-    }
-    return DTP_OK;
-}
-
-static dtp_status check_part(const walk *w, const dtp_vjp *v, int32_t i, dtp_err *err)
-{
-    const dtp_ttype *in = &w->g->tensors[v->in[i]].type;
-    if (v->d_in[i] >= 0 && !dtp_ttype_equal(&w->g->tensors[v->d_in[i]].type, in)) {
-        return DTP_FAIL(err, DTP_INTERNAL, "node '%s': the gradient of operand %d has another type",
-                        w->g->nodes[v->node].name, i);
-    }
-    return DTP_OK;
-}
-
-static dtp_status differentiate(walk *w, dtp_node_id id, dtp_err *err)
+static dtp_status differentiate(gradient_walk *w, dtp_node_id id, dtp_err *err)
 {
     const dtp_node *n = &w->g->nodes[id];
     dtp_tensor_id d_out[DTP_MAX_OP_OUT];
@@ -194,24 +173,21 @@ static dtp_status differentiate(walk *w, dtp_node_id id, dtp_err *err)
     }
     DTP_TRY(n->op->vjp(&v, err));
     for (int32_t i = 0; i < n_in; i++) {
-        DTP_TRY(check_part(w, &v, i, err));
-        if (v.need[i] && v.d_in[i] >= 0) {
-            DTP_TRY(accumulate(w, &v, v.in[i], v.d_in[i], err));
+        const dtp_tensor_id part = v.d_in[i], t = v.in[i];
+        if (part < 0) {
+            continue;
         }
-    }
-    return DTP_OK;
-}
-
-static dtp_status record(walk *w, int32_t n_also, const dtp_tensor_id *also,
-                         dtp_tensor_id *also_grads, dtp_err *err)
-{
-    for (int32_t t = 0; t < w->n_forward_tensors; t++) {
-        if (w->g->tensors[t].kind == DTP_TENSOR_PARAM && w->grads[t] >= 0) {
-            DTP_TRY(dtp_graph_add_grad(w->g, (dtp_param_grad){t, w->grads[t]}, err));
+        if (!dtp_ttype_equal(&w->g->tensors[part].type, &w->g->tensors[t].type)) {
+            return DTP_FAIL(err, DTP_INTERNAL,
+                            "node '%s': the gradient of operand %d has another type",
+                            w->g->nodes[id].name, i);
         }
-    }
-    for (int32_t i = 0; i < n_also; i++) {
-        also_grads[i] = w->grads[also[i]];
+        if (v.need[i] && w->grads[t] < 0) {
+            w->grads[t] = part;
+        } else if (v.need[i]) {
+            const dtp_tensor_id both[2] = {w->grads[t], part};
+            DTP_TRY(dtp_vjp_emit(&v, &(dtp_vjp_op){"add", 2, both, 0, NULL}, t, &w->grads[t], err));
+        }
     }
     return DTP_OK;
 }
@@ -220,11 +196,11 @@ dtp_status dtp_autodiff(dtp_graph *g, dtp_tensor_id loss, int32_t n_also, const 
                         dtp_tensor_id *also_grads, dtp_err *err)
 {
     const size_t n = (size_t)g->n_tensors;
-    walk w = {.g = g,
-              .n_forward_tensors = g->n_tensors,
-              .n_forward_nodes = g->n_nodes,
-              .wanted = dtp_arena_alloc(g->arena, n, sizeof(bool)),
-              .grads = dtp_arena_alloc(g->arena, n, sizeof(dtp_tensor_id))};
+    gradient_walk w = {.g = g,
+                       .n_forward_tensors = g->n_tensors,
+                       .n_forward_nodes = g->n_nodes,
+                       .wanted = dtp_arena_alloc(g->arena, n, sizeof(bool)),
+                       .grads = dtp_arena_alloc(g->arena, n, sizeof(dtp_tensor_id))};
     if (w.wanted == NULL || w.grads == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the gradients of %d tensors",
                         g->n_tensors);
@@ -237,5 +213,13 @@ dtp_status dtp_autodiff(dtp_graph *g, dtp_tensor_id loss, int32_t n_also, const 
     for (dtp_node_id id = w.n_forward_nodes - 1; id >= 0; id--) {
         DTP_TRY(differentiate(&w, id, err));
     }
-    return record(&w, n_also, also, also_grads, err);
+    for (int32_t t = 0; t < w.n_forward_tensors; t++) {
+        if (g->tensors[t].kind == DTP_TENSOR_PARAM && w.grads[t] >= 0) {
+            DTP_TRY(dtp_graph_add_grad(g, (dtp_param_grad){t, w.grads[t]}, err));
+        }
+    }
+    for (int32_t i = 0; i < n_also; i++) {
+        also_grads[i] = w.grads[also[i]];
+    }
+    return DTP_OK;
 }

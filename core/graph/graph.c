@@ -5,7 +5,7 @@
 #include "core/base/hash.h"
 #include "core/base/philox.h"
 
-dtp_status dtp_graph_create(const char *name, dtp_graph **out, dtp_err *err)
+dtp_status dtp_graph_create(const char *name, const dtp_op_set *ops, dtp_graph **out, dtp_err *err)
 {
     dtp_arena *arena = dtp_arena_create();
     dtp_graph *g = arena == NULL ? NULL : dtp_arena_alloc(arena, 1, sizeof *g);
@@ -16,6 +16,7 @@ dtp_status dtp_graph_create(const char *name, dtp_graph **out, dtp_err *err)
     }
     g->arena = arena;
     g->name = copy;
+    g->ops = ops;
     g->loss = -1;
     dtp_dims_init(&g->dims, arena);
     *out = g;
@@ -152,40 +153,22 @@ dtp_attr dtp_attr_dims(const char *key, int32_t n, const dtp_dim_id *ids)
     return (dtp_attr){.key = key, .kind = DTP_ATTR_DIMS, .n = n, .ids = ids};
 }
 
-static dtp_attr default_attr(const dtp_attr_spec *spec)
+/* A copy of n ids of tensors or dims in the graph's arena. */
+static dtp_status copy_ids(dtp_graph *g, int32_t n, const int32_t *from, const int32_t **out,
+                           dtp_err *err)
 {
-    dtp_attr a = {.key = spec->key, .kind = spec->kind};
-    if (spec->kind == DTP_ATTR_DIM) {
-        a.i = -1;
-    } else if (spec->kind == DTP_ATTR_FLOAT) {
-        a.f = spec->def;
-    } else if (spec->kind != DTP_ATTR_DIMS) {
-        a.i = (int64_t)spec->def;
+    int32_t *ids = dtp_arena_alloc(g->arena, (size_t)n, sizeof *ids);
+    if (ids == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d ids", n);
     }
-    return a;
-}
-
-/* Integers are stored in `i` whatever the exact kind, so INT stands for BOOL, ENUM and DTYPE too.
- */
-static bool kinds_fit(dtp_attr_kind given, dtp_attr_kind wanted)
-{
-    return given == wanted ||
-           (given == DTP_ATTR_INT &&
-            (wanted == DTP_ATTR_BOOL || wanted == DTP_ATTR_ENUM || wanted == DTP_ATTR_DTYPE));
-}
-
-static dtp_status check_attr_range(const dtp_attr_spec *spec, const dtp_attr *a, dtp_err *err)
-{
-    double value = spec->kind == DTP_ATTR_FLOAT ? a->f : (double)a->i;
-    bool ranged =
-        spec->min < spec->max && (spec->kind == DTP_ATTR_FLOAT || spec->kind == DTP_ATTR_INT);
-    if (ranged && !(value >= spec->min && value <= spec->max)) {
-        return DTP_FAIL(err, DTP_RANGE, "'%s' is %g, which is not in %g..%g", spec->key, value,
-                        spec->min, spec->max);
+    for (int32_t i = 0; i < n; i++) {
+        ids[i] = from[i];
     }
+    *out = ids;
     return DTP_OK;
 }
 
+/* The attribute of the spec: as given by the node, or its default. */
 static dtp_status fill_attr(dtp_graph *g, const dtp_attr_spec *spec, const dtp_node_spec *node,
                             dtp_attr *out, dtp_err *err)
 {
@@ -195,30 +178,39 @@ static dtp_status fill_attr(dtp_graph *g, const dtp_attr_spec *spec, const dtp_n
             given = &node->attrs[i];
         }
     }
+    const bool is_float = spec->kind == DTP_ATTR_FLOAT, is_list = spec->kind == DTP_ATTR_DIMS;
     if (given == NULL) {
         if (spec->required) {
             return DTP_FAIL(err, DTP_INVALID, "'%s' is missing", spec->key);
         }
-        *out = default_attr(spec);
+        *out = (dtp_attr){.key = spec->key,
+                          .kind = spec->kind,
+                          .f = is_float ? spec->def : 0.0,
+                          .i = spec->kind == DTP_ATTR_DIM ? -1
+                               : is_float || is_list      ? 0
+                                                          : (int64_t)spec->def};
         return DTP_OK;
     }
-    if (!kinds_fit(given->kind, spec->kind)) {
+    /* integers are stored in `i` whatever the exact kind, so INT stands for BOOL, ENUM and DTYPE */
+    const bool fits = given->kind == DTP_ATTR_INT &&
+                      (spec->kind == DTP_ATTR_BOOL || spec->kind == DTP_ATTR_ENUM ||
+                       spec->kind == DTP_ATTR_DTYPE);
+    if (given->kind != spec->kind && !fits) {
         return DTP_FAIL(err, DTP_INVALID, "'%s' has the wrong type", spec->key);
     }
     *out = *given;
     out->key = spec->key;
     out->kind = spec->kind;
-    if (spec->kind == DTP_ATTR_DIMS) {
-        dtp_dim_id *ids = dtp_arena_alloc(g->arena, (size_t)given->n, sizeof *ids);
-        if (ids == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for '%s'", spec->key);
-        }
-        for (int32_t i = 0; i < given->n; i++) {
-            ids[i] = given->ids[i];
-        }
-        out->ids = ids;
+    if (is_list) {
+        DTP_TRY(copy_ids(g, given->n, given->ids, &out->ids, err));
     }
-    return check_attr_range(spec, out, err);
+    const double value = is_float ? out->f : (double)out->i;
+    const bool ranged = spec->min < spec->max && (is_float || spec->kind == DTP_ATTR_INT);
+    if (ranged && !(value >= spec->min && value <= spec->max)) {
+        return DTP_FAIL(err, DTP_RANGE, "'%s' is %g, which is not in %g..%g", spec->key, value,
+                        spec->min, spec->max);
+    }
+    return DTP_OK;
 }
 
 static dtp_status fill_attrs(dtp_graph *g, const dtp_op_def *op, const dtp_node_spec *spec,
@@ -295,33 +287,6 @@ static dtp_status check_operands(const dtp_graph *g, const dtp_op_def *op,
     return DTP_OK;
 }
 
-static dtp_status copy_ids(dtp_graph *g, int32_t n, const dtp_tensor_id *from,
-                           const dtp_tensor_id **out, dtp_err *err)
-{
-    dtp_tensor_id *ids = dtp_arena_alloc(g->arena, (size_t)n, sizeof *ids);
-    if (ids == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d operands", n);
-    }
-    for (int32_t i = 0; i < n; i++) {
-        ids[i] = from[i];
-    }
-    *out = ids;
-    return DTP_OK;
-}
-
-static dtp_status infer_outputs(dtp_graph *g, const dtp_node_spec *spec, dtp_node *node,
-                                dtp_call_types *types, dtp_err *err)
-{
-    dtp_op_call call = dtp_node_call(g, node, types);
-    call.n_out = node->op->n_out;
-    memset(types->out, 0, sizeof types->out);
-    if (spec->has_out) {
-        types->out[0].rank = spec->out_rank;
-        memcpy(types->out[0].dims, spec->out_dims, sizeof types->out[0].dims);
-    }
-    return node->op->infer(&call, spec->has_out, types->out, err);
-}
-
 static dtp_status append_outputs(dtp_graph *g, dtp_node *node, const dtp_call_types *types,
                                  dtp_err *err)
 {
@@ -351,7 +316,14 @@ static dtp_status build_node(dtp_graph *g, const dtp_node_spec *spec, dtp_node *
     DTP_TRY(fill_attrs(g, node->op, spec, node, err));
     DTP_TRY(copy_ids(g, spec->n_in, spec->in, &node->in, err));
     node->n_in = spec->n_in;
-    DTP_TRY(infer_outputs(g, spec, node, &types, err));
+    dtp_op_call call = dtp_node_call(g, node, &types);
+    call.n_out = node->op->n_out;
+    memset(types.out, 0, sizeof types.out);
+    if (spec->has_out) {
+        types.out[0].rank = spec->out_rank;
+        memcpy(types.out[0].dims, spec->out_dims, sizeof types.out[0].dims);
+    }
+    DTP_TRY(node->op->infer(&call, spec->has_out, types.out, err));
     DTP_TRY(dtp_arena_grow(g->arena, &g->nodes, g->n_nodes, g->n_nodes + 1, &g->cap_nodes,
                            sizeof *g->nodes, err));
     return append_outputs(g, node, &types, err);

@@ -1,5 +1,5 @@
 /* The model graph: tensors and nodes in a topological order, owned by one arena. Built by
- * core/model (from JSON), extended by core/autodiff, then only read.
+ * core/graph/model (from JSON), extended by core/graph/autodiff, then only read.
  */
 #ifndef DTP_CORE_GRAPH_GRAPH_H
 #define DTP_CORE_GRAPH_GRAPH_H
@@ -82,7 +82,7 @@ enum { DTP_MAX_MICRO_DIMS = 4 };
 struct dtp_graph {
     dtp_arena *arena;
     const char *name;
-    const dtp_op_set *ops; /* ops beside the built-in ones; borrowed, NULL: none */
+    const dtp_op_set *ops; /* by name; borrowed */
     dtp_dims dims;
     int32_t n_tensors, cap_tensors;
     dtp_graph_tensor *tensors;
@@ -106,8 +106,10 @@ struct dtp_graph {
     dtp_dim_id micro_dims[DTP_MAX_MICRO_DIMS];
 };
 
-/* Fails with DTP_NOMEM only. */
-dtp_status dtp_graph_create(const char *name, dtp_graph **out, dtp_err *err) DTP_MUST_CHECK;
+/* A graph over the ops of a set, which it borrows; `ops` NULL: a graph that gets no nodes. Fails
+ * with DTP_NOMEM only. */
+dtp_status dtp_graph_create(const char *name, const dtp_op_set *ops, dtp_graph **out,
+                            dtp_err *err) DTP_MUST_CHECK;
 void dtp_graph_destroy(dtp_graph *g);
 
 /* Id of a tensor by name, -1 when there is none. */
@@ -128,7 +130,7 @@ dtp_status dtp_graph_add_tensor(dtp_graph *g, const dtp_tensor_spec *spec, dtp_t
 
 typedef struct dtp_node_spec {
     const char *name;      /* copied; output 0 has this name, output i "<name>.<out_names[i-1]>" */
-    const char *op;        /* found in g->ops and among the built-in ones */
+    const char *op;        /* found in g->ops */
     const dtp_op_def *def; /* NULL; else the op itself, and `op` is not looked up. Borrowed */
     int32_t n_in;
     const dtp_tensor_id *in;

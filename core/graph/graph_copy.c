@@ -24,7 +24,6 @@ static dtp_status begin(dtp_graph_copy *c, dtp_err *err)
 {
     const dtp_graph *from = c->from;
     dtp_graph *to = c->to;
-    to->ops = from->ops;
     to->optimizer = from->optimizer;
     to->microbatches = from->microbatches;
     to->n_micro_dims = from->n_micro_dims;
@@ -46,7 +45,7 @@ static dtp_status begin(dtp_graph_copy *c, dtp_err *err)
 dtp_status dtp_graph_copy_begin(const dtp_graph *from, dtp_graph_copy *out, dtp_err *err)
 {
     *out = (dtp_graph_copy){.from = from};
-    DTP_TRY(dtp_graph_create(from->name, &out->to, err));
+    DTP_TRY(dtp_graph_create(from->name, from->ops, &out->to, err));
     dtp_status s = begin(out, err);
     if (s != DTP_OK) {
         dtp_graph_destroy(out->to);

@@ -9,22 +9,16 @@ static uint64_t hash_double(uint64_t h, double value)
     return dtp_hash_bytes(h, &value, sizeof value);
 }
 
-static uint64_t hash_type(uint64_t h, const dtp_graph *g, const dtp_ttype *type)
-{
-    h = dtp_hash_text(h, dtp_dtype_name(type->dtype));
-    h = dtp_hash_i64(h, type->rank);
-    for (int32_t i = 0; i < type->rank; i++) {
-        h = dtp_hash_text(h, dtp_dims_name(&g->dims, type->dims[i].id));
-        h = dtp_hash_i64(h, type->dims[i].size);
-    }
-    return h;
-}
-
 static uint64_t hash_tensor(uint64_t h, const dtp_graph *g, const dtp_graph_tensor *t)
 {
     h = dtp_hash_text(h, t->name);
     h = dtp_hash_i64(h, (int64_t)t->kind);
-    h = hash_type(h, g, &t->type);
+    h = dtp_hash_text(h, dtp_dtype_name(t->type.dtype));
+    h = dtp_hash_i64(h, t->type.rank);
+    for (int32_t i = 0; i < t->type.rank; i++) {
+        h = dtp_hash_text(h, dtp_dims_name(&g->dims, t->type.dims[i].id));
+        h = dtp_hash_i64(h, t->type.dims[i].size);
+    }
     h = dtp_hash_i64(h, (int64_t)t->init.kind);
     h = hash_double(h, t->init.a);
     h = hash_double(h, t->init.b);

@@ -23,16 +23,6 @@ int64_t dtp_implementation_choice(const dtp_attr_spec *spec, const char *name)
     return -1;
 }
 
-static bool has_choice(const dtp_attr_spec *spec, int64_t value)
-{
-    for (int64_t i = 0; spec->choices[i] != NULL; i++) {
-        if (i == value) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static dtp_status apply(dtp_graph *g, const dtp_implementation *implementation, dtp_err *err)
 {
     if (implementation->node < 0 || implementation->node >= g->n_nodes) {
@@ -41,7 +31,11 @@ static dtp_status apply(dtp_graph *g, const dtp_implementation *implementation, 
     }
     dtp_node *node = &g->nodes[implementation->node];
     const dtp_attr_spec *spec = dtp_implementation_spec(node->op, implementation->key);
-    if (spec == NULL || !has_choice(spec, implementation->value)) {
+    int64_t choices = 0;
+    while (spec != NULL && spec->choices[choices] != NULL) {
+        choices++;
+    }
+    if (implementation->value < 0 || implementation->value >= choices) {
         return DTP_FAIL(err, DTP_INVALID, "node '%s' (%s) has no setting '%s' number %" PRId64,
                         node->name, node->op->name, implementation->key, implementation->value);
     }
@@ -64,37 +58,32 @@ dtp_status dtp_implementations_apply(dtp_graph *g, int32_t n,
     return DTP_OK;
 }
 
-static dtp_status fill(const dtp_graph *g, int32_t n, const dtp_implementation *implementations,
-                       dtp_graph *view, dtp_err *err)
-{
-    if (view->nodes == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", g->n_nodes);
-    }
-    if (g->n_nodes > 0) {
-        memcpy(view->nodes, g->nodes, (size_t)g->n_nodes * sizeof *view->nodes);
-    }
-    view->cap_nodes = g->n_nodes;
-    return dtp_implementations_apply(view, n, implementations, err);
-}
-
 dtp_status dtp_graph_with_implementations(const dtp_graph *g, int32_t n,
                                           const dtp_implementation *implementations,
                                           dtp_graph **out, dtp_err *err)
 {
     dtp_arena *arena = dtp_arena_create();
-    dtp_graph *view = arena == NULL ? NULL : dtp_arena_alloc(arena, 1, sizeof *view);
-    if (view == NULL) {
+    dtp_graph *changed = arena == NULL ? NULL : dtp_arena_alloc(arena, 1, sizeof *changed);
+    if (changed == NULL) {
         dtp_arena_destroy(arena);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a graph");
     }
-    *view = *g;
-    view->arena = arena;
-    view->nodes = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *view->nodes);
-    dtp_status s = fill(g, n, implementations, view, err);
+    *changed = *g;
+    changed->arena = arena;
+    changed->nodes = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *changed->nodes);
+    if (changed->nodes == NULL) {
+        dtp_arena_destroy(arena);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", g->n_nodes);
+    }
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        changed->nodes[i] = g->nodes[i];
+    }
+    changed->cap_nodes = g->n_nodes;
+    dtp_status s = dtp_implementations_apply(changed, n, implementations, err);
     if (s != DTP_OK) {
-        dtp_graph_destroy(view);
+        dtp_graph_destroy(changed);
         return s;
     }
-    *out = view;
+    *out = changed;
     return DTP_OK;
 }

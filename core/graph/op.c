@@ -3,60 +3,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "core/graph/ops/op_list.h"
-
-#define DTP_DECLARE_FAMILY(family)                                                                 \
-    extern const dtp_op_def dtp_ops_##family[];                                                    \
-    extern const int32_t dtp_ops_##family##_count;
-DTP_OP_FAMILIES(DTP_DECLARE_FAMILY)
-#undef DTP_DECLARE_FAMILY
-
-typedef struct family {
-    const dtp_op_def *rows;
-    const int32_t *count;
-} family;
-
-static const family FAMILIES[] = {
-#define DTP_FAMILY_ROW(family) {dtp_ops_##family, &dtp_ops_##family##_count},
-    DTP_OP_FAMILIES(DTP_FAMILY_ROW)
-#undef DTP_FAMILY_ROW
-};
-
-enum { N_FAMILIES = sizeof FAMILIES / sizeof FAMILIES[0] };
-
-int32_t dtp_op_count(void)
-{
-    int32_t n = 0;
-    for (int i = 0; i < N_FAMILIES; i++) {
-        n += *FAMILIES[i].count;
-    }
-    return n;
-}
-
-const dtp_op_def *dtp_op_at(int32_t index)
-{
-    for (int i = 0; i < N_FAMILIES; i++) {
-        if (index < *FAMILIES[i].count) {
-            return &FAMILIES[i].rows[index];
-        }
-        index -= *FAMILIES[i].count;
-    }
-    return NULL;
-}
-
-const dtp_op_def *dtp_op_find(const char *name)
-{
-    for (int i = 0; i < N_FAMILIES; i++) {
-        for (int32_t k = 0; k < *FAMILIES[i].count; k++) {
-            const char *own = FAMILIES[i].rows[k].name;
-            if (own[0] == name[0] && strcmp(own, name) == 0) {
-                return &FAMILIES[i].rows[k];
-            }
-        }
-    }
-    return NULL;
-}
-
 const dtp_attr *dtp_call_attr(const dtp_op_call *call, const char *key)
 {
     for (int32_t i = 0; i < call->n_attrs; i++) {
@@ -111,16 +57,22 @@ int32_t dtp_call_dims(const dtp_op_call *call, dtp_dim_id out[DTP_MAX_OP_DIMS])
 
 void dtp_call_work(const dtp_op_call *call, dtp_work *out)
 {
+    const dtp_op_def *op = call->op;
+    int64_t made = 0, most = 0;
     *out = (dtp_work){.cls = DTP_WORK_MEMORY, .batch = 1};
-    if (call->op->work != NULL) {
-        call->op->work(call, out);
+    if (op->work != NULL) {
+        op->work(call, out);
         return;
     }
-    for (int32_t i = 0; i < call->n_in; i++) {
-        out->bytes += (double)dtp_ttype_bytes(&call->in[i]);
+    for (int32_t i = 0; i < call->n_in + call->n_out; i++) {
+        const bool is_in = i < call->n_in;
+        const dtp_ttype *type = is_in ? &call->in[i] : &call->out[i - call->n_in];
+        const int64_t n = dtp_ttype_elems(type);
+        out->bytes += (double)dtp_ttype_bytes(type);
+        made += is_in ? 0 : n;
+        most = n > most ? n : most;
     }
-    for (int32_t i = 0; i < call->n_out; i++) {
-        out->bytes += (double)dtp_ttype_bytes(&call->out[i]);
-        out->flops += (double)dtp_ttype_elems(&call->out[i]);
-    }
+    out->flops = op->elem_flops > 0.0 ? op->elem_flops * (double)most
+                 : op->x_flops > 0.0  ? op->x_flops * (double)dtp_ttype_elems(&call->in[0])
+                                      : (double)made;
 }

@@ -1,9 +1,10 @@
-/* The op table.
+/* A row of the op table.
  *
- * One op is one file in core/graph/ops and one row of this table: shape inference, sharding rules,
- * gradient, work (FLOPs, bytes), decomposition. Everything else loops over the table; kernels are
- * found by the op's name (executor/device/kernel.h). Tests are driven by the table, so an op
- * without a rule, a gradient (or an explicit "not differentiable") or a kernel fails.
+ * An op is a row of a family in core/graph/ops, or a registered one (core/graph/op_set.h): shape
+ * inference, sharding rules, gradient, work (FLOPs, bytes), decomposition. Everything else loops
+ * over the rows or asks for their flags; kernels are found by the op's name
+ * (executor/device/kernel.h). Tests are driven by the table, so an op without a rule, a gradient
+ * (or an explicit "not differentiable") or a kernel fails.
  */
 #ifndef DTP_CORE_GRAPH_OP_H
 #define DTP_CORE_GRAPH_OP_H
@@ -43,14 +44,13 @@ typedef struct dtp_attr_spec {
     bool required;
     bool hidden;         /* set by autodiff or the reader, not by the user: not a JSON key */
     bool implementation; /* ENUM that says how the op runs when it is split, not what it computes: a
-                           plan
-                    may set it (core/graph/implementation.h) */
+                            plan may set it (core/graph/implementation.h) */
     double def; /* default when absent: INT, FLOAT, BOOL, ENUM index, DTYPE; DIM: -1; DIMS: empty */
     double min, max;            /* INT and FLOAT range when min < max */
     const char *const *choices; /* ENUM: NULL-terminated */
 } dtp_attr_spec;
 
-/* ---- one application of an op ------------------------------------------------------------------
+/* ---- one application of an op ----------------------------------------------------------------
  */
 
 typedef struct dtp_op_def dtp_op_def;
@@ -73,7 +73,7 @@ int64_t dtp_call_int(const dtp_op_call *call, const char *key);
 double dtp_call_float(const dtp_op_call *call, const char *key);
 dtp_dim_id dtp_call_dim(const dtp_op_call *call, const char *key);
 
-/* ---- sharding rules, per mesh dim --------------------------------------------------------------
+/* ---- sharding rules, per mesh dim ------------------------------------------------------------
  */
 
 /* What splitting a named dim over one mesh dim means (docs/layouts.md). */
@@ -111,7 +111,7 @@ typedef struct dtp_sharding_rules {
     dtp_sharding_rule rows[DTP_MAX_RULES];
 } dtp_sharding_rules;
 
-/* ---- work --------------------------------------------------------------------------------------
+/* ---- work ------------------------------------------------------------------------------------
  */
 
 typedef enum dtp_work_class {
@@ -130,14 +130,14 @@ typedef struct dtp_work {
     double pack_bytes;      /* GEMM: bytes moved to bring operands or output into matrix form */
 } dtp_work;
 
-/* ---- gradients
- * ----------------------------------------------------------------------------------*/
+/* ---- gradients -------------------------------------------------------------------------------
+ */
 
 /* State of one vjp call; see core/graph/autodiff.h for the helpers. */
 typedef struct dtp_vjp dtp_vjp;
 
-/* ---- the row
- * ------------------------------------------------------------------------------------*/
+/* ---- the row ---------------------------------------------------------------------------------
+ */
 
 enum {
     DTP_OP_INTERNAL_USE = 1, /* made by autodiff or decompositions; not accepted in model files */
@@ -149,7 +149,23 @@ enum {
     DTP_OP_WHOLE_OPERAND = 32, /* a rule may split a dim and leave it whole in one operand */
     DTP_OP_OPAQUE = 64, /* rows are declared, not derived: a row may split any axis of any operand;
                            one that does not split a dim wherever it occurs has dim = -1 */
-    DTP_OP_CHECKS_DATA = 128 /* kernels refuse values of operands: an id or label out of range */
+    DTP_OP_CHECKS_DATA = 128, /* kernels refuse values of operands: an id or label out of range */
+
+    /* Traits: what planner, lowering and reports know of an op beyond its rules. A registered op
+     * has none of them. */
+    DTP_OP_CONTRACTION = 1 << 8,   /* sums of products over the dims that the output lacks */
+    DTP_OP_SUM = 1 << 9,           /* a + b; autodiff adds contributions to a gradient with it */
+    DTP_OP_RELABEL = 1 << 10,      /* the elements of operand 0 in the same order, under other dims:
+                                      the result may lie in its buffer */
+    DTP_OP_LOOKUP = 1 << 11,       /* rows of a table by ids, or the gradient. Attribute "over": the
+                                      table's dim that ids count */
+    DTP_OP_NORM = 1 << 12,         /* normalisation of rows */
+    DTP_OP_SOFTMAX_LOSS = 1 << 13, /* loss of labels under softmax of operand 0. Attribute
+                                        "over": the dim of the classes */
+    DTP_OP_ATTENTION = 1 << 14,    /* softmax attention of q, k, v. Attributes "query" and "key"
+                                        (-1: as query): the dims of the positions */
+    DTP_OP_ATTENTION_GRAD = 1 << 15, /* its gradient, with the same first operands */
+    DTP_OP_CONSTANT = 1 << 16        /* no operands; every element is the attribute "value" */
 };
 
 struct dtp_op_def {
@@ -172,8 +188,11 @@ struct dtp_op_def {
     dtp_linear linear;
     void (*rules)(const dtp_op_call *call, bool linear, dtp_sharding_rules *out);
 
-    /* Work on local types. NULL: MEMORY with the sum of operand bytes, flops = output elements. */
+    /* Work on local types. NULL: MEMORY, every operand and output moved once, with elem_flops per
+     * element of the largest operand or output or x_flops per element of operand 0; 1 per element
+     * of the outputs when neither is set. */
     void (*work)(const dtp_op_call *call, dtp_work *out);
+    double elem_flops, x_flops;
     /* Scratch bytes that a kernel may use on these local types; NULL: 0. */
     int64_t (*workspace)(const dtp_op_call *call);
 
@@ -197,13 +216,6 @@ struct dtp_op_def {
 
     const void *user; /* for the hooks and kernels of a registered op; borrowed */
 };
-
-/* The table of built-in ops, in the order of core/graph/ops/op_list.h. Users add theirs to a
- * dtp_op_set (core/graph/op_set.h). */
-int32_t dtp_op_count(void);
-const dtp_op_def *dtp_op_at(int32_t index);
-/* NULL when there is none. */
-const dtp_op_def *dtp_op_find(const char *name);
 
 /* Work of a call with local types: op->work, or its default (see there). */
 void dtp_call_work(const dtp_op_call *call, dtp_work *out);

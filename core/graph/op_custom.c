@@ -10,9 +10,9 @@
 enum { MAX_STRATEGIES = DTP_MAX_RULES - 1 };
 
 /* The placements of one strategy of an opaque op. */
-typedef struct strategy {
+typedef struct custom_strategy {
     dtp_placement in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
-} strategy;
+} custom_strategy;
 
 /* What the hooks of one op know; `user` of its row. */
 typedef struct custom {
@@ -21,7 +21,7 @@ typedef struct custom {
     dtp_dim_role roles[DTP_SIGNATURE_MAX_LETTERS];
     double flops_per_point;
     int32_t n_strategies;
-    strategy *strategies;
+    custom_strategy *strategies;
     const void *user;
 } custom;
 
@@ -163,7 +163,7 @@ static bool splits_where_it_occurs(const dtp_ttype *type, const dtp_placement *p
 }
 
 /* The dim that a strategy splits wherever it occurs, -1 = none. */
-static dtp_dim_id dim_of(const dtp_op_call *call, const strategy *s)
+static dtp_dim_id dim_of(const dtp_op_call *call, const custom_strategy *s)
 {
     dtp_dim_id d = -1;
     bool one = true;
@@ -235,7 +235,7 @@ static dtp_status parse_places(const char *at, const char *end, int32_t n,
                                          "signature does not have");
 }
 
-static dtp_status parse_strategy(const char *text, const dtp_signature *s, strategy *out,
+static dtp_status parse_strategy(const char *text, const dtp_signature *s, custom_strategy *out,
                                  dtp_err *err)
 {
     const char *arrow = strstr(text, "->");
@@ -247,15 +247,10 @@ static dtp_status parse_strategy(const char *text, const dtp_signature *s, strat
     return parse_places(arrow, arrow + strlen(arrow), s->n_out, s->out, out->out, err);
 }
 
-static bool is_replicated(const strategy *s)
-{
-    static const strategy nothing;
-    return memcmp(s, &nothing, sizeof nothing) == 0;
-}
-
 static dtp_status read_strategies(const dtp_custom_op *op, dtp_arena *arena, custom *c,
                                   dtp_err *err)
 {
+    static const custom_strategy replicated;
     if (op->n_strategies > MAX_STRATEGIES || op->n_roles > 0 || op->linear != DTP_LINEAR_NONE) {
         return DTP_FAIL(err, DTP_INVALID,
                         "an opaque op has at most %d strategies, and neither roles nor linearity",
@@ -273,13 +268,13 @@ static dtp_status read_strategies(const dtp_custom_op *op, dtp_arena *arena, cus
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d strategies", op->n_strategies);
     }
     for (int32_t i = 0; i < op->n_strategies; i++) {
-        strategy *next = &c->strategies[c->n_strategies];
+        custom_strategy *next = &c->strategies[c->n_strategies];
         const dtp_status s = parse_strategy(op->strategies[i], &c->signature, next, err);
         if (s != DTP_OK) {
             dtp_err_prefix(err, "strategy '%.60s'", op->strategies[i]);
             return s;
         }
-        c->n_strategies += is_replicated(next) ? 0 : 1;
+        c->n_strategies += memcmp(next, &replicated, sizeof replicated) == 0 ? 0 : 1;
     }
     return DTP_OK;
 }
@@ -398,7 +393,7 @@ static dtp_op_def row_of(const dtp_custom_op *op, const custom *c)
 dtp_status dtp_custom_op_register(dtp_op_set *set, const dtp_custom_op *op, dtp_err *err)
 {
     DTP_TRY(DTP_NOT_NULL(err, set, op));
-    dtp_arena *arena = dtp_op_set_arena(set);
+    dtp_arena *arena = set->arena;
     custom *c = dtp_arena_alloc(arena, 1, sizeof *c);
     if (c == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for an op");

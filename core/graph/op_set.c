@@ -1,4 +1,4 @@
-/* Registered ops: checked, copied into an arena, found by name. */
+/* Sets of ops: search by name; registered ops are checked and copied into an arena. */
 #include "core/graph/op_set.h"
 
 #include <stdio.h>
@@ -8,26 +8,16 @@
 
 enum { MAX_NAME = 48, MAX_ATTRS = 24 };
 
-typedef struct entry {
-    const dtp_op_def *def;
-} entry;
-
-struct dtp_op_set {
-    dtp_arena *arena;
-    int32_t n, capacity;
-    entry *ops;
-};
-
-dtp_status dtp_op_set_create(dtp_op_set **out, dtp_err *err)
+dtp_status dtp_op_set_create(const dtp_op_set *base, dtp_op_set **out, dtp_err *err)
 {
-    DTP_TRY(DTP_NOT_NULL(err, out));
+    DTP_TRY(DTP_NOT_NULL(err, base, out));
     dtp_arena *arena = dtp_arena_create();
     dtp_op_set *set = arena == NULL ? NULL : dtp_arena_alloc(arena, 1, sizeof *set);
     if (set == NULL) {
         dtp_arena_destroy(arena);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a set of ops");
     }
-    set->arena = arena;
+    *set = (dtp_op_set){.base = base, .arena = arena};
     *out = set;
     return DTP_OK;
 }
@@ -41,27 +31,39 @@ void dtp_op_set_destroy(dtp_op_set *set)
 
 int32_t dtp_op_set_count(const dtp_op_set *set)
 {
-    return set == NULL ? 0 : set->n;
+    int32_t n = 0;
+    for (int32_t i = 0; i < set->n_lists; i++) {
+        for (const dtp_op_def *op = set->lists[i]; op->name != NULL; op++) {
+            n++;
+        }
+    }
+    return n;
 }
 
 const dtp_op_def *dtp_op_set_at(const dtp_op_set *set, int32_t index)
 {
-    return set != NULL && index >= 0 && index < set->n ? set->ops[index].def : NULL;
-}
-
-dtp_arena *dtp_op_set_arena(dtp_op_set *set)
-{
-    return set->arena;
+    for (int32_t i = 0; i < set->n_lists && index >= 0; i++) {
+        for (const dtp_op_def *op = set->lists[i]; op->name != NULL; op++) {
+            if (index-- == 0) {
+                return op;
+            }
+        }
+    }
+    return NULL;
 }
 
 const dtp_op_def *dtp_op_set_find(const dtp_op_set *set, const char *name)
 {
-    for (int32_t i = 0; i < dtp_op_set_count(set); i++) {
-        if (strcmp(set->ops[i].def->name, name) == 0) {
-            return set->ops[i].def;
+    for (; set != NULL; set = set->base) {
+        for (int32_t i = 0; i < set->n_lists; i++) {
+            for (const dtp_op_def *op = set->lists[i]; op->name != NULL; op++) {
+                if (op->name[0] == name[0] && strcmp(op->name, name) == 0) {
+                    return op;
+                }
+            }
         }
     }
-    return dtp_op_find(name);
+    return NULL;
 }
 
 /* ---- checks ------------------------------------------------------------------------------------
@@ -88,12 +90,14 @@ static dtp_status check_name(const dtp_op_set *set, const dtp_op_def *def, dtp_e
     }
     if (dtp_op_set_find(set, def->name) != NULL) {
         return DTP_FAIL(err, DTP_INVALID, "op '%s': the name is taken by %s", def->name,
-                        dtp_op_find(def->name) != NULL ? "a built-in op" : "a registered op");
+                        dtp_op_set_find(set->base, def->name) != NULL ? "a built-in op"
+                                                                      : "a registered op");
     }
     return DTP_OK;
 }
 
-static dtp_status check_counts(const dtp_op_def *def, dtp_err *err)
+/* Counts of operands and outputs, hooks, flags. */
+static dtp_status check_fields(const dtp_op_def *def, dtp_err *err)
 {
     if (def->min_in < 0 || def->min_in > def->max_in || def->max_in > DTP_MAX_OP_IN) {
         return DTP_FAIL(err, DTP_INVALID, "%d to %d operands; the limits are 0 and %d", def->min_in,
@@ -110,11 +114,6 @@ static dtp_status check_counts(const dtp_op_def *def, dtp_err *err)
                             operand);
         }
     }
-    return DTP_OK;
-}
-
-static dtp_status check_hooks(const dtp_op_def *def, dtp_err *err)
-{
     const uint32_t known = DTP_OP_INTERNAL_USE | DTP_OP_RANDOM | DTP_OP_ELEMENTWISE |
                            DTP_OP_UPDATE | DTP_OP_RENAMES | DTP_OP_WHOLE_OPERAND | DTP_OP_OPAQUE |
                            DTP_OP_CHECKS_DATA;
@@ -255,7 +254,7 @@ static dtp_status copy_attrs(dtp_arena *arena, dtp_op_def *def, dtp_err *err)
 
 static dtp_status copy_row(dtp_arena *arena, const dtp_op_def *def, dtp_op_def **out, dtp_err *err)
 {
-    dtp_op_def *copy = dtp_arena_alloc(arena, 1, sizeof *copy);
+    dtp_op_def *copy = dtp_arena_alloc(arena, 2, sizeof *copy); /* the second one ends the list */
     if (copy == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for an op");
     }
@@ -274,8 +273,7 @@ static dtp_status copy_row(dtp_arena *arena, const dtp_op_def *def, dtp_op_def *
 
 static dtp_status check_row(const dtp_op_def *def, dtp_err *err)
 {
-    DTP_TRY(check_counts(def, err));
-    DTP_TRY(check_hooks(def, err));
+    DTP_TRY(check_fields(def, err));
     DTP_TRY(check_out_names(def, err));
     return check_attrs(def, err);
 }
@@ -291,34 +289,45 @@ dtp_status dtp_op_register(dtp_op_set *set, const dtp_op_def *def, dtp_err *err)
         return s;
     }
     DTP_TRY(copy_row(set->arena, def, &copy, err));
-    DTP_TRY(dtp_arena_grow(set->arena, &set->ops, set->n, set->n + 1, &set->capacity,
-                           sizeof *set->ops, err));
-    set->ops[set->n++].def = copy;
+    const dtp_op_def **lists =
+        dtp_arena_alloc(set->arena, (size_t)set->n_lists + 1, sizeof(const dtp_op_def *));
+    if (lists == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for an op");
+    }
+    for (int32_t i = 0; i < set->n_lists; i++) {
+        lists[i] = set->lists[i];
+    }
+    lists[set->n_lists++] = copy;
+    set->lists = lists;
     return DTP_OK;
 }
 
-static void take_nearest(const char *name, const dtp_op_def *op, int32_t *best, const char **out)
+/* The op of the set and its bases that is nearest to `name`, those of the bases first; *best is
+ * the distance, and the limit at the start. */
+static const dtp_op_def *nearest_op(const dtp_op_set *set, const char *name, int32_t *best)
 {
-    const int32_t d =
-        (op->flags & DTP_OP_INTERNAL_USE) == 0 ? dtp_name_distance(name, op->name, *best) : *best;
-    if (d < *best) {
-        *best = d;
-        *out = op->name;
+    if (set == NULL) {
+        return NULL;
     }
+    const dtp_op_def *op, *nearest = nearest_op(set->base, name, best);
+    for (int32_t i = 0; (op = dtp_op_set_at(set, i)) != NULL; i++) {
+        const int32_t d = (op->flags & DTP_OP_INTERNAL_USE) == 0
+                              ? dtp_name_distance(name, op->name, *best)
+                              : *best;
+        if (d < *best) {
+            *best = d;
+            nearest = op;
+        }
+    }
+    return nearest;
 }
 
 void dtp_op_hint(const dtp_op_set *set, const char *name, char out[DTP_OP_HINT_BYTES])
 {
-    const char *nearest = NULL;
     int32_t best = 4;
-    for (int32_t i = 0; i < dtp_op_count(); i++) {
-        take_nearest(name, dtp_op_at(i), &best, &nearest);
-    }
-    for (int32_t i = 0; i < dtp_op_set_count(set); i++) {
-        take_nearest(name, dtp_op_set_at(set, i), &best, &nearest);
-    }
+    const dtp_op_def *nearest = nearest_op(set, name, &best);
     if (nearest != NULL) {
-        (void)snprintf(out, DTP_OP_HINT_BYTES, "; did you mean '%.60s'?", nearest);
+        (void)snprintf(out, DTP_OP_HINT_BYTES, "; did you mean '%.60s'?", nearest->name);
     } else {
         (void)snprintf(out, DTP_OP_HINT_BYTES, " (docs/ops.md lists them)");
     }

@@ -10,25 +10,28 @@ enum { NAME_BYTES = 640 };
 /* ---- the table ----------------------------------------------------------------------------------
  */
 
-const dtp_op_def *dtp_optimizer_at(int32_t i)
+static bool is_optimizer(const dtp_op_def *op)
 {
-    for (int32_t k = 0; k < dtp_op_count(); k++) {
-        const dtp_op_def *op = dtp_op_at(k);
-        if ((op->flags & DTP_OP_UPDATE) != 0 && op->attrs != NULL && i-- == 0) {
-            return op;
+    return (op->flags & DTP_OP_UPDATE) != 0 && op->attrs != NULL && op->attrs[0].key != NULL;
+}
+
+const dtp_op_def *dtp_optimizer_at(const dtp_op_set *ops, int32_t i)
+{
+    for (; ops != NULL; ops = ops->base) {
+        const dtp_op_def *op;
+        for (int32_t k = 0; (op = dtp_op_set_at(ops, k)) != NULL; k++) {
+            if (is_optimizer(op) && i-- == 0) {
+                return op;
+            }
         }
     }
     return NULL;
 }
 
-const dtp_op_def *dtp_optimizer_find(const char *name)
+const dtp_op_def *dtp_optimizer_find(const dtp_op_set *ops, const char *name)
 {
-    const dtp_op_def *op;
-    int32_t i = 0;
-    while ((op = dtp_optimizer_at(i)) != NULL && strcmp(op->name, name) != 0) {
-        i++;
-    }
-    return op;
+    const dtp_op_def *op = dtp_op_set_find(ops, name);
+    return op != NULL && is_optimizer(op) ? op : NULL;
 }
 
 int32_t dtp_optimizer_hypers(const dtp_op_def *op)
@@ -74,16 +77,6 @@ dtp_status dtp_optimizer_spec_set(dtp_optimizer_spec *spec, const char *key, dou
 /* ---- in graphs: states are STATE tensors, one update node per parameter -------------------------
  */
 
-static dtp_status add_state(dtp_graph *g, const dtp_op_def *op, int32_t i, dtp_tensor_id param,
-                            dtp_tensor_id *out, dtp_err *err)
-{
-    char name[NAME_BYTES];
-    (void)snprintf(name, sizeof name, "%s.%s.%s", op->name, dtp_optimizer_state_name(op, i),
-                   g->tensors[param].name);
-    dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_STATE, .type = g->tensors[param].type};
-    return dtp_graph_add_tensor(g, &spec, out, err);
-}
-
 static dtp_status add_update(dtp_graph *g, const dtp_optimizer_spec *o, const dtp_param_grad *pg,
                              dtp_err *err)
 {
@@ -92,7 +85,11 @@ static dtp_status add_update(dtp_graph *g, const dtp_optimizer_spec *o, const dt
     char name[NAME_BYTES];
     const int32_t states = o->op->n_out - 1;
     for (int32_t i = 0; i < states; i++) {
-        DTP_TRY(add_state(g, o->op, i, pg->param, &in[2 + i], err));
+        const dtp_graph_tensor *param = &g->tensors[pg->param];
+        (void)snprintf(name, sizeof name, "%s.%s.%s", o->op->name,
+                       dtp_optimizer_state_name(o->op, i), param->name);
+        const dtp_tensor_spec state = {.name = name, .kind = DTP_TENSOR_STATE, .type = param->type};
+        DTP_TRY(dtp_graph_add_tensor(g, &state, &in[2 + i], err));
     }
     (void)snprintf(name, sizeof name, "update.%s", g->tensors[pg->param].name);
     dtp_node_spec spec = dtp_node_spec_init(name, o->op->name);
@@ -128,7 +125,7 @@ dtp_status dtp_optimizer_append(dtp_graph *g, const dtp_optimizer_spec *opt, dtp
 bool dtp_optimizer_is_state(const dtp_graph *g, const char *name)
 {
     const dtp_op_def *op;
-    for (int32_t k = 0; (op = dtp_optimizer_at(k)) != NULL; k++) {
+    for (int32_t k = 0; (op = dtp_optimizer_at(g->ops, k)) != NULL; k++) {
         const char *state;
         for (int32_t i = 0; (state = dtp_optimizer_state_name(op, i)) != NULL; i++) {
             char prefix[NAME_BYTES];

@@ -7,10 +7,10 @@
 
 #include "core/graph/graph.h"
 
-/* Optimizer i in the order of the op table; NULL: there are no more. */
-const dtp_op_def *dtp_optimizer_at(int32_t i);
+/* Optimizer i of a set of ops, those of its base behind its own; NULL: there are no more. */
+const dtp_op_def *dtp_optimizer_at(const dtp_op_set *ops, int32_t i);
 /* NULL when there is none. */
-const dtp_op_def *dtp_optimizer_find(const char *name);
+const dtp_op_def *dtp_optimizer_find(const dtp_op_set *ops, const char *name);
 int32_t dtp_optimizer_hypers(const dtp_op_def *op);
 /* Name of state i, "m"; NULL: there are no more. */
 const char *dtp_optimizer_state_name(const dtp_op_def *op, int32_t i);

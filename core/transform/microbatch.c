@@ -97,17 +97,6 @@ static void cut_dims(const dtp_micro_work *w, int32_t rank, dtp_tdim *dims)
     }
 }
 
-/* "w1" for its gradient, else the tensor's own name. */
-static const char *accumulator_name(const dtp_micro_work *w, dtp_tensor_id t)
-{
-    for (int32_t i = 0; i < w->g->n_grads; i++) {
-        if (w->g->grads[i].grad == t) {
-            return w->g->tensors[w->g->grads[i].param].name;
-        }
-    }
-    return w->g->tensors[t].name;
-}
-
 static bool is_summed(const dtp_micro_work *w, dtp_tensor_id t)
 {
     return w->needed[t] && w->part[t] == DTP_MICRO_SUM;
@@ -119,7 +108,11 @@ static dtp_status accumulate(dtp_micro_work *w, dtp_node_id n, dtp_tensor_id t, 
     dtp_graph *to = w->copy.to;
     const dtp_node *node = &w->g->nodes[n];
     dtp_tensor_id in[2] = {-1, w->copy.tensor[t]};
-    const char *name = dtp_arena_printf(to->arena, "accum.%s", accumulator_name(w, t));
+    const char *of = w->g->tensors[t].name; /* of a gradient: that of the parameter, "w1" */
+    for (int32_t i = w->g->n_grads - 1; i >= 0; i--) {
+        of = w->g->grads[i].grad == t ? w->g->tensors[w->g->grads[i].param].name : of;
+    }
+    const char *name = dtp_arena_printf(to->arena, "accum.%s", of);
     if (name == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the name of a tensor");
     }
@@ -137,16 +130,6 @@ static dtp_status accumulate(dtp_micro_work *w, dtp_node_id n, dtp_tensor_id t, 
     return dtp_graph_add_update(to, (dtp_update){.target = in[0], .value = w->sum[t]}, err);
 }
 
-/* A name that no accumulated tensor will take. */
-static const char *part_name(const dtp_micro_work *w, const dtp_node *node)
-{
-    bool summed = false;
-    for (int32_t i = 0; i < node->n_out; i++) {
-        summed = summed || is_summed(w, node->out[i]);
-    }
-    return summed ? dtp_arena_printf(w->copy.to->arena, "micro.%s", node->name) : node->name;
-}
-
 static dtp_status add_node(dtp_micro_work *w, dtp_node_id n, dtp_err *err)
 {
     const dtp_node *node = &w->g->nodes[n];
@@ -155,7 +138,13 @@ static dtp_status add_node(dtp_micro_work *w, dtp_node_id n, dtp_err *err)
     for (int32_t i = 0; i < node->n_in && node->phase == DTP_UPDATE; i++) {
         in[i] = w->sum[node->in[i]] >= 0 ? w->sum[node->in[i]] : in[i];
     }
-    spec.name = part_name(w, node);
+    bool summed = false;
+    for (int32_t i = 0; i < node->n_out; i++) {
+        summed = summed || is_summed(w, node->out[i]);
+    }
+    if (summed) { /* the accumulated tensors take the names */
+        spec.name = dtp_arena_printf(w->copy.to->arena, "micro.%s", node->name);
+    }
     if (spec.name == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the name of a node");
     }
@@ -167,19 +156,6 @@ static dtp_status add_node(dtp_micro_work *w, dtp_node_id n, dtp_err *err)
         }
     }
     return DTP_OK;
-}
-
-/* From here on a summed tensor is its sum, and a cut output is none. */
-static void map_results(dtp_micro_work *w)
-{
-    for (dtp_tensor_id t = 0; t < w->g->n_tensors; t++) {
-        w->copy.tensor[t] = w->sum[t] >= 0 ? w->sum[t] : w->copy.tensor[t];
-    }
-    for (int32_t i = 0; i < w->g->n_outputs; i++) {
-        if (w->part[w->g->outputs[i]] == DTP_MICRO_CUT) {
-            w->copy.tensor[w->g->outputs[i]] = -1;
-        }
-    }
 }
 
 static dtp_status add_all(dtp_micro_work *w, dtp_err *err)
@@ -201,7 +177,15 @@ static dtp_status add_all(dtp_micro_work *w, dtp_err *err)
             DTP_TRY(add_node(w, tensor->producer, err));
         }
     }
-    map_results(w);
+    /* from here on a summed tensor is its sum, and a cut output is none */
+    for (dtp_tensor_id t = 0; t < w->g->n_tensors; t++) {
+        w->copy.tensor[t] = w->sum[t] >= 0 ? w->sum[t] : w->copy.tensor[t];
+    }
+    for (int32_t i = 0; i < w->g->n_outputs; i++) {
+        if (w->part[w->g->outputs[i]] == DTP_MICRO_CUT) {
+            w->copy.tensor[w->g->outputs[i]] = -1;
+        }
+    }
     return dtp_graph_copy_results(&w->copy, err);
 }
 

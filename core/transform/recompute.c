@@ -10,11 +10,11 @@
  */
 
 /* An item as it is read: a name of so many bytes and the instances first..last. */
-typedef struct item {
+typedef struct remat_item {
     const char *name;
     size_t name_bytes;
     int64_t first, last; /* last -1: all from the first on */
-} item;
+} remat_item;
 
 /* A number at *text, which moves behind it. */
 static bool read_number(const char **text, int64_t *out)
@@ -29,13 +29,13 @@ static bool read_number(const char **text, int64_t *out)
     return errno == 0 && *out <= INT32_MAX;
 }
 
-static dtp_status read_item(const char *text, item *out, dtp_err *err)
+static dtp_status read_item(const char *text, remat_item *out, dtp_err *err)
 {
     const char *colon = strchr(text, ':');
     const char *at = colon != NULL ? colon + 1 : "";
-    *out = (item){.name = text,
-                  .name_bytes = colon != NULL ? (size_t)(colon - text) : strlen(text),
-                  .last = -1};
+    *out = (remat_item){.name = text,
+                        .name_bytes = colon != NULL ? (size_t)(colon - text) : strlen(text),
+                        .last = -1};
     bool ok = out->name_bytes > 0;
     if (colon != NULL) {
         ok = ok && read_number(&at, &out->first);
@@ -52,21 +52,14 @@ static dtp_status read_item(const char *text, item *out, dtp_err *err)
     return DTP_OK;
 }
 
-static bool names_block(const item *it, const char *block)
+static bool names_block(const remat_item *it, const char *block)
 {
     return strlen(block) == it->name_bytes && strncmp(block, it->name, it->name_bytes) == 0;
 }
 
-static bool selects(const item *it, const dtp_graph *g, const dtp_node *node)
-{
-    return node->block >= 0 && node->block < g->n_blocks &&
-           names_block(it, g->blocks[node->block]) && node->instance >= it->first &&
-           (it->last < 0 || node->instance <= it->last);
-}
-
 static dtp_status check_item(const char *text, const dtp_graph *g, dtp_err *err)
 {
-    item it;
+    remat_item it;
     bool known = false;
     int64_t instances = 0;
     DTP_TRY(read_item(text, &it, err));
@@ -184,7 +177,7 @@ dtp_status dtp_remat_variants(const dtp_graph *g, dtp_arena *arena, int32_t *n, 
  */
 
 /* A group is one chosen instance; -1 = the node is in none. */
-typedef struct work {
+typedef struct remat_work {
     const dtp_graph *g;
     int32_t n_groups;
     int32_t *group;       /* by node */
@@ -194,9 +187,9 @@ typedef struct work {
     dtp_tensor_id *clone; /* by tensor: its recomputed copy in the new graph */
     dtp_node_id *place;   /* by group: the node before which its copies stand, -1 = no copies */
     dtp_graph_copy copy;
-} work;
+} remat_work;
 
-static dtp_status allocate(work *w, dtp_arena *scratch, dtp_err *err)
+static dtp_status allocate(remat_work *w, dtp_arena *scratch, dtp_err *err)
 {
     const size_t nodes = (size_t)w->g->n_nodes, tensors = (size_t)w->g->n_tensors;
     w->group = dtp_arena_alloc(scratch, nodes, sizeof *w->group);
@@ -211,20 +204,23 @@ static dtp_status allocate(work *w, dtp_arena *scratch, dtp_err *err)
                : DTP_FAIL(err, DTP_NOMEM, "out of memory for a graph of %d nodes", w->g->n_nodes);
 }
 
-static bool is_chosen(const work *w, const dtp_remat *remat, const dtp_node *node)
+static bool is_chosen(const remat_work *w, const dtp_remat *remat, const dtp_node *node)
 {
     bool chosen = false;
     for (int32_t i = 0; i < remat->n && !chosen && node->phase != DTP_UPDATE; i++) {
-        item it;
+        remat_item it;
         dtp_err ignored;
-        chosen = read_item(remat->items[i], &it, &ignored) == DTP_OK && selects(&it, w->g, node);
+        chosen = read_item(remat->items[i], &it, &ignored) == DTP_OK && node->block >= 0 &&
+                 names_block(&it, w->g->blocks[node->block]) && node->instance >= it.first &&
+                 (it.last < 0 || node->instance <= it.last);
     }
     return chosen;
 }
 
 /* Numbers the chosen instances. Nodes of one instance of one phase mostly follow each other, so the
  * number is looked for backwards from the last one. */
-static dtp_status find_groups(work *w, const dtp_remat *remat, dtp_arena *scratch, dtp_err *err)
+static dtp_status find_groups(remat_work *w, const dtp_remat *remat, dtp_arena *scratch,
+                              dtp_err *err)
 {
     dtp_node_id *example = dtp_arena_alloc(scratch, (size_t)w->g->n_nodes, sizeof *example);
     if (example == NULL) {
@@ -249,7 +245,7 @@ static dtp_status find_groups(work *w, const dtp_remat *remat, dtp_arena *scratc
     return DTP_OK;
 }
 
-static void find_kept(work *w)
+static void find_kept(remat_work *w)
 {
     const dtp_graph *g = w->g;
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
@@ -274,7 +270,7 @@ static void find_kept(work *w)
 }
 
 /* From the reads of backward nodes back to what is needed to make them. */
-static void find_again(work *w)
+static void find_again(remat_work *w)
 {
     const dtp_graph *g = w->g;
     for (int32_t k = 0; k < w->n_groups; k++) {
@@ -299,44 +295,39 @@ static void find_again(work *w)
 /* ---- the new graph ------------------------------------------------------------------------------
  */
 
-static dtp_status add_clone(work *w, dtp_node_id n, dtp_err *err)
-{
-    const dtp_node *node = &w->g->nodes[n];
-    dtp_tensor_id in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
-    dtp_node_spec spec = dtp_graph_copy_spec(&w->copy, n, in);
-    spec.name = dtp_arena_printf(w->copy.to->arena, "remat.%s", node->name);
-    if (spec.name == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the name of a node");
-    }
-    for (int32_t i = 0; i < node->n_in; i++) {
-        in[i] = w->again[node->in[i]] ? w->clone[node->in[i]] : in[i];
-    }
-    spec.phase = DTP_BACKWARD;
-    spec.origin = w->copy.node[n];
-    spec.repeats = true;
-    DTP_TRY(dtp_graph_add_node(w->copy.to, &spec, out, err));
-    for (int32_t i = 0; i < node->n_out; i++) {
-        w->clone[node->out[i]] = out[i];
-    }
-    return DTP_OK;
-}
-
-static dtp_status add_clones(work *w, int32_t group, dtp_err *err)
+/* Copies of the forward nodes of a group that are recomputed. */
+static dtp_status add_clones(remat_work *w, int32_t group, dtp_err *err)
 {
     for (dtp_node_id n = 0; n < w->place[group]; n++) {
         const dtp_node *node = &w->g->nodes[n];
+        dtp_tensor_id in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
         bool again = false;
         for (int32_t i = 0; i < node->n_out && w->group[n] == group; i++) {
             again = again || (w->again[node->out[i]] && node->phase == DTP_FORWARD);
         }
-        if (again) {
-            DTP_TRY(add_clone(w, n, err));
+        if (!again) {
+            continue;
+        }
+        dtp_node_spec spec = dtp_graph_copy_spec(&w->copy, n, in);
+        spec.name = dtp_arena_printf(w->copy.to->arena, "remat.%s", node->name);
+        if (spec.name == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for the name of a node");
+        }
+        for (int32_t i = 0; i < node->n_in; i++) {
+            in[i] = w->again[node->in[i]] ? w->clone[node->in[i]] : in[i];
+        }
+        spec.phase = DTP_BACKWARD;
+        spec.origin = w->copy.node[n];
+        spec.repeats = true;
+        DTP_TRY(dtp_graph_add_node(w->copy.to, &spec, out, err));
+        for (int32_t i = 0; i < node->n_out; i++) {
+            w->clone[node->out[i]] = out[i];
         }
     }
     return DTP_OK;
 }
 
-static dtp_status add_node(work *w, dtp_node_id n, dtp_err *err)
+static dtp_status add_node(remat_work *w, dtp_node_id n, dtp_err *err)
 {
     const dtp_node *node = &w->g->nodes[n];
     dtp_tensor_id in[DTP_MAX_OP_IN];
@@ -352,7 +343,7 @@ static dtp_status add_node(work *w, dtp_node_id n, dtp_err *err)
 }
 
 /* Tensors come in the order of their ids, which keeps sources where they were. */
-static dtp_status add_all(work *w, dtp_err *err)
+static dtp_status add_all(remat_work *w, dtp_err *err)
 {
     for (dtp_tensor_id t = 0; t < w->g->n_tensors; t++) {
         const dtp_graph_tensor *tensor = &w->g->tensors[t];
@@ -365,7 +356,7 @@ static dtp_status add_all(work *w, dtp_err *err)
     return dtp_graph_copy_results(&w->copy, err);
 }
 
-static dtp_status build(work *w, const dtp_remat *remat, dtp_arena *scratch, dtp_err *err)
+static dtp_status build(remat_work *w, const dtp_remat *remat, dtp_arena *scratch, dtp_err *err)
 {
     DTP_TRY(dtp_remat_check(remat, w->g, err));
     DTP_TRY(allocate(w, scratch, err));
@@ -383,7 +374,7 @@ static dtp_status build(work *w, const dtp_remat *remat, dtp_arena *scratch, dtp
 dtp_status dtp_graph_rematerialize(const dtp_graph *g, const dtp_remat *remat, dtp_graph **out,
                                    dtp_err *err)
 {
-    work w = {.g = g};
+    remat_work w = {.g = g};
     dtp_arena *scratch = dtp_arena_create();
     if (scratch == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a graph");

@@ -177,7 +177,7 @@ static void make_view(const dtp_ttype *type, dtp_view *view)
 /* A transposition is another thing than a sum, though both are einsums. */
 static const char *curve_name(const dtp_op_def *op, const dtp_work *work)
 {
-    bool copies = strcmp(op->name, "einsum") == 0 && !(work->flops > 0.0);
+    bool copies = (op->flags & DTP_OP_CONTRACTION) != 0 && !(work->flops > 0.0);
     return copies ? "einsum.copy" : op->name;
 }
 

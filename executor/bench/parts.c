@@ -1,5 +1,6 @@
 /* What the bench measures: the grids of each part. */
 #include "executor/bench/measure.h"
+#include "core/graph/ops/op_table.h"
 
 /* ---- matrix products ---- */
 

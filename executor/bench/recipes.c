@@ -1,4 +1,5 @@
 #include "executor/bench/recipes.h"
+#include "core/graph/ops/op_table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -257,7 +258,7 @@ dtp_status dtp_bench_recipe_graph(const dtp_bench_recipe *recipe, const dtp_benc
                                   int64_t below, dtp_graph **out, dtp_err *err)
 {
     builder b = {.sizes = sizes, .below = below};
-    DTP_TRY(dtp_graph_create("bench", &b.g, err));
+    DTP_TRY(dtp_graph_create("bench", dtp_builtin_ops(), &b.g, err));
     dtp_status status = fill_graph(&b, recipe, err);
     if (status != DTP_OK) {
         dtp_err_prefix(err, "bench: %s", recipe->op);

@@ -2,7 +2,8 @@
 #ifndef DTP_EXECUTOR_CPU_ATTENTION_H
 #define DTP_EXECUTOR_CPU_ATTENTION_H
 
-#include "core/graph/ops/attention.h"
+#include "core/graph/ops/attention_dims.h"
+#include "core/graph/ops/sequence.h"
 #include "executor/cpu/nest.h"
 
 /* Sizes of a call on this rank and the dims that tell heads apart. With a chunk dim a head is one

@@ -4,57 +4,42 @@
  * or any other. */
 #include "executor/cpu/elementwise.h"
 
-#include <string.h>
-
 #include "executor/cpu/integers.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/parallel.h"
 #include "executor/cpu/simd.h"
 
-typedef enum binary {
-    ADD,
-    SUB,
-    MUL,
-    DIV,
-    MAX,
-    MIN,
-    TANH_GRAD,
-    SIGMOID_GRAD,
-    RELU_GRAD,
-    GELU_GRAD,
-    SILU_GRAD
-} binary;
+/* The ops: name, function. Those of numbers take integers too. */
+#define NUMBER_OPS(X)                                                                              \
+    X(add, ADD)                                                                                    \
+    X(sub, SUB)                                                                                    \
+    X(mul, MUL)                                                                                    \
+    X(max, MAX)                                                                                    \
+    X(min, MIN)
+#define BINARY_OPS(X)                                                                              \
+    X(div, DIV)                                                                                    \
+    X(tanh_grad, TANH_GRAD)                                                                        \
+    X(sigmoid_grad, SIGMOID_GRAD)                                                                  \
+    X(relu_grad, RELU_GRAD)                                                                        \
+    X(gelu_grad, GELU_GRAD)                                                                        \
+    X(silu_grad, SILU_GRAD)
+#define UNARY_OPS(X)                                                                               \
+    X(scale, SCALE)                                                                                \
+    X(neg, NEG)                                                                                    \
+    X(exp, EXP)                                                                                    \
+    X(log, LOG)                                                                                    \
+    X(sqrt, SQRT)                                                                                  \
+    X(rsqrt, RSQRT)                                                                                \
+    X(square, SQUARE)                                                                              \
+    X(tanh, TANH)                                                                                  \
+    X(sigmoid, SIGMOID)                                                                            \
+    X(relu, RELU)                                                                                  \
+    X(gelu, GELU)                                                                                  \
+    X(silu, SILU)
 
-typedef enum unary {
-    SCALE,
-    NEG,
-    EXP,
-    LOG,
-    SQRT,
-    RSQRT,
-    SQUARE,
-    TANH,
-    SIGMOID,
-    RELU,
-    GELU,
-    SILU
-} unary;
-
-static const char *const binary_names[] = {"add",       "sub",       "mul",       "div",
-                                           "max",       "min",       "tanh_grad", "sigmoid_grad",
-                                           "relu_grad", "gelu_grad", "silu_grad"};
-static const char *const unary_names[] = {"scale",  "neg",  "exp",     "log",  "sqrt", "rsqrt",
-                                          "square", "tanh", "sigmoid", "relu", "gelu", "silu"};
-
-static int32_t index_of(const char *name, const char *const *names, int32_t n)
-{
-    for (int32_t i = 0; i < n; i++) {
-        if (strcmp(names[i], name) == 0) {
-            return i;
-        }
-    }
-    return -1;
-}
+#define VALUE(op, function) function,
+typedef enum binary { NUMBER_OPS(VALUE) BINARY_OPS(VALUE) } binary;
+typedef enum unary { UNARY_OPS(VALUE) } unary;
 
 /* gelu(x) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), which equals 0.5 x (1 + tanh u). */
 DTP_CPU_INLINE float gelu_gate(float x)
@@ -171,40 +156,13 @@ DTP_CPU_INLINE void loops2(binary op, const row2 *r)
 
 DTP_CPU_CLONES static void run_row2(binary op, const row2 *r)
 {
+#define CASE2(op, function)                                                                        \
+    case function:                                                                                 \
+        loops2(function, r);                                                                       \
+        break;
     switch (op) {
-    case ADD:
-        loops2(ADD, r);
-        break;
-    case SUB:
-        loops2(SUB, r);
-        break;
-    case MUL:
-        loops2(MUL, r);
-        break;
-    case DIV:
-        loops2(DIV, r);
-        break;
-    case MAX:
-        loops2(MAX, r);
-        break;
-    case MIN:
-        loops2(MIN, r);
-        break;
-    case TANH_GRAD:
-        loops2(TANH_GRAD, r);
-        break;
-    case SIGMOID_GRAD:
-        loops2(SIGMOID_GRAD, r);
-        break;
-    case RELU_GRAD:
-        loops2(RELU_GRAD, r);
-        break;
-    case GELU_GRAD:
-        loops2(GELU_GRAD, r);
-        break;
-    case SILU_GRAD:
-        loops2(SILU_GRAD, r);
-        break;
+        NUMBER_OPS(CASE2)
+        BINARY_OPS(CASE2)
     }
 }
 
@@ -218,43 +176,12 @@ DTP_CPU_INLINE void loop1(unary op, int64_t n, const float *x, float *y, float f
 
 DTP_CPU_CLONES static void run_row1(unary op, int64_t n, const float *x, float *y, float factor)
 {
+#define CASE1(op, function)                                                                        \
+    case function:                                                                                 \
+        loop1(function, n, x, y, factor);                                                          \
+        break;
     switch (op) {
-    case SCALE:
-        loop1(SCALE, n, x, y, factor);
-        break;
-    case NEG:
-        loop1(NEG, n, x, y, factor);
-        break;
-    case EXP:
-        loop1(EXP, n, x, y, factor);
-        break;
-    case LOG:
-        loop1(LOG, n, x, y, factor);
-        break;
-    case SQRT:
-        loop1(SQRT, n, x, y, factor);
-        break;
-    case RSQRT:
-        loop1(RSQRT, n, x, y, factor);
-        break;
-    case SQUARE:
-        loop1(SQUARE, n, x, y, factor);
-        break;
-    case TANH:
-        loop1(TANH, n, x, y, factor);
-        break;
-    case SIGMOID:
-        loop1(SIGMOID, n, x, y, factor);
-        break;
-    case RELU:
-        loop1(RELU, n, x, y, factor);
-        break;
-    case GELU:
-        loop1(GELU, n, x, y, factor);
-        break;
-    case SILU:
-        loop1(SILU, n, x, y, factor);
-        break;
+        UNARY_OPS(CASE1)
     }
 }
 
@@ -284,26 +211,22 @@ void dtp_cpu_multiply(const dtp_nest *nest, int32_t threads, const float *a, con
     dtp_nest_each(nest, threads, float_piece2, &job);
 }
 
-static dtp_status check_binary(const dtp_op_call *call, dtp_err *err)
+static dtp_status check_number(const dtp_op_call *call, dtp_err *err)
 {
-    return dtp_dtype_is_float(call->in[0].dtype) ? dtp_cpu_check_all_f32(call, err)
-                                                 : dtp_cpu_check_binary_ints(call, err);
+    return dtp_dtype_is_float(call->in[0].dtype) ? dtp_cpu_check_all_f32(call, err) : DTP_OK;
 }
 
-static dtp_status binary_kernel(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status binary_kernel(const dtp_kernel_args *args, binary op)
 {
-    (void)err;
     const dtp_view *views[] = {&args->out[0], &args->in[0], &args->in[1]};
-    int32_t op = index_of(args->call->op->name, binary_names,
-                          (int32_t)(sizeof binary_names / sizeof binary_names[0]));
-    if (!dtp_dtype_is_float(views[1]->local.dtype)) {
-        dtp_cpu_binary_ints(args);
-        return DTP_OK;
-    }
     dtp_nest nest;
     dtp_nest_like(&nest, 3, views);
-    job2 job = {(binary)op,     dtp_nest_step(&nest, 1), dtp_nest_step(&nest, 2),
-                views[1]->data, views[2]->data,          views[0]->data};
+    job2 job = {op,
+                dtp_nest_step(&nest, 1),
+                dtp_nest_step(&nest, 2),
+                views[1]->data,
+                views[2]->data,
+                views[0]->data};
     dtp_nest_each(&nest, args->threads, float_piece2, &job);
     return DTP_OK;
 }
@@ -328,45 +251,49 @@ static void piece1(const void *user, int64_t n, const int64_t off[DTP_NEST_VIEWS
     }
 }
 
-static dtp_status unary_kernel(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status unary_kernel(const dtp_kernel_args *args, unary op)
 {
-    (void)err;
-    int32_t op = index_of(args->call->op->name, unary_names,
-                          (int32_t)(sizeof unary_names / sizeof unary_names[0]));
     const dtp_view *views[] = {&args->out[0], &args->in[0]};
     dtp_nest nest;
     dtp_nest_like(&nest, 2, views);
-    job1 job = {(unary)op, 0.0f, dtp_nest_step(&nest, 1), views[1]->data, views[0]->data};
-    if (op == (int32_t)SCALE) {
+    job1 job = {op, 0.0f, dtp_nest_step(&nest, 1), views[1]->data, views[0]->data};
+    if (op == SCALE) {
         job.factor = (float)dtp_call_float(args->call, "factor");
     }
     dtp_nest_each(&nest, args->threads, piece1, &job);
     return DTP_OK;
 }
 
-static const dtp_cpu_row rows[] = {
-    {"add", binary_kernel, check_binary},
-    {"sub", binary_kernel, check_binary},
-    {"mul", binary_kernel, check_binary},
-    {"div", binary_kernel, check_binary},
-    {"max", binary_kernel, check_binary},
-    {"min", binary_kernel, check_binary},
-    {"tanh_grad", binary_kernel, check_binary},
-    {"sigmoid_grad", binary_kernel, check_binary},
-    {"relu_grad", binary_kernel, check_binary},
-    {"gelu_grad", binary_kernel, check_binary},
-    {"silu_grad", binary_kernel, check_binary},
-    {"scale", unary_kernel, dtp_cpu_check_all_f32},
-    {"neg", unary_kernel, dtp_cpu_check_all_f32},
-    {"exp", unary_kernel, dtp_cpu_check_all_f32},
-    {"log", unary_kernel, dtp_cpu_check_all_f32},
-    {"sqrt", unary_kernel, dtp_cpu_check_all_f32},
-    {"rsqrt", unary_kernel, dtp_cpu_check_all_f32},
-    {"square", unary_kernel, dtp_cpu_check_all_f32},
-    {"tanh", unary_kernel, dtp_cpu_check_all_f32},
-    {"sigmoid", unary_kernel, dtp_cpu_check_all_f32},
-    {"relu", unary_kernel, dtp_cpu_check_all_f32},
-    {"gelu", unary_kernel, dtp_cpu_check_all_f32},
-    {"silu", unary_kernel, dtp_cpu_check_all_f32},
-};
+#define NUMBER_KERNEL(op, function)                                                                \
+    static dtp_status op##_kernel(const dtp_kernel_args *args, dtp_err *err)                       \
+    {                                                                                              \
+        (void)err;                                                                                 \
+        if (!dtp_dtype_is_float(args->in[0].local.dtype)) {                                        \
+            dtp_cpu_binary_ints(args, DTP_INT_##function);                                         \
+            return DTP_OK;                                                                         \
+        }                                                                                          \
+        return binary_kernel(args, function);                                                      \
+    }
+NUMBER_OPS(NUMBER_KERNEL)
+
+#define KERNEL2(op, function)                                                                      \
+    static dtp_status op##_kernel(const dtp_kernel_args *args, dtp_err *err)                       \
+    {                                                                                              \
+        (void)err;                                                                                 \
+        return binary_kernel(args, function);                                                      \
+    }
+BINARY_OPS(KERNEL2)
+
+#define KERNEL1(op, function)                                                                      \
+    static dtp_status op##_kernel(const dtp_kernel_args *args, dtp_err *err)                       \
+    {                                                                                              \
+        (void)err;                                                                                 \
+        return unary_kernel(args, function);                                                       \
+    }
+UNARY_OPS(KERNEL1)
+
+#define NUMBER_ROW(op, function) {#op, op##_kernel, check_number},
+#define FLOAT_ROW(op, function) {#op, op##_kernel, dtp_cpu_check_all_f32},
+static const dtp_cpu_row rows[] = {NUMBER_OPS(NUMBER_ROW) BINARY_OPS(FLOAT_ROW)
+                                       UNARY_OPS(FLOAT_ROW)};
 const dtp_cpu_family dtp_cpu_elementwise = {rows, sizeof rows / sizeof rows[0]};

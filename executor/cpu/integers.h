@@ -4,8 +4,14 @@
 
 #include "executor/device/kernel.h"
 
-/* DTP_UNSUPPORTED for another op. */
-dtp_status dtp_cpu_check_binary_ints(const dtp_op_call *call, dtp_err *err) DTP_MUST_CHECK;
-void dtp_cpu_binary_ints(const dtp_kernel_args *args);
+typedef enum dtp_cpu_int_function {
+    DTP_INT_ADD,
+    DTP_INT_SUB,
+    DTP_INT_MUL,
+    DTP_INT_MAX,
+    DTP_INT_MIN
+} dtp_cpu_int_function;
+
+void dtp_cpu_binary_ints(const dtp_kernel_args *args, dtp_cpu_int_function op);
 
 #endif

@@ -1,6 +1,4 @@
 /* Ops on truth values (bytes of 0 or 1). */
-#include <string.h>
-
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/nest.h"
 #include "executor/cpu/reduce.h"
@@ -38,16 +36,12 @@ static void piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VIEWS]
     }
 }
 
-static dtp_status logical_kernel(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status run_logical(const dtp_kernel_args *args, logical op)
 {
-    static const char *const names[] = {"logical_and", "logical_or", "logical_xor", "logical_not"};
-    (void)err;
     const int32_t n = args->call->n_in;
     const dtp_view *views[] = {&args->out[0], &args->in[0], n == 2 ? &args->in[1] : NULL};
-    job j = {.a = views[1]->data, .b = n == 2 ? views[2]->data : NULL, .y = views[0]->data};
-    for (int32_t i = 0; i < 4; i++) {
-        j.op = strcmp(names[i], args->call->op->name) == 0 ? (logical)i : j.op;
-    }
+    job j = {
+        .op = op, .a = views[1]->data, .b = n == 2 ? views[2]->data : NULL, .y = views[0]->data};
     dtp_nest nest;
     dtp_nest_like(&nest, n + 1, views);
     j.step_a = dtp_nest_step(&nest, 1);
@@ -55,6 +49,17 @@ static dtp_status logical_kernel(const dtp_kernel_args *args, dtp_err *err)
     dtp_nest_each(&nest, args->threads, piece, &j);
     return DTP_OK;
 }
+
+#define KERNEL(op, function)                                                                       \
+    static dtp_status op##_kernel(const dtp_kernel_args *args, dtp_err *err)                       \
+    {                                                                                              \
+        (void)err;                                                                                 \
+        return run_logical(args, function);                                                        \
+    }
+KERNEL(logical_and, AND)
+KERNEL(logical_or, OR)
+KERNEL(logical_xor, XOR)
+KERNEL(logical_not, NOT)
 
 static dtp_status any_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
@@ -71,10 +76,10 @@ static dtp_status all_kernel(const dtp_kernel_args *args, dtp_err *err)
 }
 
 static const dtp_cpu_row rows[] = {
-    {"logical_and", logical_kernel, NULL},
-    {"logical_or", logical_kernel, NULL},
-    {"logical_xor", logical_kernel, NULL},
-    {"logical_not", logical_kernel, NULL},
+    {"logical_and", logical_and_kernel, NULL},
+    {"logical_or", logical_or_kernel, NULL},
+    {"logical_xor", logical_xor_kernel, NULL},
+    {"logical_not", logical_not_kernel, NULL},
     {"any", any_kernel, NULL},
     {"all", all_kernel, NULL},
 };

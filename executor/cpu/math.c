@@ -1,6 +1,5 @@
 /* Elementwise functions of one operand with up to two attributes, and their gradients. */
 #include <math.h>
-#include <string.h>
 
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/nest.h"
@@ -127,26 +126,6 @@ DTP_CPU_CLONES static void clamp_grad_row(const row *r)
     }
 }
 
-static const struct {
-    const char *op;
-    row_fn run;
-    const char *a, *b; /* attributes, NULL: none */
-} FUNCTIONS[] = {{"abs", abs_row, NULL, NULL},
-                 {"sign", sign_row, NULL, NULL},
-                 {"reciprocal", reciprocal_row, NULL, NULL},
-                 {"sin", sin_row, NULL, NULL},
-                 {"cos", cos_row, NULL, NULL},
-                 {"log1p", log1p_row, NULL, NULL},
-                 {"expm1", expm1_row, NULL, NULL},
-                 {"softplus", softplus_row, NULL, NULL},
-                 {"pow", pow_row, "exponent", NULL},
-                 {"leaky_relu", leaky_relu_row, "slope", NULL},
-                 {"elu", elu_row, "alpha", NULL},
-                 {"clamp", clamp_row, "low", "high"},
-                 {"leaky_relu_grad", leaky_relu_grad_row, "slope", NULL},
-                 {"elu_grad", elu_grad_row, "alpha", NULL},
-                 {"clamp_grad", clamp_grad_row, "low", "high"}};
-
 /* An attribute as f32; beyond its range, infinite: clamp's "no bound". */
 static float attr_float(const dtp_op_call *call, const char *key)
 {
@@ -183,20 +162,17 @@ static void piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VIEWS]
     }
 }
 
-static dtp_status math_kernel(const dtp_kernel_args *args, dtp_err *err)
+/* The function of a row on all elements; a and b are keys of attributes, NULL: none. */
+static dtp_status run_math(const dtp_kernel_args *args, row_fn run, const char *a, const char *b)
 {
-    (void)err;
     const dtp_op_call *call = args->call;
     const bool grad = call->n_in == 2;
     const dtp_view *views[] = {&args->out[0], &args->in[0], grad ? &args->in[1] : NULL};
-    job j = {.row = {.x = views[1]->data, .y = views[0]->data}};
-    for (size_t i = 0; i < sizeof FUNCTIONS / sizeof FUNCTIONS[0]; i++) {
-        if (strcmp(FUNCTIONS[i].op, call->op->name) == 0) {
-            j.run = FUNCTIONS[i].run;
-            j.row.a = attr_float(call, FUNCTIONS[i].a);
-            j.row.b = attr_float(call, FUNCTIONS[i].b);
-        }
-    }
+    job j = {.run = run,
+             .row = {.x = views[1]->data,
+                     .y = views[0]->data,
+                     .a = attr_float(call, a),
+                     .b = attr_float(call, b)}};
     dtp_nest nest;
     dtp_nest_like(&nest, grad ? 3 : 2, views);
     j.step_x = dtp_nest_step(&nest, 1);
@@ -208,21 +184,32 @@ static dtp_status math_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static const dtp_cpu_row rows[] = {
-    {"abs", math_kernel, dtp_cpu_check_all_f32},
-    {"sign", math_kernel, dtp_cpu_check_all_f32},
-    {"reciprocal", math_kernel, dtp_cpu_check_all_f32},
-    {"sin", math_kernel, dtp_cpu_check_all_f32},
-    {"cos", math_kernel, dtp_cpu_check_all_f32},
-    {"log1p", math_kernel, dtp_cpu_check_all_f32},
-    {"expm1", math_kernel, dtp_cpu_check_all_f32},
-    {"softplus", math_kernel, dtp_cpu_check_all_f32},
-    {"pow", math_kernel, dtp_cpu_check_all_f32},
-    {"leaky_relu", math_kernel, dtp_cpu_check_all_f32},
-    {"elu", math_kernel, dtp_cpu_check_all_f32},
-    {"clamp", math_kernel, dtp_cpu_check_all_f32},
-    {"leaky_relu_grad", math_kernel, dtp_cpu_check_all_f32},
-    {"elu_grad", math_kernel, dtp_cpu_check_all_f32},
-    {"clamp_grad", math_kernel, dtp_cpu_check_all_f32},
-};
+/* Op and the attributes that its function takes. */
+#define FUNCTIONS(X)                                                                               \
+    X(abs, NULL, NULL)                                                                             \
+    X(sign, NULL, NULL)                                                                            \
+    X(reciprocal, NULL, NULL)                                                                      \
+    X(sin, NULL, NULL)                                                                             \
+    X(cos, NULL, NULL)                                                                             \
+    X(log1p, NULL, NULL)                                                                           \
+    X(expm1, NULL, NULL)                                                                           \
+    X(softplus, NULL, NULL)                                                                        \
+    X(pow, "exponent", NULL)                                                                       \
+    X(leaky_relu, "slope", NULL)                                                                   \
+    X(elu, "alpha", NULL)                                                                          \
+    X(clamp, "low", "high")                                                                        \
+    X(leaky_relu_grad, "slope", NULL)                                                              \
+    X(elu_grad, "alpha", NULL)                                                                     \
+    X(clamp_grad, "low", "high")
+
+#define KERNEL(op, key_a, key_b)                                                                   \
+    static dtp_status op##_kernel(const dtp_kernel_args *args, dtp_err *err)                       \
+    {                                                                                              \
+        (void)err;                                                                                 \
+        return run_math(args, op##_row, key_a, key_b);                                             \
+    }
+FUNCTIONS(KERNEL)
+
+#define ROW(op, key_a, key_b) {#op, op##_kernel, dtp_cpu_check_all_f32},
+static const dtp_cpu_row rows[] = {FUNCTIONS(ROW)};
 const dtp_cpu_family dtp_cpu_math = {rows, sizeof rows / sizeof rows[0]};

@@ -136,12 +136,12 @@ static dtp_status accumulate_kernel(const dtp_kernel_args *args, dtp_err *err)
     return update(args, &job, err);
 }
 
-static dtp_status adam_kernel(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status run_either_adam(const dtp_kernel_args *args, bool decoupled, dtp_err *err)
 {
     const dtp_op_call *call = args->call;
     double b1 = dtp_call_float(call, "beta1"), b2 = dtp_call_float(call, "beta2");
     double t = (double)(args->step + 1);
-    update_job job = {.rule = strcmp(call->op->name, "adamw") == 0 ? ADAMW : ADAM};
+    update_job job = {.rule = decoupled ? ADAMW : ADAM};
     job.beta1 = (float)b1;
     job.beta2 = (float)b2;
     job.eps = (float)dtp_call_float(call, "eps");
@@ -150,9 +150,19 @@ static dtp_status adam_kernel(const dtp_kernel_args *args, dtp_err *err)
     return update(args, &job, err);
 }
 
+static dtp_status adam_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    return run_either_adam(args, false, err);
+}
+
+static dtp_status adamw_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    return run_either_adam(args, true, err);
+}
+
 static const dtp_cpu_row rows[] = {{"sgd", sgd_kernel, dtp_cpu_check_all_f32},
                                    {"momentum", momentum_kernel, dtp_cpu_check_all_f32},
                                    {"adam", adam_kernel, dtp_cpu_check_all_f32},
-                                   {"adamw", adam_kernel, dtp_cpu_check_all_f32},
+                                   {"adamw", adamw_kernel, dtp_cpu_check_all_f32},
                                    {"accumulate", accumulate_kernel, dtp_cpu_check_all_f32}};
 const dtp_cpu_family dtp_cpu_optimizer = {rows, sizeof rows / sizeof rows[0]};

@@ -31,16 +31,25 @@ static void arg_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
     store_index(job, 1, row[1], best);
 }
 
-static dtp_status arg_kernel(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status run_arg(const dtp_kernel_args *args, bool largest, dtp_err *err)
 {
     (void)err;
     const dtp_view *views[] = {&args->in[0], &args->out[0]};
-    const bool largest = strcmp(args->call->op->name, "argmax") == 0;
     dtp_row_job job;
     dtp_row_job_make(&job, args->call, 2, views);
     job.user = &largest;
     dtp_row_job_each(&job, args->threads, arg_row);
     return DTP_OK;
+}
+
+static dtp_status argmax_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    return run_arg(args, true, err);
+}
+
+static dtp_status argmin_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    return run_arg(args, false, err);
 }
 
 /* Views: x, m, out; user: global index of the first element. */
@@ -171,8 +180,8 @@ static dtp_status topk_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static const dtp_cpu_row rows[] = {{"argmax", arg_kernel, dtp_cpu_check_f32},
-                                   {"argmin", arg_kernel, dtp_cpu_check_f32},
+static const dtp_cpu_row rows[] = {{"argmax", argmax_kernel, dtp_cpu_check_f32},
+                                   {"argmin", argmin_kernel, dtp_cpu_check_f32},
                                    {"arg_first", arg_first_kernel, dtp_cpu_check_f32},
                                    {"topk", topk_kernel, check_topk}};
 const dtp_cpu_family dtp_cpu_order = {rows, sizeof rows / sizeof rows[0]};

@@ -112,17 +112,26 @@ static dtp_status norm_kernel(const dtp_kernel_args *args, dtp_err *err)
     return run(args, fn, NULL, err);
 }
 
-static dtp_status var_kernel(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status run_spread(const dtp_kernel_args *args, bool root, dtp_err *err)
 {
     dtp_cpu_over over;
     dtp_cpu_split(args->call, &args->in[0], &over);
-    const spread how = {(double)(over.global_count - dtp_call_int(args->call, "correction")),
-                        strcmp(args->call->op->name, "std") == 0};
+    const spread how = {(double)(over.global_count - dtp_call_int(args->call, "correction")), root};
     return run(args, var_row, &how, err);
+}
+
+static dtp_status var_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    return run_spread(args, false, err);
+}
+
+static dtp_status std_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    return run_spread(args, true, err);
 }
 
 static const dtp_cpu_row rows[] = {{"logsumexp", logsumexp_kernel, dtp_cpu_check_all_f32},
                                    {"norm", norm_kernel, dtp_cpu_check_all_f32},
                                    {"var", var_kernel, dtp_cpu_check_all_f32},
-                                   {"std", var_kernel, dtp_cpu_check_all_f32}};
+                                   {"std", std_kernel, dtp_cpu_check_all_f32}};
 const dtp_cpu_family dtp_cpu_row_stats = {rows, sizeof rows / sizeof rows[0]};

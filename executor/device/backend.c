@@ -1,5 +1,6 @@
 /* Backends by name. */
 #include "executor/device/backend.h"
+#include "core/graph/ops/op_table.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -82,13 +82,6 @@ static double silu_grad(double x, double dy)
     return dy * (s + x * s * (1.0 - s));
 }
 
-static const struct {
-    const char *op;
-    double (*f)(double);
-} UNARY[] = {{"neg", neg},     {"exp", exp},       {"log", log},   {"sqrt", sqrt},
-             {"rsqrt", rsqrt}, {"square", square}, {"tanh", tanh}, {"sigmoid", logistic},
-             {"relu", relu},   {"gelu", gelu},     {"silu", silu}};
-
 static double add(double a, double b)
 {
     return a + b;
@@ -120,31 +113,9 @@ static double smaller(double a, double b)
     return isnan(a) || a <= b ? a : b;
 }
 
-static const struct {
-    const char *op;
-    double (*f)(double, double);
-} BINARY[] = {{"add", add},
-              {"sub", sub},
-              {"mul", mul},
-              {"div", divide},
-              {"max", larger},
-              {"min", smaller},
-              {"tanh_grad", tanh_grad},
-              {"sigmoid_grad", sigmoid_grad},
-              {"relu_grad", relu_grad},
-              {"gelu_grad", gelu_grad},
-              {"silu_grad", silu_grad}};
-
-static dtp_status run_unary(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status run_unary(const dtp_kernel_args *args, double (*f)(double))
 {
     dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
-    double (*f)(double) = NULL;
-    for (size_t i = 0; i < sizeof UNARY / sizeof UNARY[0]; i++) {
-        f = strcmp(UNARY[i].op, args->call->op->name) == 0 ? UNARY[i].f : f;
-    }
-    if (f == NULL) {
-        return DTP_FAIL(err, DTP_INTERNAL, "no function for '%s'", args->call->op->name);
-    }
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
         dtp_ref__set(&args->out[0], &l, f(dtp_ref__get(&args->in[0], &l)));
     }
@@ -152,50 +123,89 @@ static dtp_status run_unary(const dtp_kernel_args *args, dtp_err *err)
 }
 
 /* Integers, exactly; sums and products wrap around. */
-static int64_t whole(const char *op, int64_t a, int64_t b)
+static int64_t int_add(int64_t a, int64_t b)
 {
-    if (strcmp(op, "add") == 0) {
-        return (int64_t)((uint64_t)a + (uint64_t)b);
-    }
-    if (strcmp(op, "sub") == 0) {
-        return (int64_t)((uint64_t)a - (uint64_t)b);
-    }
-    if (strcmp(op, "mul") == 0) {
-        return (int64_t)((uint64_t)a * (uint64_t)b);
-    }
-    return (strcmp(op, "max") == 0) == (a > b) ? a : b;
+    return (int64_t)((uint64_t)a + (uint64_t)b);
 }
 
-static dtp_status run_binary_ints(const dtp_kernel_args *args)
+static int64_t int_sub(int64_t a, int64_t b)
 {
-    dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
+    return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+
+static int64_t int_mul(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
+
+static int64_t int_max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t int_min(int64_t a, int64_t b)
+{
+    return a > b ? b : a;
+}
+
+static dtp_status run_binary(const dtp_kernel_args *args, double (*f)(double, double),
+                             int64_t (*whole)(int64_t, int64_t))
+{
+    const dtp_view *x = args->in, *out = &args->out[0];
+    const bool ints = !dtp_dtype_is_float(x[0].local.dtype);
+    dtp_ref_loop l = dtp_ref__over(&out->local);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        const int64_t a = dtp_ref__get_int(&args->in[0], &l);
-        const int64_t b = dtp_ref__get_int(&args->in[1], &l);
-        dtp_ref__set_int(&args->out[0], &l, whole(args->call->op->name, a, b));
+        if (ints) {
+            dtp_ref__set_int(out, &l,
+                             whole(dtp_ref__get_int(&x[0], &l), dtp_ref__get_int(&x[1], &l)));
+        } else {
+            dtp_ref__set(out, &l, f(dtp_ref__get(&x[0], &l), dtp_ref__get(&x[1], &l)));
+        }
     }
     return DTP_OK;
 }
 
-static dtp_status run_binary(const dtp_kernel_args *args, dtp_err *err)
-{
-    if (!dtp_dtype_is_float(args->in[0].local.dtype)) {
-        return run_binary_ints(args);
+/* Op, function; op, function, that of integers; NULL: floats only. */
+#define UNARY(X)                                                                                   \
+    X(neg, neg)                                                                                    \
+    X(exp, exp)                                                                                    \
+    X(log, log)                                                                                    \
+    X(sqrt, sqrt)                                                                                  \
+    X(rsqrt, rsqrt)                                                                                \
+    X(square, square)                                                                              \
+    X(tanh, tanh)                                                                                  \
+    X(sigmoid, logistic)                                                                           \
+    X(relu, relu)                                                                                  \
+    X(gelu, gelu)                                                                                  \
+    X(silu, silu)
+#define BINARY(X)                                                                                  \
+    X(add, add, int_add)                                                                           \
+    X(sub, sub, int_sub)                                                                           \
+    X(mul, mul, int_mul)                                                                           \
+    X(div, divide, NULL)                                                                           \
+    X(max, larger, int_max)                                                                        \
+    X(min, smaller, int_min)                                                                       \
+    X(tanh_grad, tanh_grad, NULL)                                                                  \
+    X(sigmoid_grad, sigmoid_grad, NULL)                                                            \
+    X(relu_grad, relu_grad, NULL)                                                                  \
+    X(gelu_grad, gelu_grad, NULL)                                                                  \
+    X(silu_grad, silu_grad, NULL)
+
+#define UNARY_KERNEL(op, f)                                                                        \
+    static dtp_status run_##op(const dtp_kernel_args *args, dtp_err *err)                          \
+    {                                                                                              \
+        (void)err;                                                                                 \
+        return run_unary(args, f);                                                                 \
     }
-    dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
-    double (*f)(double, double) = NULL;
-    for (size_t i = 0; i < sizeof BINARY / sizeof BINARY[0]; i++) {
-        f = strcmp(BINARY[i].op, args->call->op->name) == 0 ? BINARY[i].f : f;
+UNARY(UNARY_KERNEL)
+
+#define BINARY_KERNEL(op, f, whole)                                                                \
+    static dtp_status run_##op(const dtp_kernel_args *args, dtp_err *err)                          \
+    {                                                                                              \
+        (void)err;                                                                                 \
+        return run_binary(args, f, whole);                                                         \
     }
-    if (f == NULL) {
-        return DTP_FAIL(err, DTP_INTERNAL, "no function for '%s'", args->call->op->name);
-    }
-    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        double a = dtp_ref__get(&args->in[0], &l), b = dtp_ref__get(&args->in[1], &l);
-        dtp_ref__set(&args->out[0], &l, f(a, b));
-    }
-    return DTP_OK;
-}
+BINARY(BINARY_KERNEL)
 
 /* ---- with attributes ---------------------------------------------------------------------------
  */
@@ -266,13 +276,10 @@ static dtp_status run_select(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_kernel dtp_ref__elementwise[] = {
-    {"neg", run_unary},           {"exp", run_unary},        {"log", run_unary},
-    {"sqrt", run_unary},          {"rsqrt", run_unary},      {"square", run_unary},
-    {"tanh", run_unary},          {"sigmoid", run_unary},    {"relu", run_unary},
-    {"gelu", run_unary},          {"silu", run_unary},       {"add", run_binary},
-    {"sub", run_binary},          {"mul", run_binary},       {"div", run_binary},
-    {"max", run_binary},          {"min", run_binary},       {"tanh_grad", run_binary},
-    {"sigmoid_grad", run_binary}, {"relu_grad", run_binary}, {"gelu_grad", run_binary},
-    {"silu_grad", run_binary},    {"scale", run_scale},      {"cast", run_cast},
-    {"compare", run_compare},     {"select", run_select},    {NULL, NULL}};
+#define UNARY_ROW(op, f) {#op, run_##op},
+#define BINARY_ROW(op, f, whole) {#op, run_##op},
+const dtp_kernel dtp_ref__elementwise[] = {UNARY(UNARY_ROW) BINARY(BINARY_ROW){"scale", run_scale},
+                                           {"cast", run_cast},
+                                           {"compare", run_compare},
+                                           {"select", run_select},
+                                           {NULL, NULL}};

@@ -1,6 +1,5 @@
 /* Reference kernels of the functions of core/graph/ops/unary.c and of the ops on truth values. */
 #include <math.h>
-#include <string.h>
 
 #include "executor/ref/index.h"
 #include "executor/ref/kernels.h"
@@ -67,29 +66,6 @@ static double clamp_grad(double x, double dy, double a, double b)
     return x >= a && x <= b ? dy : 0.0;
 }
 
-typedef struct function {
-    const char *op;
-    double (*plain)(double x);                               /* of x alone, or else */
-    double (*full)(double x, double dy, double a, double b); /* with attributes */
-    const char *a, *b;                                       /* these; NULL: none */
-} function;
-
-static const function FUNCTIONS[] = {{"abs", fabs, NULL, NULL, NULL},
-                                     {"sign", sign, NULL, NULL, NULL},
-                                     {"sin", sin, NULL, NULL, NULL},
-                                     {"cos", cos, NULL, NULL, NULL},
-                                     {"reciprocal", reciprocal, NULL, NULL, NULL},
-                                     {"log1p", log1p, NULL, NULL, NULL},
-                                     {"expm1", expm1, NULL, NULL, NULL},
-                                     {"softplus", softplus, NULL, NULL, NULL},
-                                     {"pow", NULL, power, "exponent", NULL},
-                                     {"leaky_relu", NULL, leaky_relu, "slope", NULL},
-                                     {"elu", NULL, elu, "alpha", NULL},
-                                     {"clamp", NULL, clamp, "low", "high"},
-                                     {"leaky_relu_grad", NULL, leaky_relu_grad, "slope", NULL},
-                                     {"elu_grad", NULL, elu_grad, "alpha", NULL},
-                                     {"clamp_grad", NULL, clamp_grad, "low", "high"}};
-
 /* An attribute; clamp's "no bound" is infinite. */
 static double attr_float(const dtp_op_call *call, const char *key)
 {
@@ -97,52 +73,94 @@ static double attr_float(const dtp_op_call *call, const char *key)
     return fabs(v) >= 1e308 ? copysign((double)INFINITY, v) : v;
 }
 
-static dtp_status run_function(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status run_plain(const dtp_kernel_args *args, double (*f)(double))
 {
     dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
-    size_t k = 0;
-    while (k < sizeof FUNCTIONS / sizeof FUNCTIONS[0] &&
-           strcmp(FUNCTIONS[k].op, args->call->op->name) != 0) {
-        k++;
-    }
-    if (k == sizeof FUNCTIONS / sizeof FUNCTIONS[0]) {
-        return DTP_FAIL(err, DTP_INTERNAL, "no function for '%s'", args->call->op->name);
-    }
-    const function *f = &FUNCTIONS[k];
-    const double a = attr_float(args->call, f->a), b = attr_float(args->call, f->b);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        double x = dtp_ref__get(&args->in[0], &l);
-        double dy = args->call->n_in == 2 ? dtp_ref__get(&args->in[1], &l) : 0.0;
-        dtp_ref__set(&args->out[0], &l, f->plain != NULL ? f->plain(x) : f->full(x, dy, a, b));
+        dtp_ref__set(&args->out[0], &l, f(dtp_ref__get(&args->in[0], &l)));
     }
     return DTP_OK;
 }
 
+/* key_a and key_b are attributes, NULL: none. */
+static dtp_status run_full(const dtp_kernel_args *args, double (*f)(double, double, double, double),
+                           const char *key_a, const char *key_b)
+{
+    const double a = attr_float(args->call, key_a), b = attr_float(args->call, key_b);
+    dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
+    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
+        double x = dtp_ref__get(&args->in[0], &l);
+        double dy = args->call->n_in == 2 ? dtp_ref__get(&args->in[1], &l) : 0.0;
+        dtp_ref__set(&args->out[0], &l, f(x, dy, a, b));
+    }
+    return DTP_OK;
+}
+
+/* Op, function; op, function, attributes. */
+#define PLAIN(X)                                                                                   \
+    X(abs, fabs)                                                                                   \
+    X(sign, sign)                                                                                  \
+    X(sin, sin)                                                                                    \
+    X(cos, cos)                                                                                    \
+    X(reciprocal, reciprocal)                                                                      \
+    X(log1p, log1p)                                                                                \
+    X(expm1, expm1)                                                                                \
+    X(softplus, softplus)
+#define FULL(X)                                                                                    \
+    X(pow, power, "exponent", NULL)                                                                \
+    X(leaky_relu, leaky_relu, "slope", NULL)                                                       \
+    X(elu, elu, "alpha", NULL)                                                                     \
+    X(clamp, clamp, "low", "high")                                                                 \
+    X(leaky_relu_grad, leaky_relu_grad, "slope", NULL)                                             \
+    X(elu_grad, elu_grad, "alpha", NULL)                                                           \
+    X(clamp_grad, clamp_grad, "low", "high")
+
+#define PLAIN_KERNEL(op, f)                                                                        \
+    static dtp_status run_##op(const dtp_kernel_args *args, dtp_err *err)                          \
+    {                                                                                              \
+        (void)err;                                                                                 \
+        return run_plain(args, f);                                                                 \
+    }
+PLAIN(PLAIN_KERNEL)
+
+#define FULL_KERNEL(op, f, a, b)                                                                   \
+    static dtp_status run_##op(const dtp_kernel_args *args, dtp_err *err)                          \
+    {                                                                                              \
+        (void)err;                                                                                 \
+        return run_full(args, f, a, b);                                                            \
+    }
+FULL(FULL_KERNEL)
+
 /* ---- truth values -------------------------------------------------------------------------------
  */
 
-static dtp_status run_logical(const dtp_kernel_args *args, dtp_err *err)
+/* `table` holds the result at bit a + 2 b; b is 0 when there is no operand 1. */
+static dtp_status run_logical(const dtp_kernel_args *args, uint32_t table)
 {
-    (void)err;
-    const char *op = args->call->op->name;
     dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        bool a = dtp_ref__get(&args->in[0], &l) != 0.0, r = !a;
-        if (args->call->n_in == 2) {
-            bool b = dtp_ref__get(&args->in[1], &l) != 0.0;
-            r = strcmp(op, "logical_and") == 0  ? a && b
-                : strcmp(op, "logical_or") == 0 ? a || b
-                                                : a != b;
-        }
+        const uint32_t a = dtp_ref__get(&args->in[0], &l) != 0.0 ? 1 : 0;
+        const bool b = args->call->n_in == 2 && dtp_ref__get(&args->in[1], &l) != 0.0;
+        const bool r = (table >> (a + (b ? 2 : 0)) & 1U) != 0;
         dtp_ref__set(&args->out[0], &l, r ? 1.0 : 0.0);
     }
     return DTP_OK;
 }
 
-static dtp_status run_over(const dtp_kernel_args *args, dtp_err *err)
+#define LOGICAL_KERNEL(op, table)                                                                  \
+    static dtp_status run_##op(const dtp_kernel_args *args, dtp_err *err)                          \
+    {                                                                                              \
+        (void)err;                                                                                 \
+        return run_logical(args, table);                                                           \
+    }
+LOGICAL_KERNEL(logical_and, 8U) /* a = b = 1 */
+LOGICAL_KERNEL(logical_or, 14U)
+LOGICAL_KERNEL(logical_xor, 6U)
+LOGICAL_KERNEL(logical_not, 1U) /* a = 0 */
+
+static dtp_status run_over(const dtp_kernel_args *args, bool any, dtp_err *err)
 {
     (void)err;
-    const bool any = strcmp(args->call->op->name, "any") == 0;
     int32_t rows;
     dtp_ref_loop l = dtp_ref__rows(args->call, &args->in[0], &rows);
     for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
@@ -156,25 +174,22 @@ static dtp_status run_over(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_kernel dtp_ref__math[] = {{"abs", run_function},
-                                    {"sign", run_function},
-                                    {"sin", run_function},
-                                    {"cos", run_function},
-                                    {"reciprocal", run_function},
-                                    {"log1p", run_function},
-                                    {"expm1", run_function},
-                                    {"softplus", run_function},
-                                    {"pow", run_function},
-                                    {"leaky_relu", run_function},
-                                    {"elu", run_function},
-                                    {"clamp", run_function},
-                                    {"leaky_relu_grad", run_function},
-                                    {"elu_grad", run_function},
-                                    {"clamp_grad", run_function},
-                                    {"logical_and", run_logical},
-                                    {"logical_or", run_logical},
-                                    {"logical_xor", run_logical},
-                                    {"logical_not", run_logical},
-                                    {"any", run_over},
-                                    {"all", run_over},
+static dtp_status run_any(const dtp_kernel_args *args, dtp_err *err)
+{
+    return run_over(args, true, err);
+}
+
+static dtp_status run_all(const dtp_kernel_args *args, dtp_err *err)
+{
+    return run_over(args, false, err);
+}
+
+#define PLAIN_ROW(op, f) {#op, run_##op},
+#define FULL_ROW(op, f, a, b) {#op, run_##op},
+const dtp_kernel dtp_ref__math[] = {PLAIN(PLAIN_ROW) FULL(FULL_ROW){"logical_and", run_logical_and},
+                                    {"logical_or", run_logical_or},
+                                    {"logical_xor", run_logical_xor},
+                                    {"logical_not", run_logical_not},
+                                    {"any", run_any},
+                                    {"all", run_all},
                                     {NULL, NULL}};

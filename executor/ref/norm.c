@@ -2,14 +2,14 @@
  * both: rms_norm is layer_norm without mean, beta and the first of the two sums.
  */
 #include <math.h>
-#include <string.h>
 
+#include "core/graph/ops/norm.h"
 #include "executor/ref/index.h"
 #include "executor/ref/kernels.h"
 
 static bool is_layer(const dtp_kernel_args *args)
 {
-    return strncmp(args->call->op->name, "layer", 5) == 0;
+    return dtp_norm_is_centred(args->call->op);
 }
 
 /* Element k of the statistics dim at the coordinates; with one sum there is only k = 0. */

@@ -47,12 +47,11 @@ static dtp_status run_norm(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status run_var(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status run_spread(const dtp_kernel_args *args, bool root, dtp_err *err)
 {
     (void)err;
     const double n = dtp_ref__row_count(args->call, &args->in[0]);
     const double divisor = n - (double)dtp_call_int(args->call, "correction");
-    const bool root = strcmp(args->call->op->name, "std") == 0;
     int32_t rows;
     dtp_ref_loop l = dtp_ref__rows(args->call, &args->in[0], &rows);
     for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
@@ -67,6 +66,16 @@ static dtp_status run_var(const dtp_kernel_args *args, dtp_err *err)
         dtp_ref__set(&args->out[0], &l, root ? sqrt(s) : s);
     }
     return DTP_OK;
+}
+
+static dtp_status run_var(const dtp_kernel_args *args, dtp_err *err)
+{
+    return run_spread(args, false, err);
+}
+
+static dtp_status run_std(const dtp_kernel_args *args, dtp_err *err)
+{
+    return run_spread(args, true, err);
 }
 
 /* Every element from its definition: the sum of those up to it. */
@@ -143,12 +152,11 @@ static bool better(double a, double b, bool largest)
     return largest ? a > b : a < b;
 }
 
-static dtp_status run_arg(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status run_arg(const dtp_kernel_args *args, bool largest, dtp_err *err)
 {
     (void)err;
     const dtp_view *x = &args->in[0];
     const dtp_dim_id over = dtp_call_dim(args->call, "over");
-    const bool largest = strcmp(args->call->op->name, "argmax") == 0;
     int32_t rows;
     dtp_ref_loop l = dtp_ref__rows(args->call, x, &rows);
     for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
@@ -165,6 +173,16 @@ static dtp_status run_arg(const dtp_kernel_args *args, dtp_err *err)
         dtp_ref__set_int(&args->out[0], &l, best);
     }
     return DTP_OK;
+}
+
+static dtp_status run_argmax(const dtp_kernel_args *args, dtp_err *err)
+{
+    return run_arg(args, true, err);
+}
+
+static dtp_status run_argmin(const dtp_kernel_args *args, dtp_err *err)
+{
+    return run_arg(args, false, err);
 }
 
 static dtp_status run_arg_first(const dtp_kernel_args *args, dtp_err *err)
@@ -225,11 +243,11 @@ static dtp_status run_topk(const dtp_kernel_args *args, dtp_err *err)
 const dtp_kernel dtp_ref__stats[] = {{"logsumexp", run_logsumexp},
                                      {"norm", run_norm},
                                      {"var", run_var},
-                                     {"std", run_var},
+                                     {"std", run_std},
                                      {"cumsum", run_cumsum},
                                      {"prod_grad", run_prod_grad},
-                                     {"argmax", run_arg},
-                                     {"argmin", run_arg},
+                                     {"argmax", run_argmax},
+                                     {"argmin", run_argmin},
                                      {"arg_first", run_arg_first},
                                      {"topk", run_topk},
                                      {NULL, NULL}};

@@ -32,11 +32,10 @@ static dtp_status run_momentum(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status run_adam(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status run_either_adam(const dtp_kernel_args *args, bool decoupled, dtp_err *err)
 {
     (void)err;
     const dtp_op_call *call = args->call;
-    bool decoupled = strcmp(call->op->name, "adamw") == 0;
     double lr = dtp_call_float(call, "lr"), wd = dtp_call_float(call, "weight_decay");
     double b1 = dtp_call_float(call, "beta1"), b2 = dtp_call_float(call, "beta2");
     double eps = dtp_call_float(call, "eps"), t = (double)(args->step + 1);
@@ -55,6 +54,16 @@ static dtp_status run_adam(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
+static dtp_status run_adam(const dtp_kernel_args *args, dtp_err *err)
+{
+    return run_either_adam(args, false, err);
+}
+
+static dtp_status run_adamw(const dtp_kernel_args *args, dtp_err *err)
+{
+    return run_either_adam(args, true, err);
+}
+
 static dtp_status run_accumulate(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
@@ -67,5 +76,5 @@ static dtp_status run_accumulate(const dtp_kernel_args *args, dtp_err *err)
 }
 
 const dtp_kernel dtp_ref__update[] = {
-    {"sgd", run_sgd},    {"momentum", run_momentum},     {"adam", run_adam},
-    {"adamw", run_adam}, {"accumulate", run_accumulate}, {NULL, NULL}};
+    {"sgd", run_sgd},     {"momentum", run_momentum},     {"adam", run_adam},
+    {"adamw", run_adamw}, {"accumulate", run_accumulate}, {NULL, NULL}};

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "executor/rule_verify/op_case.h"
+#include "core/graph/ops/op_table.h"
 
 enum { TEXT_BYTES = 128, MAX_ATTRS = 12, MAX_LIST = 8 };
 
@@ -276,7 +277,7 @@ static dtp_status build(const dtp_op_case *c, attr_list *l, uint64_t seed, dtp_c
     dtp_tensor_id in[DTP_OP_CASE_MAX_IN];
     dtp_dim_id stat;
     uint64_t state = seed;
-    DTP_TRY(dtp_graph_create("case", &out->g, err));
+    DTP_TRY(dtp_graph_create("case", dtp_builtin_ops(), &out->g, err));
     l->g = out->g;
     DTP_TRY(dtp_dims_intern(&out->g->dims, "_stat", 0, &stat, err));
     while (out->n_in < DTP_OP_CASE_MAX_IN && c->in[out->n_in] != NULL) {

@@ -103,7 +103,9 @@ static dtp_status prepare(const dtp_op_case *c, const dtp_op_def *op, bool gradi
                           bool *applies, dtp_err *err)
 {
     DTP_TRY(dtp_case_build(c, op, dtype, t->seed, cg, err));
-    cg->g->ops = t->ops;
+    if (t->ops != NULL) {
+        cg->g->ops = t->ops;
+    }
     *applies = true;
     DTP_TRY(gradients ? add_gradients(cg, dtype, applies, err) : add_outputs(cg, err));
     if (cg->g->n_tensors > DTP_RULE_MAX_TENSORS || cg->g->n_outputs > DTP_RULE_MAX_OUTPUTS) {

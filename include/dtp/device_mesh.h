@@ -33,8 +33,8 @@ typedef struct dtp_device_mesh_options {
     bool torch;          /* choose layouts and steps as PyTorch DTensor does */
     bool strict;         /* an op that would have to redistribute an operand is an error */
     const dtp_ctx *ctx;  /* level info: log of redistributions and collectives; NULL: silent */
-    const struct dtp_op_set *ops; /* ops that calls may name beside the built-in ones; borrowed.
-                                     NULL: none */
+    const struct dtp_op_set *ops; /* ops that calls may name; borrowed. NULL: the built-in
+                                     ones */
 } dtp_device_mesh_options;
 
 dtp_device_mesh_options dtp_device_mesh_options_init(void);

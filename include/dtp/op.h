@@ -6,6 +6,7 @@
 
 #include "core/graph/autodiff.h"
 #include "core/graph/op_custom.h"
+#include "core/graph/ops/op_table.h"
 #include "executor/device/backend.h"
 
 #endif

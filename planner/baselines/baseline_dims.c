@@ -8,8 +8,6 @@
 #include "planner/baselines/baseline_dims.h"
 #include "core/graph/op_rules.h"
 
-#include <string.h>
-
 /* Facts by dim. */
 typedef struct survey {
     const dtp_graph *g;
@@ -20,7 +18,7 @@ typedef struct survey {
 
 static bool is_einsum_param(const dtp_graph *g, const dtp_node *n, int32_t operand)
 {
-    return n->phase == DTP_FORWARD && strcmp(n->op->name, "einsum") == 0 &&
+    return n->phase == DTP_FORWARD && (n->op->flags & DTP_OP_CONTRACTION) != 0 &&
            g->tensors[n->in[operand]].kind == DTP_TENSOR_PARAM;
 }
 
@@ -84,11 +82,11 @@ static void survey_graph(survey *s)
         const dtp_node *n = &s->g->nodes[i];
         dtp_call_types types;
         const dtp_op_call call = dtp_node_call(s->g, n, &types);
-        if (strcmp(n->op->name, "einsum") == 0) {
+        if ((n->op->flags & DTP_OP_CONTRACTION) != 0) {
             survey_einsum(s, n);
-        } else if (strcmp(n->op->name, "attention") == 0 && s->out->sequence < 0) {
+        } else if ((n->op->flags & DTP_OP_ATTENTION) != 0 && s->out->sequence < 0) {
             s->out->sequence = dtp_call_dim(&call, "query");
-        } else if (strcmp(n->op->name, "cross_entropy") == 0) {
+        } else if ((n->op->flags & DTP_OP_SOFTMAX_LOSS) != 0) {
             s->out->vocab = dtp_call_dim(&call, "over");
         }
         survey_rows(s, n);

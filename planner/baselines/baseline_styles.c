@@ -96,7 +96,7 @@ static dtp_status check_features(dtp_baseline_writing *w, dtp_err *err)
         const dtp_node *n = &w->g->nodes[i];
         const dtp_ttype *type = &w->g->tensors[n->out[0]].type;
         const int32_t axis = dtp_ttype_find(type, w->dims.sequence);
-        if (strcmp(n->op->name, "attention") == 0 && axis >= 0) {
+        if ((n->op->flags & DTP_OP_ATTENTION) != 0 && axis >= 0) {
             DTP_TRY(check_size(w, w->dims.sequence, type->dims[axis].size, parts, err));
         }
     }
@@ -122,7 +122,7 @@ bool dtp_baseline__meant_for(const dtp_baseline_recipe *r, const dtp_graph *g, c
     bool experts = false;
     for (int32_t i = 0; i < g->n_nodes && r->experts && !experts; i++) {
         const dtp_node *n = &g->nodes[i];
-        for (int32_t k = 0; k < n->n_in && strcmp(n->op->name, "einsum") == 0; k++) {
+        for (int32_t k = 0; k < n->n_in && (n->op->flags & DTP_OP_CONTRACTION) != 0; k++) {
             const dtp_graph_tensor *p = &g->tensors[n->in[k]];
             for (int32_t a = 0; a < p->type.rank && p->kind == DTP_TENSOR_PARAM; a++) {
                 experts =

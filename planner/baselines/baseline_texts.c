@@ -188,10 +188,10 @@ static dtp_status add_param_use(dtp_baseline_writing *w, const dtp_node *n, int3
 {
     dtp_call_types types;
     const dtp_op_call call = dtp_node_call(w->g, n, &types);
-    if (strcmp(n->op->name, "einsum") == 0) {
+    if ((n->op->flags & DTP_OP_CONTRACTION) != 0) {
         return add_einsum(w, n, operand, err);
     }
-    if (strcmp(n->op->name, "embedding") == 0 && w->dims.vocab >= 0 &&
+    if ((n->op->flags & DTP_OP_LOOKUP) != 0 && w->dims.vocab >= 0 &&
         dtp_call_dim(&call, "over") == w->dims.vocab) {
         return add_split(w, n->name, "rowwise", w->feature_from, w->dims.vocab, has_sequence(w, n),
                          err);
@@ -201,8 +201,7 @@ static dtp_status add_param_use(dtp_baseline_writing *w, const dtp_node *n, int3
 
 static dtp_status add_feature_node(dtp_baseline_writing *w, const dtp_node *n, dtp_err *err)
 {
-    const char *op = n->op->name;
-    const bool norm = strcmp(op, "layer_norm") == 0 || strcmp(op, "rms_norm") == 0;
+    const bool norm = (n->op->flags & DTP_OP_NORM) != 0;
     for (int32_t k = 0; k < n->n_in && !norm; k++) {
         if (w->g->tensors[n->in[k]].kind == DTP_TENSOR_PARAM) {
             DTP_TRY(add_param_use(w, n, k, err));
@@ -211,7 +210,7 @@ static dtp_status add_feature_node(dtp_baseline_writing *w, const dtp_node *n, d
     if (norm && has_sequence(w, n)) {
         return add_split(w, n->name, "sequence", w->feature_from, w->dims.sequence, false, err);
     }
-    return strcmp(op, "cross_entropy") == 0 && w->dims.vocab >= 0
+    return (n->op->flags & DTP_OP_SOFTMAX_LOSS) != 0 && w->dims.vocab >= 0
                ? add_split(w, n->name, "loss_parallel", w->feature_from, -1, false, err)
                : DTP_OK;
 }
@@ -246,7 +245,7 @@ static dtp_status add_expert_node(dtp_baseline_writing *w, const dtp_node *n, dt
         has(w, n->out[0], w->dims.batch)) {
         return add_return(w, n, err);
     }
-    for (int32_t k = 0; k < n->n_in && strcmp(n->op->name, "einsum") == 0; k++) {
+    for (int32_t k = 0; k < n->n_in && (n->op->flags & DTP_OP_CONTRACTION) != 0; k++) {
         if (w->g->tensors[n->in[k]].kind == DTP_TENSOR_PARAM &&
             dtp_baseline__use(w->g, n, k, w->dims.experts) == DTP_USE_SHARED) {
             DTP_TRY(add_split(w, n->name, "colwise", w->experts_from, w->dims.experts, false, err));

@@ -67,7 +67,7 @@ static dtp_status add_node(conversion *c, dtp_node_id n, dtp_err *err)
                             .unsplittable = unsplittable};
     dtp_op_call call = dtp_node_call(g, node, c->types);
     dtp_dim_id dims[DTP_MAX_OP_DIMS];
-    int32_t n_dims = strcmp(node->op->name, "relabel") == 0 ? 0 : dtp_call_dims(&call, dims);
+    int32_t n_dims = (node->op->flags & DTP_OP_RELABEL) != 0 ? 0 : dtp_call_dims(&call, dims);
     dtp_sharding_rules_of(&call, false, c->rules);
     for (int32_t i = 0; i < n_dims; i++) {
         if (!may_split(c->rules, dims[i])) {

@@ -121,7 +121,7 @@ static dtp_status loss_node(dtp_style_job *job, dtp_node_id n, bool *applies, dt
 {
     const dtp_node *node = &job->g->nodes[n];
     dtp_call_types types;
-    if (strcmp(node->op->name, "cross_entropy") != 0) {
+    if ((node->op->flags & DTP_OP_SOFTMAX_LOSS) == 0) {
         return DTP_OK;
     }
     dtp_op_call call = dtp_node_call(job->g, node, &types);
@@ -158,7 +158,7 @@ static dtp_status context_node(dtp_style_job *job, dtp_node_id n, bool *applies,
 {
     const dtp_node *node = &job->g->nodes[n];
     dtp_call_types types;
-    if (strcmp(node->op->name, "attention") != 0) {
+    if ((node->op->flags & DTP_OP_ATTENTION) == 0) {
         return DTP_OK;
     }
     dtp_op_call call = dtp_node_call(job->g, node, &types);
@@ -172,7 +172,7 @@ static dtp_status context_node(dtp_style_job *job, dtp_node_id n, bool *applies,
     }
     for (int32_t i = job->gradients.first[n]; i < job->gradients.first[n + 1]; i++) {
         const dtp_node_id b = job->gradients.nodes[i];
-        if (strcmp(job->g->nodes[b].op->name, "attention_grad") == 0) {
+        if ((job->g->nodes[b].op->flags & DTP_OP_ATTENTION_GRAD) != 0) {
             DTP_TRY(split_reads(job, b, query, key, err));
         }
     }

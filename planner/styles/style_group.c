@@ -191,7 +191,7 @@ dtp_status dtp_style__gradient(dtp_style_job *job, dtp_node_id n, int32_t axis, 
         const dtp_node_id backward = job->gradients.nodes[i];
         const dtp_node *b = &job->g->nodes[backward];
         /* an add sums gradients of an operand of n; a recomputation follows n by itself */
-        if (strcmp(b->op->name, "add") != 0 && !b->repeats) {
+        if ((b->op->flags & DTP_OP_SUM) == 0 && !b->repeats) {
             DTP_TRY(pin_arriving(job, n, backward, axis, err));
         }
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/strbuf.h"
+#include "core/graph/ops/op_table.h"
 #include "planner/styles/glob.h"
 #include "planner/styles/style_internal.h"
 

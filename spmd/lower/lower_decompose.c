@@ -185,8 +185,7 @@ dtp_status dtp_lower__decomposed(const dtp_lower_env *env, dtp_node_id node,
                         "through on another",
                         op->name);
     }
-    DTP_TRY(dtp_graph_create(op->name, &s.graph, err));
-    s.graph->ops = env->graph->ops;
+    DTP_TRY(dtp_graph_create(op->name, env->graph->ops, &s.graph, err));
     dtp_status status = lower_scratch(env, node, &s, layouts, in, out, err);
     dtp_graph_destroy(s.graph);
     return status;

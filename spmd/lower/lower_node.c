@@ -235,7 +235,7 @@ static dtp_status run_kernel(const work *w, const dtp_node_layouts *layouts, con
 static bool runs_as_view(const work *w, const dtp_value_id *in)
 {
     const dtp_program *p = w->env->p;
-    if (strcmp(w->call.op->name, "relabel") != 0) {
+    if ((w->call.op->flags & DTP_OP_RELABEL) == 0) {
         return false;
     }
     bool survives =

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "spmd/lower/lower.h"
+#include "core/graph/ops/op_table.h"
 #include "spmd/propagate/propagate_internal.h"
 #include "spmd/redistribute/redistribute_internal.h"
 
@@ -96,7 +97,7 @@ static dtp_status graph_of_call(const dtp_op_call *call, dtp_graph **out, dtp_er
 {
     dtp_tensor_id in[DTP_MAX_OP_IN];
     dtp_dim_id id;
-    DTP_TRY(dtp_graph_create("call", out, err));
+    DTP_TRY(dtp_graph_create("call", dtp_builtin_ops(), out, err));
     for (int32_t d = 0; d < call->dims->n; d++) {
         DTP_TRY(
             dtp_dims_intern(&(*out)->dims, call->dims->names[d], call->dims->sizes[d], &id, err));

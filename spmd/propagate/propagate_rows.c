@@ -109,7 +109,7 @@ void dtp_propagate__rows(const dtp_decision *d, const dtp_sharding_rules *rules,
 /* Elementwise, or an einsum that only multiplies (the gradient of a product). */
 static bool is_pointwise(const dtp_op_call *call)
 {
-    const bool einsum = strcmp(call->op->name, "einsum") == 0 && call->n_in > 1;
+    const bool einsum = (call->op->flags & DTP_OP_CONTRACTION) != 0 && call->n_in > 1;
     bool whole = false;
     for (int32_t i = 0; i < call->n_in && einsum; i++) {
         whole = whole || call->in[i].rank == call->out[0].rank;
@@ -125,17 +125,10 @@ static bool is_pointwise(const dtp_op_call *call)
 /* Ops for which PyTorch compares costs; for all others the output follows one operand. */
 static bool compares_costs(const dtp_op_call *call)
 {
-    static const char *const names[] = {"attention",      "attention_grad", "embedding",
-                                        "embedding_grad", "gather",         "scatter_add"};
-    if (strcmp(call->op->name, "einsum") == 0) {
+    if ((call->op->flags & DTP_OP_CONTRACTION) != 0) {
         return call->n_in > 1 && !is_pointwise(call);
     }
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(call->op->name, names[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return (call->op->flags & (DTP_OP_ATTENTION | DTP_OP_ATTENTION_GRAD | DTP_OP_LOOKUP)) != 0;
 }
 
 static int64_t parts_of(const dtp_mesh *mesh, const dtp_layout *layout)
@@ -195,7 +188,7 @@ static int32_t contraction_class(const dtp_op_call *call, const dtp_sharding_rul
 static void add_by_class(const dtp_decision *d, const dtp_sharding_rules *rules, bool internal,
                          int32_t m, dtp_row_lists *out)
 {
-    const bool contraction = strcmp(d->call->op->name, "einsum") == 0;
+    const bool contraction = (d->call->op->flags & DTP_OP_CONTRACTION) != 0;
     for (int32_t cls = 0; cls <= 5; cls++) {
         for (int32_t r = 0; r < rules->n; r++) {
             const dtp_sharding_rule *row = &rules->rows[r];

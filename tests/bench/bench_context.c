@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "core/graph/graph.h"
+#include "core/graph/ops/op_table.h"
 #include "executor/device/backend.h"
 
 enum { HEADS = 4, FEATURES = 64, REPEATS = 3, MAX_RANKS = 64 };
@@ -62,7 +63,7 @@ static void open_bench(bench *b, dtp_backend *backend, int64_t ranks, int64_t si
     const int64_t q[] = {HEADS, chunks, size / chunks, FEATURES};
     const int64_t kv[] = {HEADS, chunks, size / chunks, 2 * FEATURES};
     dtp_err err = {0};
-    must(dtp_graph_create("bench", &b->g, &err), &err);
+    must(dtp_graph_create("bench", dtp_builtin_ops(), &b->g, &err), &err);
     const dtp_tensor_id in[] = {add_input(b->g, "q", 4, names, q),
                                 add_input(b->g, "kv", 4, gather ? key_names : names, kv)};
     const dtp_dim_id s = dtp_dims_find(&b->g->dims, "s"), t = dtp_dims_find(&b->g->dims, "t");

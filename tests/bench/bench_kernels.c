@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "core/graph/graph.h"
+#include "core/graph/ops/op_table.h"
 #include "executor/device/backend.h"
 #include "executor/cpu/blas_env.h"
 #include "executor/cpu/gemm.h"
@@ -223,7 +224,7 @@ static void run_one(dtp_backend *b, const bench_op *bench, double gemm_rate)
     dtp_dim_id ids[8];
     memset(out, 0, sizeof out);
     memset(in, 0, sizeof in);
-    if (dtp_graph_create("bench", &g, &err) != DTP_OK) {
+    if (dtp_graph_create("bench", dtp_builtin_ops(), &g, &err) != DTP_OK) {
         fail(err.msg);
     }
     dtp_op_call call = {

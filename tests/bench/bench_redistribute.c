@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "dtp/tensor.h"
+#include "core/graph/ops/op_table.h"
 #include "executor/comm/communicator.h"
 #include "executor/run/runner.h"
 #include "spmd/lower/redistribute_program.h"
@@ -195,7 +196,7 @@ static dtp_status run_case(world *w, const bench_case *c, int64_t bytes, dtp_err
     dtp_steps steps;
     dtp_redistribute_job made = {0};
     dtp_ttype type = {.dtype = DTP_F32, .rank = c->rank};
-    DTP_TRY(dtp_graph_create("bench", &g, err));
+    DTP_TRY(dtp_graph_create("bench", dtp_builtin_ops(), &g, err));
     shape_of(c, bytes, sizes);
     dtp_status s = DTP_OK;
     for (int32_t i = 0; i < c->rank && s == DTP_OK; i++) {

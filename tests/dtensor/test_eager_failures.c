@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "executor/device/convert.h"
+#include "core/graph/ops/op_table.h"
 #include "executor/rule_verify/op_case.h"
 #include "dtp/op.h"
 #include "dtensor/canonical_call.h"
@@ -362,7 +363,7 @@ static dtp_status run(int32_t i, const char *mesh, dtp_err *err)
     dtp_custom_op op = dtp_custom_op_init("careful", "a->a");
     op.summary = "the same numbers";
     op.no_grad = "the test does without";
-    DTP_TRY(dtp_op_set_create(&ops, err));
+    DTP_TRY(dtp_op_set_create(dtp_builtin_ops(), &ops, err));
     dtp_status s = dtp_custom_op_register(ops, &op, err);
     options.threads = 1;
     options.environment = environ;

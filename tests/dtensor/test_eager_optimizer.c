@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "core/graph/model/model.h"
+#include "core/graph/ops/op_table.h"
 #include "core/graph/optimizer.h"
 #include "dtp/optimizer.h"
 #include "dtp/tape.h"
@@ -327,9 +328,9 @@ static void test_optimizers__train_as_graphs(void **unused)
     (void)unused;
     static training t;
     const dtp_world_options world = world_options("ref");
-    for (int32_t i = 0; dtp_optimizer_at(i) != NULL; i++) {
+    for (int32_t i = 0; dtp_optimizer_at(dtp_builtin_ops(), i) != NULL; i++) {
         dtp_err err = {0};
-        t = (training){.op = dtp_optimizer_at(i)};
+        t = (training){.op = dtp_optimizer_at(dtp_builtin_ops(), i)};
         assert_in_range(t.op->n_out, 1, MAX_STATES + 1);
         if (train_graph(&t, &err) != DTP_OK) {
             fail_msg("%s as a graph: %s", t.op->name, err.msg);

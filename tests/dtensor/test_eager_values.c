@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "interop/counters.h"
+#include "core/graph/ops/op_table.h"
 #include "tests/support/context_case.h"
 #include "tests/dtensor/dtensor_suite.h"
 #include "tests/dtensor/eager_rows.h"
@@ -166,7 +167,7 @@ static void test_values__tensorflow_multiplications(void **unused)
         dtp_graph *g = NULL;
         dtp_counters counters;
         dtp_arena *arena = dtp_arena_create();
-        assert_int_equal(dtp_graph_create("product", &g, NULL), DTP_OK);
+        assert_int_equal(dtp_graph_create("product", dtp_builtin_ops(), &g, NULL), DTP_OK);
         const dtp_tensor_id in[] = {fx_tensor(g, "a", DTP_TENSOR_INPUT, "f64 m=2 k=3"),
                                     fx_tensor(g, "b", DTP_TENSOR_INPUT, "f64 k=3 n=2")};
         const dtp_tensor_id y = fx_add(g, "y", (fx_node){"einsum", NULL, "m=2 n=2"}, 2, in);

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "interop/layout_forms.h"
+#include "core/graph/ops/op_table.h"
 #include "core/layout/placement_text.h"
 #include "core/graph/op_set.h"
 #include "dtp/op.h"
@@ -114,7 +115,7 @@ static dtp_status make_valid(valid *v, dtp_err *err)
     v->attention = dtp_attention_options_init();
     v->shape[0] = 2;
     v->components[0] = v->data;
-    return dtp_op_set_create(&v->ops, err);
+    return dtp_op_set_create(dtp_builtin_ops(), &v->ops, err);
 }
 
 static void free_valid(valid *v)

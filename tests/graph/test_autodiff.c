@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "core/graph/autodiff.h"
+#include "core/graph/ops/op_table.h"
 #include "core/graph/optimizer.h"
 #include "tests/support/op_fixture.h"
 
@@ -18,7 +19,7 @@ enum { MAX_IN = 4 };
 static dtp_graph *fresh_graph(void)
 {
     dtp_graph *g;
-    assert_int_equal(dtp_graph_create("test", &g, NULL), DTP_OK);
+    assert_int_equal(dtp_graph_create("test", dtp_builtin_ops(), &g, NULL), DTP_OK);
     return g;
 }
 
@@ -366,7 +367,7 @@ static void test_optimizer__adds_slots_and_updates(void **state)
         dtp_tensor_id params[2];
         dtp_graph *g = two_layers(params);
         if (rows[r].op != NULL) {
-            g->optimizer = dtp_optimizer_spec_of(dtp_optimizer_find(rows[r].op));
+            g->optimizer = dtp_optimizer_spec_of(dtp_optimizer_find(dtp_builtin_ops(), rows[r].op));
             assert_int_equal(dtp_optimizer_spec_set(&g->optimizer, "lr", 0.5, NULL), DTP_OK);
         }
         assert_int_equal(dtp_training_graph(g, NULL), DTP_OK);
@@ -405,7 +406,7 @@ static void test_optimizer__leaves_a_forward_graph_alone(void **state)
     dtp_graph *g = two_layers(params);
     const int32_t n = g->n_nodes;
     g->loss = -1;
-    g->optimizer = dtp_optimizer_spec_of(dtp_optimizer_find("sgd"));
+    g->optimizer = dtp_optimizer_spec_of(dtp_optimizer_find(dtp_builtin_ops(), "sgd"));
     assert_int_equal(dtp_training_graph(g, NULL), DTP_OK);
     assert_int_equal(g->n_nodes, n);
     dtp_graph_destroy(g);

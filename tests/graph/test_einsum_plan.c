@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "core/graph/ops/einsum_plan.h"
+#include "core/graph/ops/op_table.h"
 
 enum { POOL = 8 };
 

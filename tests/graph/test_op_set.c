@@ -13,6 +13,7 @@
 #include "core/graph/model/model.h"
 #include "core/graph/op_custom.h"
 #include "core/graph/op_rules.h"
+#include "core/graph/ops/op_table.h"
 
 static dtp_status no_infer(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
@@ -31,7 +32,7 @@ static dtp_op_def legal(void)
 static dtp_op_set *new_set(void)
 {
     dtp_op_set *set = NULL;
-    assert_int_equal(dtp_op_set_create(&set, NULL), DTP_OK);
+    assert_int_equal(dtp_op_set_create(dtp_builtin_ops(), &set, NULL), DTP_OK);
     return set;
 }
 
@@ -117,8 +118,8 @@ static void test_op_set__rows_are_copied_and_found(void **state)
     assert_string_equal(found->attrs[0].choices[0], "one");
     assert_null(found->attrs[1].key);
     assert_ptr_equal(dtp_op_set_find(set, "relu"), dtp_op_find("relu"));
-    assert_ptr_equal(dtp_op_set_find(NULL, "relu"), dtp_op_find("relu"));
-    assert_null(dtp_op_set_find(NULL, "mine"));
+    assert_ptr_equal(dtp_op_set_find(dtp_builtin_ops(), "relu"), dtp_op_find("relu"));
+    assert_null(dtp_op_set_find(dtp_builtin_ops(), "mine"));
     assert_null(dtp_op_find("mine"));
     def.name = "mine";
     assert_int_equal(dtp_op_register(set, &def, &err), DTP_INVALID);
@@ -191,8 +192,7 @@ static dtp_graph *graph(const dtp_op_set *set)
                    {"c", "c", DTP_F32},   {"ids", "a", DTP_I32}, {"d", "c", DTP_F64},
                    {"ba", "ba", DTP_F32}};
     dtp_graph *g = NULL;
-    assert_int_equal(dtp_graph_create("g", &g, NULL), DTP_OK);
-    g->ops = set;
+    assert_int_equal(dtp_graph_create("g", set, &g, NULL), DTP_OK);
     for (size_t t = 0; t < sizeof tensors / sizeof tensors[0]; t++) {
         dtp_tensor_spec spec = {.name = tensors[t].name, .kind = DTP_TENSOR_INPUT};
         dtp_tensor_id id;

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "core/graph/ops/relabel.h"
+#include "core/graph/ops/op_table.h"
 #include "tests/support/op_fixture.h"
 #include "core/graph/op_rules.h"
 
@@ -24,7 +25,7 @@ typedef struct op_row {
 static dtp_graph *fresh_graph(void)
 {
     dtp_graph *g;
-    assert_int_equal(dtp_graph_create("test", &g, NULL), DTP_OK);
+    assert_int_equal(dtp_graph_create("test", dtp_builtin_ops(), &g, NULL), DTP_OK);
     return g;
 }
 

@@ -12,6 +12,7 @@
 
 #include "core/graph/model/model.h"
 #include "core/base/strbuf.h"
+#include "core/graph/ops/op_table.h"
 #include "spmd/lower/lower.h"
 #include "spmd/program/program_print.h"
 #include "tests/support/spmd_sim.h"
@@ -68,7 +69,7 @@ static int32_t run_pairs(const char *mesh_text, const int64_t sizes[2])
     dtp_tensor_spec spec = {.name = "t", .kind = DTP_TENSOR_INPUT};
     double global[256];
     int32_t n = 0;
-    assert_int_equal(dtp_graph_create("g", &g, NULL), DTP_OK);
+    assert_int_equal(dtp_graph_create("g", dtp_builtin_ops(), &g, NULL), DTP_OK);
     assert_int_equal(dtp_mesh_parse(mesh_text, &mesh, NULL), DTP_OK);
     spec.type = (dtp_ttype){.dtype = DTP_F64, .rank = 2};
     for (int32_t i = 0; i < 2; i++) {

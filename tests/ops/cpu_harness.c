@@ -1,4 +1,5 @@
 #include "tests/ops/cpu_harness.h"
+#include "core/graph/ops/op_table.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -19,7 +20,7 @@ static double draw(cpu_case *c)
 void cpu_case_start(cpu_case *c, const char *op)
 {
     memset(c, 0, sizeof *c);
-    assert_int_equal(dtp_graph_create("test", &c->graph, NULL), DTP_OK);
+    assert_int_equal(dtp_graph_create("test", dtp_builtin_ops(), &c->graph, NULL), DTP_OK);
     c->spec = dtp_node_spec_init("node", op);
     c->call.op = dtp_op_find(op);
     c->random = 12345;

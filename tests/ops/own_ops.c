@@ -1,4 +1,5 @@
 #include "tests/ops/own_ops.h"
+#include "core/graph/ops/op_table.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -184,7 +185,7 @@ dtp_op_set *own_ops_create(void)
 {
     dtp_op_set *set = NULL;
     dtp_err err = {0};
-    dtp_status s = dtp_op_set_create(&set, &err);
+    dtp_status s = dtp_op_set_create(dtp_builtin_ops(), &set, &err);
     s = s == DTP_OK ? register_by_roles(set, &err) : s;
     s = s == DTP_OK ? register_opaque(set, &err) : s;
     if (s != DTP_OK) {

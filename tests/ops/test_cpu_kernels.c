@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "core/base/philox.h"
+#include "core/graph/ops/op_table.h"
 #include "tests/ops/cpu_harness.h"
 
 static void check_op(const char *op, const char *a, const char *b, const char *out)

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "core/graph/autodiff.h"
+#include "core/graph/ops/op_table.h"
 #include "executor/rule_verify/op_case.h"
 #include "tests/support/context_case.h"
 #include "tests/support/op_fixture.h"
@@ -43,7 +44,7 @@ static dtp_graph *loss_graph(const loss_case *c, bool gradients)
     dtp_graph *g = NULL;
     char attrs[128];
     dtp_tensor_id in[3], grad;
-    assert_int_equal(dtp_graph_create("loss", &g, NULL), DTP_OK);
+    assert_int_equal(dtp_graph_create("loss", dtp_builtin_ops(), &g, NULL), DTP_OK);
     in[0] = fx_tensor(g, "x", DTP_TENSOR_INPUT, "f64 r=8 c=16");
     in[1] = fx_tensor(g, "labels", DTP_TENSOR_INPUT, "i32 r=8");
     in[2] = c->weights ? fx_tensor(g, "weights", DTP_TENSOR_INPUT, "f64 c=16") : -1;

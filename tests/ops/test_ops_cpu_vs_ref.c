@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "tests/ops/eval.h"
+#include "core/graph/ops/op_table.h"
 #include "tests/ops/cases.h"
 
 enum { PERTURBED = 3 };

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "core/graph/autodiff.h"
+#include "core/graph/ops/op_table.h"
 #include "tests/ops/eval.h"
 #include "tests/ops/cases.h"
 

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "core/graph/ops/op_table.h"
 #include "interop/layout_forms.h"
 #include "core/graph/model/model.h"
 #include "dtp/ops.h"
@@ -444,7 +445,7 @@ static void test_own_ops__a_wrong_role_is_caught(void **state)
         dtp_rule_report report;
         dtp_err err = {0};
         dtp_rule_verify_options o = dtp_rule_verify_options_init();
-        must(dtp_op_set_create(&set, &err), &err);
+        must(dtp_op_set_create(dtp_builtin_ops(), &set, &err), &err);
         must(dtp_custom_op_register(set, &ops[i], &err), &err);
         o.n_cases = 1;
         o.cases = cases[i];

@@ -13,6 +13,7 @@
 
 #include "executor/rule_verify/rule_verify.h"
 #include "core/graph/op_rules.h"
+#include "core/graph/ops/op_table.h"
 
 static uint64_t seed = 20240517;
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "spmd/program/program_internal.h"
+#include "core/graph/ops/op_table.h"
 #include "spmd/redistribute/redistribute.h"
 #include "tests/support/spmd_sim.h"
 #include "tests/support/layout_list.h"
@@ -30,7 +31,7 @@ static fixture setup(const char *mesh, int32_t rank, const int64_t *sizes)
 {
     static const char *const names[] = {"a", "b", "c", "d"};
     fixture f = {0};
-    assert_int_equal(dtp_graph_create("g", &f.graph, NULL), DTP_OK);
+    assert_int_equal(dtp_graph_create("g", dtp_builtin_ops(), &f.graph, NULL), DTP_OK);
     assert_int_equal(dtp_mesh_parse(mesh, &f.mesh, NULL), DTP_OK);
     f.type = (dtp_ttype){.dtype = DTP_F64, .rank = rank};
     for (int32_t i = 0; i < rank; i++) {

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "cost_models/redistribution_price.h"
+#include "core/graph/ops/op_table.h"
 #include "spmd/redistribute/redistribute_all.h"
 #include "spmd/redistribute/redistribute_graph.h"
 #include "spmd/redistribute/redistribute_internal.h"
@@ -394,7 +395,7 @@ static void test_move_price__is_that_of_the_program(void **state)
                            {"h100_64", "x:16;y:4"},    {"l4_16", "x:2;y:2;z:2;w:2"},
                            {"cpu_2", "x:2"},           {"h100_128", "x:8;y:16"}};
     dtp_graph *g;
-    assert_int_equal(dtp_graph_create("g", &g, NULL), DTP_OK);
+    assert_int_equal(dtp_graph_create("g", dtp_builtin_ops(), &g, NULL), DTP_OK);
     for (int32_t i = 0; i < MAX_RANK; i++) {
         dtp_dim_id id;
         assert_int_equal(dtp_dims_intern(&g->dims, names[i], 0, &id, NULL), DTP_OK);

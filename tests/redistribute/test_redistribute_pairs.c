@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "interop/torch_cost.h"
+#include "core/graph/ops/op_table.h"
 #include "spmd/program/program_check.h"
 #include "spmd/redistribute/redistribute_print.h"
 #include "spmd/lower/redistribute_program.h"
@@ -64,7 +65,7 @@ typedef struct fixture {
 static void setup(const implementation *s, fixture *f)
 {
     static const char *const names[] = {"a", "b", "c"};
-    assert_int_equal(dtp_graph_create("g", &f->graph, NULL), DTP_OK);
+    assert_int_equal(dtp_graph_create("g", dtp_builtin_ops(), &f->graph, NULL), DTP_OK);
     assert_int_equal(dtp_mesh_parse(s->mesh, &f->mesh, NULL), DTP_OK);
     f->type = (dtp_ttype){.dtype = DTP_F64, .rank = s->rank};
     for (int32_t i = 0; i < s->rank; i++) {

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "interop/torch_cost.h"
+#include "core/graph/ops/op_table.h"
 #include "executor/verify/redistribute_check.h"
 #include "spmd/redistribute/redistribute_print.h"
 #include "interop/layout_forms.h"
@@ -255,7 +256,7 @@ static fixture setup(const char *mesh, int32_t rank, const int64_t *sizes)
 {
     static const char *const names[] = {"i", "j", "k"};
     fixture f = {.type = {.dtype = DTP_F32, .rank = rank}};
-    assert_int_equal(dtp_graph_create("g", &f.graph, NULL), DTP_OK);
+    assert_int_equal(dtp_graph_create("g", dtp_builtin_ops(), &f.graph, NULL), DTP_OK);
     assert_int_equal(dtp_mesh_parse(mesh, &f.mesh, NULL), DTP_OK);
     for (int32_t i = 0; i < rank; i++) {
         f.type.dims[i].size = sizes[i];

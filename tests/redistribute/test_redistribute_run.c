@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "interop/torch_cost.h"
+#include "core/graph/ops/op_table.h"
 #include "executor/verify/redistribute_check.h"
 #include "spmd/program/program_check.h"
 #include "spmd/redistribute/redistribute_cache.h"
@@ -77,7 +78,7 @@ static sample draw(uint64_t *seed)
         op = DTP_REDUCE_MAX;
     }
     assert_int_equal(dtp_mesh_parse(meshes[below(seed, 6)], &s.mesh, NULL), DTP_OK);
-    assert_int_equal(dtp_graph_create("g", &s.graph, NULL), DTP_OK);
+    assert_int_equal(dtp_graph_create("g", dtp_builtin_ops(), &s.graph, NULL), DTP_OK);
     s.type.rank = 1 + (int32_t)below(seed, 3);
     for (int32_t i = 0; i < s.type.rank; i++) {
         s.type.dims[i].size = sizes[below(seed, 11)];
@@ -154,7 +155,7 @@ static void test_redistribute_check__sees_wrong_pieces(void **state)
         dtp_redistribute_job job = {0};
         dtp_redistribute_verdict v = {0};
         assert_int_equal(dtp_mesh_parse("x:2;y:2", &s.mesh, NULL), DTP_OK);
-        assert_int_equal(dtp_graph_create("g", &s.graph, NULL), DTP_OK);
+        assert_int_equal(dtp_graph_create("g", dtp_builtin_ops(), &s.graph, NULL), DTP_OK);
         assert_int_equal(dtp_dims_intern(&s.graph->dims, "a", 8, &s.type.dims[0].id, NULL), DTP_OK);
         assert_int_equal(
             dtp_layout_parse_any("P,P", &s.mesh, &s.type, &s.graph->dims, &s.from, NULL), DTP_OK);

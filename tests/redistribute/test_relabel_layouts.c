@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "core/graph/op.h"
+#include "core/graph/ops/op_table.h"
 #include "core/layout/layout_rules.h"
 #include "executor/verify/redistribute_check.h"
 #include "spmd/lower/lower.h"
@@ -55,7 +56,7 @@ typedef struct fixture {
 static fixture setup(const char *in, const char *out, const char *mesh)
 {
     fixture f = {.graph = NULL};
-    assert_int_equal(dtp_graph_create("reshape", &f.graph, NULL), DTP_OK);
+    assert_int_equal(dtp_graph_create("reshape", dtp_builtin_ops(), &f.graph, NULL), DTP_OK);
     assert_int_equal(dtp_mesh_parse(mesh, &f.mesh, NULL), DTP_OK);
     f.x = fx_tensor(f.graph, "x", DTP_TENSOR_INPUT, in);
     f.y = fx_add(f.graph, "y", (fx_node){"relabel", NULL, out}, 1, &f.x);

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "executor/bench/bench.h"
+#include "core/graph/ops/op_table.h"
 #include "executor/bench/recipes.h"
 
 /* Every op has a recipe that makes one node of it, or only renames. */

@@ -1,6 +1,7 @@
 /* Feeds, initial values, the permutation of samples, the mpirun command line. */
 #include "executor/session/feed.h"
 #include "core/base/philox.h"
+#include "core/graph/ops/op_table.h"
 #include "executor/files/npy.h"
 #include "executor/device/convert.h"
 #include "tests/support/data_files.h"
@@ -59,7 +60,7 @@ static dtp_graph *inputs_graph(void)
     dtp_graph *g = NULL;
     dtp_err err = {0};
     dtp_dim_id batch, pixels, seq;
-    must(dtp_graph_create("inputs", &g, &err), &err);
+    must(dtp_graph_create("inputs", dtp_builtin_ops(), &g, &err), &err);
     must(dtp_dims_intern(&g->dims, "batch", 8, &batch, &err), &err);
     must(dtp_dims_intern(&g->dims, "pixels", 6, &pixels, &err), &err);
     must(dtp_dims_intern(&g->dims, "seq", 5, &seq, &err), &err);

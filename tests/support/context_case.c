@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "core/graph/autodiff.h"
+#include "core/graph/ops/op_table.h"
 #include "core/plan/sharding.h"
 #include "executor/rule_verify/op_case.h"
 #include "tests/support/op_fixture.h"
@@ -104,7 +105,7 @@ dtp_graph *context_graph(const context_model *m)
     dtp_graph *g = NULL;
     dtp_tensor_id inputs[3], in[3];
     char of_query[TEXT], of_key[TEXT];
-    assert_int_equal(dtp_graph_create("context", &g, NULL), DTP_OK);
+    assert_int_equal(dtp_graph_create("context", dtp_builtin_ops(), &g, NULL), DTP_OK);
     type_text(m, true, of_query);
     type_text(m, false, of_key);
     for (int32_t i = 0; i < 3; i++) {

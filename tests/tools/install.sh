@@ -12,7 +12,7 @@ for tool in dtplan dtrun; do "$here/prefix/bin/$tool" --version >/dev/null; done
 
 # The installed headers need nothing else, and compile together in any order.
 for order in sort 'sort -r'; do
-    (cd "$here/prefix/include/dtp" && find . -name '*.h' ! -name op_list.h | $order | sed 's|^\./\(.*\)|#include "\1"|') |
+    (cd "$here/prefix/include/dtp" && find . -name '*.h' | $order | sed 's|^\./\(.*\)|#include "\1"|') |
         cc -std=c17 -D_POSIX_C_SOURCE=200809L -I"$here/prefix/include" -I"$here/prefix/include/dtp" \
             -fsyntax-only -Wall -Wextra -x c -
 done

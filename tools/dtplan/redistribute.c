@@ -56,7 +56,7 @@ static dtp_status read_problem(redistribute_command *c, dtp_err *err)
     }
     DTP_TRY(dtp_mesh_parse(c->mesh_text, &c->mesh, err));
     DTP_TRY(dtp_dtype_parse(c->dtype, &c->type.dtype, err));
-    DTP_TRY(dtp_graph_create("redistribute", &c->graph, err));
+    DTP_TRY(dtp_graph_create("redistribute", NULL, &c->graph, err));
     DTP_TRY(tool_shape_parse(c->shape, &c->graph->dims, &c->type, err));
     const dtp_dims *dims = &c->graph->dims;
     DTP_TRY(dtp_layout_parse_any(c->from_text, &c->mesh, &c->type, dims, &c->from, err));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/json_writer.h"
+#include "core/graph/ops/op_table.h"
 #include "executor/rule_verify/rule_verify.h"
 #include "tools/dtplan/options.h"
 
@@ -30,7 +31,7 @@ static dtp_status verify_all(verify_rules_command *c, const char *name, dtp_err 
     if (name != NULL) {
         const dtp_op_def *op = dtp_op_find(name);
         char hint[DTP_OP_HINT_BYTES];
-        dtp_op_hint(NULL, name, hint);
+        dtp_op_hint(dtp_builtin_ops(), name, hint);
         return op != NULL ? verify_one(c, op, err)
                           : DTP_FAIL(err, DTP_INVALID, "there is no op '%s'%s", name, hint);
     }

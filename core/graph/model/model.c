@@ -7,6 +7,7 @@
 
 #include "core/graph/autodiff.h"
 #include "core/graph/model/model_internal.h"
+#include "core/graph/ops/op_table.h"
 
 static dtp_status check_header(const dtp_json *root, const char **name, dtp_err *err)
 {
@@ -105,8 +106,8 @@ static dtp_status read_document(const char *file, const dtp_json *root,
     if (r.sites == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory", file);
     }
-    DTP_TRY(dtp_graph_create(name, &r.g, err));
-    r.g->ops = options->ops;
+    const dtp_op_set *ops = options->ops != NULL ? options->ops : dtp_builtin_ops();
+    DTP_TRY(dtp_graph_create(name, ops, &r.g, err));
     dtp_status s = read_graph(&r, err);
     if (s != DTP_OK) {
         dtp_graph_destroy(r.g);

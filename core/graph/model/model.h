@@ -14,7 +14,7 @@ typedef struct dtp_model_options {
     const dtp_dim_override *overrides;
     bool forward_only;     /* leave "train" out: plan and run inference */
     bool f64;              /* every f32 tensor becomes f64 (the reference backend) */
-    const dtp_op_set *ops; /* ops beside the built-in ones; borrowed by the graph. NULL: none */
+    const dtp_op_set *ops; /* of the nodes; borrowed by the graph. NULL: the built-in ones */
 } dtp_model_options;
 
 /* Parses, expands blocks, infers shapes, appends gradients and updates when the model has "train".

@@ -90,24 +90,7 @@ static dtp_status read_attr(dtp_model_reader *r, const dtp_attr_spec *spec, cons
     return dtp_json_fail(v, err, "attribute of unknown kind");
 }
 
-/* Appends one attribute when the node gives it, or when the option asks for another default. */
-static dtp_status add_attr(dtp_model_reader *r, const dtp_op_def *op, const dtp_attr_spec *spec,
-                           const dtp_json *v, node_attrs *out, dtp_err *err)
-{
-    const dtp_json *given = spec->hidden ? NULL : dtp_json_get(v, spec->key);
-    bool f32_default = spec->kind == DTP_ATTR_DTYPE && (int32_t)spec->def == DTP_F32;
-    if (given == NULL && spec->required) {
-        return dtp_json_fail(v, err, "op '%s' needs the key '%s'", op->name, spec->key);
-    }
-    if (given != NULL) {
-        DTP_TRY(read_attr(r, spec, given, out->ids[out->n], &out->attrs[out->n], err));
-        out->n++;
-    } else if (f32_default && r->options->f64) {
-        out->attrs[out->n++] = (dtp_attr){.key = spec->key, .kind = DTP_ATTR_DTYPE, .i = DTP_F64};
-    }
-    return DTP_OK;
-}
-
+/* The attributes that the node gives, and those of which the option asks for another default. */
 static dtp_status read_attrs(dtp_model_reader *r, const dtp_op_def *op, const dtp_json *v,
                              node_attrs *out, dtp_err *err)
 {
@@ -117,7 +100,18 @@ static dtp_status read_attrs(dtp_model_reader *r, const dtp_op_def *op, const dt
             return dtp_json_fail(v, err, "op '%s' has more than %d attributes", op->name,
                                  MAX_ATTRS);
         }
-        DTP_TRY(add_attr(r, op, spec, v, out, err));
+        const dtp_json *given = spec->hidden ? NULL : dtp_json_get(v, spec->key);
+        const bool f32_default = spec->kind == DTP_ATTR_DTYPE && (int32_t)spec->def == DTP_F32;
+        if (given == NULL && spec->required) {
+            return dtp_json_fail(v, err, "op '%s' needs the key '%s'", op->name, spec->key);
+        }
+        if (given != NULL) {
+            DTP_TRY(read_attr(r, spec, given, out->ids[out->n], &out->attrs[out->n], err));
+            out->n++;
+        } else if (f32_default && r->options->f64) {
+            out->attrs[out->n++] =
+                (dtp_attr){.key = spec->key, .kind = DTP_ATTR_DTYPE, .i = DTP_F64};
+        }
     }
     return DTP_OK;
 }

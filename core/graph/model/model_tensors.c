@@ -46,18 +46,6 @@ static dtp_status add_tensor(dtp_model_reader *r, const dtp_json *v, const dtp_t
 /* ---- inputs ------------------------------------------------------------------------------------
  */
 
-static dtp_status read_below(dtp_model_reader *r, const dtp_json *v, dtp_tensor_spec *spec,
-                             dtp_err *err)
-{
-    bool integer = spec->type.dtype == DTP_I32 || spec->type.dtype == DTP_I64;
-    if (!integer) {
-        return dtp_json_fail(v, err, "only i32 and i64 inputs have a bound, this one is %s",
-                             dtp_dtype_name(spec->type.dtype));
-    }
-    return dtp_model__int(r, v, 1, spec->type.dtype == DTP_I32 ? INT32_MAX : INT64_MAX,
-                          &spec->below, err);
-}
-
 static dtp_status read_input(dtp_model_reader *r, const dtp_model_scope *scope, const dtp_json *v,
                              dtp_err *err)
 {
@@ -71,7 +59,12 @@ static dtp_status read_input(dtp_model_reader *r, const dtp_model_scope *scope, 
     DTP_TRY(read_type(r, v, &spec.type, err));
     below = dtp_json_get(v, "below");
     if (below != NULL) {
-        DTP_TRY(read_below(r, below, &spec, err));
+        const bool i32 = spec.type.dtype == DTP_I32;
+        if (!i32 && spec.type.dtype != DTP_I64) {
+            return dtp_json_fail(below, err, "only i32 and i64 inputs have a bound, this one is %s",
+                                 dtp_dtype_name(spec.type.dtype));
+        }
+        DTP_TRY(dtp_model__int(r, below, 1, i32 ? INT32_MAX : INT64_MAX, &spec.below, err));
     }
     return add_tensor(r, v, &spec, err);
 }
@@ -117,16 +110,6 @@ static dtp_status read_normal(const dtp_json *v, dtp_init *out, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status read_uniform(const dtp_json *v, dtp_init *out, dtp_err *err)
-{
-    out->kind = DTP_INIT_UNIFORM;
-    DTP_TRY(read_pair(v, &out->a, &out->b, err));
-    if (out->a >= out->b) {
-        return dtp_json_fail(v, err, "the range [%g, %g) is empty", out->a, out->b);
-    }
-    return DTP_OK;
-}
-
 static dtp_status read_init(const dtp_json *v, dtp_init *out, dtp_err *err)
 {
     static const char *const keys[] = {"normal", "uniform", "constant", NULL};
@@ -152,7 +135,11 @@ static dtp_status read_init(const dtp_json *v, dtp_init *out, dtp_err *err)
         return read_normal(value, out, err);
     }
     if (strcmp(dtp_json_key(value), "uniform") == 0) {
-        return read_uniform(value, out, err);
+        out->kind = DTP_INIT_UNIFORM;
+        DTP_TRY(read_pair(value, &out->a, &out->b, err));
+        return out->a < out->b
+                   ? DTP_OK
+                   : dtp_json_fail(value, err, "the range [%g, %g) is empty", out->a, out->b);
     }
     out->kind = DTP_INIT_CONSTANT;
     return dtp_json_double(value, &out->a, err);

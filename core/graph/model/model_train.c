@@ -31,18 +31,19 @@ static dtp_status read_fields(const dtp_json *v, dtp_optimizer_spec *opt, dtp_er
 }
 
 /* {"adamw": {"lr": ...}} */
-static dtp_status read_optimizer(const dtp_json *v, dtp_optimizer_spec *opt, dtp_err *err)
+static dtp_status read_optimizer(const dtp_op_set *ops, const dtp_json *v, dtp_optimizer_spec *opt,
+                                 dtp_err *err)
 {
     const char *names[MAX_OPTIMIZERS + 1] = {NULL};
-    for (int32_t i = 0; i < MAX_OPTIMIZERS && dtp_optimizer_at(i) != NULL; i++) {
-        names[i] = dtp_optimizer_at(i)->name;
+    for (int32_t i = 0; i < MAX_OPTIMIZERS && dtp_optimizer_at(ops, i) != NULL; i++) {
+        names[i] = dtp_optimizer_at(ops, i)->name;
     }
     DTP_TRY(dtp_json_keys(v, names, err));
     if (dtp_json_size(v) != 1) {
         return dtp_json_fail(v, err, "expected one optimizer, found %d", dtp_json_size(v));
     }
     const dtp_json *fields = dtp_json_at(v, 0);
-    *opt = dtp_optimizer_spec_of(dtp_optimizer_find(dtp_json_key(fields)));
+    *opt = dtp_optimizer_spec_of(dtp_optimizer_find(ops, dtp_json_key(fields)));
     return read_fields(fields, opt, err);
 }
 
@@ -69,5 +70,5 @@ dtp_status dtp_model__train(const dtp_model_reader *r, const dtp_model_scope *sc
             t->name, t->kind == DTP_TENSOR_VALUE ? "" : "an input or param ", text);
     }
     DTP_TRY(dtp_json_require(train, "optimizer", &optimizer, err));
-    return read_optimizer(optimizer, opt, err);
+    return read_optimizer(r->g->ops, optimizer, opt, err);
 }

@@ -8,86 +8,53 @@
  * Dims: q[.., query, feature], k[.., key, feature], v[.., key, value]. The other dims of k and v
  * are the same and all in q; other dims of q alone share keys and values (grouped heads). The
  * sequence of self-attention (query = key) is INTERNAL: see core/graph/ops/attention_split.c.
+ *
+ * The parts of attention over a split sequence (core/graph/ops/attention_dims.h has their shapes):
+ *   attention_part        out = softmax over the keys in sight, lse; none in sight: out 0, lse -inf
+ *   attention_part_grad   what these keys add to dq, and dkv, given out and lse over all keys
+ *   attention_merge       lse = log(exp la + exp lb);  out = exp(la - lse) a + exp(lb - lse) b
  */
-#include "core/graph/ops/attention.h"
-
-#include <math.h>
-#include <string.h>
-
+#include "core/graph/ops/attention_dims.h"
+#include "core/graph/ops/attention_split.h"
 #include "core/graph/ops/rows.h"
+#include "core/graph/ops/sequence.h"
 
 static const char *const LSE_NAME[] = {"lse"};
 static const char *const GRAD_NAMES[] = {"dk", "dv"};
+static const char *const PART_GRAD_NAMES[] = {"dkv"};
 static const char *const CONTEXT_CHOICES[] = {"gather", "ring", NULL};
 
+#define COMMON_ATTRS                                                                               \
+    {.key = "query", .kind = DTP_ATTR_DIM, .required = true},                                      \
+        {.key = "key", .kind = DTP_ATTR_DIM, .def = -1.0},                                         \
+        {.key = "feature", .kind = DTP_ATTR_DIM, .required = true},                                \
+        {.key = "value", .kind = DTP_ATTR_DIM, .def = -1.0},                                       \
+        {.key = "causal", .kind = DTP_ATTR_BOOL, .def = 1.0},                                      \
+        {.key = "scale", .kind = DTP_ATTR_FLOAT, .min = -1e30, .max = 1e30},                       \
+        {.key = "order", .kind = DTP_ATTR_ENUM, .choices = dtp_order_choices},                     \
+    {                                                                                              \
+        .key = "chunks", .kind = DTP_ATTR_INT, .def = 1.0, .min = 1.0, .max = 1e9                  \
+    }
+
 static const dtp_attr_spec ATTRS[] = {
-    DTP_ATTENTION_ATTRS,
+    COMMON_ATTRS,
     {.key = "context", .kind = DTP_ATTR_ENUM, .choices = CONTEXT_CHOICES, .implementation = true},
     {.key = NULL}};
 
 enum { N_ATTRS = sizeof ATTRS / sizeof ATTRS[0] - 1 };
 
-int64_t dtp_attention__size(const dtp_ttype *type, dtp_dim_id d)
-{
-    int32_t axis = dtp_ttype_find(type, d);
-    return axis < 0 ? 1 : type->dims[axis].size;
-}
-
-static bool has_attr(const dtp_op_call *call, const char *key)
-{
-    for (const dtp_attr_spec *s = call->op->attrs; s->key != NULL; s++) {
-        if (strcmp(s->key, key) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-dtp_attention_dims dtp_attention_dims_of(const dtp_op_call *call)
-{
-    dtp_attention_dims a = {.query = dtp_call_dim(call, "query"),
-                            .key = dtp_call_dim(call, "key"),
-                            .feature = dtp_call_dim(call, "feature"),
-                            .value = dtp_call_dim(call, "value"),
-                            .chunk = -1,
-                            .packed = has_attr(call, "chunk"),
-                            .causal = dtp_call_int(call, "causal") != 0,
-                            .scale = dtp_call_float(call, "scale")};
-    a.key = a.key < 0 ? a.query : a.key;
-    a.value = a.value < 0 ? a.feature : a.value;
-    if (a.scale == 0.0) {
-        a.scale = 1.0 / sqrt((double)dtp_attention__size(&call->in[0], a.feature));
-    }
-    if (a.packed) {
-        a.chunk = dtp_call_dim(call, "chunk");
-        a.shift = dtp_call_int(call, "shift");
-    }
-    return a;
-}
-
-int64_t dtp_attention_features(const dtp_op_call *call, const dtp_attention_dims *a)
-{
-    return dtp_attention__size(&call->in[0], a->feature);
-}
-
-int64_t dtp_attention_values(const dtp_op_call *call, const dtp_attention_dims *a)
-{
-    return a->packed
-               ? dtp_attention__size(&call->in[1], a->feature) - dtp_attention_features(call, a)
-               : dtp_attention__size(&call->in[2], a->value);
-}
-
-int64_t dtp_attention_tile_elems(int64_t feature, int64_t value)
-{
-    const int64_t q = DTP_ATTENTION_QUERIES, k = DTP_ATTENTION_KEYS;
-    return 2 * q * k + 2 * (q + k) * (feature + value) + 4 * q;
-}
+static const dtp_attr_spec PART_ATTRS[] = {
+    COMMON_ATTRS,
+    {.key = "chunk", .kind = DTP_ATTR_DIM, .def = -1.0},
+    {.key = "shift", .kind = DTP_ATTR_INT, .min = 0.0, .max = 1e9},
+    {.key = NULL}};
 
 /* ---- inference ---------------------------------------------------------------------------------
  */
 
-dtp_status dtp_attention__need(const dtp_op_call *call, int32_t i, const char *what, dtp_dim_id d,
-                               dtp_err *err)
+/* Operand i has the dim and the float type of q. */
+static dtp_status need_dim(const dtp_op_call *call, int32_t i, const char *what, dtp_dim_id d,
+                           dtp_err *err)
 {
     const bool found = dtp_ttype_find(&call->in[i], d) >= 0;
     char text[DTP_TTYPE_TEXT_BYTES];
@@ -102,8 +69,9 @@ dtp_status dtp_attention__need(const dtp_op_call *call, int32_t i, const char *w
     return DTP_FAIL(err, DTP_INVALID, "operand %d is %s, expected the float type of q", i, text);
 }
 
-dtp_status dtp_attention__dims_in(const dtp_op_call *call, int32_t a, int32_t b,
-                                  const dtp_dim_id skip[2], dtp_err *err)
+/* Every dim of operand `a` except two is in operand `b` with the same size. */
+static dtp_status dims_in(const dtp_op_call *call, int32_t a, int32_t b, const dtp_dim_id skip[2],
+                          dtp_err *err)
 {
     const dtp_ttype *ta = &call->in[a], *tb = &call->in[b];
     for (int32_t i = 0; i < ta->rank; i++) {
@@ -126,8 +94,9 @@ dtp_status dtp_attention__dims_in(const dtp_op_call *call, int32_t a, int32_t b,
     return DTP_OK;
 }
 
-dtp_status dtp_attention__forbid(const dtp_op_call *call, int32_t i, const char *what, dtp_dim_id d,
-                                 dtp_err *err)
+/* Operand i lacks the dim. */
+static dtp_status forbid(const dtp_op_call *call, int32_t i, const char *what, dtp_dim_id d,
+                         dtp_err *err)
 {
     if (dtp_ttype_find(&call->in[i], d) >= 0) {
         return DTP_FAIL(err, DTP_INVALID, "operand %d has the %s dim '%s'", i, what,
@@ -136,21 +105,9 @@ dtp_status dtp_attention__forbid(const dtp_op_call *call, int32_t i, const char 
     return DTP_OK;
 }
 
-dtp_status dtp_attention__names(const dtp_op_call *call, const dtp_attention_dims *a, dtp_err *err)
-{
-    if (a->query == a->feature || a->key == a->feature || a->query == a->value ||
-        a->key == a->value) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "'query' '%s' and 'key' '%s' must differ from 'feature' '%s' and 'value' "
-                        "'%s'",
-                        dtp_dims_name(call->dims, a->query), dtp_dims_name(call->dims, a->key),
-                        dtp_dims_name(call->dims, a->feature), dtp_dims_name(call->dims, a->value));
-    }
-    return DTP_OK;
-}
-
-dtp_status dtp_attention__lengths(const dtp_op_call *call, const dtp_attention_dims *a,
-                                  int64_t queries, int64_t keys, dtp_err *err)
+/* No query is without a key, and the order fits the lengths. */
+static dtp_status check_lengths(const dtp_op_call *call, const dtp_attention_dims *a,
+                                int64_t queries, int64_t keys, dtp_err *err)
 {
     if (a->causal && keys < queries) {
         return DTP_FAIL(err, DTP_INVALID,
@@ -169,32 +126,71 @@ dtp_status dtp_attention__lengths(const dtp_op_call *call, const dtp_attention_d
     return dtp_sequence_check(call, a->query, keys, dtp_call_int(call, "chunks"), err);
 }
 
-static dtp_status check_qkv(const dtp_op_call *call, const dtp_attention_dims *a, dtp_err *err)
+/* The chunk dim of a part, when it has one. */
+static dtp_status check_chunk(const dtp_op_call *call, const dtp_attention_dims *a, dtp_err *err)
 {
-    DTP_TRY(dtp_attention__names(call, a, err));
-    DTP_TRY(dtp_attention__need(call, 0, "query", a->query, err));
-    DTP_TRY(dtp_attention__need(call, 0, "feature", a->feature, err));
-    DTP_TRY(dtp_attention__need(call, 1, "key", a->key, err));
-    DTP_TRY(dtp_attention__need(call, 1, "feature", a->feature, err));
-    DTP_TRY(dtp_attention__need(call, 2, "key", a->key, err));
-    DTP_TRY(dtp_attention__need(call, 2, "value", a->value, err));
+    DTP_TRY(need_dim(call, 0, "chunk", a->chunk, err));
+    DTP_TRY(need_dim(call, 1, "chunk", a->chunk, err));
+    int64_t n = dtp_attention_size(&call->in[0], a->chunk);
+    if (a->chunk == a->query || a->chunk == a->key || a->chunk == a->feature || a->shift >= n) {
+        return DTP_FAIL(err, DTP_INVALID, "chunk dim '%s' of size %lld with shift %lld",
+                        dtp_dims_name(call->dims, a->chunk), (long long)n, (long long)a->shift);
+    }
+    return DTP_OK;
+}
+
+/* Operands q, k and v, or q and kv. */
+static dtp_status check_operands(const dtp_op_call *call, const dtp_attention_dims *a, dtp_err *err)
+{
+    const int32_t last = a->packed ? 1 : 2;
+    if (a->query == a->feature || a->key == a->feature || a->query == a->value ||
+        a->key == a->value) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "'query' '%s' and 'key' '%s' must differ from 'feature' '%s' and 'value' "
+                        "'%s'",
+                        dtp_dims_name(call->dims, a->query), dtp_dims_name(call->dims, a->key),
+                        dtp_dims_name(call->dims, a->feature), dtp_dims_name(call->dims, a->value));
+    }
+    DTP_TRY(need_dim(call, 0, "query", a->query, err));
+    DTP_TRY(need_dim(call, 0, "feature", a->feature, err));
+    DTP_TRY(need_dim(call, 1, "key", a->key, err));
+    DTP_TRY(need_dim(call, 1, "feature", a->feature, err));
+    if (!a->packed) {
+        DTP_TRY(need_dim(call, 2, "key", a->key, err));
+        DTP_TRY(need_dim(call, 2, "value", a->value, err));
+    }
     if (a->key != a->query) {
-        DTP_TRY(dtp_attention__forbid(call, 0, "key", a->key, err));
-        DTP_TRY(dtp_attention__forbid(call, 1, "query", a->query, err));
-        DTP_TRY(dtp_attention__forbid(call, 2, "query", a->query, err));
+        DTP_TRY(forbid(call, 0, "key", a->key, err));
+        for (int32_t i = 1; i <= last; i++) {
+            DTP_TRY(forbid(call, i, "query", a->query, err));
+        }
     }
     if (a->value != a->feature) {
-        DTP_TRY(dtp_attention__forbid(call, 0, "value", a->value, err));
-        DTP_TRY(dtp_attention__forbid(call, 1, "value", a->value, err));
-        DTP_TRY(dtp_attention__forbid(call, 2, "feature", a->feature, err));
+        DTP_TRY(forbid(call, 0, "value", a->value, err));
+        DTP_TRY(forbid(call, 1, "value", a->value, err));
+        DTP_TRY(a->packed ? DTP_OK : forbid(call, 2, "feature", a->feature, err));
     }
-    const dtp_dim_id own_key[] = {a->key == a->query ? -1 : a->key, -1};
-    const dtp_dim_id feature[] = {a->feature, -1}, value[] = {a->value, -1};
-    DTP_TRY(dtp_attention__dims_in(call, 1, 0, own_key, err));
-    DTP_TRY(dtp_attention__dims_in(call, 1, 2, feature, err));
-    DTP_TRY(dtp_attention__dims_in(call, 2, 1, value, err));
-    return dtp_attention__lengths(call, a, dtp_attention__size(&call->in[0], a->query),
-                                  dtp_attention__size(&call->in[1], a->key), err);
+    const dtp_dim_id own[] = {a->key == a->query ? -1 : a->key, a->packed ? a->feature : -1};
+    DTP_TRY(dims_in(call, 1, 0, own, err));
+    int64_t chunks = 1;
+    if (a->packed) {
+        if (a->chunk >= 0) {
+            DTP_TRY(check_chunk(call, a, err));
+            chunks = dtp_attention_size(&call->in[0], a->chunk);
+        }
+        if (dtp_attention_values(call, a) < 1) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "operand 1 holds %lld features: no values behind the %lld of a key",
+                            (long long)dtp_attention_size(&call->in[1], a->feature),
+                            (long long)dtp_attention_features(call, a));
+        }
+    } else {
+        const dtp_dim_id feature[] = {a->feature, -1}, value[] = {a->value, -1};
+        DTP_TRY(dims_in(call, 1, 2, feature, err));
+        DTP_TRY(dims_in(call, 2, 1, value, err));
+    }
+    return check_lengths(call, a, chunks * dtp_attention_size(&call->in[0], a->query),
+                         chunks * dtp_attention_size(&call->in[1], a->key), err);
 }
 
 /* Types of out and lse. The log-sum of half precision scores is kept in f32. */
@@ -212,22 +208,26 @@ static void result_types(const dtp_op_call *call, const dtp_attention_dims *a, d
     }
 }
 
-dtp_status dtp_attention__infer(const dtp_op_call *call, const dtp_attention_dims *a, bool has_out,
-                                dtp_ttype *out, dtp_err *err)
+static dtp_status infer_attention(const dtp_op_call *call, bool has_out, dtp_ttype *out,
+                                  dtp_err *err)
 {
+    const dtp_attention_dims a = dtp_attention_dims_of(call);
     dtp_ttype want[2];
-    result_types(call, a, want);
+    DTP_TRY(check_operands(call, &a, err));
+    result_types(call, &a, want);
     DTP_TRY(dtp_rows__set_out(call, has_out, &want[0], out, err));
     out[1] = want[1];
     return DTP_OK;
 }
 
-dtp_status dtp_attention__infer_grad(const dtp_op_call *call, const dtp_attention_dims *a,
-                                     bool has_out, dtp_ttype *out, dtp_err *err)
+/* The last operands are out, lse, dout; the results have the types of the operands before. */
+static dtp_status infer_grad(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
+    const dtp_attention_dims a = dtp_attention_dims_of(call);
     const int32_t n = call->n_in - 3;
     dtp_ttype want[2];
-    result_types(call, a, want);
+    DTP_TRY(check_operands(call, &a, err));
+    result_types(call, &a, want);
     DTP_TRY(dtp_rows__match(call, n, "out", &want[0], false, err));
     DTP_TRY(dtp_rows__match(call, n + 1, "lse", &want[1], false, err));
     DTP_TRY(dtp_rows__match(call, n + 2, "dout", &want[0], false, err));
@@ -238,88 +238,91 @@ dtp_status dtp_attention__infer_grad(const dtp_op_call *call, const dtp_attentio
     return DTP_OK;
 }
 
-static dtp_status infer_attention(const dtp_op_call *call, bool has_out, dtp_ttype *out,
-                                  dtp_err *err)
+/* Every dim of an lse is a dim of its out. */
+static dtp_status infer_merge(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
-    dtp_attention_dims a = dtp_attention_dims_of(call);
-    DTP_TRY(check_qkv(call, &a, err));
-    return dtp_attention__infer(call, &a, has_out, out, err);
-}
-
-static dtp_status infer_grad(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
-{
-    dtp_attention_dims a = dtp_attention_dims_of(call);
-    DTP_TRY(check_qkv(call, &a, err));
-    return dtp_attention__infer_grad(call, &a, has_out, out, err);
+    const dtp_ttype *lse = &call->in[1];
+    const dtp_dim_id none[] = {-1, -1};
+    DTP_TRY(dtp_op__need_float(call, 0, err));
+    DTP_TRY(dtp_op__need_float(call, 1, err));
+    DTP_TRY(dims_in(call, 1, 0, none, err));
+    DTP_TRY(dtp_rows__match(call, 2, "b", &call->in[0], false, err));
+    DTP_TRY(dtp_rows__match(call, 3, "lse of b", lse, false, err));
+    DTP_TRY(dtp_rows__set_out(call, has_out, &call->in[0], out, err));
+    out[1] = *lse;
+    return DTP_OK;
 }
 
 /* ---- rules, work, gradient ---------------------------------------------------------------------
  */
 
-/* Self-attention runs over a split sequence as its decomposition. */
-static bool role_of_both(const dtp_attention_dims *a, dtp_dim_id d, dtp_dim_role *role)
-{
-    *role = (dtp_dim_role){DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
-    if (d == a->key && a->key == a->query) {
-        role->role = DTP_ROLE_INTERNAL;
-    } else if (d == a->key || d == a->feature || d == a->value) {
-        role->role = DTP_ROLE_WHOLE;
-    }
-    return role->role != DTP_ROLE_PARALLEL;
-}
-
+/* Self-attention runs over a split sequence as its decomposition; a part needs its keys whole. */
 static dtp_dim_role role_attention(const dtp_op_call *call, dtp_dim_id d)
 {
-    dtp_attention_dims a = dtp_attention_dims_of(call);
-    dtp_dim_role role;
-    (void)role_of_both(&a, d, &role);
+    const dtp_attention_dims a = dtp_attention_dims_of(call);
+    dtp_dim_role role = {DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+    if (d == a.key || d == a.feature || d == a.value) {
+        const bool self = d == a.key && a.key == a.query && !a.packed;
+        role.role = self ? DTP_ROLE_INTERNAL : DTP_ROLE_WHOLE;
+    }
     return role;
 }
 
-/* Queries and grouped heads are summed into dk and dv. */
+/* Queries that are not keys, and grouped heads, are summed into dk and dv. */
 static dtp_dim_role role_grad(const dtp_op_call *call, dtp_dim_id d)
 {
-    dtp_attention_dims a = dtp_attention_dims_of(call);
-    dtp_dim_role role;
-    if (!role_of_both(&a, d, &role) && dtp_ttype_find(&call->in[1], d) < 0) {
+    dtp_dim_role role = role_attention(call, d);
+    if (role.role == DTP_ROLE_PARALLEL && dtp_ttype_find(&call->in[1], d) < 0) {
         role.role = DTP_ROLE_REDUCED;
     }
     return role;
 }
 
-void dtp_attention__work(const dtp_op_call *call, double pairs, double features, double values,
-                         dtp_work *out)
+/* Keys that a query of the busiest rank sees. A causal mask halves those of the whole sequence. Of
+ * a part, in a zigzag order every part of
+ * the sequence sees half of every other part. In a contiguous one half of its own part and all of
+ * an earlier part are seen; of all keys, the last n queries see all but the mean of their later
+ * ones. */
+static double keys_seen(const dtp_op_call *call, const dtp_attention_dims *a)
 {
-    dtp_attention_dims a = dtp_attention_dims_of(call);
-    double f = (double)dtp_attention_features(call, &a);
-    double v = (double)dtp_attention_values(call, &a);
-    double rows = f > 0.0 ? (double)dtp_ttype_elems(&call->in[0]) / f : 0.0;
-    dtp_rows__work(call, 2.0 * rows * pairs * (features * f + values * v), out);
+    double keys = (double)dtp_attention_size(&call->in[1], a->key);
+    double queries = (double)dtp_attention_size(&call->in[0], a->query);
+    if (!a->causal) {
+        return keys;
+    }
+    if (!a->packed || dtp_call_int(call, "order") == DTP_ORDER_ZIGZAG ||
+        (a->chunk >= 0 && a->shift == 0)) {
+        return 0.5 * keys;
+    }
+    return a->chunk >= 0 ? keys : keys - 0.5 * queries;
 }
 
-/* Keys per query. Causal masking halves the pairs. */
-static double keys_seen(const dtp_op_call *call)
+/* Multiply-adds of a query and a key: `features` products over feature, `values` over value. */
+static void work_pairs(const dtp_op_call *call, double features, double values, dtp_work *out)
 {
-    dtp_attention_dims a = dtp_attention_dims_of(call);
-    return (double)dtp_attention__size(&call->in[1], a.key) * (a.causal ? 0.5 : 1.0);
+    const dtp_attention_dims a = dtp_attention_dims_of(call);
+    const double f = (double)dtp_attention_features(call, &a);
+    const double v = (double)dtp_attention_values(call, &a);
+    const double rows = f > 0.0 ? (double)dtp_ttype_elems(&call->in[0]) / f : 0.0;
+    dtp_rows__work(call, 2.0 * rows * keys_seen(call, &a) * (features * f + values * v), out);
 }
 
 static void work_attention(const dtp_op_call *call, dtp_work *out)
 {
-    dtp_attention__work(call, keys_seen(call), 1.0, 1.0, out);
+    work_pairs(call, 1.0, 1.0, out);
 }
 
 /* Scores again, dq, dk; dp, dv. */
 static void work_grad(const dtp_op_call *call, dtp_work *out)
 {
-    dtp_attention__work(call, keys_seen(call), 3.0, 2.0, out);
+    work_pairs(call, 3.0, 2.0, out);
 }
 
-int64_t dtp_attention__workspace(const dtp_op_call *call)
+static int64_t workspace_attention(const dtp_op_call *call)
 {
     dtp_attention_dims a = dtp_attention_dims_of(call);
     int64_t f = dtp_attention_features(call, &a), v = dtp_attention_values(call, &a);
-    int64_t queries = dtp_attention__size(&call->in[0], a.query);
+    int64_t queries = dtp_attention_size(&call->in[0], a.query);
     int64_t heads = dtp_ttype_elems(&call->in[0]) / (f * queries > 0 ? f * queries : 1);
     int64_t blocks = (queries + DTP_ATTENTION_QUERIES - 1) / DTP_ATTENTION_QUERIES;
     int64_t threads = heads * blocks;
@@ -350,12 +353,13 @@ const dtp_op_def dtp_ops_attention[] = {
      .min_in = 3,
      .max_in = 3,
      .n_out = 2,
+     .flags = DTP_OP_ATTENTION,
      .attrs = ATTRS,
      .out_names = LSE_NAME,
      .infer = infer_attention,
      .role = role_attention,
      .work = work_attention,
-     .workspace = dtp_attention__workspace,
+     .workspace = workspace_attention,
      .vjp = vjp_attention,
      .decompose = dtp_attention__split},
     {.name = "attention_grad",
@@ -363,14 +367,51 @@ const dtp_op_def dtp_ops_attention[] = {
      .min_in = 6,
      .max_in = 6,
      .n_out = 3,
-     .flags = DTP_OP_INTERNAL_USE,
+     .flags = DTP_OP_ATTENTION_GRAD | DTP_OP_INTERNAL_USE,
      .attrs = ATTRS,
      .out_names = GRAD_NAMES,
      .infer = infer_grad,
      .role = role_grad,
      .work = work_grad,
-     .workspace = dtp_attention__workspace,
+     .workspace = workspace_attention,
      .no_grad = DTP_NO_GRAD_OF_GRAD,
      .decompose = dtp_attention__split_grad},
+    {.name = "attention_part",
+     .summary = "attention to packed keys and values, all or those of another chunk",
+     .min_in = 2,
+     .max_in = 2,
+     .n_out = 2,
+     .flags = DTP_OP_INTERNAL_USE | DTP_OP_RENAMES,
+     .attrs = PART_ATTRS,
+     .out_names = LSE_NAME,
+     .infer = infer_attention,
+     .role = role_attention,
+     .work = work_attention,
+     .workspace = workspace_attention,
+     .no_grad = DTP_NO_PART_GRAD},
+    {.name = "attention_part_grad",
+     .summary = "what these keys and values add to the gradient of attention",
+     .min_in = 5,
+     .max_in = 5,
+     .n_out = 2,
+     .flags = DTP_OP_INTERNAL_USE | DTP_OP_RENAMES,
+     .attrs = PART_ATTRS,
+     .out_names = PART_GRAD_NAMES,
+     .infer = infer_grad,
+     .role = role_grad,
+     .work = work_grad,
+     .workspace = workspace_attention,
+     .no_grad = DTP_NO_PART_GRAD},
+    {.name = "attention_merge",
+     .summary = "attention to the keys of two parts from that to each",
+     .min_in = 4,
+     .max_in = 4,
+     .n_out = 2,
+     .flags = DTP_OP_INTERNAL_USE,
+     .out_names = LSE_NAME,
+     .infer = infer_merge,
+     .x_flops = 3.0,
+     .no_grad = DTP_NO_PART_GRAD,
+     .inplace_in = {1}},
+    {.name = NULL},
 };
-const int32_t dtp_ops_attention_count = sizeof dtp_ops_attention / sizeof dtp_ops_attention[0];

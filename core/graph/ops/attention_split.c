@@ -12,7 +12,9 @@
  * k and v travel as one tensor. A ring needs equal chunks; where the ranks do not divide the
  * sequence, gather is used instead.
  */
-#include "core/graph/ops/attention.h"
+#include "core/graph/ops/attention_split.h"
+
+#include "core/graph/ops/attention_dims.h"
 #include "core/graph/ops/rows.h"
 
 static const char CHUNK[] = "_chunk", WITHIN[] = "_within", KEY[] = "_key";
@@ -20,24 +22,24 @@ static const char CHUNK[] = "_chunk", WITHIN[] = "_within", KEY[] = "_key";
 enum { CONTEXT_GATHER, CONTEXT_RING, N_PART_ATTRS = 10 };
 
 /* One decomposition under construction. */
-typedef struct split {
+typedef struct attention_split {
     dtp_graph *g;
     const dtp_op_call *call;
     dtp_attention_dims a;
     int64_t parts; /* chunks of a ring; 0: gather */
     dtp_dim_id chunk, within, key;
     int64_t features, values;
-} split;
+} attention_split;
 
-static bool is_ring(const split *s)
+static bool is_ring(const attention_split *s)
 {
     return s->parts > 0;
 }
 
-static dtp_status begin(split *s, dtp_graph *g, const dtp_op_call *call, dtp_err *err)
+static dtp_status begin(attention_split *s, dtp_graph *g, const dtp_op_call *call, dtp_err *err)
 {
-    *s = (split){.g = g, .call = call, .a = dtp_attention_dims_of(call)};
-    const int64_t n = dtp_attention__size(&call->in[0], s->a.query);
+    *s = (attention_split){.g = g, .call = call, .a = dtp_attention_dims_of(call)};
+    const int64_t n = dtp_attention_size(&call->in[0], s->a.query);
     if (dtp_call_int(call, "context") == CONTEXT_RING && call->parts > 1 && n % call->parts == 0 &&
         call->in[0].rank < DTP_MAX_RANK) {
         s->parts = call->parts;
@@ -52,7 +54,7 @@ static dtp_status begin(split *s, dtp_graph *g, const dtp_op_call *call, dtp_err
 /* ---- moving dims -------------------------------------------------------------------------------
  */
 
-static dtp_status emit_shaped(const split *s, const char *op, dtp_tensor_id x,
+static dtp_status emit_shaped(const attention_split *s, const char *op, dtp_tensor_id x,
                               const dtp_ttype *shape, dtp_tensor_id *out, dtp_err *err)
 {
     const char *name = dtp_arena_printf(s->g->arena, "_part.%d.%s", s->g->n_nodes, op);
@@ -80,7 +82,7 @@ static dtp_ttype renamed(const dtp_ttype *type, dtp_dim_id from, dtp_tdim to)
 
 /* x with its dims in the order of `shape` and, position by position, the names of `shape`; `from`
  * in x is `to` in the shape. */
-static dtp_status arrange(const split *s, dtp_tensor_id x, dtp_dim_id from, dtp_dim_id to,
+static dtp_status arrange(const attention_split *s, dtp_tensor_id x, dtp_dim_id from, dtp_dim_id to,
                           const dtp_ttype *shape, dtp_tensor_id *out, dtp_err *err)
 {
     dtp_ttype moved = *shape;
@@ -94,7 +96,7 @@ static dtp_status arrange(const split *s, dtp_tensor_id x, dtp_dim_id from, dtp_
 }
 
 /* The tensor as the parts want it: cut into chunks for a ring. */
-static dtp_status cut(const split *s, dtp_tensor_id x, dtp_tensor_id *out, dtp_err *err)
+static dtp_status cut(const attention_split *s, dtp_tensor_id x, dtp_tensor_id *out, dtp_err *err)
 {
     const dtp_ttype type = s->g->tensors[x].type;
     dtp_ttype shape = {.dtype = type.dtype};
@@ -114,8 +116,8 @@ static dtp_status cut(const split *s, dtp_tensor_id x, dtp_tensor_id *out, dtp_e
 }
 
 /* Back to a type with the sequence in one piece. */
-static dtp_status join(const split *s, dtp_tensor_id x, const dtp_ttype *type, dtp_tensor_id *out,
-                       dtp_err *err)
+static dtp_status join(const attention_split *s, dtp_tensor_id x, const dtp_ttype *type,
+                       dtp_tensor_id *out, dtp_err *err)
 {
     *out = x;
     return dtp_ttype_equal(&s->g->tensors[x].type, type)
@@ -124,14 +126,14 @@ static dtp_status join(const split *s, dtp_tensor_id x, const dtp_ttype *type, d
 }
 
 /* Type of kv with the sequence in one piece. */
-static dtp_ttype packed_type(const split *s)
+static dtp_ttype packed_type(const attention_split *s)
 {
     return renamed(&s->call->in[1], s->a.feature,
                    (dtp_tdim){s->a.feature, s->features + s->values});
 }
 
-static dtp_status pack(const split *s, dtp_tensor_id k, dtp_tensor_id v, dtp_tensor_id *out,
-                       dtp_err *err)
+static dtp_status pack(const attention_split *s, dtp_tensor_id k, dtp_tensor_id v,
+                       dtp_tensor_id *out, dtp_err *err)
 {
     const dtp_attr dim = dtp_attr_dim("dim", s->a.feature);
     const dtp_ttype shape =
@@ -144,11 +146,11 @@ static dtp_status pack(const split *s, dtp_tensor_id k, dtp_tensor_id v, dtp_ten
     }
     const dtp_ttype *type = &s->g->tensors[kv].type;
     const dtp_ttype own =
-        renamed(type, s->a.query, (dtp_tdim){s->key, dtp_attention__size(type, s->a.query)});
+        renamed(type, s->a.query, (dtp_tdim){s->key, dtp_attention_size(type, s->a.query)});
     return emit_shaped(s, "relabel", kv, &own, out, err);
 }
 
-static dtp_status emit_slice(const split *s, dtp_tensor_id x, int64_t start, int64_t n,
+static dtp_status emit_slice(const attention_split *s, dtp_tensor_id x, int64_t start, int64_t n,
                              dtp_tensor_id *out, dtp_err *err)
 {
     const dtp_attr attrs[] = {dtp_attr_dim("dim", s->a.feature), dtp_attr_int("start", start),
@@ -157,8 +159,8 @@ static dtp_status emit_slice(const split *s, dtp_tensor_id x, int64_t start, int
 }
 
 /* dkv as dk and dv. */
-static dtp_status unpack(const split *s, dtp_tensor_id dkv, dtp_tensor_id *dk, dtp_tensor_id *dv,
-                         dtp_err *err)
+static dtp_status unpack(const attention_split *s, dtp_tensor_id dkv, dtp_tensor_id *dk,
+                         dtp_tensor_id *dv, dtp_err *err)
 {
     const dtp_ttype type = packed_type(s), *v = &s->call->in[2];
     DTP_TRY(join(s, dkv, &type, &dkv, err));
@@ -175,8 +177,9 @@ static dtp_status unpack(const split *s, dtp_tensor_id dkv, dtp_tensor_id *dk, d
 /* ---- the parts ---------------------------------------------------------------------------------
  */
 
-static dtp_status emit_part(const split *s, const char *op, int32_t n_in, const dtp_tensor_id *in,
-                            int64_t shift, dtp_tensor_id *outs, dtp_err *err)
+static dtp_status emit_part(const attention_split *s, const char *op, int32_t n_in,
+                            const dtp_tensor_id *in, int64_t shift, dtp_tensor_id *outs,
+                            dtp_err *err)
 {
     const bool ring = is_ring(s);
     const dtp_attr attrs[N_PART_ATTRS] = {dtp_attr_dim("query", ring ? s->within : s->a.query),
@@ -192,7 +195,8 @@ static dtp_status emit_part(const split *s, const char *op, int32_t n_in, const 
     return dtp_rows__emit(s->g, op, n_in, in, N_PART_ATTRS, attrs, outs, err);
 }
 
-static dtp_status emit_roll(const split *s, dtp_tensor_id x, dtp_tensor_id *out, dtp_err *err)
+static dtp_status emit_roll(const attention_split *s, dtp_tensor_id x, dtp_tensor_id *out,
+                            dtp_err *err)
 {
     const dtp_attr attrs[] = {dtp_attr_dim("dim", s->chunk), dtp_attr_int("shift", 1)};
     return dtp_rows__emit(s->g, "roll", 1, &x, 2, attrs, out, err);
@@ -201,7 +205,7 @@ static dtp_status emit_roll(const split *s, dtp_tensor_id x, dtp_tensor_id *out,
 dtp_status dtp_attention__split(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
                                 int32_t *outs, dtp_err *err)
 {
-    split s;
+    attention_split s;
     dtp_tensor_id in[2], kv = -1, all[4] = {-1, -1, -1, -1};
     DTP_TRY(begin(&s, g, call, err));
     DTP_TRY(cut(&s, ins[0], &in[0], err));
@@ -221,7 +225,8 @@ dtp_status dtp_attention__split(dtp_graph *g, const dtp_op_call *call, const int
 }
 
 /* Adds `more` to the sum so far; -1: there is none. */
-static dtp_status add_to(const split *s, dtp_tensor_id more, dtp_tensor_id *sum, dtp_err *err)
+static dtp_status add_to(const attention_split *s, dtp_tensor_id more, dtp_tensor_id *sum,
+                         dtp_err *err)
 {
     const dtp_tensor_id both[] = {*sum, more};
     if (*sum < 0) {
@@ -235,7 +240,7 @@ static dtp_status add_to(const split *s, dtp_tensor_id more, dtp_tensor_id *sum,
 dtp_status dtp_attention__split_grad(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
                                      int32_t *outs, dtp_err *err)
 {
-    split s;
+    attention_split s;
     dtp_tensor_id in[5], kv = -1, dq = -1, dkv = -1, step[2];
     DTP_TRY(begin(&s, g, call, err));
     DTP_TRY(cut(&s, ins[0], &in[0], err));

@@ -90,11 +90,12 @@ static dtp_status vjp_div(dtp_vjp *v, dtp_err *err)
     return DTP_OK;
 }
 
-/* The share of dy that goes to operand i of max or min: 1 where it wins, 1/2 on ties. */
-static dtp_status vjp_extremum(dtp_vjp *v, const char *wins, dtp_err *err)
+/* The share of dy that goes to operand i of max or min: 1 where it wins, 1/2 on ties. `user` of
+ * the row is the comparison that wins. */
+static dtp_status vjp_extremum(dtp_vjp *v, dtp_err *err)
 {
+    const char *wins = v->g->nodes[v->node].op->user;
     const dtp_dtype dtype = v->g->tensors[v->in[0]].type.dtype;
-    const dtp_op_def *compare = dtp_op_find("compare");
     for (int32_t i = 0; i < 2; i++) {
         dtp_tensor_id mask[2], number[2], sum, half, part;
         const char *const kinds[] = {wins, wins[0] == 'g' ? "ge" : "le"};
@@ -105,12 +106,8 @@ static dtp_status vjp_extremum(dtp_vjp *v, const char *wins, dtp_err *err)
             continue;
         }
         for (int32_t k = 0; k < 2; k++) {
-            int64_t cmp = 0;
-            while (compare->attrs[0].choices[cmp][0] != kinds[k][0] ||
-                   compare->attrs[0].choices[cmp][1] != kinds[k][1]) {
-                cmp++;
-            }
-            const dtp_attr attr = dtp_attr_int("cmp", cmp);
+            dtp_attr attr;
+            DTP_TRY(dtp_op__enum_attr(v->g, "compare", "cmp", kinds[k], &attr, err));
             DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"compare", 2, in, 1, &attr}, v->out[0], &mask[k],
                                  err));
             DTP_TRY(
@@ -123,16 +120,6 @@ static dtp_status vjp_extremum(dtp_vjp *v, const char *wins, dtp_err *err)
         v->d_in[i] = part;
     }
     return DTP_OK;
-}
-
-static dtp_status vjp_max(dtp_vjp *v, dtp_err *err)
-{
-    return vjp_extremum(v, "gt", err);
-}
-
-static dtp_status vjp_min(dtp_vjp *v, dtp_err *err)
-{
-    return vjp_extremum(v, "lt", err);
 }
 
 static dtp_status vjp_select(dtp_vjp *v, dtp_err *err)
@@ -161,18 +148,18 @@ static const char *const CMP[] = {"lt", "le", "gt", "ge", "eq", "ne", NULL};
 static const dtp_attr_spec COMPARE_ATTRS[] = {
     {.key = "cmp", .kind = DTP_ATTR_ENUM, .required = true, .choices = CMP}, {.key = NULL}};
 
-#define ROW2(op, text, infer_fn, vjp_fn)                                                           \
+#define ROW2(op, text, infer_fn, vjp_fn, trait)                                                    \
     .name = (op), .summary = (text), .min_in = 2, .max_in = 2, .n_out = 1,                         \
-    .flags = DTP_OP_ELEMENTWISE, .infer = (infer_fn), .work = dtp_op__work_simple,                 \
+    .flags = DTP_OP_ELEMENTWISE | (trait), .infer = (infer_fn), .elem_flops = 1.0,                 \
     .vjp = (vjp_fn), .inplace_in = {1}
 
 const dtp_op_def dtp_ops_binary[] = {
-    {ROW2("add", "a + b", infer_binary, vjp_add), .linear = DTP_LINEAR_JOINT},
-    {ROW2("sub", "a - b", infer_binary, vjp_sub), .linear = DTP_LINEAR_JOINT},
-    {ROW2("mul", "a b", infer_binary, vjp_mul), .linear = DTP_LINEAR_EACH},
-    {ROW2("div", "a / b", infer_div, vjp_div)},
-    {ROW2("max", "the larger", infer_binary, vjp_max)},
-    {ROW2("min", "the smaller", infer_binary, vjp_min)},
+    {ROW2("add", "a + b", infer_binary, vjp_add, DTP_OP_SUM), .linear = DTP_LINEAR_JOINT},
+    {ROW2("sub", "a - b", infer_binary, vjp_sub, 0), .linear = DTP_LINEAR_JOINT},
+    {ROW2("mul", "a b", infer_binary, vjp_mul, 0), .linear = DTP_LINEAR_EACH},
+    {ROW2("div", "a / b", infer_div, vjp_div, 0)},
+    {ROW2("max", "the larger", infer_binary, vjp_extremum, 0), .user = "gt"},
+    {ROW2("min", "the smaller", infer_binary, vjp_extremum, 0), .user = "lt"},
     {.name = "compare",
      .summary = "a cmp b as bool",
      .min_in = 2,
@@ -181,7 +168,7 @@ const dtp_op_def dtp_ops_binary[] = {
      .flags = DTP_OP_ELEMENTWISE,
      .attrs = COMPARE_ATTRS,
      .infer = infer_compare,
-     .work = dtp_op__work_simple,
+     .elem_flops = 1.0,
      .no_grad = "it is piecewise constant"},
     {.name = "select",
      .summary = "c ? a : b",
@@ -190,7 +177,7 @@ const dtp_op_def dtp_ops_binary[] = {
      .n_out = 1,
      .flags = DTP_OP_ELEMENTWISE,
      .infer = infer_select,
-     .work = dtp_op__work_simple,
+     .elem_flops = 1.0,
      .vjp = vjp_select},
+    {.name = NULL},
 };
-const int32_t dtp_ops_binary_count = sizeof dtp_ops_binary / sizeof dtp_ops_binary[0];

@@ -163,16 +163,6 @@ dtp_status dtp_op__infer_pair(const dtp_op_call *call, bool has_out, dtp_ttype *
     return dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err);
 }
 
-void dtp_op__work_simple(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_op__memory_work(call, 1.0, out);
-}
-
-void dtp_op__work_exp(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_op__memory_work(call, 10.0, out);
-}
-
 dtp_status dtp_op__emit1(dtp_vjp *v, const char *op, dtp_tensor_id x, dtp_tensor_id like,
                          dtp_tensor_id *out, dtp_err *err)
 {
@@ -200,10 +190,10 @@ dtp_status dtp_op__zero_grad(dtp_vjp *v, dtp_err *err)
                         err);
 }
 
-dtp_status dtp_op__enum_attr(const char *op, const char *key, const char *choice, dtp_attr *out,
-                             dtp_err *err)
+dtp_status dtp_op__enum_attr(const dtp_graph *g, const char *op, const char *key,
+                             const char *choice, dtp_attr *out, dtp_err *err)
 {
-    const dtp_op_def *def = dtp_op_find(op);
+    const dtp_op_def *def = dtp_op_set_find(g->ops, op);
     for (const dtp_attr_spec *s = def == NULL ? NULL : def->attrs; s != NULL && s->key != NULL;
          s++) {
         for (int64_t i = 0; strcmp(s->key, key) == 0 && s->choices[i] != NULL; i++) {
@@ -222,10 +212,16 @@ dtp_status dtp_op__share_extremum(dtp_vjp *v, dtp_tensor_id x, dtp_tensor_id *ou
     const dtp_tensor_id pair[] = {x, v->out[0]};
     dtp_attr eq;
     dtp_tensor_id mask, number, count, share;
-    DTP_TRY(dtp_op__enum_attr("compare", "cmp", "eq", &eq, err));
+    DTP_TRY(dtp_op__enum_attr(v->g, "compare", "cmp", "eq", &eq, err));
     DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"compare", 2, pair, 1, &eq}, x, &mask, err));
     DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"cast", 1, &mask, 1, &cast}, x, &number, err));
     DTP_TRY(dtp_vjp_unbroadcast(v, number, v->out[0], &count, err));
     DTP_TRY(dtp_op__emit2(v, "div", v->d_out[0], count, v->out[0], &share, err));
     return dtp_op__emit2(v, "mul", number, share, x, out, err);
+}
+
+dtp_dim_role dtp_op__role_along(const dtp_op_call *call, dtp_dim_id d)
+{
+    const bool along = d == dtp_call_dim(call, "dim");
+    return (dtp_dim_role){along ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
 }

@@ -14,9 +14,9 @@ dtp_status dtp_op__infer_same(const dtp_op_call *call, bool has_out, dtp_ttype *
 /* infer hook of a gradient from two operands of one float dtype and the same dims. */
 dtp_status dtp_op__infer_pair(const dtp_op_call *call, bool has_out, dtp_ttype *out,
                               dtp_err *err) DTP_MUST_CHECK;
-/* work hooks: one operation per element, and about ten (an exponential). */
-void dtp_op__work_simple(const dtp_op_call *call, dtp_work *out);
-void dtp_op__work_exp(const dtp_op_call *call, dtp_work *out);
+
+/* role hook: the dim of attribute `dim` is WHOLE, the others are PARALLEL. */
+dtp_dim_role dtp_op__role_along(const dtp_op_call *call, dtp_dim_id d);
 
 /* Sets out[0] to dtype and the dims of `want`; when dims were declared they must be the same set
  * with the same sizes, and their order is kept. */
@@ -55,8 +55,8 @@ dtp_status dtp_op__emit2(dtp_vjp *v, const char *op, dtp_tensor_id a, dtp_tensor
 dtp_status dtp_op__emit_scale(dtp_vjp *v, dtp_tensor_id x, double factor, dtp_tensor_id like,
                               dtp_tensor_id *out, dtp_err *err) DTP_MUST_CHECK;
 /* Index of a choice of an op's ENUM attribute, as that attribute. */
-dtp_status dtp_op__enum_attr(const char *op, const char *key, const char *choice, dtp_attr *out,
-                             dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_op__enum_attr(const dtp_graph *g, const char *op, const char *key,
+                             const char *choice, dtp_attr *out, dtp_err *err) DTP_MUST_CHECK;
 /* The gradient of an extremum: d_out[0], which has the dims of out[0], shared evenly among the
  * elements of x that equal out[0]. */
 dtp_status dtp_op__share_extremum(dtp_vjp *v, dtp_tensor_id x, dtp_tensor_id *out,

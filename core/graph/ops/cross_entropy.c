@@ -8,8 +8,6 @@
  */
 #include "core/graph/ops/cross_entropy.h"
 
-#include <string.h>
-
 #include "core/graph/ops/rows.h"
 #include "core/graph/op_rules.h"
 
@@ -63,14 +61,13 @@ dtp_loss_terms dtp_loss_terms_of(const dtp_op_call *call)
                         .weights = -1,
                         .total = -1};
     t.has_ignore = (double)t.ignore != NO_IGNORE;
-    if (strcmp(call->op->name, "cross_entropy_grad") != 0) {
-        int32_t at = strcmp(call->op->name, "label_weight") == 0 ? 1 : 2;
-        t.weights = call->n_in > at ? at : -1;
-        return t;
-    }
-    bool weights = call->n_in > (weighted_mean(call, false) ? 5 : 4);
-    t.weights = weights ? 4 : -1;
-    t.total = weighted_mean(call, weights) ? call->n_in - 1 : -1;
+    /* behind the required operands: the weights, and in the gradient the total weight */
+    const int32_t required = call->op->min_in;
+    const bool takes_total = call->op->max_in == required + 2;
+    const bool without = takes_total && weighted_mean(call, false);
+    const bool weights = call->n_in > required + (without ? 1 : 0);
+    t.weights = weights ? required : -1;
+    t.total = takes_total && weighted_mean(call, weights) ? call->n_in - 1 : -1;
     return t;
 }
 
@@ -246,16 +243,6 @@ static dtp_dim_role role_finish(const dtp_op_call *call, dtp_dim_id d)
     return row_role(call);
 }
 
-static void work_cross_entropy(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_rows__work(call, 4.0 * (double)dtp_ttype_elems(&call->in[0]), out);
-}
-
-static void work_grad(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_rows__work(call, 4.0 * (double)dtp_ttype_elems(&call->in[0]), out);
-}
-
 /* Reads one element per row, or with smoothing all of them. */
 static void work_pick(const dtp_op_call *call, dtp_work *out)
 {
@@ -266,11 +253,6 @@ static void work_pick(const dtp_op_call *call, dtp_work *out)
     *out = (dtp_work){.cls = DTP_WORK_MEMORY,
                       .bytes = (double)dtp_ttype_bytes(&call->in[1]) +
                                2.0 * (double)dtp_ttype_bytes(&call->out[0])};
-}
-
-static void work_finish(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_rows__work(call, 4.0 * (double)dtp_ttype_elems(&call->in[0]), out);
 }
 
 static dtp_status vjp_cross_entropy(dtp_vjp *v, dtp_err *err)
@@ -345,12 +327,12 @@ const dtp_op_def dtp_ops_cross_entropy[] = {
      .min_in = 2,
      .max_in = 3,
      .n_out = 2,
-     .flags = DTP_OP_CHECKS_DATA | DTP_OP_WHOLE_OPERAND,
+     .flags = DTP_OP_SOFTMAX_LOSS | DTP_OP_CHECKS_DATA | DTP_OP_WHOLE_OPERAND,
      .attrs = LOSS,
      .out_names = LSE_NAME,
      .infer = infer_cross_entropy,
      .rules = rules_cross_entropy,
-     .work = work_cross_entropy,
+     .x_flops = 4.0,
      .vjp = vjp_cross_entropy,
      .decompose = split_cross_entropy},
     {.name = "cross_entropy_grad",
@@ -362,7 +344,7 @@ const dtp_op_def dtp_ops_cross_entropy[] = {
      .attrs = LOSS,
      .infer = infer_grad,
      .rules = rules_grad,
-     .work = work_grad,
+     .x_flops = 4.0,
      .no_grad = DTP_NO_GRAD_OF_GRAD,
      .inplace_in = {1}},
     {.name = "pick",
@@ -397,8 +379,7 @@ const dtp_op_def dtp_ops_cross_entropy[] = {
      .out_names = LSE_NAME,
      .infer = infer_finish,
      .role = role_finish,
-     .work = work_finish,
+     .x_flops = 4.0,
      .no_grad = DTP_NO_PART_GRAD},
+    {.name = NULL},
 };
-const int32_t dtp_ops_cross_entropy_count =
-    sizeof dtp_ops_cross_entropy / sizeof dtp_ops_cross_entropy[0];

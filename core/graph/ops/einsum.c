@@ -203,11 +203,12 @@ const dtp_op_def dtp_ops_einsum[] = {
      .min_in = 1,
      .max_in = DTP_MAX_OP_IN,
      .n_out = 1,
+     .flags = DTP_OP_CONTRACTION,
      .infer = infer_einsum,
      .role = role_einsum,
      .linear = DTP_LINEAR_EACH,
      .work = work_einsum,
      .workspace = workspace_einsum,
      .vjp = vjp_einsum},
+    {.name = NULL},
 };
-const int32_t dtp_ops_einsum_count = sizeof dtp_ops_einsum / sizeof dtp_ops_einsum[0];

@@ -62,11 +62,6 @@ static dtp_status infer_one_hot(const dtp_op_call *call, bool has_out, dtp_ttype
     return dtp_op__set_out(call, has_out, &want, DTP_F32, out, err);
 }
 
-static void work_fill(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_op__memory_work(call, 1.0, out);
-}
-
 static const dtp_attr_spec CONSTANT_ATTRS[] = {
     {.key = "value", .kind = DTP_ATTR_FLOAT, .required = true},
     {.key = "dtype", .kind = DTP_ATTR_DTYPE, .def = DTP_F32},
@@ -86,16 +81,17 @@ const dtp_op_def dtp_ops_fill[] = {
     {.name = "constant",
      .summary = "one value everywhere",
      .n_out = 1,
+     .flags = DTP_OP_CONSTANT,
      .attrs = CONSTANT_ATTRS,
      .infer = infer_constant,
-     .work = work_fill,
+     .elem_flops = 1.0,
      .no_grad = DTP_NO_OPERANDS},
     {.name = "iota",
      .summary = "the index along a dim",
      .n_out = 1,
      .attrs = IOTA_ATTRS,
      .infer = infer_iota,
-     .work = work_fill,
+     .elem_flops = 1.0,
      .no_grad = DTP_NO_OPERANDS},
     {.name = "fill",
      .summary = "one value in the shape and type of x",
@@ -106,7 +102,7 @@ const dtp_op_def dtp_ops_fill[] = {
      .attrs = FILL_ATTRS,
      .infer = infer_fill,
      .rules = rules_fill,
-     .work = dtp_op__work_simple,
+     .elem_flops = 1.0,
      .vjp = dtp_op__zero_grad,
      .inplace_in = {1}},
     {.name = "one_hot",
@@ -117,7 +113,7 @@ const dtp_op_def dtp_ops_fill[] = {
      .attrs = ONE_HOT_ATTRS,
      .flags = DTP_OP_CHECKS_DATA,
      .infer = infer_one_hot,
-     .work = work_fill,
+     .elem_flops = 1.0,
      .no_grad = "its operand holds integers"},
+    {.name = NULL},
 };
-const int32_t dtp_ops_fill_count = sizeof dtp_ops_fill / sizeof dtp_ops_fill[0];

@@ -31,47 +31,34 @@ static dtp_status infer_over(const dtp_op_call *call, bool has_out, dtp_ttype *o
     return dtp_rows__set_out(call, has_out, &want, out, err);
 }
 
-static dtp_status split_over(dtp_graph *g, const dtp_op_call *call, const char *kind,
-                             dtp_tensor_id x, dtp_tensor_id *out, dtp_err *err)
+/* `user` of the row is the kind of the extremum. */
+static dtp_status split_over(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
+                             int32_t *outs, dtp_err *err)
 {
     const dtp_attr to_int = dtp_attr_int("dtype", DTP_I32),
                    to_bool = dtp_attr_int("dtype", DTP_BOOL);
     dtp_tensor_id number, extreme;
-    DTP_TRY(dtp_rows__emit(g, "cast", 1, &x, 1, &to_int, &number, err));
-    DTP_TRY(dtp_rows__emit_reduce(g, kind, number, dtp_call_attr(call, "over"), &extreme, err));
-    return dtp_rows__emit(g, "cast", 1, &extreme, 1, &to_bool, out, err);
+    DTP_TRY(dtp_rows__emit(g, "cast", 1, ins, 1, &to_int, &number, err));
+    DTP_TRY(dtp_rows__emit_reduce(g, call->op->user, number, dtp_call_attr(call, "over"), &extreme,
+                                  err));
+    return dtp_rows__emit(g, "cast", 1, &extreme, 1, &to_bool, outs, err);
 }
-
-static dtp_status split_any(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
-                            int32_t *outs, dtp_err *err)
-{
-    return split_over(g, call, "max", ins[0], outs, err);
-}
-
-static dtp_status split_all(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
-                            int32_t *outs, dtp_err *err)
-{
-    return split_over(g, call, "min", ins[0], outs, err);
-}
-
-static const dtp_attr_spec OVER[] = {{.key = "over", .kind = DTP_ATTR_DIMS, .required = true},
-                                     {.key = NULL}};
 
 #define LOGICAL(op, text, n)                                                                       \
     .name = (op), .summary = (text), .min_in = (n), .max_in = (n), .n_out = 1,                     \
-    .flags = DTP_OP_ELEMENTWISE, .infer = infer_logical, .work = dtp_op__work_simple,              \
+    .flags = DTP_OP_ELEMENTWISE, .infer = infer_logical, .elem_flops = 1.0,                        \
     .no_grad = DTP_NO_BOOL_GRAD, .inplace_in = {1}
-#define OVER_DIMS(op, text, split)                                                                 \
-    .name = (op), .summary = (text), .min_in = 1, .max_in = 1, .n_out = 1, .attrs = OVER,          \
-    .infer = infer_over, .role = dtp_rows__role_internal, .work = dtp_op__work_simple,             \
-    .no_grad = DTP_NO_BOOL_GRAD, .decompose = (split)
+#define OVER_DIMS(op, text, kind)                                                                  \
+    .name = (op), .summary = (text), .min_in = 1, .max_in = 1, .n_out = 1, .attrs = dtp_rows_over, \
+    .infer = infer_over, .role = dtp_rows__role_internal, .elem_flops = 1.0,                       \
+    .no_grad = DTP_NO_BOOL_GRAD, .decompose = split_over, .user = (kind)
 
 const dtp_op_def dtp_ops_logical[] = {
     {LOGICAL("logical_and", "a and b", 2)},
     {LOGICAL("logical_or", "a or b", 2)},
     {LOGICAL("logical_xor", "a or b, not both", 2)},
     {LOGICAL("logical_not", "not x", 1)},
-    {OVER_DIMS("any", "is one element over dims true?", split_any)},
-    {OVER_DIMS("all", "are all elements over dims true?", split_all)},
+    {OVER_DIMS("any", "is one element over dims true?", "max")},
+    {OVER_DIMS("all", "are all elements over dims true?", "min")},
+    {.name = NULL},
 };
-const int32_t dtp_ops_logical_count = sizeof dtp_ops_logical / sizeof dtp_ops_logical[0];

@@ -17,16 +17,6 @@ static dtp_status infer_update(const dtp_op_call *call, bool has_out, dtp_ttype 
     return DTP_OK;
 }
 
-static void work_update(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_op__memory_work(call, 4.0 * (double)call->n_out, out);
-}
-
-static void work_accumulate(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_op__memory_work(call, 1.0, out);
-}
-
 /* A hyperparameter with its default; low <= value < high. */
 #define HYPER(name, value, low, high)                                                              \
     {                                                                                              \
@@ -55,7 +45,7 @@ static const char *const ADAM_OUTS[] = {"m", "v"};
 #define ROW_UPDATE(op, text, n)                                                                    \
     .name = (op), .summary = (text), .min_in = (n) + 1, .max_in = (n) + 1, .n_out = (n),           \
     .flags = DTP_OP_ELEMENTWISE | DTP_OP_UPDATE | DTP_OP_INTERNAL_USE, .infer = infer_update,      \
-    .work = work_update, .no_grad = "it ends a step", .inplace_in = {1, 3, 4}
+    .elem_flops = 4.0 * (n), .no_grad = "it ends a step", .inplace_in = {1, 3, 4}
 
 const dtp_op_def dtp_ops_optimizer[] = {
     {ROW_UPDATE("sgd", "gradient step", 1), .attrs = SGD_ATTRS},
@@ -73,8 +63,8 @@ const dtp_op_def dtp_ops_optimizer[] = {
      .flags = DTP_OP_ELEMENTWISE | DTP_OP_UPDATE | DTP_OP_INTERNAL_USE,
      .infer = infer_update,
      .linear = DTP_LINEAR_JOINT,
-     .work = work_accumulate,
+     .elem_flops = 1.0,
      .no_grad = "it ends a microbatch",
      .inplace_in = {1}},
+    {.name = NULL},
 };
-const int32_t dtp_ops_optimizer_count = sizeof dtp_ops_optimizer / sizeof dtp_ops_optimizer[0];

@@ -40,27 +40,16 @@ static dtp_dim_role role_first(const dtp_op_call *call, dtp_dim_id d)
     return (dtp_dim_role){over ? DTP_ROLE_REDUCED : DTP_ROLE_PARALLEL, DTP_REDUCE_MIN};
 }
 
-static dtp_status split_arg(dtp_graph *g, const dtp_op_call *call, const char *kind,
-                            dtp_tensor_id x, dtp_tensor_id *out, dtp_err *err)
+/* `user` of the row is the kind of the extremum. */
+static dtp_status split_arg(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
+                            int32_t *outs, dtp_err *err)
 {
     const dtp_attr attrs[] = {*dtp_call_attr(call, "over"), *dtp_call_attr(call, "dtype")};
     dtp_dim_id id;
     const dtp_attr list = dtp_rows__over_list(&attrs[0], &id);
-    dtp_tensor_id parts[2] = {x, -1};
-    DTP_TRY(dtp_rows__emit_reduce(g, kind, x, &list, &parts[1], err));
-    return dtp_rows__emit(g, "arg_first", 2, parts, 2, attrs, out, err);
-}
-
-static dtp_status split_argmax(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
-                               int32_t *outs, dtp_err *err)
-{
-    return split_arg(g, call, "max", ins[0], outs, err);
-}
-
-static dtp_status split_argmin(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
-                               int32_t *outs, dtp_err *err)
-{
-    return split_arg(g, call, "min", ins[0], outs, err);
+    dtp_tensor_id parts[2] = {ins[0], -1};
+    DTP_TRY(dtp_rows__emit_reduce(g, call->op->user, ins[0], &list, &parts[1], err));
+    return dtp_rows__emit(g, "arg_first", 2, parts, 2, attrs, outs, err);
 }
 
 /* ---- topk ---------------------------------------------------------------------------------------
@@ -91,12 +80,6 @@ static dtp_dim_role role_whole(const dtp_op_call *call, dtp_dim_id d)
     return (dtp_dim_role){over ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
 }
 
-/* A heap of k elements. */
-static void work_topk(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_op__memory_work(call, 10.0, out);
-}
-
 /* dy goes back to where the values came from. */
 static dtp_status vjp_topk(dtp_vjp *v, dtp_err *err)
 {
@@ -121,14 +104,14 @@ static const dtp_attr_spec TOPK_ATTRS[] = {
     {.key = "largest", .kind = DTP_ATTR_BOOL, .def = 1},
     {.key = NULL}};
 
-#define ARG(op, text, split)                                                                       \
+#define ARG(op, text, kind)                                                                        \
     .name = (op), .summary = (text), .min_in = 1, .max_in = 1, .n_out = 1, .attrs = ARG_ATTRS,     \
-    .infer = infer_arg, .role = dtp_rows__role_internal, .work = dtp_op__work_simple,              \
-    .no_grad = "an index is piecewise constant", .decompose = (split)
+    .infer = infer_arg, .role = dtp_rows__role_internal, .elem_flops = 1.0,                        \
+    .no_grad = "an index is piecewise constant", .decompose = split_arg, .user = (kind)
 
 const dtp_op_def dtp_ops_order[] = {
-    {ARG("argmax", "index of the largest element over a dim", split_argmax)},
-    {ARG("argmin", "index of the smallest element over a dim", split_argmin)},
+    {ARG("argmax", "index of the largest element over a dim", "max")},
+    {ARG("argmin", "index of the smallest element over a dim", "min")},
     {.name = "arg_first",
      .summary = "index of the first element that equals m",
      .min_in = 2,
@@ -138,7 +121,7 @@ const dtp_op_def dtp_ops_order[] = {
      .attrs = ARG_ATTRS,
      .infer = infer_arg_first,
      .role = role_first,
-     .work = dtp_op__work_simple,
+     .elem_flops = 1.0,
      .no_grad = DTP_NO_PART_GRAD},
     {.name = "topk",
      .summary = "the k largest or smallest elements over a dim, in order, and their indices",
@@ -149,7 +132,7 @@ const dtp_op_def dtp_ops_order[] = {
      .out_names = TOPK_OUT,
      .infer = infer_topk,
      .role = role_whole,
-     .work = work_topk,
+     .elem_flops = 10.0,
      .vjp = vjp_topk},
+    {.name = NULL},
 };
-const int32_t dtp_ops_order_count = sizeof dtp_ops_order / sizeof dtp_ops_order[0];

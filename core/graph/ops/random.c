@@ -34,12 +34,6 @@ static dtp_status vjp_dropout(dtp_vjp *v, dtp_err *err)
                         &v->d_in[0], err);
 }
 
-/* About 40 integer operations a number. */
-static void work_random(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_op__memory_work(call, 40.0, out);
-}
-
 static const dtp_attr_spec DROPOUT_ATTRS[] = {
     {.key = "rate", .kind = DTP_ATTR_FLOAT, .required = true, .min = 0.0, .max = 0.999999},
     {.key = "stream", .kind = DTP_ATTR_INT, .hidden = true},
@@ -67,7 +61,7 @@ const dtp_op_def dtp_ops_random[] = {
      .attrs = DROPOUT_ATTRS,
      .infer = infer_dropout,
      .linear = DTP_LINEAR_EACH,
-     .work = work_random,
+     .elem_flops = 40.0,
      .vjp = vjp_dropout,
      .inplace_in = {1}},
     {.name = "uniform",
@@ -76,7 +70,7 @@ const dtp_op_def dtp_ops_random[] = {
      .flags = DTP_OP_RANDOM,
      .attrs = UNIFORM_ATTRS,
      .infer = infer_fill,
-     .work = work_random,
+     .elem_flops = 40.0,
      .no_grad = DTP_NO_OPERANDS},
     {.name = "normal",
      .summary = "normal with mean and stddev",
@@ -84,7 +78,7 @@ const dtp_op_def dtp_ops_random[] = {
      .flags = DTP_OP_RANDOM,
      .attrs = NORMAL_ATTRS,
      .infer = infer_fill,
-     .work = work_random,
+     .elem_flops = 40.0,
      .no_grad = DTP_NO_OPERANDS},
+    {.name = NULL},
 };
-const int32_t dtp_ops_random_count = sizeof dtp_ops_random / sizeof dtp_ops_random[0];

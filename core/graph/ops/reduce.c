@@ -1,24 +1,13 @@
 /* reduce over dims, and broadcast, its counterpart. */
-#include "core/graph/ops/common.h"
 #include "core/graph/op_rules.h"
+#include "core/graph/ops/rows.h"
 
 enum { KIND_SUM, KIND_MEAN, KIND_MAX, KIND_MIN, KIND_PROD };
-
-static bool is_over(const dtp_op_call *call, dtp_dim_id d)
-{
-    const dtp_attr *over = dtp_call_attr(call, "over");
-    for (int32_t i = 0; i < over->n; i++) {
-        if (over->ids[i] == d) {
-            return true;
-        }
-    }
-    return false;
-}
 
 static dtp_status infer_reduce(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
     const dtp_attr *over = dtp_call_attr(call, "over");
-    dtp_ttype want = {.dtype = call->in[0].dtype};
+    const dtp_ttype want = dtp_rows__outside(call, &call->in[0]);
     if (dtp_call_int(call, "kind") == KIND_MEAN || want.dtype == DTP_BOOL) {
         DTP_TRY(dtp_op__need_float(call, 0, err));
     }
@@ -29,11 +18,6 @@ static dtp_status infer_reduce(const dtp_op_call *call, bool has_out, dtp_ttype 
                             dtp_dims_name(call->dims, over->ids[i]));
         }
     }
-    for (int32_t i = 0; i < call->in[0].rank; i++) {
-        if (!is_over(call, call->in[0].dims[i].id)) {
-            want.dims[want.rank++] = call->in[0].dims[i];
-        }
-    }
     return dtp_op__set_out(call, has_out, &want, want.dtype, out, err);
 }
 
@@ -41,7 +25,7 @@ static dtp_dim_role role_reduce(const dtp_op_call *call, dtp_dim_id d)
 {
     static const dtp_reduce_op ops[] = {DTP_REDUCE_SUM, DTP_REDUCE_SUM, DTP_REDUCE_MAX,
                                         DTP_REDUCE_MIN, DTP_REDUCE_PROD};
-    if (!is_over(call, d)) {
+    if (!dtp_rows__is_over(call, d)) {
         return (dtp_dim_role){DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
     }
     return (dtp_dim_role){DTP_ROLE_REDUCED, ops[dtp_call_int(call, "kind")]};
@@ -129,7 +113,7 @@ const dtp_op_def dtp_ops_reduce[] = {
      .infer = infer_reduce,
      .role = role_reduce,
      .rules = rules_reduce,
-     .work = dtp_op__work_simple,
+     .elem_flops = 1.0,
      .vjp = vjp_reduce},
     {.name = "broadcast",
      .summary = "repeats a tensor over new dims",
@@ -138,7 +122,7 @@ const dtp_op_def dtp_ops_reduce[] = {
      .n_out = 1,
      .infer = infer_broadcast,
      .linear = DTP_LINEAR_EACH,
-     .work = dtp_op__work_simple,
+     .elem_flops = 1.0,
      .vjp = vjp_broadcast},
+    {.name = NULL},
 };
-const int32_t dtp_ops_reduce_count = sizeof dtp_ops_reduce / sizeof dtp_ops_reduce[0];

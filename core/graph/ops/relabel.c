@@ -104,12 +104,12 @@ const dtp_op_def dtp_ops_relabel[] = {
      .min_in = 1,
      .max_in = 1,
      .n_out = 1,
-     .flags = DTP_OP_RENAMES,
+     .flags = DTP_OP_RELABEL | DTP_OP_RENAMES,
      .infer = infer_relabel,
      .rules = rules_relabel,
      .linear = DTP_LINEAR_EACH,
      .work = work_relabel,
      .vjp = vjp_relabel,
      .inplace_in = {1}},
+    {.name = NULL},
 };
-const int32_t dtp_ops_relabel_count = sizeof dtp_ops_relabel / sizeof dtp_ops_relabel[0];

@@ -51,11 +51,6 @@ static dtp_dim_role role_rope(const dtp_op_call *call, dtp_dim_id d)
     return (dtp_dim_role){whole ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
 }
 
-static void work_rope(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_rows__work(call, 3.0 * (double)dtp_ttype_elems(&call->in[0]), out);
-}
-
 static dtp_status vjp_rope(dtp_vjp *v, dtp_err *err)
 {
     if (v->d_out[0] < 0 || !v->need[0]) {
@@ -82,8 +77,8 @@ const dtp_op_def dtp_ops_rope[] = {
      .infer = infer_rope,
      .role = role_rope,
      .linear = DTP_LINEAR_EACH,
-     .work = work_rope,
+     .x_flops = 3.0,
      .vjp = vjp_rope,
      .inplace_in = {1}},
+    {.name = NULL},
 };
-const int32_t dtp_ops_rope_count = sizeof dtp_ops_rope / sizeof dtp_ops_rope[0];

@@ -43,12 +43,6 @@ static bool rotates(const dtp_op_call *call, int64_t parts, int64_t *step)
     return true;
 }
 
-static dtp_dim_role role_reorder(const dtp_op_call *call, dtp_dim_id d)
-{
-    const bool along = d == dtp_call_dim(call, "dim");
-    return (dtp_dim_role){along ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
-}
-
 static void work_move(const dtp_op_call *call, dtp_work *out)
 {
     dtp_op__memory_work(call, 0.0, out);
@@ -100,9 +94,9 @@ const dtp_op_def dtp_ops_rotate[] = {
      .n_out = 1,
      .attrs = REORDER_ATTRS,
      .infer = infer_reorder,
-     .role = role_reorder,
+     .role = dtp_op__role_along,
      .linear = DTP_LINEAR_EACH,
      .work = work_move,
      .vjp = vjp_reorder},
+    {.name = NULL},
 };
-const int32_t dtp_ops_rotate_count = sizeof dtp_ops_rotate / sizeof dtp_ops_rotate[0];

@@ -30,16 +30,6 @@ static dtp_status infer_var(const dtp_op_call *call, bool has_out, dtp_ttype *ou
     return DTP_OK;
 }
 
-static void work_exp(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_rows__work(call, 10.0 * (double)dtp_ttype_elems(&call->in[0]), out);
-}
-
-static void work_two(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_rows__work(call, 2.0 * (double)dtp_ttype_elems(&call->in[0]), out);
-}
-
 /* The 1-norm and the maximum norm can leave partial results. */
 static dtp_dim_role role_norm(const dtp_op_call *call, dtp_dim_id d)
 {
@@ -149,7 +139,7 @@ static dtp_status centred_grad(dtp_vjp *v, dtp_tensor_id d, double factor, dtp_e
     const double scale = factor / (double)(n - dtp_vjp_attr(v, "correction")->i);
     dtp_attr attrs[2] = {dtp_op__copy_attr(v, "over")};
     dtp_tensor_id mean, centred, q;
-    DTP_TRY(dtp_op__enum_attr("reduce", "kind", "mean", &attrs[1], err));
+    DTP_TRY(dtp_op__enum_attr(v->g, "reduce", "kind", "mean", &attrs[1], err));
     DTP_TRY(
         dtp_vjp_emit(v, &(dtp_vjp_op){"reduce", 1, &v->in[0], 2, attrs}, v->out[0], &mean, err));
     DTP_TRY(dtp_op__emit2(v, "sub", v->in[0], mean, v->in[0], &centred, err));
@@ -173,28 +163,24 @@ static dtp_status vjp_std(dtp_vjp *v, dtp_err *err)
  */
 
 static const char *const ORDS[] = {"1", "2", "inf", NULL};
-static const dtp_attr_spec OVER[] = {{.key = "over", .kind = DTP_ATTR_DIMS, .required = true},
-                                     {.key = NULL}};
 static const dtp_attr_spec OVER_ORD[] = {
-    {.key = "over", .kind = DTP_ATTR_DIMS, .required = true},
+    DTP_ROWS_OVER,
     {.key = "ord", .kind = DTP_ATTR_ENUM, .def = NORM_2, .choices = ORDS},
     {.key = NULL}};
 static const dtp_attr_spec OVER_CORRECTION[] = {
-    {.key = "over", .kind = DTP_ATTR_DIMS, .required = true},
-    {.key = "correction", .kind = DTP_ATTR_INT, .def = 1},
-    {.key = NULL}};
+    DTP_ROWS_OVER, {.key = "correction", .kind = DTP_ATTR_INT, .def = 1}, {.key = NULL}};
 
 #define ROW(op, text) .name = (op), .summary = (text), .min_in = 1, .max_in = 1, .n_out = 1
 
 const dtp_op_def dtp_ops_row_stats[] = {
-    {ROW("logsumexp", "logarithm of the sum of exp(x) over dims"), .attrs = OVER,
-     .infer = infer_rows, .role = dtp_rows__role_internal, .work = work_exp, .vjp = vjp_logsumexp,
+    {ROW("logsumexp", "logarithm of the sum of exp(x) over dims"), .attrs = dtp_rows_over,
+     .infer = infer_rows, .role = dtp_rows__role_internal, .x_flops = 10.0, .vjp = vjp_logsumexp,
      .decompose = split_logsumexp},
     {ROW("norm", "vector norm over dims: 1, 2 or inf"), .attrs = OVER_ORD, .infer = infer_rows,
-     .role = role_norm, .work = work_two, .vjp = vjp_norm, .decompose = split_norm},
+     .role = role_norm, .x_flops = 2.0, .vjp = vjp_norm, .decompose = split_norm},
     {ROW("var", "variance over dims"), .attrs = OVER_CORRECTION, .infer = infer_var,
-     .role = dtp_rows__role_internal, .work = work_two, .vjp = vjp_var, .decompose = split_var},
+     .role = dtp_rows__role_internal, .x_flops = 2.0, .vjp = vjp_var, .decompose = split_var},
     {ROW("std", "standard deviation over dims"), .attrs = OVER_CORRECTION, .infer = infer_var,
-     .role = dtp_rows__role_internal, .work = work_two, .vjp = vjp_std, .decompose = split_std},
+     .role = dtp_rows__role_internal, .x_flops = 2.0, .vjp = vjp_std, .decompose = split_std},
+    {.name = NULL},
 };
-const int32_t dtp_ops_row_stats_count = sizeof dtp_ops_row_stats / sizeof dtp_ops_row_stats[0];

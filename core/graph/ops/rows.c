@@ -2,22 +2,16 @@
 
 #include <string.h>
 
-static bool list_has(const dtp_attr *over, dtp_dim_id d)
-{
-    if (over->kind == DTP_ATTR_DIM) {
-        return over->i == d;
-    }
-    for (int32_t i = 0; i < over->n; i++) {
-        if (over->ids[i] == d) {
-            return true;
-        }
-    }
-    return false;
-}
+const dtp_attr_spec dtp_rows_over[] = {DTP_ROWS_OVER, {.key = NULL}};
 
 bool dtp_rows__is_over(const dtp_op_call *call, dtp_dim_id d)
 {
-    return list_has(dtp_call_attr(call, "over"), d);
+    const dtp_attr *over = dtp_call_attr(call, "over");
+    bool found = over->kind == DTP_ATTR_DIM && over->i == d;
+    for (int32_t i = 0; i < over->n && !found; i++) {
+        found = over->ids[i] == d;
+    }
+    return found;
 }
 
 dtp_status dtp_rows__check_over(const dtp_op_call *call, int32_t x, dtp_err *err)
@@ -220,7 +214,7 @@ dtp_status dtp_rows__emit_reduce(dtp_graph *g, const char *kind, dtp_tensor_id x
                                  const dtp_attr *over, dtp_tensor_id *out, dtp_err *err)
 {
     dtp_attr attrs[2] = {*over};
-    DTP_TRY(dtp_op__enum_attr("reduce", "kind", kind, &attrs[1], err));
+    DTP_TRY(dtp_op__enum_attr(g, "reduce", "kind", kind, &attrs[1], err));
     return dtp_rows__emit(g, "reduce", 1, &x, 2, attrs, out, err);
 }
 

@@ -12,6 +12,13 @@
 /* Why the parts of decompositions have no gradient. */
 #define DTP_NO_PART_GRAD "it is a part of a decomposition, made after differentiation"
 
+/* The attribute `over` as a list of dims, and the schema of ops that have it alone. */
+#define DTP_ROWS_OVER                                                                              \
+    {                                                                                              \
+        .key = "over", .kind = DTP_ATTR_DIMS, .required = true                                     \
+    }
+extern const dtp_attr_spec dtp_rows_over[];
+
 /* Is d one of the dims of the call's `over` attribute (of kind DIM or DIMS)? */
 bool dtp_rows__is_over(const dtp_op_call *call, dtp_dim_id d);
 /* `over` is not empty and its dims are distinct dims of operand x (index). */

@@ -13,12 +13,6 @@ static dtp_status infer_cumsum(const dtp_op_call *call, bool has_out, dtp_ttype 
     return dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err);
 }
 
-static dtp_dim_role role_cumsum(const dtp_op_call *call, dtp_dim_id d)
-{
-    const bool along = d == dtp_call_dim(call, "dim");
-    return (dtp_dim_role){along ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
-}
-
 /* Sums from the other end. */
 static dtp_status vjp_cumsum(dtp_vjp *v, dtp_err *err)
 {
@@ -46,8 +40,6 @@ static dtp_dim_role role_prod_grad(const dtp_op_call *call, dtp_dim_id d)
 static const dtp_attr_spec CUMSUM_ATTRS[] = {{.key = "dim", .kind = DTP_ATTR_DIM, .required = true},
                                              {.key = "reverse", .kind = DTP_ATTR_BOOL},
                                              {.key = NULL}};
-static const dtp_attr_spec OVER[] = {{.key = "over", .kind = DTP_ATTR_DIMS, .required = true},
-                                     {.key = NULL}};
 
 const dtp_op_def dtp_ops_scan[] = {
     {.name = "cumsum",
@@ -57,9 +49,9 @@ const dtp_op_def dtp_ops_scan[] = {
      .n_out = 1,
      .attrs = CUMSUM_ATTRS,
      .infer = infer_cumsum,
-     .role = role_cumsum,
+     .role = dtp_op__role_along,
      .linear = DTP_LINEAR_EACH,
-     .work = dtp_op__work_simple,
+     .elem_flops = 1.0,
      .vjp = vjp_cumsum},
     {.name = "prod_grad",
      .summary = "dy times the product of the other elements of the row",
@@ -67,10 +59,10 @@ const dtp_op_def dtp_ops_scan[] = {
      .max_in = 2,
      .n_out = 1,
      .flags = DTP_OP_INTERNAL_USE,
-     .attrs = OVER,
+     .attrs = dtp_rows_over,
      .infer = infer_prod_grad,
      .role = role_prod_grad,
-     .work = dtp_op__work_simple,
+     .elem_flops = 1.0,
      .no_grad = DTP_NO_GRAD_OF_GRAD},
+    {.name = NULL},
 };
-const int32_t dtp_ops_scan_count = sizeof dtp_ops_scan / sizeof dtp_ops_scan[0];

@@ -61,12 +61,6 @@ static dtp_status infer_concat(const dtp_op_call *call, bool has_out, dtp_ttype 
     return dtp_op__set_out(call, has_out, &want, want.dtype, out, err);
 }
 
-static dtp_dim_role role_along(const dtp_op_call *call, dtp_dim_id d)
-{
-    const bool along = d == dtp_call_dim(call, "dim");
-    return (dtp_dim_role){along ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
-}
-
 /* Only what the output holds is read. */
 static void work_move(const dtp_op_call *call, dtp_work *out)
 {
@@ -136,7 +130,7 @@ const dtp_op_def dtp_ops_slice[] = {
      .n_out = 1,
      .attrs = SLICE_ATTRS,
      .infer = infer_slice,
-     .role = role_along,
+     .role = dtp_op__role_along,
      .linear = DTP_LINEAR_EACH,
      .work = work_move,
      .vjp = vjp_slice},
@@ -147,7 +141,7 @@ const dtp_op_def dtp_ops_slice[] = {
      .n_out = 1,
      .attrs = PAD_ATTRS,
      .infer = infer_pad,
-     .role = role_along,
+     .role = dtp_op__role_along,
      .linear = DTP_LINEAR_EACH,
      .work = work_move,
      .vjp = vjp_pad},
@@ -158,9 +152,9 @@ const dtp_op_def dtp_ops_slice[] = {
      .n_out = 1,
      .attrs = CONCAT_ATTRS,
      .infer = infer_concat,
-     .role = role_along,
+     .role = dtp_op__role_along,
      .linear = DTP_LINEAR_JOINT,
      .work = work_move,
      .vjp = vjp_concat},
+    {.name = NULL},
 };
-const int32_t dtp_ops_slice_count = sizeof dtp_ops_slice / sizeof dtp_ops_slice[0];

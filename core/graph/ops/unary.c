@@ -25,6 +25,39 @@ static dtp_status infer_clamp(const dtp_op_call *call, bool has_out, dtp_ttype *
 /* ---- gradients ----------------------------------------------------------------------------------
  */
 
+/* What the gradient of a row is made of; `user` of the row. */
+typedef struct derivative {
+    const char *op, *f;
+    bool of_result;
+    double factor;
+} derivative;
+
+/* dx = factor op(dy, f(t)); t is x, or y when of_result; f NULL: t itself. */
+static dtp_status vjp_product(dtp_vjp *v, dtp_err *err)
+{
+    const derivative *d = v->g->nodes[v->node].op->user;
+    dtp_tensor_id slope = d->of_result ? v->out[0] : v->in[0], *dx = &v->d_in[0];
+    if (d->f != NULL) {
+        DTP_TRY(dtp_op__emit1(v, d->f, slope, v->in[0], &slope, err));
+    }
+    DTP_TRY(dtp_op__emit2(v, d->op, v->d_out[0], slope, v->in[0], dx, err));
+    if (d->factor == 1.0) {
+        return DTP_OK;
+    }
+    return d->factor == -1.0 ? dtp_op__emit1(v, "neg", *dx, v->in[0], dx, err)
+                             : dtp_op__emit_scale(v, *dx, d->factor, v->in[0], dx, err);
+}
+
+/* dx = op(t, dy), an op of its own with the attributes of this one. */
+static dtp_status vjp_own(dtp_vjp *v, dtp_err *err)
+{
+    const dtp_node *node = &v->g->nodes[v->node];
+    const derivative *d = node->op->user;
+    const dtp_tensor_id in[] = {d->of_result ? v->out[0] : v->in[0], v->d_out[0]};
+    const dtp_vjp_op op = {d->op, 2, in, node->n_attrs, node->attrs};
+    return dtp_vjp_emit(v, &op, v->in[0], &v->d_in[0], err);
+}
+
 static dtp_status vjp_neg(dtp_vjp *v, dtp_err *err)
 {
     return dtp_op__emit1(v, "neg", v->d_out[0], v->in[0], &v->d_in[0], err);
@@ -36,25 +69,6 @@ static dtp_status vjp_scale(dtp_vjp *v, dtp_err *err)
                               err);
 }
 
-static dtp_status vjp_exp(dtp_vjp *v, dtp_err *err)
-{
-    return dtp_op__emit2(v, "mul", v->d_out[0], v->out[0], v->in[0], &v->d_in[0], err);
-}
-
-static dtp_status vjp_log(dtp_vjp *v, dtp_err *err)
-{
-    return dtp_op__emit2(v, "div", v->d_out[0], v->in[0], v->in[0], &v->d_in[0], err);
-}
-
-/* dx = dy / (2 y) */
-static dtp_status vjp_sqrt(dtp_vjp *v, dtp_err *err)
-{
-    dtp_tensor_id q;
-    DTP_TRY(dtp_op__emit2(v, "div", v->d_out[0], v->out[0], v->in[0], &q, err));
-    return dtp_op__emit_scale(v, q, 0.5, v->in[0], &v->d_in[0], err);
-}
-
-/* dx = -dy y^3 / 2 */
 static dtp_status vjp_rsqrt(dtp_vjp *v, dtp_err *err)
 {
     dtp_tensor_id y2, y3, p;
@@ -62,63 +76,6 @@ static dtp_status vjp_rsqrt(dtp_vjp *v, dtp_err *err)
     DTP_TRY(dtp_op__emit2(v, "mul", y2, v->out[0], v->in[0], &y3, err));
     DTP_TRY(dtp_op__emit2(v, "mul", v->d_out[0], y3, v->in[0], &p, err));
     return dtp_op__emit_scale(v, p, -0.5, v->in[0], &v->d_in[0], err);
-}
-
-static dtp_status vjp_square(dtp_vjp *v, dtp_err *err)
-{
-    dtp_tensor_id p;
-    DTP_TRY(dtp_op__emit2(v, "mul", v->d_out[0], v->in[0], v->in[0], &p, err));
-    return dtp_op__emit_scale(v, p, 2.0, v->in[0], &v->d_in[0], err);
-}
-
-/* The gradient mul(dy, f(t)) or div(dy, f(t)), as `outer` says. */
-static dtp_status through(dtp_vjp *v, const char *outer, const char *f, dtp_tensor_id t,
-                          dtp_tensor_id *out, dtp_err *err)
-{
-    dtp_tensor_id slope;
-    DTP_TRY(dtp_op__emit1(v, f, t, v->in[0], &slope, err));
-    return dtp_op__emit2(v, outer, v->d_out[0], slope, v->in[0], out, err);
-}
-
-static dtp_status vjp_abs(dtp_vjp *v, dtp_err *err)
-{
-    return through(v, "mul", "sign", v->in[0], &v->d_in[0], err);
-}
-
-static dtp_status vjp_sin(dtp_vjp *v, dtp_err *err)
-{
-    return through(v, "mul", "cos", v->in[0], &v->d_in[0], err);
-}
-
-static dtp_status vjp_cos(dtp_vjp *v, dtp_err *err)
-{
-    dtp_tensor_id p;
-    DTP_TRY(through(v, "mul", "sin", v->in[0], &p, err));
-    return dtp_op__emit1(v, "neg", p, v->in[0], &v->d_in[0], err);
-}
-
-/* dx = -dy y^2 */
-static dtp_status vjp_reciprocal(dtp_vjp *v, dtp_err *err)
-{
-    dtp_tensor_id p;
-    DTP_TRY(through(v, "mul", "square", v->out[0], &p, err));
-    return dtp_op__emit1(v, "neg", p, v->in[0], &v->d_in[0], err);
-}
-
-/* dx = dy / (1 + x), and 1 + x = e^y */
-static dtp_status vjp_log1p(dtp_vjp *v, dtp_err *err)
-{
-    return through(v, "div", "exp", v->out[0], &v->d_in[0], err);
-}
-
-static dtp_status vjp_expm1(dtp_vjp *v, dtp_err *err)
-{
-    return through(v, "mul", "exp", v->in[0], &v->d_in[0], err);
-}
-
-static dtp_status vjp_softplus(dtp_vjp *v, dtp_err *err)
-{
-    return through(v, "mul", "sigmoid", v->in[0], &v->d_in[0], err);
 }
 
 /* dx = e dy x^(e-1); zero for e = 0, where x^-1 need not exist. */
@@ -133,57 +90,6 @@ static dtp_status vjp_pow(dtp_vjp *v, dtp_err *err)
     DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"pow", 1, &v->in[0], 1, &less}, v->in[0], &p, err));
     DTP_TRY(dtp_op__emit2(v, "mul", v->d_out[0], p, v->in[0], &q, err));
     return dtp_op__emit_scale(v, q, e, v->in[0], &v->d_in[0], err);
-}
-
-/* The gradient has an op of its own, of x (or y) and dy. */
-static dtp_status emit_grad(dtp_vjp *v, const char *op, dtp_tensor_id t, int32_t n_attrs,
-                            const dtp_attr *attrs, dtp_err *err)
-{
-    const dtp_tensor_id in[] = {t, v->d_out[0]};
-    return dtp_vjp_emit(v, &(dtp_vjp_op){op, 2, in, n_attrs, attrs}, v->in[0], &v->d_in[0], err);
-}
-
-static dtp_status vjp_tanh(dtp_vjp *v, dtp_err *err)
-{
-    return emit_grad(v, "tanh_grad", v->out[0], 0, NULL, err);
-}
-
-static dtp_status vjp_sigmoid(dtp_vjp *v, dtp_err *err)
-{
-    return emit_grad(v, "sigmoid_grad", v->out[0], 0, NULL, err);
-}
-
-static dtp_status vjp_relu(dtp_vjp *v, dtp_err *err)
-{
-    return emit_grad(v, "relu_grad", v->in[0], 0, NULL, err);
-}
-
-static dtp_status vjp_gelu(dtp_vjp *v, dtp_err *err)
-{
-    return emit_grad(v, "gelu_grad", v->in[0], 0, NULL, err);
-}
-
-static dtp_status vjp_silu(dtp_vjp *v, dtp_err *err)
-{
-    return emit_grad(v, "silu_grad", v->in[0], 0, NULL, err);
-}
-
-static dtp_status vjp_leaky_relu(dtp_vjp *v, dtp_err *err)
-{
-    const dtp_attr slope = dtp_op__copy_attr(v, "slope");
-    return emit_grad(v, "leaky_relu_grad", v->in[0], 1, &slope, err);
-}
-
-static dtp_status vjp_elu(dtp_vjp *v, dtp_err *err)
-{
-    const dtp_attr alpha = dtp_op__copy_attr(v, "alpha");
-    return emit_grad(v, "elu_grad", v->in[0], 1, &alpha, err);
-}
-
-static dtp_status vjp_clamp(dtp_vjp *v, dtp_err *err)
-{
-    const dtp_attr bounds[] = {dtp_op__copy_attr(v, "low"), dtp_op__copy_attr(v, "high")};
-    return emit_grad(v, "clamp_grad", v->in[0], 2, bounds, err);
 }
 
 /* Back to the operand's type; an integer operand or result carries no gradient. */
@@ -215,29 +121,46 @@ static const dtp_attr_spec CLAMP_ATTRS[] = {{.key = "low", .kind = DTP_ATTR_FLOA
                                             {.key = "high", .kind = DTP_ATTR_FLOAT, .def = 1e308},
                                             {.key = NULL}};
 
-#define ROW1(op, text, work_fn, vjp_fn)                                                            \
+#define ROW1(op, text, flops)                                                                      \
     .name = (op), .summary = (text), .min_in = 1, .max_in = 1, .n_out = 1,                         \
-    .flags = DTP_OP_ELEMENTWISE, .infer = dtp_op__infer_same, .work = (work_fn), .vjp = (vjp_fn),  \
+    .flags = DTP_OP_ELEMENTWISE, .infer = dtp_op__infer_same, .elem_flops = (flops),               \
     .inplace_in = {1}
-#define ROW_GRAD(op, text, infer_fn, work_fn)                                                      \
+#define ROW_GRAD(op, text, infer_fn, flops)                                                        \
     .name = (op), .summary = (text), .min_in = 2, .max_in = 2, .n_out = 1,                         \
-    .flags = DTP_OP_ELEMENTWISE | DTP_OP_INTERNAL_USE, .infer = (infer_fn), .work = (work_fn),     \
+    .flags = DTP_OP_ELEMENTWISE | DTP_OP_INTERNAL_USE, .infer = (infer_fn), .elem_flops = (flops), \
     .no_grad = DTP_NO_GRAD_OF_GRAD, .inplace_in = {2}
 
+/* The gradients vjp_product and vjp_own, of x or y. */
+enum { X, Y };
+#define PRODUCT(...)                                                                               \
+    .vjp = vjp_product, .user = (const derivative[])                                               \
+    {                                                                                              \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define OWN(grad, of)                                                                              \
+    .vjp = vjp_own, .user = (const derivative[])                                                   \
+    {                                                                                              \
+        {                                                                                          \
+            grad, NULL, of, 1.0                                                                    \
+        }                                                                                          \
+    }
+
 const dtp_op_def dtp_ops_unary[] = {
-    {ROW1("neg", "-x", dtp_op__work_simple, vjp_neg), .linear = DTP_LINEAR_EACH},
-    {ROW1("scale", "factor x", dtp_op__work_simple, vjp_scale), .linear = DTP_LINEAR_EACH,
+    {ROW1("neg", "-x", 1.0), .vjp = vjp_neg, .linear = DTP_LINEAR_EACH},
+    {ROW1("scale", "factor x", 1.0), .vjp = vjp_scale, .linear = DTP_LINEAR_EACH,
      .attrs = SCALE_ATTRS},
-    {ROW1("exp", "e^x", dtp_op__work_exp, vjp_exp)},
-    {ROW1("log", "natural logarithm", dtp_op__work_exp, vjp_log)},
-    {ROW1("sqrt", "square root", dtp_op__work_simple, vjp_sqrt)},
-    {ROW1("rsqrt", "1 / square root", dtp_op__work_simple, vjp_rsqrt)},
-    {ROW1("square", "x x", dtp_op__work_simple, vjp_square)},
-    {ROW1("tanh", "hyperbolic tangent", dtp_op__work_exp, vjp_tanh)},
-    {ROW1("sigmoid", "1 / (1 + e^-x)", dtp_op__work_exp, vjp_sigmoid)},
-    {ROW1("relu", "max(x, 0)", dtp_op__work_simple, vjp_relu)},
-    {ROW1("gelu", "Gaussian error linear unit, tanh form", dtp_op__work_exp, vjp_gelu)},
-    {ROW1("silu", "x sigmoid(x)", dtp_op__work_exp, vjp_silu)},
+    {ROW1("exp", "e^x", 10.0), PRODUCT("mul", NULL, Y, 1.0)},
+    {ROW1("log", "natural logarithm", 10.0), PRODUCT("div", NULL, X, 1.0)},
+    {ROW1("sqrt", "square root", 1.0), PRODUCT("div", NULL, Y, 0.5)},
+    {ROW1("rsqrt", "1 / square root", 1.0), .vjp = vjp_rsqrt},
+    {ROW1("square", "x x", 1.0), PRODUCT("mul", NULL, X, 2.0)},
+    {ROW1("tanh", "hyperbolic tangent", 10.0), OWN("tanh_grad", Y)},
+    {ROW1("sigmoid", "1 / (1 + e^-x)", 10.0), OWN("sigmoid_grad", Y)},
+    {ROW1("relu", "max(x, 0)", 1.0), OWN("relu_grad", X)},
+    {ROW1("gelu", "Gaussian error linear unit, tanh form", 10.0), OWN("gelu_grad", X)},
+    {ROW1("silu", "x sigmoid(x)", 10.0), OWN("silu_grad", X)},
     {.name = "cast",
      .summary = "another element type",
      .min_in = 1,
@@ -246,25 +169,25 @@ const dtp_op_def dtp_ops_unary[] = {
      .flags = DTP_OP_ELEMENTWISE,
      .attrs = CAST_ATTRS,
      .infer = infer_cast,
-     .work = dtp_op__work_simple,
+     .elem_flops = 1.0,
      .vjp = vjp_cast},
-    {ROW_GRAD("tanh_grad", "dy (1 - y^2)", dtp_op__infer_pair, dtp_op__work_exp)},
-    {ROW_GRAD("sigmoid_grad", "dy y (1 - y)", dtp_op__infer_pair, dtp_op__work_exp)},
-    {ROW_GRAD("relu_grad", "dy where x > 0", dtp_op__infer_pair, dtp_op__work_exp)},
-    {ROW_GRAD("gelu_grad", "dy gelu'(x)", dtp_op__infer_pair, dtp_op__work_exp)},
-    {ROW_GRAD("silu_grad", "dy silu'(x)", dtp_op__infer_pair, dtp_op__work_exp)},
-    {ROW1("abs", "|x|", dtp_op__work_simple, vjp_abs)},
-    {ROW1("sign", "-1, 0 or 1", dtp_op__work_simple, dtp_op__zero_grad)},
-    {ROW1("sin", "sine", dtp_op__work_exp, vjp_sin)},
-    {ROW1("cos", "cosine", dtp_op__work_exp, vjp_cos)},
-    {ROW1("reciprocal", "1 / x", dtp_op__work_simple, vjp_reciprocal)},
-    {ROW1("log1p", "log(1 + x)", dtp_op__work_exp, vjp_log1p)},
-    {ROW1("expm1", "e^x - 1", dtp_op__work_exp, vjp_expm1)},
-    {ROW1("softplus", "log(1 + e^x)", dtp_op__work_exp, vjp_softplus)},
-    {ROW1("pow", "x^exponent", dtp_op__work_exp, vjp_pow), .attrs = POW_ATTRS},
-    {ROW1("leaky_relu", "x, or slope x when negative", dtp_op__work_simple, vjp_leaky_relu),
+    {ROW_GRAD("tanh_grad", "dy (1 - y^2)", dtp_op__infer_pair, 10.0)},
+    {ROW_GRAD("sigmoid_grad", "dy y (1 - y)", dtp_op__infer_pair, 10.0)},
+    {ROW_GRAD("relu_grad", "dy where x > 0", dtp_op__infer_pair, 10.0)},
+    {ROW_GRAD("gelu_grad", "dy gelu'(x)", dtp_op__infer_pair, 10.0)},
+    {ROW_GRAD("silu_grad", "dy silu'(x)", dtp_op__infer_pair, 10.0)},
+    {ROW1("abs", "|x|", 1.0), PRODUCT("mul", "sign", X, 1.0)},
+    {ROW1("sign", "-1, 0 or 1", 1.0), .vjp = dtp_op__zero_grad},
+    {ROW1("sin", "sine", 10.0), PRODUCT("mul", "cos", X, 1.0)},
+    {ROW1("cos", "cosine", 10.0), PRODUCT("mul", "sin", X, -1.0)},
+    {ROW1("reciprocal", "1 / x", 1.0), PRODUCT("mul", "square", Y, -1.0)},
+    {ROW1("log1p", "log(1 + x)", 10.0), PRODUCT("div", "exp", Y, 1.0)},
+    {ROW1("expm1", "e^x - 1", 10.0), PRODUCT("mul", "exp", X, 1.0)},
+    {ROW1("softplus", "log(1 + e^x)", 10.0), PRODUCT("mul", "sigmoid", X, 1.0)},
+    {ROW1("pow", "x^exponent", 10.0), .vjp = vjp_pow, .attrs = POW_ATTRS},
+    {ROW1("leaky_relu", "x, or slope x when negative", 1.0), OWN("leaky_relu_grad", X),
      .attrs = SLOPE_ATTRS},
-    {ROW1("elu", "x, or alpha (e^x - 1) when negative", dtp_op__work_exp, vjp_elu),
+    {ROW1("elu", "x, or alpha (e^x - 1) when negative", 10.0), OWN("elu_grad", X),
      .attrs = ALPHA_ATTRS},
     {.name = "clamp",
      .summary = "x limited to [low, high]",
@@ -274,16 +197,13 @@ const dtp_op_def dtp_ops_unary[] = {
      .flags = DTP_OP_ELEMENTWISE,
      .attrs = CLAMP_ATTRS,
      .infer = infer_clamp,
-     .work = dtp_op__work_simple,
-     .vjp = vjp_clamp,
+     .elem_flops = 1.0,
+     OWN("clamp_grad", X),
      .inplace_in = {1}},
-    {ROW_GRAD("leaky_relu_grad", "dy, or slope dy where x <= 0", dtp_op__infer_pair,
-              dtp_op__work_simple),
+    {ROW_GRAD("leaky_relu_grad", "dy, or slope dy where x <= 0", dtp_op__infer_pair, 1.0),
      .attrs = SLOPE_ATTRS},
-    {ROW_GRAD("elu_grad", "dy, or alpha e^x dy where x <= 0", dtp_op__infer_pair,
-              dtp_op__work_simple),
+    {ROW_GRAD("elu_grad", "dy, or alpha e^x dy where x <= 0", dtp_op__infer_pair, 1.0),
      .attrs = ALPHA_ATTRS},
-    {ROW_GRAD("clamp_grad", "dy where low <= x <= high", infer_clamp, dtp_op__work_simple),
-     .attrs = CLAMP_ATTRS},
+    {ROW_GRAD("clamp_grad", "dy where low <= x <= high", infer_clamp, 1.0), .attrs = CLAMP_ATTRS},
+    {.name = NULL},
 };
-const int32_t dtp_ops_unary_count = sizeof dtp_ops_unary / sizeof dtp_ops_unary[0];

@@ -53,7 +53,7 @@ static dtp_status no_memory(dtp_err *err)
 
 static bool is_relabel(const dtp_node *node)
 {
-    return strcmp(node->op->name, "relabel") == 0;
+    return (node->op->flags & DTP_OP_RELABEL) != 0;
 }
 
 /* Its result lies in the buffer of operand 0. */

@@ -1,6 +1,8 @@
-/* The families of the op table, in table order: X(family) stands for the rows that
- * core/graph/ops/<family>.c exports as dtp_ops_<family>[] and dtp_ops_<family>_count. */
-#define DTP_OP_FAMILIES(X)                                                                         \
+#include "core/graph/ops/op_table.h"
+
+/* The families in table order: X(family) stands for the rows dtp_ops_<family>[] of
+ * core/graph/ops/<family>.c, ended by a row without a name. */
+#define FAMILIES(X)                                                                                \
     X(unary)                                                                                       \
     X(binary)                                                                                      \
     X(logical)                                                                                     \
@@ -16,12 +18,38 @@
     X(fill)                                                                                        \
     X(random)                                                                                      \
     X(softmax)                                                                                     \
-    X(layer_norm)                                                                                  \
-    X(rms_norm)                                                                                    \
+    X(norm)                                                                                        \
     X(embedding)                                                                                   \
     X(cross_entropy)                                                                               \
     X(attention)                                                                                   \
-    X(attention_part)                                                                              \
     X(rotate)                                                                                      \
     X(rope)                                                                                        \
     X(optimizer)
+
+#define DECLARE(family) extern const dtp_op_def dtp_ops_##family[];
+FAMILIES(DECLARE)
+
+#define LIST(family) dtp_ops_##family,
+static const dtp_op_def *const LISTS[] = {FAMILIES(LIST)};
+
+static const dtp_op_set BUILTIN = {.n_lists = sizeof LISTS / sizeof LISTS[0], .lists = LISTS};
+
+const dtp_op_set *dtp_builtin_ops(void)
+{
+    return &BUILTIN;
+}
+
+const dtp_op_def *dtp_op_find(const char *name)
+{
+    return dtp_op_set_find(&BUILTIN, name);
+}
+
+int32_t dtp_op_count(void)
+{
+    return dtp_op_set_count(&BUILTIN);
+}
+
+const dtp_op_def *dtp_op_at(int32_t index)
+{
+    return dtp_op_set_at(&BUILTIN, index);
+}

@@ -1,0 +1,14 @@
+/* The table of the built-in ops: a constant op set of the families of this folder. */
+#ifndef DTP_CORE_GRAPH_OPS_OP_TABLE_H
+#define DTP_CORE_GRAPH_OPS_OP_TABLE_H
+
+#include "core/graph/op_set.h"
+
+const dtp_op_set *dtp_builtin_ops(void);
+
+/* The same by name (NULL when there is none) and by index in table order. */
+const dtp_op_def *dtp_op_find(const char *name);
+int32_t dtp_op_count(void);
+const dtp_op_def *dtp_op_at(int32_t index);
+
+#endif
