@@ -1,4 +1,4 @@
-/* Strict JSON: cJSON behind a checker. Unknown keys are the caller's to reject (dtp_json_keys);
+/* Strict JSON. Unknown keys are the caller's to reject (dtp_json_keys);
  * duplicate keys, wrong grammar, NaN/inf, trailing text, nesting deeper than DTP_JSON_MAX_DEPTH and
  * integers that are not exact are rejected here. Every value knows its line:column and its path, so
  * every error reads "FILE:LINE:COL: nodes[3].in: expected a list, found a number".

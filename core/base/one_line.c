@@ -38,6 +38,18 @@ size_t dtp_utf8_next(const char *p, size_t n, uint32_t *code)
     return length;
 }
 
+size_t dtp_utf8_put(uint32_t code, char out[4])
+{
+    static const unsigned char lead[] = {0, 0, 0xC0, 0xE0, 0xF0};
+    const size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (size_t i = n - 1; i > 0; i--) {
+        out[i] = (char)(0x80U | (code & 0x3FU));
+        code >>= 6;
+    }
+    out[0] = (char)(lead[n] | code);
+    return n;
+}
+
 /* Whether a terminal would obey the character in place of showing it. */
 static bool is_control(uint32_t code)
 {
