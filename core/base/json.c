@@ -248,6 +248,14 @@ void dtp_json_prefix(const dtp_json *v, dtp_err *err)
     dtp_err_prefix(err, "%s", place);
 }
 
+dtp_status dtp_json_prefixed(const dtp_json *v, dtp_status s, dtp_err *err)
+{
+    if (s != DTP_OK) {
+        dtp_json_prefix(v, err);
+    }
+    return s;
+}
+
 /* ---- typed reads -------------------------------------------------------------------------------
  */
 
@@ -327,6 +335,62 @@ dtp_status dtp_json_require(const dtp_json *obj, const char *key, const dtp_json
     DTP_TRY(dtp_json_expect(obj, DTP_JSON_OBJECT, err));
     *out = dtp_json_get(obj, key);
     return *out != NULL ? DTP_OK : dtp_json_fail(obj, err, "the key '%s' is missing", key);
+}
+
+dtp_status dtp_json_get_int(const dtp_json *obj, const char *key, int64_t min, int64_t max,
+                            int64_t *out, dtp_err *err)
+{
+    const dtp_json *v;
+    DTP_TRY(dtp_json_require(obj, key, &v, err));
+    return dtp_json_int(v, min, max, out, err);
+}
+
+dtp_status dtp_json_get_double(const dtp_json *obj, const char *key, double *out, dtp_err *err)
+{
+    const dtp_json *v;
+    DTP_TRY(dtp_json_require(obj, key, &v, err));
+    return dtp_json_double(v, out, err);
+}
+
+dtp_status dtp_json_get_bool(const dtp_json *obj, const char *key, bool *out, dtp_err *err)
+{
+    const dtp_json *v;
+    DTP_TRY(dtp_json_require(obj, key, &v, err));
+    return dtp_json_bool(v, out, err);
+}
+
+dtp_status dtp_json_get_string(const dtp_json *obj, const char *key, const char **out, dtp_err *err)
+{
+    const dtp_json *v;
+    DTP_TRY(dtp_json_require(obj, key, &v, err));
+    return dtp_json_string(v, out, err);
+}
+
+dtp_status dtp_json_get_choice(const dtp_json *obj, const char *key, const char *const *names,
+                               int32_t *out, dtp_err *err)
+{
+    const dtp_json *v;
+    DTP_TRY(dtp_json_require(obj, key, &v, err));
+    return dtp_json_choice(v, names, out, err);
+}
+
+dtp_status dtp_json_get_kind(const dtp_json *obj, const char *key, dtp_json_kind kind,
+                             const dtp_json **out, dtp_err *err)
+{
+    DTP_TRY(dtp_json_require(obj, key, out, err));
+    return dtp_json_expect(*out, kind, err);
+}
+
+dtp_status dtp_json_format(const dtp_json *root, const char *format, const char *const *keys,
+                           dtp_err *err)
+{
+    const char *found;
+    DTP_TRY(dtp_json_get_string(root, "format", &found, err));
+    if (strcmp(found, format) != 0) {
+        return dtp_json_fail(dtp_json_get(root, "format"), err, "expected '%s', found '%.80s'",
+                             format, found);
+    }
+    return dtp_json_keys(root, keys, err);
 }
 
 /* Index of `text` in a NULL-terminated list, -1 when it is not there. */

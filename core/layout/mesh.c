@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/json.h"
 #include "core/base/json_writer.h"
 
 static bool is_separator(char c)
@@ -167,6 +168,36 @@ void dtp_mesh_write(dtp_json_writer *w, const dtp_mesh *mesh)
         dtp_json_end_array(w);
     }
     dtp_json_end_array(w);
+}
+
+/* The names and sizes are checked as those of a text. */
+dtp_status dtp_mesh_read(const dtp_json *obj, dtp_mesh *out, dtp_err *err)
+{
+    const dtp_json *v;
+    dtp_mesh mesh = {0};
+    char text[DTP_MESH_TEXT_BYTES];
+    DTP_TRY(dtp_json_get_kind(obj, "mesh", DTP_JSON_ARRAY, &v, err));
+    if (dtp_json_size(v) > DTP_MAX_MESH_DIMS) {
+        return dtp_json_fail(v, err, "%d mesh dims, the limit is %d", dtp_json_size(v),
+                             DTP_MAX_MESH_DIMS);
+    }
+    for (int32_t m = 0; m < dtp_json_size(v); m++) {
+        const dtp_json *pair = dtp_json_at(v, m);
+        const char *name;
+        DTP_TRY(dtp_json_expect(pair, DTP_JSON_ARRAY, err));
+        if (dtp_json_size(pair) != 2) {
+            return dtp_json_fail(pair, err, "expected [name, size]");
+        }
+        DTP_TRY(dtp_json_string(dtp_json_at(pair, 0), &name, err));
+        DTP_TRY(dtp_json_int(dtp_json_at(pair, 1), 1, INT32_MAX, &mesh.sizes[m], err));
+        if (name[0] == '\0' || strlen(name) >= DTP_MESH_NAME_BYTES || strpbrk(name, " ,.;:=\t")) {
+            return dtp_json_fail(pair, err, "'%.60s' is not a name of a mesh dim", name);
+        }
+        memcpy(mesh.names[m], name, strlen(name) + 1);
+        mesh.n_dims++;
+    }
+    dtp_mesh_print(&mesh, text);
+    return dtp_json_prefixed(v, dtp_mesh_parse(text, out, err), err);
 }
 
 int32_t dtp_mesh_ranks(const dtp_mesh *mesh)
