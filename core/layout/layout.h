@@ -88,9 +88,12 @@ enum { DTP_LAYOUT_TEXT_BYTES = 992 };
 void dtp_layout_print(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_ttype *type,
                       const dtp_dims *dims, char out[DTP_LAYOUT_TEXT_BYTES]);
 /* Reads our text form; dtp_layout_parse_any (interop/layout_forms.h) reads those of other systems
- * too.
- */
+ * too. */
 dtp_status dtp_layout_parse(const char *text, const dtp_mesh *mesh, const dtp_ttype *type,
                             const dtp_dims *dims, dtp_layout *out, dtp_err *err) DTP_MUST_CHECK;
+/* Index of a mesh dim that the layout does not use yet; DTP_INVALID names it when unknown or
+ * used. */
+dtp_status dtp_layout_free_mesh_dim(const dtp_mesh *mesh, const dtp_layout *layout,
+                                    const char *name, int32_t *m, dtp_err *err) DTP_MUST_CHECK;
 
 #endif
