@@ -83,11 +83,4 @@ void dtp_json_prefix(const dtp_json *v, dtp_err *err);
 /* Returns s, a failure with its place. */
 dtp_status dtp_json_prefixed(const dtp_json *v, dtp_status s, dtp_err *err) DTP_MUST_CHECK;
 
-/* Reads a whole file; caller frees *text. DTP_IO naming the file; DTP_RANGE above max_bytes. */
-dtp_status dtp_file_read(const char *path, size_t max_bytes, char **text, size_t *len,
-                         dtp_err *err) DTP_MUST_CHECK;
-/* Writes a file completely or not at all; see core/files/file_out.h, which also lists the codes. */
-dtp_status dtp_file_write(const char *path, const char *text, size_t len,
-                          dtp_err *err) DTP_MUST_CHECK;
-
 #endif

@@ -1,6 +1,7 @@
 /* A rule set is "DIM:PLACE;DIM:PLACE..." with PLACE a position of a mesh dim (0, 1, ...), "all"
  * (every mesh dim, in order) or "rest" (every mesh dim whose position the set does not name). */
 #include "core/layout/layout_rules_file.h"
+#include "core/files/file_in.h"
 
 #include <stdlib.h>
 #include <string.h>
