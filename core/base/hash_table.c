@@ -13,31 +13,27 @@ static void put(dtp_hash_table *table, dtp_hash_slot slot)
     table->slots[at] = slot;
 }
 
-/* The old slots from the first after an empty one, all around: along every run of full slots, so
- * that those of one hash keep their order. */
-static void move_slots(const dtp_hash_table *from, dtp_hash_table *to)
-{
-    uint32_t begin = 0;
-    while (begin < from->n_slots && from->slots[begin].entry != 0) {
-        begin++;
-    }
-    for (uint32_t i = 0; i < from->n_slots; i++) {
-        const dtp_hash_slot slot = from->slots[(begin + i) & (from->n_slots - 1)];
-        if (slot.entry != 0) {
-            put(to, slot);
-        }
-    }
-}
-
 static dtp_status grow(dtp_hash_table *table, dtp_arena *arena, dtp_err *err)
 {
-    dtp_hash_table fresh = {.n = table->n,
-                            .n_slots = table->n_slots == 0 ? FIRST_SLOTS : 4 * table->n_slots};
+    const dtp_hash_table old = *table;
+    dtp_hash_table fresh = {.n = old.n,
+                            .n_slots = old.n_slots == 0 ? FIRST_SLOTS : 4 * old.n_slots};
     fresh.slots = dtp_arena_alloc(arena, fresh.n_slots, sizeof *fresh.slots);
-    if (fresh.slots == NULL || fresh.n_slots < table->n_slots) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a table of %u indices", table->n);
+    if (fresh.slots == NULL || fresh.n_slots < old.n_slots) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a table of %u indices", old.n);
     }
-    move_slots(table, &fresh);
+    /* From the first slot after an empty one, all around: along every run of full slots, so that
+     * those of one hash keep their order. */
+    uint32_t begin = 0;
+    while (begin < old.n_slots && old.slots[begin].entry != 0) {
+        begin++;
+    }
+    for (uint32_t i = 0; i < old.n_slots; i++) {
+        const dtp_hash_slot slot = old.slots[(begin + i) & (old.n_slots - 1)];
+        if (slot.entry != 0) {
+            put(&fresh, slot);
+        }
+    }
     *table = fresh;
     return DTP_OK;
 }

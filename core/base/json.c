@@ -185,41 +185,31 @@ const dtp_json *dtp_json_get(const dtp_json *v, const char *key)
 
 enum { PATH_BYTES = 320, KEY_BYTES = 80 };
 
-static bool is_plain_key(const char *key)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
-    return *key != '\0' && key[strspn(key, plain)] == '\0' && strlen(key) <= KEY_BYTES;
-}
-
-/* Puts one path step before the text in `path`; steps that no longer fit become "...". */
-static void prepend_step(const dtp_json *v, char path[PATH_BYTES])
-{
-    char step[KEY_BYTES + 16], joined[PATH_BYTES + KEY_BYTES + 16];
-    const char *key = dtp_json_key(v);
-    bool nested = v->parent > 0;
-    if (key == NULL) {
-        (void)snprintf(step, sizeof step, "[%d]", v->index);
-    } else if (is_plain_key(key)) {
-        (void)snprintf(step, sizeof step, "%s%s", nested ? "." : "", key);
-    } else {
-        (void)snprintf(step, sizeof step, "[\"%.*s%s\"]", KEY_BYTES, key,
-                       strlen(key) > KEY_BYTES ? "..." : "");
-    }
-    (void)snprintf(joined, sizeof joined, "%s%s", step, path);
-    if (strlen(joined) < PATH_BYTES - 8) {
-        (void)snprintf(path, PATH_BYTES, "%.*s", PATH_BYTES - 1, joined);
-    } else if (strncmp(path, "...", 3) != 0) {
-        (void)snprintf(joined, sizeof joined, "...%s", path);
-        (void)snprintf(path, PATH_BYTES, "%.*s", PATH_BYTES - 1, joined);
-    }
-}
-
+/* The path is put together from its end; steps that no longer fit become "...". */
 void dtp_json_place(const dtp_json *v, char *out, size_t size)
 {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
     char path[PATH_BYTES] = "";
     int32_t line, col;
     for (const dtp_json *at = v; at->parent >= 0; at = &v->doc->values[at->parent]) {
-        prepend_step(at, path);
+        char step[KEY_BYTES + 16], joined[PATH_BYTES + KEY_BYTES + 16];
+        const char *key = dtp_json_key(at);
+        if (key == NULL) {
+            (void)snprintf(step, sizeof step, "[%d]", at->index);
+        } else if (*key != '\0' && key[strspn(key, plain)] == '\0' && strlen(key) <= KEY_BYTES) {
+            (void)snprintf(step, sizeof step, "%s%s", at->parent > 0 ? "." : "", key);
+        } else {
+            (void)snprintf(step, sizeof step, "[\"%.*s%s\"]", KEY_BYTES, key,
+                           strlen(key) > KEY_BYTES ? "..." : "");
+        }
+        (void)snprintf(joined, sizeof joined, "%s%s", step, path);
+        if (strlen(joined) >= PATH_BYTES - 8) {
+            if (strncmp(path, "...", 3) == 0) {
+                continue;
+            }
+            (void)snprintf(joined, sizeof joined, "...%s", path);
+        }
+        (void)snprintf(path, PATH_BYTES, "%.*s", PATH_BYTES - 1, joined);
     }
     dtp_json__place(v->doc->text, v->key_offset, &line, &col);
     (void)snprintf(out, size, "%.400s:%d:%d%s%s", v->doc->file, line, col,
@@ -277,19 +267,13 @@ dtp_status dtp_json_expect(const dtp_json *v, dtp_json_kind kind, dtp_err *err)
     return DTP_OK;
 }
 
-/* Characters of the number at `text`. */
-static int number_length(const char *text)
-{
-    return (int)strspn(text, "+-0123456789.eE");
-}
-
 dtp_status dtp_json_int(const dtp_json *v, int64_t min, int64_t max, int64_t *out, dtp_err *err)
 {
     if (v->kind != DTP_JSON_NUMBER) {
         return dtp_json_fail(v, err, "expected an integer, found %s", kind_text(v->kind));
     }
     const char *text = v->doc->text + v->offset;
-    int n = number_length(text);
+    const int n = (int)strspn(text, "+-0123456789.eE");
     bool negative = text[0] == '-';
     int64_t value = 0;
     bool fits = true;

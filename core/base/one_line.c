@@ -57,28 +57,6 @@ static bool is_control(uint32_t code)
            (code >= 0x2066 && code <= 0x2069);
 }
 
-/* A text of n bytes that an earlier copy cut within its last character. */
-static bool is_cut(const char *text, size_t n)
-{
-    const size_t length = utf8_length((unsigned char)text[0]);
-    for (size_t i = 1; i < n; i++) {
-        if (((unsigned char)text[i] & 0xC0U) != 0x80U) {
-            return false;
-        }
-    }
-    return n < length;
-}
-
-static const char *escape(uint32_t code, bool is_byte, char buffer[8])
-{
-    if (code == '\n' || code == '\r' || code == '\t') {
-        return code == '\n' ? "\\n" : code == '\r' ? "\\r" : "\\t";
-    }
-    (void)snprintf(buffer, 8, is_byte || code < 0x80 ? "\\x%02x" : "\\u%04x",
-                   (unsigned)code & 0xFFFFU);
-    return buffer;
-}
-
 size_t dtp_one_line(const char *text, char *out, size_t size)
 {
     size_t used = 0, left = strlen(text);
@@ -88,12 +66,23 @@ size_t dtp_one_line(const char *text, char *out, size_t size)
         const size_t read = dtp_utf8_next(text, left, &code);
         const char *shown = text;
         size_t n = read;
-        if (read == 0 && is_cut(text, left)) {
-            break;
+        if (read == 0 && left < utf8_length((unsigned char)*text)) {
+            size_t rest = 1; /* a copy that was cut within its last character? */
+            while (rest < left && ((unsigned char)text[rest] & 0xC0U) == 0x80U) {
+                rest++;
+            }
+            if (rest == left) {
+                break;
+            }
         }
-        if (read == 0 || is_control(code)) {
-            shown = escape(code, read == 0, buffer);
-            n = strlen(shown);
+        if (read > 0 && (code == '\n' || code == '\r' || code == '\t')) {
+            shown = code == '\n' ? "\\n" : code == '\r' ? "\\r" : "\\t";
+            n = 2;
+        } else if (read == 0 || is_control(code)) {
+            n = (size_t)snprintf(buffer, sizeof buffer,
+                                 read == 0 || code < 0x80 ? "\\x%02x" : "\\u%04x",
+                                 (unsigned)code & 0xFFFFU);
+            shown = buffer;
         }
         if (used + n >= size) {
             break;

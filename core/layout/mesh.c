@@ -15,11 +15,6 @@ static bool is_separator(char c)
     return c == ' ' || c == '\t' || c == ',' || c == '.' || c == ';';
 }
 
-static bool is_name_char(char c)
-{
-    return isalnum((unsigned char)c) || c == '_' || c == '-';
-}
-
 /* The size of dim `name` (n characters) at *p, up to a separator; moves past it. */
 static dtp_status parse_size(const char **p, const char *name, size_t n, dtp_mesh *mesh,
                              dtp_err *err)
@@ -48,7 +43,7 @@ static dtp_status parse_pair(const char **at, dtp_mesh *mesh, dtp_err *err)
 {
     const char *start = *at;
     const char *p = start;
-    while (is_name_char(*p)) {
+    while (isalnum((unsigned char)*p) || *p == '_' || *p == '-') {
         p++;
     }
     size_t n = (size_t)(p - start);
@@ -81,16 +76,6 @@ static const char *skip_separators(const char *at)
 }
 
 /* "2,3", "(2, 3)", "[2,3]": sizes of dims that get the names x, y, z, u, v, w. */
-static bool is_unnamed(const char *at)
-{
-    at = skip_separators(at);
-    if (*at == '(' || *at == '[') {
-        return true;
-    }
-    const size_t n = strspn(at, "0123456789");
-    return n > 0 && (at[n] == '\0' || is_separator(at[n]));
-}
-
 static dtp_status parse_unnamed(const char *text, dtp_mesh *mesh, dtp_err *err)
 {
     static const char names[DTP_MAX_MESH_DIMS + 1][2] = {"x", "y", "z", "u", "v", "w", "?"};
@@ -129,9 +114,14 @@ dtp_status dtp_mesh_parse(const char *text, dtp_mesh *out, dtp_err *err)
     if (bar != NULL && strchr(at, '|') == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "mesh: the second '|' is missing in '%.60s'", text);
     }
-    if (bar == NULL && is_unnamed(text)) {
-        DTP_TRY(parse_unnamed(text, &mesh, err));
-        at = "";
+    if (bar == NULL) {
+        const char *first = skip_separators(text);
+        const size_t digits = strspn(first, "0123456789");
+        const bool size = digits > 0 && (first[digits] == '\0' || is_separator(first[digits]));
+        if (*first == '(' || *first == '[' || size) {
+            DTP_TRY(parse_unnamed(text, &mesh, err));
+            at = "";
+        }
     }
     for (at = skip_separators(at); *at != '\0' && *at != '|'; at = skip_separators(at)) {
         DTP_TRY(parse_pair(&at, &mesh, err));
