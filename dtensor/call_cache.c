@@ -68,7 +68,7 @@ static const known_call *find_call(const dtp_call_table *t, const known_call *ke
     const uint32_t hash = dtp_hash_fold(key->hash);
     uint32_t at = hash;
     int32_t i;
-    while ((i = dtp_hash_table_next(&t->by_key, hash, &at)) >= 0) {
+    while (t->calls != NULL && (i = dtp_hash_table_next(&t->by_key, hash, &at)) >= 0) {
         const known_call *c = &t->calls[i];
         if (c->hash == key->hash && c->key_bytes == key->key_bytes &&
             memcmp(c->key, key->key, key->key_bytes) == 0) {

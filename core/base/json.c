@@ -318,7 +318,11 @@ dtp_status dtp_json_require(const dtp_json *obj, const char *key, const dtp_json
 {
     DTP_TRY(dtp_json_expect(obj, DTP_JSON_OBJECT, err));
     *out = dtp_json_get(obj, key);
-    return *out != NULL ? DTP_OK : dtp_json_fail(obj, err, "the key '%s' is missing", key);
+    if (*out == NULL) {
+        (void)dtp_json_fail(obj, err, "the key '%s' is missing", key);
+        return DTP_INVALID;
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_json_get_int(const dtp_json *obj, const char *key, int64_t min, int64_t max,

@@ -1,7 +1,9 @@
-/* One pass over a JSON text: RFC 8259 without extensions, UTF-8 without byte order mark, no NUL, one
- * value and nothing after it. Records every value in document order with its place and decodes the
- * strings. planner/problem/json_stream reads files of hundreds of megabytes, of which neither the
- * text nor its values should be in memory; strings and unusual numbers it hands to this scanner. */
+/* One pass over a JSON text: RFC 8259 without extensions, UTF-8 without byte order mark, no NUL,
+ * one value and nothing after it. Records every value in document order with its place and decodes
+ * the strings. planner/problem/json_stream stays a second reader: it reads gzip files of hundreds
+ * of megabytes of which neither the text nor the values may be in memory, which this scanner
+ * records. Strings and unusual numbers it hands to this scanner, so that the grammar has one
+ * home. */
 #ifndef DTP_CORE_BASE_JSON_SCAN_H
 #define DTP_CORE_BASE_JSON_SCAN_H
 

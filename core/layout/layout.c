@@ -107,7 +107,7 @@ void dtp_layout_local(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_
     }
 }
 
-/* Into how many pieces each tensor dim is split. */
+/* Into how many shards each tensor dim is split. */
 static void count_parts(const dtp_layout *layout, const dtp_mesh *mesh, int32_t rank,
                         int64_t parts[DTP_MAX_RANK])
 {

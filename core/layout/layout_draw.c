@@ -1,4 +1,4 @@
-/* The grid of a drawing; the drawing as text and as SVG. In the SVG pieces are as wide and high as
+/* The grid of a drawing; the drawing as text and as SVG. In the SVG shards are as wide and high as
  * their share of the dim, but never smaller than their text; empty ones are dashed. Every block has
  * its own fill, by the lowest rank that holds it. */
 #include "core/layout/layout_draw.h"
@@ -11,8 +11,8 @@
 
 enum { MAX_LISTED = 8, LABEL_BYTES = 160, CAPTIONS = 3 };
 
-/* The pieces of a tensor dim, in order of their index. A tensor of rank 0 to 2 has slices, rows and
- * columns that are no dims (axis -1, one piece). */
+/* The shards of a tensor dim, in order of their index. A tensor of rank 0 to 2 has slices, rows and
+ * columns that are no dims (axis -1, one shard). */
 typedef struct draw_axis {
     int32_t axis; /* of the tensor, -1 = none */
     int32_t n;
@@ -70,7 +70,7 @@ static dtp_status make_grid(const dtp_drawing *d, dtp_strbuf *out, draw_grid *g,
     return DTP_OK;
 }
 
-/* Coordinates of the rank that holds piece i of an axis, 0 on the other mesh dims. */
+/* Coordinates of the rank that holds shard i of an axis, 0 on the other mesh dims. */
 static void coords_of(const draw_grid *g, const draw_axis *axis, int32_t i, int32_t *coords)
 {
     int32_t splits[DTP_MAX_MESH_DIMS];
@@ -82,7 +82,7 @@ static void coords_of(const draw_grid *g, const draw_axis *axis, int32_t i, int3
     }
 }
 
-/* Size of piece i of an axis. */
+/* Size of shard i of an axis. */
 static int64_t shard_of(const draw_grid *g, const draw_axis *axis, int32_t i, int64_t *offset)
 {
     int32_t coords[DTP_MAX_MESH_DIMS] = {0};
@@ -106,13 +106,14 @@ static size_t label_of(const draw_grid *g, const draw_axis *axis, int32_t i, cha
         return 0;
     }
     const int64_t size = shard_of(g, axis, i, &offset);
+    const int64_t end = offset + size;
     if (size > 0) {
         (void)snprintf(count, sizeof count, "%lld", (long long)size);
     }
     const char *name = dtp_dims_name(g->d->dims, g->d->type->dims[axis->axis].id);
     (void)snprintf(out, LABEL_BYTES, "%s%.80s[%lld:%lld] (%s)",
                    isdigit((unsigned char)name[0]) ? "d" : "", name, (long long)offset,
-                   (long long)(offset + size), count);
+                   (long long)end, count);
     return strlen(out);
 }
 
@@ -318,14 +319,14 @@ enum {
     FONT_SIZE = 13,
     LINE = 20,
     PAD = 8,
-    FULL_WIDTH = 480, /* of a whole dim, before texts make pieces wider */
+    FULL_WIDTH = 480, /* of a whole dim, before texts make shards wider */
     FULL_HEIGHT = 240,
     MARGIN = 16
 };
 
 typedef struct picture {
     const draw_grid *g;
-    int64_t cols[DTP_DRAW_MAX_RANKS + 1], rows[DTP_DRAW_MAX_RANKS + 1]; /* edges of the pieces */
+    int64_t cols[DTP_DRAW_MAX_RANKS + 1], rows[DTP_DRAW_MAX_RANKS + 1]; /* edges of the shards */
     int64_t left;                                                       /* of the cells */
 } picture;
 

@@ -62,14 +62,13 @@ const char *dtp_cert_status_name(dtp_cert_status status)
     return dtp_plan__cert_statuses[status];
 }
 
-bool dtp_plan_redistribution_is(const dtp_plan_redistribution *move, const dtp_ttype *type,
+bool dtp_plan_redistribution_is(const dtp_plan_redistribution *r, const dtp_ttype *type,
                                 const dtp_layout *from, const dtp_layout *to)
 {
-    bool is = dtp_layout_equal(&move->from, from) &&
-              dtp_layout_equal(&move->after[move->n_steps - 1], to) &&
-              move->type.dtype == type->dtype && move->type.rank == type->rank;
+    bool is = dtp_layout_equal(&r->from, from) && dtp_layout_equal(&r->after[r->n_steps - 1], to) &&
+              r->type.dtype == type->dtype && r->type.rank == type->rank;
     for (int32_t i = 0; is && i < type->rank; i++) {
-        is = move->type.dims[i].size == type->dims[i].size;
+        is = r->type.dims[i].size == type->dims[i].size;
     }
     return is;
 }

@@ -173,7 +173,7 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     dtp_json_end_object(w);
 }
 
-/* Tensor -> phase -> layout, where a phase reads a tensor elsewhere than where it is kept. */
+/* Tensor -> phase -> layout, where a phase reads a replica in another layout. */
 static void write_replicas(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
 {
     const dtp_sharding *s = &plan->sharding;
@@ -181,16 +181,16 @@ static void write_replicas(dtp_json_writer *w, const dtp_plan *plan, const dtp_g
     for (int32_t t = 0; t < s->n_tensors; t++) {
         bool open = false;
         for (int phase = 0; dtp_plan__phases[phase] != NULL; phase++) {
-            const dtp_layout *view = &s->replicas[phase][t];
+            const dtp_layout *replica = &s->replicas[phase][t];
             char text[DTP_LAYOUT_TEXT_BYTES];
-            if (dtp_layout_equal(view, &s->layouts[t])) {
+            if (dtp_layout_equal(replica, &s->layouts[t])) {
                 continue;
             }
             if (!open) {
                 dtp_json_begin_object(w, g->tensors[t].name);
                 open = true;
             }
-            dtp_layout_print(view, &plan->mesh, &g->tensors[t].type, &g->dims, text);
+            dtp_layout_print(replica, &plan->mesh, &g->tensors[t].type, &g->dims, text);
             dtp_json_write_string(w, dtp_plan__phases[phase], text);
         }
         if (open) {
@@ -227,7 +227,7 @@ static void write_strategy(dtp_json_writer *w, const dtp_plan *plan, const dtp_g
     }
 }
 
-/* Node -> attribute -> choice. */
+/* Node -> attribute -> value. */
 static void write_implementations(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
 {
     dtp_json_begin_object(w, "settings");
