@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/json.h"
+#include "core/files/file_in.h"
 #include "cost_models/machine_range.h"
 
 enum {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/base/hash.h"
+#include "core/base/hash_table.h"
 #include "core/transform/microbatch.h"
 #include "core/plan/sharding_microbatch.h"
 
@@ -74,41 +75,32 @@ static bool same_class(const dtp_graph *g, dtp_node_id a, dtp_node_id b)
            dtp_node_defers(g, a) == dtp_node_defers(g, b);
 }
 
-/* Numbers the classes in a table of open addressing. */
-static void number_nodes(const dtp_graph *g, int32_t *table, int32_t size, dtp_node_classes *out)
-{
-    for (dtp_node_id id = 0; id < g->n_nodes; id++) {
-        const dtp_node *n = &g->nodes[id];
-        uint64_t slot = hash_node(g, n) & (uint64_t)(size - 1);
-        while (table[slot] >= 0 && !same_class(g, out->example[table[slot]], id)) {
-            slot = (slot + 1) & (uint64_t)(size - 1);
-        }
-        if (table[slot] < 0) {
-            out->example[out->n] = id;
-            table[slot] = out->n++;
-        }
-        out->of_node[id] = table[slot];
-        out->count[table[slot]]++;
-    }
-}
-
 dtp_status dtp_node_classes_find(const dtp_graph *g, dtp_arena *arena, dtp_node_classes *out,
                                  dtp_err *err)
 {
     const size_t n = (size_t)g->n_nodes;
-    int32_t size = 64;
-    while (size < 4 * g->n_nodes) {
-        size *= 2;
-    }
-    int32_t *table = dtp_arena_alloc(arena, (size_t)size, sizeof *table);
+    dtp_hash_table classes = {0};
     out->n = 0;
     out->example = dtp_arena_alloc(arena, n, sizeof *out->example);
     out->count = dtp_arena_alloc(arena, n, sizeof *out->count);
     out->of_node = dtp_arena_alloc(arena, n, sizeof *out->of_node);
-    if (table == NULL || out->example == NULL || out->count == NULL || out->of_node == NULL) {
+    if (out->example == NULL || out->count == NULL || out->of_node == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", g->n_nodes);
     }
-    memset(table, -1, (size_t)size * sizeof *table);
-    number_nodes(g, table, size, out);
+    for (dtp_node_id id = 0; id < g->n_nodes; id++) {
+        const uint32_t hash = dtp_hash_fold(hash_node(g, &g->nodes[id]));
+        uint32_t at = hash;
+        int32_t c;
+        do {
+            c = dtp_hash_table_next(&classes, hash, &at);
+        } while (c >= 0 && !same_class(g, out->example[c], id));
+        if (c < 0) {
+            DTP_TRY(dtp_hash_table_add(&classes, arena, hash, out->n, err));
+            c = out->n++;
+            out->example[c] = id;
+        }
+        out->of_node[id] = c;
+        out->count[c]++;
+    }
     return DTP_OK;
 }

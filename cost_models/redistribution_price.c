@@ -8,27 +8,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/hash.h"
+#include "core/base/hash_table.h"
 #include "spmd/redistribute/redistribute_all.h"
 #include "spmd/redistribute/redistribute_cache.h"
 #include "spmd/lower/redistribute_program.h"
 
 enum { KEY_WORDS = 3 };
 
-typedef struct memo_entry {
-    bool used;
+/* The price of a step between layouts that divide everything evenly. */
+typedef struct even_step {
     uint64_t key[KEY_WORDS];
     int64_t ps;
-} memo_entry;
-
-typedef struct memo {
-    int32_t n, n_slots; /* a power of two, or 0 */
-    memo_entry *slots;
-} memo;
+} even_step;
 
 struct dtp_redistribution_pricer {
     const dtp_pricer *pricer;
     dtp_graph *names; /* its dims 0, 1, ... stand for those of any tensor */
-    memo steps;
+    dtp_arena *arena; /* of the steps */
+    int32_t n_steps, cap_steps;
+    even_step *steps;
+    dtp_hash_table steps_by_key;
     dtp_redistribute_costs *costs; /* of redistributions between even layouts */
     dtp_redistributor search;
     dtp_redistribute_cache *cache;
@@ -37,67 +37,6 @@ struct dtp_redistribution_pricer {
     dtp_err why;
     dtp_dearest dearest;
 };
-
-/* ---- memo --------------------------------------------------------------------------------------
- */
-
-static memo_entry *find(const memo *m, const uint64_t *key)
-{
-    uint64_t h = 0;
-    for (int32_t i = 0; i < KEY_WORDS; i++) {
-        h = (h ^ key[i]) * UINT64_C(0x9e3779b97f4a7c15);
-        h ^= h >> 29;
-    }
-    uint64_t at = h & (uint64_t)(m->n_slots - 1);
-    while (m->slots[at].used && memcmp(m->slots[at].key, key, sizeof m->slots[at].key) != 0) {
-        at = (at + 1) & (uint64_t)(m->n_slots - 1);
-    }
-    return &m->slots[at];
-}
-
-static bool grow(memo *m)
-{
-    const memo old = *m;
-    if (2 * (m->n + 1) <= m->n_slots) {
-        return true;
-    }
-    m->n_slots = old.n_slots > 0 ? 2 * old.n_slots : 1024;
-    m->slots = calloc((size_t)m->n_slots, sizeof *m->slots);
-    if (m->slots == NULL) {
-        *m = old;
-        return false;
-    }
-    for (int32_t i = 0; i < old.n_slots; i++) {
-        if (old.slots[i].used) {
-            *find(m, old.slots[i].key) = old.slots[i];
-        }
-    }
-    free(old.slots);
-    return true;
-}
-
-static bool lookup(const memo *m, const uint64_t *key, int64_t *ps)
-{
-    const memo_entry *e = m->n_slots > 0 ? find(m, key) : NULL;
-    if (e == NULL || !e->used) {
-        return false;
-    }
-    *ps = e->ps;
-    return true;
-}
-
-static bool remember(memo *m, const uint64_t *key, int64_t ps)
-{
-    if (!grow(m)) {
-        return false;
-    }
-    memo_entry *e = find(m, key);
-    e->used = true;
-    memcpy(e->key, key, sizeof e->key);
-    e->ps = ps;
-    m->n++;
-    return true;
-}
 
 /* ---- steps -------------------------------------------------------------------------------------
  */
@@ -164,16 +103,29 @@ static dtp_status price_even_step(dtp_redistribution_pricer *m, const dtp_ttype 
                                   const dtp_layout *before, const dtp_step *step,
                                   int64_t after_bytes, int64_t *ps, dtp_err *err)
 {
-    const uint64_t key[KEY_WORDS] = {(uint64_t)step->kind | (uint64_t)step->op << 8 |
-                                         (uint64_t)type->dtype << 24 | (uint64_t)step->set << 32,
-                                     (uint64_t)even_bytes(&m->pricer->mesh, type, before),
-                                     (uint64_t)after_bytes};
-    if (lookup(&m->steps, key, ps)) {
-        return DTP_OK;
+    even_step known = {.key = {(uint64_t)step->kind | (uint64_t)step->op << 8 |
+                                   (uint64_t)type->dtype << 24 | (uint64_t)step->set << 32,
+                               (uint64_t)even_bytes(&m->pricer->mesh, type, before),
+                               (uint64_t)after_bytes}};
+    uint64_t h = 0;
+    for (int32_t i = 0; i < KEY_WORDS; i++) {
+        h = dtp_hash_word(h, known.key[i]);
+    }
+    const uint32_t hash = dtp_hash_fold(h);
+    uint32_t at = hash;
+    int32_t i;
+    while ((i = dtp_hash_table_next(&m->steps_by_key, hash, &at)) >= 0) {
+        if (memcmp(m->steps[i].key, known.key, sizeof known.key) == 0) {
+            *ps = m->steps[i].ps;
+            return DTP_OK;
+        }
     }
     DTP_TRY(price_program(m, type, before, step, ps, err));
-    return remember(&m->steps, key, *ps) ? DTP_OK
-                                         : DTP_FAIL(err, DTP_NOMEM, "out of memory for prices");
+    known.ps = *ps;
+    DTP_TRY(dtp_arena_grow(m->arena, &m->steps, m->n_steps, m->n_steps + 1, &m->cap_steps,
+                           sizeof *m->steps, err));
+    m->steps[m->n_steps] = known;
+    return dtp_hash_table_add(&m->steps_by_key, m->arena, hash, m->n_steps++, err);
 }
 
 static dtp_status even_step_price(void *user, const dtp_ttype *type, const dtp_layout *before,
@@ -214,8 +166,7 @@ static dtp_status plan(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
                                : DTP_FAIL(err, m->failed, "a redistribution: %s", m->why.msg);
 }
 
-/* ---- redistributions
- * -------------------------------------------------------------------------------------
+/* ---- redistributions ---------------------------------------------------------------------------
  */
 
 /* Pairs that have no redistribution, told without the words of an error. */
@@ -299,9 +250,13 @@ dtp_status dtp_redistribution_pricer_create(const dtp_pricer *pricer,
                                             dtp_redistribution_pricer **out, dtp_err *err)
 {
     dtp_redistribution_pricer *m = calloc(1, sizeof *m);
-    if (m == NULL) {
+    dtp_arena *arena = dtp_arena_create();
+    if (m == NULL || arena == NULL) {
+        free(m);
+        dtp_arena_destroy(arena);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the prices of redistributions");
     }
+    m->arena = arena;
     m->pricer = pricer;
     m->search = (dtp_redistributor){plan, m};
     dtp_status s = dtp_graph_create("moves", NULL, &m->names, err);
@@ -326,7 +281,7 @@ void dtp_redistribution_pricer_destroy(dtp_redistribution_pricer *m)
     dtp_redistribute_costs_destroy(m->costs);
     dtp_redistribute_cache_destroy(m->cache);
     dtp_graph_destroy(m->names);
-    free(m->steps.slots);
+    dtp_arena_destroy(m->arena);
     free(m);
 }
 

@@ -1,38 +1,34 @@
-/* Collective calls: what the ranks compare, and the table of what was called before (a hash table
- * with open addressing; programs stay bound, so that a call that is known costs a lookup). */
+/* Collective calls: what the ranks compare, and the table of what was called before. Programs
+ * stay bound, so that a call that is known costs a lookup. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/hash.h"
+#include "core/base/hash_table.h"
 #include "dtensor/internal.h"
 
-typedef struct entry {
+typedef struct known_call {
     uint64_t hash;
-    const void *key; /* NULL: free */
+    const void *key;
     size_t key_bytes;
     dtp_executable *x; /* NULL: a call without a program */
-} entry;
+} known_call;
 
 struct dtp_call_table {
-    dtp_arena *arena; /* of the keys */
-    int32_t n, size;  /* size: a power of two */
-    entry *entries;
+    dtp_arena *arena;
+    int32_t n, cap;
+    known_call *calls;
+    dtp_hash_table by_key;
 };
 
-static uint64_t mix(uint64_t h, uint64_t word)
-{
-    h = (h ^ word) * UINT64_C(0x100000001b3);
-    return h ^ h >> 29;
-}
-
-/* FNV over words of 8 bytes; keys are a few hundred bytes long and hashed at every call. */
+/* Over words of 8 bytes; keys are a few hundred bytes long and hashed at every call. */
 static uint64_t hash_key(const void *key, size_t n)
 {
     uint64_t h = DTP_HASH_SEED, word;
     size_t i = 0;
     for (; i + sizeof word <= n; i += sizeof word) {
         memcpy(&word, (const char *)key + i, sizeof word);
-        h = mix(h, word);
+        h = dtp_hash_word(h, word);
     }
     return dtp_hash_bytes(h, (const char *)key + i, n - i);
 }
@@ -54,79 +50,45 @@ void dtp_call__tensor_key(const char *tag, const dtp_ttype *type, const dtp_layo
 /* ---- the table ----------------------------------------------------------------------------------
  */
 
-/* Place of the key among `size` entries, or the free place where it belongs. */
-static entry *place_in(entry *entries, int32_t size, const entry *key)
-{
-    int32_t mask = size - 1;
-    int32_t at = (int32_t)(key->hash & (uint64_t)mask);
-    for (;; at = (at + 1) & mask) {
-        entry *e = &entries[at];
-        if (e->key == NULL || (e->hash == key->hash && e->key_bytes == key->key_bytes &&
-                               memcmp(e->key, key->key, key->key_bytes) == 0)) {
-            return e;
-        }
-    }
-}
-
-static dtp_status grow(dtp_call_table *t, dtp_err *err)
-{
-    int32_t size = t->size == 0 ? 64 : 2 * t->size;
-    entry *old = t->entries, *entries = calloc((size_t)size, sizeof *entries);
-    if (entries == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for %d compiled calls", size);
-    }
-    for (int32_t i = 0; i < t->size; i++) {
-        if (old[i].key != NULL) {
-            *place_in(entries, size, &old[i]) = old[i];
-        }
-    }
-    t->entries = entries;
-    t->size = size;
-    free(old);
-    return DTP_OK;
-}
-
-static dtp_status table_of(dtp_device_mesh *mesh, dtp_err *err)
-{
-    if (mesh->table == NULL) {
-        dtp_call_table *t = calloc(1, sizeof *t);
-        dtp_arena *arena = dtp_arena_create();
-        if (t == NULL || arena == NULL) {
-            free(t);
-            dtp_arena_destroy(arena);
-            return DTP_FAIL(err, DTP_NOMEM, "no memory for the table of calls");
-        }
-        t->arena = arena;
-        mesh->table = t;
-    }
-    return 2 * (mesh->table->n + 1) > mesh->table->size ? grow(mesh->table, err) : DTP_OK;
-}
-
 void dtp_call__table_destroy(dtp_call_table *t)
 {
     if (t == NULL) {
         return;
     }
-    for (int32_t i = 0; i < t->size; i++) {
-        dtp_executable_destroy(t->entries[i].x);
+    for (int32_t i = 0; i < t->n; i++) {
+        dtp_executable_destroy(t->calls[i].x);
     }
-    free(t->entries);
     dtp_arena_destroy(t->arena);
     free(t);
 }
 
-static dtp_status remember(dtp_device_mesh *mesh, const entry *e, dtp_err *err)
+/* The call of a key, NULL when it is new. */
+static const known_call *find_call(const dtp_call_table *t, const known_call *key)
 {
-    dtp_call_table *t = mesh->table;
-    char *copy = dtp_arena_alloc(t->arena, 1, e->key_bytes);
+    const uint32_t hash = dtp_hash_fold(key->hash);
+    uint32_t at = hash;
+    int32_t i;
+    while (t->calls != NULL && (i = dtp_hash_table_next(&t->by_key, hash, &at)) >= 0) {
+        const known_call *c = &t->calls[i];
+        if (c->hash == key->hash && c->key_bytes == key->key_bytes &&
+            memcmp(c->key, key->key, key->key_bytes) == 0) {
+            return c;
+        }
+    }
+    return NULL;
+}
+
+static dtp_status add_call(dtp_call_table *t, const known_call *new, dtp_err *err)
+{
+    char *copy = dtp_arena_alloc(t->arena, 1, new->key_bytes);
     if (copy == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "no memory for the key of a call");
     }
-    memcpy(copy, e->key, e->key_bytes);
-    entry *at = place_in(t->entries, t->size, e);
-    *at = *e;
-    at->key = copy;
-    t->n++;
+    memcpy(copy, new->key, new->key_bytes);
+    DTP_TRY(dtp_arena_grow(t->arena, &t->calls, t->n, t->n + 1, &t->cap, sizeof *t->calls, err));
+    DTP_TRY(dtp_hash_table_add(&t->by_key, t->arena, dtp_hash_fold(new->hash), t->n, err));
+    t->calls[t->n] = *new;
+    t->calls[t->n++].key = copy;
     return DTP_OK;
 }
 
@@ -190,34 +152,42 @@ dtp_status dtp_call__lost(dtp_device_mesh *mesh, dtp_status status, const dtp_er
 void dtp_call__reads(dtp_device_mesh *mesh, int32_t n, const dtp_tensor *in)
 {
     for (int32_t i = 0; i < n; i++) {
-        mesh->history = mix(mesh->history, mesh->slots[in[i].slot].storage->made);
+        mesh->history = dtp_hash_word(mesh->history, mesh->slots[in[i].slot].storage->made);
     }
 }
 
-/* Looks the key up and compares it with the other ranks; *found is the entry or a free one. */
-static dtp_status meet(dtp_device_mesh *mesh, entry *key, const char *what, entry **found,
-                       dtp_err *err)
+/* Looks the key up and compares it with the other ranks; *found is NULL when the call is new. */
+static dtp_status agree_on_call(dtp_device_mesh *mesh, known_call *key, const char *what,
+                                const known_call **found, dtp_err *err)
 {
-    dtp_status status = table_of(mesh, err);
     key->hash = hash_key(key->key, key->key_bytes);
-    mesh->history = mix(mesh->history, key->hash);
+    mesh->history = dtp_hash_word(mesh->history, key->hash);
     mesh->calls++;
-    if (status != DTP_OK) {
-        return dtp_call__lost(mesh, status, err);
+    if (mesh->table == NULL) {
+        dtp_call_table *t = calloc(1, sizeof *t);
+        dtp_arena *arena = dtp_arena_create();
+        if (t == NULL || arena == NULL) {
+            free(t);
+            dtp_arena_destroy(arena);
+            return dtp_call__lost(
+                mesh, DTP_FAIL(err, DTP_NOMEM, "no memory for the table of calls"), err);
+        }
+        t->arena = arena;
+        mesh->table = t;
     }
-    *found = place_in(mesh->table->entries, mesh->table->size, key);
-    bool known = (*found)->key != NULL;
-    bool compare =
-        mesh->options.agree == DTP_AGREE_ALWAYS || (mesh->options.agree == DTP_AGREE_NEW && !known);
+    *found = find_call(mesh->table, key);
+    const bool compare = mesh->options.agree == DTP_AGREE_ALWAYS ||
+                         (mesh->options.agree == DTP_AGREE_NEW && *found == NULL);
     return compare ? agree(mesh, key->hash, what, DTP_OK, err) : DTP_OK;
 }
 
 dtp_status dtp_call__meet(dtp_device_mesh *mesh, const void *key, size_t key_bytes,
                           const char *what, dtp_err *err)
 {
-    entry *found, e = {.key = key, .key_bytes = key_bytes};
-    DTP_TRY(meet(mesh, &e, what, &found, err));
-    return found->key != NULL ? DTP_OK : remember(mesh, &e, err);
+    const known_call *found;
+    known_call call = {.key = key, .key_bytes = key_bytes};
+    DTP_TRY(agree_on_call(mesh, &call, what, &found, err));
+    return found != NULL ? DTP_OK : add_call(mesh->table, &call, err);
 }
 
 /* ---- compiled calls -----------------------------------------------------------------------------
@@ -256,26 +226,27 @@ dtp_status dtp_call__find(dtp_device_mesh *mesh, const void *key, size_t key_byt
                           const char *what, dtp_call_build build, void *user, dtp_executable **out,
                           dtp_err *err)
 {
-    entry *found, e = {.key = key, .key_bytes = key_bytes};
-    DTP_TRY(meet(mesh, &e, what, &found, err));
-    if (found->key != NULL) {
+    const known_call *found;
+    known_call call = {.key = key, .key_bytes = key_bytes};
+    DTP_TRY(agree_on_call(mesh, &call, what, &found, err));
+    if (found != NULL) {
         *out = found->x;
         return DTP_OK;
     }
-    dtp_status status = build(mesh, user, &e.x, err);
-    status = status == DTP_OK ? try_memory(mesh, e.x, err) : status;
+    dtp_status status = build(mesh, user, &call.x, err);
+    status = status == DTP_OK ? try_memory(mesh, call.x, err) : status;
     status = dtp_call__agree_status(mesh, status, err);
     if (status == DTP_OK) {
-        status = dtp_executable_prepare(e.x, err);
+        status = dtp_executable_prepare(call.x, err);
     }
     if (status == DTP_OK) {
-        status = remember(mesh, &e, err);
+        status = add_call(mesh->table, &call, err);
     }
     if (status != DTP_OK) {
-        dtp_executable_destroy(e.x);
+        dtp_executable_destroy(call.x);
         return status;
     }
-    *out = e.x;
+    *out = call.x;
     return DTP_OK;
 }
 

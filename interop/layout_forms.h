@@ -47,7 +47,7 @@ dtp_status dtp_layout_parse_any(const char *text, const dtp_mesh *mesh, const dt
 /* Appends the layout in the given form. dims NULL: the dims have no names; OURS and MTF need them,
  * which is DTP_INVALID. DTP_UNSUPPORTED when the form has no words for it: partial
  * in MTF, TF and JAX, several mesh dims on one tensor dim in TF. Reading the text again gives the
- * same layout (TORCH: the same pieces on every rank; the order of mesh dims of size 1 is lost), but
+ * same layout (TORCH: the same shards on every rank; the order of mesh dims of size 1 is lost), but
  * for the MTF form of a replicated layout, which is empty. */
 dtp_status dtp_layout_print_as(dtp_layout_form form, const dtp_layout *layout, const dtp_mesh *mesh,
                                const dtp_ttype *type, const dtp_dims *dims, dtp_strbuf *out,

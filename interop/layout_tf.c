@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "interop/layout_forms_internal.h"
+#include "interop/layout_tf.h"
 
 static const char UNSHARDED[] = "unsharded";
 static const char SCALAR[] = "scalar";
@@ -115,25 +115,19 @@ static dtp_status check_mesh(dtp_layout_reader *r, const char *end, dtp_err *err
 /* ---- to_string ----------------------------------------------------------------------------------
  */
 
-static dtp_status refuse_kinds(const dtp_layout_reader *r, dtp_err *err)
+/* Up to `end`. */
+static dtp_status read_string(dtp_layout_reader *r, const char *end, dtp_err *err)
 {
     static const char *const kinds[][2] = {
         {"parted:", "'parted' pieces have sizes of their own"},
         {"maximal:", "'maximal' puts the whole tensor on one device"},
         {"empty_layout", "'empty_layout' is on no mesh"}};
+    int32_t axis = 0;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (strncmp(r->at, kinds[i][0], strlen(kinds[i][0])) == 0) {
             return DTP_FAIL(err, DTP_UNSUPPORTED, "layout: %s", kinds[i][1]);
         }
     }
-    return DTP_OK;
-}
-
-/* Up to `end`. */
-static dtp_status read_string(dtp_layout_reader *r, const char *end, dtp_err *err)
-{
-    int32_t axis = 0;
-    DTP_TRY(refuse_kinds(r, err));
     (void)dtp_layout_reader_accept(r, "sharding_specs:");
     for (;;) {
         if (dtp_layout_reader_accept(r, "mesh:")) {
@@ -193,17 +187,6 @@ static dtp_status find_end(dtp_layout_reader *r, const char *closing, const char
     }
     *end = r->at + n - m;
     return DTP_OK;
-}
-
-/* "'sharding_specs:...')", with or without quotes. */
-static dtp_status read_from_string(dtp_layout_reader *r, dtp_err *err)
-{
-    const char *end = r->at;
-    const char *closing = dtp_layout_reader_accept(r, "'")    ? "')"
-                          : dtp_layout_reader_accept(r, "\"") ? "\")"
-                                                              : ")";
-    DTP_TRY(find_end(r, closing, &end, err));
-    return read_string(r, end, err);
 }
 
 /* 'x' or UNSHARDED, with any modules before. */
@@ -314,18 +297,27 @@ dtp_status dtp_form__read_tf(dtp_layout_reader *r, dtp_err *err)
         return read_string(r, r->at + strlen(r->at), err);
     }
     r->at = inside;
-    return from_string ? read_from_string(r, err) : read_constructor(r, err);
+    if (!from_string) {
+        return read_constructor(r, err);
+    }
+    const char *end = r->at; /* "'sharding_specs:...')", with or without quotes */
+    const char *closing = dtp_layout_reader_accept(r, "'")    ? "')"
+                          : dtp_layout_reader_accept(r, "\"") ? "\")"
+                                                              : ")";
+    DTP_TRY(find_end(r, closing, &end, err));
+    return read_string(r, end, err);
 }
 
 /* ---- writing ------------------------------------------------------------------------------------
  */
 
-static dtp_status check_names(const dtp_form_writer *w, dtp_err *err)
+dtp_status dtp_form__write_tf(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_ttype *type,
+                              const dtp_dims *dims, dtp_strbuf *out, dtp_err *err)
 {
     static const char *const reserved[] = {UNSHARDED, SCALAR, "any", "match", NULL};
-    for (int32_t m = 0; m < w->mesh->n_dims; m++) {
+    for (int32_t m = 0; m < mesh->n_dims; m++) {
         for (int32_t i = 0; reserved[i] != NULL; i++) {
-            if (strcmp(w->mesh->names[m], reserved[i]) == 0) {
+            if (strcmp(mesh->names[m], reserved[i]) == 0) {
                 return DTP_FAIL(err, DTP_UNSUPPORTED,
                                 "layout: the mesh dim '%s' has a name that is a keyword of the "
                                 "form 'tf'",
@@ -333,30 +325,24 @@ static dtp_status check_names(const dtp_form_writer *w, dtp_err *err)
             }
         }
     }
-    return DTP_OK;
-}
-
-dtp_status dtp_form__write_tf(const dtp_form_writer *w, dtp_err *err)
-{
-    DTP_TRY(check_names(w, err));
-    dtp_strbuf_add(w->out, "sharding_specs:");
-    dtp_strbuf_add(w->out, w->type->rank == 0 ? "scalar," : "");
-    for (int32_t axis = 0; axis < w->type->rank; axis++) {
+    dtp_strbuf_add(out, "sharding_specs:");
+    dtp_strbuf_add(out, type->rank == 0 ? "scalar," : "");
+    for (int32_t axis = 0; axis < type->rank; axis++) {
         int32_t splits[DTP_MAX_MESH_DIMS];
-        const int32_t n = dtp_layout_axis_splits(w->layout, axis, splits);
+        const int32_t n = dtp_layout_axis_splits(layout, axis, splits);
         if (n > 1) {
             return DTP_FAIL(err, DTP_UNSUPPORTED,
                             "layout: the form 'tf' splits a tensor dim over one mesh dim at most; "
                             "'%s' is split over %d",
-                            dtp_dims_name(w->dims, w->type->dims[axis].id), n);
+                            dtp_dims_name(dims, type->dims[axis].id), n);
         }
-        dtp_strbuf_addf(w->out, "%s,", n == 0 ? UNSHARDED : w->mesh->names[splits[0]]);
+        dtp_strbuf_addf(out, "%s,", n == 0 ? UNSHARDED : mesh->names[splits[0]]);
     }
-    dtp_strbuf_add(w->out, " mesh:|");
-    for (int32_t m = 0; m < w->mesh->n_dims; m++) {
-        dtp_strbuf_addf(w->out, "%s%s=%lld", m > 0 ? "," : "", w->mesh->names[m],
-                        (long long)w->mesh->sizes[m]);
+    dtp_strbuf_add(out, " mesh:|");
+    for (int32_t m = 0; m < mesh->n_dims; m++) {
+        dtp_strbuf_addf(out, "%s%s=%lld", m > 0 ? "," : "", mesh->names[m],
+                        (long long)mesh->sizes[m]);
     }
-    dtp_strbuf_add(w->out, "|*CPU");
+    dtp_strbuf_add(out, "|*CPU");
     return DTP_OK;
 }

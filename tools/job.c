@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/json.h"
+#include "core/files/file_in.h"
 #include "core/transform/microbatch.h"
 #include "core/graph/model/model.h"
 #include "cost_models/predict.h"

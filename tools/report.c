@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "core/base/json.h"
+#include "core/files/file_out.h"
 
 void tool_report_begin(dtp_json_writer *w, const char *format)
 {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/json.h"
+#include "core/files/file_in.h"
 #include "core/transform/microbatch.h"
 #include "spmd/propagate/redistributions.h"
 #include "core/plan/sharding_microbatch.h"

@@ -1,5 +1,5 @@
-/* FNV-1a, 64 bit: for hash tables and for telling whether two inputs are the same. Not
- * cryptographic. */
+/* FNV-1a, 64 bit: for hash tables and for telling whether two inputs are the same; a mixer of whole
+ * words. Not cryptographic. */
 #ifndef DTP_CORE_BASE_HASH_H
 #define DTP_CORE_BASE_HASH_H
 
@@ -24,8 +24,8 @@ static inline uint64_t dtp_hash_text(uint64_t h, const char *text)
     return dtp_hash_bytes(h, text, strlen(text) + 1);
 }
 
-/* The bytes of v, lowest first. Of a small number all but one are zero, and a zero only multiplies.
- */
+/* The bytes of v, lowest first. Of a small number all but one are zero, and a zero only
+ * multiplies. */
 static inline uint64_t dtp_hash_i64(uint64_t h, int64_t v)
 {
     const uint64_t prime = UINT64_C(0x100000001b3), to_4 = prime * prime * prime * prime;
@@ -38,6 +38,19 @@ static inline uint64_t dtp_hash_i64(uint64_t h, int64_t v)
         u >>= 8;
     }
     return h;
+}
+
+/* h with a further word; the upper bits are the good ones. For keys that are hashed often. */
+static inline uint64_t dtp_hash_word(uint64_t h, uint64_t word)
+{
+    h = (h ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+    return h ^ h >> 29;
+}
+
+/* 32 bits of all 64, for dtp_hash_table. */
+static inline uint32_t dtp_hash_fold(uint64_t h)
+{
+    return (uint32_t)(h ^ h >> 32);
 }
 
 #endif

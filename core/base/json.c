@@ -1,10 +1,8 @@
-/* A document = the grammar pass's list of places + the tree that cJSON builds, matched in document
- * order. Strings and doubles come from cJSON, integers are read from the text because cJSON keeps
- * them as doubles. Members are also kept sorted by key: duplicates are neighbours, look-up is a
- * binary search. */
+/* A document: the values that the scanner recorded. Strings are decoded by the scanner, numbers are
+ * read from the text, integers exactly. Members are also kept sorted by key: duplicates are
+ * neighbours, look-up is a binary search. */
 #include "core/base/json.h"
 
-#include <cJSON.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -14,22 +12,6 @@
 
 #include "core/base/json_scan.h"
 
-struct dtp_json {
-    const dtp_json_doc *doc;
-    const cJSON *node;
-    dtp_json_mark mark;
-    int32_t first; /* of the children, in doc->children and doc->sorted */
-};
-
-struct dtp_json_doc {
-    char *file, *text;
-    cJSON *tree;
-    int32_t n;
-    dtp_json *values;          /* document order; 0 is the root */
-    const dtp_json **children; /* grouped by parent, document order */
-    const dtp_json **sorted;   /* the same groups, members ordered by key */
-};
-
 /* ---- building ----------------------------------------------------------------------------------
  */
 
@@ -38,9 +20,9 @@ void dtp_json_destroy(dtp_json_doc *doc)
     if (doc == NULL) {
         return;
     }
-    cJSON_Delete(doc->tree);
     free(doc->file);
     free(doc->text);
+    free(doc->strings);
     free(doc->values);
     free(doc->children);
     free(doc->sorted);
@@ -62,115 +44,84 @@ static dtp_status no_memory(const char *file, dtp_err *err)
     return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory while reading JSON", file);
 }
 
+/* Of a member of an object. */
+static const char *key_of(const dtp_json *v)
+{
+    return v->doc->strings + v->key_offset + 1;
+}
+
+static double number_of(const dtp_json *v)
+{
+    return strtod(v->doc->text + v->offset, NULL);
+}
+
 static int by_key(const void *a, const void *b)
 {
     const dtp_json *const *x = a;
     const dtp_json *const *y = b;
-    int order = strcmp((*x)->node->string, (*y)->node->string);
-    return order != 0 ? order : (*x)->mark.index - (*y)->mark.index;
+    int order = strcmp(key_of(*x), key_of(*y));
+    return order != 0 ? order : (*x)->index - (*y)->index;
 }
 
-/* Fills the child lists; values must be in place. */
-static void link_children(dtp_json_doc *doc)
+/* The lists of children; no key twice, every number finite. */
+static dtp_status link_children(dtp_json_doc *doc, dtp_err *err)
 {
     int32_t used = 0;
+    const size_t n = (size_t)doc->n;
+    doc->children = calloc(n, sizeof(const dtp_json *));
+    doc->sorted = calloc(n, sizeof(const dtp_json *));
+    if (doc->children == NULL || doc->sorted == NULL) {
+        return no_memory(doc->file, err);
+    }
     for (int32_t i = 0; i < doc->n; i++) {
         doc->values[i].first = used;
-        used += doc->values[i].mark.size;
+        used += doc->values[i].size;
     }
     for (int32_t i = 1; i < doc->n; i++) {
         const dtp_json *v = &doc->values[i];
-        int32_t slot = doc->values[v->mark.parent].first + v->mark.index;
+        const int32_t slot = doc->values[v->parent].first + v->index;
         doc->children[slot] = v;
         doc->sorted[slot] = v;
     }
-}
-
-/* Walks the cJSON tree in document order and gives every value its node. */
-static bool attach_nodes(dtp_json_doc *doc)
-{
-    const cJSON *at = doc->tree;
-    for (int32_t i = 0; i < doc->n; i++) {
-        if (at == NULL) {
-            return false;
-        }
-        doc->values[i].node = at;
-        if (at->child != NULL) {
-            at = at->child;
-            continue;
-        }
-        int32_t up = i;
-        while (at != NULL && at->next == NULL) {
-            up = doc->values[up].mark.parent;
-            at = up < 0 ? NULL : doc->values[up].node;
-        }
-        at = at == NULL ? NULL : at->next;
-    }
-    return at == NULL;
-}
-
-static dtp_status check_keys_and_numbers(dtp_json_doc *doc, dtp_err *err)
-{
     for (int32_t i = 0; i < doc->n; i++) {
         const dtp_json *v = &doc->values[i];
-        if (v->mark.kind == DTP_JSON_NUMBER && !isfinite(v->node->valuedouble)) {
+        if (v->kind == DTP_JSON_NUMBER && !isfinite(number_of(v))) {
             return dtp_json_fail(v, err, "the number does not fit into a double");
         }
-        if (v->mark.kind != DTP_JSON_OBJECT || v->mark.size < 2) {
+        if (v->kind != DTP_JSON_OBJECT || v->size < 2) {
             continue;
         }
         const dtp_json **members = &doc->sorted[v->first];
-        qsort(members, (size_t)v->mark.size, sizeof(const dtp_json *), by_key);
-        for (int32_t k = 1; k < v->mark.size; k++) {
-            if (strcmp(members[k - 1]->node->string, members[k]->node->string) == 0) {
+        qsort(members, (size_t)v->size, sizeof(const dtp_json *), by_key);
+        for (int32_t k = 1; k < v->size; k++) {
+            if (strcmp(key_of(members[k - 1]), key_of(members[k])) == 0) {
                 return dtp_json_fail(members[k], err, "the key '%s' occurs twice",
-                                     members[k]->node->string);
+                                     key_of(members[k]));
             }
         }
     }
     return DTP_OK;
 }
 
-static dtp_status build(const char *file, const char *text, size_t len, const dtp_json_marks *marks,
-                        dtp_json_doc *doc, dtp_err *err)
-{
-    size_t n = (size_t)marks->n;
-    doc->n = marks->n;
-    doc->file = copy_bytes(file, strlen(file));
-    doc->text = copy_bytes(text, len);
-    doc->values = calloc(n, sizeof *doc->values);
-    doc->children = calloc(n, sizeof(const dtp_json *));
-    doc->sorted = calloc(n, sizeof(const dtp_json *));
-    if (doc->file == NULL || doc->text == NULL || doc->values == NULL || doc->children == NULL ||
-        doc->sorted == NULL) {
-        return no_memory(file, err);
-    }
-    doc->tree = cJSON_ParseWithLength(doc->text, len);
-    if (doc->tree == NULL) {
-        return no_memory(file, err);
-    }
-    for (int32_t i = 0; i < doc->n; i++) {
-        doc->values[i].doc = doc;
-        doc->values[i].mark = marks->marks[i];
-    }
-    if (!attach_nodes(doc)) {
-        return DTP_FAIL(err, DTP_INTERNAL, "%s: cJSON sees other values than the scanner", file);
-    }
-    link_children(doc);
-    return check_keys_and_numbers(doc, err);
-}
-
 dtp_status dtp_json_parse(const char *file, const char *text, size_t len, dtp_json_doc **out,
                           dtp_err *err)
 {
-    dtp_json_marks marks = {0};
-    dtp_json_doc *doc = NULL;
-    dtp_status s = dtp_json__scan(file, text, len, &marks, err);
-    if (s == DTP_OK) {
-        doc = calloc(1, sizeof *doc);
-        s = doc == NULL ? no_memory(file, err) : build(file, text, len, &marks, doc, err);
+    if (len > DTP_JSON_MAX_BYTES) {
+        return DTP_FAIL(err, DTP_RANGE, "%s: %zu bytes of JSON, the limit is %d", file, len,
+                        DTP_JSON_MAX_BYTES);
     }
-    free(marks.marks);
+    dtp_json_doc *doc = calloc(1, sizeof *doc);
+    if (doc == NULL) {
+        return no_memory(file, err);
+    }
+    doc->len = len;
+    doc->file = copy_bytes(file, strlen(file));
+    doc->text = copy_bytes(text, len);
+    doc->strings = malloc(len + 1);
+    dtp_status s = doc->file != NULL && doc->text != NULL && doc->strings != NULL
+                       ? dtp_json__scan(doc, err)
+                       : no_memory(file, err);
+    s = s == DTP_OK ? link_children(doc, err) : s;
     if (s != DTP_OK) {
         dtp_json_destroy(doc);
         return s;
@@ -189,34 +140,34 @@ const dtp_json *dtp_json_root(const dtp_json_doc *doc)
 
 dtp_json_kind dtp_json_kind_of(const dtp_json *v)
 {
-    return v->mark.kind;
+    return v->kind;
 }
 
 int32_t dtp_json_size(const dtp_json *v)
 {
-    return v->mark.size;
+    return v->size;
 }
 
 const dtp_json *dtp_json_at(const dtp_json *v, int32_t index)
 {
-    return index < 0 || index >= v->mark.size ? NULL : v->doc->children[v->first + index];
+    return index < 0 || index >= v->size ? NULL : v->doc->children[v->first + index];
 }
 
 const char *dtp_json_key(const dtp_json *v)
 {
-    return v->node->string;
+    return v->key_offset != v->offset ? key_of(v) : NULL;
 }
 
 const dtp_json *dtp_json_get(const dtp_json *v, const char *key)
 {
-    if (v->mark.kind != DTP_JSON_OBJECT) {
+    if (v->kind != DTP_JSON_OBJECT) {
         return NULL;
     }
     const dtp_json **members = &v->doc->sorted[v->first];
-    int32_t low = 0, high = v->mark.size;
+    int32_t low = 0, high = v->size;
     while (low < high) {
         int32_t mid = low + (high - low) / 2;
-        int order = strcmp(members[mid]->node->string, key);
+        int order = strcmp(key_of(members[mid]), key);
         if (order == 0) {
             return members[mid];
         }
@@ -234,43 +185,33 @@ const dtp_json *dtp_json_get(const dtp_json *v, const char *key)
 
 enum { PATH_BYTES = 320, KEY_BYTES = 80 };
 
-static bool is_plain_key(const char *key)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
-    return *key != '\0' && key[strspn(key, plain)] == '\0' && strlen(key) <= KEY_BYTES;
-}
-
-/* Puts one path step before the text in `path`; steps that no longer fit become "...". */
-static void prepend_step(const dtp_json *v, char path[PATH_BYTES])
-{
-    char step[KEY_BYTES + 16], joined[PATH_BYTES + KEY_BYTES + 16];
-    const char *key = v->node->string;
-    bool nested = v->mark.parent > 0;
-    if (key == NULL) {
-        (void)snprintf(step, sizeof step, "[%d]", v->mark.index);
-    } else if (is_plain_key(key)) {
-        (void)snprintf(step, sizeof step, "%s%s", nested ? "." : "", key);
-    } else {
-        (void)snprintf(step, sizeof step, "[\"%.*s%s\"]", KEY_BYTES, key,
-                       strlen(key) > KEY_BYTES ? "..." : "");
-    }
-    (void)snprintf(joined, sizeof joined, "%s%s", step, path);
-    if (strlen(joined) < PATH_BYTES - 8) {
-        (void)snprintf(path, PATH_BYTES, "%.*s", PATH_BYTES - 1, joined);
-    } else if (strncmp(path, "...", 3) != 0) {
-        (void)snprintf(joined, sizeof joined, "...%s", path);
-        (void)snprintf(path, PATH_BYTES, "%.*s", PATH_BYTES - 1, joined);
-    }
-}
-
+/* The path is put together from its end; steps that no longer fit become "...". */
 void dtp_json_place(const dtp_json *v, char *out, size_t size)
 {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
     char path[PATH_BYTES] = "";
     int32_t line, col;
-    for (const dtp_json *at = v; at->mark.parent >= 0; at = &v->doc->values[at->mark.parent]) {
-        prepend_step(at, path);
+    for (const dtp_json *at = v; at->parent >= 0; at = &v->doc->values[at->parent]) {
+        char step[KEY_BYTES + 16], joined[PATH_BYTES + KEY_BYTES + 16];
+        const char *key = dtp_json_key(at);
+        if (key == NULL) {
+            (void)snprintf(step, sizeof step, "[%d]", at->index);
+        } else if (*key != '\0' && key[strspn(key, plain)] == '\0' && strlen(key) <= KEY_BYTES) {
+            (void)snprintf(step, sizeof step, "%s%s", at->parent > 0 ? "." : "", key);
+        } else {
+            (void)snprintf(step, sizeof step, "[\"%.*s%s\"]", KEY_BYTES, key,
+                           strlen(key) > KEY_BYTES ? "..." : "");
+        }
+        (void)snprintf(joined, sizeof joined, "%s%s", step, path);
+        if (strlen(joined) >= PATH_BYTES - 8) {
+            if (strncmp(path, "...", 3) == 0) {
+                continue;
+            }
+            (void)snprintf(joined, sizeof joined, "...%s", path);
+        }
+        (void)snprintf(path, PATH_BYTES, "%.*s", PATH_BYTES - 1, joined);
     }
-    dtp_json__place(v->doc->text, v->mark.key_offset, &line, &col);
+    dtp_json__place(v->doc->text, v->key_offset, &line, &col);
     (void)snprintf(out, size, "%.400s:%d:%d%s%s", v->doc->file, line, col,
                    path[0] != '\0' ? ": " : "", path);
 }
@@ -297,6 +238,14 @@ void dtp_json_prefix(const dtp_json *v, dtp_err *err)
     dtp_err_prefix(err, "%s", place);
 }
 
+dtp_status dtp_json_prefixed(const dtp_json *v, dtp_status s, dtp_err *err)
+{
+    if (s != DTP_OK) {
+        dtp_json_prefix(v, err);
+    }
+    return s;
+}
+
 /* ---- typed reads -------------------------------------------------------------------------------
  */
 
@@ -312,26 +261,19 @@ static const char *kind_text(dtp_json_kind kind)
 
 dtp_status dtp_json_expect(const dtp_json *v, dtp_json_kind kind, dtp_err *err)
 {
-    if (v->mark.kind != kind) {
-        return dtp_json_fail(v, err, "expected %s, found %s", kind_text(kind),
-                             kind_text(v->mark.kind));
+    if (v->kind != kind) {
+        return dtp_json_fail(v, err, "expected %s, found %s", kind_text(kind), kind_text(v->kind));
     }
     return DTP_OK;
 }
 
-/* Characters of the number at `text`. */
-static int number_length(const char *text)
-{
-    return (int)strspn(text, "+-0123456789.eE");
-}
-
 dtp_status dtp_json_int(const dtp_json *v, int64_t min, int64_t max, int64_t *out, dtp_err *err)
 {
-    if (v->mark.kind != DTP_JSON_NUMBER) {
-        return dtp_json_fail(v, err, "expected an integer, found %s", kind_text(v->mark.kind));
+    if (v->kind != DTP_JSON_NUMBER) {
+        return dtp_json_fail(v, err, "expected an integer, found %s", kind_text(v->kind));
     }
-    const char *text = v->doc->text + v->mark.offset;
-    int n = number_length(text);
+    const char *text = v->doc->text + v->offset;
+    const int n = (int)strspn(text, "+-0123456789.eE");
     bool negative = text[0] == '-';
     int64_t value = 0;
     bool fits = true;
@@ -353,21 +295,21 @@ dtp_status dtp_json_int(const dtp_json *v, int64_t min, int64_t max, int64_t *ou
 dtp_status dtp_json_double(const dtp_json *v, double *out, dtp_err *err)
 {
     DTP_TRY(dtp_json_expect(v, DTP_JSON_NUMBER, err));
-    *out = v->node->valuedouble;
+    *out = number_of(v);
     return DTP_OK;
 }
 
 dtp_status dtp_json_bool(const dtp_json *v, bool *out, dtp_err *err)
 {
     DTP_TRY(dtp_json_expect(v, DTP_JSON_BOOL, err));
-    *out = cJSON_IsTrue(v->node) != 0;
+    *out = v->doc->text[v->offset] == 't';
     return DTP_OK;
 }
 
 dtp_status dtp_json_string(const dtp_json *v, const char **out, dtp_err *err)
 {
     DTP_TRY(dtp_json_expect(v, DTP_JSON_STRING, err));
-    *out = v->node->valuestring;
+    *out = v->doc->strings + v->offset + 1;
     return DTP_OK;
 }
 
@@ -376,7 +318,67 @@ dtp_status dtp_json_require(const dtp_json *obj, const char *key, const dtp_json
 {
     DTP_TRY(dtp_json_expect(obj, DTP_JSON_OBJECT, err));
     *out = dtp_json_get(obj, key);
-    return *out != NULL ? DTP_OK : dtp_json_fail(obj, err, "the key '%s' is missing", key);
+    if (*out == NULL) {
+        (void)dtp_json_fail(obj, err, "the key '%s' is missing", key);
+        return DTP_INVALID;
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_json_get_int(const dtp_json *obj, const char *key, int64_t min, int64_t max,
+                            int64_t *out, dtp_err *err)
+{
+    const dtp_json *v;
+    DTP_TRY(dtp_json_require(obj, key, &v, err));
+    return dtp_json_int(v, min, max, out, err);
+}
+
+dtp_status dtp_json_get_double(const dtp_json *obj, const char *key, double *out, dtp_err *err)
+{
+    const dtp_json *v;
+    DTP_TRY(dtp_json_require(obj, key, &v, err));
+    return dtp_json_double(v, out, err);
+}
+
+dtp_status dtp_json_get_bool(const dtp_json *obj, const char *key, bool *out, dtp_err *err)
+{
+    const dtp_json *v;
+    DTP_TRY(dtp_json_require(obj, key, &v, err));
+    return dtp_json_bool(v, out, err);
+}
+
+dtp_status dtp_json_get_string(const dtp_json *obj, const char *key, const char **out, dtp_err *err)
+{
+    const dtp_json *v;
+    DTP_TRY(dtp_json_require(obj, key, &v, err));
+    return dtp_json_string(v, out, err);
+}
+
+dtp_status dtp_json_get_choice(const dtp_json *obj, const char *key, const char *const *names,
+                               int32_t *out, dtp_err *err)
+{
+    const dtp_json *v;
+    DTP_TRY(dtp_json_require(obj, key, &v, err));
+    return dtp_json_choice(v, names, out, err);
+}
+
+dtp_status dtp_json_get_kind(const dtp_json *obj, const char *key, dtp_json_kind kind,
+                             const dtp_json **out, dtp_err *err)
+{
+    DTP_TRY(dtp_json_require(obj, key, out, err));
+    return dtp_json_expect(*out, kind, err);
+}
+
+dtp_status dtp_json_format(const dtp_json *root, const char *format, const char *const *keys,
+                           dtp_err *err)
+{
+    const char *found;
+    DTP_TRY(dtp_json_get_string(root, "format", &found, err));
+    if (strcmp(found, format) != 0) {
+        return dtp_json_fail(dtp_json_get(root, "format"), err, "expected '%s', found '%.80s'",
+                             format, found);
+    }
+    return dtp_json_keys(root, keys, err);
 }
 
 /* Index of `text` in a NULL-terminated list, -1 when it is not there. */
@@ -418,13 +420,13 @@ dtp_status dtp_json_choice(const dtp_json *v, const char *const *names, int32_t 
 dtp_status dtp_json_keys(const dtp_json *obj, const char *const *allowed, dtp_err *err)
 {
     DTP_TRY(dtp_json_expect(obj, DTP_JSON_OBJECT, err));
-    for (int32_t i = 0; i < obj->mark.size; i++) {
+    for (int32_t i = 0; i < obj->size; i++) {
         const dtp_json *member = dtp_json_at(obj, i);
-        if (find_name(allowed, member->node->string) < 0) {
+        if (find_name(allowed, key_of(member)) < 0) {
             char known[NAMES_BYTES];
             join_names(allowed, known);
-            return dtp_json_fail(member, err, "unknown key '%.80s' (known:%s)",
-                                 member->node->string, known);
+            return dtp_json_fail(member, err, "unknown key '%.80s' (known:%s)", key_of(member),
+                                 known);
         }
     }
     return DTP_OK;

@@ -1,4 +1,4 @@
-/* Strict JSON: cJSON behind a checker. Unknown keys are the caller's to reject (dtp_json_keys);
+/* Strict JSON. Unknown keys are the caller's to reject (dtp_json_keys);
  * duplicate keys, wrong grammar, NaN/inf, trailing text, nesting deeper than DTP_JSON_MAX_DEPTH and
  * integers that are not exact are rejected here. Every value knows its line:column and its path, so
  * every error reads "FILE:LINE:COL: nodes[3].in: expected a list, found a number".
@@ -53,6 +53,22 @@ dtp_status dtp_json_expect(const dtp_json *v, dtp_json_kind kind, dtp_err *err) 
 /* Member that must be there. */
 dtp_status dtp_json_require(const dtp_json *obj, const char *key, const dtp_json **out,
                             dtp_err *err) DTP_MUST_CHECK;
+/* The same of members that must be there; get_kind gives the member itself. */
+dtp_status dtp_json_get_int(const dtp_json *obj, const char *key, int64_t min, int64_t max,
+                            int64_t *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_json_get_double(const dtp_json *obj, const char *key, double *out,
+                               dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_json_get_bool(const dtp_json *obj, const char *key, bool *out,
+                             dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_json_get_string(const dtp_json *obj, const char *key, const char **out,
+                               dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_json_get_choice(const dtp_json *obj, const char *key, const char *const *names,
+                               int32_t *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_json_get_kind(const dtp_json *obj, const char *key, dtp_json_kind kind,
+                             const dtp_json **out, dtp_err *err) DTP_MUST_CHECK;
+/* The root of a file: an object with "format" as given and no keys but these. */
+dtp_status dtp_json_format(const dtp_json *root, const char *format, const char *const *keys,
+                           dtp_err *err) DTP_MUST_CHECK;
 /* Object all of whose keys are in the NULL-terminated list; names the first that is not. */
 dtp_status dtp_json_keys(const dtp_json *obj, const char *const *allowed,
                          dtp_err *err) DTP_MUST_CHECK;
@@ -64,12 +80,7 @@ enum { DTP_JSON_PLACE_BYTES = 800 };
 void dtp_json_place(const dtp_json *v, char *out, size_t size);
 /* Puts "FILE:LINE:COL: path" before a failure from elsewhere. */
 void dtp_json_prefix(const dtp_json *v, dtp_err *err);
-
-/* Reads a whole file; caller frees *text. DTP_IO naming the file; DTP_RANGE above max_bytes. */
-dtp_status dtp_file_read(const char *path, size_t max_bytes, char **text, size_t *len,
-                         dtp_err *err) DTP_MUST_CHECK;
-/* Writes a file completely or not at all; see core/files/file_out.h, which also lists the codes. */
-dtp_status dtp_file_write(const char *path, const char *text, size_t len,
-                          dtp_err *err) DTP_MUST_CHECK;
+/* Returns s, a failure with its place. */
+dtp_status dtp_json_prefixed(const dtp_json *v, dtp_status s, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

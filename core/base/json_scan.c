@@ -7,12 +7,12 @@
 
 #include "core/base/one_line.h"
 
-typedef struct scanner {
-    const char *file, *text;
+typedef struct json_scanner {
+    dtp_json_doc *doc;
+    const char *text;
     size_t len, at;
-    dtp_json_marks *out;
     dtp_err *err;
-} scanner;
+} json_scanner;
 
 void dtp_json__place(const char *text, size_t offset, int32_t *line, int32_t *col)
 {
@@ -28,9 +28,8 @@ void dtp_json__place(const char *text, size_t offset, int32_t *line, int32_t *co
     }
 }
 
-static dtp_status fail_at(scanner *s, size_t offset, const char *fmt, ...) DTP_PRINTF(3, 4);
-
-static dtp_status fail_at(scanner *s, size_t offset, const char *fmt, ...)
+DTP_PRINTF(3, 4)
+static dtp_status fail_at(json_scanner *s, size_t offset, const char *fmt, ...)
 {
     char what[256];
     int32_t line, col;
@@ -39,17 +38,17 @@ static dtp_status fail_at(scanner *s, size_t offset, const char *fmt, ...)
     (void)vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
     dtp_json__place(s->text, offset, &line, &col);
-    return DTP_FAIL(s->err, DTP_INVALID, "%s:%d:%d: %s", s->file, line, col, what);
+    return DTP_FAIL(s->err, DTP_INVALID, "%s:%d:%d: %s", s->doc->file, line, col, what);
 }
 
 /* The byte at the cursor, -1 at the end. */
-static int peek(const scanner *s)
+static int peek(const json_scanner *s)
 {
     return s->at < s->len ? (unsigned char)s->text[s->at] : -1;
 }
 
 /* "expected X, found Y" with Y the byte at the cursor. */
-static dtp_status fail_expected(scanner *s, const char *what)
+static dtp_status fail_expected(json_scanner *s, const char *what)
 {
     int c = peek(s);
     if (c < 0) {
@@ -61,7 +60,7 @@ static dtp_status fail_expected(scanner *s, const char *what)
     return fail_at(s, s->at, "expected %s, found '%c'", what, c);
 }
 
-static void skip_space(scanner *s)
+static void skip_space(json_scanner *s)
 {
     while (s->at < s->len && (s->text[s->at] == ' ' || s->text[s->at] == '\n' ||
                               s->text[s->at] == '\t' || s->text[s->at] == '\r')) {
@@ -78,7 +77,7 @@ static bool is_digit(int c)
  */
 
 /* Four hex digits at the cursor, -1 when they are not. */
-static int32_t hex4(const scanner *s)
+static int32_t hex4(const json_scanner *s)
 {
     int32_t value = 0;
     if (s->len - s->at < 4) {
@@ -98,10 +97,10 @@ static int32_t hex4(const scanner *s)
     return value;
 }
 
-/* A \u escape with the cursor behind the u; surrogates must come as a pair. */
-static dtp_status scan_unicode_escape(scanner *s, size_t start)
+/* The code point of a \u escape, with the cursor behind the u; surrogates must come as a pair. */
+static dtp_status scan_unicode_escape(json_scanner *s, size_t start, uint32_t *code)
 {
-    int32_t high = hex4(s);
+    const int32_t high = hex4(s);
     if (high < 0) {
         return fail_at(s, start, "\\u needs four hexadecimal digits");
     }
@@ -109,82 +108,86 @@ static dtp_status scan_unicode_escape(scanner *s, size_t start)
         return fail_at(s, start, "\\u0000 is not allowed in a string");
     }
     s->at += 4;
+    *code = (uint32_t)high;
     if (high < 0xD800 || high > 0xDFFF) {
         return DTP_OK;
     }
-    bool pair =
-        high < 0xDC00 && s->len - s->at >= 6 && s->text[s->at] == '\\' && s->text[s->at + 1] == 'u';
-    if (pair) {
+    int32_t low = -1;
+    if (high < 0xDC00 && s->len - s->at >= 6 && s->text[s->at] == '\\' &&
+        s->text[s->at + 1] == 'u') {
         s->at += 2;
-        int32_t low = hex4(s);
-        pair = low >= 0xDC00 && low <= 0xDFFF;
+        low = hex4(s);
         s->at += 4;
     }
-    return pair ? DTP_OK : fail_at(s, start, "a lone surrogate in a \\u escape");
+    *code = 0x10000 + (((uint32_t)high & 0x3FFU) << 10 | ((uint32_t)low & 0x3FFU));
+    return low >= 0xDC00 && low <= 0xDFFF ? DTP_OK
+                                          : fail_at(s, start, "a lone surrogate in a \\u escape");
 }
 
-static dtp_status scan_escape(scanner *s)
+static dtp_status scan_escape(json_scanner *s, char **to)
 {
-    size_t start = s->at++;
-    int c = peek(s);
+    static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
+    const size_t start = s->at++;
+    const int c = peek(s);
     if (c == 'u') {
+        uint32_t code = 0;
         s->at++;
-        return scan_unicode_escape(s, start);
+        DTP_TRY(scan_unicode_escape(s, start, &code));
+        *to += dtp_utf8_put(code, *to);
+        return DTP_OK;
     }
-    if (c <= 0 || strchr("\"\\/bfnrt", c) == NULL) {
+    const char *letter = c > 0 ? strchr(letters, c) : NULL;
+    if (letter == NULL) {
         return fail_at(s, start, "unknown escape in a string");
     }
+    *(*to)++ = meant[letter - letters];
     s->at++;
     return DTP_OK;
 }
 
-/* One character or escape of a string, with the cursor on it. */
-static dtp_status scan_char(scanner *s)
+/* A string with the cursor on its opening quote; decoded it is never longer than in the text. */
+static dtp_status scan_string(json_scanner *s)
 {
-    int c = peek(s);
-    if (c < 0x20) {
-        return fail_at(s, s->at, "control character 0x%02x in a string", (unsigned)c);
-    }
-    if (c == '\\') {
-        return scan_escape(s);
-    }
-    size_t n = dtp_utf8_next(s->text + s->at, s->len - s->at, NULL);
-    if (n == 0) {
-        return fail_at(s, s->at, "not UTF-8 (byte 0x%02x)", (unsigned)c);
-    }
-    s->at += n;
-    return DTP_OK;
-}
-
-/* Characters of a string that need no second look. */
-static void skip_plain(scanner *s)
-{
-    const unsigned char *text = (const unsigned char *)s->text;
-    size_t at = s->at;
-    while (at < s->len && text[at] >= 0x20 && text[at] < 0x80 && text[at] != '"' &&
-           text[at] != '\\') {
-        at++;
-    }
-    s->at = at;
-}
-
-static dtp_status scan_string(scanner *s)
-{
-    size_t start = s->at++;
-    for (skip_plain(s); peek(s) >= 0; skip_plain(s)) {
-        if (peek(s) == '"') {
+    const size_t start = s->at++;
+    char *to = s->doc->strings + s->at;
+    for (;;) {
+        const size_t plain = s->at;
+        int c = peek(s);
+        while (c >= 0x20 && c < 0x80 && c != '"' && c != '\\') {
             s->at++;
+            c = peek(s);
+        }
+        size_t n = 0;
+        if (c >= 0x80) {
+            n = dtp_utf8_next(s->text + s->at, s->len - s->at, NULL);
+            if (n == 0) {
+                return fail_at(s, s->at, "not UTF-8 (byte 0x%02x)", (unsigned)c);
+            }
+            s->at += n;
+        }
+        memcpy(to, s->text + plain, s->at - plain);
+        to += s->at - plain;
+        if (c < 0) {
+            return fail_at(s, start, "the string that starts here does not end");
+        }
+        if (c < 0x20) {
+            return fail_at(s, s->at, "control character 0x%02x in a string", (unsigned)c);
+        }
+        if (c == '"') {
+            s->at++;
+            *to = '\0';
             return DTP_OK;
         }
-        DTP_TRY(scan_char(s));
+        if (c == '\\') {
+            DTP_TRY(scan_escape(s, &to));
+        }
     }
-    return fail_at(s, start, "the string that starts here does not end");
 }
 
 /* ---- numbers and words -------------------------------------------------------------------------
  */
 
-static dtp_status scan_digits(scanner *s, const char *where)
+static dtp_status scan_digits(json_scanner *s, const char *where)
 {
     if (!is_digit(peek(s))) {
         return fail_expected(s, where);
@@ -195,7 +198,7 @@ static dtp_status scan_digits(scanner *s, const char *where)
     return DTP_OK;
 }
 
-static dtp_status scan_number(scanner *s)
+static dtp_status scan_number(json_scanner *s)
 {
     size_t start = s->at;
     if (peek(s) == '-') {
@@ -226,7 +229,7 @@ static dtp_status scan_number(scanner *s)
     return DTP_OK;
 }
 
-static bool scan_word(scanner *s, const char *word)
+static bool scan_word(json_scanner *s, const char *word)
 {
     size_t n = strlen(word);
     if (s->len - s->at < n || memcmp(s->text + s->at, word, n) != 0) {
@@ -239,53 +242,38 @@ static bool scan_word(scanner *s, const char *word)
 /* ---- values ------------------------------------------------------------------------------------
  */
 
-static dtp_status add_mark(scanner *s, int32_t parent, size_t key_offset, int32_t *out)
+static dtp_status add_value(json_scanner *s, int32_t parent, size_t key_offset, int32_t *out)
 {
-    dtp_json_marks *m = s->out;
-    if (m->n == DTP_JSON_MAX_VALUES) {
+    dtp_json_doc *doc = s->doc;
+    if (doc->n == DTP_JSON_MAX_VALUES) {
         return fail_at(s, s->at, "more than %d values", DTP_JSON_MAX_VALUES);
     }
-    if (m->n == m->capacity) {
-        int32_t capacity = m->capacity == 0 ? 64 : 2 * m->capacity;
-        dtp_json_mark *marks = realloc(m->marks, (size_t)capacity * sizeof *marks);
-        if (marks == NULL) {
-            return DTP_FAIL(s->err, DTP_NOMEM, "%s: out of memory for %d values", s->file,
+    if (doc->n == doc->capacity) {
+        const int32_t capacity = doc->capacity == 0 ? 64 : 2 * doc->capacity;
+        dtp_json *values = realloc(doc->values, (size_t)capacity * sizeof *values);
+        if (values == NULL) {
+            return DTP_FAIL(s->err, DTP_NOMEM, "%s: out of memory for %d values", doc->file,
                             capacity);
         }
-        m->marks = marks;
-        m->capacity = capacity;
+        doc->values = values;
+        doc->capacity = capacity;
     }
-    m->marks[m->n] = (dtp_json_mark){.offset = (uint32_t)s->at,
+    doc->values[doc->n] = (dtp_json){.doc = doc,
+                                     .offset = (uint32_t)s->at,
                                      .key_offset = (uint32_t)key_offset,
                                      .parent = parent,
                                      .kind = DTP_JSON_NULL};
     if (parent >= 0) {
-        m->marks[m->n].index = m->marks[parent].size++;
+        doc->values[doc->n].index = doc->values[parent].size++;
     }
-    *out = m->n++;
+    *out = doc->n++;
     return DTP_OK;
 }
 
-static dtp_status scan_value(scanner *s, int32_t parent, size_t key_offset, int32_t depth);
-
-static dtp_status scan_member(scanner *s, int32_t self, int32_t depth)
-{
-    size_t key = s->at;
-    if (peek(s) != '"') {
-        return fail_expected(s, "a key in double quotes");
-    }
-    DTP_TRY(scan_string(s));
-    skip_space(s);
-    if (peek(s) != ':') {
-        return fail_expected(s, "':' after the key");
-    }
-    s->at++;
-    skip_space(s);
-    return scan_value(s, self, key, depth);
-}
+static dtp_status scan_value(json_scanner *s, int32_t parent, size_t key_offset, int32_t depth);
 
 /* An array or an object, with the cursor on its bracket. */
-static dtp_status scan_container(scanner *s, int32_t self, int32_t depth)
+static dtp_status scan_container(json_scanner *s, int32_t self, int32_t depth)
 {
     bool object = peek(s) == '{';
     int close = object ? '}' : ']';
@@ -300,7 +288,20 @@ static dtp_status scan_container(scanner *s, int32_t self, int32_t depth)
     }
     for (;;) {
         skip_space(s);
-        DTP_TRY(object ? scan_member(s, self, depth + 1) : scan_value(s, self, s->at, depth + 1));
+        const size_t key = s->at;
+        if (object) {
+            if (peek(s) != '"') {
+                return fail_expected(s, "a key in double quotes");
+            }
+            DTP_TRY(scan_string(s));
+            skip_space(s);
+            if (peek(s) != ':') {
+                return fail_expected(s, "':' after the key");
+            }
+            s->at++;
+            skip_space(s);
+        }
+        DTP_TRY(scan_value(s, self, key, depth + 1));
         skip_space(s);
         if (peek(s) == close) {
             s->at++;
@@ -313,12 +314,12 @@ static dtp_status scan_container(scanner *s, int32_t self, int32_t depth)
     }
 }
 
-static dtp_status scan_value(scanner *s, int32_t parent, size_t key_offset, int32_t depth)
+static dtp_status scan_value(json_scanner *s, int32_t parent, size_t key_offset, int32_t depth)
 {
     int32_t self = -1;
     int c = peek(s);
-    DTP_TRY(add_mark(s, parent, key_offset, &self));
-    dtp_json_kind *kind = &s->out->marks[self].kind;
+    DTP_TRY(add_value(s, parent, key_offset, &self));
+    dtp_json_kind *kind = &s->doc->values[self].kind;
     if (c == '{' || c == '[') {
         *kind = c == '{' ? DTP_JSON_OBJECT : DTP_JSON_ARRAY;
         return scan_container(s, self, depth);
@@ -338,14 +339,9 @@ static dtp_status scan_value(scanner *s, int32_t parent, size_t key_offset, int3
     return scan_word(s, "null") ? DTP_OK : fail_expected(s, "a value");
 }
 
-dtp_status dtp_json__scan(const char *file, const char *text, size_t len, dtp_json_marks *out,
-                          dtp_err *err)
+dtp_status dtp_json__scan(dtp_json_doc *doc, dtp_err *err)
 {
-    scanner s = {.file = file, .text = text, .len = len, .out = out, .err = err};
-    if (len > DTP_JSON_MAX_BYTES) {
-        return DTP_FAIL(err, DTP_RANGE, "%s: %zu bytes of JSON, the limit is %d", file, len,
-                        DTP_JSON_MAX_BYTES);
-    }
+    json_scanner s = {.doc = doc, .text = doc->text, .len = doc->len, .err = err};
     skip_space(&s);
     DTP_TRY(scan_value(&s, -1, s.at, 0));
     skip_space(&s);

@@ -38,33 +38,23 @@ size_t dtp_utf8_next(const char *p, size_t n, uint32_t *code)
     return length;
 }
 
+size_t dtp_utf8_put(uint32_t code, char out[4])
+{
+    static const unsigned char lead[] = {0, 0, 0xC0, 0xE0, 0xF0};
+    const size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (size_t i = n - 1; i > 0; i--) {
+        out[i] = (char)(0x80U | (code & 0x3FU));
+        code >>= 6;
+    }
+    out[0] = (char)(lead[n] | code);
+    return n;
+}
+
 /* Whether a terminal would obey the character in place of showing it. */
 static bool is_control(uint32_t code)
 {
     return code < 0x20 || (code >= 0x7F && code <= 0x9F) || (code >= 0x2028 && code <= 0x202E) ||
            (code >= 0x2066 && code <= 0x2069);
-}
-
-/* A text of n bytes that an earlier copy cut within its last character. */
-static bool is_cut(const char *text, size_t n)
-{
-    const size_t length = utf8_length((unsigned char)text[0]);
-    for (size_t i = 1; i < n; i++) {
-        if (((unsigned char)text[i] & 0xC0U) != 0x80U) {
-            return false;
-        }
-    }
-    return n < length;
-}
-
-static const char *escape(uint32_t code, bool is_byte, char buffer[8])
-{
-    if (code == '\n' || code == '\r' || code == '\t') {
-        return code == '\n' ? "\\n" : code == '\r' ? "\\r" : "\\t";
-    }
-    (void)snprintf(buffer, 8, is_byte || code < 0x80 ? "\\x%02x" : "\\u%04x",
-                   (unsigned)code & 0xFFFFU);
-    return buffer;
 }
 
 size_t dtp_one_line(const char *text, char *out, size_t size)
@@ -76,12 +66,23 @@ size_t dtp_one_line(const char *text, char *out, size_t size)
         const size_t read = dtp_utf8_next(text, left, &code);
         const char *shown = text;
         size_t n = read;
-        if (read == 0 && is_cut(text, left)) {
-            break;
+        if (read == 0 && left < utf8_length((unsigned char)*text)) {
+            size_t rest = 1; /* a copy that was cut within its last character? */
+            while (rest < left && ((unsigned char)text[rest] & 0xC0U) == 0x80U) {
+                rest++;
+            }
+            if (rest == left) {
+                break;
+            }
         }
-        if (read == 0 || is_control(code)) {
-            shown = escape(code, read == 0, buffer);
-            n = strlen(shown);
+        if (read > 0 && (code == '\n' || code == '\r' || code == '\t')) {
+            shown = code == '\n' ? "\\n" : code == '\r' ? "\\r" : "\\t";
+            n = 2;
+        } else if (read == 0 || is_control(code)) {
+            n = (size_t)snprintf(buffer, sizeof buffer,
+                                 read == 0 || code < 0x80 ? "\\x%02x" : "\\u%04x",
+                                 (unsigned)code & 0xFFFFU);
+            shown = buffer;
         }
         if (used + n >= size) {
             break;

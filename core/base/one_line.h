@@ -15,5 +15,7 @@ size_t dtp_one_line(const char *text, char *out, size_t size);
 /* Bytes of the UTF-8 character at p (RFC 3629), of which n >= 1 can be read, and its code point;
  * 0 when it is malformed or longer than n. code may be NULL. */
 size_t dtp_utf8_next(const char *p, size_t n, uint32_t *code);
+/* Writes the character of a code point; returns its bytes. */
+size_t dtp_utf8_put(uint32_t code, char out[4]);
 
 #endif

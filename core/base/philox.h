@@ -24,7 +24,7 @@ double dtp_uniform_at(uint64_t seed, uint32_t stream, uint32_t step, uint64_t in
  * by the caller): the same bits on every backend that uses this function. */
 double dtp_normal_at(uint64_t seed, uint32_t stream, uint32_t step, uint64_t index);
 
-/* The four of elements 4*block .. 4*block+3: the same bits as dtp_normal_at, at half its price. */
+/* The four of elements 4*block .. 4*block+3: the same bits as dtp_normal_at, at half the cost. */
 void dtp_normal_block(uint64_t seed, uint32_t stream, uint32_t step, uint64_t block, double out[4]);
 
 /* FNV-1a of a name: the stream of a parameter or random node. */

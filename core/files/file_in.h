@@ -1,6 +1,8 @@
-/* Opening files for reading. */
+/* Opening and reading files. */
 #ifndef DTP_CORE_FILES_FILE_IN_H
 #define DTP_CORE_FILES_FILE_IN_H
+
+#include <stddef.h>
 
 #include "core/base/status.h"
 
@@ -11,5 +13,8 @@ dtp_status dtp_file_in_open(const char *path, int *fd, dtp_err *err) DTP_MUST_CH
  * named pipe gets some seconds for its writer to come; without one it reads as empty. A pipe with
  * a writer is waited for as long as it is open. DTP_IO naming the path. */
 dtp_status dtp_stream_in_open(const char *path, int *fd, dtp_err *err) DTP_MUST_CHECK;
+/* Reads a whole file; caller frees *text. DTP_IO naming the file; DTP_RANGE above max_bytes. */
+dtp_status dtp_file_read(const char *path, size_t max_bytes, char **text, size_t *len,
+                         dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -289,19 +289,14 @@ static dtp_status make_temporary(dtp_file_out *out, dtp_err *err)
 /* ---- open, write, end --------------------------------------------------------------------------
  */
 
-static dtp_status open_in_place(dtp_file_out *out, dtp_err *err)
-{
-    out->fd = out->to.descriptor >= 0 ? dup(out->to.descriptor)
-                                      : open(out->to.path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
-    return out->fd >= 0 ? DTP_OK : refuse(out->name, errno, err);
-}
-
 static dtp_status start(dtp_file_out *out, dtp_err *err)
 {
     DTP_TRY(find_target(out->name, &out->to, err));
     DTP_TRY(check_target(out->name, &out->to, err));
     if (out->to.in_place) {
-        return open_in_place(out, err);
+        out->fd = out->to.descriptor >= 0 ? dup(out->to.descriptor)
+                                          : open(out->to.path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+        return out->fd >= 0 ? DTP_OK : refuse(out->name, errno, err);
     }
     DTP_TRY(make_temporary(out, err));
     if (out->to.exists && !take_over(out->fd, &out->to.st)) {
@@ -415,4 +410,16 @@ void dtp_file_out_discard(dtp_file_out *out)
     }
     free(out->name);
     free(out);
+}
+
+dtp_status dtp_file_write(const char *path, const char *text, size_t len, dtp_err *err)
+{
+    dtp_file_out *out = NULL;
+    DTP_TRY(dtp_file_out_open(path, &out, err));
+    dtp_status s = dtp_file_out_write(out, text, len, err);
+    if (s != DTP_OK) {
+        dtp_file_out_discard(out);
+        return s;
+    }
+    return dtp_file_out_commit(out, err);
 }

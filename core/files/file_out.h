@@ -32,6 +32,9 @@ dtp_status dtp_file_out_write(dtp_file_out *out, const void *data, size_t n,
 dtp_status dtp_file_out_commit(dtp_file_out *out, dtp_err *err) DTP_MUST_CHECK;
 /* Removes the temporary, leaves the target, frees `out`. NULL is allowed. */
 void dtp_file_out_discard(dtp_file_out *out);
+/* All of the above for n bytes in memory. */
+dtp_status dtp_file_write(const char *path, const char *text, size_t n,
+                          dtp_err *err) DTP_MUST_CHECK;
 /* Removes the temporaries that killed writers of `path` left; links are not followed. */
 void dtp_file_out_sweep(const char *path);
 

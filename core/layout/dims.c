@@ -10,39 +10,20 @@ void dtp_dims_init(dtp_dims *dims, dtp_arena *arena)
     *dims = (dtp_dims){.arena = arena};
 }
 
-/* Slot of the name, or the free slot where it belongs. */
-static int32_t slot_of(const dtp_dims *dims, const char *name)
+static uint32_t hash_name(const char *name)
 {
-    uint64_t h = dtp_hash_text(DTP_HASH_SEED, name);
-    int32_t mask = dims->hash_size - 1;
-    int32_t slot = (int32_t)(h & (uint64_t)mask);
-    while (dims->hash[slot] >= 0 && strcmp(dims->names[dims->hash[slot]], name) != 0) {
-        slot = (slot + 1) & mask;
-    }
-    return slot;
+    return dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, name));
 }
 
 dtp_dim_id dtp_dims_find(const dtp_dims *dims, const char *name)
 {
-    return dims->hash_size == 0 ? -1 : dims->hash[slot_of(dims, name)];
-}
-
-static dtp_status rehash(dtp_dims *dims, dtp_err *err)
-{
-    int32_t size = dims->hash_size == 0 ? 32 : dims->hash_size * 2;
-    dims->hash = dtp_arena_alloc(dims->arena, (size_t)size, sizeof *dims->hash);
-    if (dims->hash == NULL) {
-        dims->hash_size = 0;
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d dim names", size);
-    }
-    dims->hash_size = size;
-    for (int32_t i = 0; i < size; i++) {
-        dims->hash[i] = -1;
-    }
-    for (int32_t i = 0; i < dims->n; i++) {
-        dims->hash[slot_of(dims, dims->names[i])] = i;
-    }
-    return DTP_OK;
+    const uint32_t hash = hash_name(name);
+    uint32_t at = hash;
+    dtp_dim_id id;
+    do {
+        id = dtp_hash_table_next(&dims->by_name, hash, &at);
+    } while (id >= 0 && strcmp(dims->names[id], name) != 0);
+    return id;
 }
 
 dtp_status dtp_dims_intern(dtp_dims *dims, const char *name, int64_t size, dtp_dim_id *out,
@@ -51,9 +32,6 @@ dtp_status dtp_dims_intern(dtp_dims *dims, const char *name, int64_t size, dtp_d
     *out = dtp_dims_find(dims, name);
     if (*out >= 0) {
         return DTP_OK;
-    }
-    if (2 * (dims->n + 1) > dims->hash_size) {
-        DTP_TRY(rehash(dims, err));
     }
     int32_t size_capacity = dims->capacity;
     DTP_TRY(dtp_arena_grow(dims->arena, &dims->names, dims->n, dims->n + 1, &dims->capacity,
@@ -64,10 +42,9 @@ dtp_status dtp_dims_intern(dtp_dims *dims, const char *name, int64_t size, dtp_d
     if (copy == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for dim '%s'", name);
     }
-    int32_t slot = slot_of(dims, name);
+    DTP_TRY(dtp_hash_table_add(&dims->by_name, dims->arena, hash_name(name), dims->n, err));
     dims->names[dims->n] = copy;
     dims->sizes[dims->n] = size;
-    dims->hash[slot] = dims->n;
     *out = dims->n++;
     return DTP_OK;
 }

@@ -2,15 +2,15 @@
 #ifndef DTP_CORE_LAYOUT_DIMS_H
 #define DTP_CORE_LAYOUT_DIMS_H
 
-#include "core/base/arena.h"
+#include "core/base/hash_table.h"
 #include "core/layout/tensor_type.h"
 
 typedef struct dtp_dims {
     dtp_arena *arena; /* borrowed */
     int32_t n, capacity;
     const char **names;
-    int64_t *sizes;           /* declared size, 0 when the name was only made by an op */
-    int32_t *hash, hash_size; /* open addressing over names, -1 = free */
+    int64_t *sizes; /* declared size, 0 when the name was only made by an op */
+    dtp_hash_table by_name;
 } dtp_dims;
 
 void dtp_dims_init(dtp_dims *dims, dtp_arena *arena);

@@ -107,7 +107,7 @@ void dtp_layout_local(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_
     }
 }
 
-/* Into how many pieces each tensor dim is split. */
+/* Into how many shards each tensor dim is split. */
 static void count_parts(const dtp_layout *layout, const dtp_mesh *mesh, int32_t rank,
                         int64_t parts[DTP_MAX_RANK])
 {
@@ -163,23 +163,6 @@ bool dtp_layout_is_even_over(const dtp_layout *layout, const dtp_mesh *mesh, con
     return true;
 }
 
-/* The splits of one axis must have orders 0..k-1. */
-static bool orders_are_dense(const dtp_layout *layout, int32_t axis)
-{
-    uint32_t seen = 0, n = 0;
-    for (int32_t m = 0; m < layout->n_mesh; m++) {
-        const dtp_placement *p = &layout->placement[m];
-        if (p->kind == DTP_SHARD && p->axis == axis) {
-            if (p->order < 0 || p->order >= DTP_MAX_MESH_DIMS) {
-                return false;
-            }
-            seen |= 1U << p->order;
-            n++;
-        }
-    }
-    return seen == (1U << n) - 1U;
-}
-
 dtp_status dtp_layout_check(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_ttype *type,
                             dtp_err *err)
 {
@@ -203,9 +186,191 @@ dtp_status dtp_layout_check(const dtp_layout *layout, const dtp_mesh *mesh, cons
         }
     }
     for (int32_t i = 0; i < type->rank; i++) {
-        if (!orders_are_dense(layout, i)) {
+        uint32_t seen = 0, n = 0;
+        for (int32_t m = 0; m < layout->n_mesh; m++) {
+            const dtp_placement *p = &layout->placement[m];
+            if (p->kind == DTP_SHARD && p->axis == i) {
+                seen |= p->order >= 0 && p->order < DTP_MAX_MESH_DIMS ? 1U << p->order : 0U;
+                n++;
+            }
+        }
+        if (seen != (1U << n) - 1U) {
             return DTP_FAIL(err, DTP_INVALID, "the splits of axis %d are not ordered 0, 1, ...", i);
         }
     }
+    return DTP_OK;
+}
+
+/* ---- text --------------------------------------------------------------------------------------
+ */
+
+/* Appends a text unless there is no room for all of it. */
+static size_t put(char *out, size_t used, size_t size, const char *text)
+{
+    const size_t n = strlen(text);
+    if (used + n >= size) {
+        return used;
+    }
+    memcpy(out + used, text, n + 1);
+    return used + n;
+}
+
+void dtp_layout_print(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_ttype *type,
+                      const dtp_dims *dims, char out[DTP_LAYOUT_TEXT_BYTES])
+{
+    const size_t size = DTP_LAYOUT_TEXT_BYTES;
+    size_t used = 0;
+    out[0] = '\0';
+    for (int32_t i = 0; i < type->rank; i++) {
+        int32_t splits[DTP_MAX_MESH_DIMS];
+        const int32_t n = dtp_layout_axis_splits(layout, i, splits);
+        for (int32_t k = 0; k < n; k++) {
+            if (k == 0) {
+                used = put(out, used, size, used > 0 ? ", " : "");
+                used = put(out, used, size, dtp_dims_name(dims, type->dims[i].id));
+            }
+            used = put(out, used, size, k == 0 ? "@" : "+");
+            used = put(out, used, size, mesh->names[splits[k]]);
+        }
+    }
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        if (layout->placement[m].kind == DTP_PARTIAL) {
+            used = put(out, used, size, used > 0 ? ", +" : "+");
+            used = put(out, used, size, dtp_reduce_op_name((dtp_reduce_op)layout->placement[m].op));
+            used = put(out, used, size, "(");
+            used = put(out, used, size, mesh->names[m]);
+            used = put(out, used, size, ")");
+        }
+    }
+    if (used == 0) {
+        (void)put(out, used, size, "replicated");
+    }
+}
+
+dtp_status dtp_layout_free_mesh_dim(const dtp_mesh *mesh, const dtp_layout *layout,
+                                    const char *name, int32_t *m, dtp_err *err)
+{
+    *m = dtp_mesh_find(mesh, name);
+    if (*m < 0) {
+        char text[DTP_MESH_TEXT_BYTES];
+        dtp_mesh_print(mesh, text);
+        return DTP_FAIL(err, DTP_INVALID, "layout: mesh dim '%s' is not in the mesh '%s'", name,
+                        text);
+    }
+    if (layout->placement[*m].kind != DTP_REPLICATE) {
+        return DTP_FAIL(err, DTP_INVALID, "layout: mesh dim '%s' is used twice", name);
+    }
+    return DTP_OK;
+}
+
+/* Copies the word up to one of the stop characters (or the end), spaces trimmed; empty when it does
+ * not fit. */
+static const char *read_word(const char *at, const char *stops, char *out, size_t size)
+{
+    while (*at == ' ') {
+        at++;
+    }
+    size_t n = strcspn(at, stops);
+    size_t keep = n;
+    while (keep > 0 && at[keep - 1] == ' ') {
+        keep--;
+    }
+    if (keep >= size) {
+        keep = 0;
+    }
+    memcpy(out, at, keep);
+    out[keep] = '\0';
+    return at + n;
+}
+
+/* "+sum(w)" with the plus already read. */
+static dtp_status parse_partial(const char **at, const dtp_mesh *mesh, dtp_layout *layout,
+                                dtp_err *err)
+{
+    char op[16], name[DTP_MESH_NAME_BYTES];
+    const char *p = read_word(*at, "(,", op, sizeof op);
+    int32_t code = 0, m;
+    while (code < DTP_N_REDUCE_OPS && strcmp(op, dtp_reduce_op_name((dtp_reduce_op)code)) != 0) {
+        code++;
+    }
+    if (code == DTP_N_REDUCE_OPS || *p != '(') {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "layout: expected sum, avg, prod, min or max with '(MESH DIM)' at '%.40s'",
+                        *at);
+    }
+    p = read_word(p + 1, "),", name, sizeof name);
+    if (*p != ')') {
+        return DTP_FAIL(err, DTP_INVALID, "layout: ')' is missing after '%s(%s'", op, name);
+    }
+    DTP_TRY(dtp_layout_free_mesh_dim(mesh, layout, name, &m, err));
+    layout->placement[m] = (dtp_placement){.kind = DTP_PARTIAL, .op = (int8_t)code};
+    *at = p + 1;
+    return DTP_OK;
+}
+
+/* "d_ff@y+z". */
+static dtp_status parse_split(const char **at, const dtp_mesh *mesh, const dtp_ttype *type,
+                              const dtp_dims *dims, dtp_layout *layout, dtp_err *err)
+{
+    char dim[128], name[DTP_MESH_NAME_BYTES];
+    const char *p = read_word(*at, "@,", dim, sizeof dim);
+    int32_t axis = dtp_ttype_find(type, dtp_dims_find(dims, dim));
+    if (*p != '@' || dtp_dims_find(dims, dim) < 0 || axis < 0) {
+        char known[256] = "none";
+        size_t used = 0;
+        for (int32_t i = 0; i < type->rank; i++) {
+            used = put(known, used, sizeof known, i > 0 ? ", " : "");
+            used = put(known, used, sizeof known, dtp_dims_name(dims, type->dims[i].id));
+        }
+        return DTP_FAIL(err, DTP_INVALID,
+                        "layout: expected 'DIM@MESH DIM' with a dim of the tensor (%s) at '%.40s'",
+                        known, *at);
+    }
+    int32_t splits[DTP_MAX_MESH_DIMS];
+    if (dtp_layout_axis_splits(layout, axis, splits) > 0) {
+        return DTP_FAIL(err, DTP_INVALID, "layout: dim '%s' is listed twice", dim);
+    }
+    do {
+        int32_t m;
+        p = read_word(p + 1, "+,", name, sizeof name);
+        DTP_TRY(dtp_layout_free_mesh_dim(mesh, layout, name, &m, err));
+        dtp_layout_split(layout, m, axis);
+    } while (*p == '+');
+    *at = p;
+    return DTP_OK;
+}
+
+dtp_status dtp_layout_parse(const char *text, const dtp_mesh *mesh, const dtp_ttype *type,
+                            const dtp_dims *dims, dtp_layout *out, dtp_err *err)
+{
+    DTP_TRY(DTP_NOT_NULL(err, text, mesh, type, dims, out));
+    dtp_layout layout = dtp_layout_replicated(type->rank, mesh->n_dims);
+    const char *at = text;
+    if (strcmp(text, "replicated") == 0) {
+        *out = layout;
+        return DTP_OK;
+    }
+    for (;;) {
+        while (*at == ' ') {
+            at++;
+        }
+        if (*at == '+') {
+            at++;
+            DTP_TRY(parse_partial(&at, mesh, &layout, err));
+        } else {
+            DTP_TRY(parse_split(&at, mesh, type, dims, &layout, err));
+        }
+        while (*at == ' ') {
+            at++;
+        }
+        if (*at == '\0') {
+            break;
+        }
+        if (*at != ',') {
+            return DTP_FAIL(err, DTP_INVALID, "layout: expected ',' at '%.40s'", at);
+        }
+        at++;
+    }
+    *out = layout;
     return DTP_OK;
 }

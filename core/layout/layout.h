@@ -60,12 +60,12 @@ int32_t dtp_layout_axis_splits(const dtp_layout *layout, int32_t axis,
 /* Chunk `index` of n elements over k ranks. */
 void dtp_chunk(int64_t n, int64_t k, int64_t index, int64_t *offset, int64_t *size);
 
-/* Piece of tensor dim `axis` (n elements) at the coordinates. With ranks beyond the data, offset =
+/* Shard of tensor dim `axis` (n elements) at the coordinates. With ranks beyond the data, offset =
  * n and size = 0. */
 void dtp_layout_shard(const dtp_layout *layout, const dtp_mesh *mesh, int32_t axis, int64_t n,
                       const int32_t coords[DTP_MAX_MESH_DIMS], int64_t *offset, int64_t *size);
 
-/* Local shape at a rank: sizes of `type` replaced by those of the rank's piece; offsets (may be
+/* Local shape at a rank: sizes of `type` replaced by those of the rank's shard; offsets (may be
  * NULL) get the global index of each first element. */
 void dtp_layout_local(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_ttype *type,
                       int32_t rank, dtp_ttype *local, int64_t offsets[DTP_MAX_RANK]);
@@ -88,9 +88,12 @@ enum { DTP_LAYOUT_TEXT_BYTES = 992 };
 void dtp_layout_print(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_ttype *type,
                       const dtp_dims *dims, char out[DTP_LAYOUT_TEXT_BYTES]);
 /* Reads our text form; dtp_layout_parse_any (interop/layout_forms.h) reads those of other systems
- * too.
- */
+ * too. */
 dtp_status dtp_layout_parse(const char *text, const dtp_mesh *mesh, const dtp_ttype *type,
                             const dtp_dims *dims, dtp_layout *out, dtp_err *err) DTP_MUST_CHECK;
+/* Index of a mesh dim that the layout does not use yet; DTP_INVALID names it when unknown or
+ * used. */
+dtp_status dtp_layout_free_mesh_dim(const dtp_mesh *mesh, const dtp_layout *layout,
+                                    const char *name, int32_t *m, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

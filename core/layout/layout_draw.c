@@ -1,5 +1,7 @@
-/* The grid of a drawing, and the drawing as text. */
-#include "core/layout/layout_draw_internal.h"
+/* The grid of a drawing; the drawing as text and as SVG. In the SVG shards are as wide and high as
+ * their share of the dim, but never smaller than their text; empty ones are dashed. Every block has
+ * its own fill, by the lowest rank that holds it. */
+#include "core/layout/layout_draw.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -7,16 +9,30 @@
 
 #include "core/layout/placement_text.h"
 
-enum { MAX_LISTED = 8 };
+enum { MAX_LISTED = 8, LABEL_BYTES = 160, CAPTIONS = 3 };
+
+/* The shards of a tensor dim, in order of their index. A tensor of rank 0 to 2 has slices, rows and
+ * columns that are no dims (axis -1, one shard). */
+typedef struct draw_axis {
+    int32_t axis; /* of the tensor, -1 = none */
+    int32_t n;
+    int64_t size; /* of the whole dim; 1 without one */
+} draw_axis;
+
+typedef struct draw_grid {
+    const dtp_drawing *d;
+    draw_axis slices, rows, cols;
+    dtp_strbuf *out;
+} draw_grid;
 
 /* ---- the grid ----------------------------------------------------------------------------------
  */
 
-static dtp_draw_axis axis_of(const dtp_drawing *d, int32_t axis)
+static draw_axis axis_of(const dtp_drawing *d, int32_t axis)
 {
-    dtp_draw_axis a = {.axis = axis, .n = 1, .size = 1};
-    int32_t splits[DTP_MAX_MESH_DIMS];
+    draw_axis a = {.axis = axis, .n = 1, .size = 1};
     if (axis >= 0) {
+        int32_t splits[DTP_MAX_MESH_DIMS];
         const int32_t n = dtp_layout_axis_splits(d->layout, axis, splits);
         a.size = d->type->dims[axis].size;
         for (int32_t k = 0; k < n; k++) {
@@ -36,7 +52,7 @@ dtp_status dtp_drawing_check(const dtp_drawing *d, dtp_err *err)
                           DTP_DRAW_MAX_RANKS);
 }
 
-dtp_status dtp_draw__grid(const dtp_drawing *d, dtp_draw_grid *out, dtp_err *err)
+static dtp_status make_grid(const dtp_drawing *d, dtp_strbuf *out, draw_grid *g, dtp_err *err)
 {
     const int32_t rank = d->type->rank;
     DTP_TRY(dtp_drawing_check(d, err));
@@ -46,15 +62,16 @@ dtp_status dtp_draw__grid(const dtp_drawing *d, dtp_draw_grid *out, dtp_err *err
                         "listed as JSON",
                         rank, DTP_DRAW_MAX_RANK);
     }
-    *out = (dtp_draw_grid){.d = d,
-                           .slices = axis_of(d, rank == 3 ? 0 : -1),
-                           .rows = axis_of(d, rank >= 2 ? rank - 2 : -1),
-                           .cols = axis_of(d, rank >= 1 ? rank - 1 : -1)};
+    *g = (draw_grid){.d = d,
+                     .slices = axis_of(d, rank == 3 ? 0 : -1),
+                     .rows = axis_of(d, rank >= 2 ? rank - 2 : -1),
+                     .cols = axis_of(d, rank >= 1 ? rank - 1 : -1),
+                     .out = out};
     return DTP_OK;
 }
 
-/* Coordinates of the rank that holds piece i of an axis, 0 on the other mesh dims. */
-static void coords_of(const dtp_draw_grid *g, const dtp_draw_axis *axis, int32_t i, int32_t *coords)
+/* Coordinates of the rank that holds shard i of an axis, 0 on the other mesh dims. */
+static void coords_of(const draw_grid *g, const draw_axis *axis, int32_t i, int32_t *coords)
 {
     int32_t splits[DTP_MAX_MESH_DIMS];
     const int32_t n = axis->axis < 0 ? 0 : dtp_layout_axis_splits(g->d->layout, axis->axis, splits);
@@ -65,43 +82,54 @@ static void coords_of(const dtp_draw_grid *g, const dtp_draw_axis *axis, int32_t
     }
 }
 
-void dtp_draw__shard(const dtp_draw_grid *g, const dtp_draw_axis *axis, int32_t i, int64_t *offset,
-                     int64_t *size)
+/* Size of shard i of an axis. */
+static int64_t shard_of(const draw_grid *g, const draw_axis *axis, int32_t i, int64_t *offset)
 {
     int32_t coords[DTP_MAX_MESH_DIMS] = {0};
+    int64_t size = 1;
     *offset = 0;
-    *size = 1;
     if (axis->axis >= 0) {
         coords_of(g, axis, i, coords);
-        dtp_layout_shard(g->d->layout, g->d->mesh, axis->axis, axis->size, coords, offset, size);
+        dtp_layout_shard(g->d->layout, g->d->mesh, axis->axis, axis->size, coords, offset, &size);
     }
+    return size;
 }
 
-void dtp_draw__label(const dtp_draw_grid *g, const dtp_draw_axis *axis, int32_t i,
-                     char out[DTP_DRAW_LABEL_BYTES])
+/* "d_ff[4:8] (4)", "d_ff[8:8] (empty)"; "" without a dim. A dim called "0" is written "d0". Returns
+ * the length. */
+static size_t label_of(const draw_grid *g, const draw_axis *axis, int32_t i, char out[LABEL_BYTES])
 {
-    int64_t offset, size;
+    int64_t offset;
     char count[32] = "empty";
     out[0] = '\0';
     if (axis->axis < 0) {
-        return;
+        return 0;
     }
-    dtp_draw__shard(g, axis, i, &offset, &size);
+    const int64_t size = shard_of(g, axis, i, &offset);
     const int64_t end = offset + size;
     if (size > 0) {
         (void)snprintf(count, sizeof count, "%lld", (long long)size);
     }
     const char *name = dtp_dims_name(g->d->dims, g->d->type->dims[axis->axis].id);
-    (void)snprintf(out, DTP_DRAW_LABEL_BYTES, "%s%.80s[%lld:%lld] (%s)",
+    (void)snprintf(out, LABEL_BYTES, "%s%.80s[%lld:%lld] (%s)",
                    isdigit((unsigned char)name[0]) ? "d" : "", name, (long long)offset,
                    (long long)end, count);
+    return strlen(out);
 }
 
-/* ---- who holds a block -------------------------------------------------------------------------
- */
+static size_t widest_label(const draw_grid *g, const draw_axis *axis)
+{
+    char label[LABEL_BYTES];
+    size_t widest = 0;
+    for (int32_t i = 0; i < axis->n; i++) {
+        const size_t n = label_of(g, axis, i, label);
+        widest = n > widest ? n : widest;
+    }
+    return widest;
+}
 
 /* The mesh dims with this placement. */
-static dtp_mesh_set dims_with(const dtp_draw_grid *g, dtp_placement_kind kind)
+static dtp_mesh_set dims_with(const draw_grid *g, dtp_placement_kind kind)
 {
     dtp_mesh_set set = 0;
     for (int32_t m = 0; m < g->d->layout->n_mesh; m++) {
@@ -110,98 +138,98 @@ static dtp_mesh_set dims_with(const dtp_draw_grid *g, dtp_placement_kind kind)
     return set;
 }
 
-int32_t dtp_draw__holders(const dtp_draw_grid *g, int32_t slice, int32_t row, int32_t col,
-                          dtp_strbuf *out)
+/* Who holds the block: "0+1, 2+3". Long lists are cut: "0, 1, 2, 3..., 63 (64 ranks)". Returns the
+ * lowest rank. The caller ends the cell with end_cell. */
+static int32_t cell_of(const draw_grid *g, int32_t slice, int32_t row, int32_t col,
+                       dtp_strbuf *cell)
 {
     const dtp_mesh *mesh = g->d->mesh;
     const dtp_mesh_set copies = dims_with(g, DTP_REPLICATE), terms = dims_with(g, DTP_PARTIAL);
-    const int32_t n_copies = dtp_mesh_set_size(mesh, copies);
-    const int32_t n_terms = dtp_mesh_set_size(mesh, terms), all = n_copies * n_terms;
+    const int32_t n_terms = dtp_mesh_set_size(mesh, terms);
+    const int32_t all = dtp_mesh_set_size(mesh, copies) * n_terms;
     int32_t coords[DTP_MAX_MESH_DIMS] = {0};
+    *cell = (dtp_strbuf){0};
     coords_of(g, &g->slices, slice, coords);
     coords_of(g, &g->rows, row, coords);
     coords_of(g, &g->cols, col, coords);
     const int32_t first = dtp_mesh_rank(mesh, coords);
     for (int32_t i = 0; i < all; i++) {
         if (all > MAX_LISTED && i >= MAX_LISTED / 2 && i < all - 1) {
-            dtp_strbuf_add(out, i == MAX_LISTED / 2 ? "..." : "");
+            dtp_strbuf_add(cell, i == MAX_LISTED / 2 ? "..." : "");
             continue;
         }
         const int32_t copy = dtp_mesh_set_member(mesh, copies, first, i / n_terms);
-        dtp_strbuf_add(out, i == 0 ? "" : i % n_terms == 0 ? ", " : "+");
-        dtp_strbuf_addf(out, "%d", dtp_mesh_set_member(mesh, terms, copy, i % n_terms));
+        dtp_strbuf_add(cell, i == 0 ? "" : i % n_terms == 0 ? ", " : "+");
+        dtp_strbuf_addf(cell, "%d", dtp_mesh_set_member(mesh, terms, copy, i % n_terms));
     }
     if (all > MAX_LISTED) {
-        dtp_strbuf_addf(out, " (%d ranks)", all);
+        dtp_strbuf_addf(cell, " (%d ranks)", all);
     }
     return first;
+}
+
+static void end_cell(const draw_grid *g, dtp_strbuf *cell)
+{
+    g->out->failed = g->out->failed || cell->failed;
+    dtp_strbuf_free(cell);
+}
+
+/* The widest cell or label of columns col..end - 1, in all slices. */
+static size_t column_width(const draw_grid *g, int32_t col, int32_t end)
+{
+    size_t widest = 0;
+    for (; col < end; col++) {
+        char label[LABEL_BYTES];
+        const size_t n = label_of(g, &g->cols, col, label);
+        widest = n > widest ? n : widest;
+        for (int32_t i = 0; i < g->slices.n * g->rows.n; i++) {
+            dtp_strbuf cell;
+            (void)cell_of(g, i / g->rows.n, i % g->rows.n, col, &cell);
+            widest = cell.len > widest ? cell.len : widest;
+            end_cell(g, &cell);
+        }
+    }
+    return widest;
 }
 
 /* ---- captions ----------------------------------------------------------------------------------
  */
 
-static void add_dims(const dtp_draw_grid *g, dtp_mesh_set set, dtp_strbuf *out)
+/* "a, b: copies over x, y" of the mesh dims of a set, which may be empty. */
+static void add_sign(const draw_grid *g, const char *sign, dtp_mesh_set set, dtp_strbuf *out)
 {
-    const char *between = "";
     for (int32_t m = 0; m < g->d->mesh->n_dims; m++) {
         if ((set >> m & 1U) != 0) {
-            dtp_strbuf_addf(out, "%s%s", between, g->d->mesh->names[m]);
-            between = ", ";
+            dtp_strbuf_addf(out, "%s%s", sign, g->d->mesh->names[m]);
+            sign = ", ";
         }
     }
 }
 
-static void add_title(const dtp_draw_grid *g, dtp_strbuf *out)
+/* What is drawn: type and mesh; the layout in our form and PyTorch's; when something is partial or
+ * replicated, what the signs in the cells mean. Returns how many lines, which the caller frees. */
+static int32_t make_captions(const draw_grid *g, dtp_strbuf lines[CAPTIONS])
 {
-    char type[DTP_TTYPE_TEXT_BYTES], mesh[DTP_MESH_TEXT_BYTES];
-    const int32_t ranks = dtp_mesh_ranks(g->d->mesh);
-    dtp_ttype_print(g->d->type, g->d->dims, type);
-    dtp_mesh_print(g->d->mesh, mesh);
-    if (g->d->name != NULL) {
-        dtp_strbuf_addf(out, "%s: ", g->d->name);
-    }
-    dtp_strbuf_addf(out, "%s on mesh %s (%d rank%s)", type,
-                    mesh[0] == '\0' ? "of one device" : mesh, ranks, ranks == 1 ? "" : "s");
-}
-
-static void add_layout(const dtp_draw_grid *g, dtp_strbuf *out)
-{
-    char ours[DTP_LAYOUT_TEXT_BYTES];
-    dtp_layout_print(g->d->layout, g->d->mesh, g->d->type, g->d->dims, ours);
-    dtp_strbuf_addf(out, "layout %s", ours);
-    if (g->d->mesh->n_dims > 0) {
-        dtp_strbuf_add(out, " = (");
-        dtp_placements_print(g->d->layout, out);
-        dtp_strbuf_add(out, ")");
-    }
-}
-
-/* What "," and "+" stand for. */
-static bool add_signs(const dtp_draw_grid *g, dtp_strbuf *out)
-{
+    const dtp_drawing *d = g->d;
+    char type[DTP_TTYPE_TEXT_BYTES], mesh[DTP_MESH_TEXT_BYTES], ours[DTP_LAYOUT_TEXT_BYTES];
+    const int32_t ranks = dtp_mesh_ranks(d->mesh);
     const dtp_mesh_set copies = dims_with(g, DTP_REPLICATE), terms = dims_with(g, DTP_PARTIAL);
-    if (copies != 0) {
-        dtp_strbuf_add(out, "a, b: copies over ");
-        add_dims(g, copies, out);
+    memset(lines, 0, CAPTIONS * sizeof *lines);
+    dtp_ttype_print(d->type, d->dims, type);
+    dtp_mesh_print(d->mesh, mesh);
+    dtp_strbuf_addf(&lines[0], "%s%s%s on mesh %s (%d rank%s)", d->name != NULL ? d->name : "",
+                    d->name != NULL ? ": " : "", type, mesh[0] == '\0' ? "of one device" : mesh,
+                    ranks, ranks == 1 ? "" : "s");
+    dtp_layout_print(d->layout, d->mesh, d->type, d->dims, ours);
+    dtp_strbuf_addf(&lines[1], "layout %s", ours);
+    if (d->mesh->n_dims > 0) {
+        dtp_strbuf_add(&lines[1], " = (");
+        dtp_placements_print(d->layout, &lines[1]);
+        dtp_strbuf_add(&lines[1], ")");
     }
-    if (terms != 0) {
-        dtp_strbuf_add(out, copies != 0 ? "; a+b: partial over " : "a+b: partial over ");
-        add_dims(g, terms, out);
-    }
-    return (copies | terms) != 0;
-}
-
-bool dtp_draw__caption(const dtp_draw_grid *g, int32_t k, dtp_strbuf *out)
-{
-    if (k == 2) {
-        return add_signs(g, out);
-    }
-    if (k == 0) {
-        add_title(g, out);
-    } else if (k == 1) {
-        add_layout(g, out);
-    }
-    return k < 2;
+    add_sign(g, "a, b: copies over ", copies, &lines[2]);
+    add_sign(g, copies != 0 ? "; a+b: partial over " : "a+b: partial over ", terms, &lines[2]);
+    return (copies | terms) != 0 ? 3 : 2;
 }
 
 /* ---- text --------------------------------------------------------------------------------------
@@ -221,96 +249,216 @@ static void put_padded(dtp_strbuf *out, const char *text, size_t width)
     repeat(out, " ", n < width ? width - n : 0);
 }
 
-static size_t label_width(const dtp_draw_grid *g, const dtp_draw_axis *axis)
+static void put_rule(const draw_grid *g, size_t margin, size_t width)
 {
-    size_t widest = 0;
-    for (int32_t i = 0; i < axis->n; i++) {
-        char label[DTP_DRAW_LABEL_BYTES];
-        dtp_draw__label(g, axis, i, label);
-        widest = strlen(label) > widest ? strlen(label) : widest;
-    }
-    return widest;
-}
-
-/* Width of the columns: the widest label or cell. */
-static size_t cell_width(const dtp_draw_grid *g, dtp_strbuf *out)
-{
-    size_t widest = label_width(g, &g->cols);
-    for (int32_t s = 0; s < g->slices.n; s++) {
-        for (int32_t i = 0; i < g->rows.n * g->cols.n; i++) {
-            dtp_strbuf cell = {0};
-            (void)dtp_draw__holders(g, s, i / g->cols.n, i % g->cols.n, &cell);
-            widest = cell.len > widest ? cell.len : widest;
-            out->failed = out->failed || cell.failed;
-            dtp_strbuf_free(&cell);
-        }
-    }
-    return widest;
-}
-
-static void put_rule(const dtp_draw_grid *g, size_t margin, size_t width, dtp_strbuf *out)
-{
-    repeat(out, " ", margin);
+    repeat(g->out, " ", margin);
     for (int32_t c = 0; c < g->cols.n; c++) {
-        dtp_strbuf_add(out, "+");
-        repeat(out, "-", width + 2);
+        dtp_strbuf_add(g->out, "+");
+        repeat(g->out, "-", width + 2);
     }
-    dtp_strbuf_add(out, "+\n");
+    dtp_strbuf_add(g->out, "+\n");
 }
 
-/* Labels of the columns; blanks at the end of the line are left out. */
-static void put_head(const dtp_draw_grid *g, size_t margin, size_t width, dtp_strbuf *out)
+static void put_slice(const draw_grid *g, int32_t slice, size_t width)
 {
-    repeat(out, " ", margin);
-    for (int32_t c = 0; c < g->cols.n; c++) {
-        char label[DTP_DRAW_LABEL_BYTES];
-        dtp_draw__label(g, &g->cols, c, label);
-        dtp_strbuf_add(out, "  ");
-        put_padded(out, label, c + 1 < g->cols.n ? width + 1 : 0);
-    }
-    dtp_strbuf_add(out, "\n");
-}
-
-static void put_slice(const dtp_draw_grid *g, int32_t slice, dtp_strbuf *out)
-{
-    const size_t labels = label_width(g, &g->rows), width = cell_width(g, out);
-    const size_t margin = labels > 0 ? labels + 1 : 0;
-    if (g->cols.axis >= 0) {
-        put_head(g, margin, width, out);
-    }
-    put_rule(g, margin, width, out);
-    for (int32_t r = 0; r < g->rows.n; r++) {
-        char label[DTP_DRAW_LABEL_BYTES];
-        dtp_draw__label(g, &g->rows, r, label);
-        put_padded(out, label, margin);
+    const size_t labels = widest_label(g, &g->rows), margin = labels > 0 ? labels + 1 : 0;
+    char label[LABEL_BYTES];
+    if (g->cols.axis >= 0) { /* blanks at the end of the line are left out */
+        repeat(g->out, " ", margin);
         for (int32_t c = 0; c < g->cols.n; c++) {
-            dtp_strbuf cell = {0};
-            (void)dtp_draw__holders(g, slice, r, c, &cell);
-            dtp_strbuf_add(out, "| ");
-            put_padded(out, dtp_strbuf_text(&cell), width + 1);
-            out->failed = out->failed || cell.failed;
-            dtp_strbuf_free(&cell);
+            (void)label_of(g, &g->cols, c, label);
+            dtp_strbuf_add(g->out, "  ");
+            put_padded(g->out, label, c + 1 < g->cols.n ? width + 1 : 0);
         }
-        dtp_strbuf_add(out, "|\n");
-        put_rule(g, margin, width, out);
+        dtp_strbuf_add(g->out, "\n");
+    }
+    put_rule(g, margin, width);
+    for (int32_t r = 0; r < g->rows.n; r++) {
+        (void)label_of(g, &g->rows, r, label);
+        put_padded(g->out, label, margin);
+        for (int32_t c = 0; c < g->cols.n; c++) {
+            dtp_strbuf cell;
+            (void)cell_of(g, slice, r, c, &cell);
+            dtp_strbuf_add(g->out, "| ");
+            put_padded(g->out, dtp_strbuf_text(&cell), width + 1);
+            end_cell(g, &cell);
+        }
+        dtp_strbuf_add(g->out, "|\n");
+        put_rule(g, margin, width);
     }
 }
 
 dtp_status dtp_layout_draw_text(const dtp_drawing *d, dtp_strbuf *out, dtp_err *err)
 {
-    dtp_draw_grid g;
-    DTP_TRY(dtp_draw__grid(d, &g, err));
-    for (int32_t k = 0; dtp_draw__caption(&g, k, out); k++) {
-        dtp_strbuf_add(out, "\n");
+    draw_grid g;
+    dtp_strbuf captions[CAPTIONS];
+    DTP_TRY(make_grid(d, out, &g, err));
+    const int32_t n = make_captions(&g, captions);
+    for (int32_t k = 0; k < CAPTIONS; k++) {
+        dtp_strbuf_join(out, &captions[k]);
+        dtp_strbuf_add(out, k < n ? "\n" : "");
     }
+    const size_t width = column_width(&g, 0, g.cols.n);
     for (int32_t s = 0; s < g.slices.n; s++) {
         dtp_strbuf_add(out, "\n");
         if (g.slices.axis >= 0) {
-            char label[DTP_DRAW_LABEL_BYTES];
-            dtp_draw__label(&g, &g.slices, s, label);
+            char label[LABEL_BYTES];
+            (void)label_of(&g, &g.slices, s, label);
             dtp_strbuf_addf(out, "%s\n", label);
         }
-        put_slice(&g, s, out);
+        put_slice(&g, s, width);
     }
+    return out->failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a drawing") : DTP_OK;
+}
+
+/* ---- SVG ---------------------------------------------------------------------------------------
+ */
+
+enum {
+    CHAR_WIDTH = 8, /* of the monospace font at FONT_SIZE, rounded up */
+    FONT_SIZE = 13,
+    LINE = 20,
+    PAD = 8,
+    FULL_WIDTH = 480, /* of a whole dim, before texts make shards wider */
+    FULL_HEIGHT = 240,
+    MARGIN = 16
+};
+
+typedef struct picture {
+    const draw_grid *g;
+    int64_t cols[DTP_DRAW_MAX_RANKS + 1], rows[DTP_DRAW_MAX_RANKS + 1]; /* edges of the shards */
+    int64_t left;                                                       /* of the cells */
+} picture;
+
+/* Appends text with the characters of XML escaped; what is not printable ASCII becomes "?". */
+static void put_escaped(dtp_strbuf *out, const char *text)
+{
+    for (const char *p = text; *p != '\0'; p++) {
+        const char one[2] = {*p, '\0'};
+        dtp_strbuf_add(out, *p == '&'              ? "&amp;"
+                            : *p == '<'            ? "&lt;"
+                            : *p == '>'            ? "&gt;"
+                            : *p == '"'            ? "&quot;"
+                            : *p < ' ' || *p > '~' ? "?"
+                                                   : one);
+    }
+}
+
+static void put_text(dtp_strbuf *out, int64_t x, int64_t y, const char *anchor, const char *text)
+{
+    dtp_strbuf_addf(out, "<text x=\"%lld\" y=\"%lld\" text-anchor=\"%s\">", (long long)x,
+                    (long long)y, anchor);
+    put_escaped(out, text);
+    dtp_strbuf_add(out, "</text>\n");
+}
+
+static int64_t text_width(size_t characters)
+{
+    return (int64_t)characters * CHAR_WIDTH + 2 * PAD;
+}
+
+/* Edges of an axis whose whole dim is `full` long; columns are as wide as their text at least. */
+static void make_edges(const draw_grid *g, const draw_axis *axis, int64_t full, int64_t *edges)
+{
+    edges[0] = 0;
+    for (int32_t i = 0; i < axis->n; i++) {
+        int64_t offset;
+        const double share =
+            (double)shard_of(g, axis, i, &offset) / (double)(axis->size > 0 ? axis->size : 1);
+        const int64_t length = (int64_t)(share * (double)full);
+        const int64_t least = axis == &g->cols ? text_width(column_width(g, i, i + 1)) : LINE + PAD;
+        edges[i + 1] = edges[i] + (length > least ? length : least);
+    }
+}
+
+static void put_cell(const picture *p, int32_t slice, int32_t row, int32_t col, int64_t top)
+{
+    static const char *const fills[] = {"#cfe8ff", "#ffe0c2", "#d5f2d0", "#f6d3e6",
+                                        "#e4dcfa", "#fff3b8", "#cdeeea", "#f9d0cb",
+                                        "#dfe5ec", "#e9f0b5", "#f0dfcf", "#d7d9ff"};
+    const draw_grid *g = p->g;
+    dtp_strbuf holders;
+    const int32_t rank = cell_of(g, slice, row, col, &holders);
+    const int64_t x = p->left + p->cols[col], wide = p->cols[col + 1] - p->cols[col];
+    const int64_t y = top + p->rows[row], high = p->rows[row + 1] - p->rows[row];
+    int64_t offset;
+    const bool empty = shard_of(g, &g->slices, slice, &offset) == 0 ||
+                       shard_of(g, &g->rows, row, &offset) == 0 ||
+                       shard_of(g, &g->cols, col, &offset) == 0;
+    dtp_strbuf_addf(g->out,
+                    "<rect x=\"%lld\" y=\"%lld\" width=\"%lld\" height=\"%lld\" fill=\"%s\" "
+                    "stroke=\"#57606a\"%s/>\n",
+                    (long long)x, (long long)y, (long long)wide, (long long)high,
+                    empty ? "#ffffff" : fills[(size_t)rank % (sizeof fills / sizeof fills[0])],
+                    empty ? " stroke-dasharray=\"4 3\"" : "");
+    put_text(g->out, x + wide / 2, y + high / 2 + FONT_SIZE / 3, "middle",
+             dtp_strbuf_text(&holders));
+    end_cell(g, &holders);
+}
+
+static void put_svg_slice(const picture *p, int32_t slice, int64_t top)
+{
+    const draw_grid *g = p->g;
+    char label[LABEL_BYTES];
+    if (g->slices.axis >= 0) {
+        (void)label_of(g, &g->slices, slice, label);
+        put_text(g->out, MARGIN, top + FONT_SIZE, "start", label);
+        top += LINE;
+    }
+    for (int32_t c = 0; c < g->cols.n && g->cols.axis >= 0; c++) {
+        (void)label_of(g, &g->cols, c, label);
+        put_text(g->out, p->left + (p->cols[c] + p->cols[c + 1]) / 2, top + FONT_SIZE, "middle",
+                 label);
+    }
+    top += LINE;
+    for (int32_t r = 0; r < g->rows.n; r++) {
+        if (label_of(g, &g->rows, r, label) > 0) {
+            put_text(g->out, p->left - PAD, top + (p->rows[r] + p->rows[r + 1]) / 2 + FONT_SIZE / 3,
+                     "end", label);
+        }
+        for (int32_t c = 0; c < g->cols.n; c++) {
+            put_cell(p, slice, r, c, top);
+        }
+    }
+}
+
+dtp_status dtp_layout_draw_svg(const dtp_drawing *d, dtp_strbuf *out, dtp_err *err)
+{
+    draw_grid g;
+    dtp_strbuf captions[CAPTIONS];
+    DTP_TRY(make_grid(d, out, &g, err));
+    const size_t labels = widest_label(&g, &g.rows);
+    picture p = {.g = &g, .left = MARGIN + (labels > 0 ? text_width(labels) : 0)};
+    make_edges(&g, &g.cols, FULL_WIDTH, p.cols);
+    make_edges(&g, &g.rows, g.rows.axis < 0 ? 0 : FULL_HEIGHT, p.rows);
+    const int32_t n = make_captions(&g, captions);
+    int64_t width = p.left + p.cols[g.cols.n];
+    for (int32_t k = 0; k < n; k++) {
+        width = text_width(captions[k].len) > width ? text_width(captions[k].len) : width;
+    }
+    width += MARGIN;
+    const int64_t top = MARGIN + n * LINE + PAD; /* of the first slice */
+    const int64_t slice = (g.slices.axis >= 0 ? LINE : 0) + LINE + p.rows[g.rows.n] + MARGIN;
+    const int64_t height = top + g.slices.n * slice;
+    dtp_strbuf_addf(out,
+                    "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%lld\" height=\"%lld\" "
+                    "viewBox=\"0 0 %lld %lld\">\n",
+                    (long long)width, (long long)height, (long long)width, (long long)height);
+    dtp_strbuf_add(out, "<title>");
+    put_escaped(out, dtp_strbuf_text(&captions[0]));
+    dtp_strbuf_add(out, "</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n");
+    dtp_strbuf_addf(out, "<g font-family=\"monospace\" font-size=\"%d\" fill=\"#1b1f24\">\n",
+                    FONT_SIZE);
+    for (int32_t k = 0; k < CAPTIONS; k++) {
+        if (k < n) {
+            put_text(out, MARGIN, MARGIN + k * LINE + FONT_SIZE, "start",
+                     dtp_strbuf_text(&captions[k]));
+        }
+        end_cell(&g, &captions[k]);
+    }
+    for (int32_t s = 0; s < g.slices.n; s++) {
+        put_svg_slice(&p, s, top + s * slice);
+    }
+    dtp_strbuf_add(out, "</g>\n</svg>\n");
     return out->failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a drawing") : DTP_OK;
 }

@@ -1,9 +1,9 @@
-/* Drawing a tensor on its mesh: a grid with the ranks that hold each piece, as text and as SVG.
+/* Drawing a tensor on its mesh: a grid with the ranks that hold each shard, as text and as SVG.
  *
- * Along every tensor dim stand the pieces in order, short and empty ones too, with their range and
+ * Along every tensor dim stand the shards in order, short and empty ones too, with their range and
  * size. A cell lists who holds the block: copies are separated by commas, "0, 2"; ranks whose
  * partial values make up one copy are joined by plus signs, "0+1". A tensor of rank 3 is drawn as
- * slices, one per piece of its first dim.
+ * slices, one per shard of its first dim.
  */
 #ifndef DTP_CORE_LAYOUT_LAYOUT_DRAW_H
 #define DTP_CORE_LAYOUT_LAYOUT_DRAW_H

@@ -11,35 +11,13 @@ const char *dtp_layout_skip_blanks(const char *at)
     return at;
 }
 
-static bool starts_with(const char *text, const char *prefix)
-{
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
-dtp_status dtp_layout_free_mesh_dim(const dtp_mesh *mesh, const dtp_layout *layout,
-                                    const char *name, int32_t *m, dtp_err *err)
-{
-    *m = dtp_mesh_find(mesh, name);
-    if (*m < 0) {
-        char text[DTP_MESH_TEXT_BYTES];
-        dtp_mesh_print(mesh, text);
-        return DTP_FAIL(err, DTP_INVALID, "layout: mesh dim '%s' is not in the mesh '%s'", name,
-                        text);
-    }
-    if (layout->placement[*m].kind != DTP_REPLICATE) {
-        return DTP_FAIL(err, DTP_INVALID, "layout: mesh dim '%s' is used twice", name);
-    }
-    return DTP_OK;
-}
-
 bool dtp_layout_reader_accept(dtp_layout_reader *r, const char *token)
 {
     r->at = dtp_layout_skip_blanks(r->at);
-    if (!starts_with(r->at, token)) {
-        return false;
-    }
-    r->at += strlen(token);
-    return true;
+    const size_t n = strlen(token);
+    const bool there = strncmp(r->at, token, n) == 0;
+    r->at += there ? n : 0;
+    return there;
 }
 
 bool dtp_layout_reader_at_end(dtp_layout_reader *r)

@@ -22,10 +22,6 @@ bool dtp_layout_reader_int(dtp_layout_reader *r, int64_t *out);
 /* The n characters of the quoted string that stands here ('...' or "..."). */
 dtp_status dtp_layout_reader_quoted(dtp_layout_reader *r, const char **text, size_t *n,
                                     dtp_err *err) DTP_MUST_CHECK;
-/* Index of a mesh dim that the layout does not use yet; DTP_INVALID names it when unknown or
- * used. */
-dtp_status dtp_layout_free_mesh_dim(const dtp_mesh *mesh, const dtp_layout *layout,
-                                    const char *name, int32_t *m, dtp_err *err) DTP_MUST_CHECK;
 /* The innermost split of `axis` over the mesh dim whose name is the n characters at `name`. */
 dtp_status dtp_layout_reader_split(dtp_layout_reader *r, const char *name, size_t n, int32_t axis,
                                    dtp_err *err) DTP_MUST_CHECK;

@@ -7,19 +7,17 @@
 #include "core/base/arena.h"
 #include "core/layout/mesh.h"
 
-/* The rule sets of a file with the mesh dims of `mesh` filled in: rules[i] is a text for
- * dtp_layout_rules_parse such as "batch:x;d_ff:y". Sets that speak of mesh dims which this mesh
- * does not have are left out. The arena owns the texts. DTP_INVALID naming file, line and
- * column. */
-dtp_status dtp_layout_rules_file_read(const char *path, const dtp_mesh *mesh, dtp_arena *arena,
-                                      int32_t *n, const char ***names, const char ***rules,
-                                      dtp_err *err) DTP_MUST_CHECK;
-/* What dtp_layout_rules_file_parse gives: n names and rule texts. */
+/* n names and rule texts for dtp_layout_rules_parse such as "batch:x;d_ff:y". */
 typedef struct dtp_layout_rules_file {
     int32_t n;
     const char **names, **rules;
 } dtp_layout_rules_file;
 
+/* The rule sets of a file with the mesh dims of `mesh` filled in. Sets with mesh dims which this
+ * mesh does not have are left out. The arena owns the texts. DTP_INVALID naming file, line and
+ * column. */
+dtp_status dtp_layout_rules_file_read(const char *path, const dtp_mesh *mesh, dtp_arena *arena,
+                                      dtp_layout_rules_file *out, dtp_err *err) DTP_MUST_CHECK;
 /* The same from text; `file` is for messages. */
 dtp_status dtp_layout_rules_file_parse(const char *file, const char *text, size_t len,
                                        const dtp_mesh *mesh, dtp_arena *arena,

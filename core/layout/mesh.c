@@ -7,16 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/json.h"
 #include "core/base/json_writer.h"
 
 static bool is_separator(char c)
 {
     return c == ' ' || c == '\t' || c == ',' || c == '.' || c == ';';
-}
-
-static bool is_name_char(char c)
-{
-    return isalnum((unsigned char)c) || c == '_' || c == '-';
 }
 
 /* The size of dim `name` (n characters) at *p, up to a separator; moves past it. */
@@ -47,7 +43,7 @@ static dtp_status parse_pair(const char **at, dtp_mesh *mesh, dtp_err *err)
 {
     const char *start = *at;
     const char *p = start;
-    while (is_name_char(*p)) {
+    while (isalnum((unsigned char)*p) || *p == '_' || *p == '-') {
         p++;
     }
     size_t n = (size_t)(p - start);
@@ -80,16 +76,6 @@ static const char *skip_separators(const char *at)
 }
 
 /* "2,3", "(2, 3)", "[2,3]": sizes of dims that get the names x, y, z, u, v, w. */
-static bool is_unnamed(const char *at)
-{
-    at = skip_separators(at);
-    if (*at == '(' || *at == '[') {
-        return true;
-    }
-    const size_t n = strspn(at, "0123456789");
-    return n > 0 && (at[n] == '\0' || is_separator(at[n]));
-}
-
 static dtp_status parse_unnamed(const char *text, dtp_mesh *mesh, dtp_err *err)
 {
     static const char names[DTP_MAX_MESH_DIMS + 1][2] = {"x", "y", "z", "u", "v", "w", "?"};
@@ -128,9 +114,14 @@ dtp_status dtp_mesh_parse(const char *text, dtp_mesh *out, dtp_err *err)
     if (bar != NULL && strchr(at, '|') == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "mesh: the second '|' is missing in '%.60s'", text);
     }
-    if (bar == NULL && is_unnamed(text)) {
-        DTP_TRY(parse_unnamed(text, &mesh, err));
-        at = "";
+    if (bar == NULL) {
+        const char *first = skip_separators(text);
+        const size_t digits = strspn(first, "0123456789");
+        const bool size = digits > 0 && (first[digits] == '\0' || is_separator(first[digits]));
+        if (*first == '(' || *first == '[' || size) {
+            DTP_TRY(parse_unnamed(text, &mesh, err));
+            at = "";
+        }
     }
     for (at = skip_separators(at); *at != '\0' && *at != '|'; at = skip_separators(at)) {
         DTP_TRY(parse_pair(&at, &mesh, err));
@@ -167,6 +158,36 @@ void dtp_mesh_write(dtp_json_writer *w, const dtp_mesh *mesh)
         dtp_json_end_array(w);
     }
     dtp_json_end_array(w);
+}
+
+/* The names and sizes are checked as those of a text. */
+dtp_status dtp_mesh_read(const dtp_json *obj, dtp_mesh *out, dtp_err *err)
+{
+    const dtp_json *v;
+    dtp_mesh mesh = {0};
+    char text[DTP_MESH_TEXT_BYTES];
+    DTP_TRY(dtp_json_get_kind(obj, "mesh", DTP_JSON_ARRAY, &v, err));
+    if (dtp_json_size(v) > DTP_MAX_MESH_DIMS) {
+        return dtp_json_fail(v, err, "%d mesh dims, the limit is %d", dtp_json_size(v),
+                             DTP_MAX_MESH_DIMS);
+    }
+    for (int32_t m = 0; m < dtp_json_size(v); m++) {
+        const dtp_json *pair = dtp_json_at(v, m);
+        const char *name;
+        DTP_TRY(dtp_json_expect(pair, DTP_JSON_ARRAY, err));
+        if (dtp_json_size(pair) != 2) {
+            return dtp_json_fail(pair, err, "expected [name, size]");
+        }
+        DTP_TRY(dtp_json_string(dtp_json_at(pair, 0), &name, err));
+        DTP_TRY(dtp_json_int(dtp_json_at(pair, 1), 1, INT32_MAX, &mesh.sizes[m], err));
+        if (name[0] == '\0' || strlen(name) >= DTP_MESH_NAME_BYTES || strpbrk(name, " ,.;:=\t")) {
+            return dtp_json_fail(pair, err, "'%.60s' is not a name of a mesh dim", name);
+        }
+        memcpy(mesh.names[m], name, strlen(name) + 1);
+        mesh.n_dims++;
+    }
+    dtp_mesh_print(&mesh, text);
+    return dtp_json_prefixed(v, dtp_mesh_parse(text, out, err), err);
 }
 
 int32_t dtp_mesh_ranks(const dtp_mesh *mesh)

@@ -29,6 +29,9 @@ void dtp_mesh_print(const dtp_mesh *mesh, char out[DTP_MESH_TEXT_BYTES]);
 /* Writes the member "mesh" of a JSON object: [["x", 2], ["y", 3]]. */
 struct dtp_json_writer;
 void dtp_mesh_write(struct dtp_json_writer *w, const dtp_mesh *mesh);
+/* Reads that member. */
+struct dtp_json;
+dtp_status dtp_mesh_read(const struct dtp_json *obj, dtp_mesh *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* Number of ranks: the product of the sizes. */
 int32_t dtp_mesh_ranks(const dtp_mesh *mesh);

@@ -76,18 +76,6 @@ static dtp_status read_axis(dtp_layout_reader *r, int32_t m, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status read_factor(dtp_layout_reader *r, int64_t *out, dtp_err *err)
-{
-    if ((dtp_layout_reader_accept(r, "split_factor") || dtp_layout_reader_accept(r, "sf")) &&
-        !dtp_layout_reader_accept(r, "=")) {
-        return dtp_layout_reader_fail(r, "'='", err);
-    }
-    if (!dtp_layout_reader_int(r, out) || *out < 1) {
-        return dtp_layout_reader_fail(r, "a split factor of 1 or more", err);
-    }
-    return DTP_OK;
-}
-
 /* "(0)", "0", with "[k]" or ".k" behind. */
 static dtp_status read_shard(dtp_layout_reader *r, int32_t m, split_notes *notes, dtp_err *err)
 {
@@ -118,7 +106,13 @@ static dtp_status read_strided(dtp_layout_reader *r, int32_t m, bool brackets, s
         return dtp_layout_reader_fail(
             r, brackets ? "',' and a split factor" : "'/' and a split factor", err);
     }
-    DTP_TRY(read_factor(r, &notes->factor[m], err));
+    if ((dtp_layout_reader_accept(r, "split_factor") || dtp_layout_reader_accept(r, "sf")) &&
+        !dtp_layout_reader_accept(r, "=")) {
+        return dtp_layout_reader_fail(r, "'='", err);
+    }
+    if (!dtp_layout_reader_int(r, &notes->factor[m]) || notes->factor[m] < 1) {
+        return dtp_layout_reader_fail(r, "a split factor of 1 or more", err);
+    }
     return !brackets || dtp_layout_reader_accept(r, ")") ? DTP_OK
                                                          : dtp_layout_reader_fail(r, "')'", err);
 }
@@ -183,18 +177,6 @@ static dtp_status read_placement(dtp_layout_reader *r, int32_t m, split_notes *n
 /* ---- the order of the splits -------------------------------------------------------------------
  */
 
-/* The mesh dims that split `axis`, in mesh order. */
-static int32_t dims_of_axis(const dtp_layout *layout, int32_t axis, int32_t out[DTP_MAX_MESH_DIMS])
-{
-    int32_t n = 0;
-    for (int32_t m = 0; m < layout->n_mesh; m++) {
-        if (layout->placement[m].kind == DTP_SHARD && layout->placement[m].axis == axis) {
-            out[n++] = m;
-        }
-    }
-    return n;
-}
-
 static dtp_status order_by_depth(dtp_layout_reader *r, int32_t n, const int32_t *splits,
                                  const split_notes *notes, dtp_err *err)
 {
@@ -245,11 +227,14 @@ static dtp_status order_by_factor(dtp_layout_reader *r, int32_t n, const int32_t
 static dtp_status order_splits(dtp_layout_reader *r, const split_notes *notes, dtp_err *err)
 {
     for (int32_t axis = 0; axis < r->type->rank; axis++) {
-        int32_t splits[DTP_MAX_MESH_DIMS];
-        const int32_t n = dims_of_axis(&r->layout, axis, splits);
+        int32_t splits[DTP_MAX_MESH_DIMS], n = 0; /* its mesh dims, in mesh order */
         bool numbered = false;
-        for (int32_t i = 0; i < n; i++) {
-            numbered = numbered || notes->depth[splits[i]] != NO_DEPTH;
+        for (int32_t m = 0; m < r->layout.n_mesh; m++) {
+            const dtp_placement *p = &r->layout.placement[m];
+            if (p->kind == DTP_SHARD && p->axis == axis) {
+                splits[n++] = m;
+                numbered = numbered || notes->depth[m] != NO_DEPTH;
+            }
         }
         DTP_TRY(numbered ? order_by_depth(r, n, splits, notes, err)
                          : order_by_factor(r, n, splits, notes, err));
@@ -321,25 +306,6 @@ dtp_status dtp_placements_parse(const char *text, const dtp_mesh *mesh, const dt
 /* ---- writing -----------------------------------------------------------------------------------
  */
 
-static const char *op_name(const dtp_placement *p)
-{
-    return p->op == DTP_REDUCE_PROD ? "product" : dtp_reduce_op_name((dtp_reduce_op)p->op);
-}
-
-/* Product of the sizes of later mesh dims that split the same tensor dim before mesh dim m does. */
-static int64_t factor_of(const dtp_layout *layout, const dtp_mesh *mesh, int32_t m)
-{
-    const dtp_placement *placement = layout->placement;
-    int64_t factor = 1;
-    for (int32_t k = m + 1; k < layout->n_mesh; k++) {
-        if (placement[k].kind == DTP_SHARD && placement[k].axis == placement[m].axis &&
-            placement[k].order < placement[m].order) {
-            factor *= mesh->sizes[k];
-        }
-    }
-    return factor;
-}
-
 void dtp_placements_print_long(const dtp_layout *layout, const dtp_mesh *mesh, dtp_strbuf *out)
 {
     if (layout == NULL || mesh == NULL || out == NULL) {
@@ -350,14 +316,24 @@ void dtp_placements_print_long(const dtp_layout *layout, const dtp_mesh *mesh, d
         const dtp_placement *p = &layout->placement[m];
         dtp_strbuf_add(out, m > 0 ? ", " : "");
         if (p->kind == DTP_PARTIAL) {
-            dtp_strbuf_addf(out, "Partial(%s)", op_name(p));
+            dtp_strbuf_addf(out, "Partial(%s)",
+                            p->op == DTP_REDUCE_PROD ? "product"
+                                                     : dtp_reduce_op_name((dtp_reduce_op)p->op));
         } else if (p->kind == DTP_REPLICATE) {
             dtp_strbuf_add(out, "Replicate()");
-        } else if (factor_of(layout, mesh, m) > 1) {
-            dtp_strbuf_addf(out, "_StridedShard(dim=%d, sf=%lld)", p->axis,
-                            (long long)factor_of(layout, mesh, m));
         } else {
-            dtp_strbuf_addf(out, "Shard(dim=%d)", p->axis);
+            int64_t factor = 1; /* of later mesh dims that split the tensor dim before m does */
+            for (int32_t k = m + 1; k < layout->n_mesh; k++) {
+                const dtp_placement *later = &layout->placement[k];
+                if (later->kind == DTP_SHARD && later->axis == p->axis && later->order < p->order) {
+                    factor *= mesh->sizes[k];
+                }
+            }
+            dtp_strbuf_addf(out, factor > 1 ? "_StridedShard(dim=%d" : "Shard(dim=%d", p->axis);
+            if (factor > 1) {
+                dtp_strbuf_addf(out, ", sf=%lld", (long long)factor);
+            }
+            dtp_strbuf_add(out, ")");
         }
     }
     dtp_strbuf_add(out, layout->n_mesh == 1 ? ",)" : ")");

@@ -4,21 +4,12 @@
 
 #include <string.h>
 
-typedef struct work {
+typedef struct row_combination {
     const dtp_mesh *mesh;
     const dtp_op_call *call;
     const dtp_layout *in, *wanted; /* present layouts of the operands, wanted ones of outputs */
     dtp_sharding_rule rows[DTP_MAX_MESH_DIMS]; /* one per mesh dim */
-} work;
-
-static bool same_set(const int32_t *splits, int32_t n, dtp_mesh_set set)
-{
-    dtp_mesh_set have = 0;
-    for (int32_t i = 0; i < n; i++) {
-        have |= 1U << splits[i];
-    }
-    return have == set;
-}
+} row_combination;
 
 /* If the layout splits dim d over exactly `set`, takes over its order. */
 static bool adopt_order(const dtp_ttype *type, const dtp_layout *layout, dtp_dim_id d,
@@ -26,20 +17,18 @@ static bool adopt_order(const dtp_ttype *type, const dtp_layout *layout, dtp_dim
 {
     int32_t splits[DTP_MAX_MESH_DIMS];
     int32_t axis = dtp_ttype_find(type, d);
-    if (axis < 0) {
-        return false;
-    }
-    int32_t n = dtp_layout_axis_splits(layout, axis, splits);
-    if (!same_set(splits, n, set)) {
-        return false;
-    }
+    const int32_t n = axis < 0 ? 0 : dtp_layout_axis_splits(layout, axis, splits);
+    dtp_mesh_set have = 0;
     for (int32_t i = 0; i < n; i++) {
+        have |= 1U << splits[i];
+    }
+    for (int32_t i = 0; i < n && have == set; i++) {
         order[splits[i]] = (int8_t)i;
     }
-    return true;
+    return axis >= 0 && have == set;
 }
 
-static void choose_order(const work *w, int32_t m, dtp_mesh_set set, int8_t *order)
+static void choose_order(const row_combination *w, int32_t m, dtp_mesh_set set, int8_t *order)
 {
     if ((set & (set - 1U)) == 0) {
         order[m] = 0;
@@ -64,7 +53,7 @@ static void choose_order(const work *w, int32_t m, dtp_mesh_set set, int8_t *ord
 }
 
 /* The mesh dims whose rows split the same dim as row m. */
-static dtp_mesh_set dim_set(const work *w, int32_t m)
+static dtp_mesh_set dim_set(const row_combination *w, int32_t m)
 {
     dtp_mesh_set set = 0;
     for (int32_t k = 0; k < w->mesh->n_dims; k++) {
@@ -83,32 +72,28 @@ static void place_row(dtp_placement place, int8_t order, dtp_placement *out)
 
 /* Averages pass through an op that is linear as sums do: when operands of the row arrive as
  * averages and none as a sum, the row is one of averages. */
-static bool passes_averages(const work *w, int32_t m)
+static void take_averages(row_combination *w, int32_t m)
 {
+    dtp_sharding_rule *row = &w->rows[m];
     bool any = false;
-    for (int32_t i = 0; i < w->call->n_in && w->rows[m].linear; i++) {
+    for (int32_t i = 0; i < w->call->n_in; i++) {
         const dtp_placement at = w->in[i].placement[m];
-        if (w->rows[m].in[i].kind == DTP_PARTIAL && at.kind == DTP_PARTIAL) {
+        if (row->in[i].kind == DTP_PARTIAL && at.kind == DTP_PARTIAL) {
             if (at.op != DTP_REDUCE_AVG) {
-                return false;
+                return;
             }
             any = true;
         }
     }
-    return any;
-}
-
-static void average_row(dtp_sharding_rule *row)
-{
-    for (int32_t i = 0; i < DTP_MAX_OP_IN; i++) {
+    for (int32_t i = 0; i < DTP_MAX_OP_IN && any; i++) {
         row->in[i].op = row->in[i].kind == DTP_PARTIAL ? DTP_REDUCE_AVG : row->in[i].op;
     }
-    for (int32_t i = 0; i < DTP_MAX_OP_OUT; i++) {
+    for (int32_t i = 0; i < DTP_MAX_OP_OUT && any; i++) {
         row->out[i].op = row->out[i].kind == DTP_PARTIAL ? DTP_REDUCE_AVG : row->out[i].op;
     }
 }
 
-static void replicate_all(const work *w, dtp_node_layouts *out)
+static void combine_rows(const row_combination *w, dtp_node_layouts *out)
 {
     const int32_t n_mesh = w->mesh->n_dims;
     memset(out->dim, 0, sizeof out->dim);
@@ -121,11 +106,6 @@ static void replicate_all(const work *w, dtp_node_layouts *out)
     for (int32_t i = 0; i < w->call->n_out; i++) {
         out->out[i] = dtp_layout_replicated(w->call->out[i].rank, n_mesh);
     }
-}
-
-static void combine_rows(const work *w, dtp_node_layouts *out)
-{
-    replicate_all(w, out);
     for (int32_t m = 0; m < w->mesh->n_dims; m++) {
         const dtp_sharding_rule *row = &w->rows[m];
         out->dim[m] = row->dim;
@@ -161,18 +141,8 @@ static void number_splits(dtp_layout *layout)
     }
 }
 
-static void number_all_splits(const dtp_op_call *call, dtp_node_layouts *out)
-{
-    for (int32_t i = 0; i < call->n_in; i++) {
-        number_splits(&out->in[i]);
-    }
-    for (int32_t i = 0; i < call->n_out; i++) {
-        number_splits(&out->out[i]);
-    }
-}
-
 /* A renaming row between dims of different sizes is right only if the parts divide both. */
-static dtp_status check_renames(const work *w, dtp_err *err)
+static dtp_status check_renames(const row_combination *w, dtp_err *err)
 {
     for (int32_t m = 0; m < w->mesh->n_dims; m++) {
         const dtp_sharding_rule *row = &w->rows[m];
@@ -193,27 +163,17 @@ static dtp_status check_renames(const work *w, dtp_err *err)
     return DTP_OK;
 }
 
-static bool is_replicated(const dtp_mesh *mesh, const dtp_strategy *strategy)
-{
-    for (int32_t m = 0; m < mesh->n_dims; m++) {
-        if (strategy->row[m] != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
 dtp_status dtp_node_layouts_find(const dtp_mesh *mesh, const dtp_op_call *call,
                                  const dtp_sharding_rules *rules, const dtp_strategy *strategy,
                                  const dtp_layout *in, const dtp_layout *out,
                                  dtp_node_layouts *result, dtp_err *err)
 {
-    work w = {.mesh = mesh, .call = call, .in = in, .wanted = out};
+    row_combination w = {.mesh = mesh, .call = call, .in = in, .wanted = out};
     dtp_sharding_rules own;
     own.n = 1;
     memset(&own.rows[0], 0, sizeof own.rows[0]);
     own.rows[0].dim = own.rows[0].out_dim = -1;
-    if (rules == NULL && !is_replicated(mesh, strategy)) {
+    if (rules == NULL && !dtp_strategy_is_replicated(strategy, mesh->n_dims)) {
         dtp_sharding_rules_of(call, true, &own);
     }
     rules = rules != NULL ? rules : &own;
@@ -224,8 +184,8 @@ dtp_status dtp_node_layouts_find(const dtp_mesh *mesh, const dtp_op_call *call,
                             mesh->names[m]);
         }
         w.rows[m] = rules->rows[r];
-        if (passes_averages(&w, m)) {
-            average_row(&w.rows[m]);
+        if (w.rows[m].linear) {
+            take_averages(&w, m);
         }
     }
     if ((call->op->flags & DTP_OP_RENAMES) != 0) {
@@ -233,7 +193,12 @@ dtp_status dtp_node_layouts_find(const dtp_mesh *mesh, const dtp_op_call *call,
     }
     combine_rows(&w, result);
     if ((call->op->flags & DTP_OP_OPAQUE) != 0) {
-        number_all_splits(call, result);
+        for (int32_t i = 0; i < call->n_in; i++) {
+            number_splits(&result->in[i]);
+        }
+        for (int32_t i = 0; i < call->n_out; i++) {
+            number_splits(&result->out[i]);
+        }
     }
     return DTP_OK;
 }

@@ -19,7 +19,7 @@ dtp_status dtp_plan_create(dtp_plan **out, dtp_err *err)
     plan->machine = "";
     plan->certificate.solver = "";
     for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {
-        plan->predicted.collectives[i].kind = dtp_plan__coll_name(i);
+        plan->predicted.collectives[i].kind = dtp_plan__collectives[i];
     }
     *out = plan;
     return DTP_OK;
@@ -45,19 +45,12 @@ dtp_status dtp_plan_graph(const dtp_plan *plan, const dtp_graph *model, dtp_grap
                                   plan->implementations, out, err);
 }
 
-const char *dtp_plan__coll_name(int32_t index)
-{
-    static const char *const names[DTP_N_COLL_TOTALS] = {
-        "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute"};
-    return names[index];
-}
-
-const char *const dtp_plan__phases[4] = {"forward", "backward", "update", NULL};
-
-const char *const dtp_plan__cert_statuses[5] = {[DTP_CERT_OPTIMAL] = "optimal",
-                                                [DTP_CERT_FEASIBLE] = "feasible",
-                                                [DTP_CERT_INFEASIBLE] = "infeasible",
-                                                [DTP_CERT_TIME_LIMIT] = "time_limit"};
+const char *const dtp_plan__collectives[] = {"all_reduce", "all_gather",         "reduce_scatter",
+                                             "all_to_all", "collective_permute", NULL};
+const char *const dtp_plan__cert_statuses[] = {"optimal", "feasible", "infeasible", "time_limit",
+                                               NULL};
+const char *const dtp_plan__objectives[] = {"time", "memory", NULL};
+const char *const dtp_plan__phases[] = {"forward", "backward", "update", NULL};
 
 double dtp_gap(int64_t cost, int64_t bound)
 {
@@ -69,21 +62,19 @@ const char *dtp_cert_status_name(dtp_cert_status status)
     return dtp_plan__cert_statuses[status];
 }
 
-const char *dtp_plan__objective_name(dtp_plan_objective objective)
+bool dtp_plan_redistribution_is(const dtp_plan_redistribution *r, const dtp_ttype *type,
+                                const dtp_layout *from, const dtp_layout *to)
 {
-    return objective == DTP_OBJECTIVE_TIME ? "time" : "memory";
+    bool is = dtp_layout_equal(&r->from, from) && dtp_layout_equal(&r->after[r->n_steps - 1], to) &&
+              r->type.dtype == type->dtype && r->type.rank == type->rank;
+    for (int32_t i = 0; is && i < type->rank; i++) {
+        is = r->type.dims[i].size == type->dims[i].size;
+    }
+    return is;
 }
 
-/* A row of an opaque op that splits something, but no dim wherever it occurs. */
-static bool is_declared(const dtp_sharding_rule *row, int32_t n_in)
-{
-    for (int32_t i = 0; i < n_in; i++) {
-        if (row->in[i].kind != DTP_REPLICATE) {
-            return true;
-        }
-    }
-    return row->out[0].kind != DTP_REPLICATE;
-}
+/* ---- names of strategies -----------------------------------------------------------------------
+ */
 
 /* Appends at most `most` bytes of a text; returns the new length. */
 static size_t append(char out[DTP_ROW_TEXT_BYTES], size_t used, const char *text, size_t most)
@@ -99,32 +90,29 @@ static size_t append(char out[DTP_ROW_TEXT_BYTES], size_t used, const char *text
     return used + n;
 }
 
-static void linear_name(const dtp_sharding_rule *row, int32_t n_in, char out[DTP_ROW_TEXT_BYTES])
-{
-    size_t used = append(out, 0, "partial(", DTP_ROW_TEXT_BYTES);
-    bool first = true;
-    for (int32_t i = 0; i < n_in; i++) {
-        if (row->in[i].kind == DTP_PARTIAL) {
-            char number[16];
-            (void)snprintf(number, sizeof number, "%s%d", first ? "" : "+", i);
-            used = append(out, used, number, sizeof number);
-            first = false;
-        }
-    }
-    (void)append(out, used, ")", 1);
-}
-
 /* The name of a row without the number that makes it distinct; its length. Reading a plan asks for
  * tens of thousands, so there is no formatted printing in it. */
 static size_t base_name(const dtp_sharding_rule *row, int32_t n_in, const dtp_dims *dims,
                         char out[DTP_ROW_TEXT_BYTES])
 {
     enum { NAME = 160, HALF = 70 };
+    size_t used = 0;
+    bool splits = row->out[0].kind != DTP_REPLICATE;
     if (row->linear) {
-        linear_name(row, n_in, out);
-        return strlen(out);
+        for (int32_t i = 0; i < n_in; i++) {
+            if (row->in[i].kind == DTP_PARTIAL) {
+                char number[16];
+                (void)snprintf(number, sizeof number, "%d", i);
+                used = append(out, used, used == 0 ? "partial(" : "+", NAME);
+                used = append(out, used, number, sizeof number);
+            }
+        }
+        return append(out, used, used == 0 ? "partial()" : ")", NAME);
     }
-    if (row->dim < 0 && is_declared(row, n_in)) {
+    for (int32_t i = 0; i < n_in; i++) {
+        splits = splits || row->in[i].kind != DTP_REPLICATE;
+    }
+    if (row->dim < 0 && splits) { /* a row of an opaque op, of no dim wherever it occurs */
         return append(out, 0, "declared", NAME);
     }
     const char *in = row->dim < 0 ? "" : dtp_dims_name(dims, row->dim);
@@ -132,7 +120,7 @@ static size_t base_name(const dtp_sharding_rule *row, int32_t n_in, const dtp_di
     if (row->dim == row->out_dim) {
         return append(out, 0, row->dim < 0 ? "replicated" : in, NAME);
     }
-    const size_t used = append(out, 0, in, HALF);
+    used = append(out, 0, in, HALF);
     return append(out, append(out, used, ">", 1), to, HALF);
 }
 

@@ -22,7 +22,7 @@ enum { DTP_N_COLL_TOTALS = 5 };
 
 typedef struct dtp_prediction {
     double step_time_s, compute_s, comm_s, exposed_comm_s;
-    double cost_s;      /* additive price: the sum over instructions, what the ILP minimises */
+    double cost_s;      /* additive cost: the sum over instructions, which the solver minimises */
     int64_t peak_bytes; /* per rank */
     dtp_coll_total
         collectives[DTP_N_COLL_TOTALS]; /* in the order of dtp_coll_kind (spmd/program/program.h) */
@@ -38,7 +38,7 @@ typedef enum dtp_cert_status {
 /* "optimal", "feasible", "infeasible", "time_limit". */
 const char *dtp_cert_status_name(dtp_cert_status status);
 
-/* What a constraint costs: the least sum of prices falls by so much without it. */
+/* Shadow price of a constraint: without it the least additive cost is lower by so much. */
 typedef struct dtp_shadow_price {
     const char *constraint;   /* "memory 2147483648", "pin h: batch@x" */
     int64_t relaxed_by_bytes; /* memory: a limit this much higher; else 0: the pin is left out */
@@ -59,7 +59,7 @@ typedef struct dtp_certificate {
     double solve_s;         /* written with timings only */
     bool has_unfolded;      /* tensor mode, objective time, where instances of a block decide */
     int64_t unfolded_bound; /* together: no plan in which each decides for itself costs less */
-    double unfolded_gap;    /* dtp_gap(least_cost, unfolded_bound): folding loses at most this */
+    double unfolded_gap; /* dtp_gap(least_cost, unfolded_bound): layer tying loses at most this */
     bool has_prices;
     int32_t n_prices;
     dtp_shadow_price *prices; /* with has_prices */
@@ -103,7 +103,7 @@ typedef struct dtp_plan {
     dtp_sharding sharding;
     dtp_graph_variant choices; /* layouts, strategies, implementations are for the graph
                                   that they make of the model's */
-    int32_t n_tried;           /* the search for choices: what came of each, in its order */
+    int32_t n_tried;           /* the search for a variant: what came of each, in its order */
     const char **tried;
     int32_t n_implementations; /* tensor mode: how nodes run, in the order of the nodes */
     dtp_implementation *implementations;
@@ -125,12 +125,12 @@ void dtp_plan_destroy(dtp_plan *plan);
 /* Whether the peak of a legal baseline is within the plan's memory limit; true for others. */
 bool dtp_plan_baseline_fits(const dtp_plan *plan, const dtp_baseline *b);
 
-/* Whether a move is that of tensors of this type between these layouts. */
-bool dtp_plan_redistribution_is(const dtp_plan_redistribution *move, const dtp_ttype *type,
+/* Whether a redistribution is that of tensors of this type between these layouts. */
+bool dtp_plan_redistribution_is(const dtp_plan_redistribution *r, const dtp_ttype *type,
                                 const dtp_layout *from, const dtp_layout *to);
 
 /* The graph that the program of a plan is lowered from: dtp_graph_with_variant with the plan's
- * choices and implementations. `model` is the graph as it was read and must outlive it. */
+ * variant and implementations. `model` is the graph as it was read and must outlive it. */
 dtp_status dtp_plan_graph(const dtp_plan *plan, const dtp_graph *model, dtp_graph **out,
                           dtp_err *err) DTP_MUST_CHECK;
 

@@ -8,25 +8,16 @@
 
 enum { DTP_PLAN_MAX_BYTES = 1 << 30, DTP_ROW_TEXT_BYTES = 192 };
 
-/* "all_reduce", ... in the order of dtp_prediction.collectives. */
-const char *dtp_plan__coll_name(int32_t index);
-/* "optimal", ... in the order of dtp_cert_status; ended by NULL. */
+/* In the order of their enumerations, ended by NULL. */
+extern const char *const dtp_plan__collectives[DTP_N_COLL_TOTALS + 1]; /* as in a prediction */
 extern const char *const dtp_plan__cert_statuses[5];
-/* "time", "memory". */
-const char *dtp_plan__objective_name(dtp_plan_objective objective);
-
-/* "forward", "backward", "update"; ended by NULL. */
+extern const char *const dtp_plan__objectives[3];
 extern const char *const dtp_plan__phases[4];
 
-/* The list "redistributions"; the plan's mode, mesh and redistribution are read. Layouts are
- * checked, steps are not (cost_models/plan_lowering.h). */
-dtp_status dtp_plan__read_moves(const dtp_json *root, dtp_plan *plan, dtp_err *err) DTP_MUST_CHECK;
-void dtp_plan__write_moves(dtp_json_writer *w, const dtp_plan *plan);
-
-/* Sixteen hexadecimal digits in lower case. */
-dtp_status dtp_plan__read_hash(const dtp_json *obj, const char *key, uint64_t *out,
-                               dtp_err *err) DTP_MUST_CHECK;
-void dtp_plan__write_hash(dtp_json_writer *w, const char *key, uint64_t hash);
+/* Checks the format and the keys of a plan and reads all that does not depend on the graph; strings
+ * are copied into the plan's arena. Layouts of redistributions are checked, steps are not
+ * (cost_models/plan_lowering.h). */
+dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err) DTP_MUST_CHECK;
 
 /* Names row `r` of a rule set: the dim that is split ("batch"), "in>out" when the op renames it,
  * "partial(0+2)" for partial operands that pass through, "replicated" for row 0. When rows before r

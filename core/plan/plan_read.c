@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "core/base/json.h"
-#include "core/plan/plan_fields.h"
 #include "core/plan/plan_internal.h"
 #include "core/graph/op_rules.h"
 
@@ -12,57 +11,42 @@ typedef struct plan_reader {
     const dtp_json *root;
     const dtp_graph *g;
     dtp_plan *plan;
-    int32_t cap_implementations;
 } plan_reader;
-
-static dtp_status prefixed(const dtp_json *v, dtp_status s, dtp_err *err)
-{
-    if (s != DTP_OK) {
-        dtp_json_prefix(v, err);
-    }
-    return s;
-}
 
 /* ---- the decision ------------------------------------------------------------------------------
  */
 
-static dtp_status read_rule(const dtp_json *v, const plan_reader *r, dtp_err *err)
-{
-    dtp_dim_id d = dtp_dims_find(&r->g->dims, dtp_json_key(v));
-    if (d < 0) {
-        return dtp_json_fail(v, err, "the model '%s' has no dim '%s'", r->g->name, dtp_json_key(v));
-    }
-    DTP_TRY(dtp_json_expect(v, DTP_JSON_ARRAY, err));
-    dtp_rule_splits *s = &r->plan->rules.splits[d];
-    for (int32_t i = 0; i < dtp_json_size(v); i++) {
-        const char *name;
-        DTP_TRY(dtp_json_string(dtp_json_at(v, i), &name, err));
-        int32_t m = dtp_mesh_find(&r->plan->mesh, name);
-        if (m < 0) {
-            return dtp_json_fail(dtp_json_at(v, i), err, "the mesh has no dim '%.60s'", name);
-        }
-        for (int8_t k = 0; k < s->n; k++) {
-            if (s->mesh_dims[k] == m) {
-                return dtp_json_fail(dtp_json_at(v, i), err, "mesh dim '%s' occurs twice", name);
-            }
-        }
-        s->mesh_dims[s->n++] = (int8_t)m;
-    }
-    return DTP_OK;
-}
-
 static dtp_status read_rules(const plan_reader *r, dtp_err *err)
 {
     const dtp_json *rules;
-    DTP_TRY(dtp_json_require(r->root, "rules", &rules, err));
-    DTP_TRY(dtp_json_expect(rules, DTP_JSON_OBJECT, err));
-    DTP_TRY(dtp_layout_rules_create(r->plan->arena, r->g->dims.n, &r->plan->rules, err));
+    dtp_plan *plan = r->plan;
+    DTP_TRY(dtp_json_get_kind(r->root, "rules", DTP_JSON_OBJECT, &rules, err));
+    DTP_TRY(dtp_layout_rules_create(plan->arena, r->g->dims.n, &plan->rules, err));
     for (int32_t i = 0; i < dtp_json_size(rules); i++) {
-        DTP_TRY(read_rule(dtp_json_at(rules, i), r, err));
+        const dtp_json *v = dtp_json_at(rules, i);
+        const dtp_dim_id d = dtp_dims_find(&r->g->dims, dtp_json_key(v));
+        if (d < 0) {
+            return dtp_json_fail(v, err, "the model '%s' has no dim '%s'", r->g->name,
+                                 dtp_json_key(v));
+        }
+        DTP_TRY(dtp_json_expect(v, DTP_JSON_ARRAY, err));
+        dtp_rule_splits *s = &plan->rules.splits[d];
+        for (int32_t k = 0; k < dtp_json_size(v); k++) {
+            const char *name;
+            DTP_TRY(dtp_json_string(dtp_json_at(v, k), &name, err));
+            const int32_t m = dtp_mesh_find(&plan->mesh, name);
+            if (m < 0) {
+                return dtp_json_fail(dtp_json_at(v, k), err, "the mesh has no dim '%.60s'", name);
+            }
+            if (memchr(s->mesh_dims, m, (size_t)s->n) != NULL) {
+                return dtp_json_fail(dtp_json_at(v, k), err, "mesh dim '%s' occurs twice", name);
+            }
+            s->mesh_dims[s->n++] = (int8_t)m;
+        }
     }
-    dtp_status s = dtp_sharding_from_rules(r->g, &r->plan->mesh, &r->plan->rules, r->plan->uneven,
-                                           r->plan->arena, &r->plan->sharding, err);
-    return prefixed(rules, s, err);
+    const dtp_status s = dtp_sharding_from_rules(r->g, &plan->mesh, &plan->rules, plan->uneven,
+                                                 plan->arena, &plan->sharding, err);
+    return dtp_json_prefixed(rules, s, err);
 }
 
 /* The tensor that a key names. */
@@ -80,8 +64,9 @@ static dtp_status read_layout(const dtp_json *v, const plan_reader *r, dtp_tenso
     const char *text;
     const dtp_ttype *type = &r->g->tensors[id].type;
     DTP_TRY(dtp_json_string(v, &text, err));
-    DTP_TRY(prefixed(v, dtp_layout_parse(text, &r->plan->mesh, type, &r->g->dims, out, err), err));
-    DTP_TRY(prefixed(v, dtp_layout_check(out, &r->plan->mesh, type, err), err));
+    DTP_TRY(dtp_json_prefixed(
+        v, dtp_layout_parse(text, &r->plan->mesh, type, &r->g->dims, out, err), err));
+    DTP_TRY(dtp_json_prefixed(v, dtp_layout_check(out, &r->plan->mesh, type, err), err));
     if (!r->plan->uneven && !dtp_layout_is_even(out, &r->plan->mesh, type)) {
         char shape[DTP_TTYPE_TEXT_BYTES];
         dtp_ttype_print(type, &r->g->dims, shape);
@@ -90,28 +75,24 @@ static dtp_status read_layout(const dtp_json *v, const plan_reader *r, dtp_tenso
     return DTP_OK;
 }
 
-/* A stated layout is the one that the rules give. */
-static dtp_status compare_layout(const plan_reader *r, const dtp_json *v, dtp_err *err)
-{
-    dtp_tensor_id id;
-    dtp_layout stated;
-    const char *given = "";
-    DTP_TRY(find_tensor(v, r, &id, err));
-    DTP_TRY(read_layout(v, r, id, &stated, err));
-    if (dtp_layout_equal(&stated, &r->plan->sharding.layouts[id])) {
-        return DTP_OK;
-    }
-    char text[DTP_LAYOUT_TEXT_BYTES];
-    dtp_layout_print(&r->plan->sharding.layouts[id], &r->plan->mesh, &r->g->tensors[id].type,
-                     &r->g->dims, text);
-    DTP_TRY(dtp_json_string(v, &given, err));
-    return dtp_json_fail(v, err, "layout '%.160s', but the rules give '%.160s'", given, text);
-}
-
+/* Rules mode: a stated layout is the one that the rules give. */
 static dtp_status compare_layouts(const plan_reader *r, const dtp_json *tensors, dtp_err *err)
 {
     for (int32_t i = 0; i < dtp_json_size(tensors); i++) {
-        DTP_TRY(compare_layout(r, dtp_json_at(tensors, i), err));
+        const dtp_json *v = dtp_json_at(tensors, i);
+        dtp_tensor_id id;
+        dtp_layout stated;
+        const char *given = "";
+        DTP_TRY(find_tensor(v, r, &id, err));
+        DTP_TRY(read_layout(v, r, id, &stated, err));
+        if (!dtp_layout_equal(&stated, &r->plan->sharding.layouts[id])) {
+            char text[DTP_LAYOUT_TEXT_BYTES];
+            dtp_layout_print(&r->plan->sharding.layouts[id], &r->plan->mesh,
+                             &r->g->tensors[id].type, &r->g->dims, text);
+            DTP_TRY(dtp_json_string(v, &given, err));
+            return dtp_json_fail(v, err, "layout '%.160s', but the rules give '%.160s'", given,
+                                 text);
+        }
     }
     return DTP_OK;
 }
@@ -146,23 +127,6 @@ static dtp_status read_layouts(const plan_reader *r, const dtp_json *tensors, dt
     return DTP_OK;
 }
 
-/* ---- replicas
- * -------------------------------------------------------------------------------------
- */
-
-static dtp_status read_view(const dtp_json *v, const plan_reader *r, dtp_tensor_id t, dtp_err *err)
-{
-    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
-    DTP_TRY(dtp_json_keys(v, dtp_plan__phases, err));
-    for (int phase = 0; dtp_plan__phases[phase] != NULL; phase++) {
-        const dtp_json *layout = dtp_json_get(v, dtp_plan__phases[phase]);
-        if (layout != NULL) {
-            DTP_TRY(read_layout(layout, r, t, &r->plan->sharding.replicas[phase][t], err));
-        }
-    }
-    return DTP_OK;
-}
-
 static dtp_status read_replicas(const plan_reader *r, dtp_err *err)
 {
     const dtp_json *list = dtp_json_get(r->root, "views");
@@ -178,49 +142,73 @@ static dtp_status read_replicas(const plan_reader *r, dtp_err *err)
         const dtp_json *v = dtp_json_at(list, i);
         dtp_tensor_id t;
         DTP_TRY(find_tensor(v, r, &t, err));
-        DTP_TRY(read_view(v, r, t, err));
+        DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+        DTP_TRY(dtp_json_keys(v, dtp_plan__phases, err));
+        for (int phase = 0; dtp_plan__phases[phase] != NULL; phase++) {
+            const dtp_json *layout = dtp_json_get(v, dtp_plan__phases[phase]);
+            if (layout != NULL) {
+                DTP_TRY(read_layout(layout, r, t, &r->plan->sharding.replicas[phase][t], err));
+            }
+        }
     }
     return DTP_OK;
 }
 
-/* ---- strategies --------------------------------------------------------------------------------
+/* ---- strategies and implementations of nodes ---------------------------------------------------
  */
 
-static dtp_status read_row(const dtp_json *v, const plan_reader *r, dtp_node_id n,
-                           const dtp_sharding_rules *set, dtp_err *err)
+static dtp_status read_strategy(const dtp_json *list, plan_reader *r, dtp_node_id n, dtp_err *err)
 {
     const dtp_node *node = &r->g->nodes[n];
-    const char *text;
-    const int32_t m = dtp_mesh_find(&r->plan->mesh, dtp_json_key(v));
-    if (m < 0) {
-        return dtp_json_fail(v, err, "the mesh has no dim '%.60s'", dtp_json_key(v));
+    dtp_call_types types;
+    dtp_sharding_rules set;
+    const dtp_op_call call = dtp_node_call(r->g, node, &types);
+    dtp_sharding_rules_of(&call, true, &set);
+    for (int32_t k = 0; k < dtp_json_size(list); k++) {
+        const dtp_json *v = dtp_json_at(list, k);
+        const char *text;
+        const int32_t m = dtp_mesh_find(&r->plan->mesh, dtp_json_key(v));
+        if (m < 0) {
+            return dtp_json_fail(v, err, "the mesh has no dim '%.60s'", dtp_json_key(v));
+        }
+        DTP_TRY(dtp_json_string(v, &text, err));
+        const int32_t row = dtp_plan__row_find(&set, text, node->n_in, &r->g->dims);
+        if (row < 0) {
+            return dtp_json_fail(v, err, "op '%s' has no strategy '%.80s' here", node->op->name,
+                                 text);
+        }
+        r->plan->sharding.strategies[n].row[m] = (int16_t)row;
     }
-    DTP_TRY(dtp_json_string(v, &text, err));
-    const int32_t row = dtp_plan__row_find(set, text, node->n_in, &r->g->dims);
-    if (row < 0) {
-        return dtp_json_fail(v, err, "op '%s' has no strategy '%.80s' here", node->op->name, text);
-    }
-    r->plan->sharding.strategies[n].row[m] = (int16_t)row;
     return DTP_OK;
 }
 
-static dtp_status read_rows(const dtp_json *v, const plan_reader *r, dtp_node_id n, dtp_err *err)
+static dtp_status read_implementation(const dtp_json *v, plan_reader *r, dtp_node_id n,
+                                      dtp_err *err)
 {
-    dtp_call_types types;
-    dtp_sharding_rules set;
-    const dtp_op_call call = dtp_node_call(r->g, &r->g->nodes[n], &types);
-    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
-    dtp_sharding_rules_of(&call, true, &set);
+    dtp_plan *plan = r->plan;
+    const dtp_op_def *op = r->g->nodes[n].op;
     for (int32_t k = 0; k < dtp_json_size(v); k++) {
-        DTP_TRY(read_row(dtp_json_at(v, k), r, n, &set, err));
+        const dtp_json *given = dtp_json_at(v, k);
+        const dtp_attr_spec *spec = dtp_implementation_spec(op, dtp_json_key(given));
+        int32_t choice = 0;
+        if (spec == NULL) {
+            return dtp_json_fail(given, err, "op '%s' has no attribute that a plan may set so",
+                                 op->name);
+        }
+        DTP_TRY(dtp_json_choice(given, spec->choices, &choice, err));
+        if (plan->n_implementations == r->g->n_nodes) {
+            return dtp_json_fail(given, err, "more than %d settings", r->g->n_nodes);
+        }
+        plan->implementations[plan->n_implementations++] =
+            (dtp_implementation){.node = n, .key = spec->key, .value = choice};
     }
     return DTP_OK;
 }
 
 /* Nodes that are not listed run replicated. Listed nodes come in graph order, which the writer
  * keeps, so the search goes on where the last one was found. */
-static dtp_status read_nodes(const plan_reader *r, const dtp_json *list,
-                             dtp_status (*read)(const dtp_json *, const plan_reader *, dtp_node_id,
+static dtp_status read_nodes(plan_reader *r, const dtp_json *list,
+                             dtp_status (*read)(const dtp_json *, plan_reader *, dtp_node_id,
                                                 dtp_err *),
                              dtp_err *err)
 {
@@ -237,42 +225,8 @@ static dtp_status read_nodes(const plan_reader *r, const dtp_json *list,
                                  "are listed in the model's order)",
                                  r->g->name);
         }
+        DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
         DTP_TRY(read(v, r, n, err));
-    }
-    return DTP_OK;
-}
-
-static dtp_status read_strategies(const plan_reader *r, dtp_err *err)
-{
-    const dtp_json *list;
-    DTP_TRY(dtp_json_require(r->root, "strategies", &list, err));
-    return read_nodes(r, list, read_rows, err);
-}
-
-/* ---- implementations
- * ----------------------------------------------------------------------------------
- */
-
-static dtp_status read_node_implementations(const dtp_json *v, const plan_reader *r, dtp_node_id n,
-                                            dtp_err *err)
-{
-    dtp_plan *plan = r->plan;
-    const dtp_op_def *op = r->g->nodes[n].op;
-    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
-    for (int32_t k = 0; k < dtp_json_size(v); k++) {
-        const dtp_json *given = dtp_json_at(v, k);
-        const dtp_attr_spec *spec = dtp_implementation_spec(op, dtp_json_key(given));
-        int32_t choice = 0;
-        if (spec == NULL) {
-            return dtp_json_fail(given, err, "op '%s' has no attribute that a plan may set so",
-                                 op->name);
-        }
-        DTP_TRY(dtp_json_choice(given, spec->choices, &choice, err));
-        if (plan->n_implementations == r->cap_implementations) {
-            return dtp_json_fail(given, err, "more than %d settings", r->cap_implementations);
-        }
-        plan->implementations[plan->n_implementations++] =
-            (dtp_implementation){.node = n, .key = spec->key, .value = choice};
     }
     return DTP_OK;
 }
@@ -286,34 +240,33 @@ static dtp_status read_implementations(plan_reader *r, dtp_err *err)
     if (r->plan->rules_mode) {
         return dtp_json_fail(list, err, "a plan in rules mode has no settings");
     }
-    r->cap_implementations = r->g->n_nodes;
-    r->plan->implementations = dtp_arena_alloc(r->plan->arena, (size_t)r->cap_implementations,
-                                               sizeof *r->plan->implementations);
+    r->plan->implementations =
+        dtp_arena_alloc(r->plan->arena, (size_t)r->g->n_nodes, sizeof *r->plan->implementations);
     if (r->plan->implementations == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for settings");
     }
-    return read_nodes(r, list, read_node_implementations, err);
+    return read_nodes(r, list, read_implementation, err);
 }
 
 /* ---- the file ----------------------------------------------------------------------------------
  */
 
-static dtp_status read_decision(const plan_reader *r, dtp_err *err)
+static dtp_status read_decision(plan_reader *r, dtp_err *err)
 {
+    const bool rules_mode = r->plan->rules_mode;
     const dtp_json *tensors = dtp_json_get(r->root, "tensors");
-    if (r->plan->rules_mode) {
-        if (dtp_json_get(r->root, "strategies") != NULL) {
-            return dtp_json_fail(dtp_json_get(r->root, "strategies"), err,
-                                 "a plan in rules mode has no strategies");
+    const dtp_json *strategies = dtp_json_get(r->root, "strategies");
+    if (rules_mode) {
+        if (strategies != NULL) {
+            return dtp_json_fail(strategies, err, "a plan in rules mode has no strategies");
         }
         DTP_TRY(read_rules(r, err));
     }
-    if (tensors == NULL && r->plan->rules_mode) {
+    if (tensors == NULL && rules_mode) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_json_require(r->root, "tensors", &tensors, err));
-    DTP_TRY(dtp_json_expect(tensors, DTP_JSON_OBJECT, err));
-    if (r->plan->rules_mode) {
+    DTP_TRY(dtp_json_get_kind(r->root, "tensors", DTP_JSON_OBJECT, &tensors, err));
+    if (rules_mode) {
         return compare_layouts(r, tensors, err);
     }
     if (dtp_json_get(r->root, "rules") != NULL) {
@@ -321,19 +274,16 @@ static dtp_status read_decision(const plan_reader *r, dtp_err *err)
                              "a plan in tensor mode has no rules");
     }
     DTP_TRY(read_layouts(r, tensors, err));
-    return read_strategies(r, err);
+    DTP_TRY(dtp_json_require(r->root, "strategies", &strategies, err));
+    return read_nodes(r, strategies, read_strategy, err);
 }
 
-/* ---- choices ------------------------------------------------------------------------------------
+/* ---- graph variant ------------------------------------------------------------------------------
  */
 
-static dtp_status read_remat(const plan_reader *r, const dtp_graph *model, dtp_err *err)
+static dtp_status read_remat(const dtp_json *list, const plan_reader *r, dtp_err *err)
 {
-    const dtp_json *list = dtp_json_get(r->root, "remat");
-    dtp_graph_variant *c = &r->plan->choices;
-    if (list == NULL) {
-        return DTP_OK;
-    }
+    dtp_remat *remat = &r->plan->choices.remat;
     DTP_TRY(dtp_json_expect(list, DTP_JSON_ARRAY, err));
     const char **items =
         dtp_arena_alloc(r->plan->arena, (size_t)dtp_json_size(list), sizeof *items);
@@ -348,18 +298,24 @@ static dtp_status read_remat(const plan_reader *r, const dtp_graph *model, dtp_e
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of blocks");
         }
     }
-    c->remat = (dtp_remat){.n = dtp_json_size(list), .items = items};
-    return prefixed(list, dtp_remat_check(&c->remat, model, err), err);
+    *remat = (dtp_remat){.n = dtp_json_size(list), .items = items};
+    return dtp_json_prefixed(list, dtp_remat_check(remat, r->g, err), err);
 }
 
-static dtp_status read_microbatches(const plan_reader *r, const dtp_graph *model, dtp_err *err)
+/* The graph that the rest of the plan is about: in *out, NULL when it is the model's. */
+static dtp_status read_variant(const plan_reader *r, dtp_graph **out, dtp_err *err)
 {
+    const dtp_graph *model = r->g;
+    const dtp_json *remat = dtp_json_get(r->root, "remat");
     const dtp_json *count = dtp_json_get(r->root, "microbatches");
     const dtp_json *dim = dtp_json_get(r->root, "microbatch_dim");
     dtp_graph_variant *c = &r->plan->choices;
-    int64_t value = 1;
     c->micro_dim = -1;
+    if (remat != NULL) {
+        DTP_TRY(read_remat(remat, r, err));
+    }
     if (count != NULL) {
+        int64_t value = 1;
         DTP_TRY(dtp_json_int(count, 1, INT32_MAX, &value, err));
         c->microbatches = (int32_t)value;
     }
@@ -371,29 +327,10 @@ static dtp_status read_microbatches(const plan_reader *r, const dtp_graph *model
             return dtp_json_fail(dim, err, "the model '%s' has no dim '%.60s'", model->name, name);
         }
     }
-    return DTP_OK;
-}
-
-/* The graph that the rest of the plan speaks of: in *out, NULL when it is the model's. */
-static dtp_status read_choices(const plan_reader *r, const dtp_graph *model, dtp_graph **out,
-                               dtp_err *err)
-{
-    *out = NULL;
-    DTP_TRY(read_remat(r, model, err));
-    DTP_TRY(read_microbatches(r, model, err));
-    if (!dtp_graph_variant_any(&r->plan->choices)) {
-        return DTP_OK;
-    }
-    return prefixed(r->root, dtp_graph_with_variant(model, &r->plan->choices, 0, NULL, out, err),
-                    err);
-}
-
-static dtp_status read_rest(plan_reader *r, dtp_err *err)
-{
-    DTP_TRY(read_decision(r, err));
-    DTP_TRY(read_implementations(r, err));
-    DTP_TRY(read_replicas(r, err));
-    return prefixed(r->root, dtp_sharding_check(r->g, &r->plan->sharding, err), err);
+    return dtp_graph_variant_any(c)
+               ? dtp_json_prefixed(r->root, dtp_graph_with_variant(model, c, 0, NULL, out, err),
+                                   err)
+               : DTP_OK;
 }
 
 static dtp_status read_plan(const dtp_json *root, const dtp_graph *g, dtp_plan *plan, dtp_err *err)
@@ -401,10 +338,13 @@ static dtp_status read_plan(const dtp_json *root, const dtp_graph *g, dtp_plan *
     plan_reader r = {.root = root, .g = g, .plan = plan};
     dtp_graph *changed = NULL;
     DTP_TRY(dtp_plan__fields(root, plan, err));
-    DTP_TRY(dtp_plan__read_moves(root, plan, err));
-    DTP_TRY(read_choices(&r, g, &changed, err));
+    DTP_TRY(read_variant(&r, &changed, err));
     r.g = changed != NULL ? changed : g;
-    dtp_status s = read_rest(&r, err);
+    dtp_status s = read_decision(&r, err);
+    s = s == DTP_OK ? read_implementations(&r, err) : s;
+    s = s == DTP_OK ? read_replicas(&r, err) : s;
+    s = s == DTP_OK ? dtp_json_prefixed(root, dtp_sharding_check(r.g, &plan->sharding, err), err)
+                    : s;
     dtp_graph_destroy(changed);
     return s;
 }

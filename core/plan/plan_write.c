@@ -5,8 +5,19 @@
 #include <string.h>
 
 #include "core/base/json_writer.h"
+#include "core/layout/placement_text.h"
 #include "core/plan/plan_internal.h"
 #include "core/graph/op_rules.h"
+
+static void write_texts(dtp_json_writer *w, const char *key, bool compact, int32_t n,
+                        const char *const *texts)
+{
+    dtp_json_begin_array(w, key, compact);
+    for (int32_t i = 0; i < n; i++) {
+        dtp_json_write_string(w, NULL, texts[i]);
+    }
+    dtp_json_end_array(w);
+}
 
 static void write_rules(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
 {
@@ -38,29 +49,12 @@ static void write_prediction(dtp_json_writer *w, const dtp_prediction *p, bool t
     dtp_json_write_int(w, "peak_bytes", p->peak_bytes);
     dtp_json_begin_object(w, "collectives");
     for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {
-        dtp_json_begin_object(w, dtp_plan__coll_name(i));
+        dtp_json_begin_object(w, dtp_plan__collectives[i]);
         dtp_json_write_int(w, "count", p->collectives[i].count);
         dtp_json_write_int(w, "bytes", p->collectives[i].bytes);
         dtp_json_end_object(w);
     }
     dtp_json_end_object(w);
-}
-
-static void write_prices(dtp_json_writer *w, const dtp_certificate *c)
-{
-    dtp_json_begin_array(w, "prices", false);
-    for (int32_t i = 0; i < c->n_prices; i++) {
-        const dtp_shadow_price *p = &c->prices[i];
-        dtp_json_begin_object(w, NULL);
-        dtp_json_write_string(w, "constraint", p->constraint);
-        if (p->relaxed_by_bytes > 0) {
-            dtp_json_write_int(w, "relaxed_by_bytes", p->relaxed_by_bytes);
-        }
-        dtp_json_write_int(w, "saves_ps", p->saves_ps);
-        dtp_json_write_bool(w, "exact", p->exact);
-        dtp_json_end_object(w);
-    }
-    dtp_json_end_array(w);
 }
 
 static void write_certificate(dtp_json_writer *w, const dtp_certificate *c, bool timings)
@@ -83,7 +77,19 @@ static void write_certificate(dtp_json_writer *w, const dtp_certificate *c, bool
         dtp_json_write_double(w, "solve_s", c->solve_s);
     }
     if (c->has_prices) {
-        write_prices(w, c);
+        dtp_json_begin_array(w, "prices", false);
+        for (int32_t i = 0; i < c->n_prices; i++) {
+            const dtp_shadow_price *p = &c->prices[i];
+            dtp_json_begin_object(w, NULL);
+            dtp_json_write_string(w, "constraint", p->constraint);
+            if (p->relaxed_by_bytes > 0) {
+                dtp_json_write_int(w, "relaxed_by_bytes", p->relaxed_by_bytes);
+            }
+            dtp_json_write_int(w, "saves_ps", p->saves_ps);
+            dtp_json_write_bool(w, "exact", p->exact);
+            dtp_json_end_object(w);
+        }
+        dtp_json_end_array(w);
     }
     dtp_json_end_object(w);
 }
@@ -95,11 +101,7 @@ static void write_baselines(dtp_json_writer *w, const dtp_plan *plan)
         const dtp_baseline *b = &plan->baselines[i];
         dtp_json_begin_object(w, b->name);
         if (b->n_styles > 0) {
-            dtp_json_begin_array(w, "styles", false);
-            for (int32_t k = 0; k < b->n_styles; k++) {
-                dtp_json_write_string(w, NULL, b->styles[k]);
-            }
-            dtp_json_end_array(w);
+            write_texts(w, "styles", false, b->n_styles, b->styles);
         } else {
             dtp_json_write_string(w, "rules", b->rules == NULL ? "" : b->rules);
         }
@@ -117,38 +119,11 @@ static void write_baselines(dtp_json_writer *w, const dtp_plan *plan)
     dtp_json_end_object(w);
 }
 
-void dtp_plan__write_hash(dtp_json_writer *w, const char *key, uint64_t hash)
+static void write_hash(dtp_json_writer *w, const char *key, uint64_t hash)
 {
     char text[17];
     (void)snprintf(text, sizeof text, "%016" PRIx64, hash);
     dtp_json_write_string(w, key, text);
-}
-
-static void write_choices(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
-{
-    const dtp_graph_variant *c = &plan->choices;
-    if (c->remat.n > 0) {
-        dtp_json_begin_array(w, "remat", true);
-        for (int32_t i = 0; i < c->remat.n; i++) {
-            dtp_json_write_string(w, NULL, c->remat.items[i]);
-        }
-        dtp_json_end_array(w);
-    }
-    if (c->microbatches > 1) {
-        dtp_json_write_int(w, "microbatches", c->microbatches);
-        dtp_json_write_string(w, "microbatch_dim", dtp_dims_name(&g->dims, g->micro_dims[0]));
-    }
-}
-
-static void write_tried(dtp_json_writer *w, const dtp_plan *plan)
-{
-    if (plan->n_tried > 0) {
-        dtp_json_begin_array(w, "tried", false);
-        for (int32_t i = 0; i < plan->n_tried; i++) {
-            dtp_json_write_string(w, NULL, plan->tried[i]);
-        }
-        dtp_json_end_array(w);
-    }
 }
 
 static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g,
@@ -161,7 +136,7 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     }
     dtp_mesh_write(w, &plan->mesh);
     dtp_json_write_string(w, "mode", plan->rules_mode ? "rules" : "tensor");
-    dtp_json_write_string(w, "objective", dtp_plan__objective_name(plan->objective));
+    dtp_json_write_string(w, "objective", dtp_plan__objectives[plan->objective]);
     if (plan->memory_limit_bytes > 0) {
         dtp_json_write_int(w, "memory_limit_bytes", plan->memory_limit_bytes);
     }
@@ -171,7 +146,13 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     if (plan->redistribution == DTP_REDISTRIBUTION_TORCH) {
         dtp_json_write_string(w, "redistribution", "torch");
     }
-    write_choices(w, plan, g);
+    if (plan->choices.remat.n > 0) {
+        write_texts(w, "remat", true, plan->choices.remat.n, plan->choices.remat.items);
+    }
+    if (plan->choices.microbatches > 1) {
+        dtp_json_write_int(w, "microbatches", plan->choices.microbatches);
+        dtp_json_write_string(w, "microbatch_dim", dtp_dims_name(&g->dims, g->micro_dims[0]));
+    }
     if (plan->rules_mode) {
         write_rules(w, plan, g);
     }
@@ -179,34 +160,20 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     write_prediction(w, &plan->predicted, plan->machine != NULL);
     dtp_json_end_object(w);
     write_certificate(w, &plan->certificate, timings);
-    dtp_json_begin_array(w, "pins", false);
-    for (int32_t i = 0; i < plan->n_pins; i++) {
-        dtp_json_write_string(w, NULL, plan->pins[i]);
+    write_texts(w, "pins", false, plan->n_pins, plan->pins);
+    if (plan->n_tried > 0) {
+        write_texts(w, "tried", false, plan->n_tried, plan->tried);
     }
-    dtp_json_end_array(w);
-    write_tried(w, plan);
     write_baselines(w, plan);
     dtp_json_begin_object(w, "hashes");
-    dtp_plan__write_hash(w, "model", plan->model_hash);
+    write_hash(w, "model", plan->model_hash);
     if (plan->machine != NULL) {
-        dtp_plan__write_hash(w, "machine", plan->machine_hash);
+        write_hash(w, "machine", plan->machine_hash);
     }
     dtp_json_end_object(w);
 }
 
-static void write_tensors(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
-{
-    dtp_json_begin_object(w, "tensors");
-    for (int32_t t = 0; t < plan->sharding.n_tensors; t++) {
-        char text[DTP_LAYOUT_TEXT_BYTES];
-        dtp_layout_print(&plan->sharding.layouts[t], &plan->mesh, &g->tensors[t].type, &g->dims,
-                         text);
-        dtp_json_write_string(w, g->tensors[t].name, text);
-    }
-    dtp_json_end_object(w);
-}
-
-/* Tensor -> phase -> layout, where a phase reads a tensor elsewhere than where it is kept. */
+/* Tensor -> phase -> layout, where a phase reads a replica in another layout. */
 static void write_replicas(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
 {
     const dtp_sharding *s = &plan->sharding;
@@ -214,16 +181,16 @@ static void write_replicas(dtp_json_writer *w, const dtp_plan *plan, const dtp_g
     for (int32_t t = 0; t < s->n_tensors; t++) {
         bool open = false;
         for (int phase = 0; dtp_plan__phases[phase] != NULL; phase++) {
-            const dtp_layout *view = &s->replicas[phase][t];
+            const dtp_layout *replica = &s->replicas[phase][t];
             char text[DTP_LAYOUT_TEXT_BYTES];
-            if (dtp_layout_equal(view, &s->layouts[t])) {
+            if (dtp_layout_equal(replica, &s->layouts[t])) {
                 continue;
             }
             if (!open) {
                 dtp_json_begin_object(w, g->tensors[t].name);
                 open = true;
             }
-            dtp_layout_print(view, &plan->mesh, &g->tensors[t].type, &g->dims, text);
+            dtp_layout_print(replica, &plan->mesh, &g->tensors[t].type, &g->dims, text);
             dtp_json_write_string(w, dtp_plan__phases[phase], text);
         }
         if (open) {
@@ -260,7 +227,7 @@ static void write_strategy(dtp_json_writer *w, const dtp_plan *plan, const dtp_g
     }
 }
 
-/* Node -> attribute -> choice. */
+/* Node -> attribute -> value. */
 static void write_implementations(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
 {
     dtp_json_begin_object(w, "settings");
@@ -277,6 +244,36 @@ static void write_implementations(dtp_json_writer *w, const dtp_plan *plan, cons
         }
     }
     dtp_json_end_object(w);
+}
+
+static void write_placements(dtp_json_writer *w, const char *key, const dtp_layout *layout)
+{
+    dtp_strbuf text = {0};
+    dtp_placements_print(layout, &text);
+    dtp_json_write_text(w, key, &text);
+}
+
+static void write_redistributions(dtp_json_writer *w, const dtp_plan *plan)
+{
+    dtp_json_begin_array(w, "redistributions", false);
+    for (int32_t i = 0; i < plan->n_redistributions; i++) {
+        const dtp_plan_redistribution *r = &plan->redistributions[i];
+        dtp_json_begin_object(w, NULL);
+        dtp_json_write_string(w, "dtype", dtp_dtype_name(r->type.dtype));
+        dtp_json_begin_array(w, "shape", true);
+        for (int32_t k = 0; k < r->type.rank; k++) {
+            dtp_json_write_int(w, NULL, r->type.dims[k].size);
+        }
+        dtp_json_end_array(w);
+        write_placements(w, "from", &r->from);
+        dtp_json_begin_array(w, "steps", true);
+        for (int32_t k = 0; k < r->n_steps; k++) {
+            write_placements(w, NULL, &r->after[k]);
+        }
+        dtp_json_end_array(w);
+        dtp_json_end_object(w);
+    }
+    dtp_json_end_array(w);
 }
 
 dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings, char **text,
@@ -296,12 +293,19 @@ dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings
         dtp_json_end_object(&w);
     }
     if (plan->n_redistributions > 0) {
-        dtp_plan__write_moves(&w, plan);
+        write_redistributions(&w, plan);
     }
     if (dtp_sharding_has_replicas(&plan->sharding)) {
         write_replicas(&w, plan, g);
     }
-    write_tensors(&w, plan, g);
+    dtp_json_begin_object(&w, "tensors");
+    for (int32_t t = 0; t < plan->sharding.n_tensors; t++) {
+        char layout[DTP_LAYOUT_TEXT_BYTES];
+        dtp_layout_print(&plan->sharding.layouts[t], &plan->mesh, &g->tensors[t].type, &g->dims,
+                         layout);
+        dtp_json_write_string(&w, g->tensors[t].name, layout);
+    }
+    dtp_json_end_object(&w);
     dtp_json_end_object(&w);
     dtp_strbuf_add(&w.buf, "\n");
     if (w.buf.failed) {

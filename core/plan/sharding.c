@@ -22,19 +22,6 @@ static bool splits_over(const dtp_layout_rules *rules, dtp_dim_id d, int32_t m)
     return false;
 }
 
-/* Ranks that a split of the row's dims by the rules would have, counting mesh dim m. */
-static int64_t renamed_parts(const dtp_sharding_rule *row, const dtp_mesh *mesh,
-                             const dtp_layout_rules *rules, int32_t m)
-{
-    int64_t parts = 1;
-    for (int32_t k = 0; k < mesh->n_dims; k++) {
-        if (k == m || splits_over(rules, row->dim, k) || splits_over(rules, row->out_dim, k)) {
-            parts *= mesh->sizes[k];
-        }
-    }
-    return parts;
-}
-
 /* Row of a renaming op: both sides if they fit together, else the operand's side, else the
  * output's. */
 static int32_t renaming_row(const dtp_op_call *call, const dtp_sharding_rules *set,
@@ -43,9 +30,14 @@ static int32_t renaming_row(const dtp_op_call *call, const dtp_sharding_rules *s
     int32_t by_in = 0, by_out = 0;
     for (int32_t r = 1; r < set->n; r++) {
         const dtp_sharding_rule *row = &set->rows[r];
-        bool in = splits_over(rules, row->dim, m);
-        bool out = splits_over(rules, row->out_dim, m);
-        if (row->linear || !dtp_renaming_fits(call, row, renamed_parts(row, mesh, rules, m))) {
+        const bool in = splits_over(rules, row->dim, m), out = splits_over(rules, row->out_dim, m);
+        int64_t parts = 1; /* ranks that a split of both dims would have, with mesh dim m */
+        for (int32_t k = 0; k < mesh->n_dims; k++) {
+            if (k == m || splits_over(rules, row->dim, k) || splits_over(rules, row->out_dim, k)) {
+                parts *= mesh->sizes[k];
+            }
+        }
+        if (row->linear || !dtp_renaming_fits(call, row, parts)) {
             continue;
         }
         if (in && out) {
@@ -57,63 +49,45 @@ static int32_t renaming_row(const dtp_op_call *call, const dtp_sharding_rules *s
     return by_in != 0 ? by_in : by_out;
 }
 
-static int32_t row_of_dim(const dtp_sharding_rules *set, dtp_dim_id d)
-{
-    for (int32_t r = 1; r < set->n; r++) {
-        if (!set->rows[r].linear && set->rows[r].dim == d) {
-            return r;
-        }
-    }
-    return 0;
-}
-
-/* The one dim of the call that the rules split over m; -1 none. */
-static dtp_status split_dim(const dtp_op_call *call, const dtp_mesh *mesh,
-                            const dtp_layout_rules *rules, int32_t m, dtp_dim_id *out, dtp_err *err)
-{
-    dtp_dim_id dims[DTP_MAX_OP_DIMS];
-    int32_t n = dtp_call_dims(call, dims);
-    *out = -1;
-    for (int32_t i = 0; i < n; i++) {
-        if (!splits_over(rules, dims[i], m)) {
-            continue;
-        }
-        if (*out >= 0) {
-            return DTP_FAIL(
-                err, DTP_INVALID,
-                "dims '%s' and '%s' meet here but the rules split both over mesh dim '%s'",
-                dtp_dims_name(call->dims, *out), dtp_dims_name(call->dims, dims[i]),
-                mesh->names[m]);
-        }
-        *out = dims[i];
-    }
-    return DTP_OK;
-}
-
 static dtp_status row_from_rules(const dtp_op_call *call, const dtp_mesh *mesh,
                                  const dtp_layout_rules *rules, int32_t m, int16_t *row,
                                  dtp_err *err)
 {
     dtp_sharding_rules set;
-    dtp_dim_id d;
+    dtp_dim_id dims[DTP_MAX_OP_DIMS], split = -1; /* the one dim that the rules split over m */
     *row = 0;
     if ((call->op->flags & DTP_OP_RENAMES) != 0) {
         dtp_sharding_rules_of(call, false, &set);
         *row = (int16_t)renaming_row(call, &set, mesh, rules, m);
         return DTP_OK;
     }
-    DTP_TRY(split_dim(call, mesh, rules, m, &d, err));
-    if (d < 0) {
+    const int32_t n = dtp_call_dims(call, dims);
+    for (int32_t i = 0; i < n; i++) {
+        if (!splits_over(rules, dims[i], m)) {
+            continue;
+        }
+        if (split >= 0) {
+            return DTP_FAIL(
+                err, DTP_INVALID,
+                "dims '%s' and '%s' meet here but the rules split both over mesh dim '%s'",
+                dtp_dims_name(call->dims, split), dtp_dims_name(call->dims, dims[i]),
+                mesh->names[m]);
+        }
+        split = dims[i];
+    }
+    if (split < 0) {
         return DTP_OK;
     }
     dtp_sharding_rules_of(call, false, &set);
-    *row = (int16_t)row_of_dim(&set, d);
-    if (*row == 0) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "dim '%s' must be whole here but the rules split it over mesh dim '%s'",
-                        dtp_dims_name(call->dims, d), mesh->names[m]);
+    for (int32_t r = 1; r < set.n; r++) {
+        if (!set.rows[r].linear && set.rows[r].dim == split) {
+            *row = (int16_t)r;
+            return DTP_OK;
+        }
     }
-    return DTP_OK;
+    return DTP_FAIL(err, DTP_INVALID,
+                    "dim '%s' must be whole here but the rules split it over mesh dim '%s'",
+                    dtp_dims_name(call->dims, split), mesh->names[m]);
 }
 
 dtp_status dtp_strategy_from_rules(const dtp_graph *g, dtp_node_id node, const dtp_mesh *mesh,
@@ -133,8 +107,9 @@ dtp_status dtp_strategy_from_rules(const dtp_graph *g, dtp_node_id node, const d
     return DTP_OK;
 }
 
-static dtp_status allocate(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena *arena,
-                           dtp_sharding *out, dtp_err *err)
+dtp_status dtp_sharding_from_rules(const dtp_graph *g, const dtp_mesh *mesh,
+                                   const dtp_layout_rules *rules, bool uneven, dtp_arena *arena,
+                                   dtp_sharding *out, dtp_err *err)
 {
     *out = (dtp_sharding){.mesh = *mesh, .n_tensors = g->n_tensors, .n_nodes = g->n_nodes};
     out->layouts = dtp_arena_alloc(arena, (size_t)g->n_tensors, sizeof *out->layouts);
@@ -143,14 +118,6 @@ static dtp_status allocate(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena *
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the layouts of %d tensors",
                         g->n_tensors);
     }
-    return DTP_OK;
-}
-
-dtp_status dtp_sharding_from_rules(const dtp_graph *g, const dtp_mesh *mesh,
-                                   const dtp_layout_rules *rules, bool uneven, dtp_arena *arena,
-                                   dtp_sharding *out, dtp_err *err)
-{
-    DTP_TRY(allocate(g, mesh, arena, out, err));
     for (int32_t t = 0; t < g->n_tensors; t++) {
         dtp_status s = dtp_layout_rules_layout(rules, mesh, &g->dims, &g->tensors[t].type, uneven,
                                                &out->layouts[t], err);
@@ -237,11 +204,7 @@ static dtp_status check_strategy(const dtp_graph *g, const dtp_sharding *s, dtp_
     dtp_call_types types;
     dtp_op_call call = dtp_node_call(g, &g->nodes[id], &types);
     dtp_sharding_rules set;
-    bool replicated = true;
-    for (int32_t m = 0; m < s->mesh.n_dims; m++) {
-        replicated = replicated && s->strategies[id].row[m] == 0;
-    }
-    if (replicated) {
+    if (dtp_strategy_is_replicated(&s->strategies[id], s->mesh.n_dims)) {
         return DTP_OK;
     }
     dtp_sharding_rules_of(&call, true, &set);

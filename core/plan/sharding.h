@@ -7,11 +7,19 @@
 #include "core/layout/layout_rules.h"
 
 /* Per node: index of the row of dtp_sharding_rules_of(call, linear = true) on each mesh dim; 0 =
- * replicated.
- */
+ * replicated. */
 typedef struct dtp_strategy {
     int16_t row[DTP_MAX_MESH_DIMS];
 } dtp_strategy;
+
+static inline bool dtp_strategy_is_replicated(const dtp_strategy *s, int32_t n_mesh)
+{
+    int32_t any = 0;
+    for (int32_t m = 0; m < n_mesh; m++) {
+        any |= s->row[m];
+    }
+    return any == 0;
+}
 
 typedef struct dtp_sharding {
     dtp_mesh mesh;
@@ -31,7 +39,7 @@ static inline bool dtp_sharding_has_replicas(const dtp_sharding *s)
     return s->replicas[0] != NULL;
 }
 
-/* Views that are the tensors themselves, in `arena`; s has its layouts. */
+/* Replicas that are the tensors themselves, in `arena`; s has its layouts. */
 dtp_status dtp_sharding_add_replicas(dtp_sharding *s, dtp_arena *arena,
                                      dtp_err *err) DTP_MUST_CHECK;
 

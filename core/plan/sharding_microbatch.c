@@ -6,11 +6,11 @@
 #include "core/graph/op_rules.h"
 #include "core/plan/sharding_microbatch.h"
 
-typedef struct work {
+typedef struct deferral {
     const dtp_graph *g;
     dtp_sharding *s;
     int32_t *n_readers; /* by tensor */
-} work;
+} deferral;
 
 bool dtp_is_accumulate(const dtp_graph *g, const dtp_node *node)
 {
@@ -49,15 +49,6 @@ bool dtp_microbatch_defers(const dtp_graph *g, dtp_tensor_id t)
     return n >= 0 && dtp_is_accumulate(g, &g->nodes[n]);
 }
 
-static void count_readers(work *w)
-{
-    for (dtp_node_id n = 0; n < w->g->n_nodes; n++) {
-        for (int32_t i = 0; i < w->g->nodes[n].n_in; i++) {
-            w->n_readers[w->g->nodes[n].in[i]]++;
-        }
-    }
-}
-
 static bool is_sum(const dtp_placement *p)
 {
     return p->kind == DTP_PARTIAL && p->op == DTP_REDUCE_SUM;
@@ -65,9 +56,9 @@ static bool is_sum(const dtp_placement *p)
 
 /* Whether t can be left partial on mesh dim m, and with `apply` leaves it so. Sums nest as deep as
  * a tensor has uses; they are followed to a fixed depth. */
-static bool leave_partial(work *w, dtp_tensor_id t, int32_t m, bool apply, int32_t depth);
+static bool leave_partial(deferral *w, dtp_tensor_id t, int32_t m, bool apply, int32_t depth);
 
-static bool parts_of(work *w, const dtp_node *node, const dtp_sharding_rule *row, int32_t m,
+static bool parts_of(deferral *w, const dtp_node *node, const dtp_sharding_rule *row, int32_t m,
                      bool apply, int32_t depth)
 {
     bool all = row->linear;
@@ -77,7 +68,7 @@ static bool parts_of(work *w, const dtp_node *node, const dtp_sharding_rule *row
     return all;
 }
 
-static bool leave_partial(work *w, dtp_tensor_id t, int32_t m, bool apply, int32_t depth)
+static bool leave_partial(deferral *w, dtp_tensor_id t, int32_t m, bool apply, int32_t depth)
 {
     enum { MAX_DEPTH = 16 };
     const dtp_node_id p = w->g->tensors[t].producer;
@@ -132,21 +123,9 @@ void dtp_accumulate_strategy(const dtp_graph *g, const dtp_node *node, dtp_layou
     }
 }
 
-static void defer(work *w, dtp_node_id n)
-{
-    const dtp_node *node = &w->g->nodes[n];
-    dtp_layout *layout = &w->s->layouts[node->in[1]];
-    for (int32_t m = 0; m < w->s->mesh.n_dims; m++) {
-        (void)leave_partial(w, node->in[1], m, true, 0);
-    }
-    dtp_accumulate_strategy(w->g, node, layout, &w->s->strategies[n]);
-    w->s->layouts[node->in[0]] = *layout;
-    w->s->layouts[node->out[0]] = *layout;
-}
-
 dtp_status dtp_microbatch_defer(const dtp_graph *g, dtp_sharding *s, dtp_err *err)
 {
-    work w = {.g = g, .s = s};
+    deferral w = {.g = g, .s = s};
     if (g->microbatches <= 1) {
         return DTP_OK;
     }
@@ -158,11 +137,23 @@ dtp_status dtp_microbatch_defer(const dtp_graph *g, dtp_sharding *s, dtp_err *er
         dtp_arena_destroy(scratch);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d tensors", g->n_tensors);
     }
-    count_readers(&w);
     for (dtp_node_id n = 0; n < g->n_nodes; n++) {
-        if (dtp_is_accumulate(g, &g->nodes[n])) {
-            defer(&w, n);
+        for (int32_t i = 0; i < g->nodes[n].n_in; i++) {
+            w.n_readers[g->nodes[n].in[i]]++;
         }
+    }
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        const dtp_node *node = &g->nodes[n];
+        if (!dtp_is_accumulate(g, node)) {
+            continue;
+        }
+        dtp_layout *layout = &s->layouts[node->in[1]];
+        for (int32_t m = 0; m < s->mesh.n_dims; m++) {
+            (void)leave_partial(&w, node->in[1], m, true, 0);
+        }
+        dtp_accumulate_strategy(g, node, layout, &s->strategies[n]);
+        s->layouts[node->in[0]] = *layout;
+        s->layouts[node->out[0]] = *layout;
     }
     dtp_arena_destroy(scratch);
     return DTP_OK;

@@ -8,6 +8,7 @@
 
 #include "core/base/json.h"
 #include "core/base/safe_int.h"
+#include "core/files/file_in.h"
 #include "executor/files/checkpoint_internal.h"
 
 enum { MAX_FILES = 65536 };

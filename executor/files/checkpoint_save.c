@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/json.h"
 #include "core/base/json_writer.h"
+#include "core/files/file_out.h"
 #include "executor/files/checkpoint_internal.h"
 
 /* The slice that a rank writes of a value: false when another rank has the same shard, or it is

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/files/file_in.h"
 #include "core/files/file_out.h"
 #include "core/base/json.h"
 #include "core/base/sort.h"

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "core/files/file_in.h"
-#include "core/base/json.h"
 #include "core/base/safe_int.h"
+#include "core/files/file_out.h"
 
 static const char magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 enum { MAX_HEADER = 65536 };

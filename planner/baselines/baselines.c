@@ -85,21 +85,20 @@ static dtp_status add_baseline(const dtp_graph *g, const dtp_mesh *mesh, dtp_are
 dtp_status dtp_baselines_list(const dtp_graph *g, const dtp_mesh *mesh, const char *rules_file,
                               dtp_arena *arena, int32_t *n, dtp_candidate **out, dtp_err *err)
 {
-    const char **names = NULL, **rules = NULL;
-    int32_t n_file = 0;
+    dtp_layout_rules_file file = {0};
     if (rules_file != NULL) {
-        DTP_TRY(dtp_layout_rules_file_read(rules_file, mesh, arena, &n_file, &names, &rules, err));
+        DTP_TRY(dtp_layout_rules_file_read(rules_file, mesh, arena, &file, err));
     }
     const char *data = data_parallel(g, mesh, arena);
-    dtp_candidate *list = dtp_arena_alloc(arena, (size_t)n_file + 2, sizeof *list);
+    dtp_candidate *list = dtp_arena_alloc(arena, (size_t)file.n + 2, sizeof *list);
     if (data == NULL || list == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for baselines");
     }
     *n = 0;
     DTP_TRY(add_baseline(g, mesh, arena, "replicated", "", n, list, err));
     DTP_TRY(add_baseline(g, mesh, arena, "data_parallel", data, n, list, err));
-    for (int32_t i = 0; i < n_file; i++) {
-        DTP_TRY(add_baseline(g, mesh, arena, names[i], rules[i], n, list, err));
+    for (int32_t i = 0; i < file.n; i++) {
+        DTP_TRY(add_baseline(g, mesh, arena, file.names[i], file.rules[i], n, list, err));
     }
     *out = list;
     return DTP_OK;

@@ -1,8 +1,9 @@
 /* JSON read front to back from a plain or gzip file, without a tree: for instances of hundreds of
  * megabytes. The caller asks for what must come next; anything else is DTP_INVALID
  * "FILE:LINE:COL: PATH: what", PATH being what the caller last set. Lines and columns count from 1,
- * columns in code points.
- */
+ * columns in code points. core/base/json_scan keeps text and values in memory, which instances of
+ * this size forbid; a stream for documents as well would make every read of a member a search.
+ * Strings and unusual numbers are decoded by that scanner. */
 #ifndef DTP_PLANNER_PROBLEM_JSON_STREAM_H
 #define DTP_PLANNER_PROBLEM_JSON_STREAM_H
 

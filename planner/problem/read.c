@@ -18,7 +18,7 @@ typedef struct ragged {
     int64_t n_values; /* stored */
     bool share;       /* equal inner lists are stored once; start: by inner list, where */
     int64_t *start, cap_start;
-    dtp_index_table table;
+    dtp_hash_table table;
     solver_json_place *at; /* by inner list */
     int64_t cap_first, cap_at, cap_values;
     solver_json_place begin; /* of the outer list */
@@ -137,13 +137,13 @@ static dtp_status share_inner(problem_reader *r, ragged *list, int64_t start, in
     DTP_TRY(reserve(r, &list->start, list->n + 1, &list->cap_start, sizeof *list->start, err));
     list->start[list->n] = start;
     uint32_t at = (uint32_t)hash;
-    int32_t i = dtp_index_table_next(&list->table, (uint32_t)hash, &at);
+    int32_t i = dtp_hash_table_next(&list->table, (uint32_t)hash, &at);
     while (i >= 0 && (length_of(list, i) != n ||
                       memcmp(list->values + list->start[i], list->values + start, bytes) != 0)) {
-        i = dtp_index_table_next(&list->table, (uint32_t)hash, &at);
+        i = dtp_hash_table_next(&list->table, (uint32_t)hash, &at);
     }
     if (i < 0) {
-        return dtp_index_table_add(&list->table, r->arena, (uint32_t)hash, (int32_t)list->n, err);
+        return dtp_hash_table_add(&list->table, r->arena, (uint32_t)hash, (int32_t)list->n, err);
     }
     list->start[list->n] = list->start[i];
     list->n_values = start;

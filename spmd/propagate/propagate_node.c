@@ -13,22 +13,23 @@
 #include <string.h>
 
 #include "core/base/hash.h"
+#include "core/base/hash_table.h"
 #include "core/layout/placement_text.h"
 #include "spmd/propagate/propagate_internal.h"
 #include "core/graph/op_rules.h"
 
-enum { MAX_COMBINATIONS = 32768, BUCKETS = 256, MAX_SWEEPS = 16, TIES_PER_MILLION = 1 };
+enum { MAX_COMBINATIONS = 32768, MAX_SWEEPS = 16, TIES_PER_MILLION = 1 };
 
 typedef struct known_move {
     dtp_layout to; /* operands: the target; outputs: the source */
     dtp_redistribution_price price;
-    int32_t next;
 } known_move;
 
 /* Moves of one tensor. */
 typedef struct known_moves {
-    int32_t n, capacity, bucket[BUCKETS];
+    int32_t n, capacity;
     known_move *redistributions;
+    dtp_hash_table by_layout;
 } known_moves;
 
 /* What a candidate takes. Compared field by field, smaller is better. */
@@ -151,10 +152,12 @@ static dtp_status price_there_and_back(const search *s, int32_t i, const dtp_lay
 static dtp_status look_up(search *s, known_moves *k, bool output, int32_t i,
                           const dtp_layout *other, dtp_redistribution_price *out, dtp_err *err)
 {
-    const uint64_t h = dtp_hash_bytes(DTP_HASH_SEED, other, sizeof *other) % BUCKETS;
-    for (int32_t at = k->bucket[h] - 1; at >= 0; at = k->redistributions[at].next) {
-        if (dtp_layout_equal(&k->redistributions[at].to, other)) {
-            *out = k->redistributions[at].price;
+    const uint32_t hash = dtp_hash_fold(dtp_hash_bytes(DTP_HASH_SEED, other, sizeof *other));
+    uint32_t at = hash;
+    int32_t known;
+    while ((known = dtp_hash_table_next(&k->by_layout, hash, &at)) >= 0) {
+        if (dtp_layout_equal(&k->redistributions[known].to, other)) {
+            *out = k->redistributions[known].price;
             return DTP_OK;
         }
     }
@@ -167,9 +170,8 @@ static dtp_status look_up(search *s, known_moves *k, bool output, int32_t i,
     } else {
         DTP_TRY(price_there_and_back(s, i, other, out, err));
     }
-    k->redistributions[k->n] = (known_move){.to = *other, .price = *out, .next = k->bucket[h] - 1};
-    k->bucket[h] = ++k->n;
-    return DTP_OK;
+    k->redistributions[k->n] = (known_move){.to = *other, .price = *out};
+    return dtp_hash_table_add(&k->by_layout, s->arena, hash, k->n++, err);
 }
 
 static void add_to_score(score *total, const dtp_redistribution_price *p)

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
+#include "core/files/file_in.h"
 #include "core/files/file_out.h"
-#include "core/base/json.h"
 
 enum { NAME_BYTES = 256, MAX_FILES = 16 };
 

@@ -13,6 +13,8 @@
 #include "core/base/json.h"
 #include "core/base/json_writer.h"
 #include "core/base/philox.h"
+#include "core/files/file_in.h"
+#include "core/files/file_out.h"
 
 static dtp_json_doc *parse_ok(const char *text)
 {

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "core/layout/layout_draw_internal.h"
+#include "core/layout/layout_draw.h"
 #include "interop/layout_forms.h"
 #include "tests/support/layout_list.h"
 
@@ -54,60 +54,72 @@ static const char *const ABC[] = {"a", "b", "c", "d"};
 /* ---- oracle ------------------------------------------------------------------------------------
  */
 
-static int64_t offset_of(const dtp_draw_grid *g, const dtp_draw_axis *axis, int32_t i,
-                         int64_t *size)
+typedef struct range {
+    int64_t begin, end;
+} range;
+
+/* The ranges "[4:8]" of a line; returns how many. */
+static int32_t read_ranges(const char *line, range *out)
 {
-    int64_t offset;
-    dtp_draw__shard(g, axis, i, &offset, size);
-    return offset;
+    int32_t n = 0;
+    for (const char *p = strchr(line, '['); p != NULL; p = strchr(p + 1, '[')) {
+        long long begin, end;
+        assert_int_equal(sscanf(p, "[%lld:%lld]", &begin, &end), 2);
+        out[n++] = (range){begin, end};
+    }
+    return n;
 }
 
-/* The cell says where the pieces of its ranks are; returns how many ranks it lists. */
-static int32_t check_cell(const fixture *f, const dtp_draw_grid *g, const int32_t at[3], bool *seen)
+/* The labels of a cell say where the pieces of its ranks are; returns how many ranks it lists. */
+static int32_t check_cell(const fixture *f, const char *cell, const range at[3], bool *seen)
 {
-    dtp_strbuf text = {0};
-    const dtp_draw_axis *axes[] = {&g->slices, &g->rows, &g->cols};
     int32_t n = 0;
-    const int32_t first = dtp_draw__holders(g, at[0], at[1], at[2], &text);
-    char *p = text.text;
-    assert_int_equal(strtol(p, NULL, 10), first);
-    while (*p != '\0') {
+    for (const char *p = cell + strspn(cell, " "); *p != '\0'; n++) {
         int64_t offsets[DTP_MAX_RANK];
         dtp_ttype local;
-        const int32_t rank = (int32_t)strtol(p, &p, 10);
+        char *end;
+        const int32_t rank = (int32_t)strtol(p, &end, 10);
+        assert_true(end > p);
         assert_in_range(rank, 0, dtp_mesh_ranks(&f->mesh) - 1);
         assert_false(seen[rank]);
         seen[rank] = true;
         dtp_layout_local(&f->layout, &f->mesh, &f->type, rank, &local, offsets);
-        for (int k = 0; k < 3; k++) {
-            int64_t size;
-            const int64_t offset = offset_of(g, axes[k], at[k], &size);
-            if (axes[k]->axis >= 0) {
-                assert_int_equal(offset, offsets[axes[k]->axis]);
-                assert_int_equal(size, local.dims[axes[k]->axis].size);
-            }
+        for (int32_t i = 0; i < f->type.rank; i++) {
+            const range *r = &at[3 - f->type.rank + i];
+            assert_int_equal(r->begin, offsets[i]);
+            assert_int_equal(r->end - r->begin, local.dims[i].size);
         }
-        p += strspn(p, ", +");
-        n++;
+        p = end + strspn(end, ", +");
     }
-    dtp_strbuf_free(&text);
     return n;
 }
 
+/* Reads the drawing: lines of labels, and of cells between bars. */
 static void check_grid(fixture *f)
 {
-    dtp_draw_grid g;
+    dtp_strbuf text = {0};
     bool seen[64] = {false};
     int32_t n = 0;
-    assert_int_equal(dtp_draw__grid(&f->d, &g, NULL), DTP_OK);
-    for (int32_t s = 0; s < g.slices.n; s++) {
-        for (int32_t r = 0; r < g.rows.n; r++) {
-            for (int32_t c = 0; c < g.cols.n; c++) {
-                n += check_cell(f, &g, (int32_t[]){s, r, c}, seen);
+    range at[3] = {{0}}, cols[64];
+    char *next, *rest;
+    assert_int_equal(dtp_layout_draw_text(&f->d, &text, NULL), DTP_OK);
+    char *line = strtok_r(strstr(text.text, "\n\n"), "\n", &next);
+    for (; line != NULL; line = strtok_r(NULL, "\n", &next)) {
+        char *bar = strchr(line, '|');
+        if (bar == NULL && line[strspn(line, " ")] != '+') {
+            assert_true(read_ranges(line, line[0] == ' ' ? cols : &at[0]) > 0);
+        } else if (bar != NULL) {
+            (void)read_ranges(line, &at[1]);
+            int32_t c = 0;
+            for (char *cell = strtok_r(bar, "|", &rest); cell != NULL;
+                 cell = strtok_r(NULL, "|", &rest)) {
+                at[2] = cols[c++];
+                n += check_cell(f, cell, at, seen);
             }
         }
     }
     assert_int_equal(n, dtp_mesh_ranks(&f->mesh));
+    dtp_strbuf_free(&text);
 }
 
 static void test_layout_draw__every_rank_is_in_the_cell_of_its_piece(void **state)

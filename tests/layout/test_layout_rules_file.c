@@ -88,9 +88,8 @@ static void test_layout_rules_file__rejects_bad_texts(void **state)
 static dtp_status read_rules(const char *path, const void *user, dtp_err *err)
 {
     dtp_arena *arena = dtp_arena_create();
-    int32_t n;
-    const char **names, **rules;
-    dtp_status s = dtp_layout_rules_file_read(path, user, arena, &n, &names, &rules, err);
+    dtp_layout_rules_file rules;
+    dtp_status s = dtp_layout_rules_file_read(path, user, arena, &rules, err);
     dtp_arena_destroy(arena);
     return s;
 }
@@ -117,21 +116,20 @@ static void test_layout_rules_file__shipped_rules_fit_their_models(void **state)
         const dtp_model_options options = {.forward_only = true};
         dtp_graph *g;
         dtp_err err = {0};
-        int32_t n = 0;
-        const char **names, **rules;
+        dtp_layout_rules_file f;
         (void)snprintf(path, sizeof path, DTP_SOURCE_DIR "/models/%s.json", models[i]);
         if (dtp_model_read(path, &options, &g, &err) != DTP_OK) {
             fail_msg("%s", err.msg);
         }
         (void)snprintf(path, sizeof path, DTP_SOURCE_DIR "/models/%s.rules.json", models[i]);
-        if (dtp_layout_rules_file_read(path, &mesh, g->arena, &n, &names, &rules, &err) != DTP_OK) {
+        if (dtp_layout_rules_file_read(path, &mesh, g->arena, &f, &err) != DTP_OK) {
             fail_msg("%s", err.msg);
         }
-        assert_true(n >= 3);
-        for (int32_t k = 0; k < n; k++) {
+        assert_true(f.n >= 3);
+        for (int32_t k = 0; k < f.n; k++) {
             dtp_layout_rules r;
-            if (dtp_layout_rules_parse(rules[k], &mesh, &g->dims, g->arena, &r, &err) != DTP_OK) {
-                fail_msg("%s: %s: %s", path, names[k], err.msg);
+            if (dtp_layout_rules_parse(f.rules[k], &mesh, &g->dims, g->arena, &r, &err) != DTP_OK) {
+                fail_msg("%s: %s: %s", path, f.names[k], err.msg);
             }
         }
         dtp_graph_destroy(g);

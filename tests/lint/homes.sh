@@ -7,7 +7,6 @@ home() {
         [[ $file == $place ]] || bad "$file includes $header, whose home is $place"
     done < <(product c h | xargs grep -lE "#\s*include\s*[<\"](cjson/)?$header[>\"]")
 }
-home 'cJSON\.h' core/base/json.c
 home 'glpk\.h' planner/solver/glpk_fence.c
 home 'cblas\.h' executor/cpu/gemm.c
 home 'mpi\.h' 'executor/comm/mpi*'

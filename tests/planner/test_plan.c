@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "core/base/json.h"
+#include "core/files/file_in.h"
 #include "core/graph/model/model.h"
 #include "core/plan/plan.h"
 #include "core/base/strbuf.h"

@@ -17,8 +17,9 @@
 
 #include <cmocka.h>
 
+#include "core/files/file_in.h"
 #include "core/files/file_lock.h"
-#include "core/base/json.h"
+#include "core/files/file_out.h"
 
 enum { NAMES_BYTES = 4096, PATH_BYTES = 600 };
 

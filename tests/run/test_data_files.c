@@ -1,5 +1,5 @@
 /* Pieces, conversions, .npy and safetensors: round trips and hostile files. */
-#include "core/base/json.h"
+#include "core/files/file_in.h"
 #include "executor/device/convert.h"
 #include "executor/files/npy.h"
 #include "executor/device/shard.h"

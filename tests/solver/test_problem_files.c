@@ -16,7 +16,7 @@
 #include <zlib.h>
 
 #include "tests/support/bad_files.h"
-#include "core/base/json.h"
+#include "core/files/file_out.h"
 #include "planner/problem/read.h"
 #include "planner/solver/solve.h"
 #include "planner/problem/write.h"

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "core/base/json.h"
+#include "core/files/file_in.h"
 
 static void check_file(const char *folder, const char *name, const char *fragment,
                        bad_file_reader read, const void *user)

@@ -6,7 +6,7 @@
  *                       "at OFFSET" per frame of the program (for addr2line)
  *
  * Counted are the calls that come from the program itself, into which the project is linked, and
- * from libcjson, libglpk and libz: those of libc, BLAS and MPI are not ours to mend. */
+ * from libglpk and libz: those of libc, BLAS and MPI are not ours to mend. */
 #define _GNU_SOURCE /* dl_iterate_phdr, RTLD_NEXT */
 
 #include <dlfcn.h>
@@ -41,7 +41,7 @@ static struct {
 
 static int add_ranges(struct dl_phdr_info *info, size_t size, void *user)
 {
-    static const char *const names[] = {"libcjson", "libglpk", "libz.so"};
+    static const char *const names[] = {"libglpk", "libz.so"};
     int *first = user;
     int wanted = *first;
     (void)size;

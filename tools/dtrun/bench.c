@@ -5,7 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/base/json.h"
+#include "core/files/file_out.h"
 #include "cost_models/fit.h"
 #include "executor/bench/bench.h"
 #include "executor/cpu/blas_env.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/base/json.h"
+#include "core/files/file_in.h"
 #include "tools/run_report.h"
 #include "tools/dtrun/options.h"
 #include "tools/dtrun/interrupt.h"

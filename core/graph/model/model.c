@@ -1,6 +1,7 @@
 /* The dtp.model/1 reader: dims, inputs and params first, then the node list with its repeats, then
  * outputs and training. Sections are read in this order wherever they stand in the file. */
 #include "core/graph/model/model.h"
+#include "core/files/file_in.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,9 +9,9 @@ static uint32_t hash_layout(const dtp_layout *layout)
     for (int32_t m = 0; m < layout->n_mesh; m++) {
         uint32_t place;
         memcpy(&place, &layout->placement[m], sizeof place);
-        h = dtp_tensor__hash(h, place);
+        h = dtp_hash_word(h, place);
     }
-    return (uint32_t)(h >> 32);
+    return dtp_hash_fold(h);
 }
 
 static dtp_status append(tensor_build *b, layout_list *list, const dtp_layout *layout, dtp_err *err)
@@ -26,24 +26,24 @@ int32_t dtp_tensor__find_layout(const layout_set *set, const dtp_layout *layout)
 {
     const uint32_t hash = hash_layout(layout);
     uint32_t at = hash;
-    int32_t i = dtp_index_table_next(&set->table, hash, &at);
-    while (i >= 0 && !dtp_layout_equal(&set->list.items[i], layout)) {
-        i = dtp_index_table_next(&set->table, hash, &at);
-    }
+    int32_t i;
+    do {
+        i = dtp_hash_table_next(&set->table, hash, &at);
+    } while (i >= 0 && !dtp_layout_equal(&set->list.items[i], layout));
     return i;
 }
 
 dtp_status dtp_tensor__add_layout(tensor_build *b, layout_set *set, const dtp_layout *layout,
                                   dtp_err *err)
 {
-    DTP_TRY(dtp_index_table_add(&set->table, b->arena, hash_layout(layout), set->list.n, err));
+    DTP_TRY(dtp_hash_table_add(&set->table, b->arena, hash_layout(layout), set->list.n, err));
     return append(b, &set->list, layout, err);
 }
 
 void dtp_tensor__clear_layouts(layout_set *set)
 {
     set->list.n = 0;
-    dtp_index_table_clear(&set->table);
+    dtp_hash_table_clear(&set->table);
 }
 
 /* ---- where a tensor may be kept ----------------------------------------------------------------

@@ -39,11 +39,11 @@ typedef struct strategy_walk {
     int32_t n, cap;
     way *ways;
     int64_t least_kernel_ps;
-    dtp_index_table by_layouts; /* options */
+    dtp_hash_table by_layouts; /* options */
     layout_set layouts[MAX_ENDS];
     int32_t n_kernels, cap_kernels;
     kernel_price *kernels;
-    dtp_index_table by_pieces; /* prices of kernels */
+    dtp_hash_table by_pieces; /* prices of kernels */
 } strategy_walk;
 
 /* ---- combinations of rows ----------------------------------------------------------------------
@@ -155,9 +155,9 @@ static uint32_t hash_layouts(const strategy_walk *w, const way *a)
 {
     uint64_t h = 0;
     for (int32_t i = 0; i < count_ends(w); i++) {
-        h = dtp_tensor__hash(h, (uint64_t)a->layout[i]);
+        h = dtp_hash_word(h, (uint64_t)a->layout[i]);
     }
-    return (uint32_t)(h >> 32);
+    return dtp_hash_fold(h);
 }
 
 /* Enters a way unless an option with the same layouts is as good; it may take the other's place. */
@@ -166,7 +166,7 @@ static dtp_status keep_way(strategy_walk *w, const way *offer, dtp_err *err)
     const uint32_t hash = hash_layouts(w, offer);
     uint32_t at = hash;
     int32_t k;
-    while ((k = dtp_index_table_next(&w->by_layouts, hash, &at)) >= 0) {
+    while ((k = dtp_hash_table_next(&w->by_layouts, hash, &at)) >= 0) {
         way *old = &w->ways[k];
         if (!same_layouts(w, old, offer)) {
             continue;
@@ -183,7 +183,7 @@ static dtp_status keep_way(strategy_walk *w, const way *offer, dtp_err *err)
     }
     DTP_TRY(dtp_arena_grow(w->b->arena, &w->ways, w->n, w->n + 1, &w->cap, sizeof *w->ways, err));
     w->ways[w->n] = *offer;
-    return dtp_index_table_add(&w->by_layouts, w->b->arena, hash, w->n++, err);
+    return dtp_hash_table_add(&w->by_layouts, w->b->arena, hash, w->n++, err);
 }
 
 /* What find_layouts did not find. */
@@ -243,12 +243,12 @@ static dtp_status find_kernel_price(strategy_walk *w, const dtp_node_layouts *l,
     uint64_t h = 0;
     count_pieces(w, new.pieces);
     for (int32_t i = 0; i < w->b->mesh->n_dims; i++) {
-        h = dtp_tensor__hash(h, new.pieces[i]);
+        h = dtp_hash_word(h, new.pieces[i]);
     }
-    const uint32_t hash = (uint32_t)(h >> 32);
+    const uint32_t hash = dtp_hash_fold(h);
     uint32_t at = hash;
     int32_t k;
-    while ((k = dtp_index_table_next(&w->by_pieces, hash, &at)) >= 0) {
+    while ((k = dtp_hash_table_next(&w->by_pieces, hash, &at)) >= 0) {
         if (memcmp(w->kernels[k].pieces, new.pieces, sizeof new.pieces) == 0) {
             *out = w->kernels[k].price;
             *runs = true;
@@ -263,7 +263,7 @@ static dtp_status find_kernel_price(strategy_walk *w, const dtp_node_layouts *l,
     DTP_TRY(dtp_arena_grow(w->b->arena, &w->kernels, w->n_kernels, w->n_kernels + 1,
                            &w->cap_kernels, sizeof *w->kernels, err));
     w->kernels[w->n_kernels] = new;
-    return dtp_index_table_add(&w->by_pieces, w->b->arena, hash, w->n_kernels++, err);
+    return dtp_hash_table_add(&w->by_pieces, w->b->arena, hash, w->n_kernels++, err);
 }
 
 /* ---- all ---------------------------------------------------------------------------------------
@@ -324,8 +324,8 @@ static void begin_class(strategy_walk *w, int32_t class, dtp_call_types *types)
     for (int32_t i = 0; i < count_ends(w); i++) {
         dtp_tensor__clear_layouts(&w->layouts[i]);
     }
-    dtp_index_table_clear(&w->by_layouts);
-    dtp_index_table_clear(&w->by_pieces);
+    dtp_hash_table_clear(&w->by_layouts);
+    dtp_hash_table_clear(&w->by_pieces);
     w->n = w->n_kernels = 0;
 }
 

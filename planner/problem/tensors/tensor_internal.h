@@ -10,6 +10,7 @@
 #ifndef DTP_PLANNER_PROBLEM_TENSORS_TENSOR_INTERNAL_H
 #define DTP_PLANNER_PROBLEM_TENSORS_TENSOR_INTERNAL_H
 
+#include "core/base/hash.h"
 #include "core/base/hash_table.h"
 #include "cost_models/redistribution_price.h"
 #include "cost_models/node_classes.h"
@@ -26,7 +27,7 @@ typedef struct layout_list {
 /* A list in which layouts are found; zeroed it is empty. */
 typedef struct layout_set {
     layout_list list;
-    dtp_index_table table;
+    dtp_hash_table table;
 } layout_set;
 
 /* The ways to run one class of nodes. */
@@ -83,13 +84,6 @@ typedef struct tensor_build {
     int32_t *first_reader;
     dtp_node_id *reader;
 } tensor_build;
-
-/* h with a further word; the upper half of the last one is the hash. */
-static inline uint64_t dtp_tensor__hash(uint64_t h, uint64_t word)
-{
-    h = (h ^ word) * UINT64_C(0x9E3779B97F4A7C15);
-    return h ^ h >> 29;
-}
 
 /* Index of a layout in a set, -1: it is not there. */
 int32_t dtp_tensor__find_layout(const layout_set *set, const dtp_layout *layout);

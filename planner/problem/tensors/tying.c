@@ -21,37 +21,25 @@ static bool same_place(const place *p, const place *q)
     return p->a == q->a && p->b == q->b && p->c == q->c && p->d == q->d;
 }
 
-static uint64_t hash_place(const place *p)
-{
-    const uint64_t ab = (uint64_t)(uint32_t)p->a << 32 | (uint32_t)p->b;
-    const uint64_t cd = (uint64_t)(uint32_t)p->c << 32 | (uint32_t)p->d;
-    const uint64_t h = (ab * UINT64_C(0x9E3779B97F4A7C15) ^ cd) * UINT64_C(0xD6E8FEB86659FD93);
-    return h ^ h >> 32;
-}
-
 /* Numbers groups in the order of their first members; places and groups are by id. */
 static dtp_status number_groups(const place *places, int32_t n, dtp_arena *arena, int32_t *group,
                                 int32_t *n_groups, dtp_err *err)
 {
-    uint64_t size = 64;
-    while (size < 2 * (uint64_t)n) {
-        size *= 2;
-    }
-    int32_t *first = dtp_arena_alloc(arena, size, sizeof *first); /* 1 + id of a first member */
-    if (first == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d places", n);
-    }
+    dtp_hash_table first_members = {0};
     *n_groups = 0;
     for (int32_t id = 0; id < n; id++) {
-        uint64_t at = hash_place(&places[id]) & (size - 1);
-        while (first[at] > 0 && !same_place(&places[first[at] - 1], &places[id])) {
-            at = (at + 1) & (size - 1);
-        }
-        if (first[at] == 0) {
-            first[at] = id + 1;
-            group[id] = (*n_groups)++;
-        } else {
-            group[id] = group[first[at] - 1];
+        const place *p = &places[id];
+        const uint64_t ab = (uint64_t)(uint32_t)p->a << 32 | (uint32_t)p->b;
+        const uint64_t cd = (uint64_t)(uint32_t)p->c << 32 | (uint32_t)p->d;
+        const uint32_t hash = dtp_hash_fold(dtp_hash_word(dtp_hash_word(0, ab), cd));
+        uint32_t at = hash;
+        int32_t first;
+        do {
+            first = dtp_hash_table_next(&first_members, hash, &at);
+        } while (first >= 0 && !same_place(&places[first], p));
+        group[id] = first >= 0 ? group[first] : (*n_groups)++;
+        if (first < 0) {
+            DTP_TRY(dtp_hash_table_add(&first_members, arena, hash, id, err));
         }
     }
     return DTP_OK;
