@@ -13,11 +13,6 @@ dtp_device_mesh_options dtp_device_mesh_options_init(void)
     return (dtp_device_mesh_options){.agree = DTP_AGREE_NEW};
 }
 
-dtp_mesh_set dtp_mesh__all(const dtp_device_mesh *mesh)
-{
-    return ((dtp_mesh_set)1 << mesh->comm->mesh.n_dims) - 1;
-}
-
 /* The names of tensor dims in layout texts. */
 static dtp_status name_dims(dtp_device_mesh *mesh, dtp_err *err)
 {

@@ -239,7 +239,7 @@ static dtp_status unpack(dtp_device_mesh *mesh, const dtp_tensor_slot *slot, cha
     int64_t bytes = dtp_tensor__bytes(mesh, &slot->type, &slot->layout);
     dtp_shard shard = dtp_shard_of(&slot->type, &slot->layout, &comm->mesh, comm->rank);
     const dtp_coll coll = {.kind = DTP_ALL_GATHER,
-                           .set = dtp_mesh__all(mesh),
+                           .set = dtp_comm_all(comm),
                            .dtype = slot->type.dtype,
                            .count = bytes / width};
     DTP_TRY(mesh->backend->ops->download(mesh->backend, mine, slot->storage->data,

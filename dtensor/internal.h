@@ -62,9 +62,6 @@ struct dtp_device_mesh {
     uint64_t history;        /* hash of these calls and of the tensors that they read */
 };
 
-/* All dims of the mesh. */
-dtp_mesh_set dtp_mesh__all(const dtp_device_mesh *mesh);
-
 /* The slot of a handle; DTP_INVALID "FUNCTION: the tensor was destroyed" and the like. Slots move
  * when tensors are made: do not keep the pointer across that. */
 dtp_status dtp_tensor__slot(dtp_tensor t, const char *function, dtp_tensor_slot **out,

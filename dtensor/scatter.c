@@ -117,7 +117,7 @@ static dtp_status send_all(scattering *s, int64_t elems, dtp_err *err)
     const dtp_shard mine = piece_at(s->mesh, &s->slot->type, &s->slot->layout, comm->rank);
     const int64_t have = dtp_shard_elems(&mine), bytes = s->chunk * s->width;
     const dtp_coll coll = {.kind = DTP_ALL_TO_ALL,
-                           .set = dtp_mesh__all(s->mesh),
+                           .set = dtp_comm_all(comm),
                            .dtype = s->slot->type.dtype,
                            .count = s->chunk};
     for (int64_t first = 0; first < elems; first += s->chunk) {

@@ -13,18 +13,16 @@ void dtp_comm_destroy(dtp_comm *c)
     }
 }
 
-static dtp_mesh_set all_dims(const dtp_comm *c)
+dtp_mesh_set dtp_comm_all(const dtp_comm *c)
 {
     return ((dtp_mesh_set)1 << c->mesh.n_dims) - 1;
 }
 
-static dtp_status reduce_min(dtp_comm *c, int64_t *values, int64_t n, dtp_err *err)
+dtp_status dtp_comm_all_reduce(dtp_comm *c, dtp_reduce_op op, dtp_dtype dtype, int64_t n,
+                               void *values, dtp_err *err)
 {
-    dtp_coll coll = {.kind = DTP_ALL_REDUCE,
-                     .set = all_dims(c),
-                     .op = DTP_REDUCE_MIN,
-                     .dtype = DTP_I64,
-                     .count = n};
+    dtp_coll coll = {
+        .kind = DTP_ALL_REDUCE, .set = dtp_comm_all(c), .op = op, .dtype = dtype, .count = n};
     return c->ops->run(c, &coll, values, values, err);
 }
 
@@ -32,7 +30,7 @@ dtp_status dtp_comm_agree(dtp_comm *c, uint64_t value, const char *what, dtp_err
 {
     int64_t high = (int64_t)(value >> 32), low = (int64_t)(value & UINT32_MAX);
     int64_t v[4] = {high, low, -high, -low};
-    DTP_TRY(reduce_min(c, v, 4, err));
+    DTP_TRY(dtp_comm_all_reduce(c, DTP_REDUCE_MIN, DTP_I64, 4, v, err));
     if (v[0] != -v[2] || v[1] != -v[3]) {
         return DTP_FAIL(err, DTP_COMM, "the ranks do not agree on %s (rank %d of %d has %016llx)",
                         what, c->rank, c->size, (unsigned long long)value);
@@ -54,7 +52,7 @@ static dtp_status share_text(dtp_comm *c, int32_t failed, const char *mine,
         memset(words, 0, sizeof words);
         memcpy(words, mine, strnlen(mine, sizeof words - 1));
     }
-    DTP_TRY(reduce_min(c, words, (int64_t)n, err));
+    DTP_TRY(dtp_comm_all_reduce(c, DTP_REDUCE_MIN, DTP_I64, (int64_t)n, words, err));
     memcpy(text, words, sizeof words);
     text[DTP_ERR_MSG_BYTES - 1] = '\0';
     return DTP_OK;
@@ -73,7 +71,7 @@ static dtp_status find_failure(dtp_comm *c, dtp_status mine, const dtp_err *why,
     enum { CODE_BITS = 8 };
     int64_t first = mine == DTP_OK ? INT64_MAX : ((int64_t)c->rank << CODE_BITS) + (int64_t)mine;
     const bool worded = why != NULL && why->code != DTP_OK;
-    DTP_TRY(reduce_min(c, &first, 1, err));
+    DTP_TRY(dtp_comm_all_reduce(c, DTP_REDUCE_MIN, DTP_I64, 1, &first, err));
     if (first == INT64_MAX) {
         out->rank = -1;
         return DTP_OK;

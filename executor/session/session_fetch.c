@@ -185,8 +185,9 @@ dtp_status dtp_session_gather(dtp_session *s, dtp_tensor_id t, void *out, dtp_er
     return dtp_session_collect(s, t, false, place_chunk, &g, err);
 }
 
-dtp_status dtp_session__whole_buffer(dtp_session *s, int64_t bytes, void **out, dtp_err *err)
+dtp_status dtp_session__gather_new(dtp_session *s, dtp_tensor_id t, void **out, dtp_err *err)
 {
+    const int64_t bytes = dtp_ttype_bytes(&s->program->graph->tensors[t].type);
     dtp_status status = DTP_OK;
     *out = NULL;
     if (s->comm->rank == 0) {
@@ -194,23 +195,21 @@ dtp_status dtp_session__whole_buffer(dtp_session *s, int64_t bytes, void **out, 
         status = *out != NULL ? DTP_OK
                               : DTP_FAIL(err, DTP_NOMEM, "no memory for %" PRId64 " bytes", bytes);
     }
-    return dtp_comm_agree_status(s->comm, status, err);
+    DTP_TRY(dtp_comm_agree_status(s->comm, status, err));
+    return dtp_session_gather(s, t, *out, err);
 }
 
 dtp_status dtp_session_fetch_npy(dtp_session *s, dtp_tensor_id t, const char *path, dtp_err *err)
 {
     dtp_err local = {0};
     err = err != NULL ? err : &local;
-    const dtp_ttype *type = &s->program->graph->tensors[t].type;
     void *whole = NULL;
-    dtp_status status = dtp_session__whole_buffer(s, dtp_ttype_bytes(type), &whole, err);
+    dtp_status status = dtp_session__gather_new(s, t, &whole, err);
     if (status == DTP_OK) {
-        status = dtp_session_gather(s, t, whole, err);
-    }
-    if (status == DTP_OK) {
-        bool writes = s->comm->rank == 0;
-        status = dtp_comm_agree_status(
-            s->comm, writes ? dtp_npy_write(path, type, whole, err) : DTP_OK, err);
+        if (s->comm->rank == 0) {
+            status = dtp_npy_write(path, &s->program->graph->tensors[t].type, whole, err);
+        }
+        status = dtp_comm_agree_status(s->comm, status, err);
     }
     free(whole);
     return status;

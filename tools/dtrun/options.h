@@ -10,16 +10,6 @@ int dtrun_run(int argc, char **argv);
 int dtrun_verify(int argc, char **argv);
 int dtrun_bench(int argc, char **argv);
 
-/* --feed texts, parsed. */
-typedef struct dtrun_feeds {
-    int32_t n;
-    dtp_feed_spec specs[TOOL_LIST_MAX];
-    char (*texts)[DTP_FEED_TEXT_BYTES];
-} dtrun_feeds;
-
-dtp_status dtrun_feeds_parse(const tool_list *list, dtrun_feeds *out, dtp_err *err) DTP_MUST_CHECK;
-void dtrun_feeds_free(dtrun_feeds *feeds);
-
 #define DTRUN_SOURCE_OPTIONS(source)                                                               \
     {"--plan", TOOL_STRING, "FILE", &(source).plan, 0, 0, "plan from dtplan: mesh and layouts"},   \
         {"--mesh", TOOL_STRING, "MESH", &(source).mesh, 0, 0, "mesh such as 'x:2;y:2'"},           \

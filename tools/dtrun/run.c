@@ -102,12 +102,7 @@ static dtp_status find_signal(dtp_comm *comm, int *sig, dtp_err *err)
 {
     int64_t noted = tool_interrupt_signal();
     if (comm->size > 1) {
-        const dtp_coll coll = {.kind = DTP_ALL_REDUCE,
-                               .set = ((dtp_mesh_set)1 << comm->mesh.n_dims) - 1,
-                               .op = DTP_REDUCE_MAX,
-                               .dtype = DTP_I64,
-                               .count = 1};
-        DTP_TRY(comm->ops->run(comm, &coll, &noted, &noted, err));
+        DTP_TRY(dtp_comm_all_reduce(comm, DTP_REDUCE_MAX, DTP_I64, 1, &noted, err));
     }
     *sig = (int)noted;
     return DTP_OK;
