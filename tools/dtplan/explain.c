@@ -18,58 +18,39 @@ typedef struct explain_command {
 /* ---- JSON ---------------------------------------------------------------------------------------
  */
 
-static void write_alternative(dtp_json_writer *w, const dtp_alternative *a)
+static void alternative_row(tool_rows *rows, const void *user, int32_t i)
 {
-    dtp_json_begin_object(w, NULL);
-    dtp_json_write_string(w, "choice", a->text);
-    dtp_json_write_bool(w, "chosen", a->chosen);
-    if (a->excluded != NULL) {
-        dtp_json_write_string(w, "excluded", a->excluded);
-    }
-    if (a->priced && !a->apart) {
-        dtp_json_begin_object(w, "alone");
-        dtp_json_write_int(w, "cost_ps", dtp_cost_split_sum(&a->alone));
-        dtp_json_write_int(w, "compute_ps", a->alone.compute);
-        dtp_json_write_int(w, "communication_ps", a->alone.communication);
-        dtp_json_write_int(w, "redistribution_ps", a->alone.redistribution);
-        dtp_json_write_int(w, "memory_bytes", a->alone_memory);
-        dtp_json_write_bool(w, "fits", a->alone_fits);
-        dtp_json_end_object(w);
-    }
-    if (a->priced && !a->none) {
-        dtp_json_write_int(w, "at_least_ps", a->at_least);
-        dtp_json_write_bool(w, "at_least_is_best", a->at_least_is_best);
-    }
-    if (a->priced && !a->none && a->known) {
-        dtp_json_write_int(w, "at_most_ps", a->at_most);
-    }
-    dtp_json_end_object(w);
+    const dtp_alternative *a = &((const dtp_explanation *)user)->alternatives[i];
+    const bool within = a->priced && !a->none;
+    tool_row(rows,
+             TOOL_FIELDS(FIELD_TEXT("choice", a->text), FIELD_BOOL("chosen", a->chosen),
+                         FIELD_TEXT_IF(a->excluded != NULL, "excluded", a->excluded),
+                         FIELD_OBJECT_IF(a->priced && !a->apart, "alone",
+                                         FIELD_INT("cost_ps", dtp_cost_split_sum(&a->alone)),
+                                         FIELD_INT("compute_ps", a->alone.compute),
+                                         FIELD_INT("communication_ps", a->alone.communication),
+                                         FIELD_INT("redistribution_ps", a->alone.redistribution),
+                                         FIELD_INT("memory_bytes", a->alone_memory),
+                                         FIELD_BOOL("fits", a->alone_fits)),
+                         FIELD_INT_IF(within, "at_least_ps", a->at_least),
+                         FIELD_BOOL_IF(within, "at_least_is_best", a->at_least_is_best),
+                         FIELD_INT_IF(within && a->known, "at_most_ps", a->at_most)));
 }
 
 static void write_explanation(dtp_json_writer *w, const dtp_explanation *x)
 {
+    const bool left_out = x->n_left_out > 0;
     tool_report_begin(w, "dtp.explain/1");
-    dtp_json_write_string(w, "name", x->name);
-    dtp_json_write_string(w, "decides", x->node ? "node" : "tensor");
-    if (x->via != NULL) {
-        dtp_json_write_string(w, "via", x->via);
-    }
-    dtp_json_write_int(w, "instances", x->instances);
-    dtp_json_write_string(w, "chosen", x->chosen);
-    dtp_json_write_int(w, "plan_ps", x->plan_ps);
-    dtp_json_write_int(w, "cost_ps", x->cost_ps);
-    dtp_json_write_int(w, "bound_ps", x->bound_ps);
-    dtp_json_write_int(w, "peak_bytes", x->peak_bytes);
-    dtp_json_write_int(w, "limit_bytes", x->limit_bytes);
-    if (x->n_left_out > 0) {
-        dtp_json_write_int(w, "options_left_out", x->n_left_out);
-        dtp_json_write_int(w, "left_out_from_ps", x->left_out_from);
-    }
-    dtp_json_begin_array(w, "alternatives", false);
-    for (int32_t i = 0; i < x->n; i++) {
-        write_alternative(w, &x->alternatives[i]);
-    }
-    dtp_json_end_array(w);
+    tool_write(
+        w, TOOL_FIELDS(
+               FIELD_TEXT("name", x->name), FIELD_TEXT("decides", x->node ? "node" : "tensor"),
+               FIELD_TEXT_IF(x->via != NULL, "via", x->via), FIELD_INT("instances", x->instances),
+               FIELD_TEXT("chosen", x->chosen), FIELD_INT("plan_ps", x->plan_ps),
+               FIELD_INT("cost_ps", x->cost_ps), FIELD_INT("bound_ps", x->bound_ps),
+               FIELD_INT("peak_bytes", x->peak_bytes), FIELD_INT("limit_bytes", x->limit_bytes),
+               FIELD_INT_IF(left_out, "options_left_out", x->n_left_out),
+               FIELD_INT_IF(left_out, "left_out_from_ps", x->left_out_from)));
+    tool_write_list(w, "alternatives", x->n, alternative_row, x);
     tool_report_end(w);
 }
 
@@ -211,12 +192,11 @@ int dtplan_explain(int argc, char **argv)
         {"--node", TOOL_FLAG, NULL, &c.node, 0, 0, "NAME is a node, not the tensor of this name"},
         {"--exact", TOOL_FLAG, NULL, &c.exact, 0, 0,
          "solve again with every alternative whose difference is not exact (slow)"},
-        {"--dim", TOOL_LIST, "NAME=N", &c.source.dims, 0, 0, "override a dim of the model"},
-        {"--forward", TOOL_FLAG, NULL, &c.source.forward, 0, 0, "leave training out"},
+        TOOL_MODEL_OPTIONS(c.source),
         {"--rows", TOOL_INT, "N", &c.rows, 1, 1e9,
          "alternatives printed (default 24; --json has all)"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},
-        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+        TOOL_END_OPTIONS,
     };
     const tool_parse parse = {"dtplan explain MODEL PLAN NAME --machine FILE [options]", options, 3,
                               3};

@@ -24,39 +24,33 @@ typedef struct pareto_command {
     int exit_code;
 } pareto_command;
 
-static void write_point(dtp_json_writer *w, const dtp_pareto_point *p)
+static void top_row(tool_rows *rows, const void *user, int32_t i)
 {
-    const dtp_plan *plan = p->plan;
-    dtp_json_begin_object(w, NULL);
-    dtp_mesh_write(w, &plan->mesh);
-    dtp_json_write_int(w, "limit_bytes", p->limit_bytes);
-    dtp_json_write_int(w, "peak_bytes", plan->predicted.peak_bytes);
-    dtp_json_write_double(w, "step_time_s", plan->predicted.step_time_s);
-    dtp_json_write_int(w, "cost", plan->certificate.cost);
-    dtp_json_write_int(w, "bound", plan->certificate.bound);
-    dtp_json_write_int(w, "needed_bytes", p->needed_bytes);
-    dtp_json_begin_array(w, "at_peak", false);
-    for (int32_t i = 0; i < p->n_top; i++) {
-        dtp_json_begin_object(w, NULL);
-        dtp_json_write_string(w, "tensor", p->top[i].name);
-        dtp_json_write_int(w, "bytes", p->top[i].bytes);
-        dtp_json_end_object(w);
-    }
-    dtp_json_end_array(w);
-    dtp_json_end_object(w);
+    const dtp_pareto_point *p = user;
+    tool_row(rows, TOOL_FIELDS(FIELD_TEXT("tensor", p->top[i].name),
+                               FIELD_INT("bytes", p->top[i].bytes)));
 }
 
 static void write_pareto(dtp_json_writer *w, const dtp_graph *g, dtp_plan_function plan,
                          const dtp_pareto *p)
 {
     tool_report_begin(w, "dtp.pareto/1");
-    dtp_json_write_string(w, "model", g->name);
-    dtp_json_write_string(w, "mode", mode_name(plan));
-    dtp_json_write_int(w, "least_bytes", p->least_bytes);
-    dtp_json_write_int(w, "least_bound", p->least_bound);
+    tool_write(w, TOOL_FIELDS(FIELD_TEXT("model", g->name), FIELD_TEXT("mode", mode_name(plan)),
+                              FIELD_INT("least_bytes", p->least_bytes),
+                              FIELD_INT("least_bound", p->least_bound)));
     dtp_json_begin_array(w, "points", false);
     for (int32_t i = 0; i < p->n; i++) {
-        write_point(w, &p->points[i]);
+        const dtp_pareto_point *x = &p->points[i];
+        const dtp_plan *made = x->plan;
+        dtp_json_begin_object(w, NULL);
+        tool_write(w, TOOL_FIELDS(FIELD_MESH(&made->mesh), FIELD_INT("limit_bytes", x->limit_bytes),
+                                  FIELD_INT("peak_bytes", made->predicted.peak_bytes),
+                                  FIELD_REAL("step_time_s", made->predicted.step_time_s),
+                                  FIELD_INT("cost", made->certificate.cost),
+                                  FIELD_INT("bound", made->certificate.bound),
+                                  FIELD_INT("needed_bytes", x->needed_bytes)));
+        tool_write_list(w, "at_peak", x->n_top, top_row, x);
+        dtp_json_end_object(w);
     }
     dtp_json_end_array(w);
     tool_report_end(w);
@@ -187,10 +181,9 @@ int dtplan_pareto(int argc, char **argv)
         {"--rules", TOOL_STRING, "RULES", &c.source.rules, 0, 0, "pins: splits that must hold"},
         TOOL_STYLE_OPTIONS(c.styles),
         TOOL_CHOICE_OPTIONS(c.source),
-        {"--dim", TOOL_LIST, "NAME=N", &c.source.dims, 0, 0, "override a dim of the model"},
-        {"--forward", TOOL_FLAG, NULL, &c.source.forward, 0, 0, "leave training out"},
+        TOOL_MODEL_OPTIONS(c.source),
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},
-        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+        TOOL_END_OPTIONS,
     };
     const tool_parse parse = {"dtplan pareto MODEL [options]", options, 1, 1};
     const int code = tool_run("dtplan", &parse, argc, argv, pareto, &c);

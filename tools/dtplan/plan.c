@@ -342,14 +342,12 @@ static void write_compat(const dtp_mtf_problem *p, const dtp_mtf_solution *s, dt
 {
     char mesh[DTP_MESH_TEXT_BYTES];
     dtp_mesh_print(&p->mesh, mesh);
-    dtp_json_begin_object(w, NULL);
-    dtp_json_write_string(w, "compat", "auto_mtf");
-    dtp_json_write_string(w, "mesh", mesh);
-    dtp_json_write_string(w, "rules", s->layout);
-    dtp_json_write_int(w, "peak_bytes", s->peak);
-    dtp_json_write_int(w, "objective", s->objective);
-    dtp_json_write_int(w, "variables", p->n_variables);
-    tool_report_end(w);
+    tool_write_object(w, NULL,
+                      TOOL_FIELDS(FIELD_TEXT("compat", "auto_mtf"), FIELD_TEXT("mesh", mesh),
+                                  FIELD_TEXT("rules", s->layout), FIELD_INT("peak_bytes", s->peak),
+                                  FIELD_INT("objective", s->objective),
+                                  FIELD_INT("variables", p->n_variables)));
+    dtp_strbuf_add(&w->buf, "\n");
 }
 
 static dtp_status solve_compat(const plan_command *c, const dtp_mtf_graph *graph, dtp_err *err)
@@ -522,13 +520,12 @@ int dtplan_plan(int argc, char **argv)
         {"--compat", TOOL_STRING, "WHAT", &c.compat, 0, 0,
          "torch: --style and --pin as PyTorch DTensor decides; auto_mtf: Mesh TensorFlow's layout "
          "optimizer, reproduced"},
-        {"--dim", TOOL_LIST, "NAME=N", &c.source.dims, 0, 0, "override a dim of the model"},
-        {"--forward", TOOL_FLAG, NULL, &c.source.forward, 0, 0, "leave training out"},
+        TOOL_MODEL_OPTIONS(c.source),
         {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "plan file (-o)"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "print the plan as JSON"},
         {"--timings", TOOL_FLAG, NULL, &c.timings, 0, 0, "write solve times into the plan"},
         {"--verbose", TOOL_FLAG, NULL, &c.verbose, 0, 0, "log each mesh of the search"},
-        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+        TOOL_END_OPTIONS,
     };
     const tool_parse parse = {"dtplan plan MODEL [options]", options, 1, 1};
     c.ctx = dtp_ctx_default();

@@ -90,27 +90,11 @@ static dtp_status read_flat(redistribute_command *c, const char *text, dtp_err *
     return DTP_OK;
 }
 
-/* "a+b" */
-static void print_names(const dtp_mesh *mesh, dtp_mesh_set set, char out[DTP_MESH_TEXT_BYTES])
-{
-    size_t used = 0;
-    for (int32_t m = 0; m < mesh->n_dims; m++) {
-        if ((set >> m & 1U) != 0) {
-            const size_t n = strlen(mesh->names[m]);
-            out[used] = '+';
-            used += used > 0 ? 1 : 0;
-            memcpy(out + used, mesh->names[m], n);
-            used += n;
-        }
-    }
-    out[used] = '\0';
-}
-
 static void keep_warning(void *user, const dtp_mesh *mesh, dtp_mesh_set set, const char *why)
 {
     redistribute_command *c = user;
     char names[DTP_MESH_TEXT_BYTES];
-    print_names(mesh, set, names);
+    tool_print_dims(mesh, set, "+", names);
     (void)snprintf(c->warnings[c->n_warnings++], WARNING_BYTES,
                    "collectives over %.80s stay apart: %s", names, why);
 }
@@ -205,7 +189,7 @@ static step_facts facts_of(const redistribute_command *c, int32_t i)
     return f;
 }
 
-static void add_places(dtp_json_writer *w, const char *key, const dtp_layout *layout)
+static void add_layout(dtp_json_writer *w, const char *key, const dtp_layout *layout)
 {
     dtp_strbuf text = {0};
     dtp_placements_print(layout, &text);
@@ -215,30 +199,21 @@ static void add_places(dtp_json_writer *w, const char *key, const dtp_layout *la
 static void add_step(const redistribute_command *c, int32_t i, dtp_json_writer *w)
 {
     const dtp_step *step = &c->steps.steps[i];
-    step_facts f = facts_of(c, i);
+    const bool exchanges = step->kind == DTP_STEP_ALL_TO_ALL;
+    const bool has_axis = exchanges || step->kind == DTP_STEP_ALL_GATHER ||
+                          step->kind == DTP_STEP_REDUCE_SCATTER || step->kind == DTP_STEP_SLICE;
+    const bool reduces = step->kind == DTP_STEP_ALL_REDUCE || step->kind == DTP_STEP_REDUCE_SCATTER;
+    const step_facts f = facts_of(c, i);
     dtp_json_begin_object(w, NULL);
-    dtp_json_write_string(w, "kind", dtp_step_name(step->kind));
-    dtp_json_begin_array(w, "mesh_dims", true);
-    for (int32_t m = 0; m < c->mesh.n_dims; m++) {
-        if ((step->set >> m & 1U) != 0) {
-            dtp_json_write_string(w, NULL, c->mesh.names[m]);
-        }
-    }
-    dtp_json_end_array(w);
-    if (step->kind == DTP_STEP_ALL_TO_ALL) {
-        dtp_json_write_int(w, "axis", step->axis);
-        dtp_json_write_int(w, "to_axis", step->to_axis);
-    } else if (step->kind == DTP_STEP_ALL_GATHER || step->kind == DTP_STEP_REDUCE_SCATTER ||
-               step->kind == DTP_STEP_SLICE) {
-        dtp_json_write_int(w, "axis", step->axis);
-    }
-    if (step->kind == DTP_STEP_ALL_REDUCE || step->kind == DTP_STEP_REDUCE_SCATTER) {
-        dtp_json_write_string(w, "op", dtp_reduce_op_name(step->op));
-    }
-    dtp_json_write_int(w, "bytes", f.bytes);
-    dtp_json_write_int(w, "moved_bytes", f.moved);
-    dtp_json_write_double(w, "price_s", f.price_s);
-    add_places(w, "after", &step->after);
+    tool_write(
+        w, TOOL_FIELDS(FIELD_TEXT("kind", dtp_step_name(step->kind)),
+                       FIELD_DIMS("mesh_dims", &c->mesh, step->set),
+                       FIELD_INT_IF(has_axis, "axis", step->axis),
+                       FIELD_INT_IF(exchanges, "to_axis", step->to_axis),
+                       FIELD_TEXT_IF(reduces, "op", reduces ? dtp_reduce_op_name(step->op) : NULL),
+                       FIELD_INT("bytes", f.bytes), FIELD_INT("moved_bytes", f.moved),
+                       FIELD_REAL("price_s", f.price_s)));
+    add_layout(w, "after", &step->after);
     dtp_json_end_object(w);
 }
 
@@ -253,40 +228,22 @@ static double count_collectives(const redistribute_command *c, int64_t counts[DT
     return price_s;
 }
 
-static void add_problem(const redistribute_command *c, dtp_json_writer *w)
-{
-    dtp_mesh_write(w, &c->mesh);
-    dtp_json_begin_array(w, "shape", true);
-    for (int32_t i = 0; i < c->type.rank; i++) {
-        dtp_json_write_int(w, NULL, c->type.dims[i].size);
-    }
-    dtp_json_end_array(w);
-    dtp_json_write_string(w, "dtype", dtp_dtype_name(c->type.dtype));
-    add_places(w, "from", &c->from);
-    add_places(w, "to", &c->to);
-    dtp_json_write_string(w, "planner", c->compat != NULL ? c->compat : "search");
-    dtp_json_write_string(w, "prices", c->price_name);
-}
-
-static void add_run(const redistribute_command *c, dtp_json_writer *w)
-{
-    const dtp_redistribute_verdict *v = &c->verdict;
-    dtp_json_begin_object(w, "run");
-    dtp_json_write_int(w, "ranks", dtp_mesh_ranks(&c->mesh));
-    dtp_json_write_int(w, "seed", c->seed);
-    dtp_json_write_int(w, "checked", v->checked);
-    dtp_json_write_int(w, "wrong", v->wrong);
-    dtp_json_write_bool(w, "pass", v->wrong == 0);
-    dtp_json_end_object(w);
-}
-
 static void print_json(const redistribute_command *c, dtp_strbuf *trace, dtp_strbuf *out)
 {
     dtp_json_writer w = {0};
-    int64_t counts[DTP_N_COLLS] = {0};
+    const dtp_redistribute_verdict *v = &c->verdict;
+    int64_t counts[DTP_N_COLLS] = {0}, shape[DTP_MAX_RANK];
     double price_s = count_collectives(c, counts);
+    for (int32_t i = 0; i < c->type.rank; i++) {
+        shape[i] = c->type.dims[i].size;
+    }
     tool_report_begin(&w, "dtp.redistribute/1");
-    add_problem(c, &w);
+    tool_write(&w, TOOL_FIELDS(FIELD_MESH(&c->mesh), FIELD_INTS("shape", c->type.rank, shape),
+                               FIELD_TEXT("dtype", dtp_dtype_name(c->type.dtype))));
+    add_layout(&w, "from", &c->from);
+    add_layout(&w, "to", &c->to);
+    tool_write(&w, TOOL_FIELDS(FIELD_TEXT("planner", c->compat != NULL ? c->compat : "search"),
+                               FIELD_TEXT("prices", c->price_name)));
     dtp_json_write_text(&w, "trace", trace);
     dtp_json_begin_array(&w, "steps", false);
     for (int32_t i = 0; i < c->steps.n; i++) {
@@ -306,9 +263,10 @@ static void print_json(const redistribute_command *c, dtp_strbuf *trace, dtp_str
         dtp_json_write_string(&w, NULL, c->warnings[i]);
     }
     dtp_json_end_array(&w);
-    if (c->run) {
-        add_run(c, &w);
-    }
+    tool_write(&w, TOOL_FIELDS(FIELD_OBJECT_IF(
+                       c->run, "run", FIELD_INT("ranks", dtp_mesh_ranks(&c->mesh)),
+                       FIELD_INT("seed", c->seed), FIELD_INT("checked", v->checked),
+                       FIELD_INT("wrong", v->wrong), FIELD_BOOL("pass", v->wrong == 0))));
     tool_report_end(&w);
     dtp_strbuf_join(out, &w.buf);
 }
@@ -318,7 +276,7 @@ static void print_step(const redistribute_command *c, int32_t i, dtp_strbuf *out
     const dtp_step *step = &c->steps.steps[i];
     step_facts f = facts_of(c, i);
     char names[DTP_MESH_TEXT_BYTES];
-    print_names(&c->mesh, step->set, names);
+    tool_print_dims(&c->mesh, step->set, "+", names);
     dtp_strbuf_addf(out, "%3d  %-14s %-10s %12lld bytes  %12lld moved  %10.3f us  ", i + 1,
                     dtp_step_name(step->kind), names, (long long)f.bytes, (long long)f.moved,
                     f.price_s * 1e6);
@@ -403,7 +361,7 @@ int dtplan_redistribute(int argc, char **argv)
         {"--run", TOOL_FLAG, NULL, &c.run, 0, 0, "run on virtual ranks and compare to the bit"},
         {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "seed of the data of --run"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "result as JSON"},
-        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+        TOOL_END_OPTIONS,
     };
     const tool_parse parse = {"dtplan redistribute --mesh M --shape S --from A --to B [options]",
                               options, 0, 0};

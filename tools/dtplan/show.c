@@ -153,9 +153,8 @@ int dtplan_show(int argc, char **argv)
          "operands may be sent only where a style or pin of the plan asked for it"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "--comm-report, --counters as JSON"},
         {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0, "machine file: adds prices"},
-        {"--dim", TOOL_LIST, "NAME=N", &c.source.dims, 0, 0, "override a dim of the model"},
-        {"--forward", TOOL_FLAG, NULL, &c.source.forward, 0, 0, "leave training out"},
-        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+        TOOL_MODEL_OPTIONS(c.source),
+        TOOL_END_OPTIONS,
     };
     const tool_parse parse = {"dtplan show MODEL [options]", options, 1, 1};
     c.ctx = dtp_ctx_default();

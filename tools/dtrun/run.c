@@ -252,7 +252,7 @@ int dtrun_run(int argc, char **argv)
         {"--profile", TOOL_FLAG, NULL, &c.profile, 0, 0, "time every instruction"},
         {"--log-every", TOOL_INT, "N", &c.log_every, 1, 1e9, "steps between progress lines"},
         {"--quiet", TOOL_FLAG, NULL, &c.quiet, 0, 0, "no progress lines"},
-        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+        TOOL_END_OPTIONS,
     };
     const tool_parse parse = {"dtrun run MODEL [options]", options, 1, 1};
     c.ctx = dtp_ctx_default();
