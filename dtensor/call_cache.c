@@ -1,4 +1,4 @@
-/* Collective calls: what the ranks compare, and the table of what was called before (a hash table
+/* Collective calls: what the ranks compare, and the cache of what was called before (a hash table
  * with open addressing; programs stay bound, so that a call that is known costs a lookup). */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ typedef struct entry {
     dtp_executable *x; /* NULL: a call without a program */
 } entry;
 
-struct dtp_call_table {
+struct dtp_call_cache {
     dtp_arena *arena; /* of the keys */
     int32_t n, size;  /* size: a power of two */
     entry *entries;
@@ -51,7 +51,7 @@ void dtp_call__tensor_key(const char *tag, const dtp_ttype *type, const dtp_layo
     out->layout = *layout;
 }
 
-/* ---- the table ----------------------------------------------------------------------------------
+/* ---- the cache ----------------------------------------------------------------------------------
  */
 
 /* Place of the key among `size` entries, or the free place where it belongs. */
@@ -68,7 +68,7 @@ static entry *place_in(entry *entries, int32_t size, const entry *key)
     }
 }
 
-static dtp_status grow(dtp_call_table *t, dtp_err *err)
+static dtp_status grow(dtp_call_cache *t, dtp_err *err)
 {
     int32_t size = t->size == 0 ? 64 : 2 * t->size;
     entry *old = t->entries, *entries = calloc((size_t)size, sizeof *entries);
@@ -86,10 +86,10 @@ static dtp_status grow(dtp_call_table *t, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status table_of(dtp_device_mesh *mesh, dtp_err *err)
+static dtp_status cache_of(dtp_device_mesh *mesh, dtp_err *err)
 {
-    if (mesh->table == NULL) {
-        dtp_call_table *t = calloc(1, sizeof *t);
+    if (mesh->cached == NULL) {
+        dtp_call_cache *t = calloc(1, sizeof *t);
         dtp_arena *arena = dtp_arena_create();
         if (t == NULL || arena == NULL) {
             free(t);
@@ -97,12 +97,12 @@ static dtp_status table_of(dtp_device_mesh *mesh, dtp_err *err)
             return DTP_FAIL(err, DTP_NOMEM, "no memory for the table of calls");
         }
         t->arena = arena;
-        mesh->table = t;
+        mesh->cached = t;
     }
-    return 2 * (mesh->table->n + 1) > mesh->table->size ? grow(mesh->table, err) : DTP_OK;
+    return 2 * (mesh->cached->n + 1) > mesh->cached->size ? grow(mesh->cached, err) : DTP_OK;
 }
 
-void dtp_call__table_destroy(dtp_call_table *t)
+void dtp_call__cache_destroy(dtp_call_cache *t)
 {
     if (t == NULL) {
         return;
@@ -117,7 +117,7 @@ void dtp_call__table_destroy(dtp_call_table *t)
 
 static dtp_status remember(dtp_device_mesh *mesh, const entry *e, dtp_err *err)
 {
-    dtp_call_table *t = mesh->table;
+    dtp_call_cache *t = mesh->cached;
     char *copy = dtp_arena_alloc(t->arena, 1, e->key_bytes);
     if (copy == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "no memory for the key of a call");
@@ -133,7 +133,7 @@ static dtp_status remember(dtp_device_mesh *mesh, const entry *e, dtp_err *err)
 /* ---- agreement ----------------------------------------------------------------------------------
  */
 
-/* Hashes what is compared; a comparison also settles what was called since the last one. When that
+/* Hashes what is compared; a comparison also covers what was called since the last one. When that
  * alone differs, a second one, of the call itself, finds it out: the error should not blame the
  * call. `mine`: why this rank refuses the call, with the reason in `err`, which stays; the others
  * get the reason. */
@@ -169,7 +169,7 @@ static dtp_status agree(dtp_device_mesh *mesh, uint64_t hash, const char *what, 
 dtp_status dtp_call__refuse(dtp_device_mesh *mesh, dtp_status status, const char *what,
                             dtp_err *err)
 {
-    if (status != DTP_OK && mesh->options.agree == DTP_AGREE_ALWAYS) {
+    if (status != DTP_OK && mesh != NULL && mesh->options.agree == DTP_AGREE_ALWAYS) {
         (void)agree(mesh, ~(uint64_t)status, what, status, err);
     }
     return status;
@@ -181,7 +181,7 @@ dtp_status dtp_call__agree_status(dtp_device_mesh *mesh, dtp_status mine, dtp_er
                                                   : dtp_comm_agree_status(mesh->comm, mine, err);
 }
 
-dtp_status dtp_call__lost(dtp_device_mesh *mesh, dtp_status status, const dtp_err *err)
+dtp_status dtp_call__abort(dtp_device_mesh *mesh, dtp_status status, const dtp_err *err)
 {
     dtp_comm_abort(mesh->comm, err != NULL ? err->msg : dtp_status_text(status));
     return status;
@@ -195,28 +195,28 @@ void dtp_call__reads(dtp_device_mesh *mesh, int32_t n, const dtp_tensor *in)
 }
 
 /* Looks the key up and compares it with the other ranks; *found is the entry or a free one. */
-static dtp_status meet(dtp_device_mesh *mesh, entry *key, const char *what, entry **found,
-                       dtp_err *err)
+static dtp_status agree_on_call(dtp_device_mesh *mesh, entry *key, const char *what, entry **found,
+                                dtp_err *err)
 {
-    dtp_status status = table_of(mesh, err);
+    dtp_status status = cache_of(mesh, err);
     key->hash = hash_key(key->key, key->key_bytes);
     mesh->history = mix(mesh->history, key->hash);
     mesh->calls++;
     if (status != DTP_OK) {
-        return dtp_call__lost(mesh, status, err);
+        return dtp_call__abort(mesh, status, err);
     }
-    *found = place_in(mesh->table->entries, mesh->table->size, key);
+    *found = place_in(mesh->cached->entries, mesh->cached->size, key);
     bool known = (*found)->key != NULL;
     bool compare =
         mesh->options.agree == DTP_AGREE_ALWAYS || (mesh->options.agree == DTP_AGREE_NEW && !known);
     return compare ? agree(mesh, key->hash, what, DTP_OK, err) : DTP_OK;
 }
 
-dtp_status dtp_call__meet(dtp_device_mesh *mesh, const void *key, size_t key_bytes,
-                          const char *what, dtp_err *err)
+dtp_status dtp_call__agree(dtp_device_mesh *mesh, const void *key, size_t key_bytes,
+                           const char *what, dtp_err *err)
 {
     entry *found, e = {.key = key, .key_bytes = key_bytes};
-    DTP_TRY(meet(mesh, &e, what, &found, err));
+    DTP_TRY(agree_on_call(mesh, &e, what, &found, err));
     return found->key != NULL ? DTP_OK : remember(mesh, &e, err);
 }
 
@@ -233,7 +233,7 @@ static dtp_status grow_scratch(dtp_device_mesh *mesh, int64_t bytes, dtp_err *er
     return dtp_storage__create(mesh, bytes, &mesh->scratch, err);
 }
 
-/* Whether there is memory for a run: known before the ranks settle, so that a call too large for it
+/* Whether there is memory for a run: known before the ranks agree, so that a call too large for it
  * is refused by all. */
 static dtp_status try_memory(dtp_device_mesh *mesh, const dtp_executable *x, dtp_err *err)
 {
@@ -257,7 +257,7 @@ dtp_status dtp_call__find(dtp_device_mesh *mesh, const void *key, size_t key_byt
                           dtp_err *err)
 {
     entry *found, e = {.key = key, .key_bytes = key_bytes};
-    DTP_TRY(meet(mesh, &e, what, &found, err));
+    DTP_TRY(agree_on_call(mesh, &e, what, &found, err));
     if (found->key != NULL) {
         *out = found->x;
         return DTP_OK;
@@ -362,7 +362,7 @@ static dtp_status finish(dtp_device_mesh *mesh, const dtp_executable *x, dtp_sta
     const dtp_coll_stat *colls;
     const dtp_err *failure = status == DTP_OK ? dtp_executable_failure(x) : NULL;
     if (status != DTP_OK && dtp_executable_colls(x, &colls) > 0) {
-        return dtp_call__lost(mesh, status, err);
+        return dtp_call__abort(mesh, status, err);
     }
     if (failure != NULL) {
         *err = *failure;
@@ -374,7 +374,7 @@ static dtp_status finish(dtp_device_mesh *mesh, const dtp_executable *x, dtp_sta
     if (dtp_executable_may_fail(x)) {
         return dtp_comm_agree_status_alike(mesh->comm, status, err);
     }
-    return failure != NULL ? dtp_call__lost(mesh, status, err) : status;
+    return failure != NULL ? dtp_call__abort(mesh, status, err) : status;
 }
 
 dtp_status dtp_call__run(dtp_device_mesh *mesh, dtp_executable *x, int64_t step,

@@ -44,24 +44,6 @@ dtp_status dtp_tensor__slot_on(const dtp_device_mesh *mesh, dtp_tensor t, const 
     return DTP_OK;
 }
 
-static dtp_status grow_slots(dtp_device_mesh *mesh, dtp_err *err)
-{
-    const uint32_t cap = mesh->cap_slots == 0 ? 64 : mesh->cap_slots * 2;
-    dtp_tensor_slot *slots =
-        cap <= INT32_MAX / 2 ? realloc(mesh->slots, cap * sizeof *slots) : NULL;
-    if (slots == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for %u tensors", (unsigned)cap);
-    }
-    mesh->slots = slots;
-    uint32_t *list = realloc(mesh->free_slots, cap * sizeof *list);
-    if (list == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for %u tensors", (unsigned)cap);
-    }
-    mesh->free_slots = list;
-    mesh->cap_slots = cap;
-    return DTP_OK;
-}
-
 /* A slot that is not in use. */
 static dtp_status take_slot(dtp_device_mesh *mesh, uint32_t *out, dtp_err *err)
 {
@@ -70,7 +52,19 @@ static dtp_status take_slot(dtp_device_mesh *mesh, uint32_t *out, dtp_err *err)
         return DTP_OK;
     }
     if (mesh->n_slots == mesh->cap_slots) {
-        DTP_TRY(grow_slots(mesh, err));
+        const uint32_t cap = mesh->cap_slots == 0 ? 64 : mesh->cap_slots * 2;
+        dtp_tensor_slot *slots =
+            cap <= INT32_MAX / 2 ? realloc(mesh->slots, cap * sizeof *slots) : NULL;
+        if (slots == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "no memory for %u tensors", (unsigned)cap);
+        }
+        mesh->slots = slots;
+        uint32_t *list = realloc(mesh->free_slots, cap * sizeof *list);
+        if (list == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "no memory for %u tensors", (unsigned)cap);
+        }
+        mesh->free_slots = list;
+        mesh->cap_slots = cap;
     }
     *out = mesh->n_slots++;
     mesh->slots[*out] = (dtp_tensor_slot){0};

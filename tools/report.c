@@ -111,7 +111,7 @@ void tool_row(tool_rows *rows, const tool_field *fields)
         if (f->kind == FIELD_IS_INT) {
             dtp_strbuf_addf(rows->out, "%*" PRId64, width, f->i);
         } else if (f->kind == FIELD_IS_DIMS) {
-            tool_print_dims(f->mesh, f->set, "+", dims);
+            dtp_mesh_set_print(f->mesh, f->set, "+", dims);
             dtp_strbuf_addf(rows->out, "%*s", width, dims);
         } else if (f->kind == FIELD_IS_NOTE) {
             dtp_strbuf_join(rows->out, f->note);
@@ -151,19 +151,6 @@ void tool_print_table(dtp_strbuf *out, const tool_column *columns, int32_t n, to
 }
 
 /* ---- text ---- */
-
-void tool_print_dims(const dtp_mesh *mesh, dtp_mesh_set set, const char *between,
-                     char out[DTP_MESH_TEXT_BYTES])
-{
-    size_t used = 0;
-    out[0] = '\0';
-    for (int32_t m = 0; m < mesh->n_dims; m++) {
-        if ((set >> m & 1U) != 0) {
-            used += (size_t)snprintf(out + used, DTP_MESH_TEXT_BYTES - used, "%s%s",
-                                     used > 0 ? between : "", mesh->names[m]);
-        }
-    }
-}
 
 void tool_print_bounds(int64_t cost, const char *unit, int64_t bound, double gap, dtp_strbuf *out)
 {

@@ -87,9 +87,6 @@ typedef struct tool_column {
 void tool_print_table(dtp_strbuf *out, const tool_column *columns, int32_t n, tool_row_of row,
                       const void *user);
 
-/* The names of mesh dims of a set, with `between` between them. */
-void tool_print_dims(const dtp_mesh *mesh, dtp_mesh_set set, const char *between,
-                     char out[DTP_MESH_TEXT_BYTES]);
 /* "cost 12 ps, bound 10, gap 16.6667 %"; unit: " ps", " bytes" or "". */
 void tool_print_bounds(int64_t cost, const char *unit, int64_t bound, double gap, dtp_strbuf *out);
 /* Prints a report on standard output, or writes it to a file, and frees it. */

@@ -185,19 +185,6 @@ static void row(dtp_strbuf *out, const char *name, bool known, double predicted,
     dtp_strbuf_addf(out, "  %-14s %12.6f %12.6f %+8.1f %%\n", name, predicted, measured, off);
 }
 
-static void collectives_text(const dtp_report *r, dtp_strbuf *out)
-{
-    const dtp_coll_stat *stats;
-    int32_t n = dtp_runner_coll_stats(r->runner, &stats);
-    dtp_strbuf_add(out, n > 0 ? "collectives per rank and step\n" : "no collectives\n");
-    for (int32_t i = 0; i < n; i++) {
-        char dims[DTP_MESH_TEXT_BYTES];
-        tool_print_dims(&r->mesh, stats[i].set, ",", dims);
-        dtp_strbuf_addf(out, "  %-14s over %-10s %6" PRId64 " calls %14" PRId64 " bytes\n",
-                        dtp_coll_name(stats[i].kind), dims, stats[i].count, stats[i].bytes);
-    }
-}
-
 void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
 {
     char mesh[DTP_MESH_TEXT_BYTES];
@@ -225,33 +212,20 @@ void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
         dtp_strbuf_addf(out, "peak bytes per rank: predicted %" PRId64 ", measured %" PRId64 "%s\n",
                         predicted, peak, predicted == peak ? " (equal)" : " (DIFFERENT)");
     }
-    collectives_text(r, out);
+    const dtp_coll_stat *stats;
+    int32_t n = dtp_runner_coll_stats(r->runner, &stats);
+    dtp_strbuf_add(out, n > 0 ? "collectives per rank and step\n" : "no collectives\n");
+    for (int32_t i = 0; i < n; i++) {
+        char dims[DTP_MESH_TEXT_BYTES];
+        dtp_mesh_set_print(&r->mesh, stats[i].set, ",", dims);
+        dtp_strbuf_addf(out, "  %-14s over %-10s %6" PRId64 " calls %14" PRId64 " bytes\n",
+                        dtp_coll_name(stats[i].kind), dims, stats[i].count, stats[i].bytes);
+    }
 }
 
 /* ---- JSON ---- */
 
 #define HEAD_FIELDS(name, m, n) FIELD_TEXT("model", name), FIELD_MESH(m), FIELD_INT("ranks", n)
-
-static void predicted_json(const dtp_prediction *p, dtp_json_writer *j)
-{
-    dtp_json_begin_object(j, "predicted");
-    tool_write(j,
-               TOOL_FIELDS(FIELD_REAL("step_time_s", p->step_time_s),
-                           FIELD_REAL("compute_s", p->compute_s), FIELD_REAL("comm_s", p->comm_s),
-                           FIELD_REAL("exposed_comm_s", p->exposed_comm_s),
-                           FIELD_INT("peak_bytes", p->peak_bytes)));
-    dtp_json_begin_object(j, "collectives");
-    for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {
-        const dtp_coll_total *t = &p->collectives[i];
-        if (t->kind != NULL) {
-            tool_write_object(
-                j, t->kind,
-                TOOL_FIELDS(FIELD_INT("count", t->count), FIELD_INT("bytes", t->bytes)));
-        }
-    }
-    dtp_json_end_object(j);
-    dtp_json_end_object(j);
-}
 
 static void collective_row(tool_rows *rows, const void *user, int32_t i)
 {
@@ -307,7 +281,24 @@ dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out, d
                TOOL_FIELDS(FIELD_OBJECT("step_time_s", FIELD_REAL("median", step.median),
                                         FIELD_REAL("min", step.min), FIELD_REAL("max", step.max))));
     if (r->has_prediction) {
-        predicted_json(&r->predicted, &j);
+        const dtp_prediction *p = &r->predicted;
+        dtp_json_begin_object(&j, "predicted");
+        tool_write(&j, TOOL_FIELDS(FIELD_REAL("step_time_s", p->step_time_s),
+                                   FIELD_REAL("compute_s", p->compute_s),
+                                   FIELD_REAL("comm_s", p->comm_s),
+                                   FIELD_REAL("exposed_comm_s", p->exposed_comm_s),
+                                   FIELD_INT("peak_bytes", p->peak_bytes)));
+        dtp_json_begin_object(&j, "collectives");
+        for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {
+            const dtp_coll_total *t = &p->collectives[i];
+            if (t->kind != NULL) {
+                tool_write_object(
+                    &j, t->kind,
+                    TOOL_FIELDS(FIELD_INT("count", t->count), FIELD_INT("bytes", t->bytes)));
+            }
+        }
+        dtp_json_end_object(&j);
+        dtp_json_end_object(&j);
     } else {
         dtp_json_write_null(&j, "predicted");
     }

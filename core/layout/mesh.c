@@ -169,6 +169,19 @@ void dtp_mesh_write(dtp_json_writer *w, const dtp_mesh *mesh)
     dtp_json_end_array(w);
 }
 
+void dtp_mesh_set_print(const dtp_mesh *mesh, dtp_mesh_set set, const char *between,
+                        char out[DTP_MESH_TEXT_BYTES])
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (int32_t m = 0; m < mesh->n_dims; m++) {
+        if ((set >> m & 1U) != 0) {
+            used += (size_t)snprintf(out + used, DTP_MESH_TEXT_BYTES - used, "%s%s",
+                                     used > 0 ? between : "", mesh->names[m]);
+        }
+    }
+}
+
 int32_t dtp_mesh_ranks(const dtp_mesh *mesh)
 {
     int64_t n = 1;

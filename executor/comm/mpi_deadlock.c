@@ -98,21 +98,6 @@ static bool waits_in_vain(const dtp_comm__shared *s, int32_t r)
     return false;
 }
 
-/* Takes out the ranks that wait for running ones only. */
-static void take_out(dtp_comm__shared *s)
-{
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (int32_t r = 0; r < s->size; r++) {
-            dtp_comm__observed *o = &s->observed[r];
-            if (o->held && o->kind == DTP_COMM_WAITS && !waits_in_vain(s, r)) {
-                o->held = false;
-                changed = true;
-            }
-        }
-    }
-}
-
 static bool nothing_moved(const dtp_comm__shared *s)
 {
     atomic_thread_fence(memory_order_seq_cst);
@@ -159,7 +144,17 @@ bool dtp_comm__deadlock_hopeless(dtp_comm__shared *s)
     for (int32_t r = 0; r < s->size; r++) {
         look_at(s, r);
     }
-    take_out(s);
+    /* Takes out the ranks that wait for running ones only. */
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int32_t r = 0; r < s->size; r++) {
+            dtp_comm__observed *o = &s->observed[r];
+            if (o->held && o->kind == DTP_COMM_WAITS && !waits_in_vain(s, r)) {
+                o->held = false;
+                changed = true;
+            }
+        }
+    }
     if (!s->observed[s->rank].held || !nothing_moved(s)) {
         return false;
     }

@@ -107,17 +107,6 @@ static bool map_peer(dtp_comm__shared *s, const offer *o)
     return base != NULL && base->token == o->token;
 }
 
-/* Looks before a wait offers the core to others: few where more ranks than processors share them.
- */
-static int32_t count_spins(const offer *mine, int n, const offer *offers)
-{
-    int32_t alike = 0;
-    for (int i = 0; i < n; i++) {
-        alike += offers[i].cpus == mine->cpus ? 1 : 0;
-    }
-    return alike > dtp_cpus_usable() ? SPINS_CROWDED : SPINS;
-}
-
 /* Exchanges segments with the ranks of this host; *ok is the same on all of them. */
 static int exchange_segments(dtp_comm__shared *s, MPI_Comm host, bool *ok)
 {
@@ -129,7 +118,13 @@ static int exchange_segments(dtp_comm__shared *s, MPI_Comm host, bool *ok)
     int code = MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, host);
     if (code == MPI_SUCCESS && all && offers != NULL) {
         code = MPI_Allgather(&mine, sizeof mine, MPI_BYTE, offers, sizeof mine, MPI_BYTE, host);
-        s->spins = count_spins(&mine, n, offers);
+        /* looks before a wait offers the core to others: few where more ranks than processors
+         * share them */
+        int32_t alike = 0;
+        for (int i = 0; i < n; i++) {
+            alike += offers[i].cpus == mine.cpus ? 1 : 0;
+        }
+        s->spins = alike > dtp_cpus_usable() ? SPINS_CROWDED : SPINS;
         for (int i = 0; i < n && code == MPI_SUCCESS; i++) {
             good = good && map_peer(s, &offers[i]);
         }

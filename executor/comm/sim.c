@@ -186,18 +186,6 @@ static dtp_status rendezvous(sim_comm *c, gate *g, int32_t n, const dtp_coll *co
     return status;
 }
 
-static void end_rank(world *w, int32_t rank)
-{
-    pthread_mutex_lock(&w->lock);
-    w->n_ended++;
-    w->visits[rank].state = DTP_COMM_VISIT_ENDED;
-    check_stuck_locked(w);
-    if (w->n_ended == w->size) {
-        pthread_cond_signal(&w->ends);
-    }
-    pthread_mutex_unlock(&w->lock);
-}
-
 static void division_free(division *d)
 {
     if (d != NULL) {
@@ -369,7 +357,15 @@ static void run_rank(world *w, rank_job *job)
     if (job->status != DTP_OK) {
         sim_abort(job->comm, job->err.msg);
     }
-    end_rank(w, job->comm->rank);
+    const int32_t rank = job->comm->rank;
+    pthread_mutex_lock(&w->lock);
+    w->n_ended++;
+    w->visits[rank].state = DTP_COMM_VISIT_ENDED;
+    check_stuck_locked(w);
+    if (w->n_ended == w->size) {
+        pthread_cond_signal(&w->ends);
+    }
+    pthread_mutex_unlock(&w->lock);
 }
 
 /* Runs a rank whenever its world runs, until the world is closed. */
@@ -434,23 +430,18 @@ static dtp_status verdict(const world *w, dtp_err *err)
     return jobs[pick].status;
 }
 
-/* A run that failed leaves ranks counted at gates that never opened. */
-static void clear_gates(world *w)
-{
-    w->all.arrived = 0;
-    for (int32_t s = 0; s < N_SETS; s++) {
-        division *d = w->divisions[s];
-        for (int32_t i = 0; d != NULL && i < d->n_groups; i++) {
-            d->groups[i].gate.arrived = 0;
-        }
-    }
-}
-
 dtp_status dtp_comm__world_run(dtp_comm__world *w, dtp_rank_body body, void *user, dtp_err *err)
 {
     pthread_mutex_lock(&w->lock);
     if (w->failed || w->over) {
-        clear_gates(w);
+        /* A run that failed leaves ranks counted at gates that never opened. */
+        w->all.arrived = 0;
+        for (int32_t s = 0; s < N_SETS; s++) {
+            division *d = w->divisions[s];
+            for (int32_t i = 0; d != NULL && i < d->n_groups; i++) {
+                d->groups[i].gate.arrived = 0;
+            }
+        }
         memset(w->halts, 0, (size_t)w->size * sizeof *w->halts);
     }
     w->failed = w->over = w->stuck = false;

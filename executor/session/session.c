@@ -124,35 +124,6 @@ static void unlock(dtp_session *s)
 
 /* ---- creation ---- */
 
-/* What a reader of a tensor gets: the resident value, or a value that survives the step. */
-static dtp_status map_tensors(dtp_session *s, dtp_err *err)
-{
-    const dtp_program *p = s->program;
-    s->tensor_value = malloc(((size_t)p->graph->n_tensors + 1) * sizeof *s->tensor_value);
-    if (s->tensor_value == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a session");
-    }
-    for (dtp_tensor_id t = 0; t < p->graph->n_tensors; t++) {
-        dtp_value_id v = p->tensor_value[t];
-        s->tensor_value[t] = v >= 0 && p->values[v].keep ? v : -1;
-    }
-    for (dtp_value_id v = 0; v < p->n_values; v++) {
-        const dtp_value *value = &p->values[v];
-        bool resident = value->kind == DTP_VALUE_RESIDENT;
-        if (resident && value->tensor >= 0) {
-            s->tensor_value[value->tensor] = v;
-        }
-        if ((resident || value->kind == DTP_VALUE_INPUT) && value->bytes > s->host_bytes) {
-            s->host_bytes = value->bytes;
-        }
-    }
-    s->host = malloc(s->host_bytes > 0 ? (size_t)s->host_bytes : 1);
-    return s->host != NULL
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_NOMEM, "no memory for a host buffer of %" PRId64 " bytes",
-                          s->host_bytes);
-}
-
 static dtp_status upload(dtp_session *s, dtp_value_id v, dtp_err *err)
 {
     const dtp_view *view = dtp_runner_view(s->runner, v);
@@ -180,7 +151,31 @@ static dtp_status initialise(dtp_session *s, dtp_err *err)
 static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_err *err)
 {
     DTP_TRY(dtp_runner_create(s->program, s->backend, s->comm, o->profile, &s->runner, err));
-    DTP_TRY(map_tensors(s, err));
+    /* What a reader of a tensor gets: the resident value, or a value that survives the step. */
+    const dtp_program *p = s->program;
+    s->tensor_value = malloc(((size_t)p->graph->n_tensors + 1) * sizeof *s->tensor_value);
+    if (s->tensor_value == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for a session");
+    }
+    for (dtp_tensor_id t = 0; t < p->graph->n_tensors; t++) {
+        dtp_value_id v = p->tensor_value[t];
+        s->tensor_value[t] = v >= 0 && p->values[v].keep ? v : -1;
+    }
+    for (dtp_value_id v = 0; v < p->n_values; v++) {
+        const dtp_value *value = &p->values[v];
+        bool resident = value->kind == DTP_VALUE_RESIDENT;
+        if (resident && value->tensor >= 0) {
+            s->tensor_value[value->tensor] = v;
+        }
+        if ((resident || value->kind == DTP_VALUE_INPUT) && value->bytes > s->host_bytes) {
+            s->host_bytes = value->bytes;
+        }
+    }
+    s->host = malloc(s->host_bytes > 0 ? (size_t)s->host_bytes : 1);
+    DTP_TRY(s->host != NULL
+                ? DTP_OK
+                : DTP_FAIL(err, DTP_NOMEM, "no memory for a host buffer of %" PRId64 " bytes",
+                           s->host_bytes));
     DTP_TRY(dtp_feed_create(s->program->graph, o->n_feeds, o->feeds, o->seed, &s->feed, err));
     return o->load == NULL ? initialise(s, err) : DTP_OK;
 }
@@ -241,18 +236,6 @@ void dtp_session_destroy(dtp_session *s)
 
 /* ---- steps ---- */
 
-/* The shard of the whole batch that a shard of a microbatch is. */
-static void place_in_batch(const dtp_graph *g, const dtp_ttype *type, int32_t microbatch,
-                           dtp_shard *shard)
-{
-    for (int32_t d = 0; d < type->rank; d++) {
-        if (dtp_is_micro_dim(g, type->dims[d].id)) {
-            shard->global[d] *= g->microbatches;
-            shard->offset[d] += microbatch * type->dims[d].size;
-        }
-    }
-}
-
 static dtp_status feed_inputs(dtp_session *s, int32_t microbatch, dtp_err *err)
 {
     const dtp_program *p = s->program;
@@ -262,7 +245,15 @@ static dtp_status feed_inputs(dtp_session *s, int32_t microbatch, dtp_err *err)
             continue;
         }
         dtp_shard shard = dtp_runner_shard(s->runner, v);
-        place_in_batch(p->graph, &value->type, microbatch, &shard);
+        /* The shard of the whole batch that a shard of a microbatch is. */
+        const dtp_graph *g = p->graph;
+        const dtp_ttype *type = &value->type;
+        for (int32_t d = 0; d < type->rank; d++) {
+            if (dtp_is_micro_dim(g, type->dims[d].id)) {
+                shard.global[d] *= g->microbatches;
+                shard.offset[d] += microbatch * type->dims[d].size;
+            }
+        }
         DTP_TRY(dtp_feed_fill(s->feed, value->tensor, s->step, &shard, s->host, err));
         DTP_TRY(upload(s, v, err));
     }

@@ -87,30 +87,26 @@ static void visit_members(collection *c, int64_t first, int64_t n)
     }
 }
 
-static dtp_status send_chunk(collection *c, int64_t first, int64_t n, dtp_err *err)
-{
-    dtp_session *s = c->s;
-    int64_t width = dtp_dtype_bytes(c->value->type.dtype);
-    int64_t have = clamp(dtp_ttype_elems(&c->view->local) - first, n);
-    memset(c->mine, 0, (size_t)(n * width));
-    if (have > 0) {
-        const char *from = (const char *)c->view->data + first * width;
-        DTP_TRY(s->backend->ops->download(s->backend, c->mine, from, (size_t)(have * width), err));
-    }
-    DTP_TRY(reduce_partial(c, n, err));
-    dtp_coll coll = {
-        .kind = DTP_ALL_GATHER, .set = c->set, .dtype = c->value->type.dtype, .count = n};
-    DTP_TRY(s->comm->ops->run(s->comm, &coll, c->mine, c->all, err));
-    if (s->comm->rank == 0 && c->visit != NULL) {
-        visit_members(c, first, n);
-    }
-    return DTP_OK;
-}
-
 static dtp_status collect_all(collection *c, int64_t elems, dtp_err *err)
 {
     for (int64_t first = 0; first < elems; first += CHUNK_ELEMS) {
-        DTP_TRY(send_chunk(c, first, clamp(elems - first, CHUNK_ELEMS), err));
+        const int64_t n = clamp(elems - first, CHUNK_ELEMS);
+        dtp_session *s = c->s;
+        int64_t width = dtp_dtype_bytes(c->value->type.dtype);
+        int64_t have = clamp(dtp_ttype_elems(&c->view->local) - first, n);
+        memset(c->mine, 0, (size_t)(n * width));
+        if (have > 0) {
+            const char *from = (const char *)c->view->data + first * width;
+            DTP_TRY(
+                s->backend->ops->download(s->backend, c->mine, from, (size_t)(have * width), err));
+        }
+        DTP_TRY(reduce_partial(c, n, err));
+        dtp_coll coll = {
+            .kind = DTP_ALL_GATHER, .set = c->set, .dtype = c->value->type.dtype, .count = n};
+        DTP_TRY(s->comm->ops->run(s->comm, &coll, c->mine, c->all, err));
+        if (s->comm->rank == 0 && c->visit != NULL) {
+            visit_members(c, first, n);
+        }
     }
     if (c->visited != DTP_OK) {
         *err = c->visit_err;

@@ -75,28 +75,6 @@ dtp_status dtp_verify_fetches(const dtp_graph *g, dtp_arena *arena, int32_t *n,
 
 /* ---- one device: everything replicated on a mesh of one rank ---- */
 
-/* The graph up to its update nodes, which are the last ones (core/graph/optimizer.c). Sums over
- * microbatches stay. */
-static dtp_status without_updates(const dtp_graph *g, dtp_arena *arena, dtp_graph *out,
-                                  dtp_err *err)
-{
-    *out = *g;
-    while (out->n_nodes > 0 && g->nodes[out->n_nodes - 1].phase == DTP_UPDATE) {
-        out->n_nodes--;
-    }
-    out->n_updates = 0;
-    out->updates = dtp_arena_alloc(arena, (size_t)g->n_updates, sizeof *out->updates);
-    if (out->updates == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for the reference graph");
-    }
-    for (int32_t i = 0; i < g->n_updates; i++) {
-        if (g->tensors[g->updates[i].target].per_step) {
-            out->updates[out->n_updates++] = g->updates[i];
-        }
-    }
-    return DTP_OK;
-}
-
 static dtp_status replicate_all(const dtp_graph *g, dtp_arena *arena, dtp_sharding *s, dtp_err *err)
 {
     s->mesh = (dtp_mesh){0};
@@ -123,7 +101,24 @@ static dtp_status reference_make(const dtp_graph *g, const dtp_verify_options *o
     if (r->arena == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "no memory for the reference");
     }
-    DTP_TRY(without_updates(g, r->arena, &r->graph, err));
+    /* The graph up to its update nodes, which are the last ones (core/graph/optimizer.c). Sums over
+     * microbatches stay. */
+    dtp_arena *arena = r->arena;
+    dtp_graph *out = &r->graph;
+    *out = *g;
+    while (out->n_nodes > 0 && g->nodes[out->n_nodes - 1].phase == DTP_UPDATE) {
+        out->n_nodes--;
+    }
+    out->n_updates = 0;
+    out->updates = dtp_arena_alloc(arena, (size_t)g->n_updates, sizeof *out->updates);
+    if (out->updates == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for the reference graph");
+    }
+    for (int32_t i = 0; i < g->n_updates; i++) {
+        if (g->tensors[g->updates[i].target].per_step) {
+            out->updates[out->n_updates++] = g->updates[i];
+        }
+    }
     DTP_TRY(replicate_all(&r->graph, r->arena, &r->sharding, err));
     DTP_TRY(dtp_verify_fetches(&r->graph, r->arena, &lower.n_fetch, &lower.fetch, err));
     DTP_TRY(dtp_lower(&r->graph, &r->sharding, &lower, &r->program, err));
@@ -133,14 +128,6 @@ static dtp_status reference_make(const dtp_graph *g, const dtp_verify_options *o
     session.feeds = o->feeds;
     session.allow_nan = true; /* a mismatch, in the report */
     return dtp_session_create(r->program, o->reference, r->comm, &session, &r->session, err);
-}
-
-static void reference_free(dtp_verify__reference *r)
-{
-    dtp_session_destroy(r->session);
-    dtp_comm_destroy(r->comm);
-    dtp_program_destroy(r->program);
-    dtp_arena_destroy(r->arena);
 }
 
 /* ---- what is compared ---- */
@@ -451,7 +438,10 @@ static dtp_status with_reference(verification *v, const dtp_verify_options *o, d
         free(v->host[i]);
     }
     free(v->subjects);
-    reference_free(&ref);
+    dtp_session_destroy(ref.session);
+    dtp_comm_destroy(ref.comm);
+    dtp_program_destroy(ref.program);
+    dtp_arena_destroy(ref.arena);
     return status;
 }
 

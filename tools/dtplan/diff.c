@@ -14,6 +14,8 @@ typedef struct diff_command {
     int64_t rows;
     const char *files[2];
     dtp_ctx ctx;
+    tool_job jobs[2];
+    dtp_arena *arena;
 } diff_command;
 
 /* ---- JSON ---------------------------------------------------------------------------------------
@@ -226,60 +228,45 @@ static void print_list(const diff_command *c, const dtp_plan_diff *diff, bool no
     free(rows);
 }
 
-static void print_diff(const diff_command *c, const tool_job jobs[2], const dtp_plan_diff *diff,
-                       dtp_strbuf *out)
+/* ---- command ------------------------------------------------------------------------------------
+ */
+
+static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
+    diff_command *c = command;
+    c->arena = dtp_arena_create();
+    if (c->arena == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
+    }
+    c->source.model = operands[0];
+    for (int i = 0; i < 2; i++) {
+        c->files[i] = c->source.plan = operands[1 + i];
+        DTP_TRY(tool_job_create(&c->source, 0, NULL, false, &c->ctx, &c->jobs[i], err));
+    }
+    const tool_job *jobs = c->jobs;
+    dtp_plan_diff diff;
+    const dtp_diff_input inputs[2] = {
+        {jobs[0].graph, &jobs[0].sharding, &jobs[0].lowering.options},
+        {jobs[1].graph, &jobs[1].sharding, &jobs[1].lowering.options}};
+    DTP_TRY(dtp_plan_diff_make(inputs, jobs[0].machine, c->arena, &diff, err));
+    dtp_json_writer w = {0};
+    if (c->json) {
+        write_diff(&w, c, jobs, &diff);
+        return tool_put(&w.buf, err);
+    }
+    dtp_strbuf *out = &w.buf;
     for (int i = 0; i < 2; i++) {
         char mesh[DTP_MESH_TEXT_BYTES];
         dtp_mesh_print(&jobs[i].plan->mesh, mesh);
         dtp_strbuf_addf(out, "%c: %s, %s mode on mesh '%s'\n", i == 0 ? 'A' : 'B', c->files[i],
                         jobs[i].plan->rules_mode ? "rules" : "tensor", mesh);
     }
-    if (diff->priced) {
-        print_totals(diff, jobs, out);
+    if (diff.priced) {
+        print_totals(&diff, jobs, out);
     }
-    print_list(c, diff, false, out);
-    print_list(c, diff, true, out);
-}
-
-/* ---- command ------------------------------------------------------------------------------------
- */
-
-static dtp_status compare(const diff_command *c, const tool_job jobs[2], dtp_arena *arena,
-                          dtp_err *err)
-{
-    dtp_plan_diff diff;
-    const dtp_diff_input inputs[2] = {
-        {jobs[0].graph, &jobs[0].sharding, &jobs[0].lowering.options},
-        {jobs[1].graph, &jobs[1].sharding, &jobs[1].lowering.options}};
-    DTP_TRY(dtp_plan_diff_make(inputs, jobs[0].machine, arena, &diff, err));
-    dtp_json_writer w = {0};
-    if (c->json) {
-        write_diff(&w, c, jobs, &diff);
-    } else {
-        print_diff(c, jobs, &diff, &w.buf);
-    }
-    return tool_put(&w.buf, err);
-}
-
-static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
-{
-    diff_command *c = command;
-    tool_job jobs[2] = {0};
-    dtp_arena *arena = dtp_arena_create();
-    dtp_status s = arena != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory");
-    c->source.model = operands[0];
-    for (int i = 0; i < 2 && s == DTP_OK; i++) {
-        c->files[i] = c->source.plan = operands[1 + i];
-        s = tool_job_create(&c->source, 0, NULL, false, &c->ctx, &jobs[i], err);
-    }
-    if (s == DTP_OK) {
-        s = compare(c, jobs, arena, err);
-    }
-    tool_job_free(&jobs[0]);
-    tool_job_free(&jobs[1]);
-    dtp_arena_destroy(arena);
-    return s;
+    print_list(c, &diff, false, out);
+    print_list(c, &diff, true, out);
+    return tool_put(out, err);
 }
 
 int dtplan_diff(int argc, char **argv)
@@ -296,5 +283,9 @@ int dtplan_diff(int argc, char **argv)
     };
     const tool_parse parse = {"dtplan diff MODEL PLAN PLAN [options]", options, 3, 3};
     c.ctx = dtp_ctx_default();
-    return tool_run("dtplan", &parse, argc, argv, execute, &c);
+    const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
+    tool_job_free(&c.jobs[0]);
+    tool_job_free(&c.jobs[1]);
+    dtp_arena_destroy(c.arena);
+    return code;
 }

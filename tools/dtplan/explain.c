@@ -13,6 +13,8 @@ typedef struct explain_command {
     bool exact, node, json;
     int64_t rows;
     dtp_ctx ctx;
+    tool_plan input;
+    dtp_arena *arena;
 } explain_command;
 
 /* ---- JSON ---------------------------------------------------------------------------------------
@@ -92,26 +94,6 @@ static void print_alternative(const dtp_alternative *a, dtp_strbuf *out)
                     a->excluded != NULL ? "  excluded: nothing within limits and pins has it" : "");
 }
 
-/* How many differences are exact; the others lie between `at least` and `at most`. */
-static void print_exactness(const dtp_explanation *x, dtp_strbuf *out)
-{
-    int32_t n = 0, exact = 0;
-    for (int32_t i = 0; i < x->n; i++) {
-        const dtp_alternative *a = &x->alternatives[i];
-        n += a->priced && !a->none ? 1 : 0;
-        exact += a->priced && !a->none && a->at_least_is_best ? 1 : 0;
-    }
-    dtp_strbuf_addf(out, "%d of %d differences are exact%s\n", (int)exact, (int)n,
-                    exact < n ? ", the others between 'at least' and 'at most' (--exact)" : "");
-    if (x->n_left_out > 0) {
-        dtp_strbuf_addf(
-            out,
-            "left out by the plan's bounds: %d options of other tensors and nodes, with "
-            "which it costs %+.3f us or more\n",
-            (int)x->n_left_out, micro(x->left_out_from));
-    }
-}
-
 static void print_explanation(const explain_command *c, const dtp_explanation *x, dtp_strbuf *out)
 {
     dtp_strbuf_addf(out, "%s '%s'", x->node && x->via == NULL ? "node" : "tensor", x->name);
@@ -142,46 +124,53 @@ static void print_explanation(const explain_command *c, const dtp_explanation *x
     if (x->n > c->rows) {
         dtp_strbuf_addf(out, "and %d more (--rows, --json)\n", (int)(x->n - c->rows));
     }
-    print_exactness(x, out);
+    /* How many differences are exact; the others lie between `at least` and `at most`. */
+    int32_t n = 0, exact = 0;
+    for (int32_t i = 0; i < x->n; i++) {
+        const dtp_alternative *a = &x->alternatives[i];
+        n += a->priced && !a->none ? 1 : 0;
+        exact += a->priced && !a->none && a->at_least_is_best ? 1 : 0;
+    }
+    dtp_strbuf_addf(out, "%d of %d differences are exact%s\n", (int)exact, (int)n,
+                    exact < n ? ", the others between 'at least' and 'at most' (--exact)" : "");
+    if (x->n_left_out > 0) {
+        dtp_strbuf_addf(
+            out,
+            "left out by the plan's bounds: %d options of other tensors and nodes, with "
+            "which it costs %+.3f us or more\n",
+            (int)x->n_left_out, micro(x->left_out_from));
+    }
 }
 
 /* ---- command ------------------------------------------------------------------------------------
  */
 
-static dtp_status explain(const explain_command *c, const tool_plan *input, const char *name,
-                          dtp_arena *arena, dtp_err *err)
+static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
+    explain_command *c = command;
+    c->source.model = operands[0];
+    c->source.plan = operands[1];
+    DTP_TRY(tool_plan_read(&c->source, &c->ctx, &c->input, err));
+    c->arena = dtp_arena_create();
+    if (c->arena == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
+    }
     dtp_explanation x;
-    const dtp_explain_request request = {.graph = input->graph,
-                                         .machine = input->machine,
-                                         .plan = input->plan,
-                                         .plan_is_current = input->current,
+    const dtp_explain_request request = {.graph = c->input.graph,
+                                         .machine = c->input.machine,
+                                         .plan = c->input.plan,
+                                         .plan_is_current = c->input.current,
                                          .exact = c->exact,
-                                         .name = name,
+                                         .name = operands[2],
                                          .node = c->node};
     dtp_json_writer w = {0};
-    DTP_TRY(dtp_explain(&request, arena, &x, err));
+    DTP_TRY(dtp_explain(&request, c->arena, &x, err));
     if (c->json) {
         write_explanation(&w, &x);
     } else {
         print_explanation(c, &x, &w.buf);
     }
     return tool_put(&w.buf, err);
-}
-
-static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
-{
-    explain_command *c = command;
-    tool_plan input;
-    c->source.model = operands[0];
-    c->source.plan = operands[1];
-    DTP_TRY(tool_plan_read(&c->source, &c->ctx, &input, err));
-    dtp_arena *arena = dtp_arena_create();
-    dtp_status s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory")
-                                 : explain(c, &input, operands[2], arena, err);
-    dtp_arena_destroy(arena);
-    tool_plan_free(&input);
-    return s;
 }
 
 int dtplan_explain(int argc, char **argv)
@@ -202,5 +191,8 @@ int dtplan_explain(int argc, char **argv)
                               3};
     tool_heap_reserve();
     c.ctx = dtp_ctx_default();
-    return tool_run("dtplan", &parse, argc, argv, execute, &c);
+    const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
+    dtp_arena_destroy(c.arena);
+    tool_plan_free(&c.input);
+    return code;
 }

@@ -31,6 +31,9 @@ typedef struct plan_command {
     dtp_variant_search search; /* --remat auto, --microbatches auto */
     dtp_ctx ctx;
     int exit_code;
+    dtp_graph *model; /* as it was read */
+    dtp_machine *machine;
+    dtp_arena *arena;
 } plan_command;
 
 /* --mode tensor. */
@@ -59,27 +62,6 @@ static dtp_status print_comm_report(const plan_command *c, const dtp_plan *plan,
     return s;
 }
 
-/* What became of every mesh of the search. */
-static void print_meshes(const dtp_plan_result *result, dtp_strbuf *out)
-{
-    if (result->n_meshes > 0) {
-        dtp_strbuf_addf(out, "\nmeshes (the last dim lies innermost in the network):\n");
-    }
-    for (int32_t i = 0; i < result->n_meshes; i++) {
-        const dtp_mesh_report *r = &result->meshes[i];
-        char mesh[DTP_MESH_TEXT_BYTES];
-        dtp_mesh_print(&r->mesh, mesh);
-        dtp_strbuf_addf(out, "%-22s %-10s", mesh, dtp_mesh_outcome_name(r->outcome));
-        if (r->outcome == DTP_MESH_PLANNED) {
-            dtp_strbuf_addf(out, " %12.6f s, cost %" PRId64 ", bound %" PRId64, r->step_time_s,
-                            r->cost, r->bound);
-        } else if (r->outcome == DTP_MESH_CUT) {
-            dtp_strbuf_addf(out, " nothing costs less than %" PRId64 " there", r->bound);
-        }
-        dtp_strbuf_add(out, "\n");
-    }
-}
-
 /* The communication report takes the place of the plan on standard output. g: the plan's graph. */
 static dtp_status put_planned(const plan_command *c, const dtp_plan_result *result,
                               const dtp_graph *g, dtp_err *err)
@@ -95,21 +77,27 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
         dtp_strbuf_add(&report, text.text);
     } else {
         tool_print_plan(plan, g, &report);
-        print_meshes(result, &report);
+        /* What became of every mesh of the search. */
+        if (result->n_meshes > 0) {
+            dtp_strbuf_addf(&report, "\nmeshes (the last dim lies innermost in the network):\n");
+        }
+        for (int32_t i = 0; i < result->n_meshes; i++) {
+            const dtp_mesh_report *r = &result->meshes[i];
+            char mesh[DTP_MESH_TEXT_BYTES];
+            dtp_mesh_print(&r->mesh, mesh);
+            dtp_strbuf_addf(&report, "%-22s %-10s", mesh, dtp_mesh_outcome_name(r->outcome));
+            if (r->outcome == DTP_MESH_PLANNED) {
+                dtp_strbuf_addf(&report, " %12.6f s, cost %" PRId64 ", bound %" PRId64,
+                                r->step_time_s, r->cost, r->bound);
+            } else if (r->outcome == DTP_MESH_CUT) {
+                dtp_strbuf_addf(&report, " nothing costs less than %" PRId64 " there", r->bound);
+            }
+            dtp_strbuf_add(&report, "\n");
+        }
     }
     s = s == DTP_OK ? tool_put_both(c->output, &text, &report, err) : s;
     dtp_strbuf_free(&text);
     dtp_strbuf_free(&report);
-    return s;
-}
-
-static dtp_status put_plan(const plan_command *c, const dtp_plan_result *result,
-                           const dtp_graph *model, dtp_err *err)
-{
-    dtp_graph *planned = NULL;
-    DTP_TRY(dtp_plan_graph(result->plan, model, &planned, err));
-    dtp_status s = put_planned(c, result, planned, err);
-    dtp_graph_destroy(planned);
     return s;
 }
 
@@ -200,37 +188,18 @@ static const char *find_rules_file(const plan_command *c, char *buffer, size_t s
     return access(buffer, R_OK) == 0 ? buffer : NULL;
 }
 
-static dtp_status read_limit(plan_command *c, const dtp_machine *machine, dtp_err *err)
-{
-    c->limit_bytes = machine != NULL ? machine->memory_bytes : 0;
-    if (c->memory == NULL) {
-        return DTP_OK;
-    }
-    c->limit_bytes = 0;
-    return strcmp(c->memory, "none") == 0
-               ? DTP_OK
-               : tool_bytes_parse("--memory", c->memory, &c->limit_bytes, err);
-}
-
-/* What --style and --pin say, which name nodes of the graph with the choices of the request. */
-static dtp_status read_pins(const dtp_graph *model, const dtp_plan_request *request,
-                            dtp_arena *arena, dtp_pin_set *pins, dtp_err *err)
-{
-    dtp_graph *changed = NULL;
-    DTP_TRY(dtp_graph_with_variant(model, request->choices, 0, NULL, &changed, err));
-    dtp_status s = dtp_pin_set_read(request->n_texts, request->texts, changed, request->mesh, arena,
-                                    pins, err);
-    dtp_graph_destroy(changed);
-    return s;
-}
-
 /* The plan that follows from --style and --pin on the mesh of the request, by propagation. */
-static dtp_status plan_by_pins(const plan_command *c, const dtp_graph *g,
-                               const dtp_machine *machine, const dtp_plan_request *request,
-                               dtp_arena *arena, dtp_plan_result *out, dtp_err *err)
+static dtp_status plan_by_pins(const plan_command *c, const dtp_plan_request *request,
+                               dtp_plan_result *out, dtp_err *err)
 {
     dtp_pin_set pins;
-    DTP_TRY(read_pins(g, request, arena, &pins, err));
+    /* What --style and --pin say, which name nodes of the graph with the choices of the request. */
+    dtp_graph *changed = NULL;
+    DTP_TRY(dtp_graph_with_variant(c->model, request->choices, 0, NULL, &changed, err));
+    dtp_status s = dtp_pin_set_read(request->n_texts, request->texts, changed, request->mesh,
+                                    c->arena, &pins, err);
+    dtp_graph_destroy(changed);
+    DTP_TRY(s);
     const dtp_pins_request by_pins = {.mesh = request->mesh,
                                       .n_pins = pins.n_pins,
                                       .pins = pins.pins,
@@ -245,7 +214,7 @@ static dtp_status plan_by_pins(const plan_command *c, const dtp_graph *g,
                                       .memory_limit_bytes = request->memory_limit_bytes,
                                       .choices = request->choices,
                                       .rules_file = request->rules_file};
-    return dtp_plan_pins(g, machine, &by_pins, out, err);
+    return dtp_plan_pins(c->model, c->machine, &by_pins, out, err);
 }
 
 static dtp_plan_mode mode_of(const plan_command *c)
@@ -253,28 +222,26 @@ static dtp_plan_mode mode_of(const plan_command *c)
     return is_tensor_mode(c) ? dtp_plan_tensor : dtp_plan_rules;
 }
 
-/* Chooses the plan in the mode that was asked for; `arena` has texts while it runs. */
-static dtp_status choose(plan_command *c, const dtp_graph *g, const dtp_machine *machine,
-                         dtp_plan_request *request, dtp_arena *arena, dtp_plan_result *out,
+/* Chooses the plan in the mode that was asked for. */
+static dtp_status choose(plan_command *c, dtp_plan_request *request, dtp_plan_result *out,
                          dtp_err *err)
 {
     const char **texts = NULL;
-    DTP_TRY(tool_styles_texts(&c->styles, arena, &request->n_texts, &texts, err));
+    DTP_TRY(tool_styles_texts(&c->styles, c->arena, &request->n_texts, &texts, err));
     request->texts = texts;
     dtp_status s;
     if (is_by_pins(c)) {
-        s = plan_by_pins(c, g, machine, request, arena, out, err);
+        s = plan_by_pins(c, request, out, err);
     } else {
         s = c->search.remat || c->search.microbatches
-                ? dtp_plan_variants(mode_of(c), g, machine, request, &c->search, out, err)
-                : mode_of(c)(g, machine, request, out, err);
+                ? dtp_plan_variants(mode_of(c), c->model, c->machine, request, &c->search, out, err)
+                : mode_of(c)(c->model, c->machine, request, out, err);
     }
     return tool_styles_say_place(&c->styles, s, err);
 }
 
 /* Says which choice that was not asked for makes a plan fit, if one does. */
-static dtp_status say_what_helps(const plan_command *c, const dtp_graph *g,
-                                 const dtp_machine *machine, const dtp_plan_request *request,
+static dtp_status say_what_helps(const plan_command *c, const dtp_plan_request *request,
                                  dtp_strbuf *out, dtp_err *err)
 {
     const dtp_variant_search probe = {
@@ -283,7 +250,8 @@ static dtp_status say_what_helps(const plan_command *c, const dtp_graph *g,
     if (c->limit_bytes == 0 || is_by_pins(c) || (!probe.remat && !probe.microbatches)) {
         return DTP_OK;
     }
-    const dtp_status s = dtp_plan_variants(mode_of(c), g, machine, request, &probe, &result, err);
+    const dtp_status s =
+        dtp_plan_variants(mode_of(c), c->model, c->machine, request, &probe, &result, err);
     if (s != DTP_OK) {
         return s == DTP_NOMEM ? s : DTP_OK; /* what cannot be done does not help */
     }
@@ -297,22 +265,23 @@ static dtp_status say_what_helps(const plan_command *c, const dtp_graph *g,
     return DTP_OK;
 }
 
-static dtp_status say_result(plan_command *c, const dtp_graph *g, const dtp_machine *machine,
-                             const dtp_plan_request *request, const dtp_plan_result *result,
-                             dtp_err *err)
+static dtp_status say_result(plan_command *c, const dtp_plan_request *request,
+                             const dtp_plan_result *result, dtp_err *err)
 {
     if (!result->infeasible) {
-        return put_plan(c, result, g, err);
+        dtp_graph *planned = NULL;
+        DTP_TRY(dtp_plan_graph(result->plan, c->model, &planned, err));
+        dtp_status s = put_planned(c, result, planned, err);
+        dtp_graph_destroy(planned);
+        return s;
     }
     dtp_strbuf hint = {0};
-    DTP_TRY(say_what_helps(c, g, machine, request, &hint, err));
+    DTP_TRY(say_what_helps(c, request, &hint, err));
     c->exit_code = TOOL_INFEASIBLE;
     return say_infeasible(c, result, &hint, err);
 }
 
-/* g: the model's. */
-static dtp_status run_planner(plan_command *c, const dtp_graph *g, const dtp_machine *machine,
-                              const dtp_graph_variant *choices, dtp_err *err)
+static dtp_status run_planner(plan_command *c, const dtp_graph_variant *choices, dtp_err *err)
 {
     dtp_mesh mesh;
     dtp_plan_request request;
@@ -321,46 +290,41 @@ static dtp_status run_planner(plan_command *c, const dtp_graph *g, const dtp_mac
     if (c->source.mesh != NULL) {
         DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
     }
-    DTP_TRY(read_limit(c, machine, err));
+    /* the limit: that of the device unless --memory says another, or none */
+    c->limit_bytes = c->memory == NULL && c->machine != NULL ? c->machine->memory_bytes : 0;
+    if (c->memory != NULL && strcmp(c->memory, "none") != 0) {
+        DTP_TRY(tool_bytes_parse("--memory", c->memory, &c->limit_bytes, err));
+    }
     DTP_TRY(make_request(c, c->source.mesh != NULL ? &mesh : NULL,
                          find_rules_file(c, buffer, sizeof buffer), &request, err));
     request.choices = choices;
-    dtp_arena *arena = dtp_arena_create();
-    dtp_status s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory for pins")
-                                 : choose(c, g, machine, &request, arena, &result, err);
-    if (s == DTP_OK) {
-        s = say_result(c, g, machine, &request, &result, err);
-        dtp_plan_result_free(&result);
-    }
-    dtp_arena_destroy(arena);
+    DTP_TRY(choose(c, &request, &result, err));
+    dtp_status s = say_result(c, &request, &result, err);
+    dtp_plan_result_free(&result);
     return s;
 }
 
 /* ---- --compat auto_mtf: rules as Mesh TensorFlow's layout optimizer chooses them ---- */
 
-static void write_compat(const dtp_mtf_problem *p, const dtp_mtf_solution *s, dtp_json_writer *w)
-{
-    char mesh[DTP_MESH_TEXT_BYTES];
-    dtp_mesh_print(&p->mesh, mesh);
-    tool_write_object(w, NULL,
-                      TOOL_FIELDS(FIELD_TEXT("compat", "auto_mtf"), FIELD_TEXT("mesh", mesh),
-                                  FIELD_TEXT("rules", s->layout), FIELD_INT("peak_bytes", s->peak),
-                                  FIELD_INT("objective", s->objective),
-                                  FIELD_INT("variables", p->n_variables)));
-    dtp_strbuf_add(&w->buf, "\n");
-}
-
-static dtp_status solve_compat(const plan_command *c, const dtp_mtf_graph *graph, dtp_err *err)
+static dtp_status solve_mtf(const plan_command *c, const dtp_mtf_graph *graph, dtp_err *err)
 {
     dtp_mesh mesh;
     dtp_mtf_problem *problem = NULL;
     dtp_mtf_solution solution;
+    char text[DTP_MESH_TEXT_BYTES];
     DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
     DTP_TRY(dtp_mtf_problem_create(graph, &mesh, DTP_MTF_LIST, &problem, err));
     dtp_status s = dtp_mtf_solve(problem, &solution, err);
     dtp_json_writer w = {0};
+    dtp_mesh_print(&mesh, text);
     if (s == DTP_OK && c->json) {
-        write_compat(problem, &solution, &w);
+        tool_write_object(&w, NULL,
+                          TOOL_FIELDS(FIELD_TEXT("compat", "auto_mtf"), FIELD_TEXT("mesh", text),
+                                      FIELD_TEXT("rules", solution.layout),
+                                      FIELD_INT("peak_bytes", solution.peak),
+                                      FIELD_INT("objective", solution.objective),
+                                      FIELD_INT("variables", problem->n_variables)));
+        dtp_strbuf_add(&w.buf, "\n");
     } else if (s == DTP_OK) {
         dtp_strbuf_addf(&w.buf,
                         "rules: %s\npeak bytes in auto_mtf's model: %" PRId64
@@ -372,9 +336,8 @@ static dtp_status solve_compat(const plan_command *c, const dtp_mtf_graph *graph
     return s;
 }
 
-static dtp_status run_mtf(const plan_command *c, dtp_err *err)
+static dtp_status run_mtf(plan_command *c, dtp_err *err)
 {
-    dtp_graph *g = NULL;
     dtp_mtf_graph *graph = NULL;
     if (strcmp(c->compat, "auto_mtf") != 0) {
         return DTP_FAIL(err, DTP_INVALID, "--compat: '%s' is not auto_mtf or torch", c->compat);
@@ -383,13 +346,10 @@ static dtp_status run_mtf(const plan_command *c, dtp_err *err)
         return DTP_FAIL(err, DTP_INVALID,
                         "--compat auto_mtf needs --mesh and prints rules, it writes no plan file");
     }
-    DTP_TRY(tool_read_graph(&c->source, &g, err));
-    dtp_status s = dtp_mtf_from_graph(g, &graph, err);
-    if (s == DTP_OK) {
-        s = solve_compat(c, graph, err);
-    }
+    DTP_TRY(tool_read_graph(&c->source, &c->model, err));
+    DTP_TRY(dtp_mtf_from_graph(c->model, &graph, err));
+    dtp_status s = solve_mtf(c, graph, err);
     dtp_mtf_graph_destroy(graph);
-    dtp_graph_destroy(g);
     return s;
 }
 
@@ -431,28 +391,21 @@ static dtp_status check_mode(const plan_command *c, dtp_err *err)
     return DTP_OK;
 }
 
-/* Takes what is searched for out of the options that name choices. */
-static void find_searched(plan_command *c)
-{
-    c->search.remat = c->remat != NULL && strcmp(c->remat, "auto") == 0;
-    c->search.microbatches = c->microbatches != NULL && strcmp(c->microbatches, "auto") == 0;
-    c->source.remat = c->search.remat ? NULL : c->remat;
-    c->source.microbatches = c->search.microbatches ? NULL : c->microbatches;
-}
-
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     plan_command *c = command;
-    dtp_graph *g = NULL;
     dtp_graph_variant choices;
-    dtp_machine *machine = NULL;
     c->source.model = operands[0];
     c->ctx.level = c->verbose ? DTP_LOG_INFO : DTP_LOG_WARN;
     c->torch = c->compat != NULL && strcmp(c->compat, "torch") == 0;
     if (c->compat != NULL && !c->torch) {
         return run_mtf(c, err);
     }
-    find_searched(c);
+    /* Takes what is searched for out of the options that name choices. */
+    c->search.remat = c->remat != NULL && strcmp(c->remat, "auto") == 0;
+    c->search.microbatches = c->microbatches != NULL && strcmp(c->microbatches, "auto") == 0;
+    c->source.remat = c->search.remat ? NULL : c->remat;
+    c->source.microbatches = c->search.microbatches ? NULL : c->microbatches;
     DTP_TRY(check_mode(c, err));
     if ((c->source.mesh != NULL) == (c->devices > 0)) {
         return DTP_FAIL(err, DTP_INVALID, "give either --mesh MESH or --devices N");
@@ -461,21 +414,16 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         return DTP_FAIL(err, DTP_INVALID,
                         "--machine FILE is missing ('dtrun bench -o FILE' measures this machine)");
     }
-    DTP_TRY(tool_read_graph(&c->source, &g, err));
-    dtp_status s =
-        c->source.machine != NULL ? dtp_machine_read(c->source.machine, &machine, err) : DTP_OK;
-    dtp_arena *arena = dtp_arena_create();
-    if (s == DTP_OK) {
-        s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory")
-                          : tool_read_choices(&c->source, g, arena, &choices, err);
+    DTP_TRY(tool_read_graph(&c->source, &c->model, err));
+    if (c->source.machine != NULL) {
+        DTP_TRY(dtp_machine_read(c->source.machine, &c->machine, err));
     }
-    if (s == DTP_OK) {
-        s = run_planner(c, g, machine, &choices, err);
+    c->arena = dtp_arena_create();
+    if (c->arena == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
     }
-    dtp_arena_destroy(arena);
-    dtp_machine_destroy(machine);
-    dtp_graph_destroy(g);
-    return s;
+    DTP_TRY(tool_read_choices(&c->source, c->model, c->arena, &choices, err));
+    return run_planner(c, &choices, err);
 }
 
 int dtplan_plan(int argc, char **argv)
@@ -530,5 +478,8 @@ int dtplan_plan(int argc, char **argv)
     const tool_parse parse = {"dtplan plan MODEL [options]", options, 1, 1};
     c.ctx = dtp_ctx_default();
     const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
+    dtp_arena_destroy(c.arena);
+    dtp_machine_destroy(c.machine);
+    dtp_graph_destroy(c.model);
     return code == TOOL_OK ? c.exit_code : code;
 }

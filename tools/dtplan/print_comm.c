@@ -49,26 +49,21 @@ static void print_counts(const dtp_comm_amount counts[DTP_N_COLLS], char *out, s
                    used > 0 ? " (%" PRId64 " B)" : "-", bytes);
 }
 
-static void print_module(const dtp_comm_report *r, int32_t module, dtp_strbuf *out)
-{
-    const dtp_comm_module *m = &r->modules[module];
-    char name[160], counts[DTP_N_PHASES][96];
-    (void)snprintf(name, sizeof name, "%*s%s", m->depth > 32 ? 64 : 2 * m->depth, "",
-                   module == 0 ? "(model)" : m->label);
-    for (int32_t k = 0; k < DTP_N_PHASES; k++) {
-        print_counts(m->counts[k], counts[k], sizeof counts[k]);
-    }
-    dtp_strbuf_addf(out, "%-28s %-26s %-26s %s\n", name, counts[DTP_FORWARD], counts[DTP_BACKWARD],
-                    counts[DTP_UPDATE]);
-}
-
 /* Depth first, in the order in which modules first communicate. */
 static void print_tree(const dtp_comm_report *r, dtp_strbuf *out)
 {
     int32_t at = 0;
     dtp_strbuf_addf(out, "\n%-28s %-26s %-26s %s\n", "module", "forward", "backward", "update");
     while (at >= 0) {
-        print_module(r, at, out);
+        const dtp_comm_module *m = &r->modules[at];
+        char name[160], counts[DTP_N_PHASES][96];
+        (void)snprintf(name, sizeof name, "%*s%s", m->depth > 32 ? 64 : 2 * m->depth, "",
+                       at == 0 ? "(model)" : m->label);
+        for (int32_t k = 0; k < DTP_N_PHASES; k++) {
+            print_counts(m->counts[k], counts[k], sizeof counts[k]);
+        }
+        dtp_strbuf_addf(out, "%-28s %-26s %-26s %s\n", name, counts[DTP_FORWARD],
+                        counts[DTP_BACKWARD], counts[DTP_UPDATE]);
         if (r->modules[at].first_child >= 0) {
             at = r->modules[at].first_child;
             continue;

@@ -14,6 +14,8 @@ typedef struct sensitivity_command {
     const char *only;
     bool json;
     dtp_ctx ctx;
+    tool_plan input;
+    dtp_arena *arena;
 } sensitivity_command;
 
 static void write_takeover(dtp_json_writer *w, const char *key, const dtp_takeover *t)
@@ -108,43 +110,35 @@ static void print_sensitivity(const sensitivity_command *c, const dtp_sensitivit
     }
 }
 
-static dtp_status ask(const sensitivity_command *c, const tool_plan *input, dtp_arena *arena,
-                      dtp_err *err)
+static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
+    sensitivity_command *c = command;
+    c->source.model = operands[0];
+    c->source.plan = operands[1];
+    DTP_TRY(tool_plan_read(&c->source, &c->ctx, &c->input, err));
+    c->arena = dtp_arena_create();
+    if (c->arena == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
+    }
     dtp_sensitivity result;
     dtp_json_writer w = {0};
     dtp_sensitivity_request request = dtp_sensitivity_request_init();
-    request.model = input->model;
-    request.graph = input->graph;
-    request.machine = input->machine;
-    request.plan = input->plan;
-    request.search = input->plan->rules_mode ? dtp_plan_rules : dtp_plan_tensor;
+    request.model = c->input.model;
+    request.graph = c->input.graph;
+    request.machine = c->input.machine;
+    request.plan = c->input.plan;
+    request.search = c->input.plan->rules_mode ? dtp_plan_rules : dtp_plan_tensor;
     request.widest = c->widest;
     request.tolerance = c->tolerance;
     request.steps = (int32_t)c->steps;
     request.only = c->only;
-    DTP_TRY(dtp_sensitivity_find(&request, arena, &result, err));
+    DTP_TRY(dtp_sensitivity_find(&request, c->arena, &result, err));
     if (c->json) {
-        write_sensitivity(&w, input, &result);
+        write_sensitivity(&w, &c->input, &result);
     } else {
         print_sensitivity(c, &result, &w.buf);
     }
     return tool_put(&w.buf, err);
-}
-
-static dtp_status sensitivity(void *command, const char *const *operands, dtp_err *err)
-{
-    sensitivity_command *c = command;
-    tool_plan input;
-    c->source.model = operands[0];
-    c->source.plan = operands[1];
-    DTP_TRY(tool_plan_read(&c->source, &c->ctx, &input, err));
-    dtp_arena *arena = dtp_arena_create();
-    dtp_status s =
-        arena != NULL ? ask(c, &input, arena, err) : DTP_FAIL(err, DTP_NOMEM, "out of memory");
-    dtp_arena_destroy(arena);
-    tool_plan_free(&input);
-    return s;
 }
 
 int dtplan_sensitivity(int argc, char **argv)
@@ -167,5 +161,8 @@ int dtplan_sensitivity(int argc, char **argv)
     const tool_parse parse = {"dtplan sensitivity MODEL PLAN --machine FILE [options]", options, 2,
                               2};
     c.ctx = dtp_ctx_default();
-    return tool_run("dtplan", &parse, argc, argv, sensitivity, &c);
+    const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
+    dtp_arena_destroy(c.arena);
+    tool_plan_free(&c.input);
+    return code;
 }

@@ -88,21 +88,16 @@ static dtp_status show_problem(const show_command *c, dtp_strbuf *out, dtp_err *
     return s;
 }
 
-/* One of the reports on a program takes the place of the stage. */
-static dtp_status show_report(const show_command *c, dtp_strbuf *out, dtp_err *err)
-{
-    if (c->comm_report + c->counters + c->trace > 1 || (c->json && c->trace)) {
-        return DTP_FAIL(
-            err, DTP_INVALID,
-            "give one of --comm-report, --counters and --trace, the last without --json");
-    }
-    return show_program(c, out, err);
-}
-
 static dtp_status run_stage(const show_command *c, dtp_strbuf *out, dtp_err *err)
 {
     if (c->comm_report || c->counters || c->trace) {
-        return show_report(c, out, err);
+        /* One of the reports on a program takes the place of the stage. */
+        if (c->comm_report + c->counters + c->trace > 1 || (c->json && c->trace)) {
+            return DTP_FAIL(
+                err, DTP_INVALID,
+                "give one of --comm-report, --counters and --trace, the last without --json");
+        }
+        return show_program(c, out, err);
     }
     if (c->json) {
         return DTP_FAIL(err, DTP_INVALID, "--json is for --comm-report and --counters");

@@ -114,17 +114,6 @@ static void write_report(dtp_json_writer *w, const solve_command *c)
     tool_report_end(w);
 }
 
-static void write_solution(dtp_json_writer *w, const solve_command *c)
-{
-    write_verdict(w, "dtp.selection/1", c);
-    dtp_json_begin_array(w, "choice", true);
-    for (int32_t i = 0; c->result.assignment != NULL && i < c->problem->n_nodes; i++) {
-        dtp_json_write_int(w, NULL, c->result.assignment[i]);
-    }
-    dtp_json_end_array(w);
-    tool_report_end(w);
-}
-
 static void print_report(const solve_command *c, dtp_strbuf *out)
 {
     const dtp_solve_result *r = &c->result;
@@ -165,7 +154,13 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
     c->time_s = now_s() - start;
     dtp_json_writer solution = {0}, w = {0};
     if (c->output != NULL) {
-        write_solution(&solution, c);
+        write_verdict(&solution, "dtp.selection/1", c);
+        dtp_json_begin_array(&solution, "choice", true);
+        for (int32_t i = 0; c->result.assignment != NULL && i < c->problem->n_nodes; i++) {
+            dtp_json_write_int(&solution, NULL, c->result.assignment[i]);
+        }
+        dtp_json_end_array(&solution);
+        tool_report_end(&solution);
     }
     if (c->json) {
         write_report(&w, c);

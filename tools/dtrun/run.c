@@ -130,19 +130,6 @@ static dtp_status train(const run_command *c, dtp_session *session, dtp_comm *co
     return DTP_OK;
 }
 
-/* After everything was saved and reported. */
-static void tell_signal(run_command *c, const dtp_session *session, int sig, bool print)
-{
-    if (print && sig != 0) {
-        (void)fprintf(stderr, "%sdtrun: interrupted by %s after step %" PRId64 "\n",
-                      isatty(STDERR_FILENO) != 0 && !c->quiet ? "\n" : "", tool_interrupt_name(sig),
-                      dtp_session_next_step(session));
-    }
-    if (sig != 0) {
-        atomic_store(&c->ranks.code, 128 + sig);
-    }
-}
-
 static dtp_status finish(const run_command *c, dtp_session *session, dtp_report *report, bool print,
                          dtp_err *err)
 {
@@ -190,7 +177,15 @@ static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp
         s = finish(c, session, &report, print, err);
     }
     if (s == DTP_OK) {
-        tell_signal(c, session, sig, print);
+        /* After everything was saved and reported. */
+        if (print && sig != 0) {
+            (void)fprintf(stderr, "%sdtrun: interrupted by %s after step %" PRId64 "\n",
+                          isatty(STDERR_FILENO) != 0 && !c->quiet ? "\n" : "",
+                          tool_interrupt_name(sig), dtp_session_next_step(session));
+        }
+        if (sig != 0) {
+            atomic_store(&c->ranks.code, 128 + sig);
+        }
     }
     dtp_report_free(&report);
     dtp_session_destroy(session);
