@@ -99,10 +99,10 @@ void dtp_tensor__text(const dtp_device_mesh *mesh, const dtp_ttype *type, const 
 
 /* ---- collective calls --------------------------------------------------------------------------
  * A collective function looks at its arguments first; what it finds wrong goes through
- * dtp_call__refuse. Then it agrees with the other ranks: dtp_call__agree for a call without a program,
- * dtp_call__find for one with a program, both with a key that holds everything that decides what
- * the call does, as bytes without padding (zero the struct's memory first; begin it with a tag of
- * its own). What the ranks compare and when, options.agree says. */
+ * dtp_call__refuse. Then it agrees with the other ranks: dtp_call__agree for a call without a
+ * program, dtp_call__find for one with a program, both with a key that holds everything that
+ * decides what the call does, as bytes without padding (zero the struct's memory first; begin it
+ * with a tag of its own). What the ranks compare and when, options.agree says. */
 
 /* A key for calls on one tensor. */
 typedef struct dtp_tensor_key {

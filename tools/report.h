@@ -1,4 +1,5 @@
-/* Field tables: what a report says is one list of fields, from which JSON and tables of text come. */
+/* Field tables: what a report says is one list of fields, from which JSON and tables of text come.
+ */
 #ifndef DTP_TOOLS_REPORT_H
 #define DTP_TOOLS_REPORT_H
 
@@ -42,23 +43,27 @@ typedef struct tool_field {
 } tool_field;
 
 /* clang-format off */
-#define FIELD_INT(k, value) {.kind = FIELD_IS_INT, .key = (k), .i = (value)}
-#define FIELD_REAL(k, value) {.kind = FIELD_IS_REAL, .key = (k), .x = (value)}
-#define FIELD_BOOL(k, value) {.kind = FIELD_IS_BOOL, .key = (k), .b = (value)}
-#define FIELD_TEXT(k, value) {.kind = FIELD_IS_TEXT, .key = (k), .text = (value)}
-#define FIELD_NOTE(value) {.kind = FIELD_IS_NOTE, .note = (value)}
+#define FIELD_OF(is, k, member, value) {.kind = (is), .key = (k), .member = (value)}
+#define FIELD_IF(on, is) ((on) ? (is) : FIELD_IS_ABSENT)
+#define FIELD_INT(k, value) FIELD_OF(FIELD_IS_INT, k, i, value)
+#define FIELD_REAL(k, value) FIELD_OF(FIELD_IS_REAL, k, x, value)
+#define FIELD_BOOL(k, value) FIELD_OF(FIELD_IS_BOOL, k, b, value)
+#define FIELD_TEXT(k, value) FIELD_OF(FIELD_IS_TEXT, k, text, value)
+#define FIELD_NOTE(value) FIELD_OF(FIELD_IS_NOTE, NULL, note, value)
 #define FIELD_DIMS(k, m, s) {.kind = FIELD_IS_DIMS, .key = (k), .mesh = (m), .set = (s)}
-#define FIELD_MESH(m) {.kind = FIELD_IS_MESH, .mesh = (m)}
-#define FIELD_OBJECT(k, ...) {.kind = FIELD_IS_OBJECT, .key = (k), .fields = TOOL_FIELDS(__VA_ARGS__)}
-#define FIELD_INTS(k, count, values) {.kind = FIELD_IS_INTS, .key = (k), .ints = (values), .n = (count)}
-#define FIELD_REALS(k, count, values) {.kind = FIELD_IS_REALS, .key = (k), .reals = (values), .n = (count)}
+#define FIELD_MESH(m) FIELD_OF(FIELD_IS_MESH, NULL, mesh, m)
+#define FIELD_OBJECT(k, ...) FIELD_OF(FIELD_IS_OBJECT, k, fields, TOOL_FIELDS(__VA_ARGS__))
+#define FIELD_INTS(k, count, values) \
+    {.kind = FIELD_IS_INTS, .key = (k), .ints = (values), .n = (count)}
+#define FIELD_REALS(k, count, values) \
+    {.kind = FIELD_IS_REALS, .key = (k), .reals = (values), .n = (count)}
 /* Fields that are null, or not there, without a condition. */
-#define FIELD_INT_OR_NULL(on, k, value) {.kind = (on) ? FIELD_IS_INT : FIELD_IS_NULL, .key = (k), .i = (value)}
-#define FIELD_INT_IF(on, k, value) {.kind = (on) ? FIELD_IS_INT : FIELD_IS_ABSENT, .key = (k), .i = (value)}
-#define FIELD_BOOL_IF(on, k, value) {.kind = (on) ? FIELD_IS_BOOL : FIELD_IS_ABSENT, .key = (k), .b = (value)}
-#define FIELD_TEXT_IF(on, k, value) {.kind = (on) ? FIELD_IS_TEXT : FIELD_IS_ABSENT, .key = (k), .text = (value)}
+#define FIELD_INT_OR_NULL(on, k, value) FIELD_OF((on) ? FIELD_IS_INT : FIELD_IS_NULL, k, i, value)
+#define FIELD_INT_IF(on, k, value) FIELD_OF(FIELD_IF(on, FIELD_IS_INT), k, i, value)
+#define FIELD_BOOL_IF(on, k, value) FIELD_OF(FIELD_IF(on, FIELD_IS_BOOL), k, b, value)
+#define FIELD_TEXT_IF(on, k, value) FIELD_OF(FIELD_IF(on, FIELD_IS_TEXT), k, text, value)
 #define FIELD_OBJECT_IF(on, k, ...) \
-    {.kind = (on) ? FIELD_IS_OBJECT : FIELD_IS_ABSENT, .key = (k), .fields = TOOL_FIELDS(__VA_ARGS__)}
+    FIELD_OF(FIELD_IF(on, FIELD_IS_OBJECT), k, fields, TOOL_FIELDS(__VA_ARGS__))
 #define TOOL_FIELDS(...) ((const tool_field[]){__VA_ARGS__, {.kind = FIELD_IS_END}})
 /* clang-format on */
 

@@ -129,8 +129,8 @@ static int permute(const dtp_comm__mpi *c, MPI_Comm sub, int32_t n, const dtp_co
 
 /* ---- block by block ---- */
 
-/* Iteration over the elements of all parts at a time: `k` of each, from `start` on. Members exchange
- * blocks of k elements. */
+/* Iteration over the elements of all parts at a time: `k` of each, from `start` on. Members
+ * exchange blocks of k elements. */
 typedef struct blocks {
     const dtp_coll *coll;
     MPI_Comm sub;

@@ -1,10 +1,10 @@
 /* Ranks of one host that can never go on.
  *
  * A rank that waits longer than usual publishes the mailbox and the turn that it waits for, and
- * from time to time reads the published states of the others. A rank waits in vain when a member of its group
- * that has not posted the turn ended, gave up, or waits in vain itself: the largest set of ranks
- * for which that holds is found by starting with all ranks that do not run and taking out those
- * that wait for running ones only (Chandy, Misra, Haas 1983, with the graph in shared memory).
+ * from time to time reads the published states of the others. A rank waits in vain when a member of
+ * its group that has not posted the turn ended, aborted, or waits in vain itself: the largest set
+ * of ranks for which that holds is found by starting with all ranks that do not run and taking out
+ * those that wait for running ones only (Chandy, Misra, Haas 1983; the graph is in shared memory).
  * Versions that did not change while all of that was read prove that it held at one moment; then it
  * holds for ever, since none of these ranks can act. The first rank to notice leaves the verdict in
  * its own segment, where the others find it.

@@ -26,8 +26,8 @@ typedef struct dtp_comm__mpi {
 
 /* ---- memory shared by the ranks of a host ---- */
 
-/* What the ranks of one host share. Every rank owns a segment that the others map: its published state,
- * mailboxes, two small bounce buffers, and memory registered for its caller. A word is
+/* What the ranks of one host share. Every rank owns a segment that the others map: its published
+ * state, mailboxes, two small bounce buffers, and memory registered for its caller. A word is
  * written by the owner of the segment only. */
 enum {
     DTP_COMM_LINE_BYTES = 64,

@@ -1,8 +1,8 @@
 /* The memory that the ranks of one host share, and its registered parts (mpi_internal.h).
  *
  * A segment is an unlinked POSIX shared memory object as large as the machine's memory, of which
- * only registered memory is backed; peers open it through /proc while its owner is known to be alive.
- * Where that does not work, nothing is shared.
+ * only registered memory is backed; peers open it through /proc while its owner is known to be
+ * alive. Where that does not work, nothing is shared.
  */
 #include "executor/comm/mpi_internal.h"
 

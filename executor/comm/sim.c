@@ -117,8 +117,8 @@ static void check_stuck_locked(world *w)
     pthread_cond_broadcast(&w->changed);
 }
 
-/* The rank whose failure keeps a group from passing its gate, -1: none. A failure elsewhere does not, so
- * that a rank's own failure does not depend on who fails first. */
+/* The rank whose failure keeps a group from passing its gate, -1: none. A failure elsewhere does
+ * not, so that a rank's own failure does not depend on who fails first. */
 static int32_t halted_locked(const world *w, dtp_mesh_set set, int32_t rank)
 {
     const int32_t n = w->failed ? dtp_mesh_set_size(&w->mesh, set) : 0;

@@ -178,8 +178,8 @@ static dtp_status load_all(loader *l, dtp_err *err)
         }
         DTP_TRY(load_value(l, v, p->graph->tensors[p->values[v].tensor].name, err));
     }
-    /* Tensors of the file that the model does not have are named once. A graph without updates, that
-     * of a forward run, has no use for optimizer states. */
+    /* Tensors of the file that the model does not have are named once. A graph without updates,
+     * that of a forward run, has no use for optimizer states. */
     const dtp_graph *g = p->graph;
     int32_t unused = 0;
     const char *first = NULL;

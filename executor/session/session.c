@@ -87,8 +87,8 @@ static bool is_single(const char *path)
 }
 
 /* Keeps other jobs from writing the checkpoint `path` until `unlock`; collective. The lock lies in
- * the folder, which is made, or beside the file. DTP_IO when another job holds it or the path cannot
- * be written to. */
+ * the folder, which is made, or beside the file. DTP_IO when another job holds it or the path
+ * cannot be written to. */
 static dtp_status lock(dtp_session *s, const char *path, dtp_err *err)
 {
     const bool single = is_single(path);
