@@ -28,7 +28,7 @@ install(DIRECTORY include/dtp/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dtp FILES
 # Headers that only the files of one folder use stay at home, and so do those that include one.
 install(DIRECTORY core spmd interop cost_models planner executor DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dtp
     FILES_MATCHING PATTERN "*.h" PATTERN "*internal.h" EXCLUDE PATTERN "glpk_fence.h" EXCLUDE
-    PATTERN "executor/cpu" EXCLUDE PATTERN "executor/ref" EXCLUDE PATTERN "spmd/lower/passes" EXCLUDE PATTERN "mpi_shared.h" EXCLUDE
+    PATTERN "executor/cpu" EXCLUDE PATTERN "executor/ref" EXCLUDE PATTERN "spmd/lower/passes" EXCLUDE
     PATTERN "edge_costs.h" EXCLUDE PATTERN "redistribution_costs.h" EXCLUDE
     PATTERN "redistribute_bound.h" EXCLUDE)
 

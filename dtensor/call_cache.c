@@ -1,4 +1,4 @@
-/* Collective calls: what the ranks compare, and the table of what was called before. Programs
+/* Collective calls: what the ranks compare, and the cache of what was called before. Programs
  * stay bound, so that a call that is known costs a lookup. */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ typedef struct known_call {
     dtp_executable *x; /* NULL: a call without a program */
 } known_call;
 
-struct dtp_call_table {
+struct dtp_call_cache {
     dtp_arena *arena;
     int32_t n, cap;
     known_call *calls;
@@ -47,10 +47,10 @@ void dtp_call__tensor_key(const char *tag, const dtp_ttype *type, const dtp_layo
     out->layout = *layout;
 }
 
-/* ---- the table ----------------------------------------------------------------------------------
+/* ---- the cache ----------------------------------------------------------------------------------
  */
 
-void dtp_call__table_destroy(dtp_call_table *t)
+void dtp_call__cache_destroy(dtp_call_cache *t)
 {
     if (t == NULL) {
         return;
@@ -63,7 +63,7 @@ void dtp_call__table_destroy(dtp_call_table *t)
 }
 
 /* The call of a key, NULL when it is new. */
-static const known_call *find_call(const dtp_call_table *t, const known_call *key)
+static const known_call *find_call(const dtp_call_cache *t, const known_call *key)
 {
     const uint32_t hash = dtp_hash_fold(key->hash);
     uint32_t at = hash;
@@ -78,7 +78,7 @@ static const known_call *find_call(const dtp_call_table *t, const known_call *ke
     return NULL;
 }
 
-static dtp_status add_call(dtp_call_table *t, const known_call *new, dtp_err *err)
+static dtp_status add_call(dtp_call_cache *t, const known_call *new, dtp_err *err)
 {
     char *copy = dtp_arena_alloc(t->arena, 1, new->key_bytes);
     if (copy == NULL) {
@@ -95,7 +95,7 @@ static dtp_status add_call(dtp_call_table *t, const known_call *new, dtp_err *er
 /* ---- agreement ----------------------------------------------------------------------------------
  */
 
-/* Hashes what is compared; a comparison also settles what was called since the last one. When that
+/* Hashes what is compared; a comparison also covers what was called since the last one. When that
  * alone differs, a second one, of the call itself, finds it out: the error should not blame the
  * call. `mine`: why this rank refuses the call, with the reason in `err`, which stays; the others
  * get the reason. */
@@ -131,7 +131,7 @@ static dtp_status agree(dtp_device_mesh *mesh, uint64_t hash, const char *what, 
 dtp_status dtp_call__refuse(dtp_device_mesh *mesh, dtp_status status, const char *what,
                             dtp_err *err)
 {
-    if (status != DTP_OK && mesh->options.agree == DTP_AGREE_ALWAYS) {
+    if (status != DTP_OK && mesh != NULL && mesh->options.agree == DTP_AGREE_ALWAYS) {
         (void)agree(mesh, ~(uint64_t)status, what, status, err);
     }
     return status;
@@ -143,7 +143,7 @@ dtp_status dtp_call__agree_status(dtp_device_mesh *mesh, dtp_status mine, dtp_er
                                                   : dtp_comm_agree_status(mesh->comm, mine, err);
 }
 
-dtp_status dtp_call__lost(dtp_device_mesh *mesh, dtp_status status, const dtp_err *err)
+dtp_status dtp_call__abort(dtp_device_mesh *mesh, dtp_status status, const dtp_err *err)
 {
     dtp_comm_abort(mesh->comm, err != NULL ? err->msg : dtp_status_text(status));
     return status;
@@ -163,31 +163,31 @@ static dtp_status agree_on_call(dtp_device_mesh *mesh, known_call *key, const ch
     key->hash = hash_key(key->key, key->key_bytes);
     mesh->history = dtp_hash_word(mesh->history, key->hash);
     mesh->calls++;
-    if (mesh->table == NULL) {
-        dtp_call_table *t = calloc(1, sizeof *t);
+    if (mesh->cached == NULL) {
+        dtp_call_cache *t = calloc(1, sizeof *t);
         dtp_arena *arena = dtp_arena_create();
         if (t == NULL || arena == NULL) {
             free(t);
             dtp_arena_destroy(arena);
-            return dtp_call__lost(
+            return dtp_call__abort(
                 mesh, DTP_FAIL(err, DTP_NOMEM, "no memory for the table of calls"), err);
         }
         t->arena = arena;
-        mesh->table = t;
+        mesh->cached = t;
     }
-    *found = find_call(mesh->table, key);
+    *found = find_call(mesh->cached, key);
     const bool compare = mesh->options.agree == DTP_AGREE_ALWAYS ||
                          (mesh->options.agree == DTP_AGREE_NEW && *found == NULL);
     return compare ? agree(mesh, key->hash, what, DTP_OK, err) : DTP_OK;
 }
 
-dtp_status dtp_call__meet(dtp_device_mesh *mesh, const void *key, size_t key_bytes,
-                          const char *what, dtp_err *err)
+dtp_status dtp_call__agree(dtp_device_mesh *mesh, const void *key, size_t key_bytes,
+                           const char *what, dtp_err *err)
 {
     const known_call *found;
     known_call call = {.key = key, .key_bytes = key_bytes};
     DTP_TRY(agree_on_call(mesh, &call, what, &found, err));
-    return found != NULL ? DTP_OK : add_call(mesh->table, &call, err);
+    return found != NULL ? DTP_OK : add_call(mesh->cached, &call, err);
 }
 
 /* ---- compiled calls -----------------------------------------------------------------------------
@@ -203,7 +203,7 @@ static dtp_status grow_scratch(dtp_device_mesh *mesh, int64_t bytes, dtp_err *er
     return dtp_storage__create(mesh, bytes, &mesh->scratch, err);
 }
 
-/* Whether there is memory for a run: known before the ranks settle, so that a call too large for it
+/* Whether there is memory for a run: known before the ranks agree, so that a call too large for it
  * is refused by all. */
 static dtp_status try_memory(dtp_device_mesh *mesh, const dtp_executable *x, dtp_err *err)
 {
@@ -240,7 +240,7 @@ dtp_status dtp_call__find(dtp_device_mesh *mesh, const void *key, size_t key_byt
         status = dtp_executable_prepare(call.x, err);
     }
     if (status == DTP_OK) {
-        status = add_call(mesh->table, &call, err);
+        status = add_call(mesh->cached, &call, err);
     }
     if (status != DTP_OK) {
         dtp_executable_destroy(call.x);
@@ -333,7 +333,7 @@ static dtp_status finish(dtp_device_mesh *mesh, const dtp_executable *x, dtp_sta
     const dtp_coll_stat *colls;
     const dtp_err *failure = status == DTP_OK ? dtp_executable_failure(x) : NULL;
     if (status != DTP_OK && dtp_executable_colls(x, &colls) > 0) {
-        return dtp_call__lost(mesh, status, err);
+        return dtp_call__abort(mesh, status, err);
     }
     if (failure != NULL) {
         *err = *failure;
@@ -345,7 +345,7 @@ static dtp_status finish(dtp_device_mesh *mesh, const dtp_executable *x, dtp_sta
     if (dtp_executable_may_fail(x)) {
         return dtp_comm_agree_status_alike(mesh->comm, status, err);
     }
-    return failure != NULL ? dtp_call__lost(mesh, status, err) : status;
+    return failure != NULL ? dtp_call__abort(mesh, status, err) : status;
 }
 
 dtp_status dtp_call__run(dtp_device_mesh *mesh, dtp_executable *x, int64_t step,

@@ -43,18 +43,6 @@ static void name_operand(const dtp_program *p, dtp_value_id v, char out[OPERAND_
     (void)snprintf(out, OPERAND_BYTES, "%s", input ? g->tensors[t].name + 2 : "result");
 }
 
-static void add_set(const dtp_mesh *mesh, dtp_mesh_set set, char out[DTP_MESH_TEXT_BYTES])
-{
-    size_t n = 0;
-    out[0] = '\0';
-    for (int32_t m = 0; m < mesh->n_dims; m++) {
-        if ((set >> m & 1U) != 0) {
-            n += (size_t)snprintf(out + n, DTP_MESH_TEXT_BYTES - n, "%s%s", n > 0 ? "+" : "",
-                                  mesh->names[m]);
-        }
-    }
-}
-
 static void log_collective(const dtp_device_mesh *mesh, const dtp_program *p,
                            const dtp_instr *instr)
 {
@@ -68,7 +56,7 @@ static void log_collective(const dtp_device_mesh *mesh, const dtp_program *p,
     }
     dtp_tensor__text(mesh, &type, &from->layout, before);
     dtp_layout_print(&to->layout, &p->mesh, &type, &mesh->dims, after);
-    add_set(&p->mesh, instr->coll.set, over);
+    dtp_mesh_set_print(&p->mesh, instr->coll.set, "+", over);
     name_operand(p, (dtp_value_id)(from - p->values), operand);
     const int64_t n = dtp_mesh_set_size(&p->mesh, instr->coll.set);
     const int64_t in = dtp_coll_parts_in(&instr->coll, n),

@@ -66,7 +66,8 @@ dtp_status dtp_canonical__run(dtp_canonical_call *c, dtp_tensor *outs, dtp_err *
 dtp_status dtp_tape__record(dtp_device_mesh *mesh, const dtp_canonical_call *c,
                             const dtp_tensor *outs, dtp_err *err) DTP_MUST_CHECK;
 /* The same for a redistribution. */
-dtp_status dtp_tape__record_move(dtp_tensor from, dtp_tensor to, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tape__record_redistribution(dtp_tensor from, dtp_tensor to,
+                                           dtp_err *err) DTP_MUST_CHECK;
 /* Before a variable gets the contents of `value`; nothing when it is not watched. */
 dtp_status dtp_tape__record_assign(dtp_tensor variable, dtp_tensor value,
                                    dtp_err *err) DTP_MUST_CHECK;

@@ -197,16 +197,6 @@ static dtp_status read_dim_list(dtp_canonical_call *c, const dtp_attr_spec *spec
     return DTP_OK;
 }
 
-static dtp_status fail_key(const dtp_op_def *op, const char *key, dtp_err *err)
-{
-    char known[256] = "none";
-    size_t n = 0;
-    for (const dtp_attr_spec *s = op->attrs; s != NULL && s->key != NULL && n < sizeof known; s++) {
-        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", n > 0 ? ", " : "", s->key);
-    }
-    return DTP_FAIL(err, DTP_INVALID, "there is no argument '%.80s' (the op has: %s)", key, known);
-}
-
 static dtp_status read_arg(dtp_canonical_call *c, const dtp_arg *arg, dtp_err *err)
 {
     const dtp_attr_spec *spec = c->op->attrs;
@@ -214,7 +204,16 @@ static dtp_status read_arg(dtp_canonical_call *c, const dtp_arg *arg, dtp_err *e
         spec++;
     }
     if (spec == NULL || spec->key == NULL) {
-        return fail_key(c->op, arg->key, err);
+        const dtp_op_def *op = c->op;
+        const char *key = arg->key;
+        char known[256] = "none";
+        size_t n = 0;
+        for (const dtp_attr_spec *s = op->attrs; s != NULL && s->key != NULL && n < sizeof known;
+             s++) {
+            n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", n > 0 ? ", " : "", s->key);
+        }
+        return DTP_FAIL(err, DTP_INVALID, "there is no argument '%.80s' (the op has: %s)", key,
+                        known);
     }
     if (c->n_attrs == DTP_CALL_MAX_ATTRS) {
         return DTP_FAIL(err, DTP_INVALID, "more than %d arguments", DTP_CALL_MAX_ATTRS);

@@ -14,24 +14,6 @@ dtp_device_mesh_options dtp_device_mesh_options_init(void)
     return (dtp_device_mesh_options){.agree = DTP_AGREE_NEW};
 }
 
-dtp_mesh_set dtp_mesh__all(const dtp_device_mesh *mesh)
-{
-    return ((dtp_mesh_set)1 << mesh->comm->mesh.n_dims) - 1;
-}
-
-/* The names of tensor dims in layout texts. */
-static dtp_status name_dims(dtp_device_mesh *mesh, dtp_err *err)
-{
-    dtp_dims_init(&mesh->dims, mesh->arena);
-    for (int32_t i = 0; i < DTP_MAX_RANK; i++) {
-        char name[12];
-        dtp_dim_id id;
-        snprintf(name, sizeof name, "%d", i);
-        DTP_TRY(dtp_dims_intern(&mesh->dims, name, 0, &id, err));
-    }
-    return DTP_OK;
-}
-
 static dtp_status new_mesh(dtp_comm *comm, dtp_backend *backend,
                            const dtp_device_mesh_options *options, dtp_device_mesh **out,
                            dtp_err *err)
@@ -55,7 +37,15 @@ static dtp_status new_mesh(dtp_comm *comm, dtp_backend *backend,
     DTP_TRY(
         dtp_redistribute_cache_create(mesh->options.torch ? &torch : NULL, 0, &mesh->cache, err));
     mesh->redistributor = dtp_redistribute_cache_planner(mesh->cache);
-    return name_dims(mesh, err);
+    /* The names of tensor dims in layout texts. */
+    dtp_dims_init(&mesh->dims, mesh->arena);
+    for (int32_t i = 0; i < DTP_MAX_RANK; i++) {
+        char name[12];
+        dtp_dim_id id;
+        snprintf(name, sizeof name, "%d", i);
+        DTP_TRY(dtp_dims_intern(&mesh->dims, name, 0, &id, err));
+    }
+    return DTP_OK;
 }
 
 /* A failed agreement says what this rank has. */
@@ -108,7 +98,7 @@ void dtp_device_mesh_destroy(dtp_device_mesh *mesh)
     for (uint32_t s = 0; s < mesh->n_slots; s++) {
         dtp_storage__release(mesh->slots[s].storage);
     }
-    dtp_call__table_destroy(mesh->table);
+    dtp_call__cache_destroy(mesh->cached);
     dtp_storage__release(mesh->scratch);
     dtp_storage__drop_kept(mesh);
     free(mesh->slots);

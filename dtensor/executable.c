@@ -30,34 +30,6 @@ static dtp_status fill_slot(const dtp_program *p, dtp_value_id v, dtp_exec_slot 
     return DTP_OK;
 }
 
-static dtp_status fill_inputs(dtp_executable *x, const dtp_value_id *in, dtp_err *err)
-{
-    const dtp_program *p = x->program;
-    int32_t fed = 0;
-    for (int32_t i = 0; i < x->n_in; i++) {
-        DTP_TRY(fill_slot(p, in[i], &x->in[i], err));
-    }
-    for (int32_t v = 0; v < p->n_values; v++) {
-        fed += p->values[v].kind == DTP_VALUE_INPUT ? 1 : 0;
-    }
-    return fed == x->n_in
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_INTERNAL, "%d inputs are passed, %d are read", x->n_in, fed);
-}
-
-static dtp_status fill_outputs(dtp_executable *x, const dtp_value_id *out, dtp_err *err)
-{
-    for (int32_t i = 0; i < x->n_out; i++) {
-        DTP_TRY(fill_slot(x->program, out[i], &x->out[i], err));
-        dtp_value_id root = dtp_value_root(x->program, out[i]);
-        for (int32_t k = 0; k < x->n_in; k++) {
-            x->out[i].shares = x->in[k].value == root ? k : x->out[i].shares;
-        }
-        x->out[i].value = root;
-    }
-    return DTP_OK;
-}
-
 /* Whether a kernel may refuse the values of its operands: one of a built-in op says so, any of a
  * registered op may. */
 static bool may_fail(const dtp_program *p)
@@ -91,8 +63,25 @@ static dtp_status bind(dtp_executable *x, const dtp_value_id *in, const dtp_valu
     if (x->in == NULL || x->out == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "no memory for a compiled call");
     }
-    DTP_TRY(fill_inputs(x, in, err));
-    DTP_TRY(fill_outputs(x, out, err));
+    const dtp_program *p = x->program;
+    int32_t fed = 0;
+    for (int32_t i = 0; i < x->n_in; i++) {
+        DTP_TRY(fill_slot(p, in[i], &x->in[i], err));
+    }
+    for (int32_t v = 0; v < p->n_values; v++) {
+        fed += p->values[v].kind == DTP_VALUE_INPUT ? 1 : 0;
+    }
+    DTP_TRY(fed == x->n_in
+                ? DTP_OK
+                : DTP_FAIL(err, DTP_INTERNAL, "%d inputs are passed, %d are read", x->n_in, fed));
+    for (int32_t i = 0; i < x->n_out; i++) {
+        DTP_TRY(fill_slot(x->program, out[i], &x->out[i], err));
+        dtp_value_id root = dtp_value_root(x->program, out[i]);
+        for (int32_t k = 0; k < x->n_in; k++) {
+            x->out[i].shares = x->in[k].value == root ? k : x->out[i].shares;
+        }
+        x->out[i].value = root;
+    }
     DTP_TRY(check_reductions(x->program, err));
     DTP_TRY(dtp_runner_create_with(x->program, backend, comm, &options, &x->runner, err));
     x->n_colls = dtp_runner_coll_stats(x->runner, &x->colls);

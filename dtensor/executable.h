@@ -55,7 +55,7 @@ dtp_status dtp_executable_run(dtp_executable *x, void *const *in, void *const *o
  * run. */
 const dtp_err *dtp_executable_failure(const dtp_executable *x);
 /* Whether kernels may refuse the values of operands, on one rank and not on another: after each run
- * the ranks then settle. */
+ * the ranks then agree. */
 bool dtp_executable_may_fail(const dtp_executable *x);
 
 #endif

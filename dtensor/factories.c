@@ -11,7 +11,7 @@
 #include "core/base/hash.h"
 #include "core/base/philox.h"
 #include "executor/device/convert.h"
-#include "dtensor/internal.h"
+#include "dtensor/canonical_call.h"
 #include "dtensor/shard_iterator.h"
 
 enum { CHUNK_ELEMS = 1 << 14 };
@@ -312,4 +312,42 @@ dtp_status dtp_tensor_normal(dtp_device_mesh *mesh, const dtp_tensor_desc *desc,
     return make(mesh, desc,
                 (filling){.source = SOURCE_NORMAL, .a = mean, .b = stddev, .stream = stream}, out,
                 err);
+}
+
+/* ---- variables ----------------------------------------------------------------------------------
+ */
+
+dtp_status dtp_variable_create(dtp_tensor initial, dtp_tensor *out, dtp_err *err)
+{
+    DTP_TRY(DTP_NOT_NULL(err, out));
+    dtp_tensor made;
+    DTP_TRY(dtp_tensor_share(initial, &made, err));
+    made.mesh->slots[made.slot].variable = true;
+    *out = made;
+    return DTP_OK;
+}
+
+dtp_status dtp_variable_assign(dtp_tensor variable, dtp_tensor value, dtp_err *err)
+{
+    dtp_tensor_slot *to, *from;
+    DTP_TRY(dtp_tensor__slot(variable, "assign", &to, err));
+    DTP_TRY(dtp_tensor__slot_on(variable.mesh, value, "assign", &from, err));
+    if (!to->variable) {
+        return DTP_FAIL(err, DTP_INVALID, "assign: the target is not a variable");
+    }
+    if (!dtp_ttype_equal(&to->type, &from->type) || !dtp_layout_equal(&to->layout, &from->layout)) {
+        char have[DTP_TENSOR_TEXT_BYTES], given[DTP_TENSOR_TEXT_BYTES];
+        dtp_tensor__text(variable.mesh, &to->type, &to->layout, have);
+        dtp_tensor__text(variable.mesh, &from->type, &from->layout, given);
+        return DTP_FAIL(err, DTP_INVALID, "assign: the variable is %.400s, the value %.400s", have,
+                        given);
+    }
+    DTP_TRY(dtp_tape__record_assign(variable, value, err));
+    to = &variable.mesh->slots[variable.slot]; /* slots have moved */
+    from = &value.mesh->slots[value.slot];
+    dtp_storage *old = to->storage;
+    from->storage->refs++;
+    to->storage = from->storage;
+    dtp_storage__release(old);
+    return DTP_OK;
 }

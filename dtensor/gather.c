@@ -45,7 +45,7 @@ typedef struct gathering {
     void *out; /* NULL: this rank does not want it */
     int64_t chunk, elems, width;
     char *mine, *all;
-    dtp_shard_iterator *walks; /* by member */
+    dtp_shard_iterator *iterators; /* by member */
 } gathering;
 
 static dtp_status prepare(gathering *g, dtp_err *err)
@@ -57,15 +57,15 @@ static dtp_status prepare(gathering *g, dtp_err *err)
     g->members = dtp_mesh_set_size(mesh, g->set);
     g->mine = calloc(1, (size_t)(g->chunk * g->width));
     g->all = calloc((size_t)g->members, (size_t)(g->chunk * g->width));
-    g->walks = calloc((size_t)g->members, sizeof *g->walks);
-    if (g->mine == NULL || g->all == NULL || g->walks == NULL) {
+    g->iterators = calloc((size_t)g->members, sizeof *g->iterators);
+    if (g->mine == NULL || g->all == NULL || g->iterators == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "gather: no memory for chunks of %" PRId64 " elements",
                         g->chunk);
     }
     for (int32_t j = 0; j < g->members; j++) {
         int32_t rank = dtp_mesh_set_member(mesh, g->set, g->mesh->comm->rank, j);
         dtp_shard shard = dtp_shard_of(&g->slot->type, &g->slot->layout, mesh, rank);
-        g->walks[j] = dtp_shard_iterator_of(&shard);
+        g->iterators[j] = dtp_shard_iterator_of(&shard);
     }
     return DTP_OK;
 }
@@ -86,8 +86,8 @@ static dtp_status collect(gathering *g, dtp_err *err)
         }
         DTP_TRY(comm->ops->run(comm, &coll, g->mine, g->all, err));
         for (int32_t j = 0; j < g->members && g->out != NULL; j++) {
-            (void)dtp_shard_iterator_give(&g->walks[j], g->chunk, g->out, g->all + j * bytes,
-                                          g->width);
+            (void)dtp_shard_iterator_write(&g->iterators[j], g->chunk, g->out, g->all + j * bytes,
+                                           g->width);
         }
     }
     return DTP_OK;
@@ -115,7 +115,7 @@ static dtp_status gather(gathering *g, int32_t root, void *out, dtp_err *err)
     if (status == DTP_OK && takes_part) {
         status = collect(g, err);
     }
-    return status != DTP_OK ? dtp_call__lost(g->mesh, status, err) : DTP_OK;
+    return status != DTP_OK ? dtp_call__abort(g->mesh, status, err) : DTP_OK;
 }
 
 dtp_status dtp_tensor_gather(dtp_tensor t, int32_t root, void *out, dtp_err *err)
@@ -134,13 +134,13 @@ dtp_status dtp_tensor_gather(dtp_tensor t, int32_t root, void *out, dtp_err *err
                           text);
     }
     if (status != DTP_OK) {
-        return t.mesh != NULL ? dtp_call__refuse(t.mesh, status, what, err) : status;
+        return dtp_call__refuse(t.mesh, status, what, err);
     }
     dtp_tensor_key key;
     dtp_call__tensor_key(what, &slot->type, &slot->layout, &key);
     key.number = root < 0 ? -1 : root;
     dtp_call__reads(t.mesh, 1, &t);
-    DTP_TRY(dtp_call__meet(t.mesh, &key, sizeof key, what, err));
+    DTP_TRY(dtp_call__agree(t.mesh, &key, sizeof key, what, err));
     gathering g = {.mesh = t.mesh, .slot = slot};
     for (int32_t m = 0; m < slot->layout.n_mesh; m++) {
         g.set |= slot->layout.placement[m].kind == DTP_SHARD ? (dtp_mesh_set)1 << m : 0;
@@ -148,7 +148,7 @@ dtp_status dtp_tensor_gather(dtp_tensor t, int32_t root, void *out, dtp_err *err
     status = gather(&g, root, out, err);
     free(g.mine);
     free(g.all);
-    free(g.walks);
+    free(g.iterators);
     return status;
 }
 
@@ -161,7 +161,7 @@ dtp_status dtp_tensor_full_tensor(dtp_tensor t, int32_t root, void *out, dtp_err
     dtp_tensor whole = {0};
     dtp_status status = dtp_tensor__slot(t, "full_tensor", &slot, err);
     if (status != DTP_OK) {
-        return t.mesh != NULL ? dtp_call__refuse(t.mesh, status, "full_tensor", err) : status;
+        return dtp_call__refuse(t.mesh, status, "full_tensor", err);
     }
     dtp_layout reduced = slot->layout;
     for (int32_t m = 0; m < reduced.n_mesh; m++) {
@@ -188,7 +188,7 @@ static dtp_status item(dtp_tensor t, bool ints_only, char out[8], dtp_dtype *dty
                           ints_only ? "integer: use dtp_tensor_item" : "element");
     }
     if (status != DTP_OK) {
-        return t.mesh != NULL ? dtp_call__refuse(t.mesh, status, "item", err) : status;
+        return dtp_call__refuse(t.mesh, status, "item", err);
     }
     *dtype = slot->type.dtype;
     return dtp_tensor_full_tensor(t, -1, out, err);
@@ -239,7 +239,7 @@ static dtp_status unpack(dtp_device_mesh *mesh, const dtp_tensor_slot *slot, cha
     int64_t bytes = dtp_tensor__bytes(mesh, &slot->type, &slot->layout);
     dtp_shard shard = dtp_shard_of(&slot->type, &slot->layout, &comm->mesh, comm->rank);
     const dtp_coll coll = {.kind = DTP_ALL_GATHER,
-                           .set = dtp_mesh__all(mesh),
+                           .set = dtp_comm_all(comm),
                            .dtype = slot->type.dtype,
                            .count = bytes / width};
     DTP_TRY(mesh->backend->ops->download(mesh->backend, mine, slot->storage->data,
@@ -263,13 +263,13 @@ dtp_status dtp_tensor_unpack(dtp_tensor t, void *out, int64_t *sizes, dtp_err *e
     dtp_tensor_slot *slot;
     dtp_status status = dtp_tensor__slot(t, what, &slot, err);
     if (status != DTP_OK) {
-        return t.mesh != NULL ? dtp_call__refuse(t.mesh, status, what, err) : status;
+        return dtp_call__refuse(t.mesh, status, what, err);
     }
     dtp_device_mesh *mesh = t.mesh;
     dtp_tensor_key key;
     dtp_call__tensor_key(what, &slot->type, &slot->layout, &key);
     dtp_call__reads(mesh, 1, &t);
-    DTP_TRY(dtp_call__meet(mesh, &key, sizeof key, what, err));
+    DTP_TRY(dtp_call__agree(mesh, &key, sizeof key, what, err));
     char *mine = calloc(1, (size_t)dtp_tensor__bytes(mesh, &slot->type, &slot->layout));
     const bool room = mine != NULL && out != NULL;
     if (!room) {
@@ -279,7 +279,7 @@ dtp_status dtp_tensor_unpack(dtp_tensor t, void *out, int64_t *sizes, dtp_err *e
     status = dtp_comm_agree_status(mesh->comm, status, err);
     if (status == DTP_OK && room) {
         status = unpack(mesh, slot, mine, out, sizes, err);
-        status = status != DTP_OK ? dtp_call__lost(mesh, status, err) : DTP_OK;
+        status = status != DTP_OK ? dtp_call__abort(mesh, status, err) : DTP_OK;
     }
     free(mine);
     return status;

@@ -1,4 +1,4 @@
-/* What the files of this folder share: what a handle stands for, and the table of compiled calls.
+/* What the files of this folder share: what a handle stands for, and the cache of compiled calls.
  */
 #ifndef DTP_DTENSOR_INTERNAL_H
 #define DTP_DTENSOR_INTERNAL_H
@@ -32,13 +32,13 @@ typedef struct dtp_tensor_slot {
     dtp_tensor_id recorded; /* tensor of the tape's graph that it is, -1 = none */
 } dtp_tensor_slot;
 
-typedef struct dtp_call_table dtp_call_table;
+typedef struct dtp_call_cache dtp_call_cache;
 
 enum { DTP_MESH_KEPT = 8 };
 
 struct dtp_device_mesh {
     dtp_comm *comm;
-    dtp_comm *owned_comm; /* sub-mesh: the view it made; else NULL */
+    dtp_comm *owned_comm; /* sub-mesh: its sub-communicator; else NULL */
     dtp_backend *backend;
     dtp_device_mesh_options options;
     dtp_torch_planner torch;                /* options.torch: decides on redistributions */
@@ -52,18 +52,15 @@ struct dtp_device_mesh {
     uint32_t n_free;
     dtp_comm_count *counts;
     int32_t n_counts, cap_counts;
-    dtp_call_table *table;
-    dtp_storage *scratch; /* of the calls; NULL until one needs it */
-    int32_t n_kept;       /* storages that no tensor has, for the next ones; see storage.c */
+    dtp_call_cache *cached; /* calls; NULL until one is made */
+    dtp_storage *scratch;   /* of the calls; NULL until one needs it */
+    int32_t n_kept;         /* storages that no tensor has, for the next ones; see storage.c */
     dtp_storage *kept[DTP_MESH_KEPT];
     dtp_tape *tape;          /* the one that records, NULL = none */
     int64_t agreed;          /* agreements so far, part of what ranks agree on */
     int64_t compared, calls; /* comparisons of ranks so far, and collective calls since the last */
     uint64_t history;        /* hash of these calls and of the tensors that they read */
 };
-
-/* All dims of the mesh. */
-dtp_mesh_set dtp_mesh__all(const dtp_device_mesh *mesh);
 
 /* The slot of a handle; DTP_INVALID "FUNCTION: the tensor was destroyed" and the like. Slots move
  * when tensors are made: do not keep the pointer across that. */
@@ -102,10 +99,10 @@ void dtp_tensor__text(const dtp_device_mesh *mesh, const dtp_ttype *type, const 
 
 /* ---- collective calls --------------------------------------------------------------------------
  * A collective function looks at its arguments first; what it finds wrong goes through
- * dtp_call__refuse. Then it meets the other ranks: dtp_call__meet for a call without a program,
- * dtp_call__find for one with a program, both with a key that holds everything that decides what
- * the call does, as bytes without padding (zero the struct's memory first; begin it with a tag of
- * its own). What the ranks compare and when, options.agree says. */
+ * dtp_call__refuse. Then it agrees with the other ranks: dtp_call__agree for a call without a
+ * program, dtp_call__find for one with a program, both with a key that holds everything that
+ * decides what the call does, as bytes without padding (zero the struct's memory first; begin it
+ * with a tag of its own). What the ranks compare and when, options.agree says. */
 
 /* A key for calls on one tensor. */
 typedef struct dtp_tensor_key {
@@ -120,16 +117,16 @@ void dtp_call__tensor_key(const char *tag, const dtp_ttype *type, const dtp_layo
                           dtp_tensor_key *out);
 
 /* Returns `status`, a failure found before anything was sent; under DTP_AGREE_ALWAYS the ranks that
- * go on learn of it. `what` names the call. */
+ * go on learn of it. `what` names the call. Without a mesh nobody else can. */
 dtp_status dtp_call__refuse(dtp_device_mesh *mesh, dtp_status status, const char *what,
                             dtp_err *err);
-dtp_status dtp_call__meet(dtp_device_mesh *mesh, const void *key, size_t key_bytes,
-                          const char *what, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_call__agree(dtp_device_mesh *mesh, const void *key, size_t key_bytes,
+                           const char *what, dtp_err *err) DTP_MUST_CHECK;
 /* Before that: the tensors that the call reads, so that a comparison, of this call or of the next
  * that is compared, notices when ranks pass different ones of one type and layout. */
 void dtp_call__reads(dtp_device_mesh *mesh, int32_t n, const dtp_tensor *in);
 
-/* Finds a compiled call, or builds it with `build` and keeps it. The ranks settle whether all could
+/* Finds a compiled call, or builds it with `build` and keeps it. The ranks agree whether all could
  * build it and make its sub-communicators. Executables are owned by the mesh. */
 typedef dtp_status (*dtp_call_build)(dtp_device_mesh *mesh, void *user, dtp_executable **out,
                                      dtp_err *err);
@@ -144,10 +141,10 @@ dtp_status dtp_call__run(dtp_device_mesh *mesh, dtp_executable *x, int64_t step,
 /* Logs the collectives of a call that was run: those of its program (call_log.c). */
 void dtp_call__log(const dtp_device_mesh *mesh, const dtp_program *p);
 /* Tells the peers that this rank cannot go on with a call that has begun; returns `status`. */
-dtp_status dtp_call__lost(dtp_device_mesh *mesh, dtp_status status, const dtp_err *err);
+dtp_status dtp_call__abort(dtp_device_mesh *mesh, dtp_status status, const dtp_err *err);
 /* One verdict of all ranks (dtp_comm_agree_status), unless they never compare. */
 dtp_status dtp_call__agree_status(dtp_device_mesh *mesh, dtp_status mine,
                                   dtp_err *err) DTP_MUST_CHECK;
-void dtp_call__table_destroy(dtp_call_table *table);
+void dtp_call__cache_destroy(dtp_call_cache *cache);
 
 #endif

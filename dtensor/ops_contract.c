@@ -131,24 +131,6 @@ dtp_status dtp_tensor_linear(dtp_tensor x, dtp_tensor weight, const dtp_tensor *
 /* ---- reductions ---------------------------------------------------------------------------------
  */
 
-/* Marks the axes; all when n is 0. */
-static dtp_status mark_axes(const char *what, int32_t rank, int32_t n, const int32_t *axes,
-                            bool *over, dtp_err *err)
-{
-    for (int32_t i = 0; i < rank; i++) {
-        over[i] = n == 0;
-    }
-    for (int32_t i = 0; i < n; i++) {
-        int32_t axis;
-        DTP_TRY(dtp_ops__axis(what, axes[i], rank, &axis, err));
-        if (over[axis]) {
-            return DTP_FAIL(err, DTP_INVALID, "%s: axis %d is given twice", what, axis);
-        }
-        over[axis] = true;
-    }
-    return DTP_OK;
-}
-
 static dtp_status reduce(const char *kind, dtp_tensor x, int32_t n, const int32_t *axes, bool keep,
                          dtp_tensor *out, dtp_err *err)
 {
@@ -159,7 +141,19 @@ static dtp_status reduce(const char *kind, dtp_tensor x, int32_t n, const int32_
         return DTP_FAIL(err, DTP_INVALID, "%s: 'axes' is NULL", kind);
     }
     DTP_TRY(dtp_ops__describe(kind, x, &d, err));
-    DTP_TRY(mark_axes(kind, d.rank, n, axes, over, err));
+    /* Marks the axes; all when n is 0. */
+    const int32_t rank = d.rank;
+    for (int32_t i = 0; i < rank; i++) {
+        over[i] = n == 0;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        int32_t axis;
+        DTP_TRY(dtp_ops__axis(kind, axes[i], rank, &axis, err));
+        if (over[axis]) {
+            return DTP_FAIL(err, DTP_INVALID, "%s: axis %d is given twice", kind, axis);
+        }
+        over[axis] = true;
+    }
     for (int32_t i = 0; i < d.rank; i++) {
         dtp_letters_letter(&l, i);
         dtp_letters_letter(over[i] ? &summed : &rest, i);

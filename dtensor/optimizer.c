@@ -25,17 +25,6 @@ struct dtp_optimizer {
     entry *entries;
 };
 
-static dtp_status unknown_name(const char *name, dtp_err *err)
-{
-    char known[128] = "";
-    for (int32_t i = 0; dtp_optimizer_at(dtp_builtin_ops(), i) != NULL; i++) {
-        (void)strncat(known, i > 0 ? ", " : "", sizeof known - strlen(known) - 1);
-        (void)strncat(known, dtp_optimizer_at(dtp_builtin_ops(), i)->name,
-                      sizeof known - strlen(known) - 1);
-    }
-    return DTP_FAIL(err, DTP_INVALID, "optimizer: there is no '%.80s'; there are: %s", name, known);
-}
-
 static dtp_status read_hypers(dtp_optimizer_spec *spec, int32_t n, const dtp_hyper *hypers,
                               dtp_err *err)
 {
@@ -64,7 +53,14 @@ dtp_status dtp_optimizer_create(dtp_device_mesh *mesh, const char *name, int32_t
     }
     const dtp_op_def *op = dtp_optimizer_find(dtp_builtin_ops(), name);
     if (op == NULL) {
-        return unknown_name(name, err);
+        char known[128] = "";
+        for (int32_t i = 0; dtp_optimizer_at(dtp_builtin_ops(), i) != NULL; i++) {
+            (void)strncat(known, i > 0 ? ", " : "", sizeof known - strlen(known) - 1);
+            (void)strncat(known, dtp_optimizer_at(dtp_builtin_ops(), i)->name,
+                          sizeof known - strlen(known) - 1);
+        }
+        return DTP_FAIL(err, DTP_INVALID, "optimizer: there is no '%.80s'; there are: %s", name,
+                        known);
     }
     dtp_optimizer_spec spec = dtp_optimizer_spec_of(op);
     const dtp_status status = read_hypers(&spec, n, hypers, err);
@@ -297,15 +293,15 @@ static dtp_status run_update(const dtp_optimizer *opt, const entry *e, dtp_tenso
 static dtp_status update(dtp_optimizer *opt, dtp_tensor param, dtp_tensor grad, dtp_err *err)
 {
     const int32_t n_out = opt->spec.op->n_out;
-    dtp_tensor outs[DTP_MAX_OP_OUT], moved;
+    dtp_tensor outs[DTP_MAX_OP_OUT], laid_out;
     dtp_tensor_slot *slot;
     entry *e;
     DTP_TRY(dtp_tensor__slot(param, WHAT, &slot, err));
     const dtp_layout layout = slot->layout;
     DTP_TRY(find_entry(opt, param, &e, err));
-    DTP_TRY(dtp_tensor__relaid(grad, &layout, &moved, err));
-    dtp_status status = run_update(opt, e, moved, &layout, outs, err);
-    dtp_tensor_destroy(moved);
+    DTP_TRY(dtp_tensor__relaid(grad, &layout, &laid_out, err));
+    dtp_status status = run_update(opt, e, laid_out, &layout, outs, err);
+    dtp_tensor_destroy(laid_out);
     if (status != DTP_OK) {
         return status;
     }

@@ -53,17 +53,6 @@ static dtp_status compile(dtp_device_mesh *mesh, void *user, dtp_executable **ou
     return dtp_executable_create(&spec, mesh->backend, mesh->comm, out, err);
 }
 
-/* "redistribute f32[8,8] 0@x to 1@x"; a layout that does not fit is not printed. */
-static void explain(const dtp_device_mesh *mesh, const dtp_tensor_key *r, bool fits, dtp_err *err)
-{
-    char from[DTP_TENSOR_TEXT_BYTES], to[DTP_LAYOUT_TEXT_BYTES] = "a layout that does not fit";
-    dtp_tensor__text(mesh, &r->type, &r->layout, from);
-    if (fits) {
-        dtp_layout_print(&r->to, &mesh->comm->mesh, &r->type, &mesh->dims, to);
-    }
-    dtp_err_prefix(err, "redistribute %.300s to %.300s", from, to);
-}
-
 static void trace(const dtp_device_mesh *mesh, const dtp_tensor_key *r, const dtp_executable *x)
 {
     char from[DTP_TENSOR_TEXT_BYTES], to[DTP_LAYOUT_TEXT_BYTES];
@@ -80,7 +69,7 @@ static void trace(const dtp_device_mesh *mesh, const dtp_tensor_key *r, const dt
             (long long)bytes);
 }
 
-/* Layouts that the steps never lead to are refused before the ranks meet. */
+/* Layouts that the steps never lead to are refused before the ranks agree. */
 static dtp_status check(const dtp_device_mesh *mesh, const dtp_tensor_key *r, dtp_err *err)
 {
     dtp_status status = dtp_layout_check(&r->to, &mesh->comm->mesh, &r->type, err);
@@ -105,7 +94,7 @@ dtp_status dtp_tensor_redistribute(dtp_tensor t, const dtp_layout *layout, dtp_t
     dtp_status status = dtp_tensor__slot(t, WHAT, &slot, err);
     status = status == DTP_OK ? DTP_NOT_NULL(err, layout, out) : status;
     if (status != DTP_OK) {
-        return t.mesh != NULL ? dtp_call__refuse(t.mesh, status, WHAT, err) : status;
+        return dtp_call__refuse(t.mesh, status, WHAT, err);
     }
     dtp_call__tensor_key(WHAT, &slot->type, &slot->layout, &r);
     r.to = *layout;
@@ -120,13 +109,20 @@ dtp_status dtp_tensor_redistribute(dtp_tensor t, const dtp_layout *layout, dtp_t
         status = dtp_call__run(t.mesh, x, 0, &t, out, err);
     }
     if (status != DTP_OK) {
-        explain(t.mesh, &r, fits, err);
+        /* "redistribute f32[8,8] 0@x to 1@x"; a layout that does not fit is not printed. */
+        const dtp_device_mesh *mesh = t.mesh;
+        char from[DTP_TENSOR_TEXT_BYTES], to[DTP_LAYOUT_TEXT_BYTES] = "a layout that does not fit";
+        dtp_tensor__text(mesh, &r.type, &r.layout, from);
+        if (fits) {
+            dtp_layout_print(&r.to, &mesh->comm->mesh, &r.type, &mesh->dims, to);
+        }
+        dtp_err_prefix(err, "redistribute %.300s to %.300s", from, to);
         return status;
     }
     if (t.mesh->options.ctx != NULL) {
         trace(t.mesh, &r, x);
     }
-    return dtp_tape__record_move(t, *out, err);
+    return dtp_tape__record_redistribution(t, *out, err);
 }
 
 dtp_status dtp_tensor__relaid(dtp_tensor t, const dtp_layout *layout, dtp_tensor *out, dtp_err *err)

@@ -10,7 +10,7 @@
 
 enum { CHUNK_ELEMS = 1 << 16 };
 
-static dtp_shard piece_at(const dtp_device_mesh *mesh, const dtp_ttype *type,
+static dtp_shard shard_at(const dtp_device_mesh *mesh, const dtp_ttype *type,
                           const dtp_layout *layout, int32_t rank)
 {
     return dtp_shard_of(type, layout, &mesh->comm->mesh, rank);
@@ -34,7 +34,7 @@ static dtp_status copy_shard(dtp_tensor t, const void *data, dtp_err *err)
 {
     const dtp_device_mesh *mesh = t.mesh;
     const dtp_tensor_slot *slot = &mesh->slots[t.slot];
-    dtp_shard shard = piece_at(mesh, &slot->type, &slot->layout, mesh->comm->rank);
+    dtp_shard shard = shard_at(mesh, &slot->type, &slot->layout, mesh->comm->rank);
     dtp_shard_iterator iterator = dtp_shard_iterator_of(&shard);
     int64_t width = dtp_dtype_bytes(slot->type.dtype), first, n;
     char *to = slot->storage->data;
@@ -75,15 +75,9 @@ typedef struct scattering {
     int32_t source;
     const void *data;
     int64_t chunk, width;
-    char *send, *receive;      /* ranks x chunk elements */
-    dtp_shard_iterator *walks; /* source: by rank */
+    char *send, *receive;          /* ranks x chunk elements */
+    dtp_shard_iterator *iterators; /* source: by rank */
 } scattering;
-
-static int64_t largest_piece(const dtp_device_mesh *mesh, const dtp_ttype *type,
-                             const dtp_layout *layout)
-{
-    return dtp_tensor__bytes(mesh, type, layout) / dtp_dtype_bytes(type->dtype);
-}
 
 static dtp_status prepare(scattering *s, int64_t elems, dtp_err *err)
 {
@@ -95,8 +89,8 @@ static dtp_status prepare(scattering *s, int64_t elems, dtp_err *err)
     s->chunk = s->chunk < elems ? s->chunk : elems;
     s->send = calloc((size_t)ranks, (size_t)(s->chunk * s->width));
     s->receive = calloc((size_t)ranks, (size_t)(s->chunk * s->width));
-    s->walks = calloc(sends ? (size_t)ranks : 1, sizeof *s->walks);
-    if (s->send == NULL || s->receive == NULL || s->walks == NULL) {
+    s->iterators = calloc(sends ? (size_t)ranks : 1, sizeof *s->iterators);
+    if (s->send == NULL || s->receive == NULL || s->iterators == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "scatter: no memory for chunks of %" PRId64 " elements",
                         s->chunk);
     }
@@ -104,8 +98,8 @@ static dtp_status prepare(scattering *s, int64_t elems, dtp_err *err)
         return DTP_FAIL(err, DTP_INVALID, "scatter: the source, rank %d, has no data", s->source);
     }
     for (int32_t r = 0; r < ranks && sends; r++) {
-        dtp_shard shard = piece_at(s->mesh, &s->slot->type, &s->slot->layout, r);
-        s->walks[r] = dtp_shard_iterator_of(&shard);
+        dtp_shard shard = shard_at(s->mesh, &s->slot->type, &s->slot->layout, r);
+        s->iterators[r] = dtp_shard_iterator_of(&shard);
     }
     return DTP_OK;
 }
@@ -114,15 +108,15 @@ static dtp_status send_all(scattering *s, int64_t elems, dtp_err *err)
 {
     dtp_comm *comm = s->mesh->comm;
     dtp_backend *backend = s->mesh->backend;
-    const dtp_shard mine = piece_at(s->mesh, &s->slot->type, &s->slot->layout, comm->rank);
+    const dtp_shard mine = shard_at(s->mesh, &s->slot->type, &s->slot->layout, comm->rank);
     const int64_t have = dtp_shard_elems(&mine), bytes = s->chunk * s->width;
     const dtp_coll coll = {.kind = DTP_ALL_TO_ALL,
-                           .set = dtp_mesh__all(s->mesh),
+                           .set = dtp_comm_all(comm),
                            .dtype = s->slot->type.dtype,
                            .count = s->chunk};
     for (int64_t first = 0; first < elems; first += s->chunk) {
         for (int32_t r = 0; r < comm->size && comm->rank == s->source; r++) {
-            (void)dtp_shard_iterator_take(&s->walks[r], s->chunk, s->data, s->send + r * bytes,
+            (void)dtp_shard_iterator_read(&s->iterators[r], s->chunk, s->data, s->send + r * bytes,
                                           s->width);
         }
         DTP_TRY(comm->ops->run(comm, &coll, s->send, s->receive, err));
@@ -140,7 +134,9 @@ static dtp_status scatter(dtp_tensor t, int32_t source, const void *data, dtp_er
 {
     dtp_device_mesh *mesh = t.mesh;
     scattering s = {.mesh = mesh, .slot = &mesh->slots[t.slot], .source = source, .data = data};
-    int64_t elems = largest_piece(mesh, &s.slot->type, &s.slot->layout);
+    const dtp_ttype *type = &s.slot->type;
+    const dtp_layout *layout = &s.slot->layout;
+    int64_t elems = dtp_tensor__bytes(mesh, type, layout) / dtp_dtype_bytes(type->dtype);
     double neutral;
     dtp_status status = dtp_comm_agree_status(mesh->comm, prepare(&s, elems, err), err);
     if (status == DTP_OK) {
@@ -148,11 +144,11 @@ static dtp_status scatter(dtp_tensor t, int32_t source, const void *data, dtp_er
         if (status == DTP_OK && dtp_tensor__neutral(mesh, &s.slot->layout, &neutral)) {
             status = dtp_tensor__fill(t, neutral, err);
         }
-        status = status != DTP_OK ? dtp_call__lost(mesh, status, err) : DTP_OK;
+        status = status != DTP_OK ? dtp_call__abort(mesh, status, err) : DTP_OK;
     }
     free(s.send);
     free(s.receive);
-    free(s.walks);
+    free(s.iterators);
     return status;
 }
 
@@ -174,7 +170,7 @@ dtp_status dtp_tensor_scatter(dtp_device_mesh *mesh, const dtp_tensor_desc *desc
     dtp_tensor_key key;
     dtp_call__tensor_key("scatter", &type, &desc->layout, &key);
     key.number = source;
-    DTP_TRY(dtp_call__meet(mesh, &key, sizeof key, "scatter", err));
+    DTP_TRY(dtp_call__agree(mesh, &key, sizeof key, "scatter", err));
     status = dtp_tensor__make(mesh, &type, &desc->layout, NULL, &t, err);
     status = dtp_comm_agree_status(mesh->comm, status, err);
     if (status == DTP_OK) {
@@ -189,7 +185,7 @@ dtp_status dtp_tensor_scatter(dtp_device_mesh *mesh, const dtp_tensor_desc *desc
 static dtp_status check_local(const dtp_device_mesh *mesh, const dtp_ttype *type,
                               const dtp_layout *layout, const int64_t *shape, dtp_err *err)
 {
-    dtp_shard shard = piece_at(mesh, type, layout, mesh->comm->rank);
+    dtp_shard shard = shard_at(mesh, type, layout, mesh->comm->rank);
     bool empty = dtp_shard_elems(&shard) == 0, same = true;
     int64_t given = 1;
     for (int32_t i = 0; i < type->rank; i++) {
@@ -215,7 +211,7 @@ static dtp_status check_replicas(dtp_device_mesh *mesh, dtp_tensor t, const void
                                  dtp_err *err)
 {
     const dtp_tensor_slot *slot = &mesh->slots[t.slot];
-    dtp_shard shard = piece_at(mesh, &slot->type, &slot->layout, mesh->comm->rank);
+    dtp_shard shard = shard_at(mesh, &slot->type, &slot->layout, mesh->comm->rank);
     int64_t bytes = dtp_shard_elems(&shard) * dtp_dtype_bytes(slot->type.dtype);
     uint64_t hash = dtp_hash_bytes(DTP_HASH_SEED, local, (size_t)bytes);
     int64_t high = (int64_t)(hash >> 32), low = (int64_t)(hash & UINT32_MAX);
@@ -239,7 +235,7 @@ static dtp_status wrap_own(dtp_device_mesh *mesh, const dtp_ttype *type, const d
                            const int64_t *local_shape, const void *local, dtp_tensor *t,
                            dtp_err *err)
 {
-    dtp_shard shard = piece_at(mesh, type, layout, mesh->comm->rank);
+    dtp_shard shard = shard_at(mesh, type, layout, mesh->comm->rank);
     int64_t bytes = dtp_shard_elems(&shard) * dtp_dtype_bytes(type->dtype);
     DTP_TRY(check_local(mesh, type, layout, local_shape, err));
     if (local == NULL && bytes > 0) {
@@ -266,7 +262,7 @@ dtp_status dtp_tensor_wrap(dtp_device_mesh *mesh, const dtp_tensor_desc *desc,
     dtp_tensor_key key;
     dtp_call__tensor_key("wrap", &type, &desc->layout, &key);
     key.number = replicas ? 1 : 0;
-    DTP_TRY(dtp_call__meet(mesh, &key, sizeof key, "wrap", err));
+    DTP_TRY(dtp_call__agree(mesh, &key, sizeof key, "wrap", err));
     status = wrap_own(mesh, &type, &desc->layout, local_shape, local, &t, err);
     status = dtp_call__agree_status(mesh, status, err);
     if (status == DTP_OK && replicas) {
@@ -277,17 +273,6 @@ dtp_status dtp_tensor_wrap(dtp_device_mesh *mesh, const dtp_tensor_desc *desc,
 
 /* ---- from the shards of all ranks ---------------------------------------------------------------
  */
-
-/* The first rank that holds the same shard (partial values are shards of their own). */
-static int32_t first_replica(const dtp_mesh *mesh, const dtp_layout *layout, int32_t rank)
-{
-    int32_t coords[DTP_MAX_MESH_DIMS];
-    dtp_mesh_coords(mesh, rank, coords);
-    for (int32_t m = 0; m < layout->n_mesh; m++) {
-        coords[m] = layout->placement[m].kind == DTP_REPLICATE ? 0 : coords[m];
-    }
-    return dtp_mesh_rank(mesh, coords);
-}
 
 dtp_status dtp_tensor_pack(dtp_device_mesh *mesh, const dtp_tensor_desc *desc,
                            const void *const *components, dtp_tensor *out, dtp_err *err)
@@ -302,7 +287,14 @@ dtp_status dtp_tensor_pack(dtp_device_mesh *mesh, const dtp_tensor_desc *desc,
         return DTP_FAIL(err, DTP_INVALID, "pack: the layout does not divide the tensor evenly");
     }
     for (int32_t r = 0; r < mesh->comm->size; r++) {
-        int32_t first = first_replica(dims, &desc->layout, r);
+        /* The first rank that holds the same shard (partial values are shards of their own). */
+        const dtp_layout *layout = &desc->layout;
+        int32_t coords[DTP_MAX_MESH_DIMS];
+        dtp_mesh_coords(dims, r, coords);
+        for (int32_t m = 0; m < layout->n_mesh; m++) {
+            coords[m] = layout->placement[m].kind == DTP_REPLICATE ? 0 : coords[m];
+        }
+        int32_t first = dtp_mesh_rank(dims, coords);
         if (components[r] == NULL || memcmp(components[r], components[first], bytes) != 0) {
             return DTP_FAIL(err, DTP_INVALID, "pack: component %d %s", r,
                             components[r] == NULL ? "is missing"

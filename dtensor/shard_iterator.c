@@ -25,7 +25,7 @@ bool dtp_shard_iterator_next(dtp_shard_iterator *iterator, int64_t most, int64_t
     return true;
 }
 
-int64_t dtp_shard_iterator_take(dtp_shard_iterator *iterator, int64_t most, const void *whole,
+int64_t dtp_shard_iterator_read(dtp_shard_iterator *iterator, int64_t most, const void *whole,
                                 void *part, int64_t elem_bytes)
 {
     int64_t done = 0, at, n;
@@ -37,8 +37,8 @@ int64_t dtp_shard_iterator_take(dtp_shard_iterator *iterator, int64_t most, cons
     return done;
 }
 
-int64_t dtp_shard_iterator_give(dtp_shard_iterator *iterator, int64_t most, void *whole,
-                                const void *part, int64_t elem_bytes)
+int64_t dtp_shard_iterator_write(dtp_shard_iterator *iterator, int64_t most, void *whole,
+                                 const void *part, int64_t elem_bytes)
 {
     int64_t done = 0, at, n;
     while (done < most && dtp_shard_iterator_next(iterator, most - done, &at, &n)) {

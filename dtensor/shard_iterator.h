@@ -1,4 +1,4 @@
-/* A iterator over the elements of a shard in the order in which the shard stores them, in stretches
+/* An iterator over the elements of a shard in the order in which the shard stores them, in runs
  * that are also contiguous in the whole tensor. */
 #ifndef DTP_DTENSOR_SHARD_ITERATOR_H
 #define DTP_DTENSOR_SHARD_ITERATOR_H
@@ -18,9 +18,9 @@ bool dtp_shard_iterator_next(dtp_shard_iterator *iterator, int64_t most, int64_t
 
 /* Copies the next at most `most` elements of the shard from a whole tensor to `part` (`out`), or
  * from `part` to the whole tensor; returns how many. */
-int64_t dtp_shard_iterator_take(dtp_shard_iterator *iterator, int64_t most, const void *whole,
+int64_t dtp_shard_iterator_read(dtp_shard_iterator *iterator, int64_t most, const void *whole,
                                 void *part, int64_t elem_bytes);
-int64_t dtp_shard_iterator_give(dtp_shard_iterator *iterator, int64_t most, void *whole,
-                                const void *part, int64_t elem_bytes);
+int64_t dtp_shard_iterator_write(dtp_shard_iterator *iterator, int64_t most, void *whole,
+                                 const void *part, int64_t elem_bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* Memory of tensors: storages with references, and the large ones that were given back, kept for
+/* Memory of tensors: storages with references, and the large released ones, kept for
  * calls that are repeated (mapping and clearing fresh pages costs more than most calls). Kept
  * memory counts as allocated and never raises the backend's peak: it goes before that would. */
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 
 enum { KEEP_BYTES = 1 << 20 /* smaller ones are not worth it */ };
 
-static void give_back(dtp_device_mesh *mesh, dtp_storage *s)
+static void free_storage(dtp_device_mesh *mesh, dtp_storage *s)
 {
     dtp_comm_free(mesh->comm, mesh->backend, s->data, (size_t)s->bytes);
     free(s);
@@ -30,7 +30,7 @@ static dtp_storage *unkeep(dtp_device_mesh *mesh, int32_t i)
 void dtp_storage__drop_kept(dtp_device_mesh *mesh)
 {
     while (mesh->n_kept > 0) {
-        give_back(mesh, unkeep(mesh, 0));
+        free_storage(mesh, unkeep(mesh, 0));
     }
 }
 
@@ -48,7 +48,7 @@ static dtp_status allocate(dtp_device_mesh *mesh, int64_t bytes, void **out, dtp
 {
     dtp_backend *b = mesh->backend;
     while (mesh->n_kept > 0 && b->allocated_bytes > b->peak_allocated_bytes - bytes) {
-        give_back(mesh, unkeep(mesh, 0));
+        free_storage(mesh, unkeep(mesh, 0));
     }
     dtp_status status = dtp_comm_alloc(mesh->comm, b, (size_t)bytes, out, err);
     if (status == DTP_OK || mesh->n_kept == 0) {
@@ -90,11 +90,11 @@ void dtp_storage__release(dtp_storage *s)
     }
     dtp_device_mesh *mesh = s->mesh;
     if (s->bytes < KEEP_BYTES) {
-        give_back(mesh, s);
+        free_storage(mesh, s);
         return;
     }
     if (mesh->n_kept == DTP_MESH_KEPT) {
-        give_back(mesh, unkeep(mesh, 0));
+        free_storage(mesh, unkeep(mesh, 0));
     }
     mesh->kept[mesh->n_kept++] = s;
 }

@@ -30,20 +30,20 @@ static dtp_status read_dims(const dtp_mesh *mesh, const char *dims, const char *
     return *out != 0 ? DTP_OK : DTP_FAIL(err, DTP_INVALID, "%s: no mesh dim is named", what);
 }
 
-/* A mesh on a view of the parent's communicator; `text` names its dims. */
+/* A mesh on a sub-communicator of the parent; `text` names its dims. */
 static dtp_status create(dtp_device_mesh *parent, const char *text, const dtp_mesh_set *sets,
                          dtp_device_mesh **out, dtp_err *err)
 {
     dtp_mesh dims;
-    dtp_comm *view;
+    dtp_comm *comm;
     DTP_TRY(dtp_mesh_parse(text, &dims, err));
-    DTP_TRY(dtp_sub_communicator_create(parent->comm, &dims, sets, &view, err));
-    dtp_status status = dtp_device_mesh_create(view, parent->backend, &parent->options, out, err);
+    DTP_TRY(dtp_sub_communicator_create(parent->comm, &dims, sets, &comm, err));
+    dtp_status status = dtp_device_mesh_create(comm, parent->backend, &parent->options, out, err);
     if (status != DTP_OK) {
-        dtp_comm_destroy(view);
+        dtp_comm_destroy(comm);
         return status;
     }
-    (*out)->owned_comm = view;
+    (*out)->owned_comm = comm;
     return DTP_OK;
 }
 

@@ -165,7 +165,7 @@ dtp_status dtp_tape__record(dtp_device_mesh *mesh, const dtp_canonical_call *c,
     return record(mesh->tape, c, c->n_in, c->in, c->op->n_out, outs, err);
 }
 
-dtp_status dtp_tape__record_move(dtp_tensor from, dtp_tensor to, dtp_err *err)
+dtp_status dtp_tape__record_redistribution(dtp_tensor from, dtp_tensor to, dtp_err *err)
 {
     return record(from.mesh->tape, NULL, 1, &from, 1, &to, err);
 }

@@ -56,7 +56,7 @@ static dtp_status add_rename(playback *p, const dtp_tensor_id *of, const char *p
 }
 
 /* What no recorded call made is an input; later contents of a variable are renamings of its first
- * ones, so that their gradients meet there. */
+ * ones, so that their gradients are added there. */
 static dtp_status need_value(playback *p, int32_t v, dtp_err *err)
 {
     char name[NAME_BYTES];
@@ -248,21 +248,21 @@ static dtp_layout gradient_layout(dtp_tensor t)
 /* Replaces the handle by one in the layout. */
 static dtp_status bring(playback *p, dtp_tensor_id t, const dtp_layout *layout, dtp_err *err)
 {
-    dtp_tensor moved;
+    dtp_tensor laid_out;
     const dtp_tensor have = p->handles[t];
     if (dtp_layout_equal(&have.mesh->slots[have.slot].layout, layout)) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_tensor_redistribute(have, layout, &moved, err));
+    DTP_TRY(dtp_tensor_redistribute(have, layout, &laid_out, err));
     if (p->owned[t]) {
         dtp_tensor_destroy(have);
     }
-    keep(p, t, moved);
+    keep(p, t, laid_out);
     return DTP_OK;
 }
 
 /* The gradient of a redistribution goes where its operand was. */
-static dtp_status move_back(playback *p, dtp_node_id id, dtp_err *err)
+static dtp_status redistribute_back(playback *p, dtp_node_id id, dtp_err *err)
 {
     const dtp_node *node = &p->g->nodes[id];
     const bool renames = node->n_in == 1 && node->origin >= 0 && only_renames(p->g, node);
@@ -284,43 +284,19 @@ static void release(playback *p, dtp_tensor_id t)
     }
 }
 
-static dtp_status play(playback *p, const bool *needed, dtp_err *err)
-{
-    for (int32_t id = p->n_forward; id < p->g->n_nodes; id++) {
-        const dtp_node *node = &p->g->nodes[id];
-        if (!needed[id]) {
-            continue;
-        }
-        DTP_TRY(need_operands(p, id, err));
-        DTP_TRY(run_node(p, id, err));
-        DTP_TRY(move_back(p, id, err));
-        for (int32_t i = 0; i < node->n_in; i++) {
-            if (p->last[node->in[i]] == id) {
-                release(p, node->in[i]);
-            }
-        }
-    }
-    return DTP_OK;
-}
-
 /* ---- gradients ----------------------------------------------------------------------------------
  */
-
-/* Gradients of what does not take part are zeros. */
-static dtp_status zeros_like(dtp_tensor t, dtp_tensor *out, dtp_err *err)
-{
-    dtp_tensor_desc desc;
-    DTP_TRY(dtp_tensor_describe(t, &desc, err));
-    desc.layout = gradient_layout(t);
-    return dtp_tensor_zeros(t.mesh, &desc, out, err);
-}
 
 static dtp_status hand_out(playback *p, dtp_tensor source, dtp_tensor_id grad, dtp_tensor *out,
                            dtp_err *err)
 {
     dtp_layout layout = gradient_layout(source);
     if (grad < 0) {
-        return zeros_like(source, out, err);
+        /* Gradients of what does not take part are zeros. */
+        dtp_tensor_desc desc;
+        DTP_TRY(dtp_tensor_describe(source, &desc, err));
+        desc.layout = gradient_layout(source);
+        return dtp_tensor_zeros(source.mesh, &desc, out, err);
     }
     const dtp_tensor have = p->handles[grad];
     const dtp_placement *places = have.mesh->slots[have.slot].layout.placement;
@@ -331,23 +307,6 @@ static dtp_status hand_out(playback *p, dtp_tensor source, dtp_tensor_id grad, d
     }
     DTP_TRY(bring(p, grad, &layout, err));
     return dtp_tensor_share(p->handles[grad], out, err);
-}
-
-static dtp_status find_sources(playback *p, int32_t n, const dtp_tensor *sources,
-                               dtp_tensor_id *out, dtp_err *err)
-{
-    for (int32_t i = 0; i < n; i++) {
-        dtp_tensor_slot *slot;
-        DTP_TRY(dtp_tensor__slot(sources[i], "dtp_tape_gradient", &slot, err));
-        int32_t v = sources[i].mesh == p->tape->mesh ? dtp_tape__find(p->tape, sources[i]) : -1;
-        if (v < 0 || !p->tape->values[v].depends) {
-            return DTP_FAIL(err, DTP_INVALID, "dtp_tape_gradient: source %d is not watched", i);
-        }
-        v = p->tape->values[v].first >= 0 ? p->tape->values[v].first : v;
-        DTP_TRY(need_value(p, v, err));
-        out[i] = p->ids[v];
-    }
-    return DTP_OK;
 }
 
 static dtp_status find_loss(const playback *p, dtp_tensor loss, dtp_tensor_id *out, dtp_err *err)
@@ -382,11 +341,34 @@ static dtp_status gradient(playback *p, dtp_tensor loss, int32_t n, const dtp_te
         return DTP_FAIL(err, DTP_NOMEM, "no memory for %d gradients", n);
     }
     DTP_TRY(build(p, err));
-    DTP_TRY(find_sources(p, n, sources, also, err));
+    for (int32_t i = 0; i < n; i++) {
+        dtp_tensor_slot *slot;
+        DTP_TRY(dtp_tensor__slot(sources[i], "dtp_tape_gradient", &slot, err));
+        int32_t v = sources[i].mesh == p->tape->mesh ? dtp_tape__find(p->tape, sources[i]) : -1;
+        if (v < 0 || !p->tape->values[v].depends) {
+            return DTP_FAIL(err, DTP_INVALID, "dtp_tape_gradient: source %d is not watched", i);
+        }
+        v = p->tape->values[v].first >= 0 ? p->tape->values[v].first : v;
+        DTP_TRY(need_value(p, v, err));
+        also[i] = p->ids[v];
+    }
     DTP_TRY(find_loss(p, loss, &loss_id, err));
     DTP_TRY(dtp_autodiff(p->g, loss_id, n, also, wanted, err));
     DTP_TRY(find_uses(p, n, wanted, &needed, err));
-    DTP_TRY(play(p, needed, err));
+    for (int32_t id = p->n_forward; id < p->g->n_nodes; id++) {
+        const dtp_node *node = &p->g->nodes[id];
+        if (!needed[id]) {
+            continue;
+        }
+        DTP_TRY(need_operands(p, id, err));
+        DTP_TRY(run_node(p, id, err));
+        DTP_TRY(redistribute_back(p, id, err));
+        for (int32_t i = 0; i < node->n_in; i++) {
+            if (p->last[node->in[i]] == id) {
+                release(p, node->in[i]);
+            }
+        }
+    }
     for (int32_t i = 0; i < n; i++) {
         dtp_status s = hand_out(p, sources[i], wanted[i], &grads[i], err);
         for (int32_t k = 0; k < i && s != DTP_OK; k++) {

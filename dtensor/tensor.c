@@ -44,24 +44,6 @@ dtp_status dtp_tensor__slot_on(const dtp_device_mesh *mesh, dtp_tensor t, const 
     return DTP_OK;
 }
 
-static dtp_status grow_slots(dtp_device_mesh *mesh, dtp_err *err)
-{
-    const uint32_t cap = mesh->cap_slots == 0 ? 64 : mesh->cap_slots * 2;
-    dtp_tensor_slot *slots =
-        cap <= INT32_MAX / 2 ? realloc(mesh->slots, cap * sizeof *slots) : NULL;
-    if (slots == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for %u tensors", (unsigned)cap);
-    }
-    mesh->slots = slots;
-    uint32_t *list = realloc(mesh->free_slots, cap * sizeof *list);
-    if (list == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for %u tensors", (unsigned)cap);
-    }
-    mesh->free_slots = list;
-    mesh->cap_slots = cap;
-    return DTP_OK;
-}
-
 /* A slot that is not in use. */
 static dtp_status take_slot(dtp_device_mesh *mesh, uint32_t *out, dtp_err *err)
 {
@@ -70,7 +52,19 @@ static dtp_status take_slot(dtp_device_mesh *mesh, uint32_t *out, dtp_err *err)
         return DTP_OK;
     }
     if (mesh->n_slots == mesh->cap_slots) {
-        DTP_TRY(grow_slots(mesh, err));
+        const uint32_t cap = mesh->cap_slots == 0 ? 64 : mesh->cap_slots * 2;
+        dtp_tensor_slot *slots =
+            cap <= INT32_MAX / 2 ? realloc(mesh->slots, cap * sizeof *slots) : NULL;
+        if (slots == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "no memory for %u tensors", (unsigned)cap);
+        }
+        mesh->slots = slots;
+        uint32_t *list = realloc(mesh->free_slots, cap * sizeof *list);
+        if (list == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "no memory for %u tensors", (unsigned)cap);
+        }
+        mesh->free_slots = list;
+        mesh->cap_slots = cap;
     }
     *out = mesh->n_slots++;
     mesh->slots[*out] = (dtp_tensor_slot){0};
@@ -257,43 +251,5 @@ dtp_status dtp_tensor_local(dtp_tensor t, dtp_local *out, dtp_err *err)
     for (int32_t i = 0; i < local.rank; i++) {
         out->shape[i] = local.dims[i].size;
     }
-    return DTP_OK;
-}
-
-/* ---- variables ----------------------------------------------------------------------------------
- */
-
-dtp_status dtp_variable_create(dtp_tensor initial, dtp_tensor *out, dtp_err *err)
-{
-    DTP_TRY(DTP_NOT_NULL(err, out));
-    dtp_tensor made;
-    DTP_TRY(dtp_tensor_share(initial, &made, err));
-    made.mesh->slots[made.slot].variable = true;
-    *out = made;
-    return DTP_OK;
-}
-
-dtp_status dtp_variable_assign(dtp_tensor variable, dtp_tensor value, dtp_err *err)
-{
-    dtp_tensor_slot *to, *from;
-    DTP_TRY(dtp_tensor__slot(variable, "assign", &to, err));
-    DTP_TRY(dtp_tensor__slot_on(variable.mesh, value, "assign", &from, err));
-    if (!to->variable) {
-        return DTP_FAIL(err, DTP_INVALID, "assign: the target is not a variable");
-    }
-    if (!dtp_ttype_equal(&to->type, &from->type) || !dtp_layout_equal(&to->layout, &from->layout)) {
-        char have[DTP_TENSOR_TEXT_BYTES], given[DTP_TENSOR_TEXT_BYTES];
-        dtp_tensor__text(variable.mesh, &to->type, &to->layout, have);
-        dtp_tensor__text(variable.mesh, &from->type, &from->layout, given);
-        return DTP_FAIL(err, DTP_INVALID, "assign: the variable is %.400s, the value %.400s", have,
-                        given);
-    }
-    DTP_TRY(dtp_tape__record_assign(variable, value, err));
-    to = &variable.mesh->slots[variable.slot]; /* slots have moved */
-    from = &value.mesh->slots[value.slot];
-    dtp_storage *old = to->storage;
-    from->storage->refs++;
-    to->storage = from->storage;
-    dtp_storage__release(old);
     return DTP_OK;
 }

@@ -145,51 +145,6 @@ static dtp_status count_kernel(dtp_counters *c, const dtp_program *p, const dtp_
     return DTP_OK;
 }
 
-/* What an op of the graph asks for, whatever the layout. */
-static dtp_status count_node(dtp_counters *c, const dtp_graph *g, dtp_node_id n, dtp_err *err)
-{
-    dtp_call_types types;
-    dtp_op_call call = dtp_node_call(g, &g->nodes[n], &types);
-    char buffer[KEY_BYTES], key[KEY_BYTES + 16];
-    snprintf(key, sizeof key, "output_unique/%s", class_name(call.op, buffer));
-    DTP_TRY(add(c, key, out_size(&call, true), err));
-    bool einsum = (call.op->flags & DTP_OP_CONTRACTION) != 0;
-    return einsum ? add(c, "einsum_unique", union_size(&call), err) : DTP_OK;
-}
-
-static dtp_status count_graph(dtp_counters *c, const dtp_graph *g, dtp_err *err)
-{
-    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
-        c->runs = dtp_graph_runs(g, g->nodes[n].phase);
-        DTP_TRY(count_node(c, g, n, err));
-    }
-    c->runs = 1;
-    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        bool param = g->tensors[t].kind == DTP_TENSOR_PARAM;
-        if (!param && g->tensors[t].kind != DTP_TENSOR_STATE) {
-            continue;
-        }
-        const double elems = (double)dtp_ttype_elems(&g->tensors[t].type);
-        DTP_TRY(add(c, param ? "variables/trainable" : "variables/untrainable", elems, err));
-        DTP_TRY(add(c, "output_unique/Variable", elems, err));
-    }
-    return DTP_OK;
-}
-
-/* "[0, 1]": mesh dims as a Python list; one dim alone as a number when `bare`. */
-static void axes_text(dtp_mesh_set set, bool bare, char *out, size_t room)
-{
-    size_t used = (size_t)snprintf(out, room, "%s", bare ? "" : "[");
-    bool first = true;
-    for (int m = 0; m < DTP_MAX_MESH_DIMS; m++) {
-        if ((set >> m & 1U) != 0) {
-            used += (size_t)snprintf(out + used, room - used, "%s%d", first ? "" : ", ", m);
-            first = false;
-        }
-    }
-    snprintf(out + used, room - used, "%s", bare ? "" : "]");
-}
-
 /* The op on whose behalf a collective runs, in Mesh TensorFlow's words. */
 static const char *cause(const dtp_program *p, dtp_node_id node, dtp_coll_kind kind)
 {
@@ -211,23 +166,20 @@ static dtp_status add_moved(dtp_counters *c, const dtp_program *p, const dtp_col
                                                    "alltoall", "shift"};
     bool bare = coll->kind == DTP_ALL_GATHER || coll->kind == DTP_ALL_TO_ALL;
     char axes[64], key[KEY_BYTES];
-    axes_text(coll->set, bare, axes, sizeof axes);
+    /* "[0, 1]": mesh dims as a Python list; one dim alone as a number when `bare`. */
+    const dtp_mesh_set set = coll->set;
+    const size_t room = sizeof axes;
+    size_t used = (size_t)snprintf(axes, room, "%s", bare ? "" : "[");
+    bool first = true;
+    for (int m = 0; m < DTP_MAX_MESH_DIMS; m++) {
+        if ((set >> m & 1U) != 0) {
+            used += (size_t)snprintf(axes + used, room - used, "%s%d", first ? "" : ", ", m);
+            first = false;
+        }
+    }
+    snprintf(axes + used, room - used, "%s", bare ? "" : "]");
     snprintf(key, sizeof key, "%s/%s/%.60s", kinds[coll->kind], axes, cause(p, node, coll->kind));
     return add(c, key, elems * (double)dtp_mesh_ranks(&p->mesh), err);
-}
-
-/* The members of a fused all-reduce count one by one, each for the node that made it. */
-static dtp_status count_fused(dtp_counters *c, const dtp_program *p, const dtp_instr *instr,
-                              dtp_err *err)
-{
-    for (int32_t i = 1; i < instr->n_in; i++) {
-        const dtp_value *v = &p->values[instr->in[i]];
-        const dtp_node_id node = v->tensor >= 0 ? p->graph->tensors[v->tensor].producer : -1;
-        dtp_ttype local;
-        dtp_value_local(p, instr->in[i], 0, &local, NULL);
-        DTP_TRY(add_moved(c, p, &instr->coll, node, (double)dtp_ttype_elems(&local), err));
-    }
-    return DTP_OK;
 }
 
 static dtp_status count_collective(dtp_counters *c, const dtp_program *p, const dtp_instr *instr,
@@ -235,7 +187,15 @@ static dtp_status count_collective(dtp_counters *c, const dtp_program *p, const 
 {
     const dtp_coll *coll = &instr->coll;
     if (instr->n_in > 1) {
-        return count_fused(c, p, instr, err);
+        /* The members of a fused all-reduce count one by one, each for the node that made it. */
+        for (int32_t i = 1; i < instr->n_in; i++) {
+            const dtp_value *v = &p->values[instr->in[i]];
+            const dtp_node_id node = v->tensor >= 0 ? p->graph->tensors[v->tensor].producer : -1;
+            dtp_ttype local;
+            dtp_value_local(p, instr->in[i], 0, &local, NULL);
+            DTP_TRY(add_moved(c, p, &instr->coll, node, (double)dtp_ttype_elems(&local), err));
+        }
+        return DTP_OK;
     }
     double n = (double)dtp_mesh_set_size(&p->mesh, coll->set);
     if (coll->kind == DTP_PERMUTE) {
@@ -286,7 +246,28 @@ static dtp_status count_instr(dtp_counters *c, const dtp_program *p, const dtp_i
 dtp_status dtp_counters_of(const dtp_program *p, dtp_arena *arena, dtp_counters *out, dtp_err *err)
 {
     *out = (dtp_counters){.arena = arena};
-    DTP_TRY(count_graph(out, p->graph, err));
+    const dtp_graph *g = p->graph;
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        out->runs = dtp_graph_runs(g, g->nodes[n].phase);
+        /* What an op of the graph asks for, whatever the layout. */
+        dtp_call_types types;
+        dtp_op_call call = dtp_node_call(g, &g->nodes[n], &types);
+        char buffer[KEY_BYTES], key[KEY_BYTES + 16];
+        snprintf(key, sizeof key, "output_unique/%s", class_name(call.op, buffer));
+        DTP_TRY(add(out, key, out_size(&call, true), err));
+        bool einsum = strcmp(call.op->name, "einsum") == 0;
+        DTP_TRY(einsum ? add(out, "einsum_unique", union_size(&call), err) : DTP_OK);
+    }
+    out->runs = 1;
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        bool param = g->tensors[t].kind == DTP_TENSOR_PARAM;
+        if (!param && g->tensors[t].kind != DTP_TENSOR_STATE) {
+            continue;
+        }
+        const double elems = (double)dtp_ttype_elems(&g->tensors[t].type);
+        DTP_TRY(add(out, param ? "variables/trainable" : "variables/untrainable", elems, err));
+        DTP_TRY(add(out, "output_unique/Variable", elems, err));
+    }
     DTP_TRY(count_variables(out, p, err));
     for (int32_t i = 0; i < p->n_instrs; i++) {
         out->runs = dtp_instr_runs(p, &p->instrs[i]);

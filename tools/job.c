@@ -87,17 +87,6 @@ dtp_status tool_read_changed(const tool_source *source, dtp_graph **model, dtp_g
     return s;
 }
 
-static dtp_status shard_by_rules(const tool_source *source, tool_job *job, dtp_err *err)
-{
-    dtp_mesh mesh;
-    dtp_layout_rules rules;
-    DTP_TRY(dtp_mesh_parse(source->mesh == NULL ? "" : source->mesh, &mesh, err));
-    DTP_TRY(dtp_layout_rules_parse(source->rules == NULL ? "" : source->rules, &mesh,
-                                   &job->graph->dims, job->arena, &rules, err));
-    return dtp_sharding_from_rules(job->graph, &mesh, &rules, source->uneven, job->arena,
-                                   &job->sharding, err);
-}
-
 /* An option that a plan has already decided; NULL = none is given. */
 static const char *decided(const tool_source *s)
 {
@@ -116,7 +105,13 @@ static dtp_status shard(const tool_source *source, tool_job *job, dtp_err *err)
         DTP_TRY(tool_read_choices(source, job->model, job->arena, &choices, err));
         job->changed = dtp_graph_variant_any(&choices);
         DTP_TRY(dtp_graph_with_variant(job->model, &choices, 0, NULL, &job->graph, err));
-        return shard_by_rules(source, job, err);
+        dtp_mesh mesh;
+        dtp_layout_rules rules;
+        DTP_TRY(dtp_mesh_parse(source->mesh == NULL ? "" : source->mesh, &mesh, err));
+        DTP_TRY(dtp_layout_rules_parse(source->rules == NULL ? "" : source->rules, &mesh,
+                                       &job->graph->dims, job->arena, &rules, err));
+        return dtp_sharding_from_rules(job->graph, &mesh, &rules, source->uneven, job->arena,
+                                       &job->sharding, err);
     }
     if (decided(source) != NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--plan already says mesh and layouts; leave out --%s",
@@ -127,16 +122,6 @@ static dtp_status shard(const tool_source *source, tool_job *job, dtp_err *err)
     job->changed = dtp_graph_variant_any(&job->plan->choices);
     DTP_TRY(dtp_plan_graph(job->plan, job->model, &job->graph, err));
     return dtp_sharding_check(job->graph, &job->sharding, err);
-}
-
-/* Pins are those that the plan was made from; rules have none. */
-static dtp_status check_strict(const tool_job *job, dtp_err *err)
-{
-    dtp_pin_set pins = {0};
-    if (job->plan != NULL) {
-        DTP_TRY(tool_styles_of_plan(job->plan, job->graph, job->arena, &pins, err));
-    }
-    return tool_strict_check(job->graph, &job->sharding, job->lowering.redistributor, &pins, err);
 }
 
 /* Whether the plan was made for this model and machine (NULL: any); says so when not. */
@@ -160,33 +145,6 @@ static bool is_current(const tool_source *source, const dtp_plan *plan, const dt
     return same_model && same_machine;
 }
 
-static dtp_status find_fetches(const tool_job *job, int32_t n, const char *const *names,
-                               dtp_tensor_id *out, dtp_err *err)
-{
-    for (int32_t i = 0; i < n; i++) {
-        out[i] = dtp_graph_find(job->graph, names[i]);
-        if (out[i] < 0) {
-            return DTP_FAIL(err, DTP_NOT_FOUND, "--fetch: the model '%s' has no tensor '%s'",
-                            job->graph->name, names[i]);
-        }
-    }
-    return DTP_OK;
-}
-
-static dtp_status predict(tool_job *job, dtp_err *err)
-{
-    if (job->machine != NULL) {
-        dtp_pricer pricer;
-        DTP_TRY(dtp_pricer_init(job->machine, &job->sharding.mesh, &pricer, err));
-        DTP_TRY(dtp_predict(&pricer, job->program, &job->predicted, err));
-        job->has_prediction = true;
-    } else if (job->plan != NULL && job->plan->machine != NULL) {
-        job->predicted = job->plan->predicted;
-        job->has_prediction = true;
-    }
-    return DTP_OK;
-}
-
 static dtp_status build(const tool_source *source, int32_t n_fetch, const char *const *fetch,
                         bool fetch_for_verify, const dtp_ctx *ctx, tool_job *job, dtp_err *err)
 {
@@ -203,12 +161,24 @@ static dtp_status build(const tool_source *source, int32_t n_fetch, const char *
     DTP_TRY(shard(source, job, err));
     DTP_TRY(dtp_plan_lowering_init(&job->lowering, job->plan, err));
     if (source->strict) {
-        DTP_TRY(check_strict(job, err));
+        /* Pins are those that the plan was made from; rules have none. */
+        dtp_pin_set pins = {0};
+        if (job->plan != NULL) {
+            DTP_TRY(tool_styles_of_plan(job->plan, job->graph, job->arena, &pins, err));
+        }
+        DTP_TRY(
+            tool_strict_check(job->graph, &job->sharding, job->lowering.redistributor, &pins, err));
     }
     if (job->plan != NULL) {
         (void)is_current(source, job->plan, job->model, job->machine, ctx);
     }
-    DTP_TRY(find_fetches(job, n_fetch, fetch, ids, err));
+    for (int32_t i = 0; i < n_fetch; i++) {
+        ids[i] = dtp_graph_find(job->graph, fetch[i]);
+        if (ids[i] < 0) {
+            return DTP_FAIL(err, DTP_NOT_FOUND, "--fetch: the model '%s' has no tensor '%s'",
+                            job->graph->name, fetch[i]);
+        }
+    }
     options = job->lowering.options;
     options.n_fetch = n_fetch;
     options.fetch = ids;
@@ -217,7 +187,16 @@ static dtp_status build(const tool_source *source, int32_t n_fetch, const char *
     }
     DTP_TRY(dtp_lower(job->graph, &job->sharding, &options, &job->program, err));
     DTP_TRY(dtp_program_check(job->program, err));
-    return predict(job, err);
+    if (job->machine != NULL) {
+        dtp_pricer pricer;
+        DTP_TRY(dtp_pricer_init(job->machine, &job->sharding.mesh, &pricer, err));
+        DTP_TRY(dtp_predict(&pricer, job->program, &job->predicted, err));
+        job->has_prediction = true;
+    } else if (job->plan != NULL && job->plan->machine != NULL) {
+        job->predicted = job->plan->predicted;
+        job->has_prediction = true;
+    }
+    return DTP_OK;
 }
 
 dtp_status tool_job_create(const tool_source *source, int32_t n_fetch, const char *const *fetch,

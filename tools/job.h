@@ -70,18 +70,17 @@ dtp_status tool_read_choices(const tool_source *source, const dtp_graph *model, 
 dtp_status tool_read_changed(const tool_source *source, dtp_graph **model, dtp_graph **out,
                              dtp_err *err) DTP_MUST_CHECK;
 
+/* clang-format off */
 #define TOOL_CHOICE_OPTIONS(source)                                                                \
-    {"--remat",                                                                                    \
-     TOOL_STRING,                                                                                  \
-     "BLOCKS",                                                                                     \
-     &(source).remat,                                                                              \
-     0,                                                                                            \
-     0,                                                                                            \
+    {"--remat", TOOL_STRING, "BLOCKS", &(source).remat, 0, 0,                                      \
      "recompute blocks in the backward pass: none, all, or names such as 'layer' or 'layer:0-3'"}, \
-    {                                                                                              \
-        "--microbatches", TOOL_STRING, "N", &(source).microbatches, 0, 0,                          \
-            "run a step as N parts of the batch, such as 4 or 'batch=4'"                           \
-    }
+    {"--microbatches", TOOL_STRING, "N", &(source).microbatches, 0, 0,                             \
+     "run a step as N parts of the batch, such as 4 or 'batch=4'"}
+#define TOOL_MODEL_OPTIONS(source)                                                                 \
+    {"--dim", TOOL_LIST, "NAME=N", &(source).dims, 0, 0, "override a dim of the model"},           \
+    {"--forward", TOOL_FLAG, NULL, &(source).forward, 0, 0, "leave training out"}
+#define TOOL_END_OPTIONS {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL}
+/* clang-format on */
 
 void tool_job_free(tool_job *job);
 

@@ -117,36 +117,6 @@ dtp_status tool_bytes_parse(const char *name, const char *text, int64_t *out, dt
     return DTP_OK;
 }
 
-static dtp_status store(const tool_option *o, const char *text, dtp_err *err)
-{
-    tool_list *list = o->dest;
-    switch (o->kind) {
-    case TOOL_FLAG:
-        *(bool *)o->dest = true;
-        return DTP_OK;
-    case TOOL_STRING:
-    case TOOL_OUT:
-    case TOOL_OUT_CHECKPOINT:
-        *(const char **)o->dest = text;
-        return DTP_OK;
-    case TOOL_INT:
-        return parse_int(o, text, err);
-    case TOOL_BYTES:
-        return tool_bytes_parse(o->name, text, o->dest, err);
-    case TOOL_REAL:
-        return parse_real(o, text, err);
-    case TOOL_LIST:
-    case TOOL_OUT_LIST:
-        if (list->n == TOOL_LIST_MAX) {
-            return DTP_FAIL(err, DTP_INVALID, "%s: given more than %d times", o->name,
-                            TOOL_LIST_MAX);
-        }
-        list->items[list->n++] = text;
-        return DTP_OK;
-    }
-    return DTP_FAIL(err, DTP_INTERNAL, "%s: unknown option kind", o->name);
-}
-
 /* The option that `arg` names ("--mesh", "--mesh=x:2"); *value is the text after '=', or NULL. */
 static const tool_option *find_option(const tool_parse *spec, const char *arg, const char **value)
 {
@@ -180,7 +150,32 @@ static dtp_status take_option(const tool_parse *spec, int argc, char **argv, int
         }
         value = argv[++*i];
     }
-    return store(o, value, err);
+    tool_list *list = o->dest;
+    switch (o->kind) {
+    case TOOL_FLAG:
+        *(bool *)o->dest = true;
+        return DTP_OK;
+    case TOOL_STRING:
+    case TOOL_OUT:
+    case TOOL_OUT_CHECKPOINT:
+        *(const char **)o->dest = value;
+        return DTP_OK;
+    case TOOL_INT:
+        return parse_int(o, value, err);
+    case TOOL_BYTES:
+        return tool_bytes_parse(o->name, value, o->dest, err);
+    case TOOL_REAL:
+        return parse_real(o, value, err);
+    case TOOL_LIST:
+    case TOOL_OUT_LIST:
+        if (list->n == TOOL_LIST_MAX) {
+            return DTP_FAIL(err, DTP_INVALID, "%s: given more than %d times", o->name,
+                            TOOL_LIST_MAX);
+        }
+        list->items[list->n++] = value;
+        return DTP_OK;
+    }
+    return DTP_FAIL(err, DTP_INTERNAL, "%s: unknown option kind", o->name);
 }
 
 dtp_status tool_options_parse(const tool_parse *spec, int argc, char **argv, const char **operands,
@@ -229,17 +224,6 @@ static bool is_later_rank(void)
     return false;
 }
 
-static dtp_status check_list(const tool_list *list, dtp_err *err)
-{
-    for (int32_t i = 0; i < list->n; i++) {
-        const char *file = strchr(list->items[i], '=');
-        if (file != NULL && file[1] != '\0') {
-            DTP_TRY(dtp_file_check_writable(file + 1, err));
-        }
-    }
-    return DTP_OK;
-}
-
 static bool is_one_file(const char *checkpoint)
 {
     static const char suffix[] = ".safetensors";
@@ -251,7 +235,14 @@ static dtp_status check_output(const tool_option *o, dtp_err *err)
 {
     const char *path = NULL;
     if (o->kind == TOOL_OUT_LIST) {
-        return check_list(o->dest, err);
+        const tool_list *list = o->dest;
+        for (int32_t i = 0; i < list->n; i++) {
+            const char *file = strchr(list->items[i], '=');
+            if (file != NULL && file[1] != '\0') {
+                DTP_TRY(dtp_file_check_writable(file + 1, err));
+            }
+        }
+        return DTP_OK;
     }
     if (o->kind == TOOL_OUT || o->kind == TOOL_OUT_CHECKPOINT) {
         path = *(const char **)o->dest;

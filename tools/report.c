@@ -17,6 +17,141 @@ void tool_report_end(dtp_json_writer *w)
     dtp_strbuf_add(&w->buf, "\n");
 }
 
+static void write_field(dtp_json_writer *w, const tool_field *f)
+{
+    switch (f->kind) {
+    case FIELD_IS_INT:
+        dtp_json_write_int(w, f->key, f->i);
+        break;
+    case FIELD_IS_REAL:
+        dtp_json_write_double(w, f->key, f->x);
+        break;
+    case FIELD_IS_BOOL:
+        dtp_json_write_bool(w, f->key, f->b);
+        break;
+    case FIELD_IS_TEXT:
+        if (f->text == NULL) {
+            dtp_json_write_null(w, f->key);
+        } else {
+            dtp_json_write_string(w, f->key, f->text);
+        }
+        break;
+    case FIELD_IS_NULL:
+        dtp_json_write_null(w, f->key);
+        break;
+    case FIELD_IS_DIMS:
+        dtp_json_begin_array(w, f->key, true);
+        for (int32_t m = 0; m < f->mesh->n_dims; m++) {
+            if ((f->set >> m & 1U) != 0) {
+                dtp_json_write_string(w, NULL, f->mesh->names[m]);
+            }
+        }
+        dtp_json_end_array(w);
+        break;
+    case FIELD_IS_MESH:
+        dtp_mesh_write(w, f->mesh);
+        break;
+    case FIELD_IS_OBJECT:
+        tool_write_object(w, f->key, f->fields);
+        break;
+    case FIELD_IS_INTS:
+    case FIELD_IS_REALS:
+        dtp_json_begin_array(w, f->key, true);
+        for (int32_t i = 0; i < f->n; i++) {
+            if (f->kind == FIELD_IS_INTS) {
+                dtp_json_write_int(w, NULL, f->ints[i]);
+            } else {
+                dtp_json_write_double(w, NULL, f->reals[i]);
+            }
+        }
+        dtp_json_end_array(w);
+        break;
+    case FIELD_IS_END:
+    case FIELD_IS_ABSENT:
+        break;
+    case FIELD_IS_NOTE:
+        dtp_strbuf_free(f->note);
+        break;
+    }
+}
+
+void tool_write(dtp_json_writer *w, const tool_field *fields)
+{
+    for (const tool_field *f = fields; f->kind != FIELD_IS_END; f++) {
+        write_field(w, f);
+    }
+}
+
+void tool_write_object(dtp_json_writer *w, const char *key, const tool_field *fields)
+{
+    dtp_json_begin_object(w, key);
+    tool_write(w, fields);
+    dtp_json_end_object(w);
+}
+
+/* ---- lists ---- */
+
+struct tool_rows {
+    dtp_json_writer *w; /* NULL: a table */
+    dtp_strbuf *out;
+    const tool_column *columns;
+};
+
+void tool_row(tool_rows *rows, const tool_field *fields)
+{
+    if (rows->w != NULL) {
+        tool_write_object(rows->w, NULL, fields);
+        return;
+    }
+    for (int32_t i = 0; rows->columns[i].head != NULL; i++) {
+        const tool_field *f = &fields[i];
+        const int width = rows->columns[i].width;
+        char dims[DTP_MESH_TEXT_BYTES];
+        dtp_strbuf_add(rows->out, i == 0 ? "" : width == 0 ? "  " : " ");
+        if (f->kind == FIELD_IS_INT) {
+            dtp_strbuf_addf(rows->out, "%*" PRId64, width, f->i);
+        } else if (f->kind == FIELD_IS_DIMS) {
+            dtp_mesh_set_print(f->mesh, f->set, "+", dims);
+            dtp_strbuf_addf(rows->out, "%*s", width, dims);
+        } else if (f->kind == FIELD_IS_NOTE) {
+            dtp_strbuf_join(rows->out, f->note);
+        } else {
+            dtp_strbuf_addf(rows->out, "%*s", width, f->text);
+        }
+    }
+    dtp_strbuf_add(rows->out, "\n");
+}
+
+void tool_write_list(dtp_json_writer *w, const char *key, int32_t n, tool_row_of row,
+                     const void *user)
+{
+    tool_rows rows = {.w = w};
+    dtp_json_begin_array(w, key, false);
+    for (int32_t i = 0; i < n; i++) {
+        row(&rows, user, i);
+    }
+    dtp_json_end_array(w);
+}
+
+void tool_print_table(dtp_strbuf *out, const tool_column *columns, int32_t n, tool_row_of row,
+                      const void *user)
+{
+    tool_rows rows = {.out = out, .columns = columns};
+    for (const tool_column *c = columns; c->head != NULL; c++) {
+        dtp_strbuf_addf(out, "%s%*s",
+                        c == columns    ? ""
+                        : c->width == 0 ? "  "
+                                        : " ",
+                        c->width, c->head);
+    }
+    dtp_strbuf_add(out, "\n");
+    for (int32_t i = 0; i < n; i++) {
+        row(&rows, user, i);
+    }
+}
+
+/* ---- text ---- */
+
 void tool_print_bounds(int64_t cost, const char *unit, int64_t bound, double gap, dtp_strbuf *out)
 {
     dtp_strbuf_addf(out, "cost %" PRId64 "%s, bound %" PRId64 ", gap %.4f %%", cost, unit, bound,

@@ -1,15 +1,97 @@
-/* What the reports of all commands share. */
+/* Field tables: what a report says is one list of fields, from which JSON and tables of text come.
+ */
 #ifndef DTP_TOOLS_REPORT_H
 #define DTP_TOOLS_REPORT_H
 
 #include "core/base/json_writer.h"
 #include "core/base/status.h"
 #include "core/base/strbuf.h"
+#include "core/layout/mesh.h"
+
+typedef enum tool_field_kind {
+    FIELD_IS_END, /* ends a list of fields */
+    FIELD_IS_ABSENT,
+    FIELD_IS_NULL,
+    FIELD_IS_INT,
+    FIELD_IS_REAL,
+    FIELD_IS_BOOL,
+    FIELD_IS_TEXT, /* null when NULL */
+    FIELD_IS_NOTE, /* text that only tables have, in their last column; it is freed */
+    FIELD_IS_DIMS, /* names of mesh dims; "x+y" in tables */
+    FIELD_IS_MESH, /* the members that dtp_mesh_write writes */
+    FIELD_IS_OBJECT,
+    FIELD_IS_INTS, /* arrays on one line */
+    FIELD_IS_REALS
+} tool_field_kind;
+
+typedef struct tool_field {
+    tool_field_kind kind;
+    const char *key;
+    union {
+        int64_t i;
+        double x;
+        bool b;
+        const char *text;
+        dtp_strbuf *note;
+        const struct tool_field *fields;
+        const int64_t *ints;
+        const double *reals;
+    };
+    int32_t n; /* of arrays */
+    const dtp_mesh *mesh;
+    dtp_mesh_set set;
+} tool_field;
+
+/* clang-format off */
+#define FIELD_OF(is, k, member, value) {.kind = (is), .key = (k), .member = (value)}
+#define FIELD_IF(on, is) ((on) ? (is) : FIELD_IS_ABSENT)
+#define FIELD_INT(k, value) FIELD_OF(FIELD_IS_INT, k, i, value)
+#define FIELD_REAL(k, value) FIELD_OF(FIELD_IS_REAL, k, x, value)
+#define FIELD_BOOL(k, value) FIELD_OF(FIELD_IS_BOOL, k, b, value)
+#define FIELD_TEXT(k, value) FIELD_OF(FIELD_IS_TEXT, k, text, value)
+#define FIELD_NOTE(value) FIELD_OF(FIELD_IS_NOTE, NULL, note, value)
+#define FIELD_DIMS(k, m, s) {.kind = FIELD_IS_DIMS, .key = (k), .mesh = (m), .set = (s)}
+#define FIELD_MESH(m) FIELD_OF(FIELD_IS_MESH, NULL, mesh, m)
+#define FIELD_OBJECT(k, ...) FIELD_OF(FIELD_IS_OBJECT, k, fields, TOOL_FIELDS(__VA_ARGS__))
+#define FIELD_INTS(k, count, values) \
+    {.kind = FIELD_IS_INTS, .key = (k), .ints = (values), .n = (count)}
+#define FIELD_REALS(k, count, values) \
+    {.kind = FIELD_IS_REALS, .key = (k), .reals = (values), .n = (count)}
+/* Fields that are null, or not there, without a condition. */
+#define FIELD_INT_OR_NULL(on, k, value) FIELD_OF((on) ? FIELD_IS_INT : FIELD_IS_NULL, k, i, value)
+#define FIELD_INT_IF(on, k, value) FIELD_OF(FIELD_IF(on, FIELD_IS_INT), k, i, value)
+#define FIELD_BOOL_IF(on, k, value) FIELD_OF(FIELD_IF(on, FIELD_IS_BOOL), k, b, value)
+#define FIELD_TEXT_IF(on, k, value) FIELD_OF(FIELD_IF(on, FIELD_IS_TEXT), k, text, value)
+#define FIELD_OBJECT_IF(on, k, ...) \
+    FIELD_OF(FIELD_IF(on, FIELD_IS_OBJECT), k, fields, TOOL_FIELDS(__VA_ARGS__))
+#define TOOL_FIELDS(...) ((const tool_field[]){__VA_ARGS__, {.kind = FIELD_IS_END}})
+/* clang-format on */
 
 /* A report as JSON: an object that begins with its format, such as "dtp.explain/1"... */
 void tool_report_begin(dtp_json_writer *w, const char *format);
 /* ... and ends the line. */
 void tool_report_end(dtp_json_writer *w);
+/* Members of the open object; an object of its own (key NULL in arrays). */
+void tool_write(dtp_json_writer *w, const tool_field *fields);
+void tool_write_object(dtp_json_writer *w, const char *key, const tool_field *fields);
+
+/* Where the rows of a list go: into a JSON array, or into a table of text. */
+typedef struct tool_rows tool_rows;
+/* Puts row i of a list into `rows`, by tool_row. */
+typedef void (*tool_row_of)(tool_rows *rows, const void *user, int32_t i);
+/* The row of a table has the first fields, one for each column. */
+void tool_row(tool_rows *rows, const tool_field *fields);
+void tool_write_list(dtp_json_writer *w, const char *key, int32_t n, tool_row_of row,
+                     const void *user);
+
+typedef struct tool_column {
+    const char *head; /* NULL ends the columns */
+    int32_t width;    /* < 0: aligned to the left; the last may be 0 */
+} tool_column;
+/* Heads, then n rows. */
+void tool_print_table(dtp_strbuf *out, const tool_column *columns, int32_t n, tool_row_of row,
+                      const void *user);
+
 /* "cost 12 ps, bound 10, gap 16.6667 %"; unit: " ps", " bytes" or "". */
 void tool_print_bounds(int64_t cost, const char *unit, int64_t bound, double gap, dtp_strbuf *out);
 /* Prints a report on standard output, or writes it to a file, and frees it. */

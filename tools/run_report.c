@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/json_writer.h"
 #include "core/transform/microbatch.h"
+#include "cost_models/comm_report.h"
+#include "tools/report.h"
 
 void dtp_report_work(const dtp_graph *g, int64_t *per_step, const char **unit)
 {
@@ -184,31 +185,6 @@ static void row(dtp_strbuf *out, const char *name, bool known, double predicted,
     dtp_strbuf_addf(out, "  %-14s %12.6f %12.6f %+8.1f %%\n", name, predicted, measured, off);
 }
 
-static void set_text(const dtp_mesh *mesh, dtp_mesh_set set, char *out, size_t room)
-{
-    size_t used = 0;
-    out[0] = '\0';
-    for (int32_t m = 0; m < mesh->n_dims && used < room; m++) {
-        if ((set >> m & 1U) != 0) {
-            used += (size_t)snprintf(out + used, room - used, "%s%s", used > 0 ? "," : "",
-                                     mesh->names[m]);
-        }
-    }
-}
-
-static void collectives_text(const dtp_report *r, dtp_strbuf *out)
-{
-    const dtp_coll_stat *stats;
-    int32_t n = dtp_runner_coll_stats(r->runner, &stats);
-    dtp_strbuf_add(out, n > 0 ? "collectives per rank and step\n" : "no collectives\n");
-    for (int32_t i = 0; i < n; i++) {
-        char dims[DTP_MESH_TEXT_BYTES];
-        set_text(&r->mesh, stats[i].set, dims, sizeof dims);
-        dtp_strbuf_addf(out, "  %-14s over %-10s %6" PRId64 " calls %14" PRId64 " bytes\n",
-                        dtp_coll_name(stats[i].kind), dims, stats[i].count, stats[i].bytes);
-    }
-}
-
 void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
 {
     char mesh[DTP_MESH_TEXT_BYTES];
@@ -236,163 +212,114 @@ void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
         dtp_strbuf_addf(out, "peak bytes per rank: predicted %" PRId64 ", measured %" PRId64 "%s\n",
                         predicted, peak, predicted == peak ? " (equal)" : " (DIFFERENT)");
     }
-    collectives_text(r, out);
+    const dtp_coll_stat *stats;
+    int32_t n = dtp_runner_coll_stats(r->runner, &stats);
+    dtp_strbuf_add(out, n > 0 ? "collectives per rank and step\n" : "no collectives\n");
+    for (int32_t i = 0; i < n; i++) {
+        char dims[DTP_MESH_TEXT_BYTES];
+        dtp_mesh_set_print(&r->mesh, stats[i].set, ",", dims);
+        dtp_strbuf_addf(out, "  %-14s over %-10s %6" PRId64 " calls %14" PRId64 " bytes\n",
+                        dtp_coll_name(stats[i].kind), dims, stats[i].count, stats[i].bytes);
+    }
 }
 
 /* ---- JSON ---- */
 
-static void predicted_json(const dtp_report *r, dtp_json_writer *j)
-{
-    if (!r->has_prediction) {
-        dtp_json_write_null(j, "predicted");
-        return;
-    }
-    const dtp_prediction *p = &r->predicted;
-    dtp_json_begin_object(j, "predicted");
-    dtp_json_write_double(j, "step_time_s", p->step_time_s);
-    dtp_json_write_double(j, "compute_s", p->compute_s);
-    dtp_json_write_double(j, "comm_s", p->comm_s);
-    dtp_json_write_double(j, "exposed_comm_s", p->exposed_comm_s);
-    dtp_json_write_int(j, "peak_bytes", p->peak_bytes);
-    dtp_json_begin_object(j, "collectives");
-    for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {
-        if (p->collectives[i].kind != NULL) {
-            dtp_json_begin_object(j, p->collectives[i].kind);
-            dtp_json_write_int(j, "count", p->collectives[i].count);
-            dtp_json_write_int(j, "bytes", p->collectives[i].bytes);
-            dtp_json_end_object(j);
-        }
-    }
-    dtp_json_end_object(j);
-    dtp_json_end_object(j);
-}
+#define HEAD_FIELDS(name, m, n) FIELD_TEXT("model", name), FIELD_MESH(m), FIELD_INT("ranks", n)
 
-static void measured_json(const dtp_report *r, dtp_json_writer *j)
+static void collective_row(tool_rows *rows, const void *user, int32_t i)
 {
-    double comm = spread_of(r, COMM_S, &j->buf).median;
-    dtp_json_begin_object(j, "measured");
-    dtp_json_write_double(j, "step_time_s", spread_of(r, STEP_S, &j->buf).median);
-    dtp_json_write_double(j, "compute_s", spread_of(r, COMPUTE_S, &j->buf).median);
-    dtp_json_write_double(j, "comm_s", comm);
-    /* the interpreter waits for every collective, so all of it is exposed */
-    dtp_json_write_double(j, "exposed_comm_s", comm);
-    dtp_json_write_double(j, "feed_s", spread_of(r, FEED_S, &j->buf).median);
-    dtp_json_write_int(j, "peak_bytes", highest_peak(r));
-    dtp_json_begin_array(j, "peak_bytes_per_rank", true);
-    for (int32_t i = 0; r->peak_bytes != NULL && i < r->ranks; i++) {
-        dtp_json_write_int(j, NULL, r->peak_bytes[i]);
-    }
-    dtp_json_end_array(j);
-    dtp_json_end_object(j);
-}
-
-static void collectives_json(const dtp_report *r, dtp_json_writer *j)
-{
+    const dtp_report *r = user;
     const dtp_coll_stat *stats;
-    int32_t n = dtp_runner_coll_stats(r->runner, &stats);
-    dtp_json_begin_array(j, "collectives", false);
-    for (int32_t i = 0; i < n; i++) {
-        dtp_json_begin_object(j, NULL);
-        dtp_json_write_string(j, "kind", dtp_coll_name(stats[i].kind));
-        dtp_json_begin_array(j, "mesh_dims", true);
-        for (int32_t m = 0; m < r->mesh.n_dims; m++) {
-            if ((stats[i].set >> m & 1U) != 0) {
-                dtp_json_write_string(j, NULL, r->mesh.names[m]);
-            }
-        }
-        dtp_json_end_array(j);
-        dtp_json_write_int(j, "count", stats[i].count);
-        dtp_json_write_int(j, "bytes", stats[i].bytes);
-        dtp_json_end_object(j);
-    }
-    dtp_json_end_array(j);
+    (void)dtp_runner_coll_stats(r->runner, &stats);
+    tool_row(rows,
+             TOOL_FIELDS(FIELD_TEXT("kind", dtp_coll_name(stats[i].kind)),
+                         FIELD_DIMS("mesh_dims", &r->mesh, stats[i].set),
+                         FIELD_INT("count", stats[i].count), FIELD_INT("bytes", stats[i].bytes)));
 }
 
-static void instruction_json(const dtp_program *p, const dtp_instr *in, double seconds,
-                             dtp_json_writer *j)
+static void instruction_row(tool_rows *rows, const void *user, int32_t i)
 {
     static const char *const kinds[] = {"kernel", "collective", "move"};
-    static const char *const phases[] = {"forward", "backward", "update"};
+    const dtp_report *r = user;
+    const dtp_program *p = dtp_runner_program(r->runner);
+    const dtp_instr *in = &p->instrs[i];
     const char *op = in->kind == DTP_INSTR_KERNEL       ? in->op->name
                      : in->kind == DTP_INSTR_COLLECTIVE ? dtp_coll_name(in->coll.kind)
                                                         : dtp_copy_name(in->move.kind);
-    dtp_json_begin_object(j, NULL);
-    dtp_json_write_string(j, "kind", kinds[in->kind]);
-    dtp_json_write_string(j, "op", op);
-    if (in->node >= 0) {
-        dtp_json_write_string(j, "node", p->graph->nodes[in->node].name);
-    } else {
-        dtp_json_write_null(j, "node");
-    }
-    dtp_json_write_string(j, "phase", phases[in->phase]);
-    dtp_json_write_double(j, "predicted_s", dtp_instr_runs(p, in) * in->time_s);
-    dtp_json_write_double(j, "measured_s", seconds);
-    dtp_json_end_object(j);
-}
-
-static void profile_json(const dtp_report *r, dtp_json_writer *j)
-{
-    const dtp_program *p = dtp_runner_program(r->runner);
-    const double *seconds = dtp_runner_profile(r->runner);
-    if (seconds == NULL || r->n_steps == 0) {
-        return;
-    }
-    dtp_json_begin_array(j, "instructions", false);
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        instruction_json(p, &p->instrs[i], seconds[i] / r->n_steps, j);
-    }
-    dtp_json_end_array(j);
+    tool_row(rows,
+             TOOL_FIELDS(FIELD_TEXT("kind", kinds[in->kind]), FIELD_TEXT("op", op),
+                         FIELD_TEXT("node", in->node >= 0 ? p->graph->nodes[in->node].name : NULL),
+                         FIELD_TEXT("phase", dtp_phase_name(in->phase)),
+                         FIELD_REAL("predicted_s", dtp_instr_runs(p, in) * in->time_s),
+                         FIELD_REAL("measured_s", dtp_runner_profile(r->runner)[i] / r->n_steps)));
 }
 
 static dtp_status take_text(dtp_json_writer *j, dtp_strbuf *out, dtp_err *err)
 {
-    dtp_strbuf_add(&j->buf, "\n");
-    dtp_strbuf_add(out, dtp_strbuf_text(&j->buf));
-    bool failed = j->buf.failed || out->failed;
-    dtp_strbuf_free(&j->buf);
-    return failed ? DTP_FAIL(err, DTP_NOMEM, "no memory for a report") : DTP_OK;
-}
-
-static void head_json(dtp_json_writer *j, const char *format, const char *model,
-                      const dtp_mesh *mesh, int32_t ranks)
-{
-    dtp_json_write_string(j, "format", format);
-    dtp_json_write_string(j, "model", model);
-    dtp_mesh_write(j, mesh);
-    dtp_json_write_int(j, "ranks", ranks);
+    tool_report_end(j);
+    dtp_strbuf_join(out, &j->buf);
+    return out->failed ? DTP_FAIL(err, DTP_NOMEM, "no memory for a report") : DTP_OK;
 }
 
 dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out, dtp_err *err)
 {
     dtp_json_writer j = {0};
-    spread step = spread_of(r, STEP_S, &j.buf);
-    dtp_json_begin_object(&j, NULL);
-    head_json(&j, "dtp.report/1", r->model, &r->mesh, r->ranks);
-    dtp_json_write_string(&j, "backend", r->backend);
-    dtp_json_write_string(&j, "comm", r->comm);
-    dtp_json_write_int(&j, "steps", r->n_steps);
+    const spread step = spread_of(r, STEP_S, &j.buf), comm = spread_of(r, COMM_S, &j.buf);
+    const spread compute = spread_of(r, COMPUTE_S, &j.buf), feed = spread_of(r, FEED_S, &j.buf);
+    const dtp_coll_stat *stats;
+    tool_report_begin(&j, "dtp.report/1");
+    tool_write(&j, TOOL_FIELDS(HEAD_FIELDS(r->model, &r->mesh, r->ranks),
+                               FIELD_TEXT("backend", r->backend), FIELD_TEXT("comm", r->comm),
+                               FIELD_INT("steps", r->n_steps)));
     dtp_json_begin_array(&j, "loss", true);
     for (int32_t i = 0; i < r->n_steps && r->steps[i].has_loss; i++) {
         dtp_json_write_double(&j, NULL, r->steps[i].loss);
     }
     dtp_json_end_array(&j);
-    dtp_json_begin_object(&j, "step_time_s");
-    dtp_json_write_double(&j, "median", step.median);
-    dtp_json_write_double(&j, "min", step.min);
-    dtp_json_write_double(&j, "max", step.max);
-    dtp_json_end_object(&j);
-    predicted_json(r, &j);
-    measured_json(r, &j);
-    collectives_json(r, &j);
+    tool_write(&j,
+               TOOL_FIELDS(FIELD_OBJECT("step_time_s", FIELD_REAL("median", step.median),
+                                        FIELD_REAL("min", step.min), FIELD_REAL("max", step.max))));
+    if (r->has_prediction) {
+        const dtp_prediction *p = &r->predicted;
+        dtp_json_begin_object(&j, "predicted");
+        tool_write(&j, TOOL_FIELDS(FIELD_REAL("step_time_s", p->step_time_s),
+                                   FIELD_REAL("compute_s", p->compute_s),
+                                   FIELD_REAL("comm_s", p->comm_s),
+                                   FIELD_REAL("exposed_comm_s", p->exposed_comm_s),
+                                   FIELD_INT("peak_bytes", p->peak_bytes)));
+        dtp_json_begin_object(&j, "collectives");
+        for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {
+            const dtp_coll_total *t = &p->collectives[i];
+            if (t->kind != NULL) {
+                tool_write_object(
+                    &j, t->kind,
+                    TOOL_FIELDS(FIELD_INT("count", t->count), FIELD_INT("bytes", t->bytes)));
+            }
+        }
+        dtp_json_end_object(&j);
+        dtp_json_end_object(&j);
+    } else {
+        dtp_json_write_null(&j, "predicted");
+    }
+    /* the interpreter waits for every collective, so all communication is exposed */
+    tool_write(&j, TOOL_FIELDS(FIELD_OBJECT(
+                       "measured", FIELD_REAL("step_time_s", step.median),
+                       FIELD_REAL("compute_s", compute.median), FIELD_REAL("comm_s", comm.median),
+                       FIELD_REAL("exposed_comm_s", comm.median), FIELD_REAL("feed_s", feed.median),
+                       FIELD_INT("peak_bytes", highest_peak(r)),
+                       FIELD_INTS("peak_bytes_per_rank", r->peak_bytes != NULL ? r->ranks : 0,
+                                  r->peak_bytes))));
+    tool_write_list(&j, "collectives", dtp_runner_coll_stats(r->runner, &stats), collective_row, r);
     dtp_json_begin_object(&j, "counters");
     for (int32_t i = 0; i < r->counters.n; i++) {
         dtp_json_write_double(&j, r->counters.list[i].name, r->counters.list[i].value);
     }
     dtp_json_end_object(&j);
-    if (profile) {
-        profile_json(r, &j);
+    if (profile && dtp_runner_profile(r->runner) != NULL && r->n_steps > 0) {
+        const int32_t n = dtp_runner_program(r->runner)->n_instrs;
+        tool_write_list(&j, "instructions", n, instruction_row, r);
     }
-    dtp_json_end_object(&j);
     return take_text(&j, out, err);
 }
 
@@ -451,32 +378,14 @@ void dtp_verify_text(const dtp_verify_result *v, dtp_strbuf *out)
     dtp_strbuf_addf(out, ": max relative error %.3e\n", v->max_rel_err);
 }
 
-static void items_json(const dtp_verify_result *v, dtp_verify_kind kind, dtp_json_writer *j)
-{
-    dtp_json_begin_object(j, dtp_verify_kind_name(kind));
-    for (int32_t i = 0; i < v->n; i++) {
-        if (v->items[i].kind == kind && v->items[i].rel_err >= 0) {
-            dtp_json_begin_object(j, v->items[i].name);
-            dtp_json_write_double(j, "max_rel_err", v->items[i].rel_err);
-            dtp_json_write_double(j, "max_abs_err", v->items[i].abs_err);
-            dtp_json_write_double(j, "ref_max", v->items[i].ref_max);
-            dtp_json_write_int(j, "step", v->items[i].step);
-            dtp_json_end_object(j);
-        }
-    }
-    dtp_json_end_object(j);
-}
-
 dtp_status dtp_verify_json(const dtp_verify_result *v, const char *model, const dtp_mesh *mesh,
                            dtp_strbuf *out, dtp_err *err)
 {
     dtp_json_writer j = {0};
-    dtp_json_begin_object(&j, NULL);
-    head_json(&j, "dtp.verify/1", model, mesh, v->ranks);
-    dtp_json_write_int(&j, "steps", v->steps);
-    dtp_json_write_double(&j, "tolerance", v->tolerance);
-    dtp_json_write_bool(&j, "pass", v->pass);
-    dtp_json_write_double(&j, "max_rel_err", v->max_rel_err);
+    tool_report_begin(&j, "dtp.verify/1");
+    tool_write(&j, TOOL_FIELDS(HEAD_FIELDS(model, mesh, v->ranks), FIELD_INT("steps", v->steps),
+                               FIELD_REAL("tolerance", v->tolerance), FIELD_BOOL("pass", v->pass),
+                               FIELD_REAL("max_rel_err", v->max_rel_err)));
     dtp_json_begin_array(&j, "failed", true);
     for (int kind = 0; kind < (int)DTP_VERIFY_N_KINDS; kind++) {
         const dtp_verify_item *worst = dtp_verify_worst(v, (dtp_verify_kind)kind);
@@ -486,28 +395,25 @@ dtp_status dtp_verify_json(const dtp_verify_result *v, const char *model, const 
     }
     dtp_json_end_array(&j);
     for (int kind = 0; kind < (int)DTP_VERIFY_N_KINDS; kind++) {
-        items_json(v, (dtp_verify_kind)kind, &j);
+        dtp_json_begin_object(&j, dtp_verify_kind_name((dtp_verify_kind)kind));
+        for (int32_t i = 0; i < v->n; i++) {
+            const dtp_verify_item *x = &v->items[i];
+            if ((int)x->kind == kind && x->rel_err >= 0) {
+                tool_write_object(&j, x->name,
+                                  TOOL_FIELDS(FIELD_REAL("max_rel_err", x->rel_err),
+                                              FIELD_REAL("max_abs_err", x->abs_err),
+                                              FIELD_REAL("ref_max", x->ref_max),
+                                              FIELD_INT("step", x->step)));
+            }
+        }
+        dtp_json_end_object(&j);
     }
-    dtp_json_begin_array(&j, "loss", true);
-    for (int32_t i = 0; v->losses != NULL && i < v->steps; i++) {
-        dtp_json_write_double(&j, NULL, v->losses[i]);
-    }
-    dtp_json_end_array(&j);
-    dtp_json_begin_array(&j, "reference_loss", true);
-    for (int32_t i = 0; v->ref_losses != NULL && i < v->steps; i++) {
-        dtp_json_write_double(&j, NULL, v->ref_losses[i]);
-    }
-    dtp_json_end_array(&j);
-    dtp_json_begin_object(&j, "predicted");
-    dtp_json_write_int(&j, "peak_bytes", v->predicted_peak_bytes);
-    dtp_json_end_object(&j);
-    dtp_json_begin_object(&j, "measured");
-    dtp_json_begin_array(&j, "peak_bytes_per_rank", true);
-    for (int32_t i = 0; i < v->ranks; i++) {
-        dtp_json_write_int(&j, NULL, v->peak_bytes[i]);
-    }
-    dtp_json_end_array(&j);
-    dtp_json_end_object(&j);
-    dtp_json_end_object(&j);
+    tool_write(
+        &j,
+        TOOL_FIELDS(
+            FIELD_REALS("loss", v->losses != NULL ? v->steps : 0, v->losses),
+            FIELD_REALS("reference_loss", v->ref_losses != NULL ? v->steps : 0, v->ref_losses),
+            FIELD_OBJECT("predicted", FIELD_INT("peak_bytes", v->predicted_peak_bytes)),
+            FIELD_OBJECT("measured", FIELD_INTS("peak_bytes_per_rank", v->ranks, v->peak_bytes))));
     return take_text(&j, out, err);
 }

@@ -18,17 +18,6 @@ bool tool_styles_given(const tool_style_source *source)
 /* ---- reading ------------------------------------------------------------------------------------
  */
 
-static dtp_status read_file(const char *path, int32_t n_names, const dtp_style_rename *names,
-                            dtp_styles *styles, dtp_err *err)
-{
-    char *text = NULL;
-    size_t len = 0;
-    DTP_TRY(dtp_file_read(path, MAX_FILE_BYTES, &text, &len, err));
-    dtp_status s = dtp_styles_import_hf(path, text, len, n_names, names, styles, err);
-    free(text);
-    return s;
-}
-
 static dtp_status read_names(const tool_list *list, dtp_arena *arena, dtp_style_rename *out,
                              dtp_err *err)
 {
@@ -55,7 +44,14 @@ dtp_status tool_styles_texts(tool_style_source *source, dtp_arena *arena, int32_
     dtp_styles_init(styles, arena);
     DTP_TRY(read_names(&source->names, arena, names, err));
     for (int32_t i = 0; i < source->files.n; i++) {
-        DTP_TRY(read_file(source->files.items[i], source->names.n, names, styles, err));
+        const char *path = source->files.items[i];
+        const int32_t n_names = source->names.n;
+        char *text = NULL;
+        size_t len = 0;
+        DTP_TRY(dtp_file_read(path, MAX_FILE_BYTES, &text, &len, err));
+        dtp_status s = dtp_styles_import_hf(path, text, len, n_names, names, styles, err);
+        free(text);
+        DTP_TRY(s);
     }
     for (int32_t i = 0; i < source->styles.n; i++) {
         DTP_TRY(dtp_styles_parse(source->styles.items[i], styles, err));

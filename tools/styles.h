@@ -15,32 +15,17 @@ typedef struct tool_style_source {
     dtp_styles read; /* of tool_styles_texts */
 } tool_style_source;
 
+/* clang-format off */
 #define TOOL_STYLE_OPTIONS(source)                                                                 \
-    {"--style",                                                                                    \
-     TOOL_LIST,                                                                                    \
-     "GLOB:STYLE",                                                                                 \
-     &(source).styles,                                                                             \
-     0,                                                                                            \
-     0,                                                                                            \
+    {"--style", TOOL_LIST, "GLOB:STYLE", &(source).styles, 0, 0,                                   \
      "a style for nodes or parameters, such as 'layers.*.mlp.up: colwise'"},                       \
-        {"--style-file",                                                                           \
-         TOOL_LIST,                                                                                \
-         "FILE",                                                                                   \
-         &(source).files,                                                                          \
-         0,                                                                                        \
-         0,                                                                                        \
-         "style plan of Hugging Face's transformers, JSON"},                                       \
-        {"--style-names",                                                                          \
-         TOOL_LIST,                                                                                \
-         "THEIRS=OURS",                                                                            \
-         &(source).names,                                                                          \
-         0,                                                                                        \
-         0,                                                                                        \
-         "name in a style file and the model's name for it"},                                      \
-    {                                                                                              \
-        "--pin", TOOL_LIST, "TENSOR:LAYOUT", &(source).pins, 0, 0,                                 \
-            "a layout that must hold, such as 'h: batch@x' or 'w1 at h: replicated'"               \
-    }
+    {"--style-file", TOOL_LIST, "FILE", &(source).files, 0, 0,                                     \
+     "style plan of Hugging Face's transformers, JSON"},                                           \
+    {"--style-names", TOOL_LIST, "THEIRS=OURS", &(source).names, 0, 0,                             \
+     "name in a style file and the model's name for it"},                                          \
+    {"--pin", TOOL_LIST, "TENSOR:LAYOUT", &(source).pins, 0, 0,                                    \
+     "a layout that must hold, such as 'h: batch@x' or 'w1 at h: replicated'"}
+/* clang-format on */
 
 /* Whether any style or pin was given. */
 bool tool_styles_given(const tool_style_source *source);

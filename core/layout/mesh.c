@@ -190,6 +190,19 @@ dtp_status dtp_mesh_read(const dtp_json *obj, dtp_mesh *out, dtp_err *err)
     return dtp_json_prefixed(v, dtp_mesh_parse(text, out, err), err);
 }
 
+void dtp_mesh_set_print(const dtp_mesh *mesh, dtp_mesh_set set, const char *between,
+                        char out[DTP_MESH_TEXT_BYTES])
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (int32_t m = 0; m < mesh->n_dims; m++) {
+        if ((set >> m & 1U) != 0) {
+            used += (size_t)snprintf(out + used, DTP_MESH_TEXT_BYTES - used, "%s%s",
+                                     used > 0 ? between : "", mesh->names[m]);
+        }
+    }
+}
+
 int32_t dtp_mesh_ranks(const dtp_mesh *mesh)
 {
     int64_t n = 1;

@@ -43,6 +43,9 @@ void dtp_mesh_coords(const dtp_mesh *mesh, int32_t rank, int32_t coords[DTP_MAX_
 int32_t dtp_mesh_rank(const dtp_mesh *mesh, const int32_t coords[DTP_MAX_MESH_DIMS]);
 /* Number of ranks in the group that spans the mesh dims of `set`. */
 int32_t dtp_mesh_set_size(const dtp_mesh *mesh, dtp_mesh_set set);
+/* The names of the mesh dims of a set, with `between` between them: "x+y". */
+void dtp_mesh_set_print(const dtp_mesh *mesh, dtp_mesh_set set, const char *between,
+                        char out[DTP_MESH_TEXT_BYTES]);
 /* Index of `rank` within its group over `set`; groups are ordered row-major by mesh dim. */
 int32_t dtp_mesh_set_index(const dtp_mesh *mesh, dtp_mesh_set set, int32_t rank);
 /* Rank of member `index` of the group over `set` that `rank` belongs to. */

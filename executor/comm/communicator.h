@@ -31,7 +31,7 @@ typedef struct dtp_comm_ops {
     /* OPTIONAL. See dtp_comm_conclude. */
     dtp_status (*conclude)(dtp_comm *c, dtp_status mine, const dtp_comm_reporter *reporter,
                            dtp_err *err);
-    /* OPTIONAL. Tells the peers that this rank gives up, so that none hangs. */
+    /* OPTIONAL. Tells the peers that this rank fails, so that none hangs. */
     void (*abort)(dtp_comm *c, const char *why);
     /* OPTIONAL, both or none. Host memory, 64-byte aligned, that peers can reach: collectives
      * between such buffers move every byte once. NULL when there is none (left). release_memory is
@@ -87,6 +87,12 @@ bool dtp_comm_in_mpi_job(char *const *environment);
 dtp_status dtp_comm_check_launcher(char *const *environment, dtp_err *err) DTP_MUST_CHECK;
 
 void dtp_comm_destroy(dtp_comm *c);
+
+/* All mesh dims: the set whose group is all ranks. */
+dtp_mesh_set dtp_comm_all(const dtp_comm *c);
+/* All-reduce of n values over all ranks, in place. */
+dtp_status dtp_comm_all_reduce(dtp_comm *c, dtp_reduce_op op, dtp_dtype dtype, int64_t n,
+                               void *values, dtp_err *err) DTP_MUST_CHECK;
 
 /* Agreement of all ranks on a value: one all-reduce of (x, -x) with MIN. DTP_COMM on every rank
  * when they differ. */

@@ -1,6 +1,8 @@
 /* What every communicator offers on top of its vtable. */
 #include "executor/comm/communicator.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,18 +15,16 @@ void dtp_comm_destroy(dtp_comm *c)
     }
 }
 
-static dtp_mesh_set all_dims(const dtp_comm *c)
+dtp_mesh_set dtp_comm_all(const dtp_comm *c)
 {
     return ((dtp_mesh_set)1 << c->mesh.n_dims) - 1;
 }
 
-static dtp_status reduce_min(dtp_comm *c, int64_t *values, int64_t n, dtp_err *err)
+dtp_status dtp_comm_all_reduce(dtp_comm *c, dtp_reduce_op op, dtp_dtype dtype, int64_t n,
+                               void *values, dtp_err *err)
 {
-    dtp_coll coll = {.kind = DTP_ALL_REDUCE,
-                     .set = all_dims(c),
-                     .op = DTP_REDUCE_MIN,
-                     .dtype = DTP_I64,
-                     .count = n};
+    dtp_coll coll = {
+        .kind = DTP_ALL_REDUCE, .set = dtp_comm_all(c), .op = op, .dtype = dtype, .count = n};
     return c->ops->run(c, &coll, values, values, err);
 }
 
@@ -32,7 +32,7 @@ dtp_status dtp_comm_agree(dtp_comm *c, uint64_t value, const char *what, dtp_err
 {
     int64_t high = (int64_t)(value >> 32), low = (int64_t)(value & UINT32_MAX);
     int64_t v[4] = {high, low, -high, -low};
-    DTP_TRY(reduce_min(c, v, 4, err));
+    DTP_TRY(dtp_comm_all_reduce(c, DTP_REDUCE_MIN, DTP_I64, 4, v, err));
     if (v[0] != -v[2] || v[1] != -v[3]) {
         return DTP_FAIL(err, DTP_COMM, "the ranks do not agree on %s (rank %d of %d has %016llx)",
                         what, c->rank, c->size, (unsigned long long)value);
@@ -54,7 +54,7 @@ static dtp_status share_text(dtp_comm *c, int32_t failed, const char *mine,
         memset(words, 0, sizeof words);
         memcpy(words, mine, strnlen(mine, sizeof words - 1));
     }
-    DTP_TRY(reduce_min(c, words, (int64_t)n, err));
+    DTP_TRY(dtp_comm_all_reduce(c, DTP_REDUCE_MIN, DTP_I64, (int64_t)n, words, err));
     memcpy(text, words, sizeof words);
     text[DTP_ERR_MSG_BYTES - 1] = '\0';
     return DTP_OK;
@@ -73,7 +73,7 @@ static dtp_status find_failure(dtp_comm *c, dtp_status mine, const dtp_err *why,
     enum { CODE_BITS = 8 };
     int64_t first = mine == DTP_OK ? INT64_MAX : ((int64_t)c->rank << CODE_BITS) + (int64_t)mine;
     const bool worded = why != NULL && why->code != DTP_OK;
-    DTP_TRY(reduce_min(c, &first, 1, err));
+    DTP_TRY(dtp_comm_all_reduce(c, DTP_REDUCE_MIN, DTP_I64, 1, &first, err));
     if (first == INT64_MAX) {
         out->rank = -1;
         return DTP_OK;
@@ -183,4 +183,69 @@ dtp_status dtp_comm_check_launcher(char *const *environment, dtp_err *err)
         err->told = strcmp(dtp_comm__environment(environment, "SLURM_PROCID"), "0") != 0;
     }
     return status;
+}
+
+/* ---- what ranks do that disagree, in words ---- */
+
+void dtp_comm__describe(int32_t rank, const dtp_coll *coll, char *out, size_t room)
+{
+    if (coll == NULL) {
+        snprintf(out, room, "rank %d: barrier", rank);
+        return;
+    }
+    bool reduces = dtp_coll_reduces(coll->kind);
+    snprintf(out, room,
+             "rank %d: %s%s%s over mesh dims 0x%x of %" PRId64 " x %s, cut %" PRId64 " to %" PRId64
+             ", shift %d",
+             rank, dtp_coll_name(coll->kind), reduces ? " " : "",
+             reduces ? dtp_reduce_op_name(coll->op) : "", (unsigned)coll->set, coll->count,
+             dtp_dtype_name(coll->dtype), coll->in_outer, coll->out_outer, coll->shift);
+}
+
+static bool alike(const dtp_comm__visit *a, const dtp_comm__visit *b)
+{
+    if (a->state != b->state || a->state != DTP_COMM_VISIT_WAITS) {
+        return a->state == b->state;
+    }
+    return a->coll == b->coll ||
+           (a->coll != NULL && b->coll != NULL && dtp_comm__same(a->coll, b->coll));
+}
+
+/* Ranks after r that are like it; -1 when one before it is. */
+static int32_t count_alike(int32_t n, const dtp_comm__visit *visits, int32_t r)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (i != r && alike(&visits[i], &visits[r])) {
+            if (i < r) {
+                return -1;
+            }
+            count++;
+        }
+    }
+    return count;
+}
+
+void dtp_comm__describe_waits(int32_t n, const dtp_comm__visit *visits, char out[DTP_ERR_MSG_BYTES])
+{
+    size_t used = (size_t)snprintf(out, DTP_ERR_MSG_BYTES, "the ranks wait for each other");
+    const char *between = ": ";
+    for (int32_t r = 0; r < n && used < DTP_ERR_MSG_BYTES - 240; r++) {
+        int32_t more = count_alike(n, visits, r);
+        if (visits[r].state == DTP_COMM_VISIT_NONE || more < 0) {
+            continue;
+        }
+        char what[192], others[32] = "";
+        if (visits[r].state == DTP_COMM_VISIT_WAITS) {
+            dtp_comm__describe(r, visits[r].coll, what, sizeof what);
+        } else {
+            snprintf(what, sizeof what, "rank %d: has ended", r);
+        }
+        if (more > 0) {
+            snprintf(others, sizeof others, " (and %d alike)", more);
+        }
+        used +=
+            (size_t)snprintf(out + used, DTP_ERR_MSG_BYTES - used, "%s%s%s", between, what, others);
+        between = "; ";
+    }
 }

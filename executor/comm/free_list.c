@@ -39,10 +39,10 @@ static bool make_room(dtp_comm__free_list *r)
     return true;
 }
 
-static void insert(dtp_comm__free_list *r, int32_t i, dtp_comm__free_block range)
+static void insert(dtp_comm__free_list *r, int32_t i, dtp_comm__free_block block)
 {
     memmove(&r->items[i + 1], &r->items[i], (size_t)(r->n - i) * sizeof *r->items);
-    r->items[i] = range;
+    r->items[i] = block;
     r->n++;
 }
 

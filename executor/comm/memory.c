@@ -1,4 +1,4 @@
-/* Buffers for collectives: lent by the communicator where device memory is host memory. */
+/* Buffers for collectives: registered with the communicator where device memory is host memory. */
 #include "executor/comm/memory.h"
 
 #include "executor/device/host_memory.h"
@@ -6,12 +6,13 @@
 dtp_status dtp_comm_alloc(dtp_comm *c, dtp_backend *b, size_t bytes, void **out, dtp_err *err)
 {
     bool host = b->ops->alloc == dtp_host_alloc;
-    void *lent = host && c->ops->register_memory != NULL ? c->ops->register_memory(c, bytes) : NULL;
-    if (lent == NULL) {
+    void *registered =
+        host && c->ops->register_memory != NULL ? c->ops->register_memory(c, bytes) : NULL;
+    if (registered == NULL) {
         return b->ops->alloc(b, bytes, out, err);
     }
     dtp_host_count(b, (int64_t)bytes);
-    *out = lent;
+    *out = registered;
     return DTP_OK;
 }
 

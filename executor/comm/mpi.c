@@ -1,6 +1,5 @@
 /* The MPI communicator. A set of mesh dims is one MPI sub-communicator, made by its members on
  * first use (other ranks need not take part); its members are ordered as dtp_mesh_set_index says.
- * MPI reports errors by code; they become DTP_COMM.
  */
 #include "executor/comm/mpi_internal.h"
 
@@ -8,17 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-dtp_status dtp_comm__mpi_check(int code, const dtp_comm__mpi *c, const char *what, dtp_err *err)
-{
-    if (code == MPI_SUCCESS) {
-        return DTP_OK;
-    }
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int n = 0;
-    MPI_Error_string(code, text, &n);
-    return DTP_FAIL(err, DTP_COMM, "rank %d: %s: %.*s", c->base.rank, what, n, text);
-}
 
 /* The ranks of this rank's group over a set of mesh dims, in member order. */
 static dtp_status group_of(const dtp_comm__mpi *c, MPI_Group all, dtp_mesh_set set, MPI_Group *out,
@@ -65,7 +53,7 @@ static dtp_status make_sub(dtp_comm__mpi *c, dtp_mesh_set set, dtp_err *err)
 }
 
 /* A group that shares memory may never need MPI; then its members make the sub-communicator when
- * they have met and do. */
+ * one of their collectives does. */
 static dtp_status mpi_prepare(dtp_comm *base, dtp_mesh_set set, dtp_err *err)
 {
     dtp_comm__mpi *c = (dtp_comm__mpi *)base;
@@ -116,7 +104,7 @@ static void *mpi_register_memory(dtp_comm *base, size_t bytes)
     return c->shared != NULL ? dtp_comm__shared_alloc(c->shared, bytes) : NULL;
 }
 
-static bool mpi_take_back(dtp_comm *base, void *ptr)
+static bool mpi_release_memory(dtp_comm *base, void *ptr)
 {
     dtp_comm__mpi *c = (dtp_comm__mpi *)base;
     return c->shared != NULL && dtp_comm__shared_free(c->shared, ptr);
@@ -243,7 +231,7 @@ static const dtp_comm_ops mpi_ops = {
     .alike_here = mpi_alike_here,
     .abort = mpi_abort,
     .register_memory = mpi_register_memory,
-    .release_memory = mpi_take_back,
+    .release_memory = mpi_release_memory,
     .destroy = mpi_destroy,
 };
 

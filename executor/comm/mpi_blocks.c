@@ -2,6 +2,7 @@
  * block through scratch: strided parts are packed, exchanged and unpacked; reductions exchange the
  * contributions and combine them here in member order. So there is no limit on counts, and the bits
  * are those of transfer.c but for the all-reduce of a type that MPI knows, whose order is MPI's.
+ * MPI reports errors by code; they become DTP_COMM.
  */
 #include "executor/comm/mpi_internal.h"
 
@@ -11,6 +12,17 @@
 
 /* Bytes of the two halves of the scratch, at least one element per member. */
 enum { HALF_BYTES = 1 << 20 };
+
+dtp_status dtp_comm__mpi_check(int code, const dtp_comm__mpi *c, const char *what, dtp_err *err)
+{
+    if (code == MPI_SUCCESS) {
+        return DTP_OK;
+    }
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int n = 0;
+    MPI_Error_string(code, text, &n);
+    return DTP_FAIL(err, DTP_COMM, "rank %d: %s: %.*s", c->base.rank, what, n, text);
+}
 
 static MPI_Datatype type_of(dtp_dtype dtype)
 {
@@ -85,8 +97,8 @@ static int all_reduce(const dtp_comm__mpi *c, MPI_Comm sub, const dtp_coll *coll
     return code;
 }
 
-static int move(const dtp_comm__mpi *c, MPI_Comm sub, const dtp_coll *coll, const void *in,
-                void *out)
+static int gather_or_exchange(const dtp_comm__mpi *c, MPI_Comm sub, const dtp_coll *coll,
+                              const void *in, void *out)
 {
     MPI_Datatype type = type_of(coll->dtype);
     int n = (int)coll->count;
@@ -117,105 +129,105 @@ static int permute(const dtp_comm__mpi *c, MPI_Comm sub, int32_t n, const dtp_co
 
 /* ---- block by block ---- */
 
-/* A walk over the elements of all parts at a time: `k` of each, from `start` on. Members exchange
- * blocks of k elements. */
-typedef struct walk {
+/* Iteration over the elements of all parts at a time: `k` of each, from `start` on. Members
+ * exchange blocks of k elements. */
+typedef struct blocks {
     const dtp_coll *coll;
     MPI_Comm sub;
     int32_t n;
     int64_t width, start, k;
     char *send, *receive; /* n blocks each */
-} walk;
+} blocks;
 
-static dtp_comm__part block(const walk *w, int64_t p)
+static dtp_comm__part block(const blocks *b, int64_t p)
 {
-    int64_t bytes = w->k * w->width;
+    int64_t bytes = b->k * b->width;
     return (dtp_comm__part){.start = p * bytes, .run = bytes, .stride = bytes};
 }
 
 /* The current elements of the input's parts, into the blocks to send. */
-static void pack(const walk *w, const void *in)
+static void pack(const blocks *b, const void *in)
 {
-    int64_t parts = dtp_coll_parts_in(w->coll, w->n);
+    int64_t parts = dtp_coll_parts_in(b->coll, b->n);
     for (int64_t p = 0; p < parts; p++) {
-        dtp_comm__copy(w->send, block(w, p), 0, in, dtp_comm__part_of(w->coll, true, w->n, p),
-                       w->start * w->width, w->k * w->width);
+        dtp_comm__copy(b->send, block(b, p), 0, in, dtp_comm__part_of(b->coll, true, b->n, p),
+                       b->start * b->width, b->k * b->width);
     }
 }
 
 /* The blocks received, into the output's parts. */
-static void unpack(const walk *w, void *out)
+static void unpack(const blocks *b, void *out)
 {
-    for (int64_t p = 0; p < w->n; p++) {
-        dtp_comm__copy(out, dtp_comm__part_of(w->coll, false, w->n, p), w->start * w->width,
-                       w->receive, block(w, p), 0, w->k * w->width);
+    for (int64_t p = 0; p < b->n; p++) {
+        dtp_comm__copy(out, dtp_comm__part_of(b->coll, false, b->n, p), b->start * b->width,
+                       b->receive, block(b, p), 0, b->k * b->width);
     }
 }
 
-static int exchange(const walk *w)
+static int exchange(const blocks *b)
 {
-    MPI_Datatype type = type_of(w->coll->dtype);
-    return MPI_Alltoall(w->send, (int)w->k, type, w->receive, (int)w->k, type, w->sub);
+    MPI_Datatype type = type_of(b->coll->dtype);
+    return MPI_Alltoall(b->send, (int)b->k, type, b->receive, (int)b->k, type, b->sub);
 }
 
 /* The blocks received become their sum in the first one. */
-static void combine(const walk *w)
+static void combine(const blocks *b)
 {
-    for (int32_t j = 1; j < w->n; j++) {
-        dtp_comm__combine(w->coll->op, w->coll->dtype, w->receive, w->receive + j * w->k * w->width,
-                          w->k);
+    for (int32_t j = 1; j < b->n; j++) {
+        dtp_comm__combine(b->coll->op, b->coll->dtype, b->receive, b->receive + j * b->k * b->width,
+                          b->k);
     }
 }
 
-static int step_scatter(const walk *w, const void *in, void *out)
+static int step_scatter(const blocks *b, const void *in, void *out)
 {
-    pack(w, in);
-    int code = exchange(w);
-    combine(w);
-    memcpy(at(out, w->start * w->width), w->receive, (size_t)(w->k * w->width));
+    pack(b, in);
+    int code = exchange(b);
+    combine(b);
+    memcpy(at(out, b->start * b->width), b->receive, (size_t)(b->k * b->width));
     return code;
 }
 
-static int step_move(const walk *w, const void *in, void *out)
+static int step_gather_or_exchange(const blocks *b, const void *in, void *out)
 {
-    MPI_Datatype type = type_of(w->coll->dtype);
-    pack(w, in);
-    int code = w->coll->kind == DTP_ALL_TO_ALL
-                   ? exchange(w)
-                   : MPI_Allgather(w->send, (int)w->k, type, w->receive, (int)w->k, type, w->sub);
-    unpack(w, out);
+    MPI_Datatype type = type_of(b->coll->dtype);
+    pack(b, in);
+    int code = b->coll->kind == DTP_ALL_TO_ALL
+                   ? exchange(b)
+                   : MPI_Allgather(b->send, (int)b->k, type, b->receive, (int)b->k, type, b->sub);
+    unpack(b, out);
     return code;
 }
 
 /* An all-reduce of n * k elements, the last ones padded with zeros: member p combines block p. */
-static int step_reduce(const walk *w, const void *in, void *out)
+static int step_reduce(const blocks *b, const void *in, void *out)
 {
-    MPI_Datatype type = type_of(w->coll->dtype);
-    int64_t first = w->start * w->n;
-    size_t bytes = (size_t)(least(w->n * w->k, w->coll->count - first) * w->width);
-    memset(w->send, 0, (size_t)(w->n * w->k * w->width));
-    memcpy(w->send, at_const(in, first * w->width), bytes);
-    int code = exchange(w);
+    MPI_Datatype type = type_of(b->coll->dtype);
+    int64_t first = b->start * b->n;
+    size_t bytes = (size_t)(least(b->n * b->k, b->coll->count - first) * b->width);
+    memset(b->send, 0, (size_t)(b->n * b->k * b->width));
+    memcpy(b->send, at_const(in, first * b->width), bytes);
+    int code = exchange(b);
     if (code == MPI_SUCCESS) {
-        combine(w);
-        code = MPI_Allgather(w->receive, (int)w->k, type, w->send, (int)w->k, type, w->sub);
+        combine(b);
+        code = MPI_Allgather(b->receive, (int)b->k, type, b->send, (int)b->k, type, b->sub);
     }
-    memcpy(at(out, first * w->width), w->send, bytes);
+    memcpy(at(out, first * b->width), b->send, bytes);
     return code;
 }
 
-static int in_blocks(const dtp_comm__mpi *c, walk *w, const void *in, void *out)
+static int in_blocks(const dtp_comm__mpi *c, blocks *b, const void *in, void *out)
 {
-    int64_t most = least(HALF_BYTES / w->n / w->width, c->limit);
+    int64_t most = least(HALF_BYTES / b->n / b->width, c->limit);
     int64_t size = most > 1 ? most : 1;
     int64_t elems =
-        w->coll->kind == DTP_ALL_REDUCE ? dtp_ceil_div(w->coll->count, w->n) : w->coll->count;
+        b->coll->kind == DTP_ALL_REDUCE ? dtp_ceil_div(b->coll->count, b->n) : b->coll->count;
     int code = MPI_SUCCESS;
-    for (w->start = 0; w->start < elems && code == MPI_SUCCESS; w->start += size) {
-        w->k = least(size, elems - w->start);
-        code = w->coll->kind == DTP_ALL_REDUCE       ? step_reduce(w, in, out)
-               : w->coll->kind == DTP_REDUCE_SCATTER ? step_scatter(w, in, out)
-                                                     : step_move(w, in, out);
+    for (b->start = 0; b->start < elems && code == MPI_SUCCESS; b->start += size) {
+        b->k = least(size, elems - b->start);
+        code = b->coll->kind == DTP_ALL_REDUCE       ? step_reduce(b, in, out)
+               : b->coll->kind == DTP_REDUCE_SCATTER ? step_scatter(b, in, out)
+                                                     : step_gather_or_exchange(b, in, out);
     }
     return code;
 }
@@ -223,13 +235,13 @@ static int in_blocks(const dtp_comm__mpi *c, walk *w, const void *in, void *out)
 static dtp_status run_blocks(dtp_comm__mpi *c, const dtp_coll *coll, int32_t n, const void *in,
                              void *out, int *code, dtp_err *err)
 {
-    walk w = {
+    blocks b = {
         .coll = coll, .sub = c->subs[coll->set], .n = n, .width = dtp_dtype_bytes(coll->dtype)};
-    int64_t half = HALF_BYTES > n * w.width ? HALF_BYTES : n * w.width;
+    int64_t half = HALF_BYTES > n * b.width ? HALF_BYTES : n * b.width;
     DTP_TRY(dtp_comm__reserve(&c->blocks, 2 * (size_t)half, coll, err));
-    w.send = c->blocks.data;
-    w.receive = w.send + half;
-    *code = in_blocks(c, &w, in, out);
+    b.send = c->blocks.data;
+    b.receive = b.send + half;
+    *code = in_blocks(c, &b, in, out);
     return DTP_OK;
 }
 
@@ -238,14 +250,14 @@ dtp_status dtp_comm__mpi_call(dtp_comm__mpi *c, const dtp_coll *coll, const void
 {
     MPI_Comm sub = c->subs[coll->set];
     int32_t n = dtp_mesh_set_size(&c->base.mesh, coll->set);
-    bool moves = coll->kind == DTP_ALL_GATHER || coll->kind == DTP_ALL_TO_ALL;
+    bool copies = coll->kind == DTP_ALL_GATHER || coll->kind == DTP_ALL_TO_ALL;
     int code;
     if (coll->kind == DTP_PERMUTE) {
         code = permute(c, sub, n, coll, in, out);
     } else if (coll->kind == DTP_ALL_REDUCE && mpi_reduces(coll->dtype)) {
         code = all_reduce(c, sub, coll, in, out);
-    } else if (moves && is_whole(c, coll)) {
-        code = move(c, sub, coll, in, out);
+    } else if (copies && is_whole(c, coll)) {
+        code = gather_or_exchange(c, sub, coll, in, out);
     } else {
         DTP_TRY(run_blocks(c, coll, n, in, out, &code, err));
     }

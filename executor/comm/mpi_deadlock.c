@@ -1,10 +1,10 @@
 /* Ranks of one host that can never go on.
  *
  * A rank that waits longer than usual publishes the mailbox and the turn that it waits for, and
- * from time to time looks where the others stand. A rank waits in vain when a member of its group
- * that has not posted the turn ended, gave up, or waits in vain itself: the largest set of ranks
- * for which that holds is found by starting with all ranks that do not run and taking out those
- * that wait for running ones only (Chandy, Misra, Haas 1983, with the graph in shared memory).
+ * from time to time reads the published states of the others. A rank waits in vain when a member of
+ * its group that has not posted the turn ended, aborted, or waits in vain itself: the largest set
+ * of ranks for which that holds is found by starting with all ranks that do not run and taking out
+ * those that wait for running ones only (Chandy, Misra, Haas 1983; the graph is in shared memory).
  * Versions that did not change while all of that was read prove that it held at one moment; then it
  * holds for ever, since none of these ranks can act. The first rank to notice leaves the verdict in
  * its own segment, where the others find it.
@@ -12,12 +12,12 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "executor/comm/mpi_shared.h"
+#include "executor/comm/mpi_internal.h"
 
 /* How long a rank that failed waits for the others to learn of it before it ends the job. */
 enum { GRACE_MS = 2000 };
 
-/* ---- where this rank stands ---- */
+/* ---- published state of this rank ---- */
 
 static dtp_comm__published *own_published(dtp_comm__shared *s)
 {
@@ -29,8 +29,8 @@ static bool has_stopped(int32_t kind)
     return kind == DTP_COMM_FAILED || kind == DTP_COMM_STUCK;
 }
 
-static void stand(dtp_comm__shared *s, dtp_comm__published_kind kind, int32_t mailbox,
-                  uint64_t turn)
+static void publish(dtp_comm__shared *s, dtp_comm__published_kind kind, int32_t mailbox,
+                    uint64_t turn)
 {
     dtp_comm__published *own = own_published(s);
     atomic_fetch_add(&own->version, 1);
@@ -42,12 +42,12 @@ static void stand(dtp_comm__shared *s, dtp_comm__published_kind kind, int32_t ma
 
 void dtp_comm__deadlock_begin(dtp_comm__shared *s, int32_t mailbox, uint64_t turn)
 {
-    stand(s, DTP_COMM_WAITS, mailbox, turn);
+    publish(s, DTP_COMM_WAITS, mailbox, turn);
 }
 
 void dtp_comm__deadlock_end(dtp_comm__shared *s)
 {
-    stand(s, DTP_COMM_RUNS, 0, 0);
+    publish(s, DTP_COMM_RUNS, 0, 0);
 }
 
 bool dtp_comm__deadlock_stop(dtp_comm__shared *s, dtp_comm__published_kind kind, const char *why)
@@ -57,60 +57,45 @@ bool dtp_comm__deadlock_stop(dtp_comm__shared *s, dtp_comm__published_kind kind,
         return false;
     }
     snprintf(own->why, sizeof own->why, "%s", why);
-    stand(s, kind, 0, 0);
+    publish(s, kind, 0, 0);
     return true;
 }
 
-/* ---- where the others stand ---- */
+/* ---- observed states of the others ---- */
 
 static void look_at(dtp_comm__shared *s, int32_t r)
 {
-    dtp_comm__observed *sight = &s->observed[r];
+    dtp_comm__observed *o = &s->observed[r];
     dtp_comm__published *at = s->bases[r] != NULL ? &s->bases[r]->published : NULL;
-    *sight = (dtp_comm__observed){.kind = DTP_COMM_RUNS};
+    *o = (dtp_comm__observed){.kind = DTP_COMM_RUNS};
     if (at == NULL) {
         return;
     }
-    sight->version = atomic_load(&at->version);
-    sight->kind = atomic_load(&at->kind);
-    sight->mailbox = atomic_load(&at->mailbox);
-    sight->turn = atomic_load(&at->turn);
-    bool sane = sight->mailbox >= 0 && sight->mailbox < DTP_COMM_MAILBOXES;
-    sight->held = sight->kind != DTP_COMM_RUNS && sight->version % 2 == 0 && sane;
-    if (sight->held && sight->kind == DTP_COMM_WAITS) {
-        sight->coll = s->bases[r]->mailboxes[sight->mailbox].coll;
+    o->version = atomic_load(&at->version);
+    o->kind = atomic_load(&at->kind);
+    o->mailbox = atomic_load(&at->mailbox);
+    o->turn = atomic_load(&at->turn);
+    bool sane = o->mailbox >= 0 && o->mailbox < DTP_COMM_MAILBOXES;
+    o->held = o->kind != DTP_COMM_RUNS && o->version % 2 == 0 && sane;
+    if (o->held && o->kind == DTP_COMM_WAITS) {
+        o->coll = s->bases[r]->mailboxes[o->mailbox].coll;
     }
 }
 
 /* A member that rank r waits for is held. */
 static bool waits_in_vain(const dtp_comm__shared *s, int32_t r)
 {
-    const dtp_comm__observed *sight = &s->observed[r];
-    dtp_mesh_set set = dtp_comm__mailbox_set(s, sight->mailbox);
+    const dtp_comm__observed *o = &s->observed[r];
+    dtp_mesh_set set = dtp_comm__mailbox_set(s, o->mailbox);
     int32_t n = dtp_mesh_set_size(&s->mesh, set);
     for (int32_t i = 0; i < n; i++) {
         int32_t m = dtp_mesh_set_member(&s->mesh, set, r, i);
         if (s->observed[m].held &&
-            atomic_load(&s->bases[m]->mailboxes[sight->mailbox].posted) < sight->turn) {
+            atomic_load(&s->bases[m]->mailboxes[o->mailbox].posted) < o->turn) {
             return true;
         }
     }
     return false;
-}
-
-/* Takes out the ranks that wait for running ones only. */
-static void take_out(dtp_comm__shared *s)
-{
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (int32_t r = 0; r < s->size; r++) {
-            dtp_comm__observed *sight = &s->observed[r];
-            if (sight->held && sight->kind == DTP_COMM_WAITS && !waits_in_vain(s, r)) {
-                sight->held = false;
-                changed = true;
-            }
-        }
-    }
 }
 
 static bool nothing_moved(const dtp_comm__shared *s)
@@ -142,12 +127,12 @@ static void give_verdict(dtp_comm__shared *s)
 {
     char text[DTP_ERR_MSG_BYTES];
     for (int32_t r = 0; r < s->size; r++) {
-        const dtp_comm__observed *sight = &s->observed[r];
-        bool waits = sight->kind == DTP_COMM_WAITS;
+        const dtp_comm__observed *o = &s->observed[r];
+        bool waits = o->kind == DTP_COMM_WAITS;
         s->visits[r] = (dtp_comm__visit){.state = DTP_COMM_VISIT_NONE};
-        if (sight->held) {
+        if (o->held) {
             s->visits[r].state = waits ? DTP_COMM_VISIT_WAITS : DTP_COMM_VISIT_ENDED;
-            s->visits[r].coll = waits && sight->mailbox != DTP_COMM_BARRIER ? &sight->coll : NULL;
+            s->visits[r].coll = waits && o->mailbox != DTP_COMM_BARRIER ? &o->coll : NULL;
         }
     }
     dtp_comm__describe_waits(s->size, s->visits, text);
@@ -159,7 +144,17 @@ bool dtp_comm__deadlock_hopeless(dtp_comm__shared *s)
     for (int32_t r = 0; r < s->size; r++) {
         look_at(s, r);
     }
-    take_out(s);
+    /* Takes out the ranks that wait for running ones only. */
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int32_t r = 0; r < s->size; r++) {
+            dtp_comm__observed *o = &s->observed[r];
+            if (o->held && o->kind == DTP_COMM_WAITS && !waits_in_vain(s, r)) {
+                o->held = false;
+                changed = true;
+            }
+        }
+    }
     if (!s->observed[s->rank].held || !nothing_moved(s)) {
         return false;
     }
@@ -201,7 +196,7 @@ static int32_t count_unaware(const dtp_comm__shared *s)
 void dtp_comm__shared_end(dtp_comm__shared *s)
 {
     if (!has_stopped(atomic_load(&own_published(s)->kind))) {
-        stand(s, DTP_COMM_LEFT, 0, 0);
+        publish(s, DTP_COMM_LEFT, 0, 0);
     }
 }
 

@@ -1,10 +1,10 @@
-/* The memory that the ranks of one host share, and lending parts of it (mpi_shared.h).
+/* The memory that the ranks of one host share, and its registered parts (mpi_internal.h).
  *
  * A segment is an unlinked POSIX shared memory object as large as the machine's memory, of which
- * only what was lent is backed; peers open it through /proc while its owner is known to be alive.
- * Where that does not work, nothing is shared.
+ * only registered memory is backed; peers open it through /proc while its owner is known to be
+ * alive. Where that does not work, nothing is shared.
  */
-#include "executor/comm/mpi_shared.h"
+#include "executor/comm/mpi_internal.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -73,7 +73,7 @@ static bool make_segment(dtp_comm__shared *s, offer *mine)
     s->backed =
         dtp_ceil_div((int64_t)sizeof(dtp_comm__segment), DTP_COMM_PAGE_BYTES) * DTP_COMM_PAGE_BYTES;
     if (ftruncate(s->fd, s->bytes) != 0 || posix_fallocate(s->fd, 0, s->backed) != 0 ||
-        !dtp_comm__free_list_init(&s->ranges, s->bytes - s->backed)) {
+        !dtp_comm__free_list_init(&s->free_list, s->bytes - s->backed)) {
         return false;
     }
     dtp_comm__segment *own = map(s->fd, s->bytes);
@@ -107,19 +107,8 @@ static bool map_peer(dtp_comm__shared *s, const offer *o)
     return base != NULL && base->token == o->token;
 }
 
-/* Looks before a wait offers the core to others: few where more ranks than processors share them.
- */
-static int32_t count_spins(const offer *mine, int n, const offer *offers)
-{
-    int32_t alike = 0;
-    for (int i = 0; i < n; i++) {
-        alike += offers[i].cpus == mine->cpus ? 1 : 0;
-    }
-    return alike > dtp_cpus_usable() ? SPINS_CROWDED : SPINS;
-}
-
 /* Exchanges segments with the ranks of this host; *ok is the same on all of them. */
-static int meet_host(dtp_comm__shared *s, MPI_Comm host, bool *ok)
+static int exchange_segments(dtp_comm__shared *s, MPI_Comm host, bool *ok)
 {
     int n = 0;
     MPI_Comm_size(host, &n);
@@ -129,7 +118,13 @@ static int meet_host(dtp_comm__shared *s, MPI_Comm host, bool *ok)
     int code = MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, host);
     if (code == MPI_SUCCESS && all && offers != NULL) {
         code = MPI_Allgather(&mine, sizeof mine, MPI_BYTE, offers, sizeof mine, MPI_BYTE, host);
-        s->spins = count_spins(&mine, n, offers);
+        /* looks before a wait offers the core to others: few where more ranks than processors
+         * share them */
+        int32_t alike = 0;
+        for (int i = 0; i < n; i++) {
+            alike += offers[i].cpus == mine.cpus ? 1 : 0;
+        }
+        s->spins = alike > dtp_cpus_usable() ? SPINS_CROWDED : SPINS;
         for (int i = 0; i < n && code == MPI_SUCCESS; i++) {
             good = good && map_peer(s, &offers[i]);
         }
@@ -167,7 +162,7 @@ dtp_status dtp_comm__shared_create(MPI_Comm world, const dtp_mesh *mesh, dtp_com
     }
     int code = MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, s->rank, MPI_INFO_NULL, &host);
     if (code == MPI_SUCCESS) {
-        code = meet_host(s, host, &ok);
+        code = exchange_segments(s, host, &ok);
         MPI_Comm_free(&host);
     }
     if (!ok) {
@@ -197,7 +192,7 @@ void dtp_comm__shared_destroy(dtp_comm__shared *s)
         free(s->groups[i].members);
         free(s->groups[i].slots);
     }
-    dtp_comm__free_list_clear(&s->ranges);
+    dtp_comm__free_list_clear(&s->free_list);
     free(s->observed);
     free(s->visits);
     free(s->bases);
@@ -211,10 +206,10 @@ void dtp_comm__shared_use(dtp_comm__shared *s, bool use)
     }
 }
 
-/* ---- lending ---- */
+/* ---- registered memory ---- */
 
-/* Where lent memory begins in a segment. */
-static int64_t lent_start(void)
+/* Where registered memory begins in a segment. */
+static int64_t registered_start(void)
 {
     return dtp_ceil_div((int64_t)sizeof(dtp_comm__segment), DTP_COMM_PAGE_BYTES) *
            DTP_COMM_PAGE_BYTES;
@@ -226,13 +221,13 @@ void *dtp_comm__shared_alloc(dtp_comm__shared *s, size_t bytes)
         return NULL;
     }
     int64_t rounded = dtp_ceil_div((int64_t)bytes, DTP_COMM_PAGE_BYTES) * DTP_COMM_PAGE_BYTES;
-    int64_t at = dtp_comm__free_list_take(&s->ranges, rounded);
+    int64_t at = dtp_comm__free_list_take(&s->free_list, rounded);
     if (at < 0) {
         return NULL;
     }
-    int64_t start = lent_start() + at, end = start + rounded;
+    int64_t start = registered_start() + at, end = start + rounded;
     if (end > s->backed && posix_fallocate(s->fd, s->backed, end - s->backed) != 0) {
-        (void)dtp_comm__free_list_release(&s->ranges, at);
+        (void)dtp_comm__free_list_release(&s->free_list, at);
         return NULL;
     }
     s->backed = end > s->backed ? end : s->backed;
@@ -248,5 +243,12 @@ int64_t dtp_comm__shared_offset(const dtp_comm__shared *s, const void *p)
 bool dtp_comm__shared_free(dtp_comm__shared *s, void *ptr)
 {
     int64_t at = dtp_comm__shared_offset(s, ptr);
-    return at >= lent_start() && dtp_comm__free_list_release(&s->ranges, at - lent_start());
+    return at >= registered_start() &&
+           dtp_comm__free_list_release(&s->free_list, at - registered_start());
+}
+
+dtp_mesh_set dtp_comm__mailbox_set(const dtp_comm__shared *s, int32_t mailbox)
+{
+    return mailbox == DTP_COMM_BARRIER ? ((dtp_mesh_set)1 << s->mesh.n_dims) - 1
+                                       : (dtp_mesh_set)mailbox;
 }

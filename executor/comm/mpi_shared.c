@@ -1,14 +1,14 @@
-/* Collectives between ranks of one host through shared memory (mpi_shared.h).
+/* Collectives between ranks of one host through shared memory (mpi_internal.h).
  *
  * A collective over a group on one host: each member posts what it runs and where its buffers lie,
  * and waits until all have posted. When all buffers can be reached, each does its share of the work
  * in place (transfer.c): every byte moves once. It says that it is done and waits for the others;
  * then buffers and mailboxes may change again. Small buffers elsewhere go through the bounce
  * buffers. Turns are counted per set of mesh dims; the members of a group run the same collectives
- * in order. A rank whose peers do not come within some time looks for the reason (mpi_watch.c);
+ * in order. A rank whose peers do not come within some time looks for the reason (mpi_deadlock.c);
  * once ranks disagree, the communicator is of no more use to them.
  */
-#include "executor/comm/mpi_shared.h"
+#include "executor/comm/mpi_internal.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -22,12 +22,6 @@ enum {
      * them costs the time slices of all others */
     WATCH_NS = 1000000
 };
-
-dtp_mesh_set dtp_comm__mailbox_set(const dtp_comm__shared *s, int32_t mailbox)
-{
-    return mailbox == DTP_COMM_BARRIER ? ((dtp_mesh_set)1 << s->mesh.n_dims) - 1
-                                       : (dtp_mesh_set)mailbox;
-}
 
 /* The group that uses a mailbox. */
 static dtp_status find_group(dtp_comm__shared *s, int32_t mailbox, dtp_comm__group **out,

@@ -1,8 +1,8 @@
 /* N virtual ranks in one process, one thread each.
  *
- * Ranks of a group meet at the group's gate (a counting barrier under one world lock) before and
- * after the data moves (transfer.c). Between the two meetings every member may read the inputs of
- * all others, and each compares what they are about to do. A rank that fails halts and wakes those
+ * Ranks of a group synchronise at the group's gate (a counting barrier under one world lock) before
+ * and after the transfer (transfer.c). In between every member may read the inputs of all others,
+ * and each compares what they are about to do. A rank that fails halts and wakes those
  * that wait for it; they return DTP_COMM and halt too. So do all when they wait at gates that none
  * of them can complete, or have ended.
  *
@@ -117,8 +117,8 @@ static void check_stuck_locked(world *w)
     pthread_cond_broadcast(&w->changed);
 }
 
-/* The rank whose failure keeps a group from meeting, -1: none. A failure elsewhere does not, so
- * that a rank's own failure does not depend on who fails first. */
+/* The rank whose failure keeps a group from passing its gate, -1: none. A failure elsewhere does
+ * not, so that a rank's own failure does not depend on who fails first. */
 static int32_t halted_locked(const world *w, dtp_mesh_set set, int32_t rank)
 {
     const int32_t n = w->failed ? dtp_mesh_set_size(&w->mesh, set) : 0;
@@ -135,7 +135,7 @@ static int32_t halted_locked(const world *w, dtp_mesh_set set, int32_t rank)
 
 /* Waits until all n members of a group have arrived; false when they never will, unless all are
  * `sure` to come. `coll` NULL: the barrier. Called with the lock held. */
-static bool meet_locked(world *w, gate *g, int32_t n, int32_t rank, const dtp_coll *coll, bool sure)
+static bool pass_locked(world *w, gate *g, int32_t n, int32_t rank, const dtp_coll *coll, bool sure)
 {
     const dtp_mesh_set set = coll != NULL ? coll->set : all_dims(w);
     if (!sure && (w->over || halted_locked(w, set, rank) >= 0)) {
@@ -163,13 +163,13 @@ static bool meet_locked(world *w, gate *g, int32_t n, int32_t rank, const dtp_co
 }
 
 /* `coll` NULL: the barrier. */
-static dtp_status meet(sim_comm *c, gate *g, int32_t n, const dtp_coll *coll, dtp_err *err)
+static dtp_status rendezvous(sim_comm *c, gate *g, int32_t n, const dtp_coll *coll, dtp_err *err)
 {
     world *w = c->world;
     const int32_t rank = c->base.rank;
     dtp_status status = DTP_OK;
     pthread_mutex_lock(&w->lock);
-    if (!meet_locked(w, g, n, rank, coll, false)) {
+    if (!pass_locked(w, g, n, rank, coll, false)) {
         if (w->stuck) {
             status = DTP_FAIL(err, DTP_COMM, "%.1000s", w->why);
             if (err != NULL) {
@@ -184,18 +184,6 @@ static dtp_status meet(sim_comm *c, gate *g, int32_t n, const dtp_coll *coll, dt
     }
     pthread_mutex_unlock(&w->lock);
     return status;
-}
-
-static void end_rank(world *w, int32_t rank)
-{
-    pthread_mutex_lock(&w->lock);
-    w->n_ended++;
-    w->visits[rank].state = DTP_COMM_VISIT_ENDED;
-    check_stuck_locked(w);
-    if (w->n_ended == w->size) {
-        pthread_cond_signal(&w->ends);
-    }
-    pthread_mutex_unlock(&w->lock);
 }
 
 static void division_free(division *d)
@@ -257,19 +245,18 @@ static dtp_status sim_prepare(dtp_comm *base, dtp_mesh_set set, dtp_err *err)
     return DTP_OK;
 }
 
-static int32_t member_rank(const sim_comm *c, const group *g, int32_t j)
-{
-    return dtp_mesh_set_member(&c->base.mesh, g->colls[0].set, c->base.rank, j);
-}
-
 /* Every member sees all descriptions at the gate, so every one finds the same first difference. */
 static dtp_status check_same(const sim_comm *c, const group *g, dtp_err *err)
 {
     for (int32_t j = 1; j < g->n; j++) {
         if (!dtp_comm__same(&g->colls[0], &g->colls[j])) {
+            const dtp_mesh *mesh = &c->base.mesh;
+            const dtp_mesh_set set = g->colls[0].set;
             char first[256], other[256];
-            dtp_comm__describe(member_rank(c, g, 0), &g->colls[0], first, sizeof first);
-            dtp_comm__describe(member_rank(c, g, j), &g->colls[j], other, sizeof other);
+            dtp_comm__describe(dtp_mesh_set_member(mesh, set, c->base.rank, 0), &g->colls[0], first,
+                               sizeof first);
+            dtp_comm__describe(dtp_mesh_set_member(mesh, set, c->base.rank, j), &g->colls[j], other,
+                               sizeof other);
             return DTP_FAIL(err, DTP_COMM, "the ranks run different collectives: %s; %s", first,
                             other);
         }
@@ -277,24 +264,13 @@ static dtp_status check_same(const sim_comm *c, const group *g, dtp_err *err)
     return DTP_OK;
 }
 
-/* Members that have met meet again, whatever happens elsewhere: until then each may be in the
- * buffers of the others. */
-static void meet_again(sim_comm *c, group *g, const dtp_coll *coll)
+/* Members that passed the gate pass it again, whatever happens elsewhere: until then each may be in
+ * the buffers of the others. */
+static void pass_again(sim_comm *c, group *g, const dtp_coll *coll)
 {
     pthread_mutex_lock(&c->world->lock);
-    (void)meet_locked(c->world, &g->gate, g->n, c->base.rank, coll, true);
+    (void)pass_locked(c->world, &g->gate, g->n, c->base.rank, coll, true);
     pthread_mutex_unlock(&c->world->lock);
-}
-
-/* A mistake that every member finds by itself: all leave the gate together, so that each of them
- * reports it and none reports only the failure of a peer. */
-static dtp_status agree_on(sim_comm *c, group *g, const dtp_coll *coll, dtp_err *err)
-{
-    dtp_status status = check_same(c, g, err);
-    if (status != DTP_OK) {
-        meet_again(c, g, coll);
-    }
-    return status;
 }
 
 static dtp_status run_group(sim_comm *c, group *g, const dtp_coll *coll, const void *in, void *out,
@@ -305,11 +281,15 @@ static dtp_status run_group(sim_comm *c, group *g, const dtp_coll *coll, const v
     DTP_TRY(dtp_comm__unalias(&c->scratch, coll, g->n, me, in, out, &safe, err));
     g->slots[me] = (dtp_comm__slot){.in = safe, .out = out};
     g->colls[me] = *coll;
-    DTP_TRY(meet(c, &g->gate, g->n, coll, err));
-    DTP_TRY(agree_on(c, g, coll, err));
-    dtp_comm__transfer(coll, g->n, me, g->slots);
-    meet_again(c, g, coll);
-    return DTP_OK;
+    DTP_TRY(rendezvous(c, &g->gate, g->n, coll, err));
+    /* every member finds a difference by itself: all leave the gate together, so that each of them
+     * reports it and none reports only the failure of a peer */
+    dtp_status status = check_same(c, g, err);
+    if (status == DTP_OK) {
+        dtp_comm__transfer(coll, g->n, me, g->slots);
+    }
+    pass_again(c, g, coll);
+    return status;
 }
 
 static dtp_status sim_run(dtp_comm *base, const dtp_coll *coll, const void *in, void *out,
@@ -337,7 +317,7 @@ static dtp_status sim_run(dtp_comm *base, const dtp_coll *coll, const void *in, 
 static dtp_status sim_barrier(dtp_comm *base, dtp_err *err)
 {
     sim_comm *c = (sim_comm *)base;
-    return meet(c, &c->world->all, c->world->size, NULL, err);
+    return rendezvous(c, &c->world->all, c->world->size, NULL, err);
 }
 
 static void sim_abort(dtp_comm *base, const char *why)
@@ -377,7 +357,15 @@ static void run_rank(world *w, rank_job *job)
     if (job->status != DTP_OK) {
         sim_abort(job->comm, job->err.msg);
     }
-    end_rank(w, job->comm->rank);
+    const int32_t rank = job->comm->rank;
+    pthread_mutex_lock(&w->lock);
+    w->n_ended++;
+    w->visits[rank].state = DTP_COMM_VISIT_ENDED;
+    check_stuck_locked(w);
+    if (w->n_ended == w->size) {
+        pthread_cond_signal(&w->ends);
+    }
+    pthread_mutex_unlock(&w->lock);
 }
 
 /* Runs a rank whenever its world runs, until the world is closed. */
@@ -442,23 +430,18 @@ static dtp_status verdict(const world *w, dtp_err *err)
     return jobs[pick].status;
 }
 
-/* A run that failed leaves ranks counted at gates that never opened. */
-static void clear_gates(world *w)
-{
-    w->all.arrived = 0;
-    for (int32_t s = 0; s < N_SETS; s++) {
-        division *d = w->divisions[s];
-        for (int32_t i = 0; d != NULL && i < d->n_groups; i++) {
-            d->groups[i].gate.arrived = 0;
-        }
-    }
-}
-
 dtp_status dtp_comm__world_run(dtp_comm__world *w, dtp_rank_body body, void *user, dtp_err *err)
 {
     pthread_mutex_lock(&w->lock);
     if (w->failed || w->over) {
-        clear_gates(w);
+        /* A run that failed leaves ranks counted at gates that never opened. */
+        w->all.arrived = 0;
+        for (int32_t s = 0; s < N_SETS; s++) {
+            division *d = w->divisions[s];
+            for (int32_t i = 0; d != NULL && i < d->n_groups; i++) {
+                d->groups[i].gate.arrived = 0;
+            }
+        }
         memset(w->halts, 0, (size_t)w->size * sizeof *w->halts);
     }
     w->failed = w->over = w->stuck = false;

@@ -3,24 +3,24 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-typedef struct view {
+typedef struct sub_comm {
     dtp_comm base;
     dtp_comm *parent;
     dtp_mesh_set sets[DTP_MAX_MESH_DIMS]; /* by own mesh dim */
-} view;
+} sub_comm;
 
-static dtp_mesh_set to_parent(const view *v, dtp_mesh_set set)
+static dtp_mesh_set to_parent(const sub_comm *s, dtp_mesh_set set)
 {
     dtp_mesh_set all = 0;
-    for (int32_t m = 0; m < v->base.mesh.n_dims; m++) {
-        all |= (set >> m & 1U) != 0 ? v->sets[m] : 0;
+    for (int32_t m = 0; m < s->base.mesh.n_dims; m++) {
+        all |= (set >> m & 1U) != 0 ? s->sets[m] : 0;
     }
     return all;
 }
 
-static dtp_mesh_set whole(const view *v)
+static dtp_mesh_set whole(const sub_comm *s)
 {
-    return to_parent(v, ((dtp_mesh_set)1 << v->base.mesh.n_dims) - 1);
+    return to_parent(s, dtp_comm_all(&s->base));
 }
 
 static dtp_status check_set(const dtp_comm *c, dtp_mesh_set set, dtp_err *err)
@@ -34,48 +34,48 @@ static dtp_status check_set(const dtp_comm *c, dtp_mesh_set set, dtp_err *err)
 static dtp_status sub_run(dtp_comm *c, const dtp_coll *coll, const void *in, void *out,
                           dtp_err *err)
 {
-    const view *v = (const view *)c;
+    const sub_comm *s = (const sub_comm *)c;
     dtp_coll mapped = *coll;
     DTP_TRY(check_set(c, coll->set, err));
-    mapped.set = to_parent(v, coll->set);
-    return v->parent->ops->run(v->parent, &mapped, in, out, err);
+    mapped.set = to_parent(s, coll->set);
+    return s->parent->ops->run(s->parent, &mapped, in, out, err);
 }
 
 static dtp_status sub_prepare(dtp_comm *c, dtp_mesh_set set, dtp_err *err)
 {
-    const view *v = (const view *)c;
+    const sub_comm *s = (const sub_comm *)c;
     DTP_TRY(check_set(c, set, err));
-    return v->parent->ops->prepare(v->parent, to_parent(v, set), err);
+    return s->parent->ops->prepare(s->parent, to_parent(s, set), err);
 }
 
-/* The parent's barrier is one of all its ranks; a reduction of one number is one of the view's. */
+/* The parent's barrier is one of all its ranks; a reduction of one number is one of its group. */
 static dtp_status sub_barrier(dtp_comm *c, dtp_err *err)
 {
-    const view *v = (const view *)c;
+    const sub_comm *s = (const sub_comm *)c;
     int32_t here = 1;
     dtp_coll coll = {.kind = DTP_ALL_REDUCE,
-                     .set = whole(v),
+                     .set = whole(s),
                      .op = DTP_REDUCE_MIN,
                      .dtype = DTP_I32,
                      .count = 1};
-    return v->parent->ops->run(v->parent, &coll, &here, &here, err);
+    return s->parent->ops->run(s->parent, &coll, &here, &here, err);
 }
 
 static void sub_abort(dtp_comm *c, const char *why)
 {
-    dtp_comm_abort(((view *)c)->parent, why);
+    dtp_comm_abort(((sub_comm *)c)->parent, why);
 }
 
 static void *sub_register_memory(dtp_comm *c, size_t bytes)
 {
-    dtp_comm *parent = ((view *)c)->parent;
+    dtp_comm *parent = ((sub_comm *)c)->parent;
     return parent->ops->register_memory != NULL ? parent->ops->register_memory(parent, bytes)
                                                 : NULL;
 }
 
-static bool sub_release(dtp_comm *c, void *ptr)
+static bool sub_release_memory(dtp_comm *c, void *ptr)
 {
-    dtp_comm *parent = ((view *)c)->parent;
+    dtp_comm *parent = ((sub_comm *)c)->parent;
     return parent->ops->release_memory != NULL && parent->ops->release_memory(parent, ptr);
 }
 
@@ -84,14 +84,14 @@ static void sub_destroy(dtp_comm *c)
     free(c);
 }
 
-static const dtp_comm_ops view_ops = {
+static const dtp_comm_ops sub_ops = {
     .name = "view",
     .run = sub_run,
     .prepare = sub_prepare,
     .barrier = sub_barrier,
     .abort = sub_abort,
     .register_memory = sub_register_memory,
-    .release_memory = sub_release,
+    .release_memory = sub_release_memory,
     .destroy = sub_destroy,
 };
 
@@ -124,17 +124,17 @@ dtp_status dtp_sub_communicator_create(dtp_comm *parent, const dtp_mesh *mesh,
                                        dtp_err *err)
 {
     DTP_TRY(check_sets(parent, mesh, parent_sets, err));
-    view *v = calloc(1, sizeof *v);
-    if (v == NULL) {
+    sub_comm *s = calloc(1, sizeof *s);
+    if (s == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "no memory for a communicator");
     }
-    v->base = (dtp_comm){.ops = &view_ops, .mesh = *mesh};
-    v->parent = parent;
+    s->base = (dtp_comm){.ops = &sub_ops, .mesh = *mesh};
+    s->parent = parent;
     for (int32_t m = 0; m < mesh->n_dims; m++) {
-        v->sets[m] = parent_sets[m];
+        s->sets[m] = parent_sets[m];
     }
-    v->base.rank = dtp_mesh_set_index(&parent->mesh, whole(v), parent->rank);
-    v->base.size = dtp_mesh_set_size(&parent->mesh, whole(v));
-    *out = &v->base;
+    s->base.rank = dtp_mesh_set_index(&parent->mesh, whole(s), parent->rank);
+    s->base.size = dtp_mesh_set_size(&parent->mesh, whole(s));
+    *out = &s->base;
     return DTP_OK;
 }

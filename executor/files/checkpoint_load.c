@@ -43,25 +43,6 @@ static dtp_status file_crc(const char *path, int64_t from, uint32_t *out, dtp_er
     return DTP_OK;
 }
 
-static dtp_status verify_files(const loader *l, dtp_err *err)
-{
-    for (int32_t f = l->job->comm->rank; f < l->catalog.n_files; f += l->job->comm->size) {
-        const dtp_slice_file *file = &l->catalog.files[f];
-        uint32_t crc = 0;
-        if (file->crc_from < 0) {
-            continue;
-        }
-        DTP_TRY(file_crc(file->path, file->crc_from, &crc, err));
-        if (crc != file->crc) {
-            return DTP_FAIL(err, DTP_INVALID,
-                            "%s: checksum %08" PRIx32 " instead of %08" PRIx32
-                            ": the file is damaged",
-                            file->path, crc, file->crc);
-        }
-    }
-    return DTP_OK;
-}
-
 static bool same_shape(const dtp_shard *a, const dtp_shard *b)
 {
     bool same = a->rank == b->rank;
@@ -148,28 +129,6 @@ static dtp_status load_value(const loader *l, dtp_value_id v, const char *name, 
     return status;
 }
 
-/* Tensors of the file that the model does not have are named once. A graph without updates, that of
- * a forward run, has no use for optimizer states. */
-static void warn_unused(const loader *l, const dtp_graph *g)
-{
-    int32_t unused = 0;
-    const char *first = NULL;
-    for (int32_t i = 0; i < l->catalog.n_slices; i++) {
-        dtp_tensor_id t = dtp_graph_find(g, l->catalog.slices[i].name);
-        bool known = t >= 0 && dtp_tensor_lasts(&g->tensors[t]);
-        const bool state =
-            g->n_updates == 0 && dtp_optimizer_is_state(g, l->catalog.slices[i].name);
-        if (!known && !state) {
-            first = unused == 0 ? l->catalog.slices[i].name : first;
-            unused++;
-        }
-    }
-    if (unused > 0 && l->job->comm->rank == 0) {
-        dtp_log(l->job->ctx, DTP_LOG_WARN, "checkpoint", "unused", "tensors=%d first=%s", unused,
-                first);
-    }
-}
-
 /* Whether the model wants optimizer states, and the checkpoint has any of them. */
 static void find_states(loader *l, const dtp_graph *g)
 {
@@ -198,7 +157,20 @@ static bool is_loaded(const loader *l, const dtp_program *p, dtp_value_id v)
 static dtp_status load_all(loader *l, dtp_err *err)
 {
     const dtp_program *p = dtp_runner_program(l->job->runner);
-    DTP_TRY(verify_files(l, err));
+    for (int32_t f = l->job->comm->rank; f < l->catalog.n_files; f += l->job->comm->size) {
+        const dtp_slice_file *file = &l->catalog.files[f];
+        uint32_t crc = 0;
+        if (file->crc_from < 0) {
+            continue;
+        }
+        DTP_TRY(file_crc(file->path, file->crc_from, &crc, err));
+        if (crc != file->crc) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "%s: checksum %08" PRIx32 " instead of %08" PRIx32
+                            ": the file is damaged",
+                            file->path, crc, file->crc);
+        }
+    }
     find_states(l, p->graph);
     for (dtp_value_id v = 0; v < p->n_values; v++) {
         if (!is_loaded(l, p, v)) {
@@ -206,18 +178,26 @@ static dtp_status load_all(loader *l, dtp_err *err)
         }
         DTP_TRY(load_value(l, v, p->graph->tensors[p->values[v].tensor].name, err));
     }
-    warn_unused(l, p->graph);
-    return DTP_OK;
-}
-
-/* Ranks that open a checkpoint while a job replaces it may find different ones. */
-static dtp_status agree(const loader *l, dtp_err *err)
-{
-    uint64_t h = dtp_hash_i64(DTP_HASH_SEED, l->catalog.step);
-    for (int32_t f = 0; f < l->catalog.n_files; f++) {
-        h = dtp_hash_i64(dtp_hash_i64(h, l->catalog.files[f].crc_from), l->catalog.files[f].crc);
+    /* Tensors of the file that the model does not have are named once. A graph without updates,
+     * that of a forward run, has no use for optimizer states. */
+    const dtp_graph *g = p->graph;
+    int32_t unused = 0;
+    const char *first = NULL;
+    for (int32_t i = 0; i < l->catalog.n_slices; i++) {
+        dtp_tensor_id t = dtp_graph_find(g, l->catalog.slices[i].name);
+        bool known = t >= 0 && dtp_tensor_lasts(&g->tensors[t]);
+        const bool state =
+            g->n_updates == 0 && dtp_optimizer_is_state(g, l->catalog.slices[i].name);
+        if (!known && !state) {
+            first = unused == 0 ? l->catalog.slices[i].name : first;
+            unused++;
+        }
     }
-    return dtp_comm_agree(l->job->comm, h, "the checkpoint", err);
+    if (unused > 0 && l->job->comm->rank == 0) {
+        dtp_log(l->job->ctx, DTP_LOG_WARN, "checkpoint", "unused", "tensors=%d first=%s", unused,
+                first);
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_checkpoint_load(dtp_checkpoint_job *job, const char *path, dtp_err *err)
@@ -228,7 +208,12 @@ dtp_status dtp_checkpoint_load(dtp_checkpoint_job *job, const char *path, dtp_er
     dtp_status status =
         dtp_comm_agree_status(job->comm, dtp_catalog_open(path, &l.catalog, err), err);
     if (status == DTP_OK) {
-        status = agree(&l, err);
+        /* Ranks that open a checkpoint while a job replaces it may find different ones. */
+        uint64_t h = dtp_hash_i64(DTP_HASH_SEED, l.catalog.step);
+        for (int32_t f = 0; f < l.catalog.n_files; f++) {
+            h = dtp_hash_i64(dtp_hash_i64(h, l.catalog.files[f].crc_from), l.catalog.files[f].crc);
+        }
+        status = dtp_comm_agree(l.job->comm, h, "the checkpoint", err);
     }
     if (status == DTP_OK) {
         status = load_all(&l, err);

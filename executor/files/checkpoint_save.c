@@ -188,12 +188,7 @@ static dtp_status begin(const dtp_checkpoint_job *job, const char *dir, int64_t 
         status = dtp_checkpoint__clean(dir, INT32_MAX, job->ctx, set, err);
     }
     DTP_TRY(dtp_comm_agree_status(job->comm, status, err));
-    dtp_coll coll = {.kind = DTP_ALL_REDUCE,
-                     .set = ((dtp_mesh_set)1 << job->comm->mesh.n_dims) - 1,
-                     .op = DTP_REDUCE_MAX,
-                     .dtype = DTP_I64,
-                     .count = 1};
-    return job->comm->ops->run(job->comm, &coll, set, set, err);
+    return dtp_comm_all_reduce(job->comm, DTP_REDUCE_MAX, DTP_I64, 1, set, err);
 }
 
 /* The new files are complete and have their names. The older index stays until the new one takes
@@ -216,10 +211,8 @@ static dtp_status write_set(const dtp_checkpoint_job *job, const char *dir, int6
     dtp_status status = stamps != NULL ? write_slices(job, dir, set, stamp, err)
                                        : DTP_FAIL(err, DTP_NOMEM, "%s: no memory", dir);
     status = dtp_comm_agree_status(comm, status, err);
-    dtp_coll coll = {.kind = DTP_ALL_GATHER,
-                     .set = ((dtp_mesh_set)1 << comm->mesh.n_dims) - 1,
-                     .dtype = DTP_I64,
-                     .count = 2};
+    dtp_coll coll = {
+        .kind = DTP_ALL_GATHER, .set = dtp_comm_all(comm), .dtype = DTP_I64, .count = 2};
     if (status == DTP_OK && stamps != NULL) {
         status = comm->ops->run(comm, &coll, stamp, stamps, err);
     }

@@ -119,23 +119,6 @@ static dtp_status read_entry(const dtp_json *v, dtp_st_file *f, dtp_st_entry *e,
     return e->name != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "no memory for tensor names");
 }
 
-static dtp_status read_metadata(const dtp_json *v, dtp_st_file *f, dtp_err *err)
-{
-    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
-    f->n_meta = dtp_json_size(v);
-    f->meta = dtp_arena_alloc(f->arena, (size_t)f->n_meta, sizeof *f->meta);
-    for (int32_t i = 0; f->meta != NULL && i < f->n_meta; i++) {
-        const char *text;
-        DTP_TRY(dtp_json_string(dtp_json_at(v, i), &text, err));
-        f->meta[i].key = dtp_arena_strdup(f->arena, dtp_json_key(dtp_json_at(v, i)));
-        f->meta[i].value = dtp_arena_strdup(f->arena, text);
-        if (f->meta[i].key == NULL || f->meta[i].value == NULL) {
-            f->meta = NULL;
-        }
-    }
-    return f->meta != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "no memory for metadata");
-}
-
 static int by_begin(const void *a, const void *b)
 {
     const dtp_st_entry *x = a, *y = b;
@@ -176,7 +159,19 @@ static dtp_status check_cover(dtp_st_file *f, dtp_err *err)
 static dtp_status read_member(const dtp_json *v, dtp_st_file *f, dtp_err *err)
 {
     if (strcmp(dtp_json_key(v), "__metadata__") == 0) {
-        return read_metadata(v, f, err);
+        DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+        f->n_meta = dtp_json_size(v);
+        f->meta = dtp_arena_alloc(f->arena, (size_t)f->n_meta, sizeof *f->meta);
+        for (int32_t i = 0; f->meta != NULL && i < f->n_meta; i++) {
+            const char *text;
+            DTP_TRY(dtp_json_string(dtp_json_at(v, i), &text, err));
+            f->meta[i].key = dtp_arena_strdup(f->arena, dtp_json_key(dtp_json_at(v, i)));
+            f->meta[i].value = dtp_arena_strdup(f->arena, text);
+            if (f->meta[i].key == NULL || f->meta[i].value == NULL) {
+                f->meta = NULL;
+            }
+        }
+        return f->meta != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "no memory for metadata");
     }
     DTP_TRY(read_entry(v, f, &f->entries[f->n], err));
     f->n++;

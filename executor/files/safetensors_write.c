@@ -39,35 +39,6 @@ void dtp_st_discard(dtp_st_writer *w)
     }
 }
 
-static void add_metadata(dtp_st_writer *w, dtp_json_writer *j, int32_t n, const dtp_st_meta *meta)
-{
-    dtp_json_begin_object(j, "__metadata__");
-    for (int32_t i = 0; i < n; i++) {
-        const bool crc = strcmp(meta[i].key, DTP_ST_CRC) == 0;
-        dtp_json_write_string(j, meta[i].key, crc ? no_crc : meta[i].value);
-        if (crc) {
-            w->crc_place = j->buf.len - sizeof no_crc; /* before the closing quote */
-        }
-    }
-    dtp_json_end_object(j);
-}
-
-static void add_entry(dtp_json_writer *j, const dtp_st_entry *e, int64_t begin, int64_t end)
-{
-    dtp_json_begin_object(j, e->name);
-    dtp_json_write_string(j, "dtype", dtp_store_name(e->store));
-    dtp_json_begin_array(j, "shape", true);
-    for (int32_t d = 0; d < e->rank; d++) {
-        dtp_json_write_int(j, NULL, e->dims[d]);
-    }
-    dtp_json_end_array(j);
-    dtp_json_begin_array(j, "data_offsets", true);
-    dtp_json_write_int(j, NULL, begin);
-    dtp_json_write_int(j, NULL, end);
-    dtp_json_end_array(j);
-    dtp_json_end_object(j);
-}
-
 /* The header, padded with spaces so that the data starts at a multiple of 8 bytes. */
 static dtp_status write_header(dtp_st_writer *w, const dtp_st_entry *entries, int32_t n_meta,
                                const dtp_st_meta *meta, dtp_err *err)
@@ -76,10 +47,31 @@ static dtp_status write_header(dtp_st_writer *w, const dtp_st_entry *entries, in
     int64_t at = 0;
     dtp_json_begin_object(&j, NULL);
     if (n_meta > 0) {
-        add_metadata(w, &j, n_meta, meta);
+        dtp_json_begin_object(&j, "__metadata__");
+        for (int32_t i = 0; i < n_meta; i++) {
+            const bool crc = strcmp(meta[i].key, DTP_ST_CRC) == 0;
+            dtp_json_write_string(&j, meta[i].key, crc ? no_crc : meta[i].value);
+            if (crc) {
+                w->crc_place = j.buf.len - sizeof no_crc; /* before the closing quote */
+            }
+        }
+        dtp_json_end_object(&j);
     }
     for (int32_t i = 0; i < w->n; i++) {
-        add_entry(&j, &entries[i], at, at + w->sizes[i]);
+        const dtp_st_entry *e = &entries[i];
+        const int64_t end = at + w->sizes[i];
+        dtp_json_begin_object(&j, e->name);
+        dtp_json_write_string(&j, "dtype", dtp_store_name(e->store));
+        dtp_json_begin_array(&j, "shape", true);
+        for (int32_t d = 0; d < e->rank; d++) {
+            dtp_json_write_int(&j, NULL, e->dims[d]);
+        }
+        dtp_json_end_array(&j);
+        dtp_json_begin_array(&j, "data_offsets", true);
+        dtp_json_write_int(&j, NULL, at);
+        dtp_json_write_int(&j, NULL, end);
+        dtp_json_end_array(&j);
+        dtp_json_end_object(&j);
         at += w->sizes[i];
     }
     dtp_json_end_object(&j);
@@ -97,17 +89,6 @@ static dtp_status write_header(dtp_st_writer *w, const dtp_st_entry *entries, in
     return dtp_file_out_write(w->file, dtp_strbuf_text(&w->head), w->head.len, err);
 }
 
-static dtp_status entry_bytes(const dtp_st_entry *e, int64_t *out, dtp_err *err)
-{
-    *out = dtp_store_bytes(e->store);
-    for (int32_t d = 0; d < e->rank; d++) {
-        if (!dtp_mul_i64(*out, e->dims[d], out)) {
-            return DTP_FAIL(err, DTP_RANGE, "tensor '%s' is too large to store", e->name);
-        }
-    }
-    return DTP_OK;
-}
-
 static dtp_status start(dtp_st_writer *w, const char *path, int32_t n, const dtp_st_entry *entries,
                         dtp_err *err)
 {
@@ -118,7 +99,14 @@ static dtp_status start(dtp_st_writer *w, const char *path, int32_t n, const dtp
     }
     w->n = n;
     for (int32_t i = 0; i < n; i++) {
-        DTP_TRY(entry_bytes(&entries[i], &w->sizes[i], err));
+        const dtp_st_entry *e = &entries[i];
+        int64_t *out = &w->sizes[i];
+        *out = dtp_store_bytes(e->store);
+        for (int32_t d = 0; d < e->rank; d++) {
+            if (!dtp_mul_i64(*out, e->dims[d], out)) {
+                return DTP_FAIL(err, DTP_RANGE, "tensor '%s' is too large to store", e->name);
+            }
+        }
     }
     return dtp_file_out_open(path, &w->file, err);
 }

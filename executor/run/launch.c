@@ -67,28 +67,6 @@ static void add(words *w, const char *text)
     w->list[w->n++] = copy;
 }
 
-/* Where the ranks go. PE counts cores; more ranks than cores may share one. */
-static void add_places(words *w, const dtp_launch *launch)
-{
-    const bool hosts = dtp_launch_has_hosts(launch->environment);
-    const int32_t fair = launch->cpus / launch->ranks, least = fair < 1 ? 1 : fair;
-    const int32_t threads = launch->threads > 0 || hosts ? launch->threads : least;
-    const int32_t smt = launch->cpus_per_core < 1 ? 1 : launch->cpus_per_core;
-    const int64_t wanted = (int64_t)launch->ranks * threads;
-    const bool fits = hosts ? threads > 0 : launch->may_bind && wanted <= launch->cpus;
-    if (!hosts) {
-        add(w, "--oversubscribe");
-    }
-    if (fits) {
-        char by[32];
-        snprintf(by, sizeof by, "slot:PE=%d", (threads + smt - 1) / smt);
-        add(w, "--map-by");
-        add(w, by);
-    }
-    add(w, "--bind-to");
-    add(w, fits ? "core:overload-allowed" : "none");
-}
-
 dtp_status dtp_launch_argv(const dtp_launch *launch, char ***out, dtp_err *err)
 {
     enum { OWN_WORDS = 16 };
@@ -116,7 +94,24 @@ dtp_status dtp_launch_argv(const dtp_launch *launch, char ***out, dtp_err *err)
     add(&w, count);
     add(&w, "--stdin");
     add(&w, "none");
-    add_places(&w, launch);
+    /* Where the ranks go. PE counts cores; more ranks than cores may share one. */
+    const bool hosts = dtp_launch_has_hosts(launch->environment);
+    const int32_t fair = launch->cpus / launch->ranks, least = fair < 1 ? 1 : fair;
+    const int32_t threads = launch->threads > 0 || hosts ? launch->threads : least;
+    const int32_t smt = launch->cpus_per_core < 1 ? 1 : launch->cpus_per_core;
+    const int64_t wanted = (int64_t)launch->ranks * threads;
+    const bool fits = hosts ? threads > 0 : launch->may_bind && wanted <= launch->cpus;
+    if (!hosts) {
+        add(&w, "--oversubscribe");
+    }
+    if (fits) {
+        char by[32];
+        snprintf(by, sizeof by, "slot:PE=%d", (threads + smt - 1) / smt);
+        add(&w, "--map-by");
+        add(&w, by);
+    }
+    add(&w, "--bind-to");
+    add(&w, fits ? "core:overload-allowed" : "none");
     for (int32_t i = 0; i < launch->n_args; i++) {
         add(&w, launch->args[i]);
     }

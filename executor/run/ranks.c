@@ -40,20 +40,6 @@ static dtp_status run_self(ranks *w, const dtp_mesh *mesh, dtp_err *err)
     return s;
 }
 
-static dtp_status run_mpi(ranks *w, const dtp_mesh *mesh, dtp_err *err)
-{
-    const dtp_comm_reporter *reporter = w->options->reporter;
-    dtp_comm *comm = NULL;
-    DTP_TRY(dtp_comm_mpi_join(mesh, DTP_OK, reporter, &comm, err));
-    dtp_status s = dtp_comm_alike_here(comm, dtp_cpus_key(), &w->here, err);
-    if (s == DTP_OK) {
-        s = run_rank(comm, w, err);
-    }
-    s = dtp_comm_conclude(comm, s, reporter, err);
-    dtp_comm_destroy(comm);
-    return s;
-}
-
 dtp_status dtp_ranks_fail(const dtp_ranks_options *options, dtp_status failed, dtp_err *err)
 {
     const dtp_mesh none = {0};
@@ -79,7 +65,16 @@ dtp_status dtp_ranks_run(const dtp_ranks_options *options, const dtp_mesh *mesh,
         return dtp_comm_sim_run(mesh, run_rank, &w, err);
     }
     if (strcmp(options->comm, "mpi") == 0) {
-        return run_mpi(&w, mesh, err);
+        const dtp_comm_reporter *reporter = w.options->reporter;
+        dtp_comm *comm = NULL;
+        DTP_TRY(dtp_comm_mpi_join(mesh, DTP_OK, reporter, &comm, err));
+        dtp_status s = dtp_comm_alike_here(comm, dtp_cpus_key(), &w.here, err);
+        if (s == DTP_OK) {
+            s = run_rank(comm, &w, err);
+        }
+        s = dtp_comm_conclude(comm, s, reporter, err);
+        dtp_comm_destroy(comm);
+        return s;
     }
     return DTP_FAIL(err, DTP_INVALID, "there is no communicator '%s': self, sim or mpi",
                     options->comm);

@@ -12,8 +12,18 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static dtp_status check_world(const dtp_program *p, const dtp_comm *comm, dtp_err *err)
+dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
+                             bool profile, dtp_runner **out, dtp_err *err)
 {
+    const dtp_runner_options options = {.profile = profile};
+    return dtp_runner_create_with(p, backend, comm, &options, out, err);
+}
+
+dtp_status dtp_runner_create_with(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
+                                  const dtp_runner_options *options, dtp_runner **out, dtp_err *err)
+{
+    const dtp_runner_options none = {0};
+    options = options != NULL ? options : &none;
     int32_t ranks = dtp_mesh_ranks(&p->mesh);
     bool same = ranks == comm->size && (ranks == 1 || p->mesh.n_dims == comm->mesh.n_dims);
     for (int32_t m = 0; same && ranks > 1 && m < p->mesh.n_dims; m++) {
@@ -27,22 +37,6 @@ static dtp_status check_world(const dtp_program *p, const dtp_comm *comm, dtp_er
                         "the program is for the mesh '%.200s', the ranks form '%.200s'", want,
                         have);
     }
-    return DTP_OK;
-}
-
-dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
-                             bool profile, dtp_runner **out, dtp_err *err)
-{
-    const dtp_runner_options options = {.profile = profile};
-    return dtp_runner_create_with(p, backend, comm, &options, out, err);
-}
-
-dtp_status dtp_runner_create_with(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
-                                  const dtp_runner_options *options, dtp_runner **out, dtp_err *err)
-{
-    const dtp_runner_options none = {0};
-    options = options != NULL ? options : &none;
-    DTP_TRY(check_world(p, comm, err));
     dtp_arena *arena = dtp_arena_create();
     dtp_runner *r = arena != NULL ? dtp_arena_alloc(arena, 1, sizeof *r) : NULL;
     if (r == NULL) {

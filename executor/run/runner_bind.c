@@ -111,22 +111,6 @@ void dtp_runner_set_memory(dtp_runner *r, void *memory)
     place_moving(r, r->program->n_values, memory);
 }
 
-/* Gives a view of one microbatch the sizes of the whole batch. */
-static dtp_status widen(dtp_runner *r, const dtp_ttype *type, dtp_view *view, dtp_err *err)
-{
-    const dtp_graph *g = r->program->graph;
-    for (int32_t d = 0; d < type->rank && g->microbatches > 1; d++) {
-        if (!dtp_is_micro_dim(g, type->dims[d].id)) {
-            continue;
-        }
-        DTP_TRY(dtp_arena_grow(r->arena, &r->shifted, r->n_shifted, r->n_shifted + 1,
-                               &r->cap_shifted, sizeof *r->shifted, err));
-        view->global[d] = type->dims[d].size * g->microbatches;
-        r->shifted[r->n_shifted++] = (dtp_runner__shifted){&view->offset[d], type->dims[d].size};
-    }
-    return DTP_OK;
-}
-
 void dtp_runner__shift(dtp_runner *r, int32_t microbatch)
 {
     const int64_t by = (int64_t)microbatch - r->at_microbatch;
@@ -180,7 +164,20 @@ static dtp_status copy_replicas(dtp_runner *r, int32_t n, const dtp_value_id *id
     for (int32_t i = 0; i < n; i++) {
         (*out)[i] = r->views[ids[i]];
         const dtp_value *value = &r->program->values[ids[i]];
-        DTP_TRY(widen(r, &value->type, &(*out)[i], err));
+        /* Gives a view of one microbatch the sizes of the whole batch. */
+        const dtp_ttype *type = &value->type;
+        dtp_view *view = &(*out)[i];
+        const dtp_graph *g = r->program->graph;
+        for (int32_t d = 0; d < type->rank && g->microbatches > 1; d++) {
+            if (!dtp_is_micro_dim(g, type->dims[d].id)) {
+                continue;
+            }
+            DTP_TRY(dtp_arena_grow(r->arena, &r->shifted, r->n_shifted, r->n_shifted + 1,
+                                   &r->cap_shifted, sizeof *r->shifted, err));
+            view->global[d] = type->dims[d].size * g->microbatches;
+            r->shifted[r->n_shifted++] =
+                (dtp_runner__shifted){&view->offset[d], type->dims[d].size};
+        }
         DTP_TRY(keep_moving(r, ids[i], &(*out)[i].data, err));
         if (place_of(r->program, ids[i]) < 0 && !value->external && value->bytes > 0) {
             const char *name = value->name;
@@ -223,27 +220,27 @@ static dtp_status bind_kernel(dtp_runner *r, const dtp_instr *instr, dtp_runner_
     return DTP_OK;
 }
 
-static dtp_status bind_move(dtp_runner *r, const dtp_instr *instr, dtp_runner__bound *b,
+static dtp_status bind_copy(dtp_runner *r, const dtp_instr *instr, dtp_runner__bound *b,
                             dtp_err *err)
 {
     const dtp_program *p = r->program;
-    const dtp_copy *move = &instr->move;
-    b->parts = dtp_mesh_set_size(&p->mesh, move->set);
-    b->index = dtp_mesh_set_index(&p->mesh, move->set, r->comm->rank);
-    if (move->kind == DTP_COPY_SLICE) {
-        b->start = b->out->local.dims[move->axis].size > 0
-                       ? b->out->offset[move->axis] - b->in->offset[move->axis]
+    const dtp_copy *copy = &instr->move;
+    b->parts = dtp_mesh_set_size(&p->mesh, copy->set);
+    b->index = dtp_mesh_set_index(&p->mesh, copy->set, r->comm->rank);
+    if (copy->kind == DTP_COPY_SLICE) {
+        b->start = b->out->local.dims[copy->axis].size > 0
+                       ? b->out->offset[copy->axis] - b->in->offset[copy->axis]
                        : 0;
     }
-    if (move->kind != DTP_COPY_PACK && move->kind != DTP_COPY_UNPACK) {
+    if (copy->kind != DTP_COPY_PACK && copy->kind != DTP_COPY_UNPACK) {
         return DTP_OK;
     }
-    dtp_value_id tensor = move->kind == DTP_COPY_PACK ? instr->in[0] : instr->out[0];
-    dtp_value_id staging = move->kind == DTP_COPY_PACK ? instr->out[0] : instr->in[0];
+    dtp_value_id tensor = copy->kind == DTP_COPY_PACK ? instr->in[0] : instr->out[0];
+    dtp_value_id staging = copy->kind == DTP_COPY_PACK ? instr->out[0] : instr->in[0];
     const dtp_value *t = &p->values[tensor];
     dtp_layout_local_max(&t->layout, &p->mesh, &t->type, &b->part);
     if (t->type.rank > 0) {
-        b->part.dims[move->axis].size = dtp_ceil_div(b->part.dims[move->axis].size, b->parts);
+        b->part.dims[copy->axis].size = dtp_ceil_div(b->part.dims[copy->axis].size, b->parts);
     }
     if (dtp_ttype_bytes(&b->part) * b->parts > p->values[staging].bytes) {
         return DTP_FAIL(err, DTP_INTERNAL,
@@ -287,7 +284,7 @@ static dtp_status bind_instr(dtp_runner *r, int32_t index, dtp_err *err)
     case DTP_INSTR_COLLECTIVE:
         return bind_collective(r, instr, err);
     default:
-        return bind_move(r, instr, b, err);
+        return bind_copy(r, instr, b, err);
     }
 }
 

@@ -16,17 +16,6 @@ static int32_t kind_of(double value)
     return isnan(value) ? 0 : value > 0 ? 1 : 2;
 }
 
-/* The smallest of all ranks, of n values. */
-static dtp_status lowest(dtp_session *s, int32_t n, int64_t *values, dtp_err *err)
-{
-    dtp_coll coll = {.kind = DTP_ALL_REDUCE,
-                     .set = dtp_session__all(s),
-                     .op = DTP_REDUCE_MIN,
-                     .dtype = DTP_I64,
-                     .count = n};
-    return s->comm->ops->run(s->comm, &coll, values, values, err);
-}
-
 dtp_status dtp_session__check_loss(dtp_session *s, const dtp_step_result *result, double own,
                                    dtp_err *err)
 {
@@ -39,7 +28,7 @@ dtp_status dtp_session__check_loss(dtp_session *s, const dtp_step_result *result
     const bool bad = !isfinite(own);
     const int32_t ranks = s->comm->size;
     int64_t seen[2] = {bad ? s->comm->rank : ranks, bad}; /* lowest rank, whether all */
-    DTP_TRY(lowest(s, 2, seen, err));
+    DTP_TRY(dtp_comm_all_reduce(s->comm, DTP_REDUCE_MIN, DTP_I64, 2, seen, err));
     char where[32];
     if (seen[0] == ranks || (seen[1] != 0 && ranks > 1)) {
         (void)snprintf(where, sizeof where, "%s %d ranks",
@@ -117,7 +106,7 @@ dtp_status dtp_session_check(dtp_session *s, dtp_err *err)
     int64_t found = none;
     DTP_TRY(dtp_comm_agree_status(s->comm, scan(s, &found, err), err));
     int64_t first = found == none ? INT64_MAX : s->comm->rank * none + found;
-    DTP_TRY(lowest(s, 1, &first, err));
+    DTP_TRY(dtp_comm_all_reduce(s->comm, DTP_REDUCE_MIN, DTP_I64, 1, &first, err));
     if (first == INT64_MAX) {
         return DTP_OK;
     }

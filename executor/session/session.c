@@ -1,14 +1,19 @@
 #include "executor/session/session.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/base/hash.h"
 #include "core/transform/microbatch.h"
 #include "core/plan/plan.h"
 #include "executor/files/checkpoint.h"
+#include "executor/files/safetensors.h"
 #include "executor/device/convert.h"
 #include "executor/session/session_internal.h"
 #include "core/graph/graph_hash.h"
@@ -23,11 +28,6 @@ static double now_s(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-dtp_mesh_set dtp_session__all(const dtp_session *s)
-{
-    return ((dtp_mesh_set)1 << s->program->mesh.n_dims) - 1;
 }
 
 /* ---- agreement ---- */
@@ -77,36 +77,52 @@ static uint64_t hash_job(const dtp_program *p, const dtp_session_options *o)
     return dtp_hash_text(h, o->load != NULL ? o->load : "");
 }
 
-/* ---- creation ---- */
+/* ---- the lock of a checkpoint ---- */
 
-/* What a reader of a tensor gets: the resident value, or a value that survives the step. */
-static dtp_status map_tensors(dtp_session *s, dtp_err *err)
+static bool is_single(const char *path)
 {
-    const dtp_program *p = s->program;
-    s->tensor_value = malloc(((size_t)p->graph->n_tensors + 1) * sizeof *s->tensor_value);
-    if (s->tensor_value == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a session");
-    }
-    for (dtp_tensor_id t = 0; t < p->graph->n_tensors; t++) {
-        dtp_value_id v = p->tensor_value[t];
-        s->tensor_value[t] = v >= 0 && p->values[v].keep ? v : -1;
-    }
-    for (dtp_value_id v = 0; v < p->n_values; v++) {
-        const dtp_value *value = &p->values[v];
-        bool resident = value->kind == DTP_VALUE_RESIDENT;
-        if (resident && value->tensor >= 0) {
-            s->tensor_value[value->tensor] = v;
-        }
-        if ((resident || value->kind == DTP_VALUE_INPUT) && value->bytes > s->host_bytes) {
-            s->host_bytes = value->bytes;
-        }
-    }
-    s->host = malloc(s->host_bytes > 0 ? (size_t)s->host_bytes : 1);
-    return s->host != NULL
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_NOMEM, "no memory for a host buffer of %" PRId64 " bytes",
-                          s->host_bytes);
+    static const char suffix[] = ".safetensors";
+    const size_t n = strlen(path), k = sizeof suffix - 1;
+    return n > k && strcmp(path + n - k, suffix) == 0;
 }
+
+/* Keeps other jobs from writing the checkpoint `path` until `unlock`; collective. The lock lies in
+ * the folder, which is made, or beside the file. DTP_IO when another job holds it or the path
+ * cannot be written to. */
+static dtp_status lock(dtp_session *s, const char *path, dtp_err *err)
+{
+    const bool single = is_single(path);
+    const size_t bytes = strlen(path) + 32;
+    char *name = malloc(bytes);
+    dtp_status status = DTP_OK;
+    s->locked = strdup(path);
+    if (name == NULL || s->locked == NULL) {
+        status = DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
+    } else if (s->comm->rank == 0) {
+        (void)snprintf(name, bytes, "%s%s", path, single ? ".lock" : "/checkpoint.lock");
+        s->made_folder = !single && mkdir(path, 0777) == 0;
+        status = single || s->made_folder || errno == EEXIST
+                     ? dtp_file_lock_take(name, &s->lock, err)
+                     : DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(errno));
+    }
+    free(name);
+    return dtp_comm_agree_status(s->comm, status, err);
+}
+
+/* A folder that was made and is empty goes, too. */
+static void unlock(dtp_session *s)
+{
+    dtp_file_lock_release(s->lock);
+    if (s->made_folder) {
+        (void)rmdir(s->locked); /* fails when something was saved */
+    }
+    free(s->locked);
+    s->lock = NULL;
+    s->locked = NULL;
+    s->made_folder = false;
+}
+
+/* ---- creation ---- */
 
 static dtp_status upload(dtp_session *s, dtp_value_id v, dtp_err *err)
 {
@@ -135,7 +151,31 @@ static dtp_status initialise(dtp_session *s, dtp_err *err)
 static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_err *err)
 {
     DTP_TRY(dtp_runner_create(s->program, s->backend, s->comm, o->profile, &s->runner, err));
-    DTP_TRY(map_tensors(s, err));
+    /* What a reader of a tensor gets: the resident value, or a value that survives the step. */
+    const dtp_program *p = s->program;
+    s->tensor_value = malloc(((size_t)p->graph->n_tensors + 1) * sizeof *s->tensor_value);
+    if (s->tensor_value == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for a session");
+    }
+    for (dtp_tensor_id t = 0; t < p->graph->n_tensors; t++) {
+        dtp_value_id v = p->tensor_value[t];
+        s->tensor_value[t] = v >= 0 && p->values[v].keep ? v : -1;
+    }
+    for (dtp_value_id v = 0; v < p->n_values; v++) {
+        const dtp_value *value = &p->values[v];
+        bool resident = value->kind == DTP_VALUE_RESIDENT;
+        if (resident && value->tensor >= 0) {
+            s->tensor_value[value->tensor] = v;
+        }
+        if ((resident || value->kind == DTP_VALUE_INPUT) && value->bytes > s->host_bytes) {
+            s->host_bytes = value->bytes;
+        }
+    }
+    s->host = malloc(s->host_bytes > 0 ? (size_t)s->host_bytes : 1);
+    DTP_TRY(s->host != NULL
+                ? DTP_OK
+                : DTP_FAIL(err, DTP_NOMEM, "no memory for a host buffer of %" PRId64 " bytes",
+                           s->host_bytes));
     DTP_TRY(dtp_feed_create(s->program->graph, o->n_feeds, o->feeds, o->seed, &s->feed, err));
     return o->load == NULL ? initialise(s, err) : DTP_OK;
 }
@@ -145,7 +185,7 @@ static dtp_status setup(dtp_session *s, const dtp_session_options *o, dtp_err *e
     DTP_TRY(
         dtp_comm_agree(s->comm, hash_job(s->program, o), "model, plan, program and options", err));
     if (o->save != NULL) {
-        DTP_TRY(dtp_session__lock(s, o->save, err));
+        DTP_TRY(lock(s, o->save, err));
     }
     DTP_TRY(dtp_comm_agree_status(s->comm, local_setup(s, o, err), err));
     DTP_TRY(dtp_runner_prepare(s->runner, err));
@@ -187,7 +227,7 @@ void dtp_session_destroy(dtp_session *s)
     if (s != NULL) {
         dtp_runner_destroy(s->runner);
         dtp_feed_destroy(s->feed);
-        dtp_session__unlock(s);
+        unlock(s);
         free(s->tensor_value);
         free(s->host);
         free(s);
@@ -195,18 +235,6 @@ void dtp_session_destroy(dtp_session *s)
 }
 
 /* ---- steps ---- */
-
-/* The shard of the whole batch that a shard of a microbatch is. */
-static void place_in_batch(const dtp_graph *g, const dtp_ttype *type, int32_t microbatch,
-                           dtp_shard *shard)
-{
-    for (int32_t d = 0; d < type->rank; d++) {
-        if (dtp_is_micro_dim(g, type->dims[d].id)) {
-            shard->global[d] *= g->microbatches;
-            shard->offset[d] += microbatch * type->dims[d].size;
-        }
-    }
-}
 
 static dtp_status feed_inputs(dtp_session *s, int32_t microbatch, dtp_err *err)
 {
@@ -217,7 +245,15 @@ static dtp_status feed_inputs(dtp_session *s, int32_t microbatch, dtp_err *err)
             continue;
         }
         dtp_shard shard = dtp_runner_shard(s->runner, v);
-        place_in_batch(p->graph, &value->type, microbatch, &shard);
+        /* The shard of the whole batch that a shard of a microbatch is. */
+        const dtp_graph *g = p->graph;
+        const dtp_ttype *type = &value->type;
+        for (int32_t d = 0; d < type->rank; d++) {
+            if (dtp_is_micro_dim(g, type->dims[d].id)) {
+                shard.global[d] *= g->microbatches;
+                shard.offset[d] += microbatch * type->dims[d].size;
+            }
+        }
         DTP_TRY(dtp_feed_fill(s->feed, value->tensor, s->step, &shard, s->host, err));
         DTP_TRY(upload(s, v, err));
     }
@@ -303,7 +339,7 @@ dtp_status dtp_session_peaks(dtp_session *s, int64_t *out, dtp_err *err)
 {
     int64_t mine = s->backend->peak_allocated_bytes;
     dtp_coll coll = {
-        .kind = DTP_ALL_GATHER, .set = dtp_session__all(s), .dtype = DTP_I64, .count = 1};
+        .kind = DTP_ALL_GATHER, .set = dtp_comm_all(s->comm), .dtype = DTP_I64, .count = 1};
     return s->comm->ops->run(s->comm, &coll, &mine, out, err);
 }
 
@@ -312,12 +348,102 @@ bool dtp_session_can_fetch(const dtp_session *s, dtp_tensor_id t)
     return s->tensor_value[t] >= 0;
 }
 
+/* ---- saving ---- */
+
+/* The writer of one file for all parameters and states. */
+static dtp_status open_single(dtp_session *s, const char *path, dtp_st_writer **w, dtp_err *err)
+{
+    const dtp_graph *g = s->program->graph;
+    dtp_st_entry *entries = calloc((size_t)g->n_tensors + 1, sizeof *entries);
+    int32_t n = 0;
+    if (entries == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
+    }
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        const dtp_graph_tensor *tensor = &g->tensors[t];
+        if (dtp_tensor_lasts(tensor)) {
+            dtp_st_entry *e = &entries[n++];
+            e->name = tensor->name;
+            e->store = (dtp_store)tensor->type.dtype;
+            e->rank = tensor->type.rank;
+            for (int32_t d = 0; d < e->rank; d++) {
+                e->dims[d] = tensor->type.dims[d].size;
+            }
+        }
+    }
+    char step[24];
+    snprintf(step, sizeof step, "%" PRId64, s->step);
+    const dtp_st_meta meta[] = {{"format", "dtp"}, {"step", step}, {DTP_ST_CRC, ""}};
+    dtp_status status = dtp_st_create(path, n, entries, 3, meta, w, err);
+    free(entries);
+    return status;
+}
+
+/* Rank 0 gathers and writes one tensor after the other. All ranks share a failure of writing. */
+static dtp_status save_single(dtp_session *s, const char *path, dtp_err *err)
+{
+    const dtp_graph *g = s->program->graph;
+    dtp_st_writer *w = NULL;
+    bool writes = s->comm->rank == 0;
+    DTP_TRY(dtp_comm_agree_status(s->comm, writes ? open_single(s, path, &w, err) : DTP_OK, err));
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        if (!dtp_tensor_lasts(&g->tensors[t])) {
+            continue;
+        }
+        void *whole = NULL;
+        dtp_status status = dtp_session__gather_new(s, t, &whole, err);
+        if (status == DTP_OK) {
+            const int64_t bytes = dtp_ttype_bytes(&g->tensors[t].type);
+            status = writes ? dtp_st_put(w, whole, bytes, err) : DTP_OK;
+            status = dtp_comm_agree_status(s->comm, status, err);
+        }
+        free(whole);
+        if (status != DTP_OK) {
+            dtp_st_discard(w);
+            return status;
+        }
+    }
+    return dtp_comm_agree_status(s->comm, writes ? dtp_st_commit(w, NULL, NULL, err) : DTP_OK, err);
+}
+
+static dtp_checkpoint_job checkpoint_job(dtp_session *s)
+{
+    return (dtp_checkpoint_job){.runner = s->runner,
+                                .backend = s->backend,
+                                .comm = s->comm,
+                                .ctx = s->log ? &s->ctx : NULL,
+                                .step = s->step,
+                                .keep = s->keep};
+}
+
+dtp_status dtp_session_save(dtp_session *s, const char *path, dtp_err *err)
+{
+    dtp_err local = {0};
+    err = err != NULL ? err : &local;
+    dtp_status status = dtp_session_check(s, err);
+    if (status != DTP_OK) {
+        dtp_err_prefix(err, "%s: not saved", path);
+        return status;
+    }
+    const bool reserved = s->locked != NULL;
+    if (reserved && strcmp(s->locked, path) != 0) {
+        return DTP_FAIL(err, DTP_INVALID, "%s: the session was made to save to '%s'", path,
+                        s->locked);
+    }
+    status = reserved ? DTP_OK : lock(s, path, err);
+    if (status == DTP_OK) {
+        const dtp_checkpoint_job job = checkpoint_job(s);
+        status = is_single(path) ? save_single(s, path, err) : dtp_checkpoint_save(&job, path, err);
+    }
+    if (!reserved) {
+        unlock(s);
+    }
+    return status;
+}
+
 dtp_status dtp_session_load(dtp_session *s, const char *path, dtp_err *err)
 {
-    dtp_checkpoint_job job = {.runner = s->runner,
-                              .backend = s->backend,
-                              .comm = s->comm,
-                              .ctx = s->log ? &s->ctx : NULL};
+    dtp_checkpoint_job job = checkpoint_job(s);
     DTP_TRY(dtp_checkpoint_load(&job, path, err));
     s->step = job.step;
     return DTP_OK;

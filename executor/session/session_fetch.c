@@ -87,30 +87,26 @@ static void visit_members(collection *c, int64_t first, int64_t n)
     }
 }
 
-static dtp_status send_chunk(collection *c, int64_t first, int64_t n, dtp_err *err)
-{
-    dtp_session *s = c->s;
-    int64_t width = dtp_dtype_bytes(c->value->type.dtype);
-    int64_t have = clamp(dtp_ttype_elems(&c->view->local) - first, n);
-    memset(c->mine, 0, (size_t)(n * width));
-    if (have > 0) {
-        const char *from = (const char *)c->view->data + first * width;
-        DTP_TRY(s->backend->ops->download(s->backend, c->mine, from, (size_t)(have * width), err));
-    }
-    DTP_TRY(reduce_partial(c, n, err));
-    dtp_coll coll = {
-        .kind = DTP_ALL_GATHER, .set = c->set, .dtype = c->value->type.dtype, .count = n};
-    DTP_TRY(s->comm->ops->run(s->comm, &coll, c->mine, c->all, err));
-    if (s->comm->rank == 0 && c->visit != NULL) {
-        visit_members(c, first, n);
-    }
-    return DTP_OK;
-}
-
 static dtp_status collect_all(collection *c, int64_t elems, dtp_err *err)
 {
     for (int64_t first = 0; first < elems; first += CHUNK_ELEMS) {
-        DTP_TRY(send_chunk(c, first, clamp(elems - first, CHUNK_ELEMS), err));
+        const int64_t n = clamp(elems - first, CHUNK_ELEMS);
+        dtp_session *s = c->s;
+        int64_t width = dtp_dtype_bytes(c->value->type.dtype);
+        int64_t have = clamp(dtp_ttype_elems(&c->view->local) - first, n);
+        memset(c->mine, 0, (size_t)(n * width));
+        if (have > 0) {
+            const char *from = (const char *)c->view->data + first * width;
+            DTP_TRY(
+                s->backend->ops->download(s->backend, c->mine, from, (size_t)(have * width), err));
+        }
+        DTP_TRY(reduce_partial(c, n, err));
+        dtp_coll coll = {
+            .kind = DTP_ALL_GATHER, .set = c->set, .dtype = c->value->type.dtype, .count = n};
+        DTP_TRY(s->comm->ops->run(s->comm, &coll, c->mine, c->all, err));
+        if (s->comm->rank == 0 && c->visit != NULL) {
+            visit_members(c, first, n);
+        }
     }
     if (c->visited != DTP_OK) {
         *err = c->visit_err;
@@ -185,8 +181,9 @@ dtp_status dtp_session_gather(dtp_session *s, dtp_tensor_id t, void *out, dtp_er
     return dtp_session_collect(s, t, false, place_chunk, &g, err);
 }
 
-dtp_status dtp_session__whole_buffer(dtp_session *s, int64_t bytes, void **out, dtp_err *err)
+dtp_status dtp_session__gather_new(dtp_session *s, dtp_tensor_id t, void **out, dtp_err *err)
 {
+    const int64_t bytes = dtp_ttype_bytes(&s->program->graph->tensors[t].type);
     dtp_status status = DTP_OK;
     *out = NULL;
     if (s->comm->rank == 0) {
@@ -194,23 +191,21 @@ dtp_status dtp_session__whole_buffer(dtp_session *s, int64_t bytes, void **out, 
         status = *out != NULL ? DTP_OK
                               : DTP_FAIL(err, DTP_NOMEM, "no memory for %" PRId64 " bytes", bytes);
     }
-    return dtp_comm_agree_status(s->comm, status, err);
+    DTP_TRY(dtp_comm_agree_status(s->comm, status, err));
+    return dtp_session_gather(s, t, *out, err);
 }
 
 dtp_status dtp_session_fetch_npy(dtp_session *s, dtp_tensor_id t, const char *path, dtp_err *err)
 {
     dtp_err local = {0};
     err = err != NULL ? err : &local;
-    const dtp_ttype *type = &s->program->graph->tensors[t].type;
     void *whole = NULL;
-    dtp_status status = dtp_session__whole_buffer(s, dtp_ttype_bytes(type), &whole, err);
+    dtp_status status = dtp_session__gather_new(s, t, &whole, err);
     if (status == DTP_OK) {
-        status = dtp_session_gather(s, t, whole, err);
-    }
-    if (status == DTP_OK) {
-        bool writes = s->comm->rank == 0;
-        status = dtp_comm_agree_status(
-            s->comm, writes ? dtp_npy_write(path, type, whole, err) : DTP_OK, err);
+        if (s->comm->rank == 0) {
+            status = dtp_npy_write(path, &s->program->graph->tensors[t].type, whole, err);
+        }
+        status = dtp_comm_agree_status(s->comm, status, err);
     }
     free(whole);
     return status;

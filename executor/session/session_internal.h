@@ -1,4 +1,4 @@
-/* Shared by session.c and session_fetch.c. */
+/* Shared by the files of the session. */
 #ifndef DTP_EXECUTOR_SESSION_SESSION_INTERNAL_H
 #define DTP_EXECUTOR_SESSION_SESSION_INTERNAL_H
 
@@ -25,25 +25,15 @@ struct dtp_session {
     bool made_folder;    /* for it */
 };
 
-/* The set of all mesh dims. */
-dtp_mesh_set dtp_session__all(const dtp_session *s);
-
 /* DTP_NOT_FINITE on all ranks when the loss of the step is not finite; `own` is this rank's part.
  */
 dtp_status dtp_session__check_loss(dtp_session *s, const dtp_step_result *result, double own,
                                    dtp_err *err) DTP_MUST_CHECK;
 
-/* Keeps other jobs from writing the checkpoint `path` until dtp_session__unlock; collective. Makes
- * its folder. DTP_IO when another job holds it or the path cannot be written to. */
-dtp_status dtp_session__lock(dtp_session *s, const char *path, dtp_err *err) DTP_MUST_CHECK;
-/* A folder that was made and is empty goes, too. */
-void dtp_session__unlock(dtp_session *s);
-
-/* Room for a whole tensor on rank 0, the caller's to free; the other ranks learn when there is
- * none.
- */
-dtp_status dtp_session__whole_buffer(dtp_session *s, int64_t bytes, void **out,
-                                     dtp_err *err) DTP_MUST_CHECK;
+/* A new buffer with the whole tensor on rank 0 (elsewhere NULL), the caller's to free. All ranks
+ * learn when there is no memory for it. */
+dtp_status dtp_session__gather_new(dtp_session *s, dtp_tensor_id t, void **out,
+                                   dtp_err *err) DTP_MUST_CHECK;
 
 /* Visits the runs of `shard` that fall into elements first .. first + n - 1 of its storage. */
 typedef void (*dtp_run_visit)(void *user, int64_t in_tensor, const void *data, int64_t n);

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "executor/verify/verify_internal.h"
+#include "spmd/lower/lower.h"
 
 static const double tiny = 1e-30;
 
@@ -70,6 +71,63 @@ dtp_status dtp_verify_fetches(const dtp_graph *g, dtp_arena *arena, int32_t *n,
     }
     *out = ids;
     return DTP_OK;
+}
+
+/* ---- one device: everything replicated on a mesh of one rank ---- */
+
+static dtp_status replicate_all(const dtp_graph *g, dtp_arena *arena, dtp_sharding *s, dtp_err *err)
+{
+    s->mesh = (dtp_mesh){0};
+    s->n_tensors = g->n_tensors;
+    s->n_nodes = g->n_nodes;
+    s->layouts = dtp_arena_alloc(arena, (size_t)g->n_tensors, sizeof *s->layouts);
+    s->strategies = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *s->strategies);
+    if (s->layouts == NULL || s->strategies == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for the reference plan");
+    }
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        s->layouts[t] = dtp_layout_replicated(g->tensors[t].type.rank, 0);
+    }
+    return DTP_OK;
+}
+
+/* Needs reference_free, also after a failure. */
+static dtp_status reference_make(const dtp_graph *g, const dtp_verify_options *o,
+                                 dtp_verify__reference *r, dtp_err *err)
+{
+    dtp_lower_options lower = dtp_lower_options_init();
+    dtp_session_options session = dtp_session_options_init();
+    r->arena = dtp_arena_create();
+    if (r->arena == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for the reference");
+    }
+    /* The graph up to its update nodes, which are the last ones (core/graph/optimizer.c). Sums over
+     * microbatches stay. */
+    dtp_arena *arena = r->arena;
+    dtp_graph *out = &r->graph;
+    *out = *g;
+    while (out->n_nodes > 0 && g->nodes[out->n_nodes - 1].phase == DTP_UPDATE) {
+        out->n_nodes--;
+    }
+    out->n_updates = 0;
+    out->updates = dtp_arena_alloc(arena, (size_t)g->n_updates, sizeof *out->updates);
+    if (out->updates == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for the reference graph");
+    }
+    for (int32_t i = 0; i < g->n_updates; i++) {
+        if (g->tensors[g->updates[i].target].per_step) {
+            out->updates[out->n_updates++] = g->updates[i];
+        }
+    }
+    DTP_TRY(replicate_all(&r->graph, r->arena, &r->sharding, err));
+    DTP_TRY(dtp_verify_fetches(&r->graph, r->arena, &lower.n_fetch, &lower.fetch, err));
+    DTP_TRY(dtp_lower(&r->graph, &r->sharding, &lower, &r->program, err));
+    DTP_TRY(dtp_comm_self_create(&r->comm, err));
+    session.seed = o->seed;
+    session.n_feeds = o->n_feeds;
+    session.feeds = o->feeds;
+    session.allow_nan = true; /* a mismatch, in the report */
+    return dtp_session_create(r->program, o->reference, r->comm, &session, &r->session, err);
 }
 
 /* ---- what is compared ---- */
@@ -211,9 +269,9 @@ static dtp_status expect(verification *v, int32_t i, dtp_err *err)
     const dtp_ttype *type = &v->ref_graph->tensors[s->reference].type;
     const size_t bytes = (size_t)dtp_ttype_bytes(type);
     if (v->out->items[i].kind != DTP_VERIFY_UPDATE) {
-        return dtp_verify__read(v->ref, s->reference, v->host[EXPECTED], err);
+        return dtp_session_gather(v->ref->session, s->reference, v->host[EXPECTED], err);
     }
-    DTP_TRY(dtp_verify__read(v->ref, s->reference, v->host[PREVIOUS], err));
+    DTP_TRY(dtp_session_gather(v->ref->session, s->reference, v->host[PREVIOUS], err));
     if (s->value < 0) {
         memcpy(v->host[EXPECTED], v->host[PREVIOUS], bytes);
         return DTP_OK;
@@ -236,7 +294,11 @@ static dtp_status compare(verification *v, int32_t i, dtp_err *err)
     DTP_TRY(dtp_comm_agree_status(v->s->comm, status, err));
     DTP_TRY(dtp_verify__compare(v->s, item->tensor, &want, &v->subjects[i].now, err));
     if (v->ref != NULL && takes_over) {
-        status = dtp_verify__write(v->ref, v->subjects[i].reference, v->host[HAVE], err);
+        dtp_session *one = v->ref->session;
+        const dtp_value_id value = one->tensor_value[v->subjects[i].reference];
+        const dtp_view *view = dtp_runner_view(one->runner, value);
+        status = one->backend->ops->upload(one->backend, view->data, v->host[HAVE],
+                                           (size_t)dtp_ttype_bytes(&view->local), err);
     }
     return dtp_comm_agree_status(v->s->comm, status, err);
 }
@@ -333,16 +395,10 @@ static dtp_status one_step(verification *v, int32_t step, dtp_err *err)
 static dtp_status share(verification *v, dtp_err *err)
 {
     dtp_verify_result *r = v->out;
-    dtp_comm *comm = v->s->comm;
-    dtp_coll coll = {.kind = DTP_ALL_REDUCE,
-                     .set = dtp_session__all(v->s),
-                     .op = DTP_REDUCE_MAX,
-                     .dtype = DTP_F64,
-                     .count = 4};
     for (int32_t i = 0; i < r->n; i++) {
         dtp_verify_item *item = &r->items[i];
         double x[4] = {item->rel_err, item->abs_err, item->ref_max, (double)item->step};
-        DTP_TRY(comm->ops->run(comm, &coll, x, x, err));
+        DTP_TRY(dtp_comm_all_reduce(v->s->comm, DTP_REDUCE_MAX, DTP_F64, 4, x, err));
         item->rel_err = x[0];
         item->abs_err = x[1];
         item->ref_max = x[2];
@@ -353,21 +409,12 @@ static dtp_status share(verification *v, dtp_err *err)
     return dtp_session_peaks(v->s, r->peak_bytes, err);
 }
 
-static dtp_status run(verification *v, dtp_err *err)
-{
-    DTP_TRY(compare_kind(v, DTP_VERIFY_INITIAL, 0, err));
-    for (int32_t i = 0; i < v->out->steps; i++) {
-        DTP_TRY(one_step(v, i, err));
-    }
-    return share(v, err);
-}
-
 /* Everything after the sharded session exists. */
 static dtp_status with_reference(verification *v, const dtp_verify_options *o, dtp_err *err)
 {
     dtp_verify__reference ref = {0};
     bool first = v->s->comm->rank == 0;
-    dtp_status status = first ? dtp_verify__reference_make(v->ref_graph, o, &ref, err) : DTP_OK;
+    dtp_status status = first ? reference_make(v->ref_graph, o, &ref, err) : DTP_OK;
     if (status != DTP_OK) {
         dtp_err_prefix(err, "verify: reference");
     }
@@ -378,14 +425,23 @@ static dtp_status with_reference(verification *v, const dtp_verify_options *o, d
         status = dtp_comm_agree_status(v->s->comm, status, err);
     }
     if (status == DTP_OK) {
-        status = run(v, err);
+        status = compare_kind(v, DTP_VERIFY_INITIAL, 0, err);
+    }
+    for (int32_t i = 0; i < v->out->steps && status == DTP_OK; i++) {
+        status = one_step(v, i, err);
+    }
+    if (status == DTP_OK) {
+        status = share(v, err);
     }
     dtp_verify__update_free(&v->update);
     for (int32_t i = 0; i < N_HOSTS; i++) {
         free(v->host[i]);
     }
     free(v->subjects);
-    dtp_verify__reference_free(&ref);
+    dtp_session_destroy(ref.session);
+    dtp_comm_destroy(ref.comm);
+    dtp_program_destroy(ref.program);
+    dtp_arena_destroy(ref.arena);
     return status;
 }
 

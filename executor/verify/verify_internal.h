@@ -17,16 +17,6 @@ typedef struct dtp_verify__reference {
     dtp_session *session;
 } dtp_verify__reference;
 
-/* Needs dtp_verify__reference_free, also after a failure. */
-dtp_status dtp_verify__reference_make(const dtp_graph *g, const dtp_verify_options *o,
-                                      dtp_verify__reference *r, dtp_err *err) DTP_MUST_CHECK;
-void dtp_verify__reference_free(dtp_verify__reference *r);
-/* A whole tensor into host memory; a parameter or state from host memory. */
-dtp_status dtp_verify__read(dtp_verify__reference *r, dtp_tensor_id t, void *host,
-                            dtp_err *err) DTP_MUST_CHECK;
-dtp_status dtp_verify__write(dtp_verify__reference *r, dtp_tensor_id t, const void *host,
-                             dtp_err *err) DTP_MUST_CHECK;
-
 /* ---- comparison of one tensor ---- */
 
 /* Whole tensors in host memory; looked at on rank 0 only. */

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Saves of `dtrun run` on one rank, virtual ranks and MPI ranks, all with the same words and exit codes: values that are not
-# finite, a disk that is full, two jobs with one target, --keep. Usage: saves.sh DTRUN MPI (1: there is one)
+# finite, a disk that is full, two jobs with one target, --keep. Usage: saves.sh BIN MPI (1: there is one)
 set -u
-dtrun=$1 mpi=$2
+dtrun=$1/dtrun mpi=$2
 export OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0
 root=()
 [ "$(id -u)" -eq 0 ] && root=(--allow-run-as-root)

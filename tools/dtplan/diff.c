@@ -14,92 +14,46 @@ typedef struct diff_command {
     int64_t rows;
     const char *files[2];
     dtp_ctx ctx;
+    tool_job jobs[2];
+    dtp_arena *arena;
 } diff_command;
 
 /* ---- JSON ---------------------------------------------------------------------------------------
  */
 
-static void write_split(dtp_json_writer *w, const char *key, const dtp_cost_split *c)
-{
-    dtp_json_begin_object(w, key);
-    dtp_json_write_int(w, "compute_ps", c->compute);
-    dtp_json_write_int(w, "communication_ps", c->communication);
-    dtp_json_write_int(w, "redistribution_ps", c->redistribution);
-    dtp_json_end_object(w);
-}
+#define SPLIT_FIELDS(c)                                                                            \
+    FIELD_INT("compute_ps", (c).compute), FIELD_INT("communication_ps", (c).communication),        \
+        FIELD_INT("redistribution_ps", (c).redistribution)
 
 /* A pair of texts; null where one is not there. */
 static void write_pair(dtp_json_writer *w, const char *key, const char *const pair[2])
 {
     dtp_json_begin_array(w, key, true);
-    for (int i = 0; i < 2; i++) {
-        if (pair[i] != NULL) {
-            dtp_json_write_string(w, NULL, pair[i]);
-        } else {
-            dtp_json_write_null(w, NULL);
-        }
-    }
+    tool_write(w, TOOL_FIELDS(FIELD_TEXT(NULL, pair[0]), FIELD_TEXT(NULL, pair[1])));
     dtp_json_end_array(w);
-}
-
-/* Of the certificate, where it speaks of sums of prices. */
-static void write_bounds(dtp_json_writer *w, const dtp_plan *plan)
-{
-    if (plan->objective == DTP_OBJECTIVE_TIME) {
-        dtp_json_write_int(w, "bound_ps", plan->certificate.bound);
-    }
-    if (plan->certificate.has_unfolded) {
-        dtp_json_write_int(w, "unfolded_bound_ps", plan->certificate.unfolded_bound);
-    }
 }
 
 static void write_side(dtp_json_writer *w, const diff_command *c, const tool_job *job,
                        const dtp_plan_diff *diff, int i)
 {
     const dtp_diff_side *side = &diff->side[i];
+    const dtp_plan *plan = job->plan;
     dtp_json_begin_object(w, NULL);
-    dtp_json_write_string(w, "file", c->files[i]);
-    dtp_json_write_string(w, "mode", job->plan->rules_mode ? "rules" : "tensor");
-    dtp_mesh_write(w, &job->plan->mesh);
-    if (diff->priced) {
-        dtp_json_write_double(w, "step_time_s", side->predicted.step_time_s);
-        dtp_json_write_double(w, "exposed_comm_s", side->predicted.exposed_comm_s);
-        dtp_json_write_int(w, "peak_bytes", side->predicted.peak_bytes);
-        dtp_json_write_int(w, "cost_ps", dtp_cost_split_sum(&side->cost));
-        write_split(w, "cost", &side->cost);
-        write_bounds(w, job->plan);
-        dtp_json_write_int(w, "needed_bytes", side->needed_bytes);
-        dtp_json_write_int(w, "other_bytes", side->other_bytes);
-    }
-    dtp_json_end_object(w);
-}
-
-static void write_tensor(dtp_json_writer *w, const dtp_plan_diff *diff, const dtp_diff_tensor *t)
-{
-    dtp_json_begin_object(w, NULL);
-    dtp_json_write_string(w, "tensor", t->name);
-    dtp_json_write_string(w, "kind", tool_tensor_kind(t->kind));
-    write_pair(w, "layout", t->layout);
-    if (diff->priced) {
-        dtp_json_begin_array(w, "peak_bytes", true);
-        dtp_json_write_int(w, NULL, t->peak_bytes[0]);
-        dtp_json_write_int(w, NULL, t->peak_bytes[1]);
-        dtp_json_end_array(w);
-    }
-    dtp_json_end_object(w);
-}
-
-static void write_node(dtp_json_writer *w, const dtp_plan_diff *diff, const dtp_diff_node *n)
-{
-    dtp_json_begin_object(w, NULL);
-    dtp_json_write_string(w, "node", n->name);
-    dtp_json_write_string(w, "op", n->op);
-    write_pair(w, "strategy", n->strategy);
-    if (diff->priced) {
-        dtp_json_begin_array(w, "cost", false);
-        write_split(w, NULL, &n->cost[0]);
-        write_split(w, NULL, &n->cost[1]);
-        dtp_json_end_array(w);
+    tool_write(w, TOOL_FIELDS(FIELD_TEXT("file", c->files[i]),
+                              FIELD_TEXT("mode", plan->rules_mode ? "rules" : "tensor"),
+                              FIELD_MESH(&plan->mesh)));
+    if (diff->priced) { /* the certificate's bounds where they are on additive costs */
+        tool_write(w, TOOL_FIELDS(FIELD_REAL("step_time_s", side->predicted.step_time_s),
+                                  FIELD_REAL("exposed_comm_s", side->predicted.exposed_comm_s),
+                                  FIELD_INT("peak_bytes", side->predicted.peak_bytes),
+                                  FIELD_INT("cost_ps", dtp_cost_split_sum(&side->cost)),
+                                  FIELD_OBJECT("cost", SPLIT_FIELDS(side->cost)),
+                                  FIELD_INT_IF(plan->objective == DTP_OBJECTIVE_TIME, "bound_ps",
+                                               plan->certificate.bound),
+                                  FIELD_INT_IF(plan->certificate.has_unfolded, "unfolded_bound_ps",
+                                               plan->certificate.unfolded_bound),
+                                  FIELD_INT("needed_bytes", side->needed_bytes),
+                                  FIELD_INT("other_bytes", side->other_bytes)));
     }
     dtp_json_end_object(w);
 }
@@ -115,12 +69,30 @@ static void write_diff(dtp_json_writer *w, const diff_command *c, const tool_job
     dtp_json_end_array(w);
     dtp_json_begin_array(w, "tensors", false);
     for (int32_t i = 0; i < diff->n_tensors; i++) {
-        write_tensor(w, diff, &diff->tensors[i]);
+        const dtp_diff_tensor *t = &diff->tensors[i];
+        dtp_json_begin_object(w, NULL);
+        tool_write(w, TOOL_FIELDS(FIELD_TEXT("tensor", t->name),
+                                  FIELD_TEXT("kind", tool_tensor_kind(t->kind))));
+        write_pair(w, "layout", t->layout);
+        if (diff->priced) {
+            tool_write(w, TOOL_FIELDS(FIELD_INTS("peak_bytes", 2, t->peak_bytes)));
+        }
+        dtp_json_end_object(w);
     }
     dtp_json_end_array(w);
     dtp_json_begin_array(w, "nodes", false);
     for (int32_t i = 0; i < diff->n_nodes; i++) {
-        write_node(w, diff, &diff->nodes[i]);
+        const dtp_diff_node *n = &diff->nodes[i];
+        dtp_json_begin_object(w, NULL);
+        tool_write(w, TOOL_FIELDS(FIELD_TEXT("node", n->name), FIELD_TEXT("op", n->op)));
+        write_pair(w, "strategy", n->strategy);
+        if (diff->priced) {
+            dtp_json_begin_array(w, "cost", false);
+            tool_write_object(w, NULL, TOOL_FIELDS(SPLIT_FIELDS(n->cost[0])));
+            tool_write_object(w, NULL, TOOL_FIELDS(SPLIT_FIELDS(n->cost[1])));
+            dtp_json_end_array(w);
+        }
+        dtp_json_end_object(w);
     }
     dtp_json_end_array(w);
     tool_report_end(w);
@@ -256,60 +228,45 @@ static void print_list(const diff_command *c, const dtp_plan_diff *diff, bool no
     free(rows);
 }
 
-static void print_diff(const diff_command *c, const tool_job jobs[2], const dtp_plan_diff *diff,
-                       dtp_strbuf *out)
+/* ---- command ------------------------------------------------------------------------------------
+ */
+
+static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
+    diff_command *c = command;
+    c->arena = dtp_arena_create();
+    if (c->arena == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
+    }
+    c->source.model = operands[0];
+    for (int i = 0; i < 2; i++) {
+        c->files[i] = c->source.plan = operands[1 + i];
+        DTP_TRY(tool_job_create(&c->source, 0, NULL, false, &c->ctx, &c->jobs[i], err));
+    }
+    const tool_job *jobs = c->jobs;
+    dtp_plan_diff diff;
+    const dtp_diff_input inputs[2] = {
+        {jobs[0].graph, &jobs[0].sharding, &jobs[0].lowering.options},
+        {jobs[1].graph, &jobs[1].sharding, &jobs[1].lowering.options}};
+    DTP_TRY(dtp_plan_diff_make(inputs, jobs[0].machine, c->arena, &diff, err));
+    dtp_json_writer w = {0};
+    if (c->json) {
+        write_diff(&w, c, jobs, &diff);
+        return tool_put(&w.buf, err);
+    }
+    dtp_strbuf *out = &w.buf;
     for (int i = 0; i < 2; i++) {
         char mesh[DTP_MESH_TEXT_BYTES];
         dtp_mesh_print(&jobs[i].plan->mesh, mesh);
         dtp_strbuf_addf(out, "%c: %s, %s mode on mesh '%s'\n", i == 0 ? 'A' : 'B', c->files[i],
                         jobs[i].plan->rules_mode ? "rules" : "tensor", mesh);
     }
-    if (diff->priced) {
-        print_totals(diff, jobs, out);
+    if (diff.priced) {
+        print_totals(&diff, jobs, out);
     }
-    print_list(c, diff, false, out);
-    print_list(c, diff, true, out);
-}
-
-/* ---- command ------------------------------------------------------------------------------------
- */
-
-static dtp_status compare(const diff_command *c, const tool_job jobs[2], dtp_arena *arena,
-                          dtp_err *err)
-{
-    dtp_plan_diff diff;
-    const dtp_diff_input inputs[2] = {
-        {jobs[0].graph, &jobs[0].sharding, &jobs[0].lowering.options},
-        {jobs[1].graph, &jobs[1].sharding, &jobs[1].lowering.options}};
-    DTP_TRY(dtp_plan_diff_make(inputs, jobs[0].machine, arena, &diff, err));
-    dtp_json_writer w = {0};
-    if (c->json) {
-        write_diff(&w, c, jobs, &diff);
-    } else {
-        print_diff(c, jobs, &diff, &w.buf);
-    }
-    return tool_put(&w.buf, err);
-}
-
-static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
-{
-    diff_command *c = command;
-    tool_job jobs[2] = {0};
-    dtp_arena *arena = dtp_arena_create();
-    dtp_status s = arena != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory");
-    c->source.model = operands[0];
-    for (int i = 0; i < 2 && s == DTP_OK; i++) {
-        c->files[i] = c->source.plan = operands[1 + i];
-        s = tool_job_create(&c->source, 0, NULL, false, &c->ctx, &jobs[i], err);
-    }
-    if (s == DTP_OK) {
-        s = compare(c, jobs, arena, err);
-    }
-    tool_job_free(&jobs[0]);
-    tool_job_free(&jobs[1]);
-    dtp_arena_destroy(arena);
-    return s;
+    print_list(c, &diff, false, out);
+    print_list(c, &diff, true, out);
+    return tool_put(out, err);
 }
 
 int dtplan_diff(int argc, char **argv)
@@ -318,14 +275,17 @@ int dtplan_diff(int argc, char **argv)
     const tool_option options[] = {
         {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0,
          "machine file: adds costs and memory"},
-        {"--dim", TOOL_LIST, "NAME=N", &c.source.dims, 0, 0, "override a dim of the model"},
-        {"--forward", TOOL_FLAG, NULL, &c.source.forward, 0, 0, "leave training out"},
+        TOOL_MODEL_OPTIONS(c.source),
         {"--rows", TOOL_INT, "N", &c.rows, 0, 1e9,
          "tensors and nodes printed (default 20; --json has all)"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},
-        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+        TOOL_END_OPTIONS,
     };
     const tool_parse parse = {"dtplan diff MODEL PLAN PLAN [options]", options, 3, 3};
     c.ctx = dtp_ctx_default();
-    return tool_run("dtplan", &parse, argc, argv, execute, &c);
+    const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
+    tool_job_free(&c.jobs[0]);
+    tool_job_free(&c.jobs[1]);
+    dtp_arena_destroy(c.arena);
+    return code;
 }

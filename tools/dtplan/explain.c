@@ -12,59 +12,43 @@ typedef struct explain_command {
     bool exact, node, json;
     int64_t rows;
     dtp_ctx ctx;
+    tool_plan input;
+    dtp_arena *arena;
 } explain_command;
 
 /* ---- JSON ---------------------------------------------------------------------------------------
  */
 
-static void write_alternative(dtp_json_writer *w, const dtp_alternative *a)
+static void alternative_row(tool_rows *rows, const void *user, int32_t i)
 {
-    dtp_json_begin_object(w, NULL);
-    dtp_json_write_string(w, "choice", a->text);
-    dtp_json_write_bool(w, "chosen", a->chosen);
-    if (a->excluded != NULL) {
-        dtp_json_write_string(w, "excluded", a->excluded);
-    }
-    if (a->priced && !a->apart) {
-        dtp_json_begin_object(w, "alone");
-        dtp_json_write_int(w, "cost_ps", dtp_cost_split_sum(&a->alone));
-        dtp_json_write_int(w, "compute_ps", a->alone.compute);
-        dtp_json_write_int(w, "communication_ps", a->alone.communication);
-        dtp_json_write_int(w, "redistribution_ps", a->alone.redistribution);
-        dtp_json_write_int(w, "memory_bytes", a->alone_memory);
-        dtp_json_write_bool(w, "fits", a->alone_fits);
-        dtp_json_end_object(w);
-    }
-    if (a->priced && !a->none) {
-        dtp_json_write_int(w, "at_least_ps", a->at_least);
-        dtp_json_write_bool(w, "at_least_is_best", a->at_least_is_best);
-    }
-    if (a->priced && !a->none && a->known) {
-        dtp_json_write_int(w, "at_most_ps", a->at_most);
-    }
-    dtp_json_end_object(w);
+    const dtp_alternative *a = &((const dtp_explanation *)user)->alternatives[i];
+    const bool within = a->priced && !a->none;
+    tool_row(rows,
+             TOOL_FIELDS(FIELD_TEXT("choice", a->text), FIELD_BOOL("chosen", a->chosen),
+                         FIELD_TEXT_IF(a->excluded != NULL, "excluded", a->excluded),
+                         FIELD_OBJECT_IF(a->priced && !a->apart, "alone",
+                                         FIELD_INT("cost_ps", dtp_cost_split_sum(&a->alone)),
+                                         FIELD_INT("compute_ps", a->alone.compute),
+                                         FIELD_INT("communication_ps", a->alone.communication),
+                                         FIELD_INT("redistribution_ps", a->alone.redistribution),
+                                         FIELD_INT("memory_bytes", a->alone_memory),
+                                         FIELD_BOOL("fits", a->alone_fits)),
+                         FIELD_INT_IF(within, "at_least_ps", a->at_least),
+                         FIELD_BOOL_IF(within, "at_least_is_best", a->at_least_is_best),
+                         FIELD_INT_IF(within && a->known, "at_most_ps", a->at_most)));
 }
 
 static void write_explanation(dtp_json_writer *w, const dtp_explanation *x)
 {
     tool_report_begin(w, "dtp.explain/1");
-    dtp_json_write_string(w, "name", x->name);
-    dtp_json_write_string(w, "decides", x->node ? "node" : "tensor");
-    if (x->via != NULL) {
-        dtp_json_write_string(w, "via", x->via);
-    }
-    dtp_json_write_int(w, "instances", x->instances);
-    dtp_json_write_string(w, "chosen", x->chosen);
-    dtp_json_write_int(w, "plan_ps", x->plan_ps);
-    dtp_json_write_int(w, "cost_ps", x->cost_ps);
-    dtp_json_write_int(w, "bound_ps", x->bound_ps);
-    dtp_json_write_int(w, "peak_bytes", x->peak_bytes);
-    dtp_json_write_int(w, "limit_bytes", x->limit_bytes);
-    dtp_json_begin_array(w, "alternatives", false);
-    for (int32_t i = 0; i < x->n; i++) {
-        write_alternative(w, &x->alternatives[i]);
-    }
-    dtp_json_end_array(w);
+    tool_write(
+        w, TOOL_FIELDS(
+               FIELD_TEXT("name", x->name), FIELD_TEXT("decides", x->node ? "node" : "tensor"),
+               FIELD_TEXT_IF(x->via != NULL, "via", x->via), FIELD_INT("instances", x->instances),
+               FIELD_TEXT("chosen", x->chosen), FIELD_INT("plan_ps", x->plan_ps),
+               FIELD_INT("cost_ps", x->cost_ps), FIELD_INT("bound_ps", x->bound_ps),
+               FIELD_INT("peak_bytes", x->peak_bytes), FIELD_INT("limit_bytes", x->limit_bytes)));
+    tool_write_list(w, "alternatives", x->n, alternative_row, x);
     tool_report_end(w);
 }
 
@@ -106,19 +90,6 @@ static void print_alternative(const dtp_alternative *a, dtp_strbuf *out)
                     a->excluded != NULL ? "  excluded: nothing within limits and pins has it" : "");
 }
 
-/* How many differences are exact; the others lie between `at least` and `at most`. */
-static void print_exactness(const dtp_explanation *x, dtp_strbuf *out)
-{
-    int32_t n = 0, exact = 0;
-    for (int32_t i = 0; i < x->n; i++) {
-        const dtp_alternative *a = &x->alternatives[i];
-        n += a->priced && !a->none ? 1 : 0;
-        exact += a->priced && !a->none && a->at_least_is_best ? 1 : 0;
-    }
-    dtp_strbuf_addf(out, "%d of %d differences are exact%s\n", (int)exact, (int)n,
-                    exact < n ? ", the others between 'at least' and 'at most' (--exact)" : "");
-}
-
 static void print_explanation(const explain_command *c, const dtp_explanation *x, dtp_strbuf *out)
 {
     dtp_strbuf_addf(out, "%s '%s'", x->node && x->via == NULL ? "node" : "tensor", x->name);
@@ -149,46 +120,46 @@ static void print_explanation(const explain_command *c, const dtp_explanation *x
     if (x->n > c->rows) {
         dtp_strbuf_addf(out, "and %d more (--rows, --json)\n", (int)(x->n - c->rows));
     }
-    print_exactness(x, out);
+    /* How many differences are exact; the others lie between `at least` and `at most`. */
+    int32_t n = 0, exact = 0;
+    for (int32_t i = 0; i < x->n; i++) {
+        const dtp_alternative *a = &x->alternatives[i];
+        n += a->priced && !a->none ? 1 : 0;
+        exact += a->priced && !a->none && a->at_least_is_best ? 1 : 0;
+    }
+    dtp_strbuf_addf(out, "%d of %d differences are exact%s\n", (int)exact, (int)n,
+                    exact < n ? ", the others between 'at least' and 'at most' (--exact)" : "");
 }
 
 /* ---- command ------------------------------------------------------------------------------------
  */
 
-static dtp_status explain(const explain_command *c, const tool_plan *input, const char *name,
-                          dtp_arena *arena, dtp_err *err)
+static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
+    explain_command *c = command;
+    c->source.model = operands[0];
+    c->source.plan = operands[1];
+    DTP_TRY(tool_plan_read(&c->source, &c->ctx, &c->input, err));
+    c->arena = dtp_arena_create();
+    if (c->arena == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
+    }
     dtp_explanation x;
-    const dtp_explain_request request = {.graph = input->graph,
-                                         .machine = input->machine,
-                                         .plan = input->plan,
-                                         .plan_is_current = input->current,
+    const dtp_explain_request request = {.graph = c->input.graph,
+                                         .machine = c->input.machine,
+                                         .plan = c->input.plan,
+                                         .plan_is_current = c->input.current,
                                          .exact = c->exact,
-                                         .name = name,
+                                         .name = operands[2],
                                          .node = c->node};
     dtp_json_writer w = {0};
-    DTP_TRY(dtp_explain(&request, arena, &x, err));
+    DTP_TRY(dtp_explain(&request, c->arena, &x, err));
     if (c->json) {
         write_explanation(&w, &x);
     } else {
         print_explanation(c, &x, &w.buf);
     }
     return tool_put(&w.buf, err);
-}
-
-static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
-{
-    explain_command *c = command;
-    tool_plan input;
-    c->source.model = operands[0];
-    c->source.plan = operands[1];
-    DTP_TRY(tool_plan_read(&c->source, &c->ctx, &input, err));
-    dtp_arena *arena = dtp_arena_create();
-    dtp_status s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory")
-                                 : explain(c, &input, operands[2], arena, err);
-    dtp_arena_destroy(arena);
-    tool_plan_free(&input);
-    return s;
 }
 
 int dtplan_explain(int argc, char **argv)
@@ -199,15 +170,17 @@ int dtplan_explain(int argc, char **argv)
         {"--node", TOOL_FLAG, NULL, &c.node, 0, 0, "NAME is a node, not the tensor of this name"},
         {"--exact", TOOL_FLAG, NULL, &c.exact, 0, 0,
          "solve again with every alternative whose difference is not exact (slow)"},
-        {"--dim", TOOL_LIST, "NAME=N", &c.source.dims, 0, 0, "override a dim of the model"},
-        {"--forward", TOOL_FLAG, NULL, &c.source.forward, 0, 0, "leave training out"},
+        TOOL_MODEL_OPTIONS(c.source),
         {"--rows", TOOL_INT, "N", &c.rows, 1, 1e9,
          "alternatives printed (default 24; --json has all)"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},
-        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+        TOOL_END_OPTIONS,
     };
     const tool_parse parse = {"dtplan explain MODEL PLAN NAME --machine FILE [options]", options, 3,
                               3};
     c.ctx = dtp_ctx_default();
-    return tool_run("dtplan", &parse, argc, argv, execute, &c);
+    const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
+    dtp_arena_destroy(c.arena);
+    tool_plan_free(&c.input);
+    return code;
 }

@@ -22,80 +22,51 @@ typedef struct pareto_command {
     int64_t devices, points;
     bool json;
     int exit_code;
+    dtp_graph *graph;
+    dtp_machine *machine;
+    dtp_arena *arena;
 } pareto_command;
 
-static void write_point(dtp_json_writer *w, const dtp_pareto_point *p)
+static void top_row(tool_rows *rows, const void *user, int32_t i)
 {
-    const dtp_plan *plan = p->plan;
-    dtp_json_begin_object(w, NULL);
-    dtp_mesh_write(w, &plan->mesh);
-    dtp_json_write_int(w, "limit_bytes", p->limit_bytes);
-    dtp_json_write_int(w, "peak_bytes", plan->predicted.peak_bytes);
-    dtp_json_write_double(w, "step_time_s", plan->predicted.step_time_s);
-    dtp_json_write_int(w, "cost", plan->certificate.cost);
-    dtp_json_write_int(w, "bound", plan->certificate.bound);
-    dtp_json_write_int(w, "needed_bytes", p->needed_bytes);
-    dtp_json_begin_array(w, "at_peak", false);
-    for (int32_t i = 0; i < p->n_top; i++) {
-        dtp_json_begin_object(w, NULL);
-        dtp_json_write_string(w, "tensor", p->top[i].name);
-        dtp_json_write_int(w, "bytes", p->top[i].bytes);
-        dtp_json_end_object(w);
-    }
-    dtp_json_end_array(w);
-    dtp_json_end_object(w);
+    const dtp_pareto_point *p = user;
+    tool_row(rows, TOOL_FIELDS(FIELD_TEXT("tensor", p->top[i].name),
+                               FIELD_INT("bytes", p->top[i].bytes)));
 }
 
 static void write_pareto(dtp_json_writer *w, const dtp_graph *g, dtp_plan_function plan,
                          const dtp_pareto *p)
 {
     tool_report_begin(w, "dtp.pareto/1");
-    dtp_json_write_string(w, "model", g->name);
-    dtp_json_write_string(w, "mode", mode_name(plan));
-    dtp_json_write_int(w, "least_bytes", p->least_bytes);
-    dtp_json_write_int(w, "least_bound", p->least_bound);
+    tool_write(w, TOOL_FIELDS(FIELD_TEXT("model", g->name), FIELD_TEXT("mode", mode_name(plan)),
+                              FIELD_INT("least_bytes", p->least_bytes),
+                              FIELD_INT("least_bound", p->least_bound)));
     dtp_json_begin_array(w, "points", false);
     for (int32_t i = 0; i < p->n; i++) {
-        write_point(w, &p->points[i]);
+        const dtp_pareto_point *x = &p->points[i];
+        const dtp_plan *made = x->plan;
+        dtp_json_begin_object(w, NULL);
+        tool_write(w, TOOL_FIELDS(FIELD_MESH(&made->mesh), FIELD_INT("limit_bytes", x->limit_bytes),
+                                  FIELD_INT("peak_bytes", made->predicted.peak_bytes),
+                                  FIELD_REAL("step_time_s", made->predicted.step_time_s),
+                                  FIELD_INT("cost", made->certificate.cost),
+                                  FIELD_INT("bound", made->certificate.bound),
+                                  FIELD_INT("needed_bytes", x->needed_bytes)));
+        tool_write_list(w, "at_peak", x->n_top, top_row, x);
+        dtp_json_end_object(w);
     }
     dtp_json_end_array(w);
     tool_report_end(w);
 }
 
-static void print_pareto(const dtp_graph *g, dtp_plan_function plan, const dtp_pareto *p,
-                         dtp_strbuf *out)
+static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_err *err)
 {
-    dtp_strbuf_addf(out,
-                    "%s, %s mode: memory against time, each point the fastest plan found within "
-                    "its memory\n\n%14s %12s %8s  %-14s %s\n",
-                    g->name, mode_name(plan), "peak bytes", "step s", "slower", "mesh",
-                    "largest at the peak");
-    for (int32_t i = 0; i < p->n; i++) {
-        const dtp_pareto_point *x = &p->points[i];
-        char mesh[DTP_MESH_TEXT_BYTES];
-        dtp_mesh_print(&x->plan->mesh, mesh);
-        dtp_strbuf_addf(
-            out, "%14" PRId64 " %12.6f %+7.2f%%  %-14s", x->plan->predicted.peak_bytes,
-            x->plan->predicted.step_time_s,
-            100.0 *
-                (x->plan->predicted.step_time_s / p->points[0].plan->predicted.step_time_s - 1.0),
-            mesh);
-        for (int32_t k = 0; k < x->n_top && k < 3; k++) {
-            dtp_strbuf_addf(out, "%s %s %.1f%%", k > 0 ? "," : "", x->top[k].name,
-                            100.0 * (double)x->top[k].bytes / (double)x->needed_bytes);
-        }
-        dtp_strbuf_add(out, "\n");
-    }
-}
-
-static dtp_status run_pareto(pareto_command *c, const dtp_graph *g, const dtp_machine *machine,
-                             dtp_plan_request *request, dtp_err *err)
-{
+    const dtp_graph *g = c->graph;
     const dtp_plan_function plan =
         strcmp(c->mode, "tensor") == 0 ? dtp_plan_tensor : dtp_plan_rules;
     dtp_pareto pareto;
     dtp_json_writer w = {0};
-    DTP_TRY(dtp_pareto_find(g, machine, request, plan, (int32_t)c->points, &pareto, err));
+    DTP_TRY(dtp_pareto_find(g, c->machine, request, plan, (int32_t)c->points, &pareto, err));
     if (pareto.n == 0) {
         (void)fprintf(stderr,
                       "dtplan: infeasible: nothing fits into %" PRId64
@@ -106,15 +77,58 @@ static dtp_status run_pareto(pareto_command *c, const dtp_graph *g, const dtp_ma
     } else if (c->json) {
         write_pareto(&w, g, plan, &pareto);
     } else {
-        print_pareto(g, plan, &pareto, &w.buf);
+        dtp_strbuf *out = &w.buf;
+        dtp_strbuf_addf(
+            out,
+            "%s, %s mode: memory against time, each point the fastest plan found within "
+            "its memory\n\n%14s %12s %8s  %-14s %s\n",
+            g->name, mode_name(plan), "peak bytes", "step s", "slower", "mesh",
+            "largest at the peak");
+        for (int32_t i = 0; i < pareto.n; i++) {
+            const dtp_pareto_point *x = &pareto.points[i];
+            char mesh[DTP_MESH_TEXT_BYTES];
+            dtp_mesh_print(&x->plan->mesh, mesh);
+            dtp_strbuf_addf(out, "%14" PRId64 " %12.6f %+7.2f%%  %-14s",
+                            x->plan->predicted.peak_bytes, x->plan->predicted.step_time_s,
+                            100.0 * (x->plan->predicted.step_time_s /
+                                         pareto.points[0].plan->predicted.step_time_s -
+                                     1.0),
+                            mesh);
+            for (int32_t k = 0; k < x->n_top && k < 3; k++) {
+                dtp_strbuf_addf(out, "%s %s %.1f%%", k > 0 ? "," : "", x->top[k].name,
+                                100.0 * (double)x->top[k].bytes / (double)x->needed_bytes);
+            }
+            dtp_strbuf_add(out, "\n");
+        }
     }
     dtp_pareto_free(&pareto);
     return tool_put(&w.buf, err);
 }
 
-static dtp_status sweep(pareto_command *c, const dtp_graph *g, const dtp_machine *machine,
-                        dtp_arena *arena, dtp_err *err)
+static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
+    pareto_command *c = command;
+    const bool tensor = strcmp(c->mode, "tensor") == 0;
+    c->source.model = operands[0];
+    if (!tensor && strcmp(c->mode, "rules") != 0) {
+        return DTP_FAIL(err, DTP_INVALID, "--mode: '%s' is not rules or tensor", c->mode);
+    }
+    if ((tensor && c->source.rules != NULL) || (!tensor && tool_styles_given(&c->styles))) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "--rules is for --mode rules, --style and --pin for --mode tensor");
+    }
+    if ((c->source.mesh != NULL) == (c->devices > 0)) {
+        return DTP_FAIL(err, DTP_INVALID, "give either --mesh MESH or --devices N");
+    }
+    if (c->source.machine == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "--machine FILE is missing");
+    }
+    DTP_TRY(tool_read_graph(&c->source, &c->graph, err));
+    DTP_TRY(dtp_machine_read(c->source.machine, &c->machine, err));
+    c->arena = dtp_arena_create();
+    if (c->arena == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
+    }
     dtp_mesh mesh;
     dtp_plan_request request = dtp_plan_request_init();
     dtp_graph_variant choices;
@@ -126,51 +140,14 @@ static dtp_status sweep(pareto_command *c, const dtp_graph *g, const dtp_machine
     if (c->memory != NULL && strcmp(c->memory, "none") != 0) {
         DTP_TRY(tool_bytes_parse("--memory", c->memory, &request.memory_limit_bytes, err));
     }
-    DTP_TRY(tool_styles_texts(&c->styles, arena, &request.n_texts, &texts, err));
+    DTP_TRY(tool_styles_texts(&c->styles, c->arena, &request.n_texts, &texts, err));
     request.texts = texts;
     request.tying_bound = false;
     request.devices = (int32_t)c->devices;
     request.pins = c->source.rules;
-    DTP_TRY(tool_read_choices(&c->source, g, arena, &choices, err));
+    DTP_TRY(tool_read_choices(&c->source, c->graph, c->arena, &choices, err));
     request.choices = &choices;
-    return tool_styles_say_place(&c->styles, run_pareto(c, g, machine, &request, err), err);
-}
-
-static dtp_status check_pareto(const pareto_command *c, dtp_err *err)
-{
-    const bool tensor = strcmp(c->mode, "tensor") == 0;
-    if (!tensor && strcmp(c->mode, "rules") != 0) {
-        return DTP_FAIL(err, DTP_INVALID, "--mode: '%s' is not rules or tensor", c->mode);
-    }
-    if ((tensor && c->source.rules != NULL) || (!tensor && tool_styles_given(&c->styles))) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "--rules is for --mode rules, --style and --pin for --mode tensor");
-    }
-    if ((c->source.mesh != NULL) == (c->devices > 0)) {
-        return DTP_FAIL(err, DTP_INVALID, "give either --mesh MESH or --devices N");
-    }
-    return c->source.machine != NULL ? DTP_OK
-                                     : DTP_FAIL(err, DTP_INVALID, "--machine FILE is missing");
-}
-
-static dtp_status pareto(void *command, const char *const *operands, dtp_err *err)
-{
-    pareto_command *c = command;
-    dtp_graph *g = NULL;
-    dtp_machine *machine = NULL;
-    c->source.model = operands[0];
-    DTP_TRY(check_pareto(c, err));
-    DTP_TRY(tool_read_graph(&c->source, &g, err));
-    dtp_status s = dtp_machine_read(c->source.machine, &machine, err);
-    dtp_arena *arena = dtp_arena_create();
-    if (s == DTP_OK) {
-        s = arena != NULL ? sweep(c, g, machine, arena, err)
-                          : DTP_FAIL(err, DTP_NOMEM, "out of memory");
-    }
-    dtp_arena_destroy(arena);
-    dtp_machine_destroy(machine);
-    dtp_graph_destroy(g);
-    return s;
+    return tool_styles_say_place(&c->styles, run_pareto(c, &request, err), err);
 }
 
 int dtplan_pareto(int argc, char **argv)
@@ -187,12 +164,14 @@ int dtplan_pareto(int argc, char **argv)
         {"--rules", TOOL_STRING, "RULES", &c.source.rules, 0, 0, "pins: splits that must hold"},
         TOOL_STYLE_OPTIONS(c.styles),
         TOOL_CHOICE_OPTIONS(c.source),
-        {"--dim", TOOL_LIST, "NAME=N", &c.source.dims, 0, 0, "override a dim of the model"},
-        {"--forward", TOOL_FLAG, NULL, &c.source.forward, 0, 0, "leave training out"},
+        TOOL_MODEL_OPTIONS(c.source),
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},
-        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+        TOOL_END_OPTIONS,
     };
     const tool_parse parse = {"dtplan pareto MODEL [options]", options, 1, 1};
-    const int code = tool_run("dtplan", &parse, argc, argv, pareto, &c);
+    const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
+    dtp_arena_destroy(c.arena);
+    dtp_machine_destroy(c.machine);
+    dtp_graph_destroy(c.graph);
     return code == TOOL_OK ? c.exit_code : code;
 }

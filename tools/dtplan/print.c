@@ -162,35 +162,6 @@ static void print_predictions(const dtp_plan *plan, dtp_strbuf *out)
     }
 }
 
-static void print_certificate(const dtp_plan *plan, dtp_strbuf *out)
-{
-    const dtp_certificate *c = &plan->certificate;
-    const bool time = plan->objective == DTP_OBJECTIVE_TIME;
-    dtp_strbuf_addf(out, "certificate: %s, ", dtp_cert_status_name(c->status));
-    tool_print_bounds(c->cost, time ? " ps" : " bytes", c->bound, c->gap, out);
-    dtp_strbuf_addf(out, " (%s, %" PRId64 " nodes)\n", c->solver, c->nodes);
-    if (c->least_cost < c->cost) {
-        dtp_strbuf_addf(
-            out,
-            "makespan: the plan is taken for its step time; the least cost found is %" PRId64
-            " ps, gap %.4f %%\n",
-            c->least_cost, 100.0 * dtp_gap(c->least_cost, c->bound));
-    }
-    if (c->has_unfolded) {
-        dtp_strbuf_addf(out,
-                        "folding: bound %" PRId64 " if every instance of a block decided for "
-                        "itself, so it costs at most %" PRId64 " ps, %.4f %%\n",
-                        c->unfolded_bound, c->least_cost - c->unfolded_bound,
-                        100.0 * c->unfolded_gap);
-    }
-    for (int32_t i = 0; i < c->n_prices; i++) {
-        const dtp_shadow_price *p = &c->prices[i];
-        dtp_strbuf_addf(out, "price of '%s': %" PRId64 " ps%s%s\n", p->constraint, p->saves_ps,
-                        p->relaxed_by_bytes > 0 ? " for 1 GiB more" : "",
-                        p->exact ? "" : " (not proven)");
-    }
-}
-
 static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
 {
     const dtp_graph_variant *c = &plan->choices;
@@ -225,7 +196,31 @@ void tool_print_plan(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
     for (int32_t i = 0; i < plan->n_tried; i++) {
         dtp_strbuf_addf(out, "tried: %s\n", plan->tried[i]);
     }
-    print_certificate(plan, out);
+    const dtp_certificate *c = &plan->certificate;
+    const bool time = plan->objective == DTP_OBJECTIVE_TIME;
+    dtp_strbuf_addf(out, "certificate: %s, ", dtp_cert_status_name(c->status));
+    tool_print_bounds(c->cost, time ? " ps" : " bytes", c->bound, c->gap, out);
+    dtp_strbuf_addf(out, " (%s, %" PRId64 " nodes)\n", c->solver, c->nodes);
+    if (c->least_cost < c->cost) {
+        dtp_strbuf_addf(
+            out,
+            "makespan: the plan is taken for its step time; the least cost found is %" PRId64
+            " ps, gap %.4f %%\n",
+            c->least_cost, 100.0 * dtp_gap(c->least_cost, c->bound));
+    }
+    if (c->has_unfolded) {
+        dtp_strbuf_addf(out,
+                        "folding: bound %" PRId64 " if every instance of a block decided for "
+                        "itself, so it costs at most %" PRId64 " ps, %.4f %%\n",
+                        c->unfolded_bound, c->least_cost - c->unfolded_bound,
+                        100.0 * c->unfolded_gap);
+    }
+    for (int32_t i = 0; i < c->n_prices; i++) {
+        const dtp_shadow_price *p = &c->prices[i];
+        dtp_strbuf_addf(out, "price of '%s': %" PRId64 " ps%s%s\n", p->constraint, p->saves_ps,
+                        p->relaxed_by_bytes > 0 ? " for 1 GiB more" : "",
+                        p->exact ? "" : " (not proven)");
+    }
     print_predictions(plan, out);
     dtp_strbuf_add(out, "\ncollectives per step:");
     for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {

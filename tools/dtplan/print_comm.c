@@ -14,36 +14,23 @@
 
 static const char *const SHORT[DTP_N_COLLS] = {"AR", "AG", "RS", "A2A", "CP"};
 
-/* ---- text ---------------------------------------------------------------------------------------
+/* ---- collectives --------------------------------------------------------------------------------
  */
 
-static void print_set(const dtp_mesh *mesh, dtp_mesh_set set, char out[DTP_MESH_TEXT_BYTES])
-{
-    size_t used = 0;
-    out[0] = '\0';
-    for (int32_t m = 0; m < mesh->n_dims; m++) {
-        if ((set >> m & 1U) != 0) {
-            used += (size_t)snprintf(out + used, DTP_MESH_TEXT_BYTES - used, "%s%s",
-                                     used > 0 ? "+" : "", mesh->names[m]);
-        }
-    }
-}
+/* A program and its report, for the rows of lists. */
+typedef struct comm_lists {
+    const dtp_program *p;
+    const dtp_comm_report *r;
+} comm_lists;
 
-static void print_totals(const dtp_program *p, const dtp_comm_report *r, dtp_strbuf *out)
+static void total_row(tool_rows *rows, const void *user, int32_t i)
 {
-    dtp_strbuf_addf(out, "%-9s %-15s %-12s %7s %14s\n", "phase", "collective", "mesh dims", "count",
-                    "bytes");
-    for (int32_t i = 0; i < r->n_totals; i++) {
-        const dtp_comm_total *t = &r->totals[i];
-        char set[DTP_MESH_TEXT_BYTES];
-        print_set(&p->mesh, t->set, set);
-        dtp_strbuf_addf(out, "%-9s %-15s %-12s %7" PRId64 " %14" PRId64 "\n",
-                        dtp_phase_name(t->phase), dtp_coll_name(t->kind), set, t->sum.count,
-                        t->sum.bytes);
-    }
-    if (r->n_totals == 0) {
-        dtp_strbuf_add(out, "none\n");
-    }
+    const comm_lists *c = user;
+    const dtp_comm_total *t = &c->r->totals[i];
+    tool_row(rows, TOOL_FIELDS(FIELD_TEXT("phase", dtp_phase_name(t->phase)),
+                               FIELD_TEXT("kind", dtp_coll_name(t->kind)),
+                               FIELD_DIMS("mesh_dims", &c->p->mesh, t->set),
+                               FIELD_INT("count", t->sum.count), FIELD_INT("bytes", t->sum.bytes)));
 }
 
 /* "AR 6 AG 1 (2048 B)", "-" when there is nothing. */
@@ -62,26 +49,21 @@ static void print_counts(const dtp_comm_amount counts[DTP_N_COLLS], char *out, s
                    used > 0 ? " (%" PRId64 " B)" : "-", bytes);
 }
 
-static void print_module(const dtp_comm_report *r, int32_t module, dtp_strbuf *out)
-{
-    const dtp_comm_module *m = &r->modules[module];
-    char name[160], counts[DTP_N_PHASES][96];
-    (void)snprintf(name, sizeof name, "%*s%s", m->depth > 32 ? 64 : 2 * m->depth, "",
-                   module == 0 ? "(model)" : m->label);
-    for (int32_t k = 0; k < DTP_N_PHASES; k++) {
-        print_counts(m->counts[k], counts[k], sizeof counts[k]);
-    }
-    dtp_strbuf_addf(out, "%-28s %-26s %-26s %s\n", name, counts[DTP_FORWARD], counts[DTP_BACKWARD],
-                    counts[DTP_UPDATE]);
-}
-
 /* Depth first, in the order in which modules first communicate. */
 static void print_tree(const dtp_comm_report *r, dtp_strbuf *out)
 {
     int32_t at = 0;
     dtp_strbuf_addf(out, "\n%-28s %-26s %-26s %s\n", "module", "forward", "backward", "update");
     while (at >= 0) {
-        print_module(r, at, out);
+        const dtp_comm_module *m = &r->modules[at];
+        char name[160], counts[DTP_N_PHASES][96];
+        (void)snprintf(name, sizeof name, "%*s%s", m->depth > 32 ? 64 : 2 * m->depth, "",
+                       at == 0 ? "(model)" : m->label);
+        for (int32_t k = 0; k < DTP_N_PHASES; k++) {
+            print_counts(m->counts[k], counts[k], sizeof counts[k]);
+        }
+        dtp_strbuf_addf(out, "%-28s %-26s %-26s %s\n", name, counts[DTP_FORWARD],
+                        counts[DTP_BACKWARD], counts[DTP_UPDATE]);
         if (r->modules[at].first_child >= 0) {
             at = r->modules[at].first_child;
             continue;
@@ -119,79 +101,22 @@ static void print_cause(const dtp_program *p, const dtp_comm_entry *e, dtp_strbu
     }
 }
 
-static void print_entries(const dtp_program *p, const dtp_comm_report *r, dtp_strbuf *out)
+static void entry_row(tool_rows *rows, const void *user, int32_t i)
 {
-    dtp_strbuf_addf(out, "\n%-9s %-15s %-12s %14s  %s\n", "phase", "collective", "mesh dims",
-                    "bytes", "cause");
-    for (int32_t i = 0; i < r->n_entries; i++) {
-        const dtp_comm_entry *e = &r->entries[i];
-        char set[DTP_MESH_TEXT_BYTES];
-        print_set(&p->mesh, e->set, set);
-        dtp_strbuf_addf(out, "%-9s %-15s %-12s %14" PRId64 "  ", dtp_phase_name(e->phase),
-                        dtp_coll_name(e->kind), set, e->bytes);
-        print_cause(p, e, out);
-        dtp_strbuf_add(out, "\n");
-    }
-}
-
-/* ---- JSON ---------------------------------------------------------------------------------------
- */
-
-static void write_set(dtp_json_writer *w, const dtp_mesh *mesh, dtp_mesh_set set)
-{
-    dtp_json_begin_array(w, "mesh_dims", true);
-    for (int32_t m = 0; m < mesh->n_dims; m++) {
-        if ((set >> m & 1U) != 0) {
-            dtp_json_write_string(w, NULL, mesh->names[m]);
-        }
-    }
-    dtp_json_end_array(w);
-}
-
-static void write_totals(dtp_json_writer *w, const dtp_program *p, const dtp_comm_report *r)
-{
-    dtp_json_begin_array(w, "totals", false);
-    for (int32_t i = 0; i < r->n_totals; i++) {
-        const dtp_comm_total *t = &r->totals[i];
-        dtp_json_begin_object(w, NULL);
-        dtp_json_write_string(w, "phase", dtp_phase_name(t->phase));
-        dtp_json_write_string(w, "kind", dtp_coll_name(t->kind));
-        write_set(w, &p->mesh, t->set);
-        dtp_json_write_int(w, "count", t->sum.count);
-        dtp_json_write_int(w, "bytes", t->sum.bytes);
-        dtp_json_end_object(w);
-    }
-    dtp_json_end_array(w);
-}
-
-static void write_name(dtp_json_writer *w, const char *key, const char *name)
-{
-    if (name == NULL) {
-        dtp_json_write_null(w, key);
-    } else {
-        dtp_json_write_string(w, key, name);
-    }
-}
-
-static void write_entries(dtp_json_writer *w, const dtp_program *p, const dtp_comm_report *r)
-{
-    const dtp_graph *g = p->graph;
-    dtp_json_begin_array(w, "collectives", false);
-    for (int32_t i = 0; i < r->n_entries; i++) {
-        const dtp_comm_entry *e = &r->entries[i];
-        dtp_json_begin_object(w, NULL);
-        dtp_json_write_string(w, "phase", dtp_phase_name(e->phase));
-        dtp_json_write_string(w, "kind", dtp_coll_name(e->kind));
-        write_set(w, &p->mesh, e->set);
-        dtp_json_write_int(w, "bytes", e->bytes);
-        dtp_json_write_string(w, "cause", dtp_comm_cause_name(e->cause));
-        dtp_json_write_string(w, "module", e->module);
-        write_name(w, "node", e->node >= 0 ? g->nodes[e->node].name : NULL);
-        write_name(w, "tensor", e->tensor >= 0 ? g->tensors[e->tensor].name : NULL);
-        dtp_json_write_int(w, "members", e->members);
-        dtp_json_end_object(w);
-    }
-    dtp_json_end_array(w);
+    const comm_lists *c = user;
+    const dtp_graph *g = c->p->graph;
+    const dtp_comm_entry *e = &c->r->entries[i];
+    dtp_strbuf cause = {0};
+    print_cause(c->p, e, &cause);
+    tool_row(rows,
+             TOOL_FIELDS(FIELD_TEXT("phase", dtp_phase_name(e->phase)),
+                         FIELD_TEXT("kind", dtp_coll_name(e->kind)),
+                         FIELD_DIMS("mesh_dims", &c->p->mesh, e->set), FIELD_INT("bytes", e->bytes),
+                         FIELD_NOTE(&cause), FIELD_TEXT("cause", dtp_comm_cause_name(e->cause)),
+                         FIELD_TEXT("module", e->module),
+                         FIELD_TEXT("node", e->node >= 0 ? g->nodes[e->node].name : NULL),
+                         FIELD_TEXT("tensor", e->tensor >= 0 ? g->tensors[e->tensor].name : NULL),
+                         FIELD_INT("members", e->members)));
 }
 
 static void write_modules(dtp_json_writer *w, const dtp_comm_report *r)
@@ -204,11 +129,11 @@ static void write_modules(dtp_json_writer *w, const dtp_comm_report *r)
         for (int32_t k = 0; k < DTP_N_PHASES; k++) {
             dtp_json_begin_object(w, dtp_phase_name((dtp_phase)k));
             for (int32_t c = 0; c < DTP_N_COLLS; c++) {
-                if (m->counts[k][c].count > 0) {
-                    dtp_json_begin_object(w, dtp_coll_name((dtp_coll_kind)c));
-                    dtp_json_write_int(w, "count", m->counts[k][c].count);
-                    dtp_json_write_int(w, "bytes", m->counts[k][c].bytes);
-                    dtp_json_end_object(w);
+                const dtp_comm_amount *a = &m->counts[k][c];
+                if (a->count > 0) {
+                    tool_write_object(
+                        w, dtp_coll_name((dtp_coll_kind)c),
+                        TOOL_FIELDS(FIELD_INT("count", a->count), FIELD_INT("bytes", a->bytes)));
                 }
             }
             dtp_json_end_object(w);
@@ -221,36 +146,31 @@ static void write_modules(dtp_json_writer *w, const dtp_comm_report *r)
 static void begin(dtp_json_writer *w, const dtp_program *p, const char *format)
 {
     tool_report_begin(w, format);
-    dtp_json_write_string(w, "model", p->graph->name);
-    dtp_mesh_write(w, &p->mesh);
+    tool_write(w, TOOL_FIELDS(FIELD_TEXT("model", p->graph->name), FIELD_MESH(&p->mesh)));
 }
-
-/* Hands the writer's text over, ended by a newline. */
-static void end(dtp_json_writer *w, dtp_strbuf *out)
-{
-    tool_report_end(w);
-    dtp_strbuf_add(out, dtp_strbuf_text(&w->buf));
-    out->failed = out->failed || w->buf.failed;
-    dtp_strbuf_free(&w->buf);
-}
-
-/* ---- both ---------------------------------------------------------------------------------------
- */
 
 static void put_report(const dtp_program *p, const dtp_comm_report *r, bool json, dtp_strbuf *out)
 {
+    static const tool_column totals[] = {{"phase", -9}, {"collective", -15}, {"mesh dims", -12},
+                                         {"count", 7},  {"bytes", 14},       {NULL, 0}};
+    static const tool_column entries[] = {{"phase", -9}, {"collective", -15}, {"mesh dims", -12},
+                                          {"bytes", 14}, {"cause", 0},        {NULL, 0}};
+    const comm_lists lists = {p, r};
     if (!json) {
-        print_totals(p, r, out);
+        tool_print_table(out, totals, r->n_totals, total_row, &lists);
+        dtp_strbuf_add(out, r->n_totals == 0 ? "none\n" : "");
         print_tree(r, out);
-        print_entries(p, r, out);
+        dtp_strbuf_add(out, "\n");
+        tool_print_table(out, entries, r->n_entries, entry_row, &lists);
         return;
     }
     dtp_json_writer w = {0};
     begin(&w, p, "dtp.comm_report/1");
-    write_totals(&w, p, r);
+    tool_write_list(&w, "totals", r->n_totals, total_row, &lists);
     write_modules(&w, r);
-    write_entries(&w, p, r);
-    end(&w, out);
+    tool_write_list(&w, "collectives", r->n_entries, entry_row, &lists);
+    tool_report_end(&w);
+    dtp_strbuf_join(out, &w.buf);
 }
 
 dtp_status tool_print_comm(const dtp_program *p, bool json, dtp_strbuf *out, dtp_err *err)
@@ -279,7 +199,8 @@ static void put_counters(const dtp_program *p, const dtp_counters *c, bool json,
         dtp_json_write_double(&w, c->list[i].name, c->list[i].value);
     }
     dtp_json_end_object(&w);
-    end(&w, out);
+    tool_report_end(&w);
+    dtp_strbuf_join(out, &w.buf);
 }
 
 dtp_status tool_print_counters(const dtp_program *p, bool json, dtp_strbuf *out, dtp_err *err)

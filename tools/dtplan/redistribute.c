@@ -41,76 +41,11 @@ typedef struct redistribute_command {
 /* ---- the problem -------------------------------------------------------------------------------
  */
 
-static dtp_status read_problem(redistribute_command *c, dtp_err *err)
-{
-    const struct {
-        const char *name, *value;
-    } needed[] = {{"--mesh", c->mesh_text},
-                  {"--shape", c->shape},
-                  {"--from", c->from_text},
-                  {"--to", c->to_text}};
-    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
-        if (needed[i].value == NULL) {
-            return DTP_FAIL(err, DTP_INVALID, "%s is missing", needed[i].name);
-        }
-    }
-    DTP_TRY(dtp_mesh_parse(c->mesh_text, &c->mesh, err));
-    DTP_TRY(dtp_dtype_parse(c->dtype, &c->type.dtype, err));
-    DTP_TRY(dtp_graph_create("redistribute", NULL, &c->graph, err));
-    DTP_TRY(tool_shape_parse(c->shape, &c->graph->dims, &c->type, err));
-    const dtp_dims *dims = &c->graph->dims;
-    DTP_TRY(dtp_layout_parse_any(c->from_text, &c->mesh, &c->type, dims, &c->from, err));
-    return dtp_layout_parse_any(c->to_text, &c->mesh, &c->type, dims, &c->to, err);
-}
-
-/* "a+b": mesh dims in ascending order. */
-static dtp_status read_flat(redistribute_command *c, const char *text, dtp_err *err)
-{
-    dtp_torch_options *o = &c->torch.options;
-    dtp_mesh_set set = 0;
-    for (const char *at = text; at != NULL;) {
-        char name[DTP_MESH_NAME_BYTES] = "";
-        const char *end = strchr(at, '+');
-        size_t n = end != NULL ? (size_t)(end - at) : strlen(at);
-        if (n < sizeof name) {
-            (void)snprintf(name, sizeof name, "%.*s", (int)n, at);
-        }
-        int32_t m = dtp_mesh_find(&c->mesh, name);
-        if (m < 0 || set >= 1U << m) {
-            return DTP_FAIL(err, DTP_INVALID,
-                            "--flatten: '%s' is not mesh dims in mesh order, such as a+b", text);
-        }
-        set |= 1U << m;
-        at = end != NULL ? end + 1 : NULL;
-    }
-    if (o->n_flat == DTP_TORCH_MAX_FLAT) {
-        return DTP_FAIL(err, DTP_INVALID, "--flatten: more than %d", DTP_TORCH_MAX_FLAT);
-    }
-    o->flat[o->n_flat++] = set;
-    return DTP_OK;
-}
-
-/* "a+b" */
-static void print_names(const dtp_mesh *mesh, dtp_mesh_set set, char out[DTP_MESH_TEXT_BYTES])
-{
-    size_t used = 0;
-    for (int32_t m = 0; m < mesh->n_dims; m++) {
-        if ((set >> m & 1U) != 0) {
-            const size_t n = strlen(mesh->names[m]);
-            out[used] = '+';
-            used += used > 0 ? 1 : 0;
-            memcpy(out + used, mesh->names[m], n);
-            used += n;
-        }
-    }
-    out[used] = '\0';
-}
-
 static void keep_warning(void *user, const dtp_mesh *mesh, dtp_mesh_set set, const char *why)
 {
     redistribute_command *c = user;
     char names[DTP_MESH_TEXT_BYTES];
-    print_names(mesh, set, names);
+    dtp_mesh_set_print(mesh, set, "+", names);
     (void)snprintf(c->warnings[c->n_warnings++], WARNING_BYTES,
                    "collectives over %.80s stay apart: %s", names, why);
 }
@@ -132,7 +67,30 @@ static dtp_status read_torch(redistribute_command *c, dtp_err *err)
                                            .warn = keep_warning,
                                            .warn_user = c};
     for (int32_t i = 0; i < c->flatten.n; i++) {
-        DTP_TRY(read_flat(c, c->flatten.items[i], err));
+        /* "a+b": mesh dims in ascending order. */
+        const char *text = c->flatten.items[i];
+        dtp_torch_options *o = &c->torch.options;
+        dtp_mesh_set set = 0;
+        for (const char *at = text; at != NULL;) {
+            char name[DTP_MESH_NAME_BYTES] = "";
+            const char *end = strchr(at, '+');
+            size_t n = end != NULL ? (size_t)(end - at) : strlen(at);
+            if (n < sizeof name) {
+                (void)snprintf(name, sizeof name, "%.*s", (int)n, at);
+            }
+            int32_t m = dtp_mesh_find(&c->mesh, name);
+            if (m < 0 || set >= 1U << m) {
+                return DTP_FAIL(err, DTP_INVALID,
+                                "--flatten: '%s' is not mesh dims in mesh order, such as a+b",
+                                text);
+            }
+            set |= 1U << m;
+            at = end != NULL ? end + 1 : NULL;
+        }
+        if (o->n_flat == DTP_TORCH_MAX_FLAT) {
+            return DTP_FAIL(err, DTP_INVALID, "--flatten: more than %d", DTP_TORCH_MAX_FLAT);
+        }
+        o->flat[o->n_flat++] = set;
     }
     return DTP_OK;
 }
@@ -205,41 +163,11 @@ static step_facts facts_of(const redistribute_command *c, int32_t i)
     return f;
 }
 
-static void add_places(dtp_json_writer *w, const char *key, const dtp_layout *layout)
+static void add_layout(dtp_json_writer *w, const char *key, const dtp_layout *layout)
 {
     dtp_strbuf text = {0};
     dtp_placements_print(layout, &text);
     dtp_json_write_text(w, key, &text);
-}
-
-static void add_step(const redistribute_command *c, int32_t i, dtp_json_writer *w)
-{
-    const dtp_step *step = &c->steps.steps[i];
-    step_facts f = facts_of(c, i);
-    dtp_json_begin_object(w, NULL);
-    dtp_json_write_string(w, "kind", dtp_step_name(step->kind));
-    dtp_json_begin_array(w, "mesh_dims", true);
-    for (int32_t m = 0; m < c->mesh.n_dims; m++) {
-        if ((step->set >> m & 1U) != 0) {
-            dtp_json_write_string(w, NULL, c->mesh.names[m]);
-        }
-    }
-    dtp_json_end_array(w);
-    if (step->kind == DTP_STEP_ALL_TO_ALL) {
-        dtp_json_write_int(w, "axis", step->axis);
-        dtp_json_write_int(w, "to_axis", step->to_axis);
-    } else if (step->kind == DTP_STEP_ALL_GATHER || step->kind == DTP_STEP_REDUCE_SCATTER ||
-               step->kind == DTP_STEP_SLICE) {
-        dtp_json_write_int(w, "axis", step->axis);
-    }
-    if (step->kind == DTP_STEP_ALL_REDUCE || step->kind == DTP_STEP_REDUCE_SCATTER) {
-        dtp_json_write_string(w, "op", dtp_reduce_op_name(step->op));
-    }
-    dtp_json_write_int(w, "bytes", f.bytes);
-    dtp_json_write_int(w, "moved_bytes", f.moved);
-    dtp_json_write_double(w, "price_s", f.price_s);
-    add_places(w, "after", &step->after);
-    dtp_json_end_object(w);
 }
 
 static double count_collectives(const redistribute_command *c, int64_t counts[DTP_N_COLLS])
@@ -253,44 +181,43 @@ static double count_collectives(const redistribute_command *c, int64_t counts[DT
     return price_s;
 }
 
-static void add_problem(const redistribute_command *c, dtp_json_writer *w)
-{
-    dtp_mesh_write(w, &c->mesh);
-    dtp_json_begin_array(w, "shape", true);
-    for (int32_t i = 0; i < c->type.rank; i++) {
-        dtp_json_write_int(w, NULL, c->type.dims[i].size);
-    }
-    dtp_json_end_array(w);
-    dtp_json_write_string(w, "dtype", dtp_dtype_name(c->type.dtype));
-    add_places(w, "from", &c->from);
-    add_places(w, "to", &c->to);
-    dtp_json_write_string(w, "planner", c->compat != NULL ? c->compat : "search");
-    dtp_json_write_string(w, "prices", c->price_name);
-}
-
-static void add_run(const redistribute_command *c, dtp_json_writer *w)
-{
-    const dtp_redistribute_verdict *v = &c->verdict;
-    dtp_json_begin_object(w, "run");
-    dtp_json_write_int(w, "ranks", dtp_mesh_ranks(&c->mesh));
-    dtp_json_write_int(w, "seed", c->seed);
-    dtp_json_write_int(w, "checked", v->checked);
-    dtp_json_write_int(w, "wrong", v->wrong);
-    dtp_json_write_bool(w, "pass", v->wrong == 0);
-    dtp_json_end_object(w);
-}
-
 static void print_json(const redistribute_command *c, dtp_strbuf *trace, dtp_strbuf *out)
 {
     dtp_json_writer w = {0};
-    int64_t counts[DTP_N_COLLS] = {0};
+    const dtp_redistribute_verdict *v = &c->verdict;
+    int64_t counts[DTP_N_COLLS] = {0}, shape[DTP_MAX_RANK];
     double price_s = count_collectives(c, counts);
+    for (int32_t i = 0; i < c->type.rank; i++) {
+        shape[i] = c->type.dims[i].size;
+    }
     tool_report_begin(&w, "dtp.redistribute/1");
-    add_problem(c, &w);
+    tool_write(&w, TOOL_FIELDS(FIELD_MESH(&c->mesh), FIELD_INTS("shape", c->type.rank, shape),
+                               FIELD_TEXT("dtype", dtp_dtype_name(c->type.dtype))));
+    add_layout(&w, "from", &c->from);
+    add_layout(&w, "to", &c->to);
+    tool_write(&w, TOOL_FIELDS(FIELD_TEXT("planner", c->compat != NULL ? c->compat : "search"),
+                               FIELD_TEXT("prices", c->price_name)));
     dtp_json_write_text(&w, "trace", trace);
     dtp_json_begin_array(&w, "steps", false);
     for (int32_t i = 0; i < c->steps.n; i++) {
-        add_step(c, i, &w);
+        const dtp_step *step = &c->steps.steps[i];
+        const bool exchanges = step->kind == DTP_STEP_ALL_TO_ALL;
+        const bool has_axis = exchanges || step->kind == DTP_STEP_ALL_GATHER ||
+                              step->kind == DTP_STEP_REDUCE_SCATTER || step->kind == DTP_STEP_SLICE;
+        const bool reduces =
+            step->kind == DTP_STEP_ALL_REDUCE || step->kind == DTP_STEP_REDUCE_SCATTER;
+        const step_facts f = facts_of(c, i);
+        dtp_json_begin_object(&w, NULL);
+        tool_write(&w, TOOL_FIELDS(FIELD_TEXT("kind", dtp_step_name(step->kind)),
+                                   FIELD_DIMS("mesh_dims", &c->mesh, step->set),
+                                   FIELD_INT_IF(has_axis, "axis", step->axis),
+                                   FIELD_INT_IF(exchanges, "to_axis", step->to_axis),
+                                   FIELD_TEXT_IF(reduces, "op",
+                                                 reduces ? dtp_reduce_op_name(step->op) : NULL),
+                                   FIELD_INT("bytes", f.bytes), FIELD_INT("moved_bytes", f.moved),
+                                   FIELD_REAL("price_s", f.price_s)));
+        add_layout(&w, "after", &step->after);
+        dtp_json_end_object(&w);
     }
     dtp_json_end_array(&w);
     dtp_json_begin_object(&w, "collectives");
@@ -306,24 +233,12 @@ static void print_json(const redistribute_command *c, dtp_strbuf *trace, dtp_str
         dtp_json_write_string(&w, NULL, c->warnings[i]);
     }
     dtp_json_end_array(&w);
-    if (c->run) {
-        add_run(c, &w);
-    }
+    tool_write(&w, TOOL_FIELDS(FIELD_OBJECT_IF(
+                       c->run, "run", FIELD_INT("ranks", dtp_mesh_ranks(&c->mesh)),
+                       FIELD_INT("seed", c->seed), FIELD_INT("checked", v->checked),
+                       FIELD_INT("wrong", v->wrong), FIELD_BOOL("pass", v->wrong == 0))));
     tool_report_end(&w);
     dtp_strbuf_join(out, &w.buf);
-}
-
-static void print_step(const redistribute_command *c, int32_t i, dtp_strbuf *out)
-{
-    const dtp_step *step = &c->steps.steps[i];
-    step_facts f = facts_of(c, i);
-    char names[DTP_MESH_TEXT_BYTES];
-    print_names(&c->mesh, step->set, names);
-    dtp_strbuf_addf(out, "%3d  %-14s %-10s %12lld bytes  %12lld moved  %10.3f us  ", i + 1,
-                    dtp_step_name(step->kind), names, (long long)f.bytes, (long long)f.moved,
-                    f.price_s * 1e6);
-    dtp_placements_print(&step->after, out);
-    dtp_strbuf_add(out, "\n");
 }
 
 static void print_text(const redistribute_command *c, dtp_strbuf *trace, dtp_strbuf *out)
@@ -334,7 +249,15 @@ static void print_text(const redistribute_command *c, dtp_strbuf *trace, dtp_str
     dtp_strbuf_join(out, trace);
     dtp_strbuf_add(out, "\n");
     for (int32_t i = 0; i < c->steps.n; i++) {
-        print_step(c, i, out);
+        const dtp_step *step = &c->steps.steps[i];
+        step_facts f = facts_of(c, i);
+        char names[DTP_MESH_TEXT_BYTES];
+        dtp_mesh_set_print(&c->mesh, step->set, "+", names);
+        dtp_strbuf_addf(out, "%3d  %-14s %-10s %12lld bytes  %12lld moved  %10.3f us  ", i + 1,
+                        dtp_step_name(step->kind), names, (long long)f.bytes, (long long)f.moved,
+                        f.price_s * 1e6);
+        dtp_placements_print(&step->after, out);
+        dtp_strbuf_add(out, "\n");
     }
     dtp_strbuf_addf(out, "total");
     for (int32_t k = 0; k < DTP_N_COLLS; k++) {
@@ -364,7 +287,24 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     redistribute_command *c = command;
     dtp_strbuf trace = {0}, out = {0};
     (void)operands;
-    DTP_TRY(read_problem(c, err));
+    const struct {
+        const char *name, *value;
+    } needed[] = {{"--mesh", c->mesh_text},
+                  {"--shape", c->shape},
+                  {"--from", c->from_text},
+                  {"--to", c->to_text}};
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
+        if (needed[i].value == NULL) {
+            return DTP_FAIL(err, DTP_INVALID, "%s is missing", needed[i].name);
+        }
+    }
+    DTP_TRY(dtp_mesh_parse(c->mesh_text, &c->mesh, err));
+    DTP_TRY(dtp_dtype_parse(c->dtype, &c->type.dtype, err));
+    DTP_TRY(dtp_graph_create("redistribute", NULL, &c->graph, err));
+    DTP_TRY(tool_shape_parse(c->shape, &c->graph->dims, &c->type, err));
+    const dtp_dims *dims = &c->graph->dims;
+    DTP_TRY(dtp_layout_parse_any(c->from_text, &c->mesh, &c->type, dims, &c->from, err));
+    DTP_TRY(dtp_layout_parse_any(c->to_text, &c->mesh, &c->type, dims, &c->to, err));
     DTP_TRY(read_torch(c, err));
     DTP_TRY(read_price(c, err));
     DTP_TRY(plan(c, err));
@@ -403,7 +343,7 @@ int dtplan_redistribute(int argc, char **argv)
         {"--run", TOOL_FLAG, NULL, &c.run, 0, 0, "run on virtual ranks and compare to the bit"},
         {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "seed of the data of --run"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "result as JSON"},
-        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+        TOOL_END_OPTIONS,
     };
     const tool_parse parse = {"dtplan redistribute --mesh M --shape S --from A --to B [options]",
                               options, 0, 0};

@@ -14,18 +14,18 @@ typedef struct sensitivity_command {
     const char *only;
     bool json;
     dtp_ctx ctx;
+    tool_plan input;
+    dtp_arena *arena;
 } sensitivity_command;
 
 static void write_takeover(dtp_json_writer *w, const char *key, const dtp_takeover *t)
 {
     dtp_json_begin_object(w, key);
-    dtp_json_write_bool(w, "found", t->found);
-    dtp_json_write_double(w, "stays", t->stays);
+    tool_write(w, TOOL_FIELDS(FIELD_BOOL("found", t->found), FIELD_REAL("stays", t->stays)));
     if (t->found) {
-        dtp_json_write_double(w, "goes", t->goes);
-        dtp_json_write_double(w, "gain", t->gain);
-        dtp_json_write_int(w, "tensors", t->n_tensors);
-        dtp_json_write_int(w, "nodes", t->n_nodes);
+        tool_write(w,
+                   TOOL_FIELDS(FIELD_REAL("goes", t->goes), FIELD_REAL("gain", t->gain),
+                               FIELD_INT("tensors", t->n_tensors), FIELD_INT("nodes", t->n_nodes)));
         dtp_json_begin_array(w, "examples", false);
         for (int32_t i = 0; i < t->n_examples; i++) {
             dtp_json_write_string(w, NULL, t->examples[i]);
@@ -38,19 +38,20 @@ static void write_takeover(dtp_json_writer *w, const char *key, const dtp_takeov
 static void write_sensitivity(dtp_json_writer *w, const tool_plan *input, const dtp_sensitivity *s)
 {
     tool_report_begin(w, "dtp.sensitivity/1");
-    dtp_json_write_string(w, "model", input->model->name);
-    dtp_json_write_string(w, "machine", input->machine->name);
-    dtp_json_write_bool(w, "best_now", s->best_now);
+    tool_write(w, TOOL_FIELDS(FIELD_TEXT("model", input->model->name),
+                              FIELD_TEXT("machine", input->machine->name),
+                              FIELD_BOOL("best_now", s->best_now)));
     if (!s->best_now) {
         write_takeover(w, "now", &s->now);
     }
     dtp_json_begin_array(w, "rows", false);
     for (int32_t i = 0; i < s->n; i++) {
+        const dtp_sensitivity_row *r = &s->rows[i];
         dtp_json_begin_object(w, NULL);
-        dtp_json_write_string(w, "quantity", s->rows[i].param.name);
-        dtp_json_write_double(w, "value", s->rows[i].param.value);
-        write_takeover(w, "below", &s->rows[i].below);
-        write_takeover(w, "above", &s->rows[i].above);
+        tool_write(w, TOOL_FIELDS(FIELD_TEXT("quantity", r->param.name),
+                                  FIELD_REAL("value", r->param.value)));
+        write_takeover(w, "below", &r->below);
+        write_takeover(w, "above", &r->above);
         dtp_json_end_object(w);
     }
     dtp_json_end_array(w);
@@ -109,43 +110,35 @@ static void print_sensitivity(const sensitivity_command *c, const dtp_sensitivit
     }
 }
 
-static dtp_status ask(const sensitivity_command *c, const tool_plan *input, dtp_arena *arena,
-                      dtp_err *err)
+static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
+    sensitivity_command *c = command;
+    c->source.model = operands[0];
+    c->source.plan = operands[1];
+    DTP_TRY(tool_plan_read(&c->source, &c->ctx, &c->input, err));
+    c->arena = dtp_arena_create();
+    if (c->arena == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
+    }
     dtp_sensitivity result;
     dtp_json_writer w = {0};
     dtp_sensitivity_request request = dtp_sensitivity_request_init();
-    request.model = input->model;
-    request.graph = input->graph;
-    request.machine = input->machine;
-    request.plan = input->plan;
-    request.search = input->plan->rules_mode ? dtp_plan_rules : dtp_plan_tensor;
+    request.model = c->input.model;
+    request.graph = c->input.graph;
+    request.machine = c->input.machine;
+    request.plan = c->input.plan;
+    request.search = c->input.plan->rules_mode ? dtp_plan_rules : dtp_plan_tensor;
     request.widest = c->widest;
     request.tolerance = c->tolerance;
     request.steps = (int32_t)c->steps;
     request.only = c->only;
-    DTP_TRY(dtp_sensitivity_find(&request, arena, &result, err));
+    DTP_TRY(dtp_sensitivity_find(&request, c->arena, &result, err));
     if (c->json) {
-        write_sensitivity(&w, input, &result);
+        write_sensitivity(&w, &c->input, &result);
     } else {
         print_sensitivity(c, &result, &w.buf);
     }
     return tool_put(&w.buf, err);
-}
-
-static dtp_status sensitivity(void *command, const char *const *operands, dtp_err *err)
-{
-    sensitivity_command *c = command;
-    tool_plan input;
-    c->source.model = operands[0];
-    c->source.plan = operands[1];
-    DTP_TRY(tool_plan_read(&c->source, &c->ctx, &input, err));
-    dtp_arena *arena = dtp_arena_create();
-    dtp_status s =
-        arena != NULL ? ask(c, &input, arena, err) : DTP_FAIL(err, DTP_NOMEM, "out of memory");
-    dtp_arena_destroy(arena);
-    tool_plan_free(&input);
-    return s;
 }
 
 int dtplan_sensitivity(int argc, char **argv)
@@ -161,13 +154,15 @@ int dtplan_sensitivity(int argc, char **argv)
         {"--tolerance", TOOL_REAL, "F", &c.tolerance, 0, 1,
          "another plan takes over when it is faster by this fraction (default 0.001)"},
         {"--steps", TOOL_INT, "N", &c.steps, 1, 40, "of bisection, per side (default 8)"},
-        {"--dim", TOOL_LIST, "NAME=N", &c.source.dims, 0, 0, "override a dim of the model"},
-        {"--forward", TOOL_FLAG, NULL, &c.source.forward, 0, 0, "leave training out"},
+        TOOL_MODEL_OPTIONS(c.source),
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},
-        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+        TOOL_END_OPTIONS,
     };
     const tool_parse parse = {"dtplan sensitivity MODEL PLAN --machine FILE [options]", options, 2,
                               2};
     c.ctx = dtp_ctx_default();
-    return tool_run("dtplan", &parse, argc, argv, sensitivity, &c);
+    const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
+    dtp_arena_destroy(c.arena);
+    tool_plan_free(&c.input);
+    return code;
 }

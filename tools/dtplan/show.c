@@ -88,21 +88,16 @@ static dtp_status show_problem(const show_command *c, dtp_strbuf *out, dtp_err *
     return s;
 }
 
-/* One of the reports on a program takes the place of the stage. */
-static dtp_status show_report(const show_command *c, dtp_strbuf *out, dtp_err *err)
-{
-    if (c->comm_report + c->counters + c->trace > 1 || (c->json && c->trace)) {
-        return DTP_FAIL(
-            err, DTP_INVALID,
-            "give one of --comm-report, --counters and --trace, the last without --json");
-    }
-    return show_program(c, out, err);
-}
-
 static dtp_status run_stage(const show_command *c, dtp_strbuf *out, dtp_err *err)
 {
     if (c->comm_report || c->counters || c->trace) {
-        return show_report(c, out, err);
+        /* One of the reports on a program takes the place of the stage. */
+        if (c->comm_report + c->counters + c->trace > 1 || (c->json && c->trace)) {
+            return DTP_FAIL(
+                err, DTP_INVALID,
+                "give one of --comm-report, --counters and --trace, the last without --json");
+        }
+        return show_program(c, out, err);
     }
     if (c->json) {
         return DTP_FAIL(err, DTP_INVALID, "--json is for --comm-report and --counters");
@@ -153,9 +148,8 @@ int dtplan_show(int argc, char **argv)
          "operands may be sent only where a style or pin of the plan asked for it"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "--comm-report, --counters as JSON"},
         {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0, "machine file: adds prices"},
-        {"--dim", TOOL_LIST, "NAME=N", &c.source.dims, 0, 0, "override a dim of the model"},
-        {"--forward", TOOL_FLAG, NULL, &c.source.forward, 0, 0, "leave training out"},
-        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+        TOOL_MODEL_OPTIONS(c.source),
+        TOOL_END_OPTIONS,
     };
     const tool_parse parse = {"dtplan show MODEL [options]", options, 1, 1};
     c.ctx = dtp_ctx_default();

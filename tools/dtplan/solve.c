@@ -1,6 +1,7 @@
 /* dtplan solve: the best selection for a problem file of the contest's format, with its bound.
  * dtplan export: the problem again, in that format or as an integer program. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -79,78 +80,44 @@ static dtp_status read_solver(solve_command *c, dtp_err *err)
 /* ---- reports -----------------------------------------------------------------------------------
  */
 
-static void write_size(dtp_json_writer *w, const char *key, const dtp_presolve_size *n)
-{
-    dtp_json_begin_object(w, key);
-    dtp_json_write_int(w, "nodes", n->variables);
-    dtp_json_write_int(w, "strategies", n->strategies);
-    dtp_json_write_int(w, "edges", n->edges);
-    dtp_json_write_int(w, "entries", n->entries);
-    dtp_json_write_int(w, "rows", n->rows);
-    dtp_json_end_object(w);
-}
-
-static void write_presolve(dtp_json_writer *w, const dtp_presolve_report *r)
-{
-    dtp_json_begin_object(w, "presolve");
-    write_size(w, "before", &r->before);
-    write_size(w, "after", &r->after);
-    dtp_json_write_int(w, "merged_nodes", r->merged_variables);
-    dtp_json_write_int(w, "eliminated_nodes", r->eliminated_variables);
-    dtp_json_write_int(w, "separable_edges", r->separable_edges);
-    dtp_json_write_int(w, "inconsistent", r->inconsistent);
-    dtp_json_write_int(w, "capped", r->filtered);
-    dtp_json_write_int(w, "dominated", r->dominated);
-    dtp_json_write_int(w, "oversized", r->oversized);
-    dtp_json_write_int(w, "capped_entries", r->filtered_entries);
-    dtp_json_write_int(w, "dropped_rows", r->dropped_rows);
-    dtp_json_end_object(w);
-}
-
-static void write_choice(dtp_json_writer *w, const solve_command *c)
-{
-    dtp_json_begin_array(w, "choice", true);
-    for (int32_t i = 0; c->result.assignment != NULL && i < c->problem->n_variables; i++) {
-        dtp_json_write_int(w, NULL, c->result.assignment[i]);
-    }
-    dtp_json_end_array(w);
-}
+#define SIZE_FIELDS(n)                                                                             \
+    FIELD_INT("nodes", (n).variables), FIELD_INT("strategies", (n).strategies),                    \
+        FIELD_INT("edges", (n).edges), FIELD_INT("entries", (n).entries),                          \
+        FIELD_INT("rows", (n).rows)
 
 /* What both the report and the solution file begin with. */
 static void write_verdict(dtp_json_writer *w, const char *format, const solve_command *c)
 {
     const dtp_solve_result *r = &c->result;
-    const bool found = r->assignment != NULL;
+    const bool found = r->assignment != NULL, bounded = r->status != DTP_CERT_INFEASIBLE;
     tool_report_begin(w, format);
-    dtp_json_write_string(w, "name", c->problem->name);
-    dtp_json_write_string(w, "status", dtp_cert_status_name(r->status));
-    dtp_json_write_bool(w, "feasible", found && r->value.feasible);
-    if (found) {
-        dtp_json_write_int(w, "cost", r->value.cost);
-    } else {
-        dtp_json_write_null(w, "cost");
-    }
-    if (r->status != DTP_CERT_INFEASIBLE) {
-        dtp_json_write_int(w, "bound", r->bound);
-    } else {
-        dtp_json_write_null(w, "bound");
-    }
-    if (found) {
-        dtp_json_write_double(w, "gap", dtp_solve_gap(r));
-        dtp_json_write_int(w, "peak", r->value.peak);
-    } else {
-        dtp_json_write_null(w, "gap");
-        dtp_json_write_null(w, "peak");
-    }
-    dtp_json_write_int(w, "usage_limit", c->problem->usage_limit);
+    tool_write(w, TOOL_FIELDS(FIELD_TEXT("name", c->problem->name),
+                              FIELD_TEXT("status", dtp_cert_status_name(r->status)),
+                              FIELD_BOOL("feasible", found && r->value.feasible),
+                              FIELD_INT_OR_NULL(found, "cost", r->value.cost),
+                              FIELD_INT_OR_NULL(bounded, "bound", r->bound),
+                              FIELD_REAL("gap", found ? dtp_solve_gap(r) : (double)NAN),
+                              FIELD_INT_OR_NULL(found, "peak", r->value.peak),
+                              FIELD_INT("usage_limit", c->problem->usage_limit)));
 }
 
 static void write_report(dtp_json_writer *w, const solve_command *c)
 {
+    const dtp_presolve_report *r = &c->result.presolve;
     write_verdict(w, "dtp.solve/1", c);
-    dtp_json_write_double(w, "time_s", c->time_s);
-    dtp_json_write_int(w, "nodes", c->result.nodes);
-    write_presolve(w, &c->result.presolve);
+    tool_write(w,
+               TOOL_FIELDS(FIELD_REAL("time_s", c->time_s), FIELD_INT("nodes", c->result.nodes),
+                           FIELD_OBJECT("presolve", FIELD_OBJECT("before", SIZE_FIELDS(r->before)),
+                                        FIELD_OBJECT("after", SIZE_FIELDS(r->after)),
+                                        FIELD_INT("merged_nodes", r->merged_variables),
+                                        FIELD_INT("eliminated_nodes", r->eliminated_variables),
+                                        FIELD_INT("separable_edges", r->separable_edges),
+                                        FIELD_INT("inconsistent", r->inconsistent),
+                                        FIELD_INT("capped", r->filtered),
+                                        FIELD_INT("dominated", r->dominated),
+                                        FIELD_INT("oversized", r->oversized),
+                                        FIELD_INT("capped_entries", r->filtered_entries),
+                                        FIELD_INT("dropped_rows", r->dropped_rows))));
     tool_report_end(w);
 }
 
@@ -174,13 +141,6 @@ static void print_report(const solve_command *c, dtp_strbuf *out)
         a->variables, b->variables, a->entries, b->entries, a->rows, b->rows,
         r->presolve.merged_variables, r->presolve.eliminated_variables, r->presolve.inconsistent,
         r->presolve.dominated, r->presolve.filtered, r->presolve.oversized, r->nodes, c->time_s);
-}
-
-static void write_solution(dtp_json_writer *w, const solve_command *c)
-{
-    write_verdict(w, "dtp.selection/1", c);
-    write_choice(w, c);
-    tool_report_end(w);
 }
 
 static dtp_status print_parameters(const solve_command *c, dtp_err *err)
@@ -218,7 +178,13 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
     c->time_s = now_s() - start;
     dtp_json_writer solution = {0}, w = {0};
     if (c->output != NULL) {
-        write_solution(&solution, c);
+        write_verdict(&solution, "dtp.selection/1", c);
+        dtp_json_begin_array(&solution, "choice", true);
+        for (int32_t i = 0; c->result.assignment != NULL && i < c->problem->n_variables; i++) {
+            dtp_json_write_int(&solution, NULL, c->result.assignment[i]);
+        }
+        dtp_json_end_array(&solution);
+        tool_report_end(&solution);
     }
     if (c->json) {
         write_report(&w, c);
@@ -256,7 +222,7 @@ int dtplan_solve(int argc, char **argv)
          "prints the parameters with their values and ranges, and solves nothing"},
         {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "the chosen strategy per node (-o)"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "result as JSON"},
-        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+        TOOL_END_OPTIONS,
     };
     const tool_parse parse = {USAGE, options, 0, 1};
     const int code = tool_run("dtplan", &parse, argc, argv, solve, &c);
@@ -310,7 +276,7 @@ int dtplan_export(int argc, char **argv)
         {"--max-problem", TOOL_BYTES, "BYTES", &c.max_bytes, 0, 0,
          "memory that the problem may take when it is read, such as 8G (default 2G)"},
         {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "write there (-o; default: print)"},
-        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+        TOOL_END_OPTIONS,
     };
     const tool_parse parse = {"dtplan export FILE [options]", options, 1, 1};
     return tool_run("dtplan", &parse, argc, argv, export_file, &c);

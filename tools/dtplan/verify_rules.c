@@ -1,5 +1,6 @@
 /* dtplan verify-rules: runs ops under every sharding rule on virtual ranks against the unsharded op
  * (executor/rule_verify). */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -50,61 +51,55 @@ static bool all_pass(const verify_rules_command *c)
     return pass;
 }
 
-static void print_text(const verify_rules_command *c)
+static void rule_row(tool_rows *rows, const void *user, int32_t i)
 {
-    int64_t programs = 0, gradients = 0;
-    (void)printf("%-26s %5s %5s %9s %9s %8s  %s\n", "op", "cases", "rules", "programs", "gradients",
-                 "refused", "max error");
-    for (int32_t i = 0; i < c->n; i++) {
-        const dtp_rule_report *r = &c->reports[i];
-        (void)printf("%-26s %5d %5d %9lld %9lld %8lld  %.2g%s%s\n", r->op, r->cases, r->rules,
-                     (long long)r->programs, (long long)r->gradient_programs, (long long)r->refused,
-                     r->max_error, r->pass ? "" : "  WRONG: ", r->pass ? "" : r->first_wrong.msg);
-        programs += r->programs;
-        gradients += r->gradient_programs;
-    }
-    (void)printf("%d ops, %lld programs and %lld with gradients: %s\n", c->n, (long long)programs,
-                 (long long)gradients, all_pass(c) ? "all equal the unsharded op" : "WRONG");
+    const dtp_rule_report *r = &((const verify_rules_command *)user)->reports[i];
+    dtp_strbuf error = {0};
+    dtp_strbuf_addf(&error, "%.2g%s%s", r->max_error,
+                    r->pass ? "" : "  WRONG: ", r->pass ? "" : r->first_wrong.msg);
+    tool_row(rows, TOOL_FIELDS(FIELD_TEXT("op", r->op), FIELD_INT("cases", r->cases),
+                               FIELD_INT("rules", r->rules), FIELD_INT("programs", r->programs),
+                               FIELD_INT("gradient_programs", r->gradient_programs),
+                               FIELD_INT("refused", r->refused), FIELD_NOTE(&error),
+                               FIELD_REAL("max_error", r->max_error), FIELD_BOOL("pass", r->pass),
+                               FIELD_TEXT_IF(!r->pass, "first_wrong", r->first_wrong.msg)));
 }
 
-static dtp_status print_json(const verify_rules_command *c, dtp_err *err)
+static void print_text(const verify_rules_command *c, dtp_strbuf *out)
 {
-    dtp_json_writer w = {0};
-    tool_report_begin(&w, "dtp.verify_rules/1");
-    dtp_json_write_string(&w, "backend", c->backend);
-    dtp_json_write_int(&w, "seed", c->seed);
-    dtp_json_write_bool(&w, "pass", all_pass(c));
-    dtp_json_begin_array(&w, "ops", false);
+    static const tool_column columns[] = {{"op", -26},      {"cases", 5},     {"rules", 5},
+                                          {"programs", 9},  {"gradients", 9}, {"refused", 8},
+                                          {"max error", 0}, {NULL, 0}};
+    int64_t programs = 0, gradients = 0;
+    tool_print_table(out, columns, c->n, rule_row, c);
     for (int32_t i = 0; i < c->n; i++) {
-        const dtp_rule_report *r = &c->reports[i];
-        dtp_json_begin_object(&w, NULL);
-        dtp_json_write_string(&w, "op", r->op);
-        dtp_json_write_int(&w, "cases", r->cases);
-        dtp_json_write_int(&w, "rules", r->rules);
-        dtp_json_write_int(&w, "programs", r->programs);
-        dtp_json_write_int(&w, "gradient_programs", r->gradient_programs);
-        dtp_json_write_int(&w, "refused", r->refused);
-        dtp_json_write_double(&w, "max_error", r->max_error);
-        dtp_json_write_bool(&w, "pass", r->pass);
-        if (!r->pass) {
-            dtp_json_write_string(&w, "first_wrong", r->first_wrong.msg);
-        }
-        dtp_json_end_object(&w);
+        programs += c->reports[i].programs;
+        gradients += c->reports[i].gradient_programs;
     }
-    dtp_json_end_array(&w);
-    tool_report_end(&w);
-    return tool_put(&w.buf, err);
+    dtp_strbuf_addf(out, "%d ops, %" PRId64 " programs and %" PRId64 " with gradients: %s\n", c->n,
+                    programs, gradients, all_pass(c) ? "all equal the unsharded op" : "WRONG");
+}
+
+static void write_json(const verify_rules_command *c, dtp_json_writer *w)
+{
+    tool_report_begin(w, "dtp.verify_rules/1");
+    tool_write(w, TOOL_FIELDS(FIELD_TEXT("backend", c->backend), FIELD_INT("seed", c->seed),
+                              FIELD_BOOL("pass", all_pass(c))));
+    tool_write_list(w, "ops", c->n, rule_row, c);
+    tool_report_end(w);
 }
 
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     verify_rules_command *c = command;
     DTP_TRY(verify_all(c, operands[0], err));
+    dtp_json_writer w = {0};
     if (c->json) {
-        return print_json(c, err);
+        write_json(c, &w);
+    } else {
+        print_text(c, &w.buf);
     }
-    print_text(c);
-    return DTP_OK;
+    return tool_put(&w.buf, err);
 }
 
 int dtplan_verify_rules(int argc, char **argv)
@@ -115,7 +110,7 @@ int dtplan_verify_rules(int argc, char **argv)
          "arithmetic of the sharded runs: f64 (default) or the f32 kernels"},
         {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "seed of values and random choices"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "result as JSON"},
-        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+        TOOL_END_OPTIONS,
     };
     const tool_parse parse = {"dtplan verify-rules [OP] [options]", options, 0, 1};
     const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);

@@ -84,36 +84,26 @@ static dtp_status read_model(viz_command *c, dtp_err *err)
 /* ---- JSON --------------------------------------------------------------------------------------
  */
 
-static void write_ranks(dtp_json_writer *w, const dtp_drawing *d)
+/* What one rank holds. */
+static void rank_row(tool_rows *rows, const void *user, int32_t rank)
 {
-    dtp_json_begin_array(w, "ranks", false);
-    for (int32_t rank = 0; rank < dtp_mesh_ranks(d->mesh); rank++) {
-        int32_t coords[DTP_MAX_MESH_DIMS];
-        int64_t offsets[DTP_MAX_RANK];
-        dtp_ttype local;
-        dtp_mesh_coords(d->mesh, rank, coords);
-        dtp_layout_local(d->layout, d->mesh, d->type, rank, &local, offsets);
-        dtp_json_begin_object(w, NULL);
-        dtp_json_write_int(w, "rank", rank);
-        dtp_json_begin_array(w, "coords", true);
-        for (int32_t m = 0; m < d->mesh->n_dims; m++) {
-            dtp_json_write_int(w, NULL, coords[m]);
-        }
-        dtp_json_end_array(w);
-        dtp_json_begin_array(w, "offset", true);
-        for (int32_t i = 0; i < d->type->rank; i++) {
-            dtp_json_write_int(w, NULL, offsets[i]);
-        }
-        dtp_json_end_array(w);
-        dtp_json_begin_array(w, "size", true);
-        for (int32_t i = 0; i < d->type->rank; i++) {
-            dtp_json_write_int(w, NULL, local.dims[i].size);
-        }
-        dtp_json_end_array(w);
-        dtp_json_write_int(w, "bytes", dtp_ttype_bytes(&local));
-        dtp_json_end_object(w);
+    const dtp_drawing *d = user;
+    int32_t at[DTP_MAX_MESH_DIMS];
+    int64_t coords[DTP_MAX_MESH_DIMS], offsets[DTP_MAX_RANK], sizes[DTP_MAX_RANK];
+    dtp_ttype local;
+    dtp_mesh_coords(d->mesh, rank, at);
+    dtp_layout_local(d->layout, d->mesh, d->type, rank, &local, offsets);
+    for (int32_t m = 0; m < d->mesh->n_dims; m++) {
+        coords[m] = at[m];
     }
-    dtp_json_end_array(w);
+    for (int32_t i = 0; i < local.rank; i++) {
+        sizes[i] = local.dims[i].size;
+    }
+    tool_row(rows,
+             TOOL_FIELDS(FIELD_INT("rank", rank), FIELD_INTS("coords", d->mesh->n_dims, coords),
+                         FIELD_INTS("offset", d->type->rank, offsets),
+                         FIELD_INTS("size", d->type->rank, sizes),
+                         FIELD_INT("bytes", dtp_ttype_bytes(&local))));
 }
 
 /* The layout in every form, null where a form cannot say it. */
@@ -143,25 +133,21 @@ static dtp_status write_json(const dtp_drawing *d, dtp_strbuf *out, dtp_err *err
 {
     dtp_json_writer w = {0};
     char mesh[DTP_MESH_TEXT_BYTES];
+    int64_t shape[DTP_MAX_RANK];
     dtp_mesh_print(d->mesh, mesh);
     tool_report_begin(&w, "dtp.viz/1");
-    dtp_json_write_string(&w, "mesh", mesh);
-    if (d->name != NULL) {
-        dtp_json_write_string(&w, "tensor", d->name);
-    }
-    dtp_json_write_string(&w, "dtype", dtp_dtype_name(d->type->dtype));
+    tool_write(&w, TOOL_FIELDS(FIELD_TEXT("mesh", mesh),
+                               FIELD_TEXT_IF(d->name != NULL, "tensor", d->name),
+                               FIELD_TEXT("dtype", dtp_dtype_name(d->type->dtype))));
     dtp_json_begin_array(&w, "dims", true);
     for (int32_t i = 0; i < d->type->rank; i++) {
         dtp_json_write_string(&w, NULL, dtp_dims_name(d->dims, d->type->dims[i].id));
+        shape[i] = d->type->dims[i].size;
     }
     dtp_json_end_array(&w);
-    dtp_json_begin_array(&w, "shape", true);
-    for (int32_t i = 0; i < d->type->rank; i++) {
-        dtp_json_write_int(&w, NULL, d->type->dims[i].size);
-    }
-    dtp_json_end_array(&w);
+    tool_write(&w, TOOL_FIELDS(FIELD_INTS("shape", d->type->rank, shape)));
     const dtp_status s = write_forms(&w, d, err);
-    write_ranks(&w, d);
+    tool_write_list(&w, "ranks", dtp_mesh_ranks(d->mesh), rank_row, d);
     tool_report_end(&w);
     dtp_strbuf_join(out, &w.buf);
     return s;
@@ -212,12 +198,11 @@ int dtplan_viz(int argc, char **argv)
         {"--uneven", TOOL_FLAG, NULL, &c.source.uneven, 0, 0,
          "let rules split sizes that do not divide evenly"},
         {"--tensor", TOOL_STRING, "NAME", &c.tensor, 0, 0, "tensor of the model"},
-        {"--dim", TOOL_LIST, "NAME=N", &c.source.dims, 0, 0, "override a dim of the model"},
-        {"--forward", TOOL_FLAG, NULL, &c.source.forward, 0, 0, "leave training out"},
+        TOOL_MODEL_OPTIONS(c.source),
         {"--svg", TOOL_OUT, "FILE", &c.svg, 0, 0, "write the drawing as SVG too"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0,
          "print pieces and text forms as JSON (any rank)"},
-        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+        TOOL_END_OPTIONS,
     };
     const tool_parse parse = {"dtplan viz [MODEL] [options]", options, 0, 1};
     return tool_run("dtplan", &parse, argc, argv, execute, &c);

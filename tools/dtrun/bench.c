@@ -111,7 +111,7 @@ int dtrun_bench(int argc, char **argv)
         {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "machine file (-o; default: stdout)"},
         DTRUN_RANK_OPTIONS(c.ranks),
         {"--quiet", TOOL_FLAG, NULL, &c.quiet, 0, 0, "no progress lines"},
-        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+        TOOL_END_OPTIONS,
     };
     const tool_parse parse = {"dtrun bench [options]", options, 0, 0};
     return tool_ranks_command(&c.ranks, &parse, argc, argv, execute, &c);

@@ -10,66 +10,28 @@ int dtrun_run(int argc, char **argv);
 int dtrun_verify(int argc, char **argv);
 int dtrun_bench(int argc, char **argv);
 
-/* --feed texts, parsed. */
-typedef struct dtrun_feeds {
-    int32_t n;
-    dtp_feed_spec specs[TOOL_LIST_MAX];
-    char (*texts)[DTP_FEED_TEXT_BYTES];
-} dtrun_feeds;
-
-dtp_status dtrun_feeds_parse(const tool_list *list, dtrun_feeds *out, dtp_err *err) DTP_MUST_CHECK;
-void dtrun_feeds_free(dtrun_feeds *feeds);
-
+/* clang-format off */
 #define DTRUN_SOURCE_OPTIONS(source)                                                               \
     {"--plan", TOOL_STRING, "FILE", &(source).plan, 0, 0, "plan from dtplan: mesh and layouts"},   \
-        {"--mesh", TOOL_STRING, "MESH", &(source).mesh, 0, 0, "mesh such as 'x:2;y:2'"},           \
-        {"--rules",                                                                                \
-         TOOL_STRING,                                                                              \
-         "RULES",                                                                                  \
-         &(source).rules,                                                                          \
-         0,                                                                                        \
-         0,                                                                                        \
-         "layout rules such as 'batch:x' (default: replicated)"},                                  \
-        {"--uneven",                                                                               \
-         TOOL_FLAG,                                                                                \
-         NULL,                                                                                     \
-         &(source).uneven,                                                                         \
-         0,                                                                                        \
-         0,                                                                                        \
-         "let rules split sizes that do not divide evenly"},                                       \
-        {"--strict",                                                                               \
-         TOOL_FLAG,                                                                                \
-         NULL,                                                                                     \
-         &(source).strict,                                                                         \
-         0,                                                                                        \
-         0,                                                                                        \
-         "operands may be sent only where a style or pin of the plan asked for it"},               \
-        TOOL_CHOICE_OPTIONS(source),                                                               \
-        {"--machine", TOOL_STRING, "FILE", &(source).machine, 0, 0, "machine file, to predict"},   \
-        {"--dim", TOOL_LIST, "NAME=N", &(source).dims, 0, 0, "override a dim of the model"},       \
-    {                                                                                              \
-        "--forward", TOOL_FLAG, NULL, &(source).forward, 0, 0, "leave training out"                \
-    }
+    {"--mesh", TOOL_STRING, "MESH", &(source).mesh, 0, 0, "mesh such as 'x:2;y:2'"},               \
+    {"--rules", TOOL_STRING, "RULES", &(source).rules, 0, 0,                                       \
+     "layout rules such as 'batch:x' (default: replicated)"},                                      \
+    {"--uneven", TOOL_FLAG, NULL, &(source).uneven, 0, 0,                                          \
+     "let rules split sizes that do not divide evenly"},                                           \
+    {"--strict", TOOL_FLAG, NULL, &(source).strict, 0, 0,                                          \
+     "operands may be sent only where a style or pin of the plan asked for it"},                   \
+    TOOL_CHOICE_OPTIONS(source),                                                                   \
+    {"--machine", TOOL_STRING, "FILE", &(source).machine, 0, 0, "machine file, to predict"},       \
+    TOOL_MODEL_OPTIONS(source)
 
 #define DTRUN_RANK_OPTIONS(ranks)                                                                  \
-    {"--comm",                                                                                     \
-     TOOL_STRING,                                                                                  \
-     "KIND",                                                                                       \
-     &(ranks).comm,                                                                                \
-     0,                                                                                            \
-     0,                                                                                            \
+    {"--comm", TOOL_STRING, "KIND", &(ranks).comm, 0, 0,                                           \
      "self, sim (threads) or mpi (default: mpi when several ranks are needed)"},                   \
-        {"--backend", TOOL_STRING, "NAME", &(ranks).backend, 0, 0, "cpu (default) or ref (f64)"},  \
-        {"--threads",                                                                              \
-         TOOL_INT,                                                                                 \
-         "N",                                                                                      \
-         &(ranks).threads,                                                                         \
-         1,                                                                                        \
-         4096,                                                                                     \
-         "threads per rank (default: usable cores / ranks)"},                                      \
-    {                                                                                              \
-        "--allow-run-as-root", TOOL_FLAG, NULL, &(ranks).allow_root, 0, 0,                         \
-            "let Open MPI start ranks as root"                                                     \
-    }
+    {"--backend", TOOL_STRING, "NAME", &(ranks).backend, 0, 0, "cpu (default) or ref (f64)"},      \
+    {"--threads", TOOL_INT, "N", &(ranks).threads, 1, 4096,                                        \
+     "threads per rank (default: usable cores / ranks)"},                                          \
+    {"--allow-run-as-root", TOOL_FLAG, NULL, &(ranks).allow_root, 0, 0,                            \
+     "let Open MPI start ranks as root"}
+/* clang-format on */
 
 #endif

@@ -96,3 +96,30 @@ void tool_set_environment(char **argv)
         (void)execv("/proc/self/exe", argv);
     }
 }
+
+dtp_status dtrun_feeds_parse(const tool_list *list, dtrun_feeds *out, dtp_err *err)
+{
+    *out = (dtrun_feeds){.n = list->n};
+    if (list->n == 0) {
+        return DTP_OK;
+    }
+    out->texts = calloc((size_t)list->n, sizeof *out->texts);
+    if (out->texts == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d feeds", list->n);
+    }
+    for (int32_t i = 0; i < list->n; i++) {
+        dtp_status s = dtp_feed_spec_parse(list->items[i], out->texts[i], &out->specs[i], err);
+        if (s != DTP_OK) {
+            dtp_err_prefix(err, "--feed");
+            dtrun_feeds_free(out);
+            return s;
+        }
+    }
+    return DTP_OK;
+}
+
+void dtrun_feeds_free(dtrun_feeds *feeds)
+{
+    free(feeds->texts);
+    *feeds = (dtrun_feeds){0};
+}

@@ -1,4 +1,4 @@
-/* What the command line says about ranks, and starting them. */
+/* What the command line says about ranks and their data, and starting them. */
 #ifndef DTP_TOOLS_DTRUN_RANKS_H
 #define DTP_TOOLS_DTRUN_RANKS_H
 
@@ -6,6 +6,7 @@
 
 #include "core/base/ctx.h"
 #include "executor/run/ranks.h"
+#include "executor/session/feed.h"
 #include "tools/options.h"
 
 typedef struct tool_ranks {
@@ -34,5 +35,15 @@ int tool_ranks_command(tool_ranks *ranks, const tool_parse *spec, int argc, char
  * once with OPENBLAS_CORETYPE and GOMP_SPINCOUNT set, unless the user has (docs/architecture.md).
  */
 void tool_set_environment(char **argv);
+
+/* --feed texts, parsed. */
+typedef struct dtrun_feeds {
+    int32_t n;
+    dtp_feed_spec specs[TOOL_LIST_MAX];
+    char (*texts)[DTP_FEED_TEXT_BYTES];
+} dtrun_feeds;
+
+dtp_status dtrun_feeds_parse(const tool_list *list, dtrun_feeds *out, dtp_err *err) DTP_MUST_CHECK;
+void dtrun_feeds_free(dtrun_feeds *feeds);
 
 #endif

@@ -102,12 +102,7 @@ static dtp_status find_signal(dtp_comm *comm, int *sig, dtp_err *err)
 {
     int64_t noted = tool_interrupt_signal();
     if (comm->size > 1) {
-        const dtp_coll coll = {.kind = DTP_ALL_REDUCE,
-                               .set = ((dtp_mesh_set)1 << comm->mesh.n_dims) - 1,
-                               .op = DTP_REDUCE_MAX,
-                               .dtype = DTP_I64,
-                               .count = 1};
-        DTP_TRY(comm->ops->run(comm, &coll, &noted, &noted, err));
+        DTP_TRY(dtp_comm_all_reduce(comm, DTP_REDUCE_MAX, DTP_I64, 1, &noted, err));
     }
     *sig = (int)noted;
     return DTP_OK;
@@ -133,19 +128,6 @@ static dtp_status train(const run_command *c, dtp_session *session, dtp_comm *co
         }
     }
     return DTP_OK;
-}
-
-/* After everything was saved and reported. */
-static void tell_signal(run_command *c, const dtp_session *session, int sig, bool print)
-{
-    if (print && sig != 0) {
-        (void)fprintf(stderr, "%sdtrun: interrupted by %s after step %" PRId64 "\n",
-                      isatty(STDERR_FILENO) != 0 && !c->quiet ? "\n" : "", tool_interrupt_name(sig),
-                      dtp_session_next_step(session));
-    }
-    if (sig != 0) {
-        atomic_store(&c->ranks.code, 128 + sig);
-    }
 }
 
 static dtp_status finish(const run_command *c, dtp_session *session, dtp_report *report, bool print,
@@ -195,7 +177,15 @@ static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp
         s = finish(c, session, &report, print, err);
     }
     if (s == DTP_OK) {
-        tell_signal(c, session, sig, print);
+        /* After everything was saved and reported. */
+        if (print && sig != 0) {
+            (void)fprintf(stderr, "%sdtrun: interrupted by %s after step %" PRId64 "\n",
+                          isatty(STDERR_FILENO) != 0 && !c->quiet ? "\n" : "",
+                          tool_interrupt_name(sig), dtp_session_next_step(session));
+        }
+        if (sig != 0) {
+            atomic_store(&c->ranks.code, 128 + sig);
+        }
     }
     dtp_report_free(&report);
     dtp_session_destroy(session);
@@ -257,7 +247,7 @@ int dtrun_run(int argc, char **argv)
         {"--profile", TOOL_FLAG, NULL, &c.profile, 0, 0, "time every instruction"},
         {"--log-every", TOOL_INT, "N", &c.log_every, 1, 1e9, "steps between progress lines"},
         {"--quiet", TOOL_FLAG, NULL, &c.quiet, 0, 0, "no progress lines"},
-        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+        TOOL_END_OPTIONS,
     };
     const tool_parse parse = {"dtrun run MODEL [options]", options, 1, 1};
     c.ctx = dtp_ctx_default();

@@ -89,7 +89,7 @@ int dtrun_verify(int argc, char **argv)
         {"--feed", TOOL_LIST, "NAME=FILE", &c.feeds, 0, 0, "data of an input, as for run"},
         DTRUN_RANK_OPTIONS(c.ranks),
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "result as JSON"},
-        {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL},
+        TOOL_END_OPTIONS,
     };
     const tool_parse parse = {"dtrun verify MODEL [options]", options, 1, 1};
     c.ctx = dtp_ctx_default();
