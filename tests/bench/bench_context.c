@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "core/graph/graph.h"
-#include "executor/device/backend.h"
+#include "executor/cpu/cpu.h"
 
 enum { HEADS = 4, FEATURES = 64, REPEATS = 3, MAX_RANKS = 64 };
 

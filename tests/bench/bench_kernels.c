@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "core/graph/graph.h"
-#include "executor/device/backend.h"
+#include "executor/run/backends.h"
 #include "executor/cpu/blas_env.h"
 #include "executor/cpu/gemm.h"
 

@@ -12,6 +12,7 @@
 
 #include "core/base/philox.h"
 #include "tests/ops/cpu_harness.h"
+#include "executor/run/backends.h"
 
 static void check_op(const char *op, const char *a, const char *b, const char *out)
 {

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "executor/device/backend.h"
+#include "executor/run/backends.h"
 #include "tests/ops/cases.h"
 
 enum { SEED = 1, MAX_VALUES = 16 };

@@ -15,6 +15,9 @@
 
 #include "tests/ops/eval.h"
 #include "tests/ops/cases.h"
+#include "executor/run/backends.h"
+#include "executor/cpu/cpu.h"
+#include "executor/ref/ref.h"
 
 enum { PERTURBED = 3 };
 

@@ -16,6 +16,7 @@
 #include "tests/ops/eval.h"
 #include "tests/ops/cases.h"
 #include "core/graph/op_rules.h"
+#include "executor/ref/ref.h"
 
 static uint64_t seed = 20240517;
 

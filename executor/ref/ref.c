@@ -1,5 +1,7 @@
 /* The reference backend: host memory, one thread, kernels from the lists of executor/ref/kernels.h.
  */
+#include "executor/ref/ref.h"
+
 #include <stdlib.h>
 #include <string.h>
 
