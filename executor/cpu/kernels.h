@@ -17,11 +17,10 @@ typedef struct dtp_cpu_family {
     int32_t n;
 } dtp_cpu_family;
 
-extern const dtp_cpu_family dtp_cpu_arrange, dtp_cpu_attention, dtp_cpu_attention_grad,
-    dtp_cpu_cast, dtp_cpu_cross_entropy, dtp_cpu_einsum, dtp_cpu_elementwise, dtp_cpu_embedding,
-    dtp_cpu_gather, dtp_cpu_logical, dtp_cpu_math, dtp_cpu_norm, dtp_cpu_norm_parts,
-    dtp_cpu_optimizer, dtp_cpu_order, dtp_cpu_random, dtp_cpu_reduce, dtp_cpu_rope,
-    dtp_cpu_row_stats, dtp_cpu_scan, dtp_cpu_select, dtp_cpu_shape, dtp_cpu_softmax;
+extern const dtp_cpu_family dtp_cpu_attention, dtp_cpu_attention_grad, dtp_cpu_cast,
+    dtp_cpu_cross_entropy, dtp_cpu_einsum, dtp_cpu_elementwise, dtp_cpu_logical, dtp_cpu_lookup,
+    dtp_cpu_norm, dtp_cpu_norm_parts, dtp_cpu_optimizer, dtp_cpu_order, dtp_cpu_random,
+    dtp_cpu_reduce, dtp_cpu_rope, dtp_cpu_row_stats, dtp_cpu_scan, dtp_cpu_shape, dtp_cpu_softmax;
 
 /* DTP_UNSUPPORTED naming op and dtype when a float operand is not f32. */
 dtp_status dtp_cpu_check_f32(const dtp_op_call *call, dtp_err *err) DTP_MUST_CHECK;
