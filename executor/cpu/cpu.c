@@ -8,11 +8,11 @@
 #include "executor/device/host_memory.h"
 
 static const dtp_cpu_family *const families[] = {
-    &dtp_cpu_einsum,         &dtp_cpu_elementwise, &dtp_cpu_logical,       &dtp_cpu_cast,
-    &dtp_cpu_shape,          &dtp_cpu_lookup,      &dtp_cpu_reduce,        &dtp_cpu_softmax,
-    &dtp_cpu_norm,           &dtp_cpu_norm_parts,  &dtp_cpu_cross_entropy, &dtp_cpu_attention,
-    &dtp_cpu_attention_grad, &dtp_cpu_rope,        &dtp_cpu_random,        &dtp_cpu_optimizer,
-    &dtp_cpu_row_stats,      &dtp_cpu_scan,        &dtp_cpu_order,
+    &dtp_cpu_einsum, &dtp_cpu_elementwise,   &dtp_cpu_logical,   &dtp_cpu_cast,
+    &dtp_cpu_shape,  &dtp_cpu_lookup,        &dtp_cpu_reduce,    &dtp_cpu_softmax,
+    &dtp_cpu_norm,   &dtp_cpu_cross_entropy, &dtp_cpu_attention, &dtp_cpu_attention_grad,
+    &dtp_cpu_rope,   &dtp_cpu_random,        &dtp_cpu_optimizer, &dtp_cpu_row_stats,
+    &dtp_cpu_order,
 };
 
 /* NULL when there is no such op. */

@@ -6,7 +6,7 @@
 
 enum { DTP_RUN_OPERANDS = 3 };
 
-/* n elements of every operand, `step` elements apart (0: the same one), into a contiguous output. */
+/* n elements of every operand, `step` elements apart (0: the same one), and a contiguous output. */
 typedef struct dtp_cpu_run {
     int64_t n, step[DTP_RUN_OPERANDS];
     const void *in[DTP_RUN_OPERANDS];

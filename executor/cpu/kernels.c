@@ -39,9 +39,9 @@ const char *dtp_cpu_choice(const dtp_op_call *call, const char *key)
     return "";
 }
 
-void dtp_cpu_split(const dtp_op_call *call, const dtp_view *x, dtp_cpu_over *out)
+void dtp_cpu_split(const dtp_op_call *call, const char *key, const dtp_view *x, dtp_cpu_over *out)
 {
-    const dtp_attr *attr = dtp_call_attr(call, "over");
+    const dtp_attr *attr = dtp_call_attr(call, key);
     memset(out, 0, sizeof *out);
     out->count = 1;
     out->global_count = 1;

@@ -1,7 +1,6 @@
-/* embedding, gather, one_hot and scatter_add, the gradient of both. Elements of any type are copied;
- * f32 and integers are added. In scatter_add a thread owns the positions that leave its own
- * remainder and adds in the order of src: no atomics, and the same result for any number of
- * threads. */
+/* embedding, gather, their gradient scatter_add, and one_hot. Elements of any type are copied; f32
+ * and integers are added. In scatter_add a thread owns the positions that leave its own remainder
+ * and adds in the order of src: no atomics, and the same result for any number of threads. */
 #include <string.h>
 
 #include "executor/cpu/kernels.h"

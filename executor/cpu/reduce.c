@@ -295,7 +295,7 @@ static dtp_status reduce_kernel(const dtp_kernel_args *args, dtp_err *err)
         return DTP_OK;
     }
     dtp_cpu_over over;
-    dtp_cpu_split(args->call, x, &over);
+    dtp_cpu_split(args->call, "over", x, &over);
     fold_job job = {.fold = fold,
                     .factor = strcmp(kind, "mean") == 0 ? 1.0 / (double)over.global_count : 1.0,
                     .x = x->data,

@@ -1,5 +1,5 @@
-/* Ops that copy elements or make them from nothing: broadcast, permute, relabel, slice, pad, concat,
- * stack, roll, reorder, iota, constant, fill. Elements are copied without looking at their type. */
+/* Ops that copy elements or make them from nothing: broadcast, permute, relabel, slice, pad,
+ * concat, stack, roll, reorder, iota, constant, fill. Copies do not look at the element type. */
 #include "executor/cpu/kernels.h"
 
 #include <string.h>
