@@ -160,7 +160,7 @@ static dtp_status norm_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-/* Views: x, last the sums of x and x^2, or of x^2 alone; user: elements from the first sum to the last. */
+/* Views: x, last the sums; user: elements from the first sum of a row to the last. */
 static void moments_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
     const int64_t last = *(const int64_t *)job->user;

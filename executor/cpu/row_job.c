@@ -63,7 +63,7 @@ float dtp_row_job_max(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
     float m = -INFINITY;
     for (int64_t r = 0; r < job->over.rows; r++) {
-        float *at[DTP_NEST_VIEWS];
+        float *at[DTP_NEST_VIEWS] = {NULL};
         dtp_row_run(job, row, r, at);
         float part = dtp_row_max(job->over.inner, at[0], job->step[0]);
         m = part > m ? part : m;
@@ -75,7 +75,7 @@ double dtp_row_job_exp_sum(const dtp_row_job *job, const int64_t row[DTP_NEST_VI
 {
     double s = 0.0;
     for (int64_t r = 0; r < job->over.rows; r++) {
-        float *at[DTP_NEST_VIEWS];
+        float *at[DTP_NEST_VIEWS] = {NULL};
         dtp_row_run(job, row, r, at);
         s += dtp_row_exp_sum(job->over.inner, at[0], job->step[0], m);
     }
