@@ -60,7 +60,7 @@ static void forward_job(dtp_row_job *job, norm_form *form, const dtp_kernel_args
                                [SUMS] = &in[1]};
     *form = (norm_form){.centered = centered, .eps = dtp_call_float(args->call, "eps")};
     form->last = last_sum(views[SUMS], views[X]);
-    dtp_row_job_make(job, args->call, "over", N_VIEWS, views);
+    dtp_row_job_make(job, args->call, "over", moments ? N_VIEWS : centered ? SUMS : MEAN, views);
     job->user = form;
 }
 
@@ -114,7 +114,7 @@ static void write_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS],
             const norm_run run = {.n = job->over.inner,
                                   .x = at[X],
                                   .g = at[GAMMA],
-                                  .b = at[BETA],
+                                  .b = centered ? at[BETA] : NULL,
                                   .y = at[Y],
                                   .mean = mean,
                                   .rstd = rstd};

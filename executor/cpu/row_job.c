@@ -26,9 +26,15 @@ void dtp_row_run(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], int6
                  float *at[DTP_NEST_VIEWS])
 {
     int64_t run[DTP_NEST_VIEWS];
+    for (int32_t v = 0; v < job->n_views; v++) {
+        at[v] = job->data[v] + row[v];
+    }
+    if (r == 0) {
+        return;
+    }
     dtp_nest_row(&job->over, r, run);
     for (int32_t v = 0; v < job->n_views; v++) {
-        at[v] = job->data[v] + row[v] + run[v];
+        at[v] += run[v];
     }
 }
 
