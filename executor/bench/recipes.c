@@ -1,8 +1,12 @@
 #include "executor/bench/recipes.h"
 #include "core/graph/ops/op_table.h"
 
-#include <stdlib.h>
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "executor/rule_verify/op_case.h"
 
 /* Ops that need other operands or attributes than the forms below, or more than one case; NULL: the
  * op only renames. Letters: r rows, c columns, t rows of a lookup table, h heads, s sequence, f
@@ -29,14 +33,14 @@ static const dtp_bench_recipe RECIPES[] = {
     {"prod_grad", "rc r", "over=c", false},
     {"arg_first", "rc r", "over=c", false},
     {"topk", "rc", "over=c k=8", false},
-    {"stack", "rc rc", "dim=z", false},
+    {"stack", "rc rc", "dim=_stat", false},
     {"gather", "tc #r", "over=t", false},
     {"scatter_add", "#r rc", "over=t size=@t", false},
     {"fill", "rc", "value=1", false},
     {"pow", "rc", "exponent=2.5", false},
     {"iota", "", "out=rc dim=c", false},
     {"constant", "", "out=rc value=1", false},
-    {"one_hot", "#r", "dim=c", false},
+    {"one_hot", "#r", "out=rc dim=c", false},
     {"layer_norm", "rc c c", "over=c", false},
     {"layer_norm_grad", "rc c r r rc", "over=c", false},
     {"rms_norm", "rc c", "over=c", false},
@@ -101,171 +105,78 @@ dtp_bench_sizes dtp_bench_sizes_for(int64_t elems, int64_t seq)
     return s;
 }
 
-/* One recipe on its way into a graph. */
-typedef struct builder {
-    dtp_graph *g;
-    const dtp_bench_sizes *sizes;
-    int64_t below;
-} builder;
+/* Text of an op case (executor/rule_verify/op_case.h). */
+typedef struct case_text {
+    char text[192];
+    size_t n;
+} case_text;
 
-static dtp_status letter_dim(builder *b, char letter, dtp_tdim *out, dtp_err *err)
+static void append(case_text *t, const char *format, ...)
 {
-    if (letter < 'a' || letter > 'z' || b->sizes->of[letter - 'a'] < 1) {
-        return DTP_FAIL(err, DTP_INTERNAL, "bench: no size for dim '%c'", letter);
-    }
-    const char single[] = {letter, '\0'};
-    const char *name = letter == 'y' || letter == 'z' ? "_stat" : letter == 'e' ? "f" : single;
-    out->size = b->sizes->of[letter - 'a'];
-    return dtp_dims_intern(&b->g->dims, name, out->size, &out->id, err);
+    va_list values;
+    va_start(values, format);
+    const int n = vsnprintf(t->text + t->n, sizeof t->text - t->n, format, values);
+    va_end(values);
+    assert(n >= 0 && t->n + (size_t)n < sizeof t->text);
+    t->n += (size_t)n;
 }
 
-static dtp_status letter_dims(builder *b, const char *text, size_t n, int32_t *rank, dtp_tdim *dims,
-                              dtp_err *err)
+/* "rc" as "r=16,c=256". */
+static void append_dims(case_text *t, const dtp_bench_sizes *sizes, const char *letters, size_t n)
 {
-    *rank = 0;
-    for (size_t i = 0; i < n && text[i] != '_' && *rank < DTP_MAX_RANK; i++) {
-        DTP_TRY(letter_dim(b, text[i], &dims[(*rank)++], err));
-    }
-    return DTP_OK;
-}
-
-static dtp_status add_operands(builder *b, const char *text, dtp_tensor_id *in, int32_t *n_in,
-                               dtp_err *err)
-{
-    *n_in = 0;
-    for (const char *p = text; *p != '\0' && *n_in < DTP_MAX_OP_IN;) {
-        size_t n = strcspn(p, " ");
-        dtp_tensor_spec spec = {.kind = DTP_TENSOR_INPUT, .type = {.dtype = DTP_F32}};
-        size_t mark = p[0] == '#' || p[0] == '?' ? 1 : 0;
-        if (mark == 1) {
-            spec.type.dtype = p[0] == '#' ? DTP_I32 : DTP_BOOL;
-            spec.below = p[0] == '#' ? b->below : 0;
-        }
-        char name[4] = {'x', (char)('0' + *n_in / 10), (char)('0' + *n_in % 10), '\0'};
-        spec.name = name;
-        DTP_TRY(letter_dims(b, p + mark, n - mark, &spec.type.rank, spec.type.dims, err));
-        DTP_TRY(dtp_graph_add_tensor(b->g, &spec, &in[(*n_in)++], err));
-        p += n + strspn(p + n, " ");
-    }
-    return DTP_OK;
-}
-
-static dtp_status enum_value(const dtp_attr_spec *spec, const char *value, size_t n, int64_t *out,
-                             dtp_err *err)
-{
-    for (int64_t i = 0; spec->choices[i] != NULL; i++) {
-        if (strlen(spec->choices[i]) == n && strncmp(spec->choices[i], value, n) == 0) {
-            *out = i;
-            return DTP_OK;
-        }
-    }
-    return DTP_FAIL(err, DTP_INTERNAL, "bench: '%s' is none of the choices of '%s'", value,
-                    spec->key);
-}
-
-static dtp_status set_attr(builder *b, const dtp_attr_spec *spec, const char *value, size_t n,
-                           dtp_attr *out, dtp_err *err)
-{
-    dtp_tdim dims[DTP_MAX_RANK];
-    dtp_dtype dtype;
-    char word[32] = {0};
-    memcpy(word, value, n < sizeof word ? n : sizeof word - 1);
-    *out = (dtp_attr){.key = spec->key, .kind = spec->kind};
-    switch (spec->kind) {
-    case DTP_ATTR_FLOAT:
-        out->f = strtod(word, NULL);
-        return DTP_OK;
-    case DTP_ATTR_ENUM:
-        return enum_value(spec, value, n, &out->i, err);
-    case DTP_ATTR_DTYPE:
-        DTP_TRY(dtp_dtype_parse(word, &dtype, err));
-        out->i = dtype;
-        return DTP_OK;
-    case DTP_ATTR_DIM:
-        DTP_TRY(letter_dim(b, word[0], &dims[0], err));
-        out->i = dims[0].id;
-        return DTP_OK;
-    case DTP_ATTR_DIMS: {
-        DTP_TRY(letter_dims(b, value, n, &out->n, dims, err));
-        dtp_dim_id *ids = dtp_arena_alloc(b->g->arena, (size_t)out->n, sizeof *ids);
-        for (int32_t i = 0; ids != NULL && i < out->n; i++) {
-            ids[i] = dims[i].id;
-        }
-        out->ids = ids;
-        return ids != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "bench: out of memory");
-    }
-    case DTP_ATTR_INT:
-    case DTP_ATTR_BOOL:
-    default:
-        if (word[0] == '@') {
-            DTP_TRY(letter_dim(b, word[1], &dims[0], err));
-            out->i = dims[0].size;
-        } else {
-            out->i = strtoll(word, NULL, 10);
-        }
-        return DTP_OK;
+    for (size_t i = 0; i < n; i++) {
+        const char letter = letters[i], single[] = {letter, '\0'};
+        const char *name = letter == 'y' || letter == 'z' ? "_stat" : letter == 'e' ? "f" : single;
+        append(t, "%s%s=%lld", i > 0 ? "," : "", name, (long long)sizes->of[letter - 'a']);
     }
 }
 
-static dtp_status add_attrs(builder *b, const dtp_op_def *op, const char *text, dtp_node_spec *node,
-                            dtp_attr *attrs, dtp_err *err)
+/* One attribute; "out" goes to the declared dims. */
+static void add_attr(const dtp_bench_sizes *sizes, const char *text, size_t n, case_text *attrs,
+                     case_text *out)
 {
-    for (const char *p = text; *p != '\0';) {
-        size_t n = strcspn(p, " ");
-        size_t key = strcspn(p, "=");
-        const char *value = p + key + 1;
-        size_t value_n = n - key - 1;
-        if (key == 3 && strncmp(p, "out", 3) == 0) {
-            node->has_out = true;
-            DTP_TRY(letter_dims(b, value, value_n, &node->out_rank, node->out_dims, err));
-        } else {
-            const dtp_attr_spec *spec = op->attrs;
-            while (spec != NULL && spec->key != NULL &&
-                   (strlen(spec->key) != key || strncmp(spec->key, p, key) != 0)) {
-                spec++;
-            }
-            if (spec == NULL || spec->key == NULL) {
-                return DTP_FAIL(err, DTP_INTERNAL, "bench: op '%s' has no attribute '%.*s'",
-                                op->name, (int)key, p);
-            }
-            DTP_TRY(set_attr(b, spec, value, value_n, &attrs[node->n_attrs++], err));
-        }
-        p += n + strspn(p + n, " ");
+    const char *value = memchr(text, '=', n);
+    assert(value != NULL);
+    value++;
+    if (strncmp(text, "out=", 4) == 0) {
+        append_dims(out, sizes, value, n - 4);
+    } else if (*value == '@') {
+        append(attrs, "%.*s%lld; ", (int)(value - text), text,
+               (long long)sizes->of[value[1] - 'a']);
+    } else {
+        append(attrs, "%.*s; ", (int)n, text);
     }
-    return DTP_OK;
-}
-
-static dtp_status fill_graph(builder *b, const dtp_bench_recipe *recipe, dtp_err *err)
-{
-    dtp_node_spec node = dtp_node_spec_init("node", recipe->op);
-    const dtp_op_def *op = dtp_op_find(recipe->op);
-    dtp_tensor_id in[DTP_MAX_OP_IN];
-    dtp_attr attrs[16];
-    if (op == NULL) {
-        return DTP_FAIL(err, DTP_INTERNAL, "bench: no op '%s'", recipe->op);
-    }
-    /* Ops that keep sums name the dim of their outputs so. */
-    dtp_dim_id stat;
-    DTP_TRY(dtp_dims_intern(&b->g->dims, "_stat", 2, &stat, err));
-    DTP_TRY(add_operands(b, recipe->operands, in, &node.n_in, err));
-    DTP_TRY(add_attrs(b, op, recipe->attrs, &node, attrs, err));
-    node.in = in;
-    node.attrs = attrs;
-    return dtp_graph_add_node(b->g, &node, NULL, err);
 }
 
 dtp_status dtp_bench_recipe_graph(const dtp_bench_recipe *recipe, const dtp_bench_sizes *sizes,
                                   int64_t below, dtp_graph **out, dtp_err *err)
 {
-    builder b = {.sizes = sizes, .below = below};
-    DTP_TRY(dtp_graph_create("bench", dtp_builtin_ops(), &b.g, err));
-    dtp_status status = fill_graph(&b, recipe, err);
-    if (status != DTP_OK) {
-        dtp_err_prefix(err, "bench: %s", recipe->op);
-        dtp_graph_destroy(b.g);
-        return status;
+    case_text in[DTP_OP_CASE_MAX_IN] = {0}, attrs = {0}, dims = {0};
+    dtp_op_case c = {.op = recipe->op, .attrs = attrs.text};
+    int32_t n_in = 0;
+    for (const char *p = recipe->operands; *p != '\0' && n_in < DTP_OP_CASE_MAX_IN; n_in++) {
+        const size_t n = strcspn(p, " "), mark = p[0] == '#' || p[0] == '?' ? 1 : 0;
+        if (p[mark] == '_') {
+            append(&in[n_in], "-");
+        } else {
+            append_dims(&in[n_in], sizes, p + mark, n - mark);
+        }
+        append(&in[n_in], "%s", mark == 0 ? "" : p[0] == '#' ? " ids:1" : " bool");
+        c.in[n_in] = in[n_in].text;
+        p += n + strspn(p + n, " ");
     }
-    *out = b.g;
+    for (const char *p = recipe->attrs; *p != '\0';) {
+        const size_t n = strcspn(p, " ");
+        add_attr(sizes, p, n, &attrs, &dims);
+        p += n + strspn(p + n, " ");
+    }
+    c.out = dims.n > 0 ? dims.text : NULL;
+    attrs.text[attrs.n > 0 ? attrs.n - 2 : 0] = '\0';
+    DTP_TRY(dtp_case_build_graph(&c, NULL, DTP_F32, out, err));
+    for (int32_t i = 0; i < n_in; i++) {
+        dtp_graph_tensor *t = &(*out)->tensors[(*out)->nodes[0].in[i]];
+        t->below = t->type.dtype == DTP_I32 ? below : 0;
+    }
     return DTP_OK;
 }
 

@@ -76,8 +76,4 @@ int64_t dtp_attention_visible(const dtp_attention_shape *s, dtp_attention_at at,
 int64_t dtp_attention_block_sees(const dtp_attention_shape *s, dtp_attention_at at, int64_t query,
                                  int64_t nq, int64_t key, int64_t n);
 
-/* attention_grad and attention_part_grad. */
-dtp_status dtp_attention_grad_kernel(const dtp_kernel_args *args, dtp_err *err);
-dtp_status dtp_attention_merge_kernel(const dtp_kernel_args *args, dtp_err *err);
-
 #endif

@@ -165,7 +165,7 @@ static void make_job(backward_job *job, const dtp_kernel_args *args)
     dtp_nest_make(&job->grouped, s->n_grouped, s->grouped, N_HEAD_VIEWS, views);
 }
 
-dtp_status dtp_attention_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status attention_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     backward_job job;
     make_job(&job, args);
@@ -191,3 +191,8 @@ dtp_status dtp_attention_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
     dtp_gemm_leave(entered);
     return DTP_OK;
 }
+
+static const dtp_cpu_row rows[] = {
+    {"attention_grad", attention_grad_kernel, dtp_cpu_check_all_f32},
+    {"attention_part_grad", attention_grad_kernel, dtp_cpu_check_all_f32}};
+const dtp_cpu_family dtp_cpu_attention_grad = {rows, sizeof rows / sizeof rows[0]};

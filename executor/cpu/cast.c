@@ -4,13 +4,8 @@
 #include <string.h>
 
 #include "executor/device/convert.h"
-#include "executor/cpu/nest.h"
+#include "executor/cpu/elementwise.h"
 #include "executor/cpu/simd.h"
-
-typedef struct job {
-    const dtp_view *x, *y;
-    int64_t step; /* of x along the inner dim */
-} job;
 
 DTP_CPU_CLONES static void f32_to_bf16(int64_t n, const float *x, uint16_t *y)
 {
@@ -33,26 +28,24 @@ DTP_CPU_CLONES static void bf16_to_f32(int64_t n, const uint16_t *x, float *y)
     }
 }
 
-static void cast_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VIEWS])
+static void cast_run(const dtp_cpu_run *run)
 {
-    const job *j = user;
-    const dtp_view *x = j->x, *y = j->y;
-    dtp_dtype from = x->local.dtype, to = y->local.dtype;
-    bool ints = !dtp_dtype_is_float(from) && !dtp_dtype_is_float(to);
-    if (j->step == 1 && from == DTP_F32 && to == DTP_BF16) {
-        f32_to_bf16(n, (const float *)x->data + off[1], (uint16_t *)y->data + off[0]);
+    const dtp_dtype from = run->operands[0].local.dtype, to = run->dtype;
+    const int64_t step = run->step[0];
+    const bool ints = !dtp_dtype_is_float(from) && !dtp_dtype_is_float(to);
+    if (step == 1 && from == DTP_F32 && to == DTP_BF16) {
+        f32_to_bf16(run->n, run->in[0], run->out);
         return;
     }
-    if (j->step == 1 && from == DTP_BF16 && to == DTP_F32) {
-        bf16_to_f32(n, (const uint16_t *)x->data + off[1], (float *)y->data + off[0]);
+    if (step == 1 && from == DTP_BF16 && to == DTP_F32) {
+        bf16_to_f32(run->n, run->in[0], run->out);
         return;
     }
-    for (int64_t i = 0; i < n; i++) {
-        int64_t at = off[1] + i * j->step;
+    for (int64_t i = 0; i < run->n; i++) {
         if (ints) {
-            dtp_cpu_int_set(to, y->data, off[0] + i, dtp_cpu_int_at(from, x->data, at));
+            dtp_cpu_int_set(to, run->out, i, dtp_cpu_int_at(from, run->in[0], i * step));
         } else {
-            dtp_element_set(to, y->data, off[0] + i, dtp_element(from, x->data, at));
+            dtp_element_set(to, run->out, i, dtp_element(from, run->in[0], i * step));
         }
     }
 }
@@ -61,19 +54,12 @@ static void cast_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_V
 static dtp_status cast_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    const dtp_view *views[] = {&args->out[0], &args->in[0]};
-    dtp_dtype dtype = views[0]->local.dtype;
-    dtp_nest nest;
-    dtp_nest_like(&nest, 2, views);
-    if (dtype == views[1]->local.dtype) {
-        if (views[0]->data != views[1]->data) {
-            dtp_nest_copy(&nest, args->threads, views[0]->data, views[1]->data,
-                          dtp_dtype_bytes(dtype));
-        }
-        return DTP_OK;
+    const dtp_view *x = &args->in[0], *y = &args->out[0];
+    if (x->local.dtype != y->local.dtype) {
+        dtp_cpu_elementwise_runs(args, cast_run, 0.0f, 0.0f);
+    } else if (x->data != y->data) {
+        dtp_view_copy(&y->local, y, x, args->threads);
     }
-    job j = {views[1], views[0], dtp_nest_step(&nest, 1)};
-    dtp_nest_each(&nest, args->threads, cast_piece, &j);
     return DTP_OK;
 }
 

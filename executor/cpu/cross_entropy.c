@@ -63,7 +63,7 @@ static void label_job_make(label_job *job, const dtp_kernel_args *args, int32_t 
                            const dtp_view *const *views)
 {
     dtp_dim_id over = dtp_call_dim(args->call, "over");
-    dtp_row_job_make(&job->rows, args->call, n_views, views);
+    dtp_row_job_make(&job->rows, args->call, "over", n_views, views);
     job->terms = dtp_loss_terms_of(args->call);
     job->label_dtype = views[LABELS]->local.dtype;
     job->labels = views[LABELS]->data;

@@ -1,28 +1,7 @@
-/* The kernel table of the CPU backend and what the kernels share. */
+/* What the kernels share: checks of types, attributes, dims of views. */
 #include "executor/cpu/kernels.h"
 
 #include <string.h>
-
-static const dtp_cpu_family *const families[] = {
-    &dtp_cpu_einsum,     &dtp_cpu_elementwise,   &dtp_cpu_select,    &dtp_cpu_cast,
-    &dtp_cpu_shape,      &dtp_cpu_reduce,        &dtp_cpu_softmax,   &dtp_cpu_norm,
-    &dtp_cpu_norm_parts, &dtp_cpu_cross_entropy, &dtp_cpu_attention, &dtp_cpu_embedding,
-    &dtp_cpu_rope,       &dtp_cpu_random,        &dtp_cpu_optimizer, &dtp_cpu_math,
-    &dtp_cpu_logical,    &dtp_cpu_row_stats,     &dtp_cpu_scan,      &dtp_cpu_order,
-    &dtp_cpu_gather,     &dtp_cpu_arrange,
-};
-
-const dtp_cpu_row *dtp_cpu_kernel(const char *op)
-{
-    for (size_t f = 0; f < sizeof families / sizeof families[0]; f++) {
-        for (int32_t i = 0; i < families[f]->n; i++) {
-            if (strcmp(families[f]->rows[i].op, op) == 0) {
-                return &families[f]->rows[i];
-            }
-        }
-    }
-    return NULL;
-}
 
 static dtp_status check(const dtp_op_call *call, bool ints, dtp_err *err)
 {
@@ -60,9 +39,9 @@ const char *dtp_cpu_choice(const dtp_op_call *call, const char *key)
     return "";
 }
 
-void dtp_cpu_split(const dtp_op_call *call, const dtp_view *x, dtp_cpu_over *out)
+void dtp_cpu_split(const dtp_op_call *call, const char *key, const dtp_view *x, dtp_cpu_over *out)
 {
-    const dtp_attr *attr = dtp_call_attr(call, "over");
+    const dtp_attr *attr = dtp_call_attr(call, key);
     memset(out, 0, sizeof *out);
     out->count = 1;
     out->global_count = 1;

@@ -17,14 +17,10 @@ typedef struct dtp_cpu_family {
     int32_t n;
 } dtp_cpu_family;
 
-extern const dtp_cpu_family dtp_cpu_arrange, dtp_cpu_attention, dtp_cpu_cast, dtp_cpu_cross_entropy,
-    dtp_cpu_einsum, dtp_cpu_elementwise, dtp_cpu_embedding, dtp_cpu_gather, dtp_cpu_logical,
-    dtp_cpu_math, dtp_cpu_norm, dtp_cpu_norm_parts, dtp_cpu_optimizer, dtp_cpu_order,
-    dtp_cpu_random, dtp_cpu_reduce, dtp_cpu_rope, dtp_cpu_row_stats, dtp_cpu_scan, dtp_cpu_select,
-    dtp_cpu_shape, dtp_cpu_softmax;
-
-/* NULL when there is no such op. */
-const dtp_cpu_row *dtp_cpu_kernel(const char *op);
+extern const dtp_cpu_family dtp_cpu_attention, dtp_cpu_attention_grad, dtp_cpu_cast,
+    dtp_cpu_cross_entropy, dtp_cpu_einsum, dtp_cpu_elementwise, dtp_cpu_logical, dtp_cpu_lookup,
+    dtp_cpu_norm, dtp_cpu_optimizer, dtp_cpu_order, dtp_cpu_random, dtp_cpu_reduce, dtp_cpu_rope,
+    dtp_cpu_row_stats, dtp_cpu_shape, dtp_cpu_softmax;
 
 /* DTP_UNSUPPORTED naming op and dtype when a float operand is not f32. */
 dtp_status dtp_cpu_check_f32(const dtp_op_call *call, dtp_err *err) DTP_MUST_CHECK;
@@ -71,7 +67,7 @@ typedef struct dtp_cpu_over {
     int64_t global_count; /* global ones */
 } dtp_cpu_over;
 
-void dtp_cpu_split(const dtp_op_call *call, const dtp_view *x, dtp_cpu_over *out);
+void dtp_cpu_split(const dtp_op_call *call, const char *key, const dtp_view *x, dtp_cpu_over *out);
 
 /* Index of the first element of `dim` in a view, and the global size of it. */
 int64_t dtp_cpu_offset(const dtp_view *view, dtp_dim_id dim);

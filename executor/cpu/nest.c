@@ -307,3 +307,12 @@ void dtp_nest_copy(const dtp_nest *nest, int32_t threads, void *dst, const void 
         dtp_nest_each(nest, threads, copy_run, &job);
     }
 }
+
+void dtp_view_copy(const dtp_ttype *shape, const dtp_view *dst, const dtp_view *src,
+                   int32_t threads)
+{
+    const dtp_view *views[] = {dst, src};
+    dtp_nest nest;
+    dtp_nest_make(&nest, shape->rank, shape->dims, 2, views);
+    dtp_nest_copy(&nest, threads, dst->data, src->data, dtp_dtype_bytes(dst->local.dtype));
+}

@@ -54,6 +54,10 @@ void dtp_nest_each(const dtp_nest *nest, int32_t threads, dtp_nest_fn fn, const 
 void dtp_nest_copy(const dtp_nest *nest, int32_t threads, void *dst, const void *src,
                    int64_t elem_bytes);
 
+/* dst = src over the dims of `shape`, elements of dst's type. */
+void dtp_view_copy(const dtp_ttype *shape, const dtp_view *dst, const dtp_view *src,
+                   int32_t threads);
+
 /* dst (cols x rows, contiguous) = transpose of src (rows x cols, leading dim ld), on one thread. */
 void dtp_transpose(int64_t rows, int64_t cols, const float *src, int64_t ld, float *dst);
 

@@ -1,95 +1,465 @@
-/* layer_norm and rms_norm with their gradients. The variance takes a second pass over the row. */
-#include "executor/cpu/norm.h"
-
+/* layer_norm and rms_norm, their gradients, and the parts that they decompose into when a dim of
+ * `over` is split. rms_norm is the case without mean and beta. With xhat = (x - mean) * rstd:
+ *   y  = xhat * gamma + beta
+ *   dx = rstd (dy gamma - s0 / n - xhat s1 / n), s0 = sum of dy gamma, s1 = sum of dy gamma xhat
+ *   dgamma = sum over rows of dy xhat, dbeta = sum over rows of dy
+ * The variance takes a second pass over the row. Sums of a row: float within blocks of 1024
+ * elements, double across. Sums over rows: float within 16 rows, double across, cut into parts of
+ * rows that depend on the shape only.
+ *
+ * In the parts, sums over the local part of a row are added up between ranks; counts are global.
+ * The sums of a row lie along the one dim ("_stat") that x does not have: two of layer_norm (of x
+ * and x^2; s0 and s1), one of rms_norm (the last of the two). */
 #include <math.h>
+#include <string.h>
 
+#include "executor/cpu/parallel.h"
+#include "executor/cpu/row_job.h"
 #include "executor/cpu/rows.h"
+#include "executor/cpu/simd.h"
+
+/* Positions of views in a row job; forward and backward. */
+enum { X, Y, GAMMA, RSTD, MEAN, BETA, SUMS, N_VIEWS };
+enum { DX = Y, DY = BETA };
 
 typedef struct norm_form {
-    bool centered;
+    bool centered; /* layer_norm */
     double eps;
+    int64_t last; /* elements from the first sum of a row to the last */
 } norm_form;
 
-static void forward_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
+/* One run of a row. */
+typedef struct norm_run {
+    int64_t n;
+    const float *x, *g, *b, *dy;
+    float *y; /* y or dx */
+    float mean, rstd;
+} norm_run;
+
+/* Elements from the first sum of a row to the last, along the dim that x does not have. */
+static int64_t last_sum(const dtp_view *sums, const dtp_view *x)
+{
+    for (int32_t i = 0; i < sums->local.rank; i++) {
+        const dtp_tdim dim = sums->local.dims[i];
+        if (dtp_ttype_find(&x->local, dim.id) < 0) {
+            return (dim.size - 1) * dtp_view_stride(sums, dim.id);
+        }
+    }
+    return 0;
+}
+
+/* The job of a forward op: x, [moments,] gamma, [beta]; y, [mean,] rstd. */
+static void forward_job(dtp_row_job *job, norm_form *form, const dtp_kernel_args *args,
+                        bool moments)
+{
+    const dtp_view *in = args->in, *out = args->out, *gamma = &in[moments ? 2 : 1];
+    const bool centered = args->call->n_out == 3;
+    const dtp_view *views[] = {[X] = &in[0],     [Y] = &out[0],
+                               [GAMMA] = gamma,  [RSTD] = &out[centered ? 2 : 1],
+                               [MEAN] = &out[1], [BETA] = centered ? gamma + 1 : gamma,
+                               [SUMS] = &in[1]};
+    *form = (norm_form){.centered = centered, .eps = dtp_call_float(args->call, "eps")};
+    form->last = last_sum(views[SUMS], views[X]);
+    dtp_row_job_make(job, args->call, "over", moments ? N_VIEWS : centered ? SUMS : MEAN, views);
+    job->user = form;
+}
+
+/* The job of a backward op: x, gamma, [mean,] rstd, dy, ... */
+static void backward_job(dtp_row_job *job, norm_form *form, const dtp_kernel_args *args,
+                         bool centered, const dtp_view *dx, const dtp_view *sums)
+{
+    const dtp_view *in = args->in, *rstd = &in[centered ? 3 : 2];
+    const dtp_view *views[] = {[X] = &in[0],    [DX] = dx,       [GAMMA] = &in[1], [RSTD] = rstd,
+                               [MEAN] = &in[2], [DY] = rstd + 1, [SUMS] = sums};
+    *form = (norm_form){.centered = centered, .last = last_sum(sums, &in[0])};
+    dtp_row_job_make(job, args->call, "over", N_VIEWS, views);
+    job->user = form;
+}
+
+/* ---- forward ---- */
+
+DTP_CPU_CLONES static void write_centered(const norm_run *r)
+{
+    const float *x = r->x, *g = r->g, *b = r->b;
+    float *y = r->y, mean = r->mean, rstd = r->rstd;
+    int64_t n = r->n;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = (x[i] - mean) * rstd * g[i] + b[i];
+    }
+}
+
+DTP_CPU_CLONES static void write_plain(const norm_run *r)
+{
+    const float *x = r->x, *g = r->g;
+    float *y = r->y, rstd = r->rstd;
+    int64_t n = r->n;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = x[i] * rstd * g[i];
+    }
+}
+
+/* y, mean and rstd of a row. */
+static void write_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], float mean,
+                      float rstd)
+{
+    const bool centered = ((const norm_form *)job->user)->centered;
+    const int64_t *s = job->step;
+    const bool fast = s[X] == 1 && s[GAMMA] == 1 && (!centered || s[BETA] == 1);
+    for (int64_t r = 0; r < job->over.rows; r++) {
+        float *at[DTP_NEST_VIEWS];
+        dtp_row_run(job, row, r, at);
+        if (fast) {
+            const norm_run run = {.n = job->over.inner,
+                                  .x = at[X],
+                                  .g = at[GAMMA],
+                                  .b = centered ? at[BETA] : NULL,
+                                  .y = at[Y],
+                                  .mean = mean,
+                                  .rstd = rstd};
+            (centered ? write_centered : write_plain)(&run);
+            continue;
+        }
+        for (int64_t i = 0; i < job->over.inner; i++) {
+            float v = (at[X][i * s[X]] - mean) * rstd * at[GAMMA][i * s[GAMMA]];
+            at[Y][i * s[Y]] = centered ? v + at[BETA][i * s[BETA]] : v;
+        }
+    }
+    job->data[RSTD][row[RSTD]] = rstd;
+    if (centered) {
+        job->data[MEAN][row[MEAN]] = mean;
+    }
+}
+
+static void norm_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
     const norm_form *form = job->user;
-    double count = (double)job->dims.count, sum = 0.0, square = 0.0;
+    const double count = (double)job->dims.count;
+    float *at[DTP_NEST_VIEWS];
+    double sum = 0.0, square = 0.0;
     for (int64_t r = 0; form->centered && r < job->over.rows; r++) {
-        int64_t run[DTP_NEST_VIEWS];
-        dtp_nest_row(&job->over, r, run);
-        sum += dtp_row_sum(job->over.inner, dtp_row_at(job, NORM_X, row, run), job->step[NORM_X]);
+        dtp_row_run(job, row, r, at);
+        sum += dtp_row_sum(job->over.inner, at[X], job->step[X]);
     }
-    float mean = (float)(sum / count);
+    const float mean = (float)(sum / count);
     for (int64_t r = 0; r < job->over.rows; r++) {
-        int64_t run[DTP_NEST_VIEWS];
-        dtp_nest_row(&job->over, r, run);
-        square += dtp_row_square(job->over.inner, dtp_row_at(job, NORM_X, row, run),
-                                 job->step[NORM_X], mean);
+        dtp_row_run(job, row, r, at);
+        square += dtp_row_square(job->over.inner, at[X], job->step[X], mean);
     }
-    float rstd = (float)(1.0 / sqrt(square / count + form->eps));
-    dtp_norm_write_row(job, row, form->centered, mean, rstd);
+    write_row(job, row, mean, (float)(1.0 / sqrt(square / count + form->eps)));
 }
 
-static dtp_status layer_norm_kernel(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status norm_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    const dtp_view *views[] = {&args->in[0],  &args->out[0], &args->in[1],
-                               &args->out[2], &args->out[1], &args->in[2]};
-    norm_form form = {true, dtp_call_float(args->call, "eps")};
     dtp_row_job job;
-    dtp_row_job_make(&job, args->call, 6, views);
-    job.user = &form;
-    dtp_row_job_each(&job, args->threads, forward_row);
+    norm_form form;
+    forward_job(&job, &form, args, false);
+    dtp_row_job_each(&job, args->threads, norm_row);
     return DTP_OK;
 }
 
-static dtp_status rms_norm_kernel(const dtp_kernel_args *args, dtp_err *err)
+/* Views: x, last the sums; user: elements from the first sum of a row to the last. */
+static void moments_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
+{
+    const int64_t last = *(const int64_t *)job->user;
+    double sum = 0.0, square = 0.0;
+    for (int64_t r = 0; r < job->over.rows; r++) {
+        float *at[DTP_NEST_VIEWS];
+        dtp_row_run(job, row, r, at);
+        sum += last > 0 ? dtp_row_sum(job->over.inner, at[0], job->step[0]) : 0.0;
+        square += dtp_row_square(job->over.inner, at[0], job->step[0], 0.0f);
+    }
+    float *out = job->data[job->n_views - 1] + row[job->n_views - 1];
+    out[0] = (float)sum;
+    out[last] = (float)square;
+}
+
+static dtp_status moments_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    const dtp_view *views[] = {&args->in[0], &args->out[0], &args->in[1], &args->out[1]};
-    norm_form form = {false, dtp_call_float(args->call, "eps")};
+    const int64_t last = last_sum(&args->out[0], &args->in[0]);
+    return dtp_row_job_run(args, "over", moments_row, &last);
+}
+
+static void norm_apply_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
+{
+    const norm_form *form = job->user;
+    const float *sums = job->data[SUMS] + row[SUMS];
+    const double n = (double)job->dims.global_count;
+    const double mean = form->centered ? (double)sums[0] / n : 0.0;
+    double var = (double)sums[form->last] / n - mean * mean;
+    var = var < 0.0 ? 0.0 : var;
+    write_row(job, row, (float)mean, (float)(1.0 / sqrt(var + form->eps)));
+}
+
+static dtp_status norm_apply_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
     dtp_row_job job;
-    dtp_row_job_make(&job, args->call, 4, views);
-    job.user = &form;
-    dtp_row_job_each(&job, args->threads, forward_row);
+    norm_form form;
+    forward_job(&job, &form, args, true);
+    dtp_row_job_each(&job, args->threads, norm_apply_row);
     return DTP_OK;
 }
 
-static void layer_norm_dx_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
+/* ---- backward: rows ---- */
+
+enum { BLOCK = 1024 };
+
+DTP_CPU_CLONES static void block_sums(const norm_run *r, int64_t at, int64_t n, float out[2])
 {
-    dtp_norm_write_dx(job, row, true, dtp_norm_row_sums(job, row, true));
+    const float *x = r->x + at, *g = r->g + at, *dy = r->dy + at;
+    float mean = r->mean, rstd = r->rstd, s0 = 0.0f, s1 = 0.0f;
+#pragma omp simd reduction(+ : s0, s1)
+    for (int64_t i = 0; i < n; i++) {
+        float d = dy[i] * g[i];
+        s0 += d;
+        s1 += d * ((x[i] - mean) * rstd);
+    }
+    out[0] = s0;
+    out[1] = s1;
 }
 
-static void rms_norm_dx_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
+DTP_CPU_CLONES static void dx_run(const norm_run *r, float c0, float c1)
 {
-    dtp_norm_write_dx(job, row, false, dtp_norm_row_sums(job, row, false));
+    const float *x = r->x, *g = r->g, *dy = r->dy;
+    float *dx = r->y, mean = r->mean, rstd = r->rstd;
+    int64_t n = r->n;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        dx[i] = rstd * (dy[i] * g[i] - c0 - (x[i] - mean) * rstd * c1);
+    }
+}
+
+/* Run r of a row; whether its operands are contiguous. */
+static bool grad_run(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], int64_t r,
+                     norm_run *out)
+{
+    const norm_form *form = job->user;
+    const int64_t *s = job->step;
+    float *at[DTP_NEST_VIEWS];
+    dtp_row_run(job, row, r, at);
+    *out = (norm_run){.n = job->over.inner,
+                      .x = at[X],
+                      .g = at[GAMMA],
+                      .dy = at[DY],
+                      .y = at[DX],
+                      .mean = form->centered ? job->data[MEAN][row[MEAN]] : 0.0f,
+                      .rstd = job->data[RSTD][row[RSTD]]};
+    return s[X] == 1 && s[GAMMA] == 1 && s[DY] == 1 && s[DX] <= 1;
+}
+
+static void row_sums(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], double sums[2])
+{
+    const int64_t *s = job->step;
+    sums[0] = sums[1] = 0.0;
+    for (int64_t r = 0; r < job->over.rows; r++) {
+        norm_run a;
+        const bool fast = grad_run(job, row, r, &a);
+        for (int64_t at = 0; fast && at < a.n; at += BLOCK) {
+            float part[2];
+            block_sums(&a, at, a.n - at < BLOCK ? a.n - at : BLOCK, part);
+            sums[0] += (double)part[0];
+            sums[1] += (double)part[1];
+        }
+        for (int64_t i = 0; !fast && i < a.n; i++) {
+            float d = a.dy[i * s[DY]] * a.g[i * s[GAMMA]];
+            sums[0] += (double)d;
+            sums[1] += (double)(d * ((a.x[i * s[X]] - a.mean) * a.rstd));
+        }
+    }
+}
+
+static void write_dx(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS],
+                     const double sums[2])
+{
+    const norm_form *form = job->user;
+    const int64_t *s = job->step;
+    const double n = (double)job->dims.global_count;
+    const float c0 = form->centered ? (float)(sums[0] / n) : 0.0f, c1 = (float)(sums[1] / n);
+    for (int64_t r = 0; r < job->over.rows; r++) {
+        norm_run a;
+        if (grad_run(job, row, r, &a)) {
+            dx_run(&a, c0, c1);
+            continue;
+        }
+        for (int64_t i = 0; i < a.n; i++) {
+            float d = a.dy[i * s[DY]] * a.g[i * s[GAMMA]];
+            float xhat = (a.x[i * s[X]] - a.mean) * a.rstd;
+            a.y[i * s[DX]] = a.rstd * (d - c0 - xhat * c1);
+        }
+    }
+}
+
+static void grad_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
+{
+    double sums[2];
+    row_sums(job, row, sums);
+    write_dx(job, row, sums);
+}
+
+static void grad_sums_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
+{
+    float *out = job->data[SUMS] + row[SUMS];
+    double sums[2];
+    row_sums(job, row, sums);
+    out[0] = (float)sums[0];
+    out[((const norm_form *)job->user)->last] = (float)sums[1];
+}
+
+static void grad_apply_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
+{
+    const float *s = job->data[SUMS] + row[SUMS];
+    const double sums[2] = {(double)s[0], (double)s[((const norm_form *)job->user)->last]};
+    write_dx(job, row, sums);
+}
+
+/* ---- backward: sums over rows ---- */
+
+enum { COL_TILE = 1024, COL_PARTS = 8, FLUSH = 16 }; /* 128 KiB of sums on the stack */
+
+typedef struct col_sums {
+    double g[COL_TILE], b[COL_TILE];
+} col_sums;
+
+DTP_CPU_CLONES static void add_cols(const norm_run *r, float *restrict g, float *restrict b)
+{
+    const float *x = r->x, *dy = r->dy;
+    float mean = r->mean, rstd = r->rstd;
+    int64_t n = r->n;
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++) {
+        g[j] += dy[j] * ((x[j] - mean) * rstd);
+        b[j] += dy[j];
+    }
+}
+
+DTP_CPU_CLONES static void flush_cols(int64_t n, float *part, double *sum)
+{
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++) {
+        sum[j] += (double)part[j];
+        part[j] = 0.0f;
+    }
+}
+
+/* Adds up rows [begin, end) for n columns of run r from column `at` on. */
+static void sum_rows(const dtp_row_job *job, int64_t r, int64_t at, int64_t n,
+                     const int64_t range[2], col_sums *out)
+{
+    float g[COL_TILE] = {0}, b[COL_TILE] = {0};
+    const int64_t *s = job->step;
+    memset(out, 0, sizeof *out);
+    for (int64_t i = range[0]; i < range[1]; i++) {
+        int64_t row[DTP_NEST_VIEWS];
+        norm_run a;
+        dtp_nest_elem(&job->rows, i, row);
+        (void)grad_run(job, row, r, &a);
+        a.n = n;
+        a.x += at * s[X];
+        a.dy += at * s[DY];
+        if (s[X] == 1 && s[DY] == 1) {
+            add_cols(&a, g, b);
+        } else {
+            for (int64_t j = 0; j < n; j++) {
+                g[j] += a.dy[j * s[DY]] * ((a.x[j * s[X]] - a.mean) * a.rstd);
+                b[j] += a.dy[j * s[DY]];
+            }
+        }
+        if ((i - range[0]) % FLUSH == FLUSH - 1 || i + 1 == range[1]) {
+            flush_cols(n, g, out->g);
+            flush_cols(n, b, out->b);
+        }
+    }
+}
+
+/* dgamma and, of layer_norm, dbeta. */
+static void sum_over_rows(const dtp_row_job *job, const dtp_view *dgamma, int32_t threads)
+{
+    const bool centered = ((const norm_form *)job->user)->centered;
+    const dtp_view *dbeta = centered ? dgamma + 1 : dgamma;
+    int64_t rows = dtp_nest_total(&job->rows), part = (rows + COL_PARTS - 1) / COL_PARTS;
+    part = part < FLUSH ? FLUSH : part;
+    int64_t parts = (rows + part - 1) / part;
+    int64_t tiles = (job->over.inner + COL_TILE - 1) / COL_TILE;
+    const dtp_view *views[] = {job->views[X], dgamma, dbeta};
+    dtp_nest to;
+    dtp_nest_make(&to, job->dims.n_over, job->dims.over, 3, views);
+    for (int64_t u = 0; u < job->over.rows * tiles; u++) {
+        int64_t at = u % tiles * COL_TILE, left = job->over.inner - at;
+        int64_t n = left < COL_TILE ? left : COL_TILE;
+        col_sums sums[COL_PARTS];
+        memset(&sums[0], 0, sizeof sums[0]);
+        int32_t team = dtp_cpu_team(threads, rows * n);
+#pragma omp parallel for num_threads(team) schedule(static) if (team > 1)
+        for (int64_t p = 0; p < parts; p++) {
+            int64_t range[2] = {p * part, (p + 1) * part < rows ? (p + 1) * part : rows};
+            sum_rows(job, u / tiles, at, n, range, &sums[p]);
+        }
+        for (int64_t j = 0; j < n; j++) {
+            int64_t off[DTP_NEST_VIEWS];
+            double g = 0.0, b = 0.0;
+            for (int64_t p = 0; p < parts; p++) {
+                g += sums[p].g[j];
+                b += sums[p].b[j];
+            }
+            dtp_nest_elem(&to, u / tiles * job->over.inner + at + j, off);
+            ((float *)dgamma->data)[off[1]] = (float)g;
+            if (centered) {
+                ((float *)dbeta->data)[off[2]] = (float)b;
+            }
+        }
+    }
 }
 
 /* The sums over rows come first: dx may overwrite x or dy. */
-static dtp_status layer_norm_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status norm_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
     dtp_row_job job;
-    dtp_norm_grad_job(&job, args, true, &args->out[0], NULL);
-    dtp_norm_dgamma(&job, &args->out[1], &args->out[2], args->threads);
-    dtp_row_job_each(&job, args->threads, layer_norm_dx_row);
+    norm_form form;
+    backward_job(&job, &form, args, args->call->n_in == 5, &args->out[0], &args->in[2]);
+    sum_over_rows(&job, &args->out[1], args->threads);
+    dtp_row_job_each(&job, args->threads, grad_row);
     return DTP_OK;
 }
 
-static dtp_status rms_norm_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status norm_grad_sums_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
     dtp_row_job job;
-    dtp_norm_grad_job(&job, args, false, &args->out[0], NULL);
-    dtp_norm_dgamma(&job, &args->out[1], NULL, args->threads);
-    dtp_row_job_each(&job, args->threads, rms_norm_dx_row);
+    norm_form form;
+    backward_job(&job, &form, args, args->call->n_in == 5, &args->in[0], &args->out[0]);
+    dtp_row_job_each(&job, args->threads, grad_sums_row);
+    return DTP_OK;
+}
+
+/* The sums of the rows are the last operand. */
+static dtp_status norm_grad_apply_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    const int32_t n_in = args->call->n_in;
+    dtp_row_job job;
+    norm_form form;
+    backward_job(&job, &form, args, n_in == 6, &args->out[0], &args->in[n_in - 1]);
+    sum_over_rows(&job, &args->out[1], args->threads);
+    dtp_row_job_each(&job, args->threads, grad_apply_row);
     return DTP_OK;
 }
 
 static const dtp_cpu_row rows[] = {
-    {"layer_norm", layer_norm_kernel, dtp_cpu_check_all_f32},
-    {"rms_norm", rms_norm_kernel, dtp_cpu_check_all_f32},
-    {"layer_norm_grad", layer_norm_grad_kernel, dtp_cpu_check_all_f32},
-    {"rms_norm_grad", rms_norm_grad_kernel, dtp_cpu_check_all_f32},
+    {"layer_norm", norm_kernel, dtp_cpu_check_all_f32},
+    {"rms_norm", norm_kernel, dtp_cpu_check_all_f32},
+    {"layer_norm_grad", norm_grad_kernel, dtp_cpu_check_all_f32},
+    {"rms_norm_grad", norm_grad_kernel, dtp_cpu_check_all_f32},
+    {"moments", moments_kernel, dtp_cpu_check_all_f32},
+    {"layer_norm_apply", norm_apply_kernel, dtp_cpu_check_all_f32},
+    {"rms_norm_apply", norm_apply_kernel, dtp_cpu_check_all_f32},
+    {"layer_norm_grad_sums", norm_grad_sums_kernel, dtp_cpu_check_all_f32},
+    {"rms_norm_grad_sums", norm_grad_sums_kernel, dtp_cpu_check_all_f32},
+    {"layer_norm_grad_apply", norm_grad_apply_kernel, dtp_cpu_check_all_f32},
+    {"rms_norm_grad_apply", norm_grad_apply_kernel, dtp_cpu_check_all_f32},
 };
 const dtp_cpu_family dtp_cpu_norm = {rows, sizeof rows / sizeof rows[0]};

@@ -31,25 +31,11 @@ static void arg_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
     store_index(job, 1, row[1], best);
 }
 
-static dtp_status run_arg(const dtp_kernel_args *args, bool largest, dtp_err *err)
+static dtp_status arg_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    const dtp_view *views[] = {&args->in[0], &args->out[0]};
-    dtp_row_job job;
-    dtp_row_job_make(&job, args->call, 2, views);
-    job.user = &largest;
-    dtp_row_job_each(&job, args->threads, arg_row);
-    return DTP_OK;
-}
-
-static dtp_status argmax_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    return run_arg(args, true, err);
-}
-
-static dtp_status argmin_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    return run_arg(args, false, err);
+    const bool largest = strcmp(args->call->op->name, "argmax") == 0;
+    return dtp_row_job_run(args, "over", arg_row, &largest);
 }
 
 /* Views: x, m, out; user: global index of the first element. */
@@ -71,13 +57,8 @@ static void arg_first_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIE
 static dtp_status arg_first_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    const dtp_view *views[] = {&args->in[0], &args->in[1], &args->out[0]};
     const int64_t first = dtp_cpu_offset(&args->in[0], dtp_call_dim(args->call, "over"));
-    dtp_row_job job;
-    dtp_row_job_make(&job, args->call, 3, views);
-    job.user = &first;
-    dtp_row_job_each(&job, args->threads, arg_first_row);
-    return DTP_OK;
+    return dtp_row_job_run(args, "over", arg_first_row, &first);
 }
 
 /* ---- topk ---- */
@@ -165,23 +146,19 @@ static dtp_status check_topk(const dtp_op_call *call, dtp_err *err)
 static dtp_status topk_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    const dtp_view *views[] = {&args->in[0], &args->out[0], &args->out[1]};
+    const dtp_view *out = args->out;
     const dtp_dim_id over = dtp_call_dim(args->call, "over");
-    const heap h = {.value = views[1]->data,
-                    .index = views[2]->data,
+    const heap h = {.value = out[0].data,
+                    .index = out[1].data,
                     .n = dtp_call_int(args->call, "k"),
-                    .step_value = dtp_view_stride(views[1], over),
-                    .step_index = dtp_view_stride(views[2], over),
+                    .step_value = dtp_view_stride(&out[0], over),
+                    .step_index = dtp_view_stride(&out[1], over),
                     .largest = dtp_call_int(args->call, "largest") != 0};
-    dtp_row_job job;
-    dtp_row_job_make(&job, args->call, 3, views);
-    job.user = &h;
-    dtp_row_job_each(&job, args->threads, topk_row);
-    return DTP_OK;
+    return dtp_row_job_run(args, "over", topk_row, &h);
 }
 
-static const dtp_cpu_row rows[] = {{"argmax", argmax_kernel, dtp_cpu_check_f32},
-                                   {"argmin", argmin_kernel, dtp_cpu_check_f32},
+static const dtp_cpu_row rows[] = {{"argmax", arg_kernel, dtp_cpu_check_f32},
+                                   {"argmin", arg_kernel, dtp_cpu_check_f32},
                                    {"arg_first", arg_first_kernel, dtp_cpu_check_f32},
                                    {"topk", topk_kernel, check_topk}};
 const dtp_cpu_family dtp_cpu_order = {rows, sizeof rows / sizeof rows[0]};

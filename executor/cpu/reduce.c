@@ -223,56 +223,105 @@ void dtp_cpu_fold_run(const dtp_cpu_fold_job *job)
     }
 }
 
-void dtp_cpu_reduce_view(dtp_cpu_fold fold, double factor, const dtp_view *x, const dtp_view *out,
-                         int32_t threads)
+/* ---- integers and truth values; sums and products wrap around; one thread ---- */
+
+/* What a fold of nothing gives: the identity of the reduction over ranks that follows. */
+static int64_t int_start(dtp_cpu_fold fold, dtp_dtype dtype)
 {
-    const dtp_view *views[] = {x, out};
-    fold_job job = {
-        .fold = fold, .factor = factor, .x = x->data, .y = out->data, .threads = threads};
-    dtp_tdim kept[DTP_MAX_RANK], folded[DTP_MAX_RANK];
-    int32_t n_kept = 0, n_folded = 0;
-    for (int32_t i = 0; i < x->local.rank; i++) {
-        dtp_tdim dim = x->local.dims[i];
-        if (dtp_ttype_find(&out->local, dim.id) >= 0) {
-            kept[n_kept++] = dim;
-        } else {
-            folded[n_folded++] = dim;
-        }
+    const int64_t low = dtype == DTP_I64 ? INT64_MIN : dtype == DTP_I32 ? INT32_MIN : 0;
+    const int64_t high = dtype == DTP_I64 ? INT64_MAX : dtype == DTP_I32 ? INT32_MAX : 1;
+    switch (fold) {
+    case DTP_FOLD_MAX:
+        return low;
+    case DTP_FOLD_MIN:
+        return high;
+    case DTP_FOLD_PROD:
+        return 1;
+    default:
+        return 0;
     }
-    dtp_nest_make(&job.kept, n_kept, kept, 2, views);
-    dtp_nest_make(&job.folded, n_folded, folded, 1, views);
-    dtp_cpu_fold_run(&job);
 }
 
-static dtp_cpu_fold fold_of(const char *kind)
+static int64_t int_combine(dtp_cpu_fold fold, int64_t a, int64_t b)
 {
-    static const struct {
-        const char *kind;
-        dtp_cpu_fold fold;
-    } folds[] = {{"max", DTP_FOLD_MAX}, {"min", DTP_FOLD_MIN}, {"prod", DTP_FOLD_PROD}};
-    for (size_t i = 0; i < sizeof folds / sizeof folds[0]; i++) {
-        if (strcmp(folds[i].kind, kind) == 0) {
-            return folds[i].fold;
+    switch (fold) {
+    case DTP_FOLD_MAX:
+        return a > b ? a : b;
+    case DTP_FOLD_MIN:
+        return a < b ? a : b;
+    case DTP_FOLD_PROD:
+        return (int64_t)((uint64_t)a * (uint64_t)b);
+    default:
+        return (int64_t)((uint64_t)a + (uint64_t)b);
+    }
+}
+
+static void reduce_ints(dtp_cpu_fold fold, const dtp_view *x, const dtp_view *out)
+{
+    const dtp_view *views[] = {x, out};
+    const dtp_dtype dtype = x->local.dtype;
+    dtp_nest nest;
+    for (int64_t i = 0, n = dtp_ttype_elems(&out->local); i < n; i++) {
+        dtp_cpu_int_set(dtype, out->data, i, int_start(fold, dtype));
+    }
+    if (dtp_ttype_elems(&x->local) == 0) {
+        return;
+    }
+    dtp_nest_like(&nest, 2, views);
+    const int64_t step_x = dtp_nest_step(&nest, 0), step_out = dtp_nest_step(&nest, 1);
+    for (int64_t r = 0; r < nest.rows; r++) {
+        int64_t off[DTP_NEST_VIEWS];
+        dtp_nest_row(&nest, r, off);
+        for (int64_t i = 0; i < nest.inner; i++) {
+            const int64_t at = off[1] + i * step_out;
+            const int64_t v = dtp_cpu_int_at(dtype, x->data, off[0] + i * step_x);
+            dtp_cpu_int_set(dtype, out->data, at,
+                            int_combine(fold, dtp_cpu_int_at(dtype, out->data, at), v));
         }
     }
-    return DTP_FOLD_SUM;
 }
 
 static dtp_status reduce_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
+    const dtp_view *x = &args->in[0], *y = &args->out[0], *views[] = {x, y};
     const char *kind = dtp_cpu_choice(args->call, "kind");
-    const dtp_cpu_fold fold = fold_of(kind);
-    dtp_cpu_over over;
-    if (!dtp_dtype_is_float(args->in[0].local.dtype)) {
-        dtp_cpu_reduce_ints(fold, &args->in[0], &args->out[0]);
+    const dtp_cpu_fold fold = strcmp(kind, "max") == 0    ? DTP_FOLD_MAX
+                              : strcmp(kind, "min") == 0  ? DTP_FOLD_MIN
+                              : strcmp(kind, "prod") == 0 ? DTP_FOLD_PROD
+                                                          : DTP_FOLD_SUM;
+    if (!dtp_dtype_is_float(x->local.dtype)) {
+        reduce_ints(fold, x, y);
         return DTP_OK;
     }
-    dtp_cpu_split(args->call, &args->in[0], &over);
-    double factor = strcmp(kind, "mean") == 0 ? 1.0 / (double)over.global_count : 1.0;
-    dtp_cpu_reduce_view(fold, factor, &args->in[0], &args->out[0], args->threads);
+    dtp_cpu_over over;
+    dtp_cpu_split(args->call, "over", x, &over);
+    fold_job job = {.fold = fold,
+                    .factor = strcmp(kind, "mean") == 0 ? 1.0 / (double)over.global_count : 1.0,
+                    .x = x->data,
+                    .y = y->data,
+                    .threads = args->threads};
+    dtp_nest_make(&job.kept, over.n_rows, over.rows, 2, views);
+    dtp_nest_make(&job.folded, over.n_over, over.over, 1, views);
+    dtp_cpu_fold_run(&job);
     return DTP_OK;
 }
 
-static const dtp_cpu_row rows[] = {{"reduce", reduce_kernel, dtp_cpu_check_f32}};
+static dtp_status any_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    reduce_ints(DTP_FOLD_MAX, &args->in[0], &args->out[0]);
+    return DTP_OK;
+}
+
+static dtp_status all_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    reduce_ints(DTP_FOLD_MIN, &args->in[0], &args->out[0]);
+    return DTP_OK;
+}
+
+static const dtp_cpu_row rows[] = {{"reduce", reduce_kernel, dtp_cpu_check_f32},
+                                   {"any", any_kernel, NULL},
+                                   {"all", all_kernel, NULL}};
 const dtp_cpu_family dtp_cpu_reduce = {rows, sizeof rows / sizeof rows[0]};

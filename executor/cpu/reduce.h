@@ -19,11 +19,4 @@ typedef struct dtp_cpu_fold_job {
 
 void dtp_cpu_fold_run(const dtp_cpu_fold_job *job);
 
-/* out = factor * fold of x over the dims that out lacks; out's dims in any order. */
-void dtp_cpu_reduce_view(dtp_cpu_fold fold, double factor, const dtp_view *x, const dtp_view *out,
-                         int32_t threads);
-
-/* The same for integers and bools (one thread): out has the dtype of x. */
-void dtp_cpu_reduce_ints(dtp_cpu_fold fold, const dtp_view *x, const dtp_view *out);
-
 #endif

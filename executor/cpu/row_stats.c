@@ -1,8 +1,8 @@
-/* Statistics of rows: logsumexp, vector norms, variance and standard deviation. Views: x, out. */
+/* Statistics of rows: logsumexp, vector norms, variance and standard deviation (views: x, out);
+ * cumulative sums; the gradient of a product. */
 #include <math.h>
 #include <string.h>
 
-#include "executor/cpu/kernels.h"
 #include "executor/cpu/row_job.h"
 #include "executor/cpu/rows.h"
 
@@ -34,9 +34,9 @@ static double sum_runs(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS]
 {
     double s = 0.0;
     for (int64_t r = 0; r < job->over.rows; r++) {
-        int64_t run[DTP_NEST_VIEWS];
-        dtp_nest_row(&job->over, r, run);
-        s += fn(job->over.inner, dtp_row_at(job, 0, row, run), job->step[0]);
+        float *at[DTP_NEST_VIEWS];
+        dtp_row_run(job, row, r, at);
+        s += fn(job->over.inner, at[0], job->step[0]);
     }
     return s;
 }
@@ -56,11 +56,10 @@ static void norm_inf_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEW
 {
     float m = 0.0f;
     for (int64_t r = 0; r < job->over.rows; r++) {
-        int64_t run[DTP_NEST_VIEWS];
-        dtp_nest_row(&job->over, r, run);
-        const float *x = dtp_row_at(job, 0, row, run);
+        float *at[DTP_NEST_VIEWS];
+        dtp_row_run(job, row, r, at);
         for (int64_t i = 0; i < job->over.inner; i++) {
-            float a = fabsf(x[i * job->step[0]]);
+            float a = fabsf(at[0][i * job->step[0]]);
             m = a > m || a != a ? a : m;
         }
     }
@@ -79,59 +78,94 @@ static void var_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
     float mean = (float)(sum_runs(job, row, dtp_row_sum) / (double)job->dims.count);
     double s = 0.0;
     for (int64_t r = 0; r < job->over.rows; r++) {
-        int64_t run[DTP_NEST_VIEWS];
-        dtp_nest_row(&job->over, r, run);
-        s += dtp_row_square(job->over.inner, dtp_row_at(job, 0, row, run), job->step[0], mean);
+        float *at[DTP_NEST_VIEWS];
+        dtp_row_run(job, row, r, at);
+        s += dtp_row_square(job->over.inner, at[0], job->step[0], mean);
     }
     s /= how->divisor;
     job->data[1][row[1]] = (float)(how->root ? sqrt(s) : s);
 }
 
-static dtp_status run(const dtp_kernel_args *args, dtp_row_fn fn, const void *user, dtp_err *err)
-{
-    (void)err;
-    const dtp_view *views[] = {&args->in[0], &args->out[0]};
-    dtp_row_job job;
-    dtp_row_job_make(&job, args->call, 2, views);
-    job.user = user;
-    dtp_row_job_each(&job, args->threads, fn);
-    return DTP_OK;
-}
-
-static dtp_status logsumexp_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    return run(args, logsumexp_row, NULL, err);
-}
+DTP_ROW_KERNEL(logsumexp)
 
 static dtp_status norm_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
+    (void)err;
     const char *ord = dtp_cpu_choice(args->call, "ord");
     dtp_row_fn fn = strcmp(ord, "1") == 0   ? norm_1_row
                     : strcmp(ord, "2") == 0 ? norm_2_row
                                             : norm_inf_row;
-    return run(args, fn, NULL, err);
-}
-
-static dtp_status run_spread(const dtp_kernel_args *args, bool root, dtp_err *err)
-{
-    dtp_cpu_over over;
-    dtp_cpu_split(args->call, &args->in[0], &over);
-    const spread how = {(double)(over.global_count - dtp_call_int(args->call, "correction")), root};
-    return run(args, var_row, &how, err);
+    return dtp_row_job_run(args, "over", fn, NULL);
 }
 
 static dtp_status var_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    return run_spread(args, false, err);
+    (void)err;
+    dtp_cpu_over over;
+    dtp_cpu_split(args->call, "over", &args->in[0], &over);
+    const spread how = {(double)(over.global_count - dtp_call_int(args->call, "correction")),
+                        strcmp(args->call->op->name, "std") == 0};
+    return dtp_row_job_run(args, "over", var_row, &how);
 }
 
-static dtp_status std_kernel(const dtp_kernel_args *args, dtp_err *err)
+/* ---- scans ---- */
+
+/* Views: x, y; user: whether the sums go backwards. The row is one run. Sums of f32 run in double,
+ * sums of integers wrap around. */
+static void cumsum_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    return run_spread(args, true, err);
+    const bool reverse = *(const bool *)job->user;
+    const dtp_dtype dtype = job->views[0]->local.dtype;
+    const int64_t n = job->over.inner;
+    double sum = 0.0;
+    uint64_t int_sum = 0;
+    for (int64_t k = 0; k < n; k++) {
+        const int64_t i = reverse ? n - 1 - k : k;
+        const int64_t x = row[0] + i * job->step[0], y = row[1] + i * job->step[1];
+        if (dtype == DTP_F32) {
+            sum += (double)job->data[0][x];
+            job->data[1][y] = (float)sum;
+        } else {
+            int_sum += (uint64_t)dtp_cpu_int_at(dtype, job->views[0]->data, x);
+            dtp_cpu_int_set(dtype, job->views[1]->data, y, (int64_t)int_sum);
+        }
+    }
 }
+
+static dtp_status cumsum_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    const bool reverse = dtp_call_int(args->call, "reverse") != 0;
+    return dtp_row_job_run(args, "dim", cumsum_row, &reverse);
+}
+
+/* Views: x, dy, dx. Products of what comes before, times products of what comes after, so that
+ * zeros need no division. */
+static void prod_grad_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
+{
+    int64_t n = dtp_nest_total(&job->over);
+    double before = 1.0, after = (double)job->data[1][row[1]];
+    for (int64_t i = 0; i < n; i++) {
+        int64_t off[DTP_NEST_VIEWS];
+        dtp_nest_elem(&job->over, i, off);
+        job->data[2][row[2] + off[2]] = (float)before;
+        before *= (double)job->data[0][row[0] + off[0]];
+    }
+    for (int64_t i = n - 1; i >= 0; i--) {
+        int64_t off[DTP_NEST_VIEWS];
+        dtp_nest_elem(&job->over, i, off);
+        float *dx = &job->data[2][row[2] + off[2]];
+        *dx = (float)((double)*dx * after);
+        after *= (double)job->data[0][row[0] + off[0]];
+    }
+}
+
+DTP_ROW_KERNEL(prod_grad)
 
 static const dtp_cpu_row rows[] = {{"logsumexp", logsumexp_kernel, dtp_cpu_check_all_f32},
                                    {"norm", norm_kernel, dtp_cpu_check_all_f32},
                                    {"var", var_kernel, dtp_cpu_check_all_f32},
-                                   {"std", std_kernel, dtp_cpu_check_all_f32}};
+                                   {"std", var_kernel, dtp_cpu_check_all_f32},
+                                   {"cumsum", cumsum_kernel, dtp_cpu_check_f32},
+                                   {"prod_grad", prod_grad_kernel, dtp_cpu_check_all_f32}};
 const dtp_cpu_family dtp_cpu_row_stats = {rows, sizeof rows / sizeof rows[0]};

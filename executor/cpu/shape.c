@@ -1,5 +1,5 @@
-/* Ops that move elements or make them from nothing: broadcast, relabel, slice, pad, concat, roll,
- * reorder, iota, constant, fill, one_hot. Element types are copied without looking at them. */
+/* Ops that copy elements or make them from nothing: broadcast, permute, relabel, slice, pad,
+ * concat, stack, roll, reorder, iota, constant, fill. Copies do not look at the element type. */
 #include "executor/cpu/kernels.h"
 
 #include <string.h>
@@ -9,22 +9,39 @@
 #include "executor/cpu/nest.h"
 #include "executor/cpu/simd.h"
 
-/* Copies x into y where y is `at` elements further in; the loop runs over the dims of `shape`. */
-static void copy_window(const dtp_kernel_args *args, const dtp_view *shape, const dtp_view *y,
-                        int64_t y_at, const dtp_view *x, int64_t x_at)
+/* Copies x into y over the dims of `shape`, from element x_at of x on and y_at of y. */
+static void copy(const dtp_kernel_args *args, const dtp_view *shape, const dtp_view *y,
+                 int64_t y_at, const dtp_view *x, int64_t x_at)
 {
-    const dtp_view *views[] = {y, x};
-    int64_t bytes = dtp_dtype_bytes(y->local.dtype);
-    dtp_nest nest;
-    dtp_nest_make(&nest, shape->local.rank, shape->local.dims, 2, views);
-    dtp_nest_copy(&nest, args->threads, (char *)y->data + y_at * bytes,
-                  (const char *)x->data + x_at * bytes, bytes);
+    dtp_view to = *y, from = *x;
+    const int64_t bytes = dtp_dtype_bytes(y->local.dtype);
+    to.data = (char *)y->data + y_at * bytes;
+    from.data = (char *)x->data + x_at * bytes;
+    dtp_view_copy(&shape->local, &to, &from, args->threads);
 }
 
 static dtp_status broadcast_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    copy_window(args, &args->out[0], &args->out[0], 0, &args->in[0], 0);
+    copy(args, &args->out[0], &args->out[0], 0, &args->in[0], 0);
+    return DTP_OK;
+}
+
+static dtp_status permute_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    dtp_view_copy(&args->in[0].local, &args->out[0], &args->in[0], args->threads);
+    return DTP_OK;
+}
+
+static dtp_status stack_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    const dtp_view *y = &args->out[0];
+    const int64_t stride = dtp_view_stride(y, dtp_call_dim(args->call, "dim"));
+    for (int32_t i = 0; i < args->call->n_in; i++) {
+        copy(args, &args->in[i], y, i * stride, &args->in[i], 0);
+    }
     return DTP_OK;
 }
 
@@ -34,7 +51,7 @@ static dtp_status relabel_kernel(const dtp_kernel_args *args, dtp_err *err)
     if (args->out[0].data != args->in[0].data) {
         dtp_view x = args->in[0];
         x.local = args->out[0].local;
-        copy_window(args, &args->out[0], &args->out[0], 0, &x, 0);
+        copy(args, &args->out[0], &args->out[0], 0, &x, 0);
     }
     return DTP_OK;
 }
@@ -44,8 +61,7 @@ static dtp_status slice_kernel(const dtp_kernel_args *args, dtp_err *err)
     (void)err;
     const dtp_view *x = &args->in[0];
     int64_t stride = dtp_view_stride(x, dtp_call_dim(args->call, "dim"));
-    copy_window(args, &args->out[0], &args->out[0], 0, x,
-                stride * dtp_call_int(args->call, "start"));
+    copy(args, &args->out[0], &args->out[0], 0, x, stride * dtp_call_int(args->call, "start"));
     return DTP_OK;
 }
 
@@ -55,8 +71,7 @@ static dtp_status pad_kernel(const dtp_kernel_args *args, dtp_err *err)
     const dtp_view *y = &args->out[0];
     int64_t stride = dtp_view_stride(y, dtp_call_dim(args->call, "dim"));
     memset(y->data, 0, (size_t)dtp_ttype_bytes(&y->local));
-    copy_window(args, &args->in[0], y, stride * dtp_call_int(args->call, "before"), &args->in[0],
-                0);
+    copy(args, &args->in[0], y, stride * dtp_call_int(args->call, "before"), &args->in[0], 0);
     return DTP_OK;
 }
 
@@ -69,7 +84,7 @@ static dtp_status concat_kernel(const dtp_kernel_args *args, dtp_err *err)
     int64_t at = 0;
     for (int32_t i = 0; i < args->call->n_in; i++) {
         const dtp_view *x = &args->in[i];
-        copy_window(args, x, y, at * stride, x, 0);
+        copy(args, x, y, at * stride, x, 0);
         at += x->local.dims[dtp_ttype_find(&x->local, dim)].size;
     }
     return DTP_OK;
@@ -85,7 +100,7 @@ static void copy_range(const dtp_kernel_args *args, int32_t axis, int64_t from, 
     int64_t to_stride = dtp_view_stride(y, x->local.dims[axis].id);
     shape.local.dims[axis].size = n;
     if (n > 0) {
-        copy_window(args, &shape, y, to * to_stride, x, from * stride);
+        copy(args, &shape, y, to * to_stride, x, from * stride);
     }
 }
 
@@ -180,42 +195,12 @@ static dtp_status constant_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status one_hot_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    const dtp_view *ids = &args->in[0], *y = &args->out[0];
-    dtp_dim_id dim = dtp_call_dim(args->call, "dim");
-    int64_t first = dtp_cpu_offset(y, dim), size = dtp_cpu_global(y, dim);
-    int64_t local = y->local.dims[dtp_ttype_find(&y->local, dim)].size;
-    float on = (float)dtp_call_float(args->call, "on");
-    float off_value = (float)dtp_call_float(args->call, "off");
-    float *out = y->data;
-    for (int64_t i = 0, n = dtp_ttype_elems(&y->local); i < n; i++) {
-        out[i] = off_value;
-    }
-    const dtp_view *views[] = {ids, y};
-    int64_t stride = dtp_view_stride(y, dim);
-    dtp_nest nest;
-    dtp_nest_like(&nest, 2, views);
-    for (int64_t i = 0, n = dtp_nest_total(&nest); i < n; i++) {
-        int64_t off[DTP_NEST_VIEWS];
-        dtp_nest_elem(&nest, i, off);
-        int64_t id = dtp_cpu_int_at(ids->local.dtype, ids->data, off[0]);
-        if (id < 0 || id >= size) {
-            return dtp_cpu_bad_id(args->call, "id", id, size, err);
-        }
-        if (id >= first && id < first + local) {
-            out[off[1] + (id - first) * stride] = on;
-        }
-    }
-    return DTP_OK;
-}
-
 static const dtp_cpu_row rows[] = {
-    {"broadcast", broadcast_kernel, NULL}, {"relabel", relabel_kernel, NULL},
+    {"broadcast", broadcast_kernel, NULL}, {"permute", permute_kernel, NULL},
+    {"stack", stack_kernel, NULL},         {"relabel", relabel_kernel, NULL},
     {"slice", slice_kernel, NULL},         {"pad", pad_kernel, NULL},
     {"concat", concat_kernel, NULL},       {"roll", roll_kernel, NULL},
     {"reorder", reorder_kernel, NULL},     {"iota", iota_kernel, NULL},
-    {"constant", constant_kernel, NULL},   {"one_hot", one_hot_kernel, dtp_cpu_check_f32},
-    {"fill", constant_kernel, NULL},
+    {"constant", constant_kernel, NULL},   {"fill", constant_kernel, NULL},
 };
 const dtp_cpu_family dtp_cpu_shape = {rows, sizeof rows / sizeof rows[0]};

@@ -2,12 +2,26 @@
  * the maximum, one for the exponentials and their sum, one for the scaling. */
 #include <math.h>
 
-#include "executor/cpu/kernels.h"
 #include "executor/cpu/row_job.h"
 #include "executor/cpu/rows.h"
 #include "executor/cpu/simd.h"
 
-/* Views: x, y. */
+/* y = exp(x - m) * factor, or, with the logarithm, y = x + factor. */
+static void write_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], int32_t y,
+                      bool log_form, float m, float factor)
+{
+    for (int64_t r = 0; r < job->over.rows; r++) {
+        float *at[DTP_NEST_VIEWS];
+        dtp_row_run(job, row, r, at);
+        if (log_form) {
+            dtp_row_add(job->over.inner, at[0], at[y], job->step[0], factor);
+        } else {
+            dtp_row_exp_scale(job->over.inner, at[0], at[y], job->step[0], m, factor);
+        }
+    }
+}
+
+/* Views: x, y. The output has the dims of x in its order. */
 static void softmax_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
     float m = dtp_row_job_max(job, row);
@@ -17,49 +31,21 @@ static void softmax_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS
         dtp_row_scale(job->over.inner, y, y, 1, (float)(1.0 / s));
         return;
     }
-    float factor = (float)(1.0 / dtp_row_job_exp_sum(job, row, m));
-    for (int64_t r = 0; r < job->over.rows; r++) {
-        int64_t run[DTP_NEST_VIEWS];
-        dtp_nest_row(&job->over, r, run);
-        dtp_row_exp_scale(job->over.inner, dtp_row_at(job, 0, row, run),
-                          dtp_row_at(job, 1, row, run), job->step[0], m, factor);
-    }
+    write_row(job, row, 1, false, m, (float)(1.0 / dtp_row_job_exp_sum(job, row, m)));
 }
 
 static void log_softmax_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
     float m = dtp_row_job_max(job, row);
     float lse = (float)((double)m + log(dtp_row_job_exp_sum(job, row, m)));
-    for (int64_t r = 0; r < job->over.rows; r++) {
-        int64_t run[DTP_NEST_VIEWS];
-        dtp_nest_row(&job->over, r, run);
-        dtp_row_add(job->over.inner, dtp_row_at(job, 0, row, run), dtp_row_at(job, 1, row, run),
-                    job->step[0], -lse);
-    }
+    write_row(job, row, 1, true, m, -lse);
 }
 
-/* The output has the dims of the first operand in its order. */
-static dtp_status forward(const dtp_kernel_args *args, dtp_row_fn fn, dtp_err *err)
-{
-    (void)err;
-    const dtp_view *views[] = {&args->in[0], &args->out[0]};
-    dtp_row_job job;
-    dtp_row_job_make(&job, args->call, 2, views);
-    dtp_row_job_each(&job, args->threads, fn);
-    return DTP_OK;
-}
+DTP_ROW_KERNEL(softmax)
+DTP_ROW_KERNEL(log_softmax)
 
-static dtp_status softmax_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    return forward(args, softmax_row, err);
-}
-
-static dtp_status log_softmax_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    return forward(args, log_softmax_row, err);
-}
-
-/* ---- gradients. Views: y, dy, dx, and for the applied part d (a value per row) ---- */
+/* ---- gradients: dx = y (dy - d), d = sum of y dy; with the logarithm dx = dy - exp(y) d, d = sum
+ * of dy. Views: y, dy; last dx ---- */
 
 DTP_CPU_CLONES static void grad_run(int64_t n, const float *y, const float *dy, float *dx, float d)
 {
@@ -78,82 +64,56 @@ DTP_CPU_CLONES static void log_grad_run(int64_t n, const float *y, const float *
     }
 }
 
-static void apply_grad(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], bool log_form,
+static void write_grad(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], bool log_form,
                        float d)
 {
-    int64_t n = job->over.inner;
-    const int64_t *step = job->step;
+    const int32_t to = job->n_views - 1;
+    const int64_t n = job->over.inner, *step = job->step;
     for (int64_t r = 0; r < job->over.rows; r++) {
-        int64_t run[DTP_NEST_VIEWS];
-        dtp_nest_row(&job->over, r, run);
-        const float *y = dtp_row_at(job, 0, row, run), *dy = dtp_row_at(job, 1, row, run);
-        float *dx = dtp_row_at(job, 2, row, run);
-        if (step[0] == 1 && step[1] == 1 && step[2] == 1) {
-            (log_form ? log_grad_run : grad_run)(n, y, dy, dx, d);
+        float *at[DTP_NEST_VIEWS];
+        dtp_row_run(job, row, r, at);
+        if (step[0] == 1 && step[1] == 1 && step[to] == 1) {
+            (log_form ? log_grad_run : grad_run)(n, at[0], at[1], at[to], d);
             continue;
         }
         for (int64_t i = 0; i < n; i++) {
-            float yi = y[i * step[0]], dyi = dy[i * step[1]];
-            dx[i * step[2]] = log_form ? dyi - dtp_simd_exp(yi) * d : yi * (dyi - d);
+            float y = at[0][i * step[0]], dy = at[1][i * step[1]];
+            at[to][i * step[to]] = log_form ? dy - dtp_simd_exp(y) * d : y * (dy - d);
         }
     }
 }
 
-/* Sum of dy * y, or of dy alone. */
 static double grad_sum(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], bool log_form)
 {
     double d = 0.0;
     for (int64_t r = 0; r < job->over.rows; r++) {
-        int64_t run[DTP_NEST_VIEWS];
-        dtp_nest_row(&job->over, r, run);
-        const float *y = dtp_row_at(job, 0, row, run), *dy = dtp_row_at(job, 1, row, run);
-        d += log_form ? dtp_row_sum(job->over.inner, dy, job->step[1])
-                      : dtp_row_dot(job->over.inner, y, job->step[0], dy, job->step[1]);
+        float *at[DTP_NEST_VIEWS];
+        dtp_row_run(job, row, r, at);
+        d += log_form ? dtp_row_sum(job->over.inner, at[1], job->step[1])
+                      : dtp_row_dot(job->over.inner, at[0], job->step[0], at[1], job->step[1]);
     }
     return d;
 }
 
 static void softmax_grad_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    apply_grad(job, row, false, (float)grad_sum(job, row, false));
+    write_grad(job, row, false, (float)grad_sum(job, row, false));
 }
 
 static void log_softmax_grad_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    apply_grad(job, row, true, (float)grad_sum(job, row, true));
+    write_grad(job, row, true, (float)grad_sum(job, row, true));
 }
 
-static dtp_status backward(const dtp_kernel_args *args, dtp_row_fn fn, dtp_err *err)
-{
-    (void)err;
-    const dtp_view *views[] = {&args->in[0], &args->in[1], &args->out[0]};
-    dtp_row_job job;
-    dtp_row_job_make(&job, args->call, 3, views);
-    dtp_row_job_each(&job, args->threads, fn);
-    return DTP_OK;
-}
+DTP_ROW_KERNEL(softmax_grad)
+DTP_ROW_KERNEL(log_softmax_grad)
 
-static dtp_status softmax_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    return backward(args, softmax_grad_row, err);
-}
-
-static dtp_status log_softmax_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    return backward(args, log_softmax_grad_row, err);
-}
-
-/* ---- parts of decompositions ---- */
+/* ---- parts of decompositions; user: whether with the logarithm ---- */
 
 /* Views: x, m, out. */
 static void sum_exp_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
     job->data[2][row[2]] = (float)dtp_row_job_exp_sum(job, row, job->data[1][row[1]]);
-}
-
-static dtp_status sum_exp_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    return backward(args, sum_exp_row, err);
 }
 
 /* Views: a, b, out. */
@@ -162,57 +122,35 @@ static void row_dot_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS
     job->data[2][row[2]] = (float)grad_sum(job, row, false);
 }
 
-static dtp_status row_dot_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    return backward(args, row_dot_row, err);
-}
+DTP_ROW_KERNEL(sum_exp)
+DTP_ROW_KERNEL(row_dot)
 
-/* Views: x, y, m, s. */
+/* Views: x, m, s, y. */
 static void softmax_apply_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
     bool log_form = *(const bool *)job->user;
-    float m = job->data[2][row[2]], s = job->data[3][row[3]];
-    for (int64_t r = 0; r < job->over.rows; r++) {
-        int64_t run[DTP_NEST_VIEWS];
-        dtp_nest_row(&job->over, r, run);
-        const float *x = dtp_row_at(job, 0, row, run);
-        float *y = dtp_row_at(job, 1, row, run);
-        if (log_form) {
-            dtp_row_add(job->over.inner, x, y, job->step[0], (float)-((double)m + log((double)s)));
-        } else {
-            dtp_row_exp_scale(job->over.inner, x, y, job->step[0], m, 1.0f / s);
-        }
-    }
+    float m = job->data[1][row[1]], s = job->data[2][row[2]];
+    write_row(job, row, 3, log_form, m, log_form ? (float)-((double)m + log((double)s)) : 1.0f / s);
+}
+
+/* Views: y, dy, d, dx. */
+static void softmax_grad_apply_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
+{
+    write_grad(job, row, *(const bool *)job->user, job->data[2][row[2]]);
 }
 
 static dtp_status softmax_apply_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    const dtp_view *views[] = {&args->in[0], &args->out[0], &args->in[1], &args->in[2]};
-    bool log_form = dtp_call_int(args->call, "log") != 0;
-    dtp_row_job job;
-    dtp_row_job_make(&job, args->call, 4, views);
-    job.user = &log_form;
-    dtp_row_job_each(&job, args->threads, softmax_apply_row);
-    return DTP_OK;
-}
-
-/* Views: y, dy, dx, d. */
-static void softmax_grad_apply_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
-{
-    apply_grad(job, row, *(const bool *)job->user, job->data[3][row[3]]);
+    const bool log_form = dtp_call_int(args->call, "log") != 0;
+    return dtp_row_job_run(args, "over", softmax_apply_row, &log_form);
 }
 
 static dtp_status softmax_grad_apply_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    const dtp_view *views[] = {&args->in[0], &args->in[1], &args->out[0], &args->in[2]};
-    bool log_form = dtp_call_int(args->call, "log") != 0;
-    dtp_row_job job;
-    dtp_row_job_make(&job, args->call, 4, views);
-    job.user = &log_form;
-    dtp_row_job_each(&job, args->threads, softmax_grad_apply_row);
-    return DTP_OK;
+    const bool log_form = dtp_call_int(args->call, "log") != 0;
+    return dtp_row_job_run(args, "over", softmax_grad_apply_row, &log_form);
 }
 
 static const dtp_cpu_row rows[] = {

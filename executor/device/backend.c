@@ -1,4 +1,4 @@
-/* Backends by name. */
+/* Kernels of a backend: its own and added ones. */
 #include "executor/device/backend.h"
 #include "core/graph/ops/op_table.h"
 
@@ -11,21 +11,6 @@ typedef struct dtp_backend_extra {
     dtp_kernel_fn run;
     char op[];
 } dtp_backend_extra;
-
-dtp_status dtp_backend_create(const char *name, int32_t threads, dtp_backend **out, dtp_err *err)
-{
-    DTP_TRY(DTP_NOT_NULL(err, name, out));
-    if (strcmp(name, "cpu") == 0) {
-        return dtp_backend_cpu_create(threads, out, err);
-    }
-    if (strcmp(name, "ref") == 0) {
-        return dtp_backend_ref_create(out, err);
-    }
-    return DTP_FAIL(err, DTP_INVALID, "no backend '%s'; there are: cpu, ref", name);
-}
-
-/* ---- added kernels -----------------------------------------------------------------------------
- */
 
 /* Frees the list down to `keep`. */
 static void drop_extra(dtp_backend *b, const dtp_backend_extra *keep)

@@ -47,13 +47,6 @@ struct dtp_backend {
     int64_t allocated_bytes, peak_allocated_bytes; /* counted by alloc and free */
 };
 
-/* f32 and integer kernels: OpenBLAS GEMM, vectorised loops, OpenMP. */
-dtp_status dtp_backend_cpu_create(int32_t threads, dtp_backend **out, dtp_err *err) DTP_MUST_CHECK;
-/* f64 reference arithmetic, plain loops, one thread: the oracle of the tests. */
-dtp_status dtp_backend_ref_create(dtp_backend **out, dtp_err *err) DTP_MUST_CHECK;
-/* By name: "cpu", "ref". */
-dtp_status dtp_backend_create(const char *name, int32_t threads, dtp_backend **out,
-                              dtp_err *err) DTP_MUST_CHECK;
 void dtp_backend_destroy(dtp_backend *b);
 
 /* The kernel of an op: the backend's own, else an added one, else NULL. */

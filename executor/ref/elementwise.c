@@ -1,19 +1,17 @@
-/* Reference kernels of the elementwise ops. */
+/* Reference kernels of the elementwise ops. Functions of floats are rows of two lists: name, the
+ * attributes that the value calls a and b, the value. */
 #include <math.h>
 #include <string.h>
 
 #include "executor/ref/index.h"
 #include "executor/ref/kernels.h"
 
-/* ---- one operand and its gradients -------------------------------------------------------------
- */
-
 static double logistic(double x)
 {
     return 1.0 / (1.0 + exp(-x));
 }
 
-/* The inner tanh of the tanh form of gelu, and the derivative of its argument. */
+/* The inner tanh of the tanh form of gelu, and the derivative of gelu. */
 static double gelu_tanh(double x)
 {
     return tanh(sqrt(2.0 / acos(-1.0)) * (x + 0.044715 * x * x * x));
@@ -26,197 +24,118 @@ static double gelu_slope(double x)
     return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner;
 }
 
-static double neg(double x)
-{
-    return -x;
-}
-
-static double rsqrt(double x)
-{
-    return 1.0 / sqrt(x);
-}
-
-static double square(double x)
-{
-    return x * x;
-}
-
-static double relu(double x)
-{
-    return x > 0.0 ? x : 0.0;
-}
-
-static double gelu(double x)
-{
-    return 0.5 * x * (1.0 + gelu_tanh(x));
-}
-
-static double silu(double x)
-{
-    return x * logistic(x);
-}
-
-static double tanh_grad(double y, double dy)
-{
-    return dy * (1.0 - y * y);
-}
-
-static double sigmoid_grad(double y, double dy)
-{
-    return dy * y * (1.0 - y);
-}
-
-static double relu_grad(double x, double dy)
-{
-    return x > 0.0 ? dy : 0.0;
-}
-
-static double gelu_grad(double x, double dy)
-{
-    return dy * gelu_slope(x);
-}
-
-static double silu_grad(double x, double dy)
+static double silu_slope(double x)
 {
     double s = logistic(x);
-    return dy * (s + x * s * (1.0 - s));
+    return s + x * s * (1.0 - s);
 }
 
-static double add(double a, double b)
-{
-    return a + b;
-}
+#define UNARY(OP)                                                                                  \
+    OP(scale, "factor", NULL, return a * x)                                                        \
+    OP(neg, NULL, NULL, return -x)                                                                 \
+    OP(exp, NULL, NULL, return exp(x))                                                             \
+    OP(log, NULL, NULL, return log(x))                                                             \
+    OP(sqrt, NULL, NULL, return sqrt(x))                                                           \
+    OP(rsqrt, NULL, NULL, return 1.0 / sqrt(x))                                                    \
+    OP(square, NULL, NULL, return x * x)                                                           \
+    OP(tanh, NULL, NULL, return tanh(x))                                                           \
+    OP(sigmoid, NULL, NULL, return logistic(x))                                                    \
+    OP(relu, NULL, NULL, return x > 0.0 ? x : 0.0)                                                 \
+    OP(gelu, NULL, NULL, return 0.5 * x * (1.0 + gelu_tanh(x)))                                    \
+    OP(silu, NULL, NULL, return x * logistic(x))                                                   \
+    OP(abs, NULL, NULL, return fabs(x))                                                            \
+    OP(sign, NULL, NULL, return isnan(x) ? x : (double)((x > 0.0) - (x < 0.0)))                    \
+    OP(sin, NULL, NULL, return sin(x))                                                             \
+    OP(cos, NULL, NULL, return cos(x))                                                             \
+    OP(reciprocal, NULL, NULL, return 1.0 / x)                                                     \
+    OP(log1p, NULL, NULL, return log1p(x))                                                         \
+    OP(expm1, NULL, NULL, return expm1(x))                                                         \
+    OP(softplus, NULL, NULL, return fmax(x, 0.0) + log1p(exp(-fabs(x))))                           \
+    OP(pow, "exponent", NULL, return pow(x, a))                                                    \
+    OP(leaky_relu, "slope", NULL, return x > 0.0 ? x : a * x)                                      \
+    OP(elu, "alpha", NULL, return x > 0.0 ? x : a * expm1(x))                                      \
+    OP(clamp, "low", "high", return isnan(x) ? x : fmin(fmax(x, a), b))
 
-static double sub(double a, double b)
-{
-    return a - b;
-}
+/* Gradients: x is the operand of the function or its result, y the cotangent. In max and min NaN
+ * wins, as an error must stay visible. */
+#define BINARY(OP)                                                                                 \
+    OP(add, NULL, NULL, return x + y)                                                              \
+    OP(sub, NULL, NULL, return x - y)                                                              \
+    OP(mul, NULL, NULL, return x * y)                                                              \
+    OP(div, NULL, NULL, return x / y)                                                              \
+    OP(max, NULL, NULL, return isnan(x) || x >= y ? x : y)                                         \
+    OP(min, NULL, NULL, return isnan(x) || x <= y ? x : y)                                         \
+    OP(tanh_grad, NULL, NULL, return y * (1.0 - x * x))                                            \
+    OP(sigmoid_grad, NULL, NULL, return y * x * (1.0 - x))                                         \
+    OP(relu_grad, NULL, NULL, return x > 0.0 ? y : 0.0)                                            \
+    OP(gelu_grad, NULL, NULL, return y * gelu_slope(x))                                            \
+    OP(silu_grad, NULL, NULL, return y * silu_slope(x))                                            \
+    OP(leaky_relu_grad, "slope", NULL, return x > 0.0 ? y : a * y)                                 \
+    OP(elu_grad, "alpha", NULL, return x > 0.0 ? y : a * exp(x) * y)                               \
+    OP(clamp_grad, "low", "high", return x >= a && x <= b ? y : 0.0)
 
-static double mul(double a, double b)
-{
-    return a * b;
-}
-
-static double divide(double a, double b)
-{
-    return a / b;
-}
-
-/* NaN wins, as an error must stay visible. */
-static double larger(double a, double b)
-{
-    return isnan(a) || a >= b ? a : b;
-}
-
-static double smaller(double a, double b)
-{
-    return isnan(a) || a <= b ? a : b;
-}
-
-static dtp_status run_unary(const dtp_kernel_args *args, double (*f)(double))
-{
-    dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
-    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        dtp_ref__set(&args->out[0], &l, f(dtp_ref__get(&args->in[0], &l)));
+#define VALUE(op, key_a, key_b, value)                                                             \
+    static double op##_value(double x, double y, double a, double b)                               \
+    {                                                                                              \
+        (void)y, (void)a, (void)b;                                                                 \
+        value;                                                                                     \
     }
-    return DTP_OK;
+UNARY(VALUE)
+BINARY(VALUE)
+
+#define FUNCTION(op, key_a, key_b, value) {#op, op##_value, key_a, key_b},
+static const struct {
+    const char *op;
+    double (*value)(double x, double y, double a, double b);
+    const char *a, *b; /* attributes; NULL: none */
+} FUNCTIONS[] = {UNARY(FUNCTION) BINARY(FUNCTION)};
+
+/* An attribute; clamp's "no bound" is infinite. */
+static double attribute(const dtp_op_call *call, const char *key)
+{
+    double v = key == NULL ? 0.0 : dtp_call_float(call, key);
+    return fabs(v) >= 1e308 ? copysign((double)INFINITY, v) : v;
 }
 
 /* Integers, exactly; sums and products wrap around. */
-static int64_t int_add(int64_t a, int64_t b)
+static int64_t whole(const char *op, int64_t a, int64_t b)
 {
-    return (int64_t)((uint64_t)a + (uint64_t)b);
-}
-
-static int64_t int_sub(int64_t a, int64_t b)
-{
-    return (int64_t)((uint64_t)a - (uint64_t)b);
-}
-
-static int64_t int_mul(int64_t a, int64_t b)
-{
-    return (int64_t)((uint64_t)a * (uint64_t)b);
-}
-
-static int64_t int_max(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t int_min(int64_t a, int64_t b)
-{
-    return a > b ? b : a;
-}
-
-static dtp_status run_binary(const dtp_kernel_args *args, double (*f)(double, double),
-                             int64_t (*whole)(int64_t, int64_t))
-{
-    const dtp_view *x = args->in, *out = &args->out[0];
-    const bool ints = !dtp_dtype_is_float(x[0].local.dtype);
-    dtp_ref_loop l = dtp_ref__over(&out->local);
-    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        if (ints) {
-            dtp_ref__set_int(out, &l,
-                             whole(dtp_ref__get_int(&x[0], &l), dtp_ref__get_int(&x[1], &l)));
-        } else {
-            dtp_ref__set(out, &l, f(dtp_ref__get(&x[0], &l), dtp_ref__get(&x[1], &l)));
-        }
+    if (strcmp(op, "add") == 0) {
+        return (int64_t)((uint64_t)a + (uint64_t)b);
     }
-    return DTP_OK;
+    if (strcmp(op, "sub") == 0) {
+        return (int64_t)((uint64_t)a - (uint64_t)b);
+    }
+    if (strcmp(op, "mul") == 0) {
+        return (int64_t)((uint64_t)a * (uint64_t)b);
+    }
+    return (strcmp(op, "max") == 0) == (a > b) ? a : b;
 }
 
-/* Op, function; op, function, that of integers; NULL: floats only. */
-#define UNARY(X)                                                                                   \
-    X(neg, neg)                                                                                    \
-    X(exp, exp)                                                                                    \
-    X(log, log)                                                                                    \
-    X(sqrt, sqrt)                                                                                  \
-    X(rsqrt, rsqrt)                                                                                \
-    X(square, square)                                                                              \
-    X(tanh, tanh)                                                                                  \
-    X(sigmoid, logistic)                                                                           \
-    X(relu, relu)                                                                                  \
-    X(gelu, gelu)                                                                                  \
-    X(silu, silu)
-#define BINARY(X)                                                                                  \
-    X(add, add, int_add)                                                                           \
-    X(sub, sub, int_sub)                                                                           \
-    X(mul, mul, int_mul)                                                                           \
-    X(div, divide, NULL)                                                                           \
-    X(max, larger, int_max)                                                                        \
-    X(min, smaller, int_min)                                                                       \
-    X(tanh_grad, tanh_grad, NULL)                                                                  \
-    X(sigmoid_grad, sigmoid_grad, NULL)                                                            \
-    X(relu_grad, relu_grad, NULL)                                                                  \
-    X(gelu_grad, gelu_grad, NULL)                                                                  \
-    X(silu_grad, silu_grad, NULL)
-
-#define UNARY_KERNEL(op, f)                                                                        \
-    static dtp_status run_##op(const dtp_kernel_args *args, dtp_err *err)                          \
-    {                                                                                              \
-        (void)err;                                                                                 \
-        return run_unary(args, f);                                                                 \
-    }
-UNARY(UNARY_KERNEL)
-
-#define BINARY_KERNEL(op, f, whole)                                                                \
-    static dtp_status run_##op(const dtp_kernel_args *args, dtp_err *err)                          \
-    {                                                                                              \
-        (void)err;                                                                                 \
-        return run_binary(args, f, whole);                                                         \
-    }
-BINARY(BINARY_KERNEL)
-
-/* ---- with attributes ---------------------------------------------------------------------------
- */
-
-static dtp_status run_scale(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status run_function(const dtp_kernel_args *args, dtp_err *err)
 {
-    (void)err;
-    double factor = dtp_call_float(args->call, "factor");
+    const dtp_op_call *call = args->call;
+    const bool ints = !dtp_dtype_is_float(args->in[0].local.dtype), two = call->n_in == 2;
     dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
+    size_t f = 0;
+    while (f < sizeof FUNCTIONS / sizeof FUNCTIONS[0] &&
+           strcmp(FUNCTIONS[f].op, call->op->name) != 0) {
+        f++;
+    }
+    if (f == sizeof FUNCTIONS / sizeof FUNCTIONS[0]) {
+        return DTP_FAIL(err, DTP_INTERNAL, "no function for '%s'", call->op->name);
+    }
+    const double a = attribute(call, FUNCTIONS[f].a), b = attribute(call, FUNCTIONS[f].b);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        dtp_ref__set(&args->out[0], &l, factor * dtp_ref__get(&args->in[0], &l));
+        if (ints && two) {
+            const int64_t x = dtp_ref__get_int(&args->in[0], &l);
+            const int64_t y = dtp_ref__get_int(&args->in[1], &l);
+            dtp_ref__set_int(&args->out[0], &l, whole(call->op->name, x, y));
+        } else {
+            double x = dtp_ref__get(&args->in[0], &l);
+            double y = two ? dtp_ref__get(&args->in[1], &l) : 0.0;
+            dtp_ref__set(&args->out[0], &l, FUNCTIONS[f].value(x, y, a, b));
+        }
     }
     return DTP_OK;
 }
@@ -276,10 +195,56 @@ static dtp_status run_select(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-#define UNARY_ROW(op, f) {#op, run_##op},
-#define BINARY_ROW(op, f, whole) {#op, run_##op},
-const dtp_kernel dtp_ref__elementwise[] = {UNARY(UNARY_ROW) BINARY(BINARY_ROW){"scale", run_scale},
-                                           {"cast", run_cast},
+/* ---- truth values -------------------------------------------------------------------------------
+ */
+
+static dtp_status run_logical(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    const char *op = args->call->op->name;
+    dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
+    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
+        bool a = dtp_ref__get(&args->in[0], &l) != 0.0, r = !a;
+        if (args->call->n_in == 2) {
+            bool b = dtp_ref__get(&args->in[1], &l) != 0.0;
+            r = strcmp(op, "logical_and") == 0  ? a && b
+                : strcmp(op, "logical_or") == 0 ? a || b
+                                                : a != b;
+        }
+        dtp_ref__set(&args->out[0], &l, r ? 1.0 : 0.0);
+    }
+    return DTP_OK;
+}
+
+static double any_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows)
+{
+    double any = 0.0;
+    for (bool in = dtp_ref__first(l, rows, l->n); in; in = dtp_ref__next(l, rows, l->n)) {
+        any = dtp_ref__get(&args->in[0], l) != 0.0 ? 1.0 : any;
+    }
+    return any;
+}
+
+static double all_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows)
+{
+    double all = 1.0;
+    for (bool in = dtp_ref__first(l, rows, l->n); in; in = dtp_ref__next(l, rows, l->n)) {
+        all = dtp_ref__get(&args->in[0], l) == 0.0 ? 0.0 : all;
+    }
+    return all;
+}
+
+DTP_REF_ROW_KERNEL(any)
+DTP_REF_ROW_KERNEL(all)
+
+#define ROW(op, ...) {#op, run_function},
+const dtp_kernel dtp_ref__elementwise[] = {UNARY(ROW) BINARY(ROW){"cast", run_cast},
                                            {"compare", run_compare},
                                            {"select", run_select},
+                                           {"logical_and", run_logical},
+                                           {"logical_or", run_logical},
+                                           {"logical_xor", run_logical},
+                                           {"logical_not", run_logical},
+                                           {"any", run_any},
+                                           {"all", run_all},
                                            {NULL, NULL}};

@@ -1,44 +1,18 @@
-/* Reference kernels of the ops that make values from indices and random streams. */
-#include <string.h>
-
+/* Reference kernels of the ops that make values from indices and random streams: one value function
+ * per op, called for every element of the output. */
 #include "core/base/philox.h"
 #include "executor/ref/index.h"
 #include "executor/ref/kernels.h"
 
-static dtp_status run_iota(const dtp_kernel_args *args, dtp_err *err)
+static double iota_value(const dtp_kernel_args *args, const dtp_ref_loop *l)
 {
-    (void)err;
-    const dtp_view *out = &args->out[0];
-    dtp_dim_id dim = dtp_call_dim(args->call, "dim");
-    dtp_ref_loop l = dtp_ref__over(&out->local);
-    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        dtp_ref__set(out, &l, (double)dtp_ref__global_index(out, &l, dim));
-    }
-    return DTP_OK;
+    return (double)dtp_ref__global_index(&args->out[0], l, dtp_call_dim(args->call, "dim"));
 }
 
-static dtp_status run_constant(const dtp_kernel_args *args, dtp_err *err)
+static double constant_value(const dtp_kernel_args *args, const dtp_ref_loop *l)
 {
-    (void)err;
-    dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
-    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        dtp_ref__set(&args->out[0], &l, dtp_call_float(args->call, "value"));
-    }
-    return DTP_OK;
-}
-
-static dtp_status run_one_hot(const dtp_kernel_args *args, dtp_err *err)
-{
-    const dtp_view *out = &args->out[0];
-    dtp_dim_id dim = dtp_call_dim(args->call, "dim");
-    double on = dtp_call_float(args->call, "on"), off = dtp_call_float(args->call, "off");
-    dtp_ref_loop l = dtp_ref__over(&out->local);
-    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        int64_t id;
-        DTP_TRY(dtp_ref__id(&args->in[0], &l, "id", dtp_ref__global(out, dim), &id, err));
-        dtp_ref__set(out, &l, dtp_ref__global_index(out, &l, dim) == id ? on : off);
-    }
-    return DTP_OK;
+    (void)l;
+    return dtp_call_float(args->call, "value");
 }
 
 /* Which random value an element gets: its global index in a stream at a step. */
@@ -50,37 +24,51 @@ static double random_value(const dtp_kernel_args *args, const dtp_ref_loop *l, b
                      : dtp_uniform_at(args->seed, stream, (uint32_t)args->step, index);
 }
 
-static dtp_status run_dropout(const dtp_kernel_args *args, dtp_err *err)
+static double dropout_value(const dtp_kernel_args *args, const dtp_ref_loop *l)
 {
-    (void)err;
-    double rate = dtp_call_float(args->call, "rate");
-    dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
-    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        bool kept = random_value(args, &l, false) >= rate;
-        double x = dtp_ref__get(&args->in[0], &l);
-        dtp_ref__set(&args->out[0], &l, kept ? x / (1.0 - rate) : 0.0);
-    }
-    return DTP_OK;
+    const double rate = dtp_call_float(args->call, "rate");
+    const bool kept = random_value(args, l, false) >= rate;
+    return kept ? dtp_ref__get(&args->in[0], l) / (1.0 - rate) : 0.0;
 }
 
-static dtp_status run_uniform(const dtp_kernel_args *args, dtp_err *err)
+static double uniform_value(const dtp_kernel_args *args, const dtp_ref_loop *l)
 {
-    (void)err;
-    double low = dtp_call_float(args->call, "low"), high = dtp_call_float(args->call, "high");
-    dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
-    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        dtp_ref__set(&args->out[0], &l, low + (high - low) * random_value(args, &l, false));
-    }
-    return DTP_OK;
+    const double low = dtp_call_float(args->call, "low");
+    return low + (dtp_call_float(args->call, "high") - low) * random_value(args, l, false);
 }
 
-static dtp_status run_normal(const dtp_kernel_args *args, dtp_err *err)
+static double normal_value(const dtp_kernel_args *args, const dtp_ref_loop *l)
 {
-    (void)err;
-    double mean = dtp_call_float(args->call, "mean"), dev = dtp_call_float(args->call, "stddev");
-    dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
+    const double mean = dtp_call_float(args->call, "mean");
+    return mean + dtp_call_float(args->call, "stddev") * random_value(args, l, true);
+}
+
+#define FILL(op)                                                                                   \
+    static dtp_status run_##op(const dtp_kernel_args *args, dtp_err *err)                          \
+    {                                                                                              \
+        (void)err;                                                                                 \
+        dtp_ref_loop l = dtp_ref__over(&args->out[0].local);                                       \
+        for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {           \
+            dtp_ref__set(&args->out[0], &l, op##_value(args, &l));                                 \
+        }                                                                                          \
+        return DTP_OK;                                                                             \
+    }
+FILL(iota)
+FILL(constant)
+FILL(dropout)
+FILL(uniform)
+FILL(normal)
+
+static dtp_status run_one_hot(const dtp_kernel_args *args, dtp_err *err)
+{
+    const dtp_view *out = &args->out[0];
+    dtp_dim_id dim = dtp_call_dim(args->call, "dim");
+    double on = dtp_call_float(args->call, "on"), off = dtp_call_float(args->call, "off");
+    dtp_ref_loop l = dtp_ref__over(&out->local);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        dtp_ref__set(&args->out[0], &l, mean + dev * random_value(args, &l, true));
+        int64_t id;
+        DTP_TRY(dtp_ref__id(&args->in[0], &l, "id", dtp_ref__global(out, dim), &id, err));
+        dtp_ref__set(out, &l, dtp_ref__global_index(out, &l, dim) == id ? on : off);
     }
     return DTP_OK;
 }

@@ -240,6 +240,17 @@ dtp_ref_loop dtp_ref__rows(const dtp_op_call *call, const dtp_view *view, int32_
     return loop;
 }
 
+dtp_status dtp_ref__each_row(const dtp_kernel_args *args, dtp_ref_row_fn fn)
+{
+    int32_t rows;
+    dtp_ref_loop l = dtp_ref__rows(args->call, &args->in[0], &rows);
+    for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
+        const double value = fn(args, &l, rows);
+        dtp_ref__set(&args->out[0], &l, value);
+    }
+    return DTP_OK;
+}
+
 double dtp_ref__row_count(const dtp_op_call *call, const dtp_view *view)
 {
     double n = 1.0;

@@ -60,6 +60,17 @@ uint64_t dtp_ref__global_element(const dtp_view *view, const dtp_ref_loop *loop)
 bool dtp_ref__is_over(const dtp_op_call *call, dtp_dim_id d);
 /* A loop over `view` whose first *rows dims are those outside `over`. */
 dtp_ref_loop dtp_ref__rows(const dtp_op_call *call, const dtp_view *view, int32_t *rows);
+/* The value of the row of operand 0 at the first `rows` coordinates of `l`. Calls fn for every row
+ * and stores its value in output 0. */
+typedef double (*dtp_ref_row_fn)(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows);
+dtp_status dtp_ref__each_row(const dtp_kernel_args *args, dtp_ref_row_fn fn);
+#define DTP_REF_ROW_KERNEL(NAME)                                                                   \
+    static dtp_status run_##NAME(const dtp_kernel_args *args, dtp_err *err)                        \
+    {                                                                                              \
+        (void)err;                                                                                 \
+        return dtp_ref__each_row(args, NAME##_row);                                                \
+    }
+
 /* Product of the global sizes of the dims of `view` in `over`. */
 double dtp_ref__row_count(const dtp_op_call *call, const dtp_view *view);
 

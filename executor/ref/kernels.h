@@ -7,9 +7,7 @@
 #include "executor/device/kernel.h"
 
 extern const dtp_kernel dtp_ref__elementwise[];
-extern const dtp_kernel dtp_ref__math[];
 extern const dtp_kernel dtp_ref__shape[];
-extern const dtp_kernel dtp_ref__arrange[];
 extern const dtp_kernel dtp_ref__stats[];
 extern const dtp_kernel dtp_ref__contract[];
 extern const dtp_kernel dtp_ref__fill[];

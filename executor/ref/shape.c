@@ -5,6 +5,7 @@
 #include "executor/ref/index.h"
 #include "executor/ref/kernels.h"
 
+/* Every element of dst is the one of src at the same coordinates; also permute. */
 static dtp_status run_broadcast(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
@@ -29,87 +30,97 @@ static dtp_status run_relabel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status run_slice(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status run_stack(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    dtp_dim_id dim = dtp_call_dim(args->call, "dim");
-    int64_t start = dtp_call_int(args->call, "start");
+    const dtp_dim_id dim = dtp_call_dim(args->call, "dim");
     dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        dtp_ref_loop from = l;
-        dtp_ref__put(&from, dim, dtp_ref__coord(&l, dim) + start);
-        dtp_ref__copy(&args->out[0], &l, &args->in[0], &from);
+        dtp_ref__copy(&args->out[0], &l, &args->in[dtp_ref__coord(&l, dim)], &l);
     }
     return DTP_OK;
+}
+
+/* The index in dst of index `at` of src along the dim of the call; `n` is the size in src, `before`
+ * that of the operands before src. */
+typedef int64_t (*place_fn)(const dtp_op_call *call, int64_t at, int64_t n, int64_t before);
+
+/* Every element of every operand goes to its place in the output, if it has one. */
+static dtp_status copy_to_places(const dtp_kernel_args *args, place_fn place)
+{
+    const dtp_view *dst = &args->out[0];
+    const dtp_dim_id dim = dtp_call_dim(args->call, "dim");
+    int64_t before = 0;
+    for (int32_t i = 0; i < args->call->n_in; i++) {
+        const int64_t n = dtp_ref__local(&args->in[i], dim);
+        dtp_ref_loop l = dtp_ref__over(&args->in[i].local);
+        for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
+            dtp_ref_loop to = l;
+            int64_t at = place(args->call, dtp_ref__coord(&l, dim), n, before);
+            if (at >= 0 && at < dtp_ref__local(dst, dim)) {
+                dtp_ref__put(&to, dim, at);
+                dtp_ref__copy(dst, &to, &args->in[i], &l);
+            }
+        }
+        before += n;
+    }
+    return DTP_OK;
+}
+
+static int64_t slice_place(const dtp_op_call *call, int64_t at, int64_t n, int64_t before)
+{
+    (void)n, (void)before;
+    return at - dtp_call_int(call, "start");
+}
+
+static int64_t pad_place(const dtp_op_call *call, int64_t at, int64_t n, int64_t before)
+{
+    (void)n, (void)before;
+    return at + dtp_call_int(call, "before");
+}
+
+static int64_t concat_place(const dtp_op_call *call, int64_t at, int64_t n, int64_t before)
+{
+    (void)call, (void)n;
+    return at + before;
+}
+
+/* The dim is whole here; also in reorder. */
+static int64_t roll_place(const dtp_op_call *call, int64_t at, int64_t n, int64_t before)
+{
+    (void)before;
+    int64_t to = (at + dtp_call_int(call, "shift")) % n;
+    return to < 0 ? to + n : to;
+}
+
+static int64_t reorder_place(const dtp_op_call *call, int64_t at, int64_t n, int64_t before)
+{
+    (void)before;
+    dtp_sequence order = dtp_sequence_make(n, dtp_call_int(call, "chunks"));
+    return dtp_call_int(call, "inverse") != 0 ? dtp_sequence_position(&order, at)
+                                              : dtp_sequence_place(&order, at);
 }
 
 static dtp_status run_pad(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    dtp_dim_id dim = dtp_call_dim(args->call, "dim");
-    int64_t before = dtp_call_int(args->call, "before");
-    dtp_ref_loop l = dtp_ref__over(&args->in[0].local);
     dtp_ref__clear(&args->out[0]);
-    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        dtp_ref_loop to = l;
-        dtp_ref__put(&to, dim, dtp_ref__coord(&l, dim) + before);
-        dtp_ref__copy(&args->out[0], &to, &args->in[0], &l);
-    }
-    return DTP_OK;
+    return copy_to_places(args, pad_place);
 }
 
-static dtp_status run_concat(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    dtp_dim_id dim = dtp_call_dim(args->call, "dim");
-    int64_t start = 0;
-    for (int32_t i = 0; i < args->call->n_in; i++) {
-        dtp_ref_loop l = dtp_ref__over(&args->in[i].local);
-        for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-            dtp_ref_loop to = l;
-            dtp_ref__put(&to, dim, dtp_ref__coord(&l, dim) + start);
-            dtp_ref__copy(&args->out[0], &to, &args->in[i], &l);
-        }
-        start += dtp_ref__local(&args->in[i], dim);
+#define PLACED(op)                                                                                 \
+    static dtp_status run_##op(const dtp_kernel_args *args, dtp_err *err)                          \
+    {                                                                                              \
+        (void)err;                                                                                 \
+        return copy_to_places(args, op##_place);                                                   \
     }
-    return DTP_OK;
-}
+PLACED(slice)
+PLACED(concat)
+PLACED(roll)
+PLACED(reorder)
 
-/* The dim is whole here. */
-static dtp_status run_roll(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    dtp_dim_id dim = dtp_call_dim(args->call, "dim");
-    int64_t n = dtp_ref__local(&args->in[0], dim);
-    dtp_ref_loop l = dtp_ref__over(&args->in[0].local);
-    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        dtp_ref_loop to = l;
-        int64_t at = (dtp_ref__coord(&l, dim) + dtp_call_int(args->call, "shift")) % n;
-        dtp_ref__put(&to, dim, at < 0 ? at + n : at);
-        dtp_ref__copy(&args->out[0], &to, &args->in[0], &l);
-    }
-    return DTP_OK;
-}
-
-static dtp_status run_reorder(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    dtp_dim_id dim = dtp_call_dim(args->call, "dim");
-    bool inverse = dtp_call_int(args->call, "inverse") != 0;
-    dtp_sequence order =
-        dtp_sequence_make(dtp_ref__local(&args->in[0], dim), dtp_call_int(args->call, "chunks"));
-    dtp_ref_loop l = dtp_ref__over(&args->in[0].local);
-    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        dtp_ref_loop to = l;
-        int64_t at = dtp_ref__coord(&l, dim);
-        dtp_ref__put(&to, dim,
-                     inverse ? dtp_sequence_position(&order, at) : dtp_sequence_place(&order, at));
-        dtp_ref__copy(&args->out[0], &to, &args->in[0], &l);
-    }
-    return DTP_OK;
-}
-
-const dtp_kernel dtp_ref__shape[] = {{"broadcast", run_broadcast}, {"relabel", run_relabel},
+const dtp_kernel dtp_ref__shape[] = {{"broadcast", run_broadcast}, {"permute", run_broadcast},
+                                     {"relabel", run_relabel},     {"stack", run_stack},
                                      {"slice", run_slice},         {"pad", run_pad},
                                      {"concat", run_concat},       {"roll", run_roll},
                                      {"reorder", run_reorder},     {NULL, NULL}};

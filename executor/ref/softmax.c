@@ -1,4 +1,4 @@
-/* Reference kernels of softmax, log_softmax, their gradients and their parts. */
+/* Reference kernels of softmax, log_softmax, their gradients and their parts, and logsumexp. */
 #include <math.h>
 #include <string.h>
 
@@ -18,9 +18,10 @@ static double row_lse(const dtp_view *x, dtp_ref_loop *l, int32_t rows)
     return s > 0.0 ? m + log(s) : m;
 }
 
-static dtp_status run_either_softmax(const dtp_kernel_args *args, bool log_form, dtp_err *err)
+static dtp_status run_softmax(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
+    bool log_form = strcmp(args->call->op->name, "log_softmax") == 0;
     int32_t rows;
     dtp_ref_loop l = dtp_ref__rows(args->call, &args->in[0], &rows);
     for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
@@ -33,20 +34,11 @@ static dtp_status run_either_softmax(const dtp_kernel_args *args, bool log_form,
     return DTP_OK;
 }
 
-static dtp_status run_softmax(const dtp_kernel_args *args, dtp_err *err)
-{
-    return run_either_softmax(args, false, err);
-}
-
-static dtp_status run_log_softmax(const dtp_kernel_args *args, dtp_err *err)
-{
-    return run_either_softmax(args, true, err);
-}
-
-static dtp_status run_either_grad(const dtp_kernel_args *args, bool log_form, dtp_err *err)
+static dtp_status run_softmax_grad(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
     const dtp_view *y = &args->in[0], *dy = &args->in[1];
+    bool log_form = strcmp(args->call->op->name, "log_softmax_grad") == 0;
     int32_t rows;
     dtp_ref_loop l = dtp_ref__rows(args->call, y, &rows);
     for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
@@ -62,30 +54,32 @@ static dtp_status run_either_grad(const dtp_kernel_args *args, bool log_form, dt
     return DTP_OK;
 }
 
-static dtp_status run_softmax_grad(const dtp_kernel_args *args, dtp_err *err)
+static double logsumexp_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows)
 {
-    return run_either_grad(args, false, err);
+    return row_lse(&args->in[0], l, rows);
 }
 
-static dtp_status run_log_softmax_grad(const dtp_kernel_args *args, dtp_err *err)
+static double sum_exp_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows)
 {
-    return run_either_grad(args, true, err);
-}
-
-static dtp_status run_sum_exp(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    int32_t rows;
-    dtp_ref_loop l = dtp_ref__rows(args->call, &args->in[0], &rows);
-    for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
-        double s = 0.0;
-        for (bool in = dtp_ref__first(&l, rows, l.n); in; in = dtp_ref__next(&l, rows, l.n)) {
-            s += exp(dtp_ref__get(&args->in[0], &l) - dtp_ref__get(&args->in[1], &l));
-        }
-        dtp_ref__set(&args->out[0], &l, s);
+    double s = 0.0;
+    for (bool in = dtp_ref__first(l, rows, l->n); in; in = dtp_ref__next(l, rows, l->n)) {
+        s += exp(dtp_ref__get(&args->in[0], l) - dtp_ref__get(&args->in[1], l));
     }
-    return DTP_OK;
+    return s;
 }
+
+static double row_dot_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows)
+{
+    double s = 0.0;
+    for (bool in = dtp_ref__first(l, rows, l->n); in; in = dtp_ref__next(l, rows, l->n)) {
+        s += dtp_ref__get(&args->in[0], l) * dtp_ref__get(&args->in[1], l);
+    }
+    return s;
+}
+
+DTP_REF_ROW_KERNEL(logsumexp)
+DTP_REF_ROW_KERNEL(sum_exp)
+DTP_REF_ROW_KERNEL(row_dot)
 
 static dtp_status run_softmax_apply(const dtp_kernel_args *args, dtp_err *err)
 {
@@ -96,21 +90,6 @@ static dtp_status run_softmax_apply(const dtp_kernel_args *args, dtp_err *err)
         double t = dtp_ref__get(&args->in[0], &l) - dtp_ref__get(&args->in[1], &l);
         double s = dtp_ref__get(&args->in[2], &l);
         dtp_ref__set(&args->out[0], &l, log_form ? t - log(s) : exp(t) / s);
-    }
-    return DTP_OK;
-}
-
-static dtp_status run_row_dot(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    int32_t rows;
-    dtp_ref_loop l = dtp_ref__rows(args->call, &args->in[0], &rows);
-    for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
-        double s = 0.0;
-        for (bool in = dtp_ref__first(&l, rows, l.n); in; in = dtp_ref__next(&l, rows, l.n)) {
-            s += dtp_ref__get(&args->in[0], &l) * dtp_ref__get(&args->in[1], &l);
-        }
-        dtp_ref__set(&args->out[0], &l, s);
     }
     return DTP_OK;
 }
@@ -129,10 +108,11 @@ static dtp_status run_softmax_grad_apply(const dtp_kernel_args *args, dtp_err *e
 }
 
 const dtp_kernel dtp_ref__softmax[] = {{"softmax", run_softmax},
-                                       {"log_softmax", run_log_softmax},
+                                       {"log_softmax", run_softmax},
                                        {"softmax_grad", run_softmax_grad},
-                                       {"log_softmax_grad", run_log_softmax_grad},
+                                       {"log_softmax_grad", run_softmax_grad},
                                        {"sum_exp", run_sum_exp},
+                                       {"logsumexp", run_logsumexp},
                                        {"softmax_apply", run_softmax_apply},
                                        {"row_dot", run_row_dot},
                                        {"softmax_grad_apply", run_softmax_grad_apply},

@@ -1,82 +1,47 @@
-/* Reference kernels of statistics of rows, scans and positions: logsumexp, norm, var, std, cumsum,
- * prod_grad, argmax, argmin, arg_first, topk. */
+/* Reference kernels of statistics of rows, scans and positions: norm, var, std, cumsum, prod_grad,
+ * argmax, argmin, arg_first, topk. */
 #include <math.h>
 #include <string.h>
 
 #include "executor/ref/index.h"
 #include "executor/ref/kernels.h"
 
-static dtp_status run_logsumexp(const dtp_kernel_args *args, dtp_err *err)
+static double norm_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows)
 {
-    (void)err;
-    const dtp_view *x = &args->in[0];
-    int32_t rows;
-    dtp_ref_loop l = dtp_ref__rows(args->call, x, &rows);
-    for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
-        double m = (double)-INFINITY, s = 0.0;
-        for (bool in = dtp_ref__first(&l, rows, l.n); in; in = dtp_ref__next(&l, rows, l.n)) {
-            m = fmax(m, dtp_ref__get(x, &l));
-        }
-        for (bool in = dtp_ref__first(&l, rows, l.n); in; in = dtp_ref__next(&l, rows, l.n)) {
-            s += exp(dtp_ref__get(x, &l) - m);
-        }
-        dtp_ref__set(&args->out[0], &l, s > 0.0 ? m + log(s) : m);
-    }
-    return DTP_OK;
-}
-
-static dtp_status run_norm(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
     const char *ord = dtp_ref__choice(args->call, "ord");
-    int32_t rows;
-    dtp_ref_loop l = dtp_ref__rows(args->call, &args->in[0], &rows);
-    for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
-        double sum = 0.0, squares = 0.0, most = 0.0;
-        for (bool in = dtp_ref__first(&l, rows, l.n); in; in = dtp_ref__next(&l, rows, l.n)) {
-            double a = fabs(dtp_ref__get(&args->in[0], &l));
-            sum += a;
-            squares += a * a;
-            most = a > most || isnan(a) ? a : most;
-        }
-        dtp_ref__set(&args->out[0], &l,
-                     strcmp(ord, "1") == 0   ? sum
-                     : strcmp(ord, "2") == 0 ? sqrt(squares)
-                                             : most);
+    double sum = 0.0, squares = 0.0, most = 0.0;
+    for (bool in = dtp_ref__first(l, rows, l->n); in; in = dtp_ref__next(l, rows, l->n)) {
+        double a = fabs(dtp_ref__get(&args->in[0], l));
+        sum += a;
+        squares += a * a;
+        most = a > most || isnan(a) ? a : most;
     }
-    return DTP_OK;
+    return strcmp(ord, "1") == 0 ? sum : strcmp(ord, "2") == 0 ? sqrt(squares) : most;
 }
 
-static dtp_status run_spread(const dtp_kernel_args *args, bool root, dtp_err *err)
+static double var_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows)
 {
-    (void)err;
     const double n = dtp_ref__row_count(args->call, &args->in[0]);
     const double divisor = n - (double)dtp_call_int(args->call, "correction");
-    int32_t rows;
-    dtp_ref_loop l = dtp_ref__rows(args->call, &args->in[0], &rows);
-    for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
-        double mean = 0.0, s = 0.0;
-        for (bool in = dtp_ref__first(&l, rows, l.n); in; in = dtp_ref__next(&l, rows, l.n)) {
-            mean += dtp_ref__get(&args->in[0], &l) / n;
-        }
-        for (bool in = dtp_ref__first(&l, rows, l.n); in; in = dtp_ref__next(&l, rows, l.n)) {
-            double d = dtp_ref__get(&args->in[0], &l) - mean;
-            s += d * d / divisor;
-        }
-        dtp_ref__set(&args->out[0], &l, root ? sqrt(s) : s);
+    double mean = 0.0, s = 0.0;
+    for (bool in = dtp_ref__first(l, rows, l->n); in; in = dtp_ref__next(l, rows, l->n)) {
+        mean += dtp_ref__get(&args->in[0], l) / n;
     }
-    return DTP_OK;
+    for (bool in = dtp_ref__first(l, rows, l->n); in; in = dtp_ref__next(l, rows, l->n)) {
+        double d = dtp_ref__get(&args->in[0], l) - mean;
+        s += d * d / divisor;
+    }
+    return s;
 }
 
-static dtp_status run_var(const dtp_kernel_args *args, dtp_err *err)
+static double std_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows)
 {
-    return run_spread(args, false, err);
+    return sqrt(var_row(args, l, rows));
 }
 
-static dtp_status run_std(const dtp_kernel_args *args, dtp_err *err)
-{
-    return run_spread(args, true, err);
-}
+DTP_REF_ROW_KERNEL(norm)
+DTP_REF_ROW_KERNEL(var)
+DTP_REF_ROW_KERNEL(std)
 
 /* Every element from its definition: the sum of those up to it. */
 static dtp_status run_cumsum(const dtp_kernel_args *args, dtp_err *err)
@@ -152,11 +117,12 @@ static bool better(double a, double b, bool largest)
     return largest ? a > b : a < b;
 }
 
-static dtp_status run_arg(const dtp_kernel_args *args, bool largest, dtp_err *err)
+static dtp_status run_arg(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
     const dtp_view *x = &args->in[0];
     const dtp_dim_id over = dtp_call_dim(args->call, "over");
+    const bool largest = strcmp(args->call->op->name, "argmax") == 0;
     int32_t rows;
     dtp_ref_loop l = dtp_ref__rows(args->call, x, &rows);
     for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
@@ -173,16 +139,6 @@ static dtp_status run_arg(const dtp_kernel_args *args, bool largest, dtp_err *er
         dtp_ref__set_int(&args->out[0], &l, best);
     }
     return DTP_OK;
-}
-
-static dtp_status run_argmax(const dtp_kernel_args *args, dtp_err *err)
-{
-    return run_arg(args, true, err);
-}
-
-static dtp_status run_argmin(const dtp_kernel_args *args, dtp_err *err)
-{
-    return run_arg(args, false, err);
 }
 
 static dtp_status run_arg_first(const dtp_kernel_args *args, dtp_err *err)
@@ -240,14 +196,13 @@ static dtp_status run_topk(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_kernel dtp_ref__stats[] = {{"logsumexp", run_logsumexp},
-                                     {"norm", run_norm},
+const dtp_kernel dtp_ref__stats[] = {{"norm", run_norm},
                                      {"var", run_var},
                                      {"std", run_std},
                                      {"cumsum", run_cumsum},
                                      {"prod_grad", run_prod_grad},
-                                     {"argmax", run_argmax},
-                                     {"argmin", run_argmin},
+                                     {"argmax", run_arg},
+                                     {"argmin", run_arg},
                                      {"arg_first", run_arg_first},
                                      {"topk", run_topk},
                                      {NULL, NULL}};

@@ -38,9 +38,12 @@ typedef struct dtp_case_graph {
     bool is_float[DTP_OP_CASE_MAX_IN];
 } dtp_case_graph;
 
-/* Builds a case with floats of this dtype and values that depend on the seed alone. `op`: the
- * definition to use, NULL: the table's row of that name. DTP_INVALID when the text of the case is
- * malformed or inference refuses it. Free the graph either way. */
+/* The graph alone: operands in0, in1, .. with floats of this dtype. `op`: the definition to use,
+ * NULL: the table's row of that name. DTP_INVALID when the text of the case is malformed or
+ * inference refuses it; then there is no graph. */
+dtp_status dtp_case_build_graph(const dtp_op_case *c, const dtp_op_def *op, dtp_dtype float_dtype,
+                                dtp_graph **out, dtp_err *err) DTP_MUST_CHECK;
+/* The same with values that depend on the seed alone. Free the graph either way. */
 dtp_status dtp_case_build(const dtp_op_case *c, const dtp_op_def *op, dtp_dtype float_dtype,
                           uint64_t seed, dtp_case_graph *out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_case_free(dtp_case_graph *cg);

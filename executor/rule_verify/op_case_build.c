@@ -120,28 +120,35 @@ static dtp_dtype dtype_of(const char *how, dtp_dtype float_dtype)
     return strcmp(how, "bool") == 0 ? DTP_BOOL : float_dtype;
 }
 
-static dtp_status add_operand(dtp_case_graph *cg, const char *text, dtp_dtype float_dtype,
-                              uint64_t *state, dtp_tensor_id *id, dtp_err *err)
+static dtp_status add_operand(dtp_graph *g, int32_t index, const char *text, dtp_dtype float_dtype,
+                              dtp_tensor_id *id, dtp_err *err)
 {
     char copy[TEXT_BYTES], name[16], *pieces[2];
-    const int32_t i = cg->n_in;
     (void)snprintf(copy, sizeof copy, "%s", text);
-    (void)snprintf(name, sizeof name, "in%d", i);
+    (void)snprintf(name, sizeof name, "in%d", index);
     int32_t n = split(copy, ' ', pieces, 2);
-    const char *how = n == 2 ? pieces[1] : "sym";
     dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_INPUT};
-    spec.type.dtype = dtype_of(how, float_dtype);
-    DTP_TRY(read_dims(cg->g, n > 0 ? pieces[0] : "-", &spec.type.rank, spec.type.dims, err));
-    DTP_TRY(dtp_graph_add_tensor(cg->g, &spec, id, err));
-    int64_t elems = dtp_ttype_elems(&spec.type);
-    int64_t last = spec.type.rank == 0 ? 1 : spec.type.dims[spec.type.rank - 1].size;
-    cg->values[i] = calloc((size_t)elems, sizeof(double));
-    if (cg->values[i] == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for the values of an operand");
+    spec.type.dtype = dtype_of(n == 2 ? pieces[1] : "sym", float_dtype);
+    DTP_TRY(read_dims(g, n > 0 ? pieces[0] : "-", &spec.type.rank, spec.type.dims, err));
+    return dtp_graph_add_tensor(g, &spec, id, err);
+}
+
+static dtp_status fill_operands(const dtp_op_case *c, uint64_t seed, dtp_case_graph *cg,
+                                dtp_err *err)
+{
+    for (int32_t i = 0; i < DTP_OP_CASE_MAX_IN && c->in[i] != NULL; i++) {
+        const dtp_ttype *type = &cg->g->tensors[cg->g->nodes[cg->node].in[i]].type;
+        const char *space = strchr(c->in[i], ' '), *how = space == NULL ? "sym" : space + 1;
+        const int64_t n = dtp_ttype_elems(type);
+        cg->values[i] = calloc((size_t)n, sizeof(double));
+        if (cg->values[i] == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "no memory for the values of an operand");
+        }
+        cg->n_in++;
+        cg->is_float[i] = dtp_dtype_is_float(type->dtype) && strcmp(how, "weight") != 0;
+        fill(how, i, type->rank == 0 ? 1 : type->dims[type->rank - 1].size, n, &seed,
+             cg->values[i]);
     }
-    cg->n_in++;
-    cg->is_float[i] = dtp_dtype_is_float(spec.type.dtype) && strcmp(how, "weight") != 0;
-    fill(how, i, last, elems, state, cg->values[i]);
     return DTP_OK;
 }
 
@@ -253,51 +260,53 @@ static dtp_status read_attrs(attr_list *l, const char *text, dtp_err *err)
 /* ---- the graph ---------------------------------------------------------------------------------
  */
 
-static dtp_status add_node(dtp_case_graph *cg, const dtp_op_case *c, attr_list *l,
-                           const dtp_tensor_id *in, dtp_err *err)
-{
-    dtp_node_spec spec = dtp_node_spec_init("y", c->op);
-    spec.def = l->op;
-    spec.has_out = c->out != NULL;
-    if (spec.has_out) {
-        DTP_TRY(read_dims(cg->g, c->out, &spec.out_rank, spec.out_dims, err));
-    }
-    DTP_TRY(read_attrs(l, c->attrs, err));
-    spec.n_in = cg->n_in;
-    spec.in = in;
-    spec.n_attrs = l->n;
-    spec.attrs = l->attrs;
-    cg->node = cg->g->n_nodes;
-    return dtp_graph_add_node(cg->g, &spec, NULL, err);
-}
-
-static dtp_status build(const dtp_op_case *c, attr_list *l, uint64_t seed, dtp_case_graph *out,
-                        dtp_err *err)
+static dtp_status build(const dtp_op_case *c, attr_list *l, dtp_err *err)
 {
     dtp_tensor_id in[DTP_OP_CASE_MAX_IN];
     dtp_dim_id stat;
-    uint64_t state = seed;
-    DTP_TRY(dtp_graph_create("case", dtp_builtin_ops(), &out->g, err));
-    l->g = out->g;
-    DTP_TRY(dtp_dims_intern(&out->g->dims, "_stat", 0, &stat, err));
-    while (out->n_in < DTP_OP_CASE_MAX_IN && c->in[out->n_in] != NULL) {
-        int32_t i = out->n_in;
-        DTP_TRY(add_operand(out, c->in[i], l->float_dtype, &state, &in[i], err));
+    dtp_node_spec spec = dtp_node_spec_init("y", c->op);
+    /* Ops that keep sums name the dim of their outputs so. */
+    DTP_TRY(dtp_dims_intern(&l->g->dims, "_stat", 0, &stat, err));
+    for (; spec.n_in < DTP_OP_CASE_MAX_IN && c->in[spec.n_in] != NULL; spec.n_in++) {
+        DTP_TRY(
+            add_operand(l->g, spec.n_in, c->in[spec.n_in], l->float_dtype, &in[spec.n_in], err));
     }
-    return add_node(out, c, l, in, err);
+    spec.def = l->op;
+    spec.has_out = c->out != NULL;
+    if (spec.has_out) {
+        DTP_TRY(read_dims(l->g, c->out, &spec.out_rank, spec.out_dims, err));
+    }
+    DTP_TRY(read_attrs(l, c->attrs, err));
+    spec.in = in;
+    spec.n_attrs = l->n;
+    spec.attrs = l->attrs;
+    return dtp_graph_add_node(l->g, &spec, NULL, err);
+}
+
+dtp_status dtp_case_build_graph(const dtp_op_case *c, const dtp_op_def *op, dtp_dtype float_dtype,
+                                dtp_graph **out, dtp_err *err)
+{
+    attr_list l = {.op = op != NULL ? op : dtp_op_find(c->op), .float_dtype = float_dtype};
+    dtp_status s = l.op == NULL ? DTP_FAIL(err, DTP_INVALID, "there is no such op")
+                                : dtp_graph_create("case", dtp_builtin_ops(), &l.g, err);
+    if (s == DTP_OK) {
+        s = build(c, &l, err);
+    }
+    if (s != DTP_OK) {
+        dtp_graph_destroy(l.g);
+        dtp_err_prefix(err, "case of '%s'", c->op);
+        return s;
+    }
+    *out = l.g;
+    return DTP_OK;
 }
 
 dtp_status dtp_case_build(const dtp_op_case *c, const dtp_op_def *op, dtp_dtype float_dtype,
                           uint64_t seed, dtp_case_graph *out, dtp_err *err)
 {
-    attr_list l = {.op = op != NULL ? op : dtp_op_find(c->op), .float_dtype = float_dtype};
     memset(out, 0, sizeof *out);
-    dtp_status s = l.op == NULL ? DTP_FAIL(err, DTP_INVALID, "there is no such op")
-                                : build(c, &l, seed, out, err);
-    if (s != DTP_OK) {
-        dtp_err_prefix(err, "case of '%s'", c->op);
-    }
-    return s;
+    DTP_TRY(dtp_case_build_graph(c, op, float_dtype, &out->g, err));
+    return fill_operands(c, seed, out, err);
 }
 
 void dtp_case_free(dtp_case_graph *cg)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "executor/device/cpus.h"
+#include "executor/run/backends.h"
 
 typedef struct ranks {
     const dtp_ranks_options *options;

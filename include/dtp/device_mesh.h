@@ -15,7 +15,7 @@
 
 #include "core/base/ctx.h"
 #include "core/layout/layout.h"
-#include "executor/device/backend.h"
+#include "executor/run/backends.h"
 #include "executor/comm/communicator.h"
 
 typedef struct dtp_device_mesh dtp_device_mesh;

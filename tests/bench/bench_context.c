@@ -9,7 +9,7 @@
 
 #include "core/graph/graph.h"
 #include "core/graph/ops/op_table.h"
-#include "executor/device/backend.h"
+#include "executor/cpu/cpu.h"
 
 enum { HEADS = 4, FEATURES = 64, REPEATS = 3, MAX_RANKS = 64 };
 

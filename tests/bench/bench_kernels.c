@@ -9,9 +9,11 @@
 
 #include "core/graph/graph.h"
 #include "core/graph/ops/op_table.h"
-#include "executor/device/backend.h"
+#include "executor/run/backends.h"
 #include "executor/cpu/blas_env.h"
 #include "executor/cpu/gemm.h"
+
+enum { MAX_ATTRS = 16 };
 
 typedef struct bench_op {
     const char *op;
@@ -220,8 +222,8 @@ static void run_one(dtp_backend *b, const bench_op *bench, double gemm_rate)
     dtp_err err;
     dtp_ttype in[6], out[8];
     dtp_view in_views[6], out_views[8];
-    dtp_attr attrs[8];
-    dtp_dim_id ids[8];
+    dtp_attr attrs[MAX_ATTRS];
+    dtp_dim_id ids[MAX_ATTRS];
     memset(out, 0, sizeof out);
     memset(in, 0, sizeof in);
     if (dtp_graph_create("bench", dtp_builtin_ops(), &g, &err) != DTP_OK) {

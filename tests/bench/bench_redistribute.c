@@ -14,6 +14,7 @@
 #include "executor/comm/communicator.h"
 #include "executor/run/runner.h"
 #include "spmd/lower/redistribute_program.h"
+#include "executor/cpu/cpu.h"
 
 typedef enum plain_kind { GATHER, REDUCE, SCATTER, EXCHANGE } plain_kind;
 

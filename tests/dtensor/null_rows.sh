@@ -14,7 +14,8 @@ pointers() {
 }
 want=$(
     for header in include/dtp/*.h interop/layout_forms.h core/layout/placement_text.h; do pointers "$header" .; done
-    for header in core/layout/layout.h core/layout/mesh.h core/graph/op_set.h core/graph/op_custom.h executor/device/backend.h; do
+    for header in core/layout/layout.h core/layout/mesh.h core/graph/op_set.h core/graph/op_custom.h \
+        executor/device/backend.h executor/cpu/cpu.h executor/ref/ref.h executor/run/backends.h; do
         pointers "$header" dtp_status
     done
 )

@@ -20,6 +20,7 @@
 #include "executor/session/session.h"
 #include "spmd/lower/lower.h"
 #include "tests/dtensor/dtensor_suite.h"
+#include "executor/ref/ref.h"
 
 enum { STEPS = 6, ROWS = 8, FEATURES = 6, HIDDEN = 4, CLASSES = 5, MAX_STATES = 4, SEED = 11 };
 enum { MOST = ROWS * FEATURES, PARAMS = 2 };

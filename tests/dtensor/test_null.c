@@ -23,6 +23,9 @@
 #include "dtp/tape.h"
 #include "dtp/tensor.h"
 #include "dtp/world.h"
+#include "executor/cpu/cpu.h"
+#include "executor/ref/ref.h"
+#include "executor/run/backends.h"
 
 /* Something valid for every parameter. */
 typedef struct valid {

@@ -10,6 +10,7 @@
 
 #include "dtp/tensor.h"
 #include "executor/comm/communicator.h"
+#include "executor/cpu/cpu.h"
 
 enum { MIB = 1 << 20 };
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include "executor/run/backends.h"
 
 static double draw(cpu_case *c)
 {

@@ -16,6 +16,9 @@
 #include "tests/ops/eval.h"
 #include "core/graph/ops/op_table.h"
 #include "tests/ops/cases.h"
+#include "executor/run/backends.h"
+#include "executor/cpu/cpu.h"
+#include "executor/ref/ref.h"
 
 enum { PERTURBED = 3 };
 

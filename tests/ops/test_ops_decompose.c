@@ -17,6 +17,7 @@
 #include "core/graph/ops/op_table.h"
 #include "tests/ops/cases.h"
 #include "core/graph/op_rules.h"
+#include "executor/ref/ref.h"
 
 static uint64_t seed = 20240517;
 

@@ -11,6 +11,8 @@
 
 #include "tests/ops/cases.h"
 #include "tests/ops/eval.h"
+#include "executor/cpu/cpu.h"
+#include "executor/ref/ref.h"
 
 enum { SEED = 3 };
 

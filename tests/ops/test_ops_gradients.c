@@ -20,6 +20,7 @@
 #include "core/graph/ops/op_table.h"
 #include "tests/ops/eval.h"
 #include "tests/ops/cases.h"
+#include "executor/ref/ref.h"
 
 static uint64_t seed = 20240517;
 static const double STEP = 1e-3, BOUND = 1e-6;

@@ -19,6 +19,8 @@
 #include "executor/device/convert.h"
 #include "tests/ops/cases.h"
 #include "core/graph/op_rules.h"
+#include "executor/cpu/cpu.h"
+#include "executor/ref/ref.h"
 
 enum { MAX_RANKS = 3, MAX_TENSORS = 24 };
 

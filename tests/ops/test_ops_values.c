@@ -12,6 +12,8 @@
 #include "tests/ops/cases.h"
 #include "tests/ops/eval.h"
 #include "core/graph/op_rules.h"
+#include "executor/cpu/cpu.h"
+#include "executor/ref/ref.h"
 
 enum { MOST = 8 };
 

@@ -21,6 +21,7 @@
 #include "spmd/propagate/propagate.h"
 #include "tests/support/job_suite.h"
 #include "tests/support/verify_case.h"
+#include "executor/run/backends.h"
 
 static void must(dtp_status status, const dtp_err *err)
 {

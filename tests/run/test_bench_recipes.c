@@ -12,6 +12,7 @@
 #include "executor/bench/bench.h"
 #include "core/graph/ops/op_table.h"
 #include "executor/bench/recipes.h"
+#include "executor/cpu/cpu.h"
 
 /* Every op has a recipe that makes one node of it, or only renames. */
 static void test_bench_recipes__cover_the_op_table(void **state)

@@ -19,6 +19,7 @@
 #include "executor/session/session.h"
 #include "executor/verify/verify.h"
 #include "spmd/lower/lower.h"
+#include "executor/cpu/cpu.h"
 
 enum { STEPS = 4 };
 

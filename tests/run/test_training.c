@@ -15,6 +15,8 @@
 #include "executor/session/session.h"
 #include "spmd/lower/lower.h"
 #include "tests/support/data_files.h"
+#include "executor/cpu/cpu.h"
+#include "executor/ref/ref.h"
 
 enum { STEPS = 50 };
 

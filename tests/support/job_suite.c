@@ -9,6 +9,7 @@
 #include "tools/run_report.h"
 #include "executor/verify/verify.h"
 #include "spmd/lower/lower.h"
+#include "executor/run/backends.h"
 
 static const char head[] =
     "{\"format\": \"dtp.model/1\", \"name\": \"tiny_mlp\","

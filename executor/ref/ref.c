@@ -1,5 +1,7 @@
 /* The reference backend: host memory, one thread, kernels from the lists of executor/ref/kernels.h.
  */
+#include "executor/ref/ref.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,9 +9,8 @@
 #include "executor/ref/kernels.h"
 
 static const dtp_kernel *const LISTS[] = {
-    dtp_ref__elementwise, dtp_ref__shape, dtp_ref__contract, dtp_ref__fill,
-    dtp_ref__softmax,     dtp_ref__norm,  dtp_ref__lookup,   dtp_ref__attention,
-    dtp_ref__update,      dtp_ref__math,  dtp_ref__arrange,  dtp_ref__stats,
+    dtp_ref__elementwise, dtp_ref__shape,  dtp_ref__contract,  dtp_ref__fill,   dtp_ref__softmax,
+    dtp_ref__norm,        dtp_ref__lookup, dtp_ref__attention, dtp_ref__update, dtp_ref__stats,
 };
 
 static dtp_kernel_fn find_kernel(const dtp_backend *b, const char *op)
