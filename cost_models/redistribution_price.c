@@ -1,14 +1,14 @@
 /* Between two layouts that divide everything evenly no step leads to one that does not, so the
  * price of a step depends on bytes: it is kept by kind, mesh dims and bytes of the piece before and
  * after. Moves between such layouts are looked up in tables of all of them
- * (spmd/redistribute/redistribute_all.h); the few others are searched one by one. */
+ * (spmd/redistribute/redistribute_tables.h); the few others are searched one by one. */
 #include "cost_models/redistribution_price.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "spmd/redistribute/redistribute_all.h"
+#include "spmd/redistribute/redistribute_tables.h"
 #include "spmd/redistribute/redistribute_cache.h"
 #include "spmd/lower/redistribute_program.h"
 
@@ -29,7 +29,7 @@ struct dtp_redistribution_pricer {
     const dtp_pricer *pricer;
     dtp_graph *names; /* its dims 0, 1, ... stand for those of any tensor */
     memo steps;
-    dtp_redistribute_costs *costs; /* of redistributions between even layouts */
+    dtp_redistribute_tables *costs; /* of redistributions between even layouts */
     dtp_redistributor search;
     dtp_redistribute_cache *cache;
     bool even;         /* both ends of the move that is planned are */
@@ -273,7 +273,7 @@ dtp_status dtp_redistribution_price(dtp_redistribution_pricer *m, const dtp_ttyp
         *ps = DTP_REDISTRIBUTION_IMPOSSIBLE;
         return DTP_OK;
     }
-    DTP_TRY(dtp_redistribute_costs_find(m->costs, type, from, to, &known, ps, err));
+    DTP_TRY(dtp_redistribute_tables_find(m->costs, type, from, to, &known, ps, err));
     if (!known) {
         return search_move(m, type, from, to, ps, err);
     }
@@ -308,7 +308,7 @@ dtp_status dtp_redistribution_pricer_create(const dtp_pricer *pricer,
     s = s == DTP_OK ? name_dims(m->names, err) : s;
     s = s == DTP_OK ? dtp_redistribute_cache_create(&m->search, 0, &m->cache, err) : s;
     s = s == DTP_OK
-            ? dtp_redistribute_costs_create(&pricer->mesh, even_step_price, m, &m->costs, err)
+            ? dtp_redistribute_tables_create(&pricer->mesh, even_step_price, m, &m->costs, err)
             : s;
     if (s != DTP_OK) {
         dtp_redistribution_pricer_destroy(m);
@@ -323,7 +323,7 @@ void dtp_redistribution_pricer_destroy(dtp_redistribution_pricer *m)
     if (m == NULL) {
         return;
     }
-    dtp_redistribute_costs_destroy(m->costs);
+    dtp_redistribute_tables_destroy(m->costs);
     dtp_redistribute_cache_destroy(m->cache);
     dtp_graph_destroy(m->names);
     free(m->steps.slots);

@@ -48,8 +48,8 @@ static dtp_status new_mesh(dtp_comm *comm, dtp_backend *backend,
         return DTP_FAIL(err, DTP_NOMEM, "no memory for a device mesh");
     }
     const dtp_redistributor torch = dtp_torch_redistributor(&mesh->torch);
-    DTP_TRY(
-        dtp_redistribute_cache_create(mesh->options.torch ? &torch : NULL, 0, &mesh->cache, err));
+    DTP_TRY(dtp_redistribute_cache_create(
+        mesh->options.torch ? &torch : dtp_redistributor_generic(), 0, &mesh->cache, err));
     mesh->redistributor = dtp_redistribute_cache_planner(mesh->cache);
     return name_dims(mesh, err);
 }

@@ -218,7 +218,7 @@ dtp_status dtp_baselines_create(const dtp_graph *g, const dtp_pricer *pricer,
     DTP_TRY(options->rules_only
                 ? dtp_baselines_list(g, &pricer->mesh, options->rules_file, arena, n, out, err)
                 : list_all(g, &pricer->mesh, options->rules_file, arena, n, out, err));
-    DTP_TRY(dtp_redistribute_cache_create(NULL, 0, &cache, err));
+    DTP_TRY(dtp_redistribute_cache_create(dtp_redistributor_generic(), 0, &cache, err));
     const pricing p = {g, pricer, dtp_redistribute_cache_planner(cache), arena};
     dtp_status s = DTP_OK;
     for (int32_t i = 0; i < *n && s == DTP_OK; i++) {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "spmd/lower/lower_internal.h"
-#include "spmd/redistribute/redistribute.h"
+#include "spmd/lower/redistribute_program.h"
 #include "spmd/lower/liveness.h"
 #include "spmd/lower/memplan.h"
 #include "spmd/lower/passes/passes.h"
@@ -98,17 +98,13 @@ static dtp_status find_view(const lowering *l, dtp_tensor_id t, dtp_node_id read
 {
     dtp_program *p = l->p;
     const dtp_phase phase = l->g->nodes[reader].phase;
-    dtp_steps steps;
     *out = p->tensor_value[t];
     if (!dtp_sharding_has_replicas(l->s) ||
         dtp_layout_equal(&l->s->replicas[phase][t], &l->s->layouts[t])) {
         return DTP_OK;
     }
     if (l->view[t] < 0) {
-        DTP_TRY(dtp_redistribute_by(p->redistributor, &p->mesh, &p->values[*out].type,
-                                    &p->values[*out].layout, &l->s->replicas[phase][t], &steps,
-                                    err));
-        DTP_TRY(dtp_redistribute_emit(p, &steps, reader, phase, out, err));
+        DTP_TRY(dtp_redistribute_value(p, &l->s->replicas[phase][t], reader, phase, out, err));
         l->view[t] = *out;
     }
     *out = l->view[t];
@@ -152,15 +148,6 @@ static dtp_status lower_nodes(lowering *l, dtp_err *err)
     return DTP_OK;
 }
 
-static bool is_partial(const dtp_layout *layout)
-{
-    bool partial = false;
-    for (int32_t m = 0; m < layout->n_mesh; m++) {
-        partial = partial || layout->placement[m].kind == DTP_PARTIAL;
-    }
-    return partial;
-}
-
 static bool is_output(const dtp_graph *g, dtp_tensor_id t)
 {
     bool output = t == g->loss;
@@ -177,11 +164,12 @@ static dtp_value_id readable(const lowering *l, dtp_tensor_id t)
 {
     const dtp_program *p = l->p;
     const dtp_value_id planned = p->tensor_value[t];
-    if (l->options->keep_partial || !is_partial(&p->values[planned].layout) || is_output(l->g, t)) {
+    if (l->options->keep_partial || !dtp_layout_has_partial(&p->values[planned].layout) ||
+        is_output(l->g, t)) {
         return planned;
     }
     dtp_value_id v = p->tensor_latest[t];
-    while (v >= 0 && is_partial(&p->values[v].layout)) {
+    while (v >= 0 && dtp_layout_has_partial(&p->values[v].layout)) {
         v = p->values[v].previous;
     }
     return v >= 0 ? v : planned;
@@ -192,23 +180,17 @@ static dtp_status keep_results(lowering *l, dtp_err *err)
 {
     dtp_program *p = l->p;
     for (int32_t t = 0; t < l->g->n_tensors; t++) {
-        dtp_steps steps;
         if (!l->survives[t]) {
             continue;
         }
         dtp_value_id v = readable(l, t);
-        dtp_layout layout = p->values[v].layout;
-        for (int32_t m = 0; m < layout.n_mesh && !l->options->keep_partial; m++) {
-            if (layout.placement[m].kind == DTP_PARTIAL) {
-                layout.placement[m] = (dtp_placement){0};
-            }
-        }
+        const dtp_layout layout = l->options->keep_partial
+                                      ? p->values[v].layout
+                                      : dtp_layout_without_partial(&p->values[v].layout);
         dtp_node_id producer = l->g->tensors[t].producer;
         dtp_phase phase = producer >= 0 ? l->g->nodes[producer].phase : DTP_FORWARD;
         phase = l->g->microbatches > 1 ? DTP_UPDATE : phase; /* after the last microbatch */
-        DTP_TRY(dtp_redistribute_by(p->redistributor, &p->mesh, &p->values[v].type,
-                                    &p->values[v].layout, &layout, &steps, err));
-        DTP_TRY(dtp_redistribute_emit(p, &steps, producer, phase, &v, err));
+        DTP_TRY(dtp_redistribute_value(p, &layout, producer, phase, &v, err));
         p->tensor_value[t] = v;
         p->values[v].keep = true;
     }
@@ -306,11 +288,8 @@ static dtp_status move_tensor(dtp_program *p, const dtp_layout *from, const dtp_
                               dtp_err *err)
 {
     dtp_value_id v;
-    dtp_steps steps;
     DTP_TRY(add_tensor_value(p, 0, DTP_VALUE_INPUT, from, &v, err));
-    DTP_TRY(
-        dtp_redistribute_by(p->redistributor, &p->mesh, &p->values[v].type, from, to, &steps, err));
-    DTP_TRY(dtp_redistribute_emit(p, &steps, -1, DTP_FORWARD, &v, err));
+    DTP_TRY(dtp_redistribute_value(p, to, -1, DTP_FORWARD, &v, err));
     p->tensor_value[0] = v;
     p->values[v].keep = true;
     return DTP_OK;

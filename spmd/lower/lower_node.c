@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "spmd/lower/lower_internal.h"
-#include "spmd/redistribute/redistribute.h"
+#include "spmd/lower/redistribute_program.h"
 
 /* A node about to be lowered. */
 typedef struct work {
@@ -101,7 +101,6 @@ static dtp_status bring(const work *w, const dtp_layout *layout, dtp_value_id *v
 {
     dtp_program *p = w->env->p;
     dtp_tensor_id t = p->values[*value].tensor;
-    dtp_steps steps;
     if (dtp_layout_equal(&p->values[*value].layout, layout)) {
         return DTP_OK;
     }
@@ -111,9 +110,7 @@ static dtp_status bring(const work *w, const dtp_layout *layout, dtp_value_id *v
             return DTP_OK;
         }
     }
-    DTP_TRY(dtp_redistribute_by(p->redistributor, &p->mesh, &p->values[*value].type,
-                                &p->values[*value].layout, layout, &steps, err));
-    return dtp_redistribute_emit(p, &steps, cause(w), phase(w), value, err);
+    return dtp_redistribute_value(p, layout, cause(w), phase(w), value, err);
 }
 
 /* Operand i in the layout that the op wants; an operand that is given twice is brought once. */

@@ -5,12 +5,11 @@
 
 #include "spmd/lower/lower.h"
 #include "spmd/propagate/propagate_internal.h"
-#include "spmd/redistribute/redistribute_internal.h"
 
 static double step_price(const dtp_propagate_options *o, const dtp_mesh *mesh,
                          const dtp_ttype *type, const dtp_layout *before, const dtp_step *step)
 {
-    dtp_step_price price = o->price != NULL ? o->price : dtp_step_default_price;
+    dtp_step_price price = o->price != NULL ? o->price : dtp_step_generic_price;
     return price(o->price_user, mesh, type, before, step);
 }
 

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "core/layout/placement_text.h"
-#include "spmd/redistribute/redistribute_internal.h"
 
 _Static_assert((int)DTP_PLAN_MAX_STEPS == (int)DTP_MAX_STEPS, "a plan lists what the search finds");
 
@@ -113,8 +112,9 @@ static dtp_status plan_listed(void *user, const dtp_mesh *mesh, const dtp_ttype 
 {
     const dtp_listed_redistributions *listed = user;
     const dtp_plan_redistribution *move = find(listed->n, listed->redistributions, type, from, to);
-    return move != NULL ? dtp_listed_steps(mesh, move, out, err)
-                        : dtp_redistribute_by(NULL, mesh, type, from, to, out, err);
+    return move != NULL
+               ? dtp_listed_steps(mesh, move, out, err)
+               : dtp_redistribute_by(dtp_redistributor_generic(), mesh, type, from, to, out, err);
 }
 
 dtp_redistributor dtp_listed_redistributor(dtp_listed_redistributions *listed)
@@ -174,7 +174,7 @@ static dtp_status plan_noted(void *user, const dtp_mesh *mesh, const dtp_ttype *
     if (find(r->n, r->redistributions, type, from, to) != NULL) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_redistribute_by(NULL, mesh, type, from, to, &usual, err));
+    DTP_TRY(dtp_redistribute_by(dtp_redistributor_generic(), mesh, type, from, to, &usual, err));
     return same_steps(out, &usual) ? DTP_OK : note(r, type, from, out, err);
 }
 

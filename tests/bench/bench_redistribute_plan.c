@@ -101,7 +101,8 @@ static dtp_status run(const bench_case *c, dtp_err *err)
     layout_list list = layout_list_all(c->rank, mesh.n_dims, c->partial, DTP_REDUCE_SUM);
     bench b = {&mesh, &type, &list, calloc((size_t)list.n * (size_t)list.n, sizeof(double))};
     dtp_redistribute_cache *cache = NULL;
-    if (b.us == NULL || dtp_redistribute_cache_create(NULL, 0, &cache, err) != DTP_OK) {
+    if (b.us == NULL ||
+        dtp_redistribute_cache_create(dtp_redistributor_generic(), 0, &cache, err) != DTP_OK) {
         free(b.us);
         layout_list_free(&list);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory");

@@ -14,7 +14,7 @@
 
 #include "core/plan/node_layouts.h"
 #include "spmd/propagate/propagate.h"
-#include "spmd/redistribute/redistribute_internal.h"
+#include "spmd/redistribute/redistribute.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/verify_case.h"
 #include "core/graph/op_rules.h"
@@ -91,11 +91,12 @@ static double move_cost(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_l
     dtp_steps steps;
     dtp_layout at = *from;
     double cost = 0;
-    if (dtp_redistribute_plan(mesh, type, from, to, NULL, NULL, &steps, NULL) != DTP_OK) {
+    if (dtp_redistribute_plan(mesh, type, from, to, dtp_step_generic_price, NULL, &steps, NULL) !=
+        DTP_OK) {
         return -1;
     }
     for (int32_t i = 0; i < steps.n; i++) {
-        cost += dtp_step_default_price(NULL, mesh, type, &at, &steps.steps[i]);
+        cost += dtp_step_generic_price(NULL, mesh, type, &at, &steps.steps[i]);
         at = steps.steps[i].after;
         if (c != NULL) {
             add_copy(c, t, &at);

@@ -12,7 +12,7 @@
 
 #include "interop/torch_cost.h"
 #include "spmd/program/program_check.h"
-#include "spmd/redistribute/redistribute_print.h"
+#include "spmd/redistribute/steps.h"
 #include "spmd/lower/redistribute_program.h"
 #include "tests/support/layout_list.h"
 #include "tests/support/spmd_sim.h"

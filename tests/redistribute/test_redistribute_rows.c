@@ -14,7 +14,7 @@
 
 #include "interop/torch_cost.h"
 #include "executor/verify/redistribute_check.h"
-#include "spmd/redistribute/redistribute_print.h"
+#include "spmd/redistribute/steps.h"
 #include "interop/layout_forms.h"
 
 /* All-reduce, all-gather, reduce-scatter, all-to-all. */
