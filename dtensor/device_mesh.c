@@ -47,6 +47,7 @@ static dtp_status new_mesh(dtp_comm *comm, dtp_backend *backend,
     if (mesh->arena == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "no memory for a device mesh");
     }
+    mesh->torch.options.price = dtp_step_generic_price;
     const dtp_redistributor torch = dtp_torch_redistributor(&mesh->torch);
     DTP_TRY(dtp_redistribute_cache_create(
         mesh->options.torch ? &torch : dtp_redistributor_generic(), 0, &mesh->cache, err));

@@ -125,7 +125,7 @@ static dtp_status search(const dtp_torch_planner *planner, const dtp_mesh *mesh,
                             .type = type,
                             .from = from,
                             .to = to,
-                            .price = o->price != NULL ? o->price : dtp_step_generic_price,
+                            .price = o->price,
                             .user = o->price_user,
                             .single = true,
                             .free_splits = true};

@@ -101,8 +101,7 @@ static dtp_status predict(move_search *m, dtp_arena *arena, dtp_prediction *out,
 {
     dtp_program *program = NULL;
     dtp_sharding sharding;
-    dtp_lower_options options = dtp_lower_options_init();
-    options.redistributor = dtp_tensor_redistributor(m->problem);
+    dtp_lower_options options = dtp_lower_options_init(dtp_tensor_redistributor(m->problem));
     options.unplaced = true;
     DTP_TRY(dtp_tensor_sharding(m->problem, m->assignment, arena, &sharding, err));
     DTP_TRY(dtp_lower(m->p->graph, &sharding, &options, &program, err));

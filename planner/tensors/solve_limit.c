@@ -55,8 +55,7 @@ dtp_status dtp_tensor__offer(dtp_planning *p, const int32_t *selection, dtp_tens
     const tensor_state *state = p->state;
     dtp_candidate c = {
         .selected = true, .legal = true, .redistributor = dtp_tensor_redistributor(state->problem)};
-    dtp_lower_options options = dtp_lower_options_init();
-    options.redistributor = c.redistributor;
+    dtp_lower_options options = dtp_lower_options_init(c.redistributor);
     DTP_TRY(dtp_tensor_sharding(state->problem, selection, p->arena, &c.sharding, err));
     DTP_TRY(dtp_sharding_check(p->graph, &c.sharding, err));
     DTP_TRY(predict(p, &options, &c, err));

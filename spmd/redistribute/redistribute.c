@@ -191,6 +191,7 @@ dtp_status dtp_redistribute_by(const dtp_redistributor *r, const dtp_mesh *mesh,
                                const dtp_ttype *type, const dtp_layout *from, const dtp_layout *to,
                                dtp_steps *out, dtp_err *err)
 {
-    r = r != NULL ? r : dtp_redistributor_generic();
-    return r->plan(r->user, mesh, type, from, to, out, err);
+    return r != NULL
+               ? r->plan(r->user, mesh, type, from, to, out, err)
+               : DTP_FAIL(err, DTP_INVALID, "a redistribution without one who plans its steps");
 }

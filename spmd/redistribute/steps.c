@@ -52,6 +52,12 @@ bool dtp_step_collective(dtp_step_kind kind, dtp_coll_kind *out)
     return collective;
 }
 
+bool dtp_step_sends(const dtp_mesh *mesh, const dtp_step *step)
+{
+    dtp_coll_kind kind = DTP_ALL_REDUCE;
+    return dtp_step_collective(step->kind, &kind) && dtp_mesh_set_size(mesh, step->set) > 1;
+}
+
 dtp_coll dtp_step_coll(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *before,
                        const dtp_step *step)
 {

@@ -38,6 +38,8 @@ bool dtp_step_packs(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layou
                     const dtp_step *step);
 /* The collective that a step runs; false for local steps. */
 bool dtp_step_collective(dtp_step_kind kind, dtp_coll_kind *out);
+/* Whether data is sent: a collective over more than one rank. */
+bool dtp_step_sends(const dtp_mesh *mesh, const dtp_step *step);
 /* Elements of one part of the collective: `count` of spmd/program/program.h. */
 int64_t dtp_step_count(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *before,
                        const dtp_step *step);

@@ -109,7 +109,7 @@ static dtp_status run(const bench_case *c, dtp_err *err)
     }
     size_t n = 0;
     for (int32_t k = 0; k < ROUNDS; k++) {
-        n = all_pairs(&b, NULL, k == 0);
+        n = all_pairs(&b, dtp_redistributor_generic(), k == 0);
     }
     printf("mesh %s, shape %lld,%lld,%lld: %d layouts, %zu pairs\n", c->mesh,
            (long long)c->sizes[0], (long long)c->sizes[1], (long long)c->sizes[2], list.n, n);

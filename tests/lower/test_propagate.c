@@ -307,7 +307,9 @@ static bool check_run(const dtp_graph *g, const dtp_sharding *s, const char *wha
     }
     const dtp_mesh one = {0};
     dtp_sharding whole;
-    assert_int_equal(dtp_propagate(g, &one, NULL, g->arena, &whole, NULL), DTP_OK);
+    const dtp_propagate_options free = {.price = dtp_step_generic_price,
+                                        .redistributor = dtp_redistributor_generic()};
+    assert_int_equal(dtp_propagate(g, &one, &free, g->arena, &whole, NULL), DTP_OK);
     if (isfinite(error) || isfinite(error_of(g, &whole, what))) {
         fail_msg("%s: off by %g", what, error);
     }
@@ -326,7 +328,10 @@ static bool check_graph(uint64_t seed, const char *mesh_text)
     (void)snprintf(what, sizeof what, "seed %llu on %s", (unsigned long long)seed, mesh_text);
     assert_non_null(g);
     assert_int_equal(dtp_mesh_parse(mesh_text, &mesh, NULL), DTP_OK);
-    const dtp_propagate_options o = {.pins = pins, .n_pins = random_pins(&state, g, &mesh, pins)};
+    const dtp_propagate_options o = {.price = dtp_step_generic_price,
+                                     .redistributor = dtp_redistributor_generic(),
+                                     .pins = pins,
+                                     .n_pins = random_pins(&state, g, &mesh, pins)};
     if (dtp_propagate(g, &mesh, &o, g->arena, &s, &err) != DTP_OK) {
         fail_msg("%s: %s\n%s", what, err.msg, text);
     }

@@ -75,8 +75,7 @@ static dtp_prediction predict(const oracle *o)
     dtp_arena *arena = dtp_arena_create();
     dtp_sharding sharding;
     dtp_prediction out;
-    dtp_lower_options options = dtp_lower_options_init();
-    options.redistributor = dtp_tensor_redistributor(o->problem);
+    dtp_lower_options options = dtp_lower_options_init(dtp_tensor_redistributor(o->problem));
     assert_non_null(arena);
     assert_int_equal(dtp_tensor_sharding(o->problem, o->choice, arena, &sharding, NULL), DTP_OK);
     assert_int_equal(

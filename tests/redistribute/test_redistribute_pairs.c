@@ -113,7 +113,7 @@ static void check_steps(const fixture *f, const dtp_layout *from, const dtp_layo
 
 typedef struct planner {
     const char *name;
-    const dtp_redistributor *r; /* NULL: the default */
+    const dtp_redistributor *r;
 } planner;
 
 static void check_pair(const fixture *f, const planner *who, const dtp_layout *from,
@@ -164,7 +164,7 @@ static void check_all_pairs(const implementation *s, const planner *who, dtp_red
 static void test_redistribute__every_pair_gives_every_rank_its_piece(void **state)
 {
     (void)state;
-    const planner who = {"default", NULL};
+    const planner who = {"generic", dtp_redistributor_generic()};
     for (size_t i = 0; i < sizeof SETTINGS / sizeof SETTINGS[0]; i++) {
         check_all_pairs(&SETTINGS[i], &who, DTP_REDUCE_SUM);
     }
@@ -175,7 +175,7 @@ static void test_redistribute__every_reduction(void **state)
     (void)state;
     static const implementation implementations[] = {
         {"x:4", 2, {5, 8}}, {"x:2;y:2", 2, {5, 8}}, {"x:2;y:2;z:2", 1, {6}}};
-    const planner who = {"default", NULL};
+    const planner who = {"generic", dtp_redistributor_generic()};
     for (size_t i = 0; i < sizeof implementations / sizeof implementations[0]; i++) {
         for (int op = DTP_REDUCE_AVG; op < DTP_N_REDUCE_OPS; op++) {
             check_all_pairs(&implementations[i], &who, (dtp_reduce_op)op);
