@@ -202,8 +202,8 @@ static int32_t first_version(const propagation *w, const dtp_node *node, dtp_ten
 }
 
 /* Notes the copies that a redistribution leaves behind. */
-static dtp_status note_move(propagation *w, dtp_tensor_id t, const dtp_layout *from,
-                            const dtp_layout *to, int32_t first, dtp_err *err)
+static dtp_status note_copies(propagation *w, dtp_tensor_id t, const dtp_layout *from,
+                              const dtp_layout *to, int32_t first, dtp_err *err)
 {
     const versions *v = &w->versions[t];
     dtp_steps steps;
@@ -228,7 +228,7 @@ static dtp_status note_result(propagation *w, const dtp_node *node, const dtp_no
 {
     for (int32_t i = 0; i < node->n_in; i++) {
         const dtp_tensor_id t = node->in[i];
-        DTP_TRY(note_move(w, t, &w->out->layouts[t], &l->in[i], first_version(w, node, t), err));
+        DTP_TRY(note_copies(w, t, &w->out->layouts[t], &l->in[i], first_version(w, node, t), err));
     }
     for (int32_t i = 0; i < node->n_out; i++) {
         const dtp_tensor_id t = node->out[i];
@@ -238,7 +238,7 @@ static dtp_status note_result(propagation *w, const dtp_node *node, const dtp_no
                 ? dtp_propagate__complete(w->given[t].pinned, w->given[t].pinned_dims, &l->out[i])
             : w->given[t].replacement != NULL ? *w->given[t].replacement
                                               : l->out[i];
-        DTP_TRY(note_move(w, t, &l->out[i], &w->out->layouts[t], 0, err));
+        DTP_TRY(note_copies(w, t, &l->out[i], &w->out->layouts[t], 0, err));
     }
     return DTP_OK;
 }

@@ -15,9 +15,9 @@ typedef struct dtp_redistribution_price {
 
 /* What the redistributor refuses as input is not possible; other failures, such as DTP_NOMEM, are
  * failures. */
-dtp_status dtp_propagate__move(const dtp_propagate_options *o, const dtp_mesh *mesh,
-                               const dtp_ttype *type, const dtp_layout *from, const dtp_layout *to,
-                               dtp_redistribution_price *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_propagate__price(const dtp_propagate_options *o, const dtp_mesh *mesh,
+                                const dtp_ttype *type, const dtp_layout *from, const dtp_layout *to,
+                                dtp_redistribution_price *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* Prices what is inside an op that runs as its decomposition, by lowering that node alone. */
 typedef struct dtp_inner_pricer {

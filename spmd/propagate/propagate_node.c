@@ -1,6 +1,6 @@
 /* The cheapest strategy of one node: every combination of rows over the mesh dims is tried. A
  * candidate costs what it takes to bring every operand to it, what is inside the op where that
- * communicates, and what it takes to bring pinned outputs to their layouts. The price of a move is
+ * communicates, and what it takes to bring pinned outputs to their layouts. The price of a redistribution is
  * worked out once per operand and target. Combinations over mesh dims of one row each are walked
  * in order, the last mesh dim fastest.
  *
@@ -19,22 +19,22 @@
 
 enum { MAX_COMBINATIONS = 32768, BUCKETS = 256, MAX_SWEEPS = 16, TIES_PER_MILLION = 1 };
 
-typedef struct known_move {
+typedef struct known_price {
     dtp_layout to; /* operands: the target; outputs: the source */
     dtp_redistribution_price price;
     int32_t next;
-} known_move;
+} known_price;
 
-/* Moves of one tensor. */
-typedef struct known_moves {
+/* Redistributions of one tensor. */
+typedef struct known_prices {
     int32_t n, capacity, bucket[BUCKETS];
-    known_move *redistributions;
-} known_moves;
+    known_price *items;
+} known_prices;
 
 /* What a candidate takes. Compared field by field, smaller is better. */
 typedef struct score {
-    dtp_redistribution_price moves; /* and what is inside the op */
-    double elems;                   /* local elements that the op reads and writes */
+    dtp_redistribution_price brought; /* and what is inside the op */
+    double elems;                     /* local elements that the op reads and writes */
 } score;
 
 typedef struct strategy_search {
@@ -44,7 +44,7 @@ typedef struct strategy_search {
     dtp_row_lists lists;
     const dtp_layout *in; /* present layouts, as dtp_node_layouts_find wants them */
     const dtp_layout *out;
-    known_moves *in_moves, *out_moves;
+    known_prices *in_prices, *out_prices;
     bool still; /* operands move only where a pin asks for it */
     bool found;
     score best;
@@ -112,8 +112,8 @@ static dtp_status price_operand(const strategy_search *s, int32_t i, const dtp_l
             return DTP_OK;
         }
     }
-    return dtp_propagate__move(s->d->options, s->d->mesh, &s->d->call->in[i], operand->at, to, out,
-                               err);
+    return dtp_propagate__price(s->d->options, s->d->mesh, &s->d->call->in[i], operand->at, to, out,
+                                err);
 }
 
 static void add_price(dtp_redistribution_price *total, const dtp_redistribution_price *p)
@@ -123,7 +123,7 @@ static void add_price(dtp_redistribution_price *total, const dtp_redistribution_
     total->locals += p->locals;
 }
 
-/* The move and, for numbers that are sent, the way of the gradient back to where the operand is
+/* The redistribution and, for numbers that are sent, the way of the gradient back to where the operand is
  * (whole where that is partial). */
 static dtp_status price_there_and_back(const strategy_search *s, int32_t i, const dtp_layout *to,
                                        dtp_redistribution_price *out, dtp_err *err)
@@ -134,33 +134,33 @@ static dtp_status price_there_and_back(const strategy_search *s, int32_t i, cons
         dtp_dtype_is_float(type->dtype)) {
         const dtp_layout home = dtp_layout_without_partial(s->d->operands[i].at);
         dtp_redistribution_price back;
-        DTP_TRY(dtp_propagate__move(s->d->options, s->d->mesh, type, to, &home, &back, err));
+        DTP_TRY(dtp_propagate__price(s->d->options, s->d->mesh, type, to, &home, &back, err));
         add_price(out, &back);
     }
     return DTP_OK;
 }
 
-static dtp_status look_up(strategy_search *s, known_moves *k, bool output, int32_t i,
+static dtp_status look_up(strategy_search *s, known_prices *k, bool output, int32_t i,
                           const dtp_layout *other, dtp_redistribution_price *out, dtp_err *err)
 {
     const uint64_t h = dtp_hash_bytes(DTP_HASH_SEED, other, sizeof *other) % BUCKETS;
-    for (int32_t at = k->bucket[h] - 1; at >= 0; at = k->redistributions[at].next) {
-        if (dtp_layout_equal(&k->redistributions[at].to, other)) {
-            *out = k->redistributions[at].price;
+    for (int32_t at = k->bucket[h] - 1; at >= 0; at = k->items[at].next) {
+        if (dtp_layout_equal(&k->items[at].to, other)) {
+            *out = k->items[at].price;
             return DTP_OK;
         }
     }
-    DTP_TRY(dtp_arena_grow(s->arena, &k->redistributions, k->n, k->n + 1, &k->capacity,
-                           sizeof *k->redistributions, err));
+    DTP_TRY(
+        dtp_arena_grow(s->arena, &k->items, k->n, k->n + 1, &k->capacity, sizeof *k->items, err));
     if (output) {
         const dtp_layout target =
             dtp_propagate__complete(s->d->wanted[i], s->d->wanted_dims[i], other);
-        DTP_TRY(dtp_propagate__move(s->d->options, s->d->mesh, &s->d->call->out[i], other, &target,
-                                    out, err));
+        DTP_TRY(dtp_propagate__price(s->d->options, s->d->mesh, &s->d->call->out[i], other, &target,
+                                     out, err));
     } else {
         DTP_TRY(price_there_and_back(s, i, other, out, err));
     }
-    k->redistributions[k->n] = (known_move){.to = *other, .price = *out, .next = k->bucket[h] - 1};
+    k->items[k->n] = (known_price){.to = *other, .price = *out, .next = k->bucket[h] - 1};
     k->bucket[h] = ++k->n;
     return DTP_OK;
 }
@@ -190,16 +190,16 @@ static dtp_status price_redistributions(strategy_search *s, const dtp_node_layou
             same++;
         }
         if (same == i) {
-            DTP_TRY(look_up(s, &s->in_moves[d->operands[i].first], false, i, &l->in[i], &p, err));
-            add_price(&out->moves, &p);
+            DTP_TRY(look_up(s, &s->in_prices[d->operands[i].first], false, i, &l->in[i], &p, err));
+            add_price(&out->brought, &p);
             *possible = p.possible &&
                         !(s->still && p.collectives > 0 && !is_asked(&d->operands[i], &l->in[i]));
         }
     }
     for (int32_t i = 0; i < d->call->n_out && *possible; i++) {
         if (d->wanted[i] != NULL) {
-            DTP_TRY(look_up(s, &s->out_moves[i], true, i, &l->out[i], &p, err));
-            add_price(&out->moves, &p);
+            DTP_TRY(look_up(s, &s->out_prices[i], true, i, &l->out[i], &p, err));
+            add_price(&out->brought, &p);
             *possible = p.possible;
         }
     }
@@ -239,13 +239,13 @@ static int compare_counts(int32_t a, int32_t b)
 /* Negative when a is better. PyTorch looks at cost, then prefers what moves nothing. */
 static int compare(const strategy_search *s, const score *a, const score *b)
 {
-    int c = compare_costs(a->moves.cost, b->moves.cost);
+    int c = compare_costs(a->brought.cost, b->brought.cost);
     if (c == 0 && s->d->options->torch) {
-        return compare_counts(a->moves.collectives + a->moves.locals > 0,
-                              b->moves.collectives + b->moves.locals > 0);
+        return compare_counts(a->brought.collectives + a->brought.locals > 0,
+                              b->brought.collectives + b->brought.locals > 0);
     }
-    c = c != 0 ? c : compare_counts(a->moves.collectives, b->moves.collectives);
-    c = c != 0 ? c : compare_counts(a->moves.locals, b->moves.locals);
+    c = c != 0 ? c : compare_counts(a->brought.collectives, b->brought.collectives);
+    c = c != 0 ? c : compare_counts(a->brought.locals, b->brought.locals);
     return c != 0 ? c : a->elems < b->elems ? -1 : a->elems > b->elems ? 1 : 0;
 }
 
@@ -288,7 +288,7 @@ static dtp_status try_strategy(strategy_search *s, const dtp_strategy *strategy,
     rated.elems = local_elems(s, &l);
     if (l.internal != 0 && (!s->found || compare(s, &rated, &s->best) < 0)) {
         DTP_TRY(dtp_propagate__inner(d->pricer, d->options, d->mesh, strategy, &l, &inner, err));
-        rated.moves.cost += inner;
+        rated.brought.cost += inner;
     }
     if (!s->found || compare(s, &rated, &s->best) < 0) {
         s->found = *better = true;
@@ -410,9 +410,9 @@ static dtp_status refuse(const dtp_decision *d, dtp_err *err)
 static dtp_status set_up(strategy_search *s, dtp_layout *in, dtp_layout *out, dtp_err *err)
 {
     const dtp_decision *d = s->d;
-    s->in_moves = dtp_arena_alloc(s->arena, (size_t)d->call->n_in, sizeof *s->in_moves);
-    s->out_moves = dtp_arena_alloc(s->arena, (size_t)d->call->n_out, sizeof *s->out_moves);
-    if (s->in_moves == NULL || s->out_moves == NULL) {
+    s->in_prices = dtp_arena_alloc(s->arena, (size_t)d->call->n_in, sizeof *s->in_prices);
+    s->out_prices = dtp_arena_alloc(s->arena, (size_t)d->call->n_out, sizeof *s->out_prices);
+    if (s->in_prices == NULL || s->out_prices == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a choice of layouts");
     }
     for (int32_t i = 0; i < d->call->n_in; i++) {

@@ -3,9 +3,9 @@
 #include "spmd/lower/lower.h"
 #include "spmd/propagate/propagate_internal.h"
 
-dtp_status dtp_propagate__move(const dtp_propagate_options *o, const dtp_mesh *mesh,
-                               const dtp_ttype *type, const dtp_layout *from, const dtp_layout *to,
-                               dtp_redistribution_price *out, dtp_err *err)
+dtp_status dtp_propagate__price(const dtp_propagate_options *o, const dtp_mesh *mesh,
+                                const dtp_ttype *type, const dtp_layout *from, const dtp_layout *to,
+                                dtp_redistribution_price *out, dtp_err *err)
 {
     dtp_steps steps;
     dtp_layout before = *from;

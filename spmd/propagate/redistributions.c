@@ -33,12 +33,12 @@ static dtp_status add_copy(redistribution_walk *w, dtp_tensor_id t, const dtp_la
     return DTP_OK;
 }
 
-static bool has_copy(const redistribution_walk *w, const dtp_copy_info *move)
+static bool has_copy(const redistribution_walk *w, const dtp_copy_info *r)
 {
-    const dtp_tensor_id t = move->tensor;
-    const dtp_layout *layout = &move->to;
-    const bool again = w->g->nodes[move->node].repeats;
-    if (dtp_layout_equal(&move->from, layout)) {
+    const dtp_tensor_id t = r->tensor;
+    const dtp_layout *layout = &r->to;
+    const bool again = w->g->nodes[r->node].repeats;
+    if (dtp_layout_equal(&r->from, layout)) {
         return true;
     }
     for (int32_t i = again ? w->copies[t].old : 0; i < w->copies[t].n; i++) {
@@ -50,24 +50,24 @@ static bool has_copy(const redistribution_walk *w, const dtp_copy_info *move)
 }
 
 /* A redistribution that is made whatever copies there are. */
-static dtp_status add_own_move(redistribution_walk *w, dtp_copy_info move, dtp_err *err)
+static dtp_status add_own(redistribution_walk *w, dtp_copy_info r, dtp_err *err)
 {
-    DTP_TRY(dtp_redistribute_by(w->r, &w->s->mesh, &w->g->tensors[move.tensor].type, &move.from,
-                                &move.to, &move.steps, err));
-    for (int32_t i = 0; i < move.steps.n; i++) {
-        move.sends = move.sends || dtp_step_sends(&w->s->mesh, &move.steps.steps[i]);
-        DTP_TRY(add_copy(w, move.tensor, &move.steps.steps[i].after, err));
+    DTP_TRY(dtp_redistribute_by(w->r, &w->s->mesh, &w->g->tensors[r.tensor].type, &r.from, &r.to,
+                                &r.steps, err));
+    for (int32_t i = 0; i < r.steps.n; i++) {
+        r.sends = r.sends || dtp_step_sends(&w->s->mesh, &r.steps.steps[i]);
+        DTP_TRY(add_copy(w, r.tensor, &r.steps.steps[i].after, err));
     }
     dtp_redistributions *out = w->out;
     DTP_TRY(dtp_arena_grow(out->arena, &out->items, out->n, out->n + 1, &out->capacity,
                            sizeof *out->items, err));
-    out->items[out->n++] = move;
+    out->items[out->n++] = r;
     return DTP_OK;
 }
 
-static dtp_status add_move(redistribution_walk *w, dtp_copy_info move, dtp_err *err)
+static dtp_status add_redistribution(redistribution_walk *w, dtp_copy_info r, dtp_err *err)
 {
-    return has_copy(w, &move) ? DTP_OK : add_own_move(w, move, err);
+    return has_copy(w, &r) ? DTP_OK : add_own(w, r, err);
 }
 
 /* What the node's strategy means, as the lowering finds it. */
@@ -97,19 +97,19 @@ static dtp_status visit_operand(redistribution_walk *w, dtp_node_id id, int32_t 
     const dtp_node *node = &w->g->nodes[id];
     const dtp_tensor_id t = node->in[i];
     const bool replicas = dtp_sharding_has_replicas(w->s);
-    dtp_copy_info move = {.node = id,
-                          .operand = i,
-                          .tensor = t,
-                          .from = w->s->layouts[t],
-                          .to = replicas ? w->s->replicas[node->phase][t] : l->in[i]};
-    DTP_TRY(add_move(w, move, err));
-    bool there = !replicas || dtp_layout_equal(&move.to, &l->in[i]);
+    dtp_copy_info r = {.node = id,
+                       .operand = i,
+                       .tensor = t,
+                       .from = w->s->layouts[t],
+                       .to = replicas ? w->s->replicas[node->phase][t] : l->in[i]};
+    DTP_TRY(add_redistribution(w, r, err));
+    bool there = !replicas || dtp_layout_equal(&r.to, &l->in[i]);
     for (int32_t j = 0; j < i && !there; j++) { /* an earlier operand is the same */
         there = node->in[j] == t && dtp_layout_equal(&l->in[j], &l->in[i]);
     }
-    move.from = move.to;
-    move.to = l->in[i];
-    return there ? DTP_OK : add_own_move(w, move, err);
+    r.from = r.to;
+    r.to = l->in[i];
+    return there ? DTP_OK : add_own(w, r, err);
 }
 
 static dtp_status visit(redistribution_walk *w, dtp_node_id id, dtp_err *err)
@@ -128,9 +128,9 @@ static dtp_status visit(redistribution_walk *w, dtp_node_id id, dtp_err *err)
         const dtp_tensor_id t = node->out[i];
         DTP_TRY(add_copy(w, t, &l.out[i], err));
         if (w->read[t]) {
-            const dtp_copy_info move = {
+            const dtp_copy_info r = {
                 .node = id, .operand = -1, .tensor = t, .from = l.out[i], .to = w->s->layouts[t]};
-            DTP_TRY(add_move(w, move, err));
+            DTP_TRY(add_redistribution(w, r, err));
         }
     }
     return DTP_OK;
@@ -176,7 +176,7 @@ static dtp_status run(redistribution_walk *w, dtp_err *err)
     w->copies = dtp_arena_alloc(w->scratch, n, sizeof *w->copies);
     w->read = dtp_arena_alloc(w->scratch, n, sizeof *w->read);
     if (w->copies == NULL || w->read == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the moves of %d tensors",
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the redistributions of %d tensors",
                         w->g->n_tensors);
     }
     mark_read(w);
@@ -205,7 +205,7 @@ dtp_status dtp_redistributions_find(const dtp_graph *g, const dtp_sharding *s,
     *out = (dtp_redistributions){.arena = dtp_arena_create()};
     redistribution_walk w = {.g = g, .s = s, .r = r, .scratch = dtp_arena_create(), .out = out};
     dtp_status status = out->arena == NULL || w.scratch == NULL
-                            ? DTP_FAIL(err, DTP_NOMEM, "out of memory for moves")
+                            ? DTP_FAIL(err, DTP_NOMEM, "out of memory for redistributions")
                             : run(&w, err);
     dtp_arena_destroy(w.scratch);
     return status;

@@ -22,7 +22,8 @@ static bool is_all_reduce(const dtp_instr *instr)
            instr->n_in == 1;
 }
 
-/* Copies the n instructions that are not dropped, collectives without operands; returns how many. */
+/* Copies those of n instructions that are not dropped (collectives without operands); returns how
+ * many. */
 static int32_t keep_instrs(dtp_instr *to, const dtp_instr *from, int32_t n)
 {
     int32_t kept = 0;
