@@ -1,8 +1,8 @@
 /* The cheapest strategy of one node: every combination of rows over the mesh dims is tried. A
  * candidate costs what it takes to bring every operand to it, what is inside the op where that
- * communicates, and what it takes to bring pinned outputs to their layouts. The price of a redistribution is
- * worked out once per operand and target. Combinations over mesh dims of one row each are walked
- * in order, the last mesh dim fastest.
+ * communicates, and what it takes to bring pinned outputs to their layouts. The price of a
+ * redistribution is worked out once per operand and target. Combinations over mesh dims of one row
+ * each are walked in order, the last mesh dim fastest.
  *
  * Above MAX_COMBINATIONS the search is by descent: from the combination "what operand 0 has" and
  * from "all replicated", one mesh dim after the other takes its best row while the others stay,
@@ -123,8 +123,8 @@ static void add_price(dtp_redistribution_price *total, const dtp_redistribution_
     total->locals += p->locals;
 }
 
-/* The redistribution and, for numbers that are sent, the way of the gradient back to where the operand is
- * (whole where that is partial). */
+/* The redistribution and, for numbers that are sent, the way of the gradient back to where the
+ * operand is (whole where that is partial). */
 static dtp_status price_there_and_back(const strategy_search *s, int32_t i, const dtp_layout *to,
                                        dtp_redistribution_price *out, dtp_err *err)
 {
