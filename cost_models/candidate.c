@@ -48,20 +48,21 @@ dtp_status dtp_sharding_predict(const dtp_graph *g, const dtp_pricer *pricer,
                                 const dtp_sharding *sharding, const dtp_lower_options *options,
                                 dtp_prediction *predicted, int64_t *cost_ps, dtp_err *err)
 {
-    const dtp_redistributor *redistributor = options != NULL ? options->redistributor : NULL;
     dtp_program *program = NULL;
     DTP_TRY(dtp_sharding_program(g, pricer, sharding, options, predicted, &program, err));
     dtp_program_destroy(program);
-    return cost_ps != NULL ? dtp_additive_cost(g, pricer, sharding, redistributor, cost_ps, err)
-                           : DTP_OK;
+    return cost_ps != NULL
+               ? dtp_additive_cost(g, pricer, sharding, options->redistributor, cost_ps, err)
+               : DTP_OK;
 }
 
 static dtp_status predict(const dtp_graph *g, const dtp_pricer *pricer, dtp_arena *scratch,
                           dtp_candidate *c, dtp_err *err)
 {
+    const dtp_lower_options options = dtp_lower_options_init(c->redistributor);
     dtp_sharding sharding;
     DTP_TRY(dtp_sharding_from_rules(g, &pricer->mesh, &c->rules, false, scratch, &sharding, err));
-    return dtp_sharding_predict(g, pricer, &sharding, NULL, &c->predicted,
+    return dtp_sharding_predict(g, pricer, &sharding, &options, &c->predicted,
                                 c->cost_ps == 0 ? &c->cost_ps : NULL, err);
 }
 

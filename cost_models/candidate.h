@@ -14,7 +14,7 @@ typedef struct dtp_candidate {
     int32_t n_styles;
     const char *const *styles;              /* what it was made from when not from rules */
     dtp_sharding sharding;                  /* mesh.n_dims and n_tensors 0: not made (yet) */
-    const dtp_redistributor *redistributor; /* whose steps it is priced with; NULL: the default */
+    const dtp_redistributor *redistributor; /* whose steps it is priced with */
     bool legal;
     const char *why;          /* not legal: the reason */
     int64_t cost_ps;          /* additive price of the nodes, without passes */
@@ -26,7 +26,7 @@ typedef struct dtp_candidate {
 dtp_status dtp_candidate_predict(const dtp_graph *g, const dtp_pricer *pricer, dtp_arena *arena,
                                  dtp_candidate *candidate, dtp_err *err) DTP_MUST_CHECK;
 
-/* Lowers a sharding (`options` NULL: with all passes), checks and predicts the program, which is
+/* Lowers a sharding (with options->redistributor), checks and predicts the program, which is
  * the caller's then. */
 dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
                                 const dtp_lower_options *options, dtp_prediction *predicted,
@@ -38,7 +38,7 @@ dtp_status dtp_sharding_predict(const dtp_graph *g, const dtp_pricer *pricer, co
                                 int64_t *cost_ps, dtp_err *err) DTP_MUST_CHECK;
 
 /* Sum of the prices of all instructions of the plain lowering of a sharding: no merging, no
- * buckets. `redistributor` NULL: the default. */
+ * buckets. */
 dtp_status dtp_additive_cost(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
                              const dtp_redistributor *redistributor, int64_t *cost_ps,
                              dtp_err *err) DTP_MUST_CHECK;

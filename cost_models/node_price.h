@@ -22,7 +22,7 @@ static inline bool dtp_lowering_refuses(dtp_status s)
 
 typedef struct dtp_node_pricer dtp_node_pricer;
 
-/* Borrows g, pricer and redistributor (NULL: the default), who plans what moves inside the node. */
+/* Borrows g, pricer and redistributor, who plans what moves inside the node. */
 dtp_status dtp_node_pricer_create(const dtp_graph *g, const dtp_pricer *pricer,
                                   const dtp_redistributor *redistributor, dtp_node_pricer **out,
                                   dtp_err *err) DTP_MUST_CHECK;

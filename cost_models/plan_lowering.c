@@ -28,7 +28,9 @@ static dtp_status use_listed(dtp_plan_lowering *l, const dtp_plan *plan, dtp_err
 
 dtp_status dtp_plan_lowering_init(dtp_plan_lowering *l, const dtp_plan *plan, dtp_err *err)
 {
-    *l = (dtp_plan_lowering){.cost = dtp_torch_cost_init(), .options = dtp_lower_options_init()};
+    *l = (dtp_plan_lowering){.cost = dtp_torch_cost_init(),
+                             .redistributor = dtp_redistributor_generic(),
+                             .options = dtp_lower_options_init(dtp_redistributor_generic())};
     if (plan != NULL && plan->redistribution == DTP_REDISTRIBUTION_TORCH) {
         use_torch(l);
     } else if (plan != NULL && plan->n_redistributions > 0) {

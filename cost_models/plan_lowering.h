@@ -15,12 +15,12 @@ typedef struct dtp_plan_lowering {
     dtp_torch_planner planner;
     dtp_listed_redistributions listed;
     dtp_redistributor decides;
-    const dtp_redistributor *redistributor; /* NULL: the default */
+    const dtp_redistributor *redistributor; /* that of options */
     dtp_lower_options options;              /* for dtp_lower; the caller may add fetches */
 } dtp_plan_lowering;
 
-/* Borrows the plan (NULL: the default), of which it reads mesh, redistribution and moves.
- * DTP_INVALID for listed steps that are none. */
+/* Borrows the plan (NULL: none, redistributions of the generic machine), of which it reads mesh,
+ * redistribution and redistributions. DTP_INVALID for listed steps that are none. */
 dtp_status dtp_plan_lowering_init(dtp_plan_lowering *lowering, const dtp_plan *plan,
                                   dtp_err *err) DTP_MUST_CHECK;
 

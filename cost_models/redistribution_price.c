@@ -1,38 +1,33 @@
 /* Between two layouts that divide everything evenly no step leads to one that does not, so the
- * price of a step depends on bytes: it is kept by kind, mesh dims and bytes of the piece before and
- * after. Moves between such layouts are looked up in tables of all of them
- * (spmd/redistribute/redistribute_all.h); the few others are searched one by one. */
+ * price of a step depends on bytes: it is kept by kind, mesh dims and bytes of the shard before and
+ * after. Redistributions between such layouts are looked up in tables of all of them
+ * (spmd/redistribute/redistribute_tables.h); the few others are searched one by one. */
 #include "cost_models/redistribution_price.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "core/base/hash.h"
 #include "core/base/hash_table.h"
-#include "spmd/redistribute/redistribute_all.h"
-#include "spmd/redistribute/redistribute_cache.h"
 #include "spmd/lower/redistribute_program.h"
+#include "spmd/redistribute/redistribute_cache.h"
+#include "spmd/redistribute/redistribute_tables.h"
 
-enum { KEY_WORDS = 3 };
-
-/* The price of a step between layouts that divide everything evenly. */
-typedef struct even_step {
-    uint64_t key[KEY_WORDS];
+typedef struct step_price {
+    uint64_t what;         /* kind, reduction, element type, mesh dims */
+    int64_t before, after; /* bytes of a shard */
     int64_t ps;
-} even_step;
+} step_price;
 
 struct dtp_redistribution_pricer {
     const dtp_pricer *pricer;
     dtp_graph *names; /* its dims 0, 1, ... stand for those of any tensor */
-    dtp_arena *arena; /* of the steps */
+    dtp_arena *arena;
     int32_t n_steps, cap_steps;
-    even_step *steps;
-    dtp_hash_table steps_by_key;
-    dtp_redistribute_costs *costs; /* of redistributions between even layouts */
-    dtp_redistributor search;
+    step_price *steps;             /* between even layouts */
+    dtp_hash_table index;          /* of steps */
+    dtp_redistribute_tables *even; /* of redistributions between even layouts */
     dtp_redistribute_cache *cache;
-    bool even;         /* both ends of the move that is planned are */
+    bool both_even;    /* both ends of the redistribution that is planned are */
     dtp_status failed; /* of a step whose price could not be found */
     dtp_err why;
     dtp_dearest dearest;
@@ -41,38 +36,33 @@ struct dtp_redistribution_pricer {
 /* ---- steps -------------------------------------------------------------------------------------
  */
 
-static dtp_status add_prices(dtp_redistribution_pricer *m, const dtp_program *p, int64_t *sum,
-                             dtp_err *err)
-{
-    *sum = 0;
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        int64_t ps = 0;
-        DTP_TRY(dtp_price_instr_ps(m->pricer, p, &p->instrs[i], &m->dearest, &ps, err));
-        if (!dtp_cost_add(sum, ps, 1)) {
-            return dtp_cost_fail(m->pricer, &m->dearest, err);
-        }
-    }
-    return DTP_OK;
-}
-
+/* The sum of the instructions that a step becomes. */
 static dtp_status price_program(dtp_redistribution_pricer *m, const dtp_ttype *type,
                                 const dtp_layout *before, const dtp_step *step, int64_t *ps,
                                 dtp_err *err)
 {
-    const dtp_mesh *mesh = &m->pricer->mesh;
     dtp_redistribute_job job;
     const dtp_steps one = {.n = 1, .steps[0] = *step};
     dtp_ttype named = *type;
     for (int32_t i = 0; i < type->rank; i++) {
         named.dims[i].id = i;
     }
-    DTP_TRY(dtp_redistribute_program(m->names, mesh, &named, before, &one, &job, err));
-    const dtp_status s = add_prices(m, job.program, ps, err);
+    DTP_TRY(dtp_redistribute_program(m->names, &m->pricer->mesh, &named, before, &one, &job, err));
+    const dtp_program *p = job.program;
+    dtp_status s = DTP_OK;
+    *ps = 0;
+    for (int32_t i = 0; i < p->n_instrs && s == DTP_OK; i++) {
+        int64_t instr_ps = 0;
+        s = dtp_price_instr_ps(m->pricer, p, &p->instrs[i], &m->dearest, &instr_ps, err);
+        if (s == DTP_OK && !dtp_cost_add(ps, instr_ps, 1)) {
+            s = dtp_cost_fail(m->pricer, &m->dearest, err);
+        }
+    }
     dtp_redistribute_job_free(&job);
     return s;
 }
 
-/* Bytes of a piece when every split is even, else -1. */
+/* Bytes of a shard when every split is even, else -1. */
 static int64_t even_bytes(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *layout)
 {
     int64_t parts[DTP_MAX_RANK], bytes = dtp_dtype_bytes(type->dtype);
@@ -98,25 +88,24 @@ static int64_t even_bytes(const dtp_mesh *mesh, const dtp_ttype *type, const dtp
     return bytes;
 }
 
-/* A step to an even layout whose pieces have so many bytes. */
+/* A step to an even layout whose shards have so many bytes. */
 static dtp_status price_even_step(dtp_redistribution_pricer *m, const dtp_ttype *type,
                                   const dtp_layout *before, const dtp_step *step,
                                   int64_t after_bytes, int64_t *ps, dtp_err *err)
 {
-    even_step known = {.key = {(uint64_t)step->kind | (uint64_t)step->op << 8 |
-                                   (uint64_t)type->dtype << 24 | (uint64_t)step->set << 32,
-                               (uint64_t)even_bytes(&m->pricer->mesh, type, before),
-                               (uint64_t)after_bytes}};
-    uint64_t h = 0;
-    for (int32_t i = 0; i < KEY_WORDS; i++) {
-        h = dtp_hash_word(h, known.key[i]);
-    }
-    const uint32_t hash = dtp_hash_fold(h);
+    step_price known = {.what = (uint64_t)step->kind | (uint64_t)step->op << 8 |
+                                (uint64_t)type->dtype << 24 | (uint64_t)step->set << 32,
+                        .before = even_bytes(&m->pricer->mesh, type, before),
+                        .after = after_bytes};
+    uint64_t h = known.what * UINT64_C(0x9e3779b97f4a7c15);
+    h = (h ^ h >> 29 ^ (uint64_t)known.before) * UINT64_C(0x9e3779b97f4a7c15);
+    h = (h ^ h >> 29 ^ (uint64_t)known.after) * UINT64_C(0x9e3779b97f4a7c15);
+    const uint32_t hash = (uint32_t)(h >> 32);
     uint32_t at = hash;
-    int32_t i;
-    while ((i = dtp_hash_table_next(&m->steps_by_key, hash, &at)) >= 0) {
-        if (memcmp(m->steps[i].key, known.key, sizeof known.key) == 0) {
-            *ps = m->steps[i].ps;
+    for (int32_t i; (i = dtp_hash_table_next(&m->index, hash, &at)) >= 0;) {
+        const step_price *e = &m->steps[i];
+        if (e->what == known.what && e->before == known.before && e->after == known.after) {
+            *ps = e->ps;
             return DTP_OK;
         }
     }
@@ -125,7 +114,7 @@ static dtp_status price_even_step(dtp_redistribution_pricer *m, const dtp_ttype 
     DTP_TRY(dtp_arena_grow(m->arena, &m->steps, m->n_steps, m->n_steps + 1, &m->cap_steps,
                            sizeof *m->steps, err));
     m->steps[m->n_steps] = known;
-    return dtp_hash_table_add(&m->steps_by_key, m->arena, hash, m->n_steps++, err);
+    return dtp_hash_table_add(&m->index, m->arena, hash, m->n_steps++, err);
 }
 
 static dtp_status even_step_price(void *user, const dtp_ttype *type, const dtp_layout *before,
@@ -136,18 +125,19 @@ static dtp_status even_step_price(void *user, const dtp_ttype *type, const dtp_l
                            ps, err);
 }
 
-static double step_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
+static double price_step(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
                          const dtp_layout *before, const dtp_step *step)
 {
     dtp_redistribution_pricer *m = user;
     int64_t ps = 0;
-    const int64_t after_bytes = m->even ? even_bytes(mesh, type, &step->after) : 0;
+    const int64_t after_bytes = m->both_even ? even_bytes(mesh, type, &step->after) : 0;
     if (after_bytes < 0) {
         return (double)INFINITY;
     }
     dtp_err why;
-    const dtp_status s = m->even ? price_even_step(m, type, before, step, after_bytes, &ps, &why)
-                                 : price_program(m, type, before, step, &ps, &why);
+    const dtp_status s = m->both_even
+                             ? price_even_step(m, type, before, step, after_bytes, &ps, &why)
+                             : price_program(m, type, before, step, &ps, &why);
     if (s != DTP_OK && m->failed == DTP_OK) {
         m->failed = s;
         m->why = why;
@@ -160,13 +150,13 @@ static dtp_status plan(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
 {
     dtp_redistribution_pricer *m = user;
     m->failed = DTP_OK;
-    m->even = even_bytes(mesh, type, from) >= 0 && even_bytes(mesh, type, to) >= 0;
-    DTP_TRY(dtp_redistribute_plan(mesh, type, from, to, step_price, m, out, err));
+    m->both_even = even_bytes(mesh, type, from) >= 0 && even_bytes(mesh, type, to) >= 0;
+    DTP_TRY(dtp_redistribute_plan(mesh, type, from, to, price_step, m, out, err));
     return m->failed == DTP_OK ? DTP_OK
                                : DTP_FAIL(err, m->failed, "a redistribution: %s", m->why.msg);
 }
 
-/* ---- redistributions ---------------------------------------------------------------------------
+/* ---- redistributions ----------------------------------------------------------------------------
  */
 
 /* Pairs that have no redistribution, told without the words of an error. */
@@ -182,9 +172,9 @@ static bool impossible(const dtp_layout *from, const dtp_layout *to)
     return false;
 }
 
-static dtp_status search_move(dtp_redistribution_pricer *m, const dtp_ttype *type,
-                              const dtp_layout *from, const dtp_layout *to, int64_t *ps,
-                              dtp_err *err)
+static dtp_status search_price(dtp_redistribution_pricer *m, const dtp_ttype *type,
+                               const dtp_layout *from, const dtp_layout *to, int64_t *ps,
+                               dtp_err *err)
 {
     dtp_steps steps;
     dtp_err why = {0};
@@ -199,7 +189,7 @@ static dtp_status search_move(dtp_redistribution_pricer *m, const dtp_ttype *typ
     }
     *ps = 0;
     for (int32_t i = 0; i < steps.n; i++) {
-        const double step_ps = step_price(m, &m->pricer->mesh, type, before, &steps.steps[i]);
+        const double step_ps = price_step(m, &m->pricer->mesh, type, before, &steps.steps[i]);
         if (m->failed != DTP_OK) {
             return DTP_FAIL(err, m->failed, "%s", m->why.msg);
         }
@@ -224,9 +214,9 @@ dtp_status dtp_redistribution_price(dtp_redistribution_pricer *m, const dtp_ttyp
         *ps = DTP_REDISTRIBUTION_IMPOSSIBLE;
         return DTP_OK;
     }
-    DTP_TRY(dtp_redistribute_costs_find(m->costs, type, from, to, &known, ps, err));
+    DTP_TRY(dtp_redistribute_tables_find(m->even, type, from, to, &known, ps, err));
     if (!known) {
-        return search_move(m, type, from, to, ps, err);
+        return search_price(m, type, from, to, ps, err);
     }
     return *ps < DTP_COST_LIMIT_PS || *ps == DTP_REDISTRIBUTION_IMPOSSIBLE
                ? DTP_OK
@@ -236,35 +226,29 @@ dtp_status dtp_redistribution_price(dtp_redistribution_pricer *m, const dtp_ttyp
 /* ---- life --------------------------------------------------------------------------------------
  */
 
-static dtp_status name_dims(dtp_graph *g, dtp_err *err)
+static dtp_status fill(dtp_redistribution_pricer *m, dtp_err *err)
 {
     static const char *const names[DTP_MAX_RANK] = {"0", "1", "2", "3", "4", "5", "6", "7"};
+    const dtp_redistributor search = {plan, m};
+    DTP_TRY(dtp_graph_create("moves", NULL, &m->names, err));
     for (int32_t i = 0; i < DTP_MAX_RANK; i++) {
         dtp_dim_id id;
-        DTP_TRY(dtp_dims_intern(&g->dims, names[i], 0, &id, err));
+        DTP_TRY(dtp_dims_intern(&m->names->dims, names[i], 0, &id, err));
     }
-    return DTP_OK;
+    DTP_TRY(dtp_redistribute_cache_create(&search, 0, &m->cache, err));
+    return dtp_redistribute_tables_create(&m->pricer->mesh, even_step_price, m, &m->even, err);
 }
 
 dtp_status dtp_redistribution_pricer_create(const dtp_pricer *pricer,
                                             dtp_redistribution_pricer **out, dtp_err *err)
 {
     dtp_redistribution_pricer *m = calloc(1, sizeof *m);
-    dtp_arena *arena = dtp_arena_create();
-    if (m == NULL || arena == NULL) {
+    if (m == NULL || (m->arena = dtp_arena_create()) == NULL) {
         free(m);
-        dtp_arena_destroy(arena);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the prices of redistributions");
     }
-    m->arena = arena;
     m->pricer = pricer;
-    m->search = (dtp_redistributor){plan, m};
-    dtp_status s = dtp_graph_create("moves", NULL, &m->names, err);
-    s = s == DTP_OK ? name_dims(m->names, err) : s;
-    s = s == DTP_OK ? dtp_redistribute_cache_create(&m->search, 0, &m->cache, err) : s;
-    s = s == DTP_OK
-            ? dtp_redistribute_costs_create(&pricer->mesh, even_step_price, m, &m->costs, err)
-            : s;
+    const dtp_status s = fill(m, err);
     if (s != DTP_OK) {
         dtp_redistribution_pricer_destroy(m);
         return s;
@@ -278,7 +262,7 @@ void dtp_redistribution_pricer_destroy(dtp_redistribution_pricer *m)
     if (m == NULL) {
         return;
     }
-    dtp_redistribute_costs_destroy(m->costs);
+    dtp_redistribute_tables_destroy(m->even);
     dtp_redistribute_cache_destroy(m->cache);
     dtp_graph_destroy(m->names);
     dtp_arena_destroy(m->arena);

@@ -148,14 +148,14 @@ static dtp_status lower(compilation *w, dtp_program **out, dtp_err *err)
     const dtp_mesh *mesh = &w->mesh->comm->mesh;
     dtp_sharding sharding;
     const bool torch = w->mesh->options.torch;
-    dtp_propagate_options o = {.price = torch ? dtp_torch_step_price : NULL,
+    dtp_propagate_options o = {.price = torch ? dtp_torch_step_price : dtp_step_generic_price,
                                .redistributor = w->mesh->redistributor,
                                .torch = torch,
                                .strict = w->mesh->options.strict,
                                .there_and_back = !torch,
                                .n_pins = w->n_in,
                                .pins = w->pins};
-    dtp_lower_options lowering = dtp_lower_options_init();
+    dtp_lower_options lowering = dtp_lower_options_init(w->mesh->redistributor);
     if (w->call->wanted != NULL) {
         w->pins[o.n_pins++] =
             (dtp_pin){.tensor = w->outs[0], .node = -1, .layout = *w->call->wanted};
@@ -163,7 +163,6 @@ static dtp_status lower(compilation *w, dtp_program **out, dtp_err *err)
     DTP_TRY(dtp_propagate(w->graph, mesh, &o, w->graph->arena, &sharding, err));
     lowering.external = true;
     lowering.keep_partial = true;
-    lowering.redistributor = w->mesh->redistributor;
     return dtp_lower(w->graph, &sharding, &lowering, out, err);
 }
 

@@ -33,9 +33,10 @@ static dtp_status new_mesh(dtp_comm *comm, dtp_backend *backend,
     if (mesh->arena == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "no memory for a device mesh");
     }
+    mesh->torch.options.price = dtp_step_generic_price;
     const dtp_redistributor torch = dtp_torch_redistributor(&mesh->torch);
-    DTP_TRY(
-        dtp_redistribute_cache_create(mesh->options.torch ? &torch : NULL, 0, &mesh->cache, err));
+    DTP_TRY(dtp_redistribute_cache_create(
+        mesh->options.torch ? &torch : dtp_redistributor_generic(), 0, &mesh->cache, err));
     mesh->redistributor = dtp_redistribute_cache_planner(mesh->cache);
     /* The names of tensor dims in layout texts. */
     dtp_dims_init(&mesh->dims, mesh->arena);

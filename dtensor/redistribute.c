@@ -36,10 +36,9 @@ static dtp_status compile(dtp_device_mesh *mesh, void *user, dtp_executable **ou
     const dtp_tensor_key *r = user;
     dtp_graph *g;
     dtp_program *p;
-    dtp_lower_options options = dtp_lower_options_init();
+    dtp_lower_options options = dtp_lower_options_init(mesh->redistributor);
     options.external = true;
     options.keep_partial = true;
-    options.redistributor = mesh->redistributor;
     DTP_TRY(one_tensor(mesh, &r->type, &g, err));
     dtp_status status =
         dtp_lower_redistribution(g, &mesh->comm->mesh, &r->layout, &r->to, &options, &p, err);

@@ -125,7 +125,7 @@ static dtp_status search(const dtp_torch_planner *planner, const dtp_mesh *mesh,
                             .type = type,
                             .from = from,
                             .to = to,
-                            .price = o->price != NULL ? o->price : dtp_step_default_price,
+                            .price = o->price,
                             .user = o->price_user,
                             .single = true,
                             .free_splits = true};
@@ -237,6 +237,15 @@ static void warn(const merger *g, dtp_mesh_set set, const char *why)
     p->warned |= UINT64_C(1) << set;
 }
 
+static dtp_status append_step(dtp_steps *out, const dtp_step *step, dtp_err *err)
+{
+    if (out->n == DTP_MAX_STEPS) {
+        return DTP_FAIL(err, DTP_INTERNAL, "a redistribution of more than %d steps", DTP_MAX_STEPS);
+    }
+    out->steps[out->n++] = *step;
+    return DTP_OK;
+}
+
 static dtp_status scale_averages(merger *g, dtp_mesh_set set, dtp_err *err)
 {
     dtp_mesh_set avg = 0;
@@ -252,7 +261,7 @@ static dtp_status scale_averages(merger *g, dtp_mesh_set set, dtp_err *err)
     }
     dtp_step step = {.kind = DTP_STEP_SCALE, .set = avg, .after = g->at};
     step.factor = 1.0 / dtp_mesh_set_size(g->mesh, avg);
-    return dtp_redistribute__append(g->out, &step, err);
+    return append_step(g->out, &step, err);
 }
 
 /* One step for transforms alike over the mesh dims of `set`. */
@@ -279,7 +288,7 @@ static dtp_status emit(merger *g, const dtp_torch_transform *t, dtp_mesh_set set
         }
     }
     step.after = g->at;
-    return dtp_redistribute__append(g->out, &step, err);
+    return append_step(g->out, &step, err);
 }
 
 static dtp_status emit_one(merger *g, const dtp_torch_transform *t, dtp_err *err)

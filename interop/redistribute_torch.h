@@ -25,7 +25,7 @@ typedef struct dtp_torch_options {
     bool no_all_to_all; /* backends without it gather and keep their chunk */
     int32_t n_flat;     /* declared flattened mesh dims */
     dtp_mesh_set flat[DTP_TORCH_MAX_FLAT];
-    dtp_step_price price; /* of the search; NULL: the default price. PyTorch's own:
+    dtp_step_price price; /* of the search, not NULL then; PyTorch's own:
                              interop/torch_cost.h */
     void *price_user;
     dtp_torch_warn warn; /* NULL: silent; called once per set of mesh dims */

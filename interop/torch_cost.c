@@ -5,12 +5,12 @@
 static const double LAUNCH_US = 6.6, ALL_TO_ALL_US = 1.0;
 static const double GIB = 1024.0 * 1024.0 * 1024.0;
 
-typedef struct link {
+typedef struct torch_link {
     double hop_us, bw_GiBps;
-} link;
+} torch_link;
 
-static const link IN_HOST = {0.6, 87.7};
-static const link ACROSS_HOSTS = {2.7, 87.7 * 0.22};
+static const torch_link IN_HOST = {0.6, 87.7};
+static const torch_link ACROSS_HOSTS = {2.7, 87.7 * 0.22};
 
 dtp_torch_cost dtp_torch_cost_init(void)
 {
@@ -18,7 +18,7 @@ dtp_torch_cost dtp_torch_cost_init(void)
 }
 
 /* The slowest link that the mesh dims of the set use. */
-static link link_of(const dtp_torch_cost *cost, const dtp_mesh *mesh, dtp_mesh_set set)
+static torch_link link_of(const dtp_torch_cost *cost, const dtp_mesh *mesh, dtp_mesh_set set)
 {
     int64_t extent = 1;
     for (int32_t m = mesh->n_dims - 1; m >= 0; m--) {
@@ -39,7 +39,7 @@ static double local_gib(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_l
     return bytes / GIB;
 }
 
-static double ring_us(const link *l, double ranks, double gib, double rounds)
+static double ring_us(const torch_link *l, double ranks, double gib, double rounds)
 {
     double hops = rounds * (ranks - 1);
     return LAUNCH_US + hops * l->hop_us + gib * hops / ranks / l->bw_GiBps * 1e6;
@@ -54,7 +54,7 @@ double dtp_torch_step_price(void *user, const dtp_mesh *mesh, const dtp_ttype *t
     if (n < 2) {
         return 0;
     }
-    link l = link_of(cost, mesh, step->set);
+    torch_link l = link_of(cost, mesh, step->set);
     double gib = local_gib(mesh, type, before);
     switch (step->kind) {
     case DTP_STEP_ALL_GATHER:

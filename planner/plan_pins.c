@@ -84,7 +84,8 @@ static dtp_status fill_header(const dtp_graph *g, const dtp_machine *machine,
 static dtp_status propagate(const dtp_graph *g, const dtp_pins_request *request,
                             dtp_plan_lowering *lowering, dtp_plan *plan, dtp_err *err)
 {
-    dtp_propagate_options options = {.strict = request->strict,
+    dtp_propagate_options options = {.price = dtp_step_generic_price,
+                                     .strict = request->strict,
                                      .redistributor = lowering->redistributor};
     if (request->redistribution == DTP_REDISTRIBUTION_TORCH) {
         options.torch = true;

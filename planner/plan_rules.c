@@ -56,7 +56,8 @@ static dtp_status offer_solutions(dtp_planning *p, const dtp_rules_problem *prob
     for (int32_t i = 0; i < solved->n; i++) {
         const dtp_rules_solution *s = &solved->solutions[i];
         /* Another mode compares sums over whole programs. */
-        dtp_candidate c = {.cost_ps = p->planner->rules_only ? s->value.cost_ps : 0};
+        dtp_candidate c = {.redistributor = dtp_redistributor_generic(),
+                           .cost_ps = p->planner->rules_only ? s->value.cost_ps : 0};
         DTP_TRY(dtp_rules_of_choice(problem, &s->choice, p->arena, &c.rules, err));
         DTP_TRY(dtp_candidate_predict(p->graph, &p->pricer, p->arena, &c, err));
         if (!c.legal) {

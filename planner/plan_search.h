@@ -28,14 +28,14 @@ typedef struct dtp_plan_request {
     const dtp_graph_variant *choices; /* recomputation, microbatches; NULL = none. Pins of tensor
                                          mode name nodes of the changed graph */
     const char *rules_file;           /* dtp.rules/1 with hand-written baselines; NULL = none */
-    int32_t candidates;   /* distinct solutions lowered and compared by their timeline */
-    double margin;        /* ... within this fraction of the optimum */
-    uint64_t seed;        /* tensor mode: of the solver's heuristic */
-    int32_t threads;      /* tensor mode: of the solver; the plan does not depend on them */
-    double gap;           /* tensor mode: large problems need no closer certificate, as a share */
-    bool prices;          /* tensor mode: say what each constraint costs */
-    bool tying_bound;     /* tensor mode: bound what tying loses */
-    bool unfold;          /* tensor mode: then every instance of a block decides for itself */
+    int32_t candidates; /* distinct solutions lowered and compared by their timeline */
+    double margin;      /* ... within this fraction of the optimum */
+    uint64_t seed;      /* tensor mode: of the solver's heuristic */
+    int32_t threads;    /* tensor mode: of the solver; the plan does not depend on them */
+    double gap;         /* tensor mode: large problems need no closer certificate, as a share */
+    bool prices;        /* tensor mode: say what each constraint costs */
+    bool tying_bound;   /* tensor mode: bound what tying loses */
+    bool unfold;        /* tensor mode: then every instance of a block decides for itself */
     bool brief; /* tensor mode: when nothing fits, the best baseline alone says what limit works */
     const dtp_plan *rival; /* tensor mode, objective time: a plan of another graph, of which only
                               certificate and prediction are read. Nothing is planned where its

@@ -156,7 +156,7 @@ dtp_status dtp_rule_choice_init(dtp_rule_choice *c, const dtp_graph *g, const ch
     c->sharding.n_nodes = g->n_nodes;
     c->sharding.layouts = c->layouts;
     c->sharding.strategies = c->strategies;
-    c->options = dtp_lower_options_init();
+    c->options = dtp_lower_options_init(dtp_redistributor_generic());
     if (dtp_mesh_ranks(&c->sharding.mesh) > DTP_RULE_MAX_RANKS) {
         return DTP_FAIL(err, DTP_INVALID, "a mesh '%s' of more than %d ranks", mesh,
                         DTP_RULE_MAX_RANKS);

@@ -95,7 +95,7 @@ static dtp_status replicate_all(const dtp_graph *g, dtp_arena *arena, dtp_shardi
 static dtp_status reference_make(const dtp_graph *g, const dtp_verify_options *o,
                                  dtp_verify__reference *r, dtp_err *err)
 {
-    dtp_lower_options lower = dtp_lower_options_init();
+    dtp_lower_options lower = dtp_lower_options_init(dtp_redistributor_generic());
     dtp_session_options session = dtp_session_options_init();
     r->arena = dtp_arena_create();
     if (r->arena == NULL) {

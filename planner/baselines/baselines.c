@@ -70,7 +70,8 @@ static dtp_status add_baseline(const dtp_graph *g, const dtp_mesh *mesh, dtp_are
     while (at < *n && strcmp(list[at].name, name) != 0) {
         at++;
     }
-    dtp_candidate c = {.name = name, .rules_text = text};
+    dtp_candidate c = {
+        .name = name, .rules_text = text, .redistributor = dtp_redistributor_generic()};
     dtp_status s = dtp_layout_rules_parse(text, mesh, &g->dims, arena, &c.rules, &why);
     if (s != DTP_OK && !dtp_status_is_input(s)) {
         return DTP_FAIL(err, s, "%s", why.msg);
@@ -114,6 +115,7 @@ static dtp_status add_recipe(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena
     DTP_TRY(dtp_baseline__styles(r, g, mesh, arena, &out->n_styles, &styles, &why, err));
     out->name = r->name;
     out->styles = styles;
+    out->redistributor = dtp_redistributor_generic();
     out->legal = why == NULL;
     out->why = why;
     return DTP_OK;
@@ -125,7 +127,8 @@ static dtp_status shard_styles(const dtp_graph *g, const dtp_mesh *mesh,
 {
     dtp_styles list;
     dtp_pin *pins = NULL;
-    dtp_propagate_options options = {.redistributor = redistributor};
+    dtp_propagate_options options = {.price = dtp_step_generic_price,
+                                     .redistributor = redistributor};
     dtp_styles_init(&list, arena);
     for (int32_t i = 0; i < c->n_styles; i++) {
         DTP_TRY(dtp_styles_parse(c->styles[i], &list, err));
@@ -150,8 +153,7 @@ typedef struct pricing {
 static dtp_status price(const pricing *p, dtp_candidate *c, dtp_err *err)
 {
     const dtp_mesh *mesh = &p->pricer->mesh;
-    dtp_lower_options options = dtp_lower_options_init();
-    options.redistributor = p->redistributor;
+    dtp_lower_options options = dtp_lower_options_init(p->redistributor);
     DTP_TRY(c->rules_text != NULL
                 ? dtp_sharding_from_rules(p->g, mesh, &c->rules, false, p->arena, &c->sharding, err)
                 : shard_styles(p->g, mesh, p->redistributor, p->arena, c, err));
@@ -217,7 +219,7 @@ dtp_status dtp_baselines_create(const dtp_graph *g, const dtp_pricer *pricer,
     DTP_TRY(options->rules_only
                 ? dtp_baselines_list(g, &pricer->mesh, options->rules_file, arena, n, out, err)
                 : list_all(g, &pricer->mesh, options->rules_file, arena, n, out, err));
-    DTP_TRY(dtp_redistribute_cache_create(NULL, 0, &cache, err));
+    DTP_TRY(dtp_redistribute_cache_create(dtp_redistributor_generic(), 0, &cache, err));
     const pricing p = {g, pricer, dtp_redistribute_cache_planner(cache), arena};
     dtp_status s = DTP_OK;
     for (int32_t i = 0; i < *n && s == DTP_OK; i++) {

@@ -18,10 +18,10 @@ typedef struct dtp_explaining {
     dtp_pricer pricer;
     dtp_pin_set pins;
     dtp_tensor_problem *problem; /* within the pins */
-    dtp_tensor_problem *free; /* without them, unpriced; the same when there are none */
-    int32_t *selection, *other; /* the plan in either; scratch */
-    dtp_tensor_id tensor;       /* -1: a node */
-    dtp_node_id node;           /* that decides, when no tensor does */
+    dtp_tensor_problem *free;    /* without them, unpriced; the same when there are none */
+    int32_t *selection, *other;  /* the plan in either; scratch */
+    dtp_tensor_id tensor;        /* -1: a node */
+    dtp_node_id node;            /* that decides, when no tensor does */
 } dtp_explaining;
 
 /* Finds the plan in the problem that it was made from. A tensor that is kept as an op leaves or

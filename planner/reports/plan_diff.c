@@ -24,8 +24,7 @@ typedef struct making {
 static dtp_status split_cost(const dtp_diff_input *in, const dtp_pricer *pricer, half *h,
                              dtp_diff_side *side, dtp_err *err)
 {
-    const dtp_lower_options plain = {.redistributor =
-                                         in->options != NULL ? in->options->redistributor : NULL};
+    const dtp_lower_options plain = {.redistributor = in->options->redistributor};
     dtp_program *program = NULL;
     DTP_TRY(dtp_lower(in->graph, in->sharding, &plain, &program, err));
     dtp_status s = dtp_cost_split_program(pricer, program, h->nodes, &side->cost, err);

@@ -12,7 +12,7 @@
 typedef struct dtp_diff_input {
     const dtp_graph *graph;
     const dtp_sharding *sharding;
-    const dtp_lower_options *options; /* of the final program; NULL: the default */
+    const dtp_lower_options *options; /* of the final program */
 } dtp_diff_input;
 
 /* Index 0 and 1 of every pair are the two plans. */

@@ -223,7 +223,7 @@ static dtp_status note_moves(const dtp_planning *p, dtp_plan *plan, dtp_err *err
     const dtp_redistributor recording = dtp_recording_redistributor(&recorder);
     const dtp_lower_options plain = {.redistributor = &recording};
     dtp_program *program = NULL;
-    if (recorder.inner == NULL) {
+    if (recorder.inner == dtp_redistributor_generic()) {
         return DTP_OK;
     }
     DTP_TRY(dtp_lower(p->graph, &plan->sharding, &plain, &program, err));

@@ -50,8 +50,8 @@ static dtp_status evaluate(dtp_planning *p, const int32_t *assignment, dtp_tenso
     tensor_state *state = p->state;
     dtp_program *program = NULL;
     dtp_status s = DTP_OK;
-    dtp_lower_options options = dtp_lower_options_init();
-    options.redistributor = dtp_tensor_redistributor(state->problem);
+    const dtp_lower_options options =
+        dtp_lower_options_init(dtp_tensor_redistributor(state->problem));
     *c = (dtp_candidate){.legal = true, .redistributor = options.redistributor};
     DTP_TRY(dtp_tensor_sharding(state->problem, assignment, p->arena, &c->sharding, err));
     DTP_TRY(dtp_sharding_check(p->graph, &c->sharding, err));

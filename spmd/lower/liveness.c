@@ -12,32 +12,6 @@ static int32_t at_least(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
-static void mark_instrs(dtp_program *p)
-{
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        const dtp_instr *instr = &p->instrs[i];
-        for (int32_t k = 0; k < instr->n_in; k++) {
-            p->values[instr->in[k]].last = i;
-        }
-        for (int32_t k = 0; k < instr->n_out; k++) {
-            p->values[instr->out[k]].first = i;
-            p->values[instr->out[k]].last = i;
-        }
-        if (instr->workspace >= 0) {
-            p->values[instr->workspace].first = p->values[instr->workspace].last = i;
-        }
-    }
-}
-
-/* First instruction of the value that v's contents come from. */
-static int32_t origin(const dtp_program *p, dtp_value_id v)
-{
-    while (p->values[v].first < 0 && p->values[v].parent >= 0) {
-        v = p->values[v].parent;
-    }
-    return p->values[v].first;
-}
-
 /* A bucket is written piece by piece, by the writers of its members. */
 static void begin_buckets(dtp_program *p)
 {
@@ -59,12 +33,15 @@ static void extend_to_replicas(dtp_program *p)
         if (view->first >= 0) {
             continue;
         }
-        view->first = origin(p, v);
+        dtp_value_id origin = v; /* of its contents */
+        while (p->values[origin].first < 0 && p->values[origin].parent >= 0) {
+            origin = p->values[origin].parent;
+        }
+        view->first = p->values[origin].first;
         view->last = at_least(view->last, view->first);
         for (dtp_value_id up = view->parent; up >= 0; up = p->values[up].parent) {
-            bool written = p->values[up].first >= 0;
             p->values[up].last = at_least(p->values[up].last, view->last);
-            if (written) {
+            if (p->values[up].first >= 0) {
                 break;
             }
         }
@@ -77,7 +54,19 @@ void dtp_program__liveness(dtp_program *p)
     for (int32_t v = 0; v < p->n_values; v++) {
         p->values[v].first = p->values[v].last = -1;
     }
-    mark_instrs(p);
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        const dtp_instr *instr = &p->instrs[i];
+        for (int32_t k = 0; k < instr->n_in; k++) {
+            p->values[instr->in[k]].last = i;
+        }
+        for (int32_t k = 0; k < instr->n_out; k++) {
+            p->values[instr->out[k]].first = i;
+            p->values[instr->out[k]].last = i;
+        }
+        if (instr->workspace >= 0) {
+            p->values[instr->workspace].first = p->values[instr->workspace].last = i;
+        }
+    }
     begin_buckets(p);
     for (int32_t v = 0; v < p->n_values; v++) {
         dtp_value *value = &p->values[v];

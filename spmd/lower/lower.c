@@ -4,21 +4,20 @@
 #include "spmd/lower/lower.h"
 #include "spmd/program/program_internal.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "spmd/lower/lower_internal.h"
-#include "spmd/redistribute/redistribute.h"
+#include "spmd/lower/redistribute_program.h"
 #include "spmd/lower/liveness.h"
 #include "spmd/lower/memplan.h"
 #include "spmd/lower/passes/passes.h"
 
 static const int64_t DEFAULT_BUCKET_BYTES = 4 << 20;
 
-dtp_lower_options dtp_lower_options_init(void)
+dtp_lower_options dtp_lower_options_init(const dtp_redistributor *redistributor)
 {
-    return (dtp_lower_options){
-        .merge_collectives = true, .bucket_bytes = DEFAULT_BUCKET_BYTES, .in_place = true};
+    return (dtp_lower_options){.merge_collectives = true,
+                               .bucket_bytes = DEFAULT_BUCKET_BYTES,
+                               .in_place = true,
+                               .redistributor = redistributor};
 }
 
 /* A lowering under way. */
@@ -27,6 +26,7 @@ typedef struct lowering {
     const dtp_sharding *s;
     const dtp_lower_options *options;
     dtp_program *p;
+    dtp_arena *scratch;
     bool *used;         /* by tensor: something needs it in its planned layout */
     bool *survives;     /* by tensor: needed after the step */
     dtp_value_id *view; /* by tensor: the copy that nodes of this phase read, -1 = none yet */
@@ -79,48 +79,23 @@ static dtp_status add_tensor_value(dtp_program *p, dtp_tensor_id t, dtp_value_ki
     return DTP_OK;
 }
 
-static dtp_status add_sources(lowering *l, dtp_err *err)
-{
-    for (int32_t t = 0; t < l->g->n_tensors; t++) {
-        dtp_tensor_kind kind = l->g->tensors[t].kind;
-        if (kind != DTP_TENSOR_VALUE) {
-            DTP_TRY(add_tensor_value(
-                l->p, t, kind == DTP_TENSOR_INPUT ? DTP_VALUE_INPUT : DTP_VALUE_RESIDENT,
-                &l->s->layouts[t], &l->p->tensor_value[t], err));
-        }
-    }
-    return DTP_OK;
-}
-
 /* The value from which nodes of a phase read the tensor; the first of them makes the copy. */
 static dtp_status find_view(const lowering *l, dtp_tensor_id t, dtp_node_id reader,
                             dtp_value_id *out, dtp_err *err)
 {
     dtp_program *p = l->p;
     const dtp_phase phase = l->g->nodes[reader].phase;
-    dtp_steps steps;
     *out = p->tensor_value[t];
     if (!dtp_sharding_has_replicas(l->s) ||
         dtp_layout_equal(&l->s->replicas[phase][t], &l->s->layouts[t])) {
         return DTP_OK;
     }
     if (l->view[t] < 0) {
-        DTP_TRY(dtp_redistribute_by(p->redistributor, &p->mesh, &p->values[*out].type,
-                                    &p->values[*out].layout, &l->s->replicas[phase][t], &steps,
-                                    err));
-        DTP_TRY(dtp_redistribute_emit(p, &steps, reader, phase, out, err));
+        DTP_TRY(dtp_redistribute_value(p, &l->s->replicas[phase][t], reader, phase, out, err));
         l->view[t] = *out;
     }
     *out = l->view[t];
     return DTP_OK;
-}
-
-static void begin_phase(const lowering *l, dtp_lower_env *env)
-{
-    env->since = l->p->n_values;
-    for (int32_t t = 0; t < l->g->n_tensors; t++) {
-        l->view[t] = -1;
-    }
 }
 
 static dtp_status lower_nodes(lowering *l, dtp_err *err)
@@ -135,7 +110,10 @@ static dtp_status lower_nodes(lowering *l, dtp_err *err)
         dtp_layout layouts[DTP_MAX_OP_OUT];
         dtp_lower_request r = {.strategy = &l->s->strategies[n], .in = in, .out_layouts = layouts};
         if (n == 0 || node->phase != l->g->nodes[n - 1].phase) {
-            begin_phase(l, &env);
+            env.since = l->p->n_values;
+            for (int32_t t = 0; t < l->g->n_tensors; t++) {
+                l->view[t] = -1;
+            }
         }
         for (int32_t i = 0; i < node->n_in; i++) {
             DTP_TRY(find_view(l, node->in[i], n, &in[i], err));
@@ -152,24 +130,6 @@ static dtp_status lower_nodes(lowering *l, dtp_err *err)
     return DTP_OK;
 }
 
-static bool is_partial(const dtp_layout *layout)
-{
-    bool partial = false;
-    for (int32_t m = 0; m < layout->n_mesh; m++) {
-        partial = partial || layout->placement[m].kind == DTP_PARTIAL;
-    }
-    return partial;
-}
-
-static bool is_output(const dtp_graph *g, dtp_tensor_id t)
-{
-    bool output = t == g->loss;
-    for (int32_t i = 0; i < g->n_outputs; i++) {
-        output = output || t == g->outputs[i];
-    }
-    return output;
-}
-
 /* The value of a tensor that a reader gets. Of a partial one that is fetched the latest version
  * that a node has had reduced, if there is one: a second reduction could round in another way than
  * what was used. Outputs are reduced anew, as the planner prices them. */
@@ -177,11 +137,15 @@ static dtp_value_id readable(const lowering *l, dtp_tensor_id t)
 {
     const dtp_program *p = l->p;
     const dtp_value_id planned = p->tensor_value[t];
-    if (l->options->keep_partial || !is_partial(&p->values[planned].layout) || is_output(l->g, t)) {
+    bool output = t == l->g->loss;
+    for (int32_t i = 0; i < l->g->n_outputs; i++) {
+        output = output || t == l->g->outputs[i];
+    }
+    if (l->options->keep_partial || !dtp_layout_has_partial(&p->values[planned].layout) || output) {
         return planned;
     }
     dtp_value_id v = p->tensor_latest[t];
-    while (v >= 0 && is_partial(&p->values[v].layout)) {
+    while (v >= 0 && dtp_layout_has_partial(&p->values[v].layout)) {
         v = p->values[v].previous;
     }
     return v >= 0 ? v : planned;
@@ -192,68 +156,57 @@ static dtp_status keep_results(lowering *l, dtp_err *err)
 {
     dtp_program *p = l->p;
     for (int32_t t = 0; t < l->g->n_tensors; t++) {
-        dtp_steps steps;
         if (!l->survives[t]) {
             continue;
         }
         dtp_value_id v = readable(l, t);
-        dtp_layout layout = p->values[v].layout;
-        for (int32_t m = 0; m < layout.n_mesh && !l->options->keep_partial; m++) {
-            if (layout.placement[m].kind == DTP_PARTIAL) {
-                layout.placement[m] = (dtp_placement){0};
-            }
-        }
+        const dtp_layout layout = l->options->keep_partial
+                                      ? p->values[v].layout
+                                      : dtp_layout_without_partial(&p->values[v].layout);
         dtp_node_id producer = l->g->tensors[t].producer;
         dtp_phase phase = producer >= 0 ? l->g->nodes[producer].phase : DTP_FORWARD;
         phase = l->g->microbatches > 1 ? DTP_UPDATE : phase; /* after the last microbatch */
-        DTP_TRY(dtp_redistribute_by(p->redistributor, &p->mesh, &p->values[v].type,
-                                    &p->values[v].layout, &layout, &steps, err));
-        DTP_TRY(dtp_redistribute_emit(p, &steps, producer, phase, &v, err));
+        DTP_TRY(dtp_redistribute_value(p, &layout, producer, phase, &v, err));
         p->tensor_value[t] = v;
         p->values[v].keep = true;
     }
     return DTP_OK;
 }
 
-/* The value that replaces a target: of an accumulator the one in its layout, from which a kept
- * result may have been made. */
-static dtp_value_id replacement(const lowering *l, const dtp_update *u)
-{
-    const dtp_program *p = l->p;
-    const dtp_layout *target = &p->values[p->tensor_value[u->target]].layout;
-    dtp_value_id v = l->g->tensors[u->target].per_step ? p->tensor_latest[u->value] : -1;
-    while (v >= 0 && !dtp_layout_equal(&p->values[v].layout, target)) {
-        v = p->values[v].previous;
-    }
-    return v >= 0 ? v : p->tensor_value[u->value];
-}
-
+/* What replaces a target: of an accumulator the value in its layout, from which a kept result may
+ * have been made. */
 static dtp_status add_updates(lowering *l, dtp_err *err)
 {
     dtp_program *p = l->p;
     for (int32_t i = 0; i < l->g->n_updates; i++) {
+        const dtp_update *u = &l->g->updates[i];
+        const dtp_value_id target = p->tensor_value[u->target];
+        dtp_value_id v = l->g->tensors[u->target].per_step ? p->tensor_latest[u->value] : -1;
+        while (v >= 0 && !dtp_layout_equal(&p->values[v].layout, &p->values[target].layout)) {
+            v = p->values[v].previous;
+        }
         DTP_TRY(dtp_arena_grow(p->arena, &p->updates, p->n_updates, p->n_updates + 1,
                                &p->cap_updates, sizeof *p->updates, err));
         p->updates[p->n_updates++] =
-            (dtp_value_update){.target = p->tensor_value[l->g->updates[i].target],
-                               .value = replacement(l, &l->g->updates[i])};
+            (dtp_value_update){.target = target, .value = v >= 0 ? v : p->tensor_value[u->value]};
     }
     return DTP_OK;
 }
 
-static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, dtp_err *err)
+static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, dtp_arena *scratch,
+                             dtp_err *err)
 {
-    DTP_TRY(dtp_program__resolve_updates(p, err));
+    DTP_TRY(dtp_program__resolve_updates(p, scratch, err));
     if (options->merge_collectives) {
-        DTP_TRY(dtp_program__merge_collectives(p, err));
-        DTP_TRY(dtp_program__sink_reductions(p, err));
-        DTP_TRY(dtp_program__merge_collectives(p, err));
+        DTP_TRY(dtp_program__merge_collectives(p, scratch, err));
+        DTP_TRY(dtp_program__sink_reductions(p, scratch, err));
+        DTP_TRY(dtp_program__merge_collectives(p, scratch, err));
     }
     if (options->bucket_bytes > 0) {
-        DTP_TRY(dtp_program__bucket(p, options->bucket_bytes, err));
+        DTP_TRY(dtp_program__bucket(p, options->bucket_bytes, scratch, err));
     }
     if (options->in_place) {
-        DTP_TRY(dtp_program__in_place(p, err));
+        DTP_TRY(dtp_program__in_place(p, scratch, err));
     }
     if (options->external) {
         DTP_TRY(dtp_program__externalize(p, err));
@@ -264,32 +217,44 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
 
 static dtp_status lower_all(lowering *l, dtp_err *err)
 {
+    const size_t n = (size_t)l->g->n_tensors + 1;
+    l->used = dtp_arena_alloc(l->scratch, n, sizeof *l->used);
+    l->survives = dtp_arena_alloc(l->scratch, n, sizeof *l->survives);
+    l->view = dtp_arena_alloc(l->scratch, n, sizeof *l->view);
+    if (l->used == NULL || l->survives == NULL || l->view == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d tensors", l->g->n_tensors);
+    }
     DTP_TRY(mark_uses(l, err));
-    DTP_TRY(add_sources(l, err));
+    for (int32_t t = 0; t < l->g->n_tensors; t++) {
+        const dtp_tensor_kind kind = l->g->tensors[t].kind;
+        if (kind != DTP_TENSOR_VALUE) {
+            DTP_TRY(add_tensor_value(
+                l->p, t, kind == DTP_TENSOR_INPUT ? DTP_VALUE_INPUT : DTP_VALUE_RESIDENT,
+                &l->s->layouts[t], &l->p->tensor_value[t], err));
+        }
+    }
     DTP_TRY(lower_nodes(l, err));
     DTP_TRY(keep_results(l, err));
     DTP_TRY(add_updates(l, err));
-    return run_passes(l->p, l->options, err);
+    return run_passes(l->p, l->options, l->scratch, err);
 }
 
 dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_options *options,
                      dtp_program **out, dtp_err *err)
 {
-    dtp_lower_options defaults = dtp_lower_options_init();
-    lowering l = {.g = g, .s = s, .options = options != NULL ? options : &defaults};
+    lowering l = {.g = g, .s = s, .options = options};
+    if (options == NULL || options->redistributor == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "a lowering without one who plans its redistributions");
+    }
     DTP_TRY(dtp_sharding_check(g, s, err));
     DTP_TRY(dtp_program_create(g, &s->mesh, &l.p, err));
-    l.p->redistributor = l.options->redistributor;
-    l.p->plain_names = l.options->unplaced;
-    l.used = calloc((size_t)g->n_tensors + 1, sizeof *l.used);
-    l.survives = calloc((size_t)g->n_tensors + 1, sizeof *l.survives);
-    l.view = calloc((size_t)g->n_tensors + 1, sizeof *l.view);
-    dtp_status status = l.used == NULL || l.survives == NULL || l.view == NULL
-                            ? DTP_FAIL(err, DTP_NOMEM, "out of memory for %d tensors", g->n_tensors)
-                            : lower_all(&l, err);
-    free(l.used);
-    free(l.survives);
-    free(l.view);
+    l.p->redistributor = options->redistributor;
+    l.p->plain_names = options->unplaced;
+    l.scratch = dtp_arena_create();
+    const dtp_status status = l.scratch != NULL
+                                  ? lower_all(&l, err)
+                                  : DTP_FAIL(err, DTP_NOMEM, "out of memory for a lowering");
+    dtp_arena_destroy(l.scratch);
     if (status != DTP_OK) {
         dtp_program_destroy(l.p);
         return status;
@@ -298,22 +263,23 @@ dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_
     return DTP_OK;
 }
 
-/* ---- one redistribution
- * --------------------------------------------------------------------------
+/* ---- one redistribution -------------------------------------------------------------------------
  */
 
-static dtp_status move_tensor(dtp_program *p, const dtp_layout *from, const dtp_layout *to,
-                              dtp_err *err)
+static dtp_status redistribute_tensor(dtp_program *p, const dtp_layout *from, const dtp_layout *to,
+                                      const dtp_lower_options *options, dtp_err *err)
 {
     dtp_value_id v;
-    dtp_steps steps;
     DTP_TRY(add_tensor_value(p, 0, DTP_VALUE_INPUT, from, &v, err));
-    DTP_TRY(
-        dtp_redistribute_by(p->redistributor, &p->mesh, &p->values[v].type, from, to, &steps, err));
-    DTP_TRY(dtp_redistribute_emit(p, &steps, -1, DTP_FORWARD, &v, err));
+    DTP_TRY(dtp_redistribute_value(p, to, -1, DTP_FORWARD, &v, err));
     p->tensor_value[0] = v;
     p->values[v].keep = true;
-    return DTP_OK;
+    dtp_arena *scratch = dtp_arena_create();
+    const dtp_status s = scratch != NULL
+                             ? run_passes(p, options, scratch, err)
+                             : DTP_FAIL(err, DTP_NOMEM, "out of memory for a redistribution");
+    dtp_arena_destroy(scratch);
+    return s;
 }
 
 dtp_status dtp_lower_redistribution(const dtp_graph *g, const dtp_mesh *mesh,
@@ -329,8 +295,7 @@ dtp_status dtp_lower_redistribution(const dtp_graph *g, const dtp_mesh *mesh,
     DTP_TRY(dtp_layout_check(to, mesh, &g->tensors[0].type, err));
     DTP_TRY(dtp_program_create(g, mesh, &p, err));
     p->redistributor = options->redistributor;
-    dtp_status status = move_tensor(p, from, to, err);
-    status = status == DTP_OK ? run_passes(p, options, err) : status;
+    const dtp_status status = redistribute_tensor(p, from, to, options, err);
     if (status != DTP_OK) {
         dtp_program_destroy(p);
         return status;
@@ -339,8 +304,7 @@ dtp_status dtp_lower_redistribution(const dtp_graph *g, const dtp_mesh *mesh,
     return DTP_OK;
 }
 
-/* ---- one node
- * ------------------------------------------------------------------------------------
+/* ---- one node -----------------------------------------------------------------------------------
  */
 
 /* The operand's INPUT value in this layout; two operands may share one. */

@@ -2,7 +2,7 @@
 #ifndef DTP_SPMD_LOWER_LOWER_H
 #define DTP_SPMD_LOWER_LOWER_H
 
-#include "spmd/program/program.h"
+#include "spmd/redistribute/redistribute.h"
 
 typedef struct dtp_lower_options {
     bool merge_collectives; /* consecutive collectives of one kind over several mesh dims become
@@ -15,17 +15,16 @@ typedef struct dtp_lower_options {
                                neither parameters nor state then */
     bool unplaced;          /* no memory plan: for prices and timelines */
     bool keep_partial;      /* what survives the step may stay partial; else it is reduced */
-    /* who plans redistributions (spmd/redistribute/redistribute.h); NULL: the default */
-    const struct dtp_redistributor *redistributor;
-    int32_t n_fetch; /* extra tensors that must survive the step */
+    const dtp_redistributor *redistributor; /* who plans redistributions; not NULL */
+    int32_t n_fetch;                        /* extra tensors that must survive the step */
     const dtp_tensor_id *fetch;
 } dtp_lower_options;
 
 /* Everything on, bucket_bytes 4 MiB, no fetch. */
-dtp_lower_options dtp_lower_options_init(void);
+dtp_lower_options dtp_lower_options_init(const dtp_redistributor *redistributor);
 
-/* Lowers, runs the passes, liveness and, unless `unplaced`, the memory plan. The program borrows g.
- */
+/* Lowers, runs the passes, liveness and, unless `unplaced`, the memory plan. The program borrows g
+ * and the redistributor. DTP_INVALID without one. */
 dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_options *options,
                      dtp_program **out, dtp_err *err) DTP_MUST_CHECK;
 

@@ -14,16 +14,17 @@
 enum { MAX_DEPTH = 4 };
 
 /* A decomposition being lowered. */
-typedef struct scratch {
+typedef struct decomposition {
     dtp_graph *graph;
     dtp_layout_rules rules;
     dtp_value_id *value; /* by tensor of the graph */
     bool *used;          /* by tensor: an operand of some node */
     dtp_tensor_id in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
-} scratch;
+} decomposition;
 
 /* The dim table is the program's: ids mean the same inside and outside, and new names stay. */
-static dtp_status build_graph(dtp_program *p, const dtp_op_call *outer, scratch *s, dtp_err *err)
+static dtp_status build_graph(dtp_program *p, const dtp_op_call *outer, decomposition *s,
+                              dtp_err *err)
 {
     s->graph->dims = p->dims;
     for (int32_t i = 0; i < outer->n_in; i++) {
@@ -47,8 +48,8 @@ static dtp_status build_graph(dtp_program *p, const dtp_op_call *outer, scratch 
     return DTP_OK;
 }
 
-static dtp_status build_rules(const dtp_program *p, const dtp_node_layouts *layouts, scratch *s,
-                              dtp_err *err)
+static dtp_status build_rules(const dtp_program *p, const dtp_node_layouts *layouts,
+                              decomposition *s, dtp_err *err)
 {
     DTP_TRY(dtp_layout_rules_create(s->graph->arena, s->graph->dims.n, &s->rules, err));
     for (int8_t depth = 0; depth < p->mesh.n_dims; depth++) {
@@ -62,17 +63,8 @@ static dtp_status build_rules(const dtp_program *p, const dtp_node_layouts *layo
     return DTP_OK;
 }
 
-static int64_t count_parts(const dtp_mesh *mesh, const dtp_rule_splits *splits)
-{
-    int64_t parts = 1;
-    for (int8_t i = 0; i < splits->n; i++) {
-        parts *= mesh->sizes[splits->mesh_dims[i]];
-    }
-    return parts;
-}
-
 /* A new name of a split dim is split the same way, if the pieces fit both. */
-static void follow_renames(const dtp_mesh *mesh, scratch *s)
+static void follow_renames(const dtp_mesh *mesh, decomposition *s)
 {
     for (int32_t n = 0; n < s->graph->n_nodes; n++) {
         dtp_call_types types;
@@ -85,35 +77,19 @@ static void follow_renames(const dtp_mesh *mesh, scratch *s)
         for (int32_t r = 1; r < set.n; r++) {
             const dtp_sharding_rule *row = &set.rows[r];
             const dtp_rule_splits *from = &s->rules.splits[row->dim];
+            int64_t parts = 1;
+            for (int8_t i = 0; i < from->n; i++) {
+                parts *= mesh->sizes[from->mesh_dims[i]];
+            }
             if (row->dim != row->out_dim && s->rules.splits[row->out_dim].n == 0 && from->n > 0 &&
-                dtp_renaming_fits(&call, row, count_parts(mesh, from))) {
+                dtp_renaming_fits(&call, row, parts)) {
                 s->rules.splits[row->out_dim] = *from;
             }
         }
     }
 }
 
-static dtp_status build_tables(const dtp_op_call *call, const dtp_value_id *in, scratch *s,
-                               dtp_err *err)
-{
-    const dtp_graph *g = s->graph;
-    s->value = dtp_arena_alloc(g->arena, (size_t)g->n_tensors, sizeof *s->value);
-    s->used = dtp_arena_alloc(g->arena, (size_t)g->n_tensors, sizeof *s->used);
-    if (s->value == NULL || s->used == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a decomposition");
-    }
-    for (int32_t i = 0; i < call->n_in; i++) {
-        s->value[s->in[i]] = in[i];
-    }
-    for (int32_t n = 0; n < g->n_nodes; n++) {
-        for (int32_t i = 0; i < g->nodes[n].n_in; i++) {
-            s->used[g->nodes[n].in[i]] = true;
-        }
-    }
-    return DTP_OK;
-}
-
-static dtp_status lower_inner(const dtp_lower_env *env, const scratch *s, dtp_node_id id,
+static dtp_status lower_inner(const dtp_lower_env *env, const decomposition *s, dtp_node_id id,
                               dtp_err *err)
 {
     const dtp_node *node = &s->graph->nodes[id];
@@ -139,7 +115,7 @@ static dtp_status lower_inner(const dtp_lower_env *env, const scratch *s, dtp_no
     return DTP_OK;
 }
 
-static dtp_status lower_scratch(const dtp_lower_env *outer, dtp_node_id node, scratch *s,
+static dtp_status lower_scratch(const dtp_lower_env *outer, dtp_node_id node, decomposition *s,
                                 const dtp_node_layouts *layouts, const dtp_value_id *in,
                                 dtp_value_id *out, dtp_err *err)
 {
@@ -159,8 +135,21 @@ static dtp_status lower_scratch(const dtp_lower_env *outer, dtp_node_id node, sc
     DTP_TRY(build_graph(outer->p, &call, s, err));
     DTP_TRY(build_rules(outer->p, layouts, s, err));
     follow_renames(&outer->p->mesh, s);
-    DTP_TRY(build_tables(&call, in, s, err));
-    for (int32_t i = 0; i < s->graph->n_nodes; i++) {
+    const dtp_graph *g = s->graph;
+    s->value = dtp_arena_alloc(g->arena, (size_t)g->n_tensors, sizeof *s->value);
+    s->used = dtp_arena_alloc(g->arena, (size_t)g->n_tensors, sizeof *s->used);
+    if (s->value == NULL || s->used == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a decomposition");
+    }
+    for (int32_t i = 0; i < call.n_in; i++) {
+        s->value[s->in[i]] = in[i];
+    }
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        for (int32_t k = 0; k < g->nodes[i].n_in; k++) {
+            s->used[g->nodes[i].in[k]] = true;
+        }
+    }
+    for (int32_t i = 0; i < g->n_nodes; i++) {
         DTP_TRY(lower_inner(&env, s, i, err));
     }
     for (int32_t i = 0; i < call.n_out; i++) {
@@ -174,7 +163,7 @@ dtp_status dtp_lower__decomposed(const dtp_lower_env *env, dtp_node_id node,
                                  dtp_value_id *out, dtp_err *err)
 {
     const dtp_op_def *op = env->graph->nodes[node].op;
-    scratch s = {0};
+    decomposition s = {0};
     if (op->decompose == NULL || env->depth >= MAX_DEPTH) {
         return DTP_FAIL(err, DTP_INTERNAL, "%s has an internal rule but no decomposition",
                         op->name);

@@ -5,18 +5,18 @@
 #include <string.h>
 
 #include "spmd/lower/lower_internal.h"
-#include "spmd/redistribute/redistribute.h"
+#include "spmd/lower/redistribute_program.h"
 
 /* A node about to be lowered. */
-typedef struct work {
+typedef struct node_work {
     const dtp_lower_env *env;
     const dtp_node *node;
     const dtp_lower_request *request;
     dtp_op_call call; /* global types */
-} work;
+} node_work;
 
-static dtp_status layouts_of(const work *w, const dtp_strategy *strategy, dtp_node_layouts *out,
-                             dtp_err *err)
+static dtp_status layouts_of(const node_work *w, const dtp_strategy *strategy,
+                             dtp_node_layouts *out, dtp_err *err)
 {
     const dtp_program *p = w->env->p;
     const bool in_mesh_order = w->env->replicas && !w->env->scratch;
@@ -29,34 +29,30 @@ static dtp_status layouts_of(const work *w, const dtp_strategy *strategy, dtp_no
                                  in_mesh_order ? NULL : w->request->out_layouts, out, err);
 }
 
-/* The pieces of the internal dim lie in the order of a group's members: the mesh dims split it in
+/* Shards that the split dim of a rotating op moves by; 0: it is not moved by a permute. The shards
+ * of the internal dim must lie in the order of a group's members: the mesh dims split it in
  * ascending order. */
-static bool in_member_order(const work *w, const dtp_node_layouts *layouts)
+static int64_t rotation(const node_work *w, const dtp_node_layouts *layouts)
 {
+    int64_t step = 0;
     int8_t last = -1;
+    if (w->call.op->rotates == NULL || layouts->internal == 0) {
+        return 0;
+    }
     for (int32_t m = 0; m < w->env->p->mesh.n_dims; m++) {
         if ((layouts->internal >> m & 1U) != 0) {
             if (layouts->order[m] < last) {
-                return false;
+                return 0;
             }
             last = layouts->order[m];
         }
     }
-    return true;
-}
-
-/* Pieces that the split dim of a rotating op moves by; 0: it is not moved by a permute. */
-static int64_t rotation(const work *w, const dtp_node_layouts *layouts)
-{
-    int64_t step = 0;
-    int64_t parts = dtp_mesh_set_size(&w->env->p->mesh, layouts->internal);
-    bool permutes = w->call.op->rotates != NULL && layouts->internal != 0 &&
-                    in_member_order(w, layouts) && w->call.op->rotates(&w->call, parts, &step);
-    return permutes ? step : 0;
+    const int64_t parts = dtp_mesh_set_size(&w->env->p->mesh, layouts->internal);
+    return w->call.op->rotates(&w->call, parts, &step) ? step : 0;
 }
 
 /* A rotating op that cannot be a permute has its dim made whole. */
-static dtp_status find_layouts(const work *w, dtp_node_layouts *out, dtp_err *err)
+static dtp_status find_layouts(const node_work *w, dtp_node_layouts *out, dtp_err *err)
 {
     DTP_TRY(layouts_of(w, w->request->strategy, out, err));
     if (w->call.op->rotates == NULL || out->internal == 0 || rotation(w, out) != 0) {
@@ -72,65 +68,43 @@ static dtp_status find_layouts(const work *w, dtp_node_layouts *out, dtp_err *er
 /* ---- operands and outputs -----------------------------------------------------------------------
  */
 
-static dtp_node_id cause(const work *w)
+static dtp_node_id cause(const node_work *w)
 {
     return w->env->scratch ? w->env->node : (dtp_node_id)(w->node - w->env->graph->nodes);
 }
 
-static dtp_phase phase(const work *w)
+static dtp_phase phase(const node_work *w)
 {
     return w->env->scratch ? w->env->phase : w->node->phase;
 }
 
-/* A recomputation does not read copies that the forward pass made of what goes into a block: they
+/* The value in another layout: an earlier version if there is one, else redistributed now. A
+ * recomputation does not read copies that the forward pass made of what goes into a block: they
  * would have to be kept for it. */
-static bool may_reuse(const work *w, dtp_tensor_id t, dtp_value_id v)
-{
-    const dtp_graph *g = w->env->p->graph;
-    const dtp_tensor_kind kind = g->tensors[t].kind;
-    const bool resident = kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE;
-    const bool forgets = resident || g->nodes[cause(w)].repeats;
-    if (w->env->replicas) {
-        return w->env->scratch && v >= w->env->since;
-    }
-    return !forgets || v >= w->env->since || v == w->env->p->tensor_value[t];
-}
-
-/* The value in another layout: an earlier version if there is one, else redistributed now. */
-static dtp_status bring(const work *w, const dtp_layout *layout, dtp_value_id *value, dtp_err *err)
+static dtp_status bring(const node_work *w, const dtp_layout *layout, dtp_value_id *value,
+                        dtp_err *err)
 {
     dtp_program *p = w->env->p;
-    dtp_tensor_id t = p->values[*value].tensor;
-    dtp_steps steps;
+    const dtp_tensor_id t = p->values[*value].tensor;
     if (dtp_layout_equal(&p->values[*value].layout, layout)) {
         return DTP_OK;
     }
     for (dtp_value_id v = t >= 0 ? p->tensor_latest[t] : -1; v >= 0; v = p->values[v].previous) {
-        if (dtp_layout_equal(&p->values[v].layout, layout) && may_reuse(w, t, v)) {
+        const dtp_tensor_kind kind = p->graph->tensors[t].kind;
+        const bool resident = kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE;
+        const bool forgets = resident || p->graph->nodes[cause(w)].repeats;
+        const bool may_reuse = w->env->replicas
+                                   ? w->env->scratch && v >= w->env->since
+                                   : !forgets || v >= w->env->since || v == p->tensor_value[t];
+        if (may_reuse && dtp_layout_equal(&p->values[v].layout, layout)) {
             *value = v;
             return DTP_OK;
         }
     }
-    DTP_TRY(dtp_redistribute_by(p->redistributor, &p->mesh, &p->values[*value].type,
-                                &p->values[*value].layout, layout, &steps, err));
-    return dtp_redistribute_emit(p, &steps, cause(w), phase(w), value, err);
+    return dtp_redistribute_value(p, layout, cause(w), phase(w), value, err);
 }
 
-/* Operand i in the layout that the op wants; an operand that is given twice is brought once. */
-static dtp_status bring_operand(const work *w, int32_t i, const dtp_node_layouts *layouts,
-                                dtp_value_id *in, dtp_err *err)
-{
-    in[i] = w->request->in[i];
-    for (int32_t j = 0; j < i; j++) {
-        if (w->request->in[j] == in[i] && dtp_layout_equal(&layouts->in[j], &layouts->in[i])) {
-            in[i] = in[j];
-            return DTP_OK;
-        }
-    }
-    return bring(w, &layouts->in[i], &in[i], err);
-}
-
-static const char *output_name(const work *w, int32_t i, const dtp_layout *layout)
+static const char *output_name(const node_work *w, int32_t i, const dtp_layout *layout)
 {
     dtp_program *p = w->env->p;
     const char *name = w->env->graph->tensors[w->node->out[i]].name;
@@ -149,8 +123,8 @@ static const char *output_name(const work *w, int32_t i, const dtp_layout *layou
     return dtp_arena_printf(p->arena, "%s@%s", name, text);
 }
 
-static dtp_status add_output(const work *w, int32_t i, const dtp_layout *layout, dtp_value_id *out,
-                             dtp_err *err)
+static dtp_status add_output(const node_work *w, int32_t i, const dtp_layout *layout,
+                             dtp_value_id *out, dtp_err *err)
 {
     dtp_value v = dtp_program__value_init(output_name(w, i, layout), DTP_VALUE_TEMP);
     if (v.name == NULL) {
@@ -165,51 +139,40 @@ static dtp_status add_output(const work *w, int32_t i, const dtp_layout *layout,
     return DTP_OK;
 }
 
-/* ---- ways to run
- * ---------------------------------------------------------------------------------
+/* ---- ways to run --------------------------------------------------------------------------------
  */
 
-/* All ranks have the same local shapes. */
-static bool is_even(const dtp_program *p, const dtp_instr *instr)
+/* As much as the hungriest rank needs: a kernel may use more on a smaller shard. */
+static dtp_status add_workspace(const node_work *w, dtp_instr *instr, dtp_err *err)
 {
-    bool even = true;
+    dtp_program *p = w->env->p;
+    bool even = true; /* all ranks have the same local shapes */
+    int64_t most = 0;
+    if (instr->op->workspace == NULL) {
+        return DTP_OK;
+    }
     for (int32_t i = 0; i < instr->n_in + instr->n_out && even; i++) {
         const dtp_value *v =
             &p->values[i < instr->n_in ? instr->in[i] : instr->out[i - instr->n_in]];
         even = dtp_layout_is_even(&v->layout, &p->mesh, &v->type);
     }
-    return even;
-}
-
-/* What the hungriest rank needs: a kernel may use more on a smaller piece. */
-static int64_t workspace_bytes(const dtp_program *p, const dtp_instr *instr)
-{
-    const int32_t ranks = is_even(p, instr) ? 1 : dtp_mesh_ranks(&p->mesh);
-    int64_t most = 0;
-    for (int32_t r = 0; r < ranks; r++) {
+    for (int32_t r = 0; r < (even ? 1 : dtp_mesh_ranks(&p->mesh)); r++) {
         dtp_call_types types;
         dtp_op_call call = dtp_instr_call(p, instr, r, &types);
-        int64_t bytes = instr->op->workspace(&call);
+        const int64_t bytes = instr->op->workspace(&call);
         most = bytes > most ? bytes : most;
     }
-    return most;
-}
-
-static dtp_status add_workspace(const work *w, dtp_instr *instr, dtp_err *err)
-{
-    dtp_program *p = w->env->p;
-    int64_t bytes = instr->op->workspace == NULL ? 0 : workspace_bytes(p, instr);
-    if (bytes <= 0) {
+    if (most == 0) {
         return DTP_OK;
     }
     dtp_value v = dtp_program__value_init("workspace", DTP_VALUE_WORKSPACE);
-    v.type = (dtp_ttype){.dtype = DTP_BOOL, .rank = 1, .dims = {{-1, bytes}}};
+    v.type = (dtp_ttype){.dtype = DTP_BOOL, .rank = 1, .dims = {{-1, most}}};
     v.layout = dtp_layout_replicated(1, p->mesh.n_dims);
     return dtp_program__add_value(p, &v, &instr->workspace, err);
 }
 
-static dtp_status run_kernel(const work *w, const dtp_node_layouts *layouts, const dtp_value_id *in,
-                             dtp_value_id *out, dtp_err *err)
+static dtp_status run_kernel(const node_work *w, const dtp_node_layouts *layouts,
+                             const dtp_value_id *in, dtp_value_id *out, dtp_err *err)
 {
     dtp_program *p = w->env->p;
     dtp_instr instr = dtp_program__instr_init(DTP_INSTR_KERNEL, cause(w), phase(w));
@@ -232,7 +195,7 @@ static dtp_status run_kernel(const work *w, const dtp_node_layouts *layouts, con
 
 /* A relabel reads its local operand as it lies in memory. The exception is a view of a parameter
  * that must survive the step, in which the parameter is overwritten. */
-static bool runs_as_view(const work *w, const dtp_value_id *in)
+static bool runs_as_view(const node_work *w, const dtp_value_id *in)
 {
     const dtp_program *p = w->env->p;
     if ((w->call.op->flags & DTP_OP_RELABEL) == 0) {
@@ -243,16 +206,8 @@ static bool runs_as_view(const work *w, const dtp_value_id *in)
     return !survives || p->values[dtp_value_root(p, in[0])].kind != DTP_VALUE_RESIDENT;
 }
 
-static dtp_status run_view(const work *w, const dtp_node_layouts *layouts, const dtp_value_id *in,
-                           dtp_value_id *out, dtp_err *err)
-{
-    DTP_TRY(add_output(w, 0, &layouts->out[0], out, err));
-    w->env->p->values[*out].parent = in[0];
-    return DTP_OK;
-}
-
 /* Gives the results of a decomposition the names and tensors of the node's outputs. */
-static dtp_status adopt_outputs(const work *w, dtp_value_id *out, dtp_err *err)
+static dtp_status adopt_outputs(const node_work *w, dtp_value_id *out, dtp_err *err)
 {
     dtp_program *p = w->env->p;
     for (int32_t i = 0; i < w->call.n_out && !w->env->scratch; i++) {
@@ -272,33 +227,43 @@ static dtp_status adopt_outputs(const work *w, dtp_value_id *out, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status run(const work *w, const dtp_node_layouts *layouts, const dtp_value_id *in,
-                      dtp_value_id *out, dtp_err *err)
+static dtp_status run_op(const node_work *w, const dtp_node_layouts *layouts,
+                         const dtp_value_id *in, dtp_value_id *out, dtp_err *err)
 {
-    dtp_node_id id = (dtp_node_id)(w->node - w->env->graph->nodes);
-    if (rotation(w, layouts) != 0) {
+    const int64_t step = rotation(w, layouts);
+    if (step != 0) {
         DTP_TRY(add_output(w, 0, &layouts->out[0], out, err));
-        return dtp_program__emit_permute(w->env->p, in[0], layouts->internal,
-                                         (int32_t)rotation(w, layouts), cause(w), phase(w), out,
-                                         err);
+        return dtp_program__emit_permute(w->env->p, in[0], layouts->internal, (int32_t)step,
+                                         cause(w), phase(w), out, err);
     }
     if (layouts->internal != 0) {
+        const dtp_node_id id = (dtp_node_id)(w->node - w->env->graph->nodes);
         DTP_TRY(dtp_lower__decomposed(w->env, id, layouts, in, out, err));
         return adopt_outputs(w, out, err);
     }
-    return runs_as_view(w, in) ? run_view(w, layouts, in, out, err)
-                               : run_kernel(w, layouts, in, out, err);
+    if (!runs_as_view(w, in)) {
+        return run_kernel(w, layouts, in, out, err);
+    }
+    DTP_TRY(add_output(w, 0, &layouts->out[0], out, err));
+    w->env->p->values[*out].parent = in[0];
+    return DTP_OK;
 }
 
-static dtp_status lower_work(work *w, dtp_value_id *out, dtp_err *err)
+static dtp_status lower_work(node_work *w, dtp_value_id *out, dtp_err *err)
 {
     dtp_value_id in[DTP_MAX_OP_IN] = {0};
     dtp_node_layouts layouts;
     DTP_TRY(find_layouts(w, &layouts, err));
-    for (int32_t i = 0; i < w->call.n_in; i++) {
-        DTP_TRY(bring_operand(w, i, &layouts, in, err));
+    for (int32_t i = 0; i < w->call.n_in; i++) { /* one that is given twice is brought once */
+        int32_t same = 0;
+        while (same < i && (w->request->in[same] != w->request->in[i] ||
+                            !dtp_layout_equal(&layouts.in[same], &layouts.in[i]))) {
+            same++;
+        }
+        in[i] = same < i ? in[same] : w->request->in[i];
+        DTP_TRY(bring(w, &layouts.in[i], &in[i], err));
     }
-    DTP_TRY(run(w, &layouts, in, out, err));
+    DTP_TRY(run_op(w, &layouts, in, out, err));
     for (int32_t i = 0; i < w->call.n_out; i++) {
         if ((w->request->wanted >> i & 1U) != 0) {
             DTP_TRY(bring(w, &w->request->out_layouts[i], &out[i], err));
@@ -311,7 +276,7 @@ dtp_status dtp_lower__node(const dtp_lower_env *env, dtp_node_id node, const dtp
                            dtp_value_id *out, dtp_err *err)
 {
     dtp_call_types types;
-    work w = {.env = env, .node = &env->graph->nodes[node], .request = r};
+    node_work w = {.env = env, .node = &env->graph->nodes[node], .request = r};
     w.call = dtp_node_call(env->graph, w.node, &types);
     w.call.dims = &env->p->dims;
     dtp_status s = lower_work(&w, out, err);

@@ -7,12 +7,11 @@
  * the peak equals the largest sum of simultaneously needed bytes, below which nothing fits.
  * Resident buffers come first, packed from offset 0: they are needed always.
  */
-#include <stdlib.h>
-
 #include "core/base/safe_int.h"
+#include "core/base/sort.h"
 #include "spmd/lower/first_fit.h"
-#include "spmd/program/program_internal.h"
 #include "spmd/lower/memplan.h"
+#include "spmd/program/program_internal.h"
 
 static int64_t aligned(int64_t bytes)
 {
@@ -22,62 +21,40 @@ static int64_t aligned(int64_t bytes)
 /* ---- lower bound --------------------------------------------------------------------------------
  */
 
-typedef struct event {
-    int32_t time;
-    int64_t delta;
-} event;
-
-static int compare_events(const void *a, const void *b)
+/* Events by time, those that free bytes before those that take some. */
+static int64_t find_bound(const dtp_interval *items, int32_t n, dtp_keyed *events,
+                          dtp_keyed *scratch)
 {
-    const event *x = a, *y = b;
-    if (x->time != y->time) {
-        return x->time < y->time ? -1 : 1;
+    int64_t sum = 0, most = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const int64_t bytes = aligned(items[i].bytes);
+        events[i] = (dtp_keyed){dtp_sort_key((int64_t)items[i].last + 1), -bytes};
+        events[n + i] = (dtp_keyed){dtp_sort_key(items[i].first), bytes};
     }
-    return x->delta < y->delta ? -1 : (x->delta > y->delta ? 1 : 0);
+    dtp_sort_keyed(events, scratch, 2 * (int64_t)n);
+    for (int32_t i = 0; i < 2 * n; i++) {
+        sum += events[i].item;
+        most = sum > most ? sum : most;
+    }
+    return most;
 }
 
 int64_t dtp_memplan__bound(const dtp_interval *items, int32_t n, dtp_err *err)
 {
-    event *events = malloc((2 * (size_t)n + 1) * sizeof *events);
-    int64_t sum = 0, most = 0;
-    if (events == NULL) {
+    dtp_arena *arena = dtp_arena_create();
+    dtp_keyed *events =
+        arena != NULL ? dtp_arena_alloc(arena, 4 * (size_t)n, sizeof *events) : NULL;
+    const int64_t bound =
+        events != NULL ? find_bound(items, n, events, events + 2 * (size_t)n) : -1;
+    dtp_arena_destroy(arena);
+    if (bound < 0) {
         (void)DTP_FAIL(err, DTP_NOMEM, "out of memory for %d buffers", n);
-        return -1;
     }
-    for (int32_t i = 0; i < n; i++) {
-        events[2 * i] = (event){items[i].first, aligned(items[i].bytes)};
-        events[2 * i + 1] = (event){items[i].last + 1, -aligned(items[i].bytes)};
-    }
-    qsort(events, 2 * (size_t)n, sizeof *events, compare_events);
-    for (int32_t i = 0; i < 2 * n; i++) {
-        sum += events[i].delta;
-        most = sum > most ? sum : most;
-    }
-    free(events);
-    return most;
+    return bound;
 }
 
 /* ---- first fit ----------------------------------------------------------------------------------
  */
-
-/* A buffer in some order of placement. */
-typedef struct block {
-    int64_t key;
-    int32_t first, item;
-} block;
-
-/* Larger keys first; ties by time, then by id, so that the result is the same everywhere. */
-static int compare_blocks(const void *a, const void *b)
-{
-    const block *x = a, *y = b;
-    if (x->key != y->key) {
-        return x->key > y->key ? -1 : 1;
-    }
-    if (x->first != y->first) {
-        return x->first < y->first ? -1 : 1;
-    }
-    return x->item < y->item ? -1 : (x->item > y->item ? 1 : 0);
-}
 
 typedef enum fit_order { BY_SIZE, BY_AREA, BY_LENGTH, BY_TIME, N_ORDERS } fit_order;
 
@@ -96,15 +73,20 @@ static int64_t sort_key(const dtp_interval *item, fit_order by)
     }
 }
 
-/* One placement, offset by item; returns its peak. */
-static int64_t place_all(const dtp_interval *items, int32_t n, fit_order by, block *order,
+/* Larger keys first; ties by time, then by id, so that the result is the same everywhere. `order`
+ * has room for 2 n, `offset` for n. Returns the peak. */
+static int64_t place_all(const dtp_interval *items, int32_t n, fit_order by, dtp_keyed *order,
                          dtp_first_fit *fit, int64_t *offset)
 {
     int64_t peak = 0;
     for (int32_t i = 0; i < n; i++) {
-        order[i] = (block){.key = sort_key(&items[i], by), .first = items[i].first, .item = i};
+        order[i] = (dtp_keyed){dtp_sort_key(items[i].first), i};
     }
-    qsort(order, (size_t)n, sizeof *order, compare_blocks);
+    dtp_sort_keyed(order, order + n, n);
+    for (int32_t i = 0; i < n; i++) {
+        order[i].key = ~dtp_sort_key(sort_key(&items[order[i].item], by));
+    }
+    dtp_sort_keyed(order, order + n, n);
     dtp_first_fit_clear(fit);
     for (int32_t i = 0; i < n; i++) {
         const dtp_interval *x = &items[order[i].item];
@@ -116,8 +98,9 @@ static int64_t place_all(const dtp_interval *items, int32_t n, fit_order by, blo
     return peak;
 }
 
-static dtp_status check_total(const dtp_interval *items, int32_t n, dtp_err *err)
+dtp_status dtp_memplan__place(dtp_interval *items, int32_t n, int64_t *peak, dtp_err *err)
 {
+    dtp_first_fit *fit = NULL;
     int64_t total = 0;
     for (int32_t i = 0; i < n; i++) {
         if (items[i].bytes > INT64_MAX - DTP_BUFFER_ALIGN ||
@@ -125,38 +108,34 @@ static dtp_status check_total(const dtp_interval *items, int32_t n, dtp_err *err
             return DTP_FAIL(err, DTP_RANGE, "the buffers of one rank exceed 2^63 bytes");
         }
     }
-    return DTP_OK;
-}
-
-dtp_status dtp_memplan__place(dtp_interval *items, int32_t n, int64_t *peak, dtp_err *err)
-{
-    dtp_first_fit *fit = NULL;
-    DTP_TRY(check_total(items, n, err));
     DTP_TRY(dtp_first_fit_create(n, &fit, err));
-    block *order = malloc(((size_t)n + 1) * sizeof *order);
-    int64_t *offset = malloc(((size_t)n + 1) * sizeof *offset);
-    const int64_t bound = order != NULL && offset != NULL ? dtp_memplan__bound(items, n, err) : -1;
+    dtp_arena *arena = dtp_arena_create();
+    dtp_keyed *order = arena != NULL ? dtp_arena_alloc(arena, 4 * (size_t)n, sizeof *order) : NULL;
+    int64_t *offset = order != NULL ? dtp_arena_alloc(arena, (size_t)n, sizeof *offset) : NULL;
+    const bool enough = offset != NULL;
+    const int64_t bound = enough ? find_bound(items, n, order, order + 2 * (size_t)n) : 0;
     *peak = INT64_MAX;
-    for (int by = 0; bound >= 0 && by<N_ORDERS && * peak> bound; by++) {
+    for (int by = 0; enough && by<N_ORDERS && * peak> bound; by++) {
         const int64_t got = place_all(items, n, (fit_order)by, order, fit, offset);
         for (int32_t i = 0; i < n && got < *peak; i++) {
             items[i].offset = offset[i];
         }
         *peak = got < *peak ? got : *peak;
     }
-    free(order);
-    free(offset);
+    dtp_arena_destroy(arena);
     dtp_first_fit_destroy(fit);
-    return bound >= 0 ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d buffers", n);
+    return enough ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d buffers", n);
 }
 
-/* ---- programs
- * ------------------------------------------------------------------------------------
+/* ---- programs -----------------------------------------------------------------------------------
  */
 
-/* The time in which the buffer of each root is needed: that of everything inside it. */
-static void find_spans(const dtp_program *p, dtp_interval *spans)
+static dtp_status place_program(dtp_program *p, dtp_interval *spans, dtp_value_id *ids,
+                                dtp_err *err)
 {
+    int64_t base = 0, peak;
+    int32_t n = 0;
+    /* The time in which the buffer of each root is needed: that of everything inside it. */
     for (int32_t v = 0; v < p->n_values; v++) {
         spans[v] = (dtp_interval){.bytes = p->values[v].bytes, .first = INT32_MAX, .last = -1};
     }
@@ -169,14 +148,6 @@ static void find_spans(const dtp_program *p, dtp_interval *spans)
         span->first = value->first < span->first ? value->first : span->first;
         span->last = value->last > span->last ? value->last : span->last;
     }
-}
-
-static dtp_status place_program(dtp_program *p, dtp_interval *spans, dtp_value_id *ids,
-                                dtp_err *err)
-{
-    int64_t base = 0, peak;
-    int32_t n = 0;
-    find_spans(p, spans);
     for (int32_t v = 0; v < p->n_values; v++) {
         p->values[v].offset = -1;
         if (p->values[v].parent >= 0 || spans[v].last < 0 || p->values[v].external) {
@@ -214,12 +185,13 @@ static dtp_status place_program(dtp_program *p, dtp_interval *spans, dtp_value_i
 
 dtp_status dtp_program__plan_memory(dtp_program *p, dtp_err *err)
 {
-    dtp_interval *spans = malloc(((size_t)p->n_values + 1) * sizeof *spans);
-    dtp_value_id *ids = malloc(((size_t)p->n_values + 1) * sizeof *ids);
-    dtp_status status = spans == NULL || ids == NULL
-                            ? DTP_FAIL(err, DTP_NOMEM, "out of memory for %d values", p->n_values)
-                            : place_program(p, spans, ids, err);
-    free(spans);
-    free(ids);
+    const size_t n = (size_t)p->n_values;
+    dtp_arena *arena = dtp_arena_create();
+    dtp_interval *spans = arena != NULL ? dtp_arena_alloc(arena, n, sizeof *spans) : NULL;
+    dtp_value_id *ids = spans != NULL ? dtp_arena_alloc(arena, n, sizeof *ids) : NULL;
+    const dtp_status status =
+        ids != NULL ? place_program(p, spans, ids, err)
+                    : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d values", p->n_values);
+    dtp_arena_destroy(arena);
     return status;
 }

@@ -4,59 +4,29 @@
 #include <string.h>
 
 /* The time in which a buffer is needed: that of everything inside it. */
-typedef struct span {
+typedef struct buffer_span {
     int32_t first, last; /* last < first: never */
     dtp_value_id value;  /* at the peak */
-} span;
+} buffer_span;
 
-static void find_spans(const dtp_program *p, span *spans)
+/* And how the bytes that are needed change at each instruction. */
+static void find_spans(const dtp_program *p, buffer_span *spans, int64_t *change)
 {
     for (int32_t v = 0; v < p->n_values; v++) {
-        spans[v] = (span){INT32_MAX, -1, -1};
+        spans[v] = (buffer_span){INT32_MAX, -1, -1};
     }
     for (int32_t v = 0; v < p->n_values; v++) {
         const dtp_value *value = &p->values[v];
-        span *s = &spans[dtp_value_root(p, v)];
+        buffer_span *s = &spans[dtp_value_root(p, v)];
         if (value->first >= 0 && !value->external) {
             s->first = value->first < s->first ? value->first : s->first;
             s->last = value->last > s->last ? value->last : s->last;
         }
     }
-}
-
-/* How the bytes that are needed change at each instruction. */
-static void find_changes(const dtp_program *p, const span *spans, int64_t *change)
-{
     for (int32_t v = 0; v < p->n_values; v++) {
         if (spans[v].first <= spans[v].last) {
             change[spans[v].first] += p->values[v].bytes;
             change[spans[v].last + 1] -= p->values[v].bytes;
-        }
-    }
-}
-
-/* Instruction at which most bytes are needed. */
-static void find_time(const dtp_program *p, const int64_t *change, dtp_peak *out)
-{
-    int64_t now = 0;
-    *out = (dtp_peak){.at = -1};
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        now += change[i];
-        if (out->at < 0 || now > out->bytes) {
-            out->at = i;
-            out->bytes = now;
-        }
-    }
-}
-
-static void find_contents(const dtp_program *p, int32_t at, span *spans)
-{
-    for (int32_t v = 0; v < p->n_values; v++) {
-        const dtp_value *value = &p->values[v];
-        span *s = &spans[dtp_value_root(p, v)];
-        if (value->first >= 0 && value->first <= at && value->last >= at &&
-            (s->value < 0 || (p->values[s->value].tensor < 0 && value->tensor >= 0))) {
-            s->value = v;
         }
     }
 }
@@ -73,15 +43,29 @@ static int by_bytes(const void *a, const void *b)
 dtp_status dtp_peak_find(const dtp_program *p, dtp_arena *arena, dtp_peak *out, dtp_err *err)
 {
     int64_t *change = dtp_arena_alloc(arena, (size_t)p->n_instrs + 2, sizeof *change);
-    span *spans = dtp_arena_alloc(arena, (size_t)p->n_values, sizeof *spans);
+    buffer_span *spans = dtp_arena_alloc(arena, (size_t)p->n_values, sizeof *spans);
     dtp_peak_buffer *list = dtp_arena_alloc(arena, (size_t)p->n_values, sizeof *list);
     if (change == NULL || spans == NULL || list == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the buffers at the peak");
     }
-    find_spans(p, spans);
-    find_changes(p, spans, change);
-    find_time(p, change, out);
-    find_contents(p, out->at, spans);
+    int64_t now = 0;
+    *out = (dtp_peak){.at = -1};
+    find_spans(p, spans, change);
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        now += change[i];
+        if (out->at < 0 || now > out->bytes) {
+            out->at = i;
+            out->bytes = now;
+        }
+    }
+    for (int32_t v = 0; v < p->n_values; v++) { /* what is in the buffers then */
+        const dtp_value *value = &p->values[v];
+        buffer_span *s = &spans[dtp_value_root(p, v)];
+        if (value->first >= 0 && value->first <= out->at && value->last >= out->at &&
+            (s->value < 0 || (p->values[s->value].tensor < 0 && value->tensor >= 0))) {
+            s->value = v;
+        }
+    }
     for (int32_t v = 0; v < p->n_values; v++) {
         if (spans[v].first <= out->at && spans[v].last >= out->at) {
             list[out->n++] =
@@ -96,14 +80,13 @@ dtp_status dtp_peak_find(const dtp_program *p, dtp_arena *arena, dtp_peak *out, 
 dtp_status dtp_peak_by_node(const dtp_program *p, int64_t *need, dtp_err *err)
 {
     int64_t *change = calloc((size_t)p->n_instrs + 2, sizeof *change);
-    span *spans = calloc((size_t)p->n_values + 1, sizeof *spans);
+    buffer_span *spans = calloc((size_t)p->n_values + 1, sizeof *spans);
     const bool ok = change != NULL && spans != NULL;
     int64_t now = 0;
     dtp_node_id node = -1;
     memset(need, 0, (size_t)p->graph->n_nodes * sizeof *need);
     if (ok) {
-        find_spans(p, spans);
-        find_changes(p, spans, change);
+        find_spans(p, spans, change);
     }
     for (int32_t i = 0; ok && i < p->n_instrs; i++) {
         now += change[i];

@@ -160,8 +160,7 @@ typedef struct dtp_program {
     dtp_value_id *id_pool;       /* storage of operand lists */
     int32_t n_ids, cap_ids;
     int64_t pinned_bytes;                          /* arena bytes that a reset cannot reuse */
-    const struct dtp_redistributor *redistributor; /* spmd/redistribute/redistribute.h; NULL: the
-                                                      default */
+    const struct dtp_redistributor *redistributor; /* spmd/redistribute/redistribute.h */
 } dtp_program;
 
 dtp_status dtp_program_create(const dtp_graph *g, const dtp_mesh *mesh, dtp_program **out,

@@ -12,7 +12,6 @@
  * Buffers of the caller (external values) have no place in the arena; for the run over memory they
  * lie behind it, each by itself.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/safe_int.h"
@@ -357,16 +356,6 @@ static dtp_status check_updates(const checker *c, dtp_err *err)
     return DTP_OK;
 }
 
-static bool is_updated(const dtp_program *p, dtp_value_id v)
-{
-    for (int32_t u = 0; u < p->n_updates; u++) {
-        if (p->updates[u].target == v) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static dtp_status check_kept(const checker *c, dtp_tensor_id t, dtp_err *err)
 {
     dtp_value_id v = c->p->tensor_value[t];
@@ -382,8 +371,12 @@ static dtp_status check_end(const checker *c, dtp_err *err)
     DTP_TRY(check_updates(c, err));
     for (int32_t v = 0; v < p->n_values; v++) {
         const dtp_value *value = &p->values[v];
-        bool resident = value->kind == DTP_VALUE_RESIDENT;
-        if ((resident || value->keep) && !(resident && is_updated(p, v)) && !is_valid(c, v)) {
+        bool stays = value->kind == DTP_VALUE_RESIDENT;
+        for (int32_t u = 0; u < p->n_updates && stays; u++) {
+            stays = p->updates[u].target != v;
+        }
+        stays = stays || (value->kind != DTP_VALUE_RESIDENT && value->keep);
+        if (stays && !is_valid(c, v)) {
             return DTP_FAIL(err, DTP_INTERNAL, "'%s' must survive the step but is overwritten",
                             value->name);
         }
@@ -443,30 +436,6 @@ static dtp_status in_instr(const dtp_program *p, int32_t i, dtp_status status, d
     return status;
 }
 
-static dtp_status feed_sources(checker *c, dtp_err *err)
-{
-    for (int32_t v = 0; v < c->p->n_values; v++) {
-        dtp_value_kind kind = c->p->values[v].kind;
-        if (kind == DTP_VALUE_RESIDENT || kind == DTP_VALUE_INPUT) {
-            DTP_TRY(write_value(c, v, -1, true, err));
-        }
-    }
-    return DTP_OK;
-}
-
-/* What runs for every microbatch comes before what runs once. */
-static dtp_status check_phases(const dtp_program *p, dtp_err *err)
-{
-    for (int32_t i = 0; i < dtp_program_body(p) && dtp_program_microbatches(p) > 1; i++) {
-        if (p->instrs[i].phase == DTP_UPDATE) {
-            return DTP_FAIL(err, DTP_INTERNAL,
-                            "instruction %d of phase update comes before others of a microbatch",
-                            i);
-        }
-    }
-    return DTP_OK;
-}
-
 static dtp_status check(checker *c, dtp_err *err)
 {
     const dtp_program *p = c->p;
@@ -481,32 +450,44 @@ static dtp_status check(checker *c, dtp_err *err)
         }
     }
     DTP_TRY(find_places(c, err));
-    DTP_TRY(feed_sources(c, err));
+    for (int32_t v = 0; v < p->n_values; v++) {
+        const dtp_value_kind kind = p->values[v].kind;
+        if (kind == DTP_VALUE_RESIDENT || kind == DTP_VALUE_INPUT) {
+            DTP_TRY(write_value(c, v, -1, true, err));
+        }
+    }
     for (int32_t i = 0; i < p->n_instrs; i++) {
         DTP_TRY(in_instr(p, i, dtp_check__instr(p, i, err), err));
         DTP_TRY(in_instr(p, i, run_instr(c, i, err), err));
     }
-    DTP_TRY(check_phases(p, err));
+    /* What runs for every microbatch comes before what runs once. */
+    for (int32_t i = 0; i < dtp_program_body(p) && dtp_program_microbatches(p) > 1; i++) {
+        if (p->instrs[i].phase == DTP_UPDATE) {
+            return DTP_FAIL(err, DTP_INTERNAL,
+                            "instruction %d of phase update comes before others of a microbatch",
+                            i);
+        }
+    }
     return check_end(c, err);
 }
 
 dtp_status dtp_program_check(const dtp_program *p, dtp_err *err)
 {
-    size_t n = (size_t)p->n_values + 1;
-    checker c = {.p = p};
-    c.valid = calloc(n, sizeof *c.valid);
-    c.written = calloc(n, sizeof *c.written);
-    c.bucket = calloc(n, sizeof *c.bucket);
-    c.active = calloc(n, sizeof *c.active);
-    c.at = calloc(n, sizeof *c.at);
-    bool ok = c.at != NULL && c.valid != NULL && c.written != NULL && c.bucket != NULL &&
-              c.active != NULL;
-    dtp_status status =
+    const size_t n = (size_t)p->n_values + 1;
+    dtp_arena *arena = dtp_arena_create();
+    if (arena == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d values", p->n_values);
+    }
+    checker c = {.p = p,
+                 .valid = dtp_arena_alloc(arena, n, sizeof *c.valid),
+                 .written = dtp_arena_alloc(arena, n, sizeof *c.written),
+                 .bucket = dtp_arena_alloc(arena, n, sizeof *c.bucket),
+                 .at = dtp_arena_alloc(arena, n, sizeof *c.at),
+                 .active = dtp_arena_alloc(arena, n, sizeof *c.active)};
+    const bool ok = c.valid != NULL && c.written != NULL && c.bucket != NULL && c.at != NULL &&
+                    c.active != NULL;
+    const dtp_status status =
         ok ? check(&c, err) : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d values", p->n_values);
-    free(c.valid);
-    free(c.written);
-    free(c.bucket);
-    free(c.active);
-    free(c.at);
+    dtp_arena_destroy(arena);
     return status;
 }

@@ -23,8 +23,8 @@ static bool same_place(const dtp_placement *row, const dtp_placement *at, bool a
            (swap ? DTP_REDUCE_AVG : row->op) == at->op;
 }
 
-static bool row_matches_as(const dtp_program *p, const dtp_instr *instr,
-                           const dtp_sharding_rule *row, int32_t m, bool averages)
+static bool row_matches(const dtp_program *p, const dtp_instr *instr, const dtp_sharding_rule *row,
+                        int32_t m, bool averages)
 {
     for (int32_t i = 0; i < instr->n_in; i++) {
         if (!same_place(&row->in[i], &p->values[instr->in[i]].layout.placement[m], averages)) {
@@ -37,13 +37,6 @@ static bool row_matches_as(const dtp_program *p, const dtp_instr *instr,
         }
     }
     return !row->internal;
-}
-
-static bool row_matches(const dtp_program *p, const dtp_instr *instr, const dtp_sharding_rule *row,
-                        int32_t m)
-{
-    return row_matches_as(p, instr, row, m, false) ||
-           (row->linear && row_matches_as(p, instr, row, m, true));
 }
 
 /* How one dim is cut: its size and the depth of each mesh dim among its splits, -1 = none. */
@@ -137,7 +130,8 @@ static dtp_status check_kernel(const dtp_program *p, const dtp_instr *instr, dtp
     dtp_sharding_rules_of(&call, true, &set);
     for (int32_t m = 0; m < p->mesh.n_dims; m++) {
         int32_t r = 0;
-        while (r < set.n && !row_matches(p, instr, &set.rows[r], m)) {
+        while (r < set.n && !row_matches(p, instr, &set.rows[r], m, false) &&
+               !(set.rows[r].linear && row_matches(p, instr, &set.rows[r], m, true))) {
             r++;
         }
         if (r == set.n) {

@@ -1,4 +1,4 @@
-/* Propagation of layouts through a graph, and for one call (spmd/propagate/propagate.h). */
+/* Propagation of layouts through a graph (spmd/propagate/propagate.h). */
 #include "spmd/propagate/propagate.h"
 
 #include <string.h>
@@ -35,7 +35,7 @@ typedef struct given {
                                       the operand whose gradient it is a share of */
 } given;
 
-typedef struct walk {
+typedef struct propagation {
     const dtp_graph *g;
     const dtp_mesh *mesh;
     const dtp_propagate_options *o;
@@ -47,9 +47,7 @@ typedef struct walk {
     int32_t *first_pin; /* by tensor: chains of pins in their order, -1 = end */
     int32_t *next_pin;
     dtp_inner_pricer pricer;
-} walk;
-
-static const dtp_propagate_options DEFAULTS = {0};
+} propagation;
 
 /* ---- what is given ------------------------------------------------------------------------------
  */
@@ -64,7 +62,7 @@ static bool reads(const dtp_node *node, dtp_tensor_id t)
     return false;
 }
 
-static dtp_status check_pin(const walk *w, int32_t i, dtp_err *err)
+static dtp_status check_pin(const propagation *w, int32_t i, dtp_err *err)
 {
     const dtp_pin *pin = &w->o->pins[i];
     if (pin->tensor < 0 || pin->tensor >= w->g->n_tensors || pin->node >= w->g->n_nodes) {
@@ -82,7 +80,7 @@ static dtp_status check_pin(const walk *w, int32_t i, dtp_err *err)
     return s;
 }
 
-static dtp_status take_pins(walk *w, dtp_err *err)
+static dtp_status take_pins(propagation *w, dtp_err *err)
 {
     for (int32_t t = 0; t < w->g->n_tensors; t++) {
         w->first_pin[t] = -1;
@@ -111,7 +109,8 @@ static dtp_status take_pins(walk *w, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status add_version(walk *w, dtp_tensor_id t, const dtp_layout *layout, dtp_err *err)
+static dtp_status add_version(propagation *w, dtp_tensor_id t, const dtp_layout *layout,
+                              dtp_err *err)
 {
     versions *v = &w->versions[t];
     DTP_TRY(dtp_arena_grow(w->scratch, &v->layouts, v->n, v->n + 1, &v->capacity,
@@ -120,7 +119,7 @@ static dtp_status add_version(walk *w, dtp_tensor_id t, const dtp_layout *layout
     return DTP_OK;
 }
 
-static dtp_status place_sources(walk *w, dtp_err *err)
+static dtp_status place_sources(propagation *w, dtp_err *err)
 {
     for (int32_t t = 0; t < w->g->n_tensors; t++) {
         const dtp_graph_tensor *tensor = &w->g->tensors[t];
@@ -149,7 +148,7 @@ static dtp_status place_sources(walk *w, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status take_updates(walk *w, dtp_err *err)
+static dtp_status take_updates(propagation *w, dtp_err *err)
 {
     for (int32_t i = 0; i < w->g->n_updates; i++) {
         const dtp_update *u = &w->g->updates[i];
@@ -167,17 +166,7 @@ static dtp_status take_updates(walk *w, dtp_err *err)
 /* ---- nodes --------------------------------------------------------------------------------------
  */
 
-static bool is_partial(const dtp_layout *layout)
-{
-    for (int32_t m = 0; m < layout->n_mesh; m++) {
-        if (layout->placement[m].kind == DTP_PARTIAL) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static const dtp_pin *node_pin(const walk *w, dtp_node_id node, dtp_tensor_id t)
+static const dtp_pin *node_pin(const propagation *w, dtp_node_id node, dtp_tensor_id t)
 {
     int32_t i = w->o->pins != NULL ? w->first_pin[t] : -1;
     while (i >= 0 && w->o->pins[i].node != node) {
@@ -189,7 +178,7 @@ static const dtp_pin *node_pin(const walk *w, dtp_node_id node, dtp_tensor_id t)
 /* PyTorch: what a node was made to read elsewhere than where it was (a pin) goes back in the
  * backward pass. Notes for the nodes that differentiate it that their share of the gradient of such
  * an operand ends in the operand's own layout. They read the other operands of that node. */
-static void return_gradient(walk *w, const dtp_node *node)
+static void return_gradient(propagation *w, const dtp_node *node)
 {
     if (!w->o->torch || node->phase != DTP_BACKWARD || node->origin < 0) {
         return;
@@ -200,21 +189,21 @@ static void return_gradient(walk *w, const dtp_node *node)
         const bool moved = w->g->tensors[x].kind != DTP_TENSOR_PARAM && !reads(node, x) &&
                            node_pin(w, node->origin, x) != NULL;
         if (moved && dtp_ttype_equal(&w->g->tensors[x].type, &w->g->tensors[dx].type) &&
-            !is_partial(&w->out->layouts[x])) {
+            !dtp_layout_has_partial(&w->out->layouts[x])) {
             w->given[dx].replacement = &w->out->layouts[x];
         }
     }
 }
 
 /* The first of a tensor's versions that a node may read. */
-static int32_t first_version(const walk *w, const dtp_node *node, dtp_tensor_id t)
+static int32_t first_version(const propagation *w, const dtp_node *node, dtp_tensor_id t)
 {
     return node->repeats ? w->versions[t].old : 0;
 }
 
-/* Notes the copies that a move leaves behind. */
-static dtp_status note_move(walk *w, dtp_tensor_id t, const dtp_layout *from, const dtp_layout *to,
-                            int32_t first, dtp_err *err)
+/* Notes the copies that a redistribution leaves behind. */
+static dtp_status note_copies(propagation *w, dtp_tensor_id t, const dtp_layout *from,
+                              const dtp_layout *to, int32_t first, dtp_err *err)
 {
     const versions *v = &w->versions[t];
     dtp_steps steps;
@@ -234,12 +223,12 @@ static dtp_status note_move(walk *w, dtp_tensor_id t, const dtp_layout *from, co
     return DTP_OK;
 }
 
-static dtp_status note_result(walk *w, const dtp_node *node, const dtp_node_layouts *l,
+static dtp_status note_result(propagation *w, const dtp_node *node, const dtp_node_layouts *l,
                               dtp_err *err)
 {
     for (int32_t i = 0; i < node->n_in; i++) {
         const dtp_tensor_id t = node->in[i];
-        DTP_TRY(note_move(w, t, &w->out->layouts[t], &l->in[i], first_version(w, node, t), err));
+        DTP_TRY(note_copies(w, t, &w->out->layouts[t], &l->in[i], first_version(w, node, t), err));
     }
     for (int32_t i = 0; i < node->n_out; i++) {
         const dtp_tensor_id t = node->out[i];
@@ -249,37 +238,25 @@ static dtp_status note_result(walk *w, const dtp_node *node, const dtp_node_layo
                 ? dtp_propagate__complete(w->given[t].pinned, w->given[t].pinned_dims, &l->out[i])
             : w->given[t].replacement != NULL ? *w->given[t].replacement
                                               : l->out[i];
-        DTP_TRY(note_move(w, t, &l->out[i], &w->out->layouts[t], 0, err));
+        DTP_TRY(note_copies(w, t, &l->out[i], &w->out->layouts[t], 0, err));
     }
     return DTP_OK;
 }
 
-/* The update that is the only reader of a gradient; -1 when there are other readers. */
-static dtp_node_id only_update(const walk *w, dtp_tensor_id grad)
-{
-    dtp_node_id found = -1;
-    const dtp_node_id producer = w->g->tensors[grad].producer;
-    for (int32_t n = producer + 1; n < w->g->n_nodes; n++) {
-        if (!reads(&w->g->nodes[n], grad)) {
-            continue;
-        }
-        if (found >= 0 || (w->g->nodes[n].op->flags & DTP_OP_UPDATE) == 0) {
-            return -1;
-        }
-        found = n;
-    }
-    return found;
-}
-
-/* Notes in which layout an update reads a gradient: its producer is to bring it there. */
-static void note_gradient(walk *w, dtp_node_id id, const dtp_node_layouts *l)
+/* Notes in which layout an update reads a gradient that nothing else reads: its producer is to
+ * bring it there. */
+static void note_gradient(propagation *w, dtp_node_id id, const dtp_node_layouts *l)
 {
     const dtp_node *node = &w->g->nodes[id];
     for (int32_t k = 0; k < node->n_in; k++) {
         const dtp_tensor_id t = node->in[k];
         const dtp_node_id p = w->g->tensors[t].producer;
-        const bool fixed = p < 0 || dtp_is_accumulate(w->g, &w->g->nodes[p]);
-        if (w->gradient[t] && w->given[t].pinned == NULL && !fixed && only_update(w, t) == id) {
+        bool alone = w->gradient[t] && w->given[t].pinned == NULL && p >= 0 &&
+                     !dtp_is_accumulate(w->g, &w->g->nodes[p]);
+        for (int32_t n = p + 1; n < w->g->n_nodes && alone; n++) {
+            alone = n == id || !reads(&w->g->nodes[n], t);
+        }
+        if (alone) {
             w->out->layouts[t] = l->in[k];
         }
     }
@@ -287,7 +264,7 @@ static void note_gradient(walk *w, dtp_node_id id, const dtp_node_layouts *l)
 
 /* A sum over microbatches: accumulator and result lie as what is added, partial sums included, or
  * as the result is pinned. */
-static dtp_status decide_sum(walk *w, dtp_node_id id, dtp_err *err)
+static dtp_status decide_sum(propagation *w, dtp_node_id id, dtp_err *err)
 {
     const dtp_node *node = &w->g->nodes[id];
     const given *result = &w->given[node->out[0]];
@@ -309,7 +286,7 @@ static dtp_status decide_sum(walk *w, dtp_node_id id, dtp_err *err)
 }
 
 /* A recomputation runs as the node did that it repeats, and leaves its results where that did. */
-static dtp_status decide_again(walk *w, dtp_node_id id, dtp_err *err)
+static dtp_status decide_again(propagation *w, dtp_node_id id, dtp_err *err)
 {
     const dtp_node *node = &w->g->nodes[id], *origin = &w->g->nodes[node->origin];
     dtp_call_types types;
@@ -329,7 +306,7 @@ static dtp_status decide_again(walk *w, dtp_node_id id, dtp_err *err)
     return note_result(w, node, &layouts, err);
 }
 
-static dtp_status decide(walk *w, dtp_node_id id, dtp_err *err)
+static dtp_status decide(propagation *w, dtp_node_id id, dtp_err *err)
 {
     const dtp_node *node = &w->g->nodes[id];
     if (node->repeats) {
@@ -383,7 +360,7 @@ static dtp_status decide(walk *w, dtp_node_id id, dtp_err *err)
 
 /* Copies of parameters and states are not kept from one phase to the next; their own layout is the
  * first. */
-static void forget_copies(walk *w)
+static void forget_copies(propagation *w)
 {
     for (int32_t t = 0; t < w->g->n_tensors; t++) {
         const dtp_tensor_kind kind = w->g->tensors[t].kind;
@@ -394,7 +371,7 @@ static void forget_copies(walk *w)
     }
 }
 
-static dtp_status run(walk *w, dtp_err *err)
+static dtp_status run(propagation *w, dtp_err *err)
 {
     for (int32_t i = 0; i < w->g->n_grads; i++) {
         w->gradient[w->g->grads[i].grad] = true;
@@ -420,12 +397,15 @@ dtp_status dtp_propagate(const dtp_graph *g, const dtp_mesh *mesh,
                          dtp_err *err)
 {
     const size_t n = (size_t)g->n_tensors;
-    walk w = {.g = g,
-              .mesh = mesh,
-              .o = options != NULL ? options : &DEFAULTS,
-              .out = out,
-              .scratch = dtp_arena_create(),
-              .pricer = {.graph = g}};
+    if (options->redistributor == NULL || options->price == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "a propagation without prices of redistributions");
+    }
+    propagation w = {.g = g,
+                     .mesh = mesh,
+                     .o = options,
+                     .out = out,
+                     .scratch = dtp_arena_create(),
+                     .pricer = {.graph = g}};
     if (w.scratch == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a propagation");
     }
@@ -443,28 +423,7 @@ dtp_status dtp_propagate(const dtp_graph *g, const dtp_mesh *mesh,
     dtp_status s = enough ? run(&w, err)
                           : DTP_FAIL(err, DTP_NOMEM, "out of memory for the layouts of %d tensors",
                                      g->n_tensors);
-    dtp_inner_pricer_free(&w.pricer);
+    dtp_program_destroy(w.pricer.program);
     dtp_arena_destroy(w.scratch);
-    return s;
-}
-
-dtp_status dtp_propagate_call(const dtp_mesh *mesh, const dtp_op_call *call, const dtp_layout *in,
-                              const dtp_layout *const *wanted, const dtp_propagate_options *options,
-                              dtp_strategy *strategy, struct dtp_node_layouts *layouts,
-                              dtp_err *err)
-{
-    dtp_operand operands[DTP_MAX_OP_IN];
-    dtp_inner_pricer pricer = {0};
-    const dtp_decision d = {.mesh = mesh,
-                            .call = call,
-                            .options = options != NULL ? options : &DEFAULTS,
-                            .operands = operands,
-                            .wanted = wanted,
-                            .pricer = &pricer};
-    for (int32_t i = 0; i < call->n_in; i++) {
-        operands[i] = (dtp_operand){.at = &in[i], .first = i};
-    }
-    dtp_status s = dtp_propagate__choose(&d, strategy, layouts, err);
-    dtp_inner_pricer_free(&pricer);
     return s;
 }

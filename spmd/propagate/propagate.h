@@ -1,5 +1,5 @@
 /* Propagation of layouts: walks a graph in order and gives every node the strategy that costs least
- * from where its operands are, ties to the strategy that redistributions nothing; outputs stay in
+ * from where its operands are, ties to the strategy that moves nothing; outputs stay in
  * the layout that the strategy leaves them in. This is how PyTorch DTensor decides (one op at a
  * time), how eager calls on distributed tensors decide, and how styles (named sets of pins) become
  * a plan.
@@ -32,10 +32,10 @@ typedef struct dtp_pin {
 bool dtp_pin_agrees(const dtp_pin *pin, const dtp_layout *layout);
 
 typedef struct dtp_propagate_options {
-    dtp_step_price price; /* of redistribution steps; NULL: the default price */
+    dtp_step_price price; /* of redistribution steps; not NULL */
     void *price_user;
-    const dtp_redistributor *redistributor; /* decides on the steps, as in the lowering; NULL: the
-                                               default */
+    const dtp_redistributor *redistributor; /* decides on the steps, as in the lowering; not
+                                               NULL */
     bool torch;  /* candidates and tie-breaks as PyTorch DTensor's, copies do not count, and what a
                     pin made a node read elsewhere goes back in the backward pass: the node's share
                     of the gradient ends where the operand is; prices as `price` and `redistributor`
@@ -58,13 +58,5 @@ typedef struct dtp_propagate_options {
 dtp_status dtp_propagate(const dtp_graph *g, const dtp_mesh *mesh,
                          const dtp_propagate_options *options, dtp_arena *arena, dtp_sharding *out,
                          dtp_err *err) DTP_MUST_CHECK;
-
-/* The same decision for one call: in[i] is where operand i is, wanted[i] (may be NULL) the pinned
- * layout of output i or NULL. Writes the strategy and the layouts it leads to. */
-struct dtp_node_layouts;
-dtp_status dtp_propagate_call(const dtp_mesh *mesh, const dtp_op_call *call, const dtp_layout *in,
-                              const dtp_layout *const *wanted, const dtp_propagate_options *options,
-                              dtp_strategy *strategy, struct dtp_node_layouts *layouts,
-                              dtp_err *err) DTP_MUST_CHECK;
 
 #endif

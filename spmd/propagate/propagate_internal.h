@@ -15,23 +15,21 @@ typedef struct dtp_redistribution_price {
 
 /* What the redistributor refuses as input is not possible; other failures, such as DTP_NOMEM, are
  * failures. */
-dtp_status dtp_propagate__move(const dtp_propagate_options *o, const dtp_mesh *mesh,
-                               const dtp_ttype *type, const dtp_layout *from, const dtp_layout *to,
-                               dtp_redistribution_price *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_propagate__price(const dtp_propagate_options *o, const dtp_mesh *mesh,
+                                const dtp_ttype *type, const dtp_layout *from, const dtp_layout *to,
+                                dtp_redistribution_price *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* Prices what is inside an op that runs as its decomposition, by lowering that node alone. */
 typedef struct dtp_inner_pricer {
-    const dtp_graph *graph; /* NULL: made from the call when first needed */
+    const dtp_graph *graph;
     dtp_node_id node;
-    dtp_graph *own_graph;
-    dtp_program *program;
+    dtp_program *program; /* NULL: not made yet; the caller destroys it */
 } dtp_inner_pricer;
 
 dtp_status dtp_propagate__inner(dtp_inner_pricer *pricer, const dtp_propagate_options *o,
-                                const dtp_mesh *mesh, const dtp_op_call *call,
-                                const dtp_strategy *strategy, const dtp_node_layouts *layouts,
-                                double *cost, dtp_err *err) DTP_MUST_CHECK;
-void dtp_inner_pricer_free(dtp_inner_pricer *pricer);
+                                const dtp_mesh *mesh, const dtp_strategy *strategy,
+                                const dtp_node_layouts *layouts, double *cost,
+                                dtp_err *err) DTP_MUST_CHECK;
 
 /* Where an operand is. */
 typedef struct dtp_operand {
@@ -49,9 +47,8 @@ typedef struct dtp_decision {
     const dtp_op_call *call;
     const dtp_propagate_options *options;
     const dtp_operand *operands;
-    const dtp_layout *const *wanted; /* by output: pinned layout or NULL; NULL: none is pinned */
-    const dtp_mesh_set *wanted_dims; /* by output: mesh dims that its pin speaks of, 0: all; NULL:
-                                        all of every output */
+    const dtp_layout *const *wanted; /* by output: pinned layout or NULL */
+    const dtp_mesh_set *wanted_dims; /* by output: mesh dims that its pin speaks of, 0: all */
     dtp_inner_pricer *pricer;
 } dtp_decision;
 

@@ -1,8 +1,8 @@
 /* The cheapest strategy of one node: every combination of rows over the mesh dims is tried. A
  * candidate costs what it takes to bring every operand to it, what is inside the op where that
- * communicates, and what it takes to bring pinned outputs to their layouts. The price of a move is
- * worked out once per operand and target. Combinations over mesh dims of one row each are walked
- * in order, the last mesh dim fastest.
+ * communicates, and what it takes to bring pinned outputs to their layouts. The price of a
+ * redistribution is worked out once per operand and target. Combinations over mesh dims of one row
+ * each are walked in order, the last mesh dim fastest.
  *
  * Above MAX_COMBINATIONS the search is by descent: from the combination "what operand 0 has" and
  * from "all replicated", one mesh dim after the other takes its best row while the others stay,
@@ -20,39 +20,38 @@
 
 enum { MAX_COMBINATIONS = 32768, MAX_SWEEPS = 16, TIES_PER_MILLION = 1 };
 
-typedef struct known_move {
+typedef struct known_price {
     dtp_layout to; /* operands: the target; outputs: the source */
     dtp_redistribution_price price;
-} known_move;
+} known_price;
 
-/* Moves of one tensor. */
-typedef struct known_moves {
+/* Redistributions of one tensor. */
+typedef struct known_prices {
     int32_t n, capacity;
-    known_move *redistributions;
+    known_price *items;
     dtp_hash_table by_layout;
-} known_moves;
+} known_prices;
 
 /* What a candidate takes. Compared field by field, smaller is better. */
 typedef struct score {
-    double cost;
-    int32_t collectives, locals;
-    double elems; /* local elements that the op reads and writes */
+    dtp_redistribution_price brought; /* and what is inside the op */
+    double elems;                     /* local elements that the op reads and writes */
 } score;
 
-typedef struct search {
+typedef struct strategy_search {
     const dtp_decision *d;
     dtp_arena *arena;
     dtp_sharding_rules rules;
     dtp_row_lists lists;
     const dtp_layout *in; /* present layouts, as dtp_node_layouts_find wants them */
     const dtp_layout *out;
-    known_moves *in_moves, *out_moves;
+    known_prices *in_prices, *out_prices;
     bool still; /* operands move only where a pin asks for it */
     bool found;
     score best;
     dtp_strategy strategy;
     dtp_node_layouts layouts;
-} search;
+} strategy_search;
 
 /* ---- pins ---------------------------------------------------------------------------------------
  */
@@ -101,17 +100,10 @@ static bool agrees(const dtp_layout *pin, dtp_mesh_set dims, const dtp_layout *l
     return true;
 }
 
-/* Where output i ends when a candidate leaves it in `from`; it is pinned. */
-static dtp_layout output_target(const dtp_decision *d, int32_t i, const dtp_layout *from)
-{
-    return dtp_propagate__complete(d->wanted[i], d->wanted_dims == NULL ? 0 : d->wanted_dims[i],
-                                   from);
-}
-
 /* ---- prices -------------------------------------------------------------------------------------
  */
 
-static dtp_status price_operand(const search *s, int32_t i, const dtp_layout *to,
+static dtp_status price_operand(const strategy_search *s, int32_t i, const dtp_layout *to,
                                 dtp_redistribution_price *out, dtp_err *err)
 {
     const dtp_operand *operand = &s->d->operands[i];
@@ -121,8 +113,8 @@ static dtp_status price_operand(const search *s, int32_t i, const dtp_layout *to
             return DTP_OK;
         }
     }
-    return dtp_propagate__move(s->d->options, s->d->mesh, &s->d->call->in[i], operand->at, to, out,
-                               err);
+    return dtp_propagate__price(s->d->options, s->d->mesh, &s->d->call->in[i], operand->at, to, out,
+                                err);
 }
 
 static void add_price(dtp_redistribution_price *total, const dtp_redistribution_price *p)
@@ -132,9 +124,9 @@ static void add_price(dtp_redistribution_price *total, const dtp_redistribution_
     total->locals += p->locals;
 }
 
-/* The move and, for numbers that are sent, the way of the gradient back to where the operand is
- * (whole where that is partial). */
-static dtp_status price_there_and_back(const search *s, int32_t i, const dtp_layout *to,
+/* The redistribution and, for numbers that are sent, the way of the gradient back to where the
+ * operand is (whole where that is partial). */
+static dtp_status price_there_and_back(const strategy_search *s, int32_t i, const dtp_layout *to,
                                        dtp_redistribution_price *out, dtp_err *err)
 {
     const dtp_ttype *type = &s->d->call->in[i];
@@ -143,54 +135,35 @@ static dtp_status price_there_and_back(const search *s, int32_t i, const dtp_lay
         dtp_dtype_is_float(type->dtype)) {
         const dtp_layout home = dtp_layout_without_partial(s->d->operands[i].at);
         dtp_redistribution_price back;
-        DTP_TRY(dtp_propagate__move(s->d->options, s->d->mesh, type, to, &home, &back, err));
+        DTP_TRY(dtp_propagate__price(s->d->options, s->d->mesh, type, to, &home, &back, err));
         add_price(out, &back);
     }
     return DTP_OK;
 }
 
-static dtp_status look_up(search *s, known_moves *k, bool output, int32_t i,
+static dtp_status look_up(strategy_search *s, known_prices *k, bool output, int32_t i,
                           const dtp_layout *other, dtp_redistribution_price *out, dtp_err *err)
 {
     const uint32_t hash = dtp_hash_fold(dtp_hash_bytes(DTP_HASH_SEED, other, sizeof *other));
     uint32_t at = hash;
-    int32_t known;
-    while ((known = dtp_hash_table_next(&k->by_layout, hash, &at)) >= 0) {
-        if (dtp_layout_equal(&k->redistributions[known].to, other)) {
-            *out = k->redistributions[known].price;
+    for (int32_t known; (known = dtp_hash_table_next(&k->by_layout, hash, &at)) >= 0;) {
+        if (dtp_layout_equal(&k->items[known].to, other)) {
+            *out = k->items[known].price;
             return DTP_OK;
         }
     }
-    DTP_TRY(dtp_arena_grow(s->arena, &k->redistributions, k->n, k->n + 1, &k->capacity,
-                           sizeof *k->redistributions, err));
+    DTP_TRY(
+        dtp_arena_grow(s->arena, &k->items, k->n, k->n + 1, &k->capacity, sizeof *k->items, err));
     if (output) {
-        const dtp_layout target = output_target(s->d, i, other);
-        DTP_TRY(dtp_propagate__move(s->d->options, s->d->mesh, &s->d->call->out[i], other, &target,
-                                    out, err));
+        const dtp_layout target =
+            dtp_propagate__complete(s->d->wanted[i], s->d->wanted_dims[i], other);
+        DTP_TRY(dtp_propagate__price(s->d->options, s->d->mesh, &s->d->call->out[i], other, &target,
+                                     out, err));
     } else {
         DTP_TRY(price_there_and_back(s, i, other, out, err));
     }
-    k->redistributions[k->n] = (known_move){.to = *other, .price = *out};
+    k->items[k->n] = (known_price){.to = *other, .price = *out};
     return dtp_hash_table_add(&k->by_layout, s->arena, hash, k->n++, err);
-}
-
-static void add_to_score(score *total, const dtp_redistribution_price *p)
-{
-    total->cost += p->cost;
-    total->collectives += p->collectives;
-    total->locals += p->locals;
-}
-
-/* The same tensor read twice in one layout redistributions once. */
-static bool moved_before(const search *s, const dtp_node_layouts *l, int32_t i)
-{
-    for (int32_t j = 0; j < i; j++) {
-        if (s->d->operands[j].first == s->d->operands[i].first &&
-            dtp_layout_equal(&l->in[j], &l->in[i])) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Whether the operand's pin speaks of every mesh dim that changes. */
@@ -206,30 +179,35 @@ static bool is_asked(const dtp_operand *operand, const dtp_layout *to)
     return operand->pinned != NULL;
 }
 
-static dtp_status price_redistributions(search *s, const dtp_node_layouts *l, score *out,
+static dtp_status price_redistributions(strategy_search *s, const dtp_node_layouts *l, score *out,
                                         bool *possible, dtp_err *err)
 {
     const dtp_decision *d = s->d;
     dtp_redistribution_price p;
     for (int32_t i = 0; i < d->call->n_in && *possible; i++) {
-        if (!moved_before(s, l, i)) {
-            DTP_TRY(look_up(s, &s->in_moves[d->operands[i].first], false, i, &l->in[i], &p, err));
-            add_to_score(out, &p);
+        int32_t same = 0; /* the same tensor read twice in one layout is moved once */
+        while (same < i && (d->operands[same].first != d->operands[i].first ||
+                            !dtp_layout_equal(&l->in[same], &l->in[i]))) {
+            same++;
+        }
+        if (same == i) {
+            DTP_TRY(look_up(s, &s->in_prices[d->operands[i].first], false, i, &l->in[i], &p, err));
+            add_price(&out->brought, &p);
             *possible = p.possible &&
                         !(s->still && p.collectives > 0 && !is_asked(&d->operands[i], &l->in[i]));
         }
     }
-    for (int32_t i = 0; i < d->call->n_out && d->wanted != NULL && *possible; i++) {
+    for (int32_t i = 0; i < d->call->n_out && *possible; i++) {
         if (d->wanted[i] != NULL) {
-            DTP_TRY(look_up(s, &s->out_moves[i], true, i, &l->out[i], &p, err));
-            add_to_score(out, &p);
+            DTP_TRY(look_up(s, &s->out_prices[i], true, i, &l->out[i], &p, err));
+            add_price(&out->brought, &p);
             *possible = p.possible;
         }
     }
     return DTP_OK;
 }
 
-static double local_elems(const search *s, const dtp_node_layouts *l)
+static double local_elems(const strategy_search *s, const dtp_node_layouts *l)
 {
     const dtp_op_call *call = s->d->call;
     double elems = 0;
@@ -259,65 +237,61 @@ static int compare_counts(int32_t a, int32_t b)
     return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/* Negative when a is better. PyTorch looks at cost, then prefers what redistributions nothing. */
-static int compare(const search *s, const score *a, const score *b)
+/* Negative when a is better. PyTorch looks at cost, then prefers what moves nothing. */
+static int compare(const strategy_search *s, const score *a, const score *b)
 {
-    int c = compare_costs(a->cost, b->cost);
+    int c = compare_costs(a->brought.cost, b->brought.cost);
     if (c == 0 && s->d->options->torch) {
-        return compare_counts(a->collectives + a->locals > 0, b->collectives + b->locals > 0);
+        return compare_counts(a->brought.collectives + a->brought.locals > 0,
+                              b->brought.collectives + b->brought.locals > 0);
     }
-    c = c != 0 ? c : compare_counts(a->collectives, b->collectives);
-    c = c != 0 ? c : compare_counts(a->locals, b->locals);
+    c = c != 0 ? c : compare_counts(a->brought.collectives, b->brought.collectives);
+    c = c != 0 ? c : compare_counts(a->brought.locals, b->brought.locals);
     return c != 0 ? c : a->elems < b->elems ? -1 : a->elems > b->elems ? 1 : 0;
-}
-
-static bool meets_pins(const search *s, const dtp_node_layouts *l)
-{
-    for (int32_t i = 0; i < s->d->call->n_in; i++) {
-        const dtp_operand *o = &s->d->operands[i];
-        if (o->pinned != NULL && !agrees(o->pinned, o->pinned_dims, &l->in[i])) {
-            return false;
-        }
-    }
-    return !s->d->options->torch || dtp_propagate__torch_fits(s->d, l);
 }
 
 /* ---- candidates ---------------------------------------------------------------------------------
  */
 
-/* Prices a candidate; *possible false when it cannot be. Inner collectives are priced only when the
- * candidate would be better than `bound` without them. */
-static dtp_status rate(search *s, const dtp_strategy *strategy, const score *bound,
-                       dtp_node_layouts *l, score *out, bool *possible, dtp_err *err)
+static bool is_possible(const strategy_search *s, const dtp_strategy *strategy, dtp_node_layouts *l)
 {
     const dtp_decision *d = s->d;
-    memset(out, 0, sizeof *out);
-    *possible = dtp_node_layouts_find(d->mesh, d->call, &s->rules, strategy, s->in, s->out, l,
-                                      NULL) == DTP_OK &&
-                meets_pins(s, l);
-    if (!*possible) {
-        return DTP_OK;
+    if (dtp_node_layouts_find(d->mesh, d->call, &s->rules, strategy, s->in, s->out, l, NULL) !=
+        DTP_OK) {
+        return false;
     }
-    DTP_TRY(price_redistributions(s, l, out, possible, err));
-    out->elems = *possible ? local_elems(s, l) : 0;
-    if (!*possible || l->internal == 0 || (bound != NULL && compare(s, out, bound) >= 0)) {
-        return DTP_OK;
+    for (int32_t i = 0; i < d->call->n_in; i++) {
+        const dtp_operand *o = &d->operands[i];
+        if (o->pinned != NULL && !agrees(o->pinned, o->pinned_dims, &l->in[i])) {
+            return false;
+        }
     }
-    double inner;
-    DTP_TRY(
-        dtp_propagate__inner(d->pricer, d->options, d->mesh, d->call, strategy, l, &inner, err));
-    out->cost += inner;
-    return DTP_OK;
+    return !d->options->torch || dtp_propagate__torch_fits(d, l);
 }
 
-static dtp_status try_strategy(search *s, const dtp_strategy *strategy, bool *better, dtp_err *err)
+/* Prices a candidate and keeps it when it is the best. What is inside the op is priced only when
+ * the candidate would be better without it. */
+static dtp_status try_strategy(strategy_search *s, const dtp_strategy *strategy, bool *better,
+                               dtp_err *err)
 {
+    const dtp_decision *d = s->d;
     dtp_node_layouts l;
-    score rated;
-    bool possible;
+    score rated = {.elems = 0};
+    bool possible = is_possible(s, strategy, &l);
+    double inner = 0;
     *better = false;
-    DTP_TRY(rate(s, strategy, s->found ? &s->best : NULL, &l, &rated, &possible, err));
-    if (possible && (!s->found || compare(s, &rated, &s->best) < 0)) {
+    if (possible) {
+        DTP_TRY(price_redistributions(s, &l, &rated, &possible, err));
+    }
+    if (!possible) {
+        return DTP_OK;
+    }
+    rated.elems = local_elems(s, &l);
+    if (l.internal != 0 && (!s->found || compare(s, &rated, &s->best) < 0)) {
+        DTP_TRY(dtp_propagate__inner(d->pricer, d->options, d->mesh, strategy, &l, &inner, err));
+        rated.brought.cost += inner;
+    }
+    if (!s->found || compare(s, &rated, &s->best) < 0) {
         s->found = *better = true;
         s->best = rated;
         s->strategy = *strategy;
@@ -326,7 +300,7 @@ static dtp_status try_strategy(search *s, const dtp_strategy *strategy, bool *be
     return DTP_OK;
 }
 
-static dtp_status try_all(search *s, dtp_err *err)
+static dtp_status try_all(strategy_search *s, dtp_err *err)
 {
     const int32_t n_mesh = s->d->mesh->n_dims;
     int32_t at[DTP_MAX_MESH_DIMS] = {0};
@@ -345,7 +319,7 @@ static dtp_status try_all(search *s, dtp_err *err)
 }
 
 /* Improves `strategy` mesh dim by mesh dim. */
-static dtp_status descend(search *s, dtp_strategy strategy, dtp_err *err)
+static dtp_status descend(strategy_search *s, dtp_strategy strategy, dtp_err *err)
 {
     bool better, any = true;
     DTP_TRY(try_strategy(s, &strategy, &better, err));
@@ -364,7 +338,7 @@ static dtp_status descend(search *s, dtp_strategy strategy, dtp_err *err)
 }
 
 /* Rows under which operand `i` stays where it is, as far as there are any. */
-static dtp_strategy rows_of_operand(const search *s, int32_t i)
+static dtp_strategy rows_of_operand(const strategy_search *s, int32_t i)
 {
     dtp_strategy out = {{0}};
     for (int32_t m = 0; m < s->d->mesh->n_dims; m++) {
@@ -378,7 +352,7 @@ static dtp_strategy rows_of_operand(const search *s, int32_t i)
     return out;
 }
 
-static dtp_status try_many(search *s, dtp_err *err)
+static dtp_status try_many(strategy_search *s, dtp_err *err)
 {
     for (int32_t i = 0; i < s->d->call->n_in; i++) {
         DTP_TRY(descend(s, rows_of_operand(s, i), err));
@@ -389,7 +363,7 @@ static dtp_status try_many(search *s, dtp_err *err)
 /* ---- outcome ------------------------------------------------------------------------------------
  */
 
-static dtp_status check_strict(const search *s, dtp_err *err)
+static dtp_status check_strict(const strategy_search *s, dtp_err *err)
 {
     const dtp_decision *d = s->d;
     for (int32_t i = 0; i < d->call->n_in; i++) {
@@ -423,7 +397,7 @@ static dtp_status refuse(const dtp_decision *d, dtp_err *err)
                             d->call->op->name, i, text);
         }
     }
-    for (int32_t i = 0; i < d->call->n_out && d->wanted != NULL; i++) {
+    for (int32_t i = 0; i < d->call->n_out; i++) {
         if (d->wanted[i] != NULL) {
             dtp_layout_print(d->wanted[i], d->mesh, &d->call->out[i], d->call->dims, text);
             return DTP_FAIL(err, DTP_INVALID, "%s: no strategy leads to output %d as '%s'",
@@ -434,19 +408,19 @@ static dtp_status refuse(const dtp_decision *d, dtp_err *err)
                     d->call->op->name);
 }
 
-static dtp_status set_up(search *s, dtp_layout *in, dtp_layout *out, dtp_err *err)
+static dtp_status set_up(strategy_search *s, dtp_layout *in, dtp_layout *out, dtp_err *err)
 {
     const dtp_decision *d = s->d;
-    s->in_moves = dtp_arena_alloc(s->arena, (size_t)d->call->n_in, sizeof *s->in_moves);
-    s->out_moves = dtp_arena_alloc(s->arena, (size_t)d->call->n_out, sizeof *s->out_moves);
-    if (s->in_moves == NULL || s->out_moves == NULL) {
+    s->in_prices = dtp_arena_alloc(s->arena, (size_t)d->call->n_in, sizeof *s->in_prices);
+    s->out_prices = dtp_arena_alloc(s->arena, (size_t)d->call->n_out, sizeof *s->out_prices);
+    if (s->in_prices == NULL || s->out_prices == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a choice of layouts");
     }
     for (int32_t i = 0; i < d->call->n_in; i++) {
         in[i] = *d->operands[i].at;
     }
     for (int32_t i = 0; i < d->call->n_out; i++) {
-        out[i] = d->wanted != NULL && d->wanted[i] != NULL
+        out[i] = d->wanted[i] != NULL
                      ? *d->wanted[i]
                      : dtp_layout_replicated(d->call->out[i].rank, d->mesh->n_dims);
     }
@@ -457,7 +431,7 @@ static dtp_status set_up(search *s, dtp_layout *in, dtp_layout *out, dtp_err *er
     return DTP_OK;
 }
 
-static dtp_status find(search *s, dtp_err *err)
+static dtp_status find(strategy_search *s, dtp_err *err)
 {
     int64_t combinations = 1;
     s->found = false;
@@ -467,9 +441,9 @@ static dtp_status find(search *s, dtp_err *err)
     return combinations <= MAX_COMBINATIONS ? try_all(s, err) : try_many(s, err);
 }
 
-/* In strict mode a strategy that redistributions nothing is taken even if a move would be cheaper;
+/* In strict mode a strategy that moves nothing is taken even if a move would be cheaper;
  * when there is none, the error tells what the cheapest one would move. */
-static dtp_status choose(search *s, dtp_err *err)
+static dtp_status choose(strategy_search *s, dtp_err *err)
 {
     dtp_layout in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
     DTP_TRY(set_up(s, in, out, err));
@@ -485,7 +459,7 @@ static dtp_status choose(search *s, dtp_err *err)
     if (strict != DTP_INVALID) {
         return strict;
     }
-    const search cheapest = *s;
+    const strategy_search cheapest = *s;
     s->still = true;
     DTP_TRY(find(s, err));
     return s->found ? DTP_OK : check_strict(&cheapest, err);
@@ -494,7 +468,7 @@ static dtp_status choose(search *s, dtp_err *err)
 dtp_status dtp_propagate__choose(const dtp_decision *d, dtp_strategy *strategy,
                                  dtp_node_layouts *layouts, dtp_err *err)
 {
-    search s = {.d = d, .arena = dtp_arena_create()};
+    strategy_search s = {.d = d, .arena = dtp_arena_create()};
     if (s.arena == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a choice of layouts");
     }

@@ -1,30 +1,12 @@
 /* Prices for the choice of a strategy: redistributions of operands, and the collectives inside an
  * op. */
-#include <stdio.h>
-#include <string.h>
-
 #include "spmd/lower/lower.h"
 #include "core/graph/ops/op_table.h"
 #include "spmd/propagate/propagate_internal.h"
-#include "spmd/redistribute/redistribute_internal.h"
 
-static double step_price(const dtp_propagate_options *o, const dtp_mesh *mesh,
-                         const dtp_ttype *type, const dtp_layout *before, const dtp_step *step)
-{
-    dtp_step_price price = o->price != NULL ? o->price : dtp_step_default_price;
-    return price(o->price_user, mesh, type, before, step);
-}
-
-/* Nothing is sent: local work, or a mesh dim of one rank. */
-static bool is_local(const dtp_mesh *mesh, const dtp_step *step)
-{
-    return step->kind == DTP_STEP_SLICE || step->kind == DTP_STEP_SCALE ||
-           step->kind == DTP_STEP_KEEP_FIRST || dtp_mesh_set_size(mesh, step->set) == 1;
-}
-
-dtp_status dtp_propagate__move(const dtp_propagate_options *o, const dtp_mesh *mesh,
-                               const dtp_ttype *type, const dtp_layout *from, const dtp_layout *to,
-                               dtp_redistribution_price *out, dtp_err *err)
+dtp_status dtp_propagate__price(const dtp_propagate_options *o, const dtp_mesh *mesh,
+                                const dtp_ttype *type, const dtp_layout *from, const dtp_layout *to,
+                                dtp_redistribution_price *out, dtp_err *err)
 {
     dtp_steps steps;
     dtp_layout before = *from;
@@ -38,9 +20,8 @@ dtp_status dtp_propagate__move(const dtp_propagate_options *o, const dtp_mesh *m
         return dtp_status_is_input(s) ? DTP_OK : s;
     }
     for (int32_t i = 0; i < steps.n; i++) {
-        out->cost += step_price(o, mesh, type, &before, &steps.steps[i]);
-        out->collectives += is_local(mesh, &steps.steps[i]) ? 0 : 1;
-        out->locals += is_local(mesh, &steps.steps[i]) ? 1 : 0;
+        out->cost += o->price(o->price_user, mesh, type, &before, &steps.steps[i]);
+        *(dtp_step_sends(mesh, &steps.steps[i]) ? &out->collectives : &out->locals) += 1;
         before = steps.steps[i].after;
     }
     return DTP_OK;
@@ -77,8 +58,7 @@ static double collective_price(const dtp_propagate_options *o, const dtp_mesh *m
         if ((coll->set >> m & 1U) == 0) {
             continue;
         }
-        const bool sums = coll->kind == DTP_ALL_REDUCE || coll->kind == DTP_REDUCE_SCATTER;
-        if (sums) {
+        if (dtp_coll_reduces(coll->kind)) {
             before.placement[m] = (dtp_placement){.kind = DTP_PARTIAL, .op = (int8_t)coll->op};
         } else {
             dtp_layout_split(&before, m, 1);
@@ -89,61 +69,21 @@ static double collective_price(const dtp_propagate_options *o, const dtp_mesh *m
             dtp_layout_split(&step.after, m, 0);
         }
     }
-    return step_price(o, mesh, &type, &before, &step);
-}
-
-/* The call as a graph of one node; dim ids are the same. */
-static dtp_status graph_of_call(const dtp_op_call *call, dtp_graph **out, dtp_err *err)
-{
-    dtp_tensor_id in[DTP_MAX_OP_IN];
-    dtp_dim_id id;
-    DTP_TRY(dtp_graph_create("call", dtp_builtin_ops(), out, err));
-    for (int32_t d = 0; d < call->dims->n; d++) {
-        DTP_TRY(
-            dtp_dims_intern(&(*out)->dims, call->dims->names[d], call->dims->sizes[d], &id, err));
-    }
-    for (int32_t i = 0; i < call->n_in; i++) {
-        char name[16];
-        (void)snprintf(name, sizeof name, "in%d", i);
-        dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_INPUT, .type = call->in[i]};
-        DTP_TRY(dtp_graph_add_tensor(*out, &spec, &in[i], err));
-    }
-    dtp_node_spec spec = dtp_node_spec_init(call->op->name, call->op->name);
-    spec.def = call->op;
-    spec.n_in = call->n_in;
-    spec.in = in;
-    spec.n_attrs = call->n_attrs;
-    spec.attrs = call->attrs;
-    spec.has_out = true;
-    spec.out_rank = call->out[0].rank;
-    memcpy(spec.out_dims, call->out[0].dims, sizeof spec.out_dims);
-    return dtp_graph_add_node(*out, &spec, NULL, err);
-}
-
-static dtp_status open_program(dtp_inner_pricer *pricer, const dtp_propagate_options *o,
-                               const dtp_mesh *mesh, const dtp_op_call *call, dtp_err *err)
-{
-    if (pricer->graph == NULL) {
-        DTP_TRY(graph_of_call(call, &pricer->own_graph, err));
-        pricer->graph = pricer->own_graph;
-        pricer->node = 0;
-    }
-    if (pricer->program != NULL) {
-        return dtp_program_reset(pricer->program, err);
-    }
-    DTP_TRY(dtp_program_create(pricer->graph, mesh, &pricer->program, err));
-    pricer->program->redistributor = o->redistributor;
-    pricer->program->plain_names = true;
-    return DTP_OK;
+    return o->price(o->price_user, mesh, &type, &before, &step);
 }
 
 dtp_status dtp_propagate__inner(dtp_inner_pricer *pricer, const dtp_propagate_options *o,
-                                const dtp_mesh *mesh, const dtp_op_call *call,
-                                const dtp_strategy *strategy, const dtp_node_layouts *layouts,
-                                double *cost, dtp_err *err)
+                                const dtp_mesh *mesh, const dtp_strategy *strategy,
+                                const dtp_node_layouts *layouts, double *cost, dtp_err *err)
 {
     *cost = 0;
-    DTP_TRY(open_program(pricer, o, mesh, call, err));
+    if (pricer->program == NULL) {
+        DTP_TRY(dtp_program_create(pricer->graph, mesh, &pricer->program, err));
+        pricer->program->redistributor = o->redistributor;
+        pricer->program->plain_names = true;
+    } else {
+        DTP_TRY(dtp_program_reset(pricer->program, err));
+    }
     DTP_TRY(
         dtp_lower_node(pricer->program, pricer->node, strategy, layouts->in, layouts->out, err));
     for (int32_t i = 0; i < pricer->program->n_instrs; i++) {
@@ -153,12 +93,4 @@ dtp_status dtp_propagate__inner(dtp_inner_pricer *pricer, const dtp_propagate_op
         }
     }
     return DTP_OK;
-}
-
-void dtp_inner_pricer_free(dtp_inner_pricer *pricer)
-{
-    dtp_program_destroy(pricer->program);
-    dtp_graph_destroy(pricer->own_graph);
-    pricer->program = NULL;
-    pricer->own_graph = NULL;
 }

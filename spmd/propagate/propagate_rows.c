@@ -5,7 +5,7 @@
 
 static bool any_wanted(const dtp_decision *d)
 {
-    for (int32_t i = 0; i < d->call->n_out && d->wanted != NULL; i++) {
+    for (int32_t i = 0; i < d->call->n_out; i++) {
         if (d->wanted[i] != NULL) {
             return true;
         }
@@ -26,8 +26,8 @@ static bool any_pinned(const dtp_decision *d)
 /* A pin speaks of mesh dim m of an operand or output. */
 static bool is_asked(const dtp_decision *d, int32_t m)
 {
-    for (int32_t i = 0; i < d->call->n_out && d->wanted != NULL; i++) {
-        const dtp_mesh_set dims = d->wanted_dims == NULL ? 0 : d->wanted_dims[i];
+    for (int32_t i = 0; i < d->call->n_out; i++) {
+        const dtp_mesh_set dims = d->wanted_dims[i];
         if (d->wanted[i] != NULL && (dims == 0 || (dims >> m & 1U) != 0)) {
             return true;
         }

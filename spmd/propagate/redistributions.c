@@ -13,7 +13,7 @@ typedef struct copies {
     int32_t old; /* made before this phase: a recomputation does not read them */
 } copies;
 
-typedef struct walk {
+typedef struct redistribution_walk {
     const dtp_graph *g;
     const dtp_sharding *s;
     const dtp_redistributor *r;
@@ -21,9 +21,10 @@ typedef struct walk {
     copies *copies; /* by tensor */
     bool *read;     /* by tensor: something reads it or it survives the step */
     dtp_redistributions *out;
-} walk;
+} redistribution_walk;
 
-static dtp_status add_copy(walk *w, dtp_tensor_id t, const dtp_layout *layout, dtp_err *err)
+static dtp_status add_copy(redistribution_walk *w, dtp_tensor_id t, const dtp_layout *layout,
+                           dtp_err *err)
 {
     copies *c = &w->copies[t];
     DTP_TRY(dtp_arena_grow(w->scratch, &c->layouts, c->n, c->n + 1, &c->capacity,
@@ -32,12 +33,12 @@ static dtp_status add_copy(walk *w, dtp_tensor_id t, const dtp_layout *layout, d
     return DTP_OK;
 }
 
-static bool has_copy(const walk *w, const dtp_copy_info *move)
+static bool has_copy(const redistribution_walk *w, const dtp_copy_info *r)
 {
-    const dtp_tensor_id t = move->tensor;
-    const dtp_layout *layout = &move->to;
-    const bool again = w->g->nodes[move->node].repeats;
-    if (dtp_layout_equal(&move->from, layout)) {
+    const dtp_tensor_id t = r->tensor;
+    const dtp_layout *layout = &r->to;
+    const bool again = w->g->nodes[r->node].repeats;
+    if (dtp_layout_equal(&r->from, layout)) {
         return true;
     }
     for (int32_t i = again ? w->copies[t].old : 0; i < w->copies[t].n; i++) {
@@ -48,35 +49,29 @@ static bool has_copy(const walk *w, const dtp_copy_info *move)
     return false;
 }
 
-static bool sends(const walk *w, const dtp_step *step)
+/* A redistribution that is made whatever copies there are. */
+static dtp_status add_own(redistribution_walk *w, dtp_copy_info r, dtp_err *err)
 {
-    dtp_coll_kind kind;
-    return dtp_step_collective(step->kind, &kind) && dtp_mesh_set_size(&w->s->mesh, step->set) > 1;
-}
-
-/* A move that is made whatever copies there are. */
-static dtp_status add_own_move(walk *w, dtp_copy_info move, dtp_err *err)
-{
-    DTP_TRY(dtp_redistribute_by(w->r, &w->s->mesh, &w->g->tensors[move.tensor].type, &move.from,
-                                &move.to, &move.steps, err));
-    for (int32_t i = 0; i < move.steps.n; i++) {
-        move.sends = move.sends || sends(w, &move.steps.steps[i]);
-        DTP_TRY(add_copy(w, move.tensor, &move.steps.steps[i].after, err));
+    DTP_TRY(dtp_redistribute_by(w->r, &w->s->mesh, &w->g->tensors[r.tensor].type, &r.from, &r.to,
+                                &r.steps, err));
+    for (int32_t i = 0; i < r.steps.n; i++) {
+        r.sends = r.sends || dtp_step_sends(&w->s->mesh, &r.steps.steps[i]);
+        DTP_TRY(add_copy(w, r.tensor, &r.steps.steps[i].after, err));
     }
     dtp_redistributions *out = w->out;
     DTP_TRY(dtp_arena_grow(out->arena, &out->items, out->n, out->n + 1, &out->capacity,
                            sizeof *out->items, err));
-    out->items[out->n++] = move;
+    out->items[out->n++] = r;
     return DTP_OK;
 }
 
-static dtp_status add_move(walk *w, dtp_copy_info move, dtp_err *err)
+static dtp_status add_redistribution(redistribution_walk *w, dtp_copy_info r, dtp_err *err)
 {
-    return has_copy(w, &move) ? DTP_OK : add_own_move(w, move, err);
+    return has_copy(w, &r) ? DTP_OK : add_own(w, r, err);
 }
 
 /* What the node's strategy means, as the lowering finds it. */
-static dtp_status find_layouts(const walk *w, dtp_node_id id, const dtp_layout *from,
+static dtp_status find_layouts(const redistribution_walk *w, dtp_node_id id, const dtp_layout *from,
                                dtp_node_layouts *l, dtp_err *err)
 {
     const dtp_node *node = &w->g->nodes[id];
@@ -95,53 +90,29 @@ static dtp_status find_layouts(const walk *w, dtp_node_id id, const dtp_layout *
                                  in_mesh_order ? NULL : out, l, err);
 }
 
-/* An earlier operand of the node is the same. */
-static bool is_repeated(const dtp_node *node, const dtp_node_layouts *l, int32_t i)
-{
-    for (int32_t j = 0; j < i; j++) {
-        if (node->in[j] == node->in[i] && dtp_layout_equal(&l->in[j], &l->in[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* With replicas: the copy that the phase reads, once, and from there to the operand. */
-static dtp_status visit_replica(walk *w, dtp_node_id id, int32_t i, const dtp_node_layouts *l,
-                                dtp_err *err)
+static dtp_status visit_operand(redistribution_walk *w, dtp_node_id id, int32_t i,
+                                const dtp_node_layouts *l, dtp_err *err)
 {
     const dtp_node *node = &w->g->nodes[id];
     const dtp_tensor_id t = node->in[i];
-    dtp_copy_info move = {.node = id,
-                          .operand = i,
-                          .tensor = t,
-                          .from = w->s->layouts[t],
-                          .to = w->s->replicas[node->phase][t]};
-    DTP_TRY(add_move(w, move, err));
-    move.from = move.to;
-    move.to = l->in[i];
-    return dtp_layout_equal(&move.from, &move.to) || is_repeated(node, l, i)
-               ? DTP_OK
-               : add_own_move(w, move, err);
-}
-
-static dtp_status visit_operands(walk *w, dtp_node_id id, const dtp_layout *from,
-                                 const dtp_node_layouts *l, dtp_err *err)
-{
-    const dtp_node *node = &w->g->nodes[id];
-    for (int32_t i = 0; i < node->n_in; i++) {
-        if (dtp_sharding_has_replicas(w->s)) {
-            DTP_TRY(visit_replica(w, id, i, l, err));
-            continue;
-        }
-        const dtp_copy_info move = {
-            .node = id, .operand = i, .tensor = node->in[i], .from = from[i], .to = l->in[i]};
-        DTP_TRY(add_move(w, move, err));
+    const bool replicas = dtp_sharding_has_replicas(w->s);
+    dtp_copy_info r = {.node = id,
+                       .operand = i,
+                       .tensor = t,
+                       .from = w->s->layouts[t],
+                       .to = replicas ? w->s->replicas[node->phase][t] : l->in[i]};
+    DTP_TRY(add_redistribution(w, r, err));
+    bool there = !replicas || dtp_layout_equal(&r.to, &l->in[i]);
+    for (int32_t j = 0; j < i && !there; j++) { /* an earlier operand is the same */
+        there = node->in[j] == t && dtp_layout_equal(&l->in[j], &l->in[i]);
     }
-    return DTP_OK;
+    r.from = r.to;
+    r.to = l->in[i];
+    return there ? DTP_OK : add_own(w, r, err);
 }
 
-static dtp_status visit(walk *w, dtp_node_id id, dtp_err *err)
+static dtp_status visit(redistribution_walk *w, dtp_node_id id, dtp_err *err)
 {
     const dtp_node *node = &w->g->nodes[id];
     dtp_layout from[DTP_MAX_OP_IN];
@@ -150,20 +121,22 @@ static dtp_status visit(walk *w, dtp_node_id id, dtp_err *err)
         from[i] = w->s->layouts[node->in[i]];
     }
     DTP_TRY(find_layouts(w, id, from, &l, err));
-    DTP_TRY(visit_operands(w, id, from, &l, err));
+    for (int32_t i = 0; i < node->n_in; i++) {
+        DTP_TRY(visit_operand(w, id, i, &l, err));
+    }
     for (int32_t i = 0; i < node->n_out; i++) {
         const dtp_tensor_id t = node->out[i];
         DTP_TRY(add_copy(w, t, &l.out[i], err));
         if (w->read[t]) {
-            const dtp_copy_info move = {
+            const dtp_copy_info r = {
                 .node = id, .operand = -1, .tensor = t, .from = l.out[i], .to = w->s->layouts[t]};
-            DTP_TRY(add_move(w, move, err));
+            DTP_TRY(add_redistribution(w, r, err));
         }
     }
     return DTP_OK;
 }
 
-static void mark_read(walk *w)
+static void mark_read(redistribution_walk *w)
 {
     const dtp_graph *g = w->g;
     for (int32_t n = 0; n < g->n_nodes; n++) {
@@ -184,7 +157,7 @@ static void mark_read(walk *w)
 
 /* Copies of parameters and states are not kept from one phase to the next; with replicas, no copies
  * are: what remains is the tensor as it is kept. */
-static void forget_copies(walk *w)
+static void forget_copies(redistribution_walk *w)
 {
     for (int32_t t = 0; t < w->g->n_tensors; t++) {
         const dtp_tensor_kind kind = w->g->tensors[t].kind;
@@ -197,13 +170,13 @@ static void forget_copies(walk *w)
     }
 }
 
-static dtp_status run(walk *w, dtp_err *err)
+static dtp_status run(redistribution_walk *w, dtp_err *err)
 {
     const size_t n = (size_t)w->g->n_tensors + 1;
     w->copies = dtp_arena_alloc(w->scratch, n, sizeof *w->copies);
     w->read = dtp_arena_alloc(w->scratch, n, sizeof *w->read);
     if (w->copies == NULL || w->read == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the moves of %d tensors",
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the redistributions of %d tensors",
                         w->g->n_tensors);
     }
     mark_read(w);
@@ -230,9 +203,9 @@ dtp_status dtp_redistributions_find(const dtp_graph *g, const dtp_sharding *s,
                                     dtp_err *err)
 {
     *out = (dtp_redistributions){.arena = dtp_arena_create()};
-    walk w = {.g = g, .s = s, .r = r, .scratch = dtp_arena_create(), .out = out};
+    redistribution_walk w = {.g = g, .s = s, .r = r, .scratch = dtp_arena_create(), .out = out};
     dtp_status status = out->arena == NULL || w.scratch == NULL
-                            ? DTP_FAIL(err, DTP_NOMEM, "out of memory for moves")
+                            ? DTP_FAIL(err, DTP_NOMEM, "out of memory for redistributions")
                             : run(&w, err);
     dtp_arena_destroy(w.scratch);
     return status;

@@ -21,7 +21,7 @@ typedef struct dtp_redistributions {
     dtp_copy_info *items; /* in the order of the nodes */
 } dtp_redistributions;
 
-/* `r`: who plans the steps, NULL: the default. Free with dtp_redistributions_free, also after a
+/* `r`: who plans the steps. Free with dtp_redistributions_free, also after a
  * failure. A tensor that an earlier node brought to a layout is not moved there again. */
 dtp_status dtp_redistributions_find(const dtp_graph *g, const dtp_sharding *s,
                                     const dtp_redistributor *r, dtp_redistributions *out,

@@ -1,65 +1,11 @@
-/* Redistribution of one tensor: the default price of steps, and the entry point. */
+/* Redistribution of one tensor: which pairs have a meaning, the plan of last resort, and the entry
+ * point. */
 #include "spmd/redistribute/redistribute.h"
 
 #include <string.h>
 
-#include "spmd/redistribute/redistribute_internal.h"
-#include "core/base/strbuf.h"
-#include "spmd/redistribute/redistribute_print.h"
 #include "core/layout/placement_text.h"
-
-/* ---- the default price --------------------------------------------------------------------------
- */
-
-const dtp_step_rates dtp_redistribute__rates = {
-    .launch_s = 5e-6, .hop_s = 10e-6, .net_Bps = 10e9, .mem_Bps = 40e9};
-
-static int ceil_log2(int64_t n)
-{
-    int bits = 0;
-    while ((INT64_C(1) << bits) < n) {
-        bits++;
-    }
-    return bits;
-}
-
-double dtp_redistribute__step_price(const dtp_step_rates *rates, dtp_step_kind kind, int64_t n,
-                                    double part_bytes, bool packs)
-{
-    if (n < 2) {
-        return 0;
-    }
-    const double ranks = (double)n;
-    double moved = part_bytes * (ranks - 1), copied = 0, launch = rates->launch_s;
-    switch (kind) {
-    case DTP_STEP_SLICE:
-        return 2 * part_bytes / ranks / rates->mem_Bps;
-    case DTP_STEP_SCALE:
-    case DTP_STEP_KEEP_FIRST:
-        return 2 * part_bytes / rates->mem_Bps;
-    case DTP_STEP_ALL_REDUCE:
-        moved = 2 * moved / ranks;
-        launch += rates->launch_s;
-        break;
-    default:
-        break;
-    }
-    if (packs) {
-        copied = 2 * part_bytes * (kind == DTP_STEP_ALL_TO_ALL ? 2 * ranks : 1 + ranks);
-    }
-    return launch + rates->hop_s * ceil_log2(n) + moved / rates->net_Bps + copied / rates->mem_Bps;
-}
-
-double dtp_step_default_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
-                              const dtp_layout *before, const dtp_step *step)
-{
-    (void)user;
-    int64_t n = dtp_mesh_set_size(mesh, step->set);
-    double part = (double)dtp_step_count(mesh, type, before, step);
-    return dtp_redistribute__step_price(&dtp_redistribute__rates, step->kind, n,
-                                        part * (double)dtp_dtype_bytes(type->dtype),
-                                        dtp_step_packs(mesh, type, before, step));
-}
+#include "spmd/redistribute/redistribute_internal.h"
 
 /* ---- the way through the replicated layout -----------------------------------------------------
  */
@@ -72,63 +18,47 @@ static void append(dtp_steps *out, dtp_layout *at, dtp_step step, int32_t m, dtp
     out->steps[out->n++] = step;
 }
 
-/* Makes everything whole that differs: reductions, then gathers from the innermost split out. */
-static void gather_all(const dtp_redistribution *r, dtp_layout *at, dtp_steps *out)
+/* The plan of last resort when there are too many layouts to search: correct, not cheapest. Makes
+ * everything whole that differs: reductions, then gathers from the innermost split out; then slices
+ * and partial values of the target. */
+static void through_replicated(const dtp_redistribution *r, dtp_steps *out)
 {
     const dtp_placement replicate = {0};
-    for (int32_t m = 0; m < at->n_mesh; m++) {
-        if (at->placement[m].kind != DTP_PARTIAL || r->to->placement[m].kind == DTP_PARTIAL) {
+    dtp_layout at = *r->from;
+    int32_t splits[DTP_MAX_MESH_DIMS];
+    out->n = 0;
+    for (int32_t m = 0; m < at.n_mesh; m++) {
+        if (at.placement[m].kind != DTP_PARTIAL || r->to->placement[m].kind == DTP_PARTIAL) {
             continue;
         }
-        dtp_step reduce = {.kind = DTP_STEP_ALL_REDUCE, .op = (dtp_reduce_op)at->placement[m].op};
+        dtp_step reduce = {.kind = DTP_STEP_ALL_REDUCE, .op = (dtp_reduce_op)at.placement[m].op};
         if (reduce.op == DTP_REDUCE_AVG) {
             dtp_step scale = {.kind = DTP_STEP_SCALE, .factor = 1.0 / (double)r->mesh->sizes[m]};
-            append(out, at, scale, m, (dtp_placement){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM});
             reduce.op = DTP_REDUCE_SUM;
+            append(out, &at, scale, m, (dtp_placement){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM});
         }
-        append(out, at, reduce, m, replicate);
+        append(out, &at, reduce, m, replicate);
     }
     for (int32_t axis = 0; axis < r->type->rank; axis++) {
-        int32_t splits[DTP_MAX_MESH_DIMS];
-        int32_t n = dtp_layout_axis_splits(at, axis, splits);
-        while (n > 0) {
-            n--;
-            append(out, at, (dtp_step){.kind = DTP_STEP_ALL_GATHER, .axis = axis}, splits[n],
+        for (int32_t n = dtp_layout_axis_splits(&at, axis, splits); n-- > 0;) {
+            append(out, &at, (dtp_step){.kind = DTP_STEP_ALL_GATHER, .axis = axis}, splits[n],
                    replicate);
         }
     }
-}
-
-/* The plan of last resort when there are too many layouts to search: correct, not cheapest. */
-static void through_replicated(const dtp_redistribution *r, dtp_steps *out)
-{
-    dtp_layout at = *r->from;
-    out->n = 0;
-    gather_all(r, &at, out);
     for (int32_t axis = 0; axis < r->type->rank; axis++) {
-        int32_t splits[DTP_MAX_MESH_DIMS];
-        int32_t n = dtp_layout_axis_splits(r->to, axis, splits);
+        const int32_t n = dtp_layout_axis_splits(r->to, axis, splits);
         for (int32_t i = 0; i < n; i++) {
             append(out, &at, (dtp_step){.kind = DTP_STEP_SLICE, .axis = axis}, splits[i],
                    r->to->placement[splits[i]]);
         }
     }
     for (int32_t m = 0; m < at.n_mesh; m++) {
-        if (r->to->placement[m].kind == DTP_PARTIAL && at.placement[m].kind == DTP_REPLICATE) {
-            dtp_step keep = {.kind = DTP_STEP_KEEP_FIRST,
-                             .op = (dtp_reduce_op)r->to->placement[m].op};
-            append(out, &at, keep, m, r->to->placement[m]);
+        const dtp_placement to = r->to->placement[m];
+        if (to.kind == DTP_PARTIAL && at.placement[m].kind == DTP_REPLICATE) {
+            append(out, &at, (dtp_step){.kind = DTP_STEP_KEEP_FIRST, .op = (dtp_reduce_op)to.op}, m,
+                   to);
         }
     }
-}
-
-dtp_status dtp_redistribute__append(dtp_steps *out, const dtp_step *step, dtp_err *err)
-{
-    if (out->n == DTP_MAX_STEPS) {
-        return DTP_FAIL(err, DTP_INTERNAL, "a redistribution of more than %d steps", DTP_MAX_STEPS);
-    }
-    out->steps[out->n++] = *step;
-    return DTP_OK;
 }
 
 /* ---- entry --------------------------------------------------------------------------------------
@@ -194,8 +124,8 @@ dtp_status dtp_redistribute__check_pair(const dtp_ttype *type, const dtp_layout 
 }
 
 /* The common case: partial values of one reduction become replicated and nothing else changes.
- * Under the default price no other path is cheaper than one all-reduce: scattering and gathering on
- * the way redistributions as many bytes in more steps. */
+ * On the generic machine no other path is cheaper than one all-reduce: scattering and gathering on
+ * the way moves as many bytes in more steps. */
 static bool is_all_reduce(const dtp_redistribution *r, dtp_step *out)
 {
     *out = (dtp_step){.kind = DTP_STEP_ALL_REDUCE, .after = *r->to};
@@ -220,20 +150,20 @@ dtp_status dtp_redistribute_plan(const dtp_mesh *mesh, const dtp_ttype *type,
                                  const dtp_layout *from, const dtp_layout *to, dtp_step_price price,
                                  void *user, dtp_steps *out, dtp_err *err)
 {
-    dtp_redistribution r = {.mesh = mesh,
-                            .type = type,
-                            .from = from,
-                            .to = to,
-                            .price = price != NULL ? price : dtp_step_default_price,
-                            .user = user,
-                            .rates = price != NULL ? NULL : &dtp_redistribute__rates};
+    const dtp_redistribution r = {.mesh = mesh,
+                                  .type = type,
+                                  .from = from,
+                                  .to = to,
+                                  .price = price,
+                                  .user = user,
+                                  .generic = price == dtp_step_generic_price};
     bool found;
     out->n = 0;
     if (dtp_layout_equal(from, to)) {
         return DTP_OK;
     }
     DTP_TRY(dtp_redistribute__check_pair(type, from, to, err));
-    if (price == NULL && is_all_reduce(&r, &out->steps[0])) {
+    if (r.generic && is_all_reduce(&r, &out->steps[0])) {
         out->n = 1;
         return DTP_OK;
     }
@@ -244,10 +174,24 @@ dtp_status dtp_redistribute_plan(const dtp_mesh *mesh, const dtp_ttype *type,
     return DTP_OK;
 }
 
+static dtp_status plan_generic(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
+                               const dtp_layout *from, const dtp_layout *to, dtp_steps *out,
+                               dtp_err *err)
+{
+    return dtp_redistribute_plan(mesh, type, from, to, dtp_step_generic_price, user, out, err);
+}
+
+const dtp_redistributor *dtp_redistributor_generic(void)
+{
+    static const dtp_redistributor generic = {plan_generic, NULL};
+    return &generic;
+}
+
 dtp_status dtp_redistribute_by(const dtp_redistributor *r, const dtp_mesh *mesh,
                                const dtp_ttype *type, const dtp_layout *from, const dtp_layout *to,
                                dtp_steps *out, dtp_err *err)
 {
-    return r != NULL ? r->plan(r->user, mesh, type, from, to, out, err)
-                     : dtp_redistribute_plan(mesh, type, from, to, NULL, NULL, out, err);
+    return r != NULL
+               ? r->plan(r->user, mesh, type, from, to, out, err)
+               : DTP_FAIL(err, DTP_INVALID, "a redistribution without one who plans its steps");
 }

@@ -1,146 +1,105 @@
-/* Open addressing over owned entries. A key is a short sequence of words; an entry stores the key's
- * words and then the steps with their layouts as keys, so that a lookup compares whole words. */
+/* Entries are found by a key, a short sequence of words; all are in one arena. */
 #include "spmd/redistribute/redistribute_cache.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "spmd/redistribute/redistribute_internal.h"
+#include "core/base/hash_table.h"
+#include "spmd/redistribute/redistribute_graph.h"
 
-enum { DEFAULT_ENTRIES = 1 << 16, FIRST_SLOTS = 256 };
+enum { DEFAULT_ENTRIES = 1 << 16, MAX_WORDS = 3 + DTP_MAX_MESH_DIMS + DTP_MAX_RANK };
 
-enum { MAX_WORDS = 3 + DTP_MAX_MESH_DIMS + DTP_MAX_RANK };
-
-typedef struct key_words {
-    uint64_t hash;
+typedef struct cache_key {
+    uint32_t hash;
     int32_t n;
-    uint64_t words[MAX_WORDS];
-} key_words;
-
-typedef struct entry {
-    uint64_t hash;
     uint64_t words[MAX_WORDS]; /* word 0 says how many count */
-    int32_t n_words, n_steps;
-    dtp_step steps[];
-} entry;
+} cache_key;
 
-typedef struct slot {
-    entry *e; /* NULL: free */
-} slot;
+typedef struct cache_entry {
+    const uint64_t *words;
+    int32_t n_steps;
+    const dtp_step *steps;
+} cache_entry;
 
 struct dtp_redistribute_cache {
-    dtp_redistributor self;
-    bool has_planner;
-    dtp_redistributor planner;
-    int32_t max_entries, n_slots;
-    slot *slots;
-    dtp_redistribute_cache_stats stats;
+    dtp_redistributor self, planner;
+    dtp_arena *arena; /* of everything below */
+    dtp_hash_table index;
+    int32_t max_entries, n, capacity;
+    cache_entry *entries;
+    int64_t hits, misses;
 };
 
-static void put_word(key_words *k, uint64_t word)
+static cache_key make_key(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *from,
+                          const dtp_layout *to)
 {
-    k->words[k->n++] = word;
-    k->hash = (k->hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-    k->hash ^= k->hash >> 32;
-}
-
-static void make_key(key_words *k, const dtp_mesh *mesh, const dtp_ttype *type,
-                     const dtp_layout *from, const dtp_layout *to)
-{
-    k->hash = 0;
-    k->n = 0;
-    put_word(k, (uint64_t)type->dtype | (uint64_t)type->rank << 16 | (uint64_t)mesh->n_dims << 32);
-    put_word(k, dtp_layout__key(from));
-    put_word(k, dtp_layout__key(to));
+    cache_key k = {.n = 3};
+    uint64_t hash = 0;
+    k.words[0] = (uint64_t)type->dtype | (uint64_t)type->rank << 16 | (uint64_t)mesh->n_dims << 32;
+    k.words[1] = dtp_layout__key(from);
+    k.words[2] = dtp_layout__key(to);
     for (int32_t m = 0; m < mesh->n_dims; m++) {
-        put_word(k, (uint64_t)mesh->sizes[m]);
+        k.words[k.n++] = (uint64_t)mesh->sizes[m];
     }
     for (int32_t i = 0; i < type->rank; i++) {
-        put_word(k, (uint64_t)type->dims[i].size);
+        k.words[k.n++] = (uint64_t)type->dims[i].size;
     }
+    for (int32_t i = 0; i < k.n; i++) {
+        hash = (hash ^ k.words[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 32;
+    }
+    k.hash = (uint32_t)hash;
+    return k;
 }
 
-static int32_t find_slot(const dtp_redistribute_cache *c, uint64_t hash, const uint64_t *words,
-                         int32_t n)
-{
-    int32_t mask = c->n_slots - 1;
-    int32_t at = (int32_t)(hash & (uint64_t)mask);
-    for (;; at = (at + 1) & mask) {
-        const entry *e = c->slots[at].e;
-        if (e == NULL || (e->hash == hash && e->n_words == n &&
-                          memcmp(e->words, words, (size_t)n * sizeof *words) == 0)) {
-            return at;
-        }
-    }
-}
-
-static void drop_all(dtp_redistribute_cache *c)
-{
-    for (int32_t i = 0; i < c->n_slots; i++) {
-        free(c->slots[i].e);
-        c->slots[i].e = NULL;
-    }
-    c->stats.entries = 0;
-}
-
-static bool grow(dtp_redistribute_cache *c)
-{
-    int32_t n = c->n_slots;
-    slot *old = c->slots;
-    slot *slots = calloc(2 * (size_t)n, sizeof *slots);
-    if (slots == NULL) {
-        return false;
-    }
-    c->slots = slots;
-    c->n_slots = 2 * n;
-    for (int32_t i = 0; i < n; i++) {
-        const entry *e = old[i].e;
-        if (e != NULL) {
-            slots[find_slot(c, e->hash, e->words, e->n_words)] = old[i];
-        }
-    }
-    free(old);
-    return true;
-}
-
-static dtp_status remember(dtp_redistribute_cache *c, const key_words *k, const dtp_steps *steps,
+static dtp_status remember(dtp_redistribute_cache *c, const cache_key *k, const dtp_steps *steps,
                            dtp_err *err)
 {
-    if (c->stats.entries == c->max_entries) {
-        drop_all(c);
+    if (c->n == c->max_entries) {
+        dtp_arena *fresh = dtp_arena_create();
+        if (fresh == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for planned redistributions");
+        }
+        dtp_arena_destroy(c->arena);
+        c->arena = fresh;
+        c->index = (dtp_hash_table){0};
+        c->n = c->capacity = 0;
+        c->entries = NULL;
     }
-    entry *e = malloc(sizeof *e + (size_t)steps->n * sizeof e->steps[0]);
-    if (e == NULL || (2 * c->stats.entries >= c->n_slots && !grow(c))) {
-        free(e);
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %lld planned redistributions",
-                        (long long)c->stats.entries);
+    uint64_t *words = dtp_arena_alloc(c->arena, (size_t)k->n, sizeof *words);
+    dtp_step *copy = dtp_arena_alloc(c->arena, (size_t)steps->n, sizeof *copy);
+    if (words == NULL || copy == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d planned redistributions", c->n);
     }
-    e->hash = k->hash;
-    e->n_words = k->n;
-    e->n_steps = steps->n;
-    memcpy(e->words, k->words, (size_t)k->n * sizeof k->words[0]);
-    memcpy(e->steps, steps->steps, (size_t)steps->n * sizeof e->steps[0]);
-    c->slots[find_slot(c, e->hash, e->words, e->n_words)].e = e;
-    c->stats.entries++;
+    memcpy(words, k->words, (size_t)k->n * sizeof *words);
+    memcpy(copy, steps->steps, (size_t)steps->n * sizeof *copy);
+    DTP_TRY(dtp_arena_grow(c->arena, &c->entries, c->n, c->n + 1, &c->capacity, sizeof *c->entries,
+                           err));
+    DTP_TRY(dtp_hash_table_add(&c->index, c->arena, k->hash, c->n, err));
+    c->entries[c->n++] = (cache_entry){words, steps->n, copy};
     return DTP_OK;
 }
 
-static dtp_status plan(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
-                       const dtp_layout *from, const dtp_layout *to, dtp_steps *out, dtp_err *err)
+static dtp_status plan_cached(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
+                              const dtp_layout *from, const dtp_layout *to, dtp_steps *out,
+                              dtp_err *err)
 {
     dtp_redistribute_cache *c = user;
-    key_words k;
-    make_key(&k, mesh, type, from, to);
-    const entry *e = c->slots[find_slot(c, k.hash, k.words, k.n)].e;
-    if (e != NULL) {
-        c->stats.hits++;
-        out->n = e->n_steps;
-        memcpy(out->steps, e->steps, (size_t)e->n_steps * sizeof e->steps[0]);
-        return DTP_OK;
+    const cache_key k = make_key(mesh, type, from, to);
+    uint32_t at = k.hash;
+    int32_t i;
+    while ((i = dtp_hash_table_next(&c->index, k.hash, &at)) >= 0) {
+        const cache_entry *e = &c->entries[i];
+        if (e->words[0] == k.words[0] &&
+            memcmp(e->words, k.words, (size_t)k.n * sizeof *k.words) == 0) {
+            c->hits++;
+            out->n = e->n_steps;
+            memcpy(out->steps, e->steps, (size_t)e->n_steps * sizeof *e->steps);
+            return DTP_OK;
+        }
     }
-    c->stats.misses++;
-    DTP_TRY(
-        dtp_redistribute_by(c->has_planner ? &c->planner : NULL, mesh, type, from, to, out, err));
+    c->misses++;
+    DTP_TRY(dtp_redistribute_by(&c->planner, mesh, type, from, to, out, err));
     return remember(c, &k, out, err);
 }
 
@@ -148,32 +107,26 @@ dtp_status dtp_redistribute_cache_create(const dtp_redistributor *planner, int32
                                          dtp_redistribute_cache **out, dtp_err *err)
 {
     dtp_redistribute_cache *c = calloc(1, sizeof *c);
-    slot *slots = calloc(FIRST_SLOTS, sizeof *slots);
-    if (c == NULL || slots == NULL) {
+    dtp_arena *arena = dtp_arena_create();
+    if (c == NULL || arena == NULL) {
         free(c);
-        free(slots);
+        dtp_arena_destroy(arena);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a cache of redistributions");
     }
-    c->self = (dtp_redistributor){plan, c};
-    c->has_planner = planner != NULL;
-    if (planner != NULL) {
-        c->planner = *planner;
-    }
-    c->max_entries = max_entries > 0 ? max_entries : DEFAULT_ENTRIES;
-    c->n_slots = FIRST_SLOTS;
-    c->slots = slots;
+    *c = (dtp_redistribute_cache){.self = {plan_cached, c},
+                                  .planner = *planner,
+                                  .arena = arena,
+                                  .max_entries = max_entries > 0 ? max_entries : DEFAULT_ENTRIES};
     *out = c;
     return DTP_OK;
 }
 
 void dtp_redistribute_cache_destroy(dtp_redistribute_cache *cache)
 {
-    if (cache == NULL) {
-        return;
+    if (cache != NULL) {
+        dtp_arena_destroy(cache->arena);
+        free(cache);
     }
-    drop_all(cache);
-    free(cache->slots);
-    free(cache);
 }
 
 const dtp_redistributor *dtp_redistribute_cache_planner(const dtp_redistribute_cache *cache)
@@ -183,5 +136,5 @@ const dtp_redistributor *dtp_redistribute_cache_planner(const dtp_redistribute_c
 
 dtp_redistribute_cache_stats dtp_redistribute_cache_counts(const dtp_redistribute_cache *cache)
 {
-    return cache->stats;
+    return (dtp_redistribute_cache_stats){cache->hits, cache->misses, cache->n};
 }

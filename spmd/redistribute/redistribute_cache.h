@@ -11,8 +11,8 @@
 
 typedef struct dtp_redistribute_cache dtp_redistribute_cache;
 
-/* `planner` (copied; what it refers to is borrowed) decides on new pairs; NULL: the search with the
- * default price. A cache that is full drops all entries; max_entries 0: 65536. DTP_NOMEM. */
+/* `planner` (copied; what it refers to is borrowed) decides on new pairs. A cache
+ * that is full drops all entries; max_entries 0: 65536. DTP_NOMEM. */
 dtp_status dtp_redistribute_cache_create(const dtp_redistributor *planner, int32_t max_entries,
                                          dtp_redistribute_cache **out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_redistribute_cache_destroy(dtp_redistribute_cache *cache);

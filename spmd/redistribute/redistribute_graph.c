@@ -1,101 +1,54 @@
 #include "spmd/redistribute/redistribute_graph.h"
 
-#include "spmd/redistribute/redistribute_bound.h"
+#include <string.h>
 
-enum { FIRST_SLOTS = 256 };
+#include "core/base/safe_int.h"
 
-typedef struct builder {
-    dtp_arena *arena;
-    const dtp_mesh *mesh;
-    dtp_even_graph *g;
-} builder;
-
-int64_t dtp_even_part(int64_t ranks, int64_t size)
-{
-    int64_t a = ranks, b = size;
-    while (b != 0) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* ---- layouts -----------------------------------------------------------------------------------
+/* ---- layouts as words --------------------------------------------------------------------------
  */
 
-/* The slot of the key, or the one where it belongs. */
-static uint32_t slot_of(const dtp_even_graph *g, uint64_t key)
+dtp_layout dtp_layout__of_key(uint64_t key, int32_t rank, int32_t n_mesh)
 {
-    uint32_t at = (uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (g->n_slots - 1);
-    while (g->slots[at] > 0 && g->keys[g->slots[at] - 1] != key) {
-        at = (at + 1) & (g->n_slots - 1);
+    dtp_layout layout = {.rank = (int8_t)rank, .n_mesh = (int8_t)n_mesh};
+    for (int32_t m = 0; m < n_mesh; m++) {
+        dtp_placement *p = &layout.placement[m];
+        const int8_t what = (int8_t)dtp_layout__axis_or_op(key, m);
+        p->kind = (int8_t)dtp_layout__kind(key, m);
+        p->axis = p->kind == DTP_SHARD ? what : 0;
+        p->op = p->kind == DTP_PARTIAL ? what : 0;
+        p->order = (int8_t)(key >> (8 * m + 5) & 7U);
     }
-    return at;
+    return layout;
 }
 
-int32_t dtp_even_graph_find(const dtp_even_graph *g, uint64_t key)
+void dtp_stacks__read(uint64_t key, int32_t n_mesh, dtp_stacks *out)
 {
-    return g->slots[slot_of(g, key)] - 1;
+    memset(out->depth, 0, sizeof out->depth);
+    for (int32_t m = 0; m < n_mesh; m++) {
+        if (dtp_layout__kind(key, m) == DTP_SHARD) {
+            const uint32_t axis = dtp_layout__axis_or_op(key, m);
+            out->of[axis][key >> (8 * m + 5) & 7U] = (int8_t)m;
+            out->depth[axis]++;
+        }
+    }
 }
 
-static dtp_status grow_slots(builder *b, dtp_err *err)
+/* The key with the placement of all mesh dims of a set replaced. */
+static uint64_t set_all(uint64_t key, dtp_mesh_set set, dtp_placement place)
 {
-    dtp_even_graph *g = b->g;
-    if (2 * ((uint32_t)g->n_layouts + 1) <= g->n_slots) {
-        return DTP_OK;
-    }
-    g->n_slots = g->n_slots == 0 ? FIRST_SLOTS : 4 * g->n_slots;
-    g->slots = dtp_arena_alloc(b->arena, g->n_slots, sizeof *g->slots);
-    if (g->slots == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the layouts of a tensor");
-    }
-    for (int32_t i = 0; i < g->n_layouts; i++) {
-        g->slots[slot_of(g, g->keys[i])] = i + 1;
-    }
-    return DTP_OK;
-}
-
-static dtp_status add_layout(builder *b, uint64_t key, dtp_err *err)
-{
-    dtp_even_graph *g = b->g;
-    DTP_TRY(grow_slots(b, err));
-    const uint32_t slot = slot_of(g, key);
-    if (g->slots[slot] > 0) {
-        return DTP_OK;
-    }
-    DTP_TRY(dtp_arena_grow(b->arena, &g->keys, g->n_layouts, g->n_layouts + 1, &g->cap_layouts,
-                           sizeof *g->keys, err));
-    g->keys[g->n_layouts++] = key;
-    g->slots[slot] = g->n_layouts;
-    return DTP_OK;
-}
-
-static dtp_mesh_set dims_of_kind(const builder *b, uint64_t key, dtp_placement_kind kind)
-{
-    dtp_mesh_set set = 0;
-    for (int32_t m = 0; m < b->mesh->n_dims; m++) {
-        set |= (key >> (8 * m) & 3U) == (uint64_t)kind ? 1U << m : 0U;
-    }
-    return set;
-}
-
-/* The key with the mesh dims of a set replicated, or partial. */
-static uint64_t with_kind(uint64_t key, dtp_mesh_set set, dtp_placement_kind kind)
-{
+    const uint64_t what = (uint64_t)place.kind | (uint64_t)(uint8_t)(place.axis | place.op) << 2;
     for (int32_t shift = 0; set != 0; set >>= 1, shift += 8) {
         if ((set & 1U) != 0) {
-            key = (key & ~(UINT64_C(0xff) << shift)) | (uint64_t)kind << shift;
+            key = (key & ~(UINT64_C(0xff) << shift)) | what << shift;
         }
     }
     return key;
 }
 
-/* The key with the mesh dims of a set as the innermost splits of the axis, in ascending order. */
-static uint64_t with_splits(uint64_t key, dtp_mesh_set set, int32_t axis, int32_t depth)
+/* The key with the mesh dims of a set, replicated in it, as the innermost splits of the axis. */
+static uint64_t split_all(uint64_t key, dtp_mesh_set set, int32_t axis, int32_t depth)
 {
     const uint64_t what = (uint64_t)DTP_SHARD | (uint64_t)axis << 2;
-    key = with_kind(key, set, DTP_REPLICATE);
     for (int32_t shift = 0; set != 0; set >>= 1, shift += 8) {
         if ((set & 1U) != 0) {
             key |= (what | (uint64_t)depth++ << 5) << shift;
@@ -104,164 +57,214 @@ static uint64_t with_splits(uint64_t key, dtp_mesh_set set, int32_t axis, int32_
     return key;
 }
 
-/* Into how many pieces the stack splits the axis. */
-static int64_t pieces_of(const builder *b, const dtp_stacks *stacks, int32_t axis)
-{
-    int64_t n = 1;
-    for (int32_t i = 0; i < stacks->depth[axis]; i++) {
-        n *= b->mesh->sizes[stacks->of[axis][i]];
-    }
-    return n;
-}
-
-/* The layouts that have one more mesh dim partial, or as the innermost split of an axis. */
-static dtp_status add_larger(builder *b, uint64_t key, dtp_err *err)
-{
-    dtp_stacks stacks;
-    dtp_stacks__read(key, b->mesh->n_dims, &stacks);
-    for (int32_t m = 0; m < b->mesh->n_dims; m++) {
-        const dtp_mesh_set set = 1U << m;
-        if ((key >> (8 * m) & 3U) != DTP_REPLICATE) {
-            continue;
-        }
-        DTP_TRY(add_layout(b, with_kind(key, set, DTP_PARTIAL), err));
-        for (int32_t axis = 0; axis < b->g->n_axes; axis++) {
-            const int64_t pieces = pieces_of(b, &stacks, axis) * b->mesh->sizes[m];
-            if (b->g->parts[axis] % pieces == 0) {
-                DTP_TRY(add_layout(b, with_splits(key, set, axis, stacks.depth[axis]), err));
-            }
-        }
-    }
-    return DTP_OK;
-}
-
 /* ---- steps -------------------------------------------------------------------------------------
  */
 
-/* A step from the layout of this key to the last one; none when that layout is not even. */
-static dtp_status add_step(builder *b, uint64_t from, dtp_step_kind kind, dtp_mesh_set set,
-                           dtp_err *err)
+void dtp_layout_graph__init(dtp_layout_graph *g, const dtp_mesh *mesh, const dtp_ttype *type)
 {
-    dtp_even_graph *g = b->g;
-    const dtp_even_step step = {.from = dtp_even_graph_find(g, from),
-                                .kind = (uint8_t)kind,
-                                .set = (uint8_t)set,
-                                .splits = (uint8_t)dims_of_kind(b, from, DTP_SHARD)};
-    if (step.from < 0) {
+    memset(g, 0, sizeof *g);
+    g->n_mesh = mesh->n_dims;
+    g->rank = type->rank;
+    g->elem_bytes = (double)dtp_dtype_bytes(type->dtype);
+    for (int32_t i = 0; i < type->rank; i++) {
+        g->sizes[i] = type->dims[i].size;
+    }
+    g->set_size[0] = 1;
+    for (dtp_mesh_set set = 1; set < 1U << mesh->n_dims; set++) {
+        int32_t m = 0;
+        while ((set >> m & 1U) == 0) {
+            m++;
+        }
+        g->set_size[set] = g->set_size[set & (set - 1U)] * mesh->sizes[m];
+    }
+}
+
+/* The steps from one layout. */
+typedef struct expansion {
+    const dtp_layout_graph *g;
+    dtp_layout_state at;
+    dtp_layout_visit visit;
+    void *user;
+} expansion;
+
+static bool is_single(dtp_mesh_set set)
+{
+    return (set & (set - 1U)) == 0;
+}
+
+/* Splits hop->set, which is replicated in hop->key, onto every axis but `except` that allows it. */
+static dtp_status visit_splits(const expansion *x, const dtp_layout_hop *hop, int32_t except)
+{
+    const int64_t n = x->g->set_size[hop->set];
+    for (int32_t axis = 0; axis < x->g->rank; axis++) {
+        if ((x->g->axes >> axis & 1U) == 0 || axis == except) {
+            continue;
+        }
+        dtp_layout_hop next = *hop;
+        const int64_t size = x->at.sizes[axis], part = size / n, left = size % n;
+        next.even = left == 0 && x->at.even_axis[axis];
+        if (!next.even && (x->g->even || !is_single(hop->set))) {
+            continue;
+        }
+        next.even = next.even && x->at.even;
+        next.cut_bytes = size > 0 ? x->at.bytes / (double)size * (double)(part + (left != 0)) : 0;
+        *(hop->kind == DTP_STEP_ALL_TO_ALL ? &next.to_axis : &next.axis) = (int8_t)axis;
+        next.key = split_all(hop->key, hop->set, axis, x->at.stacks.depth[axis]);
+        DTP_TRY(x->visit(x->user, &x->at, &next));
+    }
+    return DTP_OK;
+}
+
+static dtp_status expand_partials(const expansion *x)
+{
+    static const dtp_reduce_op ops[] = {DTP_REDUCE_SUM, DTP_REDUCE_PROD, DTP_REDUCE_MIN,
+                                        DTP_REDUCE_MAX};
+    dtp_mesh_set of_op[DTP_N_REDUCE_OPS] = {0};
+    for (int32_t m = 0; m < x->g->n_mesh; m++) {
+        if (x->at.layout.placement[m].kind == DTP_PARTIAL) {
+            of_op[x->at.layout.placement[m].op] |= x->g->reduced & 1U << m;
+        }
+    }
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
+        const dtp_mesh_set all = of_op[ops[i]];
+        for (dtp_mesh_set set = all; set != 0; set = (set - 1U) & all) {
+            if (x->g->single && !is_single(set)) {
+                continue;
+            }
+            dtp_layout_hop hop = {.kind = DTP_STEP_ALL_REDUCE,
+                                  .set = set,
+                                  .op = (int8_t)ops[i],
+                                  .key = set_all(x->at.key, set, (dtp_placement){0}),
+                                  .even = x->at.even};
+            DTP_TRY(x->visit(x->user, &x->at, &hop));
+            hop.kind = DTP_STEP_REDUCE_SCATTER;
+            DTP_TRY(visit_splits(x, &hop, -1));
+        }
+    }
+    if (of_op[DTP_REDUCE_AVG] == 0) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_arena_grow(b->arena, &g->steps, g->n_steps, g->n_steps + 1, &g->cap_steps,
-                           sizeof *g->steps, err));
-    g->steps[g->n_steps++] = step;
-    return DTP_OK;
+    const dtp_placement sum = {.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
+    const dtp_layout_hop hop = {.kind = DTP_STEP_SCALE,
+                                .set = of_op[DTP_REDUCE_AVG],
+                                .key = set_all(x->at.key, of_op[DTP_REDUCE_AVG], sum),
+                                .even = x->at.even};
+    return x->visit(x->user, &x->at, &hop);
 }
 
-/* Steps that leave a set of mesh dims replicated. */
-static dtp_status add_steps_to_whole(builder *b, uint64_t to, const dtp_stacks *stacks,
-                                     dtp_err *err)
+/* Gathers the innermost splits of every axis, or moves them to another axis. */
+static dtp_status expand_shards(const expansion *x)
 {
-    const dtp_mesh_set all = dims_of_kind(b, to, DTP_REPLICATE);
-    for (dtp_mesh_set set = all; set != 0; set = (set - 1U) & all) {
-        DTP_TRY(add_step(b, with_kind(to, set, DTP_PARTIAL), DTP_STEP_ALL_REDUCE, set, err));
-        for (int32_t axis = 0; axis < b->g->n_axes; axis++) {
-            DTP_TRY(add_step(b, with_splits(to, set, axis, stacks->depth[axis]),
-                             DTP_STEP_ALL_GATHER, set, err));
-        }
-    }
-    return DTP_OK;
-}
-
-static dtp_status add_steps_to_partial(builder *b, uint64_t to, dtp_err *err)
-{
-    const dtp_mesh_set all = dims_of_kind(b, to, DTP_PARTIAL);
-    for (dtp_mesh_set set = all; set != 0; set = (set - 1U) & all) {
-        DTP_TRY(add_step(b, with_kind(to, set, DTP_REPLICATE), DTP_STEP_KEEP_FIRST, set, err));
-    }
-    return DTP_OK;
-}
-
-/* Steps that leave a set of mesh dims as the innermost splits of the axis. */
-static dtp_status add_steps_to_splits(builder *b, uint64_t to, const dtp_stacks *stacks,
-                                      int32_t axis, dtp_mesh_set set, dtp_err *err)
-{
-    DTP_TRY(add_step(b, with_kind(to, set, DTP_PARTIAL), DTP_STEP_REDUCE_SCATTER, set, err));
-    DTP_TRY(add_step(b, with_kind(to, set, DTP_REPLICATE), DTP_STEP_SLICE, set, err));
-    for (int32_t from = 0; from < b->g->n_axes; from++) {
-        if (from != axis) {
-            DTP_TRY(add_step(b, with_splits(to, set, from, stacks->depth[from]),
-                             DTP_STEP_ALL_TO_ALL, set, err));
-        }
-    }
-    return DTP_OK;
-}
-
-static dtp_status add_steps_to(builder *b, uint64_t to, dtp_err *err)
-{
-    dtp_stacks stacks;
-    dtp_stacks__read(to, b->mesh->n_dims, &stacks);
-    DTP_TRY(add_steps_to_whole(b, to, &stacks, err));
-    DTP_TRY(add_steps_to_partial(b, to, err));
-    for (int32_t axis = 0; axis < b->g->n_axes; axis++) {
-        const int8_t *of = stacks.of[axis];
+    for (int32_t axis = 0; axis < x->g->rank; axis++) {
+        const int8_t *splits = x->at.stacks.of[axis];
+        const int32_t n = x->at.stacks.depth[axis];
         dtp_mesh_set set = 0;
-        for (int32_t i = stacks.depth[axis] - 1; i >= 0; i--) {
-            if (set != 0 && of[i] > of[i + 1]) {
+        for (int32_t i = n - 1; i >= 0; i--) {
+            const bool ascending = i == n - 1 || splits[i] < splits[i + 1];
+            if (i < n - 1 && (!x->at.even_axis[axis] || !ascending || x->g->single)) {
                 break;
             }
-            set |= 1U << of[i];
-            DTP_TRY(add_steps_to_splits(b, to, &stacks, axis, set, err));
+            set |= 1U << splits[i];
+            dtp_layout_hop hop = {.kind = DTP_STEP_ALL_GATHER,
+                                  .axis = (int8_t)axis,
+                                  .set = set,
+                                  .key = set_all(x->at.key, set, (dtp_placement){0}),
+                                  .even = x->at.even};
+            DTP_TRY(x->visit(x->user, &x->at, &hop));
+            hop.kind = DTP_STEP_ALL_TO_ALL;
+            DTP_TRY(visit_splits(x, &hop, axis));
         }
     }
     return DTP_OK;
 }
 
-/* ---- the graph ---------------------------------------------------------------------------------
+static dtp_status expand_replicated(const expansion *x)
+{
+    const dtp_mesh_set whole = dtp_layout__dims_of_kind(x->at.key, x->g->n_mesh, DTP_REPLICATE);
+    const dtp_mesh_set sliced = whole & x->g->sliced;
+    for (dtp_mesh_set set = sliced; set != 0; set = (set - 1U) & sliced) {
+        const dtp_layout_hop hop = {.kind = DTP_STEP_SLICE, .set = set, .key = x->at.key};
+        if (!x->g->single || is_single(set)) {
+            DTP_TRY(visit_splits(x, &hop, -1));
+        }
+    }
+    for (int op = 0; op < DTP_N_REDUCE_OPS; op++) {
+        const dtp_placement place = {.kind = DTP_PARTIAL, .op = (int8_t)op};
+        const dtp_mesh_set kept = whole & x->g->kept[op];
+        for (dtp_mesh_set set = kept; set != 0; set = x->g->keeps_some ? (set - 1U) & kept : 0) {
+            const dtp_layout_hop hop = {.kind = DTP_STEP_KEEP_FIRST,
+                                        .set = set,
+                                        .op = (int8_t)op,
+                                        .key = set_all(x->at.key, set, place),
+                                        .even = x->at.even};
+            DTP_TRY(x->visit(x->user, &x->at, &hop));
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_layout_graph__expand(const dtp_layout_graph *g, uint64_t key, dtp_layout_visit visit,
+                                    void *user)
+{
+    expansion x = {.g = g, .visit = visit, .user = user};
+    dtp_layout_state *at = &x.at;
+    at->key = key;
+    at->layout = dtp_layout__of_key(key, g->rank, g->n_mesh);
+    dtp_stacks__read(key, g->n_mesh, &at->stacks);
+    at->bytes = g->elem_bytes;
+    at->even = true;
+    for (int32_t i = 0; i < g->rank; i++) {
+        dtp_mesh_set set = 0;
+        for (int32_t k = 0; k < at->stacks.depth[i]; k++) {
+            set |= 1U << at->stacks.of[i][k];
+        }
+        const int64_t n = g->set_size[set];
+        at->sizes[i] = n > 1 ? dtp_ceil_div(g->sizes[i], n) : g->sizes[i];
+        at->bytes *= (double)at->sizes[i];
+        at->even_axis[i] = at->sizes[i] * n == g->sizes[i];
+        at->even = at->even && at->even_axis[i];
+    }
+    DTP_TRY(expand_partials(&x));
+    DTP_TRY(expand_shards(&x));
+    return expand_replicated(&x);
+}
+
+/* ---- queue -------------------------------------------------------------------------------------
  */
 
-static dtp_status add_layouts(builder *b, int32_t max_layouts, dtp_err *err)
+static bool entry_before(const dtp_queue_entry *a, const dtp_queue_entry *b)
 {
-    dtp_even_graph *g = b->g;
-    DTP_TRY(add_layout(b, 0, err));
-    for (int32_t i = 0; i < g->n_layouts && g->n_layouts <= max_layouts; i++) {
-        DTP_TRY(add_larger(b, g->keys[i], err));
+    return a->cost < b->cost || (a->cost <= b->cost && a->layout < b->layout);
+}
+
+dtp_status dtp_layout_queue__push(dtp_layout_queue *q, dtp_arena *arena, dtp_queue_entry entry,
+                                  dtp_err *err)
+{
+    DTP_TRY(
+        dtp_arena_grow(arena, &q->entries, q->n, q->n + 1, &q->capacity, sizeof *q->entries, err));
+    int32_t i = q->n++;
+    while (i > 0 && entry_before(&entry, &q->entries[(i - 1) / 2])) {
+        q->entries[i] = q->entries[(i - 1) / 2];
+        i = (i - 1) / 2;
     }
+    q->entries[i] = entry;
     return DTP_OK;
 }
 
-static dtp_status add_steps(builder *b, dtp_err *err)
+dtp_queue_entry dtp_layout_queue__pop(dtp_layout_queue *q)
 {
-    dtp_even_graph *g = b->g;
-    g->first = dtp_arena_alloc(b->arena, (size_t)g->n_layouts + 1, sizeof *g->first);
-    if (g->first == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the layouts of a tensor");
+    const dtp_queue_entry top = q->entries[0], last = q->entries[--q->n];
+    int32_t i = 0;
+    for (int32_t child = 1; child < q->n; child = 2 * i + 1) {
+        if (child + 1 < q->n && entry_before(&q->entries[child + 1], &q->entries[child])) {
+            child++;
+        }
+        if (!entry_before(&q->entries[child], &last)) {
+            break;
+        }
+        q->entries[i] = q->entries[child];
+        i = child;
     }
-    for (int32_t i = 0; i < g->n_layouts; i++) {
-        DTP_TRY(add_steps_to(b, g->keys[i], err));
-        g->first[i + 1] = g->n_steps;
-    }
-    return DTP_OK;
-}
-
-dtp_status dtp_even_graph_create(dtp_arena *arena, const dtp_mesh *mesh, int32_t n_axes,
-                                 const int64_t *parts, int32_t max_layouts, dtp_even_graph **out,
-                                 dtp_err *err)
-{
-    dtp_even_graph *g = dtp_arena_alloc(arena, 1, sizeof *g);
-    builder b = {.arena = arena, .mesh = mesh, .g = g};
-    *out = NULL;
-    if (g == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the layouts of a tensor");
-    }
-    g->n_mesh = mesh->n_dims;
-    g->n_axes = n_axes;
-    for (int32_t i = 0; i < n_axes; i++) {
-        g->parts[i] = parts[i];
-    }
-    DTP_TRY(add_layouts(&b, max_layouts, err));
-    if (g->n_layouts > max_layouts) {
-        return DTP_OK;
-    }
-    DTP_TRY(add_steps(&b, err));
-    *out = g;
-    return DTP_OK;
+    q->entries[i] = last;
+    return top;
 }

@@ -1,47 +1,143 @@
-/* The layouts that split a tensor evenly and the steps between them, as a graph.
+/* The graph of layouts of one tensor, in which a redistribution is a shortest path: layouts as
+ * words, the steps that leave a layout, and the queue of Dijkstra's algorithm.
  *
- * Which even layouts there are depends on the mesh and on what the sizes of tensor dims have in
- * common with the number of ranks, and which step leads where on nothing else; so one graph serves
- * tensors of many sizes. The steps are those of spmd/redistribute/redistribute_search.c. Partial
- * values have one op, which is not part of the graph: its layouts are written as partial sums.
+ * A step runs over one mesh dim or over a set of them at once ("flattened"). A set of several mesh
+ * dims is one group of ranks ordered row-major, so it can take off (or put on) the innermost splits
+ * of a tensor dim only when these are nested in ascending mesh order, and only when everything
+ * divides evenly: nested chunks of an uneven length are not the chunks of the flattened group.
+ * Uneven sizes go one mesh dim at a time.
+ *
+ *   all_reduce     partial dims of one op               -> replicated
+ *   reduce_scatter partial dims of one op               -> innermost splits of an axis
+ *   all_gather     innermost splits of an axis          -> replicated
+ *   all_to_all     innermost splits of an axis          -> innermost splits of another
+ *   slice          replicated dims                      -> innermost splits of an axis
+ *   scale          partial(avg) dims                    -> partial(sum)
+ *   keep_first     replicated dims                      -> partial
+ *
+ * Changing the order of shards needs no step of its own: it is made of gathers and all-to-alls.
  */
 #ifndef DTP_SPMD_REDISTRIBUTE_REDISTRIBUTE_GRAPH_H
 #define DTP_SPMD_REDISTRIBUTE_REDISTRIBUTE_GRAPH_H
 
 #include "core/base/arena.h"
-#include "spmd/redistribute/redistribute.h"
+#include "spmd/redistribute/steps.h"
 
-typedef struct dtp_even_step {
-    int32_t from;   /* the layout that it leaves */
-    uint8_t kind;   /* dtp_step_kind */
-    uint8_t set;    /* mesh dims that it runs over */
-    uint8_t splits; /* mesh dims that split the tensor before it */
-} dtp_even_step;
+/* ---- layouts as words ----------------------------------------------------------------------- */
 
-/* Read only. Everything is the arena's. */
-typedef struct dtp_even_graph {
-    int32_t n_mesh, n_axes;
-    int64_t parts[DTP_MAX_RANK]; /* see dtp_even_part */
-    int32_t n_layouts, cap_layouts;
-    uint64_t *keys; /* of the layouts, dtp_layout__key; the first one is replicated */
-    int32_t *first; /* n_layouts + 1: where the steps that lead to a layout begin */
-    int32_t n_steps, cap_steps;
-    dtp_even_step *steps;
-    uint32_t n_slots; /* a power of two */
-    int32_t *slots;   /* 1 + number of a layout, 0 = free */
-} dtp_even_graph;
+/* A layout in one word, 8 bits per mesh dim (kind, tensor dim or reduction, order): equal layouts
+ * of one tensor on one mesh have equal keys. */
+static inline uint64_t dtp_layout__key(const dtp_layout *layout)
+{
+    uint64_t key = 0;
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        const dtp_placement *p = &layout->placement[m];
+        uint64_t what = (uint64_t)p->axis | (uint64_t)p->op;
+        key |= ((uint64_t)p->kind | what << 2 | (uint64_t)p->order << 5) << (8 * m);
+    }
+    return key;
+}
 
-/* What decides which splits of a tensor dim of this size are even: its greatest common divisor with
- * the number of ranks. */
-int64_t dtp_even_part(int64_t ranks, int64_t size);
+/* The inverse, for a tensor of `rank` dims on n_mesh mesh dims. */
+dtp_layout dtp_layout__of_key(uint64_t key, int32_t rank, int32_t n_mesh);
 
-/* Tensor dims 0 to n_axes - 1 may be split. *out is NULL when there are more than max_layouts.
- * DTP_NOMEM. */
-dtp_status dtp_even_graph_create(dtp_arena *arena, const dtp_mesh *mesh, int32_t n_axes,
-                                 const int64_t *parts, int32_t max_layouts, dtp_even_graph **out,
-                                 dtp_err *err) DTP_MUST_CHECK;
+/* For tables of keys. */
+static inline uint32_t dtp_layout__hash(uint64_t key)
+{
+    return (uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+}
 
-/* Number of the layout with this key, or -1. */
-int32_t dtp_even_graph_find(const dtp_even_graph *g, uint64_t key);
+/* One mesh dim of a key. */
+static inline dtp_placement_kind dtp_layout__kind(uint64_t key, int32_t m)
+{
+    return (dtp_placement_kind)(key >> (8 * m) & 3U);
+}
+
+static inline uint32_t dtp_layout__axis_or_op(uint64_t key, int32_t m)
+{
+    return (uint32_t)(key >> (8 * m + 2)) & 7U;
+}
+
+/* The mesh dims of a kind. */
+static inline dtp_mesh_set dtp_layout__dims_of_kind(uint64_t key, int32_t n_mesh,
+                                                    dtp_placement_kind kind)
+{
+    dtp_mesh_set set = 0;
+    for (int32_t m = 0; m < n_mesh; m++) {
+        set |= dtp_layout__kind(key, m) == kind ? 1U << m : 0U;
+    }
+    return set;
+}
+
+/* The mesh dims that split each tensor dim, outermost first. */
+typedef struct dtp_stacks {
+    int8_t depth[DTP_MAX_RANK];
+    int8_t of[DTP_MAX_RANK][DTP_MAX_MESH_DIMS];
+} dtp_stacks;
+
+void dtp_stacks__read(uint64_t key, int32_t n_mesh, dtp_stacks *out);
+
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+typedef struct dtp_layout_graph {
+    int32_t n_mesh, rank;
+    int64_t sizes[DTP_MAX_RANK];              /* of tensor dims */
+    double elem_bytes;                        /* of an element */
+    int64_t set_size[1 << DTP_MAX_MESH_DIMS]; /* ranks of a set of mesh dims */
+    uint32_t axes;                            /* tensor dims that may be split */
+    dtp_mesh_set reduced;                     /* mesh dims whose partial values may be reduced, */
+    dtp_mesh_set sliced;                      /* that may be sliced, */
+    dtp_mesh_set kept[DTP_N_REDUCE_OPS];      /* that may become partial of an op: all at once, */
+    bool keeps_some;                          /* ... or any of them */
+    bool single;                              /* every step runs over one mesh dim */
+    bool even;                                /* only layouts that split everything evenly */
+} dtp_layout_graph;
+
+/* Sets sizes and set_size; nothing is allowed yet. */
+void dtp_layout_graph__init(dtp_layout_graph *g, const dtp_mesh *mesh, const dtp_ttype *type);
+
+/* The layout that a step leaves. */
+typedef struct dtp_layout_state {
+    uint64_t key;
+    dtp_layout layout;
+    dtp_stacks stacks;
+    int64_t sizes[DTP_MAX_RANK]; /* of the largest shard */
+    double bytes;                /* of the largest shard */
+    bool even_axis[DTP_MAX_RANK], even;
+} dtp_layout_state;
+
+/* A step and the layout that it leads to. */
+typedef struct dtp_layout_hop {
+    uint64_t key;             /* of that layout */
+    int8_t kind;              /* dtp_step_kind */
+    int8_t axis, to_axis, op; /* as in dtp_step */
+    dtp_mesh_set set;
+    double cut_bytes; /* of a part of the shard that is cut along another tensor dim */
+    bool even;        /* both layouts split everything evenly */
+} dtp_layout_hop;
+
+/* Calls visit for every step that leaves the layout, until one returns a failure. */
+typedef dtp_status (*dtp_layout_visit)(void *user, const dtp_layout_state *at,
+                                       const dtp_layout_hop *hop);
+dtp_status dtp_layout_graph__expand(const dtp_layout_graph *g, uint64_t key, dtp_layout_visit visit,
+                                    void *user) DTP_MUST_CHECK;
+
+/* ---- queue ---------------------------------------------------------------------------------- */
+
+typedef struct dtp_queue_entry {
+    double cost;
+    int32_t layout;
+} dtp_queue_entry;
+
+/* A binary heap; least cost first, then the least layout. Zeroed it is empty. */
+typedef struct dtp_layout_queue {
+    int32_t n, capacity;
+    dtp_queue_entry *entries;
+} dtp_layout_queue;
+
+dtp_status dtp_layout_queue__push(dtp_layout_queue *q, dtp_arena *arena, dtp_queue_entry entry,
+                                  dtp_err *err) DTP_MUST_CHECK;
+/* The queue is not empty. */
+dtp_queue_entry dtp_layout_queue__pop(dtp_layout_queue *q);
 
 #endif

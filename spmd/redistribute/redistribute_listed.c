@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "core/layout/placement_text.h"
-#include "spmd/redistribute/redistribute_internal.h"
 
 _Static_assert((int)DTP_PLAN_MAX_STEPS == (int)DTP_MAX_STEPS, "a plan lists what the search finds");
 
@@ -71,21 +70,21 @@ static dtp_status find_step(const dtp_mesh *mesh, const dtp_ttype *type, const d
     return s == DTP_NOMEM ? s : DTP_OK;
 }
 
-dtp_status dtp_listed_steps(const dtp_mesh *mesh, const dtp_plan_redistribution *move,
+dtp_status dtp_listed_steps(const dtp_mesh *mesh, const dtp_plan_redistribution *pair,
                             dtp_steps *out, dtp_err *err)
 {
-    const dtp_layout *before = &move->from;
+    const dtp_layout *before = &pair->from;
     out->n = 0;
-    for (int32_t i = 0; i < move->n_steps; i++) {
+    for (int32_t i = 0; i < pair->n_steps; i++) {
         bool found;
-        if (find_step(mesh, &move->type, before, &move->after[i], &found, &out->steps[i]) !=
+        if (find_step(mesh, &pair->type, before, &pair->after[i], &found, &out->steps[i]) !=
             DTP_OK) {
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for the steps of a redistribution");
         }
         if (!found) {
-            return refuse(before, &move->after[i], i, err);
+            return refuse(before, &pair->after[i], i, err);
         }
-        before = &move->after[i];
+        before = &pair->after[i];
         out->n++;
     }
     return DTP_OK;
@@ -112,9 +111,10 @@ static dtp_status plan_listed(void *user, const dtp_mesh *mesh, const dtp_ttype 
                               dtp_err *err)
 {
     const dtp_listed_redistributions *listed = user;
-    const dtp_plan_redistribution *move = find(listed->n, listed->redistributions, type, from, to);
-    return move != NULL ? dtp_listed_steps(mesh, move, out, err)
-                        : dtp_redistribute_by(NULL, mesh, type, from, to, out, err);
+    const dtp_plan_redistribution *pair = find(listed->n, listed->redistributions, type, from, to);
+    return pair != NULL
+               ? dtp_listed_steps(mesh, pair, out, err)
+               : dtp_redistribute_by(dtp_redistributor_generic(), mesh, type, from, to, out, err);
 }
 
 dtp_redistributor dtp_listed_redistributor(dtp_listed_redistributions *listed)
@@ -155,11 +155,11 @@ static dtp_status note(dtp_redistribution_recorder *r, const dtp_ttype *type,
     for (int32_t i = 0; i < steps->n; i++) {
         after[i] = steps->steps[i].after;
     }
-    dtp_plan_redistribution *move = &r->redistributions[r->n++];
-    *move = (dtp_plan_redistribution){
+    dtp_plan_redistribution *noted = &r->redistributions[r->n++];
+    *noted = (dtp_plan_redistribution){
         .type = *type, .from = *from, .n_steps = steps->n, .after = after};
     for (int32_t i = 0; i < type->rank; i++) {
-        move->type.dims[i].id = i;
+        noted->type.dims[i].id = i;
     }
     return DTP_OK;
 }
@@ -174,7 +174,7 @@ static dtp_status plan_noted(void *user, const dtp_mesh *mesh, const dtp_ttype *
     if (find(r->n, r->redistributions, type, from, to) != NULL) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_redistribute_by(NULL, mesh, type, from, to, &usual, err));
+    DTP_TRY(dtp_redistribute_by(dtp_redistributor_generic(), mesh, type, from, to, &usual, err));
     return same_steps(out, &usual) ? DTP_OK : note(r, type, from, out, err);
 }
 

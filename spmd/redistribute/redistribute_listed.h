@@ -9,12 +9,13 @@
 #include "core/plan/plan.h"
 #include "spmd/redistribute/redistribute.h"
 
-/* The steps of a listed move, each of which must be one that the search knows. DTP_INVALID naming
- * the step, DTP_NOMEM. */
-dtp_status dtp_listed_steps(const dtp_mesh *mesh, const dtp_plan_redistribution *move,
+/* The steps of a listed redistribution, each of which must be one that the search knows.
+ * DTP_INVALID naming the step, DTP_NOMEM. */
+dtp_status dtp_listed_steps(const dtp_mesh *mesh, const dtp_plan_redistribution *pair,
                             dtp_steps *out, dtp_err *err) DTP_MUST_CHECK;
 
-/* Looks among redistributions first; what is not there goes to the search with the default price.
+/* Looks among redistributions first; what is not there goes to the
+ * generic machine's (dtp_redistributor_generic).
  * Borrows everything. */
 typedef struct dtp_listed_redistributions {
     int32_t n;
@@ -23,9 +24,9 @@ typedef struct dtp_listed_redistributions {
 
 dtp_redistributor dtp_listed_redistributor(dtp_listed_redistributions *listed);
 
-/* Passes on what `inner` (NULL: the default) decides and notes what differs from the search with
- * the default price, in the order of its first use, no more than DTP_PLAN_MAX_MOVES of them (else
- * DTP_RANGE). The list is in `arena`; borrows inner. Start: {.inner = , .arena = }. */
+/* Passes on what `inner` decides and notes what differs from dtp_redistributor_generic, in the
+ * order of its first use, no more than DTP_PLAN_MAX_MOVES of them (else DTP_RANGE). The list is in
+ * `arena`; borrows inner. Start: {.inner = , .arena = }. */
 typedef struct dtp_redistribution_recorder {
     const dtp_redistributor *inner;
     dtp_arena *arena;

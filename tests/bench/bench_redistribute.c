@@ -207,8 +207,8 @@ static dtp_status run_case(world *w, const bench_case *c, int64_t bytes, dtp_err
     s = s != DTP_OK ? s : dtp_layout_parse(c->from, &w->mesh, &type, &g->dims, &layouts[0], err);
     s = s != DTP_OK ? s : dtp_layout_parse(c->to, &w->mesh, &type, &g->dims, &layouts[1], err);
     s = s != DTP_OK ? s
-                    : dtp_redistribute_plan(&w->mesh, &type, &layouts[0], &layouts[1], NULL, NULL,
-                                            &steps, err);
+                    : dtp_redistribute_plan(&w->mesh, &type, &layouts[0], &layouts[1],
+                                            dtp_step_generic_price, NULL, &steps, err);
     s = s != DTP_OK ? s
                     : dtp_redistribute_program(g, &w->mesh, &type, &layouts[0], &steps, &made, err);
     if (s == DTP_OK) {

@@ -101,14 +101,15 @@ static dtp_status run(const bench_case *c, dtp_err *err)
     layout_list list = layout_list_all(c->rank, mesh.n_dims, c->partial, DTP_REDUCE_SUM);
     bench b = {&mesh, &type, &list, calloc((size_t)list.n * (size_t)list.n, sizeof(double))};
     dtp_redistribute_cache *cache = NULL;
-    if (b.us == NULL || dtp_redistribute_cache_create(NULL, 0, &cache, err) != DTP_OK) {
+    if (b.us == NULL ||
+        dtp_redistribute_cache_create(dtp_redistributor_generic(), 0, &cache, err) != DTP_OK) {
         free(b.us);
         layout_list_free(&list);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory");
     }
     size_t n = 0;
     for (int32_t k = 0; k < ROUNDS; k++) {
-        n = all_pairs(&b, NULL, k == 0);
+        n = all_pairs(&b, dtp_redistributor_generic(), k == 0);
     }
     printf("mesh %s, shape %lld,%lld,%lld: %d layouts, %zu pairs\n", c->mesh,
            (long long)c->sizes[0], (long long)c->sizes[1], (long long)c->sizes[2], list.n, n);

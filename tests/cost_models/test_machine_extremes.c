@@ -149,7 +149,7 @@ static long double cost_of_replication(const dtp_graph *g, const dtp_pricer *pri
     assert_int_equal(dtp_layout_rules_create(arena, g->dims.n, &rules, NULL), DTP_OK);
     assert_int_equal(dtp_sharding_from_rules(g, &pricer->mesh, &rules, false, arena, &s, NULL),
                      DTP_OK);
-    const long double cost = cost_of(g, pricer, &s, NULL);
+    const long double cost = cost_of(g, pricer, &s, dtp_redistributor_generic());
     dtp_arena_destroy(arena);
     return cost;
 }

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "executor/device/convert.h"
-#include "spmd/redistribute/redistribute_print.h"
+#include "spmd/redistribute/steps.h"
 #include "tests/dtensor/dtensor_suite.h"
 #include "interop/layout_forms.h"
 

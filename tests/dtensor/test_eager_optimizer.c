@@ -153,7 +153,7 @@ static dtp_status train_graph(training *t, dtp_err *err)
     dtp_layout_rules rules;
     dtp_sharding sharding;
     dtp_program *p = NULL;
-    const dtp_lower_options lowering = dtp_lower_options_init();
+    const dtp_lower_options lowering = dtp_lower_options_init(dtp_redistributor_generic());
     dtp_arena *arena = dtp_arena_create();
     draw_hypers(t);
     DTP_TRY(model_of(t, &g, err));

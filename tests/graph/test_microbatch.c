@@ -185,7 +185,8 @@ static void lower(const dtp_graph *g, const char *rules_text, bool passes, lower
     dtp_err err = {0};
     dtp_mesh mesh;
     dtp_layout_rules rules;
-    const dtp_lower_options none = {0};
+    const dtp_lower_options none = {.redistributor = dtp_redistributor_generic()};
+    const dtp_lower_options all = dtp_lower_options_init(dtp_redistributor_generic());
     l->arena = dtp_arena_create();
     dtp_status s =
         dtp_machine_read(DTP_SOURCE_DIR "/models/machines/h100_64.json", &l->machine, &err);
@@ -195,7 +196,7 @@ static void lower(const dtp_graph *g, const char *rules_text, bool passes, lower
                     : s;
     s = s == DTP_OK ? dtp_sharding_from_rules(g, &mesh, &rules, false, l->arena, &l->sharding, &err)
                     : s;
-    s = s == DTP_OK ? dtp_lower(g, &l->sharding, passes ? NULL : &none, &l->program, &err) : s;
+    s = s == DTP_OK ? dtp_lower(g, &l->sharding, passes ? &all : &none, &l->program, &err) : s;
     s = s == DTP_OK ? dtp_program_check(l->program, &err) : s;
     if (s != DTP_OK) {
         fail_msg("%s", err.msg);
@@ -323,7 +324,9 @@ static void test_microbatch__rules_problem_agrees(void **state)
                     (uint8_t)(1U << parsed.splits[d].mesh_dims[k]);
             }
         }
-        assert_int_equal(dtp_additive_cost(m, &l.pricer, &l.sharding, NULL, &cost, &err), DTP_OK);
+        assert_int_equal(
+            dtp_additive_cost(m, &l.pricer, &l.sharding, dtp_redistributor_generic(), &cost, &err),
+            DTP_OK);
         dtp_rules_value v;
         assert_int_equal(dtp_rules_evaluate(problem, &choice, &v, &err), DTP_OK);
         assert_true(v.legal);
@@ -371,7 +374,8 @@ static void test_microbatch__plans_keep_choices(void **state)
     /* The written prediction is that of the program which the plan's graph gives. */
     lowered l = {0};
     dtp_prediction p;
-    assert_int_equal(dtp_lower(again, &read->sharding, NULL, &l.program, &err), DTP_OK);
+    const dtp_lower_options passes = dtp_lower_options_init(dtp_redistributor_generic());
+    assert_int_equal(dtp_lower(again, &read->sharding, &passes, &l.program, &err), DTP_OK);
     assert_int_equal(dtp_pricer_init(machine, &mesh, &l.pricer, &err), DTP_OK);
     assert_int_equal(dtp_predict(&l.pricer, l.program, &p, NULL), DTP_OK);
     assert_int_equal(p.peak_bytes, read->predicted.peak_bytes);

@@ -21,9 +21,10 @@
 static dtp_program *lower(const spmd_fixture *f, const dtp_sharding *s,
                           const dtp_lower_options *options)
 {
+    const dtp_lower_options all = dtp_lower_options_init(dtp_redistributor_generic());
     dtp_program *p;
     dtp_err err;
-    if (dtp_lower(f->graph, s, options, &p, &err) != DTP_OK) {
+    if (dtp_lower(f->graph, s, options != NULL ? options : &all, &p, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     if (dtp_program_check(p, &err) != DTP_OK) {
@@ -65,7 +66,8 @@ static void check_rules(const spmd_fixture *f, const rules_case *c)
 {
     dtp_sharding s = spmd_fixture_rules(f, c->mesh, c->rules);
     for (int k = 0; k < 8; k++) {
-        dtp_lower_options options = {.merge_collectives = (k & 1) != 0,
+        dtp_lower_options options = {.redistributor = dtp_redistributor_generic(),
+                                     .merge_collectives = (k & 1) != 0,
                                      .bucket_bytes = (k & 2) != 0 ? 1 << 20 : 0,
                                      .in_place = (k & 4) != 0};
         dtp_program *p = lower(f, &s, &options);
@@ -143,7 +145,7 @@ static void test_lower__collective_counts(void **state)
     spmd_fixture f = spmd_fixture_mlp(sizes);
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         dtp_sharding s = spmd_fixture_rules(&f, cases[c].rules.mesh, cases[c].rules.rules);
-        dtp_lower_options options = dtp_lower_options_init();
+        dtp_lower_options options = dtp_lower_options_init(dtp_redistributor_generic());
         options.bucket_bytes = cases[c].bucket;
         dtp_program *p = lower(&f, &s, &options);
         if (spmd_count(p, DTP_ALL_REDUCE) != cases[c].all_reduce) {
@@ -164,7 +166,7 @@ static void test_lower__terms_of_a_sum_are_reduced_once(void **state)
     spmd_fixture f = spmd_fixture_sum();
     dtp_sharding s = spmd_fixture_rules(&f, "x:2", "k:x");
     for (int merge = 0; merge < 2; merge++) {
-        dtp_lower_options options = dtp_lower_options_init();
+        dtp_lower_options options = dtp_lower_options_init(dtp_redistributor_generic());
         options.merge_collectives = merge == 1;
         dtp_program *p = lower(&f, &s, &options);
         assert_int_equal(spmd_count(p, DTP_ALL_REDUCE), merge == 1 ? 1 : 3);
@@ -183,7 +185,7 @@ static void test_lower__reductions_in_a_row_become_one(void **state)
     dtp_layout *p_layout = &s.layouts[dtp_graph_find(f.graph, "p")];
     p_layout->placement[1] = (dtp_placement){.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
     for (int merge = 0; merge < 2; merge++) {
-        dtp_lower_options options = dtp_lower_options_init();
+        dtp_lower_options options = dtp_lower_options_init(dtp_redistributor_generic());
         options.merge_collectives = merge == 1;
         dtp_program *p = lower(&f, &s, &options);
         assert_int_equal(spmd_count(p, DTP_ALL_REDUCE), merge == 1 ? 1 : 4);
@@ -379,7 +381,7 @@ static void check_random(const spmd_fixture *f, const char *mesh, uint64_t first
         uint64_t at = seed;
         dtp_sharding s = spmd_fixture_rules(f, mesh, "");
         random_sharding(f, &s, &at);
-        dtp_lower_options options = dtp_lower_options_init();
+        dtp_lower_options options = dtp_lower_options_init(dtp_redistributor_generic());
         dtp_tensor_id fetch[8];
         for (int i = 0; i < 8; i++) {
             fetch[i] = (dtp_tensor_id)(spmd_sim_random(&at) % (uint64_t)f->graph->n_tensors);
@@ -435,6 +437,7 @@ static void test_lower_node__is_repeatable_after_reset(void **state)
     dtp_sharding s = spmd_fixture_rules(&f, "x:2;y:2", "batch:x;cls:y");
     dtp_program *p;
     assert_int_equal(dtp_program_create(f.graph, &s.mesh, &p, NULL), DTP_OK);
+    p->redistributor = dtp_redistributor_generic();
     p->plain_names = true;
     int32_t total[2] = {0, 0};
     for (int round = 0; round < 3000; round++) {
@@ -459,7 +462,7 @@ static void test_lower_node__is_repeatable_after_reset(void **state)
         total[round % 2] = sum;
     }
     assert_int_equal(total[0], total[1]);
-    dtp_lower_options options = {0};
+    dtp_lower_options options = {.redistributor = dtp_redistributor_generic()};
     dtp_program *whole = lower(&f, &s, &options);
     assert_int_equal(total[0], whole->n_instrs);
     dtp_program_destroy(whole);
@@ -491,7 +494,7 @@ static void test_lower__same_input_same_program(void **state)
 static void check_unplaced(const spmd_fixture *f, const dtp_machine *machine, const rules_case *c)
 {
     dtp_sharding s = spmd_fixture_rules(f, c->mesh, c->rules);
-    dtp_lower_options options = dtp_lower_options_init();
+    dtp_lower_options options = dtp_lower_options_init(dtp_redistributor_generic());
     dtp_prediction predicted[2];
     dtp_pricer pricer;
     dtp_program *p = lower(f, &s, &options), *q = NULL;

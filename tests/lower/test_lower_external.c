@@ -37,7 +37,7 @@ static void check(const dtp_program *p)
 
 static dtp_lower_options external(void)
 {
-    dtp_lower_options options = dtp_lower_options_init();
+    dtp_lower_options options = dtp_lower_options_init(dtp_redistributor_generic());
     options.external = true;
     options.keep_partial = true;
     return options;

@@ -32,7 +32,8 @@ static dtp_program *make(const spmd_fixture *f)
     }
     s.layouts[hidden] = dtp_layout_replicated(2, 2);
     dtp_layout_split(&s.layouts[hidden], 0, 1);
-    assert_int_equal(dtp_lower(g, &s, NULL, &p, NULL), DTP_OK);
+    const dtp_lower_options passes = dtp_lower_options_init(dtp_redistributor_generic());
+    assert_int_equal(dtp_lower(g, &s, &passes, &p, NULL), DTP_OK);
     if (dtp_program_check(p, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }

@@ -14,7 +14,7 @@
 
 #include "core/plan/node_layouts.h"
 #include "spmd/propagate/propagate.h"
-#include "spmd/redistribute/redistribute_internal.h"
+#include "spmd/redistribute/redistribute.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/verify_case.h"
 #include "core/graph/op_rules.h"
@@ -91,11 +91,12 @@ static double move_cost(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_l
     dtp_steps steps;
     dtp_layout at = *from;
     double cost = 0;
-    if (dtp_redistribute_plan(mesh, type, from, to, NULL, NULL, &steps, NULL) != DTP_OK) {
+    if (dtp_redistribute_plan(mesh, type, from, to, dtp_step_generic_price, NULL, &steps, NULL) !=
+        DTP_OK) {
         return -1;
     }
     for (int32_t i = 0; i < steps.n; i++) {
-        cost += dtp_step_default_price(NULL, mesh, type, &at, &steps.steps[i]);
+        cost += dtp_step_generic_price(NULL, mesh, type, &at, &steps.steps[i]);
         at = steps.steps[i].after;
         if (c != NULL) {
             add_copy(c, t, &at);
@@ -306,7 +307,9 @@ static bool check_run(const dtp_graph *g, const dtp_sharding *s, const char *wha
     }
     const dtp_mesh one = {0};
     dtp_sharding whole;
-    assert_int_equal(dtp_propagate(g, &one, NULL, g->arena, &whole, NULL), DTP_OK);
+    const dtp_propagate_options free = {.price = dtp_step_generic_price,
+                                        .redistributor = dtp_redistributor_generic()};
+    assert_int_equal(dtp_propagate(g, &one, &free, g->arena, &whole, NULL), DTP_OK);
     if (isfinite(error) || isfinite(error_of(g, &whole, what))) {
         fail_msg("%s: off by %g", what, error);
     }
@@ -325,7 +328,10 @@ static bool check_graph(uint64_t seed, const char *mesh_text)
     (void)snprintf(what, sizeof what, "seed %llu on %s", (unsigned long long)seed, mesh_text);
     assert_non_null(g);
     assert_int_equal(dtp_mesh_parse(mesh_text, &mesh, NULL), DTP_OK);
-    const dtp_propagate_options o = {.pins = pins, .n_pins = random_pins(&state, g, &mesh, pins)};
+    const dtp_propagate_options o = {.price = dtp_step_generic_price,
+                                     .redistributor = dtp_redistributor_generic(),
+                                     .pins = pins,
+                                     .n_pins = random_pins(&state, g, &mesh, pins)};
     if (dtp_propagate(g, &mesh, &o, g->arena, &s, &err) != DTP_OK) {
         fail_msg("%s: %s\n%s", what, err.msg, text);
     }

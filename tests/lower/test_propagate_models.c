@@ -92,9 +92,13 @@ static void check_case(const char *text, const model_case *c)
     int counts[DTP_N_COLLS];
     assert_int_equal(dtp_model_parse("m", text, strlen(text), NULL, &g, &err), DTP_OK);
     assert_int_equal(dtp_mesh_parse(c->mesh, &mesh, NULL), DTP_OK);
-    dtp_propagate_options o = {.pins = pins, .n_pins = read_pins(g, &mesh, c->pins, pins)};
+    dtp_propagate_options o = {.price = dtp_step_generic_price,
+                               .redistributor = dtp_redistributor_generic(),
+                               .pins = pins,
+                               .n_pins = read_pins(g, &mesh, c->pins, pins)};
     dtp_status st = dtp_propagate(g, &mesh, &o, g->arena, &s, &err);
-    st = st == DTP_OK ? dtp_lower(g, &s, NULL, &p, &err) : st;
+    const dtp_lower_options passes = dtp_lower_options_init(dtp_redistributor_generic());
+    st = st == DTP_OK ? dtp_lower(g, &s, &passes, &p, &err) : st;
     if (st != DTP_OK) {
         fail_msg("%s: %s", c->what, err.msg);
     }
@@ -172,7 +176,10 @@ static void test_propagate__impossible_pins(void **unused)
     dtp_err err = {0};
     assert_int_equal(dtp_model_parse("m", MLP, strlen(MLP), NULL, &g, &err), DTP_OK);
     assert_int_equal(dtp_mesh_parse("x:2", &mesh, NULL), DTP_OK);
-    dtp_propagate_options o = {.pins = pins, .n_pins = 1};
+    dtp_propagate_options o = {.price = dtp_step_generic_price,
+                               .redistributor = dtp_redistributor_generic(),
+                               .pins = pins,
+                               .n_pins = 1};
     pins[0] = (dtp_pin){.tensor = dtp_graph_find(g, "a"), .node = -1};
     pins[0].layout = dtp_layout_replicated(1, 1);
     assert_int_equal(dtp_propagate(g, &mesh, &o, g->arena, &s, &err), DTP_INVALID);
@@ -210,7 +217,10 @@ static void test_propagate__strict(void **unused)
     dtp_err err = {0};
     assert_int_equal(dtp_model_parse("m", MLP, strlen(MLP), NULL, &g, &err), DTP_OK);
     assert_int_equal(dtp_mesh_parse("x:2", &mesh, NULL), DTP_OK);
-    dtp_propagate_options o = {.pins = pins, .strict = true};
+    dtp_propagate_options o = {.price = dtp_step_generic_price,
+                               .redistributor = dtp_redistributor_generic(),
+                               .pins = pins,
+                               .strict = true};
     o.n_pins = read_pins(g, &mesh, moving, pins);
     assert_int_equal(dtp_propagate(g, &mesh, &o, g->arena, &s, &err), DTP_INVALID);
     assert_non_null(strstr(err.msg, "node 'h': einsum: operand "));

@@ -169,7 +169,7 @@ static void test_own_ops__are_planned(void **state)
         dtp_program *p = NULL;
         char *text = NULL;
         dtp_plan *again = NULL;
-        dtp_lower_options o = dtp_lower_options_init();
+        dtp_lower_options o = dtp_lower_options_init(dtp_redistributor_generic());
         dtp_plan_request request = dtp_plan_request_init();
         must(dtp_mesh_parse(meshes[i], &mesh, &err), &err);
         request.mesh = &mesh;
@@ -242,7 +242,10 @@ static void check_local(const dtp_op_set *set, const local_case *c)
     dtp_sharding s;
     dtp_program *p = NULL;
     dtp_err err = {0};
-    dtp_propagate_options o = {.pins = pins, .strict = c->collectives < 0};
+    dtp_propagate_options o = {.price = dtp_step_generic_price,
+                               .redistributor = dtp_redistributor_generic(),
+                               .pins = pins,
+                               .strict = c->collectives < 0};
     must(dtp_mesh_parse(c->mesh, &mesh, &err), &err);
     add_pin(g, &mesh, 0, -1, c->a, &o, pins);
     add_pin(g, &mesh, 1, -1, c->b, &o, pins);
@@ -258,7 +261,8 @@ static void check_local(const dtp_op_set *set, const local_case *c)
     }
     must(status, &err);
     must(dtp_sharding_check(g, &s, &err), &err);
-    must(dtp_lower(g, &s, NULL, &p, &err), &err);
+    const dtp_lower_options passes = dtp_lower_options_init(dtp_redistributor_generic());
+    must(dtp_lower(g, &s, &passes, &p, &err), &err);
     must(dtp_program_check(p, &err), &err);
     int count = 0;
     for (int32_t i = 0; i < p->n_instrs; i++) {

@@ -57,6 +57,7 @@ static void destroy(fixture *f)
 static program lower(const fixture *f, const char *baseline, const dtp_lower_options *options)
 {
     const dtp_baseline_options all = {0};
+    const dtp_lower_options passes = dtp_lower_options_init(dtp_redistributor_generic());
     dtp_candidate *list = NULL;
     program out = {0};
     int32_t n = 0;
@@ -65,7 +66,8 @@ static program lower(const fixture *f, const char *baseline, const dtp_lower_opt
     for (int32_t i = 0; i < n; i++) {
         if (strcmp(list[i].name, baseline) == 0) {
             assert_true(list[i].legal);
-            assert_int_equal(dtp_sharding_program(f->graph, &f->pricer, &list[i].sharding, options,
+            assert_int_equal(dtp_sharding_program(f->graph, &f->pricer, &list[i].sharding,
+                                                  options != NULL ? options : &passes,
                                                   &out.predicted, &out.p, NULL),
                              DTP_OK);
         }
@@ -154,7 +156,7 @@ static void test_exposure__adds_up_to_that_of_the_program(void **state)
 {
     (void)state;
     static const char *const baselines[] = {"data_parallel", "zero3", "megatron", "data_megatron"};
-    dtp_lower_options options = dtp_lower_options_init();
+    dtp_lower_options options = dtp_lower_options_init(dtp_redistributor_generic());
     options.bucket_bytes = 0;
     int32_t partly = 0, with_inside = 0;
     for (size_t k = 0; k < sizeof baselines / sizeof baselines[0]; k++) {

@@ -414,7 +414,8 @@ static void test_styles_sim__zero_stages(void **state)
         dtp_program *program = NULL;
         dtp_comm_report r;
         print_message("%s\n", c.id);
-        assert_int_equal(dtp_lower(g, &p->sharding, NULL, &program, NULL), DTP_OK);
+        const dtp_lower_options passes = dtp_lower_options_init(dtp_redistributor_generic());
+        assert_int_equal(dtp_lower(g, &p->sharding, &passes, &program, NULL), DTP_OK);
         assert_int_equal(dtp_comm_report_make(program, arena, &r, NULL), DTP_OK);
         const counts forward = count_phase(&r, DTP_FORWARD);
         const counts backward = count_phase(&r, DTP_BACKWARD);
@@ -462,7 +463,8 @@ static void check_context(const context_case *x, const dtp_graph *g, const dtp_p
     assert_int_equal(
         dtp_graph_with_implementations(g, p->n_implementations, p->implementations, &set, NULL),
         DTP_OK);
-    assert_int_equal(dtp_lower(set, &p->sharding, NULL, &program, NULL), DTP_OK);
+    const dtp_lower_options passes = dtp_lower_options_init(dtp_redistributor_generic());
+    assert_int_equal(dtp_lower(set, &p->sharding, &passes, &program, NULL), DTP_OK);
     for (int k = 0; k < DTP_N_COLLS; k++) {
         assert_int_equal(count_inside(set, program, DTP_FORWARD, k), layers * x->forward.of[k]);
         assert_int_equal(count_inside(set, program, DTP_BACKWARD, k), layers * x->backward.of[k]);

@@ -33,9 +33,8 @@ static void verify(const tensor_fixture *f, const dtp_tensor_problem *p, const i
                    const char *what)
 {
     dtp_arena *arena = dtp_arena_create();
-    dtp_lower_options options = dtp_lower_options_init();
+    dtp_lower_options options = dtp_lower_options_init(dtp_tensor_redistributor(p));
     dtp_sharding s;
-    options.redistributor = dtp_tensor_redistributor(p);
     assert_int_equal(dtp_tensor_sharding(p, selection, arena, &s, NULL), DTP_OK);
     run(f, &s, &options, what);
     dtp_arena_destroy(arena);
@@ -185,7 +184,9 @@ static bool check_steps(const tensor_fixture *f, const dtp_plan *plan, const dtp
     assert_int_equal(
         dtp_additive_cost(f->graph, &f->pricer, s, lowering.redistributor, &listed, NULL), DTP_OK);
     assert_int_equal(dtp_additive_cost(f->graph, &f->pricer, s, r, &wanted, NULL), DTP_OK);
-    assert_int_equal(dtp_additive_cost(f->graph, &f->pricer, s, NULL, &usual, NULL), DTP_OK);
+    assert_int_equal(
+        dtp_additive_cost(f->graph, &f->pricer, s, dtp_redistributor_generic(), &usual, NULL),
+        DTP_OK);
     assert_int_equal(listed, wanted);
     run(f, s, &lowering.options, what);
     return usual != wanted;

@@ -110,10 +110,9 @@ static void check_selection(const tensor_fixture *f, dtp_tensor_problem *p,
     dtp_sharding s;
     dtp_problem_value value;
     dtp_program *program = NULL;
-    dtp_lower_options options = dtp_lower_options_init();
+    dtp_lower_options options = dtp_lower_options_init(f->redistributor);
     dtp_err err = {0};
     int64_t cost = 0;
-    options.redistributor = f->redistributor;
     assert_int_equal(dtp_problem_evaluate(p->select, selection, &value, NULL), DTP_OK);
     dtp_status st = dtp_tensor_sharding(p, selection, arena, &s, &err);
     st = st == DTP_OK ? dtp_additive_cost(f->graph, &f->pricer, &s, f->redistributor, &cost, &err)

@@ -12,6 +12,7 @@
 
 #include "spmd/program/program_internal.h"
 #include "core/graph/ops/op_table.h"
+#include "spmd/lower/redistribute_program.h"
 #include "spmd/redistribute/redistribute.h"
 #include "tests/support/spmd_sim.h"
 #include "tests/support/layout_list.h"
@@ -73,7 +74,8 @@ static dtp_status lower_pair(fixture *f, const dtp_layout *from, const dtp_layou
     v.layout = *from;
     assert_int_equal(dtp_program_reset(f->program, NULL), DTP_OK);
     assert_int_equal(dtp_program__add_value(f->program, &v, out, NULL), DTP_OK);
-    DTP_TRY(dtp_redistribute_plan(&f->mesh, &f->type, from, to, NULL, NULL, &steps, err));
+    DTP_TRY(dtp_redistribute_plan(&f->mesh, &f->type, from, to, dtp_step_generic_price, NULL,
+                                  &steps, err));
     dtp_layout at = *from;
     for (int32_t i = 0; i < steps.n; i++) {
         at = steps.steps[i].after;
@@ -226,9 +228,9 @@ static void test_redistribute__refuses_what_has_no_meaning(void **state)
         dtp_layout from = layout_of(&f, cases[i].from), to = layout_of(&f, cases[i].to);
         dtp_steps steps;
         dtp_err err;
-        assert_int_equal(
-            dtp_redistribute_plan(&f.mesh, &f.type, &from, &to, NULL, NULL, &steps, &err),
-            DTP_UNSUPPORTED);
+        assert_int_equal(dtp_redistribute_plan(&f.mesh, &f.type, &from, &to, dtp_step_generic_price,
+                                               NULL, &steps, &err),
+                         DTP_UNSUPPORTED);
         assert_non_null(strstr(err.msg, cases[i].words));
     }
     teardown(&f);

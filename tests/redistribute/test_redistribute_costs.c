@@ -14,9 +14,8 @@
 
 #include "cost_models/redistribution_price.h"
 #include "core/graph/ops/op_table.h"
-#include "spmd/redistribute/redistribute_all.h"
-#include "spmd/redistribute/redistribute_graph.h"
-#include "spmd/redistribute/redistribute_internal.h"
+#include "spmd/redistribute/redistribute_tables.h"
+#include "spmd/redistribute/redistribute_even.h"
 #include "spmd/lower/redistribute_program.h"
 #include "tests/support/layout_list.h"
 #include "tests/support/spmd_sim.h"
@@ -181,9 +180,9 @@ static int32_t check_mesh(uint64_t seed, int32_t max_dims, int32_t pairs)
     uint64_t at = seed;
     const dtp_mesh mesh = random_mesh(&at, max_dims);
     costs c = {.mesh = &mesh, .seed = seed, .range = 1 + draw(&at, 1000), .fails_after = -1};
-    dtp_redistribute_costs *tables;
+    dtp_redistribute_tables *tables;
     int32_t n = 0;
-    assert_int_equal(dtp_redistribute_costs_create(&mesh, table_cost, &c, &tables, NULL), DTP_OK);
+    assert_int_equal(dtp_redistribute_tables_create(&mesh, table_cost, &c, &tables, NULL), DTP_OK);
     dtp_ttype type = random_type(&at, &mesh);
     for (int32_t i = 0; i < pairs; i++) {
         static const dtp_reduce_op ops[] = {DTP_REDUCE_SUM, DTP_REDUCE_SUM, DTP_REDUCE_MIN,
@@ -195,7 +194,7 @@ static int32_t check_mesh(uint64_t seed, int32_t max_dims, int32_t pairs)
         bool known;
         int64_t cost = -1;
         assert_int_equal(
-            dtp_redistribute_costs_find(tables, &type, &from, &to, &known, &cost, NULL), DTP_OK);
+            dtp_redistribute_tables_find(tables, &type, &from, &to, &known, &cost, NULL), DTP_OK);
         assert_int_equal(known, has_tables(&from, &to) && is_even(&mesh, &type, &from) &&
                                     is_even(&mesh, &type, &to));
         if (known && cost != searched(&c, &type, &from, &to)) {
@@ -205,7 +204,7 @@ static int32_t check_mesh(uint64_t seed, int32_t max_dims, int32_t pairs)
         }
         n += known ? 1 : 0;
     }
-    dtp_redistribute_costs_destroy(tables);
+    dtp_redistribute_tables_destroy(tables);
     return n;
 }
 
@@ -235,14 +234,14 @@ static void test_redistribute_costs__every_pair_of_a_small_tensor(void **state)
                            {"x:4;y:1;z:2", 2, {8, 4}},  {"x:2;y:2;z:2", 1, {2}}};
     for (size_t i = 0; i < sizeof implementations / sizeof implementations[0]; i++) {
         dtp_mesh mesh;
-        dtp_redistribute_costs *tables;
+        dtp_redistribute_tables *tables;
         dtp_ttype type = {.dtype = DTP_F32, .rank = implementations[i].rank};
         assert_int_equal(dtp_mesh_parse(implementations[i].mesh, &mesh, NULL), DTP_OK);
         costs c = {.mesh = &mesh, .seed = i, .range = 1000, .fails_after = -1};
         for (int32_t k = 0; k < type.rank; k++) {
             type.dims[k] = (dtp_tdim){.id = k, .size = implementations[i].sizes[k]};
         }
-        assert_int_equal(dtp_redistribute_costs_create(&mesh, table_cost, &c, &tables, NULL),
+        assert_int_equal(dtp_redistribute_tables_create(&mesh, table_cost, &c, &tables, NULL),
                          DTP_OK);
         layout_list list = layout_list_all(type.rank, mesh.n_dims, true, DTP_REDUCE_SUM);
         for (int64_t pair = 0; pair < (int64_t)list.n * list.n; pair++) {
@@ -250,12 +249,12 @@ static void test_redistribute_costs__every_pair_of_a_small_tensor(void **state)
             bool known;
             int64_t cost;
             assert_int_equal(
-                dtp_redistribute_costs_find(tables, &type, from, to, &known, &cost, NULL), DTP_OK);
+                dtp_redistribute_tables_find(tables, &type, from, to, &known, &cost, NULL), DTP_OK);
             assert_int_equal(known, is_even(&mesh, &type, from) && is_even(&mesh, &type, to));
             assert_true(!known || cost == searched(&c, &type, from, to));
         }
         layout_list_free(&list);
-        dtp_redistribute_costs_destroy(tables);
+        dtp_redistribute_tables_destroy(tables);
     }
 }
 
@@ -264,7 +263,7 @@ static void test_redistribute_costs__failures_are_passed_on(void **state)
     (void)state;
     dtp_mesh mesh;
     dtp_err err = {0};
-    dtp_redistribute_costs *tables;
+    dtp_redistribute_tables *tables;
     bool known;
     int64_t cost;
     const dtp_ttype type = {
@@ -275,16 +274,16 @@ static void test_redistribute_costs__failures_are_passed_on(void **state)
     dtp_layout_split(&from, 0, 0);
     dtp_layout_split(&from, 1, 1);
     costs c = {.mesh = &mesh, .seed = 7, .range = 1000, .fails_after = 3};
-    assert_int_equal(dtp_redistribute_costs_create(&mesh, table_cost, &c, &tables, NULL), DTP_OK);
-    assert_int_equal(dtp_redistribute_costs_find(tables, &type, &from, &to, &known, &cost, &err),
+    assert_int_equal(dtp_redistribute_tables_create(&mesh, table_cost, &c, &tables, NULL), DTP_OK);
+    assert_int_equal(dtp_redistribute_tables_find(tables, &type, &from, &to, &known, &cost, &err),
                      DTP_RANGE);
     assert_non_null(strstr(err.msg, "no cost"));
     c.fails_after = -1; /* what failed is made again */
-    assert_int_equal(dtp_redistribute_costs_find(tables, &type, &from, &to, &known, &cost, NULL),
+    assert_int_equal(dtp_redistribute_tables_find(tables, &type, &from, &to, &known, &cost, NULL),
                      DTP_OK);
     assert_true(known && cost == searched(&c, &type, &from, &to));
-    dtp_redistribute_costs_destroy(tables);
-    dtp_redistribute_costs_destroy(NULL);
+    dtp_redistribute_tables_destroy(tables);
+    dtp_redistribute_tables_destroy(NULL);
 }
 
 /* ---- the graph ---------------------------------------------------------------------------------

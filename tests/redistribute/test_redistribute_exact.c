@@ -70,7 +70,7 @@ static double described_price(void *user, const dtp_mesh *mesh, const dtp_ttype 
     double in = step->kind == DTP_STEP_ALL_GATHER ? 1 : n;
     double out = step->kind == DTP_STEP_REDUCE_SCATTER ? 1 : n;
     copied += dtp_step_packs(mesh, type, before, step) ? 2 * part * in : 0;
-    copied += dtp_step_unpacks(mesh, type, before, step) ? 2 * part * out : 0;
+    copied += dtp_step_packs(mesh, type, before, step) ? 2 * part * out : 0;
     return 5e-6 + 10e-6 * ceil_log2(n) + bytes / 10e9 + copied / 40e9;
 }
 
@@ -258,9 +258,9 @@ static void check_exact(const implementation *s, bool unit)
         least_prices(&f, price, j, want);
         for (int32_t i = 0; i < f.list.n; i++) {
             dtp_steps steps;
-            dtp_status status =
-                dtp_redistribute_plan(&f.mesh, &f.type, &f.list.items[i], &f.list.items[j],
-                                      unit ? unit_price : NULL, NULL, &steps, NULL);
+            dtp_status status = dtp_redistribute_plan(
+                &f.mesh, &f.type, &f.list.items[i], &f.list.items[j],
+                unit ? unit_price : dtp_step_generic_price, NULL, &steps, NULL);
             bool refused = splits_what_stays_partial(&f.list.items[i], &f.list.items[j]);
             assert_true(isfinite(want[i]));
             assert_int_equal(status, refused ? DTP_UNSUPPORTED : DTP_OK);
@@ -305,8 +305,8 @@ static double *all_prices(const fixture *f, bool torch)
         dtp_steps steps;
         if (torch) {
             cost[i] = dtp_torch_redistribute_price(NULL, true, &f->mesh, &f->type, a, b);
-        } else if (dtp_redistribute_plan(&f->mesh, &f->type, a, b, NULL, NULL, &steps, NULL) ==
-                   DTP_OK) {
+        } else if (dtp_redistribute_plan(&f->mesh, &f->type, a, b, dtp_step_generic_price, NULL,
+                                         &steps, NULL) == DTP_OK) {
             cost[i] = path_price(f, described_price, a, &steps);
         } else {
             cost[i] = (double)INFINITY;
@@ -437,8 +437,8 @@ static void check_cache(const implementation *s, dtp_redistribute_cache *cache)
         const dtp_layout *from = &f.list.items[k / 2 / f.list.n];
         const dtp_layout *to = &f.list.items[k / 2 % f.list.n];
         dtp_steps plain, cached;
-        dtp_status want =
-            dtp_redistribute_plan(&f.mesh, &f.type, from, to, NULL, NULL, &plain, NULL);
+        dtp_status want = dtp_redistribute_plan(&f.mesh, &f.type, from, to, dtp_step_generic_price,
+                                                NULL, &plain, NULL);
         assert_int_equal(dtp_redistribute_by(r, &f.mesh, &f.type, from, to, &cached, NULL), want);
         if (want == DTP_OK) {
             check_steps_equal(&plain, &cached);
@@ -460,7 +460,8 @@ static void test_redistribute__cache_answers_what_the_planner_answers(void **sta
         {"x:4;y:2", 2, {8, 8}}, {"x:2;y:2;z:2", 2, {8, 8}}, {"x:2;y:2", 3, {8, 8, 1}},
     };
     dtp_redistribute_cache *cache;
-    assert_int_equal(dtp_redistribute_cache_create(NULL, 0, &cache, NULL), DTP_OK);
+    assert_int_equal(dtp_redistribute_cache_create(dtp_redistributor_generic(), 0, &cache, NULL),
+                     DTP_OK);
     for (size_t i = 0; i < sizeof implementations / sizeof implementations[0]; i++) {
         check_cache(&implementations[i], cache);
     }
@@ -473,7 +474,8 @@ static void test_redistribute__full_cache_starts_again(void **state)
     (void)state;
     static const implementation s = {"x:2;y:2", 2, {8, 8}};
     dtp_redistribute_cache *cache;
-    assert_int_equal(dtp_redistribute_cache_create(NULL, 7, &cache, NULL), DTP_OK);
+    assert_int_equal(dtp_redistribute_cache_create(dtp_redistributor_generic(), 7, &cache, NULL),
+                     DTP_OK);
     check_cache(&s, cache);
     assert_in_range(dtp_redistribute_cache_counts(cache).entries, 1, 7);
     dtp_redistribute_cache_destroy(cache);

@@ -13,7 +13,7 @@
 #include "interop/torch_cost.h"
 #include "core/graph/ops/op_table.h"
 #include "spmd/program/program_check.h"
-#include "spmd/redistribute/redistribute_print.h"
+#include "spmd/redistribute/steps.h"
 #include "spmd/lower/redistribute_program.h"
 #include "tests/support/layout_list.h"
 #include "tests/support/spmd_sim.h"
@@ -114,7 +114,7 @@ static void check_steps(const fixture *f, const dtp_layout *from, const dtp_layo
 
 typedef struct planner {
     const char *name;
-    const dtp_redistributor *r; /* NULL: the default */
+    const dtp_redistributor *r;
 } planner;
 
 static void check_pair(const fixture *f, const planner *who, const dtp_layout *from,
@@ -165,7 +165,7 @@ static void check_all_pairs(const implementation *s, const planner *who, dtp_red
 static void test_redistribute__every_pair_gives_every_rank_its_piece(void **state)
 {
     (void)state;
-    const planner who = {"default", NULL};
+    const planner who = {"generic", dtp_redistributor_generic()};
     for (size_t i = 0; i < sizeof SETTINGS / sizeof SETTINGS[0]; i++) {
         check_all_pairs(&SETTINGS[i], &who, DTP_REDUCE_SUM);
     }
@@ -176,7 +176,7 @@ static void test_redistribute__every_reduction(void **state)
     (void)state;
     static const implementation implementations[] = {
         {"x:4", 2, {5, 8}}, {"x:2;y:2", 2, {5, 8}}, {"x:2;y:2;z:2", 1, {6}}};
-    const planner who = {"default", NULL};
+    const planner who = {"generic", dtp_redistributor_generic()};
     for (size_t i = 0; i < sizeof implementations / sizeof implementations[0]; i++) {
         for (int op = DTP_REDUCE_AVG; op < DTP_N_REDUCE_OPS; op++) {
             check_all_pairs(&implementations[i], &who, (dtp_reduce_op)op);

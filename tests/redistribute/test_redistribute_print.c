@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "spmd/redistribute/redistribute_print.h"
+#include "spmd/redistribute/steps.h"
 #include "tests/support/layout_list.h"
 #include "core/layout/placement_text.h"
 #include "interop/layout_forms.h"

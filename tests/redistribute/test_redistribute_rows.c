@@ -15,7 +15,7 @@
 #include "interop/torch_cost.h"
 #include "core/graph/ops/op_table.h"
 #include "executor/verify/redistribute_check.h"
-#include "spmd/redistribute/redistribute_print.h"
+#include "spmd/redistribute/steps.h"
 #include "interop/layout_forms.h"
 
 /* All-reduce, all-gather, reduce-scatter, all-to-all. */
@@ -357,7 +357,7 @@ static void check_row(const row *r)
     assert_int_equal(warnings, r->warnings);
     (void)run(&f, &planner, r->from, r->to);
     assert_int_equal(warnings, r->warnings); /* each set of mesh dims once */
-    counts ours = run(&f, NULL, r->from, r->to);
+    counts ours = run(&f, dtp_redistributor_generic(), r->from, r->to);
     expect(r, "torch", &theirs, &r->torch);
     expect(r, "ours", &ours, &r->ours);
     assert_true(total(&ours) <= total(&theirs));
@@ -386,7 +386,8 @@ static void test_redistribute_rows__all_two_dim_pairs(void **state)
         char from[8], to[8];
         (void)snprintf(from, sizeof from, "%s,%s", places[i / 9 / 4], places[i / 9 % 4]);
         (void)snprintf(to, sizeof to, "%s,%s", places[i % 9 / 3], places[i % 9 % 3]);
-        counts theirs = run(&f, &planner, from, to), ours = run(&f, NULL, from, to);
+        counts theirs = run(&f, &planner, from, to),
+               ours = run(&f, dtp_redistributor_generic(), from, to);
         if (total(&ours) > total(&theirs)) {
             fail_msg("(%s) to (%s): %d collectives, torch %d", from, to, total(&ours),
                      total(&theirs));
@@ -407,7 +408,8 @@ static void test_redistribute_rows__refusals_and_forms(void **state)
     dtp_err err = {0};
     assert_int_equal(dtp_redistribute_by(&planner, &f.mesh, &f.type, &sum, &avg, &steps, &err),
                      DTP_UNSUPPORTED); /* R17 */
-    assert_int_equal(dtp_redistribute_by(NULL, &f.mesh, &f.type, &sum, &avg, &steps, &err),
+    assert_int_equal(dtp_redistribute_by(dtp_redistributor_generic(), &f.mesh, &f.type, &sum, &avg,
+                                         &steps, &err),
                      DTP_UNSUPPORTED);
     dtp_layout last = layout_of(&f, "S(-1)"), second = layout_of(&f, "S1"); /* R18 */
     assert_true(dtp_layout_equal(&last, &second));

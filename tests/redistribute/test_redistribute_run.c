@@ -15,7 +15,7 @@
 #include "executor/verify/redistribute_check.h"
 #include "spmd/program/program_check.h"
 #include "spmd/redistribute/redistribute_cache.h"
-#include "spmd/redistribute/redistribute_print.h"
+#include "spmd/redistribute/steps.h"
 #include "tests/support/layout_list.h"
 #include "tests/support/spmd_sim.h"
 #include "interop/layout_forms.h"
@@ -132,7 +132,8 @@ static void test_redistribute_run__random_pairs_on_the_real_executor(void **stat
     dtp_torch_planner searched = {.options = {.min_cost = true, .price = dtp_torch_step_price}};
     dtp_redistributor torch[] = {dtp_torch_redistributor(&greedy),
                                  dtp_torch_redistributor(&searched)};
-    assert_int_equal(dtp_redistribute_cache_create(NULL, 0, &cache, NULL), DTP_OK);
+    assert_int_equal(dtp_redistribute_cache_create(dtp_redistributor_generic(), 0, &cache, NULL),
+                     DTP_OK);
     for (int32_t k = 0; k < RUNS; k++) {
         uint64_t of_sample = spmd_sim_random(&seed);
         uint64_t at = of_sample;
@@ -161,9 +162,9 @@ static void test_redistribute_check__sees_wrong_pieces(void **state)
             dtp_layout_parse_any("P,P", &s.mesh, &s.type, &s.graph->dims, &s.from, NULL), DTP_OK);
         assert_int_equal(
             dtp_layout_parse_any(right[k], &s.mesh, &s.type, &s.graph->dims, &s.to, NULL), DTP_OK);
-        assert_int_equal(
-            dtp_redistribute_plan(&s.mesh, &s.type, &s.from, &s.to, NULL, NULL, &steps, NULL),
-            DTP_OK);
+        assert_int_equal(dtp_redistribute_plan(&s.mesh, &s.type, &s.from, &s.to,
+                                               dtp_step_generic_price, NULL, &steps, NULL),
+                         DTP_OK);
         assert_int_equal(
             dtp_redistribute_program(s.graph, &s.mesh, &s.type, &s.from, &steps, &job, NULL),
             DTP_OK);

@@ -83,7 +83,8 @@ static bool run(const fixture *f, const dtp_layout *in, const dtp_layout *out,
     dtp_err err = {0};
     layouts[f->x] = *in;
     layouts[f->y] = *out;
-    if (dtp_lower(f->graph, &s, NULL, &job.program, &err) != DTP_OK) {
+    const dtp_lower_options passes = dtp_lower_options_init(dtp_redistributor_generic());
+    if (dtp_lower(f->graph, &s, &passes, &job.program, &err) != DTP_OK) {
         return false;
     }
     job.in = 0;

@@ -150,7 +150,7 @@ typedef struct implementation {
 static dtp_status lower(const dtp_graph *g, const implementation *m, dtp_arena *arena,
                         dtp_mesh *mesh, dtp_program **out, dtp_err *err)
 {
-    dtp_lower_options options = dtp_lower_options_init();
+    dtp_lower_options options = dtp_lower_options_init(dtp_redistributor_generic());
     dtp_layout_rules rules;
     dtp_sharding s;
     DTP_TRY(dtp_mesh_parse(m->mesh, mesh, err));

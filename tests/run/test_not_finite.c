@@ -199,7 +199,7 @@ static dtp_status partial_body(dtp_comm *comm, void *user, dtp_err *err)
     job_program p = {.arena = dtp_arena_create()};
     dtp_layout_rules rules;
     dtp_sharding sharding;
-    dtp_lower_options lower = dtp_lower_options_init();
+    dtp_lower_options lower = dtp_lower_options_init(dtp_redistributor_generic());
     dtp_session_options so = dtp_session_options_init();
     dtp_backend *backend = NULL;
     dtp_session *s = NULL;

@@ -80,7 +80,7 @@ static dtp_status train_rank(dtp_comm *comm, void *user, dtp_err *err)
 static void train_under(const dtp_graph *g, const char *mesh_text, const char *rules_text, job *j)
 {
     dtp_arena *arena = dtp_arena_create();
-    dtp_lower_options options = dtp_lower_options_init();
+    dtp_lower_options options = dtp_lower_options_init(dtp_redistributor_generic());
     dtp_mesh mesh;
     dtp_layout_rules rules;
     dtp_sharding s;

@@ -159,7 +159,7 @@ static dtp_status lower(const dtp_graph *g, const char *mesh_text, const char *r
 {
     dtp_mesh mesh;
     dtp_sharding s;
-    dtp_lower_options options = dtp_lower_options_init();
+    dtp_lower_options options = dtp_lower_options_init(dtp_redistributor_generic());
     DTP_TRY(dtp_mesh_parse(mesh_text, &mesh, err));
     DTP_TRY(shard(g, &mesh, rules, arena, &s, err));
     DTP_TRY(dtp_lower(g, &s, &options, out, err));

@@ -55,7 +55,7 @@ dtp_status job_lower(const dtp_graph *g, const char *mesh, const char *rules, jo
     dtp_mesh m;
     dtp_layout_rules r;
     dtp_sharding s;
-    dtp_lower_options o = dtp_lower_options_init();
+    dtp_lower_options o = dtp_lower_options_init(dtp_redistributor_generic());
     *out = (job_program){.arena = dtp_arena_create()};
     DTP_TRY(dtp_mesh_parse(mesh, &m, err));
     DTP_TRY(dtp_layout_rules_parse(rules, &m, &g->dims, out->arena, &r, err));

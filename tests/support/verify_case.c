@@ -100,7 +100,8 @@ dtp_verify_result verify_program(const dtp_graph *g, const dtp_program *p, const
 dtp_verify_result verify_sharding_result(const dtp_graph *g, const dtp_sharding *s,
                                          const dtp_lower_options *lowering, const verify_case *c)
 {
-    dtp_lower_options options = lowering != NULL ? *lowering : dtp_lower_options_init();
+    dtp_lower_options options =
+        lowering != NULL ? *lowering : dtp_lower_options_init(dtp_redistributor_generic());
     dtp_arena *arena = dtp_arena_create();
     dtp_program *program = NULL;
     dtp_err err = {0};

@@ -9,7 +9,7 @@
 #include "cost_models/price.h"
 #include "interop/counters.h"
 #include "spmd/propagate/redistributions.h"
-#include "spmd/redistribute/redistribute_print.h"
+#include "spmd/redistribute/steps.h"
 #include "tools/report.h"
 
 static const char *const SHORT[DTP_N_COLLS] = {"AR", "AG", "RS", "A2A", "CP"};

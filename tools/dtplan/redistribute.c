@@ -9,7 +9,7 @@
 #include "cost_models/step_price.h"
 #include "interop/torch_cost.h"
 #include "executor/verify/redistribute_check.h"
-#include "spmd/redistribute/redistribute_print.h"
+#include "spmd/redistribute/steps.h"
 #include "tools/dtplan/options.h"
 #include "tools/shape.h"
 #include "core/layout/placement_text.h"
@@ -97,7 +97,7 @@ static dtp_status read_torch(redistribute_command *c, dtp_err *err)
 
 static dtp_status read_price(redistribute_command *c, dtp_err *err)
 {
-    c->price = c->compat != NULL ? dtp_torch_step_price : dtp_step_default_price;
+    c->price = c->compat != NULL ? dtp_torch_step_price : dtp_step_generic_price;
     c->price_name = c->compat != NULL ? "torch" : "default";
     if (c->machine_file == NULL) {
         return DTP_OK;
@@ -121,9 +121,8 @@ static dtp_status plan(redistribute_command *c, dtp_err *err)
     if (c->compat != NULL) {
         return dtp_redistribute_by(&torch, &c->mesh, &c->type, &c->from, &c->to, &c->steps, err);
     }
-    return dtp_redistribute_plan(&c->mesh, &c->type, &c->from, &c->to,
-                                 c->machine != NULL ? c->price : NULL, c->price_user, &c->steps,
-                                 err);
+    return dtp_redistribute_plan(&c->mesh, &c->type, &c->from, &c->to, c->price, c->price_user,
+                                 &c->steps, err);
 }
 
 static dtp_status run_on_virtual_ranks(redistribute_command *c, dtp_err *err)

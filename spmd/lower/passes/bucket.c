@@ -9,9 +9,6 @@
  * same element type, and run equally often. Gaps from alignment are reduced with the rest and never
  * read.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "spmd/lower/passes/passes.h"
 #include "spmd/program/program_internal.h"
 
@@ -34,7 +31,7 @@ typedef struct bucketing {
     int32_t n_open;
     bucket open[MAX_OPEN];
     int32_t *members; /* the storage of all buckets */
-    dtp_instr *fused; /* by instruction: n_in > 0 = runs in its place; */
+    dtp_instr *fused; /* by instruction: n_in > 0 = runs in its place */
     bool *dropped;    /* by instruction: member of a bucket */
 } bucketing;
 
@@ -84,18 +81,6 @@ static bool may_join(const bucketing *b, int32_t i)
 /* ---- closing a bucket ---------------------------------------------------------------------------
  */
 
-static dtp_status add_buffers(bucketing *b, const bucket *k, const dtp_coll *coll,
-                              dtp_value_id buffers[2], dtp_err *err)
-{
-    int64_t count = k->bytes / dtp_dtype_bytes(coll->dtype);
-    for (int i = 0; i < 2; i++) {
-        DTP_TRY(dtp_program__add_staging(b->p, i == 0 ? "bucket" : "bucket.reduced", coll->dtype, 1,
-                                         count, &buffers[i], err));
-    }
-    b->p->values[buffers[1]].parent = buffers[0];
-    return DTP_OK;
-}
-
 static void place_member(dtp_program *p, dtp_value_id v, dtp_value_id buffer, int64_t offset)
 {
     p->values[v].parent = buffer;
@@ -113,12 +98,16 @@ static dtp_status close_bucket(bucketing *b, bucket *k, dtp_err *err)
     }
     int32_t last = k->members[k->n - 1];
     dtp_instr fused = p->instrs[last];
-    DTP_TRY(add_buffers(b, k, &fused.coll, buffers, err));
+    fused.coll.count = k->bytes / dtp_dtype_bytes(fused.coll.dtype);
+    for (int i = 0; i < 2; i++) {
+        DTP_TRY(dtp_program__add_staging(p, i == 0 ? "bucket" : "bucket.reduced", fused.coll.dtype,
+                                         1, fused.coll.count, &buffers[i], err));
+    }
+    p->values[buffers[1]].parent = buffers[0];
     DTP_TRY(dtp_program__alloc_ids(p, 2 * (k->n + 1), &ids, err));
     fused.n_in = fused.n_out = k->n + 1;
     fused.in = ids;
     fused.out = ids + k->n + 1;
-    fused.coll.count = k->bytes / dtp_dtype_bytes(fused.coll.dtype);
     ids[0] = buffers[0];
     ids[k->n + 1] = buffers[1];
     for (int32_t i = 0; i < k->n; i++) {
@@ -138,19 +127,15 @@ static dtp_status close_bucket(bucketing *b, bucket *k, dtp_err *err)
 /* ---- scanning -----------------------------------------------------------------------------------
  */
 
-static bool same_key(const dtp_program *p, const dtp_instr *a, const dtp_instr *b)
-{
-    return a->coll.set == b->coll.set && a->coll.dtype == b->coll.dtype &&
-           dtp_instr_runs(p, a) == dtp_instr_runs(p, b);
-}
-
 /* The open bucket that instruction i belongs to by its key, or an empty one. */
 static dtp_status find_bucket(bucketing *b, int32_t i, bucket **out, dtp_err *err)
 {
-    const dtp_instr *instrs = b->p->instrs;
+    const dtp_instr *instrs = b->p->instrs, *instr = &instrs[i];
     for (int32_t k = 0; k < b->n_open; k++) {
         bucket *at = &b->open[k];
-        if (at->n == 0 || same_key(b->p, &instrs[at->members[0]], &instrs[i])) {
+        const dtp_instr *first = at->n > 0 ? &instrs[at->members[0]] : instr;
+        if (first->coll.set == instr->coll.set && first->coll.dtype == instr->coll.dtype &&
+            dtp_instr_runs(b->p, first) == dtp_instr_runs(b->p, instr)) {
             *out = at;
             return DTP_OK;
         }
@@ -185,51 +170,35 @@ static dtp_status join(bucketing *b, int32_t i, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status scan(bucketing *b, dtp_err *err)
+dtp_status dtp_program__bucket(dtp_program *p, int64_t bytes, dtp_arena *scratch, dtp_err *err)
 {
-    int32_t n = b->p->n_instrs;
-    find_uses(b);
-    for (int32_t i = 0; i < n; i++) {
-        if (may_join(b, i)) {
-            DTP_TRY(join(b, i, err));
-        }
-    }
-    for (int32_t k = 0; k < b->n_open; k++) {
-        DTP_TRY(close_bucket(b, &b->open[k], err));
-    }
-    int32_t kept = 0;
-    for (int32_t i = 0; i < n; i++) {
-        if (b->fused[i].n_in > 0) {
-            b->p->instrs[kept++] = b->fused[i];
-        } else if (!b->dropped[i]) {
-            b->p->instrs[kept++] = b->p->instrs[i];
-        }
-    }
-    b->p->n_instrs = kept;
-    return DTP_OK;
-}
-
-dtp_status dtp_program__bucket(dtp_program *p, int64_t bytes, dtp_err *err)
-{
-    size_t nv = (size_t)p->n_values + 1, ni = (size_t)p->n_instrs + 1;
+    const int32_t nv = p->n_values, n = p->n_instrs;
     bucketing b = {.p = p, .limit = bytes};
-    b.n_inside = calloc(nv, sizeof *b.n_inside);
-    b.n_reads = calloc(nv, sizeof *b.n_reads);
-    b.first_read = calloc(nv, sizeof *b.first_read);
-    b.writer = calloc(nv, sizeof *b.writer);
-    b.fused = calloc(ni, sizeof *b.fused);
-    b.dropped = calloc(ni, sizeof *b.dropped);
-    b.members = calloc((size_t)MAX_OPEN * MAX_MEMBERS, sizeof *b.members);
-    bool ok = b.n_inside != NULL && b.n_reads != NULL && b.first_read != NULL && b.writer != NULL &&
-              b.fused != NULL && b.dropped != NULL && b.members != NULL;
-    dtp_status status =
-        ok ? scan(&b, err) : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d values", p->n_values);
-    free(b.n_inside);
-    free(b.n_reads);
-    free(b.first_read);
-    free(b.writer);
-    free(b.fused);
-    free(b.dropped);
-    free(b.members);
-    return status;
+    int32_t kept = 0;
+    DTP_TRY(dtp_program__scratch(scratch, nv, sizeof *b.n_inside, &b.n_inside, err));
+    DTP_TRY(dtp_program__scratch(scratch, nv, sizeof *b.n_reads, &b.n_reads, err));
+    DTP_TRY(dtp_program__scratch(scratch, nv, sizeof *b.first_read, &b.first_read, err));
+    DTP_TRY(dtp_program__scratch(scratch, nv, sizeof *b.writer, &b.writer, err));
+    DTP_TRY(dtp_program__scratch(scratch, n, sizeof *b.fused, &b.fused, err));
+    DTP_TRY(dtp_program__scratch(scratch, n, sizeof *b.dropped, &b.dropped, err));
+    DTP_TRY(
+        dtp_program__scratch(scratch, MAX_OPEN * MAX_MEMBERS, sizeof *b.members, &b.members, err));
+    find_uses(&b);
+    for (int32_t i = 0; i < n; i++) {
+        if (may_join(&b, i)) {
+            DTP_TRY(join(&b, i, err));
+        }
+    }
+    for (int32_t k = 0; k < b.n_open; k++) {
+        DTP_TRY(close_bucket(&b, &b.open[k], err));
+    }
+    for (int32_t i = 0; i < n; i++) {
+        if (b.fused[i].n_in > 0) {
+            p->instrs[kept++] = b.fused[i];
+        } else if (!b.dropped[i]) {
+            p->instrs[kept++] = p->instrs[i];
+        }
+    }
+    p->n_instrs = kept;
+    return DTP_OK;
 }

@@ -1,13 +1,24 @@
-/* What several passes need: how values are used, and removing values that nothing uses any more. */
-#include <stdlib.h>
+/* What several passes need: how values are used, copies, and removing values that nothing uses any
+ * more. */
+#include <string.h>
 
 #include "spmd/lower/passes/passes.h"
 #include "spmd/program/program_internal.h"
 
-void dtp_program__count_uses(const dtp_program *p, dtp_usage *u)
+dtp_status dtp_program__scratch(dtp_arena *scratch, int32_t n, size_t size, void *out, dtp_err *err)
 {
+    void *memory = dtp_arena_alloc(scratch, (size_t)n + 1, size);
+    memcpy(out, &memory, sizeof memory);
+    return memory != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d values", n);
+}
+
+dtp_status dtp_program__count_uses(const dtp_program *p, dtp_arena *scratch, dtp_usage **out,
+                                   dtp_err *err)
+{
+    dtp_usage *u;
+    DTP_TRY(dtp_program__scratch(scratch, p->n_values, sizeof *u, &u, err));
     for (int32_t v = 0; v < p->n_values; v++) {
-        u[v] = (dtp_usage){.written = -1};
+        u[v].written = -1;
     }
     for (int32_t v = 0; v < p->n_values; v++) {
         if (p->values[v].parent >= 0) {
@@ -22,60 +33,59 @@ void dtp_program__count_uses(const dtp_program *p, dtp_usage *u)
             u[p->instrs[i].out[k]].written = i;
         }
     }
+    *out = u;
+    return DTP_OK;
+}
+
+dtp_status dtp_program__copy_value(dtp_program *p, dtp_value_id v, dtp_phase phase,
+                                   dtp_value_id *out, dtp_err *err)
+{
+    const dtp_layout layout = p->values[v].layout;
+    dtp_instr instr = dtp_program__instr_init(DTP_INSTR_COPY, -1, phase);
+    DTP_TRY(dtp_program__add_version(p, v, &layout, out, err));
+    instr.move.kind = DTP_COPY_WHOLE;
+    instr.n_in = instr.n_out = 1;
+    instr.in = &v;
+    instr.out = out;
+    return dtp_program__add_instr(p, &instr, err);
 }
 
 /* ---- removing values ----------------------------------------------------------------------------
  */
-
-static void renumber_list(const dtp_value_id *list, int32_t n, const dtp_value_id *map,
-                          dtp_value_id *out)
-{
-    for (int32_t k = 0; k < n; k++) {
-        out[k] = map[list[k]];
-    }
-}
-
-static dtp_status renumber_instrs(dtp_program *p, const dtp_value_id *map, dtp_err *err)
-{
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        dtp_instr *instr = &p->instrs[i];
-        dtp_value_id *ids;
-        DTP_TRY(dtp_program__alloc_ids(p, instr->n_in + instr->n_out, &ids, err));
-        renumber_list(instr->in, instr->n_in, map, ids);
-        renumber_list(instr->out, instr->n_out, map, ids + instr->n_in);
-        instr->in = ids;
-        instr->out = ids + instr->n_in;
-        instr->workspace = instr->workspace >= 0 ? map[instr->workspace] : -1;
-    }
-    return DTP_OK;
-}
 
 static dtp_value_id mapped(dtp_value_id v, const dtp_value_id *map)
 {
     return v >= 0 ? map[v] : -1;
 }
 
-static dtp_status remove_values(dtp_program *p, const bool *gone, dtp_value_id *map, dtp_err *err)
+/* v or its latest earlier version that stays. */
+static dtp_value_id remaining(const dtp_program *p, dtp_value_id v, const bool *gone)
+{
+    while (v >= 0 && gone[v]) {
+        v = p->values[v].previous;
+    }
+    return v;
+}
+
+dtp_status dtp_program__remove_values(dtp_program *p, const bool *gone, dtp_arena *scratch,
+                                      dtp_err *err)
 {
     int32_t n = 0;
+    dtp_value_id *map;
+    DTP_TRY(dtp_program__scratch(scratch, p->n_values, sizeof *map, &map, err));
     for (int32_t v = 0; v < p->n_values; v++) {
         map[v] = gone[v] ? -1 : n++;
     }
     for (int32_t v = 0; v < p->n_values; v++) {
-        dtp_value_id previous = p->values[v].previous;
-        while (previous >= 0 && gone[previous]) {
-            previous = p->values[previous].previous;
-        }
-        p->values[v].previous = mapped(previous, map);
-        p->values[v].parent = mapped(p->values[v].parent, map);
+        p->values[v].previous = remaining(p, p->values[v].previous, gone);
     }
     for (int32_t t = 0; t < p->graph->n_tensors; t++) {
-        dtp_value_id latest = p->tensor_latest[t];
-        while (latest >= 0 && gone[latest]) {
-            latest = p->values[latest].previous;
-        }
-        p->tensor_latest[t] = mapped(latest, map);
+        p->tensor_latest[t] = mapped(remaining(p, p->tensor_latest[t], gone), map);
         p->tensor_value[t] = mapped(p->tensor_value[t], map);
+    }
+    for (int32_t v = 0; v < p->n_values; v++) {
+        p->values[v].previous = mapped(p->values[v].previous, map);
+        p->values[v].parent = mapped(p->values[v].parent, map);
     }
     for (int32_t i = 0; i < p->n_updates; i++) {
         p->updates[i].target = map[p->updates[i].target];
@@ -87,15 +97,16 @@ static dtp_status remove_values(dtp_program *p, const bool *gone, dtp_value_id *
         }
     }
     p->n_values = n;
-    return renumber_instrs(p, map, err);
-}
-
-dtp_status dtp_program__remove_values(dtp_program *p, const bool *gone, dtp_err *err)
-{
-    dtp_value_id *map = malloc(((size_t)p->n_values + 1) * sizeof *map);
-    dtp_status status = map == NULL
-                            ? DTP_FAIL(err, DTP_NOMEM, "out of memory for %d values", p->n_values)
-                            : remove_values(p, gone, map, err);
-    free(map);
-    return status;
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        dtp_instr *instr = &p->instrs[i];
+        dtp_value_id *ids;
+        DTP_TRY(dtp_program__alloc_ids(p, instr->n_in + instr->n_out, &ids, err));
+        for (int32_t k = 0; k < instr->n_in + instr->n_out; k++) {
+            ids[k] = map[k < instr->n_in ? instr->in[k] : instr->out[k - instr->n_in]];
+        }
+        instr->in = ids;
+        instr->out = ids + instr->n_in;
+        instr->workspace = mapped(instr->workspace, map);
+    }
+    return DTP_OK;
 }

@@ -18,42 +18,25 @@ static int64_t inside(const dtp_program *p, dtp_value_id v)
     return offset;
 }
 
-/* A kept copy of v in a buffer of its own. */
-static dtp_status copy_out(dtp_program *p, dtp_value_id v, dtp_value_id *out, dtp_err *err)
+static dtp_status claim_result(dtp_program *p, dtp_tensor_id t, dtp_err *err)
 {
-    dtp_value_id copy;
-    dtp_layout layout = p->values[v].layout;
-    DTP_TRY(dtp_program__add_version(p, v, &layout, &copy, err));
-    dtp_instr instr = dtp_program__instr_init(DTP_INSTR_COPY, -1, DTP_FORWARD);
-    instr.move.kind = DTP_COPY_WHOLE;
-    instr.n_in = instr.n_out = 1;
-    instr.in = &v;
-    instr.out = &copy;
-    DTP_TRY(dtp_program__add_instr(p, &instr, err));
-    p->values[copy].keep = true;
-    p->values[copy].external = true;
-    p->values[v].keep = false;
-    *out = copy;
-    return DTP_OK;
-}
-
-static dtp_status claim_results(dtp_program *p, dtp_err *err)
-{
-    for (int32_t t = 0; t < p->graph->n_tensors; t++) {
-        dtp_value_id v = p->tensor_value[t];
-        if (v < 0 || !p->values[v].keep) {
-            continue;
-        }
-        dtp_value_id root = dtp_value_root(p, v);
-        const dtp_value *buffer = &p->values[root];
-        bool renames = buffer->kind == DTP_VALUE_INPUT && inside(p, v) == 0;
-        bool fills = !buffer->external && inside(p, v) == 0 && buffer->bytes == p->values[v].bytes;
-        if (!renames && fills) {
-            p->values[root].external = true;
-        } else if (!renames) {
-            DTP_TRY(copy_out(p, v, &p->tensor_value[t], err));
-        }
+    const dtp_value_id v = p->tensor_value[t];
+    if (v < 0 || !p->values[v].keep) {
+        return DTP_OK;
     }
+    dtp_value *buffer = &p->values[dtp_value_root(p, v)];
+    const bool starts = inside(p, v) == 0;
+    if (buffer->kind == DTP_VALUE_INPUT && starts) {
+        return DTP_OK; /* a renaming */
+    }
+    if (!buffer->external && starts && buffer->bytes == p->values[v].bytes) {
+        buffer->external = true;
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_program__copy_value(p, v, DTP_FORWARD, &p->tensor_value[t], err));
+    p->values[p->tensor_value[t]].keep = true;
+    p->values[p->tensor_value[t]].external = true;
+    p->values[v].keep = false;
     return DTP_OK;
 }
 
@@ -68,7 +51,9 @@ dtp_status dtp_program__externalize(dtp_program *p, dtp_err *err)
         }
         p->values[v].external = p->values[v].kind == DTP_VALUE_INPUT;
     }
-    DTP_TRY(claim_results(p, err));
+    for (int32_t t = 0; t < p->graph->n_tensors; t++) {
+        DTP_TRY(claim_result(p, t, err));
+    }
     for (int32_t v = 0; v < p->n_values; v++) {
         p->values[v].external = p->values[dtp_value_root(p, v)].external;
     }

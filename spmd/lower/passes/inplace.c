@@ -6,9 +6,6 @@
  * the same instruction lies in that buffer (the same operand given twice is harmless to an op that
  * works element by element).
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "spmd/lower/passes/passes.h"
 #include "spmd/program/program_internal.h"
 
@@ -54,40 +51,30 @@ static bool operand_fits(const dtp_program *p, int32_t i, int32_t o, int32_t j)
 /* ---- updates ------------------------------------------------------------------------------------
  */
 
-/* A redistribution of the new value may end in the resident buffer when nothing reads the old value
- * any more. */
-static bool ends_in_place(dtp_program *p, const dtp_value_update *u, int32_t writer,
-                          const int32_t *last_read)
-{
-    dtp_value *value = &p->values[u->value];
-    const dtp_value *target = &p->values[u->target];
-    if (p->instrs[writer].n_out != 1 || value->parent >= 0 || value->keep ||
-        last_read[u->target] >= writer || !same_shape(value, target) ||
-        !dtp_layout_equal(&value->layout, &target->layout)) {
-        return false;
-    }
-    value->parent = u->target;
-    return true;
-}
-
-/* Tries to let the update op write into the resident buffer; `writer` is the instruction that makes
- * the value. */
+/* Tries to let the instruction that makes the value write into the resident buffer: an update op,
+ * or a redistribution of the new value when nothing reads the old one any more. */
 static bool update_in_place(dtp_program *p, const dtp_value_update *u, int32_t writer,
                             const int32_t *last_read)
 {
-    if (writer >= 0 && p->instrs[writer].kind != DTP_INSTR_KERNEL) {
-        return ends_in_place(p, u, writer, last_read);
-    }
-    if (writer < 0 || (p->instrs[writer].op->flags & DTP_OP_UPDATE) == 0) {
+    dtp_value *value = &p->values[u->value];
+    const dtp_value *target = &p->values[u->target];
+    if (writer < 0) {
         return false;
     }
     const dtp_instr *instr = &p->instrs[writer];
-    for (int32_t o = 0; o < instr->n_out; o++) {
+    if (instr->kind != DTP_INSTR_KERNEL) {
+        const bool fits = instr->n_out == 1 && value->parent < 0 && !value->keep &&
+                          last_read[u->target] < writer && same_shape(value, target) &&
+                          dtp_layout_equal(&value->layout, &target->layout);
+        value->parent = fits ? u->target : value->parent;
+        return fits;
+    }
+    for (int32_t o = 0; o < instr->n_out && (instr->op->flags & DTP_OP_UPDATE) != 0; o++) {
         int32_t j = instr->op->inplace_in[o] - 1;
         if (instr->out[o] == u->value && j >= 0 && j < instr->n_in &&
             dtp_value_root(p, instr->in[j]) == u->target && last_read[u->target] <= writer &&
             operand_fits(p, writer, o, j)) {
-            p->values[u->value].parent = instr->in[j];
+            value->parent = instr->in[j];
             return true;
         }
     }
@@ -110,49 +97,27 @@ static dtp_status copy_at_end(dtp_program *p, dtp_value_update *u, dtp_err *err)
             target->name, value->name,
             root == DTP_VALUE_RESIDENT ? "it is a view of a parameter" : "their layouts differ");
     }
-    DTP_TRY(dtp_program__add_version(p, u->value, &target->layout, &copy, err));
-    dtp_instr instr = dtp_program__instr_init(DTP_INSTR_COPY, -1, DTP_UPDATE);
-    instr.move.kind = DTP_COPY_WHOLE;
-    instr.n_in = instr.n_out = 1;
-    instr.in = &u->value;
-    instr.out = &copy;
-    DTP_TRY(dtp_program__add_instr(p, &instr, err));
+    DTP_TRY(dtp_program__copy_value(p, u->value, DTP_UPDATE, &copy, err));
     p->values[copy].parent = u->target;
     u->value = copy;
     return DTP_OK;
 }
 
-static dtp_status resolve(dtp_program *p, int32_t *writer, int32_t *last_read, dtp_err *err)
+dtp_status dtp_program__resolve_updates(dtp_program *p, dtp_arena *scratch, dtp_err *err)
 {
-    for (int32_t v = 0; v < p->n_values; v++) {
-        writer[v] = -1;
-    }
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        for (int32_t k = 0; k < p->instrs[i].n_out; k++) {
-            writer[p->instrs[i].out[k]] = i;
-        }
-    }
+    int32_t *last_read;
+    dtp_usage *usage;
+    DTP_TRY(dtp_program__scratch(scratch, p->n_values, sizeof *last_read, &last_read, err));
+    DTP_TRY(dtp_program__count_uses(p, scratch, &usage, err));
     dtp_program__last_reads(p, last_read);
     for (int32_t i = 0; i < p->n_updates; i++) {
         dtp_value_update *u = &p->updates[i];
         if (dtp_value_root(p, u->value) != u->target &&
-            !update_in_place(p, u, writer[u->value], last_read)) {
+            !update_in_place(p, u, usage[u->value].written, last_read)) {
             DTP_TRY(copy_at_end(p, u, err));
         }
     }
     return DTP_OK;
-}
-
-dtp_status dtp_program__resolve_updates(dtp_program *p, dtp_err *err)
-{
-    size_t n = (size_t)p->n_values + 1;
-    int32_t *writer = calloc(n, sizeof *writer), *last_read = calloc(n, sizeof *last_read);
-    dtp_status status = writer == NULL || last_read == NULL
-                            ? DTP_FAIL(err, DTP_NOMEM, "out of memory for %d values", p->n_values)
-                            : resolve(p, writer, last_read, err);
-    free(writer);
-    free(last_read);
-    return status;
 }
 
 /* ---- dying operands -----------------------------------------------------------------------------
@@ -170,12 +135,10 @@ static void try_share(dtp_program *p, int32_t i, int32_t o, int32_t j, int32_t *
     }
 }
 
-dtp_status dtp_program__in_place(dtp_program *p, dtp_err *err)
+dtp_status dtp_program__in_place(dtp_program *p, dtp_arena *scratch, dtp_err *err)
 {
-    int32_t *last_read = calloc((size_t)p->n_values + 1, sizeof *last_read);
-    if (last_read == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d values", p->n_values);
-    }
+    int32_t *last_read;
+    DTP_TRY(dtp_program__scratch(scratch, p->n_values, sizeof *last_read, &last_read, err));
     dtp_program__last_reads(p, last_read);
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
@@ -190,6 +153,5 @@ dtp_status dtp_program__in_place(dtp_program *p, dtp_err *err)
             }
         }
     }
-    free(last_read);
     return DTP_OK;
 }

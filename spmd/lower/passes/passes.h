@@ -4,18 +4,22 @@
 
 #include "spmd/program/program.h"
 
-/* In the order in which dtp_lower runs them. */
+/* In the order in which dtp_lower runs them. What a pass needs for itself is from `scratch`. */
 
 /* Puts updated parameters into their resident buffers, in place or by a COPY at the end. */
-dtp_status dtp_program__resolve_updates(dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_program__resolve_updates(dtp_program *p, dtp_arena *scratch,
+                                        dtp_err *err) DTP_MUST_CHECK;
 /* Two all-reduces in a row on one tensor become one over both sets of mesh dims. */
-dtp_status dtp_program__merge_collectives(dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_program__merge_collectives(dtp_program *p, dtp_arena *scratch,
+                                          dtp_err *err) DTP_MUST_CHECK;
 /* Sums of all-reduced values become one all-reduce of the sum. */
-dtp_status dtp_program__sink_reductions(dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_program__sink_reductions(dtp_program *p, dtp_arena *scratch,
+                                        dtp_err *err) DTP_MUST_CHECK;
 /* Fuses gradient all-reduces into buckets of at most `bytes`. */
-dtp_status dtp_program__bucket(dtp_program *p, int64_t bytes, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_program__bucket(dtp_program *p, int64_t bytes, dtp_arena *scratch,
+                               dtp_err *err) DTP_MUST_CHECK;
 /* Outputs take the buffers of dying operands. */
-dtp_status dtp_program__in_place(dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_program__in_place(dtp_program *p, dtp_arena *scratch, dtp_err *err) DTP_MUST_CHECK;
 /* Moves operands and results out of the program's memory (value.external). DTP_INVALID when there
  * are parameters or state. */
 dtp_status dtp_program__externalize(dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
@@ -29,10 +33,17 @@ typedef struct dtp_usage {
     int32_t written;  /* by this instruction, -1 = none */
 } dtp_usage;
 
-/* By value id. */
-void dtp_program__count_uses(const dtp_program *p, dtp_usage *u);
+/* By value id; from `scratch`. */
+dtp_status dtp_program__count_uses(const dtp_program *p, dtp_arena *scratch, dtp_usage **out,
+                                   dtp_err *err) DTP_MUST_CHECK;
+/* Appends a copy of v in a buffer of its own. */
+dtp_status dtp_program__copy_value(dtp_program *p, dtp_value_id v, dtp_phase phase,
+                                   dtp_value_id *out, dtp_err *err) DTP_MUST_CHECK;
+/* n zeroed elements of `size` bytes. */
+dtp_status dtp_program__scratch(dtp_arena *scratch, int32_t n, size_t size, void *out,
+                                dtp_err *err) DTP_MUST_CHECK;
 /* Removes values that no instruction, update or parent refers to, and renumbers the others. */
-dtp_status dtp_program__remove_values(dtp_program *p, const bool *gone,
+dtp_status dtp_program__remove_values(dtp_program *p, const bool *gone, dtp_arena *scratch,
                                       dtp_err *err) DTP_MUST_CHECK;
 
 #endif

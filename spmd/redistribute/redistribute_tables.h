@@ -2,7 +2,7 @@
  * a price that depends on bytes alone, by one search from a target back to every layout.
  *
  * When all layouts of a tensor on the way are even, the price of a step depends on its kind, its
- * mesh dims, the reduction, the element type and the bytes of the piece before it. And which steps
+ * mesh dims, the reduction, the element type and the bytes of the shard before it. And which steps
  * are allowed depends on the source through the tensor dims that may be split only, on the target
  * through the mesh dims that it splits and those that it leaves partial. So the costs from every
  * layout to one are a table, made by Dijkstra's algorithm on the reversed steps of
@@ -10,8 +10,8 @@
  * are numbered by how they may be split evenly, and those that are alike in that by their first
  * appearance in the target, then in the source, then as stopovers.
  */
-#ifndef DTP_SPMD_REDISTRIBUTE_REDISTRIBUTE_ALL_H
-#define DTP_SPMD_REDISTRIBUTE_REDISTRIBUTE_ALL_H
+#ifndef DTP_SPMD_REDISTRIBUTE_REDISTRIBUTE_TABLES_H
+#define DTP_SPMD_REDISTRIBUTE_REDISTRIBUTE_TABLES_H
 
 #include "spmd/redistribute/redistribute.h"
 
@@ -24,18 +24,19 @@ typedef dtp_status (*dtp_even_step_cost)(void *user, const dtp_ttype *type,
                                          const dtp_layout *before, const dtp_step *step,
                                          int64_t *cost, dtp_err *err);
 
-typedef struct dtp_redistribute_costs dtp_redistribute_costs;
+typedef struct dtp_redistribute_tables dtp_redistribute_tables;
 
 /* Borrows mesh and user. Not shared between threads. DTP_NOMEM. */
-dtp_status dtp_redistribute_costs_create(const dtp_mesh *mesh, dtp_even_step_cost price, void *user,
-                                         dtp_redistribute_costs **out, dtp_err *err) DTP_MUST_CHECK;
-void dtp_redistribute_costs_destroy(dtp_redistribute_costs *c);
+dtp_status dtp_redistribute_tables_create(const dtp_mesh *mesh, dtp_even_step_cost price,
+                                          void *user, dtp_redistribute_tables **out,
+                                          dtp_err *err) DTP_MUST_CHECK;
+void dtp_redistribute_tables_destroy(dtp_redistribute_tables *c);
 
 /* Sum of the costs of the cheapest steps, or DTP_COST_IMPOSSIBLE. *known is false, and no cost
  * given, when a layout is uneven, when partial values are averages, products or of two ops, and
  * when there are too many layouts for tables. DTP_NOMEM and what `price` returns. */
-dtp_status dtp_redistribute_costs_find(dtp_redistribute_costs *c, const dtp_ttype *type,
-                                       const dtp_layout *from, const dtp_layout *to, bool *known,
-                                       int64_t *cost, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_redistribute_tables_find(dtp_redistribute_tables *c, const dtp_ttype *type,
+                                        const dtp_layout *from, const dtp_layout *to, bool *known,
+                                        int64_t *cost, dtp_err *err) DTP_MUST_CHECK;
 
 #endif
