@@ -250,6 +250,7 @@ void dtp_layout_print(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_
 dtp_status dtp_layout_free_mesh_dim(const dtp_mesh *mesh, const dtp_layout *layout,
                                     const char *name, int32_t *m, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, mesh, layout, name, m));
     *m = dtp_mesh_find(mesh, name);
     if (*m < 0) {
         char text[DTP_MESH_TEXT_BYTES];

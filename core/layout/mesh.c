@@ -166,6 +166,7 @@ dtp_status dtp_mesh_read(const dtp_json *obj, dtp_mesh *out, dtp_err *err)
     const dtp_json *v;
     dtp_mesh mesh = {0};
     char text[DTP_MESH_TEXT_BYTES];
+    DTP_TRY(DTP_NOT_NULL(err, obj, out));
     DTP_TRY(dtp_json_get_kind(obj, "mesh", DTP_JSON_ARRAY, &v, err));
     if (dtp_json_size(v) > DTP_MAX_MESH_DIMS) {
         return dtp_json_fail(v, err, "%d mesh dims, the limit is %d", dtp_json_size(v),

@@ -31,11 +31,21 @@ static void arg_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
     store_index(job, 1, row[1], best);
 }
 
-static dtp_status arg_kernel(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status run_arg_kernel(const dtp_kernel_args *args, bool largest)
+{
+    return dtp_row_job_run(args, "over", arg_row, &largest);
+}
+
+static dtp_status argmax_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    const bool largest = strcmp(args->call->op->name, "argmax") == 0;
-    return dtp_row_job_run(args, "over", arg_row, &largest);
+    return run_arg_kernel(args, true);
+}
+
+static dtp_status argmin_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    return run_arg_kernel(args, false);
 }
 
 /* Views: x, m, out; user: global index of the first element. */
@@ -157,8 +167,8 @@ static dtp_status topk_kernel(const dtp_kernel_args *args, dtp_err *err)
     return dtp_row_job_run(args, "over", topk_row, &h);
 }
 
-static const dtp_cpu_row rows[] = {{"argmax", arg_kernel, dtp_cpu_check_f32},
-                                   {"argmin", arg_kernel, dtp_cpu_check_f32},
+static const dtp_cpu_row rows[] = {{"argmax", argmax_kernel, dtp_cpu_check_f32},
+                                   {"argmin", argmin_kernel, dtp_cpu_check_f32},
                                    {"arg_first", arg_first_kernel, dtp_cpu_check_f32},
                                    {"topk", topk_kernel, check_topk}};
 const dtp_cpu_family dtp_cpu_order = {rows, sizeof rows / sizeof rows[0]};

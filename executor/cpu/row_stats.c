@@ -98,14 +98,24 @@ static dtp_status norm_kernel(const dtp_kernel_args *args, dtp_err *err)
     return dtp_row_job_run(args, "over", fn, NULL);
 }
 
+static dtp_status run_spread(const dtp_kernel_args *args, bool root)
+{
+    dtp_cpu_over over;
+    dtp_cpu_split(args->call, "over", &args->in[0], &over);
+    const spread how = {(double)(over.global_count - dtp_call_int(args->call, "correction")), root};
+    return dtp_row_job_run(args, "over", var_row, &how);
+}
+
 static dtp_status var_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    dtp_cpu_over over;
-    dtp_cpu_split(args->call, "over", &args->in[0], &over);
-    const spread how = {(double)(over.global_count - dtp_call_int(args->call, "correction")),
-                        strcmp(args->call->op->name, "std") == 0};
-    return dtp_row_job_run(args, "over", var_row, &how);
+    return run_spread(args, false);
+}
+
+static dtp_status std_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    return run_spread(args, true);
 }
 
 /* ---- scans ---- */
@@ -165,7 +175,7 @@ DTP_ROW_KERNEL(prod_grad)
 static const dtp_cpu_row rows[] = {{"logsumexp", logsumexp_kernel, dtp_cpu_check_all_f32},
                                    {"norm", norm_kernel, dtp_cpu_check_all_f32},
                                    {"var", var_kernel, dtp_cpu_check_all_f32},
-                                   {"std", var_kernel, dtp_cpu_check_all_f32},
+                                   {"std", std_kernel, dtp_cpu_check_all_f32},
                                    {"cumsum", cumsum_kernel, dtp_cpu_check_f32},
                                    {"prod_grad", prod_grad_kernel, dtp_cpu_check_all_f32}};
 const dtp_cpu_family dtp_cpu_row_stats = {rows, sizeof rows / sizeof rows[0]};

@@ -18,10 +18,8 @@ static double row_lse(const dtp_view *x, dtp_ref_loop *l, int32_t rows)
     return s > 0.0 ? m + log(s) : m;
 }
 
-static dtp_status run_softmax(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status run_softmax_of(const dtp_kernel_args *args, bool log_form)
 {
-    (void)err;
-    bool log_form = strcmp(args->call->op->name, "log_softmax") == 0;
     int32_t rows;
     dtp_ref_loop l = dtp_ref__rows(args->call, &args->in[0], &rows);
     for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
@@ -34,11 +32,21 @@ static dtp_status run_softmax(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status run_softmax_grad(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status run_plain_softmax(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
+    return run_softmax_of(args, false);
+}
+
+static dtp_status run_log_softmax(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    return run_softmax_of(args, true);
+}
+
+static dtp_status run_softmax_grad_of(const dtp_kernel_args *args, bool log_form)
+{
     const dtp_view *y = &args->in[0], *dy = &args->in[1];
-    bool log_form = strcmp(args->call->op->name, "log_softmax_grad") == 0;
     int32_t rows;
     dtp_ref_loop l = dtp_ref__rows(args->call, y, &rows);
     for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
@@ -52,6 +60,18 @@ static dtp_status run_softmax_grad(const dtp_kernel_args *args, dtp_err *err)
         }
     }
     return DTP_OK;
+}
+
+static dtp_status run_plain_softmax_grad(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    return run_softmax_grad_of(args, false);
+}
+
+static dtp_status run_log_softmax_grad(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    return run_softmax_grad_of(args, true);
 }
 
 static double logsumexp_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows)
@@ -107,10 +127,10 @@ static dtp_status run_softmax_grad_apply(const dtp_kernel_args *args, dtp_err *e
     return DTP_OK;
 }
 
-const dtp_kernel dtp_ref__softmax[] = {{"softmax", run_softmax},
-                                       {"log_softmax", run_softmax},
-                                       {"softmax_grad", run_softmax_grad},
-                                       {"log_softmax_grad", run_softmax_grad},
+const dtp_kernel dtp_ref__softmax[] = {{"softmax", run_plain_softmax},
+                                       {"log_softmax", run_log_softmax},
+                                       {"softmax_grad", run_plain_softmax_grad},
+                                       {"log_softmax_grad", run_log_softmax_grad},
                                        {"sum_exp", run_sum_exp},
                                        {"logsumexp", run_logsumexp},
                                        {"softmax_apply", run_softmax_apply},

@@ -117,12 +117,10 @@ static bool better(double a, double b, bool largest)
     return largest ? a > b : a < b;
 }
 
-static dtp_status run_arg(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status run_arg_of(const dtp_kernel_args *args, bool largest)
 {
-    (void)err;
     const dtp_view *x = &args->in[0];
     const dtp_dim_id over = dtp_call_dim(args->call, "over");
-    const bool largest = strcmp(args->call->op->name, "argmax") == 0;
     int32_t rows;
     dtp_ref_loop l = dtp_ref__rows(args->call, x, &rows);
     for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
@@ -139,6 +137,18 @@ static dtp_status run_arg(const dtp_kernel_args *args, dtp_err *err)
         dtp_ref__set_int(&args->out[0], &l, best);
     }
     return DTP_OK;
+}
+
+static dtp_status run_argmax(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    return run_arg_of(args, true);
+}
+
+static dtp_status run_argmin(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    return run_arg_of(args, false);
 }
 
 static dtp_status run_arg_first(const dtp_kernel_args *args, dtp_err *err)
@@ -201,8 +211,8 @@ const dtp_kernel dtp_ref__stats[] = {{"norm", run_norm},
                                      {"std", run_std},
                                      {"cumsum", run_cumsum},
                                      {"prod_grad", run_prod_grad},
-                                     {"argmax", run_arg},
-                                     {"argmin", run_arg},
+                                     {"argmax", run_argmax},
+                                     {"argmin", run_argmin},
                                      {"arg_first", run_arg_first},
                                      {"topk", run_topk},
                                      {NULL, NULL}};

@@ -6,8 +6,8 @@
 #include "cost_models/timeline.h"
 #include "planner/problem/tensors/tensor_internal.h"
 
-/* Of the exposed share of an edge's own tensors, beside that of all communication: it damps the iteration
- * (docs/decisions/0029-planning-loop.md). */
+/* Of the exposed share of an edge's own tensors, beside that of all communication: it damps the
+ * iteration (docs/decisions/0029-planning-loop.md). */
 static const double OWN_WEIGHT = 0.3;
 
 static int32_t place_of(dtp_tensor_id tensor, dtp_phase phase)
