@@ -122,7 +122,7 @@ static dtp_status mpi_barrier(dtp_comm *base, dtp_err *err)
 
 static void end_job(const dtp_comm__mpi *c, const char *why)
 {
-    fprintf(stderr, "error comm give_up rank=%d %s\n", c->base.rank, why);
+    fprintf(stderr, "error comm abort rank=%d %s\n", c->base.rank, why);
     fflush(stderr);
     MPI_Abort(c->world, 1);
 }
