@@ -1,5 +1,5 @@
 # libdtp, the library that a C program links: one shared library over all folders, its headers, a
-# CMake package (find_package(dtp), target dtp::dtp) and a pkg-config file. docs/library.md.
+# CMake package (find_package(dtp), target dtp::dtp) and a pkg-config file. docs/tensors.md shows a program.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
