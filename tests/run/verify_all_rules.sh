@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # dtrun verify of the digits MLP as shipped on real MPI ranks under EVERY legal rule set of a mesh. What is legal is asked of
-# `dtplan show`; each legal set must then verify at 2e-5. Usage: verify_all_rules.sh BIN_DIR MESH LEAST_LEGAL
+# `dtplan show`; each legal set must then verify at 2e-5. Usage: verify_all_rules.sh BIN_DIR MESH LEAST_LEGAL, e.g. build/dev/bin x:2,y:2 9
 set -u
-bin=$1 mesh=$2 least=$3
+bin=$1 mesh=${2//,/;} least=$3
 export OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0
 root=()
 [ "$(id -u)" -eq 0 ] && root=(--allow-run-as-root)

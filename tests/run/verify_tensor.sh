@@ -3,9 +3,9 @@
 # verified against one device, and run with the losses of one device, the predicted peak and the predicted number of
 # collectives. Every model is planned for a slow network without a memory limit and near the least memory, and
 # for a fast network without a limit and for the least memory.
-# Usage: verify_tensor.sh BIN_DIR sim|mpi MESHES MODELS, e.g. verify_tensor.sh build/dev/bin sim 'x:2 x:4' all
+# Usage: verify_tensor.sh BIN_DIR sim|mpi MESHES MODELS, e.g. verify_tensor.sh build/dev/bin sim 'x:2 x:2,y:2' all
 set -u
-bin=$1 comm=$2 meshes=$3 wanted=$4
+bin=$1 comm=$2 meshes=${3//,/;} wanted=$4
 export OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0
 how=(--comm "$comm" --threads 1)
 [ "$comm" = mpi ] && [ "$(id -u)" -eq 0 ] && how+=(--allow-run-as-root)
