@@ -44,9 +44,8 @@ typedef struct dtp_alternative {
 
 typedef struct dtp_explanation {
     const char *name;
-    bool node; /* what decides is how a node runs */
-    const char
-        *via; /* a tensor without a assignment of its own: the node that decides; else NULL */
+    bool node;       /* what decides is how a node runs */
+    const char *via; /* a tensor without a variable of its own: the node that decides; else NULL */
     int32_t instances;  /* that decide together */
     int32_t runs;       /* in which the plan's blocks are tied (dtp_tensor_options) */
     const char *chosen; /* text */

@@ -41,10 +41,10 @@ static dtp_status add_pinned(dtp_explaining *e, dtp_err *err)
     for (int32_t k = 0; k < c->n_strategies && e->free != e->problem; k++) {
         char text[DTP_STRATEGY_TEXT_BYTES];
         if (e->tensor >= 0) {
-            dtp_layout_print(&c->options[k].layout, mesh, &g->tensors[e->tensor].type, &g->dims,
+            dtp_layout_print(&c->strategies[k].layout, mesh, &g->tensors[e->tensor].type, &g->dims,
                              text);
         } else {
-            dtp_strategy_print(g, e->node, mesh, &c->options[k].strategy, text);
+            dtp_strategy_print(g, e->node, mesh, &c->strategies[k].strategy, text);
         }
         if (!is_listed(e, text)) {
             DTP_TRY(add(e, text, "a pin says otherwise", err));
@@ -132,7 +132,7 @@ static bool is_split(const dtp_explaining *e, const dtp_sharding_rules *set, dtp
 {
     const dtp_tensor_variable *c = &e->free->variables[e->free->variable_of_node[e->node]];
     for (int32_t k = 0; k < c->n_strategies; k++) {
-        const int16_t row = c->options[k].strategy.row[m];
+        const int16_t row = c->strategies[k].strategy.row[m];
         if (row > 0 && (set->rows[row].dim == d || set->rows[row].out_dim == d)) {
             return true;
         }

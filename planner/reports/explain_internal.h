@@ -1,6 +1,6 @@
 /* What the files of explain share: names, and the order of what is said (explain.c), the plan as a
- * selection (explain_selection.c), alternatives with prices (explain_options.c), and those that are
- * no options at all (explain_excluded.c). */
+ * assignment (explain_selection.c), alternatives with prices (explain_options.c), and those that
+ * are no options at all (explain_excluded.c). */
 #ifndef DTP_PLANNER_EXPLAIN_INTERNAL_H
 #define DTP_PLANNER_EXPLAIN_INTERNAL_H
 
@@ -19,7 +19,7 @@ typedef struct dtp_explaining {
     dtp_pin_set pins;
     dtp_tensor_problem *problem; /* within the pins */
     dtp_tensor_problem *free;    /* without them, unpriced; the same when there are none */
-    int32_t *selection, *other;  /* the plan in either; scratch */
+    int32_t *assignment, *other; /* the plan in either; scratch */
     dtp_tensor_id tensor;        /* -1: a node */
     dtp_node_id node;            /* that decides, when no tensor does */
 } dtp_explaining;
@@ -29,7 +29,7 @@ typedef struct dtp_explaining {
 dtp_status dtp_explain__find_selection(dtp_explaining *e, dtp_err *err) DTP_MUST_CHECK;
 void dtp_explain__forget_problems(dtp_explaining *e);
 
-/* The assignment in p that decides. */
+/* The variable in p that decides. */
 int32_t dtp_explain__choice(const dtp_explaining *e, const dtp_tensor_problem *p);
 
 /* Appends an alternative with only its text and what excludes it. */

@@ -32,8 +32,8 @@ static void print_option(const dtp_explaining *e, const dtp_tensor_strategy *o,
     }
 }
 
-/* cost[k] of option k of assignment v, everything else as in the selection; cost: scratch. */
-static void find_costs(const dtp_problem *s, const int32_t *selection, int32_t v, int64_t *cost)
+/* cost[k] of option k of variable v, everything else as in the assignment; cost: scratch. */
+static void find_costs(const dtp_problem *s, const int32_t *assignment, int32_t v, int64_t *cost)
 {
     const int32_t n = dtp_problem_n_strategies(s, v);
     memcpy(cost, s->cost + s->first[v], (size_t)n * sizeof *cost);
@@ -41,7 +41,7 @@ static void find_costs(const dtp_problem *s, const int32_t *selection, int32_t v
         const int32_t a = s->edge_a[e], b = s->edge_b[e];
         const int64_t cols = dtp_problem_n_strategies(s, b);
         for (int32_t k = 0; (a == v || b == v) && k < n; k++) {
-            const int64_t row = a == v ? k : selection[a], col = b == v ? k : selection[b];
+            const int64_t row = a == v ? k : assignment[a], col = b == v ? k : assignment[b];
             const int64_t at = s->edge_first[e] + row * cols + col;
             cost[k] = dtp_problem_add_cost(cost[k], s->edge_cost[at]);
         }
@@ -49,20 +49,20 @@ static void find_costs(const dtp_problem *s, const int32_t *selection, int32_t v
 }
 
 /* The copies of a tensor follow it in the cheapest way. */
-static void settle_views(const dtp_tensor_problem *p, int32_t tensor_choice, int32_t *selection,
+static void settle_views(const dtp_tensor_problem *p, int32_t tensor_variable, int32_t *assignment,
                          int64_t *cost)
 {
     for (int32_t v = 0; v < p->n_variables; v++) {
         const dtp_tensor_variable *c = &p->variables[v];
         int64_t best = INT64_MAX;
-        if (c->kind != DTP_DECIDE_REPLICA || p->variable_of_tensor[c->tensor] != tensor_choice) {
+        if (c->kind != DTP_DECIDE_REPLICA || p->variable_of_tensor[c->tensor] != tensor_variable) {
             continue;
         }
-        find_costs(p->select, selection, v, cost);
+        find_costs(p->select, assignment, v, cost);
         for (int32_t k = 0; k < c->n_strategies; k++) {
             if (cost[k] < best) {
                 best = cost[k];
-                selection[v] = k;
+                assignment[v] = k;
             }
         }
     }
@@ -92,11 +92,11 @@ static dtp_status kernel_time(const dtp_explaining *e, dtp_node_pricer *np,
 
 typedef struct evaluation {
     const dtp_tensor_problem *problem;
-    int32_t assignment;
-    int32_t *plan;           /* the plan's selection in this problem */
+    int32_t variable;
+    int32_t *plan;           /* the plan's assignment in this problem */
     dtp_problem_value value; /* of it */
     dtp_evaluator *evaluator;
-    int64_t *cost;       /* scratch, by option of any assignment */
+    int64_t *cost;       /* scratch, by option of any variable */
     dtp_node_pricer *np; /* NULL: a tensor decides */
     int64_t kernel_ps;   /* of the plan's option */
 } evaluation;
@@ -109,9 +109,9 @@ static dtp_status evaluate_alone(const dtp_explaining *e, const evaluation *v, i
     dtp_problem_value value;
     int64_t node_cost, kernel = v->kernel_ps;
     memcpy(e->other, v->plan, (size_t)p->n_variables * sizeof *e->other);
-    e->other[v->assignment] = k;
+    e->other[v->variable] = k;
     if (e->tensor >= 0) {
-        settle_views(p, v->assignment, e->other, v->cost);
+        settle_views(p, v->variable, e->other, v->cost);
     }
     DTP_TRY(dtp_evaluator_cost(v->evaluator, e->other, &value.cost, err));
     a->priced = true;
@@ -120,10 +120,10 @@ static dtp_status evaluate_alone(const dtp_explaining *e, const evaluation *v, i
         return DTP_OK;
     }
     DTP_TRY(dtp_evaluator_run(v->evaluator, e->other, &value, err));
-    node_cost = p->select->cost[p->select->first[v->assignment] + k] -
-                p->select->cost[p->select->first[v->assignment] + v->plan[v->assignment]];
+    node_cost = p->select->cost[p->select->first[v->variable] + k] -
+                p->select->cost[p->select->first[v->variable] + v->plan[v->variable]];
     if (v->np != NULL) {
-        DTP_TRY(kernel_time(e, v->np, &p->variables[v->assignment].options[k], &kernel, err));
+        DTP_TRY(kernel_time(e, v->np, &p->variables[v->variable].strategies[k], &kernel, err));
         a->alone.compute = kernel - v->kernel_ps;
         a->alone.communication = node_cost - a->alone.compute;
     }
@@ -149,9 +149,9 @@ static void read_marginal(const evaluation *v, const dtp_min_marginal *m, dtp_al
 
 static dtp_status find_marginals(dtp_explaining *e, const evaluation *v, dtp_err *err)
 {
-    const int32_t k = v->problem->variables[v->assignment].n_strategies;
+    const int32_t k = v->problem->variables[v->variable].n_strategies;
     dtp_min_marginal_options options =
-        dtp_min_marginal_options_init(v->problem->select, v->assignment, v->plan);
+        dtp_min_marginal_options_init(v->problem->select, v->variable, v->plan);
     dtp_min_marginal *m = dtp_arena_alloc(e->arena, (size_t)k, sizeof *m);
     if (m == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d alternatives", k);
@@ -170,16 +170,16 @@ static dtp_status find_marginals(dtp_explaining *e, const evaluation *v, dtp_err
     return DTP_OK;
 }
 
-/* The first alternatives are the options of the assignment, in their order. */
+/* The first alternatives are the options of the variable, in their order. */
 static dtp_status add_options(dtp_explaining *e, const evaluation *v, dtp_err *err)
 {
-    const dtp_tensor_variable *c = &v->problem->variables[v->assignment];
+    const dtp_tensor_variable *c = &v->problem->variables[v->variable];
     for (int32_t k = 0; k < c->n_strategies; k++) {
         char text[DTP_STRATEGY_TEXT_BYTES];
         dtp_alternative *a;
-        print_option(e, &c->options[k], text);
+        print_option(e, &c->strategies[k], text);
         DTP_TRY(dtp_explain__add(e, text, NULL, &a, err));
-        a->chosen = k == v->plan[v->assignment];
+        a->chosen = k == v->plan[v->variable];
         DTP_TRY(evaluate_alone(e, v, k, a, err));
         if (a->chosen) {
             e->out->chosen = a->text;
@@ -207,17 +207,17 @@ static void use_certificate(dtp_explaining *e)
     }
 }
 
-static void count_instances(dtp_explaining *e, int32_t assignment)
+static void count_instances(dtp_explaining *e, int32_t variable)
 {
     const dtp_graph *g = e->request->graph;
     for (int32_t t = 0; t < g->n_tensors && e->tensor >= 0; t++) {
-        e->out->instances += e->problem->variable_of_tensor[t] == assignment &&
+        e->out->instances += e->problem->variable_of_tensor[t] == variable &&
                                      g->tensors[t].kind == g->tensors[e->tensor].kind
                                  ? 1
                                  : 0;
     }
     for (int32_t n = 0; n < g->n_nodes && e->tensor < 0; n++) {
-        e->out->instances += e->problem->variable_of_node[n] == assignment ? 1 : 0;
+        e->out->instances += e->problem->variable_of_node[n] == variable ? 1 : 0;
     }
 }
 
@@ -240,10 +240,10 @@ static dtp_status evaluate_options(dtp_explaining *e, evaluation *v, dtp_err *er
     x->cost_ps = v->value.cost;
     x->peak_bytes = v->value.peak;
     x->limit_bytes = e->request->plan->memory_limit_bytes;
-    count_instances(e, v->assignment);
+    count_instances(e, v->variable);
     if (v->np != NULL) {
         DTP_TRY(kernel_time(e, v->np,
-                            &v->problem->variables[v->assignment].options[v->plan[v->assignment]],
+                            &v->problem->variables[v->variable].strategies[v->plan[v->variable]],
                             &v->kernel_ps, err));
     }
     DTP_TRY(add_options(e, v, err));
@@ -254,8 +254,8 @@ static dtp_status evaluate_options(dtp_explaining *e, evaluation *v, dtp_err *er
 dtp_status dtp_explain__options(dtp_explaining *e, dtp_err *err)
 {
     evaluation v = {.problem = e->problem,
-                    .assignment = dtp_explain__choice(e, e->problem),
-                    .plan = e->selection};
+                    .variable = dtp_explain__choice(e, e->problem),
+                    .plan = e->assignment};
     if (e->tensor < 0) {
         DTP_TRY(dtp_node_pricer_create(e->request->graph, &e->pricer,
                                        dtp_tensor_redistributor(e->problem), &v.np, err));

@@ -1,4 +1,4 @@
-/* The plan as an assignment of the problem that it was made from, tied in as many groups as it
+/* The plan as an variable of the problem that it was made from, tied in as many groups as it
  * needs. */
 #include <string.h>
 
@@ -55,7 +55,7 @@ static dtp_status create_problem(dtp_explaining *e, int32_t runs, bool pinned,
                         : DTP_FAIL(err, DTP_INTERNAL, "a selection problem is missing");
 }
 
-/* Problems and the plan's selection in them, when both have it. */
+/* Problems and the plan's assignment in them, when both have it. */
 static dtp_status try_problems(dtp_explaining *e, int32_t runs, bool *found, dtp_err *err)
 {
     dtp_explain__forget_problems(e);
@@ -66,12 +66,13 @@ static dtp_status try_problems(dtp_explaining *e, int32_t runs, bool *found, dtp
         DTP_TRY(create_problem(e, runs, false, &e->free, err));
     }
     const size_t n = (size_t)e->problem->n_variables;
-    e->selection = dtp_arena_alloc(e->arena, n, sizeof *e->selection);
+    e->assignment = dtp_arena_alloc(e->arena, n, sizeof *e->assignment);
     e->other = dtp_arena_alloc(e->arena, n, sizeof *e->other);
-    if (e->selection == NULL || e->other == NULL) {
+    if (e->assignment == NULL || e->other == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
     }
-    return dtp_tensor_assignment(e->problem, &e->request->plan->sharding, e->selection, found, err);
+    return dtp_tensor_assignment(e->problem, &e->request->plan->sharding, e->assignment, found,
+                                 err);
 }
 
 void dtp_explain__forget_problems(dtp_explaining *e)
@@ -90,7 +91,7 @@ static dtp_status fail_selection(const dtp_explaining *e, dtp_err *err)
     char text[DTP_STRATEGY_TEXT_BYTES] = "in a layout";
     for (int32_t t = g->n_tensors - 1; t >= 0; t--) {
         const int32_t c = e->problem->variable_of_tensor[t];
-        if (c >= 0 && e->selection[c] < 0) {
+        if (c >= 0 && e->assignment[c] < 0) {
             what = "tensor";
             name = g->tensors[t].name;
             dtp_layout_print(&plan->sharding.layouts[t], &plan->mesh, &g->tensors[t].type, &g->dims,
@@ -98,7 +99,7 @@ static dtp_status fail_selection(const dtp_explaining *e, dtp_err *err)
         }
     }
     for (int32_t n = g->n_nodes - 1; n >= 0; n--) {
-        if (e->selection[e->problem->variable_of_node[n]] < 0) {
+        if (e->assignment[e->problem->variable_of_node[n]] < 0) {
             what = "node";
             name = g->nodes[n].name;
             dtp_strategy_print(g, n, &plan->mesh, &plan->sharding.strategies[n], text);

@@ -5,9 +5,9 @@
 #include "planner/problem/tensors/tensor_internal.h"
 #include "spmd/program/peak.h"
 
-/* What the problem says that a selection needs, by node of the graph: the most of its times. */
+/* What the problem says that an assignment needs, by node of the graph: the most of its times. */
 static dtp_status find_said(const dtp_tensor_problem *p, const dtp_problem *s,
-                            const int32_t *selection, int64_t *said, dtp_err *err)
+                            const int32_t *assignment, int64_t *said, dtp_err *err)
 {
     const int64_t n_times = (int64_t)DTP_NODE_TICKS * p->graph->n_nodes;
     int64_t now = 0;
@@ -18,8 +18,8 @@ static dtp_status find_said(const dtp_tensor_problem *p, const dtp_problem *s,
     for (int32_t i = 0; i < dtp_problem_n_intervals(s); i++) {
         const dtp_problem_interval x = dtp_problem_interval_at(s, i);
         if (x.begin < x.end) {
-            change[x.begin] += x.usage[selection[x.variable]];
-            change[x.end] -= x.usage[selection[x.variable]];
+            change[x.begin] += x.usage[assignment[x.variable]];
+            change[x.end] -= x.usage[assignment[x.variable]];
         }
     }
     for (int64_t t = 0; t < n_times; t++) {
@@ -34,8 +34,8 @@ static dtp_status find_said(const dtp_tensor_problem *p, const dtp_problem *s,
 static dtp_status correct(const dtp_tensor_problem *p, dtp_node_id n, int32_t option, int64_t bytes,
                           dtp_overlay *overlay, dtp_err *err)
 {
-    const int32_t assignment = p->variable_of_node[n];
-    const size_t k = (size_t)p->variables[assignment].n_strategies;
+    const int32_t variable = p->variable_of_node[n];
+    const size_t k = (size_t)p->variables[variable].n_strategies;
     const int64_t at = (int64_t)DTP_NODE_TICKS * n;
     int64_t *usage = calloc(k, sizeof *usage);
     if (usage == NULL) {
@@ -43,18 +43,18 @@ static dtp_status correct(const dtp_tensor_problem *p, dtp_node_id n, int32_t op
     }
     usage[option] = bytes;
     const dtp_status s =
-        dtp_overlay_add_interval(overlay, assignment, at, at + DTP_NODE_TICKS, usage, err);
+        dtp_overlay_add_interval(overlay, variable, at, at + DTP_NODE_TICKS, usage, err);
     free(usage);
     return s;
 }
 
-static dtp_status compare(const dtp_tensor_problem *p, const int32_t *selection,
+static dtp_status compare(const dtp_tensor_problem *p, const int32_t *assignment,
                           const int64_t *need, int64_t *said, int64_t limit, dtp_overlay *overlay,
                           int32_t *n, dtp_err *err)
 {
-    DTP_TRY(find_said(p, &overlay->problem, selection, said, err));
+    DTP_TRY(find_said(p, &overlay->problem, assignment, said, err));
     for (dtp_node_id i = 0; i < p->graph->n_nodes; i++) {
-        const int32_t option = selection[p->variable_of_node[i]];
+        const int32_t option = assignment[p->variable_of_node[i]];
         const int64_t missing = need[i] - said[i];
         if (missing > 0 && need[i] > limit) {
             DTP_TRY(correct(p, i, option, missing, overlay, err));
@@ -64,7 +64,7 @@ static dtp_status compare(const dtp_tensor_problem *p, const int32_t *selection,
     return DTP_OK;
 }
 
-dtp_status dtp_memory_correction_add(const dtp_tensor_problem *p, const int32_t *selection,
+dtp_status dtp_memory_correction_add(const dtp_tensor_problem *p, const int32_t *assignment,
                                      const dtp_sharding *sharding, const dtp_lower_options *options,
                                      int64_t limit, dtp_overlay *overlay, int32_t *n, dtp_err *err)
 {
@@ -77,7 +77,7 @@ dtp_status dtp_memory_correction_add(const dtp_tensor_problem *p, const int32_t 
     }
     dtp_status s = dtp_lower(p->graph, sharding, options, &program, err);
     s = s == DTP_OK ? dtp_peak_by_node(program, need, err) : s;
-    s = s == DTP_OK ? compare(p, selection, need, need + n_nodes, limit, overlay, n, err) : s;
+    s = s == DTP_OK ? compare(p, assignment, need, need + n_nodes, limit, overlay, n, err) : s;
     dtp_program_destroy(program);
     free(need);
     return s;

@@ -9,7 +9,7 @@
 /* The first step is so large a part of the way to what is proven to be needed. */
 enum { MAX_STEPS_DOWN = 64, FIRST_PART = 4 };
 
-/* The selection with the least usage; *peak: of its program, a limit that works; 0: none. */
+/* The assignment with the least usage; *peak: of its program, a limit that works; 0: none. */
 static dtp_status solve_memory(dtp_planning *p, dtp_minimum_memory *least, int64_t *peak,
                                dtp_err *err)
 {

@@ -5,7 +5,7 @@
  *     sum over nodes of min_s (cost(s) + sum of phi(e, s) over its edges e)
  *   + sum over edges of min_{s,t} (cost(s, t) - phi(e, s) - phi(e, t))
  *
- * is at most the cost of every selection. Good phi are found by walking over the nodes in an order
+ * is at most the cost of every assignment. Good phi are found by walking over the nodes in an order
  * and back: a node takes the minima of its edges over, and hands what is above its own minimum on
  * to the edges that lie ahead (V. Kolmogorov, A new look at reweighted message passing, 2015). This
  * is done in single precision; the sum at the end is made of integers (ascent_exact.h).

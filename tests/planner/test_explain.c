@@ -177,7 +177,7 @@ static int32_t check_node_again(const dtp_graph *g, const dtp_plan *plan, dtp_no
     const int32_t c = p->variable_of_node[n];
     for (int32_t k = 0; k < p->variables[c].n_strategies; k++) {
         char text[DTP_STRATEGY_TEXT_BYTES];
-        dtp_strategy_print(g, n, &plan->mesh, &p->variables[c].options[k].strategy, text);
+        dtp_strategy_print(g, n, &plan->mesh, &p->variables[c].strategies[k].strategy, text);
         const dtp_alternative *a = find_alternative(&x, text);
         const int64_t best = solve_held(p->select, c, k);
         assert_true(a->none ? best < 0 : best >= 0 || !a->known);
@@ -351,7 +351,8 @@ static int32_t check_node(price_fixture *f, const dtp_graph *g, const dtp_plan *
     assert_int_equal(x.cost_ps, now);
     for (int32_t k = 0; k < f->problem->variables[c].n_strategies; k++) {
         char text[DTP_STRATEGY_TEXT_BYTES];
-        dtp_strategy_print(g, n, &plan->mesh, &f->problem->variables[c].options[k].strategy, text);
+        dtp_strategy_print(g, n, &plan->mesh, &f->problem->variables[c].strategies[k].strategy,
+                           text);
         const dtp_alternative *a = find_alternative(&x, text);
         f->selection[c] = k;
         if (!a->apart) {

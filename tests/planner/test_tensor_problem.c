@@ -324,11 +324,11 @@ static void test_tensor_problem__pins(void **state)
     const dtp_tensor_variable *op = &p->variables[p->variable_of_node[reader]];
     assert_int_equal(kept->n_strategies, 3); /* y: whole, split either way */
     for (int32_t k = 0; k < kept->n_strategies; k++) {
-        assert_memory_equal(&kept->options[k].layout.placement[0], &pins[0].layout.placement[0],
+        assert_memory_equal(&kept->strategies[k].layout.placement[0], &pins[0].layout.placement[0],
                             sizeof pins[0].layout.placement[0]);
     }
     for (int32_t k = 1; k < op->n_strategies; k++) {
-        assert_int_equal(op->options[k].strategy.row[0], op->options[0].strategy.row[0]);
+        assert_int_equal(op->strategies[k].strategy.row[0], op->strategies[0].strategy.row[0]);
     }
     dtp_tensor_problem_destroy(p);
     pins[0].tensor = h; /* 8 hidden: not over an axis that is not there */

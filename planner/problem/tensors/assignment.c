@@ -5,10 +5,10 @@
 #include "planner/problem/tensors/tensor_problem.h"
 #include "core/plan/node_layouts.h"
 
-static const dtp_tensor_strategy *chosen(const dtp_tensor_problem *p, const int32_t *selection,
+static const dtp_tensor_strategy *chosen(const dtp_tensor_problem *p, const int32_t *assignment,
                                          int32_t i)
 {
-    return &p->variables[i].options[selection[i]];
+    return &p->variables[i].strategies[assignment[i]];
 }
 
 /* What a strategy leaves and wants, splits in mesh order. */
@@ -25,7 +25,7 @@ static dtp_status natural_layouts(const dtp_tensor_problem *p, dtp_node_id id,
     return dtp_node_layouts_find(mesh, &call, NULL, strategy, whole, NULL, out, err);
 }
 
-/* ---- selection -> sharding ---------------------------------------------------------------------
+/* ---- assignment -> sharding ---------------------------------------------------------------------
  */
 
 static dtp_status allocate(const dtp_tensor_problem *p, dtp_arena *arena, dtp_sharding *out,
@@ -42,7 +42,7 @@ static dtp_status allocate(const dtp_tensor_problem *p, dtp_arena *arena, dtp_sh
                           g->n_tensors);
 }
 
-/* Tensors without a assignment are kept as their op leaves or reads them. */
+/* Tensors without a variable are kept as their op leaves or reads them. */
 static dtp_status place_node(const dtp_tensor_problem *p, dtp_node_id id, dtp_sharding *out,
                              dtp_err *err)
 {
@@ -62,18 +62,18 @@ static dtp_status place_node(const dtp_tensor_problem *p, dtp_node_id id, dtp_sh
     return DTP_OK;
 }
 
-dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *selection,
+dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *assignment,
                                dtp_arena *arena, dtp_sharding *out, dtp_err *err)
 {
     const dtp_graph *g = p->graph;
     DTP_TRY(allocate(p, arena, out, err));
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         const int32_t c = p->variable_of_tensor[t];
-        out->layouts[t] = c >= 0 ? chosen(p, selection, c)->layout
+        out->layouts[t] = c >= 0 ? chosen(p, assignment, c)->layout
                                  : dtp_layout_replicated(g->tensors[t].type.rank, out->mesh.n_dims);
     }
     for (dtp_node_id id = 0; id < g->n_nodes; id++) {
-        out->strategies[id] = chosen(p, selection, p->variable_of_node[id])->strategy;
+        out->strategies[id] = chosen(p, assignment, p->variable_of_node[id])->strategy;
         DTP_TRY(place_node(p, id, out, err));
     }
     DTP_TRY(dtp_sharding_add_replicas(out, arena, err));
@@ -81,20 +81,20 @@ dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *selec
         for (int phase = 0; phase < 3; phase++) {
             const int32_t c = p->variable_of_replica[phase][t];
             if (c >= 0) {
-                out->replicas[phase][t] = chosen(p, selection, c)->layout;
+                out->replicas[phase][t] = chosen(p, assignment, c)->layout;
             }
         }
     }
     return DTP_OK;
 }
 
-/* ---- sharding -> selection ---------------------------------------------------------------------
+/* ---- sharding -> assignment ---------------------------------------------------------------------
  */
 
 static int32_t find_layout(const dtp_tensor_variable *c, const dtp_layout *layout, bool own)
 {
     for (int32_t i = 0; i < c->n_strategies; i++) {
-        if (c->options[i].own == own && dtp_layout_equal(&c->options[i].layout, layout)) {
+        if (c->strategies[i].own == own && dtp_layout_equal(&c->strategies[i].layout, layout)) {
             return i;
         }
     }
@@ -122,29 +122,28 @@ static dtp_status find_strategy(const dtp_tensor_problem *p, dtp_node_id id,
     dtp_node_layouts want, have;
     *out = -1;
     for (int32_t i = 0; i < c->n_strategies && *out < 0; i++) {
-        *out = memcmp(&c->options[i].strategy, strategy, sizeof *strategy) == 0 ? i : -1;
+        *out = memcmp(&c->strategies[i].strategy, strategy, sizeof *strategy) == 0 ? i : -1;
     }
     if (*out >= 0 || natural_layouts(p, id, strategy, &want, NULL) != DTP_OK) {
         return DTP_OK;
     }
     for (int32_t i = 0; i < c->n_strategies && *out < 0; i++) {
-        DTP_TRY(natural_layouts(p, id, &c->options[i].strategy, &have, err));
+        DTP_TRY(natural_layouts(p, id, &c->strategies[i].strategy, &have, err));
         *out = same_node_layouts(&p->graph->nodes[id], &want, &have) ? i : -1;
     }
     return DTP_OK;
 }
 
 /* False when an instance decided otherwise, or the option is not there. */
-static bool settle(int32_t *selection, int32_t assignment, int32_t option)
+static bool settle(int32_t *assignment, int32_t variable, int32_t option)
 {
-    const bool agrees =
-        option >= 0 && (selection[assignment] < 0 || selection[assignment] == option);
-    selection[assignment] = option;
+    const bool agrees = option >= 0 && (assignment[variable] < 0 || assignment[variable] == option);
+    assignment[variable] = option;
     return agrees;
 }
 
 /* The cheapest option of every view, the rest as it is. */
-static void choose_replicas(const dtp_tensor_problem *p, int32_t *selection, int64_t *cost)
+static void choose_replicas(const dtp_tensor_problem *p, int32_t *assignment, int64_t *cost)
 {
     const dtp_problem *s = p->select;
     for (int32_t i = 0; i < p->n_variables; i++) {
@@ -163,7 +162,7 @@ static void choose_replicas(const dtp_tensor_problem *p, int32_t *selection, int
                                                                           : -1;
         const int64_t cols = dtp_problem_n_strategies(s, b);
         for (int32_t k = 0; view >= 0 && k < p->variables[view].n_strategies; k++) {
-            const int64_t row = view == a ? k : selection[a], col = view == b ? k : selection[b];
+            const int64_t row = view == a ? k : assignment[a], col = view == b ? k : assignment[b];
             int64_t *to = &cost[s->first[view] + k];
             *to = dtp_problem_add_cost(*to, s->edge_cost[s->edge_first[e] + row * cols + col]);
         }
@@ -172,43 +171,43 @@ static void choose_replicas(const dtp_tensor_problem *p, int32_t *selection, int
         for (int32_t k = 0;
              p->variables[i].kind == DTP_DECIDE_REPLICA && k < p->variables[i].n_strategies; k++) {
             const int64_t at = s->first[i];
-            selection[i] =
-                selection[i] < 0 || cost[at + k] < cost[at + selection[i]] ? k : selection[i];
+            assignment[i] =
+                assignment[i] < 0 || cost[at + k] < cost[at + assignment[i]] ? k : assignment[i];
         }
     }
 }
 
 static dtp_status find_options(const dtp_tensor_problem *p, const dtp_sharding *s,
-                               int32_t *selection, bool *found, dtp_err *err)
+                               int32_t *assignment, bool *found, dtp_err *err)
 {
     const dtp_graph *g = p->graph;
     for (dtp_node_id id = 0; id < g->n_nodes && *found; id++) {
         int32_t option;
         DTP_TRY(find_strategy(p, id, &s->strategies[id], &option, err));
-        *found = settle(selection, p->variable_of_node[id], option);
+        *found = settle(assignment, p->variable_of_node[id], option);
     }
     for (dtp_tensor_id t = 0; t < g->n_tensors && *found; t++) {
         const int32_t c = p->variable_of_tensor[t];
         *found =
-            c < 0 || settle(selection, c, find_layout(&p->variables[c], &s->layouts[t], false));
+            c < 0 || settle(assignment, c, find_layout(&p->variables[c], &s->layouts[t], false));
         for (int phase = 0; phase < 3 && *found && dtp_sharding_has_replicas(s); phase++) {
             const int32_t v = p->variable_of_replica[phase][t];
             const dtp_layout *view = &s->replicas[phase][t];
             const bool own = dtp_layout_equal(view, &s->layouts[t]);
-            *found = v < 0 || settle(selection, v, find_layout(&p->variables[v], view, own));
+            *found = v < 0 || settle(assignment, v, find_layout(&p->variables[v], view, own));
         }
     }
     return DTP_OK;
 }
 
 dtp_status dtp_tensor_assignment(const dtp_tensor_problem *p, const dtp_sharding *s,
-                                 int32_t *selection, bool *found, dtp_err *err)
+                                 int32_t *assignment, bool *found, dtp_err *err)
 {
     *found = s->n_nodes == p->graph->n_nodes && s->n_tensors == p->graph->n_tensors;
     for (int32_t i = 0; i < p->n_variables; i++) {
-        selection[i] = -1;
+        assignment[i] = -1;
     }
-    DTP_TRY(find_options(p, s, selection, found, err));
+    DTP_TRY(find_options(p, s, assignment, found, err));
     if (!*found || dtp_sharding_has_replicas(s)) {
         return DTP_OK;
     }
@@ -216,7 +215,7 @@ dtp_status dtp_tensor_assignment(const dtp_tensor_problem *p, const dtp_sharding
     if (cost == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d views", p->n_variables);
     }
-    choose_replicas(p, selection, cost);
+    choose_replicas(p, assignment, cost);
     free(cost);
     return DTP_OK;
 }

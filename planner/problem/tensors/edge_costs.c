@@ -52,10 +52,10 @@ static void list_port(const node_port *port, const dtp_layout **out)
     }
 }
 
-static void list_variable(const dtp_tensor_variable *assignment, const dtp_layout **out)
+static void list_variable(const dtp_tensor_variable *variable, const dtp_layout **out)
 {
-    for (int32_t k = 0; k < assignment->n_strategies; k++) {
-        out[k] = &assignment->options[k].layout;
+    for (int32_t k = 0; k < variable->n_strategies; k++) {
+        out[k] = &variable->strategies[k].layout;
     }
 }
 
@@ -191,14 +191,14 @@ static dtp_status fill_viewed(tensor_build *b, const link *l, int64_t *m, dtp_er
     list_variable(tensor, redistributions.layouts);
     for (int32_t j = 0; j < view->n_strategies; j++) {
         redistributions.layouts[redistributions.n_from + j] =
-            view->options[j].own ? NULL : &view->options[j].layout;
+            view->strategies[j].own ? NULL : &view->strategies[j].layout;
     }
     const dtp_status s =
         dtp_tensor__redistributions_price(b, &b->g->tensors[l->tensor].type, &redistributions, err);
     for (size_t x = 0;
          s == DTP_OK && x < (size_t)redistributions.n_from * (size_t)redistributions.n_to; x++) {
-        const dtp_layout *from = &tensor->options[x / (size_t)redistributions.n_to].layout;
-        const dtp_tensor_strategy *to = &view->options[x % (size_t)redistributions.n_to];
+        const dtp_layout *from = &tensor->strategies[x / (size_t)redistributions.n_to].layout;
+        const dtp_tensor_strategy *to = &view->strategies[x % (size_t)redistributions.n_to];
         const bool allowed = to->own == dtp_layout_equal(from, &to->layout);
         m[x] = allowed ? dtp_tensor__times(b, redistributions.ps[x], l->count) : DTP_FORBIDDEN;
     }

@@ -1,5 +1,5 @@
 /* Which variables have a price between them. Every node and tensor of the graph is walked; what
- * comes out is a list of (kind, assignment a, assignment b, operands) in which equal entries are
+ * comes out is a list of (kind, variable a, variable b, operands) in which equal entries are
  * the instances of tied blocks, so that a matrix is made once and multiplied by their number, and
  * by the microbatches where the node that redistributions the data runs for each of them.
  *
@@ -156,7 +156,7 @@ static dtp_unfolded_edge unfold(const tensor_build *b, const link *l, int32_t ed
     }
 }
 
-/* Equal links become one with their count; those between one assignment and itself have no edge. */
+/* Equal links become one with their count; those between one variable and itself have no edge. */
 static dtp_status merge_links(const tensor_build *b, link_list *list, dtp_err *err)
 {
     dtp_tensor_problem *p = b->p;

@@ -23,9 +23,9 @@
 
 enum { TICKS = DTP_NODE_TICKS, ALIGN = 64 };
 
-/* An interval of a assignment's usage; many share one array. */
+/* An interval of a variable's usage; many share one array. */
 typedef struct piece {
-    int32_t assignment;
+    int32_t variable;
     int32_t owner; /* as the ends of dtp_unfolded_edge */
     int64_t begin, end;
     const int64_t *usage;
@@ -39,8 +39,8 @@ typedef struct memory {
     int64_t *hold;    /* by tensor: when what lies in its buffer is last read */
     bool *aliased;    /* by tensor: renames a buffer that lives on */
     bool *survives;   /* by tensor */
-    int64_t **own;    /* by assignment of a tensor or view: bytes of every option */
-    int64_t **copied; /* by assignment of a view: 0 for own */
+    int64_t **own;    /* by variable of a tensor or view: bytes of every option */
+    int64_t **copied; /* by variable of a view: 0 for own */
 } memory;
 
 static dtp_status no_memory(dtp_err *err)
@@ -106,20 +106,19 @@ static int64_t shard_bytes(const tensor_build *b, const dtp_ttype *type, const d
 static dtp_status find_bytes(const memory *m, int32_t c, dtp_err *err)
 {
     const tensor_build *b = m->b;
-    const dtp_tensor_variable *assignment = &b->p->variables[c];
-    const dtp_ttype *type =
-        assignment->tensor >= 0 ? &b->g->tensors[assignment->tensor].type : NULL;
+    const dtp_tensor_variable *variable = &b->p->variables[c];
+    const dtp_ttype *type = variable->tensor >= 0 ? &b->g->tensors[variable->tensor].type : NULL;
     if (type == NULL) {
         return DTP_OK;
     }
-    m->own[c] = dtp_arena_alloc(b->arena, (size_t)assignment->n_strategies, sizeof **m->own);
-    m->copied[c] = dtp_arena_alloc(b->arena, (size_t)assignment->n_strategies, sizeof **m->copied);
+    m->own[c] = dtp_arena_alloc(b->arena, (size_t)variable->n_strategies, sizeof **m->own);
+    m->copied[c] = dtp_arena_alloc(b->arena, (size_t)variable->n_strategies, sizeof **m->copied);
     if (m->own[c] == NULL || m->copied[c] == NULL) {
         return no_memory(err);
     }
-    for (int32_t k = 0; k < assignment->n_strategies; k++) {
-        m->own[c][k] = shard_bytes(b, type, &assignment->options[k].layout);
-        m->copied[c][k] = assignment->options[k].own ? 0 : m->own[c][k];
+    for (int32_t k = 0; k < variable->n_strategies; k++) {
+        m->own[c][k] = shard_bytes(b, type, &variable->strategies[k].layout);
+        m->copied[c][k] = variable->strategies[k].own ? 0 : m->own[c][k];
     }
     return DTP_OK;
 }
@@ -171,13 +170,13 @@ static dtp_status add_tensor(memory *m, dtp_tensor_id t, dtp_err *err)
 {
     const tensor_build *b = m->b;
     const dtp_graph_tensor *tensor = &b->g->tensors[t];
-    const int32_t assignment = b->p->variable_of_tensor[t];
+    const int32_t variable = b->p->variable_of_tensor[t];
     const dtp_node_id last = last_reader(b, t);
     const bool stays = m->survives[t] || tensor->kind == DTP_TENSOR_PARAM;
     const int last_phase = stays || last < 0 ? -1 : (int)b->g->nodes[last].phase;
     int64_t begin = tensor->producer >= 0 ? TICKS * (int64_t)tensor->producer + 2 : 0;
     int64_t end = last_read(m, t);
-    if (assignment < 0 || b->tensor_groups[b->group_of_tensor[t]].same_as >= 0) {
+    if (variable < 0 || b->tensor_groups[b->group_of_tensor[t]].same_as >= 0) {
         return DTP_OK;
     }
     for (int phase = 0; phase < DTP_N_PHASES; phase++) {
@@ -192,8 +191,7 @@ static dtp_status add_tensor(memory *m, dtp_tensor_id t, dtp_err *err)
         const int64_t shared = m->hold[b->g->nodes[tensor->producer].in[0]];
         begin = shared > begin ? shared : begin;
     }
-    return add_piece(m, (piece){assignment, b->g->n_nodes + t, begin, end, m->own[assignment]},
-                     err);
+    return add_piece(m, (piece){variable, b->g->n_nodes + t, begin, end, m->own[variable]}, err);
 }
 
 /* ---- ops ---------------------------------------------------------------------------------------
@@ -292,10 +290,10 @@ static dtp_status find_usage(const memory *m, int32_t group, uint32_t dying, op_
 
 static dtp_status add_op(memory *m, dtp_node_id n, const op_usage *u, dtp_err *err)
 {
-    const int32_t assignment = m->b->p->variable_of_node[n];
+    const int32_t variable = m->b->p->variable_of_node[n];
     const int64_t at = TICKS * (int64_t)n + 1;
-    DTP_TRY(add_piece(m, (piece){assignment, n, at, at + 1, u->kernel}, err));
-    return u->any_state ? add_piece(m, (piece){assignment, n, 0, m->end, u->states}, err) : DTP_OK;
+    DTP_TRY(add_piece(m, (piece){variable, n, at, at + 1, u->kernel}, err));
+    return u->any_state ? add_piece(m, (piece){variable, n, 0, m->end, u->states}, err) : DTP_OK;
 }
 
 static dtp_status add_ops(memory *m, dtp_err *err)
@@ -338,13 +336,13 @@ static uint64_t key_begin(const piece *x)
     return (uint64_t)x->begin;
 }
 
-/* By assignment, then by length. */
+/* By variable, then by length. */
 static uint64_t key_variable(const piece *x)
 {
-    return (uint64_t)x->assignment << 40 | (uint64_t)(x->end - x->begin);
+    return (uint64_t)x->variable << 40 | (uint64_t)(x->end - x->begin);
 }
 
-/* By assignment, length, begin, owner. */
+/* By variable, length, begin, owner. */
 static dtp_status sort_pieces(memory *m, dtp_err *err)
 {
     piece_key *const keys[] = {key_owner, key_begin, key_variable};
@@ -383,16 +381,16 @@ static dtp_status hand_over(memory *m, dtp_err *err)
     DTP_TRY(sort_pieces(m, err));
     for (int32_t i = 0; i < m->n; i++) {
         const piece *x = &m->pieces[i];
-        if (i > 0 && m->pieces[i - 1].assignment == x->assignment) {
+        if (i > 0 && m->pieces[i - 1].variable == x->variable) {
             p->interval_owner[s->n_variables + s->n_extra] = x->owner;
-            DTP_TRY(dtp_problem_add_interval(s, x->assignment, x->begin, x->end, x->usage, err));
+            DTP_TRY(dtp_problem_add_interval(s, x->variable, x->begin, x->end, x->usage, err));
             continue;
         }
-        p->interval_owner[x->assignment] = x->owner;
-        s->begin[x->assignment] = x->begin;
-        s->end[x->assignment] = x->end;
-        memcpy(s->usage + s->first[x->assignment], x->usage,
-               (size_t)dtp_problem_n_strategies(s, x->assignment) * sizeof *x->usage);
+        p->interval_owner[x->variable] = x->owner;
+        s->begin[x->variable] = x->begin;
+        s->end[x->variable] = x->end;
+        memcpy(s->usage + s->first[x->variable], x->usage,
+               (size_t)dtp_problem_n_strategies(s, x->variable) * sizeof *x->usage);
     }
     return DTP_OK;
 }

@@ -45,19 +45,19 @@ typedef struct class_strategies {
 typedef struct tensor_group {
     dtp_tensor_id example;
     int32_t members;
-    bool survives;      /* some member is an output or the loss */
-    bool read;          /* something reads some member */
-    bool follows;       /* states: kept as the only node that reads them wants */
-    bool passes;        /* read by the next node alone, in the same phase: kept as it was made */
-    int32_t same_as;    /* values of updates: the group of their target; else -1 */
-    int32_t assignment; /* -1: none */
+    bool survives;    /* some member is an output or the loss */
+    bool read;        /* something reads some member */
+    bool follows;     /* states: kept as the only node that reads them wants */
+    bool passes;      /* read by the next node alone, in the same phase: kept as it was made */
+    int32_t same_as;  /* values of updates: the group of their target; else -1 */
+    int32_t variable; /* -1: none */
     int32_t view[DTP_N_PHASES];
 } tensor_group;
 
 typedef struct node_group {
     dtp_node_id example;
     int32_t members;
-    int32_t assignment;
+    int32_t variable;
     int32_t n_strategies, *option; /* into those of the class */
 } node_group;
 

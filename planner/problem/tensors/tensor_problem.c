@@ -36,21 +36,21 @@ static int64_t count_survivors(const tensor_build *b, int32_t g)
 }
 
 /* What survives the step is reduced at its end. Of one instance; *count: how many there are. */
-static dtp_status tensor_costs(tensor_build *b, const dtp_tensor_variable *assignment,
-                               int64_t *unit, int64_t *count, dtp_err *err)
+static dtp_status tensor_costs(tensor_build *b, const dtp_tensor_variable *variable, int64_t *unit,
+                               int64_t *count, dtp_err *err)
 {
-    const int64_t n = count_survivors(b, b->group_of_tensor[assignment->tensor]);
-    const int32_t n_strategies = n > 0 ? assignment->n_strategies : 0;
-    const dtp_ttype *type = &b->g->tensors[assignment->tensor].type;
+    const int64_t n = count_survivors(b, b->group_of_tensor[variable->tensor]);
+    const int32_t n_strategies = n > 0 ? variable->n_strategies : 0;
+    const dtp_ttype *type = &b->g->tensors[variable->tensor].type;
     *count = n;
     for (int32_t k = 0; k < n_strategies; k++) {
-        dtp_layout reduced = assignment->options[k].layout;
+        dtp_layout reduced = variable->strategies[k].layout;
         for (int32_t m = 0; m < reduced.n_mesh; m++) {
             if (reduced.placement[m].kind == DTP_PARTIAL) {
                 reduced.placement[m] = (dtp_placement){0};
             }
         }
-        DTP_TRY(dtp_tensor__redistribution(b, type, &assignment->options[k].layout, &reduced,
+        DTP_TRY(dtp_tensor__redistribution(b, type, &variable->strategies[k].layout, &reduced,
                                            &unit[k], err));
     }
     return DTP_OK;
@@ -59,17 +59,17 @@ static dtp_status tensor_costs(tensor_build *b, const dtp_tensor_variable *assig
 static dtp_status add_node(tensor_build *b, int32_t i, int64_t *unit, int64_t *cost,
                            const int64_t *usage, dtp_err *err)
 {
-    const dtp_tensor_variable *assignment = &b->p->variables[i];
+    const dtp_tensor_variable *variable = &b->p->variables[i];
     int64_t count = 0;
-    if (assignment->kind == DTP_DECIDE_OP) {
-        count = op_costs(b, b->group_of_node[assignment->node], unit);
-    } else if (assignment->kind == DTP_DECIDE_TENSOR) {
-        DTP_TRY(tensor_costs(b, assignment, unit, &count, err));
+    if (variable->kind == DTP_DECIDE_OP) {
+        count = op_costs(b, b->group_of_node[variable->node], unit);
+    } else if (variable->kind == DTP_DECIDE_TENSOR) {
+        DTP_TRY(tensor_costs(b, variable, unit, &count, err));
     }
-    for (int32_t k = 0; k < assignment->n_strategies; k++) {
+    for (int32_t k = 0; k < variable->n_strategies; k++) {
         cost[k] = dtp_tensor__times(b, unit[k], count);
     }
-    return dtp_problem_add_variable(b->p->select, 0, 0, assignment->n_strategies, cost, usage, err);
+    return dtp_problem_add_variable(b->p->select, 0, 0, variable->n_strategies, cost, usage, err);
 }
 
 static dtp_status add_nodes(tensor_build *b, dtp_err *err)
@@ -111,7 +111,7 @@ static int64_t largest(const int64_t *cost, int64_t first, int64_t end)
     return most;
 }
 
-/* The dearest selection costs less than DTP_FORBIDDEN, so that none is excluded for its
+/* The dearest assignment costs less than DTP_FORBIDDEN, so that none is excluded for its
  * sum. */
 static dtp_status check_sum(const tensor_build *b, dtp_err *err)
 {

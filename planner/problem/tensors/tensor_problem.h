@@ -54,8 +54,7 @@ typedef struct dtp_tensor_variable {
     dtp_tensor_id tensor; /* tensor, view */
     dtp_phase phase;      /* view */
     int32_t n_strategies;
-    const dtp_tensor_strategy
-        *options; /* in the order of the node's strategies in the selection problem */
+    const dtp_tensor_strategy *strategies; /* in the order of those of the selection problem */
 } dtp_tensor_variable;
 
 typedef struct dtp_tensor_options {
@@ -83,7 +82,7 @@ typedef struct dtp_tensor_problem {
     dtp_tensor_options options;
     int32_t n_variables;
     dtp_tensor_variable *variables; /* variables[i] is node i of the selection problem */
-    int32_t *variable_of_node;      /* by node id; tied instances name the same assignment */
+    int32_t *variable_of_node;      /* by node id; tied instances name the same variable */
     int32_t *variable_of_tensor;    /* by tensor id; -1: kept as its only op leaves or reads it */
     int32_t
         *variable_of_replica[3]; /* by phase, by tensor id; -1: at most one node of the phase reads
@@ -121,13 +120,13 @@ dtp_status dtp_untied_bound(const dtp_tensor_problem *p, int32_t rounds, int32_t
                             const dtp_memory_multiplier *prices, int64_t *bound,
                             dtp_err *err) DTP_MUST_CHECK;
 
-/* What a selection (by assignment) means, in `arena`; it has replicas. */
-dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *selection,
+/* What an assignment (by variable) means, in `arena`; it has replicas. */
+dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *assignment,
                                dtp_arena *arena, dtp_sharding *out, dtp_err *err) DTP_MUST_CHECK;
 
-/* The selection that a sharding is, when the problem has it: a baseline as a first solution.
+/* The assignment that a sharding is, when the problem has it: a baseline as a first solution.
  * *found = false when some decision of it is not among the options. */
 dtp_status dtp_tensor_assignment(const dtp_tensor_problem *p, const dtp_sharding *s,
-                                 int32_t *selection, bool *found, dtp_err *err) DTP_MUST_CHECK;
+                                 int32_t *assignment, bool *found, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -281,7 +281,7 @@ static void describe_groups(const tensor_build *b)
         group->read = group->read || b->first_reader[t] < b->first_reader[t + 1];
         group->survives = group->survives || dtp_tensor__survives(g, t);
         group->follows = g->tensors[t].kind == DTP_TENSOR_STATE;
-        group->same_as = group->assignment = -1;
+        group->same_as = group->variable = -1;
         group->view[0] = group->view[1] = group->view[2] = -1;
     }
 }

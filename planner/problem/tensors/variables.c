@@ -108,17 +108,17 @@ static dtp_status filter_domain(const tensor_build *b, int32_t g, layout_list *l
  * -----------------------------------------------------------------------------------
  */
 
-/* Adds a assignment with room for n options. */
-static dtp_status add_choice(const tensor_build *b, dtp_tensor_variable assignment, int32_t n,
-                             dtp_tensor_strategy **options, dtp_err *err)
+/* Adds a variable with room for n options. */
+static dtp_status add_variable(const tensor_build *b, dtp_tensor_variable variable, int32_t n,
+                               dtp_tensor_strategy **options, dtp_err *err)
 {
     dtp_tensor_problem *p = b->p;
-    assignment.n_strategies = n;
-    assignment.options = *options = dtp_arena_alloc(p->arena, (size_t)n, sizeof **options);
+    variable.n_strategies = n;
+    variable.strategies = *options = dtp_arena_alloc(p->arena, (size_t)n, sizeof **options);
     if (*options == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d options", n);
     }
-    p->variables[p->n_variables++] = assignment;
+    p->variables[p->n_variables++] = variable;
     return DTP_OK;
 }
 
@@ -136,10 +136,10 @@ static dtp_status add_op(const tensor_build *b, int32_t g, dtp_err *err)
         group->option[i] = i;
     }
     DTP_TRY(filter_options(b, g, err));
-    group->assignment = b->p->n_variables;
-    const dtp_tensor_variable assignment = {
+    group->variable = b->p->n_variables;
+    const dtp_tensor_variable variable = {
         .kind = DTP_DECIDE_OP, .node = group->example, .tensor = -1};
-    DTP_TRY(add_choice(b, assignment, group->n_strategies, &options, err));
+    DTP_TRY(add_variable(b, variable, group->n_strategies, &options, err));
     for (int32_t i = 0; i < group->n_strategies; i++) {
         options[i].strategy = c->strategy[group->option[i]];
     }
@@ -177,10 +177,10 @@ static dtp_status add_tensor(tensor_build *b, int32_t g, layout_list *list, dtp_
     }
     DTP_TRY(dtp_tensor__domain(b, &tensor->type, partial_dims(b, group->example), list, err));
     DTP_TRY(filter_domain(b, g, list, err));
-    group->assignment = b->p->n_variables;
-    const dtp_tensor_variable assignment = {
+    group->variable = b->p->n_variables;
+    const dtp_tensor_variable variable = {
         .kind = DTP_DECIDE_TENSOR, .node = -1, .tensor = group->example};
-    DTP_TRY(add_choice(b, assignment, list->n, &options, err));
+    DTP_TRY(add_variable(b, variable, list->n, &options, err));
     for (int32_t i = 0; i < list->n; i++) {
         options[i].layout = list->items[i];
     }
@@ -237,14 +237,14 @@ static dtp_status add_view(tensor_build *b, int32_t g, dtp_phase phase, const la
                            dtp_err *err)
 {
     tensor_group *group = &b->tensor_groups[g];
-    const dtp_tensor_variable own = b->p->variables[group->assignment];
-    const dtp_tensor_variable assignment = {
+    const dtp_tensor_variable own = b->p->variables[group->variable];
+    const dtp_tensor_variable variable = {
         .kind = DTP_DECIDE_REPLICA, .node = -1, .tensor = group->example, .phase = phase};
     dtp_tensor_strategy *options;
     group->view[phase] = b->p->n_variables;
-    DTP_TRY(add_choice(b, assignment, own.n_strategies + wanted->n, &options, err));
+    DTP_TRY(add_variable(b, variable, own.n_strategies + wanted->n, &options, err));
     for (int32_t i = 0; i < own.n_strategies; i++) {
-        options[i] = (dtp_tensor_strategy){.layout = own.options[i].layout, .own = true};
+        options[i] = (dtp_tensor_strategy){.layout = own.strategies[i].layout, .own = true};
     }
     for (int32_t i = 0; i < wanted->n; i++) {
         options[own.n_strategies + i].layout = wanted->items[i];
@@ -281,7 +281,7 @@ static dtp_status add_replicas(tensor_build *b, const dtp_tensor_id *members, in
                                dtp_err *err)
 {
     const int32_t g = b->group_of_tensor[members[0]];
-    for (int phase = 0; phase < DTP_N_PHASES && b->tensor_groups[g].assignment >= 0; phase++) {
+    for (int phase = 0; phase < DTP_N_PHASES && b->tensor_groups[g].variable >= 0; phase++) {
         w->round++;
         dtp_tensor__clear_layouts(&w->set);
         for (int32_t k = 0; k < n; k++) {
@@ -364,15 +364,15 @@ static void fill_maps(const tensor_build *b)
     for (int32_t g = 0; g < b->n_tensor_groups; g++) {
         tensor_group *group = &b->tensor_groups[g];
         if (group->same_as >= 0) {
-            group->assignment = b->tensor_groups[group->same_as].assignment;
+            group->variable = b->tensor_groups[group->same_as].variable;
         }
     }
     for (dtp_node_id n = 0; n < b->g->n_nodes; n++) {
-        p->variable_of_node[n] = b->node_groups[b->group_of_node[n]].assignment;
+        p->variable_of_node[n] = b->node_groups[b->group_of_node[n]].variable;
     }
     for (dtp_tensor_id t = 0; t < b->g->n_tensors; t++) {
         const tensor_group *group = &b->tensor_groups[b->group_of_tensor[t]];
-        p->variable_of_tensor[t] = group->assignment;
+        p->variable_of_tensor[t] = group->variable;
         for (int phase = 0; phase < DTP_N_PHASES; phase++) {
             const bool shared = count_readers(b, t, phase) > 1;
             p->variable_of_replica[phase][t] = shared ? group->view[phase] : -1;
