@@ -24,24 +24,30 @@ void dtp_overlay_free(dtp_overlay *o)
     *o = (dtp_overlay){0};
 }
 
-static dtp_status copy(const void *from, int64_t n, size_t size, void *out, dtp_err *err)
+/* A copy of n elements, to be freed; NULL without memory. */
+static void *copy_of(const void *from, int64_t n, size_t size)
 {
     void *to = malloc(((size_t)n + 1) * size);
-    if (to == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy of a selection problem");
-    }
-    if (n > 0) {
+    if (to != NULL && n > 0) {
         memcpy(to, from, (size_t)n * size);
     }
-    memcpy(out, &to, sizeof to);
-    return DTP_OK;
+    return to;
+}
+
+static dtp_status no_memory(dtp_err *err)
+{
+    return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy of a selection problem");
 }
 
 dtp_status dtp_overlay_edges(dtp_overlay *o, int64_t **cost, dtp_err *err)
 {
     dtp_problem *p = &o->problem;
     if (p->edge_cost == o->base->edge_cost) {
-        DTP_TRY(copy(o->base->edge_cost, p->n_stored, sizeof *p->edge_cost, &p->edge_cost, err));
+        int64_t *own = copy_of(p->edge_cost, p->n_stored, sizeof *own);
+        if (own == NULL) {
+            return no_memory(err);
+        }
+        p->edge_cost = own;
     }
     *cost = p->edge_cost;
     return DTP_OK;
@@ -51,32 +57,25 @@ dtp_status dtp_overlay_edges(dtp_overlay *o, int64_t **cost, dtp_err *err)
 static dtp_status own_intervals(dtp_overlay *o, dtp_err *err)
 {
     const dtp_problem *b = o->base;
-    dtp_problem *p = &o->problem, own = {0};
-    dtp_status s =
-        copy(b->extra_variable, b->n_extra, sizeof *own.extra_variable, &own.extra_variable, err);
-    s = s == DTP_OK
-            ? copy(b->extra_begin, b->n_extra, sizeof *own.extra_begin, &own.extra_begin, err)
-            : s;
-    s = s == DTP_OK ? copy(b->extra_end, b->n_extra, sizeof *own.extra_end, &own.extra_end, err)
-                    : s;
-    s = s == DTP_OK
-            ? copy(b->extra_first, b->n_extra, sizeof *own.extra_first, &own.extra_first, err)
-            : s;
-    s = s == DTP_OK
-            ? copy(b->extra_usage, b->n_extra_usage, sizeof *own.extra_usage, &own.extra_usage, err)
-            : s;
-    if (s != DTP_OK) {
-        free(own.extra_variable);
-        free(own.extra_begin);
-        free(own.extra_end);
-        free(own.extra_first);
-        return s;
+    dtp_problem *p = &o->problem;
+    int32_t *variable = copy_of(b->extra_variable, b->n_extra, sizeof *variable);
+    int64_t *begin = copy_of(b->extra_begin, b->n_extra, sizeof *begin);
+    int64_t *end = copy_of(b->extra_end, b->n_extra, sizeof *end);
+    int64_t *first = copy_of(b->extra_first, b->n_extra, sizeof *first);
+    int64_t *usage = copy_of(b->extra_usage, b->n_extra_usage, sizeof *usage);
+    if (variable == NULL || begin == NULL || end == NULL || first == NULL || usage == NULL) {
+        free(variable);
+        free(begin);
+        free(end);
+        free(first);
+        free(usage);
+        return no_memory(err);
     }
-    p->extra_variable = own.extra_variable;
-    p->extra_begin = own.extra_begin;
-    p->extra_end = own.extra_end;
-    p->extra_first = own.extra_first;
-    p->extra_usage = own.extra_usage;
+    p->extra_variable = variable;
+    p->extra_begin = begin;
+    p->extra_end = end;
+    p->extra_first = first;
+    p->extra_usage = usage;
     p->cap_extra = b->n_extra;
     p->cap_extra_usage = b->n_extra_usage;
     return DTP_OK;

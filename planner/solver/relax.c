@@ -215,7 +215,7 @@ static void insert_worst(const relaxed_model *m, int32_t row, int32_t *rows, int
     int32_t at = *n;
     if (*n < m->w->parameters->relax_rows) {
         (*n)++;
-    } else if (m->used[rows[--at]] >= m->used[row]) {
+    } else if (at == 0 || m->used[rows[--at]] >= m->used[row]) {
         return;
     }
     for (; at > 0 && m->used[rows[at - 1]] < m->used[row]; at--) {
