@@ -1,16 +1,15 @@
 /* Planning in tensor mode: a layout for every tensor and a row of its sharding rules for every
  * node, by the selection problem of planner/problem/tensors/tensor_problem.h.
  *
- * The problem is solved with a bound and the program of its solution lowered and predicted. The
- * problem counts less memory than a program needs, so when the program exceeds the limit, the limit
- * is lowered, or corrections are added to the problem (planner/tensors/memory_corrections.h), and
- * it is solved again; status and bound are those of the first solve, which hold for every plan
- * within the limit. Where the machine overlaps communication with compute, redistributions are
- * discounted by the part that the timeline of the last solution hid, and the problem is solved
- * again: more candidates. Solutions of rules mode and the baselines are candidates too, and where
- * the search begins.
+ * The problem is solved with a bound; every solution is lowered and its simulated makespan
+ * predicted. The problem counts less memory than a program needs. When a program exceeds the limit,
+ * the limit is lowered or memory corrections are added (memory_corrections.h), and the problem is
+ * solved again. Status and bound are those of the first solve, which hold for every plan within the
+ * limit. Where the machine overlaps communication with compute, the problem is solved again with
+ * redistributions scaled by their exposed share (exposed_communication.h). Solutions of rules mode
+ * and baselines are candidates too, and the search starts from the best of them.
  *
- * What the certificate speaks of is the sum of prices in picoseconds. Its bound holds for plans in
+ * The certificate speaks of the additive cost in picoseconds. Its bound holds for plans in
  * which the instances of a repeated block are treated alike (solver "select, folded"); beside it
  * stands a bound without that (planner/untied/tying_bound.h). Where the two are more than 1 %
  * apart, the problem is solved again from the best plan on with each half of the instances deciding

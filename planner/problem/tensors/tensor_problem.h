@@ -4,13 +4,13 @@
  *   op      how a node runs: a row of its sharding rules per mesh dim. Cost: the prices of the
  *           instructions it lowers to, operands and outputs being where the rows want them.
  *   tensor  where a tensor is kept from its birth to its last use. Partial is one of the variables.
- *   view    per tensor and phase that reads it: `own`, readers take it from where it is kept, or a
+ *   replica per tensor and phase that reads it: `own`, readers take it from where it is kept, or a
  *           copy in another layout, made once in the phase and shared by its readers. A single
  *           reader has none: it takes the tensor from where it is kept.
  * Edges carry the prices of redistributions: op -> tensor (an output is brought to where it is
- * kept), tensor -> view, view -> op (an operand is brought to where the op wants it), and op ->
- * tensor again for the updates of parameters. Optimizer states are kept as their update reads them.
- * Several mesh dims split one tensor dim in mesh order.
+ * kept), tensor -> replica, replica -> op (an operand is brought to where the op wants it), and op
+ * -> tensor again for the updates of parameters. Optimizer states are kept as their update reads
+ * them. Several mesh dims split one tensor dim in mesh order.
  *
  *   own(A) exists for every layout A of the tensor, so that every price is one of pairs.
  *
@@ -44,15 +44,15 @@ typedef enum dtp_decision_kind {
 /* One way to decide. */
 typedef struct dtp_tensor_strategy {
     dtp_strategy strategy; /* op */
-    dtp_layout layout;     /* tensor: where it is kept; view: where readers take it from */
-    bool own;              /* view: no copy, the tensor is kept there */
+    dtp_layout layout;     /* tensor: where it is kept; replica: where readers take it from */
+    bool own;              /* replica: no copy, the tensor is kept there */
 } dtp_tensor_strategy;
 
 typedef struct dtp_tensor_variable {
     dtp_decision_kind kind;
     dtp_node_id node;     /* op */
-    dtp_tensor_id tensor; /* tensor, view */
-    dtp_phase phase;      /* view */
+    dtp_tensor_id tensor; /* tensor, replica */
+    dtp_phase phase;      /* replica */
     int32_t n_strategies;
     const dtp_tensor_strategy *strategies; /* in the order of those of the selection problem */
 } dtp_tensor_variable;
@@ -68,7 +68,7 @@ typedef struct dtp_tensor_options {
 
 /* One edge of the problem without tying: what it costs is an edge of the selection problem
  * divided by its count. Ends: a node id, n_nodes + a tensor id, or n_nodes + n_tensors +
- * 3 tensor id + phase for a view. */
+ * 3 tensor id + phase for a replica. */
 typedef struct dtp_unfolded_edge {
     int32_t edge, a, b;
     dtp_tensor_id tensor; /* what is moved, and when */
