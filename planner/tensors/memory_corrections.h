@@ -13,7 +13,7 @@
 #include "planner/problem/tensors/tensor_problem.h"
 #include "spmd/lower/lower.h"
 
-/* Adds to the overlay what the program of an variable (`sharding` is what it means) needs beyond
+/* Adds to the overlay what the program of an assignment (`sharding` is what it means) needs beyond
  * the problem wherever it needs more than `limit` bytes. *n: at how many nodes; 0 when the program
  * is too large only because its buffers could not be packed tightly. */
 dtp_status dtp_memory_correction_add(const dtp_tensor_problem *p, const int32_t *assignment,

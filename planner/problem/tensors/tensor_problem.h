@@ -1,10 +1,11 @@
 /* Tensor mode: the layouts of single tensors as a selection problem (docs/tensor-problem.md).
  *
- * Decisions, each a node of the selection problem:
+ * Decisions, each a variable of the selection problem:
  *   op      how a node runs: a row of its sharding rules per mesh dim. Cost: the prices of the
  *           instructions it lowers to, operands and outputs being where the rows want them.
- *   tensor  where a tensor is kept from its birth to its last use. Partial is one of the variables.
- *   replica per tensor and phase that reads it: `own`, readers take it from where it is kept, or a
+ *   tensor  where a tensor is kept from its birth to its last use. Partial is one of its
+ *   strategies. replica per tensor and phase that reads it: `own`, readers take it from where it is
+ *   kept, or a
  *           copy in another layout, made once in the phase and shared by its readers. A single
  *           reader has none: it takes the tensor from where it is kept.
  * Edges carry the prices of redistributions: op -> tensor (an output is brought to where it is
