@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# cppcheck's warnings and performance findings are errors.
+# cppcheck's warnings and performance findings are errors (DTP_LINT: all files or those that changed).
 #
 # AssignmentIntegerToAddress is left to the compiler, which rejects such an assignment: cppcheck
 # 2.10 takes a function that returns a function pointer for one that returns an integer.
 . "$(dirname "$0")/common.sh"
 command -v cppcheck >/dev/null || exit 77
-cppcheck --quiet -j "$(nproc)" --std=c11 --enable=warning,performance,portability --inline-suppr -I. \
+mapfile -t files < <(product c | checked)
+echo "${#files[@]} files checked"
+[ "${#files[@]}" -eq 0 ] || cppcheck --quiet -j "$(nproc)" --std=c11 --enable=warning,performance,portability --inline-suppr -I. \
     --error-exitcode=1 --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches \
     --suppress=AssignmentIntegerToAddress \
-    $(product c | xargs dirname | cut -d/ -f1 | sort -u)
+    "${files[@]}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# clang-tidy with the checks of .clang-tidy over every library and tool source. The argument is the
-# build folder, which holds compile_commands.json.
+# clang-tidy with the checks of .clang-tidy over the library and tool sources (DTP_LINT: all or changed). The argument
+# is the build folder, which holds compile_commands.json.
 #
 # One file a process: clang-tidy 14 reports every va_list as uninitialised from the second file on
 # when it is given several (clang-analyzer-valist looks va_start up in the first file only).
@@ -22,9 +22,9 @@ export -f tidy_one
 absent=executor/comm/mpi_absent.c
 grep -q "$absent" "$1/compile_commands.json" && absent=executor/comm/mpi.c
 
-mapfile -t files < <(product c | grep -vxF "$absent")
+mapfile -t files < <(product c | grep -vxF "$absent" | checked)
 while IFS= read -r finding; do bad "${finding#"$PWD"/}"; done < <(
     printf '%s\n' "${files[@]}" |
-        xargs -P "$(nproc)" -I {} bash -c 'tidy_one "$@"' tidy_one "$1" {} | sort -u)
+        xargs -r -P "$(nproc)" -I {} bash -c 'tidy_one "$@"' tidy_one "$1" {} | sort -u)
 echo "${#files[@]} files checked"
 finish
