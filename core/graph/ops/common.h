@@ -28,6 +28,8 @@ dtp_status dtp_op__broadcast(const dtp_op_call *call, int32_t first, int32_t dty
                              dtp_ttype *out, dtp_err *err) DTP_MUST_CHECK;
 /* Operand i has a floating-point dtype. */
 dtp_status dtp_op__need_float(const dtp_op_call *call, int32_t i, dtp_err *err) DTP_MUST_CHECK;
+/* All operands are bools. */
+dtp_status dtp_op__need_bool(const dtp_op_call *call, dtp_err *err) DTP_MUST_CHECK;
 /* Operands i and j have the same dtype. */
 dtp_status dtp_op__same_dtype(const dtp_op_call *call, int32_t i, int32_t j,
                               dtp_err *err) DTP_MUST_CHECK;

@@ -209,6 +209,8 @@ const dtp_op_def dtp_ops_einsum[] = {
      .linear = DTP_LINEAR_EACH,
      .work = work_einsum,
      .workspace = workspace_einsum,
-     .vjp = vjp_einsum},
+     .vjp = vjp_einsum,
+     .bench = {"rc | out=r", "rc | out=c", "rc | out=cr"},
+     .mtf_class = "EinsumOperation"},
     {.name = NULL},
 };

@@ -3,13 +3,9 @@
 /* The families in table order: X(family) stands for the rows dtp_ops_<family>[] of
  * core/graph/ops/<family>.c, ended by a row without a name. */
 #define FAMILIES(X)                                                                                \
-    X(unary)                                                                                       \
-    X(binary)                                                                                      \
-    X(logical)                                                                                     \
+    X(elementwise)                                                                                 \
     X(einsum)                                                                                      \
     X(reduce)                                                                                      \
-    X(row_stats)                                                                                   \
-    X(scan)                                                                                        \
     X(order)                                                                                       \
     X(relabel)                                                                                     \
     X(slice)                                                                                       \

@@ -110,8 +110,8 @@ static const dtp_attr_spec TOPK_ATTRS[] = {
     .no_grad = "an index is piecewise constant", .decompose = split_arg, .user = (kind)
 
 const dtp_op_def dtp_ops_order[] = {
-    {ARG("argmax", "index of the largest element over a dim", "max")},
-    {ARG("argmin", "index of the smallest element over a dim", "min")},
+    {ARG("argmax", "index of the largest element over a dim", "max"), .f32_error = DTP_EXACT},
+    {ARG("argmin", "index of the smallest element over a dim", "min"), .f32_error = DTP_EXACT},
     {.name = "arg_first",
      .summary = "index of the first element that equals m",
      .min_in = 2,
@@ -122,7 +122,9 @@ const dtp_op_def dtp_ops_order[] = {
      .infer = infer_arg_first,
      .role = role_first,
      .elem_flops = 1.0,
-     .no_grad = DTP_NO_PART_GRAD},
+     .no_grad = DTP_NO_PART_GRAD,
+     .bench = {"rc r | over=c"},
+     .f32_error = DTP_EXACT},
     {.name = "topk",
      .summary = "the k largest or smallest elements over a dim, in order, and their indices",
      .min_in = 1,
@@ -133,6 +135,8 @@ const dtp_op_def dtp_ops_order[] = {
      .infer = infer_topk,
      .role = role_whole,
      .elem_flops = 10.0,
-     .vjp = vjp_topk},
+     .vjp = vjp_topk,
+     .bench = {"rc | over=c k=8"},
+     .f32_error = DTP_EXACT},
     {.name = NULL},
 };

@@ -79,6 +79,8 @@ const dtp_op_def dtp_ops_rope[] = {
      .linear = DTP_LINEAR_EACH,
      .x_flops = 3.0,
      .vjp = vjp_rope,
-     .inplace_in = {1}},
+     .inplace_in = {1},
+     .bench = {"qpf | position=p feature=f"},
+     .f32_error = 2e-6},
     {.name = NULL},
 };
