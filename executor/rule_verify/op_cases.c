@@ -17,6 +17,8 @@
 #define BINARY_CASES(name, text, domain, ...)                                                      \
     {.op = #name, .in = {"a=3,b=7" BINARY_##domain, "b=7" BINARY_##domain}},                       \
         {.op = #name, .in = {"a=3,b=7" BINARY_##domain, "b=7,a=3" BINARY_##domain}},
+#define GRADIENT_CASES(name, text, ...)                                                            \
+    {.op = #name, .in = {"a=3,b=7", "a=3,b=7"}}, {.op = #name, .in = {"a=5,b=7", "b=7,a=5"}},
 
 const dtp_op_case DTP_OP_CASES[] = {
     /* elementwise; at the end those that every function has */
@@ -67,11 +69,6 @@ const dtp_op_case DTP_OP_CASES[] = {
     {.op = "all", .in = {"a=2,b=5 bool"}, .attrs = "over=a"},
     {.op = "select", .in = {"b=7 bool", "a=3,b=7 ids:9", "a=3 ids:9"}},
     {.op = "select", .in = {"a=7 bool", "a=7 bool", "a=7 bool"}},
-    {.op = "tanh_grad", .in = {"a=3,b=7", "a=3,b=7"}},
-    {.op = "sigmoid_grad", .in = {"a=3,b=7", "a=3,b=7"}},
-    {.op = "relu_grad", .in = {"a=3,b=7", "a=3,b=7"}},
-    {.op = "gelu_grad", .in = {"a=3,b=7", "a=3,b=7"}},
-    {.op = "silu_grad", .in = {"a=3,b=7", "a=3,b=7"}},
     {.op = "cast", .in = {"a=3,b=7"}, .attrs = "dtype=float"},
     {.op = "cast", .in = {"a=3,b=7"}, .attrs = "dtype=f64"},
     {.op = "cast", .in = {"a=3,b=7"}, .attrs = "dtype=f32", .no_fd = true},
@@ -476,7 +473,7 @@ const dtp_op_case DTP_OP_CASES[] = {
      .in = {"a=1", "a=1", "a=1", "a=1 pos"},
      .attrs = "lr=0.1; beta1=0.9; beta2=0.99; eps=1e-3; weight_decay=0"},
     {.op = "accumulate", .in = {"a=3,b=7", "a=3,b=7"}},
-    DTP_UNARY_OPS(UNARY_CASES) DTP_BINARY_OPS(BINARY_CASES)};
+    DTP_UNARY_OPS(UNARY_CASES) DTP_BINARY_OPS(BINARY_CASES) DTP_GRADIENT_OPS(GRADIENT_CASES)};
 const int32_t DTP_OP_CASE_COUNT = sizeof DTP_OP_CASES / sizeof DTP_OP_CASES[0];
 
 bool dtp_case_is_of(const dtp_op_case *c, const dtp_op_def *op)

@@ -305,6 +305,8 @@ enum { X, Y };
 #define INFER_TRUTH infer_logical
 #define UNARY_ROW(op, text, domain, flops, ...)                                                    \
     {ROW1(#op, text, INFER_##domain, flops), __VA_ARGS__},
+#define GRADIENT_ROW(op, text, flops, ...)                                                         \
+    {ROW_GRAD(#op, text, dtp_op__infer_pair, flops), __VA_ARGS__},
 #define BINARY_ROW(op, text, domain, flops, ...)                                                   \
     {.name = #op,                                                                                  \
      .summary = (text),                                                                            \
@@ -362,16 +364,12 @@ const dtp_op_def dtp_ops_elementwise[] = {
      .vjp = vjp_select,
      .bench = {"?rc rc rc"},
      .f32_error = DTP_EXACT},
-    {ROW_GRAD("tanh_grad", "dy (1 - y^2)", dtp_op__infer_pair, 10.0)},
-    {ROW_GRAD("sigmoid_grad", "dy y (1 - y)", dtp_op__infer_pair, 10.0)},
-    {ROW_GRAD("relu_grad", "dy where x > 0", dtp_op__infer_pair, 10.0), .f32_error = DTP_EXACT},
-    {ROW_GRAD("gelu_grad", "dy gelu'(x)", dtp_op__infer_pair, 10.0)},
-    {ROW_GRAD("silu_grad", "dy silu'(x)", dtp_op__infer_pair, 10.0)},
     {ROW_GRAD("leaky_relu_grad", "dy, or slope dy where x <= 0", dtp_op__infer_pair, 1.0),
      .attrs = SLOPE_ATTRS},
     {ROW_GRAD("elu_grad", "dy, or alpha e^x dy where x <= 0", dtp_op__infer_pair, 1.0),
      .attrs = ALPHA_ATTRS},
     {ROW_GRAD("clamp_grad", "dy where low <= x <= high", infer_clamp, 1.0), .attrs = CLAMP_ATTRS,
      .f32_error = DTP_EXACT},
-    DTP_UNARY_OPS(UNARY_ROW) DTP_BINARY_OPS(BINARY_ROW){.name = NULL},
+    DTP_UNARY_OPS(UNARY_ROW) DTP_BINARY_OPS(BINARY_ROW)
+        DTP_GRADIENT_OPS(GRADIENT_ROW){.name = NULL},
 };

@@ -1,4 +1,4 @@
-/* The elementwise functions without attributes, a row each:
+/* The elementwise functions without attributes, and their gradients, a row each:
  *
  *   OP(name, summary, domain, FLOPs per element, other fields of the row)
  *
@@ -51,5 +51,14 @@
     OP(logical_and, "a and b", TRUTH, 1, LOGICAL)                                                  \
     OP(logical_or, "a or b", TRUTH, 1, LOGICAL)                                                    \
     OP(logical_xor, "a or b, not both", TRUTH, 1, LOGICAL)
+
+/* Gradients that other ops cannot compose: of x, or y, and dy. OP(name, summary, FLOPs per element,
+ * other fields of the row). */
+#define DTP_GRADIENT_OPS(OP)                                                                       \
+    OP(tanh_grad, "dy (1 - y^2)", 10, .vjp = NULL)                                                 \
+    OP(sigmoid_grad, "dy y (1 - y)", 10, .vjp = NULL)                                              \
+    OP(relu_grad, "dy where x > 0", 10, .f32_error = DTP_EXACT)                                    \
+    OP(gelu_grad, "dy gelu'(x)", 10, .vjp = NULL)                                                  \
+    OP(silu_grad, "dy silu'(x)", 10, .vjp = NULL)
 
 #endif
