@@ -9,12 +9,11 @@
  * are the same and all in q; other dims of q alone share keys and values (grouped heads). The
  * sequence of self-attention (query = key) is INTERNAL: see core/graph/ops/attention_split.c.
  *
- * The parts of attention over a split sequence (core/graph/ops/attention_dims.h has their shapes):
+ * The parts of attention over a split sequence (core/graph/ops/attention_split.h has their shapes):
  *   attention_part        out = softmax over the keys in sight, lse; none in sight: out 0, lse -inf
  *   attention_part_grad   what these keys add to dq, and dkv, given out and lse over all keys
  *   attention_merge       lse = log(exp la + exp lb);  out = exp(la - lse) a + exp(lb - lse) b
  */
-#include "core/graph/ops/attention_dims.h"
 #include "core/graph/ops/attention_split.h"
 #include "core/graph/ops/rows.h"
 #include "core/graph/ops/sequence.h"

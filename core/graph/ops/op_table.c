@@ -7,19 +7,14 @@
     X(einsum)                                                                                      \
     X(reduce)                                                                                      \
     X(order)                                                                                       \
-    X(relabel)                                                                                     \
-    X(slice)                                                                                       \
-    X(arrange)                                                                                     \
-    X(gather)                                                                                      \
+    X(shape)                                                                                       \
+    X(lookup)                                                                                      \
     X(fill)                                                                                        \
-    X(random)                                                                                      \
     X(softmax)                                                                                     \
     X(norm)                                                                                        \
-    X(embedding)                                                                                   \
     X(cross_entropy)                                                                               \
     X(attention)                                                                                   \
-    X(rotate)                                                                                      \
-    X(rope)                                                                                        \
+    X(sequence)                                                                                    \
     X(optimizer)
 
 #define DECLARE(family) extern const dtp_op_def dtp_ops_##family[];
