@@ -4,6 +4,10 @@
 
 #include "core/graph/autodiff.h"
 
+/* The start of a row: name, summary, least and most operands, outputs. */
+#define DTP_ROW(op, text, least, most, outs)                                                       \
+    .name = (op), .summary = (text), .min_in = (least), .max_in = (most), .n_out = (outs)
+
 #define DTP_NO_OPERANDS "it has no operands"
 #define DTP_NO_BOOL_GRAD "its operands are truth values"
 #define DTP_NO_GRAD_OF_GRAD "gradients of gradients are not supported"

@@ -270,12 +270,12 @@ static const dtp_attr_spec COMPARE_ATTRS[] = {
     {.key = "cmp", .kind = DTP_ATTR_ENUM, .required = true, .choices = CMP}, {.key = NULL}};
 
 #define ROW1(op, text, infer_fn, flops)                                                            \
-    .name = (op), .summary = (text), .min_in = 1, .max_in = 1, .n_out = 1,                         \
-    .flags = DTP_OP_ELEMENTWISE, .infer = (infer_fn), .elem_flops = (flops), .inplace_in = {1}
+    DTP_ROW(op, text, 1, 1, 1), .flags = DTP_OP_ELEMENTWISE, .infer = (infer_fn),                  \
+                                .elem_flops = (flops), .inplace_in = {1}
 #define ROW_GRAD(op, text, infer_fn, flops)                                                        \
-    .name = (op), .summary = (text), .min_in = 2, .max_in = 2, .n_out = 1,                         \
-    .flags = DTP_OP_ELEMENTWISE | DTP_OP_INTERNAL_USE, .infer = (infer_fn), .elem_flops = (flops), \
-    .no_grad = DTP_NO_GRAD_OF_GRAD, .inplace_in = {2}
+    DTP_ROW(op, text, 2, 2, 1), .flags = DTP_OP_ELEMENTWISE | DTP_OP_INTERNAL_USE,                 \
+                                .infer = (infer_fn), .elem_flops = (flops),                        \
+                                .no_grad = DTP_NO_GRAD_OF_GRAD, .inplace_in = {2}
 
 /* The gradients vjp_product and vjp_own, of x or y. */
 enum { X, Y };
@@ -308,28 +308,19 @@ enum { X, Y };
 #define GRADIENT_ROW(op, text, flops, ...)                                                         \
     {ROW_GRAD(#op, text, dtp_op__infer_pair, flops), __VA_ARGS__},
 #define BINARY_ROW(op, text, domain, flops, ...)                                                   \
-    {.name = #op,                                                                                  \
-     .summary = (text),                                                                            \
-     .min_in = 2,                                                                                  \
-     .max_in = 2,                                                                                  \
-     .n_out = 1,                                                                                   \
-     .elem_flops = (flops),                                                                        \
-     .inplace_in = {1},                                                                            \
-     __VA_ARGS__},
+    {DTP_ROW(#op, (text), 2, 2, 1), .elem_flops = (flops), .inplace_in = {1}, __VA_ARGS__},
 
 const dtp_op_def dtp_ops_elementwise[] = {
-    {.name = "cast",
-     .summary = "another element type",
-     .min_in = 1,
-     .max_in = 1,
-     .n_out = 1,
-     .flags = DTP_OP_ANY_DTYPE | DTP_OP_ELEMENTWISE,
-     .attrs = CAST_ATTRS,
-     .infer = infer_cast,
-     .elem_flops = 1.0,
-     .vjp = vjp_cast,
-     .bench = {"#rc | dtype=f32"},
-     .mtf_class = "CastOperation"},
+    {
+        DTP_ROW("cast", "another element type", 1, 1, 1),
+        .flags = DTP_OP_ANY_DTYPE | DTP_OP_ELEMENTWISE,
+        .attrs = CAST_ATTRS,
+        .infer = infer_cast,
+        .elem_flops = 1.0,
+        .vjp = vjp_cast,
+        .bench = {"#rc | dtype=f32"},
+        .mtf_class = "CastOperation",
+    },
     {ROW1("scale", "factor x", dtp_op__infer_same, 1.0), .vjp = vjp_scale,
      .linear = DTP_LINEAR_EACH, .attrs = SCALE_ATTRS, .bench = {"rc | factor=0.5"},
      .mtf_class = "ScalarMultiplyOperation"},
@@ -341,29 +332,25 @@ const dtp_op_def dtp_ops_elementwise[] = {
      OWN("elu_grad", X), .attrs = ALPHA_ATTRS},
     {ROW1("clamp", "x limited to [low, high]", infer_clamp, 1.0), OWN("clamp_grad", X),
      .attrs = CLAMP_ATTRS, .f32_error = DTP_EXACT},
-    {.name = "compare",
-     .summary = "a cmp b as bool",
-     .min_in = 2,
-     .max_in = 2,
-     .n_out = 1,
-     .flags = DTP_OP_ELEMENTWISE,
-     .attrs = COMPARE_ATTRS,
-     .infer = infer_compare,
-     .elem_flops = 1.0,
-     .no_grad = "it is piecewise constant",
-     .bench = {"rc rc | cmp=lt"},
-     .mtf_class = "BinaryOpWithBroadcasting"},
-    {.name = "select",
-     .summary = "c ? a : b",
-     .min_in = 3,
-     .max_in = 3,
-     .n_out = 1,
-     .flags = DTP_OP_ANY_DTYPE | DTP_OP_ELEMENTWISE,
-     .infer = infer_select,
-     .elem_flops = 1.0,
-     .vjp = vjp_select,
-     .bench = {"?rc rc rc"},
-     .f32_error = DTP_EXACT},
+    {
+        DTP_ROW("compare", "a cmp b as bool", 2, 2, 1),
+        .flags = DTP_OP_ELEMENTWISE,
+        .attrs = COMPARE_ATTRS,
+        .infer = infer_compare,
+        .elem_flops = 1.0,
+        .no_grad = "it is piecewise constant",
+        .bench = {"rc rc | cmp=lt"},
+        .mtf_class = "BinaryOpWithBroadcasting",
+    },
+    {
+        DTP_ROW("select", "c ? a : b", 3, 3, 1),
+        .flags = DTP_OP_ANY_DTYPE | DTP_OP_ELEMENTWISE,
+        .infer = infer_select,
+        .elem_flops = 1.0,
+        .vjp = vjp_select,
+        .bench = {"?rc rc rc"},
+        .f32_error = DTP_EXACT,
+    },
     {ROW_GRAD("leaky_relu_grad", "dy, or slope dy where x <= 0", dtp_op__infer_pair, 1.0),
      .attrs = SLOPE_ATTRS},
     {ROW_GRAD("elu_grad", "dy, or alpha e^x dy where x <= 0", dtp_op__infer_pair, 1.0),

@@ -214,8 +214,7 @@ static const char *const LAYER_GRADS[] = {"dgamma", "dbeta"}, *const RMS_GRADS[]
 
 /* FLOPs per element are counted from the formulas above. */
 #define NORM(op, text, form, n, outs, attributes, names)                                           \
-    .name = (op), .summary = (text), .user = &(form), .min_in = (n), .max_in = (n),                \
-    .n_out = (outs), .attrs = (attributes), .out_names = (names)
+    DTP_ROW(op, text, n, n, outs), .user = &(form), .attrs = (attributes), .out_names = (names)
 #define PART .flags = DTP_OP_INTERNAL_USE, .no_grad = DTP_NO_PART_GRAD
 
 #define FORWARD                                                                                    \
@@ -234,16 +233,14 @@ const dtp_op_def dtp_ops_norm[] = {
      FORWARD, .x_flops = 8.0, .bench = {"rc c c | over=c"}, .f32_error = 4e-6},
     {NORM("layer_norm_grad", "gradient of layer_norm", LAYER, 5, 3, dtp_rows_over, LAYER_GRADS),
      GRAD, .x_flops = 15.0, .bench = {"rc c r r rc | over=c"}, .f32_error = 4e-6},
-    {.name = "moments",
-     .summary = "per row: sum of x (when centered) and sum of x^2",
-     .min_in = 1,
-     .max_in = 1,
-     .n_out = 1,
-     .attrs = OVER_CENTER,
-     .infer = infer_moments,
-     .role = dtp_rows__role_reduced,
-     .x_flops = 3.0,
-     PART},
+    {
+        DTP_ROW("moments", "per row: sum of x (when centered) and sum of x^2", 1, 1, 1),
+        .attrs = OVER_CENTER,
+        .infer = infer_moments,
+        .role = dtp_rows__role_reduced,
+        .x_flops = 3.0,
+        PART,
+    },
     {NORM("layer_norm_apply", "layer_norm from the sums of moments", LAYER, 4, 3, LAYER_EPS,
           LAYER_STATS),
      APPLY, .x_flops = 4.0, .bench = {"rc rz c c | over=c"}},

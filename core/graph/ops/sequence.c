@@ -128,19 +128,17 @@ static dtp_status vjp_rope(dtp_vjp *v, dtp_err *err)
 }
 
 const dtp_op_def dtp_ops_sequence[] = {
-    {.name = "rope",
-     .summary = "rotary position embedding of pairs of features",
-     .min_in = 1,
-     .max_in = 1,
-     .n_out = 1,
-     .attrs = ROPE_ATTRS,
-     .infer = infer_rope,
-     .role = role_rope,
-     .linear = DTP_LINEAR_EACH,
-     .x_flops = 3.0,
-     .vjp = vjp_rope,
-     .inplace_in = {1},
-     .bench = {"qpf | position=p feature=f"},
-     .f32_error = 2e-6},
+    {
+        DTP_ROW("rope", "rotary position embedding of pairs of features", 1, 1, 1),
+        .attrs = ROPE_ATTRS,
+        .infer = infer_rope,
+        .role = role_rope,
+        .linear = DTP_LINEAR_EACH,
+        .x_flops = 3.0,
+        .vjp = vjp_rope,
+        .inplace_in = {1},
+        .bench = {"qpf | position=p feature=f"},
+        .f32_error = 2e-6,
+    },
     {.name = NULL},
 };

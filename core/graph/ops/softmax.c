@@ -98,21 +98,21 @@ static dtp_status split_grad(dtp_graph *g, const dtp_op_call *call, const int32_
 
 #define PART .flags = DTP_OP_INTERNAL_USE, .no_grad = DTP_NO_PART_GRAD
 #define FORWARD(op, text, form)                                                                    \
-    .name = (op), .summary = (text), .min_in = 1, .max_in = 1, .n_out = 1, .attrs = dtp_rows_over, \
-    .infer = infer_forward, .role = dtp_rows__role_internal, .x_flops = 5.0, .vjp = vjp_softmax,   \
-    .decompose = split_forward, .user = &(form), .inplace_in = {1}
+    DTP_ROW(op, text, 1, 1, 1), .attrs = dtp_rows_over, .infer = infer_forward,                    \
+                                .role = dtp_rows__role_internal, .x_flops = 5.0,                   \
+                                .vjp = vjp_softmax, .decompose = split_forward, .user = &(form),   \
+                                .inplace_in = {1}
 #define GRAD(op, text, form)                                                                       \
-    .name = (op), .summary = (text), .min_in = 2, .max_in = 2, .n_out = 1,                         \
-    .flags = DTP_OP_INTERNAL_USE, .attrs = dtp_rows_over, .infer = infer_grad,                     \
-    .role = dtp_rows__role_internal, .x_flops = 5.0, .no_grad = DTP_NO_GRAD_OF_GRAD,               \
-    .decompose = split_grad, .user = &(form), .inplace_in = {2}
+    DTP_ROW(op, text, 2, 2, 1), .flags = DTP_OP_INTERNAL_USE, .attrs = dtp_rows_over,              \
+                                .infer = infer_grad, .role = dtp_rows__role_internal,              \
+                                .x_flops = 5.0, .no_grad = DTP_NO_GRAD_OF_GRAD,                    \
+                                .decompose = split_grad, .user = &(form), .inplace_in = {2}
 #define REDUCTION(op, text, infer_fn)                                                              \
-    PART, .name = (op), .summary = (text), .min_in = 2, .max_in = 2, .n_out = 1,                   \
-          .attrs = dtp_rows_over, .infer = (infer_fn), .role = dtp_rows__role_reduced
+    PART, DTP_ROW(op, text, 2, 2, 1), .attrs = dtp_rows_over, .infer = (infer_fn),                 \
+                                      .role = dtp_rows__role_reduced
 #define APPLY(op, text, infer_fn, in_place)                                                        \
-    PART, .name = (op), .summary = (text), .min_in = 3, .max_in = 3, .n_out = 1,                   \
-          .attrs = OVER_LOG, .infer = (infer_fn), .role = dtp_rows__role_parallel,                 \
-          .inplace_in = {in_place}
+    PART, DTP_ROW(op, text, 3, 3, 1), .attrs = OVER_LOG, .infer = (infer_fn),                      \
+                                      .role = dtp_rows__role_parallel, .inplace_in = {in_place}
 
 const dtp_op_def dtp_ops_softmax[] = {
     {FORWARD("softmax", "exp(x) divided by its sum over dims", PLAIN)},
