@@ -7,6 +7,7 @@
 
 #include "cost_models/curve.h"
 #include "cost_models/machine_range.h"
+#include "core/graph/ops/op_table.h"
 
 /* Room for the samples of one curve. */
 typedef struct points {
@@ -138,7 +139,8 @@ static dtp_status fit_ops(dtp_machine *m, const dtp_samples *samples, points *p,
         }
     }
     for (int32_t k = 0; k < m->n_op_curves; k++) {
-        if (strcmp(m->op_curves[k].op, "add") == 0) {
+        const dtp_op_def *op = dtp_op_find(m->op_curves[k].op);
+        if (op != NULL && (op->flags & DTP_OP_SUM) != 0) {
             m->op_curves[m->n_op_curves] = m->op_curves[k];
             m->op_curves[m->n_op_curves++].op = "*";
             break;

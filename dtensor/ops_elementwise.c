@@ -1,11 +1,6 @@
 /* Elementwise ops by name (include/dtp/ops.h). */
+#include "core/graph/ops/elementwise.h"
 #include "dtensor/ops_common.h"
-
-static dtp_status binary(const char *op, dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err)
-{
-    const dtp_tensor in[] = {a, b};
-    return dtp_ops__elementwise(op, 2, in, 0, NULL, out, err);
-}
 
 /* An op of one operand and one number. */
 static dtp_status with_number(const char *op, dtp_tensor x, const char *key, double value,
@@ -15,155 +10,19 @@ static dtp_status with_number(const char *op, dtp_tensor x, const char *key, dou
     return dtp_ops__elementwise(op, 1, &x, 1, &arg, out, err);
 }
 
-static dtp_status unary(const char *op, dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return dtp_ops__elementwise(op, 1, &x, 0, NULL, out, err);
-}
-
-dtp_status dtp_tensor_add(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err)
-{
-    return binary("add", a, b, out, err);
-}
-
-dtp_status dtp_tensor_sub(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err)
-{
-    return binary("sub", a, b, out, err);
-}
-
-dtp_status dtp_tensor_mul(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err)
-{
-    return binary("mul", a, b, out, err);
-}
-
-dtp_status dtp_tensor_div(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err)
-{
-    return binary("div", a, b, out, err);
-}
-
-dtp_status dtp_tensor_max(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err)
-{
-    return binary("max", a, b, out, err);
-}
-
-dtp_status dtp_tensor_min(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err)
-{
-    return binary("min", a, b, out, err);
-}
-
-dtp_status dtp_tensor_logical_and(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err)
-{
-    return binary("logical_and", a, b, out, err);
-}
-
-dtp_status dtp_tensor_logical_or(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err)
-{
-    return binary("logical_or", a, b, out, err);
-}
-
-dtp_status dtp_tensor_logical_xor(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err)
-{
-    return binary("logical_xor", a, b, out, err);
-}
-
-dtp_status dtp_tensor_logical_not(dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return unary("logical_not", x, out, err);
-}
-
-dtp_status dtp_tensor_neg(dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return unary("neg", x, out, err);
-}
-
-dtp_status dtp_tensor_exp(dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return unary("exp", x, out, err);
-}
-
-dtp_status dtp_tensor_log(dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return unary("log", x, out, err);
-}
-
-dtp_status dtp_tensor_sqrt(dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return unary("sqrt", x, out, err);
-}
-
-dtp_status dtp_tensor_rsqrt(dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return unary("rsqrt", x, out, err);
-}
-
-dtp_status dtp_tensor_square(dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return unary("square", x, out, err);
-}
-
-dtp_status dtp_tensor_tanh(dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return unary("tanh", x, out, err);
-}
-
-dtp_status dtp_tensor_sigmoid(dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return unary("sigmoid", x, out, err);
-}
-
-dtp_status dtp_tensor_relu(dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return unary("relu", x, out, err);
-}
-
-dtp_status dtp_tensor_gelu(dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return unary("gelu", x, out, err);
-}
-
-dtp_status dtp_tensor_silu(dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return unary("silu", x, out, err);
-}
-
-dtp_status dtp_tensor_abs(dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return unary("abs", x, out, err);
-}
-
-dtp_status dtp_tensor_sign(dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return unary("sign", x, out, err);
-}
-
-dtp_status dtp_tensor_sin(dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return unary("sin", x, out, err);
-}
-
-dtp_status dtp_tensor_cos(dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return unary("cos", x, out, err);
-}
-
-dtp_status dtp_tensor_reciprocal(dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return unary("reciprocal", x, out, err);
-}
-
-dtp_status dtp_tensor_log1p(dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return unary("log1p", x, out, err);
-}
-
-dtp_status dtp_tensor_expm1(dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return unary("expm1", x, out, err);
-}
-
-dtp_status dtp_tensor_softplus(dtp_tensor x, dtp_tensor *out, dtp_err *err)
-{
-    return unary("softplus", x, out, err);
-}
+#define UNARY_FUNCTION(op, ...)                                                                    \
+    dtp_status dtp_tensor_##op(dtp_tensor x, dtp_tensor *out, dtp_err *err)                        \
+    {                                                                                              \
+        return dtp_ops__elementwise(#op, 1, &x, 0, NULL, out, err);                                \
+    }
+#define BINARY_FUNCTION(op, ...)                                                                   \
+    dtp_status dtp_tensor_##op(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err)          \
+    {                                                                                              \
+        const dtp_tensor in[] = {a, b};                                                            \
+        return dtp_ops__elementwise(#op, 2, in, 0, NULL, out, err);                                \
+    }
+DTP_UNARY_OPS(UNARY_FUNCTION)
+DTP_BINARY_OPS(BINARY_FUNCTION)
 
 dtp_status dtp_tensor_pow(dtp_tensor x, double exponent, dtp_tensor *out, dtp_err *err)
 {

@@ -80,50 +80,17 @@ static double out_size(const dtp_op_call *call, bool all)
 
 /* The class name that Mesh TensorFlow gives the operation; ops it does not have keep their own
  * name. */
-static const char *class_name(const dtp_op_def *op, char buffer[KEY_BYTES])
+static const char *class_name(const dtp_op_def *op)
 {
-    static const char *const table[][2] = {
-        {"einsum", "EinsumOperation"},
-        {"reduce", "ReduceOperation"},
-        {"add", "AddOperation"},
-        {"broadcast", "BroadcastOperation"},
-        {"relabel", "ReshapeOperation"},
-        {"slice", "SliceOperation"},
-        {"pad", "PadOperation"},
-        {"concat", "ConcatOperation"},
-        {"one_hot", "OneHotOperation"},
-        {"constant", "ConstantOperation"},
-        {"cast", "CastOperation"},
-        {"scale", "ScalarMultiplyOperation"},
-        {"neg", "ScalarMultiplyOperation"},
-        {"max", "MinMaxOperation"},
-        {"min", "MinMaxOperation"},
-        {"compare", "BinaryOpWithBroadcasting"},
-        {"uniform", "RandomOperation"},
-        {"normal", "RandomOperation"},
-        {"exp", "SlicewiseOperation"},
-        {"log", "SlicewiseOperation"},
-        {"sqrt", "SlicewiseOperation"},
-        {"rsqrt", "SlicewiseOperation"},
-        {"square", "SlicewiseOperation"},
-        {"tanh", "SlicewiseOperation"},
-        {"sigmoid", "SlicewiseOperation"},
-        {"relu", "SlicewiseOperation"},
-        {"gelu", "SlicewiseOperation"},
-        {"silu", "SlicewiseOperation"},
-        {"tanh_grad", "GenericGradOperation"},
-        {"sigmoid_grad", "GenericGradOperation"},
-        {"relu_grad", "GenericGradOperation"},
-        {"gelu_grad", "GenericGradOperation"},
-        {"silu_grad", "GenericGradOperation"},
-    };
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        if (strcmp(op->name, table[i][0]) == 0) {
-            return table[i][1];
-        }
+    const uint32_t kinds =
+        op->flags & (DTP_OP_ELEMENTWISE | DTP_OP_INTERNAL_USE | DTP_OP_UPDATE | DTP_OP_RANDOM);
+    if (op->mtf_class == NULL && kinds == DTP_OP_ELEMENTWISE && op->max_in == 1) {
+        return "SlicewiseOperation";
     }
-    snprintf(buffer, KEY_BYTES, "%.100s", op->name);
-    return buffer;
+    if (op->mtf_class == NULL && kinds == (DTP_OP_ELEMENTWISE | DTP_OP_INTERNAL_USE)) {
+        return "GenericGradOperation";
+    }
+    return op->mtf_class != NULL ? op->mtf_class : op->name;
 }
 
 static dtp_status count_kernel(dtp_counters *c, const dtp_program *p, const dtp_instr *instr,
@@ -136,8 +103,8 @@ static dtp_status count_kernel(dtp_counters *c, const dtp_program *p, const dtp_
         laid_out += out_size(&call, true);
         multiplies += union_size(&call);
     }
-    char buffer[KEY_BYTES], key[KEY_BYTES + 16];
-    snprintf(key, sizeof key, "output/%s", class_name(instr->op, buffer));
+    char key[KEY_BYTES];
+    snprintf(key, sizeof key, "output/%.100s", class_name(instr->op));
     DTP_TRY(add(c, key, laid_out, err));
     if ((instr->op->flags & DTP_OP_CONTRACTION) != 0) {
         DTP_TRY(add(c, "einsum", multiplies, err));
@@ -148,14 +115,14 @@ static dtp_status count_kernel(dtp_counters *c, const dtp_program *p, const dtp_
 /* The op on whose behalf a collective runs, in Mesh TensorFlow's words. */
 static const char *cause(const dtp_program *p, dtp_node_id node, dtp_coll_kind kind)
 {
-    const char *op = node >= 0 ? p->graph->nodes[node].op->name : "none";
-    if (strcmp(op, "einsum") == 0) {
+    const dtp_op_def *op = node >= 0 ? p->graph->nodes[node].op : NULL;
+    if (op != NULL && (op->flags & DTP_OP_CONTRACTION) != 0) {
         return "einsum_op";
     }
     if (kind == DTP_ALL_GATHER || kind == DTP_ALL_TO_ALL) {
         return "reshape_op";
     }
-    return strcmp(op, "reduce") == 0 ? "reduce_op" : op;
+    return op == NULL ? "none" : (op->flags & DTP_OP_REDUCTION) != 0 ? "reduce_op" : op->name;
 }
 
 /* `elems`: per rank. */
@@ -252,10 +219,10 @@ dtp_status dtp_counters_of(const dtp_program *p, dtp_arena *arena, dtp_counters 
         /* What an op of the graph asks for, whatever the layout. */
         dtp_call_types types;
         dtp_op_call call = dtp_node_call(g, &g->nodes[n], &types);
-        char buffer[KEY_BYTES], key[KEY_BYTES + 16];
-        snprintf(key, sizeof key, "output_unique/%s", class_name(call.op, buffer));
+        char key[KEY_BYTES];
+        snprintf(key, sizeof key, "output_unique/%.100s", class_name(call.op));
         DTP_TRY(add(out, key, out_size(&call, true), err));
-        bool einsum = strcmp(call.op->name, "einsum") == 0;
+        const bool einsum = (call.op->flags & DTP_OP_CONTRACTION) != 0;
         DTP_TRY(einsum ? add(out, "einsum_unique", union_size(&call), err) : DTP_OK);
     }
     out->runs = 1;

@@ -13,6 +13,7 @@
 #include "core/layout/layout.h"
 
 enum { DTP_MAX_OP_IN = 16, DTP_MAX_OP_OUT = 8, DTP_MAX_OP_DIMS = 24, DTP_MAX_RULES = 48 };
+enum { DTP_MAX_OP_BENCH = 3 };
 
 typedef struct dtp_graph dtp_graph;
 
@@ -165,8 +166,14 @@ enum {
     DTP_OP_ATTENTION = 1 << 14,    /* softmax attention of q, k, v. Attributes "query" and "key"
                                         (-1: as query): the dims of the positions */
     DTP_OP_ATTENTION_GRAD = 1 << 15, /* its gradient, with the same first operands */
-    DTP_OP_CONSTANT = 1 << 16        /* no operands; every element is the attribute "value" */
+    DTP_OP_CONSTANT = 1 << 16,       /* no operands; every element is the attribute "value" */
+    DTP_OP_REDUCTION = 1 << 17,      /* the dims of attribute "over" reduced by attribute "kind" */
+    DTP_OP_ARITHMETIC = 1 << 18,     /* bound by arithmetic, not by bytes, in long sequences */
+    DTP_OP_ANY_DTYPE = 1 << 19       /* moves, fills or converts: kernels take every dtype */
 };
+
+/* f32_error of a row whose f32 kernel gives what f64 arithmetic gives: it moves or compares. */
+#define DTP_EXACT (-1.0)
 
 struct dtp_op_def {
     const char *name;
@@ -213,6 +220,16 @@ struct dtp_op_def {
     /* inplace_in[i] = j + 1: output i may share the buffer of input j when both have the same local
      * bytes and input j dies here. 0: never. */
     int8_t inplace_in[DTP_MAX_OP_OUT];
+
+    /* Largest error of an f32 kernel, relative to the largest element of the output; 0: 1e-6, what
+     * a short sum or one transcendental function costs. */
+    double f32_error;
+    /* On what the bench measures the op, all on one curve, as "operands | attributes"
+     * (executor/bench/recipes.h). None: one of the usual forms. */
+    const char *bench[DTP_MAX_OP_BENCH];
+    /* Mesh TensorFlow's class, for its counters. NULL: that of an elementwise function or of its
+     * gradient; of other ops, their name. */
+    const char *mtf_class;
 
     const void *user; /* for the hooks and kernels of a registered op; borrowed */
 };

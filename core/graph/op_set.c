@@ -263,6 +263,10 @@ static dtp_status copy_row(dtp_arena *arena, const dtp_op_def *def, dtp_op_def *
     DTP_TRY(copy_text(arena, &copy->name, err));
     DTP_TRY(copy_text(arena, &copy->summary, err));
     DTP_TRY(copy_text(arena, &copy->no_grad, err));
+    DTP_TRY(copy_text(arena, &copy->mtf_class, err));
+    for (int32_t i = 0; i < DTP_MAX_OP_BENCH; i++) {
+        DTP_TRY(copy_text(arena, &copy->bench[i], err));
+    }
     DTP_TRY(copy_attrs(arena, copy, err));
     if (def->n_out > 1) {
         DTP_TRY(copy_list(arena, def->n_out - 1, &copy->out_names, err));

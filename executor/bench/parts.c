@@ -9,9 +9,8 @@ static const int64_t GEMM_SIZES[] = {1, 4, 16, 64, 256, 1024, 4096};
 static const int64_t GEMM_SIZES_QUICK[] = {1, 8, 64, 512, 4096};
 static const int64_t MAX_VOLUME = INT64_C(1) << 28;
 
-static const dtp_bench_recipe GEMMS[] = {{"einsum", "mk kn", "out=mn", false},
-                                         {"einsum", "mk nk", "out=mn", false},
-                                         {"einsum", "km kn", "out=mn", false}};
+static const dtp_bench_recipe GEMMS[] = {
+    {"einsum", "mk kn | out=mn"}, {"einsum", "mk nk | out=mn"}, {"einsum", "km kn | out=mn"}};
 enum { N_GEMMS = sizeof GEMMS / sizeof GEMMS[0] };
 
 static dtp_status gemm_variants(dtp_bench *b, const dtp_bench_sizes *sizes, dtp_err *err)
@@ -52,7 +51,7 @@ static const int64_t RATE_SHAPES[][2] = {
 
 static dtp_status op_rates(dtp_bench *b, const dtp_bench_recipe *recipe, dtp_err *err)
 {
-    for (size_t i = 0; recipe->arithmetic && i < sizeof RATE_SHAPES / sizeof RATE_SHAPES[0]; i++) {
+    for (size_t i = 0; i < sizeof RATE_SHAPES / sizeof RATE_SHAPES[0]; i++) {
         bool done = false;
         dtp_bench_sizes s = dtp_bench_sizes_for(RATE_SHAPES[i][0], RATE_SHAPES[i][1]);
         DTP_TRY(dtp_bench_measure_recipe(b, recipe, &s, DTP_SAMPLE_RATE, &done, err));
@@ -70,21 +69,25 @@ static dtp_status op_sizes(dtp_bench *b, const dtp_bench_recipe *recipe, dtp_err
         dtp_bench_sizes s = dtp_bench_sizes_for(list[i], 0);
         DTP_TRY(dtp_bench_measure_recipe(b, recipe, &s, DTP_SAMPLE_OP, &done, err));
     }
-    return op_rates(b, recipe, err);
+    return DTP_OK;
 }
 
 dtp_status dtp_bench_ops(dtp_bench *b, dtp_err *err)
 {
-    static const dtp_bench_recipe LAUNCH = {"neg", "v", "", false};
+    static const dtp_bench_recipe LAUNCH = {"neg", "v"};
     bool done = false;
     dtp_bench_sizes one = dtp_bench_sizes_for(16, 0);
     DTP_TRY(dtp_bench_measure_recipe(b, &LAUNCH, &one, DTP_SAMPLE_LAUNCH, &done, err));
     for (int32_t o = 0; o < dtp_op_count(); o++) {
-        dtp_bench_recipe recipes[DTP_BENCH_MAX_RECIPES];
+        dtp_bench_recipe recipes[DTP_MAX_OP_BENCH];
+        const dtp_op_def *op = dtp_op_at(o);
         int32_t n_recipes = 0;
-        DTP_TRY(dtp_bench_recipes_of(dtp_op_at(o), recipes, &n_recipes, err));
+        DTP_TRY(dtp_bench_recipes_of(op, recipes, &n_recipes, err));
         for (int32_t r = 0; r < n_recipes; r++) {
             DTP_TRY(op_sizes(b, &recipes[r], err));
+            if ((op->flags & DTP_OP_ARITHMETIC) != 0) {
+                DTP_TRY(op_rates(b, &recipes[r], err));
+            }
         }
     }
     return DTP_OK;

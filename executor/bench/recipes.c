@@ -8,82 +8,14 @@
 
 #include "executor/rule_verify/op_case.h"
 
-/* Ops that need other operands or attributes than the forms below, or more than one case; NULL: the
- * op only renames. Letters: r rows, c columns, t rows of a lookup table, h heads, s sequence, f
- * features of a head, e features of a key and its value together, p and q positions and heads for
- * rope, y and z the one and two sums of split norms, m n k of a matrix product. */
-static const dtp_bench_recipe RECIPES[] = {
-    {"relabel", NULL, NULL, false},
-    {"add", "rc rc", "", false},
-    {"add", "rc c", "", false},
-    {"compare", "rc rc", "cmp=lt", false},
-    {"select", "?rc rc rc", "", false},
-    {"scale", "rc", "factor=0.5", false},
-    {"cast", "#rc", "dtype=f32", false},
-    {"einsum", "rc", "out=r", false},
-    {"einsum", "rc", "out=c", false},
-    {"einsum", "rc", "out=cr", false},
-    {"broadcast", "c", "out=rc", false},
-    {"permute", "rc", "out=cr", false},
-    {"reduce", "rc", "kind=sum over=c", false},
-    {"reduce", "rc", "kind=max over=c", false},
-    {"slice", "rc", "dim=r start=0 stop=@u", false},
-    {"pad", "rc", "dim=r before=0 after=@u", false},
-    {"concat", "rc rc", "dim=r", false},
-    {"prod_grad", "rc r", "over=c", false},
-    {"arg_first", "rc r", "over=c", false},
-    {"topk", "rc", "over=c k=8", false},
-    {"stack", "rc rc", "dim=_stat", false},
-    {"gather", "tc #r", "over=t", false},
-    {"scatter_add", "#r rc", "over=t size=@t", false},
-    {"fill", "rc", "value=1", false},
-    {"pow", "rc", "exponent=2.5", false},
-    {"iota", "", "out=rc dim=c", false},
-    {"constant", "", "out=rc value=1", false},
-    {"one_hot", "#r", "out=rc dim=c", false},
-    {"layer_norm", "rc c c", "over=c", false},
-    {"layer_norm_grad", "rc c r r rc", "over=c", false},
-    {"rms_norm", "rc c", "over=c", false},
-    {"rms_norm_grad", "rc c r rc", "over=c", false},
-    {"embedding", "tc #r", "over=t", false},
-    {"embedding_grad", "#r rc", "over=t size=@t", false},
-    {"cross_entropy", "rc #r", "over=c reduce=mean", false},
-    {"cross_entropy_grad", "rc #r r _", "over=c reduce=mean", false},
-    {"attention", "hsf hsf hsf", "query=s feature=f", true},
-    {"attention_grad", "hsf hsf hsf hsf hs hsf", "query=s feature=f", true},
-    {"attention_part", "hsf hse", "query=s feature=f", true},
-    {"attention_part_grad", "hsf hse hsf hs hsf", "query=s feature=f", true},
-    {"attention_merge", "hsf hs hsf hs", "", false},
-    {"roll", "rc", "dim=r shift=1", false},
-    {"reorder", "rc", "dim=c chunks=2", false},
-    {"rope", "qpf", "position=p feature=f", false},
-    {"dropout", "rc", "rate=0.1", false},
-    {"uniform", "", "out=rc", false},
-    {"normal", "", "out=rc", false},
-    {"sgd", "rc rc", "lr=0.001 weight_decay=0.01", false},
-    {"momentum", "rc rc rc", "lr=0.001 momentum=0.9 weight_decay=0.01", false},
-    {"adam", "rc rc rc rc", "lr=0.001 beta1=0.9 beta2=0.99 eps=1e-8 weight_decay=0.01", false},
-    {"adamw", "rc rc rc rc", "lr=0.001 beta1=0.9 beta2=0.99 eps=1e-8 weight_decay=0.01", false},
-    {"accumulate", "rc rc", "", false},
-    {"sum_exp", "rc r", "over=c", false},
-    {"softmax_apply", "rc r r", "over=c", false},
-    {"softmax_grad_apply", "rc rc r", "over=c", false},
-    {"pick", "rc #r", "over=c", false},
-    {"label_weight", "#r c", "over=c", false},
-    {"cross_entropy_finish", "v v v", "reduce=mean", false},
-    {"layer_norm_apply", "rc rz c c", "over=c", false},
-    {"layer_norm_grad_sums", "rc c r r rc", "over=c", false},
-    {"layer_norm_grad_apply", "rc c r r rc rz", "over=c", false},
-    {"rms_norm_apply", "rc ry c", "over=c", false},
-    {"rms_norm_grad_sums", "rc c r rc", "over=c", false},
-    {"rms_norm_grad_apply", "rc c r rc ry", "over=c", false},
-};
-
 static int64_t at_least_1(int64_t n)
 {
     return n > 0 ? n : 1;
 }
 
+/* Letters: r rows, c columns, t rows of a lookup table, h heads, s sequence, f features of a head,
+ * e features of a key and its value together, p and q positions and heads for rope, y and z the one
+ * and two sums of split norms, m n k of a matrix product. */
 dtp_bench_sizes dtp_bench_sizes_for(int64_t elems, int64_t seq)
 {
     dtp_bench_sizes s = {{0}};
@@ -154,7 +86,8 @@ dtp_status dtp_bench_recipe_graph(const dtp_bench_recipe *recipe, const dtp_benc
     case_text in[DTP_OP_CASE_MAX_IN] = {0}, attrs = {0}, dims = {0};
     dtp_op_case c = {.op = recipe->op, .attrs = attrs.text};
     int32_t n_in = 0;
-    for (const char *p = recipe->operands; *p != '\0' && n_in < DTP_OP_CASE_MAX_IN; n_in++) {
+    const char *p = recipe->text + strspn(recipe->text, " ");
+    for (; *p != '\0' && *p != '|' && n_in < DTP_OP_CASE_MAX_IN; n_in++) {
         const size_t n = strcspn(p, " "), mark = p[0] == '#' || p[0] == '?' ? 1 : 0;
         if (p[mark] == '_') {
             append(&in[n_in], "-");
@@ -165,7 +98,7 @@ dtp_status dtp_bench_recipe_graph(const dtp_bench_recipe *recipe, const dtp_benc
         c.in[n_in] = in[n_in].text;
         p += n + strspn(p + n, " ");
     }
-    for (const char *p = recipe->attrs; *p != '\0';) {
+    for (p += strspn(p, "| "); *p != '\0';) {
         const size_t n = strcspn(p, " ");
         add_attr(sizes, p, n, &attrs, &dims);
         p += n + strspn(p + n, " ");
@@ -180,62 +113,50 @@ dtp_status dtp_bench_recipe_graph(const dtp_bench_recipe *recipe, const dtp_benc
     return DTP_OK;
 }
 
-/* What an op without a row runs on, in order of preference: operands by their number, attributes.
- */
+/* What an op without a recipe runs on, in order of preference: operands by their number, then
+ * attributes. */
 static const char *const FORM_OPERANDS[][5] = {{"", "rc", "rc rc", "rc rc rc", "rc rc rc rc"},
                                                {"", "?rc", "?rc ?rc", "?rc ?rc ?rc", ""}};
-static const char *const FORM_ATTRS[] = {"", "over=c", "dim=c"};
+static const char *const FORM_ATTRS[] = {"", " | over=c", " | dim=c"};
 enum {
     N_FORM_OPERANDS = sizeof FORM_OPERANDS / sizeof FORM_OPERANDS[0],
     N_FORM_ATTRS = sizeof FORM_ATTRS / sizeof FORM_ATTRS[0],
     MAX_FORM_IN = sizeof FORM_OPERANDS[0] / sizeof FORM_OPERANDS[0][0] - 1
 };
 
-static bool accepted(const dtp_bench_recipe *recipe)
-{
-    const dtp_bench_sizes sizes = dtp_bench_sizes_for(1024, 0);
-    dtp_graph *g = NULL;
-    if (dtp_bench_recipe_graph(recipe, &sizes, 1, &g, NULL) != DTP_OK) {
-        return false;
-    }
-    dtp_graph_destroy(g);
-    return true;
-}
-
 /* The first form that the op's own checks accept. */
 static bool find_form(const dtp_op_def *op, dtp_bench_recipe *out)
 {
+    const dtp_bench_sizes sizes = dtp_bench_sizes_for(1024, 0);
     const int32_t n_in = op->min_in;
     for (int32_t k = 0; k < N_FORM_OPERANDS * N_FORM_ATTRS && n_in <= MAX_FORM_IN; k++) {
-        *out = (dtp_bench_recipe){op->name, FORM_OPERANDS[k / N_FORM_ATTRS][n_in],
-                                  FORM_ATTRS[k % N_FORM_ATTRS], false};
-        if (accepted(out)) {
+        dtp_graph *g = NULL;
+        out->op = op->name;
+        (void)snprintf(out->text, sizeof out->text, "%s%s", FORM_OPERANDS[k / N_FORM_ATTRS][n_in],
+                       FORM_ATTRS[k % N_FORM_ATTRS]);
+        if (dtp_bench_recipe_graph(out, &sizes, 1, &g, NULL) == DTP_OK) {
+            dtp_graph_destroy(g);
             return true;
         }
     }
     return false;
 }
 
-dtp_status dtp_bench_recipes_of(const dtp_op_def *op, dtp_bench_recipe out[DTP_BENCH_MAX_RECIPES],
+dtp_status dtp_bench_recipes_of(const dtp_op_def *op, dtp_bench_recipe out[DTP_MAX_OP_BENCH],
                                 int32_t *n, dtp_err *err)
 {
-    bool listed = false;
-    *n = 0;
-    for (size_t i = 0; i < sizeof RECIPES / sizeof RECIPES[0]; i++) {
-        if (strcmp(RECIPES[i].op, op->name) == 0) {
-            listed = true;
-            if (RECIPES[i].operands != NULL && *n < DTP_BENCH_MAX_RECIPES) {
-                out[(*n)++] = RECIPES[i];
-            }
-        }
+    for (*n = 0; *n < DTP_MAX_OP_BENCH && op->bench[*n] != NULL; (*n)++) {
+        out[*n].op = op->name;
+        (void)snprintf(out[*n].text, sizeof out[*n].text, "%s", op->bench[*n]);
     }
-    if (!listed && find_form(op, &out[0])) {
-        listed = true;
+    if (*n == 0 && (op->flags & DTP_OP_RELABEL) == 0) {
+        if (!find_form(op, &out[0])) {
+            return DTP_FAIL(err, DTP_INTERNAL,
+                            "bench: op '%s' takes none of the usual operands; its row needs a "
+                            "recipe",
+                            op->name);
+        }
         *n = 1;
     }
-    return listed ? DTP_OK
-                  : DTP_FAIL(err, DTP_INTERNAL,
-                             "bench: op '%s' takes none of the usual operands; it needs a row in "
-                             "executor/bench/recipes.c",
-                             op->name);
+    return DTP_OK;
 }

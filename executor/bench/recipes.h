@@ -2,8 +2,8 @@
  *
  * A dim is one letter (see the size table in recipes.c); an operand is its dims, with '#' before
  * integers and '?' before bools, "_" for a scalar. "rc c c" is x[rows, cols], gamma[cols],
- * beta[cols]. Attributes are "key=value" with dims as letters and @letter for the size of a dim;
- * "out=rc" declares the output dims.
+ * beta[cols]. Behind " | " stand attributes, "key=value" with dims as letters and @letter for the
+ * size of a dim; "out=rc" declares the output dims.
  */
 #ifndef DTP_EXECUTOR_BENCH_RECIPES_H
 #define DTP_EXECUTOR_BENCH_RECIPES_H
@@ -11,16 +11,15 @@
 #include "core/graph/graph.h"
 
 typedef struct dtp_bench_recipe {
-    const char *op, *operands, *attrs;
-    bool arithmetic; /* also measured in shapes where arithmetic decides (long sequences) */
+    const char *op;
+    char text[112]; /* operands, attributes */
 } dtp_bench_recipe;
 
-enum { DTP_BENCH_MAX_RECIPES = 4 };
-/* What the bench runs of a memory-bound op: its rows in recipes.c, which all feed one curve, else
+/* What the bench runs of a memory-bound op: the recipes of its row, which all feed one curve, else
  * the first of a few usual forms (one to four equal operands, floats or bools, over=c, dim=c) that
- * the op accepts. None (*n = 0) for an op that only renames. DTP_INTERNAL when nothing fits: the op
- * needs a row. */
-dtp_status dtp_bench_recipes_of(const dtp_op_def *op, dtp_bench_recipe out[DTP_BENCH_MAX_RECIPES],
+ * the op accepts. None (*n = 0) for an op that only renames. DTP_INTERNAL when nothing fits: the
+ * row needs a recipe. */
+dtp_status dtp_bench_recipes_of(const dtp_op_def *op, dtp_bench_recipe out[DTP_MAX_OP_BENCH],
                                 int32_t *n, dtp_err *err) DTP_MUST_CHECK;
 
 enum { DTP_BENCH_LETTERS = 26 };

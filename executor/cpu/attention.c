@@ -416,8 +416,8 @@ static dtp_status attention_merge_kernel(const dtp_kernel_args *args, dtp_err *e
     return DTP_OK;
 }
 
-static const dtp_cpu_row rows[] = {
+const dtp_cpu_row dtp_cpu_attention[] = {
     {"attention", attention_kernel, dtp_cpu_check_all_f32},
     {"attention_part", attention_kernel, dtp_cpu_check_all_f32},
-    {"attention_merge", attention_merge_kernel, dtp_cpu_check_all_f32}};
-const dtp_cpu_family dtp_cpu_attention = {rows, sizeof rows / sizeof rows[0]};
+    {"attention_merge", attention_merge_kernel, dtp_cpu_check_all_f32},
+    {.op = NULL}};

@@ -2,7 +2,7 @@
 #ifndef DTP_EXECUTOR_CPU_ATTENTION_H
 #define DTP_EXECUTOR_CPU_ATTENTION_H
 
-#include "core/graph/ops/attention_dims.h"
+#include "core/graph/ops/attention_split.h"
 #include "core/graph/ops/sequence.h"
 #include "executor/cpu/nest.h"
 

@@ -192,7 +192,7 @@ static dtp_status attention_grad_kernel(const dtp_kernel_args *args, dtp_err *er
     return DTP_OK;
 }
 
-static const dtp_cpu_row rows[] = {
+const dtp_cpu_row dtp_cpu_attention_grad[] = {
     {"attention_grad", attention_grad_kernel, dtp_cpu_check_all_f32},
-    {"attention_part_grad", attention_grad_kernel, dtp_cpu_check_all_f32}};
-const dtp_cpu_family dtp_cpu_attention_grad = {rows, sizeof rows / sizeof rows[0]};
+    {"attention_part_grad", attention_grad_kernel, dtp_cpu_check_all_f32},
+    {.op = NULL}};

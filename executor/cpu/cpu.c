@@ -7,21 +7,16 @@
 #include "executor/cpu/kernels.h"
 #include "executor/device/host_memory.h"
 
-static const dtp_cpu_family *const families[] = {
-    &dtp_cpu_einsum, &dtp_cpu_elementwise,   &dtp_cpu_logical,   &dtp_cpu_cast,
-    &dtp_cpu_shape,  &dtp_cpu_lookup,        &dtp_cpu_reduce,    &dtp_cpu_softmax,
-    &dtp_cpu_norm,   &dtp_cpu_cross_entropy, &dtp_cpu_attention, &dtp_cpu_attention_grad,
-    &dtp_cpu_rope,   &dtp_cpu_random,        &dtp_cpu_optimizer, &dtp_cpu_row_stats,
-    &dtp_cpu_order,
-};
+#define LIST(family) dtp_cpu_##family,
+static const dtp_cpu_row *const LISTS[] = {DTP_CPU_FAMILIES(LIST)};
 
 /* NULL when there is no such op. */
 static const dtp_cpu_row *row_of(const char *op)
 {
-    for (size_t f = 0; f < sizeof families / sizeof families[0]; f++) {
-        for (int32_t i = 0; i < families[f]->n; i++) {
-            if (strcmp(families[f]->rows[i].op, op) == 0) {
-                return &families[f]->rows[i];
+    for (size_t i = 0; i < sizeof LISTS / sizeof LISTS[0]; i++) {
+        for (const dtp_cpu_row *row = LISTS[i]; row->op != NULL; row++) {
+            if (strcmp(row->op, op) == 0) {
+                return row;
             }
         }
     }

@@ -6,7 +6,6 @@
 #include "core/graph/ops/cross_entropy.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/parallel.h"
-#include "executor/cpu/row_job.h"
 #include "executor/cpu/rows.h"
 
 typedef enum loss_form { LOSS_MEAN, LOSS_SUM, LOSS_NONE } loss_form;
@@ -328,11 +327,10 @@ static dtp_status finish_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static const dtp_cpu_row rows[] = {
+const dtp_cpu_row dtp_cpu_cross_entropy[] = {
     {"cross_entropy", cross_entropy_kernel, dtp_cpu_check_f32},
     {"cross_entropy_grad", cross_entropy_grad_kernel, dtp_cpu_check_f32},
     {"pick", pick_kernel, dtp_cpu_check_f32},
     {"label_weight", label_weight_kernel, dtp_cpu_check_f32},
     {"cross_entropy_finish", finish_kernel, dtp_cpu_check_all_f32},
-};
-const dtp_cpu_family dtp_cpu_cross_entropy = {rows, sizeof rows / sizeof rows[0]};
+    {.op = NULL}};

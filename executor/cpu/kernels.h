@@ -12,15 +12,25 @@ typedef struct dtp_cpu_row {
     dtp_status (*check)(const dtp_op_call *call, dtp_err *err);
 } dtp_cpu_row;
 
-typedef struct dtp_cpu_family {
-    const dtp_cpu_row *rows;
-    int32_t n;
-} dtp_cpu_family;
-
-extern const dtp_cpu_family dtp_cpu_attention, dtp_cpu_attention_grad, dtp_cpu_cast,
-    dtp_cpu_cross_entropy, dtp_cpu_einsum, dtp_cpu_elementwise, dtp_cpu_logical, dtp_cpu_lookup,
-    dtp_cpu_norm, dtp_cpu_optimizer, dtp_cpu_order, dtp_cpu_random, dtp_cpu_reduce, dtp_cpu_rope,
-    dtp_cpu_row_stats, dtp_cpu_shape, dtp_cpu_softmax;
+/* X(family) stands for the rows dtp_cpu_<family>[] of a file, ended by a row without an op. */
+#define DTP_CPU_FAMILIES(X)                                                                        \
+    X(attention)                                                                                   \
+    X(attention_grad)                                                                              \
+    X(cross_entropy)                                                                               \
+    X(einsum)                                                                                      \
+    X(elementwise)                                                                                 \
+    X(lookup)                                                                                      \
+    X(norm)                                                                                        \
+    X(optimizer)                                                                                   \
+    X(order)                                                                                       \
+    X(random)                                                                                      \
+    X(reduce)                                                                                      \
+    X(rope)                                                                                        \
+    X(row_stats)                                                                                   \
+    X(shape)                                                                                       \
+    X(softmax)
+#define DTP_CPU_DECLARE(family) extern const dtp_cpu_row dtp_cpu_##family[];
+DTP_CPU_FAMILIES(DTP_CPU_DECLARE)
 
 /* DTP_UNSUPPORTED naming op and dtype when a float operand is not f32. */
 dtp_status dtp_cpu_check_f32(const dtp_op_call *call, dtp_err *err) DTP_MUST_CHECK;

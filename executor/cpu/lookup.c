@@ -202,9 +202,9 @@ static dtp_status one_hot_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static const dtp_cpu_row rows[] = {{"embedding", gather_kernel, dtp_cpu_check_f32},
-                                   {"embedding_grad", scatter_kernel, dtp_cpu_check_f32},
-                                   {"gather", gather_kernel, NULL},
-                                   {"scatter_add", scatter_kernel, dtp_cpu_check_f32},
-                                   {"one_hot", one_hot_kernel, dtp_cpu_check_f32}};
-const dtp_cpu_family dtp_cpu_lookup = {rows, sizeof rows / sizeof rows[0]};
+const dtp_cpu_row dtp_cpu_lookup[] = {{"embedding", gather_kernel, dtp_cpu_check_f32},
+                                      {"embedding_grad", scatter_kernel, dtp_cpu_check_f32},
+                                      {"gather", gather_kernel, NULL},
+                                      {"scatter_add", scatter_kernel, dtp_cpu_check_f32},
+                                      {"one_hot", one_hot_kernel, dtp_cpu_check_f32},
+                                      {.op = NULL}};

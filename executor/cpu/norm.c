@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "executor/cpu/parallel.h"
-#include "executor/cpu/row_job.h"
 #include "executor/cpu/rows.h"
 #include "executor/cpu/simd.h"
 
@@ -449,7 +448,7 @@ static dtp_status norm_grad_apply_kernel(const dtp_kernel_args *args, dtp_err *e
     return DTP_OK;
 }
 
-static const dtp_cpu_row rows[] = {
+const dtp_cpu_row dtp_cpu_norm[] = {
     {"layer_norm", norm_kernel, dtp_cpu_check_all_f32},
     {"rms_norm", norm_kernel, dtp_cpu_check_all_f32},
     {"layer_norm_grad", norm_grad_kernel, dtp_cpu_check_all_f32},
@@ -461,5 +460,4 @@ static const dtp_cpu_row rows[] = {
     {"rms_norm_grad_sums", norm_grad_sums_kernel, dtp_cpu_check_all_f32},
     {"layer_norm_grad_apply", norm_grad_apply_kernel, dtp_cpu_check_all_f32},
     {"rms_norm_grad_apply", norm_grad_apply_kernel, dtp_cpu_check_all_f32},
-};
-const dtp_cpu_family dtp_cpu_norm = {rows, sizeof rows / sizeof rows[0]};
+    {.op = NULL}};

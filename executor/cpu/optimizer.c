@@ -160,9 +160,9 @@ static dtp_status adamw_kernel(const dtp_kernel_args *args, dtp_err *err)
     return run_either_adam(args, true, err);
 }
 
-static const dtp_cpu_row rows[] = {{"sgd", sgd_kernel, dtp_cpu_check_all_f32},
-                                   {"momentum", momentum_kernel, dtp_cpu_check_all_f32},
-                                   {"adam", adam_kernel, dtp_cpu_check_all_f32},
-                                   {"adamw", adamw_kernel, dtp_cpu_check_all_f32},
-                                   {"accumulate", accumulate_kernel, dtp_cpu_check_all_f32}};
-const dtp_cpu_family dtp_cpu_optimizer = {rows, sizeof rows / sizeof rows[0]};
+const dtp_cpu_row dtp_cpu_optimizer[] = {{"sgd", sgd_kernel, dtp_cpu_check_all_f32},
+                                         {"momentum", momentum_kernel, dtp_cpu_check_all_f32},
+                                         {"adam", adam_kernel, dtp_cpu_check_all_f32},
+                                         {"adamw", adamw_kernel, dtp_cpu_check_all_f32},
+                                         {"accumulate", accumulate_kernel, dtp_cpu_check_all_f32},
+                                         {.op = NULL}};

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "executor/cpu/kernels.h"
-#include "executor/cpu/row_job.h"
+#include "executor/cpu/rows.h"
 
 /* Does a come strictly before b? */
 static bool better(float a, float b, bool largest)
@@ -167,8 +167,8 @@ static dtp_status topk_kernel(const dtp_kernel_args *args, dtp_err *err)
     return dtp_row_job_run(args, "over", topk_row, &h);
 }
 
-static const dtp_cpu_row rows[] = {{"argmax", argmax_kernel, dtp_cpu_check_f32},
-                                   {"argmin", argmin_kernel, dtp_cpu_check_f32},
-                                   {"arg_first", arg_first_kernel, dtp_cpu_check_f32},
-                                   {"topk", topk_kernel, check_topk}};
-const dtp_cpu_family dtp_cpu_order = {rows, sizeof rows / sizeof rows[0]};
+const dtp_cpu_row dtp_cpu_order[] = {{"argmax", argmax_kernel, dtp_cpu_check_f32},
+                                     {"argmin", argmin_kernel, dtp_cpu_check_f32},
+                                     {"arg_first", arg_first_kernel, dtp_cpu_check_f32},
+                                     {"topk", topk_kernel, check_topk},
+                                     {.op = NULL}};

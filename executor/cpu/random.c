@@ -176,7 +176,7 @@ static dtp_status normal_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static const dtp_cpu_row rows[] = {{"dropout", dropout_kernel, dtp_cpu_check_all_f32},
-                                   {"uniform", uniform_kernel, dtp_cpu_check_all_f32},
-                                   {"normal", normal_kernel, dtp_cpu_check_all_f32}};
-const dtp_cpu_family dtp_cpu_random = {rows, sizeof rows / sizeof rows[0]};
+const dtp_cpu_row dtp_cpu_random[] = {{"dropout", dropout_kernel, dtp_cpu_check_all_f32},
+                                      {"uniform", uniform_kernel, dtp_cpu_check_all_f32},
+                                      {"normal", normal_kernel, dtp_cpu_check_all_f32},
+                                      {.op = NULL}};

@@ -321,7 +321,7 @@ static dtp_status all_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static const dtp_cpu_row rows[] = {{"reduce", reduce_kernel, dtp_cpu_check_f32},
-                                   {"any", any_kernel, NULL},
-                                   {"all", all_kernel, NULL}};
-const dtp_cpu_family dtp_cpu_reduce = {rows, sizeof rows / sizeof rows[0]};
+const dtp_cpu_row dtp_cpu_reduce[] = {{"reduce", reduce_kernel, dtp_cpu_check_f32},
+                                      {"any", any_kernel, NULL},
+                                      {"all", all_kernel, NULL},
+                                      {.op = NULL}};

@@ -122,5 +122,4 @@ static dtp_status rope_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static const dtp_cpu_row rows[] = {{"rope", rope_kernel, dtp_cpu_check_all_f32}};
-const dtp_cpu_family dtp_cpu_rope = {rows, sizeof rows / sizeof rows[0]};
+const dtp_cpu_row dtp_cpu_rope[] = {{"rope", rope_kernel, dtp_cpu_check_all_f32}, {.op = NULL}};

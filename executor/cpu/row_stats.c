@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "executor/cpu/row_job.h"
 #include "executor/cpu/rows.h"
 
 static void logsumexp_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
@@ -172,10 +171,10 @@ static void prod_grad_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIE
 
 DTP_ROW_KERNEL(prod_grad)
 
-static const dtp_cpu_row rows[] = {{"logsumexp", logsumexp_kernel, dtp_cpu_check_all_f32},
-                                   {"norm", norm_kernel, dtp_cpu_check_all_f32},
-                                   {"var", var_kernel, dtp_cpu_check_all_f32},
-                                   {"std", std_kernel, dtp_cpu_check_all_f32},
-                                   {"cumsum", cumsum_kernel, dtp_cpu_check_f32},
-                                   {"prod_grad", prod_grad_kernel, dtp_cpu_check_all_f32}};
-const dtp_cpu_family dtp_cpu_row_stats = {rows, sizeof rows / sizeof rows[0]};
+const dtp_cpu_row dtp_cpu_row_stats[] = {{"logsumexp", logsumexp_kernel, dtp_cpu_check_all_f32},
+                                         {"norm", norm_kernel, dtp_cpu_check_all_f32},
+                                         {"var", var_kernel, dtp_cpu_check_all_f32},
+                                         {"std", std_kernel, dtp_cpu_check_all_f32},
+                                         {"cumsum", cumsum_kernel, dtp_cpu_check_f32},
+                                         {"prod_grad", prod_grad_kernel, dtp_cpu_check_all_f32},
+                                         {.op = NULL}};

@@ -4,7 +4,8 @@
 #ifndef DTP_EXECUTOR_CPU_ROWS_H
 #define DTP_EXECUTOR_CPU_ROWS_H
 
-#include <stdint.h>
+#include "executor/cpu/kernels.h"
+#include "executor/cpu/nest.h"
 
 /* Sum, maximum (-inf when empty), minimum (inf). */
 double dtp_row_sum(int64_t n, const float *x, int64_t step);
@@ -27,5 +28,49 @@ void dtp_cols_sum(int64_t rows, int64_t n, const float *x, int64_t ld, double *a
 /* acc[j] += sum over i < rows of a[i * ld_a + j] * b[i * ld_b + j]. */
 void dtp_cols_dot(int64_t rows, int64_t n, const float *a, int64_t ld_a, const float *b,
                   int64_t ld_b, double *acc);
+
+/* ---- Kernels that treat one row at a time: a row is all of the dims of one attribute, rows are
+ * the other dims. */
+
+/* The first view has all dims; each other one has some of them (row values lack the dims of a row,
+ * per-feature vectors lack the rows). A row is a number of runs of equal length; within a run the
+ * elements of view v are step[v] apart. */
+typedef struct dtp_row_job {
+    dtp_cpu_over dims;
+    dtp_nest rows; /* all rows: dtp_nest_total(rows) of them */
+    dtp_nest over; /* of one row: over.rows runs of over.inner elements */
+    int32_t n_views;
+    int64_t step[DTP_NEST_VIEWS]; /* within a run */
+    float *data[DTP_NEST_VIEWS];  /* of views that are f32 */
+    const dtp_view *views[DTP_NEST_VIEWS];
+    const void *user;
+} dtp_row_job;
+
+/* Splits views[0] by the attribute `key` of the call, of kind DIM or DIMS. */
+void dtp_row_job_make(dtp_row_job *job, const dtp_op_call *call, const char *key, int32_t n_views,
+                      const dtp_view *const *views);
+
+/* First elements of run r of a row, by view; `row` holds the offsets of the row. */
+void dtp_row_run(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], int64_t r,
+                 float *at[DTP_NEST_VIEWS]);
+
+/* Calls fn for every row, on up to `threads` threads. */
+typedef void (*dtp_row_fn)(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS]);
+void dtp_row_job_each(const dtp_row_job *job, int32_t threads, dtp_row_fn fn);
+
+/* Calls fn for every row of a call; the views are its operands, then its outputs. DTP_OK. */
+dtp_status dtp_row_job_run(const dtp_kernel_args *args, const char *key, dtp_row_fn fn,
+                           const void *user);
+/* The kernel of an op whose row function is NAME_row; rows are split off by `over`. */
+#define DTP_ROW_KERNEL(NAME)                                                                       \
+    static dtp_status NAME##_kernel(const dtp_kernel_args *args, dtp_err *err)                     \
+    {                                                                                              \
+        (void)err;                                                                                 \
+        return dtp_row_job_run(args, "over", NAME##_row, NULL);                                    \
+    }
+
+/* Maximum of a row of view 0 (-inf when empty), and its sum of exp(x - m). */
+float dtp_row_job_max(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS]);
+double dtp_row_job_exp_sum(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], float m);
 
 #endif

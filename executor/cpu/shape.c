@@ -195,12 +195,16 @@ static dtp_status constant_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static const dtp_cpu_row rows[] = {
-    {"broadcast", broadcast_kernel, NULL}, {"permute", permute_kernel, NULL},
-    {"stack", stack_kernel, NULL},         {"relabel", relabel_kernel, NULL},
-    {"slice", slice_kernel, NULL},         {"pad", pad_kernel, NULL},
-    {"concat", concat_kernel, NULL},       {"roll", roll_kernel, NULL},
-    {"reorder", reorder_kernel, NULL},     {"iota", iota_kernel, NULL},
-    {"constant", constant_kernel, NULL},   {"fill", constant_kernel, NULL},
-};
-const dtp_cpu_family dtp_cpu_shape = {rows, sizeof rows / sizeof rows[0]};
+const dtp_cpu_row dtp_cpu_shape[] = {{"broadcast", broadcast_kernel, NULL},
+                                     {"permute", permute_kernel, NULL},
+                                     {"stack", stack_kernel, NULL},
+                                     {"relabel", relabel_kernel, NULL},
+                                     {"slice", slice_kernel, NULL},
+                                     {"pad", pad_kernel, NULL},
+                                     {"concat", concat_kernel, NULL},
+                                     {"roll", roll_kernel, NULL},
+                                     {"reorder", reorder_kernel, NULL},
+                                     {"iota", iota_kernel, NULL},
+                                     {"constant", constant_kernel, NULL},
+                                     {"fill", constant_kernel, NULL},
+                                     {.op = NULL}};

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/graph/ops/attention_dims.h"
+#include "core/graph/ops/attention_split.h"
 #include "core/graph/ops/sequence.h"
 #include "executor/ref/index.h"
 #include "executor/ref/kernels.h"

@@ -1,5 +1,5 @@
-/* Reference kernels of the elementwise ops. Functions of floats are rows of two lists: name, the
- * attributes that the value calls a and b, the value. */
+/* Reference kernels of the elementwise ops. Functions are rows of lists: name, the attributes that
+ * the value calls a and b, the value. */
 #include <math.h>
 #include <string.h>
 
@@ -54,17 +54,12 @@ static double silu_slope(double x)
     OP(pow, "exponent", NULL, return pow(x, a))                                                    \
     OP(leaky_relu, "slope", NULL, return x > 0.0 ? x : a * x)                                      \
     OP(elu, "alpha", NULL, return x > 0.0 ? x : a * expm1(x))                                      \
-    OP(clamp, "low", "high", return isnan(x) ? x : fmin(fmax(x, a), b))
+    OP(clamp, "low", "high", return isnan(x) ? x : fmin(fmax(x, a), b))                            \
+    OP(logical_not, NULL, NULL, return x == 0.0 ? 1.0 : 0.0)
 
-/* Gradients: x is the operand of the function or its result, y the cotangent. In max and min NaN
- * wins, as an error must stay visible. */
+/* Of x and y. Gradients: x is the operand of the function or its result, y the cotangent. */
 #define BINARY(OP)                                                                                 \
-    OP(add, NULL, NULL, return x + y)                                                              \
-    OP(sub, NULL, NULL, return x - y)                                                              \
-    OP(mul, NULL, NULL, return x * y)                                                              \
     OP(div, NULL, NULL, return x / y)                                                              \
-    OP(max, NULL, NULL, return isnan(x) || x >= y ? x : y)                                         \
-    OP(min, NULL, NULL, return isnan(x) || x <= y ? x : y)                                         \
     OP(tanh_grad, NULL, NULL, return y * (1.0 - x * x))                                            \
     OP(sigmoid_grad, NULL, NULL, return y * x * (1.0 - x))                                         \
     OP(relu_grad, NULL, NULL, return x > 0.0 ? y : 0.0)                                            \
@@ -74,21 +69,20 @@ static double silu_slope(double x)
     OP(elu_grad, "alpha", NULL, return x > 0.0 ? y : a * exp(x) * y)                               \
     OP(clamp_grad, "low", "high", return x >= a && x <= b ? y : 0.0)
 
-#define VALUE(op, key_a, key_b, value)                                                             \
-    static double op##_value(double x, double y, double a, double b)                               \
-    {                                                                                              \
-        (void)y, (void)a, (void)b;                                                                 \
-        value;                                                                                     \
-    }
-UNARY(VALUE)
-BINARY(VALUE)
+/* Of floats, and of integers, exactly: sums and products wrap around. In max and min NaN wins, as
+ * an error must stay visible. */
+#define ARITHMETIC(OP)                                                                             \
+    OP(add, return x + y, return (int64_t)((uint64_t)x + (uint64_t)y))                             \
+    OP(sub, return x - y, return (int64_t)((uint64_t)x - (uint64_t)y))                             \
+    OP(mul, return x * y, return (int64_t)((uint64_t)x * (uint64_t)y))                             \
+    OP(max, return isnan(x) || x >= y ? x : y, return x > y ? x : y)                               \
+    OP(min, return isnan(x) || x <= y ? x : y, return x < y ? x : y)                               \
+    OP(logical_and, return 0.0, return x != 0 && y != 0)                                           \
+    OP(logical_or, return 0.0, return x != 0 || y != 0)                                            \
+    OP(logical_xor, return 0.0, return (x != 0) != (y != 0))
 
-#define FUNCTION(op, key_a, key_b, value) {#op, op##_value, key_a, key_b},
-static const struct {
-    const char *op;
-    double (*value)(double x, double y, double a, double b);
-    const char *a, *b; /* attributes; NULL: none */
-} FUNCTIONS[] = {UNARY(FUNCTION) BINARY(FUNCTION)};
+typedef double (*value_fn)(double x, double y, double a, double b);
+typedef int64_t (*int_value_fn)(int64_t x, int64_t y);
 
 /* An attribute; clamp's "no bound" is infinite. */
 static double attribute(const dtp_op_call *call, const char *key)
@@ -97,48 +91,64 @@ static double attribute(const dtp_op_call *call, const char *key)
     return fabs(v) >= 1e308 ? copysign((double)INFINITY, v) : v;
 }
 
-/* Integers, exactly; sums and products wrap around. */
-static int64_t whole(const char *op, int64_t a, int64_t b)
+static void run_function(const dtp_kernel_args *args, value_fn value, const char *key_a,
+                         const char *key_b)
 {
-    if (strcmp(op, "add") == 0) {
-        return (int64_t)((uint64_t)a + (uint64_t)b);
+    const bool two = args->call->n_in == 2;
+    const double a = attribute(args->call, key_a), b = attribute(args->call, key_b);
+    dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
+    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
+        double x = dtp_ref__get(&args->in[0], &l);
+        double y = two ? dtp_ref__get(&args->in[1], &l) : 0.0;
+        dtp_ref__set(&args->out[0], &l, value(x, y, a, b));
     }
-    if (strcmp(op, "sub") == 0) {
-        return (int64_t)((uint64_t)a - (uint64_t)b);
-    }
-    if (strcmp(op, "mul") == 0) {
-        return (int64_t)((uint64_t)a * (uint64_t)b);
-    }
-    return (strcmp(op, "max") == 0) == (a > b) ? a : b;
 }
 
-static dtp_status run_function(const dtp_kernel_args *args, dtp_err *err)
+static void run_ints(const dtp_kernel_args *args, int_value_fn value)
 {
-    const dtp_op_call *call = args->call;
-    const bool ints = !dtp_dtype_is_float(args->in[0].local.dtype), two = call->n_in == 2;
     dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
-    size_t f = 0;
-    while (f < sizeof FUNCTIONS / sizeof FUNCTIONS[0] &&
-           strcmp(FUNCTIONS[f].op, call->op->name) != 0) {
-        f++;
-    }
-    if (f == sizeof FUNCTIONS / sizeof FUNCTIONS[0]) {
-        return DTP_FAIL(err, DTP_INTERNAL, "no function for '%s'", call->op->name);
-    }
-    const double a = attribute(call, FUNCTIONS[f].a), b = attribute(call, FUNCTIONS[f].b);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        if (ints && two) {
-            const int64_t x = dtp_ref__get_int(&args->in[0], &l);
-            const int64_t y = dtp_ref__get_int(&args->in[1], &l);
-            dtp_ref__set_int(&args->out[0], &l, whole(call->op->name, x, y));
-        } else {
-            double x = dtp_ref__get(&args->in[0], &l);
-            double y = two ? dtp_ref__get(&args->in[1], &l) : 0.0;
-            dtp_ref__set(&args->out[0], &l, FUNCTIONS[f].value(x, y, a, b));
-        }
+        const int64_t x = dtp_ref__get_int(&args->in[0], &l);
+        const int64_t y = dtp_ref__get_int(&args->in[1], &l);
+        dtp_ref__set_int(&args->out[0], &l, value(x, y));
     }
-    return DTP_OK;
 }
+
+#define FUNCTION(op, key_a, key_b, value)                                                          \
+    static double op##_value(double x, double y, double a, double b)                               \
+    {                                                                                              \
+        (void)y, (void)a, (void)b;                                                                 \
+        value;                                                                                     \
+    }                                                                                              \
+    static dtp_status run_##op(const dtp_kernel_args *args, dtp_err *err)                          \
+    {                                                                                              \
+        (void)err;                                                                                 \
+        run_function(args, op##_value, key_a, key_b);                                              \
+        return DTP_OK;                                                                             \
+    }
+#define ARITHMETIC_FUNCTION(op, value, int_value)                                                  \
+    static double op##_value(double x, double y, double a, double b)                               \
+    {                                                                                              \
+        (void)x, (void)y, (void)a, (void)b;                                                        \
+        value;                                                                                     \
+    }                                                                                              \
+    static int64_t op##_int_value(int64_t x, int64_t y)                                            \
+    {                                                                                              \
+        int_value;                                                                                 \
+    }                                                                                              \
+    static dtp_status run_##op(const dtp_kernel_args *args, dtp_err *err)                          \
+    {                                                                                              \
+        (void)err;                                                                                 \
+        if (dtp_dtype_is_float(args->in[0].local.dtype)) {                                         \
+            run_function(args, op##_value, NULL, NULL);                                            \
+        } else {                                                                                   \
+            run_ints(args, op##_int_value);                                                        \
+        }                                                                                          \
+        return DTP_OK;                                                                             \
+    }
+UNARY(FUNCTION)
+BINARY(FUNCTION)
+ARITHMETIC(ARITHMETIC_FUNCTION)
 
 static dtp_status run_cast(const dtp_kernel_args *args, dtp_err *err)
 {
@@ -198,24 +208,6 @@ static dtp_status run_select(const dtp_kernel_args *args, dtp_err *err)
 /* ---- truth values -------------------------------------------------------------------------------
  */
 
-static dtp_status run_logical(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    const char *op = args->call->op->name;
-    dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
-    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        bool a = dtp_ref__get(&args->in[0], &l) != 0.0, r = !a;
-        if (args->call->n_in == 2) {
-            bool b = dtp_ref__get(&args->in[1], &l) != 0.0;
-            r = strcmp(op, "logical_and") == 0  ? a && b
-                : strcmp(op, "logical_or") == 0 ? a || b
-                                                : a != b;
-        }
-        dtp_ref__set(&args->out[0], &l, r ? 1.0 : 0.0);
-    }
-    return DTP_OK;
-}
-
 static double any_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows)
 {
     double any = 0.0;
@@ -237,14 +229,8 @@ static double all_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows
 DTP_REF_ROW_KERNEL(any)
 DTP_REF_ROW_KERNEL(all)
 
-#define ROW(op, ...) {#op, run_function},
-const dtp_kernel dtp_ref__elementwise[] = {UNARY(ROW) BINARY(ROW){"cast", run_cast},
-                                           {"compare", run_compare},
-                                           {"select", run_select},
-                                           {"logical_and", run_logical},
-                                           {"logical_or", run_logical},
-                                           {"logical_xor", run_logical},
-                                           {"logical_not", run_logical},
-                                           {"any", run_any},
-                                           {"all", run_all},
-                                           {NULL, NULL}};
+#define ROW(op, ...) {#op, run_##op},
+const dtp_kernel dtp_ref__elementwise[] = {
+    {"cast", run_cast},     {"compare", run_compare},
+    {"select", run_select}, {"any", run_any},
+    {"all", run_all},       UNARY(ROW) BINARY(ROW) ARITHMETIC(ROW){NULL, NULL}};

@@ -6,15 +6,19 @@
 
 #include "executor/device/kernel.h"
 
-extern const dtp_kernel dtp_ref__elementwise[];
-extern const dtp_kernel dtp_ref__shape[];
-extern const dtp_kernel dtp_ref__stats[];
-extern const dtp_kernel dtp_ref__contract[];
-extern const dtp_kernel dtp_ref__fill[];
-extern const dtp_kernel dtp_ref__softmax[];
-extern const dtp_kernel dtp_ref__norm[];
-extern const dtp_kernel dtp_ref__lookup[];
-extern const dtp_kernel dtp_ref__attention[];
-extern const dtp_kernel dtp_ref__update[];
+/* X(family) stands for the list dtp_ref__<family>[] of a file. */
+#define DTP_REF_FAMILIES(X)                                                                        \
+    X(elementwise)                                                                                 \
+    X(shape)                                                                                       \
+    X(stats)                                                                                       \
+    X(contract)                                                                                    \
+    X(fill)                                                                                        \
+    X(softmax)                                                                                     \
+    X(norm)                                                                                        \
+    X(lookup)                                                                                      \
+    X(attention)                                                                                   \
+    X(update)
+#define DTP_REF_DECLARE(family) extern const dtp_kernel dtp_ref__##family[];
+DTP_REF_FAMILIES(DTP_REF_DECLARE)
 
 #endif

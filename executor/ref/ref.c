@@ -8,10 +8,8 @@
 #include "executor/device/host_memory.h"
 #include "executor/ref/kernels.h"
 
-static const dtp_kernel *const LISTS[] = {
-    dtp_ref__elementwise, dtp_ref__shape,  dtp_ref__contract,  dtp_ref__fill,   dtp_ref__softmax,
-    dtp_ref__norm,        dtp_ref__lookup, dtp_ref__attention, dtp_ref__update, dtp_ref__stats,
-};
+#define LIST(family) dtp_ref__##family,
+static const dtp_kernel *const LISTS[] = {DTP_REF_FAMILIES(LIST)};
 
 static dtp_kernel_fn find_kernel(const dtp_backend *b, const char *op)
 {

@@ -198,7 +198,7 @@ static dtp_status verify_cases(const dtp_op_def *op, const dtp_rule_verify_optio
     const dtp_op_case *cases = options->n_cases > 0 ? options->cases : DTP_OP_CASES;
     const int32_t n = options->n_cases > 0 ? options->n_cases : DTP_OP_CASE_COUNT;
     for (int32_t i = 0; i < n && out->pass; i++) {
-        if (strcmp(cases[i].op, op->name) != 0) {
+        if (!dtp_case_is_of(&cases[i], op)) {
             continue;
         }
         out->cases++;

@@ -56,30 +56,9 @@ dtp_status dtp_tensor_matmul(dtp_tensor a, dtp_tensor b, dtp_tensor *out,
 dtp_status dtp_tensor_linear(dtp_tensor x, dtp_tensor weight, const dtp_tensor *bias,
                              dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 
-/* Elementwise, with repetition of missing dims and dims of size 1. */
-dtp_status dtp_tensor_add(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
-dtp_status dtp_tensor_sub(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
-dtp_status dtp_tensor_mul(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
-dtp_status dtp_tensor_div(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
-dtp_status dtp_tensor_max(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
-dtp_status dtp_tensor_min(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
-/* `cmp`: "lt", "le", "gt", "ge", "eq", "ne"; the result is bool. */
-dtp_status dtp_tensor_compare(const char *cmp, dtp_tensor a, dtp_tensor b, dtp_tensor *out,
-                              dtp_err *err) DTP_MUST_CHECK;
-/* Of bools, with a bool result. */
-dtp_status dtp_tensor_logical_and(dtp_tensor a, dtp_tensor b, dtp_tensor *out,
-                                  dtp_err *err) DTP_MUST_CHECK;
-dtp_status dtp_tensor_logical_or(dtp_tensor a, dtp_tensor b, dtp_tensor *out,
-                                 dtp_err *err) DTP_MUST_CHECK;
-dtp_status dtp_tensor_logical_xor(dtp_tensor a, dtp_tensor b, dtp_tensor *out,
-                                  dtp_err *err) DTP_MUST_CHECK;
-dtp_status dtp_tensor_logical_not(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
-/* c (bool) ? a : b. */
-dtp_status dtp_tensor_select(dtp_tensor c, dtp_tensor a, dtp_tensor b, dtp_tensor *out,
-                             dtp_err *err) DTP_MUST_CHECK;
-
-dtp_status dtp_tensor_scale(dtp_tensor x, double factor, dtp_tensor *out,
-                            dtp_err *err) DTP_MUST_CHECK;
+/* Elementwise, with repetition of missing dims and dims of size 1; the logical ones are of bools,
+ * with a bool result. */
+/* ---- from the op table (tests/lint/op_texts.sh) */
 dtp_status dtp_tensor_neg(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_exp(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_log(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
@@ -91,8 +70,6 @@ dtp_status dtp_tensor_sigmoid(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_M
 dtp_status dtp_tensor_relu(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_gelu(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_silu(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
-dtp_status dtp_tensor_cast(dtp_tensor x, dtp_dtype dtype, dtp_tensor *out,
-                           dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_abs(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_sign(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_sin(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
@@ -101,6 +78,31 @@ dtp_status dtp_tensor_reciprocal(dtp_tensor x, dtp_tensor *out, dtp_err *err) DT
 dtp_status dtp_tensor_log1p(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_expm1(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_softplus(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor_logical_not(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor_add(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor_sub(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor_mul(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor_div(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor_max(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor_min(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor_logical_and(dtp_tensor a, dtp_tensor b, dtp_tensor *out,
+                                  dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor_logical_or(dtp_tensor a, dtp_tensor b, dtp_tensor *out,
+                                 dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor_logical_xor(dtp_tensor a, dtp_tensor b, dtp_tensor *out,
+                                  dtp_err *err) DTP_MUST_CHECK;
+/* ---- end */
+/* `cmp`: "lt", "le", "gt", "ge", "eq", "ne"; the result is bool. */
+dtp_status dtp_tensor_compare(const char *cmp, dtp_tensor a, dtp_tensor b, dtp_tensor *out,
+                              dtp_err *err) DTP_MUST_CHECK;
+/* c (bool) ? a : b. */
+dtp_status dtp_tensor_select(dtp_tensor c, dtp_tensor a, dtp_tensor b, dtp_tensor *out,
+                             dtp_err *err) DTP_MUST_CHECK;
+
+dtp_status dtp_tensor_scale(dtp_tensor x, double factor, dtp_tensor *out,
+                            dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor_cast(dtp_tensor x, dtp_dtype dtype, dtp_tensor *out,
+                           dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_pow(dtp_tensor x, double exponent, dtp_tensor *out,
                           dtp_err *err) DTP_MUST_CHECK;
 /* x where it is positive, else slope x; else alpha (e^x - 1). */

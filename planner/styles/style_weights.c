@@ -119,19 +119,19 @@ static int32_t bias_axis(const target *t)
 
 static dtp_status find_axis(const target *t, bool rows, int32_t *axis, dtp_err *err)
 {
-    const char *op = t->node->op->name;
-    if (strcmp(op, "einsum") == 0) {
+    const dtp_op_def *op = t->node->op;
+    if ((op->flags & DTP_OP_CONTRACTION) != 0) {
         return einsum_axis(t, rows, axis, err);
     }
-    if (strcmp(op, "embedding") == 0) {
+    if ((op->flags & DTP_OP_LOOKUP) != 0 && t->operand == 0) {
         return embedding_axis(t, rows, axis, err);
     }
-    if ((t->node->op->flags & DTP_OP_ELEMENTWISE) == 0) {
+    if ((op->flags & DTP_OP_ELEMENTWISE) == 0) {
         return DTP_FAIL(err, DTP_INVALID,
                         "%s is for einsum, embedding and elementwise ops, but node '%.100s' which "
                         "reads '%.100s' is %s",
                         t->job->style->def->name, t->node->name, t->job->g->tensors[t->param].name,
-                        op);
+                        op->name);
     }
     *axis = rows ? -1 : bias_axis(t);
     return DTP_OK;

@@ -1,5 +1,7 @@
 #include "tests/dtensor/eager_functions.h"
 
+#include "core/graph/ops/elementwise.h"
+
 dtp_status eager_function_call(const eager_function *f, const dtp_tensor *in, dtp_tensor *out,
                                dtp_err *err)
 {
@@ -280,18 +282,12 @@ static dtp_status do_one_hot(const dtp_tensor *in, dtp_tensor *out, dtp_err *err
     return dtp_tensor_one_hot(in[0], 7, out, err);
 }
 
+#define UNARY_REAL(op) {.name = #op, .unary = dtp_tensor_##op, .in = {"5,6"}},
+#define UNARY_POSITIVE(op) {.name = #op, .unary = dtp_tensor_##op, .in = {"5,6 pos"}},
+#define UNARY_TRUTH(op)
+#define UNARY(op, text, domain, ...) UNARY_##domain(op)
+
 const eager_function EAGER_FUNCTIONS[] = {
-    {.name = "neg", .unary = dtp_tensor_neg, .in = {"5,6"}},
-    {.name = "exp", .unary = dtp_tensor_exp, .in = {"5,6"}},
-    {.name = "log", .unary = dtp_tensor_log, .in = {"5,6 pos"}},
-    {.name = "sqrt", .unary = dtp_tensor_sqrt, .in = {"5,6 pos"}},
-    {.name = "rsqrt", .unary = dtp_tensor_rsqrt, .in = {"5,6 pos"}},
-    {.name = "square", .unary = dtp_tensor_square, .in = {"3,2,4"}},
-    {.name = "tanh", .unary = dtp_tensor_tanh, .in = {"5,6"}},
-    {.name = "sigmoid", .unary = dtp_tensor_sigmoid, .in = {"7"}},
-    {.name = "relu", .unary = dtp_tensor_relu, .in = {"5,6"}},
-    {.name = "gelu", .unary = dtp_tensor_gelu, .in = {"5,6"}},
-    {.name = "silu", .unary = dtp_tensor_silu, .in = {"5,6"}},
     {.name = "add", .binary = dtp_tensor_add, .in = {"4,6", "4,6"}},
     {.name = "add, a row", .binary = dtp_tensor_add, .in = {"4,6", "6"}},
     {.name = "add, a column and a row", .binary = dtp_tensor_add, .in = {"4,1", "3,1,5"}},
@@ -346,14 +342,6 @@ const eager_function EAGER_FUNCTIONS[] = {
     {.name = "pad", .fn = do_pad, .in = {"4,6"}},
     {.name = "concat", .fn = do_concat, .in = {"4,3", "4,5"}},
     {.name = "stack", .fn = do_stack, .in = {"4,3", "4,3", "4,3"}},
-    {.name = "abs", .unary = dtp_tensor_abs, .in = {"5,6"}},
-    {.name = "sign", .unary = dtp_tensor_sign, .in = {"5,6"}, .no_grad = true},
-    {.name = "sin", .unary = dtp_tensor_sin, .in = {"5,6"}},
-    {.name = "cos", .unary = dtp_tensor_cos, .in = {"5,6"}},
-    {.name = "reciprocal", .unary = dtp_tensor_reciprocal, .in = {"5,6 pos"}},
-    {.name = "log1p", .unary = dtp_tensor_log1p, .in = {"5,6 pos"}},
-    {.name = "expm1", .unary = dtp_tensor_expm1, .in = {"5,6"}},
-    {.name = "softplus", .unary = dtp_tensor_softplus, .in = {"5,6"}},
     {.name = "pow", .fn = do_pow, .in = {"5,6 pos"}},
     {.name = "clamp", .fn = do_clamp, .in = {"5,6"}},
     {.name = "prod", .fn = do_prod, .in = {"4,6"}},
@@ -369,5 +357,5 @@ const eager_function EAGER_FUNCTIONS[] = {
     {.name = "take", .fn = do_take, .in = {"4,6,3", "2,5 ids:6"}},
     {.name = "roll", .fn = do_roll, .in = {"4,6"}},
     {.name = "one_hot", .fn = do_one_hot, .in = {"4,3 ids:7"}, .no_grad = true},
-};
+    DTP_UNARY_OPS(UNARY)};
 const int32_t EAGER_FUNCTION_COUNT = sizeof EAGER_FUNCTIONS / sizeof EAGER_FUNCTIONS[0];

@@ -19,7 +19,10 @@ want=$(
         pointers "$header" dtp_status
     done
 )
-have=$(sed -nE 's/^[A-Z]+\((dtp_[a-z0-9_]+), ([a-z0-9_]+),.*/\1 \2/p' $rows)
+have=$(
+    sed -nE 's/^[A-Z]+\((dtp_[a-z0-9_]+), ([a-z0-9_]+),.*/\1 \2/p' $rows
+    sed -nE 's/^    OP\(([a-z0-9_]+), .*/dtp_tensor_\1 out/p' core/graph/ops/elementwise.h | grep -v '_grad out'
+)
 missing=$(comm -23 <(sort -u <<<"$want") <(sort -u <<<"$have"))
 stale=$(comm -13 <(sort -u <<<"$want") <(sort -u <<<"$have") | grep -v '^dtp_world_run body$')
 echo "$(wc -l <<<"$want") pointer parameters, $(wc -l <<<"$have") rows"

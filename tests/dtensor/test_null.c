@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "interop/layout_forms.h"
+#include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/op_table.h"
 #include "core/layout/placement_text.h"
 #include "core/graph/op_set.h"
@@ -159,6 +160,21 @@ static void free_valid(valid *v)
         return DTP_OK;                                                                             \
     }
 #include "tests/dtensor/null_rows.def"
+#define VALID_REAL v->t
+#define VALID_POSITIVE v->t
+#define VALID_TRUTH v->truth
+#define UNARY_RUN(op, text, domain, ...)                                                           \
+    static dtp_status run_##op(valid *v, dtp_err *err)                                             \
+    {                                                                                              \
+        return dtp_tensor_##op(VALID_##domain, NULL, err);                                         \
+    }
+#define BINARY_RUN(op, text, domain, ...)                                                          \
+    static dtp_status run_##op(valid *v, dtp_err *err)                                             \
+    {                                                                                              \
+        return dtp_tensor_##op(VALID_##domain, VALID_##domain, NULL, err);                         \
+    }
+DTP_UNARY_OPS(UNARY_RUN)
+DTP_BINARY_OPS(BINARY_RUN)
 #undef INVALID
 #undef REFUSED
 #undef ALLOWED
@@ -176,7 +192,8 @@ static const struct {
 #define ALLOWED(fn, param, ...) ROW(fn, param, DTP_OK, "")
 #define SAFE(fn, param, ...) ROW(fn, param, DTP_OK, "")
 #include "tests/dtensor/null_rows.def"
-};
+#define ELEMENTWISE_ROW(op, ...) {"dtp_tensor_" #op, "out", DTP_INVALID, "NULL", run_##op},
+    DTP_UNARY_OPS(ELEMENTWISE_ROW) DTP_BINARY_OPS(ELEMENTWISE_ROW)};
 
 /* 0 when the row does what it should, with a place for messages and without. */
 static int run_row(size_t i)

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "core/graph/ops/relabel.h"
+#include "core/graph/ops/shape.h"
 #include "core/graph/ops/op_table.h"
 #include "tests/support/op_fixture.h"
 #include "core/graph/op_rules.h"

@@ -92,6 +92,17 @@ dtp_status dtp_op__same_dtype(const dtp_op_call *call, int32_t i, int32_t j, dtp
     return DTP_OK;
 }
 
+dtp_status dtp_op__need_bool(const dtp_op_call *call, dtp_err *err)
+{
+    for (int32_t i = 0; i < call->n_in; i++) {
+        if (call->in[i].dtype != DTP_BOOL) {
+            return DTP_FAIL(err, DTP_INVALID, "operand %d is %s, bool is needed", i,
+                            dtp_dtype_name(call->in[i].dtype));
+        }
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_op__axis(const dtp_op_call *call, const char *key, int32_t *axis, dtp_err *err)
 {
     const dtp_dim_id d = dtp_call_dim(call, key);

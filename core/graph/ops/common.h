@@ -4,6 +4,10 @@
 
 #include "core/graph/autodiff.h"
 
+/* The start of a row: name, summary, least and most operands, outputs. */
+#define DTP_ROW(op, text, least, most, outs)                                                       \
+    .name = (op), .summary = (text), .min_in = (least), .max_in = (most), .n_out = (outs)
+
 #define DTP_NO_OPERANDS "it has no operands"
 #define DTP_NO_BOOL_GRAD "its operands are truth values"
 #define DTP_NO_GRAD_OF_GRAD "gradients of gradients are not supported"
@@ -28,6 +32,8 @@ dtp_status dtp_op__broadcast(const dtp_op_call *call, int32_t first, int32_t dty
                              dtp_ttype *out, dtp_err *err) DTP_MUST_CHECK;
 /* Operand i has a floating-point dtype. */
 dtp_status dtp_op__need_float(const dtp_op_call *call, int32_t i, dtp_err *err) DTP_MUST_CHECK;
+/* All operands are bools. */
+dtp_status dtp_op__need_bool(const dtp_op_call *call, dtp_err *err) DTP_MUST_CHECK;
 /* Operands i and j have the same dtype. */
 dtp_status dtp_op__same_dtype(const dtp_op_call *call, int32_t i, int32_t j,
                               dtp_err *err) DTP_MUST_CHECK;

@@ -198,17 +198,18 @@ static dtp_status vjp_einsum(dtp_vjp *v, dtp_err *err)
  */
 
 const dtp_op_def dtp_ops_einsum[] = {
-    {.name = "einsum",
-     .summary = "product of the operands summed over the dims that the result lacks",
-     .min_in = 1,
-     .max_in = DTP_MAX_OP_IN,
-     .n_out = 1,
-     .flags = DTP_OP_CONTRACTION,
-     .infer = infer_einsum,
-     .role = role_einsum,
-     .linear = DTP_LINEAR_EACH,
-     .work = work_einsum,
-     .workspace = workspace_einsum,
-     .vjp = vjp_einsum},
+    {
+        DTP_ROW("einsum", "product of the operands summed over the dims that the result lacks", 1,
+                DTP_MAX_OP_IN, 1),
+        .flags = DTP_OP_CONTRACTION,
+        .infer = infer_einsum,
+        .role = role_einsum,
+        .linear = DTP_LINEAR_EACH,
+        .work = work_einsum,
+        .workspace = workspace_einsum,
+        .vjp = vjp_einsum,
+        .bench = {"rc | out=r", "rc | out=c", "rc | out=cr"},
+        .mtf_class = "EinsumOperation",
+    },
     {.name = NULL},
 };

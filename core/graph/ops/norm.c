@@ -214,8 +214,7 @@ static const char *const LAYER_GRADS[] = {"dgamma", "dbeta"}, *const RMS_GRADS[]
 
 /* FLOPs per element are counted from the formulas above. */
 #define NORM(op, text, form, n, outs, attributes, names)                                           \
-    .name = (op), .summary = (text), .user = &(form), .min_in = (n), .max_in = (n),                \
-    .n_out = (outs), .attrs = (attributes), .out_names = (names)
+    DTP_ROW(op, text, n, n, outs), .user = &(form), .attrs = (attributes), .out_names = (names)
 #define PART .flags = DTP_OP_INTERNAL_USE, .no_grad = DTP_NO_PART_GRAD
 
 #define FORWARD                                                                                    \
@@ -231,39 +230,37 @@ static const char *const LAYER_GRADS[] = {"dgamma", "dbeta"}, *const RMS_GRADS[]
 const dtp_op_def dtp_ops_norm[] = {
     {NORM("layer_norm", "normalises over dims to mean 0 and variance 1, then scales and shifts",
           LAYER, 3, 3, LAYER_EPS, LAYER_STATS),
-     FORWARD, .x_flops = 8.0},
+     FORWARD, .x_flops = 8.0, .bench = {"rc c c | over=c"}, .f32_error = 4e-6},
     {NORM("layer_norm_grad", "gradient of layer_norm", LAYER, 5, 3, dtp_rows_over, LAYER_GRADS),
-     GRAD, .x_flops = 15.0},
-    {.name = "moments",
-     .summary = "per row: sum of x (when centered) and sum of x^2",
-     .min_in = 1,
-     .max_in = 1,
-     .n_out = 1,
-     .attrs = OVER_CENTER,
-     .infer = infer_moments,
-     .role = dtp_rows__role_reduced,
-     .x_flops = 3.0,
-     PART},
+     GRAD, .x_flops = 15.0, .bench = {"rc c r r rc | over=c"}, .f32_error = 4e-6},
+    {
+        DTP_ROW("moments", "per row: sum of x (when centered) and sum of x^2", 1, 1, 1),
+        .attrs = OVER_CENTER,
+        .infer = infer_moments,
+        .role = dtp_rows__role_reduced,
+        .x_flops = 3.0,
+        PART,
+    },
     {NORM("layer_norm_apply", "layer_norm from the sums of moments", LAYER, 4, 3, LAYER_EPS,
           LAYER_STATS),
-     APPLY, .x_flops = 4.0},
+     APPLY, .x_flops = 4.0, .bench = {"rc rz c c | over=c"}},
     {NORM("layer_norm_grad_sums", "per row: sum of gamma dy and sum of gamma dy xhat", LAYER, 5, 1,
           dtp_rows_over, NULL),
-     SUMS, .x_flops = 9.0},
+     SUMS, .x_flops = 9.0, .bench = {"rc c r r rc | over=c"}},
     {NORM("layer_norm_grad_apply", "layer_norm_grad from its row sums", LAYER, 6, 3, dtp_rows_over,
           LAYER_GRADS),
-     GRAD_APPLY, .x_flops = 9.0},
+     GRAD_APPLY, .x_flops = 9.0, .bench = {"rc c r r rc rz | over=c"}},
     {NORM("rms_norm", "divides by the root mean square over dims, then scales", RMS, 2, 2, RMS_EPS,
           RMS_STATS),
-     FORWARD, .x_flops = 4.0},
+     FORWARD, .x_flops = 4.0, .bench = {"rc c | over=c"}, .f32_error = 4e-6},
     {NORM("rms_norm_grad", "gradient of rms_norm", RMS, 4, 2, dtp_rows_over, RMS_GRADS), GRAD,
-     .x_flops = 10.0},
+     .x_flops = 10.0, .bench = {"rc c r rc | over=c"}, .f32_error = 4e-6},
     {NORM("rms_norm_apply", "rms_norm from the sums of moments", RMS, 3, 2, RMS_EPS, RMS_STATS),
-     APPLY, .x_flops = 2.0},
+     APPLY, .x_flops = 2.0, .bench = {"rc ry c | over=c"}},
     {NORM("rms_norm_grad_sums", "per row: sum of gamma dy xhat", RMS, 4, 1, dtp_rows_over, NULL),
-     SUMS, .x_flops = 6.0},
+     SUMS, .x_flops = 6.0, .bench = {"rc c r rc | over=c"}},
     {NORM("rms_norm_grad_apply", "rms_norm_grad from its row sums", RMS, 5, 2, dtp_rows_over,
           RMS_GRADS),
-     GRAD_APPLY, .x_flops = 6.0},
+     GRAD_APPLY, .x_flops = 6.0, .bench = {"rc c r rc ry | over=c"}},
     {.name = NULL},
 };

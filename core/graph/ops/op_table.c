@@ -3,27 +3,18 @@
 /* The families in table order: X(family) stands for the rows dtp_ops_<family>[] of
  * core/graph/ops/<family>.c, ended by a row without a name. */
 #define FAMILIES(X)                                                                                \
-    X(unary)                                                                                       \
-    X(binary)                                                                                      \
-    X(logical)                                                                                     \
+    X(elementwise)                                                                                 \
     X(einsum)                                                                                      \
     X(reduce)                                                                                      \
-    X(row_stats)                                                                                   \
-    X(scan)                                                                                        \
     X(order)                                                                                       \
-    X(relabel)                                                                                     \
-    X(slice)                                                                                       \
-    X(arrange)                                                                                     \
-    X(gather)                                                                                      \
+    X(shape)                                                                                       \
+    X(lookup)                                                                                      \
     X(fill)                                                                                        \
-    X(random)                                                                                      \
     X(softmax)                                                                                     \
     X(norm)                                                                                        \
-    X(embedding)                                                                                   \
     X(cross_entropy)                                                                               \
     X(attention)                                                                                   \
-    X(rotate)                                                                                      \
-    X(rope)                                                                                        \
+    X(sequence)                                                                                    \
     X(optimizer)
 
 #define DECLARE(family) extern const dtp_op_def dtp_ops_##family[];

@@ -43,28 +43,30 @@ static const char *const MOMENTUM_OUTS[] = {"m"};
 static const char *const ADAM_OUTS[] = {"m", "v"};
 
 #define ROW_UPDATE(op, text, n)                                                                    \
-    .name = (op), .summary = (text), .min_in = (n) + 1, .max_in = (n) + 1, .n_out = (n),           \
-    .flags = DTP_OP_ELEMENTWISE | DTP_OP_UPDATE | DTP_OP_INTERNAL_USE, .infer = infer_update,      \
-    .elem_flops = 4.0 * (n), .no_grad = "it ends a step", .inplace_in = {1, 3, 4}
+    DTP_ROW(op, text, (n) + 1, (n) + 1, (n)),                                                      \
+        .flags = DTP_OP_ELEMENTWISE | DTP_OP_UPDATE | DTP_OP_INTERNAL_USE, .infer = infer_update,  \
+        .elem_flops = 4.0 * (n), .no_grad = "it ends a step", .inplace_in = {1, 3, 4}
 
 const dtp_op_def dtp_ops_optimizer[] = {
-    {ROW_UPDATE("sgd", "gradient step", 1), .attrs = SGD_ATTRS},
+    {ROW_UPDATE("sgd", "gradient step", 1), .attrs = SGD_ATTRS,
+     .bench = {"rc rc | lr=0.001 weight_decay=0.01"}},
     {ROW_UPDATE("momentum", "gradient step with momentum", 2), .attrs = MOMENTUM_ATTRS,
-     .out_names = MOMENTUM_OUTS},
+     .out_names = MOMENTUM_OUTS, .bench = {"rc rc rc | lr=0.001 momentum=0.9 weight_decay=0.01"}},
     {ROW_UPDATE("adam", "Adam, weight decay in the gradient", 3), .attrs = ADAM_ATTRS,
-     .out_names = ADAM_OUTS},
+     .out_names = ADAM_OUTS,
+     .bench = {"rc rc rc rc | lr=0.001 beta1=0.9 beta2=0.99 eps=1e-8 weight_decay=0.01"}},
     {ROW_UPDATE("adamw", "Adam with decoupled weight decay", 3), .attrs = ADAMW_ATTRS,
-     .out_names = ADAM_OUTS},
-    {.name = "accumulate",
-     .summary = "sum over the microbatches of a step",
-     .min_in = 2,
-     .max_in = 2,
-     .n_out = 1,
-     .flags = DTP_OP_ELEMENTWISE | DTP_OP_UPDATE | DTP_OP_INTERNAL_USE,
-     .infer = infer_update,
-     .linear = DTP_LINEAR_JOINT,
-     .elem_flops = 1.0,
-     .no_grad = "it ends a microbatch",
-     .inplace_in = {1}},
+     .out_names = ADAM_OUTS,
+     .bench = {"rc rc rc rc | lr=0.001 beta1=0.9 beta2=0.99 eps=1e-8 weight_decay=0.01"}},
+    {
+        DTP_ROW("accumulate", "sum over the microbatches of a step", 2, 2, 1),
+        .flags = DTP_OP_ELEMENTWISE | DTP_OP_UPDATE | DTP_OP_INTERNAL_USE,
+        .infer = infer_update,
+        .linear = DTP_LINEAR_JOINT,
+        .elem_flops = 1.0,
+        .no_grad = "it ends a microbatch",
+        .inplace_in = {1},
+        .bench = {"rc rc"},
+    },
     {.name = NULL},
 };

@@ -105,34 +105,37 @@ static const dtp_attr_spec TOPK_ATTRS[] = {
     {.key = NULL}};
 
 #define ARG(op, text, kind)                                                                        \
-    .name = (op), .summary = (text), .min_in = 1, .max_in = 1, .n_out = 1, .attrs = ARG_ATTRS,     \
-    .infer = infer_arg, .role = dtp_rows__role_internal, .elem_flops = 1.0,                        \
-    .no_grad = "an index is piecewise constant", .decompose = split_arg, .user = (kind)
+    DTP_ROW(op, text, 1, 1, 1),                                                                    \
+        .attrs = ARG_ATTRS, .infer = infer_arg, .role = dtp_rows__role_internal,                   \
+        .elem_flops = 1.0, .no_grad = "an index is piecewise constant", .decompose = split_arg,    \
+        .user = (kind)
 
 const dtp_op_def dtp_ops_order[] = {
-    {ARG("argmax", "index of the largest element over a dim", "max")},
-    {ARG("argmin", "index of the smallest element over a dim", "min")},
-    {.name = "arg_first",
-     .summary = "index of the first element that equals m",
-     .min_in = 2,
-     .max_in = 2,
-     .n_out = 1,
-     .flags = DTP_OP_INTERNAL_USE,
-     .attrs = ARG_ATTRS,
-     .infer = infer_arg_first,
-     .role = role_first,
-     .elem_flops = 1.0,
-     .no_grad = DTP_NO_PART_GRAD},
-    {.name = "topk",
-     .summary = "the k largest or smallest elements over a dim, in order, and their indices",
-     .min_in = 1,
-     .max_in = 1,
-     .n_out = 2,
-     .attrs = TOPK_ATTRS,
-     .out_names = TOPK_OUT,
-     .infer = infer_topk,
-     .role = role_whole,
-     .elem_flops = 10.0,
-     .vjp = vjp_topk},
+    {ARG("argmax", "index of the largest element over a dim", "max"), .f32_error = DTP_EXACT},
+    {ARG("argmin", "index of the smallest element over a dim", "min"), .f32_error = DTP_EXACT},
+    {
+        DTP_ROW("arg_first", "index of the first element that equals m", 2, 2, 1),
+        .flags = DTP_OP_INTERNAL_USE,
+        .attrs = ARG_ATTRS,
+        .infer = infer_arg_first,
+        .role = role_first,
+        .elem_flops = 1.0,
+        .no_grad = DTP_NO_PART_GRAD,
+        .bench = {"rc r | over=c"},
+        .f32_error = DTP_EXACT,
+    },
+    {
+        DTP_ROW("topk",
+                "the k largest or smallest elements over a dim, in order, and their indices", 1, 1,
+                2),
+        .attrs = TOPK_ATTRS,
+        .out_names = TOPK_OUT,
+        .infer = infer_topk,
+        .role = role_whole,
+        .elem_flops = 10.0,
+        .vjp = vjp_topk,
+        .bench = {"rc | over=c k=8"},
+        .f32_error = DTP_EXACT,
+    },
     {.name = NULL},
 };

@@ -1,4 +1,15 @@
-/* reduce over dims, and broadcast, its counterpart. */
+/* Ops over dims: reduce and broadcast, its counterpart; any and all of truth values; statistics of
+ * rows: logsumexp, vector norms, variance and standard deviation; cumsum and the gradient of the
+ * product, whose elements depend on the others of their row in order.
+ *
+ * When a dim of the row is split they run as
+ *   any, all   maximum, minimum as i32, since collectives do not reduce bool    1 all-reduce
+ *   logsumexp  m = max x, s = sum exp(x - m), m + log s                         2 all-reduces
+ *   norm       sum |x|, the root of sum x^2, or max |x|                         1
+ *   var, std   mean of x, then sum (x - mean)^2 / (n - correction)              2: sums of x and
+ *              x^2 would need one, but cancel when the mean is large
+ * and the all-reduces carry rows, not x. For cumsum and the gradient a split dim is gathered first.
+ */
 #include "core/graph/op_rules.h"
 #include "core/graph/ops/rows.h"
 
@@ -103,26 +114,286 @@ static const dtp_attr_spec REDUCE_ATTRS[] = {
     {.key = "over", .kind = DTP_ATTR_DIMS, .required = true},
     {.key = NULL}};
 
+/* ---- truth values -------------------------------------------------------------------------------
+ */
+
+static dtp_status infer_over(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    DTP_TRY(dtp_op__need_bool(call, err));
+    DTP_TRY(dtp_rows__check_over(call, 0, err));
+    const dtp_ttype want = dtp_rows__outside(call, &call->in[0]);
+    return dtp_rows__set_out(call, has_out, &want, out, err);
+}
+
+/* `user` of the row is the kind of the extremum. */
+static dtp_status split_over(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
+                             int32_t *outs, dtp_err *err)
+{
+    const dtp_attr to_int = dtp_attr_int("dtype", DTP_I32),
+                   to_bool = dtp_attr_int("dtype", DTP_BOOL);
+    dtp_tensor_id number, extreme;
+    DTP_TRY(dtp_rows__emit(g, "cast", 1, ins, 1, &to_int, &number, err));
+    DTP_TRY(dtp_rows__emit_reduce(g, call->op->user, number, dtp_call_attr(call, "over"), &extreme,
+                                  err));
+    return dtp_rows__emit(g, "cast", 1, &extreme, 1, &to_bool, outs, err);
+}
+
+/* ---- statistics of rows -------------------------------------------------------------------------
+ */
+
+enum { NORM_1, NORM_2, NORM_INF };
+
+static dtp_status infer_rows(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    DTP_TRY(dtp_rows__check(call, 0, err));
+    const dtp_ttype want = dtp_rows__outside(call, &call->in[0]);
+    return dtp_rows__set_out(call, has_out, &want, out, err);
+}
+
+static dtp_status infer_var(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    const int64_t correction = dtp_call_int(call, "correction");
+    DTP_TRY(infer_rows(call, has_out, out, err));
+    const int64_t n = dtp_rows__length(call, &call->in[0]);
+    if (correction < 0 || correction >= n) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "'correction' is %lld, not in [0, %lld), for %lld elements",
+                        (long long)correction, (long long)n, (long long)n);
+    }
+    return DTP_OK;
+}
+
+/* The 1-norm and the maximum norm can leave partial results. */
+static dtp_dim_role role_norm(const dtp_op_call *call, dtp_dim_id d)
+{
+    const int64_t ord = dtp_call_int(call, "ord");
+    dtp_dim_role role = dtp_rows__role_internal(call, d);
+    if (role.role == DTP_ROLE_INTERNAL && ord != NORM_2) {
+        role.role = DTP_ROLE_REDUCED;
+        role.op = ord == NORM_1 ? DTP_REDUCE_SUM : DTP_REDUCE_MAX;
+    }
+    return role;
+}
+
+static dtp_status split_logsumexp(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
+                                  int32_t *outs, dtp_err *err)
+{
+    const dtp_attr *over = dtp_call_attr(call, "over");
+    dtp_tensor_id parts[2] = {ins[0], -1}, sum, terms[2];
+    DTP_TRY(dtp_rows__emit_reduce(g, "max", ins[0], over, &parts[1], err));
+    DTP_TRY(dtp_rows__emit(g, "sum_exp", 2, parts, 1, over, &sum, err));
+    terms[0] = parts[1];
+    DTP_TRY(dtp_rows__emit(g, "log", 1, &sum, 0, NULL, &terms[1], err));
+    return dtp_rows__emit(g, "add", 2, terms, 0, NULL, outs, err);
+}
+
+static dtp_status split_norm(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
+                             int32_t *outs, dtp_err *err)
+{
+    const dtp_attr *over = dtp_call_attr(call, "over");
+    const int64_t ord = dtp_call_int(call, "ord");
+    dtp_tensor_id part, sum;
+    DTP_TRY(dtp_rows__emit(g, ord == NORM_2 ? "square" : "abs", 1, ins, 0, NULL, &part, err));
+    if (ord != NORM_2) {
+        return dtp_rows__emit_reduce(g, ord == NORM_1 ? "sum" : "max", part, over, outs, err);
+    }
+    DTP_TRY(dtp_rows__emit_reduce(g, "sum", part, over, &sum, err));
+    return dtp_rows__emit(g, "sqrt", 1, &sum, 0, NULL, outs, err);
+}
+
+static dtp_status split_var(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
+                            int32_t *outs, dtp_err *err)
+{
+    const dtp_attr *over = dtp_call_attr(call, "over");
+    const int64_t n = dtp_rows__length(call, &call->in[0]) - dtp_call_int(call, "correction");
+    const dtp_attr factor = dtp_attr_float("factor", 1.0 / (double)n);
+    dtp_tensor_id pair[2] = {ins[0], -1}, centred, squares, sum;
+    DTP_TRY(dtp_rows__emit_reduce(g, "mean", ins[0], over, &pair[1], err));
+    DTP_TRY(dtp_rows__emit(g, "sub", 2, pair, 0, NULL, &centred, err));
+    DTP_TRY(dtp_rows__emit(g, "square", 1, &centred, 0, NULL, &squares, err));
+    DTP_TRY(dtp_rows__emit_reduce(g, "sum", squares, over, &sum, err));
+    return dtp_rows__emit(g, "scale", 1, &sum, 1, &factor, outs, err);
+}
+
+static dtp_status split_std(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
+                            int32_t *outs, dtp_err *err)
+{
+    dtp_tensor_id var;
+    DTP_TRY(split_var(g, call, ins, &var, err));
+    return dtp_rows__emit(g, "sqrt", 1, &var, 0, NULL, outs, err);
+}
+
+/* dx = dy exp(x - y) */
+static dtp_status vjp_logsumexp(dtp_vjp *v, dtp_err *err)
+{
+    dtp_tensor_id t, e;
+    DTP_TRY(dtp_op__emit2(v, "sub", v->in[0], v->out[0], v->in[0], &t, err));
+    DTP_TRY(dtp_op__emit1(v, "exp", t, v->in[0], &e, err));
+    return dtp_op__emit2(v, "mul", e, v->d_out[0], v->in[0], &v->d_in[0], err);
+}
+
+/* dx = x dy / y, and 0 where y is 0. */
+static dtp_status vjp_norm_2(dtp_vjp *v, dtp_err *err)
+{
+    const dtp_attr low = dtp_attr_float("low", 1e-30);
+    dtp_tensor_id y, q;
+    DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"clamp", 1, &v->out[0], 1, &low}, v->out[0], &y, err));
+    DTP_TRY(dtp_op__emit2(v, "div", v->d_out[0], y, v->out[0], &q, err));
+    return dtp_op__emit2(v, "mul", v->in[0], q, v->in[0], &v->d_in[0], err);
+}
+
+/* dx = sign x times dy, or times the share of dy that the largest elements get. */
+static dtp_status vjp_norm(dtp_vjp *v, dtp_err *err)
+{
+    const int64_t ord = dtp_vjp_attr(v, "ord")->i;
+    dtp_tensor_id sign, size, share = v->d_out[0];
+    if (ord == NORM_2) {
+        return vjp_norm_2(v, err);
+    }
+    DTP_TRY(dtp_op__emit1(v, "sign", v->in[0], v->in[0], &sign, err));
+    if (ord == NORM_INF) {
+        DTP_TRY(dtp_op__emit1(v, "abs", v->in[0], v->in[0], &size, err));
+        DTP_TRY(dtp_op__share_extremum(v, size, &share, err));
+    }
+    return dtp_op__emit2(v, "mul", sign, share, v->in[0], &v->d_in[0], err);
+}
+
+/* dx = factor d (x - mean), d with the dims of the output. */
+static dtp_status centred_grad(dtp_vjp *v, dtp_tensor_id d, double factor, dtp_err *err)
+{
+    const dtp_ttype *x = &v->g->tensors[v->in[0]].type, *y = &v->g->tensors[v->out[0]].type;
+    const int64_t n = dtp_ttype_elems(x) / dtp_ttype_elems(y);
+    const double scale = factor / (double)(n - dtp_vjp_attr(v, "correction")->i);
+    dtp_attr attrs[2] = {dtp_op__copy_attr(v, "over")};
+    dtp_tensor_id mean, centred, q;
+    DTP_TRY(dtp_op__enum_attr(v->g, "reduce", "kind", "mean", &attrs[1], err));
+    DTP_TRY(
+        dtp_vjp_emit(v, &(dtp_vjp_op){"reduce", 1, &v->in[0], 2, attrs}, v->out[0], &mean, err));
+    DTP_TRY(dtp_op__emit2(v, "sub", v->in[0], mean, v->in[0], &centred, err));
+    DTP_TRY(dtp_op__emit_scale(v, d, scale, v->out[0], &q, err));
+    return dtp_op__emit2(v, "mul", centred, q, v->in[0], &v->d_in[0], err);
+}
+
+static dtp_status vjp_var(dtp_vjp *v, dtp_err *err)
+{
+    return centred_grad(v, v->d_out[0], 2.0, err);
+}
+
+static dtp_status vjp_std(dtp_vjp *v, dtp_err *err)
+{
+    dtp_tensor_id q;
+    DTP_TRY(dtp_op__emit2(v, "div", v->d_out[0], v->out[0], v->out[0], &q, err));
+    return centred_grad(v, q, 1.0, err);
+}
+
+static const char *const ORDS[] = {"1", "2", "inf", NULL};
+static const dtp_attr_spec OVER_ORD[] = {
+    DTP_ROWS_OVER,
+    {.key = "ord", .kind = DTP_ATTR_ENUM, .def = NORM_2, .choices = ORDS},
+    {.key = NULL}};
+static const dtp_attr_spec OVER_CORRECTION[] = {
+    DTP_ROWS_OVER, {.key = "correction", .kind = DTP_ATTR_INT, .def = 1}, {.key = NULL}};
+
+/* ---- scans --------------------------------------------------------------------------------------
+ */
+
+static dtp_status infer_cumsum(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    int32_t axis;
+    DTP_TRY(dtp_op__axis(call, "dim", &axis, err));
+    if (call->in[0].dtype == DTP_BOOL) {
+        return DTP_FAIL(err, DTP_INVALID, "operand 0 is bool, numbers are needed");
+    }
+    return dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err);
+}
+
+/* Sums from the other end. */
+static dtp_status vjp_cumsum(dtp_vjp *v, dtp_err *err)
+{
+    const dtp_attr attrs[] = {dtp_op__copy_attr(v, "dim"),
+                              dtp_attr_int("reverse", 1 - dtp_vjp_attr(v, "reverse")->i)};
+    return dtp_vjp_emit(v, &(dtp_vjp_op){"cumsum", 1, &v->d_out[0], 2, attrs}, v->in[0],
+                        &v->d_in[0], err);
+}
+
+static dtp_status infer_prod_grad(const dtp_op_call *call, bool has_out, dtp_ttype *out,
+                                  dtp_err *err)
+{
+    DTP_TRY(dtp_rows__check(call, 0, err));
+    const dtp_ttype rows = dtp_rows__outside(call, &call->in[0]);
+    DTP_TRY(dtp_rows__match(call, 1, "dy", &rows, true, err));
+    return dtp_rows__set_out(call, has_out, &call->in[0], out, err);
+}
+
+static dtp_dim_role role_prod_grad(const dtp_op_call *call, dtp_dim_id d)
+{
+    const bool over = dtp_rows__is_over(call, d);
+    return (dtp_dim_role){over ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+}
+
+static const dtp_attr_spec CUMSUM_ATTRS[] = {{.key = "dim", .kind = DTP_ATTR_DIM, .required = true},
+                                             {.key = "reverse", .kind = DTP_ATTR_BOOL},
+                                             {.key = NULL}};
+
+#define OVER_DIMS(op, text, kind)                                                                  \
+    DTP_ROW(op, text, 1, 1, 1),                                                                    \
+        .attrs = dtp_rows_over, .infer = infer_over, .role = dtp_rows__role_internal,              \
+        .elem_flops = 1.0, .no_grad = DTP_NO_BOOL_GRAD, .decompose = split_over, .user = (kind)
 const dtp_op_def dtp_ops_reduce[] = {
-    {.name = "reduce",
-     .summary = "sum, mean, max, min or product over dims",
-     .min_in = 1,
-     .max_in = 1,
-     .n_out = 1,
-     .attrs = REDUCE_ATTRS,
-     .infer = infer_reduce,
-     .role = role_reduce,
-     .rules = rules_reduce,
-     .elem_flops = 1.0,
-     .vjp = vjp_reduce},
-    {.name = "broadcast",
-     .summary = "repeats a tensor over new dims",
-     .min_in = 1,
-     .max_in = 1,
-     .n_out = 1,
-     .infer = infer_broadcast,
-     .linear = DTP_LINEAR_EACH,
-     .elem_flops = 1.0,
-     .vjp = vjp_broadcast},
+    {
+        DTP_ROW("reduce", "sum, mean, max, min or product over dims", 1, 1, 1),
+        .attrs = REDUCE_ATTRS,
+        .infer = infer_reduce,
+        .role = role_reduce,
+        .rules = rules_reduce,
+        .elem_flops = 1.0,
+        .vjp = vjp_reduce,
+        .bench = {"rc | kind=sum over=c", "rc | kind=max over=c"},
+        .mtf_class = "ReduceOperation",
+        .flags = DTP_OP_REDUCTION,
+    },
+    {
+        DTP_ROW("broadcast", "repeats a tensor over new dims", 1, 1, 1),
+        .infer = infer_broadcast,
+        .linear = DTP_LINEAR_EACH,
+        .elem_flops = 1.0,
+        .vjp = vjp_broadcast,
+        .bench = {"c | out=rc"},
+        .f32_error = DTP_EXACT,
+        .flags = DTP_OP_ANY_DTYPE,
+        .mtf_class = "BroadcastOperation",
+    },
+    {OVER_DIMS("any", "is one element over dims true?", "max"), .f32_error = DTP_EXACT},
+    {OVER_DIMS("all", "are all elements over dims true?", "min"), .f32_error = DTP_EXACT},
+    {DTP_ROW("logsumexp", "logarithm of the sum of exp(x) over dims", 1, 1, 1),
+     .attrs = dtp_rows_over, .infer = infer_rows, .role = dtp_rows__role_internal, .x_flops = 10.0,
+     .vjp = vjp_logsumexp, .decompose = split_logsumexp},
+    {DTP_ROW("norm", "vector norm over dims: 1, 2 or inf", 1, 1, 1), .attrs = OVER_ORD,
+     .infer = infer_rows, .role = role_norm, .x_flops = 2.0, .vjp = vjp_norm,
+     .decompose = split_norm},
+    {DTP_ROW("var", "variance over dims", 1, 1, 1), .attrs = OVER_CORRECTION, .infer = infer_var,
+     .role = dtp_rows__role_internal, .x_flops = 2.0, .vjp = vjp_var, .decompose = split_var},
+    {DTP_ROW("std", "standard deviation over dims", 1, 1, 1), .attrs = OVER_CORRECTION,
+     .infer = infer_var, .role = dtp_rows__role_internal, .x_flops = 2.0, .vjp = vjp_std,
+     .decompose = split_std},
+    {
+        DTP_ROW("cumsum", "sum of the elements up to each along a dim", 1, 1, 1),
+        .attrs = CUMSUM_ATTRS,
+        .infer = infer_cumsum,
+        .role = dtp_op__role_along,
+        .linear = DTP_LINEAR_EACH,
+        .elem_flops = 1.0,
+        .vjp = vjp_cumsum,
+    },
+    {
+        DTP_ROW("prod_grad", "dy times the product of the other elements of the row", 2, 2, 1),
+        .flags = DTP_OP_INTERNAL_USE,
+        .attrs = dtp_rows_over,
+        .infer = infer_prod_grad,
+        .role = role_prod_grad,
+        .elem_flops = 1.0,
+        .no_grad = DTP_NO_GRAD_OF_GRAD,
+        .bench = {"rc r | over=c"},
+    },
     {.name = NULL},
 };

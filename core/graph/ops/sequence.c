@@ -1,5 +1,7 @@
 #include "core/graph/ops/sequence.h"
 
+#include "core/graph/ops/rows.h"
+
 const char *const dtp_order_choices[] = {"contiguous", "zigzag", NULL};
 
 dtp_sequence dtp_sequence_make(int64_t size, int64_t chunks)
@@ -54,3 +56,89 @@ int64_t dtp_sequence_left(const dtp_sequence *s, int64_t place)
 {
     return s->run == s->size ? s->size - place : s->run - place % s->run;
 }
+
+/* ---- rope -------------------------------------------------------------------------------------
+ */
+
+/* Rotary position embedding (Su et al. 2021), pairs (j, j + f/2) of a feature dim of size f:
+ *   angle = (position + offset) base^(-2j/f), positions in the order that the sequence is stored in
+ *   (a, b) -> (a cos - b sin, a sin + b cos);  `inverse` rotates by -angle: the adjoint
+ */
+
+static const dtp_attr_spec ROPE_ATTRS[] = {
+    {.key = "position", .kind = DTP_ATTR_DIM, .required = true},
+    {.key = "feature", .kind = DTP_ATTR_DIM, .required = true},
+    {.key = "base", .kind = DTP_ATTR_FLOAT, .def = 10000.0, .min = 1e-6, .max = 1e30},
+    {.key = "offset", .kind = DTP_ATTR_INT, .min = -9e15, .max = 9e15},
+    {.key = "order", .kind = DTP_ATTR_ENUM, .choices = dtp_order_choices},
+    {.key = "chunks", .kind = DTP_ATTR_INT, .def = 1.0, .min = 1.0, .max = 1e9},
+    {.key = "inverse", .kind = DTP_ATTR_BOOL, .hidden = true},
+    {.key = NULL}};
+
+static dtp_status infer_rope(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    const dtp_ttype *x = &call->in[0];
+    dtp_dim_id position = dtp_call_dim(call, "position"), feature = dtp_call_dim(call, "feature");
+    int32_t axis = dtp_ttype_find(x, feature);
+    char text[DTP_TTYPE_TEXT_BYTES];
+    dtp_ttype_print(x, call->dims, text);
+    if (!dtp_dtype_is_float(x->dtype)) {
+        return DTP_FAIL(err, DTP_INVALID, "x is %s, expected floats", text);
+    }
+    if (axis < 0 || dtp_ttype_find(x, position) < 0) {
+        return DTP_FAIL(err, DTP_INVALID, "x, %s, lacks the %s dim '%s'", text,
+                        axis < 0 ? "feature" : "position",
+                        dtp_dims_name(call->dims, axis < 0 ? feature : position));
+    }
+    if (position == feature) {
+        return DTP_FAIL(err, DTP_INVALID, "'position' and 'feature' are both '%s'",
+                        dtp_dims_name(call->dims, feature));
+    }
+    if (x->dims[axis].size % 2 != 0) {
+        return DTP_FAIL(err, DTP_INVALID, "feature dim '%s' has the odd size %lld",
+                        dtp_dims_name(call->dims, feature), (long long)x->dims[axis].size);
+    }
+    if (dtp_call_int(call, "order") == DTP_ORDER_ZIGZAG) {
+        DTP_TRY(dtp_sequence_check(call, position, x->dims[dtp_ttype_find(x, position)].size,
+                                   dtp_call_int(call, "chunks"), err));
+    }
+    return dtp_rows__set_out(call, has_out, x, out, err);
+}
+
+static dtp_dim_role role_rope(const dtp_op_call *call, dtp_dim_id d)
+{
+    bool whole = d == dtp_call_dim(call, "feature");
+    return (dtp_dim_role){whole ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+}
+
+static dtp_status vjp_rope(dtp_vjp *v, dtp_err *err)
+{
+    if (v->d_out[0] < 0 || !v->need[0]) {
+        return DTP_OK;
+    }
+    const dtp_attr attrs[] = {*dtp_vjp_attr(v, "position"),
+                              *dtp_vjp_attr(v, "feature"),
+                              *dtp_vjp_attr(v, "base"),
+                              *dtp_vjp_attr(v, "offset"),
+                              *dtp_vjp_attr(v, "order"),
+                              *dtp_vjp_attr(v, "chunks"),
+                              dtp_attr_int("inverse", dtp_vjp_attr(v, "inverse")->i == 0 ? 1 : 0)};
+    return dtp_vjp_emit(v, &(dtp_vjp_op){"rope", 1, &v->d_out[0], 7, attrs}, v->in[0], &v->d_in[0],
+                        err);
+}
+
+const dtp_op_def dtp_ops_sequence[] = {
+    {
+        DTP_ROW("rope", "rotary position embedding of pairs of features", 1, 1, 1),
+        .attrs = ROPE_ATTRS,
+        .infer = infer_rope,
+        .role = role_rope,
+        .linear = DTP_LINEAR_EACH,
+        .x_flops = 3.0,
+        .vjp = vjp_rope,
+        .inplace_in = {1},
+        .bench = {"qpf | position=p feature=f"},
+        .f32_error = 2e-6,
+    },
+    {.name = NULL},
+};

@@ -98,30 +98,33 @@ static dtp_status split_grad(dtp_graph *g, const dtp_op_call *call, const int32_
 
 #define PART .flags = DTP_OP_INTERNAL_USE, .no_grad = DTP_NO_PART_GRAD
 #define FORWARD(op, text, form)                                                                    \
-    .name = (op), .summary = (text), .min_in = 1, .max_in = 1, .n_out = 1, .attrs = dtp_rows_over, \
-    .infer = infer_forward, .role = dtp_rows__role_internal, .x_flops = 5.0, .vjp = vjp_softmax,   \
-    .decompose = split_forward, .user = &(form), .inplace_in = {1}
+    DTP_ROW(op, text, 1, 1, 1), .attrs = dtp_rows_over, .infer = infer_forward,                    \
+                                .role = dtp_rows__role_internal, .x_flops = 5.0,                   \
+                                .vjp = vjp_softmax, .decompose = split_forward, .user = &(form),   \
+                                .inplace_in = {1}
 #define GRAD(op, text, form)                                                                       \
-    .name = (op), .summary = (text), .min_in = 2, .max_in = 2, .n_out = 1,                         \
-    .flags = DTP_OP_INTERNAL_USE, .attrs = dtp_rows_over, .infer = infer_grad,                     \
-    .role = dtp_rows__role_internal, .x_flops = 5.0, .no_grad = DTP_NO_GRAD_OF_GRAD,               \
-    .decompose = split_grad, .user = &(form), .inplace_in = {2}
+    DTP_ROW(op, text, 2, 2, 1), .flags = DTP_OP_INTERNAL_USE, .attrs = dtp_rows_over,              \
+                                .infer = infer_grad, .role = dtp_rows__role_internal,              \
+                                .x_flops = 5.0, .no_grad = DTP_NO_GRAD_OF_GRAD,                    \
+                                .decompose = split_grad, .user = &(form), .inplace_in = {2}
 #define REDUCTION(op, text, infer_fn)                                                              \
-    PART, .name = (op), .summary = (text), .min_in = 2, .max_in = 2, .n_out = 1,                   \
-          .attrs = dtp_rows_over, .infer = (infer_fn), .role = dtp_rows__role_reduced
+    PART, DTP_ROW(op, text, 2, 2, 1), .attrs = dtp_rows_over, .infer = (infer_fn),                 \
+                                      .role = dtp_rows__role_reduced
 #define APPLY(op, text, infer_fn, in_place)                                                        \
-    PART, .name = (op), .summary = (text), .min_in = 3, .max_in = 3, .n_out = 1,                   \
-          .attrs = OVER_LOG, .infer = (infer_fn), .role = dtp_rows__role_parallel,                 \
-          .inplace_in = {in_place}
+    PART, DTP_ROW(op, text, 3, 3, 1), .attrs = OVER_LOG, .infer = (infer_fn),                      \
+                                      .role = dtp_rows__role_parallel, .inplace_in = {in_place}
 
 const dtp_op_def dtp_ops_softmax[] = {
     {FORWARD("softmax", "exp(x) divided by its sum over dims", PLAIN)},
     {FORWARD("log_softmax", "logarithm of softmax", LOG)},
     {GRAD("softmax_grad", "gradient of softmax from y and dy", PLAIN)},
     {GRAD("log_softmax_grad", "gradient of log_softmax from y and dy", LOG)},
-    {REDUCTION("sum_exp", "sum of exp(x - m) over dims", infer_sum_exp), .x_flops = 3.0},
-    {APPLY("softmax_apply", "exp(x - m) / s, or x - m - log s", infer_forward, 1), .x_flops = 3.0},
+    {REDUCTION("sum_exp", "sum of exp(x - m) over dims", infer_sum_exp), .x_flops = 3.0,
+     .bench = {"rc r | over=c"}},
+    {APPLY("softmax_apply", "exp(x - m) / s, or x - m - log s", infer_forward, 1), .x_flops = 3.0,
+     .bench = {"rc r r | over=c"}},
     {REDUCTION("row_dot", "sum of a b over dims", infer_row_dot), .x_flops = 2.0},
-    {APPLY("softmax_grad_apply", "y (dy - d), or dy - exp(y) d", infer_grad, 2), .x_flops = 2.0},
+    {APPLY("softmax_grad_apply", "y (dy - d), or dy - exp(y) d", infer_grad, 2), .x_flops = 2.0,
+     .bench = {"rc rc r | over=c"}},
     {.name = NULL},
 };

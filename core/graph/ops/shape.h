@@ -1,6 +1,6 @@
-/* relabel: a row-major reshape to other dim names. */
-#ifndef DTP_CORE_GRAPH_OPS_RELABEL_H
-#define DTP_CORE_GRAPH_OPS_RELABEL_H
+/* What relabel, a row-major reshape to other dim names, does to the dims. */
+#ifndef DTP_CORE_GRAPH_OPS_SHAPE_H
+#define DTP_CORE_GRAPH_OPS_SHAPE_H
 
 #include "core/graph/op.h"
 
