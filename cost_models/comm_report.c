@@ -98,10 +98,8 @@ static dtp_status describe_fused(const making *k, const dtp_instr *instr, dtp_co
         n = name == NULL ? strlen(module) : common_prefix(name, n, module);
         name = name == NULL ? module : name;
     }
-    char *copy = dtp_arena_alloc(k->arena, n + 1, 1);
-    if (copy == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a report");
-    }
+    char *copy;
+    DTP_TRY(DTP_NEW(k->arena, copy, n + 1, err));
     memcpy(copy, name == NULL ? "" : name, n);
     e->node = e->tensor = -1;
     e->module = copy;
@@ -139,10 +137,8 @@ static dtp_status add_module(making *k, int32_t parent, const char *path, size_t
     dtp_comm_report *r = k->out;
     DTP_TRY(dtp_arena_grow(k->arena, &r->modules, r->n_modules, r->n_modules + 1, &r->cap_modules,
                            sizeof *r->modules, err));
-    char *copy = dtp_arena_alloc(k->arena, n + 1, 1);
-    if (copy == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a report");
-    }
+    char *copy;
+    DTP_TRY(DTP_NEW(k->arena, copy, n + 1, err));
     memcpy(copy, path, n);
     *out = r->n_modules++;
     dtp_comm_module *m = &r->modules[*out];
@@ -246,15 +242,10 @@ static dtp_status prepare(making *k, dtp_err *err)
     for (int32_t i = 0; i < p->n_instrs; i++) {
         n += p->instrs[i].kind == DTP_INSTR_COLLECTIVE ? 1 : 0;
     }
-    k->packed = dtp_arena_alloc(k->arena, (size_t)p->n_values, sizeof *k->packed);
-    k->gradient = dtp_arena_alloc(k->arena, (size_t)g->n_tensors, sizeof *k->gradient);
-    k->out->entries = dtp_arena_alloc(k->arena, (size_t)n, sizeof *k->out->entries);
-    k->out->totals = dtp_arena_alloc(k->arena, (size_t)n, sizeof *k->out->totals);
-    if (k->packed == NULL || k->gradient == NULL || k->out->entries == NULL ||
-        k->out->totals == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a report on %d instructions",
-                        p->n_instrs);
-    }
+    DTP_TRY(DTP_NEW(k->arena, k->packed, p->n_values, err));
+    DTP_TRY(DTP_NEW(k->arena, k->gradient, g->n_tensors, err));
+    DTP_TRY(DTP_NEW(k->arena, k->out->entries, n, err));
+    DTP_TRY(DTP_NEW(k->arena, k->out->totals, n, err));
     for (int32_t v = 0; v < p->n_values; v++) {
         k->packed[v] = -1;
     }

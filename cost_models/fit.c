@@ -14,11 +14,6 @@ typedef struct points {
     double *x, *y;
 } points;
 
-static dtp_status out_of_memory(dtp_err *err)
-{
-    return DTP_FAIL(err, DTP_NOMEM, "fit: out of memory");
-}
-
 static double usable_time(const dtp_sample *s)
 {
     return s->time_s > 1e-12 ? s->time_s : 1e-12;
@@ -99,9 +94,7 @@ static dtp_status fit_op(dtp_machine *m, const dtp_samples *samples, const char 
 {
     dtp_curve_fit fit;
     out->op = dtp_arena_strdup(m->arena, name);
-    if (out->op == NULL) {
-        return out_of_memory(err);
-    }
+    DTP_TRY(DTP_MEMORY(err, out->op));
     out->flops = op_rate(samples, name);
     p->n = 0;
     for (int32_t i = 0; i < samples->n; i++) {
@@ -123,9 +116,7 @@ static dtp_status fit_op(dtp_machine *m, const dtp_samples *samples, const char 
 static dtp_status fit_ops(dtp_machine *m, const dtp_samples *samples, points *p, dtp_err *err)
 {
     m->op_curves = dtp_arena_alloc(m->arena, (size_t)samples->n + 1, sizeof *m->op_curves);
-    if (m->op_curves == NULL) {
-        return out_of_memory(err);
-    }
+    DTP_TRY(DTP_MEMORY(err, m->op_curves));
     for (int32_t i = 0; i < samples->n; i++) {
         const dtp_sample *s = &samples->items[i];
         bool known = s->kind != DTP_SAMPLE_OP && s->kind != DTP_SAMPLE_MOVE;
@@ -185,9 +176,7 @@ static bool same_gemm(const dtp_gemm_point *p, const dtp_work *w)
 static dtp_status fit_gemm(dtp_machine *m, const dtp_samples *samples, dtp_err *err)
 {
     m->gemm = dtp_arena_alloc(m->arena, (size_t)samples->n + 1, sizeof *m->gemm);
-    if (m->gemm == NULL) {
-        return out_of_memory(err);
-    }
+    DTP_TRY(DTP_MEMORY(err, m->gemm));
     for (int32_t i = 0; i < samples->n; i++) {
         const dtp_sample *s = &samples->items[i];
         const dtp_work *w = &s->work;
@@ -271,9 +260,7 @@ static dtp_status fit_colls(dtp_machine *m, const dtp_samples *samples, points *
     }
     DTP_TRY(fit_level(m, samples, err));
     m->coll_curves = dtp_arena_alloc(m->arena, (size_t)samples->n + 1, sizeof *m->coll_curves);
-    if (m->coll_curves == NULL) {
-        return out_of_memory(err);
-    }
+    DTP_TRY(DTP_MEMORY(err, m->coll_curves));
     for (int32_t i = 0; i < samples->n; i++) {
         const dtp_sample *s = &samples->items[i];
         bool known = s->kind != DTP_SAMPLE_COLL;
@@ -292,7 +279,7 @@ static dtp_status fit_colls(dtp_machine *m, const dtp_samples *samples, points *
 static dtp_status copy_text(dtp_machine *m, const char *text, const char **out, dtp_err *err)
 {
     *out = dtp_arena_strdup(m->arena, text != NULL ? text : "");
-    return *out != NULL ? DTP_OK : out_of_memory(err);
+    return DTP_MEMORY(err, *out);
 }
 
 static dtp_status fit_all(dtp_machine *m, const dtp_samples *samples,
@@ -322,8 +309,8 @@ dtp_status dtp_machine_fit(const dtp_samples *samples, const dtp_fit_options *op
     DTP_TRY(dtp_machine_create(options->name != NULL ? options->name : "measured", &m, err));
     size_t room = (size_t)samples->n + 1;
     points p = {0, malloc(room * sizeof *p.x), malloc(room * sizeof *p.y)};
-    dtp_status status =
-        p.x == NULL || p.y == NULL ? out_of_memory(err) : fit_all(m, samples, options, &p, err);
+    dtp_status status = DTP_MEMORY(err, p.x, p.y);
+    status = status == DTP_OK ? fit_all(m, samples, options, &p, err) : status;
     free(p.x);
     free(p.y);
     if (status != DTP_OK) {

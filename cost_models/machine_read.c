@@ -58,7 +58,7 @@ static dtp_status read_name(dtp_arena *arena, const dtp_json *v, const char **ou
         return dtp_json_fail(v, err, "expected a text of 1 to 256 bytes, found %zu", strlen(text));
     }
     *out = dtp_arena_strdup(arena, text);
-    return *out != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "machine: out of memory");
+    return DTP_MEMORY(err, *out);
 }
 
 /* Array member of an object with a bounded number of elements; *n = 0 when absent and optional. */
@@ -100,12 +100,12 @@ static dtp_status read_points(dtp_arena *arena, const dtp_json *obj, dtp_curve *
     if (n == 0) {
         return dtp_json_fail(list, err, "a curve needs at least one point");
     }
-    double *x = dtp_arena_alloc(arena, (size_t)n, sizeof *x);
-    double *y = dtp_arena_alloc(arena, (size_t)n, sizeof *y);
-    double *s = dtp_arena_alloc(arena, (size_t)n, sizeof *s);
-    if (x == NULL || y == NULL || s == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "machine: out of memory");
-    }
+    double *x;
+    double *y;
+    double *s;
+    DTP_TRY(DTP_NEW(arena, x, n, err));
+    DTP_TRY(DTP_NEW(arena, y, n, err));
+    DTP_TRY(DTP_NEW(arena, s, n, err));
     for (int32_t i = 0; i < n; i++) {
         const dtp_json *row = dtp_json_at(list, i);
         DTP_TRY(read_row(row, 3, err));
@@ -155,10 +155,7 @@ static dtp_status read_op_curves(dtp_machine *m, const dtp_json *curves, dtp_err
     const dtp_json *list = NULL;
     int32_t n = 0;
     DTP_TRY(read_list(curves, "ops", MAX_OP_CURVES, &list, &n, err));
-    m->op_curves = dtp_arena_alloc(m->arena, (size_t)n, sizeof *m->op_curves);
-    if (m->op_curves == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "machine: out of memory");
-    }
+    DTP_TRY(DTP_NEW(m->arena, m->op_curves, n, err));
     for (int32_t i = 0; i < n; i++) {
         DTP_TRY(read_op_curve(m, dtp_json_at(list, i), &m->op_curves[i], err));
     }
@@ -196,10 +193,7 @@ static dtp_status read_gemm(dtp_machine *m, const dtp_json *curves, dtp_err *err
     DTP_TRY(read_fit_error(gemm, &stated_error, err));
     DTP_TRY(dtp_json_require(gemm, "points", &list, err));
     DTP_TRY(read_list(gemm, "points", MAX_GEMM, &list, &n, err));
-    m->gemm = dtp_arena_alloc(m->arena, (size_t)n, sizeof *m->gemm);
-    if (m->gemm == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "machine: out of memory");
-    }
+    DTP_TRY(DTP_NEW(m->arena, m->gemm, n, err));
     for (int32_t i = 0; i < n; i++) {
         DTP_TRY(read_gemm_point(dtp_json_at(list, i), &m->gemm[i], err));
     }
@@ -263,10 +257,7 @@ static dtp_status read_coll_curves(dtp_machine *m, const dtp_json *curves, dtp_e
     const dtp_json *list = NULL;
     int32_t n = 0;
     DTP_TRY(read_list(curves, "collectives", MAX_COLL_CURVES, &list, &n, err));
-    m->coll_curves = dtp_arena_alloc(m->arena, (size_t)n, sizeof *m->coll_curves);
-    if (m->coll_curves == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "machine: out of memory");
-    }
+    DTP_TRY(DTP_NEW(m->arena, m->coll_curves, n, err));
     for (int32_t i = 0; i < n; i++) {
         DTP_TRY(read_coll_curve(m, dtp_json_at(list, i), &m->coll_curves[i], err));
     }
@@ -436,9 +427,7 @@ static dtp_status read_root(const char *file, const dtp_json *root, dtp_machine 
     DTP_TRY(dtp_machine_create(text, out, err));
     dtp_machine *m = *out;
     m->place = dtp_arena_strdup(m->arena, file);
-    if (m->place == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "machine: out of memory");
-    }
+    DTP_TRY(DTP_MEMORY(err, m->place));
     const dtp_json *device = NULL;
     DTP_TRY(dtp_json_require(root, "device", &device, err));
     DTP_TRY(read_device(m, device, err));

@@ -28,9 +28,7 @@ static dtp_status add_exact(dtp_counters *c, const char *name, double value, dtp
         have = &c->list[c->n];
         have->name = dtp_arena_strdup(c->arena, name);
         have->value = 0;
-        if (have->name == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "no memory for counters");
-        }
+        DTP_TRY(DTP_MEMORY(err, have->name));
         c->n++;
     }
     have->value += c->runs * value;

@@ -57,6 +57,17 @@ dtp_status dtp_err_null(dtp_err *err, const char *file, int line, const char *fu
     return DTP_OK;
 }
 
+dtp_status dtp_err_memory(dtp_err *err, const char *file, int line, const char *function, int32_t n,
+                          const void *const *pointers)
+{
+    for (int32_t i = 0; i < n; i++) {
+        if (pointers[i] == NULL) {
+            return dtp_err_set(err, DTP_NOMEM, file, line, "%s: out of memory", function);
+        }
+    }
+    return DTP_OK;
+}
+
 void dtp_err_prefix(dtp_err *err, const char *fmt, ...)
 {
     if (err == NULL) {

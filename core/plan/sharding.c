@@ -112,12 +112,8 @@ dtp_status dtp_sharding_from_rules(const dtp_graph *g, const dtp_mesh *mesh,
                                    dtp_sharding *out, dtp_err *err)
 {
     *out = (dtp_sharding){.mesh = *mesh, .n_tensors = g->n_tensors, .n_nodes = g->n_nodes};
-    out->layouts = dtp_arena_alloc(arena, (size_t)g->n_tensors, sizeof *out->layouts);
-    out->strategies = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *out->strategies);
-    if (out->layouts == NULL || out->strategies == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the layouts of %d tensors",
-                        g->n_tensors);
-    }
+    DTP_TRY(DTP_NEW(arena, out->layouts, g->n_tensors, err));
+    DTP_TRY(DTP_NEW(arena, out->strategies, g->n_nodes, err));
     for (int32_t t = 0; t < g->n_tensors; t++) {
         dtp_status s = dtp_layout_rules_layout(rules, mesh, &g->dims, &g->tensors[t].type, uneven,
                                                &out->layouts[t], err);

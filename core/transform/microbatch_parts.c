@@ -8,13 +8,10 @@
 static dtp_status allocate(dtp_micro_work *w, dtp_arena *scratch, dtp_err *err)
 {
     const size_t n = (size_t)w->g->n_tensors;
-    w->part = dtp_arena_alloc(scratch, n, sizeof *w->part);
-    w->axis = dtp_arena_alloc(scratch, n, sizeof *w->axis);
-    w->needed = dtp_arena_alloc(scratch, n, sizeof *w->needed);
-    w->sum = dtp_arena_alloc(scratch, n, sizeof *w->sum);
-    if (w->part == NULL || w->axis == NULL || w->needed == NULL || w->sum == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a graph of %d tensors", w->g->n_tensors);
-    }
+    DTP_TRY(DTP_NEW(scratch, w->part, n, err));
+    DTP_TRY(DTP_NEW(scratch, w->axis, n, err));
+    DTP_TRY(DTP_NEW(scratch, w->needed, n, err));
+    DTP_TRY(DTP_NEW(scratch, w->sum, n, err));
     for (size_t t = 0; t < n; t++) {
         w->sum[t] = -1;
     }

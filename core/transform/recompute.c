@@ -104,9 +104,7 @@ static dtp_status list_blocks(const dtp_graph *g, dtp_arena *arena, dtp_remat *o
 {
     const char **names = dtp_arena_alloc(arena, (size_t)g->n_blocks, sizeof *names);
     int32_t n = 0;
-    if (names == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d blocks", g->n_blocks);
-    }
+    DTP_TRY(DTP_MEMORY(err, names));
     for (int32_t b = 0; b < g->n_blocks; b++) {
         int32_t k = 0;
         while (k < n && strcmp(names[k], g->blocks[b]) != 0) {
@@ -138,9 +136,7 @@ dtp_status dtp_remat_parse(const char *text, const dtp_graph *g, dtp_arena *aren
     }
     char *copy = dtp_arena_strdup(arena, text);
     const char **items = dtp_arena_alloc(arena, strlen(text) + 1, sizeof *items);
-    if (copy == NULL || items == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of blocks");
-    }
+    DTP_TRY(DTP_MEMORY(err, copy, items));
     for (char *next = copy; next != NULL;) {
         items[out->n++] = next;
         next = strchr(next, ',');
@@ -158,10 +154,8 @@ dtp_status dtp_remat_variants(const dtp_graph *g, dtp_arena *arena, int32_t *n, 
     dtp_remat all;
     DTP_TRY(list_blocks(g, arena, &all, err));
     const int32_t blocks = g->loss >= 0 ? all.n : 0;
-    dtp_remat *list = dtp_arena_alloc(arena, (size_t)blocks + 2, sizeof *list);
-    if (list == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d blocks", blocks);
-    }
+    dtp_remat *list;
+    DTP_TRY(DTP_NEW(arena, list, (size_t)blocks + 2, err));
     *n = 1;
     for (int32_t b = 0; b < blocks; b++) {
         list[(*n)++] = (dtp_remat){.n = 1, .items = &all.items[b]};
@@ -198,10 +192,7 @@ static dtp_status allocate(remat_work *w, dtp_arena *scratch, dtp_err *err)
     w->again = dtp_arena_alloc(scratch, tensors, sizeof *w->again);
     w->clone = dtp_arena_alloc(scratch, tensors, sizeof *w->clone);
     w->place = dtp_arena_alloc(scratch, nodes, sizeof *w->place);
-    return w->group != NULL && w->home != NULL && w->kept != NULL && w->again != NULL &&
-                   w->clone != NULL && w->place != NULL
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_NOMEM, "out of memory for a graph of %d nodes", w->g->n_nodes);
+    return DTP_MEMORY(err, w->group, w->home, w->kept, w->again, w->clone, w->place);
 }
 
 static bool is_chosen(const remat_work *w, const dtp_remat *remat, const dtp_node *node)
@@ -222,10 +213,8 @@ static bool is_chosen(const remat_work *w, const dtp_remat *remat, const dtp_nod
 static dtp_status find_groups(remat_work *w, const dtp_remat *remat, dtp_arena *scratch,
                               dtp_err *err)
 {
-    dtp_node_id *example = dtp_arena_alloc(scratch, (size_t)w->g->n_nodes, sizeof *example);
-    if (example == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a graph of %d nodes", w->g->n_nodes);
-    }
+    dtp_node_id *example;
+    DTP_TRY(DTP_NEW(scratch, example, w->g->n_nodes, err));
     for (dtp_node_id n = 0; n < w->g->n_nodes; n++) {
         const dtp_node *node = &w->g->nodes[n];
         w->group[n] = -1;
@@ -310,9 +299,7 @@ static dtp_status add_clones(remat_work *w, int32_t group, dtp_err *err)
         }
         dtp_node_spec spec = dtp_graph_copy_spec(&w->copy, n, in);
         spec.name = dtp_arena_printf(w->copy.to->arena, "remat.%s", node->name);
-        if (spec.name == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for the name of a node");
-        }
+        DTP_TRY(DTP_MEMORY(err, spec.name));
         for (int32_t i = 0; i < node->n_in; i++) {
             in[i] = w->again[node->in[i]] ? w->clone[node->in[i]] : in[i];
         }
@@ -376,9 +363,6 @@ dtp_status dtp_graph_rematerialize(const dtp_graph *g, const dtp_remat *remat, d
 {
     remat_work w = {.g = g};
     dtp_arena *scratch = dtp_arena_create();
-    if (scratch == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a graph");
-    }
     dtp_status s = build(&w, remat, scratch, err);
     dtp_arena_destroy(scratch);
     if (s == DTP_OK) {

@@ -63,9 +63,7 @@ static dtp_status pool_fill(dtp_bench *b, dtp_bench_pool *pool, size_t elem,
 {
     size_t period = elem * PERIOD;
     void *chunk = malloc(period);
-    if (chunk == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "bench: out of memory");
-    }
+    DTP_TRY(DTP_MEMORY(err, chunk));
     pattern(chunk);
     dtp_status status = DTP_OK;
     for (size_t at = 0; at < pool->bytes && status == DTP_OK; at += period) {

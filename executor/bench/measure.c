@@ -40,9 +40,7 @@ static dtp_status add_sample(dtp_samples *s, const dtp_sample *sample, dtp_err *
     if (s->n == s->capacity) {
         int32_t capacity = s->capacity > 0 ? 2 * s->capacity : 256;
         dtp_sample *items = realloc(s->items, (size_t)capacity * sizeof *items);
-        if (items == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "bench: out of memory for %d samples", capacity);
-        }
+        DTP_TRY(DTP_MEMORY(err, items));
         s->items = items;
         s->capacity = capacity;
     }

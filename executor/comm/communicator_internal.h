@@ -58,8 +58,7 @@ typedef struct dtp_comm__scratch {
     void *data;
     size_t capacity;
 } dtp_comm__scratch;
-dtp_status dtp_comm__reserve(dtp_comm__scratch *scratch, size_t bytes, const dtp_coll *coll,
-                             dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_comm__reserve(dtp_comm__scratch *scratch, size_t bytes, dtp_err *err) DTP_MUST_CHECK;
 /* Gives a private copy of `in` when it overlaps `out` in a way that the collective does not allow
  * in place, else `in` itself. */
 dtp_status dtp_comm__unalias(dtp_comm__scratch *scratch, const dtp_coll *coll, int32_t n,

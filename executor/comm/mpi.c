@@ -14,9 +14,7 @@ static dtp_status group_of(const dtp_comm__mpi *c, MPI_Group all, dtp_mesh_set s
 {
     int32_t n = dtp_mesh_set_size(&c->base.mesh, set);
     int *ranks = calloc((size_t)n, sizeof *ranks);
-    if (ranks == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a group of %d ranks", n);
-    }
+    DTP_TRY(DTP_MEMORY(err, ranks));
     for (int32_t i = 0; i < n; i++) {
         ranks[i] = dtp_mesh_set_member(&c->base.mesh, set, c->base.rank, i);
     }
@@ -281,9 +279,7 @@ static dtp_status create(const dtp_mesh *mesh, dtp_comm__mpi **out, dtp_err *err
 {
     dtp_comm__mpi *c = calloc(1, sizeof *c);
     *out = c;
-    if (c == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a communicator");
-    }
+    DTP_TRY(DTP_MEMORY(err, c));
     c->base = (dtp_comm){.ops = &mpi_ops, .mesh = *mesh};
     c->limit = INT_MAX;
     c->world = c->outcome = MPI_COMM_NULL;

@@ -238,7 +238,7 @@ static dtp_status run_blocks(dtp_comm__mpi *c, const dtp_coll *coll, int32_t n, 
     blocks b = {
         .coll = coll, .sub = c->subs[coll->set], .n = n, .width = dtp_dtype_bytes(coll->dtype)};
     int64_t half = HALF_BYTES > n * b.width ? HALF_BYTES : n * b.width;
-    DTP_TRY(dtp_comm__reserve(&c->blocks, 2 * (size_t)half, coll, err));
+    DTP_TRY(dtp_comm__reserve(&c->blocks, 2 * (size_t)half, err));
     b.send = c->blocks.data;
     b.receive = b.send + half;
     *code = in_blocks(c, &b, in, out);

@@ -393,9 +393,7 @@ static dtp_status start_ranks(world *w, dtp_err *err)
 {
     for (int32_t r = 0; r < w->size; r++) {
         sim_comm *c = calloc(1, sizeof *c);
-        if (c == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "no memory for %d virtual ranks", w->size);
-        }
+        DTP_TRY(DTP_MEMORY(err, c));
         c->base = (dtp_comm){.ops = &sim_ops, .mesh = w->mesh, .rank = r, .size = w->size};
         c->world = w;
         w->jobs[r].comm = &c->base;

@@ -16,7 +16,7 @@ struct dtp_sim_pool {
 dtp_status dtp_sim_pool_create(dtp_sim_pool **out, dtp_err *err)
 {
     *out = calloc(1, sizeof **out);
-    return *out != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "no memory for virtual ranks");
+    return DTP_MEMORY(err, *out);
 }
 
 void dtp_sim_pool_destroy(dtp_sim_pool *pool)
@@ -45,9 +45,7 @@ static dtp_status add(dtp_sim_pool *pool, const dtp_mesh *mesh, dtp_err *err)
     if (pool->n == pool->capacity) {
         const int32_t capacity = 2 * pool->capacity + 4;
         member *members = realloc(pool->members, (size_t)capacity * sizeof *members);
-        if (members == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "no memory for %d meshes of virtual ranks", capacity);
-        }
+        DTP_TRY(DTP_MEMORY(err, members));
         pool->members = members;
         pool->capacity = capacity;
     }

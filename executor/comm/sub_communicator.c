@@ -125,9 +125,7 @@ dtp_status dtp_sub_communicator_create(dtp_comm *parent, const dtp_mesh *mesh,
 {
     DTP_TRY(check_sets(parent, mesh, parent_sets, err));
     sub_comm *s = calloc(1, sizeof *s);
-    if (s == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a communicator");
-    }
+    DTP_TRY(DTP_MEMORY(err, s));
     s->base = (dtp_comm){.ops = &sub_ops, .mesh = *mesh};
     s->parent = parent;
     for (int32_t m = 0; m < mesh->n_dims; m++) {

@@ -63,16 +63,14 @@ static dtp_status open_file(dtp_catalog *c, int32_t index, const char *dir, cons
         return DTP_FAIL(err, DTP_INVALID, "'%.200s' is not a plain file name", name);
     }
     f->path = dtp_arena_printf(c->arena, "%s/%s", dir, name);
-    if (f->path == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for file names");
-    }
+    DTP_TRY(DTP_MEMORY(err, f->path));
     return open_data(f, err);
 }
 
 static dtp_status room_for_files(dtp_catalog *c, int32_t n, dtp_err *err)
 {
     c->files = dtp_arena_alloc(c->arena, (size_t)n, sizeof *c->files);
-    return c->files != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "no memory for %d files", n);
+    return DTP_MEMORY(err, c->files);
 }
 
 /* ---- our index ---- */
@@ -185,9 +183,7 @@ static dtp_status read_tensor(dtp_catalog *c, const dtp_json *v, dtp_err *err)
         }
     }
     char *name = dtp_arena_strdup(c->arena, dtp_json_key(v));
-    if (name == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for tensor names");
-    }
+    DTP_TRY(DTP_MEMORY(err, name));
     for (int32_t i = 0; i < dtp_json_size(slices); i++) {
         DTP_TRY(read_slice(c, name, &whole, dtype_text, dtp_json_at(slices, i), err));
     }
@@ -357,9 +353,7 @@ static dtp_status read_index(dtp_catalog *c, const char *path, dtp_err *err)
     char *text = NULL, *dir = dtp_arena_strdup(c->arena, path);
     size_t len = 0;
     c->path = path;
-    if (dir == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
-    }
+    DTP_TRY(DTP_MEMORY(err, dir));
     char *slash = strrchr(dir, '/');
     if (slash != NULL) {
         *slash = '\0';
@@ -385,18 +379,14 @@ static dtp_status read_path(dtp_catalog *c, const char *path, dtp_err *err)
         return DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(errno));
     }
     path = dtp_arena_strdup(c->arena, path);
-    if (path == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for file names");
-    }
+    DTP_TRY(DTP_MEMORY(err, path));
     if (!S_ISDIR(st.st_mode)) {
         bool index = n > 5 && strcmp(path + n - 5, ".json") == 0;
         return index ? read_index(c, path, err) : read_single(c, path, err);
     }
     const char *index = dtp_arena_printf(c->arena, "%s/%s", path, DTP_CHECKPOINT_INDEX);
     const char *single = dtp_arena_printf(c->arena, "%s/%s", path, DTP_CHECKPOINT_SINGLE);
-    if (index == NULL || single == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
-    }
+    DTP_TRY(DTP_MEMORY(err, index, single));
     if (stat(index, &st) == 0) {
         return read_index(c, index, err);
     }

@@ -112,9 +112,7 @@ static dtp_status load_value(const loader *l, dtp_value_id v, const char *name, 
     }
     int64_t bytes = dtp_ttype_bytes(&view->local);
     void *host = malloc(bytes > 0 ? (size_t)bytes : 1);
-    if (host == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for %" PRId64 " bytes", bytes);
-    }
+    DTP_TRY(DTP_MEMORY(err, host));
     dtp_status status = DTP_OK;
     for (int32_t i = 0; i < n && status == DTP_OK; i++) {
         status = read_slice(l, &slices[i], &shard, view->local.dtype, host, err);

@@ -116,7 +116,7 @@ static dtp_status read_entry(const dtp_json *v, dtp_st_file *f, dtp_st_entry *e,
                              e->end - e->begin);
     }
     e->name = dtp_arena_strdup(f->arena, dtp_json_key(v));
-    return e->name != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "no memory for tensor names");
+    return DTP_MEMORY(err, e->name);
 }
 
 static int by_begin(const void *a, const void *b)
@@ -171,7 +171,7 @@ static dtp_status read_member(const dtp_json *v, dtp_st_file *f, dtp_err *err)
                 f->meta = NULL;
             }
         }
-        return f->meta != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "no memory for metadata");
+        return DTP_MEMORY(err, f->meta);
     }
     DTP_TRY(read_entry(v, f, &f->entries[f->n], err));
     f->n++;
@@ -182,10 +182,7 @@ static dtp_status read_entries(dtp_st_file *f, const dtp_json *root, dtp_err *er
 {
     DTP_TRY(dtp_json_expect(root, DTP_JSON_OBJECT, err));
     int32_t n = dtp_json_size(root);
-    f->entries = dtp_arena_alloc(f->arena, (size_t)n, sizeof *f->entries);
-    if (f->entries == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory for %d tensors", f->path, n);
-    }
+    DTP_TRY(DTP_NEW(f->arena, f->entries, n, err));
     for (int32_t i = 0; i < n; i++) {
         DTP_TRY(read_member(dtp_json_at(root, i), f, err));
     }
@@ -226,9 +223,7 @@ static dtp_status read_file(dtp_st_file *f, dtp_err *err)
     f->data_at = 8 + (int64_t)len;
     f->data_bytes = (int64_t)st.st_size - f->data_at;
     char *text = malloc((size_t)len + 1);
-    if (text == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory for the header", f->path);
-    }
+    DTP_TRY(DTP_MEMORY(err, text));
     text[len] = '\0';
     dtp_status status = dtp_read_at(f->fd, f->path, 8, text, (int64_t)len, err);
     if (status == DTP_OK) {

@@ -141,9 +141,7 @@ static dtp_status fill_operands(const dtp_op_case *c, uint64_t seed, dtp_case_gr
         const char *space = strchr(c->in[i], ' '), *how = space == NULL ? "sym" : space + 1;
         const int64_t n = dtp_ttype_elems(type);
         cg->values[i] = calloc((size_t)n, sizeof(double));
-        if (cg->values[i] == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "no memory for the values of an operand");
-        }
+        DTP_TRY(DTP_MEMORY(err, cg->values[i]));
         cg->n_in++;
         cg->is_float[i] = dtp_dtype_is_float(type->dtype) && strcmp(how, "weight") != 0;
         fill(how, i, type->rank == 0 ? 1 : type->dims[type->rank - 1].size, n, &seed,

@@ -81,9 +81,7 @@ dtp_status dtp_launch_argv(const dtp_launch *launch, char ***out, dtp_err *err)
             "OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1, or use --comm sim");
     }
     words w = {.list = calloc((size_t)launch->n_args + OWN_WORDS, sizeof *w.list)};
-    if (w.list == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for the command line of mpirun");
-    }
+    DTP_TRY(DTP_MEMORY(err, w.list));
     char count[16];
     snprintf(count, sizeof count, "%d", launch->ranks);
     add(&w, launch->mpirun != NULL ? launch->mpirun : "mpirun");

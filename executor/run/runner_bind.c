@@ -71,11 +71,9 @@ static dtp_status keep_moving(dtp_runner *r, dtp_value_id v, void **pointer, dtp
 static dtp_status sort_moving(dtp_runner *r, dtp_err *err)
 {
     const int32_t buffers = r->program->n_values + 1;
-    dtp_runner__moving *sorted = dtp_arena_alloc(r->arena, (size_t)r->n_moving, sizeof *sorted);
-    r->moving_start = dtp_arena_alloc(r->arena, (size_t)buffers + 1, sizeof *r->moving_start);
-    if (sorted == NULL || r->moving_start == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory to bind the program");
-    }
+    dtp_runner__moving *sorted;
+    DTP_TRY(DTP_NEW(r->arena, sorted, r->n_moving, err));
+    DTP_TRY(DTP_NEW(r->arena, r->moving_start, (size_t)buffers + 1, err));
     for (int32_t i = 0; i < r->n_moving; i++) {
         r->moving_start[r->moving[i].buffer + 1]++;
     }
@@ -157,10 +155,7 @@ static void touch(dtp_runner *r, dtp_value_id v)
 static dtp_status copy_replicas(dtp_runner *r, int32_t n, const dtp_value_id *ids, dtp_view **out,
                                 dtp_err *err)
 {
-    *out = dtp_arena_alloc(r->arena, (size_t)n, sizeof **out);
-    if (*out == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory to bind the program");
-    }
+    DTP_TRY(DTP_NEW(r->arena, *out, n, err));
     for (int32_t i = 0; i < n; i++) {
         (*out)[i] = r->views[ids[i]];
         const dtp_value *value = &r->program->values[ids[i]];
@@ -200,10 +195,8 @@ static dtp_status bind_kernel(dtp_runner *r, const dtp_instr *instr, dtp_runner_
     }
     b->call = dtp_instr_call(r->program, instr, r->comm->rank, &types);
     size_t n_in = (size_t)b->call.n_in, n_out = (size_t)b->call.n_out;
-    dtp_ttype *in = dtp_arena_alloc(r->arena, n_in + n_out, sizeof *in);
-    if (in == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory to bind the program");
-    }
+    dtp_ttype *in;
+    DTP_TRY(DTP_NEW(r->arena, in, n_in + n_out, err));
     memcpy(in, types.in, n_in * sizeof *in);
     memcpy(in + n_in, types.out, n_out * sizeof *in);
     b->call.in = in;
@@ -291,10 +284,7 @@ static dtp_status bind_instr(dtp_runner *r, int32_t index, dtp_err *err)
 static dtp_status count_collectives(dtp_runner *r, dtp_err *err)
 {
     const dtp_program *p = r->program;
-    r->stats = dtp_arena_alloc(r->arena, (size_t)p->n_instrs, sizeof *r->stats);
-    if (r->stats == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory to bind the program");
-    }
+    DTP_TRY(DTP_NEW(r->arena, r->stats, p->n_instrs, err));
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_coll *c = &p->instrs[i].coll;
         if (p->instrs[i].kind != DTP_INSTR_COLLECTIVE) {

@@ -151,9 +151,7 @@ static dtp_status open_spec(dtp_feed *feed, const dtp_feed_spec *spec, dtp_err *
     }
     size_t len = strlen(spec->file) + 1;
     s->file = malloc(len);
-    if (s->file == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a feed");
-    }
+    DTP_TRY(DTP_MEMORY(err, s->file));
     memcpy(s->file, spec->file, len);
     s->shift = spec->shift;
     const dtp_graph_tensor *t = &feed->graph->tensors[id];
@@ -256,9 +254,7 @@ static dtp_status reserve(dtp_feed *feed, int64_t bytes, dtp_err *err)
 {
     if ((size_t)bytes > feed->capacity) {
         void *grown = realloc(feed->scratch, (size_t)bytes);
-        if (grown == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "no memory for %" PRId64 " bytes of input", bytes);
-        }
+        DTP_TRY(DTP_MEMORY(err, grown));
         feed->scratch = grown;
         feed->capacity = (size_t)bytes;
     }

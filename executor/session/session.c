@@ -154,9 +154,7 @@ static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_
     /* What a reader of a tensor gets: the resident value, or a value that survives the step. */
     const dtp_program *p = s->program;
     s->tensor_value = malloc(((size_t)p->graph->n_tensors + 1) * sizeof *s->tensor_value);
-    if (s->tensor_value == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a session");
-    }
+    DTP_TRY(DTP_MEMORY(err, s->tensor_value));
     for (dtp_tensor_id t = 0; t < p->graph->n_tensors; t++) {
         dtp_value_id v = p->tensor_value[t];
         s->tensor_value[t] = v >= 0 && p->values[v].keep ? v : -1;
@@ -172,10 +170,7 @@ static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_
         }
     }
     s->host = malloc(s->host_bytes > 0 ? (size_t)s->host_bytes : 1);
-    DTP_TRY(s->host != NULL
-                ? DTP_OK
-                : DTP_FAIL(err, DTP_NOMEM, "no memory for a host buffer of %" PRId64 " bytes",
-                           s->host_bytes));
+    DTP_TRY(DTP_MEMORY(err, s->host));
     DTP_TRY(dtp_feed_create(s->program->graph, o->n_feeds, o->feeds, o->seed, &s->feed, err));
     return o->load == NULL ? initialise(s, err) : DTP_OK;
 }
@@ -202,9 +197,7 @@ dtp_status dtp_session_create(const dtp_program *p, dtp_backend *backend, dtp_co
     dtp_err local = {0};
     err = err != NULL ? err : &local;
     dtp_session *s = calloc(1, sizeof *s);
-    if (s == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a session");
-    }
+    DTP_TRY(DTP_MEMORY(err, s));
     s->program = p;
     s->backend = backend;
     s->comm = comm;
@@ -356,9 +349,7 @@ static dtp_status open_single(dtp_session *s, const char *path, dtp_st_writer **
     const dtp_graph *g = s->program->graph;
     dtp_st_entry *entries = calloc((size_t)g->n_tensors + 1, sizeof *entries);
     int32_t n = 0;
-    if (entries == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
-    }
+    DTP_TRY(DTP_MEMORY(err, entries));
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         const dtp_graph_tensor *tensor = &g->tensors[t];
         if (dtp_tensor_lasts(tensor)) {

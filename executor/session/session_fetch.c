@@ -140,10 +140,7 @@ dtp_status dtp_session_collect(dtp_session *s, dtp_tensor_id t, bool replicas,
     int64_t chunk = clamp(elems, CHUNK_ELEMS) * width + 1;
     c.mine = malloc((size_t)chunk);
     c.all = malloc((size_t)(chunk * dtp_mesh_set_size(&s->program->mesh, c.set)));
-    dtp_status status = c.mine != NULL && c.all != NULL
-                            ? DTP_OK
-                            : DTP_FAIL(err, DTP_NOMEM, "no memory to collect '%s'",
-                                       s->program->graph->tensors[t].name);
+    dtp_status status = DTP_MEMORY(err, c.mine, c.all);
     status = dtp_comm_agree_status(s->comm, status, err);
     if (status == DTP_OK && c.mine != NULL && c.all != NULL) {
         status = collect_all(&c, elems, err);
@@ -188,8 +185,7 @@ dtp_status dtp_session__gather_new(dtp_session *s, dtp_tensor_id t, void **out, 
     *out = NULL;
     if (s->comm->rank == 0) {
         *out = malloc(bytes > 0 ? (size_t)bytes : 1);
-        status = *out != NULL ? DTP_OK
-                              : DTP_FAIL(err, DTP_NOMEM, "no memory for %" PRId64 " bytes", bytes);
+        status = DTP_MEMORY(err, *out);
     }
     DTP_TRY(dtp_comm_agree_status(s->comm, status, err));
     return dtp_session_gather(s, t, *out, err);

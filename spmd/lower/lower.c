@@ -218,12 +218,9 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
 static dtp_status lower_all(lowering *l, dtp_err *err)
 {
     const size_t n = (size_t)l->g->n_tensors + 1;
-    l->used = dtp_arena_alloc(l->scratch, n, sizeof *l->used);
-    l->survives = dtp_arena_alloc(l->scratch, n, sizeof *l->survives);
-    l->view = dtp_arena_alloc(l->scratch, n, sizeof *l->view);
-    if (l->used == NULL || l->survives == NULL || l->view == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d tensors", l->g->n_tensors);
-    }
+    DTP_TRY(DTP_NEW(l->scratch, l->used, n, err));
+    DTP_TRY(DTP_NEW(l->scratch, l->survives, n, err));
+    DTP_TRY(DTP_NEW(l->scratch, l->view, n, err));
     DTP_TRY(mark_uses(l, err));
     for (int32_t t = 0; t < l->g->n_tensors; t++) {
         const dtp_tensor_kind kind = l->g->tensors[t].kind;

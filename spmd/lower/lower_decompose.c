@@ -136,11 +136,8 @@ static dtp_status lower_scratch(const dtp_lower_env *outer, dtp_node_id node, de
     DTP_TRY(build_rules(outer->p, layouts, s, err));
     follow_renames(&outer->p->mesh, s);
     const dtp_graph *g = s->graph;
-    s->value = dtp_arena_alloc(g->arena, (size_t)g->n_tensors, sizeof *s->value);
-    s->used = dtp_arena_alloc(g->arena, (size_t)g->n_tensors, sizeof *s->used);
-    if (s->value == NULL || s->used == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a decomposition");
-    }
+    DTP_TRY(DTP_NEW(g->arena, s->value, g->n_tensors, err));
+    DTP_TRY(DTP_NEW(g->arena, s->used, g->n_tensors, err));
     for (int32_t i = 0; i < call.n_in; i++) {
         s->value[s->in[i]] = in[i];
     }

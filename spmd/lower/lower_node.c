@@ -127,9 +127,7 @@ static dtp_status add_output(const node_work *w, int32_t i, const dtp_layout *la
                              dtp_value_id *out, dtp_err *err)
 {
     dtp_value v = dtp_program__value_init(output_name(w, i, layout), DTP_VALUE_TEMP);
-    if (v.name == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the name of a value");
-    }
+    DTP_TRY(DTP_MEMORY(err, v.name));
     v.type = w->call.out[i];
     v.layout = *layout;
     DTP_TRY(dtp_program__add_value(w->env->p, &v, out, err));
@@ -219,9 +217,7 @@ static dtp_status adopt_outputs(const node_work *w, dtp_value_id *out, dtp_err *
             continue;
         }
         p->values[inner].name = output_name(w, i, &p->values[inner].layout);
-        if (p->values[inner].name == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for the name of a value");
-        }
+        DTP_TRY(DTP_MEMORY(err, p->values[inner].name));
         dtp_program__bind(p, w->node->out[i], inner);
     }
     return DTP_OK;

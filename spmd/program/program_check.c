@@ -475,9 +475,6 @@ dtp_status dtp_program_check(const dtp_program *p, dtp_err *err)
 {
     const size_t n = (size_t)p->n_values + 1;
     dtp_arena *arena = dtp_arena_create();
-    if (arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d values", p->n_values);
-    }
     checker c = {.p = p,
                  .valid = dtp_arena_alloc(arena, n, sizeof *c.valid),
                  .written = dtp_arena_alloc(arena, n, sizeof *c.written),

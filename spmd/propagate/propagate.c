@@ -406,9 +406,7 @@ dtp_status dtp_propagate(const dtp_graph *g, const dtp_mesh *mesh,
                      .out = out,
                      .scratch = dtp_arena_create(),
                      .pricer = {.graph = g}};
-    if (w.scratch == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a propagation");
-    }
+    DTP_TRY(DTP_MEMORY(err, w.scratch));
     *out = (dtp_sharding){.mesh = *mesh, .n_tensors = g->n_tensors, .n_nodes = g->n_nodes};
     out->layouts = dtp_arena_alloc(arena, n, sizeof *out->layouts);
     out->strategies = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *out->strategies);

@@ -411,11 +411,8 @@ static dtp_status refuse(const dtp_decision *d, dtp_err *err)
 static dtp_status set_up(strategy_search *s, dtp_layout *in, dtp_layout *out, dtp_err *err)
 {
     const dtp_decision *d = s->d;
-    s->in_prices = dtp_arena_alloc(s->arena, (size_t)d->call->n_in, sizeof *s->in_prices);
-    s->out_prices = dtp_arena_alloc(s->arena, (size_t)d->call->n_out, sizeof *s->out_prices);
-    if (s->in_prices == NULL || s->out_prices == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a choice of layouts");
-    }
+    DTP_TRY(DTP_NEW(s->arena, s->in_prices, d->call->n_in, err));
+    DTP_TRY(DTP_NEW(s->arena, s->out_prices, d->call->n_out, err));
     for (int32_t i = 0; i < d->call->n_in; i++) {
         in[i] = *d->operands[i].at;
     }
@@ -469,9 +466,7 @@ dtp_status dtp_propagate__choose(const dtp_decision *d, dtp_strategy *strategy,
                                  dtp_node_layouts *layouts, dtp_err *err)
 {
     strategy_search s = {.d = d, .arena = dtp_arena_create()};
-    if (s.arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a choice of layouts");
-    }
+    DTP_TRY(DTP_MEMORY(err, s.arena));
     dtp_status status = choose(&s, err);
     dtp_arena_destroy(s.arena);
     *strategy = s.strategy;
