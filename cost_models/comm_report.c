@@ -210,27 +210,6 @@ static int by_key(const void *a, const void *b)
     return (x->set > y->set) - (x->set < y->set);
 }
 
-static void add_up(dtp_comm_report *r)
-{
-    int32_t n = 0;
-    for (int32_t i = 0; i < r->n_entries; i++) {
-        const dtp_comm_entry *e = &r->entries[i];
-        r->totals[i] = (dtp_comm_total){e->phase, e->kind, e->set, {e->runs, e->runs * e->bytes}};
-    }
-    if (r->n_entries > 0) {
-        qsort(r->totals, (size_t)r->n_entries, sizeof *r->totals, by_key);
-    }
-    for (int32_t i = 0; i < r->n_entries; i++) {
-        if (n > 0 && by_key(&r->totals[n - 1], &r->totals[i]) == 0) {
-            r->totals[n - 1].sum.count += r->totals[i].sum.count;
-            r->totals[n - 1].sum.bytes += r->totals[i].sum.bytes;
-        } else {
-            r->totals[n++] = r->totals[i];
-        }
-    }
-    r->n_totals = n;
-}
-
 /* ---- the report ---------------------------------------------------------------------------------
  */
 
@@ -276,6 +255,22 @@ dtp_status dtp_comm_report_make(const dtp_program *p, dtp_arena *arena, dtp_comm
             DTP_TRY(count_along(&k, e, err));
         }
     }
-    add_up(out);
+    int32_t n = 0;
+    for (int32_t i = 0; i < out->n_entries; i++) {
+        const dtp_comm_entry *e = &out->entries[i];
+        out->totals[i] = (dtp_comm_total){e->phase, e->kind, e->set, {e->runs, e->runs * e->bytes}};
+    }
+    if (out->n_entries > 0) {
+        qsort(out->totals, (size_t)out->n_entries, sizeof *out->totals, by_key);
+    }
+    for (int32_t i = 0; i < out->n_entries; i++) {
+        if (n > 0 && by_key(&out->totals[n - 1], &out->totals[i]) == 0) {
+            out->totals[n - 1].sum.count += out->totals[i].sum.count;
+            out->totals[n - 1].sum.bytes += out->totals[i].sum.bytes;
+        } else {
+            out->totals[n++] = out->totals[i];
+        }
+    }
+    out->n_totals = n;
     return DTP_OK;
 }

@@ -112,32 +112,6 @@ static dtp_status fit_op(dtp_machine *m, const dtp_samples *samples, const char 
     return DTP_OK;
 }
 
-/* One curve per name; ops without one are priced like "add". */
-static dtp_status fit_ops(dtp_machine *m, const dtp_samples *samples, points *p, dtp_err *err)
-{
-    m->op_curves = dtp_arena_alloc(m->arena, (size_t)samples->n + 1, sizeof *m->op_curves);
-    DTP_TRY(DTP_MEMORY(err, m->op_curves));
-    for (int32_t i = 0; i < samples->n; i++) {
-        const dtp_sample *s = &samples->items[i];
-        bool known = s->kind != DTP_SAMPLE_OP && s->kind != DTP_SAMPLE_MOVE;
-        for (int32_t k = 0; k < m->n_op_curves && !known; k++) {
-            known = strcmp(m->op_curves[k].op, s->name) == 0;
-        }
-        if (!known) {
-            DTP_TRY(fit_op(m, samples, s->name, p, &m->op_curves[m->n_op_curves], err));
-            m->n_op_curves++;
-        }
-    }
-    for (int32_t k = 0; k < m->n_op_curves; k++) {
-        if (strcmp(m->op_curves[k].op, "add") == 0) {
-            m->op_curves[m->n_op_curves] = m->op_curves[k];
-            m->op_curves[m->n_op_curves++].op = "*";
-            break;
-        }
-    }
-    return DTP_OK;
-}
-
 /* ---- the few numbers ---- */
 
 static dtp_status fit_launch(dtp_machine *m, const dtp_samples *samples, dtp_err *err)
@@ -210,29 +184,6 @@ static void ring_terms(const dtp_sample *s, double *latency, double *bytes)
     *bytes = rounds * (n - 1.0) / n * s->work.bytes;
 }
 
-static dtp_status fit_level(dtp_machine *m, const dtp_samples *samples, dtp_err *err)
-{
-    two_terms sums = {0};
-    double latency_s = 0.0, inverse_bw = 0.0;
-    for (int32_t i = 0; i < samples->n; i++) {
-        const dtp_sample *s = &samples->items[i];
-        if (s->kind == DTP_SAMPLE_COLL && s->ranks == samples->ranks && s->coll != DTP_ALL_TO_ALL &&
-            s->coll != DTP_PERMUTE) {
-            double latency, bytes;
-            ring_terms(s, &latency, &bytes);
-            add_terms(&sums, latency, bytes, usable_time(s));
-        }
-    }
-    if (sums.n == 0) {
-        return DTP_FAIL(err, DTP_INVALID, "fit: no collective over all %d ranks", samples->ranks);
-    }
-    solve_terms(&sums, &latency_s, &inverse_bw);
-    m->levels[0] =
-        (dtp_level){"ranks", samples->ranks, latency_s, rate_of(inverse_bw, DTP_NUMBER_BW)};
-    m->n_levels = 1;
-    return DTP_OK;
-}
-
 static dtp_status fit_coll(dtp_machine *m, const dtp_samples *samples, const dtp_sample *like,
                            points *p, dtp_err *err)
 {
@@ -258,7 +209,24 @@ static dtp_status fit_colls(dtp_machine *m, const dtp_samples *samples, points *
     if (samples->ranks < 2) {
         return DTP_OK;
     }
-    DTP_TRY(fit_level(m, samples, err));
+    two_terms sums = {0};
+    double latency_s = 0.0, inverse_bw = 0.0;
+    for (int32_t i = 0; i < samples->n; i++) {
+        const dtp_sample *s = &samples->items[i];
+        if (s->kind == DTP_SAMPLE_COLL && s->ranks == samples->ranks && s->coll != DTP_ALL_TO_ALL &&
+            s->coll != DTP_PERMUTE) {
+            double latency, bytes;
+            ring_terms(s, &latency, &bytes);
+            add_terms(&sums, latency, bytes, usable_time(s));
+        }
+    }
+    if (sums.n == 0) {
+        return DTP_FAIL(err, DTP_INVALID, "fit: no collective over all %d ranks", samples->ranks);
+    }
+    solve_terms(&sums, &latency_s, &inverse_bw);
+    m->levels[0] =
+        (dtp_level){"ranks", samples->ranks, latency_s, rate_of(inverse_bw, DTP_NUMBER_BW)};
+    m->n_levels = 1;
     m->coll_curves = dtp_arena_alloc(m->arena, (size_t)samples->n + 1, sizeof *m->coll_curves);
     DTP_TRY(DTP_MEMORY(err, m->coll_curves));
     for (int32_t i = 0; i < samples->n; i++) {
@@ -297,7 +265,27 @@ static dtp_status fit_all(dtp_machine *m, const dtp_samples *samples,
     DTP_TRY(fit_launch(m, samples, err));
     DTP_TRY(fit_bandwidth(m, samples, err));
     DTP_TRY(fit_gemm(m, samples, err));
-    DTP_TRY(fit_ops(m, samples, p, err));
+    /* One curve per name; ops without one are priced like "add". */
+    m->op_curves = dtp_arena_alloc(m->arena, (size_t)samples->n + 1, sizeof *m->op_curves);
+    DTP_TRY(DTP_MEMORY(err, m->op_curves));
+    for (int32_t i = 0; i < samples->n; i++) {
+        const dtp_sample *s = &samples->items[i];
+        bool known = s->kind != DTP_SAMPLE_OP && s->kind != DTP_SAMPLE_MOVE;
+        for (int32_t k = 0; k < m->n_op_curves && !known; k++) {
+            known = strcmp(m->op_curves[k].op, s->name) == 0;
+        }
+        if (!known) {
+            DTP_TRY(fit_op(m, samples, s->name, p, &m->op_curves[m->n_op_curves], err));
+            m->n_op_curves++;
+        }
+    }
+    for (int32_t k = 0; k < m->n_op_curves; k++) {
+        if (strcmp(m->op_curves[k].op, "add") == 0) {
+            m->op_curves[m->n_op_curves] = m->op_curves[k];
+            m->op_curves[m->n_op_curves++].op = "*";
+            break;
+        }
+    }
     DTP_TRY(fit_colls(m, samples, p, err));
     return dtp_machine_index(m, err);
 }

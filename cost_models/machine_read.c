@@ -150,19 +150,6 @@ static dtp_status read_op_curve(dtp_machine *m, const dtp_json *v, dtp_op_curve 
     return read_points(m->arena, v, &c->time_s, &c->measured_s, err);
 }
 
-static dtp_status read_op_curves(dtp_machine *m, const dtp_json *curves, dtp_err *err)
-{
-    const dtp_json *list = NULL;
-    int32_t n = 0;
-    DTP_TRY(read_list(curves, "ops", MAX_OP_CURVES, &list, &n, err));
-    DTP_TRY(DTP_NEW(m->arena, m->op_curves, n, err));
-    for (int32_t i = 0; i < n; i++) {
-        DTP_TRY(read_op_curve(m, dtp_json_at(list, i), &m->op_curves[i], err));
-    }
-    m->n_op_curves = n;
-    return DTP_OK;
-}
-
 /* [m, n, k, trans_a, trans_b, flops] with 0 or 1 for the transpositions. */
 static dtp_status read_gemm_point(const dtp_json *row, dtp_gemm_point *p, dtp_err *err)
 {
@@ -327,7 +314,14 @@ static dtp_status read_curves(dtp_machine *m, const dtp_json *device, dtp_err *e
     }
     DTP_TRY(dtp_json_expect(curves, DTP_JSON_OBJECT, err));
     DTP_TRY(dtp_json_keys(curves, CURVES_KEYS, err));
-    DTP_TRY(read_op_curves(m, curves, err));
+    const dtp_json *list = NULL;
+    int32_t n = 0;
+    DTP_TRY(read_list(curves, "ops", MAX_OP_CURVES, &list, &n, err));
+    DTP_TRY(DTP_NEW(m->arena, m->op_curves, n, err));
+    for (int32_t i = 0; i < n; i++) {
+        DTP_TRY(read_op_curve(m, dtp_json_at(list, i), &m->op_curves[i], err));
+    }
+    m->n_op_curves = n;
     DTP_TRY(read_gemm(m, curves, err));
     return read_coll_curves(m, curves, err);
 }
@@ -350,22 +344,6 @@ static dtp_status read_level(dtp_machine *m, const dtp_json *v, dtp_level *level
     level->size = (int32_t)size;
     DTP_TRY(read_member(v, "latency_s", DTP_NUMBER_DELAY, &level->latency_s, err));
     return read_member(v, "bw_Bps", DTP_NUMBER_BW, &level->bw_Bps, err);
-}
-
-static dtp_status read_levels(dtp_machine *m, const dtp_json *root, dtp_err *err)
-{
-    const dtp_json *list = NULL;
-    int32_t n = 0;
-    DTP_TRY(dtp_json_require(root, "levels", &list, err));
-    DTP_TRY(read_list(root, "levels", DTP_MAX_LEVELS, &list, &n, err));
-    for (int32_t l = 0; l < n; l++) {
-        DTP_TRY(read_level(m, dtp_json_at(list, l), &m->levels[l], err));
-        m->n_levels = l + 1;
-        if (dtp_machine_devices(m) > INT_MAX) {
-            return dtp_json_fail(dtp_json_at(list, l), err, "more than %d devices", INT_MAX);
-        }
-    }
-    return DTP_OK;
 }
 
 static dtp_status read_count(const dtp_json *obj, const char *key, int32_t *out, dtp_err *err)
@@ -431,7 +409,17 @@ static dtp_status read_root(const char *file, const dtp_json *root, dtp_machine 
     const dtp_json *device = NULL;
     DTP_TRY(dtp_json_require(root, "device", &device, err));
     DTP_TRY(read_device(m, device, err));
-    DTP_TRY(read_levels(m, root, err));
+    const dtp_json *list = NULL;
+    int32_t n = 0;
+    DTP_TRY(dtp_json_require(root, "levels", &list, err));
+    DTP_TRY(read_list(root, "levels", DTP_MAX_LEVELS, &list, &n, err));
+    for (int32_t l = 0; l < n; l++) {
+        DTP_TRY(read_level(m, dtp_json_at(list, l), &m->levels[l], err));
+        m->n_levels = l + 1;
+        if (dtp_machine_devices(m) > INT_MAX) {
+            return dtp_json_fail(dtp_json_at(list, l), err, "more than %d devices", INT_MAX);
+        }
+    }
     DTP_TRY(read_curves(m, device, err));
     DTP_TRY(read_provenance(m, root, err));
     return dtp_machine_index(m, err);

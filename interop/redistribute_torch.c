@@ -93,11 +93,6 @@ static bool has_default_order(const dtp_layout *layout)
 /* ---- the search --------------------------------------------------------------------------------
  */
 
-static dtp_status refuse_search(dtp_err *err)
-{
-    return DTP_FAIL(err, DTP_UNSUPPORTED, "too many layouts between the two for a search");
-}
-
 /* Averages are scaled before they are summed: the search's scale step is part of the reduction. */
 static void to_transforms(const dtp_layout *from, const dtp_steps *steps, transforms *out)
 {
@@ -133,7 +128,7 @@ static dtp_status search(const dtp_torch_planner *planner, const dtp_mesh *mesh,
     bool found;
     DTP_TRY(dtp_redistribute__search(&r, &steps, &found, err));
     if (!found) {
-        return refuse_search(err);
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "too many layouts between the two for a search");
     }
     to_transforms(from, &steps, out);
     return DTP_OK;

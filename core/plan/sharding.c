@@ -156,44 +156,6 @@ static bool place_fits(const dtp_placement *p, const dtp_ttype *type, dtp_dim_id
     return p->axis >= 0 && p->axis < type->rank && (d < 0 || type->dims[p->axis].id == d);
 }
 
-static dtp_status check_row(const dtp_op_call *call, const dtp_sharding_rule *row, dtp_err *err)
-{
-    for (int32_t i = 0; i < call->n_in; i++) {
-        if (!place_fits(&row->in[i], &call->in[i], row->dim)) {
-            return DTP_FAIL(err, DTP_INTERNAL, "operand %d is not split on its dim '%s'", i,
-                            dtp_dims_name(call->dims, row->dim));
-        }
-    }
-    for (int32_t i = 0; i < call->n_out; i++) {
-        if (!place_fits(&row->out[i], &call->out[i], row->out_dim)) {
-            return DTP_FAIL(err, DTP_INTERNAL, "output %d is not split on its dim '%s'", i,
-                            dtp_dims_name(call->dims, row->out_dim));
-        }
-    }
-    return DTP_OK;
-}
-
-/* The mesh dims that use one row of a renaming op split both sides evenly. */
-static dtp_status check_renaming(const dtp_op_call *call, const dtp_mesh *mesh,
-                                 const dtp_strategy *strategy, const dtp_sharding_rules *set,
-                                 dtp_err *err)
-{
-    for (int32_t m = 0; m < mesh->n_dims; m++) {
-        const dtp_sharding_rule *row = &set->rows[strategy->row[m]];
-        int64_t parts = 1;
-        for (int32_t k = 0; k < mesh->n_dims; k++) {
-            parts *= strategy->row[k] == strategy->row[m] ? mesh->sizes[k] : 1;
-        }
-        if (row->dim >= 0 && !dtp_renaming_fits(call, row, parts)) {
-            return DTP_FAIL(err, DTP_INVALID,
-                            "dims '%s' and '%s' cannot both be split into %lld parts",
-                            dtp_dims_name(call->dims, row->dim),
-                            dtp_dims_name(call->dims, row->out_dim), (long long)parts);
-        }
-    }
-    return DTP_OK;
-}
-
 static dtp_status check_strategy(const dtp_graph *g, const dtp_sharding *s, dtp_node_id id,
                                  dtp_err *err)
 {
@@ -210,10 +172,36 @@ static dtp_status check_strategy(const dtp_graph *g, const dtp_sharding *s, dtp_
             return DTP_FAIL(err, DTP_INVALID, "strategy row %d of %d on mesh dim '%s'", r, set.n,
                             s->mesh.names[m]);
         }
-        DTP_TRY(check_row(&call, &set.rows[r], err));
+        for (int32_t i = 0; i < call.n_in; i++) {
+            if (!place_fits(&set.rows[r].in[i], &call.in[i], set.rows[r].dim)) {
+                return DTP_FAIL(err, DTP_INTERNAL, "operand %d is not split on its dim '%s'", i,
+                                dtp_dims_name(call.dims, set.rows[r].dim));
+            }
+        }
+        for (int32_t i = 0; i < call.n_out; i++) {
+            if (!place_fits(&set.rows[r].out[i], &call.out[i], set.rows[r].out_dim)) {
+                return DTP_FAIL(err, DTP_INTERNAL, "output %d is not split on its dim '%s'", i,
+                                dtp_dims_name(call.dims, set.rows[r].out_dim));
+            }
+        }
     }
     if ((call.op->flags & DTP_OP_RENAMES) != 0) {
-        return check_renaming(&call, &s->mesh, &s->strategies[id], &set, err);
+        /* The mesh dims that use one row of a renaming op split both sides evenly. */
+        for (int32_t m = 0; m < s->mesh.n_dims; m++) {
+            const dtp_sharding_rule *row = &set.rows[s->strategies[id].row[m]];
+            int64_t parts = 1;
+            for (int32_t k = 0; k < s->mesh.n_dims; k++) {
+                parts *=
+                    s->strategies[id].row[k] == s->strategies[id].row[m] ? s->mesh.sizes[k] : 1;
+            }
+            if (row->dim >= 0 && !dtp_renaming_fits(&call, row, parts)) {
+                return DTP_FAIL(err, DTP_INVALID,
+                                "dims '%s' and '%s' cannot both be split into %lld parts",
+                                dtp_dims_name(call.dims, row->dim),
+                                dtp_dims_name(call.dims, row->out_dim), (long long)parts);
+            }
+        }
+        return DTP_OK;
     }
     return DTP_OK;
 }

@@ -57,31 +57,6 @@ static bool names_block(const remat_item *it, const char *block)
     return strlen(block) == it->name_bytes && strncmp(block, it->name, it->name_bytes) == 0;
 }
 
-static dtp_status check_item(const char *text, const dtp_graph *g, dtp_err *err)
-{
-    remat_item it;
-    bool known = false;
-    int64_t instances = 0;
-    DTP_TRY(read_item(text, &it, err));
-    for (int32_t b = 0; b < g->n_blocks; b++) {
-        known = known || names_block(&it, g->blocks[b]);
-    }
-    if (!known) {
-        return DTP_FAIL(err, DTP_INVALID, "remat '%.80s': the model '%s' has no such block", text,
-                        g->name);
-    }
-    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
-        const dtp_node *node = &g->nodes[n];
-        const bool same = node->block >= 0 && names_block(&it, g->blocks[node->block]);
-        instances = same && node->instance >= instances ? (int64_t)node->instance + 1 : instances;
-    }
-    if (it.last >= instances) {
-        return DTP_FAIL(err, DTP_INVALID, "remat '%.80s': the block has the instances 0-%lld", text,
-                        (long long)instances - 1);
-    }
-    return DTP_OK;
-}
-
 dtp_status dtp_remat_check(const dtp_remat *remat, const dtp_graph *g, dtp_err *err)
 {
     enum { MAX_ITEMS = 256 };
@@ -89,7 +64,27 @@ dtp_status dtp_remat_check(const dtp_remat *remat, const dtp_graph *g, dtp_err *
         return DTP_FAIL(err, DTP_RANGE, "remat: %d items, the limit is %d", remat->n, MAX_ITEMS);
     }
     for (int32_t i = 0; i < remat->n; i++) {
-        DTP_TRY(check_item(remat->items[i], g, err));
+        remat_item it;
+        bool known = false;
+        int64_t instances = 0;
+        DTP_TRY(read_item(remat->items[i], &it, err));
+        for (int32_t b = 0; b < g->n_blocks; b++) {
+            known = known || names_block(&it, g->blocks[b]);
+        }
+        if (!known) {
+            return DTP_FAIL(err, DTP_INVALID, "remat '%.80s': the model '%s' has no such block",
+                            remat->items[i], g->name);
+        }
+        for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+            const dtp_node *node = &g->nodes[n];
+            const bool same = node->block >= 0 && names_block(&it, g->blocks[node->block]);
+            instances =
+                same && node->instance >= instances ? (int64_t)node->instance + 1 : instances;
+        }
+        if (it.last >= instances) {
+            return DTP_FAIL(err, DTP_INVALID, "remat '%.80s': the block has the instances 0-%lld",
+                            remat->items[i], (long long)instances - 1);
+        }
         for (int32_t k = 0; k < i; k++) {
             if (strcmp(remat->items[k], remat->items[i]) == 0) {
                 return DTP_FAIL(err, DTP_INVALID, "remat '%.80s' is given twice", remat->items[i]);
@@ -182,18 +177,6 @@ typedef struct remat_work {
     dtp_node_id *place;   /* by group: the node before which its copies stand, -1 = no copies */
     dtp_graph_copy copy;
 } remat_work;
-
-static dtp_status allocate(remat_work *w, dtp_arena *scratch, dtp_err *err)
-{
-    const size_t nodes = (size_t)w->g->n_nodes, tensors = (size_t)w->g->n_tensors;
-    w->group = dtp_arena_alloc(scratch, nodes, sizeof *w->group);
-    w->home = dtp_arena_alloc(scratch, tensors, sizeof *w->home);
-    w->kept = dtp_arena_alloc(scratch, tensors, sizeof *w->kept);
-    w->again = dtp_arena_alloc(scratch, tensors, sizeof *w->again);
-    w->clone = dtp_arena_alloc(scratch, tensors, sizeof *w->clone);
-    w->place = dtp_arena_alloc(scratch, nodes, sizeof *w->place);
-    return DTP_MEMORY(err, w->group, w->home, w->kept, w->again, w->clone, w->place);
-}
 
 static bool is_chosen(const remat_work *w, const dtp_remat *remat, const dtp_node *node)
 {
@@ -346,7 +329,14 @@ static dtp_status add_all(remat_work *w, dtp_err *err)
 static dtp_status build(remat_work *w, const dtp_remat *remat, dtp_arena *scratch, dtp_err *err)
 {
     DTP_TRY(dtp_remat_check(remat, w->g, err));
-    DTP_TRY(allocate(w, scratch, err));
+    const size_t nodes = (size_t)w->g->n_nodes, tensors = (size_t)w->g->n_tensors;
+    w->group = dtp_arena_alloc(scratch, nodes, sizeof *w->group);
+    w->home = dtp_arena_alloc(scratch, tensors, sizeof *w->home);
+    w->kept = dtp_arena_alloc(scratch, tensors, sizeof *w->kept);
+    w->again = dtp_arena_alloc(scratch, tensors, sizeof *w->again);
+    w->clone = dtp_arena_alloc(scratch, tensors, sizeof *w->clone);
+    w->place = dtp_arena_alloc(scratch, nodes, sizeof *w->place);
+    DTP_TRY(DTP_MEMORY(err, w->group, w->home, w->kept, w->again, w->clone, w->place));
     DTP_TRY(find_groups(w, remat, scratch, err));
     find_kept(w);
     find_again(w);

@@ -35,19 +35,6 @@ size_t dtp_bench_offset(const dtp_bench_pool *pool, size_t bytes, int32_t repeat
     return (size_t)repeat * step % room * 64;
 }
 
-static dtp_status add_sample(dtp_samples *s, const dtp_sample *sample, dtp_err *err)
-{
-    if (s->n == s->capacity) {
-        int32_t capacity = s->capacity > 0 ? 2 * s->capacity : 256;
-        dtp_sample *items = realloc(s->items, (size_t)capacity * sizeof *items);
-        DTP_TRY(DTP_MEMORY(err, items));
-        s->items = items;
-        s->capacity = capacity;
-    }
-    s->items[s->n++] = *sample;
-    return DTP_OK;
-}
-
 static dtp_status timed_run(dtp_bench *b, dtp_bench_action action, void *user, int32_t repeat,
                             double *time_s, dtp_err *err)
 {
@@ -87,7 +74,15 @@ dtp_status dtp_bench_measure(dtp_bench *b, dtp_bench_action action, void *user, 
     sample.time_s = fmax(times[repeats / 10], 1e-9);
     sample.repeats = repeats;
     DTP_TRY(dtp_bench_max(b, &sample.time_s, err));
-    return add_sample(b->samples, &sample, err);
+    if (b->samples->n == b->samples->capacity) {
+        int32_t capacity = b->samples->capacity > 0 ? 2 * b->samples->capacity : 256;
+        dtp_sample *items = realloc(b->samples->items, (size_t)capacity * sizeof *items);
+        DTP_TRY(DTP_MEMORY(err, items));
+        b->samples->items = items;
+        b->samples->capacity = capacity;
+    }
+    b->samples->items[b->samples->n++] = sample;
+    return DTP_OK;
 }
 
 /* A node bound to pool memory. */

@@ -14,15 +14,6 @@ static const dtp_bench_recipe GEMMS[] = {{"einsum", "mk kn", "out=mn", false},
                                          {"einsum", "km kn", "out=mn", false}};
 enum { N_GEMMS = sizeof GEMMS / sizeof GEMMS[0] };
 
-static dtp_status gemm_variants(dtp_bench *b, const dtp_bench_sizes *sizes, dtp_err *err)
-{
-    for (int32_t v = 0; v < N_GEMMS; v++) {
-        bool done = false;
-        DTP_TRY(dtp_bench_measure_recipe(b, &GEMMS[v], sizes, DTP_SAMPLE_GEMM, &done, err));
-    }
-    return DTP_OK;
-}
-
 dtp_status dtp_bench_gemms(dtp_bench *b, dtp_err *err)
 {
     bool quick = b->options.quick;
@@ -35,7 +26,10 @@ dtp_status dtp_bench_gemms(dtp_bench *b, dtp_err *err)
         int64_t k = s.of['k' - 'a'] = list[i / n % n];
         int64_t cols = s.of['n' - 'a'] = list[i % n];
         if (m * k * cols <= MAX_VOLUME) {
-            DTP_TRY(gemm_variants(b, &s, err));
+            for (int32_t v = 0; v < N_GEMMS; v++) {
+                bool done = false;
+                DTP_TRY(dtp_bench_measure_recipe(b, &GEMMS[v], &s, DTP_SAMPLE_GEMM, &done, err));
+            }
         }
     }
     return DTP_OK;
@@ -50,16 +44,6 @@ static const int64_t OP_ELEMS_QUICK[] = {1 << 10, 1 << 14, 1 << 18, 1 << 21};
 static const int64_t RATE_SHAPES[][2] = {
     {1 << 16, 128}, {1 << 18, 256}, {1 << 18, 512}, {1 << 18, 1024}};
 
-static dtp_status op_rates(dtp_bench *b, const dtp_bench_recipe *recipe, dtp_err *err)
-{
-    for (size_t i = 0; recipe->arithmetic && i < sizeof RATE_SHAPES / sizeof RATE_SHAPES[0]; i++) {
-        bool done = false;
-        dtp_bench_sizes s = dtp_bench_sizes_for(RATE_SHAPES[i][0], RATE_SHAPES[i][1]);
-        DTP_TRY(dtp_bench_measure_recipe(b, recipe, &s, DTP_SAMPLE_RATE, &done, err));
-    }
-    return DTP_OK;
-}
-
 static dtp_status op_sizes(dtp_bench *b, const dtp_bench_recipe *recipe, dtp_err *err)
 {
     const int64_t *list = b->options.quick ? OP_ELEMS_QUICK : OP_ELEMS;
@@ -70,7 +54,12 @@ static dtp_status op_sizes(dtp_bench *b, const dtp_bench_recipe *recipe, dtp_err
         dtp_bench_sizes s = dtp_bench_sizes_for(list[i], 0);
         DTP_TRY(dtp_bench_measure_recipe(b, recipe, &s, DTP_SAMPLE_OP, &done, err));
     }
-    return op_rates(b, recipe, err);
+    for (size_t i = 0; recipe->arithmetic && i < sizeof RATE_SHAPES / sizeof RATE_SHAPES[0]; i++) {
+        bool done = false;
+        dtp_bench_sizes s = dtp_bench_sizes_for(RATE_SHAPES[i][0], RATE_SHAPES[i][1]);
+        DTP_TRY(dtp_bench_measure_recipe(b, recipe, &s, DTP_SAMPLE_RATE, &done, err));
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_bench_ops(dtp_bench *b, dtp_err *err)

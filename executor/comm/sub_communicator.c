@@ -95,8 +95,9 @@ static const dtp_comm_ops sub_ops = {
     .destroy = sub_destroy,
 };
 
-static dtp_status check_sets(const dtp_comm *parent, const dtp_mesh *mesh,
-                             const dtp_mesh_set *parent_sets, dtp_err *err)
+dtp_status dtp_sub_communicator_create(dtp_comm *parent, const dtp_mesh *mesh,
+                                       const dtp_mesh_set *parent_sets, dtp_comm **out,
+                                       dtp_err *err)
 {
     dtp_mesh_set before = 0;
     for (int32_t m = 0; m < mesh->n_dims; m++) {
@@ -116,14 +117,6 @@ static dtp_status check_sets(const dtp_comm *parent, const dtp_mesh *mesh,
         }
         before |= set;
     }
-    return DTP_OK;
-}
-
-dtp_status dtp_sub_communicator_create(dtp_comm *parent, const dtp_mesh *mesh,
-                                       const dtp_mesh_set *parent_sets, dtp_comm **out,
-                                       dtp_err *err)
-{
-    DTP_TRY(check_sets(parent, mesh, parent_sets, err));
     sub_comm *s = calloc(1, sizeof *s);
     DTP_TRY(DTP_MEMORY(err, s));
     s->base = (dtp_comm){.ops = &sub_ops, .mesh = *mesh};

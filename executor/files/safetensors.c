@@ -82,22 +82,6 @@ static dtp_status read_shape(const dtp_json *v, dtp_st_entry *e, int64_t *elems,
     return fits ? DTP_OK : dtp_json_fail(v, err, "more than 2^63 elements");
 }
 
-static dtp_status read_offsets(const dtp_json *v, const dtp_st_file *f, dtp_st_entry *e,
-                               dtp_err *err)
-{
-    DTP_TRY(dtp_json_expect(v, DTP_JSON_ARRAY, err));
-    if (dtp_json_size(v) != 2) {
-        return dtp_json_fail(v, err, "expected [begin, end], found %d values", dtp_json_size(v));
-    }
-    DTP_TRY(dtp_json_int(dtp_json_at(v, 0), 0, INT64_MAX, &e->begin, err));
-    DTP_TRY(dtp_json_int(dtp_json_at(v, 1), 0, INT64_MAX, &e->end, err));
-    if (e->begin > e->end || e->end > f->data_bytes) {
-        return dtp_json_fail(v, err, "bytes %" PRId64 "..%" PRId64 " of %" PRId64, e->begin, e->end,
-                             f->data_bytes);
-    }
-    return DTP_OK;
-}
-
 static dtp_status read_entry(const dtp_json *v, dtp_st_file *f, dtp_st_entry *e, dtp_err *err)
 {
     static const char *const keys[] = {"dtype", "shape", "data_offsets", NULL};
@@ -110,7 +94,17 @@ static dtp_status read_entry(const dtp_json *v, dtp_st_file *f, dtp_st_entry *e,
     DTP_TRY(dtp_json_require(v, "data_offsets", &offsets, err));
     DTP_TRY(read_store(dtype, &e->store, err));
     DTP_TRY(read_shape(shape, e, &bytes, err));
-    DTP_TRY(read_offsets(offsets, f, e, err));
+    DTP_TRY(dtp_json_expect(offsets, DTP_JSON_ARRAY, err));
+    if (dtp_json_size(offsets) != 2) {
+        return dtp_json_fail(offsets, err, "expected [begin, end], found %d values",
+                             dtp_json_size(offsets));
+    }
+    DTP_TRY(dtp_json_int(dtp_json_at(offsets, 0), 0, INT64_MAX, &e->begin, err));
+    DTP_TRY(dtp_json_int(dtp_json_at(offsets, 1), 0, INT64_MAX, &e->end, err));
+    if (e->begin > e->end || e->end > f->data_bytes) {
+        return dtp_json_fail(offsets, err, "bytes %" PRId64 "..%" PRId64 " of %" PRId64, e->begin,
+                             e->end, f->data_bytes);
+    }
     if (!dtp_mul_i64(bytes, dtp_store_bytes(e->store), &bytes) || bytes != e->end - e->begin) {
         return dtp_json_fail(v, err, "the shape needs another number of bytes than %" PRId64,
                              e->end - e->begin);

@@ -72,19 +72,6 @@ dtp_status dtp_verify_fetches(const dtp_graph *g, dtp_arena *arena, int32_t *n,
 
 /* ---- one device: everything replicated on a mesh of one rank ---- */
 
-static dtp_status replicate_all(const dtp_graph *g, dtp_arena *arena, dtp_sharding *s, dtp_err *err)
-{
-    s->mesh = (dtp_mesh){0};
-    s->n_tensors = g->n_tensors;
-    s->n_nodes = g->n_nodes;
-    DTP_TRY(DTP_NEW(arena, s->layouts, g->n_tensors, err));
-    DTP_TRY(DTP_NEW(arena, s->strategies, g->n_nodes, err));
-    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        s->layouts[t] = dtp_layout_replicated(g->tensors[t].type.rank, 0);
-    }
-    return DTP_OK;
-}
-
 /* Needs reference_free, also after a failure. */
 static dtp_status reference_make(const dtp_graph *g, const dtp_verify_options *o,
                                  dtp_verify__reference *r, dtp_err *err)
@@ -107,7 +94,14 @@ static dtp_status reference_make(const dtp_graph *g, const dtp_verify_options *o
             out->updates[out->n_updates++] = g->updates[i];
         }
     }
-    DTP_TRY(replicate_all(&r->graph, r->arena, &r->sharding, err));
+    r->sharding.mesh = (dtp_mesh){0};
+    r->sharding.n_tensors = r->graph.n_tensors;
+    r->sharding.n_nodes = r->graph.n_nodes;
+    DTP_TRY(DTP_NEW(r->arena, r->sharding.layouts, r->graph.n_tensors, err));
+    DTP_TRY(DTP_NEW(r->arena, r->sharding.strategies, r->graph.n_nodes, err));
+    for (dtp_tensor_id t = 0; t < r->graph.n_tensors; t++) {
+        r->sharding.layouts[t] = dtp_layout_replicated(r->graph.tensors[t].type.rank, 0);
+    }
     DTP_TRY(dtp_verify_fetches(&r->graph, r->arena, &lower.n_fetch, &lower.fetch, err));
     DTP_TRY(dtp_lower(&r->graph, &r->sharding, &lower, &r->program, err));
     DTP_TRY(dtp_comm_self_create(&r->comm, err));

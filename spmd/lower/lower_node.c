@@ -204,25 +204,6 @@ static bool runs_as_view(const node_work *w, const dtp_value_id *in)
     return !survives || p->values[dtp_value_root(p, in[0])].kind != DTP_VALUE_RESIDENT;
 }
 
-/* Gives the results of a decomposition the names and tensors of the node's outputs. */
-static dtp_status adopt_outputs(const node_work *w, dtp_value_id *out, dtp_err *err)
-{
-    dtp_program *p = w->env->p;
-    for (int32_t i = 0; i < w->call.n_out && !w->env->scratch; i++) {
-        dtp_value_id inner = out[i];
-        if (p->values[inner].tensor >= 0) {
-            dtp_layout layout = p->values[inner].layout;
-            DTP_TRY(add_output(w, i, &layout, &out[i], err));
-            p->values[out[i]].parent = inner;
-            continue;
-        }
-        p->values[inner].name = output_name(w, i, &p->values[inner].layout);
-        DTP_TRY(DTP_MEMORY(err, p->values[inner].name));
-        dtp_program__bind(p, w->node->out[i], inner);
-    }
-    return DTP_OK;
-}
-
 static dtp_status run_op(const node_work *w, const dtp_node_layouts *layouts,
                          const dtp_value_id *in, dtp_value_id *out, dtp_err *err)
 {
@@ -235,7 +216,21 @@ static dtp_status run_op(const node_work *w, const dtp_node_layouts *layouts,
     if (layouts->internal != 0) {
         const dtp_node_id id = (dtp_node_id)(w->node - w->env->graph->nodes);
         DTP_TRY(dtp_lower__decomposed(w->env, id, layouts, in, out, err));
-        return adopt_outputs(w, out, err);
+        /* Gives the results of a decomposition the names and tensors of the node's outputs. */
+        dtp_program *p = w->env->p;
+        for (int32_t i = 0; i < w->call.n_out && !w->env->scratch; i++) {
+            dtp_value_id inner = out[i];
+            if (p->values[inner].tensor >= 0) {
+                dtp_layout layout = p->values[inner].layout;
+                DTP_TRY(add_output(w, i, &layout, &out[i], err));
+                p->values[out[i]].parent = inner;
+                continue;
+            }
+            p->values[inner].name = output_name(w, i, &p->values[inner].layout);
+            DTP_TRY(DTP_MEMORY(err, p->values[inner].name));
+            dtp_program__bind(p, w->node->out[i], inner);
+        }
+        return DTP_OK;
     }
     if (!runs_as_view(w, in)) {
         return run_kernel(w, layouts, in, out, err);

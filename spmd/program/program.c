@@ -48,17 +48,6 @@ const char *dtp_copy_name(dtp_copy_kind kind)
 /* ---- the program ------------------------------------------------------------------------------
  */
 
-static dtp_status copy_dims(dtp_program *p, dtp_err *err)
-{
-    dtp_dims_init(&p->dims, p->arena);
-    for (int32_t i = 0; i < p->graph->dims.n; i++) {
-        dtp_dim_id id;
-        DTP_TRY(
-            dtp_dims_intern(&p->dims, p->graph->dims.names[i], p->graph->dims.sizes[i], &id, err));
-    }
-    return DTP_OK;
-}
-
 /* Everything that lives in the arena, from nothing. */
 static dtp_status init_storage(dtp_program *p, dtp_err *err)
 {
@@ -69,7 +58,13 @@ static dtp_status init_storage(dtp_program *p, dtp_err *err)
     for (int32_t i = 0; i < n; i++) {
         p->tensor_value[i] = p->tensor_latest[i] = -1;
     }
-    return copy_dims(p, err);
+    dtp_dims_init(&p->dims, p->arena);
+    for (int32_t i = 0; i < p->graph->dims.n; i++) {
+        dtp_dim_id id;
+        DTP_TRY(
+            dtp_dims_intern(&p->dims, p->graph->dims.names[i], p->graph->dims.sizes[i], &id, err));
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_program_create(const dtp_graph *g, const dtp_mesh *mesh, dtp_program **out,

@@ -408,26 +408,6 @@ static dtp_status refuse(const dtp_decision *d, dtp_err *err)
                     d->call->op->name);
 }
 
-static dtp_status set_up(strategy_search *s, dtp_layout *in, dtp_layout *out, dtp_err *err)
-{
-    const dtp_decision *d = s->d;
-    DTP_TRY(DTP_NEW(s->arena, s->in_prices, d->call->n_in, err));
-    DTP_TRY(DTP_NEW(s->arena, s->out_prices, d->call->n_out, err));
-    for (int32_t i = 0; i < d->call->n_in; i++) {
-        in[i] = *d->operands[i].at;
-    }
-    for (int32_t i = 0; i < d->call->n_out; i++) {
-        out[i] = d->wanted[i] != NULL
-                     ? *d->wanted[i]
-                     : dtp_layout_replicated(d->call->out[i].rank, d->mesh->n_dims);
-    }
-    s->in = in;
-    s->out = out;
-    dtp_sharding_rules_of(d->call, true, &s->rules);
-    (d->options->torch ? dtp_propagate__torch_rows : dtp_propagate__rows)(d, &s->rules, &s->lists);
-    return DTP_OK;
-}
-
 static dtp_status find(strategy_search *s, dtp_err *err)
 {
     int64_t combinations = 1;
@@ -443,7 +423,21 @@ static dtp_status find(strategy_search *s, dtp_err *err)
 static dtp_status choose(strategy_search *s, dtp_err *err)
 {
     dtp_layout in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
-    DTP_TRY(set_up(s, in, out, err));
+    const dtp_decision *d = s->d;
+    DTP_TRY(DTP_NEW(s->arena, s->in_prices, d->call->n_in, err));
+    DTP_TRY(DTP_NEW(s->arena, s->out_prices, d->call->n_out, err));
+    for (int32_t i = 0; i < d->call->n_in; i++) {
+        in[i] = *d->operands[i].at;
+    }
+    for (int32_t i = 0; i < d->call->n_out; i++) {
+        out[i] = d->wanted[i] != NULL
+                     ? *d->wanted[i]
+                     : dtp_layout_replicated(d->call->out[i].rank, d->mesh->n_dims);
+    }
+    s->in = in;
+    s->out = out;
+    dtp_sharding_rules_of(d->call, true, &s->rules);
+    (d->options->torch ? dtp_propagate__torch_rows : dtp_propagate__rows)(d, &s->rules, &s->lists);
     DTP_TRY(find(s, err));
     if (!s->found) {
         return refuse(s->d, err);
