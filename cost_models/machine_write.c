@@ -1,5 +1,7 @@
 #include "cost_models/machine.h"
 
+#include <math.h>
+
 #include "core/base/json_writer.h"
 
 static void write_points(dtp_json_writer *w, const dtp_curve *curve, const double *measured)
@@ -43,7 +45,7 @@ static void write_curves(dtp_json_writer *w, const dtp_machine *m)
             const dtp_op_curve *c = &m->op_curves[i];
             dtp_json_begin_object(w, NULL);
             dtp_json_write_string(w, "op", c->op);
-            if (c->flops > 0.0) {
+            if (c->flops < 0.0 || c->flops > 0.0 || isnan(c->flops)) {
                 dtp_json_write_double(w, "flops", c->flops);
             }
             dtp_json_write_double(w, "fit_error", c->fit_error);
@@ -85,7 +87,7 @@ static void write_device(dtp_json_writer *w, const dtp_machine *m)
     dtp_json_write_double(w, "launch_s", m->launch_s);
     dtp_json_begin_object(w, "flops");
     for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
-        if (m->flops[d] > 0.0) {
+        if (m->flops[d] < 0.0 || m->flops[d] > 0.0 || isnan(m->flops[d])) {
             dtp_json_write_double(w, dtp_dtype_name((dtp_dtype)d), m->flops[d]);
         }
     }

@@ -15,12 +15,9 @@ dtp_status dtp_plan_lowering_init(dtp_plan_lowering *l, const dtp_plan *plan, dt
     } else if (plan != NULL && plan->n_redistributions > 0) {
         dtp_steps steps;
         for (int32_t i = 0; i < plan->n_redistributions; i++) {
-            const dtp_status s =
-                dtp_listed_steps(&plan->mesh, &plan->redistributions[i], &steps, err);
-            if (s != DTP_OK) {
-                dtp_err_prefix(err, "the plan's redistributions[%d]", i);
-                return s;
-            }
+            DTP_TRY(dtp_err_prefixed(
+                dtp_listed_steps(&plan->mesh, &plan->redistributions[i], &steps, err), err,
+                "the plan's redistributions[%d]", i));
         }
         l->listed = (dtp_listed_redistributions){plan->n_redistributions, plan->redistributions};
         l->decides = dtp_listed_redistributor(&l->listed);

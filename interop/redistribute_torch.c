@@ -38,16 +38,6 @@ static dtp_mesh_set outer_splits(const dtp_placement *places, int32_t m, int32_t
     return set;
 }
 
-/* Into how many pieces the tensor is split. */
-static int64_t shards(const dtp_mesh *mesh, const dtp_layout *layout)
-{
-    int64_t n = 1;
-    for (int32_t m = 0; m < layout->n_mesh; m++) {
-        n *= layout->placement[m].kind == DTP_SHARD ? mesh->sizes[m] : 1;
-    }
-    return n;
-}
-
 /* From inner to outer mesh dims, where a split whose outer splits will change is made whole first;
  * then from outer to inner what is left. A tensor that is not split needs the second pass only (its
  * splits over single ranks, which cost nothing, are taken off before). */
@@ -55,7 +45,7 @@ static void greedy(const dtp_mesh *mesh, const dtp_layout *from, const dtp_layou
                    transforms *out)
 {
     dtp_layout at = *from;
-    bool split = shards(mesh, from) > 1;
+    bool split = dtp_layout_shards(from, mesh) > 1;
     for (int32_t m = at.n_mesh - 1; m >= 0; m--) {
         dtp_placement target =
             split || at.placement[m].kind == DTP_SHARD ? to->placement[m] : at.placement[m];

@@ -239,11 +239,8 @@ static void instruction_row(tool_rows *rows, const void *user, int32_t i)
     const dtp_report *r = user;
     const dtp_program *p = dtp_runner_program(r->runner);
     const dtp_instr *in = &p->instrs[i];
-    const char *op = in->kind == DTP_INSTR_KERNEL       ? in->op->name
-                     : in->kind == DTP_INSTR_COLLECTIVE ? dtp_coll_name(in->coll.kind)
-                                                        : dtp_copy_name(in->move.kind);
     tool_row(rows,
-             TOOL_FIELDS(FIELD_TEXT("kind", kinds[in->kind]), FIELD_TEXT("op", op),
+             TOOL_FIELDS(FIELD_TEXT("kind", kinds[in->kind]), FIELD_TEXT("op", dtp_instr_name(in)),
                          FIELD_TEXT("node", in->node >= 0 ? p->graph->nodes[in->node].name : NULL),
                          FIELD_TEXT("phase", dtp_phase_name(in->phase)),
                          FIELD_REAL("predicted_s", dtp_instr_runs(p, in) * in->time_s),

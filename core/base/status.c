@@ -68,18 +68,33 @@ dtp_status dtp_err_memory(dtp_err *err, const char *file, int line, const char *
     return DTP_OK;
 }
 
-void dtp_err_prefix(dtp_err *err, const char *fmt, ...)
+static void prefix(dtp_err *err, const char *fmt, va_list ap)
 {
-    if (err == NULL) {
-        return;
-    }
     char text[DTP_ERR_MSG_BYTES], joined[2 * DTP_ERR_MSG_BYTES + 2];
-    va_list ap;
-    va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text - 2, fmt, ap);
-    va_end(ap);
     (void)snprintf(joined, sizeof joined, "%s: %s", text, err->msg);
     (void)dtp_one_line(joined, err->msg, sizeof err->msg);
+}
+
+void dtp_err_prefix(dtp_err *err, const char *fmt, ...)
+{
+    if (err != NULL) {
+        va_list ap;
+        va_start(ap, fmt);
+        prefix(err, fmt, ap);
+        va_end(ap);
+    }
+}
+
+dtp_status dtp_err_prefixed(dtp_status s, dtp_err *err, const char *fmt, ...)
+{
+    if (s != DTP_OK && err != NULL) {
+        va_list ap;
+        va_start(ap, fmt);
+        prefix(err, fmt, ap);
+        va_end(ap);
+    }
+    return s;
 }
 
 void dtp_err_clear(dtp_err *err)

@@ -72,6 +72,10 @@ dtp_status dtp_err_memory(dtp_err *err, const char *file, int line, const char *
 /* Puts "<text>: " before the message of a failure on its way up; no effect when err is NULL. */
 void dtp_err_prefix(dtp_err *err, const char *fmt, ...) DTP_PRINTF(2, 3);
 
+/* The same when `s` is a failure; returns s: `DTP_TRY(dtp_err_prefixed(f(x, err), err, "x"));`. */
+dtp_status dtp_err_prefixed(dtp_status s, dtp_err *err, const char *fmt, ...)
+    DTP_PRINTF(3, 4) DTP_MUST_CHECK;
+
 /* Makes an error empty (code DTP_OK). */
 void dtp_err_clear(dtp_err *err);
 

@@ -44,9 +44,10 @@ static dtp_status read_rules(const plan_reader *r, dtp_err *err)
             s->mesh_dims[s->n++] = (int8_t)m;
         }
     }
-    const dtp_status s = dtp_sharding_from_rules(r->g, &plan->mesh, &plan->rules, plan->uneven,
-                                                 plan->arena, &plan->sharding, err);
-    return dtp_json_prefixed(rules, s, err);
+    return dtp_json_prefixed(rules,
+                             dtp_sharding_from_rules(r->g, &plan->mesh, &plan->rules, plan->uneven,
+                                                     plan->arena, &plan->sharding, err),
+                             err);
 }
 
 /* The tensor that a key names. */
@@ -139,7 +140,6 @@ static dtp_status read_replicas(const plan_reader *r, dtp_err *err)
         const dtp_json *v = dtp_json_at(list, i);
         dtp_tensor_id t;
         DTP_TRY(find_tensor(v, r, &t, err));
-        DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
         DTP_TRY(dtp_json_keys(v, dtp_plan__phases, err));
         for (int phase = 0; dtp_plan__phases[phase] != NULL; phase++) {
             const dtp_json *layout = dtp_json_get(v, dtp_plan__phases[phase]);

@@ -98,11 +98,8 @@ dtp_status dtp_strategy_from_rules(const dtp_graph *g, dtp_node_id node, const d
     dtp_op_call call = dtp_node_call(g, n, &types);
     memset(out, 0, sizeof *out);
     for (int32_t m = 0; m < mesh->n_dims; m++) {
-        dtp_status s = row_from_rules(&call, mesh, rules, m, &out->row[m], err);
-        if (s != DTP_OK) {
-            dtp_err_prefix(err, "node '%s' (%s)", n->name, n->op->name);
-            return s;
-        }
+        DTP_TRY(dtp_err_prefixed(row_from_rules(&call, mesh, rules, m, &out->row[m], err), err,
+                                 "node '%s' (%s)", n->name, n->op->name));
     }
     return DTP_OK;
 }
@@ -115,12 +112,9 @@ dtp_status dtp_sharding_from_rules(const dtp_graph *g, const dtp_mesh *mesh,
     DTP_TRY(DTP_NEW(arena, out->layouts, g->n_tensors, err));
     DTP_TRY(DTP_NEW(arena, out->strategies, g->n_nodes, err));
     for (int32_t t = 0; t < g->n_tensors; t++) {
-        dtp_status s = dtp_layout_rules_layout(rules, mesh, &g->dims, &g->tensors[t].type, uneven,
-                                               &out->layouts[t], err);
-        if (s != DTP_OK) {
-            dtp_err_prefix(err, "tensor '%s'", g->tensors[t].name);
-            return s;
-        }
+        DTP_TRY(dtp_err_prefixed(dtp_layout_rules_layout(rules, mesh, &g->dims, &g->tensors[t].type,
+                                                         uneven, &out->layouts[t], err),
+                                 err, "tensor '%s'", g->tensors[t].name));
     }
     for (int32_t n = 0; n < g->n_nodes; n++) {
         DTP_TRY(dtp_strategy_from_rules(g, n, mesh, rules, &out->strategies[n], err));
@@ -218,17 +212,11 @@ dtp_status dtp_sharding_check(const dtp_graph *g, const dtp_sharding *s, dtp_err
         for (int phase = 0; phase < 3 && dtp_sharding_has_replicas(s) && st == DTP_OK; phase++) {
             st = dtp_layout_check(&s->replicas[phase][t], &s->mesh, &g->tensors[t].type, err);
         }
-        if (st != DTP_OK) {
-            dtp_err_prefix(err, "tensor '%s'", g->tensors[t].name);
-            return st;
-        }
+        DTP_TRY(dtp_err_prefixed(st, err, "tensor '%s'", g->tensors[t].name));
     }
     for (int32_t n = 0; n < g->n_nodes; n++) {
-        dtp_status st = check_strategy(g, s, n, err);
-        if (st != DTP_OK) {
-            dtp_err_prefix(err, "node '%s' (%s)", g->nodes[n].name, g->nodes[n].op->name);
-            return st;
-        }
+        DTP_TRY(dtp_err_prefixed(check_strategy(g, s, n, err), err, "node '%s' (%s)",
+                                 g->nodes[n].name, g->nodes[n].op->name));
     }
     return DTP_OK;
 }

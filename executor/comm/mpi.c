@@ -24,14 +24,6 @@ static dtp_status group_of(const dtp_comm__mpi *c, MPI_Group all, dtp_mesh_set s
     return status;
 }
 
-static dtp_status check_set(const dtp_comm *c, dtp_mesh_set set, dtp_err *err)
-{
-    return set >> c->mesh.n_dims == 0
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_INVALID, "mesh dims 0x%x of a mesh with %d dims", (unsigned)set,
-                          c->mesh.n_dims);
-}
-
 static dtp_status make_sub(dtp_comm__mpi *c, dtp_mesh_set set, dtp_err *err)
 {
     if (c->subs[set] != MPI_COMM_NULL) {
@@ -55,7 +47,7 @@ static dtp_status make_sub(dtp_comm__mpi *c, dtp_mesh_set set, dtp_err *err)
 static dtp_status mpi_prepare(dtp_comm *base, dtp_mesh_set set, dtp_err *err)
 {
     dtp_comm__mpi *c = (dtp_comm__mpi *)base;
-    DTP_TRY(check_set(base, set, err));
+    DTP_TRY(dtp_comm__check_set(base, set, err));
     bool later = c->shared != NULL && dtp_comm__shared_reaches(c->shared, set);
     return later ? DTP_OK : make_sub(c, set, err);
 }
@@ -75,7 +67,7 @@ static dtp_status mpi_run(dtp_comm *base, const dtp_coll *coll, const void *in, 
                           dtp_err *err)
 {
     dtp_comm__mpi *c = (dtp_comm__mpi *)base;
-    DTP_TRY(check_set(base, coll->set, err));
+    DTP_TRY(dtp_comm__check_set(base, coll->set, err));
     DTP_TRY(dtp_comm__can_reduce(coll, err));
     int32_t n = dtp_mesh_set_size(&base->mesh, coll->set);
     if (n == 1) {

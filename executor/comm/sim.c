@@ -234,10 +234,7 @@ static group *group_of(sim_comm *c, dtp_mesh_set set)
 
 static dtp_status sim_prepare(dtp_comm *base, dtp_mesh_set set, dtp_err *err)
 {
-    if (set >> base->mesh.n_dims != 0) {
-        return DTP_FAIL(err, DTP_INVALID, "mesh dims 0x%x of a mesh with %d dims", (unsigned)set,
-                        base->mesh.n_dims);
-    }
+    DTP_TRY(dtp_comm__check_set(base, set, err));
     if (group_of((sim_comm *)base, set) == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "no memory for the groups over mesh dims 0x%x",
                         (unsigned)set);

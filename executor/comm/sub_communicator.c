@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "executor/comm/communicator_internal.h"
+
 typedef struct sub_comm {
     dtp_comm base;
     dtp_comm *parent;
@@ -23,20 +25,12 @@ static dtp_mesh_set whole(const sub_comm *s)
     return to_parent(s, dtp_comm_all(&s->base));
 }
 
-static dtp_status check_set(const dtp_comm *c, dtp_mesh_set set, dtp_err *err)
-{
-    return set >> c->mesh.n_dims == 0
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_INVALID, "mesh dims 0x%x of a mesh with %d dims", (unsigned)set,
-                          c->mesh.n_dims);
-}
-
 static dtp_status sub_run(dtp_comm *c, const dtp_coll *coll, const void *in, void *out,
                           dtp_err *err)
 {
     const sub_comm *s = (const sub_comm *)c;
     dtp_coll mapped = *coll;
-    DTP_TRY(check_set(c, coll->set, err));
+    DTP_TRY(dtp_comm__check_set(c, coll->set, err));
     mapped.set = to_parent(s, coll->set);
     return s->parent->ops->run(s->parent, &mapped, in, out, err);
 }
@@ -44,7 +38,7 @@ static dtp_status sub_run(dtp_comm *c, const dtp_coll *coll, const void *in, voi
 static dtp_status sub_prepare(dtp_comm *c, dtp_mesh_set set, dtp_err *err)
 {
     const sub_comm *s = (const sub_comm *)c;
-    DTP_TRY(check_set(c, set, err));
+    DTP_TRY(dtp_comm__check_set(c, set, err));
     return s->parent->ops->prepare(s->parent, to_parent(s, set), err);
 }
 

@@ -87,7 +87,6 @@ static dtp_status read_entry(const dtp_json *v, dtp_st_file *f, dtp_st_entry *e,
     static const char *const keys[] = {"dtype", "shape", "data_offsets", NULL};
     const dtp_json *dtype, *shape, *offsets;
     int64_t bytes = 0;
-    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
     DTP_TRY(dtp_json_keys(v, keys, err));
     DTP_TRY(dtp_json_require(v, "dtype", &dtype, err));
     DTP_TRY(dtp_json_require(v, "shape", &shape, err));

@@ -52,8 +52,4 @@ void dtp_case_free(dtp_case_graph *cg);
 uint64_t dtp_case_random(uint64_t *state);
 double dtp_case_uniform(uint64_t *state);
 
-/* Allowed error of an f32 kernel of this op, relative to the largest element of the output; 0: it
- * must be exact. */
-double dtp_case_bound(const char *op);
-
 #endif

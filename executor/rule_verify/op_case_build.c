@@ -71,28 +71,23 @@ static double signed_value(uint64_t *state)
     return dtp_case_random(state) % 2 == 0 ? magnitude : -magnitude;
 }
 
-/* A permutation of multiples of 0.17, shifted by operand so that operands never tie. */
-static void fill_distinct(double *out, int64_t n, int32_t operand, uint64_t *state)
-{
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t from_middle = i - n / 2;
-        out[i] = 0.17 * (double)from_middle + 0.06 * (double)operand;
-    }
-    for (int64_t i = n - 1; i > 0; i--) {
-        int64_t k = (int64_t)(dtp_case_random(state) % (uint64_t)(i + 1));
-        double swap = out[i];
-        out[i] = out[k];
-        out[k] = swap;
-    }
-}
-
 static void fill(const char *how, int32_t operand, int64_t last, int64_t n, uint64_t *state,
                  double *out)
 {
     const char *colon = strchr(how, ':');
     int64_t below = colon == NULL ? 2 : strtoll(colon + 1, NULL, 10);
     if (strcmp(how, "distinct") == 0) {
-        fill_distinct(out, n, operand, state);
+        /* A permutation of multiples of 0.17, shifted by operand so that operands never tie. */
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t from_middle = i - n / 2;
+            out[i] = 0.17 * (double)from_middle + 0.06 * (double)operand;
+        }
+        for (int64_t i = n - 1; i > 0; i--) {
+            int64_t k = (int64_t)(dtp_case_random(state) % (uint64_t)(i + 1));
+            double swap = out[i];
+            out[i] = out[k];
+            out[k] = swap;
+        }
     }
     for (int64_t i = 0; i < n; i++) {
         double u = dtp_case_uniform(state);

@@ -16,18 +16,6 @@ const char *dtp_runner__node_name(const dtp_program *p, const dtp_instr *i)
     return i->node >= 0 ? p->graph->nodes[i->node].name : "-";
 }
 
-const char *dtp_runner__instr_name(const dtp_instr *i)
-{
-    switch (i->kind) {
-    case DTP_INSTR_KERNEL:
-        return i->op->name;
-    case DTP_INSTR_COLLECTIVE:
-        return dtp_coll_name(i->coll.kind);
-    default:
-        return dtp_copy_name(i->move.kind);
-    }
-}
-
 /* Place of a value in the arena: its own, or inside its parent's. */
 static int64_t place_of(const dtp_program *p, dtp_value_id v)
 {
@@ -331,13 +319,9 @@ dtp_status dtp_runner__bind_all(dtp_runner *r, bool profile, dtp_err *err)
         }
     }
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        dtp_status status = bind_instr(r, i, err);
-        if (status != DTP_OK) {
-            dtp_err_prefix(err, "instruction %d (%s, node '%s')", i,
-                           dtp_runner__instr_name(&p->instrs[i]),
-                           dtp_runner__node_name(p, &p->instrs[i]));
-            return status;
-        }
+        DTP_TRY(dtp_err_prefixed(bind_instr(r, i, err), err, "instruction %d (%s, node '%s')", i,
+                                 dtp_instr_name(&p->instrs[i]),
+                                 dtp_runner__node_name(p, &p->instrs[i])));
     }
     DTP_TRY(sort_moving(r, err));
     return count_collectives(r, err);

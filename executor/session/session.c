@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/base/hash.h"
 #include "core/transform/microbatch.h"
 #include "core/plan/plan.h"
@@ -21,13 +21,6 @@
 dtp_session_options dtp_session_options_init(void)
 {
     return (dtp_session_options){0};
-}
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* ---- agreement ---- */
@@ -269,30 +262,16 @@ static dtp_status read_loss(dtp_session *s, dtp_step_result *out, double *own, d
     DTP_TRY(s->backend->ops->download(s->backend, &raw, view->data,
                                       (size_t)dtp_dtype_bytes(value->type.dtype), err));
     out->loss = *own = dtp_element(value->type.dtype, &raw, 0);
-    for (int32_t m = 0; m < value->layout.n_mesh; m++) {
-        const dtp_placement *place = &value->layout.placement[m];
-        if (place->kind != DTP_PARTIAL) {
-            continue;
-        }
-        bool avg = place->op == DTP_REDUCE_AVG;
-        dtp_coll coll = {.kind = DTP_ALL_REDUCE,
-                         .set = (dtp_mesh_set)1 << m,
-                         .op = avg ? DTP_REDUCE_SUM : (dtp_reduce_op)place->op,
-                         .dtype = DTP_F64,
-                         .count = 1};
-        DTP_TRY(s->comm->ops->run(s->comm, &coll, &out->loss, &out->loss, err));
-        out->loss /= avg ? (double)s->program->mesh.sizes[m] : 1.0;
-    }
-    return DTP_OK;
+    return dtp_session__reduce(s, &value->layout, DTP_F64, 1, &out->loss, err);
 }
 
 static dtp_status run_step(dtp_session *s, dtp_step_result *out, double *own, dtp_err *err)
 {
     *out = (dtp_step_result){.step = s->step};
     for (int32_t j = 0; j < dtp_program_microbatches(s->program); j++) {
-        double start = now_s();
+        double start = dtp_now_s();
         DTP_TRY(feed_inputs(s, j, err));
-        out->feed_s += now_s() - start;
+        out->feed_s += dtp_now_s() - start;
         DTP_TRY(dtp_runner_microbatch(s->runner, s->seed, s->step, j, &out->times, err));
     }
     return read_loss(s, out, own, err);
@@ -412,10 +391,7 @@ dtp_status dtp_session_save(dtp_session *s, const char *path, dtp_err *err)
     dtp_err local = {0};
     err = err != NULL ? err : &local;
     dtp_status status = dtp_session_check(s, err);
-    if (status != DTP_OK) {
-        dtp_err_prefix(err, "%s: not saved", path);
-        return status;
-    }
+    DTP_TRY(dtp_err_prefixed(status, err, "%s: not saved", path));
     const bool reserved = s->locked != NULL;
     if (reserved && strcmp(s->locked, path) != 0) {
         return DTP_FAIL(err, DTP_INVALID, "%s: the session was made to save to '%s'", path,

@@ -169,11 +169,9 @@ static void compare_rank(const check *c, int32_t rank, dtp_redistribute_verdict 
     const dtp_program *p = c->job->program;
     const dtp_value *value = &p->values[c->job->result];
     const partials parts = partials_of(p, &value->layout);
-    dtp_view v = {.data = c->got[rank]};
+    dtp_view v = dtp_view_whole(&value->type);
+    v.data = c->got[rank];
     dtp_value_local(p, c->job->result, rank, &v.local, v.offset);
-    for (int32_t i = 0; i < value->type.rank; i++) {
-        v.global[i] = value->type.dims[i].size;
-    }
     for (int64_t i = 0; i < dtp_ttype_elems(&v.local); i++) {
         int64_t index = dtp_view_global_index(&v, i);
         double want = element(c, value->type.dtype, index);

@@ -339,10 +339,8 @@ static dtp_status compare_kind(verification *v, dtp_verify_kind kind, int32_t st
         dtp_status status =
             kind == DTP_VERIFY_UPDATE ? update_of(v, i, (int64_t)step - 1, err) : DTP_OK;
         status = status == DTP_OK ? compare(v, i, err) : status;
-        if (status != DTP_OK) {
-            dtp_err_prefix(err, "verify %s '%s'", dtp_verify_kind_name(kind), item->name);
-            return status;
-        }
+        DTP_TRY(dtp_err_prefixed(status, err, "verify %s '%s'", dtp_verify_kind_name(kind),
+                                 item->name));
     }
     dtp_verify__update_free(&v->update);
     if (v->ref != NULL) {

@@ -270,9 +270,6 @@ dtp_status dtp_lower__node(const dtp_lower_env *env, dtp_node_id node, const dtp
     node_work w = {.env = env, .node = &env->graph->nodes[node], .request = r};
     w.call = dtp_node_call(env->graph, w.node, &types);
     w.call.dims = &env->p->dims;
-    dtp_status s = lower_work(&w, out, err);
-    if (s != DTP_OK) {
-        dtp_err_prefix(err, "node '%s' (%s)", w.node->name, w.node->op->name);
-    }
-    return s;
+    return dtp_err_prefixed(lower_work(&w, out, err), err, "node '%s' (%s)", w.node->name,
+                            w.node->op->name);
 }

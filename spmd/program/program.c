@@ -45,6 +45,13 @@ const char *dtp_copy_name(dtp_copy_kind kind)
     return names[kind];
 }
 
+const char *dtp_instr_name(const dtp_instr *instr)
+{
+    return instr->kind == DTP_INSTR_KERNEL       ? instr->op->name
+           : instr->kind == DTP_INSTR_COLLECTIVE ? dtp_coll_name(instr->coll.kind)
+                                                 : dtp_copy_name(instr->move.kind);
+}
+
 /* ---- the program ------------------------------------------------------------------------------
  */
 

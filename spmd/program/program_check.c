@@ -443,11 +443,8 @@ static dtp_status check(checker *c, dtp_err *err)
         DTP_TRY(in_instr(p, i, check_ids(c, i, err), err));
     }
     for (int32_t v = 0; v < p->n_values; v++) {
-        dtp_status s = check_value(c, v, err);
-        if (s != DTP_OK) {
-            dtp_err_prefix(err, "program: value %d '%s'", v, p->values[v].name);
-            return s;
-        }
+        DTP_TRY(dtp_err_prefixed(check_value(c, v, err), err, "program: value %d '%s'", v,
+                                 p->values[v].name));
     }
     DTP_TRY(find_places(c, err));
     for (int32_t v = 0; v < p->n_values; v++) {

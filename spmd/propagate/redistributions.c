@@ -185,11 +185,7 @@ static dtp_status run(redistribution_walk *w, dtp_err *err)
         if (id > 0 && w->g->nodes[id].phase != w->g->nodes[id - 1].phase) {
             forget_copies(w);
         }
-        dtp_status s = visit(w, id, err);
-        if (s != DTP_OK) {
-            dtp_err_prefix(err, "node '%s'", w->g->nodes[id].name);
-            return s;
-        }
+        DTP_TRY(dtp_err_prefixed(visit(w, id, err), err, "node '%s'", w->g->nodes[id].name));
     }
     return DTP_OK;
 }

@@ -204,12 +204,9 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         return DTP_FAIL(err, DTP_INVALID, "--keep needs --save with a directory");
     }
     for (int32_t i = 0; i < c->fetches.n; i++) {
-        dtp_status s = tool_split_pair(c->fetches.items[i], c->fetch_text[i],
-                                       sizeof c->fetch_text[i], &c->fetch_files[i], err);
-        if (s != DTP_OK) {
-            dtp_err_prefix(err, "--fetch");
-            return s;
-        }
+        DTP_TRY(dtp_err_prefixed(tool_split_pair(c->fetches.items[i], c->fetch_text[i],
+                                                 sizeof c->fetch_text[i], &c->fetch_files[i], err),
+                                 err, "--fetch"));
         c->fetch_names[i] = c->fetch_text[i];
     }
     c->n_fetch = c->fetches.n;
