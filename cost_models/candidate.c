@@ -71,9 +71,6 @@ dtp_status dtp_candidate_predict(const dtp_graph *g, const dtp_pricer *pricer, d
 {
     dtp_err why;
     dtp_arena *scratch = dtp_arena_create();
-    if (scratch == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a candidate");
-    }
     dtp_status s = predict(g, pricer, scratch, candidate, &why);
     dtp_arena_destroy(scratch);
     candidate->legal = s == DTP_OK;

@@ -98,10 +98,8 @@ static dtp_status describe_fused(const making *k, const dtp_instr *instr, dtp_co
         n = name == NULL ? strlen(module) : common_prefix(name, n, module);
         name = name == NULL ? module : name;
     }
-    char *copy = dtp_arena_alloc(k->arena, n + 1, 1);
-    if (copy == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a report");
-    }
+    char *copy;
+    DTP_TRY(DTP_NEW(k->arena, copy, n + 1, err));
     memcpy(copy, name == NULL ? "" : name, n);
     e->node = e->tensor = -1;
     e->module = copy;
@@ -139,10 +137,8 @@ static dtp_status add_module(making *k, int32_t parent, const char *path, size_t
     dtp_comm_report *r = k->out;
     DTP_TRY(dtp_arena_grow(k->arena, &r->modules, r->n_modules, r->n_modules + 1, &r->cap_modules,
                            sizeof *r->modules, err));
-    char *copy = dtp_arena_alloc(k->arena, n + 1, 1);
-    if (copy == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a report");
-    }
+    char *copy;
+    DTP_TRY(DTP_NEW(k->arena, copy, n + 1, err));
     memcpy(copy, path, n);
     *out = r->n_modules++;
     dtp_comm_module *m = &r->modules[*out];
@@ -214,27 +210,6 @@ static int by_key(const void *a, const void *b)
     return (x->set > y->set) - (x->set < y->set);
 }
 
-static void add_up(dtp_comm_report *r)
-{
-    int32_t n = 0;
-    for (int32_t i = 0; i < r->n_entries; i++) {
-        const dtp_comm_entry *e = &r->entries[i];
-        r->totals[i] = (dtp_comm_total){e->phase, e->kind, e->set, {e->runs, e->runs * e->bytes}};
-    }
-    if (r->n_entries > 0) {
-        qsort(r->totals, (size_t)r->n_entries, sizeof *r->totals, by_key);
-    }
-    for (int32_t i = 0; i < r->n_entries; i++) {
-        if (n > 0 && by_key(&r->totals[n - 1], &r->totals[i]) == 0) {
-            r->totals[n - 1].sum.count += r->totals[i].sum.count;
-            r->totals[n - 1].sum.bytes += r->totals[i].sum.bytes;
-        } else {
-            r->totals[n++] = r->totals[i];
-        }
-    }
-    r->n_totals = n;
-}
-
 /* ---- the report ---------------------------------------------------------------------------------
  */
 
@@ -246,15 +221,10 @@ static dtp_status prepare(making *k, dtp_err *err)
     for (int32_t i = 0; i < p->n_instrs; i++) {
         n += p->instrs[i].kind == DTP_INSTR_COLLECTIVE ? 1 : 0;
     }
-    k->packed = dtp_arena_alloc(k->arena, (size_t)p->n_values, sizeof *k->packed);
-    k->gradient = dtp_arena_alloc(k->arena, (size_t)g->n_tensors, sizeof *k->gradient);
-    k->out->entries = dtp_arena_alloc(k->arena, (size_t)n, sizeof *k->out->entries);
-    k->out->totals = dtp_arena_alloc(k->arena, (size_t)n, sizeof *k->out->totals);
-    if (k->packed == NULL || k->gradient == NULL || k->out->entries == NULL ||
-        k->out->totals == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a report on %d instructions",
-                        p->n_instrs);
-    }
+    DTP_TRY(DTP_NEW(k->arena, k->packed, p->n_values, err));
+    DTP_TRY(DTP_NEW(k->arena, k->gradient, g->n_tensors, err));
+    DTP_TRY(DTP_NEW(k->arena, k->out->entries, n, err));
+    DTP_TRY(DTP_NEW(k->arena, k->out->totals, n, err));
     for (int32_t v = 0; v < p->n_values; v++) {
         k->packed[v] = -1;
     }
@@ -285,6 +255,22 @@ dtp_status dtp_comm_report_make(const dtp_program *p, dtp_arena *arena, dtp_comm
             DTP_TRY(count_along(&k, e, err));
         }
     }
-    add_up(out);
+    int32_t n = 0;
+    for (int32_t i = 0; i < out->n_entries; i++) {
+        const dtp_comm_entry *e = &out->entries[i];
+        out->totals[i] = (dtp_comm_total){e->phase, e->kind, e->set, {e->runs, e->runs * e->bytes}};
+    }
+    if (out->n_entries > 0) {
+        qsort(out->totals, (size_t)out->n_entries, sizeof *out->totals, by_key);
+    }
+    for (int32_t i = 0; i < out->n_entries; i++) {
+        if (n > 0 && by_key(&out->totals[n - 1], &out->totals[i]) == 0) {
+            out->totals[n - 1].sum.count += out->totals[i].sum.count;
+            out->totals[n - 1].sum.bytes += out->totals[i].sum.bytes;
+        } else {
+            out->totals[n++] = out->totals[i];
+        }
+    }
+    out->n_totals = n;
     return DTP_OK;
 }

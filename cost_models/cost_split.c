@@ -69,10 +69,7 @@ dtp_status dtp_cost_split_program(const dtp_pricer *pricer, const dtp_program *p
                                   dtp_cost_split *by_node, dtp_cost_split *total, dtp_err *err)
 {
     dtp_tensor_id *tensor = malloc(((size_t)p->n_values + 1) * sizeof *tensor);
-    if (tensor == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the costs of %d nodes",
-                        p->graph->n_nodes);
-    }
+    DTP_TRY(DTP_MEMORY(err, tensor));
     for (int32_t v = 0; v < p->n_values; v++) {
         tensor[v] = -1;
     }

@@ -32,25 +32,6 @@ double dtp_curve_at(const dtp_curve *curve, double x)
     return curve->y[lo] * exp(u * log(curve->y[hi] / curve->y[lo]));
 }
 
-const char *dtp_curve_fault(const dtp_curve *curve, int32_t *where)
-{
-    for (int32_t i = 0; i < curve->n; i++) {
-        *where = i;
-        if (!(curve->x[i] > 0.0) || !(curve->y[i] > 0.0) || !isfinite(curve->x[i]) ||
-            !isfinite(curve->y[i])) {
-            return "values must be positive and finite";
-        }
-        if (i > 0 && !(curve->x[i] > curve->x[i - 1])) {
-            return "sizes must ascend";
-        }
-        if (i > 0 && curve->y[i] < curve->y[i - 1]) {
-            return "times must not descend";
-        }
-    }
-    *where = 0;
-    return curve->n > 0 ? NULL : "at least one point is needed";
-}
-
 typedef struct sample {
     double x, log_y;
 } sample;

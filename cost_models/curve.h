@@ -12,10 +12,6 @@
 /* Value at x >= 0; the curve has at least one point. */
 double dtp_curve_at(const dtp_curve *curve, double x);
 
-/* Points positive and finite, x strictly ascending, y not descending: NULL, else what is wrong
- * (static text) and the index of the offending point. */
-const char *dtp_curve_fault(const dtp_curve *curve, int32_t *where);
-
 /* Result of a fit; arrays in the arena, n points each. */
 typedef struct dtp_curve_fit {
     dtp_curve curve;

@@ -15,11 +15,6 @@ typedef struct points {
     double *x, *y;
 } points;
 
-static dtp_status out_of_memory(dtp_err *err)
-{
-    return DTP_FAIL(err, DTP_NOMEM, "fit: out of memory");
-}
-
 static double usable_time(const dtp_sample *s)
 {
     return s->time_s > 1e-12 ? s->time_s : 1e-12;
@@ -100,9 +95,7 @@ static dtp_status fit_op(dtp_machine *m, const dtp_samples *samples, const char 
 {
     dtp_curve_fit fit;
     out->op = dtp_arena_strdup(m->arena, name);
-    if (out->op == NULL) {
-        return out_of_memory(err);
-    }
+    DTP_TRY(DTP_MEMORY(err, out->op));
     out->flops = op_rate(samples, name);
     p->n = 0;
     for (int32_t i = 0; i < samples->n; i++) {
@@ -117,35 +110,6 @@ static dtp_status fit_op(dtp_machine *m, const dtp_samples *samples, const char 
     out->time_s = fit.curve;
     out->measured_s = fit.measured_y;
     out->fit_error = fit.error;
-    return DTP_OK;
-}
-
-/* One curve per name; ops without one are priced like "add". */
-static dtp_status fit_ops(dtp_machine *m, const dtp_samples *samples, points *p, dtp_err *err)
-{
-    m->op_curves = dtp_arena_alloc(m->arena, (size_t)samples->n + 1, sizeof *m->op_curves);
-    if (m->op_curves == NULL) {
-        return out_of_memory(err);
-    }
-    for (int32_t i = 0; i < samples->n; i++) {
-        const dtp_sample *s = &samples->items[i];
-        bool known = s->kind != DTP_SAMPLE_OP && s->kind != DTP_SAMPLE_MOVE;
-        for (int32_t k = 0; k < m->n_op_curves && !known; k++) {
-            known = strcmp(m->op_curves[k].op, s->name) == 0;
-        }
-        if (!known) {
-            DTP_TRY(fit_op(m, samples, s->name, p, &m->op_curves[m->n_op_curves], err));
-            m->n_op_curves++;
-        }
-    }
-    for (int32_t k = 0; k < m->n_op_curves; k++) {
-        const dtp_op_def *op = dtp_op_find(m->op_curves[k].op);
-        if (op != NULL && (op->flags & DTP_OP_SUM) != 0) {
-            m->op_curves[m->n_op_curves] = m->op_curves[k];
-            m->op_curves[m->n_op_curves++].op = "*";
-            break;
-        }
-    }
     return DTP_OK;
 }
 
@@ -187,9 +151,7 @@ static bool same_gemm(const dtp_gemm_point *p, const dtp_work *w)
 static dtp_status fit_gemm(dtp_machine *m, const dtp_samples *samples, dtp_err *err)
 {
     m->gemm = dtp_arena_alloc(m->arena, (size_t)samples->n + 1, sizeof *m->gemm);
-    if (m->gemm == NULL) {
-        return out_of_memory(err);
-    }
+    DTP_TRY(DTP_MEMORY(err, m->gemm));
     for (int32_t i = 0; i < samples->n; i++) {
         const dtp_sample *s = &samples->items[i];
         const dtp_work *w = &s->work;
@@ -223,29 +185,6 @@ static void ring_terms(const dtp_sample *s, double *latency, double *bytes)
     *bytes = rounds * (n - 1.0) / n * s->work.bytes;
 }
 
-static dtp_status fit_level(dtp_machine *m, const dtp_samples *samples, dtp_err *err)
-{
-    two_terms sums = {0};
-    double latency_s = 0.0, inverse_bw = 0.0;
-    for (int32_t i = 0; i < samples->n; i++) {
-        const dtp_sample *s = &samples->items[i];
-        if (s->kind == DTP_SAMPLE_COLL && s->ranks == samples->ranks && s->coll != DTP_ALL_TO_ALL &&
-            s->coll != DTP_PERMUTE) {
-            double latency, bytes;
-            ring_terms(s, &latency, &bytes);
-            add_terms(&sums, latency, bytes, usable_time(s));
-        }
-    }
-    if (sums.n == 0) {
-        return DTP_FAIL(err, DTP_INVALID, "fit: no collective over all %d ranks", samples->ranks);
-    }
-    solve_terms(&sums, &latency_s, &inverse_bw);
-    m->levels[0] =
-        (dtp_level){"ranks", samples->ranks, latency_s, rate_of(inverse_bw, DTP_NUMBER_BW)};
-    m->n_levels = 1;
-    return DTP_OK;
-}
-
 static dtp_status fit_coll(dtp_machine *m, const dtp_samples *samples, const dtp_sample *like,
                            points *p, dtp_err *err)
 {
@@ -271,11 +210,26 @@ static dtp_status fit_colls(dtp_machine *m, const dtp_samples *samples, points *
     if (samples->ranks < 2) {
         return DTP_OK;
     }
-    DTP_TRY(fit_level(m, samples, err));
-    m->coll_curves = dtp_arena_alloc(m->arena, (size_t)samples->n + 1, sizeof *m->coll_curves);
-    if (m->coll_curves == NULL) {
-        return out_of_memory(err);
+    two_terms sums = {0};
+    double latency_s = 0.0, inverse_bw = 0.0;
+    for (int32_t i = 0; i < samples->n; i++) {
+        const dtp_sample *s = &samples->items[i];
+        if (s->kind == DTP_SAMPLE_COLL && s->ranks == samples->ranks && s->coll != DTP_ALL_TO_ALL &&
+            s->coll != DTP_PERMUTE) {
+            double latency, bytes;
+            ring_terms(s, &latency, &bytes);
+            add_terms(&sums, latency, bytes, usable_time(s));
+        }
     }
+    if (sums.n == 0) {
+        return DTP_FAIL(err, DTP_INVALID, "fit: no collective over all %d ranks", samples->ranks);
+    }
+    solve_terms(&sums, &latency_s, &inverse_bw);
+    m->levels[0] =
+        (dtp_level){"ranks", samples->ranks, latency_s, rate_of(inverse_bw, DTP_NUMBER_BW)};
+    m->n_levels = 1;
+    m->coll_curves = dtp_arena_alloc(m->arena, (size_t)samples->n + 1, sizeof *m->coll_curves);
+    DTP_TRY(DTP_MEMORY(err, m->coll_curves));
     for (int32_t i = 0; i < samples->n; i++) {
         const dtp_sample *s = &samples->items[i];
         bool known = s->kind != DTP_SAMPLE_COLL;
@@ -294,7 +248,7 @@ static dtp_status fit_colls(dtp_machine *m, const dtp_samples *samples, points *
 static dtp_status copy_text(dtp_machine *m, const char *text, const char **out, dtp_err *err)
 {
     *out = dtp_arena_strdup(m->arena, text != NULL ? text : "");
-    return *out != NULL ? DTP_OK : out_of_memory(err);
+    return DTP_MEMORY(err, *out);
 }
 
 static dtp_status fit_all(dtp_machine *m, const dtp_samples *samples,
@@ -312,7 +266,28 @@ static dtp_status fit_all(dtp_machine *m, const dtp_samples *samples,
     DTP_TRY(fit_launch(m, samples, err));
     DTP_TRY(fit_bandwidth(m, samples, err));
     DTP_TRY(fit_gemm(m, samples, err));
-    DTP_TRY(fit_ops(m, samples, p, err));
+    /* One curve per name; ops without one are priced like "add". */
+    m->op_curves = dtp_arena_alloc(m->arena, (size_t)samples->n + 1, sizeof *m->op_curves);
+    DTP_TRY(DTP_MEMORY(err, m->op_curves));
+    for (int32_t i = 0; i < samples->n; i++) {
+        const dtp_sample *s = &samples->items[i];
+        bool known = s->kind != DTP_SAMPLE_OP && s->kind != DTP_SAMPLE_MOVE;
+        for (int32_t k = 0; k < m->n_op_curves && !known; k++) {
+            known = strcmp(m->op_curves[k].op, s->name) == 0;
+        }
+        if (!known) {
+            DTP_TRY(fit_op(m, samples, s->name, p, &m->op_curves[m->n_op_curves], err));
+            m->n_op_curves++;
+        }
+    }
+    for (int32_t k = 0; k < m->n_op_curves; k++) {
+        const dtp_op_def *op = dtp_op_find(m->op_curves[k].op);
+        if (op != NULL && (op->flags & DTP_OP_SUM) != 0) {
+            m->op_curves[m->n_op_curves] = m->op_curves[k];
+            m->op_curves[m->n_op_curves++].op = "*";
+            break;
+        }
+    }
     DTP_TRY(fit_colls(m, samples, p, err));
     return dtp_machine_index(m, err);
 }
@@ -324,8 +299,8 @@ dtp_status dtp_machine_fit(const dtp_samples *samples, const dtp_fit_options *op
     DTP_TRY(dtp_machine_create(options->name != NULL ? options->name : "measured", &m, err));
     size_t room = (size_t)samples->n + 1;
     points p = {0, malloc(room * sizeof *p.x), malloc(room * sizeof *p.y)};
-    dtp_status status =
-        p.x == NULL || p.y == NULL ? out_of_memory(err) : fit_all(m, samples, options, &p, err);
+    dtp_status status = DTP_MEMORY(err, p.x, p.y);
+    status = status == DTP_OK ? fit_all(m, samples, options, &p, err) : status;
     free(p.x);
     free(p.y);
     if (status != DTP_OK) {

@@ -121,19 +121,6 @@ static void clip_to_larger(const dtp_gemm_grid *g, double *log_t)
     }
 }
 
-static dtp_status build_variant(dtp_machine *m, dtp_gemm_grid *g, int32_t variant, dtp_err *err)
-{
-    size_t nodes = (size_t)g->axes[0].n * (size_t)g->axes[1].n * (size_t)g->axes[2].n;
-    double *log_t = dtp_arena_alloc(m->arena, nodes, sizeof *log_t);
-    if (log_t == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "gemm: out of memory for %zu nodes", nodes);
-    }
-    fill_nodes(m, g, variant, log_t);
-    clip_to_larger(g, log_t);
-    g->log_t[variant] = log_t;
-    return DTP_OK;
-}
-
 static double fit_error(const dtp_machine *m, const dtp_gemm_grid *g)
 {
     double worst = 0.0;
@@ -154,10 +141,8 @@ dtp_status dtp_gemm_grid_build(dtp_machine *m, dtp_err *err)
     if (m->n_gemm == 0) {
         return DTP_OK;
     }
-    dtp_gemm_grid *g = dtp_arena_alloc(m->arena, 1, sizeof *g);
-    if (g == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "gemm: out of memory");
-    }
+    dtp_gemm_grid *g;
+    DTP_TRY(DTP_NEW(m->arena, g, 1, err));
     bool present[N_VARIANTS] = {false};
     for (int32_t i = 0; i < m->n_gemm; i++) {
         const dtp_gemm_point *p = &m->gemm[i];
@@ -169,7 +154,12 @@ dtp_status dtp_gemm_grid_build(dtp_machine *m, dtp_err *err)
     double *first = NULL;
     for (int32_t v = 0; v < N_VARIANTS; v++) {
         if (present[v]) {
-            DTP_TRY(build_variant(m, g, v, err));
+            size_t nodes = (size_t)g->axes[0].n * (size_t)g->axes[1].n * (size_t)g->axes[2].n;
+            double *log_t;
+            DTP_TRY(DTP_NEW(m->arena, log_t, nodes, err));
+            fill_nodes(m, g, v, log_t);
+            clip_to_larger(g, log_t);
+            g->log_t[v] = log_t;
             first = first == NULL ? g->log_t[v] : first;
         }
     }

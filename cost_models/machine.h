@@ -76,9 +76,9 @@ typedef struct dtp_machine {
 
 dtp_status dtp_machine_create(const char *name, dtp_machine **out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_machine_destroy(dtp_machine *m);
-/* Checks every value against the ranges of the file format (cost_models/machine_range.h;
- * DTP_INVALID, DTP_RANGE), sorts the curves by name and builds the GEMM grid.
- * To be called once after filling a machine by hand; the reader and the fit do. */
+/* Checks the machine as the file that it would be written to (DTP_INVALID naming the key as the
+ * reader does), sorts the curves by name and builds the GEMM grid. To be called once after filling
+ * a machine by hand; the fit does. */
 dtp_status dtp_machine_index(dtp_machine *m, dtp_err *err) DTP_MUST_CHECK;
 /* Product of the level sizes, 1 without levels. */
 int64_t dtp_machine_devices(const dtp_machine *m);

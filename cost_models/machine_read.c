@@ -6,6 +6,7 @@
 
 #include "core/base/json.h"
 #include "core/files/file_in.h"
+#include "cost_models/gemm.h"
 #include "cost_models/machine_range.h"
 
 enum {
@@ -58,7 +59,7 @@ static dtp_status read_name(dtp_arena *arena, const dtp_json *v, const char **ou
         return dtp_json_fail(v, err, "expected a text of 1 to 256 bytes, found %zu", strlen(text));
     }
     *out = dtp_arena_strdup(arena, text);
-    return *out != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "machine: out of memory");
+    return DTP_MEMORY(err, *out);
 }
 
 /* Array member of an object with a bounded number of elements; *n = 0 when absent and optional. */
@@ -100,12 +101,12 @@ static dtp_status read_points(dtp_arena *arena, const dtp_json *obj, dtp_curve *
     if (n == 0) {
         return dtp_json_fail(list, err, "a curve needs at least one point");
     }
-    double *x = dtp_arena_alloc(arena, (size_t)n, sizeof *x);
-    double *y = dtp_arena_alloc(arena, (size_t)n, sizeof *y);
-    double *s = dtp_arena_alloc(arena, (size_t)n, sizeof *s);
-    if (x == NULL || y == NULL || s == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "machine: out of memory");
-    }
+    double *x;
+    double *y;
+    double *s;
+    DTP_TRY(DTP_NEW(arena, x, n, err));
+    DTP_TRY(DTP_NEW(arena, y, n, err));
+    DTP_TRY(DTP_NEW(arena, s, n, err));
     for (int32_t i = 0; i < n; i++) {
         const dtp_json *row = dtp_json_at(list, i);
         DTP_TRY(read_row(row, 3, err));
@@ -134,7 +135,6 @@ static dtp_status read_fit_error(const dtp_json *obj, double *out, dtp_err *err)
 static dtp_status read_op_curve(dtp_machine *m, const dtp_json *v, dtp_op_curve *c, dtp_err *err)
 {
     const dtp_json *name = NULL;
-    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
     DTP_TRY(dtp_json_keys(v, OP_KEYS, err));
     DTP_TRY(dtp_json_require(v, "op", &name, err));
     DTP_TRY(read_name(m->arena, name, &c->op, err));
@@ -148,22 +148,6 @@ static dtp_status read_op_curve(dtp_machine *m, const dtp_json *v, dtp_op_curve 
     }
     DTP_TRY(read_fit_error(v, &c->fit_error, err));
     return read_points(m->arena, v, &c->time_s, &c->measured_s, err);
-}
-
-static dtp_status read_op_curves(dtp_machine *m, const dtp_json *curves, dtp_err *err)
-{
-    const dtp_json *list = NULL;
-    int32_t n = 0;
-    DTP_TRY(read_list(curves, "ops", MAX_OP_CURVES, &list, &n, err));
-    m->op_curves = dtp_arena_alloc(m->arena, (size_t)n, sizeof *m->op_curves);
-    if (m->op_curves == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "machine: out of memory");
-    }
-    for (int32_t i = 0; i < n; i++) {
-        DTP_TRY(read_op_curve(m, dtp_json_at(list, i), &m->op_curves[i], err));
-    }
-    m->n_op_curves = n;
-    return DTP_OK;
 }
 
 /* [m, n, k, trans_a, trans_b, flops] with 0 or 1 for the transpositions. */
@@ -191,15 +175,11 @@ static dtp_status read_gemm(dtp_machine *m, const dtp_json *curves, dtp_err *err
     const dtp_json *list = NULL;
     int32_t n = 0;
     double stated_error = 0.0;
-    DTP_TRY(dtp_json_expect(gemm, DTP_JSON_OBJECT, err));
     DTP_TRY(dtp_json_keys(gemm, GEMM_KEYS, err));
     DTP_TRY(read_fit_error(gemm, &stated_error, err));
     DTP_TRY(dtp_json_require(gemm, "points", &list, err));
     DTP_TRY(read_list(gemm, "points", MAX_GEMM, &list, &n, err));
-    m->gemm = dtp_arena_alloc(m->arena, (size_t)n, sizeof *m->gemm);
-    if (m->gemm == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "machine: out of memory");
-    }
+    DTP_TRY(DTP_NEW(m->arena, m->gemm, n, err));
     for (int32_t i = 0; i < n; i++) {
         DTP_TRY(read_gemm_point(dtp_json_at(list, i), &m->gemm[i], err));
     }
@@ -239,14 +219,12 @@ static dtp_status read_coll_curve(const dtp_machine *m, const dtp_json *v, dtp_c
 {
     const dtp_json *at = NULL;
     int64_t ranks = 0;
-    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
     DTP_TRY(dtp_json_keys(v, COLL_KEYS, err));
     DTP_TRY(dtp_json_require(v, "kind", &at, err));
     DTP_TRY(read_coll_kind(at, &c->kind, err));
     DTP_TRY(dtp_json_require(v, "level", &at, err));
     DTP_TRY(read_level_ref(m, at, &c->level, err));
-    DTP_TRY(dtp_json_require(v, "ranks", &at, err));
-    DTP_TRY(dtp_json_int(at, 2, dtp_machine_devices(m), &ranks, err));
+    DTP_TRY(dtp_json_get_int(v, "ranks", 2, dtp_machine_devices(m), &ranks, err));
     c->ranks = (int32_t)ranks;
     for (const dtp_coll_curve *other = m->coll_curves; other < c; other++) {
         if (other->kind == c->kind && other->level == c->level && other->ranks == c->ranks) {
@@ -263,10 +241,7 @@ static dtp_status read_coll_curves(dtp_machine *m, const dtp_json *curves, dtp_e
     const dtp_json *list = NULL;
     int32_t n = 0;
     DTP_TRY(read_list(curves, "collectives", MAX_COLL_CURVES, &list, &n, err));
-    m->coll_curves = dtp_arena_alloc(m->arena, (size_t)n, sizeof *m->coll_curves);
-    if (m->coll_curves == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "machine: out of memory");
-    }
+    DTP_TRY(DTP_NEW(m->arena, m->coll_curves, n, err));
     for (int32_t i = 0; i < n; i++) {
         DTP_TRY(read_coll_curve(m, dtp_json_at(list, i), &m->coll_curves[i], err));
     }
@@ -277,19 +252,14 @@ static dtp_status read_coll_curves(dtp_machine *m, const dtp_json *curves, dtp_e
 static dtp_status read_flops(dtp_machine *m, const dtp_json *device, dtp_err *err)
 {
     const dtp_json *flops = NULL;
-    DTP_TRY(dtp_json_require(device, "flops", &flops, err));
-    DTP_TRY(dtp_json_expect(flops, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_get_kind(device, "flops", DTP_JSON_OBJECT, &flops, err));
     if (dtp_json_size(flops) == 0) {
         return dtp_json_fail(flops, err, "at least one dtype is needed");
     }
     for (int32_t i = 0; i < dtp_json_size(flops); i++) {
         const dtp_json *v = dtp_json_at(flops, i);
         dtp_dtype dtype;
-        dtp_status status = dtp_dtype_parse(dtp_json_key(v), &dtype, err);
-        if (status != DTP_OK) {
-            dtp_json_prefix(v, err);
-            return status;
-        }
+        DTP_TRY(dtp_json_prefixed(v, dtp_dtype_parse(dtp_json_key(v), &dtype, err), err));
         DTP_TRY(read_number(v, DTP_NUMBER_FLOPS, &m->flops[dtype], err));
     }
     return DTP_OK;
@@ -311,12 +281,11 @@ static dtp_status read_kind(dtp_machine *m, const dtp_json *device, dtp_err *err
 static dtp_status read_device(dtp_machine *m, const dtp_json *device, dtp_err *err)
 {
     const dtp_json *v = NULL;
-    DTP_TRY(dtp_json_expect(device, DTP_JSON_OBJECT, err));
     DTP_TRY(dtp_json_keys(device, DEVICE_KEYS, err));
     DTP_TRY(read_kind(m, device, err));
-    DTP_TRY(dtp_json_require(device, "memory_bytes", &v, err));
-    DTP_TRY(dtp_json_int(v, 1, (int64_t)dtp_machine_range_of(DTP_NUMBER_MEMORY)->most,
-                         &m->memory_bytes, err));
+    DTP_TRY(dtp_json_get_int(device, "memory_bytes", 1,
+                             (int64_t)dtp_machine_range_of(DTP_NUMBER_MEMORY)->most,
+                             &m->memory_bytes, err));
     DTP_TRY(read_member(device, "mem_bw_Bps", DTP_NUMBER_BW, &m->mem_bw_Bps, err));
     DTP_TRY(read_member(device, "launch_s", DTP_NUMBER_DELAY, &m->launch_s, err));
     DTP_TRY(read_flops(m, device, err));
@@ -334,9 +303,15 @@ static dtp_status read_curves(dtp_machine *m, const dtp_json *device, dtp_err *e
     if (curves == NULL) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_json_expect(curves, DTP_JSON_OBJECT, err));
     DTP_TRY(dtp_json_keys(curves, CURVES_KEYS, err));
-    DTP_TRY(read_op_curves(m, curves, err));
+    const dtp_json *list = NULL;
+    int32_t n = 0;
+    DTP_TRY(read_list(curves, "ops", MAX_OP_CURVES, &list, &n, err));
+    DTP_TRY(DTP_NEW(m->arena, m->op_curves, n, err));
+    for (int32_t i = 0; i < n; i++) {
+        DTP_TRY(read_op_curve(m, dtp_json_at(list, i), &m->op_curves[i], err));
+    }
+    m->n_op_curves = n;
     DTP_TRY(read_gemm(m, curves, err));
     return read_coll_curves(m, curves, err);
 }
@@ -345,7 +320,6 @@ static dtp_status read_level(dtp_machine *m, const dtp_json *v, dtp_level *level
 {
     const dtp_json *at = NULL;
     int64_t size = 0;
-    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
     DTP_TRY(dtp_json_keys(v, LEVEL_KEYS, err));
     DTP_TRY(dtp_json_require(v, "name", &at, err));
     DTP_TRY(read_name(m->arena, at, &level->name, err));
@@ -354,27 +328,10 @@ static dtp_status read_level(dtp_machine *m, const dtp_json *v, dtp_level *level
             return dtp_json_fail(at, err, "level '%s' occurs twice", level->name);
         }
     }
-    DTP_TRY(dtp_json_require(v, "size", &at, err));
-    DTP_TRY(dtp_json_int(at, 1, MAX_LEVEL_SIZE, &size, err));
+    DTP_TRY(dtp_json_get_int(v, "size", 1, MAX_LEVEL_SIZE, &size, err));
     level->size = (int32_t)size;
     DTP_TRY(read_member(v, "latency_s", DTP_NUMBER_DELAY, &level->latency_s, err));
     return read_member(v, "bw_Bps", DTP_NUMBER_BW, &level->bw_Bps, err);
-}
-
-static dtp_status read_levels(dtp_machine *m, const dtp_json *root, dtp_err *err)
-{
-    const dtp_json *list = NULL;
-    int32_t n = 0;
-    DTP_TRY(dtp_json_require(root, "levels", &list, err));
-    DTP_TRY(read_list(root, "levels", DTP_MAX_LEVELS, &list, &n, err));
-    for (int32_t l = 0; l < n; l++) {
-        DTP_TRY(read_level(m, dtp_json_at(list, l), &m->levels[l], err));
-        m->n_levels = l + 1;
-        if (dtp_machine_devices(m) > INT_MAX) {
-            return dtp_json_fail(dtp_json_at(list, l), err, "more than %d devices", INT_MAX);
-        }
-    }
-    return DTP_OK;
 }
 
 static dtp_status read_count(const dtp_json *obj, const char *key, int32_t *out, dtp_err *err)
@@ -392,7 +349,6 @@ static dtp_status read_provenance(dtp_machine *m, const dtp_json *root, dtp_err 
 {
     const dtp_json *p = NULL;
     DTP_TRY(dtp_json_require(root, "provenance", &p, err));
-    DTP_TRY(dtp_json_expect(p, DTP_JSON_OBJECT, err));
     DTP_TRY(dtp_json_keys(p, PROVENANCE_KEYS, err));
     const dtp_json *how = NULL;
     DTP_TRY(dtp_json_require(p, "how", &how, err));
@@ -417,11 +373,24 @@ static dtp_status read_provenance(dtp_machine *m, const dtp_json *root, dtp_err 
     return read_count(p, "ranks", &m->provenance_ranks, err);
 }
 
+static int by_op(const void *a, const void *b)
+{
+    return strcmp(((const dtp_op_curve *)a)->op, ((const dtp_op_curve *)b)->op);
+}
+
+/* What is derived from values that are right: the order of the curves, the GEMM grid. */
+static dtp_status finish(dtp_machine *m, dtp_err *err)
+{
+    if (m->n_op_curves > 0) {
+        qsort(m->op_curves, (size_t)m->n_op_curves, sizeof *m->op_curves, by_op);
+    }
+    return dtp_err_prefixed(dtp_gemm_grid_build(m, err), err, "%s: device.curves", m->place);
+}
+
 static dtp_status read_root(const char *file, const dtp_json *root, dtp_machine **out, dtp_err *err)
 {
     const dtp_json *v = NULL;
     const char *text = NULL;
-    DTP_TRY(dtp_json_expect(root, DTP_JSON_OBJECT, err));
     DTP_TRY(dtp_json_keys(root, ROOT_KEYS, err));
     DTP_TRY(dtp_json_require(root, "format", &v, err));
     DTP_TRY(dtp_json_string(v, &text, err));
@@ -436,16 +405,24 @@ static dtp_status read_root(const char *file, const dtp_json *root, dtp_machine 
     DTP_TRY(dtp_machine_create(text, out, err));
     dtp_machine *m = *out;
     m->place = dtp_arena_strdup(m->arena, file);
-    if (m->place == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "machine: out of memory");
-    }
+    DTP_TRY(DTP_MEMORY(err, m->place));
     const dtp_json *device = NULL;
     DTP_TRY(dtp_json_require(root, "device", &device, err));
     DTP_TRY(read_device(m, device, err));
-    DTP_TRY(read_levels(m, root, err));
+    const dtp_json *list = NULL;
+    int32_t n = 0;
+    DTP_TRY(dtp_json_require(root, "levels", &list, err));
+    DTP_TRY(read_list(root, "levels", DTP_MAX_LEVELS, &list, &n, err));
+    for (int32_t l = 0; l < n; l++) {
+        DTP_TRY(read_level(m, dtp_json_at(list, l), &m->levels[l], err));
+        m->n_levels = l + 1;
+        if (dtp_machine_devices(m) > INT_MAX) {
+            return dtp_json_fail(dtp_json_at(list, l), err, "more than %d devices", INT_MAX);
+        }
+    }
     DTP_TRY(read_curves(m, device, err));
     DTP_TRY(read_provenance(m, root, err));
-    return dtp_machine_index(m, err);
+    return finish(m, err);
 }
 
 dtp_status dtp_machine_parse(const char *file, const char *text, size_t len, dtp_machine **out,
@@ -472,4 +449,15 @@ dtp_status dtp_machine_read(const char *path, dtp_machine **out, dtp_err *err)
     dtp_status status = dtp_machine_parse(path, text, len, out, err);
     free(text);
     return status;
+}
+
+dtp_status dtp_machine_index(dtp_machine *m, dtp_err *err)
+{
+    char *text = NULL;
+    dtp_machine *same = NULL;
+    DTP_TRY(dtp_machine_write(m, &text, err));
+    const dtp_status s = dtp_machine_parse(m->place, text, strlen(text), &same, err);
+    free(text);
+    dtp_machine_destroy(same);
+    return s == DTP_OK ? finish(m, err) : s;
 }

@@ -30,9 +30,7 @@ static dtp_status add_level(const dtp_machine *m, int32_t level, dtp_arena *aren
     const bool measured = is_measured(m, level);
     const char *first = dtp_arena_printf(arena, measured ? "%s.collectives" : "%s.bw", l->name);
     const char *second = dtp_arena_printf(arena, "%s.latency", l->name);
-    if (first == NULL || second == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the names of levels");
-    }
+    DTP_TRY(DTP_MEMORY(err, first, second));
     if (measured) {
         add(list, n, (dtp_machine_param){DTP_MACHINE_LEVEL_SPEED, level, first, 1.0});
     } else {
@@ -47,9 +45,7 @@ dtp_status dtp_machine_params(const dtp_machine *m, dtp_arena *arena, int32_t *n
 {
     dtp_machine_param *list = dtp_arena_alloc(arena, 3 + 2 * DTP_MAX_LEVELS, sizeof *list);
     *n = 0;
-    if (list == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the rates of a machine");
-    }
+    DTP_TRY(DTP_MEMORY(err, list));
     add(list, n, (dtp_machine_param){DTP_MACHINE_FLOPS, -1, "flops", 1.0});
     add(list, n, (dtp_machine_param){DTP_MACHINE_MEM_BW, -1, "mem_bw", m->mem_bw_Bps});
     add(list, n, (dtp_machine_param){DTP_MACHINE_LAUNCH, -1, "launch", m->launch_s});
@@ -68,10 +64,8 @@ dtp_status dtp_machine_params(const dtp_machine *m, dtp_arena *arena, int32_t *n
 /* Times of a curve, multiplied. */
 static dtp_status scale_curve(dtp_machine *m, dtp_curve *curve, double factor, dtp_err *err)
 {
-    double *y = dtp_arena_alloc(m->arena, (size_t)curve->n, sizeof *y);
-    if (y == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a curve");
-    }
+    double *y;
+    DTP_TRY(DTP_NEW(m->arena, y, curve->n, err));
     for (int32_t i = 0; i < curve->n; i++) {
         y[i] = factor * curve->y[i];
     }

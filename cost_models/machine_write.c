@@ -1,5 +1,7 @@
 #include "cost_models/machine.h"
 
+#include <math.h>
+
 #include "core/base/json_writer.h"
 
 static void write_points(dtp_json_writer *w, const dtp_curve *curve, const double *measured)
@@ -13,43 +15,6 @@ static void write_points(dtp_json_writer *w, const dtp_curve *curve, const doubl
         dtp_json_end_array(w);
     }
     dtp_json_end_array(w);
-}
-
-static void write_op_curves(dtp_json_writer *w, const dtp_machine *m)
-{
-    dtp_json_begin_array(w, "ops", false);
-    for (int32_t i = 0; i < m->n_op_curves; i++) {
-        const dtp_op_curve *c = &m->op_curves[i];
-        dtp_json_begin_object(w, NULL);
-        dtp_json_write_string(w, "op", c->op);
-        if (c->flops > 0.0) {
-            dtp_json_write_double(w, "flops", c->flops);
-        }
-        dtp_json_write_double(w, "fit_error", c->fit_error);
-        write_points(w, &c->time_s, c->measured_s);
-        dtp_json_end_object(w);
-    }
-    dtp_json_end_array(w);
-}
-
-static void write_gemm(dtp_json_writer *w, const dtp_machine *m)
-{
-    dtp_json_begin_object(w, "gemm");
-    dtp_json_write_double(w, "fit_error", m->gemm_fit_error);
-    dtp_json_begin_array(w, "points", false);
-    for (int32_t i = 0; i < m->n_gemm; i++) {
-        const dtp_gemm_point *p = &m->gemm[i];
-        dtp_json_begin_array(w, NULL, true);
-        dtp_json_write_int(w, NULL, p->m);
-        dtp_json_write_int(w, NULL, p->n);
-        dtp_json_write_int(w, NULL, p->k);
-        dtp_json_write_int(w, NULL, p->trans_a ? 1 : 0);
-        dtp_json_write_int(w, NULL, p->trans_b ? 1 : 0);
-        dtp_json_write_double(w, NULL, p->flops);
-        dtp_json_end_array(w);
-    }
-    dtp_json_end_array(w);
-    dtp_json_end_object(w);
 }
 
 static void write_coll_curves(dtp_json_writer *w, const dtp_machine *m)
@@ -75,10 +40,37 @@ static void write_curves(dtp_json_writer *w, const dtp_machine *m)
     }
     dtp_json_begin_object(w, "curves");
     if (m->n_op_curves > 0) {
-        write_op_curves(w, m);
+        dtp_json_begin_array(w, "ops", false);
+        for (int32_t i = 0; i < m->n_op_curves; i++) {
+            const dtp_op_curve *c = &m->op_curves[i];
+            dtp_json_begin_object(w, NULL);
+            dtp_json_write_string(w, "op", c->op);
+            if (c->flops < 0.0 || c->flops > 0.0 || isnan(c->flops)) {
+                dtp_json_write_double(w, "flops", c->flops);
+            }
+            dtp_json_write_double(w, "fit_error", c->fit_error);
+            write_points(w, &c->time_s, c->measured_s);
+            dtp_json_end_object(w);
+        }
+        dtp_json_end_array(w);
     }
     if (m->n_gemm > 0) {
-        write_gemm(w, m);
+        dtp_json_begin_object(w, "gemm");
+        dtp_json_write_double(w, "fit_error", m->gemm_fit_error);
+        dtp_json_begin_array(w, "points", false);
+        for (int32_t i = 0; i < m->n_gemm; i++) {
+            const dtp_gemm_point *p = &m->gemm[i];
+            dtp_json_begin_array(w, NULL, true);
+            dtp_json_write_int(w, NULL, p->m);
+            dtp_json_write_int(w, NULL, p->n);
+            dtp_json_write_int(w, NULL, p->k);
+            dtp_json_write_int(w, NULL, p->trans_a ? 1 : 0);
+            dtp_json_write_int(w, NULL, p->trans_b ? 1 : 0);
+            dtp_json_write_double(w, NULL, p->flops);
+            dtp_json_end_array(w);
+        }
+        dtp_json_end_array(w);
+        dtp_json_end_object(w);
     }
     if (m->n_coll_curves > 0) {
         write_coll_curves(w, m);
@@ -95,7 +87,7 @@ static void write_device(dtp_json_writer *w, const dtp_machine *m)
     dtp_json_write_double(w, "launch_s", m->launch_s);
     dtp_json_begin_object(w, "flops");
     for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
-        if (m->flops[d] > 0.0) {
+        if (m->flops[d] < 0.0 || m->flops[d] > 0.0 || isnan(m->flops[d])) {
             dtp_json_write_double(w, dtp_dtype_name((dtp_dtype)d), m->flops[d]);
         }
     }
@@ -106,42 +98,11 @@ static void write_device(dtp_json_writer *w, const dtp_machine *m)
     dtp_json_end_object(w);
 }
 
-static void write_levels(dtp_json_writer *w, const dtp_machine *m)
-{
-    dtp_json_begin_array(w, "levels", false);
-    for (int32_t l = 0; l < m->n_levels; l++) {
-        dtp_json_begin_object(w, NULL);
-        dtp_json_write_string(w, "name", m->levels[l].name);
-        dtp_json_write_int(w, "size", m->levels[l].size);
-        dtp_json_write_double(w, "latency_s", m->levels[l].latency_s);
-        dtp_json_write_double(w, "bw_Bps", m->levels[l].bw_Bps);
-        dtp_json_end_object(w);
-    }
-    dtp_json_end_array(w);
-}
-
 static void write_text(dtp_json_writer *w, const char *key, const char *value)
 {
     if (value[0] != '\0') {
         dtp_json_write_string(w, key, value);
     }
-}
-
-static void write_provenance(dtp_json_writer *w, const dtp_machine *m)
-{
-    dtp_json_begin_object(w, "provenance");
-    dtp_json_write_string(w, "how", m->provenance_how[0] != '\0' ? m->provenance_how : "datasheet");
-    write_text(w, "date", m->provenance_date);
-    write_text(w, "host", m->provenance_host);
-    write_text(w, "tool", m->provenance_tool);
-    write_text(w, "blas", m->blas);
-    if (m->provenance_threads > 0) {
-        dtp_json_write_int(w, "threads", m->provenance_threads);
-    }
-    if (m->provenance_ranks > 0) {
-        dtp_json_write_int(w, "ranks", m->provenance_ranks);
-    }
-    dtp_json_end_object(w);
 }
 
 dtp_status dtp_machine_write(const dtp_machine *m, char **text, dtp_err *err)
@@ -151,8 +112,30 @@ dtp_status dtp_machine_write(const dtp_machine *m, char **text, dtp_err *err)
     dtp_json_write_string(&w, "format", "dtp.machine/1");
     dtp_json_write_string(&w, "name", m->name);
     write_device(&w, m);
-    write_levels(&w, m);
-    write_provenance(&w, m);
+    dtp_json_begin_array(&w, "levels", false);
+    for (int32_t l = 0; l < m->n_levels; l++) {
+        dtp_json_begin_object(&w, NULL);
+        dtp_json_write_string(&w, "name", m->levels[l].name);
+        dtp_json_write_int(&w, "size", m->levels[l].size);
+        dtp_json_write_double(&w, "latency_s", m->levels[l].latency_s);
+        dtp_json_write_double(&w, "bw_Bps", m->levels[l].bw_Bps);
+        dtp_json_end_object(&w);
+    }
+    dtp_json_end_array(&w);
+    dtp_json_begin_object(&w, "provenance");
+    dtp_json_write_string(&w, "how",
+                          m->provenance_how[0] != '\0' ? m->provenance_how : "datasheet");
+    write_text(&w, "date", m->provenance_date);
+    write_text(&w, "host", m->provenance_host);
+    write_text(&w, "tool", m->provenance_tool);
+    write_text(&w, "blas", m->blas);
+    if (m->provenance_threads > 0) {
+        dtp_json_write_int(&w, "threads", m->provenance_threads);
+    }
+    if (m->provenance_ranks > 0) {
+        dtp_json_write_int(&w, "ranks", m->provenance_ranks);
+    }
+    dtp_json_end_object(&w);
     dtp_json_end_object(&w);
     dtp_strbuf_add(&w.buf, "\n");
     if (w.buf.failed) {

@@ -81,12 +81,9 @@ dtp_status dtp_node_classes_find(const dtp_graph *g, dtp_arena *arena, dtp_node_
     const size_t n = (size_t)g->n_nodes;
     dtp_hash_table classes = {0};
     out->n = 0;
-    out->example = dtp_arena_alloc(arena, n, sizeof *out->example);
-    out->count = dtp_arena_alloc(arena, n, sizeof *out->count);
-    out->of_node = dtp_arena_alloc(arena, n, sizeof *out->of_node);
-    if (out->example == NULL || out->count == NULL || out->of_node == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", g->n_nodes);
-    }
+    DTP_TRY(DTP_NEW(arena, out->example, n, err));
+    DTP_TRY(DTP_NEW(arena, out->count, n, err));
+    DTP_TRY(DTP_NEW(arena, out->of_node, n, err));
     for (dtp_node_id id = 0; id < g->n_nodes; id++) {
         const uint32_t hash = dtp_hash_fold(hash_node(g, &g->nodes[id]));
         uint32_t at = hash;

@@ -127,9 +127,7 @@ dtp_status dtp_node_pricer_create(const dtp_graph *g, const dtp_pricer *pricer,
 {
     dtp_node_pricer *np = calloc(1, sizeof *np);
     dtp_status s = DTP_OK;
-    if (np == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the prices of nodes");
-    }
+    DTP_TRY(DTP_MEMORY(err, np));
     np->pricer = pricer;
     np->arena = dtp_arena_create();
     s = np->arena != NULL ? dtp_program_create(g, &pricer->mesh, &np->program, err)

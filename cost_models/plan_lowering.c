@@ -1,40 +1,27 @@
 #include "cost_models/plan_lowering.h"
 
-static void use_torch(dtp_plan_lowering *l)
-{
-    l->planner.options.price = dtp_torch_step_price;
-    l->planner.options.price_user = &l->cost;
-    l->decides = dtp_torch_redistributor(&l->planner);
-    l->redistributor = &l->decides;
-    l->options.merge_collectives = false;
-    l->options.bucket_bytes = 0;
-}
-
-static dtp_status use_listed(dtp_plan_lowering *l, const dtp_plan *plan, dtp_err *err)
-{
-    dtp_steps steps;
-    for (int32_t i = 0; i < plan->n_redistributions; i++) {
-        const dtp_status s = dtp_listed_steps(&plan->mesh, &plan->redistributions[i], &steps, err);
-        if (s != DTP_OK) {
-            dtp_err_prefix(err, "the plan's redistributions[%d]", i);
-            return s;
-        }
-    }
-    l->listed = (dtp_listed_redistributions){plan->n_redistributions, plan->redistributions};
-    l->decides = dtp_listed_redistributor(&l->listed);
-    l->redistributor = &l->decides;
-    return DTP_OK;
-}
-
 dtp_status dtp_plan_lowering_init(dtp_plan_lowering *l, const dtp_plan *plan, dtp_err *err)
 {
     *l = (dtp_plan_lowering){.cost = dtp_torch_cost_init(),
                              .redistributor = dtp_redistributor_generic(),
                              .options = dtp_lower_options_init(dtp_redistributor_generic())};
     if (plan != NULL && plan->redistribution == DTP_REDISTRIBUTION_TORCH) {
-        use_torch(l);
+        l->planner.options.price = dtp_torch_step_price;
+        l->planner.options.price_user = &l->cost;
+        l->decides = dtp_torch_redistributor(&l->planner);
+        l->redistributor = &l->decides;
+        l->options.merge_collectives = false;
+        l->options.bucket_bytes = 0;
     } else if (plan != NULL && plan->n_redistributions > 0) {
-        DTP_TRY(use_listed(l, plan, err));
+        dtp_steps steps;
+        for (int32_t i = 0; i < plan->n_redistributions; i++) {
+            DTP_TRY(dtp_err_prefixed(
+                dtp_listed_steps(&plan->mesh, &plan->redistributions[i], &steps, err), err,
+                "the plan's redistributions[%d]", i));
+        }
+        l->listed = (dtp_listed_redistributions){plan->n_redistributions, plan->redistributions};
+        l->decides = dtp_listed_redistributor(&l->listed);
+        l->redistributor = &l->decides;
     }
     l->options.redistributor = l->redistributor;
     return DTP_OK;

@@ -35,9 +35,9 @@ dtp_status dtp_predict_counts(const dtp_program *p, dtp_prediction *out, dtp_err
     return DTP_OK;
 }
 
-static dtp_status add_prices(const dtp_pricer *pricer, dtp_program *p, dtp_prediction *out,
-                             dtp_err *err)
+dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction *out, dtp_err *err)
 {
+    DTP_TRY(dtp_predict_counts(p, out, err));
     dtp_dearest dearest = {0};
     int64_t sum = 0;
     for (int32_t i = 0; i < p->n_instrs; i++) {
@@ -57,13 +57,6 @@ static dtp_status add_prices(const dtp_pricer *pricer, dtp_program *p, dtp_predi
         }
         out->cost_s += all_s;
     }
-    return DTP_OK;
-}
-
-dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction *out, dtp_err *err)
-{
-    DTP_TRY(dtp_predict_counts(p, out, err));
-    DTP_TRY(add_prices(pricer, p, out, err));
     out->step_time_s = out->cost_s;
     out->exposed_comm_s = out->comm_s;
     if (pricer->machine->overlap) {

@@ -92,19 +92,12 @@ static void find_key(blame *b)
     try_curves(b, &m);
 }
 
-static const char *name_of(const dtp_instr *instr)
-{
-    return instr->kind == DTP_INSTR_COLLECTIVE ? dtp_coll_name(instr->coll.kind)
-           : instr->kind == DTP_INSTR_COPY     ? dtp_copy_name(instr->move.kind)
-                                               : instr->op->name;
-}
-
 dtp_status dtp_price_to_ps(const dtp_pricer *pricer, const dtp_program *p, const dtp_instr *instr,
                            double time_s, dtp_dearest *dearest, int64_t *ps, dtp_err *err)
 {
     if (!(time_s <= dearest->time_s)) {
         blame b = {.pricer = pricer, .p = p, .instr = instr, .out = dearest};
-        *dearest = (dtp_dearest){.time_s = time_s, .what = name_of(instr)};
+        *dearest = (dtp_dearest){.time_s = time_s, .what = dtp_instr_name(instr)};
         dearest->node = instr->node >= 0 ? p->graph->nodes[instr->node].name : NULL;
         find_key(&b);
     }

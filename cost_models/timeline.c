@@ -74,14 +74,6 @@ typedef struct hazard {
     int32_t written[2], read[2];
 } hazard;
 
-static int32_t root_of(const dtp_program *p, dtp_value_id v)
-{
-    while (p->values[v].parent >= 0) {
-        v = p->values[v].parent;
-    }
-    return v;
-}
-
 static void raise_to(int32_t need[2], const int32_t by[2])
 {
     need[0] = need[0] > by[0] ? need[0] : by[0];
@@ -99,19 +91,19 @@ static void add_task(const dtp_program *p, const dtp_instr *instr, hazard *hazar
     const bool comm = instr->kind == DTP_INSTR_COLLECTIVE;
     *t = (dtp_schedule_task){.comm = comm, .time_s = instr->time_s};
     for (int32_t j = 0; j < instr->n_in; j++) {
-        raise_to(t->need, hazards[root_of(p, instr->in[j])].written);
+        raise_to(t->need, hazards[dtp_value_root(p, instr->in[j])].written);
     }
     for (int32_t j = 0; j < instr->n_out; j++) {
-        const hazard *h = &hazards[root_of(p, instr->out[j])];
+        const hazard *h = &hazards[dtp_value_root(p, instr->out[j])];
         raise_to(t->need, h->written);
         raise_to(t->need, h->read);
     }
     count[comm]++;
     for (int32_t j = 0; j < instr->n_in; j++) {
-        hazards[root_of(p, instr->in[j])].read[comm] = count[comm];
+        hazards[dtp_value_root(p, instr->in[j])].read[comm] = count[comm];
     }
     for (int32_t j = 0; j < instr->n_out; j++) {
-        hazards[root_of(p, instr->out[j])].written[comm] = count[comm];
+        hazards[dtp_value_root(p, instr->out[j])].written[comm] = count[comm];
     }
 }
 

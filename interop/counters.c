@@ -28,9 +28,7 @@ static dtp_status add_exact(dtp_counters *c, const char *name, double value, dtp
         have = &c->list[c->n];
         have->name = dtp_arena_strdup(c->arena, name);
         have->value = 0;
-        if (have->name == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "no memory for counters");
-        }
+        DTP_TRY(DTP_MEMORY(err, have->name));
         c->n++;
     }
     have->value += c->runs * value;
@@ -179,24 +177,6 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const dtp_counter *)a)->name, ((const dtp_counter *)b)->name);
 }
 
-/* What parameters and states take on all ranks together. */
-static dtp_status count_variables(dtp_counters *c, const dtp_program *p, dtp_err *err)
-{
-    for (dtp_value_id v = 0; v < p->n_values; v++) {
-        double elems = 0;
-        for (int32_t r = 0; r < dtp_mesh_ranks(&p->mesh) && p->values[v].kind == DTP_VALUE_RESIDENT;
-             r++) {
-            dtp_ttype local;
-            dtp_value_local(p, v, r, &local, NULL);
-            elems += (double)dtp_ttype_elems(&local);
-        }
-        if (p->values[v].kind == DTP_VALUE_RESIDENT) {
-            DTP_TRY(add(c, "output/Variable", elems, err));
-        }
-    }
-    return DTP_OK;
-}
-
 static dtp_status count_instr(dtp_counters *c, const dtp_program *p, const dtp_instr *instr,
                               dtp_err *err)
 {
@@ -235,7 +215,19 @@ dtp_status dtp_counters_of(const dtp_program *p, dtp_arena *arena, dtp_counters 
         DTP_TRY(add(out, param ? "variables/trainable" : "variables/untrainable", elems, err));
         DTP_TRY(add(out, "output_unique/Variable", elems, err));
     }
-    DTP_TRY(count_variables(out, p, err));
+    /* What parameters and states take on all ranks together. */
+    for (dtp_value_id v = 0; v < p->n_values; v++) {
+        double elems = 0;
+        for (int32_t r = 0; r < dtp_mesh_ranks(&p->mesh) && p->values[v].kind == DTP_VALUE_RESIDENT;
+             r++) {
+            dtp_ttype local;
+            dtp_value_local(p, v, r, &local, NULL);
+            elems += (double)dtp_ttype_elems(&local);
+        }
+        if (p->values[v].kind == DTP_VALUE_RESIDENT) {
+            DTP_TRY(add(out, "output/Variable", elems, err));
+        }
+    }
     for (int32_t i = 0; i < p->n_instrs; i++) {
         out->runs = dtp_instr_runs(p, &p->instrs[i]);
         DTP_TRY(count_instr(out, p, &p->instrs[i], err));

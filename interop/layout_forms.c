@@ -58,9 +58,6 @@ static dtp_status read_mtf(dtp_layout_reader *r, const dtp_dims *dims, dtp_err *
 {
     dtp_layout_rules rules;
     dtp_arena *arena = dtp_arena_create();
-    if (arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a layout");
-    }
     dtp_status s = dtp_layout_rules_parse(r->text, r->mesh, dims, arena, &rules, err);
     if (s == DTP_OK) {
         s = dtp_layout_rules_layout(&rules, r->mesh, dims, r->type, true, &r->layout, err);

@@ -38,16 +38,6 @@ static dtp_mesh_set outer_splits(const dtp_placement *places, int32_t m, int32_t
     return set;
 }
 
-/* Into how many pieces the tensor is split. */
-static int64_t shards(const dtp_mesh *mesh, const dtp_layout *layout)
-{
-    int64_t n = 1;
-    for (int32_t m = 0; m < layout->n_mesh; m++) {
-        n *= layout->placement[m].kind == DTP_SHARD ? mesh->sizes[m] : 1;
-    }
-    return n;
-}
-
 /* From inner to outer mesh dims, where a split whose outer splits will change is made whole first;
  * then from outer to inner what is left. A tensor that is not split needs the second pass only (its
  * splits over single ranks, which cost nothing, are taken off before). */
@@ -55,7 +45,7 @@ static void greedy(const dtp_mesh *mesh, const dtp_layout *from, const dtp_layou
                    transforms *out)
 {
     dtp_layout at = *from;
-    bool split = shards(mesh, from) > 1;
+    bool split = dtp_layout_shards(from, mesh) > 1;
     for (int32_t m = at.n_mesh - 1; m >= 0; m--) {
         dtp_placement target =
             split || at.placement[m].kind == DTP_SHARD ? to->placement[m] : at.placement[m];
@@ -93,11 +83,6 @@ static bool has_default_order(const dtp_layout *layout)
 /* ---- the search --------------------------------------------------------------------------------
  */
 
-static dtp_status refuse_search(dtp_err *err)
-{
-    return DTP_FAIL(err, DTP_UNSUPPORTED, "too many layouts between the two for a search");
-}
-
 /* Averages are scaled before they are summed: the search's scale step is part of the reduction. */
 static void to_transforms(const dtp_layout *from, const dtp_steps *steps, transforms *out)
 {
@@ -133,7 +118,7 @@ static dtp_status search(const dtp_torch_planner *planner, const dtp_mesh *mesh,
     bool found;
     DTP_TRY(dtp_redistribute__search(&r, &steps, &found, err));
     if (!found) {
-        return refuse_search(err);
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "too many layouts between the two for a search");
     }
     to_transforms(from, &steps, out);
     return DTP_OK;

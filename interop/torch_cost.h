@@ -28,10 +28,4 @@ dtp_torch_cost dtp_torch_cost_init(void);
 double dtp_torch_step_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
                             const dtp_layout *before, const dtp_step *step);
 
-/* Seconds of a whole redistribution as PyTorch compares strategies: its transforms one by one,
- * without merging. Infinite for a pair that has no meaning. */
-double dtp_torch_redistribute_price(const dtp_torch_cost *cost, bool min_cost, const dtp_mesh *mesh,
-                                    const dtp_ttype *type, const dtp_layout *from,
-                                    const dtp_layout *to);
-
 #endif

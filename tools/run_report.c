@@ -53,9 +53,6 @@ dtp_status dtp_report_start(dtp_report *r, const dtp_session *s, const char *bac
     }
     dtp_report_work(p->graph, &r->tokens_per_step, &r->unit);
     r->arena = dtp_arena_create();
-    if (r->arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a report");
-    }
     return dtp_counters_of(p, r->arena, &r->counters, err);
 }
 
@@ -65,9 +62,7 @@ dtp_status dtp_report_add(dtp_report *r, const dtp_step_result *step, dtp_err *e
         int32_t capacity = r->capacity < INT32_MAX / 2 - 64 ? 2 * r->capacity + 64 : INT32_MAX;
         void *grown =
             r->n_steps < capacity ? realloc(r->steps, (size_t)capacity * sizeof *r->steps) : NULL;
-        if (grown == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "no memory for the results of %d steps", capacity);
-        }
+        DTP_TRY(DTP_MEMORY(err, grown));
         r->steps = grown;
         r->capacity = capacity;
     }
@@ -244,11 +239,8 @@ static void instruction_row(tool_rows *rows, const void *user, int32_t i)
     const dtp_report *r = user;
     const dtp_program *p = dtp_runner_program(r->runner);
     const dtp_instr *in = &p->instrs[i];
-    const char *op = in->kind == DTP_INSTR_KERNEL       ? in->op->name
-                     : in->kind == DTP_INSTR_COLLECTIVE ? dtp_coll_name(in->coll.kind)
-                                                        : dtp_copy_name(in->move.kind);
     tool_row(rows,
-             TOOL_FIELDS(FIELD_TEXT("kind", kinds[in->kind]), FIELD_TEXT("op", op),
+             TOOL_FIELDS(FIELD_TEXT("kind", kinds[in->kind]), FIELD_TEXT("op", dtp_instr_name(in)),
                          FIELD_TEXT("node", in->node >= 0 ? p->graph->nodes[in->node].name : NULL),
                          FIELD_TEXT("phase", dtp_phase_name(in->phase)),
                          FIELD_REAL("predicted_s", dtp_instr_runs(p, in) * in->time_s),

@@ -62,7 +62,7 @@ static block *block_create(const block *before, size_t bytes)
 void *dtp_arena_alloc(dtp_arena *arena, size_t n, size_t size)
 {
     size_t bytes;
-    if (!dtp_mul_size(n, size, &bytes) || bytes > SIZE_MAX / 2) {
+    if (arena == NULL || !dtp_mul_size(n, size, &bytes) || bytes > SIZE_MAX / 2) {
         return NULL;
     }
     const size_t align = alignof(max_align_t);
@@ -79,6 +79,16 @@ void *dtp_arena_alloc(dtp_arena *arena, size_t n, size_t size)
     void *p = b->data + b->used;
     b->used += bytes;
     return p;
+}
+
+dtp_status dtp_arena_new(dtp_arena *arena, void *out, size_t n, size_t size, const char *file,
+                         int line, dtp_err *err)
+{
+    void *p = dtp_arena_alloc(arena, n, size);
+    memcpy(out, &p, sizeof p);
+    return p != NULL ? DTP_OK
+                     : dtp_err_set(err, DTP_NOMEM, file, line,
+                                   "out of memory for %zu elements of %zu bytes", n, size);
 }
 
 char *dtp_arena_strdup(dtp_arena *arena, const char *text)

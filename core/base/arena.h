@@ -12,9 +12,18 @@ typedef struct dtp_arena dtp_arena;
 dtp_arena *dtp_arena_create(void);
 void dtp_arena_destroy(dtp_arena *arena);
 
-/* Zeroed memory for n elements of `size` bytes, aligned for any type; NULL when out of memory or
- * when n * size overflows. n == 0 gives a valid pointer. The arena owns the memory. */
+/* Zeroed memory for n elements of `size` bytes, aligned for any type; NULL when out of memory, when
+ * n * size overflows, or when arena is NULL: who made the arena need not look. n == 0 gives a valid
+ * pointer. The arena owns the memory. */
 void *dtp_arena_alloc(dtp_arena *arena, size_t n, size_t size);
+
+/* The same for the pointer *out (`&list` of a `T *list`); DTP_NOMEM. See DTP_NEW. */
+dtp_status dtp_arena_new(dtp_arena *arena, void *out, size_t n, size_t size, const char *file,
+                         int line, dtp_err *err) DTP_MUST_CHECK;
+
+/* `T *list; DTP_TRY(DTP_NEW(arena, list, n, err));`: zeroed memory for n elements. */
+#define DTP_NEW(arena, pointer, n, err)                                                            \
+    dtp_arena_new((arena), &(pointer), (size_t)(n), sizeof *(pointer), __FILE__, __LINE__, (err))
 
 /* A copy of a string; NULL when out of memory. */
 char *dtp_arena_strdup(dtp_arena *arena, const char *text);

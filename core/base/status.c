@@ -57,18 +57,44 @@ dtp_status dtp_err_null(dtp_err *err, const char *file, int line, const char *fu
     return DTP_OK;
 }
 
-void dtp_err_prefix(dtp_err *err, const char *fmt, ...)
+dtp_status dtp_err_memory(dtp_err *err, const char *file, int line, const char *function, int32_t n,
+                          const void *const *pointers)
 {
-    if (err == NULL) {
-        return;
+    for (int32_t i = 0; i < n; i++) {
+        if (pointers[i] == NULL) {
+            return dtp_err_set(err, DTP_NOMEM, file, line, "%s: out of memory", function);
+        }
     }
+    return DTP_OK;
+}
+
+static void prefix(dtp_err *err, const char *fmt, va_list ap)
+{
     char text[DTP_ERR_MSG_BYTES], joined[2 * DTP_ERR_MSG_BYTES + 2];
-    va_list ap;
-    va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text - 2, fmt, ap);
-    va_end(ap);
     (void)snprintf(joined, sizeof joined, "%s: %s", text, err->msg);
     (void)dtp_one_line(joined, err->msg, sizeof err->msg);
+}
+
+void dtp_err_prefix(dtp_err *err, const char *fmt, ...)
+{
+    if (err != NULL) {
+        va_list ap;
+        va_start(ap, fmt);
+        prefix(err, fmt, ap);
+        va_end(ap);
+    }
+}
+
+dtp_status dtp_err_prefixed(dtp_status s, dtp_err *err, const char *fmt, ...)
+{
+    if (s != DTP_OK && err != NULL) {
+        va_list ap;
+        va_start(ap, fmt);
+        prefix(err, fmt, ap);
+        va_end(ap);
+    }
+    return s;
 }
 
 void dtp_err_clear(dtp_err *err)

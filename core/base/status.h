@@ -65,8 +65,16 @@ dtp_status dtp_err_set(dtp_err *err, dtp_status code, const char *file, int line
 dtp_status dtp_err_null(dtp_err *err, const char *file, int line, const char *function,
                         const char *names, int32_t n, const void *const *pointers) DTP_MUST_CHECK;
 
+/* DTP_NOMEM "<function>: out of memory" when one of the n pointers is NULL. See DTP_MEMORY. */
+dtp_status dtp_err_memory(dtp_err *err, const char *file, int line, const char *function, int32_t n,
+                          const void *const *pointers) DTP_MUST_CHECK;
+
 /* Puts "<text>: " before the message of a failure on its way up; no effect when err is NULL. */
 void dtp_err_prefix(dtp_err *err, const char *fmt, ...) DTP_PRINTF(2, 3);
+
+/* The same when `s` is a failure; returns s: `DTP_TRY(dtp_err_prefixed(f(x, err), err, "x"));`. */
+dtp_status dtp_err_prefixed(dtp_status s, dtp_err *err, const char *fmt, ...)
+    DTP_PRINTF(3, 4) DTP_MUST_CHECK;
 
 /* Makes an error empty (code DTP_OK). */
 void dtp_err_clear(dtp_err *err);
@@ -75,6 +83,12 @@ void dtp_err_clear(dtp_err *err);
  * and analyzer, which therefore know that a failing function does not return DTP_OK. */
 #define DTP_FAIL(err, code, ...)                                                                   \
     ((void)dtp_err_set((err), (code), __FILE__, __LINE__, __VA_ARGS__), (dtp_status)(code))
+
+/* `DTP_TRY(DTP_MEMORY(err, a, b));`: DTP_NOMEM naming the function when one of these is NULL. */
+#define DTP_MEMORY(err, ...)                                                                       \
+    dtp_err_memory((err), __FILE__, __LINE__, __func__,                                            \
+                   (int32_t)(sizeof((const void *const[]){__VA_ARGS__}) / sizeof(void *)),         \
+                   (const void *const[]){__VA_ARGS__})
 
 /* What public functions ask of their pointers, unless the header allows NULL:
  * `DTP_TRY(DTP_NOT_NULL(err, mesh, out));` */

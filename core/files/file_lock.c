@@ -84,9 +84,7 @@ dtp_status dtp_file_lock_take(const char *path, dtp_file_lock **out, dtp_err *er
         lock->fd = -1;
         lock->path = strdup(path);
     }
-    dtp_status status = lock != NULL && lock->path != NULL
-                            ? DTP_OK
-                            : DTP_FAIL(err, DTP_NOMEM, "%s: out of memory", path);
+    dtp_status status = DTP_MEMORY(err, lock, lock->path);
     for (int i = 0; status == DTP_OK && lock != NULL && lock->fd < 0; i++) {
         status = i < MAX_ATTEMPTS ? try_lock(path, &lock->fd, err)
                                   : DTP_FAIL(err, DTP_IO, "%s: the lock changes hands", path);

@@ -39,9 +39,7 @@ dtp_status dtp_dims_intern(dtp_dims *dims, const char *name, int64_t size, dtp_d
     DTP_TRY(dtp_arena_grow(dims->arena, &dims->sizes, dims->n, dims->n + 1, &size_capacity,
                            sizeof *dims->sizes, err));
     const char *copy = dtp_arena_strdup(dims->arena, name);
-    if (copy == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for dim '%s'", name);
-    }
+    DTP_TRY(DTP_MEMORY(err, copy));
     DTP_TRY(dtp_hash_table_add(&dims->by_name, dims->arena, hash_name(name), dims->n, err));
     dims->names[dims->n] = copy;
     dims->sizes[dims->n] = size;

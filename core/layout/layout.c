@@ -66,6 +66,15 @@ int32_t dtp_layout_axis_splits(const dtp_layout *layout, int32_t axis,
     return n;
 }
 
+int64_t dtp_layout_shards(const dtp_layout *layout, const dtp_mesh *mesh)
+{
+    int64_t n = 1;
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        n *= layout->placement[m].kind == DTP_SHARD ? mesh->sizes[m] : 1;
+    }
+    return n;
+}
+
 void dtp_chunk(int64_t n, int64_t k, int64_t index, int64_t *offset, int64_t *size)
 {
     int64_t chunk = n / k + (n % k != 0 ? 1 : 0);

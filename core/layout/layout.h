@@ -57,6 +57,9 @@ dtp_layout dtp_layout_without_partial(const dtp_layout *layout);
 int32_t dtp_layout_axis_splits(const dtp_layout *layout, int32_t axis,
                                int32_t mesh_dims[DTP_MAX_MESH_DIMS]);
 
+/* Into how many shards the tensor is split. */
+int64_t dtp_layout_shards(const dtp_layout *layout, const dtp_mesh *mesh);
+
 /* Chunk `index` of n elements over k ranks. */
 void dtp_chunk(int64_t n, int64_t k, int64_t index, int64_t *offset, int64_t *size);
 

@@ -8,10 +8,7 @@ dtp_status dtp_layout_rules_create(dtp_arena *arena, int32_t n_dims, dtp_layout_
                                    dtp_err *err)
 {
     out->n = n_dims;
-    out->splits = dtp_arena_alloc(arena, (size_t)n_dims, sizeof *out->splits);
-    if (out->splits == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for rules over %d dims", n_dims);
-    }
+    DTP_TRY(DTP_NEW(arena, out->splits, n_dims, err));
     return DTP_OK;
 }
 

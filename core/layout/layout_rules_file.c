@@ -82,9 +82,7 @@ static dtp_status add_set(const dtp_json *v, const dtp_mesh *mesh, dtp_arena *ar
     if (s == DTP_OK && fits) {
         out->names[out->n] = dtp_arena_strdup(arena, dtp_json_key(v));
         out->rules[out->n] = text.failed ? NULL : dtp_arena_strdup(arena, dtp_strbuf_text(&text));
-        s = out->names[out->n] != NULL && out->rules[out->n] != NULL
-                ? DTP_OK
-                : DTP_FAIL(err, DTP_NOMEM, "out of memory for layout rules");
+        s = DTP_MEMORY(err, out->names[out->n], out->rules[out->n]);
         out->n++;
     }
     dtp_strbuf_free(&text);
@@ -101,11 +99,8 @@ static dtp_status read_sets(const dtp_json *root, const dtp_mesh *mesh, dtp_aren
     DTP_TRY(dtp_json_get_kind(root, "rules", DTP_JSON_OBJECT, &sets, err));
     const size_t n = (size_t)dtp_json_size(sets);
     out->n = 0;
-    out->names = dtp_arena_alloc(arena, n, sizeof *out->names);
-    out->rules = dtp_arena_alloc(arena, n, sizeof *out->rules);
-    if (out->names == NULL || out->rules == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu rule sets", n);
-    }
+    DTP_TRY(DTP_NEW(arena, out->names, n, err));
+    DTP_TRY(DTP_NEW(arena, out->rules, n, err));
     for (int32_t i = 0; i < dtp_json_size(sets); i++) {
         DTP_TRY(add_set(dtp_json_at(sets, i), mesh, arena, out, err));
     }

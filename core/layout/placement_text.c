@@ -224,24 +224,6 @@ static dtp_status order_by_factor(dtp_layout_reader *r, int32_t n, const int32_t
     return DTP_OK;
 }
 
-static dtp_status order_splits(dtp_layout_reader *r, const split_notes *notes, dtp_err *err)
-{
-    for (int32_t axis = 0; axis < r->type->rank; axis++) {
-        int32_t splits[DTP_MAX_MESH_DIMS], n = 0; /* its mesh dims, in mesh order */
-        bool numbered = false;
-        for (int32_t m = 0; m < r->layout.n_mesh; m++) {
-            const dtp_placement *p = &r->layout.placement[m];
-            if (p->kind == DTP_SHARD && p->axis == axis) {
-                splits[n++] = m;
-                numbered = numbered || notes->depth[m] != NO_DEPTH;
-            }
-        }
-        DTP_TRY(numbered ? order_by_depth(r, n, splits, notes, err)
-                         : order_by_factor(r, n, splits, notes, err));
-    }
-    return DTP_OK;
-}
-
 /* ---- the list ----------------------------------------------------------------------------------
  */
 
@@ -298,7 +280,19 @@ dtp_status dtp_placements_parse(const char *text, const dtp_mesh *mesh, const dt
     if (!dtp_layout_reader_at_end(&r)) {
         return dtp_layout_reader_fail(&r, "the end", err);
     }
-    DTP_TRY(order_splits(&r, &notes, err));
+    for (int32_t axis = 0; axis < r.type->rank; axis++) {
+        int32_t splits[DTP_MAX_MESH_DIMS], n = 0; /* its mesh dims, in mesh order */
+        bool numbered = false;
+        for (int32_t m = 0; m < r.layout.n_mesh; m++) {
+            const dtp_placement *p = &r.layout.placement[m];
+            if (p->kind == DTP_SHARD && p->axis == axis) {
+                splits[n++] = m;
+                numbered = numbered || notes.depth[m] != NO_DEPTH;
+            }
+        }
+        DTP_TRY(numbered ? order_by_depth(&r, n, splits, &notes, err)
+                         : order_by_factor(&r, n, splits, &notes, err));
+    }
     *out = r.layout;
     return DTP_OK;
 }

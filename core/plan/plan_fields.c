@@ -16,7 +16,7 @@ static dtp_status read_text(const dtp_json *obj, const char *key, dtp_arena *are
 {
     DTP_TRY(dtp_json_get_string(obj, key, out, err));
     *out = dtp_arena_strdup(arena, *out);
-    return *out != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for '%s'", key);
+    return DTP_MEMORY(err, *out);
 }
 
 static dtp_status read_count(const dtp_json *obj, const char *key, int64_t *out, dtp_err *err)
@@ -62,16 +62,12 @@ static dtp_status read_texts(const dtp_json *v, dtp_arena *arena, int32_t *n, co
     DTP_TRY(check_list(v, DTP_JSON_ARRAY, err));
     const int32_t count = dtp_json_size(v);
     const char **list = dtp_arena_alloc(arena, (size_t)count, sizeof *list);
-    if (list == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of %d texts", count);
-    }
+    DTP_TRY(DTP_MEMORY(err, list));
     for (int32_t i = 0; i < count; i++) {
         const char *text;
         DTP_TRY(dtp_json_string(dtp_json_at(v, i), &text, err));
         list[i] = dtp_arena_strdup(arena, text);
-        if (list[i] == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of %d texts", count);
-        }
+        DTP_TRY(DTP_MEMORY(err, list[i]));
     }
     *n = count;
     *out = list;
@@ -120,10 +116,7 @@ static dtp_status read_prices(const dtp_json *list, dtp_arena *arena, dtp_certif
     DTP_TRY(check_list(list, DTP_JSON_ARRAY, err));
     c->has_prices = true;
     c->n_prices = dtp_json_size(list);
-    c->prices = dtp_arena_alloc(arena, (size_t)c->n_prices, sizeof *c->prices);
-    if (c->prices == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of %d prices", c->n_prices);
-    }
+    DTP_TRY(DTP_NEW(arena, c->prices, c->n_prices, err));
     for (int32_t i = 0; i < c->n_prices; i++) {
         const dtp_json *v = dtp_json_at(list, i);
         dtp_shadow_price *price = &c->prices[i];
@@ -231,9 +224,7 @@ static dtp_status read_baseline(const dtp_json *v, dtp_plan *plan, dtp_baseline 
     }
     DTP_TRY(dtp_json_get_bool(v, "legal", &out->legal, err));
     out->name = dtp_arena_strdup(plan->arena, dtp_json_key(v));
-    if (out->name == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the baselines");
-    }
+    DTP_TRY(DTP_MEMORY(err, out->name));
     if (out->legal) {
         DTP_TRY(read_prediction(v, true, &out->predicted, err));
     } else {
@@ -253,11 +244,7 @@ static dtp_status read_baselines(const dtp_json *root, dtp_plan *plan, dtp_err *
     const dtp_json *v;
     DTP_TRY(dtp_json_require(root, "baselines", &v, err));
     DTP_TRY(check_list(v, DTP_JSON_OBJECT, err));
-    plan->baselines =
-        dtp_arena_alloc(plan->arena, (size_t)dtp_json_size(v), sizeof *plan->baselines);
-    if (plan->baselines == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the baselines");
-    }
+    DTP_TRY(DTP_NEW(plan->arena, plan->baselines, dtp_json_size(v), err));
     for (int32_t i = 0; i < dtp_json_size(v); i++) {
         DTP_TRY(read_baseline(dtp_json_at(v, i), plan, &plan->baselines[i], err));
         plan->n_baselines++;
@@ -307,10 +294,8 @@ static dtp_status read_redistribution(const dtp_json *v, dtp_plan *plan, dtp_err
     if (n < 1 || n > DTP_PLAN_MAX_STEPS) {
         return dtp_json_fail(steps, err, "%d steps, expected 1 to %d", n, DTP_PLAN_MAX_STEPS);
     }
-    dtp_layout *after = dtp_arena_alloc(plan->arena, (size_t)n, sizeof *after);
-    if (after == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d steps", n);
-    }
+    dtp_layout *after;
+    DTP_TRY(DTP_NEW(plan->arena, after, n, err));
     for (int32_t i = 0; i < n; i++) {
         DTP_TRY(read_placements(dtp_json_at(steps, i), &plan->mesh, &r->type, &after[i], err));
     }
@@ -345,10 +330,7 @@ static dtp_status read_redistributions(const dtp_json *root, dtp_plan *plan, dtp
     if (n > DTP_PLAN_MAX_MOVES) {
         return dtp_json_fail(list, err, "%d entries, the limit is %d", n, DTP_PLAN_MAX_MOVES);
     }
-    plan->redistributions = dtp_arena_alloc(plan->arena, (size_t)n, sizeof *plan->redistributions);
-    if (plan->redistributions == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d redistributions", n);
-    }
+    DTP_TRY(DTP_NEW(plan->arena, plan->redistributions, n, err));
     for (int32_t i = 0; i < n; i++) {
         DTP_TRY(read_redistribution(dtp_json_at(list, i), plan, err));
     }

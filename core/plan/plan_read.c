@@ -44,9 +44,10 @@ static dtp_status read_rules(const plan_reader *r, dtp_err *err)
             s->mesh_dims[s->n++] = (int8_t)m;
         }
     }
-    const dtp_status s = dtp_sharding_from_rules(r->g, &plan->mesh, &plan->rules, plan->uneven,
-                                                 plan->arena, &plan->sharding, err);
-    return dtp_json_prefixed(rules, s, err);
+    return dtp_json_prefixed(rules,
+                             dtp_sharding_from_rules(r->g, &plan->mesh, &plan->rules, plan->uneven,
+                                                     plan->arena, &plan->sharding, err),
+                             err);
 }
 
 /* The tensor that a key names. */
@@ -101,13 +102,10 @@ static dtp_status compare_layouts(const plan_reader *r, const dtp_json *tensors,
 static dtp_status read_layouts(const plan_reader *r, const dtp_json *tensors, dtp_err *err)
 {
     dtp_sharding *s = &r->plan->sharding;
-    bool *seen = dtp_arena_alloc(r->plan->arena, (size_t)r->g->n_tensors, sizeof *seen);
-    s->layouts = dtp_arena_alloc(r->plan->arena, (size_t)r->g->n_tensors, sizeof *s->layouts);
-    s->strategies = dtp_arena_alloc(r->plan->arena, (size_t)r->g->n_nodes, sizeof *s->strategies);
-    if (seen == NULL || s->layouts == NULL || s->strategies == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the layouts of %d tensors",
-                        r->g->n_tensors);
-    }
+    bool *seen;
+    DTP_TRY(DTP_NEW(r->plan->arena, seen, r->g->n_tensors, err));
+    DTP_TRY(DTP_NEW(r->plan->arena, s->layouts, r->g->n_tensors, err));
+    DTP_TRY(DTP_NEW(r->plan->arena, s->strategies, r->g->n_nodes, err));
     s->mesh = r->plan->mesh;
     s->n_tensors = r->g->n_tensors;
     s->n_nodes = r->g->n_nodes;
@@ -142,7 +140,6 @@ static dtp_status read_replicas(const plan_reader *r, dtp_err *err)
         const dtp_json *v = dtp_json_at(list, i);
         dtp_tensor_id t;
         DTP_TRY(find_tensor(v, r, &t, err));
-        DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
         DTP_TRY(dtp_json_keys(v, dtp_plan__phases, err));
         for (int phase = 0; dtp_plan__phases[phase] != NULL; phase++) {
             const dtp_json *layout = dtp_json_get(v, dtp_plan__phases[phase]);
@@ -240,11 +237,7 @@ static dtp_status read_implementations(plan_reader *r, dtp_err *err)
     if (r->plan->rules_mode) {
         return dtp_json_fail(list, err, "a plan in rules mode has no settings");
     }
-    r->plan->implementations =
-        dtp_arena_alloc(r->plan->arena, (size_t)r->g->n_nodes, sizeof *r->plan->implementations);
-    if (r->plan->implementations == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for settings");
-    }
+    DTP_TRY(DTP_NEW(r->plan->arena, r->plan->implementations, r->g->n_nodes, err));
     return read_nodes(r, list, read_implementation, err);
 }
 
@@ -287,16 +280,12 @@ static dtp_status read_remat(const dtp_json *list, const plan_reader *r, dtp_err
     DTP_TRY(dtp_json_expect(list, DTP_JSON_ARRAY, err));
     const char **items =
         dtp_arena_alloc(r->plan->arena, (size_t)dtp_json_size(list), sizeof *items);
-    if (items == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of blocks");
-    }
+    DTP_TRY(DTP_MEMORY(err, items));
     for (int32_t i = 0; i < dtp_json_size(list); i++) {
         const char *text;
         DTP_TRY(dtp_json_string(dtp_json_at(list, i), &text, err));
         items[i] = dtp_arena_strdup(r->plan->arena, text);
-        if (items[i] == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of blocks");
-        }
+        DTP_TRY(DTP_MEMORY(err, items[i]));
     }
     *remat = (dtp_remat){.n = dtp_json_size(list), .items = items};
     return dtp_json_prefixed(list, dtp_remat_check(remat, r->g, err), err);

@@ -227,25 +227,6 @@ static void write_strategy(dtp_json_writer *w, const dtp_plan *plan, const dtp_g
     }
 }
 
-/* Node -> attribute -> value. */
-static void write_implementations(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
-{
-    dtp_json_begin_object(w, "settings");
-    for (int32_t i = 0; i < plan->n_implementations; i++) {
-        const dtp_implementation *s = &plan->implementations[i];
-        const dtp_node *node = &g->nodes[s->node];
-        if (i == 0 || s->node != s[-1].node) {
-            dtp_json_begin_object(w, node->name);
-        }
-        dtp_json_write_string(w, s->key,
-                              dtp_implementation_spec(node->op, s->key)->choices[s->value]);
-        if (i + 1 == plan->n_implementations || s->node != s[1].node) {
-            dtp_json_end_object(w);
-        }
-    }
-    dtp_json_end_object(w);
-}
-
 static void write_placements(dtp_json_writer *w, const char *key, const dtp_layout *layout)
 {
     dtp_strbuf text = {0};
@@ -283,7 +264,21 @@ dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings
     dtp_json_begin_object(&w, NULL);
     write_summary(&w, plan, g, timings);
     if (plan->n_implementations > 0) {
-        write_implementations(&w, plan, g);
+        /* Node -> attribute -> value. */
+        dtp_json_begin_object(&w, "settings");
+        for (int32_t i = 0; i < plan->n_implementations; i++) {
+            const dtp_implementation *s = &plan->implementations[i];
+            const dtp_node *node = &g->nodes[s->node];
+            if (i == 0 || s->node != s[-1].node) {
+                dtp_json_begin_object(&w, node->name);
+            }
+            dtp_json_write_string(&w, s->key,
+                                  dtp_implementation_spec(node->op, s->key)->choices[s->value]);
+            if (i + 1 == plan->n_implementations || s->node != s[1].node) {
+                dtp_json_end_object(&w);
+            }
+        }
+        dtp_json_end_object(&w);
     }
     if (!plan->rules_mode) {
         dtp_json_begin_object(&w, "strategies");

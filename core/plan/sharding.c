@@ -98,11 +98,8 @@ dtp_status dtp_strategy_from_rules(const dtp_graph *g, dtp_node_id node, const d
     dtp_op_call call = dtp_node_call(g, n, &types);
     memset(out, 0, sizeof *out);
     for (int32_t m = 0; m < mesh->n_dims; m++) {
-        dtp_status s = row_from_rules(&call, mesh, rules, m, &out->row[m], err);
-        if (s != DTP_OK) {
-            dtp_err_prefix(err, "node '%s' (%s)", n->name, n->op->name);
-            return s;
-        }
+        DTP_TRY(dtp_err_prefixed(row_from_rules(&call, mesh, rules, m, &out->row[m], err), err,
+                                 "node '%s' (%s)", n->name, n->op->name));
     }
     return DTP_OK;
 }
@@ -112,19 +109,12 @@ dtp_status dtp_sharding_from_rules(const dtp_graph *g, const dtp_mesh *mesh,
                                    dtp_sharding *out, dtp_err *err)
 {
     *out = (dtp_sharding){.mesh = *mesh, .n_tensors = g->n_tensors, .n_nodes = g->n_nodes};
-    out->layouts = dtp_arena_alloc(arena, (size_t)g->n_tensors, sizeof *out->layouts);
-    out->strategies = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *out->strategies);
-    if (out->layouts == NULL || out->strategies == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the layouts of %d tensors",
-                        g->n_tensors);
-    }
+    DTP_TRY(DTP_NEW(arena, out->layouts, g->n_tensors, err));
+    DTP_TRY(DTP_NEW(arena, out->strategies, g->n_nodes, err));
     for (int32_t t = 0; t < g->n_tensors; t++) {
-        dtp_status s = dtp_layout_rules_layout(rules, mesh, &g->dims, &g->tensors[t].type, uneven,
-                                               &out->layouts[t], err);
-        if (s != DTP_OK) {
-            dtp_err_prefix(err, "tensor '%s'", g->tensors[t].name);
-            return s;
-        }
+        DTP_TRY(dtp_err_prefixed(dtp_layout_rules_layout(rules, mesh, &g->dims, &g->tensors[t].type,
+                                                         uneven, &out->layouts[t], err),
+                                 err, "tensor '%s'", g->tensors[t].name));
     }
     for (int32_t n = 0; n < g->n_nodes; n++) {
         DTP_TRY(dtp_strategy_from_rules(g, n, mesh, rules, &out->strategies[n], err));
@@ -160,44 +150,6 @@ static bool place_fits(const dtp_placement *p, const dtp_ttype *type, dtp_dim_id
     return p->axis >= 0 && p->axis < type->rank && (d < 0 || type->dims[p->axis].id == d);
 }
 
-static dtp_status check_row(const dtp_op_call *call, const dtp_sharding_rule *row, dtp_err *err)
-{
-    for (int32_t i = 0; i < call->n_in; i++) {
-        if (!place_fits(&row->in[i], &call->in[i], row->dim)) {
-            return DTP_FAIL(err, DTP_INTERNAL, "operand %d is not split on its dim '%s'", i,
-                            dtp_dims_name(call->dims, row->dim));
-        }
-    }
-    for (int32_t i = 0; i < call->n_out; i++) {
-        if (!place_fits(&row->out[i], &call->out[i], row->out_dim)) {
-            return DTP_FAIL(err, DTP_INTERNAL, "output %d is not split on its dim '%s'", i,
-                            dtp_dims_name(call->dims, row->out_dim));
-        }
-    }
-    return DTP_OK;
-}
-
-/* The mesh dims that use one row of a renaming op split both sides evenly. */
-static dtp_status check_renaming(const dtp_op_call *call, const dtp_mesh *mesh,
-                                 const dtp_strategy *strategy, const dtp_sharding_rules *set,
-                                 dtp_err *err)
-{
-    for (int32_t m = 0; m < mesh->n_dims; m++) {
-        const dtp_sharding_rule *row = &set->rows[strategy->row[m]];
-        int64_t parts = 1;
-        for (int32_t k = 0; k < mesh->n_dims; k++) {
-            parts *= strategy->row[k] == strategy->row[m] ? mesh->sizes[k] : 1;
-        }
-        if (row->dim >= 0 && !dtp_renaming_fits(call, row, parts)) {
-            return DTP_FAIL(err, DTP_INVALID,
-                            "dims '%s' and '%s' cannot both be split into %lld parts",
-                            dtp_dims_name(call->dims, row->dim),
-                            dtp_dims_name(call->dims, row->out_dim), (long long)parts);
-        }
-    }
-    return DTP_OK;
-}
-
 static dtp_status check_strategy(const dtp_graph *g, const dtp_sharding *s, dtp_node_id id,
                                  dtp_err *err)
 {
@@ -214,10 +166,36 @@ static dtp_status check_strategy(const dtp_graph *g, const dtp_sharding *s, dtp_
             return DTP_FAIL(err, DTP_INVALID, "strategy row %d of %d on mesh dim '%s'", r, set.n,
                             s->mesh.names[m]);
         }
-        DTP_TRY(check_row(&call, &set.rows[r], err));
+        for (int32_t i = 0; i < call.n_in; i++) {
+            if (!place_fits(&set.rows[r].in[i], &call.in[i], set.rows[r].dim)) {
+                return DTP_FAIL(err, DTP_INTERNAL, "operand %d is not split on its dim '%s'", i,
+                                dtp_dims_name(call.dims, set.rows[r].dim));
+            }
+        }
+        for (int32_t i = 0; i < call.n_out; i++) {
+            if (!place_fits(&set.rows[r].out[i], &call.out[i], set.rows[r].out_dim)) {
+                return DTP_FAIL(err, DTP_INTERNAL, "output %d is not split on its dim '%s'", i,
+                                dtp_dims_name(call.dims, set.rows[r].out_dim));
+            }
+        }
     }
     if ((call.op->flags & DTP_OP_RENAMES) != 0) {
-        return check_renaming(&call, &s->mesh, &s->strategies[id], &set, err);
+        /* The mesh dims that use one row of a renaming op split both sides evenly. */
+        for (int32_t m = 0; m < s->mesh.n_dims; m++) {
+            const dtp_sharding_rule *row = &set.rows[s->strategies[id].row[m]];
+            int64_t parts = 1;
+            for (int32_t k = 0; k < s->mesh.n_dims; k++) {
+                parts *=
+                    s->strategies[id].row[k] == s->strategies[id].row[m] ? s->mesh.sizes[k] : 1;
+            }
+            if (row->dim >= 0 && !dtp_renaming_fits(&call, row, parts)) {
+                return DTP_FAIL(err, DTP_INVALID,
+                                "dims '%s' and '%s' cannot both be split into %lld parts",
+                                dtp_dims_name(call.dims, row->dim),
+                                dtp_dims_name(call.dims, row->out_dim), (long long)parts);
+            }
+        }
+        return DTP_OK;
     }
     return DTP_OK;
 }
@@ -234,17 +212,11 @@ dtp_status dtp_sharding_check(const dtp_graph *g, const dtp_sharding *s, dtp_err
         for (int phase = 0; phase < 3 && dtp_sharding_has_replicas(s) && st == DTP_OK; phase++) {
             st = dtp_layout_check(&s->replicas[phase][t], &s->mesh, &g->tensors[t].type, err);
         }
-        if (st != DTP_OK) {
-            dtp_err_prefix(err, "tensor '%s'", g->tensors[t].name);
-            return st;
-        }
+        DTP_TRY(dtp_err_prefixed(st, err, "tensor '%s'", g->tensors[t].name));
     }
     for (int32_t n = 0; n < g->n_nodes; n++) {
-        dtp_status st = check_strategy(g, s, n, err);
-        if (st != DTP_OK) {
-            dtp_err_prefix(err, "node '%s' (%s)", g->nodes[n].name, g->nodes[n].op->name);
-            return st;
-        }
+        DTP_TRY(dtp_err_prefixed(check_strategy(g, s, n, err), err, "node '%s' (%s)",
+                                 g->nodes[n].name, g->nodes[n].op->name));
     }
     return DTP_OK;
 }

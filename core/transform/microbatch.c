@@ -113,9 +113,7 @@ static dtp_status accumulate(dtp_micro_work *w, dtp_node_id n, dtp_tensor_id t, 
         of = w->g->grads[i].grad == t ? w->g->tensors[w->g->grads[i].param].name : of;
     }
     const char *name = dtp_arena_printf(to->arena, "accum.%s", of);
-    if (name == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the name of a tensor");
-    }
+    DTP_TRY(DTP_MEMORY(err, name));
     const dtp_tensor_spec state = {
         .name = name, .kind = DTP_TENSOR_STATE, .type = w->g->tensors[t].type, .per_step = true};
     DTP_TRY(dtp_graph_add_tensor(to, &state, &in[0], err));
@@ -145,9 +143,7 @@ static dtp_status add_node(dtp_micro_work *w, dtp_node_id n, dtp_err *err)
     if (summed) { /* the accumulated tensors take the names */
         spec.name = dtp_arena_printf(w->copy.to->arena, "micro.%s", node->name);
     }
-    if (spec.name == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the name of a node");
-    }
+    DTP_TRY(DTP_MEMORY(err, spec.name));
     cut_dims(w, spec.out_rank, spec.out_dims);
     DTP_TRY(dtp_graph_copy_node(&w->copy, n, &spec, err));
     for (int32_t i = 0; i < node->n_out; i++) {
@@ -213,9 +209,6 @@ dtp_status dtp_graph_microbatched(const dtp_graph *g, dtp_dim_id dim, int32_t co
                         DTP_MAX_MICROBATCHES);
     }
     dtp_arena *scratch = dtp_arena_create();
-    if (scratch == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a graph");
-    }
     dtp_status s = build(&w, scratch, err);
     dtp_arena_destroy(scratch);
     if (s == DTP_OK) {

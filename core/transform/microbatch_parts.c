@@ -8,13 +8,10 @@
 static dtp_status allocate(dtp_micro_work *w, dtp_arena *scratch, dtp_err *err)
 {
     const size_t n = (size_t)w->g->n_tensors;
-    w->part = dtp_arena_alloc(scratch, n, sizeof *w->part);
-    w->axis = dtp_arena_alloc(scratch, n, sizeof *w->axis);
-    w->needed = dtp_arena_alloc(scratch, n, sizeof *w->needed);
-    w->sum = dtp_arena_alloc(scratch, n, sizeof *w->sum);
-    if (w->part == NULL || w->axis == NULL || w->needed == NULL || w->sum == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a graph of %d tensors", w->g->n_tensors);
-    }
+    DTP_TRY(DTP_NEW(scratch, w->part, n, err));
+    DTP_TRY(DTP_NEW(scratch, w->axis, n, err));
+    DTP_TRY(DTP_NEW(scratch, w->needed, n, err));
+    DTP_TRY(DTP_NEW(scratch, w->sum, n, err));
     for (size_t t = 0; t < n; t++) {
         w->sum[t] = -1;
     }
@@ -30,20 +27,6 @@ bool dtp_micro__is_cut(const dtp_micro_work *w, dtp_dim_id d)
     return is;
 }
 
-static dtp_status add_dim(dtp_micro_work *w, dtp_dim_id d, dtp_err *err)
-{
-    if (dtp_micro__is_cut(w, d)) {
-        return DTP_OK;
-    }
-    if (w->n_dims == DTP_MAX_MICRO_DIMS) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED,
-                        "microbatches: dim '%s' is renamed more than %d times",
-                        dtp_dims_name(&w->g->dims, w->dim), DTP_MAX_MICRO_DIMS - 1);
-    }
-    w->dims[w->n_dims++] = d;
-    return DTP_OK;
-}
-
 static dtp_status cut(dtp_micro_work *w, dtp_tensor_id t, int32_t axis, dtp_err *err)
 {
     const dtp_tdim d = w->g->tensors[t].type.dims[axis];
@@ -55,7 +38,16 @@ static dtp_status cut(dtp_micro_work *w, dtp_tensor_id t, int32_t axis, dtp_err 
     }
     w->part[t] = DTP_MICRO_CUT;
     w->axis[t] = axis;
-    return add_dim(w, d.id, err);
+    if (dtp_micro__is_cut(w, d.id)) {
+        return DTP_OK;
+    }
+    if (w->n_dims == DTP_MAX_MICRO_DIMS) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "microbatches: dim '%s' is renamed more than %d times",
+                        dtp_dims_name(&w->g->dims, w->dim), DTP_MAX_MICRO_DIMS - 1);
+    }
+    w->dims[w->n_dims++] = d.id;
+    return DTP_OK;
 }
 
 static dtp_status place_sources(dtp_micro_work *w, dtp_err *err)

@@ -57,31 +57,6 @@ static bool names_block(const remat_item *it, const char *block)
     return strlen(block) == it->name_bytes && strncmp(block, it->name, it->name_bytes) == 0;
 }
 
-static dtp_status check_item(const char *text, const dtp_graph *g, dtp_err *err)
-{
-    remat_item it;
-    bool known = false;
-    int64_t instances = 0;
-    DTP_TRY(read_item(text, &it, err));
-    for (int32_t b = 0; b < g->n_blocks; b++) {
-        known = known || names_block(&it, g->blocks[b]);
-    }
-    if (!known) {
-        return DTP_FAIL(err, DTP_INVALID, "remat '%.80s': the model '%s' has no such block", text,
-                        g->name);
-    }
-    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
-        const dtp_node *node = &g->nodes[n];
-        const bool same = node->block >= 0 && names_block(&it, g->blocks[node->block]);
-        instances = same && node->instance >= instances ? (int64_t)node->instance + 1 : instances;
-    }
-    if (it.last >= instances) {
-        return DTP_FAIL(err, DTP_INVALID, "remat '%.80s': the block has the instances 0-%lld", text,
-                        (long long)instances - 1);
-    }
-    return DTP_OK;
-}
-
 dtp_status dtp_remat_check(const dtp_remat *remat, const dtp_graph *g, dtp_err *err)
 {
     enum { MAX_ITEMS = 256 };
@@ -89,7 +64,27 @@ dtp_status dtp_remat_check(const dtp_remat *remat, const dtp_graph *g, dtp_err *
         return DTP_FAIL(err, DTP_RANGE, "remat: %d items, the limit is %d", remat->n, MAX_ITEMS);
     }
     for (int32_t i = 0; i < remat->n; i++) {
-        DTP_TRY(check_item(remat->items[i], g, err));
+        remat_item it;
+        bool known = false;
+        int64_t instances = 0;
+        DTP_TRY(read_item(remat->items[i], &it, err));
+        for (int32_t b = 0; b < g->n_blocks; b++) {
+            known = known || names_block(&it, g->blocks[b]);
+        }
+        if (!known) {
+            return DTP_FAIL(err, DTP_INVALID, "remat '%.80s': the model '%s' has no such block",
+                            remat->items[i], g->name);
+        }
+        for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+            const dtp_node *node = &g->nodes[n];
+            const bool same = node->block >= 0 && names_block(&it, g->blocks[node->block]);
+            instances =
+                same && node->instance >= instances ? (int64_t)node->instance + 1 : instances;
+        }
+        if (it.last >= instances) {
+            return DTP_FAIL(err, DTP_INVALID, "remat '%.80s': the block has the instances 0-%lld",
+                            remat->items[i], (long long)instances - 1);
+        }
         for (int32_t k = 0; k < i; k++) {
             if (strcmp(remat->items[k], remat->items[i]) == 0) {
                 return DTP_FAIL(err, DTP_INVALID, "remat '%.80s' is given twice", remat->items[i]);
@@ -104,9 +99,7 @@ static dtp_status list_blocks(const dtp_graph *g, dtp_arena *arena, dtp_remat *o
 {
     const char **names = dtp_arena_alloc(arena, (size_t)g->n_blocks, sizeof *names);
     int32_t n = 0;
-    if (names == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d blocks", g->n_blocks);
-    }
+    DTP_TRY(DTP_MEMORY(err, names));
     for (int32_t b = 0; b < g->n_blocks; b++) {
         int32_t k = 0;
         while (k < n && strcmp(names[k], g->blocks[b]) != 0) {
@@ -138,9 +131,7 @@ dtp_status dtp_remat_parse(const char *text, const dtp_graph *g, dtp_arena *aren
     }
     char *copy = dtp_arena_strdup(arena, text);
     const char **items = dtp_arena_alloc(arena, strlen(text) + 1, sizeof *items);
-    if (copy == NULL || items == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of blocks");
-    }
+    DTP_TRY(DTP_MEMORY(err, copy, items));
     for (char *next = copy; next != NULL;) {
         items[out->n++] = next;
         next = strchr(next, ',');
@@ -158,10 +149,8 @@ dtp_status dtp_remat_variants(const dtp_graph *g, dtp_arena *arena, int32_t *n, 
     dtp_remat all;
     DTP_TRY(list_blocks(g, arena, &all, err));
     const int32_t blocks = g->loss >= 0 ? all.n : 0;
-    dtp_remat *list = dtp_arena_alloc(arena, (size_t)blocks + 2, sizeof *list);
-    if (list == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d blocks", blocks);
-    }
+    dtp_remat *list;
+    DTP_TRY(DTP_NEW(arena, list, (size_t)blocks + 2, err));
     *n = 1;
     for (int32_t b = 0; b < blocks; b++) {
         list[(*n)++] = (dtp_remat){.n = 1, .items = &all.items[b]};
@@ -189,21 +178,6 @@ typedef struct remat_work {
     dtp_graph_copy copy;
 } remat_work;
 
-static dtp_status allocate(remat_work *w, dtp_arena *scratch, dtp_err *err)
-{
-    const size_t nodes = (size_t)w->g->n_nodes, tensors = (size_t)w->g->n_tensors;
-    w->group = dtp_arena_alloc(scratch, nodes, sizeof *w->group);
-    w->home = dtp_arena_alloc(scratch, tensors, sizeof *w->home);
-    w->kept = dtp_arena_alloc(scratch, tensors, sizeof *w->kept);
-    w->again = dtp_arena_alloc(scratch, tensors, sizeof *w->again);
-    w->clone = dtp_arena_alloc(scratch, tensors, sizeof *w->clone);
-    w->place = dtp_arena_alloc(scratch, nodes, sizeof *w->place);
-    return w->group != NULL && w->home != NULL && w->kept != NULL && w->again != NULL &&
-                   w->clone != NULL && w->place != NULL
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_NOMEM, "out of memory for a graph of %d nodes", w->g->n_nodes);
-}
-
 static bool is_chosen(const remat_work *w, const dtp_remat *remat, const dtp_node *node)
 {
     bool chosen = false;
@@ -222,10 +196,8 @@ static bool is_chosen(const remat_work *w, const dtp_remat *remat, const dtp_nod
 static dtp_status find_groups(remat_work *w, const dtp_remat *remat, dtp_arena *scratch,
                               dtp_err *err)
 {
-    dtp_node_id *example = dtp_arena_alloc(scratch, (size_t)w->g->n_nodes, sizeof *example);
-    if (example == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a graph of %d nodes", w->g->n_nodes);
-    }
+    dtp_node_id *example;
+    DTP_TRY(DTP_NEW(scratch, example, w->g->n_nodes, err));
     for (dtp_node_id n = 0; n < w->g->n_nodes; n++) {
         const dtp_node *node = &w->g->nodes[n];
         w->group[n] = -1;
@@ -310,9 +282,7 @@ static dtp_status add_clones(remat_work *w, int32_t group, dtp_err *err)
         }
         dtp_node_spec spec = dtp_graph_copy_spec(&w->copy, n, in);
         spec.name = dtp_arena_printf(w->copy.to->arena, "remat.%s", node->name);
-        if (spec.name == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for the name of a node");
-        }
+        DTP_TRY(DTP_MEMORY(err, spec.name));
         for (int32_t i = 0; i < node->n_in; i++) {
             in[i] = w->again[node->in[i]] ? w->clone[node->in[i]] : in[i];
         }
@@ -359,7 +329,14 @@ static dtp_status add_all(remat_work *w, dtp_err *err)
 static dtp_status build(remat_work *w, const dtp_remat *remat, dtp_arena *scratch, dtp_err *err)
 {
     DTP_TRY(dtp_remat_check(remat, w->g, err));
-    DTP_TRY(allocate(w, scratch, err));
+    const size_t nodes = (size_t)w->g->n_nodes, tensors = (size_t)w->g->n_tensors;
+    w->group = dtp_arena_alloc(scratch, nodes, sizeof *w->group);
+    w->home = dtp_arena_alloc(scratch, tensors, sizeof *w->home);
+    w->kept = dtp_arena_alloc(scratch, tensors, sizeof *w->kept);
+    w->again = dtp_arena_alloc(scratch, tensors, sizeof *w->again);
+    w->clone = dtp_arena_alloc(scratch, tensors, sizeof *w->clone);
+    w->place = dtp_arena_alloc(scratch, nodes, sizeof *w->place);
+    DTP_TRY(DTP_MEMORY(err, w->group, w->home, w->kept, w->again, w->clone, w->place));
     DTP_TRY(find_groups(w, remat, scratch, err));
     find_kept(w);
     find_again(w);
@@ -376,9 +353,6 @@ dtp_status dtp_graph_rematerialize(const dtp_graph *g, const dtp_remat *remat, d
 {
     remat_work w = {.g = g};
     dtp_arena *scratch = dtp_arena_create();
-    if (scratch == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a graph");
-    }
     dtp_status s = build(&w, remat, scratch, err);
     dtp_arena_destroy(scratch);
     if (s == DTP_OK) {

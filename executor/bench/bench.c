@@ -63,9 +63,7 @@ static dtp_status pool_fill(dtp_bench *b, dtp_bench_pool *pool, size_t elem,
 {
     size_t period = elem * PERIOD;
     void *chunk = malloc(period);
-    if (chunk == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "bench: out of memory");
-    }
+    DTP_TRY(DTP_MEMORY(err, chunk));
     pattern(chunk);
     dtp_status status = DTP_OK;
     for (size_t at = 0; at < pool->bytes && status == DTP_OK; at += period) {
@@ -74,27 +72,6 @@ static dtp_status pool_fill(dtp_bench *b, dtp_bench_pool *pool, size_t elem,
     }
     free(chunk);
     return status;
-}
-
-static dtp_status make_pools(dtp_bench *b, dtp_err *err)
-{
-    DTP_TRY(pool_create(b, (size_t)96 * MIB, &b->floats, err));
-    DTP_TRY(pool_create(b, (size_t)16 * MIB, &b->ints, err));
-    DTP_TRY(pool_create(b, (size_t)8 * MIB, &b->bools, err));
-    DTP_TRY(pool_create(b, (size_t)72 * MIB, &b->results, err));
-    DTP_TRY(pool_create(b, (size_t)72 * MIB, &b->workspace, err));
-    DTP_TRY(pool_fill(b, &b->floats, sizeof(float), pattern_f32, err));
-    DTP_TRY(pool_fill(b, &b->ints, sizeof(int32_t), pattern_i32, err));
-    DTP_TRY(pool_fill(b, &b->bools, 1, pattern_bool, err));
-    DTP_TRY(pool_fill(b, &b->results, sizeof(float), pattern_f32, err));
-    return pool_fill(b, &b->workspace, sizeof(float), pattern_f32, err);
-}
-
-static void report(const dtp_bench *b, const char *part)
-{
-    if (b->options.progress != NULL) {
-        b->options.progress(b->options.user, part, b->samples->n);
-    }
 }
 
 static dtp_status run_parts(dtp_bench *b, dtp_err *err)
@@ -110,11 +87,22 @@ static dtp_status run_parts(dtp_bench *b, dtp_err *err)
     if (b->comm->size > 1) {
         DTP_TRY(b->comm->ops->prepare(b->comm, (1U << b->comm->mesh.n_dims) - 1U, err));
     }
-    DTP_TRY(make_pools(b, err));
+    DTP_TRY(pool_create(b, (size_t)96 * MIB, &b->floats, err));
+    DTP_TRY(pool_create(b, (size_t)16 * MIB, &b->ints, err));
+    DTP_TRY(pool_create(b, (size_t)8 * MIB, &b->bools, err));
+    DTP_TRY(pool_create(b, (size_t)72 * MIB, &b->results, err));
+    DTP_TRY(pool_create(b, (size_t)72 * MIB, &b->workspace, err));
+    DTP_TRY(pool_fill(b, &b->floats, sizeof(float), pattern_f32, err));
+    DTP_TRY(pool_fill(b, &b->ints, sizeof(int32_t), pattern_i32, err));
+    DTP_TRY(pool_fill(b, &b->bools, 1, pattern_bool, err));
+    DTP_TRY(pool_fill(b, &b->results, sizeof(float), pattern_f32, err));
+    DTP_TRY(pool_fill(b, &b->workspace, sizeof(float), pattern_f32, err));
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (!parts[i].skip) {
             DTP_TRY(parts[i].run(b, err));
-            report(b, parts[i].name);
+            if (b->options.progress != NULL) {
+                b->options.progress(b->options.user, parts[i].name, b->samples->n);
+            }
         }
     }
     return DTP_OK;

@@ -3,30 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "core/base/clock.h"
 
 enum { MIN_REPEATS = 3, MAX_REPEATS = 40 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-dtp_status dtp_bench_max(dtp_bench *b, double *value, dtp_err *err)
-{
-    if (b->comm->size == 1) {
-        return DTP_OK;
-    }
-    dtp_coll coll = {.kind = DTP_ALL_REDUCE,
-                     .set = (1U << b->comm->mesh.n_dims) - 1U,
-                     .op = DTP_REDUCE_MAX,
-                     .dtype = DTP_F64,
-                     .count = 1};
-    double in = *value;
-    return b->comm->ops->run(b->comm, &coll, &in, value, err);
-}
 
 size_t dtp_bench_offset(const dtp_bench_pool *pool, size_t bytes, int32_t repeat)
 {
@@ -35,31 +15,16 @@ size_t dtp_bench_offset(const dtp_bench_pool *pool, size_t bytes, int32_t repeat
     return (size_t)repeat * step % room * 64;
 }
 
-static dtp_status add_sample(dtp_samples *s, const dtp_sample *sample, dtp_err *err)
-{
-    if (s->n == s->capacity) {
-        int32_t capacity = s->capacity > 0 ? 2 * s->capacity : 256;
-        dtp_sample *items = realloc(s->items, (size_t)capacity * sizeof *items);
-        if (items == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "bench: out of memory for %d samples", capacity);
-        }
-        s->items = items;
-        s->capacity = capacity;
-    }
-    s->items[s->n++] = *sample;
-    return DTP_OK;
-}
-
 static dtp_status timed_run(dtp_bench *b, dtp_bench_action action, void *user, int32_t repeat,
                             double *time_s, dtp_err *err)
 {
     DTP_TRY(b->comm->ops->barrier(b->comm, err));
-    double start = now_s();
+    double start = dtp_now_s();
     DTP_TRY(action(user, repeat, err));
     if (b->backend->ops->sync != NULL) {
         DTP_TRY(b->backend->ops->sync(b->backend, err));
     }
-    *time_s = now_s() - start;
+    *time_s = dtp_now_s() - start;
     return DTP_OK;
 }
 
@@ -77,7 +42,7 @@ dtp_status dtp_bench_measure(dtp_bench *b, dtp_bench_action action, void *user, 
     double first = 0.0;
     DTP_TRY(timed_run(b, action, user, 0, &first, err));
     DTP_TRY(timed_run(b, action, user, 1, &first, err));
-    DTP_TRY(dtp_bench_max(b, &first, err));
+    DTP_TRY(dtp_comm_all_reduce(b->comm, DTP_REDUCE_MAX, DTP_F64, 1, &first, err));
     double wanted = b->sample_s / fmax(first, 1e-9);
     int32_t repeats = wanted < MIN_REPEATS   ? MIN_REPEATS
                       : wanted > MAX_REPEATS ? MAX_REPEATS
@@ -88,8 +53,16 @@ dtp_status dtp_bench_measure(dtp_bench *b, dtp_bench_action action, void *user, 
     qsort(times, (size_t)repeats, sizeof times[0], ascending);
     sample.time_s = fmax(times[repeats / 10], 1e-9);
     sample.repeats = repeats;
-    DTP_TRY(dtp_bench_max(b, &sample.time_s, err));
-    return add_sample(b->samples, &sample, err);
+    DTP_TRY(dtp_comm_all_reduce(b->comm, DTP_REDUCE_MAX, DTP_F64, 1, &sample.time_s, err));
+    if (b->samples->n == b->samples->capacity) {
+        int32_t capacity = b->samples->capacity > 0 ? 2 * b->samples->capacity : 256;
+        dtp_sample *items = realloc(b->samples->items, (size_t)capacity * sizeof *items);
+        DTP_TRY(DTP_MEMORY(err, items));
+        b->samples->items = items;
+        b->samples->capacity = capacity;
+    }
+    b->samples->items[b->samples->n++] = sample;
+    return DTP_OK;
 }
 
 /* A node bound to pool memory. */
@@ -166,14 +139,6 @@ static dtp_status run_kernel(void *user, int32_t repeat, dtp_err *err)
     return c->kernel(&c->args, err);
 }
 
-static void make_view(const dtp_ttype *type, dtp_view *view)
-{
-    *view = (dtp_view){.local = *type};
-    for (int32_t d = 0; d < type->rank; d++) {
-        view->global[d] = type->dims[d].size;
-    }
-}
-
 /* A transposition is another thing than a sum, though both are einsums. */
 static const char *curve_name(const dtp_op_def *op, const dtp_work *work)
 {
@@ -200,10 +165,10 @@ static dtp_status measure_node(dtp_bench *b, const dtp_graph *g, dtp_sample_kind
         return DTP_OK;
     }
     for (int32_t i = 0; i < c.call.n_in; i++) {
-        make_view(&c.types.in[i], &c.in[i]);
+        c.in[i] = dtp_view_whole(&c.types.in[i]);
     }
     for (int32_t i = 0; i < c.call.n_out; i++) {
-        make_view(&c.types.out[i], &c.out[i]);
+        c.out[i] = dtp_view_whole(&c.types.out[i]);
     }
     int64_t workspace_bytes = c.args.workspace_bytes;
     c.args = (dtp_kernel_args){.call = &c.call,

@@ -32,9 +32,6 @@ typedef dtp_status (*dtp_bench_action)(void *user, int32_t repeat, dtp_err *err)
 dtp_status dtp_bench_measure(dtp_bench *b, dtp_bench_action action, void *user, dtp_sample sample,
                              dtp_err *err) DTP_MUST_CHECK;
 
-/* Largest value over the ranks. */
-dtp_status dtp_bench_max(dtp_bench *b, double *value, dtp_err *err) DTP_MUST_CHECK;
-
 /* Offset of `bytes` in a pool at a repeat: a multiple of 64 that wanders through the pool. */
 size_t dtp_bench_offset(const dtp_bench_pool *pool, size_t bytes, int32_t repeat);
 

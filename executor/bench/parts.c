@@ -13,15 +13,6 @@ static const dtp_bench_recipe GEMMS[] = {
     {"einsum", "mk kn | out=mn"}, {"einsum", "mk nk | out=mn"}, {"einsum", "km kn | out=mn"}};
 enum { N_GEMMS = sizeof GEMMS / sizeof GEMMS[0] };
 
-static dtp_status gemm_variants(dtp_bench *b, const dtp_bench_sizes *sizes, dtp_err *err)
-{
-    for (int32_t v = 0; v < N_GEMMS; v++) {
-        bool done = false;
-        DTP_TRY(dtp_bench_measure_recipe(b, &GEMMS[v], sizes, DTP_SAMPLE_GEMM, &done, err));
-    }
-    return DTP_OK;
-}
-
 dtp_status dtp_bench_gemms(dtp_bench *b, dtp_err *err)
 {
     bool quick = b->options.quick;
@@ -34,7 +25,10 @@ dtp_status dtp_bench_gemms(dtp_bench *b, dtp_err *err)
         int64_t k = s.of['k' - 'a'] = list[i / n % n];
         int64_t cols = s.of['n' - 'a'] = list[i % n];
         if (m * k * cols <= MAX_VOLUME) {
-            DTP_TRY(gemm_variants(b, &s, err));
+            for (int32_t v = 0; v < N_GEMMS; v++) {
+                bool done = false;
+                DTP_TRY(dtp_bench_measure_recipe(b, &GEMMS[v], &s, DTP_SAMPLE_GEMM, &done, err));
+            }
         }
     }
     return DTP_OK;

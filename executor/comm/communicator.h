@@ -79,6 +79,9 @@ dtp_status dtp_comm_mpi_create(const dtp_mesh *mesh, dtp_comm **out, dtp_err *er
 dtp_status dtp_comm_mpi_join(const dtp_mesh *mesh, dtp_status ready,
                              const dtp_comm_reporter *reporter, dtp_comm **out,
                              dtp_err *err) DTP_MUST_CHECK;
+/* The value of NAME in a "NAME=value" list such as environ, NULL when absent. Borrowed. */
+const char *dtp_comm_environment(char *const *environment, const char *name);
+
 /* True when this process was started by mpirun or srun (looks at the launcher's environment as
  * given by the caller: a "NAME=value" list such as environ). */
 bool dtp_comm_in_mpi_job(char *const *environment);

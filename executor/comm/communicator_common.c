@@ -20,6 +20,14 @@ dtp_mesh_set dtp_comm_all(const dtp_comm *c)
     return ((dtp_mesh_set)1 << c->mesh.n_dims) - 1;
 }
 
+dtp_status dtp_comm__check_set(const dtp_comm *c, dtp_mesh_set set, dtp_err *err)
+{
+    return set >> c->mesh.n_dims == 0
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_INVALID, "mesh dims 0x%x of a mesh with %d dims", (unsigned)set,
+                          c->mesh.n_dims);
+}
+
 dtp_status dtp_comm_all_reduce(dtp_comm *c, dtp_reduce_op op, dtp_dtype dtype, int64_t n,
                                void *values, dtp_err *err)
 {
@@ -132,7 +140,7 @@ dtp_status dtp_comm_alike_here(dtp_comm *c, uint64_t key, int32_t *n, dtp_err *e
     return c->ops->alike_here != NULL ? c->ops->alike_here(c, key, n, err) : DTP_OK;
 }
 
-const char *dtp_comm__environment(char *const *environment, const char *name)
+const char *dtp_comm_environment(char *const *environment, const char *name)
 {
     size_t n = strlen(name);
     for (size_t i = 0; environment != NULL && environment[i] != NULL; i++) {
@@ -148,7 +156,7 @@ static bool has_launcher(char *const *environment)
 {
     static const char *const marks[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
-        if (dtp_comm__environment(environment, marks[i]) != NULL) {
+        if (dtp_comm_environment(environment, marks[i]) != NULL) {
             return true;
         }
     }
@@ -159,8 +167,8 @@ static bool has_launcher(char *const *environment)
  * SLURM_PROCID, with one task and no step to join. */
 static int32_t srun_tasks(char *const *environment)
 {
-    const char *tasks = dtp_comm__environment(environment, "SLURM_STEP_NUM_TASKS");
-    const bool task = dtp_comm__environment(environment, "SLURM_PROCID") != NULL && tasks != NULL;
+    const char *tasks = dtp_comm_environment(environment, "SLURM_STEP_NUM_TASKS");
+    const bool task = dtp_comm_environment(environment, "SLURM_PROCID") != NULL && tasks != NULL;
     return task ? (int32_t)atoi(tasks) : 0;
 }
 
@@ -180,7 +188,7 @@ dtp_status dtp_comm_check_launcher(char *const *environment, dtp_err *err)
                                  "srun --mpi=pmix",
                                  tasks);
     if (err != NULL) { /* each task is alone: the first one says so */
-        err->told = strcmp(dtp_comm__environment(environment, "SLURM_PROCID"), "0") != 0;
+        err->told = strcmp(dtp_comm_environment(environment, "SLURM_PROCID"), "0") != 0;
     }
     return status;
 }

@@ -4,6 +4,9 @@
 
 #include "executor/comm/communicator.h"
 
+/* Whether the mesh has these dims. DTP_INVALID. */
+dtp_status dtp_comm__check_set(const dtp_comm *c, dtp_mesh_set set, dtp_err *err) DTP_MUST_CHECK;
+
 /* Whether a reduction over a type is there: SUM PROD MIN MAX over numbers, PROD (and) MIN (and) MAX
  * (or) over bools. DTP_UNSUPPORTED. */
 dtp_status dtp_comm__can_reduce(const dtp_coll *coll, dtp_err *err) DTP_MUST_CHECK;
@@ -58,8 +61,7 @@ typedef struct dtp_comm__scratch {
     void *data;
     size_t capacity;
 } dtp_comm__scratch;
-dtp_status dtp_comm__reserve(dtp_comm__scratch *scratch, size_t bytes, const dtp_coll *coll,
-                             dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_comm__reserve(dtp_comm__scratch *scratch, size_t bytes, dtp_err *err) DTP_MUST_CHECK;
 /* Gives a private copy of `in` when it overlaps `out` in a way that the collective does not allow
  * in place, else `in` itself. */
 dtp_status dtp_comm__unalias(dtp_comm__scratch *scratch, const dtp_coll *coll, int32_t n,
@@ -72,9 +74,6 @@ void dtp_comm__single(const dtp_coll *coll, const void *in, void *out);
 /* DTP_COMM: what rank `rank` reports of the failure of another one; `why` may be "". */
 dtp_status dtp_comm__relay(dtp_err *err, int32_t rank, int32_t failed,
                            const char *why) DTP_MUST_CHECK;
-
-/* The value of NAME in a "NAME=value" list such as environ, NULL when absent. Borrowed. */
-const char *dtp_comm__environment(char *const *environment, const char *name);
 
 /* Longest message, in elements, given to MPI in one call; for tests of the chunking of large
  * counts. */

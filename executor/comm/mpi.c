@@ -14,9 +14,7 @@ static dtp_status group_of(const dtp_comm__mpi *c, MPI_Group all, dtp_mesh_set s
 {
     int32_t n = dtp_mesh_set_size(&c->base.mesh, set);
     int *ranks = calloc((size_t)n, sizeof *ranks);
-    if (ranks == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a group of %d ranks", n);
-    }
+    DTP_TRY(DTP_MEMORY(err, ranks));
     for (int32_t i = 0; i < n; i++) {
         ranks[i] = dtp_mesh_set_member(&c->base.mesh, set, c->base.rank, i);
     }
@@ -24,14 +22,6 @@ static dtp_status group_of(const dtp_comm__mpi *c, MPI_Group all, dtp_mesh_set s
         dtp_comm__mpi_check(MPI_Group_incl(all, n, ranks, out), c, "MPI_Group_incl", err);
     free(ranks);
     return status;
-}
-
-static dtp_status check_set(const dtp_comm *c, dtp_mesh_set set, dtp_err *err)
-{
-    return set >> c->mesh.n_dims == 0
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_INVALID, "mesh dims 0x%x of a mesh with %d dims", (unsigned)set,
-                          c->mesh.n_dims);
 }
 
 static dtp_status make_sub(dtp_comm__mpi *c, dtp_mesh_set set, dtp_err *err)
@@ -57,7 +47,7 @@ static dtp_status make_sub(dtp_comm__mpi *c, dtp_mesh_set set, dtp_err *err)
 static dtp_status mpi_prepare(dtp_comm *base, dtp_mesh_set set, dtp_err *err)
 {
     dtp_comm__mpi *c = (dtp_comm__mpi *)base;
-    DTP_TRY(check_set(base, set, err));
+    DTP_TRY(dtp_comm__check_set(base, set, err));
     bool later = c->shared != NULL && dtp_comm__shared_reaches(c->shared, set);
     return later ? DTP_OK : make_sub(c, set, err);
 }
@@ -77,7 +67,7 @@ static dtp_status mpi_run(dtp_comm *base, const dtp_coll *coll, const void *in, 
                           dtp_err *err)
 {
     dtp_comm__mpi *c = (dtp_comm__mpi *)base;
-    DTP_TRY(check_set(base, coll->set, err));
+    DTP_TRY(dtp_comm__check_set(base, coll->set, err));
     DTP_TRY(dtp_comm__can_reduce(coll, err));
     int32_t n = dtp_mesh_set_size(&base->mesh, coll->set);
     if (n == 1) {
@@ -281,9 +271,7 @@ static dtp_status create(const dtp_mesh *mesh, dtp_comm__mpi **out, dtp_err *err
 {
     dtp_comm__mpi *c = calloc(1, sizeof *c);
     *out = c;
-    if (c == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a communicator");
-    }
+    DTP_TRY(DTP_MEMORY(err, c));
     c->base = (dtp_comm){.ops = &mpi_ops, .mesh = *mesh};
     c->limit = INT_MAX;
     c->world = c->outcome = MPI_COMM_NULL;

@@ -155,15 +155,6 @@ static void pack(const blocks *b, const void *in)
     }
 }
 
-/* The blocks received, into the output's parts. */
-static void unpack(const blocks *b, void *out)
-{
-    for (int64_t p = 0; p < b->n; p++) {
-        dtp_comm__copy(out, dtp_comm__part_of(b->coll, false, b->n, p), b->start * b->width,
-                       b->receive, block(b, p), 0, b->k * b->width);
-    }
-}
-
 static int exchange(const blocks *b)
 {
     MPI_Datatype type = type_of(b->coll->dtype);
@@ -195,7 +186,11 @@ static int step_gather_or_exchange(const blocks *b, const void *in, void *out)
     int code = b->coll->kind == DTP_ALL_TO_ALL
                    ? exchange(b)
                    : MPI_Allgather(b->send, (int)b->k, type, b->receive, (int)b->k, type, b->sub);
-    unpack(b, out);
+    /* The blocks received, into the output's parts. */
+    for (int64_t p = 0; p < b->n; p++) {
+        dtp_comm__copy(out, dtp_comm__part_of(b->coll, false, b->n, p), b->start * b->width,
+                       b->receive, block(b, p), 0, b->k * b->width);
+    }
     return code;
 }
 
@@ -238,7 +233,7 @@ static dtp_status run_blocks(dtp_comm__mpi *c, const dtp_coll *coll, int32_t n, 
     blocks b = {
         .coll = coll, .sub = c->subs[coll->set], .n = n, .width = dtp_dtype_bytes(coll->dtype)};
     int64_t half = HALF_BYTES > n * b.width ? HALF_BYTES : n * b.width;
-    DTP_TRY(dtp_comm__reserve(&c->blocks, 2 * (size_t)half, coll, err));
+    DTP_TRY(dtp_comm__reserve(&c->blocks, 2 * (size_t)half, err));
     b.send = c->blocks.data;
     b.receive = b.send + half;
     *code = in_blocks(c, &b, in, out);

@@ -144,9 +144,7 @@ dtp_status dtp_comm__shared_create(MPI_Comm world, const dtp_mesh *mesh, dtp_com
     bool ok = false;
     *out = NULL;
     dtp_comm__shared *s = calloc(1, sizeof *s);
-    if (s == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a communicator");
-    }
+    DTP_TRY(DTP_MEMORY(err, s));
     s->world = world;
     s->mesh = *mesh;
     s->fd = -1;

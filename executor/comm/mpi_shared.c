@@ -39,9 +39,7 @@ static dtp_status find_group(dtp_comm__shared *s, int32_t mailbox, dtp_comm__gro
         g->members = calloc((size_t)g->n, sizeof(dtp_comm__segment *));
         g->slots = calloc((size_t)g->n, sizeof *g->slots);
     }
-    if (g->members == NULL || g->slots == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a group of %d ranks", g->n);
-    }
+    DTP_TRY(DTP_MEMORY(err, g->members, g->slots));
     for (int32_t i = 0; i < g->n; i++) {
         g->members[i] = s->bases[dtp_mesh_set_member(&s->mesh, set, s->rank, i)];
     }

@@ -191,17 +191,13 @@ void dtp_comm__elems(const dtp_coll *coll, int32_t n, int64_t *in, int64_t *out)
     *out = coll->count * dtp_coll_parts_out(coll, n);
 }
 
-dtp_status dtp_comm__reserve(dtp_comm__scratch *scratch, size_t bytes, const dtp_coll *coll,
-                             dtp_err *err)
+dtp_status dtp_comm__reserve(dtp_comm__scratch *scratch, size_t bytes, dtp_err *err)
 {
     if (bytes <= scratch->capacity) {
         return DTP_OK;
     }
     void *grown = realloc(scratch->data, bytes);
-    if (grown == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory for a copy of %zu bytes",
-                        dtp_coll_name(coll->kind), bytes);
-    }
+    DTP_TRY(DTP_MEMORY(err, grown));
     scratch->data = grown;
     scratch->capacity = bytes;
     return DTP_OK;
@@ -222,7 +218,7 @@ dtp_status dtp_comm__unalias(dtp_comm__scratch *scratch, const dtp_coll *coll, i
     if (in_place || a + a_bytes <= b || b + b_bytes <= a) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_comm__reserve(scratch, a_bytes, coll, err));
+    DTP_TRY(dtp_comm__reserve(scratch, a_bytes, err));
     memcpy(scratch->data, in, a_bytes);
     *safe = scratch->data;
     return DTP_OK;

@@ -43,9 +43,7 @@ static const dtp_comm_ops self_ops = {
 dtp_status dtp_comm_self_create(dtp_comm **out, dtp_err *err)
 {
     dtp_comm *c = calloc(1, sizeof *c);
-    if (c == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a communicator");
-    }
+    DTP_TRY(DTP_MEMORY(err, c));
     c->ops = &self_ops;
     c->size = 1;
     *out = c;

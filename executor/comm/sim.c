@@ -234,10 +234,7 @@ static group *group_of(sim_comm *c, dtp_mesh_set set)
 
 static dtp_status sim_prepare(dtp_comm *base, dtp_mesh_set set, dtp_err *err)
 {
-    if (set >> base->mesh.n_dims != 0) {
-        return DTP_FAIL(err, DTP_INVALID, "mesh dims 0x%x of a mesh with %d dims", (unsigned)set,
-                        base->mesh.n_dims);
-    }
+    DTP_TRY(dtp_comm__check_set(base, set, err));
     if (group_of((sim_comm *)base, set) == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "no memory for the groups over mesh dims 0x%x",
                         (unsigned)set);
@@ -393,9 +390,7 @@ static dtp_status start_ranks(world *w, dtp_err *err)
 {
     for (int32_t r = 0; r < w->size; r++) {
         sim_comm *c = calloc(1, sizeof *c);
-        if (c == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "no memory for %d virtual ranks", w->size);
-        }
+        DTP_TRY(DTP_MEMORY(err, c));
         c->base = (dtp_comm){.ops = &sim_ops, .mesh = w->mesh, .rank = r, .size = w->size};
         c->world = w;
         w->jobs[r].comm = &c->base;

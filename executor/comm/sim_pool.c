@@ -16,7 +16,7 @@ struct dtp_sim_pool {
 dtp_status dtp_sim_pool_create(dtp_sim_pool **out, dtp_err *err)
 {
     *out = calloc(1, sizeof **out);
-    return *out != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "no memory for virtual ranks");
+    return DTP_MEMORY(err, *out);
 }
 
 void dtp_sim_pool_destroy(dtp_sim_pool *pool)
@@ -40,24 +40,6 @@ static bool same_mesh(const dtp_mesh *a, const dtp_mesh *b)
     return same;
 }
 
-static dtp_status add(dtp_sim_pool *pool, const dtp_mesh *mesh, dtp_err *err)
-{
-    if (pool->n == pool->capacity) {
-        const int32_t capacity = 2 * pool->capacity + 4;
-        member *members = realloc(pool->members, (size_t)capacity * sizeof *members);
-        if (members == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "no memory for %d meshes of virtual ranks", capacity);
-        }
-        pool->members = members;
-        pool->capacity = capacity;
-    }
-    member *last = &pool->members[pool->n];
-    last->mesh = *mesh;
-    DTP_TRY(dtp_comm__world_create(mesh, &last->world, err));
-    pool->n++;
-    return DTP_OK;
-}
-
 dtp_status dtp_sim_pool_run(dtp_sim_pool *pool, const dtp_mesh *mesh, dtp_rank_body body,
                             void *user, dtp_err *err)
 {
@@ -69,7 +51,17 @@ dtp_status dtp_sim_pool_run(dtp_sim_pool *pool, const dtp_mesh *mesh, dtp_rank_b
         i++;
     }
     if (i == pool->n) {
-        DTP_TRY(add(pool, mesh, err));
+        if (pool->n == pool->capacity) {
+            const int32_t capacity = 2 * pool->capacity + 4;
+            member *members = realloc(pool->members, (size_t)capacity * sizeof *members);
+            DTP_TRY(DTP_MEMORY(err, members));
+            pool->members = members;
+            pool->capacity = capacity;
+        }
+        member *last = &pool->members[pool->n];
+        last->mesh = *mesh;
+        DTP_TRY(dtp_comm__world_create(mesh, &last->world, err));
+        pool->n++;
     }
     return dtp_comm__world_run(pool->members[i].world, body, user, err);
 }

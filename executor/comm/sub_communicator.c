@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "executor/comm/communicator_internal.h"
+
 typedef struct sub_comm {
     dtp_comm base;
     dtp_comm *parent;
@@ -23,20 +25,12 @@ static dtp_mesh_set whole(const sub_comm *s)
     return to_parent(s, dtp_comm_all(&s->base));
 }
 
-static dtp_status check_set(const dtp_comm *c, dtp_mesh_set set, dtp_err *err)
-{
-    return set >> c->mesh.n_dims == 0
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_INVALID, "mesh dims 0x%x of a mesh with %d dims", (unsigned)set,
-                          c->mesh.n_dims);
-}
-
 static dtp_status sub_run(dtp_comm *c, const dtp_coll *coll, const void *in, void *out,
                           dtp_err *err)
 {
     const sub_comm *s = (const sub_comm *)c;
     dtp_coll mapped = *coll;
-    DTP_TRY(check_set(c, coll->set, err));
+    DTP_TRY(dtp_comm__check_set(c, coll->set, err));
     mapped.set = to_parent(s, coll->set);
     return s->parent->ops->run(s->parent, &mapped, in, out, err);
 }
@@ -44,7 +38,7 @@ static dtp_status sub_run(dtp_comm *c, const dtp_coll *coll, const void *in, voi
 static dtp_status sub_prepare(dtp_comm *c, dtp_mesh_set set, dtp_err *err)
 {
     const sub_comm *s = (const sub_comm *)c;
-    DTP_TRY(check_set(c, set, err));
+    DTP_TRY(dtp_comm__check_set(c, set, err));
     return s->parent->ops->prepare(s->parent, to_parent(s, set), err);
 }
 
@@ -95,8 +89,9 @@ static const dtp_comm_ops sub_ops = {
     .destroy = sub_destroy,
 };
 
-static dtp_status check_sets(const dtp_comm *parent, const dtp_mesh *mesh,
-                             const dtp_mesh_set *parent_sets, dtp_err *err)
+dtp_status dtp_sub_communicator_create(dtp_comm *parent, const dtp_mesh *mesh,
+                                       const dtp_mesh_set *parent_sets, dtp_comm **out,
+                                       dtp_err *err)
 {
     dtp_mesh_set before = 0;
     for (int32_t m = 0; m < mesh->n_dims; m++) {
@@ -116,18 +111,8 @@ static dtp_status check_sets(const dtp_comm *parent, const dtp_mesh *mesh,
         }
         before |= set;
     }
-    return DTP_OK;
-}
-
-dtp_status dtp_sub_communicator_create(dtp_comm *parent, const dtp_mesh *mesh,
-                                       const dtp_mesh_set *parent_sets, dtp_comm **out,
-                                       dtp_err *err)
-{
-    DTP_TRY(check_sets(parent, mesh, parent_sets, err));
     sub_comm *s = calloc(1, sizeof *s);
-    if (s == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a communicator");
-    }
+    DTP_TRY(DTP_MEMORY(err, s));
     s->base = (dtp_comm){.ops = &sub_ops, .mesh = *mesh};
     s->parent = parent;
     for (int32_t m = 0; m < mesh->n_dims; m++) {

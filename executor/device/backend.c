@@ -49,9 +49,7 @@ static dtp_status add_kernel(dtp_backend *b, const dtp_kernel *kernel, dtp_err *
     }
     const size_t bytes = strlen(kernel->op) + 1;
     dtp_backend_extra *k = malloc(sizeof *k + bytes);
-    if (k == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a kernel");
-    }
+    DTP_TRY(DTP_MEMORY(err, k));
     memcpy(k->op, kernel->op, bytes);
     k->run = kernel->run;
     k->next = b->extra;

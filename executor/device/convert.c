@@ -137,35 +137,6 @@ static void store_float(dtp_dtype to, void *dst, int64_t i, double v)
     }
 }
 
-static dtp_status convert_ints(dtp_store from, const void *src, dtp_dtype to, void *dst, int64_t n,
-                               dtp_err *err)
-{
-    int64_t low = to == DTP_I64 ? INT64_MIN : to == DTP_I32 ? INT32_MIN : 0;
-    int64_t high = to == DTP_I64 ? INT64_MAX : to == DTP_I32 ? INT32_MAX : 1;
-    for (int64_t i = 0; i < n; i++) {
-        bool huge = from == DTP_STORE_U64 && ((const uint64_t *)src)[i] > INT64_MAX;
-        int64_t v = from == DTP_STORE_U64 && !huge ? (int64_t)((const uint64_t *)src)[i]
-                                                   : load_int(from, src, i);
-        if (huge || v < low || v > high) {
-            return DTP_FAIL(err, DTP_RANGE,
-                            "element %" PRId64 " is %" PRId64 "%s, which is not a %s", i, v,
-                            huge ? " (beyond 2^63)" : "", dtp_dtype_name(to));
-        }
-        switch (to) {
-        case DTP_I64:
-            ((int64_t *)dst)[i] = v;
-            break;
-        case DTP_I32:
-            ((int32_t *)dst)[i] = (int32_t)v;
-            break;
-        default:
-            ((uint8_t *)dst)[i] = (uint8_t)v;
-            break;
-        }
-    }
-    return DTP_OK;
-}
-
 dtp_status dtp_convert(dtp_store from, const void *src, dtp_dtype to, void *dst, int64_t n,
                        dtp_err *err)
 {
@@ -192,7 +163,30 @@ dtp_status dtp_convert(dtp_store from, const void *src, dtp_dtype to, void *dst,
         return DTP_FAIL(err, DTP_UNSUPPORTED, "%s values cannot become %s",
                         dtp_dtype_name((dtp_dtype)from), dtp_dtype_name(to));
     }
-    return convert_ints(from, src, to, dst, n, err);
+    int64_t low = to == DTP_I64 ? INT64_MIN : to == DTP_I32 ? INT32_MIN : 0;
+    int64_t high = to == DTP_I64 ? INT64_MAX : to == DTP_I32 ? INT32_MAX : 1;
+    for (int64_t i = 0; i < n; i++) {
+        bool huge = from == DTP_STORE_U64 && ((const uint64_t *)src)[i] > INT64_MAX;
+        int64_t v = from == DTP_STORE_U64 && !huge ? (int64_t)((const uint64_t *)src)[i]
+                                                   : load_int(from, src, i);
+        if (huge || v < low || v > high) {
+            return DTP_FAIL(err, DTP_RANGE,
+                            "element %" PRId64 " is %" PRId64 "%s, which is not a %s", i, v,
+                            huge ? " (beyond 2^63)" : "", dtp_dtype_name(to));
+        }
+        switch (to) {
+        case DTP_I64:
+            ((int64_t *)dst)[i] = v;
+            break;
+        case DTP_I32:
+            ((int32_t *)dst)[i] = (int32_t)v;
+            break;
+        default:
+            ((uint8_t *)dst)[i] = (uint8_t)v;
+            break;
+        }
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_check_below(dtp_dtype dtype, const void *data, int64_t n, int64_t below,

@@ -12,6 +12,16 @@ typedef struct dtp_view {
     void *data;
 } dtp_view;
 
+/* A whole tensor, its data not set. */
+static inline dtp_view dtp_view_whole(const dtp_ttype *type)
+{
+    dtp_view view = {.local = *type};
+    for (int32_t d = 0; d < type->rank; d++) {
+        view.global[d] = type->dims[d].size;
+    }
+    return view;
+}
+
 /* Row-major index in the whole tensor of local element `local`. */
 static inline int64_t dtp_view_global_index(const dtp_view *v, int64_t local)
 {

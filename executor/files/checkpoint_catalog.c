@@ -63,16 +63,14 @@ static dtp_status open_file(dtp_catalog *c, int32_t index, const char *dir, cons
         return DTP_FAIL(err, DTP_INVALID, "'%.200s' is not a plain file name", name);
     }
     f->path = dtp_arena_printf(c->arena, "%s/%s", dir, name);
-    if (f->path == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for file names");
-    }
+    DTP_TRY(DTP_MEMORY(err, f->path));
     return open_data(f, err);
 }
 
 static dtp_status room_for_files(dtp_catalog *c, int32_t n, dtp_err *err)
 {
     c->files = dtp_arena_alloc(c->arena, (size_t)n, sizeof *c->files);
-    return c->files != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "no memory for %d files", n);
+    return DTP_MEMORY(err, c->files);
 }
 
 /* ---- our index ---- */
@@ -81,33 +79,25 @@ static dtp_status read_file_row(dtp_catalog *c, int32_t i, const char *dir, cons
                                 dtp_err *err)
 {
     static const char *const keys[] = {"name", "bytes", "crc32", NULL};
-    const dtp_json *name, *bytes, *crc;
     const char *text, *digits;
     uint32_t sum;
     struct stat st;
     int64_t expected;
-    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
     DTP_TRY(dtp_json_keys(v, keys, err));
-    DTP_TRY(dtp_json_require(v, "name", &name, err));
-    DTP_TRY(dtp_json_require(v, "bytes", &bytes, err));
-    DTP_TRY(dtp_json_require(v, "crc32", &crc, err));
-    DTP_TRY(dtp_json_string(name, &text, err));
-    DTP_TRY(dtp_json_int(bytes, 0, INT64_MAX, &expected, err));
-    DTP_TRY(dtp_json_string(crc, &digits, err));
+    DTP_TRY(dtp_json_get_string(v, "name", &text, err));
+    DTP_TRY(dtp_json_get_int(v, "bytes", 0, INT64_MAX, &expected, err));
+    DTP_TRY(dtp_json_get_string(v, "crc32", &digits, err));
     if (!crc_from_text(digits, &sum)) {
-        return dtp_json_fail(crc, err, "'%.20s' is not a checksum of 8 hex digits", digits);
+        return dtp_json_fail(dtp_json_get(v, "crc32"), err,
+                             "'%.20s' is not a checksum of 8 hex digits", digits);
     }
-    dtp_status status = open_file(c, i, dir, text, err);
-    if (status != DTP_OK) {
-        dtp_json_prefix(name, err);
-        return status;
-    }
+    DTP_TRY(dtp_json_prefixed(dtp_json_get(v, "name"), open_file(c, i, dir, text, err), err));
     c->files[i].crc_from = 0;
     c->files[i].crc = sum;
     c->n_files = i + 1;
     if (stat(c->files[i].path, &st) != 0 || (int64_t)st.st_size != expected) {
-        return dtp_json_fail(bytes, err, "'%.200s' does not have %" PRId64 " bytes", text,
-                             expected);
+        return dtp_json_fail(dtp_json_get(v, "bytes"), err,
+                             "'%.200s' does not have %" PRId64 " bytes", text, expected);
     }
     return DTP_OK;
 }
@@ -132,12 +122,9 @@ static dtp_status read_slice(dtp_catalog *c, const char *name, const dtp_shard *
 {
     static const char *const keys[] = {"file", "offset", "size", NULL};
     dtp_slice s = {.name = name, .shard = *whole};
-    const dtp_json *file;
     int64_t index;
-    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
     DTP_TRY(dtp_json_keys(v, keys, err));
-    DTP_TRY(dtp_json_require(v, "file", &file, err));
-    DTP_TRY(dtp_json_int(file, 0, c->n_files - 1, &index, err));
+    DTP_TRY(dtp_json_get_int(v, "file", 0, c->n_files - 1, &index, err));
     s.file = (int32_t)index;
     DTP_TRY(read_numbers(v, "offset", whole->rank, s.shard.offset, err));
     DTP_TRY(read_numbers(v, "size", whole->rank, s.shard.size, err));
@@ -162,16 +149,12 @@ static dtp_status read_slice(dtp_catalog *c, const char *name, const dtp_shard *
 static dtp_status read_tensor(dtp_catalog *c, const dtp_json *v, dtp_err *err)
 {
     static const char *const keys[] = {"dtype", "shape", "slices", NULL};
-    const dtp_json *dtype, *shape, *slices;
+    const dtp_json *shape, *slices;
     const char *dtype_text;
-    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
     DTP_TRY(dtp_json_keys(v, keys, err));
-    DTP_TRY(dtp_json_require(v, "dtype", &dtype, err));
-    DTP_TRY(dtp_json_require(v, "shape", &shape, err));
-    DTP_TRY(dtp_json_require(v, "slices", &slices, err));
-    DTP_TRY(dtp_json_string(dtype, &dtype_text, err));
-    DTP_TRY(dtp_json_expect(shape, DTP_JSON_ARRAY, err));
-    DTP_TRY(dtp_json_expect(slices, DTP_JSON_ARRAY, err));
+    DTP_TRY(dtp_json_get_string(v, "dtype", &dtype_text, err));
+    DTP_TRY(dtp_json_get_kind(v, "shape", DTP_JSON_ARRAY, &shape, err));
+    DTP_TRY(dtp_json_get_kind(v, "slices", DTP_JSON_ARRAY, &slices, err));
     if (dtp_json_size(shape) > DTP_MAX_RANK) {
         return dtp_json_fail(shape, err, "more than %d dims", DTP_MAX_RANK);
     }
@@ -185,9 +168,7 @@ static dtp_status read_tensor(dtp_catalog *c, const dtp_json *v, dtp_err *err)
         }
     }
     char *name = dtp_arena_strdup(c->arena, dtp_json_key(v));
-    if (name == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for tensor names");
-    }
+    DTP_TRY(DTP_MEMORY(err, name));
     for (int32_t i = 0; i < dtp_json_size(slices); i++) {
         DTP_TRY(read_slice(c, name, &whole, dtype_text, dtp_json_at(slices, i), err));
     }
@@ -198,24 +179,13 @@ static dtp_status read_ours(dtp_catalog *c, const char *dir, const dtp_json *roo
 {
     static const char *const keys[] = {"metadata", "files", "tensors", NULL};
     static const char *const meta_keys[] = {"format", "step", NULL};
-    const dtp_json *meta, *format, *step, *files, *tensors;
-    const char *text;
+    const dtp_json *meta, *files, *tensors;
     DTP_TRY(dtp_json_keys(root, keys, err));
     DTP_TRY(dtp_json_require(root, "metadata", &meta, err));
-    DTP_TRY(dtp_json_require(root, "files", &files, err));
-    DTP_TRY(dtp_json_require(root, "tensors", &tensors, err));
-    DTP_TRY(dtp_json_expect(meta, DTP_JSON_OBJECT, err));
-    DTP_TRY(dtp_json_keys(meta, meta_keys, err));
-    DTP_TRY(dtp_json_require(meta, "format", &format, err));
-    DTP_TRY(dtp_json_require(meta, "step", &step, err));
-    DTP_TRY(dtp_json_string(format, &text, err));
-    if (strcmp(text, DTP_CHECKPOINT_FORMAT) != 0) {
-        return dtp_json_fail(format, err, "expected '%s', found '%.40s'", DTP_CHECKPOINT_FORMAT,
-                             text);
-    }
-    DTP_TRY(dtp_json_int(step, 0, UINT32_MAX, &c->step, err));
-    DTP_TRY(dtp_json_expect(files, DTP_JSON_ARRAY, err));
-    DTP_TRY(dtp_json_expect(tensors, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_get_kind(root, "files", DTP_JSON_ARRAY, &files, err));
+    DTP_TRY(dtp_json_get_kind(root, "tensors", DTP_JSON_OBJECT, &tensors, err));
+    DTP_TRY(dtp_json_format(meta, DTP_CHECKPOINT_FORMAT, meta_keys, err));
+    DTP_TRY(dtp_json_get_int(meta, "step", 0, UINT32_MAX, &c->step, err));
     int32_t n = dtp_json_size(files);
     if (n < 1 || n > MAX_FILES) {
         return dtp_json_fail(files, err, "%d files, expected 1..%d", n, MAX_FILES);
@@ -259,11 +229,7 @@ static dtp_status read_weight_map(dtp_catalog *c, const char *dir, const dtp_jso
         int32_t file = find_open(c, name);
         if (file < 0) {
             file = c->n_files;
-            dtp_status status = open_file(c, file, dir, name, err);
-            if (status != DTP_OK) {
-                dtp_json_prefix(v, err);
-                return status;
-            }
+            DTP_TRY(dtp_json_prefixed(v, open_file(c, file, dir, name, err), err));
             c->n_files++;
         }
         const dtp_st_entry *e = dtp_st_find(c->files[file].st, dtp_json_key(v));
@@ -357,9 +323,7 @@ static dtp_status read_index(dtp_catalog *c, const char *path, dtp_err *err)
     char *text = NULL, *dir = dtp_arena_strdup(c->arena, path);
     size_t len = 0;
     c->path = path;
-    if (dir == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
-    }
+    DTP_TRY(DTP_MEMORY(err, dir));
     char *slash = strrchr(dir, '/');
     if (slash != NULL) {
         *slash = '\0';
@@ -385,18 +349,14 @@ static dtp_status read_path(dtp_catalog *c, const char *path, dtp_err *err)
         return DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(errno));
     }
     path = dtp_arena_strdup(c->arena, path);
-    if (path == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for file names");
-    }
+    DTP_TRY(DTP_MEMORY(err, path));
     if (!S_ISDIR(st.st_mode)) {
         bool index = n > 5 && strcmp(path + n - 5, ".json") == 0;
         return index ? read_index(c, path, err) : read_single(c, path, err);
     }
     const char *index = dtp_arena_printf(c->arena, "%s/%s", path, DTP_CHECKPOINT_INDEX);
     const char *single = dtp_arena_printf(c->arena, "%s/%s", path, DTP_CHECKPOINT_SINGLE);
-    if (index == NULL || single == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
-    }
+    DTP_TRY(DTP_MEMORY(err, index, single));
     if (stat(index, &st) == 0) {
         return read_index(c, index, err);
     }

@@ -112,9 +112,7 @@ static dtp_status load_value(const loader *l, dtp_value_id v, const char *name, 
     }
     int64_t bytes = dtp_ttype_bytes(&view->local);
     void *host = malloc(bytes > 0 ? (size_t)bytes : 1);
-    if (host == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for %" PRId64 " bytes", bytes);
-    }
+    DTP_TRY(DTP_MEMORY(err, host));
     dtp_status status = DTP_OK;
     for (int32_t i = 0; i < n && status == DTP_OK; i++) {
         status = read_slice(l, &slices[i], &shard, view->local.dtype, host, err);
@@ -127,19 +125,6 @@ static dtp_status load_value(const loader *l, dtp_value_id v, const char *name, 
     }
     free(host);
     return status;
-}
-
-/* Whether the model wants optimizer states, and the checkpoint has any of them. */
-static void find_states(loader *l, const dtp_graph *g)
-{
-    const dtp_slice *ignored;
-    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        if (g->tensors[t].kind == DTP_TENSOR_STATE && dtp_tensor_lasts(&g->tensors[t])) {
-            l->wants_states = true;
-            l->states =
-                l->states || dtp_catalog_find(&l->catalog, g->tensors[t].name, &ignored) > 0;
-        }
-    }
 }
 
 /* Parameters always, states when there are any. */
@@ -171,7 +156,16 @@ static dtp_status load_all(loader *l, dtp_err *err)
                             file->path, crc, file->crc);
         }
     }
-    find_states(l, p->graph);
+    /* Whether the model wants optimizer states, and the checkpoint has any of them. */
+    const dtp_slice *ignored;
+    for (dtp_tensor_id t = 0; t < p->graph->n_tensors; t++) {
+        if (p->graph->tensors[t].kind == DTP_TENSOR_STATE &&
+            dtp_tensor_lasts(&p->graph->tensors[t])) {
+            l->wants_states = true;
+            l->states =
+                l->states || dtp_catalog_find(&l->catalog, p->graph->tensors[t].name, &ignored) > 0;
+        }
+    }
     for (dtp_value_id v = 0; v < p->n_values; v++) {
         if (!is_loaded(l, p, v)) {
             continue;

@@ -58,9 +58,7 @@ static dtp_status put_values(const dtp_checkpoint_job *job, dtp_st_writer *w, in
         const dtp_view *view = dtp_runner_view(job->runner, ids[i]);
         int64_t bytes = dtp_ttype_bytes(&view->local);
         void *host = malloc((size_t)bytes);
-        if (host == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "no memory for %" PRId64 " bytes", bytes);
-        }
+        DTP_TRY(DTP_MEMORY(err, host));
         dtp_status status =
             job->backend->ops->download(job->backend, host, view->data, (size_t)bytes, err);
         if (status == DTP_OK) {

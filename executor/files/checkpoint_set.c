@@ -114,11 +114,6 @@ static const char *kept_path(const folder *f, int64_t set)
     return dtp_arena_printf(f->arena, "%s/%s%" PRId64 ".json", f->dir, index_head, set);
 }
 
-static dtp_status no_memory(const folder *f, dtp_err *err)
-{
-    return DTP_FAIL(err, DTP_NOMEM, "%s: no memory for the names of its files", f->dir);
-}
-
 /* A file that stays although it should go costs space and does no harm. */
 static void drop(const folder *f, const char *path)
 {
@@ -135,9 +130,7 @@ static dtp_status add_name(folder *f, char *name, dtp_err *err)
         DTP_TRY(dtp_arena_grow(f->arena, &f->parts, f->n_parts, f->n_parts + 1, &f->cap_parts,
                                sizeof *f->parts, err));
         const char *path = path_of(f, name);
-        if (path == NULL) {
-            return no_memory(f, err);
-        }
+        DTP_TRY(DTP_MEMORY(err, path));
         f->parts[f->n_parts++] = (part){path, set};
     } else if (is_kept_index(name, &set)) {
         DTP_TRY(dtp_arena_grow(f->arena, &f->kept, f->n_kept, f->n_kept + 1, &f->cap_kept,
@@ -146,9 +139,7 @@ static dtp_status add_name(folder *f, char *name, dtp_err *err)
     } else {
         if (cut_temporary(name)) {
             const char *path = path_of(f, name);
-            if (path == NULL) {
-                return no_memory(f, err);
-            }
+            DTP_TRY(DTP_MEMORY(err, path));
             dtp_file_out_sweep(path);
         }
         return DTP_OK;
@@ -169,14 +160,13 @@ static dtp_status list(folder *f, dtp_err *err)
         status = add_name(f, e->d_name, err);
     }
     (void)closedir(d);
-    dtp_keyed *scratch = dtp_arena_alloc(f->arena, (size_t)f->n_kept, sizeof *scratch);
-    if (status == DTP_OK && scratch == NULL) {
-        return no_memory(f, err);
-    }
-    if (status == DTP_OK && f->n_kept > 0) {
+    DTP_TRY(status);
+    dtp_keyed *scratch;
+    DTP_TRY(DTP_NEW(f->arena, scratch, f->n_kept, err));
+    if (f->n_kept > 0) {
         dtp_sort_keyed(f->kept, scratch, f->n_kept);
     }
-    return status;
+    return DTP_OK;
 }
 
 /* Names of the files of an index, ours or Hugging Face's. */
@@ -189,9 +179,7 @@ static dtp_status copy_names(folder *f, const dtp_json *root, int32_t *n, const 
     }
     *n = dtp_json_size(list);
     *names = dtp_arena_alloc(f->arena, (size_t)*n, sizeof **names);
-    if (*names == NULL) {
-        return no_memory(f, err);
-    }
+    DTP_TRY(DTP_MEMORY(err, *names));
     for (int32_t i = 0; i < *n; i++) {
         const dtp_json *row = dtp_json_at(list, i);
         const char *name;
@@ -200,9 +188,7 @@ static dtp_status copy_names(folder *f, const dtp_json *root, int32_t *n, const 
         }
         DTP_TRY(dtp_json_string(row, &name, err));
         (*names)[i] = dtp_arena_strdup(f->arena, name);
-        if ((*names)[i] == NULL) {
-            return no_memory(f, err);
-        }
+        DTP_TRY(DTP_MEMORY(err, (*names)[i]));
     }
     return DTP_OK;
 }
@@ -232,9 +218,7 @@ static dtp_status open_folder(folder *f, const char *dir, const dtp_ctx *ctx, dt
     struct stat st;
     *f = (folder){.dir = dir, .ctx = ctx, .arena = dtp_arena_create()};
     const char *index = f->arena != NULL ? path_of(f, DTP_CHECKPOINT_INDEX) : NULL;
-    if (index == NULL) {
-        return no_memory(f, err);
-    }
+    DTP_TRY(DTP_MEMORY(err, index));
     DTP_TRY(list(f, err));
     f->has_index = stat(index, &st) == 0;
     f->readable = !f->has_index || read_names(f, index, &n, &names, NULL) == DTP_OK;
@@ -314,9 +298,10 @@ dtp_status dtp_checkpoint__keep_index(const char *dir, dtp_err *err)
     dtp_status status = open_folder(&f, dir, NULL, err);
     if (status == DTP_OK && f.has_index && f.readable) {
         const char *index = path_of(&f, DTP_CHECKPOINT_INDEX), *kept = kept_path(&f, f.current);
-        status = index != NULL && kept != NULL
-                     ? dtp_file_read(index, DTP_CHECKPOINT_MAX_INDEX_BYTES, &text, &len, err)
-                     : no_memory(&f, err);
+        status = DTP_MEMORY(err, index, kept);
+        if (status == DTP_OK) {
+            status = dtp_file_read(index, DTP_CHECKPOINT_MAX_INDEX_BYTES, &text, &len, err);
+        }
         if (status == DTP_OK) {
             status = dtp_file_write(kept, text, len, err);
         }

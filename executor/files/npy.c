@@ -244,9 +244,7 @@ static dtp_status read_header(const char *path, dtp_npy *npy, dtp_err *err)
                         (int64_t)st.st_size);
     }
     char *text = calloc((size_t)len + 1, 1);
-    if (text == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory for the header", path);
-    }
+    DTP_TRY(DTP_MEMORY(err, text));
     npy->data_at = start + len;
     dtp_status status = dtp_read_at(npy->fd, path, start, text, len, err);
     if (status == DTP_OK && strlen(text) != (size_t)len) {
@@ -331,9 +329,7 @@ dtp_status dtp_npy_write(const char *path, const dtp_ttype *type, const void *da
     head[9] = (char)((total - 10) >> 8);
     size_t bytes = (size_t)dtp_ttype_bytes(type);
     char *text = malloc(total + bytes);
-    if (text == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory for %zu bytes", path, total + bytes);
-    }
+    DTP_TRY(DTP_MEMORY(err, text));
     memcpy(text, head, total);
     memcpy(text + total, data, bytes);
     dtp_status status = dtp_file_write(path, text, total + bytes, err);

@@ -82,41 +82,34 @@ static dtp_status read_shape(const dtp_json *v, dtp_st_entry *e, int64_t *elems,
     return fits ? DTP_OK : dtp_json_fail(v, err, "more than 2^63 elements");
 }
 
-static dtp_status read_offsets(const dtp_json *v, const dtp_st_file *f, dtp_st_entry *e,
-                               dtp_err *err)
-{
-    DTP_TRY(dtp_json_expect(v, DTP_JSON_ARRAY, err));
-    if (dtp_json_size(v) != 2) {
-        return dtp_json_fail(v, err, "expected [begin, end], found %d values", dtp_json_size(v));
-    }
-    DTP_TRY(dtp_json_int(dtp_json_at(v, 0), 0, INT64_MAX, &e->begin, err));
-    DTP_TRY(dtp_json_int(dtp_json_at(v, 1), 0, INT64_MAX, &e->end, err));
-    if (e->begin > e->end || e->end > f->data_bytes) {
-        return dtp_json_fail(v, err, "bytes %" PRId64 "..%" PRId64 " of %" PRId64, e->begin, e->end,
-                             f->data_bytes);
-    }
-    return DTP_OK;
-}
-
 static dtp_status read_entry(const dtp_json *v, dtp_st_file *f, dtp_st_entry *e, dtp_err *err)
 {
     static const char *const keys[] = {"dtype", "shape", "data_offsets", NULL};
     const dtp_json *dtype, *shape, *offsets;
     int64_t bytes = 0;
-    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
     DTP_TRY(dtp_json_keys(v, keys, err));
     DTP_TRY(dtp_json_require(v, "dtype", &dtype, err));
     DTP_TRY(dtp_json_require(v, "shape", &shape, err));
     DTP_TRY(dtp_json_require(v, "data_offsets", &offsets, err));
     DTP_TRY(read_store(dtype, &e->store, err));
     DTP_TRY(read_shape(shape, e, &bytes, err));
-    DTP_TRY(read_offsets(offsets, f, e, err));
+    DTP_TRY(dtp_json_expect(offsets, DTP_JSON_ARRAY, err));
+    if (dtp_json_size(offsets) != 2) {
+        return dtp_json_fail(offsets, err, "expected [begin, end], found %d values",
+                             dtp_json_size(offsets));
+    }
+    DTP_TRY(dtp_json_int(dtp_json_at(offsets, 0), 0, INT64_MAX, &e->begin, err));
+    DTP_TRY(dtp_json_int(dtp_json_at(offsets, 1), 0, INT64_MAX, &e->end, err));
+    if (e->begin > e->end || e->end > f->data_bytes) {
+        return dtp_json_fail(offsets, err, "bytes %" PRId64 "..%" PRId64 " of %" PRId64, e->begin,
+                             e->end, f->data_bytes);
+    }
     if (!dtp_mul_i64(bytes, dtp_store_bytes(e->store), &bytes) || bytes != e->end - e->begin) {
         return dtp_json_fail(v, err, "the shape needs another number of bytes than %" PRId64,
                              e->end - e->begin);
     }
     e->name = dtp_arena_strdup(f->arena, dtp_json_key(v));
-    return e->name != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "no memory for tensor names");
+    return DTP_MEMORY(err, e->name);
 }
 
 static int by_begin(const void *a, const void *b)
@@ -171,7 +164,7 @@ static dtp_status read_member(const dtp_json *v, dtp_st_file *f, dtp_err *err)
                 f->meta = NULL;
             }
         }
-        return f->meta != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "no memory for metadata");
+        return DTP_MEMORY(err, f->meta);
     }
     DTP_TRY(read_entry(v, f, &f->entries[f->n], err));
     f->n++;
@@ -182,10 +175,7 @@ static dtp_status read_entries(dtp_st_file *f, const dtp_json *root, dtp_err *er
 {
     DTP_TRY(dtp_json_expect(root, DTP_JSON_OBJECT, err));
     int32_t n = dtp_json_size(root);
-    f->entries = dtp_arena_alloc(f->arena, (size_t)n, sizeof *f->entries);
-    if (f->entries == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory for %d tensors", f->path, n);
-    }
+    DTP_TRY(DTP_NEW(f->arena, f->entries, n, err));
     for (int32_t i = 0; i < n; i++) {
         DTP_TRY(read_member(dtp_json_at(root, i), f, err));
     }
@@ -226,9 +216,7 @@ static dtp_status read_file(dtp_st_file *f, dtp_err *err)
     f->data_at = 8 + (int64_t)len;
     f->data_bytes = (int64_t)st.st_size - f->data_at;
     char *text = malloc((size_t)len + 1);
-    if (text == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory for the header", f->path);
-    }
+    DTP_TRY(DTP_MEMORY(err, text));
     text[len] = '\0';
     dtp_status status = dtp_read_at(f->fd, f->path, 8, text, (int64_t)len, err);
     if (status == DTP_OK) {

@@ -94,9 +94,7 @@ static dtp_status start(dtp_st_writer *w, const char *path, int32_t n, const dtp
 {
     w->path = strdup(path);
     w->sizes = calloc((size_t)n + 1, sizeof *w->sizes);
-    if (w->path == NULL || w->sizes == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
-    }
+    DTP_TRY(DTP_MEMORY(err, w->path, w->sizes));
     w->n = n;
     for (int32_t i = 0; i < n; i++) {
         const dtp_st_entry *e = &entries[i];
@@ -115,9 +113,7 @@ dtp_status dtp_st_create(const char *path, int32_t n, const dtp_st_entry *entrie
                          const dtp_st_meta *meta, dtp_st_writer **out, dtp_err *err)
 {
     dtp_st_writer *w = calloc(1, sizeof *w);
-    if (w == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
-    }
+    DTP_TRY(DTP_MEMORY(err, w));
     w->crc = crc32(0, NULL, 0);
     dtp_status status = start(w, path, n, entries, err);
     if (status == DTP_OK) {

@@ -71,28 +71,23 @@ static double signed_value(uint64_t *state)
     return dtp_case_random(state) % 2 == 0 ? magnitude : -magnitude;
 }
 
-/* A permutation of multiples of 0.17, shifted by operand so that operands never tie. */
-static void fill_distinct(double *out, int64_t n, int32_t operand, uint64_t *state)
-{
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t from_middle = i - n / 2;
-        out[i] = 0.17 * (double)from_middle + 0.06 * (double)operand;
-    }
-    for (int64_t i = n - 1; i > 0; i--) {
-        int64_t k = (int64_t)(dtp_case_random(state) % (uint64_t)(i + 1));
-        double swap = out[i];
-        out[i] = out[k];
-        out[k] = swap;
-    }
-}
-
 static void fill(const char *how, int32_t operand, int64_t last, int64_t n, uint64_t *state,
                  double *out)
 {
     const char *colon = strchr(how, ':');
     int64_t below = colon == NULL ? 2 : strtoll(colon + 1, NULL, 10);
     if (strcmp(how, "distinct") == 0) {
-        fill_distinct(out, n, operand, state);
+        /* A permutation of multiples of 0.17, shifted by operand so that operands never tie. */
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t from_middle = i - n / 2;
+            out[i] = 0.17 * (double)from_middle + 0.06 * (double)operand;
+        }
+        for (int64_t i = n - 1; i > 0; i--) {
+            int64_t k = (int64_t)(dtp_case_random(state) % (uint64_t)(i + 1));
+            double swap = out[i];
+            out[i] = out[k];
+            out[k] = swap;
+        }
     }
     for (int64_t i = 0; i < n; i++) {
         double u = dtp_case_uniform(state);
@@ -141,9 +136,7 @@ static dtp_status fill_operands(const dtp_op_case *c, uint64_t seed, dtp_case_gr
         const char *space = strchr(c->in[i], ' '), *how = space == NULL ? "sym" : space + 1;
         const int64_t n = dtp_ttype_elems(type);
         cg->values[i] = calloc((size_t)n, sizeof(double));
-        if (cg->values[i] == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "no memory for the values of an operand");
-        }
+        DTP_TRY(DTP_MEMORY(err, cg->values[i]));
         cg->n_in++;
         cg->is_float[i] = dtp_dtype_is_float(type->dtype) && strcmp(how, "weight") != 0;
         fill(how, i, type->rank == 0 ? 1 : type->dims[type->rank - 1].size, n, &seed,

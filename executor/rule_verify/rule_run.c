@@ -74,9 +74,7 @@ static dtp_status fill_input(const dtp_rule_run *r, const dtp_runner *runner, dt
     const int64_t elems = dtp_ttype_elems(&v->local);
     const size_t bytes = (size_t)dtp_ttype_bytes(&v->local);
     void *host = calloc(bytes + 1, 1);
-    if (host == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for an input");
-    }
+    DTP_TRY(DTP_MEMORY(err, host));
     for (int64_t i = 0; i < elems; i++) {
         dtp_element_set(v->local.dtype, host, i,
                         share(r, value, dtp_view_global_index(v, i), mine, n));
@@ -93,9 +91,7 @@ static dtp_status read_output(const dtp_rule_run *r, const dtp_runner *runner, d
     const dtp_view *v = dtp_runner_view(runner, id);
     const size_t bytes = (size_t)dtp_ttype_bytes(&v->local);
     void *host = calloc(bytes + 1, 1);
-    if (host == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for an output");
-    }
+    DTP_TRY(DTP_MEMORY(err, host));
     dtp_status s = backend->ops->download(backend, host, v->data, bytes, err);
     for (int64_t i = 0; s == DTP_OK && i < dtp_ttype_elems(&v->local); i++) {
         int64_t at = dtp_view_global_index(v, i);
@@ -156,9 +152,7 @@ dtp_status dtp_rule_run_execute(dtp_rule_run *r, dtp_err *err)
             size_t n = (size_t)dtp_ttype_elems(&g->tensors[g->outputs[o]].type) + 1;
             r->got[k][o] = calloc(n, sizeof **r->got[k]);
             r->seen[k][o] = calloc(n, sizeof **r->seen[k]);
-            if (r->got[k][o] == NULL || r->seen[k][o] == NULL) {
-                return DTP_FAIL(err, DTP_NOMEM, "no memory for the outputs");
-            }
+            DTP_TRY(DTP_MEMORY(err, r->got[k][o], r->seen[k][o]));
         }
     }
     return dtp_sim_pool_run(r->pool, &r->p->mesh, run_rank, r, err);

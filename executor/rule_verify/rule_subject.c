@@ -229,29 +229,6 @@ bool dtp_rule_is_refused(const dtp_graph *g, const dtp_rule_choice *c, dtp_node_
     return false;
 }
 
-/* Prefixes a failure with everything that is needed to see it again. */
-static void describe(const dtp_rule_subject *s, const dtp_rule_target *t, const dtp_rule_choice *c,
-                     dtp_err *why)
-{
-    char mesh[DTP_MESH_TEXT_BYTES], layout[DTP_LAYOUT_TEXT_BYTES] = "-";
-    const dtp_graph *g = s->cg.g;
-    dtp_strbuf b = {0};
-    dtp_mesh_print(&c->sharding.mesh, mesh);
-    if (s->cg.n_in > 0) {
-        dtp_layout_print(&c->layouts[0], &c->sharding.mesh, &g->tensors[0].type, &g->dims, layout);
-    }
-    for (int32_t n = 0; n < g->n_nodes; n++) {
-        for (int32_t m = 0; m < c->sharding.mesh.n_dims; m++) {
-            dtp_strbuf_addf(&b, "%c%d", m == 0 ? ' ' : '/', c->strategies[n].row[m]);
-        }
-    }
-    dtp_err_prefix(why,
-                   "on '%s', %s, seed %llu, operand 0 %.200s, merge %d, in place %d, rows%.200s",
-                   mesh, t->backend, (unsigned long long)t->seed, layout,
-                   c->options.merge_collectives, c->options.in_place, dtp_strbuf_text(&b));
-    dtp_strbuf_free(&b);
-}
-
 dtp_status dtp_rule_error(const dtp_rule_subject *s, const dtp_rule_target *t, const dtp_program *p,
                           double *error, dtp_err *err)
 {
@@ -307,7 +284,25 @@ dtp_status dtp_rule_check(const dtp_rule_subject *s, const dtp_rule_target *t,
     }
     *verdict = status == DTP_OK ? DTP_RULE_EQUAL : DTP_RULE_WRONG;
     if (*verdict == DTP_RULE_WRONG) {
-        describe(s, t, c, why);
+        /* Prefixes a failure with everything that is needed to see it again. */
+        char mesh[DTP_MESH_TEXT_BYTES], layout[DTP_LAYOUT_TEXT_BYTES] = "-";
+        const dtp_graph *g = s->cg.g;
+        dtp_strbuf b = {0};
+        dtp_mesh_print(&c->sharding.mesh, mesh);
+        if (s->cg.n_in > 0) {
+            dtp_layout_print(&c->layouts[0], &c->sharding.mesh, &g->tensors[0].type, &g->dims,
+                             layout);
+        }
+        for (int32_t n = 0; n < g->n_nodes; n++) {
+            for (int32_t m = 0; m < c->sharding.mesh.n_dims; m++) {
+                dtp_strbuf_addf(&b, "%c%d", m == 0 ? ' ' : '/', c->strategies[n].row[m]);
+            }
+        }
+        dtp_err_prefix(
+            why, "on '%s', %s, seed %llu, operand 0 %.200s, merge %d, in place %d, rows%.200s",
+            mesh, t->backend, (unsigned long long)t->seed, layout, c->options.merge_collectives,
+            c->options.in_place, dtp_strbuf_text(&b));
+        dtp_strbuf_free(&b);
     }
     return DTP_OK;
 }

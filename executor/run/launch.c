@@ -4,16 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool has(char *const *environment, const char *name)
-{
-    size_t n = strlen(name);
-    for (size_t i = 0; environment != NULL && environment[i] != NULL; i++) {
-        if (strncmp(environment[i], name, n) == 0 && environment[i][n] == '=') {
-            return true;
-        }
-    }
-    return false;
-}
+#include "executor/comm/communicator.h"
 
 bool dtp_launch_has_hosts(char *const *environment)
 {
@@ -24,7 +15,7 @@ bool dtp_launch_has_hosts(char *const *environment)
                                         "LSB_DJOB_HOSTFILE",
                                         "PE_HOSTFILE"};
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
-        if (has(environment, marks[i])) {
+        if (dtp_comm_environment(environment, marks[i]) != NULL) {
             return true;
         }
     }
@@ -33,13 +24,8 @@ bool dtp_launch_has_hosts(char *const *environment)
 
 static bool is_one(char *const *environment, const char *name)
 {
-    size_t n = strlen(name);
-    for (size_t i = 0; environment != NULL && environment[i] != NULL; i++) {
-        if (strncmp(environment[i], name, n) == 0 && strcmp(environment[i] + n, "=1") == 0) {
-            return true;
-        }
-    }
-    return false;
+    const char *value = dtp_comm_environment(environment, name);
+    return value != NULL && strcmp(value, "1") == 0;
 }
 
 /* Both variables are Open MPI's own way to allow root. */
@@ -81,9 +67,7 @@ dtp_status dtp_launch_argv(const dtp_launch *launch, char ***out, dtp_err *err)
             "OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1, or use --comm sim");
     }
     words w = {.list = calloc((size_t)launch->n_args + OWN_WORDS, sizeof *w.list)};
-    if (w.list == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for the command line of mpirun");
-    }
+    DTP_TRY(DTP_MEMORY(err, w.list));
     char count[16];
     snprintf(count, sizeof count, "%d", launch->ranks);
     add(&w, launch->mpirun != NULL ? launch->mpirun : "mpirun");

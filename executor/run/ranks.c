@@ -31,16 +31,6 @@ static dtp_status run_rank(dtp_comm *comm, void *user, dtp_err *err)
     return s;
 }
 
-static dtp_status run_self(ranks *w, const dtp_mesh *mesh, dtp_err *err)
-{
-    dtp_comm *comm = NULL;
-    DTP_TRY(dtp_comm_self_create(&comm, err));
-    comm->mesh = *mesh; /* dims of size 1 */
-    dtp_status s = run_rank(comm, w, err);
-    dtp_comm_destroy(comm);
-    return s;
-}
-
 dtp_status dtp_ranks_fail(const dtp_ranks_options *options, dtp_status failed, dtp_err *err)
 {
     const dtp_mesh none = {0};
@@ -60,7 +50,12 @@ dtp_status dtp_ranks_run(const dtp_ranks_options *options, const dtp_mesh *mesh,
             return DTP_FAIL(err, DTP_INVALID,
                             "the communicator 'self' is one rank, but the mesh has %d", n);
         }
-        return run_self(&w, mesh, err);
+        dtp_comm *comm = NULL;
+        DTP_TRY(dtp_comm_self_create(&comm, err));
+        comm->mesh = *mesh; /* dims of size 1 */
+        dtp_status s = run_rank(comm, &w, err);
+        dtp_comm_destroy(comm);
+        return s;
     }
     if (strcmp(options->comm, "sim") == 0) {
         return dtp_comm_sim_run(mesh, run_rank, &w, err);

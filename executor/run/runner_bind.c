@@ -16,18 +16,6 @@ const char *dtp_runner__node_name(const dtp_program *p, const dtp_instr *i)
     return i->node >= 0 ? p->graph->nodes[i->node].name : "-";
 }
 
-const char *dtp_runner__instr_name(const dtp_instr *i)
-{
-    switch (i->kind) {
-    case DTP_INSTR_KERNEL:
-        return i->op->name;
-    case DTP_INSTR_COLLECTIVE:
-        return dtp_coll_name(i->coll.kind);
-    default:
-        return dtp_copy_name(i->move.kind);
-    }
-}
-
 /* Place of a value in the arena: its own, or inside its parent's. */
 static int64_t place_of(const dtp_program *p, dtp_value_id v)
 {
@@ -71,11 +59,9 @@ static dtp_status keep_moving(dtp_runner *r, dtp_value_id v, void **pointer, dtp
 static dtp_status sort_moving(dtp_runner *r, dtp_err *err)
 {
     const int32_t buffers = r->program->n_values + 1;
-    dtp_runner__moving *sorted = dtp_arena_alloc(r->arena, (size_t)r->n_moving, sizeof *sorted);
-    r->moving_start = dtp_arena_alloc(r->arena, (size_t)buffers + 1, sizeof *r->moving_start);
-    if (sorted == NULL || r->moving_start == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory to bind the program");
-    }
+    dtp_runner__moving *sorted;
+    DTP_TRY(DTP_NEW(r->arena, sorted, r->n_moving, err));
+    DTP_TRY(DTP_NEW(r->arena, r->moving_start, (size_t)buffers + 1, err));
     for (int32_t i = 0; i < r->n_moving; i++) {
         r->moving_start[r->moving[i].buffer + 1]++;
     }
@@ -157,10 +143,7 @@ static void touch(dtp_runner *r, dtp_value_id v)
 static dtp_status copy_replicas(dtp_runner *r, int32_t n, const dtp_value_id *ids, dtp_view **out,
                                 dtp_err *err)
 {
-    *out = dtp_arena_alloc(r->arena, (size_t)n, sizeof **out);
-    if (*out == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory to bind the program");
-    }
+    DTP_TRY(DTP_NEW(r->arena, *out, n, err));
     for (int32_t i = 0; i < n; i++) {
         (*out)[i] = r->views[ids[i]];
         const dtp_value *value = &r->program->values[ids[i]];
@@ -200,10 +183,8 @@ static dtp_status bind_kernel(dtp_runner *r, const dtp_instr *instr, dtp_runner_
     }
     b->call = dtp_instr_call(r->program, instr, r->comm->rank, &types);
     size_t n_in = (size_t)b->call.n_in, n_out = (size_t)b->call.n_out;
-    dtp_ttype *in = dtp_arena_alloc(r->arena, n_in + n_out, sizeof *in);
-    if (in == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory to bind the program");
-    }
+    dtp_ttype *in;
+    DTP_TRY(DTP_NEW(r->arena, in, n_in + n_out, err));
     memcpy(in, types.in, n_in * sizeof *in);
     memcpy(in + n_in, types.out, n_out * sizeof *in);
     b->call.in = in;
@@ -291,10 +272,7 @@ static dtp_status bind_instr(dtp_runner *r, int32_t index, dtp_err *err)
 static dtp_status count_collectives(dtp_runner *r, dtp_err *err)
 {
     const dtp_program *p = r->program;
-    r->stats = dtp_arena_alloc(r->arena, (size_t)p->n_instrs, sizeof *r->stats);
-    if (r->stats == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory to bind the program");
-    }
+    DTP_TRY(DTP_NEW(r->arena, r->stats, p->n_instrs, err));
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_coll *c = &p->instrs[i].coll;
         if (p->instrs[i].kind != DTP_INSTR_COLLECTIVE) {
@@ -341,13 +319,9 @@ dtp_status dtp_runner__bind_all(dtp_runner *r, bool profile, dtp_err *err)
         }
     }
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        dtp_status status = bind_instr(r, i, err);
-        if (status != DTP_OK) {
-            dtp_err_prefix(err, "instruction %d (%s, node '%s')", i,
-                           dtp_runner__instr_name(&p->instrs[i]),
-                           dtp_runner__node_name(p, &p->instrs[i]));
-            return status;
-        }
+        DTP_TRY(dtp_err_prefixed(bind_instr(r, i, err), err, "instruction %d (%s, node '%s')", i,
+                                 dtp_instr_name(&p->instrs[i]),
+                                 dtp_runner__node_name(p, &p->instrs[i])));
     }
     DTP_TRY(sort_moving(r, err));
     return count_collectives(r, err);

@@ -53,7 +53,6 @@ struct dtp_runner {
 
 /* For messages. */
 const char *dtp_runner__node_name(const dtp_program *p, const dtp_instr *i);
-const char *dtp_runner__instr_name(const dtp_instr *i);
 /* Takes memory, binds every value and instruction; r has program, backend, communicator, arena. */
 dtp_status dtp_runner__bind_all(dtp_runner *r, bool profile, dtp_err *err) DTP_MUST_CHECK;
 /* Points the views of microbatches at a microbatch. */

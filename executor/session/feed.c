@@ -151,20 +151,15 @@ static dtp_status open_spec(dtp_feed *feed, const dtp_feed_spec *spec, dtp_err *
     }
     size_t len = strlen(spec->file) + 1;
     s->file = malloc(len);
-    if (s->file == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a feed");
-    }
+    DTP_TRY(DTP_MEMORY(err, s->file));
     memcpy(s->file, spec->file, len);
     s->shift = spec->shift;
     const dtp_graph_tensor *t = &feed->graph->tensors[id];
     size_t n = strlen(s->file);
     bool npy = (n > 4 && strcmp(s->file + n - 4, ".npy") == 0) || dtp_npy_is(s->file);
     const dtp_ttype type = dtp_microbatch_whole(feed->graph, &t->type);
-    dtp_status status = npy ? open_npy(&type, s, err) : open_bytes(t, s, err);
-    if (status != DTP_OK) {
-        dtp_err_prefix(err, "feed '%.100s' from '%.300s'", spec->input, spec->file);
-    }
-    return status;
+    return dtp_err_prefixed(npy ? open_npy(&type, s, err) : open_bytes(t, s, err), err,
+                            "feed '%.100s' from '%.300s'", spec->input, spec->file);
 }
 
 /* Places of windows: inputs of one file and window length share the room that the largest shift
@@ -256,9 +251,7 @@ static dtp_status reserve(dtp_feed *feed, int64_t bytes, dtp_err *err)
 {
     if ((size_t)bytes > feed->capacity) {
         void *grown = realloc(feed->scratch, (size_t)bytes);
-        if (grown == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "no memory for %" PRId64 " bytes of input", bytes);
-        }
+        DTP_TRY(DTP_MEMORY(err, grown));
         feed->scratch = grown;
         feed->capacity = (size_t)bytes;
     }
@@ -361,10 +354,8 @@ dtp_status dtp_feed_fill(dtp_feed *feed, dtp_tensor_id id, int64_t step, const d
         status = fill_npy(feed, t, s, step, shard, out, err);
         break;
     }
-    if (status != DTP_OK) {
-        dtp_err_prefix(err, "feed '%.100s' from '%.300s' at step %" PRId64, t->name, s->file, step);
-    }
-    return status;
+    return dtp_err_prefixed(status, err, "feed '%.100s' from '%.300s' at step %" PRId64, t->name,
+                            s->file, step);
 }
 
 /* ---- initial values ---- */

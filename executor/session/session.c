@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/base/hash.h"
 #include "core/transform/microbatch.h"
 #include "core/plan/plan.h"
@@ -21,13 +21,6 @@
 dtp_session_options dtp_session_options_init(void)
 {
     return (dtp_session_options){0};
-}
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* ---- agreement ---- */
@@ -154,9 +147,7 @@ static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_
     /* What a reader of a tensor gets: the resident value, or a value that survives the step. */
     const dtp_program *p = s->program;
     s->tensor_value = malloc(((size_t)p->graph->n_tensors + 1) * sizeof *s->tensor_value);
-    if (s->tensor_value == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a session");
-    }
+    DTP_TRY(DTP_MEMORY(err, s->tensor_value));
     for (dtp_tensor_id t = 0; t < p->graph->n_tensors; t++) {
         dtp_value_id v = p->tensor_value[t];
         s->tensor_value[t] = v >= 0 && p->values[v].keep ? v : -1;
@@ -172,10 +163,7 @@ static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_
         }
     }
     s->host = malloc(s->host_bytes > 0 ? (size_t)s->host_bytes : 1);
-    DTP_TRY(s->host != NULL
-                ? DTP_OK
-                : DTP_FAIL(err, DTP_NOMEM, "no memory for a host buffer of %" PRId64 " bytes",
-                           s->host_bytes));
+    DTP_TRY(DTP_MEMORY(err, s->host));
     DTP_TRY(dtp_feed_create(s->program->graph, o->n_feeds, o->feeds, o->seed, &s->feed, err));
     return o->load == NULL ? initialise(s, err) : DTP_OK;
 }
@@ -202,9 +190,7 @@ dtp_status dtp_session_create(const dtp_program *p, dtp_backend *backend, dtp_co
     dtp_err local = {0};
     err = err != NULL ? err : &local;
     dtp_session *s = calloc(1, sizeof *s);
-    if (s == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a session");
-    }
+    DTP_TRY(DTP_MEMORY(err, s));
     s->program = p;
     s->backend = backend;
     s->comm = comm;
@@ -276,30 +262,16 @@ static dtp_status read_loss(dtp_session *s, dtp_step_result *out, double *own, d
     DTP_TRY(s->backend->ops->download(s->backend, &raw, view->data,
                                       (size_t)dtp_dtype_bytes(value->type.dtype), err));
     out->loss = *own = dtp_element(value->type.dtype, &raw, 0);
-    for (int32_t m = 0; m < value->layout.n_mesh; m++) {
-        const dtp_placement *place = &value->layout.placement[m];
-        if (place->kind != DTP_PARTIAL) {
-            continue;
-        }
-        bool avg = place->op == DTP_REDUCE_AVG;
-        dtp_coll coll = {.kind = DTP_ALL_REDUCE,
-                         .set = (dtp_mesh_set)1 << m,
-                         .op = avg ? DTP_REDUCE_SUM : (dtp_reduce_op)place->op,
-                         .dtype = DTP_F64,
-                         .count = 1};
-        DTP_TRY(s->comm->ops->run(s->comm, &coll, &out->loss, &out->loss, err));
-        out->loss /= avg ? (double)s->program->mesh.sizes[m] : 1.0;
-    }
-    return DTP_OK;
+    return dtp_session__reduce(s, &value->layout, DTP_F64, 1, &out->loss, err);
 }
 
 static dtp_status run_step(dtp_session *s, dtp_step_result *out, double *own, dtp_err *err)
 {
     *out = (dtp_step_result){.step = s->step};
     for (int32_t j = 0; j < dtp_program_microbatches(s->program); j++) {
-        double start = now_s();
+        double start = dtp_now_s();
         DTP_TRY(feed_inputs(s, j, err));
-        out->feed_s += now_s() - start;
+        out->feed_s += dtp_now_s() - start;
         DTP_TRY(dtp_runner_microbatch(s->runner, s->seed, s->step, j, &out->times, err));
     }
     return read_loss(s, out, own, err);
@@ -356,9 +328,7 @@ static dtp_status open_single(dtp_session *s, const char *path, dtp_st_writer **
     const dtp_graph *g = s->program->graph;
     dtp_st_entry *entries = calloc((size_t)g->n_tensors + 1, sizeof *entries);
     int32_t n = 0;
-    if (entries == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
-    }
+    DTP_TRY(DTP_MEMORY(err, entries));
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         const dtp_graph_tensor *tensor = &g->tensors[t];
         if (dtp_tensor_lasts(tensor)) {
@@ -421,10 +391,7 @@ dtp_status dtp_session_save(dtp_session *s, const char *path, dtp_err *err)
     dtp_err local = {0};
     err = err != NULL ? err : &local;
     dtp_status status = dtp_session_check(s, err);
-    if (status != DTP_OK) {
-        dtp_err_prefix(err, "%s: not saved", path);
-        return status;
-    }
+    DTP_TRY(dtp_err_prefixed(status, err, "%s: not saved", path));
     const bool reserved = s->locked != NULL;
     if (reserved && strcmp(s->locked, path) != 0) {
         return DTP_FAIL(err, DTP_INVALID, "%s: the session was made to save to '%s'", path,

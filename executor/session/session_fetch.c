@@ -27,6 +27,29 @@ void dtp_session__runs(const dtp_shard *shard, int64_t first, int64_t n, const v
     }
 }
 
+dtp_status dtp_session__reduce(dtp_session *s, const dtp_layout *layout, dtp_dtype dtype, int64_t n,
+                               void *data, dtp_err *err)
+{
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        const dtp_placement *place = &layout->placement[m];
+        if (place->kind != DTP_PARTIAL) {
+            continue;
+        }
+        bool avg = place->op == DTP_REDUCE_AVG;
+        dtp_coll coll = {.kind = DTP_ALL_REDUCE,
+                         .set = (dtp_mesh_set)1 << m,
+                         .op = avg ? DTP_REDUCE_SUM : (dtp_reduce_op)place->op,
+                         .dtype = dtype,
+                         .count = n};
+        DTP_TRY(s->comm->ops->run(s->comm, &coll, data, data, err));
+        for (int64_t i = 0; avg && i < n; i++) {
+            dtp_element_set(dtype, data, i,
+                            dtp_element(dtype, data, i) / (double)s->program->mesh.sizes[m]);
+        }
+    }
+    return DTP_OK;
+}
+
 /* One collection under way. */
 typedef struct collection {
     dtp_session *s;
@@ -40,31 +63,6 @@ typedef struct collection {
         visited; /* the first failure of visit; the collectives go on to keep the ranks together */
     dtp_err visit_err;
 } collection;
-
-/* Sums (or what the layout says) of a chunk over the mesh dims on which the tensor is partial. */
-static dtp_status reduce_partial(collection *c, int64_t n, dtp_err *err)
-{
-    const dtp_program *p = c->s->program;
-    dtp_dtype dtype = c->value->type.dtype;
-    for (int32_t m = 0; m < c->value->layout.n_mesh; m++) {
-        const dtp_placement *place = &c->value->layout.placement[m];
-        if (place->kind != DTP_PARTIAL) {
-            continue;
-        }
-        bool avg = place->op == DTP_REDUCE_AVG;
-        dtp_coll coll = {.kind = DTP_ALL_REDUCE,
-                         .set = (dtp_mesh_set)1 << m,
-                         .op = avg ? DTP_REDUCE_SUM : (dtp_reduce_op)place->op,
-                         .dtype = dtype,
-                         .count = n};
-        DTP_TRY(c->s->comm->ops->run(c->s->comm, &coll, c->mine, c->mine, err));
-        for (int64_t i = 0; avg && i < n; i++) {
-            dtp_element_set(dtype, c->mine, i,
-                            dtp_element(dtype, c->mine, i) / (double)p->mesh.sizes[m]);
-        }
-    }
-    return DTP_OK;
-}
 
 static int64_t clamp(int64_t n, int64_t high)
 {
@@ -100,7 +98,7 @@ static dtp_status collect_all(collection *c, int64_t elems, dtp_err *err)
             DTP_TRY(
                 s->backend->ops->download(s->backend, c->mine, from, (size_t)(have * width), err));
         }
-        DTP_TRY(reduce_partial(c, n, err));
+        DTP_TRY(dtp_session__reduce(s, &c->value->layout, c->value->type.dtype, n, c->mine, err));
         dtp_coll coll = {
             .kind = DTP_ALL_GATHER, .set = c->set, .dtype = c->value->type.dtype, .count = n};
         DTP_TRY(s->comm->ops->run(s->comm, &coll, c->mine, c->all, err));
@@ -140,10 +138,7 @@ dtp_status dtp_session_collect(dtp_session *s, dtp_tensor_id t, bool replicas,
     int64_t chunk = clamp(elems, CHUNK_ELEMS) * width + 1;
     c.mine = malloc((size_t)chunk);
     c.all = malloc((size_t)(chunk * dtp_mesh_set_size(&s->program->mesh, c.set)));
-    dtp_status status = c.mine != NULL && c.all != NULL
-                            ? DTP_OK
-                            : DTP_FAIL(err, DTP_NOMEM, "no memory to collect '%s'",
-                                       s->program->graph->tensors[t].name);
+    dtp_status status = DTP_MEMORY(err, c.mine, c.all);
     status = dtp_comm_agree_status(s->comm, status, err);
     if (status == DTP_OK && c.mine != NULL && c.all != NULL) {
         status = collect_all(&c, elems, err);
@@ -188,8 +183,7 @@ dtp_status dtp_session__gather_new(dtp_session *s, dtp_tensor_id t, void **out, 
     *out = NULL;
     if (s->comm->rank == 0) {
         *out = malloc(bytes > 0 ? (size_t)bytes : 1);
-        status = *out != NULL ? DTP_OK
-                              : DTP_FAIL(err, DTP_NOMEM, "no memory for %" PRId64 " bytes", bytes);
+        status = DTP_MEMORY(err, *out);
     }
     DTP_TRY(dtp_comm_agree_status(s->comm, status, err));
     return dtp_session_gather(s, t, *out, err);

@@ -30,6 +30,10 @@ struct dtp_session {
 dtp_status dtp_session__check_loss(dtp_session *s, const dtp_step_result *result, double own,
                                    dtp_err *err) DTP_MUST_CHECK;
 
+/* What the layout's partial placements say, over the ranks: n elements, in place. */
+dtp_status dtp_session__reduce(dtp_session *s, const dtp_layout *layout, dtp_dtype dtype, int64_t n,
+                               void *data, dtp_err *err) DTP_MUST_CHECK;
+
 /* A new buffer with the whole tensor on rank 0 (elsewhere NULL), the caller's to free. All ranks
  * learn when there is no memory for it. */
 dtp_status dtp_session__gather_new(dtp_session *s, dtp_tensor_id t, void **out,

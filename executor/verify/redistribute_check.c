@@ -103,9 +103,7 @@ static dtp_status fill_input(const check *c, const dtp_runner *runner, dtp_backe
     int32_t mine = dtp_mesh_set_index(&c->job->program->mesh, p.set, rank);
     size_t bytes = (size_t)dtp_ttype_bytes(&v->local);
     void *host = calloc(bytes + 1, 1);
-    if (host == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu bytes of input", bytes);
-    }
+    DTP_TRY(DTP_MEMORY(err, host));
     for (int64_t i = 0; i < dtp_ttype_elems(&v->local); i++) {
         int64_t index = dtp_view_global_index(v, i);
         dtp_element_set(v->local.dtype, host, i, share(c, &p, v->local.dtype, index, mine));
@@ -125,9 +123,7 @@ static dtp_status run_step(check *c, dtp_runner *runner, dtp_backend *backend, i
     DTP_TRY(fill_input(c, runner, backend, rank, err));
     DTP_TRY(dtp_runner_step(runner, c->seed, 0, &times, err));
     c->got[rank] = calloc(bytes + 1, 1);
-    if (c->got[rank] == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu bytes of result", bytes);
-    }
+    DTP_TRY(DTP_MEMORY(err, c->got[rank]));
     return bytes > 0 ? backend->ops->download(backend, c->got[rank], v->data, bytes, err) : DTP_OK;
 }
 
@@ -173,11 +169,9 @@ static void compare_rank(const check *c, int32_t rank, dtp_redistribute_verdict 
     const dtp_program *p = c->job->program;
     const dtp_value *value = &p->values[c->job->result];
     const partials parts = partials_of(p, &value->layout);
-    dtp_view v = {.data = c->got[rank]};
+    dtp_view v = dtp_view_whole(&value->type);
+    v.data = c->got[rank];
     dtp_value_local(p, c->job->result, rank, &v.local, v.offset);
-    for (int32_t i = 0; i < value->type.rank; i++) {
-        v.global[i] = value->type.dims[i].size;
-    }
     for (int64_t i = 0; i < dtp_ttype_elems(&v.local); i++) {
         int64_t index = dtp_view_global_index(&v, i);
         double want = element(c, value->type.dtype, index);

@@ -54,11 +54,8 @@ const dtp_verify_item *dtp_verify_worst(const dtp_verify_result *r, dtp_verify_k
 dtp_status dtp_verify_fetches(const dtp_graph *g, dtp_arena *arena, int32_t *n,
                               const dtp_tensor_id **out, dtp_err *err)
 {
-    dtp_tensor_id *ids =
-        dtp_arena_alloc(arena, (size_t)g->n_outputs + (size_t)g->n_grads + 1, sizeof *ids);
-    if (ids == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for the list of fetches");
-    }
+    dtp_tensor_id *ids;
+    DTP_TRY(DTP_NEW(arena, ids, (size_t)g->n_outputs + (size_t)g->n_grads + 1, err));
     *n = 0;
     if (g->loss >= 0) {
         ids[(*n)++] = g->loss;
@@ -75,22 +72,6 @@ dtp_status dtp_verify_fetches(const dtp_graph *g, dtp_arena *arena, int32_t *n,
 
 /* ---- one device: everything replicated on a mesh of one rank ---- */
 
-static dtp_status replicate_all(const dtp_graph *g, dtp_arena *arena, dtp_sharding *s, dtp_err *err)
-{
-    s->mesh = (dtp_mesh){0};
-    s->n_tensors = g->n_tensors;
-    s->n_nodes = g->n_nodes;
-    s->layouts = dtp_arena_alloc(arena, (size_t)g->n_tensors, sizeof *s->layouts);
-    s->strategies = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *s->strategies);
-    if (s->layouts == NULL || s->strategies == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for the reference plan");
-    }
-    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        s->layouts[t] = dtp_layout_replicated(g->tensors[t].type.rank, 0);
-    }
-    return DTP_OK;
-}
-
 /* Needs reference_free, also after a failure. */
 static dtp_status reference_make(const dtp_graph *g, const dtp_verify_options *o,
                                  dtp_verify__reference *r, dtp_err *err)
@@ -98,9 +79,6 @@ static dtp_status reference_make(const dtp_graph *g, const dtp_verify_options *o
     dtp_lower_options lower = dtp_lower_options_init(dtp_redistributor_generic());
     dtp_session_options session = dtp_session_options_init();
     r->arena = dtp_arena_create();
-    if (r->arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for the reference");
-    }
     /* The graph up to its update nodes, which are the last ones (core/graph/optimizer.c). Sums over
      * microbatches stay. */
     dtp_arena *arena = r->arena;
@@ -110,16 +88,20 @@ static dtp_status reference_make(const dtp_graph *g, const dtp_verify_options *o
         out->n_nodes--;
     }
     out->n_updates = 0;
-    out->updates = dtp_arena_alloc(arena, (size_t)g->n_updates, sizeof *out->updates);
-    if (out->updates == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for the reference graph");
-    }
+    DTP_TRY(DTP_NEW(arena, out->updates, g->n_updates, err));
     for (int32_t i = 0; i < g->n_updates; i++) {
         if (g->tensors[g->updates[i].target].per_step) {
             out->updates[out->n_updates++] = g->updates[i];
         }
     }
-    DTP_TRY(replicate_all(&r->graph, r->arena, &r->sharding, err));
+    r->sharding.mesh = (dtp_mesh){0};
+    r->sharding.n_tensors = r->graph.n_tensors;
+    r->sharding.n_nodes = r->graph.n_nodes;
+    DTP_TRY(DTP_NEW(r->arena, r->sharding.layouts, r->graph.n_tensors, err));
+    DTP_TRY(DTP_NEW(r->arena, r->sharding.strategies, r->graph.n_nodes, err));
+    for (dtp_tensor_id t = 0; t < r->graph.n_tensors; t++) {
+        r->sharding.layouts[t] = dtp_layout_replicated(r->graph.tensors[t].type.rank, 0);
+    }
     DTP_TRY(dtp_verify_fetches(&r->graph, r->arena, &lower.n_fetch, &lower.fetch, err));
     DTP_TRY(dtp_lower(&r->graph, &r->sharding, &lower, &r->program, err));
     DTP_TRY(dtp_comm_self_create(&r->comm, err));
@@ -175,7 +157,7 @@ static dtp_status list_updates(verification *v, dtp_err *err)
 {
     const dtp_graph *g = v->g;
     bool *listed = calloc((size_t)g->n_tensors + 1, sizeof *listed);
-    dtp_status status = listed != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "no memory for a list");
+    dtp_status status = DTP_MEMORY(err, listed);
     for (int32_t i = 0; i < v->ref_graph->n_updates && status == DTP_OK; i++) {
         const dtp_update *u = &v->ref_graph->updates[i];
         const char *name = v->ref_graph->tensors[u->target].name;
@@ -252,9 +234,7 @@ static dtp_status make_room(verification *v, dtp_err *err)
     }
     for (int32_t i = 0; i < N_HOSTS && v->ref != NULL; i++) {
         v->host[i] = malloc((size_t)largest + 1);
-        if (v->host[i] == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "no memory to compare the largest tensor");
-        }
+        DTP_TRY(DTP_MEMORY(err, v->host[i]));
     }
     return DTP_OK;
 }
@@ -359,10 +339,8 @@ static dtp_status compare_kind(verification *v, dtp_verify_kind kind, int32_t st
         dtp_status status =
             kind == DTP_VERIFY_UPDATE ? update_of(v, i, (int64_t)step - 1, err) : DTP_OK;
         status = status == DTP_OK ? compare(v, i, err) : status;
-        if (status != DTP_OK) {
-            dtp_err_prefix(err, "verify %s '%s'", dtp_verify_kind_name(kind), item->name);
-            return status;
-        }
+        DTP_TRY(dtp_err_prefixed(status, err, "verify %s '%s'", dtp_verify_kind_name(kind),
+                                 item->name));
     }
     dtp_verify__update_free(&v->update);
     if (v->ref != NULL) {

@@ -9,15 +9,6 @@ static bool is_resident(const dtp_graph *g, dtp_tensor_id t)
     return g->tensors[t].kind == DTP_TENSOR_PARAM || g->tensors[t].kind == DTP_TENSOR_STATE;
 }
 
-static dtp_view whole(const dtp_ttype *type)
-{
-    dtp_view view = {.local = *type};
-    for (int32_t d = 0; d < type->rank; d++) {
-        view.global[d] = type->dims[d].size;
-    }
-    return view;
-}
-
 /* Gives a view its place in memory; with NULL only counts. */
 static void place(dtp_verify__update *u, dtp_view *view)
 {
@@ -31,7 +22,7 @@ static void place_all(const dtp_verify__update_job *job, const dtp_node *node,
     dtp_session *ref = job->ref->session;
     u->bytes = 0;
     for (int32_t i = 0; i < node->n_in; i++) {
-        u->in[i] = whole(&job->g->tensors[node->in[i]].type);
+        u->in[i] = dtp_view_whole(&job->g->tensors[node->in[i]].type);
         if (is_resident(job->g, node->in[i])) {
             u->in[i].data = dtp_runner_view(ref->runner, ref->tensor_value[node->in[i]])->data;
         } else {
@@ -39,7 +30,7 @@ static void place_all(const dtp_verify__update_job *job, const dtp_node *node,
         }
     }
     for (int32_t i = 0; i < node->n_out; i++) {
-        u->out[i] = whole(&job->g->tensors[node->out[i]].type);
+        u->out[i] = dtp_view_whole(&job->g->tensors[node->out[i]].type);
         place(u, &u->out[i]);
     }
 }

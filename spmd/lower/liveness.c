@@ -12,19 +12,6 @@ static int32_t at_least(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
-/* A bucket is written piece by piece, by the writers of its members. */
-static void begin_buckets(dtp_program *p)
-{
-    for (int32_t v = 0; v < p->n_values; v++) {
-        dtp_value *parent = p->values[v].parent >= 0 ? &p->values[p->values[v].parent] : NULL;
-        int32_t first = p->values[v].first;
-        if (parent != NULL && parent->kind == DTP_VALUE_STAGING && parent->parent < 0 &&
-            first >= 0 && (parent->first < 0 || first < parent->first)) {
-            parent->first = first;
-        }
-    }
-}
-
 /* A view's contents are its parent's, so the parent lives at least as long. */
 static void extend_to_replicas(dtp_program *p)
 {
@@ -67,7 +54,15 @@ void dtp_program__liveness(dtp_program *p)
             p->values[instr->workspace].first = p->values[instr->workspace].last = i;
         }
     }
-    begin_buckets(p);
+    /* A bucket is written piece by piece, by the writers of its members. */
+    for (int32_t v = 0; v < p->n_values; v++) {
+        dtp_value *parent = p->values[v].parent >= 0 ? &p->values[p->values[v].parent] : NULL;
+        int32_t first = p->values[v].first;
+        if (parent != NULL && parent->kind == DTP_VALUE_STAGING && parent->parent < 0 &&
+            first >= 0 && (parent->first < 0 || first < parent->first)) {
+            parent->first = first;
+        }
+    }
     for (int32_t v = 0; v < p->n_values; v++) {
         dtp_value *value = &p->values[v];
         if (value->kind == DTP_VALUE_RESIDENT || value->kind == DTP_VALUE_INPUT) {

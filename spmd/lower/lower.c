@@ -151,28 +151,6 @@ static dtp_value_id readable(const lowering *l, dtp_tensor_id t)
     return v >= 0 ? v : planned;
 }
 
-/* Marks what must survive the step; partial values are reduced first unless they may stay so. */
-static dtp_status keep_results(lowering *l, dtp_err *err)
-{
-    dtp_program *p = l->p;
-    for (int32_t t = 0; t < l->g->n_tensors; t++) {
-        if (!l->survives[t]) {
-            continue;
-        }
-        dtp_value_id v = readable(l, t);
-        const dtp_layout layout = l->options->keep_partial
-                                      ? p->values[v].layout
-                                      : dtp_layout_without_partial(&p->values[v].layout);
-        dtp_node_id producer = l->g->tensors[t].producer;
-        dtp_phase phase = producer >= 0 ? l->g->nodes[producer].phase : DTP_FORWARD;
-        phase = l->g->microbatches > 1 ? DTP_UPDATE : phase; /* after the last microbatch */
-        DTP_TRY(dtp_redistribute_value(p, &layout, producer, phase, &v, err));
-        p->tensor_value[t] = v;
-        p->values[v].keep = true;
-    }
-    return DTP_OK;
-}
-
 /* What replaces a target: of an accumulator the value in its layout, from which a kept result may
  * have been made. */
 static dtp_status add_updates(lowering *l, dtp_err *err)
@@ -218,12 +196,9 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
 static dtp_status lower_all(lowering *l, dtp_err *err)
 {
     const size_t n = (size_t)l->g->n_tensors + 1;
-    l->used = dtp_arena_alloc(l->scratch, n, sizeof *l->used);
-    l->survives = dtp_arena_alloc(l->scratch, n, sizeof *l->survives);
-    l->view = dtp_arena_alloc(l->scratch, n, sizeof *l->view);
-    if (l->used == NULL || l->survives == NULL || l->view == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d tensors", l->g->n_tensors);
-    }
+    DTP_TRY(DTP_NEW(l->scratch, l->used, n, err));
+    DTP_TRY(DTP_NEW(l->scratch, l->survives, n, err));
+    DTP_TRY(DTP_NEW(l->scratch, l->view, n, err));
     DTP_TRY(mark_uses(l, err));
     for (int32_t t = 0; t < l->g->n_tensors; t++) {
         const dtp_tensor_kind kind = l->g->tensors[t].kind;
@@ -234,7 +209,24 @@ static dtp_status lower_all(lowering *l, dtp_err *err)
         }
     }
     DTP_TRY(lower_nodes(l, err));
-    DTP_TRY(keep_results(l, err));
+    /* Marks what must survive the step; partial values are reduced first unless they may stay
+     * so. */
+    dtp_program *p = l->p;
+    for (int32_t t = 0; t < l->g->n_tensors; t++) {
+        if (!l->survives[t]) {
+            continue;
+        }
+        dtp_value_id v = readable(l, t);
+        const dtp_layout layout = l->options->keep_partial
+                                      ? p->values[v].layout
+                                      : dtp_layout_without_partial(&p->values[v].layout);
+        dtp_node_id producer = l->g->tensors[t].producer;
+        dtp_phase phase = producer >= 0 ? l->g->nodes[producer].phase : DTP_FORWARD;
+        phase = l->g->microbatches > 1 ? DTP_UPDATE : phase; /* after the last microbatch */
+        DTP_TRY(dtp_redistribute_value(p, &layout, producer, phase, &v, err));
+        p->tensor_value[t] = v;
+        p->values[v].keep = true;
+    }
     DTP_TRY(add_updates(l, err));
     return run_passes(l->p, l->options, l->scratch, err);
 }

@@ -48,21 +48,6 @@ static dtp_status build_graph(dtp_program *p, const dtp_op_call *outer, decompos
     return DTP_OK;
 }
 
-static dtp_status build_rules(const dtp_program *p, const dtp_node_layouts *layouts,
-                              decomposition *s, dtp_err *err)
-{
-    DTP_TRY(dtp_layout_rules_create(s->graph->arena, s->graph->dims.n, &s->rules, err));
-    for (int8_t depth = 0; depth < p->mesh.n_dims; depth++) {
-        for (int32_t m = 0; m < p->mesh.n_dims; m++) {
-            if (layouts->dim[m] >= 0 && layouts->order[m] == depth) {
-                dtp_rule_splits *splits = &s->rules.splits[layouts->dim[m]];
-                splits->mesh_dims[splits->n++] = (int8_t)m;
-            }
-        }
-    }
-    return DTP_OK;
-}
-
 /* A new name of a split dim is split the same way, if the pieces fit both. */
 static void follow_renames(const dtp_mesh *mesh, decomposition *s)
 {
@@ -133,14 +118,19 @@ static dtp_status lower_scratch(const dtp_lower_env *outer, dtp_node_id node, de
                              outer->replicas && !outer->scratch ? outer->p->n_values : outer->since,
                          .replicas = outer->replicas};
     DTP_TRY(build_graph(outer->p, &call, s, err));
-    DTP_TRY(build_rules(outer->p, layouts, s, err));
+    DTP_TRY(dtp_layout_rules_create(s->graph->arena, s->graph->dims.n, &s->rules, err));
+    for (int8_t depth = 0; depth < outer->p->mesh.n_dims; depth++) {
+        for (int32_t m = 0; m < outer->p->mesh.n_dims; m++) {
+            if (layouts->dim[m] >= 0 && layouts->order[m] == depth) {
+                dtp_rule_splits *splits = &s->rules.splits[layouts->dim[m]];
+                splits->mesh_dims[splits->n++] = (int8_t)m;
+            }
+        }
+    }
     follow_renames(&outer->p->mesh, s);
     const dtp_graph *g = s->graph;
-    s->value = dtp_arena_alloc(g->arena, (size_t)g->n_tensors, sizeof *s->value);
-    s->used = dtp_arena_alloc(g->arena, (size_t)g->n_tensors, sizeof *s->used);
-    if (s->value == NULL || s->used == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a decomposition");
-    }
+    DTP_TRY(DTP_NEW(g->arena, s->value, g->n_tensors, err));
+    DTP_TRY(DTP_NEW(g->arena, s->used, g->n_tensors, err));
     for (int32_t i = 0; i < call.n_in; i++) {
         s->value[s->in[i]] = in[i];
     }

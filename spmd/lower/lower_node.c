@@ -127,9 +127,7 @@ static dtp_status add_output(const node_work *w, int32_t i, const dtp_layout *la
                              dtp_value_id *out, dtp_err *err)
 {
     dtp_value v = dtp_program__value_init(output_name(w, i, layout), DTP_VALUE_TEMP);
-    if (v.name == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the name of a value");
-    }
+    DTP_TRY(DTP_MEMORY(err, v.name));
     v.type = w->call.out[i];
     v.layout = *layout;
     DTP_TRY(dtp_program__add_value(w->env->p, &v, out, err));
@@ -206,27 +204,6 @@ static bool runs_as_view(const node_work *w, const dtp_value_id *in)
     return !survives || p->values[dtp_value_root(p, in[0])].kind != DTP_VALUE_RESIDENT;
 }
 
-/* Gives the results of a decomposition the names and tensors of the node's outputs. */
-static dtp_status adopt_outputs(const node_work *w, dtp_value_id *out, dtp_err *err)
-{
-    dtp_program *p = w->env->p;
-    for (int32_t i = 0; i < w->call.n_out && !w->env->scratch; i++) {
-        dtp_value_id inner = out[i];
-        if (p->values[inner].tensor >= 0) {
-            dtp_layout layout = p->values[inner].layout;
-            DTP_TRY(add_output(w, i, &layout, &out[i], err));
-            p->values[out[i]].parent = inner;
-            continue;
-        }
-        p->values[inner].name = output_name(w, i, &p->values[inner].layout);
-        if (p->values[inner].name == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for the name of a value");
-        }
-        dtp_program__bind(p, w->node->out[i], inner);
-    }
-    return DTP_OK;
-}
-
 static dtp_status run_op(const node_work *w, const dtp_node_layouts *layouts,
                          const dtp_value_id *in, dtp_value_id *out, dtp_err *err)
 {
@@ -239,7 +216,21 @@ static dtp_status run_op(const node_work *w, const dtp_node_layouts *layouts,
     if (layouts->internal != 0) {
         const dtp_node_id id = (dtp_node_id)(w->node - w->env->graph->nodes);
         DTP_TRY(dtp_lower__decomposed(w->env, id, layouts, in, out, err));
-        return adopt_outputs(w, out, err);
+        /* Gives the results of a decomposition the names and tensors of the node's outputs. */
+        dtp_program *p = w->env->p;
+        for (int32_t i = 0; i < w->call.n_out && !w->env->scratch; i++) {
+            dtp_value_id inner = out[i];
+            if (p->values[inner].tensor >= 0) {
+                dtp_layout layout = p->values[inner].layout;
+                DTP_TRY(add_output(w, i, &layout, &out[i], err));
+                p->values[out[i]].parent = inner;
+                continue;
+            }
+            p->values[inner].name = output_name(w, i, &p->values[inner].layout);
+            DTP_TRY(DTP_MEMORY(err, p->values[inner].name));
+            dtp_program__bind(p, w->node->out[i], inner);
+        }
+        return DTP_OK;
     }
     if (!runs_as_view(w, in)) {
         return run_kernel(w, layouts, in, out, err);
@@ -279,9 +270,6 @@ dtp_status dtp_lower__node(const dtp_lower_env *env, dtp_node_id node, const dtp
     node_work w = {.env = env, .node = &env->graph->nodes[node], .request = r};
     w.call = dtp_node_call(env->graph, w.node, &types);
     w.call.dims = &env->p->dims;
-    dtp_status s = lower_work(&w, out, err);
-    if (s != DTP_OK) {
-        dtp_err_prefix(err, "node '%s' (%s)", w.node->name, w.node->op->name);
-    }
-    return s;
+    return dtp_err_prefixed(lower_work(&w, out, err), err, "node '%s' (%s)", w.node->name,
+                            w.node->op->name);
 }

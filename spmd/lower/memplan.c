@@ -39,20 +39,6 @@ static int64_t find_bound(const dtp_interval *items, int32_t n, dtp_keyed *event
     return most;
 }
 
-int64_t dtp_memplan__bound(const dtp_interval *items, int32_t n, dtp_err *err)
-{
-    dtp_arena *arena = dtp_arena_create();
-    dtp_keyed *events =
-        arena != NULL ? dtp_arena_alloc(arena, 4 * (size_t)n, sizeof *events) : NULL;
-    const int64_t bound =
-        events != NULL ? find_bound(items, n, events, events + 2 * (size_t)n) : -1;
-    dtp_arena_destroy(arena);
-    if (bound < 0) {
-        (void)DTP_FAIL(err, DTP_NOMEM, "out of memory for %d buffers", n);
-    }
-    return bound;
-}
-
 /* ---- first fit ----------------------------------------------------------------------------------
  */
 

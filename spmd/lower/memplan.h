@@ -18,7 +18,5 @@ typedef struct dtp_interval {
  * the highest one in *peak. */
 dtp_status dtp_memplan__place(dtp_interval *items, int32_t n, int64_t *peak,
                               dtp_err *err) DTP_MUST_CHECK;
-/* Largest sum of aligned bytes needed at one time: no placement is better. */
-int64_t dtp_memplan__bound(const dtp_interval *items, int32_t n, dtp_err *err);
 
 #endif

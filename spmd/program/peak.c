@@ -42,12 +42,12 @@ static int by_bytes(const void *a, const void *b)
 
 dtp_status dtp_peak_find(const dtp_program *p, dtp_arena *arena, dtp_peak *out, dtp_err *err)
 {
-    int64_t *change = dtp_arena_alloc(arena, (size_t)p->n_instrs + 2, sizeof *change);
-    buffer_span *spans = dtp_arena_alloc(arena, (size_t)p->n_values, sizeof *spans);
-    dtp_peak_buffer *list = dtp_arena_alloc(arena, (size_t)p->n_values, sizeof *list);
-    if (change == NULL || spans == NULL || list == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the buffers at the peak");
-    }
+    int64_t *change;
+    buffer_span *spans;
+    dtp_peak_buffer *list;
+    DTP_TRY(DTP_NEW(arena, change, (size_t)p->n_instrs + 2, err));
+    DTP_TRY(DTP_NEW(arena, spans, p->n_values, err));
+    DTP_TRY(DTP_NEW(arena, list, p->n_values, err));
     int64_t now = 0;
     *out = (dtp_peak){.at = -1};
     find_spans(p, spans, change);

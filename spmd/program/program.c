@@ -45,11 +45,26 @@ const char *dtp_copy_name(dtp_copy_kind kind)
     return names[kind];
 }
 
+const char *dtp_instr_name(const dtp_instr *instr)
+{
+    return instr->kind == DTP_INSTR_KERNEL       ? instr->op->name
+           : instr->kind == DTP_INSTR_COLLECTIVE ? dtp_coll_name(instr->coll.kind)
+                                                 : dtp_copy_name(instr->move.kind);
+}
+
 /* ---- the program ------------------------------------------------------------------------------
  */
 
-static dtp_status copy_dims(dtp_program *p, dtp_err *err)
+/* Everything that lives in the arena, from nothing. */
+static dtp_status init_storage(dtp_program *p, dtp_err *err)
 {
+    p->arena = dtp_arena_create();
+    int32_t n = p->graph->n_tensors;
+    DTP_TRY(DTP_NEW(p->arena, p->tensor_value, n, err));
+    DTP_TRY(DTP_NEW(p->arena, p->tensor_latest, n, err));
+    for (int32_t i = 0; i < n; i++) {
+        p->tensor_value[i] = p->tensor_latest[i] = -1;
+    }
     dtp_dims_init(&p->dims, p->arena);
     for (int32_t i = 0; i < p->graph->dims.n; i++) {
         dtp_dim_id id;
@@ -59,32 +74,11 @@ static dtp_status copy_dims(dtp_program *p, dtp_err *err)
     return DTP_OK;
 }
 
-/* Everything that lives in the arena, from nothing. */
-static dtp_status init_storage(dtp_program *p, dtp_err *err)
-{
-    p->arena = dtp_arena_create();
-    if (p->arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a program");
-    }
-    int32_t n = p->graph->n_tensors;
-    p->tensor_value = dtp_arena_alloc(p->arena, (size_t)n, sizeof *p->tensor_value);
-    p->tensor_latest = dtp_arena_alloc(p->arena, (size_t)n, sizeof *p->tensor_latest);
-    if (p->tensor_value == NULL || p->tensor_latest == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the values of %d tensors", n);
-    }
-    for (int32_t i = 0; i < n; i++) {
-        p->tensor_value[i] = p->tensor_latest[i] = -1;
-    }
-    return copy_dims(p, err);
-}
-
 dtp_status dtp_program_create(const dtp_graph *g, const dtp_mesh *mesh, dtp_program **out,
                               dtp_err *err)
 {
     dtp_program *p = calloc(1, sizeof *p);
-    if (p == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a program");
-    }
+    DTP_TRY(DTP_MEMORY(err, p));
     p->graph = g;
     p->mesh = *mesh;
     dtp_status s = init_storage(p, err);
@@ -224,9 +218,7 @@ dtp_status dtp_program__add_version(dtp_program *p, dtp_value_id of, const dtp_l
         size_t n = t >= 0 ? strlen(base) : strcspn(base, "@");
         dtp_layout_print(layout, &p->mesh, &v.type, &p->dims, text);
         v.name = dtp_arena_printf(p->arena, "%.*s@%s", (int)n, base, text);
-        if (v.name == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for the name of a value");
-        }
+        DTP_TRY(DTP_MEMORY(err, v.name));
     }
     DTP_TRY(dtp_program__add_value(p, &v, out, err));
     if (t >= 0) {
@@ -316,20 +308,16 @@ dtp_status dtp_program__emit_permute(dtp_program *p, dtp_value_id value, dtp_mes
 dtp_status dtp_program__copy_attrs(dtp_program *p, const dtp_attr *attrs, int32_t n,
                                    const dtp_attr **out, dtp_err *err)
 {
-    dtp_attr *copy = dtp_arena_alloc(p->arena, (size_t)n, sizeof *copy);
-    if (copy == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d attributes", n);
-    }
+    dtp_attr *copy;
+    DTP_TRY(DTP_NEW(p->arena, copy, n, err));
     p->pinned_bytes += n * (int64_t)sizeof *copy;
     for (int32_t i = 0; i < n; i++) {
         copy[i] = attrs[i];
         if (attrs[i].kind != DTP_ATTR_DIMS) {
             continue;
         }
-        dtp_dim_id *ids = dtp_arena_alloc(p->arena, (size_t)attrs[i].n, sizeof *ids);
-        if (ids == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for attribute '%s'", attrs[i].key);
-        }
+        dtp_dim_id *ids;
+        DTP_TRY(DTP_NEW(p->arena, ids, attrs[i].n, err));
         p->pinned_bytes += attrs[i].n * (int64_t)sizeof *ids;
         for (int32_t k = 0; k < attrs[i].n; k++) {
             ids[k] = attrs[i].ids[k];

@@ -135,6 +135,9 @@ typedef struct dtp_instr {
     double time_s; /* predicted; filled by cost_models, 0 before */
 } dtp_instr;
 
+/* The name of its op, collective or copy. Borrowed. */
+const char *dtp_instr_name(const dtp_instr *instr);
+
 typedef struct dtp_value_update {
     dtp_value_id target; /* RESIDENT */
     dtp_value_id value;  /* its replacement, which lies in the target's buffer: the output of the

@@ -443,11 +443,8 @@ static dtp_status check(checker *c, dtp_err *err)
         DTP_TRY(in_instr(p, i, check_ids(c, i, err), err));
     }
     for (int32_t v = 0; v < p->n_values; v++) {
-        dtp_status s = check_value(c, v, err);
-        if (s != DTP_OK) {
-            dtp_err_prefix(err, "program: value %d '%s'", v, p->values[v].name);
-            return s;
-        }
+        DTP_TRY(dtp_err_prefixed(check_value(c, v, err), err, "program: value %d '%s'", v,
+                                 p->values[v].name));
     }
     DTP_TRY(find_places(c, err));
     for (int32_t v = 0; v < p->n_values; v++) {
@@ -475,9 +472,6 @@ dtp_status dtp_program_check(const dtp_program *p, dtp_err *err)
 {
     const size_t n = (size_t)p->n_values + 1;
     dtp_arena *arena = dtp_arena_create();
-    if (arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d values", p->n_values);
-    }
     checker c = {.p = p,
                  .valid = dtp_arena_alloc(arena, n, sizeof *c.valid),
                  .written = dtp_arena_alloc(arena, n, sizeof *c.written),

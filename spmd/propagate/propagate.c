@@ -62,31 +62,24 @@ static bool reads(const dtp_node *node, dtp_tensor_id t)
     return false;
 }
 
-static dtp_status check_pin(const propagation *w, int32_t i, dtp_err *err)
-{
-    const dtp_pin *pin = &w->o->pins[i];
-    if (pin->tensor < 0 || pin->tensor >= w->g->n_tensors || pin->node >= w->g->n_nodes) {
-        return DTP_FAIL(err, DTP_INVALID, "pin %d: there is no tensor %d or no node %d", i,
-                        pin->tensor, pin->node);
-    }
-    const dtp_graph_tensor *t = &w->g->tensors[pin->tensor];
-    dtp_status s = dtp_layout_check(&pin->layout, w->mesh, &t->type, err);
-    if (s == DTP_OK && pin->node >= 0 && !reads(&w->g->nodes[pin->node], pin->tensor)) {
-        s = DTP_FAIL(err, DTP_INVALID, "node '%s' does not read it", w->g->nodes[pin->node].name);
-    }
-    if (s != DTP_OK) {
-        dtp_err_prefix(err, "pin %d of tensor '%s'", i, t->name);
-    }
-    return s;
-}
-
 static dtp_status take_pins(propagation *w, dtp_err *err)
 {
     for (int32_t t = 0; t < w->g->n_tensors; t++) {
         w->first_pin[t] = -1;
     }
     for (int32_t i = 0; i < w->o->n_pins; i++) {
-        DTP_TRY(check_pin(w, i, err));
+        const dtp_pin *pin = &w->o->pins[i];
+        if (pin->tensor < 0 || pin->tensor >= w->g->n_tensors || pin->node >= w->g->n_nodes) {
+            return DTP_FAIL(err, DTP_INVALID, "pin %d: there is no tensor %d or no node %d", i,
+                            pin->tensor, pin->node);
+        }
+        const dtp_graph_tensor *t = &w->g->tensors[pin->tensor];
+        dtp_status s = dtp_layout_check(&pin->layout, w->mesh, &t->type, err);
+        if (s == DTP_OK && pin->node >= 0 && !reads(&w->g->nodes[pin->node], pin->tensor)) {
+            s = DTP_FAIL(err, DTP_INVALID, "node '%s' does not read it",
+                         w->g->nodes[pin->node].name);
+        }
+        DTP_TRY(dtp_err_prefixed(s, err, "pin %d of tensor '%s'", i, t->name));
     }
     for (int32_t i = w->o->n_pins - 1; i >= 0; i--) {
         w->next_pin[i] = w->first_pin[w->o->pins[i].tensor];
@@ -383,11 +376,7 @@ static dtp_status run(propagation *w, dtp_err *err)
         if (n > 0 && w->g->nodes[n].phase != w->g->nodes[n - 1].phase) {
             forget_copies(w);
         }
-        dtp_status s = decide(w, n, err);
-        if (s != DTP_OK) {
-            dtp_err_prefix(err, "node '%s'", w->g->nodes[n].name);
-            return s;
-        }
+        DTP_TRY(dtp_err_prefixed(decide(w, n, err), err, "node '%s'", w->g->nodes[n].name));
     }
     return DTP_OK;
 }
@@ -406,9 +395,7 @@ dtp_status dtp_propagate(const dtp_graph *g, const dtp_mesh *mesh,
                      .out = out,
                      .scratch = dtp_arena_create(),
                      .pricer = {.graph = g}};
-    if (w.scratch == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a propagation");
-    }
+    DTP_TRY(DTP_MEMORY(err, w.scratch));
     *out = (dtp_sharding){.mesh = *mesh, .n_tensors = g->n_tensors, .n_nodes = g->n_nodes};
     out->layouts = dtp_arena_alloc(arena, n, sizeof *out->layouts);
     out->strategies = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *out->strategies);

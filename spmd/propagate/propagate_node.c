@@ -408,29 +408,6 @@ static dtp_status refuse(const dtp_decision *d, dtp_err *err)
                     d->call->op->name);
 }
 
-static dtp_status set_up(strategy_search *s, dtp_layout *in, dtp_layout *out, dtp_err *err)
-{
-    const dtp_decision *d = s->d;
-    s->in_prices = dtp_arena_alloc(s->arena, (size_t)d->call->n_in, sizeof *s->in_prices);
-    s->out_prices = dtp_arena_alloc(s->arena, (size_t)d->call->n_out, sizeof *s->out_prices);
-    if (s->in_prices == NULL || s->out_prices == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a choice of layouts");
-    }
-    for (int32_t i = 0; i < d->call->n_in; i++) {
-        in[i] = *d->operands[i].at;
-    }
-    for (int32_t i = 0; i < d->call->n_out; i++) {
-        out[i] = d->wanted[i] != NULL
-                     ? *d->wanted[i]
-                     : dtp_layout_replicated(d->call->out[i].rank, d->mesh->n_dims);
-    }
-    s->in = in;
-    s->out = out;
-    dtp_sharding_rules_of(d->call, true, &s->rules);
-    (d->options->torch ? dtp_propagate__torch_rows : dtp_propagate__rows)(d, &s->rules, &s->lists);
-    return DTP_OK;
-}
-
 static dtp_status find(strategy_search *s, dtp_err *err)
 {
     int64_t combinations = 1;
@@ -446,7 +423,21 @@ static dtp_status find(strategy_search *s, dtp_err *err)
 static dtp_status choose(strategy_search *s, dtp_err *err)
 {
     dtp_layout in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
-    DTP_TRY(set_up(s, in, out, err));
+    const dtp_decision *d = s->d;
+    DTP_TRY(DTP_NEW(s->arena, s->in_prices, d->call->n_in, err));
+    DTP_TRY(DTP_NEW(s->arena, s->out_prices, d->call->n_out, err));
+    for (int32_t i = 0; i < d->call->n_in; i++) {
+        in[i] = *d->operands[i].at;
+    }
+    for (int32_t i = 0; i < d->call->n_out; i++) {
+        out[i] = d->wanted[i] != NULL
+                     ? *d->wanted[i]
+                     : dtp_layout_replicated(d->call->out[i].rank, d->mesh->n_dims);
+    }
+    s->in = in;
+    s->out = out;
+    dtp_sharding_rules_of(d->call, true, &s->rules);
+    (d->options->torch ? dtp_propagate__torch_rows : dtp_propagate__rows)(d, &s->rules, &s->lists);
     DTP_TRY(find(s, err));
     if (!s->found) {
         return refuse(s->d, err);
@@ -469,9 +460,7 @@ dtp_status dtp_propagate__choose(const dtp_decision *d, dtp_strategy *strategy,
                                  dtp_node_layouts *layouts, dtp_err *err)
 {
     strategy_search s = {.d = d, .arena = dtp_arena_create()};
-    if (s.arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a choice of layouts");
-    }
+    DTP_TRY(DTP_MEMORY(err, s.arena));
     dtp_status status = choose(&s, err);
     dtp_arena_destroy(s.arena);
     *strategy = s.strategy;

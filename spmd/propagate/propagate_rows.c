@@ -131,15 +131,6 @@ static bool compares_costs(const dtp_op_call *call)
     return (call->op->flags & (DTP_OP_ATTENTION | DTP_OP_ATTENTION_GRAD | DTP_OP_LOOKUP)) != 0;
 }
 
-static int64_t parts_of(const dtp_mesh *mesh, const dtp_layout *layout)
-{
-    int64_t parts = 1;
-    for (int32_t m = 0; m < mesh->n_dims; m++) {
-        parts *= layout->placement[m].kind == DTP_SHARD ? mesh->sizes[m] : 1;
-    }
-    return parts;
-}
-
 /* Elementwise: the operand with most shards, then of the highest rank, the last of equal ones;
  * else the first one. */
 static int32_t followed(const dtp_decision *d)
@@ -149,8 +140,8 @@ static int32_t followed(const dtp_decision *d)
         return 0;
     }
     for (int32_t i = 1; i < d->call->n_in; i++) {
-        const int64_t a = parts_of(d->mesh, d->operands[best].at);
-        const int64_t b = parts_of(d->mesh, d->operands[i].at);
+        const int64_t a = dtp_layout_shards(d->operands[best].at, d->mesh);
+        const int64_t b = dtp_layout_shards(d->operands[i].at, d->mesh);
         if (b > a || (b == a && d->call->in[i].rank >= d->call->in[best].rank)) {
             best = i;
         }

@@ -173,12 +173,8 @@ static void forget_copies(redistribution_walk *w)
 static dtp_status run(redistribution_walk *w, dtp_err *err)
 {
     const size_t n = (size_t)w->g->n_tensors + 1;
-    w->copies = dtp_arena_alloc(w->scratch, n, sizeof *w->copies);
-    w->read = dtp_arena_alloc(w->scratch, n, sizeof *w->read);
-    if (w->copies == NULL || w->read == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the redistributions of %d tensors",
-                        w->g->n_tensors);
-    }
+    DTP_TRY(DTP_NEW(w->scratch, w->copies, n, err));
+    DTP_TRY(DTP_NEW(w->scratch, w->read, n, err));
     mark_read(w);
     for (int32_t t = 0; t < w->g->n_tensors; t++) {
         if (w->g->tensors[t].kind != DTP_TENSOR_VALUE) {
@@ -189,11 +185,7 @@ static dtp_status run(redistribution_walk *w, dtp_err *err)
         if (id > 0 && w->g->nodes[id].phase != w->g->nodes[id - 1].phase) {
             forget_copies(w);
         }
-        dtp_status s = visit(w, id, err);
-        if (s != DTP_OK) {
-            dtp_err_prefix(err, "node '%s'", w->g->nodes[id].name);
-            return s;
-        }
+        DTP_TRY(dtp_err_prefixed(visit(w, id, err), err, "node '%s'", w->g->nodes[id].name));
     }
     return DTP_OK;
 }

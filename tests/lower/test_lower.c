@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "core/base/safe_int.h"
 #include "core/base/strbuf.h"
 #include "cost_models/predict.h"
 #include "spmd/program/program_internal.h"
@@ -369,7 +370,15 @@ static int64_t live_bytes(const dtp_program *p)
             }
         }
     }
-    int64_t live = dtp_memplan__bound(spans, n, NULL);
+    int64_t live = 0;
+    for (int32_t i = 0; i < n; i++) {
+        int64_t sum = 0;
+        for (int32_t k = 0; k < n; k++) {
+            const bool both = spans[k].first <= spans[i].first && spans[i].first <= spans[k].last;
+            sum += both ? dtp_ceil_div(spans[k].bytes, DTP_BUFFER_ALIGN) * DTP_BUFFER_ALIGN : 0;
+        }
+        live = sum > live ? sum : live;
+    }
     free(spans);
     return live;
 }

@@ -17,6 +17,7 @@
 #include "spmd/redistribute/redistribute_cache.h"
 #include "tests/support/layout_list.h"
 #include "tests/support/spmd_sim.h"
+#include "tests/support/torch_price.h"
 
 typedef struct implementation {
     const char *mesh;
@@ -304,7 +305,7 @@ static double *all_prices(const fixture *f, bool torch)
         const dtp_layout *a = &f->list.items[i / n], *b = &f->list.items[i % n];
         dtp_steps steps;
         if (torch) {
-            cost[i] = dtp_torch_redistribute_price(NULL, true, &f->mesh, &f->type, a, b);
+            cost[i] = torch_price(NULL, true, &f->mesh, &f->type, a, b);
         } else if (dtp_redistribute_plan(&f->mesh, &f->type, a, b, dtp_step_generic_price, NULL,
                                          &steps, NULL) == DTP_OK) {
             cost[i] = path_price(f, described_price, a, &steps);

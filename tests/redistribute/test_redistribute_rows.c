@@ -17,6 +17,7 @@
 #include "executor/verify/redistribute_check.h"
 #include "spmd/redistribute/steps.h"
 #include "interop/layout_forms.h"
+#include "tests/support/torch_price.h"
 
 /* All-reduce, all-gather, reduce-scatter, all-to-all. */
 typedef struct counts {
@@ -510,7 +511,7 @@ static void test_torch_price__known_values(void **state)
         const price_row *p = &PRICES[i];
         fixture f = setup(p->mesh, 2, p->sizes);
         dtp_layout from = layout_of(&f, p->from), to = layout_of(&f, p->to);
-        double us = 1e6 * dtp_torch_redistribute_price(NULL, false, &f.mesh, &f.type, &from, &to);
+        double us = 1e6 * torch_price(NULL, false, &f.mesh, &f.type, &from, &to);
         if (!(fabs(us - p->us) <= p->tolerance * p->us)) {
             fail_msg("%s (%s) to (%s): %.17g us, expected %.17g", p->mesh, p->from, p->to, us,
                      p->us);
@@ -525,7 +526,7 @@ static void test_torch_price__shards_never_become_partial(void **state)
     static const int64_t sizes[] = {8, 8};
     fixture f = setup("a:4", 2, sizes);
     dtp_layout from = layout_of(&f, "S0"), to = layout_of(&f, "P");
-    assert_true(isinf(dtp_torch_redistribute_price(NULL, false, &f.mesh, &f.type, &from, &to)));
+    assert_true(isinf(torch_price(NULL, false, &f.mesh, &f.type, &from, &to)));
     dtp_graph_destroy(f.graph);
 }
 
@@ -538,8 +539,8 @@ static void test_torch_price__gathering_beats_moving_small_shards(void **state)
     static const int64_t small[] = {8, 8}, large[] = {8, 32};
     fixture a = setup("a:2", 2, small), b = setup("a:2", 2, large);
     dtp_layout rows = layout_of(&a, "S0"), columns = layout_of(&a, "S1"), all = layout_of(&a, "R");
-    double moves = dtp_torch_redistribute_price(NULL, false, &a.mesh, &a.type, &rows, &columns);
-    double gathers = dtp_torch_redistribute_price(NULL, false, &b.mesh, &b.type, &rows, &all);
+    double moves = torch_price(NULL, false, &a.mesh, &a.type, &rows, &columns);
+    double gathers = torch_price(NULL, false, &b.mesh, &b.type, &rows, &all);
     assert_true(gathers < moves);
     dtp_torch_planner torch = {.options = {.min_cost = true, .price = dtp_torch_step_price}};
     dtp_redistributor planner = dtp_torch_redistributor(&torch);

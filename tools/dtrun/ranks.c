@@ -104,9 +104,7 @@ dtp_status dtrun_feeds_parse(const tool_list *list, dtrun_feeds *out, dtp_err *e
         return DTP_OK;
     }
     out->texts = calloc((size_t)list->n, sizeof *out->texts);
-    if (out->texts == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d feeds", list->n);
-    }
+    DTP_TRY(DTP_MEMORY(err, out->texts));
     for (int32_t i = 0; i < list->n; i++) {
         dtp_status s = dtp_feed_spec_parse(list->items[i], out->texts[i], &out->specs[i], err);
         if (s != DTP_OK) {

@@ -192,21 +192,6 @@ static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp
     return s;
 }
 
-static dtp_status split_fetches(run_command *c, dtp_err *err)
-{
-    for (int32_t i = 0; i < c->fetches.n; i++) {
-        dtp_status s = tool_split_pair(c->fetches.items[i], c->fetch_text[i],
-                                       sizeof c->fetch_text[i], &c->fetch_files[i], err);
-        if (s != DTP_OK) {
-            dtp_err_prefix(err, "--fetch");
-            return s;
-        }
-        c->fetch_names[i] = c->fetch_text[i];
-    }
-    c->n_fetch = c->fetches.n;
-    return DTP_OK;
-}
-
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     run_command *c = command;
@@ -218,7 +203,13 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     if (c->keep > 0 && (c->save == NULL || ends_with(c->save, ".safetensors"))) {
         return DTP_FAIL(err, DTP_INVALID, "--keep needs --save with a directory");
     }
-    DTP_TRY(split_fetches(c, err));
+    for (int32_t i = 0; i < c->fetches.n; i++) {
+        DTP_TRY(dtp_err_prefixed(tool_split_pair(c->fetches.items[i], c->fetch_text[i],
+                                                 sizeof c->fetch_text[i], &c->fetch_files[i], err),
+                                 err, "--fetch"));
+        c->fetch_names[i] = c->fetch_text[i];
+    }
+    c->n_fetch = c->fetches.n;
     DTP_TRY(dtrun_feeds_parse(&c->feeds, &c->feed_specs, err));
     DTP_TRY(tool_job_create(&c->source, c->n_fetch, c->fetch_names, false, &c->ctx, &c->job, err));
     return tool_run_ranks(&c->ranks, &c->job.sharding.mesh, run_rank, c, err);

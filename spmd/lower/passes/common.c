@@ -9,7 +9,7 @@ dtp_status dtp_program__scratch(dtp_arena *scratch, int32_t n, size_t size, void
 {
     void *memory = dtp_arena_alloc(scratch, (size_t)n + 1, size);
     memcpy(out, &memory, sizeof memory);
-    return memory != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d values", n);
+    return DTP_MEMORY(err, memory);
 }
 
 dtp_status dtp_program__count_uses(const dtp_program *p, dtp_arena *scratch, dtp_usage **out,
