@@ -20,7 +20,7 @@ enum {
     N_ODD = 240,
     N_STARTS = 500,
     N_DUAL = 300,
-    N_SOLVERS = 3,
+    N_SOLVERS = 4,
     COMBINATIONS_EACH = 4,
     TO_THE_END = 2000
 };
