@@ -14,7 +14,8 @@
 #include "planner/problem/rules/rules_problem.h"
 #include "planner/solver/minimum_memory.h"
 
-enum { MAX_NEIGHBOURS = 7 }; /* of an optimum that are lowered */
+/* Neighbours of an optimum that are lowered at most; rounds of the search for one. */
+enum { MAX_NEIGHBOURS = 7, NEIGHBOUR_ROUNDS = 4 };
 
 /* The problem of one mesh. */
 typedef struct rules_state {
@@ -88,17 +89,19 @@ static dtp_status evaluate(rules_search *s, const int32_t *assignment, dtp_err *
 /* ---- solving ------------------------------------------------------------------------------------
  */
 
-static dtp_solve_options solver_options(void)
+/* Sets stay joined to their names alone: the linear program of such edges is small. */
+static dtp_solve_options solver_options(dtp_solver solver)
 {
     dtp_solve_options options = dtp_solve_options_init();
-    options.solver = DTP_SOLVER_GLPK;
+    options.solver = solver;
+    options.presolve.functional_dependency = false;
     return options;
 }
 
 /* Solves the overlay and offers the solution. */
 static dtp_status solve_once(rules_search *s, dtp_solve_result *r, dtp_err *err)
 {
-    const dtp_solve_options options = solver_options();
+    const dtp_solve_options options = solver_options(DTP_SOLVER_GLPK);
     DTP_TRY(dtp_solve(&s->overlay.problem, &options, r, err));
     s->nodes += r->nodes;
     s->found = r->assignment != NULL;
@@ -109,7 +112,7 @@ static dtp_status solve_once(rules_search *s, dtp_solve_result *r, dtp_err *err)
 /* Objective memory: the limit becomes the smallest that works. */
 static dtp_status minimise_memory(rules_search *s, int64_t upper, dtp_err *err)
 {
-    const dtp_solve_options options = solver_options();
+    const dtp_solve_options options = solver_options(DTP_SOLVER_GLPK);
     dtp_minimum_memory least;
     DTP_TRY(dtp_minimum_memory_find(s->problem->select, &options, upper, &least, err));
     s->found = least.assignment != NULL;
@@ -152,18 +155,26 @@ static void insert(neighbour *list, int32_t *n, int32_t most, const dtp_solve_re
     list[at] = (neighbour){r->value.cost, room};
 }
 
-/* The best solution in which a name is split otherwise than in the optimum, if it costs less than
- * the cutoff. */
-static dtp_status solve_neighbour(rules_search *s, int64_t strategy, int64_t cutoff,
-                                  dtp_solve_result *r, dtp_err *err)
+/* The best solution in which name t is split otherwise than in the optimum, with `parts` into
+ * another number of parts, if it costs less than the cutoff. No proof is asked for. */
+static dtp_status solve_neighbour(rules_search *s, int32_t t, bool parts, int32_t optimum,
+                                  int64_t cutoff, dtp_solve_result *r, dtp_err *err)
 {
-    dtp_solve_options options = solver_options();
+    const dtp_mesh *mesh = &s->p->pricer.mesh;
+    const dtp_rules_name *name = &s->problem->names[t];
+    dtp_solve_options options = solver_options(DTP_SOLVER_LARGE);
     int64_t *cost;
     options.cutoff = cutoff;
+    options.iterations = NEIGHBOUR_ROUNDS;
     DTP_TRY(dtp_overlay_costs(&s->overlay, &cost, err));
-    cost[strategy] = DTP_FORBIDDEN;
+    cost += s->problem->select->first[t];
+    for (int32_t k = 0; k < name->n_masks; k++) {
+        const bool same = dtp_mesh_set_size(mesh, name->masks[k]) ==
+                          dtp_mesh_set_size(mesh, name->masks[optimum]);
+        cost[k] = k == optimum || (parts && same) ? DTP_FORBIDDEN : 0;
+    }
     DTP_TRY(dtp_solve(&s->overlay.problem, &options, r, err));
-    cost[strategy] = 0;
+    memset(cost, 0, (size_t)name->n_masks * sizeof *cost);
     s->nodes += r->nodes;
     return DTP_OK;
 }
@@ -185,10 +196,10 @@ static dtp_status offer_neighbours(rules_search *s, const dtp_solve_result *opti
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
         }
     }
-    for (int32_t t = 0; t < s->problem->n_names && most > 0; t++) {
+    for (int32_t i = 0; i < 2 * s->problem->n_names && most > 0; i++) {
+        const int32_t t = i / 2;
         dtp_solve_result r;
-        const int64_t strategy = select->first[t] + optimum->assignment[t];
-        DTP_TRY(solve_neighbour(s, strategy, cutoff, &r, err));
+        DTP_TRY(solve_neighbour(s, t, i % 2 == 1, optimum->assignment[t], cutoff, &r, err));
         if (r.assignment != NULL) {
             insert(list, &n, most, &r, select->n_variables);
         }
@@ -252,7 +263,7 @@ static dtp_status offer_optima(dtp_planning *p, const dtp_rules_problem *problem
 static dtp_status offer_smallest(rules_search *s, dtp_err *err)
 {
     dtp_planning *p = s->p;
-    const dtp_solve_options options = solver_options();
+    const dtp_solve_options options = solver_options(DTP_SOLVER_GLPK);
     dtp_solve_result r;
     dtp_overlay_init(s->problem->select, &s->overlay);
     DTP_TRY(minimise_memory(s, 0, err));

@@ -389,6 +389,28 @@ dtp_status solver_relax(solver_reduced *w, double time_limit_s, int32_t *assignm
 
 /* ---- the integer program --------------------------------------------------------------------- */
 
+/* The columns of y and z, which may be too many for GLPK. */
+static dtp_status check_size(const relaxed_model *m, dtp_err *err)
+{
+    const solver_reduced *w = m->w;
+    int64_t columns = 0;
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        columns += w->variables[i].alive ? w->variables[i].k : 0;
+    }
+    for (int32_t e = 0; e < w->n_edges; e++) {
+        const solver_edge *edge = &w->edges[e];
+        columns += edge->alive && !is_map(m, edge)
+                       ? (int64_t)w->variables[edge->u].k * w->variables[edge->v].k
+                       : 0;
+    }
+    return columns <= w->parameters->glpk_columns
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_RANGE,
+                          "an integer program of up to %" PRId64
+                          " columns is too large for GLPK (glpk_columns = %d)",
+                          columns, w->parameters->glpk_columns);
+}
+
 /* Forbids one assignment of the variables that are alive. */
 static dtp_status exclude(relaxed_model *m, const int32_t *assignment, dtp_err *err)
 {
@@ -434,6 +456,7 @@ dtp_status solver_integer(solver_reduced *w, bool least_usage, int32_t *assignme
     relaxed_model m = {.w = w};
     bool again = true;
     *status = DTP_CERT_TIME_LIMIT;
+    DTP_TRY(check_size(&m, err));
     dtp_status s = build(&m, err);
     if (s == DTP_OK) {
         dtp_ilp_set_col_bounds(m.ilp, m.elastic,

@@ -1,6 +1,5 @@
 #include "planner/solver/solve.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,19 +91,12 @@ static dtp_status try_large(solver_state *v, const solver_reduced *w, int64_t ro
  * proves it afterwards. */
 static dtp_status try_glpk(solver_state *v, solver_reduced *w, dtp_err *err)
 {
-    const dtp_presolve_size size = solver_size(w);
-    const int64_t columns = size.strategies + size.entries;
     dtp_cert_status status;
-    if (columns > w->parameters->glpk_columns) {
-        return DTP_FAIL(err, DTP_RANGE,
-                        "an integer program of %" PRId64 " columns is too large for GLPK "
-                        "(glpk_columns = %d)",
-                        columns, w->parameters->glpk_columns);
-    }
     DTP_TRY(solver_integer(w, false, v->assignment, &status, err));
     if (status == DTP_CERT_OPTIMAL || status == DTP_CERT_FEASIBLE) {
         DTP_TRY(solver_offer(v, w, w->n_undo, v->assignment, err));
     }
+    w->infeasible = status == DTP_CERT_INFEASIBLE;
     return DTP_OK;
 }
 
