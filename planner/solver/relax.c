@@ -320,8 +320,8 @@ static void read_choice(const relaxed_model *m, const double *values, int32_t *a
     }
 }
 
-/* Of the strategies of u, then of v. In a map, where v has no rows, those of v make the entries' own
- * costs 0. */
+/* Of the strategies of u, then of v. In a map, where v has no rows, those of v make the reduced
+ * costs of the entries 0. */
 static void read_edge_duals(const relaxed_model *m, int32_t edge, const double *duals, double *phi)
 {
     const solver_edge *e = &m->w->edges[edge];

@@ -230,8 +230,8 @@ static void test_select__branching_on_the_dual_equals_enumeration(void **state)
     assert_true(split > N_DUAL / 50);
 }
 
-/* GLPK's answer itself, before the proof: one node is all that branch and bound has. Costs are small
- * enough for its tolerances. */
+/* GLPK's answer itself, before the proof: one node is all that branch and bound has. Costs are
+ * small enough for its tolerances. */
 static void test_select__glpk_finds_the_optimum(void **state)
 {
     (void)state;

@@ -60,8 +60,8 @@ typedef struct dtp_rules_problem {
     dtp_problem *select; /* without a memory limit */
 } dtp_rules_problem;
 
-/* Borrows g and pricer. Names that `pins` split (NULL: none) are split just so. DTP_RANGE when there
- * are too many assignments, DTP_INVALID or DTP_UNSUPPORTED when a pin cannot hold. */
+/* Borrows g and pricer. Names that `pins` split (NULL: none) are split just so. DTP_RANGE: too many
+ * assignments; DTP_INVALID or DTP_UNSUPPORTED: a pin cannot hold. */
 dtp_status dtp_rules_problem_create(const dtp_graph *g, const dtp_pricer *pricer,
                                     const dtp_layout_rules *pins, dtp_rules_problem **out,
                                     dtp_err *err) DTP_MUST_CHECK;
