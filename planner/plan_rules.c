@@ -1,21 +1,38 @@
+/* Rules mode on one mesh: a loop over a selection problem that does not change.
+ *
+ * Memory. The problem counts live bytes; the peak of the program decides. While the program of a
+ * solution is too large, the limit of the problem is lowered by the excess and it is solved again.
+ * Passes. Merged collectives and overlap make a program faster than its additive cost says. So the
+ * neighbours of an optimum, the best solutions in which one name is split otherwise, are lowered as
+ * well when they cost little more; the simulated makespan decides. */
 #include "planner/plan_rules.h"
 
 #include <string.h>
 
 #include "planner/planning.h"
-#include "planner/rules_solve.h"
+#include "planner/problem/overlay.h"
+#include "planner/problem/rules/rules_problem.h"
+#include "planner/solver/minimum_memory.h"
 
-/* The integer program of one mesh. */
+/* Neighbours of an optimum that are lowered at most; rounds of the search for one. */
+enum { MAX_NEIGHBOURS = 7, NEIGHBOUR_ROUNDS = 4 };
+
+/* The problem of one mesh. */
 typedef struct rules_state {
     dtp_layout_rules pins;
     dtp_rules_problem *problem;
 } rules_state;
 
-/* What one solve, and the tighter ones after it, came to. */
-typedef struct verdict {
-    dtp_cert_status status;
-    int64_t bound, nodes;
-} verdict;
+/* One search: the problem under limits and costs of its own, and what came of it. */
+typedef struct rules_search {
+    dtp_planning *p;
+    const dtp_rules_problem *problem;
+    dtp_overlay overlay;
+    bool found;             /* the last solve: a solution, and */
+    int64_t over;           /* by how much the smallest program exceeds the limit of the request */
+    dtp_cert_status status; /* of the first solve */
+    int64_t bound, nodes;   /* of the first solve; of all */
+} rules_search;
 
 /* ---- candidates ---------------------------------------------------------------------------------
  */
@@ -32,115 +49,238 @@ static bool keeps_pins(const dtp_planning *p, const dtp_candidate *c)
     return true;
 }
 
-/* Every dim is split in mesh order: what the integer program can express. */
 static dtp_status in_space(const dtp_planning *p, const dtp_candidate *c, bool *is, dtp_err *err)
 {
-    (void)p;
-    (void)err;
-    *is = true;
-    for (int32_t d = 0; d < c->rules.n; d++) {
-        const dtp_rule_splits *s = &c->rules.splits[d];
-        for (int8_t k = 1; k < s->n; k++) {
-            *is = *is && s->mesh_dims[k] >= s->mesh_dims[k - 1];
-        }
+    const rules_state *state = p->state;
+    int32_t *scratch =
+        dtp_arena_alloc(p->arena, (size_t)state->problem->select->n_variables, sizeof *scratch);
+    if (scratch == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
     }
+    *is = dtp_rules_assignment(state->problem, &c->rules, scratch);
     return DTP_OK;
 }
 
-/* Lowers the solutions; returns through *over by how much the smallest program exceeds the limit.
+/* Lowers, predicts and offers what an assignment means. */
+static dtp_status evaluate(rules_search *s, const int32_t *assignment, dtp_err *err)
+{
+    dtp_planning *p = s->p;
+    const dtp_problem *select = s->problem->select;
+    dtp_candidate c = {.redistributor = dtp_redistributor_generic()};
+    /* Another mode compares sums over whole programs. */
+    for (int32_t i = 0; i < select->n_variables && p->planner->rules_only; i++) {
+        c.cost_ps += select->cost[select->first[i] + assignment[i]];
+    }
+    DTP_TRY(dtp_rules_of_assignment(s->problem, assignment, p->arena, &c.rules, err));
+    DTP_TRY(dtp_candidate_predict(p->graph, &p->pricer, p->arena, &c, err));
+    if (!c.legal) {
+        return DTP_FAIL(err, DTP_INTERNAL, "a solution of the problem is illegal: %s", c.why);
+    }
+    if (!p->planner->rules_only) {
+        DTP_TRY(dtp_sharding_from_rules(p->graph, &p->pricer.mesh, &c.rules, false, p->arena,
+                                        &c.sharding, err));
+    }
+    const int64_t over = dtp_planning_excess(p, &c);
+    s->over = over < s->over ? over : s->over;
+    dtp_planning_offer(p, &c);
+    return DTP_OK;
+}
+
+/* ---- solving ------------------------------------------------------------------------------------
  */
-static dtp_status offer_solutions(dtp_planning *p, const dtp_rules_problem *problem,
-                                  const dtp_rules_result *solved, int64_t *over, dtp_err *err)
+
+/* Sets stay joined to their names alone: the linear program of such edges is small. */
+static dtp_solve_options solver_options(dtp_solver solver)
 {
-    *over = INT64_MAX;
-    for (int32_t i = 0; i < solved->n; i++) {
-        const dtp_rules_solution *s = &solved->solutions[i];
-        /* Another mode compares sums over whole programs. */
-        dtp_candidate c = {.redistributor = dtp_redistributor_generic(),
-                           .cost_ps = p->planner->rules_only ? s->value.cost_ps : 0};
-        DTP_TRY(dtp_rules_of_choice(problem, &s->choice, p->arena, &c.rules, err));
-        DTP_TRY(dtp_candidate_predict(p->graph, &p->pricer, p->arena, &c, err));
-        if (!c.legal) {
-            return DTP_FAIL(err, DTP_INTERNAL, "a solution of the integer program is illegal: %s",
-                            c.why);
+    dtp_solve_options options = dtp_solve_options_init();
+    options.solver = solver;
+    options.presolve.functional_dependency = false;
+    return options;
+}
+
+/* Solves the overlay and offers the solution. */
+static dtp_status solve_once(rules_search *s, dtp_solve_result *r, dtp_err *err)
+{
+    const dtp_solve_options options = solver_options(DTP_SOLVER_GLPK);
+    DTP_TRY(dtp_solve(&s->overlay.problem, &options, r, err));
+    s->nodes += r->nodes;
+    s->found = r->assignment != NULL;
+    s->over = INT64_MAX;
+    return s->found ? evaluate(s, r->assignment, err) : DTP_OK;
+}
+
+/* Objective memory: the limit becomes the smallest that works. */
+static dtp_status minimise_memory(rules_search *s, int64_t upper, dtp_err *err)
+{
+    const dtp_solve_options options = solver_options(DTP_SOLVER_GLPK);
+    dtp_minimum_memory least;
+    DTP_TRY(dtp_minimum_memory_find(s->problem->select, &options, upper, &least, err));
+    s->found = least.assignment != NULL;
+    s->status = !s->found                    ? DTP_CERT_INFEASIBLE
+                : least.bound == least.usage ? DTP_CERT_OPTIMAL
+                                             : DTP_CERT_FEASIBLE;
+    s->bound = least.bound;
+    s->overlay.problem.usage_limit = least.usage;
+    dtp_minimum_memory_free(&least);
+    return DTP_OK;
+}
+
+/* A solution that costs little more than the optimum. */
+typedef struct neighbour {
+    int64_t cost;
+    int32_t *assignment;
+} neighbour;
+
+/* Inserts a solution by its cost unless it is there; drops the last one when there are `most`. */
+static void insert(neighbour *list, int32_t *n, int32_t most, const dtp_solve_result *r,
+                   int32_t n_variables)
+{
+    const size_t bytes = (size_t)n_variables * sizeof *r->assignment;
+    int32_t at = *n;
+    for (int32_t i = 0; i < *n; i++) {
+        if (memcmp(list[i].assignment, r->assignment, bytes) == 0) {
+            return;
         }
-        if (!p->planner->rules_only) {
-            DTP_TRY(dtp_sharding_from_rules(p->graph, &p->pricer.mesh, &c.rules, false, p->arena,
-                                            &c.sharding, err));
+    }
+    while (at > 0 && list[at - 1].cost > r->value.cost) {
+        at--;
+    }
+    if (at == most) {
+        return;
+    }
+    *n += *n < most ? 1 : 0;
+    int32_t *room = list[*n - 1].assignment;
+    memmove(&list[at + 1], &list[at], (size_t)(*n - 1 - at) * sizeof *list);
+    memcpy(room, r->assignment, bytes);
+    list[at] = (neighbour){r->value.cost, room};
+}
+
+/* The best solution in which name t is split otherwise than in the optimum, with `parts` into
+ * another number of parts, if it costs less than the cutoff. No proof is asked for. */
+static dtp_status solve_neighbour(rules_search *s, int32_t t, bool parts, int32_t optimum,
+                                  int64_t cutoff, dtp_solve_result *r, dtp_err *err)
+{
+    const dtp_mesh *mesh = &s->p->pricer.mesh;
+    const dtp_rules_name *name = &s->problem->names[t];
+    dtp_solve_options options = solver_options(DTP_SOLVER_LARGE);
+    int64_t *cost;
+    options.cutoff = cutoff;
+    options.iterations = NEIGHBOUR_ROUNDS;
+    DTP_TRY(dtp_overlay_costs(&s->overlay, &cost, err));
+    cost += s->problem->select->first[t];
+    for (int32_t k = 0; k < name->n_masks; k++) {
+        const bool same = dtp_mesh_set_size(mesh, name->masks[k]) ==
+                          dtp_mesh_set_size(mesh, name->masks[optimum]);
+        cost[k] = k == optimum || (parts && same) ? DTP_FORBIDDEN : 0;
+    }
+    DTP_TRY(dtp_solve(&s->overlay.problem, &options, r, err));
+    memset(cost, 0, (size_t)name->n_masks * sizeof *cost);
+    s->nodes += r->nodes;
+    return DTP_OK;
+}
+
+/* Offers the cheapest neighbours of an optimum. */
+static dtp_status offer_neighbours(rules_search *s, const dtp_solve_result *optimum, dtp_err *err)
+{
+    const dtp_problem *select = s->problem->select;
+    const dtp_plan_request *request = s->p->request;
+    const int32_t most = request->candidates - 1;
+    const int64_t cutoff =
+        optimum->value.cost + 1 + (int64_t)(request->margin * (double)optimum->value.cost);
+    neighbour list[MAX_NEIGHBOURS];
+    int32_t n = 0;
+    for (int32_t i = 0; i < most; i++) {
+        list[i].assignment =
+            dtp_arena_alloc(s->p->arena, (size_t)select->n_variables, sizeof *list[i].assignment);
+        if (list[i].assignment == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
         }
-        const int64_t excess = dtp_planning_excess(p, &c);
-        *over = excess < *over ? excess : *over;
-        dtp_planning_offer(p, &c);
+    }
+    for (int32_t i = 0; i < 2 * s->problem->n_names && most > 0; i++) {
+        const int32_t t = i / 2;
+        dtp_solve_result r;
+        DTP_TRY(solve_neighbour(s, t, i % 2 == 1, optimum->assignment[t], cutoff, &r, err));
+        if (r.assignment != NULL) {
+            insert(list, &n, most, &r, select->n_variables);
+        }
+        dtp_solve_result_free(&r);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        DTP_TRY(evaluate(s, list[i].assignment, err));
     }
     return DTP_OK;
 }
 
-/* The integer program counts live bytes; the program's exact peak decides. When every solution's
- * program is too large, the limit of the integer program is lowered by the excess and it is solved
- * again. Status and bound are those of the first solve: the later ones have a tighter limit. */
-static dtp_status offer_optima(dtp_planning *p, const dtp_rules_problem *problem,
-                               const dtp_layout_rules *pins, verdict *v, dtp_err *err)
+/* Until a program is within the limit of the request. Status and bound are those of the first
+ * solve: the later ones have a tighter limit. */
+static dtp_status search(rules_search *s, dtp_err *err)
 {
-    dtp_rules_request request = dtp_rules_request_init();
-    dtp_rules_result solved;
-    request.objective = p->request->objective;
-    request.limit_bytes = p->request->memory_limit_bytes;
-    request.pins = pins;
-    request.max_solutions = p->request->candidates;
-    request.margin = p->request->margin;
-    for (int32_t i = 0; i < DTP_MAX_TIGHTENINGS; i++) {
-        int64_t over;
-        DTP_TRY(dtp_rules_solve(problem, &request, &solved, err));
-        v->nodes += solved.nodes;
-        if (i == 0) {
-            v->bound = solved.bound;
-            v->status = solved.status;
+    const dtp_plan_request *request = s->p->request;
+    const bool time = request->objective == DTP_OBJECTIVE_TIME;
+    dtp_problem *problem = &s->overlay.problem;
+    if (request->memory_limit_bytes > 0) {
+        problem->usage_limit = request->memory_limit_bytes;
+    }
+    if (!time) {
+        DTP_TRY(minimise_memory(s, request->memory_limit_bytes, err));
+        if (!s->found) {
+            return DTP_OK;
         }
-        if (solved.n == 0) {
+    }
+    for (int32_t i = 0; i < DTP_MAX_TIGHTENINGS && problem->usage_limit > 0; i++) {
+        dtp_solve_result r;
+        dtp_status status = solve_once(s, &r, err);
+        if (i == 0 && time) {
+            s->status = r.status;
+            s->bound = r.bound;
+        }
+        if (status == DTP_OK && s->found && time) {
+            status = offer_neighbours(s, &r, err);
+        }
+        dtp_solve_result_free(&r);
+        DTP_TRY(status);
+        if (!s->found || s->over <= 0) {
             break;
         }
-        DTP_TRY(offer_solutions(p, problem, &solved, &over, err));
-        if (over <= 0 || request.limit_bytes <= over) {
-            break;
-        }
-        request.limit_bytes -= over;
+        problem->usage_limit -= s->over;
     }
     return DTP_OK;
+}
+
+static dtp_status offer_optima(dtp_planning *p, const dtp_rules_problem *problem, rules_search *s,
+                               dtp_err *err)
+{
+    *s = (rules_search){.p = p, .problem = problem};
+    dtp_overlay_init(problem->select, &s->overlay);
+    const dtp_status status = search(s, err);
+    dtp_overlay_free(&s->overlay);
+    return status;
 }
 
 /* The choice with the least memory: the plan if its program fits after all, else what is said to be
- * the smallest limit that works. */
-static dtp_status offer_smallest(dtp_planning *p, const rules_state *state, verdict *v,
-                                 dtp_err *err)
+ * the smallest limit that works. The bound becomes that of the problem without a memory limit: it
+ * counts a little more than the program needs. */
+static dtp_status offer_smallest(rules_search *s, dtp_err *err)
 {
-    int64_t over;
-    dtp_rules_request request = dtp_rules_request_init();
-    dtp_rules_result result;
-    request.objective = DTP_OBJECTIVE_MEMORY;
-    request.pins = &state->pins;
-    DTP_TRY(dtp_rules_solve(state->problem, &request, &result, err));
-    v->nodes += result.nodes;
-    if (result.n == 0) {
+    dtp_planning *p = s->p;
+    const dtp_solve_options options = solver_options(DTP_SOLVER_GLPK);
+    dtp_solve_result r;
+    dtp_overlay_init(s->problem->select, &s->overlay);
+    DTP_TRY(minimise_memory(s, 0, err));
+    if (!s->found) {
         return DTP_FAIL(err, DTP_INVALID, "rules: no layout rules of this model keep the pins");
     }
-    DTP_TRY(offer_solutions(p, state->problem, &result, &over, err));
-    p->out->smallest_peak_bytes = p->request->memory_limit_bytes + over;
-    return DTP_OK;
-}
-
-/* The bound of the problem without a memory limit, for a plan that fits although the integer
- * program, which counts a little more than the program needs, found none. */
-static dtp_status bound_without_limit(const dtp_planning *p, const rules_state *state, verdict *v,
-                                      dtp_err *err)
-{
-    dtp_rules_request request = dtp_rules_request_init();
-    dtp_rules_result result;
-    request.objective = p->request->objective;
-    request.pins = &state->pins;
-    DTP_TRY(dtp_rules_solve(state->problem, &request, &result, err));
-    v->nodes += result.nodes;
-    v->bound = result.bound;
-    v->status = DTP_CERT_FEASIBLE;
+    dtp_status status = solve_once(s, &r, err);
+    dtp_solve_result_free(&r);
+    DTP_TRY(status);
+    p->out->smallest_peak_bytes = p->request->memory_limit_bytes + s->over;
+    if (p->request->objective == DTP_OBJECTIVE_TIME) {
+        DTP_TRY(dtp_solve(s->problem->select, &options, &r, err));
+        s->nodes += r.nodes;
+        s->bound = r.bound;
+        dtp_solve_result_free(&r);
+    }
+    s->status = DTP_CERT_FEASIBLE;
     return DTP_OK;
 }
 
@@ -156,7 +296,7 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
     p->state = state;
     DTP_TRY(dtp_layout_rules_parse(p->request->pins == NULL ? "" : p->request->pins,
                                    &p->pricer.mesh, &p->graph->dims, p->arena, &state->pins, err));
-    return dtp_rules_problem_create(p->graph, &p->pricer, &state->problem, err);
+    return dtp_rules_problem_create(p->graph, &p->pricer, &state->pins, &state->problem, err);
 }
 
 static void finish(dtp_planning *p)
@@ -171,11 +311,10 @@ static void finish(dtp_planning *p)
 static dtp_status solve(dtp_planning *p, dtp_err *err)
 {
     const rules_state *state = p->state;
-    verdict v = {0};
-    DTP_TRY(offer_optima(p, state->problem, &state->pins, &v, err));
+    rules_search v;
+    DTP_TRY(offer_optima(p, state->problem, &v, err));
     if (!p->has_best) {
-        DTP_TRY(offer_smallest(p, state, &v, err));
-        DTP_TRY(bound_without_limit(p, state, &v, err));
+        DTP_TRY(offer_smallest(&v, err));
     }
     p->certificate =
         (dtp_certificate){.status = v.status, .bound = v.bound, .nodes = v.nodes, .solver = "glpk"};
@@ -213,9 +352,9 @@ dtp_status dtp_plan_rules(const dtp_graph *g, const dtp_machine *machine,
 dtp_status dtp_planning_offer_rules(dtp_planning *p, dtp_err *err)
 {
     dtp_rules_problem *problem = NULL;
-    verdict v = {0};
-    DTP_TRY(dtp_rules_problem_create(p->graph, &p->pricer, &problem, err));
-    dtp_status s = offer_optima(p, problem, NULL, &v, err);
+    rules_search v;
+    DTP_TRY(dtp_rules_problem_create(p->graph, &p->pricer, NULL, &problem, err));
+    dtp_status s = offer_optima(p, problem, &v, err);
     dtp_rules_problem_destroy(problem);
     return s;
 }

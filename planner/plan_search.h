@@ -15,6 +15,7 @@
 #include "core/base/ctx.h"
 #include "core/plan/plan.h"
 #include "cost_models/machine.h"
+#include "planner/solver/solve.h"
 
 typedef struct dtp_plan_request {
     const dtp_mesh *mesh; /* NULL: search over all factorisations of `devices` into up to
@@ -28,9 +29,10 @@ typedef struct dtp_plan_request {
     const dtp_graph_variant *choices; /* recomputation, microbatches; NULL = none. Pins of tensor
                                          mode name nodes of the changed graph */
     const char *rules_file;           /* dtp.rules/1 with hand-written baselines; NULL = none */
-    int32_t candidates; /* distinct solutions lowered and compared by their timeline */
+    int32_t candidates; /* rules mode: an optimum and its neighbours that are lowered, 1 to 8 */
     double margin;      /* ... within this fraction of the optimum */
     uint64_t seed;      /* tensor mode: of the solver's heuristic */
+    dtp_solver solver;  /* tensor mode */
     int32_t threads;    /* tensor mode: of the solver; the plan does not depend on them */
     double gap;         /* tensor mode: large problems need no closer certificate, as a share */
     bool prices;        /* tensor mode: say what each constraint costs */

@@ -11,6 +11,9 @@ void dtp_overlay_init(const dtp_problem *base, dtp_overlay *out)
 void dtp_overlay_free(dtp_overlay *o)
 {
     dtp_problem *p = &o->problem;
+    if (o->base != NULL && p->cost != o->base->cost) {
+        free(p->cost);
+    }
     if (o->base != NULL && p->edge_cost != o->base->edge_cost) {
         free(p->edge_cost);
     }
@@ -39,17 +42,26 @@ static dtp_status no_memory(dtp_err *err)
     return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy of a selection problem");
 }
 
+/* Makes the costs the overlay's own. */
+static dtp_status own_costs(int64_t **costs, const int64_t *base, int64_t n, dtp_err *err)
+{
+    int64_t *own = *costs != base ? *costs : copy_of(base, n, sizeof *own);
+    *costs = own != NULL ? own : *costs;
+    return own != NULL ? DTP_OK : no_memory(err);
+}
+
+dtp_status dtp_overlay_costs(dtp_overlay *o, int64_t **cost, dtp_err *err)
+{
+    const int64_t n = o->base->first[o->base->n_variables];
+    DTP_TRY(own_costs(&o->problem.cost, o->base->cost, n, err));
+    *cost = o->problem.cost;
+    return DTP_OK;
+}
+
 dtp_status dtp_overlay_edges(dtp_overlay *o, int64_t **cost, dtp_err *err)
 {
-    dtp_problem *p = &o->problem;
-    if (p->edge_cost == o->base->edge_cost) {
-        int64_t *own = copy_of(p->edge_cost, p->n_stored, sizeof *own);
-        if (own == NULL) {
-            return no_memory(err);
-        }
-        p->edge_cost = own;
-    }
-    *cost = p->edge_cost;
+    DTP_TRY(own_costs(&o->problem.edge_cost, o->base->edge_cost, o->base->n_stored, err));
+    *cost = o->problem.edge_cost;
     return DTP_OK;
 }
 

@@ -1,4 +1,4 @@
-/* A selection problem under another limit, with other costs of edges and with further intervals.
+/* A selection problem under another limit, with other costs and with further intervals.
  * The problem below stays as it is; the overlay borrows from it whatever it does not change. */
 #ifndef DTP_PLANNER_PROBLEM_OVERLAY_H
 #define DTP_PLANNER_PROBLEM_OVERLAY_H
@@ -14,7 +14,8 @@ typedef struct dtp_overlay {
 void dtp_overlay_init(const dtp_problem *base, dtp_overlay *out);
 void dtp_overlay_free(dtp_overlay *o);
 
-/* Costs of the edges that may be written: at first those of the base. */
+/* Costs of the strategies, of the edges, that may be written: at first those of the base. */
+dtp_status dtp_overlay_costs(dtp_overlay *o, int64_t **cost, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_overlay_edges(dtp_overlay *o, int64_t **cost, dtp_err *err) DTP_MUST_CHECK;
 /* As dtp_problem_add_interval. */
 dtp_status dtp_overlay_add_interval(dtp_overlay *o, int32_t variable, int64_t begin, int64_t end,

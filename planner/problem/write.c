@@ -272,3 +272,70 @@ dtp_status dtp_problem_write_lp(const dtp_problem *p, dtp_strbuf *out, dtp_err *
     add_columns(p, out);
     return DTP_OK;
 }
+
+/* ---- for reading ----------------------------------------------------------------------------- */
+
+static void print_cost(int64_t cost, int width, dtp_strbuf *out)
+{
+    if (cost < DTP_FORBIDDEN) {
+        dtp_strbuf_addf(out, " %*" PRId64, width, cost);
+    } else {
+        dtp_strbuf_addf(out, " %*s", width, "-");
+    }
+}
+
+/* Raises `most`, by strategy of the problem, to the usages of every interval. */
+static void find_most(const dtp_problem *p, int64_t *most)
+{
+    for (int32_t i = 0; i < dtp_problem_n_intervals(p); i++) {
+        const dtp_problem_interval x = dtp_problem_interval_at(p, i);
+        for (int32_t s = 0; x.begin < x.end && s < dtp_problem_n_strategies(p, x.variable); s++) {
+            int64_t *at = &most[p->first[x.variable] + s];
+            *at = x.usage[s] > *at ? x.usage[s] : *at;
+        }
+    }
+}
+
+dtp_status dtp_problem_print(const dtp_problem *p, const dtp_problem_names *names, dtp_strbuf *out,
+                             dtp_err *err)
+{
+    int64_t *most = calloc((size_t)p->first[p->n_variables] + 1, sizeof *most);
+    if (most == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the usages of a problem");
+    }
+    find_most(p, most);
+    dtp_strbuf_addf(out, "%s: %d variables, %" PRId64 " strategies, %d edges, %d intervals\n",
+                    p->name, p->n_variables, p->first[p->n_variables], p->n_edges,
+                    dtp_problem_n_intervals(p));
+    for (int32_t i = 0; i < p->n_variables; i++) {
+        dtp_strbuf_addf(out, "\nvariable %d: ", i);
+        names->variable(names->user, i, out);
+        dtp_strbuf_addf(out, "\n %20s %16s  strategy\n", "cost", "most usage");
+        for (int32_t s = 0; s < dtp_problem_n_strategies(p, i); s++) {
+            print_cost(p->cost[p->first[i] + s], 20, out);
+            dtp_strbuf_addf(out, " %16" PRId64 "  ", most[p->first[i] + s]);
+            names->strategy(names->user, i, s, out);
+            dtp_strbuf_add(out, "\n");
+        }
+    }
+    free(most);
+    for (int32_t e = 0; e < p->n_edges; e++) {
+        const int32_t rows = dtp_problem_n_strategies(p, p->edge_a[e]);
+        const int32_t cols = dtp_problem_n_strategies(p, p->edge_b[e]);
+        int32_t like = 0;
+        while (p->edge_first[like] != p->edge_first[e]) {
+            like++;
+        }
+        dtp_strbuf_addf(out, "\nedge %d: variable %d (rows) to variable %d", e, p->edge_a[e],
+                        p->edge_b[e]);
+        if (like < e) {
+            dtp_strbuf_addf(out, ", costs of edge %d", like);
+        }
+        for (int64_t k = 0; like == e && k < (int64_t)rows * cols; k++) {
+            dtp_strbuf_add(out, k % cols == 0 ? "\n" : "");
+            print_cost(p->edge_cost[p->edge_first[e] + k], 1, out);
+        }
+    }
+    dtp_strbuf_add(out, "\n");
+    return DTP_OK;
+}

@@ -106,7 +106,8 @@ static dtp_status explore(solver_state *v, solver_reduced *w, int32_t depth, int
             return DTP_OK;
         }
         v->out->nodes++;
-        const bool linear = size.entries <= v->options->lp_entries;
+        const bool linear =
+            v->options->solver == DTP_SOLVER_GLPK || size.entries <= v->options->lp_entries;
         DTP_TRY(linear ? solver_relax(w, solver_time_left(v), v->assignment, &r, err)
                        : ascend(v, w, &r, err));
         *bound = r.bound > *bound ? r.bound : *bound;

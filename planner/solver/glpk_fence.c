@@ -169,6 +169,11 @@ void dtp_ilp_set_cost(dtp_ilp *ilp, int32_t col, double cost)
     ilp->cols[col].cost = cost;
 }
 
+void dtp_ilp_add_cost(dtp_ilp *ilp, int32_t col, double cost)
+{
+    ilp->cols[col].cost += cost;
+}
+
 void dtp_ilp_set_col_bounds(dtp_ilp *ilp, int32_t col, double lo, double hi)
 {
     ilp->cols[col].lo = lo;

@@ -72,6 +72,7 @@ dtp_status dtp_ilp_add_col(dtp_ilp *ilp, dtp_ilp_col col, int32_t *index,
 dtp_status dtp_ilp_add_row(dtp_ilp *ilp, double lo, double hi, int32_t n, const int32_t *cols,
                            const double *coefs, int32_t *index, dtp_err *err) DTP_MUST_CHECK;
 void dtp_ilp_set_cost(dtp_ilp *ilp, int32_t col, double cost);
+void dtp_ilp_add_cost(dtp_ilp *ilp, int32_t col, double cost);
 void dtp_ilp_set_col_bounds(dtp_ilp *ilp, int32_t col, double lo, double hi);
 void dtp_ilp_set_row_bounds(dtp_ilp *ilp, int32_t row, double lo, double hi);
 int32_t dtp_ilp_n_cols(const dtp_ilp *ilp);

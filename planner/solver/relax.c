@@ -1,5 +1,6 @@
 #include "planner/solver/relax.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -10,9 +11,12 @@ typedef struct relaxed_model {
     solver_reduced *w;
     dtp_ilp *ilp;
     int32_t *variable_col; /* by variable: column of strategy 0 */
-    int64_t *edge_phi;     /* by edge: its first marginal row, counted from first_marginal */
-    int32_t first_marginal, n_structural; /* rows before the memory rows */
-    int32_t *memory_row; /* by row of the program after the structural ones: the row of time */
+    int32_t *edge_row;     /* by edge: its first marginal row */
+    int64_t *edge_phi;     /* by edge: its first multiplier */
+    int64_t n_phi;
+    int32_t n_structural; /* rows before the memory rows */
+    int32_t *memory_row;  /* by row of the program after the structural ones: the row of time, -1: a
+                            row that excludes an assignment */
     int64_t cap_memory_rows;
     int32_t elastic; /* column: usage beyond the limit, at a high multiplier */
     double cost_scale;
@@ -36,7 +40,7 @@ static dtp_status add_variables(relaxed_model *m, dtp_err *err)
         for (int32_t s = 0; x->alive && s < x->k; s++) {
             const bool dead = solver_dead(x, s);
             const dtp_ilp_col col = {0.0, dead ? 0.0 : 1.0,
-                                     dead ? 0.0 : (double)x->cost[s] * m->cost_scale, false};
+                                     dead ? 0.0 : (double)x->cost[s] * m->cost_scale, true};
             DTP_TRY(dtp_ilp_add_col(m->ilp, col, &m->cols[s], err));
             m->coefs[s] = 1.0;
         }
@@ -48,15 +52,43 @@ static dtp_status add_variables(relaxed_model *m, dtp_err *err)
     return DTP_OK;
 }
 
-/* Columns of the finite entries, in the order of the matrix; z[at] = -1 for the others. */
-static dtp_status add_entries(relaxed_model *m, const solver_edge *e, int32_t *z, dtp_err *err)
+/* The strategy of u that strategy j of v leaves; -1: none, -2: several. */
+static int32_t mate_of(const relaxed_model *m, const solver_edge *e, int32_t j)
+{
+    const int32_t ku = m->w->variables[e->u].k, kv = m->w->variables[e->v].k;
+    int32_t mate = -1;
+    for (int32_t i = 0; i < ku && mate != -2; i++) {
+        if (solver_matrix(e)[(int64_t)i * kv + j] < DTP_FORBIDDEN) {
+            mate = mate == -1 ? i : -2;
+        }
+    }
+    return mate;
+}
+
+/* Does every strategy of v leave at most one of u? */
+static bool is_map(const relaxed_model *m, const solver_edge *e)
+{
+    bool map = true;
+    for (int32_t j = 0; j < m->w->variables[e->v].k && map; j++) {
+        map = mate_of(m, e, j) != -2;
+    }
+    return map;
+}
+
+/* Columns of the finite entries, in the order of the matrix; z[at] = -1 for the others. In a map
+ * the column of an entry is that of the strategy of v, which costs as much more. */
+static dtp_status add_entries(relaxed_model *m, const solver_edge *e, bool map, int32_t *z,
+                              dtp_err *err)
 {
     const int64_t n = (int64_t)m->w->variables[e->u].k * m->w->variables[e->v].k;
     for (int64_t i = 0; i < n; i++) {
         const int64_t cost = solver_matrix(e)[i];
+        const dtp_ilp_col col = {0.0, INFINITY, (double)cost * m->cost_scale, false};
         z[i] = -1;
-        if (cost < DTP_FORBIDDEN) {
-            const dtp_ilp_col col = {0.0, INFINITY, (double)cost * m->cost_scale, false};
+        if (cost < DTP_FORBIDDEN && map) {
+            z[i] = m->variable_col[e->v] + (int32_t)(i % m->w->variables[e->v].k);
+            dtp_ilp_add_cost(m->ilp, z[i], col.cost);
+        } else if (cost < DTP_FORBIDDEN) {
             DTP_TRY(dtp_ilp_add_col(m->ilp, col, &z[i], err));
         }
     }
@@ -83,17 +115,24 @@ static dtp_status add_edge(relaxed_model *m, int32_t edge, dtp_err *err)
 {
     const solver_edge *e = &m->w->edges[edge];
     const int32_t ku = m->w->variables[e->u].k, kv = m->w->variables[e->v].k;
+    const bool map = is_map(m, e);
     int32_t *z = calloc((size_t)ku * (size_t)kv + 1, sizeof *z);
     if (z == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a matrix of %d x %d", ku, kv);
     }
-    m->edge_phi[edge] = dtp_ilp_n_rows(m->ilp) - m->first_marginal;
-    dtp_status s = add_entries(m, e, z, err);
+    m->edge_row[edge] = dtp_ilp_n_rows(m->ilp);
+    m->edge_phi[edge] = m->n_phi;
+    m->n_phi += ku + kv;
+    dtp_status s = add_entries(m, e, map, z, err);
     for (int32_t i = 0; i < ku && s == DTP_OK; i++) {
         s = add_marginal(m, z + (int64_t)i * kv, kv, 1, m->variable_col[e->u] + i, err);
     }
     for (int32_t j = 0; j < kv && s == DTP_OK; j++) {
-        s = add_marginal(m, z + j, ku, kv, m->variable_col[e->v] + j, err);
+        if (!map) {
+            s = add_marginal(m, z + j, ku, kv, m->variable_col[e->v] + j, err);
+        } else if (mate_of(m, e, j) < 0) {
+            dtp_ilp_set_col_bounds(m->ilp, m->variable_col[e->v] + j, 0.0, 0.0);
+        }
     }
     free(z);
     return s;
@@ -107,12 +146,13 @@ static dtp_status allocate(relaxed_model *m, dtp_err *err)
         strategies += w->variables[i].alive ? (size_t)w->variables[i].k : 0;
     }
     m->variable_col = calloc((size_t)w->n_variables + 1, sizeof *m->variable_col);
+    m->edge_row = calloc((size_t)w->n_edges + 1, sizeof *m->edge_row);
     m->edge_phi = calloc((size_t)w->n_edges + 1, sizeof *m->edge_phi);
     m->cols = calloc(strategies + 1, sizeof *m->cols);
     m->coefs = calloc(strategies + 1, sizeof *m->coefs);
     m->used = calloc((size_t)w->n_rows + 1, sizeof *m->used);
-    return m->variable_col != NULL && m->edge_phi != NULL && m->cols != NULL && m->coefs != NULL &&
-                   m->used != NULL
+    return m->variable_col != NULL && m->edge_row != NULL && m->edge_phi != NULL &&
+                   m->cols != NULL && m->coefs != NULL && m->used != NULL
                ? DTP_OK
                : DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu strategies", strategies);
 }
@@ -127,7 +167,6 @@ static dtp_status build(relaxed_model *m, dtp_err *err)
     const dtp_ilp_col elastic = {0.0, INFINITY, m->w->parameters->relax_excess_cost, false};
     DTP_TRY(dtp_ilp_add_col(m->ilp, elastic, &m->elastic, err));
     DTP_TRY(add_variables(m, err));
-    m->first_marginal = dtp_ilp_n_rows(m->ilp);
     for (int32_t e = 0; e < m->w->n_edges; e++) {
         if (m->w->edges[e].alive) {
             DTP_TRY(add_edge(m, e, err));
@@ -141,6 +180,7 @@ static void unbuild(relaxed_model *m)
 {
     dtp_ilp_destroy(m->ilp);
     free(m->variable_col);
+    free(m->edge_row);
     free(m->edge_phi);
     free(m->memory_row);
     free(m->cols);
@@ -154,6 +194,17 @@ static void unbuild(relaxed_model *m)
 static int64_t clamped(const solver_reduced *w, int64_t use)
 {
     return use > w->limit ? w->limit + 1 : use;
+}
+
+/* A row after the structural ones, from m->cols and m->coefs. */
+static dtp_status add_late_row(relaxed_model *m, int32_t memory_row, double most, int32_t n,
+                               dtp_err *err)
+{
+    const int32_t at = dtp_ilp_n_rows(m->ilp) - m->n_structural;
+    DTP_TRY(dtp_problem__reserve(&m->memory_row, (int64_t)at + 1, &m->cap_memory_rows,
+                                 sizeof *m->memory_row, err));
+    m->memory_row[at] = memory_row;
+    return dtp_ilp_add_row(m->ilp, -INFINITY, most, n, m->cols, m->coefs, NULL, err);
 }
 
 static dtp_status add_memory_row(relaxed_model *m, int32_t r, dtp_err *err)
@@ -176,12 +227,7 @@ static dtp_status add_memory_row(relaxed_model *m, int32_t r, dtp_err *err)
     }
     m->cols[n] = m->elastic;
     m->coefs[n++] = -1.0;
-    const int32_t at = dtp_ilp_n_rows(m->ilp) - m->n_structural;
-    DTP_TRY(dtp_problem__reserve(&m->memory_row, (int64_t)at + 1, &m->cap_memory_rows,
-                                 sizeof *m->memory_row, err));
-    m->memory_row[at] = r;
-    const double room = (double)(w->limit - w->base[r]) * row_scale(m);
-    return dtp_ilp_add_row(m->ilp, -INFINITY, room, n, m->cols, m->coefs, NULL, err);
+    return add_late_row(m, r, (double)(w->limit - w->base[r]) * row_scale(m), n, err);
 }
 
 /* Usage beyond the limit by row, in m->used. */
@@ -274,20 +320,37 @@ static void read_choice(const relaxed_model *m, const double *values, int32_t *a
     }
 }
 
+/* Of the strategies of u, then of v. In a map, where v has no rows, those of v make the reduced
+ * costs of the entries 0. */
+static void read_edge_duals(const relaxed_model *m, int32_t edge, const double *duals, double *phi)
+{
+    const solver_edge *e = &m->w->edges[edge];
+    const int32_t ku = m->w->variables[e->u].k, kv = m->w->variables[e->v].k;
+    const bool map = is_map(m, e);
+    for (int32_t i = 0; i < (map ? ku : ku + kv); i++) {
+        phi[i] = duals[i] / m->cost_scale;
+    }
+    for (int32_t j = 0; j < kv && map; j++) {
+        const int32_t i = mate_of(m, e, j);
+        phi[ku + j] = i < 0 ? 0.0 : (double)solver_matrix(e)[(int64_t)i * kv + j] - phi[i];
+    }
+}
+
 /* From the duals: an exact bound, and what it excludes. */
 static dtp_status use_duals(relaxed_model *m, const dtp_ilp_result *r, int64_t *bound, dtp_err *err)
 {
-    const int32_t n_phi = m->n_structural - m->first_marginal;
     solver_multipliers mult = {.edge_phi = m->edge_phi};
-    mult.phi = calloc((size_t)n_phi + 1, sizeof *mult.phi);
+    mult.phi = calloc((size_t)m->n_phi + 1, sizeof *mult.phi);
     mult.lambda = calloc((size_t)m->w->n_rows + 1, sizeof *mult.lambda);
     if (mult.phi == NULL || mult.lambda == NULL) {
         free(mult.phi);
         free(mult.lambda);
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d duals", n_phi);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %" PRId64 " duals", m->n_phi);
     }
-    for (int32_t i = 0; i < n_phi; i++) {
-        mult.phi[i] = r->row_duals[m->first_marginal + i] / m->cost_scale;
+    for (int32_t e = 0; e < m->w->n_edges; e++) {
+        if (m->w->edges[e].alive) {
+            read_edge_duals(m, e, r->row_duals + m->edge_row[e], mult.phi + m->edge_phi[e]);
+        }
     }
     for (int32_t i = m->n_structural; i < dtp_ilp_n_rows(m->ilp); i++) {
         const double multiplier = -r->row_duals[i] * row_scale(m) / m->cost_scale;
@@ -321,5 +384,109 @@ dtp_status solver_relax(solver_reduced *w, double time_limit_s, int32_t *assignm
         s = use_duals(&m, &r, &out->bound, err);
     }
     unbuild(&m);
+    return s;
+}
+
+/* ---- the integer program --------------------------------------------------------------------- */
+
+/* The columns of y and z, which may be too many for GLPK. */
+static dtp_status check_size(const relaxed_model *m, dtp_err *err)
+{
+    const solver_reduced *w = m->w;
+    int64_t columns = 0;
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        columns += w->variables[i].alive ? w->variables[i].k : 0;
+    }
+    for (int32_t e = 0; e < w->n_edges; e++) {
+        const solver_edge *edge = &w->edges[e];
+        columns += edge->alive && !is_map(m, edge)
+                       ? (int64_t)w->variables[edge->u].k * w->variables[edge->v].k
+                       : 0;
+    }
+    return columns <= w->parameters->glpk_columns
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_RANGE,
+                          "an integer program of up to %" PRId64
+                          " columns is too large for GLPK (glpk_columns = %d)",
+                          columns, w->parameters->glpk_columns);
+}
+
+/* Forbids one assignment of the variables that are alive. */
+static dtp_status exclude(relaxed_model *m, const int32_t *assignment, dtp_err *err)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < m->w->n_variables; i++) {
+        if (m->w->variables[i].alive) {
+            m->cols[n] = m->variable_col[i] + assignment[i];
+            m->coefs[n++] = 1.0;
+        }
+    }
+    return add_late_row(m, -1, (double)n - 1.0, n, err);
+}
+
+/* An integer solution that needs more than the limit at some row: adds the worst such row, or, when
+ * it is there and GLPK's tolerance hides the excess, excludes the solution; that of least usage is
+ * taken. */
+static dtp_status repair(relaxed_model *m, const double *values, bool least_usage,
+                         const int32_t *assignment, bool *repaired, dtp_err *err)
+{
+    const int32_t n_added = dtp_ilp_n_rows(m->ilp) - m->n_structural;
+    int32_t worst = 0;
+    bool there = false;
+    find_excess(m, values);
+    for (int32_t r = 1; r < m->w->n_rows; r++) {
+        worst = m->used[r] > m->used[worst] ? r : worst;
+    }
+    *repaired = m->w->n_rows > 0 && m->used[worst] > 0.5;
+    for (int32_t k = 0; k < n_added && !there; k++) {
+        there = m->memory_row[k] == worst;
+    }
+    *repaired = *repaired && !(there && least_usage);
+    if (!*repaired) {
+        return DTP_OK;
+    }
+    return there ? exclude(m, assignment, err) : add_memory_row(m, worst, err);
+}
+
+dtp_status solver_integer(solver_reduced *w, bool least_usage, int32_t *assignment,
+                          dtp_cert_status *status, dtp_err *err)
+{
+    static const dtp_cert_status verdicts[] = {DTP_CERT_OPTIMAL, DTP_CERT_FEASIBLE,
+                                               DTP_CERT_INFEASIBLE, DTP_CERT_TIME_LIMIT};
+    relaxed_model m = {.w = w};
+    bool again = true;
+    *status = DTP_CERT_TIME_LIMIT;
+    DTP_TRY(check_size(&m, err));
+    dtp_status s = build(&m, err);
+    if (s == DTP_OK) {
+        dtp_ilp_set_col_bounds(m.ilp, m.elastic,
+                               least_usage ? -row_scale(&m) * (double)w->limit : 0.0, 0.0);
+    }
+    for (int32_t j = 0; s == DTP_OK && least_usage && j < dtp_ilp_n_cols(m.ilp); j++) {
+        dtp_ilp_set_cost(m.ilp, j, j == m.elastic ? 1.0 : 0.0);
+    }
+    while (s == DTP_OK && again && !solver_reduced_late(w)) {
+        dtp_ilp_result r = {0};
+        const dtp_ilp_options options = {.node_limit = w->parameters->glpk_nodes,
+                                         .time_limit_s =
+                                             w->end_s > 0.0 ? w->end_s - solver_now_s() : 0.0,
+                                         .lazy = add_violated,
+                                         .lazy_user = &m};
+        solver_relaxation rounded = {0};
+        s = dtp_ilp_solve(m.ilp, &options, &r, err);
+        again = s == DTP_OK && r.values != NULL;
+        if (again) {
+            read_choice(&m, r.values, assignment, &rounded);
+            s = repair(&m, r.values, least_usage, assignment, &again, err);
+        }
+        if (s == DTP_OK && !again) {
+            *status = verdicts[r.status];
+        }
+    }
+    unbuild(&m);
+    if (s == DTP_SOLVER) { /* numerical trouble: as good as unsolved */
+        dtp_err_clear(err);
+        s = DTP_OK;
+    }
     return s;
 }

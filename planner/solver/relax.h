@@ -6,11 +6,17 @@
  *   sum_x sum_s use_x(s,r) y[x,s] <= limit - base[r] + t   for the rows r that were violated
  *   y, z, t >= 0, t at a high multiplier, no column for what is forbidden
  *
+ * This is the linearisation of products of assignment variables by Adams and Sherali (1986), as
+ * Koster, van Hoesel and Kolen (1998) use it for frequency assignment and Alpa (Zheng et al., 2022)
+ * for layouts. Where every strategy j of v leaves at most one of u (a map), z[e,i,j] is y[v,j]
+ * itself: no columns for the edge, and no rows for v.
+ *
  * Costs and usages are scaled; the bound is recomputed in exact arithmetic from the duals
  * (planner/solver/reduced/bound.h). */
 #ifndef DTP_PLANNER_SOLVER_RELAX_H
 #define DTP_PLANNER_SOLVER_RELAX_H
 
+#include "core/plan/plan.h"
 #include "planner/solver/reduced/reduced.h"
 
 typedef struct solver_relaxation {
@@ -25,5 +31,13 @@ typedef struct solver_relaxation {
  * variables. */
 dtp_status solver_relax(solver_reduced *w, double time_limit_s, int32_t *assignment,
                         solver_relaxation *out, dtp_err *err) DTP_MUST_CHECK;
+
+/* The same with y integer: one integer program, solved by GLPK up to its tolerances or a limit;
+ * t = 0, or, with `least_usage`, t <= 0 is minimised in place of the cost. *status: what GLPK says;
+ * OPTIMAL and FEASIBLE: assignment is a solution, by variable that is alive, within the limit.
+ * Memory rows are added when a solution violates them. Expects compact variables. DTP_RANGE: more
+ * columns than GLPK is given. */
+dtp_status solver_integer(solver_reduced *w, bool least_usage, int32_t *assignment,
+                          dtp_cert_status *status, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -7,6 +7,7 @@
 #include "planner/solver/dive.h"
 #include "planner/solver/primal_dual.h"
 #include "planner/solver/large_neighbourhood.h"
+#include "planner/solver/relax.h"
 #include "planner/solver/state.h"
 #include "planner/solver/reduced/load.h"
 #include "planner/solver/reduced/copy.h"
@@ -20,6 +21,19 @@ dtp_solve_options dtp_solve_options_init(void)
                                .seed = 1,
                                .lp_entries = 8000,
                                .max_entries = 250000};
+}
+
+dtp_status dtp_solver_parse(const char *name, dtp_solver *out, dtp_err *err)
+{
+    static const char *const names[] = {"auto", "exact", "large", "glpk"};
+    for (int32_t i = 0; i < (int32_t)(sizeof names / sizeof names[0]); i++) {
+        if (strcmp(name, names[i]) == 0) {
+            *out = (dtp_solver)i;
+            return DTP_OK;
+        }
+    }
+    return DTP_FAIL(err, DTP_INVALID, "--solver: '%.80s' is none of auto, exact, large, glpk",
+                    name);
 }
 
 double dtp_solve_gap(const dtp_solve_result *r)
@@ -73,13 +87,28 @@ static dtp_status try_large(solver_state *v, const solver_reduced *w, int64_t ro
     return s;
 }
 
+/* The whole kernel as one integer program. Its bound has GLPK's tolerances, so branch and bound
+ * proves it afterwards. */
+static dtp_status try_glpk(solver_state *v, solver_reduced *w, dtp_err *err)
+{
+    dtp_cert_status status;
+    DTP_TRY(solver_integer(w, false, v->assignment, &status, err));
+    if (status == DTP_CERT_OPTIMAL || status == DTP_CERT_FEASIBLE) {
+        DTP_TRY(solver_offer(v, w, w->n_undo, v->assignment, err));
+    }
+    w->infeasible = status == DTP_CERT_INFEASIBLE;
+    return DTP_OK;
+}
+
 /* Everything once: at most so many rounds of either search, and as many nodes; neighbourhoods,
  * which take long, where a limit was given. */
 static dtp_status pass(solver_state *v, solver_reduced *w, int64_t most, int64_t *bound,
                        dtp_err *err)
 {
     const dtp_solver solver = v->options->solver;
-    if (solver != DTP_SOLVER_EXACT && !w->infeasible) {
+    if (solver == DTP_SOLVER_GLPK && !w->infeasible && !v->searched) {
+        DTP_TRY(try_glpk(v, w, err));
+    } else if (solver != DTP_SOLVER_EXACT && solver != DTP_SOLVER_GLPK && !w->infeasible) {
         DTP_TRY(solver_too_large(v, w) ? solver_primal_dual(v, w, most, bound, err)
                                        : try_large(v, w, most, bound, err));
     }

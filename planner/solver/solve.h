@@ -14,7 +14,8 @@
 typedef enum dtp_solver {
     DTP_SOLVER_AUTO,  /* by the size of what presolve leaves */
     DTP_SOLVER_EXACT, /* branch and bound alone */
-    DTP_SOLVER_LARGE  /* search and ascent alone */
+    DTP_SOLVER_LARGE, /* search and ascent alone */
+    DTP_SOLVER_GLPK   /* one integer program, by GLPK; then its answer is proven as in EXACT */
 } dtp_solver;
 
 typedef struct dtp_solve_options {
@@ -50,9 +51,13 @@ typedef struct dtp_solve_result {
     dtp_presolve_report presolve; /* after.*: when the first relaxation was set up */
 } dtp_solve_result;
 
+/* "auto", "exact", "large" or "glpk"; DTP_INVALID for another name. */
+dtp_status dtp_solver_parse(const char *name, dtp_solver *out, dtp_err *err) DTP_MUST_CHECK;
+
 /* (cost - bound) / cost, 0 for cost 0. */
 double dtp_solve_gap(const dtp_solve_result *r);
 
+/* DTP_RANGE: presolve leaves more than GLPK is given. */
 dtp_status dtp_solve(const dtp_problem *p, const dtp_solve_options *options, dtp_solve_result *out,
                      dtp_err *err) DTP_MUST_CHECK;
 void dtp_solve_result_free(dtp_solve_result *r);

@@ -4,7 +4,7 @@
  * limit would, so that planning with one byte less than what is named finds nothing. */
 #include "planner/tensors/plan_tensor_internal.h"
 
-#include "planner/tensors/minimum_memory.h"
+#include "planner/solver/minimum_memory.h"
 
 /* The first step is so large a part of the way to what is proven to be needed. */
 enum { MAX_STEPS_DOWN = 64, FIRST_PART = 4 };

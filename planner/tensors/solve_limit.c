@@ -77,6 +77,7 @@ static dtp_status evaluate(dtp_planning *p, const int32_t *assignment, dtp_tenso
 dtp_solve_options dtp_tensor__solver_options(const dtp_planning *p)
 {
     dtp_solve_options options = dtp_solve_options_init();
+    options.solver = p->request->solver;
     options.seed = p->request->seed;
     options.threads = p->request->threads;
     options.gap = p->request->gap;

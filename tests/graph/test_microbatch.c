@@ -17,6 +17,7 @@
 #include "cost_models/timeline.h"
 #include "cost_models/candidate.h"
 #include "planner/plan_rules.h"
+#include "planner/problem/check.h"
 #include "planner/problem/rules/rules_problem.h"
 #include "core/graph/graph_hash.h"
 
@@ -311,26 +312,23 @@ static void test_microbatch__rules_problem_agrees(void **state)
         dtp_err err = {0};
         dtp_layout_rules parsed;
         dtp_rules_problem *problem = NULL;
-        dtp_rules_choice choice = {{0}};
         int64_t cost;
         lower(m, rules[i], false, &l);
-        assert_int_equal(dtp_rules_problem_create(m, &l.pricer, &problem, &err), DTP_OK);
+        assert_int_equal(dtp_rules_problem_create(m, &l.pricer, NULL, &problem, &err), DTP_OK);
         assert_int_equal(
             dtp_layout_rules_parse(rules[i], &l.pricer.mesh, &m->dims, l.arena, &parsed, &err),
             DTP_OK);
-        for (dtp_dim_id d = 0; d < parsed.n; d++) {
-            for (int8_t k = 0; k < parsed.splits[d].n; k++) {
-                choice.mesh_dims[problem->name_of[d]] |=
-                    (uint8_t)(1U << parsed.splits[d].mesh_dims[k]);
-            }
-        }
         assert_int_equal(
             dtp_additive_cost(m, &l.pricer, &l.sharding, dtp_redistributor_generic(), &cost, &err),
             DTP_OK);
-        dtp_rules_value v;
-        assert_int_equal(dtp_rules_evaluate(problem, &choice, &v, &err), DTP_OK);
-        assert_true(v.legal);
-        assert_int_equal(v.cost_ps, cost);
+        int32_t *assignment =
+            dtp_arena_alloc(l.arena, (size_t)problem->select->n_variables, sizeof *assignment);
+        dtp_problem_value v;
+        assert_non_null(assignment);
+        assert_true(dtp_rules_assignment(problem, &parsed, assignment));
+        assert_int_equal(dtp_problem_evaluate(problem->select, assignment, &v, &err), DTP_OK);
+        assert_true(v.feasible);
+        assert_int_equal(v.cost, cost);
         dtp_rules_problem_destroy(problem);
         free_lowered(&l);
     }

@@ -13,7 +13,7 @@
 #include "planner/reports/pareto.h"
 #include "planner/reports/plan_diff.h"
 #include "planner/reports/sensitivity.h"
-#include "planner/tensors/minimum_memory.h"
+#include "planner/solver/minimum_memory.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/plan_fixture.h"
 

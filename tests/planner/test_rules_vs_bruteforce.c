@@ -1,6 +1,6 @@
-/* The rules planner against enumeration: on random graphs every rule set is followed through the
- * graph, every node is lowered and priced, memory is simulated step by step; the integer program
- * must find exactly the best value. */
+/* The problem of layout rules against enumeration: on random graphs every rule set is followed
+ * through the graph, every node is lowered and priced, memory is simulated step by step; GLPK and
+ * the solver of our own must find exactly the best value. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,8 @@
 #include <cmocka.h>
 
 #include "planner/problem/rules/rules_internal.h"
-#include "planner/rules_solve.h"
+#include "planner/problem/overlay.h"
+#include "planner/solver/minimum_memory.h"
 #include "tests/support/random_graphs.h"
 #include "spmd/lower/lower.h"
 
@@ -196,28 +197,13 @@ static outcome evaluate(bruteforce *b)
  */
 
 /* Rule set number `code`: n_mesh bits for each dim of the graph, splits in mesh order. */
-static void decode(bruteforce *b, uint64_t code, uint8_t *masks)
+static void decode(bruteforce *b, uint64_t code)
 {
     const int32_t n_mesh = b->pricer.mesh.n_dims;
     for (dtp_dim_id d = 0; d < b->g->dims.n; d++) {
-        masks[d] = (uint8_t)(code >> (d * n_mesh) & ((1U << n_mesh) - 1U));
-        b->rules.splits[d] = dtp_rules__splits_of(masks[d]);
+        b->rules.splits[d] =
+            dtp_rules__splits_of((uint8_t)(code >> (d * n_mesh) & ((1U << n_mesh) - 1U)));
     }
-}
-
-/* The same as a choice; false when it splits a name that the planner never splits. */
-static bool to_choice(const dtp_rules_problem *p, const uint8_t *masks, dtp_rules_choice *choice)
-{
-    memset(choice, 0, sizeof *choice);
-    for (dtp_dim_id d = 0; d < p->graph->dims.n; d++) {
-        if (masks[d] != 0 && p->name_of[d] < 0) {
-            return false;
-        }
-        if (masks[d] != 0) {
-            choice->mesh_dims[p->name_of[d]] = masks[d];
-        }
-    }
-    return true;
 }
 
 typedef struct table {
@@ -234,81 +220,103 @@ static table enumerate(bruteforce *b, const dtp_rules_problem *p)
                  .code = calloc((size_t)n, sizeof *all.code)};
     assert_non_null(all.legal);
     assert_non_null(all.code);
+    int32_t *assignment = calloc((size_t)p->select->n_variables, sizeof *assignment);
+    assert_non_null(assignment);
     for (uint64_t code = 0; code < n; code++) {
-        uint8_t masks[64];
-        dtp_rules_choice choice;
-        decode(b, code, masks);
+        dtp_problem_value v;
+        decode(b, code);
         const outcome o = evaluate(b);
-        if (!to_choice(p, masks, &choice)) {
+        if (!dtp_rules_assignment(p, &b->rules, assignment)) {
             assert_false(o.legal);
             continue;
         }
-        dtp_rules_value v;
-        assert_int_equal(dtp_rules_evaluate(p, &choice, &v, NULL), DTP_OK);
-        assert_int_equal(v.legal, o.legal);
+        assert_int_equal(dtp_problem_evaluate(p->select, assignment, &v, NULL), DTP_OK);
+        assert_int_equal(v.feasible, o.legal);
         if (o.legal) {
-            assert_int_equal(v.cost_ps, o.cost_ps);
-            assert_int_equal(v.peak_bytes, o.peak_bytes);
+            assert_int_equal(v.cost, o.cost_ps);
+            assert_int_equal(v.peak, o.peak_bytes);
             all.code[all.n] = code;
             all.legal[all.n++] = o;
         }
     }
+    free(assignment);
     return all;
 }
 
-/* ---- comparison with the integer program --------------------------------------------------------
+/* ---- comparison with the solvers ----------------------------------------------------------------
  */
 
+typedef struct question {
+    const dtp_layout_rules *pins; /* NULL: none */
+    bool memory;                  /* the least peak, else the least cost */
+    int64_t limit_bytes;          /* 0: none */
+} question;
+
 /* Best cost (or peak) among the legal rule sets within the limit that hold the pin; -1 = none. */
-static int64_t best_of(bruteforce *b, const table *all, const dtp_rules_request *r)
+static int64_t best_of(bruteforce *b, const table *all, const question *q)
 {
     int64_t best = -1;
     for (int32_t i = 0; i < all->n; i++) {
-        uint8_t masks[64];
-        bool holds = r->limit_bytes == 0 || all->legal[i].peak_bytes <= r->limit_bytes;
-        decode(b, all->code[i], masks);
-        for (dtp_dim_id d = 0; r->pins != NULL && d < r->pins->n; d++) {
-            const dtp_rule_splits *want = &r->pins->splits[d];
+        bool holds = q->limit_bytes == 0 || all->legal[i].peak_bytes <= q->limit_bytes;
+        decode(b, all->code[i]);
+        for (dtp_dim_id d = 0; q->pins != NULL && d < q->pins->n; d++) {
+            const dtp_rule_splits *want = &q->pins->splits[d];
             holds = holds && (want->n == 0 || memcmp(want, &b->rules.splits[d], sizeof *want) == 0);
         }
-        const int64_t value =
-            r->objective == DTP_OBJECTIVE_TIME ? all->legal[i].cost_ps : all->legal[i].peak_bytes;
+        const int64_t value = q->memory ? all->legal[i].peak_bytes : all->legal[i].cost_ps;
         best = holds && (best < 0 || value < best) ? value : best;
     }
     return best;
 }
 
-static void compare(bruteforce *b, const table *all, const dtp_rules_problem *p,
-                    const dtp_rules_request *r)
+static int64_t least_cost(const dtp_problem *p, const dtp_solve_options *o, int64_t limit)
 {
-    const int64_t best = best_of(b, all, r);
-    dtp_rules_result result;
+    dtp_overlay overlay;
+    dtp_solve_result r;
     dtp_err err = {0};
-    if (dtp_rules_solve(p, r, &result, &err) != DTP_OK) {
+    dtp_overlay_init(p, &overlay);
+    overlay.problem.usage_limit = limit > 0 ? limit : p->usage_limit;
+    if (dtp_solve(&overlay.problem, o, &r, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
-    if (best < 0) {
-        assert_int_equal(result.status, DTP_CERT_INFEASIBLE);
-        assert_int_equal(result.n, 0);
-        return;
+    const bool found = r.assignment != NULL;
+    assert_int_equal(r.status, found ? DTP_CERT_OPTIMAL : DTP_CERT_INFEASIBLE);
+    assert_true(!found || (r.value.feasible && r.bound == r.value.cost));
+    dtp_solve_result_free(&r);
+    dtp_overlay_free(&overlay);
+    return found ? r.value.cost : -1;
+}
+
+static int64_t least_peak(const dtp_problem *p, const dtp_solve_options *o, int64_t limit)
+{
+    dtp_minimum_memory m;
+    dtp_err err = {0};
+    if (dtp_minimum_memory_find(p, o, limit, &m, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
     }
-    assert_int_equal(result.status, DTP_CERT_OPTIMAL);
-    assert_true(result.n >= 1);
-    for (int32_t i = 0; i < result.n; i++) {
-        const dtp_rules_value *v = &result.solutions[i].value;
-        const int64_t value = r->objective == DTP_OBJECTIVE_TIME ? v->cost_ps : v->peak_bytes;
-        dtp_rules_value again;
-        assert_int_equal(dtp_rules_evaluate(p, &result.solutions[i].choice, &again, NULL), DTP_OK);
-        assert_true(again.legal && again.cost_ps == v->cost_ps &&
-                    again.peak_bytes == v->peak_bytes);
-        assert_true(i == 0 ? value == best : value >= best);
-        assert_true(r->limit_bytes == 0 || v->peak_bytes <= r->limit_bytes);
-        for (int32_t k = 0; k < i; k++) {
-            assert_true(memcmp(&result.solutions[k].choice, &result.solutions[i].choice,
-                               sizeof(dtp_rules_choice)) != 0);
-        }
+    const bool found = m.assignment != NULL && (limit == 0 || m.usage <= limit);
+    assert_true(!found || m.bound == m.usage);
+    dtp_minimum_memory_free(&m);
+    return found ? m.usage : -1;
+}
+
+static void compare(bruteforce *b, const table *all, const question *q)
+{
+    static const dtp_solver solvers[] = {DTP_SOLVER_GLPK, DTP_SOLVER_AUTO};
+    const int64_t best = best_of(b, all, q);
+    dtp_rules_problem *p = NULL;
+    dtp_err err = {0};
+    if (dtp_rules_problem_create(b->g, &b->pricer, q->pins, &p, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
     }
-    assert_true(result.bound <= best);
+    for (int32_t i = 0; i < 2; i++) {
+        dtp_solve_options o = dtp_solve_options_init();
+        o.solver = solvers[i];
+        assert_int_equal(q->memory ? least_peak(p->select, &o, q->limit_bytes)
+                                   : least_cost(p->select, &o, q->limit_bytes),
+                         best);
+    }
+    dtp_rules_problem_destroy(p);
 }
 
 /* A limit between the smallest and the largest peak of the legal rule sets, or just below the
@@ -327,30 +335,27 @@ static int64_t some_limit(const table *all, uint64_t *state)
     return kind == 1 ? low : low + (int64_t)(random_next(state) % (uint64_t)(high - low + 1));
 }
 
-static void compare_objectives(bruteforce *b, const table *all, const dtp_rules_problem *p,
-                               uint64_t *state)
+static void compare_objectives(bruteforce *b, const table *all, uint64_t *state)
 {
-    dtp_rules_request r = dtp_rules_request_init();
+    question q = {0};
     dtp_layout_rules pins;
-    uint8_t masks[64];
-    r.max_solutions = 1 + random_below(state, 4);
-    compare(b, all, p, &r);
-    r.limit_bytes = some_limit(all, state);
-    compare(b, all, p, &r);
-    r.objective = DTP_OBJECTIVE_MEMORY;
-    compare(b, all, p, &r);
-    r.limit_bytes = 0;
-    compare(b, all, p, &r);
+    compare(b, all, &q);
+    q.limit_bytes = some_limit(all, state);
+    compare(b, all, &q);
+    q.memory = true;
+    compare(b, all, &q);
+    q.limit_bytes = 0;
+    compare(b, all, &q);
     /* Pin one dim as some legal rule set has it. */
-    decode(b, all->code[random_below(state, all->n)], masks);
+    decode(b, all->code[random_below(state, all->n)]);
     assert_int_equal(dtp_layout_rules_create(b->g->arena, b->g->dims.n, &pins, NULL), DTP_OK);
     const int32_t d = random_below(state, b->g->dims.n);
     pins.splits[d] = b->rules.splits[d];
-    r.pins = &pins;
-    compare(b, all, p, &r);
-    r.objective = DTP_OBJECTIVE_TIME;
-    r.limit_bytes = some_limit(all, state);
-    compare(b, all, p, &r);
+    q.pins = &pins;
+    compare(b, all, &q);
+    q.memory = false;
+    q.limit_bytes = some_limit(all, state);
+    compare(b, all, &q);
 }
 
 /* ---- the graphs ---------------------------------------------------------------------------------
@@ -399,13 +404,13 @@ static int32_t check_graph(const dtp_machine *machine, uint64_t seed)
     assert_int_equal(dtp_program_create(g, &mesh, &b.scratch, NULL), DTP_OK);
     b.scratch->redistributor = dtp_redistributor_generic();
     assert_int_equal(dtp_layout_rules_create(g->arena, g->dims.n, &b.rules, NULL), DTP_OK);
-    if (dtp_rules_problem_create(g, &b.pricer, &p, &err) != DTP_OK) {
+    if (dtp_rules_problem_create(g, &b.pricer, NULL, &p, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     table all = enumerate(&b, p);
     const int32_t n = all.n;
     assert_true(n >= 1);
-    compare_objectives(&b, &all, p, &state);
+    compare_objectives(&b, &all, &state);
     dtp_rules_problem_destroy(p);
     dtp_program_destroy(b.scratch);
     dtp_graph_destroy(g);

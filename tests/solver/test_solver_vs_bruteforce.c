@@ -20,7 +20,7 @@ enum {
     N_ODD = 240,
     N_STARTS = 500,
     N_DUAL = 300,
-    N_SOLVERS = 3,
+    N_SOLVERS = 4,
     COMBINATIONS_EACH = 4,
     TO_THE_END = 2000
 };
@@ -230,6 +230,51 @@ static void test_select__branching_on_the_dual_equals_enumeration(void **state)
     assert_true(split > N_DUAL / 50);
 }
 
+/* GLPK's answer itself, before the proof: one node is all that branch and bound has. Costs are
+ * small enough for its tolerances. */
+static void test_select__glpk_finds_the_optimum(void **state)
+{
+    (void)state;
+    int32_t found = 0;
+    for (uint64_t seed = 1; seed <= N_DUAL; seed++) {
+        random_source r = {seed * 32452843};
+        dtp_problem *p = odd_problem(&r);
+        const int64_t best = enumerate(p);
+        dtp_solve_options o = dtp_solve_options_init();
+        dtp_solve_result a;
+        o.solver = DTP_SOLVER_GLPK;
+        o.presolve = combination(seed % 2 == 0 ? SELECT_COMBINATIONS - 1 : 0);
+        o.iterations = 1;
+        assert_int_equal(dtp_solve(p, &o, &a, NULL), DTP_OK);
+        if ((a.assignment == NULL) != (best < 0) || (best >= 0 && a.value.cost != best)) {
+            fail_msg("seed %" PRIu64 ": cost %" PRId64 ", optimum %" PRId64, seed,
+                     a.assignment != NULL ? a.value.cost : -1, best);
+        }
+        found += best >= 0 ? 1 : 0;
+        dtp_solve_result_free(&a);
+        dtp_problem_destroy(p);
+    }
+    assert_true(found > N_DUAL / 2);
+}
+
+static void test_select__glpk_refuses_what_is_too_large(void **state)
+{
+    (void)state;
+    dtp_solver_parameters few = *dtp_solver_parameters_default();
+    random_source r = {5};
+    dtp_problem *p = odd_problem(&r);
+    dtp_solve_options o = dtp_solve_options_init();
+    dtp_solve_result a;
+    dtp_err err = {0};
+    few.glpk_columns = 1;
+    o.parameters = &few;
+    o.solver = DTP_SOLVER_GLPK;
+    o.presolve = combination(SELECT_COMBINATIONS - 1);
+    assert_int_equal(dtp_solve(p, &o, &a, &err), DTP_RANGE);
+    assert_non_null(strstr(err.msg, "glpk_columns = 1"));
+    dtp_problem_destroy(p);
+}
+
 /* Rings of variables with chords, too large to enumerate. */
 static dtp_problem *ring(random_source *r, int32_t n)
 {
@@ -334,6 +379,8 @@ int main(void)
         cmocka_unit_test(test_select__start_and_cutoff),
         cmocka_unit_test(test_select__same_seed_same_answer),
         cmocka_unit_test(test_select__branching_on_the_dual_equals_enumeration),
+        cmocka_unit_test(test_select__glpk_finds_the_optimum),
+        cmocka_unit_test(test_select__glpk_refuses_what_is_too_large),
         cmocka_unit_test(test_select__same_answer_on_any_threads),
         cmocka_unit_test(test_select__whichever_limit_comes_first),
     };

@@ -21,7 +21,7 @@ typedef struct plan_command {
     tool_source source;
     const char *mode;                 /* NULL: what --style and --pin say, else rules */
     const char *remat, *microbatches; /* as given */
-    const char *objective, *memory, *rules_file, *compat, *output;
+    const char *objective, *memory, *rules_file, *compat, *output, *solver;
     int64_t devices, candidates, seed, threads;
     double gap;
     int64_t limit_bytes; /* 0 = none */
@@ -165,6 +165,7 @@ static dtp_status make_request(const plan_command *c, const dtp_mesh *mesh, cons
     out->pins = c->source.rules;
     out->rules_file = rules_file;
     out->candidates = (int32_t)c->candidates;
+    DTP_TRY(dtp_solver_parse(c->solver, &out->solver, err));
     out->seed = (uint64_t)c->seed;
     out->threads = (int32_t)c->threads;
     out->gap = c->gap;
@@ -428,7 +429,12 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 
 int dtplan_plan(int argc, char **argv)
 {
-    plan_command c = {.objective = "time", .candidates = 6, .seed = 1, .threads = 2, .gap = 0.001};
+    plan_command c = {.objective = "time",
+                      .solver = "auto",
+                      .candidates = 6,
+                      .seed = 1,
+                      .threads = 2,
+                      .gap = 0.001};
     const tool_option options[] = {
         {"--mesh", TOOL_STRING, "MESH", &c.source.mesh, 0, 0, "mesh such as 'x:2;y:2'"},
         {"--devices", TOOL_INT, "N", &c.devices, 1, 1 << 20, "search the mesh shape for N devices"},
@@ -459,6 +465,9 @@ int dtplan_plan(int argc, char **argv)
          "say what the memory limit and every pin cost (tensor mode; solves again for each)"},
         {"--unfold", TOOL_FLAG, NULL, &c.unfold, 0, 0,
          "every instance of a repeated block decides for itself (tensor mode; slow)"},
+        {"--solver", TOOL_STRING, "NAME", &c.solver, 0, 0,
+         "tensor mode: auto (default), exact, large or glpk (small problems); rules mode: always "
+         "glpk"},
         {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "of the solver of tensor mode (default 1)"},
         {"--gap", TOOL_REAL, "G", &c.gap, 0, 1,
          "of large problems in tensor mode: cost and bound may differ by this share (default "

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "planner/problem/rules/rules_problem.h"
+#include "planner/problem/tensors/tensor_names.h"
 #include "tools/dtplan/options.h"
 #include "tools/dtplan/print.h"
 #include "tools/dtplan/print_comm.h"
@@ -10,7 +11,7 @@
 
 typedef struct show_command {
     tool_source source;
-    const char *stage;
+    const char *stage, *mode;
     bool comm_report, counters, trace, json;
     dtp_ctx ctx;
 } show_command;
@@ -55,21 +56,44 @@ static dtp_status show_program(const show_command *c, dtp_strbuf *out, dtp_err *
     return s;
 }
 
+static dtp_status print_rules(const dtp_graph *g, const dtp_pricer *pricer, dtp_strbuf *out,
+                              dtp_err *err)
+{
+    dtp_rules_problem *problem = NULL;
+    DTP_TRY(dtp_rules_problem_create(g, pricer, NULL, &problem, err));
+    const dtp_problem_names names = dtp_rules_names(problem);
+    const dtp_status s = dtp_problem_print(problem->select, &names, out, err);
+    dtp_rules_problem_destroy(problem);
+    return s;
+}
+
+static dtp_status print_tensors(const dtp_graph *g, const dtp_pricer *pricer, dtp_strbuf *out,
+                                dtp_err *err)
+{
+    const dtp_tensor_options options = dtp_tensor_options_init();
+    dtp_tensor_problem *problem = NULL;
+    DTP_TRY(dtp_tensor_problem_create(g, pricer, &options, &problem, err));
+    const dtp_problem_names names = dtp_tensor_names(problem);
+    const dtp_status s = dtp_problem_print(problem->select, &names, out, err);
+    dtp_tensor_problem_destroy(problem);
+    return s;
+}
+
 static dtp_status print_problem(const show_command *c, const dtp_graph *g,
                                 const dtp_machine *machine, dtp_strbuf *out, dtp_err *err)
 {
     dtp_mesh mesh;
     dtp_pricer pricer;
-    dtp_rules_problem *problem = NULL;
+    const bool tensors = strcmp(c->mode, "tensor") == 0;
+    if (!tensors && strcmp(c->mode, "rules") != 0) {
+        return DTP_FAIL(err, DTP_INVALID, "--mode: '%s' is not rules or tensor", c->mode);
+    }
     DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
     DTP_TRY(dtp_pricer_init(machine, &mesh, &pricer, err));
-    DTP_TRY(dtp_rules_problem_create(g, &pricer, &problem, err));
-    dtp_rules_problem_print(problem, out);
-    dtp_rules_problem_destroy(problem);
-    return DTP_OK;
+    return tensors ? print_tensors(g, &pricer, out, err) : print_rules(g, &pricer, out, err);
 }
 
-/* Kinds of nodes with their price under every way to split their dims. */
+/* The selection problem of a mode, without a memory limit. */
 static dtp_status show_problem(const show_command *c, dtp_strbuf *out, dtp_err *err)
 {
     dtp_graph *model = NULL, *g = NULL;
@@ -130,10 +154,12 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 
 int dtplan_show(int argc, char **argv)
 {
-    show_command c = {.stage = "plan"};
+    show_command c = {.stage = "plan", .mode = "rules"};
     const tool_option options[] = {
         {"--stage", TOOL_STRING, "STAGE", &c.stage, 0, 0,
          "graph, strategies, problem, plan (default), program or memory"},
+        {"--mode", TOOL_STRING, "MODE", &c.mode, 0, 0,
+         "--stage problem: rules (default) or tensor"},
         {"--plan", TOOL_STRING, "FILE", &c.source.plan, 0, 0, "plan to show"},
         {"--mesh", TOOL_STRING, "MESH", &c.source.mesh, 0, 0, "mesh such as 'x:2;y:2'"},
         {"--rules", TOOL_STRING, "RULES", &c.source.rules, 0, 0, "layout rules such as 'batch:x'"},

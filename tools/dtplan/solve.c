@@ -65,18 +65,6 @@ static dtp_status read_without(solve_command *c, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status read_solver(solve_command *c, dtp_err *err)
-{
-    static const char *const names[] = {"auto", "exact", "large"};
-    for (int32_t i = 0; i < 3; i++) {
-        if (strcmp(c->solver, names[i]) == 0) {
-            c->options.solver = (dtp_solver)i;
-            return DTP_OK;
-        }
-    }
-    return DTP_FAIL(err, DTP_INVALID, "--solver: '%.80s' is none of auto, exact, large", c->solver);
-}
-
 /* ---- reports -----------------------------------------------------------------------------------
  */
 
@@ -155,7 +143,7 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
     solve_command *c = command;
     const double start = now_s();
     DTP_TRY(read_without(c, err));
-    DTP_TRY(read_solver(c, err));
+    DTP_TRY(dtp_solver_parse(c->solver, &c->options.solver, err));
     for (int32_t i = 0; i < c->set.n; i++) {
         DTP_TRY(dtp_solver_parameters_set(&c->parameters, c->set.items[i], err));
     }
@@ -208,7 +196,8 @@ int dtplan_solve(int argc, char **argv)
         {"--iterations", TOOL_INT, "N", &c.options.iterations, 1, 1e12,
          "rounds of search, nodes of branch and bound (default: 400, with --limit-s none)"},
         {"--solver", TOOL_STRING, "NAME", &c.solver, 0, 0,
-         "exact (branch and bound), large (search and bound) or auto (by size, default)"},
+         "exact (branch and bound), large (search and bound), glpk (one integer program) or auto\n"
+         "(by size, default)"},
         {"--threads", TOOL_INT, "N", &c.threads, 1, 64, "two are used at most (default 2)"},
         {"--max-entries", TOOL_INT, "N", &c.options.max_entries, 0, 1e9,
          "edge entries of the largest linear program tried (default 250000)"},

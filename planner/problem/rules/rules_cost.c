@@ -12,18 +12,13 @@
 static dtp_status add_class(dtp_rules_problem *p, const dtp_node_classes *classes, int32_t k,
                             dtp_err *err)
 {
-    dtp_rules_class c = {.example = classes->example[k], .count = classes->count[k]};
-    DTP_TRY(dtp_rules__op_set(p, c.example, &c.set, err));
-    const size_t n = (size_t)p->sets[c.set].n_assign;
-    c.cost_ps = dtp_arena_alloc(p->arena, n, sizeof *c.cost_ps);
-    c.temp_bytes = dtp_arena_alloc(p->arena, n, sizeof *c.temp_bytes);
-    if (c.cost_ps == NULL || c.temp_bytes == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu prices", n);
-    }
-    DTP_TRY(dtp_arena_grow(p->arena, &p->classes, p->n_classes, p->n_classes + 1, &p->cap_classes,
-                           sizeof *p->classes, err));
-    p->classes[p->n_classes++] = c;
-    return DTP_OK;
+    dtp_rules_class *c = &p->classes[k];
+    *c = (dtp_rules_class){.example = classes->example[k], .count = classes->count[k]};
+    DTP_TRY(dtp_rules__op_set(p, c->example, &c->set, err));
+    const size_t n = (size_t)p->sets[c->set].n_assign;
+    c->temp_bytes = dtp_arena_alloc(p->arena, n, sizeof *c->temp_bytes);
+    return c->temp_bytes != NULL ? DTP_OK
+                                 : DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu prices", n);
 }
 
 static dtp_status sort_into_classes(dtp_rules_problem *p, dtp_err *err)
@@ -31,6 +26,11 @@ static dtp_status sort_into_classes(dtp_rules_problem *p, dtp_err *err)
     dtp_node_classes classes;
     DTP_TRY(dtp_node_classes_find(p->graph, p->arena, &classes, err));
     p->class_of_node = classes.of_node;
+    p->n_classes = classes.n;
+    p->classes = dtp_arena_alloc(p->arena, (size_t)classes.n, sizeof *p->classes);
+    if (p->classes == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d classes of nodes", classes.n);
+    }
     for (int32_t k = 0; k < classes.n; k++) {
         DTP_TRY(add_class(p, &classes, k, err));
     }
@@ -49,7 +49,8 @@ typedef struct pricing {
 static void set_rules(pricing *job, const dtp_rules_set *s, int32_t a, bool on)
 {
     for (int32_t i = 0; i < s->n; i++) {
-        job->rules.splits[s->dims[i]] = dtp_rules__splits_of(on ? s->assign[a * s->n + i] : 0);
+        job->rules.splits[job->p->names[s->names[i]].dim] =
+            dtp_rules__splits_of(on ? s->assign[a * s->n + i] : 0);
     }
 }
 
@@ -72,45 +73,30 @@ static dtp_status price_node(pricing *job, dtp_node_id id, dtp_node_price *price
     return dtp_node_pricer_price(job->nodes, id, &strategy, in, out, price, err);
 }
 
+/* Adds what the nodes of a class cost under assignment a of its set. */
 static dtp_status price(pricing *job, dtp_rules_class *c, int32_t a, dtp_err *err)
 {
-    dtp_rules_problem *p = job->p;
-    dtp_rules_set *s = &p->sets[c->set];
+    dtp_rules_set *s = &job->p->sets[c->set];
     dtp_err why = {0};
     dtp_node_price found;
     set_rules(job, s, a, true);
     dtp_status status = price_node(job, c->example, &found, &why);
     set_rules(job, s, a, false);
     if (dtp_lowering_refuses(status)) {
-        s->forbidden[a] = true;
+        s->cost_ps[a] = DTP_FORBIDDEN;
         return DTP_OK;
     }
     if (status != DTP_OK) {
         return DTP_FAIL(err, status, "%s", why.msg);
     }
-    c->cost_ps[a] = found.cost_ps;
     c->temp_bytes[a] = found.temp_bytes;
-    p->priced++;
-    return DTP_OK;
+    return dtp_cost_add(&s->cost_ps[a], found.cost_ps, c->count)
+               ? DTP_OK
+               : dtp_cost_fail(job->p->pricer, dtp_node_pricer_dearest(job->nodes), err);
 }
 
 /* ---- all ----------------------------------------------------------------------------------------
  */
-
-static dtp_status price_class(pricing *job, dtp_rules_class *c, dtp_err *err)
-{
-    dtp_rules_set *s = &job->p->sets[c->set];
-    for (int32_t a = 0; a < s->n_assign; a++) {
-        if (s->forbidden[a]) {
-            continue;
-        }
-        DTP_TRY(price(job, c, a, err));
-        if (!dtp_cost_add(&s->cost_ps[a], c->cost_ps[a], c->count)) {
-            return dtp_cost_fail(job->p->pricer, dtp_node_pricer_dearest(job->nodes), err);
-        }
-    }
-    return DTP_OK;
-}
 
 /* The dearest assignments of all sets together fit, and so does every assignment. */
 static dtp_status check_sum(const pricing *job, dtp_err *err)
@@ -120,7 +106,7 @@ static dtp_status check_sum(const pricing *job, dtp_err *err)
         const dtp_rules_set *s = &job->p->sets[d];
         int64_t most = 0;
         for (int32_t a = 0; a < s->n_assign; a++) {
-            most = !s->forbidden[a] && s->cost_ps[a] > most ? s->cost_ps[a] : most;
+            most = s->cost_ps[a] < DTP_FORBIDDEN && s->cost_ps[a] > most ? s->cost_ps[a] : most;
         }
         if (!dtp_cost_add(&sum, most, 1)) {
             return dtp_cost_fail(job->p->pricer, dtp_node_pricer_dearest(job->nodes), err);
@@ -134,7 +120,10 @@ static dtp_status price_all(pricing *job, dtp_err *err)
     dtp_rules_problem *p = job->p;
     DTP_TRY(dtp_layout_rules_create(p->arena, p->graph->dims.n, &job->rules, err));
     for (int32_t k = 0; k < p->n_classes; k++) {
-        DTP_TRY(price_class(job, &p->classes[k], err));
+        const dtp_rules_set *s = &p->sets[p->classes[k].set];
+        for (int32_t a = 0; a < s->n_assign; a++) {
+            DTP_TRY(s->cost_ps[a] < DTP_FORBIDDEN ? price(job, &p->classes[k], a, err) : DTP_OK);
+        }
     }
     return check_sum(job, err);
 }

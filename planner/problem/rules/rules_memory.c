@@ -1,11 +1,10 @@
-/* Buffers of the graph with their lives, and the exact value of a assignment.
+/* Buffers of the graph with their lives, and the usage of the sets.
  *
  * Memory at node i = parameters, states and inputs + results that are alive + what the node's own
  * lowering needs besides (staging, workspace, parts of a decomposition). A result written over a
  * dying operand of the same type counts once, as the lowering does it.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "planner/problem/rules/rules_internal.h"
 
@@ -98,112 +97,81 @@ static void share_buffers(const dtp_graph *g, lives *l)
     }
 }
 
-dtp_status dtp_rules__buffers(dtp_rules_problem *p, dtp_err *err)
+/* By set and size, so that those that use the same follow each other. */
+static int compare_buffers(const void *a, const void *b)
+{
+    const dtp_rules_buffer *x = a, *y = b;
+    const int by_set = (x->set > y->set) - (x->set < y->set);
+    const int by_size = (x->bytes > y->bytes) - (x->bytes < y->bytes);
+    const int by_time = (x->first > y->first) - (x->first < y->first);
+    return by_set != 0 ? by_set : by_size != 0 ? by_size : by_time;
+}
+
+dtp_status dtp_rules__buffers(dtp_rules_problem *p, int32_t *n, dtp_rules_buffer **out,
+                              dtp_err *err)
 {
     const dtp_graph *g = p->graph;
     lives l;
     DTP_TRY(allocate_lives(p, &l, err));
-    p->buffers = dtp_arena_alloc(p->arena, (size_t)g->n_tensors, sizeof *p->buffers);
-    if (p->buffers == NULL) {
+    dtp_rules_buffer *buffers = dtp_arena_alloc(p->arena, (size_t)g->n_tensors, sizeof *buffers);
+    if (buffers == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d buffers", g->n_tensors);
     }
     find_last_reads(g, &l);
     share_buffers(g, &l);
+    *n = 0;
     for (int32_t t = 0; t < g->n_tensors; t++) {
         if (l.root[t] == t) {
-            dtp_rules_buffer b = {.tensor = t, .first = l.first[t], .last = l.last[t]};
+            dtp_rules_buffer b = {.bytes = dtp_ttype_bytes(&g->tensors[t].type),
+                                  .first = l.first[t],
+                                  .last = l.last[t]};
             DTP_TRY(dtp_rules__tensor_set(p, t, &b.set, err));
-            p->buffers[p->n_buffers++] = b;
+            buffers[(*n)++] = b;
         }
     }
+    qsort(buffers, (size_t)*n, sizeof *buffers, compare_buffers);
+    *out = buffers;
     return DTP_OK;
 }
 
-/* ---- value of a assignment
- * --------------------------------------------------------------------------
+/* ---- usage --------------------------------------------------------------------------------------
  */
 
-int64_t dtp_rules_buffer_bytes(const dtp_rules_problem *p, const dtp_rules_buffer *b, int32_t a)
+/* Bytes per rank of a buffer under an assignment of its set. */
+static int64_t shard_bytes(const dtp_rules_problem *p, const dtp_rules_buffer *b, int32_t a)
 {
     enum { ALIGN = 64 };
     const dtp_rules_set *s = &p->sets[b->set];
-    int64_t bytes = dtp_ttype_bytes(&p->graph->tensors[b->tensor].type);
+    int64_t bytes = b->bytes;
     for (int32_t i = 0; i < s->n; i++) {
         bytes /= dtp_mesh_set_size(&p->pricer->mesh, s->assign[a * s->n + i]);
     }
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-int32_t dtp_rules_assignment(const dtp_rules_problem *p, int32_t s,
-                             const dtp_rules_choice *assignment)
+dtp_status dtp_rules__usage(const dtp_rules_problem *p, int32_t n, const dtp_rules_buffer *buffers,
+                            dtp_err *err)
 {
-    const dtp_rules_set *set = &p->sets[s];
-    uint8_t map[DTP_MAX_OP_DIMS];
-    for (int32_t i = 0; i < set->n; i++) {
-        map[i] = assignment->mesh_dims[p->name_of[set->dims[i]]];
+    int64_t *usage = dtp_arena_alloc(p->arena, DTP_RULES_MAX_ASSIGN, sizeof *usage);
+    if (usage == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
     }
-    for (int32_t a = 0; a < set->n_assign; a++) {
-        if (set->n == 0 || memcmp(&set->assign[a * set->n], map, (size_t)set->n) == 0) {
-            return a;
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_rules_buffer *b = &buffers[i];
+        for (int32_t a = 0; a < p->sets[b->set].n_assign; a++) {
+            usage[a] = shard_bytes(p, b, a);
+        }
+        DTP_TRY(dtp_problem_add_interval(p->select, p->n_names + b->set, b->first, b->last + 1,
+                                         usage, err));
+    }
+    for (int32_t k = 0; k < p->n_classes; k++) {
+        const dtp_rules_class *c = &p->classes[k];
+        for (dtp_node_id node = c->example; node < p->graph->n_nodes; node++) {
+            if (p->class_of_node[node] == k) {
+                DTP_TRY(dtp_problem_add_interval(p->select, p->n_names + c->set, node, node + 1,
+                                                 c->temp_bytes, err));
+            }
         }
     }
-    return -1;
-}
-
-typedef struct evaluation {
-    const dtp_rules_problem *p;
-    int32_t *chosen; /* by set */
-    int64_t *delta;  /* by node: bytes born there minus bytes that died before it */
-} evaluation;
-
-static bool choose(evaluation *e, const dtp_rules_choice *assignment)
-{
-    for (int32_t s = 0; s < e->p->n_sets; s++) {
-        e->chosen[s] = dtp_rules_assignment(e->p, s, assignment);
-        if (e->chosen[s] < 0 || e->p->sets[s].forbidden[e->chosen[s]]) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static void add_up(evaluation *e, dtp_rules_value *v)
-{
-    const dtp_rules_problem *p = e->p;
-    int64_t live = 0;
-    for (int32_t b = 0; b < p->n_buffers; b++) {
-        const dtp_rules_buffer *buffer = &p->buffers[b];
-        const int64_t bytes = dtp_rules_buffer_bytes(p, buffer, e->chosen[buffer->set]);
-        e->delta[buffer->first] += bytes;
-        e->delta[buffer->last + 1] -= bytes;
-    }
-    for (dtp_node_id n = 0; n < p->graph->n_nodes; n++) {
-        const dtp_rules_class *c = &p->classes[p->class_of_node[n]];
-        live += e->delta[n];
-        const int64_t bytes = live + c->temp_bytes[e->chosen[c->set]];
-        if (bytes > v->peak_bytes) {
-            v->peak_bytes = bytes;
-            v->peak_node = n;
-        }
-        v->cost_ps += c->cost_ps[e->chosen[c->set]];
-    }
-}
-
-dtp_status dtp_rules_evaluate(const dtp_rules_problem *p, const dtp_rules_choice *assignment,
-                              dtp_rules_value *out, dtp_err *err)
-{
-    *out = (dtp_rules_value){.peak_node = -1};
-    evaluation e = {.p = p,
-                    .chosen = calloc((size_t)p->n_sets + 1, sizeof *e.chosen),
-                    .delta = calloc((size_t)p->graph->n_nodes + 2, sizeof *e.delta)};
-    const bool ok = e.chosen != NULL && e.delta != NULL;
-    if (ok && choose(&e, assignment)) {
-        out->legal = true;
-        add_up(&e, out);
-    }
-    free(e.chosen);
-    free(e.delta);
-    return ok ? DTP_OK
-              : DTP_FAIL(err, DTP_NOMEM, "out of memory for the value of a choice of %d sets",
-                         p->n_sets);
+    return DTP_OK;
 }

@@ -16,18 +16,91 @@ static int64_t gcd(int64_t a, int64_t b)
     return a;
 }
 
-dtp_status dtp_rules__names(dtp_rules_problem *p, dtp_err *err)
+/* May these mesh dims split a name of that gcd of sizes? */
+static bool may_split(const dtp_mesh *mesh, int64_t size_gcd, dtp_mesh_set mask)
+{
+    bool ok = size_gcd > 0;
+    for (int32_t m = 0; m < mesh->n_dims; m++) {
+        ok = ok && ((mask >> m & 1U) == 0 || mesh->sizes[m] > 1);
+    }
+    return ok && size_gcd % dtp_mesh_set_size(mesh, mask) == 0;
+}
+
+dtp_rule_splits dtp_rules__splits_of(uint8_t mask)
+{
+    dtp_rule_splits splits = {0};
+    for (int32_t m = 0; m < DTP_MAX_MESH_DIMS; m++) {
+        if (((uint32_t)mask >> m & 1U) != 0) {
+            splits.mesh_dims[splits.n++] = (int8_t)m;
+        }
+    }
+    return splits;
+}
+
+bool dtp_rules__mask_of(const dtp_rule_splits *splits, uint8_t *mask)
+{
+    *mask = 0;
+    for (int8_t k = 0; k < splits->n; k++) {
+        if ((uint32_t)*mask >> splits->mesh_dims[k] != 0) {
+            return false;
+        }
+        *mask |= (uint8_t)(1U << splits->mesh_dims[k]);
+    }
+    return true;
+}
+
+/* The mask of a pinned dim. */
+static dtp_status pinned(const dtp_rules_problem *p, dtp_dim_id d, const dtp_rule_splits *splits,
+                         int64_t size_gcd, uint8_t *mask, dtp_err *err)
+{
+    const dtp_mesh *mesh = &p->pricer->mesh;
+    const char *name = dtp_dims_name(&p->graph->dims, d);
+    const char *last = mesh->names[splits->mesh_dims[splits->n - 1]];
+    if (!dtp_rules__mask_of(splits, mask)) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "rules: the splits of '%s', the last over '%s', are out of order: the "
+                        "planner splits a dim in mesh order",
+                        name, last);
+    }
+    if (!may_split(mesh, size_gcd, *mask)) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "rules: '%s:%s' cannot hold: %d parts do not divide every size of '%s'",
+                        name, last, dtp_mesh_set_size(mesh, *mask), name);
+    }
+    return DTP_OK;
+}
+
+/* The masks that may split a dim, the whole among them, or the pinned one. */
+static dtp_status list_masks(const dtp_rules_problem *p, const dtp_layout_rules *pins,
+                             dtp_rules_name *name, dtp_err *err)
+{
+    const dtp_mesh *mesh = &p->pricer->mesh;
+    const uint32_t most = 1U << mesh->n_dims;
+    uint8_t *masks = dtp_arena_alloc(p->arena, most, sizeof *masks);
+    if (masks == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for splits of a dim");
+    }
+    name->masks = masks;
+    if (pins != NULL && name->dim < pins->n && pins->splits[name->dim].n > 0) {
+        name->n_masks = 1;
+        return pinned(p, name->dim, &pins->splits[name->dim], name->size_gcd, masks, err);
+    }
+    for (uint32_t mask = 0; mask < most; mask++) {
+        if (mask == 0 || may_split(mesh, name->size_gcd, mask)) {
+            masks[name->n_masks++] = (uint8_t)mask;
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_rules__names(dtp_rules_problem *p, const dtp_layout_rules *pins, dtp_err *err)
 {
     const dtp_graph *g = p->graph;
-    const dtp_mesh *mesh = &p->pricer->mesh;
     const size_t n = (size_t)g->dims.n;
     int64_t *sizes = dtp_arena_alloc(p->arena, n, sizeof *sizes);
-    p->size_gcd = dtp_arena_alloc(p->arena, n, sizeof *p->size_gcd);
     p->names = dtp_arena_alloc(p->arena, n, sizeof *p->names);
     p->name_of = dtp_arena_alloc(p->arena, n, sizeof *p->name_of);
-    p->allowed = dtp_arena_alloc(p->arena, n * DTP_MAX_MESH_DIMS, sizeof *p->allowed);
-    if (sizes == NULL || p->size_gcd == NULL || p->names == NULL || p->name_of == NULL ||
-        p->allowed == NULL) {
+    if (sizes == NULL || p->names == NULL || p->name_of == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d dim names", g->dims.n);
     }
     for (int32_t t = 0; t < g->n_tensors; t++) {
@@ -37,20 +110,12 @@ dtp_status dtp_rules__names(dtp_rules_problem *p, dtp_err *err)
         }
     }
     for (dtp_dim_id d = 0; d < g->dims.n; d++) {
-        bool any = false;
-        for (int32_t m = 0; m < mesh->n_dims; m++) {
-            const bool ok = sizes[d] > 0 && mesh->sizes[m] > 1 && sizes[d] % mesh->sizes[m] == 0;
-            p->allowed[p->n_names * mesh->n_dims + m] = ok;
-            any = any || ok;
-        }
-        p->name_of[d] = any ? p->n_names : -1;
-        if (any && p->n_names == DTP_MAX_CHOICE_NAMES) {
-            return DTP_FAIL(err, DTP_UNSUPPORTED, "more than %d dim names could be split",
-                            DTP_MAX_CHOICE_NAMES);
-        }
-        if (any) {
-            p->size_gcd[p->n_names] = sizes[d];
-            p->names[p->n_names++] = d;
+        dtp_rules_name name = {.dim = d, .size_gcd = sizes[d]};
+        DTP_TRY(list_masks(p, pins, &name, err));
+        const bool split = name.n_masks > 1 || name.masks[0] != 0;
+        p->name_of[d] = split ? p->n_names : -1;
+        if (split) {
+            p->names[p->n_names++] = name;
         }
     }
     return DTP_OK;
@@ -59,31 +124,31 @@ dtp_status dtp_rules__names(dtp_rules_problem *p, dtp_err *err)
 /* ---- sets ---------------------------------------------------------------------------------------
  */
 
-typedef struct side_dims {
+typedef struct side_names {
     int32_t n;
-    dtp_dim_id dims[DTP_MAX_OP_DIMS];
+    int32_t names[DTP_MAX_OP_DIMS];
     bool in[DTP_MAX_OP_DIMS], out[DTP_MAX_OP_DIMS];
-} side_dims;
+} side_names;
 
-/* Inserts the splittable dims of a type, ascending. */
-static void add_dims(const dtp_rules_problem *p, const dtp_ttype *type, bool is_out, side_dims *s)
+/* Inserts the names of a type, ascending. */
+static void add_names(const dtp_rules_problem *p, const dtp_ttype *type, bool is_out, side_names *s)
 {
     for (int32_t i = 0; i < type->rank; i++) {
-        const dtp_dim_id d = type->dims[i].id;
+        const int32_t name = p->name_of[type->dims[i].id];
         int32_t at = 0;
-        if (p->name_of[d] < 0) {
+        if (name < 0) {
             continue;
         }
-        while (at < s->n && s->dims[at] < d) {
+        while (at < s->n && s->names[at] < name) {
             at++;
         }
-        if (at == s->n || s->dims[at] != d) {
+        if (at == s->n || s->names[at] != name) {
             for (int32_t k = s->n; k > at; k--) {
-                s->dims[k] = s->dims[k - 1];
+                s->names[k] = s->names[k - 1];
                 s->in[k] = s->in[k - 1];
                 s->out[k] = s->out[k - 1];
             }
-            s->dims[at] = d;
+            s->names[at] = name;
             s->in[at] = s->out[at] = false;
             s->n++;
         }
@@ -92,7 +157,7 @@ static void add_dims(const dtp_rules_problem *p, const dtp_ttype *type, bool is_
     }
 }
 
-/* May dims i and j of the set share a mesh dim? */
+/* May names i and j of the set share a mesh dim? */
 static bool may_share(const dtp_rules_set *s, int32_t i, int32_t j)
 {
     const uint32_t a = 1U << i, b = 1U << j;
@@ -100,8 +165,8 @@ static bool may_share(const dtp_rules_set *s, int32_t i, int32_t j)
            ((s->in_only & b) != 0 && (s->out_only & a) != 0);
 }
 
-/* Assignments under construction: one mesh dim after the other is given to a set of dims that may
- * share it. */
+/* Assignments under construction: one mesh dim after the other is given to names that may share
+ * it. */
 typedef struct map_list {
     dtp_rules_problem *p;
     const dtp_rules_set *s;
@@ -112,11 +177,8 @@ typedef struct map_list {
 
 static bool may_take(const map_list *l, int32_t i, int32_t m)
 {
-    const dtp_rules_problem *p = l->p;
-    const int32_t name = p->name_of[l->s->dims[i]];
-    const dtp_mesh_set mask = l->now[i] | 1U << m;
-    bool ok = p->allowed[name * p->pricer->mesh.n_dims + m] &&
-              p->size_gcd[name] % dtp_mesh_set_size(&p->pricer->mesh, mask) == 0;
+    const dtp_rules_name *name = &l->p->names[l->s->names[i]];
+    bool ok = may_split(&l->p->pricer->mesh, name->size_gcd, l->now[i] | 1U << m);
     for (int32_t k = 0; k < l->s->n && ok; k++) {
         ok = k == i || (l->now[k] >> m & 1U) == 0 || may_share(l->s, i, k);
     }
@@ -139,7 +201,7 @@ static dtp_status append_row(map_list *l, dtp_err *err)
     return DTP_OK;
 }
 
-/* All ways to give mesh dims m.. to the dims, with those of mesh dim m starting at dim `from`; the
+/* All ways to give mesh dims m.. to the names, with those of mesh dim m starting at dim `from`; the
  * one that gives nothing comes first. */
 static dtp_status list_maps(map_list *l, int32_t m, int32_t from, dtp_err *err)
 {
@@ -157,29 +219,22 @@ static dtp_status list_maps(map_list *l, int32_t m, int32_t from, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status make_maps(dtp_rules_problem *p, dtp_rules_set *s, dtp_err *err)
-{
-    map_list list = {.p = p, .s = s};
-    DTP_TRY(list_maps(&list, 0, 0, err));
-    s->assign = list.rows;
-    s->n_assign = list.n;
-    return DTP_OK;
-}
-
 static dtp_status append_set(dtp_rules_problem *p, const dtp_rules_set *wanted, int32_t *out,
                              dtp_err *err)
 {
     dtp_rules_set s = *wanted;
-    dtp_dim_id *dims = dtp_arena_alloc(p->arena, (size_t)s.n, sizeof *dims);
-    if (dims == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a dim set");
+    map_list list = {.p = p, .s = &s};
+    int32_t *names = dtp_arena_alloc(p->arena, (size_t)s.n, sizeof *names);
+    if (names == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a set of names");
     }
-    memcpy(dims, s.dims, (size_t)s.n * sizeof *dims);
-    s.dims = dims;
-    DTP_TRY(make_maps(p, &s, err));
-    s.forbidden = dtp_arena_alloc(p->arena, (size_t)s.n_assign, sizeof *s.forbidden);
+    memcpy(names, s.names, (size_t)s.n * sizeof *names);
+    s.names = names;
+    DTP_TRY(list_maps(&list, 0, 0, err));
+    s.assign = list.rows;
+    s.n_assign = list.n;
     s.cost_ps = dtp_arena_alloc(p->arena, (size_t)s.n_assign, sizeof *s.cost_ps);
-    if (s.forbidden == NULL || s.cost_ps == NULL) {
+    if (s.cost_ps == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d assignments", s.n_assign);
     }
     DTP_TRY(dtp_arena_grow(p->arena, &p->sets, p->n_sets, p->n_sets + 1, &p->cap_sets,
@@ -189,19 +244,19 @@ static dtp_status append_set(dtp_rules_problem *p, const dtp_rules_set *wanted, 
     return DTP_OK;
 }
 
-static dtp_status find_set(dtp_rules_problem *p, const side_dims *dims, bool renames, int32_t *out,
-                           dtp_err *err)
+static dtp_status find_set(dtp_rules_problem *p, const side_names *names, bool renames,
+                           int32_t *out, dtp_err *err)
 {
-    dtp_rules_set wanted = {.n = dims->n, .dims = dims->dims};
-    for (int32_t i = 0; i < dims->n && renames; i++) {
-        wanted.in_only |= dims->in[i] && !dims->out[i] ? 1U << i : 0;
-        wanted.out_only |= dims->out[i] && !dims->in[i] ? 1U << i : 0;
+    dtp_rules_set wanted = {.n = names->n, .names = names->names};
+    for (int32_t i = 0; i < names->n && renames; i++) {
+        wanted.in_only |= names->in[i] && !names->out[i] ? 1U << i : 0;
+        wanted.out_only |= names->out[i] && !names->in[i] ? 1U << i : 0;
     }
     for (int32_t s = 0; s < p->n_sets; s++) {
         const dtp_rules_set *have = &p->sets[s];
         if (have->n == wanted.n && have->in_only == wanted.in_only &&
             have->out_only == wanted.out_only &&
-            memcmp(have->dims, wanted.dims, (size_t)wanted.n * sizeof *wanted.dims) == 0) {
+            memcmp(have->names, wanted.names, (size_t)wanted.n * sizeof *wanted.names) == 0) {
             *out = s;
             return DTP_OK;
         }
@@ -213,14 +268,14 @@ dtp_status dtp_rules__op_set(dtp_rules_problem *p, dtp_node_id node, int32_t *ou
 {
     const dtp_graph *g = p->graph;
     const dtp_node *n = &g->nodes[node];
-    side_dims dims = {0};
+    side_names names = {0};
     for (int32_t i = 0; i < n->n_in; i++) {
-        add_dims(p, &g->tensors[n->in[i]].type, false, &dims);
+        add_names(p, &g->tensors[n->in[i]].type, false, &names);
     }
     for (int32_t i = 0; i < n->n_out; i++) {
-        add_dims(p, &g->tensors[n->out[i]].type, true, &dims);
+        add_names(p, &g->tensors[n->out[i]].type, true, &names);
     }
-    dtp_status s = find_set(p, &dims, (n->op->flags & DTP_OP_RENAMES) != 0, out, err);
+    dtp_status s = find_set(p, &names, (n->op->flags & DTP_OP_RENAMES) != 0, out, err);
     if (s != DTP_OK) {
         dtp_err_prefix(err, "node '%s' (%s)", n->name, n->op->name);
     }
@@ -229,18 +284,7 @@ dtp_status dtp_rules__op_set(dtp_rules_problem *p, dtp_node_id node, int32_t *ou
 
 dtp_status dtp_rules__tensor_set(dtp_rules_problem *p, dtp_tensor_id t, int32_t *out, dtp_err *err)
 {
-    side_dims dims = {0};
-    add_dims(p, &p->graph->tensors[t].type, false, &dims);
-    return find_set(p, &dims, false, out, err);
-}
-
-dtp_rule_splits dtp_rules__splits_of(uint8_t mask)
-{
-    dtp_rule_splits splits = {0};
-    for (int32_t m = 0; m < DTP_MAX_MESH_DIMS; m++) {
-        if (((uint32_t)mask >> m & 1U) != 0) {
-            splits.mesh_dims[splits.n++] = (int8_t)m;
-        }
-    }
-    return splits;
+    side_names names = {0};
+    add_names(p, &p->graph->tensors[t].type, false, &names);
+    return find_set(p, &names, false, out, err);
 }

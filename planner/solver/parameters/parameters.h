@@ -18,6 +18,8 @@
     X(merge_entries, 4096, 0, 1 << 28, "entries a merge may add in any case") \
     X(relax_rows, 12, 1, DTP_SOLVER_MAX_RELAX_ROWS, "violated memory rows per LP round") \
     R(relax_excess_cost, 2e4, 1.0, 1e9, "LP cost of excess (cutoff 1000, limit 100)") \
+    X(glpk_columns, 250000, 1, 1 << 28, "columns of the largest integer program given to GLPK") \
+    X(glpk_nodes, 200000, 1, 1 << 30, "nodes of its branch and bound") \
     X(dual_settle, 20, 0, 100000, "sweeps without multipliers at the start of an ascent") \
     X(dual_evaluate_every, 10, 1, 100000, "rounds between evaluations of the dual bound") \
     X(dual_first_cycle, 1200, 1, 10000000, "rounds from hot to cold, first cycle") \

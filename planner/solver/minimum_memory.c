@@ -1,7 +1,11 @@
-#include "planner/tensors/minimum_memory.h"
+#include "planner/solver/minimum_memory.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "planner/solver/reduced/load.h"
+#include "planner/solver/reduced/reduced.h"
+#include "planner/solver/relax.h"
 
 /* A copy that shares everything with p but the costs, which are 0 where they are allowed. */
 static dtp_status without_costs(const dtp_problem *p, dtp_problem *out, dtp_err *err)
@@ -73,6 +77,46 @@ static dtp_status bisect(dtp_problem *p, const dtp_solve_options *options, dtp_m
     return DTP_OK;
 }
 
+static dtp_status solve_reduced(solver_reduced *w, dtp_minimum_memory *out, dtp_err *err)
+{
+    dtp_solve_result r = {0};
+    dtp_cert_status status;
+    DTP_TRY(solver_presolve(w, err));
+    out->possible = !w->infeasible;
+    if (w->infeasible) {
+        return DTP_OK;
+    }
+    r.assignment = calloc((size_t)w->n_variables + 1, sizeof *r.assignment);
+    if (r.assignment == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
+    }
+    dtp_status s = solver_integer(w, true, r.assignment, &status, err);
+    out->possible = status != DTP_CERT_INFEASIBLE;
+    if (s == DTP_OK && (status == DTP_CERT_OPTIMAL || status == DTP_CERT_FEASIBLE)) {
+        solver_restore(w, r.assignment);
+        s = dtp_problem_evaluate(w->p, r.assignment, &r.value, err);
+        if (s == DTP_OK && r.value.feasible) {
+            keep(&r, out);
+            out->bound = status == DTP_CERT_OPTIMAL ? out->usage : out->bound;
+        }
+    }
+    dtp_solve_result_free(&r);
+    return s;
+}
+
+/* As one integer program; optimal up to GLPK's tolerances. */
+static dtp_status solve_by_glpk(const dtp_problem *p, const dtp_solve_options *options,
+                                dtp_minimum_memory *out, dtp_err *err)
+{
+    dtp_presolve_options presolve = options->presolve;
+    solver_reduced *w = NULL;
+    presolve.memory_rows = false; /* all times matter, whatever the limit */
+    DTP_TRY(solver_reduced_create(p, &presolve, options->parameters, &w, err));
+    const dtp_status s = solve_reduced(w, out, err);
+    solver_reduced_destroy(w);
+    return s;
+}
+
 dtp_status dtp_minimum_memory_find(const dtp_problem *p, const dtp_solve_options *options,
                                    int64_t upper, dtp_minimum_memory *out, dtp_err *err)
 {
@@ -83,7 +127,8 @@ dtp_status dtp_minimum_memory_find(const dtp_problem *p, const dtp_solve_options
     DTP_TRY(dtp_minimum_peak(p, &out->bound, err));
     DTP_TRY(without_costs(p, &plain, err));
     plain.usage_limit = upper > 0 ? upper : most_usage(p);
-    dtp_status s = bisect(&plain, &o, out, err);
+    dtp_status s = o.solver == DTP_SOLVER_GLPK ? solve_by_glpk(&plain, &o, out, err)
+                                               : bisect(&plain, &o, out, err);
     free(plain.cost);
     if (s != DTP_OK) {
         dtp_minimum_memory_free(out);
