@@ -53,11 +53,14 @@ static dtp_status offer_solutions(dtp_planning *p, const dtp_rules_problem *prob
                                   const dtp_rules_result *solved, int64_t *over, dtp_err *err)
 {
     *over = INT64_MAX;
-    for (int32_t i = 0; i < solved->n; i++) {
-        const dtp_rules_solution *s = &solved->solutions[i];
-        /* Another mode compares sums over whole programs. */
-        dtp_candidate c = {.redistributor = dtp_redistributor_generic(),
-                           .cost_ps = p->planner->rules_only ? s->value.cost_ps : 0};
+    for (int32_t i = 0; i < 2 * solved->n; i++) {
+        /* With the redistributions of the machine, then of the generic machine
+         * (dtp_candidate_faster). Another mode compares sums over whole programs. */
+        const dtp_rules_solution *s = &solved->solutions[i / 2];
+        const bool own = i % 2 == 0;
+        dtp_candidate c = {.redistributor = own ? dtp_planning_redistributor(p)
+                                                : dtp_redistribute_cache_planner(p->generic),
+                           .cost_ps = own && p->planner->rules_only ? s->value.cost_ps : 0};
         DTP_TRY(dtp_rules_of_choice(problem, &s->choice, p->arena, &c.rules, err));
         DTP_TRY(dtp_candidate_predict(p->graph, &p->pricer, p->arena, &c, err));
         if (!c.legal) {
@@ -156,7 +159,8 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
     p->state = state;
     DTP_TRY(dtp_layout_rules_parse(p->request->pins == NULL ? "" : p->request->pins,
                                    &p->pricer.mesh, &p->graph->dims, p->arena, &state->pins, err));
-    return dtp_rules_problem_create(p->graph, &p->pricer, &state->problem, err);
+    return dtp_rules_problem_create(p->graph, &p->pricer, dtp_planning_redistributor(p),
+                                    &state->problem, err);
 }
 
 static void finish(dtp_planning *p)
@@ -214,7 +218,8 @@ dtp_status dtp_planning_offer_rules(dtp_planning *p, dtp_err *err)
 {
     dtp_rules_problem *problem = NULL;
     verdict v = {0};
-    DTP_TRY(dtp_rules_problem_create(p->graph, &p->pricer, &problem, err));
+    DTP_TRY(dtp_rules_problem_create(p->graph, &p->pricer, dtp_planning_redistributor(p), &problem,
+                                     err));
     dtp_status s = offer_optima(p, problem, NULL, &v, err);
     dtp_rules_problem_destroy(problem);
     return s;

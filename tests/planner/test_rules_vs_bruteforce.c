@@ -399,7 +399,7 @@ static int32_t check_graph(const dtp_machine *machine, uint64_t seed)
     assert_int_equal(dtp_program_create(g, &mesh, &b.scratch, NULL), DTP_OK);
     b.scratch->redistributor = dtp_redistributor_generic();
     assert_int_equal(dtp_layout_rules_create(g->arena, g->dims.n, &b.rules, NULL), DTP_OK);
-    if (dtp_rules_problem_create(g, &b.pricer, &p, &err) != DTP_OK) {
+    if (dtp_rules_problem_create(g, &b.pricer, b.scratch->redistributor, &p, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     table all = enumerate(&b, p);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cost_models/redistribution_price.h"
 #include "planner/problem/rules/rules_problem.h"
 #include "tools/dtplan/options.h"
 #include "tools/dtplan/print.h"
@@ -60,13 +61,19 @@ static dtp_status print_problem(const show_command *c, const dtp_graph *g,
 {
     dtp_mesh mesh;
     dtp_pricer pricer;
+    dtp_redistribution_pricer *redistributions = NULL;
     dtp_rules_problem *problem = NULL;
     DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
     DTP_TRY(dtp_pricer_init(machine, &mesh, &pricer, err));
-    DTP_TRY(dtp_rules_problem_create(g, &pricer, &problem, err));
-    dtp_rules_problem_print(problem, out);
+    DTP_TRY(dtp_redistribution_pricer_create(&pricer, &redistributions, err));
+    const dtp_status s = dtp_rules_problem_create(
+        g, &pricer, dtp_redistribution_pricer_redistributor(redistributions), &problem, err);
+    if (s == DTP_OK) {
+        dtp_rules_problem_print(problem, out);
+    }
     dtp_rules_problem_destroy(problem);
-    return DTP_OK;
+    dtp_redistribution_pricer_destroy(redistributions);
+    return s;
 }
 
 /* Kinds of nodes with their price under every way to split their dims. */

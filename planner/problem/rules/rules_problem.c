@@ -12,7 +12,8 @@ static dtp_status build(dtp_rules_problem *p, dtp_err *err)
 }
 
 dtp_status dtp_rules_problem_create(const dtp_graph *g, const dtp_pricer *pricer,
-                                    dtp_rules_problem **out, dtp_err *err)
+                                    const dtp_redistributor *redistributor, dtp_rules_problem **out,
+                                    dtp_err *err)
 {
     dtp_arena *arena = dtp_arena_create();
     dtp_rules_problem *p = arena == NULL ? NULL : dtp_arena_alloc(arena, 1, sizeof *p);
@@ -23,6 +24,7 @@ dtp_status dtp_rules_problem_create(const dtp_graph *g, const dtp_pricer *pricer
     p->arena = arena;
     p->graph = g;
     p->pricer = pricer;
+    p->redistributor = redistributor;
     dtp_status s = build(p, err);
     if (s != DTP_OK) {
         dtp_rules_problem_destroy(p);

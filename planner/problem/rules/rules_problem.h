@@ -11,6 +11,7 @@
 
 #include "core/base/strbuf.h"
 #include "cost_models/price.h"
+#include "spmd/redistribute/redistribute.h"
 
 /* Dims that meet in an op or a tensor, ascending by id. */
 typedef struct dtp_rules_set {
@@ -41,8 +42,9 @@ typedef struct dtp_rules_buffer {
 
 typedef struct dtp_rules_problem {
     dtp_arena *arena;
-    const dtp_graph *graph;   /* borrowed */
-    const dtp_pricer *pricer; /* borrowed */
+    const dtp_graph *graph;                 /* borrowed */
+    const dtp_pricer *pricer;               /* borrowed */
+    const dtp_redistributor *redistributor; /* borrowed */
     int32_t n_names;
     dtp_dim_id *names; /* that some mesh dim may split */
     int32_t *name_of;  /* by dim id: index into names, -1 = none */
@@ -58,10 +60,11 @@ typedef struct dtp_rules_problem {
     int64_t priced; /* lowerings that were priced */
 } dtp_rules_problem;
 
-/* Borrows g and pricer. DTP_RANGE or DTP_UNSUPPORTED when there are too many names or assignments.
+/* Borrows g, pricer and redistributor, which decides on the steps inside nodes. DTP_RANGE or DTP_UNSUPPORTED when there are too many names or assignments.
  */
 dtp_status dtp_rules_problem_create(const dtp_graph *g, const dtp_pricer *pricer,
-                                    dtp_rules_problem **out, dtp_err *err) DTP_MUST_CHECK;
+                                    const dtp_redistributor *redistributor, dtp_rules_problem **out,
+                                    dtp_err *err) DTP_MUST_CHECK;
 void dtp_rules_problem_destroy(dtp_rules_problem *p);
 
 enum { DTP_MAX_CHOICE_NAMES = 256 };
