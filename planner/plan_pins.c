@@ -8,6 +8,7 @@
 #include "cost_models/redistribution_price.h"
 #include "planner/baselines/baselines.h"
 #include "core/graph/graph_hash.h"
+#include "spmd/redistribute/redistribute_cache.h"
 
 /* ---- pins ---------------------------------------------------------------------------------------
  */
@@ -106,16 +107,20 @@ static dtp_status propagate(const dtp_graph *g, const dtp_pins_request *request,
 }
 
 static dtp_status add_baselines(const dtp_graph *g, const dtp_pricer *pricer,
-                                const dtp_redistributor *redistributor,
-                                const dtp_pins_request *request, dtp_plan *plan, dtp_err *err)
+                                const dtp_redistributor *machine, const dtp_pins_request *request,
+                                dtp_plan *plan, dtp_err *err)
 {
-    const dtp_baseline_options options = {.machine = redistributor,
-                                          .generic = dtp_redistributor_generic(),
+    dtp_redistribute_cache *cache = NULL;
+    DTP_TRY(dtp_redistribute_cache_create(dtp_redistributor_generic(), 0, &cache, err));
+    const dtp_baseline_options options = {.machine = machine,
+                                          .generic = dtp_redistribute_cache_planner(cache),
                                           .rules_file = request->rules_file};
     dtp_candidate *baselines;
     int32_t n;
-    DTP_TRY(dtp_baselines_create(g, pricer, &options, plan->arena, &n, &baselines, err));
-    return dtp_plan_add_baselines(plan, n, baselines, err);
+    const dtp_status s =
+        dtp_baselines_create(g, pricer, &options, plan->arena, &n, &baselines, err);
+    dtp_redistribute_cache_destroy(cache);
+    return s == DTP_OK ? dtp_plan_add_baselines(plan, n, baselines, err) : s;
 }
 
 static dtp_status copy_implementations(const dtp_pins_request *request, dtp_plan *plan,

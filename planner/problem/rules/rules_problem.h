@@ -60,8 +60,8 @@ typedef struct dtp_rules_problem {
     int64_t priced; /* lowerings that were priced */
 } dtp_rules_problem;
 
-/* Borrows g, pricer and redistributor, which decides on the steps inside nodes. DTP_RANGE or DTP_UNSUPPORTED when there are too many names or assignments.
- */
+/* Borrows g, pricer and redistributor, which decides on the steps inside nodes. DTP_RANGE or
+ * DTP_UNSUPPORTED when there are too many names or assignments. */
 dtp_status dtp_rules_problem_create(const dtp_graph *g, const dtp_pricer *pricer,
                                     const dtp_redistributor *redistributor, dtp_rules_problem **out,
                                     dtp_err *err) DTP_MUST_CHECK;
