@@ -80,3 +80,20 @@ dtp_status dtp_candidate_predict(const dtp_graph *g, const dtp_pricer *pricer, d
     }
     return DTP_OK;
 }
+
+dtp_status dtp_candidate_faster(const dtp_graph *g, const dtp_pricer *pricer,
+                                const dtp_redistributor *machine, const dtp_redistributor *generic,
+                                dtp_candidate *candidate, dtp_err *err)
+{
+    for (int32_t i = 0; i < 2; i++) {
+        dtp_candidate c = *candidate;
+        c.redistributor = i == 0 ? machine : generic;
+        const dtp_lower_options options = dtp_lower_options_init(c.redistributor);
+        DTP_TRY(dtp_sharding_predict(g, pricer, &c.sharding, &options, &c.predicted, NULL, err));
+        if (i == 0 || c.predicted.step_time_s < candidate->predicted.step_time_s) {
+            *candidate = c;
+        }
+    }
+    return dtp_additive_cost(g, pricer, &candidate->sharding, candidate->redistributor,
+                             &candidate->cost_ps, err);
+}

@@ -26,6 +26,13 @@ typedef struct dtp_candidate {
 dtp_status dtp_candidate_predict(const dtp_graph *g, const dtp_pricer *pricer, dtp_arena *arena,
                                  dtp_candidate *candidate, dtp_err *err) DTP_MUST_CHECK;
 
+/* Predicts candidate->sharding, lowered with the redistributions of the machine and with those of
+ * the generic machine, mostly single all-reduces, which passes merge; the candidate is the faster
+ * one. Fills redistributor, predicted and cost_ps. */
+dtp_status dtp_candidate_faster(const dtp_graph *g, const dtp_pricer *pricer,
+                                const dtp_redistributor *machine, const dtp_redistributor *generic,
+                                dtp_candidate *candidate, dtp_err *err) DTP_MUST_CHECK;
+
 /* Lowers a sharding (with options->redistributor), checks and predicts the program, which is
  * the caller's then. */
 dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,

@@ -12,7 +12,7 @@ dtp_status dtp_plan_lowering_init(dtp_plan_lowering *l, const dtp_plan *plan, dt
         l->redistributor = &l->decides;
         l->options.merge_collectives = false;
         l->options.bucket_bytes = 0;
-    } else if (plan != NULL && plan->n_redistributions > 0) {
+    } else if (plan != NULL && plan->redistribution == DTP_REDISTRIBUTION_LISTED) {
         dtp_steps steps;
         for (int32_t i = 0; i < plan->n_redistributions; i++) {
             DTP_TRY(dtp_err_prefixed(
@@ -24,5 +24,27 @@ dtp_status dtp_plan_lowering_init(dtp_plan_lowering *l, const dtp_plan *plan, dt
         l->redistributor = &l->decides;
     }
     l->options.redistributor = l->redistributor;
+    return DTP_OK;
+}
+
+dtp_status dtp_plan_list_redistributions(dtp_plan *plan, const dtp_graph *g,
+                                         const dtp_redistributor *redistributor, dtp_err *err)
+{
+    dtp_redistribution_recorder recorder = {.inner = redistributor, .arena = plan->arena};
+    const dtp_redistributor recording = dtp_recording_redistributor(&recorder);
+    const dtp_lower_options plain = {.redistributor = &recording, .unplaced = true};
+    dtp_program *program = NULL;
+    DTP_TRY(dtp_lower(g, &plan->sharding, &plain, &program, err));
+    dtp_program_destroy(program);
+    for (int32_t t = 0; t < g->n_tensors; t++) { /* partial values that are fetched are reduced */
+        const dtp_layout *kept = &plan->sharding.layouts[t];
+        const dtp_layout whole = dtp_layout_without_partial(kept);
+        dtp_steps steps;
+        DTP_TRY(dtp_redistribute_by(&recording, &plan->mesh, &g->tensors[t].type, kept, &whole,
+                                    &steps, err));
+    }
+    plan->redistribution = DTP_REDISTRIBUTION_LISTED;
+    plan->n_redistributions = recorder.n;
+    plan->redistributions = recorder.redistributions;
     return DTP_OK;
 }

@@ -1,6 +1,6 @@
-/* How a plan is lowered: with our own redistributions, by the steps that the plan lists, and all
- * passes, or as PyTorch DTensor would
- * run it, with its rules for redistributions and every collective where it is decided on. */
+/* How a plan is lowered: by the steps of redistributions that it lists and with all passes, or as
+ * PyTorch DTensor would run it, with its rules for redistributions and every collective where it is
+ * decided on. */
 #ifndef DTP_COST_MODELS_PLAN_LOWERING_H
 #define DTP_COST_MODELS_PLAN_LOWERING_H
 
@@ -23,5 +23,11 @@ typedef struct dtp_plan_lowering {
  * redistribution and redistributions. DTP_INVALID for listed steps that are none. */
 dtp_status dtp_plan_lowering_init(dtp_plan_lowering *lowering, const dtp_plan *plan,
                                   dtp_err *err) DTP_MUST_CHECK;
+
+/* Lists the steps, as the redistributor decides on them, of all redistributions in programs of the
+ * plan's sharding, whatever they fetch. `g` is the plan's graph (dtp_plan_graph). */
+dtp_status dtp_plan_list_redistributions(dtp_plan *plan, const dtp_graph *g,
+                                         const dtp_redistributor *redistributor,
+                                         dtp_err *err) DTP_MUST_CHECK;
 
 #endif

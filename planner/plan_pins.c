@@ -5,8 +5,10 @@
 
 #include "cost_models/plan_lowering.h"
 #include "cost_models/predict.h"
+#include "cost_models/redistribution_price.h"
 #include "planner/baselines/baselines.h"
 #include "core/graph/graph_hash.h"
+#include "spmd/redistribute/redistribute_cache.h"
 
 /* ---- pins ---------------------------------------------------------------------------------------
  */
@@ -74,7 +76,7 @@ static dtp_status fill_header(const dtp_graph *g, const dtp_machine *machine,
     }
     plan->mesh = *request->mesh;
     plan->objective = machine != NULL ? request->objective : DTP_OBJECTIVE_MEMORY;
-    plan->redistribution = request->redistribution;
+    plan->redistribution = request->torch ? DTP_REDISTRIBUTION_TORCH : DTP_REDISTRIBUTION_GENERIC;
     plan->memory_limit_bytes = request->memory_limit_bytes;
     plan->model_hash = dtp_graph_hash(g);
     plan->machine_hash = machine != NULL ? dtp_machine_hash(machine) : 0;
@@ -87,7 +89,7 @@ static dtp_status propagate(const dtp_graph *g, const dtp_pins_request *request,
     dtp_propagate_options options = {.price = dtp_step_generic_price,
                                      .strict = request->strict,
                                      .redistributor = lowering->redistributor};
-    if (request->redistribution == DTP_REDISTRIBUTION_TORCH) {
+    if (request->torch) {
         options.torch = true;
         options.price = dtp_torch_step_price;
         options.price_user = &lowering->cost;
@@ -105,13 +107,20 @@ static dtp_status propagate(const dtp_graph *g, const dtp_pins_request *request,
 }
 
 static dtp_status add_baselines(const dtp_graph *g, const dtp_pricer *pricer,
-                                const dtp_pins_request *request, dtp_plan *plan, dtp_err *err)
+                                const dtp_redistributor *machine, const dtp_pins_request *request,
+                                dtp_plan *plan, dtp_err *err)
 {
-    const dtp_baseline_options options = {.rules_file = request->rules_file};
+    dtp_redistribute_cache *cache = NULL;
+    DTP_TRY(dtp_redistribute_cache_create(dtp_redistributor_generic(), 0, &cache, err));
+    const dtp_baseline_options options = {.machine = machine,
+                                          .generic = dtp_redistribute_cache_planner(cache),
+                                          .rules_file = request->rules_file};
     dtp_candidate *baselines;
     int32_t n;
-    DTP_TRY(dtp_baselines_create(g, pricer, &options, plan->arena, &n, &baselines, err));
-    return dtp_plan_add_baselines(plan, n, baselines, err);
+    const dtp_status s =
+        dtp_baselines_create(g, pricer, &options, plan->arena, &n, &baselines, err);
+    dtp_redistribute_cache_destroy(cache);
+    return s == DTP_OK ? dtp_plan_add_baselines(plan, n, baselines, err) : s;
 }
 
 static dtp_status copy_implementations(const dtp_pins_request *request, dtp_plan *plan,
@@ -141,25 +150,36 @@ static dtp_status count(const dtp_graph *g, const dtp_plan_lowering *lowering, d
     return s;
 }
 
-/* `g` has the implementations of the request; pricer NULL: nothing is priced. */
+/* `g` has the implementations of the request. Pins are propagated on the generic machine, so that
+ * they mean the same layouts on every machine. `machine` decides on the steps, or the generic
+ * machine where the program is faster then; NULL: nothing is priced. */
 static dtp_status decide(const dtp_graph *g, const dtp_pricer *pricer,
-                         const dtp_pins_request *request, dtp_plan *plan, int64_t *cost_ps,
-                         dtp_err *err)
+                         const dtp_redistributor *machine, const dtp_pins_request *request,
+                         dtp_plan *plan, int64_t *cost_ps, dtp_err *err)
 {
     dtp_plan_lowering lowering;
     DTP_TRY(dtp_plan_lowering_init(&lowering, plan, err));
     DTP_TRY(propagate(g, request, &lowering, plan, err));
-    if (pricer == NULL) {
-        return count(g, &lowering, plan, err);
+    dtp_candidate c = {.sharding = plan->sharding, .redistributor = lowering.redistributor};
+    if (machine == NULL) {
+        DTP_TRY(count(g, &lowering, plan, err));
+    } else if (request->torch) {
+        return dtp_sharding_predict(g, pricer, &plan->sharding, &lowering.options, &plan->predicted,
+                                    cost_ps, err);
+    } else {
+        DTP_TRY(dtp_candidate_faster(g, pricer, machine, lowering.redistributor, &c, err));
+        plan->predicted = c.predicted;
+        *cost_ps = c.cost_ps;
     }
-    return dtp_sharding_predict(g, pricer, &plan->sharding, &lowering.options, &plan->predicted,
-                                cost_ps, err);
+    return request->torch ? DTP_OK : dtp_plan_list_redistributions(plan, g, c.redistributor, err);
 }
 
 static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
                             const dtp_pins_request *request, dtp_plan *plan, dtp_err *err)
 {
     dtp_pricer pricer;
+    dtp_redistribution_pricer *redistributions = NULL;
+    const dtp_redistributor *redistributor = NULL;
     dtp_graph *set = NULL;
     int64_t cost_ps = 0;
     DTP_TRY(fill_header(g, machine, request, plan, err));
@@ -171,8 +191,16 @@ static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
         DTP_TRY(dtp_graph_variant_copy(request->choices, plan->arena, &plan->choices, err));
     }
     DTP_TRY(dtp_plan_graph(plan, g, &set, err));
-    dtp_status s = decide(set, machine != NULL ? &pricer : NULL, request, plan, &cost_ps, err);
-    s = s == DTP_OK && machine != NULL ? add_baselines(set, &pricer, request, plan, err) : s;
+    dtp_status s =
+        machine != NULL ? dtp_redistribution_pricer_create(&pricer, &redistributions, err) : DTP_OK;
+    if (redistributions != NULL) {
+        redistributor = dtp_redistribution_pricer_redistributor(redistributions);
+    }
+    s = s == DTP_OK ? decide(set, &pricer, redistributor, request, plan, &cost_ps, err) : s;
+    s = s == DTP_OK && machine != NULL
+            ? add_baselines(set, &pricer, redistributor, request, plan, err)
+            : s;
+    dtp_redistribution_pricer_destroy(redistributions);
     dtp_graph_destroy(set);
     DTP_TRY(s);
     const bool time = plan->objective == DTP_OBJECTIVE_TIME;

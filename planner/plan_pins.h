@@ -15,9 +15,9 @@ typedef struct dtp_pins_request {
     int32_t n_implementations; /* in the order of the nodes */
     const dtp_implementation *implementations;
     int32_t n_texts;
-    const char *const *texts;        /* what the pins came from, for the plan's list */
-    bool strict;                     /* see dtp_propagate_options */
-    dtp_plan_chooser redistribution; /* torch: decisions as PyTorch DTensor's */
+    const char *const *texts; /* what the pins came from, for the plan's list */
+    bool strict;              /* see dtp_propagate_options */
+    bool torch;               /* decisions and redistributions as PyTorch DTensor's */
     dtp_plan_objective objective;
     int64_t memory_limit_bytes; /* per rank; 0 = none */
     const char *rules_file;     /* baselines; NULL = none */

@@ -61,28 +61,33 @@ static dtp_status in_space(const dtp_planning *p, const dtp_candidate *c, bool *
     return DTP_OK;
 }
 
-/* Lowers, predicts and offers what an assignment means. */
+/* Lowers, predicts and offers what an assignment means: with the redistributions of the machine,
+ * then of the generic machine (dtp_candidate_faster). */
 static dtp_status evaluate(rules_search *s, const int32_t *assignment, dtp_err *err)
 {
     dtp_planning *p = s->p;
     const dtp_problem *select = s->problem->select;
-    dtp_candidate c = {.redistributor = dtp_redistributor_generic()};
-    /* Another mode compares sums over whole programs. */
-    for (int32_t i = 0; i < select->n_variables && p->planner->rules_only; i++) {
-        c.cost_ps += select->cost[select->first[i] + assignment[i]];
+    for (int32_t k = 0; k < 2; k++) {
+        const bool own = k == 0;
+        dtp_candidate c = {.redistributor = own ? dtp_planning_redistributor(p)
+                                                : dtp_redistribute_cache_planner(p->generic)};
+        /* Another mode compares sums over whole programs. */
+        for (int32_t i = 0; i < select->n_variables && own && p->planner->rules_only; i++) {
+            c.cost_ps += select->cost[select->first[i] + assignment[i]];
+        }
+        DTP_TRY(dtp_rules_of_assignment(s->problem, assignment, p->arena, &c.rules, err));
+        DTP_TRY(dtp_candidate_predict(p->graph, &p->pricer, p->arena, &c, err));
+        if (!c.legal) {
+            return DTP_FAIL(err, DTP_INTERNAL, "a solution of the problem is illegal: %s", c.why);
+        }
+        if (!p->planner->rules_only) {
+            DTP_TRY(dtp_sharding_from_rules(p->graph, &p->pricer.mesh, &c.rules, false, p->arena,
+                                            &c.sharding, err));
+        }
+        const int64_t over = dtp_planning_excess(p, &c);
+        s->over = over < s->over ? over : s->over;
+        dtp_planning_offer(p, &c);
     }
-    DTP_TRY(dtp_rules_of_assignment(s->problem, assignment, p->arena, &c.rules, err));
-    DTP_TRY(dtp_candidate_predict(p->graph, &p->pricer, p->arena, &c, err));
-    if (!c.legal) {
-        return DTP_FAIL(err, DTP_INTERNAL, "a solution of the problem is illegal: %s", c.why);
-    }
-    if (!p->planner->rules_only) {
-        DTP_TRY(dtp_sharding_from_rules(p->graph, &p->pricer.mesh, &c.rules, false, p->arena,
-                                        &c.sharding, err));
-    }
-    const int64_t over = dtp_planning_excess(p, &c);
-    s->over = over < s->over ? over : s->over;
-    dtp_planning_offer(p, &c);
     return DTP_OK;
 }
 
@@ -296,7 +301,8 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
     p->state = state;
     DTP_TRY(dtp_layout_rules_parse(p->request->pins == NULL ? "" : p->request->pins,
                                    &p->pricer.mesh, &p->graph->dims, p->arena, &state->pins, err));
-    return dtp_rules_problem_create(p->graph, &p->pricer, &state->pins, &state->problem, err);
+    return dtp_rules_problem_create(p->graph, &p->pricer, dtp_planning_redistributor(p),
+                                    &state->pins, &state->problem, err);
 }
 
 static void finish(dtp_planning *p)
@@ -353,7 +359,8 @@ dtp_status dtp_planning_offer_rules(dtp_planning *p, dtp_err *err)
 {
     dtp_rules_problem *problem = NULL;
     rules_search v;
-    DTP_TRY(dtp_rules_problem_create(p->graph, &p->pricer, NULL, &problem, err));
+    DTP_TRY(dtp_rules_problem_create(p->graph, &p->pricer, dtp_planning_redistributor(p), NULL,
+                                     &problem, err));
     dtp_status s = offer_optima(p, problem, &v, err);
     dtp_rules_problem_destroy(problem);
     return s;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cost_models/plan_lowering.h"
 #include "planner/mesh_search.h"
 #include "cost_models/node_price.h"
 #include "core/graph/graph_hash.h"
@@ -32,6 +33,11 @@ void dtp_plan_result_free(dtp_plan_result *result)
     dtp_plan_destroy(result->plan);
     dtp_arena_destroy(result->arena);
     memset(result, 0, sizeof *result);
+}
+
+const dtp_redistributor *dtp_planning_redistributor(const dtp_planning *p)
+{
+    return dtp_redistribution_pricer_redistributor(p->redistributions);
 }
 
 /* ---- candidates ---------------------------------------------------------------------------------
@@ -71,7 +77,9 @@ dtp_status dtp_planning_offer_baselines(dtp_planning *p, dtp_err *err)
     if (p->baselines != NULL) {
         return DTP_OK;
     }
-    const dtp_baseline_options options = {.rules_file = p->request->rules_file,
+    const dtp_baseline_options options = {.machine = dtp_planning_redistributor(p),
+                                          .generic = dtp_redistribute_cache_planner(p->generic),
+                                          .rules_file = p->request->rules_file,
                                           .rules_only = p->planner->rules_only};
     DTP_TRY(dtp_baselines_create(p->graph, &p->pricer, &options, p->arena, &p->n_baselines,
                                  &p->baselines, err));
@@ -133,6 +141,7 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
         DTP_TRY(dtp_graph_variant_copy(p->request->choices, p->arena, &plan->choices, err));
     }
     DTP_TRY(p->planner->decide(p, plan, err));
+    DTP_TRY(dtp_plan_list_redistributions(plan, p->graph, p->best.redistributor, err));
     if (plan->memory_limit_bytes > 0) {
         DTP_TRY(dtp_planning_add_pin(
             plan, dtp_arena_printf(p->arena, "memory %" PRId64, plan->memory_limit_bytes), err));
@@ -170,9 +179,16 @@ static dtp_status plan_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_r
     p->out = out;
     p->arena = plan->arena;
     out->arena = dtp_arena_create();
-    dtp_status s = out->arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a plan")
-                                      : plan_into(p, plan, err);
+    dtp_status s = out->arena != NULL
+                       ? dtp_redistribution_pricer_create(&p->pricer, &p->redistributions, err)
+                       : DTP_FAIL(err, DTP_NOMEM, "out of memory for a plan");
+    s = s == DTP_OK
+            ? dtp_redistribute_cache_create(dtp_redistributor_generic(), 0, &p->generic, err)
+            : s;
+    s = s == DTP_OK ? plan_into(p, plan, err) : s;
     p->planner->finish(p);
+    dtp_redistribution_pricer_destroy(p->redistributions);
+    dtp_redistribute_cache_destroy(p->generic);
     if (s == DTP_OK && !out->infeasible && !p->cut) {
         out->plan = plan;
         return DTP_OK;

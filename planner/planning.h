@@ -3,8 +3,10 @@
 #ifndef DTP_PLANNER_PLANNING_H
 #define DTP_PLANNER_PLANNING_H
 
+#include "cost_models/redistribution_price.h"
 #include "planner/baselines/baselines.h"
 #include "planner/plan_search.h"
+#include "spmd/redistribute/redistribute_cache.h"
 
 enum { DTP_MAX_TIGHTENINGS = 8 };
 
@@ -17,7 +19,9 @@ typedef struct dtp_planning {
     const dtp_plan_request *request;
     const struct dtp_planner *planner;
     dtp_pricer pricer;
-    dtp_arena *arena;      /* of the plan */
+    dtp_redistribution_pricer *redistributions; /* at the pricer's prices */
+    dtp_redistribute_cache *generic;            /* at those of the generic machine */
+    dtp_arena *arena;                           /* of the plan */
     const dtp_plan *rival; /* the best plan on other meshes, the request's; NULL: none */
     void *state;           /* the mode's own */
 
@@ -58,6 +62,9 @@ bool dtp_plan_result_better(const dtp_plan_request *request, const dtp_plan_resu
                             const dtp_plan_result *b);
 
 /* ---- for the modes ---- */
+
+/* Decides on the steps of all redistributions, by the machine's prices. */
+const dtp_redistributor *dtp_planning_redistributor(const dtp_planning *p);
 
 /* Bytes by which a predicted candidate exceeds the memory limit; not positive when it fits. */
 int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c);

@@ -8,9 +8,14 @@
 
 typedef enum dtp_plan_objective { DTP_OBJECTIVE_TIME, DTP_OBJECTIVE_MEMORY } dtp_plan_objective;
 
-/* Whose steps redistributions take: our own search with all passes, or PyTorch DTensor's rules,
- * each collective where it decides on it (cost_models/plan_lowering.h). */
-typedef enum dtp_plan_chooser { DTP_REDISTRIBUTION_OWN, DTP_REDISTRIBUTION_TORCH } dtp_plan_chooser;
+/* Whose steps redistributions take (cost_models/plan_lowering.h): those that the plan lists, those
+ * of PyTorch DTensor's rules, each collective where it decides on it, or, in a plan that lists none
+ * (written by hand or by an older version), those that are cheapest on the generic machine. */
+typedef enum dtp_plan_chooser {
+    DTP_REDISTRIBUTION_GENERIC,
+    DTP_REDISTRIBUTION_LISTED,
+    DTP_REDISTRIBUTION_TORCH
+} dtp_plan_chooser;
 
 typedef struct dtp_coll_total {
     const char *kind; /* "all_reduce", ... static */
@@ -78,8 +83,8 @@ typedef struct dtp_baseline {
     dtp_prediction predicted;
 } dtp_baseline;
 
-/* How tensors of one type go from one layout to another where that differs from what the search
- * with the default price finds: the layout after every step, which says what the step is. */
+/* How tensors of one type go from one layout to another: the layout after every step, which says
+ * what the step is. */
 typedef struct dtp_plan_redistribution {
     dtp_ttype type; /* element type and sizes; dims are numbered */
     dtp_layout from;
@@ -87,7 +92,7 @@ typedef struct dtp_plan_redistribution {
     const dtp_layout *after; /* of each step; the last is where the tensor goes */
 } dtp_plan_redistribution;
 
-enum { DTP_PLAN_MAX_MOVES = 4096, DTP_PLAN_MAX_STEPS = 24 };
+enum { DTP_PLAN_MAX_REDISTRIBUTIONS = 4096, DTP_PLAN_MAX_STEPS = 24 };
 
 typedef struct dtp_plan {
     dtp_arena *arena;
@@ -97,7 +102,7 @@ typedef struct dtp_plan {
     bool rules_mode; /* else per tensor */
     bool uneven;     /* splits that do not divide a size are allowed */
     dtp_plan_objective objective;
-    dtp_plan_chooser redistribution; /* tensor mode; rules mode: own */
+    dtp_plan_chooser redistribution; /* torch: tensor mode only */
     int64_t memory_limit_bytes;      /* 0 = none */
     dtp_layout_rules rules;          /* rules mode */
     dtp_sharding sharding;
@@ -107,8 +112,8 @@ typedef struct dtp_plan {
     const char **tried;
     int32_t n_implementations; /* tensor mode: how nodes run, in the order of the nodes */
     dtp_implementation *implementations;
-    int32_t n_redistributions; /* tensor mode with redistributions of our own; no two of one type,
-                              start, end */
+    int32_t n_redistributions; /* with DTP_REDISTRIBUTION_LISTED: all that a program of the plan
+                                  needs; no two of one type, start, end */
     dtp_plan_redistribution *redistributions;
     dtp_prediction predicted;
     dtp_certificate certificate;

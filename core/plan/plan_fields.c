@@ -320,15 +320,15 @@ static dtp_status read_redistributions(const dtp_json *root, dtp_plan *plan, dtp
     if (list == NULL) {
         return DTP_OK;
     }
-    if (plan->rules_mode || plan->redistribution == DTP_REDISTRIBUTION_TORCH) {
-        return dtp_json_fail(list, err,
-                             "only a plan in tensor mode with redistributions of our "
-                             "own lists steps");
+    if (plan->redistribution == DTP_REDISTRIBUTION_TORCH) {
+        return dtp_json_fail(list, err, "a plan with PyTorch's redistributions lists no steps");
     }
+    plan->redistribution = DTP_REDISTRIBUTION_LISTED;
     DTP_TRY(dtp_json_expect(list, DTP_JSON_ARRAY, err));
     const int32_t n = dtp_json_size(list);
-    if (n > DTP_PLAN_MAX_MOVES) {
-        return dtp_json_fail(list, err, "%d entries, the limit is %d", n, DTP_PLAN_MAX_MOVES);
+    if (n > DTP_PLAN_MAX_REDISTRIBUTIONS) {
+        return dtp_json_fail(list, err, "%d entries, the limit is %d", n,
+                             DTP_PLAN_MAX_REDISTRIBUTIONS);
     }
     DTP_TRY(DTP_NEW(plan->arena, plan->redistributions, n, err));
     for (int32_t i = 0; i < n; i++) {

@@ -287,7 +287,7 @@ dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings
         }
         dtp_json_end_object(&w);
     }
-    if (plan->n_redistributions > 0) {
+    if (plan->redistribution == DTP_REDISTRIBUTION_LISTED) {
         write_redistributions(&w, plan);
     }
     if (dtp_sharding_has_replicas(&plan->sharding)) {

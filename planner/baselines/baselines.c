@@ -8,7 +8,6 @@
 #include "cost_models/node_price.h"
 #include "planner/styles/styles.h"
 #include "spmd/propagate/propagate.h"
-#include "spmd/redistribute/redistribute_cache.h"
 #include "core/graph/op_rules.h"
 
 /* ---- layout rules -------------------------------------------------------------------------------
@@ -70,8 +69,7 @@ static dtp_status add_baseline(const dtp_graph *g, const dtp_mesh *mesh, dtp_are
     while (at < *n && strcmp(list[at].name, name) != 0) {
         at++;
     }
-    dtp_candidate c = {
-        .name = name, .rules_text = text, .redistributor = dtp_redistributor_generic()};
+    dtp_candidate c = {.name = name, .rules_text = text};
     dtp_status s = dtp_layout_rules_parse(text, mesh, &g->dims, arena, &c.rules, &why);
     if (s != DTP_OK && !dtp_status_is_input(s)) {
         return DTP_FAIL(err, s, "%s", why.msg);
@@ -115,20 +113,19 @@ static dtp_status add_recipe(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena
     DTP_TRY(dtp_baseline__styles(r, g, mesh, arena, &out->n_styles, &styles, &why, err));
     out->name = r->name;
     out->styles = styles;
-    out->redistributor = dtp_redistributor_generic();
     out->legal = why == NULL;
     out->why = why;
     return DTP_OK;
 }
 
+/* On the generic machine, so that a style means the same layouts on every machine. */
 static dtp_status shard_styles(const dtp_graph *g, const dtp_mesh *mesh,
-                               const dtp_redistributor *redistributor, dtp_arena *arena,
-                               dtp_candidate *c, dtp_err *err)
+                               const dtp_redistributor *generic, dtp_arena *arena, dtp_candidate *c,
+                               dtp_err *err)
 {
     dtp_styles list;
     dtp_pin *pins = NULL;
-    dtp_propagate_options options = {.price = dtp_step_generic_price,
-                                     .redistributor = redistributor};
+    dtp_propagate_options options = {.price = dtp_step_generic_price, .redistributor = generic};
     dtp_styles_init(&list, arena);
     for (int32_t i = 0; i < c->n_styles; i++) {
         DTP_TRY(dtp_styles_parse(c->styles[i], &list, err));
@@ -141,24 +138,21 @@ static dtp_status shard_styles(const dtp_graph *g, const dtp_mesh *mesh,
 /* ---- all ----------------------------------------------------------------------------------------
  */
 
-/* What pricing a baseline takes; the redistributor is shared, so that equal moves are planned once.
- */
+/* What pricing a baseline takes. */
 typedef struct pricing {
     const dtp_graph *g;
     const dtp_pricer *pricer;
-    const dtp_redistributor *redistributor;
+    const dtp_redistributor *machine, *generic;
     dtp_arena *arena;
 } pricing;
 
 static dtp_status price(const pricing *p, dtp_candidate *c, dtp_err *err)
 {
     const dtp_mesh *mesh = &p->pricer->mesh;
-    dtp_lower_options options = dtp_lower_options_init(p->redistributor);
     DTP_TRY(c->rules_text != NULL
                 ? dtp_sharding_from_rules(p->g, mesh, &c->rules, false, p->arena, &c->sharding, err)
-                : shard_styles(p->g, mesh, p->redistributor, p->arena, c, err));
-    return dtp_sharding_predict(p->g, p->pricer, &c->sharding, &options, &c->predicted, &c->cost_ps,
-                                err);
+                : shard_styles(p->g, mesh, p->generic, p->arena, c, err));
+    return dtp_candidate_faster(p->g, p->pricer, p->machine, p->generic, c, err);
 }
 
 /* What does not fit the model is told by legal and why. */
@@ -215,19 +209,16 @@ dtp_status dtp_baselines_create(const dtp_graph *g, const dtp_pricer *pricer,
                                 const dtp_baseline_options *options, dtp_arena *arena, int32_t *n,
                                 dtp_candidate **out, dtp_err *err)
 {
-    dtp_redistribute_cache *cache = NULL;
     DTP_TRY(options->rules_only
                 ? dtp_baselines_list(g, &pricer->mesh, options->rules_file, arena, n, out, err)
                 : list_all(g, &pricer->mesh, options->rules_file, arena, n, out, err));
-    DTP_TRY(dtp_redistribute_cache_create(dtp_redistributor_generic(), 0, &cache, err));
-    const pricing p = {g, pricer, dtp_redistribute_cache_planner(cache), arena};
+    const pricing p = {g, pricer, options->machine, options->generic, arena};
     dtp_status s = DTP_OK;
     for (int32_t i = 0; i < *n && s == DTP_OK; i++) {
         if ((*out)[i].legal) {
             s = try_price(&p, &(*out)[i], err);
         }
     }
-    dtp_redistribute_cache_destroy(cache);
     return s;
 }
 

@@ -25,6 +25,8 @@
 #include "cost_models/candidate.h"
 
 typedef struct dtp_baseline_options {
+    /* Who decides on the steps, as in dtp_candidate_faster; the generic machine also for styles. */
+    const dtp_redistributor *machine, *generic;
     const char *rules_file; /* sets written by hand; NULL = none */
     bool rules_only;        /* only those that are layout rules */
 } dtp_baseline_options;

@@ -6,7 +6,6 @@
 #include "core/graph/implementation.h"
 #include "planner/shadow_prices.h"
 #include "planner/tensors/plan_tensor_internal.h"
-#include "spmd/redistribute/redistribute_listed.h"
 
 /* A share of the cost that tying may lose without a second look. */
 static const double MOST_LOSS = 0.01;
@@ -216,23 +215,6 @@ static dtp_status find_prices(const dtp_planning *p, dtp_plan *plan, dtp_err *er
                                   &plan->certificate.prices, err);
 }
 
-/* The moves of the program that take other steps than a lowering without the machine would. */
-static dtp_status note_moves(const dtp_planning *p, dtp_plan *plan, dtp_err *err)
-{
-    dtp_redistribution_recorder recorder = {.inner = p->best.redistributor, .arena = p->arena};
-    const dtp_redistributor recording = dtp_recording_redistributor(&recorder);
-    const dtp_lower_options plain = {.redistributor = &recording};
-    dtp_program *program = NULL;
-    if (recorder.inner == dtp_redistributor_generic()) {
-        return DTP_OK;
-    }
-    DTP_TRY(dtp_lower(p->graph, &plan->sharding, &plain, &program, err));
-    dtp_program_destroy(program);
-    plan->n_redistributions = recorder.n;
-    plan->redistributions = recorder.redistributions;
-    return DTP_OK;
-}
-
 /* The bound without tying holds with tying too. */
 static dtp_status bound_tying(const dtp_planning *p, dtp_certificate *c, dtp_err *err)
 {
@@ -269,7 +251,6 @@ static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     for (int32_t i = 0; i < state->pins.n_texts; i++) {
         DTP_TRY(dtp_planning_add_pin(plan, state->pins.texts[i], err));
     }
-    DTP_TRY(note_moves(p, plan, err));
     DTP_TRY(bound_tying(p, &plan->certificate, err));
     DTP_TRY(p->request->prices ? find_prices(p, plan, err) : DTP_OK);
     return copy_implementations(&state->pins, plan, err);

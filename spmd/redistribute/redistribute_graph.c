@@ -229,6 +229,18 @@ dtp_status dtp_layout_graph__expand(const dtp_layout_graph *g, uint64_t key, dtp
     return expand_replicated(&x);
 }
 
+dtp_step dtp_layout_graph__step(const dtp_layout_graph *g, const dtp_layout_hop *hop, uint64_t key)
+{
+    const bool scales = hop->kind == DTP_STEP_SCALE;
+    return (dtp_step){.kind = (dtp_step_kind)hop->kind,
+                      .set = hop->set,
+                      .axis = hop->axis,
+                      .to_axis = hop->to_axis,
+                      .op = (dtp_reduce_op)hop->op,
+                      .factor = scales ? 1.0 / (double)g->set_size[hop->set] : 0,
+                      .after = dtp_layout__of_key(key, g->rank, g->n_mesh)};
+}
+
 /* ---- queue -------------------------------------------------------------------------------------
  */
 

@@ -122,6 +122,9 @@ typedef dtp_status (*dtp_layout_visit)(void *user, const dtp_layout_state *at,
 dtp_status dtp_layout_graph__expand(const dtp_layout_graph *g, uint64_t key, dtp_layout_visit visit,
                                     void *user) DTP_MUST_CHECK;
 
+/* The step of a hop that leads to the layout of this key. */
+dtp_step dtp_layout_graph__step(const dtp_layout_graph *g, const dtp_layout_hop *hop, uint64_t key);
+
 /* ---- queue ---------------------------------------------------------------------------------- */
 
 typedef struct dtp_queue_entry {

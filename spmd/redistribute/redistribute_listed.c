@@ -1,40 +1,34 @@
 #include "spmd/redistribute/redistribute_listed.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "core/layout/placement_text.h"
+#include "spmd/redistribute/redistribute_graph.h"
+#include "spmd/redistribute/redistribute_internal.h"
 
 _Static_assert((int)DTP_PLAN_MAX_STEPS == (int)DTP_MAX_STEPS, "a plan lists what the search finds");
 
 /* ---- from layouts to steps ----------------------------------------------------------------------
  */
 
-/* Every step counts as one, so that two layouts one step apart have this step as their cheapest. */
-static double count_step(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
-                         const dtp_layout *before, const dtp_step *step)
-{
-    (void)user, (void)mesh, (void)type, (void)before, (void)step;
-    return 1.0;
-}
+/* The step that leads to one layout. */
+typedef struct step_search {
+    const dtp_layout_graph *graph;
+    const dtp_layout *after;
+    bool found;
+    dtp_step step;
+} step_search;
 
-/* Averages become sums; no step of the search by itself, which does so only before a reduction. */
-static bool is_scale(const dtp_mesh *mesh, const dtp_layout *before, const dtp_layout *after,
-                     dtp_step *out)
+static dtp_status match(void *user, const dtp_layout_state *at, const dtp_layout_hop *hop)
 {
-    *out = (dtp_step){.kind = DTP_STEP_SCALE, .after = *after};
-    for (int32_t m = 0; m < before->n_mesh; m++) {
-        const dtp_placement *a = &before->placement[m], *b = &after->placement[m];
-        if (memcmp(a, b, sizeof *a) == 0) {
-            continue;
-        }
-        if (a->kind != DTP_PARTIAL || a->op != DTP_REDUCE_AVG || b->kind != DTP_PARTIAL ||
-            b->op != DTP_REDUCE_SUM) {
-            return false;
-        }
-        out->set |= 1U << m;
+    step_search *s = user;
+    (void)at;
+    if (hop->key == dtp_layout__key(s->after)) {
+        s->found = true;
+        s->step = dtp_layout_graph__step(s->graph, hop, hop->key);
     }
-    out->factor = 1.0 / (double)dtp_mesh_set_size(mesh, out->set);
-    return out->set != 0;
+    return DTP_OK;
 }
 
 static dtp_status refuse(const dtp_layout *before, const dtp_layout *after, int32_t i, dtp_err *err)
@@ -52,40 +46,38 @@ static dtp_status refuse(const dtp_layout *before, const dtp_layout *after, int3
     return s;
 }
 
-static dtp_status find_step(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *before,
-                            const dtp_layout *after, bool *found, dtp_step *out)
+static bool find_step(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *before,
+                      const dtp_layout *after, dtp_step *out)
 {
-    dtp_steps one;
-    dtp_err why = {0};
-    *found = is_scale(mesh, before, after, out);
-    if (*found) {
-        return DTP_OK;
+    dtp_layout_graph graph;
+    step_search s = {.graph = &graph, .after = after};
+    dtp_mesh_set changed = 0;
+    for (int32_t m = 0; m < before->n_mesh; m++) {
+        const dtp_placement *a = &before->placement[m], *b = &after->placement[m];
+        changed |= memcmp(a, b, sizeof *a) != 0 ? 1U << m : 0U;
     }
-    const dtp_status s =
-        dtp_redistribute_plan(mesh, type, before, after, count_step, NULL, &one, &why);
-    *found = s == DTP_OK && one.n == 1;
-    if (*found) {
-        *out = one.steps[0];
+    dtp_layout_graph__init(&graph, mesh, type);
+    graph.axes = (1U << type->rank) - 1U;
+    graph.reduced = graph.sliced = changed;
+    for (int op = 0; op < DTP_N_REDUCE_OPS; op++) {
+        graph.kept[op] = changed;
     }
-    return s == DTP_NOMEM ? s : DTP_OK;
+    const dtp_status status = dtp_layout_graph__expand(&graph, dtp_layout__key(before), match, &s);
+    *out = s.step;
+    return status == DTP_OK && s.found &&
+           dtp_redistribute__check_pair(type, before, after, NULL) == DTP_OK;
 }
 
 dtp_status dtp_listed_steps(const dtp_mesh *mesh, const dtp_plan_redistribution *pair,
                             dtp_steps *out, dtp_err *err)
 {
     const dtp_layout *before = &pair->from;
-    out->n = 0;
-    for (int32_t i = 0; i < pair->n_steps; i++) {
-        bool found;
-        if (find_step(mesh, &pair->type, before, &pair->after[i], &found, &out->steps[i]) !=
-            DTP_OK) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for the steps of a redistribution");
+    for (out->n = 0; out->n < pair->n_steps; out->n++) {
+        const dtp_layout *after = &pair->after[out->n];
+        if (!find_step(mesh, &pair->type, before, after, &out->steps[out->n])) {
+            return refuse(before, after, out->n, err);
         }
-        if (!found) {
-            return refuse(before, &pair->after[i], i, err);
-        }
-        before = &pair->after[i];
-        out->n++;
+        before = after;
     }
     return DTP_OK;
 }
@@ -106,15 +98,35 @@ static const dtp_plan_redistribution *find(int32_t n,
     return NULL;
 }
 
+static dtp_status refuse_unlisted(const dtp_ttype *type, const dtp_layout *from,
+                                  const dtp_layout *to, dtp_err *err)
+{
+    dtp_strbuf text = {0};
+    dtp_strbuf_addf(&text, "the plan lists no redistribution of %s[", dtp_dtype_name(type->dtype));
+    for (int32_t i = 0; i < type->rank; i++) {
+        dtp_strbuf_addf(&text, "%s%" PRId64, i > 0 ? "," : "", type->dims[i].size);
+    }
+    dtp_strbuf_add(&text, "] from (");
+    dtp_placements_print(from, &text);
+    dtp_strbuf_add(&text, ") to (");
+    dtp_placements_print(to, &text);
+    dtp_strbuf_add(&text, ")");
+    const dtp_status s = text.failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a layout's text")
+                                     : DTP_FAIL(err, DTP_INVALID, "%s", dtp_strbuf_text(&text));
+    dtp_strbuf_free(&text);
+    return s;
+}
+
 static dtp_status plan_listed(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
                               const dtp_layout *from, const dtp_layout *to, dtp_steps *out,
                               dtp_err *err)
 {
     const dtp_listed_redistributions *listed = user;
     const dtp_plan_redistribution *pair = find(listed->n, listed->redistributions, type, from, to);
-    return pair != NULL
-               ? dtp_listed_steps(mesh, pair, out, err)
-               : dtp_redistribute_by(dtp_redistributor_generic(), mesh, type, from, to, out, err);
+    out->n = 0;
+    return pair != NULL                 ? dtp_listed_steps(mesh, pair, out, err)
+           : dtp_layout_equal(from, to) ? DTP_OK
+                                        : refuse_unlisted(type, from, to, err);
 }
 
 dtp_redistributor dtp_listed_redistributor(dtp_listed_redistributions *listed)
@@ -125,29 +137,15 @@ dtp_redistributor dtp_listed_redistributor(dtp_listed_redistributions *listed)
 /* ---- noting down --------------------------------------------------------------------------------
  */
 
-static bool same_steps(const dtp_steps *a, const dtp_steps *b)
-{
-    bool same = a->n == b->n;
-    for (int32_t i = 0; i < a->n && same; i++) {
-        same = dtp_layout_equal(&a->steps[i].after, &b->steps[i].after);
-    }
-    return same;
-}
-
-static dtp_status make_room(dtp_redistribution_recorder *r, dtp_err *err)
-{
-    if (r->n == DTP_PLAN_MAX_MOVES) {
-        return DTP_FAIL(err, DTP_RANGE, "more than %d redistributions with steps of their own",
-                        DTP_PLAN_MAX_MOVES);
-    }
-    return dtp_arena_grow(r->arena, &r->redistributions, r->n, r->n + 1, &r->cap,
-                          sizeof *r->redistributions, err);
-}
-
 static dtp_status note(dtp_redistribution_recorder *r, const dtp_ttype *type,
                        const dtp_layout *from, const dtp_steps *steps, dtp_err *err)
 {
-    DTP_TRY(make_room(r, err));
+    if (r->n == DTP_PLAN_MAX_REDISTRIBUTIONS) {
+        return DTP_FAIL(err, DTP_RANGE, "a plan of more than %d different redistributions",
+                        DTP_PLAN_MAX_REDISTRIBUTIONS);
+    }
+    DTP_TRY(dtp_arena_grow(r->arena, &r->redistributions, r->n, r->n + 1, &r->cap,
+                           sizeof *r->redistributions, err));
     dtp_layout *after = dtp_arena_alloc(r->arena, (size_t)steps->n, sizeof *after);
     if (after == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the steps of a redistribution");
@@ -169,13 +167,10 @@ static dtp_status plan_noted(void *user, const dtp_mesh *mesh, const dtp_ttype *
                              dtp_err *err)
 {
     dtp_redistribution_recorder *r = user;
-    dtp_steps usual;
     DTP_TRY(dtp_redistribute_by(r->inner, mesh, type, from, to, out, err));
-    if (find(r->n, r->redistributions, type, from, to) != NULL) {
-        return DTP_OK;
-    }
-    DTP_TRY(dtp_redistribute_by(dtp_redistributor_generic(), mesh, type, from, to, &usual, err));
-    return same_steps(out, &usual) ? DTP_OK : note(r, type, from, out, err);
+    return out->n == 0 || find(r->n, r->redistributions, type, from, to) != NULL
+               ? DTP_OK
+               : note(r, type, from, out, err);
 }
 
 dtp_redistributor dtp_recording_redistributor(dtp_redistribution_recorder *recorder)

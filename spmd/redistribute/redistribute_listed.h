@@ -10,13 +10,12 @@
 #include "spmd/redistribute/redistribute.h"
 
 /* The steps of a listed redistribution, each of which must be one that the search knows.
- * DTP_INVALID naming the step, DTP_NOMEM. */
+ * DTP_INVALID naming the step. */
 dtp_status dtp_listed_steps(const dtp_mesh *mesh, const dtp_plan_redistribution *pair,
                             dtp_steps *out, dtp_err *err) DTP_MUST_CHECK;
 
-/* Looks among redistributions first; what is not there goes to the
- * generic machine's (dtp_redistributor_generic).
- * Borrows everything. */
+/* Takes the steps of the list; what is not there is DTP_INVALID naming type and layouts. Borrows
+ * everything. */
 typedef struct dtp_listed_redistributions {
     int32_t n;
     const dtp_plan_redistribution *redistributions;
@@ -24,8 +23,8 @@ typedef struct dtp_listed_redistributions {
 
 dtp_redistributor dtp_listed_redistributor(dtp_listed_redistributions *listed);
 
-/* Passes on what `inner` decides and notes what differs from dtp_redistributor_generic, in the
- * order of its first use, no more than DTP_PLAN_MAX_MOVES of them (else DTP_RANGE). The list is in
+/* Passes on what `inner` decides and notes it, each pair of layouts of a type once, in the order of
+ * its first use, no more than DTP_PLAN_MAX_REDISTRIBUTIONS of them (else DTP_RANGE). The list is in
  * `arena`; borrows inner. Start: {.inner = , .arena = }. */
 typedef struct dtp_redistribution_recorder {
     const dtp_redistributor *inner;

@@ -41,18 +41,6 @@ typedef struct pair_search {
     dtp_err *err;
 } pair_search;
 
-static dtp_step step_of(const pair_search *s, const dtp_layout_hop *via, uint64_t key)
-{
-    const bool scales = via->kind == DTP_STEP_SCALE;
-    return (dtp_step){.kind = (dtp_step_kind)via->kind,
-                      .set = via->set,
-                      .axis = via->axis,
-                      .to_axis = via->to_axis,
-                      .op = (dtp_reduce_op)via->op,
-                      .factor = scales ? 1.0 / (double)s->graph.set_size[via->set] : 0,
-                      .after = dtp_layout__of_key(key, s->graph.rank, s->graph.n_mesh)};
-}
-
 static double price_of(const pair_search *s, const dtp_layout_state *at, const dtp_layout_hop *hop)
 {
     const dtp_redistribution *r = s->r;
@@ -63,7 +51,7 @@ static double price_of(const pair_search *s, const dtp_layout_state *at, const d
         return dtp_step__generic_seconds(kind, s->graph.set_size[hop->set],
                                          cut ? hop->cut_bytes : at->bytes, exchange && !hop->even);
     }
-    const dtp_step step = step_of(s, hop, hop->key);
+    const dtp_step step = dtp_layout_graph__step(&s->graph, hop, hop->key);
     return r->price(r->user, r->mesh, r->type, &at->layout, &step);
 }
 
@@ -177,7 +165,7 @@ static dtp_status write_path(const pair_search *s, int32_t target, dtp_steps *ou
         mirrored = mirrored != s->v[v].mirrored;
         via.axis = mirrored ? twin_of(s, via.axis) : via.axis;
         via.to_axis = mirrored ? twin_of(s, via.to_axis) : via.to_axis;
-        out->steps[--n] = step_of(s, &via, key);
+        out->steps[--n] = dtp_layout_graph__step(&s->graph, &via, key);
     }
     return DTP_OK;
 }

@@ -33,7 +33,8 @@ static bool must_apply(const small_model *m, const char *baseline)
 
 static int verify_model(const small_model *m, const char *mesh)
 {
-    const dtp_baseline_options options = {0};
+    const dtp_baseline_options options = {.machine = dtp_redistributor_generic(),
+                                          .generic = dtp_redistributor_generic()};
     dtp_arena *arena = dtp_arena_create();
     dtp_graph *g = small_model_read(m, true);
     small_pricer p = small_pricer_read("a100_8", mesh);

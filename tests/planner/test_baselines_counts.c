@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "cost_models/redistribution_price.h"
 #include "planner/baselines/baselines.h"
 #include "spmd/lower/lower.h"
 #include "tests/support/small_models.h"
@@ -24,7 +25,8 @@ typedef struct fixture {
 
 static fixture setup(const small_model *m, const char *machine, const char *mesh)
 {
-    const dtp_baseline_options options = {0};
+    const dtp_baseline_options options = {.machine = dtp_redistributor_generic(),
+                                          .generic = dtp_redistributor_generic()};
     fixture f = {.g = small_model_read(m, false),
                  .pricer = small_pricer_read(machine, mesh),
                  .arena = dtp_arena_create()};
@@ -294,8 +296,11 @@ static void test_megatron__styles_of_the_models(void **state)
 static void test_baselines__rules_only(void **state)
 {
     (void)state;
-    const dtp_baseline_options options = {
-        .rules_file = DTP_SOURCE_DIR "/models/mixtral_8x7b.rules.json", .rules_only = true};
+    const dtp_baseline_options options = {.machine = dtp_redistributor_generic(),
+                                          .generic = dtp_redistributor_generic(),
+                                          .rules_file =
+                                              DTP_SOURCE_DIR "/models/mixtral_8x7b.rules.json",
+                                          .rules_only = true};
     fixture f = setup(small_model_find("mixtral_8x7b"), "a100_8", "x:2;y:2");
     dtp_candidate *list = NULL;
     dtp_err err = {0};
@@ -315,6 +320,44 @@ static void test_baselines__rules_only(void **state)
     teardown(&f);
 }
 
+/* Lowered with the machine's own redistributions a baseline costs no more than with those of the
+ * generic machine, and somewhere less. */
+static void test_baselines__cost_least_with_the_redistributions_of_the_machine(void **state)
+{
+    static const char *const machines[] = {"a100_8", "v100_16", "l4_16", "h100_64"};
+    static const char *const meshes[] = {"x:4", "x:2;y:2"};
+    (void)state;
+    int32_t compared = 0, less = 0;
+    for (size_t i = 0; i < 2 * sizeof machines / sizeof machines[0]; i++) {
+        for (const small_model *m = small_models(); m->name != NULL; m++) {
+            fixture f = setup(m, machines[i / 2], meshes[i % 2]);
+            const dtp_pricer *pricer = &f.pricer.pricer;
+            dtp_redistribution_pricer *prices;
+            assert_int_equal(dtp_redistribution_pricer_create(pricer, &prices, NULL), DTP_OK);
+            const dtp_redistributor *own = dtp_redistribution_pricer_redistributor(prices);
+            for (int32_t k = 0; k < f.n; k++) {
+                int64_t cost;
+                if (!f.list[k].legal) {
+                    continue;
+                }
+                assert_int_equal(
+                    dtp_additive_cost(f.g, pricer, &f.list[k].sharding, own, &cost, NULL), DTP_OK);
+                if (cost > f.list[k].cost_ps) {
+                    fail_msg("%s, %s on %s %s: %lld, %lld on the generic machine", m->name,
+                             f.list[k].name, machines[i / 2], meshes[i % 2], (long long)cost,
+                             (long long)f.list[k].cost_ps);
+                }
+                less += cost < f.list[k].cost_ps ? 1 : 0;
+                compared++;
+            }
+            dtp_redistribution_pricer_destroy(prices);
+            teardown(&f);
+        }
+    }
+    print_message("%d of %d baselines cost less\n", less, compared);
+    assert_true(compared > 200 && less > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -325,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_experts__tokens_travel),
         cmocka_unit_test(test_megatron__styles_of_the_models),
         cmocka_unit_test(test_baselines__rules_only),
+        cmocka_unit_test(test_baselines__cost_least_with_the_redistributions_of_the_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

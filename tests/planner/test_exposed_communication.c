@@ -56,7 +56,8 @@ static void destroy(fixture *f)
 /* The program of a baseline; `options` NULL: with all passes. */
 static program lower(const fixture *f, const char *baseline, const dtp_lower_options *options)
 {
-    const dtp_baseline_options all = {0};
+    const dtp_baseline_options all = {.machine = dtp_redistributor_generic(),
+                                      .generic = dtp_redistributor_generic()};
     const dtp_lower_options passes = dtp_lower_options_init(dtp_redistributor_generic());
     dtp_candidate *list = NULL;
     program out = {0};

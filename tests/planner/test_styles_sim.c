@@ -206,7 +206,7 @@ static dtp_plan *plan(const style_case *c, const dtp_graph *g, dtp_arena *arena,
     dtp_plan_result result = {0};
     dtp_pin *pins = NULL, all[256];
     dtp_pins_request request = {.mesh = &mesh, .pins = all, .strict = strict};
-    request.redistribution = torch ? DTP_REDISTRIBUTION_TORCH : DTP_REDISTRIBUTION_OWN;
+    request.torch = torch;
     dtp_styles_init(&styles, arena);
     dtp_status s = dtp_mesh_parse(c->mesh, &mesh, &err);
     for (int32_t i = 0; i < MAX_TEXTS && c->styles[i] != NULL && s == DTP_OK; i++) {

@@ -160,6 +160,7 @@ static dtp_plan *list_steps(const tensor_fixture *f, const dtp_tensor_problem *p
     assert_int_equal(dtp_tensor_sharding(p, selection, plan->arena, &plan->sharding, NULL), DTP_OK);
     dtp_status s =
         dtp_additive_cost(f->graph, &f->pricer, &plan->sharding, &recording, &cost, &err);
+    plan->redistribution = DTP_REDISTRIBUTION_LISTED;
     plan->n_redistributions = recorder.n;
     plan->redistributions = recorder.redistributions;
     s = s == DTP_OK ? dtp_plan_write(plan, f->graph, false, &text, &err) : s;

@@ -7,11 +7,12 @@ here=$(mktemp -d)
 trap 'rm -rf "$here"' EXIT
 machine=models/machines/cpu_2.json
 "$bin/dtplan" plan models/mlp_digits.json --mesh x:2 --machine $machine -o "$here/plan.json" >/dev/null || exit 1
-# A plan that lists a step which no single redistribution takes.
-"$bin/dtplan" plan models/mlp_digits.json --mesh "x:2;y:2" --machine models/machines/a100_8.json --mode tensor \
-    -o "$here/tensor.json" >/dev/null || exit 1
+# A plan that lists a step which no single redistribution takes, and one that lists nothing.
+"$bin/dtplan" plan models/mlp_digits.json --mesh "x:2;y:2" --machine models/machines/a100_8.json --rules batch:x \
+    -o "$here/rules.json" >/dev/null || exit 1
 steps='{"dtype": "f32", "shape": [96, 64], "from": "S0, S1", "steps": ["S1, S0"]}'
-sed "s|\"tensors\": {|\"redistributions\": [$steps], &|" "$here/tensor.json" >"$here/steps.json"
+sed "s|\"redistributions\": \[|&$steps, |" "$here/rules.json" >"$here/steps.json"
+sed '/"redistributions": \[/,/^  \]/c "redistributions": [],' "$here/rules.json" >"$here/none.json"
 before=$(git status --porcelain --ignored | md5sum)
 count=0 failed=0
 while IFS='|' read -r command fragment; do
@@ -23,6 +24,7 @@ while IFS='|' read -r command fragment; do
         M) words[$i]=models/mlp_digits.json ;;
         P) words[$i]=$here/plan.json ;;
         S) words[$i]=$here/steps.json ;;
+        N) words[$i]=$here/none.json ;;
         C) words[$i]=$machine ;;
         esac
     done

@@ -209,8 +209,7 @@ static dtp_status plan_by_pins(const plan_command *c, const dtp_plan_request *re
                                       .n_texts = pins.n_texts,
                                       .texts = pins.texts,
                                       .strict = c->styles.strict,
-                                      .redistribution = c->torch ? DTP_REDISTRIBUTION_TORCH
-                                                                 : DTP_REDISTRIBUTION_OWN,
+                                      .torch = c->torch,
                                       .objective = request->objective,
                                       .memory_limit_bytes = request->memory_limit_bytes,
                                       .choices = request->choices,

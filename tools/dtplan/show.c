@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cost_models/redistribution_price.h"
 #include "planner/problem/rules/rules_problem.h"
 #include "planner/problem/tensors/tensor_names.h"
 #include "tools/dtplan/options.h"
@@ -59,11 +60,17 @@ static dtp_status show_program(const show_command *c, dtp_strbuf *out, dtp_err *
 static dtp_status print_rules(const dtp_graph *g, const dtp_pricer *pricer, dtp_strbuf *out,
                               dtp_err *err)
 {
+    dtp_redistribution_pricer *redistributions = NULL;
     dtp_rules_problem *problem = NULL;
-    DTP_TRY(dtp_rules_problem_create(g, pricer, NULL, &problem, err));
-    const dtp_problem_names names = dtp_rules_names(problem);
-    const dtp_status s = dtp_problem_print(problem->select, &names, out, err);
+    DTP_TRY(dtp_redistribution_pricer_create(pricer, &redistributions, err));
+    dtp_status s = dtp_rules_problem_create(
+        g, pricer, dtp_redistribution_pricer_redistributor(redistributions), NULL, &problem, err);
+    if (s == DTP_OK) {
+        const dtp_problem_names names = dtp_rules_names(problem);
+        s = dtp_problem_print(problem->select, &names, out, err);
+    }
     dtp_rules_problem_destroy(problem);
+    dtp_redistribution_pricer_destroy(redistributions);
     return s;
 }
 

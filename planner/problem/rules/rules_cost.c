@@ -132,8 +132,7 @@ dtp_status dtp_rules__price(dtp_rules_problem *p, dtp_err *err)
 {
     pricing job = {.p = p};
     DTP_TRY(sort_into_classes(p, err));
-    DTP_TRY(
-        dtp_node_pricer_create(p->graph, p->pricer, dtp_redistributor_generic(), &job.nodes, err));
+    DTP_TRY(dtp_node_pricer_create(p->graph, p->pricer, p->redistributor, &job.nodes, err));
     dtp_status s = price_all(&job, err);
     dtp_node_pricer_destroy(job.nodes);
     return s;

@@ -112,6 +112,7 @@ static dtp_status build(dtp_rules_problem *p, const dtp_layout_rules *pins, dtp_
 }
 
 dtp_status dtp_rules_problem_create(const dtp_graph *g, const dtp_pricer *pricer,
+                                    const dtp_redistributor *redistributor,
                                     const dtp_layout_rules *pins, dtp_rules_problem **out,
                                     dtp_err *err)
 {
@@ -124,6 +125,7 @@ dtp_status dtp_rules_problem_create(const dtp_graph *g, const dtp_pricer *pricer
     p->arena = arena;
     p->graph = g;
     p->pricer = pricer;
+    p->redistributor = redistributor;
     dtp_status s = build(p, pins, err);
     if (s != DTP_OK) {
         dtp_rules_problem_destroy(p);

@@ -17,6 +17,7 @@
 
 #include "cost_models/price.h"
 #include "planner/problem/write.h"
+#include "spmd/redistribute/redistribute.h"
 
 /* A dim that some mesh dim may split. */
 typedef struct dtp_rules_name {
@@ -47,8 +48,9 @@ typedef struct dtp_rules_class {
 
 typedef struct dtp_rules_problem {
     dtp_arena *arena;
-    const dtp_graph *graph;   /* borrowed */
-    const dtp_pricer *pricer; /* borrowed */
+    const dtp_graph *graph;                 /* borrowed */
+    const dtp_pricer *pricer;               /* borrowed */
+    const dtp_redistributor *redistributor; /* borrowed */
     int32_t n_names;
     dtp_rules_name *names;
     int32_t *name_of; /* by dim id: index into names, -1 = none */
@@ -60,9 +62,11 @@ typedef struct dtp_rules_problem {
     dtp_problem *select; /* without a memory limit */
 } dtp_rules_problem;
 
-/* Borrows g and pricer. Names that `pins` split (NULL: none) are split just so. DTP_RANGE: too many
- * assignments; DTP_INVALID or DTP_UNSUPPORTED: a pin cannot hold. */
+/* Borrows g, pricer and redistributor, which decides on the steps inside nodes. Names that `pins`
+ * split (NULL: none) are split just so. DTP_RANGE: too many assignments; DTP_INVALID or
+ * DTP_UNSUPPORTED: a pin cannot hold. */
 dtp_status dtp_rules_problem_create(const dtp_graph *g, const dtp_pricer *pricer,
+                                    const dtp_redistributor *redistributor,
                                     const dtp_layout_rules *pins, dtp_rules_problem **out,
                                     dtp_err *err) DTP_MUST_CHECK;
 void dtp_rules_problem_destroy(dtp_rules_problem *p);

@@ -22,11 +22,14 @@ dtp_status dtp_compute_bound(const dtp_graph *g, const dtp_pricer *pricer, doubl
 {
     dtp_tensor_problem p = {.graph = g, .pricer = pricer};
     tensor_build b = {.p = &p, .g = g, .mesh = &pricer->mesh, .arena = dtp_arena_create()};
-    dtp_status s = b.arena != NULL ? dtp_node_pricer_create(g, pricer, dtp_redistributor_generic(),
-                                                            &b.nodes, err)
-                                   : DTP_FAIL(err, DTP_NOMEM, "out of memory for a bound");
+    dtp_status s = b.arena != NULL
+                       ? dtp_redistribution_pricer_create(pricer, &p.redistributions, err)
+                       : DTP_FAIL(err, DTP_NOMEM, "out of memory for a bound");
+    s = s == DTP_OK ? dtp_node_pricer_create(g, pricer, dtp_tensor_redistributor(&p), &b.nodes, err)
+                    : s;
     s = s == DTP_OK ? sum_classes(&b, seconds, err) : s;
     dtp_node_pricer_destroy(b.nodes);
+    dtp_redistribution_pricer_destroy(p.redistributions);
     dtp_arena_destroy(b.arena);
     return s;
 }
