@@ -7,6 +7,11 @@
 
 enum { MAX_ROUNDS = 4000 };
 
+/* Entries of memory rows below this share of the limit are left out: GLPK's tolerances are larger,
+ * and its simplex may cycle on such rows. The row only admits more for it, and what it admits
+ * wrongly is found when the choice is evaluated in integers. */
+static const double NEGLIGIBLE = 1e-8;
+
 dtp_rules_request dtp_rules_request_init(void)
 {
     return (dtp_rules_request){.objective = DTP_OBJECTIVE_TIME, .max_solutions = 1, .margin = 0.05};
@@ -211,13 +216,14 @@ static dtp_status add_memory_row(solver *s, dtp_node_id n, dtp_err *err)
     for (int32_t a = 0; a < p->sets[c->set].n_assign; a++) {
         s->by_column[s->y_first[c->set] + a] += (double)c->temp_bytes[a];
     }
+    const double least = s->z < 0 ? NEGLIGIBLE * (double)s->request->limit_bytes : 0.0;
     int32_t k = 0;
     for (int32_t col = 0; col < dtp_ilp_n_cols(s->ilp); col++) {
-        if (s->by_column[col] > 0.0) {
+        if (s->by_column[col] > least) {
             s->cols[k] = col;
             s->coefs[k++] = s->by_column[col] * s->byte_scale;
-            s->by_column[col] = 0.0;
         }
+        s->by_column[col] = 0.0;
     }
     double most = ((double)s->request->limit_bytes + 0.5) * s->byte_scale;
     if (s->z >= 0) {
