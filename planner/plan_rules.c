@@ -53,7 +53,7 @@ static dtp_status offer_solutions(dtp_planning *p, const dtp_rules_problem *prob
                                   const dtp_rules_result *solved, int64_t *over, dtp_err *err)
 {
     *over = INT64_MAX;
-    for (int32_t i = 0; i < solved->n; i++) {
+    for (int32_t i = 0; i < solved->n && !(i > 0 && dtp_stopped(p->request->stop)); i++) {
         const dtp_rules_solution *s = &solved->solutions[i];
         /* Another mode compares sums over whole programs. */
         dtp_candidate c = {.redistributor = dtp_redistributor_generic(),
@@ -85,6 +85,7 @@ static dtp_status offer_optima(dtp_planning *p, const dtp_rules_problem *problem
     dtp_rules_result solved;
     request.objective = p->request->objective;
     request.limit_bytes = p->request->memory_limit_bytes;
+    request.stop = p->request->stop;
     request.pins = pins;
     request.max_solutions = p->request->candidates;
     request.margin = p->request->margin;
@@ -118,8 +119,10 @@ static dtp_status offer_smallest(dtp_planning *p, const rules_state *state, verd
     dtp_rules_result result;
     request.objective = DTP_OBJECTIVE_MEMORY;
     request.pins = &state->pins;
+    request.stop = p->request->stop;
     DTP_TRY(dtp_rules_solve(state->problem, &request, &result, err));
     v->nodes += result.nodes;
+    DTP_TRY(result.n == 0 ? dtp_stop_check(request.stop, err) : DTP_OK);
     if (result.n == 0) {
         return DTP_FAIL(err, DTP_INVALID, "rules: no layout rules of this model keep the pins");
     }
@@ -137,6 +140,7 @@ static dtp_status bound_without_limit(const dtp_planning *p, const rules_state *
     dtp_rules_result result;
     request.objective = p->request->objective;
     request.pins = &state->pins;
+    request.stop = p->request->stop;
     DTP_TRY(dtp_rules_solve(state->problem, &request, &result, err));
     v->nodes += result.nodes;
     v->bound = result.bound;
@@ -156,6 +160,7 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
     p->state = state;
     DTP_TRY(dtp_layout_rules_parse(p->request->pins == NULL ? "" : p->request->pins,
                                    &p->pricer.mesh, &p->graph->dims, p->arena, &state->pins, err));
+    DTP_TRY(dtp_planning_price_baselines(p, err));
     return dtp_rules_problem_create(p->graph, &p->pricer, &state->problem, err);
 }
 
@@ -174,6 +179,7 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
     verdict v = {0};
     DTP_TRY(offer_optima(p, state->problem, &state->pins, &v, err));
     if (!p->has_best) {
+        DTP_TRY(dtp_stop_check(p->request->stop, err));
         DTP_TRY(offer_smallest(p, state, &v, err));
         DTP_TRY(bound_without_limit(p, state, &v, err));
     }

@@ -12,6 +12,9 @@ enum { MAX_ROUNDS = 4000 };
  * wrongly is found when the choice is evaluated in integers. */
 static const double NEGLIGIBLE = 1e-8;
 
+/* A bound in floating point is lowered by this share. */
+static const double ROUNDING = 1e-6;
+
 dtp_rules_request dtp_rules_request_init(void)
 {
     return (dtp_rules_request){.objective = DTP_OBJECTIVE_TIME, .max_solutions = 1, .margin = 0.05};
@@ -32,6 +35,7 @@ typedef struct solver {
     int32_t *cols; /* scratch for one row */
     double *coefs;
     double *by_column; /* scratch, by column, zero between uses */
+    int64_t relaxed;   /* bound of the first relaxation, in the units of the objective */
 } solver;
 
 /* ---- building -----------------------------------------------------------------------------------
@@ -280,12 +284,17 @@ static bool needs_row(const solver *s, const dtp_rules_value *v, double z)
  * limit. */
 static dtp_status solve_once(solver *s, dtp_rules_solution *best, bool *found, dtp_err *err)
 {
-    const dtp_ilp_options options = dtp_ilp_options_init();
+    dtp_ilp_options options = dtp_ilp_options_init();
+    options.stop = s->request->stop;
     *found = false;
     for (int32_t round = 0; round < MAX_ROUNDS; round++) {
         dtp_ilp_result r;
         DTP_TRY(dtp_ilp_solve(s->ilp, &options, &r, err));
         s->out->nodes += r.nodes;
+        if (s->relaxed < 0) {
+            const double scale = s->z >= 0 ? s->byte_scale : s->cost_scale;
+            s->relaxed = (int64_t)fmax(0.0, r.root_bound / scale * (1.0 - ROUNDING));
+        }
         if (r.values == NULL) {
             s->out->status =
                 r.status == DTP_ILP_INFEASIBLE ? DTP_CERT_INFEASIBLE : DTP_CERT_TIME_LIMIT;
@@ -372,7 +381,7 @@ static dtp_status run(solver *s, dtp_err *err)
     if (s->z >= 0) {
         DTP_TRY(split_most(s, &x, err));
         insert(s, &x);
-        out->bound = cost_of(s, &x);
+        out->bound = status == DTP_CERT_OPTIMAL ? cost_of(s, &x) : s->relaxed;
         out->status = status;
         return DTP_OK;
     }
@@ -386,7 +395,7 @@ static dtp_status run(solver *s, dtp_err *err)
         const double worst = (double)cost_of(s, &out->solutions[0]) * (1.0 + s->request->margin);
         found = found && (double)cost_of(s, &x) <= worst;
     }
-    out->bound = cost_of(s, &out->solutions[0]);
+    out->bound = status == DTP_CERT_OPTIMAL ? cost_of(s, &out->solutions[0]) : s->relaxed;
     out->status = status;
     return DTP_OK;
 }
@@ -395,7 +404,12 @@ dtp_status dtp_rules_solve(const dtp_rules_problem *p, const dtp_rules_request *
                            dtp_rules_result *out, dtp_err *err)
 {
     memset(out, 0, sizeof *out);
-    solver s = {.p = p, .request = request, .n_mesh = p->pricer->mesh.n_dims, .out = out, .z = -1};
+    solver s = {.p = p,
+                .request = request,
+                .n_mesh = p->pricer->mesh.n_dims,
+                .out = out,
+                .z = -1,
+                .relaxed = -1};
     s.arena = dtp_arena_create();
     if (s.arena == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the integer program");

@@ -21,6 +21,7 @@ typedef struct dtp_rules_request {
     dtp_plan_objective objective;
     int64_t limit_bytes;          /* 0 = none */
     const dtp_layout_rules *pins; /* splits that must hold; NULL = none */
+    const dtp_stop *stop;         /* NULL = none */
     int32_t max_solutions;        /* distinct solutions wanted, best first; at least 1 */
     double margin;                /* further ones within this fraction of the best cost */
 } dtp_rules_request;
@@ -35,7 +36,7 @@ typedef struct dtp_rules_solution {
 
 typedef struct dtp_rules_result {
     dtp_cert_status
-        status; /* OPTIMAL or INFEASIBLE, FEASIBLE or TIME_LIMIT when the node limit ended it */
+        status; /* OPTIMAL or INFEASIBLE, FEASIBLE or TIME_LIMIT when a limit ended it */
     int32_t n;
     dtp_rules_solution solutions[DTP_RULES_MAX_SOLUTIONS]; /* best first, by exact value */
     int64_t bound; /* no choice is better: ps (time) or bytes (memory) */

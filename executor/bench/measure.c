@@ -3,16 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "core/base/clock.h"
 
 enum { MIN_REPEATS = 3, MAX_REPEATS = 40 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 dtp_status dtp_bench_max(dtp_bench *b, double *value, dtp_err *err)
 {
@@ -54,12 +48,12 @@ static dtp_status timed_run(dtp_bench *b, dtp_bench_action action, void *user, i
                             double *time_s, dtp_err *err)
 {
     DTP_TRY(b->comm->ops->barrier(b->comm, err));
-    double start = now_s();
+    double start = dtp_now_s();
     DTP_TRY(action(user, repeat, err));
     if (b->backend->ops->sync != NULL) {
         DTP_TRY(b->backend->ops->sync(b->backend, err));
     }
-    *time_s = now_s() - start;
+    *time_s = dtp_now_s() - start;
     return DTP_OK;
 }
 

@@ -1,16 +1,9 @@
 #include "executor/run/runner_internal.h"
 
 #include <inttypes.h>
-#include <time.h>
 
+#include "core/base/clock.h"
 #include "executor/comm/memory.h"
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
                              bool profile, dtp_runner **out, dtp_err *err)
@@ -174,7 +167,7 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
     const bool last = microbatch + 1 == dtp_program_microbatches(p);
     const int32_t n_instrs = last ? p->n_instrs : dtp_program_body(p);
     dtp_status (*sync)(dtp_backend *, dtp_err *) = r->backend->ops->sync;
-    double start = now_s(), before = start, comm_s = 0;
+    double start = dtp_now_s(), before = start, comm_s = 0;
     dtp_runner__shift(r, microbatch);
     for (int32_t i = 0; i < n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
@@ -188,7 +181,7 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
             status = sync(r->backend, err);
         }
         if (collective) {
-            before = now_s();
+            before = dtp_now_s();
         }
         if (status == DTP_OK) {
             status = run_instr(r, instr, b, err);
@@ -198,7 +191,7 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
             return status;
         }
         if (collective || r->profile != NULL) {
-            double after = now_s();
+            double after = dtp_now_s();
             comm_s += collective ? after - before : 0;
             if (r->profile != NULL) {
                 r->profile[i] += after - before;
@@ -209,7 +202,7 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
     if (sync != NULL) {
         DTP_TRY(sync(r->backend, err));
     }
-    double total = now_s() - start;
+    double total = dtp_now_s() - start;
     times->total_s += total;
     times->compute_s += total - comm_s;
     times->comm_s += comm_s;

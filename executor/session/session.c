@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/base/hash.h"
 #include "core/transform/microbatch.h"
 #include "core/plan/plan.h"
@@ -21,13 +21,6 @@
 dtp_session_options dtp_session_options_init(void)
 {
     return (dtp_session_options){0};
-}
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* ---- agreement ---- */
@@ -297,9 +290,9 @@ static dtp_status run_step(dtp_session *s, dtp_step_result *out, double *own, dt
 {
     *out = (dtp_step_result){.step = s->step};
     for (int32_t j = 0; j < dtp_program_microbatches(s->program); j++) {
-        double start = now_s();
+        double start = dtp_now_s();
         DTP_TRY(feed_inputs(s, j, err));
-        out->feed_s += now_s() - start;
+        out->feed_s += dtp_now_s() - start;
         DTP_TRY(dtp_runner_microbatch(s->runner, s->seed, s->step, j, &out->times, err));
     }
     return read_loss(s, out, own, err);

@@ -223,8 +223,12 @@ dtp_status dtp_baselines_create(const dtp_graph *g, const dtp_pricer *pricer,
     const pricing p = {g, pricer, dtp_redistribute_cache_planner(cache), arena};
     dtp_status s = DTP_OK;
     for (int32_t i = 0; i < *n && s == DTP_OK; i++) {
-        if ((*out)[i].legal) {
-            s = try_price(&p, &(*out)[i], err);
+        dtp_candidate *c = &(*out)[i];
+        if (c->legal && dtp_stopped(options->stop)) {
+            c->legal = false;
+            c->why = "planning was ended before it was priced";
+        } else if (c->legal) {
+            s = try_price(&p, c, err);
         }
     }
     dtp_redistribute_cache_destroy(cache);

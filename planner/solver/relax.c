@@ -299,13 +299,13 @@ static dtp_status use_duals(relaxed_model *m, const dtp_ilp_result *r, int64_t *
     return s;
 }
 
-dtp_status solver_relax(solver_reduced *w, double time_limit_s, int32_t *assignment,
+dtp_status solver_relax(solver_reduced *w, const dtp_stop *stop, int32_t *assignment,
                         solver_relaxation *out, dtp_err *err)
 {
     relaxed_model m = {.w = w};
     dtp_ilp_result r = {0};
     const dtp_ilp_options options = {
-        .time_limit_s = time_limit_s, .relaxation = true, .lazy = add_violated, .lazy_user = &m};
+        .stop = stop, .relaxation = true, .lazy = add_violated, .lazy_user = &m};
     *out = (solver_relaxation){.split_variable = -1, .split_strategy = -1};
     dtp_status s = build(&m, err);
     if (s == DTP_OK) {

@@ -61,7 +61,7 @@ static dtp_status bisect(dtp_problem *p, const dtp_solve_options *options, dtp_m
     DTP_TRY(dtp_solve(p, options, &r, err));
     out->possible = r.status != DTP_CERT_INFEASIBLE;
     keep(&r, out);
-    while (out->assignment != NULL && low < out->usage) {
+    while (out->assignment != NULL && low < out->usage && !dtp_stopped(options->stop)) {
         p->usage_limit = low + (out->usage - 1 - low) / 2;
         DTP_TRY(dtp_solve(p, options, &r, err));
         if (r.assignment == NULL) {
