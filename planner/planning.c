@@ -173,7 +173,7 @@ static dtp_status plan_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_r
     DTP_TRY(dtp_plan_create(&plan, err));
     p->out = out;
     p->arena = plan->arena;
-    p->certificate = (dtp_certificate){.status = DTP_CERT_TIME_LIMIT, .solver = ""};
+    p->certificate = (dtp_certificate){.status = DTP_CERT_TIME_LIMIT, .solver = "none"};
     out->arena = dtp_arena_create();
     dtp_status s = out->arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a plan")
                                       : plan_into(p, plan, err);
