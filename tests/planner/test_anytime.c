@@ -69,36 +69,60 @@ static void check_plan(const anytime_case *c, const dtp_graph *g, const dtp_plan
     free(text);
 }
 
+typedef struct tally {
+    int64_t plans, stopped;
+} tally;
+
+/* Whether the solver of the certificate is that of the whole plan. */
+static bool try_deadline(const anytime_case *c, const dtp_graph *g, const dtp_machine *machine,
+                         int64_t deadline, const dtp_plan *whole, tally *sum)
+{
+    dtp_plan_result early;
+    bool same = false;
+    const dtp_status s = plan_until(c, g, machine, deadline, &early);
+    sum->stopped += s == DTP_STOPPED ? 1 : 0;
+    if (s == DTP_STOPPED) {
+        return false;
+    }
+    assert_int_equal(s, DTP_OK);
+    assert_true(early.plan != NULL || early.infeasible);
+    if (early.plan != NULL) {
+        dtp_graph *planned = NULL;
+        assert_non_null(whole);
+        assert_int_equal(dtp_plan_graph(early.plan, g, &planned, NULL), DTP_OK);
+        check_plan(c, planned, early.plan, &whole->certificate);
+        same = strcmp(early.plan->certificate.solver, whole->certificate.solver) == 0;
+        dtp_graph_destroy(planned);
+        sum->plans++;
+    }
+    dtp_plan_result_free(&early);
+    return same;
+}
+
 static void run_case(const anytime_case *c)
 {
     dtp_machine *machine = fixture_machine(c->machine);
     dtp_graph *g = fixture_model(c->model);
-    dtp_plan_result whole, early;
-    int64_t plans = 0, stopped = 0;
+    dtp_plan_result whole;
+    tally sum = {0};
     assert_int_equal(plan_until(c, g, machine, INT64_C(1) << 50, &whole), DTP_OK);
-    const int64_t all = polls;
+    int64_t all = polls, low = 0;
     assert_true(whole.plan == NULL || whole.plan->certificate.ended == DTP_STOP_NONE);
     for (int64_t k = 1; k < all; k += 1 + k / 12) {
-        const dtp_status s = plan_until(c, g, machine, k, &early);
-        assert_true(s == DTP_OK || s == DTP_STOPPED);
-        if (s == DTP_OK && early.plan != NULL) {
-            dtp_graph *planned = NULL;
-            assert_int_equal(dtp_plan_graph(early.plan, g, &planned, NULL), DTP_OK);
-            assert_non_null(whole.plan);
-            check_plan(c, planned, early.plan, &whole.plan->certificate);
-            dtp_graph_destroy(planned);
-            plans++;
-        }
-        stopped += s == DTP_STOPPED ? 1 : 0;
-        if (s == DTP_OK) {
-            assert_true(early.plan != NULL || early.infeasible);
-            assert_true(early.plan == NULL || whole.plan != NULL);
-            dtp_plan_result_free(&early);
-        }
+        (void)try_deadline(c, g, machine, k, whole.plan, &sum);
     }
     printf("%s: %lld polls, %lld plans, %lld times none\n", c->model, (long long)all,
-           (long long)plans, (long long)stopped);
-    assert_true(stopped > 0 && (plans > 0 || whole.plan == NULL));
+           (long long)sum.plans, (long long)sum.stopped);
+    while (c->unfold && low + 1 < all) { /* where the problem without tying begins */
+        const int64_t k = low + (all - low) / 2;
+        const bool begun = try_deadline(c, g, machine, k, whole.plan, &sum);
+        low = begun ? low : k;
+        all = begun ? k : all;
+    }
+    for (int64_t k = all; c->unfold && k > all - 60; k -= 5) { /* while it is built */
+        (void)try_deadline(c, g, machine, k, whole.plan, &sum);
+    }
+    assert_true(sum.stopped > 0 && (sum.plans > 0 || whole.plan == NULL));
     dtp_plan_result_free(&whole);
     dtp_graph_destroy(g);
     dtp_machine_destroy(machine);
