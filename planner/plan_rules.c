@@ -67,7 +67,7 @@ static dtp_status evaluate(rules_search *s, const int32_t *assignment, dtp_err *
 {
     dtp_planning *p = s->p;
     const dtp_problem *select = s->problem->select;
-    for (int32_t k = 0; k < 2; k++) {
+    for (int32_t k = 0; k < 2 && !(k > 0 && dtp_stopped(p->request->stop)); k++) {
         const bool own = k == 0;
         dtp_candidate c = {.redistributor = own ? dtp_planning_redistributor(p)
                                                 : dtp_redistribute_cache_planner(p->generic)};
@@ -95,10 +95,11 @@ static dtp_status evaluate(rules_search *s, const int32_t *assignment, dtp_err *
  */
 
 /* Sets stay joined to their names alone: the linear program of such edges is small. */
-static dtp_solve_options solver_options(dtp_solver solver)
+static dtp_solve_options solver_options(const dtp_planning *p, dtp_solver solver)
 {
     dtp_solve_options options = dtp_solve_options_init();
     options.solver = solver;
+    options.stop = p->request->stop;
     options.presolve.functional_dependency = false;
     return options;
 }
@@ -106,7 +107,7 @@ static dtp_solve_options solver_options(dtp_solver solver)
 /* Solves the overlay and offers the solution. */
 static dtp_status solve_once(rules_search *s, dtp_solve_result *r, dtp_err *err)
 {
-    const dtp_solve_options options = solver_options(DTP_SOLVER_GLPK);
+    const dtp_solve_options options = solver_options(s->p, DTP_SOLVER_GLPK);
     DTP_TRY(dtp_solve(&s->overlay.problem, &options, r, err));
     s->nodes += r->nodes;
     s->found = r->assignment != NULL;
@@ -117,11 +118,12 @@ static dtp_status solve_once(rules_search *s, dtp_solve_result *r, dtp_err *err)
 /* Objective memory: the limit becomes the smallest that works. */
 static dtp_status minimise_memory(rules_search *s, int64_t upper, dtp_err *err)
 {
-    const dtp_solve_options options = solver_options(DTP_SOLVER_GLPK);
+    const dtp_solve_options options = solver_options(s->p, DTP_SOLVER_GLPK);
     dtp_minimum_memory least;
     DTP_TRY(dtp_minimum_memory_find(s->problem->select, &options, upper, &least, err));
     s->found = least.assignment != NULL;
-    s->status = !s->found                    ? DTP_CERT_INFEASIBLE
+    s->status = !least.possible              ? DTP_CERT_INFEASIBLE
+                : !s->found                  ? DTP_CERT_TIME_LIMIT
                 : least.bound == least.usage ? DTP_CERT_OPTIMAL
                                              : DTP_CERT_FEASIBLE;
     s->bound = least.bound;
@@ -167,7 +169,7 @@ static dtp_status solve_neighbour(rules_search *s, int32_t t, bool parts, int32_
 {
     const dtp_mesh *mesh = &s->p->pricer.mesh;
     const dtp_rules_name *name = &s->problem->names[t];
-    dtp_solve_options options = solver_options(DTP_SOLVER_LARGE);
+    dtp_solve_options options = solver_options(s->p, DTP_SOLVER_LARGE);
     int64_t *cost;
     options.cutoff = cutoff;
     options.iterations = NEIGHBOUR_ROUNDS;
@@ -201,7 +203,7 @@ static dtp_status offer_neighbours(rules_search *s, const dtp_solve_result *opti
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
         }
     }
-    for (int32_t i = 0; i < 2 * s->problem->n_names && most > 0; i++) {
+    for (int32_t i = 0; i < 2 * s->problem->n_names && most > 0 && !dtp_stopped(request->stop); i++) {
         const int32_t t = i / 2;
         dtp_solve_result r;
         DTP_TRY(solve_neighbour(s, t, i % 2 == 1, optimum->assignment[t], cutoff, &r, err));
@@ -210,7 +212,7 @@ static dtp_status offer_neighbours(rules_search *s, const dtp_solve_result *opti
         }
         dtp_solve_result_free(&r);
     }
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < n && !dtp_stopped(request->stop); i++) {
         DTP_TRY(evaluate(s, list[i].assignment, err));
     }
     return DTP_OK;
@@ -232,7 +234,8 @@ static dtp_status search(rules_search *s, dtp_err *err)
             return DTP_OK;
         }
     }
-    for (int32_t i = 0; i < DTP_MAX_TIGHTENINGS && problem->usage_limit > 0; i++) {
+    for (int32_t i = 0; i < DTP_MAX_TIGHTENINGS && problem->usage_limit > 0 &&
+                        !(i > 0 && dtp_stopped(request->stop)); i++) {
         dtp_solve_result r;
         dtp_status status = solve_once(s, &r, err);
         if (i == 0 && time) {
@@ -268,10 +271,11 @@ static dtp_status offer_optima(dtp_planning *p, const dtp_rules_problem *problem
 static dtp_status offer_smallest(rules_search *s, dtp_err *err)
 {
     dtp_planning *p = s->p;
-    const dtp_solve_options options = solver_options(DTP_SOLVER_GLPK);
+    const dtp_solve_options options = solver_options(s->p, DTP_SOLVER_GLPK);
     dtp_solve_result r;
     dtp_overlay_init(s->problem->select, &s->overlay);
     DTP_TRY(minimise_memory(s, 0, err));
+    DTP_TRY(s->found ? DTP_OK : dtp_stop_check(p->request->stop, err));
     if (!s->found) {
         return DTP_FAIL(err, DTP_INVALID, "rules: no layout rules of this model keep the pins");
     }
@@ -301,6 +305,7 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
     p->state = state;
     DTP_TRY(dtp_layout_rules_parse(p->request->pins == NULL ? "" : p->request->pins,
                                    &p->pricer.mesh, &p->graph->dims, p->arena, &state->pins, err));
+    DTP_TRY(dtp_planning_price_baselines(p, err));
     return dtp_rules_problem_create(p->graph, &p->pricer, dtp_planning_redistributor(p),
                                     &state->pins, &state->problem, err);
 }
@@ -320,6 +325,7 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
     rules_search v;
     DTP_TRY(offer_optima(p, state->problem, &v, err));
     if (!p->has_best) {
+        DTP_TRY(dtp_stop_check(p->request->stop, err));
         DTP_TRY(offer_smallest(&v, err));
     }
     p->certificate =

@@ -42,6 +42,8 @@ typedef struct dtp_plan_request {
     const dtp_plan *rival; /* tensor mode, objective time: a plan of another graph, of which only
                               certificate and prediction are read. Nothing is planned where its
                               sum of prices is not undercut; NULL: none */
+    const dtp_stop *stop;  /* ends planning with the best plan so far; NULL = none. Without a plan
+                             yet planning fails with DTP_STOPPED */
     const dtp_ctx *ctx;
 } dtp_plan_request;
 
@@ -53,10 +55,11 @@ typedef enum dtp_mesh_outcome {
     DTP_MESH_PLANNED,
     DTP_MESH_CUT,        /* its bound is not below the cost of the best plan so far */
     DTP_MESH_INFEASIBLE, /* nothing fits the memory limit and the pins */
-    DTP_MESH_SKIPPED     /* the pins do not fit this mesh */
+    DTP_MESH_SKIPPED,    /* the pins do not fit this mesh */
+    DTP_MESH_ENDED       /* planning was ended before a plan was found */
 } dtp_mesh_outcome;
 
-/* "planned", "cut", "infeasible", "skipped". */
+/* "planned", "cut", "infeasible", "skipped", "ended". */
 const char *dtp_mesh_outcome_name(dtp_mesh_outcome outcome);
 
 typedef struct dtp_mesh_report {

@@ -24,7 +24,7 @@ dtp_plan_request dtp_plan_request_init(void)
 
 const char *dtp_mesh_outcome_name(dtp_mesh_outcome outcome)
 {
-    static const char *const names[] = {"planned", "cut", "infeasible", "skipped"};
+    static const char *const names[] = {"planned", "cut", "infeasible", "skipped", "ended"};
     return names[outcome];
 }
 
@@ -72,7 +72,7 @@ void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c)
     }
 }
 
-dtp_status dtp_planning_offer_baselines(dtp_planning *p, dtp_err *err)
+dtp_status dtp_planning_price_baselines(dtp_planning *p, dtp_err *err)
 {
     if (p->baselines != NULL) {
         return DTP_OK;
@@ -80,13 +80,17 @@ dtp_status dtp_planning_offer_baselines(dtp_planning *p, dtp_err *err)
     const dtp_baseline_options options = {.machine = dtp_planning_redistributor(p),
                                           .generic = dtp_redistribute_cache_planner(p->generic),
                                           .rules_file = p->request->rules_file,
-                                          .rules_only = p->planner->rules_only};
-    DTP_TRY(dtp_baselines_create(p->graph, &p->pricer, &options, p->arena, &p->n_baselines,
-                                 &p->baselines, err));
+                                          .rules_only = p->planner->rules_only,
+                                          .stop = p->request->stop};
+    return dtp_baselines_create(p->graph, &p->pricer, &options, p->arena, &p->n_baselines,
+                                &p->baselines, err);
+}
+
+void dtp_planning_offer_baselines(dtp_planning *p)
+{
     for (int32_t i = 0; i < p->n_baselines && p->baselines != NULL; i++) {
         dtp_planning_offer(p, &p->baselines[i]);
     }
-    return DTP_OK;
 }
 
 /* ---- the plan -----------------------------------------------------------------------------------
@@ -157,12 +161,15 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
 
 static dtp_status plan_into(dtp_planning *p, dtp_plan *plan, dtp_err *err)
 {
-    DTP_TRY(p->planner->begin(p, err));
-    DTP_TRY(p->planner->solve(p, err));
-    if (p->cut) {
-        return DTP_OK;
+    dtp_status s = p->planner->begin(p, err);
+    s = s == DTP_OK ? p->planner->solve(p, err) : s;
+    if ((s != DTP_OK && s != DTP_STOPPED) || p->cut) {
+        return s;
     }
-    DTP_TRY(dtp_planning_offer_baselines(p, err));
+    dtp_planning_offer_baselines(p);
+    if (s == DTP_STOPPED && !p->has_best) {
+        return s;
+    }
     p->out->infeasible = !p->has_best;
     return p->has_best ? fill_plan(p, plan, err) : DTP_OK;
 }
@@ -178,6 +185,7 @@ static dtp_status plan_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_r
     DTP_TRY(dtp_plan_create(&plan, err));
     p->out = out;
     p->arena = plan->arena;
+    p->certificate = (dtp_certificate){.status = DTP_CERT_TIME_LIMIT, .solver = "none"};
     out->arena = dtp_arena_create();
     dtp_status s = out->arena != NULL
                        ? dtp_redistribution_pricer_create(&p->pricer, &p->redistributions, err)
@@ -257,6 +265,10 @@ static dtp_status try_mesh(search *s, dtp_planning p, int32_t i, dtp_err *err)
     p.rival = s->best->plan != NULL ? s->best->plan : s->request->rival;
     dtp_mesh_print(&r->mesh, text);
     dtp_status status = plan_on_mesh(&p, &r->mesh, &next, &why);
+    if (status == DTP_STOPPED) {
+        r->outcome = DTP_MESH_ENDED;
+        return DTP_OK;
+    }
     if (dtp_lowering_refuses(status) && pinned && ++s->skipped < s->n) {
         r->outcome = DTP_MESH_SKIPPED;
         return DTP_OK;
@@ -289,9 +301,10 @@ static dtp_status search_meshes(const dtp_planning *p, dtp_arena *arena, dtp_pla
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d meshes", s.n);
     }
     for (int32_t i = 0; i < s.n; i++) {
-        s.reports[i].mesh = meshes[i];
-        DTP_TRY(try_mesh(&s, *p, i, err));
+        s.reports[i] = (dtp_mesh_report){.mesh = meshes[i], .outcome = DTP_MESH_ENDED};
+        DTP_TRY(dtp_stopped(p->request->stop) ? DTP_OK : try_mesh(&s, *p, i, err));
     }
+    DTP_TRY(out->plan == NULL ? dtp_stop_check(p->request->stop, err) : DTP_OK);
     if (out->arena == NULL) { /* no mesh has a result to keep: the rival is better on all of them */
         out->arena = dtp_arena_create();
     }
@@ -338,5 +351,10 @@ dtp_status dtp_planning_run(const dtp_planner *planner, const dtp_graph *g,
     }
     dtp_status s = run(&p, out, err);
     dtp_graph_destroy(changed);
+    if (s == DTP_STOPPED) {
+        dtp_err_prefix(err, "no plan was found");
+    } else if (s == DTP_OK && out->plan != NULL) {
+        out->plan->certificate.ended = dtp_stop_why(request->stop);
+    }
     return s;
 }

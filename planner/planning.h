@@ -31,14 +31,16 @@ typedef struct dtp_planning {
     int32_t n_baselines;
     dtp_candidate *baselines;
 
-    dtp_certificate certificate; /* the mode fills status, bound, solver, nodes */
+    dtp_certificate certificate; /* the mode fills status, bound, solver, nodes; before that
+                                    nothing is proven */
     bool cut;                    /* by the mode: nothing here beats the rival */
     dtp_plan_result *out;
 } dtp_planning;
 
 /* A mode of planning. */
 typedef struct dtp_planner {
-    /* Pins and whatever else the mode needs, in planning->state; `finish` is called in any case. */
+    /* Pins, baselines and whatever else the mode needs, in planning->state; `finish` is called in
+     * any case. DTP_STOPPED from here or from `solve`: the incumbent is the plan. */
     dtp_status (*begin)(dtp_planning *p, dtp_err *err);
     void (*finish)(dtp_planning *p);
     /* Offers solutions and fills status and bound; or finds the mesh cut or infeasible. */
@@ -72,8 +74,10 @@ int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c);
  * incumbent by the one objective: for time the simulated makespan, for memory the peak; the other
  * breaks ties. */
 void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c);
-/* Offers the baselines, once; without a call they are offered after `solve`. */
-dtp_status dtp_planning_offer_baselines(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
+/* Prices the baselines, the first candidates: by `begin`, before anything that takes long. */
+dtp_status dtp_planning_price_baselines(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
+/* Offers them; where no mode does it they are offered after `solve`. */
+void dtp_planning_offer_baselines(dtp_planning *p);
 /* "rules batch:x", "memory 1024", ...: appends a text to the plan's list of pins, which has room.
  */
 dtp_status dtp_planning_add_pin(dtp_plan *plan, const char *text, dtp_err *err) DTP_MUST_CHECK;

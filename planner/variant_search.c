@@ -189,6 +189,9 @@ static dtp_status try_choice(search *s, int32_t i, dtp_err *err)
                     dtp_arena_printf(s->arena, "dropped, kernels alone take %.6f s", seconds), err);
     }
     st = st == DTP_OK ? plan_one(s, i, text, &why) : st;
+    if (st == DTP_STOPPED) {
+        return note(s, text, why.msg, err);
+    }
     if (st != DTP_OK && dtp_status_is_input(st) && i > 0) {
         return note(s, text, dtp_arena_printf(s->arena, "cannot be done: %s", why.msg), err);
     }
@@ -231,7 +234,13 @@ static dtp_status run(search *s, dtp_err *err)
     dtp_plan_result *best = s->best;
     DTP_TRY(list_choices(s, err));
     for (int32_t i = 0; i < s->n && !(s->what->first && best->plan != NULL); i++) {
-        DTP_TRY(try_choice(s, i, err));
+        DTP_TRY(dtp_stopped(s->request->stop)
+                    ? note(s, dtp_variant_text(&s->choices[i], s->arena), "not reached", err)
+                    : try_choice(s, i, err));
+    }
+    if (best->plan == NULL && dtp_stopped(s->request->stop)) {
+        return DTP_FAIL(err, DTP_STOPPED, "no plan was found: ended early (%s)",
+                        dtp_stop_reasons[dtp_stop_why(s->request->stop)]);
     }
     if (best->plan == NULL && !s->what->first) {
         DTP_TRY(explain(s, err));
@@ -253,6 +262,9 @@ dtp_status dtp_plan_variants(dtp_plan_mode mode, const dtp_graph *g, const dtp_m
     dtp_status st =
         s.arena != NULL ? run(&s, err) : DTP_FAIL(err, DTP_NOMEM, "out of memory for a search");
     dtp_arena_destroy(s.arena);
+    if (st == DTP_OK && out->plan != NULL) {
+        out->plan->certificate.ended = dtp_stop_why(request->stop);
+    }
     if (st != DTP_OK) {
         dtp_plan_result_free(out);
     }

@@ -18,6 +18,9 @@ int tool_fail(const char *program, const dtp_err *err)
     if (!err->told) {
         (void)fprintf(stderr, "%s: %s\n", program, err->msg);
     }
+    if (err->code == DTP_STOPPED) {
+        return TOOL_INFEASIBLE; /* no plan was found */
+    }
     return dtp_status_is_input(err->code) || err->code == DTP_IO ? TOOL_USAGE : TOOL_FAILURE;
 }
 

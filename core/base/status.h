@@ -23,7 +23,8 @@
     X(SOLVER, "solver error")                                                                      \
     X(INTERNAL, "internal error")                                                                  \
     X(OUTPUT, "output could not be written")                                                       \
-    X(NOT_FINITE, "a value is not finite")
+    X(NOT_FINITE, "a value is not finite")                                                         \
+    X(STOPPED, "ended early")
 
 typedef enum dtp_status {
 #define DTP_STATUS_ENUM(code, text) DTP_##code,

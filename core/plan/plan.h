@@ -3,6 +3,7 @@
 #ifndef DTP_CORE_PLAN_PLAN_H
 #define DTP_CORE_PLAN_PLAN_H
 
+#include "core/base/stop.h"
 #include "core/transform/graph_variant.h"
 #include "core/plan/sharding.h"
 
@@ -56,9 +57,10 @@ typedef struct dtp_shadow_price {
 typedef struct dtp_certificate {
     dtp_cert_status status;
     int64_t cost, bound;
-    double gap;         /* dtp_gap(cost, bound) */
-    int64_t least_cost; /* of the cheapest plan that was found; the plan may cost more and take
+    double gap;            /* dtp_gap(cost, bound) */
+    int64_t least_cost;    /* of the cheapest plan that was found; the plan may cost more and take
                            less time */
+    dtp_stop_reason ended; /* why planning ended early; status and bound are what holds so far */
     const char *solver;
     int64_t nodes;
     double solve_s;         /* written with timings only */

@@ -156,16 +156,20 @@ static dtp_status read_bound(const dtp_json *v, const char *key, int64_t most, c
 
 static dtp_status read_certificate(const dtp_json *root, dtp_plan *plan, dtp_err *err)
 {
-    static const char *const keys[] = {"status",         "cost",         "bound",      "gap",
-                                       "solver",         "nodes",        "solve_s",    "prices",
-                                       "unfolded_bound", "unfolded_gap", "least_cost", NULL};
+    static const char *const keys[] = {
+        "status", "cost",           "bound",        "gap",        "solver", "nodes", "solve_s",
+        "prices", "unfolded_bound", "unfolded_gap", "least_cost", "ended",  NULL};
     dtp_certificate *c = &plan->certificate;
     const dtp_json *v;
-    int32_t status = 0;
+    int32_t status = 0, ended = 0;
     DTP_TRY(dtp_json_require(root, "certificate", &v, err));
     DTP_TRY(dtp_json_keys(v, keys, err));
     DTP_TRY(dtp_json_get_choice(v, "status", dtp_plan__cert_statuses, &status, err));
     c->status = (dtp_cert_status)status;
+    if (dtp_json_get(v, "ended") != NULL) {
+        DTP_TRY(dtp_json_get_choice(v, "ended", dtp_stop_reasons + 1, &ended, err));
+        c->ended = (dtp_stop_reason)(ended + 1);
+    }
     DTP_TRY(read_count(v, "cost", &c->cost, err));
     DTP_TRY(read_bound(v, "bound", c->cost, "cost", &c->bound, err));
     DTP_TRY(read_gap(v, "gap", c->cost, c->bound, &c->gap, err));

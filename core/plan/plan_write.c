@@ -71,6 +71,9 @@ static void write_certificate(dtp_json_writer *w, const dtp_certificate *c, bool
         dtp_json_write_int(w, "unfolded_bound", c->unfolded_bound);
         dtp_json_write_double(w, "unfolded_gap", c->unfolded_gap);
     }
+    if (c->ended != DTP_STOP_NONE) {
+        dtp_json_write_string(w, "ended", dtp_stop_reasons[c->ended]);
+    }
     dtp_json_write_string(w, "solver", c->solver == NULL ? "" : c->solver);
     dtp_json_write_int(w, "nodes", c->nodes);
     if (timings) {

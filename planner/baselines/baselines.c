@@ -215,8 +215,12 @@ dtp_status dtp_baselines_create(const dtp_graph *g, const dtp_pricer *pricer,
     const pricing p = {g, pricer, options->machine, options->generic, arena};
     dtp_status s = DTP_OK;
     for (int32_t i = 0; i < *n && s == DTP_OK; i++) {
-        if ((*out)[i].legal) {
-            s = try_price(&p, &(*out)[i], err);
+        dtp_candidate *c = &(*out)[i];
+        if (c->legal && dtp_stopped(options->stop)) {
+            c->legal = false;
+            c->why = "planning was ended before it was priced";
+        } else if (c->legal) {
+            s = try_price(&p, c, err);
         }
     }
     return s;

@@ -29,6 +29,7 @@ typedef struct dtp_baseline_options {
     const dtp_redistributor *machine, *generic;
     const char *rules_file; /* sets written by hand; NULL = none */
     bool rules_only;        /* only those that are layout rules */
+    const dtp_stop *stop;   /* once it fires the rest do not apply; NULL = none */
 } dtp_baseline_options;
 
 /* All baselines of a graph on the pricer's mesh with sharding, cost_ps and prediction, storage from

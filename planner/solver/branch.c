@@ -12,7 +12,7 @@ static dtp_status improve(solver_state *v, solver_reduced *w, int64_t rounds, dt
 {
     solver_primal *search = NULL;
     DTP_TRY(solver_primal_create(w, v->assignment, v->seed, &search, err));
-    dtp_status s = solver_primal_run(search, rounds, v->end_s, err);
+    dtp_status s = solver_primal_run(search, rounds, v->options->stop, err);
     if (s == DTP_OK && solver_primal_best(search, v->assignment)) {
         s = solver_offer(v, w, w->n_undo, v->assignment, err);
     }
@@ -82,7 +82,7 @@ static dtp_status ascend(solver_state *v, solver_reduced *w, solver_relaxation *
     const int64_t rounds =
         w->unit > 0.0 ? w->parameters->branch_rounds : w->parameters->branch_root_rounds;
     *r = (solver_relaxation){.solved = true, .split_variable = -1, .split_strategy = -1};
-    DTP_TRY(solver_dual_relax(w, rounds, solver_time_left(v), &r->bound, err));
+    DTP_TRY(solver_dual_relax(w, rounds, v->options->stop, &r->bound, err));
     return w->infeasible ? DTP_OK : solver_dual_choice(w, v->assignment, err);
 }
 
@@ -101,14 +101,14 @@ static dtp_status explore(solver_state *v, solver_reduced *w, int32_t depth, int
             v->out->presolve = w->report;
         }
         if (solver_close(v, *bound) || v->out->nodes >= v->max_nodes ||
-            depth > c->branch_max_depth || solver_time_is_up(v) ||
+            depth > c->branch_max_depth || dtp_stopped(v->options->stop) ||
             size.entries > v->options->max_entries) {
             return DTP_OK;
         }
         v->out->nodes++;
         const bool linear =
             v->options->solver == DTP_SOLVER_GLPK || size.entries <= v->options->lp_entries;
-        DTP_TRY(linear ? solver_relax(w, solver_time_left(v), v->assignment, &r, err)
+        DTP_TRY(linear ? solver_relax(w, v->options->stop, v->assignment, &r, err)
                        : ascend(v, w, &r, err));
         *bound = r.bound > *bound ? r.bound : *bound;
         if (*bound < v->cutoff && !w->infeasible &&

@@ -66,7 +66,7 @@ static dtp_status step(solver_state *v, const solver_reduced *w, lead *list, dou
     s = s == DTP_OK && !next->infeasible ? solver_reduce(v, next, err) : s;
     if (s == DTP_OK && !next->infeasible) {
         int64_t bound;
-        s = solver_dual_relax(next, c->dive_rounds, solver_time_left(v), &bound, err);
+        s = solver_dual_relax(next, c->dive_rounds, v->options->stop, &bound, err);
     }
     s = s == DTP_OK && !next->infeasible ? solver_reduce(v, next, err) : s;
     if (s == DTP_OK && !next->infeasible) {
@@ -85,7 +85,7 @@ static dtp_status descend(solver_state *v, solver_reduced **chain, int32_t *n, l
     const dtp_solver_parameters *c = v->options->parameters;
     double share = c->dive_share;
     for (int32_t retreats = 0;
-         retreats < c->dive_retreats && *n < c->dive_steps && !solver_time_is_up(v);) {
+         retreats < c->dive_retreats && *n < c->dive_steps && !dtp_stopped(v->options->stop);) {
         solver_reduced *next = NULL;
         DTP_TRY(step(v, chain[*n - 1], list, share, &next, err));
         if (next != NULL) {

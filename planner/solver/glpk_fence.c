@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { GLPK_NO_MEMORY = 2 }; /* of glp_init_env */
+enum { POLL_MS = 100 };      /* GLPK reports progress so often, and the stop token is polled */
 
 typedef struct row {
     double lo, hi;
@@ -42,7 +42,7 @@ typedef struct fence {
     double *lazy_values; /* by column */
     int64_t nodes;
     double bound; /* of the open nodes */
-    bool stopped;
+    bool stopped; /* the token fired inside GLPK */
 } fence;
 
 const char *dtp_ilp_status_name(dtp_ilp_status status)
@@ -207,6 +207,13 @@ static void on_error(void *info)
 static int on_output(void *info, const char *text)
 {
     fence *f = info;
+    if (glp_at_error() == 0) { /* progress: a simplex that takes long is left from here */
+        if (dtp_stopped(f->options->stop)) {
+            f->stopped = true;
+            longjmp(f->failed, 1);
+        }
+        return 1;
+    }
     size_t used = strlen(f->text);
     snprintf(f->text + used, sizeof f->text - used, "%s", text);
     return 1; /* nothing on the terminal */
@@ -287,12 +294,12 @@ static void on_search(glp_tree *tree, void *info)
     int total = 0;
     glp_ios_tree_size(tree, NULL, NULL, &total);
     f->nodes = total;
-    if (f->options->node_limit > 0 && total > f->options->node_limit) {
+    if ((f->options->node_limit > 0 && total > f->options->node_limit) ||
+        dtp_stopped(f->options->stop)) {
         int best = glp_ios_best_node(tree);
         if (best != 0) {
             f->bound = glp_ios_node_bound(tree, best);
         }
-        f->stopped = true;
         glp_ios_terminate(tree);
     }
 }
@@ -334,18 +341,10 @@ static dtp_status dual_bound(const dtp_ilp *ilp, glp_prob *prob, double *out, dt
     return DTP_OK;
 }
 
-static double now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Milliseconds until the deadline, for GLPK; at least 1. */
-static int left_ms(const dtp_ilp_options *options, double start_s)
+static int left_ms(const dtp_stop *stop)
 {
-    const double left = (options->time_limit_s - (now_s() - start_s)) * 1000.0;
-    return options->time_limit_s > 0.0 ? (int)fmax(1.0, fmin(left, 2e9)) : INT_MAX;
+    return (int)fmin(1000.0 * dtp_stop_left_s(stop), INT_MAX);
 }
 
 /* Iterations after which it goes round in circles: badly scaled rows can make it. Ordinary problems
@@ -355,14 +354,15 @@ static int most_iterations(const dtp_ilp *ilp)
     return (int)fmin(1000.0 + 20.0 * ((double)ilp->n_rows + (double)ilp->n_cols), 2e9);
 }
 
-static int simplex(const fence *f, double start_s)
+static int simplex(const fence *f)
 {
     glp_smcp parm;
     glp_init_smcp(&parm);
     parm.it_lim = most_iterations(f->ilp);
-    parm.msg_lev = GLP_MSG_OFF;
+    parm.msg_lev = f->options->stop != NULL ? GLP_MSG_ON : GLP_MSG_OFF;
+    parm.out_frq = POLL_MS;
     parm.meth = GLP_DUALP;
-    parm.tm_lim = left_ms(f->options, start_s);
+    parm.tm_lim = left_ms(f->options->stop);
     int rc = glp_simplex(f->prob, &parm);
     if ((rc != 0 && rc != GLP_ETMLIM) || glp_get_status(f->prob) == GLP_UNDEF) {
         glp_std_basis(f->prob);
@@ -373,10 +373,10 @@ static int simplex(const fence *f, double start_s)
 }
 
 /* With lazy rows until none is violated. */
-static int solve_relaxation(fence *f, double start_s)
+static int solve_relaxation(fence *f)
 {
     for (;;) {
-        const int rc = simplex(f, start_s);
+        const int rc = simplex(f);
         if (rc != 0 || glp_get_status(f->prob) != GLP_OPT || add_lazy_rows(f) == 0) {
             return rc;
         }
@@ -421,17 +421,19 @@ static void read_verdict(const fence *f, bool ended, dtp_ilp_result *out)
     }
 }
 
-static dtp_status branch_and_bound(fence *f, double start_s, dtp_ilp_result *out)
+static dtp_status branch_and_bound(fence *f, dtp_ilp_result *out)
 {
     glp_iocp tree;
     glp_init_iocp(&tree);
-    tree.msg_lev = GLP_MSG_OFF;
+    tree.msg_lev = f->options->stop != NULL ? GLP_MSG_ON : GLP_MSG_OFF;
+    tree.out_frq = POLL_MS;
+    tree.out_dly = 0;
     tree.cb_func = on_search;
     tree.cb_info = f;
     tree.tol_int = 1e-7;
     tree.tol_obj = 1e-11;
     tree.br_tech = GLP_BR_DTH;
-    tree.tm_lim = left_ms(f->options, start_s);
+    tree.tm_lim = left_ms(f->options->stop);
     f->bound = glp_get_obj_val(f->prob);
     const int rc = glp_intopt(f->prob, &tree);
     const bool ended = rc == GLP_ETMLIM || rc == GLP_ESTOP;
@@ -445,10 +447,9 @@ static dtp_status branch_and_bound(fence *f, double start_s, dtp_ilp_result *out
 /* Runs GLPK on f->prob; a failure inside ends in longjmp. */
 static dtp_status run(fence *f, dtp_ilp_result *out)
 {
-    const double start_s = now_s();
     load(f);
     glp_scale_prob(f->prob, GLP_SF_AUTO);
-    const int rc = solve_relaxation(f, start_s);
+    const int rc = solve_relaxation(f);
     const int status = glp_get_status(f->prob);
     if (f->lazy_status != DTP_OK) {
         return f->lazy_status;
@@ -467,7 +468,7 @@ static dtp_status run(fence *f, dtp_ilp_result *out)
                         status == GLP_UNBND ? "is unbounded" : "was not solved", rc, status);
     }
     DTP_TRY(dual_bound(f->ilp, f->prob, &out->root_bound, f->err));
-    return f->options->relaxation ? keep_relaxation(f, out) : branch_and_bound(f, start_s, out);
+    return f->options->relaxation ? keep_relaxation(f, out) : branch_and_bound(f, out);
 }
 
 static dtp_status keep_values(dtp_ilp *ilp, glp_prob *prob, dtp_ilp_result *out, dtp_err *err)
@@ -545,14 +546,15 @@ dtp_status dtp_ilp_solve(dtp_ilp *ilp, const dtp_ilp_options *options, dtp_ilp_r
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for the environment of GLPK");
     }
     if (setjmp(f->failed) != 0) {
-        dtp_status failed = say_failure(f, err);
+        dtp_status failed = f->stopped ? DTP_OK : say_failure(f, err);
+        out->status = DTP_ILP_TIME_LIMIT;
         glp_free_env();
         fence_destroy(f);
         return failed;
     }
     glp_error_hook(on_error, f);
     glp_term_hook(on_output, f);
-    int terminal = glp_term_out(GLP_OFF);
+    int terminal = glp_term_out(options->stop != NULL ? GLP_ON : GLP_OFF);
     f->prob = glp_create_prob();
     dtp_status status = run(f, out);
     if (status == DTP_OK && !options->relaxation &&

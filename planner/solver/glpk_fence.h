@@ -16,7 +16,7 @@
 #ifndef DTP_PLANNER_SOLVER_GLPK_FENCE_H
 #define DTP_PLANNER_SOLVER_GLPK_FENCE_H
 
-#include "core/base/status.h"
+#include "core/base/stop.h"
 
 typedef struct dtp_ilp dtp_ilp;
 
@@ -36,13 +36,13 @@ typedef dtp_status (*dtp_ilp_lazy_fn)(void *user, dtp_ilp *ilp, const double *va
 
 typedef struct dtp_ilp_options {
     int64_t node_limit;   /* branch-and-bound nodes, 0 = none; deterministic */
-    double time_limit_s;  /* wall clock, 0 = none; not deterministic */
+    const dtp_stop *stop; /* borrowed, NULL = none; where it fires is not deterministic */
     bool relaxation;      /* only the relaxation: values are not integer, row_duals are set */
     dtp_ilp_lazy_fn lazy; /* of the relaxation; NULL = none */
     void *lazy_user;
 } dtp_ilp_options;
 
-/* 200,000 nodes, no time limit, nothing lazy. */
+/* 200,000 nodes, no stop token, nothing lazy. */
 dtp_ilp_options dtp_ilp_options_init(void);
 
 typedef struct dtp_ilp_result {

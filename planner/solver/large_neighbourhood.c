@@ -163,7 +163,7 @@ static dtp_status loop(solver_state *v, solver_reduced *w, neighbourhoods *all, 
     int32_t waited = 0;
     double gained = 0.0;
     for (int64_t i = 0; i < rounds && waited < w->parameters->lns_patience && !w->infeasible &&
-                        !solver_time_is_up(v);
+                        !dtp_stopped(v->options->stop);
          i++) {
         const int64_t before = v->cutoff;
         DTP_TRY(run_round(v, w, all, err));
@@ -206,7 +206,6 @@ static dtp_status create(const solver_state *v, neighbourhoods *all, dtp_err *er
                               .evaluator = v->evaluator,
                               .options = v->options,
                               .out = &r->out,
-                              .end_s = v->end_s,
                               .seed = v->seed,
                               .found = true,
                               .searched = true,

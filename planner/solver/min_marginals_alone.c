@@ -48,7 +48,7 @@ static dtp_status ascend_alone(solver_reduced *w, int64_t *work_units, dtp_err *
     *work_units -= (w->parameters->alone_rounds + w->parameters->marginals_pass_work) *
                    solver_min_marginals__work_units(w);
     DTP_TRY(solver_dual_create(w, &d, err));
-    solver_dual_run(d, w->parameters->alone_rounds, 0.0);
+    solver_dual_run(d, w->parameters->alone_rounds, NULL);
     const dtp_status status = solver_min_marginals__apply(d, w, err);
     solver_dual_destroy(d);
     return status;

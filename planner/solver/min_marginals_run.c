@@ -169,7 +169,7 @@ static dtp_status ascend_all(solver_min_marginals *m, dtp_err *err)
     *m->work_units -=
         (rounds + m->parameters->marginals_pass_work) * solver_min_marginals__work_units(m->w);
     DTP_TRY(solver_dual_create_rooted(m->w, m->variable, &d, err));
-    solver_dual_run(d, rounds, 0.0);
+    solver_dual_run(d, rounds, NULL);
     solver_dual_gather(d);
     dtp_status status = choose_all(m, d, err);
     m->w->options.dominance =

@@ -65,7 +65,7 @@ static dtp_status bisect(dtp_problem *p, const dtp_solve_options *options, dtp_m
     DTP_TRY(dtp_solve(p, options, &r, err));
     out->possible = r.status != DTP_CERT_INFEASIBLE;
     keep(&r, out);
-    while (out->assignment != NULL && low < out->usage) {
+    while (out->assignment != NULL && low < out->usage && !dtp_stopped(options->stop)) {
         p->usage_limit = low + (out->usage - 1 - low) / 2;
         DTP_TRY(dtp_solve(p, options, &r, err));
         if (r.assignment == NULL) {
@@ -112,6 +112,7 @@ static dtp_status solve_by_glpk(const dtp_problem *p, const dtp_solve_options *o
     solver_reduced *w = NULL;
     presolve.memory_rows = false; /* all times matter, whatever the limit */
     DTP_TRY(solver_reduced_create(p, &presolve, options->parameters, &w, err));
+    w->stop = options->stop;
     const dtp_status s = solve_reduced(w, out, err);
     solver_reduced_destroy(w);
     return s;

@@ -25,7 +25,7 @@ dtp_status dtp_memory_multipliers(const dtp_problem *p, int64_t rounds, dtp_aren
     if (s == DTP_OK && rows > 0) {
         const int64_t most = c->multipliers_work / (2 * solver_size(w).entries + 1);
         const int64_t enough = most > c->multipliers_rounds ? most : c->multipliers_rounds;
-        solver_dual_run(d, enough < rounds ? enough : rounds, 0.0);
+        solver_dual_run(d, enough < rounds ? enough : rounds, NULL);
         s = solver_dual_apply(d, w, false, &bound, err);
         *multipliers = dtp_arena_alloc(arena, (size_t)rows, sizeof **multipliers);
         if (s == DTP_OK && *multipliers == NULL) {

@@ -16,7 +16,7 @@ typedef struct primal_search {
     int64_t cost, bound; /* at the last gain */
     int32_t stalled;     /* epochs since */
     int64_t dive_at;     /* rounds of the ascent */
-    double end_s;
+    const dtp_stop *stop;
     dtp_status status; /* of the last epoch */
     dtp_err err;
 } primal_search;
@@ -42,7 +42,7 @@ static dtp_status begin_search(solver_state *v, solver_reduced *w, primal_search
 static void *run_search(void *user)
 {
     primal_search *h = user;
-    h->status = solver_primal_run(h->primal, h->rounds, h->end_s, &h->err);
+    h->status = solver_primal_run(h->primal, h->rounds, h->stop, &h->err);
     return NULL;
 }
 
@@ -60,7 +60,7 @@ static dtp_status epoch(solver_state *v, solver_reduced *w, primal_search *h, in
     if (!apart) {
         (void)run_search(h);
     }
-    solver_dual_run(d, w->parameters->epoch_ascent, solver_time_left(v));
+    solver_dual_run(d, w->parameters->epoch_ascent, v->options->stop);
     if (apart) {
         (void)pthread_join(thread, NULL);
     }
@@ -122,8 +122,8 @@ static bool stalled(const dtp_solver_parameters *c, primal_search *h, int64_t co
 static dtp_status loop(solver_state *v, solver_reduced *w, primal_search *h, int64_t left,
                        int64_t *bound, dtp_err *err)
 {
-    for (bool done = false;
-         left > 0 && !done && !w->infeasible && !solver_close(v, *bound) && !solver_time_is_up(v);
+    for (bool done = false; left > 0 && !done && !w->infeasible && !solver_close(v, *bound) &&
+                            !dtp_stopped(v->options->stop);
          left -= h->rounds) {
         if (h->primal == NULL || worth_restarting(v, w, h, *bound)) {
             DTP_TRY(begin_search(v, w, h, *bound, err));
@@ -140,7 +140,8 @@ static dtp_status loop(solver_state *v, solver_reduced *w, primal_search *h, int
 dtp_status solver_primal_dual(solver_state *v, solver_reduced *w, int64_t rounds, int64_t *bound,
                               dtp_err *err)
 {
-    primal_search h = {.end_s = v->end_s, .cost = INT64_MAX, .dive_at = w->parameters->dive_first};
+    primal_search h = {
+        .stop = v->options->stop, .cost = INT64_MAX, .dive_at = w->parameters->dive_first};
     dtp_status s = loop(v, w, &h, rounds, bound, err);
     *bound = w->infeasible ? v->cutoff : *bound;
     solver_primal_destroy(h.primal);

@@ -7,8 +7,14 @@
 #include "planner/solver/glpk_fence.h"
 #include "planner/solver/reduced/bound.h"
 
+/* Usages below this share of the limit are left out of the rows of the integer program: GLPK's
+ * tolerances are larger, and its simplex may cycle on such rows. A row only admits more for it, and
+ * what it admits wrongly is found when the solution is evaluated in integers. */
+static const double NEGLIGIBLE = 1e-8;
+
 typedef struct relaxed_model {
     solver_reduced *w;
+    double negligible; /* usages up to this are left out of memory rows */
     dtp_ilp *ilp;
     int32_t *variable_col; /* by variable: column of strategy 0 */
     int32_t *edge_row;     /* by edge: its first marginal row */
@@ -219,7 +225,7 @@ static dtp_status add_memory_row(relaxed_model *m, int32_t r, dtp_err *err)
                 const bool covers = x->pieces[j].first <= r && r < x->pieces[j].last;
                 use += covers ? clamped(w, x->pieces[j].use[s]) : 0;
             }
-            if (use > 0 && !solver_dead(x, s)) {
+            if ((double)use > m->negligible && !solver_dead(x, s)) {
                 m->cols[n] = m->variable_col[i] + s;
                 m->coefs[n++] = (double)use * row_scale(m);
             }
@@ -362,13 +368,13 @@ static dtp_status use_duals(relaxed_model *m, const dtp_ilp_result *r, int64_t *
     return s;
 }
 
-dtp_status solver_relax(solver_reduced *w, double time_limit_s, int32_t *assignment,
+dtp_status solver_relax(solver_reduced *w, const dtp_stop *stop, int32_t *assignment,
                         solver_relaxation *out, dtp_err *err)
 {
     relaxed_model m = {.w = w};
     dtp_ilp_result r = {0};
     const dtp_ilp_options options = {
-        .time_limit_s = time_limit_s, .relaxation = true, .lazy = add_violated, .lazy_user = &m};
+        .stop = stop, .relaxation = true, .lazy = add_violated, .lazy_user = &m};
     *out = (solver_relaxation){.split_variable = -1, .split_strategy = -1};
     dtp_status s = build(&m, err);
     if (s == DTP_OK) {
@@ -453,7 +459,7 @@ dtp_status solver_integer(solver_reduced *w, bool least_usage, int32_t *assignme
 {
     static const dtp_cert_status verdicts[] = {DTP_CERT_OPTIMAL, DTP_CERT_FEASIBLE,
                                                DTP_CERT_INFEASIBLE, DTP_CERT_TIME_LIMIT};
-    relaxed_model m = {.w = w};
+    relaxed_model m = {.w = w, .negligible = least_usage ? 0.0 : NEGLIGIBLE * (double)w->limit};
     bool again = true;
     *status = DTP_CERT_TIME_LIMIT;
     DTP_TRY(check_size(&m, err));
@@ -465,11 +471,10 @@ dtp_status solver_integer(solver_reduced *w, bool least_usage, int32_t *assignme
     for (int32_t j = 0; s == DTP_OK && least_usage && j < dtp_ilp_n_cols(m.ilp); j++) {
         dtp_ilp_set_cost(m.ilp, j, j == m.elastic ? 1.0 : 0.0);
     }
-    while (s == DTP_OK && again && !solver_reduced_late(w)) {
+    while (s == DTP_OK && again && !dtp_stopped(w->stop)) {
         dtp_ilp_result r = {0};
         const dtp_ilp_options options = {.node_limit = w->parameters->glpk_nodes,
-                                         .time_limit_s =
-                                             w->end_s > 0.0 ? w->end_s - solver_now_s() : 0.0,
+                                         .stop = w->stop,
                                          .lazy = add_violated,
                                          .lazy_user = &m};
         solver_relaxation rounded = {0};

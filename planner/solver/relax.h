@@ -29,7 +29,7 @@ typedef struct solver_relaxation {
 /* assignment becomes the rounding of the relaxation, by variable that is alive. With incumbent
  * filtering, what the duals exclude is forbidden, which may make w infeasible. Expects compact
  * variables. */
-dtp_status solver_relax(solver_reduced *w, double time_limit_s, int32_t *assignment,
+dtp_status solver_relax(solver_reduced *w, const dtp_stop *stop, int32_t *assignment,
                         solver_relaxation *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* The same with y integer: one integer program, solved by GLPK up to its tolerances or a limit;

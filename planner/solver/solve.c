@@ -118,7 +118,7 @@ static dtp_status pass(solver_state *v, solver_reduced *w, int64_t most, int64_t
         DTP_TRY(solver_branch(v, w, bound, err));
     }
     DTP_TRY(solver_reduce(v, w, err));
-    const bool limited = v->options->iterations > 0 || v->end_s > 0.0;
+    const bool limited = v->options->iterations > 0 || v->options->until_stopped;
     if (limited && solver == DTP_SOLVER_AUTO && !solver_close(v, *bound) && !w->infeasible &&
         v->found) {
         DTP_TRY(solver_large_neighbourhood(v, w, most, *bound, err));
@@ -136,14 +136,14 @@ static dtp_status run(solver_state *v, solver_reduced *w, dtp_err *err)
     DTP_TRY(solver_reduce(v, w, err));
     v->out->presolve = w->report;
     v->gap = solver_size(w).entries > v->options->lp_entries ? v->options->gap : 0.0;
-    const bool once = given > 0 || v->end_s <= 0.0 ||
+    const bool once = given > 0 || !v->options->until_stopped ||
                       (v->options->solver == DTP_SOLVER_EXACT && solver_too_large(v, w));
     do {
         DTP_TRY(pass(v, w, most, &bound, err));
         bound = w->infeasible ? v->cutoff : bound;
         most += most < INT64_MAX / 4 ? most / 2 : 0;
         v->seed++;
-    } while (!once && !solver_close(v, bound) && !solver_time_is_up(v));
+    } while (!once && !solver_close(v, bound) && !dtp_stopped(v->options->stop));
     judge(v, bound);
     return DTP_OK;
 }
@@ -163,13 +163,12 @@ dtp_status dtp_solve(const dtp_problem *p, const dtp_solve_options *options, dtp
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
     }
     v.evaluator = evaluator;
-    v.end_s = options->time_limit_s > 0.0 ? solver_now_s() + options->time_limit_s : 0.0;
     v.assignment = block;
     v.full = block + n;
     v.best = block + 2 * n;
     dtp_status s = solver_reduced_create(p, &options->presolve, options->parameters, &w, err);
     if (s == DTP_OK) {
-        w->end_s = v.end_s;
+        w->stop = options->stop;
         s = run(&v, w, err);
     }
     if (s == DTP_OK && v.found) {

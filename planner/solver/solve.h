@@ -6,6 +6,7 @@
 #ifndef DTP_PLANNER_SOLVER_SOLVE_H
 #define DTP_PLANNER_SOLVER_SOLVE_H
 
+#include "core/base/stop.h"
 #include "core/plan/plan.h"
 #include "planner/problem/check.h"
 #include "planner/solver/parameters/parameters.h"
@@ -22,10 +23,11 @@ typedef struct dtp_solve_options {
     const dtp_solver_parameters *parameters; /* borrowed */
     dtp_presolve_options presolve;
     dtp_solver solver;
-    int32_t threads;     /* 1 or more (two are used); the answer does not depend on them */
-    double time_limit_s; /* 0 = none; with a limit the answer may depend on the machine's speed */
-    int64_t iterations;  /* rounds of the searches, and nodes of branch and bound; 0 = no limit
-                            when there is a time limit, else 400 */
+    int32_t threads;      /* 1 or more (two are used); the answer does not depend on them */
+    const dtp_stop *stop; /* NULL = none; where it fires depends on the machine's speed */
+    bool until_stopped;   /* without a limit of iterations, passes until it fires or a proof */
+    int64_t iterations;   /* rounds of the searches, and nodes of branch and bound; 0 = no limit
+                             when until_stopped, else 400 */
     uint64_t seed;
     int64_t lp_entries;  /* up to so many, bounds by the linear program, else by dual ascent */
     int64_t max_entries; /* finite edge entries of the largest relaxation that is tried */

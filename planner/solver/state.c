@@ -2,17 +2,6 @@
 
 #include <string.h>
 
-double solver_time_left(const solver_state *v)
-{
-    const double left = v->end_s - solver_now_s();
-    return v->end_s > 0.0 ? (left > 0.001 ? left : 0.001) : 0.0;
-}
-
-bool solver_time_is_up(const solver_state *v)
-{
-    return v->end_s > 0.0 && solver_now_s() >= v->end_s;
-}
-
 bool solver_close(const solver_state *v, int64_t bound)
 {
     return bound >= v->cutoff ||

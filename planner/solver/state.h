@@ -14,7 +14,6 @@ typedef struct solver_state {
     const dtp_solve_options *options;
     dtp_solve_result *out;
     double gap;        /* between cost and bound at which to stop, as a share of the cost */
-    double end_s;      /* of CLOCK_MONOTONIC; 0 = no limit */
     uint64_t seed;     /* of the search */
     int64_t max_nodes; /* branch and bound ends when out->nodes reaches it */
     int64_t cutoff;    /* cost of the best solution */
@@ -24,9 +23,6 @@ typedef struct solver_state {
     int32_t *assignment, *full; /* scratch, by variable */
 } solver_state;
 
-/* Seconds left, at least a little; 0 = no limit. */
-double solver_time_left(const solver_state *v);
-bool solver_time_is_up(const solver_state *v);
 /* A bound that leaves nothing to look for: at the cutoff, or within the gap of a solution. */
 bool solver_close(const solver_state *v, int64_t bound);
 

@@ -15,6 +15,7 @@ static dtp_status solve_memory(dtp_planning *p, dtp_minimum_memory *least, int64
 {
     tensor_state *state = p->state;
     const dtp_solve_options options = dtp_tensor__solver_options(p);
+    DTP_TRY(dtp_stop_check(p->request->stop, err));
     DTP_TRY(dtp_minimum_memory_find(state->problem->select, &options, 0, least, err));
     if (least->assignment == NULL) {
         return DTP_OK;

@@ -18,6 +18,7 @@ static dtp_status make_problem(dtp_planning *p, int32_t runs, dtp_err *err)
     tensor_state *state = p->state;
     dtp_tensor_options options = dtp_tensor_options_init();
     options.runs = runs;
+    options.stop = p->request->stop;
     options.memory_bytes = p->request->memory_limit_bytes;
     options.n_pins = state->pins.n_pins;
     options.pins = state->pins.pins;
@@ -52,7 +53,7 @@ static dtp_status explain_conflict(dtp_planning *p, dtp_err *err)
         return limit_alone(out, r->memory_limit_bytes, err);
     }
     DTP_TRY(dtp_conflict_find(p->graph, &p->pricer, r->n_texts, r->texts, r->memory_limit_bytes,
-                              out->arena, &conflict, err));
+                              r->stop, out->arena, &conflict, err));
     out->n_conflict = conflict.n;
     out->conflict = conflict.texts;
     for (int32_t i = 0; i < conflict.n; i++) {
@@ -78,6 +79,8 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
     state->base = p->graph;
     p->graph = state->set;
     DTP_TRY(dtp_exposed_create(p->graph, p->arena, &state->exposed, err));
+    DTP_TRY(dtp_planning_price_baselines(p, err));
+    DTP_TRY(dtp_planning_offer_rules(p, err));
     dtp_err why = {0};
     dtp_status s = make_problem(p, 1, &why);
     if (s == DTP_INVALID && state->pins.n_texts > 1) {
@@ -130,8 +133,16 @@ static dtp_status solve_apart(dtp_planning *p, int32_t runs, dtp_err *err)
     tensor_state *state = p->state;
     state->tied = state->problem;
     state->problem = NULL;
-    p->certificate.solver = runs == 0 ? "select" : "select, folded in 2 runs";
-    DTP_TRY(make_problem(p, runs, err));
+    const dtp_status s = make_problem(p, runs, err);
+    if (state->problem == NULL) {
+        state->problem = state->tied;
+        state->tied = NULL;
+    }
+    DTP_TRY(s);
+    /* What was proven for the tied problem does not hold for this one. */
+    p->certificate = (dtp_certificate){.status = DTP_CERT_TIME_LIMIT,
+                                       .solver = runs == 0 ? "select" : "select, folded in 2 runs",
+                                       .nodes = p->certificate.nodes};
     return dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err);
 }
 
@@ -143,6 +154,7 @@ static dtp_status solve_tying(dtp_planning *p, dtp_err *err)
     if (p->cut || !dtp_tensor_is_tied(state->problem)) {
         return DTP_OK;
     }
+    DTP_TRY(dtp_stop_check(p->request->stop, err));
     if (p->request->tying_bound && p->request->objective == DTP_OBJECTIVE_TIME && p->has_best &&
         is_wanted(p)) {
         DTP_TRY(dtp_tying_bound_find(state->problem, p->least_cost, p->arena, &state->tying_bound,
@@ -160,14 +172,18 @@ static dtp_status solve_tying(dtp_planning *p, dtp_err *err)
 static dtp_status solve(dtp_planning *p, dtp_err *err)
 {
     const tensor_state *state = p->state;
-    p->certificate = (dtp_certificate){.status = DTP_CERT_INFEASIBLE, .solver = "select, folded"};
+    p->certificate.solver = "select, folded";
     if (state->problem == NULL) {
+        p->certificate.status = DTP_CERT_INFEASIBLE;
         return DTP_OK;
     }
-    DTP_TRY(dtp_planning_offer_rules(p, err));
-    DTP_TRY(dtp_planning_offer_baselines(p, err));
-    DTP_TRY(dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err));
-    DTP_TRY(solve_tying(p, err));
+    dtp_planning_offer_baselines(p);
+    dtp_status s = dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err);
+    s = s == DTP_OK ? solve_tying(p, err) : s;
+    if (p->request->objective == DTP_OBJECTIVE_MEMORY) {
+        p->certificate.bound = 0; /* that was one of costs */
+    }
+    DTP_TRY(s);
     if (p->cut) {
         return DTP_OK;
     }
@@ -252,7 +268,8 @@ static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
         DTP_TRY(dtp_planning_add_pin(plan, state->pins.texts[i], err));
     }
     DTP_TRY(bound_tying(p, &plan->certificate, err));
-    DTP_TRY(p->request->prices ? find_prices(p, plan, err) : DTP_OK);
+    DTP_TRY(p->request->prices && !dtp_stopped(p->request->stop) ? find_prices(p, plan, err)
+                                                                 : DTP_OK);
     return copy_implementations(&state->pins, plan, err);
 }
 

@@ -81,6 +81,7 @@ dtp_solve_options dtp_tensor__solver_options(const dtp_planning *p)
     options.seed = p->request->seed;
     options.threads = p->request->threads;
     options.gap = p->request->gap;
+    options.stop = p->request->stop;
     return options;
 }
 
@@ -92,6 +93,7 @@ dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_solve_options *opti
     dtp_candidate c = {0};
     dtp_solve_result r;
     *out = (dtp_tensor_round){0};
+    DTP_TRY(dtp_stop_check(p->request->stop, err));
     DTP_TRY(dtp_solve(problem, options, &r, err));
     p->certificate.nodes += r.nodes;
     if (first) {

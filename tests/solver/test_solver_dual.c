@@ -35,7 +35,7 @@ static int64_t raise_bound(solver_reduced *w, int64_t rounds, bool fix)
     solver_dual *d = NULL;
     int64_t bound = -1;
     assert_int_equal(solver_dual_create(w, &d, NULL), DTP_OK);
-    solver_dual_run(d, rounds, 0.0);
+    solver_dual_run(d, rounds, NULL);
     assert_int_equal(solver_dual_apply(d, w, fix, &bound, NULL), DTP_OK);
     solver_dual_destroy(d);
     return bound;
@@ -238,7 +238,7 @@ static void test_solver_dual__knapsacks_reach_the_linear_relaxation(void **state
         int32_t *assignment = calloc((size_t)p->n_variables + 1, sizeof *assignment);
         solver_relaxation relaxed = {0};
         assert_non_null(assignment);
-        assert_int_equal(solver_relax(w, 0.0, assignment, &relaxed, NULL), DTP_OK);
+        assert_int_equal(solver_relax(w, NULL, assignment, &relaxed, NULL), DTP_OK);
         const int64_t bound = raise_bound(w, 3000, false);
         binding += w->n_rows > 1 && relaxed.bound > 0 ? 1 : 0;
         if ((double)bound < 0.995 * (double)relaxed.bound) {

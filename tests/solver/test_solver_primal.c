@@ -174,7 +174,7 @@ static bool search(const dtp_problem *p, solver_reduced *w, uint64_t seed, int64
     solver_primal *primal = NULL;
     dtp_problem_value value;
     assert_int_equal(solver_primal_create(w, assignment, seed, &primal, NULL), DTP_OK);
-    assert_int_equal(solver_primal_run(primal, 4, 0.0, NULL), DTP_OK);
+    assert_int_equal(solver_primal_run(primal, 4, NULL, NULL), DTP_OK);
     const bool found = solver_primal_best(primal, assignment);
     if (found) {
         memcpy(full, assignment, sizeof full);
@@ -197,7 +197,7 @@ static void spread(solver_reduced *w)
     solver_dual *d = NULL;
     int64_t bound = 0;
     assert_int_equal(solver_dual_create(w, &d, NULL), DTP_OK);
-    solver_dual_run(d, 50, 0.0);
+    solver_dual_run(d, 50, NULL);
     assert_int_equal(solver_dual_apply(d, w, false, &bound, NULL), DTP_OK);
     solver_dual_destroy(d);
     assert_int_equal(solver_presolve(w, NULL), DTP_OK);

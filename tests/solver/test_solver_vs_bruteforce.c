@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "core/base/clock.h"
 #include "planner/solver/solve.h"
 #include "tests/solver/random_problems.h"
 
@@ -357,7 +358,9 @@ static void test_select__whichever_limit_comes_first(void **state)
     dtp_problem *p = ring(&r, 50);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         dtp_solve_options o = dtp_solve_options_init();
-        o.time_limit_s = cases[i].time_limit_s;
+        const dtp_stop stop = {.end_s = dtp_now_s() + cases[i].time_limit_s};
+        o.stop = cases[i].time_limit_s > 0.0 ? &stop : NULL;
+        o.until_stopped = o.stop != NULL;
         o.iterations = cases[i].iterations;
         dtp_solve_result a = solve_on_threads(p, o, 2);
         assert_true(a.value.cost == a.bound || a.status == DTP_CERT_FEASIBLE);
@@ -366,7 +369,9 @@ static void test_select__whichever_limit_comes_first(void **state)
     dtp_problem_destroy(p);
     p = random_problem(&r);
     dtp_solve_options o = dtp_solve_options_init();
-    o.time_limit_s = 1e7;
+    const dtp_stop stop = {.end_s = dtp_now_s() + 1e7};
+    o.stop = &stop;
+    o.until_stopped = true;
     assert_true(solve_and_check(p, &o, enumerate(p), "no limit of iterations"));
     dtp_problem_destroy(p);
 }

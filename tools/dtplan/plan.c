@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/base/json.h"
 #include "planner/mtf/mtf_layout.h"
 #include "planner/plan_pins.h"
@@ -14,6 +15,7 @@
 #include "tools/dtplan/options.h"
 #include "tools/dtplan/print.h"
 #include "tools/dtplan/print_comm.h"
+#include "tools/interrupt.h"
 #include "tools/job.h"
 #include "tools/styles.h"
 
@@ -23,7 +25,8 @@ typedef struct plan_command {
     const char *remat, *microbatches; /* as given */
     const char *objective, *memory, *rules_file, *compat, *output, *solver;
     int64_t devices, candidates, seed, threads;
-    double gap;
+    double gap, limit_s;
+    dtp_stop stop;       /* --limit-s, SIGINT, SIGTERM */
     int64_t limit_bytes; /* 0 = none */
     bool torch;          /* --compat torch */
     bool json, timings, verbose, comm_report, prices, unfold;
@@ -171,6 +174,7 @@ static dtp_status make_request(const plan_command *c, const dtp_mesh *mesh, cons
     out->gap = c->gap;
     out->prices = c->prices;
     out->unfold = c->unfold;
+    out->stop = &c->stop;
     out->ctx = &c->ctx;
     return DTP_OK;
 }
@@ -298,6 +302,10 @@ static dtp_status run_planner(plan_command *c, const dtp_graph_variant *choices,
     DTP_TRY(make_request(c, c->source.mesh != NULL ? &mesh : NULL,
                          find_rules_file(c, buffer, sizeof buffer), &request, err));
     request.choices = choices;
+    if (!is_by_pins(c)) {
+        tool_interrupt_catch();
+        c->stop.interrupt = tool_interrupt_signal();
+    }
     DTP_TRY(choose(c, &request, &result, err));
     dtp_status s = say_result(c, &request, &result, err);
     dtp_plan_result_free(&result);
@@ -396,6 +404,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     plan_command *c = command;
     dtp_graph_variant choices;
     c->source.model = operands[0];
+    c->stop.end_s = c->limit_s > 0.0 ? dtp_now_s() + c->limit_s : 0.0;
     c->ctx.level = c->verbose ? DTP_LOG_INFO : DTP_LOG_WARN;
     c->torch = c->compat != NULL && strcmp(c->compat, "torch") == 0;
     if (c->compat != NULL && !c->torch) {
@@ -471,6 +480,9 @@ int dtplan_plan(int argc, char **argv)
         {"--gap", TOOL_REAL, "G", &c.gap, 0, 1,
          "of large problems in tensor mode: cost and bound may differ by this share (default "
          "0.001)"},
+        {"--limit-s", TOOL_REAL, "S", &c.limit_s, 0.01, 1e7,
+         "ends planning after so many seconds with the best plan so far, as SIGINT does (default: "
+         "none)"},
         {"--threads", TOOL_INT, "N", &c.threads, 1, 256,
          "of the solver of tensor mode (default 2); the plan does not depend on them"},
         {"--compat", TOOL_STRING, "WHAT", &c.compat, 0, 0,

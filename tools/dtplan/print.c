@@ -201,6 +201,10 @@ void tool_print_plan(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
     dtp_strbuf_addf(out, "certificate: %s, ", dtp_cert_status_name(c->status));
     tool_print_bounds(c->cost, time ? " ps" : " bytes", c->bound, c->gap, out);
     dtp_strbuf_addf(out, " (%s, %" PRId64 " nodes)\n", c->solver, c->nodes);
+    if (c->ended != DTP_STOP_NONE) {
+        dtp_strbuf_addf(out, "ended early: %s; the plan is the best one found so far\n",
+                        dtp_stop_reasons[c->ended]);
+    }
     if (c->least_cost < c->cost) {
         dtp_strbuf_addf(
             out,

@@ -4,12 +4,13 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/base/clock.h"
 #include "planner/problem/read.h"
 #include "planner/solver/solve.h"
 #include "planner/problem/write.h"
 #include "tools/dtplan/options.h"
+#include "tools/interrupt.h"
 
 static const char USAGE[] = "dtplan solve FILE [options]";
 
@@ -18,19 +19,13 @@ typedef struct solve_command {
     dtp_solve_options options;
     int64_t seed, threads, max_bytes;
     bool json, show_parameters;
-    double time_s;
+    double limit_s, time_s;
+    dtp_stop stop;
     tool_list set; /* NAME=VALUE of parameters */
     dtp_solver_parameters parameters;
     dtp_problem *problem;
     dtp_solve_result result;
 } solve_command;
-
-static double now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* --without consistency,merge,...: reductions that are left out. */
 static dtp_status read_without(solve_command *c, dtp_err *err)
@@ -141,7 +136,7 @@ static dtp_status print_parameters(const solve_command *c, dtp_err *err)
 static dtp_status solve(void *command, const char *const *operands, dtp_err *err)
 {
     solve_command *c = command;
-    const double start = now_s();
+    const double start = dtp_now_s();
     DTP_TRY(read_without(c, err));
     DTP_TRY(dtp_solver_parse(c->solver, &c->options.solver, err));
     for (int32_t i = 0; i < c->set.n; i++) {
@@ -157,13 +152,17 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
     c->options.seed = (uint64_t)c->seed;
     c->options.threads = (int32_t)c->threads;
     DTP_TRY(dtp_problem_read(operands[0], c->max_bytes, &c->problem, err));
-    if (c->options.time_limit_s > 0.0) {
+    tool_interrupt_catch();
+    c->stop.interrupt = tool_interrupt_signal();
+    if (c->limit_s > 0.0) {
         /* The end of a round, checking and writing take less than reading. */
-        c->options.time_limit_s -= 2.0 * (now_s() - start);
-        c->options.time_limit_s = c->options.time_limit_s > 0.01 ? c->options.time_limit_s : 0.01;
+        const double read = dtp_now_s();
+        c->stop.end_s = fmax(start + c->limit_s - (read - start), read + 0.01);
     }
+    c->options.stop = &c->stop;
+    c->options.until_stopped = c->limit_s > 0.0;
     DTP_TRY(dtp_solve(c->problem, &c->options, &c->result, err));
-    c->time_s = now_s() - start;
+    c->time_s = dtp_now_s() - start;
     dtp_json_writer solution = {0}, w = {0};
     if (c->output != NULL) {
         write_verdict(&solution, "dtp.selection/1", c);
@@ -191,7 +190,7 @@ int dtplan_solve(int argc, char **argv)
                        .max_bytes = DTP_PROBLEM_MAX_BYTES};
     c.threads = c.options.threads;
     const tool_option options[] = {
-        {"--limit-s", TOOL_REAL, "S", &c.options.time_limit_s, 0.01, 1e7,
+        {"--limit-s", TOOL_REAL, "S", &c.limit_s, 0.01, 1e7,
          "time limit, reading included (default: none)"},
         {"--iterations", TOOL_INT, "N", &c.options.iterations, 1, 1e12,
          "rounds of search, nodes of branch and bound (default: 400, with --limit-s none)"},

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "core/base/strbuf.h"
-#include "tools/dtrun/interrupt.h"
+#include "tools/interrupt.h"
 
 /* For the signal handler. */
 static volatile sig_atomic_t job;      /* process of mpirun */

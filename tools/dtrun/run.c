@@ -9,7 +9,7 @@
 #include "core/files/file_in.h"
 #include "tools/run_report.h"
 #include "tools/dtrun/options.h"
-#include "tools/dtrun/interrupt.h"
+#include "tools/interrupt.h"
 
 typedef struct run_command {
     tool_source source;
@@ -100,7 +100,7 @@ static dtp_status print_report(const run_command *c, dtp_report *report, dtp_err
 /* The signal that ends the run here, 0: none; the ranks agree. */
 static dtp_status find_signal(dtp_comm *comm, int *sig, dtp_err *err)
 {
-    int64_t noted = tool_interrupt_signal();
+    int64_t noted = *tool_interrupt_signal();
     if (comm->size > 1) {
         DTP_TRY(dtp_comm_all_reduce(comm, DTP_REDUCE_MAX, DTP_I64, 1, &noted, err));
     }

@@ -214,6 +214,7 @@ dtp_status dtp_tensor__edges(tensor_build *b, dtp_err *err)
     link_list list = {0};
     DTP_TRY(find_links(b, &list, err));
     for (int32_t i = 0; i < list.n; i++) {
+        DTP_TRY(dtp_stop_check(b->p->options.stop, err));
         DTP_TRY(dtp_tensor__edge(b, &list.items[i], err));
     }
     return DTP_OK;

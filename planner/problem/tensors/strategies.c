@@ -379,6 +379,7 @@ dtp_status dtp_tensor__strategies(tensor_build *b, dtp_err *err)
     }
     for (int32_t k = 0; k < b->classes.n; k++) {
         dtp_call_types types;
+        DTP_TRY(dtp_stop_check(b->p->options.stop, err));
         begin_class(&w, k, &types);
         DTP_TRY(extend_strategy(&w, 0, err));
         if (w.n == 0) {

@@ -54,6 +54,7 @@ typedef struct conflict_search {
     int32_t n_texts;
     const char **texts; /* those that are left */
     int64_t memory_bytes;
+    const dtp_stop *stop;
     dtp_arena *arena;
 } conflict_search;
 
@@ -65,6 +66,7 @@ static dtp_status solve_without(const conflict_search *c, const dtp_pin_set *pin
     dtp_solve_options select = dtp_solve_options_init();
     dtp_solve_result r;
     options.memory_bytes = c->memory_bytes;
+    options.stop = select.stop = c->stop;
     options.n_pins = pins->n_pins;
     options.pins = pins->pins;
     dtp_status s = dtp_tensor_problem_create(c->g, c->pricer, &options, &problem, err);
@@ -124,10 +126,11 @@ static dtp_status delete_all(conflict_search *c, dtp_err *err)
 }
 
 dtp_status dtp_conflict_find(const dtp_graph *g, const dtp_pricer *pricer, int32_t n_texts,
-                             const char *const *texts, int64_t memory_bytes, dtp_arena *arena,
-                             dtp_conflict *out, dtp_err *err)
+                             const char *const *texts, int64_t memory_bytes, const dtp_stop *stop,
+                             dtp_arena *arena, dtp_conflict *out, dtp_err *err)
 {
-    conflict_search c = {.g = g, .pricer = pricer, .memory_bytes = memory_bytes, .arena = arena};
+    conflict_search c = {
+        .g = g, .pricer = pricer, .memory_bytes = memory_bytes, .stop = stop, .arena = arena};
     bool impossible = false;
     *out = (dtp_conflict){0};
     c.texts = dtp_arena_alloc(arena, (size_t)n_texts + 2, sizeof *c.texts);

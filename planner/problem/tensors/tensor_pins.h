@@ -18,7 +18,7 @@ typedef struct dtp_conflict {
  * the problem is proven to have no solution; n = 0 when nothing could be proven. By deletion: what
  * the contradiction survives without is left out. Everything from `arena`. */
 dtp_status dtp_conflict_find(const dtp_graph *g, const dtp_pricer *pricer, int32_t n_texts,
-                             const char *const *texts, int64_t memory_bytes, dtp_arena *arena,
-                             dtp_conflict *out, dtp_err *err) DTP_MUST_CHECK;
+                             const char *const *texts, int64_t memory_bytes, const dtp_stop *stop,
+                             dtp_arena *arena, dtp_conflict *out, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -147,6 +147,7 @@ static dtp_status build_all(tensor_build *b, dtp_err *err)
     }
     DTP_TRY(dtp_problem_create(b->g->name, limit, &p->select, err));
     DTP_TRY(add_nodes(b, err));
+    DTP_TRY(dtp_stop_check(p->options.stop, err));
     DTP_TRY(dtp_tensor__memory(b, err));
     DTP_TRY(dtp_tensor__edges(b, err));
     DTP_TRY(check_sum(b, err));

@@ -64,7 +64,8 @@ typedef struct dtp_tensor_options {
     int64_t memory_bytes; /* per rank; 0 = none */
     int32_t n_pins;       /* decisions made beforehand: options that contradict them are left out */
     const dtp_pin *pins;
-    bool unpriced; /* variables and their strategies alone: `select` stays NULL */
+    const dtp_stop *stop; /* DTP_STOPPED when it fires; NULL = none */
+    bool unpriced;        /* variables and their strategies alone: `select` stays NULL */
 } dtp_tensor_options;
 
 /* One edge of the problem without tying: what it costs is an edge of the selection problem

@@ -82,15 +82,14 @@ static double progress(const dtp_solver_parameters *c, int64_t round)
     return c->dual_reheat + (1.0 - c->dual_reheat) * later;
 }
 
-void solver_dual_run(solver_dual *d, int64_t rounds, double time_limit_s)
+void solver_dual_run(solver_dual *d, int64_t rounds, const dtp_stop *stop)
 {
     const dtp_solver_parameters *c = d->parameters;
-    const double end = time_limit_s > 0.0 ? solver_now_s() + time_limit_s : (double)INFINITY;
     sum_multipliers(d);
     if (d->unit <= 0.0) {
         begin(d);
     }
-    for (int64_t i = 0; i < rounds && solver_now_s() < end; i++) {
+    for (int64_t i = 0; i < rounds && !dtp_stopped(stop); i++) {
         const double at = progress(c, d->rounds);
         d->rounds += d->rounds >= 0 ? 1 : 0;
         solver_dual_sweep(d, false, false, 0.0);

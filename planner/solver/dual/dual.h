@@ -31,10 +31,10 @@ dtp_status solver_dual_create_rooted(const solver_reduced *w, int32_t root, solv
                                      dtp_err *err) DTP_MUST_CHECK;
 void solver_dual_destroy(solver_dual *d);
 
-/* So many rounds of ascent, fewer when the time (0 = no limit) comes first. Steps are large at
+/* So many rounds of ascent, fewer when `stop` fires first. Steps are large at
  * first and fall over the rounds of a cycle; where in its cycle the ascent is passes through the
  * reduced problem, so runs may be as short as the caller likes. */
-void solver_dual_run(solver_dual *d, int64_t rounds, double time_limit_s);
+void solver_dual_run(solver_dual *d, int64_t rounds, const dtp_stop *stop);
 /* After runs of a rooted one: moves all that is known towards the root, so that the bounds of its
  * strategies (solver_bound_strategies) are as far apart as they get. */
 void solver_dual_gather(solver_dual *d);

@@ -43,13 +43,13 @@ void solver_penalised_costs(const solver_reduced *w, const double *sums, int32_t
     }
 }
 
-dtp_status solver_dual_relax(solver_reduced *w, int64_t rounds, double time_limit_s, int64_t *bound,
-                             dtp_err *err)
+dtp_status solver_dual_relax(solver_reduced *w, int64_t rounds, const dtp_stop *stop,
+                             int64_t *bound, dtp_err *err)
 {
     solver_dual *d = NULL;
     DTP_TRY(solver_dual_create(w, &d, err));
     solver_dual_cool(d);
-    solver_dual_run(d, rounds, time_limit_s);
+    solver_dual_run(d, rounds, stop);
     const dtp_status s = solver_dual_apply(d, w, w->options.incumbent_filter, bound, err);
     solver_dual_destroy(d);
     return s;
@@ -230,7 +230,7 @@ static dtp_status look(const solver_reduced *w, const solver_split *split, bool 
     }
     if (d != NULL) {
         solver_dual_cool(d);
-        solver_dual_run(d, w->parameters->split_look_rounds, 0.0);
+        solver_dual_run(d, w->parameters->split_look_rounds, NULL);
         const double share = (solver_dual_value(d) - bound) / room;
         *gain = share > 1.0 ? 1.0 : share > 0.0 ? share : 0.0;
     }

@@ -8,8 +8,8 @@
 
 /* Ascends, forbids what the bound excludes (with incumbent filtering; w may become infeasible),
  * moves the multipliers into w. Expects compact variables. *bound: exact, at most the cutoff. */
-dtp_status solver_dual_relax(solver_reduced *w, int64_t rounds, double time_limit_s, int64_t *bound,
-                             dtp_err *err) DTP_MUST_CHECK;
+dtp_status solver_dual_relax(solver_reduced *w, int64_t rounds, const dtp_stop *stop,
+                             int64_t *bound, dtp_err *err) DTP_MUST_CHECK;
 
 /* theta[s]: cost of a variable's strategy s in w and the multiplier of its usage, sum_r
  * multiplier[r] use(s, r); sums, by row and one more, comes from solver_multiplier_sums. */

@@ -172,13 +172,12 @@ static dtp_status perturb(solver_primal *p, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status solver_primal_run(solver_primal *p, int64_t rounds, double end_s, dtp_err *err)
+dtp_status solver_primal_run(solver_primal *p, int64_t rounds, const dtp_stop *stop, dtp_err *err)
 {
-    const double end = end_s > 0.0 ? end_s : (double)INFINITY;
     for (int64_t round = 0; round < rounds; round++) {
         const int64_t until = p->point.work + p->graph->parameters->primal_round_passes * p->unit;
         while (p->point.work < until) {
-            if (solver_now_s() >= end) {
+            if (dtp_stopped(stop)) {
                 return DTP_OK;
             }
             DTP_TRY(p->perturbing ? perturb(p, err) : step_multipliers(p, err));

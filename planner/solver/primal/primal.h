@@ -14,9 +14,9 @@ dtp_status solver_primal_create(const solver_reduced *w, const int32_t *start, u
                                 solver_primal **out, dtp_err *err) DTP_MUST_CHECK;
 void solver_primal_destroy(solver_primal *p);
 
-/* So many rounds of about equal work, until the time end_s of CLOCK_MONOTONIC (0 = no limit); goes
+/* So many rounds of about equal work, until `stop` fires; goes
  * on where the last call ended. */
-dtp_status solver_primal_run(solver_primal *p, int64_t rounds, double end_s,
+dtp_status solver_primal_run(solver_primal *p, int64_t rounds, const dtp_stop *stop,
                              dtp_err *err) DTP_MUST_CHECK;
 
 /* False when nothing feasible was found; else the best, by variable of w that is alive. */

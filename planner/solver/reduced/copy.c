@@ -103,7 +103,7 @@ static dtp_status copy_rest(solver_reduced *to, const solver_reduced *w, dtp_err
                            .ascended = w->ascended,
                            .constant = w->constant,
                            .cutoff = w->cutoff,
-                           .end_s = w->end_s,
+                           .stop = w->stop,
                            .infeasible = w->infeasible,
                            .options = w->options,
                            .parameters = w->parameters};

@@ -117,7 +117,7 @@ static dtp_status check_all(solver_reduced *w, int32_t *witness, dtp_err *err)
 {
     for (int32_t i = 0; i < w->n_variables && w->options.dominance; i++) {
         solver_variable *x = &w->variables[i];
-        if (solver_reduced_late(w)) {
+        if (dtp_stopped(w->stop)) {
             return DTP_OK;
         }
         if (x->alive && !x->kept && x->changed && !x->memory_changed && x->n_live > 1) {

@@ -135,7 +135,7 @@ dtp_status solver_merge_dependent(solver_reduced *w, dtp_err *err)
         const int32_t edge = w->check.items[i];
         bool done = false;
         w->edges[edge].check = false;
-        if (!w->edges[edge].alive || !w->options.functional_dependency || solver_reduced_late(w)) {
+        if (!w->edges[edge].alive || !w->options.functional_dependency || dtp_stopped(w->stop)) {
             continue;
         }
         int32_t x = w->edges[edge].u, y = w->edges[edge].v;

@@ -79,7 +79,7 @@ static bool small_enough(const solver_reduced *w, int32_t x)
 dtp_status solver_eliminate(solver_reduced *w, dtp_err *err)
 {
     for (int32_t x = 0;
-         x < w->n_variables && w->options.pbqp && !w->infeasible && !solver_reduced_late(w); x++) {
+         x < w->n_variables && w->options.pbqp && !w->infeasible && !dtp_stopped(w->stop); x++) {
         const solver_variable *variable = &w->variables[x];
         if (!variable->alive || variable->kept || variable->memory_changed ||
             variable->n_pieces > 0) {

@@ -176,7 +176,7 @@ static dtp_status settle(solver_reduced *w, dtp_err *err)
 dtp_status solver_presolve(solver_reduced *w, dtp_err *err)
 {
     int64_t before = -1;
-    while (!w->infeasible && !solver_reduced_late(w)) {
+    while (!w->infeasible && !dtp_stopped(w->stop)) {
         DTP_TRY(settle(w, err));
         if (w->options.incumbent_filter && !w->infeasible) {
             DTP_TRY(filter_by_incumbent(w, err));

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- edges by pair: open addressing; entries of edges that died or moved are stale ----------- */
 
@@ -363,18 +362,6 @@ int64_t solver_lower_bound(const solver_reduced *w)
         sum = w->edges[e].alive ? dtp_problem_add_cost(sum, edge_minimum(w, &w->edges[e])) : sum;
     }
     return sum;
-}
-
-double solver_now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-bool solver_reduced_late(const solver_reduced *w)
-{
-    return w->end_s > 0.0 && solver_now_s() >= w->end_s;
 }
 
 /* ---- compaction ------------------------------------------------------------------------------ */

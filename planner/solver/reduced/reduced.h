@@ -10,6 +10,7 @@
 #define DTP_PLANNER_SOLVER_REDUCED_REDUCED_H
 
 #include "core/base/arena.h"
+#include "core/base/stop.h"
 #include "planner/solver/parameters/parameters.h"
 #include "planner/solver/reduced/presolve.h"
 
@@ -79,10 +80,10 @@ typedef struct solver_reduced {
     double unit;        /* cost scale of the dual ascent that found the multipliers, 0 = none yet */
     int64_t ascended;   /* its rounds so far, -1: in small steps only */
     int64_t limit;
-    int64_t constant; /* cost that every solution has; negative where dual ascent moved costs */
-    int64_t cutoff;   /* only cheaper solutions matter */
-    bool infeasible;  /* there is none */
-    double end_s;     /* of CLOCK_MONOTONIC: presolve stops there; 0 = no limit */
+    int64_t constant;     /* cost that every solution has; negative where dual ascent moved costs */
+    int64_t cutoff;       /* only cheaper solutions matter */
+    bool infeasible;      /* there is none */
+    const dtp_stop *stop; /* presolve ends when it fires; borrowed */
     dtp_presolve_options options;
     const dtp_solver_parameters *parameters;
     dtp_presolve_report report;
@@ -101,10 +102,6 @@ void solver_restore_from(const solver_reduced *w, int64_t n_undo, int32_t *assig
 /* The other way: an assignment of the original problem becomes that of the variables that are
  * alive; where presolve removed the strategy, -1. */
 void solver_project(const solver_reduced *w, int32_t *assignment);
-/* Seconds of CLOCK_MONOTONIC. */
-double solver_now_s(void);
-/* The time limit has come; always false without one. */
-bool solver_reduced_late(const solver_reduced *w);
 dtp_presolve_size solver_size(solver_reduced *w);
 /* The smallest cost of a variable's strategies. */
 int64_t solver_least_cost(const solver_variable *x);

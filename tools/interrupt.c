@@ -1,9 +1,9 @@
-#include "tools/dtrun/interrupt.h"
+#include "tools/interrupt.h"
 
 #include <signal.h>
 #include <stddef.h>
 
-static volatile sig_atomic_t noted;
+static atomic_int noted; /* lock-free: a handler may write it, any thread reads it */
 
 static void note(int sig)
 {
@@ -24,9 +24,9 @@ void tool_interrupt_catch(void)
     }
 }
 
-int tool_interrupt_signal(void)
+const atomic_int *tool_interrupt_signal(void)
 {
-    return noted;
+    return &noted;
 }
 
 const char *tool_interrupt_name(int sig)

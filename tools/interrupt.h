@@ -1,12 +1,14 @@
-/* Ending a run at the end of a step when SIGINT or SIGTERM arrives. */
-#ifndef DTP_TOOLS_DTRUN_INTERRUPT_H
-#define DTP_TOOLS_DTRUN_INTERRUPT_H
+/* Ending a run or a search in an orderly way when SIGINT or SIGTERM arrives. */
+#ifndef DTP_TOOLS_INTERRUPT_H
+#define DTP_TOOLS_INTERRUPT_H
+
+#include <stdatomic.h>
 
 /* From here on the first of SIGINT and SIGTERM is only noted, also as SIGUSR1 and SIGUSR2, which
  * mpirun passes on to its ranks; the next one ends the process. */
 void tool_interrupt_catch(void);
 /* The signal noted, 0: none. */
-int tool_interrupt_signal(void);
+const atomic_int *tool_interrupt_signal(void);
 /* "SIGINT", "SIGTERM". */
 const char *tool_interrupt_name(int sig);
 
