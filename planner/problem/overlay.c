@@ -13,6 +13,7 @@ void dtp_overlay_free(dtp_overlay *o)
     dtp_problem *p = &o->problem;
     if (o->base != NULL && p->edge_cost != o->base->edge_cost) {
         free(p->edge_cost);
+        free(p->edge_first);
     }
     if (o->base != NULL && p->extra_variable != o->base->extra_variable) {
         free(p->extra_variable);
@@ -43,11 +44,23 @@ dtp_status dtp_overlay_edges(dtp_overlay *o, int64_t **cost, dtp_err *err)
 {
     dtp_problem *p = &o->problem;
     if (p->edge_cost == o->base->edge_cost) {
-        int64_t *own = copy_of(p->edge_cost, p->n_stored, sizeof *own);
-        if (own == NULL) {
+        const int64_t n = dtp_problem_n_entries(p);
+        int64_t *own = malloc(((size_t)n + 1) * sizeof *own), end = 0;
+        int64_t *first = malloc(((size_t)p->n_edges + 1) * sizeof *first);
+        if (own == NULL || first == NULL) {
+            free(own);
+            free(first);
             return no_memory(err);
         }
+        for (int32_t e = 0; e < p->n_edges; e++) {
+            const int64_t size = dtp_problem_edge_end(p, e) - p->edge_first[e];
+            memcpy(own + end, p->edge_cost + p->edge_first[e], (size_t)size * sizeof *own);
+            first[e] = end;
+            end += size;
+        }
         p->edge_cost = own;
+        p->edge_first = first;
+        p->n_stored = n;
     }
     *cost = p->edge_cost;
     return DTP_OK;

@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Rounds between two evaluations while the multipliers of rows stay. */
+enum { SETTLE_ROUNDS = 4 };
+
 static void sum_multipliers(solver_dual *d)
 {
     d->sums[0] = 0.0;
@@ -37,6 +40,18 @@ static void settle(solver_dual *d, int32_t rounds)
         solver_dual_sweep(d, true, false, 0.0);
     }
     keep_best(d);
+}
+
+void solver_dual_settle(solver_dual *d, int64_t rounds, double least_gain)
+{
+    double gain = INFINITY;
+    sum_multipliers(d);
+    settle(d, 0);
+    for (int64_t i = 0; i < rounds && gain >= least_gain * fabs(d->best); i += SETTLE_ROUNDS) {
+        const double before = d->best;
+        settle(d, SETTLE_ROUNDS);
+        gain = d->best - before;
+    }
 }
 
 /* What the memory-free bound per variable is, and small equal multipliers. */
