@@ -9,7 +9,7 @@
 typedef struct dtp_dual_start {
     const dtp_problem *tied; /* NULL: none. A problem whose variables stand for several ones each */
     const int32_t *variable; /* by variable: that of `tied`; -1: none */
-    int32_t n_multipliers;   /* of the limit, which is left out without any; they stay as they are */
+    int32_t n_multipliers; /* of the limit, which is left out without any; they stay as they are */
     const dtp_memory_multiplier *multipliers;
 } dtp_dual_start;
 

@@ -2,11 +2,12 @@
 
 #include "planner/solver/dual_bound.h"
 
-enum { MAX_ROUNDS = 40, MULTIPLIER_ROUNDS = 1700 };
+enum { MAX_ROUNDS = 40, TIED_ROUNDS = 20, MULTIPLIER_ROUNDS = 1700 };
 
 /* Entries of matrices that an ascent over all instances looks at, about. */
 static const int64_t MOST_ENTRIES = 4000000000;
-/* A distance between cost and bound, as a share, that needs no multipliers of the limit. */
+/* A distance between cost and bound of the tied problem, as a share, that needs no multipliers of the
+ * limit. */
 static const double CLOSE = 5e-4;
 
 bool dtp_tensor_is_tied(const dtp_tensor_problem *p)
@@ -49,24 +50,22 @@ static dtp_status bound_untied(const dtp_tensor_problem *p, const dtp_tensor_pro
 {
     const int64_t rounds = affordable_rounds(p->select);
     int32_t *variable = dtp_arena_alloc(arena, (size_t)p->n_variables, sizeof *variable);
+    const dtp_dual_start none = {0};
     dtp_dual_start start = {.tied = tied->select, .variable = variable};
     dtp_memory_multiplier *multipliers = NULL;
-    int64_t better = 0;
     if (variable == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a bound");
     }
     match_variables(p, tied, variable);
-    DTP_TRY(dtp_dual_bound(p->select, &start, rounds, bound, err));
-    if (tied->options.memory_bytes > 0 && (double)(cost - *bound) > CLOSE * (double)cost) {
-        DTP_TRY(dtp_memory_multipliers(tied->select, MULTIPLIER_ROUNDS, arena, &start.n_multipliers,
-                                       &multipliers, err));
+    if (tied->options.memory_bytes > 0) {
+        DTP_TRY(dtp_dual_bound(tied->select, &none, TIED_ROUNDS, bound, err));
+        if ((double)(cost - *bound) > CLOSE * (double)cost) {
+            DTP_TRY(dtp_memory_multipliers(tied->select, MULTIPLIER_ROUNDS, arena,
+                                           &start.n_multipliers, &multipliers, err));
+            start.multipliers = multipliers;
+        }
     }
-    if (start.n_multipliers > 0) {
-        start.multipliers = multipliers;
-        DTP_TRY(dtp_dual_bound(p->select, &start, rounds, &better, err));
-    }
-    *bound = better > *bound ? better : *bound;
-    return DTP_OK;
+    return dtp_dual_bound(p->select, &start, rounds, bound, err);
 }
 
 dtp_status dtp_tying_bound_find(const dtp_tensor_problem *p, int64_t cost, int64_t *bound,

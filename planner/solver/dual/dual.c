@@ -46,11 +46,14 @@ void solver_dual_settle(solver_dual *d, int64_t rounds, double least_gain)
 {
     double gain = INFINITY;
     sum_multipliers(d);
-    settle(d, 0);
-    for (int64_t i = 0; i < rounds && gain >= least_gain * fabs(d->best); i += SETTLE_ROUNDS) {
+    for (int64_t left = rounds; left > 0 && gain >= least_gain * fabs(d->best);
+         left -= SETTLE_ROUNDS) {
         const double before = d->best;
-        settle(d, SETTLE_ROUNDS);
+        settle(d, left < SETTLE_ROUNDS ? (int32_t)left : SETTLE_ROUNDS);
         gain = d->best - before;
+    }
+    if (rounds <= 0) {
+        settle(d, 0);
     }
 }
 
