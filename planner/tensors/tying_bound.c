@@ -6,8 +6,8 @@ enum { MAX_ROUNDS = 40, TIED_ROUNDS = 20, MULTIPLIER_ROUNDS = 1700 };
 
 /* Entries of matrices that an ascent over all instances looks at, about. */
 static const int64_t MOST_ENTRIES = 4000000000;
-/* A distance between cost and bound of the tied problem, as a share, that needs no multipliers of the
- * limit. */
+/* A distance between cost and bound of the tied problem, as a share, that needs no multipliers of
+ * the limit. */
 static const double CLOSE = 5e-4;
 
 bool dtp_tensor_is_tied(const dtp_tensor_problem *p)

@@ -38,9 +38,9 @@ void solver_dual_run(solver_dual *d, int64_t rounds, double time_limit_s);
 /* Rounds for the multipliers of the memory rows as they are in the reduced problem, until a few of
  * them lift the bound by less than this share. */
 void solver_dual_settle(solver_dual *d, int64_t rounds, double least_gain);
-/* Starts at what an ascent over a smaller problem found, whose variables stand for several ones each:
- * for variable i of the problem of d that is variable[i] of the problem of `like`, -1: none. Edges
- * that one of `like` stands for get equal parts of its multipliers. Both without presolve. */
+/* Starts at what an ascent over a smaller problem found, whose variables stand for several ones
+ * each: for variable i of the problem of d that is variable[i] of the problem of `like`, -1: none.
+ * Edges that one of `like` stands for get equal parts of its multipliers. Both without presolve. */
 dtp_status solver_dual_start_like(solver_dual *d, const solver_dual *like, const int32_t *variable,
                                   dtp_err *err) DTP_MUST_CHECK;
 /* After runs of a rooted one: moves all that is known towards the root, so that the bounds of its
