@@ -16,6 +16,7 @@ void dtp_overlay_free(dtp_overlay *o)
     }
     if (o->base != NULL && p->edge_cost != o->base->edge_cost) {
         free(p->edge_cost);
+        free(p->edge_first);
     }
     if (o->base != NULL && p->extra_variable != o->base->extra_variable) {
         free(p->extra_variable);
@@ -42,26 +43,43 @@ static dtp_status no_memory(dtp_err *err)
     return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy of a selection problem");
 }
 
-/* Makes the costs the overlay's own. */
-static dtp_status own_costs(int64_t **costs, const int64_t *base, int64_t n, dtp_err *err)
-{
-    int64_t *own = *costs != base ? *costs : copy_of(base, n, sizeof *own);
-    *costs = own != NULL ? own : *costs;
-    return own != NULL ? DTP_OK : no_memory(err);
-}
-
 dtp_status dtp_overlay_costs(dtp_overlay *o, int64_t **cost, dtp_err *err)
 {
-    const int64_t n = o->base->first[o->base->n_variables];
-    DTP_TRY(own_costs(&o->problem.cost, o->base->cost, n, err));
-    *cost = o->problem.cost;
+    dtp_problem *p = &o->problem;
+    if (p->cost == o->base->cost) {
+        int64_t *own = copy_of(p->cost, p->first[p->n_variables], sizeof *own);
+        if (own == NULL) {
+            return no_memory(err);
+        }
+        p->cost = own;
+    }
+    *cost = p->cost;
     return DTP_OK;
 }
 
 dtp_status dtp_overlay_edges(dtp_overlay *o, int64_t **cost, dtp_err *err)
 {
-    DTP_TRY(own_costs(&o->problem.edge_cost, o->base->edge_cost, o->base->n_stored, err));
-    *cost = o->problem.edge_cost;
+    dtp_problem *p = &o->problem;
+    if (p->edge_cost == o->base->edge_cost) {
+        const int64_t n = dtp_problem_n_entries(p);
+        int64_t *own = malloc(((size_t)n + 1) * sizeof *own), end = 0;
+        int64_t *first = malloc(((size_t)p->n_edges + 1) * sizeof *first);
+        if (own == NULL || first == NULL) {
+            free(own);
+            free(first);
+            return no_memory(err);
+        }
+        for (int32_t e = 0; e < p->n_edges; e++) {
+            const int64_t size = dtp_problem_edge_end(p, e) - p->edge_first[e];
+            memcpy(own + end, p->edge_cost + p->edge_first[e], (size_t)size * sizeof *own);
+            first[e] = end;
+            end += size;
+        }
+        p->edge_cost = own;
+        p->edge_first = first;
+        p->n_stored = n;
+    }
+    *cost = p->edge_cost;
     return DTP_OK;
 }
 

@@ -14,8 +14,10 @@ typedef struct dtp_overlay {
 void dtp_overlay_init(const dtp_problem *base, dtp_overlay *out);
 void dtp_overlay_free(dtp_overlay *o);
 
-/* Costs of the strategies, of the edges, that may be written: at first those of the base. */
+/* Costs of the strategies that may be written, at first those of the base. */
 dtp_status dtp_overlay_costs(dtp_overlay *o, int64_t **cost, dtp_err *err) DTP_MUST_CHECK;
+/* Costs of the edges that may be written, at first those of the base; every edge has a matrix of
+ * its own then, which begins at problem.edge_first. */
 dtp_status dtp_overlay_edges(dtp_overlay *o, int64_t **cost, dtp_err *err) DTP_MUST_CHECK;
 /* As dtp_problem_add_interval. */
 dtp_status dtp_overlay_add_interval(dtp_overlay *o, int32_t variable, int64_t begin, int64_t end,

@@ -291,6 +291,7 @@ dtp_status dtp_problem_check(const dtp_problem *p, dtp_err *err)
                         p->usage_limit);
     }
     DTP_TRY(check_variables(p, err));
+    int64_t seen = 0; /* matrices lie in the order of the edges that have them first */
     for (int32_t e = 0; e < p->n_edges; e++) {
         const int32_t a = p->edge_a[e], b = p->edge_b[e];
         if (a < 0 || b < 0 || a >= p->n_variables || b >= p->n_variables || a == b) {
@@ -306,7 +307,10 @@ dtp_status dtp_problem_check(const dtp_problem *p, dtp_err *err)
                             "strategies",
                             e, n, a, b, rows, cols);
         }
-        DTP_TRY(check_list("edges.costs", e, p->edge_cost + p->edge_first[e], n, err));
+        if (first >= seen) {
+            DTP_TRY(check_list("edges.costs", e, p->edge_cost + first, n, err));
+            seen = first + n;
+        }
     }
     return DTP_OK;
 }

@@ -109,17 +109,19 @@ dtp_status dtp_exposed_scale(const dtp_exposed *x, const dtp_tensor_problem *p, 
     }
     const dtp_status status = dtp_overlay_edges(o, &cost, err);
     double *alone = sent + n;
-    for (int32_t i = 0; i < p->n_unfolded && status == DTP_OK; i++) {
-        const dtp_unfolded_edge *u = &p->unfolded[i];
-        sent[u->edge] += x->sent_s[place_of(u->tensor, u->phase)];
-        alone[u->edge] += x->alone_s[place_of(u->tensor, u->phase)];
+    for (int32_t i = 0; i < p->n_sent && status == DTP_OK; i++) {
+        const dtp_sent_tensor *t = &p->sent[i];
+        sent[t->edge] += x->sent_s[place_of(t->tensor, t->phase)];
+        alone[t->edge] += x->alone_s[place_of(t->tensor, t->phase)];
     }
     for (int32_t e = 0; e < s->n_edges && status == DTP_OK; e++) {
         const double own = sent[e] > 0.0 ? alone[e] / sent[e] : x->share;
         const double scale = x->share + OWN_WEIGHT * (own - x->share);
-        for (int64_t k = s->edge_first[e]; k < dtp_problem_edge_end(s, e); k++) {
-            const int64_t full = s->edge_cost[k];
-            cost[k] = full >= DTP_FORBIDDEN ? full : (int64_t)(scale * (double)full);
+        const int64_t *full = s->edge_cost + s->edge_first[e];
+        int64_t *scaled = cost + o->problem.edge_first[e];
+        const int64_t size = dtp_problem_edge_end(s, e) - s->edge_first[e];
+        for (int64_t k = 0; k < size; k++) {
+            scaled[k] = full[k] >= DTP_FORBIDDEN ? full[k] : (int64_t)(scale * (double)full[k]);
         }
     }
     free(sent);

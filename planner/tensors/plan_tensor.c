@@ -157,14 +157,13 @@ static dtp_status solve_tying(dtp_planning *p, dtp_err *err)
     DTP_TRY(dtp_stop_check(p->request->stop, err));
     if (p->request->tying_bound && p->request->objective == DTP_OBJECTIVE_TIME && p->has_best &&
         is_wanted(p)) {
-        DTP_TRY(dtp_tying_bound_find(state->problem, p->least_cost, p->arena, &state->tying_bound,
-                                     err));
+        DTP_TRY(dtp_tying_bound_find(state->problem, p->least_cost, &state->tying_bound, err));
         state->has_tying_bound = true;
     }
     if (p->request->unfold) {
         return solve_apart(p, 0, err);
     }
-    return state->has_tying_bound && dtp_gap(p->least_cost, state->tying_bound.bound) > MOST_LOSS
+    return state->has_tying_bound && dtp_gap(p->least_cost, state->tying_bound) > MOST_LOSS
                ? solve_apart(p, 2, err)
                : DTP_OK;
 }
@@ -239,7 +238,7 @@ static dtp_status bound_tying(const dtp_planning *p, dtp_certificate *c, dtp_err
     if (!state->has_tying_bound) {
         return DTP_OK;
     }
-    int64_t bound = state->tying_bound.bound;
+    int64_t bound = state->tying_bound;
     bound = bound < c->least_cost ? bound : c->least_cost;
     bound = bound > 0 ? bound : 0;
     c->bound = bound > c->bound ? bound : c->bound;

@@ -11,7 +11,7 @@
  *
  * The certificate speaks of the additive cost in picoseconds. Its bound holds for plans in
  * which the instances of a repeated block are treated alike (solver "select, folded"); beside it
- * stands a bound without that (planner/untied/tying_bound.h). Where the two are more than 1 %
+ * stands a bound without that (planner/tensors/tying_bound.h). Where the two are more than 1 %
  * apart, the problem is solved again from the best plan on with each half of the instances deciding
  * for itself ("select, folded in 2 runs"), with request.unfold instead with every instance doing so
  * ("select"); the certificate is that of the last.

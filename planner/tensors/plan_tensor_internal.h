@@ -17,7 +17,7 @@
 #include "planner/problem/tensors/tensor_problem.h"
 #include "planner/solver/solve.h"
 #include "planner/tensors/exposed_communication.h"
-#include "planner/untied/tying_bound.h"
+#include "planner/tensors/tying_bound.h"
 
 /* The selection problem of one mesh. */
 typedef struct tensor_state {
@@ -26,7 +26,7 @@ typedef struct tensor_state {
     dtp_pin_set pins;
     dtp_tensor_problem *problem; /* NULL when the pins contradict each other */
     dtp_tensor_problem *tied;    /* the one before, once fewer instances share decisions */
-    dtp_tying_bound tying_bound; /* has_tying_bound: no plan costs less, whatever is shared */
+    int64_t tying_bound;         /* has_tying_bound: no plan costs less, whatever is shared */
     bool has_tying_bound;
     dtp_exposed exposed; /* of the programs that were evaluated */
     int32_t *start;      /* scratch, by variable: an assignment that is known beforehand */

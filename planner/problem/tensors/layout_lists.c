@@ -3,7 +3,7 @@
 
 #include "planner/problem/tensors/tensor_internal.h"
 
-static uint32_t hash_layout(const dtp_layout *layout)
+uint64_t dtp_tensor__hash_layout(const dtp_layout *layout)
 {
     uint64_t h = 0;
     for (int32_t m = 0; m < layout->n_mesh; m++) {
@@ -11,7 +11,7 @@ static uint32_t hash_layout(const dtp_layout *layout)
         memcpy(&place, &layout->placement[m], sizeof place);
         h = dtp_hash_word(h, place);
     }
-    return dtp_hash_fold(h);
+    return h;
 }
 
 static dtp_status append(tensor_build *b, layout_list *list, const dtp_layout *layout, dtp_err *err)
@@ -24,7 +24,7 @@ static dtp_status append(tensor_build *b, layout_list *list, const dtp_layout *l
 
 int32_t dtp_tensor__find_layout(const layout_set *set, const dtp_layout *layout)
 {
-    const uint32_t hash = hash_layout(layout);
+    const uint32_t hash = dtp_hash_fold(dtp_tensor__hash_layout(layout));
     uint32_t at = hash;
     int32_t i;
     do {
@@ -36,7 +36,8 @@ int32_t dtp_tensor__find_layout(const layout_set *set, const dtp_layout *layout)
 dtp_status dtp_tensor__add_layout(tensor_build *b, layout_set *set, const dtp_layout *layout,
                                   dtp_err *err)
 {
-    DTP_TRY(dtp_hash_table_add(&set->table, b->arena, hash_layout(layout), set->list.n, err));
+    const uint32_t hash = dtp_hash_fold(dtp_tensor__hash_layout(layout));
+    DTP_TRY(dtp_hash_table_add(&set->table, b->arena, hash, set->list.n, err));
     return append(b, &set->list, layout, err);
 }
 

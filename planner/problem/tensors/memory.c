@@ -26,7 +26,6 @@ enum { TICKS = DTP_NODE_TICKS, ALIGN = 64 };
 /* An interval of a variable's usage; many share one array. */
 typedef struct piece {
     int32_t variable;
-    int32_t owner; /* as the ends of dtp_unfolded_edge */
     int64_t begin, end;
     const int64_t *usage;
 } piece;
@@ -159,9 +158,7 @@ static dtp_status add_view(memory *m, dtp_tensor_id t, int phase, bool final, dt
     if (view < 0 || first < 0) {
         return DTP_OK;
     }
-    const dtp_graph *g = m->b->g;
-    const piece x = {view, g->n_nodes + g->n_tensors + DTP_N_PHASES * t + phase,
-                     TICKS * (int64_t)first + 1, TICKS * (int64_t)last + 1,
+    const piece x = {view, TICKS * (int64_t)first + 1, TICKS * (int64_t)last + 1,
                      final && !m->aliased[t] ? m->own[view] : m->copied[view]};
     return add_piece(m, x, err);
 }
@@ -191,7 +188,7 @@ static dtp_status add_tensor(memory *m, dtp_tensor_id t, dtp_err *err)
         const int64_t shared = m->hold[b->g->nodes[tensor->producer].in[0]];
         begin = shared > begin ? shared : begin;
     }
-    return add_piece(m, (piece){variable, b->g->n_nodes + t, begin, end, m->own[variable]}, err);
+    return add_piece(m, (piece){variable, begin, end, m->own[variable]}, err);
 }
 
 /* ---- ops ---------------------------------------------------------------------------------------
@@ -292,8 +289,8 @@ static dtp_status add_op(memory *m, dtp_node_id n, const op_usage *u, dtp_err *e
 {
     const int32_t variable = m->b->p->variable_of_node[n];
     const int64_t at = TICKS * (int64_t)n + 1;
-    DTP_TRY(add_piece(m, (piece){variable, n, at, at + 1, u->kernel}, err));
-    return u->any_state ? add_piece(m, (piece){variable, n, 0, m->end, u->states}, err) : DTP_OK;
+    DTP_TRY(add_piece(m, (piece){variable, at, at + 1, u->kernel}, err));
+    return u->any_state ? add_piece(m, (piece){variable, 0, m->end, u->states}, err) : DTP_OK;
 }
 
 static dtp_status add_ops(memory *m, dtp_err *err)
@@ -326,11 +323,6 @@ static dtp_status add_ops(memory *m, dtp_err *err)
 /* Stably by one of its numbers. */
 typedef uint64_t piece_key(const piece *x);
 
-static uint64_t key_owner(const piece *x)
-{
-    return (uint64_t)x->owner;
-}
-
 static uint64_t key_begin(const piece *x)
 {
     return (uint64_t)x->begin;
@@ -342,10 +334,10 @@ static uint64_t key_variable(const piece *x)
     return (uint64_t)x->variable << 40 | (uint64_t)(x->end - x->begin);
 }
 
-/* By variable, length, begin, owner. */
+/* By variable, length, begin. */
 static dtp_status sort_pieces(memory *m, dtp_err *err)
 {
-    piece_key *const keys[] = {key_owner, key_begin, key_variable};
+    piece_key *const keys[] = {key_begin, key_variable};
     const size_t n = (size_t)m->n;
     dtp_keyed *list = dtp_arena_alloc(m->b->arena, 2 * n, sizeof *list);
     piece *sorted = dtp_arena_alloc(m->b->arena, n, sizeof *sorted);
@@ -371,22 +363,14 @@ static dtp_status sort_pieces(memory *m, dtp_err *err)
 /* The first piece becomes the node's own interval, the others further ones. */
 static dtp_status hand_over(memory *m, dtp_err *err)
 {
-    dtp_tensor_problem *p = m->b->p;
-    dtp_problem *s = p->select;
-    const size_t n = (size_t)p->n_variables + (size_t)m->n;
-    p->interval_owner = dtp_arena_alloc(p->arena, n, sizeof *p->interval_owner);
-    if (p->interval_owner == NULL) {
-        return no_memory(err);
-    }
+    dtp_problem *s = m->b->p->select;
     DTP_TRY(sort_pieces(m, err));
     for (int32_t i = 0; i < m->n; i++) {
         const piece *x = &m->pieces[i];
         if (i > 0 && m->pieces[i - 1].variable == x->variable) {
-            p->interval_owner[s->n_variables + s->n_extra] = x->owner;
             DTP_TRY(dtp_problem_add_interval(s, x->variable, x->begin, x->end, x->usage, err));
             continue;
         }
-        p->interval_owner[x->variable] = x->owner;
         s->begin[x->variable] = x->begin;
         s->end[x->variable] = x->end;
         memcpy(s->usage + s->first[x->variable], x->usage,

@@ -21,7 +21,7 @@ struct redistribution_costs {
     prices_to *to; /* by the number of a layout */
 };
 
-static bool same_sizes(const dtp_ttype *a, const dtp_ttype *b)
+bool dtp_tensor__same_sizes(const dtp_ttype *a, const dtp_ttype *b)
 {
     bool same = a->dtype == b->dtype && a->rank == b->rank;
     for (int32_t i = 0; i < a->rank && same; i++) {
@@ -35,7 +35,7 @@ static dtp_status find_prices(tensor_build *b, const dtp_ttype *type, redistribu
                               dtp_err *err)
 {
     redistribution_costs **at = &b->prices;
-    while (*at != NULL && !same_sizes(&(*at)->type, type)) {
+    while (*at != NULL && !dtp_tensor__same_sizes(&(*at)->type, type)) {
         at = &(*at)->next;
     }
     redistribution_costs *x = *at;

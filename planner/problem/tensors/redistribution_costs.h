@@ -12,6 +12,8 @@ typedef struct move_table {
                                    where not asked for */
 } move_table;
 
+/* Same prices: names of dims do not matter. */
+bool dtp_tensor__same_sizes(const dtp_ttype *a, const dtp_ttype *b);
 /* Of no layouts yet. */
 dtp_status dtp_tensor__redistributions_create(int32_t n_from, int32_t n_to, move_table *out,
                                               dtp_err *err) DTP_MUST_CHECK;

@@ -79,12 +79,21 @@ typedef struct tensor_build {
     node_group *node_groups;
     tensor_group *tensor_groups;
     int32_t *group_of_node, *group_of_tensor;
+    int32_t n_kinds, *kind_of_tensor; /* the groups of tensors if all instances were tied */
+    dtp_tensor_strategy *list;        /* scratch: the strategies of one variable */
+    int32_t cap_list;
+    dtp_hash_table lists; /* variables with different lists of strategies */
+    int32_t n_matrices, cap_matrices;
+    struct matrix_key *matrices; /* edge_costs.c */
+    dtp_hash_table matrix_table;
+    int64_t dearest;       /* the largest costs of all edges together */
     dtp_tensor_id *target; /* by tensor: what it replaces at the end of the step, else itself */
     /* readers of tensors: reader[first_reader[t]..first_reader[t + 1] - 1], in order, each once */
     int32_t *first_reader;
     dtp_node_id *reader;
 } tensor_build;
 
+uint64_t dtp_tensor__hash_layout(const dtp_layout *layout);
 /* Index of a layout in a set, -1: it is not there. */
 int32_t dtp_tensor__find_layout(const layout_set *set, const dtp_layout *layout);
 /* Adds a layout that is not there. */

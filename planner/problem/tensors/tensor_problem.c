@@ -15,17 +15,6 @@ dtp_tensor_options dtp_tensor_options_init(void)
 /* ---- nodes of the selection problem ------------------------------------------------------------
  */
 
-/* Of one instance; returns how many there are. */
-static int64_t op_costs(const tensor_build *b, int32_t g, int64_t *unit)
-{
-    const node_group *group = &b->node_groups[g];
-    const class_strategies *c = dtp_tensor__class_of(b, g);
-    for (int32_t k = 0; k < group->n_strategies; k++) {
-        unit[k] = c->price[group->option[k]].cost_ps;
-    }
-    return group->members;
-}
-
 static int64_t count_survivors(const tensor_build *b, int32_t g)
 {
     int64_t n = 0;
@@ -35,61 +24,61 @@ static int64_t count_survivors(const tensor_build *b, int32_t g)
     return n;
 }
 
-/* What survives the step is reduced at its end. Of one instance; *count: how many there are. */
-static dtp_status tensor_costs(tensor_build *b, const dtp_tensor_variable *variable, int64_t *unit,
-                               int64_t *count, dtp_err *err)
+/* What survives the step is reduced at its end. */
+static dtp_status tensor_costs(tensor_build *b, const dtp_tensor_variable *variable, int64_t *cost,
+                               dtp_err *err)
 {
-    const int64_t n = count_survivors(b, b->group_of_tensor[variable->tensor]);
-    const int32_t n_strategies = n > 0 ? variable->n_strategies : 0;
+    const int64_t count = count_survivors(b, b->group_of_tensor[variable->tensor]);
     const dtp_ttype *type = &b->g->tensors[variable->tensor].type;
-    *count = n;
-    for (int32_t k = 0; k < n_strategies; k++) {
-        dtp_layout reduced = variable->strategies[k].layout;
+    for (int32_t k = 0; k < variable->n_strategies && count > 0; k++) {
+        const dtp_layout *kept = &variable->strategies[k].layout;
+        dtp_layout reduced = *kept;
         for (int32_t m = 0; m < reduced.n_mesh; m++) {
             if (reduced.placement[m].kind == DTP_PARTIAL) {
                 reduced.placement[m] = (dtp_placement){0};
             }
         }
-        DTP_TRY(dtp_tensor__redistribution(b, type, &variable->strategies[k].layout, &reduced,
-                                           &unit[k], err));
+        DTP_TRY(dtp_tensor__redistribution(b, type, kept, &reduced, &cost[k], err));
+        cost[k] = dtp_tensor__times(b, cost[k], count);
     }
     return DTP_OK;
 }
 
-static dtp_status add_node(tensor_build *b, int32_t i, int64_t *unit, int64_t *cost,
-                           const int64_t *usage, dtp_err *err)
+/* The costs are those of all members of a group together. */
+static dtp_status add_node(tensor_build *b, int32_t i, int64_t *cost, const int64_t *usage,
+                           dtp_err *err)
 {
     const dtp_tensor_variable *variable = &b->p->variables[i];
-    int64_t count = 0;
+    const int32_t n = variable->n_strategies;
+    memset(cost, 0, (size_t)n * sizeof *cost);
     if (variable->kind == DTP_DECIDE_OP) {
-        count = op_costs(b, b->group_of_node[variable->node], unit);
+        const int32_t g = b->group_of_node[variable->node];
+        const node_group *group = &b->node_groups[g];
+        const class_strategies *c = dtp_tensor__class_of(b, g);
+        for (int32_t k = 0; k < n; k++) {
+            cost[k] = dtp_tensor__times(b, c->price[group->option[k]].cost_ps, group->members);
+        }
     } else if (variable->kind == DTP_DECIDE_TENSOR) {
-        DTP_TRY(tensor_costs(b, variable, unit, &count, err));
+        DTP_TRY(tensor_costs(b, variable, cost, err));
     }
-    for (int32_t k = 0; k < variable->n_strategies; k++) {
-        cost[k] = dtp_tensor__times(b, unit[k], count);
-    }
-    return dtp_problem_add_variable(b->p->select, 0, 0, variable->n_strategies, cost, usage, err);
+    return dtp_problem_add_variable(b->p->select, 0, 0, n, cost, usage, err);
 }
 
 static dtp_status add_nodes(tensor_build *b, dtp_err *err)
 {
-    dtp_tensor_problem *p = b->p;
-    size_t most = 0, all = 0;
+    const dtp_tensor_problem *p = b->p;
+    size_t most = 0;
     for (int32_t i = 0; i < p->n_variables; i++) {
         const size_t n = (size_t)p->variables[i].n_strategies;
         most = n > most ? n : most;
-        all += n;
     }
     int64_t *cost = dtp_arena_alloc(b->arena, most, sizeof *cost);
     int64_t *usage = dtp_arena_alloc(b->arena, most, sizeof *usage);
-    int64_t *unit = p->unit_cost = dtp_arena_alloc(p->arena, all, sizeof *p->unit_cost);
-    if (cost == NULL || usage == NULL || unit == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu costs", all);
+    if (cost == NULL || usage == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu costs", most);
     }
     for (int32_t i = 0; i < p->n_variables; i++) {
-        DTP_TRY(add_node(b, i, unit, cost, usage, err));
-        unit += p->variables[i].n_strategies;
+        DTP_TRY(add_node(b, i, cost, usage, err));
     }
     return DTP_OK;
 }
@@ -118,14 +107,10 @@ static dtp_status check_sum(const tensor_build *b, dtp_err *err)
     const dtp_problem *s = b->p->select;
     const dtp_dearest *node = dtp_node_pricer_dearest(b->nodes);
     const dtp_dearest *move = dtp_redistribution_pricer_dearest(b->redistributions);
-    int64_t sum = 0;
+    int64_t sum = b->dearest;
     bool fits = !b->too_large;
     for (int32_t i = 0; i < s->n_variables && fits; i++) {
         fits = dtp_cost_add(&sum, largest(s->cost, s->first[i], s->first[i + 1]), 1);
-    }
-    for (int32_t e = 0; e < s->n_edges && fits; e++) {
-        fits = dtp_cost_add(&sum,
-                            largest(s->edge_cost, s->edge_first[e], dtp_problem_edge_end(s, e)), 1);
     }
     return fits ? DTP_OK
                 : dtp_cost_fail(b->p->pricer, node->time_s > move->time_s ? node : move, err);

@@ -68,14 +68,12 @@ typedef struct dtp_tensor_options {
     bool unpriced;        /* variables and their strategies alone: `select` stays NULL */
 } dtp_tensor_options;
 
-/* One edge of the problem without tying: what it costs is an edge of the selection problem
- * divided by its count. Ends: a node id, n_nodes + a tensor id, or n_nodes + n_tensors +
- * 3 tensor id + phase for a replica. */
-typedef struct dtp_unfolded_edge {
-    int32_t edge, a, b;
-    dtp_tensor_id tensor; /* what is moved, and when */
+/* A tensor that an edge redistributes, and when; an edge of tied instances has several. */
+typedef struct dtp_sent_tensor {
+    int32_t edge;
+    dtp_tensor_id tensor;
     dtp_phase phase;
-} dtp_unfolded_edge;
+} dtp_sent_tensor;
 
 typedef struct dtp_tensor_problem {
     dtp_arena *arena;
@@ -91,13 +89,8 @@ typedef struct dtp_tensor_problem {
                                    it, from where it is kept */
     dtp_problem *select;         /* not changed once it is built */
     dtp_redistribution_pricer *redistributions;
-    int64_t *unit_cost; /* by strategy of the selection problem: of one instance (of a tensor: if it
-                           survives the step) */
-    int32_t *edge_count; /* by edge: instances whose prices it adds up */
-    int32_t
-        *interval_owner; /* by interval of the selection problem: as the ends of unfolded edges */
-    int32_t n_unfolded;
-    dtp_unfolded_edge *unfolded;
+    int32_t n_sent;
+    dtp_sent_tensor *sent;
 } dtp_tensor_problem;
 
 /* All instances of a block together, nothing uneven, no limit, no pins. */
@@ -113,14 +106,6 @@ void dtp_tensor_problem_destroy(dtp_tensor_problem *p);
 /* Who plans redistributions at the prices of the problem: a lowering with it, without passes, costs
  * exactly what dtp_problem_evaluate says. Borrowed from p. */
 const dtp_redistributor *dtp_tensor_redistributor(const dtp_tensor_problem *p);
-
-/* A lower bound of the problem in which every instance decides for itself, so that the cost of a
- * tied plan minus this bounds what tying loses (planner/untied/untied.c). Without prices of
- * times the memory limit is left out of it. Deterministic; `rounds` of dual ascent, each as long as
- * a few walks over the edges of all instances. Holds in exact arithmetic. */
-dtp_status dtp_untied_bound(const dtp_tensor_problem *p, int32_t rounds, int32_t n_prices,
-                            const dtp_memory_multiplier *prices, int64_t *bound,
-                            dtp_err *err) DTP_MUST_CHECK;
 
 /* What an assignment (by variable) means, in `arena`; it has replicas. */
 dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *assignment,

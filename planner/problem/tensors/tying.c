@@ -49,10 +49,10 @@ static dtp_status number_groups(const place *places, int32_t n, dtp_arena *arena
  */
 
 /* Block, run and phase, position, class. */
-static place place_of_node(const tensor_build *b, const dtp_block_places *places, dtp_node_id n)
+static place place_of_node(const tensor_build *b, const dtp_block_places *places, int32_t runs,
+                           dtp_node_id n)
 {
     const dtp_node *node = &b->g->nodes[n];
-    const int32_t runs = b->p->options.runs;
     if (runs == 0 || node->block < 0) {
         return (place){-1, -1, n, 0};
     }
@@ -61,7 +61,7 @@ static place place_of_node(const tensor_build *b, const dtp_block_places *places
                    b->classes.of_node[n]};
 }
 
-static dtp_status group_nodes(tensor_build *b, dtp_err *err)
+static dtp_status group_nodes(tensor_build *b, int32_t runs, dtp_err *err)
 {
     const dtp_graph *g = b->g;
     const size_t n = (size_t)g->n_nodes;
@@ -74,7 +74,7 @@ static dtp_status group_nodes(tensor_build *b, dtp_err *err)
     }
     DTP_TRY(dtp_block_places_find(g, b->arena, &in_blocks, err));
     for (dtp_node_id id = 0; id < g->n_nodes; id++) {
-        places[id] = place_of_node(b, &in_blocks, id);
+        places[id] = place_of_node(b, &in_blocks, runs, id);
     }
     DTP_TRY(number_groups(places, g->n_nodes, b->arena, b->group_of_node, &b->n_node_groups, err));
     for (dtp_node_id id = g->n_nodes - 1; id >= 0; id--) {
@@ -311,13 +311,15 @@ static dtp_status group_tensors(tensor_build *b, bool *apart, dtp_err *err)
 dtp_status dtp_tensor__groups(tensor_build *b, dtp_err *err)
 {
     bool apart = false;
-    DTP_TRY(group_nodes(b, err));
     DTP_TRY(find_readers(b, err));
+    DTP_TRY(group_nodes(b, 1, err));
     DTP_TRY(group_tensors(b, &apart, err));
-    if (apart) {
-        b->p->options.runs = 0;
+    b->n_kinds = b->n_tensor_groups;
+    b->kind_of_tensor = b->group_of_tensor;
+    if (apart || b->p->options.runs != 1) {
+        b->p->options.runs = apart ? 0 : b->p->options.runs;
         apart = false;
-        DTP_TRY(group_nodes(b, err));
+        DTP_TRY(group_nodes(b, b->p->options.runs, err));
         DTP_TRY(group_tensors(b, &apart, err));
     }
     if (apart) {

@@ -108,21 +108,61 @@ static dtp_status filter_domain(const tensor_build *b, int32_t g, layout_list *l
  * -----------------------------------------------------------------------------------
  */
 
-/* Adds a variable with room for n options. */
-static dtp_status add_variable(const tensor_build *b, dtp_tensor_variable variable, int32_t n,
-                               dtp_tensor_strategy **options, dtp_err *err)
+/* Room for the strategies of a variable that is not there yet, zeroed. */
+static dtp_status begin_strategies(tensor_build *b, int32_t n, dtp_tensor_strategy **out,
+                                   dtp_err *err)
+{
+    DTP_TRY(dtp_arena_grow(b->arena, &b->list, 0, n, &b->cap_list, sizeof *b->list, err));
+    memset(b->list, 0, (size_t)n * sizeof *b->list);
+    *out = b->list;
+    return DTP_OK;
+}
+
+static bool same_strategies(const dtp_tensor_strategy *x, const dtp_tensor_strategy *y, int32_t n)
+{
+    bool same = true;
+    for (int32_t i = 0; i < n && same; i++) {
+        same = x[i].own == y[i].own && dtp_layout_equal(&x[i].layout, &y[i].layout) &&
+               memcmp(&x[i].strategy, &y[i].strategy, sizeof x[i].strategy) == 0;
+    }
+    return same;
+}
+
+/* Adds a variable with the first n strategies of b->list. Variables with equal lists share one, so
+ * that lists are compared by their addresses. */
+static dtp_status add_variable(tensor_build *b, dtp_tensor_variable variable, int32_t n,
+                               dtp_err *err)
 {
     dtp_tensor_problem *p = b->p;
+    uint64_t h = (uint64_t)n;
+    int32_t like;
+    for (int32_t i = 0; i < n; i++) {
+        h = dtp_hash_word(h, dtp_tensor__hash_layout(&b->list[i].layout));
+        h = dtp_hash_bytes(h, &b->list[i].strategy, sizeof b->list[i].strategy);
+    }
+    const uint32_t hash = dtp_hash_fold(h);
+    uint32_t at = hash;
+    do {
+        like = dtp_hash_table_next(&b->lists, hash, &at);
+    } while (like >= 0 && (p->variables[like].n_strategies != n ||
+                           !same_strategies(p->variables[like].strategies, b->list, n)));
     variable.n_strategies = n;
-    variable.strategies = *options = dtp_arena_alloc(p->arena, (size_t)n, sizeof **options);
-    if (*options == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d options", n);
+    if (like >= 0) {
+        variable.strategies = p->variables[like].strategies;
+    } else {
+        dtp_tensor_strategy *list = dtp_arena_alloc(p->arena, (size_t)n, sizeof *list);
+        if (list == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d options", n);
+        }
+        memcpy(list, b->list, (size_t)n * sizeof *list);
+        variable.strategies = list;
+        DTP_TRY(dtp_hash_table_add(&b->lists, b->arena, hash, p->n_variables, err));
     }
     p->variables[p->n_variables++] = variable;
     return DTP_OK;
 }
 
-static dtp_status add_op(const tensor_build *b, int32_t g, dtp_err *err)
+static dtp_status add_op(tensor_build *b, int32_t g, dtp_err *err)
 {
     node_group *group = &b->node_groups[g];
     const class_strategies *c = dtp_tensor__class_of(b, g);
@@ -139,11 +179,11 @@ static dtp_status add_op(const tensor_build *b, int32_t g, dtp_err *err)
     group->variable = b->p->n_variables;
     const dtp_tensor_variable variable = {
         .kind = DTP_DECIDE_OP, .node = group->example, .tensor = -1};
-    DTP_TRY(add_variable(b, variable, group->n_strategies, &options, err));
+    DTP_TRY(begin_strategies(b, group->n_strategies, &options, err));
     for (int32_t i = 0; i < group->n_strategies; i++) {
         options[i].strategy = c->strategy[group->option[i]];
     }
-    return DTP_OK;
+    return add_variable(b, variable, group->n_strategies, err);
 }
 
 /* The mesh dims over which the producer of a value can leave it as a partial sum. */
@@ -180,11 +220,11 @@ static dtp_status add_tensor(tensor_build *b, int32_t g, layout_list *list, dtp_
     group->variable = b->p->n_variables;
     const dtp_tensor_variable variable = {
         .kind = DTP_DECIDE_TENSOR, .node = -1, .tensor = group->example};
-    DTP_TRY(add_variable(b, variable, list->n, &options, err));
+    DTP_TRY(begin_strategies(b, list->n, &options, err));
     for (int32_t i = 0; i < list->n; i++) {
         options[i].layout = list->items[i];
     }
-    return DTP_OK;
+    return add_variable(b, variable, list->n, err);
 }
 
 /* ---- replicas
@@ -242,14 +282,14 @@ static dtp_status add_view(tensor_build *b, int32_t g, dtp_phase phase, const la
         .kind = DTP_DECIDE_REPLICA, .node = -1, .tensor = group->example, .phase = phase};
     dtp_tensor_strategy *options;
     group->view[phase] = b->p->n_variables;
-    DTP_TRY(add_variable(b, variable, own.n_strategies + wanted->n, &options, err));
+    DTP_TRY(begin_strategies(b, own.n_strategies + wanted->n, &options, err));
     for (int32_t i = 0; i < own.n_strategies; i++) {
         options[i] = (dtp_tensor_strategy){.layout = own.strategies[i].layout, .own = true};
     }
     for (int32_t i = 0; i < wanted->n; i++) {
         options[own.n_strategies + i].layout = wanted->items[i];
     }
-    return DTP_OK;
+    return add_variable(b, variable, own.n_strategies + wanted->n, err);
 }
 
 static int32_t count_readers(const tensor_build *b, dtp_tensor_id t, int phase)
@@ -275,20 +315,25 @@ static dtp_status add_shared(tensor_build *b, dtp_tensor_id t, int phase, wishes
     return DTP_OK;
 }
 
-/* A view where two nodes of a phase read some member of the group; a single reader takes the tensor
- * from where it is kept. */
-static dtp_status add_replicas(tensor_build *b, const dtp_tensor_id *members, int32_t n, wishes *w,
+/* A view where two nodes of a phase read some tensor of the kind; a single reader takes the tensor
+ * from where it is kept. What a reader of one of them wants, all of them offer: so an assignment of
+ * the tied problem is one without tying too. */
+static dtp_status add_replicas(tensor_build *b, const dtp_tensor_id *kind, int32_t n, wishes *w,
                                dtp_err *err)
 {
-    const int32_t g = b->group_of_tensor[members[0]];
-    for (int phase = 0; phase < DTP_N_PHASES && b->tensor_groups[g].variable >= 0; phase++) {
+    for (int phase = 0; phase < DTP_N_PHASES; phase++) {
         w->round++;
         dtp_tensor__clear_layouts(&w->set);
         for (int32_t k = 0; k < n; k++) {
-            DTP_TRY(add_shared(b, members[k], phase, w, err));
+            DTP_TRY(add_shared(b, kind[k], phase, w, err));
         }
-        if (w->set.list.n > 0) {
-            DTP_TRY(add_view(b, g, (dtp_phase)phase, &w->set.list, err));
+        for (int32_t k = 0; k < n && w->set.list.n > 0; k++) {
+            const tensor_group *group = &b->tensor_groups[b->group_of_tensor[kind[k]]];
+            if (group->variable >= 0 && group->view[phase] < 0 &&
+                count_readers(b, kind[k], phase) > 1) {
+                DTP_TRY(
+                    add_view(b, b->group_of_tensor[kind[k]], (dtp_phase)phase, &w->set.list, err));
+            }
         }
     }
     return DTP_OK;
@@ -313,11 +358,11 @@ static dtp_status begin_wishes(const tensor_build *b, wishes *w, dtp_err *err)
                           b->n_node_groups);
 }
 
-/* The tensors by group: members[first[g]..first[g + 1] - 1]. */
+/* The tensors by kind: members[first[k]..first[k + 1] - 1]. */
 static dtp_status add_all_views(tensor_build *b, dtp_err *err)
 {
     const int32_t n = b->g->n_tensors;
-    int32_t *first = dtp_arena_alloc(b->arena, (size_t)b->n_tensor_groups + 2, sizeof *first);
+    int32_t *first = dtp_arena_alloc(b->arena, (size_t)b->n_kinds + 2, sizeof *first);
     dtp_tensor_id *members = dtp_arena_alloc(b->arena, (size_t)n, sizeof *members);
     wishes w;
     DTP_TRY(begin_wishes(b, &w, err));
@@ -325,16 +370,16 @@ static dtp_status add_all_views(tensor_build *b, dtp_err *err)
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d tensors", n);
     }
     for (dtp_tensor_id t = 0; t < n; t++) {
-        first[b->group_of_tensor[t] + 2]++;
+        first[b->kind_of_tensor[t] + 2]++;
     }
-    for (int32_t g = 0; g < b->n_tensor_groups; g++) {
-        first[g + 2] += first[g + 1];
+    for (int32_t k = 0; k < b->n_kinds; k++) {
+        first[k + 2] += first[k + 1];
     }
     for (dtp_tensor_id t = 0; t < n; t++) {
-        members[first[b->group_of_tensor[t] + 1]++] = t;
+        members[first[b->kind_of_tensor[t] + 1]++] = t;
     }
-    for (int32_t g = 0; g < b->n_tensor_groups; g++) {
-        DTP_TRY(add_replicas(b, members + first[g], first[g + 1] - first[g], &w, err));
+    for (int32_t k = 0; k < b->n_kinds; k++) {
+        DTP_TRY(add_replicas(b, members + first[k], first[k + 1] - first[k], &w, err));
     }
     return DTP_OK;
 }

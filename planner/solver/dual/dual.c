@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Rounds between two evaluations while the multipliers of rows stay. */
+enum { SETTLE_ROUNDS = 4 };
+
 static void sum_multipliers(solver_dual *d)
 {
     d->sums[0] = 0.0;
@@ -37,6 +40,22 @@ static void settle(solver_dual *d, int32_t rounds)
         solver_dual_sweep(d, true, false, 0.0);
     }
     keep_best(d);
+}
+
+void solver_dual_settle(solver_dual *d, int64_t rounds, double least_gain, const dtp_stop *stop)
+{
+    double gain = INFINITY;
+    sum_multipliers(d);
+    for (int64_t left = rounds;
+         left > 0 && gain >= least_gain * fabs(d->best) && !dtp_stopped(stop);
+         left -= SETTLE_ROUNDS) {
+        const double before = d->best;
+        settle(d, left < SETTLE_ROUNDS ? (int32_t)left : SETTLE_ROUNDS);
+        gain = d->best - before;
+    }
+    if (rounds <= 0) {
+        settle(d, 0);
+    }
 }
 
 /* What the memory-free bound per variable is, and small equal multipliers. */

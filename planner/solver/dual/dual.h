@@ -35,6 +35,14 @@ void solver_dual_destroy(solver_dual *d);
  * first and fall over the rounds of a cycle; where in its cycle the ascent is passes through the
  * reduced problem, so runs may be as short as the caller likes. */
 void solver_dual_run(solver_dual *d, int64_t rounds, const dtp_stop *stop);
+/* Rounds for the multipliers of the memory rows as they are in the reduced problem, until a few of
+ * them lift the bound by less than this share or `stop` fires. */
+void solver_dual_settle(solver_dual *d, int64_t rounds, double least_gain, const dtp_stop *stop);
+/* Starts at what an ascent over a smaller problem found, whose variables stand for several ones
+ * each: for variable i of the problem of d that is variable[i] of the problem of `like`, -1: none.
+ * Edges that one of `like` stands for get equal parts of its multipliers. Both without presolve. */
+dtp_status solver_dual_start_like(solver_dual *d, const solver_dual *like, const int32_t *variable,
+                                  dtp_err *err) DTP_MUST_CHECK;
 /* After runs of a rooted one: moves all that is known towards the root, so that the bounds of its
  * strategies (solver_bound_strategies) are as far apart as they get. */
 void solver_dual_gather(solver_dual *d);
@@ -50,8 +58,11 @@ double solver_dual_value(const solver_dual *d);
 
 /* The exact bound of the best multipliers (at most the cutoff), for a reduced problem that has not
  * changed since the snapshot but for a lower cutoff. With `fix`, what they exclude is forbidden,
- * which may make w infeasible. Then moves the multipliers into w, which must be presolved again; d
- * is of no use any more. */
+ * which may make w infeasible. */
+dtp_status solver_dual_bound(const solver_dual *d, solver_reduced *w, bool fix, int64_t *bound,
+                             dtp_err *err) DTP_MUST_CHECK;
+/* The same; then moves the multipliers into w, which must be presolved again; d is of no use any
+ * more. */
 dtp_status solver_dual_apply(const solver_dual *d, solver_reduced *w, bool fix, int64_t *bound,
                              dtp_err *err) DTP_MUST_CHECK;
 

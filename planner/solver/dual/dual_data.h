@@ -24,6 +24,7 @@ struct solver_dual {
     const dtp_solver_parameters *parameters;
     int32_t n_variables, n_edges, n_rows;
     int32_t most;         /* strategies of one variable */
+    int32_t most_origin;  /* variables of the reduced problem */
     int32_t *origin;      /* by variable: of the reduced problem */
     int64_t *first;       /* by variable, and one more: in cost */
     int64_t *piece_first; /* by variable, and one more: in pieces */

@@ -5,13 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/hash.h"
+#include "core/base/hash_table.h"
 #include "planner/solver/reduced/bound.h"
 
 /* Costs are only moved while their sums stay below this. */
 static const double MOST_MOVED = 1e17;
 
 typedef struct sizes {
-    int64_t strategies, entries, pieces, uses;
+    int64_t strategies, pieces, uses;
 } sizes;
 
 /* From the root outwards, then those that are joined to none of them. order has room for all
@@ -76,7 +78,6 @@ static sizes measure(solver_dual *d, const solver_reduced *w)
         const solver_edge *edge = &w->edges[e];
         if (edge->alive) {
             d->n_edges++;
-            n.entries += (int64_t)w->variables[edge->u].k * w->variables[edge->v].k;
             d->n_phi += w->variables[edge->u].k + w->variables[edge->v].k;
         }
     }
@@ -103,8 +104,6 @@ static bool allocate(solver_dual *d, const sizes *n, int32_t n_work_edges)
     d->adj = zeroed(&ok, 2 * (int64_t)d->n_edges, sizeof *d->adj);
     d->cost = zeroed(&ok, n->strategies, sizeof *d->cost);
     d->edges = zeroed(&ok, d->n_edges, sizeof *d->edges);
-    d->by_lo = zeroed(&ok, n->entries, sizeof *d->by_lo);
-    d->by_hi = zeroed(&ok, n->entries, sizeof *d->by_hi);
     d->pieces = zeroed(&ok, n->pieces, sizeof *d->pieces);
     d->use = zeroed(&ok, n->uses, sizeof *d->use);
     d->room = zeroed(&ok, rows, sizeof *d->room);
@@ -159,10 +158,53 @@ static void load_matrix(solver_dual *d, const dual_edge *e, const int64_t *m, bo
     }
 }
 
-static void load_edges(solver_dual *d, const solver_reduced *w, const int32_t *number)
+/* A matrix that several edges borrow, seen from one side. */
+typedef struct shared_matrix {
+    const int64_t *m;
+    bool turned;
+    int64_t at; /* in by_lo, by_hi */
+} shared_matrix;
+
+typedef struct shared_matrices {
+    dtp_arena *arena;
+    dtp_hash_table table;
+    shared_matrix *items;
+    int32_t n, cap;
+} shared_matrices;
+
+/* Where the matrix of an edge lies: `end`, unless an edge before has the same one. */
+static dtp_status place_matrix(shared_matrices *list, const solver_edge *edge, bool turned,
+                               int64_t end, int64_t *at, dtp_err *err)
 {
-    int64_t matrix = 0, phi = 0;
+    const shared_matrix x = {edge->borrowed, turned, end};
+    int32_t found;
+    *at = end;
+    if (edge->m != NULL) {
+        return DTP_OK;
+    }
+    const uint32_t hash = dtp_hash_fold(dtp_hash_word(turned ? 1 : 0, (uintptr_t)edge->borrowed));
+    uint32_t next = hash;
+    do {
+        found = dtp_hash_table_next(&list->table, hash, &next);
+    } while (found >= 0 && (list->items[found].m != x.m || list->items[found].turned != turned));
+    if (found >= 0) {
+        *at = list->items[found].at;
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_arena_grow(list->arena, &list->items, list->n, list->n + 1, &list->cap,
+                           sizeof *list->items, err));
+    DTP_TRY(dtp_hash_table_add(&list->table, list->arena, hash, list->n, err));
+    list->items[list->n++] = x;
+    return DTP_OK;
+}
+
+/* *entries: of all different matrices. */
+static dtp_status place_edges(solver_dual *d, const solver_reduced *w, const int32_t *number,
+                              shared_matrices *list, int64_t *entries, dtp_err *err)
+{
+    int64_t phi = 0;
     int32_t n = 0;
+    *entries = 0;
     for (int32_t e = 0; e < w->n_edges; e++) {
         const solver_edge *edge = &w->edges[e];
         if (!edge->alive) {
@@ -171,17 +213,46 @@ static void load_edges(solver_dual *d, const solver_reduced *w, const int32_t *n
         const int32_t ku = w->variables[edge->u].k, kv = w->variables[edge->v].k;
         const int32_t u = number[edge->u], v = number[edge->v];
         const bool turned = u > v;
-        d->edges[n] = (dual_edge){.lo = turned ? v : u,
-                                  .hi = turned ? u : v,
-                                  .phi_lo = turned ? phi + ku : phi,
-                                  .phi_hi = turned ? phi : phi + ku,
-                                  .matrix = matrix};
-        load_matrix(d, &d->edges[n], solver_matrix(edge), turned);
+        int64_t at;
+        DTP_TRY(place_matrix(list, edge, turned, *entries, &at, err));
+        d->edges[n++] = (dual_edge){.lo = turned ? v : u,
+                                    .hi = turned ? u : v,
+                                    .phi_lo = turned ? phi + ku : phi,
+                                    .phi_hi = turned ? phi : phi + ku,
+                                    .matrix = at};
         d->reduced_phi[e] = phi;
         phi += ku + kv;
-        matrix += (int64_t)ku * kv;
-        n++;
+        *entries += at == *entries ? (int64_t)ku * kv : 0;
     }
+    return DTP_OK;
+}
+
+/* Edges that share a matrix share it here too. */
+static dtp_status load_edges(solver_dual *d, const solver_reduced *w, const int32_t *number,
+                             dtp_err *err)
+{
+    shared_matrices list = {.arena = dtp_arena_create()};
+    int64_t entries = 0, end = 0;
+    int32_t n = 0;
+    bool ok = list.arena != NULL;
+    const dtp_status s = ok ? place_edges(d, w, number, &list, &entries, err)
+                            : DTP_FAIL(err, DTP_NOMEM, "out of memory for matrices");
+    dtp_arena_destroy(list.arena);
+    DTP_TRY(s);
+    d->by_lo = zeroed(&ok, entries, sizeof *d->by_lo);
+    d->by_hi = zeroed(&ok, entries, sizeof *d->by_hi);
+    if (!ok) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %lld costs", (long long)entries);
+    }
+    for (int32_t e = 0; e < w->n_edges; e++) {
+        const solver_edge *edge = &w->edges[e];
+        if (edge->alive && d->edges[n++].matrix == end) {
+            load_matrix(d, &d->edges[n - 1], solver_matrix(edge),
+                        number[edge->u] > number[edge->v]);
+            end += (int64_t)w->variables[edge->u].k * w->variables[edge->v].k;
+        }
+    }
+    return DTP_OK;
 }
 
 /* adj: by variable, first the edges to lower variables. */
@@ -233,21 +304,25 @@ dtp_status solver_dual_create_rooted(const solver_reduced *w, int32_t root, solv
         d->unit = w->unit;
         d->best = -INFINITY;
         d->rounds = w->ascended;
+        d->most_origin = w->n_variables;
         const sizes n = measure(d, w);
         ok = allocate(d, &n, w->n_edges);
     }
+    dtp_status s =
+        ok ? DTP_OK
+           : DTP_FAIL(err, DTP_NOMEM, "out of memory for the dual of %d nodes", w->n_variables);
     if (ok) {
         number_variables(w, root, d->origin, number);
         load_variables(d, w);
-        load_edges(d, w, number);
-        load_adjacency(d);
-        load_rows(d, w);
+        s = load_edges(d, w, number, err);
     }
     free(number);
-    if (!ok) {
+    if (s != DTP_OK) {
         solver_dual_destroy(d);
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the dual of %d nodes", w->n_variables);
+        return s;
     }
+    load_adjacency(d);
+    load_rows(d, w);
     *out = d;
     return DTP_OK;
 }
@@ -255,6 +330,63 @@ dtp_status solver_dual_create_rooted(const solver_reduced *w, int32_t root, solv
 dtp_status solver_dual_create(const solver_reduced *w, solver_dual **out, dtp_err *err)
 {
     return solver_dual_create_rooted(w, -1, out, err);
+}
+
+/* The edge between two variables, in either order; -1 when there is none. */
+static int32_t find_edge(const solver_dual *d, int32_t a, int32_t b)
+{
+    for (int64_t i = d->adj_first[a]; i < d->adj_first[a + 1]; i++) {
+        const dual_edge *e = &d->edges[d->adj[i]];
+        if ((e->lo == a && e->hi == b) || (e->lo == b && e->hi == a)) {
+            return d->adj[i];
+        }
+    }
+    return -1;
+}
+
+static int32_t size_of(const solver_dual *d, int32_t variable)
+{
+    return (int32_t)(d->first[variable + 1] - d->first[variable]);
+}
+
+/* The multipliers at the end of an edge that is a variable. */
+static int64_t phi_of(const dual_edge *e, int32_t variable)
+{
+    return e->lo == variable ? e->phi_lo : e->phi_hi;
+}
+
+dtp_status solver_dual_start_like(solver_dual *d, const solver_dual *like, const int32_t *variable,
+                                  dtp_err *err)
+{
+    int32_t *of = calloc((size_t)d->n_edges + 1, sizeof *of);
+    int32_t *count = calloc((size_t)like->n_edges + 1, sizeof *count);
+    int32_t *number = calloc((size_t)like->most_origin + 1, sizeof *number);
+    const bool ok = of != NULL && count != NULL && number != NULL;
+    for (int32_t i = 0; ok && i < like->n_variables; i++) {
+        number[like->origin[i]] = i;
+    }
+    for (int32_t e = 0; ok && e < d->n_edges; e++) {
+        const int32_t a = variable[d->origin[d->edges[e].lo]];
+        const int32_t b = variable[d->origin[d->edges[e].hi]];
+        of[e] = a >= 0 && b >= 0 && a != b ? find_edge(like, number[a], number[b]) : -1;
+        count[of[e] >= 0 ? of[e] : like->n_edges]++;
+    }
+    for (int32_t e = 0; ok && e < d->n_edges; e++) {
+        const int32_t ends[] = {d->edges[e].lo, d->edges[e].hi};
+        for (int i = 0; i < 2 && of[e] >= 0; i++) {
+            const int32_t other = number[variable[d->origin[ends[i]]]];
+            const float *from = like->best_phi + phi_of(&like->edges[of[e]], other);
+            float *to = d->phi + phi_of(&d->edges[e], ends[i]);
+            const int32_t k = size_of(d, ends[i]) == size_of(like, other) ? size_of(d, ends[i]) : 0;
+            for (int32_t s = 0; s < k; s++) {
+                to[s] = from[s] / (float)count[of[e]];
+            }
+        }
+    }
+    free(of);
+    free(count);
+    free(number);
+    return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d edges", d->n_edges);
 }
 
 void solver_dual_destroy(solver_dual *d)
@@ -373,7 +505,7 @@ static dtp_status move_costs(const solver_dual *d, solver_reduced *w, dtp_err *e
     return DTP_OK;
 }
 
-dtp_status solver_dual_apply(const solver_dual *d, solver_reduced *w, bool fix, int64_t *bound,
+dtp_status solver_dual_bound(const solver_dual *d, solver_reduced *w, bool fix, int64_t *bound,
                              dtp_err *err)
 {
     solver_multipliers m = {.edge_phi = d->reduced_phi};
@@ -388,12 +520,16 @@ dtp_status solver_dual_apply(const solver_dual *d, solver_reduced *w, bool fix, 
     for (int32_t r = 0; r < d->n_rows; r++) {
         w->multiplier[r] = d->best_multiplier[r] * d->per_usage;
     }
+    const dtp_status s = solver_bound(w, &m, fix, bound, err);
+    free(m.phi);
+    return s;
+}
+
+dtp_status solver_dual_apply(const solver_dual *d, solver_reduced *w, bool fix, int64_t *bound,
+                             dtp_err *err)
+{
     w->unit = d->unit;
     w->ascended = d->rounds;
-    dtp_status s = solver_bound(w, &m, fix, bound, err);
-    free(m.phi);
-    if (s == DTP_OK && !w->infeasible && most_moved(d, w) < MOST_MOVED) {
-        s = move_costs(d, w, err);
-    }
-    return s;
+    DTP_TRY(solver_dual_bound(d, w, fix, bound, err));
+    return !w->infeasible && most_moved(d, w) < MOST_MOVED ? move_costs(d, w, err) : DTP_OK;
 }

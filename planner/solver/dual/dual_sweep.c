@@ -7,6 +7,30 @@
 #include <math.h>
 #include <string.h>
 
+/* least[j] = min(least[j], m[i][j] - from[i]) over rows i; four rows at a time spare most of the
+ * traffic of `least`. */
+static void lower(const float *restrict m, int32_t n_from, int32_t n_to, const float *restrict from,
+                  float *restrict least)
+{
+    int32_t i = 0;
+    for (; i + 4 <= n_from; i += 4) {
+        const float *a = m + (int64_t)i * n_to, *b = a + n_to, *c = b + n_to, *d = c + n_to;
+        for (int32_t j = 0; j < n_to; j++) {
+            const float x = a[j] - from[i], y = b[j] - from[i + 1], z = c[j] - from[i + 2],
+                        u = d[j] - from[i + 3];
+            const float xy = x < y ? x : y, zu = z < u ? z : u, all = xy < zu ? xy : zu;
+            least[j] = all < least[j] ? all : least[j];
+        }
+    }
+    for (; i < n_from; i++) {
+        const float *row = m + (int64_t)i * n_to;
+        for (int32_t j = 0; j < n_to; j++) {
+            const float at = row[j] - from[i];
+            least[j] = at < least[j] ? at : least[j];
+        }
+    }
+}
+
 /* to[j] = min_i (m[i][j] - from[i]), 0 where all is forbidden. */
 static void pull(const float *restrict m, int32_t n_from, int32_t n_to, const float *restrict from,
                  float *restrict to, float *restrict least)
@@ -14,14 +38,7 @@ static void pull(const float *restrict m, int32_t n_from, int32_t n_to, const fl
     for (int32_t j = 0; j < n_to; j++) {
         least[j] = SOLVER_DUAL_FORBIDDEN;
     }
-    for (int32_t i = 0; i < n_from; i++) {
-        const float *row = m + (int64_t)i * n_to;
-        const float moved = from[i];
-        for (int32_t j = 0; j < n_to; j++) {
-            const float at = row[j] - moved;
-            least[j] = at < least[j] ? at : least[j];
-        }
-    }
+    lower(m, n_from, n_to, from, least);
     for (int32_t j = 0; j < n_to; j++) {
         to[j] = least[j] < 0.1F * SOLVER_DUAL_FORBIDDEN ? least[j] : 0.0F;
     }

@@ -73,15 +73,17 @@ static void add_edge(bounder *b, int32_t e)
     const solver_edge *edge = &b->w->edges[e];
     const int64_t *phi = b->phi + b->m->edge_phi[e];
     const int64_t ku = b->w->variables[edge->u].k, kv = b->w->variables[edge->v].k;
-    const int64_t *m = solver_matrix(edge);
+    const int64_t *m = solver_matrix(edge), alone = b->w->cutoff - b->w->constant;
+    const int64_t limit = alone < DTP_FORBIDDEN ? alone : DTP_FORBIDDEN;
     int64_t least = INT64_MAX / 4;
-    for (int64_t i = 0; i < ku; i++) {
+    for (int64_t i = 0; i < ku + kv; i++) { /* no sum of three overflows below */
+        b->overflow = phi[i] > INT64_MAX / 8 || phi[i] < -INT64_MAX / 8 || b->overflow;
+    }
+    for (int64_t i = 0; i < ku && !b->overflow; i++) {
         for (int64_t j = 0; j < kv; j++) {
             const int64_t cost = m[i * kv + j];
-            if (!excluded(b->w, cost)) {
-                const int64_t at = plus(b, scaled_cost(b, cost), -plus(b, phi[i], phi[ku + j]));
-                least = at < least ? at : least;
-            }
+            const int64_t at = scaled_cost(b, cost < limit ? cost : 0) - phi[i] - phi[ku + j];
+            least = cost < limit && at < least ? at : least;
         }
     }
     for (int64_t i = 0; i < ku; i++) {

@@ -1,0 +1,75 @@
+#include "planner/solver/dual_bound.h"
+
+#include "planner/solver/dual/dual.h"
+#include "planner/solver/reduced/load.h"
+
+/* Rounds that lift the bound by a smaller share end the ascent. */
+static const double LEAST_GAIN = 1e-5;
+
+/* Multipliers that are not below this are left out. */
+static const double MOST_MULTIPLIER = 1e12;
+
+enum { TIED_ROUNDS = 60 };
+
+typedef struct ascent {
+    solver_reduced *w;
+    solver_dual *d;
+} ascent;
+
+static void destroy(ascent *a)
+{
+    solver_dual_destroy(a->d);
+    solver_reduced_destroy(a->w);
+}
+
+/* The row of a time: the first one at or after it, or the last one. */
+static int32_t row_of(const solver_reduced *w, int64_t time)
+{
+    int32_t r = 0;
+    while (r + 1 < w->n_rows && w->time[r] < time) {
+        r++;
+    }
+    return r;
+}
+
+/* a->d = NULL: no assignment is left. */
+static dtp_status create(const dtp_problem *p, const dtp_dual_start *start, ascent *a, dtp_err *err)
+{
+    const dtp_presolve_options options = {.memory_rows = true};
+    DTP_TRY(solver_reduced_create(p, &options, dtp_solver_parameters_default(), &a->w, err));
+    for (int32_t i = 0; i < start->n_multipliers && a->w->n_rows > 0; i++) {
+        const dtp_memory_multiplier *m = &start->multipliers[i];
+        if (m->multiplier > 0.0 && m->multiplier < MOST_MULTIPLIER) {
+            a->w->multiplier[row_of(a->w, m->time)] += m->multiplier;
+        }
+    }
+    return a->w->infeasible ? DTP_OK : solver_dual_create(a->w, &a->d, err);
+}
+
+static dtp_status start_tied(const ascent *a, const dtp_dual_start *start, dtp_err *err)
+{
+    ascent tied = {0};
+    dtp_status s = create(start->tied, start, &tied, err);
+    if (s == DTP_OK && tied.d != NULL) {
+        solver_dual_settle(tied.d, TIED_ROUNDS, LEAST_GAIN, start->stop);
+        s = solver_dual_start_like(a->d, tied.d, start->variable, err);
+    }
+    destroy(&tied);
+    return s;
+}
+
+dtp_status dtp_dual_bound(const dtp_problem *p, const dtp_dual_start *start, int64_t rounds,
+                          int64_t *bound, dtp_err *err)
+{
+    ascent a = {0};
+    dtp_status s = create(p, start, &a, err);
+    if (s == DTP_OK && a.d == NULL) {
+        *bound = DTP_FORBIDDEN;
+    } else if (s == DTP_OK) {
+        s = start->tied != NULL ? start_tied(&a, start, err) : DTP_OK;
+        solver_dual_settle(a.d, rounds, LEAST_GAIN, start->stop);
+        s = s == DTP_OK ? solver_dual_bound(a.d, a.w, false, bound, err) : s;
+    }
+    destroy(&a);
+    return s;
+}

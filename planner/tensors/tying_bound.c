@@ -1,0 +1,87 @@
+#include "planner/tensors/tying_bound.h"
+
+#include "planner/solver/dual_bound.h"
+
+enum { MAX_ROUNDS = 40, TIED_ROUNDS = 20, MULTIPLIER_ROUNDS = 1700 };
+
+/* Entries of matrices that an ascent over all instances looks at, about. */
+static const int64_t MOST_ENTRIES = 4000000000;
+/* A distance between cost and bound of the tied problem, as a share, that needs no multipliers of
+ * the limit. */
+static const double CLOSE = 5e-4;
+
+bool dtp_tensor_is_tied(const dtp_tensor_problem *p)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < p->n_variables; i++) {
+        n += p->variables[i].kind == DTP_DECIDE_OP ? 1 : 0;
+    }
+    return n < p->graph->n_nodes;
+}
+
+/* A round looks at every edge twice. */
+static int64_t affordable_rounds(const dtp_problem *p)
+{
+    const int64_t rounds = MOST_ENTRIES / (2 * dtp_problem_n_entries(p) + 1);
+    return rounds < 1 ? 1 : rounds > MAX_ROUNDS ? MAX_ROUNDS : rounds;
+}
+
+/* The variable of `tied` that decides with others for a variable of p, by variable of p. */
+static void match_variables(const dtp_tensor_problem *p, const dtp_tensor_problem *tied,
+                            int32_t *variable)
+{
+    for (dtp_node_id id = 0; id < p->graph->n_nodes; id++) {
+        variable[p->variable_of_node[id]] = tied->variable_of_node[id];
+    }
+    for (dtp_tensor_id t = 0; t < p->graph->n_tensors; t++) {
+        if (p->variable_of_tensor[t] >= 0) {
+            variable[p->variable_of_tensor[t]] = tied->variable_of_tensor[t];
+        }
+        for (int phase = 0; phase < DTP_N_PHASES; phase++) {
+            if (p->variable_of_replica[phase][t] >= 0) {
+                variable[p->variable_of_replica[phase][t]] = tied->variable_of_replica[phase][t];
+            }
+        }
+    }
+}
+
+static dtp_status bound_untied(const dtp_tensor_problem *p, const dtp_tensor_problem *tied,
+                               int64_t cost, dtp_arena *arena, int64_t *bound, dtp_err *err)
+{
+    const int64_t rounds = affordable_rounds(p->select);
+    int32_t *variable = dtp_arena_alloc(arena, (size_t)p->n_variables, sizeof *variable);
+    const dtp_dual_start none = {0};
+    dtp_dual_start start = {
+        .tied = tied->select, .variable = variable, .stop = p->options.stop};
+    dtp_memory_multiplier *multipliers = NULL;
+    if (variable == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a bound");
+    }
+    match_variables(p, tied, variable);
+    if (tied->options.memory_bytes > 0) {
+        DTP_TRY(dtp_dual_bound(tied->select, &none, TIED_ROUNDS, bound, err));
+        if ((double)(cost - *bound) > CLOSE * (double)cost) {
+            DTP_TRY(dtp_memory_multipliers(tied->select, MULTIPLIER_ROUNDS, arena,
+                                           &start.n_multipliers, &multipliers, err));
+            start.multipliers = multipliers;
+        }
+    }
+    return dtp_dual_bound(p->select, &start, rounds, bound, err);
+}
+
+dtp_status dtp_tying_bound_find(const dtp_tensor_problem *p, int64_t cost, int64_t *bound,
+                                dtp_err *err)
+{
+    dtp_tensor_options options = p->options;
+    dtp_tensor_problem *untied = NULL;
+    dtp_arena *arena = dtp_arena_create();
+    options.runs = 0;
+    options.memory_bytes = options.memory_bytes > 0 ? p->select->usage_limit : 0;
+    dtp_status s = arena != NULL
+                       ? dtp_tensor_problem_create(p->graph, p->pricer, &options, &untied, err)
+                       : DTP_FAIL(err, DTP_NOMEM, "out of memory for a bound");
+    s = s == DTP_OK ? bound_untied(untied, p, cost, arena, bound, err) : s;
+    dtp_tensor_problem_destroy(untied);
+    dtp_arena_destroy(arena);
+    return s;
+}
