@@ -26,10 +26,8 @@ dtp_status dtp_pins_merge(int32_t n, const dtp_pin *pins, dtp_arena *arena, int3
                           dtp_pin **out, dtp_err *err)
 {
     int32_t k = 0;
-    dtp_pin *list = dtp_arena_alloc(arena, (size_t)n, sizeof *list);
-    if (list == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d pins", n);
-    }
+    dtp_pin *list;
+    DTP_TRY(DTP_NEW(arena, list, n, err));
     for (int32_t i = 0; i < n; i++) {
         const int32_t at = find_pin(list, k, pins[i].tensor, pins[i].node);
         list[at] = pins[i];
@@ -45,10 +43,7 @@ dtp_status dtp_pins_merge(int32_t n, const dtp_pin *pins, dtp_arena *arena, int3
 
 static dtp_status list_texts(const dtp_pins_request *request, dtp_plan *plan, dtp_err *err)
 {
-    plan->pins = dtp_arena_alloc(plan->arena, (size_t)request->n_texts + 1, sizeof *plan->pins);
-    if (plan->pins == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for pins");
-    }
+    DTP_TRY(DTP_NEW(plan->arena, plan->pins, request->n_texts + 1, err));
     for (int32_t i = 0; i < request->n_texts; i++) {
         plan->pins[plan->n_pins++] = dtp_arena_strdup(plan->arena, request->texts[i]);
     }
@@ -57,9 +52,7 @@ static dtp_status list_texts(const dtp_pins_request *request, dtp_plan *plan, dt
             dtp_arena_printf(plan->arena, "memory %" PRId64, request->memory_limit_bytes);
     }
     for (int32_t i = 0; i < plan->n_pins; i++) {
-        if (plan->pins[i] == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for pins");
-        }
+        DTP_TRY(DTP_MEMORY(err, plan->pins[i]));
     }
     return DTP_OK;
 }
@@ -118,10 +111,7 @@ static dtp_status copy_implementations(const dtp_pins_request *request, dtp_plan
                                        dtp_err *err)
 {
     const size_t n = (size_t)request->n_implementations;
-    plan->implementations = dtp_arena_alloc(plan->arena, n, sizeof *plan->implementations);
-    if (plan->implementations == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for settings");
-    }
+    DTP_TRY(DTP_NEW(plan->arena, plan->implementations, n, err));
     if (n > 0) {
         memcpy(plan->implementations, request->implementations, n * sizeof *plan->implementations);
     }

@@ -21,9 +21,7 @@ static dtp_status add(dtp_explaining *e, const char *text, const char *reason, d
 {
     dtp_alternative *a;
     const char *copy = dtp_arena_strdup(e->arena, reason);
-    if (copy == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for alternatives");
-    }
+    DTP_TRY(DTP_MEMORY(err, copy));
     return dtp_explain__add(e, text, copy, &a, err);
 }
 

@@ -152,10 +152,8 @@ static dtp_status find_marginals(dtp_explaining *e, const evaluation *v, dtp_err
     const int32_t k = v->problem->variables[v->variable].n_strategies;
     dtp_min_marginal_options options =
         dtp_min_marginal_options_init(v->problem->select, v->variable, v->plan);
-    dtp_min_marginal *m = dtp_arena_alloc(e->arena, (size_t)k, sizeof *m);
-    if (m == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d alternatives", k);
-    }
+    dtp_min_marginal *m;
+    DTP_TRY(DTP_NEW(e->arena, m, k, err));
     for (int32_t i = 0; i < k; i++) {
         const dtp_alternative *a = &e->out->alternatives[i];
         m[i].cost = !a->apart && a->alone_fits ? v->value.cost + dtp_cost_split_sum(&a->alone)
@@ -225,10 +223,7 @@ static dtp_status evaluate_options(dtp_explaining *e, evaluation *v, dtp_err *er
 {
     dtp_explanation *x = e->out;
     const dtp_problem *p = v->problem->select;
-    v->cost = dtp_arena_alloc(e->arena, (size_t)p->first[p->n_variables], sizeof *v->cost);
-    if (v->cost == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for costs");
-    }
+    DTP_TRY(DTP_NEW(e->arena, v->cost, (size_t)p->first[p->n_variables], err));
     DTP_TRY(dtp_evaluator_create(p, &v->evaluator, err));
     DTP_TRY(dtp_evaluator_run(v->evaluator, v->plan, &v->value, err));
     if (!v->value.feasible) {

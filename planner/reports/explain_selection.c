@@ -66,11 +66,8 @@ static dtp_status try_problems(dtp_explaining *e, int32_t runs, bool *found, dtp
         DTP_TRY(create_problem(e, runs, false, &e->free, err));
     }
     const size_t n = (size_t)e->problem->n_variables;
-    e->assignment = dtp_arena_alloc(e->arena, n, sizeof *e->assignment);
-    e->other = dtp_arena_alloc(e->arena, n, sizeof *e->other);
-    if (e->assignment == NULL || e->other == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
-    }
+    DTP_TRY(DTP_NEW(e->arena, e->assignment, n, err));
+    DTP_TRY(DTP_NEW(e->arena, e->other, n, err));
     return dtp_tensor_assignment(e->problem, &e->request->plan->sharding, e->assignment, found,
                                  err);
 }

@@ -29,10 +29,8 @@ static dtp_status rank_tensors(const dtp_program *p, const dtp_peak *peak, dtp_a
                                dtp_pareto_point *point, dtp_err *err)
 {
     const int32_t n = p->graph->n_tensors;
-    dtp_pareto_tensor *sums = dtp_arena_alloc(scratch, (size_t)n + 1, sizeof *sums);
-    if (sums == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the tensors at the peak");
-    }
+    dtp_pareto_tensor *sums;
+    DTP_TRY(DTP_NEW(scratch, sums, n + 1, err));
     for (int32_t t = 0; t <= n; t++) {
         sums[t].name = t < n ? p->graph->tensors[t].name : "(staging)";
     }
@@ -44,9 +42,7 @@ static dtp_status rank_tensors(const dtp_program *p, const dtp_peak *peak, dtp_a
     for (int32_t i = 0; i < DTP_PARETO_TOP && i <= n && sums[i].bytes > 0; i++) {
         point->top[i] = sums[i];
         point->top[i].name = dtp_arena_strdup(point->plan->arena, sums[i].name);
-        if (point->top[i].name == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for the tensors at the peak");
-        }
+        DTP_TRY(DTP_MEMORY(err, point->top[i].name));
         point->n_top = i + 1;
     }
     return DTP_OK;
@@ -73,9 +69,6 @@ static dtp_status find_top(const sweep *s, dtp_pareto_point *point, dtp_err *err
 {
     dtp_graph *set = NULL;
     dtp_arena *scratch = dtp_arena_create();
-    if (scratch == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the tensors at the peak");
-    }
     dtp_status status = dtp_plan_graph(point->plan, s->g, &set, err);
     if (status == DTP_OK) {
         status = lower_and_rank(set, scratch, point, err);

@@ -122,10 +122,7 @@ static dtp_status compare_tensors(making *k, dtp_err *err)
 {
     const dtp_graph *a = k->half[0].input->graph, *b = k->half[1].input->graph;
     const size_t most = (size_t)a->n_tensors + (size_t)b->n_tensors;
-    k->out->tensors = dtp_arena_alloc(k->arena, most + 1, sizeof *k->out->tensors);
-    if (k->out->tensors == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu tensors", most);
-    }
+    DTP_TRY(DTP_NEW(k->arena, k->out->tensors, most + 1, err));
     for (int32_t t = 0; t < a->n_tensors; t++) {
         const dtp_tensor_id pair[2] = {t, dtp_graph_find(b, a->tensors[t].name)};
         DTP_TRY(compare_tensor(k, pair, err));
@@ -177,9 +174,7 @@ static dtp_status compare_node(making *k, const dtp_node_id n[2], dtp_err *err)
                            text);
         out->strategy[i] = dtp_arena_strdup(k->arena, text);
         out->cost[i] = k->half[i].nodes[n[i]];
-        if (out->strategy[i] == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for strategies");
-        }
+        DTP_TRY(DTP_MEMORY(err, out->strategy[i]));
     }
     if (n[0] < 0 || n[1] < 0 || strcmp(out->strategy[0], out->strategy[1]) != 0 ||
         memcmp(&out->cost[0], &out->cost[1], sizeof out->cost[0]) != 0) {
@@ -192,10 +187,7 @@ static dtp_status compare_nodes(making *k, dtp_err *err)
 {
     const dtp_graph *a = k->half[0].input->graph, *b = k->half[1].input->graph;
     const size_t most = (size_t)a->n_nodes + (size_t)b->n_nodes;
-    k->out->nodes = dtp_arena_alloc(k->arena, most + 1, sizeof *k->out->nodes);
-    if (k->out->nodes == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu nodes", most);
-    }
+    DTP_TRY(DTP_NEW(k->arena, k->out->nodes, most + 1, err));
     for (int32_t n = 0; n < a->n_nodes; n++) {
         const dtp_node_id pair[2] = {n, find_node(b, a, n)};
         DTP_TRY(compare_node(k, pair, err));
@@ -219,11 +211,8 @@ dtp_status dtp_plan_diff_make(const dtp_diff_input inputs[2], const dtp_machine 
         half *h = &k.half[i];
         const dtp_graph *g = inputs[i].graph;
         h->input = &inputs[i];
-        h->nodes = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *h->nodes);
-        h->peak_bytes = dtp_arena_alloc(arena, (size_t)g->n_tensors, sizeof *h->peak_bytes);
-        if (h->nodes == NULL || h->peak_bytes == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory to compare plans");
-        }
+        DTP_TRY(DTP_NEW(arena, h->nodes, g->n_nodes, err));
+        DTP_TRY(DTP_NEW(arena, h->peak_bytes, g->n_tensors, err));
         if (machine != NULL) {
             DTP_TRY(price_half(machine, arena, h, &out->side[i], err));
         }

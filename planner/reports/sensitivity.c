@@ -60,9 +60,8 @@ static dtp_status describe(const asking *a, const dtp_plan *other, dtp_takeover 
             }
             out->examples[out->n_examples] =
                 dtp_arena_printf(a->arena, "%s: %s -> %s", t->name, t->layout[0], t->layout[1]);
-            if (out->examples[out->n_examples++] == NULL) {
-                return DTP_FAIL(err, DTP_NOMEM, "out of memory for examples");
-            }
+            DTP_TRY(DTP_MEMORY(err, out->examples[out->n_examples]));
+            out->n_examples++;
         }
     }
     return DTP_OK;
@@ -166,10 +165,8 @@ static dtp_status make_search(asking *a, dtp_err *err)
     a->search.objective = DTP_OBJECTIVE_TIME;
     a->search.memory_limit_bytes = plan->memory_limit_bytes;
     a->search.choices = &plan->choices;
-    const char **texts = dtp_arena_alloc(a->arena, (size_t)plan->n_pins, sizeof *texts);
-    if (texts == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for pins");
-    }
+    const char **texts;
+    DTP_TRY(DTP_NEW(a->arena, texts, plan->n_pins, err));
     for (int32_t i = 0; i < plan->n_pins; i++) {
         texts[i] = plan->pins[i];
         if (strncmp(texts[i], "rules ", 6) == 0) {
@@ -191,10 +188,7 @@ dtp_status dtp_sensitivity_find(const dtp_sensitivity_request *request, dtp_aren
     memset(out, 0, sizeof *out);
     DTP_TRY(make_search(&a, err));
     DTP_TRY(dtp_machine_params(request->machine, arena, &n, &params, err));
-    out->rows = dtp_arena_alloc(arena, (size_t)n, sizeof *out->rows);
-    if (out->rows == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d rates", n);
-    }
+    DTP_TRY(DTP_NEW(arena, out->rows, n, err));
     DTP_TRY(compare_on(&a, request->machine, &better, &out->now, err));
     out->best_now = !better;
     return better ? DTP_OK : find_rows(&a, n, params, out, err);

@@ -9,16 +9,12 @@ dtp_status dtp_pin_texts(const dtp_styles *styles, int32_t n_by_hand, const char
 {
     dtp_arena *arena = styles->arena;
     const int32_t count = styles->n + n_by_hand;
-    const char **texts = dtp_arena_alloc(arena, (size_t)count, sizeof *texts);
-    if (texts == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d pins", count);
-    }
+    const char **texts;
+    DTP_TRY(DTP_NEW(arena, texts, count, err));
     for (int32_t i = 0; i < count; i++) {
         texts[i] = i < styles->n ? dtp_arena_printf(arena, "%s%s", STYLE, styles->items[i].text)
                                  : dtp_arena_printf(arena, "%s%s", PIN, by_hand[i - styles->n]);
-        if (texts[i] == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d pins", count);
-        }
+        DTP_TRY(DTP_MEMORY(err, texts[i]));
     }
     *n = count;
     *out = texts;
@@ -39,10 +35,7 @@ static dtp_status read_pins(const dtp_graph *g, const dtp_mesh *mesh, dtp_styles
     dtp_pin *pins = NULL;
     int32_t n = 0;
     DTP_TRY(dtp_styles_pins(g, mesh, styles, &n, &pins, err));
-    out->pins = dtp_arena_alloc(styles->arena, (size_t)n + (size_t)out->n_texts, sizeof *pins);
-    if (out->pins == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d pins", n);
-    }
+    DTP_TRY(DTP_NEW(styles->arena, out->pins, (size_t)n + (size_t)out->n_texts, err));
     if (n > 0) {
         memcpy(out->pins, pins, (size_t)n * sizeof *pins);
     }
@@ -64,10 +57,7 @@ dtp_status dtp_pin_set_read(int32_t n, const char *const *texts, const dtp_graph
     dtp_styles styles;
     memset(out, 0, sizeof *out);
     dtp_styles_init(&styles, arena);
-    out->texts = dtp_arena_alloc(arena, (size_t)n, sizeof *out->texts);
-    if (out->texts == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d pins", n);
-    }
+    DTP_TRY(DTP_NEW(arena, out->texts, n, err));
     for (int32_t i = 0; i < n; i++) {
         const char *style = behind(texts[i], STYLE);
         if (style != NULL) {

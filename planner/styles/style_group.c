@@ -10,11 +10,8 @@
 static dtp_status allocate(dtp_arena *arena, int32_t n_keys, int64_t n_nodes, dtp_node_lists *out,
                            dtp_err *err)
 {
-    out->first = dtp_arena_alloc(arena, (size_t)n_keys + 2, sizeof *out->first);
-    out->nodes = dtp_arena_alloc(arena, (size_t)n_nodes, sizeof *out->nodes);
-    if (out->first == NULL || out->nodes == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the index of a graph");
-    }
+    DTP_TRY(DTP_NEW(arena, out->first, n_keys + 2, err));
+    DTP_TRY(DTP_NEW(arena, out->nodes, n_nodes, err));
     return DTP_OK;
 }
 

@@ -126,9 +126,7 @@ static dtp_status read_options(const char *open, dtp_arena *arena, dtp_style *st
     for (const char *at = open + 1; at <= close;) {
         const char *end = at + strcspn(at, ",)");
         char *option = copy_range(arena, at, end);
-        if (option == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for a style");
-        }
+        DTP_TRY(DTP_MEMORY(err, option));
         DTP_TRY(read_option(option, style, err));
         at = end + 1;
     }
@@ -141,9 +139,7 @@ static dtp_status read_style(const char *text, dtp_arena *arena, dtp_style *styl
     const char *end = text + strlen(text), *equals = NULL;
     const size_t name_len = strcspn(text, "(=");
     char *name = copy_range(arena, text, text + name_len);
-    if (name == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a style");
-    }
+    DTP_TRY(DTP_MEMORY(err, name));
     DTP_TRY(find_def(name, &style->def, err));
     if (style->def->takes_layout) {
         const char *behind = text[name_len] == '(' ? strchr(text, ')') : text;
@@ -155,9 +151,7 @@ static dtp_status read_style(const char *text, dtp_arena *arena, dtp_style *styl
         end = equals;
     }
     char *head = copy_range(arena, text, end);
-    if (head == NULL || (equals != NULL && style->layout == NULL)) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a style");
-    }
+    DTP_TRY(DTP_MEMORY(err, head, equals != NULL ? style->layout : head));
     const char *open = strchr(head, '(');
     if (open == NULL && strchr(head, '=') != NULL) {
         return DTP_FAIL(err, DTP_INVALID, "style %s takes no layout", name);
@@ -174,9 +168,7 @@ static dtp_status read_assignment(const char *text, dtp_arena *arena, dtp_style 
     }
     style->glob = copy_range(arena, text, colon);
     style->text = copy_range(arena, text, text + strlen(text));
-    if (style->glob == NULL || style->text == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a style");
-    }
+    DTP_TRY(DTP_MEMORY(err, style->glob, style->text));
     DTP_TRY(dtp_glob_check(style->glob, err));
     return read_style(colon + 1, arena, style, err);
 }
@@ -266,16 +258,11 @@ static dtp_status prepare(dtp_style_job *job, dtp_err *err)
 {
     const dtp_graph *g = job->g;
     const size_t n = (size_t)g->n_tensors + 1;
-    job->first_pin = dtp_arena_alloc(job->arena, n, sizeof *job->first_pin);
-    job->param = dtp_arena_alloc(job->arena, n, sizeof *job->param);
-    job->grad = dtp_arena_alloc(job->arena, n, sizeof *job->grad);
-    job->node = dtp_arena_alloc(job->arena, (size_t)g->n_nodes + 1, sizeof *job->node);
-    job->implementations =
-        dtp_arena_alloc(job->arena, (size_t)g->n_nodes, sizeof *job->implementations);
-    if (job->first_pin == NULL || job->param == NULL || job->grad == NULL || job->node == NULL ||
-        job->implementations == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the pins of %d tensors", g->n_tensors);
-    }
+    DTP_TRY(DTP_NEW(job->arena, job->first_pin, n, err));
+    DTP_TRY(DTP_NEW(job->arena, job->param, n, err));
+    DTP_TRY(DTP_NEW(job->arena, job->grad, n, err));
+    DTP_TRY(DTP_NEW(job->arena, job->node, g->n_nodes + 1, err));
+    DTP_TRY(DTP_NEW(job->arena, job->implementations, g->n_nodes, err));
     for (int32_t t = 0; t < g->n_tensors; t++) {
         job->first_pin[t] = job->grad[t] = -1;
     }
@@ -308,10 +295,8 @@ dtp_status dtp_styles_pins(const dtp_graph *g, const dtp_mesh *mesh, dtp_styles 
     dtp_style_job job = {.g = g, .mesh = mesh, .arena = list->arena};
     DTP_TRY(prepare(&job, err));
     DTP_TRY(apply_all(&job, list, err));
-    dtp_pin *pins = dtp_arena_alloc(list->arena, (size_t)job.n_pins, sizeof *pins);
-    if (pins == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d pins", job.n_pins);
-    }
+    dtp_pin *pins;
+    DTP_TRY(DTP_NEW(list->arena, pins, job.n_pins, err));
     for (int32_t i = 0; i < job.n_pins; i++) {
         pins[i] = job.pins[i].pin;
     }

@@ -235,9 +235,6 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 {
     diff_command *c = command;
     c->arena = dtp_arena_create();
-    if (c->arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
-    }
     c->source.model = operands[0];
     for (int i = 0; i < 2; i++) {
         c->files[i] = c->source.plan = operands[1 + i];

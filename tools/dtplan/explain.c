@@ -141,9 +141,6 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->source.plan = operands[1];
     DTP_TRY(tool_plan_read(&c->source, &c->ctx, &c->input, err));
     c->arena = dtp_arena_create();
-    if (c->arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
-    }
     dtp_explanation x;
     const dtp_explain_request request = {.graph = c->input.graph,
                                          .machine = c->input.machine,

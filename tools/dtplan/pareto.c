@@ -126,9 +126,6 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     DTP_TRY(tool_read_graph(&c->source, &c->graph, err));
     DTP_TRY(dtp_machine_read(c->source.machine, &c->machine, err));
     c->arena = dtp_arena_create();
-    if (c->arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
-    }
     dtp_mesh mesh;
     dtp_plan_request request = dtp_plan_request_init();
     dtp_graph_variant choices;

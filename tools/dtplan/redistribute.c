@@ -103,9 +103,7 @@ static dtp_status read_price(redistribute_command *c, dtp_err *err)
         return DTP_OK;
     }
     c->pricer = malloc(sizeof *c->pricer);
-    if (c->pricer == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for prices");
-    }
+    DTP_TRY(DTP_MEMORY(err, c->pricer));
     DTP_TRY(dtp_machine_read(c->machine_file, &c->machine, err));
     DTP_TRY(dtp_pricer_init(c->machine, &c->mesh, c->pricer, err));
     c->step_pricer = (dtp_step_pricer){.pricer = c->pricer, .graph = c->graph};

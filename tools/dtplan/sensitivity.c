@@ -117,9 +117,6 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->source.plan = operands[1];
     DTP_TRY(tool_plan_read(&c->source, &c->ctx, &c->input, err));
     c->arena = dtp_arena_create();
-    if (c->arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
-    }
     dtp_sensitivity result;
     dtp_json_writer w = {0};
     dtp_sensitivity_request request = dtp_sensitivity_request_init();
