@@ -176,8 +176,7 @@ static dtp_status pin_arriving(dtp_style_job *job, dtp_node_id n, dtp_node_id ba
         }
         const int32_t a =
             axis < 0 ? -1 : dtp_ttype_find(&job->g->tensors[t].type, type->dims[axis].id);
-        DTP_TRY(a >= 0 ? dtp_style__split(job, t, backward, a, err)
-                       : dtp_style__whole(job, t, backward, err));
+        DTP_TRY(dtp_style__pin(job, t, backward, a, err));
     }
     return DTP_OK;
 }

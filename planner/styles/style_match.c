@@ -136,9 +136,8 @@ static dtp_status fail_contradiction(const dtp_style_job *job, const dtp_style_p
                     p->by[job->m]->text, have);
 }
 
-/* axis < 0: replicated. */
-static dtp_status set_place(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, int32_t axis,
-                            dtp_err *err)
+dtp_status dtp_style__pin(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, int32_t axis,
+                          dtp_err *err)
 {
     dtp_style_pin *p;
     DTP_TRY(find_or_add(job, t, node, &p, err));
@@ -161,17 +160,6 @@ static dtp_status set_place(dtp_style_job *job, dtp_tensor_id t, dtp_node_id nod
     p->pin.dims |= 1U << job->m;
     p->by[job->m] = job->style;
     return DTP_OK;
-}
-
-dtp_status dtp_style__split(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, int32_t axis,
-                            dtp_err *err)
-{
-    return set_place(job, t, node, axis, err);
-}
-
-dtp_status dtp_style__whole(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, dtp_err *err)
-{
-    return set_place(job, t, node, -1, err);
 }
 
 const dtp_placement *dtp_style__place(const dtp_style_job *job, dtp_tensor_id t, dtp_node_id node,

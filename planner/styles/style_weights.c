@@ -137,24 +137,17 @@ static dtp_status find_axis(const target *t, bool rows, int32_t *axis, dtp_err *
     return DTP_OK;
 }
 
-static dtp_status pin_read(const target *t, dtp_tensor_id x, dtp_node_id reader, int32_t axis,
-                           dtp_err *err)
-{
-    return axis >= 0 ? dtp_style__split(t->job, x, reader, axis, err)
-                     : dtp_style__whole(t->job, x, reader, err);
-}
-
 /* The parameter: where it is stored, and where the node and its backward nodes read it. */
 static dtp_status pin_param(const target *t, int32_t axis, dtp_err *err)
 {
     const dtp_style_job *job = t->job;
-    DTP_TRY(pin_read(t, t->param, -1, axis, err));
-    DTP_TRY(pin_read(t, t->param, t->id, axis, err));
+    DTP_TRY(dtp_style__pin(t->job, t->param, -1, axis, err));
+    DTP_TRY(dtp_style__pin(t->job, t->param, t->id, axis, err));
     for (int32_t i = job->gradients.first[t->id]; i < job->gradients.first[t->id + 1]; i++) {
         const dtp_node_id b = job->gradients.nodes[i];
         for (int32_t k = 0; k < job->g->nodes[b].n_in; k++) {
             if (job->g->nodes[b].in[k] == t->param) {
-                DTP_TRY(pin_read(t, t->param, b, axis, err));
+                DTP_TRY(dtp_style__pin(t->job, t->param, b, axis, err));
             }
         }
     }
@@ -171,7 +164,7 @@ static dtp_status pin_operands(const target *t, int32_t axis, dtp_err *err)
         if (x == t->param) {
             continue;
         }
-        DTP_TRY(pin_read(t, x, t->id, a, err));
+        DTP_TRY(dtp_style__pin(t->job, x, t->id, a, err));
     }
     return DTP_OK;
 }
@@ -194,56 +187,43 @@ static dtp_status stated_output(const target *t, int32_t *axis, bool *stated, dt
     return DTP_OK;
 }
 
-static dtp_status apply_colwise(const target *t, dtp_err *err)
+static dtp_status apply(const target *t, dtp_err *err)
 {
+    const bool rows = t->job->style->def->rows;
+    const dtp_tensor_id out = t->node->out[0];
     int32_t axis, out_axis;
     bool stated;
-    DTP_TRY(find_axis(t, false, &axis, err));
+    DTP_TRY(find_axis(t, rows, &axis, err));
     DTP_TRY(stated_output(t, &out_axis, &stated, err));
     DTP_TRY(pin_param(t, axis, err));
-    DTP_TRY(pin_operands(t, axis, err));
-    if (!stated || !dtp_style__leaves(t->job, t->node->out[0])) {
-        out_axis = axis < 0 ? -1
-                            : dtp_ttype_find(type_of(t, t->node->out[0]),
-                                             type_of(t, t->param)->dims[axis].id);
-    }
-    return pin_read(t, t->node->out[0], -1, out_axis, err);
-}
-
-static dtp_status apply_rowwise(const target *t, dtp_err *err)
-{
-    int32_t axis, out_axis;
-    bool stated;
-    DTP_TRY(find_axis(t, true, &axis, err));
-    DTP_TRY(stated_output(t, &out_axis, &stated, err));
-    DTP_TRY(pin_param(t, axis, err));
-    if (axis >= 0) {
+    if (!rows || axis >= 0) {
         DTP_TRY(pin_operands(t, axis, err));
     }
-    DTP_TRY(pin_read(t, t->node->out[0], -1, out_axis, err));
-    return out_axis >= 0 ? dtp_style__gradient(t->job, t->id, -1, err) : DTP_OK;
+    if (!rows && (!stated || !dtp_style__leaves(t->job, out))) {
+        out_axis =
+            axis < 0 ? -1 : dtp_ttype_find(type_of(t, out), type_of(t, t->param)->dims[axis].id);
+    }
+    DTP_TRY(dtp_style__pin(t->job, out, -1, out_axis, err));
+    return rows && out_axis >= 0 ? dtp_style__gradient(t->job, t->id, -1, err) : DTP_OK;
 }
 
-static dtp_status each_target(dtp_style_job *job, dtp_status (*apply)(const target *, dtp_err *),
-                              dtp_err *err)
+/* The parameters that the node reads. */
+static dtp_status each_target(dtp_style_job *job, dtp_node_id n, bool *applies,
+                              dtp_status (*what)(const target *, dtp_err *), dtp_err *err)
 {
-    int32_t found = 0;
-    for (dtp_node_id n = 0; n < job->g->n_nodes; n++) {
-        for (int32_t i = 0; i < job->g->nodes[n].n_in; i++) {
-            const target t = {job, &job->g->nodes[n], n, i, job->g->nodes[n].in[i]};
-            if (dtp_style__is_target(job, n, i)) {
-                DTP_TRY(apply(&t, err));
-                found++;
-            }
+    for (int32_t i = 0; i < job->g->nodes[n].n_in; i++) {
+        const target t = {job, &job->g->nodes[n], n, i, job->g->nodes[n].in[i]};
+        if (dtp_style__is_target(job, n, i)) {
+            DTP_TRY(what(&t, err));
+            *applies = true;
         }
     }
-    return found > 0 ? DTP_OK
-                     : DTP_FAIL(err, DTP_INVALID, "no node that is matched reads a parameter");
+    return DTP_OK;
 }
 
-dtp_status dtp_style__colwise(dtp_style_job *job, dtp_err *err)
+dtp_status dtp_style__weights(dtp_style_job *job, dtp_node_id n, bool *applies, dtp_err *err)
 {
-    return each_target(job, apply_colwise, err);
+    return each_target(job, n, applies, apply, err);
 }
 
 /* The partial gradient of what the node reads is reduced to where that was: split if it was pinned
@@ -274,12 +254,7 @@ static dtp_status finish_colwise(const target *t, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status dtp_style__colwise_finish(dtp_style_job *job, dtp_err *err)
+dtp_status dtp_style__weights_finish(dtp_style_job *job, dtp_node_id n, bool *applies, dtp_err *err)
 {
-    return each_target(job, finish_colwise, err);
-}
-
-dtp_status dtp_style__rowwise(dtp_style_job *job, dtp_err *err)
-{
-    return each_target(job, apply_rowwise, err);
+    return each_target(job, n, applies, finish_colwise, err);
 }

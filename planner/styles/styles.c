@@ -9,37 +9,49 @@
 #include "planner/styles/glob.h"
 #include "planner/styles/style_internal.h"
 
-const dtp_style_def *dtp_style__table(void)
-{
-    static const dtp_style_def table[] = {
-        {"colwise", "parameters split over output features", "tp", false, false, dtp_style__colwise,
-         dtp_style__colwise_finish, NULL, NULL},
-        {"rowwise", "parameters split over contracted dims, outputs reduced", "tp", false, false,
-         dtp_style__rowwise, NULL, NULL, NULL},
-        {"sequence", "activations split over the sequence, parameters replicated", "tp", false,
-         false, dtp_style__sequence, NULL, NULL, NULL},
-        {"replicate", "parameters and activations replicated", "tp", false, false,
-         dtp_style__replicate, NULL, NULL, NULL},
-        {"loss_parallel", "logits stay split over classes", "tp", false, false,
-         dtp_style__loss_parallel, NULL, NULL, NULL},
-        {"prepare_input", "what is read is brought to a layout", "tp", false, true,
-         dtp_style__prepare_input, NULL, NULL, NULL},
-        {"prepare_output", "what is made is left in a layout", "tp", false, true,
-         dtp_style__prepare_output, NULL, NULL, NULL},
-        {"context", "attention over a split sequence", "cp", false, false, dtp_style__context, NULL,
-         "attention", "context"},
-        {"data", "inputs split over the batch", "dp", false, false, dtp_style__data, NULL, NULL,
-         NULL},
-        {"zero1", "optimizer states split", "dp", true, false, dtp_style__zero1, NULL, NULL, NULL},
-        {"zero2", "optimizer states and gradients split", "dp", true, false, dtp_style__zero2, NULL,
-         NULL, NULL},
-        {"zero3", "parameters split and gathered at each use", "dp", true, false, dtp_style__zero3,
-         NULL, NULL, NULL},
-        {"fsdp", "the same as zero3", "dp", true, false, dtp_style__zero3, NULL, NULL, NULL},
-        {NULL, NULL, NULL, false, false, NULL, NULL, NULL, NULL},
-    };
-    return table;
-}
+static const dtp_style_def TABLE[] = {
+    {.name = "colwise", /* parameters split over output features */
+     .mesh_dim = "tp",
+     .node = dtp_style__weights,
+     .wants = "reads a parameter",
+     .finish = dtp_style__weights_finish},
+    {.name = "rowwise", /* parameters split over contracted dims, outputs reduced */
+     .mesh_dim = "tp",
+     .rows = true,
+     .node = dtp_style__weights,
+     .wants = "reads a parameter"},
+    {.name = "sequence", /* activations split over the sequence, parameters replicated */
+     .mesh_dim = "tp",
+     .node = dtp_style__sequence,
+     .wants = "reads an activation with that sequence dim"},
+    {.name = "replicate", .mesh_dim = "tp", .apply = dtp_style__replicate},
+    {.name = "loss_parallel", /* logits stay split over classes */
+     .mesh_dim = "tp",
+     .node = dtp_style__loss_parallel,
+     .wants = "is a cross_entropy"},
+    {.name = "prepare_input", /* what is read is brought to a layout */
+     .mesh_dim = "tp",
+     .takes_layout = true,
+     .node = dtp_style__prepare_input,
+     .wants = "reads an activation from outside"},
+    {.name = "prepare_output", /* what is made is left in a layout */
+     .mesh_dim = "tp",
+     .takes_layout = true,
+     .node = dtp_style__prepare_output,
+     .wants = "makes something that is read outside"},
+    {.name = "context", /* attention over a split sequence */
+     .mesh_dim = "cp",
+     .node = dtp_style__context,
+     .wants = "is an attention node",
+     .op = "attention",
+     .attr = "context"},
+    {.name = "data", .mesh_dim = "dp", .apply = dtp_style__data}, /* inputs split over the batch */
+    {.name = "zero1", .mesh_dim = "dp", .late = true, .stage = 1, .apply = dtp_style__zero},
+    {.name = "zero2", .mesh_dim = "dp", .late = true, .stage = 2, .apply = dtp_style__zero},
+    {.name = "zero3", .mesh_dim = "dp", .late = true, .stage = 3, .apply = dtp_style__zero},
+    {.name = "fsdp", .mesh_dim = "dp", .late = true, .stage = 3, .apply = dtp_style__zero},
+    {.name = NULL},
+};
 
 void dtp_styles_init(dtp_styles *list, dtp_arena *arena)
 {
@@ -67,7 +79,7 @@ static char *copy_range(dtp_arena *arena, const char *at, const char *end)
 static dtp_status find_def(const char *name, const dtp_style_def **out, dtp_err *err)
 {
     dtp_strbuf known = {0};
-    for (const dtp_style_def *d = dtp_style__table(); d->name != NULL; d++) {
+    for (const dtp_style_def *d = TABLE; d->name != NULL; d++) {
         if (strcmp(d->name, name) == 0) {
             *out = d;
             dtp_strbuf_free(&known);
@@ -241,13 +253,28 @@ static dtp_status choose_mesh_dim(dtp_style_job *job, dtp_err *err)
                     s->def->mesh_dim, s->def->name);
 }
 
-static dtp_status apply(dtp_style_job *job, const dtp_style *style,
-                        dtp_status (*what)(dtp_style_job *, dtp_err *), dtp_err *err)
+/* The group's nodes in order; DTP_INVALID when none of them is one that the style applies to. */
+static dtp_status each_node(dtp_style_job *job, dtp_style_node node, dtp_err *err)
+{
+    bool any = false;
+    for (dtp_node_id n = 0; n < job->g->n_nodes; n++) {
+        if (dtp_style__in_group(job, n)) {
+            DTP_TRY(node(job, n, &any, err));
+        }
+    }
+    return any ? DTP_OK
+               : DTP_FAIL(err, DTP_INVALID, "nothing that is matched %s", job->style->def->wants);
+}
+
+static dtp_status apply(dtp_style_job *job, const dtp_style *style, dtp_style_node node,
+                        dtp_err *err)
 {
     job->style = style;
     dtp_status s = choose_mesh_dim(job, err);
     s = s == DTP_OK ? dtp_style__match(job, err) : s;
-    s = s == DTP_OK ? what(job, err) : s;
+    if (s == DTP_OK) {
+        s = node != NULL ? each_node(job, node, err) : style->def->apply(job, err);
+    }
     if (s != DTP_OK) {
         dtp_err_prefix(err, "style '%.200s'", style->text);
     }
@@ -277,7 +304,7 @@ static dtp_status apply_all(dtp_style_job *job, const dtp_styles *list, dtp_err 
     for (int32_t late = 0; late <= 1; late++) {
         for (int32_t i = 0; i < list->n; i++) {
             if (list->items[i].def->late == (late == 1)) {
-                DTP_TRY(apply(job, &list->items[i], list->items[i].def->apply, err));
+                DTP_TRY(apply(job, &list->items[i], list->items[i].def->node, err));
             }
         }
     }
