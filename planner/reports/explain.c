@@ -13,11 +13,20 @@ enum { NEAR = 4 };
 /* ---- names --------------------------------------------------------------------------------------
  */
 
-static dtp_status fail_name(const dtp_explain_request *r, dtp_err *err)
+static dtp_status find_name(dtp_explaining *e, dtp_err *err)
 {
+    const dtp_explain_request *r = e->request;
     const dtp_graph *g = r->graph;
     const char *nearest = NULL;
     int32_t best = NEAR;
+    e->tensor = r->node ? -1 : dtp_graph_find(g, r->name);
+    e->node = -1;
+    for (int32_t n = 0; n < g->n_nodes && e->tensor < 0 && e->node < 0; n++) {
+        e->node = strcmp(g->nodes[n].name, r->name) == 0 ? n : -1;
+    }
+    if (e->tensor >= 0 || e->node >= 0) {
+        return DTP_OK;
+    }
     for (int32_t t = 0; t < g->n_tensors; t++) {
         const int32_t d = dtp_name_distance(r->name, g->tensors[t].name, best);
         if (d < best) {
@@ -29,18 +38,6 @@ static dtp_status fail_name(const dtp_explain_request *r, dtp_err *err)
                     r->node ? "node" : "tensor or node", r->name,
                     nearest != NULL ? "; did you mean '" : "", nearest != NULL ? nearest : "",
                     nearest != NULL ? "'?" : "");
-}
-
-static dtp_status find_name(dtp_explaining *e, dtp_err *err)
-{
-    const dtp_explain_request *r = e->request;
-    const dtp_graph *g = r->graph;
-    e->tensor = r->node ? -1 : dtp_graph_find(g, r->name);
-    e->node = -1;
-    for (int32_t n = 0; n < g->n_nodes && e->tensor < 0 && e->node < 0; n++) {
-        e->node = strcmp(g->nodes[n].name, r->name) == 0 ? n : -1;
-    }
-    return e->tensor >= 0 || e->node >= 0 ? DTP_OK : fail_name(r, err);
 }
 
 /* ---- order --------------------------------------------------------------------------------------

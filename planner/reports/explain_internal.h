@@ -1,4 +1,4 @@
-/* What the files of explain share: names, and the order of what is said (explain.c), the plan as a
+/* What the files of explain share: names, and the order of what is said (explain.c), the plan as an
  * assignment (explain_selection.c), alternatives with prices (explain_options.c), and those that
  * are no options at all (explain_excluded.c). */
 #ifndef DTP_PLANNER_EXPLAIN_INTERNAL_H
@@ -30,7 +30,11 @@ dtp_status dtp_explain__find_selection(dtp_explaining *e, dtp_err *err) DTP_MUST
 void dtp_explain__forget_problems(dtp_explaining *e);
 
 /* The variable in p that decides. */
-int32_t dtp_explain__choice(const dtp_explaining *e, const dtp_tensor_problem *p);
+int32_t dtp_explain__variable(const dtp_explaining *e, const dtp_tensor_problem *p);
+
+/* A layout of the tensor, or a strategy of the node, that decides. */
+void dtp_explain__print(const dtp_explaining *e, const dtp_tensor_strategy *o,
+                        char out[DTP_STRATEGY_TEXT_BYTES]);
 
 /* Appends an alternative with only its text and what excludes it. */
 dtp_status dtp_explain__add(dtp_explaining *e, const char *text, const char *excluded,

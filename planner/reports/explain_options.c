@@ -8,6 +8,18 @@
 #include "cost_models/node_price.h"
 #include "core/plan/node_layouts.h"
 
+void dtp_explain__print(const dtp_explaining *e, const dtp_tensor_strategy *o,
+                        char out[DTP_STRATEGY_TEXT_BYTES])
+{
+    const dtp_graph *g = e->request->graph;
+    const dtp_mesh *mesh = &e->request->plan->mesh;
+    if (e->tensor >= 0) {
+        dtp_layout_print(&o->layout, mesh, &g->tensors[e->tensor].type, &g->dims, out);
+    } else {
+        dtp_strategy_print(g, e->node, mesh, &o->strategy, out);
+    }
+}
+
 dtp_status dtp_explain__add(dtp_explaining *e, const char *text, const char *excluded,
                             dtp_alternative **out, dtp_err *err)
 {
@@ -18,18 +30,6 @@ dtp_status dtp_explain__add(dtp_explaining *e, const char *text, const char *exc
     **out = (dtp_alternative){.text = dtp_arena_strdup(e->arena, text), .excluded = excluded};
     return (*out)->text != NULL ? DTP_OK
                                 : DTP_FAIL(err, DTP_NOMEM, "out of memory for alternatives");
-}
-
-static void print_option(const dtp_explaining *e, const dtp_tensor_strategy *o,
-                         char out[DTP_STRATEGY_TEXT_BYTES])
-{
-    const dtp_graph *g = e->request->graph;
-    const dtp_mesh *mesh = &e->request->plan->mesh;
-    if (e->tensor >= 0) {
-        dtp_layout_print(&o->layout, mesh, &g->tensors[e->tensor].type, &g->dims, out);
-    } else {
-        dtp_strategy_print(g, e->node, mesh, &o->strategy, out);
-    }
 }
 
 /* cost[k] of option k of variable v, everything else as in the assignment; cost: scratch. */
@@ -134,58 +134,6 @@ static dtp_status evaluate_alone(const dtp_explaining *e, const evaluation *v, i
     return DTP_OK;
 }
 
-static void read_marginal(const evaluation *v, const dtp_min_marginal *m, dtp_alternative *a)
-{
-    a->none = m->bound >= DTP_FORBIDDEN;
-    if (!a->none) {
-        a->at_least = m->bound - v->value.cost;
-        a->at_least_is_best = m->bound == m->cost;
-        a->known = m->cost < DTP_FORBIDDEN;
-        a->at_most = m->cost - v->value.cost;
-    } else {
-        a->excluded = "nothing within the memory limit and the pins has it";
-    }
-}
-
-static dtp_status find_marginals(dtp_explaining *e, const evaluation *v, dtp_err *err)
-{
-    const int32_t k = v->problem->variables[v->variable].n_strategies;
-    dtp_min_marginal_options options =
-        dtp_min_marginal_options_init(v->problem->select, v->variable, v->plan);
-    dtp_min_marginal *m;
-    DTP_TRY(DTP_NEW(e->arena, m, k, err));
-    for (int32_t i = 0; i < k; i++) {
-        const dtp_alternative *a = &e->out->alternatives[i];
-        m[i].cost = !a->apart && a->alone_fits ? v->value.cost + dtp_cost_split_sum(&a->alone)
-                                               : DTP_FORBIDDEN;
-    }
-    options.exact = e->request->exact;
-    DTP_TRY(dtp_min_marginals(v->problem->select, &options, m, err));
-    for (int32_t i = 0; i < k; i++) {
-        read_marginal(v, &m[i], &e->out->alternatives[i]);
-        e->out->bound_ps = i == 0 || m[i].bound < e->out->bound_ps ? m[i].bound : e->out->bound_ps;
-    }
-    return DTP_OK;
-}
-
-/* The first alternatives are the options of the variable, in their order. */
-static dtp_status add_options(dtp_explaining *e, const evaluation *v, dtp_err *err)
-{
-    const dtp_tensor_variable *c = &v->problem->variables[v->variable];
-    for (int32_t k = 0; k < c->n_strategies; k++) {
-        char text[DTP_STRATEGY_TEXT_BYTES];
-        dtp_alternative *a;
-        print_option(e, &c->strategies[k], text);
-        DTP_TRY(dtp_explain__add(e, text, NULL, &a, err));
-        a->chosen = k == v->plan[v->variable];
-        DTP_TRY(evaluate_alone(e, v, k, a, err));
-        if (a->chosen) {
-            e->out->chosen = a->text;
-        }
-    }
-    return find_marginals(e, v, err);
-}
-
 /* The certificate's bound, if it speaks of this problem and says more. */
 static void use_certificate(dtp_explaining *e)
 {
@@ -205,20 +153,6 @@ static void use_certificate(dtp_explaining *e)
     }
 }
 
-static void count_instances(dtp_explaining *e, int32_t variable)
-{
-    const dtp_graph *g = e->request->graph;
-    for (int32_t t = 0; t < g->n_tensors && e->tensor >= 0; t++) {
-        e->out->instances += e->problem->variable_of_tensor[t] == variable &&
-                                     g->tensors[t].kind == g->tensors[e->tensor].kind
-                                 ? 1
-                                 : 0;
-    }
-    for (int32_t n = 0; n < g->n_nodes && e->tensor < 0; n++) {
-        e->out->instances += e->problem->variable_of_node[n] == variable ? 1 : 0;
-    }
-}
-
 static dtp_status evaluate_options(dtp_explaining *e, evaluation *v, dtp_err *err)
 {
     dtp_explanation *x = e->out;
@@ -235,13 +169,59 @@ static dtp_status evaluate_options(dtp_explaining *e, evaluation *v, dtp_err *er
     x->cost_ps = v->value.cost;
     x->peak_bytes = v->value.peak;
     x->limit_bytes = e->request->plan->memory_limit_bytes;
-    count_instances(e, v->variable);
+    const dtp_graph *g = e->request->graph;
+    for (int32_t t = 0; t < g->n_tensors && e->tensor >= 0; t++) {
+        e->out->instances += e->problem->variable_of_tensor[t] == v->variable &&
+                                     g->tensors[t].kind == g->tensors[e->tensor].kind
+                                 ? 1
+                                 : 0;
+    }
+    for (int32_t n = 0; n < g->n_nodes && e->tensor < 0; n++) {
+        e->out->instances += e->problem->variable_of_node[n] == v->variable ? 1 : 0;
+    }
     if (v->np != NULL) {
         DTP_TRY(kernel_time(e, v->np,
                             &v->problem->variables[v->variable].strategies[v->plan[v->variable]],
                             &v->kernel_ps, err));
     }
-    DTP_TRY(add_options(e, v, err));
+    /* The first alternatives are the options of the variable, in their order. */
+    const dtp_tensor_variable *c = &v->problem->variables[v->variable];
+    for (int32_t k = 0; k < c->n_strategies; k++) {
+        char text[DTP_STRATEGY_TEXT_BYTES];
+        dtp_alternative *a;
+        dtp_explain__print(e, &c->strategies[k], text);
+        DTP_TRY(dtp_explain__add(e, text, NULL, &a, err));
+        a->chosen = k == v->plan[v->variable];
+        DTP_TRY(evaluate_alone(e, v, k, a, err));
+        if (a->chosen) {
+            e->out->chosen = a->text;
+        }
+    }
+    const int32_t n = c->n_strategies;
+    dtp_min_marginal_options options =
+        dtp_min_marginal_options_init(v->problem->select, v->variable, v->plan);
+    dtp_min_marginal *m;
+    DTP_TRY(DTP_NEW(e->arena, m, n, err));
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_alternative *a = &e->out->alternatives[i];
+        m[i].cost = !a->apart && a->alone_fits ? v->value.cost + dtp_cost_split_sum(&a->alone)
+                                               : DTP_FORBIDDEN;
+    }
+    options.exact = e->request->exact;
+    DTP_TRY(dtp_min_marginals(v->problem->select, &options, m, err));
+    for (int32_t i = 0; i < n; i++) {
+        dtp_alternative *a = &e->out->alternatives[i];
+        a->none = m[i].bound >= DTP_FORBIDDEN;
+        if (!a->none) {
+            a->at_least = m[i].bound - v->value.cost;
+            a->at_least_is_best = m[i].bound == m[i].cost;
+            a->known = m[i].cost < DTP_FORBIDDEN;
+            a->at_most = m[i].cost - v->value.cost;
+        } else {
+            a->excluded = "nothing within the memory limit and the pins has it";
+        }
+        e->out->bound_ps = i == 0 || m[i].bound < e->out->bound_ps ? m[i].bound : e->out->bound_ps;
+    }
     use_certificate(e);
     return DTP_OK;
 }
@@ -249,7 +229,7 @@ static dtp_status evaluate_options(dtp_explaining *e, evaluation *v, dtp_err *er
 dtp_status dtp_explain__options(dtp_explaining *e, dtp_err *err)
 {
     evaluation v = {.problem = e->problem,
-                    .variable = dtp_explain__choice(e, e->problem),
+                    .variable = dtp_explain__variable(e, e->problem),
                     .plan = e->assignment};
     if (e->tensor < 0) {
         DTP_TRY(dtp_node_pricer_create(e->request->graph, &e->pricer,

@@ -1,4 +1,4 @@
-/* The plan as an variable of the problem that it was made from, tied in as many groups as it
+/* The plan as an assignment of the problem that it was made from, tied in as many groups as it
  * needs. */
 #include <string.h>
 
@@ -32,7 +32,7 @@ static dtp_status follow_tensor(dtp_explaining *e, const dtp_tensor_problem *p, 
     return DTP_OK;
 }
 
-int32_t dtp_explain__choice(const dtp_explaining *e, const dtp_tensor_problem *p)
+int32_t dtp_explain__variable(const dtp_explaining *e, const dtp_tensor_problem *p)
 {
     return e->tensor >= 0 ? p->variable_of_tensor[e->tensor] : p->variable_of_node[e->node];
 }

@@ -88,8 +88,8 @@ static int32_t zero_axis(const dtp_style_job *job, dtp_tensor_id t)
     return even < 0 && type->rank > 0 ? 0 : even;
 }
 
-/* The gradient: on the style's mesh dims split inside all other splits, or replicated; on the others
- * as the parameter. */
+/* The gradient: on the style's mesh dims split inside all other splits, or replicated; on the
+ * others as the parameter. */
 static dtp_status pin_gradient(dtp_style_job *job, dtp_tensor_id param, int32_t axis, dtp_err *err)
 {
     const dtp_tensor_id grad = job->grad[param];

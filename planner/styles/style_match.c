@@ -122,20 +122,6 @@ static dtp_status find_or_add(dtp_style_job *job, dtp_tensor_id t, dtp_node_id n
     return DTP_OK;
 }
 
-static dtp_status fail_contradiction(const dtp_style_job *job, const dtp_style_pin *p,
-                                     const dtp_layout *wanted, dtp_err *err)
-{
-    const dtp_graph_tensor *t = &job->g->tensors[p->pin.tensor];
-    char have[DTP_LAYOUT_TEXT_BYTES], want[DTP_LAYOUT_TEXT_BYTES];
-    dtp_layout_print(&p->pin.layout, job->mesh, &t->type, &job->g->dims, have);
-    dtp_layout_print(wanted, job->mesh, &t->type, &job->g->dims, want);
-    return DTP_FAIL(err, DTP_INVALID,
-                    "it pins '%.100s'%s%.100s to '%.150s', but '%.150s' pinned it to '%.150s'",
-                    t->name, p->pin.node >= 0 ? " as read by " : "",
-                    p->pin.node >= 0 ? job->g->nodes[p->pin.node].name : "", want,
-                    p->by[job->m]->text, have);
-}
-
 dtp_status dtp_style__pin(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, int32_t axis,
                           dtp_err *err)
 {
@@ -152,7 +138,14 @@ dtp_status dtp_style__pin(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node,
         if (axis >= 0) {
             dtp_layout_split(&wanted, job->m, axis);
         }
-        return fail_contradiction(job, p, &wanted, err);
+        const dtp_graph_tensor *tensor = &job->g->tensors[t];
+        char have[DTP_LAYOUT_TEXT_BYTES], want[DTP_LAYOUT_TEXT_BYTES];
+        dtp_layout_print(&p->pin.layout, job->mesh, &tensor->type, &job->g->dims, have);
+        dtp_layout_print(&wanted, job->mesh, &tensor->type, &job->g->dims, want);
+        return DTP_FAIL(err, DTP_INVALID,
+                        "it pins '%.100s'%s%.100s to '%.150s', but '%.150s' pinned it to '%.150s'",
+                        tensor->name, node >= 0 ? " as read by " : "",
+                        node >= 0 ? job->g->nodes[node].name : "", want, p->by[job->m]->text, have);
     }
     if (axis >= 0) {
         dtp_layout_split(&p->pin.layout, job->m, axis);

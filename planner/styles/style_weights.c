@@ -81,24 +81,6 @@ static dtp_status einsum_axis(const target *t, bool rows, int32_t *axis, dtp_err
         t, rows ? "contracted dim that could be split" : "output feature that could be split", err);
 }
 
-static dtp_status embedding_axis(const target *t, bool rows, int32_t *axis, dtp_err *err)
-{
-    const char *name = t->job->style->dim;
-    const dtp_ttype *type = type_of(t, t->param);
-    dtp_call_types types;
-    dtp_op_call call = dtp_node_call(t->job->g, t->node, &types);
-    const dtp_dim_id over = dtp_call_dim(&call, "over");
-    for (int32_t a = 0; a < type->rank; a++) {
-        const dtp_dim_id d = type->dims[a].id;
-        if ((d == over) == rows &&
-            (name == NULL || strcmp(name, dtp_dims_name(&t->job->g->dims, d)) == 0)) {
-            *axis = a;
-            return DTP_OK;
-        }
-    }
-    return fail_dim(t, rows ? "such vocabulary dim" : "such feature dim", err);
-}
-
 /* The dim of a bias that is split like what it is added to; -1 when that is not split. */
 static int32_t bias_axis(const target *t)
 {
@@ -124,7 +106,20 @@ static dtp_status find_axis(const target *t, bool rows, int32_t *axis, dtp_err *
         return einsum_axis(t, rows, axis, err);
     }
     if (strcmp(op, "embedding") == 0) {
-        return embedding_axis(t, rows, axis, err);
+        const char *name = t->job->style->dim;
+        const dtp_ttype *type = type_of(t, t->param);
+        dtp_call_types types;
+        dtp_op_call call = dtp_node_call(t->job->g, t->node, &types);
+        const dtp_dim_id over = dtp_call_dim(&call, "over");
+        for (int32_t a = 0; a < type->rank; a++) {
+            const dtp_dim_id d = type->dims[a].id;
+            if ((d == over) == rows &&
+                (name == NULL || strcmp(name, dtp_dims_name(&t->job->g->dims, d)) == 0)) {
+                *axis = a;
+                return DTP_OK;
+            }
+        }
+        return fail_dim(t, rows ? "such vocabulary dim" : "such feature dim", err);
     }
     if ((t->node->op->flags & DTP_OP_ELEMENTWISE) == 0) {
         return DTP_FAIL(err, DTP_INVALID,
@@ -134,38 +129,6 @@ static dtp_status find_axis(const target *t, bool rows, int32_t *axis, dtp_err *
                         op);
     }
     *axis = rows ? -1 : bias_axis(t);
-    return DTP_OK;
-}
-
-/* The parameter: where it is stored, and where the node and its backward nodes read it. */
-static dtp_status pin_param(const target *t, int32_t axis, dtp_err *err)
-{
-    const dtp_style_job *job = t->job;
-    DTP_TRY(dtp_style__pin(t->job, t->param, -1, axis, err));
-    DTP_TRY(dtp_style__pin(t->job, t->param, t->id, axis, err));
-    for (int32_t i = job->gradients.first[t->id]; i < job->gradients.first[t->id + 1]; i++) {
-        const dtp_node_id b = job->gradients.nodes[i];
-        for (int32_t k = 0; k < job->g->nodes[b].n_in; k++) {
-            if (job->g->nodes[b].in[k] == t->param) {
-                DTP_TRY(dtp_style__pin(t->job, t->param, b, axis, err));
-            }
-        }
-    }
-    return DTP_OK;
-}
-
-/* Operands that have the dim of the parameter's `axis` are read split over it, others whole. */
-static dtp_status pin_operands(const target *t, int32_t axis, dtp_err *err)
-{
-    const dtp_dim_id d = axis >= 0 ? type_of(t, t->param)->dims[axis].id : -1;
-    for (int32_t i = 0; i < t->node->n_in; i++) {
-        const dtp_tensor_id x = t->node->in[i];
-        const int32_t a = d >= 0 ? dtp_ttype_find(type_of(t, x), d) : -1;
-        if (x == t->param) {
-            continue;
-        }
-        DTP_TRY(dtp_style__pin(t->job, x, t->id, a, err));
-    }
     return DTP_OK;
 }
 
@@ -195,9 +158,28 @@ static dtp_status apply(const target *t, dtp_err *err)
     bool stated;
     DTP_TRY(find_axis(t, rows, &axis, err));
     DTP_TRY(stated_output(t, &out_axis, &stated, err));
-    DTP_TRY(pin_param(t, axis, err));
+    /* The parameter: where it is stored, and where the node and its backward nodes read it. */
+    const dtp_style_job *job = t->job;
+    DTP_TRY(dtp_style__pin(t->job, t->param, -1, axis, err));
+    DTP_TRY(dtp_style__pin(t->job, t->param, t->id, axis, err));
+    for (int32_t i = job->gradients.first[t->id]; i < job->gradients.first[t->id + 1]; i++) {
+        const dtp_node_id b = job->gradients.nodes[i];
+        for (int32_t k = 0; k < job->g->nodes[b].n_in; k++) {
+            if (job->g->nodes[b].in[k] == t->param) {
+                DTP_TRY(dtp_style__pin(t->job, t->param, b, axis, err));
+            }
+        }
+    }
     if (!rows || axis >= 0) {
-        DTP_TRY(pin_operands(t, axis, err));
+        /* operands that have the dim of `axis` are read split over it, others whole */
+        const dtp_dim_id d = axis >= 0 ? type_of(t, t->param)->dims[axis].id : -1;
+        for (int32_t i = 0; i < t->node->n_in; i++) {
+            const dtp_tensor_id x = t->node->in[i];
+            if (x != t->param) {
+                const int32_t a = d >= 0 ? dtp_ttype_find(type_of(t, x), d) : -1;
+                DTP_TRY(dtp_style__pin(t->job, x, t->id, a, err));
+            }
+        }
     }
     if (!rows && (!stated || !dtp_style__leaves(t->job, out))) {
         out_axis =

@@ -95,38 +95,6 @@ static dtp_status find_def(const char *name, const dtp_style_def **out, dtp_err 
     return s;
 }
 
-/* A choice of the attribute that the style may set. */
-static bool is_implementation(const dtp_style_def *def, const char *option)
-{
-    return def->attr != NULL &&
-           dtp_implementation_choice(dtp_implementation_spec(dtp_op_find(def->op), def->attr),
-                                     option) >= 0;
-}
-
-/* "tp", "dim=heads", "output=length" or, for context, "ring". */
-static dtp_status read_option(char *option, dtp_style *style, dtp_err *err)
-{
-    static const char DIM[] = "dim=", OUTPUT[] = "output=";
-    const char **to = &style->mesh_dim;
-    const char *value = option;
-    if (strncmp(option, DIM, sizeof DIM - 1) == 0) {
-        to = &style->dim;
-        value = option + sizeof DIM - 1;
-    } else if (strncmp(option, OUTPUT, sizeof OUTPUT - 1) == 0) {
-        to = &style->output;
-        value = option + sizeof OUTPUT - 1;
-    } else if (is_implementation(style->def, option)) {
-        to = &style->implementation;
-    }
-    if (*value == '\0' || strchr(value, '=') != NULL || *to != NULL) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "option '%.60s' of a style: expected one mesh dim, dim=NAME or output=NAME",
-                        option);
-    }
-    *to = value;
-    return DTP_OK;
-}
-
 static dtp_status read_options(const char *open, dtp_arena *arena, dtp_style *style, dtp_err *err)
 {
     const char *close = strchr(open, ')');
@@ -139,7 +107,29 @@ static dtp_status read_options(const char *open, dtp_arena *arena, dtp_style *st
         const char *end = at + strcspn(at, ",)");
         char *option = copy_range(arena, at, end);
         DTP_TRY(DTP_MEMORY(err, option));
-        DTP_TRY(read_option(option, style, err));
+        /* "tp", "dim=heads", "output=length" or, for context, "ring". */
+        static const char DIM[] = "dim=", OUTPUT[] = "output=";
+        const char **to = &style->mesh_dim;
+        const char *value = option;
+        if (strncmp(option, DIM, sizeof DIM - 1) == 0) {
+            to = &style->dim;
+            value = option + sizeof DIM - 1;
+        } else if (strncmp(option, OUTPUT, sizeof OUTPUT - 1) == 0) {
+            to = &style->output;
+            value = option + sizeof OUTPUT - 1;
+        } else if (style->def->attr != NULL &&
+                   dtp_implementation_choice(
+                       dtp_implementation_spec(dtp_op_find(style->def->op), style->def->attr),
+                       option) >= 0) { /* a choice of the attribute that the style may set */
+            to = &style->implementation;
+        }
+        if (*value == '\0' || strchr(value, '=') != NULL || *to != NULL) {
+            return DTP_FAIL(
+                err, DTP_INVALID,
+                "option '%.60s' of a style: expected one mesh dim, dim=NAME or output=NAME",
+                option);
+        }
+        *to = value;
         at = end + 1;
     }
     return DTP_OK;
@@ -281,47 +271,35 @@ static dtp_status apply(dtp_style_job *job, const dtp_style *style, dtp_style_no
     return s;
 }
 
-static dtp_status prepare(dtp_style_job *job, dtp_err *err)
+dtp_status dtp_styles_pins(const dtp_graph *g, const dtp_mesh *mesh, dtp_styles *list, int32_t *n,
+                           dtp_pin **out, dtp_err *err)
 {
-    const dtp_graph *g = job->g;
-    const size_t n = (size_t)g->n_tensors + 1;
-    DTP_TRY(DTP_NEW(job->arena, job->first_pin, n, err));
-    DTP_TRY(DTP_NEW(job->arena, job->param, n, err));
-    DTP_TRY(DTP_NEW(job->arena, job->grad, n, err));
-    DTP_TRY(DTP_NEW(job->arena, job->node, g->n_nodes + 1, err));
-    DTP_TRY(DTP_NEW(job->arena, job->implementations, g->n_nodes, err));
+    dtp_style_job job = {.g = g, .mesh = mesh, .arena = list->arena};
+    const int32_t n_tensors = g->n_tensors + 1;
+    DTP_TRY(DTP_NEW(job.arena, job.first_pin, n_tensors, err));
+    DTP_TRY(DTP_NEW(job.arena, job.param, n_tensors, err));
+    DTP_TRY(DTP_NEW(job.arena, job.grad, n_tensors, err));
+    DTP_TRY(DTP_NEW(job.arena, job.node, g->n_nodes + 1, err));
+    DTP_TRY(DTP_NEW(job.arena, job.implementations, g->n_nodes, err));
     for (int32_t t = 0; t < g->n_tensors; t++) {
-        job->first_pin[t] = job->grad[t] = -1;
+        job.first_pin[t] = job.grad[t] = -1;
     }
     for (int32_t i = 0; i < g->n_grads; i++) {
-        job->grad[g->grads[i].param] = g->grads[i].grad;
+        job.grad[g->grads[i].param] = g->grads[i].grad;
     }
-    return dtp_style__index(job, err);
-}
-
-static dtp_status apply_all(dtp_style_job *job, const dtp_styles *list, dtp_err *err)
-{
+    DTP_TRY(dtp_style__index(&job, err));
     for (int32_t late = 0; late <= 1; late++) {
         for (int32_t i = 0; i < list->n; i++) {
             if (list->items[i].def->late == (late == 1)) {
-                DTP_TRY(apply(job, &list->items[i], list->items[i].def->node, err));
+                DTP_TRY(apply(&job, &list->items[i], list->items[i].def->node, err));
             }
         }
     }
     for (int32_t i = 0; i < list->n; i++) {
         if (list->items[i].def->finish != NULL) {
-            DTP_TRY(apply(job, &list->items[i], list->items[i].def->finish, err));
+            DTP_TRY(apply(&job, &list->items[i], list->items[i].def->finish, err));
         }
     }
-    return DTP_OK;
-}
-
-dtp_status dtp_styles_pins(const dtp_graph *g, const dtp_mesh *mesh, dtp_styles *list, int32_t *n,
-                           dtp_pin **out, dtp_err *err)
-{
-    dtp_style_job job = {.g = g, .mesh = mesh, .arena = list->arena};
-    DTP_TRY(prepare(&job, err));
-    DTP_TRY(apply_all(&job, list, err));
     dtp_pin *pins;
     DTP_TRY(DTP_NEW(list->arena, pins, job.n_pins, err));
     for (int32_t i = 0; i < job.n_pins; i++) {
