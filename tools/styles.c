@@ -29,7 +29,9 @@ static dtp_status read_names(const tool_list *list, dtp_arena *arena, dtp_style_
             return s;
         }
         out[i].from = dtp_arena_strdup(arena, from);
-        DTP_TRY(DTP_MEMORY(err, out[i].from));
+        if (out[i].from == NULL) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for names");
+        }
     }
     return DTP_OK;
 }

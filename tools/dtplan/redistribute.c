@@ -50,51 +50,6 @@ static void keep_warning(void *user, const dtp_mesh *mesh, dtp_mesh_set set, con
                    "collectives over %.80s stay apart: %s", names, why);
 }
 
-static dtp_status read_torch(redistribute_command *c, dtp_err *err)
-{
-    if (c->compat == NULL) {
-        bool asked = c->flatten.n > 0 || c->min_cost || c->no_merge;
-        return asked ? DTP_FAIL(err, DTP_INVALID,
-                                "--flatten, --min-cost and --no-merge need --compat torch")
-                     : DTP_OK;
-    }
-    if (strcmp(c->compat, "torch") != 0) {
-        return DTP_FAIL(err, DTP_INVALID, "--compat: '%s' is not torch", c->compat);
-    }
-    c->torch.options = (dtp_torch_options){.min_cost = c->min_cost,
-                                           .no_merge = c->no_merge,
-                                           .price = dtp_torch_step_price,
-                                           .warn = keep_warning,
-                                           .warn_user = c};
-    for (int32_t i = 0; i < c->flatten.n; i++) {
-        /* "a+b": mesh dims in ascending order. */
-        const char *text = c->flatten.items[i];
-        dtp_torch_options *o = &c->torch.options;
-        dtp_mesh_set set = 0;
-        for (const char *at = text; at != NULL;) {
-            char name[DTP_MESH_NAME_BYTES] = "";
-            const char *end = strchr(at, '+');
-            size_t n = end != NULL ? (size_t)(end - at) : strlen(at);
-            if (n < sizeof name) {
-                (void)snprintf(name, sizeof name, "%.*s", (int)n, at);
-            }
-            int32_t m = dtp_mesh_find(&c->mesh, name);
-            if (m < 0 || set >= 1U << m) {
-                return DTP_FAIL(err, DTP_INVALID,
-                                "--flatten: '%s' is not mesh dims in mesh order, such as a+b",
-                                text);
-            }
-            set |= 1U << m;
-            at = end != NULL ? end + 1 : NULL;
-        }
-        if (o->n_flat == DTP_TORCH_MAX_FLAT) {
-            return DTP_FAIL(err, DTP_INVALID, "--flatten: more than %d", DTP_TORCH_MAX_FLAT);
-        }
-        o->flat[o->n_flat++] = set;
-    }
-    return DTP_OK;
-}
-
 static dtp_status read_price(redistribute_command *c, dtp_err *err)
 {
     c->price = c->compat != NULL ? dtp_torch_step_price : dtp_step_generic_price;
@@ -121,15 +76,6 @@ static dtp_status plan(redistribute_command *c, dtp_err *err)
     }
     return dtp_redistribute_plan(&c->mesh, &c->type, &c->from, &c->to, c->price, c->price_user,
                                  &c->steps, err);
-}
-
-static dtp_status run_on_virtual_ranks(redistribute_command *c, dtp_err *err)
-{
-    dtp_redistribute_job job;
-    DTP_TRY(dtp_redistribute_program(c->graph, &c->mesh, &c->type, &c->from, &c->steps, &job, err));
-    dtp_status s = dtp_redistribute_check(&job, "cpu", (uint64_t)c->seed, &c->verdict, err);
-    dtp_redistribute_job_free(&job);
-    return s;
 }
 
 /* ---- the report --------------------------------------------------------------------------------
@@ -302,11 +248,53 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     const dtp_dims *dims = &c->graph->dims;
     DTP_TRY(dtp_layout_parse_any(c->from_text, &c->mesh, &c->type, dims, &c->from, err));
     DTP_TRY(dtp_layout_parse_any(c->to_text, &c->mesh, &c->type, dims, &c->to, err));
-    DTP_TRY(read_torch(c, err));
+    if (c->compat == NULL && (c->flatten.n > 0 || c->min_cost || c->no_merge)) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "--flatten, --min-cost and --no-merge need --compat torch");
+    }
+    if (c->compat != NULL && strcmp(c->compat, "torch") != 0) {
+        return DTP_FAIL(err, DTP_INVALID, "--compat: '%s' is not torch", c->compat);
+    }
+    c->torch.options = (dtp_torch_options){.min_cost = c->min_cost,
+                                           .no_merge = c->no_merge,
+                                           .price = dtp_torch_step_price,
+                                           .warn = keep_warning,
+                                           .warn_user = c};
+    for (int32_t i = 0; i < c->flatten.n; i++) {
+        /* "a+b": mesh dims in ascending order. */
+        const char *text = c->flatten.items[i];
+        dtp_torch_options *o = &c->torch.options;
+        dtp_mesh_set set = 0;
+        for (const char *at = text; at != NULL;) {
+            char name[DTP_MESH_NAME_BYTES] = "";
+            const char *end = strchr(at, '+');
+            size_t n = end != NULL ? (size_t)(end - at) : strlen(at);
+            if (n < sizeof name) {
+                (void)snprintf(name, sizeof name, "%.*s", (int)n, at);
+            }
+            int32_t m = dtp_mesh_find(&c->mesh, name);
+            if (m < 0 || set >= 1U << m) {
+                return DTP_FAIL(err, DTP_INVALID,
+                                "--flatten: '%s' is not mesh dims in mesh order, such as a+b",
+                                text);
+            }
+            set |= 1U << m;
+            at = end != NULL ? end + 1 : NULL;
+        }
+        if (o->n_flat == DTP_TORCH_MAX_FLAT) {
+            return DTP_FAIL(err, DTP_INVALID, "--flatten: more than %d", DTP_TORCH_MAX_FLAT);
+        }
+        o->flat[o->n_flat++] = set;
+    }
     DTP_TRY(read_price(c, err));
     DTP_TRY(plan(c, err));
     if (c->run) {
-        DTP_TRY(run_on_virtual_ranks(c, err));
+        dtp_redistribute_job job;
+        DTP_TRY(
+            dtp_redistribute_program(c->graph, &c->mesh, &c->type, &c->from, &c->steps, &job, err));
+        dtp_status s = dtp_redistribute_check(&job, "cpu", (uint64_t)c->seed, &c->verdict, err);
+        dtp_redistribute_job_free(&job);
+        DTP_TRY(s);
     }
     dtp_steps_trace(&c->from, &c->steps, &trace);
     (c->json ? print_json : print_text)(c, &trace, &out);
