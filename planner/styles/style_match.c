@@ -95,38 +95,28 @@ int32_t dtp_style__axis(const dtp_graph *g, dtp_tensor_id t, const char *name)
 /* ---- pins ---------------------------------------------------------------------------------------
  */
 
-static dtp_status find_or_add(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node,
-                              dtp_style_pin **out, dtp_err *err)
+dtp_status dtp_style__pin(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, int32_t axis,
+                          dtp_err *err)
 {
     int32_t i = job->first_pin[t];
     while (i >= 0 && job->pins[i].pin.node != node) {
         i = job->next_pin[i];
     }
-    if (i >= 0) {
-        *out = &job->pins[i];
-        return DTP_OK;
+    if (i < 0) {
+        DTP_TRY(dtp_arena_grow(job->arena, &job->pins, job->n_pins, job->n_pins + 1, &job->cap_pins,
+                               sizeof *job->pins, err));
+        DTP_TRY(dtp_arena_grow(job->arena, &job->next_pin, job->n_pins, job->n_pins + 1,
+                               &job->cap_next, sizeof *job->next_pin, err));
+        i = job->n_pins++;
+        job->next_pin[i] = job->first_pin[t];
+        job->first_pin[t] = i;
+        job->pins[i] =
+            (dtp_style_pin){.pin = {.tensor = t,
+                                    .node = node,
+                                    .layout = dtp_layout_replicated(job->g->tensors[t].type.rank,
+                                                                    job->mesh->n_dims)}};
     }
-    DTP_TRY(dtp_arena_grow(job->arena, &job->pins, job->n_pins, job->n_pins + 1, &job->cap_pins,
-                           sizeof *job->pins, err));
-    DTP_TRY(dtp_arena_grow(job->arena, &job->next_pin, job->n_pins, job->n_pins + 1, &job->cap_next,
-                           sizeof *job->next_pin, err));
-    i = job->n_pins++;
-    job->next_pin[i] = job->first_pin[t];
-    job->first_pin[t] = i;
     dtp_style_pin *p = &job->pins[i];
-    memset(p, 0, sizeof *p);
-    p->pin.tensor = t;
-    p->pin.node = node;
-    p->pin.layout = dtp_layout_replicated(job->g->tensors[t].type.rank, job->mesh->n_dims);
-    *out = p;
-    return DTP_OK;
-}
-
-dtp_status dtp_style__pin(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, int32_t axis,
-                          dtp_err *err)
-{
-    dtp_style_pin *p;
-    DTP_TRY(find_or_add(job, t, node, &p, err));
     const dtp_placement *place = &p->pin.layout.placement[job->m];
     if ((p->pin.dims >> job->m & 1U) != 0) {
         const bool same = axis < 0 ? place->kind == DTP_REPLICATE

@@ -41,15 +41,11 @@ static bool others_have(const target *t, dtp_dim_id d)
     return false;
 }
 
-/* Whether the style may split the parameter of an einsum over d: `rows` rowwise, else colwise. A
- * dim that operands and output share (experts) is a feature only if there is no other. */
-static bool may_split(const target *t, dtp_dim_id d, bool rows, bool shared)
+/* Whether the style says another dim than d. */
+static bool says_other(const target *t, dtp_dim_id d)
 {
-    const bool in_output = dtp_ttype_find(type_of(t, t->node->out[0]), d) >= 0;
-    if (rows) {
-        return !in_output;
-    }
-    return in_output && (shared || !others_have(t, d));
+    const char *name = t->job->style->dim;
+    return name != NULL && strcmp(name, dtp_dims_name(&t->job->g->dims, d)) != 0;
 }
 
 static dtp_status fail_dim(const target *t, const char *what, dtp_err *err)
@@ -61,17 +57,17 @@ static dtp_status fail_dim(const target *t, const char *what, dtp_err *err)
                     g->tensors[t->param].name, type, what, t->node->name);
 }
 
-/* The dim of an einsum's parameter that is split. */
+/* The dim of an einsum's parameter that is split, rowwise one that the output lacks. A dim that
+ * operands and output share (experts) is a feature only if there is no other. */
 static dtp_status einsum_axis(const target *t, bool rows, int32_t *axis, dtp_err *err)
 {
-    const char *name = t->job->style->dim;
     const dtp_ttype *type = type_of(t, t->param);
     for (int32_t shared = 0; shared <= 1; shared++) {
         for (int32_t a = 0; a < type->rank; a++) {
             const dtp_dim_id d = type->dims[a].id;
-            const bool named =
-                name == NULL || strcmp(name, dtp_dims_name(&t->job->g->dims, d)) == 0;
-            if (named && may_split(t, d, rows, shared == 1)) {
+            const bool in_output = dtp_ttype_find(type_of(t, t->node->out[0]), d) >= 0;
+            if (!says_other(t, d) &&
+                (rows ? !in_output : in_output && (shared == 1 || !others_have(t, d)))) {
                 *axis = a;
                 return DTP_OK;
             }
@@ -106,15 +102,13 @@ static dtp_status find_axis(const target *t, bool rows, int32_t *axis, dtp_err *
         return einsum_axis(t, rows, axis, err);
     }
     if (strcmp(op, "embedding") == 0) {
-        const char *name = t->job->style->dim;
         const dtp_ttype *type = type_of(t, t->param);
         dtp_call_types types;
         dtp_op_call call = dtp_node_call(t->job->g, t->node, &types);
         const dtp_dim_id over = dtp_call_dim(&call, "over");
         for (int32_t a = 0; a < type->rank; a++) {
             const dtp_dim_id d = type->dims[a].id;
-            if ((d == over) == rows &&
-                (name == NULL || strcmp(name, dtp_dims_name(&t->job->g->dims, d)) == 0)) {
+            if ((d == over) == rows && !says_other(t, d)) {
                 *axis = a;
                 return DTP_OK;
             }
@@ -132,32 +126,21 @@ static dtp_status find_axis(const target *t, bool rows, int32_t *axis, dtp_err *
     return DTP_OK;
 }
 
-/* output=NAME or output=replicated; *stated is false when the style does not say. */
-static dtp_status stated_output(const target *t, int32_t *axis, bool *stated, dtp_err *err)
-{
-    const char *name = t->job->style->output;
-    *stated = name != NULL;
-    *axis = -1;
-    if (name == NULL || strcmp(name, "replicated") == 0) {
-        return DTP_OK;
-    }
-    *axis = dtp_style__axis(t->job->g, t->node->out[0], name);
-    if (*axis < 0) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "output=%.60s: the output of node '%.100s' has no such dim", name,
-                        t->node->name);
-    }
-    return DTP_OK;
-}
-
 static dtp_status apply(const target *t, dtp_err *err)
 {
     const bool rows = t->job->style->def->rows;
     const dtp_tensor_id out = t->node->out[0];
-    int32_t axis, out_axis;
-    bool stated;
+    const char *output = t->job->style->output; /* a dim, or "replicated" */
+    int32_t axis, out_axis = -1;
     DTP_TRY(find_axis(t, rows, &axis, err));
-    DTP_TRY(stated_output(t, &out_axis, &stated, err));
+    if (output != NULL && strcmp(output, "replicated") != 0) {
+        out_axis = dtp_style__axis(t->job->g, out, output);
+        if (out_axis < 0) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "output=%.60s: the output of node '%.100s' has no such dim", output,
+                            t->node->name);
+        }
+    }
     /* The parameter: where it is stored, and where the node and its backward nodes read it. */
     const dtp_style_job *job = t->job;
     DTP_TRY(dtp_style__pin(t->job, t->param, -1, axis, err));
@@ -181,7 +164,7 @@ static dtp_status apply(const target *t, dtp_err *err)
             }
         }
     }
-    if (!rows && (!stated || !dtp_style__leaves(t->job, out))) {
+    if (!rows && (output == NULL || !dtp_style__leaves(t->job, out))) {
         out_axis =
             axis < 0 ? -1 : dtp_ttype_find(type_of(t, out), type_of(t, t->param)->dims[axis].id);
     }
@@ -212,25 +195,23 @@ dtp_status dtp_style__weights(dtp_style_job *job, dtp_node_id n, bool *applies, 
  * to a split (sequence), else whole. What is brought here split over a dim that it shares with the
  * parameter (experts) has no partial gradient; the gradient of the output is read split likewise.
  */
-static dtp_status finish_operand(const target *t, dtp_tensor_id x, dtp_err *err)
-{
-    const dtp_placement *p = dtp_style__place(t->job, x, -1, t->job->m);
-    const dtp_placement *read = dtp_style__place(t->job, x, t->id, t->job->m);
-    const bool pinned = p != NULL && p->kind == DTP_SHARD;
-    if (!pinned && read != NULL && read->kind == DTP_SHARD) {
-        const dtp_dim_id d = type_of(t, x)->dims[read->axis].id;
-        return dtp_style__gradient(t->job, t->id, dtp_ttype_find(type_of(t, t->node->out[0]), d),
-                                   err);
-    }
-    return dtp_style__gradient(t->job, t->job->g->tensors[x].producer, pinned ? p->axis : -1, err);
-}
-
 static dtp_status finish_colwise(const target *t, dtp_err *err)
 {
     for (int32_t i = 0; i < t->node->n_in; i++) {
-        const dtp_graph_tensor *x = &t->job->g->tensors[t->node->in[i]];
-        if (i != t->operand && x->producer >= 0 && x->out_index == 0) {
-            DTP_TRY(finish_operand(t, t->node->in[i], err));
+        const dtp_tensor_id x = t->node->in[i];
+        const dtp_graph_tensor *tensor = &t->job->g->tensors[x];
+        const dtp_placement *p = dtp_style__place(t->job, x, -1, t->job->m);
+        const dtp_placement *read = dtp_style__place(t->job, x, t->id, t->job->m);
+        const bool pinned = p != NULL && p->kind == DTP_SHARD;
+        if (i == t->operand || tensor->producer < 0 || tensor->out_index != 0) {
+            continue;
+        }
+        if (!pinned && read != NULL && read->kind == DTP_SHARD) {
+            const dtp_dim_id d = type_of(t, x)->dims[read->axis].id;
+            const int32_t axis = dtp_ttype_find(type_of(t, t->node->out[0]), d);
+            DTP_TRY(dtp_style__gradient(t->job, t->id, axis, err));
+        } else {
+            DTP_TRY(dtp_style__gradient(t->job, tensor->producer, pinned ? p->axis : -1, err));
         }
     }
     return DTP_OK;

@@ -95,8 +95,10 @@ static dtp_status find_def(const char *name, const dtp_style_def **out, dtp_err 
     return s;
 }
 
+/* In parentheses: "tp", "dim=heads", "output=length" or, for context, "ring". */
 static dtp_status read_options(const char *open, dtp_arena *arena, dtp_style *style, dtp_err *err)
 {
+    static const char DIM[] = "dim=", OUTPUT[] = "output=";
     const char *close = strchr(open, ')');
     const char *rest = close == NULL ? NULL : close + 1 + strspn(close + 1, " \t");
     if (rest == NULL || *rest != '\0') {
@@ -107,8 +109,6 @@ static dtp_status read_options(const char *open, dtp_arena *arena, dtp_style *st
         const char *end = at + strcspn(at, ",)");
         char *option = copy_range(arena, at, end);
         DTP_TRY(DTP_MEMORY(err, option));
-        /* "tp", "dim=heads", "output=length" or, for context, "ring". */
-        static const char DIM[] = "dim=", OUTPUT[] = "output=";
         const char **to = &style->mesh_dim;
         const char *value = option;
         if (strncmp(option, DIM, sizeof DIM - 1) == 0) {
@@ -135,32 +135,8 @@ static dtp_status read_options(const char *open, dtp_arena *arena, dtp_style *st
     return DTP_OK;
 }
 
-/* "colwise", "colwise(tp)", "prepare_input(tp)=batch@x", "prepare_input=batch@x". */
-static dtp_status read_style(const char *text, dtp_arena *arena, dtp_style *style, dtp_err *err)
-{
-    const char *end = text + strlen(text), *equals = NULL;
-    const size_t name_len = strcspn(text, "(=");
-    char *name = copy_range(arena, text, text + name_len);
-    DTP_TRY(DTP_MEMORY(err, name));
-    DTP_TRY(find_def(name, &style->def, err));
-    if (style->def->takes_layout) {
-        const char *behind = text[name_len] == '(' ? strchr(text, ')') : text;
-        equals = behind == NULL ? NULL : strchr(behind, '=');
-        if (equals == NULL) {
-            return DTP_FAIL(err, DTP_INVALID, "style %s needs a layout: %s=LAYOUT", name, name);
-        }
-        style->layout = copy_range(arena, equals + 1, end);
-        end = equals;
-    }
-    char *head = copy_range(arena, text, end);
-    DTP_TRY(DTP_MEMORY(err, head, equals != NULL ? style->layout : head));
-    const char *open = strchr(head, '(');
-    if (open == NULL && strchr(head, '=') != NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "style %s takes no layout", name);
-    }
-    return open == NULL ? DTP_OK : read_options(open, arena, style, err);
-}
-
+/* "GLOB: STYLE", where STYLE is "colwise", "colwise(tp)", "prepare_input(tp)=batch@x" or
+ * "prepare_input=batch@x". */
 static dtp_status read_assignment(const char *text, dtp_arena *arena, dtp_style *style,
                                   dtp_err *err)
 {
@@ -172,7 +148,28 @@ static dtp_status read_assignment(const char *text, dtp_arena *arena, dtp_style 
     style->text = copy_range(arena, text, text + strlen(text));
     DTP_TRY(DTP_MEMORY(err, style->glob, style->text));
     DTP_TRY(dtp_glob_check(style->glob, err));
-    return read_style(colon + 1, arena, style, err);
+    const char *said = colon + 1;
+    const char *end = said + strlen(said), *equals = NULL;
+    const size_t name_len = strcspn(said, "(=");
+    char *name = copy_range(arena, said, said + name_len);
+    DTP_TRY(DTP_MEMORY(err, name));
+    DTP_TRY(find_def(name, &style->def, err));
+    if (style->def->takes_layout) {
+        const char *behind = said[name_len] == '(' ? strchr(said, ')') : said;
+        equals = behind == NULL ? NULL : strchr(behind, '=');
+        if (equals == NULL) {
+            return DTP_FAIL(err, DTP_INVALID, "style %s needs a layout: %s=LAYOUT", name, name);
+        }
+        style->layout = copy_range(arena, equals + 1, end);
+        end = equals;
+    }
+    char *head = copy_range(arena, said, end);
+    DTP_TRY(DTP_MEMORY(err, head, equals != NULL ? style->layout : head));
+    const char *open = strchr(head, '(');
+    if (open == NULL && strchr(head, '=') != NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "style %s takes no layout", name);
+    }
+    return open == NULL ? DTP_OK : read_options(open, arena, style, err);
 }
 
 dtp_status dtp_styles_parse(const char *text, dtp_styles *list, dtp_err *err)
