@@ -1,6 +1,6 @@
-/* What the files of explain share: names, and the order of what is said (explain.c), the plan as an
- * assignment (explain_selection.c), alternatives with prices (explain_options.c), and those that
- * are no options at all (explain_excluded.c). */
+/* What the files of explain share: names, the plan as an assignment and the order of what is said
+ * (explain.c), alternatives with prices (explain_options.c), and those that are no strategies at all
+ * (explain_excluded.c). */
 #ifndef DTP_PLANNER_EXPLAIN_INTERNAL_H
 #define DTP_PLANNER_EXPLAIN_INTERNAL_H
 
@@ -23,11 +23,6 @@ typedef struct dtp_explaining {
     dtp_tensor_id tensor;        /* -1: a node */
     dtp_node_id node;            /* that decides, when no tensor does */
 } dtp_explaining;
-
-/* Finds the plan in the problem that it was made from. A tensor that is kept as an op leaves or
- * reads it is followed there: e->node decides then. */
-dtp_status dtp_explain__find_selection(dtp_explaining *e, dtp_err *err) DTP_MUST_CHECK;
-void dtp_explain__forget_problems(dtp_explaining *e);
 
 /* The variable in p that decides. */
 int32_t dtp_explain__variable(const dtp_explaining *e, const dtp_tensor_problem *p);

@@ -134,23 +134,50 @@ static dtp_status evaluate_alone(const dtp_explaining *e, const evaluation *v, i
     return DTP_OK;
 }
 
-/* The certificate's bound, if it speaks of this problem and says more. */
-static void use_certificate(dtp_explaining *e)
+/* At least and at most for every alternative. The certificate's bound holds too when it is of this
+ * problem. */
+static dtp_status find_marginals(dtp_explaining *e, const evaluation *v, dtp_err *err)
 {
-    const dtp_plan *plan = e->request->plan;
     dtp_explanation *x = e->out;
-    const int64_t bound = plan->certificate.bound;
-    if (!e->request->plan_is_current || plan->rules_mode || plan->objective != DTP_OBJECTIVE_TIME ||
-        bound <= x->bound_ps || bound > x->cost_ps) {
-        return;
+    const dtp_plan *plan = e->request->plan;
+    const int32_t n = v->problem->variables[v->variable].n_strategies;
+    const int64_t cost = v->value.cost, certified = plan->certificate.bound;
+    dtp_min_marginal_options options =
+        dtp_min_marginal_options_init(v->problem->select, v->variable, v->plan);
+    dtp_min_marginal *m;
+    DTP_TRY(DTP_NEW(e->arena, m, n, err));
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_alternative *a = &x->alternatives[i];
+        m[i].cost =
+            !a->apart && a->alone_fits ? cost + dtp_cost_split_sum(&a->alone) : DTP_FORBIDDEN;
     }
-    x->bound_ps = bound;
-    for (int32_t i = 0; i < x->n; i++) {
+    options.exact = e->request->exact;
+    DTP_TRY(dtp_min_marginals(v->problem->select, &options, m, err));
+    for (int32_t i = 0; i < n; i++) {
         dtp_alternative *a = &x->alternatives[i];
-        if (a->priced && !a->none && a->at_least < bound - x->cost_ps) {
-            a->at_least = bound - x->cost_ps;
+        a->none = m[i].bound >= DTP_FORBIDDEN;
+        if (!a->none) {
+            a->at_least = m[i].bound - cost;
+            a->at_least_is_best = m[i].bound == m[i].cost;
+            a->known = m[i].cost < DTP_FORBIDDEN;
+            a->at_most = m[i].cost - cost;
+        } else {
+            a->excluded = "nothing within the memory limit and the pins has it";
+        }
+        x->bound_ps = i == 0 || m[i].bound < x->bound_ps ? m[i].bound : x->bound_ps;
+    }
+    if (!e->request->plan_is_current || plan->rules_mode || plan->objective != DTP_OBJECTIVE_TIME ||
+        certified <= x->bound_ps || certified > cost) {
+        return DTP_OK;
+    }
+    x->bound_ps = certified;
+    for (int32_t i = 0; i < n; i++) {
+        dtp_alternative *a = &x->alternatives[i];
+        if (!a->none && a->at_least < certified - cost) {
+            a->at_least = certified - cost;
         }
     }
+    return DTP_OK;
 }
 
 static dtp_status evaluate_options(dtp_explaining *e, evaluation *v, dtp_err *err)
@@ -197,33 +224,7 @@ static dtp_status evaluate_options(dtp_explaining *e, evaluation *v, dtp_err *er
             e->out->chosen = a->text;
         }
     }
-    const int32_t n = c->n_strategies;
-    dtp_min_marginal_options options =
-        dtp_min_marginal_options_init(v->problem->select, v->variable, v->plan);
-    dtp_min_marginal *m;
-    DTP_TRY(DTP_NEW(e->arena, m, n, err));
-    for (int32_t i = 0; i < n; i++) {
-        const dtp_alternative *a = &e->out->alternatives[i];
-        m[i].cost = !a->apart && a->alone_fits ? v->value.cost + dtp_cost_split_sum(&a->alone)
-                                               : DTP_FORBIDDEN;
-    }
-    options.exact = e->request->exact;
-    DTP_TRY(dtp_min_marginals(v->problem->select, &options, m, err));
-    for (int32_t i = 0; i < n; i++) {
-        dtp_alternative *a = &e->out->alternatives[i];
-        a->none = m[i].bound >= DTP_FORBIDDEN;
-        if (!a->none) {
-            a->at_least = m[i].bound - v->value.cost;
-            a->at_least_is_best = m[i].bound == m[i].cost;
-            a->known = m[i].cost < DTP_FORBIDDEN;
-            a->at_most = m[i].cost - v->value.cost;
-        } else {
-            a->excluded = "nothing within the memory limit and the pins has it";
-        }
-        e->out->bound_ps = i == 0 || m[i].bound < e->out->bound_ps ? m[i].bound : e->out->bound_ps;
-    }
-    use_certificate(e);
-    return DTP_OK;
+    return find_marginals(e, v, err);
 }
 
 dtp_status dtp_explain__options(dtp_explaining *e, dtp_err *err)
