@@ -97,6 +97,10 @@ static void write_field(dtp_json_writer *w, const tool_field *f)
     case FIELD_IS_END:
     case FIELD_IS_ABSENT:
         break;
+    case FIELD_IS_BUFFER:
+        dtp_json_write_text(w, f->key, f->note);
+        dtp_strbuf_free(f->note);
+        break;
     case FIELD_IS_NOTE:
         dtp_strbuf_free(f->note);
         break;

@@ -15,10 +15,11 @@ typedef enum tool_field_kind {
     FIELD_IS_INT,
     FIELD_IS_REAL,
     FIELD_IS_BOOL,
-    FIELD_IS_TEXT, /* null when NULL */
-    FIELD_IS_NOTE, /* text that only tables have, in their last column; it is freed */
-    FIELD_IS_DIMS, /* names of mesh dims; "x+y" in tables */
-    FIELD_IS_MESH, /* the members that dtp_mesh_write writes */
+    FIELD_IS_TEXT,   /* null when NULL */
+    FIELD_IS_NOTE,   /* text that only tables have, in their last column; it is freed */
+    FIELD_IS_BUFFER, /* text; it is freed */
+    FIELD_IS_DIMS,   /* names of mesh dims; "x+y" in tables */
+    FIELD_IS_MESH,   /* the members that dtp_mesh_write writes */
     FIELD_IS_OBJECT,
     FIELD_IS_INTS, /* arrays on one line */
     FIELD_IS_REALS,
@@ -61,9 +62,11 @@ typedef struct tool_field {
 #define FIELD_BOOL(k, value) FIELD_OF(FIELD_IS_BOOL, k, b, value)
 #define FIELD_TEXT(k, value) FIELD_OF(FIELD_IS_TEXT, k, text, value)
 #define FIELD_NOTE(value) FIELD_OF(FIELD_IS_NOTE, NULL, note, value)
+#define FIELD_BUFFER(k, value) FIELD_OF(FIELD_IS_BUFFER, k, note, value)
 #define FIELD_DIMS(k, m, s) {.kind = FIELD_IS_DIMS, .key = (k), .mesh = (m), .set = (s)}
 #define FIELD_MESH(m) FIELD_OF(FIELD_IS_MESH, NULL, mesh, m)
 #define FIELD_OBJECT(k, ...) FIELD_OF(FIELD_IS_OBJECT, k, fields, TOOL_FIELDS(__VA_ARGS__))
+#define FIELD_GROUP(k, members) FIELD_OF(FIELD_IS_OBJECT, k, fields, members)
 #define FIELD_INTS(k, count, values) \
     {.kind = FIELD_IS_INTS, .key = (k), .ints = (values), .n = (count)}
 #define FIELD_REALS(k, count, values) \

@@ -93,10 +93,27 @@ static void entry_row(tool_rows *rows, const void *user, int32_t i)
                          FIELD_INT("members", e->members)));
 }
 
-static void begin(dtp_json_writer *w, const dtp_program *p, const char *format)
+/* The counts of a module by phase and kind. */
+static void module_row(tool_rows *rows, const void *user, int32_t i)
 {
-    tool_report_begin(w, format);
-    tool_write(w, TOOL_FIELDS(FIELD_TEXT("model", p->graph->name), FIELD_MESH(&p->mesh)));
+    const dtp_comm_module *m = &((const comm_lists *)user)->r->modules[i];
+    tool_field amounts[DTP_N_PHASES][DTP_N_COLLS][3], kinds[DTP_N_PHASES][DTP_N_COLLS + 1];
+    tool_field phases[DTP_N_PHASES + 2] = {FIELD_TEXT("path", m->path)};
+    const tool_field end = {.kind = FIELD_IS_END};
+    for (int32_t k = 0; k < DTP_N_PHASES; k++) {
+        for (int32_t c = 0; c < DTP_N_COLLS; c++) {
+            const dtp_comm_amount *a = &m->counts[k][c];
+            amounts[k][c][0] = (tool_field)FIELD_INT("count", a->count);
+            amounts[k][c][1] = (tool_field)FIELD_INT("bytes", a->bytes);
+            amounts[k][c][2] = end;
+            kinds[k][c] = (tool_field)FIELD_GROUP(dtp_coll_name((dtp_coll_kind)c), amounts[k][c]);
+            kinds[k][c].kind = a->count > 0 ? FIELD_IS_OBJECT : FIELD_IS_ABSENT;
+        }
+        kinds[k][DTP_N_COLLS] = end;
+        phases[k + 1] = (tool_field)FIELD_GROUP(dtp_phase_name((dtp_phase)k), kinds[k]);
+    }
+    phases[DTP_N_PHASES + 1] = end;
+    tool_row(rows, phases);
 }
 
 static void put_report(const dtp_program *p, const dtp_comm_report *r, bool json, dtp_strbuf *out)
@@ -136,30 +153,11 @@ static void put_report(const dtp_program *p, const dtp_comm_report *r, bool json
         return;
     }
     dtp_json_writer w = {0};
-    begin(&w, p, "dtp.comm_report/1");
-    tool_write_list(&w, "totals", r->n_totals, total_row, &lists);
-    dtp_json_begin_array(&w, "modules", false);
-    for (int32_t i = 0; i < r->n_modules; i++) {
-        const dtp_comm_module *m = &r->modules[i];
-        dtp_json_begin_object(&w, NULL);
-        dtp_json_write_string(&w, "path", m->path);
-        for (int32_t k = 0; k < DTP_N_PHASES; k++) {
-            dtp_json_begin_object(&w, dtp_phase_name((dtp_phase)k));
-            for (int32_t c = 0; c < DTP_N_COLLS; c++) {
-                const dtp_comm_amount *a = &m->counts[k][c];
-                if (a->count > 0) {
-                    tool_write_object(
-                        &w, dtp_coll_name((dtp_coll_kind)c),
-                        TOOL_FIELDS(FIELD_INT("count", a->count), FIELD_INT("bytes", a->bytes)));
-                }
-            }
-            dtp_json_end_object(&w);
-        }
-        dtp_json_end_object(&w);
-    }
-    dtp_json_end_array(&w);
-    tool_write_list(&w, "collectives", r->n_entries, entry_row, &lists);
-    tool_report_end(&w);
+    tool_report(&w, "dtp.comm_report/1",
+                TOOL_FIELDS(FIELD_TEXT("model", p->graph->name), FIELD_MESH(&p->mesh),
+                            FIELD_LIST("totals", r->n_totals, total_row, &lists),
+                            FIELD_LIST("modules", r->n_modules, module_row, &lists),
+                            FIELD_LIST("collectives", r->n_entries, entry_row, &lists)));
     dtp_strbuf_join(out, &w.buf);
 }
 
@@ -184,7 +182,8 @@ dtp_status tool_print_counters(const dtp_program *p, bool json, dtp_strbuf *out,
         dtp_counters_print(&counters, out);
     } else if (s == DTP_OK) {
         dtp_json_writer w = {0};
-        begin(&w, p, "dtp.counters/1");
+        tool_report_begin(&w, "dtp.counters/1");
+        tool_write(&w, TOOL_FIELDS(FIELD_TEXT("model", p->graph->name), FIELD_MESH(&p->mesh)));
         dtp_json_begin_object(&w, "counters");
         for (int32_t i = 0; i < counters.n; i++) {
             dtp_json_write_double(&w, counters.list[i].name, counters.list[i].value);

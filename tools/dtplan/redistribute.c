@@ -106,13 +106,6 @@ static step_facts facts_of(const redistribute_command *c, int32_t i)
     return f;
 }
 
-static void add_layout(dtp_json_writer *w, const char *key, const dtp_layout *layout)
-{
-    dtp_strbuf text = {0};
-    dtp_placements_print(layout, &text);
-    dtp_json_write_text(w, key, &text);
-}
-
 static double count_collectives(const redistribute_command *c, int64_t counts[DTP_N_COLLS])
 {
     double price_s = 0;
@@ -124,63 +117,62 @@ static double count_collectives(const redistribute_command *c, int64_t counts[DT
     return price_s;
 }
 
+static void step_row(tool_rows *rows, const void *user, int32_t i)
+{
+    const redistribute_command *c = user;
+    const dtp_step *step = &c->steps.steps[i];
+    const bool exchanges = step->kind == DTP_STEP_ALL_TO_ALL;
+    const bool scatters = step->kind == DTP_STEP_REDUCE_SCATTER;
+    const bool has_axis =
+        exchanges || scatters || step->kind == DTP_STEP_ALL_GATHER || step->kind == DTP_STEP_SLICE;
+    const bool reduces = scatters || step->kind == DTP_STEP_ALL_REDUCE;
+    const step_facts f = facts_of(c, i);
+    dtp_strbuf after = {0};
+    dtp_placements_print(&step->after, &after);
+    tool_row(rows, TOOL_FIELDS(
+                       FIELD_TEXT("kind", dtp_step_name(step->kind)),
+                       FIELD_DIMS("mesh_dims", &c->mesh, step->set),
+                       FIELD_INT_IF(has_axis, "axis", step->axis),
+                       FIELD_INT_IF(exchanges, "to_axis", step->to_axis),
+                       FIELD_TEXT_IF(reduces, "op", reduces ? dtp_reduce_op_name(step->op) : NULL),
+                       FIELD_INT("bytes", f.bytes), FIELD_INT("moved_bytes", f.moved),
+                       FIELD_REAL("price_s", f.price_s), FIELD_BUFFER("after", &after)));
+}
+
 static void print_json(const redistribute_command *c, dtp_strbuf *trace, dtp_strbuf *out)
 {
     dtp_json_writer w = {0};
+    dtp_strbuf from = {0}, to = {0};
     const dtp_redistribute_verdict *v = &c->verdict;
+    const char *warnings[1 << DTP_MAX_MESH_DIMS];
+    tool_field kinds[DTP_N_COLLS + 1] = {{.kind = FIELD_IS_END}};
     int64_t counts[DTP_N_COLLS] = {0}, shape[DTP_MAX_RANK];
-    double price_s = count_collectives(c, counts);
+    const double price_s = count_collectives(c, counts);
     for (int32_t i = 0; i < c->type.rank; i++) {
         shape[i] = c->type.dims[i].size;
     }
-    tool_report_begin(&w, "dtp.redistribute/1");
-    tool_write(&w, TOOL_FIELDS(FIELD_MESH(&c->mesh), FIELD_INTS("shape", c->type.rank, shape),
-                               FIELD_TEXT("dtype", dtp_dtype_name(c->type.dtype))));
-    add_layout(&w, "from", &c->from);
-    add_layout(&w, "to", &c->to);
-    tool_write(&w, TOOL_FIELDS(FIELD_TEXT("planner", c->compat != NULL ? c->compat : "search"),
-                               FIELD_TEXT("prices", c->price_name)));
-    dtp_json_write_text(&w, "trace", trace);
-    dtp_json_begin_array(&w, "steps", false);
-    for (int32_t i = 0; i < c->steps.n; i++) {
-        const dtp_step *step = &c->steps.steps[i];
-        const bool exchanges = step->kind == DTP_STEP_ALL_TO_ALL;
-        const bool has_axis = exchanges || step->kind == DTP_STEP_ALL_GATHER ||
-                              step->kind == DTP_STEP_REDUCE_SCATTER || step->kind == DTP_STEP_SLICE;
-        const bool reduces =
-            step->kind == DTP_STEP_ALL_REDUCE || step->kind == DTP_STEP_REDUCE_SCATTER;
-        const step_facts f = facts_of(c, i);
-        dtp_json_begin_object(&w, NULL);
-        tool_write(&w, TOOL_FIELDS(FIELD_TEXT("kind", dtp_step_name(step->kind)),
-                                   FIELD_DIMS("mesh_dims", &c->mesh, step->set),
-                                   FIELD_INT_IF(has_axis, "axis", step->axis),
-                                   FIELD_INT_IF(exchanges, "to_axis", step->to_axis),
-                                   FIELD_TEXT_IF(reduces, "op",
-                                                 reduces ? dtp_reduce_op_name(step->op) : NULL),
-                                   FIELD_INT("bytes", f.bytes), FIELD_INT("moved_bytes", f.moved),
-                                   FIELD_REAL("price_s", f.price_s)));
-        add_layout(&w, "after", &step->after);
-        dtp_json_end_object(&w);
-    }
-    dtp_json_end_array(&w);
-    dtp_json_begin_object(&w, "collectives");
-    for (int32_t k = 0; k < DTP_N_COLLS; k++) {
-        if (counts[k] > 0) {
-            dtp_json_write_int(&w, dtp_coll_name((dtp_coll_kind)k), counts[k]);
-        }
-    }
-    dtp_json_end_object(&w);
-    dtp_json_write_double(&w, "price_s", price_s);
-    dtp_json_begin_array(&w, "warnings", false);
     for (int32_t i = 0; i < c->n_warnings; i++) {
-        dtp_json_write_string(&w, NULL, c->warnings[i]);
+        warnings[i] = c->warnings[i];
     }
-    dtp_json_end_array(&w);
-    tool_write(&w, TOOL_FIELDS(FIELD_OBJECT_IF(
-                       c->run, "run", FIELD_INT("ranks", dtp_mesh_ranks(&c->mesh)),
-                       FIELD_INT("seed", c->seed), FIELD_INT("checked", v->checked),
-                       FIELD_INT("wrong", v->wrong), FIELD_BOOL("pass", v->wrong == 0))));
-    tool_report_end(&w);
+    for (int32_t k = 0; k < DTP_N_COLLS; k++) {
+        kinds[k] =
+            (tool_field)FIELD_INT_IF(counts[k] > 0, dtp_coll_name((dtp_coll_kind)k), counts[k]);
+    }
+    dtp_placements_print(&c->from, &from);
+    dtp_placements_print(&c->to, &to);
+    tool_report(&w, "dtp.redistribute/1",
+                TOOL_FIELDS(FIELD_MESH(&c->mesh), FIELD_INTS("shape", c->type.rank, shape),
+                            FIELD_TEXT("dtype", dtp_dtype_name(c->type.dtype)),
+                            FIELD_BUFFER("from", &from), FIELD_BUFFER("to", &to),
+                            FIELD_TEXT("planner", c->compat != NULL ? c->compat : "search"),
+                            FIELD_TEXT("prices", c->price_name), FIELD_BUFFER("trace", trace),
+                            FIELD_LIST("steps", c->steps.n, step_row, c),
+                            FIELD_GROUP("collectives", kinds), FIELD_REAL("price_s", price_s),
+                            FIELD_LINES_IF(true, "warnings", c->n_warnings, warnings),
+                            FIELD_OBJECT_IF(
+                                c->run, "run", FIELD_INT("ranks", dtp_mesh_ranks(&c->mesh)),
+                                FIELD_INT("seed", c->seed), FIELD_INT("checked", v->checked),
+                                FIELD_INT("wrong", v->wrong), FIELD_BOOL("pass", v->wrong == 0))));
     dtp_strbuf_join(out, &w.buf);
 }
 
