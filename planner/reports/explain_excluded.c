@@ -24,7 +24,7 @@ static dtp_status add(dtp_explaining *e, const char *text, const char *reason, d
 /* ---- pins ---------------------------------------------------------------------------------------
  */
 
-/* What is an option but for the pins. */
+/* What is a strategy but for the pins. */
 static dtp_status add_pinned(dtp_explaining *e, dtp_err *err)
 {
     const dtp_tensor_variable *c = &e->free->variables[dtp_explain__variable(e, e->free)];

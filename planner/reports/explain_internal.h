@@ -35,10 +35,10 @@ void dtp_explain__print(const dtp_explaining *e, const dtp_tensor_strategy *o,
 dtp_status dtp_explain__add(dtp_explaining *e, const char *text, const char *excluded,
                             dtp_alternative **out, dtp_err *err) DTP_MUST_CHECK;
 
-/* Appends the options of the tensor or node that decides, with what they cost. */
+/* Appends the strategies of the tensor or node that decides, with what they cost. */
 dtp_status dtp_explain__options(dtp_explaining *e, dtp_err *err) DTP_MUST_CHECK;
 
-/* Appends what is no option, with or without pins, and why. */
+/* Appends what is no strategy, with or without pins, and why. */
 dtp_status dtp_explain__excluded(dtp_explaining *e, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

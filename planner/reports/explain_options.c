@@ -1,4 +1,4 @@
-/* Alternatives among the options of the problem: what each costs alone, and at least when
+/* Alternatives among the strategies of the problem: what each costs alone, and at least when
  * everything else is chosen anew. */
 #include "planner/reports/explain_internal.h"
 
@@ -32,7 +32,7 @@ dtp_status dtp_explain__add(dtp_explaining *e, const char *text, const char *exc
                                 : DTP_FAIL(err, DTP_NOMEM, "out of memory for alternatives");
 }
 
-/* cost[k] of option k of variable v, everything else as in the assignment; cost: scratch. */
+/* cost[k] of strategy k of variable v, everything else as in the assignment; cost: scratch. */
 static void find_costs(const dtp_problem *s, const int32_t *assignment, int32_t v, int64_t *cost)
 {
     const int32_t n = dtp_problem_n_strategies(s, v);
@@ -48,9 +48,9 @@ static void find_costs(const dtp_problem *s, const int32_t *assignment, int32_t 
     }
 }
 
-/* The copies of a tensor follow it in the cheapest way. */
-static void settle_views(const dtp_tensor_problem *p, int32_t tensor_variable, int32_t *assignment,
-                         int64_t *cost)
+/* The replicas of a tensor follow it at the least cost. */
+static void settle_replicas(const dtp_tensor_problem *p, int32_t tensor_variable,
+                            int32_t *assignment, int64_t *cost)
 {
     for (int32_t v = 0; v < p->n_variables; v++) {
         const dtp_tensor_variable *c = &p->variables[v];
@@ -68,7 +68,7 @@ static void settle_views(const dtp_tensor_problem *p, int32_t tensor_variable, i
     }
 }
 
-/* Kernel time of the deciding node in an option, all instances. */
+/* Kernel time of the deciding node in a strategy, all instances. */
 static dtp_status kernel_time(const dtp_explaining *e, dtp_node_pricer *np,
                               const dtp_tensor_strategy *o, int64_t *out, dtp_err *err)
 {
@@ -96,12 +96,12 @@ typedef struct evaluation {
     int32_t *plan;           /* the plan's assignment in this problem */
     dtp_problem_value value; /* of it */
     dtp_evaluator *evaluator;
-    int64_t *cost;       /* scratch, by option of any variable */
+    int64_t *cost;       /* scratch, by strategy of any variable */
     dtp_node_pricer *np; /* NULL: a tensor decides */
-    int64_t kernel_ps;   /* of the plan's option */
+    int64_t kernel_ps;   /* of the plan's strategy */
 } evaluation;
 
-/* e->other becomes the plan with option k. */
+/* e->other becomes the plan with strategy k. */
 static dtp_status evaluate_alone(const dtp_explaining *e, const evaluation *v, int32_t k,
                                  dtp_alternative *a, dtp_err *err)
 {
@@ -111,7 +111,7 @@ static dtp_status evaluate_alone(const dtp_explaining *e, const evaluation *v, i
     memcpy(e->other, v->plan, (size_t)p->n_variables * sizeof *e->other);
     e->other[v->variable] = k;
     if (e->tensor >= 0) {
-        settle_views(p, v->variable, e->other, v->cost);
+        settle_replicas(p, v->variable, e->other, v->cost);
     }
     DTP_TRY(dtp_evaluator_cost(v->evaluator, e->other, &value.cost, err));
     a->priced = true;
@@ -211,7 +211,7 @@ static dtp_status evaluate_options(dtp_explaining *e, evaluation *v, dtp_err *er
                             &v->problem->variables[v->variable].strategies[v->plan[v->variable]],
                             &v->kernel_ps, err));
     }
-    /* The first alternatives are the options of the variable, in their order. */
+    /* The first alternatives are the strategies of the variable, in their order. */
     const dtp_tensor_variable *c = &v->problem->variables[v->variable];
     for (int32_t k = 0; k < c->n_strategies; k++) {
         char text[DTP_STRATEGY_TEXT_BYTES];

@@ -11,7 +11,7 @@ typedef struct sweep {
     const dtp_graph *g;
     const dtp_machine *machine;
     dtp_plan_request request;
-    dtp_plan_function plan;
+    dtp_plan_mode plan;
     dtp_pareto *out;
 } sweep;
 
@@ -126,8 +126,8 @@ static dtp_status sweep_limits(sweep *s, int64_t largest, int32_t max_points, dt
 }
 
 dtp_status dtp_pareto_find(const dtp_graph *g, const dtp_machine *machine,
-                           const dtp_plan_request *request, dtp_plan_function plan,
-                           int32_t max_points, dtp_pareto *out, dtp_err *err)
+                           const dtp_plan_request *request, dtp_plan_mode plan, int32_t max_points,
+                           dtp_pareto *out, dtp_err *err)
 {
     sweep s = {.g = g, .machine = machine, .request = *request, .plan = plan, .out = out};
     *out = (dtp_pareto){.arena = dtp_arena_create()};

@@ -10,7 +10,7 @@
 #include "tools/dtplan/options.h"
 #include "tools/styles.h"
 
-static const char *mode_name(dtp_plan_function plan)
+static const char *mode_name(dtp_plan_mode plan)
 {
     return plan == dtp_plan_tensor ? "tensor" : "rules";
 }
@@ -50,8 +50,7 @@ static void point_row(tool_rows *rows, const void *user, int32_t i)
 static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_err *err)
 {
     const dtp_graph *g = c->graph;
-    const dtp_plan_function plan =
-        strcmp(c->mode, "tensor") == 0 ? dtp_plan_tensor : dtp_plan_rules;
+    const dtp_plan_mode plan = strcmp(c->mode, "tensor") == 0 ? dtp_plan_tensor : dtp_plan_rules;
     dtp_pareto pareto;
     dtp_json_writer w = {0};
     DTP_TRY(dtp_pareto_find(g, c->machine, request, plan, (int32_t)c->points, &pareto, err));

@@ -199,7 +199,7 @@ dtp_status tool_print_counters(const dtp_program *p, bool json, dtp_strbuf *out,
 /* ---- trace --------------------------------------------------------------------------------------
  */
 
-static int64_t bytes_moved(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_copy_info *m)
+static int64_t collective_bytes(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_copy_info *m)
 {
     const dtp_layout *before = &m->from;
     double bytes = 0;
@@ -227,8 +227,8 @@ dtp_status tool_print_trace(const dtp_graph *g, const dtp_sharding *s, const dtp
         dtp_strbuf_addf(out, "%-9s ", dtp_phase_name(node->phase));
         dtp_steps_trace(&m->from, &m->steps, out);
         dtp_strbuf_addf(out, "  %" PRId64 " B  %s '%s' of '%s'\n",
-                        bytes_moved(&s->mesh, &t->type, m), m->operand < 0 ? "output" : "operand",
-                        t->name, node->name);
+                        collective_bytes(&s->mesh, &t->type, m),
+                        m->operand < 0 ? "output" : "operand", t->name, node->name);
     }
     dtp_redistributions_free(&redistributions);
     if (status == DTP_OK) {
