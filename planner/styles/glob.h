@@ -12,8 +12,9 @@ enum { DTP_GLOB_BYTES = 512, DTP_GLOB_STEPS = 1 << 20 };
  * pair up. */
 dtp_status dtp_glob_check(const char *glob, dtp_err *err) DTP_MUST_CHECK;
 
-/* Whether a checked glob matches the name or one of its dotted prefixes: the name of a module stands
- * for all that is inside. A match that takes more than DTP_GLOB_STEPS comparisons counts as none. */
+/* Whether a checked glob matches the name or one of its dotted prefixes: the name of a module
+ * stands for all that is inside. A match that takes more than DTP_GLOB_STEPS comparisons counts as
+ * none. */
 bool dtp_glob_match_prefix(const char *glob, const char *name);
 
 #endif
