@@ -70,11 +70,6 @@ static dtp_status follow_tensor(dtp_explaining *e, const dtp_tensor_problem *p, 
     return DTP_OK;
 }
 
-int32_t dtp_explain__variable(const dtp_explaining *e, const dtp_tensor_problem *p)
-{
-    return e->tensor >= 0 ? p->variable_of_tensor[e->tensor] : p->variable_of_node[e->node];
-}
-
 static void forget_problems(dtp_explaining *e)
 {
     dtp_tensor_problem_destroy(e->problem != e->free ? e->problem : NULL);

@@ -8,6 +8,11 @@
 #include "cost_models/node_price.h"
 #include "core/plan/node_layouts.h"
 
+int32_t dtp_explain__variable(const dtp_explaining *e, const dtp_tensor_problem *p)
+{
+    return e->tensor >= 0 ? p->variable_of_tensor[e->tensor] : p->variable_of_node[e->node];
+}
+
 void dtp_explain__print(const dtp_explaining *e, const dtp_tensor_strategy *o,
                         char out[DTP_STRATEGY_TEXT_BYTES])
 {
