@@ -35,6 +35,7 @@ typedef void (*tool_row_of)(tool_rows *rows, const void *user, int32_t i);
 
 typedef struct tool_field {
     tool_field_kind kind;
+    int32_t n; /* of arrays and lists */
     const char *key;
     union {
         int64_t i;
@@ -48,7 +49,6 @@ typedef struct tool_field {
         const char *const *texts;
         tool_row_of row;
     };
-    int32_t n;        /* of arrays and lists */
     const void *user; /* of lists */
     const dtp_mesh *mesh;
     dtp_mesh_set set;
