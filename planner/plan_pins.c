@@ -13,28 +13,21 @@
 /* ---- pins ---------------------------------------------------------------------------------------
  */
 
-/* Index of the pin of (t, node) in the list, n when there is none. */
-static int32_t find_pin(const dtp_pin *pins, int32_t n, dtp_tensor_id t, dtp_node_id node)
-{
-    int32_t i = 0;
-    while (i < n &&
-           !(pins[i].tensor == t && (pins[i].node == node || (node < 0 && pins[i].node < 0)))) {
-        i++;
-    }
-    return i;
-}
-
-dtp_status dtp_pins_merge(int32_t n, const dtp_pin *pins, dtp_arena *arena, int32_t *n_out,
-                          dtp_pin **out, dtp_err *err)
+/* A later pin of the same tensor and node replaces an earlier one. */
+static dtp_status merge_pins(int32_t n, const dtp_pin *pins, dtp_arena *arena, int32_t *n_out,
+                             dtp_pin **out, dtp_err *err)
 {
     int32_t k = 0;
-    dtp_pin *list = dtp_arena_alloc(arena, (size_t)n, sizeof *list);
-    if (list == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d pins", n);
-    }
+    dtp_pin *list;
+    DTP_TRY(DTP_NEW(arena, list, n, err));
     for (int32_t i = 0; i < n; i++) {
-        const int32_t at = find_pin(list, k, pins[i].tensor, pins[i].node);
-        list[at] = pins[i];
+        const dtp_pin *p = &pins[i];
+        int32_t at = 0;
+        while (at < k && (list[at].tensor != p->tensor ||
+                          (list[at].node != p->node && (list[at].node >= 0 || p->node >= 0)))) {
+            at++;
+        }
+        list[at] = *p;
         k += at == k ? 1 : 0;
     }
     *n_out = k;
@@ -44,27 +37,6 @@ dtp_status dtp_pins_merge(int32_t n, const dtp_pin *pins, dtp_arena *arena, int3
 
 /* ---- the plan -----------------------------------------------------------------------------------
  */
-
-static dtp_status list_texts(const dtp_pins_request *request, dtp_plan *plan, dtp_err *err)
-{
-    plan->pins = dtp_arena_alloc(plan->arena, (size_t)request->n_texts + 1, sizeof *plan->pins);
-    if (plan->pins == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for pins");
-    }
-    for (int32_t i = 0; i < request->n_texts; i++) {
-        plan->pins[plan->n_pins++] = dtp_arena_strdup(plan->arena, request->texts[i]);
-    }
-    if (request->memory_limit_bytes > 0) {
-        plan->pins[plan->n_pins++] =
-            dtp_arena_printf(plan->arena, "memory %" PRId64, request->memory_limit_bytes);
-    }
-    for (int32_t i = 0; i < plan->n_pins; i++) {
-        if (plan->pins[i] == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for pins");
-        }
-    }
-    return DTP_OK;
-}
 
 static dtp_status fill_header(const dtp_graph *g, const dtp_machine *machine,
                               const dtp_pins_request *request, dtp_plan *plan, dtp_err *err)
@@ -80,7 +52,18 @@ static dtp_status fill_header(const dtp_graph *g, const dtp_machine *machine,
     plan->memory_limit_bytes = request->memory_limit_bytes;
     plan->model_hash = dtp_graph_hash(g);
     plan->machine_hash = machine != NULL ? dtp_machine_hash(machine) : 0;
-    return list_texts(request, plan, err);
+    DTP_TRY(DTP_NEW(plan->arena, plan->pins, request->n_texts + 1, err));
+    for (int32_t i = 0; i < request->n_texts; i++) {
+        plan->pins[plan->n_pins++] = dtp_arena_strdup(plan->arena, request->texts[i]);
+    }
+    if (request->memory_limit_bytes > 0) {
+        plan->pins[plan->n_pins++] =
+            dtp_arena_printf(plan->arena, "memory %" PRId64, request->memory_limit_bytes);
+    }
+    for (int32_t i = 0; i < plan->n_pins; i++) {
+        DTP_TRY(DTP_MEMORY(err, plan->pins[i]));
+    }
+    return DTP_OK;
 }
 
 static dtp_status propagate(const dtp_graph *g, const dtp_pins_request *request,
@@ -95,8 +78,7 @@ static dtp_status propagate(const dtp_graph *g, const dtp_pins_request *request,
         options.price_user = &lowering->cost;
     }
     dtp_pin *pins = NULL;
-    DTP_TRY(
-        dtp_pins_merge(request->n_pins, request->pins, plan->arena, &options.n_pins, &pins, err));
+    DTP_TRY(merge_pins(request->n_pins, request->pins, plan->arena, &options.n_pins, &pins, err));
     options.pins = pins;
     DTP_TRY(dtp_propagate(g, &plan->mesh, &options, plan->arena, &plan->sharding, err));
     for (int32_t t = 0; t < g->n_tensors && !plan->uneven; t++) {
@@ -127,10 +109,7 @@ static dtp_status copy_implementations(const dtp_pins_request *request, dtp_plan
                                        dtp_err *err)
 {
     const size_t n = (size_t)request->n_implementations;
-    plan->implementations = dtp_arena_alloc(plan->arena, n, sizeof *plan->implementations);
-    if (plan->implementations == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for settings");
-    }
+    DTP_TRY(DTP_NEW(plan->arena, plan->implementations, n, err));
     if (n > 0) {
         memcpy(plan->implementations, request->implementations, n * sizeof *plan->implementations);
     }

@@ -26,10 +26,6 @@ typedef struct dtp_pins_request {
                                          refer to the changed graph */
 } dtp_pins_request;
 
-/* A later pin of the same tensor and node replaces an earlier one. From `arena`. */
-dtp_status dtp_pins_merge(int32_t n, const dtp_pin *pins, dtp_arena *arena, int32_t *n_out,
-                          dtp_pin **out, dtp_err *err) DTP_MUST_CHECK;
-
 /* A plan in tensor mode. Its certificate is feasible with bound 0: nothing is proved. A plan that
  * does not fit the memory limit is infeasible, a result and not an error. machine NULL: nothing is
  * priced; the plan has no times and no baselines, and its objective is memory. */

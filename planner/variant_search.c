@@ -60,11 +60,8 @@ static dtp_status list_choices(search *s, dtp_err *err)
         DTP_TRY(dtp_microbatch_variants(s->g, max, s->arena, &n_counts, &counts, err));
     }
     const size_t n = (size_t)n_remat * (size_t)n_counts;
-    s->choices = dtp_arena_alloc(s->arena, n, sizeof *s->choices);
-    s->tried = dtp_arena_alloc(s->arena, n, sizeof *s->tried);
-    if (s->choices == NULL || s->tried == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu choices", n);
-    }
+    DTP_TRY(DTP_NEW(s->arena, s->choices, n, err));
+    DTP_TRY(DTP_NEW(s->arena, s->tried, n, err));
     for (int32_t i = 0; i < n_remat; i++) {
         for (int32_t k = 0; k < n_counts; k++) {
             const bool ends = (i == 0 || i == n_remat - 1) && (k == 0 || k == n_counts - 1);
@@ -86,9 +83,7 @@ static dtp_status note(search *s, const char *what, const char *outcome, dtp_err
     const char *text = what != NULL && outcome != NULL
                            ? dtp_arena_printf(s->arena, "%s: %s", what, outcome)
                            : NULL;
-    if (text == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for what was tried");
-    }
+    DTP_TRY(DTP_MEMORY(err, text));
     s->tried[s->done++] = text;
     dtp_log(s->request->ctx, DTP_LOG_INFO, "planner", "choice", "%s", text);
     return DTP_OK;
@@ -221,9 +216,7 @@ static dtp_status explain(const search *s, dtp_err *err)
     const char **text = &s->tried[s->best_choice];
     dtp_plan_request request = *s->request;
     *text = dtp_arena_printf(s->arena, "%s; the limit named is that of this choice", *text);
-    if (*text == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for what was tried");
-    }
+    DTP_TRY(DTP_MEMORY(err, *text));
     request.choices = &s->choices[s->best_choice];
     dtp_plan_result_free(s->best);
     return s->mode(s->g, s->machine, &request, s->best, err);

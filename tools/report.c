@@ -17,6 +17,19 @@ void tool_report_end(dtp_json_writer *w)
     dtp_strbuf_add(&w->buf, "\n");
 }
 
+void tool_report(dtp_json_writer *w, const char *format, const tool_field *fields)
+{
+    tool_report_begin(w, format);
+    tool_write(w, fields);
+    tool_report_end(w);
+}
+
+struct tool_rows {
+    dtp_json_writer *w; /* NULL: a table */
+    dtp_strbuf *out;
+    const tool_column *columns;
+};
+
 static void write_field(dtp_json_writer *w, const tool_field *f)
 {
     switch (f->kind) {
@@ -66,8 +79,27 @@ static void write_field(dtp_json_writer *w, const tool_field *f)
         }
         dtp_json_end_array(w);
         break;
+    case FIELD_IS_TEXTS:
+    case FIELD_IS_LINES:
+        dtp_json_begin_array(w, f->key, f->kind == FIELD_IS_TEXTS);
+        for (int32_t i = 0; i < f->n; i++) {
+            tool_write(w, TOOL_FIELDS(FIELD_TEXT(NULL, f->texts[i])));
+        }
+        dtp_json_end_array(w);
+        break;
+    case FIELD_IS_LIST:
+        dtp_json_begin_array(w, f->key, false);
+        for (int32_t i = 0; i < f->n; i++) {
+            f->row(&(tool_rows){.w = w}, f->user, i);
+        }
+        dtp_json_end_array(w);
+        break;
     case FIELD_IS_END:
     case FIELD_IS_ABSENT:
+        break;
+    case FIELD_IS_BUFFER:
+        dtp_json_write_text(w, f->key, f->note);
+        dtp_strbuf_free(f->note);
         break;
     case FIELD_IS_NOTE:
         dtp_strbuf_free(f->note);
@@ -90,12 +122,6 @@ void tool_write_object(dtp_json_writer *w, const char *key, const tool_field *fi
 }
 
 /* ---- lists ---- */
-
-struct tool_rows {
-    dtp_json_writer *w; /* NULL: a table */
-    dtp_strbuf *out;
-    const tool_column *columns;
-};
 
 void tool_row(tool_rows *rows, const tool_field *fields)
 {
@@ -125,12 +151,7 @@ void tool_row(tool_rows *rows, const tool_field *fields)
 void tool_write_list(dtp_json_writer *w, const char *key, int32_t n, tool_row_of row,
                      const void *user)
 {
-    tool_rows rows = {.w = w};
-    dtp_json_begin_array(w, key, false);
-    for (int32_t i = 0; i < n; i++) {
-        row(&rows, user, i);
-    }
-    dtp_json_end_array(w);
+    tool_write(w, TOOL_FIELDS(FIELD_LIST(key, n, row, user)));
 }
 
 void tool_print_table(dtp_strbuf *out, const tool_column *columns, int32_t n, tool_row_of row,

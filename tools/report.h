@@ -15,17 +15,27 @@ typedef enum tool_field_kind {
     FIELD_IS_INT,
     FIELD_IS_REAL,
     FIELD_IS_BOOL,
-    FIELD_IS_TEXT, /* null when NULL */
-    FIELD_IS_NOTE, /* text that only tables have, in their last column; it is freed */
-    FIELD_IS_DIMS, /* names of mesh dims; "x+y" in tables */
-    FIELD_IS_MESH, /* the members that dtp_mesh_write writes */
+    FIELD_IS_TEXT,   /* null when NULL */
+    FIELD_IS_NOTE,   /* text that only tables have, in their last column; it is freed */
+    FIELD_IS_BUFFER, /* text; it is freed */
+    FIELD_IS_DIMS,   /* names of mesh dims; "x+y" in tables */
+    FIELD_IS_MESH,   /* the members that dtp_mesh_write writes */
     FIELD_IS_OBJECT,
     FIELD_IS_INTS, /* arrays on one line */
-    FIELD_IS_REALS
+    FIELD_IS_REALS,
+    FIELD_IS_TEXTS, /* null for NULL */
+    FIELD_IS_LINES, /* texts, one on a line */
+    FIELD_IS_LIST   /* objects, by rows */
 } tool_field_kind;
+
+/* Where the rows of a list go: into a JSON array, or into a table of text. */
+typedef struct tool_rows tool_rows;
+/* Puts row i of a list into `rows`, by tool_row. */
+typedef void (*tool_row_of)(tool_rows *rows, const void *user, int32_t i);
 
 typedef struct tool_field {
     tool_field_kind kind;
+    int32_t n; /* of arrays and lists */
     const char *key;
     union {
         int64_t i;
@@ -36,8 +46,10 @@ typedef struct tool_field {
         const struct tool_field *fields;
         const int64_t *ints;
         const double *reals;
+        const char *const *texts;
+        tool_row_of row;
     };
-    int32_t n; /* of arrays */
+    const void *user; /* of lists */
     const dtp_mesh *mesh;
     dtp_mesh_set set;
 } tool_field;
@@ -50,18 +62,31 @@ typedef struct tool_field {
 #define FIELD_BOOL(k, value) FIELD_OF(FIELD_IS_BOOL, k, b, value)
 #define FIELD_TEXT(k, value) FIELD_OF(FIELD_IS_TEXT, k, text, value)
 #define FIELD_NOTE(value) FIELD_OF(FIELD_IS_NOTE, NULL, note, value)
+#define FIELD_BUFFER(k, value) FIELD_OF(FIELD_IS_BUFFER, k, note, value)
 #define FIELD_DIMS(k, m, s) {.kind = FIELD_IS_DIMS, .key = (k), .mesh = (m), .set = (s)}
 #define FIELD_MESH(m) FIELD_OF(FIELD_IS_MESH, NULL, mesh, m)
 #define FIELD_OBJECT(k, ...) FIELD_OF(FIELD_IS_OBJECT, k, fields, TOOL_FIELDS(__VA_ARGS__))
+#define FIELD_GROUP(k, members) FIELD_OF(FIELD_IS_OBJECT, k, fields, members)
 #define FIELD_INTS(k, count, values) \
     {.kind = FIELD_IS_INTS, .key = (k), .ints = (values), .n = (count)}
 #define FIELD_REALS(k, count, values) \
     {.kind = FIELD_IS_REALS, .key = (k), .reals = (values), .n = (count)}
+#define FIELD_TEXTS(k, count, values) \
+    {.kind = FIELD_IS_TEXTS, .key = (k), .texts = (values), .n = (count)}
+#define FIELD_LINES_IF(on, k, count, values) \
+    {.kind = FIELD_IF(on, FIELD_IS_LINES), .key = (k), .texts = (values), .n = (count)}
+#define FIELD_LIST(k, count, row_of, with) \
+    {.kind = FIELD_IS_LIST, .key = (k), .row = (row_of), .user = (with), .n = (count)}
 /* Fields that are null, or not there, without a condition. */
 #define FIELD_INT_OR_NULL(on, k, value) FIELD_OF((on) ? FIELD_IS_INT : FIELD_IS_NULL, k, i, value)
 #define FIELD_INT_IF(on, k, value) FIELD_OF(FIELD_IF(on, FIELD_IS_INT), k, i, value)
+#define FIELD_REAL_IF(on, k, value) FIELD_OF(FIELD_IF(on, FIELD_IS_REAL), k, x, value)
 #define FIELD_BOOL_IF(on, k, value) FIELD_OF(FIELD_IF(on, FIELD_IS_BOOL), k, b, value)
 #define FIELD_TEXT_IF(on, k, value) FIELD_OF(FIELD_IF(on, FIELD_IS_TEXT), k, text, value)
+#define FIELD_INTS_IF(on, k, count, values) \
+    {.kind = FIELD_IF(on, FIELD_IS_INTS), .key = (k), .ints = (values), .n = (count)}
+#define FIELD_LIST_IF(on, k, count, row_of, with) \
+    {.kind = FIELD_IF(on, FIELD_IS_LIST), .key = (k), .row = (row_of), .user = (with), .n = (count)}
 #define FIELD_OBJECT_IF(on, k, ...) \
     FIELD_OF(FIELD_IF(on, FIELD_IS_OBJECT), k, fields, TOOL_FIELDS(__VA_ARGS__))
 #define TOOL_FIELDS(...) ((const tool_field[]){__VA_ARGS__, {.kind = FIELD_IS_END}})
@@ -71,16 +96,15 @@ typedef struct tool_field {
 void tool_report_begin(dtp_json_writer *w, const char *format);
 /* ... and ends the line. */
 void tool_report_end(dtp_json_writer *w);
+/* Both, and members of fields between them. */
+void tool_report(dtp_json_writer *w, const char *format, const tool_field *fields);
 /* Members of the open object; an object of its own (key NULL in arrays). */
 void tool_write(dtp_json_writer *w, const tool_field *fields);
 void tool_write_object(dtp_json_writer *w, const char *key, const tool_field *fields);
 
-/* Where the rows of a list go: into a JSON array, or into a table of text. */
-typedef struct tool_rows tool_rows;
-/* Puts row i of a list into `rows`, by tool_row. */
-typedef void (*tool_row_of)(tool_rows *rows, const void *user, int32_t i);
 /* The row of a table has the first fields, one for each column. */
 void tool_row(tool_rows *rows, const tool_field *fields);
+
 void tool_write_list(dtp_json_writer *w, const char *key, int32_t n, tool_row_of row,
                      const void *user);
 

@@ -6,18 +6,31 @@
 #include "core/base/names.h"
 #include "cost_models/plan_lowering.h"
 #include "cost_models/candidate.h"
+#include "planner/problem/tensors/tying_groups.h"
 #include "planner/reports/explain_internal.h"
 
-enum { NEAR = 4 };
+enum {
+    NEAR = 4,     /* edits within which a name is near another */
+    MOST_RUNS = 4 /* groups of tying; beyond, every instance decides on its own */
+};
 
 /* ---- names --------------------------------------------------------------------------------------
  */
 
-static dtp_status fail_name(const dtp_explain_request *r, dtp_err *err)
+static dtp_status find_name(dtp_explaining *e, dtp_err *err)
 {
+    const dtp_explain_request *r = e->request;
     const dtp_graph *g = r->graph;
     const char *nearest = NULL;
     int32_t best = NEAR;
+    e->tensor = r->node ? -1 : dtp_graph_find(g, r->name);
+    e->node = -1;
+    for (int32_t n = 0; n < g->n_nodes && e->tensor < 0 && e->node < 0; n++) {
+        e->node = strcmp(g->nodes[n].name, r->name) == 0 ? n : -1;
+    }
+    if (e->tensor >= 0 || e->node >= 0) {
+        return DTP_OK;
+    }
     for (int32_t t = 0; t < g->n_tensors; t++) {
         const int32_t d = dtp_name_distance(r->name, g->tensors[t].name, best);
         if (d < best) {
@@ -31,16 +44,107 @@ static dtp_status fail_name(const dtp_explain_request *r, dtp_err *err)
                     nearest != NULL ? "'?" : "");
 }
 
-static dtp_status find_name(dtp_explaining *e, dtp_err *err)
+/* ---- problems -----------------------------------------------------------------------------------
+ */
+
+/* A tensor that is kept as an op leaves or reads it: that op decides. */
+static dtp_status follow_tensor(dtp_explaining *e, const dtp_tensor_problem *p, dtp_err *err)
 {
-    const dtp_explain_request *r = e->request;
-    const dtp_graph *g = r->graph;
-    e->tensor = r->node ? -1 : dtp_graph_find(g, r->name);
-    e->node = -1;
-    for (int32_t n = 0; n < g->n_nodes && e->tensor < 0 && e->node < 0; n++) {
-        e->node = strcmp(g->nodes[n].name, r->name) == 0 ? n : -1;
+    const dtp_graph *g = e->request->graph;
+    const dtp_tensor_id t = e->tensor;
+    if (t < 0 || p->variable_of_tensor[t] >= 0) {
+        return DTP_OK;
     }
-    return e->tensor >= 0 || e->node >= 0 ? DTP_OK : fail_name(r, err);
+    e->node = g->tensors[t].producer;
+    for (int32_t n = 0; n < g->n_nodes && e->node < 0; n++) {
+        for (int32_t i = 0; i < g->nodes[n].n_in; i++) {
+            e->node = g->nodes[n].in[i] == t ? n : e->node;
+        }
+    }
+    if (e->node < 0) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "nothing makes or reads tensor '%s'",
+                        g->tensors[t].name);
+    }
+    e->tensor = -1;
+    e->out->via = g->nodes[e->node].name;
+    return DTP_OK;
+}
+
+static void forget_problems(dtp_explaining *e)
+{
+    dtp_tensor_problem_destroy(e->problem != e->free ? e->problem : NULL);
+    dtp_tensor_problem_destroy(e->free);
+    e->problem = e->free = NULL;
+}
+
+static dtp_status create_problem(dtp_explaining *e, bool pinned, dtp_tensor_problem **out,
+                                 dtp_err *err)
+{
+    dtp_tensor_options options = dtp_tensor_options_init();
+    options.runs = e->out->runs;
+    options.uneven = e->request->plan->uneven;
+    options.memory_bytes = e->request->plan->memory_limit_bytes;
+    options.n_pins = pinned ? e->pins.n_pins : 0;
+    options.pins = e->pins.pins;
+    options.unpriced = !pinned;
+    DTP_TRY(dtp_tensor_problem_create(e->request->graph, &e->pricer, &options, out, err));
+    return *out != NULL ? follow_tensor(e, *out, err)
+                        : DTP_FAIL(err, DTP_INTERNAL, "a selection problem is missing");
+}
+
+/* The first decision of the plan that the problem without tying does not have. */
+static dtp_status fail_selection(const dtp_explaining *e, dtp_err *err)
+{
+    const dtp_graph *g = e->request->graph;
+    const dtp_plan *plan = e->request->plan;
+    const char *what = "a copy", *name = "some tensor";
+    char text[DTP_STRATEGY_TEXT_BYTES] = "in a layout";
+    for (int32_t t = g->n_tensors - 1; t >= 0; t--) {
+        const int32_t c = e->problem->variable_of_tensor[t];
+        if (c >= 0 && e->assignment[c] < 0) {
+            what = "tensor";
+            name = g->tensors[t].name;
+            dtp_layout_print(&plan->sharding.layouts[t], &plan->mesh, &g->tensors[t].type, &g->dims,
+                             text);
+        }
+    }
+    for (int32_t n = g->n_nodes - 1; n >= 0; n--) {
+        if (e->assignment[e->problem->variable_of_node[n]] < 0) {
+            what = "node";
+            name = g->nodes[n].name;
+            dtp_strategy_print(g, n, &plan->mesh, &plan->sharding.strategies[n], text);
+        }
+    }
+    return DTP_FAIL(err, DTP_UNSUPPORTED,
+                    "the plan has what tensor mode does not choose from: %s '%.200s': %.300s", what,
+                    name, text);
+}
+
+/* Finds the plan as an assignment of the problem that it was made from, tied in as many groups as
+ * it needs. */
+static dtp_status find_selection(dtp_explaining *e, dtp_err *err)
+{
+    const dtp_plan *plan = e->request->plan;
+    bool found = false;
+    DTP_TRY(dtp_pin_set_read(plan->n_pins, plan->pins, e->request->graph, &plan->mesh, e->arena,
+                             &e->pins, err));
+    DTP_TRY(dtp_runs_needed(e->request->graph, &plan->sharding, MOST_RUNS, &e->out->runs, err));
+    for (;;) {
+        forget_problems(e);
+        DTP_TRY(create_problem(e, true, &e->problem, err));
+        e->free = e->problem;
+        if (e->pins.n_pins > 0) {
+            e->free = NULL;
+            DTP_TRY(create_problem(e, false, &e->free, err));
+        }
+        DTP_TRY(DTP_NEW(e->arena, e->assignment, e->problem->n_variables, err));
+        DTP_TRY(DTP_NEW(e->arena, e->other, e->problem->n_variables, err));
+        DTP_TRY(dtp_tensor_assignment(e->problem, &plan->sharding, e->assignment, &found, err));
+        if (found || e->out->runs == 0) {
+            return found ? DTP_OK : fail_selection(e, err);
+        }
+        e->out->runs = 0;
+    }
 }
 
 /* ---- order --------------------------------------------------------------------------------------
@@ -63,27 +167,21 @@ static int compare_alternatives(const void *x, const void *y)
     return p != q ? (p < q ? -1 : 1) : strcmp(a->text, b->text);
 }
 
-/* The steps of a plan in tensor mode are the cheapest on its own machine only, those of other plans
- * need not be on any. On its own machine the certificate says what it costs. */
-static dtp_status price_plan(const dtp_explaining *e, dtp_err *err)
-{
-    const dtp_plan *plan = e->request->plan;
-    dtp_plan_lowering lowering;
-    if (e->request->plan_is_current && plan->objective == DTP_OBJECTIVE_TIME) {
-        e->out->plan_ps = plan->certificate.cost;
-        return DTP_OK;
-    }
-    DTP_TRY(dtp_plan_lowering_init(&lowering, plan, err));
-    return dtp_additive_cost(e->request->graph, &e->pricer, &plan->sharding, lowering.redistributor,
-                             &e->out->plan_ps, err);
-}
-
 static dtp_status explain(dtp_explaining *e, dtp_err *err)
 {
     DTP_TRY(find_name(e, err));
     DTP_TRY(dtp_pricer_init(e->request->machine, &e->request->plan->mesh, &e->pricer, err));
-    DTP_TRY(dtp_explain__find_selection(e, err));
-    DTP_TRY(price_plan(e, err));
+    DTP_TRY(find_selection(e, err));
+    /* The steps of a plan in tensor mode are the cheapest on its own machine only, those of other
+     * plans need not be on any. On its own machine the certificate says what it costs. */
+    const dtp_plan *plan = e->request->plan;
+    e->out->plan_ps = plan->certificate.cost;
+    if (!e->request->plan_is_current || plan->objective != DTP_OBJECTIVE_TIME) {
+        dtp_plan_lowering lowering;
+        DTP_TRY(dtp_plan_lowering_init(&lowering, plan, err));
+        DTP_TRY(dtp_additive_cost(e->request->graph, &e->pricer, &plan->sharding,
+                                  lowering.redistributor, &e->out->plan_ps, err));
+    }
     DTP_TRY(dtp_explain__options(e, err));
     DTP_TRY(dtp_explain__excluded(e, err));
     qsort(e->out->alternatives, (size_t)e->out->n, sizeof *e->out->alternatives,
@@ -99,6 +197,6 @@ dtp_status dtp_explain(const dtp_explain_request *request, dtp_arena *arena, dtp
     out->name = request->name;
     dtp_status s = explain(&e, err);
     out->node = e.tensor < 0;
-    dtp_explain__forget_problems(&e);
+    forget_problems(&e);
     return s;
 }

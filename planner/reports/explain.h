@@ -1,14 +1,14 @@
 /* Why a tensor or node is as it is in a plan: the chosen way, every alternative with what it would
  * cost, and what excludes it.
  *
- *   alone     everything else as it is, but for the copies of the tensor itself, which follow it in
- *             the cheapest way; an exact re-evaluation of the selection problem of tensor mode
+ *   alone     everything else as it is, but for the replicas of the tensor, which follow it at the
+ *             least cost; an exact re-evaluation of the selection problem of tensor mode
  *   at least  a lower bound of the difference when everything else is chosen anew, within the
  *             limits and pins of the plan (planner/solver/min_marginals.h):
  *             at_least <= re-solved difference <= at_most <= alone, the last where alone fits
  *
  * Instances of a repeated block decide together (when the plan treats them alike), and differences
- * are those of all of them. Differences speak of the sum of prices, in picoseconds per step.
+ * are those of all of them. Differences are of additive costs, in picoseconds per step.
  */
 #ifndef DTP_PLANNER_EXPLAIN_H
 #define DTP_PLANNER_EXPLAIN_H

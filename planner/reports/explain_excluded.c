@@ -7,48 +7,31 @@
 
 enum { MAX_LAYOUTS = 4096, REASON_BYTES = 320 };
 
-static bool is_listed(const dtp_explaining *e, const char *text)
-{
-    for (int32_t i = 0; i < e->out->n; i++) {
-        if (strcmp(e->out->alternatives[i].text, text) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
+/* Adds an alternative that is not listed yet. */
 static dtp_status add(dtp_explaining *e, const char *text, const char *reason, dtp_err *err)
 {
     dtp_alternative *a;
-    const char *copy = dtp_arena_strdup(e->arena, reason);
-    if (copy == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for alternatives");
+    for (int32_t i = 0; i < e->out->n; i++) {
+        if (strcmp(e->out->alternatives[i].text, text) == 0) {
+            return DTP_OK;
+        }
     }
+    const char *copy = dtp_arena_strdup(e->arena, reason);
+    DTP_TRY(DTP_MEMORY(err, copy));
     return dtp_explain__add(e, text, copy, &a, err);
 }
 
 /* ---- pins ---------------------------------------------------------------------------------------
  */
 
-/* What is an option but for the pins. */
+/* What is a strategy but for the pins. */
 static dtp_status add_pinned(dtp_explaining *e, dtp_err *err)
 {
-    const dtp_graph *g = e->request->graph;
-    const dtp_mesh *mesh = &e->request->plan->mesh;
-    const dtp_tensor_problem *p = e->free;
-    const dtp_tensor_variable *c = &p->variables[e->tensor >= 0 ? p->variable_of_tensor[e->tensor]
-                                                                : p->variable_of_node[e->node]];
+    const dtp_tensor_variable *c = &e->free->variables[dtp_explain__variable(e, e->free)];
     for (int32_t k = 0; k < c->n_strategies && e->free != e->problem; k++) {
         char text[DTP_STRATEGY_TEXT_BYTES];
-        if (e->tensor >= 0) {
-            dtp_layout_print(&c->strategies[k].layout, mesh, &g->tensors[e->tensor].type, &g->dims,
-                             text);
-        } else {
-            dtp_strategy_print(g, e->node, mesh, &c->strategies[k].strategy, text);
-        }
-        if (!is_listed(e, text)) {
-            DTP_TRY(add(e, text, "a pin says otherwise", err));
-        }
+        dtp_explain__print(e, &c->strategies[k], text);
+        DTP_TRY(add(e, text, "a pin says otherwise", err));
     }
     return DTP_OK;
 }
@@ -85,9 +68,6 @@ static dtp_status add_layout(dtp_explaining *e, const dtp_layout *l, dtp_err *er
     const dtp_graph_tensor *t = &g->tensors[e->tensor];
     char text[DTP_LAYOUT_TEXT_BYTES], reason[REASON_BYTES];
     dtp_layout_print(l, &e->request->plan->mesh, &t->type, &g->dims, text);
-    if (is_listed(e, text)) {
-        return DTP_OK;
-    }
     if (!find_uneven(e, l, reason)) {
         (void)snprintf(reason, sizeof reason, "%s",
                        !dtp_layout_has_partial(l) ? "no rule of an op reads or leaves it so"
@@ -126,28 +106,9 @@ static dtp_status add_layouts(dtp_explaining *e, dtp_err *err)
 /* ---- dims of a node -----------------------------------------------------------------------------
  */
 
-/* Whether some option splits the dim over the mesh dim. */
-static bool is_split(const dtp_explaining *e, const dtp_sharding_rules *set, dtp_dim_id d,
-                     int32_t m)
+static bool splits(const dtp_sharding_rule *rule, dtp_dim_id d)
 {
-    const dtp_tensor_variable *c = &e->free->variables[e->free->variable_of_node[e->node]];
-    for (int32_t k = 0; k < c->n_strategies; k++) {
-        const int16_t row = c->strategies[k].strategy.row[m];
-        if (row > 0 && (set->rows[row].dim == d || set->rows[row].out_dim == d)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool has_row(const dtp_sharding_rules *set, dtp_dim_id d)
-{
-    for (int32_t r = 1; r < set->n; r++) {
-        if (set->rows[r].dim == d || set->rows[r].out_dim == d) {
-            return true;
-        }
-    }
-    return false;
+    return rule->dim == d || rule->out_dim == d;
 }
 
 static int64_t size_of(const dtp_op_call *call, dtp_dim_id d)
@@ -163,18 +124,28 @@ static int64_t size_of(const dtp_op_call *call, dtp_dim_id d)
     return 0;
 }
 
+/* Dim d over mesh dim m, unless some strategy has it so. */
 static dtp_status add_dim(dtp_explaining *e, const dtp_op_call *call, const dtp_sharding_rules *set,
                           dtp_dim_id d, int32_t m, dtp_err *err)
 {
     const dtp_mesh *mesh = &e->request->plan->mesh;
+    const dtp_tensor_variable *c = &e->free->variables[e->free->variable_of_node[e->node]];
     const char *name = dtp_dims_name(&e->request->graph->dims, d);
     const int64_t size = size_of(call, d);
     char text[REASON_BYTES], reason[REASON_BYTES];
-    if (is_split(e, set, d, m) || mesh->sizes[m] == 1) {
+    bool is_split = mesh->sizes[m] == 1, has_rule = false;
+    for (int32_t k = 0; k < c->n_strategies && !is_split; k++) {
+        const int16_t row = c->strategies[k].strategy.row[m];
+        is_split = row > 0 && splits(&set->rows[row], d);
+    }
+    if (is_split) {
         return DTP_OK;
     }
+    for (int32_t r = 1; r < set->n && !has_rule; r++) {
+        has_rule = splits(&set->rows[r], d);
+    }
     (void)snprintf(text, sizeof text, "%s: %.200s", mesh->names[m], name);
-    if (!has_row(set, d)) {
+    if (!has_rule) {
         (void)snprintf(reason, sizeof reason, "%s needs dim '%.200s' whole", call->op->name, name);
     } else if (size % mesh->sizes[m] != 0) {
         (void)snprintf(reason, sizeof reason,
@@ -183,7 +154,7 @@ static dtp_status add_dim(dtp_explaining *e, const dtp_op_call *call, const dtp_
     } else {
         (void)snprintf(reason, sizeof reason, "never better than another way to run it");
     }
-    return is_listed(e, text) ? DTP_OK : add(e, text, reason, err);
+    return add(e, text, reason, err);
 }
 
 static dtp_status add_dims(dtp_explaining *e, dtp_err *err)

@@ -1,6 +1,6 @@
-/* What the files of explain share: names, and the order of what is said (explain.c), the plan as a
- * assignment (explain_selection.c), alternatives with prices (explain_options.c), and those that
- * are no options at all (explain_excluded.c). */
+/* What the files of explain share: names, the plan as an assignment and the order of what is said
+ * (explain.c), alternatives with prices (explain_options.c), and those that are no strategies
+ * (explain_excluded.c). */
 #ifndef DTP_PLANNER_EXPLAIN_INTERNAL_H
 #define DTP_PLANNER_EXPLAIN_INTERNAL_H
 
@@ -24,22 +24,21 @@ typedef struct dtp_explaining {
     dtp_node_id node;            /* that decides, when no tensor does */
 } dtp_explaining;
 
-/* Finds the plan in the problem that it was made from. A tensor that is kept as an op leaves or
- * reads it is followed there: e->node decides then. */
-dtp_status dtp_explain__find_selection(dtp_explaining *e, dtp_err *err) DTP_MUST_CHECK;
-void dtp_explain__forget_problems(dtp_explaining *e);
-
 /* The variable in p that decides. */
-int32_t dtp_explain__choice(const dtp_explaining *e, const dtp_tensor_problem *p);
+int32_t dtp_explain__variable(const dtp_explaining *e, const dtp_tensor_problem *p);
+
+/* A layout of the tensor, or a strategy of the node, that decides. */
+void dtp_explain__print(const dtp_explaining *e, const dtp_tensor_strategy *o,
+                        char out[DTP_STRATEGY_TEXT_BYTES]);
 
 /* Appends an alternative with only its text and what excludes it. */
 dtp_status dtp_explain__add(dtp_explaining *e, const char *text, const char *excluded,
                             dtp_alternative **out, dtp_err *err) DTP_MUST_CHECK;
 
-/* Appends the options of the tensor or node that decides, with what they cost. */
+/* Appends the strategies of the tensor or node that decides, with what they cost. */
 dtp_status dtp_explain__options(dtp_explaining *e, dtp_err *err) DTP_MUST_CHECK;
 
-/* Appends what is no option, with or without pins, and why. */
+/* Appends what is no strategy, with or without pins, and why. */
 dtp_status dtp_explain__excluded(dtp_explaining *e, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

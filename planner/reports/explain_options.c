@@ -1,4 +1,4 @@
-/* Alternatives among the options of the problem: what each costs alone, and at least when
+/* Alternatives among the strategies of the problem: what each costs alone, and at least when
  * everything else is chosen anew. */
 #include "planner/reports/explain_internal.h"
 
@@ -7,6 +7,23 @@
 
 #include "cost_models/node_price.h"
 #include "core/plan/node_layouts.h"
+
+int32_t dtp_explain__variable(const dtp_explaining *e, const dtp_tensor_problem *p)
+{
+    return e->tensor >= 0 ? p->variable_of_tensor[e->tensor] : p->variable_of_node[e->node];
+}
+
+void dtp_explain__print(const dtp_explaining *e, const dtp_tensor_strategy *o,
+                        char out[DTP_STRATEGY_TEXT_BYTES])
+{
+    const dtp_graph *g = e->request->graph;
+    const dtp_mesh *mesh = &e->request->plan->mesh;
+    if (e->tensor >= 0) {
+        dtp_layout_print(&o->layout, mesh, &g->tensors[e->tensor].type, &g->dims, out);
+    } else {
+        dtp_strategy_print(g, e->node, mesh, &o->strategy, out);
+    }
+}
 
 dtp_status dtp_explain__add(dtp_explaining *e, const char *text, const char *excluded,
                             dtp_alternative **out, dtp_err *err)
@@ -20,19 +37,7 @@ dtp_status dtp_explain__add(dtp_explaining *e, const char *text, const char *exc
                                 : DTP_FAIL(err, DTP_NOMEM, "out of memory for alternatives");
 }
 
-static void print_option(const dtp_explaining *e, const dtp_tensor_strategy *o,
-                         char out[DTP_STRATEGY_TEXT_BYTES])
-{
-    const dtp_graph *g = e->request->graph;
-    const dtp_mesh *mesh = &e->request->plan->mesh;
-    if (e->tensor >= 0) {
-        dtp_layout_print(&o->layout, mesh, &g->tensors[e->tensor].type, &g->dims, out);
-    } else {
-        dtp_strategy_print(g, e->node, mesh, &o->strategy, out);
-    }
-}
-
-/* cost[k] of option k of variable v, everything else as in the assignment; cost: scratch. */
+/* cost[k] of strategy k of variable v, everything else as in the assignment; cost: scratch. */
 static void find_costs(const dtp_problem *s, const int32_t *assignment, int32_t v, int64_t *cost)
 {
     const int32_t n = dtp_problem_n_strategies(s, v);
@@ -48,9 +53,9 @@ static void find_costs(const dtp_problem *s, const int32_t *assignment, int32_t 
     }
 }
 
-/* The copies of a tensor follow it in the cheapest way. */
-static void settle_views(const dtp_tensor_problem *p, int32_t tensor_variable, int32_t *assignment,
-                         int64_t *cost)
+/* The replicas of a tensor follow it at the least cost. */
+static void settle_replicas(const dtp_tensor_problem *p, int32_t tensor_variable,
+                            int32_t *assignment, int64_t *cost)
 {
     for (int32_t v = 0; v < p->n_variables; v++) {
         const dtp_tensor_variable *c = &p->variables[v];
@@ -68,7 +73,7 @@ static void settle_views(const dtp_tensor_problem *p, int32_t tensor_variable, i
     }
 }
 
-/* Kernel time of the deciding node in an option, all instances. */
+/* Kernel time of the deciding node in a strategy, all instances. */
 static dtp_status kernel_time(const dtp_explaining *e, dtp_node_pricer *np,
                               const dtp_tensor_strategy *o, int64_t *out, dtp_err *err)
 {
@@ -96,12 +101,12 @@ typedef struct evaluation {
     int32_t *plan;           /* the plan's assignment in this problem */
     dtp_problem_value value; /* of it */
     dtp_evaluator *evaluator;
-    int64_t *cost;       /* scratch, by option of any variable */
+    int64_t *cost;       /* scratch, by strategy of any variable */
     dtp_node_pricer *np; /* NULL: a tensor decides */
-    int64_t kernel_ps;   /* of the plan's option */
+    int64_t kernel_ps;   /* of the plan's strategy */
 } evaluation;
 
-/* e->other becomes the plan with option k. */
+/* e->other becomes the plan with strategy k. */
 static dtp_status evaluate_alone(const dtp_explaining *e, const evaluation *v, int32_t k,
                                  dtp_alternative *a, dtp_err *err)
 {
@@ -111,7 +116,7 @@ static dtp_status evaluate_alone(const dtp_explaining *e, const evaluation *v, i
     memcpy(e->other, v->plan, (size_t)p->n_variables * sizeof *e->other);
     e->other[v->variable] = k;
     if (e->tensor >= 0) {
-        settle_views(p, v->variable, e->other, v->cost);
+        settle_replicas(p, v->variable, e->other, v->cost);
     }
     DTP_TRY(dtp_evaluator_cost(v->evaluator, e->other, &value.cost, err));
     a->priced = true;
@@ -134,101 +139,57 @@ static dtp_status evaluate_alone(const dtp_explaining *e, const evaluation *v, i
     return DTP_OK;
 }
 
-static void read_marginal(const evaluation *v, const dtp_min_marginal *m, dtp_alternative *a)
-{
-    a->none = m->bound >= DTP_FORBIDDEN;
-    if (!a->none) {
-        a->at_least = m->bound - v->value.cost;
-        a->at_least_is_best = m->bound == m->cost;
-        a->known = m->cost < DTP_FORBIDDEN;
-        a->at_most = m->cost - v->value.cost;
-    } else {
-        a->excluded = "nothing within the memory limit and the pins has it";
-    }
-}
-
+/* At least and at most for every alternative. The certificate's bound holds too when it is of this
+ * problem. */
 static dtp_status find_marginals(dtp_explaining *e, const evaluation *v, dtp_err *err)
 {
-    const int32_t k = v->problem->variables[v->variable].n_strategies;
+    dtp_explanation *x = e->out;
+    const dtp_plan *plan = e->request->plan;
+    const int32_t n = v->problem->variables[v->variable].n_strategies;
+    const int64_t cost = v->value.cost, certified = plan->certificate.bound;
     dtp_min_marginal_options options =
         dtp_min_marginal_options_init(v->problem->select, v->variable, v->plan);
-    dtp_min_marginal *m = dtp_arena_alloc(e->arena, (size_t)k, sizeof *m);
-    if (m == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d alternatives", k);
-    }
-    for (int32_t i = 0; i < k; i++) {
-        const dtp_alternative *a = &e->out->alternatives[i];
-        m[i].cost = !a->apart && a->alone_fits ? v->value.cost + dtp_cost_split_sum(&a->alone)
-                                               : DTP_FORBIDDEN;
+    dtp_min_marginal *m;
+    DTP_TRY(DTP_NEW(e->arena, m, n, err));
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_alternative *a = &x->alternatives[i];
+        m[i].cost =
+            !a->apart && a->alone_fits ? cost + dtp_cost_split_sum(&a->alone) : DTP_FORBIDDEN;
     }
     options.exact = e->request->exact;
     DTP_TRY(dtp_min_marginals(v->problem->select, &options, m, err));
-    for (int32_t i = 0; i < k; i++) {
-        read_marginal(v, &m[i], &e->out->alternatives[i]);
-        e->out->bound_ps = i == 0 || m[i].bound < e->out->bound_ps ? m[i].bound : e->out->bound_ps;
+    for (int32_t i = 0; i < n; i++) {
+        dtp_alternative *a = &x->alternatives[i];
+        a->none = m[i].bound >= DTP_FORBIDDEN;
+        if (!a->none) {
+            a->at_least = m[i].bound - cost;
+            a->at_least_is_best = m[i].bound == m[i].cost;
+            a->known = m[i].cost < DTP_FORBIDDEN;
+            a->at_most = m[i].cost - cost;
+        } else {
+            a->excluded = "nothing within the memory limit and the pins has it";
+        }
+        x->bound_ps = i == 0 || m[i].bound < x->bound_ps ? m[i].bound : x->bound_ps;
+    }
+    if (!e->request->plan_is_current || plan->rules_mode || plan->objective != DTP_OBJECTIVE_TIME ||
+        certified <= x->bound_ps || certified > cost) {
+        return DTP_OK;
+    }
+    x->bound_ps = certified;
+    for (int32_t i = 0; i < n; i++) {
+        dtp_alternative *a = &x->alternatives[i];
+        if (!a->none && a->at_least < certified - cost) {
+            a->at_least = certified - cost;
+        }
     }
     return DTP_OK;
-}
-
-/* The first alternatives are the options of the variable, in their order. */
-static dtp_status add_options(dtp_explaining *e, const evaluation *v, dtp_err *err)
-{
-    const dtp_tensor_variable *c = &v->problem->variables[v->variable];
-    for (int32_t k = 0; k < c->n_strategies; k++) {
-        char text[DTP_STRATEGY_TEXT_BYTES];
-        dtp_alternative *a;
-        print_option(e, &c->strategies[k], text);
-        DTP_TRY(dtp_explain__add(e, text, NULL, &a, err));
-        a->chosen = k == v->plan[v->variable];
-        DTP_TRY(evaluate_alone(e, v, k, a, err));
-        if (a->chosen) {
-            e->out->chosen = a->text;
-        }
-    }
-    return find_marginals(e, v, err);
-}
-
-/* The certificate's bound, if it speaks of this problem and says more. */
-static void use_certificate(dtp_explaining *e)
-{
-    const dtp_plan *plan = e->request->plan;
-    dtp_explanation *x = e->out;
-    const int64_t bound = plan->certificate.bound;
-    if (!e->request->plan_is_current || plan->rules_mode || plan->objective != DTP_OBJECTIVE_TIME ||
-        bound <= x->bound_ps || bound > x->cost_ps) {
-        return;
-    }
-    x->bound_ps = bound;
-    for (int32_t i = 0; i < x->n; i++) {
-        dtp_alternative *a = &x->alternatives[i];
-        if (a->priced && !a->none && a->at_least < bound - x->cost_ps) {
-            a->at_least = bound - x->cost_ps;
-        }
-    }
-}
-
-static void count_instances(dtp_explaining *e, int32_t variable)
-{
-    const dtp_graph *g = e->request->graph;
-    for (int32_t t = 0; t < g->n_tensors && e->tensor >= 0; t++) {
-        e->out->instances += e->problem->variable_of_tensor[t] == variable &&
-                                     g->tensors[t].kind == g->tensors[e->tensor].kind
-                                 ? 1
-                                 : 0;
-    }
-    for (int32_t n = 0; n < g->n_nodes && e->tensor < 0; n++) {
-        e->out->instances += e->problem->variable_of_node[n] == variable ? 1 : 0;
-    }
 }
 
 static dtp_status evaluate_options(dtp_explaining *e, evaluation *v, dtp_err *err)
 {
     dtp_explanation *x = e->out;
     const dtp_problem *p = v->problem->select;
-    v->cost = dtp_arena_alloc(e->arena, (size_t)p->first[p->n_variables], sizeof *v->cost);
-    if (v->cost == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for costs");
-    }
+    DTP_TRY(DTP_NEW(e->arena, v->cost, (size_t)p->first[p->n_variables], err));
     DTP_TRY(dtp_evaluator_create(p, &v->evaluator, err));
     DTP_TRY(dtp_evaluator_run(v->evaluator, v->plan, &v->value, err));
     if (!v->value.feasible) {
@@ -240,21 +201,41 @@ static dtp_status evaluate_options(dtp_explaining *e, evaluation *v, dtp_err *er
     x->cost_ps = v->value.cost;
     x->peak_bytes = v->value.peak;
     x->limit_bytes = e->request->plan->memory_limit_bytes;
-    count_instances(e, v->variable);
+    const dtp_graph *g = e->request->graph;
+    for (int32_t t = 0; t < g->n_tensors && e->tensor >= 0; t++) {
+        e->out->instances += e->problem->variable_of_tensor[t] == v->variable &&
+                                     g->tensors[t].kind == g->tensors[e->tensor].kind
+                                 ? 1
+                                 : 0;
+    }
+    for (int32_t n = 0; n < g->n_nodes && e->tensor < 0; n++) {
+        e->out->instances += e->problem->variable_of_node[n] == v->variable ? 1 : 0;
+    }
     if (v->np != NULL) {
         DTP_TRY(kernel_time(e, v->np,
                             &v->problem->variables[v->variable].strategies[v->plan[v->variable]],
                             &v->kernel_ps, err));
     }
-    DTP_TRY(add_options(e, v, err));
-    use_certificate(e);
-    return DTP_OK;
+    /* The first alternatives are the strategies of the variable, in their order. */
+    const dtp_tensor_variable *c = &v->problem->variables[v->variable];
+    for (int32_t k = 0; k < c->n_strategies; k++) {
+        char text[DTP_STRATEGY_TEXT_BYTES];
+        dtp_alternative *a;
+        dtp_explain__print(e, &c->strategies[k], text);
+        DTP_TRY(dtp_explain__add(e, text, NULL, &a, err));
+        a->chosen = k == v->plan[v->variable];
+        DTP_TRY(evaluate_alone(e, v, k, a, err));
+        if (a->chosen) {
+            e->out->chosen = a->text;
+        }
+    }
+    return find_marginals(e, v, err);
 }
 
 dtp_status dtp_explain__options(dtp_explaining *e, dtp_err *err)
 {
     evaluation v = {.problem = e->problem,
-                    .variable = dtp_explain__choice(e, e->problem),
+                    .variable = dtp_explain__variable(e, e->problem),
                     .plan = e->assignment};
     if (e->tensor < 0) {
         DTP_TRY(dtp_node_pricer_create(e->request->graph, &e->pricer,

@@ -11,7 +11,7 @@ typedef struct sweep {
     const dtp_graph *g;
     const dtp_machine *machine;
     dtp_plan_request request;
-    dtp_plan_function plan;
+    dtp_plan_mode plan;
     dtp_pareto *out;
 } sweep;
 
@@ -24,65 +24,36 @@ static int by_bytes(const void *a, const void *b)
     return x->bytes != y->bytes ? (x->bytes > y->bytes ? -1 : 1) : strcmp(x->name, y->name);
 }
 
-/* Sums by tensor of what is at the peak. */
-static dtp_status rank_tensors(const dtp_program *p, const dtp_peak *peak, dtp_arena *scratch,
-                               dtp_pareto_point *point, dtp_err *err)
+/* Lowers the plan of a point and sums what is at its peak by tensor; *g and *program are to be
+ * destroyed. */
+static dtp_status rank_tensors(const sweep *s, dtp_pareto_point *point, dtp_arena *scratch,
+                               dtp_graph **g, dtp_program **program, dtp_err *err)
 {
-    const int32_t n = p->graph->n_tensors;
-    dtp_pareto_tensor *sums = dtp_arena_alloc(scratch, (size_t)n + 1, sizeof *sums);
-    if (sums == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the tensors at the peak");
-    }
+    dtp_plan_lowering lowering;
+    dtp_peak peak;
+    dtp_pareto_tensor *sums;
+    DTP_TRY(dtp_plan_graph(point->plan, s->g, g, err));
+    DTP_TRY(dtp_plan_lowering_init(&lowering, point->plan, err));
+    DTP_TRY(dtp_lower(*g, &point->plan->sharding, &lowering.options, program, err));
+    DTP_TRY(dtp_peak_find(*program, scratch, &peak, err));
+    point->needed_bytes = peak.bytes;
+    const int32_t n = (*g)->n_tensors;
+    DTP_TRY(DTP_NEW(scratch, sums, n + 1, err));
     for (int32_t t = 0; t <= n; t++) {
-        sums[t].name = t < n ? p->graph->tensors[t].name : "(staging)";
+        sums[t].name = t < n ? (*g)->tensors[t].name : "(staging)";
     }
-    for (int32_t i = 0; i < peak->n; i++) {
-        const dtp_tensor_id t = p->values[peak->buffers[i].value].tensor;
-        sums[t >= 0 ? t : n].bytes += peak->buffers[i].bytes;
+    for (int32_t i = 0; i < peak.n; i++) {
+        const dtp_tensor_id t = (*program)->values[peak.buffers[i].value].tensor;
+        sums[t >= 0 ? t : n].bytes += peak.buffers[i].bytes;
     }
     qsort(sums, (size_t)n + 1, sizeof *sums, by_bytes);
     for (int32_t i = 0; i < DTP_PARETO_TOP && i <= n && sums[i].bytes > 0; i++) {
         point->top[i] = sums[i];
         point->top[i].name = dtp_arena_strdup(point->plan->arena, sums[i].name);
-        if (point->top[i].name == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for the tensors at the peak");
-        }
+        DTP_TRY(DTP_MEMORY(err, point->top[i].name));
         point->n_top = i + 1;
     }
     return DTP_OK;
-}
-
-static dtp_status lower_and_rank(const dtp_graph *g, dtp_arena *scratch, dtp_pareto_point *point,
-                                 dtp_err *err)
-{
-    dtp_plan_lowering lowering;
-    dtp_program *program = NULL;
-    dtp_peak peak;
-    DTP_TRY(dtp_plan_lowering_init(&lowering, point->plan, err));
-    DTP_TRY(dtp_lower(g, &point->plan->sharding, &lowering.options, &program, err));
-    dtp_status s = dtp_peak_find(program, scratch, &peak, err);
-    if (s == DTP_OK) {
-        point->needed_bytes = peak.bytes;
-        s = rank_tensors(program, &peak, scratch, point, err);
-    }
-    dtp_program_destroy(program);
-    return s;
-}
-
-static dtp_status find_top(const sweep *s, dtp_pareto_point *point, dtp_err *err)
-{
-    dtp_graph *set = NULL;
-    dtp_arena *scratch = dtp_arena_create();
-    if (scratch == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the tensors at the peak");
-    }
-    dtp_status status = dtp_plan_graph(point->plan, s->g, &set, err);
-    if (status == DTP_OK) {
-        status = lower_and_rank(set, scratch, point, err);
-    }
-    dtp_graph_destroy(set);
-    dtp_arena_destroy(scratch);
-    return status;
 }
 
 /* ---- the sweep ----------------------------------------------------------------------------------
@@ -110,7 +81,14 @@ static dtp_status try_limit(sweep *s, int64_t limit, dtp_plan_objective objectiv
     *peak = r.plan->predicted.peak_bytes;
     r.plan = NULL;
     dtp_plan_result_free(&r);
-    return find_top(s, point, err);
+    dtp_graph *g = NULL;
+    dtp_program *program = NULL;
+    dtp_arena *scratch = dtp_arena_create();
+    const dtp_status status = rank_tensors(s, point, scratch, &g, &program, err);
+    dtp_program_destroy(program);
+    dtp_graph_destroy(g);
+    dtp_arena_destroy(scratch);
+    return status;
 }
 
 static int by_memory(const void *a, const void *b)
@@ -121,25 +99,6 @@ static int by_memory(const void *a, const void *b)
         return p->peak_bytes > q->peak_bytes ? -1 : 1;
     }
     return p->step_time_s < q->step_time_s ? 1 : (q->step_time_s < p->step_time_s ? -1 : 0);
-}
-
-/* Least memory first; a plan stays if it is faster than all with no more memory. */
-static void drop_dominated(dtp_pareto *out)
-{
-    double fastest = (double)INFINITY;
-    int32_t at = out->n;
-    qsort(out->points, (size_t)out->n, sizeof *out->points, by_memory);
-    for (int32_t i = out->n - 1; i >= 0; i--) {
-        dtp_pareto_point point = out->points[i];
-        if (point.plan->predicted.step_time_s < fastest) {
-            fastest = point.plan->predicted.step_time_s;
-            out->points[--at] = point;
-        } else {
-            dtp_plan_destroy(point.plan);
-        }
-    }
-    memmove(out->points, out->points + at, (size_t)(out->n - at) * sizeof *out->points);
-    out->n -= at;
 }
 
 /* Limits fall by equal factors from what the fastest plan needs to the least that works, and below
@@ -167,8 +126,8 @@ static dtp_status sweep_limits(sweep *s, int64_t largest, int32_t max_points, dt
 }
 
 dtp_status dtp_pareto_find(const dtp_graph *g, const dtp_machine *machine,
-                           const dtp_plan_request *request, dtp_plan_function plan,
-                           int32_t max_points, dtp_pareto *out, dtp_err *err)
+                           const dtp_plan_request *request, dtp_plan_mode plan, int32_t max_points,
+                           dtp_pareto *out, dtp_err *err)
 {
     sweep s = {.g = g, .machine = machine, .request = *request, .plan = plan, .out = out};
     *out = (dtp_pareto){.arena = dtp_arena_create()};
@@ -182,7 +141,21 @@ dtp_status dtp_pareto_find(const dtp_graph *g, const dtp_machine *machine,
         dtp_pareto_free(out);
         return status;
     }
-    drop_dominated(out);
+    /* Least memory first; a plan stays if it is faster than all with no more memory. */
+    double fastest = (double)INFINITY;
+    int32_t at = out->n;
+    qsort(out->points, (size_t)out->n, sizeof *out->points, by_memory);
+    for (int32_t i = out->n - 1; i >= 0; i--) {
+        dtp_pareto_point point = out->points[i];
+        if (point.plan->predicted.step_time_s < fastest) {
+            fastest = point.plan->predicted.step_time_s;
+            out->points[--at] = point;
+        } else {
+            dtp_plan_destroy(point.plan);
+        }
+    }
+    memmove(out->points, out->points + at, (size_t)(out->n - at) * sizeof *out->points);
+    out->n -= at;
     return DTP_OK;
 }
 

@@ -3,12 +3,7 @@
 #ifndef DTP_PLANNER_PARETO_H
 #define DTP_PLANNER_PARETO_H
 
-#include "planner/plan_search.h"
-
-/* dtp_plan_rules or dtp_plan_tensor. */
-typedef dtp_status (*dtp_plan_function)(const dtp_graph *g, const dtp_machine *machine,
-                                        const dtp_plan_request *request, dtp_plan_result *out,
-                                        dtp_err *err);
+#include "planner/variant_search.h"
 
 enum { DTP_PARETO_TOP = 5 };
 
@@ -37,8 +32,8 @@ typedef struct dtp_pareto {
  * objective is not used. DTP_INVALID for pins that cannot hold; n = 0 when nothing fits the limit.
  * Free with dtp_pareto_free, unless it failed. */
 dtp_status dtp_pareto_find(const dtp_graph *g, const dtp_machine *machine,
-                           const dtp_plan_request *request, dtp_plan_function plan,
-                           int32_t max_points, dtp_pareto *out, dtp_err *err) DTP_MUST_CHECK;
+                           const dtp_plan_request *request, dtp_plan_mode plan, int32_t max_points,
+                           dtp_pareto *out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_pareto_free(dtp_pareto *p);
 
 #endif

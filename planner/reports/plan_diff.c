@@ -14,23 +14,13 @@ typedef struct half {
 
 typedef struct making {
     half half[2];
+    bool same_mesh;
     dtp_arena *arena;
     dtp_plan_diff *out;
 } making;
 
 /* ---- costs --------------------------------------------------------------------------------------
  */
-
-static dtp_status split_cost(const dtp_diff_input *in, const dtp_pricer *pricer, half *h,
-                             dtp_diff_side *side, dtp_err *err)
-{
-    const dtp_lower_options plain = {.redistributor = in->options->redistributor};
-    dtp_program *program = NULL;
-    DTP_TRY(dtp_lower(in->graph, in->sharding, &plain, &program, err));
-    dtp_status s = dtp_cost_split_program(pricer, program, h->nodes, &side->cost, err);
-    dtp_program_destroy(program);
-    return s;
-}
 
 static dtp_status count_peak(const dtp_program *p, dtp_arena *arena, half *h, dtp_diff_side *side,
                              dtp_err *err)
@@ -56,9 +46,13 @@ static dtp_status price_half(const dtp_machine *machine, dtp_arena *arena, half 
     dtp_pricer pricer;
     dtp_program *program = NULL;
     DTP_TRY(dtp_pricer_init(machine, &in->sharding->mesh, &pricer, err));
-    DTP_TRY(split_cost(in, &pricer, h, side, err));
+    const dtp_lower_options plain = {.redistributor = in->options->redistributor};
+    DTP_TRY(dtp_lower(in->graph, in->sharding, &plain, &program, err));
+    dtp_status s = dtp_cost_split_program(&pricer, program, h->nodes, &side->cost, err);
+    dtp_program_destroy(program);
+    DTP_TRY(s);
     DTP_TRY(dtp_lower(in->graph, in->sharding, in->options, &program, err));
-    dtp_status s = dtp_predict(&pricer, program, &side->predicted, err);
+    s = dtp_predict(&pricer, program, &side->predicted, err);
     s = s == DTP_OK ? count_peak(program, arena, h, side, err) : s;
     dtp_program_destroy(program);
     return s;
@@ -67,74 +61,39 @@ static dtp_status price_half(const dtp_machine *machine, dtp_arena *arena, half 
 /* ---- tensors ------------------------------------------------------------------------------------
  */
 
-static dtp_status print_layout(const dtp_diff_input *in, dtp_tensor_id t, dtp_arena *arena,
-                               const char **out, dtp_err *err)
-{
-    char text[DTP_LAYOUT_TEXT_BYTES];
-    dtp_layout_print(&in->sharding->layouts[t], &in->sharding->mesh, &in->graph->tensors[t].type,
-                     &in->graph->dims, text);
-    *out = dtp_arena_strdup(arena, text);
-    return *out != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for layouts");
-}
-
-static bool same_mesh(const making *k)
-{
-    const dtp_mesh *x = &k->half[0].input->sharding->mesh, *y = &k->half[1].input->sharding->mesh;
-    bool same = x->n_dims == y->n_dims;
-    for (int32_t m = 0; m < x->n_dims && same; m++) {
-        same = x->sizes[m] == y->sizes[m] && strcmp(x->names[m], y->names[m]) == 0;
-    }
-    return same;
-}
-
-static bool same_layout(const making *k, const dtp_tensor_id t[2])
-{
-    const dtp_sharding *x = k->half[0].input->sharding, *y = k->half[1].input->sharding;
-    return t[0] >= 0 && t[1] >= 0 && same_mesh(k) &&
-           dtp_layout_equal(&x->layouts[t[0]], &y->layouts[t[1]]);
-}
-
-/* t[i]: the tensor in graph i, -1 = none. */
-static dtp_status compare_tensor(making *k, const dtp_tensor_id t[2], dtp_err *err)
-{
-    const int which = t[0] >= 0 ? 0 : 1;
-    const dtp_graph_tensor *tensor = &k->half[which].input->graph->tensors[t[which]];
-    dtp_diff_tensor *out = &k->out->tensors[k->out->n_tensors];
-    if (same_layout(k, t)) {
-        return DTP_OK;
-    }
-    *out = (dtp_diff_tensor){.name = tensor->name, .kind = tensor->kind};
-    for (int i = 0; i < 2; i++) {
-        out->id[i] = t[i];
-        if (t[i] >= 0) {
-            DTP_TRY(print_layout(k->half[i].input, t[i], k->arena, &out->layout[i], err));
-            out->peak_bytes[i] = k->half[i].peak_bytes[t[i]];
-        }
-    }
-    if (t[0] < 0 || t[1] < 0 || strcmp(out->layout[0], out->layout[1]) != 0 ||
-        out->peak_bytes[0] != out->peak_bytes[1]) {
-        k->out->n_tensors++;
-    }
-    return DTP_OK;
-}
-
+/* A tensor is compared with that of its name; those that only one plan has differ. */
 static dtp_status compare_tensors(making *k, dtp_err *err)
 {
-    const dtp_graph *a = k->half[0].input->graph, *b = k->half[1].input->graph;
-    const size_t most = (size_t)a->n_tensors + (size_t)b->n_tensors;
-    k->out->tensors = dtp_arena_alloc(k->arena, most + 1, sizeof *k->out->tensors);
-    if (k->out->tensors == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu tensors", most);
-    }
-    for (int32_t t = 0; t < a->n_tensors; t++) {
-        const dtp_tensor_id pair[2] = {t, dtp_graph_find(b, a->tensors[t].name)};
-        DTP_TRY(compare_tensor(k, pair, err));
-    }
-    for (int32_t t = 0; t < b->n_tensors; t++) {
-        const dtp_tensor_id pair[2] = {dtp_graph_find(a, b->tensors[t].name), t};
-        if (pair[0] < 0) {
-            DTP_TRY(compare_tensor(k, pair, err));
+    const dtp_sharding *x = k->half[0].input->sharding, *y = k->half[1].input->sharding;
+    const dtp_graph *const g[2] = {k->half[0].input->graph, k->half[1].input->graph};
+    DTP_TRY(DTP_NEW(k->arena, k->out->tensors, g[0]->n_tensors + g[1]->n_tensors + 1, err));
+    for (int32_t n = 0; n < g[0]->n_tensors + g[1]->n_tensors; n++) {
+        const int side = n < g[0]->n_tensors ? 0 : 1;
+        const dtp_tensor_id t = side == 0 ? n : n - g[0]->n_tensors;
+        const dtp_graph_tensor *tensor = &g[side]->tensors[t];
+        const dtp_tensor_id other = dtp_graph_find(g[1 - side], tensor->name);
+        dtp_diff_tensor *out = &k->out->tensors[k->out->n_tensors];
+        if (other >= 0 &&
+            (side == 1 || (k->same_mesh && dtp_layout_equal(&x->layouts[t], &y->layouts[other])))) {
+            continue;
         }
+        *out = (dtp_diff_tensor){.name = tensor->name, .kind = tensor->kind, .id = {other, other}};
+        out->id[side] = t;
+        for (int i = 0; i < 2; i++) {
+            if (out->id[i] >= 0) {
+                const dtp_sharding *s = k->half[i].input->sharding;
+                char text[DTP_LAYOUT_TEXT_BYTES];
+                dtp_layout_print(&s->layouts[out->id[i]], &s->mesh, &g[i]->tensors[out->id[i]].type,
+                                 &g[i]->dims, text);
+                out->layout[i] = dtp_arena_strdup(k->arena, text);
+                DTP_TRY(DTP_MEMORY(err, out->layout[i]));
+                out->peak_bytes[i] = k->half[i].peak_bytes[out->id[i]];
+            }
+        }
+        k->out->n_tensors += other < 0 || strcmp(out->layout[0], out->layout[1]) != 0 ||
+                                     out->peak_bytes[0] != out->peak_bytes[1]
+                                 ? 1
+                                 : 0;
     }
     return DTP_OK;
 }
@@ -143,68 +102,41 @@ static dtp_status compare_tensors(making *k, dtp_err *err)
  */
 
 /* A node goes by the name of its first output. */
-static dtp_node_id find_node(const dtp_graph *g, const dtp_graph *from, dtp_node_id n)
-{
-    const dtp_tensor_id t = dtp_graph_find(g, from->tensors[from->nodes[n].out[0]].name);
-    return t < 0 ? -1 : g->tensors[t].producer;
-}
-
-static bool same_node(const making *k, const dtp_node_id n[2])
-{
-    const dtp_sharding *x = k->half[0].input->sharding, *y = k->half[1].input->sharding;
-    return n[0] >= 0 && n[1] >= 0 && same_mesh(k) &&
-           memcmp(&x->strategies[n[0]], &y->strategies[n[1]], sizeof *x->strategies) == 0 &&
-           memcmp(&k->half[0].nodes[n[0]], &k->half[1].nodes[n[1]], sizeof(dtp_cost_split)) == 0;
-}
-
-static dtp_status compare_node(making *k, const dtp_node_id n[2], dtp_err *err)
-{
-    const int which = n[0] >= 0 ? 0 : 1;
-    const dtp_node *node = &k->half[which].input->graph->nodes[n[which]];
-    dtp_diff_node *out = &k->out->nodes[k->out->n_nodes];
-    if (same_node(k, n)) {
-        return DTP_OK;
-    }
-    *out = (dtp_diff_node){.name = node->name, .op = node->op->name};
-    for (int i = 0; i < 2; i++) {
-        const dtp_diff_input *in = k->half[i].input;
-        out->id[i] = n[i];
-        if (n[i] < 0) {
-            continue;
-        }
-        char text[DTP_STRATEGY_TEXT_BYTES];
-        dtp_strategy_print(in->graph, n[i], &in->sharding->mesh, &in->sharding->strategies[n[i]],
-                           text);
-        out->strategy[i] = dtp_arena_strdup(k->arena, text);
-        out->cost[i] = k->half[i].nodes[n[i]];
-        if (out->strategy[i] == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for strategies");
-        }
-    }
-    if (n[0] < 0 || n[1] < 0 || strcmp(out->strategy[0], out->strategy[1]) != 0 ||
-        memcmp(&out->cost[0], &out->cost[1], sizeof out->cost[0]) != 0) {
-        k->out->n_nodes++;
-    }
-    return DTP_OK;
-}
-
 static dtp_status compare_nodes(making *k, dtp_err *err)
 {
-    const dtp_graph *a = k->half[0].input->graph, *b = k->half[1].input->graph;
-    const size_t most = (size_t)a->n_nodes + (size_t)b->n_nodes;
-    k->out->nodes = dtp_arena_alloc(k->arena, most + 1, sizeof *k->out->nodes);
-    if (k->out->nodes == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu nodes", most);
-    }
-    for (int32_t n = 0; n < a->n_nodes; n++) {
-        const dtp_node_id pair[2] = {n, find_node(b, a, n)};
-        DTP_TRY(compare_node(k, pair, err));
-    }
-    for (int32_t n = 0; n < b->n_nodes; n++) {
-        const dtp_node_id pair[2] = {find_node(a, b, n), n};
-        if (pair[0] < 0) {
-            DTP_TRY(compare_node(k, pair, err));
+    const dtp_sharding *x = k->half[0].input->sharding, *y = k->half[1].input->sharding;
+    const dtp_graph *const g[2] = {k->half[0].input->graph, k->half[1].input->graph};
+    DTP_TRY(DTP_NEW(k->arena, k->out->nodes, g[0]->n_nodes + g[1]->n_nodes + 1, err));
+    for (int32_t i = 0; i < g[0]->n_nodes + g[1]->n_nodes; i++) {
+        const int side = i < g[0]->n_nodes ? 0 : 1;
+        const dtp_node_id n = side == 0 ? i : i - g[0]->n_nodes;
+        const dtp_node *node = &g[side]->nodes[n];
+        const dtp_tensor_id t = dtp_graph_find(g[1 - side], g[side]->tensors[node->out[0]].name);
+        const dtp_node_id other = t < 0 ? -1 : g[1 - side]->tensors[t].producer;
+        dtp_diff_node *out = &k->out->nodes[k->out->n_nodes];
+        if (other >= 0 && (side == 1 || (k->same_mesh &&
+                                         memcmp(&x->strategies[n], &y->strategies[other],
+                                                sizeof *x->strategies) == 0 &&
+                                         memcmp(&k->half[0].nodes[n], &k->half[1].nodes[other],
+                                                sizeof(dtp_cost_split)) == 0))) {
+            continue;
         }
+        *out = (dtp_diff_node){.name = node->name, .op = node->op->name, .id = {other, other}};
+        out->id[side] = n;
+        for (int h = 0; h < 2; h++) {
+            if (out->id[h] >= 0) {
+                const dtp_sharding *s = k->half[h].input->sharding;
+                char text[DTP_STRATEGY_TEXT_BYTES];
+                dtp_strategy_print(g[h], out->id[h], &s->mesh, &s->strategies[out->id[h]], text);
+                out->strategy[h] = dtp_arena_strdup(k->arena, text);
+                DTP_TRY(DTP_MEMORY(err, out->strategy[h]));
+                out->cost[h] = k->half[h].nodes[out->id[h]];
+            }
+        }
+        k->out->n_nodes += other < 0 || strcmp(out->strategy[0], out->strategy[1]) != 0 ||
+                                   memcmp(&out->cost[0], &out->cost[1], sizeof out->cost[0]) != 0
+                               ? 1
+                               : 0;
     }
     return DTP_OK;
 }
@@ -219,14 +151,16 @@ dtp_status dtp_plan_diff_make(const dtp_diff_input inputs[2], const dtp_machine 
         half *h = &k.half[i];
         const dtp_graph *g = inputs[i].graph;
         h->input = &inputs[i];
-        h->nodes = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *h->nodes);
-        h->peak_bytes = dtp_arena_alloc(arena, (size_t)g->n_tensors, sizeof *h->peak_bytes);
-        if (h->nodes == NULL || h->peak_bytes == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory to compare plans");
-        }
+        DTP_TRY(DTP_NEW(arena, h->nodes, g->n_nodes, err));
+        DTP_TRY(DTP_NEW(arena, h->peak_bytes, g->n_tensors, err));
         if (machine != NULL) {
             DTP_TRY(price_half(machine, arena, h, &out->side[i], err));
         }
+    }
+    const dtp_mesh *x = &inputs[0].sharding->mesh, *y = &inputs[1].sharding->mesh;
+    k.same_mesh = x->n_dims == y->n_dims;
+    for (int32_t m = 0; m < x->n_dims && k.same_mesh; m++) {
+        k.same_mesh = x->sizes[m] == y->sizes[m] && strcmp(x->names[m], y->names[m]) == 0;
     }
     DTP_TRY(compare_tensors(&k, err));
     return compare_nodes(&k, err);

@@ -34,7 +34,7 @@ typedef struct dtp_diff_node {
 
 typedef struct dtp_diff_side {
     dtp_prediction predicted; /* of the final program */
-    dtp_cost_split cost;      /* the additive price, split */
+    dtp_cost_split cost;      /* the additive cost, split */
     int64_t needed_bytes;     /* when most memory is needed */
     int64_t other_bytes;      /* of it, in buffers of no tensor: staging, workspace */
 } dtp_diff_side;

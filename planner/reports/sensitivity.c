@@ -21,22 +21,6 @@ typedef struct asking {
 /* ---- one machine --------------------------------------------------------------------------------
  */
 
-/* The plan's step time on a machine. */
-static dtp_status price_plan(const asking *a, const dtp_machine *machine, double *step_time_s,
-                             dtp_err *err)
-{
-    const dtp_plan *plan = a->request->plan;
-    dtp_plan_lowering lowering;
-    dtp_pricer pricer;
-    dtp_prediction predicted;
-    DTP_TRY(dtp_plan_lowering_init(&lowering, plan, err));
-    DTP_TRY(dtp_pricer_init(machine, &plan->mesh, &pricer, err));
-    DTP_TRY(dtp_sharding_predict(a->request->graph, &pricer, &plan->sharding, &lowering.options,
-                                 &predicted, NULL, err));
-    *step_time_s = predicted.step_time_s;
-    return DTP_OK;
-}
-
 /* Names what the other plan does differently, parameters first. */
 static dtp_status describe(const asking *a, const dtp_plan *other, dtp_takeover *out, dtp_err *err)
 {
@@ -60,9 +44,8 @@ static dtp_status describe(const asking *a, const dtp_plan *other, dtp_takeover 
             }
             out->examples[out->n_examples] =
                 dtp_arena_printf(a->arena, "%s: %s -> %s", t->name, t->layout[0], t->layout[1]);
-            if (out->examples[out->n_examples++] == NULL) {
-                return DTP_FAIL(err, DTP_NOMEM, "out of memory for examples");
-            }
+            DTP_TRY(DTP_MEMORY(err, out->examples[out->n_examples]));
+            out->n_examples++;
         }
     }
     return DTP_OK;
@@ -73,13 +56,19 @@ static dtp_status compare_on(const asking *a, const dtp_machine *machine, bool *
                              dtp_takeover *out, dtp_err *err)
 {
     dtp_plan_result r;
-    double ours;
-    DTP_TRY(price_plan(a, machine, &ours, err));
+    const dtp_plan *plan = a->request->plan;
+    dtp_plan_lowering lowering;
+    dtp_pricer pricer;
+    dtp_prediction predicted;
+    DTP_TRY(dtp_plan_lowering_init(&lowering, plan, err));
+    DTP_TRY(dtp_pricer_init(machine, &plan->mesh, &pricer, err));
+    DTP_TRY(dtp_sharding_predict(a->request->graph, &pricer, &plan->sharding, &lowering.options,
+                                 &predicted, NULL, err));
     DTP_TRY(a->request->search(a->request->model, machine, &a->search, &r, err));
     dtp_status s = DTP_OK;
     *better = false;
     if (r.plan != NULL) {
-        const double gain = 1.0 - r.plan->predicted.step_time_s / ours;
+        const double gain = 1.0 - r.plan->predicted.step_time_s / predicted.step_time_s;
         *better = gain > a->request->tolerance;
         if (*better) {
             out->gain = gain;
@@ -139,48 +128,6 @@ static dtp_status fail_only(const dtp_sensitivity_request *r, int32_t n,
     return s;
 }
 
-static dtp_status find_rows(const asking *a, int32_t n, const dtp_machine_param *params,
-                            dtp_sensitivity *out, dtp_err *err)
-{
-    const dtp_sensitivity_request *r = a->request;
-    for (int32_t i = 0; i < n; i++) {
-        dtp_sensitivity_row *row = &out->rows[out->n];
-        if (r->only != NULL && strcmp(r->only, params[i].name) != 0) {
-            continue;
-        }
-        row->param = params[i];
-        DTP_TRY(find_side(a, &params[i], 1.0 / r->widest, &row->below, err));
-        DTP_TRY(find_side(a, &params[i], r->widest, &row->above, err));
-        out->n++;
-    }
-    return r->only != NULL && out->n == 0 ? fail_only(r, n, params, err) : DTP_OK;
-}
-
-/* The search that the plan came from, on its mesh and within its limit and pins. */
-static dtp_status make_search(asking *a, dtp_err *err)
-{
-    const dtp_plan *plan = a->request->plan;
-    a->search = dtp_plan_request_init();
-    a->search.tying_bound = false;
-    a->search.mesh = &plan->mesh;
-    a->search.objective = DTP_OBJECTIVE_TIME;
-    a->search.memory_limit_bytes = plan->memory_limit_bytes;
-    a->search.choices = &plan->choices;
-    const char **texts = dtp_arena_alloc(a->arena, (size_t)plan->n_pins, sizeof *texts);
-    if (texts == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for pins");
-    }
-    for (int32_t i = 0; i < plan->n_pins; i++) {
-        texts[i] = plan->pins[i];
-        if (strncmp(texts[i], "rules ", 6) == 0) {
-            a->search.pins = texts[i] + 6;
-        }
-    }
-    a->search.n_texts = plan->n_pins;
-    a->search.texts = texts;
-    return DTP_OK;
-}
-
 dtp_status dtp_sensitivity_find(const dtp_sensitivity_request *request, dtp_arena *arena,
                                 dtp_sensitivity *out, dtp_err *err)
 {
@@ -189,13 +136,37 @@ dtp_status dtp_sensitivity_find(const dtp_sensitivity_request *request, dtp_aren
     int32_t n = 0;
     bool better;
     memset(out, 0, sizeof *out);
-    DTP_TRY(make_search(&a, err));
-    DTP_TRY(dtp_machine_params(request->machine, arena, &n, &params, err));
-    out->rows = dtp_arena_alloc(arena, (size_t)n, sizeof *out->rows);
-    if (out->rows == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d rates", n);
+    /* The search that the plan came from, on its mesh and within its limit and pins. */
+    const dtp_plan *plan = request->plan;
+    a.search = dtp_plan_request_init();
+    a.search.tying_bound = false;
+    a.search.mesh = &plan->mesh;
+    a.search.objective = DTP_OBJECTIVE_TIME;
+    a.search.memory_limit_bytes = plan->memory_limit_bytes;
+    a.search.choices = &plan->choices;
+    const char **texts;
+    DTP_TRY(DTP_NEW(arena, texts, plan->n_pins, err));
+    for (int32_t i = 0; i < plan->n_pins; i++) {
+        texts[i] = plan->pins[i];
+        if (strncmp(texts[i], "rules ", 6) == 0) {
+            a.search.pins = texts[i] + 6;
+        }
     }
+    a.search.n_texts = plan->n_pins;
+    a.search.texts = texts;
+    DTP_TRY(dtp_machine_params(request->machine, arena, &n, &params, err));
+    DTP_TRY(DTP_NEW(arena, out->rows, n, err));
     DTP_TRY(compare_on(&a, request->machine, &better, &out->now, err));
     out->best_now = !better;
-    return better ? DTP_OK : find_rows(&a, n, params, out, err);
+    for (int32_t i = 0; i < n && !better; i++) {
+        dtp_sensitivity_row *row = &out->rows[out->n];
+        if (request->only == NULL || strcmp(request->only, params[i].name) == 0) {
+            row->param = params[i];
+            DTP_TRY(find_side(&a, &params[i], 1.0 / request->widest, &row->below, err));
+            DTP_TRY(find_side(&a, &params[i], request->widest, &row->above, err));
+            out->n++;
+        }
+    }
+    return better || out->n > 0 || request->only == NULL ? DTP_OK
+                                                         : fail_only(request, n, params, err);
 }

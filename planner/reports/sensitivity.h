@@ -2,7 +2,7 @@
  *
  * For every rate and delay of the machine (cost_models/machine_scale.h) the factors below and above
  * 1 at which another plan takes over are found by bisection: the plan is priced again on the scaled
- * machine and compared with what planning finds there. On sums of prices, which fall and rise in
+ * machine and compared with what planning finds there. On additive costs, which fall and rise in
  * proportion to one quantity, the factors at which a plan is best form an interval, and bisection
  * finds its ends; with overlap of communication that is an approximation.
  */
@@ -17,11 +17,11 @@ typedef struct dtp_sensitivity_request {
     const dtp_graph *graph; /* the plan's (dtp_plan_graph) */
     const dtp_machine *machine;
     const dtp_plan *plan;
-    dtp_plan_function search; /* how plans are found; of the plan's mode */
-    double widest;            /* factors from 1/widest to widest are looked at */
-    double tolerance;         /* another plan takes over when it is faster by this fraction */
-    int32_t steps;            /* of bisection, per side */
-    const char *only;         /* one quantity by name; NULL: all */
+    dtp_plan_mode search; /* how plans are found; of the plan's mode */
+    double widest;        /* factors from 1/widest to widest are looked at */
+    double tolerance;     /* another plan takes over when it is faster by this fraction */
+    int32_t steps;        /* of bisection, per side */
+    const char *only;     /* one quantity by name; NULL: all */
 } dtp_sensitivity_request;
 
 /* Everything but 8 steps, factor 16 and tolerance 0.1 % is to be filled in. */

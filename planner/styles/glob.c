@@ -123,11 +123,6 @@ static bool match_part(const char *glob, const char *name, size_t n)
     return match(&m, (range){glob, glob + pattern_length(glob), NULL}, name);
 }
 
-bool dtp_glob_match(const char *glob, const char *name)
-{
-    return match_part(glob, name, strlen(name));
-}
-
 bool dtp_glob_match_prefix(const char *glob, const char *name)
 {
     const size_t n = strlen(name);

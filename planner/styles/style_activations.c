@@ -10,22 +10,6 @@ static bool is_param(const dtp_style_job *job, dtp_tensor_id t)
     return job->g->tensors[t].kind == DTP_TENSOR_PARAM;
 }
 
-/* The group's nodes in order; DTP_INVALID when `apply` never says that it applies. */
-static dtp_status each_node(dtp_style_job *job, const char *wants,
-                            dtp_status (*apply)(dtp_style_job *, dtp_node_id, bool *, dtp_err *),
-                            dtp_err *err)
-{
-    bool any = false;
-    for (dtp_node_id n = 0; n < job->g->n_nodes; n++) {
-        bool applies = false;
-        if (dtp_style__in_group(job, n)) {
-            DTP_TRY(apply(job, n, &applies, err));
-        }
-        any = any || applies;
-    }
-    return any ? DTP_OK : DTP_FAIL(err, DTP_INVALID, "nothing that is matched %s", wants);
-}
-
 /* ---- sequence, replicate ------------------------------------------------------------------------
  */
 
@@ -45,7 +29,7 @@ static dtp_dim_id sequence_dim(const dtp_style_job *job, const dtp_node *node)
     return -1;
 }
 
-static dtp_status sequence_node(dtp_style_job *job, dtp_node_id n, bool *applies, dtp_err *err)
+dtp_status dtp_style__sequence(dtp_style_job *job, dtp_node_id n, bool *applies, dtp_err *err)
 {
     const dtp_node *node = &job->g->nodes[n];
     const dtp_dim_id d = sequence_dim(job, node);
@@ -53,51 +37,40 @@ static dtp_status sequence_node(dtp_style_job *job, dtp_node_id n, bool *applies
         const dtp_tensor_id t = node->in[i];
         const int32_t axis = d < 0 ? -1 : dtp_ttype_find(&job->g->tensors[t].type, d);
         if (is_param(job, t)) {
-            DTP_TRY(dtp_style__whole(job, t, -1, err));
+            DTP_TRY(dtp_style__pin(job, t, -1, -1, err));
         } else if (axis >= 0) {
-            DTP_TRY(dtp_style__split(job, t, n, axis, err));
+            DTP_TRY(dtp_style__pin(job, t, n, axis, err));
             *applies = true;
         }
     }
     for (int32_t i = 0; i < node->n_out; i++) {
         const int32_t axis = d < 0 ? -1 : dtp_ttype_find(&job->g->tensors[node->out[i]].type, d);
         if (axis >= 0) {
-            DTP_TRY(dtp_style__split(job, node->out[i], -1, axis, err));
+            DTP_TRY(dtp_style__pin(job, node->out[i], -1, axis, err));
         }
     }
-    return DTP_OK;
-}
-
-dtp_status dtp_style__sequence(dtp_style_job *job, dtp_err *err)
-{
-    return each_node(job, "reads an activation with that sequence dim", sequence_node, err);
-}
-
-static dtp_status replicate_node(dtp_style_job *job, dtp_node_id n, bool *applies, dtp_err *err)
-{
-    const dtp_node *node = &job->g->nodes[n];
-    for (int32_t i = 0; i < node->n_in; i++) {
-        const dtp_tensor_id t = node->in[i];
-        DTP_TRY(dtp_style__whole(job, t, is_param(job, t) ? -1 : n, err));
-    }
-    for (int32_t i = 0; i < node->n_out; i++) {
-        DTP_TRY(dtp_style__whole(job, node->out[i], -1, err));
-    }
-    *applies = true;
     return DTP_OK;
 }
 
 dtp_status dtp_style__replicate(dtp_style_job *job, dtp_err *err)
 {
-    bool tensors = false;
-    for (int32_t t = 0; t < job->g->n_tensors; t++) {
+    const dtp_graph *g = job->g;
+    for (int32_t t = 0; t < g->n_tensors; t++) {
         if (job->param[t]) {
-            DTP_TRY(dtp_style__whole(job, t, -1, err));
-            tensors = true;
+            DTP_TRY(dtp_style__pin(job, t, -1, -1, err));
         }
     }
-    dtp_status s = each_node(job, "is a node", replicate_node, err);
-    return tensors ? DTP_OK : s;
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        const dtp_node *node = &g->nodes[n];
+        const bool inside = dtp_style__in_group(job, n);
+        for (int32_t i = 0; i < node->n_in && inside; i++) {
+            DTP_TRY(dtp_style__pin(job, node->in[i], is_param(job, node->in[i]) ? -1 : n, -1, err));
+        }
+        for (int32_t i = 0; i < node->n_out && inside; i++) {
+            DTP_TRY(dtp_style__pin(job, node->out[i], -1, -1, err));
+        }
+    }
+    return DTP_OK;
 }
 
 /* ---- loss, attention ----------------------------------------------------------------------------
@@ -111,13 +84,13 @@ static dtp_status split_logits(dtp_style_job *job, dtp_node_id n, dtp_tensor_id 
     const int32_t axis = dtp_ttype_find(&job->g->tensors[logits].type, over);
     for (int32_t i = 0; i < node->n_in; i++) {
         if (node->in[i] == logits) {
-            DTP_TRY(dtp_style__split(job, logits, n, axis, err));
+            DTP_TRY(dtp_style__pin(job, logits, n, axis, err));
         }
     }
     return DTP_OK;
 }
 
-static dtp_status loss_node(dtp_style_job *job, dtp_node_id n, bool *applies, dtp_err *err)
+dtp_status dtp_style__loss_parallel(dtp_style_job *job, dtp_node_id n, bool *applies, dtp_err *err)
 {
     const dtp_node *node = &job->g->nodes[n];
     dtp_call_types types;
@@ -134,11 +107,6 @@ static dtp_status loss_node(dtp_style_job *job, dtp_node_id n, bool *applies, dt
     return DTP_OK;
 }
 
-dtp_status dtp_style__loss_parallel(dtp_style_job *job, dtp_err *err)
-{
-    return each_node(job, "is a cross_entropy", loss_node, err);
-}
-
 /* What a node of attention reads: keys and values (operands 1 and 2) split over their positions,
  * all else over the positions of the queries. */
 static dtp_status split_reads(dtp_style_job *job, dtp_node_id n, dtp_dim_id query, dtp_dim_id key,
@@ -148,13 +116,13 @@ static dtp_status split_reads(dtp_style_job *job, dtp_node_id n, dtp_dim_id quer
     for (int32_t i = 0; i < node->n_in; i++) {
         const dtp_dim_id d = i == 1 || i == 2 ? key : query;
         const int32_t axis = dtp_ttype_find(&job->g->tensors[node->in[i]].type, d);
-        DTP_TRY(dtp_style__split(job, node->in[i], n, axis, err));
+        DTP_TRY(dtp_style__pin(job, node->in[i], n, axis, err));
     }
     return DTP_OK;
 }
 
 /* What is made is split over the positions of the queries. Backward the same. */
-static dtp_status context_node(dtp_style_job *job, dtp_node_id n, bool *applies, dtp_err *err)
+dtp_status dtp_style__context(dtp_style_job *job, dtp_node_id n, bool *applies, dtp_err *err)
 {
     const dtp_node *node = &job->g->nodes[n];
     dtp_call_types types;
@@ -168,7 +136,7 @@ static dtp_status context_node(dtp_style_job *job, dtp_node_id n, bool *applies,
     DTP_TRY(split_reads(job, n, query, key, err));
     for (int32_t i = 0; i < node->n_out; i++) {
         const int32_t axis = dtp_ttype_find(&types.out[i], query);
-        DTP_TRY(dtp_style__split(job, node->out[i], -1, axis, err));
+        DTP_TRY(dtp_style__pin(job, node->out[i], -1, axis, err));
     }
     for (int32_t i = job->gradients.first[n]; i < job->gradients.first[n + 1]; i++) {
         const dtp_node_id b = job->gradients.nodes[i];
@@ -177,11 +145,6 @@ static dtp_status context_node(dtp_style_job *job, dtp_node_id n, bool *applies,
         }
     }
     return dtp_style__set(job, n, err);
-}
-
-dtp_status dtp_style__context(dtp_style_job *job, dtp_err *err)
-{
-    return each_node(job, "is an attention node", context_node, err);
 }
 
 /* ---- prepare ------------------------------------------------------------------------------------
@@ -207,9 +170,9 @@ static dtp_status pin_layout(dtp_style_job *job, dtp_tensor_id t, dtp_node_id no
         const bool asked = job->style->mesh_dim != NULL ? m == m_style : !names_any;
         job->m = m;
         if (split) {
-            DTP_TRY(dtp_style__split(job, t, node, layout.placement[m].axis, err));
+            DTP_TRY(dtp_style__pin(job, t, node, layout.placement[m].axis, err));
         } else if (asked) {
-            DTP_TRY(dtp_style__whole(job, t, node, err));
+            DTP_TRY(dtp_style__pin(job, t, node, -1, err));
         }
     }
     job->m = m_style;
@@ -217,7 +180,7 @@ static dtp_status pin_layout(dtp_style_job *job, dtp_tensor_id t, dtp_node_id no
 }
 
 /* The first activation of the node that comes from outside the group. */
-static dtp_status prepare_input_node(dtp_style_job *job, dtp_node_id n, bool *applies, dtp_err *err)
+dtp_status dtp_style__prepare_input(dtp_style_job *job, dtp_node_id n, bool *applies, dtp_err *err)
 {
     const dtp_node *node = &job->g->nodes[n];
     for (int32_t i = 0; i < node->n_in; i++) {
@@ -230,13 +193,7 @@ static dtp_status prepare_input_node(dtp_style_job *job, dtp_node_id n, bool *ap
     return DTP_OK;
 }
 
-dtp_status dtp_style__prepare_input(dtp_style_job *job, dtp_err *err)
-{
-    return each_node(job, "reads an activation from outside", prepare_input_node, err);
-}
-
-static dtp_status prepare_output_node(dtp_style_job *job, dtp_node_id n, bool *applies,
-                                      dtp_err *err)
+dtp_status dtp_style__prepare_output(dtp_style_job *job, dtp_node_id n, bool *applies, dtp_err *err)
 {
     const dtp_tensor_id out = job->g->nodes[n].out[0];
     if (!dtp_style__leaves(job, out)) {
@@ -244,9 +201,4 @@ static dtp_status prepare_output_node(dtp_style_job *job, dtp_node_id n, bool *a
     }
     *applies = true;
     return pin_layout(job, out, -1, err);
-}
-
-dtp_status dtp_style__prepare_output(dtp_style_job *job, dtp_err *err)
-{
-    return each_node(job, "makes something that is read outside", prepare_output_node, err);
 }

@@ -10,7 +10,7 @@
 
 #include "planner/styles/style_internal.h"
 
-/* Pins all mesh dims of the style: split over `axis`, or whole when axis < 0. */
+/* Pins all mesh dims of the style: split over `axis`, or replicated when axis < 0. */
 static dtp_status pin_all(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, int32_t axis,
                           dtp_err *err)
 {
@@ -18,8 +18,7 @@ static dtp_status pin_all(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node,
     dtp_status s = DTP_OK;
     for (int32_t i = 0; i < job->n_ms && s == DTP_OK; i++) {
         job->m = job->ms[i];
-        s = axis >= 0 ? dtp_style__split(job, t, node, axis, err)
-                      : dtp_style__whole(job, t, node, err);
+        s = dtp_style__pin(job, t, node, axis, err);
     }
     job->m = first;
     return s;
@@ -89,22 +88,56 @@ static int32_t zero_axis(const dtp_style_job *job, dtp_tensor_id t)
     return even < 0 && type->rank > 0 ? 0 : even;
 }
 
-/* The update reads its states (and, with `gradient`, the gradient) split; it makes new states in
- * the layout of the old ones. */
-static dtp_status split_update(dtp_style_job *job, dtp_tensor_id param, int32_t axis, bool gradient,
-                               dtp_err *err)
+/* The gradient: on the style's mesh dims split inside all other splits, or replicated; on the
+ * others as the parameter. */
+static dtp_status pin_gradient(dtp_style_job *job, dtp_tensor_id param, int32_t axis, dtp_err *err)
+{
+    const dtp_tensor_id grad = job->grad[param];
+    const int32_t own = job->m, n_mesh = job->mesh->n_dims;
+    dtp_status s = DTP_OK;
+    for (int32_t i = 0; i < n_mesh * n_mesh && s == DTP_OK; i++) {
+        const int32_t depth = i / n_mesh, m = i % n_mesh;
+        const dtp_placement *p = dtp_style__place(job, param, -1, m);
+        if (is_own(job, m) || (p != NULL ? p->order : 0) != depth ||
+            dtp_style__place(job, grad, -1, m) != NULL) {
+            continue;
+        }
+        job->m = m;
+        s = dtp_style__pin(job, grad, -1, p != NULL && p->kind == DTP_SHARD ? p->axis : -1, err);
+    }
+    job->m = own;
+    return s == DTP_OK ? pin_all(job, grad, -1, axis, err) : s;
+}
+
+/* Stage 3: every node but the update reads the parameter whole. The update reads its states, and
+ * from stage 2 the gradient, split; it makes new states in the layout of the old ones. */
+static dtp_status zero_param(dtp_style_job *job, dtp_tensor_id param, dtp_err *err)
 {
     const dtp_graph *g = job->g;
+    const int32_t axis = zero_axis(job, param), stage = job->style->def->stage;
+    if (axis < 0) {
+        return DTP_OK;
+    }
+    if (stage == 3) {
+        DTP_TRY(pin_all(job, param, -1, axis, err));
+    }
+    if (job->grad[param] >= 0) {
+        DTP_TRY(pin_gradient(job, param, stage >= 2 ? axis : -1, err));
+    }
     for (int32_t i = job->readers.first[param]; i < job->readers.first[param + 1]; i++) {
         const dtp_node_id n = job->readers.nodes[i];
         const dtp_node *node = &g->nodes[n];
-        for (int32_t k = 0; k < node->n_in && node->phase == DTP_UPDATE; k++) {
+        const bool update = node->phase == DTP_UPDATE;
+        if (stage == 3) {
+            DTP_TRY(pin_all(job, param, n, update ? axis : -1, err));
+        }
+        for (int32_t k = 0; k < node->n_in && update; k++) {
             const dtp_tensor_id t = node->in[k];
             const bool state = g->tensors[t].kind == DTP_TENSOR_STATE;
             if (state) {
                 DTP_TRY(pin_all(job, t, -1, axis, err));
             }
-            if (state || (gradient && t == job->grad[param])) {
+            if (state || (stage >= 2 && t == job->grad[param])) {
                 DTP_TRY(pin_all(job, t, n, axis, err));
             }
         }
@@ -112,68 +145,8 @@ static dtp_status split_update(dtp_style_job *job, dtp_tensor_id param, int32_t 
     return DTP_OK;
 }
 
-/* Every node but the update reads the parameter whole. */
-static dtp_status gather_at_uses(dtp_style_job *job, dtp_tensor_id param, int32_t axis,
-                                 dtp_err *err)
-{
-    for (int32_t i = job->readers.first[param]; i < job->readers.first[param + 1]; i++) {
-        const dtp_node_id n = job->readers.nodes[i];
-        const bool update = job->g->nodes[n].phase == DTP_UPDATE;
-        DTP_TRY(pin_all(job, param, n, update ? axis : -1, err));
-    }
-    return DTP_OK;
-}
-
-/* Mesh dim m of the gradient as the parameter's. */
-static dtp_status follow_param(dtp_style_job *job, dtp_tensor_id param, int32_t m, dtp_err *err)
-{
-    const dtp_tensor_id grad = job->grad[param];
-    const dtp_placement *p = dtp_style__place(job, param, -1, m);
-    const int32_t own = job->m;
-    if (dtp_style__place(job, grad, -1, m) != NULL) {
-        return DTP_OK;
-    }
-    job->m = m;
-    dtp_status s = p != NULL && p->kind == DTP_SHARD ? dtp_style__split(job, grad, -1, p->axis, err)
-                                                     : dtp_style__whole(job, grad, -1, err);
-    job->m = own;
-    return s;
-}
-
-/* The gradient: on the style's mesh dims split inside all other splits, or whole; on the others as
- * the parameter. */
-static dtp_status pin_gradient(dtp_style_job *job, dtp_tensor_id param, int32_t axis, dtp_err *err)
-{
-    for (int32_t depth = 0; depth < job->mesh->n_dims; depth++) {
-        for (int32_t m = 0; m < job->mesh->n_dims; m++) {
-            const dtp_placement *p = dtp_style__place(job, param, -1, m);
-            const int32_t order = p != NULL ? p->order : 0;
-            if (!is_own(job, m) && order == depth) {
-                DTP_TRY(follow_param(job, param, m, err));
-            }
-        }
-    }
-    return pin_all(job, job->grad[param], -1, axis, err);
-}
-
-static dtp_status zero_param(dtp_style_job *job, dtp_tensor_id param, int32_t stage, dtp_err *err)
-{
-    const int32_t axis = zero_axis(job, param);
-    if (axis < 0) {
-        return DTP_OK;
-    }
-    if (stage == 3) {
-        DTP_TRY(pin_all(job, param, -1, axis, err));
-        DTP_TRY(gather_at_uses(job, param, axis, err));
-    }
-    if (job->grad[param] >= 0) {
-        DTP_TRY(pin_gradient(job, param, stage >= 2 ? axis : -1, err));
-    }
-    return split_update(job, param, axis, stage >= 2, err);
-}
-
 /* The parameters that are matched or that a matched node reads. */
-static dtp_status zero(dtp_style_job *job, int32_t stage, dtp_err *err)
+dtp_status dtp_style__zero(dtp_style_job *job, dtp_err *err)
 {
     int32_t found = 0;
     for (int32_t t = 0; t < job->g->n_tensors; t++) {
@@ -182,24 +155,9 @@ static dtp_status zero(dtp_style_job *job, int32_t stage, dtp_err *err)
             matched = job->node[job->readers.nodes[i]];
         }
         if (matched && job->g->tensors[t].kind == DTP_TENSOR_PARAM) {
-            DTP_TRY(zero_param(job, t, stage, err));
+            DTP_TRY(zero_param(job, t, err));
             found++;
         }
     }
     return found > 0 ? DTP_OK : DTP_FAIL(err, DTP_INVALID, "no parameter is matched");
-}
-
-dtp_status dtp_style__zero1(dtp_style_job *job, dtp_err *err)
-{
-    return zero(job, 1, err);
-}
-
-dtp_status dtp_style__zero2(dtp_style_job *job, dtp_err *err)
-{
-    return zero(job, 2, err);
-}
-
-dtp_status dtp_style__zero3(dtp_style_job *job, dtp_err *err)
-{
-    return zero(job, 3, err);
 }

@@ -10,31 +10,9 @@
 static dtp_status allocate(dtp_arena *arena, int32_t n_keys, int64_t n_nodes, dtp_node_lists *out,
                            dtp_err *err)
 {
-    out->first = dtp_arena_alloc(arena, (size_t)n_keys + 2, sizeof *out->first);
-    out->nodes = dtp_arena_alloc(arena, (size_t)n_nodes, sizeof *out->nodes);
-    if (out->first == NULL || out->nodes == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the index of a graph");
-    }
+    DTP_TRY(DTP_NEW(arena, out->first, n_keys + 2, err));
+    DTP_TRY(DTP_NEW(arena, out->nodes, n_nodes, err));
     return DTP_OK;
-}
-
-/* Calls of `visit` for every (key, node): counted first, then filled in. first[k + 1] is where the
- * next node of key k goes, and after filling where the list ends. */
-static void count(dtp_node_lists *lists, int32_t key)
-{
-    lists->first[key + 2]++;
-}
-
-static void sum_up(dtp_node_lists *lists, int32_t n_keys)
-{
-    for (int32_t k = 0; k < n_keys; k++) {
-        lists->first[k + 2] += lists->first[k + 1];
-    }
-}
-
-static void put(dtp_node_lists *lists, int32_t key, dtp_node_id node)
-{
-    lists->nodes[lists->first[key + 1]++] = node;
 }
 
 static bool differentiates(const dtp_node *node)
@@ -53,20 +31,24 @@ dtp_status dtp_style__index(dtp_style_job *job, dtp_err *err)
     DTP_TRY(allocate(job->arena, g->n_nodes, g->n_nodes, &job->gradients, err));
     for (int32_t n = 0; n < g->n_nodes; n++) {
         for (int32_t i = 0; i < g->nodes[n].n_in; i++) {
-            count(&job->readers, g->nodes[n].in[i]);
+            job->readers.first[g->nodes[n].in[i] + 2]++;
         }
         if (differentiates(&g->nodes[n])) {
-            count(&job->gradients, g->nodes[n].origin);
+            job->gradients.first[g->nodes[n].origin + 2]++;
         }
     }
-    sum_up(&job->readers, g->n_tensors);
-    sum_up(&job->gradients, g->n_nodes);
+    for (int32_t t = 0; t < g->n_tensors; t++) {
+        job->readers.first[t + 2] += job->readers.first[t + 1];
+    }
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        job->gradients.first[n + 2] += job->gradients.first[n + 1];
+    }
     for (int32_t n = 0; n < g->n_nodes; n++) {
         for (int32_t i = 0; i < g->nodes[n].n_in; i++) {
-            put(&job->readers, g->nodes[n].in[i], n);
+            job->readers.nodes[job->readers.first[g->nodes[n].in[i] + 1]++] = n;
         }
         if (differentiates(&g->nodes[n])) {
-            put(&job->gradients, g->nodes[n].origin, n);
+            job->gradients.nodes[job->gradients.first[g->nodes[n].origin + 1]++] = n;
         }
     }
     return DTP_OK;
@@ -167,24 +149,6 @@ static bool arrives(const dtp_graph *g, dtp_node_id n, dtp_tensor_id t)
     return p >= 0 && g->nodes[p].phase == DTP_BACKWARD && g->nodes[p].origin != n;
 }
 
-static dtp_status pin_arriving(dtp_style_job *job, dtp_node_id n, dtp_node_id backward,
-                               int32_t axis, dtp_err *err)
-{
-    const dtp_node *b = &job->g->nodes[backward];
-    const dtp_ttype *type = &job->g->tensors[job->g->nodes[n].out[0]].type;
-    for (int32_t k = 0; k < b->n_in; k++) {
-        const dtp_tensor_id t = b->in[k];
-        if (!arrives(job->g, n, t) || dtp_style__place(job, t, backward, job->m) != NULL) {
-            continue;
-        }
-        const int32_t a =
-            axis < 0 ? -1 : dtp_ttype_find(&job->g->tensors[t].type, type->dims[axis].id);
-        DTP_TRY(a >= 0 ? dtp_style__split(job, t, backward, a, err)
-                       : dtp_style__whole(job, t, backward, err));
-    }
-    return DTP_OK;
-}
-
 dtp_status dtp_style__gradient(dtp_style_job *job, dtp_node_id n, int32_t axis, dtp_err *err)
 {
     for (int32_t i = job->gradients.first[n]; i < job->gradients.first[n + 1]; i++) {
@@ -192,7 +156,16 @@ dtp_status dtp_style__gradient(dtp_style_job *job, dtp_node_id n, int32_t axis, 
         const dtp_node *b = &job->g->nodes[backward];
         /* an add sums gradients of an operand of n; a recomputation follows n by itself */
         if ((b->op->flags & DTP_OP_SUM) == 0 && !b->repeats) {
-            DTP_TRY(pin_arriving(job, n, backward, axis, err));
+            const dtp_ttype *type = &job->g->tensors[job->g->nodes[n].out[0]].type;
+            for (int32_t k = 0; k < b->n_in; k++) {
+                const dtp_tensor_id t = b->in[k];
+                if (!arrives(job->g, n, t) || dtp_style__place(job, t, backward, job->m) != NULL) {
+                    continue;
+                }
+                const int32_t a =
+                    axis < 0 ? -1 : dtp_ttype_find(&job->g->tensors[t].type, type->dims[axis].id);
+                DTP_TRY(dtp_style__pin(job, t, backward, a, err));
+            }
         }
     }
     return DTP_OK;

@@ -39,19 +39,24 @@ typedef struct dtp_style_job {
     dtp_node_lists gradients; /* by node: the backward nodes that differentiate it */
 } dtp_style_job;
 
+/* What a style does to a node of the group; *applies says that it does something. */
+typedef dtp_status (*dtp_style_node)(dtp_style_job *job, dtp_node_id n, bool *applies,
+                                     dtp_err *err);
+
 typedef struct dtp_style_def {
-    const char *name; /* NULL ends the table */
-    const char *summary;
+    const char *name;     /* NULL ends the table */
     const char *mesh_dim; /* conventional name: "tp", "dp", "cp"; dp: may be several, "x+y" */
     bool late;            /* after the styles that split parameters otherwise */
     bool takes_layout;    /* NAME=LAYOUT */
-    dtp_status (*apply)(dtp_style_job *job, dtp_err *err);
-    dtp_status (*finish)(dtp_style_job *job, dtp_err *err); /* when all are applied; may be NULL */
+    bool rows;            /* of the styles that split parameters: rowwise */
+    int32_t stage;        /* of ZeRO: 1 states of the optimizer, 2 gradients, 3 parameters too */
+    dtp_status (*apply)(dtp_style_job *job, dtp_err *err); /* to the graph, or */
+    dtp_style_node node;                                   /* to every node of the group ... */
+    const char *wants;     /* ... of which one at least does this, in an error's words */
+    dtp_style_node finish; /* when all are applied; may be NULL */
     const char *op,
         *attr; /* an option may be a choice of this implementation of this op; NULL: none */
 } dtp_style_def;
-
-const dtp_style_def *dtp_style__table(void);
 
 /* Fills job->readers and job->gradients. */
 dtp_status dtp_style__index(dtp_style_job *job, dtp_err *err) DTP_MUST_CHECK;
@@ -59,12 +64,11 @@ dtp_status dtp_style__index(dtp_style_job *job, dtp_err *err) DTP_MUST_CHECK;
 /* Marks job->node and job->param for the style's glob. */
 dtp_status dtp_style__match(dtp_style_job *job, dtp_err *err) DTP_MUST_CHECK;
 
-/* Pins mesh dim job->m of a tensor, or with node >= 0 of the tensor as this node reads it.
- * DTP_INVALID naming both styles when it was pinned otherwise before. */
-dtp_status dtp_style__split(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, int32_t axis,
-                            dtp_err *err) DTP_MUST_CHECK;
-dtp_status dtp_style__whole(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node,
-                            dtp_err *err) DTP_MUST_CHECK;
+/* Pins mesh dim job->m of a tensor, or with node >= 0 of the tensor as this node reads it: split
+ * over `axis`, or replicated when axis < 0. DTP_INVALID naming both styles when it was pinned
+ * otherwise before. */
+dtp_status dtp_style__pin(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, int32_t axis,
+                          dtp_err *err) DTP_MUST_CHECK;
 /* Place that mesh dim m of a tensor, or of the tensor as node >= 0 reads it, has by the pins so
  * far; NULL = not pinned. */
 const dtp_placement *dtp_style__place(const dtp_style_job *job, dtp_tensor_id t, dtp_node_id node,
@@ -88,18 +92,18 @@ dtp_status dtp_style__gradient(dtp_style_job *job, dtp_node_id n, int32_t axis,
 /* Position of the dim called `name` in a tensor, -1 when it has none. */
 int32_t dtp_style__axis(const dtp_graph *g, dtp_tensor_id t, const char *name);
 
-dtp_status dtp_style__colwise(dtp_style_job *job, dtp_err *err);
-dtp_status dtp_style__colwise_finish(dtp_style_job *job, dtp_err *err);
-dtp_status dtp_style__rowwise(dtp_style_job *job, dtp_err *err);
-dtp_status dtp_style__sequence(dtp_style_job *job, dtp_err *err);
+/* The styles of the table (styles.c). */
 dtp_status dtp_style__replicate(dtp_style_job *job, dtp_err *err);
-dtp_status dtp_style__loss_parallel(dtp_style_job *job, dtp_err *err);
-dtp_status dtp_style__context(dtp_style_job *job, dtp_err *err);
-dtp_status dtp_style__prepare_input(dtp_style_job *job, dtp_err *err);
-dtp_status dtp_style__prepare_output(dtp_style_job *job, dtp_err *err);
 dtp_status dtp_style__data(dtp_style_job *job, dtp_err *err);
-dtp_status dtp_style__zero1(dtp_style_job *job, dtp_err *err);
-dtp_status dtp_style__zero2(dtp_style_job *job, dtp_err *err);
-dtp_status dtp_style__zero3(dtp_style_job *job, dtp_err *err);
+dtp_status dtp_style__zero(dtp_style_job *job, dtp_err *err);
+dtp_status dtp_style__weights(dtp_style_job *job, dtp_node_id n, bool *applies, dtp_err *err);
+dtp_status dtp_style__weights_finish(dtp_style_job *job, dtp_node_id n, bool *applies,
+                                     dtp_err *err);
+dtp_status dtp_style__sequence(dtp_style_job *job, dtp_node_id n, bool *applies, dtp_err *err);
+dtp_status dtp_style__loss_parallel(dtp_style_job *job, dtp_node_id n, bool *applies, dtp_err *err);
+dtp_status dtp_style__context(dtp_style_job *job, dtp_node_id n, bool *applies, dtp_err *err);
+dtp_status dtp_style__prepare_input(dtp_style_job *job, dtp_node_id n, bool *applies, dtp_err *err);
+dtp_status dtp_style__prepare_output(dtp_style_job *job, dtp_node_id n, bool *applies,
+                                     dtp_err *err);
 
 #endif

@@ -95,53 +95,28 @@ int32_t dtp_style__axis(const dtp_graph *g, dtp_tensor_id t, const char *name)
 /* ---- pins ---------------------------------------------------------------------------------------
  */
 
-static dtp_status find_or_add(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node,
-                              dtp_style_pin **out, dtp_err *err)
+dtp_status dtp_style__pin(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, int32_t axis,
+                          dtp_err *err)
 {
     int32_t i = job->first_pin[t];
     while (i >= 0 && job->pins[i].pin.node != node) {
         i = job->next_pin[i];
     }
-    if (i >= 0) {
-        *out = &job->pins[i];
-        return DTP_OK;
+    if (i < 0) {
+        DTP_TRY(dtp_arena_grow(job->arena, &job->pins, job->n_pins, job->n_pins + 1, &job->cap_pins,
+                               sizeof *job->pins, err));
+        DTP_TRY(dtp_arena_grow(job->arena, &job->next_pin, job->n_pins, job->n_pins + 1,
+                               &job->cap_next, sizeof *job->next_pin, err));
+        i = job->n_pins++;
+        job->next_pin[i] = job->first_pin[t];
+        job->first_pin[t] = i;
+        job->pins[i] =
+            (dtp_style_pin){.pin = {.tensor = t,
+                                    .node = node,
+                                    .layout = dtp_layout_replicated(job->g->tensors[t].type.rank,
+                                                                    job->mesh->n_dims)}};
     }
-    DTP_TRY(dtp_arena_grow(job->arena, &job->pins, job->n_pins, job->n_pins + 1, &job->cap_pins,
-                           sizeof *job->pins, err));
-    DTP_TRY(dtp_arena_grow(job->arena, &job->next_pin, job->n_pins, job->n_pins + 1, &job->cap_next,
-                           sizeof *job->next_pin, err));
-    i = job->n_pins++;
-    job->next_pin[i] = job->first_pin[t];
-    job->first_pin[t] = i;
     dtp_style_pin *p = &job->pins[i];
-    memset(p, 0, sizeof *p);
-    p->pin.tensor = t;
-    p->pin.node = node;
-    p->pin.layout = dtp_layout_replicated(job->g->tensors[t].type.rank, job->mesh->n_dims);
-    *out = p;
-    return DTP_OK;
-}
-
-static dtp_status fail_contradiction(const dtp_style_job *job, const dtp_style_pin *p,
-                                     const dtp_layout *wanted, dtp_err *err)
-{
-    const dtp_graph_tensor *t = &job->g->tensors[p->pin.tensor];
-    char have[DTP_LAYOUT_TEXT_BYTES], want[DTP_LAYOUT_TEXT_BYTES];
-    dtp_layout_print(&p->pin.layout, job->mesh, &t->type, &job->g->dims, have);
-    dtp_layout_print(wanted, job->mesh, &t->type, &job->g->dims, want);
-    return DTP_FAIL(err, DTP_INVALID,
-                    "it pins '%.100s'%s%.100s to '%.150s', but '%.150s' pinned it to '%.150s'",
-                    t->name, p->pin.node >= 0 ? " as read by " : "",
-                    p->pin.node >= 0 ? job->g->nodes[p->pin.node].name : "", want,
-                    p->by[job->m]->text, have);
-}
-
-/* axis < 0: replicated. */
-static dtp_status set_place(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, int32_t axis,
-                            dtp_err *err)
-{
-    dtp_style_pin *p;
-    DTP_TRY(find_or_add(job, t, node, &p, err));
     const dtp_placement *place = &p->pin.layout.placement[job->m];
     if ((p->pin.dims >> job->m & 1U) != 0) {
         const bool same = axis < 0 ? place->kind == DTP_REPLICATE
@@ -153,7 +128,14 @@ static dtp_status set_place(dtp_style_job *job, dtp_tensor_id t, dtp_node_id nod
         if (axis >= 0) {
             dtp_layout_split(&wanted, job->m, axis);
         }
-        return fail_contradiction(job, p, &wanted, err);
+        const dtp_graph_tensor *tensor = &job->g->tensors[t];
+        char have[DTP_LAYOUT_TEXT_BYTES], want[DTP_LAYOUT_TEXT_BYTES];
+        dtp_layout_print(&p->pin.layout, job->mesh, &tensor->type, &job->g->dims, have);
+        dtp_layout_print(&wanted, job->mesh, &tensor->type, &job->g->dims, want);
+        return DTP_FAIL(err, DTP_INVALID,
+                        "it pins '%.100s'%s%.100s to '%.150s', but '%.150s' pinned it to '%.150s'",
+                        tensor->name, node >= 0 ? " as read by " : "",
+                        node >= 0 ? job->g->nodes[node].name : "", want, p->by[job->m]->text, have);
     }
     if (axis >= 0) {
         dtp_layout_split(&p->pin.layout, job->m, axis);
@@ -161,17 +143,6 @@ static dtp_status set_place(dtp_style_job *job, dtp_tensor_id t, dtp_node_id nod
     p->pin.dims |= 1U << job->m;
     p->by[job->m] = job->style;
     return DTP_OK;
-}
-
-dtp_status dtp_style__split(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, int32_t axis,
-                            dtp_err *err)
-{
-    return set_place(job, t, node, axis, err);
-}
-
-dtp_status dtp_style__whole(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, dtp_err *err)
-{
-    return set_place(job, t, node, -1, err);
 }
 
 const dtp_placement *dtp_style__place(const dtp_style_job *job, dtp_tensor_id t, dtp_node_id node,

@@ -25,25 +25,6 @@ static dtp_status take(const char *at, const char *end, char out[NAME_BYTES], dt
     return DTP_OK;
 }
 
-static dtp_status find_reader(const dtp_graph *g, const char *name, dtp_tensor_id t,
-                              dtp_node_id *out, dtp_err *err)
-{
-    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
-        if (strcmp(g->nodes[n].name, name) != 0) {
-            continue;
-        }
-        for (int32_t i = 0; i < g->nodes[n].n_in; i++) {
-            if (g->nodes[n].in[i] == t) {
-                *out = n;
-                return DTP_OK;
-            }
-        }
-        return DTP_FAIL(err, DTP_INVALID, "node '%.100s' does not read '%.100s'", name,
-                        g->tensors[t].name);
-    }
-    return DTP_FAIL(err, DTP_INVALID, "the model '%s' has no node '%.100s'", g->name, name);
-}
-
 static dtp_status parse_pin(const char *text, const dtp_graph *g, const dtp_mesh *mesh,
                             dtp_pin *out, dtp_err *err)
 {
@@ -63,7 +44,18 @@ static dtp_status parse_pin(const char *text, const dtp_graph *g, const dtp_mesh
     }
     if (at != NULL) {
         DTP_TRY(take(at + 4, colon, node, err));
-        DTP_TRY(find_reader(g, node, out->tensor, &out->node, err));
+        while (++out->node < g->n_nodes && strcmp(g->nodes[out->node].name, node) != 0) {
+        }
+        if (out->node == g->n_nodes) {
+            return DTP_FAIL(err, DTP_INVALID, "the model '%s' has no node '%.100s'", g->name, node);
+        }
+        bool reads = false;
+        for (int32_t i = 0; i < g->nodes[out->node].n_in; i++) {
+            reads = reads || g->nodes[out->node].in[i] == out->tensor;
+        }
+        if (!reads) {
+            return DTP_FAIL(err, DTP_INVALID, "node '%.100s' does not read '%.100s'", node, name);
+        }
     }
     const dtp_ttype *type = &g->tensors[out->tensor].type;
     DTP_TRY(dtp_layout_parse_any(colon + 1 + strspn(colon + 1, " \t"), mesh, type, &g->dims,

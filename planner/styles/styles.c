@@ -9,37 +9,49 @@
 #include "planner/styles/glob.h"
 #include "planner/styles/style_internal.h"
 
-const dtp_style_def *dtp_style__table(void)
-{
-    static const dtp_style_def table[] = {
-        {"colwise", "parameters split over output features", "tp", false, false, dtp_style__colwise,
-         dtp_style__colwise_finish, NULL, NULL},
-        {"rowwise", "parameters split over contracted dims, outputs reduced", "tp", false, false,
-         dtp_style__rowwise, NULL, NULL, NULL},
-        {"sequence", "activations split over the sequence, parameters replicated", "tp", false,
-         false, dtp_style__sequence, NULL, NULL, NULL},
-        {"replicate", "parameters and activations replicated", "tp", false, false,
-         dtp_style__replicate, NULL, NULL, NULL},
-        {"loss_parallel", "logits stay split over classes", "tp", false, false,
-         dtp_style__loss_parallel, NULL, NULL, NULL},
-        {"prepare_input", "what is read is brought to a layout", "tp", false, true,
-         dtp_style__prepare_input, NULL, NULL, NULL},
-        {"prepare_output", "what is made is left in a layout", "tp", false, true,
-         dtp_style__prepare_output, NULL, NULL, NULL},
-        {"context", "attention over a split sequence", "cp", false, false, dtp_style__context, NULL,
-         "attention", "context"},
-        {"data", "inputs split over the batch", "dp", false, false, dtp_style__data, NULL, NULL,
-         NULL},
-        {"zero1", "optimizer states split", "dp", true, false, dtp_style__zero1, NULL, NULL, NULL},
-        {"zero2", "optimizer states and gradients split", "dp", true, false, dtp_style__zero2, NULL,
-         NULL, NULL},
-        {"zero3", "parameters split and gathered at each use", "dp", true, false, dtp_style__zero3,
-         NULL, NULL, NULL},
-        {"fsdp", "the same as zero3", "dp", true, false, dtp_style__zero3, NULL, NULL, NULL},
-        {NULL, NULL, NULL, false, false, NULL, NULL, NULL, NULL},
-    };
-    return table;
-}
+static const dtp_style_def TABLE[] = {
+    {.name = "colwise", /* parameters split over output features */
+     .mesh_dim = "tp",
+     .node = dtp_style__weights,
+     .wants = "reads a parameter",
+     .finish = dtp_style__weights_finish},
+    {.name = "rowwise", /* parameters split over contracted dims, outputs reduced */
+     .mesh_dim = "tp",
+     .rows = true,
+     .node = dtp_style__weights,
+     .wants = "reads a parameter"},
+    {.name = "sequence", /* activations split over the sequence, parameters replicated */
+     .mesh_dim = "tp",
+     .node = dtp_style__sequence,
+     .wants = "reads an activation with that sequence dim"},
+    {.name = "replicate", .mesh_dim = "tp", .apply = dtp_style__replicate},
+    {.name = "loss_parallel", /* logits stay split over classes */
+     .mesh_dim = "tp",
+     .node = dtp_style__loss_parallel,
+     .wants = "is a cross_entropy"},
+    {.name = "prepare_input", /* what is read is brought to a layout */
+     .mesh_dim = "tp",
+     .takes_layout = true,
+     .node = dtp_style__prepare_input,
+     .wants = "reads an activation from outside"},
+    {.name = "prepare_output", /* what is made is left in a layout */
+     .mesh_dim = "tp",
+     .takes_layout = true,
+     .node = dtp_style__prepare_output,
+     .wants = "makes something that is read outside"},
+    {.name = "context", /* attention over a split sequence */
+     .mesh_dim = "cp",
+     .node = dtp_style__context,
+     .wants = "is an attention node",
+     .op = "attention",
+     .attr = "context"},
+    {.name = "data", .mesh_dim = "dp", .apply = dtp_style__data}, /* inputs split over the batch */
+    {.name = "zero1", .mesh_dim = "dp", .late = true, .stage = 1, .apply = dtp_style__zero},
+    {.name = "zero2", .mesh_dim = "dp", .late = true, .stage = 2, .apply = dtp_style__zero},
+    {.name = "zero3", .mesh_dim = "dp", .late = true, .stage = 3, .apply = dtp_style__zero},
+    {.name = "fsdp", .mesh_dim = "dp", .late = true, .stage = 3, .apply = dtp_style__zero},
+    {.name = NULL},
+};
 
 void dtp_styles_init(dtp_styles *list, dtp_arena *arena)
 {
@@ -67,7 +79,7 @@ static char *copy_range(dtp_arena *arena, const char *at, const char *end)
 static dtp_status find_def(const char *name, const dtp_style_def **out, dtp_err *err)
 {
     dtp_strbuf known = {0};
-    for (const dtp_style_def *d = dtp_style__table(); d->name != NULL; d++) {
+    for (const dtp_style_def *d = TABLE; d->name != NULL; d++) {
         if (strcmp(d->name, name) == 0) {
             *out = d;
             dtp_strbuf_free(&known);
@@ -83,40 +95,10 @@ static dtp_status find_def(const char *name, const dtp_style_def **out, dtp_err 
     return s;
 }
 
-/* A choice of the attribute that the style may set. */
-static bool is_implementation(const dtp_style_def *def, const char *option)
-{
-    return def->attr != NULL &&
-           dtp_implementation_choice(dtp_implementation_spec(dtp_op_find(def->op), def->attr),
-                                     option) >= 0;
-}
-
-/* "tp", "dim=heads", "output=length" or, for context, "ring". */
-static dtp_status read_option(char *option, dtp_style *style, dtp_err *err)
-{
-    static const char DIM[] = "dim=", OUTPUT[] = "output=";
-    const char **to = &style->mesh_dim;
-    const char *value = option;
-    if (strncmp(option, DIM, sizeof DIM - 1) == 0) {
-        to = &style->dim;
-        value = option + sizeof DIM - 1;
-    } else if (strncmp(option, OUTPUT, sizeof OUTPUT - 1) == 0) {
-        to = &style->output;
-        value = option + sizeof OUTPUT - 1;
-    } else if (is_implementation(style->def, option)) {
-        to = &style->implementation;
-    }
-    if (*value == '\0' || strchr(value, '=') != NULL || *to != NULL) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "option '%.60s' of a style: expected one mesh dim, dim=NAME or output=NAME",
-                        option);
-    }
-    *to = value;
-    return DTP_OK;
-}
-
+/* In parentheses: "tp", "dim=heads", "output=length" or, for context, "ring". */
 static dtp_status read_options(const char *open, dtp_arena *arena, dtp_style *style, dtp_err *err)
 {
+    static const char DIM[] = "dim=", OUTPUT[] = "output=";
     const char *close = strchr(open, ')');
     const char *rest = close == NULL ? NULL : close + 1 + strspn(close + 1, " \t");
     if (rest == NULL || *rest != '\0') {
@@ -126,45 +108,35 @@ static dtp_status read_options(const char *open, dtp_arena *arena, dtp_style *st
     for (const char *at = open + 1; at <= close;) {
         const char *end = at + strcspn(at, ",)");
         char *option = copy_range(arena, at, end);
-        if (option == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for a style");
+        DTP_TRY(DTP_MEMORY(err, option));
+        const char **to = &style->mesh_dim;
+        const char *value = option;
+        if (strncmp(option, DIM, sizeof DIM - 1) == 0) {
+            to = &style->dim;
+            value = option + sizeof DIM - 1;
+        } else if (strncmp(option, OUTPUT, sizeof OUTPUT - 1) == 0) {
+            to = &style->output;
+            value = option + sizeof OUTPUT - 1;
+        } else if (style->def->attr != NULL &&
+                   dtp_implementation_choice(
+                       dtp_implementation_spec(dtp_op_find(style->def->op), style->def->attr),
+                       option) >= 0) { /* a choice of the attribute that the style may set */
+            to = &style->implementation;
         }
-        DTP_TRY(read_option(option, style, err));
+        if (*value == '\0' || strchr(value, '=') != NULL || *to != NULL) {
+            return DTP_FAIL(
+                err, DTP_INVALID,
+                "option '%.60s' of a style: expected one mesh dim, dim=NAME or output=NAME",
+                option);
+        }
+        *to = value;
         at = end + 1;
     }
     return DTP_OK;
 }
 
-/* "colwise", "colwise(tp)", "prepare_input(tp)=batch@x", "prepare_input=batch@x". */
-static dtp_status read_style(const char *text, dtp_arena *arena, dtp_style *style, dtp_err *err)
-{
-    const char *end = text + strlen(text), *equals = NULL;
-    const size_t name_len = strcspn(text, "(=");
-    char *name = copy_range(arena, text, text + name_len);
-    if (name == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a style");
-    }
-    DTP_TRY(find_def(name, &style->def, err));
-    if (style->def->takes_layout) {
-        const char *behind = text[name_len] == '(' ? strchr(text, ')') : text;
-        equals = behind == NULL ? NULL : strchr(behind, '=');
-        if (equals == NULL) {
-            return DTP_FAIL(err, DTP_INVALID, "style %s needs a layout: %s=LAYOUT", name, name);
-        }
-        style->layout = copy_range(arena, equals + 1, end);
-        end = equals;
-    }
-    char *head = copy_range(arena, text, end);
-    if (head == NULL || (equals != NULL && style->layout == NULL)) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a style");
-    }
-    const char *open = strchr(head, '(');
-    if (open == NULL && strchr(head, '=') != NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "style %s takes no layout", name);
-    }
-    return open == NULL ? DTP_OK : read_options(open, arena, style, err);
-}
-
+/* "GLOB: STYLE", where STYLE is "colwise", "colwise(tp)", "prepare_input(tp)=batch@x" or
+ * "prepare_input=batch@x". */
 static dtp_status read_assignment(const char *text, dtp_arena *arena, dtp_style *style,
                                   dtp_err *err)
 {
@@ -174,11 +146,30 @@ static dtp_status read_assignment(const char *text, dtp_arena *arena, dtp_style 
     }
     style->glob = copy_range(arena, text, colon);
     style->text = copy_range(arena, text, text + strlen(text));
-    if (style->glob == NULL || style->text == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a style");
-    }
+    DTP_TRY(DTP_MEMORY(err, style->glob, style->text));
     DTP_TRY(dtp_glob_check(style->glob, err));
-    return read_style(colon + 1, arena, style, err);
+    const char *said = colon + 1;
+    const char *end = said + strlen(said), *equals = NULL;
+    const size_t name_len = strcspn(said, "(=");
+    char *name = copy_range(arena, said, said + name_len);
+    DTP_TRY(DTP_MEMORY(err, name));
+    DTP_TRY(find_def(name, &style->def, err));
+    if (style->def->takes_layout) {
+        const char *behind = said[name_len] == '(' ? strchr(said, ')') : said;
+        equals = behind == NULL ? NULL : strchr(behind, '=');
+        if (equals == NULL) {
+            return DTP_FAIL(err, DTP_INVALID, "style %s needs a layout: %s=LAYOUT", name, name);
+        }
+        style->layout = copy_range(arena, equals + 1, end);
+        end = equals;
+    }
+    char *head = copy_range(arena, said, end);
+    DTP_TRY(DTP_MEMORY(err, head, equals != NULL ? style->layout : head));
+    const char *open = strchr(head, '(');
+    if (open == NULL && strchr(head, '=') != NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "style %s takes no layout", name);
+    }
+    return open == NULL ? DTP_OK : read_options(open, arena, style, err);
 }
 
 dtp_status dtp_styles_parse(const char *text, dtp_styles *list, dtp_err *err)
@@ -249,69 +240,65 @@ static dtp_status choose_mesh_dim(dtp_style_job *job, dtp_err *err)
                     s->def->mesh_dim, s->def->name);
 }
 
-static dtp_status apply(dtp_style_job *job, const dtp_style *style,
-                        dtp_status (*what)(dtp_style_job *, dtp_err *), dtp_err *err)
+/* The group's nodes in order; DTP_INVALID when none of them is one that the style applies to. */
+static dtp_status each_node(dtp_style_job *job, dtp_style_node node, dtp_err *err)
+{
+    bool any = false;
+    for (dtp_node_id n = 0; n < job->g->n_nodes; n++) {
+        if (dtp_style__in_group(job, n)) {
+            DTP_TRY(node(job, n, &any, err));
+        }
+    }
+    return any ? DTP_OK
+               : DTP_FAIL(err, DTP_INVALID, "nothing that is matched %s", job->style->def->wants);
+}
+
+static dtp_status apply(dtp_style_job *job, const dtp_style *style, dtp_style_node node,
+                        dtp_err *err)
 {
     job->style = style;
     dtp_status s = choose_mesh_dim(job, err);
     s = s == DTP_OK ? dtp_style__match(job, err) : s;
-    s = s == DTP_OK ? what(job, err) : s;
+    if (s == DTP_OK) {
+        s = node != NULL ? each_node(job, node, err) : style->def->apply(job, err);
+    }
     if (s != DTP_OK) {
         dtp_err_prefix(err, "style '%.200s'", style->text);
     }
     return s;
 }
 
-static dtp_status prepare(dtp_style_job *job, dtp_err *err)
+dtp_status dtp_styles_pins(const dtp_graph *g, const dtp_mesh *mesh, dtp_styles *list, int32_t *n,
+                           dtp_pin **out, dtp_err *err)
 {
-    const dtp_graph *g = job->g;
-    const size_t n = (size_t)g->n_tensors + 1;
-    job->first_pin = dtp_arena_alloc(job->arena, n, sizeof *job->first_pin);
-    job->param = dtp_arena_alloc(job->arena, n, sizeof *job->param);
-    job->grad = dtp_arena_alloc(job->arena, n, sizeof *job->grad);
-    job->node = dtp_arena_alloc(job->arena, (size_t)g->n_nodes + 1, sizeof *job->node);
-    job->implementations =
-        dtp_arena_alloc(job->arena, (size_t)g->n_nodes, sizeof *job->implementations);
-    if (job->first_pin == NULL || job->param == NULL || job->grad == NULL || job->node == NULL ||
-        job->implementations == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the pins of %d tensors", g->n_tensors);
-    }
+    dtp_style_job job = {.g = g, .mesh = mesh, .arena = list->arena};
+    const int32_t n_tensors = g->n_tensors + 1;
+    DTP_TRY(DTP_NEW(job.arena, job.first_pin, n_tensors, err));
+    DTP_TRY(DTP_NEW(job.arena, job.param, n_tensors, err));
+    DTP_TRY(DTP_NEW(job.arena, job.grad, n_tensors, err));
+    DTP_TRY(DTP_NEW(job.arena, job.node, g->n_nodes + 1, err));
+    DTP_TRY(DTP_NEW(job.arena, job.implementations, g->n_nodes, err));
     for (int32_t t = 0; t < g->n_tensors; t++) {
-        job->first_pin[t] = job->grad[t] = -1;
+        job.first_pin[t] = job.grad[t] = -1;
     }
     for (int32_t i = 0; i < g->n_grads; i++) {
-        job->grad[g->grads[i].param] = g->grads[i].grad;
+        job.grad[g->grads[i].param] = g->grads[i].grad;
     }
-    return dtp_style__index(job, err);
-}
-
-static dtp_status apply_all(dtp_style_job *job, const dtp_styles *list, dtp_err *err)
-{
+    DTP_TRY(dtp_style__index(&job, err));
     for (int32_t late = 0; late <= 1; late++) {
         for (int32_t i = 0; i < list->n; i++) {
             if (list->items[i].def->late == (late == 1)) {
-                DTP_TRY(apply(job, &list->items[i], list->items[i].def->apply, err));
+                DTP_TRY(apply(&job, &list->items[i], list->items[i].def->node, err));
             }
         }
     }
     for (int32_t i = 0; i < list->n; i++) {
         if (list->items[i].def->finish != NULL) {
-            DTP_TRY(apply(job, &list->items[i], list->items[i].def->finish, err));
+            DTP_TRY(apply(&job, &list->items[i], list->items[i].def->finish, err));
         }
     }
-    return DTP_OK;
-}
-
-dtp_status dtp_styles_pins(const dtp_graph *g, const dtp_mesh *mesh, dtp_styles *list, int32_t *n,
-                           dtp_pin **out, dtp_err *err)
-{
-    dtp_style_job job = {.g = g, .mesh = mesh, .arena = list->arena};
-    DTP_TRY(prepare(&job, err));
-    DTP_TRY(apply_all(&job, list, err));
-    dtp_pin *pins = dtp_arena_alloc(list->arena, (size_t)job.n_pins, sizeof *pins);
-    if (pins == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d pins", job.n_pins);
-    }
+    dtp_pin *pins;
+    DTP_TRY(DTP_NEW(list->arena, pins, job.n_pins, err));
     for (int32_t i = 0; i < job.n_pins; i++) {
         pins[i] = job.pins[i].pin;
     }

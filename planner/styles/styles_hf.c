@@ -35,26 +35,19 @@ static const struct {
     {"moe_tp_experts", NULL, "expert parallel is not supported"},
 };
 
-static const char *renamed(const char *part, size_t n, int32_t n_renames,
-                           const dtp_style_rename *renames)
-{
-    for (int32_t i = 0; i < n_renames; i++) {
-        if (strlen(renames[i].from) == n && memcmp(renames[i].from, part, n) == 0) {
-            return renames[i].to;
-        }
-    }
-    return NULL;
-}
-
 /* Every dotted part that has another name here is replaced. */
 static void rename_parts(const char *name, int32_t n_renames, const dtp_style_rename *renames,
                          dtp_strbuf *out)
 {
     for (const char *at = name;; at++) {
         const size_t n = strcspn(at, ".");
-        const char *to = renamed(at, n, n_renames, renames);
-        if (to != NULL) {
-            dtp_strbuf_add(out, to);
+        int32_t i = 0;
+        while (i < n_renames &&
+               (strlen(renames[i].from) != n || memcmp(renames[i].from, at, n) != 0)) {
+            i++;
+        }
+        if (i < n_renames) {
+            dtp_strbuf_add(out, renames[i].to);
         } else {
             dtp_strbuf_addf(out, "%.*s", (int)n, at);
         }
@@ -66,33 +59,28 @@ static void rename_parts(const char *name, int32_t n_renames, const dtp_style_re
     }
 }
 
-static dtp_status find_style(const dtp_json *v, const char **out, dtp_err *err)
-{
-    const char *name;
-    DTP_TRY(dtp_json_string(v, &name, err));
-    for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
-        if (strcmp(NAMES[i].name, name) != 0) {
-            continue;
-        }
-        if (NAMES[i].style == NULL) {
-            (void)dtp_json_fail(v, err, "style '%s': %s", name, NAMES[i].why);
-            if (err != NULL) {
-                err->code = DTP_UNSUPPORTED;
-            }
-            return DTP_UNSUPPORTED;
-        }
-        *out = NAMES[i].style;
-        return DTP_OK;
-    }
-    return dtp_json_fail(v, err, "'%.60s' is not a style of a Hugging Face style plan", name);
-}
-
 static dtp_status import_one(const dtp_json *v, int32_t n_renames, const dtp_style_rename *renames,
                              dtp_styles *list, dtp_err *err)
 {
-    const char *style = "";
+    const size_t n_names = sizeof NAMES / sizeof NAMES[0];
+    const char *name;
+    size_t i = 0;
     dtp_strbuf text = {0};
-    DTP_TRY(find_style(v, &style, err));
+    DTP_TRY(dtp_json_string(v, &name, err));
+    while (i < n_names && strcmp(NAMES[i].name, name) != 0) {
+        i++;
+    }
+    if (i == n_names) {
+        return dtp_json_fail(v, err, "'%.60s' is not a style of a Hugging Face style plan", name);
+    }
+    const char *style = NAMES[i].style;
+    if (style == NULL) {
+        (void)dtp_json_fail(v, err, "style '%s': %s", name, NAMES[i].why);
+        if (err != NULL) {
+            err->code = DTP_UNSUPPORTED;
+        }
+        return DTP_UNSUPPORTED;
+    }
     if (style[0] == '\0') {
         return DTP_OK;
     }
@@ -108,9 +96,7 @@ static dtp_status import_one(const dtp_json *v, int32_t n_renames, const dtp_sty
     char place[DTP_JSON_PLACE_BYTES];
     dtp_json_place(v, place, sizeof place);
     list->items[list->n - 1].place = dtp_arena_strdup(list->arena, place);
-    return list->items[list->n - 1].place != NULL
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_NOMEM, "out of memory for a style");
+    return DTP_MEMORY(err, list->items[list->n - 1].place);
 }
 
 dtp_status dtp_styles_import_hf(const char *file, const char *text, size_t len, int32_t n_renames,

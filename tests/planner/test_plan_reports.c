@@ -95,7 +95,7 @@ static void test_pareto__no_point_beats_another(void **state)
 {
     (void)state;
     dtp_graph *g = fixture_model("mlp_digits.json");
-    static const dtp_plan_function functions[] = {dtp_plan_tensor, dtp_plan_rules};
+    static const dtp_plan_mode functions[] = {dtp_plan_tensor, dtp_plan_rules};
     for (int f = 0; f < 2; f++) {
         dtp_pareto p;
         dtp_plan_request request = dtp_plan_request_init();

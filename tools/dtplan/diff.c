@@ -25,77 +25,59 @@ typedef struct diff_command {
     FIELD_INT("compute_ps", (c).compute), FIELD_INT("communication_ps", (c).communication),        \
         FIELD_INT("redistribution_ps", (c).redistribution)
 
-/* A pair of texts; null where one is not there. */
-static void write_pair(dtp_json_writer *w, const char *key, const char *const pair[2])
+/* The two plans, side by side. */
+typedef struct diff_report {
+    const diff_command *command;
+    dtp_plan_diff diff;
+} diff_report;
+
+/* The certificate's bounds where they are on additive costs. */
+static void side_row(tool_rows *rows, const void *user, int32_t i)
 {
-    dtp_json_begin_array(w, key, true);
-    tool_write(w, TOOL_FIELDS(FIELD_TEXT(NULL, pair[0]), FIELD_TEXT(NULL, pair[1])));
-    dtp_json_end_array(w);
+    const diff_report *r = user;
+    const dtp_diff_side *s = &r->diff.side[i];
+    const dtp_plan *plan = r->command->jobs[i].plan;
+    const dtp_certificate *c = &plan->certificate;
+    const bool priced = r->diff.priced;
+    tool_row(
+        rows,
+        TOOL_FIELDS(
+            FIELD_TEXT("file", r->command->files[i]),
+            FIELD_TEXT("mode", plan->rules_mode ? "rules" : "tensor"), FIELD_MESH(&plan->mesh),
+            FIELD_REAL_IF(priced, "step_time_s", s->predicted.step_time_s),
+            FIELD_REAL_IF(priced, "exposed_comm_s", s->predicted.exposed_comm_s),
+            FIELD_INT_IF(priced, "peak_bytes", s->predicted.peak_bytes),
+            FIELD_INT_IF(priced, "cost_ps", dtp_cost_split_sum(&s->cost)),
+            FIELD_OBJECT_IF(priced, "cost", SPLIT_FIELDS(s->cost)),
+            FIELD_INT_IF(priced && plan->objective == DTP_OBJECTIVE_TIME, "bound_ps", c->bound),
+            FIELD_INT_IF(priced && c->has_unfolded, "unfolded_bound_ps", c->unfolded_bound),
+            FIELD_INT_IF(priced, "needed_bytes", s->needed_bytes),
+            FIELD_INT_IF(priced, "other_bytes", s->other_bytes)));
 }
 
-static void write_side(dtp_json_writer *w, const diff_command *c, const tool_job *job,
-                       const dtp_plan_diff *diff, int i)
+static void tensor_row(tool_rows *rows, const void *user, int32_t i)
 {
-    const dtp_diff_side *side = &diff->side[i];
-    const dtp_plan *plan = job->plan;
-    dtp_json_begin_object(w, NULL);
-    tool_write(w, TOOL_FIELDS(FIELD_TEXT("file", c->files[i]),
-                              FIELD_TEXT("mode", plan->rules_mode ? "rules" : "tensor"),
-                              FIELD_MESH(&plan->mesh)));
-    if (diff->priced) { /* the certificate's bounds where they are on additive costs */
-        tool_write(w, TOOL_FIELDS(FIELD_REAL("step_time_s", side->predicted.step_time_s),
-                                  FIELD_REAL("exposed_comm_s", side->predicted.exposed_comm_s),
-                                  FIELD_INT("peak_bytes", side->predicted.peak_bytes),
-                                  FIELD_INT("cost_ps", dtp_cost_split_sum(&side->cost)),
-                                  FIELD_OBJECT("cost", SPLIT_FIELDS(side->cost)),
-                                  FIELD_INT_IF(plan->objective == DTP_OBJECTIVE_TIME, "bound_ps",
-                                               plan->certificate.bound),
-                                  FIELD_INT_IF(plan->certificate.has_unfolded, "unfolded_bound_ps",
-                                               plan->certificate.unfolded_bound),
-                                  FIELD_INT("needed_bytes", side->needed_bytes),
-                                  FIELD_INT("other_bytes", side->other_bytes)));
-    }
-    dtp_json_end_object(w);
+    const dtp_plan_diff *diff = user;
+    const dtp_diff_tensor *t = &diff->tensors[i];
+    tool_row(rows, TOOL_FIELDS(FIELD_TEXT("tensor", t->name),
+                               FIELD_TEXT("kind", tool_tensor_kind(t->kind)),
+                               FIELD_TEXTS("layout", 2, t->layout),
+                               FIELD_INTS_IF(diff->priced, "peak_bytes", 2, t->peak_bytes)));
 }
 
-static void write_diff(dtp_json_writer *w, const diff_command *c, const tool_job jobs[2],
-                       const dtp_plan_diff *diff)
+static void cost_row(tool_rows *rows, const void *user, int32_t i)
 {
-    tool_report_begin(w, "dtp.diff/1");
-    dtp_json_write_string(w, "model", jobs[0].model->name);
-    dtp_json_begin_array(w, "plans", false);
-    write_side(w, c, &jobs[0], diff, 0);
-    write_side(w, c, &jobs[1], diff, 1);
-    dtp_json_end_array(w);
-    dtp_json_begin_array(w, "tensors", false);
-    for (int32_t i = 0; i < diff->n_tensors; i++) {
-        const dtp_diff_tensor *t = &diff->tensors[i];
-        dtp_json_begin_object(w, NULL);
-        tool_write(w, TOOL_FIELDS(FIELD_TEXT("tensor", t->name),
-                                  FIELD_TEXT("kind", tool_tensor_kind(t->kind))));
-        write_pair(w, "layout", t->layout);
-        if (diff->priced) {
-            tool_write(w, TOOL_FIELDS(FIELD_INTS("peak_bytes", 2, t->peak_bytes)));
-        }
-        dtp_json_end_object(w);
-    }
-    dtp_json_end_array(w);
-    dtp_json_begin_array(w, "nodes", false);
-    for (int32_t i = 0; i < diff->n_nodes; i++) {
-        const dtp_diff_node *n = &diff->nodes[i];
-        dtp_json_begin_object(w, NULL);
-        tool_write(w, TOOL_FIELDS(FIELD_TEXT("node", n->name), FIELD_TEXT("op", n->op)));
-        write_pair(w, "strategy", n->strategy);
-        if (diff->priced) {
-            dtp_json_begin_array(w, "cost", false);
-            tool_write_object(w, NULL, TOOL_FIELDS(SPLIT_FIELDS(n->cost[0])));
-            tool_write_object(w, NULL, TOOL_FIELDS(SPLIT_FIELDS(n->cost[1])));
-            dtp_json_end_array(w);
-        }
-        dtp_json_end_object(w);
-    }
-    dtp_json_end_array(w);
-    tool_report_end(w);
+    const dtp_cost_split *cost = user;
+    tool_row(rows, TOOL_FIELDS(SPLIT_FIELDS(cost[i])));
+}
+
+static void node_row(tool_rows *rows, const void *user, int32_t i)
+{
+    const dtp_plan_diff *diff = user;
+    const dtp_diff_node *n = &diff->nodes[i];
+    tool_row(rows, TOOL_FIELDS(FIELD_TEXT("node", n->name), FIELD_TEXT("op", n->op),
+                               FIELD_TEXTS("strategy", 2, n->strategy),
+                               FIELD_LIST_IF(diff->priced, "cost", 2, cost_row, n->cost)));
 }
 
 /* ---- text ---------------------------------------------------------------------------------------
@@ -105,36 +87,6 @@ static void print_row(dtp_strbuf *out, const char *name, int64_t a, int64_t b)
 {
     dtp_strbuf_addf(out, "%-24s %18.9f %18.9f %+18.9f\n", name, 1e-12 * (double)a,
                     1e-12 * (double)b, 1e-12 * (double)(b - a));
-}
-
-/* What the certificates say that no plan costs less than. */
-static void print_bounds(const tool_job jobs[2], dtp_strbuf *out)
-{
-    const dtp_plan *a = jobs[0].plan, *b = jobs[1].plan;
-    if (a->objective == DTP_OBJECTIVE_TIME && b->objective == DTP_OBJECTIVE_TIME &&
-        a->certificate.bound > 0 && b->certificate.bound > 0) {
-        print_row(out, "bound, s", a->certificate.bound, b->certificate.bound);
-    }
-    if (a->certificate.has_unfolded && b->certificate.has_unfolded) {
-        print_row(out, "  without folding", a->certificate.unfolded_bound,
-                  b->certificate.unfolded_bound);
-    }
-}
-
-static void print_totals(const dtp_plan_diff *diff, const tool_job jobs[2], dtp_strbuf *out)
-{
-    const dtp_diff_side *a = &diff->side[0], *b = &diff->side[1];
-    dtp_strbuf_addf(out, "%-24s %18s %18s %18s\n", "", "A", "B", "B - A");
-    dtp_strbuf_addf(out, "%-24s %18.9f %18.9f %+18.9f\n", "step, s", a->predicted.step_time_s,
-                    b->predicted.step_time_s, b->predicted.step_time_s - a->predicted.step_time_s);
-    print_row(out, "sum of prices, s", dtp_cost_split_sum(&a->cost), dtp_cost_split_sum(&b->cost));
-    print_row(out, "  compute", a->cost.compute, b->cost.compute);
-    print_row(out, "  communication in ops", a->cost.communication, b->cost.communication);
-    print_row(out, "  redistribution", a->cost.redistribution, b->cost.redistribution);
-    print_bounds(jobs, out);
-    dtp_strbuf_addf(out, "%-24s %18" PRId64 " %18" PRId64 " %+18" PRId64 "\n", "peak, bytes",
-                    a->predicted.peak_bytes, b->predicted.peak_bytes,
-                    b->predicted.peak_bytes - a->predicted.peak_bytes);
 }
 
 /* Rows by the size of their difference, largest first, ties in the order of the graph. */
@@ -150,29 +102,6 @@ static int compare_ranked(const void *a, const void *b)
         return x->size > y->size ? -1 : 1;
     }
     return (x->index > y->index) - (x->index < y->index);
-}
-
-static int64_t size_of_node(const dtp_diff_node *n)
-{
-    return llabs(dtp_cost_split_sum(&n->cost[1]) - dtp_cost_split_sum(&n->cost[0]));
-}
-
-static int64_t size_of_tensor(const dtp_diff_tensor *t)
-{
-    return llabs(t->peak_bytes[1] - t->peak_bytes[0]);
-}
-
-static ranked *rank_rows(const dtp_plan_diff *diff, int32_t n, bool nodes)
-{
-    ranked *rows = calloc((size_t)n + 1, sizeof *rows);
-    for (int32_t i = 0; i < n && rows != NULL; i++) {
-        rows[i] =
-            (ranked){nodes ? size_of_node(&diff->nodes[i]) : size_of_tensor(&diff->tensors[i]), i};
-    }
-    if (rows != NULL) {
-        qsort(rows, (size_t)n, sizeof *rows, compare_ranked);
-    }
-    return rows;
 }
 
 static const char *text_or_none(const char *text)
@@ -211,11 +140,19 @@ static void print_list(const diff_command *c, const dtp_plan_diff *diff, bool no
 {
     const int32_t n = nodes ? diff->n_nodes : diff->n_tensors;
     const int32_t shown = n < c->rows ? n : (int32_t)c->rows;
-    ranked *rows = rank_rows(diff, n, nodes);
+    ranked *rows = calloc((size_t)n + 1, sizeof *rows);
     if (rows == NULL) {
         out->failed = true;
         return;
     }
+    for (int32_t i = 0; i < n; i++) {
+        rows[i] =
+            (ranked){nodes ? llabs(dtp_cost_split_sum(&diff->nodes[i].cost[1]) -
+                                   dtp_cost_split_sum(&diff->nodes[i].cost[0]))
+                           : llabs(diff->tensors[i].peak_bytes[1] - diff->tensors[i].peak_bytes[0]),
+                     i};
+    }
+    qsort(rows, (size_t)n, sizeof *rows, compare_ranked);
     dtp_strbuf_addf(out, "\n%d %s differ%s, A | B:\n", n, nodes ? "nodes" : "tensors",
                     shown < n ? ", those that differ most" : "");
     for (int32_t i = 0; i < shown; i++) {
@@ -235,23 +172,25 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 {
     diff_command *c = command;
     c->arena = dtp_arena_create();
-    if (c->arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
-    }
     c->source.model = operands[0];
     for (int i = 0; i < 2; i++) {
         c->files[i] = c->source.plan = operands[1 + i];
         DTP_TRY(tool_job_create(&c->source, 0, NULL, false, &c->ctx, &c->jobs[i], err));
     }
     const tool_job *jobs = c->jobs;
-    dtp_plan_diff diff;
+    diff_report report = {.command = c};
+    dtp_plan_diff *diff = &report.diff;
     const dtp_diff_input inputs[2] = {
         {jobs[0].graph, &jobs[0].sharding, &jobs[0].lowering.options},
         {jobs[1].graph, &jobs[1].sharding, &jobs[1].lowering.options}};
-    DTP_TRY(dtp_plan_diff_make(inputs, jobs[0].machine, c->arena, &diff, err));
+    DTP_TRY(dtp_plan_diff_make(inputs, jobs[0].machine, c->arena, diff, err));
     dtp_json_writer w = {0};
     if (c->json) {
-        write_diff(&w, c, jobs, &diff);
+        tool_report(&w, "dtp.diff/1",
+                    TOOL_FIELDS(FIELD_TEXT("model", jobs[0].model->name),
+                                FIELD_LIST("plans", 2, side_row, &report),
+                                FIELD_LIST("tensors", diff->n_tensors, tensor_row, diff),
+                                FIELD_LIST("nodes", diff->n_nodes, node_row, diff)));
         return tool_put(&w.buf, err);
     }
     dtp_strbuf *out = &w.buf;
@@ -261,11 +200,33 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         dtp_strbuf_addf(out, "%c: %s, %s mode on mesh '%s'\n", i == 0 ? 'A' : 'B', c->files[i],
                         jobs[i].plan->rules_mode ? "rules" : "tensor", mesh);
     }
-    if (diff.priced) {
-        print_totals(&diff, jobs, out);
+    if (diff->priced) {
+        const dtp_diff_side *a = &diff->side[0], *b = &diff->side[1];
+        dtp_strbuf_addf(out, "%-24s %18s %18s %18s\n", "", "A", "B", "B - A");
+        dtp_strbuf_addf(out, "%-24s %18.9f %18.9f %+18.9f\n", "step, s", a->predicted.step_time_s,
+                        b->predicted.step_time_s,
+                        b->predicted.step_time_s - a->predicted.step_time_s);
+        print_row(out, "sum of prices, s", dtp_cost_split_sum(&a->cost),
+                  dtp_cost_split_sum(&b->cost));
+        print_row(out, "  compute", a->cost.compute, b->cost.compute);
+        print_row(out, "  communication in ops", a->cost.communication, b->cost.communication);
+        print_row(out, "  redistribution", a->cost.redistribution, b->cost.redistribution);
+        /* What the certificates say that no plan costs less than. */
+        const dtp_plan *p = jobs[0].plan, *q = jobs[1].plan;
+        if (p->objective == DTP_OBJECTIVE_TIME && q->objective == DTP_OBJECTIVE_TIME &&
+            p->certificate.bound > 0 && q->certificate.bound > 0) {
+            print_row(out, "bound, s", p->certificate.bound, q->certificate.bound);
+        }
+        if (p->certificate.has_unfolded && q->certificate.has_unfolded) {
+            print_row(out, "  without folding", p->certificate.unfolded_bound,
+                      q->certificate.unfolded_bound);
+        }
+        dtp_strbuf_addf(out, "%-24s %18" PRId64 " %18" PRId64 " %+18" PRId64 "\n", "peak, bytes",
+                        a->predicted.peak_bytes, b->predicted.peak_bytes,
+                        b->predicted.peak_bytes - a->predicted.peak_bytes);
     }
-    print_list(c, &diff, false, out);
-    print_list(c, &diff, true, out);
+    print_list(c, diff, false, out);
+    print_list(c, diff, true, out);
     return tool_put(out, err);
 }
 

@@ -38,20 +38,6 @@ static void alternative_row(tool_rows *rows, const void *user, int32_t i)
                          FIELD_INT_IF(within && a->known, "at_most_ps", a->at_most)));
 }
 
-static void write_explanation(dtp_json_writer *w, const dtp_explanation *x)
-{
-    tool_report_begin(w, "dtp.explain/1");
-    tool_write(
-        w, TOOL_FIELDS(
-               FIELD_TEXT("name", x->name), FIELD_TEXT("decides", x->node ? "node" : "tensor"),
-               FIELD_TEXT_IF(x->via != NULL, "via", x->via), FIELD_INT("instances", x->instances),
-               FIELD_TEXT("chosen", x->chosen), FIELD_INT("plan_ps", x->plan_ps),
-               FIELD_INT("cost_ps", x->cost_ps), FIELD_INT("bound_ps", x->bound_ps),
-               FIELD_INT("peak_bytes", x->peak_bytes), FIELD_INT("limit_bytes", x->limit_bytes)));
-    tool_write_list(w, "alternatives", x->n, alternative_row, x);
-    tool_report_end(w);
-}
-
 /* ---- text ---------------------------------------------------------------------------------------
  */
 
@@ -141,9 +127,6 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->source.plan = operands[1];
     DTP_TRY(tool_plan_read(&c->source, &c->ctx, &c->input, err));
     c->arena = dtp_arena_create();
-    if (c->arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
-    }
     dtp_explanation x;
     const dtp_explain_request request = {.graph = c->input.graph,
                                          .machine = c->input.machine,
@@ -155,7 +138,15 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     dtp_json_writer w = {0};
     DTP_TRY(dtp_explain(&request, c->arena, &x, err));
     if (c->json) {
-        write_explanation(&w, &x);
+        tool_report(
+            &w, "dtp.explain/1",
+            TOOL_FIELDS(
+                FIELD_TEXT("name", x.name), FIELD_TEXT("decides", x.node ? "node" : "tensor"),
+                FIELD_TEXT_IF(x.via != NULL, "via", x.via), FIELD_INT("instances", x.instances),
+                FIELD_TEXT("chosen", x.chosen), FIELD_INT("plan_ps", x.plan_ps),
+                FIELD_INT("cost_ps", x.cost_ps), FIELD_INT("bound_ps", x.bound_ps),
+                FIELD_INT("peak_bytes", x.peak_bytes), FIELD_INT("limit_bytes", x.limit_bytes),
+                FIELD_LIST("alternatives", x.n, alternative_row, &x)));
     } else {
         print_explanation(c, &x, &w.buf);
     }

@@ -10,7 +10,7 @@
 #include "tools/dtplan/options.h"
 #include "tools/styles.h"
 
-static const char *mode_name(dtp_plan_function plan)
+static const char *mode_name(dtp_plan_mode plan)
 {
     return plan == dtp_plan_tensor ? "tensor" : "rules";
 }
@@ -34,36 +34,23 @@ static void top_row(tool_rows *rows, const void *user, int32_t i)
                                FIELD_INT("bytes", p->top[i].bytes)));
 }
 
-static void write_pareto(dtp_json_writer *w, const dtp_graph *g, dtp_plan_function plan,
-                         const dtp_pareto *p)
+static void point_row(tool_rows *rows, const void *user, int32_t i)
 {
-    tool_report_begin(w, "dtp.pareto/1");
-    tool_write(w, TOOL_FIELDS(FIELD_TEXT("model", g->name), FIELD_TEXT("mode", mode_name(plan)),
-                              FIELD_INT("least_bytes", p->least_bytes),
-                              FIELD_INT("least_bound", p->least_bound)));
-    dtp_json_begin_array(w, "points", false);
-    for (int32_t i = 0; i < p->n; i++) {
-        const dtp_pareto_point *x = &p->points[i];
-        const dtp_plan *made = x->plan;
-        dtp_json_begin_object(w, NULL);
-        tool_write(w, TOOL_FIELDS(FIELD_MESH(&made->mesh), FIELD_INT("limit_bytes", x->limit_bytes),
-                                  FIELD_INT("peak_bytes", made->predicted.peak_bytes),
-                                  FIELD_REAL("step_time_s", made->predicted.step_time_s),
-                                  FIELD_INT("cost", made->certificate.cost),
-                                  FIELD_INT("bound", made->certificate.bound),
-                                  FIELD_INT("needed_bytes", x->needed_bytes)));
-        tool_write_list(w, "at_peak", x->n_top, top_row, x);
-        dtp_json_end_object(w);
-    }
-    dtp_json_end_array(w);
-    tool_report_end(w);
+    const dtp_pareto_point *x = &((const dtp_pareto *)user)->points[i];
+    const dtp_plan *plan = x->plan;
+    tool_row(rows, TOOL_FIELDS(FIELD_MESH(&plan->mesh), FIELD_INT("limit_bytes", x->limit_bytes),
+                               FIELD_INT("peak_bytes", plan->predicted.peak_bytes),
+                               FIELD_REAL("step_time_s", plan->predicted.step_time_s),
+                               FIELD_INT("cost", plan->certificate.cost),
+                               FIELD_INT("bound", plan->certificate.bound),
+                               FIELD_INT("needed_bytes", x->needed_bytes),
+                               FIELD_LIST("at_peak", x->n_top, top_row, x)));
 }
 
 static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_err *err)
 {
     const dtp_graph *g = c->graph;
-    const dtp_plan_function plan =
-        strcmp(c->mode, "tensor") == 0 ? dtp_plan_tensor : dtp_plan_rules;
+    const dtp_plan_mode plan = strcmp(c->mode, "tensor") == 0 ? dtp_plan_tensor : dtp_plan_rules;
     dtp_pareto pareto;
     dtp_json_writer w = {0};
     DTP_TRY(dtp_pareto_find(g, c->machine, request, plan, (int32_t)c->points, &pareto, err));
@@ -75,7 +62,11 @@ static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_e
                       request->memory_limit_bytes, pareto.least_bytes);
         c->exit_code = TOOL_INFEASIBLE;
     } else if (c->json) {
-        write_pareto(&w, g, plan, &pareto);
+        tool_report(&w, "dtp.pareto/1",
+                    TOOL_FIELDS(FIELD_TEXT("model", g->name), FIELD_TEXT("mode", mode_name(plan)),
+                                FIELD_INT("least_bytes", pareto.least_bytes),
+                                FIELD_INT("least_bound", pareto.least_bound),
+                                FIELD_LIST("points", pareto.n, point_row, &pareto)));
     } else {
         dtp_strbuf *out = &w.buf;
         dtp_strbuf_addf(
@@ -126,9 +117,6 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     DTP_TRY(tool_read_graph(&c->source, &c->graph, err));
     DTP_TRY(dtp_machine_read(c->source.machine, &c->machine, err));
     c->arena = dtp_arena_create();
-    if (c->arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
-    }
     dtp_mesh mesh;
     dtp_plan_request request = dtp_plan_request_init();
     dtp_graph_variant choices;

@@ -321,7 +321,7 @@ static dtp_status solve_mtf(const plan_command *c, const dtp_mtf_graph *graph, d
     dtp_mtf_solution solution;
     char text[DTP_MESH_TEXT_BYTES];
     DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
-    DTP_TRY(dtp_mtf_problem_create(graph, &mesh, DTP_MTF_LIST, &problem, err));
+    DTP_TRY(dtp_mtf_problem_create(graph, &mesh, &problem, err));
     dtp_status s = dtp_mtf_solve(problem, &solution, err);
     dtp_json_writer w = {0};
     dtp_mesh_print(&mesh, text);
@@ -428,9 +428,6 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         DTP_TRY(dtp_machine_read(c->source.machine, &c->machine, err));
     }
     c->arena = dtp_arena_create();
-    if (c->arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
-    }
     DTP_TRY(tool_read_choices(&c->source, c->model, c->arena, &choices, err));
     return run_planner(c, &choices, err);
 }

@@ -49,32 +49,6 @@ static void print_counts(const dtp_comm_amount counts[DTP_N_COLLS], char *out, s
                    used > 0 ? " (%" PRId64 " B)" : "-", bytes);
 }
 
-/* Depth first, in the order in which modules first communicate. */
-static void print_tree(const dtp_comm_report *r, dtp_strbuf *out)
-{
-    int32_t at = 0;
-    dtp_strbuf_addf(out, "\n%-28s %-26s %-26s %s\n", "module", "forward", "backward", "update");
-    while (at >= 0) {
-        const dtp_comm_module *m = &r->modules[at];
-        char name[160], counts[DTP_N_PHASES][96];
-        (void)snprintf(name, sizeof name, "%*s%s", m->depth > 32 ? 64 : 2 * m->depth, "",
-                       at == 0 ? "(model)" : m->label);
-        for (int32_t k = 0; k < DTP_N_PHASES; k++) {
-            print_counts(m->counts[k], counts[k], sizeof counts[k]);
-        }
-        dtp_strbuf_addf(out, "%-28s %-26s %-26s %s\n", name, counts[DTP_FORWARD],
-                        counts[DTP_BACKWARD], counts[DTP_UPDATE]);
-        if (r->modules[at].first_child >= 0) {
-            at = r->modules[at].first_child;
-            continue;
-        }
-        while (at >= 0 && r->modules[at].next < 0) {
-            at = r->modules[at].parent;
-        }
-        at = at < 0 ? -1 : r->modules[at].next;
-    }
-}
-
 static void print_cause(const dtp_program *p, const dtp_comm_entry *e, dtp_strbuf *out)
 {
     const dtp_graph *g = p->graph;
@@ -119,34 +93,27 @@ static void entry_row(tool_rows *rows, const void *user, int32_t i)
                          FIELD_INT("members", e->members)));
 }
 
-static void write_modules(dtp_json_writer *w, const dtp_comm_report *r)
+/* The counts of a module by phase and kind. */
+static void module_row(tool_rows *rows, const void *user, int32_t i)
 {
-    dtp_json_begin_array(w, "modules", false);
-    for (int32_t i = 0; i < r->n_modules; i++) {
-        const dtp_comm_module *m = &r->modules[i];
-        dtp_json_begin_object(w, NULL);
-        dtp_json_write_string(w, "path", m->path);
-        for (int32_t k = 0; k < DTP_N_PHASES; k++) {
-            dtp_json_begin_object(w, dtp_phase_name((dtp_phase)k));
-            for (int32_t c = 0; c < DTP_N_COLLS; c++) {
-                const dtp_comm_amount *a = &m->counts[k][c];
-                if (a->count > 0) {
-                    tool_write_object(
-                        w, dtp_coll_name((dtp_coll_kind)c),
-                        TOOL_FIELDS(FIELD_INT("count", a->count), FIELD_INT("bytes", a->bytes)));
-                }
-            }
-            dtp_json_end_object(w);
+    const dtp_comm_module *m = &((const comm_lists *)user)->r->modules[i];
+    tool_field amounts[DTP_N_PHASES][DTP_N_COLLS][3], kinds[DTP_N_PHASES][DTP_N_COLLS + 1];
+    tool_field phases[DTP_N_PHASES + 2] = {FIELD_TEXT("path", m->path)};
+    const tool_field end = {.kind = FIELD_IS_END};
+    for (int32_t k = 0; k < DTP_N_PHASES; k++) {
+        for (int32_t c = 0; c < DTP_N_COLLS; c++) {
+            const dtp_comm_amount *a = &m->counts[k][c];
+            amounts[k][c][0] = (tool_field)FIELD_INT("count", a->count);
+            amounts[k][c][1] = (tool_field)FIELD_INT("bytes", a->bytes);
+            amounts[k][c][2] = end;
+            kinds[k][c] = (tool_field)FIELD_GROUP(dtp_coll_name((dtp_coll_kind)c), amounts[k][c]);
+            kinds[k][c].kind = a->count > 0 ? FIELD_IS_OBJECT : FIELD_IS_ABSENT;
         }
-        dtp_json_end_object(w);
+        kinds[k][DTP_N_COLLS] = end;
+        phases[k + 1] = (tool_field)FIELD_GROUP(dtp_phase_name((dtp_phase)k), kinds[k]);
     }
-    dtp_json_end_array(w);
-}
-
-static void begin(dtp_json_writer *w, const dtp_program *p, const char *format)
-{
-    tool_report_begin(w, format);
-    tool_write(w, TOOL_FIELDS(FIELD_TEXT("model", p->graph->name), FIELD_MESH(&p->mesh)));
+    phases[DTP_N_PHASES + 1] = end;
+    tool_row(rows, phases);
 }
 
 static void put_report(const dtp_program *p, const dtp_comm_report *r, bool json, dtp_strbuf *out)
@@ -159,17 +126,38 @@ static void put_report(const dtp_program *p, const dtp_comm_report *r, bool json
     if (!json) {
         tool_print_table(out, totals, r->n_totals, total_row, &lists);
         dtp_strbuf_add(out, r->n_totals == 0 ? "none\n" : "");
-        print_tree(r, out);
+        /* Depth first, in the order in which modules first communicate. */
+        int32_t at = 0;
+        dtp_strbuf_addf(out, "\n%-28s %-26s %-26s %s\n", "module", "forward", "backward", "update");
+        while (at >= 0) {
+            const dtp_comm_module *m = &r->modules[at];
+            char name[160], counts[DTP_N_PHASES][96];
+            (void)snprintf(name, sizeof name, "%*s%s", m->depth > 32 ? 64 : 2 * m->depth, "",
+                           at == 0 ? "(model)" : m->label);
+            for (int32_t k = 0; k < DTP_N_PHASES; k++) {
+                print_counts(m->counts[k], counts[k], sizeof counts[k]);
+            }
+            dtp_strbuf_addf(out, "%-28s %-26s %-26s %s\n", name, counts[DTP_FORWARD],
+                            counts[DTP_BACKWARD], counts[DTP_UPDATE]);
+            if (r->modules[at].first_child >= 0) {
+                at = r->modules[at].first_child;
+                continue;
+            }
+            while (at >= 0 && r->modules[at].next < 0) {
+                at = r->modules[at].parent;
+            }
+            at = at < 0 ? -1 : r->modules[at].next;
+        }
         dtp_strbuf_add(out, "\n");
         tool_print_table(out, entries, r->n_entries, entry_row, &lists);
         return;
     }
     dtp_json_writer w = {0};
-    begin(&w, p, "dtp.comm_report/1");
-    tool_write_list(&w, "totals", r->n_totals, total_row, &lists);
-    write_modules(&w, r);
-    tool_write_list(&w, "collectives", r->n_entries, entry_row, &lists);
-    tool_report_end(&w);
+    tool_report(&w, "dtp.comm_report/1",
+                TOOL_FIELDS(FIELD_TEXT("model", p->graph->name), FIELD_MESH(&p->mesh),
+                            FIELD_LIST("totals", r->n_totals, total_row, &lists),
+                            FIELD_LIST("modules", r->n_modules, module_row, &lists),
+                            FIELD_LIST("collectives", r->n_entries, entry_row, &lists)));
     dtp_strbuf_join(out, &w.buf);
 }
 
@@ -177,8 +165,7 @@ dtp_status tool_print_comm(const dtp_program *p, bool json, dtp_strbuf *out, dtp
 {
     dtp_comm_report report;
     dtp_arena *arena = dtp_arena_create();
-    dtp_status s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a report")
-                                 : dtp_comm_report_make(p, arena, &report, err);
+    const dtp_status s = dtp_comm_report_make(p, arena, &report, err);
     if (s == DTP_OK) {
         put_report(p, &report, json, out);
     }
@@ -186,31 +173,24 @@ dtp_status tool_print_comm(const dtp_program *p, bool json, dtp_strbuf *out, dtp
     return s;
 }
 
-static void put_counters(const dtp_program *p, const dtp_counters *c, bool json, dtp_strbuf *out)
-{
-    if (!json) {
-        dtp_counters_print(c, out);
-        return;
-    }
-    dtp_json_writer w = {0};
-    begin(&w, p, "dtp.counters/1");
-    dtp_json_begin_object(&w, "counters");
-    for (int32_t i = 0; i < c->n; i++) {
-        dtp_json_write_double(&w, c->list[i].name, c->list[i].value);
-    }
-    dtp_json_end_object(&w);
-    tool_report_end(&w);
-    dtp_strbuf_join(out, &w.buf);
-}
-
 dtp_status tool_print_counters(const dtp_program *p, bool json, dtp_strbuf *out, dtp_err *err)
 {
     dtp_counters counters;
     dtp_arena *arena = dtp_arena_create();
-    dtp_status s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory for counters")
-                                 : dtp_counters_of(p, arena, &counters, err);
-    if (s == DTP_OK) {
-        put_counters(p, &counters, json, out);
+    const dtp_status s = dtp_counters_of(p, arena, &counters, err);
+    if (s == DTP_OK && !json) {
+        dtp_counters_print(&counters, out);
+    } else if (s == DTP_OK) {
+        dtp_json_writer w = {0};
+        tool_report_begin(&w, "dtp.counters/1");
+        tool_write(&w, TOOL_FIELDS(FIELD_TEXT("model", p->graph->name), FIELD_MESH(&p->mesh)));
+        dtp_json_begin_object(&w, "counters");
+        for (int32_t i = 0; i < counters.n; i++) {
+            dtp_json_write_double(&w, counters.list[i].name, counters.list[i].value);
+        }
+        dtp_json_end_object(&w);
+        tool_report_end(&w);
+        dtp_strbuf_join(out, &w.buf);
     }
     dtp_arena_destroy(arena);
     return s;
@@ -219,7 +199,7 @@ dtp_status tool_print_counters(const dtp_program *p, bool json, dtp_strbuf *out,
 /* ---- trace --------------------------------------------------------------------------------------
  */
 
-static int64_t bytes_moved(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_copy_info *m)
+static int64_t collective_bytes(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_copy_info *m)
 {
     const dtp_layout *before = &m->from;
     double bytes = 0;
@@ -235,30 +215,6 @@ static int64_t bytes_moved(const dtp_mesh *mesh, const dtp_ttype *type, const dt
     return (int64_t)bytes;
 }
 
-/* What the passes leave of them, with the collectives inside ops: counts by phase. */
-static void put_after_passes(const dtp_program *p, dtp_strbuf *out)
-{
-    int32_t counts[DTP_N_PHASES][DTP_N_COLLS] = {{0}};
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        if (p->instrs[i].kind == DTP_INSTR_COLLECTIVE) {
-            counts[p->instrs[i].phase][p->instrs[i].coll.kind]++;
-        }
-    }
-    for (int32_t f = 0; f < DTP_N_PHASES; f++) {
-        int32_t kinds = 0;
-        for (int32_t k = 0; k < DTP_N_COLLS; k++) {
-            if (counts[f][k] > 0 && kinds++ == 0) {
-                dtp_strbuf_addf(out, "%s after the passes:", dtp_phase_name((dtp_phase)f));
-            }
-            if (counts[f][k] > 0) {
-                dtp_strbuf_addf(out, "%s %d %s", kinds > 1 ? "," : "", counts[f][k],
-                                dtp_coll_name((dtp_coll_kind)k));
-            }
-        }
-        dtp_strbuf_add(out, kinds > 0 ? "\n" : "");
-    }
-}
-
 dtp_status tool_print_trace(const dtp_graph *g, const dtp_sharding *s, const dtp_program *p,
                             dtp_strbuf *out, dtp_err *err)
 {
@@ -271,12 +227,31 @@ dtp_status tool_print_trace(const dtp_graph *g, const dtp_sharding *s, const dtp
         dtp_strbuf_addf(out, "%-9s ", dtp_phase_name(node->phase));
         dtp_steps_trace(&m->from, &m->steps, out);
         dtp_strbuf_addf(out, "  %" PRId64 " B  %s '%s' of '%s'\n",
-                        bytes_moved(&s->mesh, &t->type, m), m->operand < 0 ? "output" : "operand",
-                        t->name, node->name);
+                        collective_bytes(&s->mesh, &t->type, m),
+                        m->operand < 0 ? "output" : "operand", t->name, node->name);
     }
     dtp_redistributions_free(&redistributions);
     if (status == DTP_OK) {
-        put_after_passes(p, out);
+        /* What the passes leave of them, with the collectives inside ops: counts by phase. */
+        int32_t counts[DTP_N_PHASES][DTP_N_COLLS] = {{0}};
+        for (int32_t i = 0; i < p->n_instrs; i++) {
+            if (p->instrs[i].kind == DTP_INSTR_COLLECTIVE) {
+                counts[p->instrs[i].phase][p->instrs[i].coll.kind]++;
+            }
+        }
+        for (int32_t f = 0; f < DTP_N_PHASES; f++) {
+            int32_t kinds = 0;
+            for (int32_t k = 0; k < DTP_N_COLLS; k++) {
+                if (counts[f][k] > 0 && kinds++ == 0) {
+                    dtp_strbuf_addf(out, "%s after the passes:", dtp_phase_name((dtp_phase)f));
+                }
+                if (counts[f][k] > 0) {
+                    dtp_strbuf_addf(out, "%s %d %s", kinds > 1 ? "," : "", counts[f][k],
+                                    dtp_coll_name((dtp_coll_kind)k));
+                }
+            }
+            dtp_strbuf_add(out, kinds > 0 ? "\n" : "");
+        }
     }
     return status;
 }

@@ -50,51 +50,6 @@ static void keep_warning(void *user, const dtp_mesh *mesh, dtp_mesh_set set, con
                    "collectives over %.80s stay apart: %s", names, why);
 }
 
-static dtp_status read_torch(redistribute_command *c, dtp_err *err)
-{
-    if (c->compat == NULL) {
-        bool asked = c->flatten.n > 0 || c->min_cost || c->no_merge;
-        return asked ? DTP_FAIL(err, DTP_INVALID,
-                                "--flatten, --min-cost and --no-merge need --compat torch")
-                     : DTP_OK;
-    }
-    if (strcmp(c->compat, "torch") != 0) {
-        return DTP_FAIL(err, DTP_INVALID, "--compat: '%s' is not torch", c->compat);
-    }
-    c->torch.options = (dtp_torch_options){.min_cost = c->min_cost,
-                                           .no_merge = c->no_merge,
-                                           .price = dtp_torch_step_price,
-                                           .warn = keep_warning,
-                                           .warn_user = c};
-    for (int32_t i = 0; i < c->flatten.n; i++) {
-        /* "a+b": mesh dims in ascending order. */
-        const char *text = c->flatten.items[i];
-        dtp_torch_options *o = &c->torch.options;
-        dtp_mesh_set set = 0;
-        for (const char *at = text; at != NULL;) {
-            char name[DTP_MESH_NAME_BYTES] = "";
-            const char *end = strchr(at, '+');
-            size_t n = end != NULL ? (size_t)(end - at) : strlen(at);
-            if (n < sizeof name) {
-                (void)snprintf(name, sizeof name, "%.*s", (int)n, at);
-            }
-            int32_t m = dtp_mesh_find(&c->mesh, name);
-            if (m < 0 || set >= 1U << m) {
-                return DTP_FAIL(err, DTP_INVALID,
-                                "--flatten: '%s' is not mesh dims in mesh order, such as a+b",
-                                text);
-            }
-            set |= 1U << m;
-            at = end != NULL ? end + 1 : NULL;
-        }
-        if (o->n_flat == DTP_TORCH_MAX_FLAT) {
-            return DTP_FAIL(err, DTP_INVALID, "--flatten: more than %d", DTP_TORCH_MAX_FLAT);
-        }
-        o->flat[o->n_flat++] = set;
-    }
-    return DTP_OK;
-}
-
 static dtp_status read_price(redistribute_command *c, dtp_err *err)
 {
     c->price = c->compat != NULL ? dtp_torch_step_price : dtp_step_generic_price;
@@ -103,9 +58,7 @@ static dtp_status read_price(redistribute_command *c, dtp_err *err)
         return DTP_OK;
     }
     c->pricer = malloc(sizeof *c->pricer);
-    if (c->pricer == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for prices");
-    }
+    DTP_TRY(DTP_MEMORY(err, c->pricer));
     DTP_TRY(dtp_machine_read(c->machine_file, &c->machine, err));
     DTP_TRY(dtp_pricer_init(c->machine, &c->mesh, c->pricer, err));
     c->step_pricer = (dtp_step_pricer){.pricer = c->pricer, .graph = c->graph};
@@ -123,15 +76,6 @@ static dtp_status plan(redistribute_command *c, dtp_err *err)
     }
     return dtp_redistribute_plan(&c->mesh, &c->type, &c->from, &c->to, c->price, c->price_user,
                                  &c->steps, err);
-}
-
-static dtp_status run_on_virtual_ranks(redistribute_command *c, dtp_err *err)
-{
-    dtp_redistribute_job job;
-    DTP_TRY(dtp_redistribute_program(c->graph, &c->mesh, &c->type, &c->from, &c->steps, &job, err));
-    dtp_status s = dtp_redistribute_check(&job, "cpu", (uint64_t)c->seed, &c->verdict, err);
-    dtp_redistribute_job_free(&job);
-    return s;
 }
 
 /* ---- the report --------------------------------------------------------------------------------
@@ -162,13 +106,6 @@ static step_facts facts_of(const redistribute_command *c, int32_t i)
     return f;
 }
 
-static void add_layout(dtp_json_writer *w, const char *key, const dtp_layout *layout)
-{
-    dtp_strbuf text = {0};
-    dtp_placements_print(layout, &text);
-    dtp_json_write_text(w, key, &text);
-}
-
 static double count_collectives(const redistribute_command *c, int64_t counts[DTP_N_COLLS])
 {
     double price_s = 0;
@@ -180,63 +117,62 @@ static double count_collectives(const redistribute_command *c, int64_t counts[DT
     return price_s;
 }
 
+static void step_row(tool_rows *rows, const void *user, int32_t i)
+{
+    const redistribute_command *c = user;
+    const dtp_step *step = &c->steps.steps[i];
+    const bool exchanges = step->kind == DTP_STEP_ALL_TO_ALL;
+    const bool scatters = step->kind == DTP_STEP_REDUCE_SCATTER;
+    const bool has_axis =
+        exchanges || scatters || step->kind == DTP_STEP_ALL_GATHER || step->kind == DTP_STEP_SLICE;
+    const bool reduces = scatters || step->kind == DTP_STEP_ALL_REDUCE;
+    const step_facts f = facts_of(c, i);
+    dtp_strbuf after = {0};
+    dtp_placements_print(&step->after, &after);
+    tool_row(rows, TOOL_FIELDS(
+                       FIELD_TEXT("kind", dtp_step_name(step->kind)),
+                       FIELD_DIMS("mesh_dims", &c->mesh, step->set),
+                       FIELD_INT_IF(has_axis, "axis", step->axis),
+                       FIELD_INT_IF(exchanges, "to_axis", step->to_axis),
+                       FIELD_TEXT_IF(reduces, "op", reduces ? dtp_reduce_op_name(step->op) : NULL),
+                       FIELD_INT("bytes", f.bytes), FIELD_INT("moved_bytes", f.moved),
+                       FIELD_REAL("price_s", f.price_s), FIELD_BUFFER("after", &after)));
+}
+
 static void print_json(const redistribute_command *c, dtp_strbuf *trace, dtp_strbuf *out)
 {
     dtp_json_writer w = {0};
+    dtp_strbuf from = {0}, to = {0};
     const dtp_redistribute_verdict *v = &c->verdict;
+    const char *warnings[1 << DTP_MAX_MESH_DIMS];
+    tool_field kinds[DTP_N_COLLS + 1] = {{.kind = FIELD_IS_END}};
     int64_t counts[DTP_N_COLLS] = {0}, shape[DTP_MAX_RANK];
-    double price_s = count_collectives(c, counts);
+    const double price_s = count_collectives(c, counts);
     for (int32_t i = 0; i < c->type.rank; i++) {
         shape[i] = c->type.dims[i].size;
     }
-    tool_report_begin(&w, "dtp.redistribute/1");
-    tool_write(&w, TOOL_FIELDS(FIELD_MESH(&c->mesh), FIELD_INTS("shape", c->type.rank, shape),
-                               FIELD_TEXT("dtype", dtp_dtype_name(c->type.dtype))));
-    add_layout(&w, "from", &c->from);
-    add_layout(&w, "to", &c->to);
-    tool_write(&w, TOOL_FIELDS(FIELD_TEXT("planner", c->compat != NULL ? c->compat : "search"),
-                               FIELD_TEXT("prices", c->price_name)));
-    dtp_json_write_text(&w, "trace", trace);
-    dtp_json_begin_array(&w, "steps", false);
-    for (int32_t i = 0; i < c->steps.n; i++) {
-        const dtp_step *step = &c->steps.steps[i];
-        const bool exchanges = step->kind == DTP_STEP_ALL_TO_ALL;
-        const bool has_axis = exchanges || step->kind == DTP_STEP_ALL_GATHER ||
-                              step->kind == DTP_STEP_REDUCE_SCATTER || step->kind == DTP_STEP_SLICE;
-        const bool reduces =
-            step->kind == DTP_STEP_ALL_REDUCE || step->kind == DTP_STEP_REDUCE_SCATTER;
-        const step_facts f = facts_of(c, i);
-        dtp_json_begin_object(&w, NULL);
-        tool_write(&w, TOOL_FIELDS(FIELD_TEXT("kind", dtp_step_name(step->kind)),
-                                   FIELD_DIMS("mesh_dims", &c->mesh, step->set),
-                                   FIELD_INT_IF(has_axis, "axis", step->axis),
-                                   FIELD_INT_IF(exchanges, "to_axis", step->to_axis),
-                                   FIELD_TEXT_IF(reduces, "op",
-                                                 reduces ? dtp_reduce_op_name(step->op) : NULL),
-                                   FIELD_INT("bytes", f.bytes), FIELD_INT("moved_bytes", f.moved),
-                                   FIELD_REAL("price_s", f.price_s)));
-        add_layout(&w, "after", &step->after);
-        dtp_json_end_object(&w);
-    }
-    dtp_json_end_array(&w);
-    dtp_json_begin_object(&w, "collectives");
-    for (int32_t k = 0; k < DTP_N_COLLS; k++) {
-        if (counts[k] > 0) {
-            dtp_json_write_int(&w, dtp_coll_name((dtp_coll_kind)k), counts[k]);
-        }
-    }
-    dtp_json_end_object(&w);
-    dtp_json_write_double(&w, "price_s", price_s);
-    dtp_json_begin_array(&w, "warnings", false);
     for (int32_t i = 0; i < c->n_warnings; i++) {
-        dtp_json_write_string(&w, NULL, c->warnings[i]);
+        warnings[i] = c->warnings[i];
     }
-    dtp_json_end_array(&w);
-    tool_write(&w, TOOL_FIELDS(FIELD_OBJECT_IF(
-                       c->run, "run", FIELD_INT("ranks", dtp_mesh_ranks(&c->mesh)),
-                       FIELD_INT("seed", c->seed), FIELD_INT("checked", v->checked),
-                       FIELD_INT("wrong", v->wrong), FIELD_BOOL("pass", v->wrong == 0))));
-    tool_report_end(&w);
+    for (int32_t k = 0; k < DTP_N_COLLS; k++) {
+        kinds[k] =
+            (tool_field)FIELD_INT_IF(counts[k] > 0, dtp_coll_name((dtp_coll_kind)k), counts[k]);
+    }
+    dtp_placements_print(&c->from, &from);
+    dtp_placements_print(&c->to, &to);
+    tool_report(&w, "dtp.redistribute/1",
+                TOOL_FIELDS(FIELD_MESH(&c->mesh), FIELD_INTS("shape", c->type.rank, shape),
+                            FIELD_TEXT("dtype", dtp_dtype_name(c->type.dtype)),
+                            FIELD_BUFFER("from", &from), FIELD_BUFFER("to", &to),
+                            FIELD_TEXT("planner", c->compat != NULL ? c->compat : "search"),
+                            FIELD_TEXT("prices", c->price_name), FIELD_BUFFER("trace", trace),
+                            FIELD_LIST("steps", c->steps.n, step_row, c),
+                            FIELD_GROUP("collectives", kinds), FIELD_REAL("price_s", price_s),
+                            FIELD_LINES_IF(true, "warnings", c->n_warnings, warnings),
+                            FIELD_OBJECT_IF(
+                                c->run, "run", FIELD_INT("ranks", dtp_mesh_ranks(&c->mesh)),
+                                FIELD_INT("seed", c->seed), FIELD_INT("checked", v->checked),
+                                FIELD_INT("wrong", v->wrong), FIELD_BOOL("pass", v->wrong == 0))));
     dtp_strbuf_join(out, &w.buf);
 }
 
@@ -304,11 +240,53 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     const dtp_dims *dims = &c->graph->dims;
     DTP_TRY(dtp_layout_parse_any(c->from_text, &c->mesh, &c->type, dims, &c->from, err));
     DTP_TRY(dtp_layout_parse_any(c->to_text, &c->mesh, &c->type, dims, &c->to, err));
-    DTP_TRY(read_torch(c, err));
+    if (c->compat == NULL && (c->flatten.n > 0 || c->min_cost || c->no_merge)) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "--flatten, --min-cost and --no-merge need --compat torch");
+    }
+    if (c->compat != NULL && strcmp(c->compat, "torch") != 0) {
+        return DTP_FAIL(err, DTP_INVALID, "--compat: '%s' is not torch", c->compat);
+    }
+    c->torch.options = (dtp_torch_options){.min_cost = c->min_cost,
+                                           .no_merge = c->no_merge,
+                                           .price = dtp_torch_step_price,
+                                           .warn = keep_warning,
+                                           .warn_user = c};
+    for (int32_t i = 0; i < c->flatten.n; i++) {
+        /* "a+b": mesh dims in ascending order. */
+        const char *text = c->flatten.items[i];
+        dtp_torch_options *o = &c->torch.options;
+        dtp_mesh_set set = 0;
+        for (const char *at = text; at != NULL;) {
+            char name[DTP_MESH_NAME_BYTES] = "";
+            const char *end = strchr(at, '+');
+            size_t n = end != NULL ? (size_t)(end - at) : strlen(at);
+            if (n < sizeof name) {
+                (void)snprintf(name, sizeof name, "%.*s", (int)n, at);
+            }
+            int32_t m = dtp_mesh_find(&c->mesh, name);
+            if (m < 0 || set >= 1U << m) {
+                return DTP_FAIL(err, DTP_INVALID,
+                                "--flatten: '%s' is not mesh dims in mesh order, such as a+b",
+                                text);
+            }
+            set |= 1U << m;
+            at = end != NULL ? end + 1 : NULL;
+        }
+        if (o->n_flat == DTP_TORCH_MAX_FLAT) {
+            return DTP_FAIL(err, DTP_INVALID, "--flatten: more than %d", DTP_TORCH_MAX_FLAT);
+        }
+        o->flat[o->n_flat++] = set;
+    }
     DTP_TRY(read_price(c, err));
     DTP_TRY(plan(c, err));
     if (c->run) {
-        DTP_TRY(run_on_virtual_ranks(c, err));
+        dtp_redistribute_job job;
+        DTP_TRY(
+            dtp_redistribute_program(c->graph, &c->mesh, &c->type, &c->from, &c->steps, &job, err));
+        dtp_status s = dtp_redistribute_check(&job, "cpu", (uint64_t)c->seed, &c->verdict, err);
+        dtp_redistribute_job_free(&job);
+        DTP_TRY(s);
     }
     dtp_steps_trace(&c->from, &c->steps, &trace);
     (c->json ? print_json : print_text)(c, &trace, &out);

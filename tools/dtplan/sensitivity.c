@@ -18,44 +18,20 @@ typedef struct sensitivity_command {
     dtp_arena *arena;
 } sensitivity_command;
 
-static void write_takeover(dtp_json_writer *w, const char *key, const dtp_takeover *t)
-{
-    dtp_json_begin_object(w, key);
-    tool_write(w, TOOL_FIELDS(FIELD_BOOL("found", t->found), FIELD_REAL("stays", t->stays)));
-    if (t->found) {
-        tool_write(w,
-                   TOOL_FIELDS(FIELD_REAL("goes", t->goes), FIELD_REAL("gain", t->gain),
-                               FIELD_INT("tensors", t->n_tensors), FIELD_INT("nodes", t->n_nodes)));
-        dtp_json_begin_array(w, "examples", false);
-        for (int32_t i = 0; i < t->n_examples; i++) {
-            dtp_json_write_string(w, NULL, t->examples[i]);
-        }
-        dtp_json_end_array(w);
-    }
-    dtp_json_end_object(w);
-}
+#define TAKEOVER_FIELDS(t)                                                                         \
+    FIELD_BOOL("found", (t).found), FIELD_REAL("stays", (t).stays),                                \
+        FIELD_REAL_IF((t).found, "goes", (t).goes), FIELD_REAL_IF((t).found, "gain", (t).gain),    \
+        FIELD_INT_IF((t).found, "tensors", (t).n_tensors),                                         \
+        FIELD_INT_IF((t).found, "nodes", (t).n_nodes),                                             \
+        FIELD_LINES_IF((t).found, "examples", (t).n_examples, (t).examples)
 
-static void write_sensitivity(dtp_json_writer *w, const tool_plan *input, const dtp_sensitivity *s)
+static void quantity_row(tool_rows *rows, const void *user, int32_t i)
 {
-    tool_report_begin(w, "dtp.sensitivity/1");
-    tool_write(w, TOOL_FIELDS(FIELD_TEXT("model", input->model->name),
-                              FIELD_TEXT("machine", input->machine->name),
-                              FIELD_BOOL("best_now", s->best_now)));
-    if (!s->best_now) {
-        write_takeover(w, "now", &s->now);
-    }
-    dtp_json_begin_array(w, "rows", false);
-    for (int32_t i = 0; i < s->n; i++) {
-        const dtp_sensitivity_row *r = &s->rows[i];
-        dtp_json_begin_object(w, NULL);
-        tool_write(w, TOOL_FIELDS(FIELD_TEXT("quantity", r->param.name),
-                                  FIELD_REAL("value", r->param.value)));
-        write_takeover(w, "below", &r->below);
-        write_takeover(w, "above", &r->above);
-        dtp_json_end_object(w);
-    }
-    dtp_json_end_array(w);
-    tool_report_end(w);
+    const dtp_sensitivity_row *r = &((const dtp_sensitivity *)user)->rows[i];
+    tool_row(rows,
+             TOOL_FIELDS(FIELD_TEXT("quantity", r->param.name), FIELD_REAL("value", r->param.value),
+                         FIELD_OBJECT("below", TAKEOVER_FIELDS(r->below)),
+                         FIELD_OBJECT("above", TAKEOVER_FIELDS(r->above))));
 }
 
 static void print_takeover(const char *where, const dtp_takeover *t, dtp_strbuf *out)
@@ -117,9 +93,6 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->source.plan = operands[1];
     DTP_TRY(tool_plan_read(&c->source, &c->ctx, &c->input, err));
     c->arena = dtp_arena_create();
-    if (c->arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
-    }
     dtp_sensitivity result;
     dtp_json_writer w = {0};
     dtp_sensitivity_request request = dtp_sensitivity_request_init();
@@ -134,7 +107,13 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     request.only = c->only;
     DTP_TRY(dtp_sensitivity_find(&request, c->arena, &result, err));
     if (c->json) {
-        write_sensitivity(&w, &c->input, &result);
+        tool_report(
+            &w, "dtp.sensitivity/1",
+            TOOL_FIELDS(FIELD_TEXT("model", c->input.model->name),
+                        FIELD_TEXT("machine", c->input.machine->name),
+                        FIELD_BOOL("best_now", result.best_now),
+                        FIELD_OBJECT_IF(!result.best_now, "now", TAKEOVER_FIELDS(result.now)),
+                        FIELD_LIST("rows", result.n, quantity_row, &result)));
     } else {
         print_sensitivity(c, &result, &w.buf);
     }

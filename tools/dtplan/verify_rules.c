@@ -27,21 +27,6 @@ static dtp_status verify_one(verify_rules_command *c, const dtp_op_def *op, dtp_
     return dtp_rule_verify(op, &o, &c->reports[c->n++], err);
 }
 
-static dtp_status verify_all(verify_rules_command *c, const char *name, dtp_err *err)
-{
-    if (name != NULL) {
-        const dtp_op_def *op = dtp_op_find(name);
-        char hint[DTP_OP_HINT_BYTES];
-        dtp_op_hint(dtp_builtin_ops(), name, hint);
-        return op != NULL ? verify_one(c, op, err)
-                          : DTP_FAIL(err, DTP_INVALID, "there is no op '%s'%s", name, hint);
-    }
-    for (int32_t i = 0; i < dtp_op_count() && i < MAX_OPS; i++) {
-        DTP_TRY(verify_one(c, dtp_op_at(i), err));
-    }
-    return DTP_OK;
-}
-
 static bool all_pass(const verify_rules_command *c)
 {
     bool pass = true;
@@ -65,39 +50,40 @@ static void rule_row(tool_rows *rows, const void *user, int32_t i)
                                FIELD_TEXT_IF(!r->pass, "first_wrong", r->first_wrong.msg)));
 }
 
-static void print_text(const verify_rules_command *c, dtp_strbuf *out)
-{
-    static const tool_column columns[] = {{"op", -26},      {"cases", 5},     {"rules", 5},
-                                          {"programs", 9},  {"gradients", 9}, {"refused", 8},
-                                          {"max error", 0}, {NULL, 0}};
-    int64_t programs = 0, gradients = 0;
-    tool_print_table(out, columns, c->n, rule_row, c);
-    for (int32_t i = 0; i < c->n; i++) {
-        programs += c->reports[i].programs;
-        gradients += c->reports[i].gradient_programs;
-    }
-    dtp_strbuf_addf(out, "%d ops, %" PRId64 " programs and %" PRId64 " with gradients: %s\n", c->n,
-                    programs, gradients, all_pass(c) ? "all equal the unsharded op" : "WRONG");
-}
-
-static void write_json(const verify_rules_command *c, dtp_json_writer *w)
-{
-    tool_report_begin(w, "dtp.verify_rules/1");
-    tool_write(w, TOOL_FIELDS(FIELD_TEXT("backend", c->backend), FIELD_INT("seed", c->seed),
-                              FIELD_BOOL("pass", all_pass(c))));
-    tool_write_list(w, "ops", c->n, rule_row, c);
-    tool_report_end(w);
-}
-
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     verify_rules_command *c = command;
-    DTP_TRY(verify_all(c, operands[0], err));
+    if (operands[0] != NULL) {
+        const dtp_op_def *op = dtp_op_find(operands[0]);
+        char hint[DTP_OP_HINT_BYTES];
+        dtp_op_hint(dtp_builtin_ops(), operands[0], hint);
+        if (op == NULL) {
+            return DTP_FAIL(err, DTP_INVALID, "there is no op '%s'%s", operands[0], hint);
+        }
+        DTP_TRY(verify_one(c, op, err));
+    }
+    for (int32_t i = 0; i < dtp_op_count() && i < MAX_OPS && operands[0] == NULL; i++) {
+        DTP_TRY(verify_one(c, dtp_op_at(i), err));
+    }
     dtp_json_writer w = {0};
     if (c->json) {
-        write_json(c, &w);
+        tool_report(&w, "dtp.verify_rules/1",
+                    TOOL_FIELDS(FIELD_TEXT("backend", c->backend), FIELD_INT("seed", c->seed),
+                                FIELD_BOOL("pass", all_pass(c)),
+                                FIELD_LIST("ops", c->n, rule_row, c)));
     } else {
-        print_text(c, &w.buf);
+        static const tool_column columns[] = {{"op", -26},      {"cases", 5},     {"rules", 5},
+                                              {"programs", 9},  {"gradients", 9}, {"refused", 8},
+                                              {"max error", 0}, {NULL, 0}};
+        int64_t programs = 0, gradients = 0;
+        tool_print_table(&w.buf, columns, c->n, rule_row, c);
+        for (int32_t i = 0; i < c->n; i++) {
+            programs += c->reports[i].programs;
+            gradients += c->reports[i].gradient_programs;
+        }
+        dtp_strbuf_addf(&w.buf, "%d ops, %" PRId64 " programs and %" PRId64 " with gradients: %s\n",
+                        c->n, programs, gradients,
+                        all_pass(c) ? "all equal the unsharded op" : "WRONG");
     }
     return tool_put(&w.buf, err);
 }

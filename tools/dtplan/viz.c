@@ -172,9 +172,6 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     dtp_strbuf out = {0}, svg = {0};
     c->source.model = operands[0];
     c->arena = dtp_arena_create();
-    if (c->arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
-    }
     dtp_status s = draw(c, &out, &svg, err);
     s = s == DTP_OK ? tool_put_both(c->svg, &svg, &out, err) : s;
     dtp_strbuf_free(&out);
