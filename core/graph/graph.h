@@ -6,9 +6,6 @@
 
 #include "core/graph/op_set.h"
 
-typedef int32_t dtp_tensor_id;
-typedef int32_t dtp_node_id;
-
 typedef enum dtp_tensor_kind {
     DTP_TENSOR_INPUT, /* fed every step */
     DTP_TENSOR_PARAM, /* persistent, trained */
@@ -135,7 +132,7 @@ typedef struct dtp_node_spec {
     int32_t n_in;
     const dtp_tensor_id *in;
     int32_t n_attrs;       /* given attributes in any order; the rest takes its default */
-    const dtp_attr *attrs; /* copied; build them with dtp_attr_* below */
+    const dtp_attr *attrs; /* copied; build them with dtp_attr_* */
     bool has_out;          /* out_dims are given */
     int32_t out_rank;
     dtp_tdim out_dims[DTP_MAX_RANK];
@@ -152,11 +149,6 @@ dtp_node_spec dtp_node_spec_init(const char *name, const char *op);
  * be NULL) receives their ids. DTP_INVALID with the op's own words when operands do not fit. */
 dtp_status dtp_graph_add_node(dtp_graph *g, const dtp_node_spec *spec, dtp_tensor_id *outs,
                               dtp_err *err) DTP_MUST_CHECK;
-
-dtp_attr dtp_attr_int(const char *key, int64_t value);
-dtp_attr dtp_attr_float(const char *key, double value);
-dtp_attr dtp_attr_dim(const char *key, dtp_dim_id value);
-dtp_attr dtp_attr_dims(const char *key, int32_t n, const dtp_dim_id *ids);
 
 dtp_status dtp_graph_add_output(dtp_graph *g, dtp_tensor_id t, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_graph_add_update(dtp_graph *g, dtp_update u, dtp_err *err) DTP_MUST_CHECK;

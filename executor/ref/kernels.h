@@ -4,7 +4,7 @@
 #ifndef DTP_EXECUTOR_REF_KERNELS_H
 #define DTP_EXECUTOR_REF_KERNELS_H
 
-#include "executor/device/kernel.h"
+#include "core/graph/op.h"
 
 extern const dtp_kernel dtp_ref__elementwise[];
 extern const dtp_kernel dtp_ref__shape[];

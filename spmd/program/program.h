@@ -46,18 +46,6 @@ typedef enum dtp_instr_kind {
     DTP_INSTR_COPY
 } dtp_instr_kind;
 
-typedef enum dtp_coll_kind {
-    DTP_ALL_REDUCE,
-    DTP_ALL_GATHER,
-    DTP_REDUCE_SCATTER,
-    DTP_ALL_TO_ALL,
-    DTP_PERMUTE,
-    DTP_N_COLLS
-} dtp_coll_kind;
-
-/* "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute". */
-const char *dtp_coll_name(dtp_coll_kind kind);
-
 /* With n = group size:
  *   all_reduce          in: count, out: count elements (in may be out)
  *   all_gather          in: count, out: n*count, member order

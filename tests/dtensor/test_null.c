@@ -25,7 +25,7 @@
 #include "dtp/world.h"
 #include "executor/cpu/cpu.h"
 #include "executor/ref/ref.h"
-#include "executor/run/backends.h"
+#include "executor/comm/communicator.h"
 
 /* Something valid for every parameter. */
 typedef struct valid {

@@ -11,7 +11,7 @@
 
 #include "core/graph/graph.h"
 #include "core/graph/model/model.h"
-#include "core/graph/op_custom.h"
+#include "dtp/op.h"
 #include "core/graph/op_rules.h"
 #include "core/graph/ops/op_table.h"
 

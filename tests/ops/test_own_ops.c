@@ -16,12 +16,12 @@
 #include "core/graph/model/model.h"
 #include "dtp/ops.h"
 #include "dtp/world.h"
-#include "executor/rule_verify/rule_verify.h"
+#include "dtp/op.h"
 #include "planner/plan_rules.h"
 #include "spmd/propagate/propagate.h"
 #include "tests/support/job_suite.h"
 #include "tests/support/verify_case.h"
-#include "executor/run/backends.h"
+#include "dtp/device_mesh.h"
 
 static void must(dtp_status status, const dtp_err *err)
 {

@@ -9,7 +9,7 @@
 #include "tools/run_report.h"
 #include "executor/verify/verify.h"
 #include "spmd/lower/lower.h"
-#include "executor/run/backends.h"
+#include "dtp/device_mesh.h"
 
 static const char head[] =
     "{\"format\": \"dtp.model/1\", \"name\": \"tiny_mlp\","

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "spmd/program/program_check.h"
-#include "executor/run/backends.h"
+#include "dtp/device_mesh.h"
 
 verify_case verify_case_init(const char *what)
 {

@@ -4,7 +4,7 @@
 
 #include "tools/run_report.h"
 #include "tools/dtrun/options.h"
-#include "executor/run/backends.h"
+#include "dtp/device_mesh.h"
 
 typedef struct verify_command {
     tool_source source;
