@@ -5,6 +5,7 @@
 #define DTP_CORE_GRAPH_GRAPH_H
 
 #include "core/graph/op_set.h"
+#include "dtp/model.h"
 
 typedef enum dtp_tensor_kind {
     DTP_TENSOR_INPUT, /* fed every step */
@@ -107,10 +108,6 @@ struct dtp_graph {
  * with DTP_NOMEM only. */
 dtp_status dtp_graph_create(const char *name, const dtp_op_set *ops, dtp_graph **out,
                             dtp_err *err) DTP_MUST_CHECK;
-void dtp_graph_destroy(dtp_graph *g);
-
-/* Id of a tensor by name, -1 when there is none. */
-dtp_tensor_id dtp_graph_find(const dtp_graph *g, const char *name);
 
 typedef struct dtp_tensor_spec {
     const char *name; /* copied */
@@ -156,6 +153,9 @@ dtp_status dtp_graph_add_grad(dtp_graph *g, dtp_param_grad pg, dtp_err *err) DTP
 
 /* Whether a tensor has contents from one step to the next: PARAM and STATE but no accumulators. */
 bool dtp_tensor_lasts(const dtp_graph_tensor *t);
+/* What a step computes: the loss, outputs and gradients; *n ids from `arena`. */
+dtp_status dtp_graph_results(const dtp_graph *g, dtp_arena *arena, int32_t *n,
+                             const dtp_tensor_id **out, dtp_err *err) DTP_MUST_CHECK;
 /* How often a node of this phase runs in a step. */
 int32_t dtp_graph_runs(const dtp_graph *g, dtp_phase phase);
 

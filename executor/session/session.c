@@ -18,11 +18,6 @@
 #include "executor/session/session_internal.h"
 #include "core/graph/graph_hash.h"
 
-dtp_session_options dtp_session_options_init(void)
-{
-    return (dtp_session_options){0};
-}
-
 static double now_s(void)
 {
     struct timespec t;
@@ -200,7 +195,9 @@ dtp_status dtp_session_create(const dtp_program *p, dtp_backend *backend, dtp_co
                               const dtp_session_options *options, dtp_session **out, dtp_err *err)
 {
     dtp_err local = {0};
+    dtp_session_options known;
     err = err != NULL ? err : &local;
+    DTP_TRY(dtp_options_read(__func__, options, sizeof known, &known, err));
     dtp_session *s = calloc(1, sizeof *s);
     if (s == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "no memory for a session");
@@ -208,12 +205,12 @@ dtp_status dtp_session_create(const dtp_program *p, dtp_backend *backend, dtp_co
     s->program = p;
     s->backend = backend;
     s->comm = comm;
-    s->seed = options->seed;
-    s->allow_nan = options->allow_nan;
-    s->keep = options->keep;
-    s->log = options->ctx != NULL;
-    s->ctx = s->log ? *options->ctx : dtp_ctx_default();
-    dtp_status status = setup(s, options, err);
+    s->seed = known.seed;
+    s->allow_nan = known.allow_nan;
+    s->keep = known.keep;
+    s->log = known.ctx != NULL;
+    s->ctx = s->log ? *known.ctx : dtp_ctx_default();
+    dtp_status status = setup(s, &known, err);
     if (status != DTP_OK) {
         dtp_session_destroy(s);
         return status;

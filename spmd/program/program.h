@@ -11,6 +11,7 @@
 
 #include "core/graph/graph.h"
 #include "core/plan/sharding.h"
+#include "dtp/session.h"
 
 typedef int32_t dtp_value_id;
 
@@ -130,7 +131,7 @@ typedef struct dtp_value_update {
 } dtp_value_update;
 
 /* Owned by its arena; borrows the graph (ops, attributes, dim names). */
-typedef struct dtp_program {
+struct dtp_program {
     dtp_arena *arena;
     const dtp_graph *graph;
     dtp_dims dims; /* those of the graph (same ids), then those that decompositions add */
@@ -149,7 +150,7 @@ typedef struct dtp_program {
     int32_t n_ids, cap_ids;
     int64_t pinned_bytes;                          /* arena bytes that a reset cannot reuse */
     const struct dtp_redistributor *redistributor; /* spmd/redistribute/redistribute.h */
-} dtp_program;
+};
 
 dtp_status dtp_program_create(const dtp_graph *g, const dtp_mesh *mesh, dtp_program **out,
                               dtp_err *err) DTP_MUST_CHECK;

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "cost_models/predict.h"
 #include "cost_models/timeline.h"
 #include "cost_models/candidate.h"

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "core/layout/layout_rules.h"
 #include "executor/files/npy.h"
 #include "executor/files/safetensors.h"

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "tools/run_report.h"
 #include "executor/files/safetensors.h"
 #include "dtp/device_mesh.h"

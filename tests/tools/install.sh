@@ -20,6 +20,7 @@ libdir=$(dirname "$(find "$prefix" -name 'libdtp.so')")
 grep -ohE '\bdtp_[a-z0-9_]+\(' "$prefix"/include/dtp/*.h | tr -d '(' | sort -u >"$here/declared"
 for library in dtp dtp_planner; do
     nm -D --defined-only "$libdir/lib$library.so" | awk '{print $3}' | sort >"$here/exported"
+    [ -s "$here/exported" ] || fail "lib$library exports nothing"
     foreign=$(comm -23 "$here/exported" "$here/declared")
     [ -z "$foreign" ] || fail "lib$library exports what no public header declares: $(echo "$foreign" | head -5 | tr '\n' ' ')"
     cat "$here/exported" >>"$here/all"

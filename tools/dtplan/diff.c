@@ -246,8 +246,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     const tool_job *jobs = c->jobs;
     dtp_plan_diff diff;
     const dtp_diff_input inputs[2] = {
-        {jobs[0].graph, &jobs[0].sharding, &jobs[0].lowering.options},
-        {jobs[1].graph, &jobs[1].sharding, &jobs[1].lowering.options}};
+        {jobs[0].run->graph, &jobs[0].run->sharding, &jobs[0].run->lowering.options},
+        {jobs[1].run->graph, &jobs[1].run->sharding, &jobs[1].run->lowering.options}};
     DTP_TRY(dtp_plan_diff_make(inputs, jobs[0].machine, c->arena, &diff, err));
     dtp_json_writer w = {0};
     if (c->json) {
