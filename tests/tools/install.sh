@@ -40,18 +40,38 @@ for file in "$prefix/bin/dtrun" "$libdir/libdtp.so"; do
     ! ldd "$file" | grep -q glpk || fail "$file loads GLPK"
 done
 
+# Through the CMake package: the examples, and a program over the planner, too.
 cmake -S "$root/examples" -B "$here/cmake" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \
     -DCMAKE_C_FLAGS="${DTP_TEST_CFLAGS:-}" >"$here/configure.log"
 cmake --build "$here/cmake" >"$here/build.log" || { cat "$here/build.log"; exit 1; }
 "$here/cmake/example_tensor_parallel_mlp"
+mkdir "$here/plans"
+cat >"$here/plans/CMakeLists.txt" <<TXT
+cmake_minimum_required(VERSION 3.25)
+project(plans LANGUAGES C)
+find_package(dtp REQUIRED)
+add_executable(program $root/tests/tools/install_program.c)
+target_link_libraries(program PRIVATE dtp::planner m)
+TXT
+cmake -S "$here/plans" -B "$here/plans/build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \
+    -DCMAKE_C_FLAGS="${DTP_TEST_CFLAGS:-}" >"$here/configure.log"
+cmake --build "$here/plans/build" >"$here/build.log" || { cat "$here/build.log"; exit 1; }
+arguments=(models/mlp_digits.json models/machines/cpu_2.json "$here/plan.json" w1)
+"$here/plans/build/program" "${arguments[@]}"
+"$prefix/bin/dtrun" run models/mlp_digits.json --plan "$here/plan.json" --comm sim --quiet >/dev/null
 
+# Through pkg-config, the program as C++.
 PKG_CONFIG_PATH=$libdir/pkgconfig
 export PKG_CONFIG_PATH
-compile() { # SOURCE PACKAGE
+compile() { # PACKAGE COMPILER AND SOURCE
+    local package=$1
+    shift
     # shellcheck disable=SC2046
-    cc -std=c17 -Wall -Wextra -Werror ${DTP_TEST_CFLAGS:-} -o "$here/program" "$1" \
-        $(pkg-config --cflags --libs "$2") -lm -Wl,-rpath,"$libdir"
+    "$@" -Wall -Wextra -Werror ${DTP_TEST_CFLAGS:-} -o "$here/program" $(pkg-config --cflags --libs "$package") -lm \
+        -Wl,-rpath,"$libdir"
 }
-for source in "$root"/examples/*.c; do compile "$source" dtp; done
+for source in "$root"/examples/*.c; do compile dtp cc -std=c17 "$source"; done
 "$here/program" >/dev/null
-echo "$(ls "$root"/examples/*.c | wc -l) examples built against the installed library"
+compile dtp-planner g++ -std=c++17 -x c++ "$root/tests/tools/install_program.c" -x none
+"$here/program" "${arguments[@]}" >/dev/null
+echo "$(ls "$root"/examples/*.c | wc -l) examples and a program over the planner built against the installed library"
