@@ -99,7 +99,7 @@ dtp_status dtp_job_create(const dtp_graph *model, const dtp_job_options *options
                           dtp_err *err)
 {
     dtp_job_options known;
-    DTP_TRY(DTP_NOT_NULL(err, model, out));
+    DTP_TRY(DTP_NOT_NULL(err, model, options, out));
     DTP_TRY(dtp_options_read(__func__, options, sizeof known, &known, err));
     dtp_job *job = calloc(1, sizeof *job);
     if (job == NULL) {
@@ -142,6 +142,7 @@ const dtp_prediction *dtp_job_predicted(const dtp_job *job)
 dtp_status dtp_job_tensor(const dtp_job *job, const char *name, dtp_tensor_id *out, dtp_ttype *type,
                           dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, job, name, out));
     *out = dtp_graph_find(job->graph, name);
     if (*out < 0) {
         return DTP_FAIL(err, DTP_NOT_FOUND, "the model '%s' has no tensor '%s'", job->graph->name,

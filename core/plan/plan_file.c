@@ -46,7 +46,7 @@ dtp_status dtp_plan_save(const dtp_plan *plan, const dtp_graph *model, const cha
                          dtp_err *err)
 {
     char *text = NULL;
-    DTP_TRY(DTP_NOT_NULL(err, path));
+    DTP_TRY(DTP_NOT_NULL(err, plan, model, path));
     DTP_TRY(dtp_plan_describe(plan, model, DTP_PLAN_JSON, &text, err));
     const dtp_status s = dtp_file_write(path, text, strlen(text), err);
     free(text);

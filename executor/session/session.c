@@ -197,6 +197,7 @@ dtp_status dtp_session_create(const dtp_program *p, dtp_backend *backend, dtp_co
     dtp_err local = {0};
     dtp_session_options known;
     err = err != NULL ? err : &local;
+    DTP_TRY(DTP_NOT_NULL(err, p, backend, comm, out));
     DTP_TRY(dtp_options_read(__func__, options, sizeof known, &known, err));
     dtp_session *s = calloc(1, sizeof *s);
     if (s == NULL) {
@@ -307,6 +308,7 @@ dtp_status dtp_session_step(dtp_session *s, dtp_step_result *out, dtp_err *err)
     dtp_err local = {0};
     err = err != NULL ? err : &local;
     double own = 0;
+    DTP_TRY(DTP_NOT_NULL(err, s, out));
     dtp_status status = run_step(s, out, &own, err);
     if (status != DTP_OK) {
         dtp_comm_abort(s->comm, err->msg);
@@ -417,6 +419,7 @@ dtp_status dtp_session_save(dtp_session *s, const char *path, dtp_err *err)
 {
     dtp_err local = {0};
     err = err != NULL ? err : &local;
+    DTP_TRY(DTP_NOT_NULL(err, s, path));
     dtp_status status = dtp_session_check(s, err);
     if (status != DTP_OK) {
         dtp_err_prefix(err, "%s: not saved", path);
@@ -440,6 +443,7 @@ dtp_status dtp_session_save(dtp_session *s, const char *path, dtp_err *err)
 
 dtp_status dtp_session_load(dtp_session *s, const char *path, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, s, path));
     dtp_checkpoint_job job = checkpoint_job(s);
     DTP_TRY(dtp_checkpoint_load(&job, path, err));
     s->step = job.step;

@@ -122,6 +122,7 @@ dtp_status dtp_model_parse(const char *file, const char *text, size_t len,
                            const dtp_model_options *options, dtp_graph **out, dtp_err *err)
 {
     dtp_model_options known;
+    DTP_TRY(DTP_NOT_NULL(err, file, text, out));
     DTP_TRY(dtp_options_read(__func__, options, sizeof known, &known, err));
     dtp_json_doc *doc = NULL;
     DTP_TRY(dtp_json_parse(file, text, len, &doc, err));
@@ -139,6 +140,7 @@ dtp_status dtp_model_read(const char *path, const dtp_model_options *options, dt
 {
     char *text;
     size_t len;
+    DTP_TRY(DTP_NOT_NULL(err, path, out));
     DTP_TRY(dtp_file_read(path, DTP_MODEL_MAX_BYTES, &text, &len, err));
     dtp_status s = dtp_model_parse(path, text, len, options, out, err);
     free(text);
