@@ -12,7 +12,7 @@
 #ifndef DTP_PLANNER_PLAN_SEARCH_H
 #define DTP_PLANNER_PLAN_SEARCH_H
 
-#include "core/base/ctx.h"
+#include "dtp/status.h"
 #include "core/plan/plan.h"
 #include "cost_models/machine.h"
 #include "dtp/planner.h"

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/graph/graph.h"
-
 static dtp_status parse_override(const char *text, char name[64], dtp_dim_override *out,
                                  dtp_err *err)
 {
@@ -38,26 +36,6 @@ dtp_status tool_read_graph(const tool_source *source, dtp_graph **out, dtp_err *
     return dtp_model_read(source->model, &options, out, err);
 }
 
-dtp_status tool_read_changed(const tool_source *source, dtp_graph **model, dtp_graph **out,
-                             dtp_err *err)
-{
-    dtp_graph_variant choices;
-    DTP_TRY(tool_read_graph(source, model, err));
-    dtp_arena *arena = dtp_arena_create();
-    dtp_status s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory")
-                                 : dtp_graph_variant_parse(source->remat, source->microbatches,
-                                                           *model, arena, &choices, err);
-    if (s == DTP_OK) {
-        s = dtp_graph_with_variant(*model, &choices, 0, NULL, out, err);
-    }
-    dtp_arena_destroy(arena);
-    if (s != DTP_OK) {
-        dtp_graph_destroy(*model);
-        *model = NULL;
-    }
-    return s;
-}
-
 /* An option that a plan has already decided; NULL = none is given. */
 static const char *decided(const tool_source *s)
 {
@@ -68,9 +46,8 @@ static const char *decided(const tool_source *s)
                                      : NULL;
 }
 
-/* Whether the plan was made for this model and machine (NULL: any); says so when not. */
-static bool is_current(const tool_source *source, const dtp_plan *plan, const dtp_graph *model,
-                       const dtp_machine *machine, const dtp_ctx *ctx)
+bool tool_plan_is_current(const tool_source *source, const dtp_plan *plan, const dtp_graph *model,
+                          const dtp_machine *machine, const dtp_ctx *ctx)
 {
     const bool same_model = dtp_plan_is_for_model(plan, model);
     const bool same_machine = machine == NULL || dtp_plan_is_for_machine(plan, machine);
@@ -80,7 +57,7 @@ static bool is_current(const tool_source *source, const dtp_plan *plan, const dt
             "plan=%s model=%s the plan was made for another version of the model; it is re-priced",
             source->plan, source->model);
     }
-    if (!same_machine && plan->machine != NULL) {
+    if (!same_machine && dtp_plan_predicted(plan)->step_time_s > 0.0) {
         dtp_log(ctx, DTP_LOG_WARN, "plan", "machine_changed",
                 "plan=%s machine=%s the plan was made for another machine; it is re-priced",
                 source->plan, source->machine);
@@ -103,7 +80,7 @@ static dtp_status build(const tool_source *source, dtp_job_options *options, con
                             decided(source));
         }
         DTP_TRY(dtp_plan_load(source->plan, job->model, &job->plan, err));
-        (void)is_current(source, job->plan, job->model, job->machine, ctx);
+        (void)tool_plan_is_current(source, job->plan, job->model, job->machine, ctx);
     }
     DTP_TRY(dtp_mesh_parse(source->mesh == NULL ? "" : source->mesh, &mesh, err));
     options->plan = job->plan;
@@ -139,41 +116,4 @@ void tool_job_free(tool_job *job)
     dtp_machine_destroy(job->machine);
     dtp_graph_destroy(job->model);
     memset(job, 0, sizeof *job);
-}
-
-/* ---- plans --------------------------------------------------------------------------------------
- */
-
-static dtp_status read_all(const tool_source *source, const dtp_ctx *ctx, tool_plan *out,
-                           dtp_err *err)
-{
-    DTP_TRY(tool_read_graph(source, &out->model, err));
-    DTP_TRY(dtp_machine_read(source->machine, &out->machine, err));
-    DTP_TRY(dtp_plan_load(source->plan, out->model, &out->plan, err));
-    DTP_TRY(dtp_plan_graph(out->plan, out->model, &out->graph, err));
-    out->current = is_current(source, out->plan, out->model, out->machine, ctx);
-    return DTP_OK;
-}
-
-dtp_status tool_plan_read(const tool_source *source, const dtp_ctx *ctx, tool_plan *out,
-                          dtp_err *err)
-{
-    memset(out, 0, sizeof *out);
-    if (source->machine == NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "--machine FILE is missing");
-    }
-    dtp_status s = read_all(source, ctx, out, err);
-    if (s != DTP_OK) {
-        tool_plan_free(out);
-    }
-    return s;
-}
-
-void tool_plan_free(tool_plan *plan)
-{
-    dtp_plan_destroy(plan->plan);
-    dtp_machine_destroy(plan->machine);
-    dtp_graph_destroy(plan->graph);
-    dtp_graph_destroy(plan->model);
-    memset(plan, 0, sizeof *plan);
 }

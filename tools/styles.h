@@ -2,7 +2,6 @@
 #ifndef DTP_TOOLS_STYLES_H
 #define DTP_TOOLS_STYLES_H
 
-#include "interop/styles/pin_texts.h"
 #include "tools/options.h"
 
 typedef struct tool_style_source {

@@ -2,7 +2,7 @@
 #ifndef DTP_EXECUTOR_SESSION_SESSION_H
 #define DTP_EXECUTOR_SESSION_SESSION_H
 
-#include "core/base/ctx.h"
+#include "dtp/status.h"
 #include "dtp/session.h"
 #include "executor/session/feed.h"
 #include "executor/run/runner.h"

@@ -134,6 +134,10 @@ DTP_ASSERT_SIZE(dtp_ctx, 32);
 /* Level warn, no rank, seed 0, sink stderr. */
 dtp_ctx dtp_ctx_default(void);
 
+/* One line "level module event key=value ..."; ctx NULL drops it. */
+void dtp_log(const dtp_ctx *ctx, dtp_log_level level, const char *module, const char *event,
+             const char *fmt, ...) DTP_PRINTF(5, 6);
+
 DTP_API_END
 
 #endif

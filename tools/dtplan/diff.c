@@ -5,6 +5,7 @@
 
 #include "core/base/json_writer.h"
 #include "planner/reports/plan_diff.h"
+#include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
 #include "tools/dtplan/print.h"
 

@@ -4,9 +4,11 @@
 #include <string.h>
 
 #include "core/base/json_writer.h"
+#include "interop/styles/pin_texts.h"
 #include "planner/reports/pareto.h"
 #include "planner/plan_rules.h"
 #include "planner/tensors/plan_tensor.h"
+#include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
 #include "tools/styles.h"
 

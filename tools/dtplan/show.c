@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "planner/problem/rules/rules_problem.h"
+#include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
 #include "tools/dtplan/print.h"
 #include "tools/dtplan/print_comm.h"

@@ -4,6 +4,7 @@
 
 #include "core/layout/layout_draw.h"
 #include "interop/layout_forms.h"
+#include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
 #include "tools/shape.h"
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cost_models/job.h"
 #include "tools/run_report.h"
 #include "tools/dtrun/options.h"
 #include "dtp/device_mesh.h"
