@@ -65,7 +65,7 @@ bool tool_plan_is_current(const tool_source *source, const dtp_plan *plan, const
     return same_model && same_machine;
 }
 
-static dtp_status build(const tool_source *source, dtp_job_options *options, const dtp_ctx *ctx,
+static dtp_status build(const tool_source *source, dtp_job_options options, const dtp_ctx *ctx,
                         tool_job *job, dtp_err *err)
 {
     dtp_mesh mesh;
@@ -83,15 +83,15 @@ static dtp_status build(const tool_source *source, dtp_job_options *options, con
         (void)tool_plan_is_current(source, job->plan, job->model, job->machine, ctx);
     }
     DTP_TRY(dtp_mesh_parse(source->mesh == NULL ? "" : source->mesh, &mesh, err));
-    options->plan = job->plan;
-    options->mesh = &mesh;
-    options->rules = source->rules;
-    options->uneven = source->uneven;
-    options->remat = source->remat;
-    options->microbatches = source->microbatches;
-    options->strict = source->strict;
-    options->machine = job->machine;
-    return dtp_job_create(job->model, options, &job->run, err);
+    options.plan = job->plan;
+    options.mesh = &mesh;
+    options.rules = source->rules;
+    options.uneven = source->uneven;
+    options.remat = source->remat;
+    options.microbatches = source->microbatches;
+    options.strict = source->strict;
+    options.machine = job->machine;
+    return dtp_job_create(job->model, &options, &job->run, err);
 }
 
 dtp_status tool_job_create(const tool_source *source, int32_t n_fetch, const char *const *fetch,
@@ -102,7 +102,7 @@ dtp_status tool_job_create(const tool_source *source, int32_t n_fetch, const cha
     options.fetch = fetch;
     options.results = results;
     memset(out, 0, sizeof *out);
-    dtp_status s = build(source, &options, ctx, out, err);
+    dtp_status s = build(source, options, ctx, out, err);
     if (s != DTP_OK) {
         tool_job_free(out);
     }

@@ -5,7 +5,7 @@
 # 2.10 takes a function that returns a function pointer for one that returns an integer.
 . "$(dirname "$0")/common.sh"
 command -v cppcheck >/dev/null || exit 77
-cppcheck --quiet -j "$(nproc)" --std=c11 --enable=warning,performance,portability --inline-suppr -I. \
+cppcheck --quiet -j "$(nproc)" --std=c11 --enable=warning,performance,portability --inline-suppr -I. -Iinclude \
     --error-exitcode=1 --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches \
     --suppress=AssignmentIntegerToAddress \
     $(product c | xargs dirname | cut -d/ -f1 | sort -u)
