@@ -23,7 +23,7 @@ struct dtp_op_set {
  * form [a-z][a-z0-9_]* with at most 48 characters, operand or output counts are out of range,
  * `infer` is missing, there is neither a vjp nor a no_grad reason, names of outputs or attributes
  * are missing, illegal, double or keys of a node (id, op, in, out), a choice list is empty, or
- * inplace_in names an operand that may not exist. core/graph/op_custom.h makes rows from a
+ * inplace_in names an operand that may not exist. dtp_custom_op_register makes rows from a
  * signature. */
 dtp_status dtp_op_register(dtp_op_set *set, const dtp_op_def *def, dtp_err *err) DTP_MUST_CHECK;
 
