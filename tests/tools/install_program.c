@@ -1,6 +1,6 @@
 /* A program over the public headers: plans a model for two ranks, writes the plan and reads it
  * again, trains on two virtual ranks and on one device, compares a parameter, and goes on with it
- * as a distributed tensor. C17 and C++17.
+ * as a distributed tensor; plans a model with an op of its own. C17 and C++17.
  * Usage: install_program MODEL MACHINE PLAN_FILE PARAMETER */
 #include <math.h>
 #include <stdio.h>
@@ -104,6 +104,39 @@ static dtp_status make_plan(const dtp_graph *model, const dtp_machine *machine, 
     return dtp_plan_load(file, model, out, err);
 }
 
+/* A registered op is libdtp's and the program's; the planner sees it through its handle. */
+static dtp_status plan_own_op(const dtp_machine *machine, dtp_err *err)
+{
+    static const char model[] =
+        "{\"format\": \"dtp.model/1\", \"name\": \"own\", \"dims\": {\"a\": 4096, \"b\": 64},"
+        "\"inputs\": {\"x\": {\"dims\": [\"a\", \"b\"]}}, \"outputs\": [\"y\"],"
+        "\"nodes\": [{\"id\": \"y\", \"op\": \"row_norm\", \"in\": [\"x\"]}]}";
+    dtp_custom_op op = dtp_custom_op_init("row_norm", "ab->a");
+    dtp_letter_role role = {'b', DTP_ROLE_REDUCED, DTP_REDUCE_SUM};
+    dtp_plan_options options = dtp_plan_options_init();
+    dtp_model_options reading = dtp_model_options_init();
+    dtp_op_set *ops = NULL;
+    dtp_graph *graph = NULL;
+    dtp_plan_result result;
+    dtp_mesh mesh;
+    op.n_roles = 1;
+    op.roles = &role;
+    DTP_TRY(dtp_op_set_create(dtp_builtin_ops(), &ops, err));
+    DTP_TRY(dtp_custom_op_register(ops, &op, err));
+    reading.ops = ops;
+    DTP_TRY(dtp_model_parse("own", model, sizeof model - 1, &reading, &graph, err));
+    DTP_TRY(dtp_mesh_parse("x:2", &mesh, err));
+    options.mode = DTP_PLAN_TENSOR;
+    options.mesh = &mesh;
+    DTP_TRY(dtp_plan_make(graph, machine, &options, &result, err));
+    const bool split = result.plan != NULL && dtp_plan_predicted(result.plan)->peak_bytes <
+                                                  4096 * 64 * (int64_t)sizeof(float);
+    dtp_plan_result_free(&result);
+    dtp_graph_destroy(graph);
+    dtp_op_set_destroy(ops);
+    return split ? DTP_OK : DTP_FAIL(err, DTP_INTERNAL, "the plan does not split an own op");
+}
+
 static dtp_status compare(char **argv, dtp_err *err)
 {
     dtp_graph *model = NULL;
@@ -113,6 +146,7 @@ static dtp_status compare(char **argv, dtp_err *err)
     training two = {NULL, argv[4], NULL, 0, 0}, one = two;
     DTP_TRY(dtp_model_read(argv[1], NULL, &model, err));
     DTP_TRY(dtp_machine_read(argv[2], &machine, err));
+    DTP_TRY(plan_own_op(machine, err));
     DTP_TRY(make_plan(model, machine, argv[3], &plan, err));
     DTP_TRY(run(model, &options, "", &one, err));
     options.plan = plan;
