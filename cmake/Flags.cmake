@@ -3,7 +3,7 @@ set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
 
 # The one place for compiler flags: every target links dtp_flags.
 add_library(dtp_flags INTERFACE)
-target_include_directories(dtp_flags INTERFACE ${PROJECT_SOURCE_DIR})
+target_include_directories(dtp_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 target_compile_definitions(dtp_flags INTERFACE _POSIX_C_SOURCE=200809L)
 target_link_libraries(dtp_flags INTERFACE m)
 
@@ -28,5 +28,6 @@ endif()
 function(dtp_add_library name)
     add_library(${name} STATIC ${ARGN})
     target_link_libraries(${name} PUBLIC dtp_flags)
-    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    # Shared libraries made of it export what include/dtp declares, and nothing else (DTP_API in dtp/status.h).
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
 endfunction()

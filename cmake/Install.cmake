@@ -1,43 +1,44 @@
-# libdtp, the library that a C program links: one shared library over all folders, its headers, a
-# CMake package (find_package(dtp), target dtp::dtp) and a pkg-config file. docs/tensors.md shows a program.
+# What a C or C++ program links (docs/decisions/0031-public-boundary.md): libdtp, the runtime, and libdtp_planner, which alone links GLPK;
+# the headers of include/dtp; a CMake package (find_package(dtp), targets dtp::dtp and dtp::planner) and a pkg-config file for each.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-file(WRITE ${CMAKE_BINARY_DIR}/libdtp_anchor.c
-    "/* libdtp consists of the static libraries of the folders. */\ntypedef int dtp_anchor;\n")
-add_library(dtp SHARED ${CMAKE_BINARY_DIR}/libdtp_anchor.c)
-add_library(dtp::dtp ALIAS dtp)
-set(parts dtp_planner dtp_dtensor dtp_executor dtp_cost_models dtp_interop dtp_spmd dtp_core)
-target_link_libraries(dtp PRIVATE ${parts})
-list(JOIN parts "," parts)
-set_target_properties(dtp PROPERTIES LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,${parts}")
-# Only names of the public headers leave the library.
-set(exports ${CMAKE_CURRENT_LIST_DIR}/libdtp.map)
-target_link_options(dtp PRIVATE LINKER:--version-script=${exports})
-set_target_properties(dtp PROPERTIES LINK_DEPENDS ${exports})
-target_include_directories(dtp INTERFACE
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
-    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/dtp>)
-set_target_properties(dtp PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+# dtp_shared(<target> <export name> <static library>...): a shared library of whole static ones. What it exports, the public headers say.
+file(WRITE ${CMAKE_BINARY_DIR}/anchor.c "/* A shared library consists of static ones. */\ntypedef int dtp_anchor;\n")
+function(dtp_shared name export)
+    add_library(${name} SHARED ${CMAKE_BINARY_DIR}/anchor.c)
+    add_library(dtp::${export} ALIAS ${name})
+    target_link_libraries(${name} PRIVATE ${ARGN})
+    list(JOIN ARGN "," parts)
+    set_target_properties(${name} PROPERTIES LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,${parts}" EXPORT_NAME ${export}
+        VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+    target_include_directories(${name} INTERFACE
+        $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    install(TARGETS ${name} EXPORT dtp-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()
 
-install(TARGETS dtp EXPORT dtp-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+set(runtime dtp_cost_models dtp_interop dtp_spmd dtp_core)
+dtp_shared(dtp dtp dtp_dtensor dtp_executor ${runtime})
+# The planner has its own copy of what it uses below itself, without state and not exported: names that libdtp hides stay hidden.
+dtp_shared(dtp_planner_shared planner dtp_planner)
+target_link_libraries(dtp_planner_shared PUBLIC dtp)
+set_target_properties(dtp_planner_shared PROPERTIES OUTPUT_NAME dtp_planner)
+foreach(part ${runtime})
+    target_link_options(dtp_planner_shared PRIVATE LINKER:--exclude-libs,lib${part}.a)
+endforeach()
+
 install(TARGETS dtplan dtrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(EXPORT dtp-targets NAMESPACE dtp:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/dtp)
 install(DIRECTORY include/dtp/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dtp FILES_MATCHING PATTERN "*.h")
-# Headers that only the files of one folder use stay at home, and so do those that include one.
-install(DIRECTORY core spmd interop cost_models planner executor DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dtp
-    FILES_MATCHING PATTERN "*.h" PATTERN "*internal.h" EXCLUDE PATTERN "glpk_fence.h" EXCLUDE
-    PATTERN "executor/cpu" EXCLUDE PATTERN "executor/ref" EXCLUDE PATTERN "spmd/lower/passes" EXCLUDE
-    PATTERN "edge_costs.h" EXCLUDE PATTERN "redistribution_costs.h" EXCLUDE
-    PATTERN "redistribute_bound.h" EXCLUDE)
 
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/dtp-config.cmake.in
     ${CMAKE_BINARY_DIR}/dtp-config.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/dtp)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/dtp-config-version.cmake
     COMPATIBILITY SameMinorVersion)
-file(RELATIVE_PATH DTP_PC_TO_PREFIX /x/${CMAKE_INSTALL_LIBDIR}/pkgconfig /x)
-configure_file(${CMAKE_CURRENT_LIST_DIR}/dtp.pc.in ${CMAKE_BINARY_DIR}/dtp.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/dtp-config.cmake ${CMAKE_BINARY_DIR}/dtp-config-version.cmake
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/dtp)
-install(FILES ${CMAKE_BINARY_DIR}/dtp.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH DTP_PC_TO_PREFIX /x/${CMAKE_INSTALL_LIBDIR}/pkgconfig /x)
+foreach(name dtp dtp-planner)
+    configure_file(${CMAKE_CURRENT_LIST_DIR}/${name}.pc.in ${CMAKE_BINARY_DIR}/${name}.pc @ONLY)
+    install(FILES ${CMAKE_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()

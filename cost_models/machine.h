@@ -6,6 +6,7 @@
 #include "core/base/arena.h"
 #include "core/base/dtype.h"
 #include "core/base/strbuf.h"
+#include "dtp/plan.h"
 #include "spmd/program/program.h"
 
 /* Piecewise log-log linear curve, monotone in x (cost_models/curve.h): constant before its first
@@ -53,7 +54,7 @@ enum { DTP_MAX_LEVELS = 6 };
 /* GEMM times on a grid, made from the points (cost_models/gemm.h). */
 typedef struct dtp_gemm_grid dtp_gemm_grid;
 
-typedef struct dtp_machine {
+struct dtp_machine {
     dtp_arena *arena;
     const char *name, *kind; /* kind: "cpu" | "cuda" */
     const char *place; /* how messages begin: the file it was read from, or "machine 'NAME'" */
@@ -72,10 +73,9 @@ typedef struct dtp_machine {
     int32_t provenance_threads, provenance_ranks; /* of the measurement; 0 = not stated */
     double gemm_fit_error;          /* largest relative deviation of a GEMM sample from the grid */
     const dtp_gemm_grid *gemm_grid; /* made by dtp_machine_index; NULL when there are no points */
-} dtp_machine;
+};
 
 dtp_status dtp_machine_create(const char *name, dtp_machine **out, dtp_err *err) DTP_MUST_CHECK;
-void dtp_machine_destroy(dtp_machine *m);
 /* Checks the machine as the file that it would be written to (DTP_INVALID naming the key as the
  * reader does), sorts the curves by name and builds the GEMM grid. To be called once after filling
  * a machine by hand; the fit does. */
@@ -86,7 +86,6 @@ int64_t dtp_machine_devices(const dtp_machine *m);
 const dtp_op_curve *dtp_machine_op_curve(const dtp_machine *m, const char *op, bool fallback);
 dtp_status dtp_machine_parse(const char *file, const char *text, size_t len, dtp_machine **out,
                              dtp_err *err) DTP_MUST_CHECK;
-dtp_status dtp_machine_read(const char *path, dtp_machine **out, dtp_err *err) DTP_MUST_CHECK;
 /* Deterministic JSON; *text is the caller's to free. */
 dtp_status dtp_machine_write(const dtp_machine *m, char **text, dtp_err *err) DTP_MUST_CHECK;
 uint64_t dtp_machine_hash(const dtp_machine *m);

@@ -445,6 +445,7 @@ dtp_status dtp_machine_read(const char *path, dtp_machine **out, dtp_err *err)
 {
     char *text = NULL;
     size_t len = 0;
+    DTP_TRY(DTP_NOT_NULL(err, path, out));
     DTP_TRY(dtp_file_read(path, MAX_FILE_BYTES, &text, &len, err));
     dtp_status status = dtp_machine_parse(path, text, len, out, err);
     free(text);

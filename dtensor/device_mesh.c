@@ -9,11 +9,6 @@
 #include "core/graph/ops/op_table.h"
 #include "dtensor/internal.h"
 
-dtp_device_mesh_options dtp_device_mesh_options_init(void)
-{
-    return (dtp_device_mesh_options){.agree = DTP_AGREE_NEW};
-}
-
 static dtp_status new_mesh(dtp_comm *comm, dtp_backend *backend,
                            const dtp_device_mesh_options *options, dtp_device_mesh **out,
                            dtp_err *err)
@@ -25,7 +20,8 @@ static dtp_status new_mesh(dtp_comm *comm, dtp_backend *backend,
     }
     mesh->comm = comm;
     mesh->backend = backend;
-    mesh->options = options != NULL ? *options : dtp_device_mesh_options_init();
+    DTP_TRY(dtp_options_read("dtp_device_mesh_create", options, sizeof mesh->options,
+                             &mesh->options, err));
     if (mesh->options.ops == NULL) {
         mesh->options.ops = dtp_builtin_ops();
     }
@@ -109,6 +105,16 @@ void dtp_device_mesh_destroy(dtp_device_mesh *mesh)
     dtp_arena_destroy(mesh->arena);
     dtp_comm_destroy(mesh->owned_comm);
     free(mesh);
+}
+
+dtp_comm *dtp_device_mesh_comm(const dtp_device_mesh *mesh)
+{
+    return mesh != NULL ? mesh->comm : NULL;
+}
+
+dtp_backend *dtp_device_mesh_backend(const dtp_device_mesh *mesh)
+{
+    return mesh != NULL ? mesh->backend : NULL;
 }
 
 const dtp_mesh *dtp_device_mesh_dims(const dtp_device_mesh *mesh)

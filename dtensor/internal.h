@@ -3,6 +3,7 @@
 #ifndef DTP_DTENSOR_INTERNAL_H
 #define DTP_DTENSOR_INTERNAL_H
 
+#include "dtp/status.h"
 #include "core/layout/dims.h"
 #include "dtp/ops.h"
 #include "dtp/tape.h"

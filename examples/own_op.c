@@ -9,7 +9,6 @@
 #include "dtp/op.h"
 #include "dtp/ops.h"
 #include "dtp/world.h"
-#include "executor/rule_verify/rule_verify.h"
 
 extern char **environ;
 

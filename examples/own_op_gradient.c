@@ -43,7 +43,7 @@ static dtp_status gradient_of(dtp_vjp *v, int32_t i, dtp_err *err)
 {
     const dtp_tensor_id x = v->in[i], other = v->in[1 - i], dy = v->d_out[0];
     const dtp_attr two = dtp_attr_float("factor", 2.0);
-    dtp_ttype rows = v->g->tensors[x].type;
+    dtp_ttype rows = dtp_vjp_type(v, x);
     dtp_tensor_id sums, scaled, product, difference;
     rows.rank = 1; /* the dim of points or centers */
     DTP_TRY(dtp_vjp_emit_shaped(v, "einsum", 1, &dy, &rows, &sums, err));

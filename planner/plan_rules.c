@@ -203,7 +203,8 @@ static dtp_status offer_neighbours(rules_search *s, const dtp_solve_result *opti
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
         }
     }
-    for (int32_t i = 0; i < 2 * s->problem->n_names && most > 0 && !dtp_stopped(request->stop); i++) {
+    for (int32_t i = 0; i < 2 * s->problem->n_names && most > 0 && !dtp_stopped(request->stop);
+         i++) {
         const int32_t t = i / 2;
         dtp_solve_result r;
         DTP_TRY(solve_neighbour(s, t, i % 2 == 1, optimum->assignment[t], cutoff, &r, err));
@@ -235,7 +236,8 @@ static dtp_status search(rules_search *s, dtp_err *err)
         }
     }
     for (int32_t i = 0; i < DTP_MAX_TIGHTENINGS && problem->usage_limit > 0 &&
-                        !(i > 0 && dtp_stopped(request->stop)); i++) {
+                        !(i > 0 && dtp_stopped(request->stop));
+         i++) {
         dtp_solve_result r;
         dtp_status status = solve_once(s, &r, err);
         if (i == 0 && time) {

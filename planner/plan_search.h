@@ -12,10 +12,11 @@
 #ifndef DTP_PLANNER_PLAN_SEARCH_H
 #define DTP_PLANNER_PLAN_SEARCH_H
 
-#include "core/base/ctx.h"
+#include "dtp/status.h"
 #include "core/plan/plan.h"
 #include "cost_models/machine.h"
 #include "planner/solver/solve.h"
+#include "dtp/planner.h"
 
 typedef struct dtp_plan_request {
     const dtp_mesh *mesh; /* NULL: search over all factorisations of `devices` into up to
@@ -25,7 +26,7 @@ typedef struct dtp_plan_request {
     int64_t memory_limit_bytes; /* per rank; 0 = none */
     const char *pins;           /* rules mode: rules that must hold, "batch:x"; NULL = none */
     int32_t n_texts;            /* tensor mode: what must hold, "pin TENSOR: LAYOUT" and "style */
-    const char *const *texts;   /* GLOB: STYLE" (planner/styles/pin_texts.h) */
+    const char *const *texts;   /* GLOB: STYLE" (interop/styles/pin_texts.h) */
     const dtp_graph_variant *choices; /* recomputation, microbatches; NULL = none. Pins of tensor
                                          mode name nodes of the changed graph */
     const char *rules_file;           /* dtp.rules/1 with hand-written baselines; NULL = none */
@@ -50,41 +51,5 @@ typedef struct dtp_plan_request {
 /* No mesh, one device, up to 3 dims, objective time, no limit, 6 candidates within 5 %, seed 1,
  * 2 threads, gap 0.001, with the bound of what tying loses and those of options. */
 dtp_plan_request dtp_plan_request_init(void);
-
-typedef enum dtp_mesh_outcome {
-    DTP_MESH_PLANNED,
-    DTP_MESH_CUT,        /* its bound is not below the cost of the best plan so far */
-    DTP_MESH_INFEASIBLE, /* nothing fits the memory limit and the pins */
-    DTP_MESH_SKIPPED,    /* the pins do not fit this mesh */
-    DTP_MESH_ENDED       /* planning was ended before a plan was found */
-} dtp_mesh_outcome;
-
-/* "planned", "cut", "infeasible", "skipped", "ended". */
-const char *dtp_mesh_outcome_name(dtp_mesh_outcome outcome);
-
-typedef struct dtp_mesh_report {
-    dtp_mesh mesh;
-    dtp_mesh_outcome outcome;
-    int64_t bound;      /* PLANNED, CUT: of the certificate, in the units of the objective */
-    int64_t cost;       /* PLANNED */
-    double step_time_s; /* PLANNED */
-} dtp_mesh_report;
-
-typedef struct dtp_plan_result {
-    dtp_plan *plan; /* NULL when infeasible, or when the request's rival was not beaten */
-    bool infeasible;
-    int64_t smallest_peak_bytes; /* infeasible: a memory limit that works with the pins; 0: none */
-    int64_t smallest_bound;      /* ... and none below this does */
-    int32_t n_conflict;          /* infeasible: a smallest set of constraints that cannot hold */
-    const char **conflict;       /* together: "pin h: batch@x", "memory 1024" */
-    int64_t cut_bound;           /* neither plan nor infeasible: nothing costs less on the mesh */
-    int32_t n_tried;    /* the search for recomputation and microbatches: a text for each */
-    const char **tried; /* choice (planner/variant_search.h) */
-    int32_t n_meshes;   /* the mesh search, in its order; 0 without */
-    dtp_mesh_report *meshes;
-    dtp_arena *arena; /* of conflict, meshes and tried */
-} dtp_plan_result;
-
-void dtp_plan_result_free(dtp_plan_result *result);
 
 #endif

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/graph/implementation.h"
-#include "planner/styles/pin_texts.h"
+#include "interop/styles/pin_texts.h"
 #include "planner/solver/solve.h"
 #include "planner/problem/tensors/tensor_problem.h"
 

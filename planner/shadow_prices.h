@@ -11,7 +11,7 @@
 typedef struct dtp_shadow_prices {
     const dtp_graph *model;
     const dtp_pricer *pricer;
-    int32_t n_texts; /* pins (planner/styles/pin_texts.h) */
+    int32_t n_texts; /* pins (interop/styles/pin_texts.h) */
     const char *const *texts;
     int64_t memory_bytes; /* 0 = none */
     uint64_t seed;

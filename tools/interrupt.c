@@ -29,6 +29,12 @@ const atomic_int *tool_interrupt_signal(void)
     return &noted;
 }
 
+bool tool_interrupted(void *user)
+{
+    (void)user;
+    return noted != 0;
+}
+
 const char *tool_interrupt_name(int sig)
 {
     return sig == SIGINT ? "SIGINT" : "SIGTERM";

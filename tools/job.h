@@ -2,10 +2,7 @@
 #ifndef DTP_TOOLS_JOB_H
 #define DTP_TOOLS_JOB_H
 
-#include "core/base/ctx.h"
-#include "core/plan/plan.h"
-#include "cost_models/plan_lowering.h"
-#include "cost_models/price.h"
+#include "dtp/session.h"
 #include "tools/options.h"
 #include "tools/report.h"
 
@@ -25,50 +22,27 @@ typedef struct tool_source {
     bool strict;              /* --strict: operands move only where a pin asked for it */
 } tool_source;
 
-/* A graph with a decision for every tensor. Owns everything. */
+/* A job (dtp/session.h) with what it was made from. Owns everything. */
 typedef struct tool_job {
     dtp_graph *model;     /* as it was read */
-    dtp_graph *graph;     /* with recomputation, microbatches and the plan's implementations */
-    bool changed;         /* recomputation or microbatches */
     dtp_machine *machine; /* NULL when none was given */
     dtp_plan *plan;       /* NULL without --plan */
-    dtp_arena *arena;
-    dtp_sharding sharding;
-    dtp_plan_lowering lowering; /* the program refers to it: a job stays where it was created */
-    dtp_program *program;
-    dtp_prediction predicted; /* of the program; from the plan when there is no machine */
-    bool has_prediction;
+    dtp_job *run;
 } tool_job;
 
 /* Reads the model only. */
 dtp_status tool_read_graph(const tool_source *source, dtp_graph **out, dtp_err *err) DTP_MUST_CHECK;
 
-/* A plan with its model and machine, for commands that ask about plans. */
-typedef struct tool_plan {
-    dtp_graph *model;     /* as it was read */
-    dtp_graph *graph;     /* the plan's (dtp_plan_graph) */
-    dtp_machine *machine; /* never NULL */
-    dtp_plan *plan;
-    bool current; /* the plan was made for this model and this machine */
-} tool_plan;
+/* Whether the plan was made for this model and machine (NULL: any); says so in the log when not. */
+bool tool_plan_is_current(const tool_source *source, const dtp_plan *plan, const dtp_graph *model,
+                          const dtp_machine *machine, const dtp_ctx *ctx);
 
-/* source->plan and source->machine must be there. Says in the log when model or machine changed. */
-dtp_status tool_plan_read(const tool_source *source, const dtp_ctx *ctx, tool_plan *out,
-                          dtp_err *err) DTP_MUST_CHECK;
-void tool_plan_free(tool_plan *plan);
-
-/* Reads the model, then plan or rules, lowers with the given fetches and predicts. A plan made for
- * another model or machine is re-priced with a warning in the log. */
+/* Reads the model, then plan or rules, lowers with the given fetches (`results`: with those of
+ * dtp_job_options) and predicts. A plan made for another model or machine is re-priced with a
+ * warning in the log. */
 dtp_status tool_job_create(const tool_source *source, int32_t n_fetch, const char *const *fetch,
-                           bool fetch_for_verify, const dtp_ctx *ctx, tool_job *out,
+                           bool results, const dtp_ctx *ctx, tool_job *out,
                            dtp_err *err) DTP_MUST_CHECK;
-/* What --remat and --microbatches say about a model. Texts from `arena`. */
-dtp_status tool_read_choices(const tool_source *source, const dtp_graph *model, dtp_arena *arena,
-                             dtp_graph_variant *out, dtp_err *err) DTP_MUST_CHECK;
-
-/* The model and the graph that --remat and --microbatches make of it, which borrows from it. */
-dtp_status tool_read_changed(const tool_source *source, dtp_graph **model, dtp_graph **out,
-                             dtp_err *err) DTP_MUST_CHECK;
 
 /* clang-format off */
 #define TOOL_CHOICE_OPTIONS(source)                                                                \

@@ -8,9 +8,8 @@
 #include <string.h>
 
 #include "core/files/file_out.h"
+#include "dtp/version.h"
 #include "tools/streams.h"
-
-#define DTP_VERSION "0.1.0"
 
 /* A file that cannot be read or written is one that the command line named. */
 int tool_fail(const char *program, const dtp_err *err)
@@ -45,7 +44,7 @@ static int run_command(const char *program, const tool_command *commands, int ar
         return TOOL_OK;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        (void)printf("%s %s\n", program, DTP_VERSION);
+        (void)printf("%s %s\n", program, dtp_version());
         return TOOL_OK;
     }
     for (const tool_command *c = commands; c->name != NULL; c++) {

@@ -173,12 +173,6 @@ void tool_print_table(dtp_strbuf *out, const tool_column *columns, int32_t n, to
 
 /* ---- text ---- */
 
-void tool_print_bounds(int64_t cost, const char *unit, int64_t bound, double gap, dtp_strbuf *out)
-{
-    dtp_strbuf_addf(out, "cost %" PRId64 "%s, bound %" PRId64 ", gap %.4f %%", cost, unit, bound,
-                    100.0 * gap);
-}
-
 dtp_status tool_put_in(const char *file, dtp_strbuf *report, dtp_err *err)
 {
     dtp_status s = report->failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a report") : DTP_OK;

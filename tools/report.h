@@ -116,8 +116,6 @@ typedef struct tool_column {
 void tool_print_table(dtp_strbuf *out, const tool_column *columns, int32_t n, tool_row_of row,
                       const void *user);
 
-/* "cost 12 ps, bound 10, gap 16.6667 %"; unit: " ps", " bytes" or "". */
-void tool_print_bounds(int64_t cost, const char *unit, int64_t bound, double gap, dtp_strbuf *out);
 /* Prints a report on standard output, or writes it to a file, and frees it. */
 dtp_status tool_put(dtp_strbuf *report, dtp_err *err) DTP_MUST_CHECK;
 dtp_status tool_put_in(const char *file, dtp_strbuf *report, dtp_err *err) DTP_MUST_CHECK;

@@ -1,4 +1,4 @@
-#include "core/base/ctx.h"
+#include "dtp/status.h"
 
 #include <stdarg.h>
 #include <stdio.h>

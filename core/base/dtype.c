@@ -30,6 +30,7 @@ bool dtp_dtype_is_float(dtp_dtype dtype)
 
 dtp_status dtp_dtype_parse(const char *name, dtp_dtype *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, name, out));
     for (int i = 0; i < DTP_N_DTYPES; i++) {
         if (strcmp(name, TYPES[i].name) == 0) {
             *out = (dtp_dtype)i;

@@ -103,3 +103,21 @@ void dtp_err_clear(dtp_err *err)
         memset(err, 0, sizeof *err);
     }
 }
+
+dtp_status dtp_options_read(const char *function, const void *from, size_t known, void *to,
+                            dtp_err *err)
+{
+    size_t size = 0;
+    memset(to, 0, known);
+    if (from != NULL) {
+        memcpy(&size, from, sizeof size);
+        if (size < sizeof size || size > known) {
+            return DTP_FAIL(err, DTP_INVALID, "%s: options of %zu bytes; %s", function, size,
+                            size > known ? "they are of a newer library"
+                                         : "they were not made by their _init function");
+        }
+        memcpy(to, from, size);
+    }
+    memcpy(to, &known, sizeof known);
+    return DTP_OK;
+}

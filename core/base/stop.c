@@ -9,7 +9,7 @@ const char *const dtp_stop_reasons[] = {"none", "time limit", "interrupt", NULL}
 
 dtp_stop_reason dtp_stop_why(const dtp_stop *stop)
 {
-    if (stop != NULL && stop->interrupt != NULL && atomic_load(stop->interrupt) != 0) {
+    if (stop != NULL && stop->interrupted != NULL && stop->interrupted(stop->user)) {
         return DTP_STOP_INTERRUPT;
     }
     return stop != NULL && stop->end_s > 0.0 && dtp_now_s() >= stop->end_s ? DTP_STOP_TIME_LIMIT

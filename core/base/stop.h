@@ -7,19 +7,13 @@
 #ifndef DTP_CORE_BASE_STOP_H
 #define DTP_CORE_BASE_STOP_H
 
-#include <stdatomic.h>
-
 #include "core/base/status.h"
-
-typedef enum dtp_stop_reason {
-    DTP_STOP_NONE,
-    DTP_STOP_TIME_LIMIT,
-    DTP_STOP_INTERRUPT
-} dtp_stop_reason;
+#include "dtp/plan.h"
 
 typedef struct dtp_stop {
-    double end_s;                /* deadline, of dtp_now_s (core/base/clock.h); 0 = none */
-    const atomic_int *interrupt; /* fires when not 0, may be set by a signal handler; NULL = none */
+    double end_s;                    /* deadline, of dtp_now_s (core/base/clock.h); 0 = none */
+    bool (*interrupted)(void *user); /* fires when true; called from several threads; NULL = none */
+    void *user;
 } dtp_stop;
 
 /* "none", "time limit", "interrupt". */

@@ -60,6 +60,11 @@ dtp_status dtp_vjp_emit_shaped(dtp_vjp *v, const char *op, int32_t n_in, const d
     return dtp_graph_add_node(v->g, &spec, out, err);
 }
 
+dtp_ttype dtp_vjp_type(const dtp_vjp *v, dtp_tensor_id t)
+{
+    return v->g->tensors[t].type;
+}
+
 const dtp_attr *dtp_vjp_attr(const dtp_vjp *v, const char *key)
 {
     const dtp_node *n = &v->g->nodes[v->node];

@@ -397,3 +397,25 @@ int32_t dtp_graph_runs(const dtp_graph *g, dtp_phase phase)
 {
     return phase != DTP_UPDATE && g->microbatches > 1 ? g->microbatches : 1;
 }
+
+dtp_status dtp_graph_results(const dtp_graph *g, dtp_arena *arena, int32_t *n,
+                             const dtp_tensor_id **out, dtp_err *err)
+{
+    dtp_tensor_id *ids =
+        dtp_arena_alloc(arena, (size_t)g->n_outputs + (size_t)g->n_grads + 1, sizeof *ids);
+    if (ids == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for a list of tensors");
+    }
+    *n = 0;
+    if (g->loss >= 0) {
+        ids[(*n)++] = g->loss;
+    }
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        ids[(*n)++] = g->outputs[i];
+    }
+    for (int32_t i = 0; i < g->n_grads; i++) {
+        ids[(*n)++] = g->grads[i].grad;
+    }
+    *out = ids;
+    return DTP_OK;
+}

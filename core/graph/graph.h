@@ -5,9 +5,7 @@
 #define DTP_CORE_GRAPH_GRAPH_H
 
 #include "core/graph/op_set.h"
-
-typedef int32_t dtp_tensor_id;
-typedef int32_t dtp_node_id;
+#include "dtp/model.h"
 
 typedef enum dtp_tensor_kind {
     DTP_TENSOR_INPUT, /* fed every step */
@@ -110,10 +108,6 @@ struct dtp_graph {
  * with DTP_NOMEM only. */
 dtp_status dtp_graph_create(const char *name, const dtp_op_set *ops, dtp_graph **out,
                             dtp_err *err) DTP_MUST_CHECK;
-void dtp_graph_destroy(dtp_graph *g);
-
-/* Id of a tensor by name, -1 when there is none. */
-dtp_tensor_id dtp_graph_find(const dtp_graph *g, const char *name);
 
 typedef struct dtp_tensor_spec {
     const char *name; /* copied */
@@ -135,7 +129,7 @@ typedef struct dtp_node_spec {
     int32_t n_in;
     const dtp_tensor_id *in;
     int32_t n_attrs;       /* given attributes in any order; the rest takes its default */
-    const dtp_attr *attrs; /* copied; build them with dtp_attr_* below */
+    const dtp_attr *attrs; /* copied; build them with dtp_attr_* */
     bool has_out;          /* out_dims are given */
     int32_t out_rank;
     dtp_tdim out_dims[DTP_MAX_RANK];
@@ -153,17 +147,15 @@ dtp_node_spec dtp_node_spec_init(const char *name, const char *op);
 dtp_status dtp_graph_add_node(dtp_graph *g, const dtp_node_spec *spec, dtp_tensor_id *outs,
                               dtp_err *err) DTP_MUST_CHECK;
 
-dtp_attr dtp_attr_int(const char *key, int64_t value);
-dtp_attr dtp_attr_float(const char *key, double value);
-dtp_attr dtp_attr_dim(const char *key, dtp_dim_id value);
-dtp_attr dtp_attr_dims(const char *key, int32_t n, const dtp_dim_id *ids);
-
 dtp_status dtp_graph_add_output(dtp_graph *g, dtp_tensor_id t, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_graph_add_update(dtp_graph *g, dtp_update u, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_graph_add_grad(dtp_graph *g, dtp_param_grad pg, dtp_err *err) DTP_MUST_CHECK;
 
 /* Whether a tensor has contents from one step to the next: PARAM and STATE but no accumulators. */
 bool dtp_tensor_lasts(const dtp_graph_tensor *t);
+/* What a step computes: the loss, outputs and gradients; *n ids from `arena`. */
+dtp_status dtp_graph_results(const dtp_graph *g, dtp_arena *arena, int32_t *n,
+                             const dtp_tensor_id **out, dtp_err *err) DTP_MUST_CHECK;
 /* How often a node of this phase runs in a step. */
 int32_t dtp_graph_runs(const dtp_graph *g, dtp_phase phase);
 

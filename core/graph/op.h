@@ -1,9 +1,9 @@
-/* A row of the op table.
+/* A row of the op table. What a program sees of ops is in dtp/op.h: attributes, calls, roles, work.
  *
  * An op is a row of a family in core/graph/ops, or a registered one (core/graph/op_set.h): shape
  * inference, sharding rules, gradient, work (FLOPs, bytes), decomposition. Everything else loops
  * over the rows or asks for their flags; kernels are found by the op's name
- * (executor/device/kernel.h). Tests are driven by the table, so an op without a rule, a gradient
+ * (dtp_kernel in dtp/op.h). Tests are driven by the table, so an op without a rule, a gradient
  * (or an explicit "not differentiable") or a kernel fails.
  */
 #ifndef DTP_CORE_GRAPH_OP_H
@@ -11,91 +11,17 @@
 
 #include "core/layout/dims.h"
 #include "core/layout/layout.h"
+#include "dtp/op.h"
 
-enum { DTP_MAX_OP_IN = 16, DTP_MAX_OP_OUT = 8, DTP_MAX_OP_DIMS = 24, DTP_MAX_RULES = 48 };
-enum { DTP_MAX_OP_BENCH = 3 };
-
-typedef struct dtp_graph dtp_graph;
-
-/* ---- attributes ------------------------------------------------------------------------------ */
-
-typedef enum dtp_attr_kind {
-    DTP_ATTR_INT,   /* JSON: integer or expression over dims */
-    DTP_ATTR_FLOAT, /* JSON: number */
-    DTP_ATTR_BOOL,
-    DTP_ATTR_ENUM,  /* JSON: one of the spec's choices; stored as its index */
-    DTP_ATTR_DTYPE, /* JSON: dtype name */
-    DTP_ATTR_DIM,   /* JSON: dim name */
-    DTP_ATTR_DIMS   /* JSON: list of dim names (one name stands for a list of one) */
-} dtp_attr_kind;
-
-typedef struct dtp_attr {
-    const char *key; /* the spec's key, static storage */
-    dtp_attr_kind kind;
-    int32_t n; /* DIMS */
-    int64_t i; /* INT, BOOL, ENUM, DTYPE, and DIM as dtp_dim_id */
-    double f;  /* FLOAT */
-    const dtp_dim_id *ids;
-} dtp_attr;
-
-/* Schema of one attribute. */
-typedef struct dtp_attr_spec {
-    const char *key; /* NULL ends the list */
-    dtp_attr_kind kind;
-    bool required;
-    bool hidden;         /* set by autodiff or the reader, not by the user: not a JSON key */
-    bool implementation; /* ENUM that says how the op runs when it is split, not what it computes: a
-                            plan may set it (core/graph/implementation.h) */
-    double def; /* default when absent: INT, FLOAT, BOOL, ENUM index, DTYPE; DIM: -1; DIMS: empty */
-    double min, max;            /* INT and FLOAT range when min < max */
-    const char *const *choices; /* ENUM: NULL-terminated */
-} dtp_attr_spec;
-
-/* ---- one application of an op ----------------------------------------------------------------
- */
-
-typedef struct dtp_op_def dtp_op_def;
-
-/* An op applied to typed operands; the types are global or local, as the callee says. Borrowed. */
-typedef struct dtp_op_call {
-    const dtp_op_def *op;
-    const dtp_dims *dims;  /* names for messages */
-    const dtp_attr *attrs; /* one per spec, in spec order, defaults filled in */
-    int32_t n_attrs;
-    int32_t n_in, n_out;
-    const dtp_ttype *in;
-    const dtp_ttype *out;
-    int32_t parts; /* for `decompose`: ranks that the INTERNAL dims are split into; else 0 */
-} dtp_op_call;
-
-/* Attribute by key; the op must have it (asserted). */
-const dtp_attr *dtp_call_attr(const dtp_op_call *call, const char *key);
-int64_t dtp_call_int(const dtp_op_call *call, const char *key);
-double dtp_call_float(const dtp_op_call *call, const char *key);
-dtp_dim_id dtp_call_dim(const dtp_op_call *call, const char *key);
+enum { DTP_MAX_OP_DIMS = 24, DTP_MAX_RULES = 48, DTP_MAX_OP_BENCH = 3 };
 
 /* ---- sharding rules, per mesh dim ------------------------------------------------------------
  */
-
-/* What splitting a named dim over one mesh dim means (docs/layouts.md). */
-typedef enum dtp_role {
-    DTP_ROLE_PARALLEL, /* operands and outputs that have the dim are split, no communication */
-    DTP_ROLE_REDUCED,  /* operands are split, outputs without the dim are partial(op) */
-    DTP_ROLE_INTERNAL, /* as PARALLEL at the boundary; inside, the op runs as its decomposition */
-    DTP_ROLE_WHOLE     /* the dim must be whole on this mesh dim */
-} dtp_role;
 
 typedef struct dtp_dim_role {
     dtp_role role;
     dtp_reduce_op op; /* REDUCED */
 } dtp_dim_role;
-
-/* How partial(sum) operands pass through. */
-typedef enum dtp_linear {
-    DTP_LINEAR_NONE,
-    DTP_LINEAR_EACH, /* linear in each operand with the others whole: einsum, scale, neg, slice */
-    DTP_LINEAR_JOINT /* linear in all operands together: add, sub, concat */
-} dtp_linear;
 
 /* One way to run an op on one mesh dim. Row 0 is always "everything replicated". */
 typedef struct dtp_sharding_rule {
@@ -111,31 +37,6 @@ typedef struct dtp_sharding_rules {
     int32_t n;
     dtp_sharding_rule rows[DTP_MAX_RULES];
 } dtp_sharding_rules;
-
-/* ---- work ------------------------------------------------------------------------------------
- */
-
-typedef enum dtp_work_class {
-    DTP_WORK_GEMM,   /* batch x (m x k) . (k x n); flops = 2 batch m n k */
-    DTP_WORK_MEMORY, /* bound by bytes; per-op measured curves may refine it */
-    DTP_WORK_NONE    /* renames only */
-} dtp_work_class;
-
-/* What one rank executes for a call with local types. */
-typedef struct dtp_work {
-    dtp_work_class cls;
-    double flops;
-    double bytes;           /* read plus written, each operand once */
-    int64_t batch, m, n, k; /* GEMM */
-    bool trans_a, trans_b;  /* GEMM: operand stored k x m / n x k */
-    double pack_bytes;      /* GEMM: bytes moved to bring operands or output into matrix form */
-} dtp_work;
-
-/* ---- gradients -------------------------------------------------------------------------------
- */
-
-/* State of one vjp call; see core/graph/autodiff.h for the helpers. */
-typedef struct dtp_vjp dtp_vjp;
 
 /* ---- the row ---------------------------------------------------------------------------------
  */

@@ -1,6 +1,6 @@
 /* Rows of the op table from descriptions: the hooks of every such op read its signature, roles and
  * strategies from `user` of the row. */
-#include "core/graph/op_custom.h"
+#include "core/graph/op_set.h"
 
 #include <string.h>
 
@@ -282,11 +282,6 @@ static dtp_status read_strategies(const dtp_custom_op *op, dtp_arena *arena, cus
 /* ---- reading a description ---------------------------------------------------------------------
  */
 
-dtp_custom_op dtp_custom_op_init(const char *name, const char *signature)
-{
-    return (dtp_custom_op){.name = name, .signature = signature, .flops_per_point = 1.0};
-}
-
 static dtp_status read_kinds(const char *text, custom *c, dtp_err *err)
 {
     const int32_t n_in = c->signature.n_in, n_out = c->signature.n_out;
@@ -393,6 +388,9 @@ static dtp_op_def row_of(const dtp_custom_op *op, const custom *c)
 dtp_status dtp_custom_op_register(dtp_op_set *set, const dtp_custom_op *op, dtp_err *err)
 {
     DTP_TRY(DTP_NOT_NULL(err, set, op));
+    dtp_custom_op known;
+    DTP_TRY(dtp_options_read(__func__, op, sizeof known, &known, err));
+    op = &known;
     dtp_arena *arena = set->arena;
     custom *c = dtp_arena_alloc(arena, 1, sizeof *c);
     if (c == NULL) {

@@ -9,8 +9,6 @@
 
 #include "core/graph/op.h"
 
-typedef struct dtp_op_set dtp_op_set;
-
 /* Read through the functions below. */
 struct dtp_op_set {
     const dtp_op_set *base; /* the set that this one extends; NULL: none */
@@ -20,22 +18,14 @@ struct dtp_op_set {
                                        as the set, for what `user` of its ops points to */
 };
 
-/* An empty set that extends `base`, which it borrows. */
-dtp_status dtp_op_set_create(const dtp_op_set *base, dtp_op_set **out, dtp_err *err) DTP_MUST_CHECK;
-/* Graphs that borrow the set must be gone. NULL is accepted. */
-void dtp_op_set_destroy(dtp_op_set *set);
-
 /* Adds an op. The row is copied with its texts and attribute schema; hooks and `user` are borrowed.
  * DTP_INVALID naming op and field when the name is taken (here or in the base set) or not of the
  * form [a-z][a-z0-9_]* with at most 48 characters, operand or output counts are out of range,
  * `infer` is missing, there is neither a vjp nor a no_grad reason, names of outputs or attributes
  * are missing, illegal, double or keys of a node (id, op, in, out), a choice list is empty, or
- * inplace_in names an operand that may not exist. core/graph/op_custom.h makes rows from a
+ * inplace_in names an operand that may not exist. dtp_custom_op_register makes rows from a
  * signature. */
 dtp_status dtp_op_register(dtp_op_set *set, const dtp_op_def *def, dtp_err *err) DTP_MUST_CHECK;
-
-/* The op of the set, else the one of its base, else NULL. Of set NULL: NULL. */
-const dtp_op_def *dtp_op_set_find(const dtp_op_set *set, const char *name);
 
 enum { DTP_OP_HINT_BYTES = 128 };
 /* For the message on a name that no op has: "; did you mean 'softmax'?", or where all are listed.

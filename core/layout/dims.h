@@ -5,13 +5,13 @@
 #include "core/base/hash_table.h"
 #include "core/layout/tensor_type.h"
 
-typedef struct dtp_dims {
+struct dtp_dims {
     dtp_arena *arena; /* borrowed */
     int32_t n, capacity;
     const char **names;
     int64_t *sizes; /* declared size, 0 when the name was only made by an op */
     dtp_hash_table by_name;
-} dtp_dims;
+};
 
 void dtp_dims_init(dtp_dims *dims, dtp_arena *arena);
 /* Id of a name, -1 when absent. */

@@ -1,13 +1,4 @@
-/* Where a tensor lives on a mesh.
- *
- * For every mesh dim a placement: it splits one tensor dim, or the tensor is replicated over it, or
- * every rank holds a summand (partial). When several mesh dims split one tensor dim their order is
- * part of the layout: order[m] = 0 is the outermost split.
- *
- * Chunking (torch semantics): splitting n elements over k ranks gives chunks of ceil(n/k); trailing
- * ranks get short or empty chunks, an empty chunk has offset n. Nested splits apply in order.
- *   n=10,k=4 -> 3,3,3,1 at 0,3,6,9    n=5,k=4 -> 2,2,1,0 at 0,2,4,5
- */
+/* Layouts (dtp/layout.h): splits, shards, checks, and our text form. */
 #ifndef DTP_CORE_LAYOUT_LAYOUT_H
 #define DTP_CORE_LAYOUT_LAYOUT_H
 
@@ -15,38 +6,6 @@
 #include "core/layout/mesh.h"
 #include "core/layout/tensor_type.h"
 
-typedef enum dtp_reduce_op {
-    DTP_REDUCE_SUM,
-    DTP_REDUCE_AVG,
-    DTP_REDUCE_PROD,
-    DTP_REDUCE_MIN,
-    DTP_REDUCE_MAX,
-    DTP_N_REDUCE_OPS
-} dtp_reduce_op;
-
-/* "sum", "avg", ... */
-const char *dtp_reduce_op_name(dtp_reduce_op op);
-
-typedef enum dtp_placement_kind { DTP_REPLICATE, DTP_SHARD, DTP_PARTIAL } dtp_placement_kind;
-
-/* Placement of one tensor on one mesh dim. */
-typedef struct dtp_placement {
-    int8_t kind;  /* dtp_placement_kind */
-    int8_t axis;  /* DTP_SHARD: position of the tensor dim, else 0 */
-    int8_t op;    /* DTP_PARTIAL: dtp_reduce_op, else 0 */
-    int8_t order; /* DTP_SHARD: depth among the splits of the same tensor dim, else 0 */
-} dtp_placement;
-
-/* Plain data; unused entries are zero, so equal layouts are equal bytes. */
-typedef struct dtp_layout {
-    int8_t rank;   /* of the tensor */
-    int8_t n_mesh; /* dims of the mesh */
-    dtp_placement placement[DTP_MAX_MESH_DIMS];
-} dtp_layout;
-
-/* Replicated on every mesh dim. */
-dtp_layout dtp_layout_replicated(int32_t rank, int32_t n_mesh);
-bool dtp_layout_equal(const dtp_layout *a, const dtp_layout *b);
 /* Makes mesh dim m the innermost split of tensor dim `axis`; m must be replicated before. */
 void dtp_layout_split(dtp_layout *layout, int32_t m, int32_t axis);
 bool dtp_layout_has_partial(const dtp_layout *layout);

@@ -1,13 +1,12 @@
-/* The plan file, dtp.plan/1 (docs/formats/plan.md): the decision, what it is predicted to cost, and
- * the certificate. Read by dtrun, written by dtplan. */
+/* The plan file (dtp/plan.h): the decision, what it is predicted to cost, and the certificate. */
 #ifndef DTP_CORE_PLAN_PLAN_H
 #define DTP_CORE_PLAN_PLAN_H
 
 #include "core/base/stop.h"
 #include "core/transform/graph_variant.h"
 #include "core/plan/sharding.h"
-
-typedef enum dtp_plan_objective { DTP_OBJECTIVE_TIME, DTP_OBJECTIVE_MEMORY } dtp_plan_objective;
+#include "core/base/strbuf.h"
+#include "dtp/plan.h"
 
 /* Whose steps redistributions take (cost_models/plan_lowering.h): those that the plan lists, those
  * of PyTorch DTensor's rules, each collective where it decides on it, or, in a plan that lists none
@@ -17,60 +16,6 @@ typedef enum dtp_plan_chooser {
     DTP_REDISTRIBUTION_LISTED,
     DTP_REDISTRIBUTION_TORCH
 } dtp_plan_chooser;
-
-typedef struct dtp_coll_total {
-    const char *kind; /* "all_reduce", ... static */
-    int64_t count;    /* per rank and step */
-    int64_t bytes;    /* sum of buffer bytes per rank and step */
-} dtp_coll_total;
-
-enum { DTP_N_COLL_TOTALS = 5 };
-
-typedef struct dtp_prediction {
-    double step_time_s, compute_s, comm_s, exposed_comm_s;
-    double cost_s;      /* additive cost: the sum over instructions, which the solver minimises */
-    int64_t peak_bytes; /* per rank */
-    dtp_coll_total
-        collectives[DTP_N_COLL_TOTALS]; /* in the order of dtp_coll_kind (spmd/program/program.h) */
-} dtp_prediction;
-
-typedef enum dtp_cert_status {
-    DTP_CERT_OPTIMAL,
-    DTP_CERT_FEASIBLE,
-    DTP_CERT_INFEASIBLE,
-    DTP_CERT_TIME_LIMIT
-} dtp_cert_status;
-
-/* "optimal", "feasible", "infeasible", "time_limit". */
-const char *dtp_cert_status_name(dtp_cert_status status);
-
-/* Shadow price of a constraint: without it the least additive cost is lower by so much. */
-typedef struct dtp_shadow_price {
-    const char *constraint;   /* "memory 2147483648", "pin h: batch@x" */
-    int64_t relaxed_by_bytes; /* memory: a limit this much higher; else 0: the pin is left out */
-    int64_t saves_ps;
-    bool exact; /* both sums are proven to be the least */
-} dtp_shadow_price;
-
-/* cost, bound: picoseconds for objective time, bytes for objective memory. unfolded_bound <= bound
- * <= least_cost <= cost. */
-typedef struct dtp_certificate {
-    dtp_cert_status status;
-    int64_t cost, bound;
-    double gap;            /* dtp_gap(cost, bound) */
-    int64_t least_cost;    /* of the cheapest plan that was found; the plan may cost more and take
-                           less time */
-    dtp_stop_reason ended; /* why planning ended early; status and bound are what holds so far */
-    const char *solver;
-    int64_t nodes;
-    double solve_s;         /* written with timings only */
-    bool has_unfolded;      /* tensor mode, objective time, where instances of a block decide */
-    int64_t unfolded_bound; /* together: no plan in which each decides for itself costs less */
-    double unfolded_gap; /* dtp_gap(least_cost, unfolded_bound): layer tying loses at most this */
-    bool has_prices;
-    int32_t n_prices;
-    dtp_shadow_price *prices; /* with has_prices */
-} dtp_certificate;
 
 /* (cost - bound) / cost, 0 when cost is 0. */
 double dtp_gap(int64_t cost, int64_t bound);
@@ -96,7 +41,7 @@ typedef struct dtp_plan_redistribution {
 
 enum { DTP_PLAN_MAX_REDISTRIBUTIONS = 4096, DTP_PLAN_MAX_STEPS = 24 };
 
-typedef struct dtp_plan {
+struct dtp_plan {
     dtp_arena *arena;
     const char *model;
     const char *machine; /* name; NULL: made without a machine, so no times are predicted */
@@ -124,10 +69,9 @@ typedef struct dtp_plan {
     int32_t n_baselines;
     dtp_baseline *baselines;
     uint64_t model_hash, machine_hash;
-} dtp_plan;
+};
 
 dtp_status dtp_plan_create(dtp_plan **out, dtp_err *err) DTP_MUST_CHECK;
-void dtp_plan_destroy(dtp_plan *plan);
 
 /* Whether the peak of a legal baseline is within the plan's memory limit; true for others. */
 bool dtp_plan_baseline_fits(const dtp_plan *plan, const dtp_baseline *b);
@@ -149,6 +93,11 @@ dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings
  * an error). Hashes are read, not compared. `file` is for messages. */
 dtp_status dtp_plan_read(const char *file, const char *text, size_t len, const dtp_graph *g,
                          dtp_plan **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* For people: certificate, predictions, baselines. g is the plan's graph. */
+void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out);
+/* "cost 12 ps, bound 10, gap 16.6667 %"; unit: " ps", " bytes" or "". */
+void dtp_bounds_print(int64_t cost, const char *unit, int64_t bound, double gap, dtp_strbuf *out);
 
 enum { DTP_STRATEGY_TEXT_BYTES = DTP_MAX_MESH_DIMS * (DTP_MESH_NAME_BYTES + 200) };
 /* How a node runs, in words: "x: batch, y: d_ff" (docs/formats/plan.md); "replicated". */

@@ -2,6 +2,19 @@
 
 #include "core/transform/microbatch.h"
 
+dtp_status dtp_graph_variant_parse(const char *remat, const char *microbatches,
+                                   const dtp_graph *model, dtp_arena *arena, dtp_graph_variant *out,
+                                   dtp_err *err)
+{
+    *out = (dtp_graph_variant){.micro_dim = -1};
+    if (remat != NULL) {
+        DTP_TRY(dtp_remat_parse(remat, model, arena, &out->remat, err));
+    }
+    return microbatches == NULL ? DTP_OK
+                                : dtp_microbatches_parse(microbatches, model, &out->micro_dim,
+                                                         &out->microbatches, err);
+}
+
 bool dtp_graph_variant_any(const dtp_graph_variant *choices)
 {
     return choices->remat.n > 0 || choices->microbatches > 1;

@@ -12,6 +12,11 @@ typedef struct dtp_graph_variant {
     dtp_dim_id micro_dim; /* with microbatches > 1; -1: dtp_microbatch_dim */
 } dtp_graph_variant;
 
+/* What texts say, "layer:0-3" and "4" or "batch=4" (dtp_remat_parse, dtp_microbatches_parse); NULL:
+ * none. Texts from `arena`. */
+dtp_status dtp_graph_variant_parse(const char *remat, const char *microbatches,
+                                   const dtp_graph *model, dtp_arena *arena, dtp_graph_variant *out,
+                                   dtp_err *err) DTP_MUST_CHECK;
 /* Whether they change anything. */
 bool dtp_graph_variant_any(const dtp_graph_variant *choices);
 

@@ -3,10 +3,8 @@
 #ifndef DTP_EXECUTOR_COMM_COMMUNICATOR_H
 #define DTP_EXECUTOR_COMM_COMMUNICATOR_H
 
-#include "core/layout/mesh.h"
+#include "dtp/device_mesh.h"
 #include "spmd/program/program.h"
-
-typedef struct dtp_comm dtp_comm;
 
 /* Prints the failure of a job, on one rank, while the others wait; gives the exit code of the
  * process, with which a job ends whose other ranks cannot be told. */
@@ -49,16 +47,6 @@ struct dtp_comm {
     int32_t rank, size;
 };
 
-/* One rank. */
-dtp_status dtp_comm_self_create(dtp_comm **out, dtp_err *err) DTP_MUST_CHECK;
-
-/* Runs body once per virtual rank, rank 0 in the calling thread and each other in its own, with a
- * sim communicator; returns the failure of the lowest rank that has one of its own. A rank that
- * fails wakes those out of their collectives that wait for it. */
-typedef dtp_status (*dtp_rank_body)(dtp_comm *comm, void *user, dtp_err *err);
-dtp_status dtp_comm_sim_run(const dtp_mesh *mesh, dtp_rank_body body, void *user,
-                            dtp_err *err) DTP_MUST_CHECK;
-
 /* Virtual ranks that stay for further runs, by mesh: for many short runs. Owned by one thread.
  * DTP_NOMEM. */
 typedef struct dtp_sim_pool dtp_sim_pool;
@@ -68,14 +56,10 @@ void dtp_sim_pool_destroy(dtp_sim_pool *pool);
 dtp_status dtp_sim_pool_run(dtp_sim_pool *pool, const dtp_mesh *mesh, dtp_rank_body body,
                             void *user, dtp_err *err) DTP_MUST_CHECK;
 
-/* Joins the MPI job this process was started in (initialises MPI when needed; finalised at destroy
- * of the last one). DTP_UNSUPPORTED when built without MPI; DTP_INVALID when the mesh does not have
- * as many ranks as the job. */
-dtp_status dtp_comm_mpi_create(const dtp_mesh *mesh, dtp_comm **out, dtp_err *err) DTP_MUST_CHECK;
-/* The same for a job whose ranks come to one outcome (dtp_comm_conclude), beginning here: `ready`
- * says whether this process failed before (*err says how). Fails on all ranks as
- * dtp_comm_conclude does when one of them is not ready, or the mesh does not fit the job.
- * *err is not NULL. */
+/* dtp_comm_mpi_create for a job whose ranks come to one outcome (dtp_comm_conclude), beginning
+ * here: `ready` says whether this process failed before (*err says how). Fails on all ranks as
+ * dtp_comm_conclude does when one of them is not ready, or the mesh does not fit the job. *err is
+ * not NULL. */
 dtp_status dtp_comm_mpi_join(const dtp_mesh *mesh, dtp_status ready,
                              const dtp_comm_reporter *reporter, dtp_comm **out,
                              dtp_err *err) DTP_MUST_CHECK;
@@ -88,8 +72,6 @@ bool dtp_comm_in_mpi_job(char *const *environment);
 /* DTP_INVALID when the environment of such a job has nothing that MPI could find the other ranks
  * by: srun without PMI. Each would be a job of one rank; err->told on all but the first. */
 dtp_status dtp_comm_check_launcher(char *const *environment, dtp_err *err) DTP_MUST_CHECK;
-
-void dtp_comm_destroy(dtp_comm *c);
 
 /* All mesh dims: the set whose group is all ranks. */
 dtp_mesh_set dtp_comm_all(const dtp_comm *c);

@@ -300,6 +300,7 @@ static dtp_status deliver(dtp_comm__mpi *c, dtp_status status, dtp_comm **out)
 dtp_status dtp_comm_mpi_create(const dtp_mesh *mesh, dtp_comm **out, dtp_err *err)
 {
     dtp_comm__mpi *c;
+    DTP_TRY(DTP_NOT_NULL(err, mesh, out));
     DTP_TRY(create(mesh, &c, err));
     return deliver(c, join(c, err), out);
 }

@@ -3,7 +3,7 @@
 
 dtp_status dtp_comm_mpi_create(const dtp_mesh *mesh, dtp_comm **out, dtp_err *err)
 {
-    (void)mesh;
+    DTP_TRY(DTP_NOT_NULL(err, mesh, out));
     *out = NULL;
     return DTP_FAIL(err, DTP_UNSUPPORTED,
                     "this build has no MPI communicator (configure with -DDTP_MPI=ON)");

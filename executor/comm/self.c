@@ -42,6 +42,7 @@ static const dtp_comm_ops self_ops = {
 
 dtp_status dtp_comm_self_create(dtp_comm **out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, out));
     dtp_comm *c = calloc(1, sizeof *c);
     DTP_TRY(DTP_MEMORY(err, c));
     c->ops = &self_ops;

@@ -519,6 +519,7 @@ dtp_status dtp_comm__world_create(const dtp_mesh *mesh, dtp_comm__world **out, d
 dtp_status dtp_comm_sim_run(const dtp_mesh *mesh, dtp_rank_body body, void *user, dtp_err *err)
 {
     world *w = NULL;
+    DTP_TRY(DTP_NOT_NULL(err, mesh));
     DTP_TRY(dtp_comm__world_create(mesh, &w, err));
     dtp_status status = dtp_comm__world_run(w, body, user, err);
     dtp_comm__world_destroy(w);

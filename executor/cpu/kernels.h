@@ -2,7 +2,7 @@
 #ifndef DTP_EXECUTOR_CPU_KERNELS_H
 #define DTP_EXECUTOR_CPU_KERNELS_H
 
-#include "executor/device/kernel.h"
+#include "core/graph/op.h"
 
 typedef struct dtp_cpu_row {
     const char *op;

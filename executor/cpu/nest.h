@@ -2,7 +2,7 @@
 #ifndef DTP_EXECUTOR_CPU_NEST_H
 #define DTP_EXECUTOR_CPU_NEST_H
 
-#include "executor/device/kernel.h"
+#include "core/graph/op.h"
 
 enum { DTP_NEST_VIEWS = 8, DTP_NEST_DIMS = DTP_MAX_OP_DIMS };
 

@@ -4,9 +4,8 @@
 
 #include <stddef.h>
 
-#include "executor/device/kernel.h"
-
-typedef struct dtp_backend dtp_backend;
+#include "core/graph/op.h"
+#include "dtp/device_mesh.h"
 
 typedef struct dtp_backend_ops {
     const char *name; /* "cpu", "ref" */
@@ -47,16 +46,9 @@ struct dtp_backend {
     int64_t allocated_bytes, peak_allocated_bytes; /* counted by alloc and free */
 };
 
-void dtp_backend_destroy(dtp_backend *b);
-
 /* The kernel of an op: the backend's own, else an added one, else NULL. */
 dtp_kernel_fn dtp_backend_kernel(const dtp_backend *b, const char *op);
 /* Whether that kernel takes the types and attributes of a call (ops->check). */
 dtp_status dtp_backend_check(const dtp_backend *b, const dtp_op_call *call,
                              dtp_err *err) DTP_MUST_CHECK;
-/* Gives this backend kernels for registered ops (core/graph/op_set.h). The names are copied.
- * DTP_INVALID when an op has a kernel already or is a built-in one; then none is added. */
-dtp_status dtp_backend_add_kernels(dtp_backend *b, const dtp_kernel *kernels, int32_t n,
-                                   dtp_err *err) DTP_MUST_CHECK;
-
 #endif

@@ -6,7 +6,7 @@
 #ifndef DTP_EXECUTOR_FILES_CHECKPOINT_H
 #define DTP_EXECUTOR_FILES_CHECKPOINT_H
 
-#include "core/base/ctx.h"
+#include "dtp/status.h"
 #include "executor/run/runner.h"
 
 /* Which resident values to write or fill, and the step count stored beside them. */

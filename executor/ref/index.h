@@ -5,7 +5,7 @@
 #ifndef DTP_EXECUTOR_REF_INDEX_H
 #define DTP_EXECUTOR_REF_INDEX_H
 
-#include "executor/device/kernel.h"
+#include "core/graph/op.h"
 
 typedef struct dtp_ref_loop {
     int32_t n;

@@ -4,7 +4,7 @@
 #ifndef DTP_EXECUTOR_REF_KERNELS_H
 #define DTP_EXECUTOR_REF_KERNELS_H
 
-#include "executor/device/kernel.h"
+#include "core/graph/op.h"
 
 /* X(family) stands for the list dtp_ref__<family>[] of a file. */
 #define DTP_REF_FAMILIES(X)                                                                        \

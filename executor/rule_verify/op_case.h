@@ -1,30 +1,9 @@
-/* Small cases for every op of the table, as text, and their graphs.
- *
- * An operand is "dims fill": dims "a=3,b=7" (or "-" for a scalar), fill one of
- *   sym (default)  magnitude in [0.1, 2], random sign: away from 0
- *   pos            in [0.5, 2]
- *   weight         as pos, but not differentiated
- *   distinct       a random permutation of well separated values, other ones for each operand
- *   stat           [.., _stat]: the first sum in [-1, 1], the last in [20, 30]
- *   ids:N, ids64:N i32 / i64 in [0, N)
- *   bool
- * Attributes are "key=value; key=value", lists separated by commas; the dtype "float" stands for
- * the float type that the graph is built with.
+/* Small cases for every op of the table, as text (dtp/op.h), and their graphs.
  */
 #ifndef DTP_EXECUTOR_RULE_VERIFY_OP_CASE_H
 #define DTP_EXECUTOR_RULE_VERIFY_OP_CASE_H
 
 #include "core/graph/graph.h"
-
-enum { DTP_OP_CASE_MAX_IN = 6 };
-
-typedef struct dtp_op_case {
-    const char *op;
-    const char *in[DTP_OP_CASE_MAX_IN];
-    const char *out;   /* declared dims of the output; NULL: inferred */
-    const char *attrs; /* NULL: defaults */
-    bool no_fd;        /* no finite differences: the output is rounded, or too many elements */
-} dtp_op_case;
 
 extern const dtp_op_case DTP_OP_CASES[];
 extern const int32_t DTP_OP_CASE_COUNT;

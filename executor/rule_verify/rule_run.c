@@ -6,7 +6,7 @@
 #include "core/base/hash.h"
 #include "executor/device/convert.h"
 #include "executor/run/runner.h"
-#include "executor/run/backends.h"
+#include "dtp/device_mesh.h"
 
 static dtp_mesh_set partial_set(const dtp_layout *layout)
 {

@@ -3,7 +3,7 @@
 #ifndef DTP_EXECUTOR_RULE_VERIFY_RULE_RUN_H
 #define DTP_EXECUTOR_RULE_VERIFY_RULE_RUN_H
 
-#include "executor/device/kernel.h"
+#include "core/graph/op.h"
 #include "executor/comm/communicator.h"
 #include "spmd/program/program.h"
 

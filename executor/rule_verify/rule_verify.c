@@ -1,16 +1,9 @@
-#include "executor/rule_verify/rule_verify.h"
+#include "executor/rule_verify/rule_subject.h"
 #include "core/graph/op_rules.h"
 
 #include <string.h>
 
 enum { RANDOM_PAIRS = 8, TRIES = 20 };
-
-static const uint64_t DEFAULT_SEED = 20240517;
-
-dtp_rule_verify_options dtp_rule_verify_options_init(void)
-{
-    return (dtp_rule_verify_options){.backend = "ref", .seed = DEFAULT_SEED};
-}
 
 /* One case of one op under verification. */
 typedef struct verification {
@@ -210,9 +203,13 @@ dtp_status dtp_rule_verify(const dtp_op_def *op, const dtp_rule_verify_options *
                            dtp_rule_report *out, dtp_err *err)
 {
     dtp_sim_pool *pool = NULL;
+    dtp_rule_verify_options known;
+    DTP_TRY(DTP_NOT_NULL(err, op, options, out));
+    DTP_TRY(dtp_options_read(__func__, options, sizeof known, &known, err));
+    known.backend = known.backend != NULL ? known.backend : "ref";
     *out = (dtp_rule_report){.op = op->name, .pass = true};
     DTP_TRY(dtp_sim_pool_create(&pool, err));
-    dtp_status s = verify_cases(op, options, pool, out, err);
+    dtp_status s = verify_cases(op, &known, pool, out, err);
     dtp_sim_pool_destroy(pool);
     return s;
 }

@@ -1,4 +1,4 @@
-#include "executor/run/backends.h"
+#include "dtp/device_mesh.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "executor/device/cpus.h"
-#include "executor/run/backends.h"
+#include "dtp/device_mesh.h"
 
 typedef struct ranks {
     const dtp_ranks_options *options;

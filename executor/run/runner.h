@@ -9,13 +9,10 @@
 #include "executor/device/backend.h"
 #include "executor/comm/communicator.h"
 #include "executor/device/shard.h"
+#include "dtp/session.h"
 #include "spmd/program/program.h"
 
 typedef struct dtp_runner dtp_runner;
-
-typedef struct dtp_runner_times {
-    double total_s, compute_s, comm_s; /* compute: kernels and moves; comm: inside collectives */
-} dtp_runner_times;
 
 /* Collectives of one kind over one set of mesh dims, per rank and step. */
 typedef struct dtp_coll_stat {

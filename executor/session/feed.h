@@ -4,22 +4,8 @@
 #define DTP_EXECUTOR_SESSION_FEED_H
 
 #include "core/graph/graph.h"
+#include "dtp/session.h"
 #include "executor/device/shard.h"
-
-/* `--feed name=file` or `--feed name=file,shift=N`.
- *   .npy of the input's shape: the same values every step.
- *   .npy with another number of rows in dims[0]: each step draws dims[0] rows, without repetition
- * until all rows are used; the order depends on (seed, epoch, number of rows), so inputs with the
- * same number of rows stay aligned. any other file: bytes. Each row (all dims but the last) is a
- * window of the file as long as the last dim, at a random place given by (seed, step, row), moved
- * by `shift` bytes. Inputs fed from one file with equal window length share the places (targets =
- * tokens shifted by 1). Inputs without a feed are synthetic: floats normal(0, 1), integers uniform
- * in [0, below) (below 2 when the model does not state it). */
-typedef struct dtp_feed_spec {
-    const char *input;
-    const char *file;
-    int64_t shift;
-} dtp_feed_spec;
 
 enum { DTP_FEED_TEXT_BYTES = 4096 };
 /* Splits "name=file[,shift=N]"; `storage` holds the texts that `out` points to. */

@@ -96,6 +96,7 @@ static const char *updating_node(const dtp_graph *g, dtp_tensor_id target)
 
 dtp_status dtp_session_check(dtp_session *s, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, s));
     const dtp_program *p = s->program;
     const int64_t none = (int64_t)p->n_updates * N_KINDS;
     if (none == 0) {

@@ -18,11 +18,6 @@
 #include "executor/session/session_internal.h"
 #include "core/graph/graph_hash.h"
 
-dtp_session_options dtp_session_options_init(void)
-{
-    return (dtp_session_options){0};
-}
-
 /* ---- agreement ---- */
 
 static uint64_t hash_instr(uint64_t h, const dtp_instr *i)
@@ -188,18 +183,21 @@ dtp_status dtp_session_create(const dtp_program *p, dtp_backend *backend, dtp_co
                               const dtp_session_options *options, dtp_session **out, dtp_err *err)
 {
     dtp_err local = {0};
+    dtp_session_options known;
     err = err != NULL ? err : &local;
+    DTP_TRY(DTP_NOT_NULL(err, p, backend, comm, out));
+    DTP_TRY(dtp_options_read(__func__, options, sizeof known, &known, err));
     dtp_session *s = calloc(1, sizeof *s);
     DTP_TRY(DTP_MEMORY(err, s));
     s->program = p;
     s->backend = backend;
     s->comm = comm;
-    s->seed = options->seed;
-    s->allow_nan = options->allow_nan;
-    s->keep = options->keep;
-    s->log = options->ctx != NULL;
-    s->ctx = s->log ? *options->ctx : dtp_ctx_default();
-    dtp_status status = setup(s, options, err);
+    s->seed = known.seed;
+    s->allow_nan = known.allow_nan;
+    s->keep = known.keep;
+    s->log = known.ctx != NULL;
+    s->ctx = s->log ? *known.ctx : dtp_ctx_default();
+    dtp_status status = setup(s, &known, err);
     if (status != DTP_OK) {
         dtp_session_destroy(s);
         return status;
@@ -282,6 +280,7 @@ dtp_status dtp_session_step(dtp_session *s, dtp_step_result *out, dtp_err *err)
     dtp_err local = {0};
     err = err != NULL ? err : &local;
     double own = 0;
+    DTP_TRY(DTP_NOT_NULL(err, s, out));
     dtp_status status = run_step(s, out, &own, err);
     if (status != DTP_OK) {
         dtp_comm_abort(s->comm, err->msg);
@@ -390,6 +389,7 @@ dtp_status dtp_session_save(dtp_session *s, const char *path, dtp_err *err)
 {
     dtp_err local = {0};
     err = err != NULL ? err : &local;
+    DTP_TRY(DTP_NOT_NULL(err, s, path));
     dtp_status status = dtp_session_check(s, err);
     DTP_TRY(dtp_err_prefixed(status, err, "%s: not saved", path));
     const bool reserved = s->locked != NULL;
@@ -410,6 +410,7 @@ dtp_status dtp_session_save(dtp_session *s, const char *path, dtp_err *err)
 
 dtp_status dtp_session_load(dtp_session *s, const char *path, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, s, path));
     dtp_checkpoint_job job = checkpoint_job(s);
     DTP_TRY(dtp_checkpoint_load(&job, path, err));
     s->step = job.step;

@@ -171,6 +171,7 @@ static dtp_status place_chunk(void *user, int32_t rank, const dtp_shard *shard, 
 
 dtp_status dtp_session_gather(dtp_session *s, dtp_tensor_id t, void *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, s));
     gathering g = {.out = out,
                    .elem_bytes = dtp_dtype_bytes(s->program->graph->tensors[t].type.dtype)};
     return dtp_session_collect(s, t, false, place_chunk, &g, err);
@@ -194,6 +195,7 @@ dtp_status dtp_session_fetch_npy(dtp_session *s, dtp_tensor_id t, const char *pa
     dtp_err local = {0};
     err = err != NULL ? err : &local;
     void *whole = NULL;
+    DTP_TRY(DTP_NOT_NULL(err, s, path));
     dtp_status status = dtp_session__gather_new(s, t, &whole, err);
     if (status == DTP_OK) {
         if (s->comm->rank == 0) {

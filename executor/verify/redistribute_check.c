@@ -15,7 +15,7 @@
 #include "core/base/safe_int.h"
 #include "executor/device/convert.h"
 #include "executor/run/runner.h"
-#include "executor/run/backends.h"
+#include "dtp/device_mesh.h"
 
 enum { MAX_ELEMS = 1 << 26 };
 

@@ -51,25 +51,6 @@ const dtp_verify_item *dtp_verify_worst(const dtp_verify_result *r, dtp_verify_k
     return worst;
 }
 
-dtp_status dtp_verify_fetches(const dtp_graph *g, dtp_arena *arena, int32_t *n,
-                              const dtp_tensor_id **out, dtp_err *err)
-{
-    dtp_tensor_id *ids;
-    DTP_TRY(DTP_NEW(arena, ids, (size_t)g->n_outputs + (size_t)g->n_grads + 1, err));
-    *n = 0;
-    if (g->loss >= 0) {
-        ids[(*n)++] = g->loss;
-    }
-    for (int32_t i = 0; i < g->n_outputs; i++) {
-        ids[(*n)++] = g->outputs[i];
-    }
-    for (int32_t i = 0; i < g->n_grads; i++) {
-        ids[(*n)++] = g->grads[i].grad;
-    }
-    *out = ids;
-    return DTP_OK;
-}
-
 /* ---- one device: everything replicated on a mesh of one rank ---- */
 
 /* Needs reference_free, also after a failure. */
@@ -102,7 +83,7 @@ static dtp_status reference_make(const dtp_graph *g, const dtp_verify_options *o
     for (dtp_tensor_id t = 0; t < r->graph.n_tensors; t++) {
         r->sharding.layouts[t] = dtp_layout_replicated(r->graph.tensors[t].type.rank, 0);
     }
-    DTP_TRY(dtp_verify_fetches(&r->graph, r->arena, &lower.n_fetch, &lower.fetch, err));
+    DTP_TRY(dtp_graph_results(&r->graph, r->arena, &lower.n_fetch, &lower.fetch, err));
     DTP_TRY(dtp_lower(&r->graph, &r->sharding, &lower, &r->program, err));
     DTP_TRY(dtp_comm_self_create(&r->comm, err));
     session.seed = o->seed;

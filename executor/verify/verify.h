@@ -66,12 +66,8 @@ typedef struct dtp_verify_result {
 /* The worst item of a kind; NULL when nothing of it was compared. */
 const dtp_verify_item *dtp_verify_worst(const dtp_verify_result *r, dtp_verify_kind kind);
 
-/* The tensors that the sharded program must be lowered with as fetches: loss, outputs, gradients.
- * In `arena`. */
-dtp_status dtp_verify_fetches(const dtp_graph *g, dtp_arena *arena, int32_t *n,
-                              const dtp_tensor_id **out, dtp_err *err) DTP_MUST_CHECK;
-
-/* Collective. A mismatch is a field of the result, not an error. DTP_UNSUPPORTED when an update
+/* Collective. The program was lowered with dtp_graph_results as fetches. A mismatch is a field of
+ * the result, not an error. DTP_UNSUPPORTED when an update
  * reads something else than parameters, states and gradients. */
 dtp_status dtp_verify(const dtp_graph *g, const dtp_program *sharded, dtp_backend *backend,
                       dtp_comm *comm, const dtp_verify_options *options, dtp_verify_result *out,

@@ -11,6 +11,8 @@
 
 #include "dtp/tensor.h"
 
+DTP_API_BEGIN
+
 typedef enum dtp_arg_kind { DTP_ARG_INT, DTP_ARG_FLOAT, DTP_ARG_ENUM, DTP_ARG_DIMS } dtp_arg_kind;
 
 /* An attribute of the op by its key (docs/ops.md). */
@@ -268,5 +270,7 @@ dtp_status dtp_tensor_full_like(dtp_tensor t, double value, dtp_tensor *out,
                                 dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_zeros_like(dtp_tensor t, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_ones_like(dtp_tensor t, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+
+DTP_API_END
 
 #endif

@@ -9,12 +9,15 @@
 
 #include "dtp/tensor.h"
 
+DTP_API_BEGIN
+
 typedef struct dtp_optimizer dtp_optimizer;
 
 typedef struct dtp_hyper {
     const char *key; /* "lr" */
     double value;
 } dtp_hyper;
+DTP_ASSERT_SIZE(dtp_hyper, 16);
 
 /* `name`: "sgd", "momentum", "adam", "adamw". The n hyperparameters that differ from their
  * defaults; "lr" has none. Does not communicate. Borrows the mesh; destroy the optimizer before it.
@@ -47,5 +50,7 @@ dtp_status dtp_optimizer_state(dtp_optimizer *opt, dtp_tensor param, const char 
 /* Replaces it by the values of a tensor of the type of the parameter, in any layout. Collective. */
 dtp_status dtp_optimizer_set_state(dtp_optimizer *opt, dtp_tensor param, const char *name,
                                    dtp_tensor value, dtp_err *err) DTP_MUST_CHECK;
+
+DTP_API_END
 
 #endif

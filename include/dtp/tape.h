@@ -9,6 +9,8 @@
 
 #include "dtp/ops.h"
 
+DTP_API_BEGIN
+
 typedef struct dtp_tape dtp_tape;
 
 /* Starts recording calls on `mesh`; one tape per mesh at a time. */
@@ -29,5 +31,7 @@ dtp_status dtp_tape_watch(dtp_tape *tape, dtp_tensor t, dtp_err *err) DTP_MUST_C
  */
 dtp_status dtp_tape_gradient(dtp_tape *tape, dtp_tensor loss, int32_t n, const dtp_tensor *sources,
                              dtp_tensor *grads, dtp_err *err) DTP_MUST_CHECK;
+
+DTP_API_END
 
 #endif

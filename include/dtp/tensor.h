@@ -12,10 +12,13 @@
 
 #include "dtp/device_mesh.h"
 
+DTP_API_BEGIN
+
 typedef struct dtp_tensor {
     dtp_device_mesh *mesh;
     uint32_t slot, generation;
 } dtp_tensor;
+DTP_ASSERT_SIZE(dtp_tensor, 16);
 
 /* Type, global shape and layout. */
 typedef struct dtp_tensor_desc {
@@ -24,6 +27,7 @@ typedef struct dtp_tensor_desc {
     int64_t shape[DTP_MAX_RANK];
     dtp_layout layout;
 } dtp_tensor_desc;
+DTP_ASSERT_SIZE(dtp_tensor_desc, 104);
 
 /* Reads the layout in any text form of docs/layouts.md; dims of the tensor are called "0", "1", ...
  * in forms that need names: "0@x, 1@y+z, +sum(w)", "S0,R", "(Shard(0), Replicate())",
@@ -52,7 +56,7 @@ dtp_status dtp_tensor_full(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, d
 dtp_status dtp_tensor_iota(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, double start,
                            double step, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 /* In [low, high); float types. The value of an element depends on (seed of the mesh, stream, global
- * element index) only (core/base/philox.h). */
+ * element index) only. */
 dtp_status dtp_tensor_uniform(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, uint32_t stream,
                               double low, double high, dtp_tensor *out,
                               dtp_err *err) DTP_MUST_CHECK;
@@ -99,6 +103,7 @@ typedef struct dtp_local {
     int64_t offset[DTP_MAX_RANK]; /* global index of the first element */
     const void *data;
 } dtp_local;
+DTP_ASSERT_SIZE(dtp_local, 144);
 dtp_status dtp_tensor_local(dtp_tensor t, dtp_local *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* Copies the whole tensor to the host. Never communicates: DTP_INVALID naming the layout unless it
@@ -133,5 +138,7 @@ dtp_status dtp_variable_create(dtp_tensor initial, dtp_tensor *out, dtp_err *err
 /* DTP_INVALID, with the variable unchanged, when type, shape, layout or mesh differ. Later reads of
  * the handle see the new contents; tensors computed before keep the old ones. */
 dtp_status dtp_variable_assign(dtp_tensor variable, dtp_tensor value, dtp_err *err) DTP_MUST_CHECK;
+
+DTP_API_END
 
 #endif

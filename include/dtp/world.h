@@ -4,20 +4,29 @@
 
 #include "dtp/device_mesh.h"
 
+DTP_API_BEGIN
+
 typedef struct dtp_world_options {
+    size_t size;
     const char *comm; /* "self", "sim" (virtual ranks, a thread each) or "mpi"; NULL: "mpi" inside
                          an MPI job, else "self" for one rank and "sim" for more */
-    const char *backend;      /* "cpu" (default) or "ref" */
+    const char *backend;      /* "cpu" (NULL too) or "ref" */
     int32_t threads;          /* per rank; 0: cores / ranks on this machine */
     char *const *environment; /* environ of the program: says whether this is a rank of an MPI job;
                                  NULL: it is not */
-    dtp_device_mesh_options mesh; /* seed, registered ops and the like */
-    int32_t n_kernels;            /* of registered ops, added to the backend of every rank */
+    int32_t n_kernels;        /* of registered ops, added to the backend of every rank */
     const dtp_kernel *kernels;
+    dtp_device_mesh_options mesh; /* seed, registered ops and the like */
 } dtp_world_options;
 
-/* What NULL stands for above; mesh options as dtp_device_mesh_options_init. */
-dtp_world_options dtp_world_options_init(void);
+static inline dtp_world_options dtp_world_options_init(void)
+{
+    dtp_world_options o;
+    memset(&o, 0, sizeof o);
+    o.size = sizeof o;
+    o.mesh.size = sizeof o.mesh;
+    return o;
+}
 
 /* What every rank runs. Under "sim" several run at once in one process and share `user`. The mesh
  * and all tensors on it end with the call. */
@@ -30,5 +39,7 @@ typedef dtp_status (*dtp_world_body)(dtp_device_mesh *mesh, void *user, dtp_err 
  * (dtp_comm_mpi_create) over all calls: MPI cannot start again. */
 dtp_status dtp_world_run(const char *mesh, const dtp_world_options *options, dtp_world_body body,
                          void *user, dtp_err *err) DTP_MUST_CHECK;
+
+DTP_API_END
 
 #endif

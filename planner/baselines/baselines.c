@@ -6,7 +6,7 @@
 #include "core/base/strbuf.h"
 #include "planner/baselines/baseline_styles.h"
 #include "cost_models/node_price.h"
-#include "planner/styles/styles.h"
+#include "interop/styles/styles.h"
 #include "spmd/propagate/propagate.h"
 #include "core/graph/op_rules.h"
 

@@ -5,7 +5,7 @@
 #define DTP_PLANNER_EXPLAIN_INTERNAL_H
 
 #include "planner/reports/explain.h"
-#include "planner/styles/pin_texts.h"
+#include "interop/styles/pin_texts.h"
 #include "planner/solver/min_marginals.h"
 #include "planner/solver/solve.h"
 #include "planner/problem/tensors/tensor_problem.h"

@@ -11,6 +11,7 @@
 
 #include "core/graph/graph.h"
 #include "core/plan/sharding.h"
+#include "dtp/session.h"
 
 typedef int32_t dtp_value_id;
 
@@ -45,18 +46,6 @@ typedef enum dtp_instr_kind {
     DTP_INSTR_COLLECTIVE,
     DTP_INSTR_COPY
 } dtp_instr_kind;
-
-typedef enum dtp_coll_kind {
-    DTP_ALL_REDUCE,
-    DTP_ALL_GATHER,
-    DTP_REDUCE_SCATTER,
-    DTP_ALL_TO_ALL,
-    DTP_PERMUTE,
-    DTP_N_COLLS
-} dtp_coll_kind;
-
-/* "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute". */
-const char *dtp_coll_name(dtp_coll_kind kind);
 
 /* With n = group size:
  *   all_reduce          in: count, out: count elements (in may be out)
@@ -145,7 +134,7 @@ typedef struct dtp_value_update {
 } dtp_value_update;
 
 /* Owned by its arena; borrows the graph (ops, attributes, dim names). */
-typedef struct dtp_program {
+struct dtp_program {
     dtp_arena *arena;
     const dtp_graph *graph;
     dtp_dims dims; /* those of the graph (same ids), then those that decompositions add */
@@ -164,7 +153,7 @@ typedef struct dtp_program {
     int32_t n_ids, cap_ids;
     int64_t pinned_bytes;                          /* arena bytes that a reset cannot reuse */
     const struct dtp_redistributor *redistributor; /* spmd/redistribute/redistribute.h */
-} dtp_program;
+};
 
 dtp_status dtp_program_create(const dtp_graph *g, const dtp_mesh *mesh, dtp_program **out,
                               dtp_err *err) DTP_MUST_CHECK;

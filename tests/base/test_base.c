@@ -205,6 +205,29 @@ static void test_err__prefix_reads_outside_in(void **state)
     assert_true(strlen(err.msg) < sizeof err.msg);
 }
 
+/* What programs of other versions of the library hand over. */
+static void test_options__of_other_versions(void **state)
+{
+    (void)state;
+    typedef struct options {
+        size_t size;
+        int64_t old, added;
+    } options;
+    const options given = {.size = offsetof(options, added), .old = 5, .added = 6};
+    options known = {.added = 7};
+    dtp_err err = {0};
+    assert_int_equal(dtp_options_read("f", &given, sizeof known, &known, &err), DTP_OK);
+    assert_true(known.size == sizeof known && known.old == 5 && known.added == 0);
+    assert_int_equal(dtp_options_read("f", NULL, sizeof known, &known, &err), DTP_OK);
+    assert_true(known.size == sizeof known && known.old == 0);
+    const options newer = {.size = sizeof newer + 1}, not_made = {.old = 5};
+    assert_int_equal(dtp_options_read("f", &newer, sizeof known, &known, &err), DTP_INVALID);
+    assert_non_null(strstr(err.msg, "newer library"));
+    assert_int_equal(dtp_options_read("f", &not_made, sizeof known, &known, &err), DTP_INVALID);
+    assert_string_equal(err.msg,
+                        "f: options of 0 bytes; they were not made by their _init function");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +239,7 @@ int main(void)
         cmocka_unit_test(test_layout__text_round_trip_and_tiling),
         cmocka_unit_test(test_rules__layouts_and_conflicts),
         cmocka_unit_test(test_err__prefix_reads_outside_in),
+        cmocka_unit_test(test_options__of_other_versions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

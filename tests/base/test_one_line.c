@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "core/base/ctx.h"
+#include "dtp/status.h"
 #include "core/base/one_line.h"
 #include "core/base/philox.h"
 

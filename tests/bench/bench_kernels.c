@@ -9,7 +9,7 @@
 
 #include "core/graph/graph.h"
 #include "core/graph/ops/op_table.h"
-#include "executor/run/backends.h"
+#include "executor/device/backend.h"
 #include "executor/cpu/blas_env.h"
 #include "executor/cpu/gemm.h"
 

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "cost_models/machine_scale.h"
 #include "cost_models/plan_lowering.h"
 #include "cost_models/price.h"
@@ -113,7 +113,7 @@ static const int64_t SIZES[] = {8, 64, 4096};
 static dtp_graph *read_model(int64_t size)
 {
     const dtp_dim_override dims[] = {{"b", size}, {"p", size}, {"h", size}};
-    const dtp_model_options options = {.n_overrides = 3, .overrides = dims};
+    const dtp_model_options options = {.size = sizeof options, .n_overrides = 3, .overrides = dims};
     dtp_graph *g = NULL;
     dtp_err err = {0};
     if (dtp_model_parse("tiny.json", MODEL, sizeof MODEL - 1, &options, &g, &err) != DTP_OK) {

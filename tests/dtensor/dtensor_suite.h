@@ -2,6 +2,7 @@
 #ifndef DTP_TESTS_DTENSOR_DTENSOR_SUITE_H
 #define DTP_TESTS_DTENSOR_DTENSOR_SUITE_H
 
+#include "core/layout/layout.h"
 #include "dtp/tensor.h"
 #include "dtp/world.h"
 

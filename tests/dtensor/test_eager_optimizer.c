@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "core/graph/ops/op_table.h"
 #include "core/graph/optimizer.h"
 #include "dtp/optimizer.h"
@@ -70,7 +70,7 @@ static dtp_status model_of(const training *t, dtp_graph **out, dtp_err *err)
         "             {\"id\": \"loss\", \"op\": \"cross_entropy\", \"in\": [\"l\", \"y\"],"
         "              \"over\": \"c\"}],"
         " \"train\": {\"loss\": \"loss\", \"optimizer\": {\"%s\": {%s}}}}";
-    const dtp_model_options options = {.f64 = true};
+    const dtp_model_options options = {.size = sizeof options, .f64 = true};
     char hypers[512] = "", text[2048];
     for (int32_t i = 0; i < t->n_hypers; i++) {
         const size_t n = strlen(hypers);

@@ -18,15 +18,16 @@
 #include "core/graph/ops/op_table.h"
 #include "core/layout/placement_text.h"
 #include "core/graph/op_set.h"
-#include "dtp/op.h"
 #include "dtp/ops.h"
 #include "dtp/optimizer.h"
+#include "dtp/planner.h"
+#include "dtp/session.h"
 #include "dtp/tape.h"
 #include "dtp/tensor.h"
 #include "dtp/world.h"
 #include "executor/cpu/cpu.h"
 #include "executor/ref/ref.h"
-#include "executor/run/backends.h"
+#include "executor/comm/communicator.h"
 
 /* Something valid for every parameter. */
 typedef struct valid {
@@ -50,6 +51,8 @@ typedef struct valid {
     dtp_op_set *ops;
     dtp_custom_op custom;
     dtp_kernel kernel;
+    dtp_graph *graph;
+    dtp_plan_options plan;
     dtp_cross_entropy_options entropy;
     dtp_attention_options attention;
     int64_t shape[2], sizes[2];
@@ -57,6 +60,22 @@ typedef struct valid {
     double data[16];
     const void *components[1];
 } valid;
+
+static const char MODEL[] =
+    "{\"format\": \"dtp.model/1\", \"name\": \"m\", \"dims\": {\"a\": 2},"
+    "\"inputs\": {\"x\": {\"dims\": [\"a\"]}},"
+    "\"nodes\": [{\"id\": \"y\", \"op\": \"relu\", \"in\": [\"x\"]}], \"outputs\": [\"y\"]}";
+
+/* A pointer to something of a type that is not looked at. */
+#define ANY(type) ((type *)(void *)v)
+
+static dtp_status rank_body_of_nothing(dtp_comm *comm, void *user, dtp_err *err)
+{
+    (void)comm;
+    (void)user;
+    (void)err;
+    return DTP_OK;
+}
 
 static dtp_status body_of_nothing(dtp_device_mesh *mesh, void *user, dtp_err *err)
 {
@@ -117,6 +136,8 @@ static dtp_status make_valid(valid *v, dtp_err *err)
     v->kernel = (dtp_kernel){"mine", NULL};
     v->entropy = dtp_cross_entropy_options_init();
     v->attention = dtp_attention_options_init();
+    v->plan = dtp_plan_options_init();
+    v->plan.mesh = &v->grid;
     v->shape[0] = 2;
     v->components[0] = v->data;
     return dtp_op_set_create(dtp_builtin_ops(), &v->ops, err);
@@ -125,6 +146,7 @@ static dtp_status make_valid(valid *v, dtp_err *err)
 static void free_valid(valid *v)
 {
     dtp_strbuf_free(&v->text);
+    dtp_graph_destroy(v->graph);
     dtp_optimizer_destroy(v->optimizer);
     dtp_tape_destroy(v->tape);
     dtp_tape_destroy(v->made_tape);

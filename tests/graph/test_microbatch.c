@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "cost_models/predict.h"
 #include "cost_models/timeline.h"
 #include "cost_models/candidate.h"
@@ -314,9 +314,9 @@ static void test_microbatch__rules_problem_agrees(void **state)
         dtp_rules_problem *problem = NULL;
         int64_t cost;
         lower(m, rules[i], false, &l);
-        assert_int_equal(
-            dtp_rules_problem_create(m, &l.pricer, dtp_redistributor_generic(), NULL, &problem, &err),
-            DTP_OK);
+        assert_int_equal(dtp_rules_problem_create(m, &l.pricer, dtp_redistributor_generic(), NULL,
+                                                  &problem, &err),
+                         DTP_OK);
         assert_int_equal(
             dtp_layout_rules_parse(rules[i], &l.pricer.mesh, &m->dims, l.arena, &parsed, &err),
             DTP_OK);

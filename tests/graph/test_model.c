@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "core/base/philox.h"
 #include "core/plan/plan.h"
 
@@ -74,8 +74,10 @@ static void test_model__shipped_models_have_their_sizes(void **state)
                  {MODELS "bert_large.json", 335174458, 0},
                  {MODELS "vit_b16.json", 86567656, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        dtp_model_options options = {
-            .n_overrides = cases[i].n_overrides, .overrides = &exact_vocab, .forward_only = true};
+        dtp_model_options options = {.size = sizeof options,
+                                     .n_overrides = cases[i].n_overrides,
+                                     .overrides = &exact_vocab,
+                                     .forward_only = true};
         dtp_graph *g = read_ok(cases[i].path, &options);
         dtp_err err = {0};
         if (dtp_graph_check(g, &err) != DTP_OK) {
@@ -117,7 +119,7 @@ static void test_model__f64_leaves_no_f32(void **state)
     (void)state;
     static const char *const paths[] = {MODELS "mlp_digits.json", MODELS "gpt_bytes.json"};
     for (size_t i = 0; i < 2; i++) {
-        dtp_model_options options = {.f64 = true, .forward_only = true};
+        dtp_model_options options = {.size = sizeof options, .f64 = true, .forward_only = true};
         dtp_graph *g = read_ok(paths[i], &options);
         for (int32_t t = 0; t < g->n_tensors; t++) {
             bool lse = strstr(g->tensors[t].name, ".lse") != NULL; /* attention: always f32 */
@@ -205,7 +207,8 @@ static void test_model__dims_are_expressions_with_overrides(void **state)
 {
     (void)state;
     const dtp_dim_override overrides[] = {{"q", 8}, {"n", 3}};
-    const dtp_model_options options = {.n_overrides = 2, .overrides = overrides};
+    const dtp_model_options options = {
+        .size = sizeof options, .n_overrides = 2, .overrides = overrides};
     dtp_graph *g = parse_ok(SMALL, &options);
     const dtp_ttype *x = &g->tensors[dtp_graph_find(g, "x")].type;
     assert_int_equal(x->dims[0].size, 3);
@@ -229,7 +232,8 @@ static void test_model__bad_overrides_are_named(void **state)
         {{{"q", 5}, {"q", 6}}, "m.json: --dim q=6: given twice"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const dtp_model_options options = {.n_overrides = 2, .overrides = cases[i].o};
+        const dtp_model_options options = {
+            .size = sizeof options, .n_overrides = 2, .overrides = cases[i].o};
         dtp_graph *g;
         dtp_err err = {0};
         dtp_status s = dtp_model_parse("m.json", SMALL, sizeof SMALL - 1, &options, &g, &err);

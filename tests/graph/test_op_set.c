@@ -10,8 +10,7 @@
 #include <cmocka.h>
 
 #include "core/graph/graph.h"
-#include "core/graph/model/model.h"
-#include "core/graph/op_custom.h"
+#include "dtp/op.h"
 #include "core/graph/op_rules.h"
 #include "core/graph/ops/op_table.h"
 
@@ -369,7 +368,7 @@ static void test_op_set__model_files_name_registered_ops(void **state)
         " \"outputs\": [\"z\"]}";
     (void)state;
     dtp_op_set *set = described();
-    dtp_model_options options = {.ops = set};
+    dtp_model_options options = {.size = sizeof options, .ops = set};
     dtp_graph *g = NULL;
     dtp_err err = {0};
     assert_int_equal(dtp_model_parse("m", text, sizeof text - 1, &options, &g, &err), DTP_OK);

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "core/transform/graph_variant.h"
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "core/plan/plan.h"
 #include "core/graph/graph_hash.h"
 
@@ -20,7 +20,7 @@ static dtp_graph *model(const char *name, bool forward)
     char path[512];
     dtp_graph *g = NULL;
     dtp_err err = {0};
-    const dtp_model_options options = {.forward_only = forward};
+    const dtp_model_options options = {.size = sizeof options, .forward_only = forward};
     (void)snprintf(path, sizeof path, DTP_SOURCE_DIR "/models/%s.json", name);
     if (dtp_model_read(path, &options, &g, &err) != DTP_OK) {
         fail_msg("%s", err.msg);

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "core/layout/layout_rules.h"
 #include "core/layout/layout_rules_file.h"
 
@@ -113,7 +113,7 @@ static void test_layout_rules_file__shipped_rules_fit_their_models(void **state)
     assert_int_equal(dtp_mesh_parse("x:2;y:2", &mesh, NULL), DTP_OK);
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         char path[512];
-        const dtp_model_options options = {.forward_only = true};
+        const dtp_model_options options = {.size = sizeof options, .forward_only = true};
         dtp_graph *g;
         dtp_err err = {0};
         dtp_layout_rules_file f;

@@ -7,7 +7,7 @@
 command -v cppcheck >/dev/null || exit 77
 mapfile -t files < <(product c | checked)
 echo "${#files[@]} files checked"
-[ "${#files[@]}" -eq 0 ] || cppcheck --quiet -j "$(nproc)" --std=c11 --enable=warning,performance,portability --inline-suppr -I. \
+[ "${#files[@]}" -eq 0 ] || cppcheck --quiet -j "$(nproc)" --std=c11 --enable=warning,performance,portability --inline-suppr -I. -Iinclude \
     --error-exitcode=1 --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches \
     --suppress=AssignmentIntegerToAddress \
     "${files[@]}"

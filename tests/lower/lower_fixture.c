@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "tests/support/spmd_kernels.h"
 
 /* ---- values -------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ static void compute(spmd_fixture *f)
 static spmd_fixture from_text(const char *text)
 {
     spmd_fixture f = {0};
-    dtp_model_options options = {.f64 = true};
+    dtp_model_options options = {.size = sizeof options, .f64 = true};
     dtp_err err;
     if (dtp_model_parse("test", text, strlen(text), &options, &f.graph, &err) != DTP_OK) {
         fail_msg("%s", err.msg);

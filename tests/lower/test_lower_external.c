@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "core/base/strbuf.h"
 #include "core/graph/ops/op_table.h"
 #include "spmd/lower/lower.h"
@@ -141,7 +141,7 @@ static dtp_value_id value_of(const dtp_program *p, const char *name)
 static job lower(const dtp_lower_options *options)
 {
     job j = {.arena = dtp_arena_create()};
-    dtp_model_options model = {.f64 = true};
+    dtp_model_options model = {.size = sizeof model, .f64 = true};
     dtp_err err = {0};
     dtp_mesh mesh;
     dtp_layout_rules rules;

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "spmd/lower/lower.h"
 #include "spmd/propagate/propagate.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include "executor/run/backends.h"
+#include "dtp/device_mesh.h"
 
 static double draw(cpu_case *c)
 {

@@ -13,7 +13,7 @@
 #include "core/base/philox.h"
 #include "core/graph/ops/op_table.h"
 #include "tests/ops/cpu_harness.h"
-#include "executor/run/backends.h"
+#include "dtp/device_mesh.h"
 
 static void check_op(const char *op, const char *a, const char *b, const char *out)
 {

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "core/graph/ops/op_table.h"
-#include "executor/run/backends.h"
+#include "executor/device/backend.h"
 #include "tests/ops/cases.h"
 
 enum { SEED = 1, MAX_VALUES = 16 };

@@ -16,7 +16,7 @@
 #include "tests/ops/eval.h"
 #include "core/graph/ops/op_table.h"
 #include "tests/ops/cases.h"
-#include "executor/run/backends.h"
+#include "dtp/device_mesh.h"
 #include "executor/cpu/cpu.h"
 #include "executor/ref/ref.h"
 

@@ -13,15 +13,15 @@
 
 #include "core/graph/ops/op_table.h"
 #include "interop/layout_forms.h"
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "dtp/ops.h"
 #include "dtp/world.h"
-#include "executor/rule_verify/rule_verify.h"
+#include "dtp/op.h"
 #include "planner/plan_rules.h"
 #include "spmd/propagate/propagate.h"
 #include "tests/support/job_suite.h"
 #include "tests/support/verify_case.h"
-#include "executor/run/backends.h"
+#include "dtp/device_mesh.h"
 
 static void must(dtp_status status, const dtp_err *err)
 {
@@ -37,7 +37,7 @@ static dtp_graph *classifier(const dtp_op_set *set, bool own, bool reverse)
     char text[2048];
     dtp_graph *g = NULL;
     dtp_err err = {0};
-    const dtp_model_options options = {.ops = set};
+    const dtp_model_options options = {.size = sizeof options, .ops = set};
     const int n = snprintf(
         text, sizeof text,
         "{\"format\": \"dtp.model/1\", \"name\": \"own\","
@@ -179,7 +179,7 @@ static void test_own_ops__are_planned(void **state)
         assert_true(plan.plan->predicted.step_time_s > 0);
         must(dtp_plan_write(plan.plan, g, false, &text, &err), &err);
         must(dtp_plan_read("plan", text, strlen(text), g, &again, &err), &err);
-        must(dtp_verify_fetches(g, g->arena, &o.n_fetch, &o.fetch, &err), &err);
+        must(dtp_graph_results(g, g->arena, &o.n_fetch, &o.fetch, &err), &err);
         must(dtp_lower(g, &again->sharding, &o, &p, &err), &err);
         verify(g, p, "cpu", NULL);
         dtp_program_destroy(p);
@@ -200,7 +200,7 @@ static dtp_graph *one_node(const dtp_op_set *set, const char *op, const char *b_
     char text[512];
     dtp_graph *g = NULL;
     dtp_err err = {0};
-    const dtp_model_options options = {.ops = set};
+    const dtp_model_options options = {.size = sizeof options, .ops = set};
     const int n = snprintf(text, sizeof text,
                            "{\"format\": \"dtp.model/1\", \"name\": \"g\","
                            " \"dims\": {\"m\": 16, \"k\": 8, \"n\": 12},"

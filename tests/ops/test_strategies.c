@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "executor/rule_verify/rule_verify.h"
+#include "executor/rule_verify/rule_subject.h"
 #include "core/graph/op_rules.h"
 #include "core/graph/ops/op_table.h"
 

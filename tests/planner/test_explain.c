@@ -263,7 +263,8 @@ static void test_explain__layers_in_two_runs(void **state)
     (void)state;
     static const char *const names[] = {"layers.0.moe.up", "layers.3.moe.up"};
     const dtp_dim_override layers = {"layers", 4};
-    const dtp_model_options options = {.n_overrides = 1, .overrides = &layers};
+    const dtp_model_options options = {
+        .size = sizeof options, .n_overrides = 1, .overrides = &layers};
     dtp_graph *g = fixture_model_with("mixtral_8x7b.json", &options);
     dtp_machine *usual = machine;
     int32_t compared = 0, exact = 0;

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "core/files/file_in.h"
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "core/plan/plan.h"
 #include "core/base/strbuf.h"
 

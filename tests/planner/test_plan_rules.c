@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "planner/mesh_search.h"
 #include "tests/support/random_graphs.h"
 

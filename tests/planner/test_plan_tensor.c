@@ -359,7 +359,8 @@ static void test_plan_tensor__layers_in_two_runs(void **state)
 {
     (void)state;
     const dtp_dim_override layers = {"layers", 4};
-    const dtp_model_options options = {.n_overrides = 1, .overrides = &layers};
+    const dtp_model_options options = {
+        .size = sizeof options, .n_overrides = 1, .overrides = &layers};
     dtp_graph *g = fixture_model_with("mixtral_8x7b.json", &options);
     dtp_machine *cluster = fixture_machine("h100_64.json");
     const dtp_mesh mesh = fixture_mesh("x:2;y:32");

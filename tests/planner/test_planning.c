@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 
 enum { SEED = 4711, ROUNDS = 3000, MAX_CANDIDATES = 24, LIMIT = 1000 };
 

@@ -306,7 +306,8 @@ static void compare(bruteforce *b, const table *all, const question *q)
     const int64_t best = best_of(b, all, q);
     dtp_rules_problem *p = NULL;
     dtp_err err = {0};
-    if (dtp_rules_problem_create(b->g, &b->pricer, b->scratch->redistributor, q->pins, &p, &err) != DTP_OK) {
+    if (dtp_rules_problem_create(b->g, &b->pricer, b->scratch->redistributor, q->pins, &p, &err) !=
+        DTP_OK) {
         fail_msg("%s", err.msg);
     }
     for (int32_t i = 0; i < 2; i++) {
@@ -404,7 +405,8 @@ static int32_t check_graph(const dtp_machine *machine, uint64_t seed)
     assert_int_equal(dtp_program_create(g, &mesh, &b.scratch, NULL), DTP_OK);
     b.scratch->redistributor = dtp_redistributor_generic();
     assert_int_equal(dtp_layout_rules_create(g->arena, g->dims.n, &b.rules, NULL), DTP_OK);
-    if (dtp_rules_problem_create(g, &b.pricer, b.scratch->redistributor, NULL, &p, &err) != DTP_OK) {
+    if (dtp_rules_problem_create(g, &b.pricer, b.scratch->redistributor, NULL, &p, &err) !=
+        DTP_OK) {
         fail_msg("%s", err.msg);
     }
     table all = enumerate(&b, p);

@@ -1,5 +1,5 @@
 /* Globs, reading styles and style plans, and the pins that styles mean. */
-#include "planner/styles/styles.h"
+#include "interop/styles/styles.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "core/base/names.h"
-#include "planner/styles/glob.h"
+#include "interop/styles/glob.h"
 #include "planner/plan_pins.h"
 
 typedef struct fixture {

@@ -11,12 +11,12 @@
 
 #include <cmocka.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "core/base/strbuf.h"
 #include "cost_models/comm_report.h"
 #include "cost_models/plan_lowering.h"
 #include "planner/plan_pins.h"
-#include "planner/styles/styles.h"
+#include "interop/styles/styles.h"
 #include "tests/support/verify_case.h"
 #include "spmd/program/program_print.h"
 
@@ -187,7 +187,8 @@ static dtp_graph *read_model(const style_case *c)
     dtp_graph *g = NULL;
     dtp_err err = {0};
     const dtp_dim_override batch = {.name = "batch", .size = c->batch};
-    const dtp_model_options options = {.n_overrides = c->batch > 0 ? 1 : 0, .overrides = &batch};
+    const dtp_model_options options = {
+        .size = sizeof options, .n_overrides = c->batch > 0 ? 1 : 0, .overrides = &batch};
     (void)snprintf(path, sizeof path, DTP_SOURCE_DIR "/tests/planner/styles/%s.json", c->model);
     if (dtp_model_read(path, &options, &g, &err) != DTP_OK) {
         fail_msg("%s: %s", c->id, err.msg);

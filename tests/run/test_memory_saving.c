@@ -15,7 +15,7 @@
 
 #include "core/transform/graph_variant.h"
 #include "core/transform/microbatch.h"
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "executor/session/session.h"
 #include "executor/verify/verify.h"
 #include "spmd/lower/lower.h"
@@ -70,7 +70,8 @@ static dtp_graph *read_model(const subject *s)
     char path[512];
     dtp_graph *g = NULL;
     dtp_err err = {0};
-    const dtp_model_options options = {.n_overrides = s->n_dims, .overrides = s->dims};
+    const dtp_model_options options = {
+        .size = sizeof options, .n_overrides = s->n_dims, .overrides = s->dims};
     (void)snprintf(path, sizeof path, MODELS "%s", s->file);
     if (dtp_model_read(path, &options, &g, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
@@ -156,7 +157,7 @@ static dtp_status lower(const dtp_graph *g, const implementation *m, dtp_arena *
     DTP_TRY(dtp_mesh_parse(m->mesh, mesh, err));
     DTP_TRY(dtp_layout_rules_parse(m->rules, mesh, &g->dims, arena, &rules, err));
     DTP_TRY(dtp_sharding_from_rules(g, mesh, &rules, false, arena, &s, err));
-    DTP_TRY(dtp_verify_fetches(g, arena, &options.n_fetch, &options.fetch, err));
+    DTP_TRY(dtp_graph_results(g, arena, &options.n_fetch, &options.fetch, err));
     DTP_TRY(dtp_lower(g, &s, &options, out, err));
     return dtp_program_check(*out, err);
 }

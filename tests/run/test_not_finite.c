@@ -15,12 +15,12 @@
 
 #include <cmocka.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "core/layout/layout_rules.h"
 #include "executor/files/npy.h"
 #include "executor/files/safetensors.h"
 #include "spmd/lower/lower.h"
-#include "executor/run/backends.h"
+#include "dtp/device_mesh.h"
 
 enum { MAX_RANKS = 8, BATCH = 8, FEATURES = 4, CLASSES = 4, STEPS = 8 };
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "tests/support/job_suite.h"
-#include "executor/run/backends.h"
+#include "dtp/device_mesh.h"
 
 enum { STEPS = 6, PARAMS = 12 * 6 + 6 + 6 * 4 };
 

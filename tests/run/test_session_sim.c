@@ -13,10 +13,10 @@
 
 #include <cmocka.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "tools/run_report.h"
 #include "executor/files/safetensors.h"
-#include "executor/run/backends.h"
+#include "dtp/device_mesh.h"
 
 enum { STEPS = 6, PARAMS = 12 * 6 + 6 + 6 * 4 };
 

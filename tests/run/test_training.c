@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "executor/session/session.h"
 #include "spmd/lower/lower.h"
 #include "tests/support/data_files.h"
@@ -135,7 +135,8 @@ static dtp_graph *read_model(const char *path, int32_t n, const dtp_dim_override
 {
     dtp_graph *g = NULL;
     dtp_err err = {0};
-    dtp_model_options options = {.n_overrides = n, .overrides = overrides, .f64 = f64};
+    dtp_model_options options = {
+        .size = sizeof options, .n_overrides = n, .overrides = overrides, .f64 = f64};
     if (dtp_model_read(path, &options, &g, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }

@@ -13,7 +13,7 @@
 #include "tools/run_report.h"
 #include "tests/support/job_suite.h"
 #include "tests/support/small_models.h"
-#include "executor/run/backends.h"
+#include "dtp/device_mesh.h"
 
 #define DATA "batch:x"
 #define TENSOR "heads:x;d_ff:x;vocab:x"

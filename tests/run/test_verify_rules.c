@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "tests/support/verify_case.h"
 
 #define MLP DTP_SOURCE_DIR "/models/mlp_digits.json"
@@ -35,7 +35,7 @@ static dtp_graph *read_model(const char *path, int32_t n, const dtp_dim_override
 {
     dtp_graph *g = NULL;
     dtp_err err = {0};
-    dtp_model_options options = {.n_overrides = n, .overrides = overrides};
+    dtp_model_options options = {.size = sizeof options, .n_overrides = n, .overrides = overrides};
     if (dtp_model_read(path, &options, &g, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }

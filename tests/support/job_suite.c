@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "executor/device/convert.h"
 #include "tools/run_report.h"
 #include "executor/verify/verify.h"
 #include "spmd/lower/lower.h"
-#include "executor/run/backends.h"
+#include "dtp/device_mesh.h"
 
 static const char head[] =
     "{\"format\": \"dtp.model/1\", \"name\": \"tiny_mlp\","
@@ -60,7 +60,7 @@ dtp_status job_lower(const dtp_graph *g, const char *mesh, const char *rules, jo
     DTP_TRY(dtp_mesh_parse(mesh, &m, err));
     DTP_TRY(dtp_layout_rules_parse(rules, &m, &g->dims, out->arena, &r, err));
     DTP_TRY(dtp_sharding_from_rules(g, &m, &r, true, out->arena, &s, err));
-    DTP_TRY(dtp_verify_fetches(g, out->arena, &o.n_fetch, &o.fetch, err));
+    DTP_TRY(dtp_graph_results(g, out->arena, &o.n_fetch, &o.fetch, err));
     DTP_TRY(dtp_lower(g, &s, &o, &out->program, err));
     return dtp_program_check(out->program, err);
 }

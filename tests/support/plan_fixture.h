@@ -2,7 +2,7 @@
 #ifndef DTP_TESTS_SUPPORT_PLAN_FIXTURE_H
 #define DTP_TESTS_SUPPORT_PLAN_FIXTURE_H
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "planner/plan_rules.h"
 #include "planner/tensors/plan_tensor.h"
 

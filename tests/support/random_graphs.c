@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "core/base/strbuf.h"
 
 enum { MAX_TENSORS = 24, MAX_NAMES = 8, MAX_OWN_RANK = 4 };

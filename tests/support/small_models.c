@@ -62,7 +62,7 @@ dtp_graph *small_model_read(const small_model *m, bool f64)
     char path[512];
     dtp_graph *g = NULL;
     dtp_err err = {0};
-    dtp_model_options options = {.overrides = m->dims, .f64 = f64};
+    dtp_model_options options = {.size = sizeof options, .overrides = m->dims, .f64 = f64};
     while (options.n_overrides < SMALL_MODEL_DIMS && m->dims[options.n_overrides].name != NULL) {
         options.n_overrides++;
     }

@@ -3,7 +3,7 @@
 #ifndef DTP_TESTS_SUPPORT_SMALL_MODELS_H
 #define DTP_TESTS_SUPPORT_SMALL_MODELS_H
 
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "cost_models/price.h"
 
 enum { SMALL_MODEL_DIMS = 12 };

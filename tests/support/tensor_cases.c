@@ -25,7 +25,7 @@ static void read_graph(const tensor_case *c, dtp_graph **out)
 {
     char text[256] = "", path[512];
     dtp_dim_override dims[MAX_DIMS];
-    dtp_model_options options = {.overrides = dims};
+    dtp_model_options options = {.size = sizeof options, .overrides = dims};
     dtp_err err = {0};
     (void)snprintf(text, sizeof text, "%s", c->dims != NULL ? c->dims : "");
     for (char *at = strtok(text, " "); at != NULL; at = strtok(NULL, " ")) {

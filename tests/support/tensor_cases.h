@@ -4,7 +4,7 @@
 #define DTP_TESTS_SUPPORT_TENSOR_CASES_H
 
 #include "core/transform/graph_variant.h"
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "cost_models/redistribution_price.h"
 #include "planner/solver/solve.h"
 #include "planner/problem/tensors/tensor_problem.h"

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "spmd/program/program_check.h"
-#include "executor/run/backends.h"
+#include "dtp/device_mesh.h"
 
 verify_case verify_case_init(const char *what)
 {
@@ -107,7 +107,7 @@ dtp_verify_result verify_sharding_result(const dtp_graph *g, const dtp_sharding 
     dtp_err err = {0};
     assert_non_null(arena);
     dtp_status st = dtp_sharding_check(g, s, &err);
-    st = st == DTP_OK ? dtp_verify_fetches(g, arena, &options.n_fetch, &options.fetch, &err) : st;
+    st = st == DTP_OK ? dtp_graph_results(g, arena, &options.n_fetch, &options.fetch, &err) : st;
     st = st == DTP_OK ? dtp_lower(g, s, &options, &program, &err) : st;
     if (st != DTP_OK) {
         fail_msg("%s: %s", c->what, err.msg);

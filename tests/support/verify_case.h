@@ -19,7 +19,7 @@ typedef struct verify_case {
 
 verify_case verify_case_init(const char *what);
 
-/* A program that was lowered with the fetches of dtp_verify_fetches. The result is that of rank 0;
+/* A program that was lowered with the fetches of dtp_graph_results. The result is that of rank 0;
  * free it with dtp_verify_result_free. */
 dtp_verify_result verify_program(const dtp_graph *g, const dtp_program *p, const verify_case *c);
 /* The program of a sharding; `lowering` has no fetches, NULL: the defaults. Free the result. */

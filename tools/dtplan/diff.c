@@ -5,6 +5,7 @@
 
 #include "core/base/json_writer.h"
 #include "planner/reports/plan_diff.h"
+#include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
 #include "tools/dtplan/print.h"
 
@@ -181,8 +182,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     diff_report report = {.command = c};
     dtp_plan_diff *diff = &report.diff;
     const dtp_diff_input inputs[2] = {
-        {jobs[0].graph, &jobs[0].sharding, &jobs[0].lowering.options},
-        {jobs[1].graph, &jobs[1].sharding, &jobs[1].lowering.options}};
+        {jobs[0].run->graph, &jobs[0].run->sharding, &jobs[0].run->lowering.options},
+        {jobs[1].run->graph, &jobs[1].run->sharding, &jobs[1].run->lowering.options}};
     DTP_TRY(dtp_plan_diff_make(inputs, jobs[0].machine, c->arena, diff, err));
     dtp_json_writer w = {0};
     if (c->json) {

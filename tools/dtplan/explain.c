@@ -5,6 +5,7 @@
 
 #include "core/base/json_writer.h"
 #include "planner/reports/explain.h"
+#include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
 
 typedef struct explain_command {

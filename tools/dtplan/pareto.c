@@ -4,9 +4,11 @@
 #include <string.h>
 
 #include "core/base/json_writer.h"
+#include "interop/styles/pin_texts.h"
 #include "planner/reports/pareto.h"
 #include "planner/plan_rules.h"
 #include "planner/tensors/plan_tensor.h"
+#include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
 #include "tools/styles.h"
 
@@ -121,6 +123,15 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     dtp_plan_request request = dtp_plan_request_init();
     dtp_graph_variant choices;
     const char **texts = NULL;
+    dtp_styles styles;
+    const dtp_pin_source source = {.n_styles = c->styles.styles.n,
+                                   .n_files = c->styles.files.n,
+                                   .n_names = c->styles.names.n,
+                                   .n_pins = c->styles.pins.n,
+                                   .styles = c->styles.styles.items,
+                                   .files = c->styles.files.items,
+                                   .names = c->styles.names.items,
+                                   .pins = c->styles.pins.items};
     if (c->source.mesh != NULL) {
         DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
         request.mesh = &mesh;
@@ -128,14 +139,15 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     if (c->memory != NULL && strcmp(c->memory, "none") != 0) {
         DTP_TRY(tool_bytes_parse("--memory", c->memory, &request.memory_limit_bytes, err));
     }
-    DTP_TRY(tool_styles_texts(&c->styles, c->arena, &request.n_texts, &texts, err));
+    DTP_TRY(dtp_pin_texts(&source, c->arena, &styles, &request.n_texts, &texts, err));
     request.texts = texts;
     request.tying_bound = false;
     request.devices = (int32_t)c->devices;
     request.pins = c->source.rules;
-    DTP_TRY(tool_read_choices(&c->source, c->graph, c->arena, &choices, err));
+    DTP_TRY(dtp_graph_variant_parse(c->source.remat, c->source.microbatches, c->graph, c->arena,
+                                    &choices, err));
     request.choices = &choices;
-    return tool_styles_say_place(&c->styles, run_pareto(c, &request, err), err);
+    return dtp_pin_place(&styles, run_pareto(c, &request, err), err);
 }
 
 int dtplan_pareto(int argc, char **argv)

@@ -5,13 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/base/clock.h"
-#include "core/base/json.h"
+#include "dtp/planner.h"
+#include "dtp/session.h"
 #include "planner/mtf/mtf_layout.h"
-#include "planner/plan_pins.h"
-#include "planner/plan_rules.h"
-#include "planner/tensors/plan_tensor.h"
-#include "planner/variant_search.h"
 #include "tools/dtplan/options.h"
 #include "tools/dtplan/print.h"
 #include "tools/dtplan/print_comm.h"
@@ -21,22 +17,17 @@
 
 typedef struct plan_command {
     tool_source source;
-    const char *mode;                 /* NULL: what --style and --pin say, else rules */
-    const char *remat, *microbatches; /* as given */
+    const char *mode; /* NULL: what --style and --pin say, else rules */
     const char *objective, *memory, *rules_file, *compat, *output, *solver;
     int64_t devices, candidates, seed, threads;
     double gap, limit_s;
-    dtp_stop stop;       /* --limit-s, SIGINT, SIGTERM */
-    int64_t limit_bytes; /* 0 = none */
-    bool torch;          /* --compat torch */
+    bool torch; /* --compat torch */
     bool json, timings, verbose, comm_report, prices, unfold;
     tool_style_source styles;
-    dtp_variant_search search; /* --remat auto, --microbatches auto */
     dtp_ctx ctx;
     int exit_code;
     dtp_graph *model; /* as it was read */
     dtp_machine *machine;
-    dtp_arena *arena;
 } plan_command;
 
 /* --mode tensor. */
@@ -53,50 +44,63 @@ static bool is_by_pins(const plan_command *c)
 
 /* ---- what is printed and written ---- */
 
-static dtp_status print_comm_report(const plan_command *c, const dtp_plan *plan, const dtp_graph *g,
-                                    dtp_strbuf *out, dtp_err *err)
+static dtp_status print_comm_report(const plan_command *c, const dtp_plan *plan, dtp_strbuf *out,
+                                    dtp_err *err)
 {
-    dtp_plan_lowering lowering;
-    dtp_program *program = NULL;
-    DTP_TRY(dtp_plan_lowering_init(&lowering, plan, err));
-    dtp_status s = dtp_lower(g, &plan->sharding, &lowering.options, &program, err);
-    s = s != DTP_OK ? s : tool_print_comm(program, c->json, out, err);
-    dtp_program_destroy(program);
+    dtp_job_options options = dtp_job_options_init();
+    dtp_job *job = NULL;
+    options.plan = plan;
+    DTP_TRY(dtp_job_create(c->model, &options, &job, err));
+    const dtp_status s = tool_print_comm(dtp_job_program(job), c->json, out, err);
+    dtp_job_destroy(job);
     return s;
 }
 
-/* The communication report takes the place of the plan on standard output. g: the plan's graph. */
-static dtp_status put_planned(const plan_command *c, const dtp_plan_result *result,
-                              const dtp_graph *g, dtp_err *err)
+/* What became of every mesh of the search. */
+static void print_meshes(const dtp_plan_result *result, dtp_strbuf *out)
 {
-    const dtp_plan *plan = result->plan;
+    if (result->n_meshes > 0) {
+        dtp_strbuf_addf(out, "\nmeshes (the last dim lies innermost in the network):\n");
+    }
+    for (int32_t i = 0; i < result->n_meshes; i++) {
+        const dtp_mesh_report *r = &result->meshes[i];
+        char mesh[DTP_MESH_TEXT_BYTES];
+        dtp_mesh_print(&r->mesh, mesh);
+        dtp_strbuf_addf(out, "%-22s %-10s", mesh, dtp_mesh_outcome_name(r->outcome));
+        if (r->outcome == DTP_MESH_PLANNED) {
+            dtp_strbuf_addf(out, " %12.6f s, cost %" PRId64 ", bound %" PRId64, r->step_time_s,
+                            r->cost, r->bound);
+        } else if (r->outcome == DTP_MESH_CUT) {
+            dtp_strbuf_addf(out, " nothing costs less than %" PRId64 " there", r->bound);
+        }
+        dtp_strbuf_add(out, "\n");
+    }
+}
+
+/* The plan in one of its forms, appended. */
+static dtp_status describe(const plan_command *c, const dtp_plan *plan, dtp_plan_form form,
+                           dtp_strbuf *out, dtp_err *err)
+{
+    char *text = NULL;
+    DTP_TRY(dtp_plan_describe(plan, c->model, form, &text, err));
+    dtp_strbuf_add(out, text);
+    free(text);
+    return DTP_OK;
+}
+
+/* The communication report takes the place of the plan on standard output. */
+static dtp_status put_planned(const plan_command *c, const dtp_plan_result *result, dtp_err *err)
+{
     dtp_strbuf text = {0}, report = {0};
-    DTP_TRY(dtp_plan_write(plan, g, c->timings, &text.text, err));
-    text.len = strlen(text.text);
-    dtp_status s = DTP_OK;
-    if (c->comm_report) {
-        s = print_comm_report(c, plan, g, &report, err);
-    } else if (c->json) {
-        dtp_strbuf_add(&report, text.text);
-    } else {
-        tool_print_plan(plan, g, &report);
-        /* What became of every mesh of the search. */
-        if (result->n_meshes > 0) {
-            dtp_strbuf_addf(&report, "\nmeshes (the last dim lies innermost in the network):\n");
-        }
-        for (int32_t i = 0; i < result->n_meshes; i++) {
-            const dtp_mesh_report *r = &result->meshes[i];
-            char mesh[DTP_MESH_TEXT_BYTES];
-            dtp_mesh_print(&r->mesh, mesh);
-            dtp_strbuf_addf(&report, "%-22s %-10s", mesh, dtp_mesh_outcome_name(r->outcome));
-            if (r->outcome == DTP_MESH_PLANNED) {
-                dtp_strbuf_addf(&report, " %12.6f s, cost %" PRId64 ", bound %" PRId64,
-                                r->step_time_s, r->cost, r->bound);
-            } else if (r->outcome == DTP_MESH_CUT) {
-                dtp_strbuf_addf(&report, " nothing costs less than %" PRId64 " there", r->bound);
-            }
-            dtp_strbuf_add(&report, "\n");
-        }
+    const dtp_plan_form file = c->timings ? DTP_PLAN_TIMINGS : DTP_PLAN_JSON;
+    dtp_status s = describe(c, result->plan, file, &text, err);
+    if (s == DTP_OK && c->comm_report) {
+        s = print_comm_report(c, result->plan, &report, err);
+    } else if (s == DTP_OK) {
+        s = describe(c, result->plan, c->json ? file : DTP_PLAN_TEXT, &report, err);
+    }
+    if (!c->comm_report && !c->json) {
+        print_meshes(result, &report);
     }
     s = s == DTP_OK ? tool_put_both(c->output, &text, &report, err) : s;
     dtp_strbuf_free(&text);
@@ -116,8 +120,8 @@ static void print_infeasible(const plan_command *c, const dtp_plan_result *resul
     if (c->source.rules != NULL) {
         dtp_strbuf_addf(out, " with '%s'", c->source.rules);
     }
-    if (c->limit_bytes > 0) {
-        dtp_strbuf_addf(out, " fit into %" PRId64 " bytes per rank", c->limit_bytes);
+    if (result->memory_limit_bytes > 0) {
+        dtp_strbuf_addf(out, " fit into %" PRId64 " bytes per rank", result->memory_limit_bytes);
     }
     if (result->smallest_peak_bytes > 0) {
         dtp_strbuf_addf(out, "; the smallest memory limit that works is %s%" PRId64,
@@ -137,12 +141,18 @@ static void print_infeasible(const plan_command *c, const dtp_plan_result *resul
     }
 }
 
-static dtp_status say_infeasible(const plan_command *c, const dtp_plan_result *result,
-                                 dtp_strbuf *hint, dtp_err *err)
+/* ... and which choice that was not asked for makes a plan fit, if one does. */
+static dtp_status say_infeasible(const plan_command *c, const dtp_plan_options *options,
+                                 const dtp_plan_result *result, dtp_err *err)
 {
     dtp_strbuf text = {0};
+    char *helps = NULL;
+    DTP_TRY(dtp_plan_what_helps(c->model, c->machine, options, &helps, err));
     print_infeasible(c, result, &text);
-    dtp_strbuf_join(&text, hint);
+    if (helps != NULL) {
+        dtp_strbuf_addf(&text, "it fits with %s; 'auto' for both looks for the fastest\n", helps);
+    }
+    free(helps);
     const dtp_status s =
         text.failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a report") : DTP_OK;
     if (s == DTP_OK) {
@@ -153,31 +163,6 @@ static dtp_status say_infeasible(const plan_command *c, const dtp_plan_result *r
 }
 
 /* ---- planning ---- */
-
-static dtp_status make_request(const plan_command *c, const dtp_mesh *mesh, const char *rules_file,
-                               dtp_plan_request *out, dtp_err *err)
-{
-    *out = dtp_plan_request_init();
-    if (strcmp(c->objective, "time") != 0 && strcmp(c->objective, "memory") != 0) {
-        return DTP_FAIL(err, DTP_INVALID, "--objective: '%s' is not time or memory", c->objective);
-    }
-    out->objective = strcmp(c->objective, "time") == 0 ? DTP_OBJECTIVE_TIME : DTP_OBJECTIVE_MEMORY;
-    out->mesh = mesh;
-    out->devices = (int32_t)c->devices;
-    out->memory_limit_bytes = c->limit_bytes;
-    out->pins = c->source.rules;
-    out->rules_file = rules_file;
-    out->candidates = (int32_t)c->candidates;
-    DTP_TRY(dtp_solver_parse(c->solver, &out->solver, err));
-    out->seed = (uint64_t)c->seed;
-    out->threads = (int32_t)c->threads;
-    out->gap = c->gap;
-    out->prices = c->prices;
-    out->unfold = c->unfold;
-    out->stop = &c->stop;
-    out->ctx = &c->ctx;
-    return DTP_OK;
-}
 
 /* MODEL.rules.json beside MODEL.json when it exists. */
 static const char *find_rules_file(const plan_command *c, char *buffer, size_t size)
@@ -193,121 +178,58 @@ static const char *find_rules_file(const plan_command *c, char *buffer, size_t s
     return access(buffer, R_OK) == 0 ? buffer : NULL;
 }
 
-/* The plan that follows from --style and --pin on the mesh of the request, by propagation. */
-static dtp_status plan_by_pins(const plan_command *c, const dtp_plan_request *request,
-                               dtp_plan_result *out, dtp_err *err)
+static dtp_status run_planner(plan_command *c, dtp_err *err)
 {
-    dtp_pin_set pins;
-    /* What --style and --pin say, which name nodes of the graph with the choices of the request. */
-    dtp_graph *changed = NULL;
-    DTP_TRY(dtp_graph_with_variant(c->model, request->choices, 0, NULL, &changed, err));
-    dtp_status s = dtp_pin_set_read(request->n_texts, request->texts, changed, request->mesh,
-                                    c->arena, &pins, err);
-    dtp_graph_destroy(changed);
-    DTP_TRY(s);
-    const dtp_pins_request by_pins = {.mesh = request->mesh,
-                                      .n_pins = pins.n_pins,
-                                      .pins = pins.pins,
-                                      .n_implementations = pins.n_implementations,
-                                      .implementations = pins.implementations,
-                                      .n_texts = pins.n_texts,
-                                      .texts = pins.texts,
-                                      .strict = c->styles.strict,
-                                      .torch = c->torch,
-                                      .objective = request->objective,
-                                      .memory_limit_bytes = request->memory_limit_bytes,
-                                      .choices = request->choices,
-                                      .rules_file = request->rules_file};
-    return dtp_plan_pins(c->model, c->machine, &by_pins, out, err);
-}
-
-static dtp_plan_mode mode_of(const plan_command *c)
-{
-    return is_tensor_mode(c) ? dtp_plan_tensor : dtp_plan_rules;
-}
-
-/* Chooses the plan in the mode that was asked for. */
-static dtp_status choose(plan_command *c, dtp_plan_request *request, dtp_plan_result *out,
-                         dtp_err *err)
-{
-    const char **texts = NULL;
-    DTP_TRY(tool_styles_texts(&c->styles, c->arena, &request->n_texts, &texts, err));
-    request->texts = texts;
-    dtp_status s;
-    if (is_by_pins(c)) {
-        s = plan_by_pins(c, request, out, err);
-    } else {
-        s = c->search.remat || c->search.microbatches
-                ? dtp_plan_variants(mode_of(c), c->model, c->machine, request, &c->search, out, err)
-                : mode_of(c)(c->model, c->machine, request, out, err);
-    }
-    return tool_styles_say_place(&c->styles, s, err);
-}
-
-/* Says which choice that was not asked for makes a plan fit, if one does. */
-static dtp_status say_what_helps(const plan_command *c, const dtp_plan_request *request,
-                                 dtp_strbuf *out, dtp_err *err)
-{
-    const dtp_variant_search probe = {
-        .remat = c->remat == NULL, .microbatches = c->microbatches == NULL, .first = true};
+    dtp_plan_options o = dtp_plan_options_init();
     dtp_plan_result result;
-    if (c->limit_bytes == 0 || is_by_pins(c) || (!probe.remat && !probe.microbatches)) {
-        return DTP_OK;
-    }
-    const dtp_status s =
-        dtp_plan_variants(mode_of(c), c->model, c->machine, request, &probe, &result, err);
-    if (s != DTP_OK) {
-        return s == DTP_NOMEM ? s : DTP_OK; /* what cannot be done does not help */
-    }
-    if (result.plan != NULL) {
-        const char *text = dtp_variant_text(&result.plan->choices, result.arena);
-        out->failed = out->failed || text == NULL;
-        dtp_strbuf_addf(out, "it fits with %s; 'auto' for both looks for the fastest\n",
-                        text != NULL ? text : "");
-    }
-    dtp_plan_result_free(&result);
-    return DTP_OK;
-}
-
-static dtp_status say_result(plan_command *c, const dtp_plan_request *request,
-                             const dtp_plan_result *result, dtp_err *err)
-{
-    if (!result->infeasible) {
-        dtp_graph *planned = NULL;
-        DTP_TRY(dtp_plan_graph(result->plan, c->model, &planned, err));
-        dtp_status s = put_planned(c, result, planned, err);
-        dtp_graph_destroy(planned);
-        return s;
-    }
-    dtp_strbuf hint = {0};
-    DTP_TRY(say_what_helps(c, request, &hint, err));
-    c->exit_code = TOOL_INFEASIBLE;
-    return say_infeasible(c, result, &hint, err);
-}
-
-static dtp_status run_planner(plan_command *c, const dtp_graph_variant *choices, dtp_err *err)
-{
     dtp_mesh mesh;
-    dtp_plan_request request;
-    dtp_plan_result result = {0};
     char buffer[4096];
     if (c->source.mesh != NULL) {
         DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
+        o.mesh = &mesh;
     }
-    /* the limit: that of the device unless --memory says another, or none */
-    c->limit_bytes = c->memory == NULL && c->machine != NULL ? c->machine->memory_bytes : 0;
-    if (c->memory != NULL && strcmp(c->memory, "none") != 0) {
-        DTP_TRY(tool_bytes_parse("--memory", c->memory, &c->limit_bytes, err));
+    if (c->memory != NULL && strcmp(c->memory, "none") == 0) {
+        o.memory_limit_bytes = -1;
+    } else if (c->memory != NULL) {
+        DTP_TRY(tool_bytes_parse("--memory", c->memory, &o.memory_limit_bytes, err));
     }
-    DTP_TRY(make_request(c, c->source.mesh != NULL ? &mesh : NULL,
-                         find_rules_file(c, buffer, sizeof buffer), &request, err));
-    request.choices = choices;
+    if (strcmp(c->objective, "time") != 0 && strcmp(c->objective, "memory") != 0) {
+        return DTP_FAIL(err, DTP_INVALID, "--objective: '%s' is not time or memory", c->objective);
+    }
+    o.objective = strcmp(c->objective, "time") == 0 ? DTP_OBJECTIVE_TIME : DTP_OBJECTIVE_MEMORY;
+    o.mode = is_tensor_mode(c) ? DTP_PLAN_TENSOR : is_by_pins(c) ? DTP_PLAN_PINS : DTP_PLAN_RULES;
+    o.devices = (int32_t)c->devices;
+    o.rules = c->source.rules;
+    o.n_styles = c->styles.styles.n;
+    o.styles = c->styles.styles.items;
+    o.n_style_files = c->styles.files.n;
+    o.style_files = c->styles.files.items;
+    o.n_style_names = c->styles.names.n;
+    o.style_names = c->styles.names.items;
+    o.n_pins = c->styles.pins.n;
+    o.pins = c->styles.pins.items;
+    o.strict = c->styles.strict;
+    o.torch = c->torch;
+    o.remat = c->source.remat;
+    o.microbatches = c->source.microbatches;
+    o.rules_file = find_rules_file(c, buffer, sizeof buffer);
+    o.candidates = (int32_t)c->candidates;
+    o.seed = (uint64_t)c->seed;
+    o.threads = (int32_t)c->threads;
+    o.gap = c->gap;
+    o.prices = c->prices;
+    o.unfold = c->unfold;
+    o.solver = c->solver;
+    o.limit_s = c->limit_s;
     if (!is_by_pins(c)) {
         tool_interrupt_catch();
-        c->stop.interrupt = tool_interrupt_signal();
+        o.interrupted = tool_interrupted;
     }
-    DTP_TRY(choose(c, &request, &result, err));
-    dtp_status s = say_result(c, &request, &result, err);
+    o.ctx = &c->ctx;
+    DTP_TRY(dtp_plan_make(c->model, c->machine, &o, &result, err));
+    c->exit_code = result.infeasible ? TOOL_INFEASIBLE : TOOL_OK;
+    const dtp_status s =
+        result.infeasible ? say_infeasible(c, &o, &result, err) : put_planned(c, &result, err);
     dtp_plan_result_free(&result);
     return s;
 }
@@ -363,6 +285,11 @@ static dtp_status run_mtf(plan_command *c, dtp_err *err)
 
 /* ---- the command ---- */
 
+static bool is_auto(const char *text)
+{
+    return text != NULL && strcmp(text, "auto") == 0;
+}
+
 /* Which options go together. */
 static dtp_status check_mode(const plan_command *c, dtp_err *err)
 {
@@ -389,7 +316,7 @@ static dtp_status check_mode(const plan_command *c, dtp_err *err)
     if (by_pins && (c->source.mesh == NULL || c->source.rules != NULL)) {
         return DTP_FAIL(err, DTP_INVALID, "--style and --pin need --mesh and no --rules");
     }
-    if (by_pins && (c->search.remat || c->search.microbatches)) {
+    if (by_pins && (is_auto(c->source.remat) || is_auto(c->source.microbatches))) {
         return DTP_FAIL(err, DTP_INVALID,
                         "--remat auto and --microbatches auto are for --mode rules and tensor");
     }
@@ -402,19 +329,12 @@ static dtp_status check_mode(const plan_command *c, dtp_err *err)
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     plan_command *c = command;
-    dtp_graph_variant choices;
     c->source.model = operands[0];
-    c->stop.end_s = c->limit_s > 0.0 ? dtp_now_s() + c->limit_s : 0.0;
     c->ctx.level = c->verbose ? DTP_LOG_INFO : DTP_LOG_WARN;
     c->torch = c->compat != NULL && strcmp(c->compat, "torch") == 0;
     if (c->compat != NULL && !c->torch) {
         return run_mtf(c, err);
     }
-    /* Takes what is searched for out of the options that name choices. */
-    c->search.remat = c->remat != NULL && strcmp(c->remat, "auto") == 0;
-    c->search.microbatches = c->microbatches != NULL && strcmp(c->microbatches, "auto") == 0;
-    c->source.remat = c->search.remat ? NULL : c->remat;
-    c->source.microbatches = c->search.microbatches ? NULL : c->microbatches;
     DTP_TRY(check_mode(c, err));
     if ((c->source.mesh != NULL) == (c->devices > 0)) {
         return DTP_FAIL(err, DTP_INVALID, "give either --mesh MESH or --devices N");
@@ -427,9 +347,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     if (c->source.machine != NULL) {
         DTP_TRY(dtp_machine_read(c->source.machine, &c->machine, err));
     }
-    c->arena = dtp_arena_create();
-    DTP_TRY(tool_read_choices(&c->source, c->model, c->arena, &choices, err));
-    return run_planner(c, &choices, err);
+    return run_planner(c, err);
 }
 
 int dtplan_plan(int argc, char **argv)
@@ -455,10 +373,10 @@ int dtplan_plan(int argc, char **argv)
         TOOL_STYLE_OPTIONS(c.styles),
         {"--strict", TOOL_FLAG, NULL, &c.styles.strict, 0, 0,
          "operands may be sent only where a style or pin asked for it"},
-        {"--remat", TOOL_STRING, "BLOCKS", &c.remat, 0, 0,
+        {"--remat", TOOL_STRING, "BLOCKS", &c.source.remat, 0, 0,
          "recompute blocks in the backward pass: none, all, names such as 'layer' or 'layer:0-3', "
          "or auto"},
-        {"--microbatches", TOOL_STRING, "N", &c.microbatches, 0, 0,
+        {"--microbatches", TOOL_STRING, "N", &c.source.microbatches, 0, 0,
          "run a step as N parts of the batch, such as 4 or 'batch=4', or auto"},
         {"--comm-report", TOOL_FLAG, NULL, &c.comm_report, 0, 0,
          "print what the plan communicates, and why, in place of the plan"},
@@ -495,7 +413,6 @@ int dtplan_plan(int argc, char **argv)
     const tool_parse parse = {"dtplan plan MODEL [options]", options, 1, 1};
     c.ctx = dtp_ctx_default();
     const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
-    dtp_arena_destroy(c.arena);
     dtp_machine_destroy(c.machine);
     dtp_graph_destroy(c.model);
     return code == TOOL_OK ? c.exit_code : code;

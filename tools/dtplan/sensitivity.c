@@ -5,6 +5,7 @@
 #include "planner/plan_rules.h"
 #include "planner/tensors/plan_tensor.h"
 #include "planner/reports/sensitivity.h"
+#include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
 
 typedef struct sensitivity_command {

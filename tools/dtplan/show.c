@@ -5,6 +5,7 @@
 #include "cost_models/redistribution_price.h"
 #include "planner/problem/rules/rules_problem.h"
 #include "planner/problem/tensors/tensor_names.h"
+#include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
 #include "tools/dtplan/print.h"
 #include "tools/dtplan/print_comm.h"
@@ -37,21 +38,21 @@ static dtp_status show_program(const show_command *c, dtp_strbuf *out, dtp_err *
     DTP_TRY(tool_job_create(&c->source, 0, NULL, false, &c->ctx, &job, err));
     dtp_status s = DTP_OK;
     if (c->comm_report) {
-        s = tool_print_comm(job.program, c->json, out, err);
+        s = tool_print_comm(job.run->program, c->json, out, err);
     } else if (c->counters) {
-        s = tool_print_counters(job.program, c->json, out, err);
+        s = tool_print_counters(job.run->program, c->json, out, err);
     } else if (c->trace) {
-        s = tool_print_trace(job.graph, &job.sharding, job.program, out, err);
+        s = tool_print_trace(job.run->graph, &job.run->sharding, job.run->program, out, err);
     } else if (strcmp(c->stage, "program") == 0) {
-        dtp_program_print(job.program, out);
+        dtp_program_print(job.run->program, out);
     } else if (strcmp(c->stage, "memory") == 0) {
-        tool_print_memory(job.program, out);
+        tool_print_memory(job.run->program, out);
     } else {
         if (job.plan != NULL) {
-            tool_print_plan(job.plan, job.graph, out);
+            dtp_plan_print(job.plan, job.run->graph, out);
             dtp_strbuf_add(out, "\n");
         }
-        tool_print_layouts(job.graph, &job.sharding, out);
+        tool_print_layouts(job.run->graph, &job.run->sharding, out);
     }
     tool_job_free(&job);
     return s;

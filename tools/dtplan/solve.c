@@ -110,7 +110,7 @@ static void print_report(const solve_command *c, dtp_strbuf *out)
     const dtp_presolve_size *a = &r->presolve.before, *b = &r->presolve.after;
     dtp_strbuf_addf(out, "%s: %s\n", c->problem->name, dtp_cert_status_name(r->status));
     if (r->assignment != NULL) {
-        tool_print_bounds(r->value.cost, "", r->bound, dtp_solve_gap(r), out);
+        dtp_bounds_print(r->value.cost, "", r->bound, dtp_solve_gap(r), out);
         dtp_strbuf_addf(out, "\npeak %" PRId64 " of %" PRId64 "\n", r->value.peak,
                         c->problem->usage_limit);
     }
@@ -153,7 +153,7 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
     c->options.threads = (int32_t)c->threads;
     DTP_TRY(dtp_problem_read(operands[0], c->max_bytes, &c->problem, err));
     tool_interrupt_catch();
-    c->stop.interrupt = tool_interrupt_signal();
+    c->stop.interrupted = tool_interrupted;
     if (c->limit_s > 0.0) {
         /* The end of a round, checking and writing take less than reading. */
         const double read = dtp_now_s();

@@ -6,7 +6,7 @@
 
 #include "core/base/json_writer.h"
 #include "core/graph/ops/op_table.h"
-#include "executor/rule_verify/rule_verify.h"
+#include "dtp/op.h"
 #include "tools/dtplan/options.h"
 
 enum { MAX_OPS = 256 };

@@ -4,6 +4,7 @@
 
 #include "core/layout/layout_draw.h"
 #include "interop/layout_forms.h"
+#include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
 #include "tools/shape.h"
 
@@ -68,16 +69,16 @@ static dtp_status read_model(viz_command *c, dtp_err *err)
         return DTP_FAIL(err, DTP_INVALID, "--tensor is missing: which tensor of the model?");
     }
     DTP_TRY(tool_job_create(&c->source, 0, NULL, false, &c->ctx, &c->job, err));
-    const dtp_tensor_id t = dtp_graph_find(c->job.graph, c->tensor);
+    const dtp_tensor_id t = dtp_graph_find(c->job.run->graph, c->tensor);
     if (t < 0) {
         return DTP_FAIL(err, DTP_INVALID, "--tensor: the model '%s' has no tensor '%s'",
-                        c->job.graph->name, c->tensor);
+                        c->job.run->graph->name, c->tensor);
     }
     c->drawing = (dtp_drawing){.name = c->tensor,
-                               .mesh = &c->job.sharding.mesh,
-                               .type = &c->job.graph->tensors[t].type,
-                               .dims = &c->job.graph->dims,
-                               .layout = &c->job.sharding.layouts[t]};
+                               .mesh = dtp_job_mesh(c->job.run),
+                               .type = &c->job.run->graph->tensors[t].type,
+                               .dims = &c->job.run->graph->dims,
+                               .layout = &c->job.run->sharding.layouts[t]};
     return DTP_OK;
 }
 

@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "core/base/ctx.h"
+#include "dtp/status.h"
 #include "executor/run/ranks.h"
 #include "executor/session/feed.h"
 #include "tools/options.h"

@@ -141,7 +141,8 @@ static dtp_status finish(const run_command *c, dtp_session *session, dtp_report 
         DTP_TRY(dtp_session_save(session, c->save, err));
     }
     for (int32_t i = 0; i < c->n_fetch; i++) {
-        dtp_tensor_id t = dtp_graph_find(c->job.graph, c->fetch_names[i]);
+        dtp_tensor_id t;
+        DTP_TRY(dtp_job_tensor(c->job.run, c->fetch_names[i], &t, NULL, err));
         DTP_TRY(dtp_session_fetch_npy(session, t, c->fetch_files[i], err));
     }
     return print ? print_report(c, report, err) : DTP_OK;
@@ -166,9 +167,10 @@ static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp
     options.allow_nan = c->allow_nan;
     options.profile = c->profile;
     options.ctx = &ctx;
-    DTP_TRY(dtp_session_create(c->job.program, backend, comm, &options, &session, err));
+    DTP_TRY(
+        dtp_session_create(dtp_job_program(c->job.run), backend, comm, &options, &session, err));
     dtp_status s = dtp_report_start(&report, session, backend->ops->name, comm->ops->name,
-                                    c->job.has_prediction ? &c->job.predicted : NULL, err);
+                                    dtp_job_predicted(c->job.run), err);
     if (s == DTP_OK) {
         tool_interrupt_catch();
         s = train(c, session, comm, &report, &sig, err);
@@ -212,7 +214,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->n_fetch = c->fetches.n;
     DTP_TRY(dtrun_feeds_parse(&c->feeds, &c->feed_specs, err));
     DTP_TRY(tool_job_create(&c->source, c->n_fetch, c->fetch_names, false, &c->ctx, &c->job, err));
-    return tool_run_ranks(&c->ranks, &c->job.sharding.mesh, run_rank, c, err);
+    return tool_run_ranks(&c->ranks, dtp_job_mesh(c->job.run), run_rank, c, err);
 }
 
 int dtrun_run(int argc, char **argv)

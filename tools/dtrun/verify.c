@@ -2,9 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cost_models/job.h"
 #include "tools/run_report.h"
 #include "tools/dtrun/options.h"
-#include "executor/run/backends.h"
+#include "dtp/device_mesh.h"
 
 typedef struct verify_command {
     tool_source source;
@@ -24,7 +25,7 @@ static dtp_status print_result(const verify_command *c, const dtp_verify_result 
     dtp_strbuf text = {0};
     dtp_status s = DTP_OK;
     if (c->json) {
-        s = dtp_verify_json(result, c->job.graph->name, &c->job.sharding.mesh, &text, err);
+        s = dtp_verify_json(result, c->job.model->name, dtp_job_mesh(c->job.run), &text, err);
     } else {
         dtp_verify_text(result, &text);
     }
@@ -43,8 +44,9 @@ static dtp_status verify_with(const verify_command *c, dtp_comm *comm, dtp_backe
     options.n_feeds = c->feed_specs.n;
     options.feeds = c->feed_specs.specs;
     options.reference = reference;
-    options.reference_graph = c->job.changed ? c->job.model : NULL;
-    DTP_TRY(dtp_verify(c->job.graph, c->job.program, backend, comm, &options, result, err));
+    options.reference_graph = c->job.run->changed ? c->job.model : NULL;
+    DTP_TRY(
+        dtp_verify(c->job.run->graph, c->job.run->program, backend, comm, &options, result, err));
     return comm->rank == 0 ? print_result(c, result, err) : DTP_OK;
 }
 
@@ -75,7 +77,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->source.f64 = strcmp(c->ranks.backend, "ref") == 0;
     DTP_TRY(dtrun_feeds_parse(&c->feeds, &c->feed_specs, err));
     DTP_TRY(tool_job_create(&c->source, 0, NULL, true, &c->ctx, &c->job, err));
-    return tool_run_ranks(&c->ranks, &c->job.sharding.mesh, verify_rank, c, err);
+    return tool_run_ranks(&c->ranks, dtp_job_mesh(c->job.run), verify_rank, c, err);
 }
 
 int dtrun_verify(int argc, char **argv)

@@ -1,6 +1,6 @@
 /* The dtp.model/1 reader: dims, inputs and params first, then the node list with its repeats, then
  * outputs and training. Sections are read in this order wherever they stand in the file. */
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 #include "core/files/file_in.h"
 
 #include <stdlib.h>
@@ -121,14 +121,15 @@ static dtp_status read_document(const char *file, const dtp_json *root,
 dtp_status dtp_model_parse(const char *file, const char *text, size_t len,
                            const dtp_model_options *options, dtp_graph **out, dtp_err *err)
 {
-    static const dtp_model_options none = {0};
+    dtp_model_options known;
+    DTP_TRY(DTP_NOT_NULL(err, file, text, out));
+    DTP_TRY(dtp_options_read(__func__, options, sizeof known, &known, err));
     dtp_json_doc *doc = NULL;
     DTP_TRY(dtp_json_parse(file, text, len, &doc, err));
     dtp_arena *scratch = dtp_arena_create();
     dtp_status s = scratch == NULL
                        ? DTP_FAIL(err, DTP_NOMEM, "%s: out of memory", file)
-                       : read_document(file, dtp_json_root(doc), options == NULL ? &none : options,
-                                       scratch, out, err);
+                       : read_document(file, dtp_json_root(doc), &known, scratch, out, err);
     dtp_arena_destroy(scratch);
     dtp_json_destroy(doc);
     return s;
@@ -139,6 +140,7 @@ dtp_status dtp_model_read(const char *path, const dtp_model_options *options, dt
 {
     char *text;
     size_t len;
+    DTP_TRY(DTP_NOT_NULL(err, path, out));
     DTP_TRY(dtp_file_read(path, DTP_MODEL_MAX_BYTES, &text, &len, err));
     dtp_status s = dtp_model_parse(path, text, len, options, out, err);
     free(text);

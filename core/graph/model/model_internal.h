@@ -3,7 +3,7 @@
 #define DTP_CORE_GRAPH_MODEL_MODEL_INTERNAL_H
 
 #include "core/base/json.h"
-#include "core/graph/model/model.h"
+#include "core/graph/graph.h"
 
 /* Limits against hostile files; docs/formats/model.md lists them. */
 enum {

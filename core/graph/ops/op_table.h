@@ -4,9 +4,7 @@
 
 #include "core/graph/op_set.h"
 
-const dtp_op_set *dtp_builtin_ops(void);
-
-/* The same by name (NULL when there is none) and by index in table order. */
+/* dtp_builtin_ops (dtp/op.h) by name (NULL when there is none) and by index in table order. */
 const dtp_op_def *dtp_op_find(const char *name);
 int32_t dtp_op_count(void);
 const dtp_op_def *dtp_op_at(int32_t index);

@@ -3,7 +3,7 @@
 #ifndef DTP_PLANNER_PROBLEM_TENSORS_TENSOR_PINS_H
 #define DTP_PLANNER_PROBLEM_TENSORS_TENSOR_PINS_H
 
-#include "planner/styles/pin_texts.h"
+#include "interop/styles/pin_texts.h"
 #include "planner/problem/tensors/tensor_problem.h"
 
 /* Whether a sharding of the graph keeps every pin. */

@@ -6,7 +6,7 @@
 
 #include "core/base/json.h"
 #include "core/base/strbuf.h"
-#include "planner/styles/styles.h"
+#include "interop/styles/styles.h"
 
 static const struct {
     const char *name;

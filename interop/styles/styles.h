@@ -2,8 +2,8 @@
  * parameters of these nodes are split over their output features on mesh dim tp and that the nodes
  * read and leave their activations accordingly.
  */
-#ifndef DTP_PLANNER_STYLES_H
-#define DTP_PLANNER_STYLES_H
+#ifndef DTP_INTEROP_STYLES_H
+#define DTP_INTEROP_STYLES_H
 
 #include "core/graph/implementation.h"
 #include "spmd/propagate/propagate.h"

@@ -15,7 +15,7 @@
  */
 #include <string.h>
 
-#include "planner/styles/style_internal.h"
+#include "interop/styles/style_internal.h"
 
 /* A parameter operand that a style applies to. */
 typedef struct target {

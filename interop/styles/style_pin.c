@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "interop/layout_forms.h"
-#include "planner/styles/styles.h"
+#include "interop/styles/styles.h"
 
 enum { NAME_BYTES = 640 };
 

@@ -3,8 +3,8 @@
 
 #include "core/base/strbuf.h"
 #include "core/base/names.h"
-#include "planner/styles/glob.h"
-#include "planner/styles/style_internal.h"
+#include "interop/styles/glob.h"
+#include "interop/styles/style_internal.h"
 
 /* ---- matching -----------------------------------------------------------------------------------
  */

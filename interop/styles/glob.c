@@ -1,7 +1,7 @@
 /* A matcher with backtracking: a pattern is compared with a text that must be used up together with
  * it. What follows a pair of braces is tried behind each of its parts; the rest of the pattern is
  * kept as a list of ranges, so that nothing is copied. */
-#include "planner/styles/glob.h"
+#include "interop/styles/glob.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
  * Over several mesh dims ("x+y") one dim of each tensor is split over all of them. */
 #include <string.h>
 
-#include "planner/styles/style_internal.h"
+#include "interop/styles/style_internal.h"
 
 /* Pins all mesh dims of the style: split over `axis`, or replicated when axis < 0. */
 static dtp_status pin_all(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, int32_t axis,

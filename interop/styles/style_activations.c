@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "interop/layout_forms.h"
-#include "planner/styles/style_internal.h"
+#include "interop/styles/style_internal.h"
 
 static bool is_param(const dtp_style_job *job, dtp_tensor_id t)
 {

@@ -2,7 +2,7 @@
  * the backward nodes that belong to them. */
 #include <string.h>
 
-#include "planner/styles/style_internal.h"
+#include "interop/styles/style_internal.h"
 
 /* ---- index --------------------------------------------------------------------------------------
  */

@@ -1,13 +1,13 @@
 /* The list of styles: the table, reading "GLOB: STYLE(OPTIONS)", and applying each to a graph. */
-#include "planner/styles/styles.h"
+#include "interop/styles/styles.h"
 
 #include <ctype.h>
 #include <string.h>
 
 #include "core/base/strbuf.h"
 #include "core/graph/ops/op_table.h"
-#include "planner/styles/glob.h"
-#include "planner/styles/style_internal.h"
+#include "interop/styles/glob.h"
+#include "interop/styles/style_internal.h"
 
 static const dtp_style_def TABLE[] = {
     {.name = "colwise", /* parameters split over output features */

@@ -3,7 +3,7 @@
 #ifndef DTP_PLANNER_STYLE_INTERNAL_H
 #define DTP_PLANNER_STYLE_INTERNAL_H
 
-#include "planner/styles/styles.h"
+#include "interop/styles/styles.h"
 
 /* A pin under construction: the layout is that of the mesh dims in pin.dims. */
 typedef struct dtp_style_pin {

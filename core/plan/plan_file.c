@@ -1,0 +1,74 @@
+/* Plans and their files (dtp/plan.h). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/files/file_in.h"
+#include "core/files/file_out.h"
+#include "core/graph/graph_hash.h"
+#include "core/plan/plan.h"
+
+enum { MAX_FILE_BYTES = 1 << 28 };
+
+dtp_status dtp_plan_load(const char *path, const dtp_graph *model, dtp_plan **out, dtp_err *err)
+{
+    char *text = NULL;
+    size_t len = 0;
+    DTP_TRY(DTP_NOT_NULL(err, path, model, out));
+    DTP_TRY(dtp_file_read(path, MAX_FILE_BYTES, &text, &len, err));
+    dtp_status s = dtp_plan_read(path, text, len, model, out, err);
+    free(text);
+    return s;
+}
+
+dtp_status dtp_plan_describe(const dtp_plan *plan, const dtp_graph *model, dtp_plan_form form,
+                             char **text, dtp_err *err)
+{
+    dtp_graph *g = NULL;
+    dtp_strbuf out = {0};
+    DTP_TRY(DTP_NOT_NULL(err, plan, model, text));
+    DTP_TRY(dtp_plan_graph(plan, model, &g, err));
+    dtp_status s = DTP_OK;
+    if (form == DTP_PLAN_TEXT) {
+        dtp_plan_print(plan, g, &out);
+        s = out.failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a report") : DTP_OK;
+    } else {
+        s = dtp_plan_write(plan, g, form == DTP_PLAN_TIMINGS, &out.text, err);
+    }
+    dtp_graph_destroy(g);
+    *text = s == DTP_OK ? out.text : NULL;
+    if (s != DTP_OK) {
+        dtp_strbuf_free(&out);
+    }
+    return s;
+}
+
+dtp_status dtp_plan_save(const dtp_plan *plan, const dtp_graph *model, const char *path,
+                         dtp_err *err)
+{
+    char *text = NULL;
+    DTP_TRY(DTP_NOT_NULL(err, plan, model, path));
+    DTP_TRY(dtp_plan_describe(plan, model, DTP_PLAN_JSON, &text, err));
+    const dtp_status s = dtp_file_write(path, text, strlen(text), err);
+    free(text);
+    return s;
+}
+
+const dtp_mesh *dtp_plan_mesh(const dtp_plan *plan)
+{
+    return &plan->mesh;
+}
+
+const dtp_prediction *dtp_plan_predicted(const dtp_plan *plan)
+{
+    return &plan->predicted;
+}
+
+const dtp_certificate *dtp_plan_certificate(const dtp_plan *plan)
+{
+    return &plan->certificate;
+}
+
+bool dtp_plan_is_for_model(const dtp_plan *plan, const dtp_graph *model)
+{
+    return plan->model_hash == dtp_graph_hash(model);
+}

@@ -1,0 +1,160 @@
+#include "cost_models/job.h"
+
+#include <stdlib.h>
+
+#include "cost_models/predict.h"
+#include "interop/styles/pin_texts.h"
+
+/* Graph and sharding. */
+static dtp_status shard(const dtp_graph *model, const dtp_job_options *o, dtp_job *job,
+                        dtp_err *err)
+{
+    if (o->plan != NULL) {
+        job->sharding = o->plan->sharding;
+        job->changed = dtp_graph_variant_any(&o->plan->choices);
+        DTP_TRY(dtp_plan_graph(o->plan, model, &job->graph, err));
+        return dtp_sharding_check(job->graph, &job->sharding, err);
+    }
+    const dtp_mesh one = {0};
+    const dtp_mesh *mesh = o->mesh != NULL ? o->mesh : &one;
+    dtp_graph_variant choices;
+    dtp_layout_rules rules;
+    DTP_TRY(dtp_graph_variant_parse(o->remat, o->microbatches, model, job->arena, &choices, err));
+    job->changed = dtp_graph_variant_any(&choices);
+    DTP_TRY(dtp_graph_with_variant(model, &choices, 0, NULL, &job->graph, err));
+    DTP_TRY(dtp_layout_rules_parse(o->rules == NULL ? "" : o->rules, mesh, &job->graph->dims,
+                                   job->arena, &rules, err));
+    return dtp_sharding_from_rules(job->graph, mesh, &rules, o->uneven, job->arena, &job->sharding,
+                                   err);
+}
+
+/* Pins are those that the plan was made from; rules have none. */
+static dtp_status check_strict(const dtp_job *job, const dtp_plan *plan, dtp_err *err)
+{
+    dtp_pin_set pins = {0};
+    if (plan != NULL) {
+        DTP_TRY(dtp_pin_set_read(plan->n_pins, plan->pins, job->graph, &plan->mesh, job->arena,
+                                 &pins, err));
+    }
+    return dtp_pins_strict(job->graph, &job->sharding, job->lowering.redistributor, &pins, err);
+}
+
+/* The ids of the tensors to be read after a step. */
+static dtp_status find_fetches(const dtp_job *job, const dtp_job_options *o, int32_t *n,
+                               const dtp_tensor_id **out, dtp_err *err)
+{
+    const dtp_tensor_id *results = NULL;
+    *n = 0;
+    if (o->results) {
+        DTP_TRY(dtp_graph_results(job->graph, job->arena, n, &results, err));
+    }
+    dtp_tensor_id *ids =
+        dtp_arena_alloc(job->arena, (size_t)*n + (size_t)o->n_fetch + 1, sizeof *ids);
+    if (ids == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for fetches");
+    }
+    for (int32_t i = 0; i < *n; i++) {
+        ids[i] = results[i];
+    }
+    for (int32_t i = 0; i < o->n_fetch; i++) {
+        const dtp_status s = dtp_job_tensor(job, o->fetch[i], &ids[(*n)++], NULL, err);
+        if (s != DTP_OK) {
+            dtp_err_prefix(err, "--fetch");
+            return s;
+        }
+    }
+    *out = ids;
+    return DTP_OK;
+}
+
+static dtp_status build(const dtp_graph *model, const dtp_job_options *o, dtp_job *job,
+                        dtp_err *err)
+{
+    job->arena = dtp_arena_create();
+    if (job->arena == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
+    }
+    DTP_TRY(shard(model, o, job, err));
+    DTP_TRY(dtp_plan_lowering_init(&job->lowering, o->plan, err));
+    if (o->strict) {
+        DTP_TRY(check_strict(job, o->plan, err));
+    }
+    dtp_lower_options options = job->lowering.options;
+    DTP_TRY(find_fetches(job, o, &options.n_fetch, &options.fetch, err));
+    DTP_TRY(dtp_lower(job->graph, &job->sharding, &options, &job->program, err));
+    DTP_TRY(dtp_program_check(job->program, err));
+    if (o->machine != NULL) {
+        dtp_pricer pricer;
+        DTP_TRY(dtp_pricer_init(o->machine, &job->sharding.mesh, &pricer, err));
+        DTP_TRY(dtp_predict(&pricer, job->program, &job->predicted, err));
+        job->has_prediction = true;
+    } else if (o->plan != NULL && o->plan->machine != NULL) {
+        job->predicted = o->plan->predicted;
+        job->has_prediction = true;
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_job_create(const dtp_graph *model, const dtp_job_options *options, dtp_job **out,
+                          dtp_err *err)
+{
+    dtp_job_options known;
+    DTP_TRY(DTP_NOT_NULL(err, model, options, out));
+    DTP_TRY(dtp_options_read(__func__, options, sizeof known, &known, err));
+    dtp_job *job = calloc(1, sizeof *job);
+    if (job == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a job");
+    }
+    const dtp_status s = build(model, &known, job, err);
+    if (s != DTP_OK) {
+        dtp_job_destroy(job);
+        return s;
+    }
+    *out = job;
+    return DTP_OK;
+}
+
+void dtp_job_destroy(dtp_job *job)
+{
+    if (job != NULL) {
+        dtp_program_destroy(job->program);
+        dtp_graph_destroy(job->graph);
+        dtp_arena_destroy(job->arena);
+        free(job);
+    }
+}
+
+const dtp_program *dtp_job_program(const dtp_job *job)
+{
+    return job->program;
+}
+
+const dtp_mesh *dtp_job_mesh(const dtp_job *job)
+{
+    return &job->sharding.mesh;
+}
+
+const dtp_prediction *dtp_job_predicted(const dtp_job *job)
+{
+    return job->has_prediction ? &job->predicted : NULL;
+}
+
+dtp_status dtp_job_tensor(const dtp_job *job, const char *name, dtp_tensor_id *out, dtp_ttype *type,
+                          dtp_err *err)
+{
+    DTP_TRY(DTP_NOT_NULL(err, job, name, out));
+    *out = dtp_graph_find(job->graph, name);
+    if (*out < 0) {
+        return DTP_FAIL(err, DTP_NOT_FOUND, "the model '%s' has no tensor '%s'", job->graph->name,
+                        name);
+    }
+    if (type != NULL) {
+        *type = job->graph->tensors[*out].type;
+    }
+    return DTP_OK;
+}
+
+bool dtp_plan_is_for_machine(const dtp_plan *plan, const dtp_machine *machine)
+{
+    return plan->machine != NULL && plan->machine_hash == dtp_machine_hash(machine);
+}

@@ -1,0 +1,20 @@
+/* Jobs (dtp/session.h): a model with a layout for every tensor, lowered and predicted. */
+#ifndef DTP_COST_MODELS_JOB_H
+#define DTP_COST_MODELS_JOB_H
+
+#include "cost_models/plan_lowering.h"
+#include "dtp/session.h"
+
+/* A job stays where it was created: the program refers to the lowering. */
+struct dtp_job {
+    dtp_graph *graph; /* with recomputation, microbatches and the plan's implementations */
+    bool changed;     /* recomputation or microbatches */
+    dtp_arena *arena;
+    dtp_sharding sharding;
+    dtp_plan_lowering lowering;
+    dtp_program *program;
+    dtp_prediction predicted; /* of the program; from the plan when there is no machine */
+    bool has_prediction;
+};
+
+#endif

@@ -1,0 +1,113 @@
+/* The planner, libdtp_planner: chooses how the tensors of a model are laid out over devices. */
+#ifndef DTP_PLANNER_H
+#define DTP_PLANNER_H
+
+#include "dtp/plan.h"
+
+DTP_API_BEGIN
+
+typedef enum dtp_planning_mode {
+    DTP_PLAN_RULES,  /* layout rules, the same for the whole model */
+    DTP_PLAN_TENSOR, /* a layout for every tensor */
+    DTP_PLAN_PINS    /* nothing is searched: layouts follow from styles and pins */
+} dtp_planning_mode;
+
+typedef struct dtp_plan_options {
+    size_t size;
+    dtp_planning_mode mode;
+    dtp_plan_objective objective;
+    const dtp_mesh *mesh; /* NULL: the best mesh of `devices` */
+    int32_t devices;
+    int64_t memory_limit_bytes; /* per rank; 0: that of the machine's device; < 0: none */
+    const char *rules;          /* rules mode: splits that must hold, "batch:x" */
+    int32_t n_styles;           /* the other modes: what must hold, "GLOB: STYLE" */
+    const char *const *styles;  /* (docs/styles.md), */
+    int32_t n_style_files;      /* style plans of Hugging Face's transformers, */
+    const char *const *style_files;
+    int32_t n_style_names; /* names in these files and the model's, "THEIRS=OURS", */
+    const char *const *style_names;
+    int32_t n_pins; /* and "TENSOR: LAYOUT" */
+    const char *const *pins;
+    bool strict;                      /* pins mode: operands are sent only where one asked */
+    bool torch;                       /* pins mode: decide as PyTorch's DTensor */
+    const char *remat, *microbatches; /* as in dtp_job_options, or "auto": searched */
+    const char *rules_file;           /* hand-written baselines, dtp.rules/1 */
+    int32_t candidates;               /* rules mode: plans compared by their makespan; 0: 6 */
+    uint64_t seed;                    /* of the solver of tensor mode */
+    int32_t threads;                  /* of that solver, 0: 2; the plan does not depend on it */
+    double gap;                       /* tensor mode: of large problems; 0.001 */
+    bool prices;                      /* tensor mode: say what each constraint costs */
+    bool unfold;        /* tensor mode: every instance of a repeated block decides for itself */
+    const char *solver; /* tensor mode: "auto" (NULL), "exact", "large" or "glpk" */
+    double limit_s;     /* planning ends after so many seconds with the best plan so far; 0: none */
+    bool (*interrupted)(void *user); /* or once this is true; called from several threads */
+    void *user;
+    const dtp_ctx *ctx;
+} dtp_plan_options;
+
+static inline dtp_plan_options dtp_plan_options_init(void)
+{
+    dtp_plan_options o;
+    memset(&o, 0, sizeof o);
+    o.size = sizeof o;
+    o.seed = 1;
+    o.gap = 0.001;
+    return o;
+}
+
+typedef enum dtp_mesh_outcome {
+    DTP_MESH_PLANNED,
+    DTP_MESH_CUT,        /* its bound is not below the cost of the best plan so far */
+    DTP_MESH_INFEASIBLE, /* nothing fits the memory limit and the pins */
+    DTP_MESH_SKIPPED,    /* the pins do not fit this mesh */
+    DTP_MESH_ENDED       /* planning was ended before a plan was found */
+} dtp_mesh_outcome;
+
+/* "planned", "cut", "infeasible", "skipped", "ended". */
+const char *dtp_mesh_outcome_name(dtp_mesh_outcome outcome);
+
+typedef struct dtp_mesh_report {
+    dtp_mesh mesh;
+    dtp_mesh_outcome outcome;
+    int64_t bound;      /* PLANNED, CUT: of the certificate, in the units of the objective */
+    int64_t cost;       /* PLANNED */
+    double step_time_s; /* PLANNED */
+} dtp_mesh_report;
+DTP_ASSERT_SIZE(dtp_mesh_report, 280);
+
+typedef struct dtp_plan_result {
+    dtp_plan *plan; /* NULL when infeasible, or when the request's rival was not beaten */
+    bool infeasible;
+    int64_t memory_limit_bytes;  /* the one that was kept; 0: none */
+    int64_t smallest_peak_bytes; /* infeasible: a memory limit that works with the pins; 0: none */
+    int64_t smallest_bound;      /* ... and none below this does */
+    int32_t n_conflict;          /* infeasible: a smallest set of constraints that cannot hold */
+    const char **conflict;       /* together: "pin h: batch@x", "memory 1024" */
+    int64_t cut_bound;           /* neither plan nor infeasible: nothing costs less on the mesh */
+    int32_t n_tried; /* the search for recomputation and microbatches: a text for each choice */
+    const char **tried;
+    int32_t n_meshes; /* the mesh search, in its order; 0 without */
+    dtp_mesh_report *meshes;
+    struct dtp_arena *arena; /* of conflict, meshes and tried */
+} dtp_plan_result;
+DTP_ASSERT_SIZE(dtp_plan_result, 104);
+
+/* Plans a model, as it was read. Planning that is ended before there is a plan: DTP_STOPPED. The plan is never predicted worse than a legal baseline within the
+ * memory limit and in keeping with the pins. Limits and pins that cannot hold together are a
+ * result, not an error; a text that is no pin, or one that cannot be kept even alone, is
+ * DTP_INVALID. `machine` NULL: pins mode only, nothing is priced. */
+dtp_status dtp_plan_make(const dtp_graph *model, const dtp_machine *machine,
+                         const dtp_plan_options *options, dtp_plan_result *out,
+                         dtp_err *err) DTP_MUST_CHECK;
+/* An infeasible result: what of recomputation and microbatches, where the options leave them open,
+ * makes a plan fit: "--remat layer --microbatches 2". NULL when nothing does; the caller frees
+ * it. */
+dtp_status dtp_plan_what_helps(const dtp_graph *model, const dtp_machine *machine,
+                               const dtp_plan_options *options, char **text,
+                               dtp_err *err) DTP_MUST_CHECK;
+/* Not after a failure. */
+void dtp_plan_result_free(dtp_plan_result *result);
+
+DTP_API_END
+
+#endif

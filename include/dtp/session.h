@@ -1,0 +1,151 @@
+/* Running a model: as a plan says, or by layout rules.
+ *
+ * A job is the model with a layout for every tensor, lowered to the program that every rank runs;
+ * one job serves all ranks of a process. A session is the job on one rank: a bound program with
+ * parameters, feeds and a step count. Every function on a session is collective: all ranks call it
+ * in the same order. */
+#ifndef DTP_SESSION_H
+#define DTP_SESSION_H
+
+#include "dtp/device_mesh.h"
+#include "dtp/plan.h"
+
+DTP_API_BEGIN
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+typedef struct dtp_job dtp_job;
+typedef struct dtp_program dtp_program; /* what every rank runs */
+
+typedef struct dtp_job_options {
+    size_t size;
+    const dtp_plan *plan;       /* borrowed; says all that the next five do. NULL: they do */
+    const dtp_mesh *mesh;       /* NULL: one device */
+    const char *rules;          /* layout rules, "batch:x"; NULL: replicated */
+    bool uneven;                /* rules may split sizes that do not divide evenly */
+    const char *remat;          /* blocks to recompute, "layer:0-3"; NULL: none */
+    const char *microbatches;   /* "4", "batch=4"; NULL: none */
+    bool strict;                /* operands may be sent only where a pin of the plan asked */
+    const dtp_machine *machine; /* to predict with; NULL: the plan's prediction */
+    int32_t n_fetch;            /* tensors to read after a step, by name, beside parameters, */
+    const char *const *fetch;   /* states, outputs and the loss */
+    bool results;               /* loss, outputs and gradients can be read too */
+} dtp_job_options;
+
+static inline dtp_job_options dtp_job_options_init(void)
+{
+    dtp_job_options o;
+    memset(&o, 0, sizeof o);
+    o.size = sizeof o;
+    return o;
+}
+
+/* Borrows the model, as it was read, and the plan. DTP_INVALID when rules or pins cannot hold,
+ * DTP_NOT_FOUND for a fetch that no tensor has as its name. */
+dtp_status dtp_job_create(const dtp_graph *model, const dtp_job_options *options, dtp_job **out,
+                          dtp_err *err) DTP_MUST_CHECK;
+/* Sessions of the job must be gone. NULL is accepted. */
+void dtp_job_destroy(dtp_job *job);
+
+/* Borrowed from the job. */
+const dtp_program *dtp_job_program(const dtp_job *job);
+const dtp_mesh *dtp_job_mesh(const dtp_job *job);
+/* NULL without a machine and without a plan that predicts. */
+const dtp_prediction *dtp_job_predicted(const dtp_job *job);
+/* A tensor by name and its type; DTP_NOT_FOUND. *type may be NULL. */
+dtp_status dtp_job_tensor(const dtp_job *job, const char *name, dtp_tensor_id *out, dtp_ttype *type,
+                          dtp_err *err) DTP_MUST_CHECK;
+
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+typedef struct dtp_session dtp_session;
+
+/* Data of an input. A .npy file of the input's shape: the same values every step. One with another
+ * number of rows in dims[0]: each step draws dims[0] rows, without repetition until all rows are
+ * used; the order depends on (seed, epoch, number of rows), so inputs with the same number of rows
+ * stay aligned. Any other file: bytes. Each row (all dims but the last) is a window of the file as
+ * long as the last dim, at a random place given by (seed, step, row), moved by `shift` bytes.
+ * Inputs fed from one file with equal window length share the places (targets = tokens shifted by
+ * 1). Inputs without a feed are synthetic: floats normal(0, 1), integers uniform in [0, below)
+ * (below 2 when the model does not state it). */
+typedef struct dtp_feed_spec {
+    const char *input;
+    const char *file;
+    int64_t shift;
+} dtp_feed_spec;
+DTP_ASSERT_SIZE(dtp_feed_spec, 24);
+
+typedef struct dtp_session_options {
+    size_t size;
+    uint64_t seed;
+    int32_t n_feeds;
+    const dtp_feed_spec *feeds;
+    const char *load; /* checkpoint directory, index or .safetensors file; NULL: initial values */
+    const char *save; /* the only path that the job will save to: other jobs cannot, from now on;
+                         NULL: any, kept from others during the save */
+    int32_t keep;     /* sets that stay in a checkpoint directory; 0 is 1 */
+    bool allow_nan;   /* go on when the loss is not finite */
+    bool profile;
+    const dtp_ctx *ctx; /* log; NULL: silent */
+} dtp_session_options;
+
+static inline dtp_session_options dtp_session_options_init(void)
+{
+    dtp_session_options o;
+    memset(&o, 0, sizeof o);
+    o.size = sizeof o;
+    return o;
+}
+
+/* Agrees on program and options with the peers (all ranks fail when they differ), binds the program
+ * and fills parameters and states. Borrows p, backend and comm; they must outlive the session. */
+dtp_status dtp_session_create(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
+                              const dtp_session_options *options, dtp_session **out,
+                              dtp_err *err) DTP_MUST_CHECK;
+void dtp_session_destroy(dtp_session *s);
+
+typedef struct dtp_runner_times {
+    double total_s, compute_s, comm_s; /* compute: kernels and moves; comm: inside collectives */
+} dtp_runner_times;
+DTP_ASSERT_SIZE(dtp_runner_times, 24);
+
+typedef struct dtp_step_result {
+    int64_t step; /* the one that just ran, from 0 */
+    bool has_loss;
+    double loss;
+    dtp_runner_times times;
+    double feed_s; /* making and copying the inputs; not part of times */
+} dtp_step_result;
+DTP_ASSERT_SIZE(dtp_step_result, 56);
+
+/* Feeds, runs and reads the loss. DTP_NOT_FINITE, with the same message on all ranks, when it is
+ * not finite and that is not allowed; the step has been made then. Another failure on this rank is
+ * told to the peers: under sim they return DTP_COMM, under mpi the job is aborted after printing
+ * the error. */
+dtp_status dtp_session_step(dtp_session *s, dtp_step_result *out, dtp_err *err) DTP_MUST_CHECK;
+/* Looks at all parameters and optimizer states that steps change. DTP_NOT_FINITE, with the same
+ * message on all ranks, names step, node, tensor and the lowest rank that holds such a value. */
+dtp_status dtp_session_check(dtp_session *s, dtp_err *err) DTP_MUST_CHECK;
+/* Next step. */
+int64_t dtp_session_next_step(const dtp_session *s);
+
+/* A tensor that can be read after a step, whole, on rank 0 (`out` is ignored elsewhere and may be
+ * NULL there). */
+dtp_status dtp_session_gather(dtp_session *s, dtp_tensor_id t, void *out,
+                              dtp_err *err) DTP_MUST_CHECK;
+/* Gathers and writes <path> as .npy on rank 0. */
+dtp_status dtp_session_fetch_npy(dtp_session *s, dtp_tensor_id t, const char *path,
+                                 dtp_err *err) DTP_MUST_CHECK;
+
+/* Parameters and states: a path that ends with .safetensors becomes one file (one tensor at a time
+ * on rank 0), any other a directory of one file per rank and an index. What is there stays until
+ * the new one is complete. Values that are not finite are never saved (DTP_NOT_FINITE as above,
+ * also with allow_nan). DTP_IO when another job holds the lock. */
+dtp_status dtp_session_save(dtp_session *s, const char *path, dtp_err *err) DTP_MUST_CHECK;
+/* Parameters (all must be there), states (all or none: then they keep their initial values) and
+ * step. */
+dtp_status dtp_session_load(dtp_session *s, const char *path, dtp_err *err) DTP_MUST_CHECK;
+
+DTP_API_END
+
+#endif

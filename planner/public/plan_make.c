@@ -1,0 +1,188 @@
+/* The public planner (dtp/planner.h): options as texts become a request of the mode asked for. */
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "interop/styles/pin_texts.h"
+#include "planner/plan_pins.h"
+#include "planner/plan_rules.h"
+#include "planner/tensors/plan_tensor.h"
+#include "planner/variant_search.h"
+
+typedef struct plan_maker {
+    const dtp_graph *model;
+    const dtp_machine *machine;
+    dtp_plan_options options;
+    dtp_arena *arena;
+    dtp_styles styles; /* as they were read */
+    dtp_graph_variant choices;
+    dtp_plan_request request;
+    dtp_variant_search search; /* what "auto" stands for */
+    dtp_stop stop;
+} plan_maker;
+
+static bool is_auto(const char *text)
+{
+    return text != NULL && strcmp(text, "auto") == 0;
+}
+
+static dtp_status make_request(plan_maker *m, dtp_err *err)
+{
+    const dtp_plan_options *o = &m->options;
+    const dtp_pin_source source = {.n_styles = o->n_styles,
+                                   .n_files = o->n_style_files,
+                                   .n_names = o->n_style_names,
+                                   .n_pins = o->n_pins,
+                                   .styles = o->styles,
+                                   .files = o->style_files,
+                                   .names = o->style_names,
+                                   .pins = o->pins};
+    const char **texts = NULL;
+    dtp_plan_request *r = &m->request;
+    m->search =
+        (dtp_variant_search){.remat = is_auto(o->remat), .microbatches = is_auto(o->microbatches)};
+    DTP_TRY(dtp_graph_variant_parse(m->search.remat ? NULL : o->remat,
+                                    m->search.microbatches ? NULL : o->microbatches, m->model,
+                                    m->arena, &m->choices, err));
+    *r = dtp_plan_request_init();
+    r->objective = o->objective;
+    r->mesh = o->mesh;
+    r->devices = o->devices;
+    const int64_t of_device = m->machine != NULL ? m->machine->memory_bytes : 0;
+    r->memory_limit_bytes = o->memory_limit_bytes == 0 ? of_device : o->memory_limit_bytes;
+    r->memory_limit_bytes = r->memory_limit_bytes < 0 ? 0 : r->memory_limit_bytes;
+    r->pins = o->rules;
+    r->choices = &m->choices;
+    r->rules_file = o->rules_file;
+    r->candidates = o->candidates > 0 ? o->candidates : r->candidates;
+    r->seed = o->seed;
+    r->threads = o->threads > 0 ? o->threads : r->threads;
+    r->gap = o->gap;
+    r->prices = o->prices;
+    r->unfold = o->unfold;
+    r->stop = &m->stop;
+    DTP_TRY(dtp_solver_parse(o->solver != NULL ? o->solver : "auto", &r->solver, err));
+    r->ctx = o->ctx;
+    DTP_TRY(dtp_pin_texts(&source, m->arena, &m->styles, &r->n_texts, &texts, err));
+    r->texts = texts;
+    return DTP_OK;
+}
+
+/* Which options go together. */
+static dtp_status check(const plan_maker *m, dtp_err *err)
+{
+    const dtp_plan_options *o = &m->options;
+    const bool by_pins = o->mode == DTP_PLAN_PINS;
+    if (m->machine == NULL && !by_pins) {
+        return DTP_FAIL(err, DTP_INVALID, "dtp_plan_make: only pins mode needs no machine");
+    }
+    if (by_pins ? o->mesh == NULL : (o->mesh != NULL) == (o->devices > 0)) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "dtp_plan_make: give either a mesh or devices (pins "
+                        "mode: a mesh)");
+    }
+    if ((o->strict || o->torch) && !by_pins) {
+        return DTP_FAIL(err, DTP_INVALID, "dtp_plan_make: strict and torch are for pins mode");
+    }
+    if (by_pins && (is_auto(o->remat) || is_auto(o->microbatches))) {
+        return DTP_FAIL(err, DTP_INVALID, "dtp_plan_make: pins mode searches nothing: no 'auto'");
+    }
+    return DTP_OK;
+}
+
+/* The plan that follows from styles and pins on the mesh of the request, by propagation. */
+static dtp_status plan_by_pins(const plan_maker *m, dtp_plan_result *out, dtp_err *err)
+{
+    const dtp_plan_request *r = &m->request;
+    dtp_pin_set pins;
+    /* What they say, which name nodes of the graph with the choices of the request. */
+    dtp_graph *changed = NULL;
+    DTP_TRY(dtp_graph_with_variant(m->model, r->choices, 0, NULL, &changed, err));
+    dtp_status s = dtp_pin_set_read(r->n_texts, r->texts, changed, r->mesh, m->arena, &pins, err);
+    dtp_graph_destroy(changed);
+    DTP_TRY(s);
+    const dtp_pins_request by_pins = {.mesh = r->mesh,
+                                      .n_pins = pins.n_pins,
+                                      .pins = pins.pins,
+                                      .n_implementations = pins.n_implementations,
+                                      .implementations = pins.implementations,
+                                      .n_texts = pins.n_texts,
+                                      .texts = pins.texts,
+                                      .strict = m->options.strict,
+                                      .torch = m->options.torch,
+                                      .objective = r->objective,
+                                      .memory_limit_bytes = r->memory_limit_bytes,
+                                      .choices = r->choices,
+                                      .rules_file = r->rules_file};
+    return dtp_plan_pins(m->model, m->machine, &by_pins, out, err);
+}
+
+static dtp_status plan(const plan_maker *m, dtp_plan_result *out, dtp_err *err)
+{
+    if (m->options.mode == DTP_PLAN_PINS) {
+        return plan_by_pins(m, out, err);
+    }
+    const dtp_plan_mode mode =
+        m->options.mode == DTP_PLAN_TENSOR ? dtp_plan_tensor : dtp_plan_rules;
+    return m->search.remat || m->search.microbatches
+               ? dtp_plan_variants(mode, m->model, m->machine, &m->request, &m->search, out, err)
+               : mode(m->model, m->machine, &m->request, out, err);
+}
+
+/* Needs `finish`, also after a failure. */
+static dtp_status start(const dtp_graph *model, const dtp_machine *machine,
+                        const dtp_plan_options *options, plan_maker *m, dtp_err *err)
+{
+    *m = (plan_maker){.model = model, .machine = machine};
+    DTP_TRY(dtp_options_read("dtp_plan_make", options, sizeof m->options, &m->options, err));
+    DTP_TRY(check(m, err));
+    m->stop = (dtp_stop){.end_s = m->options.limit_s > 0.0 ? dtp_now_s() + m->options.limit_s : 0.0,
+                         .interrupted = m->options.interrupted,
+                         .user = m->options.user};
+    m->arena = dtp_arena_create();
+    DTP_TRY(DTP_MEMORY(err, m->arena));
+    return make_request(m, err);
+}
+
+static void finish(plan_maker *m)
+{
+    dtp_arena_destroy(m->arena);
+}
+
+dtp_status dtp_plan_make(const dtp_graph *model, const dtp_machine *machine,
+                         const dtp_plan_options *options, dtp_plan_result *out, dtp_err *err)
+{
+    plan_maker m;
+    DTP_TRY(DTP_NOT_NULL(err, model, options, out));
+    dtp_status s = start(model, machine, options, &m, err);
+    s = s == DTP_OK ? plan(&m, out, err) : s;
+    s = m.arena != NULL ? dtp_pin_place(&m.styles, s, err) : s;
+    out->memory_limit_bytes = m.request.memory_limit_bytes;
+    finish(&m);
+    return s;
+}
+
+dtp_status dtp_plan_what_helps(const dtp_graph *model, const dtp_machine *machine,
+                               const dtp_plan_options *options, char **text, dtp_err *err)
+{
+    plan_maker m;
+    dtp_plan_result result = {0};
+    DTP_TRY(DTP_NOT_NULL(err, model, options, text));
+    *text = NULL;
+    dtp_status s = start(model, machine, options, &m, err);
+    m.search = (dtp_variant_search){.remat = m.options.remat == NULL,
+                                    .microbatches = m.options.microbatches == NULL,
+                                    .first = true};
+    if (s == DTP_OK && m.request.memory_limit_bytes > 0 && m.options.mode != DTP_PLAN_PINS &&
+        (m.search.remat || m.search.microbatches)) {
+        s = plan(&m, &result, err);
+        s = s == DTP_NOMEM ? s : DTP_OK; /* what cannot be done does not help */
+    }
+    if (s == DTP_OK && result.plan != NULL) {
+        const char *found = dtp_variant_text(&result.plan->choices, result.arena);
+        *text = found != NULL ? strdup(found) : NULL;
+        s = *text != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for a report");
+    }
+    dtp_plan_result_free(&result);
+    finish(&m);
+    return s;
+}
