@@ -150,8 +150,7 @@ static bool same_gemm(const dtp_gemm_point *p, const dtp_work *w)
 /* Rates without launch and packing, which prices add again. Repeated shapes keep the faster one. */
 static dtp_status fit_gemm(dtp_machine *m, const dtp_samples *samples, dtp_err *err)
 {
-    m->gemm = dtp_arena_alloc(m->arena, (size_t)samples->n + 1, sizeof *m->gemm);
-    DTP_TRY(DTP_MEMORY(err, m->gemm));
+    DTP_TRY(DTP_NEW(m->arena, m->gemm, samples->n + 1, err));
     for (int32_t i = 0; i < samples->n; i++) {
         const dtp_sample *s = &samples->items[i];
         const dtp_work *w = &s->work;
@@ -228,8 +227,7 @@ static dtp_status fit_colls(dtp_machine *m, const dtp_samples *samples, points *
     m->levels[0] =
         (dtp_level){"ranks", samples->ranks, latency_s, rate_of(inverse_bw, DTP_NUMBER_BW)};
     m->n_levels = 1;
-    m->coll_curves = dtp_arena_alloc(m->arena, (size_t)samples->n + 1, sizeof *m->coll_curves);
-    DTP_TRY(DTP_MEMORY(err, m->coll_curves));
+    DTP_TRY(DTP_NEW(m->arena, m->coll_curves, samples->n + 1, err));
     for (int32_t i = 0; i < samples->n; i++) {
         const dtp_sample *s = &samples->items[i];
         bool known = s->kind != DTP_SAMPLE_COLL;
@@ -267,8 +265,7 @@ static dtp_status fit_all(dtp_machine *m, const dtp_samples *samples,
     DTP_TRY(fit_bandwidth(m, samples, err));
     DTP_TRY(fit_gemm(m, samples, err));
     /* One curve per name; ops without one are priced like "add". */
-    m->op_curves = dtp_arena_alloc(m->arena, (size_t)samples->n + 1, sizeof *m->op_curves);
-    DTP_TRY(DTP_MEMORY(err, m->op_curves));
+    DTP_TRY(DTP_NEW(m->arena, m->op_curves, samples->n + 1, err));
     for (int32_t i = 0; i < samples->n; i++) {
         const dtp_sample *s = &samples->items[i];
         bool known = s->kind != DTP_SAMPLE_OP && s->kind != DTP_SAMPLE_MOVE;

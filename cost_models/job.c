@@ -50,9 +50,7 @@ static dtp_status find_fetches(const dtp_job *job, const dtp_job_options *o, int
     }
     dtp_tensor_id *ids =
         dtp_arena_alloc(job->arena, (size_t)*n + (size_t)o->n_fetch + 1, sizeof *ids);
-    if (ids == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for fetches");
-    }
+    DTP_TRY(DTP_MEMORY(err, ids));
     for (int32_t i = 0; i < *n; i++) {
         ids[i] = results[i];
     }
@@ -71,9 +69,7 @@ static dtp_status build(const dtp_graph *model, const dtp_job_options *o, dtp_jo
                         dtp_err *err)
 {
     job->arena = dtp_arena_create();
-    if (job->arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
-    }
+    DTP_TRY(DTP_MEMORY(err, job->arena));
     DTP_TRY(shard(model, o, job, err));
     DTP_TRY(dtp_plan_lowering_init(&job->lowering, o->plan, err));
     if (o->strict) {
@@ -102,9 +98,7 @@ dtp_status dtp_job_create(const dtp_graph *model, const dtp_job_options *options
     DTP_TRY(DTP_NOT_NULL(err, model, options, out));
     DTP_TRY(dtp_options_read(__func__, options, sizeof known, &known, err));
     dtp_job *job = calloc(1, sizeof *job);
-    if (job == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a job");
-    }
+    DTP_TRY(DTP_MEMORY(err, job));
     const dtp_status s = build(model, &known, job, err);
     if (s != DTP_OK) {
         dtp_job_destroy(job);

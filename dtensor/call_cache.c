@@ -81,9 +81,7 @@ static const known_call *find_call(const dtp_call_cache *t, const known_call *ke
 static dtp_status add_call(dtp_call_cache *t, const known_call *new, dtp_err *err)
 {
     char *copy = dtp_arena_alloc(t->arena, 1, new->key_bytes);
-    if (copy == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for the key of a call");
-    }
+    DTP_TRY(DTP_MEMORY(err, copy));
     memcpy(copy, new->key, new->key_bytes);
     DTP_TRY(dtp_arena_grow(t->arena, &t->calls, t->n, t->n + 1, &t->cap, sizeof *t->calls, err));
     DTP_TRY(dtp_hash_table_add(&t->by_key, t->arena, dtp_hash_fold(new->hash), t->n, err));
@@ -260,9 +258,7 @@ static dtp_status count(dtp_device_mesh *mesh, const dtp_coll_stat *stat, dtp_er
     if (i == mesh->cap_counts) {
         int32_t cap = mesh->cap_counts == 0 ? 16 : 2 * mesh->cap_counts;
         dtp_comm_count *grown = realloc(mesh->counts, (size_t)cap * sizeof *grown);
-        if (grown == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "no memory to count collectives");
-        }
+        DTP_TRY(DTP_MEMORY(err, grown));
         mesh->counts = grown;
         mesh->cap_counts = cap;
     }

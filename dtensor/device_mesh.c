@@ -15,9 +15,7 @@ static dtp_status new_mesh(dtp_comm *comm, dtp_backend *backend,
 {
     dtp_device_mesh *mesh = calloc(1, sizeof *mesh);
     *out = mesh;
-    if (mesh == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a device mesh");
-    }
+    DTP_TRY(DTP_MEMORY(err, mesh));
     mesh->comm = comm;
     mesh->backend = backend;
     DTP_TRY(dtp_options_read("dtp_device_mesh_create", options, sizeof mesh->options,
@@ -26,9 +24,7 @@ static dtp_status new_mesh(dtp_comm *comm, dtp_backend *backend,
         mesh->options.ops = dtp_builtin_ops();
     }
     mesh->arena = dtp_arena_create();
-    if (mesh->arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a device mesh");
-    }
+    DTP_TRY(DTP_MEMORY(err, mesh->arena));
     mesh->torch.options.price = dtp_step_generic_price;
     const dtp_redistributor torch = dtp_torch_redistributor(&mesh->torch);
     DTP_TRY(dtp_redistribute_cache_create(

@@ -58,11 +58,8 @@ static dtp_status bind(dtp_executable *x, const dtp_value_id *in, const dtp_valu
                        dtp_backend *backend, dtp_comm *comm, dtp_err *err)
 {
     const dtp_runner_options options = {.borrowed_memory = true, .failure = &x->failure};
-    x->in = dtp_arena_alloc(x->arena, (size_t)x->n_in, sizeof *x->in);
-    x->out = dtp_arena_alloc(x->arena, (size_t)x->n_out, sizeof *x->out);
-    if (x->in == NULL || x->out == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a compiled call");
-    }
+    DTP_TRY(DTP_NEW(x->arena, x->in, x->n_in, err));
+    DTP_TRY(DTP_NEW(x->arena, x->out, x->n_out, err));
     const dtp_program *p = x->program;
     int32_t fed = 0;
     for (int32_t i = 0; i < x->n_in; i++) {

@@ -158,9 +158,7 @@ static dtp_status make(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, filli
         f.a = neutral;
     }
     void *chunk = malloc(CHUNK_ELEMS * sizeof(double));
-    if (chunk == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory to fill a tensor");
-    }
+    DTP_TRY(DTP_MEMORY(err, chunk));
     dtp_status status = dtp_tensor__make(mesh, &type, &desc->layout, NULL, &t, err);
     if (status == DTP_OK) {
         mesh->slots[t.slot].storage->made = made;

@@ -58,10 +58,7 @@ static dtp_status prepare(gathering *g, dtp_err *err)
     g->mine = calloc(1, (size_t)(g->chunk * g->width));
     g->all = calloc((size_t)g->members, (size_t)(g->chunk * g->width));
     g->iterators = calloc((size_t)g->members, sizeof *g->iterators);
-    if (g->mine == NULL || g->all == NULL || g->iterators == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "gather: no memory for chunks of %" PRId64 " elements",
-                        g->chunk);
-    }
+    DTP_TRY(DTP_MEMORY(err, g->mine, g->all, g->iterators));
     for (int32_t j = 0; j < g->members; j++) {
         int32_t rank = dtp_mesh_set_member(mesh, g->set, g->mesh->comm->rank, j);
         dtp_shard shard = dtp_shard_of(&g->slot->type, &g->slot->layout, mesh, rank);

@@ -69,9 +69,7 @@ dtp_status dtp_optimizer_create(dtp_device_mesh *mesh, const char *name, int32_t
         return status;
     }
     dtp_optimizer *opt = calloc(1, sizeof *opt);
-    if (opt == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for an optimizer");
-    }
+    DTP_TRY(DTP_MEMORY(err, opt));
     *opt = (dtp_optimizer){.mesh = mesh, .spec = spec};
     *out = opt;
     return DTP_OK;
@@ -131,9 +129,7 @@ static dtp_status take_entry(dtp_optimizer *opt, entry **out, dtp_err *err)
     if (opt->n == opt->cap) {
         const int32_t cap = opt->cap == 0 ? 16 : 2 * opt->cap;
         entry *grown = realloc(opt->entries, (size_t)cap * sizeof *grown);
-        if (grown == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "no memory for the states of an optimizer");
-        }
+        DTP_TRY(DTP_MEMORY(err, grown));
         opt->entries = grown;
         opt->cap = cap;
     }

@@ -90,10 +90,7 @@ static dtp_status prepare(scattering *s, int64_t elems, dtp_err *err)
     s->send = calloc((size_t)ranks, (size_t)(s->chunk * s->width));
     s->receive = calloc((size_t)ranks, (size_t)(s->chunk * s->width));
     s->iterators = calloc(sends ? (size_t)ranks : 1, sizeof *s->iterators);
-    if (s->send == NULL || s->receive == NULL || s->iterators == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "scatter: no memory for chunks of %" PRId64 " elements",
-                        s->chunk);
-    }
+    DTP_TRY(DTP_MEMORY(err, s->send, s->receive, s->iterators));
     if (sends && s->data == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "scatter: the source, rank %d, has no data", s->source);
     }

@@ -70,9 +70,7 @@ dtp_status dtp_storage__create(dtp_device_mesh *mesh, int64_t bytes, dtp_storage
         return DTP_OK;
     }
     s = malloc(sizeof *s);
-    if (s == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a tensor of %" PRId64 " bytes", bytes);
-    }
+    DTP_TRY(DTP_MEMORY(err, s));
     *s = (dtp_storage){.mesh = mesh, .bytes = bytes, .refs = 1, .made = made};
     dtp_status status = allocate(mesh, bytes, &s->data, err);
     if (status != DTP_OK) {

@@ -141,10 +141,7 @@ static dtp_status record(dtp_tape *tape, const dtp_canonical_call *call, int32_t
     DTP_TRY(dtp_arena_grow(tape->arena, &tape->entries, tape->n_entries, tape->n_entries + 1,
                            &tape->cap_entries, sizeof *tape->entries, err));
     if (call != NULL) {
-        e.call = dtp_arena_alloc(tape->arena, 1, sizeof *e.call);
-        if (e.call == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "no memory for the tape");
-        }
+        DTP_TRY(DTP_NEW(tape->arena, e.call, 1, err));
         *e.call = *call;
         e.call->wanted = NULL;
         dtp_canonical__fix_ids(e.call);

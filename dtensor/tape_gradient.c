@@ -98,10 +98,7 @@ static dtp_status add_entry(playback *p, int32_t index, dtp_err *err)
 static dtp_status build(playback *p, dtp_err *err)
 {
     dtp_arena *arena = p->g->arena;
-    p->ids = dtp_arena_alloc(arena, (size_t)p->tape->n_values, sizeof *p->ids);
-    if (p->ids == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for the record of a gradient");
-    }
+    DTP_TRY(DTP_NEW(arena, p->ids, p->tape->n_values, err));
     for (int32_t v = 0; v < p->tape->n_values; v++) {
         p->ids[v] = -1;
     }
@@ -109,10 +106,7 @@ static dtp_status build(playback *p, dtp_err *err)
         DTP_TRY(add_entry(p, i, err));
     }
     p->n_forward = p->g->n_nodes;
-    p->entry_of = dtp_arena_alloc(arena, (size_t)p->n_forward, sizeof *p->entry_of);
-    if (p->entry_of == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for the record of a gradient");
-    }
+    DTP_TRY(DTP_NEW(arena, p->entry_of, p->n_forward, err));
     for (int32_t n = 0; n < p->n_forward; n++) {
         p->entry_of[n] = -1;
     }
@@ -138,9 +132,7 @@ static dtp_status find_uses(playback *p, int32_t n, const dtp_tensor_id *wanted,
     p->owned = dtp_arena_alloc(g->arena, (size_t)g->n_tensors, sizeof *p->owned);
     p->handles = dtp_arena_alloc(g->arena, (size_t)g->n_tensors, sizeof *p->handles);
     *needed = dtp_arena_alloc(g->arena, (size_t)g->n_nodes, sizeof **needed);
-    if (p->last == NULL || p->owned == NULL || p->handles == NULL || *needed == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a gradient");
-    }
+    DTP_TRY(DTP_MEMORY(err, p->last, p->owned, p->handles, *needed));
     for (int32_t i = 0; i < n; i++) {
         if (wanted[i] >= 0) {
             p->last[wanted[i]] = INT32_MAX;
@@ -337,9 +329,7 @@ static dtp_status gradient(playback *p, dtp_tensor loss, int32_t n, const dtp_te
     bool *needed;
     dtp_tensor_id *also = dtp_arena_alloc(p->g->arena, (size_t)n, sizeof *also);
     dtp_tensor_id *wanted = dtp_arena_alloc(p->g->arena, (size_t)n, sizeof *wanted);
-    if (also == NULL || wanted == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for %d gradients", n);
-    }
+    DTP_TRY(DTP_MEMORY(err, also, wanted));
     DTP_TRY(build(p, err));
     for (int32_t i = 0; i < n; i++) {
         dtp_tensor_slot *slot;

@@ -55,14 +55,10 @@ static dtp_status take_slot(dtp_device_mesh *mesh, uint32_t *out, dtp_err *err)
         const uint32_t cap = mesh->cap_slots == 0 ? 64 : mesh->cap_slots * 2;
         dtp_tensor_slot *slots =
             cap <= INT32_MAX / 2 ? realloc(mesh->slots, cap * sizeof *slots) : NULL;
-        if (slots == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "no memory for %u tensors", (unsigned)cap);
-        }
+        DTP_TRY(DTP_MEMORY(err, slots));
         mesh->slots = slots;
         uint32_t *list = realloc(mesh->free_slots, cap * sizeof *list);
-        if (list == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "no memory for %u tensors", (unsigned)cap);
-        }
+        DTP_TRY(DTP_MEMORY(err, list));
         mesh->free_slots = list;
         mesh->cap_slots = cap;
     }

@@ -54,9 +54,7 @@ static dtp_status in_space(const dtp_planning *p, const dtp_candidate *c, bool *
     const rules_state *state = p->state;
     int32_t *scratch =
         dtp_arena_alloc(p->arena, (size_t)state->problem->select->n_variables, sizeof *scratch);
-    if (scratch == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
-    }
+    DTP_TRY(DTP_MEMORY(err, scratch));
     *is = dtp_rules_assignment(state->problem, &c->rules, scratch);
     return DTP_OK;
 }
@@ -197,11 +195,7 @@ static dtp_status offer_neighbours(rules_search *s, const dtp_solve_result *opti
     neighbour list[MAX_NEIGHBOURS];
     int32_t n = 0;
     for (int32_t i = 0; i < most; i++) {
-        list[i].assignment =
-            dtp_arena_alloc(s->p->arena, (size_t)select->n_variables, sizeof *list[i].assignment);
-        if (list[i].assignment == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
-        }
+        DTP_TRY(DTP_NEW(s->p->arena, list[i].assignment, select->n_variables, err));
     }
     for (int32_t i = 0; i < 2 * s->problem->n_names && most > 0 && !dtp_stopped(request->stop);
          i++) {
@@ -301,9 +295,7 @@ static dtp_status offer_smallest(rules_search *s, dtp_err *err)
 static dtp_status begin(dtp_planning *p, dtp_err *err)
 {
     rules_state *state = dtp_arena_alloc(p->arena, 1, sizeof *state);
-    if (state == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for rules mode");
-    }
+    DTP_TRY(DTP_MEMORY(err, state));
     p->state = state;
     DTP_TRY(dtp_layout_rules_parse(p->request->pins == NULL ? "" : p->request->pins,
                                    &p->pricer.mesh, &p->graph->dims, p->arena, &state->pins, err));

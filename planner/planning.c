@@ -119,9 +119,7 @@ static dtp_status certify(const dtp_planning *p, dtp_certificate *out, dtp_err *
 dtp_status dtp_planning_add_pin(dtp_plan *plan, const char *text, dtp_err *err)
 {
     plan->pins[plan->n_pins] = text != NULL ? dtp_arena_strdup(plan->arena, text) : NULL;
-    if (plan->pins[plan->n_pins] == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for pins");
-    }
+    DTP_TRY(DTP_MEMORY(err, plan->pins[plan->n_pins]));
     plan->n_pins++;
     return DTP_OK;
 }
@@ -131,9 +129,7 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     plan->model = dtp_arena_strdup(p->arena, p->graph->name);
     plan->machine = dtp_arena_strdup(p->arena, p->machine->name);
     plan->pins = dtp_arena_alloc(p->arena, (size_t)p->request->n_texts + 3, sizeof *plan->pins);
-    if (plan->model == NULL || plan->machine == NULL || plan->pins == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a plan");
-    }
+    DTP_TRY(DTP_MEMORY(err, plan->model, plan->machine, plan->pins));
     plan->mesh = p->pricer.mesh;
     plan->objective = p->request->objective;
     plan->memory_limit_bytes = p->request->memory_limit_bytes;
@@ -296,10 +292,7 @@ static dtp_status search_meshes(const dtp_planning *p, dtp_arena *arena, dtp_pla
     dtp_mesh *meshes = NULL;
     DTP_TRY(dtp_mesh_factorisations(p->request->devices, p->request->max_mesh_dims, arena, &s.n,
                                     &meshes, err));
-    s.reports = dtp_arena_alloc(arena, (size_t)s.n, sizeof *s.reports);
-    if (s.reports == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d meshes", s.n);
-    }
+    DTP_TRY(DTP_NEW(arena, s.reports, s.n, err));
     for (int32_t i = 0; i < s.n; i++) {
         s.reports[i] = (dtp_mesh_report){.mesh = meshes[i], .outcome = DTP_MESH_ENDED};
         DTP_TRY(dtp_stopped(p->request->stop) ? DTP_OK : try_mesh(&s, *p, i, err));
@@ -310,9 +303,7 @@ static dtp_status search_meshes(const dtp_planning *p, dtp_arena *arena, dtp_pla
     }
     out->meshes =
         out->arena != NULL ? dtp_arena_alloc(out->arena, (size_t)s.n, sizeof *out->meshes) : NULL;
-    if (out->meshes == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d meshes", s.n);
-    }
+    DTP_TRY(DTP_MEMORY(err, out->meshes));
     memcpy(out->meshes, s.reports, (size_t)s.n * sizeof *s.reports);
     out->n_meshes = s.n;
     return DTP_OK;
@@ -326,9 +317,7 @@ static dtp_status run(const dtp_planning *p, dtp_plan_result *out, dtp_err *err)
         return plan_on_mesh(&one, p->request->mesh, out, err);
     }
     dtp_arena *arena = dtp_arena_create();
-    if (arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the mesh search");
-    }
+    DTP_TRY(DTP_MEMORY(err, arena));
     dtp_status s = search_meshes(p, arena, out, err);
     dtp_arena_destroy(arena);
     if (s != DTP_OK) {

@@ -71,9 +71,7 @@ dtp_status dtp_shadow_prices_find(const dtp_shadow_prices *c, dtp_arena *arena, 
     const char **texts = dtp_arena_alloc(arena, (size_t)c->n_texts + 1, sizeof *texts);
     *out = dtp_arena_alloc(arena, (size_t)c->n_texts + 1, sizeof **out);
     *n = 0;
-    if (texts == NULL || *out == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the prices of constraints");
-    }
+    DTP_TRY(DTP_MEMORY(err, texts, *out));
     DTP_TRY(price(c, arena, &base, err));
     if (c->memory_bytes > 0) {
         const char *name = dtp_arena_printf(arena, "memory %" PRId64, c->memory_bytes);

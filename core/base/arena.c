@@ -139,9 +139,7 @@ dtp_status dtp_arena_grow(dtp_arena *arena, void *array, int32_t used, int32_t n
     void *old;
     memcpy(&old, array, sizeof old);
     void *fresh = dtp_arena_alloc(arena, (size_t)cap, size);
-    if (fresh == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d elements", cap);
-    }
+    DTP_TRY(DTP_MEMORY(err, fresh));
     if (used > 0) {
         memcpy(fresh, old, (size_t)used * size);
     }

@@ -251,10 +251,7 @@ static dtp_status add_value(json_scanner *s, int32_t parent, size_t key_offset, 
     if (doc->n == doc->capacity) {
         const int32_t capacity = doc->capacity == 0 ? 64 : 2 * doc->capacity;
         dtp_json *values = realloc(doc->values, (size_t)capacity * sizeof *values);
-        if (values == NULL) {
-            return DTP_FAIL(s->err, DTP_NOMEM, "%s: out of memory for %d values", doc->file,
-                            capacity);
-        }
+        DTP_TRY(DTP_MEMORY(s->err, values));
         doc->values = values;
         doc->capacity = capacity;
     }

@@ -206,10 +206,7 @@ dtp_status dtp_autodiff(dtp_graph *g, dtp_tensor_id loss, int32_t n_also, const 
                        .n_forward_nodes = g->n_nodes,
                        .wanted = dtp_arena_alloc(g->arena, n, sizeof(bool)),
                        .grads = dtp_arena_alloc(g->arena, n, sizeof(dtp_tensor_id))};
-    if (w.wanted == NULL || w.grads == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the gradients of %d tensors",
-                        g->n_tensors);
-    }
+    DTP_TRY(DTP_MEMORY(err, w.wanted, w.grads));
     for (size_t t = 0; t < n; t++) {
         w.grads[t] = -1;
     }

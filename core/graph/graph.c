@@ -52,9 +52,7 @@ static dtp_status grow_name_hash(dtp_graph *g, dtp_err *err)
 {
     int32_t size = g->name_hash_size == 0 ? 64 : g->name_hash_size * 2;
     int32_t *hash = dtp_arena_alloc(g->arena, (size_t)size, sizeof *hash);
-    if (hash == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d tensor names", size);
-    }
+    DTP_TRY(DTP_MEMORY(err, hash));
     for (int32_t i = 0; i < size; i++) {
         hash[i] = -1;
     }
@@ -116,9 +114,7 @@ dtp_status dtp_graph_add_tensor(dtp_graph *g, const dtp_tensor_spec *spec, dtp_t
                                 dtp_err *err)
 {
     const char *name = dtp_arena_strdup(g->arena, spec->name);
-    if (name == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for tensor '%s'", spec->name);
-    }
+    DTP_TRY(DTP_MEMORY(err, name));
     dtp_graph_tensor t = {.name = name,
                           .kind = spec->kind,
                           .type = spec->type,
@@ -158,9 +154,7 @@ static dtp_status copy_ids(dtp_graph *g, int32_t n, const int32_t *from, const i
                            dtp_err *err)
 {
     int32_t *ids = dtp_arena_alloc(g->arena, (size_t)n, sizeof *ids);
-    if (ids == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d ids", n);
-    }
+    DTP_TRY(DTP_MEMORY(err, ids));
     for (int32_t i = 0; i < n; i++) {
         ids[i] = from[i];
     }
@@ -221,9 +215,7 @@ static dtp_status fill_attrs(dtp_graph *g, const dtp_op_def *op, const dtp_node_
         n++;
     }
     dtp_attr *attrs = dtp_arena_alloc(g->arena, (size_t)n, sizeof *attrs);
-    if (attrs == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d attributes", n);
-    }
+    DTP_TRY(DTP_MEMORY(err, attrs));
     for (int32_t i = 0; i < n; i++) {
         DTP_TRY(fill_attr(g, &op->attrs[i], spec, &attrs[i], err));
         bool is_stream = (op->flags & DTP_OP_RANDOM) != 0 && strcmp(attrs[i].key, "stream") == 0;
@@ -295,9 +287,7 @@ static dtp_status append_outputs(dtp_graph *g, dtp_node *node, const dtp_call_ty
         const char *name =
             i == 0 ? node->name
                    : dtp_arena_printf(g->arena, "%s.%s", node->name, node->op->out_names[i - 1]);
-        if (name == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for an output name");
-        }
+        DTP_TRY(DTP_MEMORY(err, name));
         dtp_graph_tensor t = {.name = name,
                               .kind = DTP_TENSOR_VALUE,
                               .type = types->out[i],
@@ -346,9 +336,7 @@ dtp_status dtp_graph_add_node(dtp_graph *g, const dtp_node_spec *spec, dtp_tenso
                      .block = spec->block,
                      .instance = spec->instance,
                      .repeats = spec->repeats};
-    if (node.name == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for node '%s'", spec->name);
-    }
+    DTP_TRY(DTP_MEMORY(err, node.name));
     dtp_status s = build_node(g, spec, &node, err);
     if (s != DTP_OK) {
         dtp_err_prefix(err, "node '%s': %s", spec->name, op->name);
@@ -403,9 +391,7 @@ dtp_status dtp_graph_results(const dtp_graph *g, dtp_arena *arena, int32_t *n,
 {
     dtp_tensor_id *ids =
         dtp_arena_alloc(arena, (size_t)g->n_outputs + (size_t)g->n_grads + 1, sizeof *ids);
-    if (ids == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a list of tensors");
-    }
+    DTP_TRY(DTP_MEMORY(err, ids));
     *n = 0;
     if (g->loss >= 0) {
         ids[(*n)++] = g->loss;

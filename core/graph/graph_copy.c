@@ -12,9 +12,7 @@ static dtp_status copy_names(const dtp_graph *from, dtp_graph *to, dtp_err *err)
                            sizeof *to->blocks, err));
     for (int32_t b = 0; b < from->n_blocks; b++) {
         to->blocks[b] = dtp_arena_strdup(to->arena, from->blocks[b]);
-        if (to->blocks[b] == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for a graph");
-        }
+        DTP_TRY(DTP_MEMORY(err, to->blocks[b]));
         to->n_blocks++;
     }
     return DTP_OK;
@@ -28,11 +26,8 @@ static dtp_status begin(dtp_graph_copy *c, dtp_err *err)
     to->microbatches = from->microbatches;
     to->n_micro_dims = from->n_micro_dims;
     memcpy(to->micro_dims, from->micro_dims, sizeof to->micro_dims);
-    c->tensor = dtp_arena_alloc(to->arena, (size_t)from->n_tensors, sizeof *c->tensor);
-    c->node = dtp_arena_alloc(to->arena, (size_t)from->n_nodes, sizeof *c->node);
-    if (c->tensor == NULL || c->node == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a graph of %d nodes", from->n_nodes);
-    }
+    DTP_TRY(DTP_NEW(to->arena, c->tensor, from->n_tensors, err));
+    DTP_TRY(DTP_NEW(to->arena, c->node, from->n_nodes, err));
     for (int32_t t = 0; t < from->n_tensors; t++) {
         c->tensor[t] = -1;
     }

@@ -40,9 +40,7 @@ static dtp_status apply(dtp_graph *g, const dtp_implementation *implementation, 
                         node->name, node->op->name, implementation->key, implementation->value);
     }
     dtp_attr *attrs = dtp_arena_alloc(g->arena, (size_t)node->n_attrs, sizeof *attrs);
-    if (attrs == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for settings");
-    }
+    DTP_TRY(DTP_MEMORY(err, attrs));
     memcpy(attrs, node->attrs, (size_t)node->n_attrs * sizeof *attrs);
     attrs[spec - node->op->attrs].i = implementation->value;
     node->attrs = attrs;

@@ -263,10 +263,7 @@ static dtp_status read_strategies(const dtp_custom_op *op, dtp_arena *arena, cus
             return DTP_FAIL(err, DTP_INVALID, "an opaque op has no '...' in its signature");
         }
     }
-    c->strategies = dtp_arena_alloc(arena, (size_t)op->n_strategies, sizeof *c->strategies);
-    if (c->strategies == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d strategies", op->n_strategies);
-    }
+    DTP_TRY(DTP_NEW(arena, c->strategies, op->n_strategies, err));
     for (int32_t i = 0; i < op->n_strategies; i++) {
         custom_strategy *next = &c->strategies[c->n_strategies];
         const dtp_status s = parse_strategy(op->strategies[i], &c->signature, next, err);
@@ -393,9 +390,7 @@ dtp_status dtp_custom_op_register(dtp_op_set *set, const dtp_custom_op *op, dtp_
     op = &known;
     dtp_arena *arena = set->arena;
     custom *c = dtp_arena_alloc(arena, 1, sizeof *c);
-    if (c == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for an op");
-    }
+    DTP_TRY(DTP_MEMORY(err, c));
     const dtp_status s = read_description(op, arena, c, err);
     if (s != DTP_OK) {
         dtp_err_prefix(err, "op '%.80s'", op->name == NULL ? "" : op->name);

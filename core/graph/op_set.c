@@ -208,9 +208,7 @@ static dtp_status copy_text(dtp_arena *arena, const char **text, dtp_err *err)
 {
     if (*text != NULL) {
         *text = dtp_arena_strdup(arena, *text);
-        if (*text == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for a text");
-        }
+        DTP_TRY(DTP_MEMORY(err, *text));
     }
     return DTP_OK;
 }
@@ -219,9 +217,7 @@ static dtp_status copy_text(dtp_arena *arena, const char **text, dtp_err *err)
 static dtp_status copy_list(dtp_arena *arena, int32_t n, const char *const **list, dtp_err *err)
 {
     const char **copy = dtp_arena_alloc(arena, (size_t)n + 1, sizeof *copy);
-    if (copy == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d texts", n);
-    }
+    DTP_TRY(DTP_MEMORY(err, copy));
     for (int32_t i = 0; i < n; i++) {
         copy[i] = (*list)[i];
         DTP_TRY(copy_text(arena, &copy[i], err));
@@ -234,9 +230,7 @@ static dtp_status copy_attrs(dtp_arena *arena, dtp_op_def *def, dtp_err *err)
 {
     const int32_t n = count_attrs(def);
     dtp_attr_spec *copy = dtp_arena_alloc(arena, (size_t)n + 1, sizeof *copy);
-    if (copy == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d attributes", n);
-    }
+    DTP_TRY(DTP_MEMORY(err, copy));
     for (int32_t i = 0; i < n; i++) {
         int32_t choices = 0;
         copy[i] = def->attrs[i];
@@ -255,9 +249,7 @@ static dtp_status copy_attrs(dtp_arena *arena, dtp_op_def *def, dtp_err *err)
 static dtp_status copy_row(dtp_arena *arena, const dtp_op_def *def, dtp_op_def **out, dtp_err *err)
 {
     dtp_op_def *copy = dtp_arena_alloc(arena, 2, sizeof *copy); /* the second one ends the list */
-    if (copy == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for an op");
-    }
+    DTP_TRY(DTP_MEMORY(err, copy));
     *copy = *def;
     copy->summary = copy->summary != NULL ? copy->summary : "";
     DTP_TRY(copy_text(arena, &copy->name, err));
@@ -295,9 +287,7 @@ dtp_status dtp_op_register(dtp_op_set *set, const dtp_op_def *def, dtp_err *err)
     DTP_TRY(copy_row(set->arena, def, &copy, err));
     const dtp_op_def **lists =
         dtp_arena_alloc(set->arena, (size_t)set->n_lists + 1, sizeof(const dtp_op_def *));
-    if (lists == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for an op");
-    }
+    DTP_TRY(DTP_MEMORY(err, lists));
     for (int32_t i = 0; i < set->n_lists; i++) {
         lists[i] = set->lists[i];
     }

@@ -107,9 +107,7 @@ static dtp_status list_blocks(const dtp_graph *g, dtp_arena *arena, dtp_remat *o
         }
         if (k == n) {
             names[n] = dtp_arena_strdup(arena, g->blocks[b]);
-            if (names[n++] == NULL) {
-                return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d blocks", g->n_blocks);
-            }
+            DTP_TRY(DTP_MEMORY(err, names[n++]));
         }
     }
     *out = (dtp_remat){.n = n, .items = names};
@@ -330,13 +328,12 @@ static dtp_status build(remat_work *w, const dtp_remat *remat, dtp_arena *scratc
 {
     DTP_TRY(dtp_remat_check(remat, w->g, err));
     const size_t nodes = (size_t)w->g->n_nodes, tensors = (size_t)w->g->n_tensors;
-    w->group = dtp_arena_alloc(scratch, nodes, sizeof *w->group);
-    w->home = dtp_arena_alloc(scratch, tensors, sizeof *w->home);
-    w->kept = dtp_arena_alloc(scratch, tensors, sizeof *w->kept);
-    w->again = dtp_arena_alloc(scratch, tensors, sizeof *w->again);
-    w->clone = dtp_arena_alloc(scratch, tensors, sizeof *w->clone);
-    w->place = dtp_arena_alloc(scratch, nodes, sizeof *w->place);
-    DTP_TRY(DTP_MEMORY(err, w->group, w->home, w->kept, w->again, w->clone, w->place));
+    DTP_TRY(DTP_NEW(scratch, w->group, nodes, err));
+    DTP_TRY(DTP_NEW(scratch, w->home, tensors, err));
+    DTP_TRY(DTP_NEW(scratch, w->kept, tensors, err));
+    DTP_TRY(DTP_NEW(scratch, w->again, tensors, err));
+    DTP_TRY(DTP_NEW(scratch, w->clone, tensors, err));
+    DTP_TRY(DTP_NEW(scratch, w->place, nodes, err));
     DTP_TRY(find_groups(w, remat, scratch, err));
     find_kept(w);
     find_again(w);

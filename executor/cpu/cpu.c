@@ -64,9 +64,7 @@ dtp_status dtp_backend_cpu_create(int32_t threads, dtp_backend **out, dtp_err *e
         return DTP_FAIL(err, DTP_RANGE, "backend cpu: %d threads, at least 1 is needed", threads);
     }
     dtp_backend *b = calloc(1, sizeof *b);
-    if (b == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a backend");
-    }
+    DTP_TRY(DTP_MEMORY(err, b));
     b->ops = &cpu_ops;
     b->threads = threads;
     *out = b;

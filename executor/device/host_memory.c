@@ -22,9 +22,7 @@ dtp_status dtp_host_alloc(dtp_backend *b, size_t bytes, void **out, dtp_err *err
     }
     size_t rounded = bytes == 0 ? ALIGNMENT : (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     void *p = aligned_alloc(ALIGNMENT, rounded);
-    if (p == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu bytes", bytes);
-    }
+    DTP_TRY(DTP_MEMORY(err, p));
     dtp_host_count(b, (int64_t)bytes);
     *out = p;
     return DTP_OK;

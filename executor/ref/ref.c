@@ -45,9 +45,7 @@ dtp_status dtp_backend_ref_create(dtp_backend **out, dtp_err *err)
 {
     DTP_TRY(DTP_NOT_NULL(err, out));
     dtp_backend *b = calloc(1, sizeof *b);
-    if (b == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a backend");
-    }
+    DTP_TRY(DTP_MEMORY(err, b));
     b->ops = &REF_OPS;
     b->threads = 1;
     *out = b;

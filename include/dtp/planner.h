@@ -92,10 +92,11 @@ typedef struct dtp_plan_result {
 } dtp_plan_result;
 DTP_ASSERT_SIZE(dtp_plan_result, 104);
 
-/* Plans a model, as it was read. Planning that is ended before there is a plan: DTP_STOPPED. The plan is never predicted worse than a legal baseline within the
+/* Plans a model, as it was read. The plan is never predicted worse than a legal baseline within the
  * memory limit and in keeping with the pins. Limits and pins that cannot hold together are a
  * result, not an error; a text that is no pin, or one that cannot be kept even alone, is
- * DTP_INVALID. `machine` NULL: pins mode only, nothing is priced. */
+ * DTP_INVALID. DTP_STOPPED when planning is ended before there is a plan. `machine` NULL: pins mode
+ * only, nothing is priced. */
 dtp_status dtp_plan_make(const dtp_graph *model, const dtp_machine *machine,
                          const dtp_plan_options *options, dtp_plan_result *out,
                          dtp_err *err) DTP_MUST_CHECK;

@@ -23,9 +23,7 @@ static dtp_status read_names(const dtp_pin_source *source, dtp_arena *arena, dtp
                             text);
         }
         out[i] = (dtp_style_rename){dtp_arena_printf(arena, "%.*s", (int)n, text), text + n + 1};
-        if (out[i].from == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for names");
-        }
+        DTP_TRY(DTP_MEMORY(err, out[i].from));
     }
     return DTP_OK;
 }
@@ -34,9 +32,7 @@ static dtp_status read_files(const dtp_pin_source *source, dtp_styles *styles, d
 {
     dtp_style_rename *names =
         dtp_arena_alloc(styles->arena, (size_t)source->n_names + 1, sizeof *names);
-    if (names == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for names");
-    }
+    DTP_TRY(DTP_MEMORY(err, names));
     DTP_TRY(read_names(source, styles->arena, names, err));
     for (int32_t i = 0; i < source->n_files; i++) {
         char *text = NULL;
@@ -60,15 +56,11 @@ dtp_status dtp_pin_texts(const dtp_pin_source *source, dtp_arena *arena, dtp_sty
     }
     const int32_t count = read->n + source->n_pins;
     const char **texts = dtp_arena_alloc(arena, (size_t)count, sizeof *texts);
-    if (texts == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d pins", count);
-    }
+    DTP_TRY(DTP_MEMORY(err, texts));
     for (int32_t i = 0; i < count; i++) {
         texts[i] = i < read->n ? dtp_arena_printf(arena, "%s%s", STYLE, read->items[i].text)
                                : dtp_arena_printf(arena, "%s%s", PIN, source->pins[i - read->n]);
-        if (texts[i] == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d pins", count);
-        }
+        DTP_TRY(DTP_MEMORY(err, texts[i]));
     }
     *n = count;
     *out = texts;
@@ -104,9 +96,7 @@ static dtp_status read_pins(const dtp_graph *g, const dtp_mesh *mesh, dtp_styles
     int32_t n = 0;
     DTP_TRY(dtp_styles_pins(g, mesh, styles, &n, &pins, err));
     out->pins = dtp_arena_alloc(styles->arena, (size_t)n + (size_t)out->n_texts, sizeof *pins);
-    if (out->pins == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d pins", n);
-    }
+    DTP_TRY(DTP_MEMORY(err, out->pins));
     if (n > 0) {
         memcpy(out->pins, pins, (size_t)n * sizeof *pins);
     }
@@ -128,10 +118,7 @@ dtp_status dtp_pin_set_read(int32_t n, const char *const *texts, const dtp_graph
     dtp_styles styles;
     memset(out, 0, sizeof *out);
     dtp_styles_init(&styles, arena);
-    out->texts = dtp_arena_alloc(arena, (size_t)n, sizeof *out->texts);
-    if (out->texts == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d pins", n);
-    }
+    DTP_TRY(DTP_NEW(arena, out->texts, n, err));
     for (int32_t i = 0; i < n; i++) {
         const char *style = behind(texts[i], STYLE);
         if (style != NULL) {

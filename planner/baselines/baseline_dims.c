@@ -171,9 +171,7 @@ dtp_status dtp_baseline__dims(const dtp_graph *g, int64_t parts, dtp_arena *aren
 {
     const size_t n = (size_t)g->dims.n + 1;
     bool *flags = dtp_arena_alloc(arena, 5 * n, sizeof *flags);
-    if (flags == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d dims", g->dims.n);
-    }
+    DTP_TRY(DTP_MEMORY(err, flags));
     *out = (dtp_baseline_dims){.batch = -1,
                                .sequence = -1,
                                .vocab = -1,

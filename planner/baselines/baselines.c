@@ -90,9 +90,7 @@ dtp_status dtp_baselines_list(const dtp_graph *g, const dtp_mesh *mesh, const ch
     }
     const char *data = data_parallel(g, mesh, arena);
     dtp_candidate *list = dtp_arena_alloc(arena, (size_t)file.n + 2, sizeof *list);
-    if (data == NULL || list == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for baselines");
-    }
+    DTP_TRY(DTP_MEMORY(err, data, list));
     *n = 0;
     DTP_TRY(add_baseline(g, mesh, arena, "replicated", "", n, list, err));
     DTP_TRY(add_baseline(g, mesh, arena, "data_parallel", data, n, list, err));
@@ -190,9 +188,7 @@ static dtp_status list_all(const dtp_graph *g, const dtp_mesh *mesh, const char 
         n_recipes++;
     }
     dtp_candidate *list = dtp_arena_alloc(arena, (size_t)n_rules + (size_t)n_recipes, sizeof *list);
-    if (list == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for baselines");
-    }
+    DTP_TRY(DTP_MEMORY(err, list));
     memcpy(list, rules, (size_t)n_rules * sizeof *list);
     *n = n_rules;
     for (int32_t i = 0; i < n_recipes; i++) {
@@ -229,10 +225,7 @@ dtp_status dtp_baselines_create(const dtp_graph *g, const dtp_pricer *pricer,
 dtp_status dtp_plan_add_baselines(dtp_plan *plan, int32_t n, const dtp_candidate *baselines,
                                   dtp_err *err)
 {
-    plan->baselines = dtp_arena_alloc(plan->arena, (size_t)n, sizeof *plan->baselines);
-    if (plan->baselines == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for baselines");
-    }
+    DTP_TRY(DTP_NEW(plan->arena, plan->baselines, n, err));
     for (int32_t i = 0; i < n; i++) {
         const dtp_candidate *b = &baselines[i];
         plan->baselines[plan->n_baselines++] = (dtp_baseline){.name = b->name,

@@ -29,9 +29,7 @@ struct solver_json {
 dtp_status solver_json_open(const char *file, solver_json **out, dtp_err *err)
 {
     solver_json *s = calloc(1, sizeof *s);
-    if (s == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory", file);
-    }
+    DTP_TRY(DTP_MEMORY(err, s));
     int fd = -1;
     dtp_status status = dtp_stream_in_open(file, &fd, err);
     if (status != DTP_OK) {

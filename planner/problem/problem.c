@@ -53,10 +53,7 @@ dtp_status dtp_problem__reserve(void *array, int64_t need, int64_t *capacity, si
     void *grown = need < INT64_MAX / 4 && dtp_mul_size((size_t)room, size, &bytes)
                       ? realloc(old, bytes)
                       : NULL;
-    if (grown == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %" PRId64 " elements of %zu bytes", room,
-                        size);
-    }
+    DTP_TRY(DTP_MEMORY(err, grown));
     memcpy(array, &grown, sizeof grown);
     *capacity = room;
     return DTP_OK;

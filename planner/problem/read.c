@@ -109,10 +109,7 @@ static dtp_status reserve(problem_reader *r, void *array, int64_t need, int64_t 
     const int64_t room = twice < most ? twice : most;
     memcpy(&old, array, sizeof old);
     void *grown = dtp_mul_size((size_t)room, size, &bytes) ? realloc(old, bytes) : NULL;
-    if (grown == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %" PRId64 " elements of %zu bytes", room,
-                        size);
-    }
+    DTP_TRY(DTP_MEMORY(err, grown));
     memcpy(array, &grown, sizeof grown);
     r->bytes += (room - *capacity) * width;
     *capacity = room;
@@ -331,10 +328,7 @@ static dtp_status assemble(problem_reader *r, dtp_problem *p, dtp_err *err)
     p->end = malloc((variables + 1) * sizeof *p->end);
     p->edge_a = malloc((edges + 1) * sizeof *p->edge_a);
     p->edge_b = malloc((edges + 1) * sizeof *p->edge_b);
-    if (p->begin == NULL || p->end == NULL || p->edge_a == NULL || p->edge_b == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu nodes and %zu edges", variables,
-                        edges);
-    }
+    DTP_TRY(DTP_MEMORY(err, p->begin, p->end, p->edge_a, p->edge_b));
     for (size_t i = 0; i < variables; i++) {
         p->begin[i] = r->intervals.values[2 * i];
         p->end[i] = r->intervals.values[2 * i + 1];
@@ -377,9 +371,7 @@ dtp_status dtp_problem_read(const char *file, int64_t max_bytes, dtp_problem **o
                         .pairs = {.path = "problem.edges.nodes", .fixed = 2},
                         .matrices = {.path = "problem.edges.costs", .share = true}};
     r.arena = dtp_arena_create();
-    if (r.arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory", file);
-    }
+    DTP_TRY(DTP_MEMORY(err, r.arena));
     dtp_problem *p = NULL;
     dtp_status s = solver_json_open(file, &r.in, err);
     s = s == DTP_OK ? read_all(&r, err) : s;

@@ -206,9 +206,7 @@ static dtp_status add_memory_rows(const dtp_problem *p, dtp_strbuf *out, dtp_err
 {
     const int32_t n_intervals = dtp_problem_n_intervals(p);
     int64_t *begins = malloc(2 * ((size_t)n_intervals + 1) * sizeof *begins), n = 0, e = 0;
-    if (begins == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d intervals", n_intervals);
-    }
+    DTP_TRY(DTP_MEMORY(err, begins));
     int64_t *ends = begins + n_intervals + 1;
     for (int32_t i = 0; i < n_intervals; i++) {
         const dtp_problem_interval x = dtp_problem_interval_at(p, i);
@@ -300,9 +298,7 @@ dtp_status dtp_problem_print(const dtp_problem *p, const dtp_problem_names *name
                              dtp_err *err)
 {
     int64_t *most = calloc((size_t)p->first[p->n_variables] + 1, sizeof *most);
-    if (most == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the usages of a problem");
-    }
+    DTP_TRY(DTP_MEMORY(err, most));
     find_most(p, most);
     dtp_strbuf_addf(out, "%s: %d variables, %" PRId64 " strategies, %d edges, %d intervals\n",
                     p->name, p->n_variables, p->first[p->n_variables], p->n_edges,

@@ -44,9 +44,7 @@ static dtp_status run_free(const dtp_min_marginal_options *o, solver_min_margina
     p.n_extra = 0;
     solver_min_marginals free_one;
     dtp_min_marginal *out = calloc((size_t)m->k + 1, sizeof *out);
-    if (out == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d strategies", m->k);
-    }
+    DTP_TRY(DTP_MEMORY(err, out));
     for (int32_t s = 0; s < m->k; s++) {
         out[s].cost = m->out[s].cost;
     }

@@ -207,9 +207,7 @@ dtp_status solver_min_marginals__one_by_one(solver_min_marginals *m, solver_redu
     const solver_variable *x = &w->variables[m->variable];
     int64_t n = 0;
     dtp_keyed *order = calloc(2 * (size_t)x->k + 1, sizeof *order);
-    if (order == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d strategies", x->k);
-    }
+    DTP_TRY(DTP_MEMORY(err, order));
     solver_min_marginals__find_origins(m, w);
     for (int32_t i = 0; i < x->k; i++) {
         const int32_t s = m->origin[i];

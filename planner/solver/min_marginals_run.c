@@ -96,9 +96,7 @@ static dtp_status read_bounds(solver_min_marginals *m, int32_t *n, dtp_err *err)
     const solver_variable *x = &m->w->variables[m->variable];
     bool *live = calloc((size_t)m->k + 1, sizeof *live);
     *n = 0;
-    if (live == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d strategies", m->k);
-    }
+    DTP_TRY(DTP_MEMORY(err, live));
     dtp_status status = DTP_OK;
     if (!m->w->infeasible) {
         solver_min_marginals__find_origins(m, m->w);
@@ -254,9 +252,7 @@ static dtp_status set_aside(solver_min_marginals *m, int32_t *left, dtp_err *err
     const int32_t k = x->k;
     int64_t killed = 0;
     dtp_keyed *list = calloc(2 * (size_t)k + 1, sizeof *list);
-    if (list == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d strategies", k);
-    }
+    DTP_TRY(DTP_MEMORY(err, list));
     const int64_t most = usual_room(m, list);
     free(list);
     for (int32_t i = 0; i < k && most < DTP_FORBIDDEN / m->parameters->marginals_room; i++) {

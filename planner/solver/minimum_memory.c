@@ -13,9 +13,7 @@ static dtp_status without_costs(const dtp_problem *p, dtp_problem *out, dtp_err 
     const int64_t strategies = p->first[p->n_variables];
     const int64_t entries = p->n_stored;
     int64_t *costs = calloc((size_t)(strategies + entries) + 1, sizeof *costs);
-    if (costs == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy of a selection problem");
-    }
+    DTP_TRY(DTP_MEMORY(err, costs));
     *out = *p;
     out->cost = costs;
     out->edge_cost = costs + strategies;
@@ -88,7 +86,7 @@ static dtp_status solve_reduced(solver_reduced *w, dtp_minimum_memory *out, dtp_
     }
     r.assignment = calloc((size_t)w->n_variables + 1, sizeof *r.assignment);
     if (r.assignment == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
+        return DTP_MEMORY(err, r.assignment);
     }
     dtp_status s = solver_integer(w, true, r.assignment, &status, err);
     out->possible = status != DTP_CERT_INFEASIBLE;

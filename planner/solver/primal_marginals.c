@@ -71,9 +71,7 @@ static dtp_status begin(solver_primal_marginals *a, const int32_t *start, dtp_er
     a->assignments = calloc(n * (size_t)a->k + 1, sizeof *a->assignments);
     a->cost = calloc((size_t)a->k + 1, sizeof *a->cost);
     a->assignment = calloc(n + 1, sizeof *a->assignment);
-    if (a->assignments == NULL || a->cost == NULL || a->assignment == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d solutions", a->k);
-    }
+    DTP_TRY(DTP_MEMORY(err, a->assignments, a->cost, a->assignment));
     for (int32_t s = 0; s < a->k; s++) {
         memcpy(assignment_of(a, s), start, n * sizeof *start);
         assignment_of(a, s)[a->variable] = s;
@@ -135,9 +133,7 @@ static dtp_status enter(grove *g, int32_t variable, dtp_err *err)
     DTP_TRY(solver_graph_create(g->w, &g->graph, err));
     const size_t n = (size_t)g->graph->n;
     g->order = calloc(2 * n + 1, sizeof *g->order);
-    if (g->order == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", g->graph->n);
-    }
+    DTP_TRY(DTP_MEMORY(err, g->order));
     g->start = g->order + n;
     for (int32_t i = 0; i < g->graph->n; i++) {
         if (g->graph->vertices[i].origin == variable) {

@@ -123,9 +123,7 @@ static dtp_status add_edge(relaxed_model *m, int32_t edge, dtp_err *err)
     const int32_t ku = m->w->variables[e->u].k, kv = m->w->variables[e->v].k;
     const bool map = is_map(m, e);
     int32_t *z = calloc((size_t)ku * (size_t)kv + 1, sizeof *z);
-    if (z == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a matrix of %d x %d", ku, kv);
-    }
+    DTP_TRY(DTP_MEMORY(err, z));
     m->edge_row[edge] = dtp_ilp_n_rows(m->ilp);
     m->edge_phi[edge] = m->n_phi;
     m->n_phi += ku + kv;

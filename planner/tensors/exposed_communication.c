@@ -104,9 +104,7 @@ dtp_status dtp_exposed_scale(const dtp_exposed *x, const dtp_tensor_problem *p, 
     const size_t n = (size_t)s->n_edges + 1;
     int64_t *cost = NULL;
     double *sent = calloc(2 * n, sizeof *sent);
-    if (sent == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the costs of %d edges", s->n_edges);
-    }
+    DTP_TRY(DTP_MEMORY(err, sent));
     const dtp_status status = dtp_overlay_edges(o, &cost, err);
     double *alone = sent + n;
     for (int32_t i = 0; i < p->n_sent && status == DTP_OK; i++) {

@@ -12,9 +12,7 @@ static dtp_status find_said(const dtp_tensor_problem *p, const dtp_problem *s,
     const int64_t n_times = (int64_t)DTP_NODE_TICKS * p->graph->n_nodes;
     int64_t now = 0;
     int64_t *change = calloc((size_t)n_times + 1, sizeof *change);
-    if (change == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the usage of a selection");
-    }
+    DTP_TRY(DTP_MEMORY(err, change));
     for (int32_t i = 0; i < dtp_problem_n_intervals(s); i++) {
         const dtp_problem_interval x = dtp_problem_interval_at(s, i);
         if (x.begin < x.end) {
@@ -38,9 +36,7 @@ static dtp_status correct(const dtp_tensor_problem *p, dtp_node_id n, int32_t op
     const size_t k = (size_t)p->variables[variable].n_strategies;
     const int64_t at = (int64_t)DTP_NODE_TICKS * n;
     int64_t *usage = calloc(k, sizeof *usage);
-    if (usage == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
-    }
+    DTP_TRY(DTP_MEMORY(err, usage));
     usage[option] = bytes;
     const dtp_status s =
         dtp_overlay_add_interval(overlay, variable, at, at + DTP_NODE_TICKS, usage, err);
@@ -72,9 +68,7 @@ dtp_status dtp_memory_correction_add(const dtp_tensor_problem *p, const int32_t 
     dtp_program *program = NULL;
     int64_t *need = calloc(2 * n_nodes + 1, sizeof *need);
     *n = 0;
-    if (need == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the usage of a program");
-    }
+    DTP_TRY(DTP_MEMORY(err, need));
     dtp_status s = dtp_lower(p->graph, sharding, options, &program, err);
     s = s == DTP_OK ? dtp_peak_by_node(program, need, err) : s;
     s = s == DTP_OK ? compare(p, assignment, need, need + n_nodes, limit, overlay, n, err) : s;

@@ -36,9 +36,7 @@ static dtp_status limit_alone(dtp_plan_result *out, int64_t bytes, dtp_err *err)
     if (out->conflict != NULL) {
         out->conflict[0] = dtp_arena_printf(out->arena, "memory %" PRId64, bytes);
     }
-    if (out->conflict == NULL || out->conflict[0] == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for pins");
-    }
+    DTP_TRY(DTP_MEMORY(err, out->conflict, out->conflict[0]));
     out->n_conflict = 1;
     return DTP_OK;
 }
@@ -58,9 +56,7 @@ static dtp_status explain_conflict(dtp_planning *p, dtp_err *err)
     out->conflict = conflict.texts;
     for (int32_t i = 0; i < conflict.n; i++) {
         conflict.texts[i] = dtp_arena_strdup(out->arena, conflict.texts[i]);
-        if (conflict.texts[i] == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for pins");
-        }
+        DTP_TRY(DTP_MEMORY(err, conflict.texts[i]));
     }
     return DTP_OK;
 }
@@ -68,9 +64,7 @@ static dtp_status explain_conflict(dtp_planning *p, dtp_err *err)
 static dtp_status begin(dtp_planning *p, dtp_err *err)
 {
     tensor_state *state = dtp_arena_alloc(p->arena, 1, sizeof *state);
-    if (state == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for tensor mode");
-    }
+    DTP_TRY(DTP_MEMORY(err, state));
     p->state = state;
     DTP_TRY(dtp_pin_set_read(p->request->n_texts, p->request->texts, p->graph, &p->pricer.mesh,
                              p->arena, &state->pins, err));
@@ -205,10 +199,7 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
 static dtp_status copy_implementations(const dtp_pin_set *pins, dtp_plan *plan, dtp_err *err)
 {
     const size_t n = (size_t)pins->n_implementations;
-    plan->implementations = dtp_arena_alloc(plan->arena, n, sizeof *plan->implementations);
-    if (plan->implementations == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for settings");
-    }
+    DTP_TRY(DTP_NEW(plan->arena, plan->implementations, n, err));
     if (n > 0) {
         memcpy(plan->implementations, pins->implementations, n * sizeof *plan->implementations);
     }

@@ -53,9 +53,7 @@ static dtp_status bound_untied(const dtp_tensor_problem *p, const dtp_tensor_pro
     const dtp_dual_start none = {0};
     dtp_dual_start start = {.tied = tied->select, .variable = variable, .stop = p->options.stop};
     dtp_memory_multiplier *multipliers = NULL;
-    if (variable == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a bound");
-    }
+    DTP_TRY(DTP_MEMORY(err, variable));
     match_variables(p, tied, variable);
     if (tied->options.memory_bytes > 0) {
         DTP_TRY(dtp_dual_bound(tied->select, &none, TIED_ROUNDS, bound, err));

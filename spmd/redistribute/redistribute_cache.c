@@ -57,9 +57,7 @@ static dtp_status remember(dtp_redistribute_cache *c, const cache_key *k, const 
 {
     if (c->n == c->max_entries) {
         dtp_arena *fresh = dtp_arena_create();
-        if (fresh == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for planned redistributions");
-        }
+        DTP_TRY(DTP_MEMORY(err, fresh));
         dtp_arena_destroy(c->arena);
         c->arena = fresh;
         c->index = (dtp_hash_table){0};
@@ -68,9 +66,7 @@ static dtp_status remember(dtp_redistribute_cache *c, const cache_key *k, const 
     }
     uint64_t *words = dtp_arena_alloc(c->arena, (size_t)k->n, sizeof *words);
     dtp_step *copy = dtp_arena_alloc(c->arena, (size_t)steps->n, sizeof *copy);
-    if (words == NULL || copy == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d planned redistributions", c->n);
-    }
+    DTP_TRY(DTP_MEMORY(err, words, copy));
     memcpy(words, k->words, (size_t)k->n * sizeof *words);
     memcpy(copy, steps->steps, (size_t)steps->n * sizeof *copy);
     DTP_TRY(dtp_arena_grow(c->arena, &c->entries, c->n, c->n + 1, &c->capacity, sizeof *c->entries,

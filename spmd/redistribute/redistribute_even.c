@@ -71,9 +71,7 @@ dtp_status dtp_even_graph_create(dtp_arena *arena, const dtp_mesh *mesh, int32_t
     dtp_layout_graph steps;
     dtp_ttype type = {.dtype = DTP_F32, .rank = n_axes};
     *out = NULL;
-    if (g == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the layouts of a tensor");
-    }
+    DTP_TRY(DTP_MEMORY(err, g));
     g->n_mesh = mesh->n_dims;
     for (int32_t i = 0; i < n_axes; i++) {
         type.dims[i].size = parts[i];
@@ -101,9 +99,7 @@ dtp_status dtp_even_graph_create(dtp_arena *arena, const dtp_mesh *mesh, int32_t
     if (g->first != NULL) {
         g->steps = dtp_arena_alloc(arena, (size_t)g->first[g->n_layouts], sizeof *g->steps);
     }
-    if (g->steps == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the layouts of a tensor");
-    }
+    DTP_TRY(DTP_MEMORY(err, g->steps));
     for (b.from = 0; b.from < g->n_layouts; b.from++) {
         DTP_TRY(dtp_layout_graph__expand(&steps, g->keys[b.from], write_step, &b));
     }

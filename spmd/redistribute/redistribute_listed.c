@@ -147,9 +147,7 @@ static dtp_status note(dtp_redistribution_recorder *r, const dtp_ttype *type,
     DTP_TRY(dtp_arena_grow(r->arena, &r->redistributions, r->n, r->n + 1, &r->cap,
                            sizeof *r->redistributions, err));
     dtp_layout *after = dtp_arena_alloc(r->arena, (size_t)steps->n, sizeof *after);
-    if (after == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the steps of a redistribution");
-    }
+    DTP_TRY(DTP_MEMORY(err, after));
     for (int32_t i = 0; i < steps->n; i++) {
         after[i] = steps->steps[i].after;
     }

@@ -205,9 +205,7 @@ dtp_status dtp_redistribute__search(const dtp_redistribution *r, dtp_steps *out,
                      .best = (double)INFINITY,
                      .arena = dtp_arena_create(),
                      .err = err};
-    if (s.arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the layouts of a tensor");
-    }
+    DTP_TRY(DTP_MEMORY(err, s.arena));
     dtp_layout_graph__init(&s.graph, r->mesh, r->type);
     s.graph.single = r->single;
     for (int32_t m = 0; m < r->mesh->n_dims; m++) {

@@ -39,9 +39,7 @@ static dtp_status read_outputs(dtp_model_reader *r, const dtp_model_scope *scope
     }
     DTP_TRY(dtp_json_expect(outputs, DTP_JSON_ARRAY, err));
     bool *seen = dtp_arena_alloc(r->scratch, (size_t)r->g->n_tensors, sizeof *seen);
-    if (seen == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory for the outputs", r->file);
-    }
+    DTP_TRY(DTP_MEMORY(err, seen));
     for (int32_t i = 0; i < dtp_json_size(outputs); i++) {
         dtp_tensor_id id;
         const dtp_json *v = dtp_json_at(outputs, i);
@@ -103,10 +101,7 @@ static dtp_status read_document(const char *file, const dtp_json *root,
     DTP_TRY(check_header(root, &name, err));
     dtp_model_reader r = {.file = file, .options = options, .root = root, .scratch = scratch};
     dtp_dims_init(&r.declared, scratch);
-    r.sites = dtp_arena_alloc(scratch, DTP_MODEL_MAX_REPEATS, sizeof *r.sites);
-    if (r.sites == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory", file);
-    }
+    DTP_TRY(DTP_NEW(scratch, r.sites, DTP_MODEL_MAX_REPEATS, err));
     const dtp_op_set *ops = options->ops != NULL ? options->ops : dtp_builtin_ops();
     DTP_TRY(dtp_graph_create(name, ops, &r.g, err));
     dtp_status s = read_graph(&r, err);

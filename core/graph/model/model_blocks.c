@@ -38,10 +38,7 @@ dtp_status dtp_model__blocks(dtp_model_reader *r, dtp_err *err)
     }
     DTP_TRY(dtp_json_expect(blocks, DTP_JSON_OBJECT, err));
     int32_t n = dtp_json_size(blocks);
-    r->block_used = dtp_arena_alloc(r->scratch, (size_t)n, sizeof *r->block_used);
-    if (r->block_used == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory for %d blocks", r->file, n);
-    }
+    DTP_TRY(DTP_NEW(r->scratch, r->block_used, n, err));
     for (int32_t i = 0; i < n; i++) {
         DTP_TRY(check_block(dtp_json_at(blocks, i), err));
     }
@@ -94,9 +91,7 @@ static dtp_status find_site(dtp_model_reader *r, const dtp_json *statement, cons
     DTP_TRY(dtp_arena_grow(g->arena, &g->blocks, g->n_blocks, g->n_blocks + 1, &g->cap_blocks,
                            sizeof *g->blocks, err));
     g->blocks[g->n_blocks] = dtp_arena_strdup(g->arena, block_name);
-    if (g->blocks[g->n_blocks++] == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory for a name", r->file);
-    }
+    DTP_TRY(DTP_MEMORY(err, g->blocks[g->n_blocks++]));
     r->sites[r->n_sites] = (dtp_model_site){.statement = statement};
     *out = r->n_sites++;
     return DTP_OK;
@@ -228,9 +223,7 @@ static dtp_status bind_results(dtp_model_reader *r, const repeat *p, const dtp_m
 {
     for (int32_t i = 0; p->carry != NULL && i < dtp_json_size(p->carry); i++) {
         const char *name = dtp_arena_printf(r->scratch, "%s.%s", p->as, inner->bindings[i].name);
-        if (name == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory for a name", r->file);
-        }
+        DTP_TRY(DTP_MEMORY(err, name));
         if (dtp_model__find(r, scope, name) >= 0) {
             return dtp_json_fail(p->statement, err, "the name '%s' is already used", name);
         }

@@ -135,9 +135,7 @@ dtp_status dtp_model__dims(dtp_model_reader *r, dtp_err *err)
     uint8_t *states = dtp_arena_alloc(r->scratch, n, sizeof *states);
     dtp_dim_id *stack = dtp_arena_alloc(r->scratch, n, sizeof *stack);
     r->dim_values = dtp_arena_alloc(r->scratch, n, sizeof *r->dim_values);
-    if (states == NULL || stack == NULL || r->dim_values == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory for %zu dims", r->file, n);
-    }
+    DTP_TRY(DTP_MEMORY(err, states, stack, r->dim_values));
     DTP_TRY(declare(r, dims, err));
     DTP_TRY(apply_overrides(r, states, err));
     for (int32_t d = 0; d < r->declared.n; d++) {

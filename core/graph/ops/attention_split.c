@@ -108,9 +108,7 @@ static dtp_status emit_shaped(const attention_split *s, const char *op, dtp_tens
                               const dtp_ttype *shape, dtp_tensor_id *out, dtp_err *err)
 {
     const char *name = dtp_arena_printf(s->g->arena, "_part.%d.%s", s->g->n_nodes, op);
-    if (name == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a node name");
-    }
+    DTP_TRY(DTP_MEMORY(err, name));
     dtp_node_spec spec = dtp_node_spec_init(name, op);
     spec.n_in = 1;
     spec.in = &x;

@@ -199,9 +199,7 @@ dtp_status dtp_rows__emit(dtp_graph *g, const char *op, int32_t n_in, const dtp_
                           int32_t n_attrs, const dtp_attr *attrs, dtp_tensor_id *outs, dtp_err *err)
 {
     const char *name = dtp_arena_printf(g->arena, "_part.%d.%s", g->n_nodes, op);
-    if (name == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a node name");
-    }
+    DTP_TRY(DTP_MEMORY(err, name));
     dtp_node_spec spec = dtp_node_spec_init(name, op);
     spec.n_in = n_in;
     spec.in = in;

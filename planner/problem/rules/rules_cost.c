@@ -27,10 +27,7 @@ static dtp_status sort_into_classes(dtp_rules_problem *p, dtp_err *err)
     DTP_TRY(dtp_node_classes_find(p->graph, p->arena, &classes, err));
     p->class_of_node = classes.of_node;
     p->n_classes = classes.n;
-    p->classes = dtp_arena_alloc(p->arena, (size_t)classes.n, sizeof *p->classes);
-    if (p->classes == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d classes of nodes", classes.n);
-    }
+    DTP_TRY(DTP_NEW(p->arena, p->classes, classes.n, err));
     for (int32_t k = 0; k < classes.n; k++) {
         DTP_TRY(add_class(p, &classes, k, err));
     }

@@ -21,13 +21,10 @@ typedef struct lives {
 static dtp_status allocate_lives(const dtp_rules_problem *p, lives *l, dtp_err *err)
 {
     const size_t n = (size_t)p->graph->n_tensors;
-    l->root = dtp_arena_alloc(p->arena, n, sizeof *l->root);
-    l->first = dtp_arena_alloc(p->arena, n, sizeof *l->first);
-    l->last = dtp_arena_alloc(p->arena, n, sizeof *l->last);
-    l->own_last = dtp_arena_alloc(p->arena, n, sizeof *l->own_last);
-    if (l->root == NULL || l->first == NULL || l->last == NULL || l->own_last == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the lives of %zu tensors", n);
-    }
+    DTP_TRY(DTP_NEW(p->arena, l->root, n, err));
+    DTP_TRY(DTP_NEW(p->arena, l->first, n, err));
+    DTP_TRY(DTP_NEW(p->arena, l->last, n, err));
+    DTP_TRY(DTP_NEW(p->arena, l->own_last, n, err));
     return DTP_OK;
 }
 
@@ -114,9 +111,7 @@ dtp_status dtp_rules__buffers(dtp_rules_problem *p, int32_t *n, dtp_rules_buffer
     lives l;
     DTP_TRY(allocate_lives(p, &l, err));
     dtp_rules_buffer *buffers = dtp_arena_alloc(p->arena, (size_t)g->n_tensors, sizeof *buffers);
-    if (buffers == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d buffers", g->n_tensors);
-    }
+    DTP_TRY(DTP_MEMORY(err, buffers));
     find_last_reads(g, &l);
     share_buffers(g, &l);
     *n = 0;
@@ -153,9 +148,7 @@ dtp_status dtp_rules__usage(const dtp_rules_problem *p, int32_t n, const dtp_rul
                             dtp_err *err)
 {
     int64_t *usage = dtp_arena_alloc(p->arena, DTP_RULES_MAX_ASSIGN, sizeof *usage);
-    if (usage == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
-    }
+    DTP_TRY(DTP_MEMORY(err, usage));
     for (int32_t i = 0; i < n; i++) {
         const dtp_rules_buffer *b = &buffers[i];
         for (int32_t a = 0; a < p->sets[b->set].n_assign; a++) {

@@ -77,9 +77,7 @@ static dtp_status list_masks(const dtp_rules_problem *p, const dtp_layout_rules 
     const dtp_mesh *mesh = &p->pricer->mesh;
     const uint32_t most = 1U << mesh->n_dims;
     uint8_t *masks = dtp_arena_alloc(p->arena, most, sizeof *masks);
-    if (masks == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for splits of a dim");
-    }
+    DTP_TRY(DTP_MEMORY(err, masks));
     name->masks = masks;
     if (pins != NULL && name->dim < pins->n && pins->splits[name->dim].n > 0) {
         name->n_masks = 1;
@@ -100,9 +98,7 @@ dtp_status dtp_rules__names(dtp_rules_problem *p, const dtp_layout_rules *pins, 
     int64_t *sizes = dtp_arena_alloc(p->arena, n, sizeof *sizes);
     p->names = dtp_arena_alloc(p->arena, n, sizeof *p->names);
     p->name_of = dtp_arena_alloc(p->arena, n, sizeof *p->name_of);
-    if (sizes == NULL || p->names == NULL || p->name_of == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d dim names", g->dims.n);
-    }
+    DTP_TRY(DTP_MEMORY(err, sizes, p->names, p->name_of));
     for (int32_t t = 0; t < g->n_tensors; t++) {
         for (int32_t i = 0; i < g->tensors[t].type.rank; i++) {
             const dtp_tdim d = g->tensors[t].type.dims[i];
@@ -225,18 +221,13 @@ static dtp_status append_set(dtp_rules_problem *p, const dtp_rules_set *wanted, 
     dtp_rules_set s = *wanted;
     map_list list = {.p = p, .s = &s};
     int32_t *names = dtp_arena_alloc(p->arena, (size_t)s.n, sizeof *names);
-    if (names == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a set of names");
-    }
+    DTP_TRY(DTP_MEMORY(err, names));
     memcpy(names, s.names, (size_t)s.n * sizeof *names);
     s.names = names;
     DTP_TRY(list_maps(&list, 0, 0, err));
     s.assign = list.rows;
     s.n_assign = list.n;
-    s.cost_ps = dtp_arena_alloc(p->arena, (size_t)s.n_assign, sizeof *s.cost_ps);
-    if (s.cost_ps == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d assignments", s.n_assign);
-    }
+    DTP_TRY(DTP_NEW(p->arena, s.cost_ps, s.n_assign, err));
     DTP_TRY(dtp_arena_grow(p->arena, &p->sets, p->n_sets, p->n_sets + 1, &p->cap_sets,
                            sizeof *p->sets, err));
     p->sets[p->n_sets] = s;

@@ -212,9 +212,7 @@ dtp_status dtp_tensor_assignment(const dtp_tensor_problem *p, const dtp_sharding
         return DTP_OK;
     }
     int64_t *cost = calloc((size_t)p->select->first[p->n_variables] + 1, sizeof *cost);
-    if (cost == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d views", p->n_variables);
-    }
+    DTP_TRY(DTP_MEMORY(err, cost));
     choose_replicas(p, assignment, cost);
     free(cost);
     return DTP_OK;

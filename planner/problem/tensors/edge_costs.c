@@ -286,9 +286,7 @@ static dtp_status fill(tensor_build *b, const link *l, matrix_key *key, dtp_err 
     const size_t cols = (size_t)b->p->variables[l->b].n_strategies;
     int64_t *m = calloc(rows * cols + 1, sizeof *m);
     dtp_status s = DTP_OK;
-    if (m == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a matrix of %zu x %zu", rows, cols);
-    }
+    DTP_TRY(DTP_MEMORY(err, m));
     switch (l->kind) {
     case LINK_MADE:
         s = fill_made(b, l, m, err);

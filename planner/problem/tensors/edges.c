@@ -109,9 +109,7 @@ static dtp_status sort_links(const tensor_build *b, link_list *list, dtp_err *er
     const size_t n = (size_t)list->n;
     dtp_keyed *order = dtp_arena_alloc(b->arena, 2 * n, sizeof *order);
     link *sorted = dtp_arena_alloc(b->arena, n, sizeof *sorted);
-    if (order == NULL || sorted == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu edges", n);
-    }
+    DTP_TRY(DTP_MEMORY(err, order, sorted));
     for (int32_t i = 0; i < list->n; i++) {
         order[i] = (dtp_keyed){key_kind(&list->items[i]), i};
     }
@@ -140,10 +138,7 @@ static dtp_status merge_links(const tensor_build *b, link_list *list, dtp_err *e
     dtp_tensor_problem *p = b->p;
     int32_t n = 0, edge = -1;
     DTP_TRY(sort_links(b, list, err));
-    p->sent = dtp_arena_alloc(p->arena, (size_t)list->n, sizeof *p->sent);
-    if (p->sent == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d edges", list->n);
-    }
+    DTP_TRY(DTP_NEW(p->arena, p->sent, list->n, err));
     for (int32_t i = 0; i < list->n; i++) {
         const link l = list->items[i];
         const bool first = n == 0 || !same_link(&list->items[n - 1], &l);

@@ -42,10 +42,7 @@ static dtp_status find_prices(tensor_build *b, const dtp_ttype *type, redistribu
     if (x != NULL) {
         *at = x->next;
     } else {
-        x = dtp_arena_alloc(b->arena, 1, sizeof *x);
-        if (x == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for prices");
-        }
+        DTP_TRY(DTP_NEW(b->arena, x, 1, err));
         x->type = *type;
     }
     x->next = b->prices;

@@ -337,9 +337,7 @@ static dtp_status copy_layouts(const strategy_walk *w, int32_t end, layout_list 
     list->n = list->cap = from->n;
     list->items = dtp_arena_alloc(w->b->arena, (size_t)from->n, sizeof *list->items);
     *of = dtp_arena_alloc(w->b->arena, (size_t)w->n, sizeof **of);
-    if (list->items == NULL || *of == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d options", w->n);
-    }
+    DTP_TRY(DTP_MEMORY(err, list->items, *of));
     memcpy(list->items, from->items, (size_t)from->n * sizeof *list->items);
     for (int32_t k = 0; k < w->n; k++) {
         (*of)[k] = w->ways[k].layout[end];
@@ -352,11 +350,8 @@ static dtp_status end_class(const strategy_walk *w, class_strategies *out, dtp_e
     dtp_arena *arena = w->b->arena;
     out->n = w->n;
     out->least_kernel_ps = w->least_kernel_ps;
-    out->strategy = dtp_arena_alloc(arena, (size_t)w->n, sizeof *out->strategy);
-    out->price = dtp_arena_alloc(arena, (size_t)w->n, sizeof *out->price);
-    if (out->strategy == NULL || out->price == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d options", w->n);
-    }
+    DTP_TRY(DTP_NEW(arena, out->strategy, w->n, err));
+    DTP_TRY(DTP_NEW(arena, out->price, w->n, err));
     for (int32_t k = 0; k < w->n; k++) {
         out->strategy[k] = w->ways[k].strategy;
         out->price[k] = w->ways[k].price;
@@ -373,10 +368,7 @@ static dtp_status end_class(const strategy_walk *w, class_strategies *out, dtp_e
 dtp_status dtp_tensor__strategies(tensor_build *b, dtp_err *err)
 {
     strategy_walk w = {.b = b};
-    b->options = dtp_arena_alloc(b->arena, (size_t)b->classes.n, sizeof *b->options);
-    if (b->options == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d classes of nodes", b->classes.n);
-    }
+    DTP_TRY(DTP_NEW(b->arena, b->options, b->classes.n, err));
     for (int32_t k = 0; k < b->classes.n; k++) {
         dtp_call_types types;
         DTP_TRY(dtp_stop_check(b->p->options.stop, err));

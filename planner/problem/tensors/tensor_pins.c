@@ -133,10 +133,7 @@ dtp_status dtp_conflict_find(const dtp_graph *g, const dtp_pricer *pricer, int32
         .g = g, .pricer = pricer, .memory_bytes = memory_bytes, .stop = stop, .arena = arena};
     bool impossible = false;
     *out = (dtp_conflict){0};
-    c.texts = dtp_arena_alloc(arena, (size_t)n_texts + 2, sizeof *c.texts);
-    if (c.texts == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d pins", n_texts);
-    }
+    DTP_TRY(DTP_NEW(arena, c.texts, n_texts + 2, err));
     for (int32_t i = 0; i < n_texts; i++) {
         c.texts[c.n_texts++] = texts[i];
     }
@@ -147,9 +144,7 @@ dtp_status dtp_conflict_find(const dtp_graph *g, const dtp_pricer *pricer, int32
     DTP_TRY(delete_all(&c, err));
     if (c.memory_bytes > 0) {
         c.texts[c.n_texts] = dtp_arena_printf(arena, "memory %" PRId64, c.memory_bytes);
-        if (c.texts[c.n_texts++] == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for pins");
-        }
+        DTP_TRY(DTP_MEMORY(err, c.texts[c.n_texts++]));
     }
     out->n = c.n_texts;
     out->texts = c.texts;

@@ -74,9 +74,7 @@ static dtp_status add_nodes(tensor_build *b, dtp_err *err)
     }
     int64_t *cost = dtp_arena_alloc(b->arena, most, sizeof *cost);
     int64_t *usage = dtp_arena_alloc(b->arena, most, sizeof *usage);
-    if (cost == NULL || usage == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu costs", most);
-    }
+    DTP_TRY(DTP_MEMORY(err, cost, usage));
     for (int32_t i = 0; i < p->n_variables; i++) {
         DTP_TRY(add_node(b, i, cost, usage, err));
     }
@@ -162,9 +160,7 @@ static dtp_status copy_pins(dtp_tensor_problem *p, dtp_err *err)
 {
     const size_t n = (size_t)p->options.n_pins;
     dtp_pin *pins = dtp_arena_alloc(p->arena, n, sizeof *pins);
-    if (pins == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu pins", n);
-    }
+    DTP_TRY(DTP_MEMORY(err, pins));
     if (n > 0) {
         memcpy(pins, p->options.pins, n * sizeof *pins);
     }
@@ -177,9 +173,7 @@ dtp_status dtp_tensor_problem_create(const dtp_graph *g, const dtp_pricer *price
                                      dtp_err *err)
 {
     dtp_tensor_problem *p = calloc(1, sizeof *p);
-    if (p == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a problem");
-    }
+    DTP_TRY(DTP_MEMORY(err, p));
     p->arena = dtp_arena_create();
     p->graph = g;
     p->pricer = pricer;

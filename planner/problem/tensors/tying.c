@@ -69,9 +69,7 @@ static dtp_status group_nodes(tensor_build *b, int32_t runs, dtp_err *err)
     place *places = dtp_arena_alloc(b->arena, n, sizeof *places);
     b->group_of_node = dtp_arena_alloc(b->arena, n, sizeof *b->group_of_node);
     b->node_groups = dtp_arena_alloc(b->arena, n, sizeof *b->node_groups);
-    if (places == NULL || b->group_of_node == NULL || b->node_groups == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu nodes", n);
-    }
+    DTP_TRY(DTP_MEMORY(err, places, b->group_of_node, b->node_groups));
     DTP_TRY(dtp_block_places_find(g, b->arena, &in_blocks, err));
     for (dtp_node_id id = 0; id < g->n_nodes; id++) {
         places[id] = place_of_node(b, &in_blocks, runs, id);
@@ -112,10 +110,7 @@ static dtp_status find_readers(tensor_build *b, dtp_err *err)
         }
     }
     b->reader = dtp_arena_alloc(b->arena, (size_t)n, sizeof *b->reader);
-    if (b->first_reader == NULL || b->reader == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the readers of %d tensors",
-                        g->n_tensors);
-    }
+    DTP_TRY(DTP_MEMORY(err, b->first_reader, b->reader));
     for (int32_t t = 0; t < g->n_tensors; t++) {
         b->first_reader[t + 2] += b->first_reader[t + 1];
     }
@@ -212,9 +207,7 @@ static dtp_status tie_updates(const tensor_build *b, bool *apart, dtp_err *err)
 {
     const dtp_graph *g = b->g;
     bool *follows = dtp_arena_alloc(b->arena, (size_t)g->n_tensors, sizeof *follows);
-    if (follows == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d tensors", g->n_tensors);
-    }
+    DTP_TRY(DTP_MEMORY(err, follows));
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         b->target[t] = t;
     }
@@ -295,10 +288,7 @@ static dtp_status group_tensors(tensor_build *b, bool *apart, dtp_err *err)
     b->group_of_tensor = dtp_arena_alloc(b->arena, n, sizeof *b->group_of_tensor);
     b->tensor_groups = dtp_arena_alloc(b->arena, n, sizeof *b->tensor_groups);
     b->target = dtp_arena_alloc(b->arena, n, sizeof *b->target);
-    if (places == NULL || seen == NULL || b->group_of_tensor == NULL || b->tensor_groups == NULL ||
-        b->target == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu tensors", n);
-    }
+    DTP_TRY(DTP_MEMORY(err, places, seen, b->group_of_tensor, b->tensor_groups, b->target));
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         places[t] = place_of_tensor(b, t, type_number(g, seen, &n_seen, t));
     }

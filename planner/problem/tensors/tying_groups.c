@@ -30,9 +30,7 @@ dtp_status dtp_block_places_find(const dtp_graph *g, dtp_arena *arena, dtp_block
     dtp_keyed *list = dtp_arena_alloc(arena, 2 * n, sizeof *list);
     out->position = dtp_arena_alloc(arena, n, sizeof *out->position);
     out->n_instances = dtp_arena_alloc(arena, (size_t)g->n_blocks, sizeof *out->n_instances);
-    if (list == NULL || out->position == NULL || out->n_instances == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the places of %zu nodes", n);
-    }
+    DTP_TRY(DTP_MEMORY(err, list, out->position, out->n_instances));
     for (dtp_node_id id = 0; id < g->n_nodes; id++) {
         const dtp_node *node = &g->nodes[id];
         list[id] = (dtp_keyed){place_key(node, node->instance), id};
@@ -127,9 +125,7 @@ static dtp_status find_needed(const dtp_graph *g, const dtp_sharding *s, int32_t
     const size_t n = (size_t)g->n_nodes;
     dtp_keyed *list = dtp_arena_alloc(arena, 2 * n, sizeof *list);
     c.readers = dtp_arena_alloc(arena, PHASES * (size_t)g->n_tensors, sizeof *c.readers);
-    if (list == NULL || c.readers == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the places of %zu nodes", n);
-    }
+    DTP_TRY(DTP_MEMORY(err, list, c.readers));
     count_readers(&c);
     for (dtp_node_id id = 0; id < g->n_nodes; id++) {
         list[id] = (dtp_keyed){place_key(&g->nodes[id], places.position[id]), id};
@@ -153,9 +149,7 @@ dtp_status dtp_runs_needed(const dtp_graph *g, const dtp_sharding *s, int32_t mo
                            dtp_err *err)
 {
     dtp_arena *arena = dtp_arena_create();
-    if (arena == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for runs");
-    }
+    DTP_TRY(DTP_MEMORY(err, arena));
     const dtp_status status = find_needed(g, s, most, arena, runs, err);
     dtp_arena_destroy(arena);
     return status;

@@ -151,9 +151,7 @@ static dtp_status add_variable(tensor_build *b, dtp_tensor_variable variable, in
         variable.strategies = p->variables[like].strategies;
     } else {
         dtp_tensor_strategy *list = dtp_arena_alloc(p->arena, (size_t)n, sizeof *list);
-        if (list == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d options", n);
-        }
+        DTP_TRY(DTP_MEMORY(err, list));
         memcpy(list, b->list, (size_t)n * sizeof *list);
         variable.strategies = list;
         DTP_TRY(dtp_hash_table_add(&b->lists, b->arena, hash, p->n_variables, err));
@@ -168,10 +166,7 @@ static dtp_status add_op(tensor_build *b, int32_t g, dtp_err *err)
     const class_strategies *c = dtp_tensor__class_of(b, g);
     dtp_tensor_strategy *options;
     group->n_strategies = c->n;
-    group->option = dtp_arena_alloc(b->arena, (size_t)c->n, sizeof *group->option);
-    if (group->option == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d options", c->n);
-    }
+    DTP_TRY(DTP_NEW(b->arena, group->option, c->n, err));
     for (int32_t i = 0; i < c->n; i++) {
         group->option[i] = i;
     }
@@ -366,9 +361,7 @@ static dtp_status add_all_views(tensor_build *b, dtp_err *err)
     dtp_tensor_id *members = dtp_arena_alloc(b->arena, (size_t)n, sizeof *members);
     wishes w;
     DTP_TRY(begin_wishes(b, &w, err));
-    if (first == NULL || members == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d tensors", n);
-    }
+    DTP_TRY(DTP_MEMORY(err, first, members));
     for (dtp_tensor_id t = 0; t < n; t++) {
         first[b->kind_of_tensor[t] + 2]++;
     }

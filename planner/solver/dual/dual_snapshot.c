@@ -512,7 +512,7 @@ dtp_status solver_dual_bound(const solver_dual *d, solver_reduced *w, bool fix, 
     m.phi = malloc(((size_t)d->n_phi + 1) * sizeof *m.phi);
     m.lambda = w->multiplier;
     if (m.phi == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for multipliers");
+        return DTP_MEMORY(err, m.phi);
     }
     for (int64_t i = 0; i < d->n_phi; i++) {
         m.phi[i] = (double)d->best_phi[i];

@@ -203,9 +203,7 @@ dtp_status solver_forest_solve(solver_forest *f, solver_point *w, const double *
     double message[64] = {0}, *wide = NULL;
     if (f->g->max_k > 64) {
         wide = malloc((size_t)f->g->max_k * sizeof *wide);
-        if (wide == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for a message");
-        }
+        DTP_TRY(DTP_MEMORY(err, wide));
     }
     for (int32_t i = f->n - 1; i >= 0; i--) {
         collect(f, w, theta, f->order[i], wide != NULL ? wide : message);

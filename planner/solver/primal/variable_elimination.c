@@ -248,10 +248,7 @@ static bool plan_order(solver_elimination *b, int64_t most, int64_t *work_units)
 static dtp_status read_rest(solver_elimination *b, dtp_err *err)
 {
     const int32_t k = b->root >= 0 ? b->size[b->root] : 1;
-    b->rest = dtp_arena_alloc(b->arena, (size_t)k, sizeof *b->rest);
-    if (b->rest == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d costs", k);
-    }
+    DTP_TRY(DTP_NEW(b->arena, b->rest, k, err));
     for (int32_t f = 0; f < b->n_factors; f++) {
         for (int32_t s = 0; b->factors[f].alive && s < k; s++) {
             const int64_t cost = b->factors[f].cost[b->factors[f].n > 0 ? s : 0];
@@ -282,9 +279,7 @@ dtp_status solver_elimination_create(const solver_reduced *w, int32_t root, int6
 {
     solver_elimination *b = calloc(1, sizeof *b);
     *out = NULL;
-    if (b == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for an elimination");
-    }
+    DTP_TRY(DTP_MEMORY(err, b));
     *b = (solver_elimination){.w = w, .root = root, .n = w->n_variables};
     dtp_status s = allocate(b, err);
     s = s == DTP_OK ? load(b, err) : s;

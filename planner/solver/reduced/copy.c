@@ -51,17 +51,13 @@ static dtp_status copy_variable(solver_reduced *to, const solver_reduced *w, con
     }
     *y = (solver_variable){.k = k, .alive = true, .kept = x->kept && s == NULL, .changed = true};
     y->cost = copy_line(x->cost, k, map_of(s, i));
-    if (y->cost == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy");
-    }
+    DTP_TRY(DTP_MEMORY(err, y->cost));
     for (int32_t t = 0; t < k; t++) {
         y->n_live += solver_dead(y, t) ? 0 : 1;
     }
     for (int32_t j = 0; j < x->n_pieces; j++) {
         int64_t *use = copy_line(x->pieces[j].use, k, map_of(s, i));
-        if (use == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
-        }
+        DTP_TRY(DTP_MEMORY(err, use));
         DTP_TRY(solver_add_piece(to, i, x->pieces[j].first, x->pieces[j].last, use, err));
     }
     return map_of(s, i) != NULL
@@ -79,9 +75,7 @@ static dtp_status copy_edge(solver_reduced *to, const solver_reduced *w, const s
         return solver_add_borrowed(to, e->u, e->v, from, err);
     }
     int64_t *m = malloc(((size_t)ku * (size_t)kv + 1) * sizeof *m);
-    if (m == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy");
-    }
+    DTP_TRY(DTP_MEMORY(err, m));
     for (int32_t i = 0; i < ku; i++) {
         const int64_t *row = from + (map_u != NULL ? map_u[i] : i) * cols;
         const int32_t *map = map_of(s, e->v);
@@ -136,9 +130,7 @@ static dtp_status copy_all(solver_reduced *to, const solver_reduced *w, const se
 dtp_status solver_copy(const solver_reduced *w, solver_reduced **out, dtp_err *err)
 {
     solver_reduced *to = calloc(1, sizeof *to);
-    if (to == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy");
-    }
+    DTP_TRY(DTP_MEMORY(err, to));
     dtp_status s = copy_rest(to, w, err);
     s = s == DTP_OK ? copy_all(to, w, NULL, err) : s;
     if (s != DTP_OK) {

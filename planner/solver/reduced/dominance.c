@@ -136,9 +136,7 @@ dtp_status solver_dominance(solver_reduced *w, dtp_err *err)
         most = degree > most ? degree : most;
     }
     int32_t *witness = calloc((size_t)most + 1, sizeof *witness);
-    if (witness == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a node of %d edges", most);
-    }
+    DTP_TRY(DTP_MEMORY(err, witness));
     const dtp_status s = check_all(w, witness, err);
     free(witness);
     return s;

@@ -49,9 +49,7 @@ static dtp_status move_edge(solver_reduced *w, int32_t edge, int32_t y, int32_t 
     const solver_view v = solver_view_from(w, edge, y);
     const int32_t kx = w->variables[x].k, kz = w->variables[v.other].k;
     int64_t *m = malloc((size_t)kx * (size_t)kz * sizeof *m);
-    if (m == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a matrix of %d x %d", kx, kz);
-    }
+    DTP_TRY(DTP_MEMORY(err, m));
     for (int32_t s = 0; s < kx; s++) {
         for (int32_t j = 0; j < kz; j++) {
             m[(int64_t)s * kz + j] = v.m[map[s] * v.row + j * v.col];
@@ -67,9 +65,7 @@ static dtp_status move_pieces(solver_reduced *w, int32_t y, int32_t x, const int
     for (int32_t i = 0; i < w->variables[y].n_pieces; i++) {
         const solver_piece *piece = &w->variables[y].pieces[i];
         int64_t *use = malloc((size_t)w->variables[x].k * sizeof *use);
-        if (use == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
-        }
+        DTP_TRY(DTP_MEMORY(err, use));
         for (int32_t s = 0; s < w->variables[x].k; s++) {
             use[s] = piece->use[map[s]];
         }
@@ -109,9 +105,7 @@ static dtp_status try_merge(solver_reduced *w, int32_t edge, int32_t x, int32_t 
         return DTP_OK; /* in the second case some strategy of y would be without partner */
     }
     int32_t *map = malloc((size_t)kx * sizeof *map);
-    if (map == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for undo records");
-    }
+    DTP_TRY(DTP_MEMORY(err, map));
     if (find_map(w, edge, x, map) &&
         growth(w, x, y) <= w->parameters->merge_growth * kx * ky + w->parameters->merge_entries) {
         int32_t *kept = dtp_arena_alloc(w->arena, (size_t)kx, sizeof *kept);

@@ -210,9 +210,7 @@ static dtp_status add_pieces(solver_reduced *w, const row_range *span, dtp_err *
         }
         const size_t bytes = (size_t)w->variables[x.variable].k * sizeof(int64_t);
         int64_t *use = malloc(bytes);
-        if (use == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
-        }
+        DTP_TRY(DTP_MEMORY(err, use));
         memcpy(use, x.usage, bytes);
         DTP_TRY(solver_add_piece(w, x.variable, span[i].first, span[i].last, use, err));
     }
@@ -268,9 +266,7 @@ static dtp_status leave_out(solver_reduced *w, const bool *dropped, int64_t *tim
     const int32_t n = dtp_problem_n_intervals(w->p);
     int32_t kept = 0;
     int32_t *to = malloc(((size_t)w->n_rows + 1) * sizeof *to);
-    if (to == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d memory rows", w->n_rows);
-    }
+    DTP_TRY(DTP_MEMORY(err, to));
     for (int32_t r = 0; r < w->n_rows; r++) {
         to[r] = kept;
         times[kept] = times[r];
@@ -290,9 +286,7 @@ static dtp_status create_rows(solver_reduced *w, int64_t *times, row_range *span
 {
     if (w->options.memory_rows) {
         bool *dropped = calloc((size_t)w->n_rows + 1, sizeof *dropped);
-        if (dropped == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d memory rows", w->n_rows);
-        }
+        DTP_TRY(DTP_MEMORY(err, dropped));
         dtp_status s = drop_linear_rows(w->p, span, w->n_rows, dropped, err);
         s = s == DTP_OK ? leave_out(w, dropped, times, span, err) : s;
         free(dropped);
@@ -301,9 +295,7 @@ static dtp_status create_rows(solver_reduced *w, int64_t *times, row_range *span
     w->time = malloc(((size_t)w->n_rows + 1) * sizeof *w->time);
     w->base = calloc((size_t)w->n_rows + 1, sizeof *w->base);
     w->multiplier = calloc((size_t)w->n_rows + 1, sizeof *w->multiplier);
-    if (w->time == NULL || w->base == NULL || w->multiplier == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d memory rows", w->n_rows);
-    }
+    DTP_TRY(DTP_MEMORY(err, w->time, w->base, w->multiplier));
     memcpy(w->time, times, (size_t)w->n_rows * sizeof *w->time);
     return add_pieces(w, span, err);
 }
@@ -337,9 +329,7 @@ static dtp_status load_variables(solver_reduced *w, dtp_err *err)
         x->k = dtp_problem_n_strategies(p, i);
         x->alive = x->changed = x->memory_changed = true;
         x->cost = malloc((size_t)x->k * sizeof *x->cost);
-        if (x->cost == NULL) {
-            return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_variables);
-        }
+        DTP_TRY(DTP_MEMORY(err, x->cost));
         for (int32_t s = 0; s < x->k; s++) {
             const int64_t cost = p->cost[p->first[i] + s];
             x->cost[s] = cost < DTP_FORBIDDEN ? cost : DTP_FORBIDDEN;
@@ -366,9 +356,7 @@ dtp_status solver_reduced_create(const dtp_problem *p, const dtp_presolve_option
 {
     solver_reduced *w = calloc(1, sizeof *w);
     dtp_status s = DTP_OK;
-    if (w == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for presolve");
-    }
+    DTP_TRY(DTP_MEMORY(err, w));
     w->p = p;
     w->options = *options;
     w->parameters = parameters;

@@ -38,9 +38,7 @@ static dtp_status emit(solver_reduced *w, int32_t variable, int32_t first, int32
         return DTP_OK;
     }
     int64_t *use = malloc((size_t)x->k * sizeof *use);
-    if (use == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
-    }
+    DTP_TRY(DTP_MEMORY(err, use));
     for (int32_t s = 0; s < x->k; s++) {
         use[s] = solver_dead(x, s) ? 0 : sum[s] - least;
     }

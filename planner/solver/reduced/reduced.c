@@ -114,9 +114,7 @@ dtp_status solver_own(solver_reduced *w, int32_t edge, dtp_err *err)
         return DTP_OK;
     }
     e->m = malloc((n + 1) * sizeof *e->m);
-    if (e->m == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a matrix of %zu", n);
-    }
+    DTP_TRY(DTP_MEMORY(err, e->m));
     memcpy(e->m, e->borrowed, n * sizeof *e->m);
     return DTP_OK;
 }
@@ -276,9 +274,7 @@ dtp_status solver_add_piece(solver_reduced *w, int32_t variable, int32_t first, 
 
 dtp_status solver_add_undo(solver_reduced *w, solver_undo record, dtp_err *err)
 {
-    if (record.table == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for undo records");
-    }
+    DTP_TRY(DTP_MEMORY(err, record.table));
     DTP_TRY(dtp_problem__reserve(&w->undo, w->n_undo + 1, &w->cap_undo, sizeof *w->undo, err));
     w->undo[w->n_undo++] = record;
     return DTP_OK;
@@ -387,9 +383,7 @@ static dtp_status compact_edge(solver_reduced *w, int32_t edge, const int32_t *m
     const int64_t old = w->variables[e->v].k;
     const size_t bytes = ((size_t)ku * (size_t)kv + 1) * sizeof *e->m;
     int64_t *m = e->m != NULL ? e->m : malloc(bytes), *to = m; /* never overtakes what is read */
-    if (m == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a matrix of %d x %d", ku, kv);
-    }
+    DTP_TRY(DTP_MEMORY(err, m));
     for (int32_t i = 0; i < ku; i++) {
         const int64_t *row = solver_matrix(e) + (map_u != NULL ? map_u[i] : i) * old;
         for (int32_t j = 0; j < kv; j++) {
@@ -415,9 +409,7 @@ static void compact_variable(solver_variable *x, const int32_t *map)
 dtp_status solver_compact(solver_reduced *w, dtp_err *err)
 {
     const int32_t **maps = calloc((size_t)w->n_variables + 1, sizeof *maps);
-    if (maps == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", w->n_variables);
-    }
+    DTP_TRY(DTP_MEMORY(err, maps));
     dtp_status s = DTP_OK;
     for (int32_t i = 0; i < w->n_variables && s == DTP_OK && !w->infeasible; i++) {
         const solver_variable *x = &w->variables[i];
