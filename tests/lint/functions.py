@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Functions of the product: none above 80 lines, and how many statics are named in one place only, which may not rise.
+"""Functions of the product: none above 80 lines, and how many statics are called in one place only, which may not rise.
 
-A static that is called once should be a concept of its own; a share of at most SHARE may be so. Prints the
-figures by folder; -v lists the statics that are called once, the longest files first.
+A static that is called once should be a concept of its own; a share of at most SHARE may be so. One that a table or an
+argument names, and nothing calls, has to be a function. -v lists the statics that are called once, the longest lists
+first.
 Usage: functions.py [-v] [FOLDER...]"""
 import re
 import subprocess
 import sys
 
 MOST_LINES = 80
-SHARE = 0.64  # the aim is 0.45
+SHARE = 0.50  # the aim is 0.45
 ROOMS = ["core", "spmd", "interop", "cost_models", "planner", "executor", "dtensor", "tools"]
 
 
@@ -52,8 +53,9 @@ def main():
                 statics += 1
                 uses = re.findall(rf"\b{name}\b", code)
                 prototypes = len(re.findall(rf"^static[^;{{}}]*\b{name}\([^;{{}}]*\)[^;{{}}]*;", code, flags=re.M))
-                # the definition and one place that names it: a call, or a table
-                if len(uses) - prototypes == 2:
+                calls = re.findall(rf"\b{name}\s*\(", code)
+                # the definition and one call
+                if len(uses) - prototypes == 2 and len(calls) - prototypes == 2:
                     once += 1
                     here.append(name)
         if here:
@@ -64,7 +66,7 @@ def main():
     sizes.sort()
     share = once / statics if statics else 0
     print(f"{len(sizes)} functions: median {sizes[len(sizes) // 2]} lines, p90 {sizes[len(sizes) * 9 // 10]}, "
-          f"longest {sizes[-1]}; {statics} statics, {once} named once ({100 * share:.0f} %)")
+          f"longest {sizes[-1]}; {statics} statics, {once} called once ({100 * share:.0f} %)")
     return 1 if bad or (rooms == ROOMS and share > SHARE) else 0
 
 
