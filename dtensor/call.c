@@ -53,17 +53,6 @@ static int32_t first_same(const dtp_canonical_call *c, int32_t i)
     return i;
 }
 
-static void put_attr(key *k, const dtp_attr *attr)
-{
-    put(k, attr->key, strlen(attr->key) + 1);
-    put(k, &attr->i, sizeof attr->i);
-    put(k, &attr->f, sizeof attr->f);
-    put_i32(k, attr->n);
-    for (int32_t i = 0; i < attr->n; i++) {
-        put_i32(k, attr->ids[i]);
-    }
-}
-
 static void make_key(const dtp_canonical_call *c, const dtp_device_mesh *mesh, key *k)
 {
     k->n = 0;
@@ -79,7 +68,14 @@ static void make_key(const dtp_canonical_call *c, const dtp_device_mesh *mesh, k
     put_dims(k, c->out_rank, c->out);
     put_i32(k, c->n_attrs);
     for (int32_t i = 0; i < c->n_attrs; i++) {
-        put_attr(k, &c->attrs[i]);
+        const dtp_attr *attr = &c->attrs[i];
+        put(k, attr->key, strlen(attr->key) + 1);
+        put(k, &attr->i, sizeof attr->i);
+        put(k, &attr->f, sizeof attr->f);
+        put_i32(k, attr->n);
+        for (int32_t d = 0; d < attr->n; d++) {
+            put_i32(k, attr->ids[d]);
+        }
     }
     if (c->wanted != NULL) {
         put(k, c->wanted, sizeof *c->wanted);
@@ -101,31 +97,6 @@ typedef struct compilation {
     dtp_pin pins[DTP_MAX_OP_IN + 1];
 } compilation;
 
-/* An input whose dims are named as the call names them; dropped dims get names of their own. */
-static dtp_status add_input(compilation *w, int32_t i, dtp_err *err)
-{
-    const dtp_canonical_call *c = w->call;
-    char name[32];
-    (void)snprintf(name, sizeof name, "in%d", i);
-    dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_INPUT, .type = c->types[i]};
-    for (int32_t k = 0; k < c->types[i].rank; k++) {
-        const int32_t label = c->types[i].dims[k].id;
-        char dim[DTP_LABEL_BYTES];
-        if (label < 0) {
-            (void)snprintf(dim, sizeof dim, "one%d.%d", i, k);
-        } else {
-            dtp_canonical__label_name(c, label, dim);
-        }
-        DTP_TRY(dtp_dims_intern(&w->graph->dims, dim, c->types[i].dims[k].size,
-                                &spec.type.dims[k].id, err));
-    }
-    DTP_TRY(dtp_graph_add_tensor(w->graph, &spec, &w->operands[i], err));
-    w->pins[w->n_in] = (dtp_pin){
-        .tensor = w->operands[i], .node = -1, .layout = w->mesh->slots[c->in[i].slot].layout};
-    w->inputs[w->n_in++] = w->operands[i];
-    return DTP_OK;
-}
-
 static dtp_status build_graph(compilation *w, dtp_err *err)
 {
     for (int32_t i = 0; i < w->call->n_in; i++) {
@@ -133,7 +104,27 @@ static dtp_status build_graph(compilation *w, dtp_err *err)
         if (same < i) {
             w->operands[i] = w->operands[same];
         } else {
-            DTP_TRY(add_input(w, i, err));
+            /* An input whose dims are named as the call names them; dropped dims get names of their own. */
+            const dtp_canonical_call *c = w->call;
+            char name[32];
+            (void)snprintf(name, sizeof name, "in%d", i);
+            dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_INPUT, .type = c->types[i]};
+            for (int32_t k = 0; k < c->types[i].rank; k++) {
+                const int32_t label = c->types[i].dims[k].id;
+                char dim[DTP_LABEL_BYTES];
+                if (label < 0) {
+                    (void)snprintf(dim, sizeof dim, "one%d.%d", i, k);
+                } else {
+                    dtp_canonical__label_name(c, label, dim);
+                }
+                DTP_TRY(dtp_dims_intern(&w->graph->dims, dim, c->types[i].dims[k].size,
+                                        &spec.type.dims[k].id, err));
+            }
+            DTP_TRY(dtp_graph_add_tensor(w->graph, &spec, &w->operands[i], err));
+            w->pins[w->n_in] = (dtp_pin){.tensor = w->operands[i],
+                                         .node = -1,
+                                         .layout = w->mesh->slots[c->in[i].slot].layout};
+            w->inputs[w->n_in++] = w->operands[i];
         }
     }
     DTP_TRY(dtp_canonical__add(w->call, w->graph, "", w->operands, w->outs, err));
@@ -166,36 +157,31 @@ static dtp_status lower(compilation *w, dtp_program **out, dtp_err *err)
     return dtp_lower(w->graph, &sharding, &lowering, out, err);
 }
 
-static dtp_status compile_graph(compilation *w, dtp_executable **out, dtp_err *err)
-{
-    dtp_program *p;
-    dtp_value_id in[DTP_MAX_OP_IN], results[DTP_MAX_OP_OUT];
-    dtp_status s = build_graph(w, err);
-    s = s == DTP_OK ? lower(w, &p, err) : s;
-    if (s != DTP_OK) {
-        dtp_graph_destroy(w->graph);
-        return s;
-    }
-    for (int32_t i = 0; i < w->n_in; i++) {
-        in[i] = p->tensor_value[w->inputs[i]];
-    }
-    for (int32_t i = 0; i < w->call->op->n_out; i++) {
-        results[i] = p->tensor_value[w->outs[i]];
-    }
-    const dtp_executable_spec spec = {.program = p,
-                                      .graph = w->graph,
-                                      .n_in = w->n_in,
-                                      .n_out = w->call->op->n_out,
-                                      .in = in,
-                                      .out = results};
-    return dtp_executable_create(&spec, w->mesh->backend, w->mesh->comm, out, err);
-}
-
 static dtp_status compile(dtp_device_mesh *mesh, void *user, dtp_executable **out, dtp_err *err)
 {
     compilation w = {.call = user, .mesh = mesh};
     DTP_TRY(dtp_graph_create(w.call->op->name, mesh->options.ops, &w.graph, err));
-    return compile_graph(&w, out, err);
+    dtp_program *p;
+    dtp_value_id in[DTP_MAX_OP_IN], results[DTP_MAX_OP_OUT];
+    dtp_status s = build_graph(&w, err);
+    s = s == DTP_OK ? lower(&w, &p, err) : s;
+    if (s != DTP_OK) {
+        dtp_graph_destroy(w.graph);
+        return s;
+    }
+    for (int32_t i = 0; i < w.n_in; i++) {
+        in[i] = p->tensor_value[w.inputs[i]];
+    }
+    for (int32_t i = 0; i < w.call->op->n_out; i++) {
+        results[i] = p->tensor_value[w.outs[i]];
+    }
+    const dtp_executable_spec spec = {.program = p,
+                                      .graph = w.graph,
+                                      .n_in = w.n_in,
+                                      .n_out = w.call->op->n_out,
+                                      .in = in,
+                                      .out = results};
+    return dtp_executable_create(&spec, w.mesh->backend, w.mesh->comm, out, err);
 }
 
 /* ---- calls --------------------------------------------------------------------------------------

@@ -277,9 +277,10 @@ typedef struct buffers {
     int32_t n_made;
 } buffers;
 
-static dtp_status take_buffers(dtp_device_mesh *mesh, dtp_executable *x, const dtp_tensor *in,
-                               buffers *b, dtp_err *err)
+static dtp_status run(dtp_device_mesh *mesh, dtp_executable *x, int64_t step, const dtp_tensor *in,
+                      buffers *b, dtp_err *err)
 {
+    const dtp_coll_stat *colls;
     const dtp_exec_slot *ins, *outs;
     int32_t n_in = dtp_executable_inputs(x, &ins), n_out = dtp_executable_outputs(x, &outs);
     if (n_in > DTP_CALL_MAX_OPERANDS || n_out > DTP_CALL_MAX_OPERANDS) {
@@ -302,14 +303,6 @@ static dtp_status take_buffers(dtp_device_mesh *mesh, dtp_executable *x, const d
         b->out[i] = mesh->slots[b->made[i].slot].storage->data;
         b->n_made = i + 1;
     }
-    return DTP_OK;
-}
-
-static dtp_status run(dtp_device_mesh *mesh, dtp_executable *x, int64_t step, const dtp_tensor *in,
-                      buffers *b, dtp_err *err)
-{
-    const dtp_coll_stat *colls;
-    DTP_TRY(take_buffers(mesh, x, in, b, err));
     DTP_TRY(grow_scratch(mesh, dtp_executable_scratch_bytes(x), err));
     dtp_executable_set_scratch(x, mesh->scratch != NULL ? mesh->scratch->data : NULL);
     DTP_TRY(dtp_executable_run(x, b->in, b->out, mesh->options.seed, step, err));

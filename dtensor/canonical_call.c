@@ -90,28 +90,6 @@ static dtp_status map_type(dtp_canonical_call *c, dtp_dim_id *dims, const dtp_tt
     return DTP_OK;
 }
 
-static dtp_status map_attr(dtp_canonical_call *c, dtp_dim_id *dims, const dtp_attr *from,
-                           dtp_err *err)
-{
-    if (c->n_attrs == DTP_CALL_MAX_ATTRS) {
-        return DTP_FAIL(err, DTP_INVALID, "more than %d attributes", DTP_CALL_MAX_ATTRS);
-    }
-    dtp_attr *to = &c->attrs[c->n_attrs];
-    c->first_id[c->n_attrs++] = c->n_ids;
-    *to = *from;
-    if (from->kind == DTP_ATTR_DIM && from->i >= 0) {
-        dtp_dim_id id;
-        DTP_TRY(map_dim(c, dims, (dtp_dim_id)from->i, &id, err));
-        to->i = id;
-    }
-    for (int32_t k = 0; from->kind == DTP_ATTR_DIMS && k < from->n; k++) {
-        dtp_dim_id id;
-        DTP_TRY(map_dim(c, dims, from->ids[k], &id, err));
-        DTP_TRY(dtp_canonical__add_id(c, id, err));
-    }
-    return DTP_OK;
-}
-
 dtp_status dtp_canonical__of_node(const dtp_graph *g, const dtp_node *node, const dtp_tensor *in,
                                   dtp_canonical_call *out, dtp_err *err)
 {
@@ -131,7 +109,23 @@ dtp_status dtp_canonical__of_node(const dtp_graph *g, const dtp_node *node, cons
     out->out_rank = first->rank;
     DTP_TRY(map_type(out, dims, first, out->out, err));
     for (int32_t i = 0; i < node->n_attrs; i++) {
-        DTP_TRY(map_attr(out, dims, &node->attrs[i], err));
+        const dtp_attr *from = &node->attrs[i];
+        if (out->n_attrs == DTP_CALL_MAX_ATTRS) {
+            return DTP_FAIL(err, DTP_INVALID, "more than %d attributes", DTP_CALL_MAX_ATTRS);
+        }
+        dtp_attr *to = &out->attrs[out->n_attrs];
+        out->first_id[out->n_attrs++] = out->n_ids;
+        *to = *from;
+        if (from->kind == DTP_ATTR_DIM && from->i >= 0) {
+            dtp_dim_id id;
+            DTP_TRY(map_dim(out, dims, (dtp_dim_id)from->i, &id, err));
+            to->i = id;
+        }
+        for (int32_t k = 0; from->kind == DTP_ATTR_DIMS && k < from->n; k++) {
+            dtp_dim_id id;
+            DTP_TRY(map_dim(out, dims, from->ids[k], &id, err));
+            DTP_TRY(dtp_canonical__add_id(out, id, err));
+        }
     }
     dtp_canonical__fix_ids(out);
     return DTP_OK;
@@ -141,22 +135,6 @@ dtp_status dtp_canonical__of_node(const dtp_graph *g, const dtp_node *node, cons
  */
 
 enum { NAME_BYTES = 64 };
-
-static dtp_status intern_labels(const dtp_canonical_call *c, dtp_graph *g, const char *prefix,
-                                dtp_dim_id *dims, dtp_err *err)
-{
-    for (int32_t k = 0; k < c->n_labels; k++) {
-        char name[NAME_BYTES], label[DTP_LABEL_BYTES];
-        int64_t size = dtp_canonical__label_size(c, k);
-        for (int32_t i = 0; i < c->out_rank && size == 0; i++) {
-            size = c->out[i].id == k ? c->out[i].size : 0;
-        }
-        dtp_canonical__label_name(c, k, label);
-        (void)snprintf(name, sizeof name, "%s%s", prefix, label);
-        DTP_TRY(dtp_dims_intern(&g->dims, name, size, &dims[k], err));
-    }
-    return DTP_OK;
-}
 
 /* The operand with the call's dim names. */
 static dtp_status name_operand(const dtp_canonical_call *c, dtp_graph *g, const char *prefix,
@@ -190,7 +168,16 @@ dtp_status dtp_canonical__add(const dtp_canonical_call *c, dtp_graph *g, const c
     dtp_tensor_id operands[DTP_MAX_OP_IN];
     dtp_attr attrs[DTP_CALL_MAX_ATTRS];
     char name[NAME_BYTES];
-    DTP_TRY(intern_labels(c, g, prefix, dims, err));
+    for (int32_t k = 0; k < c->n_labels; k++) {
+        char dim[NAME_BYTES], label[DTP_LABEL_BYTES];
+        int64_t size = dtp_canonical__label_size(c, k);
+        for (int32_t i = 0; i < c->out_rank && size == 0; i++) {
+            size = c->out[i].id == k ? c->out[i].size : 0;
+        }
+        dtp_canonical__label_name(c, k, label);
+        (void)snprintf(dim, sizeof dim, "%s%s", prefix, label);
+        DTP_TRY(dtp_dims_intern(&g->dims, dim, size, &dims[k], err));
+    }
     for (int32_t i = 0; i < c->n_in; i++) {
         operands[i] = in[i];
         DTP_TRY(name_operand(c, g, prefix, i, dims, &operands[i], err));

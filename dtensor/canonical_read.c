@@ -60,39 +60,6 @@ static dtp_status read_operand(dtp_canonical_call *c, int32_t i, const char **te
                           type->rank);
 }
 
-static dtp_status read_output(dtp_canonical_call *c, const char *text, const int64_t *new_sizes,
-                              dtp_err *err)
-{
-    int32_t n_new = 0;
-    c->has_out = true;
-    for (; *text != '\0'; text++) {
-        int32_t label;
-        if (c->out_rank == DTP_MAX_RANK) {
-            return DTP_FAIL(err, DTP_INVALID, "the output has more than %d dims", DTP_MAX_RANK);
-        }
-        DTP_TRY(label_of(c, *text, &label, err));
-        int64_t size = dtp_canonical__label_size(c, label);
-        if (size == 0) {
-            if (new_sizes == NULL) {
-                return DTP_FAIL(err, DTP_INVALID,
-                                "no operand has '%c' of the output, and no new size is given",
-                                *text);
-            }
-            size = new_sizes[n_new++];
-            if (size < 1) {
-                return DTP_FAIL(err, DTP_RANGE, "dim '%c' has size %lld", *text, (long long)size);
-            }
-        }
-        for (int32_t k = 0; k < c->out_rank; k++) {
-            if (c->out[k].id == label) {
-                return DTP_FAIL(err, DTP_INVALID, "the output has '%c' twice", *text);
-            }
-        }
-        c->out[c->out_rank++] = (dtp_tdim){.id = label, .size = size};
-    }
-    return DTP_OK;
-}
-
 static dtp_status read_dims(const dtp_call *call, dtp_canonical_call *c, dtp_err *err)
 {
     const char *text = call->dims;
@@ -110,7 +77,35 @@ static dtp_status read_dims(const dtp_call *call, dtp_canonical_call *c, dtp_err
     if (text[0] != '-' || text[1] != '>') {
         return DTP_FAIL(err, DTP_INVALID, "'%s' follows the dims of %d operands", text, c->n_in);
     }
-    return read_output(c, text + 2, call->new_sizes, err);
+    text = text + 2;
+    int32_t n_new = 0;
+    c->has_out = true;
+    for (; *text != '\0'; text++) {
+        int32_t label;
+        if (c->out_rank == DTP_MAX_RANK) {
+            return DTP_FAIL(err, DTP_INVALID, "the output has more than %d dims", DTP_MAX_RANK);
+        }
+        DTP_TRY(label_of(c, *text, &label, err));
+        int64_t size = dtp_canonical__label_size(c, label);
+        if (size == 0) {
+            if (call->new_sizes == NULL) {
+                return DTP_FAIL(err, DTP_INVALID,
+                                "no operand has '%c' of the output, and no new size is given",
+                                *text);
+            }
+            size = call->new_sizes[n_new++];
+            if (size < 1) {
+                return DTP_FAIL(err, DTP_RANGE, "dim '%c' has size %lld", *text, (long long)size);
+            }
+        }
+        for (int32_t k = 0; k < c->out_rank; k++) {
+            if (c->out[k].id == label) {
+                return DTP_FAIL(err, DTP_INVALID, "the output has '%c' twice", *text);
+            }
+        }
+        c->out[c->out_rank++] = (dtp_tdim){.id = label, .size = size};
+    }
+    return DTP_OK;
 }
 
 /* ---- positions ----------------------------------------------------------------------------------
@@ -258,7 +253,7 @@ static dtp_status read_arg(dtp_canonical_call *c, const dtp_arg *arg, dtp_err *e
 /* ---- a public call ------------------------------------------------------------------------------
  */
 
-static dtp_status read_tensors(const dtp_call *call, dtp_canonical_call *c, dtp_err *err)
+static dtp_status read_call(const dtp_call *call, dtp_canonical_call *c, dtp_err *err)
 {
     if (call->n_in < 1 || call->n_in > DTP_MAX_OP_IN) {
         return DTP_FAIL(err, DTP_INVALID, "%d operands, 1 to %d are possible", call->n_in,
@@ -274,12 +269,6 @@ static dtp_status read_tensors(const dtp_call *call, dtp_canonical_call *c, dtp_
         c->in[i] = call->in[i];
         c->types[i] = slot->type;
     }
-    return DTP_OK;
-}
-
-static dtp_status read_call(const dtp_call *call, dtp_canonical_call *c, dtp_err *err)
-{
-    DTP_TRY(read_tensors(call, c, err));
     DTP_TRY(call->dims == NULL ? align(c, err) : read_dims(call, c, err));
     for (int32_t i = 0; i < call->n_args; i++) {
         DTP_TRY(read_arg(c, &call->args[i], err));

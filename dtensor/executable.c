@@ -43,17 +43,6 @@ static bool may_fail(const dtp_program *p)
     return found;
 }
 
-/* A reduction that the communicator does not have is known before anything is sent. */
-static dtp_status check_reductions(const dtp_program *p, dtp_err *err)
-{
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        if (p->instrs[i].kind == DTP_INSTR_COLLECTIVE) {
-            DTP_TRY(dtp_comm__can_reduce(&p->instrs[i].coll, err));
-        }
-    }
-    return DTP_OK;
-}
-
 static dtp_status bind(dtp_executable *x, const dtp_value_id *in, const dtp_value_id *out,
                        dtp_backend *backend, dtp_comm *comm, dtp_err *err)
 {
@@ -79,7 +68,12 @@ static dtp_status bind(dtp_executable *x, const dtp_value_id *in, const dtp_valu
         }
         x->out[i].value = root;
     }
-    DTP_TRY(check_reductions(x->program, err));
+    /* A reduction that the communicator does not have is known before anything is sent. */
+    for (int32_t i = 0; i < x->program->n_instrs; i++) {
+        if (x->program->instrs[i].kind == DTP_INSTR_COLLECTIVE) {
+            DTP_TRY(dtp_comm__can_reduce(&x->program->instrs[i].coll, err));
+        }
+    }
     DTP_TRY(dtp_runner_create_with(x->program, backend, comm, &options, &x->runner, err));
     x->n_colls = dtp_runner_coll_stats(x->runner, &x->colls);
     x->may_fail = may_fail(x->program);

@@ -60,25 +60,6 @@ static void fill_normal(const filling *f, int64_t first, int64_t n, void *out)
     }
 }
 
-/* Elements first .. first + n - 1 of the tensor. */
-static void fill(const filling *f, int64_t first, int64_t n, void *out)
-{
-    switch (f->source) {
-    case SOURCE_UNIFORM:
-        fill_uniform(f, first, n, out);
-        break;
-    case SOURCE_NORMAL:
-        fill_normal(f, first, n, out);
-        break;
-    default:
-        for (int64_t i = 0; i < n; i++) {
-            double v = f->source == SOURCE_FULL ? f->a : f->a + f->b * (double)(first + i);
-            dtp_element_set(f->dtype, out, i, v);
-        }
-        break;
-    }
-}
-
 /* ---- shards -------------------------------------------------------------------------------------
  */
 
@@ -109,7 +90,22 @@ static dtp_status fill_shard(dtp_device_mesh *mesh, const dtp_tensor_slot *slot,
         int64_t have = 0, first, n;
         while (have < CHUNK_ELEMS &&
                (more = dtp_shard_iterator_next(&iterator, CHUNK_ELEMS - have, &first, &n))) {
-            fill(f, first, n, (char *)chunk + have * width);
+            /* Elements first .. first + n - 1 of the tensor. */
+            void *out = (char *)chunk + have * width;
+            switch (f->source) {
+            case SOURCE_UNIFORM:
+                fill_uniform(f, first, n, out);
+                break;
+            case SOURCE_NORMAL:
+                fill_normal(f, first, n, out);
+                break;
+            default:
+                for (int64_t i = 0; i < n; i++) {
+                    double v = f->source == SOURCE_FULL ? f->a : f->a + f->b * (double)(first + i);
+                    dtp_element_set(f->dtype, out, i, v);
+                }
+                break;
+            }
             have += n;
         }
         DTP_TRY(mesh->backend->ops->upload(mesh->backend, to, chunk, (size_t)(have * width), err));
@@ -235,20 +231,6 @@ static double rounded(dtp_dtype dtype, double v)
     return dtp_element(dtype, &storage, 0);
 }
 
-static dtp_status find_bounds(filling *f, dtp_dtype dtype, dtp_err *err)
-{
-    f->low = rounded(dtype, f->a);
-    f->low = f->low < f->a ? neighbour(dtype, f->low, true) : f->low;
-    f->high = rounded(dtype, f->b);
-    f->high = f->high >= f->b ? neighbour(dtype, f->high, false) : f->high;
-    if (!isfinite(f->a) || !isfinite(f->b) || !(f->low <= f->high) || !isfinite(f->low) ||
-        !isfinite(f->high)) {
-        return DTP_FAIL(err, DTP_INVALID, "uniform: no value of %s is in [%.17g, %.17g)",
-                        dtp_dtype_name(dtype), f->a, f->b);
-    }
-    return DTP_OK;
-}
-
 /* ---- the factories ------------------------------------------------------------------------------
  */
 
@@ -298,7 +280,15 @@ dtp_status dtp_tensor_uniform(dtp_device_mesh *mesh, const dtp_tensor_desc *desc
     DTP_TRY(DTP_NOT_NULL(err, mesh, desc, out));
     filling f = {.source = SOURCE_UNIFORM, .a = low, .b = high, .stream = stream};
     DTP_TRY(check_float(mesh, desc, "uniform", err));
-    DTP_TRY(find_bounds(&f, desc->dtype, err));
+    f.low = rounded(desc->dtype, f.a);
+    f.low = f.low < f.a ? neighbour(desc->dtype, f.low, true) : f.low;
+    f.high = rounded(desc->dtype, f.b);
+    f.high = f.high >= f.b ? neighbour(desc->dtype, f.high, false) : f.high;
+    if (!isfinite(f.a) || !isfinite(f.b) || !(f.low <= f.high) || !isfinite(f.low) ||
+        !isfinite(f.high)) {
+        return DTP_FAIL(err, DTP_INVALID, "uniform: no value of %s is in [%.17g, %.17g)",
+                        dtp_dtype_name(desc->dtype), f.a, f.b);
+    }
     return make(mesh, desc, f, out, err);
 }
 

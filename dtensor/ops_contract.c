@@ -46,10 +46,18 @@ static dtp_status without(dtp_tensor t, const dtp_tensor_desc *desc, uint32_t dr
     return drop == 0 ? dtp_tensor_share(t, out, err) : dtp_tensor_reshape(t, rank, shape, out, err);
 }
 
-/* Letters: 0.. the batch, 20 rows of a, 21 columns of b, 22 the summed dim. */
-static dtp_status matmul(const dtp_tensor in[2], const dtp_tensor_desc d[2], dtp_tensor *out,
-                         dtp_err *err)
+dtp_status dtp_tensor_matmul(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, out));
+    const dtp_tensor in[2] = {a, b};
+    dtp_tensor_desc d[2];
+    for (int i = 0; i < 2; i++) {
+        DTP_TRY(dtp_ops__describe("matmul", in[i], &d[i], err));
+        if (d[i].rank == 0) {
+            return DTP_FAIL(err, DTP_INVALID, "matmul: operand %d is a single number", i);
+        }
+    }
+    /* Letters: 0.. the batch, 20 rows of a, 21 columns of b, 22 the summed dim. */
     enum { ROW = 20, COLUMN = 21, SUM = 22 };
     dtp_letters l = {0};
     uint32_t drop[2];
@@ -83,20 +91,6 @@ static dtp_status matmul(const dtp_tensor in[2], const dtp_tensor_desc d[2], dtp
     }
     dtp_tensor_destroy(operands[0]);
     return s;
-}
-
-dtp_status dtp_tensor_matmul(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err)
-{
-    DTP_TRY(DTP_NOT_NULL(err, out));
-    const dtp_tensor in[2] = {a, b};
-    dtp_tensor_desc d[2];
-    for (int i = 0; i < 2; i++) {
-        DTP_TRY(dtp_ops__describe("matmul", in[i], &d[i], err));
-        if (d[i].rank == 0) {
-            return DTP_FAIL(err, DTP_INVALID, "matmul: operand %d is a single number", i);
-        }
-    }
-    return matmul(in, d, out, err);
 }
 
 dtp_status dtp_tensor_linear(dtp_tensor x, dtp_tensor weight, const dtp_tensor *bias,

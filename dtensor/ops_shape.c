@@ -58,21 +58,27 @@ static dtp_status relabel(dtp_tensor x, const dtp_tensor_desc *d, int32_t rank,
     return dtp_canonical__call(&call, "reshape", out, err);
 }
 
-/* Replaces a size of -1 by what is left. */
-static dtp_status fill_shape(const dtp_tensor_desc *d, int32_t rank, const int64_t *shape,
-                             int64_t *out, dtp_err *err)
+dtp_status dtp_tensor_reshape(dtp_tensor x, int32_t rank, const int64_t *shape, dtp_tensor *out,
+                              dtp_err *err)
 {
+    if (rank > 0) {
+        DTP_TRY(DTP_NOT_NULL(err, shape));
+    }
+    dtp_tensor_desc d;
+    int64_t sizes[DTP_MAX_RANK];
+    DTP_TRY(dtp_ops__describe("reshape", x, &d, err));
+    /* Replaces a size of -1 by what is left. */
     int64_t known = 1, all = 1;
     int32_t open = -1;
     if (rank < 0 || rank > DTP_MAX_RANK) {
         return DTP_FAIL(err, DTP_INVALID, "reshape: %d dims, at most %d are possible", rank,
                         DTP_MAX_RANK);
     }
-    for (int32_t i = 0; i < d->rank; i++) {
-        all *= d->shape[i];
+    for (int32_t i = 0; i < d.rank; i++) {
+        all *= d.shape[i];
     }
     for (int32_t i = 0; i < rank; i++) {
-        out[i] = shape[i];
+        sizes[i] = shape[i];
         if (shape[i] == -1 && open < 0) {
             open = i;
         } else if (shape[i] < 1 || known > all / shape[i]) {
@@ -84,25 +90,12 @@ static dtp_status fill_shape(const dtp_tensor_desc *d, int32_t rank, const int64
         }
     }
     if (open >= 0) {
-        out[open] = all / known;
+        sizes[open] = all / known;
     }
     if (open >= 0 ? all % known != 0 : known != all) {
         return DTP_FAIL(err, DTP_INVALID, "reshape: %lld elements do not become %lld",
                         (long long)all, (long long)known);
     }
-    return DTP_OK;
-}
-
-dtp_status dtp_tensor_reshape(dtp_tensor x, int32_t rank, const int64_t *shape, dtp_tensor *out,
-                              dtp_err *err)
-{
-    if (rank > 0) {
-        DTP_TRY(DTP_NOT_NULL(err, shape));
-    }
-    dtp_tensor_desc d;
-    int64_t sizes[DTP_MAX_RANK];
-    DTP_TRY(dtp_ops__describe("reshape", x, &d, err));
-    DTP_TRY(fill_shape(&d, rank, shape, sizes, err));
     return relabel(x, &d, rank, sizes, out, err);
 }
 
@@ -160,38 +153,6 @@ dtp_status dtp_tensor_unsqueeze(dtp_tensor x, int32_t axis, dtp_tensor *out, dtp
     return relabel(x, &d, d.rank + 1, shape, out, err);
 }
 
-/* Dims of size 1 that are repeated are taken off first. */
-static dtp_status expand(dtp_tensor x, const dtp_tensor_desc *d, int32_t rank, const int64_t *shape,
-                         dtp_tensor *out, dtp_err *err)
-{
-    dtp_letters l = {0};
-    int64_t own[DTP_MAX_RANK], new_sizes[DTP_MAX_RANK];
-    int32_t n_own = 0, n_new = 0;
-    for (int32_t i = 0; i < rank; i++) {
-        const int32_t at = i - (rank - d->rank);
-        if (at >= 0 && d->shape[at] == shape[i]) {
-            own[n_own++] = shape[i];
-            dtp_letters_letter(&l, i);
-        } else if (at < 0 || d->shape[at] == 1) {
-            new_sizes[n_new++] = shape[i];
-        } else {
-            return DTP_FAIL(err, DTP_INVALID, "expand: dim %d has size %lld, %lld is asked for", at,
-                            (long long)d->shape[at], (long long)shape[i]);
-        }
-    }
-    dtp_letters_add(&l, "->");
-    dtp_letters_run(&l, 0, rank);
-    dtp_tensor short_one;
-    DTP_TRY(n_own < d->rank ? relabel(x, d, n_own, own, &short_one, err)
-                            : dtp_tensor_share(x, &short_one, err));
-    const dtp_call call = {
-        .op = "broadcast", .dims = l.text, .n_in = 1, .in = &short_one, .new_sizes = new_sizes};
-    dtp_status s = n_new > 0 ? dtp_canonical__call(&call, "expand", out, err)
-                             : dtp_tensor_share(short_one, out, err);
-    dtp_tensor_destroy(short_one);
-    return s;
-}
-
 dtp_status dtp_tensor_expand(dtp_tensor x, int32_t rank, const int64_t *shape, dtp_tensor *out,
                              dtp_err *err)
 {
@@ -208,7 +169,33 @@ dtp_status dtp_tensor_expand(dtp_tensor x, int32_t rank, const int64_t *shape, d
             return DTP_FAIL(err, DTP_RANGE, "expand: dim %d has size %lld", i, (long long)shape[i]);
         }
     }
-    return expand(x, &d, rank, shape, out, err);
+    /* Dims of size 1 that are repeated are taken off first. */
+    dtp_letters l = {0};
+    int64_t own[DTP_MAX_RANK], new_sizes[DTP_MAX_RANK];
+    int32_t n_own = 0, n_new = 0;
+    for (int32_t i = 0; i < rank; i++) {
+        const int32_t at = i - (rank - d.rank);
+        if (at >= 0 && d.shape[at] == shape[i]) {
+            own[n_own++] = shape[i];
+            dtp_letters_letter(&l, i);
+        } else if (at < 0 || d.shape[at] == 1) {
+            new_sizes[n_new++] = shape[i];
+        } else {
+            return DTP_FAIL(err, DTP_INVALID, "expand: dim %d has size %lld, %lld is asked for", at,
+                            (long long)d.shape[at], (long long)shape[i]);
+        }
+    }
+    dtp_letters_add(&l, "->");
+    dtp_letters_run(&l, 0, rank);
+    dtp_tensor short_one;
+    DTP_TRY(n_own < d.rank ? relabel(x, &d, n_own, own, &short_one, err)
+                           : dtp_tensor_share(x, &short_one, err));
+    const dtp_call call = {
+        .op = "broadcast", .dims = l.text, .n_in = 1, .in = &short_one, .new_sizes = new_sizes};
+    dtp_status s = n_new > 0 ? dtp_canonical__call(&call, "expand", out, err)
+                             : dtp_tensor_share(short_one, out, err);
+    dtp_tensor_destroy(short_one);
+    return s;
 }
 
 /* ---- shards -------------------------------------------------------------------------------------

@@ -75,26 +75,6 @@ static dtp_status need_value(playback *p, int32_t v, dtp_err *err)
     return dtp_graph_add_tensor(p->g, &spec, &p->ids[v], err);
 }
 
-static dtp_status add_entry(playback *p, int32_t index, dtp_err *err)
-{
-    const dtp_tape_entry *e = &p->tape->entries[index];
-    const int32_t n_in = e->call != NULL ? e->call->n_in : 1;
-    const int32_t n_out = e->call != NULL ? e->call->op->n_out : 1;
-    dtp_tensor_id in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
-    char prefix[NAME_BYTES];
-    (void)snprintf(prefix, sizeof prefix, "c%d.", index);
-    for (int32_t i = 0; i < n_in; i++) {
-        DTP_TRY(need_value(p, e->in[i], err));
-        in[i] = p->ids[e->in[i]];
-    }
-    DTP_TRY(e->call != NULL ? dtp_canonical__add(e->call, p->g, prefix, in, out, err)
-                            : add_rename(p, &p->ids[e->in[0]], prefix, out, err));
-    for (int32_t i = 0; i < n_out; i++) {
-        p->ids[e->out[i]] = out[i];
-    }
-    return DTP_OK;
-}
-
 static dtp_status build(playback *p, dtp_err *err)
 {
     dtp_arena *arena = p->g->arena;
@@ -103,7 +83,21 @@ static dtp_status build(playback *p, dtp_err *err)
         p->ids[v] = -1;
     }
     for (int32_t i = 0; i < p->tape->n_entries; i++) {
-        DTP_TRY(add_entry(p, i, err));
+        const dtp_tape_entry *e = &p->tape->entries[i];
+        const int32_t n_in = e->call != NULL ? e->call->n_in : 1;
+        const int32_t n_out = e->call != NULL ? e->call->op->n_out : 1;
+        dtp_tensor_id in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
+        char prefix[NAME_BYTES];
+        (void)snprintf(prefix, sizeof prefix, "c%d.", i);
+        for (int32_t k = 0; k < n_in; k++) {
+            DTP_TRY(need_value(p, e->in[k], err));
+            in[k] = p->ids[e->in[k]];
+        }
+        DTP_TRY(e->call != NULL ? dtp_canonical__add(e->call, p->g, prefix, in, out, err)
+                                : add_rename(p, &p->ids[e->in[0]], prefix, out, err));
+        for (int32_t k = 0; k < n_out; k++) {
+            p->ids[e->out[k]] = out[k];
+        }
     }
     p->n_forward = p->g->n_nodes;
     DTP_TRY(DTP_NEW(arena, p->entry_of, p->n_forward, err));
@@ -155,25 +149,6 @@ static dtp_status find_uses(playback *p, int32_t n, const dtp_tensor_id *wanted,
     return DTP_OK;
 }
 
-/* A tensor without operands: filled, replicated. */
-static dtp_status run_constant(playback *p, const dtp_node *node, dtp_tensor *out, dtp_err *err)
-{
-    const dtp_ttype *type = &p->g->tensors[node->out[0]].type;
-    dtp_tensor_desc desc = {.dtype = type->dtype, .rank = type->rank};
-    if ((node->op->flags & DTP_OP_CONSTANT) == 0) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "a gradient needs '%s'", node->op->name);
-    }
-    for (int32_t k = 0; k < type->rank; k++) {
-        desc.shape[k] = type->dims[k].size;
-    }
-    desc.layout = dtp_layout_replicated(type->rank, dtp_device_mesh_dims(p->tape->mesh)->n_dims);
-    double value = 0;
-    for (int32_t i = 0; i < node->n_attrs; i++) {
-        value = strcmp(node->attrs[i].key, "value") == 0 ? node->attrs[i].f : value;
-    }
-    return dtp_tensor_full(p->tape->mesh, &desc, value, out, err);
-}
-
 /* The dims get other names and nothing else. */
 static bool only_renames(const dtp_graph *g, const dtp_node *node)
 {
@@ -194,7 +169,22 @@ static dtp_status compute(playback *p, dtp_node_id id, dtp_tensor *outs, dtp_err
         in[i] = p->handles[node->in[i]];
     }
     if (node->n_in == 0) {
-        return run_constant(p, node, outs, err);
+        /* A tensor without operands: filled, replicated. */
+        const dtp_ttype *type = &p->g->tensors[node->out[0]].type;
+        dtp_tensor_desc desc = {.dtype = type->dtype, .rank = type->rank};
+        if ((node->op->flags & DTP_OP_CONSTANT) == 0) {
+            return DTP_FAIL(err, DTP_UNSUPPORTED, "a gradient needs '%s'", node->op->name);
+        }
+        for (int32_t k = 0; k < type->rank; k++) {
+            desc.shape[k] = type->dims[k].size;
+        }
+        desc.layout =
+            dtp_layout_replicated(type->rank, dtp_device_mesh_dims(p->tape->mesh)->n_dims);
+        double value = 0;
+        for (int32_t i = 0; i < node->n_attrs; i++) {
+            value = strcmp(node->attrs[i].key, "value") == 0 ? node->attrs[i].f : value;
+        }
+        return dtp_tensor_full(p->tape->mesh, &desc, value, outs, err);
     }
     if (only_renames(p->g, node)) {
         return dtp_tensor_share(in[0], outs, err);
@@ -215,18 +205,6 @@ static dtp_status run_node(playback *p, dtp_node_id id, dtp_err *err)
     DTP_TRY(compute(p, id, outs, err));
     for (int32_t i = 0; i < p->g->nodes[id].n_out; i++) {
         keep(p, p->g->nodes[id].out[i], outs[i]);
-    }
-    return DTP_OK;
-}
-
-/* Operands that the record made on the way to a call (a dim of size 1 taken off). */
-static dtp_status need_operands(playback *p, dtp_node_id id, dtp_err *err)
-{
-    const dtp_node *node = &p->g->nodes[id];
-    for (int32_t i = 0; i < node->n_in; i++) {
-        if (p->handles[node->in[i]].mesh == NULL) {
-            DTP_TRY(run_node(p, p->g->tensors[node->in[i]].producer, err));
-        }
     }
     return DTP_OK;
 }
@@ -350,7 +328,12 @@ static dtp_status gradient(playback *p, dtp_tensor loss, int32_t n, const dtp_te
         if (!needed[id]) {
             continue;
         }
-        DTP_TRY(need_operands(p, id, err));
+        /* Operands that the record made on the way to a call (a dim of size 1 taken off). */
+        for (int32_t i = 0; i < node->n_in; i++) {
+            if (p->handles[node->in[i]].mesh == NULL) {
+                DTP_TRY(run_node(p, p->g->tensors[node->in[i]].producer, err));
+            }
+        }
         DTP_TRY(run_node(p, id, err));
         DTP_TRY(redistribute_back(p, id, err));
         for (int32_t i = 0; i < node->n_in; i++) {

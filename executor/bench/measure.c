@@ -139,13 +139,6 @@ static dtp_status run_kernel(void *user, int32_t repeat, dtp_err *err)
     return c->kernel(&c->args, err);
 }
 
-/* A transposition is another thing than a sum, though both are einsums. */
-static const char *curve_name(const dtp_op_def *op, const dtp_work *work)
-{
-    bool copies = (op->flags & DTP_OP_CONTRACTION) != 0 && !(work->flops > 0.0);
-    return copies ? "einsum.copy" : op->name;
-}
-
 static dtp_status measure_node(dtp_bench *b, const dtp_graph *g, dtp_sample_kind kind, bool *done,
                                dtp_err *err)
 {
@@ -159,7 +152,9 @@ static dtp_status measure_node(dtp_bench *b, const dtp_graph *g, dtp_sample_kind
     }
     DTP_TRY(dtp_backend_check(b->backend, &c.call, err));
     dtp_call_work(&c.call, &sample.work);
-    sample.name = curve_name(c.call.op, &sample.work);
+    /* A transposition is another thing than a sum, though both are einsums. */
+    bool copies = (c.call.op->flags & DTP_OP_CONTRACTION) != 0 && !(sample.work.flops > 0.0);
+    sample.name = copies ? "einsum.copy" : c.call.op->name;
     *done = fits(&c) && (kind != DTP_SAMPLE_GEMM || sample.work.cls == DTP_WORK_GEMM);
     if (!*done) {
         return DTP_OK;

@@ -43,29 +43,6 @@ static const int64_t OP_ELEMS_QUICK[] = {1 << 10, 1 << 14, 1 << 18, 1 << 21};
 static const int64_t RATE_SHAPES[][2] = {
     {1 << 16, 128}, {1 << 18, 256}, {1 << 18, 512}, {1 << 18, 1024}};
 
-static dtp_status op_rates(dtp_bench *b, const dtp_bench_recipe *recipe, dtp_err *err)
-{
-    for (size_t i = 0; i < sizeof RATE_SHAPES / sizeof RATE_SHAPES[0]; i++) {
-        bool done = false;
-        dtp_bench_sizes s = dtp_bench_sizes_for(RATE_SHAPES[i][0], RATE_SHAPES[i][1]);
-        DTP_TRY(dtp_bench_measure_recipe(b, recipe, &s, DTP_SAMPLE_RATE, &done, err));
-    }
-    return DTP_OK;
-}
-
-static dtp_status op_sizes(dtp_bench *b, const dtp_bench_recipe *recipe, dtp_err *err)
-{
-    const int64_t *list = b->options.quick ? OP_ELEMS_QUICK : OP_ELEMS;
-    size_t n = b->options.quick ? sizeof OP_ELEMS_QUICK / sizeof list[0]
-                                : sizeof OP_ELEMS / sizeof list[0];
-    for (size_t i = 0; i < n; i++) {
-        bool done = false;
-        dtp_bench_sizes s = dtp_bench_sizes_for(list[i], 0);
-        DTP_TRY(dtp_bench_measure_recipe(b, recipe, &s, DTP_SAMPLE_OP, &done, err));
-    }
-    return DTP_OK;
-}
-
 dtp_status dtp_bench_ops(dtp_bench *b, dtp_err *err)
 {
     static const dtp_bench_recipe LAUNCH = {"neg", "v"};
@@ -78,9 +55,19 @@ dtp_status dtp_bench_ops(dtp_bench *b, dtp_err *err)
         int32_t n_recipes = 0;
         DTP_TRY(dtp_bench_recipes_of(op, recipes, &n_recipes, err));
         for (int32_t r = 0; r < n_recipes; r++) {
-            DTP_TRY(op_sizes(b, &recipes[r], err));
+            const int64_t *list = b->options.quick ? OP_ELEMS_QUICK : OP_ELEMS;
+            size_t n = b->options.quick ? sizeof OP_ELEMS_QUICK / sizeof list[0]
+                                        : sizeof OP_ELEMS / sizeof list[0];
+            for (size_t i = 0; i < n; i++) {
+                dtp_bench_sizes s = dtp_bench_sizes_for(list[i], 0);
+                DTP_TRY(dtp_bench_measure_recipe(b, &recipes[r], &s, DTP_SAMPLE_OP, &done, err));
+            }
             if ((op->flags & DTP_OP_ARITHMETIC) != 0) {
-                DTP_TRY(op_rates(b, &recipes[r], err));
+                for (size_t i = 0; i < sizeof RATE_SHAPES / sizeof RATE_SHAPES[0]; i++) {
+                    dtp_bench_sizes s = dtp_bench_sizes_for(RATE_SHAPES[i][0], RATE_SHAPES[i][1]);
+                    DTP_TRY(
+                        dtp_bench_measure_recipe(b, &recipes[r], &s, DTP_SAMPLE_RATE, &done, err));
+                }
             }
         }
     }
@@ -167,32 +154,6 @@ static dtp_status run_coll(void *user, int32_t repeat, dtp_err *err)
     return c->b->comm->ops->run(c->b->comm, &c->coll, c->b->floats.data, c->b->results.data, err);
 }
 
-static dtp_status coll_sizes(dtp_bench *b, dtp_mesh_set set, int32_t ranks, dtp_err *err)
-{
-    const int64_t largest = b->options.quick ? 8 << 20 : 32 << 20;
-    const int64_t factor = b->options.quick ? 8 : 4;
-    for (int k = 0; k < DTP_N_COLLS; k++) {
-        for (int64_t bytes = 64; bytes <= largest; bytes *= factor) {
-            int64_t share = k == DTP_ALL_REDUCE || k == DTP_PERMUTE ? 1 : ranks;
-            int64_t count = bytes / (int64_t)sizeof(float) / share;
-            coll_case c = {b,
-                           {.kind = (dtp_coll_kind)k,
-                            .set = set,
-                            .op = DTP_REDUCE_SUM,
-                            .dtype = DTP_F32,
-                            .count = count > 0 ? count : 1,
-                            .shift = k == DTP_PERMUTE ? 1 : 0}};
-            dtp_sample sample = {.kind = DTP_SAMPLE_COLL,
-                                 .name = dtp_coll_name((dtp_coll_kind)k),
-                                 .coll = (dtp_coll_kind)k,
-                                 .ranks = ranks,
-                                 .work = {.bytes = (double)(c.coll.count * share) * sizeof(float)}};
-            DTP_TRY(dtp_bench_measure(b, run_coll, &c, sample, err));
-        }
-    }
-    return DTP_OK;
-}
-
 dtp_status dtp_bench_collectives(dtp_bench *b, dtp_err *err)
 {
     const dtp_mesh *mesh = &b->comm->mesh;
@@ -204,7 +165,28 @@ dtp_status dtp_bench_collectives(dtp_bench *b, dtp_err *err)
         }
         if (!known) {
             DTP_TRY(b->comm->ops->prepare(b->comm, set, err));
-            DTP_TRY(coll_sizes(b, set, ranks, err));
+            const int64_t largest = b->options.quick ? 8 << 20 : 32 << 20;
+            const int64_t factor = b->options.quick ? 8 : 4;
+            for (int k = 0; k < DTP_N_COLLS; k++) {
+                for (int64_t bytes = 64; bytes <= largest; bytes *= factor) {
+                    int64_t share = k == DTP_ALL_REDUCE || k == DTP_PERMUTE ? 1 : ranks;
+                    int64_t count = bytes / (int64_t)sizeof(float) / share;
+                    coll_case c = {b,
+                                   {.kind = (dtp_coll_kind)k,
+                                    .set = set,
+                                    .op = DTP_REDUCE_SUM,
+                                    .dtype = DTP_F32,
+                                    .count = count > 0 ? count : 1,
+                                    .shift = k == DTP_PERMUTE ? 1 : 0}};
+                    dtp_sample sample = {
+                        .kind = DTP_SAMPLE_COLL,
+                        .name = dtp_coll_name((dtp_coll_kind)k),
+                        .coll = (dtp_coll_kind)k,
+                        .ranks = ranks,
+                        .work = {.bytes = (double)(c.coll.count * share) * sizeof(float)}};
+                    DTP_TRY(dtp_bench_measure(b, run_coll, &c, sample, err));
+                }
+            }
         }
     }
     return DTP_OK;

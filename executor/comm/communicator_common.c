@@ -48,26 +48,6 @@ dtp_status dtp_comm_agree(dtp_comm *c, uint64_t value, const char *what, dtp_err
     return DTP_OK;
 }
 
-/* Shows the message of rank `failed` to all ranks: its words against the largest number of the
- * others, the least of each. */
-static dtp_status share_text(dtp_comm *c, int32_t failed, const char *mine,
-                             char text[DTP_ERR_MSG_BYTES], dtp_err *err)
-{
-    int64_t words[DTP_ERR_MSG_BYTES / sizeof(int64_t)];
-    const size_t n = sizeof words / sizeof words[0];
-    for (size_t i = 0; i < n; i++) {
-        words[i] = INT64_MAX;
-    }
-    if (c->rank == failed) {
-        memset(words, 0, sizeof words);
-        memcpy(words, mine, strnlen(mine, sizeof words - 1));
-    }
-    DTP_TRY(dtp_comm_all_reduce(c, DTP_REDUCE_MIN, DTP_I64, (int64_t)n, words, err));
-    memcpy(text, words, sizeof words);
-    text[DTP_ERR_MSG_BYTES - 1] = '\0';
-    return DTP_OK;
-}
-
 typedef struct failure {
     int32_t rank; /* -1 = none */
     dtp_status code;
@@ -88,7 +68,22 @@ static dtp_status find_failure(dtp_comm *c, dtp_status mine, const dtp_err *why,
     }
     out->rank = (int32_t)(first >> CODE_BITS);
     out->code = (dtp_status)(first & ((1 << CODE_BITS) - 1));
-    return share_text(c, out->rank, worded ? why->msg : dtp_status_text(mine), out->text, err);
+    /* Shows the message of rank `failed` to all ranks: its words against the largest number of the
+     * others, the least of each. */
+    const char *message = worded ? why->msg : dtp_status_text(mine);
+    int64_t words[DTP_ERR_MSG_BYTES / sizeof(int64_t)];
+    const size_t n = sizeof words / sizeof words[0];
+    for (size_t i = 0; i < n; i++) {
+        words[i] = INT64_MAX;
+    }
+    if (c->rank == out->rank) {
+        memset(words, 0, sizeof words);
+        memcpy(words, message, strnlen(message, sizeof words - 1));
+    }
+    DTP_TRY(dtp_comm_all_reduce(c, DTP_REDUCE_MIN, DTP_I64, (int64_t)n, words, err));
+    memcpy(out->text, words, sizeof words);
+    out->text[DTP_ERR_MSG_BYTES - 1] = '\0';
+    return DTP_OK;
 }
 
 dtp_status dtp_comm_agree_status(dtp_comm *c, dtp_status mine, dtp_err *err)

@@ -42,11 +42,6 @@ static MPI_Datatype type_of(dtp_dtype dtype)
     }
 }
 
-static bool mpi_reduces(dtp_dtype dtype)
-{
-    return dtype == DTP_F32 || dtype == DTP_F64 || dtype == DTP_I32 || dtype == DTP_I64;
-}
-
 static MPI_Op op_of(dtp_reduce_op op)
 {
     switch (op) {
@@ -77,11 +72,6 @@ static const char *at_const(const void *p, int64_t bytes)
 }
 
 /* ---- whole buffers ---- */
-
-static bool is_whole(const dtp_comm__mpi *c, const dtp_coll *coll)
-{
-    return coll->count <= c->limit && coll->in_outer <= 1 && coll->out_outer <= 1;
-}
 
 static int all_reduce(const dtp_comm__mpi *c, MPI_Comm sub, const dtp_coll *coll, const void *in,
                       void *out)
@@ -211,22 +201,6 @@ static int step_reduce(const blocks *b, const void *in, void *out)
     return code;
 }
 
-static int in_blocks(const dtp_comm__mpi *c, blocks *b, const void *in, void *out)
-{
-    int64_t most = least(HALF_BYTES / b->n / b->width, c->limit);
-    int64_t size = most > 1 ? most : 1;
-    int64_t elems =
-        b->coll->kind == DTP_ALL_REDUCE ? dtp_ceil_div(b->coll->count, b->n) : b->coll->count;
-    int code = MPI_SUCCESS;
-    for (b->start = 0; b->start < elems && code == MPI_SUCCESS; b->start += size) {
-        b->k = least(size, elems - b->start);
-        code = b->coll->kind == DTP_ALL_REDUCE       ? step_reduce(b, in, out)
-               : b->coll->kind == DTP_REDUCE_SCATTER ? step_scatter(b, in, out)
-                                                     : step_gather_or_exchange(b, in, out);
-    }
-    return code;
-}
-
 static dtp_status run_blocks(dtp_comm__mpi *c, const dtp_coll *coll, int32_t n, const void *in,
                              void *out, int *code, dtp_err *err)
 {
@@ -236,7 +210,18 @@ static dtp_status run_blocks(dtp_comm__mpi *c, const dtp_coll *coll, int32_t n, 
     DTP_TRY(dtp_comm__reserve(&c->blocks, 2 * (size_t)half, err));
     b.send = c->blocks.data;
     b.receive = b.send + half;
-    *code = in_blocks(c, &b, in, out);
+    int64_t most = least(HALF_BYTES / b.n / b.width, c->limit);
+    int64_t size = most > 1 ? most : 1;
+    int64_t elems =
+        b.coll->kind == DTP_ALL_REDUCE ? dtp_ceil_div(b.coll->count, b.n) : b.coll->count;
+    int done = MPI_SUCCESS;
+    for (b.start = 0; b.start < elems && done == MPI_SUCCESS; b.start += size) {
+        b.k = least(size, elems - b.start);
+        done = b.coll->kind == DTP_ALL_REDUCE       ? step_reduce(&b, in, out)
+               : b.coll->kind == DTP_REDUCE_SCATTER ? step_scatter(&b, in, out)
+                                                    : step_gather_or_exchange(&b, in, out);
+    }
+    *code = done;
     return DTP_OK;
 }
 
@@ -249,9 +234,10 @@ dtp_status dtp_comm__mpi_call(dtp_comm__mpi *c, const dtp_coll *coll, const void
     int code;
     if (coll->kind == DTP_PERMUTE) {
         code = permute(c, sub, n, coll, in, out);
-    } else if (coll->kind == DTP_ALL_REDUCE && mpi_reduces(coll->dtype)) {
+    } else if (coll->kind == DTP_ALL_REDUCE && (coll->dtype == DTP_F32 || coll->dtype == DTP_F64 ||
+                                                coll->dtype == DTP_I32 || coll->dtype == DTP_I64)) {
         code = all_reduce(c, sub, coll, in, out);
-    } else if (copies && is_whole(c, coll)) {
+    } else if (copies && (coll->count <= c->limit && coll->in_outer <= 1 && coll->out_outer <= 1)) {
         code = gather_or_exchange(c, sub, coll, in, out);
     } else {
         DTP_TRY(run_blocks(c, coll, n, in, out, &code, err));

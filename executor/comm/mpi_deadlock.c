@@ -122,23 +122,6 @@ static bool take_over(dtp_comm__shared *s)
     return false;
 }
 
-/* Writes the verdict from what was seen. */
-static void give_verdict(dtp_comm__shared *s)
-{
-    char text[DTP_ERR_MSG_BYTES];
-    for (int32_t r = 0; r < s->size; r++) {
-        const dtp_comm__observed *o = &s->observed[r];
-        bool waits = o->kind == DTP_COMM_WAITS;
-        s->visits[r] = (dtp_comm__visit){.state = DTP_COMM_VISIT_NONE};
-        if (o->held) {
-            s->visits[r].state = waits ? DTP_COMM_VISIT_WAITS : DTP_COMM_VISIT_ENDED;
-            s->visits[r].coll = waits && o->mailbox != DTP_COMM_BARRIER ? &o->coll : NULL;
-        }
-    }
-    dtp_comm__describe_waits(s->size, s->visits, text);
-    (void)dtp_comm__deadlock_stop(s, DTP_COMM_STUCK, text);
-}
-
 bool dtp_comm__deadlock_hopeless(dtp_comm__shared *s)
 {
     for (int32_t r = 0; r < s->size; r++) {
@@ -159,7 +142,19 @@ bool dtp_comm__deadlock_hopeless(dtp_comm__shared *s)
         return false;
     }
     if (!take_over(s)) {
-        give_verdict(s);
+        /* Writes the verdict from what was seen. */
+        char text[DTP_ERR_MSG_BYTES];
+        for (int32_t r = 0; r < s->size; r++) {
+            const dtp_comm__observed *o = &s->observed[r];
+            bool waits = o->kind == DTP_COMM_WAITS;
+            s->visits[r] = (dtp_comm__visit){.state = DTP_COMM_VISIT_NONE};
+            if (o->held) {
+                s->visits[r].state = waits ? DTP_COMM_VISIT_WAITS : DTP_COMM_VISIT_ENDED;
+                s->visits[r].coll = waits && o->mailbox != DTP_COMM_BARRIER ? &o->coll : NULL;
+            }
+        }
+        dtp_comm__describe_waits(s->size, s->visits, text);
+        (void)dtp_comm__deadlock_stop(s, DTP_COMM_STUCK, text);
     }
     return true;
 }

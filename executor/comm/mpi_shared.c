@@ -172,22 +172,6 @@ static void post(dtp_comm__shared *s, dtp_comm__group *g, const dtp_coll *coll, 
     atomic_store_explicit(&mailbox->posted, g->turn, memory_order_release);
 }
 
-/* Where the buffers of all members are in this process; false when some cannot be reached. */
-static bool find_slots(const dtp_comm__group *g, const dtp_coll *coll, void *out)
-{
-    bool all = true;
-    for (int32_t i = 0; i < g->n; i++) {
-        const dtp_comm__mailbox *mailbox = &g->members[i]->mailboxes[coll->set];
-        char *base = (char *)g->members[i];
-        all = all && mailbox->in >= 0 && mailbox->out >= 0;
-        g->slots[i] = (dtp_comm__slot){.in = base + mailbox->in, .out = base + mailbox->out};
-    }
-    if (!dtp_comm__pushes(coll)) {
-        g->slots[g->me].out = out;
-    }
-    return all;
-}
-
 /* Every member sees what all run, so every one finds the same first difference; the ranks that it
  * would meet later are told too. */
 static dtp_status check_same(dtp_comm__shared *s, const dtp_comm__group *g, dtp_mesh_set set,
@@ -222,7 +206,18 @@ dtp_status dtp_comm__shared_run(dtp_comm__shared *s, const dtp_coll *coll, const
     post(s, g, coll, in, out);
     DTP_TRY(wait_posted(s, g, (int32_t)coll->set, err));
     dtp_status same = check_same(s, g, coll->set, why);
-    *ran = find_slots(g, coll, out);
+    /* Where the buffers of all members are in this process; false when some cannot be reached. */
+    bool all = true;
+    for (int32_t i = 0; i < g->n; i++) {
+        const dtp_comm__mailbox *mailbox = &g->members[i]->mailboxes[coll->set];
+        char *base = (char *)g->members[i];
+        all = all && mailbox->in >= 0 && mailbox->out >= 0;
+        g->slots[i] = (dtp_comm__slot){.in = base + mailbox->in, .out = base + mailbox->out};
+    }
+    if (!dtp_comm__pushes(coll)) {
+        g->slots[g->me].out = out;
+    }
+    *ran = all;
     if (*ran && same == DTP_OK) {
         dtp_comm__transfer(coll, g->n, g->me, g->slots);
     }

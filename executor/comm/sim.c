@@ -261,15 +261,6 @@ static dtp_status check_same(const sim_comm *c, const group *g, dtp_err *err)
     return DTP_OK;
 }
 
-/* Members that passed the gate pass it again, whatever happens elsewhere: until then each may be in
- * the buffers of the others. */
-static void pass_again(sim_comm *c, group *g, const dtp_coll *coll)
-{
-    pthread_mutex_lock(&c->world->lock);
-    (void)pass_locked(c->world, &g->gate, g->n, c->base.rank, coll, true);
-    pthread_mutex_unlock(&c->world->lock);
-}
-
 static dtp_status run_group(sim_comm *c, group *g, const dtp_coll *coll, const void *in, void *out,
                             dtp_err *err)
 {
@@ -285,7 +276,11 @@ static dtp_status run_group(sim_comm *c, group *g, const dtp_coll *coll, const v
     if (status == DTP_OK) {
         dtp_comm__transfer(coll, g->n, me, g->slots);
     }
-    pass_again(c, g, coll);
+    /* Members that passed the gate pass it again, whatever happens elsewhere: until then each may be in
+     * the buffers of the others. */
+    pthread_mutex_lock(&c->world->lock);
+    (void)pass_locked(c->world, &g->gate, g->n, c->base.rank, coll, true);
+    pthread_mutex_unlock(&c->world->lock);
     return status;
 }
 
@@ -405,26 +400,6 @@ static dtp_status start_ranks(world *w, dtp_err *err)
     return DTP_OK;
 }
 
-/* The failure of the lowest rank that has one of its own, else of the lowest that has any. */
-static dtp_status verdict(const world *w, dtp_err *err)
-{
-    const rank_job *jobs = w->jobs;
-    int32_t pick = -1;
-    for (int32_t r = 0; r < w->size; r++) {
-        if (jobs[r].status != DTP_OK && (pick < 0 || (jobs[pick].err.told && !jobs[r].err.told))) {
-            pick = r;
-        }
-    }
-    if (pick < 0) {
-        return DTP_OK;
-    }
-    if (err != NULL) {
-        *err = jobs[pick].err;
-        err->told = false;
-    }
-    return jobs[pick].status;
-}
-
 dtp_status dtp_comm__world_run(dtp_comm__world *w, dtp_rank_body body, void *user, dtp_err *err)
 {
     pthread_mutex_lock(&w->lock);
@@ -453,7 +428,22 @@ dtp_status dtp_comm__world_run(dtp_comm__world *w, dtp_rank_body body, void *use
         pthread_cond_wait(&w->ends, &w->lock);
     }
     pthread_mutex_unlock(&w->lock);
-    return verdict(w, err);
+    /* The failure of the lowest rank that has one of its own, else of the lowest that has any. */
+    const rank_job *jobs = w->jobs;
+    int32_t pick = -1;
+    for (int32_t r = 0; r < w->size; r++) {
+        if (jobs[r].status != DTP_OK && (pick < 0 || (jobs[pick].err.told && !jobs[r].err.told))) {
+            pick = r;
+        }
+    }
+    if (pick < 0) {
+        return DTP_OK;
+    }
+    if (err != NULL) {
+        *err = jobs[pick].err;
+        err->told = false;
+    }
+    return jobs[pick].status;
 }
 
 void dtp_comm__world_destroy(dtp_comm__world *w)

@@ -171,27 +171,6 @@ static void hand_over(const dtp_coll *coll, int32_t n, const dtp_comm__slot *slo
     }
 }
 
-/* Members begin with themselves, so that they do not crowd one buffer. */
-static void take_all(const dtp_coll *coll, int32_t n, int32_t me, const dtp_comm__slot *slots)
-{
-    int64_t bytes = coll->count * dtp_dtype_bytes(coll->dtype);
-    for (int32_t k = 0; k < n; k++) {
-        hand_over(coll, n, slots, (me + k) % n, me, 0, bytes);
-    }
-}
-
-/* The rows of all parts side by side, some at a time: they share cache lines and pages. */
-static void give_all(const dtp_coll *coll, int32_t n, int32_t me, const dtp_comm__slot *slots)
-{
-    enum { STRETCH_BYTES = 32 << 10 };
-    int64_t bytes = coll->count * dtp_dtype_bytes(coll->dtype);
-    for (int64_t start = 0; start < bytes; start += STRETCH_BYTES) {
-        for (int32_t k = 0; k < n; k++) {
-            hand_over(coll, n, slots, me, (me + k) % n, start, least(bytes - start, STRETCH_BYTES));
-        }
-    }
-}
-
 bool dtp_comm__pushes(const dtp_coll *coll)
 {
     return coll->kind == DTP_ALL_REDUCE || (coll->kind == DTP_ALL_TO_ALL && coll->in_outer > 1);
@@ -215,9 +194,21 @@ void dtp_comm__transfer(const dtp_coll *coll, int32_t n, int32_t me, const dtp_c
         break;
     default:
         if (dtp_comm__pushes(coll)) {
-            give_all(coll, n, me, slots);
+            /* The rows of all parts side by side, some at a time: they share cache lines and pages. */
+            enum { STRETCH_BYTES = 32 << 10 };
+            int64_t bytes = coll->count * dtp_dtype_bytes(coll->dtype);
+            for (int64_t start = 0; start < bytes; start += STRETCH_BYTES) {
+                for (int32_t k = 0; k < n; k++) {
+                    hand_over(coll, n, slots, me, (me + k) % n, start,
+                              least(bytes - start, STRETCH_BYTES));
+                }
+            }
         } else {
-            take_all(coll, n, me, slots);
+            /* Members begin with themselves, so that they do not crowd one buffer. */
+            int64_t bytes = coll->count * dtp_dtype_bytes(coll->dtype);
+            for (int32_t k = 0; k < n; k++) {
+                hand_over(coll, n, slots, (me + k) % n, me, 0, bytes);
+            }
         }
         break;
     }

@@ -133,11 +133,6 @@ int64_t dtp_attention_block_sees(const dtp_attention_shape *s, dtp_attention_at 
     return most;
 }
 
-static int64_t local_size(const dtp_view *view, dtp_dim_id d)
-{
-    return view->local.dims[dtp_ttype_find(&view->local, d)].size;
-}
-
 static void set_chunks(dtp_attention_shape *s, const dtp_kernel_args *args)
 {
     const dtp_view *q = &args->in[0], *k = &args->in[1];
@@ -163,7 +158,7 @@ void dtp_attention_shape_of(dtp_attention_shape *s, const dtp_kernel_args *args)
     s->queries = q->local.dims[at].size;
     s->first_query = q->offset[at];
     s->global_queries = q->global[at];
-    s->keys = local_size(k, s->dims.key);
+    s->keys = k->local.dims[dtp_ttype_find(&k->local, s->dims.key)].size;
     s->features = dtp_attention_features(args->call, &s->dims);
     s->values = dtp_attention_values(args->call, &s->dims);
     s->tile_elems = dtp_attention_tile_elems(s->features, s->values);
@@ -370,21 +365,6 @@ DTP_CPU_CLONES static void blend(int64_t n, int64_t step, const float *a, const 
     }
 }
 
-static void merge_row(const merge_job *job, const int64_t row[DTP_NEST_VIEWS])
-{
-    float la = job->lse_a[row[LSE_A]], lb = job->lse_b[row[LSE_B]], m = fmaxf(la, lb);
-    float lse = isinf(m) ? m : m + logf(expf(la - m) + expf(lb - m));
-    const float share[] = {share_of(la, lse), share_of(lb, lse)};
-    int64_t at = row[MERGED], step = dtp_nest_step(&job->values, MERGED);
-    for (int64_t r = 0; r < job->values.rows; r++) {
-        int64_t off[DTP_NEST_VIEWS];
-        dtp_nest_row(&job->values, r, off);
-        blend(job->values.inner, step, job->a + at + off[MERGED], job->b + at + off[MERGED], share,
-              job->out + at + off[MERGED]);
-    }
-    job->lse[row[LSE]] = lse;
-}
-
 static dtp_status attention_merge_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
@@ -411,7 +391,17 @@ static dtp_status attention_merge_kernel(const dtp_kernel_args *args, dtp_err *e
     for (int64_t i = 0; i < n; i++) {
         int64_t row[DTP_NEST_VIEWS];
         dtp_nest_elem(&job.rows, i, row);
-        merge_row(&job, row);
+        float la = job.lse_a[row[LSE_A]], lb = job.lse_b[row[LSE_B]], m = fmaxf(la, lb);
+        float lse = isinf(m) ? m : m + logf(expf(la - m) + expf(lb - m));
+        const float share[] = {share_of(la, lse), share_of(lb, lse)};
+        int64_t at = row[MERGED], step = dtp_nest_step(&job.values, MERGED);
+        for (int64_t r = 0; r < job.values.rows; r++) {
+            int64_t off[DTP_NEST_VIEWS];
+            dtp_nest_row(&job.values, r, off);
+            blend(job.values.inner, step, job.a + at + off[MERGED], job.b + at + off[MERGED], share,
+                  job.out + at + off[MERGED]);
+        }
+        job.lse[row[LSE]] = lse;
     }
     return DTP_OK;
 }

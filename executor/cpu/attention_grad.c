@@ -96,12 +96,6 @@ static void block_pair(const backward_job *job, const backward_tile *t, const ke
     dtp_attention_put(&job->dq, off[DQ] + first * job->dq.row_step, nq, t->dq, kb->first > 0);
 }
 
-static void clear_dq(const backward_job *job, const backward_tile *t, int64_t at, int64_t nq)
-{
-    memset(t->dq, 0, (size_t)(nq * job->shape.features) * sizeof *t->dq);
-    dtp_attention_put(&job->dq, at, nq, t->dq, false);
-}
-
 /* All queries of one head against a block of keys; the first block of keys sets dq. */
 static void all_queries(const backward_job *job, const backward_tile *t, const key_block *kb,
                         const int64_t off[DTP_NEST_VIEWS])
@@ -113,7 +107,8 @@ static void all_queries(const backward_job *job, const backward_tile *t, const k
         if (dtp_attention_block_sees(s, kb->at, first, nq, kb->first, kb->n) > 0) {
             block_pair(job, t, kb, off, first);
         } else if (kb->first == 0) {
-            clear_dq(job, t, off[DQ] + first * job->dq.row_step, nq);
+            memset(t->dq, 0, (size_t)(nq * job->shape.features) * sizeof *t->dq);
+            dtp_attention_put(&job->dq, off[DQ] + first * job->dq.row_step, nq, t->dq, false);
         }
     }
 }

@@ -22,8 +22,10 @@ static float *address(const dtp_kernel_args *args, const dtp_einsum_buf *buf)
 
 /* ---- matrix products ---- */
 
-static void batch_offsets(const dtp_einsum_gemm *g, int64_t index, int64_t off[DTP_EINSUM_PARTS])
+static dtp_gemm product_at(const dtp_gemm *base, const dtp_einsum_gemm *g, int64_t index)
 {
+    int64_t off[DTP_EINSUM_PARTS];
+    dtp_gemm part = *base;
     for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
         off[p] = 0;
     }
@@ -34,13 +36,6 @@ static void batch_offsets(const dtp_einsum_gemm *g, int64_t index, int64_t off[D
             off[p] += at * g->stride[p][i];
         }
     }
-}
-
-static dtp_gemm product_at(const dtp_gemm *base, const dtp_einsum_gemm *g, int64_t index)
-{
-    int64_t off[DTP_EINSUM_PARTS];
-    dtp_gemm part = *base;
-    batch_offsets(g, index, off);
     part.a += off[DTP_EINSUM_A];
     part.b += off[DTP_EINSUM_B];
     part.c += off[DTP_EINSUM_C];

@@ -20,17 +20,6 @@ void dtp_gemm_leave(int entered)
     omp_set_num_threads(entered);
 }
 
-/* C = beta C, for k = 0. */
-static void scale_c(const dtp_gemm *g)
-{
-    for (int64_t i = 0; i < g->m; i++) {
-        float *row = g->c + i * g->ldc;
-        for (int64_t j = 0; j < g->n; j++) {
-            row[j] = g->beta == 0.0f ? 0.0f : row[j] * g->beta;
-        }
-    }
-}
-
 /* Leading dims that BLAS accepts also where only one row is read. */
 static blasint ld(int64_t given, int64_t least)
 {
@@ -65,7 +54,13 @@ void dtp_gemm_serial(const dtp_gemm *g)
         return;
     }
     if (g->k == 0) {
-        scale_c(g);
+        /* C = beta C, for k = 0. */
+        for (int64_t i = 0; i < g->m; i++) {
+            float *row = g->c + i * g->ldc;
+            for (int64_t j = 0; j < g->n; j++) {
+                row[j] = g->beta == 0.0f ? 0.0f : row[j] * g->beta;
+            }
+        }
     } else if (g->n == 1) {
         gemv v = {.trans = g->trans_a, .a = g->a, .lda = g->lda, .x = g->b, .y = g->c};
         v.rows = g->trans_a ? g->k : g->m;

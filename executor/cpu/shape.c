@@ -133,15 +133,6 @@ static dtp_status reorder_kernel(const dtp_kernel_args *args, dtp_err *err)
 
 /* ---- ops without operands ---- */
 
-static void store(const dtp_view *y, int64_t index, double value)
-{
-    if (y->local.dtype == DTP_F32) {
-        ((float *)y->data)[index] = (float)value;
-    } else {
-        dtp_element_set(y->local.dtype, y->data, index, value);
-    }
-}
-
 typedef struct fill_job {
     const dtp_view *y;
     double value, step; /* element i of a row holds value + off[1] + step * i */
@@ -152,19 +143,14 @@ static void fill_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_V
     const fill_job *job = user;
     double first = job->value + (double)off[1];
     for (int64_t i = 0; i < n; i++) {
-        store(job->y, off[0] + i, first + job->step * (double)i);
+        const int64_t index = off[0] + i;
+        const double value = first + job->step * (double)i;
+        if (job->y->local.dtype == DTP_F32) {
+            ((float *)job->y->data)[index] = (float)value;
+        } else {
+            dtp_element_set(job->y->local.dtype, job->y->data, index, value);
+        }
     }
-}
-
-/* A stand-in view with the one dim `dim`: its offsets count along it. */
-static dtp_view line(const dtp_view *y, dtp_dim_id dim)
-{
-    dtp_view v;
-    memset(&v, 0, sizeof v);
-    v.local.rank = 1;
-    v.local.dims[0].id = dim;
-    v.local.dims[0].size = y->local.dims[dtp_ttype_find(&y->local, dim)].size;
-    return v;
 }
 
 static dtp_status iota_kernel(const dtp_kernel_args *args, dtp_err *err)
@@ -172,7 +158,12 @@ static dtp_status iota_kernel(const dtp_kernel_args *args, dtp_err *err)
     (void)err;
     const dtp_view *y = &args->out[0];
     dtp_dim_id dim = dtp_call_dim(args->call, "dim");
-    dtp_view along = line(y, dim);
+    /* A stand-in view with the one dim `dim`: its offsets count along it. */
+    dtp_view along;
+    memset(&along, 0, sizeof along);
+    along.local.rank = 1;
+    along.local.dims[0].id = dim;
+    along.local.dims[0].size = y->local.dims[dtp_ttype_find(&y->local, dim)].size;
     const dtp_view *views[] = {y, &along};
     dtp_nest nest;
     dtp_nest_like(&nest, 2, views);

@@ -37,13 +37,6 @@ static float float_of_bits(uint32_t bits)
     return f;
 }
 
-static uint32_t bits_of_float(float f)
-{
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    return bits;
-}
-
 static double half_to_double(uint16_t h)
 {
     int exponent = h >> 10 & 31;
@@ -76,7 +69,8 @@ static uint16_t double_to_half(double v)
 static uint16_t double_to_bf16(double v)
 {
     float f = (float)v;
-    uint32_t bits = bits_of_float(f);
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
     if (isnan(f)) {
         return (uint16_t)(bits >> 16 | 0x40);
     }

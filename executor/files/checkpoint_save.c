@@ -115,26 +115,6 @@ static void write_numbers(dtp_json_writer *j, const char *key, int32_t n, const 
     dtp_json_end_array(j);
 }
 
-static void write_tensor(dtp_json_writer *j, const dtp_program *p, const dtp_value *value)
-{
-    dtp_shard whole = dtp_shard_whole(&value->type), shard;
-    dtp_json_begin_object(j, p->graph->tensors[value->tensor].name);
-    dtp_json_write_string(j, "dtype", dtp_store_name((dtp_store)value->type.dtype));
-    write_numbers(j, "shape", whole.rank, whole.size);
-    dtp_json_begin_array(j, "slices", false);
-    for (int32_t r = 0; r < dtp_mesh_ranks(&p->mesh); r++) {
-        if (slice_of(p, value, r, &shard)) {
-            dtp_json_begin_object(j, NULL);
-            dtp_json_write_int(j, "file", r);
-            write_numbers(j, "offset", shard.rank, shard.offset);
-            write_numbers(j, "size", shard.rank, shard.size);
-            dtp_json_end_object(j);
-        }
-    }
-    dtp_json_end_array(j);
-    dtp_json_end_object(j);
-}
-
 /* Written over an older index. */
 static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, int64_t set,
                               const int64_t *stamps, dtp_err *err)
@@ -164,7 +144,23 @@ static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, in
     dtp_json_begin_object(&j, "tensors");
     for (dtp_value_id v = 0; v < p->n_values; v++) {
         if (is_saved(p, &p->values[v])) {
-            write_tensor(&j, p, &p->values[v]);
+            const dtp_value *value = &p->values[v];
+            dtp_shard whole = dtp_shard_whole(&value->type), shard;
+            dtp_json_begin_object(&j, p->graph->tensors[value->tensor].name);
+            dtp_json_write_string(&j, "dtype", dtp_store_name((dtp_store)value->type.dtype));
+            write_numbers(&j, "shape", whole.rank, whole.size);
+            dtp_json_begin_array(&j, "slices", false);
+            for (int32_t r = 0; r < dtp_mesh_ranks(&p->mesh); r++) {
+                if (slice_of(p, value, r, &shard)) {
+                    dtp_json_begin_object(&j, NULL);
+                    dtp_json_write_int(&j, "file", r);
+                    write_numbers(&j, "offset", shard.rank, shard.offset);
+                    write_numbers(&j, "size", shard.rank, shard.size);
+                    dtp_json_end_object(&j);
+                }
+            }
+            dtp_json_end_array(&j);
+            dtp_json_end_object(&j);
         }
     }
     dtp_json_end_object(&j);
@@ -175,18 +171,6 @@ static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, in
                             : dtp_file_write(path, dtp_strbuf_text(&j.buf), j.buf.len, err);
     dtp_strbuf_free(&j.buf);
     return status;
-}
-
-/* Rank 0 removes what killed saves left, and tells the number of the new set. */
-static dtp_status begin(const dtp_checkpoint_job *job, const char *dir, int64_t *set, dtp_err *err)
-{
-    dtp_status status = DTP_OK;
-    *set = 0;
-    if (job->comm->rank == 0) {
-        status = dtp_checkpoint__clean(dir, INT32_MAX, job->ctx, set, err);
-    }
-    DTP_TRY(dtp_comm_agree_status(job->comm, status, err));
-    return dtp_comm_all_reduce(job->comm, DTP_REDUCE_MAX, DTP_I64, 1, set, err);
 }
 
 /* The new files are complete and have their names. The older index stays until the new one takes
@@ -227,8 +211,15 @@ dtp_status dtp_checkpoint_save(const dtp_checkpoint_job *job, const char *dir, d
     dtp_err local = {0};
     err = err != NULL ? err : &local;
     int64_t set;
-    DTP_TRY(begin(job, dir, &set, err));
-    dtp_status status = write_set(job, dir, set, err);
+    /* Rank 0 removes what killed saves left, and tells the number of the new set. */
+    dtp_status status = DTP_OK;
+    set = 0;
+    if (job->comm->rank == 0) {
+        status = dtp_checkpoint__clean(dir, INT32_MAX, job->ctx, &set, err);
+    }
+    DTP_TRY(dtp_comm_agree_status(job->comm, status, err));
+    DTP_TRY(dtp_comm_all_reduce(job->comm, DTP_REDUCE_MAX, DTP_I64, 1, &set, err));
+    status = write_set(job, dir, set, err);
     if (status == DTP_OK) {
         return DTP_OK;
     }

@@ -126,29 +126,6 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const dtp_st_entry *)a)->name, ((const dtp_st_entry *)b)->name);
 }
 
-/* Sorted by place, entries must follow each other without overlap or hole up to the end. */
-static dtp_status check_cover(dtp_st_file *f, dtp_err *err)
-{
-    int64_t at = 0;
-    qsort(f->entries, (size_t)f->n, sizeof *f->entries, by_begin);
-    for (int32_t i = 0; i < f->n; i++) {
-        const dtp_st_entry *e = &f->entries[i];
-        if (e->begin != at) {
-            return DTP_FAIL(err, DTP_INVALID,
-                            "%s: tensor '%.100s' starts at byte %" PRId64 ", but %" PRId64 " %s",
-                            f->path, e->name, e->begin, at,
-                            e->begin < at ? "are taken (overlap)" : "was expected (hole)");
-        }
-        at = e->end;
-    }
-    if (at != f->data_bytes) {
-        return DTP_FAIL(err, DTP_INVALID, "%s: tensors end at byte %" PRId64 " of %" PRId64,
-                        f->path, at, f->data_bytes);
-    }
-    qsort(f->entries, (size_t)f->n, sizeof *f->entries, by_name);
-    return DTP_OK;
-}
-
 static dtp_status read_member(const dtp_json *v, dtp_st_file *f, dtp_err *err)
 {
     if (strcmp(dtp_json_key(v), "__metadata__") == 0) {
@@ -179,7 +156,25 @@ static dtp_status read_entries(dtp_st_file *f, const dtp_json *root, dtp_err *er
     for (int32_t i = 0; i < n; i++) {
         DTP_TRY(read_member(dtp_json_at(root, i), f, err));
     }
-    return check_cover(f, err);
+    /* Sorted by place, entries must follow each other without overlap or hole up to the end. */
+    int64_t at = 0;
+    qsort(f->entries, (size_t)f->n, sizeof *f->entries, by_begin);
+    for (int32_t i = 0; i < f->n; i++) {
+        const dtp_st_entry *e = &f->entries[i];
+        if (e->begin != at) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "%s: tensor '%.100s' starts at byte %" PRId64 ", but %" PRId64 " %s",
+                            f->path, e->name, e->begin, at,
+                            e->begin < at ? "are taken (overlap)" : "was expected (hole)");
+        }
+        at = e->end;
+    }
+    if (at != f->data_bytes) {
+        return DTP_FAIL(err, DTP_INVALID, "%s: tensors end at byte %" PRId64 " of %" PRId64,
+                        f->path, at, f->data_bytes);
+    }
+    qsort(f->entries, (size_t)f->n, sizeof *f->entries, by_name);
+    return DTP_OK;
 }
 
 static dtp_status parse_header(dtp_st_file *f, const char *text, int64_t len, dtp_err *err)

@@ -33,14 +33,6 @@ static dtp_status run_einsum(const dtp_kernel_args *args, dtp_err *err)
 
 typedef enum fold { SUM, MAX, MIN, PROD } fold;
 
-static fold fold_of(const char *kind)
-{
-    return strcmp(kind, "max") == 0    ? MAX
-           : strcmp(kind, "min") == 0  ? MIN
-           : strcmp(kind, "prod") == 0 ? PROD
-                                       : SUM;
-}
-
 /* A fold of nothing gives the identity of the reduction over ranks that follows. */
 static double start_float(fold f)
 {
@@ -82,7 +74,10 @@ static dtp_status run_reduce(const dtp_kernel_args *args, dtp_err *err)
     (void)err;
     const dtp_view *x = &args->in[0], *y = &args->out[0];
     const char *kind = dtp_ref__choice(args->call, "kind");
-    const fold f = fold_of(kind);
+    const fold f = strcmp(kind, "max") == 0    ? MAX
+                   : strcmp(kind, "min") == 0  ? MIN
+                   : strcmp(kind, "prod") == 0 ? PROD
+                                               : SUM;
     const bool ints = !dtp_dtype_is_float(x->local.dtype);
     double n = strcmp(kind, "mean") == 0 ? dtp_ref__row_count(args->call, x) : 1.0;
     int32_t rows;

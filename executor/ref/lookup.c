@@ -182,20 +182,6 @@ static void add_loss(const dtp_kernel_args *args, const dtp_ref_loop *row, doubl
     }
 }
 
-/* Of the whole batch, which is on this rank: 1 over the sum of the labels' weights. */
-static dtp_status mean_weight(const loss_job *j, double *out, dtp_err *err)
-{
-    double sum = 0.0;
-    dtp_ref_loop l = dtp_ref__over(&j->labels->local);
-    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        row_terms r;
-        DTP_TRY(row_terms_at(j, &l, &r, err));
-        sum += r.weight;
-    }
-    *out = 1.0 / sum;
-    return DTP_OK;
-}
-
 static dtp_status run_cross_entropy(const dtp_kernel_args *args, dtp_err *err)
 {
     const dtp_view *x = &args->in[0];
@@ -206,7 +192,15 @@ static dtp_status run_cross_entropy(const dtp_kernel_args *args, dtp_err *err)
     dtp_ref__clear(&args->out[0]);
     if (strcmp(dtp_ref__choice(args->call, "reduce"), "mean") == 0 &&
         (j.weights != NULL || j.terms.has_ignore)) {
-        DTP_TRY(mean_weight(&j, &weight, err));
+        /* Of the whole batch, which is on this rank: 1 over the sum of the labels' weights. */
+        double sum = 0.0;
+        dtp_ref_loop all = dtp_ref__over(&j.labels->local);
+        for (bool go = dtp_ref__first(&all, 0, all.n); go; go = dtp_ref__next(&all, 0, all.n)) {
+            row_terms r;
+            DTP_TRY(row_terms_at(&j, &all, &r, err));
+            sum += r.weight;
+        }
+        weight = 1.0 / sum;
     }
     for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
         double m = (double)-INFINITY, s = 0.0;

@@ -137,22 +137,6 @@ static void row_sums(const grad_in *g, dtp_ref_loop *l, int32_t rows, double sum
     }
 }
 
-/* dx of the row, and its share of dgamma and dbeta. */
-static void write_grad_row(const dtp_kernel_args *args, const grad_in *g, dtp_ref_loop *l,
-                           int32_t rows, const double sums[2], double n)
-{
-    for (bool in = dtp_ref__first(l, rows, l->n); in; in = dtp_ref__next(l, rows, l->n)) {
-        double dy = dtp_ref__get(g->dy, l), xhat = xhat_at(g, l);
-        double d = dtp_ref__get(g->gamma, l) * dy - xhat * sums[1] / n;
-        if (is_layer(args)) {
-            d -= sums[0] / n;
-            dtp_ref__accumulate(&args->out[2], l, dy);
-        }
-        dtp_ref__accumulate(&args->out[1], l, dy * xhat);
-        dtp_ref__set(&args->out[0], l, d * dtp_ref__get(g->rstd, l));
-    }
-}
-
 static dtp_status run_norm_grad(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
@@ -172,7 +156,17 @@ static dtp_status run_norm_grad(const dtp_kernel_args *args, dtp_err *err)
         } else {
             row_sums(&g, &l, rows, sums);
         }
-        write_grad_row(args, &g, &l, rows, sums, n);
+        /* dx of the row, and its share of dgamma and dbeta. */
+        for (bool in = dtp_ref__first(&l, rows, l.n); in; in = dtp_ref__next(&l, rows, l.n)) {
+            double dy = dtp_ref__get(g.dy, &l), xhat = xhat_at(&g, &l);
+            double d = dtp_ref__get(g.gamma, &l) * dy - xhat * sums[1] / n;
+            if (is_layer(args)) {
+                d -= sums[0] / n;
+                dtp_ref__accumulate(&args->out[2], &l, dy);
+            }
+            dtp_ref__accumulate(&args->out[1], &l, dy * xhat);
+            dtp_ref__set(&args->out[0], &l, d * dtp_ref__get(g.rstd, &l));
+        }
     }
     return DTP_OK;
 }

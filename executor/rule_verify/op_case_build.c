@@ -65,12 +65,6 @@ static dtp_status read_dims(dtp_graph *g, const char *text, int32_t *rank,
 /* ---- operand values ----------------------------------------------------------------------------
  */
 
-static double signed_value(uint64_t *state)
-{
-    double magnitude = 0.1 + 1.9 * dtp_case_uniform(state);
-    return dtp_case_random(state) % 2 == 0 ? magnitude : -magnitude;
-}
-
 static void fill(const char *how, int32_t operand, int64_t last, int64_t n, uint64_t *state,
                  double *out)
 {
@@ -92,7 +86,8 @@ static void fill(const char *how, int32_t operand, int64_t last, int64_t n, uint
     for (int64_t i = 0; i < n; i++) {
         double u = dtp_case_uniform(state);
         if (strcmp(how, "sym") == 0) {
-            out[i] = signed_value(state);
+            double magnitude = 0.1 + 1.9 * dtp_case_uniform(state);
+            out[i] = dtp_case_random(state) % 2 == 0 ? magnitude : -magnitude;
         } else if (strcmp(how, "pos") == 0 || strcmp(how, "weight") == 0) {
             out[i] = 0.5 + 1.5 * u;
         } else if (strcmp(how, "stat") == 0) {
@@ -126,23 +121,6 @@ static dtp_status add_operand(dtp_graph *g, int32_t index, const char *text, dtp
     spec.type.dtype = dtype_of(n == 2 ? pieces[1] : "sym", float_dtype);
     DTP_TRY(read_dims(g, n > 0 ? pieces[0] : "-", &spec.type.rank, spec.type.dims, err));
     return dtp_graph_add_tensor(g, &spec, id, err);
-}
-
-static dtp_status fill_operands(const dtp_op_case *c, uint64_t seed, dtp_case_graph *cg,
-                                dtp_err *err)
-{
-    for (int32_t i = 0; i < DTP_OP_CASE_MAX_IN && c->in[i] != NULL; i++) {
-        const dtp_ttype *type = &cg->g->tensors[cg->g->nodes[cg->node].in[i]].type;
-        const char *space = strchr(c->in[i], ' '), *how = space == NULL ? "sym" : space + 1;
-        const int64_t n = dtp_ttype_elems(type);
-        cg->values[i] = calloc((size_t)n, sizeof(double));
-        DTP_TRY(DTP_MEMORY(err, cg->values[i]));
-        cg->n_in++;
-        cg->is_float[i] = dtp_dtype_is_float(type->dtype) && strcmp(how, "weight") != 0;
-        fill(how, i, type->rank == 0 ? 1 : type->dims[type->rank - 1].size, n, &seed,
-             cg->values[i]);
-    }
-    return DTP_OK;
 }
 
 /* ---- attributes --------------------------------------------------------------------------------
@@ -229,27 +207,6 @@ static dtp_status read_attr(attr_list *l, const dtp_attr_spec *spec, char *text,
     return DTP_OK;
 }
 
-/* "key=value; key=value". */
-static dtp_status read_attrs(attr_list *l, const char *text, dtp_err *err)
-{
-    char copy[256], *pieces[MAX_ATTRS];
-    (void)snprintf(copy, sizeof copy, "%s", text == NULL ? "" : text);
-    int32_t n = split(copy, ';', pieces, MAX_ATTRS);
-    for (int32_t i = 0; i < n; i++) {
-        char *value = strchr(pieces[i], '=');
-        if (value != NULL) {
-            *value++ = '\0';
-        }
-        const dtp_attr_spec *spec = spec_of(l->op, pieces[i]);
-        if (value == NULL || spec == NULL) {
-            return DTP_FAIL(err, DTP_INVALID, "op '%s' has no attribute '%s'", l->op->name,
-                            pieces[i]);
-        }
-        DTP_TRY(read_attr(l, spec, value, err));
-    }
-    return DTP_OK;
-}
-
 /* ---- the graph ---------------------------------------------------------------------------------
  */
 
@@ -269,7 +226,22 @@ static dtp_status build(const dtp_op_case *c, attr_list *l, dtp_err *err)
     if (spec.has_out) {
         DTP_TRY(read_dims(l->g, c->out, &spec.out_rank, spec.out_dims, err));
     }
-    DTP_TRY(read_attrs(l, c->attrs, err));
+    /* "key=value; key=value". */
+    char copy[256], *pieces[MAX_ATTRS];
+    (void)snprintf(copy, sizeof copy, "%s", c->attrs == NULL ? "" : c->attrs);
+    int32_t n = split(copy, ';', pieces, MAX_ATTRS);
+    for (int32_t i = 0; i < n; i++) {
+        char *value = strchr(pieces[i], '=');
+        if (value != NULL) {
+            *value++ = '\0';
+        }
+        const dtp_attr_spec *attr = spec_of(l->op, pieces[i]);
+        if (value == NULL || attr == NULL) {
+            return DTP_FAIL(err, DTP_INVALID, "op '%s' has no attribute '%s'", l->op->name,
+                            pieces[i]);
+        }
+        DTP_TRY(read_attr(l, attr, value, err));
+    }
     spec.in = in;
     spec.n_attrs = l->n;
     spec.attrs = l->attrs;
@@ -299,7 +271,18 @@ dtp_status dtp_case_build(const dtp_op_case *c, const dtp_op_def *op, dtp_dtype 
 {
     memset(out, 0, sizeof *out);
     DTP_TRY(dtp_case_build_graph(c, op, float_dtype, &out->g, err));
-    return fill_operands(c, seed, out, err);
+    for (int32_t i = 0; i < DTP_OP_CASE_MAX_IN && c->in[i] != NULL; i++) {
+        const dtp_ttype *type = &out->g->tensors[out->g->nodes[out->node].in[i]].type;
+        const char *space = strchr(c->in[i], ' '), *how = space == NULL ? "sym" : space + 1;
+        const int64_t n = dtp_ttype_elems(type);
+        out->values[i] = calloc((size_t)n, sizeof(double));
+        DTP_TRY(DTP_MEMORY(err, out->values[i]));
+        out->n_in++;
+        out->is_float[i] = dtp_dtype_is_float(type->dtype) && strcmp(how, "weight") != 0;
+        fill(how, i, type->rank == 0 ? 1 : type->dims[type->rank - 1].size, n, &seed,
+             out->values[i]);
+    }
+    return DTP_OK;
 }
 
 void dtp_case_free(dtp_case_graph *cg)

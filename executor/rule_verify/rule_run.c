@@ -8,15 +8,6 @@
 #include "executor/run/runner.h"
 #include "dtp/device_mesh.h"
 
-static dtp_mesh_set partial_set(const dtp_layout *layout)
-{
-    dtp_mesh_set set = 0;
-    for (int32_t m = 0; m < layout->n_mesh; m++) {
-        set |= layout->placement[m].kind == DTP_PARTIAL ? 1U << m : 0U;
-    }
-    return set;
-}
-
 /* Number of member k: a multiple of 1/8 in [-2, 2), a whole number for integers. */
 static double summand(const dtp_rule_run *r, const dtp_value *value, int64_t index, int32_t k)
 {
@@ -63,45 +54,6 @@ static double share(const dtp_rule_run *r, const dtp_value *value, int64_t index
     return rest;
 }
 
-static dtp_status fill_input(const dtp_rule_run *r, const dtp_runner *runner, dtp_backend *backend,
-                             int32_t rank, dtp_value_id id, dtp_err *err)
-{
-    const dtp_value *value = &r->p->values[id];
-    const dtp_view *v = dtp_runner_view(runner, id);
-    const dtp_mesh_set set = partial_set(&value->layout);
-    const int32_t mine = dtp_mesh_set_index(&r->p->mesh, set, rank);
-    const int32_t n = dtp_mesh_set_size(&r->p->mesh, set);
-    const int64_t elems = dtp_ttype_elems(&v->local);
-    const size_t bytes = (size_t)dtp_ttype_bytes(&v->local);
-    void *host = calloc(bytes + 1, 1);
-    DTP_TRY(DTP_MEMORY(err, host));
-    for (int64_t i = 0; i < elems; i++) {
-        dtp_element_set(v->local.dtype, host, i,
-                        share(r, value, dtp_view_global_index(v, i), mine, n));
-    }
-    dtp_status s = backend->ops->upload(backend, v->data, host, bytes, err);
-    free(host);
-    return s;
-}
-
-static dtp_status read_output(const dtp_rule_run *r, const dtp_runner *runner, dtp_backend *backend,
-                              int32_t rank, int32_t o, dtp_err *err)
-{
-    const dtp_value_id id = r->p->tensor_value[r->p->graph->outputs[o]];
-    const dtp_view *v = dtp_runner_view(runner, id);
-    const size_t bytes = (size_t)dtp_ttype_bytes(&v->local);
-    void *host = calloc(bytes + 1, 1);
-    DTP_TRY(DTP_MEMORY(err, host));
-    dtp_status s = backend->ops->download(backend, host, v->data, bytes, err);
-    for (int64_t i = 0; s == DTP_OK && i < dtp_ttype_elems(&v->local); i++) {
-        int64_t at = dtp_view_global_index(v, i);
-        r->got[rank][o][at] = dtp_element(v->local.dtype, host, i);
-        r->seen[rank][o][at] = true;
-    }
-    free(host);
-    return s;
-}
-
 static dtp_status run_step(const dtp_rule_run *r, dtp_runner *runner, dtp_backend *backend,
                            int32_t rank, dtp_err *err)
 {
@@ -109,12 +61,42 @@ static dtp_status run_step(const dtp_rule_run *r, dtp_runner *runner, dtp_backen
     DTP_TRY(dtp_runner_prepare(runner, err));
     for (dtp_value_id v = 0; v < r->p->n_values; v++) {
         if (r->p->values[v].kind == DTP_VALUE_INPUT && dtp_runner_view(runner, v)->data != NULL) {
-            DTP_TRY(fill_input(r, runner, backend, rank, v, err));
+            const dtp_value *value = &r->p->values[v];
+            const dtp_view *view = dtp_runner_view(runner, v);
+            dtp_mesh_set set = 0;
+            for (int32_t m = 0; m < value->layout.n_mesh; m++) {
+                set |= value->layout.placement[m].kind == DTP_PARTIAL ? 1U << m : 0U;
+            }
+            const int32_t mine = dtp_mesh_set_index(&r->p->mesh, set, rank);
+            const int32_t n = dtp_mesh_set_size(&r->p->mesh, set);
+            const int64_t elems = dtp_ttype_elems(&view->local);
+            const size_t bytes = (size_t)dtp_ttype_bytes(&view->local);
+            void *host = calloc(bytes + 1, 1);
+            DTP_TRY(DTP_MEMORY(err, host));
+            for (int64_t i = 0; i < elems; i++) {
+                dtp_element_set(view->local.dtype, host, i,
+                                share(r, value, dtp_view_global_index(view, i), mine, n));
+            }
+            dtp_status s = backend->ops->upload(backend, view->data, host, bytes, err);
+            free(host);
+            DTP_TRY(s);
         }
     }
     DTP_TRY(dtp_runner_step(runner, DTP_RULE_SEED, DTP_RULE_STEP, &times, err));
     for (int32_t o = 0; o < r->p->graph->n_outputs; o++) {
-        DTP_TRY(read_output(r, runner, backend, rank, o, err));
+        const dtp_value_id id = r->p->tensor_value[r->p->graph->outputs[o]];
+        const dtp_view *v = dtp_runner_view(runner, id);
+        const size_t bytes = (size_t)dtp_ttype_bytes(&v->local);
+        void *host = calloc(bytes + 1, 1);
+        DTP_TRY(DTP_MEMORY(err, host));
+        dtp_status s = backend->ops->download(backend, host, v->data, bytes, err);
+        for (int64_t i = 0; s == DTP_OK && i < dtp_ttype_elems(&v->local); i++) {
+            int64_t at = dtp_view_global_index(v, i);
+            r->got[rank][o][at] = dtp_element(v->local.dtype, host, i);
+            r->seen[rank][o][at] = true;
+        }
+        free(host);
+        DTP_TRY(s);
     }
     return DTP_OK;
 }

@@ -63,23 +63,6 @@ static dtp_status check_rows(verification *v, const char *mesh, const int16_t *r
     return DTP_OK;
 }
 
-/* Every pair of rows, with the mesh dims in either order where both split one dim. */
-static dtp_status check_pairs(verification *v, dtp_err *err)
-{
-    static const char *const meshes[] = {"x:2;y:2", "x:2;y:3"};
-    const int32_t n = v->n_rules, all = n * n;
-    for (size_t m = 0; m < sizeof meshes / sizeof meshes[0]; m++) {
-        for (int32_t i = 0; i < all && v->report->pass; i++) {
-            const int16_t rows[] = {(int16_t)(i / n), (int16_t)(i % n)};
-            DTP_TRY(check_rows(v, meshes[m], rows, false, err));
-            if (v->report->pass) {
-                DTP_TRY(check_rows(v, meshes[m], rows, true, err));
-            }
-        }
-    }
-    return DTP_OK;
-}
-
 static int32_t count_rules(const dtp_case_graph *cg, dtp_node_id id)
 {
     dtp_call_types types;
@@ -151,7 +134,19 @@ static dtp_status check_forward(verification *v, dtp_err *err)
             DTP_TRY(check_rows(v, meshes[m], &r, false, err));
         }
     }
-    return check_pairs(v, err);
+    /* Every pair of rows, with the mesh dims in either order where both split one dim. */
+    static const char *const pairs[] = {"x:2;y:2", "x:2;y:3"};
+    const int32_t n = v->n_rules, all = n * n;
+    for (size_t m = 0; m < sizeof pairs / sizeof pairs[0]; m++) {
+        for (int32_t i = 0; i < all && v->report->pass; i++) {
+            const int16_t rows[] = {(int16_t)(i / n), (int16_t)(i % n)};
+            DTP_TRY(check_rows(v, pairs[m], rows, false, err));
+            if (v->report->pass) {
+                DTP_TRY(check_rows(v, pairs[m], rows, true, err));
+            }
+        }
+    }
+    return DTP_OK;
 }
 
 static dtp_status verify_case(const dtp_op_case *c, const dtp_op_def *op,

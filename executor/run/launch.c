@@ -28,13 +28,6 @@ static bool is_one(char *const *environment, const char *name)
     return value != NULL && strcmp(value, "1") == 0;
 }
 
-/* Both variables are Open MPI's own way to allow root. */
-static bool environment_allows_root(char *const *environment)
-{
-    return is_one(environment, "OMPI_ALLOW_RUN_AS_ROOT") &&
-           is_one(environment, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
-}
-
 typedef struct words {
     char **list;
     size_t n;
@@ -60,7 +53,9 @@ dtp_status dtp_launch_argv(const dtp_launch *launch, char ***out, dtp_err *err)
         return DTP_FAIL(err, DTP_INVALID, "cannot start %d ranks of a command of %d words",
                         launch->ranks, launch->n_args);
     }
-    if (launch->is_root && !launch->allow_root && !environment_allows_root(launch->environment)) {
+    if (launch->is_root && !launch->allow_root &&
+        !(is_one(launch->environment, "OMPI_ALLOW_RUN_AS_ROOT") &&
+          is_one(launch->environment, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"))) {
         return DTP_FAIL(
             err, DTP_UNSUPPORTED,
             "Open MPI refuses to start ranks as root: give --allow-run-as-root, or set "

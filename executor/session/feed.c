@@ -138,30 +138,6 @@ static dtp_status open_bytes(const dtp_graph_tensor *t, source *s, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status open_spec(dtp_feed *feed, const dtp_feed_spec *spec, dtp_err *err)
-{
-    dtp_tensor_id id = dtp_graph_find(feed->graph, spec->input);
-    if (id < 0 || feed->graph->tensors[id].kind != DTP_TENSOR_INPUT) {
-        return DTP_FAIL(err, DTP_INVALID, "feed '%.100s': the model has no such input",
-                        spec->input);
-    }
-    source *s = &feed->sources[id];
-    if (s->file != NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "feed '%.100s': given twice", spec->input);
-    }
-    size_t len = strlen(spec->file) + 1;
-    s->file = malloc(len);
-    DTP_TRY(DTP_MEMORY(err, s->file));
-    memcpy(s->file, spec->file, len);
-    s->shift = spec->shift;
-    const dtp_graph_tensor *t = &feed->graph->tensors[id];
-    size_t n = strlen(s->file);
-    bool npy = (n > 4 && strcmp(s->file + n - 4, ".npy") == 0) || dtp_npy_is(s->file);
-    const dtp_ttype type = dtp_microbatch_whole(feed->graph, &t->type);
-    return dtp_err_prefixed(npy ? open_npy(&type, s, err) : open_bytes(t, s, err), err,
-                            "feed '%.100s' from '%.300s'", spec->input, spec->file);
-}
-
 /* Places of windows: inputs of one file and window length share the room that the largest shift
  * leaves. */
 static dtp_status set_places(dtp_feed *feed, dtp_tensor_id id, dtp_err *err)
@@ -192,7 +168,27 @@ static dtp_status set_places(dtp_feed *feed, dtp_tensor_id id, dtp_err *err)
 static dtp_status open_all(dtp_feed *feed, int32_t n, const dtp_feed_spec *specs, dtp_err *err)
 {
     for (int32_t i = 0; i < n; i++) {
-        DTP_TRY(open_spec(feed, &specs[i], err));
+        const dtp_feed_spec *spec = &specs[i];
+        dtp_tensor_id id = dtp_graph_find(feed->graph, spec->input);
+        if (id < 0 || feed->graph->tensors[id].kind != DTP_TENSOR_INPUT) {
+            return DTP_FAIL(err, DTP_INVALID, "feed '%.100s': the model has no such input",
+                            spec->input);
+        }
+        source *s = &feed->sources[id];
+        if (s->file != NULL) {
+            return DTP_FAIL(err, DTP_INVALID, "feed '%.100s': given twice", spec->input);
+        }
+        size_t len = strlen(spec->file) + 1;
+        s->file = malloc(len);
+        DTP_TRY(DTP_MEMORY(err, s->file));
+        memcpy(s->file, spec->file, len);
+        s->shift = spec->shift;
+        const dtp_graph_tensor *t = &feed->graph->tensors[id];
+        size_t chars = strlen(s->file);
+        bool npy = (chars > 4 && strcmp(s->file + chars - 4, ".npy") == 0) || dtp_npy_is(s->file);
+        const dtp_ttype type = dtp_microbatch_whole(feed->graph, &t->type);
+        DTP_TRY(dtp_err_prefixed(npy ? open_npy(&type, s, err) : open_bytes(t, s, err), err,
+                                 "feed '%.100s' from '%.300s'", spec->input, spec->file));
     }
     for (dtp_tensor_id t = 0; t < feed->graph->n_tensors; t++) {
         if (feed->sources[t].kind != BYTES) {
@@ -375,22 +371,6 @@ static double init_value(const dtp_graph_tensor *t, uint64_t seed, uint64_t inde
     }
 }
 
-/* Elements first .. first + n - 1 of a tensor to elements `to` on of the output. */
-static void init_run(const dtp_graph_tensor *t, uint64_t seed, int64_t first, int64_t n, void *out,
-                     int64_t to)
-{
-    double normal[4];
-    bool random = t->init.kind == DTP_INIT_NORMAL;
-    for (int64_t i = 0; i < n; i++) {
-        uint64_t index = (uint64_t)(first + i);
-        if (random && (i == 0 || index % 4 == 0)) {
-            dtp_normal_block(seed, t->stream, 0, index / 4, normal);
-        }
-        double v = random ? t->init.b + t->init.a * normal[index % 4] : init_value(t, seed, index);
-        dtp_element_set(t->type.dtype, out, to + i, v);
-    }
-}
-
 dtp_status dtp_init_fill(const dtp_graph_tensor *tensor, uint64_t seed, const dtp_shard *shard,
                          int32_t threads, void *out, dtp_err *err)
 {
@@ -408,7 +388,18 @@ dtp_status dtp_init_fill(const dtp_graph_tensor *tensor, uint64_t seed, const dt
 #pragma omp parallel for num_threads(threads > 0 ? threads : 1) if (blocks > 1)
         for (int64_t b = 0; b < blocks; b++) {
             int64_t start = b * BLOCK, left = n - start;
-            init_run(tensor, seed, first + start, left < BLOCK ? left : BLOCK, out, to + start);
+            /* Elements first .. first + n - 1 of a tensor to elements `to` on of the output. */
+            double normal[4];
+            bool random = tensor->init.kind == DTP_INIT_NORMAL;
+            for (int64_t i = 0; i < (left < BLOCK ? left : BLOCK); i++) {
+                uint64_t index = (uint64_t)((first + start) + i);
+                if (random && (i == 0 || index % 4 == 0)) {
+                    dtp_normal_block(seed, tensor->stream, 0, index / 4, normal);
+                }
+                double v = random ? tensor->init.b + tensor->init.a * normal[index % 4]
+                                  : init_value(tensor, seed, index);
+                dtp_element_set(tensor->type.dtype, out, (to + start) + i, v);
+            }
         }
     }
     return DTP_OK;

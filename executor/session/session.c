@@ -220,34 +220,35 @@ void dtp_session_destroy(dtp_session *s)
 
 /* ---- steps ---- */
 
-static dtp_status feed_inputs(dtp_session *s, int32_t microbatch, dtp_err *err)
+static dtp_status run_step(dtp_session *s, dtp_step_result *out, double *own, dtp_err *err)
 {
-    const dtp_program *p = s->program;
-    for (dtp_value_id v = 0; v < p->n_values; v++) {
-        const dtp_value *value = &p->values[v];
-        if (value->kind != DTP_VALUE_INPUT || dtp_runner_view(s->runner, v)->data == NULL) {
-            continue;
-        }
-        dtp_shard shard = dtp_runner_shard(s->runner, v);
-        /* The shard of the whole batch that a shard of a microbatch is. */
-        const dtp_graph *g = p->graph;
-        const dtp_ttype *type = &value->type;
-        for (int32_t d = 0; d < type->rank; d++) {
-            if (dtp_is_micro_dim(g, type->dims[d].id)) {
-                shard.global[d] *= g->microbatches;
-                shard.offset[d] += microbatch * type->dims[d].size;
+    *out = (dtp_step_result){.step = s->step};
+    for (int32_t j = 0; j < dtp_program_microbatches(s->program); j++) {
+        double start = dtp_now_s();
+        const dtp_program *p = s->program;
+        for (dtp_value_id v = 0; v < p->n_values; v++) {
+            const dtp_value *value = &p->values[v];
+            if (value->kind != DTP_VALUE_INPUT || dtp_runner_view(s->runner, v)->data == NULL) {
+                continue;
             }
+            dtp_shard shard = dtp_runner_shard(s->runner, v);
+            /* The shard of the whole batch that a shard of a microbatch is. */
+            const dtp_graph *g = p->graph;
+            const dtp_ttype *type = &value->type;
+            for (int32_t d = 0; d < type->rank; d++) {
+                if (dtp_is_micro_dim(g, type->dims[d].id)) {
+                    shard.global[d] *= g->microbatches;
+                    shard.offset[d] += j * type->dims[d].size;
+                }
+            }
+            DTP_TRY(dtp_feed_fill(s->feed, value->tensor, s->step, &shard, s->host, err));
+            DTP_TRY(upload(s, v, err));
         }
-        DTP_TRY(dtp_feed_fill(s->feed, value->tensor, s->step, &shard, s->host, err));
-        DTP_TRY(upload(s, v, err));
+        out->feed_s += dtp_now_s() - start;
+        DTP_TRY(dtp_runner_microbatch(s->runner, s->seed, s->step, j, &out->times, err));
     }
-    return DTP_OK;
-}
-
-/* Loss of the step on every rank, and this rank's part of it. With a whole (not partial) loss every
- * rank reads its own. */
-static dtp_status read_loss(dtp_session *s, dtp_step_result *out, double *own, dtp_err *err)
-{
+    /* Loss of the step on every rank, and this rank's part of it. With a whole (not partial) loss every
+     * rank reads its own. */
     const dtp_graph *g = s->program->graph;
     out->has_loss = g->loss >= 0 && s->tensor_value[g->loss] >= 0;
     if (!out->has_loss) {
@@ -261,18 +262,6 @@ static dtp_status read_loss(dtp_session *s, dtp_step_result *out, double *own, d
                                       (size_t)dtp_dtype_bytes(value->type.dtype), err));
     out->loss = *own = dtp_element(value->type.dtype, &raw, 0);
     return dtp_session__reduce(s, &value->layout, DTP_F64, 1, &out->loss, err);
-}
-
-static dtp_status run_step(dtp_session *s, dtp_step_result *out, double *own, dtp_err *err)
-{
-    *out = (dtp_step_result){.step = s->step};
-    for (int32_t j = 0; j < dtp_program_microbatches(s->program); j++) {
-        double start = dtp_now_s();
-        DTP_TRY(feed_inputs(s, j, err));
-        out->feed_s += dtp_now_s() - start;
-        DTP_TRY(dtp_runner_microbatch(s->runner, s->seed, s->step, j, &out->times, err));
-    }
-    return read_loss(s, out, own, err);
 }
 
 dtp_status dtp_session_step(dtp_session *s, dtp_step_result *out, dtp_err *err)

@@ -69,22 +69,6 @@ static int64_t clamp(int64_t n, int64_t high)
     return n < 0 ? 0 : n > high ? high : n;
 }
 
-static void visit_members(collection *c, int64_t first, int64_t n)
-{
-    const dtp_mesh *mesh = &c->s->program->mesh;
-    int64_t bytes = n * dtp_dtype_bytes(c->value->type.dtype);
-    int32_t members = dtp_mesh_set_size(mesh, c->set);
-    for (int32_t j = 0; j < members && c->visited == DTP_OK; j++) {
-        int32_t rank = dtp_mesh_set_member(mesh, c->set, 0, j);
-        dtp_shard shard = dtp_shard_of(&c->value->type, &c->value->layout, mesh, rank);
-        int64_t have = clamp(dtp_shard_elems(&shard) - first, n);
-        if (have > 0) {
-            c->visited =
-                c->visit(c->user, rank, &shard, first, have, c->all + j * bytes, &c->visit_err);
-        }
-    }
-}
-
 static dtp_status collect_all(collection *c, int64_t elems, dtp_err *err)
 {
     for (int64_t first = 0; first < elems; first += CHUNK_ELEMS) {
@@ -103,7 +87,18 @@ static dtp_status collect_all(collection *c, int64_t elems, dtp_err *err)
             .kind = DTP_ALL_GATHER, .set = c->set, .dtype = c->value->type.dtype, .count = n};
         DTP_TRY(s->comm->ops->run(s->comm, &coll, c->mine, c->all, err));
         if (s->comm->rank == 0 && c->visit != NULL) {
-            visit_members(c, first, n);
+            const dtp_mesh *mesh = &c->s->program->mesh;
+            int64_t bytes = n * dtp_dtype_bytes(c->value->type.dtype);
+            int32_t members = dtp_mesh_set_size(mesh, c->set);
+            for (int32_t j = 0; j < members && c->visited == DTP_OK; j++) {
+                int32_t rank = dtp_mesh_set_member(mesh, c->set, 0, j);
+                dtp_shard shard = dtp_shard_of(&c->value->type, &c->value->layout, mesh, rank);
+                int64_t part = clamp(dtp_shard_elems(&shard) - first, n);
+                if (part > 0) {
+                    c->visited = c->visit(c->user, rank, &shard, first, part, c->all + j * bytes,
+                                          &c->visit_err);
+                }
+            }
         }
     }
     if (c->visited != DTP_OK) {

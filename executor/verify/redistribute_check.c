@@ -94,25 +94,6 @@ static double share(const check *c, const partials *p, dtp_dtype dtype, int64_t 
     return rest * p->scale;
 }
 
-static dtp_status fill_input(const check *c, const dtp_runner *runner, dtp_backend *backend,
-                             int32_t rank, dtp_err *err)
-{
-    const dtp_value *value = &c->job->program->values[c->job->in];
-    const dtp_view *v = dtp_runner_view(runner, c->job->in);
-    const partials p = partials_of(c->job->program, &value->layout);
-    int32_t mine = dtp_mesh_set_index(&c->job->program->mesh, p.set, rank);
-    size_t bytes = (size_t)dtp_ttype_bytes(&v->local);
-    void *host = calloc(bytes + 1, 1);
-    DTP_TRY(DTP_MEMORY(err, host));
-    for (int64_t i = 0; i < dtp_ttype_elems(&v->local); i++) {
-        int64_t index = dtp_view_global_index(v, i);
-        dtp_element_set(v->local.dtype, host, i, share(c, &p, v->local.dtype, index, mine));
-    }
-    dtp_status s = bytes > 0 ? backend->ops->upload(backend, v->data, host, bytes, err) : DTP_OK;
-    free(host);
-    return s;
-}
-
 static dtp_status run_step(check *c, dtp_runner *runner, dtp_backend *backend, int32_t rank,
                            dtp_err *err)
 {
@@ -120,7 +101,21 @@ static dtp_status run_step(check *c, dtp_runner *runner, dtp_backend *backend, i
     const dtp_view *v = dtp_runner_view(runner, c->job->result);
     size_t bytes = (size_t)dtp_ttype_bytes(&v->local);
     DTP_TRY(dtp_runner_prepare(runner, err));
-    DTP_TRY(fill_input(c, runner, backend, rank, err));
+    const dtp_value *value = &c->job->program->values[c->job->in];
+    const dtp_view *in = dtp_runner_view(runner, c->job->in);
+    const partials p = partials_of(c->job->program, &value->layout);
+    int32_t mine = dtp_mesh_set_index(&c->job->program->mesh, p.set, rank);
+    size_t in_bytes = (size_t)dtp_ttype_bytes(&in->local);
+    void *host = calloc(in_bytes + 1, 1);
+    DTP_TRY(DTP_MEMORY(err, host));
+    for (int64_t i = 0; i < dtp_ttype_elems(&in->local); i++) {
+        int64_t index = dtp_view_global_index(in, i);
+        dtp_element_set(in->local.dtype, host, i, share(c, &p, in->local.dtype, index, mine));
+    }
+    dtp_status s =
+        in_bytes > 0 ? backend->ops->upload(backend, in->data, host, in_bytes, err) : DTP_OK;
+    free(host);
+    DTP_TRY(s);
     DTP_TRY(dtp_runner_step(runner, c->seed, 0, &times, err));
     c->got[rank] = calloc(bytes + 1, 1);
     DTP_TRY(DTP_MEMORY(err, c->got[rank]));

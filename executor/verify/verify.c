@@ -132,11 +132,29 @@ static dtp_status add_item(verification *v, dtp_verify_kind kind, dtp_tensor_id 
     return DTP_OK;
 }
 
-/* One item per updated tensor, in the order of the updates: those of a node follow each other. Then
- * the parameters and states that no node updates. */
-static dtp_status list_updates(verification *v, dtp_err *err)
+static dtp_status list_items(verification *v, dtp_err *err)
 {
     const dtp_graph *g = v->g;
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        if (dtp_tensor_lasts(&g->tensors[t])) {
+            DTP_TRY(add_item(v, DTP_VERIFY_INITIAL, t, g->tensors[t].name, err));
+        }
+    }
+    if (g->loss >= 0) {
+        DTP_TRY(add_item(v, DTP_VERIFY_OUTPUT, g->loss, g->tensors[g->loss].name, err));
+    }
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        const dtp_tensor_id t = g->outputs[i];
+        if (t != g->loss) {
+            DTP_TRY(add_item(v, DTP_VERIFY_OUTPUT, t, g->tensors[t].name, err));
+        }
+    }
+    for (int32_t i = 0; i < g->n_grads; i++) {
+        const dtp_param_grad *pg = &g->grads[i];
+        DTP_TRY(add_item(v, DTP_VERIFY_GRADIENT, pg->grad, g->tensors[pg->param].name, err));
+    }
+    /* One item per updated tensor, in the order of the updates: those of a node follow each other. Then
+     * the parameters and states that no node updates. */
     bool *listed = calloc((size_t)g->n_tensors + 1, sizeof *listed);
     dtp_status status = DTP_MEMORY(err, listed);
     for (int32_t i = 0; i < v->ref_graph->n_updates && status == DTP_OK; i++) {
@@ -163,30 +181,6 @@ static dtp_status list_updates(verification *v, dtp_err *err)
     }
     free(listed);
     return status;
-}
-
-static dtp_status list_items(verification *v, dtp_err *err)
-{
-    const dtp_graph *g = v->g;
-    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        if (dtp_tensor_lasts(&g->tensors[t])) {
-            DTP_TRY(add_item(v, DTP_VERIFY_INITIAL, t, g->tensors[t].name, err));
-        }
-    }
-    if (g->loss >= 0) {
-        DTP_TRY(add_item(v, DTP_VERIFY_OUTPUT, g->loss, g->tensors[g->loss].name, err));
-    }
-    for (int32_t i = 0; i < g->n_outputs; i++) {
-        const dtp_tensor_id t = g->outputs[i];
-        if (t != g->loss) {
-            DTP_TRY(add_item(v, DTP_VERIFY_OUTPUT, t, g->tensors[t].name, err));
-        }
-    }
-    for (int32_t i = 0; i < g->n_grads; i++) {
-        const dtp_param_grad *pg = &g->grads[i];
-        DTP_TRY(add_item(v, DTP_VERIFY_GRADIENT, pg->grad, g->tensors[pg->param].name, err));
-    }
-    return list_updates(v, err);
 }
 
 static dtp_status make_room(verification *v, dtp_err *err)

@@ -42,11 +42,6 @@ double dtp_verify__unit(dtp_dtype dtype)
     }
 }
 
-static double smallest_normal(dtp_dtype dtype)
-{
-    return dtype == DTP_F64 ? DBL_MIN : dtype == DTP_F16 ? ldexp(1.0, -14) : (double)FLT_MIN;
-}
-
 typedef struct comparison {
     dtp_dtype dtype;
     int64_t width; /* bytes of an element */
@@ -55,23 +50,6 @@ typedef struct comparison {
     dtp_verify__error *out;
 } comparison;
 
-static void compare_elements(const comparison *c, const void *have, const void *value, int64_t n)
-{
-    dtp_verify__error *out = c->out;
-    const double part = c->want->previous != NULL ? 8 * c->unit : 0.0;
-    for (int64_t i = 0; i < n; i++) {
-        const double a = dtp_element(c->dtype, have, i), b = dtp_element(c->dtype, value, i);
-        const double diff = a == b ? 0.0 : fabs(a - b), size = fabs(b);
-        const double beyond = diff - part * (size > c->least ? size : c->least);
-        if (!isfinite(diff)) {
-            out->broken = true;
-            continue;
-        }
-        out->abs_err = diff > out->abs_err ? diff : out->abs_err;
-        out->beyond = beyond > out->beyond ? beyond : out->beyond;
-    }
-}
-
 static void compare_run(void *user, int64_t in_tensor, const void *data, int64_t n)
 {
     const comparison *c = user;
@@ -79,7 +57,20 @@ static void compare_run(void *user, int64_t in_tensor, const void *data, int64_t
     const int64_t at = in_tensor * c->width;
     const size_t bytes = (size_t)(n * c->width);
     if (memcmp(data, (const char *)w->value + at, bytes) != 0) {
-        compare_elements(c, data, (const char *)w->value + at, n);
+        dtp_verify__error *out = c->out;
+        const double part = c->want->previous != NULL ? 8 * c->unit : 0.0;
+        for (int64_t i = 0; i < n; i++) {
+            const double a = dtp_element(c->dtype, data, i),
+                         b = dtp_element(c->dtype, (const char *)w->value + at, i);
+            const double diff = a == b ? 0.0 : fabs(a - b), size = fabs(b);
+            const double beyond = diff - part * (size > c->least ? size : c->least);
+            if (!isfinite(diff)) {
+                out->broken = true;
+                continue;
+            }
+            out->abs_err = diff > out->abs_err ? diff : out->abs_err;
+            out->beyond = beyond > out->beyond ? beyond : out->beyond;
+        }
     }
     if (w->have != NULL) {
         memcpy((char *)w->have + at, data, bytes);
@@ -96,19 +87,6 @@ static dtp_status compare_chunk(void *user, int32_t rank, const dtp_shard *shard
     return DTP_OK;
 }
 
-/* What can be said without the ranks. */
-static void measure(const comparison *c, int64_t n)
-{
-    const dtp_verify__want *w = c->want;
-    for (int64_t i = 0; i < n; i++) {
-        const double value = dtp_element(c->dtype, w->value, i);
-        const double old = w->previous != NULL ? dtp_element(c->dtype, w->previous, i) : 0.0;
-        const double size = fabs(value - old);
-        c->out->broken = c->out->broken || isnan(value);
-        c->out->scale = isfinite(size) && size > c->out->scale ? size : c->out->scale;
-    }
-}
-
 dtp_status dtp_verify__compare(dtp_session *s, dtp_tensor_id t, const dtp_verify__want *want,
                                dtp_verify__error *out, dtp_err *err)
 {
@@ -116,13 +94,23 @@ dtp_status dtp_verify__compare(dtp_session *s, dtp_tensor_id t, const dtp_verify
     comparison c = {.dtype = type->dtype,
                     .width = dtp_dtype_bytes(type->dtype),
                     .unit = dtp_verify__unit(type->dtype),
-                    .least = smallest_normal(type->dtype),
+                    .least = (type->dtype == DTP_F64   ? DBL_MIN
+                              : type->dtype == DTP_F16 ? ldexp(1.0, -14)
+                                                       : (double)FLT_MIN),
                     .want = want,
                     .out = out};
     *out = (dtp_verify__error){0};
     DTP_TRY(dtp_session_collect(s, t, true, compare_chunk, &c, err));
     if (s->comm->rank == 0) {
-        measure(&c, dtp_ttype_elems(type));
+        /* What can be said without the ranks. */
+        const dtp_verify__want *w = c.want;
+        for (int64_t i = 0; i < dtp_ttype_elems(type); i++) {
+            const double value = dtp_element(c.dtype, w->value, i);
+            const double old = w->previous != NULL ? dtp_element(c.dtype, w->previous, i) : 0.0;
+            const double size = fabs(value - old);
+            c.out->broken = c.out->broken || isnan(value);
+            c.out->scale = isfinite(size) && size > c.out->scale ? size : c.out->scale;
+        }
     }
     return DTP_OK;
 }

@@ -47,25 +47,6 @@ static dtp_status allocate(const dtp_verify__update_job *job, const dtp_node *no
     return DTP_OK;
 }
 
-/* Operand i, which is no parameter or state, from the ranks. */
-static dtp_status fetch(const dtp_verify__update_job *job, dtp_tensor_id t, dtp_verify__update *u,
-                        int32_t i, dtp_err *err)
-{
-    const char *name = job->g->tensors[t].name;
-    const dtp_tensor_id theirs = dtp_graph_find(job->ranks, name);
-    dtp_status status = DTP_OK;
-    if (theirs < 0 || !dtp_session_can_fetch(job->s, theirs)) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED,
-                        "it reads '%s', which is no parameter, state or gradient", name);
-    }
-    DTP_TRY(dtp_session_gather(job->s, theirs, job->host, err));
-    if (job->ref != NULL) {
-        status = u->backend->ops->upload(u->backend, u->in[i].data, job->host,
-                                         (size_t)dtp_ttype_bytes(&u->in[i].local), err);
-    }
-    return dtp_comm_agree_status(job->s->comm, status, err);
-}
-
 static dtp_status call_kernel(const dtp_verify__update_job *job, const dtp_node *node,
                               dtp_verify__update *u, dtp_err *err)
 {
@@ -98,7 +79,20 @@ dtp_status dtp_verify__update_run(const dtp_verify__update_job *job, dtp_node_id
     DTP_TRY(dtp_comm_agree_status(job->s->comm, status, err));
     for (int32_t i = 0; i < node->n_in; i++) {
         if (!is_resident(job->g, node->in[i])) {
-            DTP_TRY(fetch(job, node->in[i], u, i, err));
+            /* Operand i, which is no parameter or state, from the ranks. */
+            const char *name = job->g->tensors[node->in[i]].name;
+            const dtp_tensor_id theirs = dtp_graph_find(job->ranks, name);
+            dtp_status uploaded = DTP_OK;
+            if (theirs < 0 || !dtp_session_can_fetch(job->s, theirs)) {
+                return DTP_FAIL(err, DTP_UNSUPPORTED,
+                                "it reads '%s', which is no parameter, state or gradient", name);
+            }
+            DTP_TRY(dtp_session_gather(job->s, theirs, job->host, err));
+            if (job->ref != NULL) {
+                uploaded = u->backend->ops->upload(u->backend, u->in[i].data, job->host,
+                                                   (size_t)dtp_ttype_bytes(&u->in[i].local), err);
+            }
+            DTP_TRY(dtp_comm_agree_status(job->s->comm, uploaded, err));
         }
     }
     status = first ? call_kernel(job, node, u, err) : DTP_OK;
