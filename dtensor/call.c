@@ -181,7 +181,7 @@ static dtp_status compile(dtp_device_mesh *mesh, void *user, dtp_executable **ou
                                       .n_out = w.call->op->n_out,
                                       .in = in,
                                       .out = results};
-    return dtp_executable_create(&spec, w.mesh->backend, w.mesh->comm, out, err);
+    return dtp_executable_create(&spec, mesh->backend, mesh->comm, out, err);
 }
 
 /* ---- calls --------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ static dtp_status read_dims(const dtp_call *call, dtp_canonical_call *c, dtp_err
     if (text[0] != '-' || text[1] != '>') {
         return DTP_FAIL(err, DTP_INVALID, "'%s' follows the dims of %d operands", text, c->n_in);
     }
-    text = text + 2;
+    text += 2;
     int32_t n_new = 0;
     c->has_out = true;
     for (; *text != '\0'; text++) {

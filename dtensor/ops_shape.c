@@ -271,12 +271,6 @@ dtp_status dtp_tensor_stack(int32_t n_in, const dtp_tensor *in, int32_t axis, dt
     return s;
 }
 
-static bool is_split(const dtp_tensor_desc *d, int32_t axis)
-{
-    int32_t splits[DTP_MAX_MESH_DIMS];
-    return dtp_layout_axis_splits(&d->layout, axis, splits) > 0;
-}
-
 dtp_status dtp_tensor_unbind(dtp_tensor x, int32_t axis, dtp_tensor *outs, dtp_err *err)
 {
     DTP_TRY(DTP_NOT_NULL(err, outs));
@@ -284,7 +278,8 @@ dtp_status dtp_tensor_unbind(dtp_tensor x, int32_t axis, dtp_tensor *outs, dtp_e
     int32_t at;
     DTP_TRY(dtp_ops__describe("unbind", x, &d, err));
     DTP_TRY(dtp_ops__axis("unbind", axis, d.rank, &at, err));
-    if (is_split(&d, at)) {
+    int32_t splits[DTP_MAX_MESH_DIMS];
+    if (dtp_layout_axis_splits(&d.layout, at, splits) > 0) {
         char text[DTP_TENSOR_TEXT_BYTES];
         dtp_tensor_print(x, text);
         return DTP_FAIL(err, DTP_INVALID, "unbind: axis %d of %.300s is split", at, text);

@@ -34,16 +34,6 @@ void dtp_storage__drop_kept(dtp_device_mesh *mesh)
     }
 }
 
-static dtp_storage *find_kept(dtp_device_mesh *mesh, int64_t bytes)
-{
-    for (int32_t i = mesh->n_kept - 1; i >= 0; i--) {
-        if (mesh->kept[i]->bytes == bytes) {
-            return unkeep(mesh, i);
-        }
-    }
-    return NULL;
-}
-
 static dtp_status allocate(dtp_device_mesh *mesh, int64_t bytes, void **out, dtp_err *err)
 {
     dtp_backend *b = mesh->backend;
@@ -61,7 +51,10 @@ static dtp_status allocate(dtp_device_mesh *mesh, int64_t bytes, void **out, dtp
 dtp_status dtp_storage__create(dtp_device_mesh *mesh, int64_t bytes, dtp_storage **out,
                                dtp_err *err)
 {
-    dtp_storage *s = find_kept(mesh, bytes);
+    dtp_storage *s = NULL;
+    for (int32_t i = mesh->n_kept - 1; i >= 0 && s == NULL; i--) {
+        s = mesh->kept[i]->bytes == bytes ? unkeep(mesh, i) : NULL;
+    }
     const uint64_t made = dtp_hash_i64(dtp_hash_i64(DTP_HASH_SEED, mesh->compared), mesh->calls);
     if (s != NULL) {
         s->refs = 1;

@@ -39,13 +39,6 @@ static bool make_room(dtp_comm__free_list *r)
     return true;
 }
 
-static void insert(dtp_comm__free_list *r, int32_t i, dtp_comm__free_block block)
-{
-    memmove(&r->items[i + 1], &r->items[i], (size_t)(r->n - i) * sizeof *r->items);
-    r->items[i] = block;
-    r->n++;
-}
-
 static void erase(dtp_comm__free_list *r, int32_t i)
 {
     memmove(&r->items[i], &r->items[i + 1], (size_t)(r->n - i - 1) * sizeof *r->items);
@@ -66,7 +59,9 @@ int64_t dtp_comm__free_list_take(dtp_comm__free_list *r, int64_t bytes)
             at = &r->items[i];
             dtp_comm__free_block rest = {.start = at->start + bytes, .bytes = at->bytes - bytes};
             at->bytes = bytes;
-            insert(r, i + 1, rest);
+            memmove(&r->items[i + 2], &r->items[i + 1], (size_t)(r->n - i - 1) * sizeof *r->items);
+            r->items[i + 1] = rest;
+            r->n++;
         }
         r->items[i].used = true;
         return r->items[i].start;

@@ -52,17 +52,6 @@ static dtp_status mpi_prepare(dtp_comm *base, dtp_mesh_set set, dtp_err *err)
     return later ? DTP_OK : make_sub(c, set, err);
 }
 
-static dtp_status run_in_mpi(dtp_comm__mpi *c, const dtp_coll *coll, const void *in, void *out,
-                             dtp_err *err)
-{
-    dtp_status status = make_sub(c, coll->set, err);
-    if (status == DTP_OK) {
-        status = dtp_comm__mpi_call(c, coll, in, out, err);
-    }
-    c->lost = c->lost || status != DTP_OK;
-    return status;
-}
-
 static dtp_status mpi_run(dtp_comm *base, const dtp_coll *coll, const void *in, void *out,
                           dtp_err *err)
 {
@@ -85,7 +74,15 @@ static dtp_status mpi_run(dtp_comm *base, const dtp_coll *coll, const void *in, 
     if (c->shared != NULL) {
         DTP_TRY(dtp_comm__shared_run(c->shared, coll, safe, out, &ran, err));
     }
-    return ran ? DTP_OK : run_in_mpi(c, coll, safe, out, err);
+    if (ran) {
+        return DTP_OK;
+    }
+    dtp_status status = make_sub(c, coll->set, err);
+    if (status == DTP_OK) {
+        status = dtp_comm__mpi_call(c, coll, safe, out, err);
+    }
+    c->lost = c->lost || status != DTP_OK;
+    return status;
 }
 
 static void *mpi_register_memory(dtp_comm *base, size_t bytes)

@@ -210,18 +210,16 @@ static dtp_status run_blocks(dtp_comm__mpi *c, const dtp_coll *coll, int32_t n, 
     DTP_TRY(dtp_comm__reserve(&c->blocks, 2 * (size_t)half, err));
     b.send = c->blocks.data;
     b.receive = b.send + half;
-    int64_t most = least(HALF_BYTES / b.n / b.width, c->limit);
+    int64_t most = least(HALF_BYTES / n / b.width, c->limit);
     int64_t size = most > 1 ? most : 1;
-    int64_t elems =
-        b.coll->kind == DTP_ALL_REDUCE ? dtp_ceil_div(b.coll->count, b.n) : b.coll->count;
-    int done = MPI_SUCCESS;
-    for (b.start = 0; b.start < elems && done == MPI_SUCCESS; b.start += size) {
+    int64_t elems = coll->kind == DTP_ALL_REDUCE ? dtp_ceil_div(coll->count, n) : coll->count;
+    *code = MPI_SUCCESS;
+    for (b.start = 0; b.start < elems && *code == MPI_SUCCESS; b.start += size) {
         b.k = least(size, elems - b.start);
-        done = b.coll->kind == DTP_ALL_REDUCE       ? step_reduce(&b, in, out)
-               : b.coll->kind == DTP_REDUCE_SCATTER ? step_scatter(&b, in, out)
-                                                    : step_gather_or_exchange(&b, in, out);
+        *code = coll->kind == DTP_ALL_REDUCE       ? step_reduce(&b, in, out)
+                : coll->kind == DTP_REDUCE_SCATTER ? step_scatter(&b, in, out)
+                                                   : step_gather_or_exchange(&b, in, out);
     }
-    *code = done;
     return DTP_OK;
 }
 
@@ -231,13 +229,15 @@ dtp_status dtp_comm__mpi_call(dtp_comm__mpi *c, const dtp_coll *coll, const void
     MPI_Comm sub = c->subs[coll->set];
     int32_t n = dtp_mesh_set_size(&c->base.mesh, coll->set);
     bool copies = coll->kind == DTP_ALL_GATHER || coll->kind == DTP_ALL_TO_ALL;
+    const bool whole = coll->count <= c->limit && coll->in_outer <= 1 && coll->out_outer <= 1;
+    const bool reduces = coll->dtype == DTP_F32 || coll->dtype == DTP_F64 ||
+                         coll->dtype == DTP_I32 || coll->dtype == DTP_I64; /* as MPI does */
     int code;
     if (coll->kind == DTP_PERMUTE) {
         code = permute(c, sub, n, coll, in, out);
-    } else if (coll->kind == DTP_ALL_REDUCE && (coll->dtype == DTP_F32 || coll->dtype == DTP_F64 ||
-                                                coll->dtype == DTP_I32 || coll->dtype == DTP_I64)) {
+    } else if (coll->kind == DTP_ALL_REDUCE && reduces) {
         code = all_reduce(c, sub, coll, in, out);
-    } else if (copies && (coll->count <= c->limit && coll->in_outer <= 1 && coll->out_outer <= 1)) {
+    } else if (copies && whole) {
         code = gather_or_exchange(c, sub, coll, in, out);
     } else {
         DTP_TRY(run_blocks(c, coll, n, in, out, &code, err));

@@ -95,17 +95,6 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Looks for the reason of a wait when it is time to; whether there is one. */
-static bool watch(dtp_comm__shared *s, int64_t *last_ns)
-{
-    const int64_t now = now_ns();
-    if (now - *last_ns < WATCH_NS) {
-        return false;
-    }
-    *last_ns = now;
-    return dtp_comm__deadlock_hopeless(s);
-}
-
 /* Waits until all members have posted the turn. */
 static dtp_status wait_posted(dtp_comm__shared *s, const dtp_comm__group *g, int32_t mailbox,
                               dtp_err *err)
@@ -123,7 +112,13 @@ static dtp_status wait_posted(dtp_comm__shared *s, const dtp_comm__group *g, int
                 watched_ns = now_ns();
             }
             give_way(s, yields);
-            if (watch(s, &watched_ns)) {
+            /* Looks for the reason of the wait when it is time to. */
+            const int64_t now = now_ns();
+            if (now - watched_ns < WATCH_NS) {
+                continue;
+            }
+            watched_ns = now;
+            if (dtp_comm__deadlock_hopeless(s)) {
                 return check_usable(s, err);
             }
         }
@@ -207,17 +202,16 @@ dtp_status dtp_comm__shared_run(dtp_comm__shared *s, const dtp_coll *coll, const
     DTP_TRY(wait_posted(s, g, (int32_t)coll->set, err));
     dtp_status same = check_same(s, g, coll->set, why);
     /* Where the buffers of all members are in this process; false when some cannot be reached. */
-    bool all = true;
+    *ran = true;
     for (int32_t i = 0; i < g->n; i++) {
         const dtp_comm__mailbox *mailbox = &g->members[i]->mailboxes[coll->set];
         char *base = (char *)g->members[i];
-        all = all && mailbox->in >= 0 && mailbox->out >= 0;
+        *ran = *ran && mailbox->in >= 0 && mailbox->out >= 0;
         g->slots[i] = (dtp_comm__slot){.in = base + mailbox->in, .out = base + mailbox->out};
     }
     if (!dtp_comm__pushes(coll)) {
         g->slots[g->me].out = out;
     }
-    *ran = all;
     if (*ran && same == DTP_OK) {
         dtp_comm__transfer(coll, g->n, g->me, g->slots);
     }

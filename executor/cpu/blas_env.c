@@ -13,15 +13,11 @@ static bool has_avx512(void)
 #endif
 }
 
-/* Kernel sets of OpenBLAS that use AVX-512. */
-static bool core_is_avx512(const char *core)
-{
-    return strcmp(core, "SkylakeX") == 0 || strcmp(core, "Cooperlake") == 0 ||
-           strcmp(core, "Sapphirerapids") == 0;
-}
-
 bool dtp_blas_wants_coretype(const char **value)
 {
     *value = "SkylakeX";
-    return has_avx512() && !core_is_avx512(dtp_blas_corename());
+    /* Kernel sets of OpenBLAS that use AVX-512. */
+    const char *core = dtp_blas_corename();
+    return has_avx512() && strcmp(core, "SkylakeX") != 0 && strcmp(core, "Cooperlake") != 0 &&
+           strcmp(core, "Sapphirerapids") != 0;
 }

@@ -30,13 +30,6 @@ static bool store_is_float(dtp_store s)
     return s == DTP_STORE_F32 || s == DTP_STORE_F64 || s == DTP_STORE_BF16 || s == DTP_STORE_F16;
 }
 
-static float float_of_bits(uint32_t bits)
-{
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
 static double half_to_double(uint16_t h)
 {
     int exponent = h >> 10 & 31;
@@ -79,6 +72,8 @@ static uint16_t double_to_bf16(double v)
 
 static double load_float(dtp_store s, const void *data, int64_t i)
 {
+    uint32_t bits;
+    float f;
     switch (s) {
     case DTP_STORE_F32:
         return (double)((const float *)data)[i];
@@ -87,7 +82,9 @@ static double load_float(dtp_store s, const void *data, int64_t i)
     case DTP_STORE_F16:
         return half_to_double(((const uint16_t *)data)[i]);
     default:
-        return (double)float_of_bits((uint32_t)((const uint16_t *)data)[i] << 16);
+        bits = (uint32_t)((const uint16_t *)data)[i] << 16;
+        memcpy(&f, &bits, sizeof f);
+        return (double)f;
     }
 }
 

@@ -207,16 +207,6 @@ static const char *plain_name(const dtp_slice_file *f)
     return strrchr(f->path, '/') + 1;
 }
 
-static int32_t find_open(const dtp_catalog *c, const char *name)
-{
-    for (int32_t i = 0; i < c->n_files; i++) {
-        if (strcmp(plain_name(&c->files[i]), name) == 0) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 static dtp_status read_weight_map(dtp_catalog *c, const char *dir, const dtp_json *map,
                                   dtp_err *err)
 {
@@ -226,9 +216,11 @@ static dtp_status read_weight_map(dtp_catalog *c, const char *dir, const dtp_jso
         const dtp_json *v = dtp_json_at(map, i);
         const char *name;
         DTP_TRY(dtp_json_string(v, &name, err));
-        int32_t file = find_open(c, name);
-        if (file < 0) {
-            file = c->n_files;
+        int32_t file = 0;
+        while (file < c->n_files && strcmp(plain_name(&c->files[file]), name) != 0) {
+            file++;
+        }
+        if (file == c->n_files) {
             DTP_TRY(dtp_json_prefixed(v, open_file(c, file, dir, name, err), err));
             c->n_files++;
         }

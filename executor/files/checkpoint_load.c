@@ -43,15 +43,6 @@ static dtp_status file_crc(const char *path, int64_t from, uint32_t *out, dtp_er
     return DTP_OK;
 }
 
-static bool same_shape(const dtp_shard *a, const dtp_shard *b)
-{
-    bool same = a->rank == b->rank;
-    for (int32_t d = 0; same && d < a->rank; d++) {
-        same = a->global[d] == b->global[d];
-    }
-    return same;
-}
-
 static void shape_text(const dtp_shard *p, char *out, size_t room)
 {
     size_t used = 0;
@@ -102,7 +93,11 @@ static dtp_status load_value(const loader *l, dtp_value_id v, const char *name, 
     if (n == 0) {
         return DTP_FAIL(err, DTP_INVALID, "the checkpoint has no tensor '%.100s'", name);
     }
-    if (!same_shape(&slices[0].shard, &shard)) {
+    bool same = slices[0].shard.rank == shard.rank;
+    for (int32_t d = 0; same && d < shard.rank; d++) {
+        same = slices[0].shard.global[d] == shard.global[d];
+    }
+    if (!same) {
         char have[256], want[256];
         shape_text(&slices[0].shard, have, sizeof have);
         shape_text(&shard, want, sizeof want);

@@ -210,10 +210,9 @@ dtp_status dtp_checkpoint_save(const dtp_checkpoint_job *job, const char *dir, d
 {
     dtp_err local = {0};
     err = err != NULL ? err : &local;
-    int64_t set;
+    int64_t set = 0;
     /* Rank 0 removes what killed saves left, and tells the number of the new set. */
     dtp_status status = DTP_OK;
-    set = 0;
     if (job->comm->rank == 0) {
         status = dtp_checkpoint__clean(dir, INT32_MAX, job->ctx, &set, err);
     }

@@ -125,20 +125,6 @@ static dtp_status read_descr(cursor *c, dtp_npy *npy, dtp_err *err)
                     "%s: npy element type '%s' is none of <f4 <f8 <i4 <i8 |u1 |b1", c->file, text);
 }
 
-static dtp_status read_order(cursor *c, dtp_err *err)
-{
-    skip_space(c);
-    if (strncmp(c->at, "False", 5) == 0) {
-        c->at += 5;
-        return DTP_OK;
-    }
-    if (strncmp(c->at, "True", 4) == 0) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "%s: npy array in Fortran order cannot be read",
-                        c->file);
-    }
-    return wrong(c, "True or False", err);
-}
-
 static dtp_status read_member(cursor *c, dtp_npy *npy, uint32_t *seen, dtp_err *err)
 {
     static const char *const keys[] = {"descr", "fortran_order", "shape"};
@@ -160,7 +146,15 @@ static dtp_status read_member(cursor *c, dtp_npy *npy, uint32_t *seen, dtp_err *
     case 0:
         return read_descr(c, npy, err);
     case 1:
-        return read_order(c, err);
+        skip_space(c);
+        if (strncmp(c->at, "False", 5) == 0) {
+            c->at += 5;
+            return DTP_OK;
+        }
+        return strncmp(c->at, "True", 4) == 0
+                   ? DTP_FAIL(err, DTP_UNSUPPORTED, "%s: npy array in Fortran order cannot be read",
+                              c->file)
+                   : wrong(c, "True or False", err);
     default:
         return read_shape(c, npy, err);
     }
@@ -191,24 +185,6 @@ static dtp_status read_dict(const char *file, const char *text, dtp_npy *npy, dt
                         (seen & 1U) == 0   ? "'descr'"
                         : (seen & 2U) == 0 ? "'fortran_order'"
                                            : "'shape'");
-    }
-    return DTP_OK;
-}
-
-static dtp_status check_size(const char *file, const dtp_npy *npy, int64_t file_bytes, dtp_err *err)
-{
-    int64_t bytes = dtp_store_bytes(npy->store);
-    bool empty = false, fits = true;
-    for (int32_t i = 0; i < npy->rank; i++) {
-        empty = empty || npy->dims[i] == 0;
-        fits = fits && (npy->dims[i] == 0 || dtp_mul_i64(bytes, npy->dims[i], &bytes));
-    }
-    bytes = empty ? 0 : bytes;
-    if (!fits || bytes != file_bytes - npy->data_at) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "%s: npy header asks for %s%" PRId64 " data bytes, the file has %" PRId64,
-                        file, fits ? "" : "more than ", fits ? bytes : INT64_MAX,
-                        file_bytes - npy->data_at);
     }
     return DTP_OK;
 }
@@ -254,7 +230,21 @@ static dtp_status read_header(const char *path, dtp_npy *npy, dtp_err *err)
         status = read_dict(path, text, npy, err);
     }
     free(text);
-    return status == DTP_OK ? check_size(path, npy, (int64_t)st.st_size, err) : status;
+    DTP_TRY(status);
+    const int64_t held = (int64_t)st.st_size - npy->data_at;
+    int64_t bytes = dtp_store_bytes(npy->store);
+    bool empty = false, fits = true;
+    for (int32_t i = 0; i < npy->rank; i++) {
+        empty = empty || npy->dims[i] == 0;
+        fits = fits && (npy->dims[i] == 0 || dtp_mul_i64(bytes, npy->dims[i], &bytes));
+    }
+    bytes = empty ? 0 : bytes;
+    if (!fits || bytes != held) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "%s: npy header asks for %s%" PRId64 " data bytes, the file has %" PRId64,
+                        path, fits ? "" : "more than ", fits ? bytes : INT64_MAX, held);
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_npy_open(const char *path, dtp_npy *out, dtp_err *err)

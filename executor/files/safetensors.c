@@ -51,19 +51,6 @@ const char *dtp_store_name(dtp_store store)
     return "?";
 }
 
-static dtp_status read_store(const dtp_json *v, dtp_store *out, dtp_err *err)
-{
-    const char *text;
-    DTP_TRY(dtp_json_string(v, &text, err));
-    for (int i = 0; i < N_STORE_NAMES; i++) {
-        if (strcmp(text, store_names[i].name) == 0) {
-            *out = store_names[i].store;
-            return DTP_OK;
-        }
-    }
-    return dtp_json_fail(v, err, "unknown element type '%.40s'", text);
-}
-
 static dtp_status read_shape(const dtp_json *v, dtp_st_entry *e, int64_t *elems, dtp_err *err)
 {
     DTP_TRY(dtp_json_expect(v, DTP_JSON_ARRAY, err));
@@ -86,12 +73,21 @@ static dtp_status read_entry(const dtp_json *v, dtp_st_file *f, dtp_st_entry *e,
 {
     static const char *const keys[] = {"dtype", "shape", "data_offsets", NULL};
     const dtp_json *dtype, *shape, *offsets;
+    const char *text;
     int64_t bytes = 0;
     DTP_TRY(dtp_json_keys(v, keys, err));
     DTP_TRY(dtp_json_require(v, "dtype", &dtype, err));
     DTP_TRY(dtp_json_require(v, "shape", &shape, err));
     DTP_TRY(dtp_json_require(v, "data_offsets", &offsets, err));
-    DTP_TRY(read_store(dtype, &e->store, err));
+    DTP_TRY(dtp_json_string(dtype, &text, err));
+    int store = 0;
+    while (store < N_STORE_NAMES && strcmp(text, store_names[store].name) != 0) {
+        store++;
+    }
+    if (store == N_STORE_NAMES) {
+        return dtp_json_fail(dtype, err, "unknown element type '%.40s'", text);
+    }
+    e->store = store_names[store].store;
     DTP_TRY(read_shape(shape, e, &bytes, err));
     DTP_TRY(dtp_json_expect(offsets, DTP_JSON_ARRAY, err));
     if (dtp_json_size(offsets) != 2) {
@@ -177,15 +173,6 @@ static dtp_status read_entries(dtp_st_file *f, const dtp_json *root, dtp_err *er
     return DTP_OK;
 }
 
-static dtp_status parse_header(dtp_st_file *f, const char *text, int64_t len, dtp_err *err)
-{
-    dtp_json_doc *doc = NULL;
-    DTP_TRY(dtp_json_parse(f->path, text, (size_t)len, &doc, err));
-    dtp_status status = read_entries(f, dtp_json_root(doc), err);
-    dtp_json_destroy(doc);
-    return status;
-}
-
 static dtp_status read_file(dtp_st_file *f, dtp_err *err)
 {
     struct stat st;
@@ -214,9 +201,14 @@ static dtp_status read_file(dtp_st_file *f, dtp_err *err)
     DTP_TRY(DTP_MEMORY(err, text));
     text[len] = '\0';
     dtp_status status = dtp_read_at(f->fd, f->path, 8, text, (int64_t)len, err);
+    dtp_json_doc *doc = NULL;
     if (status == DTP_OK) {
-        status = parse_header(f, text, (int64_t)len, err);
+        status = dtp_json_parse(f->path, text, (size_t)len, &doc, err);
     }
+    if (status == DTP_OK) {
+        status = read_entries(f, dtp_json_root(doc), err);
+    }
+    dtp_json_destroy(doc);
     free(text);
     return status;
 }

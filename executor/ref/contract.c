@@ -33,13 +33,6 @@ static dtp_status run_einsum(const dtp_kernel_args *args, dtp_err *err)
 
 typedef enum fold { SUM, MAX, MIN, PROD } fold;
 
-/* A fold of nothing gives the identity of the reduction over ranks that follows. */
-static double start_float(fold f)
-{
-    static const double start[] = {0.0, (double)-INFINITY, (double)INFINITY, 1.0};
-    return start[f];
-}
-
 static double fold_float(fold f, double a, double x)
 {
     if (f == SUM) {
@@ -49,13 +42,6 @@ static double fold_float(fold f, double a, double x)
         return a * x;
     }
     return isnan(x) || (f == MAX ? x > a : x < a) ? x : a;
-}
-
-static int64_t start_int(fold f, dtp_dtype dtype)
-{
-    const bool wide = dtype == DTP_I64;
-    const int64_t start[] = {0, wide ? INT64_MIN : INT32_MIN, wide ? INT64_MAX : INT32_MAX, 1};
-    return start[f];
 }
 
 static int64_t fold_int(fold f, int64_t a, int64_t x)
@@ -80,11 +66,15 @@ static dtp_status run_reduce(const dtp_kernel_args *args, dtp_err *err)
                                                : SUM;
     const bool ints = !dtp_dtype_is_float(x->local.dtype);
     double n = strcmp(kind, "mean") == 0 ? dtp_ref__row_count(args->call, x) : 1.0;
+    /* A fold of nothing gives the identity of the reduction over ranks that follows. */
+    const bool wide = x->local.dtype == DTP_I64;
+    const double start[] = {0.0, (double)-INFINITY, (double)INFINITY, 1.0};
+    const int64_t start_int[] = {0, wide ? INT64_MIN : INT32_MIN, wide ? INT64_MAX : INT32_MAX, 1};
     int32_t rows;
     dtp_ref_loop l = dtp_ref__rows(args->call, x, &rows);
     for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
-        double r = start_float(f);
-        int64_t whole = start_int(f, x->local.dtype);
+        double r = start[f];
+        int64_t whole = start_int[f];
         for (bool in = dtp_ref__first(&l, rows, l.n); in; in = dtp_ref__next(&l, rows, l.n)) {
             if (ints) {
                 whole = fold_int(f, whole, dtp_ref__get_int(x, &l));

@@ -99,17 +99,6 @@ static void fill(const char *how, int32_t operand, int64_t last, int64_t n, uint
     }
 }
 
-static dtp_dtype dtype_of(const char *how, dtp_dtype float_dtype)
-{
-    if (strncmp(how, "ids64", 5) == 0) {
-        return DTP_I64;
-    }
-    if (strncmp(how, "ids", 3) == 0) {
-        return DTP_I32;
-    }
-    return strcmp(how, "bool") == 0 ? DTP_BOOL : float_dtype;
-}
-
 static dtp_status add_operand(dtp_graph *g, int32_t index, const char *text, dtp_dtype float_dtype,
                               dtp_tensor_id *id, dtp_err *err)
 {
@@ -118,33 +107,17 @@ static dtp_status add_operand(dtp_graph *g, int32_t index, const char *text, dtp
     (void)snprintf(name, sizeof name, "in%d", index);
     int32_t n = split(copy, ' ', pieces, 2);
     dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_INPUT};
-    spec.type.dtype = dtype_of(n == 2 ? pieces[1] : "sym", float_dtype);
+    const char *how = n == 2 ? pieces[1] : "sym";
+    spec.type.dtype = strncmp(how, "ids64", 5) == 0 ? DTP_I64
+                      : strncmp(how, "ids", 3) == 0 ? DTP_I32
+                      : strcmp(how, "bool") == 0    ? DTP_BOOL
+                                                    : float_dtype;
     DTP_TRY(read_dims(g, n > 0 ? pieces[0] : "-", &spec.type.rank, spec.type.dims, err));
     return dtp_graph_add_tensor(g, &spec, id, err);
 }
 
 /* ---- attributes --------------------------------------------------------------------------------
  */
-
-static const dtp_attr_spec *spec_of(const dtp_op_def *op, const char *key)
-{
-    for (const dtp_attr_spec *s = op->attrs; s != NULL && s->key != NULL; s++) {
-        if (strcmp(s->key, key) == 0) {
-            return s;
-        }
-    }
-    return NULL;
-}
-
-static dtp_status enum_of(const dtp_attr_spec *spec, const char *text, int64_t *out, dtp_err *err)
-{
-    for (*out = 0; spec->choices[*out] != NULL; (*out)++) {
-        if (strcmp(spec->choices[*out], text) == 0) {
-            return DTP_OK;
-        }
-    }
-    return DTP_FAIL(err, DTP_INVALID, "attribute '%s' has no choice '%s'", spec->key, text);
-}
 
 static dtp_status dim_of(dtp_graph *g, const char *name, dtp_dim_id *out, dtp_err *err)
 {
@@ -161,20 +134,10 @@ typedef struct attr_list {
     dtp_dim_id lists[MAX_ATTRS][MAX_LIST];
 } attr_list;
 
-static dtp_status read_dim_list(attr_list *l, dtp_attr *a, char *text, dtp_err *err)
-{
-    char *pieces[MAX_LIST];
-    a->n = split(text, ',', pieces, MAX_LIST);
-    a->ids = l->lists[l->n];
-    for (int32_t i = 0; i < a->n; i++) {
-        DTP_TRY(dim_of(l->g, pieces[i], &l->lists[l->n][i], err));
-    }
-    return DTP_OK;
-}
-
 static dtp_status read_attr(attr_list *l, const dtp_attr_spec *spec, char *text, dtp_err *err)
 {
     dtp_attr *a = &l->attrs[l->n];
+    char *pieces[MAX_LIST];
     dtp_dtype dtype = l->float_dtype;
     dtp_dim_id dim = -1;
     *a = (dtp_attr){.key = spec->key, .kind = spec->kind};
@@ -187,7 +150,12 @@ static dtp_status read_attr(attr_list *l, const dtp_attr_spec *spec, char *text,
         a->f = strtod(text, NULL);
         break;
     case DTP_ATTR_ENUM:
-        DTP_TRY(enum_of(spec, text, &a->i, err));
+        while (spec->choices[a->i] != NULL && strcmp(spec->choices[a->i], text) != 0) {
+            a->i++;
+        }
+        if (spec->choices[a->i] == NULL) {
+            return DTP_FAIL(err, DTP_INVALID, "attribute '%s' has no choice '%s'", spec->key, text);
+        }
         break;
     case DTP_ATTR_DIM:
         DTP_TRY(dim_of(l->g, text, &dim, err));
@@ -200,7 +168,11 @@ static dtp_status read_attr(attr_list *l, const dtp_attr_spec *spec, char *text,
         a->i = (int64_t)dtype;
         break;
     case DTP_ATTR_DIMS:
-        DTP_TRY(read_dim_list(l, a, text, err));
+        a->n = split(text, ',', pieces, MAX_LIST);
+        a->ids = l->lists[l->n];
+        for (int32_t i = 0; i < a->n; i++) {
+            DTP_TRY(dim_of(l->g, pieces[i], &l->lists[l->n][i], err));
+        }
         break;
     }
     l->n++;
@@ -235,8 +207,11 @@ static dtp_status build(const dtp_op_case *c, attr_list *l, dtp_err *err)
         if (value != NULL) {
             *value++ = '\0';
         }
-        const dtp_attr_spec *attr = spec_of(l->op, pieces[i]);
-        if (value == NULL || attr == NULL) {
+        const dtp_attr_spec *attr = l->op->attrs;
+        while (attr != NULL && attr->key != NULL && strcmp(attr->key, pieces[i]) != 0) {
+            attr++;
+        }
+        if (value == NULL || attr == NULL || attr->key == NULL) {
             return DTP_FAIL(err, DTP_INVALID, "op '%s' has no attribute '%s'", l->op->name,
                             pieces[i]);
         }

@@ -18,16 +18,6 @@ static double summand(const dtp_rule_run *r, const dtp_value *value, int64_t ind
     return dtp_dtype_is_float(value->type.dtype) ? whole / 8.0 : whole;
 }
 
-static dtp_reduce_op partial_op(const dtp_layout *layout)
-{
-    for (int32_t m = 0; m < layout->n_mesh; m++) {
-        if (layout->placement[m].kind == DTP_PARTIAL) {
-            return (dtp_reduce_op)layout->placement[m].op;
-        }
-    }
-    return DTP_REDUCE_SUM;
-}
-
 /* What member `mine` of n holds of an element: numbers that the layout's reduction turns into it.
  * For a sum they have both signs; for an extremum every member but one is off by another amount;
  * for a product all but one are powers of two. */
@@ -35,7 +25,11 @@ static double share(const dtp_rule_run *r, const dtp_value *value, int64_t index
                     int32_t n)
 {
     const double whole = r->inputs[value->tensor][index];
-    const dtp_reduce_op op = partial_op(&value->layout);
+    dtp_reduce_op op = DTP_REDUCE_SUM; /* of the first partial mesh dim */
+    for (int32_t m = value->layout.n_mesh - 1; m >= 0; m--) {
+        const dtp_placement *placement = &value->layout.placement[m];
+        op = placement->kind == DTP_PARTIAL ? (dtp_reduce_op)placement->op : op;
+    }
     const int32_t holder = (int32_t)((uint64_t)index % (uint64_t)n);
     double rest = op == DTP_REDUCE_AVG ? whole * n : whole;
     if (op == DTP_REDUCE_MIN || op == DTP_REDUCE_MAX) {
@@ -152,17 +146,6 @@ void dtp_rule_run_free(dtp_rule_run *r)
     }
 }
 
-/* Ranks that hold each element of a value. */
-static int32_t holders(const dtp_rule_run *r, int32_t o)
-{
-    const dtp_value *v = &r->p->values[r->p->tensor_value[r->p->graph->outputs[o]]];
-    int64_t n = dtp_mesh_ranks(&r->p->mesh);
-    for (int32_t m = 0; m < v->layout.n_mesh; m++) {
-        n /= v->layout.placement[m].kind == DTP_SHARD ? r->p->mesh.sizes[m] : 1;
-    }
-    return (int32_t)n;
-}
-
 /* Distance from what is wanted; an infinity must be that very one. */
 static double miss(double got, double want)
 {
@@ -172,7 +155,12 @@ static double miss(double got, double want)
 double dtp_rule_run_error(const dtp_rule_run *r, int32_t o, const double *want)
 {
     const dtp_graph *g = r->p->graph;
-    const int32_t ranks = dtp_mesh_ranks(&r->p->mesh), all = holders(r, o);
+    const dtp_layout *layout = &r->p->values[r->p->tensor_value[g->outputs[o]]].layout;
+    const int32_t ranks = dtp_mesh_ranks(&r->p->mesh);
+    int64_t holders = ranks; /* of each element */
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        holders /= layout->placement[m].kind == DTP_SHARD ? r->p->mesh.sizes[m] : 1;
+    }
     double largest = 1e-2, worst = 0.0;
     for (int64_t i = 0; i < dtp_ttype_elems(&g->tensors[g->outputs[o]].type); i++) {
         int32_t n = 0;
@@ -189,7 +177,7 @@ double dtp_rule_run_error(const dtp_rule_run *r, int32_t o, const double *want)
             n++;
             worst = fmax(worst, miss(got, want[i]));
         }
-        if (n != all) {
+        if (n != holders) {
             return (double)INFINITY;
         }
         largest = isinf(want[i]) ? largest : fmax(largest, fabs(want[i]));

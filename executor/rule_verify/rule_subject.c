@@ -27,16 +27,6 @@ dtp_status dtp_rule_target_init(dtp_rule_target *t, const char *backend, uint64_
 /* ---- subjects ----------------------------------------------------------------------------------
  */
 
-/* Makes the node's outputs the graph's. */
-static dtp_status add_outputs(dtp_case_graph *cg, dtp_err *err)
-{
-    const dtp_node *node = &cg->g->nodes[cg->node];
-    for (int32_t i = 0; i < node->n_out; i++) {
-        DTP_TRY(dtp_graph_add_output(cg->g, node->out[i], err));
-    }
-    return DTP_OK;
-}
-
 /* Appends loss = sum(y * y) and the gradients of the float operands, which become the outputs. */
 static dtp_status add_gradients(dtp_case_graph *cg, dtp_dtype dtype, bool *applies, dtp_err *err)
 {
@@ -107,7 +97,13 @@ static dtp_status prepare(const dtp_op_case *c, const dtp_op_def *op, bool gradi
         cg->g->ops = t->ops;
     }
     *applies = true;
-    DTP_TRY(gradients ? add_gradients(cg, dtype, applies, err) : add_outputs(cg, err));
+    if (gradients) {
+        DTP_TRY(add_gradients(cg, dtype, applies, err));
+    }
+    const dtp_node *node = &cg->g->nodes[cg->node];
+    for (int32_t i = 0; i < node->n_out && !gradients; i++) {
+        DTP_TRY(dtp_graph_add_output(cg->g, node->out[i], err));
+    }
     if (cg->g->n_tensors > DTP_RULE_MAX_TENSORS || cg->g->n_outputs > DTP_RULE_MAX_OUTPUTS) {
         return DTP_FAIL(err, DTP_RANGE, "a case of %d tensors and %d outputs is too large",
                         cg->g->n_tensors, cg->g->n_outputs);

@@ -53,6 +53,7 @@ dtp_status dtp_launch_argv(const dtp_launch *launch, char ***out, dtp_err *err)
         return DTP_FAIL(err, DTP_INVALID, "cannot start %d ranks of a command of %d words",
                         launch->ranks, launch->n_args);
     }
+    /* Both variables are Open MPI's own way to allow root. */
     if (launch->is_root && !launch->allow_root &&
         !(is_one(launch->environment, "OMPI_ALLOW_RUN_AS_ROOT") &&
           is_one(launch->environment, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"))) {

@@ -12,20 +12,16 @@ typedef struct ranks {
     int32_t here; /* ranks that share the processors of this one, itself included */
 } ranks;
 
-static int32_t threads_of(const ranks *w)
-{
-    if (w->options->threads > 0) {
-        return w->options->threads;
-    }
-    int32_t n = dtp_cpus_usable() / w->here;
-    return n < 1 ? 1 : n;
-}
-
 static dtp_status run_rank(dtp_comm *comm, void *user, dtp_err *err)
 {
     const ranks *w = user;
     dtp_backend *backend = NULL;
-    DTP_TRY(dtp_backend_create(w->options->backend, threads_of(w), &backend, err));
+    int32_t threads = w->options->threads;
+    if (threads <= 0) {
+        threads = dtp_cpus_usable() / w->here;
+        threads = threads < 1 ? 1 : threads;
+    }
+    DTP_TRY(dtp_backend_create(w->options->backend, threads, &backend, err));
     dtp_status s = w->body(comm, backend, w->user, err);
     dtp_backend_destroy(backend);
     return s;

@@ -178,14 +178,14 @@ static dtp_status open_all(dtp_feed *feed, int32_t n, const dtp_feed_spec *specs
         if (s->file != NULL) {
             return DTP_FAIL(err, DTP_INVALID, "feed '%.100s': given twice", spec->input);
         }
-        size_t len = strlen(spec->file) + 1;
-        s->file = malloc(len);
+        const size_t n_chars = strlen(spec->file);
+        s->file = malloc(n_chars + 1);
         DTP_TRY(DTP_MEMORY(err, s->file));
-        memcpy(s->file, spec->file, len);
+        memcpy(s->file, spec->file, n_chars + 1);
         s->shift = spec->shift;
         const dtp_graph_tensor *t = &feed->graph->tensors[id];
-        size_t chars = strlen(s->file);
-        bool npy = (chars > 4 && strcmp(s->file + chars - 4, ".npy") == 0) || dtp_npy_is(s->file);
+        bool npy =
+            (n_chars > 4 && strcmp(s->file + n_chars - 4, ".npy") == 0) || dtp_npy_is(s->file);
         const dtp_ttype type = dtp_microbatch_whole(feed->graph, &t->type);
         DTP_TRY(dtp_err_prefixed(npy ? open_npy(&type, s, err) : open_bytes(t, s, err), err,
                                  "feed '%.100s' from '%.300s'", spec->input, spec->file));
@@ -387,18 +387,17 @@ dtp_status dtp_init_fill(const dtp_graph_tensor *tensor, uint64_t seed, const dt
         int64_t blocks = dtp_ceil_div(n, BLOCK);
 #pragma omp parallel for num_threads(threads > 0 ? threads : 1) if (blocks > 1)
         for (int64_t b = 0; b < blocks; b++) {
-            int64_t start = b * BLOCK, left = n - start;
-            /* Elements first .. first + n - 1 of a tensor to elements `to` on of the output. */
+            const int64_t start = b * BLOCK, left = n - start, size = left < BLOCK ? left : BLOCK;
             double normal[4];
             bool random = tensor->init.kind == DTP_INIT_NORMAL;
-            for (int64_t i = 0; i < (left < BLOCK ? left : BLOCK); i++) {
-                uint64_t index = (uint64_t)((first + start) + i);
+            for (int64_t i = 0; i < size; i++) {
+                uint64_t index = (uint64_t)(first + start + i);
                 if (random && (i == 0 || index % 4 == 0)) {
                     dtp_normal_block(seed, tensor->stream, 0, index / 4, normal);
                 }
                 double v = random ? tensor->init.b + tensor->init.a * normal[index % 4]
                                   : init_value(tensor, seed, index);
-                dtp_element_set(tensor->type.dtype, out, (to + start) + i, v);
+                dtp_element_set(tensor->type.dtype, out, to + start + i, v);
             }
         }
     }

@@ -20,25 +20,6 @@
 
 /* ---- agreement ---- */
 
-static uint64_t hash_instr(uint64_t h, const dtp_instr *i)
-{
-    h = dtp_hash_i64(h, i->kind);
-    h = dtp_hash_i64(h, i->node);
-    for (int32_t k = 0; k < i->n_in; k++) {
-        h = dtp_hash_i64(h, i->in[k]);
-    }
-    for (int32_t k = 0; k < i->n_out; k++) {
-        h = dtp_hash_i64(h, i->out[k]);
-    }
-    if (i->kind == DTP_INSTR_KERNEL) {
-        return dtp_hash_text(h, i->op->name);
-    }
-    const dtp_coll *c = &i->coll;
-    h = dtp_hash_i64(dtp_hash_i64(dtp_hash_i64(h, c->kind), c->set), c->op);
-    h = dtp_hash_i64(dtp_hash_i64(h, c->dtype), c->count);
-    return dtp_hash_i64(dtp_hash_i64(dtp_hash_i64(h, i->move.kind), i->move.axis), i->move.set);
-}
-
 /* Everything that must be the same on all ranks. */
 static uint64_t hash_job(const dtp_program *p, const dtp_session_options *o)
 {
@@ -55,7 +36,23 @@ static uint64_t hash_job(const dtp_program *p, const dtp_session_options *o)
         h = dtp_hash_bytes(h, &value->layout, sizeof value->layout);
     }
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        h = hash_instr(h, &p->instrs[i]);
+        const dtp_instr *instr = &p->instrs[i];
+        const dtp_coll *c = &instr->coll;
+        h = dtp_hash_i64(dtp_hash_i64(h, instr->kind), instr->node);
+        for (int32_t k = 0; k < instr->n_in; k++) {
+            h = dtp_hash_i64(h, instr->in[k]);
+        }
+        for (int32_t k = 0; k < instr->n_out; k++) {
+            h = dtp_hash_i64(h, instr->out[k]);
+        }
+        if (instr->kind == DTP_INSTR_KERNEL) {
+            h = dtp_hash_text(h, instr->op->name);
+            continue;
+        }
+        h = dtp_hash_i64(dtp_hash_i64(dtp_hash_i64(h, c->kind), c->set), c->op);
+        h = dtp_hash_i64(dtp_hash_i64(h, c->dtype), c->count);
+        h = dtp_hash_i64(h, instr->move.kind);
+        h = dtp_hash_i64(dtp_hash_i64(h, instr->move.axis), instr->move.set);
     }
     for (int32_t i = 0; i < o->n_feeds; i++) {
         h = dtp_hash_text(dtp_hash_text(h, o->feeds[i].input), o->feeds[i].file);
@@ -247,8 +244,7 @@ static dtp_status run_step(dtp_session *s, dtp_step_result *out, double *own, dt
         out->feed_s += dtp_now_s() - start;
         DTP_TRY(dtp_runner_microbatch(s->runner, s->seed, s->step, j, &out->times, err));
     }
-    /* Loss of the step on every rank, and this rank's part of it. With a whole (not partial) loss every
-     * rank reads its own. */
+    /* Loss of the step on every rank, and this rank's part of it: all of it when the loss is not partial. */
     const dtp_graph *g = s->program->graph;
     out->has_loss = g->loss >= 0 && s->tensor_value[g->loss] >= 0;
     if (!out->has_loss) {

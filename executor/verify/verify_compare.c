@@ -94,9 +94,9 @@ dtp_status dtp_verify__compare(dtp_session *s, dtp_tensor_id t, const dtp_verify
     comparison c = {.dtype = type->dtype,
                     .width = dtp_dtype_bytes(type->dtype),
                     .unit = dtp_verify__unit(type->dtype),
-                    .least = (type->dtype == DTP_F64   ? DBL_MIN
-                              : type->dtype == DTP_F16 ? ldexp(1.0, -14)
-                                                       : (double)FLT_MIN),
+                    .least = type->dtype == DTP_F64   ? DBL_MIN
+                             : type->dtype == DTP_F16 ? ldexp(1.0, -14)
+                                                      : (double)FLT_MIN,
                     .want = want,
                     .out = out};
     *out = (dtp_verify__error){0};
