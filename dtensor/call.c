@@ -104,7 +104,7 @@ static dtp_status build_graph(compilation *w, dtp_err *err)
         if (same < i) {
             w->operands[i] = w->operands[same];
         } else {
-            /* An input whose dims are named as the call names them; dropped dims get names of their own. */
+            /* An input with the dim names of the call; dropped dims get names of their own. */
             const dtp_canonical_call *c = w->call;
             char name[32];
             (void)snprintf(name, sizeof name, "in%d", i);

@@ -68,22 +68,6 @@ static void trace(const dtp_device_mesh *mesh, const dtp_tensor_key *r, const dt
             (long long)bytes);
 }
 
-/* Layouts that the steps never lead to are refused before the ranks agree. */
-static dtp_status check(const dtp_device_mesh *mesh, const dtp_tensor_key *r, dtp_err *err)
-{
-    dtp_status status = dtp_layout_check(&r->to, &mesh->comm->mesh, &r->type, err);
-    for (int32_t m = 0; m < r->to.n_mesh && status == DTP_OK; m++) {
-        const dtp_placement *from = &r->layout.placement[m], *to = &r->to.placement[m];
-        bool same = from->kind == DTP_PARTIAL && from->op == to->op;
-        if (to->kind == DTP_PARTIAL && !same && mesh->comm->mesh.sizes[m] > 1) {
-            status = DTP_FAIL(err, DTP_UNSUPPORTED,
-                              "it is not partial (%s) on mesh dim '%s' and cannot become so",
-                              dtp_reduce_op_name((dtp_reduce_op)to->op), mesh->comm->mesh.names[m]);
-        }
-    }
-    return status;
-}
-
 dtp_status dtp_tensor_redistribute(dtp_tensor t, const dtp_layout *layout, dtp_tensor *out,
                                    dtp_err *err)
 {
@@ -97,7 +81,18 @@ dtp_status dtp_tensor_redistribute(dtp_tensor t, const dtp_layout *layout, dtp_t
     }
     dtp_call__tensor_key(WHAT, &slot->type, &slot->layout, &r);
     r.to = *layout;
-    status = check(t.mesh, &r, err);
+    /* Layouts that the steps never lead to are refused before the ranks agree. */
+    status = dtp_layout_check(&r.to, &t.mesh->comm->mesh, &r.type, err);
+    for (int32_t m = 0; m < r.to.n_mesh && status == DTP_OK; m++) {
+        const dtp_placement *from = &r.layout.placement[m], *to = &r.to.placement[m];
+        bool same = from->kind == DTP_PARTIAL && from->op == to->op;
+        if (to->kind == DTP_PARTIAL && !same && t.mesh->comm->mesh.sizes[m] > 1) {
+            status =
+                DTP_FAIL(err, DTP_UNSUPPORTED,
+                         "it is not partial (%s) on mesh dim '%s' and cannot become so",
+                         dtp_reduce_op_name((dtp_reduce_op)to->op), t.mesh->comm->mesh.names[m]);
+        }
+    }
     bool fits = status != DTP_INVALID;
     if (status == DTP_OK) {
         dtp_call__reads(t.mesh, 1, &t);

@@ -30,22 +30,6 @@ static dtp_status finish(dtp_status status, dtp_tensor t, dtp_tensor *out)
 /* ---- from every rank's own copy -----------------------------------------------------------------
  */
 
-static dtp_status copy_shard(dtp_tensor t, const void *data, dtp_err *err)
-{
-    const dtp_device_mesh *mesh = t.mesh;
-    const dtp_tensor_slot *slot = &mesh->slots[t.slot];
-    dtp_shard shard = shard_at(mesh, &slot->type, &slot->layout, mesh->comm->rank);
-    dtp_shard_iterator iterator = dtp_shard_iterator_of(&shard);
-    int64_t width = dtp_dtype_bytes(slot->type.dtype), first, n;
-    char *to = slot->storage->data;
-    while (dtp_shard_iterator_next(&iterator, INT64_MAX, &first, &n)) {
-        const char *from = (const char *)data + first * width;
-        DTP_TRY(mesh->backend->ops->upload(mesh->backend, to, from, (size_t)(n * width), err));
-        to += n * width;
-    }
-    return DTP_OK;
-}
-
 dtp_status dtp_tensor_from_array(dtp_device_mesh *mesh, const dtp_tensor_desc *desc,
                                  const void *data, dtp_tensor *out, dtp_err *err)
 {
@@ -58,9 +42,19 @@ dtp_status dtp_tensor_from_array(dtp_device_mesh *mesh, const dtp_tensor_desc *d
         return DTP_FAIL(err, DTP_INVALID, "from_array: no data");
     }
     DTP_TRY(dtp_tensor__make(mesh, &type, &desc->layout, NULL, &t, err));
-    dtp_status status = dtp_tensor__neutral(mesh, &desc->layout, &neutral)
-                            ? dtp_tensor__fill(t, neutral, err)
-                            : copy_shard(t, data, err);
+    if (dtp_tensor__neutral(mesh, &desc->layout, &neutral)) {
+        return finish(dtp_tensor__fill(t, neutral, err), t, out);
+    }
+    const dtp_shard shard = shard_at(mesh, &type, &desc->layout, mesh->comm->rank);
+    dtp_shard_iterator iterator = dtp_shard_iterator_of(&shard);
+    int64_t width = dtp_dtype_bytes(type.dtype), first, n;
+    char *to = mesh->slots[t.slot].storage->data;
+    dtp_status status = DTP_OK;
+    while (status == DTP_OK && dtp_shard_iterator_next(&iterator, INT64_MAX, &first, &n)) {
+        const char *from = (const char *)data + first * width;
+        status = mesh->backend->ops->upload(mesh->backend, to, from, (size_t)(n * width), err);
+        to += n * width;
+    }
     return finish(status, t, out);
 }
 

@@ -63,23 +63,6 @@ static void append_dims(case_text *t, const dtp_bench_sizes *sizes, const char *
     }
 }
 
-/* One attribute; "out" goes to the declared dims. */
-static void add_attr(const dtp_bench_sizes *sizes, const char *text, size_t n, case_text *attrs,
-                     case_text *out)
-{
-    const char *value = memchr(text, '=', n);
-    assert(value != NULL);
-    value++;
-    if (strncmp(text, "out=", 4) == 0) {
-        append_dims(out, sizes, value, n - 4);
-    } else if (*value == '@') {
-        append(attrs, "%.*s%lld; ", (int)(value - text), text,
-               (long long)sizes->of[value[1] - 'a']);
-    } else {
-        append(attrs, "%.*s; ", (int)n, text);
-    }
-}
-
 dtp_status dtp_bench_recipe_graph(const dtp_bench_recipe *recipe, const dtp_bench_sizes *sizes,
                                   int64_t below, dtp_graph **out, dtp_err *err)
 {
@@ -100,7 +83,17 @@ dtp_status dtp_bench_recipe_graph(const dtp_bench_recipe *recipe, const dtp_benc
     }
     for (p += strspn(p, "| "); *p != '\0';) {
         const size_t n = strcspn(p, " ");
-        add_attr(sizes, p, n, &attrs, &dims);
+        /* One attribute; "out" goes to the declared dims. */
+        const char *value = memchr(p, '=', n);
+        assert(value != NULL);
+        value++;
+        if (strncmp(p, "out=", 4) == 0) {
+            append_dims(&dims, sizes, value, n - 4);
+        } else if (*value == '@') {
+            append(&attrs, "%.*s%lld; ", (int)(value - p), p, (long long)sizes->of[value[1] - 'a']);
+        } else {
+            append(&attrs, "%.*s; ", (int)n, p);
+        }
         p += n + strspn(p + n, " ");
     }
     c.out = dims.n > 0 ? dims.text : NULL;

@@ -68,8 +68,8 @@ static dtp_status find_failure(dtp_comm *c, dtp_status mine, const dtp_err *why,
     }
     out->rank = (int32_t)(first >> CODE_BITS);
     out->code = (dtp_status)(first & ((1 << CODE_BITS) - 1));
-    /* Shows the message of the failed rank to all ranks: its words against the largest number of the
-     * others, the least of each. */
+    /* Shows the message of the failed rank to all ranks: its words against the largest number of
+     * the others, the least of each. */
     const char *message = worded ? why->msg : dtp_status_text(mine);
     int64_t words[DTP_ERR_MSG_BYTES / sizeof(int64_t)];
     const size_t n = sizeof words / sizeof words[0];

@@ -22,23 +22,6 @@ void dtp_comm__free_list_clear(dtp_comm__free_list *r)
     *r = (dtp_comm__free_list){0};
 }
 
-static bool make_room(dtp_comm__free_list *r)
-{
-    if (r->n < r->capacity) {
-        return true;
-    }
-    if (r->capacity > INT32_MAX / 2) {
-        return false;
-    }
-    dtp_comm__free_block *grown = realloc(r->items, 2 * (size_t)r->capacity * sizeof *grown);
-    if (grown == NULL) {
-        return false;
-    }
-    r->items = grown;
-    r->capacity *= 2;
-    return true;
-}
-
 static void erase(dtp_comm__free_list *r, int32_t i)
 {
     memmove(&r->items[i], &r->items[i + 1], (size_t)(r->n - i - 1) * sizeof *r->items);
@@ -53,8 +36,16 @@ int64_t dtp_comm__free_list_take(dtp_comm__free_list *r, int64_t bytes)
             continue;
         }
         if (at->bytes > bytes) {
-            if (!make_room(r)) {
-                return -1;
+            if (r->n == r->capacity) {
+                dtp_comm__free_block *grown =
+                    r->capacity <= INT32_MAX / 2
+                        ? realloc(r->items, 2 * (size_t)r->capacity * sizeof *grown)
+                        : NULL;
+                if (grown == NULL) {
+                    return -1;
+                }
+                r->items = grown;
+                r->capacity *= 2;
             }
             at = &r->items[i];
             dtp_comm__free_block rest = {.start = at->start + bytes, .bytes = at->bytes - bytes};

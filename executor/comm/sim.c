@@ -276,8 +276,8 @@ static dtp_status run_group(sim_comm *c, group *g, const dtp_coll *coll, const v
     if (status == DTP_OK) {
         dtp_comm__transfer(coll, g->n, me, g->slots);
     }
-    /* Members that passed the gate pass it again, whatever happens elsewhere: until then each may be in
-     * the buffers of the others. */
+    /* Members that passed the gate pass it again, whatever happens elsewhere: until then each may
+     * be in the buffers of the others. */
     pthread_mutex_lock(&c->world->lock);
     (void)pass_locked(c->world, &g->gate, g->n, c->base.rank, coll, true);
     pthread_mutex_unlock(&c->world->lock);

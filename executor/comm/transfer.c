@@ -194,7 +194,7 @@ void dtp_comm__transfer(const dtp_coll *coll, int32_t n, int32_t me, const dtp_c
         break;
     default:
         if (dtp_comm__pushes(coll)) {
-            /* The rows of all parts side by side, some at a time: they share cache lines and pages. */
+            /* Rows of all parts side by side, some at a time: they share cache lines and pages. */
             enum { STRETCH_BYTES = 32 << 10 };
             int64_t bytes = coll->count * dtp_dtype_bytes(coll->dtype);
             for (int64_t start = 0; start < bytes; start += STRETCH_BYTES) {

@@ -32,25 +32,6 @@ static bool is_saved(const dtp_program *p, const dtp_value *value)
 
 /* ---- own slices ---- */
 
-static int32_t list_entries(const dtp_program *p, int32_t rank, dtp_st_entry *entries,
-                            dtp_value_id *ids)
-{
-    int32_t n = 0;
-    for (dtp_value_id v = 0; v < p->n_values; v++) {
-        dtp_shard shard;
-        if (!is_saved(p, &p->values[v]) || !slice_of(p, &p->values[v], rank, &shard)) {
-            continue;
-        }
-        dtp_st_entry *e = &entries[n];
-        e->name = p->graph->tensors[p->values[v].tensor].name;
-        e->store = (dtp_store)p->values[v].type.dtype;
-        e->rank = shard.rank;
-        memcpy(e->dims, shard.size, sizeof e->dims);
-        ids[n++] = v;
-    }
-    return n;
-}
-
 static dtp_status put_values(const dtp_checkpoint_job *job, dtp_st_writer *w, int32_t n,
                              const dtp_value_id *ids, dtp_err *err)
 {
@@ -86,7 +67,20 @@ static dtp_status write_slices(const dtp_checkpoint_job *job, const char *dir, i
     if (entries == NULL || ids == NULL) {
         status = DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
     } else {
-        int32_t n = list_entries(p, job->comm->rank, entries, ids);
+        int32_t n = 0;
+        for (dtp_value_id v = 0; v < p->n_values; v++) {
+            dtp_shard shard;
+            if (!is_saved(p, &p->values[v]) ||
+                !slice_of(p, &p->values[v], job->comm->rank, &shard)) {
+                continue;
+            }
+            dtp_st_entry *e = &entries[n];
+            e->name = p->graph->tensors[p->values[v].tensor].name;
+            e->store = (dtp_store)p->values[v].type.dtype;
+            e->rank = shard.rank;
+            memcpy(e->dims, shard.size, sizeof e->dims);
+            ids[n++] = v;
+        }
         status = dtp_st_create(path, n, entries, 0, NULL, &w, err);
         if (status == DTP_OK) {
             status = put_values(job, w, n, ids, err);

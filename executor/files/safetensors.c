@@ -51,24 +51,6 @@ const char *dtp_store_name(dtp_store store)
     return "?";
 }
 
-static dtp_status read_shape(const dtp_json *v, dtp_st_entry *e, int64_t *elems, dtp_err *err)
-{
-    DTP_TRY(dtp_json_expect(v, DTP_JSON_ARRAY, err));
-    if (dtp_json_size(v) > DTP_MAX_RANK) {
-        return dtp_json_fail(v, err, "%d dims, more than %d", dtp_json_size(v), DTP_MAX_RANK);
-    }
-    e->rank = dtp_json_size(v);
-    *elems = 1;
-    bool empty = false, fits = true;
-    for (int32_t i = 0; i < e->rank; i++) {
-        DTP_TRY(dtp_json_int(dtp_json_at(v, i), 0, INT64_C(1) << 53, &e->dims[i], err));
-        empty = empty || e->dims[i] == 0;
-        fits = fits && (e->dims[i] == 0 || dtp_mul_i64(*elems, e->dims[i], elems));
-    }
-    *elems = empty ? 0 : *elems;
-    return fits ? DTP_OK : dtp_json_fail(v, err, "more than 2^63 elements");
-}
-
 static dtp_status read_entry(const dtp_json *v, dtp_st_file *f, dtp_st_entry *e, dtp_err *err)
 {
     static const char *const keys[] = {"dtype", "shape", "data_offsets", NULL};
@@ -88,7 +70,23 @@ static dtp_status read_entry(const dtp_json *v, dtp_st_file *f, dtp_st_entry *e,
         return dtp_json_fail(dtype, err, "unknown element type '%.40s'", text);
     }
     e->store = store_names[store].store;
-    DTP_TRY(read_shape(shape, e, &bytes, err));
+    DTP_TRY(dtp_json_expect(shape, DTP_JSON_ARRAY, err));
+    if (dtp_json_size(shape) > DTP_MAX_RANK) {
+        return dtp_json_fail(shape, err, "%d dims, more than %d", dtp_json_size(shape),
+                             DTP_MAX_RANK);
+    }
+    e->rank = dtp_json_size(shape);
+    bytes = 1;
+    bool empty = false, fits = true;
+    for (int32_t i = 0; i < e->rank; i++) {
+        DTP_TRY(dtp_json_int(dtp_json_at(shape, i), 0, INT64_C(1) << 53, &e->dims[i], err));
+        empty = empty || e->dims[i] == 0;
+        fits = fits && (e->dims[i] == 0 || dtp_mul_i64(bytes, e->dims[i], &bytes));
+    }
+    bytes = empty ? 0 : bytes;
+    if (!fits) {
+        return dtp_json_fail(shape, err, "more than 2^63 elements");
+    }
     DTP_TRY(dtp_json_expect(offsets, DTP_JSON_ARRAY, err));
     if (dtp_json_size(offsets) != 2) {
         return dtp_json_fail(offsets, err, "expected [begin, end], found %d values",

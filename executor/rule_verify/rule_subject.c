@@ -244,17 +244,6 @@ dtp_status dtp_rule_error(const dtp_rule_subject *s, const dtp_rule_target *t, c
     return status;
 }
 
-static dtp_status run_program(const dtp_rule_subject *s, const dtp_rule_target *t,
-                              const dtp_program *p, double *error, dtp_err *why)
-{
-    DTP_TRY(dtp_program_check(p, why));
-    DTP_TRY(dtp_rule_error(s, t, p, error, why));
-    if (!(*error <= t->bound)) {
-        return DTP_FAIL(why, DTP_INTERNAL, "off by %g relative, allowed %g", *error, t->bound);
-    }
-    return DTP_OK;
-}
-
 dtp_status dtp_rule_check(const dtp_rule_subject *s, const dtp_rule_target *t,
                           const dtp_rule_choice *c, bool any_layouts, dtp_rule_verdict *verdict,
                           double *error, dtp_err *why)
@@ -272,7 +261,12 @@ dtp_status dtp_rule_check(const dtp_rule_subject *s, const dtp_rule_target *t,
         *verdict = DTP_RULE_REFUSED;
         return DTP_OK;
     } else if (status == DTP_OK) {
-        status = run_program(s, t, p, error, why);
+        status = dtp_program_check(p, why);
+        status = status == DTP_OK ? dtp_rule_error(s, t, p, error, why) : status;
+        if (status == DTP_OK && !(*error <= t->bound)) {
+            status =
+                DTP_FAIL(why, DTP_INTERNAL, "off by %g relative, allowed %g", *error, t->bound);
+        }
     }
     dtp_program_destroy(p);
     if (status == DTP_NOMEM) {

@@ -27,22 +27,16 @@ static int64_t place_of(const dtp_program *p, dtp_value_id v)
     return p->values[v].offset < 0 ? -1 : p->values[v].offset + inner;
 }
 
-/* Bytes between the start of the external buffer that v lies in and v. */
-static int64_t place_in_root(const dtp_program *p, dtp_value_id v)
-{
-    int64_t inner = 0;
-    for (; p->values[v].parent >= 0; v = p->values[v].parent) {
-        inner += p->values[v].parent_offset;
-    }
-    return inner;
-}
-
 /* Remembers that *pointer is the address of value v when that may change. */
 static dtp_status keep_moving(dtp_runner *r, dtp_value_id v, void **pointer, dtp_err *err)
 {
     const dtp_program *p = r->program;
     bool external = p->values[v].external;
-    int64_t inside = external ? place_in_root(p, v) : place_of(p, v);
+    int64_t inside = external ? 0 : place_of(p, v);
+    /* Bytes between the start of the external buffer that v lies in and v. */
+    for (dtp_value_id at = v; external && p->values[at].parent >= 0; at = p->values[at].parent) {
+        inside += p->values[at].parent_offset;
+    }
     if (inside < 0 || (!external && !r->borrowed)) {
         return DTP_OK;
     }

@@ -83,17 +83,6 @@ static dtp_status scan(dtp_session *s, int64_t *found, dtp_err *err)
     return DTP_OK;
 }
 
-static const char *updating_node(const dtp_graph *g, dtp_tensor_id target)
-{
-    for (int32_t u = 0; u < g->n_updates; u++) {
-        const dtp_node_id n = g->tensors[g->updates[u].value].producer;
-        if (g->updates[u].target == target && n >= 0) {
-            return g->nodes[n].name;
-        }
-    }
-    return "?";
-}
-
 dtp_status dtp_session_check(dtp_session *s, dtp_err *err)
 {
     DTP_TRY(DTP_NOT_NULL(err, s));
@@ -112,10 +101,15 @@ dtp_status dtp_session_check(dtp_session *s, dtp_err *err)
         return DTP_OK;
     }
     const dtp_tensor_id t = p->values[p->updates[first % none / N_KINDS].target].tensor;
-    const dtp_graph_tensor *tensor = &p->graph->tensors[t];
+    const dtp_graph *g = p->graph;
+    const dtp_graph_tensor *tensor = &g->tensors[t];
+    const char *node = "?"; /* the first that updates it */
+    for (int32_t u = g->n_updates - 1; u >= 0; u--) {
+        const dtp_node_id n = g->tensors[g->updates[u].value].producer;
+        node = g->updates[u].target == t && n >= 0 ? g->nodes[n].name : node;
+    }
     return DTP_FAIL(err, DTP_NOT_FINITE,
-                    "after step %" PRId64 ": node '%s': %s '%s' holds %s on rank %d", s->step,
-                    updating_node(p->graph, t),
+                    "after step %" PRId64 ": node '%s': %s '%s' holds %s on rank %d", s->step, node,
                     tensor->kind == DTP_TENSOR_PARAM ? "parameter" : "optimizer state",
                     tensor->name, kind_names[first % N_KINDS], (int)(first / none));
 }

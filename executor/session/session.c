@@ -244,7 +244,7 @@ static dtp_status run_step(dtp_session *s, dtp_step_result *out, double *own, dt
         out->feed_s += dtp_now_s() - start;
         DTP_TRY(dtp_runner_microbatch(s->runner, s->seed, s->step, j, &out->times, err));
     }
-    /* Loss of the step on every rank, and this rank's part of it: all of it when the loss is not partial. */
+    /* Loss of the step on every rank, and this rank's part: all of it when it is not partial. */
     const dtp_graph *g = s->program->graph;
     out->has_loss = g->loss >= 0 && s->tensor_value[g->loss] >= 0;
     if (!out->has_loss) {

@@ -153,8 +153,8 @@ static dtp_status list_items(verification *v, dtp_err *err)
         const dtp_param_grad *pg = &g->grads[i];
         DTP_TRY(add_item(v, DTP_VERIFY_GRADIENT, pg->grad, g->tensors[pg->param].name, err));
     }
-    /* One item per updated tensor, in the order of the updates: those of a node follow each other. Then
-     * the parameters and states that no node updates. */
+    /* One item per updated tensor, in the order of the updates: those of a node follow each other.
+     * Then the parameters and states that no node updates. */
     bool *listed = calloc((size_t)g->n_tensors + 1, sizeof *listed);
     dtp_status status = DTP_MEMORY(err, listed);
     for (int32_t i = 0; i < v->ref_graph->n_updates && status == DTP_OK; i++) {
