@@ -76,16 +76,6 @@ static bool any_variable_left(const solver_reduced *w)
     return false;
 }
 
-/* The dual in place of the linear program. */
-static dtp_status ascend(solver_state *v, solver_reduced *w, solver_relaxation *r, dtp_err *err)
-{
-    const int64_t rounds =
-        w->unit > 0.0 ? w->parameters->branch_rounds : w->parameters->branch_root_rounds;
-    *r = (solver_relaxation){.solved = true, .split_variable = -1, .split_strategy = -1};
-    DTP_TRY(solver_dual_relax(w, rounds, v->options->stop, &r->bound, err));
-    return w->infeasible ? DTP_OK : solver_dual_choice(w, v->assignment, err);
-}
-
 static dtp_status explore(solver_state *v, solver_reduced *w, int32_t depth, int64_t *bound,
                           dtp_err *err)
 {
@@ -108,8 +98,16 @@ static dtp_status explore(solver_state *v, solver_reduced *w, int32_t depth, int
         v->out->nodes++;
         const bool linear =
             v->options->solver == DTP_SOLVER_GLPK || size.entries <= v->options->lp_entries;
-        DTP_TRY(linear ? solver_relax(w, v->options->stop, v->assignment, &r, err)
-                       : ascend(v, w, &r, err));
+        if (linear) {
+            DTP_TRY(solver_relax(w, v->options->stop, v->assignment, &r, err));
+        } else { /* the dual in place of the linear program */
+            r = (solver_relaxation){.solved = true, .split_variable = -1, .split_strategy = -1};
+            DTP_TRY(solver_dual_relax(w, w->unit > 0.0 ? c->branch_rounds : c->branch_root_rounds,
+                                      v->options->stop, &r.bound, err));
+            if (!w->infeasible) {
+                DTP_TRY(solver_dual_choice(w, v->assignment, err));
+            }
+        }
         *bound = r.bound > *bound ? r.bound : *bound;
         if (*bound < v->cutoff && !w->infeasible &&
             (linear ? r.split_variable >= 0 : depth % c->branch_search_every == 0)) {

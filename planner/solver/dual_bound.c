@@ -22,16 +22,6 @@ static void destroy(ascent *a)
     solver_reduced_destroy(a->w);
 }
 
-/* The row of a time: the first one at or after it, or the last one. */
-static int32_t row_of(const solver_reduced *w, int64_t time)
-{
-    int32_t r = 0;
-    while (r + 1 < w->n_rows && w->time[r] < time) {
-        r++;
-    }
-    return r;
-}
-
 /* a->d = NULL: no assignment is left. */
 static dtp_status create(const dtp_problem *p, const dtp_dual_start *start, ascent *a, dtp_err *err)
 {
@@ -39,8 +29,12 @@ static dtp_status create(const dtp_problem *p, const dtp_dual_start *start, asce
     DTP_TRY(solver_reduced_create(p, &options, dtp_solver_parameters_default(), &a->w, err));
     for (int32_t i = 0; i < start->n_multipliers && a->w->n_rows > 0; i++) {
         const dtp_memory_multiplier *m = &start->multipliers[i];
+        int32_t row = 0; /* the first one at or after the time, or the last one */
+        while (row + 1 < a->w->n_rows && a->w->time[row] < m->time) {
+            row++;
+        }
         if (m->multiplier > 0.0 && m->multiplier < MOST_MULTIPLIER) {
-            a->w->multiplier[row_of(a->w, m->time)] += m->multiplier;
+            a->w->multiplier[row] += m->multiplier;
         }
     }
     return a->w->infeasible ? DTP_OK : solver_dual_create(a->w, &a->d, err);

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/problem/problem.h"
+
 enum { GLPK_NO_MEMORY = 2 }; /* of glp_init_env */
 enum { POLL_MS = 100 };      /* GLPK reports progress so often, and the stop token is polled */
 
@@ -18,7 +20,8 @@ typedef struct row {
 } row;
 
 struct dtp_ilp {
-    int32_t n_cols, cap_cols, n_rows, cap_rows, n_entries, cap_entries;
+    int32_t n_cols, n_rows, n_entries;
+    int64_t cap_cols, cap_rows, cap_entry_cols, cap_entry_coefs;
     dtp_ilp_col *cols;
     row *rows;
     int32_t *entry_col;
@@ -76,61 +79,17 @@ void dtp_ilp_destroy(dtp_ilp *ilp)
     free(ilp);
 }
 
-/* Capacity for `need` elements; NULL (and *array untouched) when out of memory. */
-static bool grow(void **array, int32_t need, int32_t capacity, size_t size)
-{
-    if (need <= capacity) {
-        return true;
-    }
-    void *bigger = realloc(*array, (size_t)need * 2 * size);
-    if (bigger != NULL) {
-        *array = bigger;
-    }
-    return bigger != NULL;
-}
-
-static bool grow_cols(dtp_ilp *ilp)
-{
-    void *cols = ilp->cols;
-    if (ilp->n_cols >= INT32_MAX / 4 ||
-        !grow(&cols, ilp->n_cols + 1, ilp->cap_cols, sizeof *ilp->cols)) {
-        return false;
-    }
-    ilp->cols = cols;
-    ilp->cap_cols = ilp->n_cols + 1 > ilp->cap_cols ? (ilp->n_cols + 1) * 2 : ilp->cap_cols;
-    return true;
-}
-
-static bool grow_rows(dtp_ilp *ilp, int32_t n)
-{
-    void *rows = ilp->rows, *cols = ilp->entry_col, *coefs = ilp->entry_coef;
-    if (ilp->n_rows >= INT32_MAX / 4 || ilp->n_entries >= INT32_MAX / 4 - n) {
-        return false;
-    }
-    int32_t need = ilp->n_entries + n;
-    bool ok = grow(&rows, ilp->n_rows + 1, ilp->cap_rows, sizeof *ilp->rows);
-    ilp->rows = rows;
-    bool ok_cols = grow(&cols, need, ilp->cap_entries, sizeof *ilp->entry_col);
-    ilp->entry_col = cols;
-    bool ok_coefs = grow(&coefs, need, ilp->cap_entries, sizeof *ilp->entry_coef);
-    ilp->entry_coef = coefs;
-    if (!ok || !ok_cols || !ok_coefs) {
-        return false;
-    }
-    ilp->cap_rows = ilp->n_rows + 1 > ilp->cap_rows ? (ilp->n_rows + 1) * 2 : ilp->cap_rows;
-    ilp->cap_entries = need > ilp->cap_entries ? need * 2 : ilp->cap_entries;
-    return true;
-}
-
 dtp_status dtp_ilp_add_col(dtp_ilp *ilp, dtp_ilp_col col, int32_t *index, dtp_err *err)
 {
     if (!(col.lo <= col.hi) || !isfinite(col.cost)) {
         return DTP_FAIL(err, DTP_INVALID, "ilp: column %d: bounds %g..%g, cost %g", ilp->n_cols,
                         col.lo, col.hi, col.cost);
     }
-    if (!grow_cols(ilp)) {
+    if (ilp->n_cols >= INT32_MAX / 4) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d ILP columns", ilp->n_cols + 1);
     }
+    DTP_TRY(dtp_problem__reserve(&ilp->cols, (int64_t)ilp->n_cols + 1, &ilp->cap_cols,
+                                 sizeof *ilp->cols, err));
     if (index != NULL) {
         *index = ilp->n_cols;
     }
@@ -150,9 +109,16 @@ dtp_status dtp_ilp_add_row(dtp_ilp *ilp, double lo, double hi, int32_t n, const 
                             ilp->n_rows, coefs[k], cols[k], ilp->n_cols);
         }
     }
-    if (!grow_rows(ilp, n)) {
+    if (ilp->n_rows >= INT32_MAX / 4 || ilp->n_entries >= INT32_MAX / 4 - n) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d ILP rows", ilp->n_rows + 1);
     }
+    const int64_t entries = (int64_t)ilp->n_entries + n;
+    DTP_TRY(dtp_problem__reserve(&ilp->rows, (int64_t)ilp->n_rows + 1, &ilp->cap_rows,
+                                 sizeof *ilp->rows, err));
+    DTP_TRY(dtp_problem__reserve(&ilp->entry_col, entries, &ilp->cap_entry_cols,
+                                 sizeof *ilp->entry_col, err));
+    DTP_TRY(dtp_problem__reserve(&ilp->entry_coef, entries, &ilp->cap_entry_coefs,
+                                 sizeof *ilp->entry_coef, err));
     if (index != NULL) {
         *index = ilp->n_rows;
     }
@@ -246,25 +212,6 @@ static void load_row(fence *f, int32_t i)
     glp_set_mat_row(f->prob, at, n, f->index, f->coef);
 }
 
-static void load(fence *f)
-{
-    const dtp_ilp *ilp = f->ilp;
-    glp_prob *prob = f->prob;
-    glp_set_obj_dir(prob, GLP_MIN);
-    if (ilp->n_cols > 0) {
-        glp_add_cols(prob, ilp->n_cols);
-    }
-    for (int32_t j = 0; j < ilp->n_cols; j++) {
-        const dtp_ilp_col *c = &ilp->cols[j];
-        glp_set_col_kind(prob, j + 1, c->integer ? GLP_IV : GLP_CV);
-        glp_set_col_bnds(prob, j + 1, bound_type(c->lo, c->hi), c->lo, c->hi);
-        glp_set_obj_coef(prob, j + 1, c->cost);
-    }
-    for (int32_t i = 0; i < ilp->n_rows; i++) {
-        load_row(f, i);
-    }
-}
-
 /* Lets the caller add rows that the present values violate; the number added. */
 static int32_t add_lazy_rows(fence *f)
 {
@@ -347,18 +294,13 @@ static int left_ms(const dtp_stop *stop)
     return (int)fmin(1000.0 * dtp_stop_left_s(stop), INT_MAX);
 }
 
-/* Iterations after which it goes round in circles: badly scaled rows can make it. Ordinary problems
- * take a few times as many as they have rows and columns. */
-static int most_iterations(const dtp_ilp *ilp)
-{
-    return (int)fmin(1000.0 + 20.0 * ((double)ilp->n_rows + (double)ilp->n_cols), 2e9);
-}
-
+/* With a limit of iterations, after which it goes round in circles: badly scaled rows can make it.
+ * Ordinary problems take a few times as many as they have rows and columns. */
 static int simplex(const fence *f)
 {
     glp_smcp parm;
     glp_init_smcp(&parm);
-    parm.it_lim = most_iterations(f->ilp);
+    parm.it_lim = (int)fmin(1000.0 + 20.0 * ((double)f->ilp->n_rows + (double)f->ilp->n_cols), 2e9);
     parm.msg_lev = f->options->stop != NULL ? GLP_MSG_ON : GLP_MSG_OFF;
     parm.out_frq = POLL_MS;
     parm.meth = GLP_DUALP;
@@ -405,22 +347,6 @@ static dtp_status keep_relaxation(fence *f, dtp_ilp_result *out)
     return DTP_OK;
 }
 
-/* Reads the verdict of branch and bound. */
-static void read_verdict(const fence *f, bool ended, dtp_ilp_result *out)
-{
-    const int status = glp_mip_status(f->prob);
-    const bool solution = status == GLP_FEAS || status == GLP_OPT;
-    out->nodes = f->nodes;
-    out->bound = f->bound;
-    if (solution) {
-        out->status = ended ? DTP_ILP_FEASIBLE : DTP_ILP_OPTIMAL;
-        out->objective = glp_mip_obj_val(f->prob);
-        out->bound = ended ? f->bound : out->objective;
-    } else {
-        out->status = status == GLP_NOFEAS && !ended ? DTP_ILP_INFEASIBLE : DTP_ILP_TIME_LIMIT;
-    }
-}
-
 static dtp_status branch_and_bound(fence *f, dtp_ilp_result *out)
 {
     glp_iocp tree;
@@ -440,14 +366,36 @@ static dtp_status branch_and_bound(fence *f, dtp_ilp_result *out)
     if (rc != 0 && !ended) {
         return DTP_FAIL(f->err, DTP_SOLVER, "GLPK: branch and bound failed (code %d)", rc);
     }
-    read_verdict(f, ended, out);
+    const int status = glp_mip_status(f->prob);
+    out->nodes = f->nodes;
+    out->bound = f->bound;
+    if (status == GLP_FEAS || status == GLP_OPT) {
+        out->status = ended ? DTP_ILP_FEASIBLE : DTP_ILP_OPTIMAL;
+        out->objective = glp_mip_obj_val(f->prob);
+        out->bound = ended ? f->bound : out->objective;
+    } else {
+        out->status = status == GLP_NOFEAS && !ended ? DTP_ILP_INFEASIBLE : DTP_ILP_TIME_LIMIT;
+    }
     return DTP_OK;
 }
 
 /* Runs GLPK on f->prob; a failure inside ends in longjmp. */
 static dtp_status run(fence *f, dtp_ilp_result *out)
 {
-    load(f);
+    const dtp_ilp *ilp = f->ilp;
+    glp_set_obj_dir(f->prob, GLP_MIN);
+    if (ilp->n_cols > 0) {
+        glp_add_cols(f->prob, ilp->n_cols);
+    }
+    for (int32_t j = 0; j < ilp->n_cols; j++) {
+        const dtp_ilp_col *c = &ilp->cols[j];
+        glp_set_col_kind(f->prob, j + 1, c->integer ? GLP_IV : GLP_CV);
+        glp_set_col_bnds(f->prob, j + 1, bound_type(c->lo, c->hi), c->lo, c->hi);
+        glp_set_obj_coef(f->prob, j + 1, c->cost);
+    }
+    for (int32_t i = 0; i < ilp->n_rows; i++) {
+        load_row(f, i);
+    }
     glp_scale_prob(f->prob, GLP_SF_AUTO);
     const int rc = solve_relaxation(f);
     const int status = glp_get_status(f->prob);

@@ -1,7 +1,6 @@
 #include "planner/solver/large_neighbourhood.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "planner/solver/branch.h"
@@ -42,8 +41,16 @@ static void enter(neighbourhood *r, int32_t variable, int32_t *n)
 
 /* Breadth first from all sources at once, and from another one where these are surrounded; of a
  * variable with many neighbours those come first that follow a random one. */
-static void grow(neighbourhood *r, const neighbourhoods *all, int32_t n, int32_t size)
+static void choose_neighbourhood(neighbourhood *r, const neighbourhoods *all)
 {
+    const int32_t sources = 1 + solver_random(&r->random, r->w->parameters->lns_sources);
+    const int32_t drawn = r->size / 2 + solver_random(&r->random, r->size);
+    const int32_t size = drawn < all->n_alive ? drawn : all->n_alive;
+    int32_t n = 0;
+    r->now++;
+    for (int32_t i = 0; i < sources; i++) {
+        enter(r, all->alive[solver_random(&r->random, all->n_alive)], &n);
+    }
     for (int32_t at = 0; n < size; at++) {
         while (at == n) {
             enter(r, all->alive[solver_random(&r->random, all->n_alive)], &n);
@@ -60,69 +67,36 @@ static void grow(neighbourhood *r, const neighbourhoods *all, int32_t n, int32_t
     }
 }
 
-static void choose_neighbourhood(neighbourhood *r, const neighbourhoods *all)
-{
-    const int32_t sources = 1 + solver_random(&r->random, r->w->parameters->lns_sources);
-    const int32_t drawn = r->size / 2 + solver_random(&r->random, r->size);
-    const int32_t size = drawn < all->n_alive ? drawn : all->n_alive;
-    int32_t n = 0;
-    r->now++;
-    for (int32_t i = 0; i < sources; i++) {
-        enter(r, all->alive[solver_random(&r->random, all->n_alive)], &n);
-    }
-    grow(r, all, n, size);
-}
-
 /* ---- solving it ------------------------------------------------------------------------------ */
 
-/* Branch and bound with everything outside as in the incumbent. */
-static dtp_status solve_neighbourhood(neighbourhood *r, dtp_err *err)
+/* Branch and bound with everything outside as in the incumbent; a thread. */
+static void *solve_neighbourhood(void *user)
 {
+    neighbourhood *r = user;
+    dtp_err *err = &r->err;
     solver_reduced *part = NULL;
     int64_t bound = 0;
-    DTP_TRY(solver_copy(r->w, &part, err));
     r->out.nodes = 0;
-    dtp_status s = DTP_OK;
-    for (int32_t i = 0; i < part->n_variables && s == DTP_OK && !part->infeasible; i++) {
+    dtp_status s = solver_copy(r->w, &part, err);
+    for (int32_t i = 0; s == DTP_OK && i < part->n_variables && !part->infeasible; i++) {
         if (part->variables[i].alive && r->stamp[i] != r->now && r->kept[i] >= 0) {
             s = solver_fix(part, i, r->kept[i], err);
         }
     }
     s = s == DTP_OK && !part->infeasible ? solver_compact(part, err) : s;
     s = s == DTP_OK && !part->infeasible ? solver_branch(&r->v, part, &bound, err) : s;
-    r->easy = (part->infeasible || bound >= r->v.cutoff) &&
+    r->easy = part != NULL && (part->infeasible || bound >= r->v.cutoff) &&
               r->out.nodes <= r->w->parameters->lns_easy_nodes;
+    r->status = s;
     solver_reduced_destroy(part);
-    return s;
-}
-
-static void *run_side(void *user)
-{
-    neighbourhood *r = user;
-    r->status = solve_neighbourhood(r, &r->err);
     return NULL;
 }
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
-static dtp_status end_side(solver_state *v, neighbourhood *r, dtp_err *err)
-{
-    const dtp_solver_parameters *c = v->options->parameters;
-    r->size = r->easy ? r->size + r->size / c->lns_growth + 1 : r->size - r->size / c->lns_shrink;
-    r->size = r->size < c->lns_least_size ? c->lns_least_size : r->size;
-    if (r->status != DTP_OK && err != NULL) {
-        *err = r->err;
-    }
-    if (r->status == DTP_OK && r->v.cutoff < v->cutoff) {
-        memcpy(v->best, r->v.best, (size_t)v->p->n_variables * sizeof *v->best);
-        v->out->value = r->out.value;
-        v->cutoff = r->v.cutoff;
-    }
-    return r->status;
-}
-
 static dtp_status run_round(solver_state *v, solver_reduced *w, neighbourhoods *all, dtp_err *err)
 {
+    const dtp_solver_parameters *c = v->options->parameters;
     pthread_t thread;
     neighbourhood *last = &all->side[SIDES - 1];
     memcpy(all->kept, v->best, (size_t)w->n_variables * sizeof *all->kept);
@@ -144,29 +118,63 @@ static dtp_status run_round(solver_state *v, solver_reduced *w, neighbourhoods *
         choose_neighbourhood(r, all);
     }
     const bool apart =
-        v->options->threads > 1 && pthread_create(&thread, NULL, run_side, last) == 0;
+        v->options->threads > 1 && pthread_create(&thread, NULL, solve_neighbourhood, last) == 0;
     for (int32_t i = 0; i < SIDES - (apart ? 1 : 0); i++) {
-        (void)run_side(&all->side[i]);
+        (void)solve_neighbourhood(&all->side[i]);
     }
     if (apart) {
         (void)pthread_join(thread, NULL);
     }
     for (int32_t i = 0; i < SIDES; i++) {
-        DTP_TRY(end_side(v, &all->side[i], err));
+        neighbourhood *r = &all->side[i];
+        r->size =
+            r->easy ? r->size + r->size / c->lns_growth + 1 : r->size - r->size / c->lns_shrink;
+        r->size = r->size < c->lns_least_size ? c->lns_least_size : r->size;
+        if (r->status != DTP_OK && err != NULL) {
+            *err = r->err;
+        }
+        DTP_TRY(r->status);
+        if (r->v.cutoff < v->cutoff) {
+            memcpy(v->best, r->v.best, (size_t)v->p->n_variables * sizeof *v->best);
+            v->out->value = r->out.value;
+            v->cutoff = r->v.cutoff;
+        }
     }
     return DTP_OK;
 }
 
-static dtp_status loop(solver_state *v, solver_reduced *w, neighbourhoods *all, int64_t rounds,
-                       int64_t bound, dtp_err *err)
+static dtp_status search(solver_state *v, solver_reduced *w, int64_t rounds, int64_t bound,
+                         dtp_arena *arena, dtp_err *err)
 {
+    const int32_t n = v->p->n_variables;
+    neighbourhoods all = {0};
     int32_t waited = 0;
     double gained = 0.0;
+    DTP_TRY(DTP_NEW(arena, all.kept, n, err));
+    DTP_TRY(DTP_NEW(arena, all.alive, n, err));
+    for (int32_t i = 0; i < SIDES; i++) {
+        neighbourhood *r = &all.side[i];
+        r->v = (solver_state){.p = v->p,
+                              .evaluator = v->evaluator,
+                              .options = v->options,
+                              .out = &r->out,
+                              .seed = v->seed,
+                              .found = true,
+                              .searched = true,
+                              .max_nodes = v->options->parameters->lns_nodes};
+        DTP_TRY(DTP_NEW(arena, r->v.assignment, n, err));
+        DTP_TRY(DTP_NEW(arena, r->v.full, n, err));
+        DTP_TRY(DTP_NEW(arena, r->v.best, n, err));
+        DTP_TRY(DTP_NEW(arena, r->variables, n, err));
+        DTP_TRY(DTP_NEW(arena, r->stamp, n, err));
+        r->random = v->seed * SIDES + (uint64_t)i;
+        r->size = v->options->parameters->lns_first_size;
+    }
     for (int64_t i = 0; i < rounds && waited < w->parameters->lns_patience && !w->infeasible &&
                         !dtp_stopped(v->options->stop);
          i++) {
         const int64_t before = v->cutoff;
-        DTP_TRY(run_round(v, w, all, err));
+        DTP_TRY(run_round(v, w, &all, err));
         gained += (double)(before - v->cutoff);
         waited++;
         if (gained > w->parameters->lns_gain * (double)(v->cutoff - bound)) {
@@ -180,59 +188,12 @@ static dtp_status loop(solver_state *v, solver_reduced *w, neighbourhoods *all, 
     return DTP_OK;
 }
 
-static void destroy(neighbourhoods *all)
-{
-    for (int32_t i = 0; i < SIDES; i++) {
-        neighbourhood *r = &all->side[i];
-        free(r->v.assignment);
-        free(r->v.full);
-        free(r->v.best);
-        free(r->variables);
-        free(r->stamp);
-    }
-    free(all->kept);
-    free(all->alive);
-}
-
-static dtp_status create(const solver_state *v, neighbourhoods *all, dtp_err *err)
-{
-    const size_t n = (size_t)v->p->n_variables + 1;
-    all->kept = calloc(n, sizeof *all->kept);
-    all->alive = calloc(n, sizeof *all->alive);
-    bool ok = all->kept != NULL && all->alive != NULL;
-    for (int32_t i = 0; i < SIDES; i++) {
-        neighbourhood *r = &all->side[i];
-        r->v = (solver_state){.p = v->p,
-                              .evaluator = v->evaluator,
-                              .options = v->options,
-                              .out = &r->out,
-                              .seed = v->seed,
-                              .found = true,
-                              .searched = true,
-                              .max_nodes = v->options->parameters->lns_nodes};
-        r->v.assignment = calloc(n, sizeof *r->v.assignment);
-        r->v.full = calloc(n, sizeof *r->v.full);
-        r->v.best = calloc(n, sizeof *r->v.best);
-        r->variables = calloc(n, sizeof *r->variables);
-        r->stamp = calloc(n, sizeof *r->stamp);
-        r->random = v->seed * SIDES + (uint64_t)i;
-        r->size = v->options->parameters->lns_first_size;
-        ok = ok && r->v.assignment != NULL && r->v.full != NULL && r->v.best != NULL &&
-             r->variables != NULL && r->stamp != NULL;
-    }
-    return ok ? DTP_OK
-              : DTP_FAIL(err, DTP_NOMEM, "out of memory for a search over %d nodes",
-                         v->p->n_variables);
-}
-
 dtp_status solver_large_neighbourhood(solver_state *v, solver_reduced *w, int64_t rounds,
                                       int64_t bound, dtp_err *err)
 {
-    neighbourhoods all = {0};
-    dtp_status s = create(v, &all, err);
-    if (s == DTP_OK) {
-        s = loop(v, w, &all, rounds, bound, err);
-    }
-    destroy(&all);
+    dtp_arena *arena = dtp_arena_create();
+    DTP_TRY(DTP_MEMORY(err, arena));
+    const dtp_status s = search(v, w, rounds, bound, arena, err);
+    dtp_arena_destroy(arena);
     return s;
 }

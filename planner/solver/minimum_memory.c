@@ -7,25 +7,6 @@
 #include "planner/solver/reduced/reduced.h"
 #include "planner/solver/relax.h"
 
-/* A copy that shares everything with p but the costs, which are 0 where they are allowed. */
-static dtp_status without_costs(const dtp_problem *p, dtp_problem *out, dtp_err *err)
-{
-    const int64_t strategies = p->first[p->n_variables];
-    const int64_t entries = p->n_stored;
-    int64_t *costs = calloc((size_t)(strategies + entries) + 1, sizeof *costs);
-    DTP_TRY(DTP_MEMORY(err, costs));
-    *out = *p;
-    out->cost = costs;
-    out->edge_cost = costs + strategies;
-    for (int64_t i = 0; i < strategies; i++) {
-        out->cost[i] = p->cost[i] >= DTP_FORBIDDEN ? DTP_FORBIDDEN : 0;
-    }
-    for (int64_t i = 0; i < entries; i++) {
-        out->edge_cost[i] = p->edge_cost[i] >= DTP_FORBIDDEN ? DTP_FORBIDDEN : 0;
-    }
-    return DTP_OK;
-}
-
 /* All intervals at once, each with its largest usage: every assignment is within it. */
 static int64_t most_usage(const dtp_problem *p)
 {
@@ -75,20 +56,23 @@ static dtp_status bisect(dtp_problem *p, const dtp_solve_options *options, dtp_m
     return DTP_OK;
 }
 
-static dtp_status solve_reduced(solver_reduced *w, dtp_minimum_memory *out, dtp_err *err)
+/* As one integer program; optimal up to GLPK's tolerances. */
+static dtp_status solve_by_glpk(const dtp_problem *p, const dtp_solve_options *options,
+                                dtp_minimum_memory *out, dtp_err *err)
 {
+    dtp_presolve_options presolve = options->presolve;
+    solver_reduced *w = NULL;
     dtp_solve_result r = {0};
-    dtp_cert_status status;
-    DTP_TRY(solver_presolve(w, err));
-    out->possible = !w->infeasible;
-    if (w->infeasible) {
-        return DTP_OK;
+    dtp_cert_status status = DTP_CERT_INFEASIBLE;
+    presolve.memory_rows = false; /* all times matter, whatever the limit */
+    DTP_TRY(solver_reduced_create(p, &presolve, options->parameters, &w, err));
+    w->stop = options->stop;
+    dtp_status s = solver_presolve(w, err);
+    if (s == DTP_OK && !w->infeasible) {
+        r.assignment = calloc((size_t)w->n_variables + 1, sizeof *r.assignment);
+        s = DTP_MEMORY(err, r.assignment);
+        s = s == DTP_OK ? solver_integer(w, true, r.assignment, &status, err) : s;
     }
-    r.assignment = calloc((size_t)w->n_variables + 1, sizeof *r.assignment);
-    if (r.assignment == NULL) {
-        return DTP_MEMORY(err, r.assignment);
-    }
-    dtp_status s = solver_integer(w, true, r.assignment, &status, err);
     out->possible = status != DTP_CERT_INFEASIBLE;
     if (s == DTP_OK && (status == DTP_CERT_OPTIMAL || status == DTP_CERT_FEASIBLE)) {
         solver_restore(w, r.assignment);
@@ -99,19 +83,6 @@ static dtp_status solve_reduced(solver_reduced *w, dtp_minimum_memory *out, dtp_
         }
     }
     dtp_solve_result_free(&r);
-    return s;
-}
-
-/* As one integer program; optimal up to GLPK's tolerances. */
-static dtp_status solve_by_glpk(const dtp_problem *p, const dtp_solve_options *options,
-                                dtp_minimum_memory *out, dtp_err *err)
-{
-    dtp_presolve_options presolve = options->presolve;
-    solver_reduced *w = NULL;
-    presolve.memory_rows = false; /* all times matter, whatever the limit */
-    DTP_TRY(solver_reduced_create(p, &presolve, options->parameters, &w, err));
-    w->stop = options->stop;
-    const dtp_status s = solve_reduced(w, out, err);
     solver_reduced_destroy(w);
     return s;
 }
@@ -119,16 +90,27 @@ static dtp_status solve_by_glpk(const dtp_problem *p, const dtp_solve_options *o
 dtp_status dtp_minimum_memory_find(const dtp_problem *p, const dtp_solve_options *options,
                                    int64_t upper, dtp_minimum_memory *out, dtp_err *err)
 {
-    dtp_problem plain;
     dtp_solve_options o = *options;
     memset(out, 0, sizeof *out);
     o.cutoff = 0;
     DTP_TRY(dtp_minimum_peak(p, &out->bound, err));
-    DTP_TRY(without_costs(p, &plain, err));
+    /* a copy that shares everything but the costs, which are 0 where they are allowed */
+    const int64_t strategies = p->first[p->n_variables];
+    int64_t *costs = calloc((size_t)(strategies + p->n_stored) + 1, sizeof *costs);
+    DTP_TRY(DTP_MEMORY(err, costs));
+    dtp_problem plain = *p;
+    plain.cost = costs;
+    plain.edge_cost = costs + strategies;
     plain.usage_limit = upper > 0 ? upper : most_usage(p);
+    for (int64_t i = 0; i < strategies; i++) {
+        plain.cost[i] = p->cost[i] >= DTP_FORBIDDEN ? DTP_FORBIDDEN : 0;
+    }
+    for (int64_t i = 0; i < p->n_stored; i++) {
+        plain.edge_cost[i] = p->edge_cost[i] >= DTP_FORBIDDEN ? DTP_FORBIDDEN : 0;
+    }
     dtp_status s = o.solver == DTP_SOLVER_GLPK ? solve_by_glpk(&plain, &o, out, err)
                                                : bisect(&plain, &o, out, err);
-    free(plain.cost);
+    free(costs);
     if (s != DTP_OK) {
         dtp_minimum_memory_free(out);
     }

@@ -21,23 +21,7 @@ typedef struct primal_search {
     dtp_err err;
 } primal_search;
 
-/* ---- the search ------------------------------------------------------------------------------ */
-
-static dtp_status begin_search(solver_state *v, solver_reduced *w, primal_search *h, int64_t bound,
-                               dtp_err *err)
-{
-    solver_primal_destroy(h->primal);
-    h->primal = NULL;
-    memcpy(v->assignment, v->best, (size_t)w->n_variables * sizeof *v->assignment);
-    solver_project(w, v->assignment);
-    for (int32_t i = 0; i < w->n_variables; i++) {
-        v->assignment[i] = v->assignment[i] < 0 ? 0 : v->assignment[i];
-    }
-    h->n_undo = w->n_undo;
-    h->entries = solver_size(w).entries;
-    h->gap = v->cutoff - bound;
-    return solver_primal_create(w, v->assignment, v->seed, &h->primal, err);
-}
+/* ---- one epoch ------------------------------------------------------------------------------- */
 
 static void *run_search(void *user)
 {
@@ -45,8 +29,6 @@ static void *run_search(void *user)
     h->status = solver_primal_run(h->primal, h->rounds, h->stop, &h->err);
     return NULL;
 }
-
-/* ---- one epoch ------------------------------------------------------------------------------- */
 
 /* Both sides, each on its snapshot; then they exchange what they found. */
 static dtp_status epoch(solver_state *v, solver_reduced *w, primal_search *h, int64_t *bound,
@@ -80,31 +62,10 @@ static dtp_status epoch(solver_state *v, solver_reduced *w, primal_search *h, in
     return s == DTP_OK ? solver_reduce(v, w, err) : s;
 }
 
-static dtp_status dive(solver_state *v, solver_reduced *w, primal_search *h, dtp_err *err)
-{
-    const int64_t before = v->cutoff;
-    if (w->infeasible || w->ascended < h->dive_at) {
-        return DTP_OK;
-    }
-    DTP_TRY(solver_dive(v, w, err));
-    h->dive_at =
-        w->ascended + (v->cutoff < before ? w->parameters->dive_next : w->parameters->dive_later);
-    return v->cutoff < before ? solver_reduce(v, w, err) : DTP_OK;
-}
-
 bool solver_too_large(const solver_state *v, solver_reduced *w)
 {
     return v->options->solver == DTP_SOLVER_LARGE ||
            solver_size(w).entries > v->options->max_entries;
-}
-
-/* On a much smaller kernel, or with much better multipliers. */
-static bool worth_restarting(const solver_state *v, solver_reduced *w, const primal_search *h,
-                             int64_t bound)
-{
-    const int64_t gap = v->cutoff - bound;
-    return 2 * solver_size(w).entries < h->entries ||
-           (2 * gap < h->gap && gap < v->cutoff / w->parameters->epoch_small_gap);
 }
 
 /* Neither side got on much in the last epochs. */
@@ -119,30 +80,57 @@ static bool stalled(const dtp_solver_parameters *c, primal_search *h, int64_t co
     return h->stalled >= c->epoch_patience;
 }
 
-static dtp_status loop(solver_state *v, solver_reduced *w, primal_search *h, int64_t left,
+static dtp_status begin_search(solver_state *v, solver_reduced *w, primal_search *h, int64_t bound,
+                               dtp_err *err)
+{
+    solver_primal_destroy(h->primal);
+    h->primal = NULL;
+    memcpy(v->assignment, v->best, (size_t)w->n_variables * sizeof *v->assignment);
+    solver_project(w, v->assignment);
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        v->assignment[i] = v->assignment[i] < 0 ? 0 : v->assignment[i];
+    }
+    h->n_undo = w->n_undo;
+    h->entries = solver_size(w).entries;
+    h->gap = v->cutoff - bound;
+    return solver_primal_create(w, v->assignment, v->seed, &h->primal, err);
+}
+
+/* A search of so many rounds, which begins anew on a much smaller kernel or with much better
+ * multipliers; an epoch; a dive when it is due. */
+static dtp_status step(solver_state *v, solver_reduced *w, primal_search *h, int64_t rounds,
                        int64_t *bound, dtp_err *err)
 {
-    for (bool done = false; left > 0 && !done && !w->infeasible && !solver_close(v, *bound) &&
-                            !dtp_stopped(v->options->stop);
-         left -= h->rounds) {
-        if (h->primal == NULL || worth_restarting(v, w, h, *bound)) {
-            DTP_TRY(begin_search(v, w, h, *bound, err));
-        }
-        h->rounds = left < w->parameters->epoch_search ? left : w->parameters->epoch_search;
-        DTP_TRY(epoch(v, w, h, bound, err));
-        DTP_TRY(dive(v, w, h, err));
-        done =
-            stalled(w->parameters, h, v->cutoff, *bound) && v->options->solver != DTP_SOLVER_LARGE;
+    const dtp_solver_parameters *c = w->parameters;
+    const int64_t gap = v->cutoff - *bound;
+    h->rounds = rounds;
+    if (h->primal == NULL || 2 * solver_size(w).entries < h->entries ||
+        (2 * gap < h->gap && gap < v->cutoff / c->epoch_small_gap)) {
+        DTP_TRY(begin_search(v, w, h, *bound, err));
     }
-    return DTP_OK;
+    DTP_TRY(epoch(v, w, h, bound, err));
+    const int64_t before = v->cutoff;
+    if (w->infeasible || w->ascended < h->dive_at) {
+        return DTP_OK;
+    }
+    DTP_TRY(solver_dive(v, w, err));
+    h->dive_at = w->ascended + (v->cutoff < before ? c->dive_next : c->dive_later);
+    return v->cutoff < before ? solver_reduce(v, w, err) : DTP_OK;
 }
 
 dtp_status solver_primal_dual(solver_state *v, solver_reduced *w, int64_t rounds, int64_t *bound,
                               dtp_err *err)
 {
-    primal_search h = {
-        .stop = v->options->stop, .cost = INT64_MAX, .dive_at = w->parameters->dive_first};
-    dtp_status s = loop(v, w, &h, rounds, bound, err);
+    const dtp_solver_parameters *c = w->parameters;
+    primal_search h = {.stop = v->options->stop, .cost = INT64_MAX, .dive_at = c->dive_first};
+    dtp_status s = DTP_OK;
+    int64_t left = rounds;
+    for (bool done = false; left > 0 && s == DTP_OK && !done && !w->infeasible &&
+                            !solver_close(v, *bound) && !dtp_stopped(v->options->stop);
+         left -= h.rounds) {
+        s = step(v, w, &h, left < c->epoch_search ? left : c->epoch_search, bound, err);
+        done = stalled(c, &h, v->cutoff, *bound) && v->options->solver != DTP_SOLVER_LARGE;
+    }
     *bound = w->infeasible ? v->cutoff : *bound;
     solver_primal_destroy(h.primal);
     return s;

@@ -39,16 +39,6 @@ dtp_status solver_primal_marginals_offer(solver_primal_marginals *a, const int32
     return offer(a, false, err);
 }
 
-/* a->assignment becomes one of the variables that are alive; strategy 0 where presolve removed
- * its. */
-static void project(solver_primal_marginals *a, const solver_reduced *w)
-{
-    solver_project(w, a->assignment);
-    for (int32_t i = 0; i < a->p->n_variables; i++) {
-        a->assignment[i] = a->assignment[i] < 0 ? 0 : a->assignment[i];
-    }
-}
-
 dtp_status solver_primal_marginals_descend(solver_primal_marginals *a, dtp_err *err)
 {
     solver_conditional *d = NULL;
@@ -64,25 +54,6 @@ dtp_status solver_primal_marginals_descend(solver_primal_marginals *a, dtp_err *
     return status;
 }
 
-static dtp_status begin(solver_primal_marginals *a, const int32_t *start, dtp_err *err)
-{
-    const size_t n = (size_t)a->p->n_variables;
-    DTP_TRY(dtp_evaluator_create(a->p, &a->evaluator, err));
-    a->assignments = calloc(n * (size_t)a->k + 1, sizeof *a->assignments);
-    a->cost = calloc((size_t)a->k + 1, sizeof *a->cost);
-    a->assignment = calloc(n + 1, sizeof *a->assignment);
-    DTP_TRY(DTP_MEMORY(err, a->assignments, a->cost, a->assignment));
-    for (int32_t s = 0; s < a->k; s++) {
-        memcpy(assignment_of(a, s), start, n * sizeof *start);
-        assignment_of(a, s)[a->variable] = s;
-        a->cost[s] = DTP_FORBIDDEN;
-    }
-    DTP_TRY(solver_primal_marginals_offer(a, start, err));
-    return a->cost[start[a->variable]] < DTP_FORBIDDEN
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_INVALID, "the solution to start from is not feasible");
-}
-
 dtp_status solver_primal_marginals_create(const dtp_problem *p,
                                           const dtp_solver_parameters *parameters, int32_t variable,
                                           const int32_t *start, solver_primal_marginals *out,
@@ -92,7 +63,23 @@ dtp_status solver_primal_marginals_create(const dtp_problem *p,
                                      .p = p,
                                      .variable = variable,
                                      .k = dtp_problem_n_strategies(p, variable)};
-    const dtp_status status = begin(out, start, err);
+    const size_t n = (size_t)p->n_variables, k = (size_t)out->k;
+    dtp_status status = dtp_evaluator_create(p, &out->evaluator, err);
+    out->assignments = calloc(n * k + 1, sizeof *out->assignments);
+    out->cost = calloc(k + 1, sizeof *out->cost);
+    out->assignment = calloc(n + 1, sizeof *out->assignment);
+    if (status == DTP_OK) {
+        status = DTP_MEMORY(err, out->assignments, out->cost, out->assignment);
+    }
+    for (int32_t s = 0; s < out->k && status == DTP_OK; s++) {
+        memcpy(assignment_of(out, s), start, n * sizeof *start);
+        assignment_of(out, s)[variable] = s;
+        out->cost[s] = DTP_FORBIDDEN;
+    }
+    status = status == DTP_OK ? solver_primal_marginals_offer(out, start, err) : status;
+    if (status == DTP_OK && out->cost[start[variable]] >= DTP_FORBIDDEN) {
+        status = DTP_FAIL(err, DTP_INVALID, "the solution to start from is not feasible");
+    }
     if (status != DTP_OK) {
         solver_primal_marginals_destroy(out);
     }
@@ -119,14 +106,6 @@ typedef struct grove {
     int32_t n_order;        /* all but the variable that is held */
     int32_t held;
 } grove;
-
-static void leave(grove *g)
-{
-    solver_point_destroy(&g->point);
-    solver_forest_destroy(g->forest);
-    solver_graph_destroy(g->graph);
-    free(g->order);
-}
 
 static dtp_status enter(grove *g, int32_t variable, dtp_err *err)
 {
@@ -155,7 +134,10 @@ static dtp_status improve(solver_primal_marginals *a, grove *g, int32_t i, int32
                           int32_t forests, dtp_err *err)
 {
     memcpy(a->assignment, assignment_of(a, s), (size_t)a->p->n_variables * sizeof *a->assignment);
-    project(a, g->w);
+    solver_project(g->w, a->assignment);
+    for (int32_t n = 0; n < a->p->n_variables; n++) { /* presolve may have removed its strategy */
+        a->assignment[n] = a->assignment[n] < 0 ? 0 : a->assignment[n];
+    }
     for (int32_t n = 0; n < g->graph->n; n++) {
         g->start[n] = a->assignment[g->graph->vertices[n].origin];
     }
@@ -186,6 +168,9 @@ dtp_status solver_primal_marginals_improve(solver_primal_marginals *a, const sol
     for (int32_t i = 0; status == DTP_OK && i < x->k; i++) {
         status = solver_dead(x, i) ? DTP_OK : improve(a, &g, i, origin[i], forests, err);
     }
-    leave(&g);
+    solver_point_destroy(&g.point);
+    solver_forest_destroy(g.forest);
+    solver_graph_destroy(g.graph);
+    free(g.order);
     return status;
 }

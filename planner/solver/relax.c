@@ -13,6 +13,7 @@
 static const double NEGLIGIBLE = 1e-8;
 
 typedef struct relaxed_model {
+    dtp_arena *arena; /* of the arrays below */
     solver_reduced *w;
     double negligible; /* usages up to this are left out of memory rows */
     dtp_ilp *ilp;
@@ -23,7 +24,7 @@ typedef struct relaxed_model {
     int32_t n_structural; /* rows before the memory rows */
     int32_t *memory_row;  /* by row of the program after the structural ones: the row of time, -1: a
                             row that excludes an assignment */
-    int64_t cap_memory_rows;
+    int32_t cap_memory_rows;
     int32_t elastic; /* column: usage beyond the limit, at a high multiplier */
     double cost_scale;
     int32_t *cols; /* scratch for one row */
@@ -37,26 +38,6 @@ static double row_scale(const relaxed_model *m)
 }
 
 /* ---- building -------------------------------------------------------------------------------- */
-
-static dtp_status add_variables(relaxed_model *m, dtp_err *err)
-{
-    const solver_reduced *w = m->w;
-    for (int32_t i = 0; i < w->n_variables; i++) {
-        const solver_variable *x = &w->variables[i];
-        for (int32_t s = 0; x->alive && s < x->k; s++) {
-            const bool dead = solver_dead(x, s);
-            const dtp_ilp_col col = {0.0, dead ? 0.0 : 1.0,
-                                     dead ? 0.0 : (double)x->cost[s] * m->cost_scale, true};
-            DTP_TRY(dtp_ilp_add_col(m->ilp, col, &m->cols[s], err));
-            m->coefs[s] = 1.0;
-        }
-        if (x->alive) {
-            m->variable_col[i] = m->cols[0];
-            DTP_TRY(dtp_ilp_add_row(m->ilp, 1.0, 1.0, x->k, m->cols, m->coefs, NULL, err));
-        }
-    }
-    return DTP_OK;
-}
 
 /* The strategy of u that strategy j of v leaves; -1: none, -2: several. */
 static int32_t mate_of(const relaxed_model *m, const solver_edge *e, int32_t j)
@@ -142,54 +123,46 @@ static dtp_status add_edge(relaxed_model *m, int32_t edge, dtp_err *err)
     return s;
 }
 
-static dtp_status allocate(relaxed_model *m, dtp_err *err)
-{
-    const solver_reduced *w = m->w;
-    size_t strategies = 1;
-    for (int32_t i = 0; i < w->n_variables; i++) {
-        strategies += w->variables[i].alive ? (size_t)w->variables[i].k : 0;
-    }
-    m->variable_col = calloc((size_t)w->n_variables + 1, sizeof *m->variable_col);
-    m->edge_row = calloc((size_t)w->n_edges + 1, sizeof *m->edge_row);
-    m->edge_phi = calloc((size_t)w->n_edges + 1, sizeof *m->edge_phi);
-    m->cols = calloc(strategies + 1, sizeof *m->cols);
-    m->coefs = calloc(strategies + 1, sizeof *m->coefs);
-    m->used = calloc((size_t)w->n_rows + 1, sizeof *m->used);
-    return m->variable_col != NULL && m->edge_row != NULL && m->edge_phi != NULL &&
-                   m->cols != NULL && m->coefs != NULL && m->used != NULL
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu strategies", strategies);
-}
-
 static dtp_status build(relaxed_model *m, dtp_err *err)
 {
-    DTP_TRY(allocate(m, err));
+    const solver_reduced *w = m->w;
+    int64_t strategies = 1;
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        strategies += w->variables[i].alive ? w->variables[i].k : 0;
+    }
+    m->arena = dtp_arena_create();
+    DTP_TRY(DTP_NEW(m->arena, m->variable_col, w->n_variables, err));
+    DTP_TRY(DTP_NEW(m->arena, m->edge_row, w->n_edges, err));
+    DTP_TRY(DTP_NEW(m->arena, m->edge_phi, w->n_edges, err));
+    DTP_TRY(DTP_NEW(m->arena, m->cols, strategies + 1, err));
+    DTP_TRY(DTP_NEW(m->arena, m->coefs, strategies + 1, err));
+    DTP_TRY(DTP_NEW(m->arena, m->used, (int64_t)w->n_rows + 1, err));
     DTP_TRY(dtp_ilp_create(&m->ilp, err));
-    const int64_t bound = solver_lower_bound(m->w);
-    const bool capped = m->w->cutoff < DTP_FORBIDDEN;
-    m->cost_scale = 1000.0 / (1.0 + fabs((double)(capped ? m->w->cutoff : bound)));
-    const dtp_ilp_col elastic = {0.0, INFINITY, m->w->parameters->relax_excess_cost, false};
+    const int64_t bound = solver_lower_bound(w);
+    m->cost_scale = 1000.0 / (1.0 + fabs((double)(w->cutoff < DTP_FORBIDDEN ? w->cutoff : bound)));
+    const dtp_ilp_col elastic = {0.0, INFINITY, w->parameters->relax_excess_cost, false};
     DTP_TRY(dtp_ilp_add_col(m->ilp, elastic, &m->elastic, err));
-    DTP_TRY(add_variables(m, err));
-    for (int32_t e = 0; e < m->w->n_edges; e++) {
-        if (m->w->edges[e].alive) {
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        const solver_variable *x = &w->variables[i];
+        for (int32_t s = 0; x->alive && s < x->k; s++) {
+            const bool dead = solver_dead(x, s);
+            const dtp_ilp_col col = {0.0, dead ? 0.0 : 1.0,
+                                     dead ? 0.0 : (double)x->cost[s] * m->cost_scale, true};
+            DTP_TRY(dtp_ilp_add_col(m->ilp, col, &m->cols[s], err));
+            m->coefs[s] = 1.0;
+        }
+        if (x->alive) {
+            m->variable_col[i] = m->cols[0];
+            DTP_TRY(dtp_ilp_add_row(m->ilp, 1.0, 1.0, x->k, m->cols, m->coefs, NULL, err));
+        }
+    }
+    for (int32_t e = 0; e < w->n_edges; e++) {
+        if (w->edges[e].alive) {
             DTP_TRY(add_edge(m, e, err));
         }
     }
     m->n_structural = dtp_ilp_n_rows(m->ilp);
     return DTP_OK;
-}
-
-static void unbuild(relaxed_model *m)
-{
-    dtp_ilp_destroy(m->ilp);
-    free(m->variable_col);
-    free(m->edge_row);
-    free(m->edge_phi);
-    free(m->memory_row);
-    free(m->cols);
-    free(m->coefs);
-    free(m->used);
 }
 
 /* ---- memory rows ----------------------------------------------------------------------------- */
@@ -205,8 +178,8 @@ static dtp_status add_late_row(relaxed_model *m, int32_t memory_row, double most
                                dtp_err *err)
 {
     const int32_t at = dtp_ilp_n_rows(m->ilp) - m->n_structural;
-    DTP_TRY(dtp_problem__reserve(&m->memory_row, (int64_t)at + 1, &m->cap_memory_rows,
-                                 sizeof *m->memory_row, err));
+    DTP_TRY(dtp_arena_grow(m->arena, &m->memory_row, at, at + 1, &m->cap_memory_rows,
+                           sizeof *m->memory_row, err));
     m->memory_row[at] = memory_row;
     return dtp_ilp_add_row(m->ilp, -INFINITY, most, n, m->cols, m->coefs, NULL, err);
 }
@@ -259,22 +232,8 @@ static void find_excess(relaxed_model *m, const double *values)
     }
 }
 
-/* Keeps the worst rows, as many as relax_rows, worst first. */
-static void insert_worst(const relaxed_model *m, int32_t row, int32_t *rows, int32_t *n)
-{
-    int32_t at = *n;
-    if (*n < m->w->parameters->relax_rows) {
-        (*n)++;
-    } else if (at == 0 || m->used[rows[--at]] >= m->used[row]) {
-        return;
-    }
-    for (; at > 0 && m->used[rows[at - 1]] < m->used[row]; at--) {
-        rows[at] = rows[at - 1];
-    }
-    rows[at] = row;
-}
-
-/* The worst row of each stretch of violated ones, the worst stretches first. */
+/* The worst row of each stretch of violated ones, the worst stretches first, as many as
+ * relax_rows. */
 static dtp_status add_violated(void *user, dtp_ilp *ilp, const double *values, dtp_err *err)
 {
     relaxed_model *m = user;
@@ -288,11 +247,22 @@ static dtp_status add_violated(void *user, dtp_ilp *ilp, const double *values, d
         for (; r < w->n_rows && m->used[r] > slack; r++) {
             worst = m->used[r] > m->used[worst] ? r : worst;
         }
-        if (m->used[worst] > slack) {
-            insert_worst(m, worst, rows, &n);
-        } else {
+        if (m->used[worst] <= slack) {
             r++;
+            continue;
         }
+        int32_t at = n;
+        if (n < w->parameters->relax_rows) {
+            n++;
+        } else if (n > 0 && m->used[rows[n - 1]] < m->used[worst]) {
+            at = n - 1; /* in place of the least of them */
+        } else {
+            continue;
+        }
+        for (; at > 0 && m->used[rows[at - 1]] < m->used[worst]; at--) {
+            rows[at] = rows[at - 1];
+        }
+        rows[at] = worst;
     }
     for (int32_t k = 0; k < n; k++) {
         DTP_TRY(add_memory_row(m, rows[k], err));
@@ -344,13 +314,8 @@ static void read_edge_duals(const relaxed_model *m, int32_t edge, const double *
 static dtp_status use_duals(relaxed_model *m, const dtp_ilp_result *r, int64_t *bound, dtp_err *err)
 {
     solver_multipliers mult = {.edge_phi = m->edge_phi};
-    mult.phi = calloc((size_t)m->n_phi + 1, sizeof *mult.phi);
-    mult.lambda = calloc((size_t)m->w->n_rows + 1, sizeof *mult.lambda);
-    if (mult.phi == NULL || mult.lambda == NULL) {
-        free(mult.phi);
-        free(mult.lambda);
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %" PRId64 " duals", m->n_phi);
-    }
+    DTP_TRY(DTP_NEW(m->arena, mult.phi, m->n_phi, err));
+    DTP_TRY(DTP_NEW(m->arena, mult.lambda, m->w->n_rows, err));
     for (int32_t e = 0; e < m->w->n_edges; e++) {
         if (m->w->edges[e].alive) {
             read_edge_duals(m, e, r->row_duals + m->edge_row[e], mult.phi + m->edge_phi[e]);
@@ -360,10 +325,7 @@ static dtp_status use_duals(relaxed_model *m, const dtp_ilp_result *r, int64_t *
         const double multiplier = -r->row_duals[i] * row_scale(m) / m->cost_scale;
         mult.lambda[m->memory_row[i - m->n_structural]] += multiplier > 0.0 ? multiplier : 0.0;
     }
-    dtp_status s = solver_bound(m->w, &mult, m->w->options.incumbent_filter, bound, err);
-    free(mult.phi);
-    free(mult.lambda);
-    return s;
+    return solver_bound(m->w, &mult, m->w->options.incumbent_filter, bound, err);
 }
 
 dtp_status solver_relax(solver_reduced *w, const dtp_stop *stop, int32_t *assignment,
@@ -387,7 +349,8 @@ dtp_status solver_relax(solver_reduced *w, const dtp_stop *stop, int32_t *assign
         read_choice(&m, r.values, assignment, out);
         s = use_duals(&m, &r, &out->bound, err);
     }
-    unbuild(&m);
+    dtp_ilp_destroy(m.ilp);
+    dtp_arena_destroy(m.arena);
     return s;
 }
 
@@ -415,19 +378,6 @@ static dtp_status check_size(const relaxed_model *m, dtp_err *err)
                           columns, w->parameters->glpk_columns);
 }
 
-/* Forbids one assignment of the variables that are alive. */
-static dtp_status exclude(relaxed_model *m, const int32_t *assignment, dtp_err *err)
-{
-    int32_t n = 0;
-    for (int32_t i = 0; i < m->w->n_variables; i++) {
-        if (m->w->variables[i].alive) {
-            m->cols[n] = m->variable_col[i] + assignment[i];
-            m->coefs[n++] = 1.0;
-        }
-    }
-    return add_late_row(m, -1, (double)n - 1.0, n, err);
-}
-
 /* An integer solution that needs more than the limit at some row: adds the worst such row, or, when
  * it is there and GLPK's tolerance hides the excess, excludes the solution; that of least usage is
  * taken. */
@@ -449,7 +399,17 @@ static dtp_status repair(relaxed_model *m, const double *values, bool least_usag
     if (!*repaired) {
         return DTP_OK;
     }
-    return there ? exclude(m, assignment, err) : add_memory_row(m, worst, err);
+    if (!there) {
+        return add_memory_row(m, worst, err);
+    }
+    int32_t n = 0;
+    for (int32_t i = 0; i < m->w->n_variables; i++) {
+        if (m->w->variables[i].alive) {
+            m->cols[n] = m->variable_col[i] + assignment[i];
+            m->coefs[n++] = 1.0;
+        }
+    }
+    return add_late_row(m, -1, (double)n - 1.0, n, err);
 }
 
 dtp_status solver_integer(solver_reduced *w, bool least_usage, int32_t *assignment,
@@ -486,7 +446,8 @@ dtp_status solver_integer(solver_reduced *w, bool least_usage, int32_t *assignme
             *status = verdicts[r.status];
         }
     }
-    unbuild(&m);
+    dtp_ilp_destroy(m.ilp);
+    dtp_arena_destroy(m.arena);
     if (s == DTP_SOLVER) { /* numerical trouble: as good as unsolved */
         dtp_err_clear(err);
         s = DTP_OK;

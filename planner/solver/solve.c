@@ -41,36 +41,6 @@ double dtp_solve_gap(const dtp_solve_result *r)
     return dtp_gap(r->value.cost, r->bound);
 }
 
-static void judge(solver_state *v, int64_t bound)
-{
-    const bool found = v->found;
-    v->out->bound = bound < v->cutoff ? bound : v->cutoff;
-    if (v->out->bound == v->cutoff) {
-        v->out->status = found ? DTP_CERT_OPTIMAL : DTP_CERT_INFEASIBLE;
-    } else {
-        v->out->status = found ? DTP_CERT_FEASIBLE : DTP_CERT_TIME_LIMIT;
-    }
-}
-
-/* Keeps the solution that is known beforehand. */
-static dtp_status begin(solver_state *v, dtp_err *err)
-{
-    const dtp_solve_options *o = v->options;
-    v->cutoff = o->cutoff > 0 ? o->cutoff : DTP_FORBIDDEN;
-    if (o->start == NULL) {
-        return DTP_OK;
-    }
-    dtp_problem_value value;
-    DTP_TRY(dtp_evaluator_run(v->evaluator, o->start, &value, err));
-    if (value.feasible && value.cost < v->cutoff) {
-        memcpy(v->best, o->start, (size_t)v->p->n_variables * sizeof *v->best);
-        v->out->value = value;
-        v->cutoff = value.cost;
-        v->found = true;
-    }
-    return DTP_OK;
-}
-
 /* A little of it, and a dive, on a copy: it may be enough, and else branch and bound has a good
  * solution to begin with and costs that are not spread over the kernel. */
 static dtp_status try_large(solver_state *v, const solver_reduced *w, int64_t rounds,
@@ -87,27 +57,20 @@ static dtp_status try_large(solver_state *v, const solver_reduced *w, int64_t ro
     return s;
 }
 
-/* The whole kernel as one integer program. Its bound has GLPK's tolerances, so branch and bound
- * proves it afterwards. */
-static dtp_status try_glpk(solver_state *v, solver_reduced *w, dtp_err *err)
-{
-    dtp_cert_status status;
-    DTP_TRY(solver_integer(w, false, v->assignment, &status, err));
-    if (status == DTP_CERT_OPTIMAL || status == DTP_CERT_FEASIBLE) {
-        DTP_TRY(solver_offer(v, w, w->n_undo, v->assignment, err));
-    }
-    w->infeasible = status == DTP_CERT_INFEASIBLE;
-    return DTP_OK;
-}
-
 /* Everything once: at most so many rounds of either search, and as many nodes; neighbourhoods,
- * which take long, where a limit was given. */
+ * which take long, where a limit was given. The bound of GLPK has its tolerances, so branch and
+ * bound proves its answer. */
 static dtp_status pass(solver_state *v, solver_reduced *w, int64_t most, int64_t *bound,
                        dtp_err *err)
 {
     const dtp_solver solver = v->options->solver;
     if (solver == DTP_SOLVER_GLPK && !w->infeasible && !v->searched) {
-        DTP_TRY(try_glpk(v, w, err));
+        dtp_cert_status status;
+        DTP_TRY(solver_integer(w, false, v->assignment, &status, err));
+        if (status == DTP_CERT_OPTIMAL || status == DTP_CERT_FEASIBLE) {
+            DTP_TRY(solver_offer(v, w, w->n_undo, v->assignment, err));
+        }
+        w->infeasible = status == DTP_CERT_INFEASIBLE;
     } else if (solver != DTP_SOLVER_EXACT && solver != DTP_SOLVER_GLPK && !w->infeasible) {
         DTP_TRY(solver_too_large(v, w) ? solver_primal_dual(v, w, most, bound, err)
                                        : try_large(v, w, most, bound, err));
@@ -126,25 +89,40 @@ static dtp_status pass(solver_state *v, solver_reduced *w, int64_t most, int64_t
     return DTP_OK;
 }
 
-/* Without a limit of iterations, again with other random numbers and for longer until the time
- * is up. */
+/* From the solution that is known beforehand, if any. Without a limit of iterations, again with
+ * other random numbers and for longer until the time is up. */
 static dtp_status run(solver_state *v, solver_reduced *w, dtp_err *err)
 {
-    const int64_t given = v->options->iterations;
-    int64_t bound = 0, most = given > 0 ? given : v->options->parameters->solve_iterations;
-    DTP_TRY(begin(v, err));
+    const dtp_solve_options *o = v->options;
+    dtp_problem_value value = {0};
+    int64_t bound = 0, most = o->iterations > 0 ? o->iterations : o->parameters->solve_iterations;
+    v->cutoff = o->cutoff > 0 ? o->cutoff : DTP_FORBIDDEN;
+    if (o->start != NULL) {
+        DTP_TRY(dtp_evaluator_run(v->evaluator, o->start, &value, err));
+    }
+    if (value.feasible && value.cost < v->cutoff) {
+        memcpy(v->best, o->start, (size_t)v->p->n_variables * sizeof *v->best);
+        v->out->value = value;
+        v->cutoff = value.cost;
+        v->found = true;
+    }
     DTP_TRY(solver_reduce(v, w, err));
     v->out->presolve = w->report;
-    v->gap = solver_size(w).entries > v->options->lp_entries ? v->options->gap : 0.0;
-    const bool once = given > 0 || !v->options->until_stopped ||
-                      (v->options->solver == DTP_SOLVER_EXACT && solver_too_large(v, w));
+    v->gap = solver_size(w).entries > o->lp_entries ? o->gap : 0.0;
+    const bool once = o->iterations > 0 || !o->until_stopped ||
+                      (o->solver == DTP_SOLVER_EXACT && solver_too_large(v, w));
     do {
         DTP_TRY(pass(v, w, most, &bound, err));
         bound = w->infeasible ? v->cutoff : bound;
         most += most < INT64_MAX / 4 ? most / 2 : 0;
         v->seed++;
-    } while (!once && !solver_close(v, bound) && !dtp_stopped(v->options->stop));
-    judge(v, bound);
+    } while (!once && !solver_close(v, bound) && !dtp_stopped(o->stop));
+    v->out->bound = bound < v->cutoff ? bound : v->cutoff;
+    if (v->out->bound == v->cutoff) {
+        v->out->status = v->found ? DTP_CERT_OPTIMAL : DTP_CERT_INFEASIBLE;
+    } else {
+        v->out->status = v->found ? DTP_CERT_FEASIBLE : DTP_CERT_TIME_LIMIT;
+    }
     return DTP_OK;
 }
 
@@ -157,27 +135,25 @@ dtp_status dtp_solve(const dtp_problem *p, const dtp_solve_options *options, dtp
     dtp_evaluator *evaluator = NULL;
     const size_t n = (size_t)p->n_variables + 1;
     DTP_TRY(dtp_evaluator_create(p, &evaluator, err));
-    int32_t *block = calloc(3 * n, sizeof *block);
-    if (block == NULL) {
-        dtp_evaluator_destroy(evaluator);
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
-    }
     v.evaluator = evaluator;
-    v.assignment = block;
-    v.full = block + n;
-    v.best = block + 2 * n;
-    dtp_status s = solver_reduced_create(p, &options->presolve, options->parameters, &w, err);
+    int32_t *block = calloc(3 * n, sizeof *block);
+    dtp_status s = DTP_MEMORY(err, block);
+    if (s == DTP_OK) {
+        v.assignment = block;
+        v.full = block + n;
+        v.best = block + 2 * n;
+        s = solver_reduced_create(p, &options->presolve, options->parameters, &w, err);
+    }
     if (s == DTP_OK) {
         w->stop = options->stop;
         s = run(&v, w, err);
     }
     if (s == DTP_OK && v.found) {
         out->assignment = malloc(n * sizeof *out->assignment);
-        if (out->assignment != NULL) {
-            memcpy(out->assignment, v.best, n * sizeof *out->assignment);
-        } else {
-            s = DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
-        }
+        s = DTP_MEMORY(err, out->assignment);
+    }
+    if (s == DTP_OK && v.found) {
+        memcpy(out->assignment, v.best, n * sizeof *out->assignment);
     }
     solver_reduced_destroy(w);
     free(block);

@@ -30,8 +30,10 @@ dtp_status solver_offer(solver_state *v, const solver_reduced *w, int64_t n_undo
     return DTP_OK;
 }
 
-static dtp_status finish_if_decided(solver_state *v, solver_reduced *w, dtp_err *err)
+dtp_status solver_reduce(solver_state *v, solver_reduced *w, dtp_err *err)
 {
+    w->cutoff = v->cutoff;
+    DTP_TRY(solver_presolve(w, err));
     for (int32_t i = 0; i < w->n_variables && !w->infeasible; i++) {
         const solver_variable *x = &w->variables[i];
         for (int32_t s = 0; x->alive && s < x->k; s++) {
@@ -41,16 +43,9 @@ static dtp_status finish_if_decided(solver_state *v, solver_reduced *w, dtp_err 
             return DTP_OK;
         }
     }
-    if (!w->infeasible) {
+    if (!w->infeasible) { /* all is decided */
         DTP_TRY(solver_offer(v, w, w->n_undo, v->assignment, err));
         w->infeasible = true;
     }
     return DTP_OK;
-}
-
-dtp_status solver_reduce(solver_state *v, solver_reduced *w, dtp_err *err)
-{
-    w->cutoff = v->cutoff;
-    DTP_TRY(solver_presolve(w, err));
-    return finish_if_decided(v, w, err);
 }

@@ -58,18 +58,6 @@ void solver_dual_settle(solver_dual *d, int64_t rounds, double least_gain, const
     }
 }
 
-/* What the memory-free bound per variable is, and small equal multipliers. */
-static void begin(solver_dual *d)
-{
-    settle(d, d->parameters->dual_settle);
-    const double level = fabs(d->best - d->constant) + 1.0;
-    d->unit = level / (double)(d->n_variables > 0 ? d->n_variables : 1);
-    for (int32_t r = 0; r < d->n_rows; r++) {
-        d->multiplier[r] = d->parameters->dual_first_multipliers * level / (double)d->n_rows;
-    }
-    sum_multipliers(d);
-}
-
 static void step_multipliers(solver_dual *d, double step)
 {
     const dtp_solver_parameters *c = d->parameters;
@@ -105,8 +93,14 @@ void solver_dual_run(solver_dual *d, int64_t rounds, const dtp_stop *stop)
 {
     const dtp_solver_parameters *c = d->parameters;
     sum_multipliers(d);
-    if (d->unit <= 0.0) {
-        begin(d);
+    if (d->unit <= 0.0) { /* what the memory-free bound per variable is, small equal multipliers */
+        settle(d, c->dual_settle);
+        const double level = fabs(d->best - d->constant) + 1.0;
+        d->unit = level / (double)(d->n_variables > 0 ? d->n_variables : 1);
+        for (int32_t r = 0; r < d->n_rows; r++) {
+            d->multiplier[r] = c->dual_first_multipliers * level / (double)d->n_rows;
+        }
+        sum_multipliers(d);
     }
     for (int64_t i = 0; i < rounds && !dtp_stopped(stop); i++) {
         const double at = progress(c, d->rounds);

@@ -21,6 +21,7 @@ typedef struct dual_piece {
 } dual_piece;
 
 struct solver_dual {
+    dtp_arena *arena; /* of this and all below */
     const dtp_solver_parameters *parameters;
     int32_t n_variables, n_edges, n_rows;
     int32_t most;         /* strategies of one variable */

@@ -12,18 +12,19 @@
 /* Costs are only moved while their sums stay below this. */
 static const double MOST_MOVED = 1e17;
 
-typedef struct sizes {
-    int64_t strategies, pieces, uses;
-} sizes;
-
-/* From the root outwards, then those that are joined to none of them. order has room for all
- * variables that are alive; number: by variable of the reduced problem, -1 before. */
-static int32_t number_outwards(const solver_reduced *w, int32_t root, int32_t *order,
-                               int32_t *number)
+/* Variables in the order of the reduced problem, or with a root those farthest from it first, so
+ * that it is the last one; what it does not reach comes before them. order has room for all
+ * variables that are alive; number: by variable of the reduced problem. */
+static void number_variables(const solver_reduced *w, int32_t root, int32_t *order, int32_t *number)
 {
     int32_t n = 0;
-    number[root] = 0;
-    order[n++] = root;
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        number[i] = -1;
+    }
+    if (root >= 0) {
+        number[root] = 0;
+        order[n++] = root;
+    }
     for (int32_t at = 0; at < n; at++) {
         const solver_variable *x = &w->variables[order[at]];
         for (int32_t a = 0; a < x->n_adj; a++) {
@@ -35,17 +36,6 @@ static int32_t number_outwards(const solver_reduced *w, int32_t root, int32_t *o
             }
         }
     }
-    return n;
-}
-
-/* Variables in the order of the reduced problem, or with a root those farthest from it first, so
- * that it is the last one. */
-static void number_variables(const solver_reduced *w, int32_t root, int32_t *order, int32_t *number)
-{
-    for (int32_t i = 0; i < w->n_variables; i++) {
-        number[i] = -1;
-    }
-    int32_t n = root >= 0 ? number_outwards(w, root, order, number) : 0;
     for (int32_t i = 0; i < w->n_variables; i++) {
         if (w->variables[i].alive && number[i] < 0) {
             order[n++] = i;
@@ -61,17 +51,17 @@ static void number_variables(const solver_reduced *w, int32_t root, int32_t *ord
     }
 }
 
-static sizes measure(solver_dual *d, const solver_reduced *w)
+static dtp_status allocate(solver_dual *d, const solver_reduced *w, dtp_err *err)
 {
-    sizes n = {0};
+    int64_t strategies = 0, pieces = 0, uses = 0;
     for (int32_t i = 0; i < w->n_variables; i++) {
         const solver_variable *x = &w->variables[i];
         if (x->alive) {
             d->n_variables++;
             d->most = x->k > d->most ? x->k : d->most;
-            n.strategies += x->k;
-            n.pieces += x->n_pieces;
-            n.uses += (int64_t)x->n_pieces * x->k;
+            strategies += x->k;
+            pieces += x->n_pieces;
+            uses += (int64_t)x->n_pieces * x->k;
         }
     }
     for (int32_t e = 0; e < w->n_edges; e++) {
@@ -81,43 +71,29 @@ static sizes measure(solver_dual *d, const solver_reduced *w)
             d->n_phi += w->variables[edge->u].k + w->variables[edge->v].k;
         }
     }
-    return n;
-}
-
-/* Zeroed; not NULL for want of elements. */
-static void *zeroed(bool *ok, int64_t n, size_t size)
-{
-    void *block = *ok ? calloc((size_t)n + 1, size) : NULL;
-    *ok = block != NULL;
-    return block;
-}
-
-static bool allocate(solver_dual *d, const sizes *n, int32_t n_work_edges)
-{
-    const int64_t variables = d->n_variables, rows = d->n_rows;
-    bool ok = true;
-    d->origin = zeroed(&ok, variables, sizeof *d->origin);
-    d->first = zeroed(&ok, variables, sizeof *d->first);
-    d->piece_first = zeroed(&ok, variables, sizeof *d->piece_first);
-    d->adj_first = zeroed(&ok, variables + 1, sizeof *d->adj_first);
-    d->adj_higher = zeroed(&ok, variables, sizeof *d->adj_higher);
-    d->adj = zeroed(&ok, 2 * (int64_t)d->n_edges, sizeof *d->adj);
-    d->cost = zeroed(&ok, n->strategies, sizeof *d->cost);
-    d->edges = zeroed(&ok, d->n_edges, sizeof *d->edges);
-    d->pieces = zeroed(&ok, n->pieces, sizeof *d->pieces);
-    d->use = zeroed(&ok, n->uses, sizeof *d->use);
-    d->room = zeroed(&ok, rows, sizeof *d->room);
-    d->reduced_phi = zeroed(&ok, n_work_edges, sizeof *d->reduced_phi);
-    d->phi = zeroed(&ok, d->n_phi, sizeof *d->phi);
-    d->best_phi = zeroed(&ok, d->n_phi, sizeof *d->best_phi);
-    d->multiplier = zeroed(&ok, rows, sizeof *d->multiplier);
-    d->best_multiplier = zeroed(&ok, rows, sizeof *d->best_multiplier);
-    d->sums = zeroed(&ok, rows, sizeof *d->sums);
-    d->excess = zeroed(&ok, rows, sizeof *d->excess);
-    d->direction = zeroed(&ok, rows, sizeof *d->direction);
-    d->theta = zeroed(&ok, d->most, sizeof *d->theta);
-    d->least = zeroed(&ok, d->most, sizeof *d->least);
-    return ok;
+    const int64_t variables = d->n_variables, rows = (int64_t)d->n_rows + 1;
+    DTP_TRY(DTP_NEW(d->arena, d->origin, variables, err));
+    DTP_TRY(DTP_NEW(d->arena, d->first, variables + 1, err));
+    DTP_TRY(DTP_NEW(d->arena, d->piece_first, variables + 1, err));
+    DTP_TRY(DTP_NEW(d->arena, d->adj_first, variables + 2, err));
+    DTP_TRY(DTP_NEW(d->arena, d->adj_higher, variables + 1, err));
+    DTP_TRY(DTP_NEW(d->arena, d->adj, 2 * (int64_t)d->n_edges, err));
+    DTP_TRY(DTP_NEW(d->arena, d->cost, strategies, err));
+    DTP_TRY(DTP_NEW(d->arena, d->edges, d->n_edges, err));
+    DTP_TRY(DTP_NEW(d->arena, d->pieces, pieces, err));
+    DTP_TRY(DTP_NEW(d->arena, d->use, uses, err));
+    DTP_TRY(DTP_NEW(d->arena, d->room, d->n_rows, err));
+    DTP_TRY(DTP_NEW(d->arena, d->reduced_phi, w->n_edges, err));
+    DTP_TRY(DTP_NEW(d->arena, d->phi, d->n_phi, err));
+    DTP_TRY(DTP_NEW(d->arena, d->best_phi, d->n_phi, err));
+    DTP_TRY(DTP_NEW(d->arena, d->multiplier, d->n_rows, err));
+    DTP_TRY(DTP_NEW(d->arena, d->best_multiplier, d->n_rows, err));
+    DTP_TRY(DTP_NEW(d->arena, d->sums, rows, err));
+    DTP_TRY(DTP_NEW(d->arena, d->excess, rows, err));
+    DTP_TRY(DTP_NEW(d->arena, d->direction, d->n_rows, err));
+    DTP_TRY(DTP_NEW(d->arena, d->theta, d->most, err));
+    DTP_TRY(DTP_NEW(d->arena, d->least, d->most, err));
+    return DTP_OK;
 }
 
 static float single(int64_t cost)
@@ -234,16 +210,12 @@ static dtp_status load_edges(solver_dual *d, const solver_reduced *w, const int3
     shared_matrices list = {.arena = dtp_arena_create()};
     int64_t entries = 0, end = 0;
     int32_t n = 0;
-    bool ok = list.arena != NULL;
-    const dtp_status s = ok ? place_edges(d, w, number, &list, &entries, err)
-                            : DTP_FAIL(err, DTP_NOMEM, "out of memory for matrices");
+    DTP_TRY(DTP_MEMORY(err, list.arena));
+    const dtp_status s = place_edges(d, w, number, &list, &entries, err);
     dtp_arena_destroy(list.arena);
     DTP_TRY(s);
-    d->by_lo = zeroed(&ok, entries, sizeof *d->by_lo);
-    d->by_hi = zeroed(&ok, entries, sizeof *d->by_hi);
-    if (!ok) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %lld costs", (long long)entries);
-    }
+    DTP_TRY(DTP_NEW(d->arena, d->by_lo, entries, err));
+    DTP_TRY(DTP_NEW(d->arena, d->by_hi, entries, err));
     for (int32_t e = 0; e < w->n_edges; e++) {
         const solver_edge *edge = &w->edges[e];
         if (edge->alive && d->edges[n++].matrix == end) {
@@ -282,47 +254,39 @@ static void load_adjacency(solver_dual *d)
     }
 }
 
-static void load_rows(solver_dual *d, const solver_reduced *w)
-{
-    for (int32_t r = 0; r < w->n_rows; r++) {
-        d->room[r] = (double)(w->limit - w->base[r]) * d->per_usage;
-        d->multiplier[r] = w->multiplier[r] / d->per_usage;
-    }
-}
-
 dtp_status solver_dual_create_rooted(const solver_reduced *w, int32_t root, solver_dual **out,
                                      dtp_err *err)
 {
-    solver_dual *d = calloc(1, sizeof *d);
-    int32_t *number = calloc((size_t)w->n_variables + 1, sizeof *number);
-    bool ok = d != NULL && number != NULL;
-    if (ok) {
-        d->parameters = w->parameters;
-        d->n_rows = w->n_rows;
-        d->constant = (double)w->constant;
-        d->per_usage = 1.0 / ((double)w->limit + 1.0);
-        d->unit = w->unit;
-        d->best = -INFINITY;
-        d->rounds = w->ascended;
-        d->most_origin = w->n_variables;
-        const sizes n = measure(d, w);
-        ok = allocate(d, &n, w->n_edges);
+    dtp_arena *arena = dtp_arena_create();
+    solver_dual *d = dtp_arena_alloc(arena, 1, sizeof *d);
+    int32_t *number = dtp_arena_alloc(arena, (size_t)w->n_variables, sizeof *number);
+    dtp_status s = DTP_MEMORY(err, d, number);
+    if (s == DTP_OK) {
+        *d = (solver_dual){.arena = arena,
+                           .parameters = w->parameters,
+                           .n_rows = w->n_rows,
+                           .constant = (double)w->constant,
+                           .per_usage = 1.0 / ((double)w->limit + 1.0),
+                           .unit = w->unit,
+                           .best = -INFINITY,
+                           .rounds = w->ascended,
+                           .most_origin = w->n_variables};
+        s = allocate(d, w, err);
     }
-    dtp_status s =
-        ok ? DTP_OK
-           : DTP_FAIL(err, DTP_NOMEM, "out of memory for the dual of %d nodes", w->n_variables);
-    if (ok) {
+    if (s == DTP_OK) {
         number_variables(w, root, d->origin, number);
         load_variables(d, w);
         s = load_edges(d, w, number, err);
     }
-    free(number);
     if (s != DTP_OK) {
-        solver_dual_destroy(d);
+        dtp_arena_destroy(arena);
         return s;
     }
     load_adjacency(d);
-    load_rows(d, w);
+    for (int32_t r = 0; r < w->n_rows; r++) {
+        d->room[r] = (double)(w->limit - w->base[r]) * d->per_usage;
+        d->multiplier[r] = w->multiplier[r] / d->per_usage;
+    }
     *out = d;
     return DTP_OK;
 }
@@ -330,18 +294,6 @@ dtp_status solver_dual_create_rooted(const solver_reduced *w, int32_t root, solv
 dtp_status solver_dual_create(const solver_reduced *w, solver_dual **out, dtp_err *err)
 {
     return solver_dual_create_rooted(w, -1, out, err);
-}
-
-/* The edge between two variables, in either order; -1 when there is none. */
-static int32_t find_edge(const solver_dual *d, int32_t a, int32_t b)
-{
-    for (int64_t i = d->adj_first[a]; i < d->adj_first[a + 1]; i++) {
-        const dual_edge *e = &d->edges[d->adj[i]];
-        if ((e->lo == a && e->hi == b) || (e->lo == b && e->hi == a)) {
-            return d->adj[i];
-        }
-    }
-    return -1;
 }
 
 static int32_t size_of(const solver_dual *d, int32_t variable)
@@ -358,20 +310,28 @@ static int64_t phi_of(const dual_edge *e, int32_t variable)
 dtp_status solver_dual_start_like(solver_dual *d, const solver_dual *like, const int32_t *variable,
                                   dtp_err *err)
 {
-    int32_t *of = calloc((size_t)d->n_edges + 1, sizeof *of);
-    int32_t *count = calloc((size_t)like->n_edges + 1, sizeof *count);
-    int32_t *number = calloc((size_t)like->most_origin + 1, sizeof *number);
-    const bool ok = of != NULL && count != NULL && number != NULL;
-    for (int32_t i = 0; ok && i < like->n_variables; i++) {
+    int32_t *of, *count, *number; /* of: by edge, the one of `like`, -1 = none */
+    DTP_TRY(DTP_NEW(d->arena, of, d->n_edges, err));
+    DTP_TRY(DTP_NEW(d->arena, count, (int64_t)like->n_edges + 1, err));
+    DTP_TRY(DTP_NEW(d->arena, number, like->most_origin, err));
+    for (int32_t i = 0; i < like->n_variables; i++) {
         number[like->origin[i]] = i;
     }
-    for (int32_t e = 0; ok && e < d->n_edges; e++) {
+    for (int32_t e = 0; e < d->n_edges; e++) {
         const int32_t a = variable[d->origin[d->edges[e].lo]];
         const int32_t b = variable[d->origin[d->edges[e].hi]];
-        of[e] = a >= 0 && b >= 0 && a != b ? find_edge(like, number[a], number[b]) : -1;
+        of[e] = -1;
+        if (a >= 0 && b >= 0 && a != b) {
+            const int32_t x = number[a], y = number[b];
+            for (int64_t i = like->adj_first[x]; i < like->adj_first[x + 1] && of[e] < 0; i++) {
+                const dual_edge *l = &like->edges[like->adj[i]];
+                const bool found = (l->lo == x && l->hi == y) || (l->lo == y && l->hi == x);
+                of[e] = found ? like->adj[i] : -1;
+            }
+        }
         count[of[e] >= 0 ? of[e] : like->n_edges]++;
     }
-    for (int32_t e = 0; ok && e < d->n_edges; e++) {
+    for (int32_t e = 0; e < d->n_edges; e++) {
         const int32_t ends[] = {d->edges[e].lo, d->edges[e].hi};
         for (int i = 0; i < 2 && of[e] >= 0; i++) {
             const int32_t other = number[variable[d->origin[ends[i]]]];
@@ -383,41 +343,14 @@ dtp_status solver_dual_start_like(solver_dual *d, const solver_dual *like, const
             }
         }
     }
-    free(of);
-    free(count);
-    free(number);
-    return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d edges", d->n_edges);
+    return DTP_OK;
 }
 
 void solver_dual_destroy(solver_dual *d)
 {
-    if (d == NULL) {
-        return;
+    if (d != NULL) {
+        dtp_arena_destroy(d->arena);
     }
-    free(d->origin);
-    free(d->first);
-    free(d->piece_first);
-    free(d->adj_first);
-    free(d->adj_higher);
-    free(d->adj);
-    free(d->cost);
-    free(d->edges);
-    free(d->by_lo);
-    free(d->by_hi);
-    free(d->pieces);
-    free(d->use);
-    free(d->room);
-    free(d->reduced_phi);
-    free(d->phi);
-    free(d->best_phi);
-    free(d->multiplier);
-    free(d->best_multiplier);
-    free(d->sums);
-    free(d->excess);
-    free(d->direction);
-    free(d->theta);
-    free(d->least);
-    free(d);
 }
 
 /* ---- back into the reduced problem ----------------------------------------------------------- */
@@ -466,35 +399,31 @@ static int64_t take_minimum(int64_t *cost, int64_t n)
     return least < DTP_FORBIDDEN ? least : 0;
 }
 
-static dtp_status move_edge(const solver_dual *d, solver_reduced *w, int32_t e, dtp_err *err)
-{
-    solver_edge *edge = &w->edges[e];
-    solver_variable *u = &w->variables[edge->u], *v = &w->variables[edge->v];
-    const float *phi_u = d->best_phi + d->reduced_phi[e], *phi_v = phi_u + u->k;
-    DTP_TRY(solver_own(w, e, err));
-    for (int32_t i = 0; i < u->k; i++) {
-        const int64_t to_u = llroundf(phi_u[i]);
-        for (int32_t j = 0; j < v->k; j++) {
-            int64_t *at = &edge->m[(int64_t)i * v->k + j];
-            const bool dead = solver_dead(u, i) || solver_dead(v, j) || *at >= DTP_FORBIDDEN;
-            *at = dead ? DTP_FORBIDDEN : *at - to_u - llroundf(phi_v[j]);
-        }
-    }
-    w->constant += take_minimum(edge->m, (int64_t)u->k * v->k);
-    for (int32_t i = 0; i < u->k; i++) {
-        u->cost[i] += solver_dead(u, i) ? 0 : llroundf(phi_u[i]);
-    }
-    for (int32_t j = 0; j < v->k; j++) {
-        v->cost[j] += solver_dead(v, j) ? 0 : llroundf(phi_v[j]);
-    }
-    return DTP_OK;
-}
-
+/* Costs become reduced costs, whole numbers; the sum of what they lose goes to the constant. */
 static dtp_status move_costs(const solver_dual *d, solver_reduced *w, dtp_err *err)
 {
     for (int32_t e = 0; e < w->n_edges; e++) {
-        if (w->edges[e].alive) {
-            DTP_TRY(move_edge(d, w, e, err));
+        solver_edge *edge = &w->edges[e];
+        if (!edge->alive) {
+            continue;
+        }
+        solver_variable *u = &w->variables[edge->u], *v = &w->variables[edge->v];
+        const float *phi_u = d->best_phi + d->reduced_phi[e], *phi_v = phi_u + u->k;
+        DTP_TRY(solver_own(w, e, err));
+        for (int32_t i = 0; i < u->k; i++) {
+            const int64_t to_u = llroundf(phi_u[i]);
+            for (int32_t j = 0; j < v->k; j++) {
+                int64_t *at = &edge->m[(int64_t)i * v->k + j];
+                const bool dead = solver_dead(u, i) || solver_dead(v, j) || *at >= DTP_FORBIDDEN;
+                *at = dead ? DTP_FORBIDDEN : *at - to_u - llroundf(phi_v[j]);
+            }
+        }
+        w->constant += take_minimum(edge->m, (int64_t)u->k * v->k);
+        for (int32_t i = 0; i < u->k; i++) {
+            u->cost[i] += solver_dead(u, i) ? 0 : llroundf(phi_u[i]);
+        }
+        for (int32_t j = 0; j < v->k; j++) {
+            v->cost[j] += solver_dead(v, j) ? 0 : llroundf(phi_v[j]);
         }
     }
     for (int32_t i = 0; i < w->n_variables; i++) {

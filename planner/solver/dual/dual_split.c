@@ -241,25 +241,21 @@ static dtp_status look(const solver_reduced *w, const solver_split *split, bool 
 
 /* Of mixtures as dear as the room itself the dearest that neither half rules out by itself: only
  * once all of them are taken apart do the bounds rise. Else by both gains. */
-static double rate(const dtp_solver_parameters *p, const candidate *c, double room, double with,
-                   double without)
-{
-    const bool open = with < p->split_open && without < p->split_open;
-    return c->split.piece >= 0 && open && c->score > p->split_open * room
-               ? 2.0 + c->score / room
-               : (with + p->split_least_gain) * (without + p->split_least_gain);
-}
-
 static dtp_status choose(const solver_reduced *w, const candidate *list, int32_t n, double bound,
                          double room, candidate *best, dtp_err *err)
 {
+    const dtp_solver_parameters *p = w->parameters;
     for (int32_t i = 0; i < n && best->score < 2.0; i++) {
+        const candidate *c = &list[i];
         double with = 0.0, without = 0.0;
-        DTP_TRY(look(w, &list[i].split, true, bound, room, &with, err));
-        DTP_TRY(look(w, &list[i].split, false, bound, room, &without, err));
-        const double score = rate(w->parameters, &list[i], room, with, without);
+        DTP_TRY(look(w, &c->split, true, bound, room, &with, err));
+        DTP_TRY(look(w, &c->split, false, bound, room, &without, err));
+        const bool open = with < p->split_open && without < p->split_open;
+        const double score = c->split.piece >= 0 && open && c->score > p->split_open * room
+                                 ? 2.0 + c->score / room
+                                 : (with + p->split_least_gain) * (without + p->split_least_gain);
         if (score > best->score) {
-            best->split = list[i].split;
+            best->split = c->split;
             best->score = score;
         }
     }

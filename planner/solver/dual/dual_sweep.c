@@ -49,17 +49,6 @@ static int32_t size_of(const solver_dual *d, int32_t variable)
     return (int32_t)(d->first[variable + 1] - d->first[variable]);
 }
 
-static void pull_edge(solver_dual *d, const dual_edge *e, bool down)
-{
-    float *lo = d->phi + e->phi_lo, *hi = d->phi + e->phi_hi;
-    const int32_t k_lo = size_of(d, e->lo), k_hi = size_of(d, e->hi);
-    if (down) {
-        pull(d->by_hi + e->matrix, k_hi, k_lo, hi, lo, d->least);
-    } else {
-        pull(d->by_lo + e->matrix, k_lo, k_hi, lo, hi, d->least);
-    }
-}
-
 static float *phi_at(solver_dual *d, int32_t edge, int32_t variable)
 {
     const dual_edge *e = &d->edges[edge];
@@ -137,7 +126,13 @@ static void visit(solver_dual *d, int32_t variable, const pass *p)
     const int64_t pulls = down ? end - mid : mid - begin, pushes = down ? mid - begin : end - mid;
     const int32_t k = size_of(d, variable);
     for (int64_t i = down ? mid : begin; i < (down ? end : mid); i++) {
-        pull_edge(d, &d->edges[d->adj[i]], down);
+        const dual_edge *e = &d->edges[d->adj[i]];
+        float *lo = d->phi + e->phi_lo, *hi = d->phi + e->phi_hi;
+        if (down) {
+            pull(d->by_hi + e->matrix, size_of(d, e->hi), k, hi, lo, d->least);
+        } else {
+            pull(d->by_lo + e->matrix, size_of(d, e->lo), k, lo, hi, d->least);
+        }
     }
     collect_theta(d, variable);
     const int64_t most = pulls > pushes ? pulls : pushes;
@@ -178,36 +173,28 @@ void solver_dual_sweep_all(solver_dual *d)
     }
 }
 
-/* Given the strategies of higher variables, and what lower ones have passed on. */
-static int32_t choose(solver_dual *d, int32_t variable, const int32_t *assignment)
-{
-    const int32_t k = size_of(d, variable);
-    add_costs(d, variable);
-    for (int64_t i = d->adj_first[variable]; i < d->adj_higher[variable]; i++) {
-        const float *phi = phi_at(d, d->adj[i], variable);
-        for (int32_t s = 0; s < k; s++) {
-            d->theta[s] += phi[s];
-        }
-    }
-    for (int64_t i = d->adj_higher[variable]; i < d->adj_first[variable + 1]; i++) {
-        const dual_edge *e = &d->edges[d->adj[i]];
-        const float *line = d->by_hi + e->matrix + (int64_t)assignment[d->origin[e->hi]] * k;
-        for (int32_t s = 0; s < k; s++) {
-            d->theta[s] += line[s];
-        }
-    }
-    int32_t best = 0;
-    for (int32_t s = 1; s < k; s++) {
-        best = d->theta[s] < d->theta[best] ? s : best;
-    }
-    return best;
-}
-
 void solver_dual_choose(solver_dual *d, int32_t strategy, int32_t *assignment)
 {
     assignment[d->origin[d->n_variables - 1]] = strategy;
-    for (int32_t i = d->n_variables - 2; i >= 0; i--) {
-        assignment[d->origin[i]] = choose(d, i, assignment);
+    for (int32_t x = d->n_variables - 2; x >= 0; x--) {
+        /* given the strategies of higher variables, and what lower ones have passed on */
+        const int32_t k = size_of(d, x);
+        add_costs(d, x);
+        for (int64_t i = d->adj_first[x]; i < d->adj_first[x + 1]; i++) {
+            const dual_edge *e = &d->edges[d->adj[i]];
+            const float *line =
+                i < d->adj_higher[x]
+                    ? phi_at(d, d->adj[i], x)
+                    : d->by_hi + e->matrix + (int64_t)assignment[d->origin[e->hi]] * k;
+            for (int32_t s = 0; s < k; s++) {
+                d->theta[s] += line[s];
+            }
+        }
+        int32_t best = 0;
+        for (int32_t s = 1; s < k; s++) {
+            best = d->theta[s] < d->theta[best] ? s : best;
+        }
+        assignment[d->origin[x]] = best;
     }
 }
 

@@ -27,19 +27,6 @@ const dtp_solver_parameters *dtp_solver_parameters_default(void)
     return &DEFAULTS;
 }
 
-static double read_value(const dtp_solver_parameters *p, const parameter_row *row)
-{
-    const char *at = (const char *)p + row->at;
-    double real = 0.0;
-    int32_t whole = 0;
-    if (row->real) {
-        memcpy(&real, at, sizeof real);
-    } else {
-        memcpy(&whole, at, sizeof whole);
-    }
-    return row->real ? real : (double)whole;
-}
-
 dtp_status dtp_solver_parameters_set(dtp_solver_parameters *p, const char *text, dtp_err *err)
 {
     const parameter_row *row = NULL;
@@ -80,7 +67,16 @@ void dtp_solver_parameters_print(const dtp_solver_parameters *p, dtp_strbuf *out
     dtp_strbuf_addf(out, "%-28s %10s %10s %10s  %s\n", "parameter", "value", "least", "most",
                     "meaning");
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        const char *at = (const char *)p + ROWS[i].at;
+        double real = 0.0;
+        int32_t whole = 0;
+        if (ROWS[i].real) {
+            memcpy(&real, at, sizeof real);
+        } else {
+            memcpy(&whole, at, sizeof whole);
+        }
         dtp_strbuf_addf(out, "%-28s %10.10g %10.10g %10.10g  %s\n", ROWS[i].name,
-                        read_value(p, &ROWS[i]), ROWS[i].least, ROWS[i].most, ROWS[i].meaning);
+                        ROWS[i].real ? real : (double)whole, ROWS[i].least, ROWS[i].most,
+                        ROWS[i].meaning);
     }
 }

@@ -65,11 +65,12 @@ void solver_conditional_destroy(solver_conditional *d)
     }
 }
 
-/* What every strategy of a variable costs given the strategies of its neighbours, in d->sum. */
-static void sum_costs(solver_conditional *d, int32_t variable, const int32_t *assignment)
+/* The strategy that costs least given those of the neighbours. */
+static int32_t cheapest(solver_conditional *d, int32_t variable, const int32_t *assignment)
 {
     const dtp_problem *p = d->p;
     const int32_t k = dtp_problem_n_strategies(p, variable);
+    int32_t best = assignment[variable];
     for (int32_t s = 0; s < k; s++) {
         d->sum[s] = weight(p->cost[p->first[variable] + s]);
     }
@@ -82,13 +83,7 @@ static void sum_costs(solver_conditional *d, int32_t variable, const int32_t *as
                 weight(a == variable ? m[s * cols + assignment[b]] : m[assignment[a] * cols + s]);
         }
     }
-}
-
-static int32_t cheapest(solver_conditional *d, int32_t variable, const int32_t *assignment)
-{
-    int32_t best = assignment[variable];
-    sum_costs(d, variable, assignment);
-    for (int32_t s = 0; s < dtp_problem_n_strategies(d->p, variable); s++) {
+    for (int32_t s = 0; s < k; s++) {
         best = d->sum[s] < d->sum[best] ? s : best;
     }
     return best;

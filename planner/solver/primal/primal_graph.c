@@ -1,7 +1,6 @@
 #include "planner/solver/primal/primal_graph.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct graph_builder {
@@ -11,11 +10,6 @@ typedef struct graph_builder {
     int32_t *n_arcs;   /* by variable of the graph: arcs that are there */
     solver_arc **arcs; /* by variable of the graph */
 } graph_builder;
-
-static dtp_status out_of_memory(const graph_builder *b, dtp_err *err)
-{
-    return DTP_FAIL(err, DTP_NOMEM, "out of memory for a search over %d nodes", b->w->n_variables);
-}
 
 static double as_double(const graph_builder *b, int64_t cost)
 {
@@ -54,12 +48,12 @@ static dtp_status add_vertex(graph_builder *b, int32_t origin, dtp_err *err)
     solver_graph *g = b->g;
     const solver_variable *x = &b->w->variables[origin];
     solver_vertex *v = &g->vertices[g->n];
-    double *cost = dtp_arena_alloc(g->arena, (size_t)x->k, sizeof *cost);
-    solver_span *spans = dtp_arena_alloc(g->arena, (size_t)x->n_pieces + 1, sizeof *spans);
-    int64_t *use = dtp_arena_alloc(g->arena, (size_t)x->n_pieces * (size_t)x->k + 1, sizeof *use);
-    if (cost == NULL || spans == NULL || use == NULL) {
-        return out_of_memory(b, err);
-    }
+    double *cost;
+    solver_span *spans;
+    int64_t *use;
+    DTP_TRY(DTP_NEW(g->arena, cost, x->k, err));
+    DTP_TRY(DTP_NEW(g->arena, spans, x->n_pieces, err));
+    DTP_TRY(DTP_NEW(g->arena, use, (int64_t)x->n_pieces * x->k, err));
     for (int32_t s = 0; s < x->k; s++) {
         cost[s] = as_double(b, x->cost[s]);
     }
@@ -85,12 +79,10 @@ static dtp_status add_edge(graph_builder *b, const solver_edge *e, dtp_err *err)
     solver_graph *g = b->g;
     const int32_t u = b->index[e->u], v = b->index[e->v];
     const int64_t ku = g->vertices[u].k, kv = g->vertices[v].k;
-    double *from_v = dtp_arena_alloc(g->arena, (size_t)(ku * kv), sizeof *from_v);
-    double *from_u = dtp_arena_alloc(g->arena, (size_t)(ku * kv), sizeof *from_u);
     const int64_t *m = solver_matrix(e);
-    if (from_v == NULL || from_u == NULL) {
-        return out_of_memory(b, err);
-    }
+    double *from_v, *from_u;
+    DTP_TRY(DTP_NEW(g->arena, from_v, ku * kv, err));
+    DTP_TRY(DTP_NEW(g->arena, from_u, ku * kv, err));
     for (int64_t i = 0; i < ku; i++) {
         for (int64_t j = 0; j < kv; j++) {
             from_v[i * kv + j] = from_u[j * ku + i] = as_double(b, m[i * kv + j]);
@@ -104,43 +96,20 @@ static dtp_status add_edge(graph_builder *b, const solver_edge *e, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status add_arcs(graph_builder *b, dtp_err *err)
+/* scratch: of what only building needs. */
+static dtp_status build(graph_builder *b, dtp_arena *scratch, dtp_err *err)
 {
     const solver_reduced *w = b->w;
     solver_graph *g = b->g;
-    for (int32_t e = 0; e < w->n_edges; e++) {
-        const solver_edge *edge = &w->edges[e];
-        if (edge->alive) {
-            g->vertices[b->index[edge->u]].n_arcs++;
-            g->vertices[b->index[edge->v]].n_arcs++;
-        }
-    }
-    for (int32_t i = 0; i < g->n; i++) {
-        b->arcs[i] =
-            dtp_arena_alloc(g->arena, (size_t)g->vertices[i].n_arcs + 1, sizeof *b->arcs[i]);
-        if (b->arcs[i] == NULL) {
-            return out_of_memory(b, err);
-        }
-        g->vertices[i].arcs = b->arcs[i];
-    }
-    for (int32_t e = 0; e < w->n_edges; e++) {
-        if (w->edges[e].alive) {
-            DTP_TRY(add_edge(b, &w->edges[e], err));
-        }
-    }
-    return DTP_OK;
-}
-
-static dtp_status build(graph_builder *b, dtp_err *err)
-{
-    const solver_reduced *w = b->w;
-    solver_graph *g = b->g;
-    int64_t *base = dtp_arena_alloc(g->arena, (size_t)w->n_rows + 1, sizeof *base);
-    g->vertices = dtp_arena_alloc(g->arena, (size_t)w->n_variables + 1, sizeof *g->vertices);
-    double *multiplier = dtp_arena_alloc(g->arena, (size_t)w->n_rows + 1, sizeof *multiplier);
-    if (base == NULL || multiplier == NULL || g->vertices == NULL) {
-        return out_of_memory(b, err);
-    }
+    int64_t *base;
+    double *multiplier;
+    DTP_TRY(DTP_NEW(scratch, b->index, w->n_variables, err));
+    DTP_TRY(DTP_NEW(scratch, b->n_arcs, w->n_variables, err));
+    b->arcs = dtp_arena_alloc(scratch, (size_t)w->n_variables, sizeof(solver_arc *));
+    DTP_TRY(DTP_MEMORY(err, b->arcs));
+    DTP_TRY(DTP_NEW(g->arena, base, w->n_rows, err));
+    DTP_TRY(DTP_NEW(g->arena, g->vertices, w->n_variables, err));
+    DTP_TRY(DTP_NEW(g->arena, multiplier, w->n_rows, err));
     memcpy(multiplier, w->multiplier, (size_t)w->n_rows * sizeof *multiplier);
     g->multiplier = multiplier;
     memcpy(base, w->base, (size_t)w->n_rows * sizeof *base);
@@ -155,27 +124,37 @@ static dtp_status build(graph_builder *b, dtp_err *err)
             DTP_TRY(add_vertex(b, i, err));
         }
     }
-    return add_arcs(b, err);
+    for (int32_t e = 0; e < w->n_edges; e++) {
+        const solver_edge *edge = &w->edges[e];
+        if (edge->alive) {
+            g->vertices[b->index[edge->u]].n_arcs++;
+            g->vertices[b->index[edge->v]].n_arcs++;
+        }
+    }
+    for (int32_t i = 0; i < g->n; i++) {
+        DTP_TRY(DTP_NEW(g->arena, b->arcs[i], g->vertices[i].n_arcs, err));
+        g->vertices[i].arcs = b->arcs[i];
+    }
+    for (int32_t e = 0; e < w->n_edges; e++) {
+        if (w->edges[e].alive) {
+            DTP_TRY(add_edge(b, &w->edges[e], err));
+        }
+    }
+    return DTP_OK;
 }
 
 dtp_status solver_graph_create(const solver_reduced *w, solver_graph **out, dtp_err *err)
 {
-    const size_t n = (size_t)w->n_variables + 1;
-    graph_builder b = {.w = w, .g = calloc(1, sizeof *b.g)};
-    b.index = calloc(n, sizeof *b.index);
-    b.n_arcs = calloc(n, sizeof *b.n_arcs);
-    b.arcs = calloc(n, sizeof(solver_arc *));
-    if (b.g != NULL) {
-        b.g->arena = dtp_arena_create();
+    dtp_arena *arena = dtp_arena_create(), *scratch = dtp_arena_create();
+    graph_builder b = {.w = w};
+    dtp_status s = DTP_NEW(arena, b.g, 1, err);
+    if (s == DTP_OK) {
+        b.g->arena = arena;
+        s = build(&b, scratch, err);
     }
-    const bool ok =
-        b.g != NULL && b.g->arena != NULL && b.index != NULL && b.n_arcs != NULL && b.arcs != NULL;
-    dtp_status s = ok ? build(&b, err) : out_of_memory(&b, err);
-    free(b.index);
-    free(b.n_arcs);
-    free(b.arcs);
+    dtp_arena_destroy(scratch);
     if (s != DTP_OK) {
-        solver_graph_destroy(b.g);
+        dtp_arena_destroy(arena);
         return s;
     }
     *out = b.g;
@@ -186,6 +165,5 @@ void solver_graph_destroy(solver_graph *g)
 {
     if (g != NULL) {
         dtp_arena_destroy(g->arena);
-        free(g);
     }
 }

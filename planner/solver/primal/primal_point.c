@@ -146,21 +146,6 @@ bool solver_point_feasible(const solver_point *w)
     return w->n_forbidden == 0 && solver_usage_peak(&w->usage) <= w->g->limit;
 }
 
-static void penalise_variable(const solver_point *w, int32_t variable, double *theta)
-{
-    const solver_vertex *x = &w->g->vertices[variable];
-    for (int32_t s = 0; s < x->k; s++) {
-        theta[s] = x->cost[s];
-    }
-    for (int32_t j = 0; j < x->n_spans; j++) {
-        const solver_span *span = &x->spans[j];
-        const double multiplier = w->multiplier_sum[span->last] - w->multiplier_sum[span->first];
-        for (int32_t s = 0; multiplier > 0.0 && s < x->k; s++) {
-            theta[s] += multiplier * (double)span->use[s];
-        }
-    }
-}
-
 void solver_point_penalise(solver_point *w)
 {
     const solver_graph *g = w->g;
@@ -169,7 +154,19 @@ void solver_point_penalise(solver_point *w)
         w->multiplier_sum[r + 1] = w->multiplier_sum[r] + w->multiplier[r];
     }
     for (int32_t i = 0; i < g->n; i++) {
-        penalise_variable(w, i, w->theta + g->vertices[i].at);
+        const solver_vertex *x = &g->vertices[i];
+        double *theta = w->theta + x->at;
+        for (int32_t s = 0; s < x->k; s++) {
+            theta[s] = x->cost[s];
+        }
+        for (int32_t j = 0; j < x->n_spans; j++) {
+            const solver_span *span = &x->spans[j];
+            const double multiplier =
+                w->multiplier_sum[span->last] - w->multiplier_sum[span->first];
+            for (int32_t s = 0; multiplier > 0.0 && s < x->k; s++) {
+                theta[s] += multiplier * (double)span->use[s];
+            }
+        }
     }
     w->work += g->n_rows + 3 * g->n_strategies;
 }

@@ -89,16 +89,25 @@ static bool try_variable(solver_forest *f, int32_t x)
     return tree;
 }
 
-/* Parents before children; overwrites the order of picking. */
-static void arrange(solver_forest *f)
+void solver_forest_pick(solver_forest *f, const int32_t *candidates, int32_t n)
 {
-    const int32_t n = f->n;
-    int32_t *picked = f->seen;
+    for (int32_t i = 0; i < f->n; i++) {
+        f->root[f->order[i]] = -1;
+    }
+    f->n = 0;
     for (int32_t i = 0; i < n; i++) {
+        if (f->root[candidates[i]] < 0 && try_variable(f, candidates[i])) {
+            f->parent[candidates[i]] = -2;
+            f->order[f->n++] = candidates[i];
+        }
+    }
+    /* parents before children; overwrites the order of picking */
+    int32_t *picked = f->seen;
+    int32_t end = 0;
+    for (int32_t i = 0; i < f->n; i++) {
         picked[i] = f->order[i];
     }
-    int32_t end = 0;
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < f->n; i++) {
         if (f->parent[picked[i]] != -2) {
             continue;
         }
@@ -117,21 +126,6 @@ static void arrange(solver_forest *f)
             }
         }
     }
-}
-
-void solver_forest_pick(solver_forest *f, const int32_t *candidates, int32_t n)
-{
-    for (int32_t i = 0; i < f->n; i++) {
-        f->root[f->order[i]] = -1;
-    }
-    f->n = 0;
-    for (int32_t i = 0; i < n; i++) {
-        if (f->root[candidates[i]] < 0 && try_variable(f, candidates[i])) {
-            f->parent[candidates[i]] = -2;
-            f->order[f->n++] = candidates[i];
-        }
-    }
-    arrange(f);
 }
 
 /* best[s] of the parent grows by min_t best[t] of the child + m[t][s]. */

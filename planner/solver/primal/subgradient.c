@@ -40,39 +40,24 @@ void solver_subgradient_destroy(solver_subgradient *p)
     *p = (solver_subgradient){0};
 }
 
-/* The squared length of the direction, where multipliers can follow it. */
-static double turn(solver_subgradient *p, const solver_point *w)
-{
-    const double limit = (double)w->g->limit + 1.0, memory = w->g->parameters->subgradient_memory;
-    double square = 0.0;
-    for (int32_t r = 0; r < w->g->n_rows; r++) {
-        double *d = &p->direction[r];
-        *d = memory * *d + (1.0 - memory) * (double)(p->used[r] - w->g->limit) / limit;
-        square += *d > 0.0 || w->multiplier[r] > 0.0 ? *d * *d : 0.0;
-    }
-    return square;
-}
-
-static double largest_multiplier(const solver_point *w)
-{
-    double most = 0.0;
-    for (int32_t r = 0; r < w->g->n_rows; r++) {
-        most = fmax(most, w->multiplier[r]);
-    }
-    return most;
-}
-
 static void follow_usage(solver_subgradient *p, solver_point *w)
 {
     const solver_graph *g = w->g;
     const dtp_solver_parameters *c = g->parameters;
-    const double limit = (double)g->limit + 1.0;
+    const double limit = (double)g->limit + 1.0, memory = c->subgradient_memory;
     const bool above = solver_usage_peak(&w->usage) > g->limit;
     solver_usage_read(&w->usage, p->used);
-    const double square = turn(p, w);
+    double square = 0.0; /* of the direction, where multipliers can follow it */
+    double most = 0.0;
+    for (int32_t r = 0; r < g->n_rows; r++) {
+        double *d = &p->direction[r];
+        *d = memory * *d + (1.0 - memory) * (double)(p->used[r] - g->limit) / limit;
+        square += *d > 0.0 || w->multiplier[r] > 0.0 ? *d * *d : 0.0;
+        most = fmax(most, w->multiplier[r]);
+    }
     if (p->first_step <= 0.0 && square > 0.0) {
         const double cost = w->cost + fmax(g->constant, 0.0);
-        p->step = p->first_step = p->warm ? c->subgradient_warm_step * largest_multiplier(w)
+        p->step = p->first_step = p->warm ? c->subgradient_warm_step * most
                                           : c->subgradient_first_step * cost / (square * limit);
     }
     if (above != p->above) {

@@ -107,15 +107,6 @@ static dtp_status load(solver_elimination *b, dtp_err *err)
     return DTP_OK;
 }
 
-static bool has(const elimination_factor *f, int32_t variable)
-{
-    bool found = false;
-    for (int32_t i = 0; i < f->n; i++) {
-        found = found || f->variables[i] == variable;
-    }
-    return found;
-}
-
 /* How far two strategies of a variable are apart in a factor's table, 0 when it has no say. */
 static int64_t stride_of(const solver_elimination *b, const elimination_factor *f, int32_t variable)
 {
@@ -158,15 +149,6 @@ static void add_to(const solver_elimination *b, const elimination_factor *f,
     }
 }
 
-static int32_t cheapest(const int64_t *cost, int32_t n)
-{
-    int32_t best = 0;
-    for (int32_t t = 1; t < n; t++) {
-        best = cost[t] < cost[best] ? t : best;
-    }
-    return best;
-}
-
 static dtp_status eliminate(solver_elimination *b, elimination_step *s, dtp_err *err)
 {
     const int32_t variable = s->variable;
@@ -184,14 +166,21 @@ static dtp_status eliminate(solver_elimination *b, elimination_step *s, dtp_err 
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a table of %lld", (long long)left.size);
     }
     for (int32_t f = 0; f < b->n_factors; f++) {
-        if (b->factors[f].alive && has(&b->factors[f], variable)) {
+        bool found = false;
+        for (int32_t i = 0; i < b->factors[f].n; i++) {
+            found = found || b->factors[f].variables[i] == variable;
+        }
+        if (b->factors[f].alive && found) {
             add_to(b, &b->factors[f], s, table, left.size);
             b->factors[f].alive = false;
         }
     }
     for (int64_t r = 0; r < left.size; r++) {
-        best[r] = cheapest(table + r * k, k);
-        cost[r] = table[r * k + best[r]];
+        const int64_t *row = table + r * k;
+        for (int32_t t = 1; t < k; t++) {
+            best[r] = row[t] < row[best[r]] ? t : best[r];
+        }
+        cost[r] = row[best[r]];
     }
     free(table);
     s->best = best;
@@ -244,12 +233,23 @@ static bool plan_order(solver_elimination *b, int64_t most, int64_t *work_units)
     return quick;
 }
 
-/* What is left speaks of the root alone, or of nothing. */
-static dtp_status read_rest(solver_elimination *b, dtp_err *err)
+static dtp_status run(solver_elimination *b, int64_t most, bool *quick, int64_t *work_units,
+                      dtp_err *err)
 {
+    const int64_t n = b->n;
+    DTP_TRY(DTP_NEW(b->arena, b->size, n, err));
+    DTP_TRY(DTP_NEW(b->arena, b->joined, n * n, err));
+    DTP_TRY(DTP_NEW(b->arena, b->weight, n, err));
+    DTP_TRY(DTP_NEW(b->arena, b->steps, n, err));
+    DTP_TRY(load(b, err));
+    *quick = plan_order(b, most, work_units);
+    for (int32_t i = 0; *quick && i < b->n_steps; i++) {
+        DTP_TRY(eliminate(b, &b->steps[i], err));
+    }
+    /* what is left speaks of the root alone, or of nothing */
     const int32_t k = b->root >= 0 ? b->size[b->root] : 1;
     DTP_TRY(DTP_NEW(b->arena, b->rest, k, err));
-    for (int32_t f = 0; f < b->n_factors; f++) {
+    for (int32_t f = 0; f < b->n_factors && *quick; f++) {
         for (int32_t s = 0; b->factors[f].alive && s < k; s++) {
             const int64_t cost = b->factors[f].cost[b->factors[f].n > 0 ? s : 0];
             b->rest[s] = dtp_problem_add_cost(b->rest[s], cost);
@@ -258,38 +258,20 @@ static dtp_status read_rest(solver_elimination *b, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status allocate(solver_elimination *b, dtp_err *err)
-{
-    const size_t n = (size_t)b->n;
-    b->arena = dtp_arena_create();
-    if (b->arena != NULL) {
-        b->size = dtp_arena_alloc(b->arena, n, sizeof *b->size);
-        b->joined = dtp_arena_alloc(b->arena, n * n, sizeof *b->joined);
-        b->weight = dtp_arena_alloc(b->arena, n, sizeof *b->weight);
-        b->steps = dtp_arena_alloc(b->arena, n, sizeof *b->steps);
-    }
-    return b->arena != NULL && b->size != NULL && b->joined != NULL && b->weight != NULL &&
-                   b->steps != NULL
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_NOMEM, "out of memory for an elimination of %d nodes", b->n);
-}
-
 dtp_status solver_elimination_create(const solver_reduced *w, int32_t root, int64_t most,
                                      solver_elimination **out, int64_t *work_units, dtp_err *err)
 {
-    solver_elimination *b = calloc(1, sizeof *b);
+    dtp_arena *arena = dtp_arena_create();
+    solver_elimination *b;
+    bool quick = false;
     *out = NULL;
-    DTP_TRY(DTP_MEMORY(err, b));
-    *b = (solver_elimination){.w = w, .root = root, .n = w->n_variables};
-    dtp_status s = allocate(b, err);
-    s = s == DTP_OK ? load(b, err) : s;
-    const bool quick = s == DTP_OK && plan_order(b, most, work_units);
-    for (int32_t i = 0; quick && s == DTP_OK && i < b->n_steps; i++) {
-        s = eliminate(b, &b->steps[i], err);
+    dtp_status s = DTP_NEW(arena, b, 1, err);
+    if (s == DTP_OK) {
+        *b = (solver_elimination){.arena = arena, .w = w, .root = root, .n = w->n_variables};
+        s = run(b, most, &quick, work_units, err);
     }
-    s = s == DTP_OK && quick ? read_rest(b, err) : s;
     if (s != DTP_OK || !quick) {
-        solver_elimination_destroy(b);
+        dtp_arena_destroy(arena);
         return s;
     }
     *out = b;
@@ -300,7 +282,6 @@ void solver_elimination_destroy(solver_elimination *b)
 {
     if (b != NULL) {
         dtp_arena_destroy(b->arena);
-        free(b);
     }
 }
 

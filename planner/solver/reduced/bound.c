@@ -119,45 +119,6 @@ static void add_variable(bounder *b, int32_t i)
     b->total = plus(b, b->total, least);
 }
 
-static void add_rows(bounder *b)
-{
-    b->multiplier[0] = 0;
-    for (int32_t r = 0; r < b->w->n_rows; r++) {
-        const double lambda = b->m->lambda[r] > 0.0 ? b->m->lambda[r] : 0.0;
-        const int64_t multiplier = fixed_point(b, lambda, b->shift + MULTIPLIER_BITS);
-        const int64_t room = b->w->limit - b->w->base[r];
-        b->multiplier[r + 1] = plus(b, b->multiplier[r], multiplier);
-        if (multiplier > 0) {
-            b->total = plus(b, b->total, -multiplied(b, multiplier, room) - 1);
-        }
-    }
-}
-
-static bool allocate(bounder *b)
-{
-    const solver_reduced *w = b->w;
-    int64_t strategies = 0, n_phi = 0;
-    b->first = calloc((size_t)w->n_variables + 1, sizeof *b->first);
-    for (int32_t i = 0; b->first != NULL && i < w->n_variables; i++) {
-        b->first[i] = strategies;
-        strategies += w->variables[i].alive ? w->variables[i].k : 0;
-    }
-    for (int32_t e = 0; e < w->n_edges; e++) {
-        const solver_edge *edge = &w->edges[e];
-        n_phi += edge->alive ? w->variables[edge->u].k + w->variables[edge->v].k : 0;
-    }
-    b->theta = calloc((size_t)strategies + 1, sizeof *b->theta);
-    b->least = calloc((size_t)w->n_variables + 1, sizeof *b->least);
-    b->edge_least = calloc((size_t)w->n_edges + 1, sizeof *b->edge_least);
-    b->multiplier = calloc((size_t)w->n_rows + 1, sizeof *b->multiplier);
-    b->phi = calloc((size_t)n_phi + 1, sizeof *b->phi);
-    for (int64_t i = 0; b->phi != NULL && i < n_phi; i++) {
-        b->phi[i] = fixed_point(b, b->m->phi[i], b->shift);
-    }
-    return b->first != NULL && b->theta != NULL && b->least != NULL && b->edge_least != NULL &&
-           b->multiplier != NULL && b->phi != NULL;
-}
-
 /* ---- fixing ---------------------------------------------------------------------------------- */
 
 static dtp_status fix_edge(bounder *b, int32_t e, int64_t room, dtp_err *err)
@@ -221,20 +182,36 @@ static int64_t rounded_up(const bounder *b, int64_t total)
     return bound < b->w->cutoff ? bound : b->w->cutoff;
 }
 
-static void tell_apart(const bounder *b)
-{
-    const solver_variable *x = &b->w->variables[b->asked];
-    for (int32_t s = 0; s < x->k; s++) {
-        const bool out = solver_dead(x, s) || excluded(b->w, x->cost[s]);
-        const int64_t above = out ? 0 : b->theta[b->first[b->asked] + s] - b->least[b->asked];
-        b->by_strategy[s] = out ? b->w->cutoff : rounded_up(b, b->total + above);
-    }
-}
-
-static dtp_status run(bounder *b, bool fixing, int64_t *bound, dtp_err *err)
+static dtp_status run(bounder *b, bool fixing, dtp_arena *arena, int64_t *bound, dtp_err *err)
 {
     solver_reduced *w = b->w;
-    add_rows(b);
+    int64_t strategies = 0, n_phi = 0;
+    DTP_TRY(DTP_NEW(arena, b->first, w->n_variables, err));
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        b->first[i] = strategies;
+        strategies += w->variables[i].alive ? w->variables[i].k : 0;
+    }
+    for (int32_t e = 0; e < w->n_edges; e++) {
+        const solver_edge *edge = &w->edges[e];
+        n_phi += edge->alive ? w->variables[edge->u].k + w->variables[edge->v].k : 0;
+    }
+    DTP_TRY(DTP_NEW(arena, b->theta, strategies, err));
+    DTP_TRY(DTP_NEW(arena, b->least, w->n_variables, err));
+    DTP_TRY(DTP_NEW(arena, b->edge_least, w->n_edges, err));
+    DTP_TRY(DTP_NEW(arena, b->multiplier, (int64_t)w->n_rows + 1, err));
+    DTP_TRY(DTP_NEW(arena, b->phi, n_phi, err));
+    for (int64_t i = 0; i < n_phi; i++) {
+        b->phi[i] = fixed_point(b, b->m->phi[i], b->shift);
+    }
+    for (int32_t r = 0; r < w->n_rows; r++) {
+        const double lambda = b->m->lambda[r] > 0.0 ? b->m->lambda[r] : 0.0;
+        const int64_t multiplier = fixed_point(b, lambda, b->shift + MULTIPLIER_BITS);
+        const int64_t room = w->limit - w->base[r];
+        b->multiplier[r + 1] = plus(b, b->multiplier[r], multiplier);
+        if (multiplier > 0) {
+            b->total = plus(b, b->total, -multiplied(b, multiplier, room) - 1);
+        }
+    }
     for (int32_t e = 0; e < w->n_edges; e++) {
         if (w->edges[e].alive) {
             add_edge(b, e);
@@ -251,8 +228,11 @@ static dtp_status run(bounder *b, bool fixing, int64_t *bound, dtp_err *err)
         return DTP_OK;
     }
     *bound = rounded_up(b, b->total);
-    if (b->by_strategy != NULL) {
-        tell_apart(b);
+    const solver_variable *asked = &w->variables[b->asked];
+    for (int32_t s = 0; b->by_strategy != NULL && s < asked->k; s++) {
+        const bool out = solver_dead(asked, s) || excluded(w, asked->cost[s]);
+        const int64_t above = out ? 0 : b->theta[b->first[b->asked] + s] - b->least[b->asked];
+        b->by_strategy[s] = out ? w->cutoff : rounded_up(b, b->total + above);
     }
     return fixing ? fix(b, err) : DTP_OK;
 }
@@ -289,19 +269,6 @@ static int32_t choose_shift(const solver_reduced *w)
     return shift;
 }
 
-static dtp_status bound_at(bounder *b, bool fixing, int64_t *bound, dtp_err *err)
-{
-    dtp_status s = allocate(b) ? run(b, fixing, bound, err)
-                               : DTP_FAIL(err, DTP_NOMEM, "out of memory for a bound");
-    free(b->first);
-    free(b->theta);
-    free(b->least);
-    free(b->edge_least);
-    free(b->multiplier);
-    free(b->phi);
-    return s;
-}
-
 /* By as many binary places as the numbers allow. */
 static dtp_status find_bound(const bounder *start, bool fixing, int64_t *bound, dtp_err *err)
 {
@@ -314,7 +281,11 @@ static dtp_status find_bound(const bounder *start, bool fixing, int64_t *bound, 
     for (int32_t shift = choose_shift(w); overflow && shift >= 0; shift -= shift > 8 ? 8 : 1) {
         bounder b = *start;
         b.shift = shift;
-        DTP_TRY(bound_at(&b, fixing, bound, err));
+        dtp_arena *arena = dtp_arena_create();
+        DTP_TRY(DTP_MEMORY(err, arena));
+        const dtp_status s = run(&b, fixing, arena, bound, err);
+        dtp_arena_destroy(arena);
+        DTP_TRY(s);
         overflow = b.overflow;
     }
     return DTP_OK;

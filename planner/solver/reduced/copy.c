@@ -151,16 +151,6 @@ typedef struct beside {
     int64_t sum;    /* no solution costs less */
 } beside;
 
-static void add_line(const solver_reduced *w, int32_t edge, int32_t variable, int32_t strategy,
-                     beside *b)
-{
-    const solver_view v = solver_view_from(w, edge, variable);
-    int64_t *cost = b->cost + b->first[v.other];
-    for (int32_t t = 0; t < w->variables[v.other].k; t++) {
-        cost[t] = dtp_problem_add_cost(cost[t], v.m[strategy * v.row + t * v.col]);
-    }
-}
-
 static void find_costs(const solver_reduced *w, int32_t variable, int32_t strategy, beside *b)
 {
     int64_t at = 0;
@@ -172,9 +162,15 @@ static void find_costs(const solver_reduced *w, int32_t variable, int32_t strate
         }
     }
     for (int32_t a = 0; a < w->variables[variable].n_adj; a++) {
-        const solver_edge *e = &w->edges[w->variables[variable].adj[a]];
-        if (e->alive && (e->u == variable || e->v == variable)) {
-            add_line(w, w->variables[variable].adj[a], variable, strategy, b);
+        const int32_t edge = w->variables[variable].adj[a];
+        const solver_edge *e = &w->edges[edge];
+        if (!e->alive || (e->u != variable && e->v != variable)) {
+            continue;
+        }
+        const solver_view v = solver_view_from(w, edge, variable);
+        int64_t *cost = b->cost + b->first[v.other];
+        for (int32_t t = 0; t < w->variables[v.other].k; t++) {
+            cost[t] = dtp_problem_add_cost(cost[t], v.m[strategy * v.row + t * v.col]);
         }
     }
     b->sum = w->constant;
@@ -189,64 +185,58 @@ static void find_costs(const solver_reduced *w, int32_t variable, int32_t strate
     }
 }
 
-/* What does not lift the sum to the cutoff on its own. */
-static bool select_strategies(const solver_reduced *w, const beside *b, dtp_arena *arena,
-                              selection *s)
+/* scratch: for what the copy does not keep. */
+static dtp_status copy_selected(solver_reduced *to, const solver_reduced *w, int32_t variable,
+                                int32_t strategy, dtp_arena *scratch, dtp_err *err)
 {
+    beside b = {0};
+    selection s = {0};
+    int64_t n = 0;
+    for (int32_t i = 0; i < w->n_variables; i++) {
+        n += w->variables[i].alive ? w->variables[i].k : 0;
+    }
+    DTP_TRY(DTP_NEW(scratch, b.first, w->n_variables, err));
+    DTP_TRY(DTP_NEW(scratch, b.least, w->n_variables, err));
+    DTP_TRY(DTP_NEW(scratch, b.cost, n, err));
+    DTP_TRY(DTP_NEW(scratch, s.maps, w->n_variables, err));
+    DTP_TRY(DTP_NEW(scratch, s.counts, w->n_variables, err));
+    find_costs(w, variable, strategy, &b);
+    DTP_TRY(copy_rest(to, w, err));
+    to->infeasible = to->infeasible || b.sum >= w->cutoff;
+    if (to->infeasible) {
+        return DTP_OK;
+    }
+    /* what does not lift the sum to the cutoff on its own */
     for (int32_t i = 0; i < w->n_variables; i++) {
         const solver_variable *x = &w->variables[i];
-        int32_t *map = x->alive ? dtp_arena_alloc(arena, (size_t)x->k, sizeof *map) : NULL;
-        if (x->alive && map == NULL) {
-            return false;
+        int32_t *map = NULL;
+        if (x->alive) {
+            DTP_TRY(DTP_NEW(to->arena, map, x->k, err));
         }
         for (int32_t t = 0; x->alive && t < x->k; t++) {
-            const int64_t cost = b->cost[b->first[i] + t];
-            if (cost < DTP_FORBIDDEN && b->sum - b->least[i] + cost < w->cutoff) {
-                map[s->counts[i]++] = t;
+            const int64_t cost = b.cost[b.first[i] + t];
+            if (cost < DTP_FORBIDDEN && b.sum - b.least[i] + cost < w->cutoff) {
+                map[s.counts[i]++] = t;
             }
         }
-        s->maps[i] = map;
+        s.maps[i] = map;
     }
-    return true;
-}
-
-static dtp_status copy_selected(solver_reduced *to, const solver_reduced *w, const beside *b,
-                                dtp_err *err)
-{
-    selection s = {.maps = calloc((size_t)w->n_variables + 1, sizeof *s.maps),
-                   .counts = calloc((size_t)w->n_variables + 1, sizeof *s.counts)};
-    dtp_status status = s.maps != NULL && s.counts != NULL ? copy_rest(to, w, err) : DTP_NOMEM;
-    to->infeasible = to->infeasible || b->sum >= w->cutoff;
-    if (status == DTP_OK && !to->infeasible) {
-        status = select_strategies(w, b, to->arena, &s) ? copy_all(to, w, &s, err) : DTP_NOMEM;
-    }
-    free(s.maps);
-    free(s.counts);
-    return status == DTP_NOMEM ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy") : status;
+    return copy_all(to, w, &s, err);
 }
 
 dtp_status solver_copy_with(const solver_reduced *w, int32_t variable, int32_t strategy,
                             solver_reduced **out, dtp_err *err)
 {
-    int64_t n = 0;
     solver_reduced *to = calloc(1, sizeof *to);
-    for (int32_t i = 0; i < w->n_variables; i++) {
-        n += w->variables[i].alive ? w->variables[i].k : 0;
+    dtp_arena *scratch = dtp_arena_create();
+    dtp_status status = DTP_MEMORY(err, to, scratch);
+    if (status == DTP_OK) {
+        status = copy_selected(to, w, variable, strategy, scratch, err);
     }
-    int64_t *block = calloc((size_t)n + 2 * (size_t)w->n_variables + 1, sizeof *block);
-    if (to == NULL || block == NULL) {
-        free(to);
-        free(block);
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a copy");
-    }
-    beside b = {
-        .first = block, .least = block + w->n_variables, .cost = block + 2 * w->n_variables};
-    find_costs(w, variable, strategy, &b);
-    const dtp_status s = copy_selected(to, w, &b, err);
-    free(block);
-    if (s != DTP_OK) {
+    dtp_arena_destroy(scratch);
+    if (status != DTP_OK) {
         solver_reduced_destroy(to);
-        return s;
+        return status;
     }
     *out = to;
     return DTP_OK;

@@ -6,16 +6,6 @@
 
 #include "core/base/safe_int.h"
 
-static bool uses_no_more(const solver_variable *x, int32_t s, int32_t t)
-{
-    for (int32_t i = 0; i < x->n_pieces; i++) {
-        if (x->pieces[i].use[s] > x->pieces[i].use[t]) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* The most that s can cost more than t over one edge; false when s excludes what t allows. */
 static bool edge_excess(const solver_reduced *w, int32_t edge, int32_t x, int32_t s, int32_t t,
                         int64_t *out)
@@ -43,8 +33,10 @@ static bool dominates(const solver_reduced *w, int32_t variable, int32_t s, int3
 {
     const solver_variable *x = &w->variables[variable];
     int64_t excess = x->cost[s] - x->cost[t];
-    if (!uses_no_more(x, s, t)) {
-        return false;
+    for (int32_t i = 0; i < x->n_pieces; i++) {
+        if (x->pieces[i].use[s] > x->pieces[i].use[t]) {
+            return false;
+        }
     }
     for (int32_t i = 0; i < x->n_adj; i++) {
         int64_t more = 0;
@@ -113,21 +105,6 @@ static dtp_status check_variable(solver_reduced *w, int32_t variable, int32_t *w
     return DTP_OK;
 }
 
-static dtp_status check_all(solver_reduced *w, int32_t *witness, dtp_err *err)
-{
-    for (int32_t i = 0; i < w->n_variables && w->options.dominance; i++) {
-        solver_variable *x = &w->variables[i];
-        if (dtp_stopped(w->stop)) {
-            return DTP_OK;
-        }
-        if (x->alive && !x->kept && x->changed && !x->memory_changed && x->n_live > 1) {
-            x->changed = false;
-            DTP_TRY(check_variable(w, i, witness, err));
-        }
-    }
-    return DTP_OK;
-}
-
 dtp_status solver_dominance(solver_reduced *w, dtp_err *err)
 {
     int32_t most = 1;
@@ -137,7 +114,15 @@ dtp_status solver_dominance(solver_reduced *w, dtp_err *err)
     }
     int32_t *witness = calloc((size_t)most + 1, sizeof *witness);
     DTP_TRY(DTP_MEMORY(err, witness));
-    const dtp_status s = check_all(w, witness, err);
+    dtp_status s = DTP_OK;
+    for (int32_t i = 0;
+         i < w->n_variables && w->options.dominance && s == DTP_OK && !dtp_stopped(w->stop); i++) {
+        solver_variable *x = &w->variables[i];
+        if (x->alive && !x->kept && x->changed && !x->memory_changed && x->n_live > 1) {
+            x->changed = false;
+            s = check_variable(w, i, witness, err);
+        }
+    }
     free(witness);
     return s;
 }

@@ -59,21 +59,6 @@ static dtp_status move_edge(solver_reduced *w, int32_t edge, int32_t y, int32_t 
     return solver_add_matrix(w, x, v.other, m, err);
 }
 
-static dtp_status move_pieces(solver_reduced *w, int32_t y, int32_t x, const int32_t *map,
-                              dtp_err *err)
-{
-    for (int32_t i = 0; i < w->variables[y].n_pieces; i++) {
-        const solver_piece *piece = &w->variables[y].pieces[i];
-        int64_t *use = malloc((size_t)w->variables[x].k * sizeof *use);
-        DTP_TRY(DTP_MEMORY(err, use));
-        for (int32_t s = 0; s < w->variables[x].k; s++) {
-            use[s] = piece->use[map[s]];
-        }
-        DTP_TRY(solver_add_piece(w, x, piece->first, piece->last, use, err));
-    }
-    return DTP_OK;
-}
-
 /* y joins x; `map` comes from the arena. */
 static dtp_status merge(solver_reduced *w, int32_t edge, int32_t x, int32_t y, const int32_t *map,
                         dtp_err *err)
@@ -90,7 +75,15 @@ static dtp_status merge(solver_reduced *w, int32_t edge, int32_t x, int32_t y, c
     for (int32_t i = 0; i < degree; i++) {
         DTP_TRY(move_edge(w, w->variables[y].adj[i], y, x, map, err));
     }
-    DTP_TRY(move_pieces(w, y, x, map, err));
+    for (int32_t i = 0; i < w->variables[y].n_pieces; i++) {
+        const solver_piece *piece = &w->variables[y].pieces[i];
+        int64_t *use = malloc((size_t)w->variables[x].k * sizeof *use);
+        DTP_TRY(DTP_MEMORY(err, use));
+        for (int32_t s = 0; s < w->variables[x].k; s++) {
+            use[s] = piece->use[map[s]];
+        }
+        DTP_TRY(solver_add_piece(w, x, piece->first, piece->last, use, err));
+    }
     solver_free_variable(&w->variables[y]);
     w->report.merged_variables++;
     return DTP_OK;

@@ -53,14 +53,6 @@ static int compare_signatures(const void *a, const void *b)
                               : (x->row > y->row) - (x->row < y->row);
 }
 
-/* Where the usages of an interval lie. */
-static int64_t usages_of(const dtp_problem *p, int32_t interval)
-{
-    return interval < p->n_variables
-               ? p->first[interval]
-               : p->first[p->n_variables] + p->extra_first[interval - p->n_variables];
-}
-
 /* By counting; first[r + 1] is where row r is filled up to meanwhile. */
 static void list_changes(changes *c, const dtp_problem *p, const row_range *span)
 {
@@ -76,14 +68,18 @@ static void list_changes(changes *c, const dtp_problem *p, const row_range *span
     }
     for (int32_t i = 0; i < n; i++) {
         if (span[i].first < span[i].last) {
-            const int64_t what = 2 * usages_of(p, i);
+            const int64_t usages =
+                i < p->n_variables ? p->first[i]
+                                   : p->first[p->n_variables] + p->extra_first[i - p->n_variables];
+            const int64_t what = 2 * usages;
             c->list[c->first[span[i].first + 1]++] = what;
             c->list[c->first[span[i].last + 1]++] = what + 1;
         }
     }
 }
 
-static void sign(changes *c)
+/* Rows of the same change stand together once they are sorted by its hash. */
+static void find_periods(changes *c)
 {
     for (int32_t r = 0; r < c->n_rows; r++) {
         int64_t *list = c->list + c->first[r];
@@ -99,58 +95,39 @@ static void sign(changes *c)
         c->by_hash[r] = (signature){hash, r};
     }
     qsort(c->by_hash, (size_t)c->n_rows, sizeof *c->by_hash, compare_signatures);
-}
-
-static bool same_change(const changes *c, int32_t a, int32_t b)
-{
-    const int64_t n = c->first[a + 1] - c->first[a];
-    return n == c->first[b + 1] - c->first[b] &&
-           memcmp(c->list + c->first[a], c->list + c->first[b], (size_t)n * sizeof *c->list) == 0;
-}
-
-static void find_periods(changes *c)
-{
-    sign(c);
     for (int32_t i = 1; i < c->n_rows; i++) {
         const signature *x = &c->by_hash[i];
-        if (x[-1].hash == x->hash && same_change(c, x[-1].row, x->row)) {
-            c->period[x->row] = x->row - x[-1].row;
+        const int32_t a = x[-1].row, b = x->row;
+        const int64_t n = c->first[b + 1] - c->first[b];
+        if (x[-1].hash == x->hash && n == c->first[a + 1] - c->first[a] &&
+            memcmp(c->list + c->first[a], c->list + c->first[b], (size_t)n * sizeof *c->list) ==
+                0) {
+            c->period[b] = b - a;
         }
     }
 }
 
-static void drop_between(const changes *c, bool *dropped)
+/* Marks them in `dropped`. */
+static dtp_status drop_linear_rows(const dtp_problem *p, const row_range *span, int32_t n_rows,
+                                   dtp_arena *arena, bool *dropped, dtp_err *err)
 {
-    for (int32_t a = 1, b; a < c->n_rows; a = b + 1) {
-        const int32_t d = c->period[a];
-        for (b = a; b + 1 < c->n_rows && c->period[b + 1] == d && d > 0; b++) {
+    const int64_t n = (int64_t)n_rows + 3;
+    changes c = {.n_rows = n_rows};
+    DTP_TRY(DTP_NEW(arena, c.first, n, err));
+    DTP_TRY(DTP_NEW(arena, c.list, 2 * (int64_t)dtp_problem_n_intervals(p) + 1, err));
+    DTP_TRY(DTP_NEW(arena, c.by_hash, n, err));
+    DTP_TRY(DTP_NEW(arena, c.period, n, err));
+    list_changes(&c, p, span);
+    find_periods(&c);
+    for (int32_t a = 1, b; a < n_rows; a = b + 1) {
+        const int32_t d = c.period[a];
+        for (b = a; b + 1 < n_rows && c.period[b + 1] == d && d > 0; b++) {
         }
         for (int32_t r = a - 1; d > 0 && r + d <= b; r++) {
             dropped[r] = r >= d || dropped[r];
         }
     }
-}
-
-static dtp_status drop_linear_rows(const dtp_problem *p, const row_range *span, int32_t n_rows,
-                                   bool *dropped, dtp_err *err)
-{
-    const size_t n = (size_t)n_rows + 3, n_intervals = (size_t)dtp_problem_n_intervals(p);
-    changes c = {.n_rows = n_rows,
-                 .first = calloc(n, sizeof *c.first),
-                 .list = malloc((2 * n_intervals + 1) * sizeof *c.list),
-                 .by_hash = malloc(n * sizeof *c.by_hash),
-                 .period = calloc(n, sizeof *c.period)};
-    const bool ok = c.first != NULL && c.list != NULL && c.by_hash != NULL && c.period != NULL;
-    if (ok) {
-        list_changes(&c, p, span);
-        find_periods(&c);
-        drop_between(&c, dropped);
-    }
-    free(c.first);
-    free(c.list);
-    free(c.by_hash);
-    free(c.period);
-    return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d memory rows", n_rows);
+    return DTP_OK;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -191,32 +168,6 @@ static int32_t row_at(const int64_t *times, int32_t n, int64_t time)
     return lo;
 }
 
-static bool uses_memory(const solver_reduced *w, const dtp_problem_interval *x)
-{
-    bool any = false;
-    for (int32_t s = 0; s < w->variables[x->variable].k && !any; s++) {
-        any = x->usage[s] > 0;
-    }
-    return any && x->begin < x->end;
-}
-
-static dtp_status add_pieces(solver_reduced *w, const row_range *span, dtp_err *err)
-{
-    const int32_t n = dtp_problem_n_intervals(w->p);
-    for (int32_t i = 0; i < n; i++) {
-        const dtp_problem_interval x = dtp_problem_interval_at(w->p, i);
-        if (span[i].first >= span[i].last) {
-            continue;
-        }
-        const size_t bytes = (size_t)w->variables[x.variable].k * sizeof(int64_t);
-        int64_t *use = malloc(bytes);
-        DTP_TRY(DTP_MEMORY(err, use));
-        memcpy(use, x.usage, bytes);
-        DTP_TRY(solver_add_piece(w, x.variable, span[i].first, span[i].last, use, err));
-    }
-    return DTP_OK;
-}
-
 /* Begins or ends of the intervals with usage, in order. */
 static void sort_times(const solver_reduced *w, const row_range *span, bool begin, dtp_keyed *list,
                        int64_t *times)
@@ -244,7 +195,11 @@ static void find_spans(solver_reduced *w, int64_t *times, dtp_keyed *list, row_r
     int32_t used = 0;
     for (int32_t i = 0; i < n; i++) {
         const dtp_problem_interval x = dtp_problem_interval_at(w->p, i);
-        span[i].last = uses_memory(w, &x) ? 1 : 0;
+        bool any = false;
+        for (int32_t s = 0; s < w->variables[x.variable].k && !any; s++) {
+            any = x.usage[s] > 0;
+        }
+        span[i].last = any && x.begin < x.end ? 1 : 0;
         used += span[i].last;
     }
     sort_times(w, span, true, list, begins);
@@ -259,64 +214,60 @@ static void find_spans(solver_reduced *w, int64_t *times, dtp_keyed *list, row_r
     }
 }
 
-/* Leaves out the rows that are marked. */
-static dtp_status leave_out(solver_reduced *w, const bool *dropped, int64_t *times, row_range *span,
-                            dtp_err *err)
+/* Leaves out the rows that are marked; to: scratch, by row and one more. */
+static void leave_out(solver_reduced *w, const bool *dropped, int64_t *times, row_range *span,
+                      int32_t *to)
 {
-    const int32_t n = dtp_problem_n_intervals(w->p);
     int32_t kept = 0;
-    int32_t *to = malloc(((size_t)w->n_rows + 1) * sizeof *to);
-    DTP_TRY(DTP_MEMORY(err, to));
     for (int32_t r = 0; r < w->n_rows; r++) {
         to[r] = kept;
         times[kept] = times[r];
         kept += dropped[r] ? 0 : 1;
     }
     to[w->n_rows] = kept;
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < dtp_problem_n_intervals(w->p); i++) {
         span[i] = (row_range){to[span[i].first], to[span[i].last]};
     }
     w->report.dropped_rows += w->n_rows - kept;
     w->n_rows = kept;
-    free(to);
-    return DTP_OK;
 }
 
-static dtp_status create_rows(solver_reduced *w, int64_t *times, row_range *span, dtp_err *err)
+/* arena: scratch. */
+static dtp_status create_memory(solver_reduced *w, dtp_arena *arena, dtp_err *err)
 {
+    const int32_t n = dtp_problem_n_intervals(w->p);
+    int64_t *times;
+    dtp_keyed *list;
+    row_range *span;
+    DTP_TRY(DTP_NEW(arena, times, 3 * (int64_t)n, err));
+    DTP_TRY(DTP_NEW(arena, list, 2 * (int64_t)n, err));
+    DTP_TRY(DTP_NEW(arena, span, n, err));
+    find_spans(w, times, list, span);
     if (w->options.memory_rows) {
-        bool *dropped = calloc((size_t)w->n_rows + 1, sizeof *dropped);
-        DTP_TRY(DTP_MEMORY(err, dropped));
-        dtp_status s = drop_linear_rows(w->p, span, w->n_rows, dropped, err);
-        s = s == DTP_OK ? leave_out(w, dropped, times, span, err) : s;
-        free(dropped);
-        DTP_TRY(s);
+        bool *dropped;
+        int32_t *to;
+        DTP_TRY(DTP_NEW(arena, dropped, w->n_rows, err));
+        DTP_TRY(DTP_NEW(arena, to, (int64_t)w->n_rows + 1, err));
+        DTP_TRY(drop_linear_rows(w->p, span, w->n_rows, arena, dropped, err));
+        leave_out(w, dropped, times, span, to);
     }
     w->time = malloc(((size_t)w->n_rows + 1) * sizeof *w->time);
     w->base = calloc((size_t)w->n_rows + 1, sizeof *w->base);
     w->multiplier = calloc((size_t)w->n_rows + 1, sizeof *w->multiplier);
     DTP_TRY(DTP_MEMORY(err, w->time, w->base, w->multiplier));
     memcpy(w->time, times, (size_t)w->n_rows * sizeof *w->time);
-    return add_pieces(w, span, err);
-}
-
-static dtp_status create_memory(solver_reduced *w, dtp_err *err)
-{
-    const size_t n = (size_t)dtp_problem_n_intervals(w->p) + 1;
-    int64_t *times = malloc(3 * n * sizeof *times);
-    dtp_keyed *list = calloc(2 * n, sizeof *list);
-    row_range *span = calloc(n, sizeof *span);
-    dtp_status s = times != NULL && list != NULL && span != NULL
-                       ? DTP_OK
-                       : DTP_FAIL(err, DTP_NOMEM, "out of memory for the times of intervals");
-    if (s == DTP_OK) {
-        find_spans(w, times, list, span);
-        s = create_rows(w, times, span, err);
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_problem_interval x = dtp_problem_interval_at(w->p, i);
+        if (span[i].first >= span[i].last) {
+            continue;
+        }
+        const size_t bytes = (size_t)w->variables[x.variable].k * sizeof(int64_t);
+        int64_t *use = malloc(bytes);
+        DTP_TRY(DTP_MEMORY(err, use));
+        memcpy(use, x.usage, bytes);
+        DTP_TRY(solver_add_piece(w, x.variable, span[i].first, span[i].last, use, err));
     }
-    free(times);
-    free(list);
-    free(span);
-    return s;
+    return DTP_OK;
 }
 
 /* ---- variables and edges --------------------------------------------------------------------- */
@@ -340,22 +291,11 @@ static dtp_status load_variables(solver_reduced *w, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status load_edges(solver_reduced *w, dtp_err *err)
-{
-    const dtp_problem *p = w->p;
-    for (int32_t e = 0; e < p->n_edges; e++) {
-        DTP_TRY(solver_add_borrowed(w, p->edge_a[e], p->edge_b[e], p->edge_cost + p->edge_first[e],
-                                    err));
-    }
-    return DTP_OK;
-}
-
 dtp_status solver_reduced_create(const dtp_problem *p, const dtp_presolve_options *options,
                                  const dtp_solver_parameters *parameters, solver_reduced **out,
                                  dtp_err *err)
 {
     solver_reduced *w = calloc(1, sizeof *w);
-    dtp_status s = DTP_OK;
     DTP_TRY(DTP_MEMORY(err, w));
     w->p = p;
     w->options = *options;
@@ -365,11 +305,15 @@ dtp_status solver_reduced_create(const dtp_problem *p, const dtp_presolve_option
     w->cutoff = DTP_FORBIDDEN;
     w->arena = dtp_arena_create();
     w->variables = calloc((size_t)p->n_variables + 1, sizeof *w->variables);
-    s = w->arena != NULL && w->variables != NULL
-            ? load_variables(w, err)
-            : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", p->n_variables);
-    s = s == DTP_OK ? load_edges(w, err) : s;
-    s = s == DTP_OK ? create_memory(w, err) : s;
+    dtp_arena *scratch = dtp_arena_create();
+    dtp_status s = DTP_MEMORY(err, w->arena, w->variables, scratch);
+    s = s == DTP_OK ? load_variables(w, err) : s;
+    for (int32_t e = 0; e < p->n_edges && s == DTP_OK; e++) {
+        s = solver_add_borrowed(w, p->edge_a[e], p->edge_b[e], p->edge_cost + p->edge_first[e],
+                                err);
+    }
+    s = s == DTP_OK ? create_memory(w, scratch, err) : s;
+    dtp_arena_destroy(scratch);
     if (s != DTP_OK) {
         solver_reduced_destroy(w);
         return s;

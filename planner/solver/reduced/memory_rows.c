@@ -52,30 +52,6 @@ static dtp_status emit(solver_reduced *w, int32_t variable, int32_t first, int32
     return solver_add_piece(w, variable, first, last, use, err);
 }
 
-static dtp_status sweep(solver_reduced *w, int32_t variable, const solver_piece *old,
-                        sweep_step *steps, int64_t *sum, int32_t n, dtp_err *err)
-{
-    const int32_t k = w->variables[variable].k;
-    for (int32_t i = 0; i < n; i++) {
-        steps[2 * i] = (sweep_step){old[i].first, i, true};
-        steps[2 * i + 1] = (sweep_step){old[i].last, i, false};
-    }
-    qsort(steps, 2 * (size_t)n, sizeof *steps, compare_steps);
-    memset(sum, 0, (size_t)k * sizeof *sum);
-    int32_t depth = 0;
-    for (int32_t i = 0; i < 2 * n; i++) {
-        if (depth > 0 && steps[i].row > steps[i - 1].row) {
-            DTP_TRY(emit(w, variable, steps[i - 1].row, steps[i].row, sum, err));
-        }
-        const int64_t *use = old[steps[i].piece].use;
-        depth += steps[i].enter ? 1 : -1;
-        for (int32_t s = 0; s < k; s++) {
-            sum[s] += steps[i].enter ? use[s] : -use[s];
-        }
-    }
-    return DTP_OK;
-}
-
 static dtp_status normalise(solver_reduced *w, int32_t variable, dtp_err *err)
 {
     solver_variable *x = &w->variables[variable];
@@ -89,10 +65,26 @@ static dtp_status normalise(solver_reduced *w, int32_t variable, dtp_err *err)
     x->n_pieces = 0;
     x->cap_pieces = 0;
     sweep_step *steps = malloc(2 * (size_t)n * sizeof *steps);
-    int64_t *sum = malloc((size_t)x->k * sizeof *sum);
-    dtp_status s = steps != NULL && sum != NULL
-                       ? sweep(w, variable, old, steps, sum, n, err)
-                       : DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
+    int64_t *sum = calloc((size_t)x->k, sizeof *sum);
+    dtp_status status = DTP_MEMORY(err, steps, sum);
+    for (int32_t i = 0; i < n && status == DTP_OK; i++) {
+        steps[2 * i] = (sweep_step){old[i].first, i, true};
+        steps[2 * i + 1] = (sweep_step){old[i].last, i, false};
+    }
+    if (status == DTP_OK) {
+        qsort(steps, 2 * (size_t)n, sizeof *steps, compare_steps);
+    }
+    int32_t depth = 0;
+    for (int32_t i = 0; i < 2 * n && status == DTP_OK; i++) {
+        if (depth > 0 && steps[i].row > steps[i - 1].row) {
+            status = emit(w, variable, steps[i - 1].row, steps[i].row, sum, err);
+        }
+        const int64_t *use = old[steps[i].piece].use;
+        depth += steps[i].enter ? 1 : -1;
+        for (int32_t s = 0; s < x->k; s++) {
+            sum[s] += steps[i].enter ? use[s] : -use[s];
+        }
+    }
     x->memory_changed = false;
     free(steps);
     free(sum);
@@ -100,7 +92,7 @@ static dtp_status normalise(solver_reduced *w, int32_t variable, dtp_err *err)
         free(old[i].use);
     }
     free(old);
-    return s;
+    return status;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */

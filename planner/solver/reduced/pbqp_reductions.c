@@ -68,14 +68,6 @@ static dtp_status eliminate(solver_reduced *w, int32_t x, int32_t degree, dtp_er
     return m != NULL ? solver_add_matrix(w, a.other, b.other, m, err) : DTP_OK;
 }
 
-static bool small_enough(const solver_reduced *w, int32_t x)
-{
-    const solver_view a = solver_view_from(w, w->variables[x].adj[0], x);
-    const solver_view b = solver_view_from(w, w->variables[x].adj[1], x);
-    const int64_t n = (int64_t)w->variables[a.other].k * w->variables[b.other].k;
-    return n <= w->parameters->pbqp_table && n * w->variables[x].k <= w->parameters->pbqp_work;
-}
-
 dtp_status solver_eliminate(solver_reduced *w, dtp_err *err)
 {
     for (int32_t x = 0;
@@ -86,7 +78,14 @@ dtp_status solver_eliminate(solver_reduced *w, dtp_err *err)
             continue;
         }
         const int32_t degree = solver_purge(w, x);
-        if (degree < 2 || (degree == 2 && small_enough(w, x))) {
+        bool small = degree < 2;
+        if (degree == 2) {
+            const solver_view a = solver_view_from(w, variable->adj[0], x);
+            const solver_view b = solver_view_from(w, variable->adj[1], x);
+            const int64_t n = (int64_t)w->variables[a.other].k * w->variables[b.other].k;
+            small = n <= w->parameters->pbqp_table && n * variable->k <= w->parameters->pbqp_work;
+        }
+        if (small) {
             DTP_TRY(eliminate(w, x, degree, err));
         }
     }

@@ -23,43 +23,27 @@ typedef struct side {
     int64_t step, other_step; /* in the matrix, from one strategy to the next */
 } side;
 
-/* Of a line, or what shows that it is not above 0. */
-static int64_t line_minimum(const solver_reduced *w, const int64_t *m, const side *d, int32_t i)
-{
-    const solver_variable *y = &w->variables[d->other];
-    int64_t least = DTP_FORBIDDEN;
-    for (int32_t j = 0; j < y->k && least > 0; j++) {
-        const int64_t at = m[i * d->step + j * d->other_step];
-        least = at < least && !solver_dead(y, j) ? at : least;
-    }
-    return least;
-}
-
-static dtp_status move_minimum(solver_reduced *w, int32_t edge, const side *d, int32_t i,
-                               int64_t least, dtp_err *err)
-{
-    const solver_variable *y = &w->variables[d->other];
-    DTP_TRY(solver_own(w, edge, err));
-    int64_t *m = w->edges[edge].m;
-    for (int32_t j = 0; j < y->k; j++) {
-        int64_t *at = &m[i * d->step + j * d->other_step];
-        *at = *at >= DTP_FORBIDDEN || solver_dead(y, j) ? DTP_FORBIDDEN : *at - least;
-    }
-    return solver_add_cost(w, d->variable, i, least, err);
-}
-
+/* The smallest cost of every line moves into the variable. */
 static dtp_status clean_side(solver_reduced *w, int32_t edge, const side *d, dtp_err *err)
 {
-    const solver_variable *x = &w->variables[d->variable];
+    const solver_variable *x = &w->variables[d->variable], *y = &w->variables[d->other];
     for (int32_t i = 0; i < x->k && !w->infeasible; i++) {
-        if (solver_dead(x, i)) {
-            continue;
+        const int64_t *line = solver_matrix(&w->edges[edge]) + i * d->step;
+        int64_t least = solver_dead(x, i) ? 0 : DTP_FORBIDDEN; /* or what shows: not above 0 */
+        for (int32_t j = 0; j < y->k && least > 0; j++) {
+            const int64_t at = line[j * d->other_step];
+            least = at < least && !solver_dead(y, j) ? at : least;
         }
-        const int64_t least = line_minimum(w, solver_matrix(&w->edges[edge]), d, i);
         if (least >= DTP_FORBIDDEN) {
             DTP_TRY(solver_kill(w, d->variable, i, &w->report.inconsistent, err));
         } else if (least > 0) {
-            DTP_TRY(move_minimum(w, edge, d, i, least, err));
+            DTP_TRY(solver_own(w, edge, err));
+            int64_t *own = w->edges[edge].m + i * d->step;
+            for (int32_t j = 0; j < y->k; j++) {
+                int64_t *at = &own[j * d->other_step];
+                *at = *at >= DTP_FORBIDDEN || solver_dead(y, j) ? DTP_FORBIDDEN : *at - least;
+            }
+            DTP_TRY(solver_add_cost(w, d->variable, i, least, err));
         }
     }
     return DTP_OK;
@@ -79,27 +63,22 @@ static bool is_zero(const solver_reduced *w, const solver_edge *e)
     return true;
 }
 
-static dtp_status clean(solver_reduced *w, int32_t edge, dtp_err *err)
-{
-    const solver_edge *e = &w->edges[edge];
-    const int64_t cols = w->variables[e->v].k;
-    const side rows_side = {e->u, e->v, cols, 1}, cols_side = {e->v, e->u, 1, cols};
-    DTP_TRY(clean_side(w, edge, &rows_side, err));
-    DTP_TRY(clean_side(w, edge, &cols_side, err));
-    if (!w->infeasible && is_zero(w, &w->edges[edge])) {
-        solver_drop_edge(w, edge);
-        w->report.separable_edges++;
-    }
-    return DTP_OK;
-}
-
 dtp_status solver_propagate(solver_reduced *w, dtp_err *err)
 {
     for (int32_t i = 0; i < w->dirty.n && !w->infeasible; i++) {
         const int32_t edge = w->dirty.items[i];
+        const solver_edge *e = &w->edges[edge];
         w->edges[edge].dirty = false;
-        if (w->edges[edge].alive && w->options.soft_arc_consistency) {
-            DTP_TRY(clean(w, edge, err));
+        if (!e->alive || !w->options.soft_arc_consistency) {
+            continue;
+        }
+        const int64_t cols = w->variables[e->v].k;
+        const side rows_side = {e->u, e->v, cols, 1}, cols_side = {e->v, e->u, 1, cols};
+        DTP_TRY(clean_side(w, edge, &rows_side, err));
+        DTP_TRY(clean_side(w, edge, &cols_side, err));
+        if (!w->infeasible && is_zero(w, e)) {
+            solver_drop_edge(w, edge);
+            w->report.separable_edges++;
         }
     }
     w->dirty.n = 0;

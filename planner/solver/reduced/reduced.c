@@ -336,17 +336,6 @@ int64_t solver_least_cost(const solver_variable *x)
     return least;
 }
 
-static int64_t edge_minimum(const solver_reduced *w, const solver_edge *e)
-{
-    const int64_t *m = solver_matrix(e);
-    const int64_t n = (int64_t)w->variables[e->u].k * w->variables[e->v].k;
-    int64_t least = DTP_FORBIDDEN;
-    for (int64_t i = 0; i < n; i++) {
-        least = m[i] < least ? m[i] : least;
-    }
-    return least;
-}
-
 int64_t solver_lower_bound(const solver_reduced *w)
 {
     int64_t sum = w->constant;
@@ -355,24 +344,19 @@ int64_t solver_lower_bound(const solver_reduced *w)
                                     : sum;
     }
     for (int32_t e = 0; e < w->n_edges; e++) {
-        sum = w->edges[e].alive ? dtp_problem_add_cost(sum, edge_minimum(w, &w->edges[e])) : sum;
+        const solver_edge *edge = &w->edges[e];
+        const int64_t *m = solver_matrix(edge);
+        const int64_t n = (int64_t)w->variables[edge->u].k * w->variables[edge->v].k;
+        int64_t least = DTP_FORBIDDEN;
+        for (int64_t i = 0; edge->alive && i < n; i++) {
+            least = m[i] < least ? m[i] : least;
+        }
+        sum = edge->alive ? dtp_problem_add_cost(sum, least) : sum;
     }
     return sum;
 }
 
 /* ---- compaction ------------------------------------------------------------------------------ */
-
-static int32_t *live_strategies(solver_reduced *w, const solver_variable *x)
-{
-    int32_t *map = dtp_arena_alloc(w->arena, (size_t)x->n_live, sizeof *map);
-    int32_t n = 0;
-    for (int32_t s = 0; map != NULL && s < x->k; s++) {
-        if (!solver_dead(x, s)) {
-            map[n++] = s;
-        }
-    }
-    return map;
-}
 
 /* map_u, map_v: new index -> old index, NULL = unchanged. */
 static dtp_status compact_edge(solver_reduced *w, int32_t edge, const int32_t *map_u,
@@ -395,17 +379,6 @@ static dtp_status compact_edge(solver_reduced *w, int32_t edge, const int32_t *m
     return DTP_OK;
 }
 
-static void compact_variable(solver_variable *x, const int32_t *map)
-{
-    for (int32_t s = 0; s < x->n_live; s++) {
-        x->cost[s] = x->cost[map[s]];
-        for (int32_t i = 0; i < x->n_pieces; i++) {
-            x->pieces[i].use[s] = x->pieces[i].use[map[s]];
-        }
-    }
-    x->k = x->n_live;
-}
-
 dtp_status solver_compact(solver_reduced *w, dtp_err *err)
 {
     const int32_t **maps = calloc((size_t)w->n_variables + 1, sizeof *maps);
@@ -414,8 +387,15 @@ dtp_status solver_compact(solver_reduced *w, dtp_err *err)
     for (int32_t i = 0; i < w->n_variables && s == DTP_OK && !w->infeasible; i++) {
         const solver_variable *x = &w->variables[i];
         if (x->alive && x->n_live < x->k) {
-            maps[i] = live_strategies(w, x);
-            s = solver_add_undo(w, (solver_undo){i, i, -1, 1, maps[i], x->n_live}, err);
+            int32_t *map = dtp_arena_alloc(w->arena, (size_t)x->n_live, sizeof *map);
+            int32_t n = 0;
+            for (int32_t t = 0; map != NULL && t < x->k; t++) {
+                if (!solver_dead(x, t)) {
+                    map[n++] = t;
+                }
+            }
+            maps[i] = map;
+            s = solver_add_undo(w, (solver_undo){i, i, -1, 1, map, x->n_live}, err);
         }
     }
     for (int32_t e = 0; e < w->n_edges && s == DTP_OK && !w->infeasible; e++) {
@@ -425,9 +405,14 @@ dtp_status solver_compact(solver_reduced *w, dtp_err *err)
         }
     }
     for (int32_t i = 0; i < w->n_variables && s == DTP_OK; i++) {
-        if (maps[i] != NULL) {
-            compact_variable(&w->variables[i], maps[i]);
+        solver_variable *x = &w->variables[i];
+        for (int32_t t = 0; maps[i] != NULL && t < x->n_live; t++) {
+            x->cost[t] = x->cost[maps[i][t]];
+            for (int32_t j = 0; j < x->n_pieces; j++) {
+                x->pieces[j].use[t] = x->pieces[j].use[maps[i][t]];
+            }
         }
+        x->k = maps[i] != NULL ? x->n_live : x->k;
     }
     free(maps);
     return s;
