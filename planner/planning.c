@@ -24,7 +24,7 @@ dtp_plan_request dtp_plan_request_init(void)
 
 const char *dtp_mesh_outcome_name(dtp_mesh_outcome outcome)
 {
-    static const char *const names[] = {"planned", "cut", "infeasible", "skipped", "ended"};
+    static const char *const names[] = {"planned", "pruned", "infeasible", "skipped", "ended"};
     return names[outcome];
 }
 
