@@ -97,8 +97,8 @@ void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
     }
     for (int32_t i = 0; i < c->n_prices; i++) {
         const dtp_shadow_price *p = &c->prices[i];
-        dtp_strbuf_addf(out, "shadow price of '%s': %" PRId64 " ps%s%s\n", p->constraint, p->saves_ps,
-                        p->relaxed_by_bytes > 0 ? " for 1 GiB more" : "",
+        dtp_strbuf_addf(out, "shadow price of '%s': %" PRId64 " ps%s%s\n", p->constraint,
+                        p->saves_ps, p->relaxed_by_bytes > 0 ? " for 1 GiB more" : "",
                         p->exact ? "" : " (not proven)");
     }
     print_predictions(plan, out);

@@ -134,9 +134,10 @@ static dtp_status solve_apart(dtp_planning *p, int32_t runs, dtp_err *err)
     }
     DTP_TRY(s);
     /* What was proven for the tied problem does not hold for this one. */
-    p->certificate = (dtp_certificate){.status = DTP_CERT_TIME_LIMIT,
-                                       .solver = runs == 0 ? "selection" : "selection, tied in 2 groups",
-                                       .nodes = p->certificate.nodes};
+    p->certificate =
+        (dtp_certificate){.status = DTP_CERT_TIME_LIMIT,
+                          .solver = runs == 0 ? "selection" : "selection, tied in 2 groups",
+                          .nodes = p->certificate.nodes};
     return dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err);
 }
 
