@@ -1,5 +1,5 @@
 /* Shadow prices of the constraints of a plan: by how much the least additive cost falls when the
- * memory limit is 1 GiB higher, or when one pin is left out. The problem is solved again for each. */
+ * memory limit is 1 GiB higher, or when one pin is left out. Each is another solve. */
 #ifndef DTP_PLANNER_SHADOW_PRICES_H
 #define DTP_PLANNER_SHADOW_PRICES_H
 

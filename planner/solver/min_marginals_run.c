@@ -2,16 +2,16 @@
  *
  * top(s) is the cost of the best solution known with strategy s (or a guess): an upper bound of the
  * min-marginal of s, so only cheaper solutions matter. max top - top(s) is added to the cost of s.
- * Then one cutoff, max top, serves all strategies, and every reduction and bound of the solver holds
- * as it stands, provided that the variable itself stays (solver_variable.kept). A strategy that is
- * removed has a min-marginal of at least top(s).
+ * Then one cutoff, max top, serves all strategies, and every reduction and bound of the solver
+ * holds as it stands, provided that the variable itself stays (solver_variable.kept). A strategy
+ * that is removed has a min-marginal of at least top(s).
  *
- *   1. All strategies together: rounds of dual ascent whose messages lead to the variable (the root),
- *      so that the bound of every strategy rises; what they exclude goes.
+ *   1. All strategies together: rounds of dual ascent whose messages lead to the variable (the
+ *      root), so that the bound of every strategy rises; what they exclude goes.
  *   2. Strategies with the largest difference of top and bound keep the common problem large: they
  *      are set aside.
- *   3. One strategy at a time, the cheapest first (min_marginals_alone.c): with a bound near its top
- *      little is left of the problem, which elimination, ascent or branch and bound solves. */
+ *   3. One strategy at a time, the cheapest first (min_marginals_alone.c): with a bound near its
+ *      top little is left of the problem, which elimination, ascent or branch and bound solves. */
 #include "planner/solver/min_marginals_internal.h"
 
 #include <stdlib.h>

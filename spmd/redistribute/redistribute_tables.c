@@ -1,6 +1,7 @@
 /* Three levels, each made when it is first asked for:
  *
- *   graph_entry  even layouts and steps between them, by the number of even parts of every tensor dim
+ *   graph_entry  even layouts and steps between them, by the number of even parts of every tensor
+ *                dim
  *   size_tables  costs of these steps, by dtype, reduction and bytes of the tensor
  *   tables       by target: costs from every layout, by Dijkstra's algorithm over reversed steps
  *

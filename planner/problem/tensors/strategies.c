@@ -4,8 +4,8 @@
  * one beats in both price and memory. Mesh dims of one rank are not used.
  *
  * The price of a strategy that runs as one kernel on even shards depends on the sizes of the shards
- * alone, which follow from the number of shards into which each rule splits its dim: such prices are
- * found once.
+ * alone, which follow from the number of shards into which each rule splits its dim: such prices
+ * are found once.
  */
 #include <string.h>
 

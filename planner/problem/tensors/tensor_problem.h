@@ -21,8 +21,8 @@
  * the problem is a relaxation in memory and exact in cost.
  *
  * Layer tying: instances of a repeated block share their variables; costs are summed and the usage
- * of every instance counts in its own time. In several groups (`runs`) only neighbours do: the first half, half
- * of the rest, ..., so that a part of the instances can be decided otherwise.
+ * of every instance counts in its own time. In several groups (`runs`) only neighbours do: the
+ * first half, half of the rest, ..., so that a part of the instances can be decided otherwise.
  */
 #ifndef DTP_PLANNER_PROBLEM_TENSORS_TENSOR_PROBLEM_H
 #define DTP_PLANNER_PROBLEM_TENSORS_TENSOR_PROBLEM_H

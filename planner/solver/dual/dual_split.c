@@ -1,8 +1,9 @@
 /* Strong branching: a few rounds of ascent in both halves of every candidate. Candidates are
  *   - variables with large matrix costs (mean over the neighbour's strategies) whose two strategies
  *     of least penalised cost are close: split into the least one and the others;
- *   - variables that may use much or little where usage has a multiplier: split into large and small
- *     usage. The relaxation mixes both, and only the two halves together rule the mixture out.
+ *   - variables that may use much or little where usage has a multiplier: split into large and
+ *     small usage. The relaxation mixes both, and only the two halves together rule the mixture
+ *     out.
  */
 #include "planner/solver/dual/dual_split.h"
 

@@ -1,8 +1,8 @@
-/* The bound of bound.h in integers. Units: costs, phi and theta in 2^-shift cost units, multipliers of
- * rows in 2^-(shift + MULTIPLIER_BITS) cost units per usage unit, because they are much smaller.
+/* The bound of bound.h in integers. Units: costs, phi and theta in 2^-shift cost units, multipliers
+ * of rows in 2^-(shift + MULTIPLIER_BITS) cost units per usage unit, because they are much smaller.
  * The first shift is as large as the largest cost allows (choose_shift). A sum that overflows is
- * noted, and the bound is computed again with fewer binary places; where even none is left the bound
- * is 0. */
+ * noted, and the bound is computed again with fewer binary places; where even none is left the
+ * bound is 0. */
 #include "planner/solver/reduced/bound.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* The problem becomes a reduced problem. The memory constraint holds at every time; rows are made of
- * few of them, which imply the others:
+/* The problem becomes a reduced problem. The memory constraint holds at every time; rows are made
+ * of few of them, which imply the others:
  *
  *   1. maximal cliques of intervals: the last begin before an end. Every other time has a subset of
  *      the intervals of such a time;
