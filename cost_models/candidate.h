@@ -17,7 +17,7 @@ typedef struct dtp_candidate {
     const dtp_redistributor *redistributor; /* whose steps it is priced with */
     bool legal;
     const char *why;          /* not legal: the reason */
-    int64_t cost_ps;          /* additive price of the nodes, without passes */
+    int64_t cost_ps;          /* additive cost of the nodes, without passes */
     dtp_prediction predicted; /* of the final program */
 } dtp_candidate;
 

@@ -261,7 +261,7 @@ static dtp_status offer_optima(dtp_planning *p, const dtp_rules_problem *problem
     return status;
 }
 
-/* The choice with the least memory: the plan if its program fits after all, else what is said to be
+/* The rules with the least memory: the plan if its program fits after all, else what is said to be
  * the smallest limit that works. The bound becomes that of the problem without a memory limit: it
  * counts a little more than the program needs. */
 static dtp_status offer_smallest(rules_search *s, dtp_err *err)

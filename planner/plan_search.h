@@ -7,7 +7,8 @@
  * The mesh search goes through all ordered factorisations of the number of devices. Ranks are laid
  * on the devices in row-major order, the last mesh dim innermost in the network, so the order of
  * the factors is the mapping of mesh dims to network levels, and ordered factorisations are all
- * shapes with all mappings. A mesh whose bound reaches the cost of the best plan so far is cut.
+ * shapes with all mappings. A mesh whose bound reaches the cost of the incumbent is
+ * pruned.
  */
 #ifndef DTP_PLANNER_PLAN_SEARCH_H
 #define DTP_PLANNER_PLAN_SEARCH_H
@@ -36,20 +37,20 @@ typedef struct dtp_plan_request {
     dtp_solver solver;  /* tensor mode */
     int32_t threads;    /* tensor mode: of the solver; the plan does not depend on them */
     double gap;         /* tensor mode: large problems need no closer certificate, as a share */
-    bool prices;        /* tensor mode: say what each constraint costs */
+    bool prices;        /* tensor mode: shadow prices of the constraints */
     bool tying_bound;   /* tensor mode: bound what tying loses */
-    bool unfold;        /* tensor mode: then every instance of a block decides for itself */
+    bool unfold;        /* tensor mode: afterwards without layer tying */
     bool brief; /* tensor mode: when nothing fits, the best baseline alone says what limit works */
-    const dtp_plan *rival; /* tensor mode, objective time: a plan of another graph, of which only
-                              certificate and prediction are read. Nothing is planned where its
-                              sum of prices is not undercut; NULL: none */
+    const dtp_plan *rival; /* tensor mode, objective time: the incumbent of another graph, of which
+                              only certificate and prediction are read. Nothing is planned where
+                              the additive cost cannot be below its own; NULL: none */
     const dtp_stop *stop;  /* ends planning with the best plan so far; NULL = none. Without a plan
                              yet planning fails with DTP_STOPPED */
     const dtp_ctx *ctx;
 } dtp_plan_request;
 
 /* No mesh, one device, up to 3 dims, objective time, no limit, 6 candidates within 5 %, seed 1,
- * 2 threads, gap 0.001, with the bound of what tying loses and those of options. */
+ * 2 threads, gap 0.001, with the bound of what tying loses. */
 dtp_plan_request dtp_plan_request_init(void);
 
 #endif

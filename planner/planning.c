@@ -24,7 +24,7 @@ dtp_plan_request dtp_plan_request_init(void)
 
 const char *dtp_mesh_outcome_name(dtp_mesh_outcome outcome)
 {
-    static const char *const names[] = {"planned", "cut", "infeasible", "skipped", "ended"};
+    static const char *const names[] = {"planned", "pruned", "infeasible", "skipped", "ended"};
     return names[outcome];
 }
 
@@ -96,8 +96,8 @@ void dtp_planning_offer_baselines(dtp_planning *p)
 /* ---- the plan -----------------------------------------------------------------------------------
  */
 
-/* The cost is that of the plan chosen by its timeline; OPTIMAL when it also has the least additive
- * price. */
+/* The cost is that of the plan chosen by its makespan; OPTIMAL when it also has the least additive
+ * cost. */
 static dtp_status certify(const dtp_planning *p, dtp_certificate *out, dtp_err *err)
 {
     dtp_certificate c = p->certificate;
@@ -298,7 +298,7 @@ static dtp_status search_meshes(const dtp_planning *p, dtp_arena *arena, dtp_pla
         DTP_TRY(dtp_stopped(p->request->stop) ? DTP_OK : try_mesh(&s, *p, i, err));
     }
     DTP_TRY(out->plan == NULL ? dtp_stop_check(p->request->stop, err) : DTP_OK);
-    if (out->arena == NULL) { /* no mesh has a result to keep: the rival is better on all of them */
+    if (out->arena == NULL) { /* no mesh has a result to keep: all are pruned */
         out->arena = dtp_arena_create();
     }
     out->meshes =

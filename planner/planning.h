@@ -1,5 +1,12 @@
-/* Planning on one mesh: what rules mode and tensor mode share. A mode offers candidates; the best
- * of them that keeps limit and pins becomes the plan. */
+/* Planning on one mesh: what rules mode and tensor mode share (docs/how-a-plan-is-found.md). A mode
+ * offers candidates, decisions that were lowered and predicted; the best of them that keeps limit
+ * and pins is the incumbent, and at the end the plan. The order of one mesh:
+ *
+ *   begin    pins; baselines are priced
+ *   solve    the mode offers its solutions, fills status and bound
+ *   decide   the incumbent becomes the plan
+ *   finish   frees what the mode holds
+ */
 #ifndef DTP_PLANNER_PLANNING_H
 #define DTP_PLANNER_PLANNING_H
 
@@ -22,7 +29,7 @@ typedef struct dtp_planning {
     dtp_redistribution_pricer *redistributions; /* at the pricer's prices */
     dtp_redistribute_cache *generic;            /* at those of the generic machine */
     dtp_arena *arena;                           /* of the plan */
-    const dtp_plan *rival; /* the best plan on other meshes, the request's; NULL: none */
+    const dtp_plan *rival; /* incumbent of other meshes, or the request's; NULL: none */
     void *state;           /* the mode's own */
 
     dtp_candidate best; /* has_best: the incumbent */
@@ -33,7 +40,7 @@ typedef struct dtp_planning {
 
     dtp_certificate certificate; /* the mode fills status, bound, solver, nodes; before that
                                     nothing is proven */
-    bool cut;                    /* by the mode: nothing here beats the rival */
+    bool cut;                    /* by the mode: the mesh is pruned, `rival` stays better */
     dtp_plan_result *out;
 } dtp_planning;
 
@@ -43,7 +50,7 @@ typedef struct dtp_planner {
      * any case. DTP_STOPPED from here or from `solve`: the incumbent is the plan. */
     dtp_status (*begin)(dtp_planning *p, dtp_err *err);
     void (*finish)(dtp_planning *p);
-    /* Offers solutions and fills status and bound; or finds the mesh cut or infeasible. */
+    /* Offers solutions and fills status and bound; or finds the mesh pruned or infeasible. */
     dtp_status (*solve)(dtp_planning *p, dtp_err *err);
     bool (*keeps_pins)(const dtp_planning *p, const dtp_candidate *c);
     /* Whether the solver could have chosen it: then its cost is not below the bound. */

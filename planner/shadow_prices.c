@@ -75,6 +75,7 @@ dtp_status dtp_shadow_prices_find(const dtp_shadow_prices *c, dtp_arena *arena, 
     DTP_TRY(price(c, arena, &base, err));
     if (c->memory_bytes > 0) {
         const char *name = dtp_arena_printf(arena, "memory %" PRId64, c->memory_bytes);
+        DTP_TRY(DTP_MEMORY(err, name));
         changed.memory_bytes += DTP_PRICED_BYTES;
         DTP_TRY(price(&changed, arena, &relaxed, err));
         enter(name, DTP_PRICED_BYTES, &base, &relaxed, &(*out)[(*n)++]);
@@ -87,7 +88,9 @@ dtp_status dtp_shadow_prices_find(const dtp_shadow_prices *c, dtp_arena *arena, 
             texts[k] = c->texts[k < i ? k : k + 1];
         }
         DTP_TRY(price(&changed, arena, &relaxed, err));
-        enter(c->texts[i], 0, &base, &relaxed, &(*out)[(*n)++]);
+        const char *pin = dtp_arena_strdup(arena, c->texts[i]); /* the request's may end first */
+        DTP_TRY(DTP_MEMORY(err, pin));
+        enter(pin, 0, &base, &relaxed, &(*out)[(*n)++]);
     }
     return DTP_OK;
 }

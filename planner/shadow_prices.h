@@ -1,5 +1,5 @@
-/* What the constraints of a plan cost: by how much the least sum of prices falls when the memory
- * limit is 1 GiB higher, or when one pin is left out. By solving again each time. */
+/* Shadow prices of the constraints of a plan: by how much the least additive cost falls when the
+ * memory limit is 1 GiB higher, or when one pin is left out. Each is another solve. */
 #ifndef DTP_PLANNER_SHADOW_PRICES_H
 #define DTP_PLANNER_SHADOW_PRICES_H
 

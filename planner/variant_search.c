@@ -16,12 +16,12 @@ typedef struct search {
     const dtp_machine *machine;
     const dtp_plan_request *request;
     const dtp_variant_search *what;
-    dtp_arena *arena; /* texts and choices while it runs */
+    dtp_arena *arena; /* texts and variants while it runs */
     int32_t n, done;
     dtp_graph_variant *choices;
     int32_t best_choice;
-    const char **tried; /* by choice that is done */
-    dtp_plan rival;     /* certificate and prediction of the plan without any choice */
+    const char **tried; /* by variant that is done */
+    dtp_plan rival;     /* certificate and prediction of the plan of the model as it is */
     bool has_rival;
     dtp_plan_result *best;
 } search;
@@ -210,7 +210,7 @@ static dtp_status copy_texts(const search *s, dtp_arena *arena, int32_t *n, cons
     return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for what was tried");
 }
 
-/* Nothing fits: all that can be said about the choice whose best baseline needs least. */
+/* Nothing fits: the result is that of the variant whose best baseline needs least. */
 static dtp_status explain(const search *s, dtp_err *err)
 {
     const char **text = &s->tried[s->best_choice];

@@ -1,16 +1,15 @@
-/* The search for recomputation and microbatches: a mode of planning plans for one choice after the
- * other, the best plan stays.
+/* The search for recomputation and microbatches: a mode of planning plans for one graph variant
+ * after the other, the best plan stays.
  *
- * Choices are tried from the cheapest in work: nothing first, then more microbatches, then
- * recomputation (dtp_remat_variants x dtp_microbatch_variants). For objective time a choice is
+ * Variants are tried in order of work: the model as it is, then more microbatches, then
+ * recomputation (dtp_remat_variants x dtp_microbatch_variants). For objective time a variant is
  * dropped
- *   - when the kernels alone take as long as the best plan
- *     (planner/problem/tensors/compute_bound.h): then
- *     no plan for it is faster;
- *   - in tensor mode, when there is a plan without any choice, and no sum of prices for this one is
+ *   - when its compute bound (planner/problem/tensors/compute_bound.h) is not below the makespan of
+ *     the incumbent: then no plan for it is faster;
+ *   - in tensor mode, when the model as it is has a plan, and no additive cost of the variant is
  *     below that plan's (dtp_plan_request.rival).
- * While nothing fits, only the first rule can drop a choice: the answer is the fastest plan of all
- * choices.
+ * While nothing fits, only the first rule can drop a variant: the answer is the fastest plan of all
+ * variants.
  */
 #ifndef DTP_PLANNER_VARIANT_SEARCH_H
 #define DTP_PLANNER_VARIANT_SEARCH_H
@@ -25,14 +24,14 @@ typedef dtp_status (*dtp_plan_mode)(const dtp_graph *g, const dtp_machine *machi
 typedef struct dtp_variant_search {
     bool remat, microbatches; /* what is searched; the other is as request->choices says */
     int32_t max_microbatches; /* 0: 16 */
-    bool first;               /* whether any choice helps: only the most that each option can do,
+    bool first;               /* whether any variant helps: only the most that each option can do,
                                  alone and together, up to the first plan */
 } dtp_variant_search;
 
-/* The best plan. out->tried has a text for every choice in the order of the search, such as
+/* The best plan. out->tried has a text for every variant in the order of the search, such as
  * "--remat layer --microbatches 2: 6.911556 s, 85759836224 bytes", and so has the plan. Infeasible:
- * what is said is about the choice whose best baseline needs least. Fails as the mode does with the
- * first choice; another one that cannot be made of the model is told in `tried`. */
+ * the result is that of the variant whose best baseline needs least. Fails as the mode does with
+ * the first variant; another one that cannot be made of the model is told in `tried`. */
 dtp_status dtp_plan_variants(dtp_plan_mode mode, const dtp_graph *g, const dtp_machine *machine,
                              const dtp_plan_request *request, const dtp_variant_search *what,
                              dtp_plan_result *out, dtp_err *err) DTP_MUST_CHECK;

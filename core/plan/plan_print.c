@@ -90,15 +90,15 @@ void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
     }
     if (c->has_unfolded) {
         dtp_strbuf_addf(out,
-                        "folding: bound %" PRId64 " if every instance of a block decided for "
+                        "layer tying: bound %" PRId64 " if every instance of a block decided for "
                         "itself, so it costs at most %" PRId64 " ps, %.4f %%\n",
                         c->unfolded_bound, c->least_cost - c->unfolded_bound,
                         100.0 * c->unfolded_gap);
     }
     for (int32_t i = 0; i < c->n_prices; i++) {
         const dtp_shadow_price *p = &c->prices[i];
-        dtp_strbuf_addf(out, "price of '%s': %" PRId64 " ps%s%s\n", p->constraint, p->saves_ps,
-                        p->relaxed_by_bytes > 0 ? " for 1 GiB more" : "",
+        dtp_strbuf_addf(out, "shadow price of '%s': %" PRId64 " ps%s%s\n", p->constraint,
+                        p->saves_ps, p->relaxed_by_bytes > 0 ? " for 1 GiB more" : "",
                         p->exact ? "" : " (not proven)");
     }
     print_predictions(plan, out);

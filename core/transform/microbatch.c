@@ -1,5 +1,7 @@
-/* Cutting a training graph into microbatches: the state of every tensor first (microbatch_parts.c),
- * then the graph. */
+/* Splitting a training graph into microbatches. First what one microbatch has of every tensor
+ * (microbatch_parts.c): the whole, a part along one axis, or a partial sum. Then the new graph:
+ * nodes of the forward and backward pass on parts, an `accumulate` node after every partial sum
+ * that is read once per step, the update on the accumulated values. */
 #include "core/transform/microbatch.h"
 
 #include <errno.h>

@@ -57,13 +57,13 @@ static inline dtp_plan_options dtp_plan_options_init(void)
 
 typedef enum dtp_mesh_outcome {
     DTP_MESH_PLANNED,
-    DTP_MESH_CUT,        /* its bound is not below the cost of the best plan so far */
+    DTP_MESH_CUT,        /* pruned: its bound is not below the incumbent's cost */
     DTP_MESH_INFEASIBLE, /* nothing fits the memory limit and the pins */
     DTP_MESH_SKIPPED,    /* the pins do not fit this mesh */
     DTP_MESH_ENDED       /* planning was ended before a plan was found */
 } dtp_mesh_outcome;
 
-/* "planned", "cut", "infeasible", "skipped", "ended". */
+/* "planned", "pruned", "infeasible", "skipped", "ended". */
 const char *dtp_mesh_outcome_name(dtp_mesh_outcome outcome);
 
 typedef struct dtp_mesh_report {

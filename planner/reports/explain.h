@@ -47,7 +47,7 @@ typedef struct dtp_explanation {
     bool node;       /* what decides is how a node runs */
     const char *via; /* a tensor without a variable of its own: the node that decides; else NULL */
     int32_t instances;  /* that decide together */
-    int32_t runs;       /* in which the plan's blocks are tied (dtp_tensor_options) */
+    int32_t runs;       /* groups in which instances of a block are tied (dtp_tensor_options) */
     const char *chosen; /* text */
     int64_t plan_ps;    /* of the plan, with the redistribution steps that it takes */
     int64_t cost_ps;  /* of the plan, as the problem counts: with the cheapest steps on the machine;

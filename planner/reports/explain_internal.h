@@ -1,5 +1,5 @@
 /* What the files of explain share: names, the plan as an assignment and the order of what is said
- * (explain.c), alternatives with prices (explain_options.c), and those that are no strategies
+ * (explain.c), alternatives with costs (explain_options.c), and those that are no strategies
  * (explain_excluded.c). */
 #ifndef DTP_PLANNER_EXPLAIN_INTERNAL_H
 #define DTP_PLANNER_EXPLAIN_INTERNAL_H

@@ -1,6 +1,6 @@
 /* Two runs: one without the usage limit, whose problem is much smaller, because usage no longer
  * ties variables together. Its bounds hold with the limit as well, and where its solution is within
- * it, that is the answer. The others are looked at again with the limit. */
+ * it, that is the answer. The others run again with the limit. */
 #include "planner/solver/min_marginals.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* What every strategy of one variable costs when everything else is chosen for the best: the least
+/* What every strategy of one variable costs when everything else is chosen to be least: the least
  * cost of all solutions with it, or a lower bound of that. One presolve and one ascent of the dual
  * serve all strategies together (min_marginals_run.c). */
 #ifndef DTP_PLANNER_SOLVER_MIN_MARGINALS_H

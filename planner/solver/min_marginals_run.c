@@ -1,17 +1,17 @@
 /* All strategies of a variable by one run of the machinery of planner/solver/solve.h.
  *
- * top(s) is the cost of the best solution known with strategy s (or a guess): only cheaper ones
- * matter. With max top - top(s) added to the cost of s, one cutoff, max top, says so for all
- * strategies at once, and every reduction and every bound below it holds as it stands, as long as
- * the variable itself stays (solver_variable.kept). A strategy that is removed costs top(s) at
- * least.
+ * top(s) is the cost of the best solution known with strategy s (or a guess): an upper bound of the
+ * min-marginal of s, so only cheaper solutions matter. max top - top(s) is added to the cost of s.
+ * Then one cutoff, max top, serves all strategies, and every reduction and bound of the solver
+ * holds as it stands, provided that the variable itself stays (solver_variable.kept). A strategy
+ * that is removed has a min-marginal of at least top(s).
  *
- * Those with the most room, for want of a good solution or bound, keep what all share large: they
- * are set aside after the first ascent.
- *
- * Together: some rounds of ascent, whose messages lead to the variable, so that the bound of every
- * strategy rises; what they exclude goes. Then one by one, the cheapest first: beside a strategy
- * whose bound is near its top little is left of the problem, which is soon solved. */
+ *   1. All strategies together: rounds of dual ascent whose messages lead to the variable (the
+ *      root), so that the bound of every strategy rises; what they exclude goes.
+ *   2. Strategies with the largest difference of top and bound keep the common problem large: they
+ *      are set aside.
+ *   3. One strategy at a time, the cheapest first (min_marginals_alone.c): with a bound near its
+ *      top little is left of the problem, which elimination, ascent or branch and bound solves. */
 #include "planner/solver/min_marginals_internal.h"
 
 #include <stdlib.h>

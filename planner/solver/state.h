@@ -23,7 +23,7 @@ typedef struct solver_state {
     int32_t *assignment, *full; /* scratch, by variable */
 } solver_state;
 
-/* A bound that leaves nothing to look for: at the cutoff, or within the gap of a solution. */
+/* A bound that leaves nothing to search: at the cutoff, or within the gap of a solution. */
 bool solver_close(const solver_state *v, int64_t bound);
 
 /* Restores, evaluates and keeps a solution of w, as w was when it had n_undo records, if it is the

@@ -6,8 +6,8 @@
 #include "planner/problem/overlay.h"
 #include "planner/problem/tensors/tensor_problem.h"
 
-/* A place is a tensor in a phase: 3 * tensor id + phase. What the fastest program sends is known
- * from its timeline, what it does not from the last one that did. */
+/* A place is a tensor in a phase: 3 * tensor id + phase. Times of what the fastest program sends
+ * come from its own schedule, those of anything else from the last schedule that sent it. */
 typedef struct dtp_exposed {
     int32_t n_places;
     double step_s;   /* of the fastest program; infinite before there is one */
@@ -21,8 +21,8 @@ typedef struct dtp_exposed {
 dtp_status dtp_exposed_create(const dtp_graph *g, dtp_arena *arena, dtp_exposed *out,
                               dtp_err *err) DTP_MUST_CHECK;
 
-/* Adds what the timeline of a priced program of that graph shows; step_s: its length, infinite when
- * it is not to count as the fastest. */
+/* Adds the times of the schedule of a priced program of that graph; step_s: its makespan, infinite
+ * when it is not to count as the fastest. */
 dtp_status dtp_exposed_note(dtp_exposed *x, const dtp_program *p, double slowdown, double step_s,
                             dtp_err *err) DTP_MUST_CHECK;
 

@@ -7,7 +7,7 @@
 #include "planner/shadow_prices.h"
 #include "planner/tensors/plan_tensor_internal.h"
 
-/* A share of the cost that tying may lose without a second look. */
+/* Share of the cost that tying may lose before the problem is solved again in two groups. */
 static const double MOST_LOSS = 0.01;
 
 /* ---- begin and end ------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ static dtp_status limit_alone(dtp_plan_result *out, int64_t bytes, dtp_err *err)
     return DTP_OK;
 }
 
-/* Pins of which no option is left are told as a conflict when there are several. */
+/* Several pins that leave a variable without a strategy are reported as a conflict. */
 static dtp_status explain_conflict(dtp_planning *p, dtp_err *err)
 {
     dtp_conflict conflict;
@@ -115,7 +115,7 @@ static dtp_status in_space(const dtp_planning *p, const dtp_candidate *c, bool *
 /* ---- solving ------------------------------------------------------------------------------------
  */
 
-/* A plan that does not beat the rival is dropped. */
+/* A plan that does not beat the incumbent of the other meshes is dropped. */
 static bool is_wanted(const dtp_planning *p)
 {
     return p->rival == NULL || p->best.predicted.step_time_s < p->rival->predicted.step_time_s;
@@ -134,9 +134,10 @@ static dtp_status solve_apart(dtp_planning *p, int32_t runs, dtp_err *err)
     }
     DTP_TRY(s);
     /* What was proven for the tied problem does not hold for this one. */
-    p->certificate = (dtp_certificate){.status = DTP_CERT_TIME_LIMIT,
-                                       .solver = runs == 0 ? "select" : "select, folded in 2 runs",
-                                       .nodes = p->certificate.nodes};
+    p->certificate =
+        (dtp_certificate){.status = DTP_CERT_TIME_LIMIT,
+                          .solver = runs == 0 ? "selection" : "selection, tied in 2 groups",
+                          .nodes = p->certificate.nodes};
     return dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err);
 }
 
@@ -165,7 +166,7 @@ static dtp_status solve_tying(dtp_planning *p, dtp_err *err)
 static dtp_status solve(dtp_planning *p, dtp_err *err)
 {
     const tensor_state *state = p->state;
-    p->certificate.solver = "select, folded";
+    p->certificate.solver = "selection, tied";
     if (state->problem == NULL) {
         p->certificate.status = DTP_CERT_INFEASIBLE;
         return DTP_OK;

@@ -10,11 +10,11 @@
  * and baselines are candidates too, and the search starts from the best of them.
  *
  * The certificate speaks of the additive cost in picoseconds. Its bound holds for plans in
- * which the instances of a repeated block are treated alike (solver "select, folded"); beside it
- * stands a bound without that (planner/tensors/tying_bound.h). Where the two are more than 1 %
+ * which the instances of a repeated block are tied (solver "selection, tied"); beside it
+ * stands a bound without tying (planner/tensors/tying_bound.h). Where the two are more than 1 %
  * apart, the problem is solved again from the best plan on with each half of the instances deciding
- * for itself ("select, folded in 2 runs"), with request.unfold instead with every instance doing so
- * ("select"); the certificate is that of the last.
+ * for itself ("selection, tied in 2 groups"), with request.unfold instead with every instance doing
+ * so ("selection"); the certificate is that of the last.
  */
 #ifndef DTP_PLANNER_TENSORS_PLAN_TENSOR_H
 #define DTP_PLANNER_TENSORS_PLAN_TENSOR_H

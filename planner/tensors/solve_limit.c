@@ -137,7 +137,8 @@ static void ask_no_bound(dtp_solve_options *options)
     options->lp_entries = 0;
 }
 
-/* A plan here has to cost less than the rival; not when a candidate is already faster. */
+/* A plan here has to cost less than the incumbent of other meshes, unless a candidate here is
+ * already faster. */
 static int64_t cutoff_of(const dtp_planning *p)
 {
     const dtp_plan *rival = p->rival;

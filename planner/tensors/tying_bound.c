@@ -4,7 +4,7 @@
 
 enum { MAX_ROUNDS = 40, TIED_ROUNDS = 20, MULTIPLIER_ROUNDS = 1700 };
 
-/* Entries of matrices that an ascent over all instances looks at, about. */
+/* Work units of an ascent over all instances, about. */
 static const int64_t MOST_ENTRIES = 4000000000;
 /* A distance between cost and bound of the tied problem, as a share, that needs no multipliers of
  * the limit. */
@@ -19,7 +19,7 @@ bool dtp_tensor_is_tied(const dtp_tensor_problem *p)
     return n < p->graph->n_nodes;
 }
 
-/* A round looks at every edge twice. */
+/* A round reads every edge twice. */
 static int64_t affordable_rounds(const dtp_problem *p)
 {
     const int64_t rounds = MOST_ENTRIES / (2 * dtp_problem_n_entries(p) + 1);

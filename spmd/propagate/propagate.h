@@ -1,6 +1,6 @@
-/* Propagation of layouts: walks a graph in order and gives every node the strategy that costs least
- * from where its operands are, ties to the strategy that moves nothing; outputs stay in
- * the layout that the strategy leaves them in. This is how PyTorch DTensor decides (one op at a
+/* Propagation of layouts: every node of a graph, in order, takes the strategy that costs least from
+ * where its operands are, ties to the strategy that sends nothing; outputs stay in the layout that
+ * the strategy leaves them in. This is how PyTorch DTensor decides (one op at a
  * time), how eager calls on distributed tensors decide, and how styles (named sets of pins) become
  * a plan.
  *
@@ -8,7 +8,7 @@
  * costs nothing; those of parameters are not kept from one phase to the next), of pinned outputs,
  * and the collectives inside the op. Ties go to fewer collectives, fewer local redistributions,
  * less local work, earlier rows. What is whole on a mesh dim, all operands and their copies, is
- * split there only to meet a pin of that mesh dim. The choice is the cheapest of all combinations
+ * split there only to meet a pin of that mesh dim. The strategy is the cheapest of all combinations
  * of rows over the mesh dims; for an op and mesh with more than 32768 combinations it is a local
  * optimum (spmd/propagate/propagate_node.c).
  */

@@ -2,7 +2,7 @@
  * candidate costs what it takes to bring every operand to it, what is inside the op where that
  * communicates, and what it takes to bring pinned outputs to their layouts. The price of a
  * redistribution is worked out once per operand and target. Combinations over mesh dims of one row
- * each are walked in order, the last mesh dim fastest.
+ * each are enumerated in order, the last mesh dim fastest.
  *
  * Above MAX_COMBINATIONS the search is by descent: from the combination "what operand 0 has" and
  * from "all replicated", one mesh dim after the other takes its best row while the others stay,

@@ -1,3 +1,12 @@
+/* Three levels, each made when it is first asked for:
+ *
+ *   graph_entry  even layouts and steps between them, by the number of even parts of every tensor
+ *                dim
+ *   size_tables  costs of these steps, by dtype, reduction and bytes of the tensor
+ *   tables       by target: costs from every layout, by Dijkstra's algorithm over reversed steps
+ *
+ * A question is first renumbered (read_pair): tensor dims get numbers in an order that depends on
+ * what decides their even splits, so that tensors with other dim orders find the same table. */
 #include "spmd/redistribute/redistribute_tables.h"
 
 #include <string.h>

@@ -54,7 +54,7 @@ def peak(p):
 
 
 def gap(p):
-    """Between the least sum of prices that was found and its bound, as a share; the plan may cost more and take less time."""
+    """Between the least additive cost that was found and its bound, as a share; the plan may cost more and take less time."""
     c = p["certificate"]
     least = c.get("least_cost", c["cost"])
     return (least - c["bound"]) / least if least > 0 else 0.0

@@ -122,7 +122,7 @@ def explain(dtplan, out):
 
 
 def pin_and_solve(dtplan, out, case, names, choice):
-    """The least sum of prices found, and no less than which there is, with tensors pinned to a layout; None: no plan."""
+    """The least additive cost found, and no less than which there is, with tensors pinned to a layout; None: no plan."""
     model, mesh, machine, options = case
     path = os.path.join(out, "pinned.json")
     pins = [x for name in names for x in ("--pin", "%s: %s" % (name, choice))]

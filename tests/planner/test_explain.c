@@ -271,7 +271,7 @@ static void test_explain__layers_in_two_runs(void **state)
     machine = fixture_machine("h100_64.json");
     machine->overlap = false;
     dtp_plan_result r = fixture_plan_on(g, machine, "x:2;y:32", INT64_C(15) << 30);
-    assert_string_equal(r.plan->certificate.solver, "select, folded in 2 runs");
+    assert_string_equal(r.plan->certificate.solver, "selection, tied in 2 groups");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const dtp_tensor_id t = dtp_graph_find(g, names[i]);
         dtp_explanation x;

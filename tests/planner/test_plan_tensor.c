@@ -308,7 +308,7 @@ static void test_plan_tensor__same_input_same_plan(void **state)
 /* ---- tying -----------------------------------------------------------------------------------
  */
 
-/* The least sum of prices when every instance decides for itself, as far as it is found. */
+/* The least additive cost when every instance decides for itself, as far as it is found. */
 static dtp_solve_result solve_unfolded(const dtp_graph *g, const dtp_plan_request *request)
 {
     dtp_pricer pricer;
@@ -370,14 +370,14 @@ static void test_plan_tensor__layers_in_two_runs(void **state)
     dtp_plan_result r = fixture_plan(g, cluster, &request);
     const dtp_certificate *c = &r.plan->certificate;
     check_plan(g, &request, r.plan);
-    assert_string_equal(c->solver, "select, folded in 2 runs");
+    assert_string_equal(c->solver, "selection, tied in 2 groups");
     assert_true(c->has_unfolded && c->unfolded_bound <= c->bound && c->bound <= c->least_cost);
     request.tying_bound = false;
     dtp_plan_result tied = fixture_plan(g, cluster, &request);
-    assert_string_equal(tied.plan->certificate.solver, "select, folded");
+    assert_string_equal(tied.plan->certificate.solver, "selection, tied");
     assert_true(c->least_cost < tied.plan->certificate.least_cost);
     assert_true(c->least_cost < tied.plan->certificate.bound);
-    /* A longer timeline is outweighed by the sum of prices (planner/planning.c). */
+    /* A longer timeline is outweighed by the additive cost (planner/planning.c). */
     const double least = (double)c->least_cost;
     const double saved = ((double)tied.plan->certificate.cost - least) / least;
     assert_true(r.plan->predicted.step_time_s <=
@@ -404,7 +404,7 @@ static void test_plan_tensor__unfolded(void **state)
     const dtp_certificate *c = &r.plan->certificate;
     check_plan(g, &request, r.plan);
     assert_false(c->has_unfolded);
-    assert_string_equal(c->solver, "select");
+    assert_string_equal(c->solver, "selection");
     assert_int_equal(apart.status, DTP_CERT_OPTIMAL);
     assert_int_equal(c->bound, apart.value.cost);
     assert_int_equal(c->least_cost, apart.value.cost);

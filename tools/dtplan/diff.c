@@ -207,7 +207,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         dtp_strbuf_addf(out, "%-24s %18.9f %18.9f %+18.9f\n", "step, s", a->predicted.step_time_s,
                         b->predicted.step_time_s,
                         b->predicted.step_time_s - a->predicted.step_time_s);
-        print_row(out, "sum of prices, s", dtp_cost_split_sum(&a->cost),
+        print_row(out, "additive cost, s", dtp_cost_split_sum(&a->cost),
                   dtp_cost_split_sum(&b->cost));
         print_row(out, "  compute", a->cost.compute, b->cost.compute);
         print_row(out, "  communication in ops", a->cost.communication, b->cost.communication);
@@ -219,7 +219,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
             print_row(out, "bound, s", p->certificate.bound, q->certificate.bound);
         }
         if (p->certificate.has_unfolded && q->certificate.has_unfolded) {
-            print_row(out, "  without folding", p->certificate.unfolded_bound,
+            print_row(out, "  without layer tying", p->certificate.unfolded_bound,
                       q->certificate.unfolded_bound);
         }
         dtp_strbuf_addf(out, "%-24s %18" PRId64 " %18" PRId64 " %+18" PRId64 "\n", "peak, bytes",

@@ -90,7 +90,7 @@ static void print_explanation(const explain_command *c, const dtp_explanation *x
                         "all of them\n",
                         x->instances);
     }
-    dtp_strbuf_addf(out, "the plan costs %.3f us, no plan less than %.3f us (sums of prices)\n",
+    dtp_strbuf_addf(out, "the plan costs %.3f us, no plan less than %.3f us (additive cost)\n",
                     micro(x->plan_ps), micro(x->bound_ps));
     if (x->plan_ps != x->cost_ps) {
         dtp_strbuf_addf(out,

@@ -1,4 +1,4 @@
-/* Selections as shardings, and the way back. */
+/* Assignments as shardings, and shardings as assignments. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,7 +114,7 @@ static bool same_node_layouts(const dtp_node *node, const dtp_node_layouts *a,
     return same;
 }
 
-/* The option with these rows, or else with their layouts: -1 when there is none. */
+/* The strategy with these rows, or else with their layouts: -1 when there is none. */
 static dtp_status find_strategy(const dtp_tensor_problem *p, dtp_node_id id,
                                 const dtp_strategy *strategy, int32_t *out, dtp_err *err)
 {
@@ -134,7 +134,7 @@ static dtp_status find_strategy(const dtp_tensor_problem *p, dtp_node_id id,
     return DTP_OK;
 }
 
-/* False when an instance decided otherwise, or the option is not there. */
+/* False when an instance decided otherwise, or the strategy is not there. */
 static bool settle(int32_t *assignment, int32_t variable, int32_t option)
 {
     const bool agrees = option >= 0 && (assignment[variable] < 0 || assignment[variable] == option);
@@ -142,7 +142,7 @@ static bool settle(int32_t *assignment, int32_t variable, int32_t option)
     return agrees;
 }
 
-/* The cheapest option of every view, the rest as it is. */
+/* The cheapest strategy of every replica, the rest as it is. */
 static void choose_replicas(const dtp_tensor_problem *p, int32_t *assignment, int64_t *cost)
 {
     const dtp_problem *s = p->select;

@@ -1,4 +1,4 @@
-/* The matrix of prices of an edge: redistributions between the layouts of two variables, each as
+/* The cost matrix of an edge: redistributions between the layouts of two variables, each as
  * often as the step runs it. Edges whose matrices are equal by construction share one. */
 #include "planner/problem/tensors/edge_costs.h"
 
@@ -24,7 +24,7 @@ int64_t dtp_tensor__plus(tensor_build *b, int64_t x, int64_t y)
     return sum;
 }
 
-/* An operand or output of a node: its layouts, and which of them an option wants or leaves. */
+/* An operand or output of a node: its layouts, and which of them a strategy wants or leaves. */
 typedef struct node_port {
     const node_group *group;
     const layout_list *layouts;
@@ -43,7 +43,7 @@ static node_port output_of(const tensor_build *b, int32_t group, int32_t i)
     return (node_port){&b->node_groups[group], &c->out[i], c->out_of[i]};
 }
 
-/* Those that some option has. */
+/* Those that some strategy has. */
 static void list_port(const node_port *port, const dtp_layout **out)
 {
     for (int32_t k = 0; k < port->group->n_strategies; k++) {
@@ -186,7 +186,7 @@ static dtp_status fill_operands(tensor_build *b, const link *l, int64_t *m, dtp_
     return DTP_OK;
 }
 
-/* Views that are the tensor itself come first, in the tensor's order; a copy in the tensor's own
+/* Replicas that are the tensor itself come first, in the tensor's order; a copy in the tensor's own
  * layout is no copy. */
 static dtp_status fill_viewed(tensor_build *b, const link *l, int64_t *m, dtp_err *err)
 {

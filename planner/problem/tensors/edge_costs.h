@@ -6,7 +6,7 @@
 
 typedef enum link_kind { LINK_MADE, LINK_VIEWED, LINK_READ, LINK_PASSED } link_kind;
 
-/* One price between two variables. */
+/* One redistribution between two variables. */
 typedef struct link {
     link_kind kind;
     int32_t a, b;      /* variables, in the direction of the data */

@@ -1,11 +1,11 @@
-/* Which variables have a price between them. Every node and tensor of the graph is walked; what
- * comes out is a list of (kind, variable a, variable b, operands) in which equal entries are
- * the instances of tied blocks, so that a matrix is made once and multiplied by their number, and
- * by the microbatches where the node that redistributions the data runs for each of them.
+/* Which variables have an edge between them. Every node and tensor of the graph gives links (kind,
+ * variable a, variable b, operands). Equal links are the instances of tied blocks: their matrix is
+ * made once and multiplied by their number, and by the number of microbatches where the node that
+ * causes the redistribution runs for each of them.
  *
  *   made    op -> tensor: an output is brought to where it is kept
- *   viewed  tensor -> view: the copy of a phase is made
- *   read    tensor or view -> op: an operand is brought to where the op wants it
+ *   viewed  tensor -> replica: the copy of a phase is made
+ *   read    tensor or replica -> op: an operand is brought to where the op wants it
  *   passed  op -> op: a tensor that the next node alone reads
  */
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static uint32_t operands_of(const dtp_node *node, dtp_tensor_id t)
     return mask;
 }
 
-/* How often a node runs in a step, and what redistributions data for it. */
+/* How often a node runs in a step, and the redistributions for it. */
 static int64_t runs_of(const tensor_build *b, dtp_node_id id)
 {
     return dtp_graph_runs(b->g, b->g->nodes[id].phase);

@@ -4,10 +4,10 @@
  * begin); 3n + 1, its kernel runs; 3n + 2, its results are there as they are kept.
  *
  *   tensor  from 3 producer + 2 until it is last read from where it is kept
- *   view    a copy: from its first reader's kernel until its last reader brings it to itself; in
- * the last phase that reads the tensor, `own` is the tensor itself, which a copy replaces op while
- * its kernel runs: operands that die here as the op wants them, results as it leaves them,
- * workspace and staging; and the states that only it reads, at all times
+ *   replica a copy: from its first reader's kernel until its last reader brings it to itself; in
+ *           the last phase that reads the tensor, `own` is the tensor itself, which a copy replaces
+ *   op      while its kernel runs: operands that die here as the op wants them, results as it
+ *           leaves them, workspace and staging; and the states that only it reads, at all times
  *
  * What may be written over something that dies does not count beside it, and neither do what only
  * renames a buffer (relabel) while that lives, sums over microbatches, which lie in accumulators,
@@ -23,7 +23,7 @@
 
 enum { TICKS = DTP_NODE_TICKS, ALIGN = 64 };
 
-/* An interval of a variable's usage; many share one array. */
+/* An interval of a variable's usage; many share one array. Bytes per rank. */
 typedef struct piece {
     int32_t variable;
     int64_t begin, end;
@@ -38,8 +38,8 @@ typedef struct memory {
     int64_t *hold;    /* by tensor: when what lies in its buffer is last read */
     bool *aliased;    /* by tensor: renames a buffer that lives on */
     bool *survives;   /* by tensor */
-    int64_t **own;    /* by variable of a tensor or view: bytes of every option */
-    int64_t **copied; /* by variable of a view: 0 for own */
+    int64_t **own;    /* by variable of a tensor or replica: bytes of every strategy */
+    int64_t **copied; /* by variable of a replica: 0 for own */
 } memory;
 
 static dtp_status no_memory(dtp_err *err)
@@ -101,7 +101,7 @@ static int64_t shard_bytes(const tensor_build *b, const dtp_ttype *type, const d
     return (dtp_ttype_bytes(&local) + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* Bytes of every option of a tensor or view. */
+/* Bytes of every strategy of a tensor or replica. */
 static dtp_status find_bytes(const memory *m, int32_t c, dtp_err *err)
 {
     const tensor_build *b = m->b;
@@ -221,7 +221,7 @@ static bool seen_before(const class_strategies *c, const dtp_node *node, int32_t
     return false;
 }
 
-/* Bytes while the kernel of an option runs. What runs as several instructions has its operands at
+/* Bytes while the kernel of a strategy runs. What runs as several instructions has its operands at
  * the beginning and its results at the end. */
 static int64_t kernel_bytes(const tensor_build *b, int32_t group, int32_t option, uint32_t dying)
 {
@@ -261,7 +261,7 @@ static int64_t state_bytes(const tensor_build *b, int32_t group, int32_t option)
     return sum;
 }
 
-/* Usages of a group's options: while a kernel runs, and of the states of one node. */
+/* Usages of a group's strategies: while a kernel runs, and of the states of one node. */
 typedef struct op_usage {
     int64_t *kernel, *states;
     bool any_state;

@@ -1,4 +1,4 @@
-/* Prices of redistributions between layouts of tensors of one size, each found once: the edges ask
+/* Costs of redistributions between layouts of tensors of one size, each found once: the edges ask
  * for the same pairs again and again, two dozen times each on large meshes. */
 #include "planner/problem/tensors/redistribution_costs.h"
 
@@ -7,7 +7,7 @@
 
 enum { UNKNOWN = -1 };
 
-/* Prices to one layout, by the number of the layout that a move comes from. */
+/* Costs to one layout, by the index of the layout that a redistribution comes from. */
 typedef struct prices_to {
     int32_t n;
     int64_t *ps;
@@ -30,7 +30,7 @@ bool dtp_tensor__same_sizes(const dtp_ttype *a, const dtp_ttype *b)
     return same;
 }
 
-/* Brings the prices of the type to the head of the list. */
+/* Brings the costs of the type to the head of the list. */
 static dtp_status find_prices(tensor_build *b, const dtp_ttype *type, redistribution_costs **out,
                               dtp_err *err)
 {

@@ -1,4 +1,4 @@
-/* Prices of redistributions of a tensor from some layouts to others. */
+/* Costs of redistributions of a tensor from some layouts to others. */
 #ifndef DTP_PLANNER_PROBLEM_TENSORS_REDISTRIBUTION_COSTS_H
 #define DTP_PLANNER_PROBLEM_TENSORS_REDISTRIBUTION_COSTS_H
 
@@ -12,13 +12,13 @@ typedef struct move_table {
                                    where not asked for */
 } move_table;
 
-/* Same prices: names of dims do not matter. */
+/* Same costs: names of dims do not matter. */
 bool dtp_tensor__same_sizes(const dtp_ttype *a, const dtp_ttype *b);
 /* Of no layouts yet. */
 dtp_status dtp_tensor__redistributions_create(int32_t n_from, int32_t n_to, move_table *out,
                                               dtp_err *err) DTP_MUST_CHECK;
 void dtp_tensor__redistributions_free(move_table *t);
-/* Finds the prices for tensors of a type. */
+/* Finds the costs for tensors of a type. */
 dtp_status dtp_tensor__redistributions_price(tensor_build *b, const dtp_ttype *type, move_table *t,
                                              dtp_err *err) DTP_MUST_CHECK;
 

@@ -1,10 +1,11 @@
-/* Ways to run a class of nodes: all combinations of sharding rows over the mesh dims, as far as
+/* Strategies of a class of nodes: all combinations of sharding rules over the mesh dims, as far as
  * they split evenly and do not contradict each other, each priced by lowering it alone between the
- * layouts that it wants and leaves. Of options with equal layouts only those stay that are best in
- * price or memory. Mesh dims of one rank are not used.
+ * layouts that it wants and leaves. Of strategies with equal layouts only those stay that no other
+ * one beats in both price and memory. Mesh dims of one rank are not used.
  *
- * An option that runs as one kernel on even pieces costs what the sizes of the pieces say, and they
- * follow from the number of pieces into which each row splits its dim: such prices are found once.
+ * The price of a strategy that runs as one kernel on even shards depends on the sizes of the shards
+ * alone, which follow from the number of shards into which each rule splits its dim: such prices
+ * are found once.
  */
 #include <string.h>
 

@@ -1,11 +1,15 @@
 /* What the files that build the problem of tensor mode share.
  *
- *   options.c   ways to run every class of nodes
- *   layout_lists.c  layouts without repetition, and those in which a tensor may be kept
- *   groups.c    tying: which nodes and tensors decide together (runs.h: of which instances)
- *   variables.c   the variables and their options, pins
- *   edges.c     which variables have a price between them (edge_costs.c, redistribution_costs.c)
- *   memory.c    usage over time
+ * In the order in which tensor_problem.c calls them:
+ *
+ *   strategies.c    dtp_tensor__strategies: strategies of every class of nodes, with their prices
+ *   tying.c         dtp_tensor__groups: which nodes and tensors share a variable
+ *                   (tying_groups.h: of which instances)
+ *   variables.c     dtp_tensor__variables: the variables and their strategies; pins take some away
+ *                   (layout_lists.c: layouts in which a tensor may be kept)
+ *   memory.c        dtp_tensor__memory: usage over time
+ *   edges.c         dtp_tensor__edges: which variables have an edge between them, and its matrix
+ *                   (edge_costs.c, redistribution_costs.c)
  */
 #ifndef DTP_PLANNER_PROBLEM_TENSORS_TENSOR_INTERNAL_H
 #define DTP_PLANNER_PROBLEM_TENSORS_TENSOR_INTERNAL_H
@@ -30,14 +34,14 @@ typedef struct layout_set {
     dtp_hash_table table;
 } layout_set;
 
-/* The ways to run one class of nodes. */
+/* The strategies of one class of nodes. */
 typedef struct class_strategies {
     int32_t n;
     dtp_strategy *strategy;
     dtp_node_price *price;
     int64_t least_kernel_ps; /* over all that can be run, kept here or not */
     layout_list in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT]; /* by operand, by output */
-    int32_t *in_of[DTP_MAX_OP_IN];                      /* by option: index into in[i] */
+    int32_t *in_of[DTP_MAX_OP_IN];                      /* by strategy: index into in[i] */
     int32_t *out_of[DTP_MAX_OP_OUT];
 } class_strategies;
 
@@ -70,7 +74,7 @@ typedef struct tensor_build {
     const dtp_mesh *mesh;
     dtp_arena *arena; /* scratch */
     dtp_redistribution_pricer *redistributions;
-    redistribution_costs *prices; /* of redistributions, by type; those used last first */
+    redistribution_costs *prices; /* by type; those used last first */
     dtp_node_pricer *nodes;
     bool too_large; /* some cost that is not forbidden reaches DTP_FORBIDDEN */
     dtp_node_classes classes;
@@ -114,8 +118,8 @@ dtp_status dtp_tensor__memory(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 const class_strategies *dtp_tensor__class_of(const tensor_build *b, int32_t group);
 /* Outputs and the loss. */
 bool dtp_tensor__survives(const dtp_graph *g, dtp_tensor_id t);
-/* The price of a move, DTP_FORBIDDEN when there is none; a price times a count; a sum. What
- * does not fit is remembered. */
+/* The price of a redistribution in picoseconds, DTP_FORBIDDEN when there is none; a price times a
+ * count; a sum. Results of DTP_FORBIDDEN and more set b->too_large. */
 dtp_status dtp_tensor__redistribution(tensor_build *b, const dtp_ttype *type,
                                       const dtp_layout *from, const dtp_layout *to, int64_t *ps,
                                       dtp_err *err) DTP_MUST_CHECK;

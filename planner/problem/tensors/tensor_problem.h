@@ -4,8 +4,8 @@
  *   op      how a node runs: a row of its sharding rules per mesh dim. Cost: the prices of the
  *           instructions it lowers to, operands and outputs being where the rows want them.
  *   tensor  where a tensor is kept from its birth to its last use. Partial is one of its
- *   strategies. replica per tensor and phase that reads it: `own`, readers take it from where it is
- *   kept, or a
+ *           strategies.
+ *   replica per tensor and phase that reads it: `own`, readers take it from where it is kept, or a
  *           copy in another layout, made once in the phase and shared by its readers. A single
  *           reader has none: it takes the tensor from where it is kept.
  * Edges carry the prices of redistributions: op -> tensor (an output is brought to where it is
@@ -13,16 +13,16 @@
  * -> tensor again for the updates of parameters. Optimizer states are kept as their update reads
  * them. Several mesh dims split one tensor dim in mesh order.
  *
- *   own(A) exists for every layout A of the tensor, so that every price is one of pairs.
+ *   own(A) exists for every layout A of the tensor, so that every cost is one of a pair.
  *
  * Usage: a tensor's shard over its life, a copy's over the phase's readers, what an op needs inside
  * while it runs. Where a buffer may be reused in place the reuse is assumed, and copies that a
  * single op makes for itself are left out, so that no program needs less than the problem says:
  * the problem is a relaxation in memory and exact in cost.
  *
- * Folding: instances of a repeated block share their decisions; costs are summed and the usage of
- * every instance counts in its own time. In several runs only neighbours do: the first half, half
- * of the rest, ..., so that a part of the instances can be decided otherwise.
+ * Layer tying: instances of a repeated block share their variables; costs are summed and the usage
+ * of every instance counts in its own time. In several groups (`runs`) only neighbours do: the
+ * first half, half of the rest, ..., so that a part of the instances can be decided otherwise.
  */
 #ifndef DTP_PLANNER_PROBLEM_TENSORS_TENSOR_PROBLEM_H
 #define DTP_PLANNER_PROBLEM_TENSORS_TENSOR_PROBLEM_H
@@ -59,10 +59,10 @@ typedef struct dtp_tensor_variable {
 } dtp_tensor_variable;
 
 typedef struct dtp_tensor_options {
-    int32_t runs;         /* of instances of a block that share their decisions; 0: none do */
+    int32_t runs;         /* groups of instances of a block that share variables; 0: no tying */
     bool uneven;          /* splits that do not divide a size are allowed */
     int64_t memory_bytes; /* per rank; 0 = none */
-    int32_t n_pins;       /* decisions made beforehand: options that contradict them are left out */
+    int32_t n_pins;       /* decisions made beforehand: strategies that contradict them go */
     const dtp_pin *pins;
     const dtp_stop *stop; /* DTP_STOPPED when it fires; NULL = none */
     bool unpriced;        /* variables and their strategies alone: `select` stays NULL */
@@ -81,7 +81,7 @@ typedef struct dtp_tensor_problem {
     const dtp_pricer *pricer; /* borrowed */
     dtp_tensor_options options;
     int32_t n_variables;
-    dtp_tensor_variable *variables; /* variables[i] is node i of the selection problem */
+    dtp_tensor_variable *variables; /* variables[i] is variable i of `select` */
     int32_t *variable_of_node;      /* by node id; tied instances name the same variable */
     int32_t *variable_of_tensor;    /* by tensor id; -1: kept as its only op leaves or reads it */
     int32_t
@@ -96,7 +96,7 @@ typedef struct dtp_tensor_problem {
 /* All instances of a block together, nothing uneven, no limit, no pins. */
 dtp_tensor_options dtp_tensor_options_init(void);
 
-/* Borrows g and pricer; pins are copied. DTP_INVALID naming the pin when no option keeps it,
+/* Borrows g and pricer; pins are copied. DTP_INVALID naming the pin when no strategy keeps it,
  * DTP_RANGE when there are too many strategies. */
 dtp_status dtp_tensor_problem_create(const dtp_graph *g, const dtp_pricer *pricer,
                                      const dtp_tensor_options *options, dtp_tensor_problem **out,
@@ -112,7 +112,7 @@ dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *assig
                                dtp_arena *arena, dtp_sharding *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* The assignment that a sharding is, when the problem has it: a baseline as a first solution.
- * *found = false when some decision of it is not among the options. */
+ * *found = false when some decision of it is not among the strategies. */
 dtp_status dtp_tensor_assignment(const dtp_tensor_problem *p, const dtp_sharding *s,
                                  int32_t *assignment, bool *found, dtp_err *err) DTP_MUST_CHECK;
 

@@ -1,7 +1,7 @@
-/* Folding: nodes at one position of the instances of a block decide together when they are of one
- * class and their instances in one run, and so do the tensors that they make, and the parameters
- * that they are the first to read. Without tying every node and tensor is a group of its own. Who
- * shares decisions is free to choose: costs and usage are added up over the members.
+/* Layer tying: nodes at one position of the instances of a block decide together when they are of
+ * one class and their instances in one group, and so do the tensors that they make, and the
+ * parameters that they are the first to read. Without tying every node and tensor is a group of its
+ * own. Who shares decisions is free to choose: costs and usage are added up over the members.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -57,7 +57,7 @@ typedef struct comparison {
     int32_t *readers; /* by PHASES * tensor + phase: operands that are the tensor */
 } comparison;
 
-/* Only what two or more readers of a phase share is a view of its own. */
+/* Only what two or more readers of a phase share is a replica of its own. */
 static bool is_shared(const comparison *c, dtp_tensor_id t, int phase)
 {
     return c->readers[PHASES * t + phase] > 1;

@@ -1,6 +1,6 @@
-/* Where nodes stand in repeated blocks, and which instances decide together: runs of neighbours,
- * the first with half of the instances, the next with half of the rest, the last with all that is
- * left. What n runs can decide, n + 1 can too. */
+/* Where nodes stand in repeated blocks, and which instances decide together: groups (`runs`) of
+ * neighbours, the first with half of the instances, the next with half of the rest, the last with
+ * all that is left. What n runs can decide, n + 1 can too. */
 #ifndef DTP_PLANNER_PROBLEM_TENSORS_TYING_GROUPS_H
 #define DTP_PLANNER_PROBLEM_TENSORS_TYING_GROUPS_H
 

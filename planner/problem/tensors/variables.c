@@ -1,7 +1,10 @@
-/* The variables with their options, without prices of redistributions. An op has the options of its
- * class, a tensor the layouts that divide it evenly (partial sums where its producer can leave
- * them), a view the tensor's own layouts and those that readers of the phase want. Pins take
- * options away.
+/* The variables with their strategies, without edges. In this order:
+ *
+ *   op       the strategies of its class (strategies.c)
+ *   tensor   the layouts that divide it evenly, and partial sums where its producer leaves them
+ *   replica  the tensor's own layouts, and those that readers of the phase want
+ *
+ * A group of tied nodes or tensors has one variable. Pins take strategies away.
  */
 #include <string.h>
 
@@ -39,7 +42,7 @@ static dtp_status fail_pin(const tensor_build *b, const dtp_pin *pin, dtp_err *e
                                     b->g->nodes[pin->node].name, t->name, text);
 }
 
-/* Whether an option of a node keeps a pin of something that the node reads. */
+/* Whether a strategy of a node keeps a pin of something that the node reads. */
 static bool option_keeps(const tensor_build *b, int32_t group, int32_t option, const dtp_pin *pin)
 {
     const class_strategies *c = dtp_tensor__class_of(b, group);
@@ -310,9 +313,9 @@ static dtp_status add_shared(tensor_build *b, dtp_tensor_id t, int phase, wishes
     return DTP_OK;
 }
 
-/* A view where two nodes of a phase read some tensor of the kind; a single reader takes the tensor
- * from where it is kept. What a reader of one of them wants, all of them offer: so an assignment of
- * the tied problem is one without tying too. */
+/* A replica where two nodes of a phase read some tensor of the kind; a single reader takes the
+ * tensor from where it is kept. What a reader of one of them wants, all of them offer: so an
+ * assignment of the tied problem is one without tying too. */
 static dtp_status add_replicas(tensor_build *b, const dtp_tensor_id *kind, int32_t n, wishes *w,
                                dtp_err *err)
 {

@@ -3,8 +3,8 @@
  * max |excess|), where excess_r is the usage beyond the room that is expected when every variable
  * picks its strategies with probability ~ exp(-theta / temperature), averaged over rounds.
  * Temperature and step fall geometrically over the rounds of a run: early rounds find the level of
- * the multipliers, late ones the few rows that matter. Prices stay positive, so that any row can
- * come back; the sum of the multipliers over time makes neighbouring rows, which are nearly the
+ * the multipliers, late ones the few rows that matter. Multipliers stay positive, so that any row
+ * can come back; the sum of the multipliers over time makes neighbouring rows, which are nearly the
  * same, share their work. */
 #include "planner/solver/dual/dual_data.h"
 

@@ -1,4 +1,15 @@
-/* Packing a reduced problem for dual ascent, and writing the multipliers back. */
+/* Packing a reduced problem for dual ascent, and writing the multipliers back.
+ *
+ * create   numbers the variables that are alive, copies costs, pieces, matrices and rows into the
+ *          arrays of dual_data.h in single precision. Matrices lie twice, by rows of either end; a
+ *          matrix that several edges borrow is copied once. phi starts at 0, lambda at
+ *          w->multiplier.
+ * start    phi of another snapshot as the start: edges that stand for one edge there get equal
+ *          parts of its phi.
+ * bound    the best phi and lambda as an exact bound (reduced/bound.h).
+ * apply    the same, then phi, rounded to integers, moves costs of w from edges to variables, and
+ *          the minima of both to the constant. No cost of a solution changes.
+ */
 #include "planner/solver/dual/dual_data.h"
 
 #include <math.h>

@@ -1,10 +1,9 @@
 /* Strong branching: a few rounds of ascent in both halves of every candidate. Candidates are
- *   variables whose matrices matter much (mean cost over the neighbour's strategies) and whose two
- *   best
- *     penalised strategies are close; split at the best one;
- *   variables that may use much or little where usage has a multiplier: the bound mixes both, and
- *   only both
- *     halves together rule the mixture out.
+ *   - variables with large matrix costs (mean over the neighbour's strategies) whose two strategies
+ *     of least penalised cost are close: split into the least one and the others;
+ *   - variables that may use much or little where usage has a multiplier: split into large and
+ *     small usage. The relaxation mixes both, and only the two halves together rule the mixture
+ *     out.
  */
 #include "planner/solver/dual/dual_split.h"
 

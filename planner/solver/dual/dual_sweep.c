@@ -1,7 +1,10 @@
-/* Sequential tree-reweighted message passing (Kolmogorov 2006, in the form of SRMP 2015) as moves
- * of phi. A sweep visits the variables in order. At a variable it pulls what its edges from
- * variables visited before cost at least, by strategy, into theta; then it pushes equal shares of
- * theta to the edges to variables that come. No step lowers the bound for the multipliers given. */
+/* Sequential tree-reweighted message passing (Kolmogorov 2006, in the form of SRMP 2015) as a
+ * reparametrisation: phi shifts costs between edges and variables. A sweep visits the variables in
+ * order. At a variable x:
+ *   pull  for every edge to a variable visited before: the least cost of every row (by strategy of
+ *         x) goes from the edge into theta_x;
+ *   push  equal shares of theta_x go to the edges to variables that are visited later.
+ * No step lowers the bound for the multipliers given. */
 #include "planner/solver/dual/dual_data.h"
 
 #include <math.h>

@@ -21,7 +21,7 @@ struct solver_primal {
     solver_perturbation perturb;
     primal_record best, phase; /* of all; of this phase */
     bool perturbing;
-    int64_t unit;   /* of work: one look at the whole kernel */
+    int64_t unit;   /* work units of one pass over the whole kernel */
     int64_t waited; /* subgradient steps, or work units of perturbations, since the last gain */
     int64_t n_phases;
 };

@@ -1,3 +1,8 @@
+/* The bound of bound.h in integers. Units: costs, phi and theta in 2^-shift cost units, multipliers
+ * of rows in 2^-(shift + MULTIPLIER_BITS) cost units per usage unit, because they are much smaller.
+ * The first shift is as large as the largest cost allows (choose_shift). A sum that overflows is
+ * noted, and the bound is computed again with fewer binary places; where even none is left the
+ * bound is 0. */
 #include "planner/solver/reduced/bound.h"
 
 #include <math.h>
@@ -22,7 +27,7 @@ typedef struct bounder {
     bool overflow;
 } bounder;
 
-/* floor(a * b / 2^PRICE_BITS) for a, b >= 0. */
+/* floor(multiplier * use / 2^MULTIPLIER_BITS) for factors >= 0, from a product of 128 bits. */
 static int64_t multiplied(bounder *b, int64_t multiplier, int64_t use)
 {
     const uint64_t half = UINT64_C(0xFFFFFFFF);

@@ -1,5 +1,11 @@
-/* Which times become rows: maximal cliques of intervals, the last begin before an end, and of those
- * only those that are not linear. */
+/* The problem becomes a reduced problem. The memory constraint holds at every time; rows are made
+ * of few of them, which imply the others:
+ *
+ *   1. maximal cliques of intervals: the last begin before an end. Every other time has a subset of
+ *      the intervals of such a time;
+ *   2. of these, without the rows whose usage is the mean of two others (below): tied layers;
+ *   3. of these, only those that may exceed the limit (memory_rows.c).
+ */
 #include "planner/solver/reduced/load.h"
 
 #include <stdlib.h>

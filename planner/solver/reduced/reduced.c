@@ -1,3 +1,15 @@
+/* The reduced problem as a data structure, for the reductions (planner/solver/reduced/presolve.h).
+ *
+ * Edges are found by their pair of variables in a hash table, and lie in the `adj` lists of both
+ * ends. Both are cleaned late: an edge that died or moved stays in them until it is met
+ * (slot_valid, solver_purge). Whoever changes a matrix calls solver_touch, which queues the edge
+ * for soft arc consistency (`dirty`) and for the search for functional dependencies (`check`).
+ * Matrices are borrowed from the problem until they change (solver_own).
+ *
+ * Undo records are tables from strategies of what is left to the strategy of a variable that is
+ * gone. Read backwards they complete an assignment (solver_restore); read forwards they project one
+ * of the original problem (solver_project).
+ */
 #include "planner/solver/reduced/reduced.h"
 
 #include <stdlib.h>
