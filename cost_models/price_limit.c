@@ -70,28 +70,6 @@ static void try_curves(const blame *b, dtp_machine *machine)
     (void)snprintf(b->out->key, sizeof b->out->key, "device.curves.%s", list);
 }
 
-static void find_key(blame *b)
-{
-    dtp_machine m = *b->pricer->machine;
-    char key[64];
-    b->least_s = INFINITY;
-    try_key(b, &m, &m.launch_s, DTP_NUMBER_DELAY, "device.launch_s");
-    try_key(b, &m, &m.mem_bw_Bps, DTP_NUMBER_BW, "device.mem_bw_Bps");
-    for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
-        if (m.flops[d] > 0.0) {
-            (void)snprintf(key, sizeof key, "device.flops.%s", dtp_dtype_name((dtp_dtype)d));
-            try_key(b, &m, &m.flops[d], DTP_NUMBER_FLOPS, key);
-        }
-    }
-    for (int32_t l = 0; l < m.n_levels; l++) {
-        (void)snprintf(key, sizeof key, "levels[%d].latency_s", l);
-        try_key(b, &m, &m.levels[l].latency_s, DTP_NUMBER_DELAY, key);
-        (void)snprintf(key, sizeof key, "levels[%d].bw_Bps", l);
-        try_key(b, &m, &m.levels[l].bw_Bps, DTP_NUMBER_BW, key);
-    }
-    try_curves(b, &m);
-}
-
 dtp_status dtp_price_to_ps(const dtp_pricer *pricer, const dtp_program *p, const dtp_instr *instr,
                            double time_s, dtp_dearest *dearest, int64_t *ps, dtp_err *err)
 {
@@ -99,7 +77,24 @@ dtp_status dtp_price_to_ps(const dtp_pricer *pricer, const dtp_program *p, const
         blame b = {.pricer = pricer, .p = p, .instr = instr, .out = dearest};
         *dearest = (dtp_dearest){.time_s = time_s, .what = dtp_instr_name(instr)};
         dearest->node = instr->node >= 0 ? p->graph->nodes[instr->node].name : NULL;
-        find_key(&b);
+        dtp_machine m = *b.pricer->machine;
+        char key[64];
+        b.least_s = INFINITY;
+        try_key(&b, &m, &m.launch_s, DTP_NUMBER_DELAY, "device.launch_s");
+        try_key(&b, &m, &m.mem_bw_Bps, DTP_NUMBER_BW, "device.mem_bw_Bps");
+        for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
+            if (m.flops[d] > 0.0) {
+                (void)snprintf(key, sizeof key, "device.flops.%s", dtp_dtype_name((dtp_dtype)d));
+                try_key(&b, &m, &m.flops[d], DTP_NUMBER_FLOPS, key);
+            }
+        }
+        for (int32_t l = 0; l < m.n_levels; l++) {
+            (void)snprintf(key, sizeof key, "levels[%d].latency_s", l);
+            try_key(&b, &m, &m.levels[l].latency_s, DTP_NUMBER_DELAY, key);
+            (void)snprintf(key, sizeof key, "levels[%d].bw_Bps", l);
+            try_key(&b, &m, &m.levels[l].bw_Bps, DTP_NUMBER_BW, key);
+        }
+        try_curves(&b, &m);
     }
     if (!(time_s < LIMIT_S)) {
         return dtp_cost_fail(pricer, dearest, err);

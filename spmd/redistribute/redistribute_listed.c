@@ -31,21 +31,6 @@ static dtp_status match(void *user, const dtp_layout_state *at, const dtp_layout
     return DTP_OK;
 }
 
-static dtp_status refuse(const dtp_layout *before, const dtp_layout *after, int32_t i, dtp_err *err)
-{
-    dtp_strbuf from = {0}, to = {0};
-    dtp_placements_print(before, &from);
-    dtp_placements_print(after, &to);
-    dtp_status s =
-        from.failed || to.failed
-            ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a layout's text")
-            : DTP_FAIL(err, DTP_INVALID, "steps[%d]: no single step leads from (%s) to (%s)", i,
-                       dtp_strbuf_text(&from), dtp_strbuf_text(&to));
-    dtp_strbuf_free(&from);
-    dtp_strbuf_free(&to);
-    return s;
-}
-
 static bool find_step(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *before,
                       const dtp_layout *after, dtp_step *out)
 {
@@ -75,7 +60,17 @@ dtp_status dtp_listed_steps(const dtp_mesh *mesh, const dtp_plan_redistribution 
     for (out->n = 0; out->n < pair->n_steps; out->n++) {
         const dtp_layout *after = &pair->after[out->n];
         if (!find_step(mesh, &pair->type, before, after, &out->steps[out->n])) {
-            return refuse(before, after, out->n, err);
+            dtp_strbuf from = {0}, to = {0};
+            dtp_placements_print(before, &from);
+            dtp_placements_print(after, &to);
+            dtp_status s = from.failed || to.failed
+                               ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a layout's text")
+                               : DTP_FAIL(err, DTP_INVALID,
+                                          "steps[%d]: no single step leads from (%s) to (%s)",
+                                          out->n, dtp_strbuf_text(&from), dtp_strbuf_text(&to));
+            dtp_strbuf_free(&from);
+            dtp_strbuf_free(&to);
+            return s;
         }
         before = after;
     }
