@@ -221,24 +221,6 @@ static dtp_status append_step(dtp_steps *out, const dtp_step *step, dtp_err *err
     return DTP_OK;
 }
 
-static dtp_status scale_averages(merger *g, dtp_mesh_set set, dtp_err *err)
-{
-    dtp_mesh_set avg = 0;
-    for (int32_t m = 0; m < g->at.n_mesh; m++) {
-        if ((set >> m & 1U) != 0 && g->at.placement[m].kind == DTP_PARTIAL &&
-            g->at.placement[m].op == DTP_REDUCE_AVG) {
-            avg |= 1U << m;
-            g->at.placement[m].op = DTP_REDUCE_SUM;
-        }
-    }
-    if (avg == 0) {
-        return DTP_OK;
-    }
-    dtp_step step = {.kind = DTP_STEP_SCALE, .set = avg, .after = g->at};
-    step.factor = 1.0 / dtp_mesh_set_size(g->mesh, avg);
-    return append_step(g->out, &step, err);
-}
-
 /* One step for transforms alike over the mesh dims of `set`. */
 static dtp_status emit(merger *g, const dtp_torch_transform *t, dtp_mesh_set set, dtp_err *err)
 {
@@ -247,7 +229,19 @@ static dtp_status emit(merger *g, const dtp_torch_transform *t, dtp_mesh_set set
     step.axis = unsplits ? t->from.axis : t->to.axis;
     step.to_axis = step.kind == DTP_STEP_ALL_TO_ALL ? t->to.axis : 0;
     if (t->from.kind == DTP_PARTIAL) {
-        DTP_TRY(scale_averages(g, set, err));
+        dtp_mesh_set avg = 0;
+        for (int32_t m = 0; m < g->at.n_mesh; m++) {
+            if ((set >> m & 1U) != 0 && g->at.placement[m].kind == DTP_PARTIAL &&
+                g->at.placement[m].op == DTP_REDUCE_AVG) {
+                avg |= 1U << m;
+                g->at.placement[m].op = DTP_REDUCE_SUM;
+            }
+        }
+        if (avg != 0) {
+            dtp_step scale = {.kind = DTP_STEP_SCALE, .set = avg, .after = g->at};
+            scale.factor = 1.0 / dtp_mesh_set_size(g->mesh, avg);
+            DTP_TRY(append_step(g->out, &scale, err));
+        }
         step.op = (dtp_reduce_op)summed(&t->from);
     } else if (t->to.kind == DTP_PARTIAL) {
         step.op = (dtp_reduce_op)t->to.op;

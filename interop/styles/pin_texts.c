@@ -11,23 +11,6 @@ enum { MAX_FILE_BYTES = 1 << 24 };
 
 static const char STYLE[] = "style ", PIN[] = "pin ";
 
-/* "THEIRS=OURS". */
-static dtp_status read_names(const dtp_pin_source *source, dtp_arena *arena, dtp_style_rename *out,
-                             dtp_err *err)
-{
-    for (int32_t i = 0; i < source->n_names; i++) {
-        const char *text = source->names[i];
-        const size_t n = strcspn(text, "=");
-        if (n == 0 || text[n] != '=' || text[n + 1] == '\0') {
-            return DTP_FAIL(err, DTP_INVALID, "--style-names: '%s' is not of the form NAME=VALUE",
-                            text);
-        }
-        out[i] = (dtp_style_rename){dtp_arena_printf(arena, "%.*s", (int)n, text), text + n + 1};
-        DTP_TRY(DTP_MEMORY(err, out[i].from));
-    }
-    return DTP_OK;
-}
-
 dtp_status dtp_pin_texts(const dtp_pin_source *source, dtp_arena *arena, dtp_styles *read,
                          int32_t *n, const char ***out, dtp_err *err)
 {
@@ -35,7 +18,18 @@ dtp_status dtp_pin_texts(const dtp_pin_source *source, dtp_arena *arena, dtp_sty
     dtp_style_rename *names =
         dtp_arena_alloc(read->arena, (size_t)source->n_names + 1, sizeof *names);
     DTP_TRY(DTP_MEMORY(err, names));
-    DTP_TRY(read_names(source, read->arena, names, err));
+    /* "THEIRS=OURS". */
+    for (int32_t i = 0; i < source->n_names; i++) {
+        const char *text = source->names[i];
+        const size_t bytes = strcspn(text, "=");
+        if (bytes == 0 || text[bytes] != '=' || text[bytes + 1] == '\0') {
+            return DTP_FAIL(err, DTP_INVALID, "--style-names: '%s' is not of the form NAME=VALUE",
+                            text);
+        }
+        names[i] = (dtp_style_rename){dtp_arena_printf(read->arena, "%.*s", (int)bytes, text),
+                                      text + bytes + 1};
+        DTP_TRY(DTP_MEMORY(err, names[i].from));
+    }
     for (int32_t i = 0; i < source->n_files; i++) {
         char *text = NULL;
         size_t len = 0;

@@ -51,20 +51,6 @@ static int64_t rotation(const node_work *w, const dtp_node_layouts *layouts)
     return w->call.op->rotates(&w->call, parts, &step) ? step : 0;
 }
 
-/* A rotating op that cannot be a permute has its dim made whole. */
-static dtp_status find_layouts(const node_work *w, dtp_node_layouts *out, dtp_err *err)
-{
-    DTP_TRY(layouts_of(w, w->request->strategy, out, err));
-    if (w->call.op->rotates == NULL || out->internal == 0 || rotation(w, out) != 0) {
-        return DTP_OK;
-    }
-    dtp_strategy whole = *w->request->strategy;
-    for (int32_t m = 0; m < w->env->p->mesh.n_dims; m++) {
-        whole.row[m] = (out->internal >> m & 1U) != 0 ? 0 : whole.row[m];
-    }
-    return layouts_of(w, &whole, out, err);
-}
-
 /* ---- operands and outputs -----------------------------------------------------------------------
  */
 
@@ -244,7 +230,15 @@ static dtp_status lower_work(node_work *w, dtp_value_id *out, dtp_err *err)
 {
     dtp_value_id in[DTP_MAX_OP_IN] = {0};
     dtp_node_layouts layouts;
-    DTP_TRY(find_layouts(w, &layouts, err));
+    /* A rotating op that cannot be a permute has its dim made whole. */
+    DTP_TRY(layouts_of(w, w->request->strategy, &layouts, err));
+    if (w->call.op->rotates != NULL && layouts.internal != 0 && rotation(w, &layouts) == 0) {
+        dtp_strategy whole = *w->request->strategy;
+        for (int32_t m = 0; m < w->env->p->mesh.n_dims; m++) {
+            whole.row[m] = (layouts.internal >> m & 1U) != 0 ? 0 : whole.row[m];
+        }
+        DTP_TRY(layouts_of(w, &whole, &layouts, err));
+    }
     for (int32_t i = 0; i < w->call.n_in; i++) { /* one that is given twice is brought once */
         int32_t same = 0;
         while (same < i && (w->request->in[same] != w->request->in[i] ||

@@ -302,15 +302,6 @@ static bool parts_in_place(const dtp_program *p, const dtp_value *v, int32_t axi
     return before == outer;
 }
 
-/* An all-to-all from one split axis to another. */
-static bool exchanges(const dtp_program *p, const dtp_value *in, const dtp_value *out,
-                      dtp_mesh_set set)
-{
-    int32_t from = split_axis(in, set), to = split_axis(out, set);
-    return from >= 0 && to >= 0 && from != to && equal_outside(in, out, set) &&
-           differs_by(p, in, out, from, set) && differs_by(p, out, in, to, set);
-}
-
 static int64_t at_least_one(int64_t n)
 {
     return n > 1 ? n : 1;
@@ -354,9 +345,10 @@ static bool coll_fits(const dtp_program *p, int32_t index, const dtp_value *in,
         return to >= 0 && placed(in, c->set, DTP_PARTIAL, c->op) &&
                is_split_step(p, in, out, to, c->set) && c->count == part_elems(p, in, to, n) &&
                end_fits(p, index, true, to, c->set, even) && end_fits(p, index, false, to, 0, even);
-    case DTP_ALL_TO_ALL:
-        return exchanges(p, in, out, c->set) && c->count == part_elems(p, in, to, n) &&
-               end_fits(p, index, true, to, c->set, even) &&
+    case DTP_ALL_TO_ALL: /* from one split axis to another */
+        return from >= 0 && to >= 0 && from != to && equal_outside(in, out, c->set) &&
+               differs_by(p, in, out, from, c->set) && differs_by(p, out, in, to, c->set) &&
+               c->count == part_elems(p, in, to, n) && end_fits(p, index, true, to, c->set, even) &&
                end_fits(p, index, false, from, c->set, even);
     default:
         return false;
