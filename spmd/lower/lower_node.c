@@ -177,19 +177,6 @@ static dtp_status run_kernel(const node_work *w, const dtp_node_layouts *layouts
     return dtp_program__add_instr(p, &instr, err);
 }
 
-/* A relabel reads its local operand as it lies in memory. The exception is a view of a parameter
- * that must survive the step, in which the parameter is overwritten. */
-static bool runs_as_view(const node_work *w, const dtp_value_id *in)
-{
-    const dtp_program *p = w->env->p;
-    if ((w->call.op->flags & DTP_OP_RELABEL) == 0) {
-        return false;
-    }
-    bool survives =
-        !w->env->scratch && w->env->survives != NULL && w->env->survives[w->node->out[0]];
-    return !survives || p->values[dtp_value_root(p, in[0])].kind != DTP_VALUE_RESIDENT;
-}
-
 static dtp_status run_op(const node_work *w, const dtp_node_layouts *layouts,
                          const dtp_value_id *in, dtp_value_id *out, dtp_err *err)
 {
@@ -218,7 +205,13 @@ static dtp_status run_op(const node_work *w, const dtp_node_layouts *layouts,
         }
         return DTP_OK;
     }
-    if (!runs_as_view(w, in)) {
+    /* A relabel reads its local operand as it lies in memory. The exception is a view of a
+     * parameter that must survive the step, in which the parameter is overwritten. */
+    const dtp_program *of = w->env->p;
+    const bool survives =
+        !w->env->scratch && w->env->survives != NULL && w->env->survives[w->node->out[0]];
+    if ((w->call.op->flags & DTP_OP_RELABEL) == 0 ||
+        (survives && of->values[dtp_value_root(of, in[0])].kind == DTP_VALUE_RESIDENT)) {
         return run_kernel(w, layouts, in, out, err);
     }
     DTP_TRY(add_output(w, 0, &layouts->out[0], out, err));

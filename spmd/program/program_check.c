@@ -218,20 +218,13 @@ static dtp_status check_reads(const checker *c, int32_t i, dtp_err *err)
     return DTP_OK;
 }
 
-/* Which operand output o may overwrite; -1 = none. */
-static int32_t shared_operand(const dtp_instr *instr, int32_t o)
-{
-    if (instr->kind == DTP_INSTR_KERNEL) {
-        return instr->op->inplace_in[o] - 1;
-    }
-    return instr->kind == DTP_INSTR_COLLECTIVE && instr->coll.kind == DTP_ALL_REDUCE ? o : -1;
-}
-
 static dtp_status check_sharing(const checker *c, const dtp_instr *instr, int32_t o, dtp_err *err)
 {
     const dtp_program *p = c->p;
     const dtp_value *out = &p->values[instr->out[o]];
-    int32_t may = shared_operand(instr, o);
+    bool reduces = instr->kind == DTP_INSTR_COLLECTIVE && instr->coll.kind == DTP_ALL_REDUCE;
+    /* which operand the output may overwrite; -1 = none */
+    int32_t may = instr->kind == DTP_INSTR_KERNEL ? instr->op->inplace_in[o] - 1 : reduces ? o : -1;
     may = may < instr->n_in ? may : -1;
     bool in_bucket = instr->kind == DTP_INSTR_COLLECTIVE && instr->n_in > 1;
     for (int32_t k = 0; k < instr->n_in; k++) {

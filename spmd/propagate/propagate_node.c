@@ -320,24 +320,6 @@ static dtp_status descend(strategy_search *s, dtp_strategy strategy, dtp_err *er
     return DTP_OK;
 }
 
-static dtp_status try_many(strategy_search *s, dtp_err *err)
-{
-    for (int32_t i = 0; i < s->d->call->n_in; i++) {
-        /* Rows under which operand `i` stays where it is, as far as there are any. */
-        dtp_strategy out = {{0}};
-        for (int32_t m = 0; m < s->d->mesh->n_dims; m++) {
-            const dtp_placement at = s->in[i].placement[m];
-            for (int32_t r = s->rules.n - 1; r > 0; r--) {
-                const dtp_placement p = s->rules.rows[r].in[i];
-                const bool same = p.kind == at.kind && p.axis == at.axis && p.op == at.op;
-                out.row[m] = at.kind != DTP_REPLICATE && same ? (int16_t)r : out.row[m];
-            }
-        }
-        DTP_TRY(descend(s, out, err));
-    }
-    return descend(s, (dtp_strategy){{0}}, err);
-}
-
 /* ---- outcome ------------------------------------------------------------------------------------
  */
 
@@ -393,7 +375,23 @@ static dtp_status find(strategy_search *s, dtp_err *err)
     for (int32_t m = 0; m < s->d->mesh->n_dims; m++) {
         combinations *= s->lists.n[m];
     }
-    return combinations <= MAX_COMBINATIONS ? try_all(s, err) : try_many(s, err);
+    if (combinations <= MAX_COMBINATIONS) {
+        return try_all(s, err);
+    }
+    for (int32_t i = 0; i < s->d->call->n_in; i++) {
+        /* Rows under which operand `i` stays where it is, as far as there are any. */
+        dtp_strategy out = {{0}};
+        for (int32_t m = 0; m < s->d->mesh->n_dims; m++) {
+            const dtp_placement at = s->in[i].placement[m];
+            for (int32_t r = s->rules.n - 1; r > 0; r--) {
+                const dtp_placement p = s->rules.rows[r].in[i];
+                const bool same = p.kind == at.kind && p.axis == at.axis && p.op == at.op;
+                out.row[m] = at.kind != DTP_REPLICATE && same ? (int16_t)r : out.row[m];
+            }
+        }
+        DTP_TRY(descend(s, out, err));
+    }
+    return descend(s, (dtp_strategy){{0}}, err);
 }
 
 /* In strict mode a strategy that moves nothing is taken even if a move would be cheaper;
