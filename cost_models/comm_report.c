@@ -28,15 +28,6 @@ typedef struct making {
 /* ---- causes -------------------------------------------------------------------------------------
  */
 
-/* The graph tensor that an operand of a collective is a version of; -1 = none. */
-static dtp_tensor_id moved_tensor(const making *k, dtp_value_id v)
-{
-    if (k->p->values[v].kind == DTP_VALUE_STAGING) {
-        v = k->packed[v];
-    }
-    return v < 0 ? -1 : k->p->values[v].tensor;
-}
-
 static dtp_comm_cause cause_of(const making *k, const dtp_instr *instr, dtp_tensor_id t)
 {
     if (instr->phase == DTP_UPDATE) {
@@ -76,11 +67,6 @@ static size_t common_prefix(const char *a, size_t n, const char *b)
     return whole ? n : same;
 }
 
-static dtp_node_id producer_of(const making *k, dtp_tensor_id t)
-{
-    return t < 0 ? -1 : k->p->graph->tensors[t].producer;
-}
-
 /* A fused all-reduce: in[1..] are its members. */
 static dtp_status describe_fused(const making *k, const dtp_instr *instr, dtp_comm_entry *e,
                                  dtp_err *err)
@@ -91,7 +77,7 @@ static dtp_status describe_fused(const making *k, const dtp_instr *instr, dtp_co
     e->cause = instr->phase == DTP_UPDATE ? DTP_COMM_UPDATE : DTP_COMM_GRADIENT;
     for (int32_t i = 1; i < instr->n_in; i++) {
         const dtp_tensor_id t = k->p->values[instr->in[i]].tensor;
-        const char *module = module_of(k->p->graph, producer_of(k, t));
+        const char *module = module_of(k->p->graph, t < 0 ? -1 : k->p->graph->tensors[t].producer);
         if (e->cause == DTP_COMM_GRADIENT && (t < 0 || !k->gradient[t])) {
             e->cause = DTP_COMM_OUTPUT;
         }
@@ -122,7 +108,12 @@ static dtp_status describe(const making *k, int32_t i, dtp_comm_entry *e, dtp_er
         return describe_fused(k, instr, e, err);
     }
     e->node = instr->node;
-    e->tensor = moved_tensor(k, instr->in[0]);
+    /* The graph tensor that an operand of a collective is a version of; -1 = none. */
+    dtp_value_id v = instr->in[0];
+    if (k->p->values[v].kind == DTP_VALUE_STAGING) {
+        v = k->packed[v];
+    }
+    e->tensor = v < 0 ? -1 : k->p->values[v].tensor;
     e->cause = cause_of(k, instr, e->tensor);
     e->module = module_of(k->p->graph, instr->node);
     return DTP_OK;

@@ -30,19 +30,6 @@ static dtp_tensor_id moved_tensor(const dtp_program *p, const dtp_instr *instr,
     return t;
 }
 
-static void split(const dtp_program *p, const dtp_instr *instr, int64_t ps, dtp_tensor_id *tensor,
-                  dtp_cost_split *out)
-{
-    memset(out, 0, sizeof *out);
-    if (instr->kind == DTP_INSTR_KERNEL) {
-        out->compute = ps;
-    } else if (moved_tensor(p, instr, tensor) < 0) {
-        out->communication = ps;
-    } else {
-        out->redistribution = ps;
-    }
-}
-
 static dtp_status count(const dtp_pricer *pricer, const dtp_program *p, dtp_tensor_id *tensor,
                         dtp_cost_split *by_node, dtp_cost_split *total, dtp_err *err)
 {
@@ -56,7 +43,14 @@ static dtp_status count(const dtp_pricer *pricer, const dtp_program *p, dtp_tens
         if (!dtp_cost_add(&sum, ps, 1)) {
             return dtp_cost_fail(pricer, &dearest, err);
         }
-        split(p, instr, ps, tensor, &one);
+        memset(&one, 0, sizeof one);
+        if (instr->kind == DTP_INSTR_KERNEL) {
+            one.compute = ps;
+        } else if (moved_tensor(p, instr, tensor) < 0) {
+            one.communication = ps;
+        } else {
+            one.redistribution = ps;
+        }
         dtp_cost_split_add(total, &one);
         if (instr->node >= 0) {
             dtp_cost_split_add(&by_node[instr->node], &one);

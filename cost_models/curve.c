@@ -56,13 +56,6 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void set_median(block *b, const double *log_y, double *scratch)
-{
-    memcpy(scratch, log_y + b->first, (size_t)b->points * sizeof *scratch);
-    qsort(scratch, (size_t)b->points, sizeof *scratch, by_value);
-    b->median = scratch[(b->points - 1) / 2];
-}
-
 /* Merges each block into its left neighbour while their medians descend. Writes the fitted values.
  */
 static void pool_adjacent(int32_t n, const double *log_y, block *blocks, double *scratch,
@@ -74,7 +67,10 @@ static void pool_adjacent(int32_t n, const double *log_y, block *blocks, double 
         while (n_blocks > 1 && blocks[n_blocks - 2].median > blocks[n_blocks - 1].median) {
             blocks[n_blocks - 2].points += blocks[n_blocks - 1].points;
             n_blocks--;
-            set_median(&blocks[n_blocks - 1], log_y, scratch);
+            block *b = &blocks[n_blocks - 1];
+            memcpy(scratch, log_y + b->first, (size_t)b->points * sizeof *scratch);
+            qsort(scratch, (size_t)b->points, sizeof *scratch, by_value);
+            b->median = scratch[(b->points - 1) / 2];
         }
     }
     for (int32_t b = 0; b < n_blocks; b++) {

@@ -28,12 +28,6 @@ static void add_point(points *p, double bytes, double time_s)
 
 /* ---- ops and moves ---- */
 
-static bool is_named(const dtp_sample *s, const char *name)
-{
-    bool curve = s->kind == DTP_SAMPLE_OP || s->kind == DTP_SAMPLE_MOVE;
-    return curve && strcmp(s->name, name) == 0;
-}
-
 /* Sums of the least squares problem min sum ((u a + v b) / t - 1)^2 over u, v >= 0. */
 typedef struct two_terms {
     double aa, ab, bb, a1, b1;
@@ -100,7 +94,8 @@ static dtp_status fit_op(dtp_machine *m, const dtp_samples *samples, const char 
     p->n = 0;
     for (int32_t i = 0; i < samples->n; i++) {
         const dtp_sample *s = &samples->items[i];
-        if (is_named(s, name)) {
+        bool curve = s->kind == DTP_SAMPLE_OP || s->kind == DTP_SAMPLE_MOVE;
+        if (curve && strcmp(s->name, name) == 0) {
             double arithmetic = out->flops > 0.0 ? s->work.flops / out->flops : 0.0;
             double time_s = usable_time(s);
             add_point(p, s->work.bytes, fmax(time_s - arithmetic, 0.1 * time_s));

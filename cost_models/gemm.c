@@ -121,19 +121,6 @@ static void clip_to_larger(const dtp_gemm_grid *g, double *log_t)
     }
 }
 
-static double fit_error(const dtp_machine *m, const dtp_gemm_grid *g)
-{
-    double worst = 0.0;
-    for (int32_t i = 0; i < m->n_gemm; i++) {
-        const dtp_gemm_point *p = &m->gemm[i];
-        dtp_work w = {
-            .m = p->m, .n = p->n, .k = p->k, .trans_a = p->trans_a, .trans_b = p->trans_b};
-        double measured = exp(point_log_volume(p)) / p->flops;
-        worst = fmax(worst, fabs(measured / dtp_gemm_grid_time(g, &w) - 1.0));
-    }
-    return worst;
-}
-
 dtp_status dtp_gemm_grid_build(dtp_machine *m, dtp_err *err)
 {
     m->gemm_grid = NULL;
@@ -167,7 +154,15 @@ dtp_status dtp_gemm_grid_build(dtp_machine *m, dtp_err *err)
         g->log_t[v] = g->log_t[v] == NULL ? first : g->log_t[v];
     }
     m->gemm_grid = g;
-    m->gemm_fit_error = fit_error(m, g);
+    double worst = 0.0;
+    for (int32_t i = 0; i < m->n_gemm; i++) {
+        const dtp_gemm_point *p = &m->gemm[i];
+        dtp_work w = {
+            .m = p->m, .n = p->n, .k = p->k, .trans_a = p->trans_a, .trans_b = p->trans_b};
+        double measured = exp(point_log_volume(p)) / p->flops;
+        worst = fmax(worst, fabs(measured / dtp_gemm_grid_time(g, &w) - 1.0));
+    }
+    m->gemm_fit_error = worst;
     return DTP_OK;
 }
 

@@ -28,17 +28,6 @@ static dtp_status shard(const dtp_graph *model, const dtp_job_options *o, dtp_jo
                                    err);
 }
 
-/* Pins are those that the plan was made from; rules have none. */
-static dtp_status check_strict(const dtp_job *job, const dtp_plan *plan, dtp_err *err)
-{
-    dtp_pin_set pins = {0};
-    if (plan != NULL) {
-        DTP_TRY(dtp_pin_set_read(plan->n_pins, plan->pins, job->graph, &plan->mesh, job->arena,
-                                 &pins, err));
-    }
-    return dtp_pins_strict(job->graph, &job->sharding, job->lowering.redistributor, &pins, err);
-}
-
 /* The ids of the tensors to be read after a step. */
 static dtp_status find_fetches(const dtp_job *job, const dtp_job_options *o, int32_t *n,
                                const dtp_tensor_id **out, dtp_err *err)
@@ -73,7 +62,15 @@ static dtp_status build(const dtp_graph *model, const dtp_job_options *o, dtp_jo
     DTP_TRY(shard(model, o, job, err));
     DTP_TRY(dtp_plan_lowering_init(&job->lowering, o->plan, err));
     if (o->strict) {
-        DTP_TRY(check_strict(job, o->plan, err));
+        /* Pins are those that the plan was made from; rules have none. */
+        const dtp_plan *plan = o->plan;
+        dtp_pin_set pins = {0};
+        if (plan != NULL) {
+            DTP_TRY(dtp_pin_set_read(plan->n_pins, plan->pins, job->graph, &plan->mesh, job->arena,
+                                     &pins, err));
+        }
+        DTP_TRY(
+            dtp_pins_strict(job->graph, &job->sharding, job->lowering.redistributor, &pins, err));
     }
     dtp_lower_options options = job->lowering.options;
     DTP_TRY(find_fetches(job, o, &options.n_fetch, &options.fetch, err));

@@ -80,8 +80,24 @@ static uint64_t hash_curve(uint64_t h, const dtp_curve *c)
     return h;
 }
 
-static uint64_t hash_curves(uint64_t h, const dtp_machine *m)
+/* Everything that prices depend on; not the provenance. */
+uint64_t dtp_machine_hash(const dtp_machine *m)
 {
+    uint64_t h = dtp_hash_text(DTP_HASH_SEED, m->name);
+    h = dtp_hash_text(h, m->kind);
+    h = dtp_hash_i64(h, m->memory_bytes);
+    h = hash_double(hash_double(h, m->mem_bw_Bps), m->launch_s);
+    for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
+        h = hash_double(h, m->flops[d]);
+    }
+    h = dtp_hash_i64(h, m->overlap ? 1 : 0);
+    h = hash_double(h, m->overlap_slowdown);
+    h = dtp_hash_i64(h, m->n_levels);
+    for (int32_t l = 0; l < m->n_levels; l++) {
+        h = dtp_hash_text(h, m->levels[l].name);
+        h = dtp_hash_i64(h, m->levels[l].size);
+        h = hash_double(hash_double(h, m->levels[l].latency_s), m->levels[l].bw_Bps);
+    }
     h = dtp_hash_i64(h, m->n_op_curves);
     for (int32_t i = 0; i < m->n_op_curves; i++) {
         h = dtp_hash_text(h, m->op_curves[i].op);
@@ -102,25 +118,4 @@ static uint64_t hash_curves(uint64_t h, const dtp_machine *m)
         h = hash_curve(h, &c->time_s);
     }
     return h;
-}
-
-/* Everything that prices depend on; not the provenance. */
-uint64_t dtp_machine_hash(const dtp_machine *m)
-{
-    uint64_t h = dtp_hash_text(DTP_HASH_SEED, m->name);
-    h = dtp_hash_text(h, m->kind);
-    h = dtp_hash_i64(h, m->memory_bytes);
-    h = hash_double(hash_double(h, m->mem_bw_Bps), m->launch_s);
-    for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
-        h = hash_double(h, m->flops[d]);
-    }
-    h = dtp_hash_i64(h, m->overlap ? 1 : 0);
-    h = hash_double(h, m->overlap_slowdown);
-    h = dtp_hash_i64(h, m->n_levels);
-    for (int32_t l = 0; l < m->n_levels; l++) {
-        h = dtp_hash_text(h, m->levels[l].name);
-        h = dtp_hash_i64(h, m->levels[l].size);
-        h = hash_double(hash_double(h, m->levels[l].latency_s), m->levels[l].bw_Bps);
-    }
-    return hash_curves(h, m);
 }

@@ -132,61 +132,6 @@ static dtp_status read_fit_error(const dtp_json *obj, double *out, dtp_err *err)
     return v == NULL ? DTP_OK : read_number(v, DTP_NUMBER_FIT_ERROR, out, err);
 }
 
-static dtp_status read_op_curve(dtp_machine *m, const dtp_json *v, dtp_op_curve *c, dtp_err *err)
-{
-    const dtp_json *name = NULL;
-    DTP_TRY(dtp_json_keys(v, OP_KEYS, err));
-    DTP_TRY(dtp_json_require(v, "op", &name, err));
-    DTP_TRY(read_name(m->arena, name, &c->op, err));
-    for (const dtp_op_curve *other = m->op_curves; other < c; other++) {
-        if (strcmp(other->op, c->op) == 0) {
-            return dtp_json_fail(name, err, "op '%s' has two curves", c->op);
-        }
-    }
-    if (dtp_json_get(v, "flops") != NULL) {
-        DTP_TRY(read_member(v, "flops", DTP_NUMBER_FLOPS, &c->flops, err));
-    }
-    DTP_TRY(read_fit_error(v, &c->fit_error, err));
-    return read_points(m->arena, v, &c->time_s, &c->measured_s, err);
-}
-
-/* [m, n, k, trans_a, trans_b, flops] with 0 or 1 for the transpositions. */
-static dtp_status read_gemm_point(const dtp_json *row, dtp_gemm_point *p, dtp_err *err)
-{
-    int64_t trans_a = 0;
-    int64_t trans_b = 0;
-    DTP_TRY(read_row(row, 6, err));
-    DTP_TRY(dtp_json_int(dtp_json_at(row, 0), 1, INT32_MAX, &p->m, err));
-    DTP_TRY(dtp_json_int(dtp_json_at(row, 1), 1, INT32_MAX, &p->n, err));
-    DTP_TRY(dtp_json_int(dtp_json_at(row, 2), 1, INT32_MAX, &p->k, err));
-    DTP_TRY(dtp_json_int(dtp_json_at(row, 3), 0, 1, &trans_a, err));
-    DTP_TRY(dtp_json_int(dtp_json_at(row, 4), 0, 1, &trans_b, err));
-    p->trans_a = trans_a == 1;
-    p->trans_b = trans_b == 1;
-    return read_number(dtp_json_at(row, 5), DTP_NUMBER_FLOPS, &p->flops, err);
-}
-
-static dtp_status read_gemm(dtp_machine *m, const dtp_json *curves, dtp_err *err)
-{
-    const dtp_json *gemm = dtp_json_get(curves, "gemm");
-    if (gemm == NULL) {
-        return DTP_OK;
-    }
-    const dtp_json *list = NULL;
-    int32_t n = 0;
-    double stated_error = 0.0;
-    DTP_TRY(dtp_json_keys(gemm, GEMM_KEYS, err));
-    DTP_TRY(read_fit_error(gemm, &stated_error, err));
-    DTP_TRY(dtp_json_require(gemm, "points", &list, err));
-    DTP_TRY(read_list(gemm, "points", MAX_GEMM, &list, &n, err));
-    DTP_TRY(DTP_NEW(m->arena, m->gemm, n, err));
-    for (int32_t i = 0; i < n; i++) {
-        DTP_TRY(read_gemm_point(dtp_json_at(list, i), &m->gemm[i], err));
-    }
-    m->n_gemm = n;
-    return DTP_OK;
-}
-
 static dtp_status read_coll_kind(const dtp_json *v, dtp_coll_kind *out, dtp_err *err)
 {
     const char *name = NULL;
@@ -249,25 +194,10 @@ static dtp_status read_coll_curves(dtp_machine *m, const dtp_json *curves, dtp_e
     return DTP_OK;
 }
 
-static dtp_status read_flops(dtp_machine *m, const dtp_json *device, dtp_err *err)
-{
-    const dtp_json *flops = NULL;
-    DTP_TRY(dtp_json_get_kind(device, "flops", DTP_JSON_OBJECT, &flops, err));
-    if (dtp_json_size(flops) == 0) {
-        return dtp_json_fail(flops, err, "at least one dtype is needed");
-    }
-    for (int32_t i = 0; i < dtp_json_size(flops); i++) {
-        const dtp_json *v = dtp_json_at(flops, i);
-        dtp_dtype dtype;
-        DTP_TRY(dtp_json_prefixed(v, dtp_dtype_parse(dtp_json_key(v), &dtype, err), err));
-        DTP_TRY(read_number(v, DTP_NUMBER_FLOPS, &m->flops[dtype], err));
-    }
-    return DTP_OK;
-}
-
-static dtp_status read_kind(dtp_machine *m, const dtp_json *device, dtp_err *err)
+static dtp_status read_device(dtp_machine *m, const dtp_json *device, dtp_err *err)
 {
     const dtp_json *v = NULL;
+    DTP_TRY(dtp_json_keys(device, DEVICE_KEYS, err));
     const char *kind = NULL;
     DTP_TRY(dtp_json_require(device, "kind", &v, err));
     DTP_TRY(dtp_json_string(v, &kind, err));
@@ -275,20 +205,22 @@ static dtp_status read_kind(dtp_machine *m, const dtp_json *device, dtp_err *err
         return dtp_json_fail(v, err, "expected \"cpu\" or \"cuda\", found \"%s\"", kind);
     }
     m->kind = strcmp(kind, "cpu") == 0 ? "cpu" : "cuda";
-    return DTP_OK;
-}
-
-static dtp_status read_device(dtp_machine *m, const dtp_json *device, dtp_err *err)
-{
-    const dtp_json *v = NULL;
-    DTP_TRY(dtp_json_keys(device, DEVICE_KEYS, err));
-    DTP_TRY(read_kind(m, device, err));
     DTP_TRY(dtp_json_get_int(device, "memory_bytes", 1,
                              (int64_t)dtp_machine_range_of(DTP_NUMBER_MEMORY)->most,
                              &m->memory_bytes, err));
     DTP_TRY(read_member(device, "mem_bw_Bps", DTP_NUMBER_BW, &m->mem_bw_Bps, err));
     DTP_TRY(read_member(device, "launch_s", DTP_NUMBER_DELAY, &m->launch_s, err));
-    DTP_TRY(read_flops(m, device, err));
+    const dtp_json *flops = NULL;
+    DTP_TRY(dtp_json_get_kind(device, "flops", DTP_JSON_OBJECT, &flops, err));
+    if (dtp_json_size(flops) == 0) {
+        return dtp_json_fail(flops, err, "at least one dtype is needed");
+    }
+    for (int32_t i = 0; i < dtp_json_size(flops); i++) {
+        const dtp_json *rate = dtp_json_at(flops, i);
+        dtp_dtype dtype;
+        DTP_TRY(dtp_json_prefixed(rate, dtp_dtype_parse(dtp_json_key(rate), &dtype, err), err));
+        DTP_TRY(read_number(rate, DTP_NUMBER_FLOPS, &m->flops[dtype], err));
+    }
     v = dtp_json_get(device, "overlap");
     if (v != NULL) {
         DTP_TRY(dtp_json_bool(v, &m->overlap, err));
@@ -309,10 +241,52 @@ static dtp_status read_curves(dtp_machine *m, const dtp_json *device, dtp_err *e
     DTP_TRY(read_list(curves, "ops", MAX_OP_CURVES, &list, &n, err));
     DTP_TRY(DTP_NEW(m->arena, m->op_curves, n, err));
     for (int32_t i = 0; i < n; i++) {
-        DTP_TRY(read_op_curve(m, dtp_json_at(list, i), &m->op_curves[i], err));
+        const dtp_json *v = dtp_json_at(list, i);
+        dtp_op_curve *c = &m->op_curves[i];
+        const dtp_json *name = NULL;
+        DTP_TRY(dtp_json_keys(v, OP_KEYS, err));
+        DTP_TRY(dtp_json_require(v, "op", &name, err));
+        DTP_TRY(read_name(m->arena, name, &c->op, err));
+        for (const dtp_op_curve *other = m->op_curves; other < c; other++) {
+            if (strcmp(other->op, c->op) == 0) {
+                return dtp_json_fail(name, err, "op '%s' has two curves", c->op);
+            }
+        }
+        if (dtp_json_get(v, "flops") != NULL) {
+            DTP_TRY(read_member(v, "flops", DTP_NUMBER_FLOPS, &c->flops, err));
+        }
+        DTP_TRY(read_fit_error(v, &c->fit_error, err));
+        DTP_TRY(read_points(m->arena, v, &c->time_s, &c->measured_s, err));
     }
     m->n_op_curves = n;
-    DTP_TRY(read_gemm(m, curves, err));
+    const dtp_json *gemm = dtp_json_get(curves, "gemm");
+    if (gemm != NULL) {
+        const dtp_json *rows = NULL;
+        int32_t n_points = 0;
+        double stated_error = 0.0;
+        DTP_TRY(dtp_json_keys(gemm, GEMM_KEYS, err));
+        DTP_TRY(read_fit_error(gemm, &stated_error, err));
+        DTP_TRY(dtp_json_require(gemm, "points", &rows, err));
+        DTP_TRY(read_list(gemm, "points", MAX_GEMM, &rows, &n_points, err));
+        DTP_TRY(DTP_NEW(m->arena, m->gemm, n_points, err));
+        for (int32_t i = 0; i < n_points; i++) {
+            /* [m, n, k, trans_a, trans_b, flops] with 0 or 1 for the transpositions. */
+            const dtp_json *row = dtp_json_at(rows, i);
+            dtp_gemm_point *p = &m->gemm[i];
+            int64_t trans_a = 0;
+            int64_t trans_b = 0;
+            DTP_TRY(read_row(row, 6, err));
+            DTP_TRY(dtp_json_int(dtp_json_at(row, 0), 1, INT32_MAX, &p->m, err));
+            DTP_TRY(dtp_json_int(dtp_json_at(row, 1), 1, INT32_MAX, &p->n, err));
+            DTP_TRY(dtp_json_int(dtp_json_at(row, 2), 1, INT32_MAX, &p->k, err));
+            DTP_TRY(dtp_json_int(dtp_json_at(row, 3), 0, 1, &trans_a, err));
+            DTP_TRY(dtp_json_int(dtp_json_at(row, 4), 0, 1, &trans_b, err));
+            p->trans_a = trans_a == 1;
+            p->trans_b = trans_b == 1;
+            DTP_TRY(read_number(dtp_json_at(row, 5), DTP_NUMBER_FLOPS, &p->flops, err));
+        }
+        m->n_gemm = n_points;
+    }
     return read_coll_curves(m, curves, err);
 }
 

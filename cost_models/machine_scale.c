@@ -23,23 +23,6 @@ static void add(dtp_machine_param *list, int32_t *n, dtp_machine_param param)
     }
 }
 
-static dtp_status add_level(const dtp_machine *m, int32_t level, dtp_arena *arena,
-                            dtp_machine_param *list, int32_t *n, dtp_err *err)
-{
-    const dtp_level *l = &m->levels[level];
-    const bool measured = is_measured(m, level);
-    const char *first = dtp_arena_printf(arena, measured ? "%s.collectives" : "%s.bw", l->name);
-    const char *second = dtp_arena_printf(arena, "%s.latency", l->name);
-    DTP_TRY(DTP_MEMORY(err, first, second));
-    if (measured) {
-        add(list, n, (dtp_machine_param){DTP_MACHINE_LEVEL_SPEED, level, first, 1.0});
-    } else {
-        add(list, n, (dtp_machine_param){DTP_MACHINE_LEVEL_BW, level, first, l->bw_Bps});
-        add(list, n, (dtp_machine_param){DTP_MACHINE_LEVEL_LATENCY, level, second, l->latency_s});
-    }
-    return DTP_OK;
-}
-
 dtp_status dtp_machine_params(const dtp_machine *m, dtp_arena *arena, int32_t *n,
                               dtp_machine_param **out, dtp_err *err)
 {
@@ -51,7 +34,19 @@ dtp_status dtp_machine_params(const dtp_machine *m, dtp_arena *arena, int32_t *n
     add(list, n, (dtp_machine_param){DTP_MACHINE_LAUNCH, -1, "launch", m->launch_s});
     for (int32_t l = 0; l < m->n_levels; l++) {
         if (m->levels[l].size > 1) {
-            DTP_TRY(add_level(m, l, arena, list, n, err));
+            const dtp_level *at = &m->levels[l];
+            const bool measured = is_measured(m, l);
+            const char *first =
+                dtp_arena_printf(arena, measured ? "%s.collectives" : "%s.bw", at->name);
+            const char *second = dtp_arena_printf(arena, "%s.latency", at->name);
+            DTP_TRY(DTP_MEMORY(err, first, second));
+            if (measured) {
+                add(list, n, (dtp_machine_param){DTP_MACHINE_LEVEL_SPEED, l, first, 1.0});
+            } else {
+                add(list, n, (dtp_machine_param){DTP_MACHINE_LEVEL_BW, l, first, at->bw_Bps});
+                add(list, n,
+                    (dtp_machine_param){DTP_MACHINE_LEVEL_LATENCY, l, second, at->latency_s});
+            }
         }
     }
     *out = list;

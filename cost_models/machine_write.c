@@ -17,22 +17,6 @@ static void write_points(dtp_json_writer *w, const dtp_curve *curve, const doubl
     dtp_json_end_array(w);
 }
 
-static void write_coll_curves(dtp_json_writer *w, const dtp_machine *m)
-{
-    dtp_json_begin_array(w, "collectives", false);
-    for (int32_t i = 0; i < m->n_coll_curves; i++) {
-        const dtp_coll_curve *c = &m->coll_curves[i];
-        dtp_json_begin_object(w, NULL);
-        dtp_json_write_string(w, "kind", dtp_coll_name(c->kind));
-        dtp_json_write_string(w, "level", m->levels[c->level].name);
-        dtp_json_write_int(w, "ranks", c->ranks);
-        dtp_json_write_double(w, "fit_error", c->fit_error);
-        write_points(w, &c->time_s, c->measured_s);
-        dtp_json_end_object(w);
-    }
-    dtp_json_end_array(w);
-}
-
 static void write_curves(dtp_json_writer *w, const dtp_machine *m)
 {
     if (m->n_op_curves + m->n_gemm + m->n_coll_curves == 0) {
@@ -73,7 +57,18 @@ static void write_curves(dtp_json_writer *w, const dtp_machine *m)
         dtp_json_end_object(w);
     }
     if (m->n_coll_curves > 0) {
-        write_coll_curves(w, m);
+        dtp_json_begin_array(w, "collectives", false);
+        for (int32_t i = 0; i < m->n_coll_curves; i++) {
+            const dtp_coll_curve *c = &m->coll_curves[i];
+            dtp_json_begin_object(w, NULL);
+            dtp_json_write_string(w, "kind", dtp_coll_name(c->kind));
+            dtp_json_write_string(w, "level", m->levels[c->level].name);
+            dtp_json_write_int(w, "ranks", c->ranks);
+            dtp_json_write_double(w, "fit_error", c->fit_error);
+            write_points(w, &c->time_s, c->measured_s);
+            dtp_json_end_object(w);
+        }
+        dtp_json_end_array(w);
     }
     dtp_json_end_object(w);
 }

@@ -16,18 +16,6 @@ static uint64_t hash_type(uint64_t h, const dtp_ttype *t)
     return dtp_hash_i64(h, -1);
 }
 
-static uint64_t hash_node(const dtp_graph *g, const dtp_node *n)
-{
-    uint64_t h = dtp_hash_text(DTP_HASH_SEED, n->op->name);
-    for (int32_t i = 0; i < n->n_in; i++) {
-        h = hash_type(h, &g->tensors[n->in[i]].type);
-    }
-    for (int32_t i = 0; i < n->n_out; i++) {
-        h = hash_type(h, &g->tensors[n->out[i]].type);
-    }
-    return h;
-}
-
 static bool same_attr(const dtp_attr *a, const dtp_attr *b)
 {
     return a->i == b->i && a->f == b->f && a->n == b->n &&
@@ -85,7 +73,15 @@ dtp_status dtp_node_classes_find(const dtp_graph *g, dtp_arena *arena, dtp_node_
     DTP_TRY(DTP_NEW(arena, out->count, n, err));
     DTP_TRY(DTP_NEW(arena, out->of_node, n, err));
     for (dtp_node_id id = 0; id < g->n_nodes; id++) {
-        const uint32_t hash = dtp_hash_fold(hash_node(g, &g->nodes[id]));
+        const dtp_node *node = &g->nodes[id];
+        uint64_t h = dtp_hash_text(DTP_HASH_SEED, node->op->name);
+        for (int32_t i = 0; i < node->n_in; i++) {
+            h = hash_type(h, &g->tensors[node->in[i]].type);
+        }
+        for (int32_t i = 0; i < node->n_out; i++) {
+            h = hash_type(h, &g->tensors[node->out[i]].type);
+        }
+        const uint32_t hash = dtp_hash_fold(h);
         uint32_t at = hash;
         int32_t c;
         do {

@@ -48,10 +48,19 @@ static void find_lives(dtp_node_pricer *np, const dtp_node *n)
     }
 }
 
-/* Results of all-reduces, and of kernels that may work in place. */
-static void find_spare(dtp_node_pricer *np)
+static dtp_status find_peaks(dtp_node_pricer *np, const dtp_node *n, dtp_node_price *out,
+                             dtp_err *err)
 {
     const dtp_program *q = np->program;
+    const int32_t n_values = q->n_values;
+    DTP_TRY(
+        dtp_arena_grow(np->arena, &np->first, 0, n_values, &np->cap_first, sizeof *np->first, err));
+    DTP_TRY(
+        dtp_arena_grow(np->arena, &np->last, 0, n_values, &np->cap_last, sizeof *np->last, err));
+    DTP_TRY(
+        dtp_arena_grow(np->arena, &np->spare, 0, n_values, &np->cap_spare, sizeof *np->spare, err));
+    find_lives(np, n);
+    /* Results of all-reduces, and of kernels that may work in place. */
     for (dtp_value_id v = 0; v < q->n_values; v++) {
         np->spare[v] = false;
     }
@@ -64,23 +73,6 @@ static void find_spare(dtp_node_pricer *np)
                 reduces || (instr->kind == DTP_INSTR_KERNEL && instr->op->inplace_in[o] != 0);
         }
     }
-}
-
-static dtp_status reserve(dtp_node_pricer *np, dtp_err *err)
-{
-    const int32_t n = np->program->n_values;
-    DTP_TRY(dtp_arena_grow(np->arena, &np->first, 0, n, &np->cap_first, sizeof *np->first, err));
-    DTP_TRY(dtp_arena_grow(np->arena, &np->last, 0, n, &np->cap_last, sizeof *np->last, err));
-    return dtp_arena_grow(np->arena, &np->spare, 0, n, &np->cap_spare, sizeof *np->spare, err);
-}
-
-static dtp_status find_peaks(dtp_node_pricer *np, const dtp_node *n, dtp_node_price *out,
-                             dtp_err *err)
-{
-    const dtp_program *q = np->program;
-    DTP_TRY(reserve(np, err));
-    find_lives(np, n);
-    find_spare(np);
     for (int32_t k = 0; k < q->n_instrs; k++) {
         int64_t live = 0, sure = 0;
         for (dtp_value_id v = 0; v < q->n_values; v++) {

@@ -4,22 +4,6 @@
 #include "cost_models/price_limit.h"
 #include "cost_models/timeline.h"
 
-static dtp_status add_collective(dtp_prediction *out, const dtp_mesh *mesh, const dtp_coll *coll,
-                                 int32_t runs, dtp_err *err)
-{
-    const int32_t ranks = dtp_mesh_set_size(mesh, coll->set);
-    const double bytes = dtp_coll_full_bytes(coll->kind, coll->count, coll->dtype, ranks);
-    int64_t all;
-    out->collectives[coll->kind].count += runs;
-    if (!(bytes < 9.2e18) || !dtp_mul_i64((int64_t)bytes, runs, &all) ||
-        !dtp_add_i64(out->collectives[coll->kind].bytes, all,
-                     &out->collectives[coll->kind].bytes)) {
-        return DTP_FAIL(err, DTP_RANGE, "the bytes of all %s of a step exceed 2^63",
-                        dtp_coll_name(coll->kind));
-    }
-    return DTP_OK;
-}
-
 dtp_status dtp_predict_counts(const dtp_program *p, dtp_prediction *out, dtp_err *err)
 {
     *out = (dtp_prediction){.peak_bytes = p->peak_bytes};
@@ -29,7 +13,18 @@ dtp_status dtp_predict_counts(const dtp_program *p, dtp_prediction *out, dtp_err
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
         if (instr->kind == DTP_INSTR_COLLECTIVE) {
-            DTP_TRY(add_collective(out, &p->mesh, &instr->coll, dtp_instr_runs(p, instr), err));
+            const dtp_coll *coll = &instr->coll;
+            int32_t runs = dtp_instr_runs(p, instr);
+            const int32_t ranks = dtp_mesh_set_size(&p->mesh, coll->set);
+            const double bytes = dtp_coll_full_bytes(coll->kind, coll->count, coll->dtype, ranks);
+            int64_t all;
+            out->collectives[coll->kind].count += runs;
+            if (!(bytes < 9.2e18) || !dtp_mul_i64((int64_t)bytes, runs, &all) ||
+                !dtp_add_i64(out->collectives[coll->kind].bytes, all,
+                             &out->collectives[coll->kind].bytes)) {
+                return DTP_FAIL(err, DTP_RANGE, "the bytes of all %s of a step exceed 2^63",
+                                dtp_coll_name(coll->kind));
+            }
         }
     }
     return DTP_OK;

@@ -79,20 +79,16 @@ double dtp_price_move(const dtp_machine *machine, dtp_copy_kind kind, double byt
                      : machine->launch_s + bytes / machine->mem_bw_Bps;
 }
 
-static double move_bytes(const dtp_program *p, const dtp_instr *instr)
-{
-    double in = (double)p->values[instr->in[0]].bytes;
-    double out = (double)p->values[instr->out[0]].bytes;
-    return instr->move.kind == DTP_COPY_SLICE ? 2.0 * out : in + out;
-}
-
 double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp_instr *instr)
 {
     if (instr->kind == DTP_INSTR_COLLECTIVE) {
         return dtp_price_coll(pricer, &instr->coll);
     }
     if (instr->kind == DTP_INSTR_COPY) {
-        return dtp_price_move(pricer->machine, instr->move.kind, move_bytes(p, instr));
+        double in = (double)p->values[instr->in[0]].bytes;
+        double out = (double)p->values[instr->out[0]].bytes;
+        return dtp_price_move(pricer->machine, instr->move.kind,
+                              instr->move.kind == DTP_COPY_SLICE ? 2.0 * out : in + out);
     }
     dtp_call_types types;
     dtp_work work;

@@ -36,15 +36,6 @@ static int64_t blocks_touched(const dtp_mesh *mesh, int32_t m, int64_t block)
     return worst < size ? worst : size;
 }
 
-static int64_t set_blocks(const dtp_mesh *mesh, dtp_mesh_set set, int64_t block)
-{
-    int64_t n = 1;
-    for (int32_t m = 0; m < mesh->n_dims; m++) {
-        n *= (set >> m & 1U) != 0 ? blocks_touched(mesh, m, block) : 1;
-    }
-    return n;
-}
-
 static dtp_group_shape group_shape(const dtp_machine *machine, const dtp_mesh *mesh,
                                    dtp_mesh_set set)
 {
@@ -54,7 +45,10 @@ static dtp_group_shape group_shape(const dtp_machine *machine, const dtp_mesh *m
     int64_t ranks = dtp_mesh_ranks(mesh);
     for (int32_t l = 0; l < machine->n_levels; l++) {
         int64_t block = inner_block * machine->levels[l].size;
-        int64_t outer = set_blocks(mesh, set, block);
+        int64_t outer = 1;
+        for (int32_t m = 0; m < mesh->n_dims; m++) {
+            outer *= (set >> m & 1U) != 0 ? blocks_touched(mesh, m, block) : 1;
+        }
         outer = outer < inner ? outer : inner;
         g.members[l] = (int32_t)((inner + outer - 1) / outer);
         if (g.members[l] > 1) {

@@ -46,52 +46,6 @@ static void try_key(blame *b, dtp_machine *machine, double *field, dtp_machine_n
     }
 }
 
-/* Measurements are blamed when they are most of what is left at the best rates. */
-static void try_curves(const blame *b, dtp_machine *machine)
-{
-    machine->launch_s = best_of(DTP_NUMBER_DELAY);
-    machine->mem_bw_Bps = best_of(DTP_NUMBER_BW);
-    for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
-        machine->flops[d] = best_of(DTP_NUMBER_FLOPS);
-    }
-    for (int32_t l = 0; l < machine->n_levels; l++) {
-        machine->levels[l].latency_s = best_of(DTP_NUMBER_DELAY);
-        machine->levels[l].bw_Bps = best_of(DTP_NUMBER_BW);
-    }
-    if (2.0 * price_on(b, machine) < b->out->time_s) {
-        return;
-    }
-    const char *list = b->instr->kind == DTP_INSTR_COLLECTIVE ? "collectives" : "ops";
-    if (b->instr->kind == DTP_INSTR_KERNEL) {
-        machine->gemm_grid = NULL;
-        list = 2.0 * price_on(b, machine) < b->out->time_s ? "gemm" : list;
-    }
-    b->out->value = 0.0;
-    (void)snprintf(b->out->key, sizeof b->out->key, "device.curves.%s", list);
-}
-
-static void find_key(blame *b)
-{
-    dtp_machine m = *b->pricer->machine;
-    char key[64];
-    b->least_s = INFINITY;
-    try_key(b, &m, &m.launch_s, DTP_NUMBER_DELAY, "device.launch_s");
-    try_key(b, &m, &m.mem_bw_Bps, DTP_NUMBER_BW, "device.mem_bw_Bps");
-    for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
-        if (m.flops[d] > 0.0) {
-            (void)snprintf(key, sizeof key, "device.flops.%s", dtp_dtype_name((dtp_dtype)d));
-            try_key(b, &m, &m.flops[d], DTP_NUMBER_FLOPS, key);
-        }
-    }
-    for (int32_t l = 0; l < m.n_levels; l++) {
-        (void)snprintf(key, sizeof key, "levels[%d].latency_s", l);
-        try_key(b, &m, &m.levels[l].latency_s, DTP_NUMBER_DELAY, key);
-        (void)snprintf(key, sizeof key, "levels[%d].bw_Bps", l);
-        try_key(b, &m, &m.levels[l].bw_Bps, DTP_NUMBER_BW, key);
-    }
-    try_curves(b, &m);
-}
-
 dtp_status dtp_price_to_ps(const dtp_pricer *pricer, const dtp_program *p, const dtp_instr *instr,
                            double time_s, dtp_dearest *dearest, int64_t *ps, dtp_err *err)
 {
@@ -99,7 +53,42 @@ dtp_status dtp_price_to_ps(const dtp_pricer *pricer, const dtp_program *p, const
         blame b = {.pricer = pricer, .p = p, .instr = instr, .out = dearest};
         *dearest = (dtp_dearest){.time_s = time_s, .what = dtp_instr_name(instr)};
         dearest->node = instr->node >= 0 ? p->graph->nodes[instr->node].name : NULL;
-        find_key(&b);
+        dtp_machine m = *b.pricer->machine;
+        char key[64];
+        b.least_s = INFINITY;
+        try_key(&b, &m, &m.launch_s, DTP_NUMBER_DELAY, "device.launch_s");
+        try_key(&b, &m, &m.mem_bw_Bps, DTP_NUMBER_BW, "device.mem_bw_Bps");
+        for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
+            if (m.flops[d] > 0.0) {
+                (void)snprintf(key, sizeof key, "device.flops.%s", dtp_dtype_name((dtp_dtype)d));
+                try_key(&b, &m, &m.flops[d], DTP_NUMBER_FLOPS, key);
+            }
+        }
+        for (int32_t l = 0; l < m.n_levels; l++) {
+            (void)snprintf(key, sizeof key, "levels[%d].latency_s", l);
+            try_key(&b, &m, &m.levels[l].latency_s, DTP_NUMBER_DELAY, key);
+            (void)snprintf(key, sizeof key, "levels[%d].bw_Bps", l);
+            try_key(&b, &m, &m.levels[l].bw_Bps, DTP_NUMBER_BW, key);
+        }
+        /* Measurements are blamed when they are most of what is left at the best rates. */
+        m.launch_s = best_of(DTP_NUMBER_DELAY);
+        m.mem_bw_Bps = best_of(DTP_NUMBER_BW);
+        for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
+            m.flops[d] = best_of(DTP_NUMBER_FLOPS);
+        }
+        for (int32_t l = 0; l < m.n_levels; l++) {
+            m.levels[l].latency_s = best_of(DTP_NUMBER_DELAY);
+            m.levels[l].bw_Bps = best_of(DTP_NUMBER_BW);
+        }
+        if (2.0 * price_on(&b, &m) >= b.out->time_s) {
+            const char *list = b.instr->kind == DTP_INSTR_COLLECTIVE ? "collectives" : "ops";
+            if (b.instr->kind == DTP_INSTR_KERNEL) {
+                m.gemm_grid = NULL;
+                list = 2.0 * price_on(&b, &m) < b.out->time_s ? "gemm" : list;
+            }
+            b.out->value = 0.0;
+            (void)snprintf(b.out->key, sizeof b.out->key, "device.curves.%s", list);
+        }
     }
     if (!(time_s < LIMIT_S)) {
         return dtp_cost_fail(pricer, dearest, err);

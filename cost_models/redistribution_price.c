@@ -172,35 +172,6 @@ static bool impossible(const dtp_layout *from, const dtp_layout *to)
     return false;
 }
 
-static dtp_status search_price(dtp_redistribution_pricer *m, const dtp_ttype *type,
-                               const dtp_layout *from, const dtp_layout *to, int64_t *ps,
-                               dtp_err *err)
-{
-    dtp_steps steps;
-    dtp_err why = {0};
-    const dtp_layout *before = from;
-    dtp_status s = plan(m, &m->pricer->mesh, type, from, to, &steps, &why);
-    if (s == DTP_UNSUPPORTED) {
-        *ps = DTP_REDISTRIBUTION_IMPOSSIBLE;
-        return DTP_OK;
-    }
-    if (s != DTP_OK) {
-        return DTP_FAIL(err, s, "%s", why.msg);
-    }
-    *ps = 0;
-    for (int32_t i = 0; i < steps.n; i++) {
-        const double step_ps = price_step(m, &m->pricer->mesh, type, before, &steps.steps[i]);
-        if (m->failed != DTP_OK) {
-            return DTP_FAIL(err, m->failed, "%s", m->why.msg);
-        }
-        if (!(step_ps < (double)DTP_COST_LIMIT_PS) || !dtp_cost_add(ps, (int64_t)step_ps, 1)) {
-            return dtp_cost_fail(m->pricer, &m->dearest, err);
-        }
-        before = &steps.steps[i].after;
-    }
-    return DTP_OK;
-}
-
 dtp_status dtp_redistribution_price(dtp_redistribution_pricer *m, const dtp_ttype *type,
                                     const dtp_layout *from, const dtp_layout *to, int64_t *ps,
                                     dtp_err *err)
@@ -216,7 +187,29 @@ dtp_status dtp_redistribution_price(dtp_redistribution_pricer *m, const dtp_ttyp
     }
     DTP_TRY(dtp_redistribute_tables_find(m->even, type, from, to, &known, ps, err));
     if (!known) {
-        return search_price(m, type, from, to, ps, err);
+        dtp_steps steps;
+        dtp_err why = {0};
+        const dtp_layout *before = from;
+        dtp_status s = plan(m, &m->pricer->mesh, type, from, to, &steps, &why);
+        if (s == DTP_UNSUPPORTED) {
+            *ps = DTP_REDISTRIBUTION_IMPOSSIBLE;
+            return DTP_OK;
+        }
+        if (s != DTP_OK) {
+            return DTP_FAIL(err, s, "%s", why.msg);
+        }
+        *ps = 0;
+        for (int32_t i = 0; i < steps.n; i++) {
+            const double step_ps = price_step(m, &m->pricer->mesh, type, before, &steps.steps[i]);
+            if (m->failed != DTP_OK) {
+                return DTP_FAIL(err, m->failed, "%s", m->why.msg);
+            }
+            if (!(step_ps < (double)DTP_COST_LIMIT_PS) || !dtp_cost_add(ps, (int64_t)step_ps, 1)) {
+                return dtp_cost_fail(m->pricer, &m->dearest, err);
+            }
+            before = &steps.steps[i].after;
+        }
+        return DTP_OK;
     }
     return *ps < DTP_COST_LIMIT_PS || *ps == DTP_REDISTRIBUTION_IMPOSSIBLE
                ? DTP_OK

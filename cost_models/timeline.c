@@ -85,28 +85,6 @@ int64_t dtp_schedule_count(const dtp_program *p)
     return p->n_instrs + (dtp_program_microbatches(p) - 1) * (int64_t)dtp_program_body(p);
 }
 
-static void add_task(const dtp_program *p, const dtp_instr *instr, hazard *hazards,
-                     int32_t count[2], dtp_schedule_task *t)
-{
-    const bool comm = instr->kind == DTP_INSTR_COLLECTIVE;
-    *t = (dtp_schedule_task){.comm = comm, .time_s = instr->time_s};
-    for (int32_t j = 0; j < instr->n_in; j++) {
-        raise_to(t->need, hazards[dtp_value_root(p, instr->in[j])].written);
-    }
-    for (int32_t j = 0; j < instr->n_out; j++) {
-        const hazard *h = &hazards[dtp_value_root(p, instr->out[j])];
-        raise_to(t->need, h->written);
-        raise_to(t->need, h->read);
-    }
-    count[comm]++;
-    for (int32_t j = 0; j < instr->n_in; j++) {
-        hazards[dtp_value_root(p, instr->in[j])].read[comm] = count[comm];
-    }
-    for (int32_t j = 0; j < instr->n_out; j++) {
-        hazards[dtp_value_root(p, instr->out[j])].written[comm] = count[comm];
-    }
-}
-
 bool dtp_schedule_tasks(const dtp_program *p, dtp_schedule_task *tasks)
 {
     const int32_t body = dtp_program_body(p), runs = dtp_program_microbatches(p);
@@ -118,26 +96,29 @@ bool dtp_schedule_tasks(const dtp_program *p, dtp_schedule_task *tasks)
     for (int32_t j = 0; j < runs; j++) {
         const int32_t end = j + 1 < runs ? body : p->n_instrs;
         for (int32_t i = 0; i < end; i++) {
-            add_task(p, &p->instrs[i], hazards, count, tasks++);
+            const dtp_instr *instr = &p->instrs[i];
+            dtp_schedule_task *t = tasks++;
+            const bool comm = instr->kind == DTP_INSTR_COLLECTIVE;
+            *t = (dtp_schedule_task){.comm = comm, .time_s = instr->time_s};
+            for (int32_t o = 0; o < instr->n_in; o++) {
+                raise_to(t->need, hazards[dtp_value_root(p, instr->in[o])].written);
+            }
+            for (int32_t o = 0; o < instr->n_out; o++) {
+                const hazard *h = &hazards[dtp_value_root(p, instr->out[o])];
+                raise_to(t->need, h->written);
+                raise_to(t->need, h->read);
+            }
+            count[comm]++;
+            for (int32_t o = 0; o < instr->n_in; o++) {
+                hazards[dtp_value_root(p, instr->in[o])].read[comm] = count[comm];
+            }
+            for (int32_t o = 0; o < instr->n_out; o++) {
+                hazards[dtp_value_root(p, instr->out[o])].written[comm] = count[comm];
+            }
         }
     }
     free(hazards);
     return true;
-}
-
-/* Instructions of the order that dtp_schedule_tasks makes. */
-static void sum_by_instr(const dtp_program *p, const double *by_task, double *by_instr)
-{
-    const int32_t body = dtp_program_body(p), runs = dtp_program_microbatches(p);
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        by_instr[i] = 0.0;
-    }
-    for (int32_t j = 0; j < runs; j++) {
-        const int32_t end = j + 1 < runs ? body : p->n_instrs;
-        for (int32_t i = 0; i < end; i++) {
-            by_instr[i] += *by_task++;
-        }
-    }
 }
 
 bool dtp_schedule_program(const dtp_program *p, double slowdown, dtp_schedule_result *out,
@@ -153,7 +134,18 @@ bool dtp_schedule_program(const dtp_program *p, double slowdown, dtp_schedule_re
         *out = dtp_schedule_run((int32_t)n, tasks, slowdown, by_task);
     }
     if (ok && exposed_s != NULL) {
-        sum_by_instr(p, by_task, exposed_s);
+        /* Instructions of the order that dtp_schedule_tasks makes. */
+        const int32_t body = dtp_program_body(p), runs = dtp_program_microbatches(p);
+        const double *of_task = by_task;
+        for (int32_t i = 0; i < p->n_instrs; i++) {
+            exposed_s[i] = 0.0;
+        }
+        for (int32_t j = 0; j < runs; j++) {
+            const int32_t end = j + 1 < runs ? body : p->n_instrs;
+            for (int32_t i = 0; i < end; i++) {
+                exposed_s[i] += *of_task++;
+            }
+        }
     }
     free(by_task);
     free(tasks);

@@ -83,24 +83,6 @@ static bool has_default_order(const dtp_layout *layout)
 /* ---- the search --------------------------------------------------------------------------------
  */
 
-/* Averages are scaled before they are summed: the search's scale step is part of the reduction. */
-static void to_transforms(const dtp_layout *from, const dtp_steps *steps, transforms *out)
-{
-    dtp_layout at = *from;
-    for (int32_t i = 0; i < steps->n; i++) {
-        const dtp_step *step = &steps->steps[i];
-        if (step->kind == DTP_STEP_SCALE) {
-            continue;
-        }
-        for (int32_t m = 0; m < at.n_mesh; m++) {
-            if ((step->set >> m & 1U) != 0) {
-                add_transform(out, m, at.placement[m], step->after.placement[m]);
-                at.placement[m] = step->after.placement[m];
-            }
-        }
-    }
-}
-
 static dtp_status search(const dtp_torch_planner *planner, const dtp_mesh *mesh,
                          const dtp_ttype *type, const dtp_layout *from, const dtp_layout *to,
                          transforms *out, dtp_err *err)
@@ -120,7 +102,21 @@ static dtp_status search(const dtp_torch_planner *planner, const dtp_mesh *mesh,
     if (!found) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "too many layouts between the two for a search");
     }
-    to_transforms(from, &steps, out);
+    /* Averages are scaled before they are summed: the search's scale step is part of the
+     * reduction. */
+    dtp_layout at = *from;
+    for (int32_t i = 0; i < steps.n; i++) {
+        const dtp_step *step = &steps.steps[i];
+        if (step->kind == DTP_STEP_SCALE) {
+            continue;
+        }
+        for (int32_t m = 0; m < at.n_mesh; m++) {
+            if ((step->set >> m & 1U) != 0) {
+                add_transform(out, m, at.placement[m], step->after.placement[m]);
+                at.placement[m] = step->after.placement[m];
+            }
+        }
+    }
     return DTP_OK;
 }
 
@@ -148,12 +144,6 @@ static dtp_step_kind kind_of(const dtp_torch_transform *t)
     default:
         return DTP_STEP_KEEP_FIRST;
     }
-}
-
-static bool is_mergeable(dtp_step_kind kind)
-{
-    return kind == DTP_STEP_ALL_REDUCE || kind == DTP_STEP_REDUCE_SCATTER ||
-           kind == DTP_STEP_ALL_GATHER;
 }
 
 static int summed(const dtp_placement *p)
@@ -231,24 +221,6 @@ static dtp_status append_step(dtp_steps *out, const dtp_step *step, dtp_err *err
     return DTP_OK;
 }
 
-static dtp_status scale_averages(merger *g, dtp_mesh_set set, dtp_err *err)
-{
-    dtp_mesh_set avg = 0;
-    for (int32_t m = 0; m < g->at.n_mesh; m++) {
-        if ((set >> m & 1U) != 0 && g->at.placement[m].kind == DTP_PARTIAL &&
-            g->at.placement[m].op == DTP_REDUCE_AVG) {
-            avg |= 1U << m;
-            g->at.placement[m].op = DTP_REDUCE_SUM;
-        }
-    }
-    if (avg == 0) {
-        return DTP_OK;
-    }
-    dtp_step step = {.kind = DTP_STEP_SCALE, .set = avg, .after = g->at};
-    step.factor = 1.0 / dtp_mesh_set_size(g->mesh, avg);
-    return append_step(g->out, &step, err);
-}
-
 /* One step for transforms alike over the mesh dims of `set`. */
 static dtp_status emit(merger *g, const dtp_torch_transform *t, dtp_mesh_set set, dtp_err *err)
 {
@@ -257,7 +229,19 @@ static dtp_status emit(merger *g, const dtp_torch_transform *t, dtp_mesh_set set
     step.axis = unsplits ? t->from.axis : t->to.axis;
     step.to_axis = step.kind == DTP_STEP_ALL_TO_ALL ? t->to.axis : 0;
     if (t->from.kind == DTP_PARTIAL) {
-        DTP_TRY(scale_averages(g, set, err));
+        dtp_mesh_set avg = 0;
+        for (int32_t m = 0; m < g->at.n_mesh; m++) {
+            if ((set >> m & 1U) != 0 && g->at.placement[m].kind == DTP_PARTIAL &&
+                g->at.placement[m].op == DTP_REDUCE_AVG) {
+                avg |= 1U << m;
+                g->at.placement[m].op = DTP_REDUCE_SUM;
+            }
+        }
+        if (avg != 0) {
+            dtp_step scale = {.kind = DTP_STEP_SCALE, .set = avg, .after = g->at};
+            scale.factor = 1.0 / dtp_mesh_set_size(g->mesh, avg);
+            DTP_TRY(append_step(g->out, &scale, err));
+        }
         step.op = (dtp_reduce_op)summed(&t->from);
     } else if (t->to.kind == DTP_PARTIAL) {
         step.op = (dtp_reduce_op)t->to.op;
@@ -276,17 +260,6 @@ static dtp_status emit(merger *g, const dtp_torch_transform *t, dtp_mesh_set set
     return append_step(g->out, &step, err);
 }
 
-static dtp_status emit_one(merger *g, const dtp_torch_transform *t, dtp_err *err)
-{
-    if (g->planner->options.no_all_to_all && kind_of(t) == DTP_STEP_ALL_TO_ALL) {
-        dtp_torch_transform gather = {t->mesh_dim, t->from, REPLICATED};
-        dtp_torch_transform chunk = {t->mesh_dim, REPLICATED, t->to};
-        DTP_TRY(emit(g, &gather, 1U << t->mesh_dim, err));
-        return emit(g, &chunk, 1U << t->mesh_dim, err);
-    }
-    return emit(g, t, 1U << t->mesh_dim, err);
-}
-
 /* A maximal run of transforms alike: one collective, or one each. */
 static dtp_status emit_group(merger *g, const dtp_torch_transform *t, int32_t n, dtp_err *err)
 {
@@ -302,7 +275,15 @@ static dtp_status emit_group(merger *g, const dtp_torch_transform *t, int32_t n,
         warn(g, set, why);
     }
     for (int32_t i = 0; i < n; i++) {
-        DTP_TRY(emit_one(g, &t[i], err));
+        const dtp_torch_transform *one = &t[i];
+        if (g->planner->options.no_all_to_all && kind_of(one) == DTP_STEP_ALL_TO_ALL) {
+            dtp_torch_transform gather = {one->mesh_dim, one->from, REPLICATED};
+            dtp_torch_transform chunk = {one->mesh_dim, REPLICATED, one->to};
+            DTP_TRY(emit(g, &gather, 1U << one->mesh_dim, err));
+            DTP_TRY(emit(g, &chunk, 1U << one->mesh_dim, err));
+        } else {
+            DTP_TRY(emit(g, one, 1U << one->mesh_dim, err));
+        }
     }
     return DTP_OK;
 }
@@ -315,7 +296,10 @@ dtp_status dtp_torch_steps(dtp_torch_planner *planner, const dtp_mesh *mesh, con
     out->n = 0;
     for (int32_t i = 0; i < n;) {
         int32_t stop = i + 1;
-        bool merge = is_mergeable(kind_of(&items[i])) && !planner->options.no_merge;
+        dtp_step_kind kind = kind_of(&items[i]);
+        bool merge = (kind == DTP_STEP_ALL_REDUCE || kind == DTP_STEP_REDUCE_SCATTER ||
+                      kind == DTP_STEP_ALL_GATHER) &&
+                     !planner->options.no_merge;
         while (merge && stop < n && same_transform(&items[stop], &items[i])) {
             stop++;
         }

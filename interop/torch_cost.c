@@ -30,15 +30,6 @@ static torch_link link_of(const dtp_torch_cost *cost, const dtp_mesh *mesh, dtp_
     return IN_HOST;
 }
 
-static double local_gib(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *layout)
-{
-    double bytes = (double)dtp_ttype_bytes(type);
-    for (int32_t m = 0; m < layout->n_mesh; m++) {
-        bytes /= layout->placement[m].kind == DTP_SHARD ? (double)mesh->sizes[m] : 1;
-    }
-    return bytes / GIB;
-}
-
 static double ring_us(const torch_link *l, double ranks, double gib, double rounds)
 {
     double hops = rounds * (ranks - 1);
@@ -55,7 +46,11 @@ double dtp_torch_step_price(void *user, const dtp_mesh *mesh, const dtp_ttype *t
         return 0;
     }
     torch_link l = link_of(cost, mesh, step->set);
-    double gib = local_gib(mesh, type, before);
+    double bytes = (double)dtp_ttype_bytes(type); /* of a shard before the step */
+    for (int32_t m = 0; m < before->n_mesh; m++) {
+        bytes /= before->placement[m].kind == DTP_SHARD ? (double)mesh->sizes[m] : 1;
+    }
+    double gib = bytes / GIB;
     switch (step->kind) {
     case DTP_STEP_ALL_GATHER:
         return 1e-6 * ring_us(&l, n, gib * n, 1);

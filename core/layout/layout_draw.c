@@ -259,35 +259,6 @@ static void put_rule(const draw_grid *g, size_t margin, size_t width)
     dtp_strbuf_add(g->out, "+\n");
 }
 
-static void put_slice(const draw_grid *g, int32_t slice, size_t width)
-{
-    const size_t labels = widest_label(g, &g->rows), margin = labels > 0 ? labels + 1 : 0;
-    char label[LABEL_BYTES];
-    if (g->cols.axis >= 0) { /* blanks at the end of the line are left out */
-        repeat(g->out, " ", margin);
-        for (int32_t c = 0; c < g->cols.n; c++) {
-            (void)label_of(g, &g->cols, c, label);
-            dtp_strbuf_add(g->out, "  ");
-            put_padded(g->out, label, c + 1 < g->cols.n ? width + 1 : 0);
-        }
-        dtp_strbuf_add(g->out, "\n");
-    }
-    put_rule(g, margin, width);
-    for (int32_t r = 0; r < g->rows.n; r++) {
-        (void)label_of(g, &g->rows, r, label);
-        put_padded(g->out, label, margin);
-        for (int32_t c = 0; c < g->cols.n; c++) {
-            dtp_strbuf cell;
-            (void)cell_of(g, slice, r, c, &cell);
-            dtp_strbuf_add(g->out, "| ");
-            put_padded(g->out, dtp_strbuf_text(&cell), width + 1);
-            end_cell(g, &cell);
-        }
-        dtp_strbuf_add(g->out, "|\n");
-        put_rule(g, margin, width);
-    }
-}
-
 dtp_status dtp_layout_draw_text(const dtp_drawing *d, dtp_strbuf *out, dtp_err *err)
 {
     draw_grid g;
@@ -306,7 +277,31 @@ dtp_status dtp_layout_draw_text(const dtp_drawing *d, dtp_strbuf *out, dtp_err *
             (void)label_of(&g, &g.slices, s, label);
             dtp_strbuf_addf(out, "%s\n", label);
         }
-        put_slice(&g, s, width);
+        const size_t labels = widest_label(&g, &g.rows), margin = labels > 0 ? labels + 1 : 0;
+        char label[LABEL_BYTES];
+        if (g.cols.axis >= 0) { /* blanks at the end of the line are left out */
+            repeat(g.out, " ", margin);
+            for (int32_t c = 0; c < g.cols.n; c++) {
+                (void)label_of(&g, &g.cols, c, label);
+                dtp_strbuf_add(g.out, "  ");
+                put_padded(g.out, label, c + 1 < g.cols.n ? width + 1 : 0);
+            }
+            dtp_strbuf_add(g.out, "\n");
+        }
+        put_rule(&g, margin, width);
+        for (int32_t r = 0; r < g.rows.n; r++) {
+            (void)label_of(&g, &g.rows, r, label);
+            put_padded(g.out, label, margin);
+            for (int32_t c = 0; c < g.cols.n; c++) {
+                dtp_strbuf cell;
+                (void)cell_of(&g, s, r, c, &cell);
+                dtp_strbuf_add(g.out, "| ");
+                put_padded(g.out, dtp_strbuf_text(&cell), width + 1);
+                end_cell(&g, &cell);
+            }
+            dtp_strbuf_add(g.out, "|\n");
+            put_rule(&g, margin, width);
+        }
     }
     return out->failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a drawing") : DTP_OK;
 }
@@ -371,31 +366,6 @@ static void make_edges(const draw_grid *g, const draw_axis *axis, int64_t full, 
     }
 }
 
-static void put_cell(const picture *p, int32_t slice, int32_t row, int32_t col, int64_t top)
-{
-    static const char *const fills[] = {"#cfe8ff", "#ffe0c2", "#d5f2d0", "#f6d3e6",
-                                        "#e4dcfa", "#fff3b8", "#cdeeea", "#f9d0cb",
-                                        "#dfe5ec", "#e9f0b5", "#f0dfcf", "#d7d9ff"};
-    const draw_grid *g = p->g;
-    dtp_strbuf holders;
-    const int32_t rank = cell_of(g, slice, row, col, &holders);
-    const int64_t x = p->left + p->cols[col], wide = p->cols[col + 1] - p->cols[col];
-    const int64_t y = top + p->rows[row], high = p->rows[row + 1] - p->rows[row];
-    int64_t offset;
-    const bool empty = shard_of(g, &g->slices, slice, &offset) == 0 ||
-                       shard_of(g, &g->rows, row, &offset) == 0 ||
-                       shard_of(g, &g->cols, col, &offset) == 0;
-    dtp_strbuf_addf(g->out,
-                    "<rect x=\"%lld\" y=\"%lld\" width=\"%lld\" height=\"%lld\" fill=\"%s\" "
-                    "stroke=\"#57606a\"%s/>\n",
-                    (long long)x, (long long)y, (long long)wide, (long long)high,
-                    empty ? "#ffffff" : fills[(size_t)rank % (sizeof fills / sizeof fills[0])],
-                    empty ? " stroke-dasharray=\"4 3\"" : "");
-    put_text(g->out, x + wide / 2, y + high / 2 + FONT_SIZE / 3, "middle",
-             dtp_strbuf_text(&holders));
-    end_cell(g, &holders);
-}
-
 static void put_svg_slice(const picture *p, int32_t slice, int64_t top)
 {
     const draw_grid *g = p->g;
@@ -417,7 +387,27 @@ static void put_svg_slice(const picture *p, int32_t slice, int64_t top)
                      "end", label);
         }
         for (int32_t c = 0; c < g->cols.n; c++) {
-            put_cell(p, slice, r, c, top);
+            static const char *const fills[] = {"#cfe8ff", "#ffe0c2", "#d5f2d0", "#f6d3e6",
+                                                "#e4dcfa", "#fff3b8", "#cdeeea", "#f9d0cb",
+                                                "#dfe5ec", "#e9f0b5", "#f0dfcf", "#d7d9ff"};
+            dtp_strbuf holders;
+            const int32_t rank = cell_of(g, slice, r, c, &holders);
+            const int64_t x = p->left + p->cols[c], wide = p->cols[c + 1] - p->cols[c];
+            const int64_t y = top + p->rows[r], high = p->rows[r + 1] - p->rows[r];
+            int64_t offset;
+            const bool empty = shard_of(g, &g->slices, slice, &offset) == 0 ||
+                               shard_of(g, &g->rows, r, &offset) == 0 ||
+                               shard_of(g, &g->cols, c, &offset) == 0;
+            dtp_strbuf_addf(
+                g->out,
+                "<rect x=\"%lld\" y=\"%lld\" width=\"%lld\" height=\"%lld\" fill=\"%s\" "
+                "stroke=\"#57606a\"%s/>\n",
+                (long long)x, (long long)y, (long long)wide, (long long)high,
+                empty ? "#ffffff" : fills[(size_t)rank % (sizeof fills / sizeof fills[0])],
+                empty ? " stroke-dasharray=\"4 3\"" : "");
+            put_text(g->out, x + wide / 2, y + high / 2 + FONT_SIZE / 3, "middle",
+                     dtp_strbuf_text(&holders));
+            end_cell(g, &holders);
         }
     }
 }

@@ -12,30 +12,6 @@ dtp_status dtp_layout_rules_create(dtp_arena *arena, int32_t n_dims, dtp_layout_
     return DTP_OK;
 }
 
-static dtp_status add_rule(const char *dim, const char *mesh_dim, const dtp_mesh *mesh,
-                           const dtp_dims *dims, dtp_layout_rules *rules, dtp_err *err)
-{
-    dtp_dim_id d = dtp_dims_find(dims, dim);
-    int32_t m = dtp_mesh_find(mesh, mesh_dim);
-    if (d < 0 || d >= rules->n) {
-        return DTP_FAIL(err, DTP_INVALID, "rules: the model has no dim '%s'", dim);
-    }
-    if (m < 0) {
-        char text[DTP_MESH_TEXT_BYTES];
-        dtp_mesh_print(mesh, text);
-        return DTP_FAIL(err, DTP_INVALID, "rules: '%s:%s': the mesh '%s' has no dim '%s'", dim,
-                        mesh_dim, text, mesh_dim);
-    }
-    dtp_rule_splits *s = &rules->splits[d];
-    for (int8_t i = 0; i < s->n; i++) {
-        if (s->mesh_dims[i] == m) {
-            return DTP_FAIL(err, DTP_INVALID, "rules: '%s:%s' is given twice", dim, mesh_dim);
-        }
-    }
-    s->mesh_dims[s->n++] = (int8_t)m;
-    return DTP_OK;
-}
-
 dtp_status dtp_layout_rules_parse(const char *text, const dtp_mesh *mesh, const dtp_dims *dims,
                                   dtp_arena *arena, dtp_layout_rules *out, dtp_err *err)
 {
@@ -52,7 +28,25 @@ dtp_status dtp_layout_rules_parse(const char *text, const dtp_mesh *mesh, const 
         memcpy(pair, at, n);
         pair[n] = '\0';
         pair[name] = '\0';
-        DTP_TRY(add_rule(pair, pair + name + 1, mesh, dims, out, err));
+        const char *mesh_dim = pair + name + 1;
+        dtp_dim_id d = dtp_dims_find(dims, pair);
+        int32_t m = dtp_mesh_find(mesh, mesh_dim);
+        if (d < 0 || d >= out->n) {
+            return DTP_FAIL(err, DTP_INVALID, "rules: the model has no dim '%s'", pair);
+        }
+        if (m < 0) {
+            char printed[DTP_MESH_TEXT_BYTES];
+            dtp_mesh_print(mesh, printed);
+            return DTP_FAIL(err, DTP_INVALID, "rules: '%s:%s': the mesh '%s' has no dim '%s'", pair,
+                            mesh_dim, printed, mesh_dim);
+        }
+        dtp_rule_splits *s = &out->splits[d];
+        for (int8_t i = 0; i < s->n; i++) {
+            if (s->mesh_dims[i] == m) {
+                return DTP_FAIL(err, DTP_INVALID, "rules: '%s:%s' is given twice", pair, mesh_dim);
+            }
+        }
+        s->mesh_dims[s->n++] = (int8_t)m;
         at += n;
         at += strspn(at, separators);
     }

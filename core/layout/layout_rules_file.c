@@ -70,25 +70,6 @@ static dtp_status fill_in(const dtp_json *v, const dtp_mesh *mesh, dtp_strbuf *o
     return DTP_OK;
 }
 
-static dtp_status add_set(const dtp_json *v, const dtp_mesh *mesh, dtp_arena *arena,
-                          dtp_layout_rules_file *out, dtp_err *err)
-{
-    dtp_strbuf text = {0};
-    bool fits = false;
-    if (dtp_json_key(v)[0] == '\0') {
-        return dtp_json_fail(v, err, "a rule set without a name");
-    }
-    dtp_status s = fill_in(v, mesh, &text, &fits, err);
-    if (s == DTP_OK && fits) {
-        out->names[out->n] = dtp_arena_strdup(arena, dtp_json_key(v));
-        out->rules[out->n] = text.failed ? NULL : dtp_arena_strdup(arena, dtp_strbuf_text(&text));
-        s = DTP_MEMORY(err, out->names[out->n], out->rules[out->n]);
-        out->n++;
-    }
-    dtp_strbuf_free(&text);
-    return s;
-}
-
 static dtp_status read_sets(const dtp_json *root, const dtp_mesh *mesh, dtp_arena *arena,
                             dtp_layout_rules_file *out, dtp_err *err)
 {
@@ -102,7 +83,22 @@ static dtp_status read_sets(const dtp_json *root, const dtp_mesh *mesh, dtp_aren
     DTP_TRY(DTP_NEW(arena, out->names, n, err));
     DTP_TRY(DTP_NEW(arena, out->rules, n, err));
     for (int32_t i = 0; i < dtp_json_size(sets); i++) {
-        DTP_TRY(add_set(dtp_json_at(sets, i), mesh, arena, out, err));
+        const dtp_json *v = dtp_json_at(sets, i);
+        dtp_strbuf text = {0};
+        bool fits = false;
+        if (dtp_json_key(v)[0] == '\0') {
+            return dtp_json_fail(v, err, "a rule set without a name");
+        }
+        dtp_status s = fill_in(v, mesh, &text, &fits, err);
+        if (s == DTP_OK && fits) {
+            out->names[out->n] = dtp_arena_strdup(arena, dtp_json_key(v));
+            out->rules[out->n] =
+                text.failed ? NULL : dtp_arena_strdup(arena, dtp_strbuf_text(&text));
+            s = DTP_MEMORY(err, out->names[out->n], out->rules[out->n]);
+            out->n++;
+        }
+        dtp_strbuf_free(&text);
+        DTP_TRY(s);
     }
     return DTP_OK;
 }

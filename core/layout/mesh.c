@@ -38,35 +38,6 @@ static dtp_status parse_size(const char **p, const char *name, size_t n, dtp_mes
     return DTP_OK;
 }
 
-/* Reads "name:size" at *at and moves past it. */
-static dtp_status parse_pair(const char **at, dtp_mesh *mesh, dtp_err *err)
-{
-    const char *start = *at;
-    const char *p = start;
-    while (isalnum((unsigned char)*p) || *p == '_' || *p == '-') {
-        p++;
-    }
-    size_t n = (size_t)(p - start);
-    if (n == 0 || n >= DTP_MESH_NAME_BYTES) {
-        return DTP_FAIL(
-            err, DTP_INVALID,
-            "mesh: expected a name of 1 to %d characters (letters, digits, _ and -) at '%.40s'",
-            DTP_MESH_NAME_BYTES - 1, start);
-    }
-    if (*p != ':' && *p != '=') {
-        return DTP_FAIL(err, DTP_INVALID, "mesh: expected ':SIZE' after '%.*s' at '%.40s'", (int)n,
-                        start, p);
-    }
-    p++;
-    const int32_t m = mesh->n_dims;
-    DTP_TRY(parse_size(&p, start, n, mesh, err));
-    if (dtp_mesh_find(mesh, mesh->names[m]) < m) {
-        return DTP_FAIL(err, DTP_INVALID, "mesh: dim '%s' occurs twice", mesh->names[m]);
-    }
-    *at = p;
-    return DTP_OK;
-}
-
 static const char *skip_separators(const char *at)
 {
     while (is_separator(*at)) {
@@ -124,7 +95,30 @@ dtp_status dtp_mesh_parse(const char *text, dtp_mesh *out, dtp_err *err)
         }
     }
     for (at = skip_separators(at); *at != '\0' && *at != '|'; at = skip_separators(at)) {
-        DTP_TRY(parse_pair(&at, &mesh, err));
+        /* "name:size" */
+        const char *start = at;
+        const char *p = start;
+        while (isalnum((unsigned char)*p) || *p == '_' || *p == '-') {
+            p++;
+        }
+        size_t n = (size_t)(p - start);
+        if (n == 0 || n >= DTP_MESH_NAME_BYTES) {
+            return DTP_FAIL(
+                err, DTP_INVALID,
+                "mesh: expected a name of 1 to %d characters (letters, digits, _ and -) at '%.40s'",
+                DTP_MESH_NAME_BYTES - 1, start);
+        }
+        if (*p != ':' && *p != '=') {
+            return DTP_FAIL(err, DTP_INVALID, "mesh: expected ':SIZE' after '%.*s' at '%.40s'",
+                            (int)n, start, p);
+        }
+        p++;
+        const int32_t m = mesh.n_dims;
+        DTP_TRY(parse_size(&p, start, n, &mesh, err));
+        if (dtp_mesh_find(&mesh, mesh.names[m]) < m) {
+            return DTP_FAIL(err, DTP_INVALID, "mesh: dim '%s' occurs twice", mesh.names[m]);
+        }
+        at = p;
     }
     int64_t ranks = 1;
     for (int32_t m = 0; m < mesh.n_dims; m++) {

@@ -243,19 +243,6 @@ static dtp_status read_baseline(const dtp_json *v, dtp_plan *plan, dtp_baseline 
                                "'fits' does not say whether the peak is within the memory limit");
 }
 
-static dtp_status read_baselines(const dtp_json *root, dtp_plan *plan, dtp_err *err)
-{
-    const dtp_json *v;
-    DTP_TRY(dtp_json_require(root, "baselines", &v, err));
-    DTP_TRY(check_list(v, DTP_JSON_OBJECT, err));
-    DTP_TRY(DTP_NEW(plan->arena, plan->baselines, dtp_json_size(v), err));
-    for (int32_t i = 0; i < dtp_json_size(v); i++) {
-        DTP_TRY(read_baseline(dtp_json_at(v, i), plan, &plan->baselines[i], err));
-        plan->n_baselines++;
-    }
-    return DTP_OK;
-}
-
 /* ---- steps of redistributions ------------------------------------------------------------------
  *
  * Layouts are written per mesh dim, as dtp_placements_print does: such a tensor may be a value
@@ -421,7 +408,14 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
     if (tried != NULL) {
         DTP_TRY(read_texts(tried, plan->arena, &plan->n_tried, &plan->tried, err));
     }
-    DTP_TRY(read_baselines(root, plan, err));
+    const dtp_json *v;
+    DTP_TRY(dtp_json_require(root, "baselines", &v, err));
+    DTP_TRY(check_list(v, DTP_JSON_OBJECT, err));
+    DTP_TRY(DTP_NEW(plan->arena, plan->baselines, dtp_json_size(v), err));
+    for (int32_t i = 0; i < dtp_json_size(v); i++) {
+        DTP_TRY(read_baseline(dtp_json_at(v, i), plan, &plan->baselines[i], err));
+        plan->n_baselines++;
+    }
     DTP_TRY(dtp_json_require(root, "hashes", &hashes, err));
     DTP_TRY(dtp_json_keys(hashes, hash_keys, err));
     DTP_TRY(read_hash(hashes, "model", &plan->model_hash, err));

@@ -76,28 +76,6 @@ static dtp_status read_layout(const dtp_json *v, const plan_reader *r, dtp_tenso
     return DTP_OK;
 }
 
-/* Rules mode: a stated layout is the one that the rules give. */
-static dtp_status compare_layouts(const plan_reader *r, const dtp_json *tensors, dtp_err *err)
-{
-    for (int32_t i = 0; i < dtp_json_size(tensors); i++) {
-        const dtp_json *v = dtp_json_at(tensors, i);
-        dtp_tensor_id id;
-        dtp_layout stated;
-        const char *given = "";
-        DTP_TRY(find_tensor(v, r, &id, err));
-        DTP_TRY(read_layout(v, r, id, &stated, err));
-        if (!dtp_layout_equal(&stated, &r->plan->sharding.layouts[id])) {
-            char text[DTP_LAYOUT_TEXT_BYTES];
-            dtp_layout_print(&r->plan->sharding.layouts[id], &r->plan->mesh,
-                             &r->g->tensors[id].type, &r->g->dims, text);
-            DTP_TRY(dtp_json_string(v, &given, err));
-            return dtp_json_fail(v, err, "layout '%.160s', but the rules give '%.160s'", given,
-                                 text);
-        }
-    }
-    return DTP_OK;
-}
-
 /* Tensor mode: every tensor has a layout. */
 static dtp_status read_layouts(const plan_reader *r, const dtp_json *tensors, dtp_err *err)
 {
@@ -260,7 +238,24 @@ static dtp_status read_decision(plan_reader *r, dtp_err *err)
     }
     DTP_TRY(dtp_json_get_kind(r->root, "tensors", DTP_JSON_OBJECT, &tensors, err));
     if (rules_mode) {
-        return compare_layouts(r, tensors, err);
+        /* Rules mode: a stated layout is the one that the rules give. */
+        for (int32_t i = 0; i < dtp_json_size(tensors); i++) {
+            const dtp_json *v = dtp_json_at(tensors, i);
+            dtp_tensor_id id;
+            dtp_layout stated;
+            const char *given = "";
+            DTP_TRY(find_tensor(v, r, &id, err));
+            DTP_TRY(read_layout(v, r, id, &stated, err));
+            if (!dtp_layout_equal(&stated, &r->plan->sharding.layouts[id])) {
+                char text[DTP_LAYOUT_TEXT_BYTES];
+                dtp_layout_print(&r->plan->sharding.layouts[id], &r->plan->mesh,
+                                 &r->g->tensors[id].type, &r->g->dims, text);
+                DTP_TRY(dtp_json_string(v, &given, err));
+                return dtp_json_fail(v, err, "layout '%.160s', but the rules give '%.160s'", given,
+                                     text);
+            }
+        }
+        return DTP_OK;
     }
     if (dtp_json_get(r->root, "rules") != NULL) {
         return dtp_json_fail(dtp_json_get(r->root, "rules"), err,

@@ -19,23 +19,6 @@ static void write_texts(dtp_json_writer *w, const char *key, bool compact, int32
     dtp_json_end_array(w);
 }
 
-static void write_rules(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
-{
-    dtp_json_begin_object(w, "rules");
-    for (int32_t d = 0; d < plan->rules.n; d++) {
-        const dtp_rule_splits *s = &plan->rules.splits[d];
-        if (s->n == 0) {
-            continue;
-        }
-        dtp_json_begin_array(w, dtp_dims_name(&g->dims, d), true);
-        for (int8_t i = 0; i < s->n; i++) {
-            dtp_json_write_string(w, NULL, plan->mesh.names[s->mesh_dims[i]]);
-        }
-        dtp_json_end_array(w);
-    }
-    dtp_json_end_object(w);
-}
-
 /* The fields of a prediction, inside an open object. */
 static void write_prediction(dtp_json_writer *w, const dtp_prediction *p, bool times)
 {
@@ -157,7 +140,19 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
         dtp_json_write_string(w, "microbatch_dim", dtp_dims_name(&g->dims, g->micro_dims[0]));
     }
     if (plan->rules_mode) {
-        write_rules(w, plan, g);
+        dtp_json_begin_object(w, "rules");
+        for (int32_t d = 0; d < plan->rules.n; d++) {
+            const dtp_rule_splits *s = &plan->rules.splits[d];
+            if (s->n == 0) {
+                continue;
+            }
+            dtp_json_begin_array(w, dtp_dims_name(&g->dims, d), true);
+            for (int8_t i = 0; i < s->n; i++) {
+                dtp_json_write_string(w, NULL, plan->mesh.names[s->mesh_dims[i]]);
+            }
+            dtp_json_end_array(w);
+        }
+        dtp_json_end_object(w);
     }
     dtp_json_begin_object(w, "predicted");
     write_prediction(w, &plan->predicted, plan->machine != NULL);

@@ -5,19 +5,6 @@
 #include "core/transform/microbatch_internal.h"
 #include "core/graph/op_rules.h"
 
-static dtp_status allocate(dtp_micro_work *w, dtp_arena *scratch, dtp_err *err)
-{
-    const size_t n = (size_t)w->g->n_tensors;
-    DTP_TRY(DTP_NEW(scratch, w->part, n, err));
-    DTP_TRY(DTP_NEW(scratch, w->axis, n, err));
-    DTP_TRY(DTP_NEW(scratch, w->needed, n, err));
-    DTP_TRY(DTP_NEW(scratch, w->sum, n, err));
-    for (size_t t = 0; t < n; t++) {
-        w->sum[t] = -1;
-    }
-    return DTP_OK;
-}
-
 bool dtp_micro__is_cut(const dtp_micro_work *w, dtp_dim_id d)
 {
     bool is = false;
@@ -48,28 +35,6 @@ static dtp_status cut(dtp_micro_work *w, dtp_tensor_id t, int32_t axis, dtp_err 
     }
     w->dims[w->n_dims++] = d.id;
     return DTP_OK;
-}
-
-static dtp_status place_sources(dtp_micro_work *w, dtp_err *err)
-{
-    bool any = false;
-    for (dtp_tensor_id t = 0; t < w->g->n_tensors; t++) {
-        const dtp_graph_tensor *tensor = &w->g->tensors[t];
-        const int32_t axis = dtp_ttype_find(&tensor->type, w->dim);
-        if (axis < 0 || tensor->kind == DTP_TENSOR_VALUE) {
-            continue;
-        }
-        if (tensor->kind != DTP_TENSOR_INPUT) {
-            return DTP_FAIL(err, DTP_UNSUPPORTED,
-                            "microbatches: the parameter '%s' has the dim '%s'", tensor->name,
-                            dtp_dims_name(&w->g->dims, w->dim));
-        }
-        any = true;
-        DTP_TRY(cut(w, t, axis, err));
-    }
-    return any ? DTP_OK
-               : DTP_FAIL(err, DTP_INVALID, "microbatches: no input of '%s' has the dim '%s'",
-                          w->g->name, dtp_dims_name(&w->g->dims, w->dim));
 }
 
 static bool operand_fits(const dtp_micro_work *w, dtp_tensor_id t, const dtp_placement *p)
@@ -159,9 +124,42 @@ static void mark_needed(dtp_micro_work *w)
     w->needed[g->loss] = true;
 }
 
-/* A dim is cut wherever it occurs, and what is needed once per step is not cut. */
-static dtp_status check(const dtp_micro_work *w, dtp_err *err)
+dtp_status dtp_micro__find_parts(dtp_micro_work *w, dtp_arena *scratch, dtp_err *err)
 {
+    const size_t tensors = (size_t)w->g->n_tensors;
+    DTP_TRY(DTP_NEW(scratch, w->part, tensors, err));
+    DTP_TRY(DTP_NEW(scratch, w->axis, tensors, err));
+    DTP_TRY(DTP_NEW(scratch, w->needed, tensors, err));
+    DTP_TRY(DTP_NEW(scratch, w->sum, tensors, err));
+    for (size_t t = 0; t < tensors; t++) {
+        w->sum[t] = -1;
+    }
+    bool any = false;
+    for (dtp_tensor_id t = 0; t < w->g->n_tensors; t++) {
+        const dtp_graph_tensor *tensor = &w->g->tensors[t];
+        const int32_t axis = dtp_ttype_find(&tensor->type, w->dim);
+        if (axis < 0 || tensor->kind == DTP_TENSOR_VALUE) {
+            continue;
+        }
+        if (tensor->kind != DTP_TENSOR_INPUT) {
+            return DTP_FAIL(err, DTP_UNSUPPORTED,
+                            "microbatches: the parameter '%s' has the dim '%s'", tensor->name,
+                            dtp_dims_name(&w->g->dims, w->dim));
+        }
+        any = true;
+        DTP_TRY(cut(w, t, axis, err));
+    }
+    if (!any) {
+        return DTP_FAIL(err, DTP_INVALID, "microbatches: no input of '%s' has the dim '%s'",
+                        w->g->name, dtp_dims_name(&w->g->dims, w->dim));
+    }
+    for (dtp_node_id n = 0; n < w->g->n_nodes; n++) {
+        if (w->g->nodes[n].phase != DTP_UPDATE) {
+            DTP_TRY(run_node(w, n, err));
+        }
+    }
+    mark_needed(w);
+    /* A dim is cut wherever it occurs, and what is needed once per step is not cut. */
     for (dtp_tensor_id t = 0; t < w->g->n_tensors; t++) {
         const dtp_graph_tensor *tensor = &w->g->tensors[t];
         for (int32_t i = 0; i < tensor->type.rank; i++) {
@@ -180,17 +178,4 @@ static dtp_status check(const dtp_micro_work *w, dtp_err *err)
         }
     }
     return DTP_OK;
-}
-
-dtp_status dtp_micro__find_parts(dtp_micro_work *w, dtp_arena *scratch, dtp_err *err)
-{
-    DTP_TRY(allocate(w, scratch, err));
-    DTP_TRY(place_sources(w, err));
-    for (dtp_node_id n = 0; n < w->g->n_nodes; n++) {
-        if (w->g->nodes[n].phase != DTP_UPDATE) {
-            DTP_TRY(run_node(w, n, err));
-        }
-    }
-    mark_needed(w);
-    return check(w, err);
 }

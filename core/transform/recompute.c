@@ -295,21 +295,6 @@ static dtp_status add_clones(remat_work *w, int32_t group, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status add_node(remat_work *w, dtp_node_id n, dtp_err *err)
-{
-    const dtp_node *node = &w->g->nodes[n];
-    dtp_tensor_id in[DTP_MAX_OP_IN];
-    const int32_t group = w->group[n];
-    if (group >= 0 && w->place[group] == n) {
-        DTP_TRY(add_clones(w, group, err));
-    }
-    dtp_node_spec spec = dtp_graph_copy_spec(&w->copy, n, in);
-    for (int32_t i = 0; i < node->n_in && node->phase == DTP_BACKWARD; i++) {
-        in[i] = w->again[node->in[i]] ? w->clone[node->in[i]] : in[i];
-    }
-    return dtp_graph_copy_node(&w->copy, n, &spec, err);
-}
-
 /* Tensors come in the order of their ids, which keeps sources where they were. */
 static dtp_status add_all(remat_work *w, dtp_err *err)
 {
@@ -318,7 +303,18 @@ static dtp_status add_all(remat_work *w, dtp_err *err)
         if (tensor->kind != DTP_TENSOR_VALUE) {
             DTP_TRY(dtp_graph_copy_source(&w->copy, t, NULL, err));
         } else if (tensor->out_index == 0) {
-            DTP_TRY(add_node(w, tensor->producer, err));
+            dtp_node_id n = tensor->producer;
+            const dtp_node *node = &w->g->nodes[n];
+            dtp_tensor_id in[DTP_MAX_OP_IN];
+            const int32_t group = w->group[n];
+            if (group >= 0 && w->place[group] == n) {
+                DTP_TRY(add_clones(w, group, err));
+            }
+            dtp_node_spec spec = dtp_graph_copy_spec(&w->copy, n, in);
+            for (int32_t i = 0; i < node->n_in && node->phase == DTP_BACKWARD; i++) {
+                in[i] = w->again[node->in[i]] ? w->clone[node->in[i]] : in[i];
+            }
+            DTP_TRY(dtp_graph_copy_node(&w->copy, n, &spec, err));
         }
     }
     return dtp_graph_copy_results(&w->copy, err);

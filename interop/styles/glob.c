@@ -71,20 +71,6 @@ static bool match_braces(matching *m, range r, const char *name)
     return false;
 }
 
-static bool match_star(matching *m, range r, const char *name)
-{
-    const bool dots = r.at < r.end && *r.at == '*';
-    r.at += dots ? 1 : 0;
-    for (;; name++) {
-        if (match(m, r, name)) {
-            return true;
-        }
-        if (name == m->end || (!dots && *name == '.')) {
-            return false;
-        }
-    }
-}
-
 static bool match(matching *m, range r, const char *name)
 {
     while (m->steps-- > 0) {
@@ -100,7 +86,16 @@ static bool match(matching *m, range r, const char *name)
             return match_braces(m, r, name);
         }
         if (c == '*') {
-            return match_star(m, r, name);
+            const bool dots = r.at < r.end && *r.at == '*';
+            r.at += dots ? 1 : 0;
+            for (;; name++) {
+                if (match(m, r, name)) {
+                    return true;
+                }
+                if (name == m->end || (!dots && *name == '.')) {
+                    return false;
+                }
+            }
         }
         if (name == m->end || (c == '?' ? *name == '.' : *name != c)) {
             return false;

@@ -11,46 +11,34 @@ enum { MAX_FILE_BYTES = 1 << 24 };
 
 static const char STYLE[] = "style ", PIN[] = "pin ";
 
-/* "THEIRS=OURS". */
-static dtp_status read_names(const dtp_pin_source *source, dtp_arena *arena, dtp_style_rename *out,
-                             dtp_err *err)
+dtp_status dtp_pin_texts(const dtp_pin_source *source, dtp_arena *arena, dtp_styles *read,
+                         int32_t *n, const char ***out, dtp_err *err)
 {
+    dtp_styles_init(read, arena);
+    dtp_style_rename *names =
+        dtp_arena_alloc(read->arena, (size_t)source->n_names + 1, sizeof *names);
+    DTP_TRY(DTP_MEMORY(err, names));
+    /* "THEIRS=OURS". */
     for (int32_t i = 0; i < source->n_names; i++) {
         const char *text = source->names[i];
-        const size_t n = strcspn(text, "=");
-        if (n == 0 || text[n] != '=' || text[n + 1] == '\0') {
+        const size_t bytes = strcspn(text, "=");
+        if (bytes == 0 || text[bytes] != '=' || text[bytes + 1] == '\0') {
             return DTP_FAIL(err, DTP_INVALID, "--style-names: '%s' is not of the form NAME=VALUE",
                             text);
         }
-        out[i] = (dtp_style_rename){dtp_arena_printf(arena, "%.*s", (int)n, text), text + n + 1};
-        DTP_TRY(DTP_MEMORY(err, out[i].from));
+        names[i] = (dtp_style_rename){dtp_arena_printf(read->arena, "%.*s", (int)bytes, text),
+                                      text + bytes + 1};
+        DTP_TRY(DTP_MEMORY(err, names[i].from));
     }
-    return DTP_OK;
-}
-
-static dtp_status read_files(const dtp_pin_source *source, dtp_styles *styles, dtp_err *err)
-{
-    dtp_style_rename *names =
-        dtp_arena_alloc(styles->arena, (size_t)source->n_names + 1, sizeof *names);
-    DTP_TRY(DTP_MEMORY(err, names));
-    DTP_TRY(read_names(source, styles->arena, names, err));
     for (int32_t i = 0; i < source->n_files; i++) {
         char *text = NULL;
         size_t len = 0;
         DTP_TRY(dtp_file_read(source->files[i], MAX_FILE_BYTES, &text, &len, err));
         dtp_status s =
-            dtp_styles_import_hf(source->files[i], text, len, source->n_names, names, styles, err);
+            dtp_styles_import_hf(source->files[i], text, len, source->n_names, names, read, err);
         free(text);
         DTP_TRY(s);
     }
-    return DTP_OK;
-}
-
-dtp_status dtp_pin_texts(const dtp_pin_source *source, dtp_arena *arena, dtp_styles *read,
-                         int32_t *n, const char ***out, dtp_err *err)
-{
-    dtp_styles_init(read, arena);
-    DTP_TRY(read_files(source, read, err));
     for (int32_t i = 0; i < source->n_styles; i++) {
         DTP_TRY(dtp_styles_parse(source->styles[i], read, err));
     }
@@ -88,30 +76,6 @@ static const char *behind(const char *text, const char *word)
     return strncmp(text, word, n) == 0 ? text + n : NULL;
 }
 
-/* The pins of the styles, then the others. */
-static dtp_status read_pins(const dtp_graph *g, const dtp_mesh *mesh, dtp_styles *styles,
-                            dtp_pin_set *out, dtp_err *err)
-{
-    dtp_pin *pins = NULL;
-    int32_t n = 0;
-    DTP_TRY(dtp_styles_pins(g, mesh, styles, &n, &pins, err));
-    out->pins = dtp_arena_alloc(styles->arena, (size_t)n + (size_t)out->n_texts, sizeof *pins);
-    DTP_TRY(DTP_MEMORY(err, out->pins));
-    if (n > 0) {
-        memcpy(out->pins, pins, (size_t)n * sizeof *pins);
-    }
-    out->n_pins = n;
-    out->n_implementations = styles->n_implementations;
-    out->implementations = styles->implementations;
-    for (int32_t i = 0; i < out->n_texts; i++) {
-        const char *pin = behind(out->texts[i], PIN);
-        if (pin != NULL) {
-            DTP_TRY(dtp_pin_parse(pin, g, mesh, &out->pins[out->n_pins++], err));
-        }
-    }
-    return DTP_OK;
-}
-
 dtp_status dtp_pin_set_read(int32_t n, const char *const *texts, const dtp_graph *g,
                             const dtp_mesh *mesh, dtp_arena *arena, dtp_pin_set *out, dtp_err *err)
 {
@@ -128,7 +92,25 @@ dtp_status dtp_pin_set_read(int32_t n, const char *const *texts, const dtp_graph
             out->texts[out->n_texts++] = texts[i];
         }
     }
-    return read_pins(g, mesh, &styles, out, err);
+    /* The pins of the styles, then the others. */
+    dtp_pin *pins = NULL;
+    int32_t count = 0;
+    DTP_TRY(dtp_styles_pins(g, mesh, &styles, &count, &pins, err));
+    out->pins = dtp_arena_alloc(styles.arena, (size_t)count + (size_t)out->n_texts, sizeof *pins);
+    DTP_TRY(DTP_MEMORY(err, out->pins));
+    if (count > 0) {
+        memcpy(out->pins, pins, (size_t)count * sizeof *pins);
+    }
+    out->n_pins = count;
+    out->n_implementations = styles.n_implementations;
+    out->implementations = styles.implementations;
+    for (int32_t i = 0; i < out->n_texts; i++) {
+        const char *pin = behind(out->texts[i], PIN);
+        if (pin != NULL) {
+            DTP_TRY(dtp_pin_parse(pin, g, mesh, &out->pins[out->n_pins++], err));
+        }
+    }
+    return DTP_OK;
 }
 
 /* ---- strict ---- */

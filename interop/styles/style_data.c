@@ -88,27 +88,6 @@ static int32_t zero_axis(const dtp_style_job *job, dtp_tensor_id t)
     return even < 0 && type->rank > 0 ? 0 : even;
 }
 
-/* The gradient: on the style's mesh dims split inside all other splits, or replicated; on the
- * others as the parameter. */
-static dtp_status pin_gradient(dtp_style_job *job, dtp_tensor_id param, int32_t axis, dtp_err *err)
-{
-    const dtp_tensor_id grad = job->grad[param];
-    const int32_t own = job->m, n_mesh = job->mesh->n_dims;
-    dtp_status s = DTP_OK;
-    for (int32_t i = 0; i < n_mesh * n_mesh && s == DTP_OK; i++) {
-        const int32_t depth = i / n_mesh, m = i % n_mesh;
-        const dtp_placement *p = dtp_style__place(job, param, -1, m);
-        if (is_own(job, m) || (p != NULL ? p->order : 0) != depth ||
-            dtp_style__place(job, grad, -1, m) != NULL) {
-            continue;
-        }
-        job->m = m;
-        s = dtp_style__pin(job, grad, -1, p != NULL && p->kind == DTP_SHARD ? p->axis : -1, err);
-    }
-    job->m = own;
-    return s == DTP_OK ? pin_all(job, grad, -1, axis, err) : s;
-}
-
 /* Stage 3: every node but the update reads the parameter whole. The update reads its states, and
  * from stage 2 the gradient, split; it makes new states in the layout of the old ones. */
 static dtp_status zero_param(dtp_style_job *job, dtp_tensor_id param, dtp_err *err)
@@ -122,7 +101,25 @@ static dtp_status zero_param(dtp_style_job *job, dtp_tensor_id param, dtp_err *e
         DTP_TRY(pin_all(job, param, -1, axis, err));
     }
     if (job->grad[param] >= 0) {
-        DTP_TRY(pin_gradient(job, param, stage >= 2 ? axis : -1, err));
+        /* The gradient: on the style's mesh dims split inside all other splits, or replicated; on
+         * the others as the parameter. */
+        const dtp_tensor_id grad = job->grad[param];
+        const int32_t own = job->m, n_mesh = job->mesh->n_dims;
+        dtp_status s = DTP_OK;
+        for (int32_t i = 0; i < n_mesh * n_mesh && s == DTP_OK; i++) {
+            const int32_t depth = i / n_mesh, m = i % n_mesh;
+            const dtp_placement *p = dtp_style__place(job, param, -1, m);
+            if (is_own(job, m) || (p != NULL ? p->order : 0) != depth ||
+                dtp_style__place(job, grad, -1, m) != NULL) {
+                continue;
+            }
+            job->m = m;
+            s = dtp_style__pin(job, grad, -1, p != NULL && p->kind == DTP_SHARD ? p->axis : -1,
+                               err);
+        }
+        job->m = own;
+        DTP_TRY(s);
+        DTP_TRY(pin_all(job, grad, -1, stage >= 2 ? axis : -1, err));
     }
     for (int32_t i = job->readers.first[param]; i < job->readers.first[param + 1]; i++) {
         const dtp_node_id n = job->readers.nodes[i];

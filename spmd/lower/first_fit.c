@@ -73,19 +73,14 @@ void dtp_first_fit_clear(dtp_first_fit *f)
 /* ---- where a buffer goes ------------------------------------------------------------------------
  */
 
-/* hit[i]: needed at a common time. Fixed length, so that it is vectorised. */
-static void find_hits(const chunk *c, int32_t first, int32_t last, uint8_t hit[CHUNK])
-{
-    for (int32_t i = 0; i < CHUNK; i++) {
-        hit[i] = (uint8_t)((c->last[i] >= first) & (c->first[i] <= last));
-    }
-}
-
 /* Lifts *at above what is in the way; true when a gap was found. */
 static bool pass_chunk(const chunk *c, int64_t bytes, int32_t first, int32_t last, int64_t *at)
 {
     uint8_t hit[CHUNK];
-    find_hits(c, first, last, hit);
+    /* hit[i]: needed at a common time. Fixed length, so that it is vectorised. */
+    for (int32_t i = 0; i < CHUNK; i++) {
+        hit[i] = (uint8_t)((c->last[i] >= first) & (c->first[i] <= last));
+    }
     for (int32_t i = 0; i < c->n; i += 8) {
         uint64_t any;
         memcpy(&any, hit + i, sizeof any);
@@ -102,44 +97,8 @@ static bool pass_chunk(const chunk *c, int64_t bytes, int32_t first, int32_t las
     return false;
 }
 
-static int64_t find_offset(const dtp_first_fit *f, int64_t bytes, int32_t first, int32_t last)
-{
-    int64_t at = 0;
-    for (int32_t i = 0; i < f->n_chunks; i++) {
-        const chunk *c = &f->chunks[f->order[i]];
-        if (c->n > 0 && c->begin[0] >= at + bytes) {
-            break;
-        }
-        if (c->most > at && pass_chunk(c, bytes, first, last, &at)) {
-            break;
-        }
-    }
-    return at;
-}
-
 /* ---- inserting ----------------------------------------------------------------------------------
  */
-
-static void copy_half(chunk *to, const chunk *from, int32_t begin, int32_t n)
-{
-    memcpy(to->first, from->first + begin, (size_t)n * sizeof *to->first);
-    memcpy(to->last, from->last + begin, (size_t)n * sizeof *to->last);
-    memcpy(to->begin, from->begin + begin, (size_t)n * sizeof *to->begin);
-    memcpy(to->end, from->end + begin, (size_t)n * sizeof *to->end);
-    forget_from(to, n);
-}
-
-/* The upper half becomes a chunk of its own, behind it. */
-static void split(dtp_first_fit *f, int32_t at)
-{
-    chunk *low = &f->chunks[f->order[at]];
-    memmove(&f->order[at + 2], &f->order[at + 1],
-            (size_t)(f->n_chunks - at - 1) * sizeof *f->order);
-    f->order[at + 1] = f->n_chunks;
-    copy_half(&f->chunks[f->n_chunks], low, CHUNK / 2, CHUNK / 2);
-    forget_from(low, CHUNK / 2);
-    f->n_chunks++;
-}
 
 /* The last chunk that begins at or below an offset, with room. */
 static chunk *chunk_for(dtp_first_fit *f, int64_t offset)
@@ -149,7 +108,20 @@ static chunk *chunk_for(dtp_first_fit *f, int64_t offset)
         at++;
     }
     if (f->chunks[f->order[at]].n == CHUNK) {
-        split(f, at);
+        /* The upper half becomes a chunk of its own, behind it. */
+        chunk *low = &f->chunks[f->order[at]];
+        memmove(&f->order[at + 2], &f->order[at + 1],
+                (size_t)(f->n_chunks - at - 1) * sizeof *f->order);
+        f->order[at + 1] = f->n_chunks;
+        chunk *to = &f->chunks[f->n_chunks];
+        const int32_t half = CHUNK / 2;
+        memcpy(to->first, low->first + half, (size_t)half * sizeof *to->first);
+        memcpy(to->last, low->last + half, (size_t)half * sizeof *to->last);
+        memcpy(to->begin, low->begin + half, (size_t)half * sizeof *to->begin);
+        memcpy(to->end, low->end + half, (size_t)half * sizeof *to->end);
+        forget_from(to, half);
+        forget_from(low, half);
+        f->n_chunks++;
         at += f->chunks[f->order[at + 1]].begin[0] <= offset ? 1 : 0;
     }
     return &f->chunks[f->order[at]];
@@ -157,7 +129,16 @@ static chunk *chunk_for(dtp_first_fit *f, int64_t offset)
 
 int64_t dtp_first_fit_place(dtp_first_fit *f, int64_t bytes, int32_t first, int32_t last)
 {
-    const int64_t offset = find_offset(f, bytes, first, last);
+    int64_t offset = 0;
+    for (int32_t i = 0; i < f->n_chunks; i++) {
+        const chunk *c = &f->chunks[f->order[i]];
+        if (c->n > 0 && c->begin[0] >= offset + bytes) {
+            break;
+        }
+        if (c->most > offset && pass_chunk(c, bytes, first, last, &offset)) {
+            break;
+        }
+    }
     chunk *c = chunk_for(f, offset);
     int32_t i = c->n;
     for (; i > 0 && c->begin[i - 1] > offset; i--) {

@@ -12,29 +12,6 @@ static int32_t at_least(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
-/* A view's contents are its parent's, so the parent lives at least as long. */
-static void extend_to_replicas(dtp_program *p)
-{
-    for (int32_t v = p->n_values - 1; v >= 0; v--) {
-        dtp_value *view = &p->values[v];
-        if (view->first >= 0) {
-            continue;
-        }
-        dtp_value_id origin = v; /* of its contents */
-        while (p->values[origin].first < 0 && p->values[origin].parent >= 0) {
-            origin = p->values[origin].parent;
-        }
-        view->first = p->values[origin].first;
-        view->last = at_least(view->last, view->first);
-        for (dtp_value_id up = view->parent; up >= 0; up = p->values[up].parent) {
-            p->values[up].last = at_least(p->values[up].last, view->last);
-            if (p->values[up].first >= 0) {
-                break;
-            }
-        }
-    }
-}
-
 void dtp_program__liveness(dtp_program *p)
 {
     int32_t end = p->n_instrs > 0 ? p->n_instrs - 1 : 0;
@@ -73,5 +50,23 @@ void dtp_program__liveness(dtp_program *p)
             value->last = end;
         }
     }
-    extend_to_replicas(p);
+    /* A view's contents are its parent's, so the parent lives at least as long. */
+    for (int32_t v = p->n_values - 1; v >= 0; v--) {
+        dtp_value *view = &p->values[v];
+        if (view->first >= 0) {
+            continue;
+        }
+        dtp_value_id origin = v; /* of its contents */
+        while (p->values[origin].first < 0 && p->values[origin].parent >= 0) {
+            origin = p->values[origin].parent;
+        }
+        view->first = p->values[origin].first;
+        view->last = at_least(view->last, view->first);
+        for (dtp_value_id up = view->parent; up >= 0; up = p->values[up].parent) {
+            p->values[up].last = at_least(p->values[up].last, view->last);
+            if (p->values[up].first >= 0) {
+                break;
+            }
+        }
+    }
 }

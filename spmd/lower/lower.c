@@ -151,26 +151,6 @@ static dtp_value_id readable(const lowering *l, dtp_tensor_id t)
     return v >= 0 ? v : planned;
 }
 
-/* What replaces a target: of an accumulator the value in its layout, from which a kept result may
- * have been made. */
-static dtp_status add_updates(lowering *l, dtp_err *err)
-{
-    dtp_program *p = l->p;
-    for (int32_t i = 0; i < l->g->n_updates; i++) {
-        const dtp_update *u = &l->g->updates[i];
-        const dtp_value_id target = p->tensor_value[u->target];
-        dtp_value_id v = l->g->tensors[u->target].per_step ? p->tensor_latest[u->value] : -1;
-        while (v >= 0 && !dtp_layout_equal(&p->values[v].layout, &p->values[target].layout)) {
-            v = p->values[v].previous;
-        }
-        DTP_TRY(dtp_arena_grow(p->arena, &p->updates, p->n_updates, p->n_updates + 1,
-                               &p->cap_updates, sizeof *p->updates, err));
-        p->updates[p->n_updates++] =
-            (dtp_value_update){.target = target, .value = v >= 0 ? v : p->tensor_value[u->value]};
-    }
-    return DTP_OK;
-}
-
 static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, dtp_arena *scratch,
                              dtp_err *err)
 {
@@ -227,7 +207,20 @@ static dtp_status lower_all(lowering *l, dtp_err *err)
         p->tensor_value[t] = v;
         p->values[v].keep = true;
     }
-    DTP_TRY(add_updates(l, err));
+    /* What replaces a target: of an accumulator the value in its layout, from which a kept result
+     * may have been made. */
+    for (int32_t i = 0; i < l->g->n_updates; i++) {
+        const dtp_update *u = &l->g->updates[i];
+        const dtp_value_id target = p->tensor_value[u->target];
+        dtp_value_id v = l->g->tensors[u->target].per_step ? p->tensor_latest[u->value] : -1;
+        while (v >= 0 && !dtp_layout_equal(&p->values[v].layout, &p->values[target].layout)) {
+            v = p->values[v].previous;
+        }
+        DTP_TRY(dtp_arena_grow(p->arena, &p->updates, p->n_updates, p->n_updates + 1,
+                               &p->cap_updates, sizeof *p->updates, err));
+        p->updates[p->n_updates++] =
+            (dtp_value_update){.target = target, .value = v >= 0 ? v : p->tensor_value[u->value]};
+    }
     return run_passes(l->p, l->options, l->scratch, err);
 }
 

@@ -51,20 +51,6 @@ static int64_t rotation(const node_work *w, const dtp_node_layouts *layouts)
     return w->call.op->rotates(&w->call, parts, &step) ? step : 0;
 }
 
-/* A rotating op that cannot be a permute has its dim made whole. */
-static dtp_status find_layouts(const node_work *w, dtp_node_layouts *out, dtp_err *err)
-{
-    DTP_TRY(layouts_of(w, w->request->strategy, out, err));
-    if (w->call.op->rotates == NULL || out->internal == 0 || rotation(w, out) != 0) {
-        return DTP_OK;
-    }
-    dtp_strategy whole = *w->request->strategy;
-    for (int32_t m = 0; m < w->env->p->mesh.n_dims; m++) {
-        whole.row[m] = (out->internal >> m & 1U) != 0 ? 0 : whole.row[m];
-    }
-    return layouts_of(w, &whole, out, err);
-}
-
 /* ---- operands and outputs -----------------------------------------------------------------------
  */
 
@@ -191,19 +177,6 @@ static dtp_status run_kernel(const node_work *w, const dtp_node_layouts *layouts
     return dtp_program__add_instr(p, &instr, err);
 }
 
-/* A relabel reads its local operand as it lies in memory. The exception is a view of a parameter
- * that must survive the step, in which the parameter is overwritten. */
-static bool runs_as_view(const node_work *w, const dtp_value_id *in)
-{
-    const dtp_program *p = w->env->p;
-    if ((w->call.op->flags & DTP_OP_RELABEL) == 0) {
-        return false;
-    }
-    bool survives =
-        !w->env->scratch && w->env->survives != NULL && w->env->survives[w->node->out[0]];
-    return !survives || p->values[dtp_value_root(p, in[0])].kind != DTP_VALUE_RESIDENT;
-}
-
 static dtp_status run_op(const node_work *w, const dtp_node_layouts *layouts,
                          const dtp_value_id *in, dtp_value_id *out, dtp_err *err)
 {
@@ -232,7 +205,13 @@ static dtp_status run_op(const node_work *w, const dtp_node_layouts *layouts,
         }
         return DTP_OK;
     }
-    if (!runs_as_view(w, in)) {
+    /* A relabel reads its local operand as it lies in memory. The exception is a view of a
+     * parameter that must survive the step, in which the parameter is overwritten. */
+    const dtp_program *of = w->env->p;
+    const bool survives =
+        !w->env->scratch && w->env->survives != NULL && w->env->survives[w->node->out[0]];
+    if ((w->call.op->flags & DTP_OP_RELABEL) == 0 ||
+        (survives && of->values[dtp_value_root(of, in[0])].kind == DTP_VALUE_RESIDENT)) {
         return run_kernel(w, layouts, in, out, err);
     }
     DTP_TRY(add_output(w, 0, &layouts->out[0], out, err));
@@ -244,7 +223,15 @@ static dtp_status lower_work(node_work *w, dtp_value_id *out, dtp_err *err)
 {
     dtp_value_id in[DTP_MAX_OP_IN] = {0};
     dtp_node_layouts layouts;
-    DTP_TRY(find_layouts(w, &layouts, err));
+    /* A rotating op that cannot be a permute has its dim made whole. */
+    DTP_TRY(layouts_of(w, w->request->strategy, &layouts, err));
+    if (w->call.op->rotates != NULL && layouts.internal != 0 && rotation(w, &layouts) == 0) {
+        dtp_strategy whole = *w->request->strategy;
+        for (int32_t m = 0; m < w->env->p->mesh.n_dims; m++) {
+            whole.row[m] = (layouts.internal >> m & 1U) != 0 ? 0 : whole.row[m];
+        }
+        DTP_TRY(layouts_of(w, &whole, &layouts, err));
+    }
     for (int32_t i = 0; i < w->call.n_in; i++) { /* one that is given twice is brought once */
         int32_t same = 0;
         while (same < i && (w->request->in[same] != w->request->in[i] ||

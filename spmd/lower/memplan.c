@@ -59,31 +59,6 @@ static int64_t sort_key(const dtp_interval *item, fit_order by)
     }
 }
 
-/* Larger keys first; ties by time, then by id, so that the result is the same everywhere. `order`
- * has room for 2 n, `offset` for n. Returns the peak. */
-static int64_t place_all(const dtp_interval *items, int32_t n, fit_order by, dtp_keyed *order,
-                         dtp_first_fit *fit, int64_t *offset)
-{
-    int64_t peak = 0;
-    for (int32_t i = 0; i < n; i++) {
-        order[i] = (dtp_keyed){dtp_sort_key(items[i].first), i};
-    }
-    dtp_sort_keyed(order, order + n, n);
-    for (int32_t i = 0; i < n; i++) {
-        order[i].key = ~dtp_sort_key(sort_key(&items[order[i].item], by));
-    }
-    dtp_sort_keyed(order, order + n, n);
-    dtp_first_fit_clear(fit);
-    for (int32_t i = 0; i < n; i++) {
-        const dtp_interval *x = &items[order[i].item];
-        const int64_t bytes = aligned(x->bytes);
-        const int64_t at = dtp_first_fit_place(fit, bytes, x->first, x->last);
-        offset[order[i].item] = at;
-        peak = at + bytes > peak ? at + bytes : peak;
-    }
-    return peak;
-}
-
 dtp_status dtp_memplan__place(dtp_interval *items, int32_t n, int64_t *peak, dtp_err *err)
 {
     dtp_first_fit *fit = NULL;
@@ -102,7 +77,25 @@ dtp_status dtp_memplan__place(dtp_interval *items, int32_t n, int64_t *peak, dtp
     const int64_t bound = enough ? find_bound(items, n, order, order + 2 * (size_t)n) : 0;
     *peak = INT64_MAX;
     for (int by = 0; enough && by<N_ORDERS && * peak> bound; by++) {
-        const int64_t got = place_all(items, n, (fit_order)by, order, fit, offset);
+        /* Larger keys first; ties by time, then by id, so that the result is the same everywhere.
+         * `order` has room for 2 n, `offset` for n. */
+        int64_t got = 0;
+        for (int32_t i = 0; i < n; i++) {
+            order[i] = (dtp_keyed){dtp_sort_key(items[i].first), i};
+        }
+        dtp_sort_keyed(order, order + n, n);
+        for (int32_t i = 0; i < n; i++) {
+            order[i].key = ~dtp_sort_key(sort_key(&items[order[i].item], (fit_order)by));
+        }
+        dtp_sort_keyed(order, order + n, n);
+        dtp_first_fit_clear(fit);
+        for (int32_t i = 0; i < n; i++) {
+            const dtp_interval *x = &items[order[i].item];
+            const int64_t bytes = aligned(x->bytes);
+            const int64_t at = dtp_first_fit_place(fit, bytes, x->first, x->last);
+            offset[order[i].item] = at;
+            got = at + bytes > got ? at + bytes : got;
+        }
         for (int32_t i = 0; i < n && got < *peak; i++) {
             items[i].offset = offset[i];
         }

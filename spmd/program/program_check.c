@@ -32,18 +32,6 @@ typedef struct checker {
 /* ---- values -------------------------------------------------------------------------------------
  */
 
-/* Follows parents at most n_values times, so that a cycle is found. */
-static dtp_status check_chain(const dtp_program *p, dtp_value_id v, dtp_err *err)
-{
-    int32_t steps = 0;
-    for (dtp_value_id up = v; up >= 0; up = p->values[up].parent) {
-        if (up >= p->n_values || steps++ > p->n_values) {
-            return DTP_FAIL(err, DTP_INTERNAL, "its parents do not end");
-        }
-    }
-    return DTP_OK;
-}
-
 static dtp_value_id root_of(const dtp_program *p, dtp_value_id v)
 {
     while (p->values[v].parent >= 0) {
@@ -129,7 +117,13 @@ static dtp_status check_value(const checker *c, dtp_value_id id, dtp_err *err)
 {
     const dtp_program *p = c->p;
     const dtp_value *v = &p->values[id];
-    DTP_TRY(check_chain(p, id, err));
+    /* Follows parents at most n_values times, so that a cycle is found. */
+    int32_t steps = 0;
+    for (dtp_value_id up = id; up >= 0; up = p->values[up].parent) {
+        if (up >= p->n_values || steps++ > p->n_values) {
+            return DTP_FAIL(err, DTP_INTERNAL, "its parents do not end");
+        }
+    }
     DTP_TRY(check_type(p, v, err));
     bool external = v->external || p->values[root_of(p, id)].external;
     DTP_TRY(external ? check_external(c, id, err) : check_place(p, v, err));
@@ -146,29 +140,6 @@ static dtp_status check_value(const checker *c, dtp_value_id id, dtp_err *err)
 
 /* ---- the run over memory ------------------------------------------------------------------------
  */
-
-/* Finds c->at: parents come first or not, so every value adds up its own chain. */
-static dtp_status find_places(checker *c, dtp_err *err)
-{
-    const dtp_program *p = c->p;
-    int64_t behind = p->peak_bytes;
-    for (int32_t v = 0; v < p->n_values; v++) {
-        c->at[v] = p->values[v].external ? behind : p->values[v].offset;
-        if (p->values[v].external && p->values[v].parent < 0 &&
-            !dtp_add_i64(behind, p->values[v].bytes, &behind)) {
-            return DTP_FAIL(err, DTP_RANGE, "program: the caller's buffers exceed 2^63 bytes");
-        }
-    }
-    for (int32_t v = 0; v < p->n_values; v++) {
-        if (p->values[v].external && p->values[v].parent >= 0) {
-            c->at[v] = c->at[root_of(p, v)];
-            for (dtp_value_id up = v; p->values[up].parent >= 0; up = p->values[up].parent) {
-                c->at[v] += p->values[up].parent_offset;
-            }
-        }
-    }
-    return DTP_OK;
-}
 
 static int64_t end_of(const checker *c, dtp_value_id v)
 {
@@ -247,20 +218,13 @@ static dtp_status check_reads(const checker *c, int32_t i, dtp_err *err)
     return DTP_OK;
 }
 
-/* Which operand output o may overwrite; -1 = none. */
-static int32_t shared_operand(const dtp_instr *instr, int32_t o)
-{
-    if (instr->kind == DTP_INSTR_KERNEL) {
-        return instr->op->inplace_in[o] - 1;
-    }
-    return instr->kind == DTP_INSTR_COLLECTIVE && instr->coll.kind == DTP_ALL_REDUCE ? o : -1;
-}
-
 static dtp_status check_sharing(const checker *c, const dtp_instr *instr, int32_t o, dtp_err *err)
 {
     const dtp_program *p = c->p;
     const dtp_value *out = &p->values[instr->out[o]];
-    int32_t may = shared_operand(instr, o);
+    bool reduces = instr->kind == DTP_INSTR_COLLECTIVE && instr->coll.kind == DTP_ALL_REDUCE;
+    /* which operand the output may overwrite; -1 = none */
+    int32_t may = instr->kind == DTP_INSTR_KERNEL ? instr->op->inplace_in[o] - 1 : reduces ? o : -1;
     may = may < instr->n_in ? may : -1;
     bool in_bucket = instr->kind == DTP_INSTR_COLLECTIVE && instr->n_in > 1;
     for (int32_t k = 0; k < instr->n_in; k++) {
@@ -280,9 +244,20 @@ static dtp_status check_sharing(const checker *c, const dtp_instr *instr, int32_
     return DTP_OK;
 }
 
-static dtp_status check_writes(checker *c, int32_t i, dtp_err *err)
+static dtp_status run_instr(checker *c, int32_t i, dtp_err *err)
 {
     const dtp_instr *instr = &c->p->instrs[i];
+    DTP_TRY(check_reads(c, i, err));
+    if (instr->workspace >= 0) {
+        DTP_TRY(write_value(c, instr->workspace, i, false, err));
+        DTP_TRY(check_reads(c, i, err));
+        for (int32_t o = 0; o < instr->n_out; o++) {
+            if (overlap(c, instr->workspace, instr->out[o])) {
+                return DTP_FAIL(err, DTP_INTERNAL, "its workspace overlaps its result '%s'",
+                                c->p->values[instr->out[o]].name);
+            }
+        }
+    }
     for (int32_t o = 0; o < instr->n_out; o++) {
         DTP_TRY(check_sharing(c, instr, o, err));
     }
@@ -303,23 +278,6 @@ static dtp_status check_writes(checker *c, int32_t i, dtp_err *err)
         }
     }
     return DTP_OK;
-}
-
-static dtp_status run_instr(checker *c, int32_t i, dtp_err *err)
-{
-    const dtp_instr *instr = &c->p->instrs[i];
-    DTP_TRY(check_reads(c, i, err));
-    if (instr->workspace >= 0) {
-        DTP_TRY(write_value(c, instr->workspace, i, false, err));
-        DTP_TRY(check_reads(c, i, err));
-        for (int32_t o = 0; o < instr->n_out; o++) {
-            if (overlap(c, instr->workspace, instr->out[o])) {
-                return DTP_FAIL(err, DTP_INTERNAL, "its workspace overlaps its result '%s'",
-                                c->p->values[instr->out[o]].name);
-            }
-        }
-    }
-    return check_writes(c, i, err);
 }
 
 /* ---- the end ------------------------------------------------------------------------------------
@@ -446,7 +404,23 @@ static dtp_status check(checker *c, dtp_err *err)
         DTP_TRY(dtp_err_prefixed(check_value(c, v, err), err, "program: value %d '%s'", v,
                                  p->values[v].name));
     }
-    DTP_TRY(find_places(c, err));
+    /* Finds c->at: parents come first or not, so every value adds up its own chain. */
+    int64_t behind = p->peak_bytes;
+    for (int32_t v = 0; v < p->n_values; v++) {
+        c->at[v] = p->values[v].external ? behind : p->values[v].offset;
+        if (p->values[v].external && p->values[v].parent < 0 &&
+            !dtp_add_i64(behind, p->values[v].bytes, &behind)) {
+            return DTP_FAIL(err, DTP_RANGE, "program: the caller's buffers exceed 2^63 bytes");
+        }
+    }
+    for (int32_t v = 0; v < p->n_values; v++) {
+        if (p->values[v].external && p->values[v].parent >= 0) {
+            c->at[v] = c->at[root_of(p, v)];
+            for (dtp_value_id up = v; p->values[up].parent >= 0; up = p->values[up].parent) {
+                c->at[v] += p->values[up].parent_offset;
+            }
+        }
+    }
     for (int32_t v = 0; v < p->n_values; v++) {
         const dtp_value_kind kind = p->values[v].kind;
         if (kind == DTP_VALUE_RESIDENT || kind == DTP_VALUE_INPUT) {

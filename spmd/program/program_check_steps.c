@@ -46,18 +46,6 @@ typedef struct cut {
     int8_t order[DTP_MAX_MESH_DIMS];
 } cut;
 
-static cut cut_of(const dtp_value *v, int32_t axis)
-{
-    cut c = {.dim = v->type.dims[axis]};
-    for (int32_t m = 0; m < DTP_MAX_MESH_DIMS; m++) {
-        const dtp_placement *at = &v->layout.placement[m];
-        bool here = m < v->layout.n_mesh && at->kind == DTP_SHARD && at->axis == axis;
-        c.order[m] = here ? at->order : -1;
-        c.split = c.split || here;
-    }
-    return c;
-}
-
 /* On every rank, a dim must be cut at the same places in all operands that have it, but those that
  * a rule of the op may leave whole. */
 static dtp_status check_pieces(const dtp_program *p, const dtp_instr *instr, dtp_err *err)
@@ -68,7 +56,13 @@ static dtp_status check_pieces(const dtp_program *p, const dtp_instr *instr, dtp
         const dtp_value *v =
             &p->values[k < instr->n_in ? instr->in[k] : instr->out[k - instr->n_in]];
         for (int32_t a = 0; a < v->type.rank; a++) {
-            cut c = cut_of(v, a);
+            cut c = {.dim = v->type.dims[a]};
+            for (int32_t m = 0; m < DTP_MAX_MESH_DIMS; m++) {
+                const dtp_placement *at = &v->layout.placement[m];
+                bool here = m < v->layout.n_mesh && at->kind == DTP_SHARD && at->axis == a;
+                c.order[m] = here ? at->order : -1;
+                c.split = c.split || here;
+            }
             int32_t at = 0;
             if (!c.split && (instr->op->flags & DTP_OP_WHOLE_OPERAND) != 0) {
                 continue;
@@ -308,21 +302,6 @@ static bool parts_in_place(const dtp_program *p, const dtp_value *v, int32_t axi
     return before == outer;
 }
 
-static bool all_even(const dtp_program *p, const dtp_value *a, const dtp_value *b)
-{
-    return dtp_layout_is_even(&a->layout, &p->mesh, &a->type) &&
-           dtp_layout_is_even(&b->layout, &p->mesh, &b->type);
-}
-
-/* An all-to-all from one split axis to another. */
-static bool exchanges(const dtp_program *p, const dtp_value *in, const dtp_value *out,
-                      dtp_mesh_set set)
-{
-    int32_t from = split_axis(in, set), to = split_axis(out, set);
-    return from >= 0 && to >= 0 && from != to && equal_outside(in, out, set) &&
-           differs_by(p, in, out, from, set) && differs_by(p, out, in, to, set);
-}
-
 static int64_t at_least_one(int64_t n)
 {
     return n > 1 ? n : 1;
@@ -348,7 +327,8 @@ static bool coll_fits(const dtp_program *p, int32_t index, const dtp_value *in,
 {
     const dtp_coll *c = &p->instrs[index].coll;
     int64_t n = dtp_mesh_set_size(&p->mesh, c->set);
-    bool even = all_even(p, in, out);
+    bool even = dtp_layout_is_even(&in->layout, &p->mesh, &in->type) &&
+                dtp_layout_is_even(&out->layout, &p->mesh, &out->type);
     int32_t from = split_axis(in, c->set), to = split_axis(out, c->set);
     switch (c->kind) {
     case DTP_ALL_REDUCE:
@@ -365,9 +345,10 @@ static bool coll_fits(const dtp_program *p, int32_t index, const dtp_value *in,
         return to >= 0 && placed(in, c->set, DTP_PARTIAL, c->op) &&
                is_split_step(p, in, out, to, c->set) && c->count == part_elems(p, in, to, n) &&
                end_fits(p, index, true, to, c->set, even) && end_fits(p, index, false, to, 0, even);
-    case DTP_ALL_TO_ALL:
-        return exchanges(p, in, out, c->set) && c->count == part_elems(p, in, to, n) &&
-               end_fits(p, index, true, to, c->set, even) &&
+    case DTP_ALL_TO_ALL: /* from one split axis to another */
+        return from >= 0 && to >= 0 && from != to && equal_outside(in, out, c->set) &&
+               differs_by(p, in, out, from, c->set) && differs_by(p, out, in, to, c->set) &&
+               c->count == part_elems(p, in, to, n) && end_fits(p, index, true, to, c->set, even) &&
                end_fits(p, index, false, from, c->set, even);
     default:
         return false;

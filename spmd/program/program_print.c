@@ -85,8 +85,11 @@ static void print_coll(const dtp_program *p, const dtp_coll *c, dtp_strbuf *out)
     print_parts(c, "out", c->out_outer, n, out);
 }
 
-static void print_what(const dtp_program *p, const dtp_instr *instr, dtp_strbuf *out)
+static void print_instr(const dtp_program *p, int32_t i, dtp_strbuf *out)
 {
+    static const char *const phases[] = {"forward ", "backward", "update  "};
+    const dtp_instr *instr = &p->instrs[i];
+    dtp_strbuf_addf(out, "%5d %s ", i, phases[instr->phase]);
     switch (instr->kind) {
     case DTP_INSTR_KERNEL:
         dtp_strbuf_addf(out, "kernel     %s", instr->op->name);
@@ -106,14 +109,6 @@ static void print_what(const dtp_program *p, const dtp_instr *instr, dtp_strbuf 
         }
         break;
     }
-}
-
-static void print_instr(const dtp_program *p, int32_t i, dtp_strbuf *out)
-{
-    static const char *const phases[] = {"forward ", "backward", "update  "};
-    const dtp_instr *instr = &p->instrs[i];
-    dtp_strbuf_addf(out, "%5d %s ", i, phases[instr->phase]);
-    print_what(p, instr, out);
     dtp_strbuf_add(out, " :");
     for (int32_t k = 0; k < instr->n_in; k++) {
         print_value(p, instr->in[k], out);

@@ -141,21 +141,6 @@ static dtp_status place_sources(propagation *w, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status take_updates(propagation *w, dtp_err *err)
-{
-    for (int32_t i = 0; i < w->g->n_updates; i++) {
-        const dtp_update *u = &w->g->updates[i];
-        const dtp_layout *target = &w->out->layouts[u->target];
-        if (w->given[u->value].pinned != NULL && w->given[u->value].pinned_dims == 0 &&
-            !dtp_layout_equal(w->given[u->value].pinned, target)) {
-            return DTP_FAIL(err, DTP_INVALID, "'%s' replaces '%s' but is pinned to another layout",
-                            w->g->tensors[u->value].name, w->g->tensors[u->target].name);
-        }
-        w->given[u->value].replacement = target;
-    }
-    return DTP_OK;
-}
-
 /* ---- nodes --------------------------------------------------------------------------------------
  */
 
@@ -351,19 +336,6 @@ static dtp_status decide(propagation *w, dtp_node_id id, dtp_err *err)
     return DTP_OK;
 }
 
-/* Copies of parameters and states are not kept from one phase to the next; their own layout is the
- * first. */
-static void forget_copies(propagation *w)
-{
-    for (int32_t t = 0; t < w->g->n_tensors; t++) {
-        const dtp_tensor_kind kind = w->g->tensors[t].kind;
-        if (kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE) {
-            w->versions[t].n = 1;
-        }
-        w->versions[t].old = w->versions[t].n;
-    }
-}
-
 static dtp_status run(propagation *w, dtp_err *err)
 {
     for (int32_t i = 0; i < w->g->n_grads; i++) {
@@ -371,10 +343,27 @@ static dtp_status run(propagation *w, dtp_err *err)
     }
     DTP_TRY(take_pins(w, err));
     DTP_TRY(place_sources(w, err));
-    DTP_TRY(take_updates(w, err));
+    for (int32_t i = 0; i < w->g->n_updates; i++) {
+        const dtp_update *u = &w->g->updates[i];
+        const dtp_layout *target = &w->out->layouts[u->target];
+        if (w->given[u->value].pinned != NULL && w->given[u->value].pinned_dims == 0 &&
+            !dtp_layout_equal(w->given[u->value].pinned, target)) {
+            return DTP_FAIL(err, DTP_INVALID, "'%s' replaces '%s' but is pinned to another layout",
+                            w->g->tensors[u->value].name, w->g->tensors[u->target].name);
+        }
+        w->given[u->value].replacement = target;
+    }
     for (int32_t n = 0; n < w->g->n_nodes; n++) {
         if (n > 0 && w->g->nodes[n].phase != w->g->nodes[n - 1].phase) {
-            forget_copies(w);
+            /* Copies of parameters and states are not kept from one phase to the next; their own
+             * layout is the first. */
+            for (int32_t t = 0; t < w->g->n_tensors; t++) {
+                const dtp_tensor_kind kind = w->g->tensors[t].kind;
+                if (kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE) {
+                    w->versions[t].n = 1;
+                }
+                w->versions[t].old = w->versions[t].n;
+            }
         }
         DTP_TRY(dtp_err_prefixed(decide(w, n, err), err, "node '%s'", w->g->nodes[n].name));
     }

@@ -124,23 +124,6 @@ static void add_price(dtp_redistribution_price *total, const dtp_redistribution_
     total->locals += p->locals;
 }
 
-/* The redistribution and, for numbers that are sent, the way of the gradient back to where the
- * operand is (whole where that is partial). */
-static dtp_status price_there_and_back(const strategy_search *s, int32_t i, const dtp_layout *to,
-                                       dtp_redistribution_price *out, dtp_err *err)
-{
-    const dtp_ttype *type = &s->d->call->in[i];
-    DTP_TRY(price_operand(s, i, to, out, err));
-    if (s->d->options->there_and_back && out->possible && out->collectives > 0 &&
-        dtp_dtype_is_float(type->dtype)) {
-        const dtp_layout home = dtp_layout_without_partial(s->d->operands[i].at);
-        dtp_redistribution_price back;
-        DTP_TRY(dtp_propagate__price(s->d->options, s->d->mesh, type, to, &home, &back, err));
-        add_price(out, &back);
-    }
-    return DTP_OK;
-}
-
 static dtp_status look_up(strategy_search *s, known_prices *k, bool output, int32_t i,
                           const dtp_layout *other, dtp_redistribution_price *out, dtp_err *err)
 {
@@ -160,7 +143,18 @@ static dtp_status look_up(strategy_search *s, known_prices *k, bool output, int3
         DTP_TRY(dtp_propagate__price(s->d->options, s->d->mesh, &s->d->call->out[i], other, &target,
                                      out, err));
     } else {
-        DTP_TRY(price_there_and_back(s, i, other, out, err));
+        /* The redistribution and, for numbers that are sent, the way of the gradient back to where
+         * the operand is (whole where that is partial). */
+        const dtp_ttype *type = &s->d->call->in[i];
+        DTP_TRY(price_operand(s, i, other, out, err));
+        if (s->d->options->there_and_back && out->possible && out->collectives > 0 &&
+            dtp_dtype_is_float(type->dtype)) {
+            const dtp_layout home = dtp_layout_without_partial(s->d->operands[i].at);
+            dtp_redistribution_price back;
+            DTP_TRY(
+                dtp_propagate__price(s->d->options, s->d->mesh, type, other, &home, &back, err));
+            add_price(out, &back);
+        }
     }
     k->items[k->n] = (known_price){.to = *other, .price = *out};
     return dtp_hash_table_add(&k->by_layout, s->arena, hash, k->n++, err);
@@ -207,30 +201,8 @@ static dtp_status price_redistributions(strategy_search *s, const dtp_node_layou
     return DTP_OK;
 }
 
-static double local_elems(const strategy_search *s, const dtp_node_layouts *l)
-{
-    const dtp_op_call *call = s->d->call;
-    double elems = 0;
-    dtp_ttype local;
-    for (int32_t i = 0; i < call->n_in; i++) {
-        dtp_layout_local_max(&l->in[i], s->d->mesh, &call->in[i], &local);
-        elems += (double)dtp_ttype_elems(&local);
-    }
-    for (int32_t i = 0; i < call->n_out; i++) {
-        dtp_layout_local_max(&l->out[i], s->d->mesh, &call->out[i], &local);
-        elems += (double)dtp_ttype_elems(&local);
-    }
-    return elems;
-}
-
 /* ---- comparison ---------------------------------------------------------------------------------
  */
-
-static int compare_costs(double a, double b)
-{
-    const double slack = 1e-6 * TIES_PER_MILLION * fmax(fabs(a), fabs(b));
-    return a < b - slack ? -1 : a > b + slack ? 1 : 0;
-}
 
 static int compare_counts(int32_t a, int32_t b)
 {
@@ -240,7 +212,9 @@ static int compare_counts(int32_t a, int32_t b)
 /* Negative when a is better. PyTorch looks at cost, then prefers what moves nothing. */
 static int compare(const strategy_search *s, const score *a, const score *b)
 {
-    int c = compare_costs(a->brought.cost, b->brought.cost);
+    const double x = a->brought.cost, y = b->brought.cost;
+    const double slack = 1e-6 * TIES_PER_MILLION * fmax(fabs(x), fabs(y));
+    int c = x < y - slack ? -1 : x > y + slack ? 1 : 0;
     if (c == 0 && s->d->options->torch) {
         return compare_counts(a->brought.collectives + a->brought.locals > 0,
                               b->brought.collectives + b->brought.locals > 0);
@@ -286,7 +260,16 @@ static dtp_status try_strategy(strategy_search *s, const dtp_strategy *strategy,
     if (!possible) {
         return DTP_OK;
     }
-    rated.elems = local_elems(s, &l);
+    const dtp_op_call *call = s->d->call;
+    dtp_ttype local;
+    for (int32_t i = 0; i < call->n_in; i++) {
+        dtp_layout_local_max(&l.in[i], s->d->mesh, &call->in[i], &local);
+        rated.elems += (double)dtp_ttype_elems(&local);
+    }
+    for (int32_t i = 0; i < call->n_out; i++) {
+        dtp_layout_local_max(&l.out[i], s->d->mesh, &call->out[i], &local);
+        rated.elems += (double)dtp_ttype_elems(&local);
+    }
     if (l.internal != 0 && (!s->found || compare(s, &rated, &s->best) < 0)) {
         DTP_TRY(dtp_propagate__inner(d->pricer, d->options, d->mesh, strategy, &l, &inner, err));
         rated.brought.cost += inner;
@@ -335,29 +318,6 @@ static dtp_status descend(strategy_search *s, dtp_strategy strategy, dtp_err *er
         }
     }
     return DTP_OK;
-}
-
-/* Rows under which operand `i` stays where it is, as far as there are any. */
-static dtp_strategy rows_of_operand(const strategy_search *s, int32_t i)
-{
-    dtp_strategy out = {{0}};
-    for (int32_t m = 0; m < s->d->mesh->n_dims; m++) {
-        const dtp_placement at = s->in[i].placement[m];
-        for (int32_t r = s->rules.n - 1; r > 0; r--) {
-            const dtp_placement p = s->rules.rows[r].in[i];
-            const bool same = p.kind == at.kind && p.axis == at.axis && p.op == at.op;
-            out.row[m] = at.kind != DTP_REPLICATE && same ? (int16_t)r : out.row[m];
-        }
-    }
-    return out;
-}
-
-static dtp_status try_many(strategy_search *s, dtp_err *err)
-{
-    for (int32_t i = 0; i < s->d->call->n_in; i++) {
-        DTP_TRY(descend(s, rows_of_operand(s, i), err));
-    }
-    return descend(s, (dtp_strategy){{0}}, err);
 }
 
 /* ---- outcome ------------------------------------------------------------------------------------
@@ -415,7 +375,23 @@ static dtp_status find(strategy_search *s, dtp_err *err)
     for (int32_t m = 0; m < s->d->mesh->n_dims; m++) {
         combinations *= s->lists.n[m];
     }
-    return combinations <= MAX_COMBINATIONS ? try_all(s, err) : try_many(s, err);
+    if (combinations <= MAX_COMBINATIONS) {
+        return try_all(s, err);
+    }
+    for (int32_t i = 0; i < s->d->call->n_in; i++) {
+        /* Rows under which operand `i` stays where it is, as far as there are any. */
+        dtp_strategy out = {{0}};
+        for (int32_t m = 0; m < s->d->mesh->n_dims; m++) {
+            const dtp_placement at = s->in[i].placement[m];
+            for (int32_t r = s->rules.n - 1; r > 0; r--) {
+                const dtp_placement p = s->rules.rows[r].in[i];
+                const bool same = p.kind == at.kind && p.axis == at.axis && p.op == at.op;
+                out.row[m] = at.kind != DTP_REPLICATE && same ? (int16_t)r : out.row[m];
+            }
+        }
+        DTP_TRY(descend(s, out, err));
+    }
+    return descend(s, (dtp_strategy){{0}}, err);
 }
 
 /* In strict mode a strategy that moves nothing is taken even if a move would be cheaper;

@@ -149,21 +149,6 @@ static int32_t followed(const dtp_decision *d)
     return best;
 }
 
-static void add_follow(const dtp_decision *d, const dtp_sharding_rules *rules, int32_t operand,
-                       int32_t m, dtp_row_lists *out)
-{
-    const dtp_placement place = d->operands[operand].at->placement[m];
-    for (int32_t r = 1; r < rules->n; r++) {
-        const dtp_sharding_rule *row = &rules->rows[r];
-        const bool same = place.kind == DTP_SHARD && !row->internal &&
-                          row->in[operand].kind == DTP_SHARD && row->in[operand].axis == place.axis;
-        if (same || (row->linear && place.kind != DTP_SHARD && !is_idle(d, row, m))) {
-            add_row(out, m, r);
-        }
-    }
-    add_row(out, m, 0);
-}
-
 /* PyTorch tries for a contraction: everything replicated, dims of all three, the summed ones, those
  * of the first operand, those of the second. */
 static int32_t contraction_class(const dtp_op_call *call, const dtp_sharding_rule *row)
@@ -176,21 +161,6 @@ static int32_t contraction_class(const dtp_op_call *call, const dtp_sharding_rul
     return out ? (a && b ? 1 : a ? 3 : 4) : 2;
 }
 
-static void add_by_class(const dtp_decision *d, const dtp_sharding_rules *rules, bool internal,
-                         int32_t m, dtp_row_lists *out)
-{
-    const bool contraction = (d->call->op->flags & DTP_OP_CONTRACTION) != 0;
-    for (int32_t cls = 0; cls <= 5; cls++) {
-        for (int32_t r = 0; r < rules->n; r++) {
-            const dtp_sharding_rule *row = &rules->rows[r];
-            if ((contraction ? contraction_class(d->call, row) : 0) == cls &&
-                (internal || !row->internal) && (any_wanted(d) || !is_idle(d, row, m))) {
-                add_row(out, m, r);
-            }
-        }
-    }
-}
-
 void dtp_propagate__torch_rows(const dtp_decision *d, const dtp_sharding_rules *rules,
                                dtp_row_lists *out)
 {
@@ -199,9 +169,29 @@ void dtp_propagate__torch_rows(const dtp_decision *d, const dtp_sharding_rules *
     memset(out, 0, sizeof *out);
     for (int32_t m = 0; m < d->mesh->n_dims; m++) {
         if (all && (d->call->n_in > 0 || any_wanted(d))) {
-            add_by_class(d, rules, any_pinned(d), m, out);
+            const bool contraction = (d->call->op->flags & DTP_OP_CONTRACTION) != 0;
+            const bool internal = any_pinned(d);
+            for (int32_t cls = 0; cls <= 5; cls++) {
+                for (int32_t r = 0; r < rules->n; r++) {
+                    const dtp_sharding_rule *row = &rules->rows[r];
+                    if ((contraction ? contraction_class(d->call, row) : 0) == cls &&
+                        (internal || !row->internal) && (any_wanted(d) || !is_idle(d, row, m))) {
+                        add_row(out, m, r);
+                    }
+                }
+            }
         } else if (d->call->n_in > 0) {
-            add_follow(d, rules, operand, m, out);
+            const dtp_placement place = d->operands[operand].at->placement[m];
+            for (int32_t r = 1; r < rules->n; r++) {
+                const dtp_sharding_rule *row = &rules->rows[r];
+                const bool same = place.kind == DTP_SHARD && !row->internal &&
+                                  row->in[operand].kind == DTP_SHARD &&
+                                  row->in[operand].axis == place.axis;
+                if (same || (row->linear && place.kind != DTP_SHARD && !is_idle(d, row, m))) {
+                    add_row(out, m, r);
+                }
+            }
+            add_row(out, m, 0);
         } else {
             add_row(out, m, 0);
         }

@@ -70,11 +70,15 @@ static dtp_status add_redistribution(redistribution_walk *w, dtp_copy_info r, dt
     return has_copy(w, &r) ? DTP_OK : add_own(w, r, err);
 }
 
-/* What the node's strategy means, as the lowering finds it. */
-static dtp_status find_layouts(const redistribution_walk *w, dtp_node_id id, const dtp_layout *from,
-                               dtp_node_layouts *l, dtp_err *err)
+static dtp_status visit(redistribution_walk *w, dtp_node_id id, dtp_err *err)
 {
     const dtp_node *node = &w->g->nodes[id];
+    dtp_layout from[DTP_MAX_OP_IN];
+    dtp_node_layouts l;
+    for (int32_t i = 0; i < node->n_in; i++) {
+        from[i] = w->s->layouts[node->in[i]];
+    }
+    /* What the node's strategy means, as the lowering finds it. */
     const bool in_mesh_order = dtp_sharding_has_replicas(w->s);
     dtp_call_types types;
     dtp_op_call call = dtp_node_call(w->g, node, &types);
@@ -86,43 +90,27 @@ static dtp_status find_layouts(const redistribution_walk *w, dtp_node_id id, con
     for (int32_t i = 0; i < node->n_out; i++) {
         out[i] = w->s->layouts[node->out[i]];
     }
-    return dtp_node_layouts_find(&w->s->mesh, &call, NULL, &w->s->strategies[id], in,
-                                 in_mesh_order ? NULL : out, l, err);
-}
-
-/* With replicas: the copy that the phase reads, once, and from there to the operand. */
-static dtp_status visit_operand(redistribution_walk *w, dtp_node_id id, int32_t i,
-                                const dtp_node_layouts *l, dtp_err *err)
-{
-    const dtp_node *node = &w->g->nodes[id];
-    const dtp_tensor_id t = node->in[i];
-    const bool replicas = dtp_sharding_has_replicas(w->s);
-    dtp_copy_info r = {.node = id,
-                       .operand = i,
-                       .tensor = t,
-                       .from = w->s->layouts[t],
-                       .to = replicas ? w->s->replicas[node->phase][t] : l->in[i]};
-    DTP_TRY(add_redistribution(w, r, err));
-    bool there = !replicas || dtp_layout_equal(&r.to, &l->in[i]);
-    for (int32_t j = 0; j < i && !there; j++) { /* an earlier operand is the same */
-        there = node->in[j] == t && dtp_layout_equal(&l->in[j], &l->in[i]);
-    }
-    r.from = r.to;
-    r.to = l->in[i];
-    return there ? DTP_OK : add_own(w, r, err);
-}
-
-static dtp_status visit(redistribution_walk *w, dtp_node_id id, dtp_err *err)
-{
-    const dtp_node *node = &w->g->nodes[id];
-    dtp_layout from[DTP_MAX_OP_IN];
-    dtp_node_layouts l;
+    DTP_TRY(dtp_node_layouts_find(&w->s->mesh, &call, NULL, &w->s->strategies[id], in,
+                                  in_mesh_order ? NULL : out, &l, err));
     for (int32_t i = 0; i < node->n_in; i++) {
-        from[i] = w->s->layouts[node->in[i]];
-    }
-    DTP_TRY(find_layouts(w, id, from, &l, err));
-    for (int32_t i = 0; i < node->n_in; i++) {
-        DTP_TRY(visit_operand(w, id, i, &l, err));
+        /* With replicas: the copy that the phase reads, once, and from there to the operand. */
+        const dtp_tensor_id t = node->in[i];
+        const bool replicas = dtp_sharding_has_replicas(w->s);
+        dtp_copy_info r = {.node = id,
+                           .operand = i,
+                           .tensor = t,
+                           .from = w->s->layouts[t],
+                           .to = replicas ? w->s->replicas[node->phase][t] : l.in[i]};
+        DTP_TRY(add_redistribution(w, r, err));
+        bool there = !replicas || dtp_layout_equal(&r.to, &l.in[i]);
+        for (int32_t j = 0; j < i && !there; j++) { /* an earlier operand is the same */
+            there = node->in[j] == t && dtp_layout_equal(&l.in[j], &l.in[i]);
+        }
+        r.from = r.to;
+        r.to = l.in[i];
+        if (!there) {
+            DTP_TRY(add_own(w, r, err));
+        }
     }
     for (int32_t i = 0; i < node->n_out; i++) {
         const dtp_tensor_id t = node->out[i];
@@ -136,12 +124,15 @@ static dtp_status visit(redistribution_walk *w, dtp_node_id id, dtp_err *err)
     return DTP_OK;
 }
 
-static void mark_read(redistribution_walk *w)
+static dtp_status run(redistribution_walk *w, dtp_err *err)
 {
+    const size_t n = (size_t)w->g->n_tensors + 1;
+    DTP_TRY(DTP_NEW(w->scratch, w->copies, n, err));
+    DTP_TRY(DTP_NEW(w->scratch, w->read, n, err));
     const dtp_graph *g = w->g;
-    for (int32_t n = 0; n < g->n_nodes; n++) {
-        for (int32_t i = 0; i < g->nodes[n].n_in; i++) {
-            w->read[g->nodes[n].in[i]] = true;
+    for (int32_t id = 0; id < g->n_nodes; id++) {
+        for (int32_t i = 0; i < g->nodes[id].n_in; i++) {
+            w->read[g->nodes[id].in[i]] = true;
         }
     }
     for (int32_t i = 0; i < g->n_outputs; i++) {
@@ -153,29 +144,6 @@ static void mark_read(redistribution_walk *w)
     if (g->loss >= 0) {
         w->read[g->loss] = true;
     }
-}
-
-/* Copies of parameters and states are not kept from one phase to the next; with replicas, no copies
- * are: what remains is the tensor as it is kept. */
-static void forget_copies(redistribution_walk *w)
-{
-    for (int32_t t = 0; t < w->g->n_tensors; t++) {
-        const dtp_tensor_kind kind = w->g->tensors[t].kind;
-        const bool resident = kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE;
-        if ((resident || dtp_sharding_has_replicas(w->s)) && w->copies[t].n > 0) {
-            w->copies[t].n = 1;
-            w->copies[t].layouts[0] = w->s->layouts[t];
-        }
-        w->copies[t].old = w->copies[t].n;
-    }
-}
-
-static dtp_status run(redistribution_walk *w, dtp_err *err)
-{
-    const size_t n = (size_t)w->g->n_tensors + 1;
-    DTP_TRY(DTP_NEW(w->scratch, w->copies, n, err));
-    DTP_TRY(DTP_NEW(w->scratch, w->read, n, err));
-    mark_read(w);
     for (int32_t t = 0; t < w->g->n_tensors; t++) {
         if (w->g->tensors[t].kind != DTP_TENSOR_VALUE) {
             DTP_TRY(add_copy(w, t, &w->s->layouts[t], err));
@@ -183,7 +151,17 @@ static dtp_status run(redistribution_walk *w, dtp_err *err)
     }
     for (int32_t id = 0; id < w->g->n_nodes; id++) {
         if (id > 0 && w->g->nodes[id].phase != w->g->nodes[id - 1].phase) {
-            forget_copies(w);
+            /* Copies of parameters and states are not kept from one phase to the next; with
+             * replicas, no copies are: what remains is the tensor as it is kept. */
+            for (int32_t t = 0; t < w->g->n_tensors; t++) {
+                const dtp_tensor_kind kind = w->g->tensors[t].kind;
+                const bool resident = kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE;
+                if ((resident || dtp_sharding_has_replicas(w->s)) && w->copies[t].n > 0) {
+                    w->copies[t].n = 1;
+                    w->copies[t].layouts[0] = w->s->layouts[t];
+                }
+                w->copies[t].old = w->copies[t].n;
+            }
         }
         DTP_TRY(dtp_err_prefixed(visit(w, id, err), err, "node '%s'", w->g->nodes[id].name));
     }

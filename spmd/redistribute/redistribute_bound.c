@@ -107,28 +107,23 @@ void dtp_redistribute__bound_init(dtp_redistribute_bound *b, const dtp_redistrib
     choose_rank(b);
 }
 
-/* The mesh dims whose splits must be taken off. */
-static dtp_mesh_set misplaced(const dtp_redistribute_bound *b, const dtp_stacks *at)
-{
-    dtp_mesh_set set = 0;
-    for (int32_t axis = 0; axis < b->r->type->rank; axis++) {
-        int32_t i = 0;
-        while (i < at->depth[axis] && i < b->wanted.depth[axis] &&
-               at->of[axis][i] == b->wanted.of[axis][i]) {
-            i++;
-        }
-        for (; i < at->depth[axis]; i++) {
-            set |= 1U << at->of[axis][i];
-        }
-    }
-    return set & b->real;
-}
-
 double dtp_redistribute__bound(const dtp_redistribute_bound *b, uint64_t key)
 {
     dtp_stacks at;
     dtp_stacks__read(key, b->r->mesh->n_dims, &at);
-    const dtp_mesh_set taken_off = misplaced(b, &at);
+    /* The mesh dims whose splits must be taken off. */
+    dtp_mesh_set set = 0;
+    for (int32_t axis = 0; axis < b->r->type->rank; axis++) {
+        int32_t i = 0;
+        while (i < at.depth[axis] && i < b->wanted.depth[axis] &&
+               at.of[axis][i] == b->wanted.of[axis][i]) {
+            i++;
+        }
+        for (; i < at.depth[axis]; i++) {
+            set |= 1U << at.of[axis][i];
+        }
+    }
+    const dtp_mesh_set taken_off = set & b->real;
     uint32_t axes = 0;             /* tensor dims that taken_off splits */
     int32_t reductions = 0;        /* launches */
     double doublings = 0;          /* log2 of the sizes of the mesh dims that send */

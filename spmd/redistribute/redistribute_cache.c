@@ -52,30 +52,6 @@ static cache_key make_key(const dtp_mesh *mesh, const dtp_ttype *type, const dtp
     return k;
 }
 
-static dtp_status remember(dtp_redistribute_cache *c, const cache_key *k, const dtp_steps *steps,
-                           dtp_err *err)
-{
-    if (c->n == c->max_entries) {
-        dtp_arena *fresh = dtp_arena_create();
-        DTP_TRY(DTP_MEMORY(err, fresh));
-        dtp_arena_destroy(c->arena);
-        c->arena = fresh;
-        c->index = (dtp_hash_table){0};
-        c->n = c->capacity = 0;
-        c->entries = NULL;
-    }
-    uint64_t *words = dtp_arena_alloc(c->arena, (size_t)k->n, sizeof *words);
-    dtp_step *copy = dtp_arena_alloc(c->arena, (size_t)steps->n, sizeof *copy);
-    DTP_TRY(DTP_MEMORY(err, words, copy));
-    memcpy(words, k->words, (size_t)k->n * sizeof *words);
-    memcpy(copy, steps->steps, (size_t)steps->n * sizeof *copy);
-    DTP_TRY(dtp_arena_grow(c->arena, &c->entries, c->n, c->n + 1, &c->capacity, sizeof *c->entries,
-                           err));
-    DTP_TRY(dtp_hash_table_add(&c->index, c->arena, k->hash, c->n, err));
-    c->entries[c->n++] = (cache_entry){words, steps->n, copy};
-    return DTP_OK;
-}
-
 static dtp_status plan_cached(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
                               const dtp_layout *from, const dtp_layout *to, dtp_steps *out,
                               dtp_err *err)
@@ -96,7 +72,25 @@ static dtp_status plan_cached(void *user, const dtp_mesh *mesh, const dtp_ttype 
     }
     c->misses++;
     DTP_TRY(dtp_redistribute_by(&c->planner, mesh, type, from, to, out, err));
-    return remember(c, &k, out, err);
+    if (c->n == c->max_entries) {
+        dtp_arena *fresh = dtp_arena_create();
+        DTP_TRY(DTP_MEMORY(err, fresh));
+        dtp_arena_destroy(c->arena);
+        c->arena = fresh;
+        c->index = (dtp_hash_table){0};
+        c->n = c->capacity = 0;
+        c->entries = NULL;
+    }
+    uint64_t *words = dtp_arena_alloc(c->arena, (size_t)k.n, sizeof *words);
+    dtp_step *copy = dtp_arena_alloc(c->arena, (size_t)out->n, sizeof *copy);
+    DTP_TRY(DTP_MEMORY(err, words, copy));
+    memcpy(words, k.words, (size_t)k.n * sizeof *words);
+    memcpy(copy, out->steps, (size_t)out->n * sizeof *copy);
+    DTP_TRY(dtp_arena_grow(c->arena, &c->entries, c->n, c->n + 1, &c->capacity, sizeof *c->entries,
+                           err));
+    DTP_TRY(dtp_hash_table_add(&c->index, c->arena, k.hash, c->n, err));
+    c->entries[c->n++] = (cache_entry){words, out->n, copy};
+    return DTP_OK;
 }
 
 dtp_status dtp_redistribute_cache_create(const dtp_redistributor *planner, int32_t max_entries,

@@ -45,18 +45,6 @@ static uint64_t set_all(uint64_t key, dtp_mesh_set set, dtp_placement place)
     return key;
 }
 
-/* The key with the mesh dims of a set, replicated in it, as the innermost splits of the axis. */
-static uint64_t split_all(uint64_t key, dtp_mesh_set set, int32_t axis, int32_t depth)
-{
-    const uint64_t what = (uint64_t)DTP_SHARD | (uint64_t)axis << 2;
-    for (int32_t shift = 0; set != 0; set >>= 1, shift += 8) {
-        if ((set & 1U) != 0) {
-            key |= (what | (uint64_t)depth++ << 5) << shift;
-        }
-    }
-    return key;
-}
-
 /* ---- steps -------------------------------------------------------------------------------------
  */
 
@@ -109,7 +97,18 @@ static dtp_status visit_splits(const expansion *x, const dtp_layout_hop *hop, in
         next.even = next.even && x->at.even;
         next.cut_bytes = size > 0 ? x->at.bytes / (double)size * (double)(part + (left != 0)) : 0;
         *(hop->kind == DTP_STEP_ALL_TO_ALL ? &next.to_axis : &next.axis) = (int8_t)axis;
-        next.key = split_all(hop->key, hop->set, axis, x->at.stacks.depth[axis]);
+        /* The key with the mesh dims of a set, replicated in it, as the innermost splits of the
+         * axis. */
+        uint64_t key = hop->key;
+        dtp_mesh_set set = hop->set;
+        int32_t depth = x->at.stacks.depth[axis];
+        const uint64_t what = (uint64_t)DTP_SHARD | (uint64_t)axis << 2;
+        for (int32_t shift = 0; set != 0; set >>= 1, shift += 8) {
+            if ((set & 1U) != 0) {
+                key |= (what | (uint64_t)depth++ << 5) << shift;
+            }
+        }
+        next.key = key;
         DTP_TRY(x->visit(x->user, &x->at, &next));
     }
     return DTP_OK;
@@ -178,31 +177,6 @@ static dtp_status expand_shards(const expansion *x)
     return DTP_OK;
 }
 
-static dtp_status expand_replicated(const expansion *x)
-{
-    const dtp_mesh_set whole = dtp_layout__dims_of_kind(x->at.key, x->g->n_mesh, DTP_REPLICATE);
-    const dtp_mesh_set sliced = whole & x->g->sliced;
-    for (dtp_mesh_set set = sliced; set != 0; set = (set - 1U) & sliced) {
-        const dtp_layout_hop hop = {.kind = DTP_STEP_SLICE, .set = set, .key = x->at.key};
-        if (!x->g->single || is_single(set)) {
-            DTP_TRY(visit_splits(x, &hop, -1));
-        }
-    }
-    for (int op = 0; op < DTP_N_REDUCE_OPS; op++) {
-        const dtp_placement place = {.kind = DTP_PARTIAL, .op = (int8_t)op};
-        const dtp_mesh_set kept = whole & x->g->kept[op];
-        for (dtp_mesh_set set = kept; set != 0; set = x->g->keeps_some ? (set - 1U) & kept : 0) {
-            const dtp_layout_hop hop = {.kind = DTP_STEP_KEEP_FIRST,
-                                        .set = set,
-                                        .op = (int8_t)op,
-                                        .key = set_all(x->at.key, set, place),
-                                        .even = x->at.even};
-            DTP_TRY(x->visit(x->user, &x->at, &hop));
-        }
-    }
-    return DTP_OK;
-}
-
 dtp_status dtp_layout_graph__expand(const dtp_layout_graph *g, uint64_t key, dtp_layout_visit visit,
                                     void *user)
 {
@@ -226,7 +200,27 @@ dtp_status dtp_layout_graph__expand(const dtp_layout_graph *g, uint64_t key, dtp
     }
     DTP_TRY(expand_partials(&x));
     DTP_TRY(expand_shards(&x));
-    return expand_replicated(&x);
+    const dtp_mesh_set whole = dtp_layout__dims_of_kind(x.at.key, x.g->n_mesh, DTP_REPLICATE);
+    const dtp_mesh_set sliced = whole & x.g->sliced;
+    for (dtp_mesh_set set = sliced; set != 0; set = (set - 1U) & sliced) {
+        const dtp_layout_hop hop = {.kind = DTP_STEP_SLICE, .set = set, .key = x.at.key};
+        if (!x.g->single || is_single(set)) {
+            DTP_TRY(visit_splits(&x, &hop, -1));
+        }
+    }
+    for (int op = 0; op < DTP_N_REDUCE_OPS; op++) {
+        const dtp_placement place = {.kind = DTP_PARTIAL, .op = (int8_t)op};
+        const dtp_mesh_set kept = whole & x.g->kept[op];
+        for (dtp_mesh_set set = kept; set != 0; set = x.g->keeps_some ? (set - 1U) & kept : 0) {
+            const dtp_layout_hop hop = {.kind = DTP_STEP_KEEP_FIRST,
+                                        .set = set,
+                                        .op = (int8_t)op,
+                                        .key = set_all(x.at.key, set, place),
+                                        .even = x.at.even};
+            DTP_TRY(x.visit(x.user, &x.at, &hop));
+        }
+    }
+    return DTP_OK;
 }
 
 dtp_step dtp_layout_graph__step(const dtp_layout_graph *g, const dtp_layout_hop *hop, uint64_t key)

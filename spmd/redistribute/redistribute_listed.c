@@ -31,21 +31,6 @@ static dtp_status match(void *user, const dtp_layout_state *at, const dtp_layout
     return DTP_OK;
 }
 
-static dtp_status refuse(const dtp_layout *before, const dtp_layout *after, int32_t i, dtp_err *err)
-{
-    dtp_strbuf from = {0}, to = {0};
-    dtp_placements_print(before, &from);
-    dtp_placements_print(after, &to);
-    dtp_status s =
-        from.failed || to.failed
-            ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a layout's text")
-            : DTP_FAIL(err, DTP_INVALID, "steps[%d]: no single step leads from (%s) to (%s)", i,
-                       dtp_strbuf_text(&from), dtp_strbuf_text(&to));
-    dtp_strbuf_free(&from);
-    dtp_strbuf_free(&to);
-    return s;
-}
-
 static bool find_step(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *before,
                       const dtp_layout *after, dtp_step *out)
 {
@@ -75,7 +60,17 @@ dtp_status dtp_listed_steps(const dtp_mesh *mesh, const dtp_plan_redistribution 
     for (out->n = 0; out->n < pair->n_steps; out->n++) {
         const dtp_layout *after = &pair->after[out->n];
         if (!find_step(mesh, &pair->type, before, after, &out->steps[out->n])) {
-            return refuse(before, after, out->n, err);
+            dtp_strbuf from = {0}, to = {0};
+            dtp_placements_print(before, &from);
+            dtp_placements_print(after, &to);
+            dtp_status s = from.failed || to.failed
+                               ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a layout's text")
+                               : DTP_FAIL(err, DTP_INVALID,
+                                          "steps[%d]: no single step leads from (%s) to (%s)",
+                                          out->n, dtp_strbuf_text(&from), dtp_strbuf_text(&to));
+            dtp_strbuf_free(&from);
+            dtp_strbuf_free(&to);
+            return s;
         }
         before = after;
     }
@@ -98,9 +93,16 @@ static const dtp_plan_redistribution *find(int32_t n,
     return NULL;
 }
 
-static dtp_status refuse_unlisted(const dtp_ttype *type, const dtp_layout *from,
-                                  const dtp_layout *to, dtp_err *err)
+static dtp_status plan_listed(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
+                              const dtp_layout *from, const dtp_layout *to, dtp_steps *out,
+                              dtp_err *err)
 {
+    const dtp_listed_redistributions *listed = user;
+    const dtp_plan_redistribution *pair = find(listed->n, listed->redistributions, type, from, to);
+    out->n = 0;
+    if (pair != NULL || dtp_layout_equal(from, to)) {
+        return pair != NULL ? dtp_listed_steps(mesh, pair, out, err) : DTP_OK;
+    }
     dtp_strbuf text = {0};
     dtp_strbuf_addf(&text, "the plan lists no redistribution of %s[", dtp_dtype_name(type->dtype));
     for (int32_t i = 0; i < type->rank; i++) {
@@ -117,18 +119,6 @@ static dtp_status refuse_unlisted(const dtp_ttype *type, const dtp_layout *from,
     return s;
 }
 
-static dtp_status plan_listed(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
-                              const dtp_layout *from, const dtp_layout *to, dtp_steps *out,
-                              dtp_err *err)
-{
-    const dtp_listed_redistributions *listed = user;
-    const dtp_plan_redistribution *pair = find(listed->n, listed->redistributions, type, from, to);
-    out->n = 0;
-    return pair != NULL                 ? dtp_listed_steps(mesh, pair, out, err)
-           : dtp_layout_equal(from, to) ? DTP_OK
-                                        : refuse_unlisted(type, from, to, err);
-}
-
 dtp_redistributor dtp_listed_redistributor(dtp_listed_redistributions *listed)
 {
     return (dtp_redistributor){plan_listed, listed};
@@ -137,38 +127,33 @@ dtp_redistributor dtp_listed_redistributor(dtp_listed_redistributions *listed)
 /* ---- noting down --------------------------------------------------------------------------------
  */
 
-static dtp_status note(dtp_redistribution_recorder *r, const dtp_ttype *type,
-                       const dtp_layout *from, const dtp_steps *steps, dtp_err *err)
-{
-    if (r->n == DTP_PLAN_MAX_REDISTRIBUTIONS) {
-        return DTP_FAIL(err, DTP_RANGE, "a plan of more than %d different redistributions",
-                        DTP_PLAN_MAX_REDISTRIBUTIONS);
-    }
-    DTP_TRY(dtp_arena_grow(r->arena, &r->redistributions, r->n, r->n + 1, &r->cap,
-                           sizeof *r->redistributions, err));
-    dtp_layout *after = dtp_arena_alloc(r->arena, (size_t)steps->n, sizeof *after);
-    DTP_TRY(DTP_MEMORY(err, after));
-    for (int32_t i = 0; i < steps->n; i++) {
-        after[i] = steps->steps[i].after;
-    }
-    dtp_plan_redistribution *noted = &r->redistributions[r->n++];
-    *noted = (dtp_plan_redistribution){
-        .type = *type, .from = *from, .n_steps = steps->n, .after = after};
-    for (int32_t i = 0; i < type->rank; i++) {
-        noted->type.dims[i].id = i;
-    }
-    return DTP_OK;
-}
-
 static dtp_status plan_noted(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
                              const dtp_layout *from, const dtp_layout *to, dtp_steps *out,
                              dtp_err *err)
 {
     dtp_redistribution_recorder *r = user;
     DTP_TRY(dtp_redistribute_by(r->inner, mesh, type, from, to, out, err));
-    return out->n == 0 || find(r->n, r->redistributions, type, from, to) != NULL
-               ? DTP_OK
-               : note(r, type, from, out, err);
+    if (out->n == 0 || find(r->n, r->redistributions, type, from, to) != NULL) {
+        return DTP_OK;
+    }
+    if (r->n == DTP_PLAN_MAX_REDISTRIBUTIONS) {
+        return DTP_FAIL(err, DTP_RANGE, "a plan of more than %d different redistributions",
+                        DTP_PLAN_MAX_REDISTRIBUTIONS);
+    }
+    DTP_TRY(dtp_arena_grow(r->arena, &r->redistributions, r->n, r->n + 1, &r->cap,
+                           sizeof *r->redistributions, err));
+    dtp_layout *after = dtp_arena_alloc(r->arena, (size_t)out->n, sizeof *after);
+    DTP_TRY(DTP_MEMORY(err, after));
+    for (int32_t i = 0; i < out->n; i++) {
+        after[i] = out->steps[i].after;
+    }
+    dtp_plan_redistribution *noted = &r->redistributions[r->n++];
+    *noted =
+        (dtp_plan_redistribution){.type = *type, .from = *from, .n_steps = out->n, .after = after};
+    for (int32_t i = 0; i < type->rank; i++) {
+        noted->type.dims[i].id = i;
+    }
+    return DTP_OK;
 }
 
 dtp_redistributor dtp_recording_redistributor(dtp_redistribution_recorder *recorder)

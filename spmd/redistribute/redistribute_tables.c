@@ -139,29 +139,6 @@ static bool has_axes(const graph_entry *e, const table_pair *p)
            memcmp(e->parts, p->parts, (size_t)p->n_axes * sizeof p->parts[0]) == 0;
 }
 
-static dtp_status find_graph(dtp_redistribute_tables *c, const table_pair *p,
-                             const graph_entry **out, dtp_err *err)
-{
-    graph_entry *e = c->graphs;
-    while (e != NULL && !has_axes(e, p)) {
-        e = e->next;
-    }
-    if (e == NULL) {
-        e = dtp_arena_alloc(c->arena, 1, sizeof *e);
-        if (e == NULL) {
-            return no_memory(err);
-        }
-        e->n_axes = p->n_axes;
-        memcpy(e->parts, p->parts, sizeof e->parts);
-        DTP_TRY(dtp_even_graph_create(c->arena, c->mesh, p->n_axes, p->parts, MAX_LAYOUTS,
-                                      &e->graph, err));
-        e->next = c->graphs;
-        c->graphs = e;
-    }
-    *out = e;
-    return DTP_OK;
-}
-
 /* Brings the tables of the pair to the head of the list. */
 static dtp_status find_size(dtp_redistribute_tables *c, const table_pair *p, dtp_err *err)
 {
@@ -176,8 +153,22 @@ static dtp_status find_size(dtp_redistribute_tables *c, const table_pair *p, dtp
         }
     }
     const size_t n_costs = (size_t)(DTP_STEP_KEEP_FIRST + 1) << 2 * c->mesh->n_dims;
-    const graph_entry *of;
-    DTP_TRY(find_graph(c, p, &of, err));
+    graph_entry *of = c->graphs;
+    while (of != NULL && !has_axes(of, p)) {
+        of = of->next;
+    }
+    if (of == NULL) {
+        of = dtp_arena_alloc(c->arena, 1, sizeof *of);
+        if (of == NULL) {
+            return no_memory(err);
+        }
+        of->n_axes = p->n_axes;
+        memcpy(of->parts, p->parts, sizeof of->parts);
+        DTP_TRY(dtp_even_graph_create(c->arena, c->mesh, p->n_axes, p->parts, MAX_LAYOUTS,
+                                      &of->graph, err));
+        of->next = c->graphs;
+        c->graphs = of;
+    }
     s = dtp_arena_alloc(c->arena, 1, sizeof *s);
     if (s == NULL) {
         return no_memory(err);
@@ -226,28 +217,6 @@ static dtp_layout layout_of(const table_search *t, uint64_t key)
     return layout;
 }
 
-static dtp_status price_step(const table_search *t, const dtp_even_step *e, int32_t to,
-                             int64_t *cost, dtp_err *err)
-{
-    const dtp_layout before = layout_of(t, t->g->keys[e->from]);
-    dtp_step step = {
-        .kind = (dtp_step_kind)e->kind, .set = e->set, .after = layout_of(t, t->g->keys[to])};
-    int32_t m = 0;
-    while ((e->set >> m & 1U) == 0) {
-        m++;
-    }
-    step.to_axis = step.kind == DTP_STEP_ALL_TO_ALL ? step.after.placement[m].axis : 0;
-    step.axis = before.placement[m].kind == DTP_SHARD ? before.placement[m].axis
-                                                      : step.after.placement[m].axis;
-    if (before.placement[m].kind == DTP_PARTIAL || step.kind == DTP_STEP_KEEP_FIRST) {
-        step.op = t->s->op;
-    }
-    DTP_TRY(t->c->price(t->c->user, t->p->type, &before, &step, cost, err));
-    return *cost >= 0
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_INTERNAL, "a step of a redistribution has a negative cost");
-}
-
 /* Offers the ways through a layout to those that lead to it. */
 static dtp_status relax_into(const table_search *t, int32_t to, dtp_err *err)
 {
@@ -268,7 +237,25 @@ static dtp_status relax_into(const table_search *t, int32_t to, dtp_err *err)
             continue;
         }
         if (*step_cost < 0) {
-            DTP_TRY(price_step(t, e, to, step_cost, err));
+            const dtp_layout before = layout_of(t, t->g->keys[e->from]);
+            dtp_step step = {.kind = (dtp_step_kind)e->kind,
+                             .set = e->set,
+                             .after = layout_of(t, t->g->keys[to])};
+            int32_t m = 0;
+            while ((e->set >> m & 1U) == 0) {
+                m++;
+            }
+            step.to_axis = step.kind == DTP_STEP_ALL_TO_ALL ? step.after.placement[m].axis : 0;
+            step.axis = before.placement[m].kind == DTP_SHARD ? before.placement[m].axis
+                                                              : step.after.placement[m].axis;
+            if (before.placement[m].kind == DTP_PARTIAL || step.kind == DTP_STEP_KEEP_FIRST) {
+                step.op = t->s->op;
+            }
+            DTP_TRY(t->c->price(t->c->user, t->p->type, &before, &step, step_cost, err));
+            if (*step_cost < 0) {
+                return DTP_FAIL(err, DTP_INTERNAL,
+                                "a step of a redistribution has a negative cost");
+            }
         }
         if (dtp_add_i64(t->cost[to], *step_cost, &cost) && cost < t->cost[e->from]) {
             t->cost[e->from] = cost;

@@ -40,30 +40,6 @@ static int64_t aligned(int64_t bytes)
     return (bytes + DTP_BUFFER_ALIGN - 1) / DTP_BUFFER_ALIGN * DTP_BUFFER_ALIGN;
 }
 
-static void find_uses(bucketing *b)
-{
-    const dtp_program *p = b->p;
-    for (int32_t v = 0; v < p->n_values; v++) {
-        b->first_read[v] = p->n_instrs;
-        b->writer[v] = -1;
-    }
-    for (int32_t v = 0; v < p->n_values; v++) {
-        b->n_inside[dtp_value_root(p, v)]++;
-    }
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        for (int32_t k = 0; k < p->instrs[i].n_in; k++) {
-            dtp_value_id root = dtp_value_root(p, p->instrs[i].in[k]);
-            b->n_reads[root]++;
-            if (b->first_read[root] > i) {
-                b->first_read[root] = i;
-            }
-        }
-        for (int32_t k = 0; k < p->instrs[i].n_out; k++) {
-            b->writer[p->instrs[i].out[k]] = i;
-        }
-    }
-}
-
 static bool may_join(const bucketing *b, int32_t i)
 {
     const dtp_instr *instr = &b->p->instrs[i];
@@ -183,7 +159,26 @@ dtp_status dtp_program__bucket(dtp_program *p, int64_t bytes, dtp_arena *scratch
     DTP_TRY(dtp_program__scratch(scratch, n, sizeof *b.dropped, &b.dropped, err));
     DTP_TRY(
         dtp_program__scratch(scratch, MAX_OPEN * MAX_MEMBERS, sizeof *b.members, &b.members, err));
-    find_uses(&b);
+    /* Where buffers are read first, how often, and who writes them. */
+    for (int32_t v = 0; v < p->n_values; v++) {
+        b.first_read[v] = p->n_instrs;
+        b.writer[v] = -1;
+    }
+    for (int32_t v = 0; v < p->n_values; v++) {
+        b.n_inside[dtp_value_root(p, v)]++;
+    }
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        for (int32_t k = 0; k < p->instrs[i].n_in; k++) {
+            dtp_value_id root = dtp_value_root(p, p->instrs[i].in[k]);
+            b.n_reads[root]++;
+            if (b.first_read[root] > i) {
+                b.first_read[root] = i;
+            }
+        }
+        for (int32_t k = 0; k < p->instrs[i].n_out; k++) {
+            b.writer[p->instrs[i].out[k]] = i;
+        }
+    }
     for (int32_t i = 0; i < n; i++) {
         if (may_join(&b, i)) {
             DTP_TRY(join(&b, i, err));

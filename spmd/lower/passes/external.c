@@ -18,28 +18,6 @@ static int64_t inside(const dtp_program *p, dtp_value_id v)
     return offset;
 }
 
-static dtp_status claim_result(dtp_program *p, dtp_tensor_id t, dtp_err *err)
-{
-    const dtp_value_id v = p->tensor_value[t];
-    if (v < 0 || !p->values[v].keep) {
-        return DTP_OK;
-    }
-    dtp_value *buffer = &p->values[dtp_value_root(p, v)];
-    const bool starts = inside(p, v) == 0;
-    if (buffer->kind == DTP_VALUE_INPUT && starts) {
-        return DTP_OK; /* a renaming */
-    }
-    if (!buffer->external && starts && buffer->bytes == p->values[v].bytes) {
-        buffer->external = true;
-        return DTP_OK;
-    }
-    DTP_TRY(dtp_program__copy_value(p, v, DTP_FORWARD, &p->tensor_value[t], err));
-    p->values[p->tensor_value[t]].keep = true;
-    p->values[p->tensor_value[t]].external = true;
-    p->values[v].keep = false;
-    return DTP_OK;
-}
-
 dtp_status dtp_program__externalize(dtp_program *p, dtp_err *err)
 {
     for (int32_t v = 0; v < p->n_values; v++) {
@@ -52,7 +30,23 @@ dtp_status dtp_program__externalize(dtp_program *p, dtp_err *err)
         p->values[v].external = p->values[v].kind == DTP_VALUE_INPUT;
     }
     for (int32_t t = 0; t < p->graph->n_tensors; t++) {
-        DTP_TRY(claim_result(p, t, err));
+        const dtp_value_id v = p->tensor_value[t];
+        if (v < 0 || !p->values[v].keep) {
+            continue;
+        }
+        dtp_value *buffer = &p->values[dtp_value_root(p, v)];
+        const bool starts = inside(p, v) == 0;
+        if (buffer->kind == DTP_VALUE_INPUT && starts) {
+            continue; /* a renaming */
+        }
+        if (!buffer->external && starts && buffer->bytes == p->values[v].bytes) {
+            buffer->external = true;
+            continue;
+        }
+        DTP_TRY(dtp_program__copy_value(p, v, DTP_FORWARD, &p->tensor_value[t], err));
+        p->values[p->tensor_value[t]].keep = true;
+        p->values[p->tensor_value[t]].external = true;
+        p->values[v].keep = false;
     }
     for (int32_t v = 0; v < p->n_values; v++) {
         p->values[v].external = p->values[dtp_value_root(p, v)].external;

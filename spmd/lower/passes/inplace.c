@@ -81,28 +81,6 @@ static bool update_in_place(dtp_program *p, const dtp_value_update *u, int32_t w
     return false;
 }
 
-static dtp_status copy_at_end(dtp_program *p, dtp_value_update *u, dtp_err *err)
-{
-    dtp_value_id copy;
-    const dtp_value *value = &p->values[u->value], *target = &p->values[u->target];
-    dtp_value_kind root = p->values[dtp_value_root(p, u->value)].kind;
-    if (target->tensor >= 0 && p->graph->tensors[target->tensor].per_step) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED,
-                        "the sum over microbatches '%s' has another layout than its value '%s'",
-                        target->name, value->name);
-    }
-    if (!dtp_layout_equal(&value->layout, &target->layout) || root == DTP_VALUE_RESIDENT) {
-        return DTP_FAIL(
-            err, DTP_UNSUPPORTED, "'%s' cannot be replaced by '%s' at the end of the step: %s",
-            target->name, value->name,
-            root == DTP_VALUE_RESIDENT ? "it is a view of a parameter" : "their layouts differ");
-    }
-    DTP_TRY(dtp_program__copy_value(p, u->value, DTP_UPDATE, &copy, err));
-    p->values[copy].parent = u->target;
-    u->value = copy;
-    return DTP_OK;
-}
-
 dtp_status dtp_program__resolve_updates(dtp_program *p, dtp_arena *scratch, dtp_err *err)
 {
     int32_t *last_read;
@@ -114,7 +92,25 @@ dtp_status dtp_program__resolve_updates(dtp_program *p, dtp_arena *scratch, dtp_
         dtp_value_update *u = &p->updates[i];
         if (dtp_value_root(p, u->value) != u->target &&
             !update_in_place(p, u, usage[u->value].written, last_read)) {
-            DTP_TRY(copy_at_end(p, u, err));
+            dtp_value_id copy;
+            const dtp_value *value = &p->values[u->value], *target = &p->values[u->target];
+            dtp_value_kind root = p->values[dtp_value_root(p, u->value)].kind;
+            if (target->tensor >= 0 && p->graph->tensors[target->tensor].per_step) {
+                return DTP_FAIL(
+                    err, DTP_UNSUPPORTED,
+                    "the sum over microbatches '%s' has another layout than its value '%s'",
+                    target->name, value->name);
+            }
+            if (!dtp_layout_equal(&value->layout, &target->layout) || root == DTP_VALUE_RESIDENT) {
+                return DTP_FAIL(err, DTP_UNSUPPORTED,
+                                "'%s' cannot be replaced by '%s' at the end of the step: %s",
+                                target->name, value->name,
+                                root == DTP_VALUE_RESIDENT ? "it is a view of a parameter"
+                                                           : "their layouts differ");
+            }
+            DTP_TRY(dtp_program__copy_value(p, u->value, DTP_UPDATE, &copy, err));
+            p->values[copy].parent = u->target;
+            u->value = copy;
         }
     }
     return DTP_OK;
