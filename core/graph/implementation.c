@@ -23,35 +23,30 @@ int64_t dtp_implementation_choice(const dtp_attr_spec *spec, const char *name)
     return -1;
 }
 
-static dtp_status apply(dtp_graph *g, const dtp_implementation *implementation, dtp_err *err)
-{
-    if (implementation->node < 0 || implementation->node >= g->n_nodes) {
-        return DTP_FAIL(err, DTP_INVALID, "setting '%s': there is no node %d", implementation->key,
-                        implementation->node);
-    }
-    dtp_node *node = &g->nodes[implementation->node];
-    const dtp_attr_spec *spec = dtp_implementation_spec(node->op, implementation->key);
-    int64_t choices = 0;
-    while (spec != NULL && spec->choices[choices] != NULL) {
-        choices++;
-    }
-    if (implementation->value < 0 || implementation->value >= choices) {
-        return DTP_FAIL(err, DTP_INVALID, "node '%s' (%s) has no setting '%s' number %" PRId64,
-                        node->name, node->op->name, implementation->key, implementation->value);
-    }
-    dtp_attr *attrs = dtp_arena_alloc(g->arena, (size_t)node->n_attrs, sizeof *attrs);
-    DTP_TRY(DTP_MEMORY(err, attrs));
-    memcpy(attrs, node->attrs, (size_t)node->n_attrs * sizeof *attrs);
-    attrs[spec - node->op->attrs].i = implementation->value;
-    node->attrs = attrs;
-    return DTP_OK;
-}
-
 dtp_status dtp_implementations_apply(dtp_graph *g, int32_t n,
                                      const dtp_implementation *implementations, dtp_err *err)
 {
     for (int32_t i = 0; i < n; i++) {
-        DTP_TRY(apply(g, &implementations[i], err));
+        const dtp_implementation *implementation = &implementations[i];
+        if (implementation->node < 0 || implementation->node >= g->n_nodes) {
+            return DTP_FAIL(err, DTP_INVALID, "setting '%s': there is no node %d",
+                            implementation->key, implementation->node);
+        }
+        dtp_node *node = &g->nodes[implementation->node];
+        const dtp_attr_spec *spec = dtp_implementation_spec(node->op, implementation->key);
+        int64_t choices = 0;
+        while (spec != NULL && spec->choices[choices] != NULL) {
+            choices++;
+        }
+        if (implementation->value < 0 || implementation->value >= choices) {
+            return DTP_FAIL(err, DTP_INVALID, "node '%s' (%s) has no setting '%s' number %" PRId64,
+                            node->name, node->op->name, implementation->key, implementation->value);
+        }
+        dtp_attr *attrs;
+        DTP_TRY(DTP_NEW(g->arena, attrs, node->n_attrs, err));
+        memcpy(attrs, node->attrs, (size_t)node->n_attrs * sizeof *attrs);
+        attrs[spec - node->op->attrs].i = implementation->value;
+        node->attrs = attrs;
     }
     return DTP_OK;
 }
