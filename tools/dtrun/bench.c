@@ -24,13 +24,6 @@ static void show_progress(void *user, const char *part, int32_t samples)
     (void)fprintf(stderr, "%s: %d samples so far\n", part, samples);
 }
 
-static int64_t memory_per_rank(int32_t ranks)
-{
-    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    const int64_t all = pages > 0 && size > 0 ? (int64_t)pages * size : INT64_C(1) << 30;
-    return all / ranks;
-}
-
 static dtp_status fit(const bench_command *c, const dtp_samples *samples, char **text, dtp_err *err)
 {
     char host[256] = "", date[32] = "";
@@ -42,13 +35,15 @@ static dtp_status fit(const bench_command *c, const dtp_samples *samples, char *
     if (gmtime_r(&now, &utc) != NULL) {
         (void)strftime(date, sizeof date, "%Y-%m-%d", &utc);
     }
+    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    const int64_t all = pages > 0 && size > 0 ? (int64_t)pages * size : INT64_C(1) << 30;
     const dtp_fit_options options = {.name = c->name,
                                      .kind = "cpu",
                                      .date = date,
                                      .host = host,
                                      .tool = "dtrun bench",
                                      .blas = dtp_blas_config(),
-                                     .memory_bytes = memory_per_rank(samples->ranks)};
+                                     .memory_bytes = all / samples->ranks};
     dtp_machine *machine = NULL;
     DTP_TRY(dtp_machine_fit(samples, &options, &machine, err));
     dtp_status s = dtp_machine_write(machine, text, err);

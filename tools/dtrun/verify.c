@@ -19,21 +19,6 @@ typedef struct verify_command {
     dtp_ctx ctx;
 } verify_command;
 
-static dtp_status print_result(const verify_command *c, const dtp_verify_result *result,
-                               dtp_err *err)
-{
-    dtp_strbuf text = {0};
-    dtp_status s = DTP_OK;
-    if (c->json) {
-        s = dtp_verify_json(result, c->job.model->name, dtp_job_mesh(c->job.run), &text, err);
-    } else {
-        dtp_verify_text(result, &text);
-    }
-    s = s == DTP_OK ? tool_put(&text, err) : s;
-    dtp_strbuf_free(&text);
-    return s;
-}
-
 static dtp_status verify_with(const verify_command *c, dtp_comm *comm, dtp_backend *backend,
                               dtp_backend *reference, dtp_verify_result *result, dtp_err *err)
 {
@@ -47,7 +32,19 @@ static dtp_status verify_with(const verify_command *c, dtp_comm *comm, dtp_backe
     options.reference_graph = c->job.run->changed ? c->job.model : NULL;
     DTP_TRY(
         dtp_verify(c->job.run->graph, c->job.run->program, backend, comm, &options, result, err));
-    return comm->rank == 0 ? print_result(c, result, err) : DTP_OK;
+    if (comm->rank != 0) {
+        return DTP_OK;
+    }
+    dtp_strbuf text = {0};
+    dtp_status s = DTP_OK;
+    if (c->json) {
+        s = dtp_verify_json(result, c->job.model->name, dtp_job_mesh(c->job.run), &text, err);
+    } else {
+        dtp_verify_text(result, &text);
+    }
+    s = s == DTP_OK ? tool_put(&text, err) : s;
+    dtp_strbuf_free(&text);
+    return s;
 }
 
 static dtp_status verify_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp_err *err)
