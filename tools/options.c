@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/status.h"
 #include "core/files/file_out.h"
 #include "dtp/version.h"
 
@@ -275,11 +276,7 @@ dtp_status tool_perform(const tool_parse *spec, int argc, char **argv, tool_body
     }
     const bool writes = !is_later_rank();
     for (const tool_option *o = spec->options; writes && o->name != NULL; o++) {
-        dtp_status s = check_output(o, err);
-        if (s != DTP_OK) {
-            dtp_err_prefix(err, "%s", o->name);
-            return s;
-        }
+        DTP_TRY(dtp_err_prefixed(check_output(o, err), err, "%s", o->name));
     }
     return body(command, operands, err);
 }

@@ -66,11 +66,7 @@ static dtp_status append_tensor(dtp_graph *g, const dtp_graph_tensor *t, dtp_ten
                             (long long)t->type.dims[i].size);
         }
     }
-    const dtp_status s = dtp_ttype_check_size(&t->type, err);
-    if (s != DTP_OK) {
-        dtp_err_prefix(err, "tensor '%s'", t->name);
-        return s;
-    }
+    DTP_TRY(dtp_err_prefixed(dtp_ttype_check_size(&t->type, err), err, "tensor '%s'", t->name));
     if (dtp_graph_find(g, t->name) >= 0) {
         return DTP_FAIL(err, DTP_INVALID, "the name '%s' is used twice", t->name);
     }
@@ -298,11 +294,8 @@ dtp_status dtp_graph_add_node(dtp_graph *g, const dtp_node_spec *spec, dtp_tenso
                      .instance = spec->instance,
                      .repeats = spec->repeats};
     DTP_TRY(DTP_MEMORY(err, node.name));
-    dtp_status s = build_node(g, spec, &node, err);
-    if (s != DTP_OK) {
-        dtp_err_prefix(err, "node '%s': %s", spec->name, op->name);
-        return s;
-    }
+    DTP_TRY(dtp_err_prefixed(build_node(g, spec, &node, err), err, "node '%s': %s", spec->name,
+                             op->name));
     g->nodes[g->n_nodes++] = node;
     for (int32_t i = 0; i < node.n_out && outs != NULL; i++) {
         outs[i] = node.out[i];

@@ -78,11 +78,8 @@ dtp_status dtp_graph_check(const dtp_graph *g, dtp_err *err)
         DTP_TRY(check_tensor(g, i, err));
     }
     for (int32_t i = 0; i < g->n_nodes; i++) {
-        dtp_status s = check_node(g, i, err);
-        if (s != DTP_OK) {
-            dtp_err_prefix(err, "node '%s' (%s)", g->nodes[i].name, g->nodes[i].op->name);
-            return s;
-        }
+        DTP_TRY(dtp_err_prefixed(check_node(g, i, err), err, "node '%s' (%s)", g->nodes[i].name,
+                                 g->nodes[i].op->name));
     }
     for (int32_t i = 0; i < g->n_outputs; i++) {
         if (g->outputs[i] < 0 || g->outputs[i] >= g->n_tensors) {

@@ -63,16 +63,12 @@ dtp_status dtp_graph_with_implementations(const dtp_graph *g, int32_t n,
     }
     *changed = *g;
     changed->arena = arena;
-    changed->nodes = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *changed->nodes);
-    if (changed->nodes == NULL) {
-        dtp_arena_destroy(arena);
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", g->n_nodes);
-    }
-    for (int32_t i = 0; i < g->n_nodes; i++) {
+    changed->cap_nodes = g->n_nodes;
+    dtp_status s = DTP_NEW(arena, changed->nodes, g->n_nodes, err);
+    for (int32_t i = 0; i < g->n_nodes && s == DTP_OK; i++) {
         changed->nodes[i] = g->nodes[i];
     }
-    changed->cap_nodes = g->n_nodes;
-    dtp_status s = dtp_implementations_apply(changed, n, implementations, err);
+    s = s == DTP_OK ? dtp_implementations_apply(changed, n, implementations, err) : s;
     if (s != DTP_OK) {
         dtp_graph_destroy(changed);
         return s;

@@ -262,11 +262,8 @@ static dtp_status read_strategies(const dtp_custom_op *op, dtp_arena *arena, cus
     DTP_TRY(DTP_NEW(arena, c->strategies, op->n_strategies, err));
     for (int32_t i = 0; i < op->n_strategies; i++) {
         custom_strategy *next = &c->strategies[c->n_strategies];
-        const dtp_status s = parse_strategy(op->strategies[i], &c->signature, next, err);
-        if (s != DTP_OK) {
-            dtp_err_prefix(err, "strategy '%.60s'", op->strategies[i]);
-            return s;
-        }
+        DTP_TRY(dtp_err_prefixed(parse_strategy(op->strategies[i], &c->signature, next, err), err,
+                                 "strategy '%.60s'", op->strategies[i]));
         c->n_strategies += memcmp(next, &replicated, sizeof replicated) == 0 ? 0 : 1;
     }
     return DTP_OK;
@@ -355,11 +352,8 @@ dtp_status dtp_custom_op_register(dtp_op_set *set, const dtp_custom_op *op, dtp_
     op = &known;
     custom *c;
     DTP_TRY(DTP_NEW(set->arena, c, 1, err));
-    const dtp_status s = read_description(op, set->arena, c, err);
-    if (s != DTP_OK) {
-        dtp_err_prefix(err, "op '%.80s'", op->name == NULL ? "" : op->name);
-        return s;
-    }
+    DTP_TRY(dtp_err_prefixed(read_description(op, set->arena, c, err), err, "op '%.80s'",
+                             op->name == NULL ? "" : op->name));
     const bool opaque = op->n_strategies > 0;
     dtp_op_def def = {
         .name = op->name,

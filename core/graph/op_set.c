@@ -257,10 +257,7 @@ dtp_status dtp_op_register(dtp_op_set *set, const dtp_op_def *def, dtp_err *err)
     dtp_status s = check_fields(def, err);
     s = s == DTP_OK ? check_out_names(def, err) : s;
     s = s == DTP_OK ? check_attrs(def, err) : s;
-    if (s != DTP_OK) {
-        dtp_err_prefix(err, "op '%s'", def->name);
-        return s;
-    }
+    DTP_TRY(dtp_err_prefixed(s, err, "op '%s'", def->name));
     DTP_TRY(copy_row(set->arena, def, &copy, err));
     const dtp_op_def **lists;
     DTP_TRY(DTP_NEW(set->arena, lists, set->n_lists + 1, err));

@@ -24,9 +24,9 @@ static void show_progress(void *user, const char *part, int32_t samples)
     (void)fprintf(stderr, "%s: %d samples so far\n", part, samples);
 }
 
-static dtp_status fit(const bench_command *c, const dtp_samples *samples, char **text, dtp_err *err)
+static dtp_status write_machine(const bench_command *c, const dtp_samples *samples, dtp_err *err)
 {
-    char host[256] = "", date[32] = "";
+    char host[256] = "", date[32] = "", *text = NULL;
     const time_t now = time(NULL);
     struct tm utc;
     if (gethostname(host, sizeof host - 1) != 0) {
@@ -46,15 +46,8 @@ static dtp_status fit(const bench_command *c, const dtp_samples *samples, char *
                                      .memory_bytes = all / samples->ranks};
     dtp_machine *machine = NULL;
     DTP_TRY(dtp_machine_fit(samples, &options, &machine, err));
-    dtp_status s = dtp_machine_write(machine, text, err);
+    dtp_status s = dtp_machine_write(machine, &text, err);
     dtp_machine_destroy(machine);
-    return s;
-}
-
-static dtp_status write_machine(const bench_command *c, const dtp_samples *samples, dtp_err *err)
-{
-    char *text = NULL;
-    dtp_status s = fit(c, samples, &text, err);
     if (s == DTP_OK && c->output != NULL) {
         s = dtp_file_write(c->output, text, strlen(text), err);
         if (s == DTP_OK) {

@@ -53,11 +53,7 @@ static dtp_status read_graph(dtp_model_reader *r, dtp_err *err)
     }
     r->g->loss = loss;
     r->g->optimizer = optimizer;
-    dtp_status s = dtp_training_graph(r->g, err);
-    if (s != DTP_OK) {
-        dtp_json_prefix(train, err);
-    }
-    return s;
+    return dtp_json_prefixed(train, dtp_training_graph(r->g, err), err);
 }
 
 static dtp_status read_document(const char *file, const dtp_json *root,

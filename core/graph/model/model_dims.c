@@ -38,11 +38,7 @@ static dtp_status read_int(evaluation *e, const dtp_json *v, int64_t min, int64_
         return dtp_json_int(v, min, max, out, err);
     }
     DTP_TRY(dtp_json_string(v, &text, err));
-    dtp_status s = dtp_expr_eval(text, look_up, e, out, err);
-    if (s != DTP_OK) {
-        dtp_json_prefix(v, err);
-        return s;
-    }
+    DTP_TRY(dtp_json_prefixed(v, dtp_expr_eval(text, look_up, e, out, err), err));
     if (*out < min || *out > max) {
         return dtp_json_fail(v, err, "'%s' is %" PRId64 ", not in %" PRId64 "..%" PRId64, text,
                              *out, min, max);
@@ -165,11 +161,7 @@ static dtp_status read_sized_dim(dtp_model_reader *r, const dtp_json *v, const c
         return dtp_json_fail(v, err, "expected 'DIM' or 'DIM=SIZE', found '%.80s'", text);
     }
     evaluation e = {.r = r, .pending = -1};
-    dtp_status s = dtp_expr_eval(equals + 1, look_up, &e, &out->size, err);
-    if (s != DTP_OK) {
-        dtp_json_prefix(v, err);
-        return s;
-    }
+    DTP_TRY(dtp_json_prefixed(v, dtp_expr_eval(equals + 1, look_up, &e, &out->size, err), err));
     if (out->size < 1 || out->size > MAX_SIZE) {
         return dtp_json_fail(v, err, "the size of '%s' is %" PRId64 ", not in 1..%" PRId64, name,
                              out->size, MAX_SIZE);

@@ -177,9 +177,5 @@ dtp_status dtp_model__node(dtp_model_reader *r, const dtp_model_scope *scope, co
     spec.attrs = attrs.attrs;
     spec.block = scope->site;
     spec.instance = scope->instance;
-    dtp_status s = dtp_graph_add_node(r->g, &spec, NULL, err);
-    if (s != DTP_OK) {
-        dtp_json_prefix(v, err);
-    }
-    return s;
+    return dtp_json_prefixed(v, dtp_graph_add_node(r->g, &spec, NULL, err), err);
 }

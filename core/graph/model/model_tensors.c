@@ -9,11 +9,7 @@ dtp_status dtp_model__dtype(const dtp_model_reader *r, const dtp_json *v, dtp_dt
 {
     const char *name;
     DTP_TRY(dtp_json_string(v, &name, err));
-    dtp_status s = dtp_dtype_parse(name, out, err);
-    if (s != DTP_OK) {
-        dtp_json_prefix(v, err);
-        return s;
-    }
+    DTP_TRY(dtp_json_prefixed(v, dtp_dtype_parse(name, out, err), err));
     if (r->options->f64 && *out == DTP_F32) {
         *out = DTP_F64;
     }
@@ -36,11 +32,7 @@ static dtp_status add_tensor(dtp_model_reader *r, const dtp_json *v, const dtp_t
 {
     dtp_tensor_id id;
     DTP_TRY(dtp_model__count(r, v, err));
-    dtp_status s = dtp_graph_add_tensor(r->g, spec, &id, err);
-    if (s != DTP_OK) {
-        dtp_json_prefix(v, err);
-    }
-    return s;
+    return dtp_json_prefixed(v, dtp_graph_add_tensor(r->g, spec, &id, err), err);
 }
 
 /* ---- inputs ------------------------------------------------------------------------------------
