@@ -6,27 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static dtp_status parse_override(const char *text, char name[64], dtp_dim_override *out,
-                                 dtp_err *err)
-{
-    const char *value;
-    char *end;
-    DTP_TRY(tool_split_pair(text, name, 64, &value, err));
-    errno = 0;
-    long long size = strtoll(value, &end, 10);
-    if (*end != '\0' || errno != 0 || size < 1) {
-        return DTP_FAIL(err, DTP_INVALID, "--dim %s: '%s' is not a positive integer", text, value);
-    }
-    *out = (dtp_dim_override){.name = name, .size = size};
-    return DTP_OK;
-}
-
 dtp_status tool_read_graph(const tool_source *source, dtp_graph **out, dtp_err *err)
 {
     char names[TOOL_LIST_MAX][64];
     dtp_dim_override overrides[TOOL_LIST_MAX];
     for (int32_t i = 0; i < source->dims.n; i++) {
-        DTP_TRY(parse_override(source->dims.items[i], names[i], &overrides[i], err));
+        const char *text = source->dims.items[i], *value;
+        char *end;
+        DTP_TRY(tool_split_pair(text, names[i], sizeof names[i], &value, err));
+        errno = 0;
+        overrides[i] = (dtp_dim_override){.name = names[i], .size = strtoll(value, &end, 10)};
+        if (*end != '\0' || errno != 0 || overrides[i].size < 1) {
+            return DTP_FAIL(err, DTP_INVALID, "--dim %s: '%s' is not a positive integer", text,
+                            value);
+        }
     }
     dtp_model_options options = dtp_model_options_init();
     options.n_overrides = source->dims.n;

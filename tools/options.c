@@ -2,14 +2,16 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "core/base/status.h"
 #include "core/files/file_out.h"
 #include "dtp/version.h"
-#include "tools/streams.h"
 
 /* A file that cannot be read or written is one that the command line named. */
 int tool_fail(const char *program, const dtp_err *err)
@@ -59,19 +61,24 @@ static int run_command(const char *program, const tool_command *commands, int ar
 
 int tool_main(const char *program, const tool_command *commands, int argc, char **argv)
 {
-    tool_streams_open();
-    return tool_streams_close(program, run_command(program, commands, argc, argv));
-}
-
-static void print_options(const tool_parse *spec)
-{
-    (void)printf("usage: %s\n\n", spec->usage);
-    for (const tool_option *o = spec->options; o->name != NULL; o++) {
-        char left[64];
-        (void)snprintf(left, sizeof left, "%s%s%s", o->name, o->arg != NULL ? " " : "",
-                       o->arg != NULL ? o->arg : "");
-        (void)printf("  %-26s %s\n", left, o->help);
+    /* A standard stream that is closed is /dev/null, so that no file opened later becomes one. */
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        /* The lowest free descriptor is fd. Read-only makes printing fail. */
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+            open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) {
+            break;
+        }
     }
+    const int code = run_command(program, commands, argc, argv);
+    bool failed = ferror(stdout) != 0;
+    errno = 0;
+    failed = fclose(stdout) != 0 || failed;
+    if (!failed) {
+        return code;
+    }
+    (void)fprintf(stderr, "%s: cannot write standard output%s%s\n", program, errno != 0 ? ": " : "",
+                  errno != 0 ? strerror(errno) : "");
+    return code == TOOL_OK ? TOOL_FAILURE : code;
 }
 
 static dtp_status parse_int(const tool_option *o, const char *text, dtp_err *err)
@@ -188,7 +195,13 @@ dtp_status tool_options_parse(const tool_parse *spec, int argc, char **argv, con
     *done = false;
     for (int i = 1; i < argc; i++) {
         if (!only_operands && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
-            print_options(spec);
+            (void)printf("usage: %s\n\n", spec->usage);
+            for (const tool_option *o = spec->options; o->name != NULL; o++) {
+                char left[64];
+                (void)snprintf(left, sizeof left, "%s%s%s", o->name, o->arg != NULL ? " " : "",
+                               o->arg != NULL ? o->arg : "");
+                (void)printf("  %-26s %s\n", left, o->help);
+            }
             *done = true;
             return DTP_OK;
         }
@@ -226,13 +239,6 @@ static bool is_later_rank(void)
     return false;
 }
 
-static bool is_one_file(const char *checkpoint)
-{
-    static const char suffix[] = ".safetensors";
-    const size_t n = strlen(checkpoint), k = sizeof suffix - 1;
-    return n >= k && strcmp(checkpoint + n - k, suffix) == 0;
-}
-
 static dtp_status check_output(const tool_option *o, dtp_err *err)
 {
     const char *path = NULL;
@@ -252,23 +258,10 @@ static dtp_status check_output(const tool_option *o, dtp_err *err)
     if (path == NULL) {
         return DTP_OK;
     }
-    return o->kind == TOOL_OUT || is_one_file(path) ? dtp_file_check_writable(path, err)
-                                                    : dtp_folder_check_writable(path, err);
-}
-
-static dtp_status check_outputs(const tool_parse *spec, dtp_err *err)
-{
-    if (is_later_rank()) {
-        return DTP_OK;
-    }
-    for (const tool_option *o = spec->options; o->name != NULL; o++) {
-        dtp_status s = check_output(o, err);
-        if (s != DTP_OK) {
-            dtp_err_prefix(err, "%s", o->name);
-            return s;
-        }
-    }
-    return DTP_OK;
+    static const char suffix[] = ".safetensors";
+    const size_t n = strlen(path), k = sizeof suffix - 1;
+    const bool is_file = o->kind == TOOL_OUT || (n >= k && strcmp(path + n - k, suffix) == 0);
+    return is_file ? dtp_file_check_writable(path, err) : dtp_folder_check_writable(path, err);
 }
 
 dtp_status tool_perform(const tool_parse *spec, int argc, char **argv, tool_body body,
@@ -281,7 +274,10 @@ dtp_status tool_perform(const tool_parse *spec, int argc, char **argv, tool_body
     if (done) {
         return DTP_OK;
     }
-    DTP_TRY(check_outputs(spec, err));
+    const bool writes = !is_later_rank();
+    for (const tool_option *o = spec->options; writes && o->name != NULL; o++) {
+        DTP_TRY(dtp_err_prefixed(check_output(o, err), err, "%s", o->name));
+    }
     return body(command, operands, err);
 }
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/status.h"
+#include "dtp/status.h"
 
 typedef enum tool_option_kind {
     TOOL_FLAG,   /* bool *: set to true */

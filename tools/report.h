@@ -4,8 +4,6 @@
 #define DTP_TOOLS_REPORT_H
 
 #include "core/base/json_writer.h"
-#include "core/base/status.h"
-#include "core/base/strbuf.h"
 #include "core/layout/mesh.h"
 
 typedef enum tool_field_kind {

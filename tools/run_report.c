@@ -90,20 +90,6 @@ void dtp_report_free(dtp_report *r)
 
 typedef enum figure { STEP_S, COMPUTE_S, COMM_S, FEED_S } figure;
 
-static double figure_of(const dtp_step_result *s, figure f)
-{
-    switch (f) {
-    case COMPUTE_S:
-        return s->times.compute_s;
-    case COMM_S:
-        return s->times.comm_s;
-    case FEED_S:
-        return s->feed_s;
-    default:
-        return s->times.total_s;
-    }
-}
-
 static int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -122,7 +108,11 @@ static spread spread_of(const dtp_report *r, figure f, dtp_strbuf *out)
     double *values = n > 0 ? malloc((size_t)n * sizeof *values) : NULL;
     if (values != NULL) {
         for (int32_t i = 0; i < n; i++) {
-            values[i] = figure_of(&r->steps[i], f);
+            const dtp_step_result *step = &r->steps[i];
+            values[i] = f == COMPUTE_S ? step->times.compute_s
+                        : f == COMM_S  ? step->times.comm_s
+                        : f == FEED_S  ? step->feed_s
+                                       : step->times.total_s;
         }
         qsort(values, (size_t)n, sizeof *values, by_value);
         s = (spread){.median = (values[n / 2] + values[(n - 1) / 2]) / 2,
@@ -322,32 +312,27 @@ static bool within(const dtp_verify_result *v, const dtp_verify_item *item)
     return item->rel_err <= v->tolerance;
 }
 
-/* "  updates    FAIL   69 compared, worst 1.000e-03 at 'w1' step 2" */
-static void kind_text(const dtp_verify_result *v, dtp_verify_kind kind, dtp_strbuf *out)
-{
-    const dtp_verify_item *worst = dtp_verify_worst(v, kind);
-    int32_t n = 0;
-    for (int32_t i = 0; i < v->n; i++) {
-        n += v->items[i].kind == kind;
-    }
-    if (worst != NULL) {
-        dtp_strbuf_addf(out, "  %-10s %s  %4d compared, worst %.3e at '%s'",
-                        dtp_verify_kind_name(kind), within(v, worst) ? "pass" : "FAIL", n,
-                        worst->rel_err, worst->name);
-        if (worst->step > 0) {
-            dtp_strbuf_addf(out, " step %d", worst->step);
-        }
-        dtp_strbuf_add(out, "\n");
-    }
-}
-
 void dtp_verify_text(const dtp_verify_result *v, dtp_strbuf *out)
 {
     const char *separator = ": ";
     dtp_strbuf_addf(out, "verify: %d rank%s against one device, %d steps, tolerance %g\n", v->ranks,
                     v->ranks == 1 ? "" : "s", v->steps, v->tolerance);
     for (int kind = 0; kind < (int)DTP_VERIFY_N_KINDS; kind++) {
-        kind_text(v, (dtp_verify_kind)kind, out);
+        /* "  updates    FAIL   69 compared, worst 1.000e-03 at 'w1' step 2" */
+        const dtp_verify_item *worst = dtp_verify_worst(v, (dtp_verify_kind)kind);
+        int32_t n = 0;
+        for (int32_t i = 0; i < v->n; i++) {
+            n += (int)v->items[i].kind == kind;
+        }
+        if (worst != NULL) {
+            dtp_strbuf_addf(out, "  %-10s %s  %4d compared, worst %.3e at '%s'",
+                            dtp_verify_kind_name((dtp_verify_kind)kind),
+                            within(v, worst) ? "pass" : "FAIL", n, worst->rel_err, worst->name);
+            if (worst->step > 0) {
+                dtp_strbuf_addf(out, " step %d", worst->step);
+            }
+            dtp_strbuf_add(out, "\n");
+        }
     }
     for (int32_t i = 0; i < v->n; i++) {
         const dtp_verify_item *item = &v->items[i];

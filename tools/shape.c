@@ -14,23 +14,6 @@ static dtp_status bad_shape(const char *text, dtp_err *err)
                     text);
 }
 
-/* The name of dim i in front of "=", or its number; moves *at to the size. */
-static bool read_name(const char **at, int32_t i, char name[NAME_BYTES])
-{
-    const size_t n = strcspn(*at, "=,");
-    if ((*at)[n] != '=') {
-        (void)snprintf(name, NAME_BYTES, "%d", i);
-        return true;
-    }
-    if (n == 0 || n >= NAME_BYTES) {
-        return false;
-    }
-    memcpy(name, *at, n);
-    name[n] = '\0';
-    *at += n + 1;
-    return true;
-}
-
 dtp_status tool_shape_parse(const char *text, dtp_dims *dims, dtp_ttype *type, dtp_err *err)
 {
     const char *at = text;
@@ -38,8 +21,15 @@ dtp_status tool_shape_parse(const char *text, dtp_dims *dims, dtp_ttype *type, d
     for (bool more = true; more;) {
         char name[NAME_BYTES];
         char *end;
-        if (!read_name(&at, type->rank, name)) {
-            return bad_shape(text, err);
+        const size_t n = strcspn(at, "=,");
+        (void)snprintf(name, sizeof name, "%d", type->rank);
+        if (at[n] == '=') {
+            if (n == 0 || n >= sizeof name) {
+                return bad_shape(text, err);
+            }
+            memcpy(name, at, n);
+            name[n] = '\0';
+            at += n + 1;
         }
         errno = 0;
         const long long size = strtoll(at, &end, 10);

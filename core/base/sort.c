@@ -4,18 +4,6 @@
 
 enum { FEW = 24, BYTES = 8, VALUES = 256 };
 
-static void insert(dtp_keyed *items, int64_t n)
-{
-    for (int64_t i = 1; i < n; i++) {
-        const dtp_keyed x = items[i];
-        int64_t at = i;
-        for (; at > 0 && items[at - 1].key > x.key; at--) {
-            items[at] = items[at - 1];
-        }
-        items[at] = x;
-    }
-}
-
 /* By the byte at a shift, from one array into the other. */
 static void distribute(const dtp_keyed *from, dtp_keyed *to, int64_t n, uint32_t shift)
 {
@@ -36,7 +24,14 @@ void dtp_sort_keyed(dtp_keyed *items, dtp_keyed *scratch, int64_t n)
     uint64_t differ = 0;
     dtp_keyed *from = items, *to = scratch;
     if (n <= FEW) {
-        insert(items, n);
+        for (int64_t i = 1; i < n; i++) {
+            const dtp_keyed x = items[i];
+            int64_t at = i;
+            for (; at > 0 && items[at - 1].key > x.key; at--) {
+                items[at] = items[at - 1];
+            }
+            items[at] = x;
+        }
         return;
     }
     for (int64_t i = 1; i < n; i++) {

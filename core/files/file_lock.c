@@ -47,15 +47,6 @@ static void write_owner(int fd)
     }
 }
 
-static dtp_status refuse(int fd, const char *path, dtp_err *err)
-{
-    char owner[OWNER_BYTES];
-    const ssize_t n = pread(fd, owner, sizeof owner - 1, 0);
-    owner[n > 0 ? n : 0] = '\0';
-    return DTP_FAIL(err, DTP_IO, "%s: held by another job%s%s%s", path, n > 0 ? " (" : "", owner,
-                    n > 0 ? ")" : "");
-}
-
 /* *fd is -1 when the file lost its name meanwhile. */
 static dtp_status try_lock(const char *path, int *fd, dtp_err *err)
 {
@@ -66,11 +57,15 @@ static dtp_status try_lock(const char *path, int *fd, dtp_err *err)
     dtp_status status = DTP_OK;
     const bool held = flock(*fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (dtp_file__is_named(*fd, path)) {
-        status = held ? refuse(*fd, path, err) : DTP_OK;
         if (!held) {
             write_owner(*fd);
             return DTP_OK;
         }
+        char owner[OWNER_BYTES];
+        const ssize_t n = pread(*fd, owner, sizeof owner - 1, 0);
+        owner[n > 0 ? n : 0] = '\0';
+        status = DTP_FAIL(err, DTP_IO, "%s: held by another job%s%s%s", path, n > 0 ? " (" : "",
+                          owner, n > 0 ? ")" : "");
     }
     (void)close(*fd);
     *fd = -1;

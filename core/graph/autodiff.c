@@ -127,32 +127,6 @@ static void mark_wanted(gradient_walk *w, int32_t n_also, const dtp_tensor_id *a
     }
 }
 
-/* The gradient of the loss is one. */
-static dtp_status start(gradient_walk *w, dtp_tensor_id loss, dtp_err *err)
-{
-    const dtp_graph_tensor *t = &w->g->tensors[loss];
-    if (t->type.rank != 0 || !dtp_dtype_is_float(t->type.dtype)) {
-        char type[DTP_TTYPE_TEXT_BYTES];
-        dtp_ttype_print(&t->type, &w->g->dims, type);
-        return DTP_FAIL(err, DTP_INVALID, "the loss '%s' must be one number, it is %s", t->name,
-                        type);
-    }
-    if (t->producer < 0) {
-        return DTP_FAIL(err, DTP_INVALID, "the loss '%s' is not the output of a node", t->name);
-    }
-    char name[NAME_BYTES];
-    (void)snprintf(name, sizeof name, "grad.%s", t->name);
-    dtp_attr attrs[] = {dtp_attr_float("value", 1.0),
-                        dtp_attr_int("dtype", (int64_t)t->type.dtype)};
-    dtp_node_spec spec = dtp_node_spec_init(name, "constant");
-    spec.n_attrs = 2;
-    spec.attrs = attrs;
-    spec.has_out = true;
-    spec.phase = DTP_BACKWARD;
-    spec.origin = t->producer;
-    return dtp_graph_add_node(w->g, &spec, &w->grads[loss], err);
-}
-
 static dtp_status differentiate(gradient_walk *w, dtp_node_id id, dtp_err *err)
 {
     const dtp_node *n = &w->g->nodes[id];
@@ -207,17 +181,38 @@ dtp_status dtp_autodiff(dtp_graph *g, dtp_tensor_id loss, int32_t n_also, const 
                        .wanted = dtp_arena_alloc(g->arena, n, sizeof(bool)),
                        .grads = dtp_arena_alloc(g->arena, n, sizeof(dtp_tensor_id))};
     DTP_TRY(DTP_MEMORY(err, w.wanted, w.grads));
-    for (size_t t = 0; t < n; t++) {
-        w.grads[t] = -1;
+    for (size_t i = 0; i < n; i++) {
+        w.grads[i] = -1;
     }
     mark_wanted(&w, n_also, also);
-    DTP_TRY(start(&w, loss, err));
+    /* The gradient of the loss is one. */
+    const dtp_graph_tensor *t = &g->tensors[loss];
+    if (t->type.rank != 0 || !dtp_dtype_is_float(t->type.dtype)) {
+        char type[DTP_TTYPE_TEXT_BYTES];
+        dtp_ttype_print(&t->type, &g->dims, type);
+        return DTP_FAIL(err, DTP_INVALID, "the loss '%s' must be one number, it is %s", t->name,
+                        type);
+    }
+    if (t->producer < 0) {
+        return DTP_FAIL(err, DTP_INVALID, "the loss '%s' is not the output of a node", t->name);
+    }
+    char name[NAME_BYTES];
+    (void)snprintf(name, sizeof name, "grad.%s", t->name);
+    dtp_attr attrs[] = {dtp_attr_float("value", 1.0),
+                        dtp_attr_int("dtype", (int64_t)t->type.dtype)};
+    dtp_node_spec spec = dtp_node_spec_init(name, "constant");
+    spec.n_attrs = 2;
+    spec.attrs = attrs;
+    spec.has_out = true;
+    spec.phase = DTP_BACKWARD;
+    spec.origin = t->producer;
+    DTP_TRY(dtp_graph_add_node(g, &spec, &w.grads[loss], err));
     for (dtp_node_id id = w.n_forward_nodes - 1; id >= 0; id--) {
         DTP_TRY(differentiate(&w, id, err));
     }
-    for (int32_t t = 0; t < w.n_forward_tensors; t++) {
-        if (g->tensors[t].kind == DTP_TENSOR_PARAM && w.grads[t] >= 0) {
-            DTP_TRY(dtp_graph_add_grad(g, (dtp_param_grad){t, w.grads[t]}, err));
+    for (int32_t i = 0; i < w.n_forward_tensors; i++) {
+        if (g->tensors[i].kind == DTP_TENSOR_PARAM && w.grads[i] >= 0) {
+            DTP_TRY(dtp_graph_add_grad(g, (dtp_param_grad){i, w.grads[i]}, err));
         }
     }
     for (int32_t i = 0; i < n_also; i++) {

@@ -33,79 +33,48 @@ void dtp_graph_destroy(dtp_graph *g)
 /* ---- names -------------------------------------------------------------------------------------
  */
 
-static int32_t name_slot(const dtp_graph *g, const char *name)
+static uint32_t hash_name(const char *name)
 {
-    int32_t mask = g->name_hash_size - 1;
-    int32_t slot = (int32_t)(dtp_hash_text(DTP_HASH_SEED, name) & (uint64_t)mask);
-    while (g->name_hash[slot] >= 0 && strcmp(g->tensors[g->name_hash[slot]].name, name) != 0) {
-        slot = (slot + 1) & mask;
-    }
-    return slot;
+    return (uint32_t)dtp_hash_text(DTP_HASH_SEED, name);
 }
 
 dtp_tensor_id dtp_graph_find(const dtp_graph *g, const char *name)
 {
-    return g->name_hash_size == 0 ? -1 : g->name_hash[name_slot(g, name)];
-}
-
-static dtp_status grow_name_hash(dtp_graph *g, dtp_err *err)
-{
-    int32_t size = g->name_hash_size == 0 ? 64 : g->name_hash_size * 2;
-    int32_t *hash = dtp_arena_alloc(g->arena, (size_t)size, sizeof *hash);
-    DTP_TRY(DTP_MEMORY(err, hash));
-    for (int32_t i = 0; i < size; i++) {
-        hash[i] = -1;
-    }
-    g->name_hash = hash;
-    g->name_hash_size = size;
-    for (int32_t i = 0; i < g->n_tensors; i++) {
-        hash[name_slot(g, g->tensors[i].name)] = i;
-    }
-    return DTP_OK;
+    const uint32_t hash = hash_name(name);
+    uint32_t at = hash;
+    int32_t t;
+    do {
+        t = dtp_hash_table_next(&g->names, hash, &at);
+    } while (t >= 0 && strcmp(g->tensors[t].name, name) != 0);
+    return t;
 }
 
 /* ---- tensors -----------------------------------------------------------------------------------
  */
 
-static dtp_status check_type(const dtp_graph *g, const char *name, const dtp_ttype *type,
-                             dtp_err *err)
-{
-    for (int32_t i = 0; i < type->rank; i++) {
-        for (int32_t j = 0; j < i; j++) {
-            if (type->dims[i].id == type->dims[j].id) {
-                return DTP_FAIL(err, DTP_INVALID, "tensor '%s': dim '%s' occurs twice", name,
-                                dtp_dims_name(&g->dims, type->dims[i].id));
-            }
-        }
-        if (type->dims[i].size < 1) {
-            return DTP_FAIL(err, DTP_RANGE, "tensor '%s': dim '%s' has size %lld", name,
-                            dtp_dims_name(&g->dims, type->dims[i].id),
-                            (long long)type->dims[i].size);
-        }
-    }
-    dtp_status s = dtp_ttype_check_size(type, err);
-    if (s != DTP_OK) {
-        dtp_err_prefix(err, "tensor '%s'", name);
-    }
-    return s;
-}
-
-/* Appends a checked tensor under a name that the arena owns. */
+/* Checks and appends a tensor under a name that the arena owns. */
 static dtp_status append_tensor(dtp_graph *g, const dtp_graph_tensor *t, dtp_tensor_id *out,
                                 dtp_err *err)
 {
-    DTP_TRY(check_type(g, t->name, &t->type, err));
+    for (int32_t i = 0; i < t->type.rank; i++) {
+        const char *dim = dtp_dims_name(&g->dims, t->type.dims[i].id);
+        if (dtp_ttype_find(&t->type, t->type.dims[i].id) != i) {
+            return DTP_FAIL(err, DTP_INVALID, "tensor '%s': dim '%s' occurs twice", t->name, dim);
+        }
+        if (t->type.dims[i].size < 1) {
+            return DTP_FAIL(err, DTP_RANGE, "tensor '%s': dim '%s' has size %lld", t->name, dim,
+                            (long long)t->type.dims[i].size);
+        }
+    }
+    DTP_TRY(dtp_err_prefixed(dtp_ttype_check_size(&t->type, err), err, "tensor '%s'", t->name));
     if (dtp_graph_find(g, t->name) >= 0) {
         return DTP_FAIL(err, DTP_INVALID, "the name '%s' is used twice", t->name);
     }
-    if (2 * (g->n_tensors + 1) > g->name_hash_size) {
-        DTP_TRY(grow_name_hash(g, err));
-    }
+
     DTP_TRY(dtp_arena_grow(g->arena, &g->tensors, g->n_tensors, g->n_tensors + 1, &g->cap_tensors,
                            sizeof *g->tensors, err));
-    int32_t slot = name_slot(g, t->name);
+    DTP_TRY(dtp_hash_table_add(&g->names, g->arena, hash_name(t->name), g->n_tensors, err));
     g->tensors[g->n_tensors] = *t;
-    g->name_hash[slot] = g->n_tensors;
     *out = g->n_tensors++;
     return DTP_OK;
 }
@@ -153,8 +122,8 @@ dtp_attr dtp_attr_dims(const char *key, int32_t n, const dtp_dim_id *ids)
 static dtp_status copy_ids(dtp_graph *g, int32_t n, const int32_t *from, const int32_t **out,
                            dtp_err *err)
 {
-    int32_t *ids = dtp_arena_alloc(g->arena, (size_t)n, sizeof *ids);
-    DTP_TRY(DTP_MEMORY(err, ids));
+    int32_t *ids;
+    DTP_TRY(DTP_NEW(g->arena, ids, n, err));
     for (int32_t i = 0; i < n; i++) {
         ids[i] = from[i];
     }
@@ -214,8 +183,8 @@ static dtp_status fill_attrs(dtp_graph *g, const dtp_op_def *op, const dtp_node_
     while (op->attrs != NULL && op->attrs[n].key != NULL) {
         n++;
     }
-    dtp_attr *attrs = dtp_arena_alloc(g->arena, (size_t)n, sizeof *attrs);
-    DTP_TRY(DTP_MEMORY(err, attrs));
+    dtp_attr *attrs;
+    DTP_TRY(DTP_NEW(g->arena, attrs, n, err));
     for (int32_t i = 0; i < n; i++) {
         DTP_TRY(fill_attr(g, &op->attrs[i], spec, &attrs[i], err));
         bool is_stream = (op->flags & DTP_OP_RANDOM) != 0 && strcmp(attrs[i].key, "stream") == 0;
@@ -263,9 +232,10 @@ dtp_op_call dtp_node_call(const dtp_graph *g, const dtp_node *node, dtp_call_typ
                          .out = types->out};
 }
 
-static dtp_status check_operands(const dtp_graph *g, const dtp_op_def *op,
-                                 const dtp_node_spec *spec, dtp_err *err)
+static dtp_status build_node(dtp_graph *g, const dtp_node_spec *spec, dtp_node *node, dtp_err *err)
 {
+    dtp_call_types types;
+    const dtp_op_def *op = node->op;
     if (spec->n_in < op->min_in || spec->n_in > op->max_in) {
         return DTP_FAIL(err, DTP_INVALID, "takes %d to %d operands, got %d", op->min_in, op->max_in,
                         spec->n_in);
@@ -276,47 +246,34 @@ static dtp_status check_operands(const dtp_graph *g, const dtp_op_def *op,
                             g->n_tensors);
         }
     }
-    return DTP_OK;
-}
-
-static dtp_status append_outputs(dtp_graph *g, dtp_node *node, const dtp_call_types *types,
-                                 dtp_err *err)
-{
-    dtp_tensor_id ids[DTP_MAX_OP_OUT];
-    for (int32_t i = 0; i < node->op->n_out; i++) {
-        const char *name =
-            i == 0 ? node->name
-                   : dtp_arena_printf(g->arena, "%s.%s", node->name, node->op->out_names[i - 1]);
-        DTP_TRY(DTP_MEMORY(err, name));
-        dtp_graph_tensor t = {.name = name,
-                              .kind = DTP_TENSOR_VALUE,
-                              .type = types->out[i],
-                              .producer = g->n_nodes,
-                              .out_index = i};
-        DTP_TRY(append_tensor(g, &t, &ids[i], err));
-    }
-    node->n_out = node->op->n_out;
-    return copy_ids(g, node->n_out, ids, &node->out, err);
-}
-
-static dtp_status build_node(dtp_graph *g, const dtp_node_spec *spec, dtp_node *node, dtp_err *err)
-{
-    dtp_call_types types;
-    DTP_TRY(check_operands(g, node->op, spec, err));
-    DTP_TRY(fill_attrs(g, node->op, spec, node, err));
+    DTP_TRY(fill_attrs(g, op, spec, node, err));
     DTP_TRY(copy_ids(g, spec->n_in, spec->in, &node->in, err));
     node->n_in = spec->n_in;
     dtp_op_call call = dtp_node_call(g, node, &types);
-    call.n_out = node->op->n_out;
+    call.n_out = op->n_out;
     memset(types.out, 0, sizeof types.out);
     if (spec->has_out) {
         types.out[0].rank = spec->out_rank;
         memcpy(types.out[0].dims, spec->out_dims, sizeof types.out[0].dims);
     }
-    DTP_TRY(node->op->infer(&call, spec->has_out, types.out, err));
+    DTP_TRY(op->infer(&call, spec->has_out, types.out, err));
     DTP_TRY(dtp_arena_grow(g->arena, &g->nodes, g->n_nodes, g->n_nodes + 1, &g->cap_nodes,
                            sizeof *g->nodes, err));
-    return append_outputs(g, node, &types, err);
+    dtp_tensor_id ids[DTP_MAX_OP_OUT];
+    for (int32_t i = 0; i < op->n_out; i++) {
+        const char *name =
+            i == 0 ? node->name
+                   : dtp_arena_printf(g->arena, "%s.%s", node->name, op->out_names[i - 1]);
+        DTP_TRY(DTP_MEMORY(err, name));
+        dtp_graph_tensor t = {.name = name,
+                              .kind = DTP_TENSOR_VALUE,
+                              .type = types.out[i],
+                              .producer = g->n_nodes,
+                              .out_index = i};
+        DTP_TRY(append_tensor(g, &t, &ids[i], err));
+    }
+    node->n_out = op->n_out;
+    return copy_ids(g, node->n_out, ids, &node->out, err);
 }
 
 dtp_status dtp_graph_add_node(dtp_graph *g, const dtp_node_spec *spec, dtp_tensor_id *outs,
@@ -337,11 +294,8 @@ dtp_status dtp_graph_add_node(dtp_graph *g, const dtp_node_spec *spec, dtp_tenso
                      .instance = spec->instance,
                      .repeats = spec->repeats};
     DTP_TRY(DTP_MEMORY(err, node.name));
-    dtp_status s = build_node(g, spec, &node, err);
-    if (s != DTP_OK) {
-        dtp_err_prefix(err, "node '%s': %s", spec->name, op->name);
-        return s;
-    }
+    DTP_TRY(dtp_err_prefixed(build_node(g, spec, &node, err), err, "node '%s': %s", spec->name,
+                             op->name));
     g->nodes[g->n_nodes++] = node;
     for (int32_t i = 0; i < node.n_out && outs != NULL; i++) {
         outs[i] = node.out[i];
@@ -389,9 +343,8 @@ int32_t dtp_graph_runs(const dtp_graph *g, dtp_phase phase)
 dtp_status dtp_graph_results(const dtp_graph *g, dtp_arena *arena, int32_t *n,
                              const dtp_tensor_id **out, dtp_err *err)
 {
-    dtp_tensor_id *ids =
-        dtp_arena_alloc(arena, (size_t)g->n_outputs + (size_t)g->n_grads + 1, sizeof *ids);
-    DTP_TRY(DTP_MEMORY(err, ids));
+    dtp_tensor_id *ids;
+    DTP_TRY(DTP_NEW(arena, ids, g->n_outputs + g->n_grads + 1, err));
     *n = 0;
     if (g->loss >= 0) {
         ids[(*n)++] = g->loss;

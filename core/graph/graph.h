@@ -4,6 +4,7 @@
 #ifndef DTP_CORE_GRAPH_GRAPH_H
 #define DTP_CORE_GRAPH_GRAPH_H
 
+#include "core/base/hash_table.h"
 #include "core/graph/op_set.h"
 #include "dtp/model.h"
 
@@ -94,7 +95,7 @@ struct dtp_graph {
     dtp_param_grad *grads;
     dtp_tensor_id loss; /* -1 for a forward graph */
     dtp_optimizer_spec optimizer;
-    int32_t *name_hash, name_hash_size; /* tensor names, open addressing, -1 = free */
+    dtp_hash_table names; /* tensors by name */
     int32_t n_blocks, cap_blocks;
     const char **blocks;  /* by dtp_node.block: name of the block that is repeated */
     int32_t microbatches; /* 0 and 1: none; else FORWARD and BACKWARD nodes run so often in a step,

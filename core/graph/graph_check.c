@@ -72,8 +72,15 @@ static dtp_status check_node(const dtp_graph *g, dtp_node_id id, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status check_results(const dtp_graph *g, dtp_err *err)
+dtp_status dtp_graph_check(const dtp_graph *g, dtp_err *err)
 {
+    for (int32_t i = 0; i < g->n_tensors; i++) {
+        DTP_TRY(check_tensor(g, i, err));
+    }
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        DTP_TRY(dtp_err_prefixed(check_node(g, i, err), err, "node '%s' (%s)", g->nodes[i].name,
+                                 g->nodes[i].op->name));
+    }
     for (int32_t i = 0; i < g->n_outputs; i++) {
         if (g->outputs[i] < 0 || g->outputs[i] >= g->n_tensors) {
             return BAD(err, "output %d is tensor %d", i, g->outputs[i]);
@@ -98,19 +105,4 @@ static dtp_status check_results(const dtp_graph *g, dtp_err *err)
         return BAD(err, "the loss '%s' is not a scalar", g->tensors[g->loss].name);
     }
     return DTP_OK;
-}
-
-dtp_status dtp_graph_check(const dtp_graph *g, dtp_err *err)
-{
-    for (int32_t i = 0; i < g->n_tensors; i++) {
-        DTP_TRY(check_tensor(g, i, err));
-    }
-    for (int32_t i = 0; i < g->n_nodes; i++) {
-        dtp_status s = check_node(g, i, err);
-        if (s != DTP_OK) {
-            dtp_err_prefix(err, "node '%s' (%s)", g->nodes[i].name, g->nodes[i].op->name);
-            return s;
-        }
-    }
-    return check_results(g, err);
 }

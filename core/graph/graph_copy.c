@@ -2,22 +2,6 @@
 
 #include <string.h>
 
-static dtp_status copy_names(const dtp_graph *from, dtp_graph *to, dtp_err *err)
-{
-    for (dtp_dim_id d = 0; d < from->dims.n; d++) {
-        dtp_dim_id same;
-        DTP_TRY(dtp_dims_intern(&to->dims, from->dims.names[d], from->dims.sizes[d], &same, err));
-    }
-    DTP_TRY(dtp_arena_grow(to->arena, &to->blocks, 0, from->n_blocks, &to->cap_blocks,
-                           sizeof *to->blocks, err));
-    for (int32_t b = 0; b < from->n_blocks; b++) {
-        to->blocks[b] = dtp_arena_strdup(to->arena, from->blocks[b]);
-        DTP_TRY(DTP_MEMORY(err, to->blocks[b]));
-        to->n_blocks++;
-    }
-    return DTP_OK;
-}
-
 static dtp_status begin(dtp_graph_copy *c, dtp_err *err)
 {
     const dtp_graph *from = c->from;
@@ -34,7 +18,18 @@ static dtp_status begin(dtp_graph_copy *c, dtp_err *err)
     for (int32_t n = 0; n < from->n_nodes; n++) {
         c->node[n] = -1;
     }
-    return copy_names(from, to, err);
+    for (dtp_dim_id d = 0; d < from->dims.n; d++) {
+        dtp_dim_id same;
+        DTP_TRY(dtp_dims_intern(&to->dims, from->dims.names[d], from->dims.sizes[d], &same, err));
+    }
+    DTP_TRY(dtp_arena_grow(to->arena, &to->blocks, 0, from->n_blocks, &to->cap_blocks,
+                           sizeof *to->blocks, err));
+    for (int32_t b = 0; b < from->n_blocks; b++) {
+        to->blocks[b] = dtp_arena_strdup(to->arena, from->blocks[b]);
+        DTP_TRY(DTP_MEMORY(err, to->blocks[b]));
+        to->n_blocks++;
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_graph_copy_begin(const dtp_graph *from, dtp_graph_copy *out, dtp_err *err)

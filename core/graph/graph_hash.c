@@ -9,37 +9,6 @@ static uint64_t hash_double(uint64_t h, double value)
     return dtp_hash_bytes(h, &value, sizeof value);
 }
 
-static uint64_t hash_tensor(uint64_t h, const dtp_graph *g, const dtp_graph_tensor *t)
-{
-    h = dtp_hash_text(h, t->name);
-    h = dtp_hash_i64(h, (int64_t)t->kind);
-    h = dtp_hash_text(h, dtp_dtype_name(t->type.dtype));
-    h = dtp_hash_i64(h, t->type.rank);
-    for (int32_t i = 0; i < t->type.rank; i++) {
-        h = dtp_hash_text(h, dtp_dims_name(&g->dims, t->type.dims[i].id));
-        h = dtp_hash_i64(h, t->type.dims[i].size);
-    }
-    h = dtp_hash_i64(h, (int64_t)t->init.kind);
-    h = hash_double(h, t->init.a);
-    h = hash_double(h, t->init.b);
-    return dtp_hash_i64(h, t->below);
-}
-
-static uint64_t hash_attr(uint64_t h, const dtp_graph *g, const dtp_attr *a)
-{
-    h = dtp_hash_text(h, a->key);
-    if (a->kind == DTP_ATTR_DIM) {
-        return dtp_hash_text(h, a->i < 0 ? "" : dtp_dims_name(&g->dims, (dtp_dim_id)a->i));
-    }
-    h = dtp_hash_i64(h, a->kind == DTP_ATTR_FLOAT ? 0 : a->i);
-    h = hash_double(h, a->kind == DTP_ATTR_FLOAT ? a->f : 0.0);
-    h = dtp_hash_i64(h, a->n);
-    for (int32_t i = 0; i < a->n; i++) {
-        h = dtp_hash_text(h, dtp_dims_name(&g->dims, a->ids[i]));
-    }
-    return h;
-}
-
 static uint64_t hash_node(uint64_t h, const dtp_graph *g, const dtp_node *node)
 {
     h = dtp_hash_text(h, node->name);
@@ -52,7 +21,18 @@ static uint64_t hash_node(uint64_t h, const dtp_graph *g, const dtp_node *node)
         h = dtp_hash_i64(h, node->out[i]);
     }
     for (int32_t i = 0; i < node->n_attrs; i++) {
-        h = hash_attr(h, g, &node->attrs[i]);
+        const dtp_attr *a = &node->attrs[i];
+        h = dtp_hash_text(h, a->key);
+        if (a->kind == DTP_ATTR_DIM) {
+            h = dtp_hash_text(h, a->i < 0 ? "" : dtp_dims_name(&g->dims, (dtp_dim_id)a->i));
+            continue;
+        }
+        h = dtp_hash_i64(h, a->kind == DTP_ATTR_FLOAT ? 0 : a->i);
+        h = hash_double(h, a->kind == DTP_ATTR_FLOAT ? a->f : 0.0);
+        h = dtp_hash_i64(h, a->n);
+        for (int32_t k = 0; k < a->n; k++) {
+            h = dtp_hash_text(h, dtp_dims_name(&g->dims, a->ids[k]));
+        }
     }
     return dtp_hash_i64(h, (int64_t)node->phase);
 }
@@ -61,7 +41,19 @@ uint64_t dtp_graph_hash(const dtp_graph *g)
 {
     uint64_t h = DTP_HASH_SEED;
     for (int32_t i = 0; i < g->n_tensors; i++) {
-        h = hash_tensor(h, g, &g->tensors[i]);
+        const dtp_graph_tensor *t = &g->tensors[i];
+        h = dtp_hash_text(h, t->name);
+        h = dtp_hash_i64(h, (int64_t)t->kind);
+        h = dtp_hash_text(h, dtp_dtype_name(t->type.dtype));
+        h = dtp_hash_i64(h, t->type.rank);
+        for (int32_t k = 0; k < t->type.rank; k++) {
+            h = dtp_hash_text(h, dtp_dims_name(&g->dims, t->type.dims[k].id));
+            h = dtp_hash_i64(h, t->type.dims[k].size);
+        }
+        h = dtp_hash_i64(h, (int64_t)t->init.kind);
+        h = hash_double(h, t->init.a);
+        h = hash_double(h, t->init.b);
+        h = dtp_hash_i64(h, t->below);
     }
     for (int32_t i = 0; i < g->n_nodes; i++) {
         h = hash_node(h, g, &g->nodes[i]);

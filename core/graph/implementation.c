@@ -23,35 +23,30 @@ int64_t dtp_implementation_choice(const dtp_attr_spec *spec, const char *name)
     return -1;
 }
 
-static dtp_status apply(dtp_graph *g, const dtp_implementation *implementation, dtp_err *err)
-{
-    if (implementation->node < 0 || implementation->node >= g->n_nodes) {
-        return DTP_FAIL(err, DTP_INVALID, "setting '%s': there is no node %d", implementation->key,
-                        implementation->node);
-    }
-    dtp_node *node = &g->nodes[implementation->node];
-    const dtp_attr_spec *spec = dtp_implementation_spec(node->op, implementation->key);
-    int64_t choices = 0;
-    while (spec != NULL && spec->choices[choices] != NULL) {
-        choices++;
-    }
-    if (implementation->value < 0 || implementation->value >= choices) {
-        return DTP_FAIL(err, DTP_INVALID, "node '%s' (%s) has no setting '%s' number %" PRId64,
-                        node->name, node->op->name, implementation->key, implementation->value);
-    }
-    dtp_attr *attrs = dtp_arena_alloc(g->arena, (size_t)node->n_attrs, sizeof *attrs);
-    DTP_TRY(DTP_MEMORY(err, attrs));
-    memcpy(attrs, node->attrs, (size_t)node->n_attrs * sizeof *attrs);
-    attrs[spec - node->op->attrs].i = implementation->value;
-    node->attrs = attrs;
-    return DTP_OK;
-}
-
 dtp_status dtp_implementations_apply(dtp_graph *g, int32_t n,
                                      const dtp_implementation *implementations, dtp_err *err)
 {
     for (int32_t i = 0; i < n; i++) {
-        DTP_TRY(apply(g, &implementations[i], err));
+        const dtp_implementation *implementation = &implementations[i];
+        if (implementation->node < 0 || implementation->node >= g->n_nodes) {
+            return DTP_FAIL(err, DTP_INVALID, "setting '%s': there is no node %d",
+                            implementation->key, implementation->node);
+        }
+        dtp_node *node = &g->nodes[implementation->node];
+        const dtp_attr_spec *spec = dtp_implementation_spec(node->op, implementation->key);
+        int64_t choices = 0;
+        while (spec != NULL && spec->choices[choices] != NULL) {
+            choices++;
+        }
+        if (implementation->value < 0 || implementation->value >= choices) {
+            return DTP_FAIL(err, DTP_INVALID, "node '%s' (%s) has no setting '%s' number %" PRId64,
+                            node->name, node->op->name, implementation->key, implementation->value);
+        }
+        dtp_attr *attrs;
+        DTP_TRY(DTP_NEW(g->arena, attrs, node->n_attrs, err));
+        memcpy(attrs, node->attrs, (size_t)node->n_attrs * sizeof *attrs);
+        attrs[spec - node->op->attrs].i = implementation->value;
+        node->attrs = attrs;
     }
     return DTP_OK;
 }
@@ -68,16 +63,12 @@ dtp_status dtp_graph_with_implementations(const dtp_graph *g, int32_t n,
     }
     *changed = *g;
     changed->arena = arena;
-    changed->nodes = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *changed->nodes);
-    if (changed->nodes == NULL) {
-        dtp_arena_destroy(arena);
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d nodes", g->n_nodes);
-    }
-    for (int32_t i = 0; i < g->n_nodes; i++) {
+    changed->cap_nodes = g->n_nodes;
+    dtp_status s = DTP_NEW(arena, changed->nodes, g->n_nodes, err);
+    for (int32_t i = 0; i < g->n_nodes && s == DTP_OK; i++) {
         changed->nodes[i] = g->nodes[i];
     }
-    changed->cap_nodes = g->n_nodes;
-    dtp_status s = dtp_implementations_apply(changed, n, implementations, err);
+    s = s == DTP_OK ? dtp_implementations_apply(changed, n, implementations, err) : s;
     if (s != DTP_OK) {
         dtp_graph_destroy(changed);
         return s;

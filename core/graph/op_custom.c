@@ -38,18 +38,6 @@ const void *dtp_custom_op_user(const dtp_op_def *op)
 /* ---- hooks -------------------------------------------------------------------------------------
  */
 
-static const char *kind_name(char kind)
-{
-    return kind == 'f' ? "a floating-point type" : kind == 'i' ? "an integer type" : "bool";
-}
-
-static bool is_kind(dtp_dtype dtype, char kind)
-{
-    const bool is_float = dtp_dtype_is_float(dtype);
-    return kind == '*' || (kind == 'f' && is_float) || (kind == 'b' && dtype == DTP_BOOL) ||
-           (kind == 'i' && !is_float && dtype != DTP_BOOL);
-}
-
 /* Checks the operands' types; *dtype is that of the floating-point ones (f32 without any). */
 static dtp_status check_dtypes(const custom *c, const dtp_op_call *call, dtp_dtype *dtype,
                                dtp_err *err)
@@ -57,17 +45,25 @@ static dtp_status check_dtypes(const custom *c, const dtp_op_call *call, dtp_dty
     int32_t first = -1;
     *dtype = DTP_F32;
     for (int32_t i = 0; i < call->n_in; i++) {
-        if (!is_kind(call->in[i].dtype, c->in_kinds[i])) {
+        const char kind = c->in_kinds[i];
+        const dtp_dtype own = call->in[i].dtype;
+        const bool is_float = dtp_dtype_is_float(own), is_bool = own == DTP_BOOL;
+        const bool fits = kind == '*' || (kind == 'f' && is_float) || (kind == 'b' && is_bool) ||
+                          (kind == 'i' && !is_float && !is_bool);
+        if (!fits) {
             return DTP_FAIL(err, DTP_INVALID, "operand %d is %s, %s is needed", i,
-                            dtp_dtype_name(call->in[i].dtype), kind_name(c->in_kinds[i]));
+                            dtp_dtype_name(own),
+                            kind == 'f'   ? "a floating-point type"
+                            : kind == 'i' ? "an integer type"
+                                          : "bool");
         }
-        if (c->in_kinds[i] == 'f' && first >= 0 && call->in[i].dtype != *dtype) {
+        if (kind == 'f' && first >= 0 && own != *dtype) {
             return DTP_FAIL(err, DTP_INVALID, "operand %d is %s but operand %d is %s (use cast)",
-                            first, dtp_dtype_name(*dtype), i, dtp_dtype_name(call->in[i].dtype));
+                            first, dtp_dtype_name(*dtype), i, dtp_dtype_name(own));
         }
-        if (c->in_kinds[i] == 'f' && first < 0) {
+        if (kind == 'f' && first < 0) {
             first = i;
-            *dtype = call->in[i].dtype;
+            *dtype = own;
         }
     }
     return DTP_OK;
@@ -266,11 +262,8 @@ static dtp_status read_strategies(const dtp_custom_op *op, dtp_arena *arena, cus
     DTP_TRY(DTP_NEW(arena, c->strategies, op->n_strategies, err));
     for (int32_t i = 0; i < op->n_strategies; i++) {
         custom_strategy *next = &c->strategies[c->n_strategies];
-        const dtp_status s = parse_strategy(op->strategies[i], &c->signature, next, err);
-        if (s != DTP_OK) {
-            dtp_err_prefix(err, "strategy '%.60s'", op->strategies[i]);
-            return s;
-        }
+        DTP_TRY(dtp_err_prefixed(parse_strategy(op->strategies[i], &c->signature, next, err), err,
+                                 "strategy '%.60s'", op->strategies[i]));
         c->n_strategies += memcmp(next, &replicated, sizeof replicated) == 0 ? 0 : 1;
     }
     return DTP_OK;
@@ -300,30 +293,6 @@ static dtp_status read_kinds(const char *text, custom *c, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status check_role(const custom *c, const dtp_letter_role *r, dtp_err *err)
-{
-    const int32_t letter = dtp_signature_find(&c->signature, r->letter);
-    const bool everywhere = letter >= 0 && in_every_output(&c->signature, letter);
-    if (letter < 0) {
-        return DTP_FAIL(err, DTP_INVALID, "a role for the letter '%c', which no operand has",
-                        r->letter);
-    }
-    if (r->role != DTP_ROLE_PARALLEL && r->role != DTP_ROLE_REDUCED && r->role != DTP_ROLE_WHOLE) {
-        return DTP_FAIL(err, DTP_INVALID, "'%c' has a role that is not parallel, reduced or whole",
-                        r->letter);
-    }
-    if (r->role == DTP_ROLE_PARALLEL && !everywhere) {
-        return DTP_FAIL(err, DTP_INVALID, "'%c' is parallel but not every output has it",
-                        r->letter);
-    }
-    if (r->role == DTP_ROLE_REDUCED &&
-        (everywhere || r->op == DTP_REDUCE_AVG || r->op < 0 || r->op >= DTP_N_REDUCE_OPS)) {
-        return DTP_FAIL(err, DTP_INVALID, "'%c' is reduced: %s", r->letter,
-                        everywhere ? "but every output has it" : "by sum, prod, min or max only");
-    }
-    return DTP_OK;
-}
-
 static dtp_status read_roles(const dtp_custom_op *op, custom *c, dtp_err *err)
 {
     for (int32_t k = 0; k < c->signature.n_letters; k++) {
@@ -331,9 +300,29 @@ static dtp_status read_roles(const dtp_custom_op *op, custom *c, dtp_err *err)
         c->roles[k].role = everywhere ? DTP_ROLE_PARALLEL : DTP_ROLE_WHOLE;
     }
     for (int32_t i = 0; i < op->n_roles; i++) {
-        DTP_TRY(check_role(c, &op->roles[i], err));
-        const int32_t letter = dtp_signature_find(&c->signature, op->roles[i].letter);
-        c->roles[letter] = (dtp_dim_role){op->roles[i].role, op->roles[i].op};
+        const dtp_letter_role *r = &op->roles[i];
+        const int32_t letter = dtp_signature_find(&c->signature, r->letter);
+        const bool everywhere = letter >= 0 && in_every_output(&c->signature, letter);
+        if (letter < 0) {
+            return DTP_FAIL(err, DTP_INVALID, "a role for the letter '%c', which no operand has",
+                            r->letter);
+        }
+        if (r->role != DTP_ROLE_PARALLEL && r->role != DTP_ROLE_REDUCED &&
+            r->role != DTP_ROLE_WHOLE) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "'%c' has a role that is not parallel, reduced or whole", r->letter);
+        }
+        if (r->role == DTP_ROLE_PARALLEL && !everywhere) {
+            return DTP_FAIL(err, DTP_INVALID, "'%c' is parallel but not every output has it",
+                            r->letter);
+        }
+        if (r->role == DTP_ROLE_REDUCED &&
+            (everywhere || r->op == DTP_REDUCE_AVG || r->op < 0 || r->op >= DTP_N_REDUCE_OPS)) {
+            return DTP_FAIL(err, DTP_INVALID, "'%c' is reduced: %s", r->letter,
+                            everywhere ? "but every output has it"
+                                       : "by sum, prod, min or max only");
+        }
+        c->roles[letter] = (dtp_dim_role){r->role, r->op};
     }
     return DTP_OK;
 }
@@ -355,8 +344,16 @@ static dtp_status read_description(const dtp_custom_op *op, dtp_arena *arena, cu
     return op->n_strategies > 0 ? read_strategies(op, arena, c, err) : DTP_OK;
 }
 
-static dtp_op_def row_of(const dtp_custom_op *op, const custom *c)
+dtp_status dtp_custom_op_register(dtp_op_set *set, const dtp_custom_op *op, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, set, op));
+    dtp_custom_op known;
+    DTP_TRY(dtp_options_read(__func__, op, sizeof known, &known, err));
+    op = &known;
+    custom *c;
+    DTP_TRY(DTP_NEW(set->arena, c, 1, err));
+    DTP_TRY(dtp_err_prefixed(read_description(op, set->arena, c, err), err, "op '%.80s'",
+                             op->name == NULL ? "" : op->name));
     const bool opaque = op->n_strategies > 0;
     dtp_op_def def = {
         .name = op->name,
@@ -379,23 +376,5 @@ static dtp_op_def row_of(const dtp_custom_op *op, const custom *c)
         .user = c,
     };
     memcpy(def.inplace_in, op->inplace_in, sizeof def.inplace_in);
-    return def;
-}
-
-dtp_status dtp_custom_op_register(dtp_op_set *set, const dtp_custom_op *op, dtp_err *err)
-{
-    DTP_TRY(DTP_NOT_NULL(err, set, op));
-    dtp_custom_op known;
-    DTP_TRY(dtp_options_read(__func__, op, sizeof known, &known, err));
-    op = &known;
-    dtp_arena *arena = set->arena;
-    custom *c = dtp_arena_alloc(arena, 1, sizeof *c);
-    DTP_TRY(DTP_MEMORY(err, c));
-    const dtp_status s = read_description(op, arena, c, err);
-    if (s != DTP_OK) {
-        dtp_err_prefix(err, "op '%.80s'", op->name == NULL ? "" : op->name);
-        return s;
-    }
-    const dtp_op_def def = row_of(op, c);
     return dtp_op_register(set, &def, err);
 }

@@ -54,18 +54,6 @@ void dtp_sharding_rules_add_linear(dtp_sharding_rules *set, const dtp_op_call *c
     }
 }
 
-static void add_linear_rows(dtp_sharding_rules *set, const dtp_op_call *call)
-{
-    if (call->op->linear == DTP_LINEAR_JOINT && call->in[0].dtype != DTP_BOOL) {
-        dtp_sharding_rules_add_linear(set, call, (1U << call->n_in) - 1U);
-    }
-    for (int32_t i = 0; i < call->n_in && call->op->linear == DTP_LINEAR_EACH; i++) {
-        if (dtp_dtype_is_float(call->in[i].dtype)) {
-            dtp_sharding_rules_add_linear(set, call, 1U << i);
-        }
-    }
-}
-
 void dtp_sharding_rules_of(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
 {
     const dtp_op_def *op = call->op;
@@ -85,8 +73,13 @@ void dtp_sharding_rules_of(const dtp_op_call *call, bool linear, dtp_sharding_ru
         }
         dtp_sharding_rules_add_role(out, call, dims[i], role);
     }
-    if (linear) {
-        add_linear_rows(out, call);
+    if (linear && op->linear == DTP_LINEAR_JOINT && call->in[0].dtype != DTP_BOOL) {
+        dtp_sharding_rules_add_linear(out, call, (1U << call->n_in) - 1U);
+    }
+    for (int32_t i = 0; linear && i < call->n_in && op->linear == DTP_LINEAR_EACH; i++) {
+        if (dtp_dtype_is_float(call->in[i].dtype)) {
+            dtp_sharding_rules_add_linear(out, call, 1U << i);
+        }
     }
 }
 

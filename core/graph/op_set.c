@@ -80,22 +80,6 @@ static bool is_legal_name(const char *name)
     return n == strlen(name) && n <= MAX_NAME;
 }
 
-static dtp_status check_name(const dtp_op_set *set, const dtp_op_def *def, dtp_err *err)
-{
-    if (!is_legal_name(def->name)) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "op '%.80s': a name has 1 to %d characters, lower-case letters, digits and "
-                        "_, a letter first",
-                        def->name == NULL ? "" : def->name, MAX_NAME);
-    }
-    if (dtp_op_set_find(set, def->name) != NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "op '%s': the name is taken by %s", def->name,
-                        dtp_op_set_find(set->base, def->name) != NULL ? "a built-in op"
-                                                                      : "a registered op");
-    }
-    return DTP_OK;
-}
-
 /* Counts of operands and outputs, hooks, flags. */
 static dtp_status check_fields(const dtp_op_def *def, dtp_err *err)
 {
@@ -159,41 +143,35 @@ static int32_t count_attrs(const dtp_op_def *def)
     return n;
 }
 
-static dtp_status check_attr(const dtp_op_def *def, int32_t i, dtp_err *err)
-{
-    static const char *const taken[] = {"id", "op", "in", "out"};
-    const dtp_attr_spec *spec = &def->attrs[i];
-    bool is_taken = false;
-    for (size_t k = 0; k < sizeof taken / sizeof taken[0]; k++) {
-        is_taken = is_taken || strcmp(spec->key, taken[k]) == 0;
-    }
-    for (int32_t k = 0; k < i; k++) {
-        is_taken = is_taken || strcmp(spec->key, def->attrs[k].key) == 0;
-    }
-    if (!is_legal_name(spec->key) || is_taken) {
-        return DTP_FAIL(err, DTP_INVALID, "attribute '%.80s': the key is %s", spec->key,
-                        is_taken ? "taken" : "not a legal name");
-    }
-    if (spec->kind < DTP_ATTR_INT || spec->kind > DTP_ATTR_DIMS) {
-        return DTP_FAIL(err, DTP_INVALID, "attribute '%s': unknown kind %d", spec->key,
-                        (int)spec->kind);
-    }
-    if (spec->kind == DTP_ATTR_ENUM && (spec->choices == NULL || spec->choices[0] == NULL)) {
-        return DTP_FAIL(err, DTP_INVALID, "attribute '%s' has no choices", spec->key);
-    }
-    return DTP_OK;
-}
-
 static dtp_status check_attrs(const dtp_op_def *def, dtp_err *err)
 {
+    static const char *const taken[] = {"id", "op", "in", "out"};
     const int32_t n = count_attrs(def);
     bool stream = false;
     if (n > MAX_ATTRS) {
         return DTP_FAIL(err, DTP_INVALID, "%d attributes; the limit is %d", n, MAX_ATTRS);
     }
     for (int32_t i = 0; i < n; i++) {
-        DTP_TRY(check_attr(def, i, err));
-        stream = stream || (def->attrs[i].hidden && strcmp(def->attrs[i].key, "stream") == 0);
+        const dtp_attr_spec *spec = &def->attrs[i];
+        bool is_taken = false;
+        for (size_t k = 0; k < sizeof taken / sizeof taken[0]; k++) {
+            is_taken = is_taken || strcmp(spec->key, taken[k]) == 0;
+        }
+        for (int32_t k = 0; k < i; k++) {
+            is_taken = is_taken || strcmp(spec->key, def->attrs[k].key) == 0;
+        }
+        if (!is_legal_name(spec->key) || is_taken) {
+            return DTP_FAIL(err, DTP_INVALID, "attribute '%.80s': the key is %s", spec->key,
+                            is_taken ? "taken" : "not a legal name");
+        }
+        if (spec->kind < DTP_ATTR_INT || spec->kind > DTP_ATTR_DIMS) {
+            return DTP_FAIL(err, DTP_INVALID, "attribute '%s': unknown kind %d", spec->key,
+                            (int)spec->kind);
+        }
+        if (spec->kind == DTP_ATTR_ENUM && (spec->choices == NULL || spec->choices[0] == NULL)) {
+            return DTP_FAIL(err, DTP_INVALID, "attribute '%s' has no choices", spec->key);
+        }
+        stream = stream || (spec->hidden && strcmp(spec->key, "stream") == 0);
     }
     if ((def->flags & DTP_OP_RANDOM) != 0 && !stream) {
         return DTP_FAIL(err, DTP_INVALID, "a random op needs a hidden attribute 'stream'");
@@ -216,8 +194,8 @@ static dtp_status copy_text(dtp_arena *arena, const char **text, dtp_err *err)
 /* A list of n texts with a NULL behind. */
 static dtp_status copy_list(dtp_arena *arena, int32_t n, const char *const **list, dtp_err *err)
 {
-    const char **copy = dtp_arena_alloc(arena, (size_t)n + 1, sizeof *copy);
-    DTP_TRY(DTP_MEMORY(err, copy));
+    const char **copy;
+    DTP_TRY(DTP_NEW(arena, copy, n + 1, err));
     for (int32_t i = 0; i < n; i++) {
         copy[i] = (*list)[i];
         DTP_TRY(copy_text(arena, &copy[i], err));
@@ -226,30 +204,10 @@ static dtp_status copy_list(dtp_arena *arena, int32_t n, const char *const **lis
     return DTP_OK;
 }
 
-static dtp_status copy_attrs(dtp_arena *arena, dtp_op_def *def, dtp_err *err)
-{
-    const int32_t n = count_attrs(def);
-    dtp_attr_spec *copy = dtp_arena_alloc(arena, (size_t)n + 1, sizeof *copy);
-    DTP_TRY(DTP_MEMORY(err, copy));
-    for (int32_t i = 0; i < n; i++) {
-        int32_t choices = 0;
-        copy[i] = def->attrs[i];
-        DTP_TRY(copy_text(arena, &copy[i].key, err));
-        while (copy[i].choices != NULL && copy[i].choices[choices] != NULL) {
-            choices++;
-        }
-        if (copy[i].choices != NULL) {
-            DTP_TRY(copy_list(arena, choices, &copy[i].choices, err));
-        }
-    }
-    def->attrs = copy;
-    return DTP_OK;
-}
-
 static dtp_status copy_row(dtp_arena *arena, const dtp_op_def *def, dtp_op_def **out, dtp_err *err)
 {
-    dtp_op_def *copy = dtp_arena_alloc(arena, 2, sizeof *copy); /* the second one ends the list */
-    DTP_TRY(DTP_MEMORY(err, copy));
+    dtp_op_def *copy;
+    DTP_TRY(DTP_NEW(arena, copy, 2, err)); /* the second one ends the list */
     *copy = *def;
     copy->summary = copy->summary != NULL ? copy->summary : "";
     DTP_TRY(copy_text(arena, &copy->name, err));
@@ -259,7 +217,21 @@ static dtp_status copy_row(dtp_arena *arena, const dtp_op_def *def, dtp_op_def *
     for (int32_t i = 0; i < DTP_MAX_OP_BENCH; i++) {
         DTP_TRY(copy_text(arena, &copy->bench[i], err));
     }
-    DTP_TRY(copy_attrs(arena, copy, err));
+    const int32_t n = count_attrs(def);
+    dtp_attr_spec *attrs;
+    DTP_TRY(DTP_NEW(arena, attrs, n + 1, err));
+    for (int32_t i = 0; i < n; i++) {
+        int32_t choices = 0;
+        attrs[i] = def->attrs[i];
+        DTP_TRY(copy_text(arena, &attrs[i].key, err));
+        while (attrs[i].choices != NULL && attrs[i].choices[choices] != NULL) {
+            choices++;
+        }
+        if (attrs[i].choices != NULL) {
+            DTP_TRY(copy_list(arena, choices, &attrs[i].choices, err));
+        }
+    }
+    copy->attrs = attrs;
     if (def->n_out > 1) {
         DTP_TRY(copy_list(arena, def->n_out - 1, &copy->out_names, err));
     }
@@ -267,27 +239,28 @@ static dtp_status copy_row(dtp_arena *arena, const dtp_op_def *def, dtp_op_def *
     return DTP_OK;
 }
 
-static dtp_status check_row(const dtp_op_def *def, dtp_err *err)
-{
-    DTP_TRY(check_fields(def, err));
-    DTP_TRY(check_out_names(def, err));
-    return check_attrs(def, err);
-}
-
 dtp_status dtp_op_register(dtp_op_set *set, const dtp_op_def *def, dtp_err *err)
 {
     DTP_TRY(DTP_NOT_NULL(err, set, def));
     dtp_op_def *copy;
-    DTP_TRY(check_name(set, def, err));
-    const dtp_status s = check_row(def, err);
-    if (s != DTP_OK) {
-        dtp_err_prefix(err, "op '%s'", def->name);
-        return s;
+    if (!is_legal_name(def->name)) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "op '%.80s': a name has 1 to %d characters, lower-case letters, digits and "
+                        "_, a letter first",
+                        def->name == NULL ? "" : def->name, MAX_NAME);
     }
+    if (dtp_op_set_find(set, def->name) != NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "op '%s': the name is taken by %s", def->name,
+                        dtp_op_set_find(set->base, def->name) != NULL ? "a built-in op"
+                                                                      : "a registered op");
+    }
+    dtp_status s = check_fields(def, err);
+    s = s == DTP_OK ? check_out_names(def, err) : s;
+    s = s == DTP_OK ? check_attrs(def, err) : s;
+    DTP_TRY(dtp_err_prefixed(s, err, "op '%s'", def->name));
     DTP_TRY(copy_row(set->arena, def, &copy, err));
-    const dtp_op_def **lists =
-        dtp_arena_alloc(set->arena, (size_t)set->n_lists + 1, sizeof(const dtp_op_def *));
-    DTP_TRY(DTP_MEMORY(err, lists));
+    const dtp_op_def **lists;
+    DTP_TRY(DTP_NEW(set->arena, lists, set->n_lists + 1, err));
     for (int32_t i = 0; i < set->n_lists; i++) {
         lists[i] = set->lists[i];
     }

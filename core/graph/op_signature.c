@@ -41,59 +41,42 @@ static dtp_status bad(const parser *p, const char *what, dtp_err *err)
                     (long long)(p->at - p->text) + 1);
 }
 
-static dtp_status parse_letter(parser *p, dtp_signature_term *term, dtp_err *err)
-{
-    dtp_signature *s = &p->s;
-    if (!isalpha((unsigned char)*p->at)) {
-        return bad(p, "expected a letter, ',' or '->'", err);
-    }
-    int32_t letter = dtp_signature_find(s, *p->at);
-    if (letter < 0 && p->output) {
-        return bad(p, "a letter of an output that no operand has", err);
-    }
-    if (letter < 0 && s->n_letters == DTP_SIGNATURE_MAX_LETTERS) {
-        return bad(p, "too many letters", err);
-    }
-    if (letter < 0) {
-        letter = s->n_letters++;
-        s->letters[letter] = *p->at;
-    }
-    if (dtp_signature_has(term, letter)) {
-        return bad(p, "a letter twice in one term", err);
-    }
-    if (term->n == DTP_MAX_RANK) {
-        return bad(p, "too many dims", err);
-    }
-    term->letter[term->n++] = (int8_t)letter;
-    p->at++;
-    return DTP_OK;
-}
-
-static bool at_end_of_term(const parser *p)
-{
-    return *p->at == '\0' || *p->at == ',' || strncmp(p->at, "->", 2) == 0;
-}
-
-static bool any_dots(const dtp_signature *s)
-{
-    bool any = false;
-    for (int32_t i = 0; i < s->n_in; i++) {
-        any = any || s->in[i].dots;
-    }
-    return any;
-}
-
 static dtp_status parse_term(parser *p, dtp_signature_term *term, dtp_err *err)
 {
+    dtp_signature *s = &p->s;
     if (strncmp(p->at, "...", 3) == 0) {
-        if (p->output && !any_dots(&p->s)) {
+        bool any = !p->output;
+        for (int32_t i = 0; i < s->n_in; i++) {
+            any = any || s->in[i].dots;
+        }
+        if (!any) {
             return bad(p, "dots in an output that no operand has", err);
         }
         term->dots = true;
         p->at += 3;
     }
-    while (!at_end_of_term(p)) {
-        DTP_TRY(parse_letter(p, term, err));
+    for (; *p->at != '\0' && *p->at != ',' && strncmp(p->at, "->", 2) != 0; p->at++) {
+        if (!isalpha((unsigned char)*p->at)) {
+            return bad(p, "expected a letter, ',' or '->'", err);
+        }
+        int32_t letter = dtp_signature_find(s, *p->at);
+        if (letter < 0 && p->output) {
+            return bad(p, "a letter of an output that no operand has", err);
+        }
+        if (letter < 0 && s->n_letters == DTP_SIGNATURE_MAX_LETTERS) {
+            return bad(p, "too many letters", err);
+        }
+        if (letter < 0) {
+            letter = s->n_letters++;
+            s->letters[letter] = *p->at;
+        }
+        if (dtp_signature_has(term, letter)) {
+            return bad(p, "a letter twice in one term", err);
+        }
+        if (term->n == DTP_MAX_RANK) {
+            return bad(p, "too many dims", err);
+        }
+        term->letter[term->n++] = (int8_t)letter;
     }
     return DTP_OK;
 }
@@ -136,69 +119,43 @@ dtp_status dtp_signature_parse(const char *text, dtp_signature *out, dtp_err *er
 /* ---- calls -------------------------------------------------------------------------------------
  */
 
-static dtp_status bind_dots(const dtp_op_call *call, int32_t i, int32_t n, dtp_signature_dims *out,
-                            dtp_err *err)
-{
-    const dtp_ttype *type = &call->in[i];
-    bool same = out->n_dots < 0 || out->n_dots == n;
-    for (int32_t k = 0; k < n && same; k++) {
-        same = out->n_dots < 0 ||
-               (out->dots[k].id == type->dims[k].id && out->dots[k].size == type->dims[k].size);
-        out->dots[k] = type->dims[k];
-    }
-    out->n_dots = n;
-    return same ? DTP_OK
-                : DTP_FAIL(err, DTP_INVALID,
-                           "the dims of '...' in operand %d are not those of an operand before", i);
-}
-
-static dtp_status bind_letter(const dtp_signature *s, const dtp_op_call *call, int32_t letter,
-                              dtp_tdim d, dtp_signature_dims *out, dtp_err *err)
-{
-    const dtp_tdim old = out->letter[letter];
-    if (old.id >= 0 && (old.id != d.id || old.size != d.size)) {
-        return DTP_FAIL(err, DTP_INVALID, "'%c' is dim '%s' (%lld) and dim '%s' (%lld)",
-                        s->letters[letter], dtp_dims_name(call->dims, old.id), (long long)old.size,
-                        dtp_dims_name(call->dims, d.id), (long long)d.size);
-    }
-    for (int32_t k = 0; k < s->n_letters; k++) {
-        if (k != letter && out->letter[k].id == d.id) {
-            return DTP_FAIL(err, DTP_INVALID, "'%c' and '%c' are both dim '%s'", s->letters[k],
-                            s->letters[letter], dtp_dims_name(call->dims, d.id));
-        }
-    }
-    out->letter[letter] = d;
-    return DTP_OK;
-}
-
 static dtp_status bind_operand(const dtp_signature *s, const dtp_op_call *call, int32_t i,
                                dtp_signature_dims *out, dtp_err *err)
 {
     const dtp_signature_term *term = &s->in[i];
-    const int32_t n_dots = call->in[i].rank - term->n;
+    const dtp_ttype *type = &call->in[i];
+    const int32_t n_dots = type->rank - term->n;
     if (n_dots < 0 || (n_dots > 0 && !term->dots)) {
         return DTP_FAIL(err, DTP_INVALID, "operand %d has %d dims, its signature %s%d", i,
-                        call->in[i].rank, term->dots ? "at least " : "", term->n);
+                        type->rank, term->dots ? "at least " : "", term->n);
     }
-    if (term->dots) {
-        DTP_TRY(bind_dots(call, i, n_dots, out, err));
+    bool same = !term->dots || out->n_dots < 0 || out->n_dots == n_dots;
+    for (int32_t k = 0; k < n_dots && same; k++) {
+        same = out->n_dots < 0 ||
+               (out->dots[k].id == type->dims[k].id && out->dots[k].size == type->dims[k].size);
+        out->dots[k] = type->dims[k];
     }
+    if (!same) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "the dims of '...' in operand %d are not those of an operand before", i);
+    }
+    out->n_dots = term->dots ? n_dots : out->n_dots;
     for (int8_t k = 0; k < term->n; k++) {
-        DTP_TRY(bind_letter(s, call, term->letter[k], call->in[i].dims[n_dots + k], out, err));
-    }
-    return DTP_OK;
-}
-
-static dtp_status check_dots_apart(const dtp_signature *s, const dtp_op_call *call,
-                                   const dtp_signature_dims *dims, dtp_err *err)
-{
-    for (int32_t i = 0; i < dims->n_dots; i++) {
-        for (int32_t k = 0; k < s->n_letters; k++) {
-            if (dims->letter[k].id == dims->dots[i].id) {
-                return DTP_FAIL(err, DTP_INVALID, "'%c' and one of '...' are both dim '%s'",
-                                s->letters[k], dtp_dims_name(call->dims, dims->dots[i].id));
+        const int32_t letter = term->letter[k];
+        const dtp_tdim d = type->dims[n_dots + k], old = out->letter[letter];
+        const char *name = dtp_dims_name(call->dims, d.id);
+        if (old.id >= 0 && (old.id != d.id || old.size != d.size)) {
+            return DTP_FAIL(err, DTP_INVALID, "'%c' is dim '%s' (%lld) and dim '%s' (%lld)",
+                            s->letters[letter], dtp_dims_name(call->dims, old.id),
+                            (long long)old.size, name, (long long)d.size);
+        }
+        for (int32_t m = 0; m < s->n_letters; m++) {
+            if (m != letter && out->letter[m].id == d.id) {
+                return DTP_FAIL(err, DTP_INVALID, "'%c' and '%c' are both dim '%s'", s->letters[m],
+                                s->letters[letter], name);
             }
         }
+        out->letter[letter] = d;
     }
     return DTP_OK;
 }
@@ -213,7 +170,15 @@ dtp_status dtp_signature_bind(const dtp_signature *s, const dtp_op_call *call,
     for (int32_t i = 0; i < s->n_in; i++) {
         DTP_TRY(bind_operand(s, call, i, out, err));
     }
-    return check_dots_apart(s, call, out, err);
+    for (int32_t i = 0; i < out->n_dots; i++) {
+        for (int32_t k = 0; k < s->n_letters; k++) {
+            if (out->letter[k].id == out->dots[i].id) {
+                return DTP_FAIL(err, DTP_INVALID, "'%c' and one of '...' are both dim '%s'",
+                                s->letters[k], dtp_dims_name(call->dims, out->dots[i].id));
+            }
+        }
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_signature_out(const dtp_signature *s, int32_t i, const dtp_signature_dims *dims,

@@ -77,47 +77,41 @@ dtp_status dtp_optimizer_spec_set(dtp_optimizer_spec *spec, const char *key, dou
 /* ---- in graphs: states are STATE tensors, one update node per parameter -------------------------
  */
 
-static dtp_status add_update(dtp_graph *g, const dtp_optimizer_spec *o, const dtp_param_grad *pg,
-                             dtp_err *err)
+dtp_status dtp_optimizer_append(dtp_graph *g, const dtp_optimizer_spec *o, dtp_err *err)
 {
-    dtp_tensor_id in[1 + DTP_MAX_OP_OUT] = {pg->param, pg->grad}, out[DTP_MAX_OP_OUT];
-    dtp_attr attrs[DTP_OPTIMIZER_MAX_HYPERS];
-    char name[NAME_BYTES];
-    const int32_t states = o->op->n_out - 1;
-    for (int32_t i = 0; i < states; i++) {
-        const dtp_graph_tensor *param = &g->tensors[pg->param];
-        (void)snprintf(name, sizeof name, "%s.%s.%s", o->op->name,
-                       dtp_optimizer_state_name(o->op, i), param->name);
-        const dtp_tensor_spec state = {.name = name, .kind = DTP_TENSOR_STATE, .type = param->type};
-        DTP_TRY(dtp_graph_add_tensor(g, &state, &in[2 + i], err));
-    }
-    (void)snprintf(name, sizeof name, "update.%s", g->tensors[pg->param].name);
-    dtp_node_spec spec = dtp_node_spec_init(name, o->op->name);
-    spec.n_attrs = dtp_optimizer_hypers(o->op);
-    for (int32_t i = 0; i < spec.n_attrs; i++) {
-        attrs[i] = dtp_attr_float(o->op->attrs[i].key, o->hyper[i]);
-    }
-    const dtp_node_id producer = g->tensors[pg->grad].producer;
-    spec.n_in = 2 + states;
-    spec.in = in;
-    spec.attrs = attrs;
-    spec.phase = DTP_UPDATE;
-    spec.block = producer < 0 ? -1 : g->nodes[producer].block;
-    spec.instance = producer < 0 ? 0 : g->nodes[producer].instance;
-    DTP_TRY(dtp_graph_add_node(g, &spec, out, err));
-    DTP_TRY(dtp_graph_add_update(g, (dtp_update){pg->param, out[0]}, err));
-    for (int32_t i = 0; i < states; i++) {
-        DTP_TRY(dtp_graph_add_update(g, (dtp_update){in[2 + i], out[1 + i]}, err));
-    }
-    return DTP_OK;
-}
-
-dtp_status dtp_optimizer_append(dtp_graph *g, const dtp_optimizer_spec *opt, dtp_err *err)
-{
-    const int32_t n = opt->op != NULL ? g->n_grads : 0;
-    for (int32_t i = 0; i < n; i++) {
-        const dtp_param_grad pg = g->grads[i];
-        DTP_TRY(add_update(g, opt, &pg, err));
+    const int32_t n = o->op != NULL ? g->n_grads : 0;
+    for (int32_t k = 0; k < n; k++) {
+        const dtp_param_grad pg = g->grads[k];
+        dtp_tensor_id in[1 + DTP_MAX_OP_OUT] = {pg.param, pg.grad}, out[DTP_MAX_OP_OUT];
+        dtp_attr attrs[DTP_OPTIMIZER_MAX_HYPERS];
+        char name[NAME_BYTES];
+        const int32_t states = o->op->n_out - 1;
+        for (int32_t i = 0; i < states; i++) {
+            const dtp_graph_tensor *param = &g->tensors[pg.param];
+            (void)snprintf(name, sizeof name, "%s.%s.%s", o->op->name,
+                           dtp_optimizer_state_name(o->op, i), param->name);
+            const dtp_tensor_spec state = {
+                .name = name, .kind = DTP_TENSOR_STATE, .type = param->type};
+            DTP_TRY(dtp_graph_add_tensor(g, &state, &in[2 + i], err));
+        }
+        (void)snprintf(name, sizeof name, "update.%s", g->tensors[pg.param].name);
+        dtp_node_spec spec = dtp_node_spec_init(name, o->op->name);
+        spec.n_attrs = dtp_optimizer_hypers(o->op);
+        for (int32_t i = 0; i < spec.n_attrs; i++) {
+            attrs[i] = dtp_attr_float(o->op->attrs[i].key, o->hyper[i]);
+        }
+        const dtp_node_id producer = g->tensors[pg.grad].producer;
+        spec.n_in = 2 + states;
+        spec.in = in;
+        spec.attrs = attrs;
+        spec.phase = DTP_UPDATE;
+        spec.block = producer < 0 ? -1 : g->nodes[producer].block;
+        spec.instance = producer < 0 ? 0 : g->nodes[producer].instance;
+        DTP_TRY(dtp_graph_add_node(g, &spec, out, err));
+        DTP_TRY(dtp_graph_add_update(g, (dtp_update){pg.param, out[0]}, err));
+        for (int32_t i = 0; i < states; i++) {
+            DTP_TRY(dtp_graph_add_update(g, (dtp_update){in[2 + i], out[1 + i]}, err));
+        }
     }
     return DTP_OK;
 }

@@ -113,21 +113,6 @@ static dtp_status find_side(const asking *a, const dtp_machine_param *param, dou
     return DTP_OK;
 }
 
-static dtp_status fail_only(const dtp_sensitivity_request *r, int32_t n,
-                            const dtp_machine_param *params, dtp_err *err)
-{
-    dtp_strbuf names = {0};
-    for (int32_t i = 0; i < n; i++) {
-        dtp_strbuf_addf(&names, "%s%s", i > 0 ? ", " : "", params[i].name);
-    }
-    dtp_status s = names.failed
-                       ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of names")
-                       : DTP_FAIL(err, DTP_NOT_FOUND, "the machine '%s' has no '%.80s' but %s",
-                                  r->machine->name, r->only, dtp_strbuf_text(&names));
-    dtp_strbuf_free(&names);
-    return s;
-}
-
 dtp_status dtp_sensitivity_find(const dtp_sensitivity_request *request, dtp_arena *arena,
                                 dtp_sensitivity *out, dtp_err *err)
 {
@@ -167,6 +152,15 @@ dtp_status dtp_sensitivity_find(const dtp_sensitivity_request *request, dtp_aren
             out->n++;
         }
     }
-    return better || out->n > 0 || request->only == NULL ? DTP_OK
-                                                         : fail_only(request, n, params, err);
+    if (better || out->n > 0 || request->only == NULL) {
+        return DTP_OK;
+    }
+    dtp_strbuf names = {0};
+    for (int32_t i = 0; i < n; i++) {
+        dtp_strbuf_addf(&names, "%s%s", i > 0 ? ", " : "", params[i].name);
+    }
+    const dtp_status s = DTP_FAIL(err, DTP_NOT_FOUND, "the machine '%s' has no '%.80s' but %s",
+                                  request->machine->name, request->only, dtp_strbuf_text(&names));
+    dtp_strbuf_free(&names);
+    return s;
 }

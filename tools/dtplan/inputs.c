@@ -22,17 +22,6 @@ dtp_status tool_read_changed(const tool_source *source, dtp_graph **model, dtp_g
     return s;
 }
 
-static dtp_status read_all(const tool_source *source, const dtp_ctx *ctx, tool_plan *out,
-                           dtp_err *err)
-{
-    DTP_TRY(tool_read_graph(source, &out->model, err));
-    DTP_TRY(dtp_machine_read(source->machine, &out->machine, err));
-    DTP_TRY(dtp_plan_load(source->plan, out->model, &out->plan, err));
-    DTP_TRY(dtp_plan_graph(out->plan, out->model, &out->graph, err));
-    out->current = tool_plan_is_current(source, out->plan, out->model, out->machine, ctx);
-    return DTP_OK;
-}
-
 dtp_status tool_plan_read(const tool_source *source, const dtp_ctx *ctx, tool_plan *out,
                           dtp_err *err)
 {
@@ -40,11 +29,12 @@ dtp_status tool_plan_read(const tool_source *source, const dtp_ctx *ctx, tool_pl
     if (source->machine == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--machine FILE is missing");
     }
-    dtp_status s = read_all(source, ctx, out, err);
-    if (s != DTP_OK) {
-        tool_plan_free(out);
-    }
-    return s;
+    DTP_TRY(tool_read_graph(source, &out->model, err));
+    DTP_TRY(dtp_machine_read(source->machine, &out->machine, err));
+    DTP_TRY(dtp_plan_load(source->plan, out->model, &out->plan, err));
+    DTP_TRY(dtp_plan_graph(out->plan, out->model, &out->graph, err));
+    out->current = tool_plan_is_current(source, out->plan, out->model, out->machine, ctx);
+    return DTP_OK;
 }
 
 void tool_plan_free(tool_plan *plan)

@@ -16,7 +16,8 @@ typedef struct tool_plan {
     bool current; /* the plan was made for this model and this machine */
 } tool_plan;
 
-/* source->plan and source->machine must be there. Says in the log when model or machine changed. */
+/* source->plan and source->machine must be there. Says in the log when model or machine changed.
+ * *out needs tool_plan_free, also after a failure. */
 dtp_status tool_plan_read(const tool_source *source, const dtp_ctx *ctx, tool_plan *out,
                           dtp_err *err) DTP_MUST_CHECK;
 void tool_plan_free(tool_plan *plan);

@@ -56,27 +56,6 @@ static dtp_status print_comm_report(const plan_command *c, const dtp_plan *plan,
     return s;
 }
 
-/* What became of every mesh of the search. */
-static void print_meshes(const dtp_plan_result *result, dtp_strbuf *out)
-{
-    if (result->n_meshes > 0) {
-        dtp_strbuf_addf(out, "\nmeshes (the last dim lies innermost in the network):\n");
-    }
-    for (int32_t i = 0; i < result->n_meshes; i++) {
-        const dtp_mesh_report *r = &result->meshes[i];
-        char mesh[DTP_MESH_TEXT_BYTES];
-        dtp_mesh_print(&r->mesh, mesh);
-        dtp_strbuf_addf(out, "%-22s %-10s", mesh, dtp_mesh_outcome_name(r->outcome));
-        if (r->outcome == DTP_MESH_PLANNED) {
-            dtp_strbuf_addf(out, " %12.6f s, cost %" PRId64 ", bound %" PRId64, r->step_time_s,
-                            r->cost, r->bound);
-        } else if (r->outcome == DTP_MESH_CUT) {
-            dtp_strbuf_addf(out, " nothing costs less than %" PRId64 " there", r->bound);
-        }
-        dtp_strbuf_add(out, "\n");
-    }
-}
-
 /* The plan in one of its forms, appended. */
 static dtp_status describe(const plan_command *c, const dtp_plan *plan, dtp_plan_form form,
                            dtp_strbuf *out, dtp_err *err)
@@ -99,8 +78,22 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
     } else if (s == DTP_OK) {
         s = describe(c, result->plan, c->json ? file : DTP_PLAN_TEXT, &report, err);
     }
-    if (!c->comm_report && !c->json) {
-        print_meshes(result, &report);
+    const int32_t n_meshes = c->comm_report || c->json ? 0 : result->n_meshes;
+    if (n_meshes > 0) {
+        dtp_strbuf_addf(&report, "\nmeshes (the last dim lies innermost in the network):\n");
+    }
+    for (int32_t i = 0; i < n_meshes; i++) {
+        const dtp_mesh_report *r = &result->meshes[i];
+        char mesh[DTP_MESH_TEXT_BYTES];
+        dtp_mesh_print(&r->mesh, mesh);
+        dtp_strbuf_addf(&report, "%-22s %-10s", mesh, dtp_mesh_outcome_name(r->outcome));
+        if (r->outcome == DTP_MESH_PLANNED) {
+            dtp_strbuf_addf(&report, " %12.6f s, cost %" PRId64 ", bound %" PRId64, r->step_time_s,
+                            r->cost, r->bound);
+        } else if (r->outcome == DTP_MESH_CUT) {
+            dtp_strbuf_addf(&report, " nothing costs less than %" PRId64 " there", r->bound);
+        }
+        dtp_strbuf_add(&report, "\n");
     }
     s = s == DTP_OK ? tool_put_both(c->output, &text, &report, err) : s;
     dtp_strbuf_free(&text);
@@ -111,44 +104,39 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
 /* ---- no plan ------------------------------------------------------------------------------------
  */
 
-static void print_infeasible(const plan_command *c, const dtp_plan_result *result, dtp_strbuf *out)
-{
-    dtp_strbuf_add(out, "dtplan: infeasible: no layout");
-    dtp_strbuf_add(out, is_tensor_mode(c)               ? "s"
-                        : tool_styles_given(&c->styles) ? "s that follow from the pins"
-                                                        : " rules");
-    if (c->source.rules != NULL) {
-        dtp_strbuf_addf(out, " with '%s'", c->source.rules);
-    }
-    if (result->memory_limit_bytes > 0) {
-        dtp_strbuf_addf(out, " fit into %" PRId64 " bytes per rank", result->memory_limit_bytes);
-    }
-    if (result->smallest_peak_bytes > 0) {
-        dtp_strbuf_addf(out, "; the smallest memory limit that works is %s%" PRId64,
-                        result->smallest_bound == result->smallest_peak_bytes ? "" : "about ",
-                        result->smallest_peak_bytes);
-        if (result->smallest_bound > 0 && result->smallest_bound < result->smallest_peak_bytes) {
-            dtp_strbuf_addf(out, " (none below %" PRId64 " does)", result->smallest_bound);
-        }
-    }
-    dtp_strbuf_add(out, "\n");
-    for (int32_t i = 0; i < result->n_tried; i++) {
-        dtp_strbuf_addf(out, "%s%s\n", i == 0 ? "tried:\n  " : "  ", result->tried[i]);
-    }
-    for (int32_t i = 0; i < result->n_conflict; i++) {
-        dtp_strbuf_addf(out, "%s%s\n", i == 0 ? "these cannot hold together:\n  " : "  ",
-                        result->conflict[i]);
-    }
-}
-
-/* ... and which choice that was not asked for makes a plan fit, if one does. */
+/* What does not fit, and which choice that was not asked for makes a plan fit, if one does. */
 static dtp_status say_infeasible(const plan_command *c, const dtp_plan_options *options,
                                  const dtp_plan_result *result, dtp_err *err)
 {
     dtp_strbuf text = {0};
     char *helps = NULL;
     DTP_TRY(dtp_plan_what_helps(c->model, c->machine, options, &helps, err));
-    print_infeasible(c, result, &text);
+    dtp_strbuf_add(&text, "dtplan: infeasible: no layout");
+    dtp_strbuf_add(&text, is_tensor_mode(c)               ? "s"
+                          : tool_styles_given(&c->styles) ? "s that follow from the pins"
+                                                          : " rules");
+    if (c->source.rules != NULL) {
+        dtp_strbuf_addf(&text, " with '%s'", c->source.rules);
+    }
+    if (result->memory_limit_bytes > 0) {
+        dtp_strbuf_addf(&text, " fit into %" PRId64 " bytes per rank", result->memory_limit_bytes);
+    }
+    if (result->smallest_peak_bytes > 0) {
+        dtp_strbuf_addf(&text, "; the smallest memory limit that works is %s%" PRId64,
+                        result->smallest_bound == result->smallest_peak_bytes ? "" : "about ",
+                        result->smallest_peak_bytes);
+        if (result->smallest_bound > 0 && result->smallest_bound < result->smallest_peak_bytes) {
+            dtp_strbuf_addf(&text, " (none below %" PRId64 " does)", result->smallest_bound);
+        }
+    }
+    dtp_strbuf_add(&text, "\n");
+    for (int32_t i = 0; i < result->n_tried; i++) {
+        dtp_strbuf_addf(&text, "%s%s\n", i == 0 ? "tried:\n  " : "  ", result->tried[i]);
+    }
+    for (int32_t i = 0; i < result->n_conflict; i++) {
+        dtp_strbuf_addf(&text, "%s%s\n", i == 0 ? "these cannot hold together:\n  " : "  ",
+                        result->conflict[i]);
+    }
     if (helps != NULL) {
         dtp_strbuf_addf(&text, "it fits with %s; 'auto' for both looks for the fastest\n", helps);
     }

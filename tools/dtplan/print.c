@@ -47,24 +47,6 @@ static void print_attr(const dtp_graph *g, const dtp_op_def *op, int32_t index, 
     }
 }
 
-static void print_node(const dtp_graph *g, const dtp_node *n, dtp_strbuf *out)
-{
-    dtp_strbuf_addf(out, "%-8s %s = %s(", PHASES[n->phase], n->name, n->op->name);
-    for (int32_t i = 0; i < n->n_in; i++) {
-        dtp_strbuf_addf(out, "%s%s", i > 0 ? ", " : "", g->tensors[n->in[i]].name);
-    }
-    dtp_strbuf_add(out, ")");
-    for (int32_t i = 0; i < n->n_attrs; i++) {
-        print_attr(g, n->op, i, &n->attrs[i], out);
-    }
-    for (int32_t i = 0; i < n->n_out; i++) {
-        char type[DTP_TTYPE_TEXT_BYTES];
-        dtp_ttype_print(&g->tensors[n->out[i]].type, &g->dims, type);
-        dtp_strbuf_addf(out, "%s %s", i == 0 ? " ->" : ",", type);
-    }
-    dtp_strbuf_add(out, "\n");
-}
-
 void tool_print_graph(const dtp_graph *g, dtp_strbuf *out)
 {
     int64_t elems = 0, bytes = 0;
@@ -81,7 +63,21 @@ void tool_print_graph(const dtp_graph *g, dtp_strbuf *out)
         bytes += tensor->kind == DTP_TENSOR_INPUT ? 0 : dtp_ttype_bytes(&tensor->type);
     }
     for (int32_t n = 0; n < g->n_nodes; n++) {
-        print_node(g, &g->nodes[n], out);
+        const dtp_node *node = &g->nodes[n];
+        dtp_strbuf_addf(out, "%-8s %s = %s(", PHASES[node->phase], node->name, node->op->name);
+        for (int32_t i = 0; i < node->n_in; i++) {
+            dtp_strbuf_addf(out, "%s%s", i > 0 ? ", " : "", g->tensors[node->in[i]].name);
+        }
+        dtp_strbuf_add(out, ")");
+        for (int32_t i = 0; i < node->n_attrs; i++) {
+            print_attr(g, node->op, i, &node->attrs[i], out);
+        }
+        for (int32_t i = 0; i < node->n_out; i++) {
+            char type[DTP_TTYPE_TEXT_BYTES];
+            dtp_ttype_print(&g->tensors[node->out[i]].type, &g->dims, type);
+            dtp_strbuf_addf(out, "%s %s", i == 0 ? " ->" : ",", type);
+        }
+        dtp_strbuf_add(out, "\n");
     }
     dtp_strbuf_addf(out,
                     "# %s: %d tensors, %d nodes, %" PRId64 " parameters, %" PRId64

@@ -50,34 +50,6 @@ static void keep_warning(void *user, const dtp_mesh *mesh, dtp_mesh_set set, con
                    "collectives over %.80s stay apart: %s", names, why);
 }
 
-static dtp_status read_price(redistribute_command *c, dtp_err *err)
-{
-    c->price = c->compat != NULL ? dtp_torch_step_price : dtp_step_generic_price;
-    c->price_name = c->compat != NULL ? "torch" : "default";
-    if (c->machine_file == NULL) {
-        return DTP_OK;
-    }
-    c->pricer = malloc(sizeof *c->pricer);
-    DTP_TRY(DTP_MEMORY(err, c->pricer));
-    DTP_TRY(dtp_machine_read(c->machine_file, &c->machine, err));
-    DTP_TRY(dtp_pricer_init(c->machine, &c->mesh, c->pricer, err));
-    c->step_pricer = (dtp_step_pricer){.pricer = c->pricer, .graph = c->graph};
-    c->price = dtp_machine_step_price;
-    c->price_user = &c->step_pricer;
-    c->price_name = c->machine->name;
-    return DTP_OK;
-}
-
-static dtp_status plan(redistribute_command *c, dtp_err *err)
-{
-    dtp_redistributor torch = dtp_torch_redistributor(&c->torch);
-    if (c->compat != NULL) {
-        return dtp_redistribute_by(&torch, &c->mesh, &c->type, &c->from, &c->to, &c->steps, err);
-    }
-    return dtp_redistribute_plan(&c->mesh, &c->type, &c->from, &c->to, c->price, c->price_user,
-                                 &c->steps, err);
-}
-
 /* ---- the report --------------------------------------------------------------------------------
  */
 
@@ -217,6 +189,37 @@ static void print_text(const redistribute_command *c, dtp_strbuf *trace, dtp_str
     }
 }
 
+/* --flatten "a+b": mesh dims in ascending order that are one. */
+static dtp_status read_flatten(redistribute_command *c, dtp_err *err)
+{
+    for (int32_t i = 0; i < c->flatten.n; i++) {
+        const char *text = c->flatten.items[i];
+        dtp_torch_options *o = &c->torch.options;
+        dtp_mesh_set set = 0;
+        for (const char *at = text; at != NULL;) {
+            char name[DTP_MESH_NAME_BYTES] = "";
+            const char *end = strchr(at, '+');
+            size_t n = end != NULL ? (size_t)(end - at) : strlen(at);
+            if (n < sizeof name) {
+                (void)snprintf(name, sizeof name, "%.*s", (int)n, at);
+            }
+            int32_t m = dtp_mesh_find(&c->mesh, name);
+            if (m < 0 || set >= 1U << m) {
+                return DTP_FAIL(err, DTP_INVALID,
+                                "--flatten: '%s' is not mesh dims in mesh order, such as a+b",
+                                text);
+            }
+            set |= 1U << m;
+            at = end != NULL ? end + 1 : NULL;
+        }
+        if (o->n_flat == DTP_TORCH_MAX_FLAT) {
+            return DTP_FAIL(err, DTP_INVALID, "--flatten: more than %d", DTP_TORCH_MAX_FLAT);
+        }
+        o->flat[o->n_flat++] = set;
+    }
+    return DTP_OK;
+}
+
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     redistribute_command *c = command;
@@ -252,34 +255,24 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
                                            .price = dtp_torch_step_price,
                                            .warn = keep_warning,
                                            .warn_user = c};
-    for (int32_t i = 0; i < c->flatten.n; i++) {
-        /* "a+b": mesh dims in ascending order. */
-        const char *text = c->flatten.items[i];
-        dtp_torch_options *o = &c->torch.options;
-        dtp_mesh_set set = 0;
-        for (const char *at = text; at != NULL;) {
-            char name[DTP_MESH_NAME_BYTES] = "";
-            const char *end = strchr(at, '+');
-            size_t n = end != NULL ? (size_t)(end - at) : strlen(at);
-            if (n < sizeof name) {
-                (void)snprintf(name, sizeof name, "%.*s", (int)n, at);
-            }
-            int32_t m = dtp_mesh_find(&c->mesh, name);
-            if (m < 0 || set >= 1U << m) {
-                return DTP_FAIL(err, DTP_INVALID,
-                                "--flatten: '%s' is not mesh dims in mesh order, such as a+b",
-                                text);
-            }
-            set |= 1U << m;
-            at = end != NULL ? end + 1 : NULL;
-        }
-        if (o->n_flat == DTP_TORCH_MAX_FLAT) {
-            return DTP_FAIL(err, DTP_INVALID, "--flatten: more than %d", DTP_TORCH_MAX_FLAT);
-        }
-        o->flat[o->n_flat++] = set;
+    DTP_TRY(read_flatten(c, err));
+    c->price = c->compat != NULL ? dtp_torch_step_price : dtp_step_generic_price;
+    c->price_name = c->compat != NULL ? "torch" : "default";
+    if (c->machine_file != NULL) {
+        c->pricer = malloc(sizeof *c->pricer);
+        DTP_TRY(DTP_MEMORY(err, c->pricer));
+        DTP_TRY(dtp_machine_read(c->machine_file, &c->machine, err));
+        DTP_TRY(dtp_pricer_init(c->machine, &c->mesh, c->pricer, err));
+        c->step_pricer = (dtp_step_pricer){.pricer = c->pricer, .graph = c->graph};
+        c->price = dtp_machine_step_price;
+        c->price_user = &c->step_pricer;
+        c->price_name = c->machine->name;
     }
-    DTP_TRY(read_price(c, err));
-    DTP_TRY(plan(c, err));
+    const dtp_redistributor torch = dtp_torch_redistributor(&c->torch);
+    DTP_TRY(c->compat != NULL
+                ? dtp_redistribute_by(&torch, &c->mesh, &c->type, &c->from, &c->to, &c->steps, err)
+                : dtp_redistribute_plan(&c->mesh, &c->type, &c->from, &c->to, c->price,
+                                        c->price_user, &c->steps, err));
     if (c->run) {
         dtp_redistribute_job job;
         DTP_TRY(

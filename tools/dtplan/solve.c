@@ -126,13 +126,6 @@ static void print_report(const solve_command *c, dtp_strbuf *out)
         r->presolve.dominated, r->presolve.filtered, r->presolve.oversized, r->nodes, c->time_s);
 }
 
-static dtp_status print_parameters(const solve_command *c, dtp_err *err)
-{
-    dtp_strbuf out = {0};
-    dtp_solver_parameters_print(&c->parameters, &out);
-    return tool_put_in(NULL, &out, err);
-}
-
 static dtp_status solve(void *command, const char *const *operands, dtp_err *err)
 {
     solve_command *c = command;
@@ -143,7 +136,9 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
         DTP_TRY(dtp_solver_parameters_set(&c->parameters, c->set.items[i], err));
     }
     if (c->show_parameters) {
-        return print_parameters(c, err);
+        dtp_strbuf out = {0};
+        dtp_solver_parameters_print(&c->parameters, &out);
+        return tool_put(&out, err);
     }
     if (operands[0] == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "an argument is missing (usage: %s)", USAGE);
@@ -228,8 +223,14 @@ typedef struct export_command {
     int64_t max_bytes;
 } export_command;
 
-static dtp_status export_problem(const export_command *c, const dtp_problem *p, dtp_err *err)
+static dtp_status export_file(void *command, const char *const *operands, dtp_err *err)
 {
+    const export_command *c = command;
+    dtp_problem *p = NULL;
+    if (strcmp(c->format, "lp") != 0 && strcmp(c->format, "iopddl") != 0) {
+        return DTP_FAIL(err, DTP_INVALID, "--format: '%s' is neither iopddl nor lp", c->format);
+    }
+    DTP_TRY(dtp_problem_read(operands[0], c->max_bytes, &p, err));
     dtp_strbuf out = {0};
     dtp_status s = DTP_OK;
     if (strcmp(c->format, "lp") == 0) {
@@ -239,18 +240,6 @@ static dtp_status export_problem(const export_command *c, const dtp_problem *p, 
     }
     s = s == DTP_OK ? tool_put_in(c->output, &out, err) : s;
     dtp_strbuf_free(&out);
-    return s;
-}
-
-static dtp_status export_file(void *command, const char *const *operands, dtp_err *err)
-{
-    const export_command *c = command;
-    dtp_problem *p = NULL;
-    if (strcmp(c->format, "lp") != 0 && strcmp(c->format, "iopddl") != 0) {
-        return DTP_FAIL(err, DTP_INVALID, "--format: '%s' is neither iopddl nor lp", c->format);
-    }
-    DTP_TRY(dtp_problem_read(operands[0], c->max_bytes, &p, err));
-    dtp_status s = export_problem(c, p, err);
     dtp_problem_destroy(p);
     return s;
 }

@@ -24,16 +24,9 @@ static void show_progress(void *user, const char *part, int32_t samples)
     (void)fprintf(stderr, "%s: %d samples so far\n", part, samples);
 }
 
-static int64_t memory_per_rank(int32_t ranks)
+static dtp_status write_machine(const bench_command *c, const dtp_samples *samples, dtp_err *err)
 {
-    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    const int64_t all = pages > 0 && size > 0 ? (int64_t)pages * size : INT64_C(1) << 30;
-    return all / ranks;
-}
-
-static dtp_status fit(const bench_command *c, const dtp_samples *samples, char **text, dtp_err *err)
-{
-    char host[256] = "", date[32] = "";
+    char host[256] = "", date[32] = "", *text = NULL;
     const time_t now = time(NULL);
     struct tm utc;
     if (gethostname(host, sizeof host - 1) != 0) {
@@ -42,24 +35,19 @@ static dtp_status fit(const bench_command *c, const dtp_samples *samples, char *
     if (gmtime_r(&now, &utc) != NULL) {
         (void)strftime(date, sizeof date, "%Y-%m-%d", &utc);
     }
+    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    const int64_t all = pages > 0 && size > 0 ? (int64_t)pages * size : INT64_C(1) << 30;
     const dtp_fit_options options = {.name = c->name,
                                      .kind = "cpu",
                                      .date = date,
                                      .host = host,
                                      .tool = "dtrun bench",
                                      .blas = dtp_blas_config(),
-                                     .memory_bytes = memory_per_rank(samples->ranks)};
+                                     .memory_bytes = all / samples->ranks};
     dtp_machine *machine = NULL;
     DTP_TRY(dtp_machine_fit(samples, &options, &machine, err));
-    dtp_status s = dtp_machine_write(machine, text, err);
+    dtp_status s = dtp_machine_write(machine, &text, err);
     dtp_machine_destroy(machine);
-    return s;
-}
-
-static dtp_status write_machine(const bench_command *c, const dtp_samples *samples, dtp_err *err)
-{
-    char *text = NULL;
-    dtp_status s = fit(c, samples, &text, err);
     if (s == DTP_OK && c->output != NULL) {
         s = dtp_file_write(c->output, text, strlen(text), err);
         if (s == DTP_OK) {

@@ -34,13 +34,6 @@ static void handle(int sig, void (*handler)(int))
 
 /* ---- what mpirun says ---- */
 
-/* Open MPI frames each of its messages by lines of dashes. */
-static bool is_bar(const char *line)
-{
-    const size_t dashes = strspn(line, "-");
-    return dashes > 60 && strcmp(line + dashes, "\n") == 0;
-}
-
 /* Words of messages about ranks that ended as they meant to, and of the one about a signal that
  * this process passed on. */
 static bool is_noise(const char *text)
@@ -66,7 +59,9 @@ static void pass_on(FILE *from)
     char *line = NULL;
     size_t room = 0;
     while (getline(&line, &room, from) >= 0) {
-        const bool bar = is_bar(line);
+        /* Open MPI frames each of its messages by lines of dashes. */
+        const size_t dashes = strspn(line, "-");
+        const bool bar = dashes > 60 && strcmp(line + dashes, "\n") == 0;
         if (received != 0 && strncmp(line, forwards, sizeof forwards - 1) == 0) {
             continue;
         }

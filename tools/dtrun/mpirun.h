@@ -2,7 +2,7 @@
 #ifndef DTP_TOOLS_DTRUN_MPIRUN_H
 #define DTP_TOOLS_DTRUN_MPIRUN_H
 
-#include "core/base/status.h"
+#include "dtp/status.h"
 
 /* Runs the command line of an mpirun and gives its exit code; 128 + the number of the signal that
  * ended it. Passes on what it prints, and what it says without Open MPI's account of ranks that

@@ -72,19 +72,14 @@ static dtp_status print_entropies(const run_command *c, double last_loss, dtp_er
     return DTP_OK;
 }
 
-static dtp_status print_json(const run_command *c, dtp_report *report, dtp_err *err)
-{
-    dtp_strbuf text = {0};
-    dtp_status s = dtp_report_json(report, c->profile, &text, err);
-    s = s == DTP_OK ? tool_put_in(c->output, &text, err) : s;
-    dtp_strbuf_free(&text);
-    return s;
-}
-
 static dtp_status print_report(const run_command *c, dtp_report *report, dtp_err *err)
 {
     if (c->json || c->output != NULL) {
-        DTP_TRY(print_json(c, report, err));
+        dtp_strbuf text = {0};
+        dtp_status s = dtp_report_json(report, c->profile, &text, err);
+        s = s == DTP_OK ? tool_put_in(c->output, &text, err) : s;
+        dtp_strbuf_free(&text);
+        DTP_TRY(s);
     }
     if (!c->json) {
         dtp_strbuf text = {0};
@@ -97,17 +92,6 @@ static dtp_status print_report(const run_command *c, dtp_report *report, dtp_err
     return DTP_OK;
 }
 
-/* The signal that ends the run here, 0: none; the ranks agree. */
-static dtp_status find_signal(dtp_comm *comm, int *sig, dtp_err *err)
-{
-    int64_t noted = *tool_interrupt_signal();
-    if (comm->size > 1) {
-        DTP_TRY(dtp_comm_all_reduce(comm, DTP_REDUCE_MAX, DTP_I64, 1, &noted, err));
-    }
-    *sig = (int)noted;
-    return DTP_OK;
-}
-
 /* Runs the steps, or those until a signal: *sig. */
 static dtp_status train(const run_command *c, dtp_session *session, dtp_comm *comm,
                         dtp_report *report, int *sig, dtp_err *err)
@@ -117,7 +101,11 @@ static dtp_status train(const run_command *c, dtp_session *session, dtp_comm *co
     for (int64_t i = 0; i < c->steps && *sig == 0; i++) {
         dtp_step_result step;
         DTP_TRY(dtp_session_step(session, &step, err));
-        DTP_TRY(find_signal(comm, sig, err));
+        int64_t noted = *tool_interrupt_signal(); /* the ranks agree on it */
+        if (comm->size > 1) {
+            DTP_TRY(dtp_comm_all_reduce(comm, DTP_REDUCE_MAX, DTP_I64, 1, &noted, err));
+        }
+        *sig = (int)noted;
         DTP_TRY(dtp_report_add(report, &step, err));
         bool shown = (i + 1) % c->log_every == 0 || i + 1 == c->steps || i == 0;
         if (print && !c->quiet && (terminal || shown)) {

@@ -19,37 +19,6 @@ typedef struct verify_command {
     dtp_ctx ctx;
 } verify_command;
 
-static dtp_status print_result(const verify_command *c, const dtp_verify_result *result,
-                               dtp_err *err)
-{
-    dtp_strbuf text = {0};
-    dtp_status s = DTP_OK;
-    if (c->json) {
-        s = dtp_verify_json(result, c->job.model->name, dtp_job_mesh(c->job.run), &text, err);
-    } else {
-        dtp_verify_text(result, &text);
-    }
-    s = s == DTP_OK ? tool_put(&text, err) : s;
-    dtp_strbuf_free(&text);
-    return s;
-}
-
-static dtp_status verify_with(const verify_command *c, dtp_comm *comm, dtp_backend *backend,
-                              dtp_backend *reference, dtp_verify_result *result, dtp_err *err)
-{
-    dtp_verify_options options = dtp_verify_options_init();
-    options.steps = (int32_t)c->steps;
-    options.tolerance = c->tolerance;
-    options.seed = (uint64_t)c->seed;
-    options.n_feeds = c->feed_specs.n;
-    options.feeds = c->feed_specs.specs;
-    options.reference = reference;
-    options.reference_graph = c->job.run->changed ? c->job.model : NULL;
-    DTP_TRY(
-        dtp_verify(c->job.run->graph, c->job.run->program, backend, comm, &options, result, err));
-    return comm->rank == 0 ? print_result(c, result, err) : DTP_OK;
-}
-
 static dtp_status verify_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp_err *err)
 {
     verify_command *c = user;
@@ -58,7 +27,26 @@ static dtp_status verify_rank(dtp_comm *comm, dtp_backend *backend, void *user, 
     if (comm->rank == 0) {
         DTP_TRY(dtp_backend_create(c->ranks.backend, backend->threads, &reference, err));
     }
-    dtp_status s = verify_with(c, comm, backend, reference, &result, err);
+    dtp_verify_options options = dtp_verify_options_init();
+    options.steps = (int32_t)c->steps;
+    options.tolerance = c->tolerance;
+    options.seed = (uint64_t)c->seed;
+    options.n_feeds = c->feed_specs.n;
+    options.feeds = c->feed_specs.specs;
+    options.reference = reference;
+    options.reference_graph = c->job.run->changed ? c->job.model : NULL;
+    const dtp_job *job = c->job.run;
+    dtp_strbuf text = {0};
+    dtp_status s = dtp_verify(job->graph, job->program, backend, comm, &options, &result, err);
+    if (s == DTP_OK && comm->rank == 0) {
+        if (c->json) {
+            s = dtp_verify_json(&result, c->job.model->name, dtp_job_mesh(job), &text, err);
+        } else {
+            dtp_verify_text(&result, &text);
+        }
+        s = s == DTP_OK ? tool_put(&text, err) : s;
+        dtp_strbuf_free(&text);
+    }
     if (s == DTP_OK && !result.pass) {
         atomic_store(&c->ranks.code, TOOL_MISMATCH);
     }

@@ -48,19 +48,6 @@ static dtp_status overflow(parser *p)
 
 static dtp_status parse_sum(parser *p, int64_t *out);
 
-static dtp_status parse_integer(parser *p, int64_t *out)
-{
-    int64_t value = 0;
-    while (is_digit(*p->at)) {
-        if (!dtp_mul_i64(value, 10, &value) || !dtp_add_i64(value, *p->at - '0', &value)) {
-            return overflow(p);
-        }
-        p->at++;
-    }
-    *out = value;
-    return DTP_OK;
-}
-
 static dtp_status parse_name(parser *p, int64_t *out)
 {
     char name[DTP_EXPR_MAX_NAME];
@@ -101,7 +88,12 @@ static dtp_status parse_primary(parser *p, int64_t *out)
         return dtp_mul_i64(value, -1, out) ? DTP_OK : overflow(p);
     }
     if (is_digit(*p->at)) {
-        return parse_integer(p, out);
+        for (*out = 0; is_digit(*p->at); p->at++) {
+            if (!dtp_mul_i64(*out, 10, out) || !dtp_add_i64(*out, *p->at - '0', out)) {
+                return overflow(p);
+            }
+        }
+        return DTP_OK;
     }
     if (is_name_char(*p->at)) {
         return parse_name(p, out);

@@ -10,71 +10,6 @@
 #include "core/graph/model/model_internal.h"
 #include "core/graph/ops/op_table.h"
 
-static dtp_status check_header(const dtp_json *root, const char **name, dtp_err *err)
-{
-    static const char *const keys[] = {"format", "name",  "about",   "dims",  "inputs", "params",
-                                       "blocks", "nodes", "outputs", "train", NULL};
-    const dtp_json *format, *given_name;
-    const dtp_json *about = dtp_json_get(root, "about");
-    const char *text;
-    DTP_TRY(dtp_json_require(root, "format", &format, err));
-    DTP_TRY(dtp_json_string(format, &text, err));
-    if (strcmp(text, "dtp.model/1") != 0) {
-        return dtp_json_fail(format, err, "expected 'dtp.model/1', found '%.80s'", text);
-    }
-    DTP_TRY(dtp_json_keys(root, keys, err));
-    DTP_TRY(dtp_json_require(root, "name", &given_name, err));
-    DTP_TRY(dtp_json_string(given_name, name, err));
-    if ((*name)[0] == '\0' || strlen(*name) > DTP_MODEL_MAX_NAME) {
-        return dtp_json_fail(given_name, err, "the name has 1 to %d bytes", DTP_MODEL_MAX_NAME);
-    }
-    return about == NULL ? DTP_OK : dtp_json_expect(about, DTP_JSON_STRING, err);
-}
-
-static dtp_status read_outputs(dtp_model_reader *r, const dtp_model_scope *scope, dtp_err *err)
-{
-    const dtp_json *outputs = dtp_json_get(r->root, "outputs");
-    if (outputs == NULL) {
-        return DTP_OK;
-    }
-    DTP_TRY(dtp_json_expect(outputs, DTP_JSON_ARRAY, err));
-    bool *seen = dtp_arena_alloc(r->scratch, (size_t)r->g->n_tensors, sizeof *seen);
-    DTP_TRY(DTP_MEMORY(err, seen));
-    for (int32_t i = 0; i < dtp_json_size(outputs); i++) {
-        dtp_tensor_id id;
-        const dtp_json *v = dtp_json_at(outputs, i);
-        DTP_TRY(dtp_model__tensor(r, scope, v, &id, err));
-        if (seen[id]) {
-            return dtp_json_fail(v, err, "'%s' is listed twice", r->g->tensors[id].name);
-        }
-        seen[id] = true;
-        DTP_TRY(dtp_graph_add_output(r->g, id, err));
-    }
-    return DTP_OK;
-}
-
-/* Loss, optimizer, gradients and updates. */
-static dtp_status read_training(dtp_model_reader *r, const dtp_model_scope *scope, dtp_err *err)
-{
-    dtp_tensor_id loss;
-    dtp_optimizer_spec optimizer;
-    const dtp_json *train = dtp_json_get(r->root, "train");
-    DTP_TRY(dtp_model__train(r, scope, &loss, &optimizer, err));
-    if (train == NULL && r->g->n_outputs == 0) {
-        return dtp_json_fail(r->root, err, "the model has neither outputs nor train");
-    }
-    if (train == NULL || r->options->forward_only) {
-        return DTP_OK;
-    }
-    r->g->loss = loss;
-    r->g->optimizer = optimizer;
-    dtp_status s = dtp_training_graph(r->g, err);
-    if (s != DTP_OK) {
-        dtp_json_prefix(train, err);
-    }
-    return s;
-}
-
 static dtp_status read_graph(dtp_model_reader *r, dtp_err *err)
 {
     dtp_model_scope scope = {.prefix = "", .site = -1};
@@ -89,16 +24,61 @@ static dtp_status read_graph(dtp_model_reader *r, dtp_err *err)
     DTP_TRY(dtp_json_require(r->root, "nodes", &nodes, err));
     DTP_TRY(dtp_model__node_list(r, &scope, nodes, err));
     DTP_TRY(dtp_model__blocks_used(r, err));
-    DTP_TRY(read_outputs(r, &scope, err));
-    return read_training(r, &scope, err);
+    const dtp_json *outputs = dtp_json_get(r->root, "outputs");
+    if (outputs != NULL) {
+        DTP_TRY(dtp_json_expect(outputs, DTP_JSON_ARRAY, err));
+    }
+    bool *seen;
+    DTP_TRY(DTP_NEW(r->scratch, seen, r->g->n_tensors, err));
+    for (int32_t i = 0; outputs != NULL && i < dtp_json_size(outputs); i++) {
+        dtp_tensor_id id;
+        const dtp_json *v = dtp_json_at(outputs, i);
+        DTP_TRY(dtp_model__tensor(r, &scope, v, &id, err));
+        if (seen[id]) {
+            return dtp_json_fail(v, err, "'%s' is listed twice", r->g->tensors[id].name);
+        }
+        seen[id] = true;
+        DTP_TRY(dtp_graph_add_output(r->g, id, err));
+    }
+    /* Loss, optimizer, gradients and updates. */
+    dtp_tensor_id loss;
+    dtp_optimizer_spec optimizer;
+    const dtp_json *train = dtp_json_get(r->root, "train");
+    DTP_TRY(dtp_model__train(r, &scope, &loss, &optimizer, err));
+    if (train == NULL && r->g->n_outputs == 0) {
+        return dtp_json_fail(r->root, err, "the model has neither outputs nor train");
+    }
+    if (train == NULL || r->options->forward_only) {
+        return DTP_OK;
+    }
+    r->g->loss = loss;
+    r->g->optimizer = optimizer;
+    return dtp_json_prefixed(train, dtp_training_graph(r->g, err), err);
 }
 
 static dtp_status read_document(const char *file, const dtp_json *root,
                                 const dtp_model_options *options, dtp_arena *scratch,
                                 dtp_graph **out, dtp_err *err)
 {
-    const char *name = NULL;
-    DTP_TRY(check_header(root, &name, err));
+    static const char *const keys[] = {"format", "name",  "about",   "dims",  "inputs", "params",
+                                       "blocks", "nodes", "outputs", "train", NULL};
+    const dtp_json *format, *given_name;
+    const dtp_json *about = dtp_json_get(root, "about");
+    const char *text, *name;
+    DTP_TRY(dtp_json_require(root, "format", &format, err));
+    DTP_TRY(dtp_json_string(format, &text, err));
+    if (strcmp(text, "dtp.model/1") != 0) {
+        return dtp_json_fail(format, err, "expected 'dtp.model/1', found '%.80s'", text);
+    }
+    DTP_TRY(dtp_json_keys(root, keys, err));
+    DTP_TRY(dtp_json_require(root, "name", &given_name, err));
+    DTP_TRY(dtp_json_string(given_name, &name, err));
+    if (name[0] == '\0' || strlen(name) > DTP_MODEL_MAX_NAME) {
+        return dtp_json_fail(given_name, err, "the name has 1 to %d bytes", DTP_MODEL_MAX_NAME);
+    }
+    if (about != NULL) {
+        DTP_TRY(dtp_json_expect(about, DTP_JSON_STRING, err));
+    }
     dtp_model_reader r = {.file = file, .options = options, .root = root, .scratch = scratch};
     dtp_dims_init(&r.declared, scratch);
     DTP_TRY(DTP_NEW(scratch, r.sites, DTP_MODEL_MAX_REPEATS, err));

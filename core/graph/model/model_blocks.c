@@ -19,28 +19,25 @@ typedef struct repeat {
 /* ---- the "blocks" object -----------------------------------------------------------------------
  */
 
-static dtp_status check_block(const dtp_json *block, dtp_err *err)
-{
-    static const char *const keys[] = {"params", "nodes", "out", NULL};
-    const dtp_json *nodes;
-    const dtp_json *out = dtp_json_get(block, "out");
-    DTP_TRY(dtp_json_keys(block, keys, err));
-    DTP_TRY(dtp_json_require(block, "nodes", &nodes, err));
-    DTP_TRY(dtp_json_expect(nodes, DTP_JSON_ARRAY, err));
-    return out == NULL ? DTP_OK : dtp_json_expect(out, DTP_JSON_OBJECT, err);
-}
-
 dtp_status dtp_model__blocks(dtp_model_reader *r, dtp_err *err)
 {
     const dtp_json *blocks = dtp_json_get(r->root, "blocks");
     if (blocks == NULL) {
         return DTP_OK;
     }
+    static const char *const keys[] = {"params", "nodes", "out", NULL};
     DTP_TRY(dtp_json_expect(blocks, DTP_JSON_OBJECT, err));
     int32_t n = dtp_json_size(blocks);
     DTP_TRY(DTP_NEW(r->scratch, r->block_used, n, err));
     for (int32_t i = 0; i < n; i++) {
-        DTP_TRY(check_block(dtp_json_at(blocks, i), err));
+        const dtp_json *nodes, *block = dtp_json_at(blocks, i);
+        const dtp_json *out = dtp_json_get(block, "out");
+        DTP_TRY(dtp_json_keys(block, keys, err));
+        DTP_TRY(dtp_json_require(block, "nodes", &nodes, err));
+        DTP_TRY(dtp_json_expect(nodes, DTP_JSON_ARRAY, err));
+        if (out != NULL) {
+            DTP_TRY(dtp_json_expect(out, DTP_JSON_OBJECT, err));
+        }
     }
     return DTP_OK;
 }
@@ -56,46 +53,8 @@ dtp_status dtp_model__blocks_used(const dtp_model_reader *r, dtp_err *err)
     return DTP_OK;
 }
 
-/* Finds a block by name and marks it used. */
-static dtp_status find_block(dtp_model_reader *r, const dtp_json *name, repeat *out, dtp_err *err)
-{
-    const dtp_json *blocks = dtp_json_get(r->root, "blocks");
-    DTP_TRY(dtp_json_string(name, &out->block_name, err));
-    for (int32_t i = 0; blocks != NULL && i < dtp_json_size(blocks); i++) {
-        const dtp_json *block = dtp_json_at(blocks, i);
-        if (strcmp(dtp_json_key(block), out->block_name) == 0) {
-            r->block_used[i] = true;
-            out->block = block;
-            return DTP_OK;
-        }
-    }
-    return dtp_json_fail(name, err, "there is no block '%.80s'", out->block_name);
-}
-
 /* ---- one repeat statement ----------------------------------------------------------------------
  */
-
-static dtp_status find_site(dtp_model_reader *r, const dtp_json *statement, const char *block_name,
-                            int32_t *out, dtp_err *err)
-{
-    dtp_graph *g = r->g;
-    for (int32_t i = 0; i < r->n_sites; i++) {
-        if (r->sites[i].statement == statement) {
-            *out = i;
-            return DTP_OK;
-        }
-    }
-    if (r->n_sites == DTP_MODEL_MAX_REPEATS) {
-        return dtp_json_fail(statement, err, "more than %d repeats", DTP_MODEL_MAX_REPEATS);
-    }
-    DTP_TRY(dtp_arena_grow(g->arena, &g->blocks, g->n_blocks, g->n_blocks + 1, &g->cap_blocks,
-                           sizeof *g->blocks, err));
-    g->blocks[g->n_blocks] = dtp_arena_strdup(g->arena, block_name);
-    DTP_TRY(DTP_MEMORY(err, g->blocks[g->n_blocks++]));
-    r->sites[r->n_sites] = (dtp_model_site){.statement = statement};
-    *out = r->n_sites++;
-    return DTP_OK;
-}
 
 /* Every carry has an entry in the block's "out" and the other way round. */
 static dtp_status check_carry(const repeat *p, dtp_err *err)
@@ -119,22 +78,6 @@ static dtp_status check_carry(const repeat *p, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status check_nesting(const dtp_model_scope *scope, const repeat *p, dtp_err *err)
-{
-    int32_t depth = 0;
-    for (const dtp_model_scope *s = scope; s->outer != NULL; s = s->outer) {
-        if (strcmp(s->block, p->block_name) == 0) {
-            return dtp_json_fail(p->statement, err, "block '%s' repeats itself", p->block_name);
-        }
-        depth++;
-    }
-    if (depth == DTP_MODEL_MAX_NEST) {
-        return dtp_json_fail(p->statement, err, "repeats nested deeper than %d",
-                             DTP_MODEL_MAX_NEST);
-    }
-    return DTP_OK;
-}
-
 static dtp_status read_repeat(dtp_model_reader *r, const dtp_model_scope *scope, const dtp_json *v,
                               repeat *out, dtp_err *err)
 {
@@ -152,12 +95,45 @@ static dtp_status read_repeat(dtp_model_reader *r, const dtp_model_scope *scope,
     if (out->with != NULL) {
         DTP_TRY(dtp_json_expect(out->with, DTP_JSON_OBJECT, err));
     }
-    DTP_TRY(find_block(r, name, out, err));
+    const dtp_json *blocks = dtp_json_get(r->root, "blocks");
+    DTP_TRY(dtp_json_string(name, &out->block_name, err));
+    for (int32_t i = 0; blocks != NULL && i < dtp_json_size(blocks) && out->block == NULL; i++) {
+        if (strcmp(dtp_json_key(dtp_json_at(blocks, i)), out->block_name) == 0) {
+            r->block_used[i] = true;
+            out->block = dtp_json_at(blocks, i);
+        }
+    }
+    if (out->block == NULL) {
+        return dtp_json_fail(name, err, "there is no block '%.80s'", out->block_name);
+    }
     DTP_TRY(dtp_model__int(r, count, 1, DTP_MODEL_MAX_PIECES, &out->count, err));
     DTP_TRY(dtp_json_string(as, &out->as, err));
-    DTP_TRY(check_nesting(scope, out, err));
+    int32_t depth = 0;
+    for (const dtp_model_scope *s = scope; s->outer != NULL; s = s->outer) {
+        if (strcmp(s->block, out->block_name) == 0) {
+            return dtp_json_fail(v, err, "block '%s' repeats itself", out->block_name);
+        }
+        depth++;
+    }
+    if (depth == DTP_MODEL_MAX_NEST) {
+        return dtp_json_fail(v, err, "repeats nested deeper than %d", DTP_MODEL_MAX_NEST);
+    }
     DTP_TRY(check_carry(out, err));
-    return find_site(r, v, out->block_name, &out->site, err);
+    dtp_graph *g = r->g;
+    for (out->site = 0; out->site < r->n_sites; out->site++) {
+        if (r->sites[out->site].statement == v) {
+            return DTP_OK;
+        }
+    }
+    if (r->n_sites == DTP_MODEL_MAX_REPEATS) {
+        return dtp_json_fail(v, err, "more than %d repeats", DTP_MODEL_MAX_REPEATS);
+    }
+    DTP_TRY(dtp_arena_grow(g->arena, &g->blocks, g->n_blocks, g->n_blocks + 1, &g->cap_blocks,
+                           sizeof *g->blocks, err));
+    g->blocks[g->n_blocks] = dtp_arena_strdup(g->arena, out->block_name);
+    DTP_TRY(DTP_MEMORY(err, g->blocks[g->n_blocks++]));
+    r->sites[r->n_sites++] = (dtp_model_site){.statement = v};
+    return DTP_OK;
 }
 
 /* ---- instances ---------------------------------------------------------------------------------
@@ -202,36 +178,6 @@ static dtp_status carry_over(const dtp_model_reader *r, const repeat *p, dtp_mod
     return DTP_OK;
 }
 
-static dtp_status read_instance(dtp_model_reader *r, const repeat *p, dtp_model_scope *inner,
-                                dtp_err *err)
-{
-    const dtp_json *params = dtp_json_get(p->block, "params");
-    DTP_TRY(dtp_model__count(r, p->statement, err));
-    if (params != NULL) {
-        DTP_TRY(dtp_model__params(r, inner, params, err));
-    }
-    int32_t n_bindings = inner->n_bindings;
-    DTP_TRY(dtp_model__node_list(r, inner, dtp_json_get(p->block, "nodes"), err));
-    DTP_TRY(carry_over(r, p, inner, err));
-    inner->n_bindings = n_bindings; /* forget the results of inner repeats */
-    return DTP_OK;
-}
-
-/* "layers.x" for every carried x. */
-static dtp_status bind_results(dtp_model_reader *r, const repeat *p, const dtp_model_scope *inner,
-                               dtp_model_scope *scope, dtp_err *err)
-{
-    for (int32_t i = 0; p->carry != NULL && i < dtp_json_size(p->carry); i++) {
-        const char *name = dtp_arena_printf(r->scratch, "%s.%s", p->as, inner->bindings[i].name);
-        DTP_TRY(DTP_MEMORY(err, name));
-        if (dtp_model__find(r, scope, name) >= 0) {
-            return dtp_json_fail(p->statement, err, "the name '%s' is already used", name);
-        }
-        DTP_TRY(dtp_model__bind(scope, p->statement, name, inner->bindings[i].id, err));
-    }
-    return DTP_OK;
-}
-
 static dtp_status expand(dtp_model_reader *r, dtp_model_scope *scope, const dtp_json *v,
                          dtp_err *err)
 {
@@ -251,9 +197,26 @@ static dtp_status expand(dtp_model_reader *r, dtp_model_scope *scope, const dtp_
                                  scope->prefix, DTP_MODEL_MAX_FULL_NAME - 1);
         }
         inner.instance = r->sites[p.site].instances++;
-        DTP_TRY(read_instance(r, &p, &inner, err));
+        const dtp_json *params = dtp_json_get(p.block, "params");
+        DTP_TRY(dtp_model__count(r, v, err));
+        if (params != NULL) {
+            DTP_TRY(dtp_model__params(r, &inner, params, err));
+        }
+        const int32_t n_bindings = inner.n_bindings;
+        DTP_TRY(dtp_model__node_list(r, &inner, dtp_json_get(p.block, "nodes"), err));
+        DTP_TRY(carry_over(r, &p, &inner, err));
+        inner.n_bindings = n_bindings; /* forget the results of inner repeats */
     }
-    return bind_results(r, &p, &inner, scope, err);
+    /* "layers.x" for every carried x. */
+    for (int32_t i = 0; p.carry != NULL && i < dtp_json_size(p.carry); i++) {
+        const char *name = dtp_arena_printf(r->scratch, "%s.%s", p.as, inner.bindings[i].name);
+        DTP_TRY(DTP_MEMORY(err, name));
+        if (dtp_model__find(r, scope, name) >= 0) {
+            return dtp_json_fail(v, err, "the name '%s' is already used", name);
+        }
+        DTP_TRY(dtp_model__bind(scope, v, name, inner.bindings[i].id, err));
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_model__node_list(dtp_model_reader *r, dtp_model_scope *scope, const dtp_json *nodes,

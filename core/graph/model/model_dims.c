@@ -38,11 +38,7 @@ static dtp_status read_int(evaluation *e, const dtp_json *v, int64_t min, int64_
         return dtp_json_int(v, min, max, out, err);
     }
     DTP_TRY(dtp_json_string(v, &text, err));
-    dtp_status s = dtp_expr_eval(text, look_up, e, out, err);
-    if (s != DTP_OK) {
-        dtp_json_prefix(v, err);
-        return s;
-    }
+    DTP_TRY(dtp_json_prefixed(v, dtp_expr_eval(text, look_up, e, out, err), err));
     if (*out < min || *out > max) {
         return dtp_json_fail(v, err, "'%s' is %" PRId64 ", not in %" PRId64 "..%" PRId64, text,
                              *out, min, max);
@@ -55,46 +51,6 @@ dtp_status dtp_model__int(const dtp_model_reader *r, const dtp_json *v, int64_t 
 {
     evaluation e = {.r = r, .pending = -1};
     return read_int(&e, v, min, max, out, err);
-}
-
-/* Declares the names; the ids are the positions in the file. */
-static dtp_status declare(dtp_model_reader *r, const dtp_json *dims, dtp_err *err)
-{
-    for (int32_t i = 0; i < dtp_json_size(dims); i++) {
-        const dtp_json *v = dtp_json_at(dims, i);
-        const char *name = dtp_json_key(v);
-        dtp_dim_id id;
-        if (!dtp_expr_is_name(name) || name[0] == '_') {
-            return dtp_json_fail(v, err,
-                                 "a dim name has letters, digits and _, and starts with a letter");
-        }
-        DTP_TRY(dtp_dims_intern(&r->declared, name, 0, &id, err));
-    }
-    return DTP_OK;
-}
-
-static dtp_status apply_overrides(dtp_model_reader *r, uint8_t *states, dtp_err *err)
-{
-    for (int32_t i = 0; i < r->options->n_overrides; i++) {
-        const dtp_dim_override *o = &r->options->overrides[i];
-        dtp_dim_id d = dtp_dims_find(&r->declared, o->name);
-        if (d < 0) {
-            return DTP_FAIL(err, DTP_INVALID, "%s: --dim %s=%" PRId64 ": the model has no dim '%s'",
-                            r->file, o->name, o->size, o->name);
-        }
-        if (o->size < 1 || o->size > MAX_SIZE) {
-            return DTP_FAIL(err, DTP_INVALID,
-                            "%s: --dim %s=%" PRId64 ": the size is not in 1..%" PRId64, r->file,
-                            o->name, o->size, MAX_SIZE);
-        }
-        if (states[d] == DTP_DIM_DONE) {
-            return DTP_FAIL(err, DTP_INVALID, "%s: --dim %s=%" PRId64 ": given twice", r->file,
-                            o->name, o->size);
-        }
-        states[d] = DTP_DIM_DONE;
-        r->dim_values[d] = o->size;
-    }
-    return DTP_OK;
 }
 
 /* Evaluates one dim and what it depends on; `stack` has room for every dim. */
@@ -136,13 +92,38 @@ dtp_status dtp_model__dims(dtp_model_reader *r, dtp_err *err)
     dtp_dim_id *stack = dtp_arena_alloc(r->scratch, n, sizeof *stack);
     r->dim_values = dtp_arena_alloc(r->scratch, n, sizeof *r->dim_values);
     DTP_TRY(DTP_MEMORY(err, states, stack, r->dim_values));
-    DTP_TRY(declare(r, dims, err));
-    DTP_TRY(apply_overrides(r, states, err));
-    for (int32_t d = 0; d < r->declared.n; d++) {
-        if (states[d] == DTP_DIM_DONE) {
-            continue;
+    /* The ids are the positions in the file. */
+    for (int32_t i = 0; i < dtp_json_size(dims); i++) {
+        const dtp_json *v = dtp_json_at(dims, i);
+        const char *name = dtp_json_key(v);
+        dtp_dim_id id;
+        if (!dtp_expr_is_name(name) || name[0] == '_') {
+            return dtp_json_fail(v, err,
+                                 "a dim name has letters, digits and _, and starts with a letter");
         }
-        DTP_TRY(evaluate(r, dims, d, states, stack, err));
+        DTP_TRY(dtp_dims_intern(&r->declared, name, 0, &id, err));
+    }
+    for (int32_t i = 0; i < r->options->n_overrides; i++) {
+        const dtp_dim_override *o = &r->options->overrides[i];
+        dtp_dim_id d = dtp_dims_find(&r->declared, o->name);
+        if (d < 0) {
+            return DTP_FAIL(err, DTP_INVALID, "%s: --dim %s=%" PRId64 ": the model has no dim '%s'",
+                            r->file, o->name, o->size, o->name);
+        }
+        if (o->size < 1 || o->size > MAX_SIZE) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "%s: --dim %s=%" PRId64 ": the size is not in 1..%" PRId64, r->file,
+                            o->name, o->size, MAX_SIZE);
+        }
+        if (states[d] == DTP_DIM_DONE) {
+            return DTP_FAIL(err, DTP_INVALID, "%s: --dim %s=%" PRId64 ": given twice", r->file,
+                            o->name, o->size);
+        }
+        states[d] = DTP_DIM_DONE;
+        r->dim_values[d] = o->size;
+    }
+    for (int32_t d = 0; d < r->declared.n; d++) {
+        DTP_TRY(states[d] == DTP_DIM_DONE ? DTP_OK : evaluate(r, dims, d, states, stack, err));
     }
     return DTP_OK;
 }
@@ -180,11 +161,7 @@ static dtp_status read_sized_dim(dtp_model_reader *r, const dtp_json *v, const c
         return dtp_json_fail(v, err, "expected 'DIM' or 'DIM=SIZE', found '%.80s'", text);
     }
     evaluation e = {.r = r, .pending = -1};
-    dtp_status s = dtp_expr_eval(equals + 1, look_up, &e, &out->size, err);
-    if (s != DTP_OK) {
-        dtp_json_prefix(v, err);
-        return s;
-    }
+    DTP_TRY(dtp_json_prefixed(v, dtp_expr_eval(equals + 1, look_up, &e, &out->size, err), err));
     if (out->size < 1 || out->size > MAX_SIZE) {
         return dtp_json_fail(v, err, "the size of '%s' is %" PRId64 ", not in 1..%" PRId64, name,
                              out->size, MAX_SIZE);
@@ -192,25 +169,6 @@ static dtp_status read_sized_dim(dtp_model_reader *r, const dtp_json *v, const c
     dtp_dim_id declared = dtp_dims_find(&r->declared, name);
     return dtp_dims_intern(&r->g->dims, name, declared < 0 ? 0 : r->dim_values[declared], &out->id,
                            err);
-}
-
-static dtp_status read_tensor_dim(dtp_model_reader *r, const dtp_json *v, dtp_tdim *out,
-                                  dtp_err *err)
-{
-    const char *text;
-    DTP_TRY(dtp_json_string(v, &text, err));
-    if (strchr(text, '=') != NULL) {
-        return read_sized_dim(r, v, text, out, err);
-    }
-    dtp_dim_id declared = dtp_dims_find(&r->declared, text);
-    if (declared < 0) {
-        return dtp_json_fail(v, err,
-                             "'%.80s' is not declared in dims (a dim with a size of its own is "
-                             "written 'NAME=SIZE')",
-                             text);
-    }
-    out->size = r->dim_values[declared];
-    return dtp_dims_intern(&r->g->dims, text, out->size, &out->id, err);
 }
 
 dtp_status dtp_model__dim_list(dtp_model_reader *r, const dtp_json *v, int32_t *rank,
@@ -223,7 +181,20 @@ dtp_status dtp_model__dim_list(dtp_model_reader *r, const dtp_json *v, int32_t *
     *rank = dtp_json_size(v);
     for (int32_t i = 0; i < *rank; i++) {
         const dtp_json *item = dtp_json_at(v, i);
-        DTP_TRY(read_tensor_dim(r, item, &dims[i], err));
+        const char *text;
+        DTP_TRY(dtp_json_string(item, &text, err));
+        const dtp_dim_id declared = dtp_dims_find(&r->declared, text);
+        if (strchr(text, '=') != NULL) {
+            DTP_TRY(read_sized_dim(r, item, text, &dims[i], err));
+        } else if (declared >= 0) {
+            dims[i].size = r->dim_values[declared];
+            DTP_TRY(dtp_dims_intern(&r->g->dims, text, dims[i].size, &dims[i].id, err));
+        } else {
+            return dtp_json_fail(item, err,
+                                 "'%.80s' is not declared in dims (a dim with a size of its own is "
+                                 "written 'NAME=SIZE')",
+                                 text);
+        }
         for (int32_t j = 0; j < i; j++) {
             if (dims[j].id == dims[i].id) {
                 return dtp_json_fail(item, err, "dim '%s' occurs twice in one tensor",

@@ -76,19 +76,6 @@ dtp_status dtp_model__new_name(const dtp_model_reader *r, const dtp_model_scope 
     return DTP_OK;
 }
 
-/* Whether a node list defines the name itself (rather than through a repeat). */
-static bool defines(const dtp_json *nodes, const char *name)
-{
-    for (int32_t i = 0; nodes != NULL && i < dtp_json_size(nodes); i++) {
-        const dtp_json *id = dtp_json_get(dtp_json_at(nodes, i), "id");
-        const char *text;
-        if (id != NULL && dtp_json_string(id, &text, NULL) == DTP_OK && strcmp(text, name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 dtp_status dtp_model__tensor(const dtp_model_reader *r, const dtp_model_scope *scope,
                              const dtp_json *v, dtp_tensor_id *out, dtp_err *err)
 {
@@ -98,8 +85,12 @@ dtp_status dtp_model__tensor(const dtp_model_reader *r, const dtp_model_scope *s
     if (*out >= 0) {
         return DTP_OK;
     }
-    if (defines(scope->nodes, name)) {
-        return dtp_json_fail(v, err, "'%s' is used before the node that defines it", name);
+    for (int32_t i = 0; scope->nodes != NULL && i < dtp_json_size(scope->nodes); i++) {
+        const dtp_json *id = dtp_json_get(dtp_json_at(scope->nodes, i), "id");
+        const char *text;
+        if (id != NULL && dtp_json_string(id, &text, NULL) == DTP_OK && strcmp(text, name) == 0) {
+            return dtp_json_fail(v, err, "'%s' is used before the node that defines it", name);
+        }
     }
     if (scope->outer != NULL) {
         return dtp_json_fail(v, err,

@@ -119,25 +119,6 @@ static dtp_status read_attrs(dtp_model_reader *r, const dtp_op_def *op, const dt
 /* ---- the node ----------------------------------------------------------------------------------
  */
 
-static dtp_status find_op(const dtp_model_reader *r, const dtp_json *v, const dtp_op_def **out,
-                          dtp_err *err)
-{
-    const dtp_json *op;
-    const char *name;
-    DTP_TRY(dtp_json_require(v, "op", &op, err));
-    DTP_TRY(dtp_json_string(op, &name, err));
-    *out = dtp_op_set_find(r->g->ops, name);
-    if (*out == NULL) {
-        char hint[DTP_OP_HINT_BYTES];
-        dtp_op_hint(r->g->ops, name, hint);
-        return dtp_json_fail(op, err, "there is no op '%.80s'%s", name, hint);
-    }
-    if (((*out)->flags & DTP_OP_INTERNAL_USE) != 0) {
-        return dtp_json_fail(op, err, "op '%s' is made by the training graph only", name);
-    }
-    return DTP_OK;
-}
-
 static dtp_status read_operands(const dtp_model_reader *r, const dtp_model_scope *scope,
                                 const dtp_json *v, const dtp_op_def *op,
                                 dtp_tensor_id in[DTP_MAX_OP_IN], int32_t *n, dtp_err *err)
@@ -159,14 +140,32 @@ static dtp_status read_operands(const dtp_model_reader *r, const dtp_model_scope
     return DTP_OK;
 }
 
-static dtp_status add_node(dtp_model_reader *r, const dtp_model_scope *scope, const dtp_json *v,
-                           const dtp_op_def *op, const char *name, dtp_err *err)
+dtp_status dtp_model__node(dtp_model_reader *r, const dtp_model_scope *scope, const dtp_json *v,
+                           dtp_err *err)
 {
+    const dtp_json *id, *op_name, *out = dtp_json_get(v, "out");
+    const char *name, *id_text;
+    char full[DTP_MODEL_MAX_FULL_NAME];
+    DTP_TRY(dtp_model__count(r, v, err));
+    DTP_TRY(dtp_json_require(v, "id", &id, err));
+    DTP_TRY(dtp_json_string(id, &id_text, err));
+    DTP_TRY(dtp_json_require(v, "op", &op_name, err));
+    DTP_TRY(dtp_json_string(op_name, &name, err));
+    const dtp_op_def *op = dtp_op_set_find(r->g->ops, name);
+    if (op == NULL) {
+        char hint[DTP_OP_HINT_BYTES];
+        dtp_op_hint(r->g->ops, name, hint);
+        return dtp_json_fail(op_name, err, "there is no op '%.80s'%s", name, hint);
+    }
+    if ((op->flags & DTP_OP_INTERNAL_USE) != 0) {
+        return dtp_json_fail(op_name, err, "op '%s' is made by the training graph only", name);
+    }
+    DTP_TRY(check_keys(v, op, err));
+    DTP_TRY(dtp_model__new_name(r, scope, id, id_text, full, err));
     node_attrs attrs;
     dtp_tensor_id in[DTP_MAX_OP_IN];
-    dtp_node_spec spec = dtp_node_spec_init(name, op->name);
+    dtp_node_spec spec = dtp_node_spec_init(full, op->name);
     spec.def = op;
-    const dtp_json *out = dtp_json_get(v, "out");
     DTP_TRY(read_operands(r, scope, v, op, in, &spec.n_in, err));
     if (out != NULL) {
         spec.has_out = true;
@@ -178,25 +177,5 @@ static dtp_status add_node(dtp_model_reader *r, const dtp_model_scope *scope, co
     spec.attrs = attrs.attrs;
     spec.block = scope->site;
     spec.instance = scope->instance;
-    dtp_status s = dtp_graph_add_node(r->g, &spec, NULL, err);
-    if (s != DTP_OK) {
-        dtp_json_prefix(v, err);
-    }
-    return s;
-}
-
-dtp_status dtp_model__node(dtp_model_reader *r, const dtp_model_scope *scope, const dtp_json *v,
-                           dtp_err *err)
-{
-    const dtp_json *id;
-    const dtp_op_def *op;
-    const char *name;
-    char full[DTP_MODEL_MAX_FULL_NAME];
-    DTP_TRY(dtp_model__count(r, v, err));
-    DTP_TRY(dtp_json_require(v, "id", &id, err));
-    DTP_TRY(dtp_json_string(id, &name, err));
-    DTP_TRY(find_op(r, v, &op, err));
-    DTP_TRY(check_keys(v, op, err));
-    DTP_TRY(dtp_model__new_name(r, scope, id, name, full, err));
-    return add_node(r, scope, v, op, full, err);
+    return dtp_json_prefixed(v, dtp_graph_add_node(r->g, &spec, NULL, err), err);
 }

@@ -9,11 +9,7 @@ dtp_status dtp_model__dtype(const dtp_model_reader *r, const dtp_json *v, dtp_dt
 {
     const char *name;
     DTP_TRY(dtp_json_string(v, &name, err));
-    dtp_status s = dtp_dtype_parse(name, out, err);
-    if (s != DTP_OK) {
-        dtp_json_prefix(v, err);
-        return s;
-    }
+    DTP_TRY(dtp_json_prefixed(v, dtp_dtype_parse(name, out, err), err));
     if (r->options->f64 && *out == DTP_F32) {
         *out = DTP_F64;
     }
@@ -36,47 +32,35 @@ static dtp_status add_tensor(dtp_model_reader *r, const dtp_json *v, const dtp_t
 {
     dtp_tensor_id id;
     DTP_TRY(dtp_model__count(r, v, err));
-    dtp_status s = dtp_graph_add_tensor(r->g, spec, &id, err);
-    if (s != DTP_OK) {
-        dtp_json_prefix(v, err);
-    }
-    return s;
+    return dtp_json_prefixed(v, dtp_graph_add_tensor(r->g, spec, &id, err), err);
 }
 
 /* ---- inputs ------------------------------------------------------------------------------------
  */
 
-static dtp_status read_input(dtp_model_reader *r, const dtp_model_scope *scope, const dtp_json *v,
-                             dtp_err *err)
-{
-    static const char *const keys[] = {"dims", "dtype", "below", NULL};
-    char name[DTP_MODEL_MAX_FULL_NAME];
-    dtp_tensor_spec spec = {.kind = DTP_TENSOR_INPUT};
-    const dtp_json *below;
-    DTP_TRY(dtp_json_keys(v, keys, err));
-    DTP_TRY(dtp_model__new_name(r, scope, v, dtp_json_key(v), name, err));
-    spec.name = name;
-    DTP_TRY(read_type(r, v, &spec.type, err));
-    below = dtp_json_get(v, "below");
-    if (below != NULL) {
-        const bool i32 = spec.type.dtype == DTP_I32;
-        if (!i32 && spec.type.dtype != DTP_I64) {
-            return dtp_json_fail(below, err, "only i32 and i64 inputs have a bound, this one is %s",
-                                 dtp_dtype_name(spec.type.dtype));
-        }
-        DTP_TRY(dtp_model__int(r, below, 1, i32 ? INT32_MAX : INT64_MAX, &spec.below, err));
-    }
-    return add_tensor(r, v, &spec, err);
-}
-
 dtp_status dtp_model__inputs(dtp_model_reader *r, dtp_err *err)
 {
+    static const char *const keys[] = {"dims", "dtype", "below", NULL};
     const dtp_json *inputs;
     dtp_model_scope scope = {.prefix = ""};
     DTP_TRY(dtp_json_require(r->root, "inputs", &inputs, err));
     DTP_TRY(dtp_json_expect(inputs, DTP_JSON_OBJECT, err));
     for (int32_t i = 0; i < dtp_json_size(inputs); i++) {
-        DTP_TRY(read_input(r, &scope, dtp_json_at(inputs, i), err));
+        const dtp_json *v = dtp_json_at(inputs, i), *below = dtp_json_get(v, "below");
+        char name[DTP_MODEL_MAX_FULL_NAME];
+        dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_INPUT};
+        DTP_TRY(dtp_json_keys(v, keys, err));
+        DTP_TRY(dtp_model__new_name(r, &scope, v, dtp_json_key(v), name, err));
+        DTP_TRY(read_type(r, v, &spec.type, err));
+        const bool i32 = spec.type.dtype == DTP_I32;
+        if (below != NULL && !i32 && spec.type.dtype != DTP_I64) {
+            return dtp_json_fail(below, err, "only i32 and i64 inputs have a bound, this one is %s",
+                                 dtp_dtype_name(spec.type.dtype));
+        }
+        if (below != NULL) {
+            DTP_TRY(dtp_model__int(r, below, 1, i32 ? INT32_MAX : INT64_MAX, &spec.below, err));
+        }
+        DTP_TRY(add_tensor(r, v, &spec, err));
     }
     return DTP_OK;
 }
@@ -93,21 +77,6 @@ static dtp_status read_pair(const dtp_json *v, double *a, double *b, dtp_err *er
     }
     DTP_TRY(dtp_json_double(dtp_json_at(v, 0), a, err));
     return dtp_json_double(dtp_json_at(v, 1), b, err);
-}
-
-/* A standard deviation, or [mean, standard deviation]. */
-static dtp_status read_normal(const dtp_json *v, dtp_init *out, dtp_err *err)
-{
-    out->kind = DTP_INIT_NORMAL;
-    if (dtp_json_kind_of(v) == DTP_JSON_ARRAY) {
-        DTP_TRY(read_pair(v, &out->b, &out->a, err));
-    } else {
-        DTP_TRY(dtp_json_double(v, &out->a, err));
-    }
-    if (out->a < 0) {
-        return dtp_json_fail(v, err, "the standard deviation is %g", out->a);
-    }
-    return DTP_OK;
 }
 
 static dtp_status read_init(const dtp_json *v, dtp_init *out, dtp_err *err)
@@ -132,7 +101,13 @@ static dtp_status read_init(const dtp_json *v, dtp_init *out, dtp_err *err)
     }
     const dtp_json *value = dtp_json_at(v, 0);
     if (strcmp(dtp_json_key(value), "normal") == 0) {
-        return read_normal(value, out, err);
+        /* A standard deviation, or [mean, standard deviation]. */
+        const bool pair = dtp_json_kind_of(value) == DTP_JSON_ARRAY;
+        out->kind = DTP_INIT_NORMAL;
+        DTP_TRY(pair ? read_pair(value, &out->b, &out->a, err)
+                     : dtp_json_double(value, &out->a, err));
+        return out->a >= 0 ? DTP_OK
+                           : dtp_json_fail(value, err, "the standard deviation is %g", out->a);
     }
     if (strcmp(dtp_json_key(value), "uniform") == 0) {
         out->kind = DTP_INIT_UNIFORM;
@@ -145,32 +120,25 @@ static dtp_status read_init(const dtp_json *v, dtp_init *out, dtp_err *err)
     return dtp_json_double(value, &out->a, err);
 }
 
-static dtp_status read_param(dtp_model_reader *r, const dtp_model_scope *scope, const dtp_json *v,
-                             dtp_err *err)
-{
-    static const char *const keys[] = {"dims", "dtype", "init", NULL};
-    char name[DTP_MODEL_MAX_FULL_NAME];
-    dtp_tensor_spec spec = {.kind = DTP_TENSOR_PARAM};
-    const dtp_json *init;
-    DTP_TRY(dtp_json_keys(v, keys, err));
-    DTP_TRY(dtp_model__new_name(r, scope, v, dtp_json_key(v), name, err));
-    spec.name = name;
-    DTP_TRY(read_type(r, v, &spec.type, err));
-    if (!dtp_dtype_is_float(spec.type.dtype)) {
-        return dtp_json_fail(v, err, "a param has a floating-point dtype, not %s",
-                             dtp_dtype_name(spec.type.dtype));
-    }
-    DTP_TRY(dtp_json_require(v, "init", &init, err));
-    DTP_TRY(read_init(init, &spec.init, err));
-    return add_tensor(r, v, &spec, err);
-}
-
 dtp_status dtp_model__params(dtp_model_reader *r, const dtp_model_scope *scope,
                              const dtp_json *params, dtp_err *err)
 {
+    static const char *const keys[] = {"dims", "dtype", "init", NULL};
     DTP_TRY(dtp_json_expect(params, DTP_JSON_OBJECT, err));
     for (int32_t i = 0; i < dtp_json_size(params); i++) {
-        DTP_TRY(read_param(r, scope, dtp_json_at(params, i), err));
+        const dtp_json *v = dtp_json_at(params, i), *init;
+        char name[DTP_MODEL_MAX_FULL_NAME];
+        dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_PARAM};
+        DTP_TRY(dtp_json_keys(v, keys, err));
+        DTP_TRY(dtp_model__new_name(r, scope, v, dtp_json_key(v), name, err));
+        DTP_TRY(read_type(r, v, &spec.type, err));
+        if (!dtp_dtype_is_float(spec.type.dtype)) {
+            return dtp_json_fail(v, err, "a param has a floating-point dtype, not %s",
+                                 dtp_dtype_name(spec.type.dtype));
+        }
+        DTP_TRY(dtp_json_require(v, "init", &init, err));
+        DTP_TRY(read_init(init, &spec.init, err));
+        DTP_TRY(add_tensor(r, v, &spec, err));
     }
     return DTP_OK;
 }

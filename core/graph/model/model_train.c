@@ -4,32 +4,6 @@
 
 enum { MAX_OPTIMIZERS = 31 };
 
-/* Takes the fields that are given; those of the hyperparameters are required or have defaults. */
-static dtp_status read_fields(const dtp_json *v, dtp_optimizer_spec *opt, dtp_err *err)
-{
-    const dtp_attr_spec *attrs = opt->op->attrs;
-    const char *keys[DTP_OPTIMIZER_MAX_HYPERS + 1] = {NULL};
-    const int32_t n = dtp_optimizer_hypers(opt->op);
-    for (int32_t i = 0; i < n; i++) {
-        keys[i] = attrs[i].key;
-    }
-    DTP_TRY(dtp_json_keys(v, keys, err));
-    for (int32_t i = 0; i < n; i++) {
-        const dtp_json *given = dtp_json_get(v, keys[i]);
-        double value;
-        dtp_err why = {0};
-        if (given == NULL && !attrs[i].required) {
-            continue;
-        }
-        DTP_TRY(dtp_json_require(v, keys[i], &given, err));
-        DTP_TRY(dtp_json_double(given, &value, err));
-        if (dtp_optimizer_spec_set(opt, keys[i], value, &why) != DTP_OK) {
-            return dtp_json_fail(given, err, "%s", why.msg);
-        }
-    }
-    return DTP_OK;
-}
-
 /* {"adamw": {"lr": ...}} */
 static dtp_status read_optimizer(const dtp_op_set *ops, const dtp_json *v, dtp_optimizer_spec *opt,
                                  dtp_err *err)
@@ -44,7 +18,28 @@ static dtp_status read_optimizer(const dtp_op_set *ops, const dtp_json *v, dtp_o
     }
     const dtp_json *fields = dtp_json_at(v, 0);
     *opt = dtp_optimizer_spec_of(dtp_optimizer_find(ops, dtp_json_key(fields)));
-    return read_fields(fields, opt, err);
+    /* The fields that are given; those of the hyperparameters are required or have defaults. */
+    const dtp_attr_spec *attrs = opt->op->attrs;
+    const char *keys[DTP_OPTIMIZER_MAX_HYPERS + 1] = {NULL};
+    const int32_t n = dtp_optimizer_hypers(opt->op);
+    for (int32_t i = 0; i < n; i++) {
+        keys[i] = attrs[i].key;
+    }
+    DTP_TRY(dtp_json_keys(fields, keys, err));
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_json *given = dtp_json_get(fields, keys[i]);
+        double value;
+        dtp_err why = {0};
+        if (given == NULL && !attrs[i].required) {
+            continue;
+        }
+        DTP_TRY(dtp_json_require(fields, keys[i], &given, err));
+        DTP_TRY(dtp_json_double(given, &value, err));
+        if (dtp_optimizer_spec_set(opt, keys[i], value, &why) != DTP_OK) {
+            return dtp_json_fail(given, err, "%s", why.msg);
+        }
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_model__train(const dtp_model_reader *r, const dtp_model_scope *scope,

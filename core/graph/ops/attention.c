@@ -125,19 +125,6 @@ static dtp_status check_lengths(const dtp_op_call *call, const dtp_attention_dim
     return dtp_sequence_check(call, a->query, keys, dtp_call_int(call, "chunks"), err);
 }
 
-/* The chunk dim of a part, when it has one. */
-static dtp_status check_chunk(const dtp_op_call *call, const dtp_attention_dims *a, dtp_err *err)
-{
-    DTP_TRY(need_dim(call, 0, "chunk", a->chunk, err));
-    DTP_TRY(need_dim(call, 1, "chunk", a->chunk, err));
-    int64_t n = dtp_attention_size(&call->in[0], a->chunk);
-    if (a->chunk == a->query || a->chunk == a->key || a->chunk == a->feature || a->shift >= n) {
-        return DTP_FAIL(err, DTP_INVALID, "chunk dim '%s' of size %lld with shift %lld",
-                        dtp_dims_name(call->dims, a->chunk), (long long)n, (long long)a->shift);
-    }
-    return DTP_OK;
-}
-
 /* Operands q, k and v, or q and kv. */
 static dtp_status check_operands(const dtp_op_call *call, const dtp_attention_dims *a, dtp_err *err)
 {
@@ -174,8 +161,15 @@ static dtp_status check_operands(const dtp_op_call *call, const dtp_attention_di
     int64_t chunks = 1;
     if (a->packed) {
         if (a->chunk >= 0) {
-            DTP_TRY(check_chunk(call, a, err));
+            DTP_TRY(need_dim(call, 0, "chunk", a->chunk, err));
+            DTP_TRY(need_dim(call, 1, "chunk", a->chunk, err));
             chunks = dtp_attention_size(&call->in[0], a->chunk);
+            if (a->chunk == a->query || a->chunk == a->key || a->chunk == a->feature ||
+                a->shift >= chunks) {
+                return DTP_FAIL(err, DTP_INVALID, "chunk dim '%s' of size %lld with shift %lld",
+                                dtp_dims_name(call->dims, a->chunk), (long long)chunks,
+                                (long long)a->shift);
+            }
         }
         if (dtp_attention_values(call, a) < 1) {
             return DTP_FAIL(err, DTP_INVALID,

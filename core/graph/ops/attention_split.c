@@ -173,13 +173,6 @@ static dtp_status join(const attention_split *s, dtp_tensor_id x, const dtp_ttyp
                : emit_shaped(s, "relabel", x, type, out, err);
 }
 
-/* Type of kv with the sequence in one piece. */
-static dtp_ttype packed_type(const attention_split *s)
-{
-    return renamed(&s->call->in[1], s->a.feature,
-                   (dtp_tdim){s->a.feature, s->features + s->values});
-}
-
 static dtp_status pack(const attention_split *s, dtp_tensor_id k, dtp_tensor_id v,
                        dtp_tensor_id *out, dtp_err *err)
 {
@@ -210,7 +203,10 @@ static dtp_status emit_slice(const attention_split *s, dtp_tensor_id x, int64_t 
 static dtp_status unpack(const attention_split *s, dtp_tensor_id dkv, dtp_tensor_id *dk,
                          dtp_tensor_id *dv, dtp_err *err)
 {
-    const dtp_ttype type = packed_type(s), *v = &s->call->in[2];
+    /* Type of kv with the sequence in one piece. */
+    const dtp_ttype type =
+        renamed(&s->call->in[1], s->a.feature, (dtp_tdim){s->a.feature, s->features + s->values});
+    const dtp_ttype *v = &s->call->in[2];
     DTP_TRY(join(s, dkv, &type, &dkv, err));
     DTP_TRY(emit_slice(s, dkv, 0, s->features, dk, err));
     DTP_TRY(emit_slice(s, dkv, s->features, s->values, dv, err));

@@ -27,22 +27,15 @@ dtp_status dtp_op__set_out(const dtp_op_call *call, bool has_out, const dtp_ttyp
     return DTP_OK;
 }
 
-/* The first operand that has the dim. */
-static int32_t first_with(const dtp_op_call *call, dtp_dim_id d)
-{
-    int32_t i = 0;
-    while (dtp_ttype_find(&call->in[i], d) < 0) {
-        i++;
-    }
-    return i;
-}
-
 /* Adds the dims of operand i that `out` lacks. */
 static dtp_status merge_dims(const dtp_op_call *call, int32_t i, dtp_ttype *out, dtp_err *err)
 {
     for (int32_t k = 0; k < call->in[i].rank; k++) {
         const dtp_tdim d = call->in[i].dims[k];
-        const int32_t j = first_with(call, d.id);
+        int32_t j = 0; /* the first operand that has the dim */
+        while (dtp_ttype_find(&call->in[j], d.id) < 0) {
+            j++;
+        }
         const int64_t size = call->in[j].dims[dtp_ttype_find(&call->in[j], d.id)].size;
         if (size != d.size) {
             return DTP_FAIL(

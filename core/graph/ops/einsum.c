@@ -46,8 +46,10 @@ static dtp_status check_operands(const dtp_op_call *call, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status check_result(const dtp_op_call *call, const dtp_ttype *out, dtp_err *err)
+static dtp_status infer_einsum(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
+    DTP_TRY(dtp_op__declared(call, has_out, call->in[0].dtype, out, err));
+    DTP_TRY(check_operands(call, err));
     for (int32_t k = 0; k < out->rank; k++) {
         const dtp_tdim d = out->dims[k];
         const int32_t in = first_with(call, call->n_in, d.id);
@@ -62,33 +64,20 @@ static dtp_status check_result(const dtp_op_call *call, const dtp_ttype *out, dt
                             (long long)size_in(&call->in[in], d.id), in, (long long)d.size);
         }
     }
-    return DTP_OK;
-}
-
-/* Operands are multiplied from left to right, so with three or more there are intermediates. */
-static dtp_status check_intermediates(const dtp_op_call *call, const dtp_ttype *out, dtp_err *err)
-{
+    if (call->n_in < 3) {
+        return DTP_OK;
+    }
+    /* Operands are multiplied from left to right, so there are intermediates. */
     dtp_einsum_plan plan;
     dtp_op_call typed = *call;
     typed.out = out;
     typed.n_out = 1;
-    if (call->n_in < 3) {
-        return DTP_OK;
-    }
     dtp_einsum_plan_make(&typed, &plan);
     if (plan.too_large) {
         return DTP_FAIL(err, DTP_RANGE,
                         "a product of the operands, taken from left to right, is too large");
     }
     return DTP_OK;
-}
-
-static dtp_status infer_einsum(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
-{
-    DTP_TRY(dtp_op__declared(call, has_out, call->in[0].dtype, out, err));
-    DTP_TRY(check_operands(call, err));
-    DTP_TRY(check_result(call, out, err));
-    return check_intermediates(call, out, err);
 }
 
 /* ---- rules and work -----------------------------------------------------------------------------
@@ -98,15 +87,6 @@ static dtp_dim_role role_einsum(const dtp_op_call *call, dtp_dim_id d)
 {
     const bool kept = dtp_ttype_find(&call->out[0], d) >= 0;
     return (dtp_dim_role){kept ? DTP_ROLE_PARALLEL : DTP_ROLE_REDUCED, DTP_REDUCE_SUM};
-}
-
-static int64_t batch_count(const dtp_einsum_gemm *g)
-{
-    int64_t n = 1;
-    for (int32_t i = 0; i < g->n_batch; i++) {
-        n *= g->batch[i];
-    }
-    return n;
 }
 
 /* Matrix sizes are those of the product with the most multiplications. */
@@ -124,7 +104,10 @@ static void work_einsum(const dtp_op_call *call, dtp_work *out)
         if (!plan.steps[i].is_gemm) {
             continue;
         }
-        const int64_t batch = batch_count(g);
+        int64_t batch = 1;
+        for (int32_t b = 0; b < g->n_batch; b++) {
+            batch *= g->batch[b];
+        }
         const double size = (double)batch * (double)g->m * (double)g->n * (double)g->k;
         if (size > most) {
             most = size;

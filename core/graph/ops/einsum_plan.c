@@ -151,18 +151,6 @@ static void append_group(dtp_einsum_tensor *t, const dtp_einsum_group *g,
     }
 }
 
-/* A workspace tensor in matrix form with the dims of `from`. */
-static bool make_packed(const dtp_op_call *call, dtp_einsum_plan *plan, const dtp_einsum_way *w,
-                        const dtp_einsum_group *rows, const dtp_einsum_group *cols,
-                        const dtp_einsum_tensor *from, dtp_einsum_tensor *out)
-{
-    out->rank = 0;
-    append_group(out, &w->batch, from);
-    append_group(out, rows, from);
-    append_group(out, cols, from);
-    return place_in_workspace(call, plan, out);
-}
-
 static int64_t group_size(const dtp_einsum_group *g, const dtp_einsum_tensor *t)
 {
     int64_t n = 1;
@@ -239,7 +227,11 @@ static bool add_gemm(const dtp_op_call *call, dtp_einsum_plan *plan, const dtp_e
         if (!w.part[p].packed) {
             continue;
         }
-        if (!make_packed(call, plan, &w, rows[p], cols[p], t[p], &packed[p])) {
+        packed[p].rank = 0;
+        append_group(&packed[p], &w.batch, t[p]);
+        append_group(&packed[p], rows[p], t[p]);
+        append_group(&packed[p], cols[p], t[p]);
+        if (!place_in_workspace(call, plan, &packed[p])) {
             return false;
         }
         if (p != DTP_EINSUM_C) {
@@ -279,23 +271,17 @@ static bool reduce_alone(const dtp_op_call *call, dtp_einsum_plan *plan, dtp_ein
     return true;
 }
 
-static bool is_matrix_product(const dtp_einsum_tensor *a, const dtp_einsum_tensor *b,
-                              const dtp_einsum_tensor *c)
-{
-    const dtp_einsum_group k = dtp_einsum__select_dims(a, b, c);
-    const dtp_einsum_group m = dtp_einsum__select_dims(c, a, b);
-    const dtp_einsum_group n = dtp_einsum__select_dims(c, b, a);
-    return k.n > 0 && m.n + n.n > 0 && dtp_einsum__elems(a) > 0.0 && dtp_einsum__elems(b) > 0.0 &&
-           dtp_einsum__elems(c) > 0.0;
-}
-
 static bool add_pair(const dtp_op_call *call, dtp_einsum_plan *plan, dtp_einsum_tensor *a,
                      dtp_einsum_tensor *b, const dtp_einsum_tensor *c)
 {
     if (!reduce_alone(call, plan, a, b, c) || !reduce_alone(call, plan, b, a, c)) {
         return false;
     }
-    if (is_matrix_product(a, b, c)) {
+    const dtp_einsum_group k = dtp_einsum__select_dims(a, b, c);
+    const dtp_einsum_group m = dtp_einsum__select_dims(c, a, b);
+    const dtp_einsum_group n = dtp_einsum__select_dims(c, b, a);
+    if (k.n > 0 && m.n + n.n > 0 && dtp_einsum__elems(a) > 0.0 && dtp_einsum__elems(b) > 0.0 &&
+        dtp_einsum__elems(c) > 0.0) {
         return add_gemm(call, plan, a, b, c);
     }
     add_loop(call, plan, a, b, c);

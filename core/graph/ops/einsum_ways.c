@@ -61,16 +61,6 @@ bool dtp_einsum__set_strides(dtp_einsum_tensor *t, int64_t *n_elems)
 /* ---- ways ---------------------------------------------------------------------------------------
  */
 
-static bool in_group(const dtp_einsum_group *g, dtp_dim_id id)
-{
-    for (int32_t i = 0; i < g->n; i++) {
-        if (g->id[i] == id) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The dims of `order` that are in `with` and, unlike those of `without`, not in there. */
 dtp_einsum_group dtp_einsum__select_dims(const dtp_einsum_tensor *order,
                                          const dtp_einsum_tensor *with,
@@ -140,8 +130,10 @@ static void sort_batch(dtp_einsum_group *batch, const dtp_einsum_tensor *c)
 {
     dtp_einsum_group sorted = {.n = 0};
     for (int32_t i = 0; i < c->rank; i++) {
-        if (in_group(batch, c->id[i])) {
-            sorted.id[sorted.n++] = c->id[i];
+        for (int32_t k = 0; k < batch->n; k++) {
+            if (batch->id[k] == c->id[i]) {
+                sorted.id[sorted.n++] = c->id[i];
+            }
         }
     }
     *batch = sorted;

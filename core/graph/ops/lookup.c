@@ -37,36 +37,29 @@ static dtp_status append(const dtp_op_call *call, dtp_ttype *type, dtp_tdim d, d
     return DTP_OK;
 }
 
-/* The dims that ids brings in, in place of `over`. */
-static dtp_status append_new(const dtp_op_call *call, dtp_dim_id over, dtp_ttype *out, dtp_err *err)
-{
-    const dtp_ttype *x = &call->in[0], *ids = &call->in[1];
-    for (int32_t i = 0; i < ids->rank; i++) {
-        const dtp_tdim d = ids->dims[i];
-        const int32_t at = d.id == over ? -1 : dtp_ttype_find(x, d.id);
-        if (at < 0) {
-            DTP_TRY(append(call, out, d, err));
-        } else if (x->dims[at].size != d.size) {
-            return DTP_FAIL(err, DTP_INVALID, "dim '%s' is %lld in x but %lld in ids",
-                            dtp_dims_name(call->dims, d.id), (long long)x->dims[at].size,
-                            (long long)d.size);
-        }
-    }
-    return DTP_OK;
-}
-
 static dtp_status infer_gather(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
-    const dtp_ttype *x = &call->in[0];
+    const dtp_ttype *x = &call->in[0], *ids = &call->in[1];
     const dtp_dim_id over = dtp_call_dim(call, "over");
     dtp_ttype want = {.dtype = x->dtype};
     DTP_TRY(dtp_rows__check_over(call, 0, err));
     DTP_TRY(need_ids(call, 1, err));
     for (int32_t i = 0; i < x->rank; i++) {
-        if (x->dims[i].id == over) {
-            DTP_TRY(append_new(call, over, &want, err));
-        } else {
+        if (x->dims[i].id != over) {
             DTP_TRY(append(call, &want, x->dims[i], err));
+            continue;
+        }
+        /* The dims that ids brings in, in place of `over`. */
+        for (int32_t k = 0; k < ids->rank; k++) {
+            const dtp_tdim d = ids->dims[k];
+            const int32_t at = d.id == over ? -1 : dtp_ttype_find(x, d.id);
+            if (at < 0) {
+                DTP_TRY(append(call, &want, d, err));
+            } else if (x->dims[at].size != d.size) {
+                return DTP_FAIL(err, DTP_INVALID, "dim '%s' is %lld in x but %lld in ids",
+                                dtp_dims_name(call->dims, d.id), (long long)x->dims[at].size,
+                                (long long)d.size);
+            }
         }
     }
     return dtp_op__set_out(call, has_out, &want, want.dtype, out, err);

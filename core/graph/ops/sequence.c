@@ -28,18 +28,15 @@ dtp_status dtp_sequence_check(const dtp_op_call *call, dtp_dim_id d, int64_t siz
     return DTP_OK;
 }
 
-/* Run of positions that run r of the places holds. */
-static int64_t run_at(const dtp_sequence *s, int64_t r)
-{
-    return r % 2 == 0 ? r / 2 : s->size / s->run - 1 - r / 2;
-}
-
 int64_t dtp_sequence_position(const dtp_sequence *s, int64_t place)
 {
     if (s->run == s->size) {
         return place;
     }
-    return run_at(s, place / s->run) * s->run + place % s->run;
+    /* Run of positions that run r of the places holds. */
+    const int64_t r = place / s->run;
+    const int64_t run = r % 2 == 0 ? r / 2 : s->size / s->run - 1 - r / 2;
+    return run * s->run + place % s->run;
 }
 
 int64_t dtp_sequence_place(const dtp_sequence *s, int64_t position)
