@@ -65,21 +65,6 @@ static dtp_status check_size(dtp_baseline_writing *w, dtp_dim_id d, int64_t size
     return DTP_OK;
 }
 
-static dtp_status check_data(dtp_baseline_writing *w, dtp_err *err)
-{
-    bool any = false;
-    for (int32_t t = 0; t < w->g->n_tensors; t++) {
-        const dtp_graph_tensor *x = &w->g->tensors[t];
-        if (x->kind == DTP_TENSOR_INPUT && x->type.rank > 0) {
-            any = true;
-            DTP_TRY(check_size(w, x->type.dims[0].id, x->type.dims[0].size,
-                               ranks(w->mesh, 0, w->data_to), err));
-        }
-    }
-    w->why = any ? w->why : "the model has no inputs that could be split";
-    return DTP_OK;
-}
-
 static dtp_status check_features(dtp_baseline_writing *w, dtp_err *err)
 {
     const dtp_tdim bad = w->dims.indivisible;
@@ -99,20 +84,6 @@ static dtp_status check_features(dtp_baseline_writing *w, dtp_err *err)
         if ((n->op->flags & DTP_OP_ATTENTION) != 0 && axis >= 0) {
             DTP_TRY(check_size(w, w->dims.sequence, type->dims[axis].size, parts, err));
         }
-    }
-    return DTP_OK;
-}
-
-static dtp_status check(dtp_baseline_writing *w, dtp_err *err)
-{
-    if (w->r->data) {
-        DTP_TRY(check_data(w, err));
-    }
-    if (w->r->features) {
-        DTP_TRY(check_features(w, err));
-    }
-    if (w->r->experts && w->experts_from == w->mesh->n_dims) {
-        w->why = "the last mesh dim does not divide the experts";
     }
     return DTP_OK;
 }
@@ -143,7 +114,24 @@ dtp_status dtp_baseline__styles(const dtp_baseline_recipe *r, const dtp_graph *g
     w.feature_from = both ? mesh->n_dims - 1 : 0;
     DTP_TRY(dtp_baseline__dims(g, ranks(mesh, w.feature_from, mesh->n_dims), arena, &w.dims, err));
     w.experts_from = first_expert_dim(&w);
-    DTP_TRY(check(&w, err));
+    if (w.r->data) {
+        bool any = false;
+        for (int32_t t = 0; t < w.g->n_tensors; t++) {
+            const dtp_graph_tensor *x = &w.g->tensors[t];
+            if (x->kind == DTP_TENSOR_INPUT && x->type.rank > 0) {
+                any = true;
+                DTP_TRY(check_size(&w, x->type.dims[0].id, x->type.dims[0].size,
+                                   ranks(w.mesh, 0, w.data_to), err));
+            }
+        }
+        w.why = any ? w.why : "the model has no inputs that could be split";
+    }
+    if (w.r->features) {
+        DTP_TRY(check_features(&w, err));
+    }
+    if (w.r->experts && w.experts_from == w.mesh->n_dims) {
+        w.why = "the last mesh dim does not divide the experts";
+    }
     if (w.why == NULL) {
         DTP_TRY(dtp_baseline__write(&w, err));
     }
