@@ -26,23 +26,6 @@ const dtp_baseline_recipe *dtp_baseline__recipes(void)
     return table;
 }
 
-/* The most of the last mesh dims that divide the experts. */
-static int32_t first_expert_dim(const dtp_baseline_writing *w)
-{
-    int32_t from = w->mesh->n_dims;
-    int64_t parts = 1;
-    int64_t size = 1;
-    for (int32_t t = 0; t < w->g->n_tensors; t++) {
-        if (dtp_baseline__is_expert_param(w, t) && w->g->tensors[t].kind == DTP_TENSOR_PARAM) {
-            size = w->g->tensors[t].type.dims[0].size;
-        }
-    }
-    while (from > 0 && size % (parts * w->mesh->sizes[from - 1]) == 0) {
-        parts *= w->mesh->sizes[--from];
-    }
-    return from;
-}
-
 static int64_t ranks(const dtp_mesh *mesh, int32_t from, int32_t to)
 {
     int64_t n = 1;
@@ -113,7 +96,19 @@ dtp_status dtp_baseline__styles(const dtp_baseline_recipe *r, const dtp_graph *g
     w.data_to = both ? mesh->n_dims - 1 : mesh->n_dims;
     w.feature_from = both ? mesh->n_dims - 1 : 0;
     DTP_TRY(dtp_baseline__dims(g, ranks(mesh, w.feature_from, mesh->n_dims), arena, &w.dims, err));
-    w.experts_from = first_expert_dim(&w);
+    /* The most of the last mesh dims that divide the experts. */
+    int32_t from = w.mesh->n_dims;
+    int64_t parts = 1;
+    int64_t size = 1;
+    for (int32_t t = 0; t < w.g->n_tensors; t++) {
+        if (dtp_baseline__is_expert_param(&w, t) && w.g->tensors[t].kind == DTP_TENSOR_PARAM) {
+            size = w.g->tensors[t].type.dims[0].size;
+        }
+    }
+    while (from > 0 && size % (parts * w.mesh->sizes[from - 1]) == 0) {
+        parts *= w.mesh->sizes[--from];
+    }
+    w.experts_from = from;
     if (w.r->data) {
         bool any = false;
         for (int32_t t = 0; t < w.g->n_tensors; t++) {

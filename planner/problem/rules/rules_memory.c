@@ -18,16 +18,6 @@ typedef struct lives {
     int32_t *own_last; /* by tensor: last node that reads it */
 } lives;
 
-static dtp_status allocate_lives(const dtp_rules_problem *p, lives *l, dtp_err *err)
-{
-    const size_t n = (size_t)p->graph->n_tensors;
-    DTP_TRY(DTP_NEW(p->arena, l->root, n, err));
-    DTP_TRY(DTP_NEW(p->arena, l->first, n, err));
-    DTP_TRY(DTP_NEW(p->arena, l->last, n, err));
-    DTP_TRY(DTP_NEW(p->arena, l->own_last, n, err));
-    return DTP_OK;
-}
-
 /* Operand whose buffer output i of a node takes, -1 for a buffer of its own. */
 static dtp_tensor_id reused(const dtp_graph *g, const lives *l, dtp_node_id id, int32_t i)
 {
@@ -85,7 +75,11 @@ dtp_status dtp_rules__buffers(dtp_rules_problem *p, int32_t *n, dtp_rules_buffer
 {
     const dtp_graph *g = p->graph;
     lives l;
-    DTP_TRY(allocate_lives(p, &l, err));
+    const size_t n_tensors = (size_t)p->graph->n_tensors;
+    DTP_TRY(DTP_NEW(p->arena, l.root, n_tensors, err));
+    DTP_TRY(DTP_NEW(p->arena, l.first, n_tensors, err));
+    DTP_TRY(DTP_NEW(p->arena, l.last, n_tensors, err));
+    DTP_TRY(DTP_NEW(p->arena, l.own_last, n_tensors, err));
     dtp_rules_buffer *buffers = dtp_arena_alloc(p->arena, (size_t)g->n_tensors, sizeof *buffers);
     DTP_TRY(DTP_MEMORY(err, buffers));
     const int32_t end = g->n_nodes - 1;

@@ -77,33 +77,6 @@ static dtp_status link_reads(const tensor_build *b, link_list *list, dtp_tensor_
     return DTP_OK;
 }
 
-/* By variables, kind, operands and output, in the order of the tensors, in which they were
- * added. */
-static dtp_status sort_links(const tensor_build *b, link_list *list, dtp_err *err)
-{
-    const size_t n = (size_t)list->n;
-    dtp_keyed *order = dtp_arena_alloc(b->arena, 2 * n, sizeof *order);
-    link *sorted = dtp_arena_alloc(b->arena, n, sizeof *sorted);
-    DTP_TRY(DTP_MEMORY(err, order, sorted));
-    for (int32_t i = 0; i < list->n; i++) {
-        const link *l = &list->items[i];
-        order[i] = (dtp_keyed){
-            (uint64_t)l->kind << 48 | (uint64_t)l->operands << 16 | (uint64_t)l->output, i};
-    }
-    dtp_sort_keyed(order, order + n, list->n);
-    for (int32_t i = 0; i < list->n; i++) {
-        const link *l = &list->items[order[i].item];
-        order[i].key = (uint64_t)l->a << 32 | (uint64_t)l->b;
-    }
-    dtp_sort_keyed(order, order + n, list->n);
-    for (int32_t i = 0; i < list->n; i++) {
-        sorted[i] = list->items[order[i].item];
-    }
-    list->items = sorted;
-    list->cap = list->n;
-    return DTP_OK;
-}
-
 static bool same_link(const link *x, const link *y)
 {
     return x->a == y->a && x->b == y->b && x->kind == y->kind && x->operands == y->operands &&
@@ -115,7 +88,27 @@ static dtp_status merge_links(const tensor_build *b, link_list *list, dtp_err *e
 {
     dtp_tensor_problem *p = b->p;
     int32_t n = 0, edge = -1;
-    DTP_TRY(sort_links(b, list, err));
+    /* By variables, kind, operands and output; equal ones in the order in which they were added. */
+    const size_t size = (size_t)list->n;
+    dtp_keyed *order = dtp_arena_alloc(b->arena, 2 * size, sizeof *order);
+    link *sorted = dtp_arena_alloc(b->arena, size, sizeof *sorted);
+    DTP_TRY(DTP_MEMORY(err, order, sorted));
+    for (int32_t i = 0; i < list->n; i++) {
+        const link *l = &list->items[i];
+        order[i] = (dtp_keyed){
+            (uint64_t)l->kind << 48 | (uint64_t)l->operands << 16 | (uint64_t)l->output, i};
+    }
+    dtp_sort_keyed(order, order + size, list->n);
+    for (int32_t i = 0; i < list->n; i++) {
+        const link *l = &list->items[order[i].item];
+        order[i].key = (uint64_t)l->a << 32 | (uint64_t)l->b;
+    }
+    dtp_sort_keyed(order, order + size, list->n);
+    for (int32_t i = 0; i < list->n; i++) {
+        sorted[i] = list->items[order[i].item];
+    }
+    list->items = sorted;
+    list->cap = list->n;
     DTP_TRY(DTP_NEW(p->arena, p->sent, list->n, err));
     for (int32_t i = 0; i < list->n; i++) {
         const link l = list->items[i];

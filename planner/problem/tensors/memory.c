@@ -283,9 +283,11 @@ static uint64_t key_variable(const piece *x)
     return (uint64_t)x->variable << 40 | (uint64_t)(x->end - x->begin);
 }
 
-/* By variable, length, begin. */
-static dtp_status sort_pieces(memory *m, dtp_err *err)
+/* The first piece becomes the node's own interval, the others further ones. */
+static dtp_status hand_over(memory *m, dtp_err *err)
 {
+    dtp_problem *s = m->b->p->select;
+    /* By variable, length, begin. */
     piece_key *const keys[] = {key_begin, key_variable};
     const size_t n = (size_t)m->n;
     dtp_keyed *list = dtp_arena_alloc(m->b->arena, 2 * n, sizeof *list);
@@ -306,14 +308,6 @@ static dtp_status sort_pieces(memory *m, dtp_err *err)
         sorted[i] = m->pieces[list[i].item];
     }
     m->pieces = sorted;
-    return DTP_OK;
-}
-
-/* The first piece becomes the node's own interval, the others further ones. */
-static dtp_status hand_over(memory *m, dtp_err *err)
-{
-    dtp_problem *s = m->b->p->select;
-    DTP_TRY(sort_pieces(m, err));
     for (int32_t i = 0; i < m->n; i++) {
         const piece *x = &m->pieces[i];
         if (i > 0 && m->pieces[i - 1].variable == x->variable) {
