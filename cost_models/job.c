@@ -61,6 +61,9 @@ static dtp_status build(const dtp_graph *model, const dtp_job_options *o, dtp_jo
     DTP_TRY(DTP_MEMORY(err, job->arena));
     DTP_TRY(shard(model, o, job, err));
     DTP_TRY(dtp_plan_lowering_init(&job->lowering, o->plan, err));
+    if (o->plan != NULL && !dtp_plan_is_for_model(o->plan, model)) { /* tensors of other sizes */
+        job->lowering.listed.unlisted = dtp_redistributor_generic();
+    }
     if (o->strict) {
         /* Pins are those that the plan was made from; rules have none. */
         const dtp_plan *plan = o->plan;

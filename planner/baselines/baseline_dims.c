@@ -60,22 +60,6 @@ static void survey_rows(survey *s, const dtp_node *n)
     }
 }
 
-static void survey_einsum(survey *s, const dtp_node *n)
-{
-    for (int32_t i = 0; i < n->n_in; i++) {
-        const dtp_ttype *type = &s->g->tensors[n->in[i]].type;
-        for (int32_t a = 0; a < type->rank && is_einsum_param(s->g, n, i); a++) {
-            const dtp_dim_id d = type->dims[a].id;
-            const dtp_feature_use use = dtp_baseline__use(s->g, n, i, d);
-            s->made[d] = s->made[d] || use == DTP_USE_MADE;
-            s->contracted[d] = s->contracted[d] || use == DTP_USE_CONTRACTED;
-            if (use == DTP_USE_SHARED && s->out->experts < 0) {
-                s->out->experts = d;
-            }
-        }
-    }
-}
-
 static void survey_graph(survey *s)
 {
     for (int32_t i = 0; i < s->g->n_nodes && s->g->nodes[i].phase == DTP_FORWARD; i++) {
@@ -83,7 +67,18 @@ static void survey_graph(survey *s)
         dtp_call_types types;
         const dtp_op_call call = dtp_node_call(s->g, n, &types);
         if ((n->op->flags & DTP_OP_CONTRACTION) != 0) {
-            survey_einsum(s, n);
+            for (int32_t operand = 0; operand < n->n_in; operand++) {
+                const dtp_ttype *type = &s->g->tensors[n->in[operand]].type;
+                for (int32_t a = 0; a < type->rank && is_einsum_param(s->g, n, operand); a++) {
+                    const dtp_dim_id d = type->dims[a].id;
+                    const dtp_feature_use use = dtp_baseline__use(s->g, n, operand, d);
+                    s->made[d] = s->made[d] || use == DTP_USE_MADE;
+                    s->contracted[d] = s->contracted[d] || use == DTP_USE_CONTRACTED;
+                    if (use == DTP_USE_SHARED && s->out->experts < 0) {
+                        s->out->experts = d;
+                    }
+                }
+            }
         } else if ((n->op->flags & DTP_OP_ATTENTION) != 0 && s->out->sequence < 0) {
             s->out->sequence = dtp_call_dim(&call, "query");
         } else if ((n->op->flags & DTP_OP_SOFTMAX_LOSS) != 0) {
@@ -115,11 +110,6 @@ static bool by_rows(const survey *s, const dtp_node *n, int32_t operand)
     return false;
 }
 
-static bool may_be_feature(survey *s, dtp_dim_id d)
-{
-    return s->made[d] && s->contracted[d] && !s->whole[d] && d != s->out->vocab;
-}
-
 /* One of the dims that the parameter makes becomes a feature, unless one is; the others never. */
 static void decide(survey *s, const dtp_node *n, int32_t operand)
 {
@@ -135,7 +125,7 @@ static void decide(survey *s, const dtp_node *n, int32_t operand)
             continue;
         }
         s->taken[d] = true;
-        if (found || !may_be_feature(s, d)) {
+        if (found || !(s->made[d] && s->contracted[d] && !s->whole[d] && d != s->out->vocab)) {
             continue;
         }
         if (type->dims[a].size % s->parts == 0) {

@@ -26,23 +26,6 @@ const dtp_baseline_recipe *dtp_baseline__recipes(void)
     return table;
 }
 
-/* The most of the last mesh dims that divide the experts. */
-static int32_t first_expert_dim(const dtp_baseline_writing *w)
-{
-    int32_t from = w->mesh->n_dims;
-    int64_t parts = 1;
-    int64_t size = 1;
-    for (int32_t t = 0; t < w->g->n_tensors; t++) {
-        if (dtp_baseline__is_expert_param(w, t) && w->g->tensors[t].kind == DTP_TENSOR_PARAM) {
-            size = w->g->tensors[t].type.dims[0].size;
-        }
-    }
-    while (from > 0 && size % (parts * w->mesh->sizes[from - 1]) == 0) {
-        parts *= w->mesh->sizes[--from];
-    }
-    return from;
-}
-
 static int64_t ranks(const dtp_mesh *mesh, int32_t from, int32_t to)
 {
     int64_t n = 1;
@@ -65,21 +48,6 @@ static dtp_status check_size(dtp_baseline_writing *w, dtp_dim_id d, int64_t size
     return DTP_OK;
 }
 
-static dtp_status check_data(dtp_baseline_writing *w, dtp_err *err)
-{
-    bool any = false;
-    for (int32_t t = 0; t < w->g->n_tensors; t++) {
-        const dtp_graph_tensor *x = &w->g->tensors[t];
-        if (x->kind == DTP_TENSOR_INPUT && x->type.rank > 0) {
-            any = true;
-            DTP_TRY(check_size(w, x->type.dims[0].id, x->type.dims[0].size,
-                               ranks(w->mesh, 0, w->data_to), err));
-        }
-    }
-    w->why = any ? w->why : "the model has no inputs that could be split";
-    return DTP_OK;
-}
-
 static dtp_status check_features(dtp_baseline_writing *w, dtp_err *err)
 {
     const dtp_tdim bad = w->dims.indivisible;
@@ -99,20 +67,6 @@ static dtp_status check_features(dtp_baseline_writing *w, dtp_err *err)
         if ((n->op->flags & DTP_OP_ATTENTION) != 0 && axis >= 0) {
             DTP_TRY(check_size(w, w->dims.sequence, type->dims[axis].size, parts, err));
         }
-    }
-    return DTP_OK;
-}
-
-static dtp_status check(dtp_baseline_writing *w, dtp_err *err)
-{
-    if (w->r->data) {
-        DTP_TRY(check_data(w, err));
-    }
-    if (w->r->features) {
-        DTP_TRY(check_features(w, err));
-    }
-    if (w->r->experts && w->experts_from == w->mesh->n_dims) {
-        w->why = "the last mesh dim does not divide the experts";
     }
     return DTP_OK;
 }
@@ -142,8 +96,37 @@ dtp_status dtp_baseline__styles(const dtp_baseline_recipe *r, const dtp_graph *g
     w.data_to = both ? mesh->n_dims - 1 : mesh->n_dims;
     w.feature_from = both ? mesh->n_dims - 1 : 0;
     DTP_TRY(dtp_baseline__dims(g, ranks(mesh, w.feature_from, mesh->n_dims), arena, &w.dims, err));
-    w.experts_from = first_expert_dim(&w);
-    DTP_TRY(check(&w, err));
+    /* The most of the last mesh dims that divide the experts. */
+    int32_t from = w.mesh->n_dims;
+    int64_t parts = 1;
+    int64_t size = 1;
+    for (int32_t t = 0; t < w.g->n_tensors; t++) {
+        if (dtp_baseline__is_expert_param(&w, t) && w.g->tensors[t].kind == DTP_TENSOR_PARAM) {
+            size = w.g->tensors[t].type.dims[0].size;
+        }
+    }
+    while (from > 0 && size % (parts * w.mesh->sizes[from - 1]) == 0) {
+        parts *= w.mesh->sizes[--from];
+    }
+    w.experts_from = from;
+    if (w.r->data) {
+        bool any = false;
+        for (int32_t t = 0; t < w.g->n_tensors; t++) {
+            const dtp_graph_tensor *x = &w.g->tensors[t];
+            if (x->kind == DTP_TENSOR_INPUT && x->type.rank > 0) {
+                any = true;
+                DTP_TRY(check_size(&w, x->type.dims[0].id, x->type.dims[0].size,
+                                   ranks(w.mesh, 0, w.data_to), err));
+            }
+        }
+        w.why = any ? w.why : "the model has no inputs that could be split";
+    }
+    if (w.r->features) {
+        DTP_TRY(check_features(&w, err));
+    }
+    if (w.r->experts && w.experts_from == w.mesh->n_dims) {
+        w.why = "the last mesh dim does not divide the experts";
+    }
     if (w.why == NULL) {
         DTP_TRY(dtp_baseline__write(&w, err));
     }

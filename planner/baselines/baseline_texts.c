@@ -155,20 +155,6 @@ static bool has_sequence(const dtp_baseline_writing *w, const dtp_node *n)
     return w->r->sequence && dtp_ttype_find(&w->g->tensors[n->out[0]].type, w->dims.sequence) >= 0;
 }
 
-static dtp_status add_einsum(dtp_baseline_writing *w, const dtp_node *n, int32_t operand,
-                             dtp_err *err)
-{
-    dtp_dim_id d;
-    const dtp_feature_use use = feature_use(w, n, operand, &d);
-    if (use == DTP_USE_MADE) {
-        return add_split(w, n->name, "colwise", w->feature_from, d, false, err);
-    }
-    if (use == DTP_USE_CONTRACTED) {
-        return add_split(w, n->name, "rowwise", w->feature_from, d, has_sequence(w, n), err);
-    }
-    return DTP_OK;
-}
-
 /* A bias of a split feature. */
 static dtp_status add_bias(dtp_baseline_writing *w, const dtp_node *n, int32_t operand,
                            dtp_err *err)
@@ -189,7 +175,15 @@ static dtp_status add_param_use(dtp_baseline_writing *w, const dtp_node *n, int3
     dtp_call_types types;
     const dtp_op_call call = dtp_node_call(w->g, n, &types);
     if ((n->op->flags & DTP_OP_CONTRACTION) != 0) {
-        return add_einsum(w, n, operand, err);
+        dtp_dim_id d;
+        const dtp_feature_use use = feature_use(w, n, operand, &d);
+        if (use == DTP_USE_MADE) {
+            return add_split(w, n->name, "colwise", w->feature_from, d, false, err);
+        }
+        if (use == DTP_USE_CONTRACTED) {
+            return add_split(w, n->name, "rowwise", w->feature_from, d, has_sequence(w, n), err);
+        }
+        return DTP_OK;
     }
     if ((n->op->flags & DTP_OP_LOOKUP) != 0 && w->dims.vocab >= 0 &&
         dtp_call_dim(&call, "over") == w->dims.vocab) {
@@ -223,27 +217,22 @@ static bool has(const dtp_baseline_writing *w, dtp_tensor_id t, dtp_dim_id d)
     return dtp_ttype_find(&w->g->tensors[t].type, d) >= 0;
 }
 
-/* "PATTERN: prepare_output(m)=batch@m" */
-static dtp_status add_return(dtp_baseline_writing *w, const dtp_node *n, dtp_err *err)
-{
-    for (int32_t m = w->experts_from; m < w->mesh->n_dims; m++) {
-        const char *name = w->mesh->names[m];
-        dtp_strbuf b = {0};
-        add_pattern(&b, n->name);
-        dtp_strbuf_addf(&b, "%s: prepare_output(%s)=%s@%s", is_module(w->g, n->name) ? "$" : "",
-                        name, dtp_dims_name(&w->g->dims, w->dims.batch), name);
-        DTP_TRY(enter(w, &b, err));
-    }
-    return DTP_OK;
-}
-
 /* What the experts make goes back to the rank of its row where their dim takes on another name. */
 static dtp_status add_expert_node(dtp_baseline_writing *w, const dtp_node *n, dtp_err *err)
 {
     const dtp_dim_id e = w->dims.experts;
     if ((n->op->flags & DTP_OP_RENAMES) != 0 && has(w, n->in[0], e) && !has(w, n->out[0], e) &&
         has(w, n->out[0], w->dims.batch)) {
-        return add_return(w, n, err);
+        /* "PATTERN: prepare_output(m)=batch@m" */
+        for (int32_t m = w->experts_from; m < w->mesh->n_dims; m++) {
+            const char *name = w->mesh->names[m];
+            dtp_strbuf b = {0};
+            add_pattern(&b, n->name);
+            dtp_strbuf_addf(&b, "%s: prepare_output(%s)=%s@%s", is_module(w->g, n->name) ? "$" : "",
+                            name, dtp_dims_name(&w->g->dims, w->dims.batch), name);
+            DTP_TRY(enter(w, &b, err));
+        }
+        return DTP_OK;
     }
     for (int32_t k = 0; k < n->n_in && (n->op->flags & DTP_OP_CONTRACTION) != 0; k++) {
         if (w->g->tensors[n->in[k]].kind == DTP_TENSOR_PARAM &&

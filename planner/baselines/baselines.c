@@ -13,26 +13,6 @@
 /* ---- layout rules -------------------------------------------------------------------------------
  */
 
-/* Marks the dims that relabels make of a marked dim in the forward pass. */
-static void follow_renames(const dtp_graph *g, bool *marked)
-{
-    for (int32_t i = 0; i < g->n_nodes && g->nodes[i].phase == DTP_FORWARD; i++) {
-        dtp_call_types types;
-        dtp_sharding_rules rows;
-        if ((g->nodes[i].op->flags & DTP_OP_RENAMES) == 0) {
-            continue;
-        }
-        const dtp_op_call call = dtp_node_call(g, &g->nodes[i], &types);
-        dtp_sharding_rules_of(&call, false, &rows);
-        for (int32_t r = 1; r < rows.n; r++) {
-            const dtp_sharding_rule *row = &rows.rows[r];
-            if (row->dim >= 0 && row->out_dim >= 0 && marked[row->dim]) {
-                marked[row->out_dim] = true;
-            }
-        }
-    }
-}
-
 /* "batch:x;batch:y" for the first dim of the inputs and the names that it takes on; "" when there
  * is none. */
 static char *data_parallel(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena *arena)
@@ -48,7 +28,22 @@ static char *data_parallel(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena *
             marked[g->tensors[t].type.dims[0].id] = any = true;
         }
     }
-    follow_renames(g, marked);
+    /* Marks the dims that relabels make of a marked dim in the forward pass. */
+    for (int32_t i = 0; i < g->n_nodes && g->nodes[i].phase == DTP_FORWARD; i++) {
+        dtp_call_types types;
+        dtp_sharding_rules rows;
+        if ((g->nodes[i].op->flags & DTP_OP_RENAMES) == 0) {
+            continue;
+        }
+        const dtp_op_call call = dtp_node_call(g, &g->nodes[i], &types);
+        dtp_sharding_rules_of(&call, false, &rows);
+        for (int32_t r = 1; r < rows.n; r++) {
+            const dtp_sharding_rule *row = &rows.rows[r];
+            if (row->dim >= 0 && row->out_dim >= 0 && marked[row->dim]) {
+                marked[row->out_dim] = true;
+            }
+        }
+    }
     for (dtp_dim_id d = 0; d < g->dims.n; d++) {
         for (int32_t m = 0; m < mesh->n_dims && marked[d]; m++) {
             dtp_strbuf_addf(&b, "%s%s:%s", b.len > 0 ? ";" : "", dtp_dims_name(&g->dims, d),
@@ -103,18 +98,6 @@ dtp_status dtp_baselines_list(const dtp_graph *g, const dtp_mesh *mesh, const ch
 
 /* ---- styles -------------------------------------------------------------------------------------
  */
-
-static dtp_status add_recipe(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena *arena,
-                             const dtp_baseline_recipe *r, dtp_candidate *out, dtp_err *err)
-{
-    const char **styles = NULL, *why = NULL;
-    DTP_TRY(dtp_baseline__styles(r, g, mesh, arena, &out->n_styles, &styles, &why, err));
-    out->name = r->name;
-    out->styles = styles;
-    out->legal = why == NULL;
-    out->why = why;
-    return DTP_OK;
-}
 
 /* On the generic machine, so that a style means the same layouts on every machine. */
 static dtp_status shard_styles(const dtp_graph *g, const dtp_mesh *mesh,
@@ -194,7 +177,14 @@ static dtp_status list_all(const dtp_graph *g, const dtp_mesh *mesh, const char 
     for (int32_t i = 0; i < n_recipes; i++) {
         if (!is_listed(rules, n_rules, recipes[i].name) &&
             dtp_baseline__meant_for(&recipes[i], g, mesh)) {
-            DTP_TRY(add_recipe(g, mesh, arena, &recipes[i], &list[(*n)++], err));
+            const dtp_baseline_recipe *r = &recipes[i];
+            dtp_candidate *recipe = &list[(*n)++];
+            const char **styles = NULL, *why = NULL;
+            DTP_TRY(dtp_baseline__styles(r, g, mesh, arena, &recipe->n_styles, &styles, &why, err));
+            recipe->name = r->name;
+            recipe->styles = styles;
+            recipe->legal = why == NULL;
+            recipe->why = why;
         }
     }
     *out = list;

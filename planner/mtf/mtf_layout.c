@@ -210,16 +210,6 @@ static dtp_status find_sets(dtp_mtf_problem *p, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status build(dtp_mtf_problem *p, dtp_err *err)
-{
-    DTP_TRY(find_dims(p, err));
-    DTP_TRY(find_sets(p, err));
-    DTP_TRY(DTP_NEW(p->arena, p->order, p->g->n_ops, err));
-    DTP_TRY(DTP_NEW(p->arena, p->freed, p->g->n_ops, err));
-    DTP_TRY(dtp_mtf_schedule(p->g, p->order, p->freed, err));
-    return dtp_mtf_live_sets(p->g, p->order, p->arena, &p->live, err);
-}
-
 dtp_status dtp_mtf_problem_create(const dtp_mtf_graph *g, const dtp_mesh *mesh,
                                   dtp_mtf_problem **out, dtp_err *err)
 {
@@ -228,7 +218,12 @@ dtp_status dtp_mtf_problem_create(const dtp_mtf_graph *g, const dtp_mesh *mesh,
     dtp_status status = DTP_MEMORY(err, p);
     if (status == DTP_OK) {
         *p = (dtp_mtf_problem){.arena = arena, .g = g, .mesh = *mesh};
-        status = build(p, err);
+        DTP_TRY(find_dims(p, err));
+        DTP_TRY(find_sets(p, err));
+        DTP_TRY(DTP_NEW(p->arena, p->order, p->g->n_ops, err));
+        DTP_TRY(DTP_NEW(p->arena, p->freed, p->g->n_ops, err));
+        DTP_TRY(dtp_mtf_schedule(p->g, p->order, p->freed, err));
+        status = dtp_mtf_live_sets(p->g, p->order, p->arena, &p->live, err);
     }
     if (status != DTP_OK) {
         dtp_arena_destroy(arena);

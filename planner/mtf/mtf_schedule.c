@@ -29,31 +29,6 @@ static bool first_slot(const dtp_mtf_op *op, int32_t slot)
     return true;
 }
 
-static void count_users(list_state *s)
-{
-    const dtp_mtf_graph *g = s->g;
-    for (int32_t o = 0; o < g->n_ops; o++) {
-        for (int32_t i = 0; i < g->ops[o].n_in; i++) {
-            if (first_slot(&g->ops[o], i)) {
-                s->left[g->ops[o].in[i]]++;
-                s->in_degree[o]++;
-            }
-        }
-    }
-    for (int32_t t = 0; t < g->n_tensors; t++) {
-        s->first[t + 1] = s->first[t] + s->left[t];
-        s->left[t] = 0;
-    }
-    for (int32_t o = 0; o < g->n_ops; o++) {
-        for (int32_t i = 0; i < g->ops[o].n_in; i++) {
-            const int32_t t = g->ops[o].in[i];
-            if (first_slot(&g->ops[o], i)) {
-                s->user[s->first[t] + s->left[t]++] = o;
-            }
-        }
-    }
-}
-
 /* Of the operations whose inputs exist, the one that frees most, then that of the smaller name; -1
  * when there is none. */
 static int32_t find_next(const list_state *s)
@@ -109,7 +84,26 @@ static dtp_status list_schedule(list_state *s, dtp_arena *arena, int32_t *order,
     DTP_TRY(DTP_NEW(arena, s->in_degree, g->n_ops, err));
     DTP_TRY(DTP_NEW(arena, s->freed, g->n_ops, err));
     DTP_TRY(DTP_NEW(arena, s->done, g->n_ops, err));
-    count_users(s);
+    for (int32_t o = 0; o < g->n_ops; o++) {
+        for (int32_t i = 0; i < g->ops[o].n_in; i++) {
+            if (first_slot(&g->ops[o], i)) {
+                s->left[g->ops[o].in[i]]++;
+                s->in_degree[o]++;
+            }
+        }
+    }
+    for (int32_t t = 0; t < g->n_tensors; t++) {
+        s->first[t + 1] = s->first[t] + s->left[t];
+        s->left[t] = 0;
+    }
+    for (int32_t o = 0; o < g->n_ops; o++) {
+        for (int32_t i = 0; i < g->ops[o].n_in; i++) {
+            const int32_t t = g->ops[o].in[i];
+            if (first_slot(&g->ops[o], i)) {
+                s->user[s->first[t] + s->left[t]++] = o;
+            }
+        }
+    }
     for (int32_t o = 0; o < g->n_ops; o++) {
         const dtp_mtf_op *op = &g->ops[o];
         for (int32_t i = 0; i < op->n_in; i++) {

@@ -185,23 +185,6 @@ static dtp_status solve_once(model *m, int8_t *split, int64_t *peak, int32_t *n_
     return DTP_OK;
 }
 
-/* Excludes one layout: the solver took it within its tolerance, its exact peak is over the limit.
- */
-static dtp_status exclude(model *m, const int8_t *split, dtp_err *err)
-{
-    int32_t n = 0;
-    double ones = 0.0;
-    for (int32_t t = 0; t < m->p->n_dims; t++) {
-        for (int32_t k = 0; k < n_mesh(m); k++) {
-            bool set = split[t] == k;
-            m->cols[n] = m->x[t * n_mesh(m) + k];
-            m->coefs[n++] = set ? -1.0 : 1.0;
-            ones += set ? 1.0 : 0.0;
-        }
-    }
-    return dtp_ilp_add_row(m->ilp, 1.0 - ones, NONE, n, m->cols, m->coefs, NULL, err);
-}
-
 /* Most dims split at a peak of at most s->peak; a smaller exact peak met on the way becomes the
  * limit. */
 static dtp_status most_split(model *m, dtp_mtf_solution *s, int8_t *split, dtp_err *err)
@@ -217,7 +200,19 @@ static dtp_status most_split(model *m, dtp_mtf_solution *s, int8_t *split, dtp_e
         dtp_ilp_set_col_bounds(m->ilp, m->z, 0, ((double)s->peak + 0.5) / m->unit);
         DTP_TRY(solve_once(m, split, &peak, &n_split, &found, err));
         if (found && peak > s->peak) {
-            DTP_TRY(exclude(m, split, err));
+            /* Excludes one layout: the solver took it within its tolerance, its exact peak is over
+             * the limit. */
+            int32_t n = 0;
+            double ones = 0.0;
+            for (int32_t t = 0; t < m->p->n_dims; t++) {
+                for (int32_t k = 0; k < n_mesh(m); k++) {
+                    bool set = split[t] == k;
+                    m->cols[n] = m->x[t * n_mesh(m) + k];
+                    m->coefs[n++] = set ? -1.0 : 1.0;
+                    ones += set ? 1.0 : 0.0;
+                }
+            }
+            DTP_TRY(dtp_ilp_add_row(m->ilp, 1.0 - ones, NONE, n, m->cols, m->coefs, NULL, err));
             continue;
         }
         if (found) {
@@ -263,27 +258,6 @@ static int by_text(const void *a, const void *b)
     return strcmp(*x, *y);
 }
 
-static dtp_status print_layout(const dtp_mtf_problem *p, dtp_mtf_solution *s, dtp_err *err)
-{
-    const char **pairs;
-    int32_t n = 0;
-    DTP_TRY(DTP_NEW(p->arena, pairs, p->n_dims, err));
-    for (int32_t t = 0; t < p->n_dims; t++) {
-        if (s->split[t] >= 0) {
-            pairs[n] = dtp_arena_printf(p->arena, "%s:%s", p->dims[t], p->mesh.names[s->split[t]]);
-            DTP_TRY(DTP_MEMORY(err, pairs[n]));
-            n++;
-        }
-    }
-    qsort(pairs, (size_t)n, sizeof *pairs, by_text);
-    s->layout = "";
-    for (int32_t i = 0; i < n; i++) {
-        s->layout = dtp_arena_printf(p->arena, "%s%s%s", s->layout, i > 0 ? ";" : "", pairs[i]);
-        DTP_TRY(DTP_MEMORY(err, s->layout));
-    }
-    return DTP_OK;
-}
-
 static dtp_status optimise(model *m, dtp_mtf_solution *s, dtp_err *err)
 {
     dtp_mtf_problem *p = m->p;
@@ -302,7 +276,23 @@ static dtp_status optimise(model *m, dtp_mtf_solution *s, dtp_err *err)
     DTP_TRY(first_pairs(m, s, split, err));
     s->objective = ((int64_t)p->n_dims + 1) * s->peak - s->n_split;
     s->nodes = m->nodes;
-    return print_layout(p, s, err);
+    const char **pairs;
+    int32_t n = 0;
+    DTP_TRY(DTP_NEW(p->arena, pairs, p->n_dims, err));
+    for (int32_t t = 0; t < p->n_dims; t++) {
+        if (s->split[t] >= 0) {
+            pairs[n] = dtp_arena_printf(p->arena, "%s:%s", p->dims[t], p->mesh.names[s->split[t]]);
+            DTP_TRY(DTP_MEMORY(err, pairs[n]));
+            n++;
+        }
+    }
+    qsort(pairs, (size_t)n, sizeof *pairs, by_text);
+    s->layout = "";
+    for (int32_t i = 0; i < n; i++) {
+        s->layout = dtp_arena_printf(p->arena, "%s%s%s", s->layout, i > 0 ? ";" : "", pairs[i]);
+        DTP_TRY(DTP_MEMORY(err, s->layout));
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_mtf_solve(dtp_mtf_problem *p, dtp_mtf_solution *out, dtp_err *err)

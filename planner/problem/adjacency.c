@@ -2,9 +2,16 @@
 
 #include <stdlib.h>
 
-/* Counts, sums up to the ends, and fills from behind, by which the ends become the begins. */
-static void fill(const dtp_problem *p, solver_adjacency *x)
+dtp_status solver_adjacency_create(const dtp_problem *p, solver_adjacency *out, dtp_err *err)
 {
+    *out = (solver_adjacency){.first = calloc((size_t)p->n_variables + 1, sizeof *out->first),
+                              .edge = calloc(2 * (size_t)p->n_edges + 1, sizeof *out->edge)};
+    if (out->first == NULL || out->edge == NULL) {
+        solver_adjacency_destroy(out);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the edges of %d nodes", p->n_variables);
+    }
+    /* Counts, sums up to the ends, and fills from behind, by which the ends become the begins. */
+    solver_adjacency *x = out;
     for (int32_t e = 0; e < p->n_edges; e++) {
         x->first[p->edge_a[e]]++;
         x->first[p->edge_b[e]]++;
@@ -16,17 +23,6 @@ static void fill(const dtp_problem *p, solver_adjacency *x)
         x->edge[--x->first[p->edge_a[e]]] = e;
         x->edge[--x->first[p->edge_b[e]]] = e;
     }
-}
-
-dtp_status solver_adjacency_create(const dtp_problem *p, solver_adjacency *out, dtp_err *err)
-{
-    *out = (solver_adjacency){.first = calloc((size_t)p->n_variables + 1, sizeof *out->first),
-                              .edge = calloc(2 * (size_t)p->n_edges + 1, sizeof *out->edge)};
-    if (out->first == NULL || out->edge == NULL) {
-        solver_adjacency_destroy(out);
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the edges of %d nodes", p->n_variables);
-    }
-    fill(p, out);
     return DTP_OK;
 }
 

@@ -36,19 +36,14 @@ static int64_t list_times(const dtp_problem *p, bool begin, dtp_keyed *list)
     return n;
 }
 
-static bool is_fixed(const dtp_problem *p, const dtp_problem_interval *x)
-{
-    bool fixed = true;
-    for (int32_t s = 1; s < dtp_problem_n_strategies(p, x->variable) && fixed; s++) {
-        fixed = x->usage[s] == x->usage[0];
-    }
-    return fixed;
-}
-
 static void add_event(dtp_evaluator *e, const dtp_problem_interval *x, bool begin)
 {
     const int64_t time = begin ? x->begin : x->end;
-    if (!is_fixed(e->p, x)) {
+    bool fixed = true;
+    for (int32_t s = 1; s < dtp_problem_n_strategies(e->p, x->variable) && fixed; s++) {
+        fixed = x->usage[s] == x->usage[0];
+    }
+    if (!fixed) {
         e->events[e->n++] =
             (usage_event){.usage = x->usage, .time = time, .variable = x->variable, .begin = begin};
         return;

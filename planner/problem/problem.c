@@ -260,8 +260,12 @@ static dtp_status check_total(const dtp_problem *p, const char *what, int32_t in
     return DTP_OK;
 }
 
-static dtp_status check_variables(const dtp_problem *p, dtp_err *err)
+dtp_status dtp_problem_check(const dtp_problem *p, dtp_err *err)
 {
+    if (p->usage_limit < 0 || p->usage_limit > INT64_MAX / 4) {
+        return DTP_FAIL(err, DTP_RANGE, "usage_limit is %" PRId64 " (0 to 2^61 - 1)",
+                        p->usage_limit);
+    }
     int64_t total = 0;
     for (int32_t i = 0; i < p->n_variables; i++) {
         const int64_t at = p->first[i], n = p->first[i + 1] - at;
@@ -278,16 +282,6 @@ static dtp_status check_variables(const dtp_problem *p, dtp_err *err)
         const dtp_problem_interval more = dtp_problem_interval_at(p, p->n_variables + x);
         DTP_TRY(check_total(p, "intervals.usages", x, &more, &total, err));
     }
-    return DTP_OK;
-}
-
-dtp_status dtp_problem_check(const dtp_problem *p, dtp_err *err)
-{
-    if (p->usage_limit < 0 || p->usage_limit > INT64_MAX / 4) {
-        return DTP_FAIL(err, DTP_RANGE, "usage_limit is %" PRId64 " (0 to 2^61 - 1)",
-                        p->usage_limit);
-    }
-    DTP_TRY(check_variables(p, err));
     int64_t seen = 0; /* matrices lie in the order of the edges that have them first */
     for (int32_t e = 0; e < p->n_edges; e++) {
         const int32_t a = p->edge_a[e], b = p->edge_b[e];

@@ -264,51 +264,6 @@ static dtp_status same_length(problem_reader *r, const ragged *list, const ragge
                                                   list->n, other->path, other->n);
 }
 
-static dtp_status check_variables(problem_reader *r, dtp_err *err)
-{
-    DTP_TRY(same_length(r, &r->usages, &r->costs, err));
-    DTP_TRY(same_length(r, &r->intervals, &r->costs, err));
-    for (int64_t i = 0; i < r->costs.n; i++) {
-        const int64_t n = length_of(&r->costs, i);
-        solver_json_set_path(r->in, r->costs.path, i, -1);
-        if (n < 1 || n > DTP_MAX_STRATEGIES) {
-            return solver_json_fail(r->in, &r->costs.at[i], err,
-                                    "has %" PRId64 " strategies (1 to %d)", n, DTP_MAX_STRATEGIES);
-        }
-        solver_json_set_path(r->in, r->usages.path, i, -1);
-        if (length_of(&r->usages, i) != n) {
-            return solver_json_fail(r->in, &r->usages.at[i], err,
-                                    "has %" PRId64 " numbers, the node has %" PRId64 " strategies",
-                                    length_of(&r->usages, i), n);
-        }
-    }
-    return DTP_OK;
-}
-
-static dtp_status check_edges(problem_reader *r, dtp_err *err)
-{
-    DTP_TRY(same_length(r, &r->matrices, &r->pairs, err));
-    for (int64_t e = 0; e < r->pairs.n; e++) {
-        const int64_t a = r->pairs.values[2 * e], b = r->pairs.values[2 * e + 1];
-        solver_json_set_path(r->in, r->pairs.path, e, -1);
-        if (a >= r->costs.n || b >= r->costs.n || a == b) {
-            return solver_json_fail(r->in, &r->pairs.at[e], err,
-                                    "%" PRId64 " and %" PRId64 " are not two of the %" PRId64
-                                    " nodes",
-                                    a, b, r->costs.n);
-        }
-        const int64_t rows = length_of(&r->costs, a), cols = length_of(&r->costs, b);
-        solver_json_set_path(r->in, r->matrices.path, e, -1);
-        if (length_of(&r->matrices, e) != rows * cols) {
-            return solver_json_fail(r->in, &r->matrices.at[e], err,
-                                    "has %" PRId64 " numbers, nodes %" PRId64 " and %" PRId64
-                                    " have %" PRId64 " x %" PRId64 " strategies",
-                                    length_of(&r->matrices, e), a, b, rows, cols);
-        }
-    }
-    return DTP_OK;
-}
-
 static void move_array(int64_t **dest, int64_t **source)
 {
     free(*dest);
@@ -358,8 +313,42 @@ static dtp_status read_all(problem_reader *r, dtp_err *err)
     if (c >= 0) {
         return solver_json_fail(r->in, NULL, err, "text after the end of the problem");
     }
-    DTP_TRY(check_variables(r, err));
-    return check_edges(r, err);
+    DTP_TRY(same_length(r, &r->usages, &r->costs, err));
+    DTP_TRY(same_length(r, &r->intervals, &r->costs, err));
+    for (int64_t i = 0; i < r->costs.n; i++) {
+        const int64_t n = length_of(&r->costs, i);
+        solver_json_set_path(r->in, r->costs.path, i, -1);
+        if (n < 1 || n > DTP_MAX_STRATEGIES) {
+            return solver_json_fail(r->in, &r->costs.at[i], err,
+                                    "has %" PRId64 " strategies (1 to %d)", n, DTP_MAX_STRATEGIES);
+        }
+        solver_json_set_path(r->in, r->usages.path, i, -1);
+        if (length_of(&r->usages, i) != n) {
+            return solver_json_fail(r->in, &r->usages.at[i], err,
+                                    "has %" PRId64 " numbers, the node has %" PRId64 " strategies",
+                                    length_of(&r->usages, i), n);
+        }
+    }
+    DTP_TRY(same_length(r, &r->matrices, &r->pairs, err));
+    for (int64_t e = 0; e < r->pairs.n; e++) {
+        const int64_t a = r->pairs.values[2 * e], b = r->pairs.values[2 * e + 1];
+        solver_json_set_path(r->in, r->pairs.path, e, -1);
+        if (a >= r->costs.n || b >= r->costs.n || a == b) {
+            return solver_json_fail(r->in, &r->pairs.at[e], err,
+                                    "%" PRId64 " and %" PRId64 " are not two of the %" PRId64
+                                    " nodes",
+                                    a, b, r->costs.n);
+        }
+        const int64_t rows = length_of(&r->costs, a), cols = length_of(&r->costs, b);
+        solver_json_set_path(r->in, r->matrices.path, e, -1);
+        if (length_of(&r->matrices, e) != rows * cols) {
+            return solver_json_fail(r->in, &r->matrices.at[e], err,
+                                    "has %" PRId64 " numbers, nodes %" PRId64 " and %" PRId64
+                                    " have %" PRId64 " x %" PRId64 " strategies",
+                                    length_of(&r->matrices, e), a, b, rows, cols);
+        }
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_problem_read(const char *file, int64_t max_bytes, dtp_problem **out, dtp_err *err)

@@ -20,42 +20,14 @@ static void add_list(dtp_strbuf *out, int64_t index, const int64_t *values, int6
     dtp_strbuf_add(out, "]");
 }
 
-/* The name as a JSON string. */
-static void add_name(const dtp_problem *p, dtp_strbuf *out)
-{
-    dtp_json_writer w = {0};
-    dtp_json_write_string(&w, NULL, p->name);
-    dtp_strbuf_join(out, &w.buf);
-}
-
-/* The file has one interval per variable: a further one becomes a variable of its own that costs
- * nothing and is tied to its variable by an edge. */
-static void add_tie(const dtp_problem *p, int32_t x, dtp_strbuf *out)
-{
-    const int32_t k = dtp_problem_n_strategies(p, p->extra_variable[x]);
-    dtp_strbuf_add(out, p->n_edges + x > 0 ? ",\n        [" : "\n        [");
-    for (int32_t i = 0; i < k; i++) {
-        for (int32_t j = 0; j < k; j++) {
-            add_number(out, i + j > 0 ? ", " : "", i == j ? 0 : DTP_FORBIDDEN);
-        }
-    }
-    dtp_strbuf_add(out, "]");
-}
-
-static void add_zeros(dtp_strbuf *out, int64_t n)
-{
-    dtp_strbuf_add(out, ",\n        [");
-    for (int64_t i = 0; i < n; i++) {
-        dtp_strbuf_add(out, i > 0 ? ", 0" : "0");
-    }
-    dtp_strbuf_add(out, "]");
-}
-
 void dtp_problem_write_iopddl(const dtp_problem *p, dtp_strbuf *out)
 {
     const int32_t n = dtp_problem_n_intervals(p);
     dtp_strbuf_add(out, "{\n  \"problem\": {\n    \"name\": ");
-    add_name(p, out);
+    /* The name as a JSON string. */
+    dtp_json_writer w = {0};
+    dtp_json_write_string(&w, NULL, p->name);
+    dtp_strbuf_join(out, &w.buf);
     dtp_strbuf_add(out, ",\n    \"nodes\": {\n      \"intervals\": [");
     for (int32_t i = 0; i < n; i++) {
         const dtp_problem_interval x = dtp_problem_interval_at(p, i);
@@ -67,7 +39,12 @@ void dtp_problem_write_iopddl(const dtp_problem *p, dtp_strbuf *out)
         add_list(out, i, p->cost + p->first[i], p->first[i + 1] - p->first[i]);
     }
     for (int32_t x = 0; x < p->n_extra; x++) {
-        add_zeros(out, dtp_problem_n_strategies(p, p->extra_variable[x]));
+        const int32_t k = dtp_problem_n_strategies(p, p->extra_variable[x]);
+        dtp_strbuf_add(out, ",\n        [");
+        for (int32_t i = 0; i < k; i++) {
+            dtp_strbuf_add(out, i > 0 ? ", 0" : "0");
+        }
+        dtp_strbuf_add(out, "]");
     }
     dtp_strbuf_add(out, "\n      ],\n      \"usages\": [");
     for (int32_t i = 0; i < n; i++) {
@@ -87,7 +64,16 @@ void dtp_problem_write_iopddl(const dtp_problem *p, dtp_strbuf *out)
                  dtp_problem_edge_end(p, e) - p->edge_first[e]);
     }
     for (int32_t x = 0; x < p->n_extra; x++) {
-        add_tie(p, x, out);
+        /* The file has one interval per variable: a further one becomes a variable of its own that
+         * costs nothing and is tied to its variable by an edge. */
+        const int32_t k = dtp_problem_n_strategies(p, p->extra_variable[x]);
+        dtp_strbuf_add(out, p->n_edges + x > 0 ? ",\n        [" : "\n        [");
+        for (int32_t i = 0; i < k; i++) {
+            for (int32_t j = 0; j < k; j++) {
+                add_number(out, i + j > 0 ? ", " : "", i == j ? 0 : DTP_FORBIDDEN);
+            }
+        }
+        dtp_strbuf_add(out, "]");
     }
     dtp_strbuf_addf(out, "\n      ]\n    },\n    \"usage_limit\": %" PRId64 "\n  }\n}\n",
                     p->usage_limit);
@@ -104,40 +90,6 @@ static int64_t entry(const dtp_problem *p, int32_t e, int64_t i, int64_t j)
 {
     const int64_t cols = dtp_problem_n_strategies(p, p->edge_b[e]);
     return p->edge_cost[p->edge_first[e] + i * cols + j];
-}
-
-static void add_objective(const dtp_problem *p, dtp_strbuf *out)
-{
-    dtp_strbuf_add(out, "Minimize\n obj:");
-    for (int32_t i = 0; i < p->n_variables; i++) {
-        for (int64_t s = 0; s < dtp_problem_n_strategies(p, i); s++) {
-            if (allowed(p, i, s)) {
-                dtp_strbuf_addf(out, "\n + %" PRId64 " y_%d_%" PRId64, p->cost[p->first[i] + s], i,
-                                s);
-            }
-        }
-    }
-    for (int32_t e = 0; e < p->n_edges; e++) {
-        const int64_t cols = dtp_problem_n_strategies(p, p->edge_b[e]);
-        for (int64_t k = p->edge_first[e]; k < dtp_problem_edge_end(p, e); k++) {
-            const int64_t at = k - p->edge_first[e];
-            if (p->edge_cost[k] < DTP_FORBIDDEN) {
-                dtp_strbuf_addf(out, "\n + %" PRId64 " z_%d_%" PRId64 "_%" PRId64, p->edge_cost[k],
-                                e, at / cols, at % cols);
-            }
-        }
-    }
-    dtp_strbuf_add(out, "\nSubject To\n");
-}
-
-/* Forbidden strategies keep their place with coefficient 0: a row is never empty. */
-static void add_choice_row(const dtp_problem *p, int32_t i, dtp_strbuf *out)
-{
-    dtp_strbuf_addf(out, " c_%d:", i);
-    for (int64_t s = 0; s < dtp_problem_n_strategies(p, i); s++) {
-        dtp_strbuf_addf(out, "\n + %d y_%d_%" PRId64, allowed(p, i, s) ? 1 : 0, i, s);
-    }
-    dtp_strbuf_add(out, " = 1\n");
 }
 
 /* The row of strategy s at one end of an edge: sum of z over the other end's strategies = y. */
@@ -157,29 +109,25 @@ static void add_marginal_row(const dtp_problem *p, int32_t e, bool end_a, int64_
     dtp_strbuf_add(out, " = 0\n");
 }
 
-/* What every strategy uses at a time, by strategy; live[i]: variable i has an interval there. */
-static void sum_usages(const dtp_problem *p, int64_t time, int64_t *use, bool *live)
-{
-    memset(use, 0, (size_t)p->first[p->n_variables] * sizeof *use);
-    memset(live, 0, (size_t)p->n_variables * sizeof *live);
-    for (int32_t i = 0; i < dtp_problem_n_intervals(p); i++) {
-        const dtp_problem_interval x = dtp_problem_interval_at(p, i);
-        if (x.begin <= time && time < x.end) {
-            live[x.variable] = true;
-            for (int64_t s = 0; s < dtp_problem_n_strategies(p, x.variable); s++) {
-                use[p->first[x.variable] + s] += allowed(p, x.variable, s) ? x.usage[s] : 0;
-            }
-        }
-    }
-}
-
 static dtp_status add_memory_row(const dtp_problem *p, int64_t time, dtp_strbuf *out, dtp_err *err)
 {
     int64_t *use = malloc(((size_t)p->first[p->n_variables] + 1) * sizeof *use);
     bool *live = malloc((size_t)p->n_variables + 1);
     const bool ok = use != NULL && live != NULL;
     if (ok) {
-        sum_usages(p, time, use, live);
+        /* What every strategy uses at a time, by strategy; live[i]: variable i has an interval
+         * there. */
+        memset(use, 0, (size_t)p->first[p->n_variables] * sizeof *use);
+        memset(live, 0, (size_t)p->n_variables * sizeof *live);
+        for (int32_t i = 0; i < dtp_problem_n_intervals(p); i++) {
+            const dtp_problem_interval x = dtp_problem_interval_at(p, i);
+            if (x.begin <= time && time < x.end) {
+                live[x.variable] = true;
+                for (int64_t s = 0; s < dtp_problem_n_strategies(p, x.variable); s++) {
+                    use[p->first[x.variable] + s] += allowed(p, x.variable, s) ? x.usage[s] : 0;
+                }
+            }
+        }
         dtp_strbuf_addf(out, " m_%" PRId64 ":", time);
     }
     for (int32_t i = 0; i < p->n_variables && ok; i++) {
@@ -230,9 +178,46 @@ static dtp_status add_memory_rows(const dtp_problem *p, dtp_strbuf *out, dtp_err
     return s;
 }
 
-/* Forbidden strategies are fixed: their names occur in rows, with coefficient 0. */
-static void add_columns(const dtp_problem *p, dtp_strbuf *out)
+dtp_status dtp_problem_write_lp(const dtp_problem *p, dtp_strbuf *out, dtp_err *err)
 {
+    dtp_strbuf_add(out, "Minimize\n obj:");
+    for (int32_t i = 0; i < p->n_variables; i++) {
+        for (int64_t s = 0; s < dtp_problem_n_strategies(p, i); s++) {
+            if (allowed(p, i, s)) {
+                dtp_strbuf_addf(out, "\n + %" PRId64 " y_%d_%" PRId64, p->cost[p->first[i] + s], i,
+                                s);
+            }
+        }
+    }
+    for (int32_t e = 0; e < p->n_edges; e++) {
+        const int64_t cols = dtp_problem_n_strategies(p, p->edge_b[e]);
+        for (int64_t k = p->edge_first[e]; k < dtp_problem_edge_end(p, e); k++) {
+            const int64_t at = k - p->edge_first[e];
+            if (p->edge_cost[k] < DTP_FORBIDDEN) {
+                dtp_strbuf_addf(out, "\n + %" PRId64 " z_%d_%" PRId64 "_%" PRId64, p->edge_cost[k],
+                                e, at / cols, at % cols);
+            }
+        }
+    }
+    dtp_strbuf_add(out, "\nSubject To\n");
+    for (int32_t i = 0; i < p->n_variables; i++) {
+        /* Forbidden strategies keep their place with coefficient 0: a row is never empty. */
+        dtp_strbuf_addf(out, " c_%d:", i);
+        for (int64_t s = 0; s < dtp_problem_n_strategies(p, i); s++) {
+            dtp_strbuf_addf(out, "\n + %d y_%d_%" PRId64, allowed(p, i, s) ? 1 : 0, i, s);
+        }
+        dtp_strbuf_add(out, " = 1\n");
+    }
+    for (int32_t e = 0; e < p->n_edges; e++) {
+        for (int64_t s = 0; s < dtp_problem_n_strategies(p, p->edge_a[e]); s++) {
+            add_marginal_row(p, e, true, s, out);
+        }
+        for (int64_t s = 0; s < dtp_problem_n_strategies(p, p->edge_b[e]); s++) {
+            add_marginal_row(p, e, false, s, out);
+        }
+    }
+    DTP_TRY(add_memory_rows(p, out, err));
+    /* Forbidden strategies are fixed: their names occur in rows, with coefficient 0. */
     dtp_strbuf_add(out, "Bounds\n");
     for (int32_t i = 0; i < p->n_variables; i++) {
         for (int64_t s = 0; s < dtp_problem_n_strategies(p, i); s++) {
@@ -250,24 +235,6 @@ static void add_columns(const dtp_problem *p, dtp_strbuf *out)
         }
     }
     dtp_strbuf_add(out, "End\n");
-}
-
-dtp_status dtp_problem_write_lp(const dtp_problem *p, dtp_strbuf *out, dtp_err *err)
-{
-    add_objective(p, out);
-    for (int32_t i = 0; i < p->n_variables; i++) {
-        add_choice_row(p, i, out);
-    }
-    for (int32_t e = 0; e < p->n_edges; e++) {
-        for (int64_t s = 0; s < dtp_problem_n_strategies(p, p->edge_a[e]); s++) {
-            add_marginal_row(p, e, true, s, out);
-        }
-        for (int64_t s = 0; s < dtp_problem_n_strategies(p, p->edge_b[e]); s++) {
-            add_marginal_row(p, e, false, s, out);
-        }
-    }
-    DTP_TRY(add_memory_rows(p, out, err));
-    add_columns(p, out);
     return DTP_OK;
 }
 
@@ -282,9 +249,12 @@ static void print_cost(int64_t cost, int width, dtp_strbuf *out)
     }
 }
 
-/* Raises `most`, by strategy of the problem, to the usages of every interval. */
-static void find_most(const dtp_problem *p, int64_t *most)
+dtp_status dtp_problem_print(const dtp_problem *p, const dtp_problem_names *names, dtp_strbuf *out,
+                             dtp_err *err)
 {
+    int64_t *most = calloc((size_t)p->first[p->n_variables] + 1, sizeof *most);
+    DTP_TRY(DTP_MEMORY(err, most));
+    /* Raises `most`, by strategy of the problem, to the usages of every interval. */
     for (int32_t i = 0; i < dtp_problem_n_intervals(p); i++) {
         const dtp_problem_interval x = dtp_problem_interval_at(p, i);
         for (int32_t s = 0; x.begin < x.end && s < dtp_problem_n_strategies(p, x.variable); s++) {
@@ -292,14 +262,6 @@ static void find_most(const dtp_problem *p, int64_t *most)
             *at = x.usage[s] > *at ? x.usage[s] : *at;
         }
     }
-}
-
-dtp_status dtp_problem_print(const dtp_problem *p, const dtp_problem_names *names, dtp_strbuf *out,
-                             dtp_err *err)
-{
-    int64_t *most = calloc((size_t)p->first[p->n_variables] + 1, sizeof *most);
-    DTP_TRY(DTP_MEMORY(err, most));
-    find_most(p, most);
     dtp_strbuf_addf(out, "%s: %d variables, %" PRId64 " strategies, %d edges, %d intervals\n",
                     p->name, p->n_variables, p->first[p->n_variables], p->n_edges,
                     dtp_problem_n_intervals(p));

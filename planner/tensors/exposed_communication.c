@@ -39,36 +39,6 @@ typedef struct shown {
     double all_s, *sent_s, *alone_s; /* by place */
 } shown;
 
-static void add_collective(const dtp_program *p, const dtp_instr *instr, double alone_s, shown *out)
-{
-    const double sent_s = dtp_instr_runs(p, instr) * instr->time_s;
-    out->all_s += sent_s;
-    for (int32_t k = 0; k < instr->n_in; k++) { /* several in a bucket */
-        const dtp_tensor_id t = p->values[instr->in[k]].tensor;
-        if (t >= 0) {
-            out->sent_s[place_of(t, instr->phase)] += sent_s;
-            out->alone_s[place_of(t, instr->phase)] += alone_s;
-        }
-    }
-}
-
-static void keep_shown(dtp_exposed *x, const shown *from, double exposed_s, double step_s)
-{
-    const bool fastest = step_s < x->step_s;
-    for (int32_t i = 0; i < x->n_places; i++) {
-        const bool sent = from->sent_s[i] > 0.0;
-        if (sent && (fastest || !x->of_fastest[i])) {
-            x->sent_s[i] = from->sent_s[i];
-            x->alone_s[i] = from->alone_s[i];
-        }
-        x->of_fastest[i] = fastest ? sent : x->of_fastest[i];
-    }
-    if (fastest) {
-        x->step_s = step_s;
-        x->share = from->all_s > 0.0 ? exposed_s / from->all_s : 1.0;
-    }
-}
-
 dtp_status dtp_exposed_note(dtp_exposed *x, const dtp_program *p, double slowdown, double step_s,
                             dtp_err *err)
 {
@@ -80,11 +50,32 @@ dtp_status dtp_exposed_note(dtp_exposed *x, const dtp_program *p, double slowdow
                     dtp_schedule_program(p, slowdown, &r, by_instr);
     for (int32_t i = 0; i < p->n_instrs && ok; i++) {
         if (p->instrs[i].kind == DTP_INSTR_COLLECTIVE) {
-            add_collective(p, &p->instrs[i], by_instr[i], &s);
+            const dtp_instr *instr = &p->instrs[i];
+            const double sent_s = dtp_instr_runs(p, instr) * instr->time_s;
+            s.all_s += sent_s;
+            for (int32_t k = 0; k < instr->n_in; k++) { /* several in a bucket */
+                const dtp_tensor_id t = p->values[instr->in[k]].tensor;
+                if (t >= 0) {
+                    s.sent_s[place_of(t, instr->phase)] += sent_s;
+                    s.alone_s[place_of(t, instr->phase)] += by_instr[i];
+                }
+            }
         }
     }
     if (ok) {
-        keep_shown(x, &s, r.exposed_comm_s, step_s);
+        const bool fastest = step_s < x->step_s;
+        for (int32_t i = 0; i < x->n_places; i++) {
+            const bool sent = s.sent_s[i] > 0.0;
+            if (sent && (fastest || !x->of_fastest[i])) {
+                x->sent_s[i] = s.sent_s[i];
+                x->alone_s[i] = s.alone_s[i];
+            }
+            x->of_fastest[i] = fastest ? sent : x->of_fastest[i];
+        }
+        if (fastest) {
+            x->step_s = step_s;
+            x->share = s.all_s > 0.0 ? r.exposed_comm_s / s.all_s : 1.0;
+        }
     }
     free(by_instr);
     free(s.sent_s);

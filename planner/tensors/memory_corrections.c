@@ -5,16 +5,18 @@
 #include "planner/problem/tensors/tensor_internal.h"
 #include "spmd/program/peak.h"
 
-/* What the problem says that an assignment needs, by node of the graph: the most of its times. */
-static dtp_status find_said(const dtp_tensor_problem *p, const dtp_problem *s,
-                            const int32_t *assignment, int64_t *said, dtp_err *err)
+static dtp_status compare(const dtp_tensor_problem *p, const int32_t *assignment,
+                          const int64_t *need, int64_t *said, int64_t limit, dtp_overlay *overlay,
+                          int32_t *n, dtp_err *err)
 {
+    /* What the problem says that an assignment needs, by node of the graph: the most of its times.
+     * */
     const int64_t n_times = (int64_t)DTP_NODE_TICKS * p->graph->n_nodes;
     int64_t now = 0;
     int64_t *change = calloc((size_t)n_times + 1, sizeof *change);
     DTP_TRY(DTP_MEMORY(err, change));
-    for (int32_t i = 0; i < dtp_problem_n_intervals(s); i++) {
-        const dtp_problem_interval x = dtp_problem_interval_at(s, i);
+    for (int32_t i = 0; i < dtp_problem_n_intervals(&overlay->problem); i++) {
+        const dtp_problem_interval x = dtp_problem_interval_at(&overlay->problem, i);
         if (x.begin < x.end) {
             change[x.begin] += x.usage[assignment[x.variable]];
             change[x.end] -= x.usage[assignment[x.variable]];
@@ -26,34 +28,20 @@ static dtp_status find_said(const dtp_tensor_problem *p, const dtp_problem *s,
         said[node] = t % DTP_NODE_TICKS == 0 || now > said[node] ? now : said[node];
     }
     free(change);
-    return DTP_OK;
-}
-
-static dtp_status correct(const dtp_tensor_problem *p, dtp_node_id n, int32_t option, int64_t bytes,
-                          dtp_overlay *overlay, dtp_err *err)
-{
-    const int32_t variable = p->variable_of_node[n];
-    const size_t k = (size_t)p->variables[variable].n_strategies;
-    const int64_t at = (int64_t)DTP_NODE_TICKS * n;
-    int64_t *usage = calloc(k, sizeof *usage);
-    DTP_TRY(DTP_MEMORY(err, usage));
-    usage[option] = bytes;
-    const dtp_status s =
-        dtp_overlay_add_interval(overlay, variable, at, at + DTP_NODE_TICKS, usage, err);
-    free(usage);
-    return s;
-}
-
-static dtp_status compare(const dtp_tensor_problem *p, const int32_t *assignment,
-                          const int64_t *need, int64_t *said, int64_t limit, dtp_overlay *overlay,
-                          int32_t *n, dtp_err *err)
-{
-    DTP_TRY(find_said(p, &overlay->problem, assignment, said, err));
     for (dtp_node_id i = 0; i < p->graph->n_nodes; i++) {
         const int32_t option = assignment[p->variable_of_node[i]];
         const int64_t missing = need[i] - said[i];
         if (missing > 0 && need[i] > limit) {
-            DTP_TRY(correct(p, i, option, missing, overlay, err));
+            const int32_t variable = p->variable_of_node[i];
+            const size_t k = (size_t)p->variables[variable].n_strategies;
+            const int64_t at = (int64_t)DTP_NODE_TICKS * i;
+            int64_t *usage = calloc(k, sizeof *usage);
+            DTP_TRY(DTP_MEMORY(err, usage));
+            usage[option] = missing;
+            const dtp_status s =
+                dtp_overlay_add_interval(overlay, variable, at, at + DTP_NODE_TICKS, usage, err);
+            free(usage);
+            DTP_TRY(s);
             (*n)++;
         }
     }

@@ -29,18 +29,6 @@ static dtp_status make_problem(dtp_planning *p, int32_t runs, dtp_err *err)
     return state->start != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
 }
 
-/* Without pins the limit is in conflict with nothing else. */
-static dtp_status limit_alone(dtp_plan_result *out, int64_t bytes, dtp_err *err)
-{
-    out->conflict = dtp_arena_alloc(out->arena, 1, sizeof *out->conflict);
-    if (out->conflict != NULL) {
-        out->conflict[0] = dtp_arena_printf(out->arena, "memory %" PRId64, bytes);
-    }
-    DTP_TRY(DTP_MEMORY(err, out->conflict, out->conflict[0]));
-    out->n_conflict = 1;
-    return DTP_OK;
-}
-
 /* Several pins that leave a variable without a strategy are reported as a conflict. */
 static dtp_status explain_conflict(dtp_planning *p, dtp_err *err)
 {
@@ -48,7 +36,15 @@ static dtp_status explain_conflict(dtp_planning *p, dtp_err *err)
     dtp_plan_result *out = p->out;
     const dtp_plan_request *r = p->request;
     if (r->n_texts == 0 && p->certificate.status == DTP_CERT_INFEASIBLE) {
-        return limit_alone(out, r->memory_limit_bytes, err);
+        /* Without pins the limit is in conflict with nothing else. */
+        out->conflict = dtp_arena_alloc(out->arena, 1, sizeof *out->conflict);
+        if (out->conflict != NULL) {
+            out->conflict[0] =
+                dtp_arena_printf(out->arena, "memory %" PRId64, r->memory_limit_bytes);
+        }
+        DTP_TRY(DTP_MEMORY(err, out->conflict, out->conflict[0]));
+        out->n_conflict = 1;
+        return DTP_OK;
     }
     DTP_TRY(dtp_conflict_find(p->graph, &p->pricer, r->n_texts, r->texts, r->memory_limit_bytes,
                               r->stop, out->arena, &conflict, err));
@@ -115,12 +111,6 @@ static dtp_status in_space(const dtp_planning *p, const dtp_candidate *c, bool *
 /* ---- solving ------------------------------------------------------------------------------------
  */
 
-/* A plan that does not beat the incumbent of the other meshes is dropped. */
-static bool is_wanted(const dtp_planning *p)
-{
-    return p->rival == NULL || p->best.predicted.step_time_s < p->rival->predicted.step_time_s;
-}
-
 /* The problem in which fewer instances share their decisions, from the best plan so far on. */
 static dtp_status solve_apart(dtp_planning *p, int32_t runs, dtp_err *err)
 {
@@ -151,7 +141,7 @@ static dtp_status solve_tying(dtp_planning *p, dtp_err *err)
     }
     DTP_TRY(dtp_stop_check(p->request->stop, err));
     if (p->request->tying_bound && p->request->objective == DTP_OBJECTIVE_TIME && p->has_best &&
-        is_wanted(p)) {
+        (p->rival == NULL || p->best.predicted.step_time_s < p->rival->predicted.step_time_s)) {
         DTP_TRY(dtp_tying_bound_find(state->problem, p->least_cost, &state->tying_bound, err));
         state->has_tying_bound = true;
     }
@@ -196,17 +186,6 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
 
 /* ---- the plan -----------------------------------------------------------------------------------
  */
-
-static dtp_status copy_implementations(const dtp_pin_set *pins, dtp_plan *plan, dtp_err *err)
-{
-    const size_t n = (size_t)pins->n_implementations;
-    DTP_TRY(DTP_NEW(plan->arena, plan->implementations, n, err));
-    if (n > 0) {
-        memcpy(plan->implementations, pins->implementations, n * sizeof *plan->implementations);
-    }
-    plan->n_implementations = pins->n_implementations;
-    return DTP_OK;
-}
 
 static dtp_status find_prices(const dtp_planning *p, dtp_plan *plan, dtp_err *err)
 {
@@ -261,7 +240,14 @@ static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     DTP_TRY(bound_tying(p, &plan->certificate, err));
     DTP_TRY(p->request->prices && !dtp_stopped(p->request->stop) ? find_prices(p, plan, err)
                                                                  : DTP_OK);
-    return copy_implementations(&state->pins, plan, err);
+    const size_t n = (size_t)state->pins.n_implementations;
+    DTP_TRY(DTP_NEW(plan->arena, plan->implementations, n, err));
+    if (n > 0) {
+        memcpy(plan->implementations, state->pins.implementations,
+               n * sizeof *plan->implementations);
+    }
+    plan->n_implementations = state->pins.n_implementations;
+    return DTP_OK;
 }
 
 dtp_status dtp_plan_tensor(const dtp_graph *g, const dtp_machine *machine,

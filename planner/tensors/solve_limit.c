@@ -129,14 +129,6 @@ static dtp_status start_from_best(const dtp_planning *p, dtp_solve_options *opti
     return DTP_OK;
 }
 
-/* No bound is asked for: little branch and bound, by the dual, and none within a gap. */
-static void ask_no_bound(dtp_solve_options *options)
-{
-    options->iterations = LATER_ITERATIONS;
-    options->gap = options->gap > LATER_GAP ? options->gap : LATER_GAP;
-    options->lp_entries = 0;
-}
-
 /* A plan here has to cost less than the incumbent of other meshes, unless a candidate here is
  * already faster. */
 static int64_t cutoff_of(const dtp_planning *p)
@@ -200,7 +192,10 @@ static dtp_status solve_corrected(dtp_planning *p, dtp_tensor_round *last, dtp_e
     int64_t part = FIRST_PART, above = s->usage_limit;
     bool left = true;
     options.cutoff = cutoff_of(p);
-    ask_no_bound(&options);
+    /* No bound is asked for: little branch and bound, by the dual, and none within a gap. */
+    options.iterations = LATER_ITERATIONS;
+    options.gap = options.gap > LATER_GAP ? options.gap : LATER_GAP;
+    options.lp_entries = 0;
     options.iterations = state->floor > 0 ? BELOW_ITERATIONS : options.iterations;
     DTP_TRY(start_from_best(p, &options, err));
     state->correct = true;

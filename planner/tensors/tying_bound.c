@@ -26,10 +26,16 @@ static int64_t affordable_rounds(const dtp_problem *p)
     return rounds < 1 ? 1 : rounds > MAX_ROUNDS ? MAX_ROUNDS : rounds;
 }
 
-/* The variable of `tied` that decides with others for a variable of p, by variable of p. */
-static void match_variables(const dtp_tensor_problem *p, const dtp_tensor_problem *tied,
-                            int32_t *variable)
+static dtp_status bound_untied(const dtp_tensor_problem *p, const dtp_tensor_problem *tied,
+                               int64_t cost, dtp_arena *arena, int64_t *bound, dtp_err *err)
 {
+    const int64_t rounds = affordable_rounds(p->select);
+    int32_t *variable = dtp_arena_alloc(arena, (size_t)p->n_variables, sizeof *variable);
+    const dtp_dual_start none = {0};
+    dtp_dual_start start = {.tied = tied->select, .variable = variable, .stop = p->options.stop};
+    dtp_memory_multiplier *multipliers = NULL;
+    DTP_TRY(DTP_MEMORY(err, variable));
+    /* The variable of `tied` that decides with others for a variable of p, by variable of p. */
     for (dtp_node_id id = 0; id < p->graph->n_nodes; id++) {
         variable[p->variable_of_node[id]] = tied->variable_of_node[id];
     }
@@ -43,18 +49,6 @@ static void match_variables(const dtp_tensor_problem *p, const dtp_tensor_proble
             }
         }
     }
-}
-
-static dtp_status bound_untied(const dtp_tensor_problem *p, const dtp_tensor_problem *tied,
-                               int64_t cost, dtp_arena *arena, int64_t *bound, dtp_err *err)
-{
-    const int64_t rounds = affordable_rounds(p->select);
-    int32_t *variable = dtp_arena_alloc(arena, (size_t)p->n_variables, sizeof *variable);
-    const dtp_dual_start none = {0};
-    dtp_dual_start start = {.tied = tied->select, .variable = variable, .stop = p->options.stop};
-    dtp_memory_multiplier *multipliers = NULL;
-    DTP_TRY(DTP_MEMORY(err, variable));
-    match_variables(p, tied, variable);
     if (tied->options.memory_bytes > 0) {
         DTP_TRY(dtp_dual_bound(tied->select, &none, TIED_ROUNDS, bound, err));
         if ((double)(cost - *bound) > CLOSE * (double)cost) {

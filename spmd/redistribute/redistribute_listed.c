@@ -103,6 +103,9 @@ static dtp_status plan_listed(void *user, const dtp_mesh *mesh, const dtp_ttype 
     if (pair != NULL || dtp_layout_equal(from, to)) {
         return pair != NULL ? dtp_listed_steps(mesh, pair, out, err) : DTP_OK;
     }
+    if (listed->unlisted != NULL) {
+        return dtp_redistribute_by(listed->unlisted, mesh, type, from, to, out, err);
+    }
     dtp_strbuf text = {0};
     dtp_strbuf_addf(&text, "the plan lists no redistribution of %s[", dtp_dtype_name(type->dtype));
     for (int32_t i = 0; i < type->rank; i++) {

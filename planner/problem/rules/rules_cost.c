@@ -9,31 +9,6 @@
 /* ---- classes ------------------------------------------------------------------------------------
  */
 
-static dtp_status add_class(dtp_rules_problem *p, const dtp_node_classes *classes, int32_t k,
-                            dtp_err *err)
-{
-    dtp_rules_class *c = &p->classes[k];
-    *c = (dtp_rules_class){.example = classes->example[k], .count = classes->count[k]};
-    DTP_TRY(dtp_rules__op_set(p, c->example, &c->set, err));
-    const size_t n = (size_t)p->sets[c->set].n_assign;
-    c->temp_bytes = dtp_arena_alloc(p->arena, n, sizeof *c->temp_bytes);
-    return c->temp_bytes != NULL ? DTP_OK
-                                 : DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu prices", n);
-}
-
-static dtp_status sort_into_classes(dtp_rules_problem *p, dtp_err *err)
-{
-    dtp_node_classes classes;
-    DTP_TRY(dtp_node_classes_find(p->graph, p->arena, &classes, err));
-    p->class_of_node = classes.of_node;
-    p->n_classes = classes.n;
-    DTP_TRY(DTP_NEW(p->arena, p->classes, classes.n, err));
-    for (int32_t k = 0; k < classes.n; k++) {
-        DTP_TRY(add_class(p, &classes, k, err));
-    }
-    return DTP_OK;
-}
-
 /* ---- one assignment ----------------------------------------------------------------------------
  */
 
@@ -95,9 +70,17 @@ static dtp_status price(pricing *job, dtp_rules_class *c, int32_t a, dtp_err *er
 /* ---- all ----------------------------------------------------------------------------------------
  */
 
-/* The dearest assignments of all sets together fit, and so does every assignment. */
-static dtp_status check_sum(const pricing *job, dtp_err *err)
+static dtp_status price_all(pricing *job, dtp_err *err)
 {
+    dtp_rules_problem *p = job->p;
+    DTP_TRY(dtp_layout_rules_create(p->arena, p->graph->dims.n, &job->rules, err));
+    for (int32_t k = 0; k < p->n_classes; k++) {
+        const dtp_rules_set *s = &p->sets[p->classes[k].set];
+        for (int32_t a = 0; a < s->n_assign; a++) {
+            DTP_TRY(s->cost_ps[a] < DTP_FORBIDDEN ? price(job, &p->classes[k], a, err) : DTP_OK);
+        }
+    }
+    /* The dearest assignments of all sets together fit, and so does every assignment. */
     int64_t sum = 0;
     for (int32_t d = 0; d < job->p->n_sets; d++) {
         const dtp_rules_set *s = &job->p->sets[d];
@@ -112,23 +95,24 @@ static dtp_status check_sum(const pricing *job, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status price_all(pricing *job, dtp_err *err)
-{
-    dtp_rules_problem *p = job->p;
-    DTP_TRY(dtp_layout_rules_create(p->arena, p->graph->dims.n, &job->rules, err));
-    for (int32_t k = 0; k < p->n_classes; k++) {
-        const dtp_rules_set *s = &p->sets[p->classes[k].set];
-        for (int32_t a = 0; a < s->n_assign; a++) {
-            DTP_TRY(s->cost_ps[a] < DTP_FORBIDDEN ? price(job, &p->classes[k], a, err) : DTP_OK);
-        }
-    }
-    return check_sum(job, err);
-}
-
 dtp_status dtp_rules__price(dtp_rules_problem *p, dtp_err *err)
 {
     pricing job = {.p = p};
-    DTP_TRY(sort_into_classes(p, err));
+    dtp_node_classes classes;
+    DTP_TRY(dtp_node_classes_find(p->graph, p->arena, &classes, err));
+    p->class_of_node = classes.of_node;
+    p->n_classes = classes.n;
+    DTP_TRY(DTP_NEW(p->arena, p->classes, classes.n, err));
+    for (int32_t k = 0; k < classes.n; k++) {
+        dtp_rules_class *c = &p->classes[k];
+        *c = (dtp_rules_class){.example = classes.example[k], .count = classes.count[k]};
+        DTP_TRY(dtp_rules__op_set(p, c->example, &c->set, err));
+        const size_t n = (size_t)p->sets[c->set].n_assign;
+        c->temp_bytes = dtp_arena_alloc(p->arena, n, sizeof *c->temp_bytes);
+        DTP_TRY(c->temp_bytes != NULL
+                    ? DTP_OK
+                    : DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu prices", n));
+    }
     DTP_TRY(dtp_node_pricer_create(p->graph, p->pricer, p->redistributor, &job.nodes, err));
     dtp_status s = price_all(&job, err);
     dtp_node_pricer_destroy(job.nodes);

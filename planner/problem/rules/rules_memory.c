@@ -18,40 +18,6 @@ typedef struct lives {
     int32_t *own_last; /* by tensor: last node that reads it */
 } lives;
 
-static dtp_status allocate_lives(const dtp_rules_problem *p, lives *l, dtp_err *err)
-{
-    const size_t n = (size_t)p->graph->n_tensors;
-    DTP_TRY(DTP_NEW(p->arena, l->root, n, err));
-    DTP_TRY(DTP_NEW(p->arena, l->first, n, err));
-    DTP_TRY(DTP_NEW(p->arena, l->last, n, err));
-    DTP_TRY(DTP_NEW(p->arena, l->own_last, n, err));
-    return DTP_OK;
-}
-
-static void find_last_reads(const dtp_graph *g, lives *l)
-{
-    const int32_t end = g->n_nodes - 1;
-    for (int32_t t = 0; t < g->n_tensors; t++) {
-        l->own_last[t] = g->tensors[t].producer;
-    }
-    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
-        for (int32_t i = 0; i < g->nodes[n].n_in; i++) {
-            l->own_last[g->nodes[n].in[i]] = n;
-        }
-    }
-    for (int32_t i = 0; i < g->n_outputs; i++) {
-        l->own_last[g->outputs[i]] = end;
-    }
-    if (g->loss >= 0) {
-        l->own_last[g->loss] = end;
-    }
-    for (int32_t t = 0; t < g->n_tensors; t++) {
-        if (g->tensors[t].kind != DTP_TENSOR_VALUE) {
-            l->own_last[t] = end;
-        }
-    }
-}
-
 /* Operand whose buffer output i of a node takes, -1 for a buffer of its own. */
 static dtp_tensor_id reused(const dtp_graph *g, const lives *l, dtp_node_id id, int32_t i)
 {
@@ -109,10 +75,33 @@ dtp_status dtp_rules__buffers(dtp_rules_problem *p, int32_t *n, dtp_rules_buffer
 {
     const dtp_graph *g = p->graph;
     lives l;
-    DTP_TRY(allocate_lives(p, &l, err));
+    const size_t n_tensors = (size_t)p->graph->n_tensors;
+    DTP_TRY(DTP_NEW(p->arena, l.root, n_tensors, err));
+    DTP_TRY(DTP_NEW(p->arena, l.first, n_tensors, err));
+    DTP_TRY(DTP_NEW(p->arena, l.last, n_tensors, err));
+    DTP_TRY(DTP_NEW(p->arena, l.own_last, n_tensors, err));
     dtp_rules_buffer *buffers = dtp_arena_alloc(p->arena, (size_t)g->n_tensors, sizeof *buffers);
     DTP_TRY(DTP_MEMORY(err, buffers));
-    find_last_reads(g, &l);
+    const int32_t end = g->n_nodes - 1;
+    for (int32_t t = 0; t < g->n_tensors; t++) {
+        l.own_last[t] = g->tensors[t].producer;
+    }
+    for (dtp_node_id id = 0; id < g->n_nodes; id++) {
+        for (int32_t i = 0; i < g->nodes[id].n_in; i++) {
+            l.own_last[g->nodes[id].in[i]] = id;
+        }
+    }
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        l.own_last[g->outputs[i]] = end;
+    }
+    if (g->loss >= 0) {
+        l.own_last[g->loss] = end;
+    }
+    for (int32_t t = 0; t < g->n_tensors; t++) {
+        if (g->tensors[t].kind != DTP_TENSOR_VALUE) {
+            l.own_last[t] = end;
+        }
+    }
     share_buffers(g, &l);
     *n = 0;
     for (int32_t t = 0; t < g->n_tensors; t++) {
@@ -132,18 +121,6 @@ dtp_status dtp_rules__buffers(dtp_rules_problem *p, int32_t *n, dtp_rules_buffer
 /* ---- usage --------------------------------------------------------------------------------------
  */
 
-/* Bytes per rank of a buffer under an assignment of its set. */
-static int64_t shard_bytes(const dtp_rules_problem *p, const dtp_rules_buffer *b, int32_t a)
-{
-    enum { ALIGN = 64 };
-    const dtp_rules_set *s = &p->sets[b->set];
-    int64_t bytes = b->bytes;
-    for (int32_t i = 0; i < s->n; i++) {
-        bytes /= dtp_mesh_set_size(&p->pricer->mesh, s->assign[a * s->n + i]);
-    }
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
 dtp_status dtp_rules__usage(const dtp_rules_problem *p, int32_t n, const dtp_rules_buffer *buffers,
                             dtp_err *err)
 {
@@ -152,7 +129,14 @@ dtp_status dtp_rules__usage(const dtp_rules_problem *p, int32_t n, const dtp_rul
     for (int32_t i = 0; i < n; i++) {
         const dtp_rules_buffer *b = &buffers[i];
         for (int32_t a = 0; a < p->sets[b->set].n_assign; a++) {
-            usage[a] = shard_bytes(p, b, a);
+            /* Bytes per rank of a buffer under an assignment of its set. */
+            enum { ALIGN = 64 };
+            const dtp_rules_set *s = &p->sets[b->set];
+            int64_t bytes = b->bytes;
+            for (int32_t k = 0; k < s->n; k++) {
+                bytes /= dtp_mesh_set_size(&p->pricer->mesh, s->assign[a * s->n + k]);
+            }
+            usage[a] = (bytes + ALIGN - 1) / ALIGN * ALIGN;
         }
         DTP_TRY(dtp_problem_add_interval(p->select, p->n_names + b->set, b->first, b->last + 1,
                                          usage, err));

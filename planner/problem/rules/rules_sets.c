@@ -153,14 +153,6 @@ static void add_names(const dtp_rules_problem *p, const dtp_ttype *type, bool is
     }
 }
 
-/* May names i and j of the set share a mesh dim? */
-static bool may_share(const dtp_rules_set *s, int32_t i, int32_t j)
-{
-    const uint32_t a = 1U << i, b = 1U << j;
-    return ((s->in_only & a) != 0 && (s->out_only & b) != 0) ||
-           ((s->in_only & b) != 0 && (s->out_only & a) != 0);
-}
-
 /* Assignments under construction: one mesh dim after the other is given to names that may share
  * it. */
 typedef struct map_list {
@@ -176,25 +168,13 @@ static bool may_take(const map_list *l, int32_t i, int32_t m)
     const dtp_rules_name *name = &l->p->names[l->s->names[i]];
     bool ok = may_split(&l->p->pricer->mesh, name->size_gcd, l->now[i] | 1U << m);
     for (int32_t k = 0; k < l->s->n && ok; k++) {
-        ok = k == i || (l->now[k] >> m & 1U) == 0 || may_share(l->s, i, k);
+        /* May names i and j of the set share a mesh dim? */
+        const uint32_t a = 1U << i, b = 1U << k;
+        ok = k == i || (l->now[k] >> m & 1U) == 0 ||
+             (((l->s->in_only & a) != 0 && (l->s->out_only & b) != 0) ||
+              ((l->s->in_only & b) != 0 && (l->s->out_only & a) != 0));
     }
     return ok;
-}
-
-static dtp_status append_row(map_list *l, dtp_err *err)
-{
-    const int32_t width = l->s->n;
-    if (l->n == DTP_RULES_MAX_ASSIGN) {
-        return DTP_FAIL(err, DTP_RANGE, "an op with %d dims has more than %d assignments", width,
-                        DTP_RULES_MAX_ASSIGN);
-    }
-    DTP_TRY(dtp_arena_grow(l->p->arena, &l->rows, l->n * width, (l->n + 1) * width, &l->capacity,
-                           sizeof *l->rows, err));
-    if (width > 0) {
-        memcpy(&l->rows[l->n * width], l->now, (size_t)width);
-    }
-    l->n++;
-    return DTP_OK;
 }
 
 /* All ways to give mesh dims m.. to the names, with those of mesh dim m starting at dim `from`; the
@@ -202,7 +182,18 @@ static dtp_status append_row(map_list *l, dtp_err *err)
 static dtp_status list_maps(map_list *l, int32_t m, int32_t from, dtp_err *err)
 {
     if (m == l->p->pricer->mesh.n_dims) {
-        return append_row(l, err);
+        const int32_t width = l->s->n;
+        if (l->n == DTP_RULES_MAX_ASSIGN) {
+            return DTP_FAIL(err, DTP_RANGE, "an op with %d dims has more than %d assignments",
+                            width, DTP_RULES_MAX_ASSIGN);
+        }
+        DTP_TRY(dtp_arena_grow(l->p->arena, &l->rows, l->n * width, (l->n + 1) * width,
+                               &l->capacity, sizeof *l->rows, err));
+        if (width > 0) {
+            memcpy(&l->rows[l->n * width], l->now, (size_t)width);
+        }
+        l->n++;
+        return DTP_OK;
     }
     DTP_TRY(list_maps(l, m + 1, 0, err));
     for (int32_t i = from; i < l->s->n; i++) {

@@ -28,20 +28,6 @@ static dtp_status natural_layouts(const dtp_tensor_problem *p, dtp_node_id id,
 /* ---- assignment -> sharding ---------------------------------------------------------------------
  */
 
-static dtp_status allocate(const dtp_tensor_problem *p, dtp_arena *arena, dtp_sharding *out,
-                           dtp_err *err)
-{
-    const dtp_graph *g = p->graph;
-    *out =
-        (dtp_sharding){.mesh = p->pricer->mesh, .n_tensors = g->n_tensors, .n_nodes = g->n_nodes};
-    out->layouts = dtp_arena_alloc(arena, (size_t)g->n_tensors, sizeof *out->layouts);
-    out->strategies = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *out->strategies);
-    return out->layouts != NULL && out->strategies != NULL
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_NOMEM, "out of memory for the layouts of %d tensors",
-                          g->n_tensors);
-}
-
 /* Tensors without a variable are kept as their op leaves or reads them. */
 static dtp_status place_node(const dtp_tensor_problem *p, dtp_node_id id, dtp_sharding *out,
                              dtp_err *err)
@@ -66,7 +52,14 @@ dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *assig
                                dtp_arena *arena, dtp_sharding *out, dtp_err *err)
 {
     const dtp_graph *g = p->graph;
-    DTP_TRY(allocate(p, arena, out, err));
+    *out =
+        (dtp_sharding){.mesh = p->pricer->mesh, .n_tensors = g->n_tensors, .n_nodes = g->n_nodes};
+    out->layouts = dtp_arena_alloc(arena, (size_t)g->n_tensors, sizeof *out->layouts);
+    out->strategies = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *out->strategies);
+    DTP_TRY(out->layouts != NULL && out->strategies != NULL
+                ? DTP_OK
+                : DTP_FAIL(err, DTP_NOMEM, "out of memory for the layouts of %d tensors",
+                           g->n_tensors));
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         const int32_t c = p->variable_of_tensor[t];
         out->layouts[t] = c >= 0 ? chosen(p, assignment, c)->layout
@@ -142,41 +135,6 @@ static bool settle(int32_t *assignment, int32_t variable, int32_t option)
     return agrees;
 }
 
-/* The cheapest strategy of every replica, the rest as it is. */
-static void choose_replicas(const dtp_tensor_problem *p, int32_t *assignment, int64_t *cost)
-{
-    const dtp_problem *s = p->select;
-    for (int32_t i = 0; i < p->n_variables; i++) {
-        const dtp_tensor_variable *c = &p->variables[i];
-        if (c->kind != DTP_DECIDE_REPLICA) {
-            continue;
-        }
-        for (int32_t k = 0; k < c->n_strategies; k++) {
-            cost[s->first[i] + k] = s->cost[s->first[i] + k];
-        }
-    }
-    for (int32_t e = 0; e < s->n_edges; e++) {
-        const int32_t a = s->edge_a[e], b = s->edge_b[e];
-        const int32_t view = p->variables[a].kind == DTP_DECIDE_REPLICA   ? a
-                             : p->variables[b].kind == DTP_DECIDE_REPLICA ? b
-                                                                          : -1;
-        const int64_t cols = dtp_problem_n_strategies(s, b);
-        for (int32_t k = 0; view >= 0 && k < p->variables[view].n_strategies; k++) {
-            const int64_t row = view == a ? k : assignment[a], col = view == b ? k : assignment[b];
-            int64_t *to = &cost[s->first[view] + k];
-            *to = dtp_problem_add_cost(*to, s->edge_cost[s->edge_first[e] + row * cols + col]);
-        }
-    }
-    for (int32_t i = 0; i < p->n_variables; i++) {
-        for (int32_t k = 0;
-             p->variables[i].kind == DTP_DECIDE_REPLICA && k < p->variables[i].n_strategies; k++) {
-            const int64_t at = s->first[i];
-            assignment[i] =
-                assignment[i] < 0 || cost[at + k] < cost[at + assignment[i]] ? k : assignment[i];
-        }
-    }
-}
-
 static dtp_status find_options(const dtp_tensor_problem *p, const dtp_sharding *s,
                                int32_t *assignment, bool *found, dtp_err *err)
 {
@@ -213,7 +171,38 @@ dtp_status dtp_tensor_assignment(const dtp_tensor_problem *p, const dtp_sharding
     }
     int64_t *cost = calloc((size_t)p->select->first[p->n_variables] + 1, sizeof *cost);
     DTP_TRY(DTP_MEMORY(err, cost));
-    choose_replicas(p, assignment, cost);
+    /* The cheapest option of every view, the rest as it is. */
+    const dtp_problem *select = p->select;
+    for (int32_t i = 0; i < p->n_variables; i++) {
+        const dtp_tensor_variable *c = &p->variables[i];
+        if (c->kind != DTP_DECIDE_REPLICA) {
+            continue;
+        }
+        for (int32_t k = 0; k < c->n_strategies; k++) {
+            cost[select->first[i] + k] = select->cost[select->first[i] + k];
+        }
+    }
+    for (int32_t e = 0; e < select->n_edges; e++) {
+        const int32_t a = select->edge_a[e], b = select->edge_b[e];
+        const int32_t view = p->variables[a].kind == DTP_DECIDE_REPLICA   ? a
+                             : p->variables[b].kind == DTP_DECIDE_REPLICA ? b
+                                                                          : -1;
+        const int64_t cols = dtp_problem_n_strategies(select, b);
+        for (int32_t k = 0; view >= 0 && k < p->variables[view].n_strategies; k++) {
+            const int64_t row = view == a ? k : assignment[a], col = view == b ? k : assignment[b];
+            int64_t *to = &cost[select->first[view] + k];
+            *to = dtp_problem_add_cost(*to,
+                                       select->edge_cost[select->edge_first[e] + row * cols + col]);
+        }
+    }
+    for (int32_t i = 0; i < p->n_variables; i++) {
+        for (int32_t k = 0;
+             p->variables[i].kind == DTP_DECIDE_REPLICA && k < p->variables[i].n_strategies; k++) {
+            const int64_t at = select->first[i];
+            assignment[i] =
+                assignment[i] < 0 || cost[at + k] < cost[at + assignment[i]] ? k : assignment[i];
+        }
+    }
     free(cost);
     return DTP_OK;
 }

@@ -229,55 +229,12 @@ typedef struct matrix_key {
     int64_t dearest; /* its largest cost */
 } matrix_key;
 
-static matrix_key key_of(const tensor_build *b, const link *l)
-{
-    const dtp_graph_tensor *tensor = &b->g->tensors[l->tensor];
-    return (matrix_key){.kind = l->kind,
-                        .operands = l->operands,
-                        .output = l->output,
-                        .stays = stays_where_made(b, l),
-                        .node =
-                            l->node >= 0 ? b->classes.of_node[b->node_groups[l->node].example] : -1,
-                        .maker = l->kind == LINK_PASSED ? b->classes.of_node[tensor->producer] : -1,
-                        .count = l->count,
-                        .from = b->p->variables[l->a].strategies,
-                        .to = b->p->variables[l->b].strategies,
-                        .type = &tensor->type};
-}
-
-static uint32_t hash_key(const matrix_key *x)
-{
-    uint64_t h = dtp_hash_word((uint64_t)x->kind << 32 | x->operands, (uint64_t)x->output);
-    h = dtp_hash_word(h, (uint64_t)(uint32_t)x->node << 32 | (uint32_t)x->maker);
-    h = dtp_hash_word(h, (uint64_t)(uintptr_t)x->from);
-    return dtp_hash_fold(dtp_hash_word(h, (uint64_t)(uintptr_t)x->to));
-}
-
 static bool same_key(const matrix_key *x, const matrix_key *y)
 {
     return x->kind == y->kind && x->operands == y->operands && x->output == y->output &&
            x->stays == y->stays && x->node == y->node && x->maker == y->maker &&
            x->count == y->count && x->from == y->from && x->to == y->to &&
            dtp_tensor__same_sizes(x->type, y->type);
-}
-
-static int64_t largest(const int64_t *m, size_t n)
-{
-    int64_t most = 0;
-    for (size_t k = 0; k < n; k++) {
-        most = m[k] < DTP_FORBIDDEN && m[k] > most ? m[k] : most;
-    }
-    return most;
-}
-
-/* Instances of one node that follow each other decide alike: the diagonal is a cost of the node. */
-static void add_to_costs(tensor_build *b, const link *l, const int64_t *m, size_t rows)
-{
-    const dtp_problem *p = b->p->select;
-    for (size_t i = 0; i < rows; i++) {
-        int64_t *cost = &p->cost[p->first[l->a] + (int64_t)i];
-        *cost = dtp_tensor__plus(b, *cost, m[i * rows + i]);
-    }
 }
 
 static dtp_status fill(tensor_build *b, const link *l, matrix_key *key, dtp_err *err)
@@ -301,10 +258,17 @@ static dtp_status fill(tensor_build *b, const link *l, matrix_key *key, dtp_err 
         break;
     }
     if (s == DTP_OK && l->a == l->b) {
-        add_to_costs(b, l, m, rows);
+        /* Instances of one node that follow each other decide alike: the diagonal is its cost. */
+        const dtp_problem *p = b->p->select;
+        for (size_t i = 0; i < rows; i++) {
+            int64_t *cost = &p->cost[p->first[l->a] + (int64_t)i];
+            *cost = dtp_tensor__plus(b, *cost, m[i * rows + i]);
+        }
     } else if (s == DTP_OK) {
         key->edge = b->p->select->n_edges;
-        key->dearest = largest(m, rows * cols);
+        for (size_t k = 0; k < rows * cols; k++) {
+            key->dearest = m[k] < DTP_FORBIDDEN && m[k] > key->dearest ? m[k] : key->dearest;
+        }
         s = dtp_problem_add_edge(b->p->select, l->a, l->b, m, err);
     }
     free(m);
@@ -313,8 +277,22 @@ static dtp_status fill(tensor_build *b, const link *l, matrix_key *key, dtp_err 
 
 dtp_status dtp_tensor__edge(tensor_build *b, const link *l, dtp_err *err)
 {
-    matrix_key key = key_of(b, l);
-    const uint32_t hash = hash_key(&key);
+    const dtp_graph_tensor *tensor = &b->g->tensors[l->tensor];
+    matrix_key key = {.kind = l->kind,
+                      .operands = l->operands,
+                      .output = l->output,
+                      .stays = stays_where_made(b, l),
+                      .node =
+                          l->node >= 0 ? b->classes.of_node[b->node_groups[l->node].example] : -1,
+                      .maker = l->kind == LINK_PASSED ? b->classes.of_node[tensor->producer] : -1,
+                      .count = l->count,
+                      .from = b->p->variables[l->a].strategies,
+                      .to = b->p->variables[l->b].strategies,
+                      .type = &tensor->type};
+    uint64_t h = dtp_hash_word((uint64_t)key.kind << 32 | key.operands, (uint64_t)key.output);
+    h = dtp_hash_word(h, (uint64_t)(uint32_t)key.node << 32 | (uint32_t)key.maker);
+    h = dtp_hash_word(h, (uint64_t)(uintptr_t)key.from);
+    const uint32_t hash = dtp_hash_fold(dtp_hash_word(h, (uint64_t)(uintptr_t)key.to));
     uint32_t at = hash;
     int32_t like;
     do {

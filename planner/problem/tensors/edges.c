@@ -42,21 +42,6 @@ static int64_t runs_of(const tensor_build *b, dtp_node_id id)
     return dtp_graph_runs(b->g, b->g->nodes[id].phase);
 }
 
-static link passed_link(const tensor_build *b, dtp_tensor_id t)
-{
-    const dtp_graph_tensor *tensor = &b->g->tensors[t];
-    const dtp_node_id reader = b->reader[b->first_reader[t]];
-    return (link){.kind = LINK_PASSED,
-                  .a = b->p->variable_of_node[tensor->producer],
-                  .b = b->p->variable_of_node[reader],
-                  .operands = operands_of(&b->g->nodes[reader], t),
-                  .output = tensor->out_index,
-                  .node = b->group_of_node[reader],
-                  .tensor = t,
-                  .reader = reader,
-                  .count = runs_of(b, reader)};
-}
-
 static dtp_status link_reads(const tensor_build *b, link_list *list, dtp_tensor_id t, dtp_err *err)
 {
     const dtp_tensor_problem *p = b->p;
@@ -92,40 +77,6 @@ static dtp_status link_reads(const tensor_build *b, link_list *list, dtp_tensor_
     return DTP_OK;
 }
 
-static uint64_t key_ends(const link *l)
-{
-    return (uint64_t)l->a << 32 | (uint64_t)l->b;
-}
-
-static uint64_t key_kind(const link *l)
-{
-    return (uint64_t)l->kind << 48 | (uint64_t)l->operands << 16 | (uint64_t)l->output;
-}
-
-/* By variables, kind, operands and output, in the order of the tensors, in which they were
- * added. */
-static dtp_status sort_links(const tensor_build *b, link_list *list, dtp_err *err)
-{
-    const size_t n = (size_t)list->n;
-    dtp_keyed *order = dtp_arena_alloc(b->arena, 2 * n, sizeof *order);
-    link *sorted = dtp_arena_alloc(b->arena, n, sizeof *sorted);
-    DTP_TRY(DTP_MEMORY(err, order, sorted));
-    for (int32_t i = 0; i < list->n; i++) {
-        order[i] = (dtp_keyed){key_kind(&list->items[i]), i};
-    }
-    dtp_sort_keyed(order, order + n, list->n);
-    for (int32_t i = 0; i < list->n; i++) {
-        order[i].key = key_ends(&list->items[order[i].item]);
-    }
-    dtp_sort_keyed(order, order + n, list->n);
-    for (int32_t i = 0; i < list->n; i++) {
-        sorted[i] = list->items[order[i].item];
-    }
-    list->items = sorted;
-    list->cap = list->n;
-    return DTP_OK;
-}
-
 static bool same_link(const link *x, const link *y)
 {
     return x->a == y->a && x->b == y->b && x->kind == y->kind && x->operands == y->operands &&
@@ -137,7 +88,27 @@ static dtp_status merge_links(const tensor_build *b, link_list *list, dtp_err *e
 {
     dtp_tensor_problem *p = b->p;
     int32_t n = 0, edge = -1;
-    DTP_TRY(sort_links(b, list, err));
+    /* By variables, kind, operands and output; equal ones in the order in which they were added. */
+    const size_t size = (size_t)list->n;
+    dtp_keyed *order = dtp_arena_alloc(b->arena, 2 * size, sizeof *order);
+    link *sorted = dtp_arena_alloc(b->arena, size, sizeof *sorted);
+    DTP_TRY(DTP_MEMORY(err, order, sorted));
+    for (int32_t i = 0; i < list->n; i++) {
+        const link *l = &list->items[i];
+        order[i] = (dtp_keyed){
+            (uint64_t)l->kind << 48 | (uint64_t)l->operands << 16 | (uint64_t)l->output, i};
+    }
+    dtp_sort_keyed(order, order + size, list->n);
+    for (int32_t i = 0; i < list->n; i++) {
+        const link *l = &list->items[order[i].item];
+        order[i].key = (uint64_t)l->a << 32 | (uint64_t)l->b;
+    }
+    dtp_sort_keyed(order, order + size, list->n);
+    for (int32_t i = 0; i < list->n; i++) {
+        sorted[i] = list->items[order[i].item];
+    }
+    list->items = sorted;
+    list->cap = list->n;
     DTP_TRY(DTP_NEW(p->arena, p->sent, list->n, err));
     for (int32_t i = 0; i < list->n; i++) {
         const link l = list->items[i];
@@ -158,13 +129,25 @@ static dtp_status merge_links(const tensor_build *b, link_list *list, dtp_err *e
     return DTP_OK;
 }
 
-static dtp_status find_links(const tensor_build *b, link_list *list, dtp_err *err)
+dtp_status dtp_tensor__edges(tensor_build *b, dtp_err *err)
 {
+    link_list list = {0};
     const dtp_tensor_problem *p = b->p;
     for (dtp_tensor_id t = 0; t < b->g->n_tensors; t++) {
         const dtp_graph_tensor *tensor = &b->g->tensors[t];
         if (b->tensor_groups[b->group_of_tensor[t]].passes) {
-            DTP_TRY(add_link(b, list, passed_link(b, t), err));
+            const dtp_node_id reader = b->reader[b->first_reader[t]];
+            DTP_TRY(add_link(b, &list,
+                             (link){.kind = LINK_PASSED,
+                                    .a = b->p->variable_of_node[tensor->producer],
+                                    .b = b->p->variable_of_node[reader],
+                                    .operands = operands_of(&b->g->nodes[reader], t),
+                                    .output = tensor->out_index,
+                                    .node = b->group_of_node[reader],
+                                    .tensor = t,
+                                    .reader = reader,
+                                    .count = runs_of(b, reader)},
+                             err));
             continue;
         }
         if (tensor->producer >= 0 && p->variable_of_tensor[t] >= 0) {
@@ -175,17 +158,11 @@ static dtp_status find_links(const tensor_build *b, link_list *list, dtp_err *er
                                .node = b->group_of_node[tensor->producer],
                                .tensor = t,
                                .count = runs_of(b, tensor->producer)};
-            DTP_TRY(add_link(b, list, made, err));
+            DTP_TRY(add_link(b, &list, made, err));
         }
-        DTP_TRY(link_reads(b, list, t, err));
+        DTP_TRY(link_reads(b, &list, t, err));
     }
-    return merge_links(b, list, err);
-}
-
-dtp_status dtp_tensor__edges(tensor_build *b, dtp_err *err)
-{
-    link_list list = {0};
-    DTP_TRY(find_links(b, &list, err));
+    DTP_TRY(merge_links(b, &list, err));
     for (int32_t i = 0; i < list.n; i++) {
         DTP_TRY(dtp_stop_check(b->p->options.stop, err));
         DTP_TRY(dtp_tensor__edge(b, &list.items[i], err));

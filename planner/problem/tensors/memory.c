@@ -76,21 +76,6 @@ static int64_t last_read(const memory *m, dtp_tensor_id t)
     return last >= 0 ? TICKS * (int64_t)last + 1 : 0;
 }
 
-static void find_lives(const memory *m)
-{
-    const dtp_graph *g = m->b->g;
-    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        m->survives[t] = dtp_tensor__survives(g, t);
-        const dtp_node_id maker = g->tensors[t].producer;
-        m->hold[t] = last_read(m, t);
-        if (maker >= 0 && stays_in_buffer(g, &g->nodes[maker])) {
-            const dtp_tensor_id in = g->nodes[maker].in[0];
-            m->aliased[t] = m->aliased[in] || m->hold[in] > TICKS * (int64_t)maker + 1;
-            m->hold[t] = m->hold[in] > m->hold[t] ? m->hold[in] : m->hold[t];
-        }
-    }
-}
-
 /* ---- bytes -------------------------------------------------------------------------------------
  */
 
@@ -99,27 +84,6 @@ static int64_t shard_bytes(const tensor_build *b, const dtp_ttype *type, const d
     dtp_ttype local;
     dtp_layout_local_max(layout, b->mesh, type, &local);
     return (dtp_ttype_bytes(&local) + ALIGN - 1) / ALIGN * ALIGN;
-}
-
-/* Bytes of every strategy of a tensor or replica. */
-static dtp_status find_bytes(const memory *m, int32_t c, dtp_err *err)
-{
-    const tensor_build *b = m->b;
-    const dtp_tensor_variable *variable = &b->p->variables[c];
-    const dtp_ttype *type = variable->tensor >= 0 ? &b->g->tensors[variable->tensor].type : NULL;
-    if (type == NULL) {
-        return DTP_OK;
-    }
-    m->own[c] = dtp_arena_alloc(b->arena, (size_t)variable->n_strategies, sizeof **m->own);
-    m->copied[c] = dtp_arena_alloc(b->arena, (size_t)variable->n_strategies, sizeof **m->copied);
-    if (m->own[c] == NULL || m->copied[c] == NULL) {
-        return no_memory(err);
-    }
-    for (int32_t k = 0; k < variable->n_strategies; k++) {
-        m->own[c][k] = shard_bytes(b, type, &variable->strategies[k].layout);
-        m->copied[c][k] = variable->strategies[k].own ? 0 : m->own[c][k];
-    }
-    return DTP_OK;
 }
 
 static dtp_status add_piece(memory *m, piece x, dtp_err *err)
@@ -150,19 +114,6 @@ static void readers_of(const tensor_build *b, dtp_tensor_id t, int phase, dtp_no
     }
 }
 
-static dtp_status add_view(memory *m, dtp_tensor_id t, int phase, bool final, dtp_err *err)
-{
-    const int32_t view = m->b->p->variable_of_replica[phase][t];
-    dtp_node_id first, last;
-    readers_of(m->b, t, phase, &first, &last);
-    if (view < 0 || first < 0) {
-        return DTP_OK;
-    }
-    const piece x = {view, TICKS * (int64_t)first + 1, TICKS * (int64_t)last + 1,
-                     final && !m->aliased[t] ? m->own[view] : m->copied[view]};
-    return add_piece(m, x, err);
-}
-
 static dtp_status add_tensor(memory *m, dtp_tensor_id t, dtp_err *err)
 {
     const tensor_build *b = m->b;
@@ -177,7 +128,16 @@ static dtp_status add_tensor(memory *m, dtp_tensor_id t, dtp_err *err)
         return DTP_OK;
     }
     for (int phase = 0; phase < DTP_N_PHASES; phase++) {
-        DTP_TRY(add_view(m, t, phase, phase == last_phase, err));
+        const bool final = phase == last_phase;
+        const int32_t view = b->p->variable_of_replica[phase][t];
+        dtp_node_id from, until;
+        readers_of(b, t, phase, &from, &until);
+        if (view < 0 || from < 0) {
+            continue;
+        }
+        const piece x = {view, TICKS * (int64_t)from + 1, TICKS * (int64_t)until + 1,
+                         final && !m->aliased[t] ? m->own[view] : m->copied[view]};
+        DTP_TRY(add_piece(m, x, err));
     }
     if (last_phase >= 0 && b->p->variable_of_replica[last_phase][t] >= 0) {
         dtp_node_id first, unused;
@@ -267,32 +227,6 @@ typedef struct op_usage {
     bool any_state;
 } op_usage;
 
-static dtp_status find_usage(const memory *m, int32_t group, uint32_t dying, op_usage *out,
-                             dtp_err *err)
-{
-    const tensor_build *b = m->b;
-    const node_group *g = &b->node_groups[group];
-    out->kernel = dtp_arena_alloc(b->arena, (size_t)g->n_strategies, sizeof *out->kernel);
-    out->states = dtp_arena_alloc(b->arena, (size_t)g->n_strategies, sizeof *out->states);
-    if (out->kernel == NULL || out->states == NULL) {
-        return no_memory(err);
-    }
-    for (int32_t k = 0; k < g->n_strategies; k++) {
-        out->kernel[k] = kernel_bytes(b, group, g->option[k], dying);
-        out->states[k] = state_bytes(b, group, g->option[k]);
-        out->any_state = out->any_state || out->states[k] > 0;
-    }
-    return DTP_OK;
-}
-
-static dtp_status add_op(memory *m, dtp_node_id n, const op_usage *u, dtp_err *err)
-{
-    const int32_t variable = m->b->p->variable_of_node[n];
-    const int64_t at = TICKS * (int64_t)n + 1;
-    DTP_TRY(add_piece(m, (piece){variable, at, at + 1, u->kernel}, err));
-    return u->any_state ? add_piece(m, (piece){variable, 0, m->end, u->states}, err) : DTP_OK;
-}
-
 static dtp_status add_ops(memory *m, dtp_err *err)
 {
     const tensor_build *b = m->b;
@@ -309,10 +243,25 @@ static dtp_status add_ops(memory *m, dtp_err *err)
         dying[b->group_of_node[n]] &= dying_operands(m, n);
     }
     for (int32_t g = 0; g < b->n_node_groups; g++) {
-        DTP_TRY(find_usage(m, g, dying[g], &usage[g], err));
+        op_usage *out = &usage[g];
+        const node_group *node = &b->node_groups[g];
+        out->kernel = dtp_arena_alloc(b->arena, (size_t)node->n_strategies, sizeof *out->kernel);
+        out->states = dtp_arena_alloc(b->arena, (size_t)node->n_strategies, sizeof *out->states);
+        if (out->kernel == NULL || out->states == NULL) {
+            return no_memory(err);
+        }
+        for (int32_t k = 0; k < node->n_strategies; k++) {
+            out->kernel[k] = kernel_bytes(b, g, node->option[k], dying[g]);
+            out->states[k] = state_bytes(b, g, node->option[k]);
+            out->any_state = out->any_state || out->states[k] > 0;
+        }
     }
     for (dtp_node_id n = 0; n < b->g->n_nodes; n++) {
-        DTP_TRY(add_op(m, n, &usage[b->group_of_node[n]], err));
+        const op_usage *u = &usage[b->group_of_node[n]];
+        const int32_t variable = m->b->p->variable_of_node[n];
+        const int64_t at = TICKS * (int64_t)n + 1;
+        DTP_TRY(add_piece(m, (piece){variable, at, at + 1, u->kernel}, err));
+        DTP_TRY(u->any_state ? add_piece(m, (piece){variable, 0, m->end, u->states}, err) : DTP_OK);
     }
     return DTP_OK;
 }
@@ -334,9 +283,11 @@ static uint64_t key_variable(const piece *x)
     return (uint64_t)x->variable << 40 | (uint64_t)(x->end - x->begin);
 }
 
-/* By variable, length, begin. */
-static dtp_status sort_pieces(memory *m, dtp_err *err)
+/* The first piece becomes the node's own interval, the others further ones. */
+static dtp_status hand_over(memory *m, dtp_err *err)
 {
+    dtp_problem *s = m->b->p->select;
+    /* By variable, length, begin. */
     piece_key *const keys[] = {key_begin, key_variable};
     const size_t n = (size_t)m->n;
     dtp_keyed *list = dtp_arena_alloc(m->b->arena, 2 * n, sizeof *list);
@@ -357,14 +308,6 @@ static dtp_status sort_pieces(memory *m, dtp_err *err)
         sorted[i] = m->pieces[list[i].item];
     }
     m->pieces = sorted;
-    return DTP_OK;
-}
-
-/* The first piece becomes the node's own interval, the others further ones. */
-static dtp_status hand_over(memory *m, dtp_err *err)
-{
-    dtp_problem *s = m->b->p->select;
-    DTP_TRY(sort_pieces(m, err));
     for (int32_t i = 0; i < m->n; i++) {
         const piece *x = &m->pieces[i];
         if (i > 0 && m->pieces[i - 1].variable == x->variable) {
@@ -381,7 +324,8 @@ static dtp_status hand_over(memory *m, dtp_err *err)
 
 dtp_status dtp_tensor__memory(tensor_build *b, dtp_err *err)
 {
-    const size_t n = (size_t)b->g->n_tensors, n_variables = (size_t)b->p->n_variables;
+    const dtp_graph *g = b->g;
+    const size_t n = (size_t)g->n_tensors, n_variables = (size_t)b->p->n_variables;
     memory m = {.b = b,
                 .end = TICKS * (int64_t)b->g->n_nodes,
                 .hold = dtp_arena_alloc(b->arena, n, sizeof *m.hold),
@@ -393,9 +337,32 @@ dtp_status dtp_tensor__memory(tensor_build *b, dtp_err *err)
         m.copied == NULL) {
         return no_memory(err);
     }
-    find_lives(&m);
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        m.survives[t] = dtp_tensor__survives(g, t);
+        const dtp_node_id maker = g->tensors[t].producer;
+        m.hold[t] = last_read(&m, t);
+        if (maker >= 0 && stays_in_buffer(g, &g->nodes[maker])) {
+            const dtp_tensor_id in = g->nodes[maker].in[0];
+            m.aliased[t] = m.aliased[in] || m.hold[in] > TICKS * (int64_t)maker + 1;
+            m.hold[t] = m.hold[in] > m.hold[t] ? m.hold[in] : m.hold[t];
+        }
+    }
     for (int32_t c = 0; c < b->p->n_variables; c++) {
-        DTP_TRY(find_bytes(&m, c, err));
+        const dtp_tensor_variable *variable = &b->p->variables[c];
+        const dtp_ttype *type =
+            variable->tensor >= 0 ? &b->g->tensors[variable->tensor].type : NULL;
+        if (type == NULL) {
+            continue;
+        }
+        m.own[c] = dtp_arena_alloc(b->arena, (size_t)variable->n_strategies, sizeof **m.own);
+        m.copied[c] = dtp_arena_alloc(b->arena, (size_t)variable->n_strategies, sizeof **m.copied);
+        if (m.own[c] == NULL || m.copied[c] == NULL) {
+            return no_memory(err);
+        }
+        for (int32_t k = 0; k < variable->n_strategies; k++) {
+            m.own[c][k] = shard_bytes(b, type, &variable->strategies[k].layout);
+            m.copied[c][k] = variable->strategies[k].own ? 0 : m.own[c][k];
+        }
     }
     for (dtp_tensor_id t = 0; t < b->g->n_tensors; t++) {
         DTP_TRY(add_tensor(&m, t, err));

@@ -68,19 +68,6 @@ static dtp_status number_layouts(tensor_build *b, redistribution_costs *x, const
     return dtp_arena_grow(b->arena, &x->to, used, x->layouts.list.n, &x->cap, sizeof *x->to, err);
 }
 
-/* Room for redistributions from every layout that has a number. */
-static dtp_status extend(tensor_build *b, const redistribution_costs *x, prices_to *to,
-                         dtp_err *err)
-{
-    int32_t cap = to->n;
-    DTP_TRY(dtp_arena_grow(b->arena, &to->ps, to->n, x->layouts.list.n, &cap, sizeof *to->ps, err));
-    for (int32_t i = to->n; i < cap; i++) {
-        to->ps[i] = UNKNOWN;
-    }
-    to->n = cap;
-    return DTP_OK;
-}
-
 /* All that lead to one layout together, since they are found together. */
 static dtp_status fill(tensor_build *b, const redistribution_costs *x, const int32_t *number,
                        move_table *t, dtp_err *err)
@@ -91,7 +78,13 @@ static dtp_status fill(tensor_build *b, const redistribution_costs *x, const int
             continue;
         }
         prices_to *to = &x->to[number[t->n_from + j]];
-        DTP_TRY(extend(b, x, to, err));
+        int32_t cap = to->n;
+        DTP_TRY(
+            dtp_arena_grow(b->arena, &to->ps, to->n, x->layouts.list.n, &cap, sizeof *to->ps, err));
+        for (int32_t i = to->n; i < cap; i++) {
+            to->ps[i] = UNKNOWN;
+        }
+        to->n = cap;
         for (int32_t i = 0; i < t->n_from; i++) {
             const dtp_layout *source = t->layouts[i];
             int64_t *ps = source != NULL ? &to->ps[number[i]] : NULL;

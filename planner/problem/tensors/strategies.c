@@ -50,12 +50,6 @@ typedef struct strategy_walk {
 /* ---- combinations of rows ----------------------------------------------------------------------
  */
 
-/* Two rows over different mesh dims that give one dim two names, or one name to two dims. */
-static bool contradict(const dtp_sharding_rule *a, const dtp_sharding_rule *b)
-{
-    return a->dim >= 0 && b->dim >= 0 && (a->dim == b->dim) != (a->out_dim == b->out_dim);
-}
-
 static bool renaming_fits(const strategy_walk *w, int32_t m, const dtp_sharding_rule *row)
 {
     const dtp_mesh *mesh = w->b->mesh;
@@ -71,8 +65,9 @@ static bool row_fits(const strategy_walk *w, int32_t m, int32_t r)
     const dtp_sharding_rule *row = &w->rules.rows[r];
     for (int32_t k = 0; k < m && r != 0; k++) {
         const dtp_sharding_rule *other = &w->rules.rows[w->strategy.row[k]];
-        if (contradict(row, other) || (row->internal && other->linear) ||
-            (row->linear && other->internal)) {
+        if ((row->dim >= 0 && other->dim >= 0 &&
+             (row->dim == other->dim) != (row->out_dim == other->out_dim)) ||
+            (row->internal && other->linear) || (row->linear && other->internal)) {
             return false;
         }
     }
@@ -97,11 +92,6 @@ static const dtp_layout *layout_at(const strategy_walk *w, const dtp_node_layout
     return end < w->call.n_in ? &l->in[end] : &l->out[end - w->call.n_in];
 }
 
-static const dtp_ttype *type_at(const strategy_walk *w, int32_t end)
-{
-    return end < w->call.n_in ? &w->call.in[end] : &w->call.out[end - w->call.n_in];
-}
-
 /* Whether the layouts of a way divide what they split. Those that earlier options have do; new ones
  * (index -1) are listed when the way is priced. */
 static bool find_layouts(const strategy_walk *w, const dtp_node_layouts *l, way *out)
@@ -110,7 +100,9 @@ static bool find_layouts(const strategy_walk *w, const dtp_node_layouts *l, way 
     for (int32_t i = 0; i < count_ends(w) && fit; i++) {
         const dtp_layout *layout = layout_at(w, l, i);
         out->layout[i] = dtp_tensor__find_layout(&w->layouts[i], layout);
-        fit = out->layout[i] >= 0 || layout_fits(w, layout, type_at(w, i));
+        fit = out->layout[i] >= 0 ||
+              layout_fits(w, layout,
+                          i < w->call.n_in ? &w->call.in[i] : &w->call.out[i - w->call.n_in]);
     }
     return fit;
 }
@@ -147,29 +139,19 @@ static bool update_fits(const strategy_walk *w, const dtp_node_layouts *l)
     return true;
 }
 
-static bool same_layouts(const strategy_walk *w, const way *a, const way *b)
-{
-    return memcmp(a->layout, b->layout, (size_t)count_ends(w) * sizeof *a->layout) == 0;
-}
-
-static uint32_t hash_layouts(const strategy_walk *w, const way *a)
-{
-    uint64_t h = 0;
-    for (int32_t i = 0; i < count_ends(w); i++) {
-        h = dtp_hash_word(h, (uint64_t)a->layout[i]);
-    }
-    return dtp_hash_fold(h);
-}
-
 /* Enters a way unless an option with the same layouts is as good; it may take the other's place. */
 static dtp_status keep_way(strategy_walk *w, const way *offer, dtp_err *err)
 {
-    const uint32_t hash = hash_layouts(w, offer);
+    uint64_t h = 0;
+    for (int32_t i = 0; i < count_ends(w); i++) {
+        h = dtp_hash_word(h, (uint64_t)offer->layout[i]);
+    }
+    const uint32_t hash = dtp_hash_fold(h);
     uint32_t at = hash;
     int32_t k;
     while ((k = dtp_hash_table_next(&w->by_layouts, hash, &at)) >= 0) {
         way *old = &w->ways[k];
-        if (!same_layouts(w, old, offer)) {
+        if (memcmp(old->layout, offer->layout, (size_t)count_ends(w) * sizeof *old->layout) != 0) {
             continue;
         }
         if (old->price.cost_ps <= offer->price.cost_ps &&
@@ -185,18 +167,6 @@ static dtp_status keep_way(strategy_walk *w, const way *offer, dtp_err *err)
     DTP_TRY(dtp_arena_grow(w->b->arena, &w->ways, w->n, w->n + 1, &w->cap, sizeof *w->ways, err));
     w->ways[w->n] = *offer;
     return dtp_hash_table_add(&w->by_layouts, w->b->arena, hash, w->n++, err);
-}
-
-/* What find_layouts did not find. */
-static dtp_status list_layouts(strategy_walk *w, const dtp_node_layouts *l, way *out, dtp_err *err)
-{
-    for (int32_t i = 0; i < count_ends(w); i++) {
-        if (out->layout[i] < 0) {
-            out->layout[i] = w->layouts[i].list.n;
-            DTP_TRY(dtp_tensor__add_layout(w->b, &w->layouts[i], layout_at(w, l, i), err));
-        }
-    }
-    return DTP_OK;
 }
 
 /* ---- prices ------------------------------------------------------------------------------------
@@ -291,7 +261,12 @@ static dtp_status add_option(strategy_walk *w, dtp_err *err)
     }
     new.price.cost_ps = new.price.every_ps; /* what waits is a redistribution */
     new.strategy = w->strategy;
-    DTP_TRY(list_layouts(w, &l, &new, err));
+    for (int32_t i = 0; i < count_ends(w); i++) {
+        if (new.layout[i] < 0) {
+            new.layout[i] = w->layouts[i].list.n;
+            DTP_TRY(dtp_tensor__add_layout(w->b, &w->layouts[i], layout_at(w, &l, i), err));
+        }
+    }
     return keep_way(w, &new, err);
 }
 

@@ -58,52 +58,33 @@ typedef struct conflict_search {
     dtp_arena *arena;
 } conflict_search;
 
-static dtp_status solve_without(const conflict_search *c, const dtp_pin_set *pins, bool *impossible,
-                                dtp_err *err)
-{
-    dtp_tensor_options options = dtp_tensor_options_init();
-    dtp_tensor_problem *problem = NULL;
-    dtp_solve_options select = dtp_solve_options_init();
-    dtp_solve_result r;
-    options.memory_bytes = c->memory_bytes;
-    options.stop = select.stop = c->stop;
-    options.n_pins = pins->n_pins;
-    options.pins = pins->pins;
-    dtp_status s = dtp_tensor_problem_create(c->g, c->pricer, &options, &problem, err);
-    if (s == DTP_INVALID) {
-        *impossible = true;
-        return DTP_OK;
-    }
-    DTP_TRY(s);
-    s = dtp_solve(problem->select, &select, &r, err);
-    *impossible = s == DTP_OK && r.status == DTP_CERT_INFEASIBLE;
-    if (s == DTP_OK) {
-        dtp_solve_result_free(&r);
-    }
-    dtp_tensor_problem_destroy(problem);
-    return s;
-}
-
 /* Whether what is left is proven impossible. */
 static dtp_status is_impossible(const conflict_search *c, bool *out, dtp_err *err)
 {
     dtp_pin_set pins;
     *out = false;
     DTP_TRY(dtp_pin_set_read(c->n_texts, c->texts, c->g, &c->pricer->mesh, c->arena, &pins, err));
-    return solve_without(c, &pins, out, err);
-}
-
-static void remove_text(conflict_search *c, int32_t at)
-{
-    memmove(&c->texts[at], &c->texts[at + 1], (size_t)(c->n_texts - at - 1) * sizeof *c->texts);
-    c->n_texts--;
-}
-
-static void restore_text(conflict_search *c, int32_t at, const char *text)
-{
-    memmove(&c->texts[at + 1], &c->texts[at], (size_t)(c->n_texts - at) * sizeof *c->texts);
-    c->texts[at] = text;
-    c->n_texts++;
+    dtp_tensor_options options = dtp_tensor_options_init();
+    dtp_tensor_problem *problem = NULL;
+    dtp_solve_options select = dtp_solve_options_init();
+    dtp_solve_result r;
+    options.memory_bytes = c->memory_bytes;
+    options.stop = select.stop = c->stop;
+    options.n_pins = pins.n_pins;
+    options.pins = pins.pins;
+    dtp_status s = dtp_tensor_problem_create(c->g, c->pricer, &options, &problem, err);
+    if (s == DTP_INVALID) {
+        *out = true;
+        return DTP_OK;
+    }
+    DTP_TRY(s);
+    s = dtp_solve(problem->select, &select, &r, err);
+    *out = s == DTP_OK && r.status == DTP_CERT_INFEASIBLE;
+    if (s == DTP_OK) {
+        dtp_solve_result_free(&r);
+    }
+    dtp_tensor_problem_destroy(problem);
+    return s;
 }
 
 /* The limit first: a conflict among pins alone says more. */
@@ -116,10 +97,13 @@ static dtp_status delete_all(conflict_search *c, dtp_err *err)
     c->memory_bytes = limit > 0 && impossible ? 0 : limit;
     for (int32_t i = 0; i < c->n_texts;) {
         const char *text = c->texts[i];
-        remove_text(c, i);
+        memmove(&c->texts[i], &c->texts[i + 1], (size_t)(c->n_texts - i - 1) * sizeof *c->texts);
+        c->n_texts--;
         DTP_TRY(is_impossible(c, &impossible, err));
         if (!impossible) {
-            restore_text(c, i++, text);
+            memmove(&c->texts[i + 1], &c->texts[i], (size_t)(c->n_texts - i) * sizeof *c->texts);
+            c->texts[i++] = text;
+            c->n_texts++;
         }
     }
     return DTP_OK;

@@ -15,20 +15,15 @@ dtp_tensor_options dtp_tensor_options_init(void)
 /* ---- nodes of the selection problem ------------------------------------------------------------
  */
 
-static int64_t count_survivors(const tensor_build *b, int32_t g)
-{
-    int64_t n = 0;
-    for (dtp_tensor_id t = 0; t < b->g->n_tensors && b->tensor_groups[g].survives; t++) {
-        n += b->group_of_tensor[t] == g && dtp_tensor__survives(b->g, t) ? 1 : 0;
-    }
-    return n;
-}
-
 /* What survives the step is reduced at its end. */
 static dtp_status tensor_costs(tensor_build *b, const dtp_tensor_variable *variable, int64_t *cost,
                                dtp_err *err)
 {
-    const int64_t count = count_survivors(b, b->group_of_tensor[variable->tensor]);
+    int32_t group = b->group_of_tensor[variable->tensor];
+    int64_t count = 0;
+    for (dtp_tensor_id t = 0; t < b->g->n_tensors && b->tensor_groups[group].survives; t++) {
+        count += b->group_of_tensor[t] == group && dtp_tensor__survives(b->g, t) ? 1 : 0;
+    }
     const dtp_ttype *type = &b->g->tensors[variable->tensor].type;
     for (int32_t k = 0; k < variable->n_strategies && count > 0; k++) {
         const dtp_layout *kept = &variable->strategies[k].layout;
@@ -62,23 +57,6 @@ static dtp_status add_node(tensor_build *b, int32_t i, int64_t *cost, const int6
         DTP_TRY(tensor_costs(b, variable, cost, err));
     }
     return dtp_problem_add_variable(b->p->select, 0, 0, n, cost, usage, err);
-}
-
-static dtp_status add_nodes(tensor_build *b, dtp_err *err)
-{
-    const dtp_tensor_problem *p = b->p;
-    size_t most = 0;
-    for (int32_t i = 0; i < p->n_variables; i++) {
-        const size_t n = (size_t)p->variables[i].n_strategies;
-        most = n > most ? n : most;
-    }
-    int64_t *cost = dtp_arena_alloc(b->arena, most, sizeof *cost);
-    int64_t *usage = dtp_arena_alloc(b->arena, most, sizeof *usage);
-    DTP_TRY(DTP_MEMORY(err, cost, usage));
-    for (int32_t i = 0; i < p->n_variables; i++) {
-        DTP_TRY(add_node(b, i, cost, usage, err));
-    }
-    return DTP_OK;
 }
 
 const dtp_redistributor *dtp_tensor_redistributor(const dtp_tensor_problem *p)
@@ -129,7 +107,17 @@ static dtp_status build_all(tensor_build *b, dtp_err *err)
         return DTP_OK;
     }
     DTP_TRY(dtp_problem_create(b->g->name, limit, &p->select, err));
-    DTP_TRY(add_nodes(b, err));
+    size_t most = 0;
+    for (int32_t i = 0; i < p->n_variables; i++) {
+        const size_t n = (size_t)p->variables[i].n_strategies;
+        most = n > most ? n : most;
+    }
+    int64_t *cost = dtp_arena_alloc(b->arena, most, sizeof *cost);
+    int64_t *usage = dtp_arena_alloc(b->arena, most, sizeof *usage);
+    DTP_TRY(DTP_MEMORY(err, cost, usage));
+    for (int32_t i = 0; i < p->n_variables; i++) {
+        DTP_TRY(add_node(b, i, cost, usage, err));
+    }
     DTP_TRY(dtp_stop_check(p->options.stop, err));
     DTP_TRY(dtp_tensor__memory(b, err));
     DTP_TRY(dtp_tensor__edges(b, err));

@@ -16,11 +16,6 @@ typedef struct place {
     int32_t a, b, c, d; /* d: its class or type, so that members are alike */
 } place;
 
-static bool same_place(const place *p, const place *q)
-{
-    return p->a == q->a && p->b == q->b && p->c == q->c && p->d == q->d;
-}
-
 /* Numbers groups in the order of their first members; places and groups are by id. */
 static dtp_status number_groups(const place *places, int32_t n, dtp_arena *arena, int32_t *group,
                                 int32_t *n_groups, dtp_err *err)
@@ -36,7 +31,8 @@ static dtp_status number_groups(const place *places, int32_t n, dtp_arena *arena
         int32_t first;
         do {
             first = dtp_hash_table_next(&first_members, hash, &at);
-        } while (first >= 0 && !same_place(&places[first], p));
+        } while (first >= 0 && !(places[first].a == p->a && places[first].b == p->b &&
+                                 places[first].c == p->c && places[first].d == p->d));
         group[id] = first >= 0 ? group[first] : (*n_groups)++;
         if (first < 0) {
             DTP_TRY(dtp_hash_table_add(&first_members, arena, hash, id, err));
@@ -244,41 +240,6 @@ static bool passes(const tensor_build *b, dtp_tensor_id t)
            g->nodes[maker].phase == g->nodes[maker + 1].phase;
 }
 
-/* All members do, between the same two groups of nodes, and no pin speaks of them. */
-static void find_passing(const tensor_build *b)
-{
-    const dtp_graph *g = b->g;
-    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        tensor_group *group = &b->tensor_groups[b->group_of_tensor[t]];
-        const bool same = passes(b, t) && passes(b, group->example) &&
-                          b->group_of_node[b->reader[b->first_reader[t]]] ==
-                              b->group_of_node[b->reader[b->first_reader[group->example]]];
-        group->passes = (t == group->example || group->passes) && same && !group->survives &&
-                        group->same_as < 0;
-    }
-    for (int32_t i = 0; i < b->p->options.n_pins; i++) {
-        const dtp_pin *pin = &b->p->options.pins[i];
-        if (pin->tensor >= 0 && pin->tensor < g->n_tensors && pin->node < 0) {
-            b->tensor_groups[b->group_of_tensor[pin->tensor]].passes = false;
-        }
-    }
-}
-
-static void describe_groups(const tensor_build *b)
-{
-    const dtp_graph *g = b->g;
-    for (dtp_tensor_id t = g->n_tensors - 1; t >= 0; t--) {
-        tensor_group *group = &b->tensor_groups[b->group_of_tensor[t]];
-        group->example = t;
-        group->members++;
-        group->read = group->read || b->first_reader[t] < b->first_reader[t + 1];
-        group->survives = group->survives || dtp_tensor__survives(g, t);
-        group->follows = g->tensors[t].kind == DTP_TENSOR_STATE;
-        group->same_as = group->variable = -1;
-        group->view[0] = group->view[1] = group->view[2] = -1;
-    }
-}
-
 static dtp_status group_tensors(tensor_build *b, bool *apart, dtp_err *err)
 {
     const dtp_graph *g = b->g;
@@ -294,12 +255,22 @@ static dtp_status group_tensors(tensor_build *b, bool *apart, dtp_err *err)
     }
     DTP_TRY(number_groups(places, g->n_tensors, b->arena, b->group_of_tensor, &b->n_tensor_groups,
                           err));
-    describe_groups(b);
+    for (dtp_tensor_id t = g->n_tensors - 1; t >= 0; t--) {
+        tensor_group *group = &b->tensor_groups[b->group_of_tensor[t]];
+        group->example = t;
+        group->members++;
+        group->read = group->read || b->first_reader[t] < b->first_reader[t + 1];
+        group->survives = group->survives || dtp_tensor__survives(g, t);
+        group->follows = g->tensors[t].kind == DTP_TENSOR_STATE;
+        group->same_as = group->variable = -1;
+        group->view[0] = group->view[1] = group->view[2] = -1;
+    }
     return tie_updates(b, apart, err);
 }
 
 dtp_status dtp_tensor__groups(tensor_build *b, dtp_err *err)
 {
+    const dtp_graph *g = b->g;
     bool apart = false;
     DTP_TRY(find_readers(b, err));
     DTP_TRY(group_nodes(b, 1, err));
@@ -315,6 +286,20 @@ dtp_status dtp_tensor__groups(tensor_build *b, dtp_err *err)
     if (apart) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "one value replaces two tensors");
     }
-    find_passing(b);
+    /* All members do, between the same two groups of nodes, and no pin speaks of them. */
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        tensor_group *group = &b->tensor_groups[b->group_of_tensor[t]];
+        const bool same = passes(b, t) && passes(b, group->example) &&
+                          b->group_of_node[b->reader[b->first_reader[t]]] ==
+                              b->group_of_node[b->reader[b->first_reader[group->example]]];
+        group->passes = (t == group->example || group->passes) && same && !group->survives &&
+                        group->same_as < 0;
+    }
+    for (int32_t i = 0; i < b->p->options.n_pins; i++) {
+        const dtp_pin *pin = &b->p->options.pins[i];
+        if (pin->tensor >= 0 && pin->tensor < g->n_tensors && pin->node < 0) {
+            b->tensor_groups[b->group_of_tensor[pin->tensor]].passes = false;
+        }
+    }
     return DTP_OK;
 }

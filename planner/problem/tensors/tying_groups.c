@@ -106,16 +106,6 @@ static int32_t runs_that_part(int32_t instance, int32_t n_instances, int32_t mos
     return 0;
 }
 
-static void count_readers(const comparison *c)
-{
-    for (dtp_node_id id = 0; id < c->g->n_nodes; id++) {
-        const dtp_node *node = &c->g->nodes[id];
-        for (int32_t i = 0; i < node->n_in; i++) {
-            c->readers[PHASES * node->in[i] + (int32_t)node->phase]++;
-        }
-    }
-}
-
 static dtp_status find_needed(const dtp_graph *g, const dtp_sharding *s, int32_t most,
                               dtp_arena *arena, int32_t *runs, dtp_err *err)
 {
@@ -126,7 +116,12 @@ static dtp_status find_needed(const dtp_graph *g, const dtp_sharding *s, int32_t
     dtp_keyed *list = dtp_arena_alloc(arena, 2 * n, sizeof *list);
     c.readers = dtp_arena_alloc(arena, PHASES * (size_t)g->n_tensors, sizeof *c.readers);
     DTP_TRY(DTP_MEMORY(err, list, c.readers));
-    count_readers(&c);
+    for (dtp_node_id id = 0; id < c.g->n_nodes; id++) {
+        const dtp_node *node = &c.g->nodes[id];
+        for (int32_t i = 0; i < node->n_in; i++) {
+            c.readers[PHASES * node->in[i] + (int32_t)node->phase]++;
+        }
+    }
     for (dtp_node_id id = 0; id < g->n_nodes; id++) {
         list[id] = (dtp_keyed){place_key(&g->nodes[id], places.position[id]), id};
     }

@@ -18,19 +18,6 @@ const class_strategies *dtp_tensor__class_of(const tensor_build *b, int32_t grou
 /* ---- pins --------------------------------------------------------------------------------------
  */
 
-static dtp_status check_pins(const tensor_build *b, dtp_err *err)
-{
-    const dtp_graph *g = b->g;
-    for (int32_t i = 0; i < b->p->options.n_pins; i++) {
-        const dtp_pin *pin = &b->p->options.pins[i];
-        if (pin->tensor < 0 || pin->tensor >= g->n_tensors || pin->node >= g->n_nodes ||
-            pin->layout.n_mesh != b->mesh->n_dims) {
-            return DTP_FAIL(err, DTP_INVALID, "pin %d: no such tensor, node or mesh", i);
-        }
-    }
-    return DTP_OK;
-}
-
 static dtp_status fail_pin(const tensor_build *b, const dtp_pin *pin, dtp_err *err)
 {
     char text[DTP_LAYOUT_TEXT_BYTES];
@@ -78,28 +65,6 @@ static dtp_status filter_options(const tensor_build *b, int32_t g, dtp_err *err)
             }
         }
         group->n_strategies = n;
-        if (n == 0) {
-            return fail_pin(b, pin, err);
-        }
-    }
-    return DTP_OK;
-}
-
-static dtp_status filter_domain(const tensor_build *b, int32_t g, layout_list *list, dtp_err *err)
-{
-    for (int32_t i = 0; i < b->p->options.n_pins; i++) {
-        const dtp_pin *pin = &b->p->options.pins[i];
-        const int32_t group = b->group_of_tensor[pin->tensor];
-        int32_t n = 0;
-        if (pin->node >= 0 || (group != g && b->tensor_groups[group].same_as != g)) {
-            continue;
-        }
-        for (int32_t k = 0; k < list->n; k++) {
-            if (dtp_pin_agrees(pin, &list->items[k])) {
-                list->items[n++] = list->items[k];
-            }
-        }
-        list->n = n;
         if (n == 0) {
             return fail_pin(b, pin, err);
         }
@@ -214,7 +179,23 @@ static dtp_status add_tensor(tensor_build *b, int32_t g, layout_list *list, dtp_
         return DTP_OK;
     }
     DTP_TRY(dtp_tensor__domain(b, &tensor->type, partial_dims(b, group->example), list, err));
-    DTP_TRY(filter_domain(b, g, list, err));
+    for (int32_t i = 0; i < b->p->options.n_pins; i++) {
+        const dtp_pin *pin = &b->p->options.pins[i];
+        const int32_t owner = b->group_of_tensor[pin->tensor];
+        int32_t kept = 0;
+        if (pin->node >= 0 || (owner != g && b->tensor_groups[owner].same_as != g)) {
+            continue;
+        }
+        for (int32_t k = 0; k < list->n; k++) {
+            if (dtp_pin_agrees(pin, &list->items[k])) {
+                list->items[kept++] = list->items[k];
+            }
+        }
+        list->n = kept;
+        if (kept == 0) {
+            return fail_pin(b, pin, err);
+        }
+    }
     group->variable = b->p->n_variables;
     const dtp_tensor_variable variable = {
         .kind = DTP_DECIDE_TENSOR, .node = -1, .tensor = group->example};
@@ -237,24 +218,6 @@ typedef struct wishes {
     bool *seen;     /* by layout of an operand: scratch */
 } wishes;
 
-/* Adds the layouts in which a group of nodes wants operand i, partial ones apart. */
-static dtp_status add_wishes(tensor_build *b, int32_t g, int32_t i, wishes *w, dtp_err *err)
-{
-    const node_group *group = &b->node_groups[g];
-    const class_strategies *c = dtp_tensor__class_of(b, g);
-    memset(w->seen, 0, (size_t)c->in[i].n * sizeof *w->seen);
-    for (int32_t k = 0; k < group->n_strategies; k++) {
-        const int32_t which = c->in_of[i][group->option[k]];
-        const dtp_layout *l = &c->in[i].items[which];
-        if (!w->seen[which] && !dtp_layout_has_partial(l) &&
-            dtp_tensor__find_layout(&w->set, l) < 0) {
-            DTP_TRY(dtp_tensor__add_layout(b, &w->set, l, err));
-        }
-        w->seen[which] = true;
-    }
-    return DTP_OK;
-}
-
 /* The operands of a node that are the tensor; nodes of one group want the same. */
 static dtp_status add_reader(tensor_build *b, dtp_tensor_id t, dtp_node_id reader, wishes *w,
                              dtp_err *err)
@@ -265,7 +228,18 @@ static dtp_status add_reader(tensor_build *b, dtp_tensor_id t, dtp_node_id reade
         int32_t *asked = &w->asked[g * DTP_MAX_OP_IN + i];
         if (node->in[i] == t && *asked != w->round) {
             *asked = w->round;
-            DTP_TRY(add_wishes(b, g, i, w, err));
+            const node_group *group = &b->node_groups[g];
+            const class_strategies *c = dtp_tensor__class_of(b, g);
+            memset(w->seen, 0, (size_t)c->in[i].n * sizeof *w->seen);
+            for (int32_t k = 0; k < group->n_strategies; k++) {
+                const int32_t which = c->in_of[i][group->option[k]];
+                const dtp_layout *l = &c->in[i].items[which];
+                if (!w->seen[which] && !dtp_layout_has_partial(l) &&
+                    dtp_tensor__find_layout(&w->set, l) < 0) {
+                    DTP_TRY(dtp_tensor__add_layout(b, &w->set, l, err));
+                }
+                w->seen[which] = true;
+            }
         }
     }
     return DTP_OK;
@@ -299,23 +273,9 @@ static int32_t count_readers(const tensor_build *b, dtp_tensor_id t, int phase)
     return n;
 }
 
-/* What the readers of a phase want of a tensor that two or more of them read. */
-static dtp_status add_shared(tensor_build *b, dtp_tensor_id t, int phase, wishes *w, dtp_err *err)
-{
-    if (count_readers(b, t, phase) < 2) {
-        return DTP_OK;
-    }
-    for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
-        if ((int)b->g->nodes[b->reader[r]].phase == phase) {
-            DTP_TRY(add_reader(b, t, b->reader[r], w, err));
-        }
-    }
-    return DTP_OK;
-}
-
 /* A replica where two nodes of a phase read some tensor of the kind; a single reader takes the
- * tensor from where it is kept. What a reader of one of them wants, all of them offer: so an
- * assignment of the tied problem is one without tying too. */
+ * tensor from where it is kept. What a reader of one of them wants, all of them offer: so an assignment of
+ * the tied problem is one without tying too. */
 static dtp_status add_replicas(tensor_build *b, const dtp_tensor_id *kind, int32_t n, wishes *w,
                                dtp_err *err)
 {
@@ -323,7 +283,15 @@ static dtp_status add_replicas(tensor_build *b, const dtp_tensor_id *kind, int32
         w->round++;
         dtp_tensor__clear_layouts(&w->set);
         for (int32_t k = 0; k < n; k++) {
-            DTP_TRY(add_shared(b, kind[k], phase, w, err));
+            dtp_tensor_id t = kind[k];
+            if (count_readers(b, t, phase) < 2) {
+                continue;
+            }
+            for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
+                if ((int)b->g->nodes[b->reader[r]].phase == phase) {
+                    DTP_TRY(add_reader(b, t, b->reader[r], w, err));
+                }
+            }
         }
         for (int32_t k = 0; k < n && w->set.list.n > 0; k++) {
             const tensor_group *group = &b->tensor_groups[b->group_of_tensor[kind[k]]];
@@ -383,8 +351,11 @@ static dtp_status add_all_views(tensor_build *b, dtp_err *err)
 /* ---- all ---------------------------------------------------------------------------------------
  */
 
-static dtp_status allocate(const tensor_build *b, dtp_err *err)
+/* Graph order: sources, then every node with what it makes, then the replicas. */
+dtp_status dtp_tensor__variables(tensor_build *b, dtp_err *err)
 {
+    const dtp_graph *g = b->g;
+    layout_list list = {0};
     dtp_tensor_problem *p = b->p;
     const size_t n_nodes = (size_t)b->g->n_nodes, n_tensors = (size_t)b->g->n_tensors;
     const size_t most = (size_t)b->n_node_groups + (DTP_N_PHASES + 1) * (size_t)b->n_tensor_groups;
@@ -396,38 +367,14 @@ static dtp_status allocate(const tensor_build *b, dtp_err *err)
         p->variable_of_replica[phase] = dtp_arena_alloc(p->arena, n_tensors, sizeof(int32_t));
         ok = ok && p->variable_of_replica[phase] != NULL;
     }
-    return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu choices", most);
-}
-
-static void fill_maps(const tensor_build *b)
-{
-    dtp_tensor_problem *p = b->p;
-    for (int32_t g = 0; g < b->n_tensor_groups; g++) {
-        tensor_group *group = &b->tensor_groups[g];
-        if (group->same_as >= 0) {
-            group->variable = b->tensor_groups[group->same_as].variable;
+    DTP_TRY(ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu choices", most));
+    for (int32_t i = 0; i < b->p->options.n_pins; i++) {
+        const dtp_pin *pin = &b->p->options.pins[i];
+        if (pin->tensor < 0 || pin->tensor >= g->n_tensors || pin->node >= g->n_nodes ||
+            pin->layout.n_mesh != b->mesh->n_dims) {
+            return DTP_FAIL(err, DTP_INVALID, "pin %d: no such tensor, node or mesh", i);
         }
     }
-    for (dtp_node_id n = 0; n < b->g->n_nodes; n++) {
-        p->variable_of_node[n] = b->node_groups[b->group_of_node[n]].variable;
-    }
-    for (dtp_tensor_id t = 0; t < b->g->n_tensors; t++) {
-        const tensor_group *group = &b->tensor_groups[b->group_of_tensor[t]];
-        p->variable_of_tensor[t] = group->variable;
-        for (int phase = 0; phase < DTP_N_PHASES; phase++) {
-            const bool shared = count_readers(b, t, phase) > 1;
-            p->variable_of_replica[phase][t] = shared ? group->view[phase] : -1;
-        }
-    }
-}
-
-/* Graph order: sources, then every node with what it makes, then the replicas. */
-dtp_status dtp_tensor__variables(tensor_build *b, dtp_err *err)
-{
-    const dtp_graph *g = b->g;
-    layout_list list = {0};
-    DTP_TRY(allocate(b, err));
-    DTP_TRY(check_pins(b, err));
     for (int32_t i = 0; i < b->n_tensor_groups; i++) {
         if (g->tensors[b->tensor_groups[i].example].producer < 0) {
             DTP_TRY(add_tensor(b, i, &list, err));
@@ -441,6 +388,22 @@ dtp_status dtp_tensor__variables(tensor_build *b, dtp_err *err)
         }
     }
     DTP_TRY(add_all_views(b, err));
-    fill_maps(b);
+    for (int32_t i = 0; i < b->n_tensor_groups; i++) {
+        tensor_group *tensors = &b->tensor_groups[i];
+        if (tensors->same_as >= 0) {
+            tensors->variable = b->tensor_groups[tensors->same_as].variable;
+        }
+    }
+    for (dtp_node_id n = 0; n < b->g->n_nodes; n++) {
+        p->variable_of_node[n] = b->node_groups[b->group_of_node[n]].variable;
+    }
+    for (dtp_tensor_id t = 0; t < b->g->n_tensors; t++) {
+        const tensor_group *tensors = &b->tensor_groups[b->group_of_tensor[t]];
+        p->variable_of_tensor[t] = tensors->variable;
+        for (int phase = 0; phase < DTP_N_PHASES; phase++) {
+            const bool shared = count_readers(b, t, phase) > 1;
+            p->variable_of_replica[phase][t] = shared ? tensors->view[phase] : -1;
+        }
+    }
     return DTP_OK;
 }
