@@ -19,8 +19,8 @@ dtp_status dtp_plan_lowering_init(dtp_plan_lowering *l, const dtp_plan *plan, dt
                 dtp_listed_steps(&plan->mesh, &plan->redistributions[i], &steps, err), err,
                 "the plan's redistributions[%d]", i));
         }
-        l->listed = (dtp_listed_redistributions){
-            .n = plan->n_redistributions, .redistributions = plan->redistributions};
+        l->listed = (dtp_listed_redistributions){.n = plan->n_redistributions,
+                                                 .redistributions = plan->redistributions};
         l->decides = dtp_listed_redistributor(&l->listed);
         l->redistributor = &l->decides;
     }

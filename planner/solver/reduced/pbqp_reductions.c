@@ -4,22 +4,26 @@
 
 #include <stdlib.h>
 
-/* The best strategy of x for i and j across its edges, and what it costs. */
-static int32_t best_answer(const solver_reduced *w, int32_t x, const solver_view *a, int32_t i,
-                           const solver_view *b, int32_t j, int64_t *cost)
+/* The best strategies of x for i across a and every j across b, and what they cost. b_rows: the
+ * matrix of b, a row of kb entries per strategy of x. */
+static void best_answers(const solver_variable *x, const solver_view *a, int32_t i,
+                         const int64_t *b_rows, int32_t kb, int32_t *table, int64_t *cost)
 {
-    int32_t best = 0;
-    *cost = DTP_FORBIDDEN;
-    for (int32_t s = 0; s < w->variables[x].k; s++) {
-        int64_t sum = w->variables[x].cost[s];
-        sum = a != NULL ? dtp_problem_add_cost(sum, a->m[s * a->row + i * a->col]) : sum;
-        sum = b != NULL ? dtp_problem_add_cost(sum, b->m[s * b->row + j * b->col]) : sum;
-        if (sum < *cost) {
-            *cost = sum;
-            best = s;
+    for (int32_t j = 0; j < kb; j++) {
+        table[j] = 0;
+        cost[j] = DTP_FORBIDDEN;
+    }
+    for (int32_t s = 0; s < x->k; s++) {
+        const int64_t *b = b_rows + (int64_t)s * kb;
+        const int64_t with_i = a->m != NULL
+                                   ? dtp_problem_add_cost(x->cost[s], a->m[s * a->row + i * a->col])
+                                   : x->cost[s];
+        for (int32_t j = 0; j < kb; j++) {
+            const int64_t sum = dtp_problem_add_cost(with_i, b[j]);
+            table[j] = sum < cost[j] ? s : table[j];
+            cost[j] = sum < cost[j] ? sum : cost[j];
         }
     }
-    return best;
 }
 
 /* The table of best answers goes to the undo records; their costs go to the constant, to the
@@ -34,18 +38,21 @@ static dtp_status eliminate(solver_reduced *w, int32_t x, int32_t degree, dtp_er
     const int32_t kb = degree > 1 ? w->variables[b.other].k : 1;
     const size_t n = (size_t)ka * (size_t)kb;
     int32_t *table = dtp_arena_alloc(w->arena, n, sizeof *table);
-    int64_t *m = malloc(n * sizeof *m);
-    if (table == NULL || m == NULL) {
+    const int32_t k = w->variables[x].k;
+    int64_t *m = malloc(n * sizeof *m), *b_rows = calloc((size_t)k * (size_t)kb, sizeof *b_rows);
+    if (table == NULL || m == NULL || b_rows == NULL) {
         free(m);
+        free(b_rows);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for a matrix of %d x %d", ka, kb);
     }
-    for (int32_t i = 0; i < ka; i++) {
-        for (int32_t j = 0; j < kb; j++) {
-            const int64_t at = (int64_t)i * kb + j;
-            table[at] =
-                best_answer(w, x, degree > 0 ? &a : NULL, i, degree > 1 ? &b : NULL, j, &m[at]);
-        }
+    for (int64_t at = 0; degree > 1 && at < (int64_t)k * kb; at++) {
+        b_rows[at] = b.m[at / kb * b.row + at % kb * b.col];
     }
+    for (int32_t i = 0; i < ka; i++) {
+        const int64_t at = (int64_t)i * kb;
+        best_answers(&w->variables[x], &a, i, b_rows, kb, table + at, m + at);
+    }
+    free(b_rows);
     if (degree == 0) {
         w->constant = dtp_problem_add_cost(w->constant, m[0]);
         w->infeasible = w->infeasible || w->constant >= DTP_FORBIDDEN;
