@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 MOST_LINES = 80
-SHARE = 0.50  # the aim is 0.45
+SHARE = 0.45
 ROOMS = ["core", "spmd", "interop", "cost_models", "planner", "executor", "dtensor", "tools"]
 
 
@@ -42,7 +42,7 @@ def main():
     for file in files:
         with open(file, encoding="utf-8") as f:
             text = f.read()
-        code = re.sub(r"/\*.*?\*/|\"(?:\\.|[^\"\\])*\"", " ", text, flags=re.S)
+        code = re.sub(r"/\*.*?\*/|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\\n])'", " ", text, flags=re.S)
         here = []
         for name, static, n in functions(text):
             sizes.append(n)
