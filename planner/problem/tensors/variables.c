@@ -274,8 +274,8 @@ static int32_t count_readers(const tensor_build *b, dtp_tensor_id t, int phase)
 }
 
 /* A replica where two nodes of a phase read some tensor of the kind; a single reader takes the
- * tensor from where it is kept. What a reader of one of them wants, all of them offer: so an assignment of
- * the tied problem is one without tying too. */
+ * tensor from where it is kept. What a reader of one of them wants, all of them offer: so an
+ * assignment of the tied problem is one without tying too. */
 static dtp_status add_replicas(tensor_build *b, const dtp_tensor_id *kind, int32_t n, wishes *w,
                                dtp_err *err)
 {
