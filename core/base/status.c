@@ -57,17 +57,6 @@ dtp_status dtp_err_null(dtp_err *err, const char *file, int line, const char *fu
     return DTP_OK;
 }
 
-dtp_status dtp_err_memory(dtp_err *err, const char *file, int line, const char *function, int32_t n,
-                          const void *const *pointers)
-{
-    for (int32_t i = 0; i < n; i++) {
-        if (pointers[i] == NULL) {
-            return dtp_err_set(err, DTP_NOMEM, file, line, "%s: out of memory", function);
-        }
-    }
-    return DTP_OK;
-}
-
 static void prefix(dtp_err *err, const char *fmt, va_list ap)
 {
     char text[DTP_ERR_MSG_BYTES], joined[2 * DTP_ERR_MSG_BYTES + 2];

@@ -9,9 +9,20 @@
 dtp_status dtp_err_null(dtp_err *err, const char *file, int line, const char *function,
                         const char *names, int32_t n, const void *const *pointers) DTP_MUST_CHECK;
 
-/* DTP_NOMEM "<function>: out of memory" when one of the n pointers is NULL. See DTP_MEMORY. */
-dtp_status dtp_err_memory(dtp_err *err, const char *file, int line, const char *function, int32_t n,
-                          const void *const *pointers) DTP_MUST_CHECK;
+/* DTP_NOMEM "<function>: out of memory" when one of the n pointers is NULL. See DTP_MEMORY; inline so
+ * that compiler and analyzer know which pointers are not. */
+static inline dtp_status dtp_err_memory(dtp_err *err, const char *file, int line,
+                                        const char *function, int32_t n,
+                                        const void *const *pointers)
+{
+    for (int32_t i = 0; i < n; i++) {
+        if (pointers[i] == NULL) {
+            (void)dtp_err_set(err, DTP_NOMEM, file, line, "%s: out of memory", function);
+            return DTP_NOMEM;
+        }
+    }
+    return DTP_OK;
+}
 
 /* dtp_err_prefix when `s` is a failure; returns s:
  * `DTP_TRY(dtp_err_prefixed(f(x, err), err, "x"));`. */

@@ -75,12 +75,11 @@ static dtp_status try_lock(const char *path, int *fd, dtp_err *err)
 dtp_status dtp_file_lock_take(const char *path, dtp_file_lock **out, dtp_err *err)
 {
     dtp_file_lock *lock = calloc(1, sizeof *lock);
-    if (lock != NULL) {
-        lock->fd = -1;
-        lock->path = strdup(path);
-    }
-    dtp_status status = DTP_MEMORY(err, lock, lock->path);
-    for (int i = 0; status == DTP_OK && lock != NULL && lock->fd < 0; i++) {
+    DTP_TRY(DTP_MEMORY(err, lock));
+    lock->fd = -1;
+    lock->path = strdup(path);
+    dtp_status status = DTP_MEMORY(err, lock->path);
+    for (int i = 0; status == DTP_OK && lock->fd < 0; i++) {
         status = i < MAX_ATTEMPTS ? try_lock(path, &lock->fd, err)
                                   : DTP_FAIL(err, DTP_IO, "%s: the lock changes hands", path);
     }

@@ -294,8 +294,10 @@ dtp_status dtp_graph_add_node(dtp_graph *g, const dtp_node_spec *spec, dtp_tenso
                      .instance = spec->instance,
                      .repeats = spec->repeats};
     DTP_TRY(DTP_MEMORY(err, node.name));
-    DTP_TRY(dtp_err_prefixed(build_node(g, spec, &node, err), err, "node '%s': %s", spec->name,
-                             op->name));
+    const dtp_status s = build_node(g, spec, &node, err);
+    if (s != DTP_OK) {
+        return dtp_err_prefixed(s, err, "node '%s': %s", spec->name, op->name);
+    }
     g->nodes[g->n_nodes++] = node;
     for (int32_t i = 0; i < node.n_out && outs != NULL; i++) {
         outs[i] = node.out[i];

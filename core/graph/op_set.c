@@ -259,8 +259,9 @@ dtp_status dtp_op_register(dtp_op_set *set, const dtp_op_def *def, dtp_err *err)
     s = s == DTP_OK ? check_attrs(def, err) : s;
     DTP_TRY(dtp_err_prefixed(s, err, "op '%s'", def->name));
     DTP_TRY(copy_row(set->arena, def, &copy, err));
-    const dtp_op_def **lists;
-    DTP_TRY(DTP_NEW(set->arena, lists, set->n_lists + 1, err));
+    const dtp_op_def **lists =
+        dtp_arena_alloc(set->arena, (size_t)set->n_lists + 1, sizeof(const dtp_op_def *));
+    DTP_TRY(DTP_MEMORY(err, lists));
     for (int32_t i = 0; i < set->n_lists; i++) {
         lists[i] = set->lists[i];
     }

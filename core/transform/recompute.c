@@ -107,7 +107,8 @@ static dtp_status list_blocks(const dtp_graph *g, dtp_arena *arena, dtp_remat *o
         }
         if (k == n) {
             names[n] = dtp_arena_strdup(arena, g->blocks[b]);
-            DTP_TRY(DTP_MEMORY(err, names[n++]));
+            DTP_TRY(DTP_MEMORY(err, names[n]));
+            n++;
         }
     }
     *out = (dtp_remat){.n = n, .items = names};

@@ -62,12 +62,11 @@ dtp_status dtp_bench_ops(dtp_bench *b, dtp_err *err)
                 dtp_bench_sizes s = dtp_bench_sizes_for(list[i], 0);
                 DTP_TRY(dtp_bench_measure_recipe(b, &recipes[r], &s, DTP_SAMPLE_OP, &done, err));
             }
-            if ((op->flags & DTP_OP_ARITHMETIC) != 0) {
-                for (size_t i = 0; i < sizeof RATE_SHAPES / sizeof RATE_SHAPES[0]; i++) {
-                    dtp_bench_sizes s = dtp_bench_sizes_for(RATE_SHAPES[i][0], RATE_SHAPES[i][1]);
-                    DTP_TRY(
-                        dtp_bench_measure_recipe(b, &recipes[r], &s, DTP_SAMPLE_RATE, &done, err));
-                }
+            n = (op->flags & DTP_OP_ARITHMETIC) != 0 ? sizeof RATE_SHAPES / sizeof RATE_SHAPES[0]
+                                                     : 0;
+            for (size_t i = 0; i < n; i++) {
+                dtp_bench_sizes s = dtp_bench_sizes_for(RATE_SHAPES[i][0], RATE_SHAPES[i][1]);
+                DTP_TRY(dtp_bench_measure_recipe(b, &recipes[r], &s, DTP_SAMPLE_RATE, &done, err));
             }
         }
     }
@@ -163,29 +162,30 @@ dtp_status dtp_bench_collectives(dtp_bench *b, dtp_err *err)
         for (dtp_mesh_set before = 1; before < set; before++) {
             known = known || dtp_mesh_set_size(mesh, before) == ranks;
         }
-        if (!known) {
-            DTP_TRY(b->comm->ops->prepare(b->comm, set, err));
-            const int64_t largest = b->options.quick ? 8 << 20 : 32 << 20;
-            const int64_t factor = b->options.quick ? 8 : 4;
-            for (int k = 0; k < DTP_N_COLLS; k++) {
-                for (int64_t bytes = 64; bytes <= largest; bytes *= factor) {
-                    int64_t share = k == DTP_ALL_REDUCE || k == DTP_PERMUTE ? 1 : ranks;
-                    int64_t count = bytes / (int64_t)sizeof(float) / share;
-                    coll_case c = {b,
-                                   {.kind = (dtp_coll_kind)k,
-                                    .set = set,
-                                    .op = DTP_REDUCE_SUM,
-                                    .dtype = DTP_F32,
-                                    .count = count > 0 ? count : 1,
-                                    .shift = k == DTP_PERMUTE ? 1 : 0}};
-                    dtp_sample sample = {
-                        .kind = DTP_SAMPLE_COLL,
-                        .name = dtp_coll_name((dtp_coll_kind)k),
-                        .coll = (dtp_coll_kind)k,
-                        .ranks = ranks,
-                        .work = {.bytes = (double)(c.coll.count * share) * sizeof(float)}};
-                    DTP_TRY(dtp_bench_measure(b, run_coll, &c, sample, err));
-                }
+        if (known) {
+            continue;
+        }
+        DTP_TRY(b->comm->ops->prepare(b->comm, set, err));
+        const int64_t largest = b->options.quick ? 8 << 20 : 32 << 20;
+        const int64_t factor = b->options.quick ? 8 : 4;
+        for (int k = 0; k < DTP_N_COLLS; k++) {
+            for (int64_t bytes = 64; bytes <= largest; bytes *= factor) {
+                int64_t share = k == DTP_ALL_REDUCE || k == DTP_PERMUTE ? 1 : ranks;
+                int64_t count = bytes / (int64_t)sizeof(float) / share;
+                coll_case c = {b,
+                               {.kind = (dtp_coll_kind)k,
+                                .set = set,
+                                .op = DTP_REDUCE_SUM,
+                                .dtype = DTP_F32,
+                                .count = count > 0 ? count : 1,
+                                .shift = k == DTP_PERMUTE ? 1 : 0}};
+                dtp_sample sample = {
+                    .kind = DTP_SAMPLE_COLL,
+                    .name = dtp_coll_name((dtp_coll_kind)k),
+                    .coll = (dtp_coll_kind)k,
+                    .ranks = ranks,
+                    .work = {.bytes = (double)(c.coll.count * share) * sizeof(float)}};
+                DTP_TRY(dtp_bench_measure(b, run_coll, &c, sample, err));
             }
         }
     }

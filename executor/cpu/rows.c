@@ -1,6 +1,7 @@
 /* Row passes. Every function has a contiguous loop that vectorises and a strided one. */
 #include "executor/cpu/rows.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -318,6 +319,7 @@ void dtp_row_run(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], int6
                  float *at[DTP_NEST_VIEWS])
 {
     int64_t run[DTP_NEST_VIEWS];
+    assert(job->n_views > 0);
     for (int32_t v = 0; v < job->n_views; v++) {
         at[v] = job->data[v] + row[v];
     }

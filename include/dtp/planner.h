@@ -12,7 +12,8 @@ typedef enum dtp_planning_mode {
     DTP_PLAN_PINS    /* nothing is searched: layouts follow from styles and pins */
 } dtp_planning_mode;
 
-typedef struct dtp_plan_options {
+/* Fields stand by subject, not by size. */
+typedef struct dtp_plan_options { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     size_t size;
     dtp_planning_mode mode;
     dtp_plan_objective objective;

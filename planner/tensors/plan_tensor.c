@@ -37,17 +37,14 @@ static dtp_status explain_conflict(dtp_planning *p, dtp_err *err)
     const dtp_plan_request *r = p->request;
     if (r->n_texts == 0 && p->certificate.status == DTP_CERT_INFEASIBLE) {
         /* Without pins the limit is in conflict with nothing else. */
-        out->conflict = dtp_arena_alloc(out->arena, 1, sizeof *out->conflict);
-        if (out->conflict != NULL) {
-            out->conflict[0] =
-                dtp_arena_printf(out->arena, "memory %" PRId64, r->memory_limit_bytes);
-        }
-        DTP_TRY(DTP_MEMORY(err, out->conflict, out->conflict[0]));
+        DTP_TRY(DTP_NEW(out->arena, out->conflict, 1, err));
+        out->conflict[0] = dtp_arena_printf(out->arena, "memory %" PRId64, r->memory_limit_bytes);
+        DTP_TRY(DTP_MEMORY(err, out->conflict[0]));
         out->n_conflict = 1;
         return DTP_OK;
     }
-    DTP_TRY(dtp_conflict_find(p->graph, &p->pricer, r->n_texts, r->texts, r->memory_limit_bytes,
-                              r->stop, out->arena, &conflict, err));
+    const dtp_conflict_question question = {r->n_texts, r->texts, r->memory_limit_bytes, r->stop};
+    DTP_TRY(dtp_conflict_find(p->graph, &p->pricer, &question, out->arena, &conflict, err));
     out->n_conflict = conflict.n;
     out->conflict = conflict.texts;
     for (int32_t i = 0; i < conflict.n; i++) {

@@ -119,7 +119,7 @@ static dtp_status lower_scratch(const dtp_lower_env *outer, dtp_node_id node, de
                          .replicas = outer->replicas};
     DTP_TRY(build_graph(outer->p, &call, s, err));
     DTP_TRY(dtp_layout_rules_create(s->graph->arena, s->graph->dims.n, &s->rules, err));
-    for (int8_t depth = 0; depth < outer->p->mesh.n_dims; depth++) {
+    for (int32_t depth = 0; depth < outer->p->mesh.n_dims; depth++) {
         for (int32_t m = 0; m < outer->p->mesh.n_dims; m++) {
             if (layouts->dim[m] >= 0 && layouts->order[m] == depth) {
                 dtp_rule_splits *splits = &s->rules.splits[layouts->dim[m]];

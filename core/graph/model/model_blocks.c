@@ -131,7 +131,8 @@ static dtp_status read_repeat(dtp_model_reader *r, const dtp_model_scope *scope,
     DTP_TRY(dtp_arena_grow(g->arena, &g->blocks, g->n_blocks, g->n_blocks + 1, &g->cap_blocks,
                            sizeof *g->blocks, err));
     g->blocks[g->n_blocks] = dtp_arena_strdup(g->arena, out->block_name);
-    DTP_TRY(DTP_MEMORY(err, g->blocks[g->n_blocks++]));
+    DTP_TRY(DTP_MEMORY(err, g->blocks[g->n_blocks]));
+    g->n_blocks++;
     r->sites[r->n_sites++] = (dtp_model_site){.statement = v};
     return DTP_OK;
 }

@@ -349,11 +349,10 @@ dtp_status dtp_tensor__memory(tensor_build *b, dtp_err *err)
     }
     for (int32_t c = 0; c < b->p->n_variables; c++) {
         const dtp_tensor_variable *variable = &b->p->variables[c];
-        const dtp_ttype *type =
-            variable->tensor >= 0 ? &b->g->tensors[variable->tensor].type : NULL;
-        if (type == NULL) {
+        if (variable->tensor < 0) {
             continue;
         }
+        const dtp_ttype *type = &b->g->tensors[variable->tensor].type;
         m.own[c] = dtp_arena_alloc(b->arena, (size_t)variable->n_strategies, sizeof **m.own);
         m.copied[c] = dtp_arena_alloc(b->arena, (size_t)variable->n_strategies, sizeof **m.copied);
         if (m.own[c] == NULL || m.copied[c] == NULL) {

@@ -109,17 +109,20 @@ static dtp_status delete_all(conflict_search *c, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status dtp_conflict_find(const dtp_graph *g, const dtp_pricer *pricer, int32_t n_texts,
-                             const char *const *texts, int64_t memory_bytes, const dtp_stop *stop,
-                             dtp_arena *arena, dtp_conflict *out, dtp_err *err)
+dtp_status dtp_conflict_find(const dtp_graph *g, const dtp_pricer *pricer,
+                             const dtp_conflict_question *question, dtp_arena *arena,
+                             dtp_conflict *out, dtp_err *err)
 {
-    conflict_search c = {
-        .g = g, .pricer = pricer, .memory_bytes = memory_bytes, .stop = stop, .arena = arena};
+    conflict_search c = {.g = g,
+                         .pricer = pricer,
+                         .memory_bytes = question->memory_bytes,
+                         .stop = question->stop,
+                         .arena = arena};
     bool impossible = false;
     *out = (dtp_conflict){0};
-    DTP_TRY(DTP_NEW(arena, c.texts, n_texts + 2, err));
-    for (int32_t i = 0; i < n_texts; i++) {
-        c.texts[c.n_texts++] = texts[i];
+    DTP_TRY(DTP_NEW(arena, c.texts, question->n_texts + 2, err));
+    for (int32_t i = 0; i < question->n_texts; i++) {
+        c.texts[c.n_texts++] = question->texts[i];
     }
     DTP_TRY(is_impossible(&c, &impossible, err));
     if (!impossible) {
@@ -128,7 +131,8 @@ dtp_status dtp_conflict_find(const dtp_graph *g, const dtp_pricer *pricer, int32
     DTP_TRY(delete_all(&c, err));
     if (c.memory_bytes > 0) {
         c.texts[c.n_texts] = dtp_arena_printf(arena, "memory %" PRId64, c.memory_bytes);
-        DTP_TRY(DTP_MEMORY(err, c.texts[c.n_texts++]));
+        DTP_TRY(DTP_MEMORY(err, c.texts[c.n_texts]));
+        c.n_texts++;
     }
     out->n = c.n_texts;
     out->texts = c.texts;

@@ -14,11 +14,19 @@ typedef struct dtp_conflict {
     const char **texts; /* those of the pins, "memory N" */
 } dtp_conflict;
 
-/* A smallest set (nothing can be left out) of the texts and the memory limit (0 = none) under which
- * the problem is proven to have no solution; n = 0 when nothing could be proven. By deletion: what
- * the contradiction survives without is left out. Everything from `arena`. */
-dtp_status dtp_conflict_find(const dtp_graph *g, const dtp_pricer *pricer, int32_t n_texts,
-                             const char *const *texts, int64_t memory_bytes, const dtp_stop *stop,
-                             dtp_arena *arena, dtp_conflict *out, dtp_err *err) DTP_MUST_CHECK;
+/* Of n_texts texts and the memory limit (0 = none). */
+typedef struct dtp_conflict_question {
+    int32_t n_texts;
+    const char *const *texts;
+    int64_t memory_bytes;
+    const dtp_stop *stop; /* NULL: none */
+} dtp_conflict_question;
+
+/* A smallest set (nothing can be left out) of what is asked about under which the problem is proven
+ * to have no solution; n = 0 when nothing could be proven. By deletion: what the contradiction
+ * survives without is left out. Everything from `arena`. */
+dtp_status dtp_conflict_find(const dtp_graph *g, const dtp_pricer *pricer,
+                             const dtp_conflict_question *question, dtp_arena *arena,
+                             dtp_conflict *out, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

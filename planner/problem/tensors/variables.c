@@ -226,20 +226,21 @@ static dtp_status add_reader(tensor_build *b, dtp_tensor_id t, dtp_node_id reade
     const dtp_node *node = &b->g->nodes[reader];
     for (int32_t i = 0; i < node->n_in; i++) {
         int32_t *asked = &w->asked[g * DTP_MAX_OP_IN + i];
-        if (node->in[i] == t && *asked != w->round) {
-            *asked = w->round;
-            const node_group *group = &b->node_groups[g];
-            const class_strategies *c = dtp_tensor__class_of(b, g);
-            memset(w->seen, 0, (size_t)c->in[i].n * sizeof *w->seen);
-            for (int32_t k = 0; k < group->n_strategies; k++) {
-                const int32_t which = c->in_of[i][group->option[k]];
-                const dtp_layout *l = &c->in[i].items[which];
-                if (!w->seen[which] && !dtp_layout_has_partial(l) &&
-                    dtp_tensor__find_layout(&w->set, l) < 0) {
-                    DTP_TRY(dtp_tensor__add_layout(b, &w->set, l, err));
-                }
-                w->seen[which] = true;
+        if (node->in[i] != t || *asked == w->round) {
+            continue;
+        }
+        *asked = w->round;
+        const node_group *group = &b->node_groups[g];
+        const class_strategies *c = dtp_tensor__class_of(b, g);
+        memset(w->seen, 0, (size_t)c->in[i].n * sizeof *w->seen);
+        for (int32_t k = 0; k < group->n_strategies; k++) {
+            const int32_t which = c->in_of[i][group->option[k]];
+            const dtp_layout *l = &c->in[i].items[which];
+            if (!w->seen[which] && !dtp_layout_has_partial(l) &&
+                dtp_tensor__find_layout(&w->set, l) < 0) {
+                DTP_TRY(dtp_tensor__add_layout(b, &w->set, l, err));
             }
+            w->seen[which] = true;
         }
     }
     return DTP_OK;
@@ -273,6 +274,20 @@ static int32_t count_readers(const tensor_build *b, dtp_tensor_id t, int phase)
     return n;
 }
 
+/* What the readers of a phase want of a tensor that two or more of them read. */
+static dtp_status add_shared(tensor_build *b, dtp_tensor_id t, int phase, wishes *w, dtp_err *err)
+{
+    if (count_readers(b, t, phase) < 2) {
+        return DTP_OK;
+    }
+    for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
+        if ((int)b->g->nodes[b->reader[r]].phase == phase) {
+            DTP_TRY(add_reader(b, t, b->reader[r], w, err));
+        }
+    }
+    return DTP_OK;
+}
+
 /* A replica where two nodes of a phase read some tensor of the kind; a single reader takes the
  * tensor from where it is kept. What a reader of one of them wants, all of them offer: so an
  * assignment of the tied problem is one without tying too. */
@@ -283,15 +298,7 @@ static dtp_status add_replicas(tensor_build *b, const dtp_tensor_id *kind, int32
         w->round++;
         dtp_tensor__clear_layouts(&w->set);
         for (int32_t k = 0; k < n; k++) {
-            dtp_tensor_id t = kind[k];
-            if (count_readers(b, t, phase) < 2) {
-                continue;
-            }
-            for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
-                if ((int)b->g->nodes[b->reader[r]].phase == phase) {
-                    DTP_TRY(add_reader(b, t, b->reader[r], w, err));
-                }
-            }
+            DTP_TRY(add_shared(b, kind[k], phase, w, err));
         }
         for (int32_t k = 0; k < n && w->set.list.n > 0; k++) {
             const tensor_group *group = &b->tensor_groups[b->group_of_tensor[kind[k]]];

@@ -12,6 +12,7 @@
  */
 #include "planner/solver/dual/dual_data.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,6 +174,7 @@ static dtp_status place_matrix(shared_matrices *list, const solver_edge *edge, b
     uint32_t next = hash;
     do {
         found = dtp_hash_table_next(&list->table, hash, &next);
+        assert(found < 0 || list->items != NULL);
     } while (found >= 0 && (list->items[found].m != x.m || list->items[found].turned != turned));
     if (found >= 0) {
         *at = list->items[found].at;
