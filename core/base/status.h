@@ -9,8 +9,8 @@
 dtp_status dtp_err_null(dtp_err *err, const char *file, int line, const char *function,
                         const char *names, int32_t n, const void *const *pointers) DTP_MUST_CHECK;
 
-/* DTP_NOMEM "<function>: out of memory" when one of the n pointers is NULL. See DTP_MEMORY; inline so
- * that compiler and analyzer know which pointers are not. */
+/* DTP_NOMEM "<function>: out of memory" when one of the n pointers is NULL. See DTP_MEMORY. Inline:
+ * compiler and analyzer know afterwards which pointers are not. */
 static inline dtp_status dtp_err_memory(dtp_err *err, const char *file, int line,
                                         const char *function, int32_t n,
                                         const void *const *pointers)
