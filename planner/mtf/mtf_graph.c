@@ -1,22 +1,28 @@
 #include "planner/mtf/mtf_graph.h"
 
-#include <string.h>
-
 #include "core/base/safe_int.h"
-#include "core/graph/op_rules.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 struct dtp_mtf_used {
     const char *key; /* lower case */
     int32_t count;
 };
 
+static dtp_status no_memory(dtp_err *err)
+{
+    return DTP_FAIL(err, DTP_NOMEM, "out of memory for the auto_mtf graph");
+}
+
 dtp_status dtp_mtf_graph_create(dtp_mtf_graph **out, dtp_err *err)
 {
     dtp_arena *arena = dtp_arena_create();
-    dtp_mtf_graph *g = dtp_arena_alloc(arena, 1, sizeof *g);
+    dtp_mtf_graph *g = arena != NULL ? dtp_arena_alloc(arena, 1, sizeof *g) : NULL;
     if (g == NULL) {
         dtp_arena_destroy(arena);
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for the auto_mtf graph");
+        return no_memory(err);
     }
     g->arena = arena;
     *out = g;
@@ -30,7 +36,7 @@ void dtp_mtf_graph_destroy(dtp_mtf_graph *g)
     }
 }
 
-/* ---- operations ---- */
+/* ---- names ---- */
 
 static struct dtp_mtf_used *find_used(const dtp_mtf_graph *g, const char *key)
 {
@@ -42,66 +48,133 @@ static struct dtp_mtf_used *find_used(const dtp_mtf_graph *g, const char *key)
     return NULL;
 }
 
-/* A name not used yet. The count of a key is the first suffix to try when the name is asked for
- * again. */
-static dtp_status unique_name(dtp_mtf_graph *g, const char *name, const char **out, dtp_err *err)
+static dtp_status add_used(dtp_mtf_graph *g, const char *key, dtp_err *err)
 {
-    char *base = dtp_arena_strdup(g->arena, name);
-    DTP_TRY(DTP_MEMORY(err, base));
-    for (char *c = base; *c != '\0'; c++) {
-        *c = (char)(*c >= 'A' && *c <= 'Z' ? *c - 'A' + 'a' : *c);
-    }
-    const char *key = base;
-    struct dtp_mtf_used *used = find_used(g, base);
-    if (used != NULL) {
-        int32_t suffix = used->count++;
-        while (key != NULL && find_used(g, key) != NULL) {
-            key = dtp_arena_printf(g->arena, "%s_%d", base, suffix++);
-        }
-        *out = dtp_arena_printf(g->arena, "%s_%d", name, suffix - 1);
-    } else {
-        *out = dtp_arena_strdup(g->arena, name);
-    }
-    DTP_TRY(DTP_MEMORY(err, key, *out));
     DTP_TRY(dtp_arena_grow(g->arena, &g->used, g->n_used, g->n_used + 1, &g->cap_used,
                            sizeof *g->used, err));
     g->used[g->n_used++] = (struct dtp_mtf_used){.key = key, .count = 1};
     return DTP_OK;
 }
 
+static char *lower_case(dtp_arena *arena, const char *name)
+{
+    char *key = dtp_arena_strdup(arena, name);
+    for (char *c = key; c != NULL && *c != '\0'; c++) {
+        if (*c >= 'A' && *c <= 'Z') {
+            *c = (char)(*c - 'A' + 'a');
+        }
+    }
+    return key;
+}
+
+/* The count of a key is the first suffix to try when the name is asked for again. */
+dtp_status dtp_mtf_unique_name(dtp_mtf_graph *g, const char *name, const char **out, dtp_err *err)
+{
+    const char *base = lower_case(g->arena, name);
+    if (base == NULL) {
+        return no_memory(err);
+    }
+    struct dtp_mtf_used *used = find_used(g, base);
+    if (used == NULL) {
+        *out = dtp_arena_strdup(g->arena, name);
+        return *out != NULL ? add_used(g, base, err) : no_memory(err);
+    }
+    int32_t suffix = used->count++;
+    const char *key = base;
+    while (key != NULL && find_used(g, key) != NULL) {
+        key = dtp_arena_printf(g->arena, "%s_%d", base, suffix++);
+    }
+    *out = dtp_arena_printf(g->arena, "%s_%d", name, suffix - 1);
+    return key != NULL && *out != NULL ? add_used(g, key, err) : no_memory(err);
+}
+
+/* ---- operations ---- */
+
+int32_t dtp_mtf_shape_find(const dtp_mtf_shape *shape, const char *dim)
+{
+    for (int32_t i = 0; i < shape->n; i++) {
+        if (shape->dims[i].name != NULL && strcmp(shape->dims[i].name, dim) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static dtp_status copy_shape(dtp_mtf_graph *g, const dtp_mtf_shape *from, dtp_mtf_tensor *tensor,
+                             dtp_err *err)
+{
+    int64_t bytes = dtp_dtype_bytes(tensor->dtype);
+    tensor->shape.n = from->n;
+    for (int32_t i = 0; i < from->n; i++) {
+        const dtp_mtf_dim *d = &from->dims[i];
+        const char *shown = d->name != NULL ? d->name : "?";
+        if (d->size < 1 || !dtp_mul_i64(bytes, d->size, &bytes)) {
+            return DTP_FAIL(err, d->size < 1 ? DTP_INVALID : DTP_RANGE,
+                            "tensor '%s': dim '%s' of size %lld", tensor->name, shown,
+                            (long long)d->size);
+        }
+        if (d->name != NULL && dtp_mtf_shape_find(from, d->name) != i) {
+            return DTP_FAIL(err, DTP_INVALID, "tensor '%s' has dim '%s' twice", tensor->name,
+                            shown);
+        }
+        tensor->shape.dims[i] = (dtp_mtf_dim){.size = d->size};
+        if (d->name != NULL &&
+            (tensor->shape.dims[i].name = dtp_arena_strdup(g->arena, d->name)) == NULL) {
+            return no_memory(err);
+        }
+    }
+    tensor->bytes = bytes;
+    return DTP_OK;
+}
+
+static dtp_status add_tensor(dtp_mtf_graph *g, const dtp_mtf_op_spec *spec, const char *op_name,
+                             int32_t index, dtp_err *err)
+{
+    DTP_TRY(dtp_arena_grow(g->arena, &g->tensors, g->n_tensors, g->n_tensors + 1, &g->cap_tensors,
+                           sizeof *g->tensors, err));
+    dtp_mtf_tensor *t = &g->tensors[g->n_tensors];
+    *t = (dtp_mtf_tensor){.dtype = spec->dtype, .op = g->n_ops, .out_index = index};
+    t->name = dtp_arena_printf(g->arena, "%s:%d", op_name, index);
+    t->device = spec->device != NULL ? dtp_arena_strdup(g->arena, spec->device) : NULL;
+    if (t->name == NULL || (spec->device != NULL && t->device == NULL)) {
+        return no_memory(err);
+    }
+    DTP_TRY(copy_shape(g, &spec->out[index], t, err));
+    g->n_tensors++;
+    return DTP_OK;
+}
+
 dtp_status dtp_mtf_add_op(dtp_mtf_graph *g, const dtp_mtf_op_spec *spec, int32_t *first_out,
                           dtp_err *err)
 {
-    const char *name = NULL, **unsplittable;
-    int32_t *in, *out;
-    DTP_TRY(unique_name(g, spec->name, &name, err));
-    DTP_TRY(DTP_NEW(g->arena, in, spec->n_in, err));
-    DTP_TRY(DTP_NEW(g->arena, out, spec->n_out, err));
-    DTP_TRY(DTP_NEW(g->arena, unsplittable, spec->n_unsplittable, err));
+    const char *name = NULL;
+    DTP_TRY(dtp_mtf_unique_name(g, spec->name, &name, err));
+    int32_t *in = dtp_arena_alloc(g->arena, (size_t)spec->n_in, sizeof *in);
+    int32_t *out = dtp_arena_alloc(g->arena, (size_t)spec->n_out, sizeof *out);
+    const char **unsplittable =
+        dtp_arena_alloc(g->arena, (size_t)spec->n_unsplittable, sizeof *unsplittable);
+    if (in == NULL || out == NULL || unsplittable == NULL) {
+        return no_memory(err);
+    }
     for (int32_t i = 0; i < spec->n_in; i++) {
+        if (spec->in[i] < 0 || spec->in[i] >= g->n_tensors) {
+            return DTP_FAIL(err, DTP_INVALID, "operation '%s': input %d does not exist", name,
+                            spec->in[i]);
+        }
         in[i] = spec->in[i];
     }
     for (int32_t i = 0; i < spec->n_unsplittable; i++) {
-        unsplittable[i] = spec->unsplittable[i];
-    }
-    *first_out = g->n_tensors;
-    for (int32_t i = 0; i < spec->n_out; i++) {
-        DTP_TRY(dtp_arena_grow(g->arena, &g->tensors, g->n_tensors, g->n_tensors + 1,
-                               &g->cap_tensors, sizeof *g->tensors, err));
-        dtp_mtf_tensor *t = &g->tensors[g->n_tensors];
-        *t = (dtp_mtf_tensor){.name = dtp_arena_printf(g->arena, "%s:%d", name, i),
-                              .dtype = spec->dtype,
-                              .shape = spec->out[i],
-                              .bytes = dtp_dtype_bytes(spec->dtype)};
-        DTP_TRY(DTP_MEMORY(err, t->name));
-        for (int32_t k = 0; k < t->shape.n; k++) {
-            const dtp_mtf_dim *d = &t->shape.dims[k];
-            if (!dtp_mul_i64(t->bytes, d->size, &t->bytes)) {
-                return DTP_FAIL(err, DTP_RANGE, "tensor '%s': dim '%s' of size %lld", t->name,
-                                d->name, (long long)d->size);
-            }
+        unsplittable[i] = dtp_arena_strdup(g->arena, spec->unsplittable[i]);
+        if (unsplittable[i] == NULL) {
+            return no_memory(err);
         }
-        out[i] = g->n_tensors++;
+    }
+    if (first_out != NULL) {
+        *first_out = g->n_tensors;
+    }
+    for (int32_t i = 0; i < spec->n_out; i++) {
+        out[i] = g->n_tensors;
+        DTP_TRY(add_tensor(g, spec, name, i, err));
     }
     DTP_TRY(dtp_arena_grow(g->arena, &g->ops, g->n_ops, g->n_ops + 1, &g->cap_ops, sizeof *g->ops,
                            err));
@@ -115,106 +188,154 @@ dtp_status dtp_mtf_add_op(dtp_mtf_graph *g, const dtp_mtf_op_spec *spec, int32_t
     return DTP_OK;
 }
 
-/* ---- from a dtp_graph ---- */
-
-static dtp_mtf_shape shape_of(const dtp_graph *g, dtp_tensor_id t)
+dtp_status dtp_mtf_constant(dtp_mtf_graph *g, const char *name, dtp_dtype dtype,
+                            const dtp_mtf_shape *shape, int32_t *out, dtp_err *err)
 {
-    const dtp_ttype *type = &g->tensors[t].type;
-    dtp_mtf_shape shape = {.n = type->rank};
-    for (int32_t i = 0; i < type->rank; i++) {
-        shape.dims[i] = (dtp_mtf_dim){.name = dtp_dims_name(&g->dims, type->dims[i].id),
-                                      .size = type->dims[i].size};
+    dtp_mtf_op_spec spec = {
+        .name = name != NULL ? name : "constant", .n_out = 1, .out = shape, .dtype = dtype};
+    return dtp_mtf_add_op(g, &spec, out, err);
+}
+
+static dtp_status check_inputs(const dtp_mtf_graph *g, const char *name, int32_t n_in,
+                               const int32_t *in, dtp_err *err)
+{
+    if (n_in < 1) {
+        return DTP_FAIL(err, DTP_INVALID, "operation '%s' needs an input", name);
+    }
+    for (int32_t i = 0; i < n_in; i++) {
+        if (in[i] < 0 || in[i] >= g->n_tensors) {
+            return DTP_FAIL(err, DTP_INVALID, "operation '%s': input %d does not exist", name,
+                            in[i]);
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_mtf_einsum(dtp_mtf_graph *g, const char *name, int32_t n_in, const int32_t *in,
+                          const dtp_mtf_shape *shape, int32_t *out, dtp_err *err)
+{
+    name = name != NULL ? name : "einsum";
+    DTP_TRY(check_inputs(g, name, n_in, in, err));
+    dtp_mtf_op_spec spec = {.name = name,
+                            .n_in = n_in,
+                            .in = in,
+                            .n_out = 1,
+                            .out = shape,
+                            .dtype = g->tensors[in[0]].dtype};
+    return dtp_mtf_add_op(g, &spec, out, err);
+}
+
+dtp_status dtp_mtf_broadcast(dtp_mtf_graph *g, const char *name, int32_t in,
+                             const dtp_mtf_shape *shape, int32_t *out, dtp_err *err)
+{
+    return dtp_mtf_einsum(g, name != NULL ? name : "broadcast", 1, &in, shape, out, err);
+}
+
+dtp_status dtp_mtf_unstack(dtp_mtf_graph *g, const char *name, int32_t in, const char *dim,
+                           int32_t *out, dtp_err *err)
+{
+    name = name != NULL ? name : "unstack";
+    DTP_TRY(check_inputs(g, name, 1, &in, err));
+    dtp_mtf_shape part = g->tensors[in].shape;
+    int32_t at = dtp_mtf_shape_find(&part, dim);
+    if (at < 0) {
+        return DTP_FAIL(err, DTP_NOT_FOUND, "unstack '%s': its input has no dim '%s'", name, dim);
+    }
+    int64_t n = part.dims[at].size;
+    if (n > INT32_MAX) {
+        return DTP_FAIL(err, DTP_RANGE, "unstack '%s': %lld outputs", name, (long long)n);
+    }
+    memmove(&part.dims[at], &part.dims[at + 1], (size_t)(part.n - at - 1) * sizeof part.dims[0]);
+    part.n--;
+    dtp_mtf_shape *shapes = dtp_arena_alloc(g->arena, (size_t)n, sizeof *shapes);
+    if (shapes == NULL) {
+        return no_memory(err);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        shapes[i] = part;
+    }
+    dtp_mtf_op_spec spec = {.name = name,
+                            .n_in = 1,
+                            .in = &in,
+                            .n_out = (int32_t)n,
+                            .out = shapes,
+                            .dtype = g->tensors[in].dtype,
+                            .n_unsplittable = 1,
+                            .unsplittable = &dim};
+    return dtp_mtf_add_op(g, &spec, out, err);
+}
+
+dtp_status dtp_mtf_concat(dtp_mtf_graph *g, const char *name, int32_t n_in, const int32_t *in,
+                          const char *dim, int32_t *out, dtp_err *err)
+{
+    name = name != NULL ? name : "concat";
+    DTP_TRY(check_inputs(g, name, n_in, in, err));
+    dtp_mtf_shape shape = g->tensors[in[0]].shape;
+    int32_t at = dtp_mtf_shape_find(&shape, dim);
+    for (int32_t i = 0; i < n_in; i++) {
+        const dtp_mtf_shape *other = &g->tensors[in[i]].shape;
+        if (at < 0 || other->n != shape.n || dtp_mtf_shape_find(other, dim) != at) {
+            return DTP_FAIL(err, DTP_INVALID, "concat '%s': input %d lacks dim '%s' at its place",
+                            name, i, dim);
+        }
+        if (i > 0 &&
+            !dtp_add_i64(shape.dims[at].size, other->dims[at].size, &shape.dims[at].size)) {
+            return DTP_FAIL(err, DTP_RANGE, "concat '%s': dim '%s' is too long", name, dim);
+        }
+    }
+    dtp_mtf_op_spec spec = {.name = name,
+                            .n_in = n_in,
+                            .in = in,
+                            .n_out = 1,
+                            .out = &shape,
+                            .dtype = g->tensors[in[0]].dtype,
+                            .n_unsplittable = 1,
+                            .unsplittable = &dim};
+    return dtp_mtf_add_op(g, &spec, out, err);
+}
+
+dtp_mtf_shape dtp_mtf_anonymous_shape(int32_t n, const int64_t *sizes)
+{
+    static const char *const names[DTP_MAX_RANK] = {"_anonymous_0", "_anonymous_1", "_anonymous_2",
+                                                    "_anonymous_3", "_anonymous_4", "_anonymous_5",
+                                                    "_anonymous_6", "_anonymous_7"};
+    dtp_mtf_shape shape = {.n = n};
+    for (int32_t i = 0; i < n; i++) {
+        shape.dims[i] = (dtp_mtf_dim){.name = names[i], .size = sizes[i]};
     }
     return shape;
 }
 
-static bool may_split(const dtp_sharding_rules *rules, dtp_dim_id d)
+/* ---- queries ---- */
+
+int32_t dtp_mtf_find_op(const dtp_mtf_graph *g, const char *name)
 {
-    for (int32_t r = 0; r < rules->n; r++) {
-        if (rules->rows[r].dim == d || rules->rows[r].out_dim == d) {
-            return true;
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        if (strcmp(g->ops[i].name, name) == 0) {
+            return i;
         }
     }
-    return false;
+    return -1;
 }
 
-/* tensor: those of `to` by dtp_tensor_id, -1 = not made yet. */
-static dtp_status add_node(const dtp_graph *g, dtp_node_id n, dtp_mtf_graph *to, int32_t *tensor,
-                           dtp_err *err)
+int32_t dtp_mtf_find_tensor(const dtp_mtf_graph *g, const char *name)
 {
-    const dtp_node *node = &g->nodes[n];
-    int32_t in[DTP_MAX_OP_IN], first = 0;
-    for (int32_t i = 0; i < node->n_in; i++) {
-        const dtp_tensor_id t = node->in[i];
-        if (tensor[t] < 0) {
-            const dtp_mtf_shape shape = shape_of(g, t);
-            const dtp_mtf_op_spec source = {.name = g->tensors[t].name,
-                                            .n_out = 1,
-                                            .out = &shape,
-                                            .dtype = g->tensors[t].type.dtype};
-            DTP_TRY(dtp_mtf_add_op(to, &source, &tensor[t], err));
-        }
-        in[i] = tensor[t];
-    }
-    dtp_mtf_shape out[DTP_MAX_OP_OUT];
-    for (int32_t i = 0; i < node->n_out; i++) {
-        out[i] = shape_of(g, node->out[i]);
-    }
-    const char *unsplittable[DTP_MAX_OP_DIMS];
-    dtp_mtf_op_spec spec = {.name = node->name,
-                            .n_in = node->n_in,
-                            .in = in,
-                            .n_out = node->n_out,
-                            .out = out,
-                            .dtype = g->tensors[node->out[0]].type.dtype,
-                            .unsplittable = unsplittable};
-    dtp_call_types types;
-    dtp_sharding_rules rules;
-    dtp_dim_id dims[DTP_MAX_OP_DIMS];
-    const dtp_op_call call = dtp_node_call(g, node, &types);
-    const int32_t n_dims = (node->op->flags & DTP_OP_RELABEL) != 0 ? 0 : dtp_call_dims(&call, dims);
-    dtp_sharding_rules_of(&call, false, &rules);
-    for (int32_t i = 0; i < n_dims; i++) {
-        if (!may_split(&rules, dims[i])) {
-            unsplittable[spec.n_unsplittable++] = dtp_dims_name(&g->dims, dims[i]);
+    for (int32_t i = 0; i < g->n_tensors; i++) {
+        if (strcmp(g->tensors[i].name, name) == 0) {
+            return i;
         }
     }
-    DTP_TRY(dtp_mtf_add_op(to, &spec, &first, err));
-    for (int32_t i = 0; i < node->n_out; i++) {
-        tensor[node->out[i]] = first + i;
-    }
-    return DTP_OK;
+    return -1;
 }
 
-static dtp_status convert(const dtp_graph *g, dtp_mtf_graph *to, dtp_err *err)
+void dtp_mtf_set_final(dtp_mtf_graph *g, int32_t tensor)
 {
-    int32_t *tensor;
-    DTP_TRY(DTP_NEW(to->arena, tensor, g->n_tensors, err));
-    memset(tensor, -1, (size_t)g->n_tensors * sizeof *tensor);
-    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
-        DTP_TRY(add_node(g, n, to, tensor, err));
-    }
-    for (int32_t i = 0; i <= g->n_outputs; i++) {
-        const dtp_tensor_id t = i < g->n_outputs ? g->outputs[i] : g->loss;
-        if (t >= 0 && tensor[t] >= 0) {
-            to->tensors[tensor[t]].final = true;
-        }
-    }
-    return DTP_OK;
+    g->tensors[tensor].final = true;
 }
 
-dtp_status dtp_mtf_from_graph(const dtp_graph *g, dtp_mtf_graph **out, dtp_err *err)
+bool dtp_mtf_on_canonical_device(const dtp_mtf_graph *g, int32_t tensor)
 {
-    dtp_mtf_graph *to = NULL;
-    if (g == NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "auto_mtf: no graph");
-    }
-    DTP_TRY(dtp_mtf_graph_create(&to, err));
-    const dtp_status s = convert(g, to, err);
-    if (s != DTP_OK) {
-        dtp_mtf_graph_destroy(to);
-        return s;
-    }
-    *out = to;
-    return DTP_OK;
+    const char *device = g->tensors[tensor].device;
+    return device == NULL ||
+           (g->canonical_device != NULL && strcmp(device, g->canonical_device) == 0);
 }

@@ -11,7 +11,7 @@
 #include "core/graph/graph.h"
 
 typedef struct dtp_mtf_dim {
-    const char *name;
+    const char *name; /* NULL in a plain TensorFlow tensor */
     int64_t size;
 } dtp_mtf_dim;
 
@@ -26,6 +26,8 @@ typedef struct dtp_mtf_tensor {
     dtp_mtf_shape shape;
     int64_t bytes; /* unsplit */
     bool final;
+    int32_t op, out_index;
+    const char *device; /* NULL: none, then it counts on every device */
 } dtp_mtf_tensor;
 
 typedef struct dtp_mtf_op {
@@ -38,6 +40,8 @@ typedef struct dtp_mtf_op {
 
 typedef struct dtp_mtf_graph {
     dtp_arena *arena;
+    const char
+        *canonical_device; /* tensors on another one count as size 0 in the model; NULL: none */
     int32_t n_ops, cap_ops, n_tensors, cap_tensors, n_used, cap_used;
     dtp_mtf_op *ops;
     dtp_mtf_tensor *tensors;
@@ -47,10 +51,16 @@ typedef struct dtp_mtf_graph {
 dtp_status dtp_mtf_graph_create(dtp_mtf_graph **out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_mtf_graph_destroy(dtp_mtf_graph *g);
 
+/* A name not used yet, as Mesh TensorFlow makes it: case-insensitive, "a", "a_1", "a_2"; in the
+ * arena. */
+dtp_status dtp_mtf_unique_name(dtp_mtf_graph *g, const char *name, const char **out,
+                               dtp_err *err) DTP_MUST_CHECK;
+
 typedef struct dtp_mtf_op_spec {
-    const char *name; /* made unique as Mesh TensorFlow does: case-insensitive, "a", "a_1", "a_2" */
+    const char *name;   /* made unique */
+    const char *device; /* of its outputs; NULL: none */
     int32_t n_in;
-    const int32_t *in; /* tensors of the graph */
+    const int32_t *in;
     int32_t n_out;
     const dtp_mtf_shape *out;
     dtp_dtype dtype; /* of every output */
@@ -58,16 +68,68 @@ typedef struct dtp_mtf_op_spec {
     const char *const *unsplittable;
 } dtp_mtf_op_spec;
 
-/* Appends an operation; first_out is the id of its first output, the others follow. Names of dims
- * are borrowed, all else is copied. DTP_RANGE when a tensor's bytes do not fit. */
+/* Appends an operation; first_out (may be NULL) is the id of its first output, the others follow.
+ * Everything is copied. DTP_RANGE when a tensor's bytes do not fit, DTP_INVALID on a size below 1,
+ * a dim twice in one tensor, or an input that does not exist. */
 dtp_status dtp_mtf_add_op(dtp_mtf_graph *g, const dtp_mtf_op_spec *spec, int32_t *first_out,
                           dtp_err *err) DTP_MUST_CHECK;
+
+/* Operations as Mesh TensorFlow's constructors make them; *out is the (first) output. */
+dtp_status dtp_mtf_constant(dtp_mtf_graph *g, const char *name, dtp_dtype dtype,
+                            const dtp_mtf_shape *shape, int32_t *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_mtf_einsum(dtp_mtf_graph *g, const char *name, int32_t n_in, const int32_t *in,
+                          const dtp_mtf_shape *shape, int32_t *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_mtf_broadcast(dtp_mtf_graph *g, const char *name, int32_t in,
+                             const dtp_mtf_shape *shape, int32_t *out, dtp_err *err) DTP_MUST_CHECK;
+/* size(dim) outputs without `dim`, which becomes unsplittable. DTP_NOT_FOUND when in lacks it. */
+dtp_status dtp_mtf_unstack(dtp_mtf_graph *g, const char *name, int32_t in, const char *dim,
+                           int32_t *out, dtp_err *err) DTP_MUST_CHECK;
+/* Along `dim`, which becomes unsplittable; the other dims must agree. */
+dtp_status dtp_mtf_concat(dtp_mtf_graph *g, const char *name, int32_t n_in, const int32_t *in,
+                          const char *dim, int32_t *out, dtp_err *err) DTP_MUST_CHECK;
+/* A shape with the dims "_anonymous_0", "_anonymous_1", ...; n at most DTP_MAX_RANK. */
+dtp_mtf_shape dtp_mtf_anonymous_shape(int32_t n, const int64_t *sizes);
+
+/* Ids by name, -1 when there is none. */
+int32_t dtp_mtf_find_op(const dtp_mtf_graph *g, const char *name);
+int32_t dtp_mtf_find_tensor(const dtp_mtf_graph *g, const char *name);
+void dtp_mtf_set_final(dtp_mtf_graph *g, int32_t tensor);
+bool dtp_mtf_on_canonical_device(const dtp_mtf_graph *g, int32_t tensor);
+/* Index of a named dim in a shape, -1 when it is not there. */
+int32_t dtp_mtf_shape_find(const dtp_mtf_shape *shape, const char *dim);
 
 /* A dtp_graph as auto_mtf would see it: every input, parameter and state is an operation without
  * inputs placed before its first reader (unread ones are left out), model outputs and the loss are
  * final, a dim that an op needs whole is unsplittable, except that relabel, like Mesh TensorFlow's
- * reshape, forbids nothing. Names of dims are those of g, which outlives *out. DTP_INVALID when g
- * is NULL. */
+ * reshape, forbids nothing. DTP_INVALID when g is NULL. */
 dtp_status dtp_mtf_from_graph(const dtp_graph *g, dtp_mtf_graph **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* ---- cost graph (TensorFlow's CostGraphDef) ---- */
+
+typedef struct dtp_mtf_cost_output {
+    int64_t bytes; /* 0 when the tensor is on none of the devices asked for */
+    dtp_dtype dtype;
+    int32_t alias_input_port; /* always -1 */
+    bool has_shape;
+    dtp_mtf_shape shape;
+} dtp_mtf_cost_output;
+
+typedef struct dtp_mtf_cost_input {
+    int32_t preceding_node, preceding_port;
+} dtp_mtf_cost_input;
+
+typedef struct dtp_mtf_cost_node {
+    int32_t id;
+    const char *name, *device; /* device NULL: none */
+    int32_t n_in, n_out;
+    const dtp_mtf_cost_input *in;
+    const dtp_mtf_cost_output *out;
+    bool is_final; /* an output is final */
+} dtp_mtf_cost_node;
+
+/* One node per operation, allocated in g's arena. devices NULL: all; else tensors with a device
+ * that is not listed have no size and no shape. */
+dtp_status dtp_mtf_cost_graph(const dtp_mtf_graph *g, int32_t n_devices, const char *const *devices,
+                              const dtp_mtf_cost_node **out, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

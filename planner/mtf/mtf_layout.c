@@ -1,14 +1,26 @@
 #include "planner/mtf/mtf_layout.h"
 
-#include <string.h>
-
 #include "core/base/safe_int.h"
+#include "core/base/strbuf.h"
+#include "planner/mtf/assignments.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 enum { MAX_SET = 64, MAX_MAPS = 200000 };
 
+static dtp_status no_memory(dtp_err *err)
+{
+    return DTP_FAIL(err, DTP_NOMEM, "out of memory for the auto_mtf problem");
+}
+
 /* ---- splittable dims ---- */
 
-/* Anonymous, or an operation needs it whole. */
+static bool is_anonymous(const char *name)
+{
+    return strncmp(name, "_anonymous_", strlen("_anonymous_")) == 0;
+}
+
 static bool is_forbidden(const dtp_mtf_graph *g, const char *name)
 {
     for (int32_t o = 0; o < g->n_ops; o++) {
@@ -18,7 +30,7 @@ static bool is_forbidden(const dtp_mtf_graph *g, const char *name)
             }
         }
     }
-    return strncmp(name, "_anonymous_", strlen("_anonymous_")) == 0;
+    return false;
 }
 
 int32_t dtp_mtf_problem_find_dim(const dtp_mtf_problem *p, const char *name)
@@ -31,43 +43,50 @@ int32_t dtp_mtf_problem_find_dim(const dtp_mtf_problem *p, const char *name)
     return -1;
 }
 
-/* Greatest common divisor. */
 static int64_t gcd_of(int64_t a, int64_t b)
 {
     while (b != 0) {
-        const int64_t r = a % b;
+        int64_t r = a % b;
         a = b;
         b = r;
     }
     return a;
 }
 
+/* Adds the name in sorted place. */
+static dtp_status note_dim(dtp_mtf_problem *p, const char *name, int32_t *cap, dtp_err *err)
+{
+    int32_t cap_gcd = *cap;
+    DTP_TRY(
+        dtp_arena_grow(p->arena, &p->dims, p->n_dims, p->n_dims + 1, cap, sizeof *p->dims, err));
+    DTP_TRY(
+        dtp_arena_grow(p->arena, &p->gcd, p->n_dims, p->n_dims + 1, &cap_gcd, sizeof *p->gcd, err));
+    int32_t at = p->n_dims++;
+    for (; at > 0 && strcmp(p->dims[at - 1], name) > 0; at--) {
+        p->dims[at] = p->dims[at - 1];
+    }
+    p->dims[at] = name;
+    return DTP_OK;
+}
+
 static dtp_status find_dims(dtp_mtf_problem *p, dtp_err *err)
 {
-    const dtp_mtf_graph *g = p->g;
-    size_t most = 0;
-    for (int32_t v = 0; v < g->n_tensors; v++) {
-        most += (size_t)g->tensors[v].shape.n;
-    }
-    DTP_TRY(DTP_NEW(p->arena, p->dims, most, err));
-    DTP_TRY(DTP_NEW(p->arena, p->gcd, most, err));
-    for (int32_t v = 0; v < g->n_tensors; v++) {
-        for (int32_t i = 0; i < g->tensors[v].shape.n; i++) {
-            const char *name = g->tensors[v].shape.dims[i].name;
-            if (dtp_mtf_problem_find_dim(p, name) >= 0 || is_forbidden(g, name)) {
-                continue;
+    int32_t cap = 0;
+    for (int32_t v = 0; v < p->g->n_tensors; v++) {
+        const dtp_mtf_shape *shape = &p->g->tensors[v].shape;
+        for (int32_t i = 0; i < shape->n; i++) {
+            const char *name = shape->dims[i].name;
+            if (name != NULL && !is_anonymous(name) && dtp_mtf_problem_find_dim(p, name) < 0 &&
+                !is_forbidden(p->g, name)) {
+                DTP_TRY(note_dim(p, name, &cap, err));
             }
-            int32_t at = p->n_dims++;
-            for (; at > 0 && strcmp(p->dims[at - 1], name) > 0; at--) {
-                p->dims[at] = p->dims[at - 1];
-            }
-            p->dims[at] = name;
         }
     }
-    for (int32_t v = 0; v < g->n_tensors; v++) {
-        const dtp_mtf_shape *shape = &g->tensors[v].shape;
+    for (int32_t v = 0; v < p->g->n_tensors; v++) {
+        const dtp_mtf_shape *shape = &p->g->tensors[v].shape;
         for (int32_t i = 0; i < shape->n; i++) {
-            const int32_t t = dtp_mtf_problem_find_dim(p, shape->dims[i].name);
+            const char *name = shape->dims[i].name;
+            int32_t t = name != NULL ? dtp_mtf_problem_find_dim(p, name) : -1;
             if (t >= 0) {
                 p->gcd[t] = gcd_of(p->gcd[t], shape->dims[i].size);
             }
@@ -76,54 +95,11 @@ static dtp_status find_dims(dtp_mtf_problem *p, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- assignments ---- */
-
-int32_t dtp_mtf_assignments_count(int32_t n, int32_t k)
+bool dtp_mtf_is_valid_assignment(const dtp_mtf_problem *p, const char *dim, const char *mesh_dim)
 {
-    double sum = 0.0, term = 1.0; /* C(n,j) k!/(k-j)! */
-    for (int32_t j = 0; j <= n && j <= k; j++) {
-        sum += term;
-        term *= (double)(n - j) * (double)(k - j) / (double)(j + 1);
-    }
-    return sum < (double)INT32_MAX ? (int32_t)(sum + 0.5) : INT32_MAX;
-}
-
-/* The next map in lexicographic order: an odometer over -1..k-1 that skips used mesh dims. */
-static void next_map(int8_t *map, int32_t n, int32_t k, uint32_t *used)
-{
-    for (int32_t i = n - 1; i >= 0; i--) {
-        if (map[i] >= 0) {
-            *used &= ~(1u << map[i]);
-        }
-        for (int32_t m = map[i] + 1; m < k; m++) {
-            if ((*used >> m & 1u) == 0) {
-                map[i] = (int8_t)m;
-                *used |= 1u << m;
-                return;
-            }
-        }
-        map[i] = -1;
-    }
-}
-
-dtp_status dtp_mtf_assignments_make(dtp_arena *arena, int32_t n, int32_t k, int32_t limit,
-                                    int8_t **rows, int32_t *count, dtp_err *err)
-{
-    const int32_t total = dtp_mtf_assignments_count(n, k);
-    uint32_t used = 0;
-    if (total > limit) {
-        return DTP_FAIL(err, DTP_RANGE, "%d dims on %d mesh dims have more than %d assignments", n,
-                        k, limit);
-    }
-    DTP_TRY(DTP_NEW(arena, *rows, (size_t)total * (size_t)n, err));
-    memset(*rows, -1, (size_t)n);
-    for (int32_t r = 1; r < total; r++) {
-        int8_t *map = *rows + (size_t)r * (size_t)n;
-        memcpy(map, map - n, (size_t)n);
-        next_map(map, n, k, &used);
-    }
-    *count = total;
-    return DTP_OK;
+    int32_t t = dtp_mtf_problem_find_dim(p, dim);
+    int32_t m = dtp_mesh_find(&p->mesh, mesh_dim);
+    return t >= 0 && m >= 0 && p->gcd[t] % p->mesh.sizes[m] == 0;
 }
 
 /* ---- dimension sets ---- */
@@ -133,12 +109,12 @@ typedef struct building {
     int32_t dims[MAX_SET];
 } building;
 
-/* Adds the splittable dims of a tensor in their places. */
 static dtp_status collect(const dtp_mtf_problem *p, int32_t tensor, building *set, dtp_err *err)
 {
     const dtp_mtf_shape *shape = &p->g->tensors[tensor].shape;
     for (int32_t i = 0; i < shape->n; i++) {
-        const int32_t t = dtp_mtf_problem_find_dim(p, shape->dims[i].name);
+        int32_t t =
+            shape->dims[i].name != NULL ? dtp_mtf_problem_find_dim(p, shape->dims[i].name) : -1;
         int32_t at = 0;
         while (at < set->n && set->dims[at] < t) {
             at++;
@@ -160,21 +136,24 @@ static dtp_status collect(const dtp_mtf_problem *p, int32_t tensor, building *se
 static dtp_status intern_set(dtp_mtf_problem *p, const building *set, int32_t *cap, int32_t *index,
                              dtp_err *err)
 {
-    const size_t bytes = (size_t)set->n * sizeof set->dims[0];
-    int32_t *dims;
-    for (*index = 0; *index < p->n_sets; ++*index) {
-        if (p->sets[*index].n == set->n && memcmp(p->sets[*index].dims, set->dims, bytes) == 0) {
+    size_t bytes = (size_t)set->n * sizeof set->dims[0];
+    for (int32_t i = 0; i < p->n_sets; i++) {
+        if (p->sets[i].n == set->n && memcmp(p->sets[i].dims, set->dims, bytes) == 0) {
+            *index = i;
             return DTP_OK;
         }
     }
     DTP_TRY(
         dtp_arena_grow(p->arena, &p->sets, p->n_sets, p->n_sets + 1, cap, sizeof *p->sets, err));
-    DTP_TRY(DTP_NEW(p->arena, dims, set->n, err));
+    int32_t *dims = dtp_arena_alloc(p->arena, (size_t)set->n, sizeof *dims);
+    if (dims == NULL) {
+        return no_memory(err);
+    }
     memcpy(dims, set->dims, bytes);
     int8_t *maps = NULL;
     int32_t n_maps = 0;
-    DTP_TRY(
-        dtp_mtf_assignments_make(p->arena, set->n, p->mesh.n_dims, MAX_MAPS, &maps, &n_maps, err));
+    DTP_TRY(dtp_assignments_make(p->arena, set->n, p->mesh.n_dims, MAX_MAPS, &maps, &n_maps, err));
+    *index = p->n_sets;
     p->sets[p->n_sets++] = (dtp_mtf_set){.n = set->n, .dims = dims, .n_maps = n_maps, .maps = maps};
     return DTP_OK;
 }
@@ -194,12 +173,12 @@ static dtp_status find_sets(dtp_mtf_problem *p, dtp_err *err)
         DTP_TRY(intern_set(p, &set, &cap, &index, err));
     }
     p->n_op_sets = p->n_sets;
-    DTP_TRY(DTP_NEW(p->arena, p->tensor_set, g->n_tensors, err));
     for (int32_t v = 0; v < g->n_tensors; v++) {
         building set = {0};
         DTP_TRY(collect(p, v, &set, err));
         DTP_TRY(intern_set(p, &set, &cap, &p->tensor_set[v], err));
-        if (!dtp_add_i64(p->upper_bound, g->tensors[v].bytes, &p->upper_bound)) {
+        if (dtp_mtf_on_canonical_device(g, v) &&
+            !dtp_add_i64(p->upper_bound, g->tensors[v].bytes, &p->upper_bound)) {
             return DTP_FAIL(err, DTP_RANGE, "auto_mtf: the bytes of all tensors do not fit");
         }
     }
@@ -210,23 +189,36 @@ static dtp_status find_sets(dtp_mtf_problem *p, dtp_err *err)
     return DTP_OK;
 }
 
+static dtp_status build(dtp_mtf_problem *p, dtp_mtf_scheduler scheduler, dtp_err *err)
+{
+    const dtp_mtf_graph *g = p->g;
+    p->order = dtp_arena_alloc(p->arena, (size_t)g->n_ops, sizeof *p->order);
+    p->freed = dtp_arena_alloc(p->arena, (size_t)g->n_ops, sizeof *p->freed);
+    p->tensor_set = dtp_arena_alloc(p->arena, (size_t)g->n_tensors, sizeof *p->tensor_set);
+    if (p->order == NULL || p->freed == NULL || p->tensor_set == NULL) {
+        return no_memory(err);
+    }
+    DTP_TRY(find_dims(p, err));
+    DTP_TRY(find_sets(p, err));
+    DTP_TRY(dtp_mtf_schedule(g, scheduler, p->order, p->freed, err));
+    return dtp_mtf_live_sets(g, p->order, p->arena, &p->live, err);
+}
+
 dtp_status dtp_mtf_problem_create(const dtp_mtf_graph *g, const dtp_mesh *mesh,
-                                  dtp_mtf_problem **out, dtp_err *err)
+                                  dtp_mtf_scheduler scheduler, dtp_mtf_problem **out, dtp_err *err)
 {
     dtp_arena *arena = dtp_arena_create();
-    dtp_mtf_problem *p = dtp_arena_alloc(arena, 1, sizeof *p);
-    dtp_status status = DTP_MEMORY(err, p);
-    if (status == DTP_OK) {
-        *p = (dtp_mtf_problem){.arena = arena, .g = g, .mesh = *mesh};
-        DTP_TRY(find_dims(p, err));
-        DTP_TRY(find_sets(p, err));
-        DTP_TRY(DTP_NEW(p->arena, p->order, p->g->n_ops, err));
-        DTP_TRY(DTP_NEW(p->arena, p->freed, p->g->n_ops, err));
-        DTP_TRY(dtp_mtf_schedule(p->g, p->order, p->freed, err));
-        status = dtp_mtf_live_sets(p->g, p->order, p->arena, &p->live, err);
-    }
-    if (status != DTP_OK) {
+    dtp_mtf_problem *p = arena != NULL ? dtp_arena_alloc(arena, 1, sizeof *p) : NULL;
+    if (p == NULL) {
         dtp_arena_destroy(arena);
+        return no_memory(err);
+    }
+    p->arena = arena;
+    p->g = g;
+    p->mesh = *mesh;
+    dtp_status status = build(p, scheduler, err);
+    if (status != DTP_OK) {
+        dtp_mtf_problem_destroy(p);
         return status;
     }
     *out = p;
@@ -245,9 +237,16 @@ void dtp_mtf_problem_destroy(dtp_mtf_problem *p)
 int64_t dtp_mtf_tensor_bytes(const dtp_mtf_problem *p, int32_t tensor, const int8_t *split)
 {
     const dtp_mtf_tensor *v = &p->g->tensors[tensor];
-    int64_t n = v->bytes / dtp_dtype_bytes(v->dtype);
+    if (!dtp_mtf_on_canonical_device(p->g, tensor)) {
+        return 0;
+    }
+    int64_t n = 1;
     for (int32_t i = 0; i < v->shape.n; i++) {
-        const int32_t t = dtp_mtf_problem_find_dim(p, v->shape.dims[i].name);
+        n *= v->shape.dims[i].size;
+    }
+    for (int32_t i = 0; i < v->shape.n; i++) {
+        const char *name = v->shape.dims[i].name;
+        int32_t t = name != NULL ? dtp_mtf_problem_find_dim(p, name) : -1;
         if (t >= 0 && split[t] >= 0) {
             n = dtp_ceil_div(n, p->mesh.sizes[split[t]]);
         }
@@ -266,4 +265,98 @@ int64_t dtp_mtf_peak(const dtp_mtf_problem *p, const int8_t *split)
         peak = sum > peak ? sum : peak;
     }
     return peak;
+}
+
+static dtp_status read_pair(const dtp_mtf_problem *p, const char *at, size_t n, int8_t *split,
+                            dtp_err *err)
+{
+    char pair[256];
+    if (n >= sizeof pair) {
+        return DTP_FAIL(err, DTP_INVALID, "layout: pair too long at '%.60s'", at);
+    }
+    memcpy(pair, at, n);
+    pair[n] = '\0';
+    char *colon = strchr(pair, ':');
+    if (colon == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "layout: expected 'DIM:MESH DIM', found '%s'", pair);
+    }
+    *colon = '\0';
+    int32_t t = dtp_mtf_problem_find_dim(p, pair);
+    if (t < 0) {
+        return DTP_OK;
+    }
+    int32_t m = dtp_mesh_find(&p->mesh, colon + 1);
+    if (m < 0) {
+        return DTP_FAIL(err, DTP_INVALID, "layout: '%s:%s': the mesh has no dim '%s'", pair,
+                        colon + 1, colon + 1);
+    }
+    split[t] = (int8_t)m;
+    return DTP_OK;
+}
+
+static dtp_status read_layout(const dtp_mtf_problem *p, const char *text, int8_t *split,
+                              dtp_err *err)
+{
+    memset(split, -1, (size_t)p->n_dims);
+    while (*text != '\0') {
+        size_t n = strcspn(text, ";");
+        DTP_TRY(read_pair(p, text, n, split, err));
+        text += n;
+        text += *text == ';' ? 1 : 0;
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_mtf_evaluate(const dtp_mtf_problem *p, const char *layout, int64_t *peak,
+                            dtp_err *err)
+{
+    int8_t *split = malloc((size_t)p->n_dims + 1);
+    if (split == NULL) {
+        return no_memory(err);
+    }
+    dtp_status status = read_layout(p, layout, split, err);
+    if (status == DTP_OK) {
+        *peak = dtp_mtf_peak(p, split);
+    }
+    free(split);
+    return status;
+}
+
+/* ---- names ---- */
+
+char *dtp_mtf_global_name(dtp_arena *arena, const char *dim, const char *mesh_dim)
+{
+    return dtp_arena_printf(arena, "x_(%s:%s)", dim, mesh_dim);
+}
+
+/* Index of the smallest name above `last` (NULL: of all), -1 when there is none. */
+static int32_t following(int32_t n, const char *const *dims, const char *last)
+{
+    int32_t best = -1;
+    for (int32_t i = 0; i < n; i++) {
+        if ((last == NULL || strcmp(dims[i], last) > 0) &&
+            (best < 0 || strcmp(dims[i], dims[best]) < 0)) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+char *dtp_mtf_local_name(dtp_arena *arena, int32_t n, const char *const *dims,
+                         const char *const *mesh_dims)
+{
+    dtp_strbuf b = {0};
+    dtp_strbuf_add(&b, "y_(");
+    const char *last = NULL;
+    for (int32_t i = following(n, dims, last); i >= 0; i = following(n, dims, last)) {
+        dtp_strbuf_addf(&b, "%s%s", last != NULL ? "," : "", dims[i]);
+        if (mesh_dims[i] != NULL) {
+            dtp_strbuf_addf(&b, ":%s", mesh_dims[i]);
+        }
+        last = dims[i];
+    }
+    dtp_strbuf_add(&b, ")");
+    char *text = b.failed ? NULL : dtp_arena_strdup(arena, dtp_strbuf_text(&b));
+    dtp_strbuf_free(&b);
+    return text;
 }

@@ -25,16 +25,6 @@
 #include "core/layout/mesh.h"
 #include "planner/mtf/mtf_schedule.h"
 
-/* Injective partial maps from n dims to k mesh dims: the ways to split the dims that meet in one
- * op. Their number is A(n,k) = sum_j C(n,j) k!/(k-j)!: A(3,2) = 13, A(4,3) = 73, A(6,3) = 229;
- * saturated at INT32_MAX. */
-int32_t dtp_mtf_assignments_count(int32_t n, int32_t k);
-
-/* All maps as rows of n mesh dims, -1 = not split; the empty map first, then in lexicographic
- * order. k <= DTP_MAX_MESH_DIMS. DTP_RANGE when there are more than `limit`. */
-dtp_status dtp_mtf_assignments_make(dtp_arena *arena, int32_t n, int32_t k, int32_t limit,
-                                    int8_t **rows, int32_t *count, dtp_err *err) DTP_MUST_CHECK;
-
 /* A set of splittable dims, ascending by index. */
 typedef struct dtp_mtf_set {
     int32_t n;
@@ -54,7 +44,7 @@ typedef struct dtp_mtf_problem {
     dtp_mtf_set *sets;
     int32_t *tensor_set; /* by tensor */
     int32_t n_variables; /* |S||M| + sum A(|d|,|M|) + 1 */
-    int64_t upper_bound; /* unsplit bytes of all tensors */
+    int64_t upper_bound; /* unsplit bytes of all tensors on the canonical device */
     int32_t *order;
     int64_t *freed;
     dtp_mtf_live live;
@@ -62,16 +52,25 @@ typedef struct dtp_mtf_problem {
 
 /* Borrows g, which must not change afterwards. DTP_RANGE when a set has too many assignments. */
 dtp_status dtp_mtf_problem_create(const dtp_mtf_graph *g, const dtp_mesh *mesh,
-                                  dtp_mtf_problem **out, dtp_err *err) DTP_MUST_CHECK;
+                                  dtp_mtf_scheduler scheduler, dtp_mtf_problem **out,
+                                  dtp_err *err) DTP_MUST_CHECK;
 void dtp_mtf_problem_destroy(dtp_mtf_problem *p);
 
 /* Index of a splittable dim, -1 when the name is not splittable. */
 int32_t dtp_mtf_problem_find_dim(const dtp_mtf_problem *p, const char *name);
+/* The dim is splittable and the mesh dim's size divides its gcd; false for unknown names. */
+bool dtp_mtf_is_valid_assignment(const dtp_mtf_problem *p, const char *dim, const char *mesh_dim);
+
 /* Bytes of a tensor when dim t is split over mesh dim split[t] (-1 = whole): n is the product of
  * the sizes, then n := ceil(n / size) for each split dim in shape order, on the running total. */
 int64_t dtp_mtf_tensor_bytes(const dtp_mtf_problem *p, int32_t tensor, const int8_t *split);
 /* The largest sum over the live sets. */
 int64_t dtp_mtf_peak(const dtp_mtf_problem *p, const int8_t *split);
+/* The same for a text such as "a:x;b:y"; names that are not splittable are ignored, legality is not
+ * checked. DTP_INVALID on malformed pairs and unknown mesh dims. */
+dtp_status dtp_mtf_evaluate(const dtp_mtf_problem *p, const char *layout, int64_t *peak,
+                            dtp_err *err) DTP_MUST_CHECK;
+
 typedef struct dtp_mtf_solution {
     const char *layout; /* "a:x;c:y", sorted; in the problem's arena */
     int8_t *split;      /* by dim */
@@ -83,5 +82,11 @@ typedef struct dtp_mtf_solution {
 
 /* Among equal optima: the one whose pairs (dim by name, mesh dim in mesh order) come first. */
 dtp_status dtp_mtf_solve(dtp_mtf_problem *p, dtp_mtf_solution *out, dtp_err *err) DTP_MUST_CHECK;
+
+/* Names of the variables, in `arena`; NULL when out of memory: "x_(cake:lie)" and, with the dims
+ * sorted and an entry of mesh_dims NULL where a dim is whole, "y_(channel:y,hidden)". */
+char *dtp_mtf_global_name(dtp_arena *arena, const char *dim, const char *mesh_dim);
+char *dtp_mtf_local_name(dtp_arena *arena, int32_t n, const char *const *dims,
+                         const char *const *mesh_dims);
 
 #endif

@@ -73,19 +73,15 @@ static dtp_status add_redistribution(redistribution_walk *w, dtp_copy_info r, dt
 static dtp_status visit(redistribution_walk *w, dtp_node_id id, dtp_err *err)
 {
     const dtp_node *node = &w->g->nodes[id];
-    dtp_layout from[DTP_MAX_OP_IN];
     dtp_node_layouts l;
-    for (int32_t i = 0; i < node->n_in; i++) {
-        from[i] = w->s->layouts[node->in[i]];
-    }
     /* What the node's strategy means, as the lowering finds it. */
     const bool in_mesh_order = dtp_sharding_has_replicas(w->s);
     dtp_call_types types;
     dtp_op_call call = dtp_node_call(w->g, node, &types);
     dtp_layout in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
     for (int32_t i = 0; i < node->n_in; i++) {
-        in[i] =
-            in_mesh_order ? dtp_layout_replicated(types.in[i].rank, w->s->mesh.n_dims) : from[i];
+        in[i] = in_mesh_order ? dtp_layout_replicated(types.in[i].rank, w->s->mesh.n_dims)
+                              : w->s->layouts[node->in[i]];
     }
     for (int32_t i = 0; i < node->n_out; i++) {
         out[i] = w->s->layouts[node->out[i]];

@@ -2,14 +2,16 @@
  * valid_layouts_test.py, with every derived number. */
 #include "tests/planner/auto_mtf.h"
 
+#include "planner/mtf/assignments.h"
+
 /* x1=zeros[a:10,b:5]; x2=zeros[b:5,c:20]; n einsums -> [a:10,c:20]; returns the first one. */
 static int32_t build_einsums(dtp_mtf_graph *g, int32_t n)
 {
     int32_t x1 = zeros(g, "a:10 b:5");
     int32_t x2 = zeros(g, "b:5 c:20");
-    int32_t first = einsum2(g, "einsum", x1, x2, "a:10 c:20");
+    int32_t first = einsum2(g, NULL, x1, x2, "a:10 c:20");
     for (int32_t i = 1; i < n; i++) {
-        (void)einsum2(g, "einsum", x1, x2, "a:10 c:20");
+        (void)einsum2(g, NULL, x1, x2, "a:10 c:20");
     }
     return first;
 }
@@ -26,6 +28,22 @@ static void check_einsum_values(const dtp_mtf_problem *p)
     }
     assert_int_equal(value_of(p, "a:m2;c:m1"), 300);
     assert_int_equal(value_of(p, "c:m1;a:m2"), 300);
+}
+
+static void test_auto_mtf__variable_names(void **state)
+{
+    (void)state;
+    dtp_arena *arena = dtp_arena_create();
+    const char *hidden_first[] = {"hidden", "channel"};
+    const char *channel_first[] = {"channel", "hidden"};
+    const char *xy[] = {"x", "y"};
+    const char *y_only[] = {"y", NULL};
+    assert_string_equal(dtp_mtf_global_name(arena, "cake", "lie"), "x_(cake:lie)");
+    assert_string_equal(dtp_mtf_local_name(arena, 0, NULL, NULL), "y_()");
+    assert_string_equal(dtp_mtf_local_name(arena, 2, hidden_first, xy), "y_(channel:y,hidden:x)");
+    assert_string_equal(dtp_mtf_local_name(arena, 2, channel_first, y_only),
+                        "y_(channel:y,hidden)");
+    dtp_arena_destroy(arena);
 }
 
 static bool has_row(const int8_t *rows, int32_t n, const int8_t row[3])
@@ -45,7 +63,7 @@ static void test_auto_mtf__assignments(void **state)
     dtp_arena *arena = dtp_arena_create();
     int8_t *rows = NULL;
     int32_t n = 0;
-    assert_int_equal(dtp_mtf_assignments_make(arena, 3, 2, 1000, &rows, &n, NULL), DTP_OK);
+    assert_int_equal(dtp_assignments_make(arena, 3, 2, 1000, &rows, &n, NULL), DTP_OK);
     assert_int_equal(n, 13);
     assert_true(has_row(rows, n, (const int8_t[]){-1, -1, -1}));
     assert_true(has_row(rows, n, (const int8_t[]){-1, -1, 1}));
@@ -69,13 +87,12 @@ static void test_auto_mtf__assignment_counts(void **state)
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         int8_t *rows = NULL;
         int32_t n = 0;
-        assert_int_equal(dtp_mtf_assignments_count(table[i][0], table[i][1]), table[i][2]);
+        assert_int_equal(dtp_assignments_count(table[i][0], table[i][1]), table[i][2]);
         assert_int_equal(
-            dtp_mtf_assignments_make(arena, table[i][0], table[i][1], 10000, &rows, &n, NULL),
-            DTP_OK);
+            dtp_assignments_make(arena, table[i][0], table[i][1], 10000, &rows, &n, NULL), DTP_OK);
         assert_int_equal(n, table[i][2]);
     }
-    assert_int_equal(dtp_mtf_assignments_make(arena, 40, 6, 1000, NULL, NULL, NULL), DTP_RANGE);
+    assert_int_equal(dtp_assignments_make(arena, 40, 6, 1000, NULL, NULL, NULL), DTP_RANGE);
     dtp_arena_destroy(arena);
 }
 
@@ -111,6 +128,9 @@ static void test_auto_mtf__optimize_layout(void **state)
     check_einsum_values(p);
     assert_int_equal(value_of(p, ""), 1400);
     assert_int_equal(value_of(p, "nosuch:m1"), 1400);
+    int64_t peak = 0;
+    assert_int_equal(dtp_mtf_evaluate(p, "a:m9", &peak, NULL), DTP_INVALID);
+    assert_int_equal(dtp_mtf_evaluate(p, "am1", &peak, NULL), DTP_INVALID);
     dtp_mtf_problem_destroy(p);
     dtp_mtf_graph_destroy(g);
 }
@@ -145,9 +165,10 @@ static void test_auto_mtf__optimize_layout_unsplittable(void **state)
     (void)state;
     dtp_mtf_graph *g = graph_new();
     int32_t x1 = zeros(g, "a:10 b:5");
-    int32_t x2 = zeros(g, "c:20 b:5");
-    (void)unstack(g, x1, "a");
-    (void)unstack(g, x2, "c");
+    int32_t x2 = zeros(g, "b:5 c:20");
+    int32_t out = -1;
+    assert_int_equal(dtp_mtf_unstack(g, NULL, x1, "a", &out, NULL), DTP_OK);
+    assert_int_equal(dtp_mtf_unstack(g, NULL, x2, "c", &out, NULL), DTP_OK);
     dtp_mtf_problem *p = problem_new(g, "m1:4 m2:2");
     assert_int_equal(p->n_dims, 1);
     assert_string_equal(p->dims[0], "b");
@@ -188,7 +209,7 @@ static void test_auto_mtf__api_layout(void **state)
 {
     (void)state;
     dtp_mtf_graph *g = graph_new();
-    set_final(g, build_einsums(g, 1));
+    dtp_mtf_set_final(g, build_einsums(g, 1));
     dtp_mtf_problem *p = problem_new(g, "m1:4 m2:2");
     assert_freed(p->freed, 3, (const int64_t[]){-200, -400, -200});
     dtp_mtf_solution s;
@@ -202,28 +223,31 @@ static void test_auto_mtf__api_layout(void **state)
     dtp_mtf_graph_destroy(g);
 }
 
-/* The shapes of 8 devices that auto_mtf looks at, with their best layouts; it takes the smallest
- * peak. */
 static void test_auto_mtf__api_layout_and_mesh_shape(void **state)
 {
     (void)state;
-    static const struct {
-        const char *mesh, *layout;
-        int64_t peak;
-    } shapes[] = {{"mesh_0:8", "", 1400},
-                  {"mesh_0:4;mesh_1:2", "a:mesh_1;c:mesh_0", 300},
-                  {"mesh_0:2;mesh_1:2;mesh_2:2", "a:mesh_0;c:mesh_1", 500}};
+    dtp_arena *arena = dtp_arena_create();
     dtp_mtf_graph *g = graph_new();
-    set_final(g, build_einsums(g, 1));
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        dtp_mtf_problem *p = problem_new(g, shapes[i].mesh);
-        dtp_mtf_solution s;
-        assert_int_equal(dtp_mtf_solve(p, &s, NULL), DTP_OK);
-        assert_string_equal(s.layout, shapes[i].layout);
-        assert_int_equal(s.peak, shapes[i].peak);
-        dtp_mtf_problem_destroy(p);
-    }
+    dtp_mtf_set_final(g, build_einsums(g, 1));
+    dtp_mtf_choice c;
+    char text[DTP_MESH_TEXT_BYTES];
+    assert_int_equal(dtp_mtf_layout_and_mesh_shape(g, 8, 2, arena, &c, NULL), DTP_OK);
+    dtp_mesh_print(&c.mesh, text);
+    assert_string_equal(text, "mesh_0:4;mesh_1:2");
+    assert_string_equal(c.layout, "a:mesh_1;c:mesh_0");
+    assert_int_equal(c.peak, 300);
+    assert_int_equal(dtp_mtf_layout_and_mesh_shape(g, 8, 0, arena, &c, NULL), DTP_OK);
+    assert_int_equal(c.peak, 300);
+    assert_int_equal(c.mesh.n_dims, 2);
+    assert_int_equal(dtp_mtf_layout_and_mesh_shape(g, 8, 1, arena, &c, NULL), DTP_OK);
+    dtp_mesh_print(&c.mesh, text);
+    assert_string_equal(text, "mesh_0:8");
+    assert_string_equal(c.layout, "");
+    assert_int_equal(c.peak, 1400);
+    assert_int_equal(c.objective, 5600);
+    assert_int_equal(dtp_mtf_layout_and_mesh_shape(g, 6, 2, arena, &c, NULL), DTP_INVALID);
     dtp_mtf_graph_destroy(g);
+    dtp_arena_destroy(arena);
 }
 
 /* All 64 maps of a, b, c to three mesh dims of size 2 or nowhere: the optimum, and how many reach
@@ -232,7 +256,7 @@ static void test_auto_mtf__three_mesh_dims_have_six_tied_layouts(void **state)
 {
     (void)state;
     dtp_mtf_graph *g = graph_new();
-    set_final(g, build_einsums(g, 1));
+    dtp_mtf_set_final(g, build_einsums(g, 1));
     dtp_mtf_problem *p = problem_new(g, "mesh_0:2 mesh_1:2 mesh_2:2");
     dtp_mtf_solution s;
     assert_int_equal(dtp_mtf_solve(p, &s, NULL), DTP_OK);
@@ -264,14 +288,14 @@ static void test_auto_mtf__memory_estimator(void **state)
     int32_t x = constant(g, "X", DTP_I32, "a:3 b:4");
     int32_t y = constant(g, "Y", DTP_I32, "b:4 c:5");
     int32_t z = einsum2(g, "Z", x, y, "a:3 c:5");
-    set_final(g, z);
+    dtp_mtf_set_final(g, z);
     dtp_mtf_problem *p = problem_new(g, "m1:4 m2:3");
     assert_int_equal(p->n_dims, 3);
     assert_string_equal(p->dims[0], "a");
     assert_string_equal(p->dims[1], "b");
     assert_string_equal(p->dims[2], "c");
-    assert_false(may_assign(p, "a", "m1"));
-    assert_true(may_assign(p, "a", "m2"));
+    assert_false(dtp_mtf_is_valid_assignment(p, "a", "m1"));
+    assert_true(dtp_mtf_is_valid_assignment(p, "a", "m2"));
     assert_int_equal(g->n_ops, 3);
     assert_string_equal(g->ops[0].name, "X");
     assert_string_equal(g->ops[1].name, "Y");
@@ -280,8 +304,8 @@ static void test_auto_mtf__memory_estimator(void **state)
     assert_int_equal(g->tensors[x].shape.dims[1].size, 4);
     assert_int_equal(g->tensors[z].shape.dims[0].size, 3);
     assert_int_equal(g->tensors[z].shape.dims[1].size, 5);
-    assert_false(g->tensors[find_tensor(g, "Y:0")].final);
-    assert_true(g->tensors[find_tensor(g, "Z:0")].final);
+    assert_false(g->tensors[dtp_mtf_find_tensor(g, "Y:0")].final);
+    assert_true(g->tensors[dtp_mtf_find_tensor(g, "Z:0")].final);
     assert_int_equal(value_of(p, ""), 188);
     dtp_mtf_solution s;
     assert_int_equal(dtp_mtf_solve(p, &s, NULL), DTP_OK);
@@ -298,21 +322,23 @@ static void test_auto_mtf__valid_layouts(void **state)
     (void)state;
     dtp_mtf_graph *g = graph_new();
     int32_t in[2] = {zeros(g, "a:5 b:10 concat:15"), zeros(g, "a:5 b:10 concat:20")};
-    dtp_mtf_shape whole = shape_of(g, "a:5 b:10 concat:35");
-    (void)add_op(g, "concat", 2, in, 1, &whole, DTP_F32, "concat");
-    (void)zeros(g, "_anonymous_0:5 _anonymous_1:10");
+    int32_t out = -1;
+    assert_int_equal(dtp_mtf_concat(g, NULL, 2, in, "concat", &out, NULL), DTP_OK);
+    assert_int_equal(g->tensors[out].shape.dims[2].size, 35);
+    dtp_mtf_shape anonymous = dtp_mtf_anonymous_shape(2, (const int64_t[]){5, 10});
+    assert_int_equal(dtp_mtf_constant(g, NULL, DTP_F32, &anonymous, &out, NULL), DTP_OK);
     dtp_mtf_problem *p = problem_new(g, "m1:4 m2:2");
     assert_int_equal(p->n_dims, 2);
     assert_string_equal(p->dims[0], "a");
     assert_string_equal(p->dims[1], "b");
     assert_int_equal(p->mesh.sizes[dtp_mesh_find(&p->mesh, "m1")], 4);
     assert_int_equal(p->mesh.sizes[dtp_mesh_find(&p->mesh, "m2")], 2);
-    assert_true(may_assign(p, "b", "m2"));
-    assert_false(may_assign(p, "a", "m1"));
-    assert_false(may_assign(p, "a", "m2"));
-    assert_false(may_assign(p, "b", "m1"));
-    assert_false(may_assign(p, "concat", "m1"));
-    assert_false(may_assign(p, "concat", "m2"));
+    assert_true(dtp_mtf_is_valid_assignment(p, "b", "m2"));
+    assert_false(dtp_mtf_is_valid_assignment(p, "a", "m1"));
+    assert_false(dtp_mtf_is_valid_assignment(p, "a", "m2"));
+    assert_false(dtp_mtf_is_valid_assignment(p, "b", "m1"));
+    assert_false(dtp_mtf_is_valid_assignment(p, "concat", "m1"));
+    assert_false(dtp_mtf_is_valid_assignment(p, "concat", "m2"));
     dtp_mtf_problem_destroy(p);
     dtp_mtf_graph_destroy(g);
 }
@@ -320,6 +346,7 @@ static void test_auto_mtf__valid_layouts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_auto_mtf__variable_names),
         cmocka_unit_test(test_auto_mtf__assignments),
         cmocka_unit_test(test_auto_mtf__assignment_counts),
         cmocka_unit_test(test_auto_mtf__optimize_layout),

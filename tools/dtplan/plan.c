@@ -231,7 +231,7 @@ static dtp_status solve_mtf(const plan_command *c, const dtp_mtf_graph *graph, d
     dtp_mtf_solution solution;
     char text[DTP_MESH_TEXT_BYTES];
     DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
-    DTP_TRY(dtp_mtf_problem_create(graph, &mesh, &problem, err));
+    DTP_TRY(dtp_mtf_problem_create(graph, &mesh, DTP_MTF_LIST, &problem, err));
     dtp_status s = dtp_mtf_solve(problem, &solution, err);
     dtp_json_writer w = {0};
     dtp_mesh_print(&mesh, text);

@@ -8,6 +8,7 @@
  */
 #include "planner/solver/reduced/load.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -267,10 +268,11 @@ static dtp_status create_memory(solver_reduced *w, dtp_arena *arena, dtp_err *er
         if (span[i].first >= span[i].last) {
             continue;
         }
-        const size_t bytes = (size_t)w->variables[x.variable].k * sizeof(int64_t);
-        int64_t *use = malloc(bytes);
+        const int32_t k = w->variables[x.variable].k;
+        assert(k > 0); /* each variable has a choice */
+        int64_t *use = malloc((size_t)k * sizeof *use);
         DTP_TRY(DTP_MEMORY(err, use));
-        memcpy(use, x.usage, bytes);
+        memcpy(use, x.usage, (size_t)k * sizeof *use);
         DTP_TRY(solver_add_piece(w, x.variable, span[i].first, span[i].last, use, err));
     }
     return DTP_OK;
