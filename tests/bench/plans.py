@@ -7,7 +7,6 @@ quick   the same on small models; and how near plans come to their bounds under 
 patterns  the styles that people know are found without pins where they are the cheapest, and cost no more than their baseline
 table   models on machines, the best of some meshes: the table of docs/results/plans.md
 """
-import re
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -170,7 +169,7 @@ def column_row(found, p):
     """No more reductions than Megatron's, but that a gradient with several terms may be reduced term by term, beside what
     makes the next one: attention has two more of them per layer. Less communication that is not hidden, then."""
     pairs = found.column_row("x")
-    layers = sum(re.fullmatch(r"layers\.\d+\.attn", node) is not None for node in p["strategies"])
+    layers = len(found.nodes("attention"))
     return (len(pairs) >= 2 and any("heads" in d for d in pairs) and "d_ff" in pairs and
             reductions(p["predicted"]) <= reductions(p["baselines"]["megatron_sp"]) + 2 * layers and
             p["predicted"]["exposed_comm_s"] <= p["baselines"]["megatron_sp"]["exposed_comm_s"])
