@@ -169,7 +169,7 @@ def column_row(found, p):
     """No more reductions than Megatron's, but that a gradient with several terms may be reduced term by term, beside what
     makes the next one: attention has two more of them per layer. Less communication that is not hidden, then."""
     pairs = found.column_row("x")
-    layers = len(found.nodes("attention"))
+    layers = found.count_in_plan("attention")
     return (len(pairs) >= 2 and any("heads" in d for d in pairs) and "d_ff" in pairs and
             reductions(p["predicted"]) <= reductions(p["baselines"]["megatron_sp"]) + 2 * layers and
             p["predicted"]["exposed_comm_s"] <= p["baselines"]["megatron_sp"]["exposed_comm_s"])

@@ -270,7 +270,7 @@ static dtp_status create_memory(solver_reduced *w, dtp_arena *arena, dtp_err *er
         }
         const int32_t k = w->variables[x.variable].k;
         assert(k > 0); /* each variable has a choice */
-        int64_t *use = calloc((size_t)k, sizeof *use);
+        int64_t *use = malloc((size_t)k * sizeof *use);
         DTP_TRY(DTP_MEMORY(err, use));
         memcpy(use, x.usage, (size_t)k * sizeof *use);
         DTP_TRY(solver_add_piece(w, x.variable, span[i].first, span[i].last, use, err));

@@ -37,7 +37,7 @@ static dtp_status emit(solver_reduced *w, int32_t variable, int32_t first, int32
     if (most == least) {
         return DTP_OK;
     }
-    int64_t *use = calloc((size_t)x->k, sizeof *use);
+    int64_t *use = malloc((size_t)x->k * sizeof *use);
     DTP_TRY(DTP_MEMORY(err, use));
     for (int32_t s = 0; s < x->k; s++) {
         use[s] = solver_dead(x, s) ? 0 : sum[s] - least;
