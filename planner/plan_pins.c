@@ -166,8 +166,8 @@ static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
     if (machine != NULL) {
         DTP_TRY(dtp_pricer_init(machine, &plan->mesh, &pricer, err));
     }
-    if (request->choices != NULL) {
-        DTP_TRY(dtp_graph_variant_copy(request->choices, plan->arena, &plan->choices, err));
+    if (request->variant != NULL) {
+        DTP_TRY(dtp_graph_variant_copy(request->variant, plan->arena, &plan->variant, err));
     }
     DTP_TRY(dtp_plan_graph(plan, g, &set, err));
     dtp_status s =

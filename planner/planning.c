@@ -137,8 +137,8 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     DTP_TRY(certify(p, &plan->certificate, err));
     plan->model_hash = dtp_graph_hash(p->model);
     plan->machine_hash = dtp_machine_hash(p->machine);
-    if (p->request->choices != NULL) {
-        DTP_TRY(dtp_graph_variant_copy(p->request->choices, p->arena, &plan->choices, err));
+    if (p->request->variant != NULL) {
+        DTP_TRY(dtp_graph_variant_copy(p->request->variant, p->arena, &plan->variant, err));
     }
     DTP_TRY(p->planner->decide(p, plan, err));
     DTP_TRY(dtp_plan_list_redistributions(plan, p->graph, p->best.redistributor, err));
@@ -159,7 +159,7 @@ static dtp_status plan_into(dtp_planning *p, dtp_plan *plan, dtp_err *err)
 {
     dtp_status s = p->planner->begin(p, err);
     s = s == DTP_OK ? p->planner->solve(p, err) : s;
-    if ((s != DTP_OK && s != DTP_STOPPED) || p->cut) {
+    if ((s != DTP_OK && s != DTP_STOPPED) || p->pruned) {
         return s;
     }
     dtp_planning_offer_baselines(p);
@@ -170,8 +170,8 @@ static dtp_status plan_into(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     return p->has_best ? fill_plan(p, plan, err) : DTP_OK;
 }
 
-/* p has planner, model, graph, machine, request and rival; without error the rest of p is what came
- * of it, p->arena the arena of the plan or NULL. */
+/* p has planner, model, graph, machine, request and incumbent; without error the rest of p is what
+ * came of it, p->arena the arena of the plan or NULL. */
 static dtp_status plan_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_result *out,
                                dtp_err *err)
 {
@@ -193,12 +193,12 @@ static dtp_status plan_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_r
     p->planner->finish(p);
     dtp_redistribution_pricer_destroy(p->redistributions);
     dtp_redistribute_cache_destroy(p->generic);
-    if (s == DTP_OK && !out->infeasible && !p->cut) {
+    if (s == DTP_OK && !out->infeasible && !p->pruned) {
         out->plan = plan;
         return DTP_OK;
     }
     dtp_plan_destroy(plan);
-    out->cut_bound = p->cut ? p->certificate.bound : 0;
+    out->cut_bound = p->pruned ? p->certificate.bound : 0;
     if (s != DTP_OK) {
         dtp_plan_result_free(out);
     }
@@ -239,7 +239,7 @@ bool dtp_plan_result_better(const dtp_plan_request *request, const dtp_plan_resu
 
 static void report(const dtp_planning *p, const dtp_plan_result *result, dtp_mesh_report *out)
 {
-    out->outcome = p->cut               ? DTP_MESH_CUT
+    out->outcome = p->pruned            ? DTP_MESH_PRUNED
                    : result->infeasible ? DTP_MESH_INFEASIBLE
                                         : DTP_MESH_PLANNED;
     out->bound = result->infeasible ? 0 : p->certificate.bound;
@@ -258,7 +258,7 @@ static dtp_status try_mesh(search *s, dtp_planning p, int32_t i, dtp_err *err)
     char text[DTP_MESH_TEXT_BYTES];
     dtp_err why = {0};
     const bool pinned = s->request->pins != NULL || s->request->n_texts > 0;
-    p.rival = s->best->plan != NULL ? s->best->plan : s->request->rival;
+    p.incumbent = s->best->plan != NULL ? s->best->plan : s->request->incumbent;
     dtp_mesh_print(&r->mesh, text);
     dtp_status status = plan_on_mesh(&p, &r->mesh, &next, &why);
     if (status == DTP_STOPPED) {
@@ -313,7 +313,7 @@ static dtp_status run(const dtp_planning *p, dtp_plan_result *out, dtp_err *err)
 {
     if (p->request->mesh != NULL) {
         dtp_planning one = *p;
-        one.rival = p->request->rival;
+        one.incumbent = p->request->incumbent;
         return plan_on_mesh(&one, p->request->mesh, out, err);
     }
     dtp_arena *arena = dtp_arena_create();
@@ -334,8 +334,8 @@ dtp_status dtp_planning_run(const dtp_planner *planner, const dtp_graph *g,
     dtp_planning p = {
         .model = g, .graph = g, .machine = machine, .request = request, .planner = planner};
     memset(out, 0, sizeof *out);
-    if (request->choices != NULL && dtp_graph_variant_any(request->choices)) {
-        DTP_TRY(dtp_graph_with_variant(g, request->choices, 0, NULL, &changed, err));
+    if (request->variant != NULL && dtp_graph_variant_any(request->variant)) {
+        DTP_TRY(dtp_graph_with_variant(g, request->variant, 0, NULL, &changed, err));
         p.graph = changed;
     }
     dtp_status s = run(&p, out, err);

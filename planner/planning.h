@@ -29,8 +29,8 @@ typedef struct dtp_planning {
     dtp_redistribution_pricer *redistributions; /* at the pricer's prices */
     dtp_redistribute_cache *generic;            /* at those of the generic machine */
     dtp_arena *arena;                           /* of the plan */
-    const dtp_plan *rival; /* incumbent of other meshes, or the request's; NULL: none */
-    void *state;           /* the mode's own */
+    const dtp_plan *incumbent; /* incumbent of other meshes, or the request's; NULL: none */
+    void *state;               /* the mode's own */
 
     dtp_candidate best; /* has_best: the incumbent */
     bool has_best;
@@ -40,7 +40,7 @@ typedef struct dtp_planning {
 
     dtp_certificate certificate; /* the mode fills status, bound, solver, nodes; before that
                                     nothing is proven */
-    bool cut;                    /* by the mode: the mesh is pruned, `rival` stays better */
+    bool pruned;                 /* by the mode: the mesh is pruned, `incumbent` stays better */
     dtp_plan_result *out;
 } dtp_planning;
 

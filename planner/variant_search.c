@@ -18,37 +18,37 @@ typedef struct search {
     const dtp_variant_search *what;
     dtp_arena *arena; /* texts and variants while it runs */
     int32_t n, done;
-    dtp_graph_variant *choices;
-    int32_t best_choice;
+    dtp_graph_variant *variants;
+    int32_t best_variant;
     const char **tried; /* by variant that is done */
-    dtp_plan rival;     /* certificate and prediction of the plan of the model as it is */
-    bool has_rival;
+    dtp_plan incumbent; /* certificate and prediction of the plan of the model as it is */
+    bool has_incumbent;
     dtp_plan_result *best;
 } search;
 
-const char *dtp_variant_text(const dtp_graph_variant *choices, dtp_arena *arena)
+const char *dtp_variant_text(const dtp_graph_variant *variant, dtp_arena *arena)
 {
     const char *text = "";
-    if (!dtp_graph_variant_any(choices)) {
+    if (!dtp_graph_variant_any(variant)) {
         return "as it is";
     }
-    for (int32_t i = 0; i < choices->remat.n && text != NULL; i++) {
+    for (int32_t i = 0; i < variant->remat.n && text != NULL; i++) {
         text = dtp_arena_printf(arena, "%s%s%s", text, i == 0 ? "--remat " : ",",
-                                choices->remat.items[i]);
+                                variant->remat.items[i]);
     }
-    return choices->microbatches <= 1 || text == NULL
+    return variant->microbatches <= 1 || text == NULL
                ? text
                : dtp_arena_printf(arena, "%s%s--microbatches %d", text,
-                                  choices->remat.n > 0 ? " " : "", choices->microbatches);
+                                  variant->remat.n > 0 ? " " : "", variant->microbatches);
 }
 
-/* ---- the list of choices ------------------------------------------------------------------------
+/* ---- the list of variants -----------------------------------------------------------------------
  */
 
-static dtp_status list_choices(search *s, dtp_err *err)
+static dtp_status list_variants(search *s, dtp_err *err)
 {
     const dtp_graph_variant none = {.micro_dim = -1};
-    const dtp_graph_variant given = s->request->choices != NULL ? *s->request->choices : none;
+    const dtp_graph_variant given = s->request->variant != NULL ? *s->request->variant : none;
     dtp_remat one = given.remat, *remat = &one;
     int32_t count = given.microbatches, *counts = &count, n_remat = 1, n_counts = 1;
     const int32_t max =
@@ -60,7 +60,7 @@ static dtp_status list_choices(search *s, dtp_err *err)
         DTP_TRY(dtp_microbatch_variants(s->g, max, s->arena, &n_counts, &counts, err));
     }
     const size_t n = (size_t)n_remat * (size_t)n_counts;
-    DTP_TRY(DTP_NEW(s->arena, s->choices, n, err));
+    DTP_TRY(DTP_NEW(s->arena, s->variants, n, err));
     DTP_TRY(DTP_NEW(s->arena, s->tried, n, err));
     for (int32_t i = 0; i < n_remat; i++) {
         for (int32_t k = 0; k < n_counts; k++) {
@@ -68,14 +68,14 @@ static dtp_status list_choices(search *s, dtp_err *err)
             const dtp_graph_variant c = {
                 .remat = remat[i], .microbatches = counts[k], .micro_dim = given.micro_dim};
             if (!s->what->first || (ends && dtp_graph_variant_any(&c))) {
-                s->choices[s->n++] = c;
+                s->variants[s->n++] = c;
             }
         }
     }
     return DTP_OK;
 }
 
-/* ---- one choice ---------------------------------------------------------------------------------
+/* ---- one variant --------------------------------------------------------------------------------
  */
 
 static dtp_status note(search *s, const char *what, const char *outcome, dtp_err *err)
@@ -85,7 +85,7 @@ static dtp_status note(search *s, const char *what, const char *outcome, dtp_err
                            : NULL;
     DTP_TRY(DTP_MEMORY(err, text));
     s->tried[s->done++] = text;
-    dtp_log(s->request->ctx, DTP_LOG_INFO, "planner", "choice", "%s", text);
+    dtp_log(s->request->ctx, DTP_LOG_INFO, "planner", "variant", "%s", text);
     return DTP_OK;
 }
 
@@ -104,7 +104,7 @@ static dtp_status least_over(const search *s, const dtp_graph *g, int32_t n, con
 }
 
 /* Seconds that the kernels of a changed graph take at least; 0 when that is not known. */
-static dtp_status least_compute(const search *s, const dtp_graph_variant *choices, double *seconds,
+static dtp_status compute_bound(const search *s, const dtp_graph_variant *variant, double *seconds,
                                 dtp_err *err)
 {
     const dtp_plan_request *r = s->request;
@@ -120,7 +120,7 @@ static dtp_status least_compute(const search *s, const dtp_graph_variant *choice
         DTP_TRY(dtp_mesh_factorisations(r->devices, r->max_mesh_dims, s->arena, &n, &all, err));
         meshes = all;
     }
-    DTP_TRY(dtp_graph_with_variant(s->g, choices, 0, NULL, &changed, err));
+    DTP_TRY(dtp_graph_with_variant(s->g, variant, 0, NULL, &changed, err));
     dtp_status st = least_over(s, changed, n, meshes, seconds, err);
     dtp_graph_destroy(changed);
     return st;
@@ -144,16 +144,16 @@ static const char *describe(const search *s, const dtp_plan_result *r)
 
 static void keep_better(search *s, int32_t i, dtp_plan_result *next)
 {
-    const dtp_graph_variant *choices = &s->choices[i];
-    if (!dtp_graph_variant_any(choices) && next->plan != NULL) {
-        s->rival =
+    const dtp_graph_variant *variant = &s->variants[i];
+    if (!dtp_graph_variant_any(variant) && next->plan != NULL) {
+        s->incumbent =
             (dtp_plan){.certificate = next->plan->certificate, .predicted = next->plan->predicted};
-        s->has_rival = true;
+        s->has_incumbent = true;
     }
     if (dtp_plan_result_better(s->request, next, s->best)) {
         dtp_plan_result_free(s->best);
         *s->best = *next;
-        s->best_choice = i;
+        s->best_variant = i;
     } else {
         dtp_plan_result_free(next);
     }
@@ -163,22 +163,22 @@ static dtp_status plan_one(search *s, int32_t i, const char *text, dtp_err *err)
 {
     dtp_plan_request request = *s->request;
     dtp_plan_result next;
-    request.choices = &s->choices[i];
+    request.variant = &s->variants[i];
     request.brief = true;
-    request.rival = s->has_rival ? &s->rival : NULL;
+    request.incumbent = s->has_incumbent ? &s->incumbent : NULL;
     DTP_TRY(s->mode(s->g, s->machine, &request, &next, err));
     dtp_status st = note(s, text, describe(s, &next), err);
     keep_better(s, i, &next);
     return st;
 }
 
-static dtp_status try_choice(search *s, int32_t i, dtp_err *err)
+static dtp_status try_variant(search *s, int32_t i, dtp_err *err)
 {
-    const dtp_graph_variant *choices = &s->choices[i];
-    const char *text = dtp_variant_text(choices, s->arena);
+    const dtp_graph_variant *variant = &s->variants[i];
+    const char *text = dtp_variant_text(variant, s->arena);
     dtp_err why = {0};
     double seconds = 0.0;
-    dtp_status st = s->best->plan != NULL ? least_compute(s, choices, &seconds, &why) : DTP_OK;
+    dtp_status st = s->best->plan != NULL ? compute_bound(s, variant, &seconds, &why) : DTP_OK;
     if (st == DTP_OK && s->best->plan != NULL && seconds >= s->best->plan->predicted.step_time_s) {
         return note(s, text,
                     dtp_arena_printf(s->arena, "dropped, kernels alone take %.6f s", seconds), err);
@@ -213,11 +213,11 @@ static dtp_status copy_texts(const search *s, dtp_arena *arena, int32_t *n, cons
 /* Nothing fits: the result is that of the variant whose best baseline needs least. */
 static dtp_status explain(const search *s, dtp_err *err)
 {
-    const char **text = &s->tried[s->best_choice];
+    const char **text = &s->tried[s->best_variant];
     dtp_plan_request request = *s->request;
-    *text = dtp_arena_printf(s->arena, "%s; the limit named is that of this choice", *text);
+    *text = dtp_arena_printf(s->arena, "%s; the limit named is that of this variant", *text);
     DTP_TRY(DTP_MEMORY(err, *text));
-    request.choices = &s->choices[s->best_choice];
+    request.variant = &s->variants[s->best_variant];
     dtp_plan_result_free(s->best);
     return s->mode(s->g, s->machine, &request, s->best, err);
 }
@@ -225,11 +225,11 @@ static dtp_status explain(const search *s, dtp_err *err)
 static dtp_status run(search *s, dtp_err *err)
 {
     dtp_plan_result *best = s->best;
-    DTP_TRY(list_choices(s, err));
+    DTP_TRY(list_variants(s, err));
     for (int32_t i = 0; i < s->n && !(s->what->first && best->plan != NULL); i++) {
         DTP_TRY(dtp_stopped(s->request->stop)
-                    ? note(s, dtp_variant_text(&s->choices[i], s->arena), "not reached", err)
-                    : try_choice(s, i, err));
+                    ? note(s, dtp_variant_text(&s->variants[i], s->arena), "not reached", err)
+                    : try_variant(s, i, err));
     }
     if (best->plan == NULL && dtp_stopped(s->request->stop)) {
         return DTP_FAIL(err, DTP_STOPPED, "no plan was found: ended early (%s)",

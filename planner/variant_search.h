@@ -7,7 +7,7 @@
  *   - when its compute bound (planner/problem/tensors/compute_bound.h) is not below the makespan of
  *     the incumbent: then no plan for it is faster;
  *   - in tensor mode, when the model as it is has a plan, and no additive cost of the variant is
- *     below that plan's (dtp_plan_request.rival).
+ *     below that plan's (dtp_plan_request.incumbent).
  * While nothing fits, only the first rule can drop a variant: the answer is the fastest plan of all
  * variants.
  */
@@ -22,7 +22,7 @@ typedef dtp_status (*dtp_plan_mode)(const dtp_graph *g, const dtp_machine *machi
                                     dtp_err *err);
 
 typedef struct dtp_variant_search {
-    bool remat, microbatches; /* what is searched; the other is as request->choices says */
+    bool remat, microbatches; /* what is searched; the other is as request->variant says */
     int32_t max_microbatches; /* 0: 16 */
     bool first;               /* whether any variant helps: only the most that each option can do,
                                  alone and together, up to the first plan */
@@ -37,6 +37,6 @@ dtp_status dtp_plan_variants(dtp_plan_mode mode, const dtp_graph *g, const dtp_m
                              dtp_plan_result *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* "--remat layer:0-3,head --microbatches 2", "as it is"; from `arena`, NULL when out of memory. */
-const char *dtp_variant_text(const dtp_graph_variant *choices, dtp_arena *arena);
+const char *dtp_variant_text(const dtp_graph_variant *variant, dtp_arena *arena);
 
 #endif

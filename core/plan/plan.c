@@ -41,7 +41,7 @@ bool dtp_plan_baseline_fits(const dtp_plan *plan, const dtp_baseline *b)
 dtp_status dtp_plan_graph(const dtp_plan *plan, const dtp_graph *model, dtp_graph **out,
                           dtp_err *err)
 {
-    return dtp_graph_with_variant(model, &plan->choices, plan->n_implementations,
+    return dtp_graph_with_variant(model, &plan->variant, plan->n_implementations,
                                   plan->implementations, out, err);
 }
 

@@ -157,8 +157,8 @@ static dtp_status read_bound(const dtp_json *v, const char *key, int64_t most, c
 static dtp_status read_certificate(const dtp_json *root, dtp_plan *plan, dtp_err *err)
 {
     static const char *const keys[] = {
-        "status", "cost",           "bound",        "gap",        "solver", "nodes", "solve_s",
-        "prices", "unfolded_bound", "unfolded_gap", "least_cost", "ended",  NULL};
+        "status", "cost",         "bound",      "gap",        "solver", "nodes", "solve_s",
+        "prices", "untied_bound", "untied_gap", "least_cost", "ended",  NULL};
     dtp_certificate *c = &plan->certificate;
     const dtp_json *v;
     int32_t status = 0, ended = 0;
@@ -182,17 +182,16 @@ static dtp_status read_certificate(const dtp_json *root, dtp_plan *plan, dtp_err
                                  c->least_cost, c->bound);
         }
     }
-    const dtp_json *unfolded = dtp_json_get(v, "unfolded_bound"); /* it and its gap, or neither */
-    unfolded = unfolded != NULL ? unfolded : dtp_json_get(v, "unfolded_gap");
-    if (unfolded != NULL) {
+    const dtp_json *untied = dtp_json_get(v, "untied_bound"); /* it and its gap, or neither */
+    untied = untied != NULL ? untied : dtp_json_get(v, "untied_gap");
+    if (untied != NULL) {
         if (plan->rules_mode || plan->objective != DTP_OBJECTIVE_TIME) {
-            return dtp_json_fail(unfolded, err,
+            return dtp_json_fail(untied, err,
                                  "only plans in tensor mode with objective time have this");
         }
-        c->has_unfolded = true;
-        DTP_TRY(read_bound(v, "unfolded_bound", c->bound, "bound", &c->unfolded_bound, err));
-        DTP_TRY(
-            read_gap(v, "unfolded_gap", c->least_cost, c->unfolded_bound, &c->unfolded_gap, err));
+        c->has_untied = true;
+        DTP_TRY(read_bound(v, "untied_bound", c->bound, "bound", &c->untied_bound, err));
+        DTP_TRY(read_gap(v, "untied_gap", c->least_cost, c->untied_bound, &c->untied_gap, err));
     }
     DTP_TRY(read_text(v, "solver", plan->arena, &c->solver, err));
     DTP_TRY(read_count(v, "nodes", &c->nodes, err));

@@ -40,7 +40,7 @@ static void print_predictions(const dtp_plan *plan, dtp_strbuf *out)
 
 static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
 {
-    const dtp_graph_variant *c = &plan->choices;
+    const dtp_graph_variant *c = &plan->variant;
     for (int32_t i = 0; i < c->remat.n; i++) {
         dtp_strbuf_addf(out, "%s%s%s", i == 0 ? "recomputed: " : ", ", c->remat.items[i],
                         i + 1 == c->remat.n ? "\n" : "");
@@ -88,12 +88,11 @@ void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
             " ps, gap %.4f %%\n",
             c->least_cost, 100.0 * dtp_gap(c->least_cost, c->bound));
     }
-    if (c->has_unfolded) {
+    if (c->has_untied) {
         dtp_strbuf_addf(out,
                         "layer tying: bound %" PRId64 " if every instance of a block decided for "
                         "itself, so it costs at most %" PRId64 " ps, %.4f %%\n",
-                        c->unfolded_bound, c->least_cost - c->unfolded_bound,
-                        100.0 * c->unfolded_gap);
+                        c->untied_bound, c->least_cost - c->untied_bound, 100.0 * c->untied_gap);
     }
     for (int32_t i = 0; i < c->n_prices; i++) {
         const dtp_shadow_price *p = &c->prices[i];

@@ -271,7 +271,7 @@ static dtp_status read_decision(plan_reader *r, dtp_err *err)
 
 static dtp_status read_remat(const dtp_json *list, const plan_reader *r, dtp_err *err)
 {
-    dtp_remat *remat = &r->plan->choices.remat;
+    dtp_remat *remat = &r->plan->variant.remat;
     DTP_TRY(dtp_json_expect(list, DTP_JSON_ARRAY, err));
     const char **items =
         dtp_arena_alloc(r->plan->arena, (size_t)dtp_json_size(list), sizeof *items);
@@ -293,7 +293,7 @@ static dtp_status read_variant(const plan_reader *r, dtp_graph **out, dtp_err *e
     const dtp_json *remat = dtp_json_get(r->root, "remat");
     const dtp_json *count = dtp_json_get(r->root, "microbatches");
     const dtp_json *dim = dtp_json_get(r->root, "microbatch_dim");
-    dtp_graph_variant *c = &r->plan->choices;
+    dtp_graph_variant *c = &r->plan->variant;
     c->micro_dim = -1;
     if (remat != NULL) {
         DTP_TRY(read_remat(remat, r, err));

@@ -50,9 +50,9 @@ static void write_certificate(dtp_json_writer *w, const dtp_certificate *c, bool
     if (c->least_cost < c->cost) {
         dtp_json_write_int(w, "least_cost", c->least_cost);
     }
-    if (c->has_unfolded) {
-        dtp_json_write_int(w, "unfolded_bound", c->unfolded_bound);
-        dtp_json_write_double(w, "unfolded_gap", c->unfolded_gap);
+    if (c->has_untied) {
+        dtp_json_write_int(w, "untied_bound", c->untied_bound);
+        dtp_json_write_double(w, "untied_gap", c->untied_gap);
     }
     if (c->ended != DTP_STOP_NONE) {
         dtp_json_write_string(w, "ended", dtp_stop_reasons[c->ended]);
@@ -132,11 +132,11 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     if (plan->redistribution == DTP_REDISTRIBUTION_TORCH) {
         dtp_json_write_string(w, "redistribution", "torch");
     }
-    if (plan->choices.remat.n > 0) {
-        write_texts(w, "remat", true, plan->choices.remat.n, plan->choices.remat.items);
+    if (plan->variant.remat.n > 0) {
+        write_texts(w, "remat", true, plan->variant.remat.n, plan->variant.remat.items);
     }
-    if (plan->choices.microbatches > 1) {
-        dtp_json_write_int(w, "microbatches", plan->choices.microbatches);
+    if (plan->variant.microbatches > 1) {
+        dtp_json_write_int(w, "microbatches", plan->variant.microbatches);
         dtp_json_write_string(w, "microbatch_dim", dtp_dims_name(&g->dims, g->micro_dims[0]));
     }
     if (plan->rules_mode) {

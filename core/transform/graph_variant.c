@@ -15,9 +15,9 @@ dtp_status dtp_graph_variant_parse(const char *remat, const char *microbatches,
                                                          &out->microbatches, err);
 }
 
-bool dtp_graph_variant_any(const dtp_graph_variant *choices)
+bool dtp_graph_variant_any(const dtp_graph_variant *variant)
 {
-    return choices->remat.n > 0 || choices->microbatches > 1;
+    return variant->remat.n > 0 || variant->microbatches > 1;
 }
 
 /* The changed graph; NULL in *out when nothing changes. */
@@ -39,13 +39,13 @@ static dtp_status change(const dtp_graph *model, const dtp_graph_variant *c, dtp
     return s;
 }
 
-dtp_status dtp_graph_with_variant(const dtp_graph *model, const dtp_graph_variant *choices,
+dtp_status dtp_graph_with_variant(const dtp_graph *model, const dtp_graph_variant *variant,
                                   int32_t n_implementations,
                                   const dtp_implementation *implementations, dtp_graph **out,
                                   dtp_err *err)
 {
     dtp_graph *changed = NULL;
-    DTP_TRY(change(model, choices, &changed, err));
+    DTP_TRY(change(model, variant, &changed, err));
     if (changed == NULL) {
         return dtp_graph_with_implementations(model, n_implementations, implementations, out, err);
     }

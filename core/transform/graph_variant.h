@@ -18,13 +18,13 @@ dtp_status dtp_graph_variant_parse(const char *remat, const char *microbatches,
                                    const dtp_graph *model, dtp_arena *arena, dtp_graph_variant *out,
                                    dtp_err *err) DTP_MUST_CHECK;
 /* Whether they change anything. */
-bool dtp_graph_variant_any(const dtp_graph_variant *choices);
+bool dtp_graph_variant_any(const dtp_graph_variant *variant);
 
 /* The graph that programs are lowered from. It borrows from `model`, which must outlive it.
- * Settings refer to nodes of the changed graph. Without choices and implementations it is like the
+ * Settings refer to nodes of the changed graph. Without variant and implementations it is like the
  * model. Fails as dtp_graph_rematerialize, dtp_graph_microbatched and
  * dtp_graph_with_implementations. */
-dtp_status dtp_graph_with_variant(const dtp_graph *model, const dtp_graph_variant *choices,
+dtp_status dtp_graph_with_variant(const dtp_graph *model, const dtp_graph_variant *variant,
                                   int32_t n_implementations,
                                   const dtp_implementation *implementations, dtp_graph **out,
                                   dtp_err *err) DTP_MUST_CHECK;

@@ -62,7 +62,7 @@ typedef struct dtp_shadow_price {
 } dtp_shadow_price;
 DTP_ASSERT_SIZE(dtp_shadow_price, 32);
 
-/* cost, bound: picoseconds for objective time, bytes for objective memory. unfolded_bound <= bound
+/* cost, bound: picoseconds for objective time, bytes for objective memory. untied_bound <= bound
  * <= least_cost <= cost. */
 typedef struct dtp_certificate {
     dtp_cert_status status;
@@ -73,10 +73,10 @@ typedef struct dtp_certificate {
     dtp_stop_reason ended; /* early: status and bound are what holds so far */
     const char *solver;
     int64_t nodes;
-    double solve_s;         /* written with timings only */
-    bool has_unfolded;      /* tensor mode, objective time, where instances of a block decide */
-    int64_t unfolded_bound; /* together: no plan in which each decides for itself costs less */
-    double unfolded_gap;    /* (least_cost - unfolded_bound) / least_cost: layer tying loses at most
+    double solve_s;       /* written with timings only */
+    bool has_untied;      /* tensor mode, objective time, where instances of a block decide */
+    int64_t untied_bound; /* together: no plan in which each decides for itself costs less */
+    double untied_gap;    /* (least_cost - untied_bound) / least_cost: layer tying loses at most
                                this */
     bool has_prices;
     int32_t n_prices;

@@ -38,7 +38,7 @@ typedef struct dtp_plan_options { /* NOLINT(clang-analyzer-optin.performance.Pad
     int32_t threads;                  /* of that solver, 0: 2; the plan does not depend on it */
     double gap;                       /* tensor mode: of large problems; 0.001 */
     bool prices;                      /* tensor mode: say what each constraint costs */
-    bool unfold;        /* tensor mode: every instance of a repeated block decides for itself */
+    bool untie;         /* tensor mode: every instance of a repeated block decides for itself */
     const char *solver; /* tensor mode: "auto" (NULL), "exact", "large" or "glpk" */
     double limit_s;     /* planning ends after so many seconds with the best plan so far; 0: none */
     bool (*interrupted)(void *user); /* or once this is true; called from several threads */
@@ -58,7 +58,7 @@ static inline dtp_plan_options dtp_plan_options_init(void)
 
 typedef enum dtp_mesh_outcome {
     DTP_MESH_PLANNED,
-    DTP_MESH_CUT,        /* pruned: its bound is not below the incumbent's cost */
+    DTP_MESH_PRUNED,     /* pruned: its bound is not below the incumbent's cost */
     DTP_MESH_INFEASIBLE, /* nothing fits the memory limit and the pins */
     DTP_MESH_SKIPPED,    /* the pins do not fit this mesh */
     DTP_MESH_ENDED       /* planning was ended before a plan was found */
@@ -77,7 +77,7 @@ typedef struct dtp_mesh_report {
 DTP_ASSERT_SIZE(dtp_mesh_report, 280);
 
 typedef struct dtp_plan_result {
-    dtp_plan *plan; /* NULL when infeasible, or when the request's rival was not beaten */
+    dtp_plan *plan; /* NULL when infeasible, or when the request's incumbent was not beaten */
     bool infeasible;
     int64_t memory_limit_bytes;  /* the one that was kept; 0: none */
     int64_t smallest_peak_bytes; /* infeasible: a memory limit that works with the pins; 0: none */
@@ -85,7 +85,7 @@ typedef struct dtp_plan_result {
     int32_t n_conflict;          /* infeasible: a smallest set of constraints that cannot hold */
     const char **conflict;       /* together: "pin h: batch@x", "memory 1024" */
     int64_t cut_bound;           /* neither plan nor infeasible: nothing costs less on the mesh */
-    int32_t n_tried; /* the search for recomputation and microbatches: a text for each choice */
+    int32_t n_tried; /* the search for recomputation and microbatches: a text for each variant */
     const char **tried;
     int32_t n_meshes; /* the mesh search, in its order; 0 without */
     dtp_mesh_report *meshes;

@@ -14,7 +14,7 @@ typedef struct plan_maker {
     dtp_plan_options options;
     dtp_arena *arena;
     dtp_styles styles; /* as they were read */
-    dtp_graph_variant choices;
+    dtp_graph_variant variant;
     dtp_plan_request request;
     dtp_variant_search search; /* what "auto" stands for */
     dtp_stop stop;
@@ -42,7 +42,7 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
         (dtp_variant_search){.remat = is_auto(o->remat), .microbatches = is_auto(o->microbatches)};
     DTP_TRY(dtp_graph_variant_parse(m->search.remat ? NULL : o->remat,
                                     m->search.microbatches ? NULL : o->microbatches, m->model,
-                                    m->arena, &m->choices, err));
+                                    m->arena, &m->variant, err));
     *r = dtp_plan_request_init();
     r->objective = o->objective;
     r->mesh = o->mesh;
@@ -51,14 +51,14 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
     r->memory_limit_bytes = o->memory_limit_bytes == 0 ? of_device : o->memory_limit_bytes;
     r->memory_limit_bytes = r->memory_limit_bytes < 0 ? 0 : r->memory_limit_bytes;
     r->pins = o->rules;
-    r->choices = &m->choices;
+    r->variant = &m->variant;
     r->rules_file = o->rules_file;
     r->candidates = o->candidates > 0 ? o->candidates : r->candidates;
     r->seed = o->seed;
     r->threads = o->threads > 0 ? o->threads : r->threads;
     r->gap = o->gap;
     r->prices = o->prices;
-    r->unfold = o->unfold;
+    r->untie = o->untie;
     r->stop = &m->stop;
     DTP_TRY(dtp_solver_parse(o->solver != NULL ? o->solver : "auto", &r->solver, err));
     r->ctx = o->ctx;
@@ -94,9 +94,9 @@ static dtp_status plan_by_pins(const plan_maker *m, dtp_plan_result *out, dtp_er
 {
     const dtp_plan_request *r = &m->request;
     dtp_pin_set pins;
-    /* What they say, which name nodes of the graph with the choices of the request. */
+    /* What they say, which name nodes of the graph with the variant of the request. */
     dtp_graph *changed = NULL;
-    DTP_TRY(dtp_graph_with_variant(m->model, r->choices, 0, NULL, &changed, err));
+    DTP_TRY(dtp_graph_with_variant(m->model, r->variant, 0, NULL, &changed, err));
     dtp_status s = dtp_pin_set_read(r->n_texts, r->texts, changed, r->mesh, m->arena, &pins, err);
     dtp_graph_destroy(changed);
     DTP_TRY(s);
@@ -111,7 +111,7 @@ static dtp_status plan_by_pins(const plan_maker *m, dtp_plan_result *out, dtp_er
                                       .torch = m->options.torch,
                                       .objective = r->objective,
                                       .memory_limit_bytes = r->memory_limit_bytes,
-                                      .choices = r->choices,
+                                      .variant = r->variant,
                                       .rules_file = r->rules_file};
     return dtp_plan_pins(m->model, m->machine, &by_pins, out, err);
 }
@@ -178,7 +178,7 @@ dtp_status dtp_plan_what_helps(const dtp_graph *model, const dtp_machine *machin
         s = s == DTP_NOMEM ? s : DTP_OK; /* what cannot be done does not help */
     }
     if (s == DTP_OK && result.plan != NULL) {
-        const char *found = dtp_variant_text(&result.plan->choices, result.arena);
+        const char *found = dtp_variant_text(&result.plan->variant, result.arena);
         *text = found != NULL ? strdup(found) : NULL;
         s = *text != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for a report");
     }

@@ -128,7 +128,7 @@ dtp_status dtp_sensitivity_find(const dtp_sensitivity_request *request, dtp_aren
     a.search.mesh = &plan->mesh;
     a.search.objective = DTP_OBJECTIVE_TIME;
     a.search.memory_limit_bytes = plan->memory_limit_bytes;
-    a.search.choices = &plan->choices;
+    a.search.variant = &plan->variant;
     const char **texts;
     DTP_TRY(DTP_NEW(arena, texts, plan->n_pins, err));
     for (int32_t i = 0; i < plan->n_pins; i++) {

@@ -381,7 +381,7 @@ static dtp_status check_size(const relaxed_model *m, dtp_err *err)
 /* An integer solution that needs more than the limit at some row: adds the worst such row, or, when
  * it is there and GLPK's tolerance hides the excess, excludes the solution; that of least usage is
  * taken. */
-static dtp_status repair(relaxed_model *m, const double *values, bool least_usage,
+static dtp_status repair(relaxed_model *m, const double *values, bool minimum_memory,
                          const int32_t *assignment, bool *repaired, dtp_err *err)
 {
     const int32_t n_added = dtp_ilp_n_rows(m->ilp) - m->n_structural;
@@ -395,7 +395,7 @@ static dtp_status repair(relaxed_model *m, const double *values, bool least_usag
     for (int32_t k = 0; k < n_added && !there; k++) {
         there = m->memory_row[k] == worst;
     }
-    *repaired = *repaired && !(there && least_usage);
+    *repaired = *repaired && !(there && minimum_memory);
     if (!*repaired) {
         return DTP_OK;
     }
@@ -412,21 +412,21 @@ static dtp_status repair(relaxed_model *m, const double *values, bool least_usag
     return add_late_row(m, -1, (double)n - 1.0, n, err);
 }
 
-dtp_status solver_integer(solver_reduced *w, bool least_usage, int32_t *assignment,
+dtp_status solver_integer(solver_reduced *w, bool minimum_memory, int32_t *assignment,
                           dtp_cert_status *status, dtp_err *err)
 {
     static const dtp_cert_status verdicts[] = {DTP_CERT_OPTIMAL, DTP_CERT_FEASIBLE,
                                                DTP_CERT_INFEASIBLE, DTP_CERT_TIME_LIMIT};
-    relaxed_model m = {.w = w, .negligible = least_usage ? 0.0 : NEGLIGIBLE * (double)w->limit};
+    relaxed_model m = {.w = w, .negligible = minimum_memory ? 0.0 : NEGLIGIBLE * (double)w->limit};
     bool again = true;
     *status = DTP_CERT_TIME_LIMIT;
     DTP_TRY(check_size(&m, err));
     dtp_status s = build(&m, err);
     if (s == DTP_OK) {
         dtp_ilp_set_col_bounds(m.ilp, m.elastic,
-                               least_usage ? -row_scale(&m) * (double)w->limit : 0.0, 0.0);
+                               minimum_memory ? -row_scale(&m) * (double)w->limit : 0.0, 0.0);
     }
-    for (int32_t j = 0; s == DTP_OK && least_usage && j < dtp_ilp_n_cols(m.ilp); j++) {
+    for (int32_t j = 0; s == DTP_OK && minimum_memory && j < dtp_ilp_n_cols(m.ilp); j++) {
         dtp_ilp_set_cost(m.ilp, j, j == m.elastic ? 1.0 : 0.0);
     }
     while (s == DTP_OK && again && !dtp_stopped(w->stop)) {
@@ -440,7 +440,7 @@ dtp_status solver_integer(solver_reduced *w, bool least_usage, int32_t *assignme
         again = s == DTP_OK && r.values != NULL;
         if (again) {
             read_choice(&m, r.values, assignment, &rounded);
-            s = repair(&m, r.values, least_usage, assignment, &again, err);
+            s = repair(&m, r.values, minimum_memory, assignment, &again, err);
         }
         if (s == DTP_OK && !again) {
             *status = verdicts[r.status];

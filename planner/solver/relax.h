@@ -33,11 +33,11 @@ dtp_status solver_relax(solver_reduced *w, const dtp_stop *stop, int32_t *assign
                         solver_relaxation *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* The same with y integer: one integer program, solved by GLPK up to its tolerances or a limit;
- * t = 0, or, with `least_usage`, t <= 0 is minimised in place of the cost. *status: what GLPK says;
- * OPTIMAL and FEASIBLE: assignment is a solution, by variable that is alive, within the limit.
- * Memory rows are added when a solution violates them. Expects compact variables. DTP_RANGE: more
- * columns than GLPK is given. */
-dtp_status solver_integer(solver_reduced *w, bool least_usage, int32_t *assignment,
+ * t = 0, or, with `minimum_memory`, t <= 0 is minimised in place of the cost. *status: what GLPK
+ * says; OPTIMAL and FEASIBLE: assignment is a solution, by variable that is alive, within the
+ * limit. Memory rows are added when a solution violates them. Expects compact variables. DTP_RANGE:
+ * more columns than GLPK is given. */
+dtp_status solver_integer(solver_reduced *w, bool minimum_memory, int32_t *assignment,
                           dtp_cert_status *status, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -99,7 +99,7 @@ dtp_status dtp_tensor__find_minimum(dtp_planning *p, dtp_err *err)
     DTP_TRY(solve_memory(p, &least, &smallest, err));
     dtp_tensor__compare_baselines(p, &smallest);
     /* What no solution of the problem needs less than, no program does: then nothing is below. */
-    dtp_status s = p->rival == NULL && smallest > least.bound
+    dtp_status s = p->incumbent == NULL && smallest > least.bound
                        ? step_down(p, least.bound, &smallest, err)
                        : DTP_OK;
     if (p->request->objective == DTP_OBJECTIVE_MEMORY) {

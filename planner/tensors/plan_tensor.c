@@ -133,16 +133,17 @@ static dtp_status solve_apart(dtp_planning *p, int32_t runs, dtp_err *err)
 static dtp_status solve_tying(dtp_planning *p, dtp_err *err)
 {
     tensor_state *state = p->state;
-    if (p->cut || !dtp_tensor_is_tied(state->problem)) {
+    if (p->pruned || !dtp_tensor_is_tied(state->problem)) {
         return DTP_OK;
     }
     DTP_TRY(dtp_stop_check(p->request->stop, err));
     if (p->request->tying_bound && p->request->objective == DTP_OBJECTIVE_TIME && p->has_best &&
-        (p->rival == NULL || p->best.predicted.step_time_s < p->rival->predicted.step_time_s)) {
+        (p->incumbent == NULL ||
+         p->best.predicted.step_time_s < p->incumbent->predicted.step_time_s)) {
         DTP_TRY(dtp_tying_bound_find(state->problem, p->least_cost, &state->tying_bound, err));
         state->has_tying_bound = true;
     }
-    if (p->request->unfold) {
+    if (p->request->untie) {
         return solve_apart(p, 0, err);
     }
     return state->has_tying_bound && dtp_gap(p->least_cost, state->tying_bound) > MOST_LOSS
@@ -165,7 +166,7 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
         p->certificate.bound = 0; /* that was one of costs */
     }
     DTP_TRY(s);
-    if (p->cut) {
+    if (p->pruned) {
         return DTP_OK;
     }
     if (p->request->objective == DTP_OBJECTIVE_MEMORY || (!p->has_best && !p->request->brief)) {
@@ -216,9 +217,9 @@ static dtp_status bound_tying(const dtp_planning *p, dtp_certificate *c, dtp_err
     c->status = optimal ? DTP_CERT_OPTIMAL : c->status;
     c->gap = dtp_gap(c->cost, c->bound);
     if (dtp_tensor_is_tied(state->problem)) {
-        c->has_unfolded = true;
-        c->unfolded_bound = bound;
-        c->unfolded_gap = dtp_gap(c->least_cost, bound);
+        c->has_untied = true;
+        c->untied_bound = bound;
+        c->untied_gap = dtp_gap(c->least_cost, bound);
     }
     return DTP_OK;
 }

@@ -13,7 +13,7 @@
  * which the instances of a repeated block are tied (solver "selection, tied"); beside it
  * stands a bound without tying (planner/tensors/tying_bound.h). Where the two are more than 1 %
  * apart, the problem is solved again from the best plan on with each half of the instances deciding
- * for itself ("selection, tied in 2 groups"), with request.unfold instead with every instance doing
+ * for itself ("selection, tied in 2 groups"), with request.untie instead with every instance doing
  * so ("selection"); the certificate is that of the last.
  */
 #ifndef DTP_PLANNER_TENSORS_PLAN_TENSOR_H

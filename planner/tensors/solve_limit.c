@@ -99,7 +99,7 @@ dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_solve_options *opti
     if (first) {
         p->certificate.status = r.status;
         p->certificate.bound = r.bound;
-        p->cut = options->cutoff > 0 && r.status == DTP_CERT_INFEASIBLE;
+        p->pruned = options->cutoff > 0 && r.status == DTP_CERT_INFEASIBLE;
     }
     out->found = r.assignment != NULL;
     out->usage = r.value.peak;
@@ -133,12 +133,12 @@ static dtp_status start_from_best(const dtp_planning *p, dtp_solve_options *opti
  * already faster. */
 static int64_t cutoff_of(const dtp_planning *p)
 {
-    const dtp_plan *rival = p->rival;
-    const bool beaten = rival != NULL && p->has_best &&
-                        p->best.predicted.step_time_s < rival->predicted.step_time_s;
-    return rival == NULL || beaten || p->request->objective == DTP_OBJECTIVE_MEMORY
+    const dtp_plan *incumbent = p->incumbent;
+    const bool beaten = incumbent != NULL && p->has_best &&
+                        p->best.predicted.step_time_s < incumbent->predicted.step_time_s;
+    return incumbent == NULL || beaten || p->request->objective == DTP_OBJECTIVE_MEMORY
                ? 0
-               : rival->certificate.cost;
+               : incumbent->certificate.cost;
 }
 
 /* ---- within the limit ---------------------------------------------------------------------------

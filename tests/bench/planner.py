@@ -58,7 +58,7 @@ def instances(dtplan, _):
 def models(dtplan, out):
     """Models planned in tensor mode, from the command to the plan file."""
     print("%-14s %-12s %-10s %9s %12s %12s %8s %9s %8s %6s" %
-          ("model", "mesh", "machine", "status", "step s", "cost s", "gap", "unfolded", "time s", "MiB"))
+          ("model", "mesh", "machine", "status", "step s", "cost s", "gap", "untied", "time s", "MiB"))
     for model, mesh, machine, options in MODELS:
         plan = os.path.join(out, "plan.json")
         _, seconds, mib = run([dtplan, "plan", "models/%s.json" % model, "--mesh", mesh, "--mode", "tensor", "--json",
@@ -69,10 +69,10 @@ def models(dtplan, out):
             p = json.load(f)
         os.remove(plan)
         c = p["certificate"]
-        unfolded = "%8.4f%%" % (100 * c["unfolded_gap"]) if "unfolded_gap" in c else "-"
+        untied = "%8.4f%%" % (100 * c["untied_gap"]) if "untied_gap" in c else "-"
         print("%-14s %-12s %-10s %9s %12.6f %12.6f %7.3f%% %9s %8.2f %6.0f" %
               (model, mesh, machine, c["status"], p["predicted"]["step_time_s"], c["cost"] / 1e12, 100 * c["gap"],
-               unfolded, seconds, mib))
+               untied, seconds, mib))
 
 
 def explain_all(dtplan, model, machine, plan, names):

@@ -359,7 +359,7 @@ static void test_microbatch__plans_keep_choices(void **state)
                      DTP_OK);
     assert_int_equal(dtp_mesh_parse("x:2", &mesh, &err), DTP_OK);
     request.mesh = &mesh;
-    request.choices = &choices;
+    request.variant = &choices;
     assert_int_equal(dtp_plan_rules(g, machine, &request, &r, &err), DTP_OK);
     assert_true(r.plan->model_hash == dtp_graph_hash(g));
     assert_int_equal(dtp_plan_graph(r.plan, g, &again, &err), DTP_OK);

@@ -24,7 +24,7 @@ double dtp_now_s(void)
 
 typedef struct anytime_case {
     const char *model, *machine, *mesh; /* NULL: the meshes of four devices */
-    bool rules, variants, memory, unfold;
+    bool rules, variants, memory, untie;
     int64_t limit_bytes; /* 0 = none */
     const char *pin;
 } anytime_case;
@@ -40,7 +40,7 @@ static dtp_status plan_until(const anytime_case *c, const dtp_graph *g, const dt
     request.mesh = c->mesh != NULL ? &mesh : NULL;
     request.devices = 4;
     request.threads = 1;
-    request.unfold = c->unfold;
+    request.untie = c->untie;
     request.objective = c->memory ? DTP_OBJECTIVE_MEMORY : DTP_OBJECTIVE_TIME;
     request.memory_limit_bytes = c->limit_bytes;
     request.n_texts = c->pin != NULL ? 1 : 0;
@@ -57,7 +57,7 @@ static void check_plan(const anytime_case *c, const dtp_graph *g, const dtp_plan
                        const dtp_certificate *whole)
 {
     const dtp_certificate *x = &plan->certificate;
-    const bool tied = c->unfold && strcmp(x->solver, whole->solver) != 0;
+    const bool tied = c->untie && strcmp(x->solver, whole->solver) != 0;
     const int64_t least = tied ? x->least_cost : whole->least_cost;
     assert_int_equal(x->ended, DTP_STOP_TIME_LIMIT);
     assert_true(x->bound <= least);
@@ -113,13 +113,13 @@ static void run_case(const anytime_case *c)
     }
     printf("%s: %lld polls, %lld plans, %lld times none\n", c->model, (long long)all,
            (long long)sum.plans, (long long)sum.stopped);
-    while (c->unfold && low + 1 < all) { /* where the problem without tying begins */
+    while (c->untie && low + 1 < all) { /* where the problem without tying begins */
         const int64_t k = low + (all - low) / 2;
         const bool begun = try_deadline(c, g, machine, k, whole.plan, &sum);
         low = begun ? low : k;
         all = begun ? k : all;
     }
-    for (int64_t k = all; c->unfold && k > all - 60; k -= 5) { /* while it is built */
+    for (int64_t k = all; c->untie && k > all - 60; k -= 5) { /* while it is built */
         (void)try_deadline(c, g, machine, k, whole.plan, &sum);
     }
     assert_true(sum.stopped > 0 && (sum.plans > 0 || whole.plan == NULL));
@@ -135,7 +135,7 @@ static void test_anytime__tensor_mode(void **state)
                              .machine = "a100_8.json",
                              .mesh = "x:2",
                              .limit_bytes = INT64_C(130) << 20,
-                             .unfold = true});
+                             .untie = true});
     run_case(&(anytime_case){.model = "mlp_digits.json",
                              .machine = "a100_8.json",
                              .mesh = "x:2;y:2",

@@ -44,7 +44,7 @@ static void plan_fixed(const fixture *x, const dtp_graph_variant *choices, dtp_p
 {
     dtp_plan_request request = x->request;
     dtp_err err = {0};
-    request.choices = choices;
+    request.variant = choices;
     if (x->mode(x->f.model, x->f.machine, &request, out, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
@@ -155,7 +155,7 @@ static void check_between(const char *mesh, dtp_plan_mode mode, const dtp_varian
     search(&x, what, &r);
     assert_true(e.feasible > 0);
     assert_non_null(r.plan);
-    assert_true(dtp_graph_variant_any(&r.plan->choices));
+    assert_true(dtp_graph_variant_any(&r.plan->variant));
     assert_true(r.plan->predicted.peak_bytes <= x.request.memory_limit_bytes);
     assert_true(r.plan->predicted.step_time_s <= e.best_s &&
                 r.plan->predicted.step_time_s >= e.best_s);
@@ -197,7 +197,7 @@ static void check_free(dtp_plan_mode mode)
     plan_fixed(&x, NULL, &plain);
     search(&x, &BOTH, &r);
     assert_true(plain.plan != NULL && r.plan != NULL);
-    assert_false(dtp_graph_variant_any(&r.plan->choices));
+    assert_false(dtp_graph_variant_any(&r.plan->variant));
     assert_int_equal(r.plan->certificate.cost, plain.plan->certificate.cost);
     for (int32_t i = 1; i < r.n_tried; i++) {
         print_message("  %s\n", r.tried[i]);
@@ -227,7 +227,7 @@ static void test_graph_variants__least_memory(void **state)
     search(&x, &BOTH, &r);
     assert_non_null(r.plan);
     assert_int_equal(r.plan->predicted.peak_bytes, e.least_bytes);
-    assert_true(dtp_graph_variant_any(&r.plan->choices));
+    assert_true(dtp_graph_variant_any(&r.plan->variant));
     run_plan(&x, r.plan);
     dtp_plan_result_free(&r);
     tensor_fixture_destroy(&x.f);
@@ -241,17 +241,17 @@ static void test_graph_variants__one_is_given(void **state)
     dtp_plan_result r;
     const dtp_graph_variant two = {.microbatches = 2, .micro_dim = -1};
     create(&x, "x:2", dtp_plan_tensor);
-    x.request.choices = &two;
+    x.request.variant = &two;
     search(&x, &(dtp_variant_search){.remat = true}, &r);
     assert_non_null(r.plan);
-    assert_int_equal(r.plan->choices.microbatches, 2);
+    assert_int_equal(r.plan->variant.microbatches, 2);
     assert_int_equal(strncmp(r.tried[0], "--microbatches 2: ", 18), 0);
     dtp_plan_result_free(&r);
-    x.request.choices = NULL;
+    x.request.variant = NULL;
     x.request.memory_limit_bytes = limit_between(&x);
     search(&x, &(dtp_variant_search){.remat = true, .microbatches = true, .first = true}, &r);
     assert_non_null(r.plan);
-    assert_true(r.n_tried <= 3 && dtp_graph_variant_any(&r.plan->choices));
+    assert_true(r.n_tried <= 3 && dtp_graph_variant_any(&r.plan->variant));
     dtp_plan_result_free(&r);
     x.request.memory_limit_bytes = 1000;
     search(&x, &BOTH, &r);

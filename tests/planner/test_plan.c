@@ -451,13 +451,13 @@ static void test_plan__bound_without_folding(void **state)
 {
     (void)state;
     static const edit edits[] = {
-        {"\"unfolded_bound\": 119", "\"unfolded_bound\": 126",
-         "certificate.unfolded_bound: 126 is above the bound, 125"},
-        {"\"unfolded_bound\": 119", "\"unfolded_bound\": 118",
-         "certificate.unfolded_gap: 0.0555556, but cost and bound give 0.0634921"},
-        {"\"unfolded_bound\": 119,", "", "the key 'unfolded_bound' is missing"},
-        {"\"unfolded_bound\": 119", "\"unfolded_bound\": 119.5", "expected an integer"},
-        {"\"unfolded_gap\"", "\"unfolded_gab\"", "unknown key 'unfolded_gab'"},
+        {"\"untied_bound\": 119", "\"untied_bound\": 126",
+         "certificate.untied_bound: 126 is above the bound, 125"},
+        {"\"untied_bound\": 119", "\"untied_bound\": 118",
+         "certificate.untied_gap: 0.0555556, but cost and bound give 0.0634921"},
+        {"\"untied_bound\": 119,", "", "the key 'untied_bound' is missing"},
+        {"\"untied_bound\": 119", "\"untied_bound\": 119.5", "expected an integer"},
+        {"\"untied_gap\"", "\"untied_gab\"", "unknown key 'untied_gab'"},
         {"\"objective\": \"time\"", "\"objective\": \"memory\"",
          "only plans in tensor mode with objective time have this"},
         {"\"bound\": 125", "\"bound\": 127", "certificate.bound: 127 is above the cost, 126"},
@@ -466,15 +466,15 @@ static void test_plan__bound_without_folding(void **state)
     dtp_graph *g = read_model("mlp_digits.json");
     dtp_plan *plan = make_plan(g, "x:2;y:2", "batch:x;hidden:y", false);
     plan->objective = DTP_OBJECTIVE_TIME;
-    plan->certificate.has_unfolded = true;
-    plan->certificate.unfolded_bound = 119;
-    plan->certificate.unfolded_gap = 7.0 / 126;
+    plan->certificate.has_untied = true;
+    plan->certificate.untied_bound = 119;
+    plan->certificate.untied_gap = 7.0 / 126;
     char *text = write_ok(plan, g);
     dtp_plan *again = read_ok(text, g);
-    assert_true(again->certificate.has_unfolded);
-    assert_int_equal(again->certificate.unfolded_bound, 119);
-    assert_true(again->certificate.unfolded_gap >= 7.0 / 126 &&
-                again->certificate.unfolded_gap <= 7.0 / 126);
+    assert_true(again->certificate.has_untied);
+    assert_int_equal(again->certificate.untied_bound, 119);
+    assert_true(again->certificate.untied_gap >= 7.0 / 126 &&
+                again->certificate.untied_gap <= 7.0 / 126);
     for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
         check_edit(g, text, &edits[i]);
     }

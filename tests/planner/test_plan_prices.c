@@ -152,7 +152,7 @@ static void test_plan_prices__certificates_are_the_prices_of_programs(void **sta
             dtp_remat_parse(CASES[i].remat ? "all" : "none", f.model, arena, &choices.remat, NULL),
             DTP_OK);
         request.mesh = &f.pricer.mesh;
-        request.choices = &choices;
+        request.variant = &choices;
         const int64_t peak = check_plan(&f, &request, &listed);
         assert_true(peak > 0);
         request.memory_limit_bytes = peak * 9 / 10;

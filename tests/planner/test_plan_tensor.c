@@ -49,7 +49,7 @@ static void check_plan(const dtp_graph *g, const dtp_plan_request *request, cons
     assert_true(c->status == DTP_CERT_OPTIMAL || c->status == DTP_CERT_FEASIBLE);
     assert_true(c->bound <= c->cost && c->bound >= 0);
     assert_true(c->status != DTP_CERT_OPTIMAL || c->bound == c->cost);
-    assert_true(!c->has_unfolded || (c->unfolded_bound >= 0 && c->unfolded_bound <= c->bound));
+    assert_true(!c->has_untied || (c->untied_bound >= 0 && c->untied_bound <= c->bound));
     assert_true(fits(request, &p->predicted));
     for (int32_t i = 0; i < p->n_baselines; i++) {
         const dtp_baseline *b = &p->baselines[i];
@@ -272,8 +272,8 @@ static void test_plan_tensor__search_cuts_only_what_costs_more(void **state)
         dtp_plan_request alone = request;
         alone.mesh = &m->mesh;
         dtp_plan_result r = fixture_plan(g, a100, &alone);
-        cut += m->outcome == DTP_MESH_CUT ? 1 : 0;
-        if (m->outcome == DTP_MESH_CUT) {
+        cut += m->outcome == DTP_MESH_PRUNED ? 1 : 0;
+        if (m->outcome == DTP_MESH_PRUNED) {
             assert_true(r.plan == NULL || r.plan->certificate.cost >= m->bound);
         } else if (m->outcome == DTP_MESH_PLANNED) {
             assert_true(best.plan->predicted.step_time_s <= m->step_time_s);
@@ -309,7 +309,7 @@ static void test_plan_tensor__same_input_same_plan(void **state)
  */
 
 /* The least additive cost when every instance decides for itself, as far as it is found. */
-static dtp_solve_result solve_unfolded(const dtp_graph *g, const dtp_plan_request *request)
+static dtp_solve_result solve_untied(const dtp_graph *g, const dtp_plan_request *request)
 {
     dtp_pricer pricer;
     dtp_tensor_problem *p = NULL;
@@ -339,13 +339,13 @@ static void test_plan_tensor__says_what_folding_costs_at_most(void **state)
         request.memory_limit_bytes = limits[i];
         dtp_plan_result r = fixture_plan(g, a100, &request);
         const dtp_certificate *c = &r.plan->certificate;
-        dtp_solve_result apart = solve_unfolded(g, &request);
+        dtp_solve_result apart = solve_untied(g, &request);
         check_plan(g, &request, r.plan);
-        print_message("bound %lld <= unfolded %lld <= folded %lld\n", (long long)c->unfolded_bound,
+        print_message("bound %lld <= untied %lld <= folded %lld\n", (long long)c->untied_bound,
                       (long long)apart.value.cost, (long long)c->cost);
-        assert_true(c->has_unfolded && c->unfolded_bound <= apart.value.cost);
+        assert_true(c->has_untied && c->untied_bound <= apart.value.cost);
         assert_true(apart.value.cost < c->least_cost && c->least_cost <= c->cost);
-        assert_true(c->unfolded_gap < (limits[i] == 0 ? 0.001 : 0.005));
+        assert_true(c->untied_gap < (limits[i] == 0 ? 0.001 : 0.005));
         assert_true(i > 0 || apart.status == DTP_CERT_OPTIMAL);
         dtp_solve_result_free(&apart);
         dtp_plan_result_free(&r);
@@ -371,7 +371,7 @@ static void test_plan_tensor__layers_in_two_runs(void **state)
     const dtp_certificate *c = &r.plan->certificate;
     check_plan(g, &request, r.plan);
     assert_string_equal(c->solver, "selection, tied in 2 groups");
-    assert_true(c->has_unfolded && c->unfolded_bound <= c->bound && c->bound <= c->least_cost);
+    assert_true(c->has_untied && c->untied_bound <= c->bound && c->bound <= c->least_cost);
     request.tying_bound = false;
     dtp_plan_result tied = fixture_plan(g, cluster, &request);
     assert_string_equal(tied.plan->certificate.solver, "selection, tied");
@@ -390,7 +390,7 @@ static void test_plan_tensor__layers_in_two_runs(void **state)
 
 /* Without tying the whole problem is solved: its bound is the optimum, and what it finds is not
  * worse than the tied plan. */
-static void test_plan_tensor__unfolded(void **state)
+static void test_plan_tensor__untied(void **state)
 {
     (void)state;
     dtp_graph *g = fixture_model("gpt2_small.json");
@@ -398,12 +398,12 @@ static void test_plan_tensor__unfolded(void **state)
     dtp_plan_request request = dtp_plan_request_init();
     request.mesh = &mesh;
     dtp_plan_result tied = fixture_plan(g, a100, &request);
-    dtp_solve_result apart = solve_unfolded(g, &request);
-    request.unfold = true;
+    dtp_solve_result apart = solve_untied(g, &request);
+    request.untie = true;
     dtp_plan_result r = fixture_plan(g, a100, &request);
     const dtp_certificate *c = &r.plan->certificate;
     check_plan(g, &request, r.plan);
-    assert_false(c->has_unfolded);
+    assert_false(c->has_untied);
     assert_string_equal(c->solver, "selection");
     assert_int_equal(apart.status, DTP_CERT_OPTIMAL);
     assert_int_equal(c->bound, apart.value.cost);
@@ -425,22 +425,22 @@ static void test_plan_tensor__says_nothing_where_folding_costs_nothing(void **st
     dtp_plan_request request = dtp_plan_request_init();
     request.mesh = &mesh;
     dtp_plan_result r = fixture_plan(flat, a100, &request);
-    assert_false(r.plan->certificate.has_unfolded);
+    assert_false(r.plan->certificate.has_untied);
     dtp_plan_result_free(&r);
     request.objective = DTP_OBJECTIVE_MEMORY;
     r = fixture_plan(g, a100, &request);
-    assert_false(r.plan->certificate.has_unfolded);
+    assert_false(r.plan->certificate.has_untied);
     dtp_plan_result_free(&r);
     request.objective = DTP_OBJECTIVE_TIME;
     request.tying_bound = false;
     r = fixture_plan(g, a100, &request);
-    assert_false(r.plan->certificate.has_unfolded);
+    assert_false(r.plan->certificate.has_untied);
     dtp_plan_result_free(&r);
     request.tying_bound = true;
     request.mesh = NULL;
     request.devices = 4;
     r = fixture_plan(g, a100, &request);
-    assert_true(r.n_meshes > 1 && r.plan->certificate.has_unfolded);
+    assert_true(r.n_meshes > 1 && r.plan->certificate.has_untied);
     dtp_plan_result_free(&r);
     dtp_graph_destroy(flat);
     dtp_graph_destroy(g);
@@ -459,7 +459,7 @@ int main(void)
         cmocka_unit_test(test_plan_tensor__same_input_same_plan),
         cmocka_unit_test(test_plan_tensor__says_what_folding_costs_at_most),
         cmocka_unit_test(test_plan_tensor__layers_in_two_runs),
-        cmocka_unit_test(test_plan_tensor__unfolded),
+        cmocka_unit_test(test_plan_tensor__untied),
         cmocka_unit_test(test_plan_tensor__says_nothing_where_folding_costs_nothing),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -194,7 +194,7 @@ static void test_planning__objective_memory(void **state)
     }
 }
 
-/* ---- meshes that cannot beat the rival ----------------------------------------------------------
+/* ---- meshes that cannot beat the incumbent ------------------------------------------------------
  */
 
 static dtp_status begins(dtp_planning *p, dtp_err *err)
@@ -209,19 +209,19 @@ static void finishes(dtp_planning *p)
     (void)p;
 }
 
-static dtp_status is_cut(dtp_planning *p, dtp_err *err)
+static dtp_status prunes(dtp_planning *p, dtp_err *err)
 {
     (void)err;
-    p->cut = true;
+    p->pruned = true;
     p->certificate.bound = 7;
     return DTP_OK;
 }
 
-static void test_planning__every_mesh_is_cut(void **state)
+static void test_planning__every_mesh_is_pruned(void **state)
 {
     (void)state;
-    static const dtp_planner cutting = {
-        .begin = begins, .finish = finishes, .solve = is_cut, .keeps_pins = keeps_pins};
+    static const dtp_planner pruning = {
+        .begin = begins, .finish = finishes, .solve = prunes, .keeps_pins = keeps_pins};
     dtp_err err = {0};
     dtp_graph *g = NULL;
     dtp_machine *machine = NULL;
@@ -232,12 +232,12 @@ static void test_planning__every_mesh_is_cut(void **state)
                      DTP_OK);
     assert_int_equal(
         dtp_machine_read(DTP_SOURCE_DIR "/models/machines/a100_8.json", &machine, &err), DTP_OK);
-    assert_int_equal(dtp_planning_run(&cutting, g, machine, &request, &r, &err), DTP_OK);
+    assert_int_equal(dtp_planning_run(&pruning, g, machine, &request, &r, &err), DTP_OK);
     assert_null(r.plan);
     assert_false(r.infeasible);
     assert_int_equal(r.n_meshes, 2); /* x:4 and x:2;y:2 */
     for (int32_t i = 0; i < r.n_meshes; i++) {
-        assert_int_equal(r.meshes[i].outcome, DTP_MESH_CUT);
+        assert_int_equal(r.meshes[i].outcome, DTP_MESH_PRUNED);
         assert_int_equal(r.meshes[i].bound, 7);
     }
     dtp_plan_result_free(&r);
@@ -250,7 +250,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_planning__keeps_the_shortest_makespan),
         cmocka_unit_test(test_planning__objective_memory),
-        cmocka_unit_test(test_planning__every_mesh_is_cut),
+        cmocka_unit_test(test_planning__every_mesh_is_pruned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* The problem of tensor mode against what it stands for: the price of every selection is that of
  * the plainly lowered program, no program needs less memory than the problem says, and tied
- * decisions cost what they cost unfolded. */
+ * decisions cost what they cost untied. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -35,7 +35,7 @@ static void check_bound(const tensor_case *c)
     const int64_t best = elimination_optimum(plain->select, NULL),
                   together = elimination_optimum(tied->select, NULL);
     const int64_t start = bound_of(plain, 0, 0, NULL), bound = bound_of(plain, 60, 0, NULL);
-    print_message("%s on %s: bound %" PRId64 " <= unfolded %" PRId64 " <= folded %" PRId64 "\n",
+    print_message("%s on %s: bound %" PRId64 " <= untied %" PRId64 " <= folded %" PRId64 "\n",
                   f.graph->name, c->mesh, bound, best, together);
     assert_true(start <= best && bound <= best && best <= together);
     assert_true(start <= bound && bound > best - best / 20);

@@ -40,20 +40,20 @@ static void side_row(tool_rows *rows, const void *user, int32_t i)
     const dtp_plan *plan = r->command->jobs[i].plan;
     const dtp_certificate *c = &plan->certificate;
     const bool priced = r->diff.priced;
-    tool_row(
-        rows,
-        TOOL_FIELDS(
-            FIELD_TEXT("file", r->command->files[i]),
-            FIELD_TEXT("mode", plan->rules_mode ? "rules" : "tensor"), FIELD_MESH(&plan->mesh),
-            FIELD_REAL_IF(priced, "step_time_s", s->predicted.step_time_s),
-            FIELD_REAL_IF(priced, "exposed_comm_s", s->predicted.exposed_comm_s),
-            FIELD_INT_IF(priced, "peak_bytes", s->predicted.peak_bytes),
-            FIELD_INT_IF(priced, "cost_ps", dtp_cost_split_sum(&s->cost)),
-            FIELD_OBJECT_IF(priced, "cost", SPLIT_FIELDS(s->cost)),
-            FIELD_INT_IF(priced && plan->objective == DTP_OBJECTIVE_TIME, "bound_ps", c->bound),
-            FIELD_INT_IF(priced && c->has_unfolded, "unfolded_bound_ps", c->unfolded_bound),
-            FIELD_INT_IF(priced, "needed_bytes", s->needed_bytes),
-            FIELD_INT_IF(priced, "other_bytes", s->other_bytes)));
+    tool_row(rows,
+             TOOL_FIELDS(FIELD_TEXT("file", r->command->files[i]),
+                         FIELD_TEXT("mode", plan->rules_mode ? "rules" : "tensor"),
+                         FIELD_MESH(&plan->mesh),
+                         FIELD_REAL_IF(priced, "step_time_s", s->predicted.step_time_s),
+                         FIELD_REAL_IF(priced, "exposed_comm_s", s->predicted.exposed_comm_s),
+                         FIELD_INT_IF(priced, "peak_bytes", s->predicted.peak_bytes),
+                         FIELD_INT_IF(priced, "cost_ps", dtp_cost_split_sum(&s->cost)),
+                         FIELD_OBJECT_IF(priced, "cost", SPLIT_FIELDS(s->cost)),
+                         FIELD_INT_IF(priced && plan->objective == DTP_OBJECTIVE_TIME, "bound_ps",
+                                      c->bound),
+                         FIELD_INT_IF(priced && c->has_untied, "untied_bound_ps", c->untied_bound),
+                         FIELD_INT_IF(priced, "needed_bytes", s->needed_bytes),
+                         FIELD_INT_IF(priced, "other_bytes", s->other_bytes)));
 }
 
 static void tensor_row(tool_rows *rows, const void *user, int32_t i)
@@ -218,9 +218,9 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
             p->certificate.bound > 0 && q->certificate.bound > 0) {
             print_row(out, "bound, s", p->certificate.bound, q->certificate.bound);
         }
-        if (p->certificate.has_unfolded && q->certificate.has_unfolded) {
-            print_row(out, "  without layer tying", p->certificate.unfolded_bound,
-                      q->certificate.unfolded_bound);
+        if (p->certificate.has_untied && q->certificate.has_untied) {
+            print_row(out, "  without layer tying", p->certificate.untied_bound,
+                      q->certificate.untied_bound);
         }
         dtp_strbuf_addf(out, "%-24s %18" PRId64 " %18" PRId64 " %+18" PRId64 "\n", "peak, bytes",
                         a->predicted.peak_bytes, b->predicted.peak_bytes,

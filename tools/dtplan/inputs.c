@@ -5,14 +5,14 @@
 dtp_status tool_read_changed(const tool_source *source, dtp_graph **model, dtp_graph **out,
                              dtp_err *err)
 {
-    dtp_graph_variant choices;
+    dtp_graph_variant variant;
     DTP_TRY(tool_read_graph(source, model, err));
     dtp_arena *arena = dtp_arena_create();
     dtp_status s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory")
                                  : dtp_graph_variant_parse(source->remat, source->microbatches,
-                                                           *model, arena, &choices, err);
+                                                           *model, arena, &variant, err);
     if (s == DTP_OK) {
-        s = dtp_graph_with_variant(*model, &choices, 0, NULL, out, err);
+        s = dtp_graph_with_variant(*model, &variant, 0, NULL, out, err);
     }
     dtp_arena_destroy(arena);
     if (s != DTP_OK) {

@@ -121,7 +121,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->arena = dtp_arena_create();
     dtp_mesh mesh;
     dtp_plan_request request = dtp_plan_request_init();
-    dtp_graph_variant choices;
+    dtp_graph_variant variant;
     const char **texts = NULL;
     dtp_styles styles;
     const dtp_pin_source source = {.n_styles = c->styles.styles.n,
@@ -145,8 +145,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     request.devices = (int32_t)c->devices;
     request.pins = c->source.rules;
     DTP_TRY(dtp_graph_variant_parse(c->source.remat, c->source.microbatches, c->graph, c->arena,
-                                    &choices, err));
-    request.choices = &choices;
+                                    &variant, err));
+    request.variant = &variant;
     return dtp_pin_place(&styles, run_pareto(c, &request, err), err);
 }
 

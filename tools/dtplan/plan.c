@@ -22,7 +22,7 @@ typedef struct plan_command {
     int64_t devices, candidates, seed, threads;
     double gap, limit_s;
     bool torch; /* --compat torch */
-    bool json, timings, verbose, comm_report, prices, unfold;
+    bool json, timings, verbose, comm_report, prices, untie;
     tool_style_source styles;
     dtp_ctx ctx;
     int exit_code;
@@ -90,7 +90,7 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
         if (r->outcome == DTP_MESH_PLANNED) {
             dtp_strbuf_addf(&report, " %12.6f s, cost %" PRId64 ", bound %" PRId64, r->step_time_s,
                             r->cost, r->bound);
-        } else if (r->outcome == DTP_MESH_CUT) {
+        } else if (r->outcome == DTP_MESH_PRUNED) {
             dtp_strbuf_addf(&report, " nothing costs less than %" PRId64 " there", r->bound);
         }
         dtp_strbuf_add(&report, "\n");
@@ -206,7 +206,7 @@ static dtp_status run_planner(plan_command *c, dtp_err *err)
     o.threads = (int32_t)c->threads;
     o.gap = c->gap;
     o.prices = c->prices;
-    o.unfold = c->unfold;
+    o.untie = c->untie;
     o.solver = c->solver;
     o.limit_s = c->limit_s;
     if (!is_by_pins(c)) {
@@ -290,9 +290,9 @@ static dtp_status check_mode(const plan_command *c, dtp_err *err)
                         "--mode tensor takes pins by --pin and --style, and no --rules, --strict "
                         "or --compat");
     }
-    if ((c->prices || c->unfold) && !is_tensor_mode(c)) {
+    if ((c->prices || c->untie) && !is_tensor_mode(c)) {
         return DTP_FAIL(err, DTP_INVALID, "%s is for --mode tensor",
-                        c->prices ? "--prices" : "--unfold");
+                        c->prices ? "--prices" : "--untie");
     }
     if (by_pins && c->mode != NULL) {
         return DTP_FAIL(err, DTP_INVALID,
@@ -374,7 +374,7 @@ int dtplan_plan(int argc, char **argv)
          "near-optimal plans compared by their timeline (default 6)"},
         {"--prices", TOOL_FLAG, NULL, &c.prices, 0, 0,
          "say what the memory limit and every pin cost (tensor mode; solves again for each)"},
-        {"--unfold", TOOL_FLAG, NULL, &c.unfold, 0, 0,
+        {"--untie", TOOL_FLAG, NULL, &c.untie, 0, 0,
          "every instance of a repeated block decides for itself (tensor mode; slow)"},
         {"--solver", TOOL_STRING, "NAME", &c.solver, 0, 0,
          "tensor mode: auto (default), exact, large or glpk (small problems); rules mode: always "
