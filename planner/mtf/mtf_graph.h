@@ -74,25 +74,9 @@ typedef struct dtp_mtf_op_spec {
 dtp_status dtp_mtf_add_op(dtp_mtf_graph *g, const dtp_mtf_op_spec *spec, int32_t *first_out,
                           dtp_err *err) DTP_MUST_CHECK;
 
-/* Operations as Mesh TensorFlow's constructors make them; *out is the (first) output. */
+/* An operation without inputs; name NULL: "constant". */
 dtp_status dtp_mtf_constant(dtp_mtf_graph *g, const char *name, dtp_dtype dtype,
                             const dtp_mtf_shape *shape, int32_t *out, dtp_err *err) DTP_MUST_CHECK;
-dtp_status dtp_mtf_einsum(dtp_mtf_graph *g, const char *name, int32_t n_in, const int32_t *in,
-                          const dtp_mtf_shape *shape, int32_t *out, dtp_err *err) DTP_MUST_CHECK;
-dtp_status dtp_mtf_broadcast(dtp_mtf_graph *g, const char *name, int32_t in,
-                             const dtp_mtf_shape *shape, int32_t *out, dtp_err *err) DTP_MUST_CHECK;
-/* size(dim) outputs without `dim`, which becomes unsplittable. DTP_NOT_FOUND when in lacks it. */
-dtp_status dtp_mtf_unstack(dtp_mtf_graph *g, const char *name, int32_t in, const char *dim,
-                           int32_t *out, dtp_err *err) DTP_MUST_CHECK;
-/* Along `dim`, which becomes unsplittable; the other dims must agree. */
-dtp_status dtp_mtf_concat(dtp_mtf_graph *g, const char *name, int32_t n_in, const int32_t *in,
-                          const char *dim, int32_t *out, dtp_err *err) DTP_MUST_CHECK;
-/* A shape with the dims "_anonymous_0", "_anonymous_1", ...; n at most DTP_MAX_RANK. */
-dtp_mtf_shape dtp_mtf_anonymous_shape(int32_t n, const int64_t *sizes);
-
-/* Ids by name, -1 when there is none. */
-int32_t dtp_mtf_find_op(const dtp_mtf_graph *g, const char *name);
-int32_t dtp_mtf_find_tensor(const dtp_mtf_graph *g, const char *name);
 void dtp_mtf_set_final(dtp_mtf_graph *g, int32_t tensor);
 bool dtp_mtf_on_canonical_device(const dtp_mtf_graph *g, int32_t tensor);
 /* Index of a named dim in a shape, -1 when it is not there. */

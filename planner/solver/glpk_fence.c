@@ -48,12 +48,6 @@ typedef struct fence {
     bool stopped; /* the token fired inside GLPK */
 } fence;
 
-const char *dtp_ilp_status_name(dtp_ilp_status status)
-{
-    static const char *const names[] = {"optimal", "feasible", "infeasible", "time limit"};
-    return names[status];
-}
-
 dtp_ilp_options dtp_ilp_options_init(void)
 {
     return (dtp_ilp_options){.node_limit = 200000};

@@ -27,9 +27,6 @@ typedef enum dtp_ilp_status {
     DTP_ILP_TIME_LIMIT  /* a limit ended the search before any solution was found */
 } dtp_ilp_status;
 
-/* "optimal", "feasible", ... */
-const char *dtp_ilp_status_name(dtp_ilp_status status);
-
 /* Called with the values of a relaxation, by column: may add rows that they violate with
  * dtp_ilp_add_row, and is then called again with the new optimum. A failure ends the solve. */
 typedef dtp_status (*dtp_ilp_lazy_fn)(void *user, dtp_ilp *ilp, const double *values, dtp_err *err);
