@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "core/base/strbuf.h"
 #include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/op_table.h"
 
@@ -21,48 +22,96 @@ static void print_functions(void)
     }
 }
 
+/* Columns of a line of a document. */
+enum { WIDTH = 120 };
+
 /* "`key` = 0.5"; without a default when the attribute must be given or is absent by default. */
-static void print_attr(const dtp_attr_spec *s, bool first)
+static void add_attr(dtp_strbuf *b, const dtp_attr_spec *s)
 {
-    printf("%s`%s`%s", first ? "" : ", ", s->key, s->hidden ? " (hidden)" : "");
+    dtp_strbuf_addf(b, "`%s`%s", s->key, s->hidden ? " (hidden)" : "");
     if (s->kind == DTP_ATTR_ENUM) {
         for (int32_t i = 0; s->choices[i] != NULL; i++) {
-            printf("%s%s", i == 0 ? " " : "/", s->choices[i]);
+            dtp_strbuf_addf(b, "%s%s", i == 0 ? " " : "/", s->choices[i]);
         }
     }
     if (s->required || s->kind == DTP_ATTR_DIM || s->kind == DTP_ATTR_DIMS) {
         return;
     }
     if (s->kind == DTP_ATTR_ENUM) {
-        printf(" = %s", s->choices[(int)s->def]);
+        dtp_strbuf_addf(b, " = %s", s->choices[(int)s->def]);
     } else if (s->kind == DTP_ATTR_DTYPE) {
-        printf(" = %s", dtp_dtype_name((dtp_dtype)(int)s->def));
+        dtp_strbuf_addf(b, " = %s", dtp_dtype_name((dtp_dtype)(int)s->def));
     } else if (s->def > -1e15 && s->def < 1e15) {
-        printf(" = %g", s->def);
+        dtp_strbuf_addf(b, " = %g", s->def);
     }
 }
 
-static void print_op(const dtp_op_def *op)
+/* The row of the table; with `below` in place of the attributes. */
+static void add_row(dtp_strbuf *b, const dtp_op_def *op, bool below)
 {
-    printf("| `%s` | %d", op->name, op->min_in);
-    printf(op->max_in > op->min_in ? "–%d | " : " | ", op->max_in);
-    for (const dtp_attr_spec *s = op->attrs; s != NULL && s->key != NULL; s++) {
-        print_attr(s, s == op->attrs);
+    dtp_strbuf_addf(b, "| `%s` | %d", op->name, op->min_in);
+    if (op->max_in > op->min_in) {
+        dtp_strbuf_addf(b, "–%d", op->max_in);
     }
-    printf(" | ");
+    dtp_strbuf_add(b, " | ");
+    for (const dtp_attr_spec *s = op->attrs; !below && s != NULL && s->key != NULL; s++) {
+        dtp_strbuf_add(b, s == op->attrs ? "" : ", ");
+        add_attr(b, s);
+    }
+    dtp_strbuf_add(b, below ? "below | " : " | ");
     for (const char *c = op->summary; *c != '\0'; c++) {
-        printf(*c == '|' ? "\\|" : "%c", *c);
+        dtp_strbuf_addf(b, *c == '|' ? "\\|" : "%c", *c);
     }
-    printf(op->vjp != NULL ? " | yes |\n" : " | %s |\n", op->no_grad);
+    dtp_strbuf_addf(b, " | %s |\n", op->vjp != NULL ? "yes" : op->no_grad);
 }
 
-static void print_ops(bool internal)
+static bool is_public(const dtp_op_def *op)
+{
+    return (op->flags & DTP_OP_INTERNAL_USE) == 0;
+}
+
+/* Whether the row with its attributes is too wide for a document. */
+static bool is_wide(const dtp_op_def *op)
+{
+    dtp_strbuf row = {0};
+    add_row(&row, op, false);
+    const bool wide = row.len > WIDTH + 1;
+    dtp_strbuf_free(&row);
+    return wide;
+}
+
+/* The attributes as an item of a list, in lines of at most WIDTH columns. */
+static void print_attrs(const dtp_op_def *op)
+{
+    size_t column = (size_t)printf("- `%s`:", op->name);
+    for (const dtp_attr_spec *s = op->attrs; s->key != NULL; s++) {
+        dtp_strbuf text = {0};
+        add_attr(&text, s);
+        const char *comma = s == op->attrs ? "" : ",";
+        const bool fits = column + text.len + 3 <= WIDTH;
+        printf("%s%s%s", comma, fits ? " " : "\n  ", dtp_strbuf_text(&text));
+        column = (fits ? column : 0) + text.len + 2;
+        dtp_strbuf_free(&text);
+    }
+    puts("");
+}
+
+static void print_ops(void)
 {
     puts("| op | operands | attributes | computes | gradient |\n|---|---|---|---|---|");
     for (int32_t i = 0; i < dtp_op_count(); i++) {
         const dtp_op_def *op = dtp_op_at(i);
-        if (((op->flags & DTP_OP_INTERNAL_USE) != 0) == internal) {
-            print_op(op);
+        dtp_strbuf row = {0};
+        if (is_public(op)) {
+            add_row(&row, op, is_wide(op));
+        }
+        fputs(dtp_strbuf_text(&row), stdout);
+        dtp_strbuf_free(&row);
+    }
+    puts("\nAttributes of the ops with many:\n");
+    for (int32_t i = 0; i < dtp_op_count(); i++) {
+        if (is_public(dtp_op_at(i)) && is_wide(dtp_op_at(i))) {
+            print_attrs(dtp_op_at(i));
         }
     }
 }
@@ -72,7 +121,7 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "functions") == 0) {
         print_functions();
     } else if (argc == 2 && strcmp(argv[1], "ops") == 0) {
-        print_ops(false);
+        print_ops();
     } else {
         fprintf(stderr, "usage: op_texts functions|ops\n");
         return 2;

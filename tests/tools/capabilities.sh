@@ -10,6 +10,6 @@ for tool in dtplan dtrun; do
             sort -u | sed "s/^/option $tool $command /"
     done
 done
-sed -nE 's/^\| (`[^|]*) \|.*/\1/p' docs/ops.md | grep -oE '`[a-z0-9_]+`' | tr -d '`' | sort -u | sed 's/^/op /'
+sed -nE 's/^\| (`[^|]*) \|.*/\1/p; s/^- (`[^:]*).*/\1/p' docs/ops.md | grep -oE '`[a-z0-9_]+`' | tr -d '`' | sort -u | sed 's/^/op /'
 find models -name '*.json' | sort | sed 's/^/model /'
 ctest --test-dir "$build" -N | sed -nE 's/^ *Test +#[0-9]+: /test /p' | sort
