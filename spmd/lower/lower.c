@@ -6,7 +6,6 @@
 
 #include "spmd/lower/lower_internal.h"
 #include "spmd/lower/redistribute_program.h"
-#include "spmd/lower/liveness.h"
 #include "spmd/lower/memplan.h"
 #include "spmd/lower/passes/passes.h"
 
