@@ -22,8 +22,8 @@ dtp_status dtp_comm__can_reduce(const dtp_coll *coll, dtp_err *err)
     return DTP_OK;
 }
 
-/* combine_<name>(op, a, b, n): a[i] = a[i] op b[i]. Sums and products are formed in `wide`, which is
- * unsigned for integers: they wrap around. A NaN differs from itself and is kept. */
+/* combine_<name>(op, a, b, n): a[i] = a[i] op b[i]. Sums and products are formed in `wide`, which
+ * is unsigned for integers: they wrap around. A NaN differs from itself and is kept. */
 #define COMBINE(name, type, wide)                                                                  \
     static void combine_##name(dtp_reduce_op op, type *restrict a, const type *restrict b,         \
                                int64_t n)                                                          \

@@ -239,9 +239,7 @@ dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_
     l.p->redistributor = options->redistributor;
     l.p->plain_names = options->unplaced;
     l.scratch = dtp_arena_create();
-    const dtp_status status = l.scratch != NULL
-                                  ? lower_all(&l, err)
-                                  : DTP_FAIL(err, DTP_NOMEM, "out of memory for a lowering");
+    const dtp_status status = lower_all(&l, err);
     dtp_arena_destroy(l.scratch);
     if (status != DTP_OK) {
         dtp_program_destroy(l.p);
@@ -290,9 +288,7 @@ static dtp_status redistribute_tensor(dtp_program *p, const dtp_layout *from, co
     p->tensor_value[0] = v;
     p->values[v].keep = true;
     dtp_arena *scratch = dtp_arena_create();
-    const dtp_status s = scratch != NULL
-                             ? run_passes(p, options, scratch, err)
-                             : DTP_FAIL(err, DTP_NOMEM, "out of memory for a redistribution");
+    const dtp_status s = run_passes(p, options, scratch, err);
     dtp_arena_destroy(scratch);
     return s;
 }
