@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "core/base/hash.h"
-#include "executor/comm/memory.h"
+#include "executor/comm/communicator.h"
 #include "dtensor/internal.h"
 
 enum { KEEP_BYTES = 1 << 20 /* smaller ones are not worth it */ };

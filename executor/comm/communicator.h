@@ -4,6 +4,7 @@
 #define DTP_EXECUTOR_COMM_COMMUNICATOR_H
 
 #include "dtp/device_mesh.h"
+#include "executor/device/backend.h"
 #include "spmd/program/program.h"
 
 /* Prints the failure of a job, on one rank, while the others wait; gives the exit code of the
@@ -112,5 +113,13 @@ dtp_status dtp_comm_conclude(dtp_comm *c, dtp_status mine, const dtp_comm_report
 /* On how many ranks of this machine `key` is the same, this one included; at least 1. Collective
  * over all ranks of an mpi communicator; virtual ranks are all alike. */
 dtp_status dtp_comm_alike_here(dtp_comm *c, uint64_t key, int32_t *n, dtp_err *err) DTP_MUST_CHECK;
+
+/* Like b->ops->alloc, from memory that the ranks of this host share when there is some and the
+ * backend computes in host memory; counted in the backend either way. Free it with dtp_comm_free
+ * before the communicator is destroyed. DTP_NOMEM. */
+dtp_status dtp_comm_alloc(dtp_comm *c, dtp_backend *b, size_t bytes, void **out,
+                          dtp_err *err) DTP_MUST_CHECK;
+/* `bytes` as given to dtp_comm_alloc; NULL is accepted. */
+void dtp_comm_free(dtp_comm *c, dtp_backend *b, void *ptr, size_t bytes);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "executor/comm/communicator_internal.h"
+#include "executor/device/host_memory.h"
 
 void dtp_comm_destroy(dtp_comm *c)
 {
@@ -135,6 +136,28 @@ dtp_status dtp_comm_alike_here(dtp_comm *c, uint64_t key, int32_t *n, dtp_err *e
     return c->ops->alike_here != NULL ? c->ops->alike_here(c, key, n, err) : DTP_OK;
 }
 
+dtp_status dtp_comm_alloc(dtp_comm *c, dtp_backend *b, size_t bytes, void **out, dtp_err *err)
+{
+    bool host = b->ops->alloc == dtp_host_alloc;
+    void *registered =
+        host && c->ops->register_memory != NULL ? c->ops->register_memory(c, bytes) : NULL;
+    if (registered == NULL) {
+        return b->ops->alloc(b, bytes, out, err);
+    }
+    dtp_host_count(b, (int64_t)bytes);
+    *out = registered;
+    return DTP_OK;
+}
+
+void dtp_comm_free(dtp_comm *c, dtp_backend *b, void *ptr, size_t bytes)
+{
+    if (ptr != NULL && c->ops->release_memory != NULL && c->ops->release_memory(c, ptr)) {
+        dtp_host_count(b, -(int64_t)bytes);
+    } else {
+        b->ops->free(b, ptr, bytes);
+    }
+}
+
 const char *dtp_comm_environment(char *const *environment, const char *name)
 {
     size_t n = strlen(name);
@@ -190,7 +213,8 @@ dtp_status dtp_comm_check_launcher(char *const *environment, dtp_err *err)
 
 /* ---- what ranks do that disagree, in words ---- */
 
-void dtp_comm__describe(int32_t rank, const dtp_coll *coll, char *out, size_t room)
+/* "rank 3: all_reduce sum over mesh dims 0x1 of 8 x f32, ..."; NULL is the barrier. */
+static void describe(int32_t rank, const dtp_coll *coll, char *out, size_t room)
 {
     if (coll == NULL) {
         snprintf(out, room, "rank %d: barrier", rank);
@@ -205,13 +229,33 @@ void dtp_comm__describe(int32_t rank, const dtp_coll *coll, char *out, size_t ro
              dtp_dtype_name(coll->dtype), coll->in_outer, coll->out_outer, coll->shift);
 }
 
+/* All members run the same collective. */
+static bool is_same(const dtp_coll *a, const dtp_coll *b)
+{
+    return a->kind == b->kind && a->set == b->set && a->op == b->op && a->dtype == b->dtype &&
+           a->count == b->count && a->in_outer == b->in_outer && a->out_outer == b->out_outer &&
+           a->shift == b->shift;
+}
+
+bool dtp_comm__differs(const dtp_mesh *mesh, int32_t rank, int32_t member, const dtp_coll *first,
+                       const dtp_coll *other, char why[DTP_ERR_MSG_BYTES])
+{
+    char a[256], b[256];
+    if (is_same(first, other)) {
+        return false;
+    }
+    describe(dtp_mesh_set_member(mesh, first->set, rank, 0), first, a, sizeof a);
+    describe(dtp_mesh_set_member(mesh, first->set, rank, member), other, b, sizeof b);
+    snprintf(why, DTP_ERR_MSG_BYTES, "the ranks run different collectives: %s; %s", a, b);
+    return true;
+}
+
 static bool alike(const dtp_comm__visit *a, const dtp_comm__visit *b)
 {
     if (a->state != b->state || a->state != DTP_COMM_VISIT_WAITS) {
         return a->state == b->state;
     }
-    return a->coll == b->coll ||
-           (a->coll != NULL && b->coll != NULL && dtp_comm__same(a->coll, b->coll));
+    return a->coll == b->coll || (a->coll != NULL && b->coll != NULL && is_same(a->coll, b->coll));
 }
 
 /* Ranks after r that are like it; -1 when one before it is. */
@@ -240,7 +284,7 @@ void dtp_comm__describe_waits(int32_t n, const dtp_comm__visit *visits, char out
         }
         char what[192], others[32] = "";
         if (visits[r].state == DTP_COMM_VISIT_WAITS) {
-            dtp_comm__describe(r, visits[r].coll, what, sizeof what);
+            describe(r, visits[r].coll, what, sizeof what);
         } else {
             snprintf(what, sizeof what, "rank %d: has ended", r);
         }

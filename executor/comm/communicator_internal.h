@@ -18,11 +18,9 @@ void dtp_comm__combine(dtp_reduce_op op, dtp_dtype dtype, void *acc, const void 
 /* Elements of the two buffers of a collective over n members. */
 void dtp_comm__elems(const dtp_coll *coll, int32_t n, int64_t *in, int64_t *out);
 
-/* Whether all members run the same collective. */
-bool dtp_comm__same(const dtp_coll *a, const dtp_coll *b);
-
-/* "rank 3: all_reduce sum over mesh dims 0x1 of 8 x f32, ..."; NULL is the barrier. */
-void dtp_comm__describe(int32_t rank, const dtp_coll *coll, char *out, size_t room);
+/* Whether a member of this rank's group runs another collective than member 0; `why` says which. */
+bool dtp_comm__differs(const dtp_mesh *mesh, int32_t rank, int32_t member, const dtp_coll *first,
+                       const dtp_coll *other, char why[DTP_ERR_MSG_BYTES]);
 
 /* What a rank does while others can never go on. */
 typedef struct dtp_comm__visit {
@@ -81,14 +79,5 @@ void dtp_comm__mpi_limit(dtp_comm *c, int64_t max_count);
 /* false: everything goes through MPI calls, nothing through memory shared with the other ranks of
  * the host; for tests. All ranks alike. */
 void dtp_comm__mpi_share(dtp_comm *c, bool share);
-
-/* The virtual ranks of one mesh (sim.c): started once, run as often as wanted, by one thread at a
- * time. A run that failed leaves no trace. DTP_NOMEM. */
-typedef struct dtp_comm__world dtp_comm__world;
-dtp_status dtp_comm__world_create(const dtp_mesh *mesh, dtp_comm__world **out,
-                                  dtp_err *err) DTP_MUST_CHECK;
-dtp_status dtp_comm__world_run(dtp_comm__world *w, dtp_rank_body body, void *user,
-                               dtp_err *err) DTP_MUST_CHECK;
-void dtp_comm__world_destroy(dtp_comm__world *w);
 
 #endif

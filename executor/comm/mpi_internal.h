@@ -88,6 +88,7 @@ typedef struct dtp_comm__observed {
 } dtp_comm__observed;
 
 struct dtp_comm__shared {
+    dtp_arena *arena; /* of all arrays below */
     MPI_Comm world;
     dtp_mesh mesh;
     int32_t rank, size;

@@ -143,17 +143,22 @@ dtp_status dtp_comm__shared_create(MPI_Comm world, const dtp_mesh *mesh, dtp_com
     MPI_Comm host = MPI_COMM_NULL;
     bool ok = false;
     *out = NULL;
-    dtp_comm__shared *s = calloc(1, sizeof *s);
-    DTP_TRY(DTP_MEMORY(err, s));
+    dtp_arena *arena = dtp_arena_create();
+    dtp_comm__shared *s = dtp_arena_alloc(arena, 1, sizeof *s);
+    if (s == NULL) {
+        dtp_arena_destroy(arena);
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for a communicator");
+    }
+    s->arena = arena;
     s->world = world;
     s->mesh = *mesh;
     s->fd = -1;
     s->use = true;
     MPI_Comm_rank(world, &s->rank);
     MPI_Comm_size(world, &s->size);
-    s->bases = calloc((size_t)s->size, sizeof(dtp_comm__segment *));
-    s->observed = calloc((size_t)s->size, sizeof *s->observed);
-    s->visits = calloc((size_t)s->size, sizeof *s->visits);
+    s->bases = dtp_arena_alloc(arena, (size_t)s->size, sizeof(dtp_comm__segment *));
+    s->observed = dtp_arena_alloc(arena, (size_t)s->size, sizeof *s->observed);
+    s->visits = dtp_arena_alloc(arena, (size_t)s->size, sizeof *s->visits);
     if (s->bases == NULL || s->observed == NULL || s->visits == NULL) {
         dtp_comm__shared_destroy(s);
         return DTP_FAIL(err, DTP_NOMEM, "no memory for a communicator");
@@ -186,15 +191,8 @@ void dtp_comm__shared_destroy(dtp_comm__shared *s)
     if (s->fd >= 0) {
         close(s->fd);
     }
-    for (int32_t i = 0; i < DTP_COMM_MAILBOXES; i++) {
-        free(s->groups[i].members);
-        free(s->groups[i].slots);
-    }
     dtp_comm__free_list_clear(&s->free_list);
-    free(s->observed);
-    free(s->visits);
-    free(s->bases);
-    free(s);
+    dtp_arena_destroy(s->arena);
 }
 
 void dtp_comm__shared_use(dtp_comm__shared *s, bool use)

@@ -35,11 +35,8 @@ static dtp_status find_group(dtp_comm__shared *s, int32_t mailbox, dtp_comm__gro
     }
     g->n = dtp_mesh_set_size(&s->mesh, set);
     g->me = dtp_mesh_set_index(&s->mesh, set, s->rank);
-    if (g->members == NULL) {
-        g->members = calloc((size_t)g->n, sizeof(dtp_comm__segment *));
-        g->slots = calloc((size_t)g->n, sizeof *g->slots);
-    }
-    DTP_TRY(DTP_MEMORY(err, g->members, g->slots));
+    DTP_TRY(DTP_NEW(s->arena, g->members, g->n, err));
+    DTP_TRY(DTP_NEW(s->arena, g->slots, g->n, err));
     for (int32_t i = 0; i < g->n; i++) {
         g->members[i] = s->bases[dtp_mesh_set_member(&s->mesh, set, s->rank, i)];
     }
@@ -175,11 +172,7 @@ static dtp_status check_same(dtp_comm__shared *s, const dtp_comm__group *g, dtp_
     const dtp_coll *first = &g->members[0]->mailboxes[set].coll;
     for (int32_t i = 1; i < g->n; i++) {
         const dtp_coll *other = &g->members[i]->mailboxes[set].coll;
-        if (!dtp_comm__same(first, other)) {
-            char a[256], b[256];
-            dtp_comm__describe(dtp_mesh_set_member(&s->mesh, set, s->rank, 0), first, a, sizeof a);
-            dtp_comm__describe(dtp_mesh_set_member(&s->mesh, set, s->rank, i), other, b, sizeof b);
-            snprintf(why, DTP_ERR_MSG_BYTES, "the ranks run different collectives: %s; %s", a, b);
+        if (dtp_comm__differs(&s->mesh, s->rank, i, first, other, why)) {
             return DTP_COMM;
         }
     }

@@ -22,117 +22,40 @@ dtp_status dtp_comm__can_reduce(const dtp_coll *coll, dtp_err *err)
     return DTP_OK;
 }
 
-bool dtp_comm__same(const dtp_coll *a, const dtp_coll *b)
-{
-    return a->kind == b->kind && a->set == b->set && a->op == b->op && a->dtype == b->dtype &&
-           a->count == b->count && a->in_outer == b->in_outer && a->out_outer == b->out_outer &&
-           a->shift == b->shift;
-}
-
-static void combine_f32(dtp_reduce_op op, float *restrict a, const float *restrict b, int64_t n)
-{
-    switch (op) {
-    case DTP_REDUCE_SUM:
-        for (int64_t i = 0; i < n; i++) {
-            a[i] += b[i];
-        }
-        break;
-    case DTP_REDUCE_PROD:
-        for (int64_t i = 0; i < n; i++) {
-            a[i] *= b[i];
-        }
-        break;
-    case DTP_REDUCE_MIN:
-        for (int64_t i = 0; i < n; i++) {
-            a[i] = b[i] < a[i] || b[i] != b[i] ? b[i] : a[i];
-        }
-        break;
-    default:
-        for (int64_t i = 0; i < n; i++) {
-            a[i] = b[i] > a[i] || b[i] != b[i] ? b[i] : a[i];
-        }
-        break;
+/* combine_<name>(op, a, b, n): a[i] = a[i] op b[i]. Sums and products are formed in `wide`, which
+ * is unsigned for integers: they wrap around. A NaN differs from itself and is kept. */
+#define COMBINE(name, type, wide)                                                                  \
+    static void combine_##name(dtp_reduce_op op, type *restrict a, const type *restrict b,         \
+                               int64_t n)                                                          \
+    {                                                                                              \
+        switch (op) {                                                                              \
+        case DTP_REDUCE_SUM:                                                                       \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                a[i] = (type)((wide)a[i] + (wide)b[i]);                                            \
+            }                                                                                      \
+            break;                                                                                 \
+        case DTP_REDUCE_PROD:                                                                      \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                a[i] = (type)((wide)a[i] * (wide)b[i]);                                            \
+            }                                                                                      \
+            break;                                                                                 \
+        case DTP_REDUCE_MIN:                                                                       \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                a[i] = b[i] < a[i] || b[i] != b[i] ? b[i] : a[i];                                  \
+            }                                                                                      \
+            break;                                                                                 \
+        default:                                                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                a[i] = b[i] > a[i] || b[i] != b[i] ? b[i] : a[i];                                  \
+            }                                                                                      \
+            break;                                                                                 \
+        }                                                                                          \
     }
-}
 
-static void combine_f64(dtp_reduce_op op, double *restrict a, const double *restrict b, int64_t n)
-{
-    switch (op) {
-    case DTP_REDUCE_SUM:
-        for (int64_t i = 0; i < n; i++) {
-            a[i] += b[i];
-        }
-        break;
-    case DTP_REDUCE_PROD:
-        for (int64_t i = 0; i < n; i++) {
-            a[i] *= b[i];
-        }
-        break;
-    case DTP_REDUCE_MIN:
-        for (int64_t i = 0; i < n; i++) {
-            a[i] = b[i] < a[i] || b[i] != b[i] ? b[i] : a[i];
-        }
-        break;
-    default:
-        for (int64_t i = 0; i < n; i++) {
-            a[i] = b[i] > a[i] || b[i] != b[i] ? b[i] : a[i];
-        }
-        break;
-    }
-}
-
-/* Integers wrap around: the arithmetic is unsigned. */
-static void combine_i32(dtp_reduce_op op, int32_t *restrict a, const int32_t *restrict b, int64_t n)
-{
-    switch (op) {
-    case DTP_REDUCE_SUM:
-        for (int64_t i = 0; i < n; i++) {
-            a[i] = (int32_t)((uint32_t)a[i] + (uint32_t)b[i]);
-        }
-        break;
-    case DTP_REDUCE_PROD:
-        for (int64_t i = 0; i < n; i++) {
-            a[i] = (int32_t)((uint32_t)a[i] * (uint32_t)b[i]);
-        }
-        break;
-    case DTP_REDUCE_MIN:
-        for (int64_t i = 0; i < n; i++) {
-            a[i] = b[i] < a[i] ? b[i] : a[i];
-        }
-        break;
-    default:
-        for (int64_t i = 0; i < n; i++) {
-            a[i] = b[i] > a[i] ? b[i] : a[i];
-        }
-        break;
-    }
-}
-
-static void combine_i64(dtp_reduce_op op, int64_t *restrict a, const int64_t *restrict b, int64_t n)
-{
-    switch (op) {
-    case DTP_REDUCE_SUM:
-        for (int64_t i = 0; i < n; i++) {
-            a[i] = (int64_t)((uint64_t)a[i] + (uint64_t)b[i]);
-        }
-        break;
-    case DTP_REDUCE_PROD:
-        for (int64_t i = 0; i < n; i++) {
-            a[i] = (int64_t)((uint64_t)a[i] * (uint64_t)b[i]);
-        }
-        break;
-    case DTP_REDUCE_MIN:
-        for (int64_t i = 0; i < n; i++) {
-            a[i] = b[i] < a[i] ? b[i] : a[i];
-        }
-        break;
-    default:
-        for (int64_t i = 0; i < n; i++) {
-            a[i] = b[i] > a[i] ? b[i] : a[i];
-        }
-        break;
-    }
-}
+COMBINE(f32, float, float)
+COMBINE(f64, double, double)
+COMBINE(i32, int32_t, uint32_t)
+COMBINE(i64, int64_t, uint64_t)
 
 static void combine_bool(dtp_reduce_op op, uint8_t *restrict a, const uint8_t *restrict b,
                          int64_t n)

@@ -34,8 +34,6 @@ typedef struct group {
 typedef struct division {
     int32_t n_groups;
     group *groups;
-    dtp_comm__slot *slots;
-    dtp_coll *colls;
 } division;
 
 enum { N_SETS = 1 << DTP_MAX_MESH_DIMS };
@@ -47,10 +45,12 @@ typedef struct halt {
     char why[DTP_ERR_MSG_BYTES];
 } halt;
 
-typedef struct dtp_comm__world world;
 typedef struct rank_job rank_job;
 
-struct dtp_comm__world {
+/* The virtual ranks of one mesh: started once, run as often as wanted, by one thread at a time. A
+ * run that failed leaves no trace. */
+typedef struct world {
+    dtp_arena *arena; /* changed with the lock held; of all arrays below */
     dtp_mesh mesh;
     int32_t size;
     pthread_mutex_t lock;
@@ -71,7 +71,7 @@ struct dtp_comm__world {
     dtp_rank_body body;
     void *user;
     rank_job *jobs; /* by rank */
-};
+} world;
 
 typedef struct sim_comm {
     dtp_comm base;
@@ -186,76 +186,56 @@ static dtp_status rendezvous(sim_comm *c, gate *g, int32_t n, const dtp_coll *co
     return status;
 }
 
-static void division_free(division *d)
+/* Called with the lock held. */
+static dtp_status divide_locked(world *w, dtp_mesh_set set, dtp_err *err)
 {
-    if (d != NULL) {
-        free(d->groups);
-        free(d->slots);
-        free(d->colls);
-        free(d);
-    }
-}
-
-static division *division_create(const world *w, dtp_mesh_set set)
-{
-    division *d = calloc(1, sizeof *d);
-    if (d == NULL) {
-        return NULL;
-    }
-    int32_t n = dtp_mesh_set_size(&w->mesh, set);
+    const int32_t n = dtp_mesh_set_size(&w->mesh, set);
+    division *d;
+    dtp_comm__slot *slots;
+    dtp_coll *colls;
+    DTP_TRY(DTP_NEW(w->arena, d, 1, err));
     d->n_groups = w->size / n;
-    d->groups = calloc((size_t)d->n_groups, sizeof *d->groups);
-    d->slots = calloc((size_t)w->size, sizeof *d->slots);
-    d->colls = calloc((size_t)w->size, sizeof *d->colls);
-    if (d->groups == NULL || d->slots == NULL || d->colls == NULL) {
-        division_free(d);
-        return NULL;
-    }
+    DTP_TRY(DTP_NEW(w->arena, d->groups, d->n_groups, err));
+    DTP_TRY(DTP_NEW(w->arena, slots, w->size, err));
+    DTP_TRY(DTP_NEW(w->arena, colls, w->size, err));
     for (int32_t i = 0; i < d->n_groups; i++) {
         ptrdiff_t first = (ptrdiff_t)i * n;
-        d->groups[i] = (group){.n = n, .slots = d->slots + first, .colls = d->colls + first};
+        d->groups[i] = (group){.n = n, .slots = slots + first, .colls = colls + first};
     }
-    return d;
+    w->divisions[set] = d;
+    return DTP_OK;
 }
 
-/* The group of a rank; made by the first rank that asks. NULL when out of memory. */
-static group *group_of(sim_comm *c, dtp_mesh_set set)
+/* The group of a rank; made by the first rank that asks. */
+static dtp_status group_of(sim_comm *c, dtp_mesh_set set, group **out, dtp_err *err)
 {
     world *w = c->world;
+    dtp_status status = DTP_OK;
+    DTP_TRY(dtp_comm__check_set(&c->base, set, err));
     pthread_mutex_lock(&w->lock);
     if (w->divisions[set] == NULL) {
-        w->divisions[set] = division_create(w, set);
+        status = divide_locked(w, set, err);
     }
     division *d = w->divisions[set];
     pthread_mutex_unlock(&w->lock);
-    dtp_mesh_set others = all_dims(w) & ~set;
-    return d == NULL ? NULL : &d->groups[dtp_mesh_set_index(&w->mesh, others, c->base.rank)];
+    const dtp_mesh_set others = all_dims(w) & ~set;
+    *out = d == NULL ? NULL : &d->groups[dtp_mesh_set_index(&w->mesh, others, c->base.rank)];
+    return dtp_err_prefixed(status, err, "the groups over mesh dims 0x%x", (unsigned)set);
 }
 
 static dtp_status sim_prepare(dtp_comm *base, dtp_mesh_set set, dtp_err *err)
 {
-    DTP_TRY(dtp_comm__check_set(base, set, err));
-    if (group_of((sim_comm *)base, set) == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for the groups over mesh dims 0x%x",
-                        (unsigned)set);
-    }
-    return DTP_OK;
+    group *g;
+    return group_of((sim_comm *)base, set, &g, err);
 }
 
 /* Every member sees all descriptions at the gate, so every one finds the same first difference. */
 static dtp_status check_same(const sim_comm *c, const group *g, dtp_err *err)
 {
+    char why[DTP_ERR_MSG_BYTES];
     for (int32_t j = 1; j < g->n; j++) {
-        if (!dtp_comm__same(&g->colls[0], &g->colls[j])) {
-            const dtp_mesh *mesh = &c->base.mesh;
-            const dtp_mesh_set set = g->colls[0].set;
-            char first[256], other[256];
-            dtp_comm__describe(dtp_mesh_set_member(mesh, set, c->base.rank, 0), &g->colls[0], first,
-                               sizeof first);
-            dtp_comm__describe(dtp_mesh_set_member(mesh, set, c->base.rank, j), &g->colls[j], other,
-                               sizeof other);
-            return DTP_FAIL(err, DTP_COMM, "the ranks run different collectives: %s; %s", first,
-                            other);
+        if (dtp_comm__differs(&c->base.mesh, c->base.rank, j, &g->colls[0], &g->colls[j], why)) {
+            return DTP_FAIL(err, DTP_COMM, "%s", why);
         }
     }
     return DTP_OK;
@@ -288,9 +268,9 @@ static dtp_status sim_run(dtp_comm *base, const dtp_coll *coll, const void *in, 
                           dtp_err *err)
 {
     sim_comm *c = (sim_comm *)base;
-    DTP_TRY(sim_prepare(base, coll->set, err));
+    group *g;
+    DTP_TRY(group_of(c, coll->set, &g, err));
     DTP_TRY(dtp_comm__can_reduce(coll, err));
-    group *g = group_of(c, coll->set);
     if (g->n == 1) {
         dtp_comm__single(coll, in, out);
         return DTP_OK;
@@ -400,7 +380,7 @@ static dtp_status start_ranks(world *w, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status dtp_comm__world_run(dtp_comm__world *w, dtp_rank_body body, void *user, dtp_err *err)
+static dtp_status world_run(world *w, dtp_rank_body body, void *user, dtp_err *err)
 {
     pthread_mutex_lock(&w->lock);
     if (w->failed || w->over) {
@@ -446,7 +426,7 @@ dtp_status dtp_comm__world_run(dtp_comm__world *w, dtp_rank_body body, void *use
     return jobs[pick].status;
 }
 
-void dtp_comm__world_destroy(dtp_comm__world *w)
+static void world_destroy(world *w)
 {
     if (w == NULL) {
         return;
@@ -461,45 +441,39 @@ void dtp_comm__world_destroy(dtp_comm__world *w)
         }
         dtp_comm_destroy(w->jobs[r].comm);
     }
-    for (int32_t s = 0; s < N_SETS; s++) {
-        division_free(w->divisions[s]);
-    }
     pthread_cond_destroy(&w->ends);
     pthread_cond_destroy(&w->begins);
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->lock);
-    free(w->visits);
-    free(w->halts);
-    free(w->jobs);
-    free(w);
+    dtp_arena_destroy(w->arena);
 }
 
-dtp_status dtp_comm__world_create(const dtp_mesh *mesh, dtp_comm__world **out, dtp_err *err)
+static dtp_status world_create(const dtp_mesh *mesh, world **out, dtp_err *err)
 {
-    const size_t size = (size_t)dtp_mesh_ranks(mesh);
-    world *w = calloc(1, sizeof *w);
-    dtp_comm__visit *visits = calloc(size, sizeof *visits);
-    halt *halts = calloc(size, sizeof *halts);
-    rank_job *jobs = calloc(size, sizeof *jobs);
-    if (w == NULL || visits == NULL || halts == NULL || jobs == NULL) {
-        free(w);
-        free(visits);
-        free(halts);
-        free(jobs);
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for a simulated world");
+    const int32_t size = dtp_mesh_ranks(mesh);
+    dtp_arena *arena = dtp_arena_create();
+    world *w = dtp_arena_alloc(arena, 1, sizeof *w);
+    dtp_comm__visit *visits = dtp_arena_alloc(arena, (size_t)size, sizeof *visits);
+    halt *halts = dtp_arena_alloc(arena, (size_t)size, sizeof *halts);
+    rank_job *jobs = dtp_arena_alloc(arena, (size_t)size, sizeof *jobs);
+    dtp_status status = DTP_MEMORY(err, w, visits, halts, jobs);
+    if (status != DTP_OK) {
+        dtp_arena_destroy(arena);
+        return status;
     }
-    w->mesh = *mesh;
-    w->size = (int32_t)size;
-    w->visits = visits;
-    w->halts = halts;
-    w->jobs = jobs;
+    *w = (world){.arena = arena,
+                 .mesh = *mesh,
+                 .size = size,
+                 .visits = visits,
+                 .halts = halts,
+                 .jobs = jobs};
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);
     pthread_cond_init(&w->begins, NULL);
     pthread_cond_init(&w->ends, NULL);
-    dtp_status status = start_ranks(w, err);
+    status = start_ranks(w, err);
     if (status != DTP_OK) {
-        dtp_comm__world_destroy(w);
+        world_destroy(w);
         return status;
     }
     *out = w;
@@ -510,8 +484,68 @@ dtp_status dtp_comm_sim_run(const dtp_mesh *mesh, dtp_rank_body body, void *user
 {
     world *w = NULL;
     DTP_TRY(DTP_NOT_NULL(err, mesh));
-    DTP_TRY(dtp_comm__world_create(mesh, &w, err));
-    dtp_status status = dtp_comm__world_run(w, body, user, err);
-    dtp_comm__world_destroy(w);
+    DTP_TRY(world_create(mesh, &w, err));
+    dtp_status status = world_run(w, body, user, err);
+    world_destroy(w);
     return status;
+}
+
+/* ---- worlds that stay ---- */
+
+struct dtp_sim_pool {
+    dtp_arena *arena;
+    int32_t n, capacity;
+    world **worlds;
+};
+
+dtp_status dtp_sim_pool_create(dtp_sim_pool **out, dtp_err *err)
+{
+    dtp_arena *arena = dtp_arena_create();
+    *out = dtp_arena_alloc(arena, 1, sizeof **out);
+    const dtp_status status = DTP_MEMORY(err, *out);
+    if (status != DTP_OK) {
+        dtp_arena_destroy(arena);
+        return status;
+    }
+    (*out)->arena = arena;
+    return DTP_OK;
+}
+
+void dtp_sim_pool_destroy(dtp_sim_pool *pool)
+{
+    if (pool == NULL) {
+        return;
+    }
+    for (int32_t i = 0; i < pool->n; i++) {
+        world_destroy(pool->worlds[i]);
+    }
+    dtp_arena_destroy(pool->arena);
+}
+
+static bool same_mesh(const dtp_mesh *a, const dtp_mesh *b)
+{
+    bool same = a->n_dims == b->n_dims;
+    for (int32_t m = 0; same && m < a->n_dims; m++) {
+        same = a->sizes[m] == b->sizes[m] && strcmp(a->names[m], b->names[m]) == 0;
+    }
+    return same;
+}
+
+dtp_status dtp_sim_pool_run(dtp_sim_pool *pool, const dtp_mesh *mesh, dtp_rank_body body,
+                            void *user, dtp_err *err)
+{
+    if (pool == NULL) {
+        return dtp_comm_sim_run(mesh, body, user, err);
+    }
+    int32_t i = 0;
+    while (i < pool->n && !same_mesh(&pool->worlds[i]->mesh, mesh)) {
+        i++;
+    }
+    if (i == pool->n) {
+        DTP_TRY(dtp_arena_grow(pool->arena, &pool->worlds, i, i + 1, &pool->capacity,
+                               sizeof(world *), err));
+        DTP_TRY(world_create(mesh, &pool->worlds[i], err));
+        pool->n++;
+    }
+    return world_run(pool->worlds[i], body, user, err);
 }

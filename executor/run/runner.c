@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "core/base/clock.h"
-#include "executor/comm/memory.h"
+#include "executor/comm/communicator.h"
 
 dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
                              bool profile, dtp_runner **out, dtp_err *err)

@@ -7,7 +7,7 @@
 
 #include "core/transform/microbatch.h"
 #include "core/base/safe_int.h"
-#include "executor/comm/memory.h"
+#include "executor/comm/communicator.h"
 
 enum { BUFFER_ALIGN = 64 };
 

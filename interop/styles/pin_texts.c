@@ -5,7 +5,7 @@
 
 #include "core/files/file_in.h"
 #include "core/plan/sharding_microbatch.h"
-#include "spmd/propagate/redistributions.h"
+#include "spmd/lower/lower.h"
 
 enum { MAX_FILE_BYTES = 1 << 24 };
 

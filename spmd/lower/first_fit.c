@@ -3,7 +3,6 @@
  * would be the end of the buffer, says nothing. */
 #include "spmd/lower/first_fit.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { CHUNK = 128 };
@@ -21,33 +20,15 @@ struct dtp_first_fit {
     int32_t *order; /* of chunks, by offset */
 };
 
-dtp_status dtp_first_fit_create(int32_t n, dtp_first_fit **out, dtp_err *err)
+dtp_status dtp_first_fit_create(dtp_arena *arena, int32_t n, dtp_first_fit **out, dtp_err *err)
 {
     /* A full chunk is split, so all but one are at least half full. */
     const size_t most = 2 * (size_t)n / CHUNK + 2;
-    dtp_first_fit *f = calloc(1, sizeof *f);
-    chunk *chunks = malloc(most * sizeof *chunks);
-    int32_t *order = malloc(most * sizeof *order);
-    if (f == NULL || chunks == NULL || order == NULL) {
-        free(f);
-        free(chunks);
-        free(order);
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for %d buffers", n);
-    }
-    f->chunks = chunks;
-    f->order = order;
-    dtp_first_fit_clear(f);
-    *out = f;
+    DTP_TRY(DTP_NEW(arena, *out, 1, err));
+    DTP_TRY(DTP_NEW(arena, (*out)->chunks, most, err));
+    DTP_TRY(DTP_NEW(arena, (*out)->order, most, err));
+    dtp_first_fit_clear(*out);
     return DTP_OK;
-}
-
-void dtp_first_fit_destroy(dtp_first_fit *f)
-{
-    if (f != NULL) {
-        free(f->chunks);
-        free(f->order);
-        free(f);
-    }
 }
 
 static void forget_from(chunk *c, int32_t from)

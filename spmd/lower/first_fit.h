@@ -3,14 +3,13 @@
 #ifndef DTP_SPMD_LOWER_FIRST_FIT_H
 #define DTP_SPMD_LOWER_FIRST_FIT_H
 
-#include "core/base/status.h"
+#include "core/base/arena.h"
 
 typedef struct dtp_first_fit dtp_first_fit;
 
-/* For up to n buffers. */
-dtp_status dtp_first_fit_create(int32_t n, dtp_first_fit **out, dtp_err *err) DTP_MUST_CHECK;
-void dtp_first_fit_destroy(dtp_first_fit *f);
-
+/* For up to n buffers; storage from `arena`. */
+dtp_status dtp_first_fit_create(dtp_arena *arena, int32_t n, dtp_first_fit **out,
+                                dtp_err *err) DTP_MUST_CHECK;
 /* Forgets all buffers. */
 void dtp_first_fit_clear(dtp_first_fit *f);
 /* Takes the place of a buffer that is needed from time `first` to `last`, both included; its

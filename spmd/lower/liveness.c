@@ -4,8 +4,7 @@
  * writes is a view: it begins with the value it lies in, which lives at least as long as the view.
  * A bucket begins with its first member.
  */
-#include "spmd/program/program_internal.h"
-#include "spmd/lower/liveness.h"
+#include "spmd/lower/memplan.h"
 
 static int32_t at_least(int32_t a, int32_t b)
 {

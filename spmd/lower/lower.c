@@ -6,7 +6,6 @@
 
 #include "spmd/lower/lower_internal.h"
 #include "spmd/lower/redistribute_program.h"
-#include "spmd/lower/liveness.h"
 #include "spmd/lower/memplan.h"
 #include "spmd/lower/passes/passes.h"
 
@@ -80,30 +79,47 @@ static dtp_status add_tensor_value(dtp_program *p, dtp_tensor_id t, dtp_value_ki
 }
 
 /* The value from which nodes of a phase read the tensor; the first of them makes the copy. */
-static dtp_status find_view(const lowering *l, dtp_tensor_id t, dtp_node_id reader,
-                            dtp_value_id *out, dtp_err *err)
+static dtp_status find_view(const lowering *l, const dtp_lower_env *env, dtp_node_id reader,
+                            int32_t operand, dtp_value_id *out, dtp_err *err)
 {
-    dtp_program *p = l->p;
+    const dtp_tensor_id t = l->g->nodes[reader].in[operand];
     const dtp_phase phase = l->g->nodes[reader].phase;
-    *out = p->tensor_value[t];
+    *out = l->p->tensor_value[t];
     if (!dtp_sharding_has_replicas(l->s) ||
         dtp_layout_equal(&l->s->replicas[phase][t], &l->s->layouts[t])) {
         return DTP_OK;
     }
     if (l->view[t] < 0) {
-        DTP_TRY(dtp_redistribute_value(p, &l->s->replicas[phase][t], reader, phase, out, err));
+        const dtp_layout *to = &l->s->replicas[phase][t];
+        DTP_TRY(dtp_lower__note(env, reader, operand, t, &l->s->layouts[t], to, err));
+        DTP_TRY(dtp_redistribute_value(l->p, to, reader, phase, out, err));
         l->view[t] = *out;
     }
     *out = l->view[t];
     return DTP_OK;
 }
 
-static dtp_status lower_nodes(lowering *l, dtp_err *err)
+/* The sources and every node in order; `found` as in dtp_lower_env. */
+static dtp_status lower_nodes(lowering *l, dtp_redistributions *found, dtp_err *err)
 {
+    const size_t n_tensors = (size_t)l->g->n_tensors + 1;
+    DTP_TRY(DTP_NEW(l->scratch, l->used, n_tensors, err));
+    DTP_TRY(DTP_NEW(l->scratch, l->survives, n_tensors, err));
+    DTP_TRY(DTP_NEW(l->scratch, l->view, n_tensors, err));
+    DTP_TRY(mark_uses(l, err));
+    for (int32_t t = 0; t < l->g->n_tensors; t++) {
+        const dtp_tensor_kind kind = l->g->tensors[t].kind;
+        if (kind != DTP_TENSOR_VALUE) {
+            DTP_TRY(add_tensor_value(
+                l->p, t, kind == DTP_TENSOR_INPUT ? DTP_VALUE_INPUT : DTP_VALUE_RESIDENT,
+                &l->s->layouts[t], &l->p->tensor_value[t], err));
+        }
+    }
     dtp_lower_env env = {.p = l->p,
                          .graph = l->g,
                          .survives = l->survives,
-                         .replicas = dtp_sharding_has_replicas(l->s)};
+                         .replicas = dtp_sharding_has_replicas(l->s),
+                         .found = found};
     for (int32_t n = 0; n < l->g->n_nodes; n++) {
         const dtp_node *node = &l->g->nodes[n];
         dtp_value_id in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
@@ -116,7 +132,7 @@ static dtp_status lower_nodes(lowering *l, dtp_err *err)
             }
         }
         for (int32_t i = 0; i < node->n_in; i++) {
-            DTP_TRY(find_view(l, node->in[i], n, &in[i], err));
+            DTP_TRY(find_view(l, &env, n, i, &in[i], err));
         }
         for (int32_t i = 0; i < node->n_out; i++) {
             layouts[i] = l->s->layouts[node->out[i]];
@@ -175,20 +191,7 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
 
 static dtp_status lower_all(lowering *l, dtp_err *err)
 {
-    const size_t n = (size_t)l->g->n_tensors + 1;
-    DTP_TRY(DTP_NEW(l->scratch, l->used, n, err));
-    DTP_TRY(DTP_NEW(l->scratch, l->survives, n, err));
-    DTP_TRY(DTP_NEW(l->scratch, l->view, n, err));
-    DTP_TRY(mark_uses(l, err));
-    for (int32_t t = 0; t < l->g->n_tensors; t++) {
-        const dtp_tensor_kind kind = l->g->tensors[t].kind;
-        if (kind != DTP_TENSOR_VALUE) {
-            DTP_TRY(add_tensor_value(
-                l->p, t, kind == DTP_TENSOR_INPUT ? DTP_VALUE_INPUT : DTP_VALUE_RESIDENT,
-                &l->s->layouts[t], &l->p->tensor_value[t], err));
-        }
-    }
-    DTP_TRY(lower_nodes(l, err));
+    DTP_TRY(lower_nodes(l, NULL, err));
     /* Marks what must survive the step; partial values are reduced first unless they may stay
      * so. */
     dtp_program *p = l->p;
@@ -236,9 +239,7 @@ dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_
     l.p->redistributor = options->redistributor;
     l.p->plain_names = options->unplaced;
     l.scratch = dtp_arena_create();
-    const dtp_status status = l.scratch != NULL
-                                  ? lower_all(&l, err)
-                                  : DTP_FAIL(err, DTP_NOMEM, "out of memory for a lowering");
+    const dtp_status status = lower_all(&l, err);
     dtp_arena_destroy(l.scratch);
     if (status != DTP_OK) {
         dtp_program_destroy(l.p);
@@ -246,6 +247,33 @@ dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_
     }
     *out = l.p;
     return DTP_OK;
+}
+
+dtp_status dtp_redistributions_find(const dtp_graph *g, const dtp_sharding *s,
+                                    const dtp_redistributor *r, dtp_redistributions *out,
+                                    dtp_err *err)
+{
+    const dtp_lower_options options = {.redistributor = r};
+    lowering l = {.g = g, .s = s, .options = &options, .scratch = dtp_arena_create()};
+    *out = (dtp_redistributions){.arena = dtp_arena_create()};
+    dtp_status status = DTP_MEMORY(err, l.scratch, out->arena);
+    if (status == DTP_OK) {
+        status = dtp_program_create(g, &s->mesh, &l.p, err);
+    }
+    if (status == DTP_OK) {
+        l.p->redistributor = r;
+        l.p->plain_names = true;
+        status = lower_nodes(&l, out, err);
+    }
+    dtp_program_destroy(l.p);
+    dtp_arena_destroy(l.scratch);
+    return status;
+}
+
+void dtp_redistributions_free(dtp_redistributions *redistributions)
+{
+    dtp_arena_destroy(redistributions->arena);
+    *redistributions = (dtp_redistributions){0};
 }
 
 /* ---- one redistribution -------------------------------------------------------------------------
@@ -260,9 +288,7 @@ static dtp_status redistribute_tensor(dtp_program *p, const dtp_layout *from, co
     p->tensor_value[0] = v;
     p->values[v].keep = true;
     dtp_arena *scratch = dtp_arena_create();
-    const dtp_status s = scratch != NULL
-                             ? run_passes(p, options, scratch, err)
-                             : DTP_FAIL(err, DTP_NOMEM, "out of memory for a redistribution");
+    const dtp_status s = run_passes(p, options, scratch, err);
     dtp_arena_destroy(scratch);
     return s;
 }

@@ -28,6 +28,31 @@ dtp_lower_options dtp_lower_options_init(const dtp_redistributor *redistributor)
 dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_options *options,
                      dtp_program **out, dtp_err *err) DTP_MUST_CHECK;
 
+/* One redistribution of a lowering: of an operand to where its node reads it, or of an output to
+ * its planned layout. */
+typedef struct dtp_copy_info {
+    dtp_node_id node;
+    int32_t operand; /* -1: an output */
+    dtp_tensor_id tensor;
+    dtp_layout from, to;
+    bool sends; /* some step is a collective over more than one rank */
+    dtp_steps steps;
+} dtp_copy_info;
+
+typedef struct dtp_redistributions {
+    dtp_arena *arena;
+    int32_t n, capacity;
+    dtp_copy_info *items; /* in the order of the nodes */
+} dtp_redistributions;
+
+/* The redistributions that lowering the nodes makes, before passes merge any; `r` plans their
+ * steps. What happens inside an op is not among them. Free with dtp_redistributions_free, also
+ * after a failure. */
+dtp_status dtp_redistributions_find(const dtp_graph *g, const dtp_sharding *s,
+                                    const dtp_redistributor *r, dtp_redistributions *out,
+                                    dtp_err *err) DTP_MUST_CHECK;
+void dtp_redistributions_free(dtp_redistributions *redistributions);
+
 /* Appends the instructions of one node alone to an empty program of the same graph: operands arrive
  * as INPUT values in in_layouts, results leave in out_layouts. What the planner prices. No passes.
  */

@@ -3,6 +3,7 @@
 #define DTP_SPMD_LOWER_LOWER_INTERNAL_H
 
 #include "core/plan/node_layouts.h"
+#include "spmd/lower/lower.h"
 #include "spmd/program/program_internal.h"
 
 /* Where nodes come from: the program's graph, or the small graph that an op decomposes into. */
@@ -20,6 +21,7 @@ typedef struct dtp_lower_env {
     bool replicas;        /* the sharding has replicas: an operand that is not in the layout the
                              strategy asks for is always redistributed from where it is read, and
                              strategies split one dim over several mesh dims in mesh order */
+    dtp_redistributions *found; /* notes the redistributions outside ops; NULL: nobody asks */
 } dtp_lower_env;
 
 typedef struct dtp_lower_request {
@@ -28,6 +30,11 @@ typedef struct dtp_lower_request {
     const dtp_layout *out_layouts; /* where the outputs should end up */
     uint32_t wanted; /* bit i: output i is brought there; else it stays as the op leaves it */
 } dtp_lower_request;
+
+/* Notes a redistribution of a node's operand (-1: of an output) that is not the same layout. */
+dtp_status dtp_lower__note(const dtp_lower_env *env, dtp_node_id node, int32_t operand,
+                           dtp_tensor_id tensor, const dtp_layout *from, const dtp_layout *to,
+                           dtp_err *err) DTP_MUST_CHECK;
 
 /* Lowers one node of env->graph; out (room for its outputs) receives the final values. */
 dtp_status dtp_lower__node(const dtp_lower_env *env, dtp_node_id node, const dtp_lower_request *r,

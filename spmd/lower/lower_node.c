@@ -64,11 +64,33 @@ static dtp_phase phase(const node_work *w)
     return w->env->scratch ? w->env->phase : w->node->phase;
 }
 
+dtp_status dtp_lower__note(const dtp_lower_env *env, dtp_node_id node, int32_t operand,
+                           dtp_tensor_id tensor, const dtp_layout *from, const dtp_layout *to,
+                           dtp_err *err)
+{
+    const dtp_mesh *mesh = &env->p->mesh;
+    dtp_redistributions *found = env->found;
+    if (found == NULL || env->scratch || dtp_layout_equal(from, to)) {
+        return DTP_OK;
+    }
+    dtp_copy_info r = {
+        .node = node, .operand = operand, .tensor = tensor, .from = *from, .to = *to};
+    DTP_TRY(dtp_redistribute_by(env->p->redistributor, mesh, &env->graph->tensors[tensor].type,
+                                from, to, &r.steps, err));
+    for (int32_t i = 0; i < r.steps.n; i++) {
+        r.sends = r.sends || dtp_step_sends(mesh, &r.steps.steps[i]);
+    }
+    DTP_TRY(dtp_arena_grow(found->arena, &found->items, found->n, found->n + 1, &found->capacity,
+                           sizeof *found->items, err));
+    found->items[found->n++] = r;
+    return DTP_OK;
+}
+
 /* The value in another layout: an earlier version if there is one, else redistributed now. A
  * recomputation does not read copies that the forward pass made of what goes into a block: they
  * would have to be kept for it. */
-static dtp_status bring(const node_work *w, const dtp_layout *layout, dtp_value_id *value,
-                        dtp_err *err)
+static dtp_status bring(const node_work *w, int32_t operand, const dtp_layout *layout,
+                        dtp_value_id *value, dtp_err *err)
 {
     dtp_program *p = w->env->p;
     const dtp_tensor_id t = p->values[*value].tensor;
@@ -86,6 +108,10 @@ static dtp_status bring(const node_work *w, const dtp_layout *layout, dtp_value_
             *value = v;
             return DTP_OK;
         }
+    }
+    if (operand >= 0) {
+        DTP_TRY(
+            dtp_lower__note(w->env, cause(w), operand, t, &p->values[*value].layout, layout, err));
     }
     return dtp_redistribute_value(p, layout, cause(w), phase(w), value, err);
 }
@@ -239,12 +265,14 @@ static dtp_status lower_work(node_work *w, dtp_value_id *out, dtp_err *err)
             same++;
         }
         in[i] = same < i ? in[same] : w->request->in[i];
-        DTP_TRY(bring(w, &layouts.in[i], &in[i], err));
+        DTP_TRY(bring(w, i, &layouts.in[i], &in[i], err));
     }
     DTP_TRY(run_op(w, &layouts, in, out, err));
     for (int32_t i = 0; i < w->call.n_out; i++) {
         if ((w->request->wanted >> i & 1U) != 0) {
-            DTP_TRY(bring(w, &w->request->out_layouts[i], &out[i], err));
+            DTP_TRY(dtp_lower__note(w->env, cause(w), -1, w->node->out[i], &layouts.out[i],
+                                    &w->request->out_layouts[i], err));
+            DTP_TRY(bring(w, -1, &w->request->out_layouts[i], &out[i], err));
         }
     }
     return DTP_OK;

@@ -59,24 +59,18 @@ static int64_t sort_key(const dtp_interval *item, fit_order by)
     }
 }
 
-dtp_status dtp_memplan__place(dtp_interval *items, int32_t n, int64_t *peak, dtp_err *err)
+static dtp_status place(dtp_arena *arena, dtp_interval *items, int32_t n, int64_t *peak,
+                        dtp_err *err)
 {
-    dtp_first_fit *fit = NULL;
-    int64_t total = 0;
-    for (int32_t i = 0; i < n; i++) {
-        if (items[i].bytes > INT64_MAX - DTP_BUFFER_ALIGN ||
-            !dtp_add_i64(total, aligned(items[i].bytes), &total)) {
-            return DTP_FAIL(err, DTP_RANGE, "the buffers of one rank exceed 2^63 bytes");
-        }
-    }
-    DTP_TRY(dtp_first_fit_create(n, &fit, err));
-    dtp_arena *arena = dtp_arena_create();
-    dtp_keyed *order = arena != NULL ? dtp_arena_alloc(arena, 4 * (size_t)n, sizeof *order) : NULL;
-    int64_t *offset = order != NULL ? dtp_arena_alloc(arena, (size_t)n, sizeof *offset) : NULL;
-    const bool enough = offset != NULL;
-    const int64_t bound = enough ? find_bound(items, n, order, order + 2 * (size_t)n) : 0;
+    dtp_first_fit *fit;
+    dtp_keyed *order;
+    int64_t *offset;
+    DTP_TRY(dtp_first_fit_create(arena, n, &fit, err));
+    DTP_TRY(DTP_NEW(arena, order, 4 * (size_t)n, err));
+    DTP_TRY(DTP_NEW(arena, offset, n, err));
+    const int64_t bound = find_bound(items, n, order, order + 2 * (size_t)n);
     *peak = INT64_MAX;
-    for (int by = 0; enough && by<N_ORDERS && * peak> bound; by++) {
+    for (int by = 0; by<N_ORDERS && * peak> bound; by++) {
         /* Larger keys first; ties by time, then by id, so that the result is the same everywhere.
          * `order` has room for 2 n, `offset` for n. */
         int64_t got = 0;
@@ -101,19 +95,35 @@ dtp_status dtp_memplan__place(dtp_interval *items, int32_t n, int64_t *peak, dtp
         }
         *peak = got < *peak ? got : *peak;
     }
+    return DTP_OK;
+}
+
+dtp_status dtp_memplan__place(dtp_interval *items, int32_t n, int64_t *peak, dtp_err *err)
+{
+    int64_t total = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (items[i].bytes > INT64_MAX - DTP_BUFFER_ALIGN ||
+            !dtp_add_i64(total, aligned(items[i].bytes), &total)) {
+            return DTP_FAIL(err, DTP_RANGE, "the buffers of one rank exceed 2^63 bytes");
+        }
+    }
+    dtp_arena *arena = dtp_arena_create();
+    const dtp_status status = place(arena, items, n, peak, err);
     dtp_arena_destroy(arena);
-    dtp_first_fit_destroy(fit);
-    return enough ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d buffers", n);
+    return status;
 }
 
 /* ---- programs -----------------------------------------------------------------------------------
  */
 
-static dtp_status place_program(dtp_program *p, dtp_interval *spans, dtp_value_id *ids,
-                                dtp_err *err)
+static dtp_status place_program(dtp_program *p, dtp_arena *arena, dtp_err *err)
 {
     int64_t base = 0, peak;
     int32_t n = 0;
+    dtp_interval *spans;
+    dtp_value_id *ids;
+    DTP_TRY(DTP_NEW(arena, spans, p->n_values, err));
+    DTP_TRY(DTP_NEW(arena, ids, p->n_values, err));
     /* The time in which the buffer of each root is needed: that of everything inside it. */
     for (int32_t v = 0; v < p->n_values; v++) {
         spans[v] = (dtp_interval){.bytes = p->values[v].bytes, .first = INT32_MAX, .last = -1};
@@ -164,13 +174,8 @@ static dtp_status place_program(dtp_program *p, dtp_interval *spans, dtp_value_i
 
 dtp_status dtp_program__plan_memory(dtp_program *p, dtp_err *err)
 {
-    const size_t n = (size_t)p->n_values;
     dtp_arena *arena = dtp_arena_create();
-    dtp_interval *spans = arena != NULL ? dtp_arena_alloc(arena, n, sizeof *spans) : NULL;
-    dtp_value_id *ids = spans != NULL ? dtp_arena_alloc(arena, n, sizeof *ids) : NULL;
-    const dtp_status status =
-        ids != NULL ? place_program(p, spans, ids, err)
-                    : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d values", p->n_values);
+    const dtp_status status = place_program(p, arena, err);
     dtp_arena_destroy(arena);
     return status;
 }

@@ -1,9 +1,13 @@
-/* The memory plan of a program: an offset in one arena for every buffer. */
+/* When a program needs its values (liveness.c), and the memory plan: an offset in one arena for
+ * every buffer (memplan.c). */
 #ifndef DTP_SPMD_LOWER_MEMPLAN_H
 #define DTP_SPMD_LOWER_MEMPLAN_H
 
 #include "spmd/program/program.h"
 
+/* Sets value.first and value.last of every value: the first and the last instruction at which its
+ * buffer is needed. */
+void dtp_program__liveness(dtp_program *p);
 /* Sets value.offset and peak_bytes. */
 dtp_status dtp_program__plan_memory(dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
 

@@ -8,7 +8,6 @@
  */
 #include "spmd/lower/redistribute_program.h"
 
-#include "spmd/lower/liveness.h"
 #include "spmd/lower/memplan.h"
 #include "spmd/program/program_internal.h"
 

@@ -9,9 +9,14 @@ typedef struct buffer_span {
     dtp_value_id value;  /* at the peak */
 } buffer_span;
 
-/* And how the bytes that are needed change at each instruction. */
-static void find_spans(const dtp_program *p, buffer_span *spans, int64_t *change)
+/* By value, and how the bytes that are needed change at each instruction. */
+static dtp_status find_spans(const dtp_program *p, dtp_arena *arena, buffer_span **out,
+                             int64_t **out_change, dtp_err *err)
 {
+    buffer_span *spans;
+    int64_t *change;
+    DTP_TRY(DTP_NEW(arena, spans, p->n_values, err));
+    DTP_TRY(DTP_NEW(arena, change, (size_t)p->n_instrs + 2, err));
     for (int32_t v = 0; v < p->n_values; v++) {
         spans[v] = (buffer_span){INT32_MAX, -1, -1};
     }
@@ -29,6 +34,9 @@ static void find_spans(const dtp_program *p, buffer_span *spans, int64_t *change
             change[spans[v].last + 1] -= p->values[v].bytes;
         }
     }
+    *out = spans;
+    *out_change = change;
+    return DTP_OK;
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -45,12 +53,10 @@ dtp_status dtp_peak_find(const dtp_program *p, dtp_arena *arena, dtp_peak *out, 
     int64_t *change;
     buffer_span *spans;
     dtp_peak_buffer *list;
-    DTP_TRY(DTP_NEW(arena, change, (size_t)p->n_instrs + 2, err));
-    DTP_TRY(DTP_NEW(arena, spans, p->n_values, err));
+    DTP_TRY(find_spans(p, arena, &spans, &change, err));
     DTP_TRY(DTP_NEW(arena, list, p->n_values, err));
     int64_t now = 0;
     *out = (dtp_peak){.at = -1};
-    find_spans(p, spans, change);
     for (int32_t i = 0; i < p->n_instrs; i++) {
         now += change[i];
         if (out->at < 0 || now > out->bytes) {
@@ -79,23 +85,19 @@ dtp_status dtp_peak_find(const dtp_program *p, dtp_arena *arena, dtp_peak *out, 
 
 dtp_status dtp_peak_by_node(const dtp_program *p, int64_t *need, dtp_err *err)
 {
-    int64_t *change = calloc((size_t)p->n_instrs + 2, sizeof *change);
-    buffer_span *spans = calloc((size_t)p->n_values + 1, sizeof *spans);
-    const bool ok = change != NULL && spans != NULL;
-    int64_t now = 0;
+    int64_t *change, now = 0;
+    buffer_span *spans;
     dtp_node_id node = -1;
+    dtp_arena *arena = dtp_arena_create();
+    const dtp_status status = find_spans(p, arena, &spans, &change, err);
     memset(need, 0, (size_t)p->graph->n_nodes * sizeof *need);
-    if (ok) {
-        find_spans(p, spans, change);
-    }
-    for (int32_t i = 0; ok && i < p->n_instrs; i++) {
+    for (int32_t i = 0; status == DTP_OK && i < p->n_instrs; i++) {
         now += change[i];
         node = p->instrs[i].node >= 0 ? p->instrs[i].node : node;
         if (node >= 0 && now > need[node]) {
             need[node] = now;
         }
     }
-    free(change);
-    free(spans);
-    return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for the buffers of a program");
+    dtp_arena_destroy(arena);
+    return status;
 }

@@ -346,20 +346,3 @@ dtp_op_call dtp_instr_call(const dtp_program *p, const dtp_instr *instr, int32_t
                          .in = types->in,
                          .out = types->out};
 }
-
-void dtp_program__last_reads(const dtp_program *p, int32_t *last)
-{
-    for (int32_t v = 0; v < p->n_values; v++) {
-        last[v] = -1;
-    }
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        for (int32_t k = 0; k < p->instrs[i].n_in; k++) {
-            last[dtp_value_root(p, p->instrs[i].in[k])] = i;
-        }
-    }
-    for (int32_t v = 0; v < p->n_values; v++) {
-        if (p->values[v].keep && p->values[v].kind != DTP_VALUE_RESIDENT) {
-            last[dtp_value_root(p, v)] = p->n_instrs;
-        }
-    }
-}

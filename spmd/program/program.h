@@ -9,6 +9,7 @@
 #ifndef DTP_SPMD_PROGRAM_PROGRAM_H
 #define DTP_SPMD_PROGRAM_PROGRAM_H
 
+#include "core/base/strbuf.h"
 #include "core/graph/graph.h"
 #include "core/plan/sharding.h"
 #include "dtp/session.h"
@@ -181,6 +182,9 @@ void dtp_value_local(const dtp_program *p, dtp_value_id v, int32_t rank, dtp_tty
 /* The call of a KERNEL instruction with the local types at a rank. */
 dtp_op_call dtp_instr_call(const dtp_program *p, const dtp_instr *instr, int32_t rank,
                            dtp_call_types *types);
+
+/* Appends a readable listing, one line per instruction. */
+void dtp_program_print(const dtp_program *p, dtp_strbuf *out);
 
 /* Independent check (docs/architecture.md): operands defined before use, layouts match each step's
  * meaning, staging sizes match counts, live buffers do not overlap, offsets inside the arena. */

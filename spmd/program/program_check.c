@@ -394,9 +394,14 @@ static dtp_status in_instr(const dtp_program *p, int32_t i, dtp_status status, d
     return status;
 }
 
-static dtp_status check(checker *c, dtp_err *err)
+static dtp_status check(checker *c, dtp_arena *arena, dtp_err *err)
 {
     const dtp_program *p = c->p;
+    DTP_TRY(DTP_NEW(arena, c->valid, p->n_values, err));
+    DTP_TRY(DTP_NEW(arena, c->written, p->n_values, err));
+    DTP_TRY(DTP_NEW(arena, c->bucket, p->n_values, err));
+    DTP_TRY(DTP_NEW(arena, c->at, p->n_values, err));
+    DTP_TRY(DTP_NEW(arena, c->active, p->n_values, err));
     for (int32_t i = 0; i < p->n_instrs; i++) {
         DTP_TRY(in_instr(p, i, check_ids(c, i, err), err));
     }
@@ -444,18 +449,9 @@ static dtp_status check(checker *c, dtp_err *err)
 
 dtp_status dtp_program_check(const dtp_program *p, dtp_err *err)
 {
-    const size_t n = (size_t)p->n_values + 1;
     dtp_arena *arena = dtp_arena_create();
-    checker c = {.p = p,
-                 .valid = dtp_arena_alloc(arena, n, sizeof *c.valid),
-                 .written = dtp_arena_alloc(arena, n, sizeof *c.written),
-                 .bucket = dtp_arena_alloc(arena, n, sizeof *c.bucket),
-                 .at = dtp_arena_alloc(arena, n, sizeof *c.at),
-                 .active = dtp_arena_alloc(arena, n, sizeof *c.active)};
-    const bool ok = c.valid != NULL && c.written != NULL && c.bucket != NULL && c.at != NULL &&
-                    c.active != NULL;
-    const dtp_status status =
-        ok ? check(&c, err) : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d values", p->n_values);
+    checker c = {.p = p};
+    const dtp_status status = check(&c, arena, err);
     dtp_arena_destroy(arena);
     return status;
 }

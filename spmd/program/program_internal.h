@@ -40,9 +40,4 @@ dtp_status dtp_program__alloc_ids(dtp_program *p, int32_t n, dtp_value_id **out,
 dtp_status dtp_program__copy_attrs(dtp_program *p, const dtp_attr *attrs, int32_t n,
                                    const dtp_attr **out, dtp_err *err) DTP_MUST_CHECK;
 
-/* Index of the last instruction that reads any value in the buffer of each root, -1 = none; kept
- * values count as read after the end (n_instrs), unless they are parameters themselves. By value id
- * (set for roots), in `last`. */
-void dtp_program__last_reads(const dtp_program *p, int32_t *last);
-
 #endif

@@ -8,8 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "core/base/strbuf.h"
-#include "spmd/program/program_print.h"
+#include "spmd/program/program.h"
 
 static void print_set(const dtp_program *p, dtp_mesh_set set, dtp_strbuf *out)
 {
@@ -123,7 +122,7 @@ static void print_instr(const dtp_program *p, int32_t i, dtp_strbuf *out)
     dtp_strbuf_add(out, "\n");
 }
 
-void dtp_program_print(const dtp_program *p, struct dtp_strbuf *out)
+void dtp_program_print(const dtp_program *p, dtp_strbuf *out)
 {
     char mesh[DTP_MESH_TEXT_BYTES];
     dtp_mesh_print(&p->mesh, mesh);

@@ -336,8 +336,17 @@ static dtp_status decide(propagation *w, dtp_node_id id, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status run(propagation *w, dtp_err *err)
+static dtp_status run(propagation *w, dtp_arena *arena, dtp_err *err)
 {
+    const int32_t n_tensors = w->g->n_tensors, n_nodes = w->g->n_nodes;
+    *w->out = (dtp_sharding){.mesh = *w->mesh, .n_tensors = n_tensors, .n_nodes = n_nodes};
+    DTP_TRY(DTP_NEW(arena, w->out->layouts, n_tensors, err));
+    DTP_TRY(DTP_NEW(arena, w->out->strategies, n_nodes, err));
+    DTP_TRY(DTP_NEW(w->scratch, w->versions, n_tensors, err));
+    DTP_TRY(DTP_NEW(w->scratch, w->given, n_tensors, err));
+    DTP_TRY(DTP_NEW(w->scratch, w->gradient, n_tensors, err));
+    DTP_TRY(DTP_NEW(w->scratch, w->first_pin, n_tensors, err));
+    DTP_TRY(DTP_NEW(w->scratch, w->next_pin, w->o->n_pins, err));
     for (int32_t i = 0; i < w->g->n_grads; i++) {
         w->gradient[w->g->grads[i].grad] = true;
     }
@@ -374,7 +383,6 @@ dtp_status dtp_propagate(const dtp_graph *g, const dtp_mesh *mesh,
                          const dtp_propagate_options *options, dtp_arena *arena, dtp_sharding *out,
                          dtp_err *err)
 {
-    const size_t n = (size_t)g->n_tensors;
     if (options->redistributor == NULL || options->price == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "a propagation without prices of redistributions");
     }
@@ -384,21 +392,7 @@ dtp_status dtp_propagate(const dtp_graph *g, const dtp_mesh *mesh,
                      .out = out,
                      .scratch = dtp_arena_create(),
                      .pricer = {.graph = g}};
-    DTP_TRY(DTP_MEMORY(err, w.scratch));
-    *out = (dtp_sharding){.mesh = *mesh, .n_tensors = g->n_tensors, .n_nodes = g->n_nodes};
-    out->layouts = dtp_arena_alloc(arena, n, sizeof *out->layouts);
-    out->strategies = dtp_arena_alloc(arena, (size_t)g->n_nodes, sizeof *out->strategies);
-    w.versions = dtp_arena_alloc(w.scratch, n, sizeof *w.versions);
-    w.given = dtp_arena_alloc(w.scratch, n, sizeof *w.given);
-    w.gradient = dtp_arena_alloc(w.scratch, n, sizeof *w.gradient);
-    w.first_pin = dtp_arena_alloc(w.scratch, n, sizeof *w.first_pin);
-    w.next_pin = dtp_arena_alloc(w.scratch, (size_t)w.o->n_pins, sizeof *w.next_pin);
-    const bool enough = out->layouts != NULL && out->strategies != NULL && w.versions != NULL &&
-                        w.given != NULL && w.gradient != NULL && w.first_pin != NULL &&
-                        w.next_pin != NULL;
-    dtp_status s = enough ? run(&w, err)
-                          : DTP_FAIL(err, DTP_NOMEM, "out of memory for the layouts of %d tensors",
-                                     g->n_tensors);
+    const dtp_status s = run(&w, arena, err);
     dtp_program_destroy(w.pricer.program);
     dtp_arena_destroy(w.scratch);
     return s;

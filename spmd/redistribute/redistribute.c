@@ -64,18 +64,24 @@ static void through_replicated(const dtp_redistribution *r, dtp_steps *out)
 /* ---- entry --------------------------------------------------------------------------------------
  */
 
-static dtp_status refuse(const dtp_layout *a, const dtp_layout *b, const char *why, dtp_err *err)
+dtp_status dtp_redistribute__fail(dtp_err *err, dtp_status code, const char *what,
+                                  const dtp_layout *from, const dtp_layout *to, const char *why)
 {
-    dtp_strbuf from = {0}, to = {0};
-    dtp_placements_print(a, &from);
-    dtp_placements_print(b, &to);
-    dtp_status s = from.failed || to.failed
-                       ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a layout's text")
-                       : DTP_FAIL(err, DTP_UNSUPPORTED, "cannot redistribute (%s) to (%s): %s",
-                                  dtp_strbuf_text(&from), dtp_strbuf_text(&to), why);
-    dtp_strbuf_free(&from);
-    dtp_strbuf_free(&to);
+    dtp_strbuf pair = {0};
+    dtp_strbuf_add(&pair, "(");
+    dtp_placements_print(from, &pair);
+    dtp_strbuf_add(&pair, ") to (");
+    dtp_placements_print(to, &pair);
+    dtp_status s = pair.failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a layout's text")
+                               : DTP_FAIL(err, code, "%s %s)%s", what, dtp_strbuf_text(&pair), why);
+    dtp_strbuf_free(&pair);
     return s;
+}
+
+static dtp_status refuse(const dtp_layout *from, const dtp_layout *to, const char *why,
+                         dtp_err *err)
+{
+    return dtp_redistribute__fail(err, DTP_UNSUPPORTED, "cannot redistribute", from, to, why);
 }
 
 /* Sum and avg commute with each other; no other two reductions do. */
@@ -103,22 +109,22 @@ dtp_status dtp_redistribute__check_pair(const dtp_ttype *type, const dtp_layout 
     for (int32_t m = 0; m < from->n_mesh; m++) {
         const dtp_placement *a = &from->placement[m], *b = &to->placement[m];
         if (a->kind == DTP_PARTIAL && b->kind == DTP_PARTIAL && a->op != b->op) {
-            return refuse(from, to, "one partial reduction does not become another", err);
+            return refuse(from, to, ": one partial reduction does not become another", err);
         }
         if (b->kind == DTP_PARTIAL && a->kind == DTP_SHARD) {
-            return refuse(from, to, "shards do not become partial values", err);
+            return refuse(from, to, ": shards do not become partial values", err);
         }
         if (b->kind == DTP_PARTIAL && a->kind == DTP_REPLICATE && b->op == DTP_REDUCE_PROD) {
-            return refuse(from, to, "replicated values do not become a partial product", err);
+            return refuse(from, to, ": replicated values do not become a partial product", err);
         }
         if (a->kind == DTP_PARTIAL && a->op == DTP_REDUCE_AVG && b->kind != DTP_PARTIAL &&
             !is_float) {
-            return refuse(from, to, "an average needs a floating-point type", err);
+            return refuse(from, to, ": an average needs a floating-point type", err);
         }
     }
     if (reductions_mix(from) || reductions_mix(to)) {
         return refuse(from, to,
-                      "different reductions over different mesh dims have no defined order", err);
+                      ": different reductions over different mesh dims have no defined order", err);
     }
     return DTP_OK;
 }

@@ -66,12 +66,12 @@ dtp_status dtp_even_graph_create(dtp_arena *arena, const dtp_mesh *mesh, int32_t
                                  const int64_t *parts, int32_t max_layouts, dtp_even_graph **out,
                                  dtp_err *err)
 {
-    dtp_even_graph *g = dtp_arena_alloc(arena, 1, sizeof *g);
-    even_builder b = {.arena = arena, .g = g, .err = err};
+    dtp_even_graph *g;
     dtp_layout_graph steps;
     dtp_ttype type = {.dtype = DTP_F32, .rank = n_axes};
     *out = NULL;
-    DTP_TRY(DTP_MEMORY(err, g));
+    DTP_TRY(DTP_NEW(arena, g, 1, err));
+    even_builder b = {.arena = arena, .g = g, .err = err};
     g->n_mesh = mesh->n_dims;
     for (int32_t i = 0; i < n_axes; i++) {
         type.dims[i].size = parts[i];
@@ -89,17 +89,14 @@ dtp_status dtp_even_graph_create(dtp_arena *arena, const dtp_mesh *mesh, int32_t
     }
     /* Steps by the layout that they lead to: counted, summed, written from the end of each. */
     steps.single = false;
-    g->first = dtp_arena_alloc(arena, (size_t)g->n_layouts + 1, sizeof *g->first);
-    for (int32_t i = 0; i < g->n_layouts && g->first != NULL; i++) {
+    DTP_TRY(DTP_NEW(arena, g->first, g->n_layouts + 1, err));
+    for (int32_t i = 0; i < g->n_layouts; i++) {
         DTP_TRY(dtp_layout_graph__expand(&steps, g->keys[i], count_step, &b));
     }
-    for (int32_t i = 0; i < g->n_layouts && g->first != NULL; i++) {
+    for (int32_t i = 0; i < g->n_layouts; i++) {
         g->first[i + 1] += g->first[i];
     }
-    if (g->first != NULL) {
-        g->steps = dtp_arena_alloc(arena, (size_t)g->first[g->n_layouts], sizeof *g->steps);
-    }
-    DTP_TRY(DTP_MEMORY(err, g->steps));
+    DTP_TRY(DTP_NEW(arena, g->steps, g->first[g->n_layouts], err));
     for (b.from = 0; b.from < g->n_layouts; b.from++) {
         DTP_TRY(dtp_layout_graph__expand(&steps, g->keys[b.from], write_step, &b));
     }

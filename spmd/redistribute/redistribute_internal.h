@@ -31,6 +31,10 @@ typedef struct dtp_redistribution {
 dtp_status dtp_redistribute__search(const dtp_redistribution *r, dtp_steps *out, bool *found,
                                     dtp_err *err) DTP_MUST_CHECK;
 
+/* A failure that names both layouts: "<what> (<from>) to (<to>)<why>". */
+dtp_status dtp_redistribute__fail(dtp_err *err, dtp_status code, const char *what,
+                                  const dtp_layout *from, const dtp_layout *to,
+                                  const char *why) DTP_MUST_CHECK;
 /* DTP_UNSUPPORTED, naming both layouts, for pairs that have no meaning. */
 dtp_status dtp_redistribute__check_pair(const dtp_ttype *type, const dtp_layout *from,
                                         const dtp_layout *to, dtp_err *err) DTP_MUST_CHECK;

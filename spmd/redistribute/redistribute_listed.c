@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "core/layout/placement_text.h"
 #include "spmd/redistribute/redistribute_graph.h"
 #include "spmd/redistribute/redistribute_internal.h"
 
@@ -60,17 +59,9 @@ dtp_status dtp_listed_steps(const dtp_mesh *mesh, const dtp_plan_redistribution 
     for (out->n = 0; out->n < pair->n_steps; out->n++) {
         const dtp_layout *after = &pair->after[out->n];
         if (!find_step(mesh, &pair->type, before, after, &out->steps[out->n])) {
-            dtp_strbuf from = {0}, to = {0};
-            dtp_placements_print(before, &from);
-            dtp_placements_print(after, &to);
-            dtp_status s = from.failed || to.failed
-                               ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a layout's text")
-                               : DTP_FAIL(err, DTP_INVALID,
-                                          "steps[%d]: no single step leads from (%s) to (%s)",
-                                          out->n, dtp_strbuf_text(&from), dtp_strbuf_text(&to));
-            dtp_strbuf_free(&from);
-            dtp_strbuf_free(&to);
-            return s;
+            const dtp_status s = dtp_redistribute__fail(
+                err, DTP_INVALID, "no single step leads from", before, after, "");
+            return dtp_err_prefixed(s, err, "steps[%d]", out->n);
         }
         before = after;
     }
@@ -111,13 +102,10 @@ static dtp_status plan_listed(void *user, const dtp_mesh *mesh, const dtp_ttype 
     for (int32_t i = 0; i < type->rank; i++) {
         dtp_strbuf_addf(&text, "%s%" PRId64, i > 0 ? "," : "", type->dims[i].size);
     }
-    dtp_strbuf_add(&text, "] from (");
-    dtp_placements_print(from, &text);
-    dtp_strbuf_add(&text, ") to (");
-    dtp_placements_print(to, &text);
-    dtp_strbuf_add(&text, ")");
+    dtp_strbuf_add(&text, "] from");
     const dtp_status s = text.failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a layout's text")
-                                     : DTP_FAIL(err, DTP_INVALID, "%s", dtp_strbuf_text(&text));
+                                     : dtp_redistribute__fail(err, DTP_INVALID,
+                                                              dtp_strbuf_text(&text), from, to, "");
     dtp_strbuf_free(&text);
     return s;
 }

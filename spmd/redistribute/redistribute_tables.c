@@ -128,11 +128,6 @@ static void read_pair(const dtp_redistribute_tables *c, const dtp_ttype *type,
 /* ---- which table -------------------------------------------------------------------------------
  */
 
-static dtp_status no_memory(dtp_err *err)
-{
-    return DTP_FAIL(err, DTP_NOMEM, "out of memory for the costs of redistributions");
-}
-
 static bool has_axes(const graph_entry *e, const table_pair *p)
 {
     return e->n_axes == p->n_axes &&
@@ -158,10 +153,7 @@ static dtp_status find_size(dtp_redistribute_tables *c, const table_pair *p, dtp
         of = of->next;
     }
     if (of == NULL) {
-        of = dtp_arena_alloc(c->arena, 1, sizeof *of);
-        if (of == NULL) {
-            return no_memory(err);
-        }
+        DTP_TRY(DTP_NEW(c->arena, of, 1, err));
         of->n_axes = p->n_axes;
         memcpy(of->parts, p->parts, sizeof of->parts);
         DTP_TRY(dtp_even_graph_create(c->arena, c->mesh, p->n_axes, p->parts, MAX_LAYOUTS,
@@ -169,21 +161,14 @@ static dtp_status find_size(dtp_redistribute_tables *c, const table_pair *p, dtp
         of->next = c->graphs;
         c->graphs = of;
     }
-    s = dtp_arena_alloc(c->arena, 1, sizeof *s);
-    if (s == NULL) {
-        return no_memory(err);
-    }
-    const size_t n_layouts = of->graph != NULL ? (size_t)of->graph->n_layouts : 0;
+    DTP_TRY(DTP_NEW(c->arena, s, 1, err));
     *s = (size_tables){.next = c->sizes,
                        .of = of,
                        .dtype = p->type->dtype,
                        .op = (dtp_reduce_op)p->op,
-                       .bytes = c->type_bytes,
-                       .step_cost = dtp_arena_alloc(c->arena, n_costs, sizeof *s->step_cost),
-                       .tables = dtp_arena_alloc(c->arena, n_layouts, sizeof *s->tables)};
-    if (s->step_cost == NULL || s->tables == NULL) {
-        return no_memory(err);
-    }
+                       .bytes = c->type_bytes};
+    DTP_TRY(DTP_NEW(c->arena, s->step_cost, n_costs, err));
+    DTP_TRY(DTP_NEW(c->arena, s->tables, of->graph != NULL ? of->graph->n_layouts : 0, err));
     memset(s->step_cost, 0xff, n_costs * sizeof *s->step_cost);
     c->sizes = s;
     return DTP_OK;
@@ -272,7 +257,8 @@ static dtp_status make_table(dtp_redistribute_tables *c, const table_pair *p, in
                              int64_t **out, dtp_err *err)
 {
     const dtp_even_graph *g = c->sizes->of->graph;
-    int64_t *cost = dtp_arena_alloc(c->arena, (size_t)g->n_layouts, sizeof *cost);
+    int64_t *cost;
+    DTP_TRY(DTP_NEW(c->arena, cost, g->n_layouts, err));
     const table_search t = {.c = c,
                             .p = p,
                             .s = c->sizes,
@@ -280,9 +266,6 @@ static dtp_status make_table(dtp_redistribute_tables *c, const table_pair *p, in
                             .split = dtp_layout__dims_of_kind(p->to, g->n_mesh, DTP_SHARD),
                             .partial = dtp_layout__dims_of_kind(p->to, g->n_mesh, DTP_PARTIAL),
                             .cost = cost};
-    if (cost == NULL) {
-        return no_memory(err);
-    }
     for (int32_t i = 0; i < g->n_layouts; i++) {
         cost[i] = DTP_COST_IMPOSSIBLE;
     }
@@ -306,11 +289,12 @@ dtp_status dtp_redistribute_tables_create(const dtp_mesh *mesh, dtp_even_step_co
                                           void *user, dtp_redistribute_tables **out, dtp_err *err)
 {
     dtp_arena *arena = dtp_arena_create();
-    dtp_redistribute_tables *c = arena != NULL ? dtp_arena_alloc(arena, 1, sizeof *c) : NULL;
-    *out = c;
-    if (c == NULL) {
+    dtp_redistribute_tables *c;
+    *out = NULL;
+    const dtp_status status = DTP_NEW(arena, c, 1, err);
+    if (status != DTP_OK) {
         dtp_arena_destroy(arena);
-        return no_memory(err);
+        return status;
     }
     *c = (dtp_redistribute_tables){.arena = arena,
                                    .mesh = mesh,
@@ -318,6 +302,7 @@ dtp_status dtp_redistribute_tables_create(const dtp_mesh *mesh, dtp_even_step_co
                                    .price = price,
                                    .user = user,
                                    .type = {.rank = -1}};
+    *out = c;
     return DTP_OK;
 }
 

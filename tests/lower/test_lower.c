@@ -13,7 +13,7 @@
 #include "core/base/strbuf.h"
 #include "cost_models/predict.h"
 #include "spmd/program/program_internal.h"
-#include "spmd/program/program_print.h"
+#include "spmd/program/program.h"
 #include "tests/lower/lower_fixture.h"
 #include "tests/support/spmd_sim.h"
 #include "core/graph/op_rules.h"

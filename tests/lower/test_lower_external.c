@@ -14,7 +14,7 @@
 #include "core/base/strbuf.h"
 #include "core/graph/ops/op_table.h"
 #include "spmd/lower/lower.h"
-#include "spmd/program/program_print.h"
+#include "spmd/program/program.h"
 #include "tests/support/spmd_sim.h"
 #include "tests/support/layout_list.h"
 

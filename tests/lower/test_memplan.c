@@ -161,7 +161,8 @@ static void test_memplan__first_fit_is_the_lowest_offset(void **state)
     enum { N = 700 };
     static dtp_interval items[N];
     dtp_first_fit *fit = NULL;
-    assert_int_equal(dtp_first_fit_create(N, &fit, NULL), DTP_OK);
+    dtp_arena *arena = dtp_arena_create();
+    assert_int_equal(dtp_first_fit_create(arena, N, &fit, NULL), DTP_OK);
     for (uint64_t seed = 1; seed <= 8; seed++) {
         uint64_t s = seed;
         random_items(items, N, seed % 2 == 0 ? 10 : 400, &s);
@@ -174,7 +175,7 @@ static void test_memplan__first_fit_is_the_lowest_offset(void **state)
             }
         }
     }
-    dtp_first_fit_destroy(fit);
+    dtp_arena_destroy(arena);
 }
 
 static void test_memplan__nothing_to_place(void **state)

@@ -18,7 +18,7 @@
 #include "planner/plan_pins.h"
 #include "interop/styles/styles.h"
 #include "tests/support/verify_case.h"
-#include "spmd/program/program_print.h"
+#include "spmd/program/program.h"
 
 enum { MAX_TEXTS = 10, MAX_MODULES = 9 };
 

@@ -16,7 +16,6 @@
 #include "spmd/redistribute/redistribute.h"
 #include "tests/support/spmd_sim.h"
 #include "tests/support/layout_list.h"
-#include "spmd/lower/liveness.h"
 #include "spmd/lower/memplan.h"
 
 enum { MAX_ELEMS = 4096 };

@@ -8,7 +8,7 @@
 #include "cost_models/comm_report.h"
 #include "cost_models/price.h"
 #include "interop/counters.h"
-#include "spmd/propagate/redistributions.h"
+#include "spmd/lower/lower.h"
 #include "spmd/redistribute/steps.h"
 #include "tools/report.h"
 

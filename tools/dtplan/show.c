@@ -9,7 +9,7 @@
 #include "tools/dtplan/options.h"
 #include "tools/dtplan/print.h"
 #include "tools/dtplan/print_comm.h"
-#include "spmd/program/program_print.h"
+#include "spmd/program/program.h"
 
 typedef struct show_command {
     tool_source source;

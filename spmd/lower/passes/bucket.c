@@ -24,10 +24,8 @@ typedef struct bucket {
 typedef struct bucketing {
     dtp_program *p;
     int64_t limit;
-    int32_t *n_inside;   /* by value: values in its buffer, itself included (roots) */
-    int32_t *n_reads;    /* by root value: reads of anything inside */
-    int32_t *first_read; /* by root value: the first of them */
-    int32_t *writer;     /* by value */
+    dtp_usage *usage;
+    int32_t *first_read; /* by root value: of anything inside */
     int32_t n_open;
     bucket open[MAX_OPEN];
     int32_t *members; /* the storage of all buckets */
@@ -48,10 +46,10 @@ static bool may_join(const bucketing *b, int32_t i)
         return false;
     }
     const dtp_value *in = &b->p->values[instr->in[0]], *out = &b->p->values[instr->out[0]];
-    return in->kind == DTP_VALUE_TEMP && in->parent < 0 && !in->keep &&
-           b->n_reads[instr->in[0]] == 1 && b->n_inside[instr->in[0]] == 1 &&
-           b->writer[instr->in[0]] >= 0 && out->kind == DTP_VALUE_TEMP && out->parent < 0 &&
-           aligned(in->bytes) <= b->limit;
+    const dtp_usage *used = &b->usage[instr->in[0]];
+    return in->kind == DTP_VALUE_TEMP && in->parent < 0 && !in->keep && used->reads == 1 &&
+           used->replicas == 0 && used->written >= 0 && out->kind == DTP_VALUE_TEMP &&
+           out->parent < 0 && aligned(in->bytes) <= b->limit;
 }
 
 /* ---- closing a bucket ---------------------------------------------------------------------------
@@ -151,32 +149,17 @@ dtp_status dtp_program__bucket(dtp_program *p, int64_t bytes, dtp_arena *scratch
     const int32_t nv = p->n_values, n = p->n_instrs;
     bucketing b = {.p = p, .limit = bytes};
     int32_t kept = 0;
-    DTP_TRY(dtp_program__scratch(scratch, nv, sizeof *b.n_inside, &b.n_inside, err));
-    DTP_TRY(dtp_program__scratch(scratch, nv, sizeof *b.n_reads, &b.n_reads, err));
-    DTP_TRY(dtp_program__scratch(scratch, nv, sizeof *b.first_read, &b.first_read, err));
-    DTP_TRY(dtp_program__scratch(scratch, nv, sizeof *b.writer, &b.writer, err));
-    DTP_TRY(dtp_program__scratch(scratch, n, sizeof *b.fused, &b.fused, err));
-    DTP_TRY(dtp_program__scratch(scratch, n, sizeof *b.dropped, &b.dropped, err));
-    DTP_TRY(
-        dtp_program__scratch(scratch, MAX_OPEN * MAX_MEMBERS, sizeof *b.members, &b.members, err));
-    /* Where buffers are read first, how often, and who writes them. */
-    for (int32_t v = 0; v < p->n_values; v++) {
-        b.first_read[v] = p->n_instrs;
-        b.writer[v] = -1;
+    DTP_TRY(dtp_program__count_uses(p, scratch, &b.usage, err));
+    DTP_TRY(DTP_NEW(scratch, b.first_read, nv, err));
+    DTP_TRY(DTP_NEW(scratch, b.fused, n, err));
+    DTP_TRY(DTP_NEW(scratch, b.dropped, n, err));
+    DTP_TRY(DTP_NEW(scratch, b.members, MAX_OPEN * MAX_MEMBERS, err));
+    for (int32_t v = 0; v < nv; v++) {
+        b.first_read[v] = n;
     }
-    for (int32_t v = 0; v < p->n_values; v++) {
-        b.n_inside[dtp_value_root(p, v)]++;
-    }
-    for (int32_t i = 0; i < p->n_instrs; i++) {
+    for (int32_t i = n - 1; i >= 0; i--) {
         for (int32_t k = 0; k < p->instrs[i].n_in; k++) {
-            dtp_value_id root = dtp_value_root(p, p->instrs[i].in[k]);
-            b.n_reads[root]++;
-            if (b.first_read[root] > i) {
-                b.first_read[root] = i;
-            }
-        }
-        for (int32_t k = 0; k < p->instrs[i].n_out; k++) {
-            b.writer[p->instrs[i].out[k]] = i;
+            b.first_read[dtp_value_root(p, p->instrs[i].in[k])] = i;
         }
     }
     for (int32_t i = 0; i < n; i++) {

@@ -5,18 +5,11 @@
 #include "spmd/lower/passes/passes.h"
 #include "spmd/program/program_internal.h"
 
-dtp_status dtp_program__scratch(dtp_arena *scratch, int32_t n, size_t size, void *out, dtp_err *err)
-{
-    void *memory = dtp_arena_alloc(scratch, (size_t)n + 1, size);
-    memcpy(out, &memory, sizeof memory);
-    return DTP_MEMORY(err, memory);
-}
-
 dtp_status dtp_program__count_uses(const dtp_program *p, dtp_arena *scratch, dtp_usage **out,
                                    dtp_err *err)
 {
     dtp_usage *u;
-    DTP_TRY(dtp_program__scratch(scratch, p->n_values, sizeof *u, &u, err));
+    DTP_TRY(DTP_NEW(scratch, u, p->n_values, err));
     for (int32_t v = 0; v < p->n_values; v++) {
         u[v].written = -1;
     }
@@ -72,7 +65,7 @@ dtp_status dtp_program__remove_values(dtp_program *p, const bool *gone, dtp_aren
 {
     int32_t n = 0;
     dtp_value_id *map;
-    DTP_TRY(dtp_program__scratch(scratch, p->n_values, sizeof *map, &map, err));
+    DTP_TRY(DTP_NEW(scratch, map, p->n_values, err));
     for (int32_t v = 0; v < p->n_values; v++) {
         map[v] = gone[v] ? -1 : n++;
     }

@@ -39,9 +39,6 @@ dtp_status dtp_program__count_uses(const dtp_program *p, dtp_arena *scratch, dtp
 /* Appends a copy of v in a buffer of its own. */
 dtp_status dtp_program__copy_value(dtp_program *p, dtp_value_id v, dtp_phase phase,
                                    dtp_value_id *out, dtp_err *err) DTP_MUST_CHECK;
-/* n zeroed elements of `size` bytes. */
-dtp_status dtp_program__scratch(dtp_arena *scratch, int32_t n, size_t size, void *out,
-                                dtp_err *err) DTP_MUST_CHECK;
 /* Removes values that no instruction, update or parent refers to, and renumbers the others. */
 dtp_status dtp_program__remove_values(dtp_program *p, const bool *gone, dtp_arena *scratch,
                                       dtp_err *err) DTP_MUST_CHECK;

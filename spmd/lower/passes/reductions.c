@@ -62,7 +62,7 @@ dtp_status dtp_program__merge_collectives(dtp_program *p, dtp_arena *scratch, dt
     dtp_usage *u;
     bool *gone;
     DTP_TRY(dtp_program__count_uses(p, scratch, &u, err));
-    DTP_TRY(dtp_program__scratch(scratch, p->n_values, sizeof *gone, &gone, err));
+    DTP_TRY(DTP_NEW(scratch, gone, p->n_values, err));
     for (int32_t i = 0; i < p->n_instrs; i++) {
         int32_t a = first_half(p, u, i);
         if (a < 0) {
@@ -155,9 +155,9 @@ dtp_status dtp_program__sink_reductions(dtp_program *p, dtp_arena *scratch, dtp_
     sinking s = {.p = p};
     int32_t sunk = 0;
     DTP_TRY(dtp_program__count_uses(p, scratch, &s.usage, err));
-    DTP_TRY(dtp_program__scratch(scratch, room, sizeof *s.gone, &s.gone, err));
-    DTP_TRY(dtp_program__scratch(scratch, room, sizeof *s.writer, &s.writer, err));
-    DTP_TRY(dtp_program__scratch(scratch, 2 * n_instrs, sizeof *s.instrs, &s.instrs, err));
+    DTP_TRY(DTP_NEW(scratch, s.gone, room, err));
+    DTP_TRY(DTP_NEW(scratch, s.writer, room, err));
+    DTP_TRY(DTP_NEW(scratch, s.instrs, 2 * n_instrs, err));
     for (int32_t v = 0; v < room; v++) {
         s.writer[v] = -1;
     }
