@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/base/safe_int.h"
-#include "cost_models/machine_range.h"
 
 static const double LIMIT_S = 1e-12 * (double)DTP_COST_LIMIT_PS;
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "core/files/file_out.h"
-#include "cost_models/fit.h"
+#include "cost_models/machine/fit.h"
 #include "executor/bench/bench.h"
 #include "executor/cpu/blas_env.h"
 #include "tools/dtrun/options.h"

@@ -2,7 +2,7 @@
 #ifndef DTP_COST_MODELS_FIT_H
 #define DTP_COST_MODELS_FIT_H
 
-#include "cost_models/machine.h"
+#include "cost_models/machine/machine.h"
 #include "spmd/program/samples.h"
 
 /* What samples do not say. Texts are copied; NULL or "" = not stated. */
