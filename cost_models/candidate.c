@@ -1,23 +1,7 @@
 #include "cost_models/candidate.h"
 
 #include "cost_models/predict.h"
-#include "cost_models/node_price.h"
-
-static dtp_status add_prices(const dtp_pricer *pricer, const dtp_program *program, int64_t *cost_ps,
-                             dtp_err *err)
-{
-    dtp_dearest dearest = {0};
-    *cost_ps = 0;
-    for (int32_t i = 0; i < program->n_instrs; i++) {
-        const dtp_instr *instr = &program->instrs[i];
-        int64_t ps = 0;
-        DTP_TRY(dtp_price_instr_ps(pricer, program, instr, &dearest, &ps, err));
-        if (!dtp_cost_add(cost_ps, ps, dtp_instr_runs(program, instr))) {
-            return dtp_cost_fail(pricer, &dearest, err);
-        }
-    }
-    return DTP_OK;
-}
+#include "cost_models/price_limit.h"
 
 dtp_status dtp_additive_cost(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
                              const dtp_redistributor *redistributor, int64_t *cost_ps, dtp_err *err)
@@ -25,7 +9,8 @@ dtp_status dtp_additive_cost(const dtp_graph *g, const dtp_pricer *pricer, const
     const dtp_lower_options plain = {.redistributor = redistributor, .unplaced = true};
     dtp_program *program = NULL;
     DTP_TRY(dtp_lower(g, s, &plain, &program, err));
-    const dtp_status status = add_prices(pricer, program, cost_ps, err);
+    dtp_dearest dearest = {0};
+    const dtp_status status = dtp_program_price(pricer, program, &dearest, cost_ps, err);
     dtp_program_destroy(program);
     return status;
 }
@@ -54,31 +39,6 @@ dtp_status dtp_sharding_predict(const dtp_graph *g, const dtp_pricer *pricer,
     return cost_ps != NULL
                ? dtp_additive_cost(g, pricer, sharding, options->redistributor, cost_ps, err)
                : DTP_OK;
-}
-
-static dtp_status predict(const dtp_graph *g, const dtp_pricer *pricer, dtp_arena *scratch,
-                          dtp_candidate *c, dtp_err *err)
-{
-    const dtp_lower_options options = dtp_lower_options_init(c->redistributor);
-    dtp_sharding sharding;
-    DTP_TRY(dtp_sharding_from_rules(g, &pricer->mesh, &c->rules, false, scratch, &sharding, err));
-    return dtp_sharding_predict(g, pricer, &sharding, &options, &c->predicted,
-                                c->cost_ps == 0 ? &c->cost_ps : NULL, err);
-}
-
-dtp_status dtp_candidate_predict(const dtp_graph *g, const dtp_pricer *pricer, dtp_arena *arena,
-                                 dtp_candidate *candidate, dtp_err *err)
-{
-    dtp_err why;
-    dtp_arena *scratch = dtp_arena_create();
-    dtp_status s = predict(g, pricer, scratch, candidate, &why);
-    dtp_arena_destroy(scratch);
-    candidate->legal = s == DTP_OK;
-    candidate->why = s == DTP_OK ? NULL : dtp_arena_strdup(arena, why.msg);
-    if (s != DTP_OK && !dtp_lowering_refuses(s)) {
-        return DTP_FAIL(err, s, "%s", why.msg);
-    }
-    return DTP_OK;
 }
 
 dtp_status dtp_candidate_faster(const dtp_graph *g, const dtp_pricer *pricer,

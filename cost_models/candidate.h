@@ -13,18 +13,13 @@ typedef struct dtp_candidate {
     const char *rules_text; /* NULL: not made from layout rules */
     int32_t n_styles;
     const char *const *styles;              /* what it was made from when not from rules */
-    dtp_sharding sharding;                  /* mesh.n_dims and n_tensors 0: not made (yet) */
+    dtp_sharding sharding;                  /* nothing in it: not made */
     const dtp_redistributor *redistributor; /* whose steps it is priced with */
     bool legal;
     const char *why;          /* not legal: the reason */
     int64_t cost_ps;          /* additive cost of the nodes, without passes */
     dtp_prediction predicted; /* of the final program */
 } dtp_candidate;
-
-/* Lowers and predicts candidate->rules; an illegal rule set is told by legal and why, not an error.
- * cost_ps is filled when it is 0. Texts are put into `arena`. */
-dtp_status dtp_candidate_predict(const dtp_graph *g, const dtp_pricer *pricer, dtp_arena *arena,
-                                 dtp_candidate *candidate, dtp_err *err) DTP_MUST_CHECK;
 
 /* Predicts candidate->sharding, lowered with the redistributions of the machine and with those of
  * the generic machine, mostly single all-reduces, which passes merge; the candidate is the faster

@@ -30,20 +30,19 @@ static dtp_tensor_id moved_tensor(const dtp_program *p, const dtp_instr *instr,
     return t;
 }
 
-static dtp_status count(const dtp_pricer *pricer, const dtp_program *p, dtp_tensor_id *tensor,
+static dtp_status count(const dtp_pricer *pricer, dtp_program *p, dtp_tensor_id *tensor,
                         dtp_cost_split *by_node, dtp_cost_split *total, dtp_err *err)
 {
     dtp_dearest dearest = {0};
     int64_t sum = 0;
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        const dtp_instr *instr = &p->instrs[i];
-        dtp_cost_split one;
+        dtp_instr *instr = &p->instrs[i];
+        dtp_cost_split one = {0};
         int64_t ps = 0;
         DTP_TRY(dtp_price_instr_ps(pricer, p, instr, &dearest, &ps, err));
         if (!dtp_cost_add(&sum, ps, 1)) {
             return dtp_cost_fail(pricer, &dearest, err);
         }
-        memset(&one, 0, sizeof one);
         if (instr->kind == DTP_INSTR_KERNEL) {
             one.compute = ps;
         } else if (moved_tensor(p, instr, tensor) < 0) {
@@ -59,8 +58,8 @@ static dtp_status count(const dtp_pricer *pricer, const dtp_program *p, dtp_tens
     return DTP_OK;
 }
 
-dtp_status dtp_cost_split_program(const dtp_pricer *pricer, const dtp_program *p,
-                                  dtp_cost_split *by_node, dtp_cost_split *total, dtp_err *err)
+dtp_status dtp_cost_split_program(const dtp_pricer *pricer, dtp_program *p, dtp_cost_split *by_node,
+                                  dtp_cost_split *total, dtp_err *err)
 {
     dtp_tensor_id *tensor = malloc(((size_t)p->n_values + 1) * sizeof *tensor);
     DTP_TRY(DTP_MEMORY(err, tensor));

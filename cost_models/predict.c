@@ -35,16 +35,10 @@ dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction 
     DTP_TRY(dtp_predict_counts(p, out, err));
     dtp_dearest dearest = {0};
     int64_t sum = 0;
+    DTP_TRY(dtp_program_price(pricer, p, &dearest, &sum, err));
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        dtp_instr *instr = &p->instrs[i];
-        const int32_t runs = dtp_instr_runs(p, instr);
-        int64_t ps = 0;
-        instr->time_s = dtp_price_instr(pricer, p, instr);
-        DTP_TRY(dtp_price_to_ps(pricer, p, instr, instr->time_s, &dearest, &ps, err));
-        if (!dtp_cost_add(&sum, ps, runs)) {
-            return dtp_cost_fail(pricer, &dearest, err);
-        }
-        const double all_s = runs * instr->time_s;
+        const dtp_instr *instr = &p->instrs[i];
+        const double all_s = dtp_instr_runs(p, instr) * instr->time_s;
         if (instr->kind == DTP_INSTR_COLLECTIVE) {
             out->comm_s += all_s;
         } else {
