@@ -95,8 +95,8 @@ static dtp_status run_copy(void *user, int32_t repeat, dtp_err *err)
     dtp_bench *b = c->b;
     const dtp_backend_ops *ops = b->backend->ops;
     size_t bytes = (size_t)(c->rows * c->cols) * sizeof(float);
-    char *from = (char *)b->floats.data + dtp_bench_offset(&b->floats, bytes, repeat);
-    char *to = (char *)b->results.data + dtp_bench_offset(&b->results, bytes, repeat);
+    char *from = dtp_bench_at(b, DTP_BENCH_FLOATS, bytes, repeat);
+    char *to = dtp_bench_at(b, DTP_BENCH_RESULTS, bytes, repeat);
     dtp_view src = matrix(from, c->rows, c->cols);
     dtp_view dst = matrix(to, c->rows, c->cols);
     dtp_ttype part = src.local;
@@ -150,7 +150,9 @@ static dtp_status run_coll(void *user, int32_t repeat, dtp_err *err)
 {
     coll_case *c = user;
     (void)repeat;
-    return c->b->comm->ops->run(c->b->comm, &c->coll, c->b->floats.data, c->b->results.data, err);
+    dtp_bench *b = c->b;
+    return b->comm->ops->run(b->comm, &c->coll, b->pools[DTP_BENCH_FLOATS].data,
+                             b->pools[DTP_BENCH_RESULTS].data, err);
 }
 
 dtp_status dtp_bench_collectives(dtp_bench *b, dtp_err *err)
