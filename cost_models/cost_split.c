@@ -10,7 +10,7 @@ int64_t dtp_cost_split_sum(const dtp_cost_split *c)
     return c->compute + c->communication + c->redistribution;
 }
 
-void dtp_cost_split_add(dtp_cost_split *to, const dtp_cost_split *c)
+static void add(dtp_cost_split *to, const dtp_cost_split *c)
 {
     to->compute += c->compute;
     to->communication += c->communication;
@@ -50,9 +50,9 @@ static dtp_status count(const dtp_pricer *pricer, dtp_program *p, dtp_tensor_id 
         } else {
             one.redistribution = ps;
         }
-        dtp_cost_split_add(total, &one);
+        add(total, &one);
         if (instr->node >= 0) {
-            dtp_cost_split_add(&by_node[instr->node], &one);
+            add(&by_node[instr->node], &one);
         }
     }
     return DTP_OK;

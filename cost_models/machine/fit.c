@@ -236,7 +236,6 @@ static dtp_status copy_text(dtp_machine *m, const char *text, const char **out, 
 static dtp_status fit_all(dtp_machine *m, const dtp_samples *samples,
                           const dtp_fit_options *options, points *p, dtp_err *err)
 {
-    m->kind = options->kind != NULL && strcmp(options->kind, "cuda") == 0 ? "cuda" : "cpu";
     m->memory_bytes = options->memory_bytes;
     m->provenance_how = "measured";
     m->provenance_threads = samples->threads;

@@ -8,7 +8,6 @@
 /* What samples do not say. Texts are copied; NULL or "" = not stated. */
 typedef struct dtp_fit_options {
     const char *name; /* of the machine; NULL: "measured" */
-    const char *kind; /* "cpu" or "cuda"; NULL: "cpu" */
     const char *date, *host, *tool, *blas;
     int64_t memory_bytes; /* per device, at least 1 */
 } dtp_fit_options;

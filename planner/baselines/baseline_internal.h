@@ -3,7 +3,7 @@
 #ifndef DTP_PLANNER_BASELINE_INTERNAL_H
 #define DTP_PLANNER_BASELINE_INTERNAL_H
 
-#include "cost_models/candidate.h"
+#include "cost_models/predict.h"
 
 /* What the dims of a model are, read from its forward nodes: the batch, the sequence, the
  * vocabulary, feature dims that Megatron splits, experts. */

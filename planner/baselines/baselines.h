@@ -22,7 +22,7 @@
 #ifndef DTP_PLANNER_BASELINES_H
 #define DTP_PLANNER_BASELINES_H
 
-#include "cost_models/candidate.h"
+#include "cost_models/predict.h"
 
 typedef struct dtp_baseline_options {
     /* Who decides on the steps, as in dtp_candidate_faster; the generic machine also for styles. */
