@@ -1,6 +1,5 @@
 #include "cost_models/cost_split.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "cost_models/price_limit.h"
@@ -30,11 +29,18 @@ static dtp_tensor_id moved_tensor(const dtp_program *p, const dtp_instr *instr,
     return t;
 }
 
-static dtp_status count(const dtp_pricer *pricer, dtp_program *p, dtp_tensor_id *tensor,
-                        dtp_cost_split *by_node, dtp_cost_split *total, dtp_err *err)
+dtp_status dtp_cost_split_program(const dtp_pricer *pricer, dtp_program *p, dtp_arena *scratch,
+                                  dtp_cost_split *by_node, dtp_cost_split *total, dtp_err *err)
 {
     dtp_dearest dearest = {0};
     int64_t sum = 0;
+    dtp_tensor_id *tensor;
+    DTP_TRY(DTP_NEW(scratch, tensor, p->n_values, err));
+    for (int32_t v = 0; v < p->n_values; v++) {
+        tensor[v] = -1;
+    }
+    *total = (dtp_cost_split){0};
+    memset(by_node, 0, (size_t)p->graph->n_nodes * sizeof *by_node);
     for (int32_t i = 0; i < p->n_instrs; i++) {
         dtp_instr *instr = &p->instrs[i];
         dtp_cost_split one = {0};
@@ -56,19 +62,4 @@ static dtp_status count(const dtp_pricer *pricer, dtp_program *p, dtp_tensor_id 
         }
     }
     return DTP_OK;
-}
-
-dtp_status dtp_cost_split_program(const dtp_pricer *pricer, dtp_program *p, dtp_cost_split *by_node,
-                                  dtp_cost_split *total, dtp_err *err)
-{
-    dtp_tensor_id *tensor = malloc(((size_t)p->n_values + 1) * sizeof *tensor);
-    DTP_TRY(DTP_MEMORY(err, tensor));
-    for (int32_t v = 0; v < p->n_values; v++) {
-        tensor[v] = -1;
-    }
-    memset(total, 0, sizeof *total);
-    memset(by_node, 0, (size_t)p->graph->n_nodes * sizeof *by_node);
-    const dtp_status s = count(pricer, p, tensor, by_node, total, err);
-    free(tensor);
-    return s;
 }

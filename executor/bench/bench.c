@@ -57,10 +57,10 @@ static dtp_status run_parts(dtp_bench *b, dtp_err *err)
         const char *name;
         bool skip;
         dtp_status (*run)(dtp_bench *b, dtp_err *err);
-    } parts[] = {{"gemm", b->options.no_gemm, dtp_bench_gemms},
-                 {"ops", b->options.no_ops, dtp_bench_ops},
-                 {"moves", b->options.no_moves, dtp_bench_moves},
-                 {"collectives", b->options.no_collectives, dtp_bench_collectives}};
+    } parts[] = {{"gemm", b->options.no_kernels, dtp_bench_gemms},
+                 {"ops", b->options.no_kernels, dtp_bench_ops},
+                 {"moves", false, dtp_bench_moves},
+                 {"collectives", false, dtp_bench_collectives}};
     static const struct {
         int32_t mib;
         dtp_dtype dtype;
