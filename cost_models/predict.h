@@ -1,5 +1,5 @@
-/* What is predicted of a step (docs/cost-model.md): of a program, of a sharding that is lowered, and
- * of a candidate, a decision of a solver or a baseline. */
+/* What is predicted of a step (docs/cost-model.md): of a program, of a sharding that is lowered,
+ * and of a candidate, a decision of a solver or a baseline. */
 #ifndef DTP_COST_MODELS_PREDICT_H
 #define DTP_COST_MODELS_PREDICT_H
 

@@ -96,7 +96,7 @@ static dtp_status list_baselines(const dtp_graph *g, const dtp_mesh *mesh,
     return options->rules_only ? DTP_OK : dtp_baseline__add_recipes(g, mesh, arena, n, list, err);
 }
 
-/* ---- pricing -------------------------------------------------------------------------------------
+/* ---- pricing ------------------------------------------------------------------------------------
  */
 
 /* On the generic machine, so that a style means the same layouts on every machine. */
