@@ -1,6 +1,5 @@
 #include "cost_models/cost_split.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "cost_models/price_limit.h"
@@ -10,7 +9,7 @@ int64_t dtp_cost_split_sum(const dtp_cost_split *c)
     return c->compute + c->communication + c->redistribution;
 }
 
-void dtp_cost_split_add(dtp_cost_split *to, const dtp_cost_split *c)
+static void add(dtp_cost_split *to, const dtp_cost_split *c)
 {
     to->compute += c->compute;
     to->communication += c->communication;
@@ -30,20 +29,26 @@ static dtp_tensor_id moved_tensor(const dtp_program *p, const dtp_instr *instr,
     return t;
 }
 
-static dtp_status count(const dtp_pricer *pricer, const dtp_program *p, dtp_tensor_id *tensor,
-                        dtp_cost_split *by_node, dtp_cost_split *total, dtp_err *err)
+dtp_status dtp_cost_split_program(const dtp_pricer *pricer, dtp_program *p, dtp_arena *scratch,
+                                  dtp_cost_split *by_node, dtp_cost_split *total, dtp_err *err)
 {
     dtp_dearest dearest = {0};
     int64_t sum = 0;
+    dtp_tensor_id *tensor;
+    DTP_TRY(DTP_NEW(scratch, tensor, p->n_values, err));
+    for (int32_t v = 0; v < p->n_values; v++) {
+        tensor[v] = -1;
+    }
+    *total = (dtp_cost_split){0};
+    memset(by_node, 0, (size_t)p->graph->n_nodes * sizeof *by_node);
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        const dtp_instr *instr = &p->instrs[i];
-        dtp_cost_split one;
+        dtp_instr *instr = &p->instrs[i];
+        dtp_cost_split one = {0};
         int64_t ps = 0;
         DTP_TRY(dtp_price_instr_ps(pricer, p, instr, &dearest, &ps, err));
         if (!dtp_cost_add(&sum, ps, 1)) {
             return dtp_cost_fail(pricer, &dearest, err);
         }
-        memset(&one, 0, sizeof one);
         if (instr->kind == DTP_INSTR_KERNEL) {
             one.compute = ps;
         } else if (moved_tensor(p, instr, tensor) < 0) {
@@ -51,25 +56,10 @@ static dtp_status count(const dtp_pricer *pricer, const dtp_program *p, dtp_tens
         } else {
             one.redistribution = ps;
         }
-        dtp_cost_split_add(total, &one);
+        add(total, &one);
         if (instr->node >= 0) {
-            dtp_cost_split_add(&by_node[instr->node], &one);
+            add(&by_node[instr->node], &one);
         }
     }
     return DTP_OK;
-}
-
-dtp_status dtp_cost_split_program(const dtp_pricer *pricer, const dtp_program *p,
-                                  dtp_cost_split *by_node, dtp_cost_split *total, dtp_err *err)
-{
-    dtp_tensor_id *tensor = malloc(((size_t)p->n_values + 1) * sizeof *tensor);
-    DTP_TRY(DTP_MEMORY(err, tensor));
-    for (int32_t v = 0; v < p->n_values; v++) {
-        tensor[v] = -1;
-    }
-    memset(total, 0, sizeof *total);
-    memset(by_node, 0, (size_t)p->graph->n_nodes * sizeof *by_node);
-    const dtp_status s = count(pricer, p, tensor, by_node, total, err);
-    free(tensor);
-    return s;
 }

@@ -13,11 +13,11 @@ typedef struct dtp_cost_split {
 } dtp_cost_split;
 
 int64_t dtp_cost_split_sum(const dtp_cost_split *c);
-void dtp_cost_split_add(dtp_cost_split *to, const dtp_cost_split *c);
 
-/* by_node: room for every node of the program's graph. What no node caused is in *total alone. For
- * a program without passes *total is the additive cost (cost_models/candidate.h). */
-dtp_status dtp_cost_split_program(const dtp_pricer *pricer, const dtp_program *p,
+/* Prices p (dtp_price_instr_ps). by_node: room for every node of the program's graph. What no node
+ * caused is in *total alone. For a program without passes *total is the additive cost
+ * (cost_models/predict.h). */
+dtp_status dtp_cost_split_program(const dtp_pricer *pricer, dtp_program *p, dtp_arena *scratch,
                                   dtp_cost_split *by_node, dtp_cost_split *total,
                                   dtp_err *err) DTP_MUST_CHECK;
 

@@ -5,28 +5,32 @@
 #include "cost_models/node_classes.h"
 #include "spmd/lower/lower.h"
 
+typedef struct life {
+    int32_t first, last; /* instructions that touch its buffer; first -1: none */
+    bool spare;          /* may lie in the buffer of something that dies */
+} life;
+
 struct dtp_node_pricer {
     const dtp_pricer *pricer;
     dtp_arena *arena;
     dtp_program *program;
-    int32_t *first, *last; /* by value: instructions that touch its buffer */
-    bool *spare;           /* by value: may lie in the buffer of something that dies */
-    int32_t cap_first, cap_last, cap_spare;
+    life *lives; /* by value */
+    int32_t cap_lives;
     dtp_dearest dearest;
 };
 
 static void touch(dtp_node_pricer *np, dtp_value_id v, int32_t at)
 {
-    const dtp_value_id root = dtp_value_root(np->program, v);
-    np->first[root] = np->first[root] < 0 ? at : np->first[root];
-    np->last[root] = at;
+    life *l = &np->lives[dtp_value_root(np->program, v)];
+    l->first = l->first < 0 ? at : l->first;
+    l->last = at;
 }
 
 static void find_lives(dtp_node_pricer *np, const dtp_node *n)
 {
     const dtp_program *q = np->program;
     for (dtp_value_id v = 0; v < q->n_values; v++) {
-        np->first[v] = np->last[v] = -1;
+        np->lives[v] = (life){.first = -1, .last = -1};
     }
     for (int32_t k = 0; k < q->n_instrs; k++) {
         const dtp_instr *instr = &q->instrs[k];
@@ -43,7 +47,7 @@ static void find_lives(dtp_node_pricer *np, const dtp_node *n)
     for (int32_t i = 0; i < n->n_out; i++) {
         const dtp_value_id v = q->tensor_value[n->out[i]];
         if (v >= 0) {
-            np->first[dtp_value_root(q, v)] = -1; /* counted with its tensor */
+            np->lives[dtp_value_root(q, v)].first = -1; /* counted with its tensor */
         }
     }
 }
@@ -52,34 +56,27 @@ static dtp_status find_peaks(dtp_node_pricer *np, const dtp_node *n, dtp_node_pr
                              dtp_err *err)
 {
     const dtp_program *q = np->program;
-    const int32_t n_values = q->n_values;
-    DTP_TRY(
-        dtp_arena_grow(np->arena, &np->first, 0, n_values, &np->cap_first, sizeof *np->first, err));
-    DTP_TRY(
-        dtp_arena_grow(np->arena, &np->last, 0, n_values, &np->cap_last, sizeof *np->last, err));
-    DTP_TRY(
-        dtp_arena_grow(np->arena, &np->spare, 0, n_values, &np->cap_spare, sizeof *np->spare, err));
+    DTP_TRY(dtp_arena_grow(np->arena, &np->lives, 0, q->n_values, &np->cap_lives, sizeof *np->lives,
+                           err));
     find_lives(np, n);
     /* Results of all-reduces, and of kernels that may work in place. */
-    for (dtp_value_id v = 0; v < q->n_values; v++) {
-        np->spare[v] = false;
-    }
     for (int32_t k = 0; k < q->n_instrs; k++) {
         const dtp_instr *instr = &q->instrs[k];
         const bool reduces =
             instr->kind == DTP_INSTR_COLLECTIVE && instr->coll.kind == DTP_ALL_REDUCE;
         for (int32_t o = 0; o < instr->n_out; o++) {
-            np->spare[instr->out[o]] =
+            np->lives[instr->out[o]].spare =
                 reduces || (instr->kind == DTP_INSTR_KERNEL && instr->op->inplace_in[o] != 0);
         }
     }
     for (int32_t k = 0; k < q->n_instrs; k++) {
         int64_t live = 0, sure = 0;
         for (dtp_value_id v = 0; v < q->n_values; v++) {
+            const life *l = &np->lives[v];
             const bool own = q->values[v].parent < 0 && q->values[v].kind != DTP_VALUE_INPUT;
-            if (own && np->first[v] >= 0 && np->first[v] <= k && k <= np->last[v]) {
+            if (own && l->first >= 0 && l->first <= k && k <= l->last) {
                 live += q->values[v].bytes;
-                sure += np->spare[v] ? 0 : q->values[v].bytes;
+                sure += l->spare ? 0 : q->values[v].bytes;
             }
         }
         out->temp_bytes = live > out->temp_bytes ? live : out->temp_bytes;

@@ -35,16 +35,10 @@ dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction 
     DTP_TRY(dtp_predict_counts(p, out, err));
     dtp_dearest dearest = {0};
     int64_t sum = 0;
+    DTP_TRY(dtp_program_price(pricer, p, &dearest, &sum, err));
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        dtp_instr *instr = &p->instrs[i];
-        const int32_t runs = dtp_instr_runs(p, instr);
-        int64_t ps = 0;
-        instr->time_s = dtp_price_instr(pricer, p, instr);
-        DTP_TRY(dtp_price_to_ps(pricer, p, instr, instr->time_s, &dearest, &ps, err));
-        if (!dtp_cost_add(&sum, ps, runs)) {
-            return dtp_cost_fail(pricer, &dearest, err);
-        }
-        const double all_s = runs * instr->time_s;
+        const dtp_instr *instr = &p->instrs[i];
+        const double all_s = dtp_instr_runs(p, instr) * instr->time_s;
         if (instr->kind == DTP_INSTR_COLLECTIVE) {
             out->comm_s += all_s;
         } else {
@@ -64,4 +58,59 @@ dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction 
         out->exposed_comm_s = timeline.exposed_comm_s;
     }
     return DTP_OK;
+}
+
+dtp_status dtp_additive_cost(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
+                             const dtp_redistributor *redistributor, int64_t *cost_ps, dtp_err *err)
+{
+    const dtp_lower_options plain = {.redistributor = redistributor, .unplaced = true};
+    dtp_program *program = NULL;
+    DTP_TRY(dtp_lower(g, s, &plain, &program, err));
+    dtp_dearest dearest = {0};
+    const dtp_status status = dtp_program_price(pricer, program, &dearest, cost_ps, err);
+    dtp_program_destroy(program);
+    return status;
+}
+
+dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
+                                const dtp_lower_options *options, dtp_prediction *predicted,
+                                dtp_program **out, dtp_err *err)
+{
+    DTP_TRY(dtp_lower(g, s, options, out, err));
+    dtp_status status = dtp_program_check(*out, err);
+    status = status == DTP_OK ? dtp_predict(pricer, *out, predicted, err) : status;
+    if (status != DTP_OK) {
+        dtp_program_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+dtp_status dtp_sharding_predict(const dtp_graph *g, const dtp_pricer *pricer,
+                                const dtp_sharding *sharding, const dtp_lower_options *options,
+                                dtp_prediction *predicted, int64_t *cost_ps, dtp_err *err)
+{
+    dtp_program *program = NULL;
+    DTP_TRY(dtp_sharding_program(g, pricer, sharding, options, predicted, &program, err));
+    dtp_program_destroy(program);
+    return cost_ps != NULL
+               ? dtp_additive_cost(g, pricer, sharding, options->redistributor, cost_ps, err)
+               : DTP_OK;
+}
+
+dtp_status dtp_candidate_faster(const dtp_graph *g, const dtp_pricer *pricer,
+                                const dtp_redistributor *machine, const dtp_redistributor *generic,
+                                dtp_candidate *candidate, dtp_err *err)
+{
+    for (int32_t i = 0; i < 2; i++) {
+        dtp_candidate c = *candidate;
+        c.redistributor = i == 0 ? machine : generic;
+        const dtp_lower_options options = dtp_lower_options_init(c.redistributor);
+        DTP_TRY(dtp_sharding_predict(g, pricer, &c.sharding, &options, &c.predicted, NULL, err));
+        if (i == 0 || c.predicted.step_time_s < candidate->predicted.step_time_s) {
+            *candidate = c;
+        }
+    }
+    return dtp_additive_cost(g, pricer, &candidate->sharding, candidate->redistributor,
+                             &candidate->cost_ps, err);
 }

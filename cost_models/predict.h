@@ -1,8 +1,12 @@
-/* What is predicted of a step of a program (docs/cost-model.md). */
+/* What is predicted of a step (docs/cost-model.md): of a program, of a sharding that is lowered,
+ * and of a candidate, a decision of a solver or a baseline. */
 #ifndef DTP_COST_MODELS_PREDICT_H
 #define DTP_COST_MODELS_PREDICT_H
 
+#include "core/plan/plan.h"
 #include "cost_models/price.h"
+#include "spmd/lower/lower.h"
+#include "spmd/redistribute/redistribute.h"
 
 /* Peak memory and collectives of a step, which need no machine; times are 0. DTP_RANGE: the bytes
  * of collectives do not fit. */
@@ -16,5 +20,43 @@ dtp_status dtp_predict_counts(const dtp_program *p, dtp_prediction *out,
  * the bytes of collectives do not fit. */
 dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction *out,
                        dtp_err *err) DTP_MUST_CHECK;
+
+/* Lowers a sharding (with options->redistributor), checks and predicts the program, which is
+ * the caller's then. */
+dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
+                                const dtp_lower_options *options, dtp_prediction *predicted,
+                                dtp_program **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* What is predicted of that program; *cost_ps (may be NULL) is the dtp_additive_cost. */
+dtp_status dtp_sharding_predict(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
+                                const dtp_lower_options *options, dtp_prediction *predicted,
+                                int64_t *cost_ps, dtp_err *err) DTP_MUST_CHECK;
+
+/* Sum of the prices of all instructions of the plain lowering of a sharding: no merging, no
+ * buckets. */
+dtp_status dtp_additive_cost(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
+                             const dtp_redistributor *redistributor, int64_t *cost_ps,
+                             dtp_err *err) DTP_MUST_CHECK;
+
+typedef struct dtp_candidate {
+    const char *name;       /* of a baseline; NULL for a solution */
+    dtp_layout_rules rules; /* of layout rules */
+    const char *rules_text; /* NULL: not made from layout rules */
+    int32_t n_styles;
+    const char *const *styles;              /* what it was made from when not from rules */
+    dtp_sharding sharding;                  /* nothing in it: not made */
+    const dtp_redistributor *redistributor; /* whose steps it is priced with */
+    bool legal;
+    const char *why;          /* not legal: the reason */
+    int64_t cost_ps;          /* additive cost of the nodes, without passes */
+    dtp_prediction predicted; /* of the final program */
+} dtp_candidate;
+
+/* Predicts candidate->sharding, lowered with the redistributions of the machine and with those of
+ * the generic machine, mostly single all-reduces, which passes merge; the candidate is the faster
+ * one. Fills redistributor, predicted and cost_ps. */
+dtp_status dtp_candidate_faster(const dtp_graph *g, const dtp_pricer *pricer,
+                                const dtp_redistributor *machine, const dtp_redistributor *generic,
+                                dtp_candidate *candidate, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "cost_models/curve.h"
-#include "cost_models/gemm.h"
+#include "cost_models/machine/curve.h"
+#include "cost_models/machine/gemm.h"
 
 /* FLOP/s of a dtype; the rate of f32, else the first stated one, when the machine says nothing. */
 static double flop_rate(const dtp_machine *m, dtp_dtype dtype)

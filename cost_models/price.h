@@ -4,7 +4,7 @@
 #define DTP_COST_MODELS_PRICE_H
 
 #include "core/plan/plan.h"
-#include "cost_models/machine.h"
+#include "cost_models/machine/machine.h"
 
 /* The groups over one set of mesh dims, as they lie on the network levels. */
 typedef struct dtp_group_shape {
@@ -20,7 +20,6 @@ typedef struct dtp_group_shape {
 typedef struct dtp_pricer {
     const dtp_machine *machine;
     dtp_mesh mesh;
-    int32_t outer_level[DTP_MAX_MESH_DIMS]; /* outermost level that mesh dim m crosses, -1 = none */
     dtp_group_shape groups[1 << DTP_MAX_MESH_DIMS]; /* by mesh set */
 } dtp_pricer;
 

@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "cost_models/curve.h"
+#include "cost_models/machine/curve.h"
 
 /* Blocks of `block` consecutive ranks that the group over mesh dim m alone touches: exact when
  * block and dim nest, else the worst alignment. */
@@ -78,9 +78,6 @@ dtp_status dtp_pricer_init(const dtp_machine *machine, const dtp_mesh *mesh, dtp
     *out = (dtp_pricer){.machine = machine, .mesh = *mesh};
     for (dtp_mesh_set set = 0; set < 1U << mesh->n_dims; set++) {
         out->groups[set] = group_shape(machine, mesh, set);
-    }
-    for (int32_t m = 0; m < mesh->n_dims; m++) {
-        out->outer_level[m] = out->groups[1U << m].outer;
     }
     return DTP_OK;
 }

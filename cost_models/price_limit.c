@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/base/safe_int.h"
-#include "cost_models/machine_range.h"
 
 static const double LIMIT_S = 1e-12 * (double)DTP_COST_LIMIT_PS;
 
@@ -46,9 +45,10 @@ static void try_key(blame *b, dtp_machine *machine, double *field, dtp_machine_n
     }
 }
 
-dtp_status dtp_price_to_ps(const dtp_pricer *pricer, const dtp_program *p, const dtp_instr *instr,
-                           double time_s, dtp_dearest *dearest, int64_t *ps, dtp_err *err)
+dtp_status dtp_price_instr_ps(const dtp_pricer *pricer, const dtp_program *p, dtp_instr *instr,
+                              dtp_dearest *dearest, int64_t *ps, dtp_err *err)
 {
+    const double time_s = instr->time_s = dtp_price_instr(pricer, p, instr);
     if (!(time_s <= dearest->time_s)) {
         blame b = {.pricer = pricer, .p = p, .instr = instr, .out = dearest};
         *dearest = (dtp_dearest){.time_s = time_s, .what = dtp_instr_name(instr)};
@@ -97,14 +97,6 @@ dtp_status dtp_price_to_ps(const dtp_pricer *pricer, const dtp_program *p, const
     return DTP_OK;
 }
 
-dtp_status dtp_price_instr_ps(const dtp_pricer *pricer, const dtp_program *p,
-                              const dtp_instr *instr, dtp_dearest *dearest, int64_t *ps,
-                              dtp_err *err)
-{
-    const double time_s = dtp_price_instr(pricer, p, instr);
-    return dtp_price_to_ps(pricer, p, instr, time_s, dearest, ps, err);
-}
-
 bool dtp_cost_add(int64_t *sum, int64_t ps, int64_t times)
 {
     int64_t all, with;
@@ -114,6 +106,21 @@ bool dtp_cost_add(int64_t *sum, int64_t ps, int64_t times)
     }
     *sum = with;
     return true;
+}
+
+dtp_status dtp_program_price(const dtp_pricer *pricer, dtp_program *p, dtp_dearest *dearest,
+                             int64_t *ps, dtp_err *err)
+{
+    *ps = 0;
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        dtp_instr *instr = &p->instrs[i];
+        int64_t one = 0;
+        DTP_TRY(dtp_price_instr_ps(pricer, p, instr, dearest, &one, err));
+        if (!dtp_cost_add(ps, one, dtp_instr_runs(p, instr))) {
+            return dtp_cost_fail(pricer, dearest, err);
+        }
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_cost_fail(const dtp_pricer *pricer, const dtp_dearest *dearest, dtp_err *err)

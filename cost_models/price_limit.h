@@ -20,14 +20,15 @@ typedef struct dtp_dearest {
     double value;     /* of the key; 0 = a list of measurements */
 } dtp_dearest;
 
-/* The price time_s of an instruction in picoseconds, rounded to nearest; DTP_RANGE at the limit. */
-dtp_status dtp_price_to_ps(const dtp_pricer *pricer, const dtp_program *p, const dtp_instr *instr,
-                           double time_s, dtp_dearest *dearest, int64_t *ps,
-                           dtp_err *err) DTP_MUST_CHECK;
-/* The same of dtp_price_instr. */
-dtp_status dtp_price_instr_ps(const dtp_pricer *pricer, const dtp_program *p,
-                              const dtp_instr *instr, dtp_dearest *dearest, int64_t *ps,
-                              dtp_err *err) DTP_MUST_CHECK;
+/* Sets instr->time_s to the price of an instruction (dtp_price_instr) and *ps to it in picoseconds,
+ * rounded to nearest; DTP_RANGE at the limit. */
+dtp_status dtp_price_instr_ps(const dtp_pricer *pricer, const dtp_program *p, dtp_instr *instr,
+                              dtp_dearest *dearest, int64_t *ps, dtp_err *err) DTP_MUST_CHECK;
+
+/* The same of all instructions; *ps is the sum of a step, in which those of microbatches run
+ * several times. */
+dtp_status dtp_program_price(const dtp_pricer *pricer, dtp_program *p, dtp_dearest *dearest,
+                             int64_t *ps, dtp_err *err) DTP_MUST_CHECK;
 
 /* *sum += ps * times; false, *sum unchanged, when that is no longer below the limit. None of them
  * is negative. */

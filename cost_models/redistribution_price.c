@@ -48,16 +48,7 @@ static dtp_status price_program(dtp_redistribution_pricer *m, const dtp_ttype *t
         named.dims[i].id = i;
     }
     DTP_TRY(dtp_redistribute_program(m->names, &m->pricer->mesh, &named, before, &one, &job, err));
-    const dtp_program *p = job.program;
-    dtp_status s = DTP_OK;
-    *ps = 0;
-    for (int32_t i = 0; i < p->n_instrs && s == DTP_OK; i++) {
-        int64_t instr_ps = 0;
-        s = dtp_price_instr_ps(m->pricer, p, &p->instrs[i], &m->dearest, &instr_ps, err);
-        if (s == DTP_OK && !dtp_cost_add(ps, instr_ps, 1)) {
-            s = dtp_cost_fail(m->pricer, &m->dearest, err);
-        }
-    }
+    const dtp_status s = dtp_program_price(m->pricer, job.program, &m->dearest, ps, err);
     dtp_redistribute_job_free(&job);
     return s;
 }

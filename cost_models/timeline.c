@@ -32,15 +32,14 @@ static void start_if_ready(queue *q, const queue queues[2], int32_t n,
     }
 }
 
-dtp_schedule_result dtp_schedule_run(int32_t n, const dtp_schedule_task *tasks, double slowdown,
-                                     double *exposed_s)
+dtp_schedule_result dtp_schedule_run(int32_t n, dtp_schedule_task *tasks, double slowdown)
 {
     dtp_schedule_result r = {0};
     queue q[2] = {{.comm = false}, {.comm = true}};
     next_task(&q[0], 0, n, tasks);
     next_task(&q[1], 0, n, tasks);
-    for (int32_t i = 0; i < n && exposed_s != NULL; i++) {
-        exposed_s[i] = 0.0;
+    for (int32_t i = 0; i < n; i++) {
+        tasks[i].exposed_s = 0.0;
     }
     while (q[0].at < n || q[1].at < n) {
         start_if_ready(&q[0], q, n, tasks);
@@ -53,8 +52,8 @@ dtp_schedule_result dtp_schedule_run(int32_t n, const dtp_schedule_task *tasks, 
         r.end_s += wall;
         r.overlapped_s += both ? wall : 0.0;
         r.exposed_comm_s += q[0].running ? 0.0 : wall;
-        if (!q[0].running && exposed_s != NULL) {
-            exposed_s[q[1].at] += wall;
+        if (!q[0].running) {
+            tasks[q[1].at].exposed_s += wall;
         }
         for (int i = 0; i < 2; i++) {
             if (q[i].running && !(q[i].left_s > advance)) {
@@ -99,7 +98,7 @@ bool dtp_schedule_tasks(const dtp_program *p, dtp_schedule_task *tasks)
             const dtp_instr *instr = &p->instrs[i];
             dtp_schedule_task *t = tasks++;
             const bool comm = instr->kind == DTP_INSTR_COLLECTIVE;
-            *t = (dtp_schedule_task){.comm = comm, .time_s = instr->time_s};
+            *t = (dtp_schedule_task){.comm = comm, .instr = i, .time_s = instr->time_s};
             for (int32_t o = 0; o < instr->n_in; o++) {
                 raise_to(t->need, hazards[dtp_value_root(p, instr->in[o])].written);
             }
@@ -127,27 +126,18 @@ bool dtp_schedule_program(const dtp_program *p, double slowdown, dtp_schedule_re
     const int64_t n = dtp_schedule_count(p);
     const size_t some = n < INT32_MAX ? (size_t)n + 1 : 0;
     dtp_schedule_task *tasks = some > 0 ? calloc(some, sizeof *tasks) : NULL;
-    double *by_task = some > 0 && exposed_s != NULL ? calloc(some, sizeof *by_task) : NULL;
-    const bool ok =
-        tasks != NULL && (by_task != NULL || exposed_s == NULL) && dtp_schedule_tasks(p, tasks);
+    const bool ok = tasks != NULL && dtp_schedule_tasks(p, tasks);
     if (ok) {
-        *out = dtp_schedule_run((int32_t)n, tasks, slowdown, by_task);
+        *out = dtp_schedule_run((int32_t)n, tasks, slowdown);
     }
     if (ok && exposed_s != NULL) {
-        /* Instructions of the order that dtp_schedule_tasks makes. */
-        const int32_t body = dtp_program_body(p), runs = dtp_program_microbatches(p);
-        const double *of_task = by_task;
         for (int32_t i = 0; i < p->n_instrs; i++) {
             exposed_s[i] = 0.0;
         }
-        for (int32_t j = 0; j < runs; j++) {
-            const int32_t end = j + 1 < runs ? body : p->n_instrs;
-            for (int32_t i = 0; i < end; i++) {
-                exposed_s[i] += *of_task++;
-            }
+        for (int64_t t = 0; t < n; t++) {
+            exposed_s[tasks[t].instr] += tasks[t].exposed_s;
         }
     }
-    free(by_task);
     free(tasks);
     return ok;
 }

@@ -15,10 +15,12 @@
 
 typedef struct dtp_schedule_task {
     bool comm; /* on the communication resource */
+    int32_t instr;
     double time_s;
     /* Tasks of [0] the compute and [1] the communication resource, counted in order, that must have
      * ended. */
     int32_t need[2];
+    double exposed_s; /* result: how long it is communication and compute does not run */
 } dtp_schedule_task;
 
 typedef struct dtp_schedule_result {
@@ -27,10 +29,9 @@ typedef struct dtp_schedule_result {
     double overlapped_s;   /* both run */
 } dtp_schedule_result;
 
-/* Simulates tasks in order; `need` refers to earlier tasks only. exposed_s (may be NULL): by task,
- * how long it is communication and compute does not run; their sum is exposed_comm_s. */
-dtp_schedule_result dtp_schedule_run(int32_t n, const dtp_schedule_task *tasks, double slowdown,
-                                     double *exposed_s);
+/* Simulates tasks in order; `need` refers to earlier tasks only. The sum of tasks[i].exposed_s is
+ * exposed_comm_s. */
+dtp_schedule_result dtp_schedule_run(int32_t n, dtp_schedule_task *tasks, double slowdown);
 
 /* Instructions that a step runs, those of microbatches as often as they run. */
 int64_t dtp_schedule_count(const dtp_program *p);

@@ -4,7 +4,7 @@
 #define DTP_PLANNER_PLAN_PINS_H
 
 #include "core/plan/plan.h"
-#include "cost_models/machine.h"
+#include "cost_models/machine/machine.h"
 #include "planner/plan_search.h"
 #include "spmd/propagate/propagate.h"
 

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "cost_models/node_price.h"
 #include "planner/planning.h"
 #include "planner/problem/overlay.h"
 #include "planner/problem/rules/rules_problem.h"
@@ -59,6 +60,23 @@ static dtp_status in_space(const dtp_planning *p, const dtp_candidate *c, bool *
     return DTP_OK;
 }
 
+/* Of the rules of a candidate; the cost is found unless it is known. */
+static dtp_status predict(const dtp_planning *p, dtp_candidate *c, dtp_err *err)
+{
+    const dtp_lower_options options = dtp_lower_options_init(c->redistributor);
+    dtp_err why = {0};
+    dtp_status s = dtp_sharding_from_rules(p->graph, &p->pricer.mesh, &c->rules, false, p->arena,
+                                           &c->sharding, &why);
+    if (s == DTP_OK) {
+        s = dtp_sharding_predict(p->graph, &p->pricer, &c->sharding, &options, &c->predicted,
+                                 c->cost_ps == 0 ? &c->cost_ps : NULL, &why);
+    }
+    if (dtp_lowering_refuses(s)) {
+        return DTP_FAIL(err, DTP_INTERNAL, "a solution of the problem is illegal: %s", why.msg);
+    }
+    return s == DTP_OK ? DTP_OK : DTP_FAIL(err, s, "%s", why.msg);
+}
+
 /* Lowers, predicts and offers what an assignment means: with the redistributions of the machine,
  * then of the generic machine (dtp_candidate_faster). */
 static dtp_status evaluate(rules_search *s, const int32_t *assignment, dtp_err *err)
@@ -67,21 +85,15 @@ static dtp_status evaluate(rules_search *s, const int32_t *assignment, dtp_err *
     const dtp_problem *select = s->problem->select;
     for (int32_t k = 0; k < 2 && !(k > 0 && dtp_stopped(p->request->stop)); k++) {
         const bool own = k == 0;
-        dtp_candidate c = {.redistributor = own ? dtp_planning_redistributor(p)
+        dtp_candidate c = {.legal = true,
+                           .redistributor = own ? dtp_planning_redistributor(p)
                                                 : dtp_redistribute_cache_planner(p->generic)};
         /* Another mode compares sums over whole programs. */
         for (int32_t i = 0; i < select->n_variables && own && p->planner->rules_only; i++) {
             c.cost_ps += select->cost[select->first[i] + assignment[i]];
         }
         DTP_TRY(dtp_rules_of_assignment(s->problem, assignment, p->arena, &c.rules, err));
-        DTP_TRY(dtp_candidate_predict(p->graph, &p->pricer, p->arena, &c, err));
-        if (!c.legal) {
-            return DTP_FAIL(err, DTP_INTERNAL, "a solution of the problem is illegal: %s", c.why);
-        }
-        if (!p->planner->rules_only) {
-            DTP_TRY(dtp_sharding_from_rules(p->graph, &p->pricer.mesh, &c.rules, false, p->arena,
-                                            &c.sharding, err));
-        }
+        DTP_TRY(predict(p, &c, err));
         const int64_t over = dtp_planning_excess(p, &c);
         s->over = over < s->over ? over : s->over;
         dtp_planning_offer(p, &c);
@@ -335,8 +347,8 @@ static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
         DTP_TRY(dtp_planning_add_pin(plan, dtp_arena_printf(p->arena, "rules %s", p->request->pins),
                                      err));
     }
-    return dtp_sharding_from_rules(p->graph, &plan->mesh, &plan->rules, false, p->arena,
-                                   &plan->sharding, err);
+    plan->sharding = p->best.sharding;
+    return DTP_OK;
 }
 
 dtp_status dtp_plan_rules(const dtp_graph *g, const dtp_machine *machine,

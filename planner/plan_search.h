@@ -15,7 +15,7 @@
 
 #include "dtp/status.h"
 #include "core/plan/plan.h"
-#include "cost_models/machine.h"
+#include "cost_models/machine/machine.h"
 #include "planner/solver/solve.h"
 #include "dtp/planner.h"
 

@@ -4,7 +4,7 @@
 
 #include "executor/bench/measure.h"
 
-enum { MIB = 1 << 20, EXPECTED_SAMPLES = 3000, EXPECTED_SAMPLES_QUICK = 1200 };
+enum { EXPECTED_SAMPLES = 3000, EXPECTED_SAMPLES_QUICK = 1200 };
 
 dtp_bench_options dtp_bench_options_init(bool quick)
 {
@@ -17,57 +17,34 @@ void dtp_bench_samples_free(dtp_samples *samples)
     *samples = (dtp_samples){0};
 }
 
-static dtp_status pool_create(dtp_bench *b, size_t bytes, dtp_bench_pool *pool, dtp_err *err)
+/* Element i of a pool is that of its pattern. */
+static void fill_pattern(dtp_dtype dtype, int32_t n, void *chunk)
 {
+    for (int32_t i = 0; i < n; i++) {
+        if (dtype == DTP_F32) {
+            ((float *)chunk)[i] = (float)(i * 37 % 1021 + 1) / 1024.0F;
+        } else if (dtype == DTP_I32) {
+            ((int32_t *)chunk)[i] = i * 37 % DTP_BENCH_BELOW;
+        } else {
+            ((unsigned char *)chunk)[i] = (unsigned char)(i * 37 % 5 % 2);
+        }
+    }
+}
+
+/* Allocates a pool and repeats one period of its pattern in it. */
+static dtp_status make_pool(dtp_bench *b, size_t bytes, dtp_dtype dtype, dtp_bench_pool *pool,
+                            dtp_err *err)
+{
+    enum { PERIOD = 1 << 16 };
+    const size_t period = (size_t)dtp_dtype_bytes(dtype) * PERIOD;
     DTP_TRY(b->backend->ops->alloc(b->backend, bytes, &pool->data, err));
     pool->bytes = bytes;
-    return DTP_OK;
-}
-
-static void pool_destroy(dtp_bench *b, dtp_bench_pool *pool)
-{
-    if (pool->data != NULL) {
-        b->backend->ops->free(b->backend, pool->data, pool->bytes);
-    }
-}
-
-/* Element i of each pool, one period of it. */
-enum { PERIOD = 1 << 16 };
-
-static void pattern_f32(void *chunk)
-{
-    float *p = chunk;
-    for (int32_t i = 0; i < PERIOD; i++) {
-        p[i] = (float)(i * 37 % 1021 + 1) / 1024.0F;
-    }
-}
-
-static void pattern_i32(void *chunk)
-{
-    int32_t *p = chunk;
-    for (int32_t i = 0; i < PERIOD; i++) {
-        p[i] = i * 37 % DTP_BENCH_BELOW;
-    }
-}
-
-static void pattern_bool(void *chunk)
-{
-    unsigned char *p = chunk;
-    for (int32_t i = 0; i < PERIOD; i++) {
-        p[i] = (unsigned char)(i * 37 % 5 % 2);
-    }
-}
-
-static dtp_status pool_fill(dtp_bench *b, dtp_bench_pool *pool, size_t elem,
-                            void (*pattern)(void *), dtp_err *err)
-{
-    size_t period = elem * PERIOD;
     void *chunk = malloc(period);
     DTP_TRY(DTP_MEMORY(err, chunk));
-    pattern(chunk);
+    fill_pattern(dtype, PERIOD, chunk);
     dtp_status status = DTP_OK;
-    for (size_t at = 0; at < pool->bytes && status == DTP_OK; at += period) {
-        size_t n = pool->bytes - at < period ? pool->bytes - at : period;
+    for (size_t at = 0; at < bytes && status == DTP_OK; at += period) {
+        const size_t n = bytes - at < period ? bytes - at : period;
         status = b->backend->ops->upload(b->backend, (char *)pool->data + at, chunk, n, err);
     }
     free(chunk);
@@ -80,23 +57,24 @@ static dtp_status run_parts(dtp_bench *b, dtp_err *err)
         const char *name;
         bool skip;
         dtp_status (*run)(dtp_bench *b, dtp_err *err);
-    } parts[] = {{"gemm", b->options.no_gemm, dtp_bench_gemms},
-                 {"ops", b->options.no_ops, dtp_bench_ops},
-                 {"moves", b->options.no_moves, dtp_bench_moves},
-                 {"collectives", b->options.no_collectives, dtp_bench_collectives}};
+    } parts[] = {{"gemm", b->options.no_kernels, dtp_bench_gemms},
+                 {"ops", b->options.no_kernels, dtp_bench_ops},
+                 {"moves", false, dtp_bench_moves},
+                 {"collectives", false, dtp_bench_collectives}};
+    static const struct {
+        int32_t mib;
+        dtp_dtype dtype;
+    } pools[DTP_N_BENCH_POOLS] = {[DTP_BENCH_FLOATS] = {96, DTP_F32},
+                                  [DTP_BENCH_INTS] = {16, DTP_I32},
+                                  [DTP_BENCH_BOOLS] = {8, DTP_BOOL},
+                                  [DTP_BENCH_RESULTS] = {72, DTP_F32},
+                                  [DTP_BENCH_WORKSPACE] = {72, DTP_F32}};
     if (b->comm->size > 1) {
         DTP_TRY(b->comm->ops->prepare(b->comm, (1U << b->comm->mesh.n_dims) - 1U, err));
     }
-    DTP_TRY(pool_create(b, (size_t)96 * MIB, &b->floats, err));
-    DTP_TRY(pool_create(b, (size_t)16 * MIB, &b->ints, err));
-    DTP_TRY(pool_create(b, (size_t)8 * MIB, &b->bools, err));
-    DTP_TRY(pool_create(b, (size_t)72 * MIB, &b->results, err));
-    DTP_TRY(pool_create(b, (size_t)72 * MIB, &b->workspace, err));
-    DTP_TRY(pool_fill(b, &b->floats, sizeof(float), pattern_f32, err));
-    DTP_TRY(pool_fill(b, &b->ints, sizeof(int32_t), pattern_i32, err));
-    DTP_TRY(pool_fill(b, &b->bools, 1, pattern_bool, err));
-    DTP_TRY(pool_fill(b, &b->results, sizeof(float), pattern_f32, err));
-    DTP_TRY(pool_fill(b, &b->workspace, sizeof(float), pattern_f32, err));
+    for (int32_t i = 0; i < DTP_N_BENCH_POOLS; i++) {
+        DTP_TRY(make_pool(b, (size_t)pools[i].mib << 20, pools[i].dtype, &b->pools[i], err));
+    }
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (!parts[i].skip) {
             DTP_TRY(parts[i].run(b, err));
@@ -115,11 +93,11 @@ dtp_status dtp_bench_run(dtp_comm *comm, dtp_backend *backend, const dtp_bench_o
     dtp_bench b = {.comm = comm, .backend = backend, .options = *options, .samples = out};
     b.sample_s = options->budget_s / (options->quick ? EXPECTED_SAMPLES_QUICK : EXPECTED_SAMPLES);
     dtp_status status = run_parts(&b, err);
-    pool_destroy(&b, &b.floats);
-    pool_destroy(&b, &b.ints);
-    pool_destroy(&b, &b.bools);
-    pool_destroy(&b, &b.results);
-    pool_destroy(&b, &b.workspace);
+    for (int32_t i = 0; i < DTP_N_BENCH_POOLS; i++) {
+        if (b.pools[i].data != NULL) {
+            backend->ops->free(backend, b.pools[i].data, b.pools[i].bytes);
+        }
+    }
     if (status != DTP_OK) {
         dtp_bench_samples_free(out);
     }

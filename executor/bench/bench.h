@@ -16,7 +16,7 @@
 typedef struct dtp_bench_options {
     double budget_s; /* about how long all of it may take */
     bool quick;      /* coarser grids */
-    bool no_gemm, no_ops, no_moves, no_collectives;
+    bool no_kernels; /* only moves and collectives */
     /* Called on every rank after each part with its name and the samples so far; NULL: silent. */
     void (*progress)(void *user, const char *part, int32_t samples);
     void *user;

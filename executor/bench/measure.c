@@ -8,11 +8,11 @@
 
 enum { MIN_REPEATS = 3, MAX_REPEATS = 40 };
 
-size_t dtp_bench_offset(const dtp_bench_pool *pool, size_t bytes, int32_t repeat)
+char *dtp_bench_at(const dtp_bench *b, dtp_bench_pool_id pool, size_t bytes, int32_t repeat)
 {
-    size_t room = (pool->bytes - bytes) / 64 + 1;
+    size_t room = (b->pools[pool].bytes - bytes) / 64 + 1;
     size_t step = bytes / 64 + 1;
-    return (size_t)repeat * step % room * 64;
+    return (char *)b->pools[pool].data + (size_t)repeat * step % room * 64;
 }
 
 static dtp_status timed_run(dtp_bench *b, dtp_bench_action action, void *user, int32_t repeat,
@@ -72,12 +72,15 @@ typedef struct kernel_case {
     dtp_op_call call;
     dtp_call_types types;
     dtp_view in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
+    size_t need[DTP_N_BENCH_POOLS]; /* bytes */
     dtp_kernel_args args;
 } kernel_case;
 
-static dtp_bench_pool *pool_of(dtp_bench *b, const dtp_ttype *type)
+static dtp_bench_pool_id pool_of(const dtp_ttype *type)
 {
-    return type->dtype == DTP_F32 ? &b->floats : type->dtype == DTP_BOOL ? &b->bools : &b->ints;
+    return type->dtype == DTP_F32    ? DTP_BENCH_FLOATS
+           : type->dtype == DTP_BOOL ? DTP_BENCH_BOOLS
+                                     : DTP_BENCH_INTS;
 }
 
 static size_t rounded_bytes(const dtp_ttype *type)
@@ -85,57 +88,42 @@ static size_t rounded_bytes(const dtp_ttype *type)
     return ((size_t)dtp_ttype_bytes(type) + 63) / 64 * 64;
 }
 
-/* Bytes of the inputs in one pool, or of the outputs (pool NULL). */
-static size_t need_bytes(kernel_case *c, const dtp_bench_pool *pool)
-{
-    size_t sum = 0;
-    if (pool == NULL) {
-        for (int32_t i = 0; i < c->call.n_out; i++) {
-            sum += rounded_bytes(&c->types.out[i]);
-        }
-        return sum;
-    }
-    for (int32_t i = 0; i < c->call.n_in; i++) {
-        sum += pool_of(c->b, &c->types.in[i]) == pool ? rounded_bytes(&c->types.in[i]) : 0;
-    }
-    return sum;
-}
-
+/* Whether the pools have what the call needs of each. */
 static bool fits(kernel_case *c)
 {
-    dtp_bench *b = c->b;
-    int64_t workspace = c->call.op->workspace != NULL ? c->call.op->workspace(&c->call) : 0;
-    c->args.workspace_bytes = workspace;
-    return need_bytes(c, &b->floats) <= b->floats.bytes &&
-           need_bytes(c, &b->ints) <= b->ints.bytes && need_bytes(c, &b->bools) <= b->bools.bytes &&
-           need_bytes(c, NULL) <= b->results.bytes && (uint64_t)workspace <= b->workspace.bytes;
-}
-
-static void place_inputs(kernel_case *c, dtp_bench_pool *pool, int32_t repeat)
-{
-    char *at = (char *)pool->data + dtp_bench_offset(pool, need_bytes(c, pool), repeat);
+    bool all = true;
     for (int32_t i = 0; i < c->call.n_in; i++) {
-        if (pool_of(c->b, &c->types.in[i]) == pool) {
-            c->in[i].data = at;
-            at += rounded_bytes(&c->types.in[i]);
-        }
+        c->need[pool_of(&c->types.in[i])] += rounded_bytes(&c->types.in[i]);
     }
+    for (int32_t i = 0; i < c->call.n_out; i++) {
+        c->need[DTP_BENCH_RESULTS] += rounded_bytes(&c->types.out[i]);
+    }
+    c->need[DTP_BENCH_WORKSPACE] =
+        c->call.op->workspace != NULL ? (size_t)c->call.op->workspace(&c->call) : 0;
+    for (int32_t p = 0; p < DTP_N_BENCH_POOLS; p++) {
+        all = all && c->need[p] <= c->b->pools[p].bytes;
+    }
+    return all;
 }
 
 static dtp_status run_kernel(void *user, int32_t repeat, dtp_err *err)
 {
     kernel_case *c = user;
-    dtp_bench *b = c->b;
-    place_inputs(c, &b->floats, repeat);
-    place_inputs(c, &b->ints, repeat);
-    place_inputs(c, &b->bools, repeat);
-    char *at = (char *)b->results.data + dtp_bench_offset(&b->results, need_bytes(c, NULL), repeat);
+    char *at[DTP_BENCH_WORKSPACE];
+    for (int32_t p = 0; p < DTP_BENCH_WORKSPACE; p++) {
+        at[p] = dtp_bench_at(c->b, (dtp_bench_pool_id)p, c->need[p], repeat);
+    }
+    for (int32_t i = 0; i < c->call.n_in; i++) {
+        char **next = &at[pool_of(&c->types.in[i])];
+        c->in[i].data = *next;
+        *next += rounded_bytes(&c->types.in[i]);
+    }
     for (int32_t i = 0; i < c->call.n_out; i++) {
         bool in_place = (c->call.op->flags & DTP_OP_UPDATE) != 0 && c->call.op->inplace_in[i] > 0;
-        c->out[i].data = in_place ? c->in[c->call.op->inplace_in[i] - 1].data : at;
-        at += rounded_bytes(&c->types.out[i]);
+        c->out[i].data =
+            in_place ? c->in[c->call.op->inplace_in[i] - 1].data : at[DTP_BENCH_RESULTS];
+        at[DTP_BENCH_RESULTS] += rounded_bytes(&c->types.out[i]);
     }
-    c->args.workspace = b->workspace.data;
     return c->kernel(&c->args, err);
 }
 
@@ -165,11 +153,11 @@ static dtp_status measure_node(dtp_bench *b, const dtp_graph *g, dtp_sample_kind
     for (int32_t i = 0; i < c.call.n_out; i++) {
         c.out[i] = dtp_view_whole(&c.types.out[i]);
     }
-    int64_t workspace_bytes = c.args.workspace_bytes;
     c.args = (dtp_kernel_args){.call = &c.call,
                                .in = c.in,
                                .out = c.out,
-                               .workspace_bytes = workspace_bytes,
+                               .workspace = b->pools[DTP_BENCH_WORKSPACE].data,
+                               .workspace_bytes = (int64_t)c.need[DTP_BENCH_WORKSPACE],
                                .threads = b->backend->threads};
     return dtp_bench_measure(b, run_kernel, &c, sample, err);
 }

@@ -12,15 +12,23 @@ typedef struct dtp_bench_pool {
     size_t bytes;
 } dtp_bench_pool;
 
+/* Operands are read from the first three, by their element type. */
+typedef enum dtp_bench_pool_id {
+    DTP_BENCH_FLOATS, /* f32 in (0, 1], read only apart from in-place updates */
+    DTP_BENCH_INTS,   /* i32 in [0, DTP_BENCH_BELOW) */
+    DTP_BENCH_BOOLS,  /* bytes 0 and 1 */
+    DTP_BENCH_RESULTS,
+    DTP_BENCH_WORKSPACE,
+    DTP_N_BENCH_POOLS
+} dtp_bench_pool_id;
+
 typedef struct dtp_bench {
     dtp_comm *comm;
     dtp_backend *backend;
     dtp_bench_options options;
     dtp_samples *samples;
-    double sample_s;            /* time that one sample may take */
-    dtp_bench_pool floats;      /* f32 in (0, 1], read only apart from in-place updates */
-    dtp_bench_pool ints, bools; /* i32 in [0, DTP_BENCH_BELOW), bytes 0 and 1 */
-    dtp_bench_pool results, workspace;
+    double sample_s; /* time that one sample may take */
+    dtp_bench_pool pools[DTP_N_BENCH_POOLS];
 } dtp_bench;
 
 enum { DTP_BENCH_BELOW = 256 };
@@ -32,8 +40,8 @@ typedef dtp_status (*dtp_bench_action)(void *user, int32_t repeat, dtp_err *err)
 dtp_status dtp_bench_measure(dtp_bench *b, dtp_bench_action action, void *user, dtp_sample sample,
                              dtp_err *err) DTP_MUST_CHECK;
 
-/* Offset of `bytes` in a pool at a repeat: a multiple of 64 that wanders through the pool. */
-size_t dtp_bench_offset(const dtp_bench_pool *pool, size_t bytes, int32_t repeat);
+/* Where `bytes` of a pool lie at a repeat: a multiple of 64 that wanders through the pool. */
+char *dtp_bench_at(const dtp_bench *b, dtp_bench_pool_id pool, size_t bytes, int32_t repeat);
 
 /* Measures the node of a recipe; *done is false when it does not fit the pools. `kind` GEMM is
  * taken only when the op runs as one matrix product. */

@@ -2,11 +2,17 @@
 #include "executor/bench/measure.h"
 #include "core/graph/ops/op_table.h"
 
+/* A grid and its coarser form, indexed by options.quick. */
+typedef struct grid {
+    int32_t n;
+    int64_t sizes[7];
+} grid;
+
 /* ---- matrix products ---- */
 
-/* m, n, k from this list, products up to MAX_VOLUME multiply-adds. */
-static const int64_t GEMM_SIZES[] = {1, 4, 16, 64, 256, 1024, 4096};
-static const int64_t GEMM_SIZES_QUICK[] = {1, 8, 64, 512, 4096};
+/* m, n, k from this grid, products up to MAX_VOLUME multiply-adds. */
+static const grid GEMM_SIZES[2] = {{7, {1, 4, 16, 64, 256, 1024, 4096}},
+                                   {5, {1, 8, 64, 512, 4096}}};
 static const int64_t MAX_VOLUME = INT64_C(1) << 28;
 
 static const dtp_bench_recipe GEMMS[] = {
@@ -15,11 +21,9 @@ enum { N_GEMMS = sizeof GEMMS / sizeof GEMMS[0] };
 
 dtp_status dtp_bench_gemms(dtp_bench *b, dtp_err *err)
 {
-    bool quick = b->options.quick;
-    const int64_t *list = quick ? GEMM_SIZES_QUICK : GEMM_SIZES;
-    int64_t n = quick ? (int64_t)(sizeof GEMM_SIZES_QUICK / sizeof list[0])
-                      : (int64_t)(sizeof GEMM_SIZES / sizeof list[0]);
-    for (int64_t i = 0; i < n * n * n; i++) {
+    const int64_t *list = GEMM_SIZES[b->options.quick].sizes;
+    const int32_t n = GEMM_SIZES[b->options.quick].n;
+    for (int32_t i = 0; i < n * n * n; i++) {
         dtp_bench_sizes s = {{0}};
         int64_t m = s.of['m' - 'a'] = list[i / n / n];
         int64_t k = s.of['k' - 'a'] = list[i / n % n];
@@ -36,16 +40,18 @@ dtp_status dtp_bench_gemms(dtp_bench *b, dtp_err *err)
 
 /* ---- memory-bound ops ---- */
 
-static const int64_t OP_ELEMS[] = {1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22};
-static const int64_t OP_ELEMS_QUICK[] = {1 << 10, 1 << 14, 1 << 18, 1 << 21};
+static const grid OP_ELEMS[2] = {{5, {1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22}},
+                                 {4, {1 << 10, 1 << 14, 1 << 18, 1 << 21}}};
 
 /* Elements and sequence length of the shapes in which attention is bound by arithmetic. */
 static const int64_t RATE_SHAPES[][2] = {
     {1 << 16, 128}, {1 << 18, 256}, {1 << 18, 512}, {1 << 18, 1024}};
+enum { N_RATE_SHAPES = sizeof RATE_SHAPES / sizeof RATE_SHAPES[0] };
 
 dtp_status dtp_bench_ops(dtp_bench *b, dtp_err *err)
 {
     static const dtp_bench_recipe LAUNCH = {"neg", "v"};
+    const grid *elems = &OP_ELEMS[b->options.quick];
     bool done = false;
     dtp_bench_sizes one = dtp_bench_sizes_for(16, 0);
     DTP_TRY(dtp_bench_measure_recipe(b, &LAUNCH, &one, DTP_SAMPLE_LAUNCH, &done, err));
@@ -55,16 +61,12 @@ dtp_status dtp_bench_ops(dtp_bench *b, dtp_err *err)
         int32_t n_recipes = 0;
         DTP_TRY(dtp_bench_recipes_of(op, recipes, &n_recipes, err));
         for (int32_t r = 0; r < n_recipes; r++) {
-            const int64_t *list = b->options.quick ? OP_ELEMS_QUICK : OP_ELEMS;
-            size_t n = b->options.quick ? sizeof OP_ELEMS_QUICK / sizeof list[0]
-                                        : sizeof OP_ELEMS / sizeof list[0];
-            for (size_t i = 0; i < n; i++) {
-                dtp_bench_sizes s = dtp_bench_sizes_for(list[i], 0);
+            for (int32_t i = 0; i < elems->n; i++) {
+                dtp_bench_sizes s = dtp_bench_sizes_for(elems->sizes[i], 0);
                 DTP_TRY(dtp_bench_measure_recipe(b, &recipes[r], &s, DTP_SAMPLE_OP, &done, err));
             }
-            n = (op->flags & DTP_OP_ARITHMETIC) != 0 ? sizeof RATE_SHAPES / sizeof RATE_SHAPES[0]
-                                                     : 0;
-            for (size_t i = 0; i < n; i++) {
+            const bool arithmetic = (op->flags & DTP_OP_ARITHMETIC) != 0;
+            for (int32_t i = 0; i < N_RATE_SHAPES && arithmetic; i++) {
                 dtp_bench_sizes s = dtp_bench_sizes_for(RATE_SHAPES[i][0], RATE_SHAPES[i][1]);
                 DTP_TRY(dtp_bench_measure_recipe(b, &recipes[r], &s, DTP_SAMPLE_RATE, &done, err));
             }
@@ -95,8 +97,8 @@ static dtp_status run_copy(void *user, int32_t repeat, dtp_err *err)
     dtp_bench *b = c->b;
     const dtp_backend_ops *ops = b->backend->ops;
     size_t bytes = (size_t)(c->rows * c->cols) * sizeof(float);
-    char *from = (char *)b->floats.data + dtp_bench_offset(&b->floats, bytes, repeat);
-    char *to = (char *)b->results.data + dtp_bench_offset(&b->results, bytes, repeat);
+    char *from = dtp_bench_at(b, DTP_BENCH_FLOATS, bytes, repeat);
+    char *to = dtp_bench_at(b, DTP_BENCH_RESULTS, bytes, repeat);
     dtp_view src = matrix(from, c->rows, c->cols);
     dtp_view dst = matrix(to, c->rows, c->cols);
     dtp_ttype part = src.local;
@@ -122,17 +124,15 @@ static dtp_status run_copy(void *user, int32_t repeat, dtp_err *err)
 dtp_status dtp_bench_moves(dtp_bench *b, dtp_err *err)
 {
     const int64_t cols = 256;
-    const int64_t *list = b->options.quick ? OP_ELEMS_QUICK : OP_ELEMS;
-    size_t n = b->options.quick ? sizeof OP_ELEMS_QUICK / sizeof list[0]
-                                : sizeof OP_ELEMS / sizeof list[0];
+    const grid *elems = &OP_ELEMS[b->options.quick];
     for (int k = 0; k < DTP_N_COPY_KINDS; k++) {
-        for (size_t i = 0; i < n; i++) {
-            move_case c = {b, (dtp_copy_kind)k, list[i] / cols, cols};
+        for (int32_t i = 0; i < elems->n; i++) {
+            move_case c = {b, (dtp_copy_kind)k, elems->sizes[i] / cols, cols};
             double share = k == DTP_COPY_SLICE ? 4.0 : 8.0; /* bytes moved per element */
             dtp_sample sample = {
                 .kind = DTP_SAMPLE_MOVE,
                 .name = dtp_copy_name((dtp_copy_kind)k),
-                .work = {.cls = DTP_WORK_MEMORY, .bytes = share * (double)list[i]}};
+                .work = {.cls = DTP_WORK_MEMORY, .bytes = share * (double)elems->sizes[i]}};
             DTP_TRY(dtp_bench_measure(b, run_copy, &c, sample, err));
         }
     }
@@ -150,7 +150,9 @@ static dtp_status run_coll(void *user, int32_t repeat, dtp_err *err)
 {
     coll_case *c = user;
     (void)repeat;
-    return c->b->comm->ops->run(c->b->comm, &c->coll, c->b->floats.data, c->b->results.data, err);
+    dtp_bench *b = c->b;
+    return b->comm->ops->run(b->comm, &c->coll, b->pools[DTP_BENCH_FLOATS].data,
+                             b->pools[DTP_BENCH_RESULTS].data, err);
 }
 
 dtp_status dtp_bench_collectives(dtp_bench *b, dtp_err *err)

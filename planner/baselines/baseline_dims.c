@@ -5,8 +5,8 @@
  * einsums every second dim is split. Of several dims that one parameter makes, the first that
  * `parts` divides is taken (heads of keys before their groups).
  */
-#include "planner/baselines/baseline_dims.h"
 #include "core/graph/op_rules.h"
+#include "planner/baselines/baseline_internal.h"
 
 /* Facts by dim. */
 typedef struct survey {

@@ -1,30 +1,23 @@
 /* Recipes of baselines, and for which graphs and meshes they are. */
-#include "planner/baselines/baseline_styles.h"
+#include "planner/baselines/baseline_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "planner/baselines/baseline_texts.h"
-
-const dtp_baseline_recipe *dtp_baseline__recipes(void)
-{
-    static const dtp_baseline_recipe table[] = {
-        {"zero1", 1, true, false, false, false},
-        {"zero2", 2, true, false, false, false},
-        {"zero3", 3, true, false, false, false},
-        {"megatron", 0, false, true, false, false},
-        {"megatron_sp", 0, false, true, true, false},
-        {"data_megatron", 0, true, true, false, false},
-        {"data_megatron_sp", 0, true, true, true, false},
-        {"zero1_megatron_sp", 1, true, true, true, false},
-        {"zero3_megatron", 3, true, true, false, false},
-        {"zero3_megatron_sp", 3, true, true, true, false},
-        {"expert_parallel", 0, true, false, false, true},
-        {"zero3_expert", 3, true, false, false, true},
-        {NULL, 0, false, false, false, false},
-    };
-    return table;
-}
+static const dtp_baseline_recipe RECIPES[DTP_N_BASELINE_RECIPES] = {
+    {"zero1", 1, true, false, false, false},
+    {"zero2", 2, true, false, false, false},
+    {"zero3", 3, true, false, false, false},
+    {"megatron", 0, false, true, false, false},
+    {"megatron_sp", 0, false, true, true, false},
+    {"data_megatron", 0, true, true, false, false},
+    {"data_megatron_sp", 0, true, true, true, false},
+    {"zero1_megatron_sp", 1, true, true, true, false},
+    {"zero3_megatron", 3, true, true, false, false},
+    {"zero3_megatron_sp", 3, true, true, true, false},
+    {"expert_parallel", 0, true, false, false, true},
+    {"zero3_expert", 3, true, false, false, true},
+};
 
 static int64_t ranks(const dtp_mesh *mesh, int32_t from, int32_t to)
 {
@@ -71,7 +64,8 @@ static dtp_status check_features(dtp_baseline_writing *w, dtp_err *err)
     return DTP_OK;
 }
 
-bool dtp_baseline__meant_for(const dtp_baseline_recipe *r, const dtp_graph *g, const dtp_mesh *mesh)
+/* Whether a recipe is worth a mention: combinations need two mesh dims, experts need experts. */
+static bool meant_for(const dtp_baseline_recipe *r, const dtp_graph *g, const dtp_mesh *mesh)
 {
     bool experts = false;
     for (int32_t i = 0; i < g->n_nodes && r->experts && !experts; i++) {
@@ -87,9 +81,9 @@ bool dtp_baseline__meant_for(const dtp_baseline_recipe *r, const dtp_graph *g, c
     return experts == r->experts && (!(r->data && r->features) || mesh->n_dims >= 2);
 }
 
-dtp_status dtp_baseline__styles(const dtp_baseline_recipe *r, const dtp_graph *g,
-                                const dtp_mesh *mesh, dtp_arena *arena, int32_t *n,
-                                const char ***styles, const char **why, dtp_err *err)
+/* Fills n_styles and styles of a candidate, or legal and why. */
+static dtp_status add_styles(const dtp_baseline_recipe *r, const dtp_graph *g, const dtp_mesh *mesh,
+                             dtp_arena *arena, dtp_candidate *out, dtp_err *err)
 {
     dtp_baseline_writing w = {.r = r, .g = g, .mesh = mesh, .arena = arena};
     const bool both = r->data && r->features;
@@ -130,8 +124,28 @@ dtp_status dtp_baseline__styles(const dtp_baseline_recipe *r, const dtp_graph *g
     if (w.why == NULL) {
         DTP_TRY(dtp_baseline__write(&w, err));
     }
-    *n = w.n;
-    *styles = w.texts;
-    *why = w.why;
+    *out = (dtp_candidate){
+        .name = r->name, .n_styles = w.n, .styles = w.texts, .legal = w.why == NULL, .why = w.why};
+    return DTP_OK;
+}
+
+int32_t dtp_baseline__find(const dtp_candidate *list, int32_t n, const char *name)
+{
+    int32_t i = 0;
+    while (i < n && strcmp(list[i].name, name) != 0) {
+        i++;
+    }
+    return i;
+}
+
+dtp_status dtp_baseline__add_recipes(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena *arena,
+                                     int32_t *n, dtp_candidate *list, dtp_err *err)
+{
+    for (int32_t i = 0; i < DTP_N_BASELINE_RECIPES; i++) {
+        const dtp_baseline_recipe *r = &RECIPES[i];
+        if (dtp_baseline__find(list, *n, r->name) == *n && meant_for(r, g, mesh)) {
+            DTP_TRY(add_styles(r, g, mesh, arena, &list[(*n)++], err));
+        }
+    }
     return DTP_OK;
 }

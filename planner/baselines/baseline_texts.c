@@ -1,6 +1,6 @@
 /* The styles that a recipe means for a graph. The instances of a repeated block share their styles:
  * numbers between dots become '*'. */
-#include "planner/baselines/baseline_texts.h"
+#include "planner/baselines/baseline_internal.h"
 
 #include <string.h>
 

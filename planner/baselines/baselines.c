@@ -4,7 +4,7 @@
 
 #include "core/layout/layout_rules_file.h"
 #include "core/base/strbuf.h"
-#include "planner/baselines/baseline_styles.h"
+#include "planner/baselines/baseline_internal.h"
 #include "cost_models/node_price.h"
 #include "interop/styles/styles.h"
 #include "spmd/propagate/propagate.h"
@@ -59,11 +59,8 @@ static dtp_status add_baseline(const dtp_graph *g, const dtp_mesh *mesh, dtp_are
                                const char *name, const char *text, int32_t *n, dtp_candidate *list,
                                dtp_err *err)
 {
-    int32_t at = 0;
+    const int32_t at = dtp_baseline__find(list, *n, name);
     dtp_err why;
-    while (at < *n && strcmp(list[at].name, name) != 0) {
-        at++;
-    }
     dtp_candidate c = {.name = name, .rules_text = text};
     dtp_status s = dtp_layout_rules_parse(text, mesh, &g->dims, arena, &c.rules, &why);
     if (s != DTP_OK && !dtp_status_is_input(s)) {
@@ -76,15 +73,18 @@ static dtp_status add_baseline(const dtp_graph *g, const dtp_mesh *mesh, dtp_are
     return DTP_OK;
 }
 
-dtp_status dtp_baselines_list(const dtp_graph *g, const dtp_mesh *mesh, const char *rules_file,
-                              dtp_arena *arena, int32_t *n, dtp_candidate **out, dtp_err *err)
+/* All that are meant for graph and mesh, not lowered yet. */
+static dtp_status list_baselines(const dtp_graph *g, const dtp_mesh *mesh,
+                                 const dtp_baseline_options *options, dtp_arena *arena, int32_t *n,
+                                 dtp_candidate **out, dtp_err *err)
 {
     dtp_layout_rules_file file = {0};
-    if (rules_file != NULL) {
-        DTP_TRY(dtp_layout_rules_file_read(rules_file, mesh, arena, &file, err));
+    if (options->rules_file != NULL) {
+        DTP_TRY(dtp_layout_rules_file_read(options->rules_file, mesh, arena, &file, err));
     }
     const char *data = data_parallel(g, mesh, arena);
-    dtp_candidate *list = dtp_arena_alloc(arena, (size_t)file.n + 2, sizeof *list);
+    const size_t most = (size_t)file.n + 2 + DTP_N_BASELINE_RECIPES;
+    dtp_candidate *list = dtp_arena_alloc(arena, most, sizeof *list);
     DTP_TRY(DTP_MEMORY(err, data, list));
     *n = 0;
     DTP_TRY(add_baseline(g, mesh, arena, "replicated", "", n, list, err));
@@ -93,10 +93,10 @@ dtp_status dtp_baselines_list(const dtp_graph *g, const dtp_mesh *mesh, const ch
         DTP_TRY(add_baseline(g, mesh, arena, file.names[i], file.rules[i], n, list, err));
     }
     *out = list;
-    return DTP_OK;
+    return options->rules_only ? DTP_OK : dtp_baseline__add_recipes(g, mesh, arena, n, list, err);
 }
 
-/* ---- styles -------------------------------------------------------------------------------------
+/* ---- pricing ------------------------------------------------------------------------------------
  */
 
 /* On the generic machine, so that a style means the same layouts on every machine. */
@@ -116,89 +116,33 @@ static dtp_status shard_styles(const dtp_graph *g, const dtp_mesh *mesh,
     return dtp_propagate(g, mesh, &options, arena, &c->sharding, err);
 }
 
-/* ---- all ----------------------------------------------------------------------------------------
- */
-
-/* What pricing a baseline takes. */
-typedef struct pricing {
-    const dtp_graph *g;
-    const dtp_pricer *pricer;
-    const dtp_redistributor *machine, *generic;
-    dtp_arena *arena;
-} pricing;
-
-static dtp_status price(const pricing *p, dtp_candidate *c, dtp_err *err)
-{
-    const dtp_mesh *mesh = &p->pricer->mesh;
-    DTP_TRY(c->rules_text != NULL
-                ? dtp_sharding_from_rules(p->g, mesh, &c->rules, false, p->arena, &c->sharding, err)
-                : shard_styles(p->g, mesh, p->generic, p->arena, c, err));
-    return dtp_candidate_faster(p->g, p->pricer, p->machine, p->generic, c, err);
-}
-
 /* What does not fit the model is told by legal and why. */
-static dtp_status try_price(const pricing *p, dtp_candidate *c, dtp_err *err)
+static dtp_status price(const dtp_graph *g, const dtp_pricer *pricer,
+                        const dtp_baseline_options *options, dtp_arena *arena, dtp_candidate *c,
+                        dtp_err *err)
 {
+    const dtp_mesh *mesh = &pricer->mesh;
     dtp_err why = {0};
-    dtp_status s = price(p, c, &why);
+    dtp_status s = c->rules_text != NULL ? dtp_sharding_from_rules(g, mesh, &c->rules, false, arena,
+                                                                   &c->sharding, &why)
+                                         : shard_styles(g, mesh, options->generic, arena, c, &why);
+    if (s == DTP_OK) {
+        s = dtp_candidate_faster(g, pricer, options->machine, options->generic, c, &why);
+    }
     c->legal = s == DTP_OK;
     if (s == DTP_OK) {
         return DTP_OK;
     }
     memset(&c->sharding, 0, sizeof c->sharding);
-    c->why = dtp_arena_strdup(p->arena, why.msg);
+    c->why = dtp_arena_strdup(arena, why.msg);
     return dtp_lowering_refuses(s) && c->why != NULL ? DTP_OK : DTP_FAIL(err, s, "%s", why.msg);
-}
-
-static bool is_listed(const dtp_candidate *list, int32_t n, const char *name)
-{
-    int32_t i = 0;
-    while (i < n && strcmp(list[i].name, name) != 0) {
-        i++;
-    }
-    return i < n;
-}
-
-/* The list of layout rules, and the recipes that it does not name. */
-static dtp_status list_all(const dtp_graph *g, const dtp_mesh *mesh, const char *rules_file,
-                           dtp_arena *arena, int32_t *n, dtp_candidate **out, dtp_err *err)
-{
-    const dtp_baseline_recipe *recipes = dtp_baseline__recipes();
-    dtp_candidate *rules = NULL;
-    int32_t n_rules = 0, n_recipes = 0;
-    DTP_TRY(dtp_baselines_list(g, mesh, rules_file, arena, &n_rules, &rules, err));
-    while (recipes[n_recipes].name != NULL) {
-        n_recipes++;
-    }
-    dtp_candidate *list = dtp_arena_alloc(arena, (size_t)n_rules + (size_t)n_recipes, sizeof *list);
-    DTP_TRY(DTP_MEMORY(err, list));
-    memcpy(list, rules, (size_t)n_rules * sizeof *list);
-    *n = n_rules;
-    for (int32_t i = 0; i < n_recipes; i++) {
-        if (!is_listed(rules, n_rules, recipes[i].name) &&
-            dtp_baseline__meant_for(&recipes[i], g, mesh)) {
-            const dtp_baseline_recipe *r = &recipes[i];
-            dtp_candidate *recipe = &list[(*n)++];
-            const char **styles = NULL, *why = NULL;
-            DTP_TRY(dtp_baseline__styles(r, g, mesh, arena, &recipe->n_styles, &styles, &why, err));
-            recipe->name = r->name;
-            recipe->styles = styles;
-            recipe->legal = why == NULL;
-            recipe->why = why;
-        }
-    }
-    *out = list;
-    return DTP_OK;
 }
 
 dtp_status dtp_baselines_create(const dtp_graph *g, const dtp_pricer *pricer,
                                 const dtp_baseline_options *options, dtp_arena *arena, int32_t *n,
                                 dtp_candidate **out, dtp_err *err)
 {
-    DTP_TRY(options->rules_only
-                ? dtp_baselines_list(g, &pricer->mesh, options->rules_file, arena, n, out, err)
-                : list_all(g, &pricer->mesh, options->rules_file, arena, n, out, err));
-    const pricing p = {g, pricer, options->machine, options->generic, arena};
+    DTP_TRY(list_baselines(g, &pricer->mesh, options, arena, n, out, err));
     dtp_status s = DTP_OK;
     for (int32_t i = 0; i < *n && s == DTP_OK; i++) {
         dtp_candidate *c = &(*out)[i];
@@ -206,7 +150,7 @@ dtp_status dtp_baselines_create(const dtp_graph *g, const dtp_pricer *pricer,
             c->legal = false;
             c->why = "planning was ended before it was priced";
         } else if (c->legal) {
-            s = try_price(&p, c, err);
+            s = price(g, pricer, options, arena, c, err);
         }
     }
     return s;

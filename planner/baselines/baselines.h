@@ -17,18 +17,18 @@
  * and the sets of a rules file; a set of the file replaces a baseline of the same name.
  *
  * Which dims are features, the vocabulary, the sequence or experts is read from the graph
- * (baseline_dims.h), not from names.
+ * (baseline_dims.c), not from names.
  */
 #ifndef DTP_PLANNER_BASELINES_H
 #define DTP_PLANNER_BASELINES_H
 
-#include "cost_models/candidate.h"
+#include "cost_models/predict.h"
 
 typedef struct dtp_baseline_options {
     /* Who decides on the steps, as in dtp_candidate_faster; the generic machine also for styles. */
     const dtp_redistributor *machine, *generic;
     const char *rules_file; /* sets written by hand; NULL = none */
-    bool rules_only;        /* only those that are layout rules */
+    bool rules_only;        /* only "replicated", "data_parallel" and the sets of rules_file */
     const dtp_stop *stop;   /* once it fires the rest do not apply; NULL = none */
 } dtp_baseline_options;
 
@@ -38,12 +38,6 @@ typedef struct dtp_baseline_options {
 dtp_status dtp_baselines_create(const dtp_graph *g, const dtp_pricer *pricer,
                                 const dtp_baseline_options *options, dtp_arena *arena, int32_t *n,
                                 dtp_candidate **out, dtp_err *err) DTP_MUST_CHECK;
-
-/* Those that are layout rules, not lowered yet: "replicated", "data_parallel", and the sets of
- * rules_file (may be NULL). */
-dtp_status dtp_baselines_list(const dtp_graph *g, const dtp_mesh *mesh, const char *rules_file,
-                              dtp_arena *arena, int32_t *n, dtp_candidate **out,
-                              dtp_err *err) DTP_MUST_CHECK;
 
 /* Enters predicted baselines into a plan that has none; strings are borrowed. */
 dtp_status dtp_plan_add_baselines(dtp_plan *plan, int32_t n, const dtp_candidate *baselines,

@@ -5,7 +5,7 @@
 
 #include "core/base/names.h"
 #include "cost_models/plan_lowering.h"
-#include "cost_models/candidate.h"
+#include "cost_models/predict.h"
 #include "planner/problem/tensors/tying_groups.h"
 #include "planner/reports/explain_internal.h"
 

@@ -48,7 +48,7 @@ static dtp_status price_half(const dtp_machine *machine, dtp_arena *arena, half 
     DTP_TRY(dtp_pricer_init(machine, &in->sharding->mesh, &pricer, err));
     const dtp_lower_options plain = {.redistributor = in->options->redistributor};
     DTP_TRY(dtp_lower(in->graph, in->sharding, &plain, &program, err));
-    dtp_status s = dtp_cost_split_program(&pricer, program, h->nodes, &side->cost, err);
+    dtp_status s = dtp_cost_split_program(&pricer, program, arena, h->nodes, &side->cost, err);
     dtp_program_destroy(program);
     DTP_TRY(s);
     DTP_TRY(dtp_lower(in->graph, in->sharding, in->options, &program, err));

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cost_models/plan_lowering.h"
-#include "cost_models/candidate.h"
+#include "cost_models/predict.h"
 #include "planner/reports/plan_diff.h"
 
 dtp_sensitivity_request dtp_sensitivity_request_init(void)

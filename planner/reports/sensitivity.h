@@ -1,15 +1,15 @@
 /* How far the rates of a machine may be off before another plan is better.
  *
- * For every rate and delay of the machine (cost_models/machine_scale.h) the factors below and above
- * 1 at which another plan takes over are found by bisection: the plan is priced again on the scaled
- * machine and compared with what planning finds there. On additive costs, which fall and rise in
- * proportion to one quantity, the factors at which a plan is best form an interval, and bisection
- * finds its ends; with overlap of communication that is an approximation.
+ * For every rate and delay of the machine (cost_models/machine/machine_scale.h) the factors below
+ * and above 1 at which another plan takes over are found by bisection: the plan is priced again on
+ * the scaled machine and compared with what planning finds there. On additive costs, which fall and
+ * rise in proportion to one quantity, the factors at which a plan is best form an interval, and
+ * bisection finds its ends; with overlap of communication that is an approximation.
  */
 #ifndef DTP_PLANNER_SENSITIVITY_H
 #define DTP_PLANNER_SENSITIVITY_H
 
-#include "cost_models/machine_scale.h"
+#include "cost_models/machine/machine_scale.h"
 #include "planner/reports/pareto.h"
 
 typedef struct dtp_sensitivity_request {

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "cost_models/curve.h"
-#include "cost_models/gemm.h"
+#include "cost_models/machine/curve.h"
+#include "cost_models/machine/gemm.h"
 
 enum { SEED = 20240917 };
 
@@ -25,7 +25,7 @@ static void test_curve__passes_through_its_points_and_scales_beyond(void **state
     (void)state;
     const double x[] = {10.0, 100.0, 1000.0};
     const double y[] = {2.0, 2.0, 8.0};
-    dtp_curve c = {3, x, y};
+    dtp_curve c = {.n = 3, .x = x, .y = y};
     for (int i = 0; i < 3; i++) {
         assert_true(fabs(dtp_curve_at(&c, x[i]) / y[i] - 1.0) < 1e-12);
     }
@@ -58,10 +58,10 @@ static void test_curve__fit_is_monotone_and_never_jumps(void **state)
             y[i] = (1.0 + 1e-3 * x[i]) * (0.5 + uniform(&random));
         }
         dtp_arena *arena = dtp_arena_create();
-        dtp_curve_fit fit;
+        dtp_curve fit;
         assert_int_equal(dtp_curve_from_samples(arena, 24, x, y, &fit, NULL), DTP_OK);
-        assert_int_equal(fit.curve.n, 12);
-        check_monotone_continuous(&fit.curve, 0.1, 1e9);
+        assert_int_equal(fit.n, 12);
+        check_monotone_continuous(&fit, 0.1, 1e9);
         dtp_arena_destroy(arena);
     }
 }
@@ -79,10 +79,10 @@ static void test_curve__fit_has_the_least_deviation(void **state)
             y[i] = exp(uniform(&random));
         }
         dtp_arena *arena = dtp_arena_create();
-        dtp_curve_fit fit;
+        dtp_curve fit;
         assert_int_equal(dtp_curve_from_samples(arena, N, x, y, &fit, NULL), DTP_OK);
         for (int i = 0; i < N; i++) {
-            ours += fabs(log(fit.curve.y[i]) - log(y[i]));
+            ours += fabs(log(fit.y[i]) - log(y[i]));
         }
         for (int code = 0; code < LEVELS * LEVELS * LEVELS * LEVELS; code++) {
             int level[N] = {code % LEVELS, code / LEVELS % LEVELS, code / LEVELS / LEVELS % LEVELS,
@@ -106,11 +106,11 @@ static void test_curve__one_disturbed_sample_stays_alone(void **state)
     const double x[] = {1.0, 2.0, 4.0, 8.0, 16.0};
     const double y[] = {1000.0, 2.0, 4.0, 8.0, 16.0};
     dtp_arena *arena = dtp_arena_create();
-    dtp_curve_fit fit;
+    dtp_curve fit;
     assert_int_equal(dtp_curve_from_samples(arena, 5, x, y, &fit, NULL), DTP_OK);
-    assert_true(fabs(fit.curve.y[0] - 2.0) < 1e-9);
-    assert_true(fabs(fit.curve.y[4] - 16.0) < 1e-9);
-    assert_true(fit.error > 100.0);
+    assert_true(fabs(fit.y[0] - 2.0) < 1e-9);
+    assert_true(fabs(fit.y[4] - 16.0) < 1e-9);
+    assert_true(fit.fit_error > 100.0);
     dtp_arena_destroy(arena);
 }
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "cost_models/fit.h"
+#include "cost_models/machine/fit.h"
 #include "cost_models/price.h"
 
 /* The machine that the samples are made from. */

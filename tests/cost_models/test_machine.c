@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "core/base/json.h"
-#include "cost_models/machine.h"
+#include "cost_models/machine/machine.h"
 
 static const char FULL[] =
     "{\"format\": \"dtp.machine/1\", \"name\": \"full\", \"device\": {\"kind\": \"cuda\", "
@@ -52,7 +52,7 @@ static void test_machine__written_text_reads_back_equal(void **state)
     assert_true(dtp_machine_hash(a) == dtp_machine_hash(b));
     assert_int_equal(b->n_op_curves, 2);
     assert_string_equal(b->op_curves[0].op, "*");
-    assert_true(b->op_curves[1].measured_s[0] > 2.5);
+    assert_true(b->op_curves[1].time_s.measured[0] > 2.5);
     assert_int_equal(b->provenance_threads, 2);
     assert_int_equal(b->n_gemm, 2);
     assert_true(b->gemm[0].trans_b && !b->gemm[0].trans_a);

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "core/graph/graph.h"
-#include "cost_models/machine_scale.h"
+#include "cost_models/machine/machine_scale.h"
 #include "cost_models/plan_lowering.h"
 #include "cost_models/price.h"
 #include "planner/plan_rules.h"

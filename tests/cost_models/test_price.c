@@ -54,8 +54,8 @@ static void test_price__collectives_by_hand(void **state)
     (void)state;
     dtp_machine *m = machine();
     dtp_pricer p = pricer(m, "x:2;y:2");
-    assert_int_equal(p.outer_level[0], 1);
-    assert_int_equal(p.outer_level[1], 0);
+    assert_int_equal(p.groups[1].outer, 1);
+    assert_int_equal(p.groups[2].outer, 0);
     /* y inside one block: alpha 1, 80 bytes, 10 B/s */
     near(coll(&p, DTP_ALL_GATHER, 2, 10), 1.0 + 0.5 * 80.0 / 10.0);
     near(coll(&p, DTP_REDUCE_SCATTER, 2, 10), 1.0 + 0.5 * 80.0 / 10.0);
@@ -79,7 +79,7 @@ static void test_price__dims_of_one_rank_cost_nothing(void **state)
     dtp_pricer p = pricer(m, "x:4;y:1");
     near(coll(&p, DTP_ALL_REDUCE, 2, 1000), 0.0);
     near(coll(&p, DTP_ALL_GATHER, 1, 10), 32.0);
-    assert_int_equal(p.outer_level[1], -1);
+    assert_int_equal(p.groups[2].outer, -1);
     dtp_machine_destroy(m);
 }
 
@@ -90,10 +90,10 @@ static void test_price__groups_that_straddle_a_block_cross_it(void **state)
     m->levels[0].size = 4;
     assert_int_equal(dtp_machine_index(m, NULL), DTP_OK);
     dtp_pricer p = pricer(m, "x:2;y:3"); /* ranks 3 4 5: one in block 0, two in block 1 */
-    assert_int_equal(p.outer_level[1], 1);
+    assert_int_equal(p.groups[2].outer, 1);
     assert_true(coll(&p, DTP_ALL_GATHER, 2, 10) > 3.0);
     dtp_pricer inside = pricer(m, "y:3");
-    assert_int_equal(inside.outer_level[0], 0);
+    assert_int_equal(inside.groups[1].outer, 0);
     dtp_machine_destroy(m);
 }
 
@@ -145,7 +145,7 @@ static void test_price__measured_groups_use_their_curve(void **state)
     const double x[] = {64.0, 6400.0};
     const double y[] = {5.0, 500.0};
     dtp_machine *m = machine();
-    dtp_coll_curve curve = {.kind = DTP_ALL_REDUCE, .level = 0, .ranks = 2, .time_s = {2, x, y}};
+    dtp_coll_curve curve = {.kind = DTP_ALL_REDUCE, .ranks = 2, .time_s = {.n = 2, .x = x, .y = y}};
     m->coll_curves = &curve;
     m->n_coll_curves = 1;
     assert_int_equal(dtp_machine_index(m, NULL), DTP_OK);
@@ -174,8 +174,9 @@ static void test_price__work_by_hand(void **state)
 
     const double x[] = {100.0, 10000.0};
     const double y[] = {1.0, 100.0};
-    dtp_op_curve curves[] = {{.op = "attention", .time_s = {2, x, y}, .flops = 10.0},
-                             {.op = "*", .time_s = {2, x, y}}};
+    const dtp_curve line = {.n = 2, .x = x, .y = y};
+    dtp_op_curve curves[] = {{.op = "attention", .time_s = line, .flops = 10.0},
+                             {.op = "*", .time_s = line}};
     m->op_curves = curves;
     m->n_op_curves = 2;
     assert_int_equal(dtp_machine_index(m, NULL), DTP_OK);

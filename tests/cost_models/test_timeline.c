@@ -52,12 +52,12 @@ static double exposed_part(int n, const dtp_schedule_task *tasks, const double *
     return part;
 }
 
-static double sum_of(int n, const double *parts)
+static double sum_of(int n, const dtp_schedule_task *tasks)
 {
     double sum = 0.0;
     for (int i = 0; i < n; i++) {
-        assert_true(parts[i] >= 0.0);
-        sum += parts[i];
+        assert_true(tasks[i].exposed_s >= 0.0);
+        sum += tasks[i].exposed_s;
     }
     return sum;
 }
@@ -65,19 +65,20 @@ static double sum_of(int n, const double *parts)
 /* By task at full speed, and its sum also where both slow down. */
 static void check_exposed(int n, const dtp_schedule_task *tasks, const double *end)
 {
-    double exposed[MAX_TASKS + 1];
-    exposed[n] = -1.0;
-    dtp_schedule_result r = dtp_schedule_run(n, tasks, 1.0, exposed);
+    dtp_schedule_task run[MAX_TASKS + 1];
+    memcpy(run, tasks, (size_t)n * sizeof *run);
+    run[n].exposed_s = -1.0;
+    dtp_schedule_result r = dtp_schedule_run(n, run, 1.0);
     for (int i = 0; i < n; i++) {
-        assert_true(fabs(exposed[i] - exposed_part(n, tasks, end, i)) < 1e-9);
+        assert_true(fabs(run[i].exposed_s - exposed_part(n, tasks, end, i)) < 1e-9);
     }
-    assert_true(fabs(sum_of(n, exposed) - r.exposed_comm_s) < 1e-9);
-    r = dtp_schedule_run(n, tasks, 1.5, exposed);
-    assert_true(fabs(sum_of(n, exposed) - r.exposed_comm_s) < 1e-9);
+    assert_true(fabs(sum_of(n, run) - r.exposed_comm_s) < 1e-9);
+    r = dtp_schedule_run(n, run, 1.5);
+    assert_true(fabs(sum_of(n, run) - r.exposed_comm_s) < 1e-9);
     for (int i = 0; i < n; i++) {
-        assert_true(exposed[i] <= (tasks[i].comm ? tasks[i].time_s + 1e-9 : 0.0));
+        assert_true(run[i].exposed_s <= (tasks[i].comm ? tasks[i].time_s + 1e-9 : 0.0));
     }
-    assert_true(exposed[n] < 0.0);
+    assert_true(run[n].exposed_s < 0.0);
 }
 
 /* Without slow-down the end is the longest path. */
@@ -101,11 +102,11 @@ static void test_timeline__is_the_longest_path(void **state)
             total += tasks[i].time_s;
             compute += tasks[i].comm ? 0.0 : tasks[i].time_s;
         }
-        dtp_schedule_result r = dtp_schedule_run(n, tasks, 1.0, NULL);
+        dtp_schedule_result r = dtp_schedule_run(n, tasks, 1.0);
         assert_true(fabs(r.end_s - last) < 1e-9);
         assert_true(fabs(r.exposed_comm_s - (last - compute)) < 1e-9);
         assert_true(fabs(r.overlapped_s - (total - last)) < 1e-9);
-        dtp_schedule_result slow = dtp_schedule_run(n, tasks, 1.5, NULL);
+        dtp_schedule_result slow = dtp_schedule_run(n, tasks, 1.5);
         assert_true(slow.end_s >= r.end_s - 1e-9);
         assert_true(slow.end_s <= 1.5 * r.end_s + 1e-9);
         check_exposed(n, tasks, end);
@@ -115,8 +116,8 @@ static void test_timeline__is_the_longest_path(void **state)
 static void test_timeline__slows_both_while_they_overlap(void **state)
 {
     (void)state;
-    const dtp_schedule_task tasks[] = {{false, 4.0, {0, 0}}, {true, 2.0, {0, 0}}};
-    dtp_schedule_result r = dtp_schedule_run(2, tasks, 2.0, NULL);
+    dtp_schedule_task tasks[] = {{.comm = false, .time_s = 4.0}, {.comm = true, .time_s = 2.0}};
+    dtp_schedule_result r = dtp_schedule_run(2, tasks, 2.0);
     assert_true(fabs(r.end_s - 6.0) < 1e-12);
     assert_true(fabs(r.overlapped_s - 4.0) < 1e-12);
     assert_true(fabs(r.exposed_comm_s) < 1e-12);

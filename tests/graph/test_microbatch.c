@@ -15,7 +15,6 @@
 #include "core/graph/graph.h"
 #include "cost_models/predict.h"
 #include "cost_models/timeline.h"
-#include "cost_models/candidate.h"
 #include "planner/plan_rules.h"
 #include "planner/problem/check.h"
 #include "planner/problem/rules/rules_problem.h"

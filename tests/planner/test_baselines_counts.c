@@ -309,13 +309,19 @@ static void test_baselines__rules_only(void **state)
         dtp_baselines_create(f.g, &f.pricer.pricer, &options, f.arena, &n, &list, &err), DTP_OK);
     assert_int_equal(n, 6);
     for (int32_t i = 0; i < n; i++) {
-        dtp_candidate again = list[i];
-        again.cost_ps = 0;
-        assert_int_equal(dtp_candidate_predict(f.g, &f.pricer.pricer, f.arena, &again, &err),
+        const dtp_lower_options lowering = dtp_lower_options_init(list[i].redistributor);
+        dtp_sharding again;
+        dtp_prediction predicted;
+        int64_t cost_ps = 0;
+        assert_int_equal(dtp_sharding_from_rules(f.g, &f.pricer.pricer.mesh, &list[i].rules, false,
+                                                 f.arena, &again, &err),
                          DTP_OK);
-        assert_true(list[i].legal && again.legal && list[i].rules_text != NULL);
-        assert_int_equal(again.cost_ps, list[i].cost_ps);
-        assert_int_equal(again.predicted.peak_bytes, list[i].predicted.peak_bytes);
+        assert_int_equal(dtp_sharding_predict(f.g, &f.pricer.pricer, &again, &lowering, &predicted,
+                                              &cost_ps, &err),
+                         DTP_OK);
+        assert_true(list[i].legal && list[i].rules_text != NULL);
+        assert_int_equal(cost_ps, list[i].cost_ps);
+        assert_int_equal(predicted.peak_bytes, list[i].predicted.peak_bytes);
     }
     teardown(&f);
 }

@@ -10,7 +10,7 @@
 
 #include "cost_models/redistribution_price.h"
 #include "cost_models/plan_lowering.h"
-#include "cost_models/candidate.h"
+#include "cost_models/predict.h"
 #include "planner/reports/explain.h"
 #include "planner/solver/solve.h"
 #include "tests/support/plan_fixture.h"

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "cost_models/plan_lowering.h"
-#include "cost_models/candidate.h"
+#include "cost_models/predict.h"
 #include "planner/reports/pareto.h"
 #include "planner/reports/plan_diff.h"
 #include "planner/reports/sensitivity.h"

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "cost_models/plan_lowering.h"
-#include "cost_models/candidate.h"
+#include "cost_models/predict.h"
 #include "planner/solver/solve.h"
 #include "planner/problem/tensors/tensor_problem.h"
 #include "tests/support/random_graphs.h"

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "cost_models/plan_lowering.h"
-#include "cost_models/candidate.h"
+#include "cost_models/predict.h"
 #include "planner/tensors/plan_tensor.h"
 #include "spmd/redistribute/redistribute_listed.h"
 #include "tests/support/tensor_cases.h"

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "cost_models/candidate.h"
+#include "cost_models/predict.h"
 #include "planner/solver/solve.h"
 #include "planner/tensors/memory_corrections.h"
 #include "spmd/program/peak.h"

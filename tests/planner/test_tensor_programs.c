@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "cost_models/candidate.h"
+#include "cost_models/predict.h"
 #include "tests/support/tensor_cases.h"
 #include "core/graph/op_rules.h"
 

@@ -81,7 +81,7 @@ static dtp_status small_bench(dtp_comm *comm, void *user, dtp_err *err)
     dtp_backend *backend = NULL;
     dtp_bench_options options = dtp_bench_options_init(true);
     options.budget_s = 0.1;
-    options.no_gemm = options.no_ops = true;
+    options.no_kernels = true;
     DTP_TRY(dtp_backend_cpu_create(1, &backend, err));
     dtp_samples samples;
     dtp_status status = dtp_bench_run(comm, backend, &options, &samples, err);

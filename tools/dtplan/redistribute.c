@@ -1,12 +1,13 @@
 /* dtplan redistribute: the steps from one layout of a tensor to another, what they move and cost,
  * and whether they give the right data on virtual ranks. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/json_writer.h"
 #include "interop/layout_forms.h"
-#include "cost_models/step_price.h"
+#include "cost_models/price.h"
 #include "interop/torch_cost.h"
 #include "executor/verify/redistribute_check.h"
 #include "spmd/redistribute/steps.h"
@@ -28,7 +29,7 @@ typedef struct redistribute_command {
     dtp_ttype type;
     dtp_layout from, to;
     dtp_torch_planner torch;
-    dtp_step_pricer step_pricer;
+    dtp_err no_price; /* the first failure of machine_step_price; code DTP_OK: none */
     dtp_step_price price;
     void *price_user;
     const char *price_name;
@@ -48,6 +49,26 @@ static void keep_warning(void *user, const dtp_mesh *mesh, dtp_mesh_set set, con
     dtp_mesh_set_print(mesh, set, "+", names);
     (void)snprintf(c->warnings[c->n_warnings++], WARNING_BYTES,
                    "collectives over %.80s stay apart: %s", names, why);
+}
+
+/* A dtp_step_price in seconds on the machine: that of the instructions which a step becomes.
+ * Infinite when it cannot be lowered (memory ran out): `no_price` then says why. */
+static double machine_step_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
+                                 const dtp_layout *before, const dtp_step *step)
+{
+    redistribute_command *c = user;
+    dtp_err *err = c->no_price.code == DTP_OK ? &c->no_price : NULL;
+    const dtp_steps steps = {.n = 1, .steps[0] = *step};
+    dtp_redistribute_job job;
+    double sum = 0;
+    if (dtp_redistribute_program(c->graph, mesh, type, before, &steps, &job, err) != DTP_OK) {
+        return (double)INFINITY;
+    }
+    for (int32_t i = 0; i < job.program->n_instrs; i++) {
+        sum += dtp_price_instr(c->pricer, job.program, &job.program->instrs[i]);
+    }
+    dtp_redistribute_job_free(&job);
+    return sum;
 }
 
 /* ---- the report --------------------------------------------------------------------------------
@@ -263,9 +284,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         DTP_TRY(DTP_MEMORY(err, c->pricer));
         DTP_TRY(dtp_machine_read(c->machine_file, &c->machine, err));
         DTP_TRY(dtp_pricer_init(c->machine, &c->mesh, c->pricer, err));
-        c->step_pricer = (dtp_step_pricer){.pricer = c->pricer, .graph = c->graph};
-        c->price = dtp_machine_step_price;
-        c->price_user = &c->step_pricer;
+        c->price = machine_step_price;
+        c->price_user = c;
         c->price_name = c->machine->name;
     }
     const dtp_redistributor torch = dtp_torch_redistributor(&c->torch);
@@ -283,9 +303,9 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     }
     dtp_steps_trace(&c->from, &c->steps, &trace);
     (c->json ? print_json : print_text)(c, &trace, &out);
-    const dtp_err *failure = &c->step_pricer.failure;
-    const dtp_status s = failure->code == DTP_OK ? tool_put(&out, err)
-                                                 : DTP_FAIL(err, failure->code, "%s", failure->msg);
+    const dtp_status s = c->no_price.code == DTP_OK
+                             ? tool_put(&out, err)
+                             : DTP_FAIL(err, c->no_price.code, "%s", c->no_price.msg);
     dtp_strbuf_free(&trace);
     dtp_strbuf_free(&out);
     return s;

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "core/files/file_out.h"
-#include "cost_models/fit.h"
+#include "cost_models/machine/fit.h"
 #include "executor/bench/bench.h"
 #include "executor/cpu/blas_env.h"
 #include "tools/dtrun/options.h"
@@ -38,7 +38,6 @@ static dtp_status write_machine(const bench_command *c, const dtp_samples *sampl
     const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
     const int64_t all = pages > 0 && size > 0 ? (int64_t)pages * size : INT64_C(1) << 30;
     const dtp_fit_options options = {.name = c->name,
-                                     .kind = "cpu",
                                      .date = date,
                                      .host = host,
                                      .tool = "dtrun bench",

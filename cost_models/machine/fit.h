@@ -2,13 +2,12 @@
 #ifndef DTP_COST_MODELS_FIT_H
 #define DTP_COST_MODELS_FIT_H
 
-#include "cost_models/machine.h"
+#include "cost_models/machine/machine.h"
 #include "spmd/program/samples.h"
 
 /* What samples do not say. Texts are copied; NULL or "" = not stated. */
 typedef struct dtp_fit_options {
     const char *name; /* of the machine; NULL: "measured" */
-    const char *kind; /* "cpu" or "cuda"; NULL: "cpu" */
     const char *date, *host, *tool, *blas;
     int64_t memory_bytes; /* per device, at least 1 */
 } dtp_fit_options;

@@ -9,20 +9,20 @@
 #include "dtp/plan.h"
 #include "spmd/program/program.h"
 
-/* Piecewise log-log linear curve, monotone in x (cost_models/curve.h): constant before its first
- * point, proportional to x after its last. */
+/* Piecewise log-log linear curve, monotone in x (cost_models/machine/curve.h): constant before its
+ * first point, proportional to x after its last. */
 typedef struct dtp_curve {
     int32_t n;
-    const double *x, *y; /* positive; x strictly ascending, y not descending */
+    const double *x, *y;    /* positive; x strictly ascending, y not descending */
+    const double *measured; /* the sample behind each point; NULL = not recorded */
+    double fit_error;       /* largest relative deviation of a sample from the curve */
 } dtp_curve;
 
 /* Time of a memory-bound op class against bytes. */
 typedef struct dtp_op_curve {
     const char *op; /* op, "<op>.copy" (calls without arithmetic), move, or "*" for all other ops */
-    dtp_curve time_s;         /* x = bytes (dtp_work.bytes), y = seconds per call */
-    double fit_error;         /* largest relative deviation of a sample from the curve */
-    const double *measured_s; /* the sample behind each point of the curve; NULL = not recorded */
-    double flops;             /* when positive, work.flops / flops seconds are added (attention) */
+    dtp_curve time_s; /* x = bytes (dtp_work.bytes), y = seconds per call */
+    double flops;     /* when positive, work.flops / flops seconds are added (attention) */
 } dtp_op_curve;
 
 /* Measured GEMM rate at one shape. */
@@ -38,8 +38,6 @@ typedef struct dtp_coll_curve {
     int32_t level; /* network level the group spans; index into levels */
     int32_t ranks;
     dtp_curve time_s; /* x = bytes of the full buffer (docs/cost-model.md), y = seconds */
-    double fit_error;
-    const double *measured_s; /* the sample behind each point of the curve; NULL = not recorded */
 } dtp_coll_curve;
 
 typedef struct dtp_level {
@@ -51,7 +49,7 @@ typedef struct dtp_level {
 
 enum { DTP_MAX_LEVELS = 6 };
 
-/* GEMM times on a grid, made from the points (cost_models/gemm.h). */
+/* GEMM times on a grid, made from the points (cost_models/machine/gemm.h). */
 typedef struct dtp_gemm_grid dtp_gemm_grid;
 
 struct dtp_machine {
@@ -80,6 +78,8 @@ dtp_status dtp_machine_create(const char *name, dtp_machine **out, dtp_err *err)
  * reader does), sorts the curves by name and builds the GEMM grid. To be called once after filling
  * a machine by hand; the fit does. */
 dtp_status dtp_machine_index(dtp_machine *m, dtp_err *err) DTP_MUST_CHECK;
+/* The part of it that follows the check. */
+dtp_status dtp_machine__derive(dtp_machine *m, dtp_err *err) DTP_MUST_CHECK;
 /* Product of the level sizes, 1 without levels. */
 int64_t dtp_machine_devices(const dtp_machine *m);
 /* The curve of an op or move, else that of "*" when `fallback`, else NULL. */
@@ -89,5 +89,29 @@ dtp_status dtp_machine_parse(const char *file, const char *text, size_t len, dtp
 /* Deterministic JSON; *text is the caller's to free. */
 dtp_status dtp_machine_write(const dtp_machine *m, char **text, dtp_err *err) DTP_MUST_CHECK;
 uint64_t dtp_machine_hash(const dtp_machine *m);
+
+/* What a number of a machine may be (docs/formats/machine.md). Wide enough for every machine there
+ * is, narrow enough that a price is a time that somebody would wait for, or is found not to be one
+ * (cost_models/price_limit.h). */
+typedef struct dtp_machine_range {
+    const char *unit;
+    double least, most;
+} dtp_machine_range;
+
+typedef enum dtp_machine_number {
+    DTP_NUMBER_MEMORY,    /* bytes of a device */
+    DTP_NUMBER_BW,        /* B/s, of memory or of a link */
+    DTP_NUMBER_FLOPS,     /* FLOP/s */
+    DTP_NUMBER_DELAY,     /* s, of a launch or a message */
+    DTP_NUMBER_SLOWDOWN,  /* factor */
+    DTP_NUMBER_SIZE,      /* bytes of a point of a curve */
+    DTP_NUMBER_TIME,      /* s, of a point of a curve */
+    DTP_NUMBER_FIT_ERROR, /* relative */
+    DTP_N_NUMBERS
+} dtp_machine_number;
+
+const dtp_machine_range *dtp_machine_range_of(dtp_machine_number kind);
+/* False for NaN. */
+bool dtp_machine_in_range(dtp_machine_number kind, double value);
 
 #endif

@@ -1,4 +1,4 @@
-#include "cost_models/curve.h"
+#include "cost_models/machine/curve.h"
 
 #include <assert.h>
 #include <math.h>
@@ -101,7 +101,7 @@ static int32_t merge_equal(int32_t n, sample *samples, double *x, double *mean, 
 }
 
 dtp_status dtp_curve_from_samples(dtp_arena *arena, int32_t n, const double *x, const double *y,
-                                  dtp_curve_fit *out, dtp_err *err)
+                                  dtp_curve *out, dtp_err *err)
 {
     assert(n > 0);
     size_t count = (size_t)n;
@@ -122,13 +122,11 @@ dtp_status dtp_curve_from_samples(dtp_arena *arena, int32_t n, const double *x, 
         }
         int32_t m = merge_equal(n, samples, cx, measured, weight);
         pool_adjacent(m, measured, blocks, weight, cy);
-        out->error = 0.0;
+        *out = (dtp_curve){.n = m, .x = cx, .y = cy, .measured = measured};
         for (int32_t i = 0; i < m; i++) {
             measured[i] = exp(measured[i]);
-            out->error = fmax(out->error, fabs(measured[i] / cy[i] - 1.0));
+            out->fit_error = fmax(out->fit_error, fabs(measured[i] / cy[i] - 1.0));
         }
-        out->curve = (dtp_curve){m, cx, cy};
-        out->measured_y = measured;
     }
     free(weight);
     free(samples);

@@ -2,7 +2,7 @@
 #ifndef DTP_COST_MODELS_MACHINE_SCALE_H
 #define DTP_COST_MODELS_MACHINE_SCALE_H
 
-#include "cost_models/machine.h"
+#include "cost_models/machine/machine.h"
 
 typedef enum dtp_machine_quantity {
     DTP_MACHINE_FLOPS,    /* FLOP rates of all dtypes, measured GEMMs */

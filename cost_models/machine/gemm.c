@@ -1,4 +1,4 @@
-#include "cost_models/gemm.h"
+#include "cost_models/machine/gemm.h"
 
 #include <math.h>
 

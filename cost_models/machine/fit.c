@@ -1,12 +1,11 @@
-#include "cost_models/fit.h"
+#include "cost_models/machine/fit.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cost_models/curve.h"
-#include "cost_models/machine_range.h"
+#include "cost_models/machine/curve.h"
 #include "core/graph/ops/op_table.h"
 
 /* Room for the samples of one curve. */
@@ -87,7 +86,6 @@ static double op_rate(const dtp_samples *samples, const char *name)
 static dtp_status fit_op(dtp_machine *m, const dtp_samples *samples, const char *name, points *p,
                          dtp_op_curve *out, dtp_err *err)
 {
-    dtp_curve_fit fit;
     out->op = dtp_arena_strdup(m->arena, name);
     DTP_TRY(DTP_MEMORY(err, out->op));
     out->flops = op_rate(samples, name);
@@ -101,11 +99,7 @@ static dtp_status fit_op(dtp_machine *m, const dtp_samples *samples, const char 
             add_point(p, s->work.bytes, fmax(time_s - arithmetic, 0.1 * time_s));
         }
     }
-    DTP_TRY(dtp_curve_from_samples(m->arena, p->n, p->x, p->y, &fit, err));
-    out->time_s = fit.curve;
-    out->measured_s = fit.measured_y;
-    out->fit_error = fit.error;
-    return DTP_OK;
+    return dtp_curve_from_samples(m->arena, p->n, p->x, p->y, &out->time_s, err);
 }
 
 /* ---- the few numbers ---- */
@@ -182,7 +176,8 @@ static void ring_terms(const dtp_sample *s, double *latency, double *bytes)
 static dtp_status fit_coll(dtp_machine *m, const dtp_samples *samples, const dtp_sample *like,
                            points *p, dtp_err *err)
 {
-    dtp_curve_fit fit;
+    dtp_coll_curve *c = &m->coll_curves[m->n_coll_curves++];
+    *c = (dtp_coll_curve){.kind = like->coll, .ranks = like->ranks};
     p->n = 0;
     for (int32_t i = 0; i < samples->n; i++) {
         const dtp_sample *s = &samples->items[i];
@@ -190,13 +185,7 @@ static dtp_status fit_coll(dtp_machine *m, const dtp_samples *samples, const dtp
             add_point(p, s->work.bytes, usable_time(s));
         }
     }
-    DTP_TRY(dtp_curve_from_samples(m->arena, p->n, p->x, p->y, &fit, err));
-    m->coll_curves[m->n_coll_curves++] = (dtp_coll_curve){.kind = like->coll,
-                                                          .ranks = like->ranks,
-                                                          .time_s = fit.curve,
-                                                          .measured_s = fit.measured_y,
-                                                          .fit_error = fit.error};
-    return DTP_OK;
+    return dtp_curve_from_samples(m->arena, p->n, p->x, p->y, &c->time_s, err);
 }
 
 static dtp_status fit_colls(dtp_machine *m, const dtp_samples *samples, points *p, dtp_err *err)
@@ -247,7 +236,6 @@ static dtp_status copy_text(dtp_machine *m, const char *text, const char **out, 
 static dtp_status fit_all(dtp_machine *m, const dtp_samples *samples,
                           const dtp_fit_options *options, points *p, dtp_err *err)
 {
-    m->kind = options->kind != NULL && strcmp(options->kind, "cuda") == 0 ? "cuda" : "cpu";
     m->memory_bytes = options->memory_bytes;
     m->provenance_how = "measured";
     m->provenance_threads = samples->threads;

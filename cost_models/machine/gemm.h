@@ -12,7 +12,7 @@
 #ifndef DTP_COST_MODELS_GEMM_H
 #define DTP_COST_MODELS_GEMM_H
 
-#include "cost_models/machine.h"
+#include "cost_models/machine/machine.h"
 
 /* Largest number of distinct values of m, n or k. */
 enum { DTP_GEMM_MAX_AXIS = 24 };

@@ -1,4 +1,4 @@
-#include "cost_models/machine.h"
+#include "cost_models/machine/machine.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -6,8 +6,6 @@
 
 #include "core/base/json.h"
 #include "core/files/file_in.h"
-#include "cost_models/gemm.h"
-#include "cost_models/machine_range.h"
 
 enum {
     MAX_FILE_BYTES = 16 << 20,
@@ -90,12 +88,19 @@ static dtp_status read_row(const dtp_json *row, int32_t n, dtp_err *err)
     return DTP_OK;
 }
 
-/* "points": [[bytes, curve seconds, measured seconds], ...]. */
-static dtp_status read_points(dtp_arena *arena, const dtp_json *obj, dtp_curve *curve,
-                              const double **measured, dtp_err *err)
+static dtp_status read_fit_error(const dtp_json *obj, double *out, dtp_err *err)
+{
+    const dtp_json *v = dtp_json_get(obj, "fit_error");
+    *out = 0.0;
+    return v == NULL ? DTP_OK : read_number(v, DTP_NUMBER_FIT_ERROR, out, err);
+}
+
+/* "points": [[bytes, curve seconds, measured seconds], ...] and what they deviate. */
+static dtp_status read_curve(dtp_arena *arena, const dtp_json *obj, dtp_curve *out, dtp_err *err)
 {
     const dtp_json *list = NULL;
     int32_t n = 0;
+    DTP_TRY(read_fit_error(obj, &out->fit_error, err));
     DTP_TRY(dtp_json_require(obj, "points", &list, err));
     DTP_TRY(read_list(obj, "points", MAX_POINTS, &list, &n, err));
     if (n == 0) {
@@ -103,16 +108,16 @@ static dtp_status read_points(dtp_arena *arena, const dtp_json *obj, dtp_curve *
     }
     double *x;
     double *y;
-    double *s;
+    double *measured;
     DTP_TRY(DTP_NEW(arena, x, n, err));
     DTP_TRY(DTP_NEW(arena, y, n, err));
-    DTP_TRY(DTP_NEW(arena, s, n, err));
+    DTP_TRY(DTP_NEW(arena, measured, n, err));
     for (int32_t i = 0; i < n; i++) {
         const dtp_json *row = dtp_json_at(list, i);
         DTP_TRY(read_row(row, 3, err));
         DTP_TRY(read_number(dtp_json_at(row, 0), DTP_NUMBER_SIZE, &x[i], err));
         DTP_TRY(read_number(dtp_json_at(row, 1), DTP_NUMBER_TIME, &y[i], err));
-        DTP_TRY(read_number(dtp_json_at(row, 2), DTP_NUMBER_TIME, &s[i], err));
+        DTP_TRY(read_number(dtp_json_at(row, 2), DTP_NUMBER_TIME, &measured[i], err));
         if (i > 0 && !(x[i] > x[i - 1])) {
             return dtp_json_fail(row, err, "sizes must ascend: %g after %g", x[i], x[i - 1]);
         }
@@ -120,16 +125,11 @@ static dtp_status read_points(dtp_arena *arena, const dtp_json *obj, dtp_curve *
             return dtp_json_fail(row, err, "times must not descend: %g after %g", y[i], y[i - 1]);
         }
     }
-    *curve = (dtp_curve){n, x, y};
-    *measured = s;
+    out->n = n;
+    out->x = x;
+    out->y = y;
+    out->measured = measured;
     return DTP_OK;
-}
-
-static dtp_status read_fit_error(const dtp_json *obj, double *out, dtp_err *err)
-{
-    const dtp_json *v = dtp_json_get(obj, "fit_error");
-    *out = 0.0;
-    return v == NULL ? DTP_OK : read_number(v, DTP_NUMBER_FIT_ERROR, out, err);
 }
 
 static dtp_status read_coll_kind(const dtp_json *v, dtp_coll_kind *out, dtp_err *err)
@@ -177,8 +177,7 @@ static dtp_status read_coll_curve(const dtp_machine *m, const dtp_json *v, dtp_c
                                  dtp_coll_name(c->kind), c->ranks, m->levels[c->level].name);
         }
     }
-    DTP_TRY(read_fit_error(v, &c->fit_error, err));
-    return read_points(m->arena, v, &c->time_s, &c->measured_s, err);
+    return read_curve(m->arena, v, &c->time_s, err);
 }
 
 static dtp_status read_coll_curves(dtp_machine *m, const dtp_json *curves, dtp_err *err)
@@ -255,8 +254,7 @@ static dtp_status read_curves(dtp_machine *m, const dtp_json *device, dtp_err *e
         if (dtp_json_get(v, "flops") != NULL) {
             DTP_TRY(read_member(v, "flops", DTP_NUMBER_FLOPS, &c->flops, err));
         }
-        DTP_TRY(read_fit_error(v, &c->fit_error, err));
-        DTP_TRY(read_points(m->arena, v, &c->time_s, &c->measured_s, err));
+        DTP_TRY(read_curve(m->arena, v, &c->time_s, err));
     }
     m->n_op_curves = n;
     const dtp_json *gemm = dtp_json_get(curves, "gemm");
@@ -347,20 +345,6 @@ static dtp_status read_provenance(dtp_machine *m, const dtp_json *root, dtp_err 
     return read_count(p, "ranks", &m->provenance_ranks, err);
 }
 
-static int by_op(const void *a, const void *b)
-{
-    return strcmp(((const dtp_op_curve *)a)->op, ((const dtp_op_curve *)b)->op);
-}
-
-/* What is derived from values that are right: the order of the curves, the GEMM grid. */
-static dtp_status finish(dtp_machine *m, dtp_err *err)
-{
-    if (m->n_op_curves > 0) {
-        qsort(m->op_curves, (size_t)m->n_op_curves, sizeof *m->op_curves, by_op);
-    }
-    return dtp_err_prefixed(dtp_gemm_grid_build(m, err), err, "%s: device.curves", m->place);
-}
-
 static dtp_status read_root(const char *file, const dtp_json *root, dtp_machine **out, dtp_err *err)
 {
     const dtp_json *v = NULL;
@@ -396,7 +380,7 @@ static dtp_status read_root(const char *file, const dtp_json *root, dtp_machine 
     }
     DTP_TRY(read_curves(m, device, err));
     DTP_TRY(read_provenance(m, root, err));
-    return finish(m, err);
+    return dtp_machine__derive(m, err);
 }
 
 dtp_status dtp_machine_parse(const char *file, const char *text, size_t len, dtp_machine **out,
@@ -434,5 +418,5 @@ dtp_status dtp_machine_index(dtp_machine *m, dtp_err *err)
     const dtp_status s = dtp_machine_parse(m->place, text, strlen(text), &same, err);
     free(text);
     dtp_machine_destroy(same);
-    return s == DTP_OK ? finish(m, err) : s;
+    return s == DTP_OK ? dtp_machine__derive(m, err) : s;
 }

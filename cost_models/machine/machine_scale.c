@@ -1,4 +1,4 @@
-#include "cost_models/machine_scale.h"
+#include "cost_models/machine/machine_scale.h"
 
 #include <stdlib.h>
 #include <string.h>

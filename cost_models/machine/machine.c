@@ -1,8 +1,10 @@
-#include "cost_models/machine.h"
+#include "cost_models/machine/machine.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/hash.h"
+#include "cost_models/machine/gemm.h"
 
 dtp_status dtp_machine_create(const char *name, dtp_machine **out, dtp_err *err)
 {
@@ -41,23 +43,25 @@ int64_t dtp_machine_devices(const dtp_machine *m)
     return n;
 }
 
+static int by_op(const void *a, const void *b)
+{
+    return strcmp(((const dtp_op_curve *)a)->op, ((const dtp_op_curve *)b)->op);
+}
+
+dtp_status dtp_machine__derive(dtp_machine *m, dtp_err *err)
+{
+    if (m->n_op_curves > 0) {
+        qsort(m->op_curves, (size_t)m->n_op_curves, sizeof *m->op_curves, by_op);
+    }
+    return dtp_err_prefixed(dtp_gemm_grid_build(m, err), err, "%s: device.curves", m->place);
+}
+
 static const dtp_op_curve *find_op_curve(const dtp_machine *m, const char *op)
 {
-    int32_t lo = 0;
-    int32_t hi = m->n_op_curves - 1;
-    while (lo <= hi) {
-        int32_t mid = lo + (hi - lo) / 2;
-        int cmp = strcmp(op, m->op_curves[mid].op);
-        if (cmp == 0) {
-            return &m->op_curves[mid];
-        }
-        if (cmp < 0) {
-            hi = mid - 1;
-        } else {
-            lo = mid + 1;
-        }
-    }
-    return NULL;
+    const dtp_op_curve key = {.op = op};
+    return m->n_op_curves == 0
+               ? NULL
+               : bsearch(&key, m->op_curves, (size_t)m->n_op_curves, sizeof *m->op_curves, by_op);
 }
 
 const dtp_op_curve *dtp_machine_op_curve(const dtp_machine *m, const char *op, bool fallback)
@@ -118,4 +122,27 @@ uint64_t dtp_machine_hash(const dtp_machine *m)
         h = hash_curve(h, &c->time_s);
     }
     return h;
+}
+
+/* The memory of a whole supercomputer computes at 1e18 FLOP/s and is read at 1e17 B/s; a link of 1
+ * B/s and a device of 1 FLOP/s are slower than any. A message to the Moon and back takes 3 s. */
+static const dtp_machine_range RANGES[DTP_N_NUMBERS] = {
+    [DTP_NUMBER_MEMORY] = {"bytes", 1.0, 9007199254740992.0},
+    [DTP_NUMBER_BW] = {"B/s", 1.0, 1e18},
+    [DTP_NUMBER_FLOPS] = {"FLOP/s", 1.0, 1e21},
+    [DTP_NUMBER_DELAY] = {"s", 0.0, 1000.0},
+    [DTP_NUMBER_SLOWDOWN] = {"times", 1.0, 100.0},
+    [DTP_NUMBER_SIZE] = {"bytes", 1.0, 9007199254740992.0},
+    [DTP_NUMBER_TIME] = {"s", 1e-15, 10000.0},
+    [DTP_NUMBER_FIT_ERROR] = {"times", 0.0, 1e24},
+};
+
+const dtp_machine_range *dtp_machine_range_of(dtp_machine_number kind)
+{
+    return &RANGES[kind];
+}
+
+bool dtp_machine_in_range(dtp_machine_number kind, double value)
+{
+    return value >= RANGES[kind].least && value <= RANGES[kind].most;
 }

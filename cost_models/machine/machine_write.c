@@ -1,17 +1,19 @@
-#include "cost_models/machine.h"
+#include "cost_models/machine/machine.h"
 
 #include <math.h>
 
 #include "core/base/json_writer.h"
 
-static void write_points(dtp_json_writer *w, const dtp_curve *curve, const double *measured)
+static void write_curve(dtp_json_writer *w, const dtp_curve *curve)
 {
+    const double *measured = curve->measured != NULL ? curve->measured : curve->y;
+    dtp_json_write_double(w, "fit_error", curve->fit_error);
     dtp_json_begin_array(w, "points", false);
     for (int32_t i = 0; i < curve->n; i++) {
         dtp_json_begin_array(w, NULL, true);
         dtp_json_write_double(w, NULL, curve->x[i]);
         dtp_json_write_double(w, NULL, curve->y[i]);
-        dtp_json_write_double(w, NULL, measured != NULL ? measured[i] : curve->y[i]);
+        dtp_json_write_double(w, NULL, measured[i]);
         dtp_json_end_array(w);
     }
     dtp_json_end_array(w);
@@ -32,8 +34,7 @@ static void write_curves(dtp_json_writer *w, const dtp_machine *m)
             if (c->flops < 0.0 || c->flops > 0.0 || isnan(c->flops)) {
                 dtp_json_write_double(w, "flops", c->flops);
             }
-            dtp_json_write_double(w, "fit_error", c->fit_error);
-            write_points(w, &c->time_s, c->measured_s);
+            write_curve(w, &c->time_s);
             dtp_json_end_object(w);
         }
         dtp_json_end_array(w);
@@ -64,8 +65,7 @@ static void write_curves(dtp_json_writer *w, const dtp_machine *m)
             dtp_json_write_string(w, "kind", dtp_coll_name(c->kind));
             dtp_json_write_string(w, "level", m->levels[c->level].name);
             dtp_json_write_int(w, "ranks", c->ranks);
-            dtp_json_write_double(w, "fit_error", c->fit_error);
-            write_points(w, &c->time_s, c->measured_s);
+            write_curve(w, &c->time_s);
             dtp_json_end_object(w);
         }
         dtp_json_end_array(w);
