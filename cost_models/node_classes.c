@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "core/base/hash.h"
-#include "core/base/hash_table.h"
 #include "core/transform/microbatch.h"
 #include "core/plan/sharding_microbatch.h"
 

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/base/hash_table.h"
+#include "core/base/hash.h"
 #include "spmd/lower/redistribute_program.h"
 #include "spmd/redistribute/redistribute_cache.h"
 #include "spmd/redistribute/redistribute_tables.h"

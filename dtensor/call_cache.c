@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "core/base/hash.h"
-#include "core/base/hash_table.h"
 #include "dtensor/internal.h"
 
 typedef struct known_call {

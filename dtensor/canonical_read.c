@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/names.h"
+#include "core/base/text.h"
 #include "core/graph/ops/op_table.h"
 #include "dtensor/canonical_call.h"
 

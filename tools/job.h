@@ -20,7 +20,17 @@ typedef struct tool_source {
     bool uneven;              /* --uneven */
     bool f64;                 /* reference backend */
     bool strict;              /* --strict: operands move only where a pin asked for it */
+    tool_list styles;         /* --style "GLOB: STYLE" */
+    tool_list style_files;    /* --style-file: of Hugging Face's transformers */
+    tool_list style_names;    /* --style-names THEIRS=OURS, for the files */
+    tool_list pins;           /* --pin "TENSOR: LAYOUT" */
 } tool_source;
+
+/* Whether any style or pin was given. */
+static inline bool tool_styles_given(const tool_source *source)
+{
+    return source->styles.n + source->style_files.n + source->pins.n > 0;
+}
 
 /* A job (dtp/session.h) with what it was made from. Owns everything. */
 typedef struct tool_job {
@@ -53,6 +63,15 @@ dtp_status tool_job_create(const tool_source *source, int32_t n_fetch, const cha
 #define TOOL_MODEL_OPTIONS(source)                                                                 \
     {"--dim", TOOL_LIST, "NAME=N", &(source).dims, 0, 0, "override a dim of the model"},           \
     {"--forward", TOOL_FLAG, NULL, &(source).forward, 0, 0, "leave training out"}
+#define TOOL_STYLE_OPTIONS(source)                                                                 \
+    {"--style", TOOL_LIST, "GLOB:STYLE", &(source).styles, 0, 0,                                   \
+     "a style for nodes or parameters, such as 'layers.*.mlp.up: colwise'"},                       \
+    {"--style-file", TOOL_LIST, "FILE", &(source).style_files, 0, 0,                               \
+     "style plan of Hugging Face's transformers, JSON"},                                           \
+    {"--style-names", TOOL_LIST, "THEIRS=OURS", &(source).style_names, 0, 0,                       \
+     "name in a style file and the model's name for it"},                                          \
+    {"--pin", TOOL_LIST, "TENSOR:LAYOUT", &(source).pins, 0, 0,                                    \
+     "a layout that must hold, such as 'h: batch@x' or 'w1 at h: replicated'"}
 #define TOOL_END_OPTIONS {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL}
 /* clang-format on */
 

@@ -81,7 +81,7 @@ int tool_main(const char *program, const tool_command *commands, int argc, char 
     return code == TOOL_OK ? TOOL_FAILURE : code;
 }
 
-static dtp_status parse_int(const tool_option *o, const char *text, dtp_err *err)
+static dtp_status parse_int(const tool_option *o, const char *text, int64_t *out, dtp_err *err)
 {
     char *end;
     errno = 0;
@@ -90,7 +90,7 @@ static dtp_status parse_int(const tool_option *o, const char *text, dtp_err *err
         return DTP_FAIL(err, DTP_INVALID, "%s: '%s' is not an integer in %.0f..%.0f", o->name, text,
                         o->min, o->max);
     }
-    *(int64_t *)o->dest = v;
+    *out = v;
     return DTP_OK;
 }
 
@@ -160,6 +160,7 @@ static dtp_status take_option(const tool_parse *spec, int argc, char **argv, int
         value = argv[++*i];
     }
     tool_list *list = o->dest;
+    int64_t count = 0;
     switch (o->kind) {
     case TOOL_FLAG:
         *(bool *)o->dest = true;
@@ -170,7 +171,11 @@ static dtp_status take_option(const tool_parse *spec, int argc, char **argv, int
         *(const char **)o->dest = value;
         return DTP_OK;
     case TOOL_INT:
-        return parse_int(o, value, err);
+        return parse_int(o, value, o->dest, err);
+    case TOOL_COUNT:
+        DTP_TRY(parse_int(o, value, &count, err));
+        *(int32_t *)o->dest = (int32_t)count;
+        return DTP_OK;
     case TOOL_BYTES:
         return tool_bytes_parse(o->name, value, o->dest, err);
     case TOOL_REAL:

@@ -4,6 +4,8 @@
 #include <stdio.h>
 
 #include "core/files/file_out.h"
+#include "dtp/plan.h"
+#include "interop/counters.h"
 
 void tool_report_begin(dtp_json_writer *w, const char *format)
 {
@@ -26,9 +28,29 @@ void tool_report(dtp_json_writer *w, const char *format, const tool_field *field
 
 struct tool_rows {
     dtp_json_writer *w; /* NULL: a table */
+    bool members;       /* of an object: rows have no objects of their own */
     dtp_strbuf *out;
     const tool_column *columns;
 };
+
+/* The objects of a list, the members of a map. */
+static void write_rows(dtp_json_writer *w, const tool_field *f)
+{
+    tool_rows rows = {.w = w, .members = f->kind == FIELD_IS_MAP};
+    if (rows.members) {
+        dtp_json_begin_object(w, f->key);
+    } else {
+        dtp_json_begin_array(w, f->key, false);
+    }
+    for (int32_t i = 0; i < f->n; i++) {
+        f->row(&rows, f->user, i);
+    }
+    if (rows.members) {
+        dtp_json_end_object(w);
+    } else {
+        dtp_json_end_array(w);
+    }
+}
 
 static void write_field(dtp_json_writer *w, const tool_field *f)
 {
@@ -68,14 +90,12 @@ static void write_field(dtp_json_writer *w, const tool_field *f)
         tool_write_object(w, f->key, f->fields);
         break;
     case FIELD_IS_INTS:
+        dtp_json_write_ints(w, f->key, f->n, f->ints);
+        break;
     case FIELD_IS_REALS:
         dtp_json_begin_array(w, f->key, true);
         for (int32_t i = 0; i < f->n; i++) {
-            if (f->kind == FIELD_IS_INTS) {
-                dtp_json_write_int(w, NULL, f->ints[i]);
-            } else {
-                dtp_json_write_double(w, NULL, f->reals[i]);
-            }
+            dtp_json_write_double(w, NULL, f->reals[i]);
         }
         dtp_json_end_array(w);
         break;
@@ -88,11 +108,8 @@ static void write_field(dtp_json_writer *w, const tool_field *f)
         dtp_json_end_array(w);
         break;
     case FIELD_IS_LIST:
-        dtp_json_begin_array(w, f->key, false);
-        for (int32_t i = 0; i < f->n; i++) {
-            f->row(&(tool_rows){.w = w}, f->user, i);
-        }
-        dtp_json_end_array(w);
+    case FIELD_IS_MAP:
+        write_rows(w, f);
         break;
     case FIELD_IS_END:
     case FIELD_IS_ABSENT:
@@ -125,6 +142,10 @@ void tool_write_object(dtp_json_writer *w, const char *key, const tool_field *fi
 
 void tool_row(tool_rows *rows, const tool_field *fields)
 {
+    if (rows->members) {
+        tool_write(rows->w, fields);
+        return;
+    }
     if (rows->w != NULL) {
         tool_write_object(rows->w, NULL, fields);
         return;
@@ -148,10 +169,18 @@ void tool_row(tool_rows *rows, const tool_field *fields)
     dtp_strbuf_add(rows->out, "\n");
 }
 
-void tool_write_list(dtp_json_writer *w, const char *key, int32_t n, tool_row_of row,
-                     const void *user)
+void tool_total_row(tool_rows *rows, const void *user, int32_t i)
 {
-    tool_write(w, TOOL_FIELDS(FIELD_LIST(key, n, row, user)));
+    const dtp_coll_total *t = &((const dtp_prediction *)user)->collectives[i];
+    tool_row(rows,
+             TOOL_FIELDS(FIELD_OBJECT_IF(t->kind != NULL, t->kind, FIELD_INT("count", t->count),
+                                         FIELD_INT("bytes", t->bytes))));
+}
+
+void tool_counter_row(tool_rows *rows, const void *user, int32_t i)
+{
+    const dtp_counter *c = &((const dtp_counters *)user)->list[i];
+    tool_row(rows, TOOL_FIELDS(FIELD_REAL(c->name, c->value)));
 }
 
 void tool_print_table(dtp_strbuf *out, const tool_column *columns, int32_t n, tool_row_of row,

@@ -23,10 +23,11 @@ typedef enum tool_field_kind {
     FIELD_IS_REALS,
     FIELD_IS_TEXTS, /* null for NULL */
     FIELD_IS_LINES, /* texts, one on a line */
-    FIELD_IS_LIST   /* objects, by rows */
+    FIELD_IS_LIST,  /* objects, by rows */
+    FIELD_IS_MAP    /* an object; rows are its members */
 } tool_field_kind;
 
-/* Where the rows of a list go: into a JSON array, or into a table of text. */
+/* Where the rows of a list go: into a JSON array or object, or into a table of text. */
 typedef struct tool_rows tool_rows;
 /* Puts row i of a list into `rows`, by tool_row. */
 typedef void (*tool_row_of)(tool_rows *rows, const void *user, int32_t i);
@@ -75,6 +76,8 @@ typedef struct tool_field {
     {.kind = FIELD_IF(on, FIELD_IS_LINES), .key = (k), .texts = (values), .n = (count)}
 #define FIELD_LIST(k, count, row_of, with) \
     {.kind = FIELD_IS_LIST, .key = (k), .row = (row_of), .user = (with), .n = (count)}
+#define FIELD_MAP(k, count, row_of, with) \
+    {.kind = FIELD_IS_MAP, .key = (k), .row = (row_of), .user = (with), .n = (count)}
 /* Fields that are null, or not there, without a condition. */
 #define FIELD_INT_OR_NULL(on, k, value) FIELD_OF((on) ? FIELD_IS_INT : FIELD_IS_NULL, k, i, value)
 #define FIELD_INT_IF(on, k, value) FIELD_OF(FIELD_IF(on, FIELD_IS_INT), k, i, value)
@@ -87,6 +90,8 @@ typedef struct tool_field {
     {.kind = FIELD_IF(on, FIELD_IS_LIST), .key = (k), .row = (row_of), .user = (with), .n = (count)}
 #define FIELD_OBJECT_IF(on, k, ...) \
     FIELD_OF(FIELD_IF(on, FIELD_IS_OBJECT), k, fields, TOOL_FIELDS(__VA_ARGS__))
+#define FIELD_OBJECT_OR_NULL(on, k, ...) \
+    FIELD_OF((on) ? FIELD_IS_OBJECT : FIELD_IS_NULL, k, fields, TOOL_FIELDS(__VA_ARGS__))
 #define TOOL_FIELDS(...) ((const tool_field[]){__VA_ARGS__, {.kind = FIELD_IS_END}})
 /* clang-format on */
 
@@ -103,8 +108,10 @@ void tool_write_object(dtp_json_writer *w, const char *key, const tool_field *fi
 /* The row of a table has the first fields, one for each column. */
 void tool_row(tool_rows *rows, const tool_field *fields);
 
-void tool_write_list(dtp_json_writer *w, const char *key, int32_t n, tool_row_of row,
-                     const void *user);
+/* Members of a map, of `user`: count and bytes by kind of collective (dtp_prediction); values by
+ * name (dtp_counters). */
+void tool_total_row(tool_rows *rows, const void *user, int32_t i);
+void tool_counter_row(tool_rows *rows, const void *user, int32_t i);
 
 typedef struct tool_column {
     const char *head; /* NULL ends the columns */

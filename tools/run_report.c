@@ -239,7 +239,6 @@ static void instruction_row(tool_rows *rows, const void *user, int32_t i)
 
 static dtp_status take_text(dtp_json_writer *j, dtp_strbuf *out, dtp_err *err)
 {
-    tool_report_end(j);
     dtp_strbuf_join(out, &j->buf);
     return out->failed ? DTP_FAIL(err, DTP_NOMEM, "no memory for a report") : DTP_OK;
 }
@@ -249,59 +248,42 @@ dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out, d
     dtp_json_writer j = {0};
     const spread step = spread_of(r, STEP_S, &j.buf), comm = spread_of(r, COMM_S, &j.buf);
     const spread compute = spread_of(r, COMPUTE_S, &j.buf), feed = spread_of(r, FEED_S, &j.buf);
+    const dtp_prediction *p = &r->predicted;
     const dtp_coll_stat *stats;
-    tool_report_begin(&j, "dtp.report/1");
-    tool_write(&j, TOOL_FIELDS(HEAD_FIELDS(r->model, &r->mesh, r->ranks),
-                               FIELD_TEXT("backend", r->backend), FIELD_TEXT("comm", r->comm),
-                               FIELD_INT("steps", r->n_steps)));
-    dtp_json_begin_array(&j, "loss", true);
-    for (int32_t i = 0; i < r->n_steps && r->steps[i].has_loss; i++) {
-        dtp_json_write_double(&j, NULL, r->steps[i].loss);
-    }
-    dtp_json_end_array(&j);
-    tool_write(&j,
-               TOOL_FIELDS(FIELD_OBJECT("step_time_s", FIELD_REAL("median", step.median),
-                                        FIELD_REAL("min", step.min), FIELD_REAL("max", step.max))));
-    if (r->has_prediction) {
-        const dtp_prediction *p = &r->predicted;
-        dtp_json_begin_object(&j, "predicted");
-        tool_write(&j, TOOL_FIELDS(FIELD_REAL("step_time_s", p->step_time_s),
-                                   FIELD_REAL("compute_s", p->compute_s),
-                                   FIELD_REAL("comm_s", p->comm_s),
-                                   FIELD_REAL("exposed_comm_s", p->exposed_comm_s),
-                                   FIELD_INT("peak_bytes", p->peak_bytes)));
-        dtp_json_begin_object(&j, "collectives");
-        for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {
-            const dtp_coll_total *t = &p->collectives[i];
-            if (t->kind != NULL) {
-                tool_write_object(
-                    &j, t->kind,
-                    TOOL_FIELDS(FIELD_INT("count", t->count), FIELD_INT("bytes", t->bytes)));
-            }
-        }
-        dtp_json_end_object(&j);
-        dtp_json_end_object(&j);
-    } else {
-        dtp_json_write_null(&j, "predicted");
+    const int32_t n_stats = dtp_runner_coll_stats(r->runner, &stats);
+    const bool profiled = profile && dtp_runner_profile(r->runner) != NULL && r->n_steps > 0;
+    int32_t n_losses = 0;
+    double *losses;
+    DTP_TRY(DTP_NEW(r->arena, losses, r->n_steps, err));
+    while (n_losses < r->n_steps && r->steps[n_losses].has_loss) {
+        losses[n_losses] = r->steps[n_losses].loss;
+        n_losses++;
     }
     /* the interpreter waits for every collective, so all communication is exposed */
-    tool_write(&j, TOOL_FIELDS(FIELD_OBJECT(
-                       "measured", FIELD_REAL("step_time_s", step.median),
-                       FIELD_REAL("compute_s", compute.median), FIELD_REAL("comm_s", comm.median),
-                       FIELD_REAL("exposed_comm_s", comm.median), FIELD_REAL("feed_s", feed.median),
-                       FIELD_INT("peak_bytes", highest_peak(r)),
-                       FIELD_INTS("peak_bytes_per_rank", r->peak_bytes != NULL ? r->ranks : 0,
-                                  r->peak_bytes))));
-    tool_write_list(&j, "collectives", dtp_runner_coll_stats(r->runner, &stats), collective_row, r);
-    dtp_json_begin_object(&j, "counters");
-    for (int32_t i = 0; i < r->counters.n; i++) {
-        dtp_json_write_double(&j, r->counters.list[i].name, r->counters.list[i].value);
-    }
-    dtp_json_end_object(&j);
-    if (profile && dtp_runner_profile(r->runner) != NULL && r->n_steps > 0) {
-        const int32_t n = dtp_runner_program(r->runner)->n_instrs;
-        tool_write_list(&j, "instructions", n, instruction_row, r);
-    }
+    tool_report(
+        &j, "dtp.report/1",
+        TOOL_FIELDS(HEAD_FIELDS(r->model, &r->mesh, r->ranks), FIELD_TEXT("backend", r->backend),
+                    FIELD_TEXT("comm", r->comm), FIELD_INT("steps", r->n_steps),
+                    FIELD_REALS("loss", n_losses, losses),
+                    FIELD_OBJECT("step_time_s", FIELD_REAL("median", step.median),
+                                 FIELD_REAL("min", step.min), FIELD_REAL("max", step.max)),
+                    FIELD_OBJECT_OR_NULL(
+                        r->has_prediction, "predicted", FIELD_REAL("step_time_s", p->step_time_s),
+                        FIELD_REAL("compute_s", p->compute_s), FIELD_REAL("comm_s", p->comm_s),
+                        FIELD_REAL("exposed_comm_s", p->exposed_comm_s),
+                        FIELD_INT("peak_bytes", p->peak_bytes),
+                        FIELD_MAP("collectives", DTP_N_COLL_TOTALS, tool_total_row, p)),
+                    FIELD_OBJECT(
+                        "measured", FIELD_REAL("step_time_s", step.median),
+                        FIELD_REAL("compute_s", compute.median), FIELD_REAL("comm_s", comm.median),
+                        FIELD_REAL("exposed_comm_s", comm.median),
+                        FIELD_REAL("feed_s", feed.median), FIELD_INT("peak_bytes", highest_peak(r)),
+                        FIELD_INTS("peak_bytes_per_rank", r->peak_bytes != NULL ? r->ranks : 0,
+                                   r->peak_bytes)),
+                    FIELD_LIST("collectives", n_stats, collective_row, r),
+                    FIELD_MAP("counters", r->counters.n, tool_counter_row, &r->counters),
+                    FIELD_LIST_IF(profiled, "instructions", dtp_runner_program(r->runner)->n_instrs,
+                                  instruction_row, r)));
     return take_text(&j, out, err);
 }
 
@@ -312,9 +294,23 @@ static bool within(const dtp_verify_result *v, const dtp_verify_item *item)
     return item->rel_err <= v->tolerance;
 }
 
+/* The kinds with an item that is not within the tolerance. */
+static int32_t failed_kinds(const dtp_verify_result *v, const char *names[DTP_VERIFY_N_KINDS])
+{
+    int32_t n = 0;
+    for (int kind = 0; kind < (int)DTP_VERIFY_N_KINDS; kind++) {
+        const dtp_verify_item *worst = dtp_verify_worst(v, (dtp_verify_kind)kind);
+        if (worst != NULL && !within(v, worst)) {
+            names[n++] = dtp_verify_kind_name((dtp_verify_kind)kind);
+        }
+    }
+    return n;
+}
+
 void dtp_verify_text(const dtp_verify_result *v, dtp_strbuf *out)
 {
-    const char *separator = ": ";
+    const char *failed[DTP_VERIFY_N_KINDS];
+    const int32_t n_failed = failed_kinds(v, failed);
     dtp_strbuf_addf(out, "verify: %d rank%s against one device, %d steps, tolerance %g\n", v->ranks,
                     v->ranks == 1 ? "" : "s", v->steps, v->tolerance);
     for (int kind = 0; kind < (int)DTP_VERIFY_N_KINDS; kind++) {
@@ -345,49 +341,45 @@ void dtp_verify_text(const dtp_verify_result *v, dtp_strbuf *out)
         }
     }
     dtp_strbuf_add(out, v->pass ? "pass" : "FAIL");
-    for (int kind = 0; kind < (int)DTP_VERIFY_N_KINDS; kind++) {
-        const dtp_verify_item *worst = dtp_verify_worst(v, (dtp_verify_kind)kind);
-        if (worst != NULL && !within(v, worst)) {
-            dtp_strbuf_addf(out, "%s%s", separator, dtp_verify_kind_name((dtp_verify_kind)kind));
-            separator = ", ";
-        }
+    for (int32_t i = 0; i < n_failed; i++) {
+        dtp_strbuf_addf(out, "%s%s", i > 0 ? ", " : ": ", failed[i]);
     }
     dtp_strbuf_addf(out, ": max relative error %.3e\n", v->max_rel_err);
 }
+
+/* What was compared of one kind. */
+typedef struct kind_items {
+    const dtp_verify_result *v;
+    dtp_verify_kind kind;
+} kind_items;
+
+static void item_row(tool_rows *rows, const void *user, int32_t i)
+{
+    const kind_items *items = user;
+    const dtp_verify_item *x = &items->v->items[i];
+    tool_row(rows, TOOL_FIELDS(FIELD_OBJECT_IF(
+                       x->kind == items->kind && x->rel_err >= 0, x->name,
+                       FIELD_REAL("max_rel_err", x->rel_err), FIELD_REAL("max_abs_err", x->abs_err),
+                       FIELD_REAL("ref_max", x->ref_max), FIELD_INT("step", x->step))));
+}
+
+#define KIND_FIELD(v, k)                                                                           \
+    FIELD_MAP(dtp_verify_kind_name(k), (v)->n, item_row, (&(kind_items){(v), (k)}))
 
 dtp_status dtp_verify_json(const dtp_verify_result *v, const char *model, const dtp_mesh *mesh,
                            dtp_strbuf *out, dtp_err *err)
 {
     dtp_json_writer j = {0};
-    tool_report_begin(&j, "dtp.verify/1");
-    tool_write(&j, TOOL_FIELDS(HEAD_FIELDS(model, mesh, v->ranks), FIELD_INT("steps", v->steps),
-                               FIELD_REAL("tolerance", v->tolerance), FIELD_BOOL("pass", v->pass),
-                               FIELD_REAL("max_rel_err", v->max_rel_err)));
-    dtp_json_begin_array(&j, "failed", true);
-    for (int kind = 0; kind < (int)DTP_VERIFY_N_KINDS; kind++) {
-        const dtp_verify_item *worst = dtp_verify_worst(v, (dtp_verify_kind)kind);
-        if (worst != NULL && !within(v, worst)) {
-            dtp_json_write_string(&j, NULL, dtp_verify_kind_name((dtp_verify_kind)kind));
-        }
-    }
-    dtp_json_end_array(&j);
-    for (int kind = 0; kind < (int)DTP_VERIFY_N_KINDS; kind++) {
-        dtp_json_begin_object(&j, dtp_verify_kind_name((dtp_verify_kind)kind));
-        for (int32_t i = 0; i < v->n; i++) {
-            const dtp_verify_item *x = &v->items[i];
-            if ((int)x->kind == kind && x->rel_err >= 0) {
-                tool_write_object(&j, x->name,
-                                  TOOL_FIELDS(FIELD_REAL("max_rel_err", x->rel_err),
-                                              FIELD_REAL("max_abs_err", x->abs_err),
-                                              FIELD_REAL("ref_max", x->ref_max),
-                                              FIELD_INT("step", x->step)));
-            }
-        }
-        dtp_json_end_object(&j);
-    }
-    tool_write(
-        &j,
+    const char *failed[DTP_VERIFY_N_KINDS];
+    const int32_t n_failed = failed_kinds(v, failed);
+    tool_report(
+        &j, "dtp.verify/1",
         TOOL_FIELDS(
+            HEAD_FIELDS(model, mesh, v->ranks), FIELD_INT("steps", v->steps),
+            FIELD_REAL("tolerance", v->tolerance), FIELD_BOOL("pass", v->pass),
+            FIELD_REAL("max_rel_err", v->max_rel_err), FIELD_TEXTS("failed", n_failed, failed),
+            KIND_FIELD(v, DTP_VERIFY_INITIAL), KIND_FIELD(v, DTP_VERIFY_OUTPUT),
+            KIND_FIELD(v, DTP_VERIFY_GRADIENT), KIND_FIELD(v, DTP_VERIFY_UPDATE),
             FIELD_REALS("loss", v->losses != NULL ? v->steps : 0, v->losses),
             FIELD_REALS("reference_loss", v->ref_losses != NULL ? v->steps : 0, v->ref_losses),
             FIELD_OBJECT("predicted", FIELD_INT("peak_bytes", v->predicted_peak_bytes)),

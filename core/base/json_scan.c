@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/one_line.h"
+#include "core/base/text.h"
 
 typedef struct json_scanner {
     dtp_json_doc *doc;

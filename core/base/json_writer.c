@@ -124,6 +124,15 @@ void dtp_json_write_int(dtp_json_writer *w, const char *key, int64_t value)
     dtp_strbuf_addf(&w->buf, "%" PRId64, value);
 }
 
+void dtp_json_write_ints(dtp_json_writer *w, const char *key, int32_t n, const int64_t *values)
+{
+    dtp_json_begin_array(w, key, true);
+    for (int32_t i = 0; i < n; i++) {
+        dtp_json_write_int(w, NULL, values[i]);
+    }
+    dtp_json_end_array(w);
+}
+
 void dtp_json_write_double(dtp_json_writer *w, const char *key, double value)
 {
     char text[32];

@@ -21,6 +21,8 @@ void dtp_json_write_string(dtp_json_writer *w, const char *key, const char *valu
 /* A text that was put together, or that it is incomplete; frees it. */
 void dtp_json_write_text(dtp_json_writer *w, const char *key, dtp_strbuf *text);
 void dtp_json_write_int(dtp_json_writer *w, const char *key, int64_t value);
+/* An array on one line. */
+void dtp_json_write_ints(dtp_json_writer *w, const char *key, int32_t n, const int64_t *values);
 void dtp_json_write_double(dtp_json_writer *w, const char *key, double value);
 void dtp_json_write_bool(dtp_json_writer *w, const char *key, bool value);
 void dtp_json_write_null(dtp_json_writer *w, const char *key);

@@ -4,7 +4,7 @@
 #ifndef DTP_CORE_GRAPH_GRAPH_H
 #define DTP_CORE_GRAPH_GRAPH_H
 
-#include "core/base/hash_table.h"
+#include "core/base/hash.h"
 #include "core/graph/op_set.h"
 #include "dtp/model.h"
 

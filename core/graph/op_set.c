@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/names.h"
+#include "core/base/text.h"
 
 enum { MAX_NAME = 48, MAX_ATTRS = 24 };
 

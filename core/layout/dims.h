@@ -2,7 +2,7 @@
 #ifndef DTP_CORE_LAYOUT_DIMS_H
 #define DTP_CORE_LAYOUT_DIMS_H
 
-#include "core/base/hash_table.h"
+#include "core/base/hash.h"
 #include "core/layout/tensor_type.h"
 
 struct dtp_dims {

@@ -1,8 +1,14 @@
-/* Element type and named shape of a tensor (dtp_ttype in dtp/layout.h). */
+/* Element types, and element type with named shape of a tensor (dtp_dtype and dtp_ttype in
+ * dtp/layout.h). */
 #ifndef DTP_CORE_LAYOUT_TENSOR_TYPE_H
 #define DTP_CORE_LAYOUT_TENSOR_TYPE_H
 
-#include "core/base/dtype.h"
+#include "core/base/status.h"
+#include "dtp/layout.h"
+
+bool dtp_dtype_is_float(dtp_dtype dtype);
+/* DTP_INVALID when the number is none of the enumeration. */
+dtp_status dtp_dtype_check(int64_t code, dtp_err *err) DTP_MUST_CHECK;
 
 /* Position of a dim in the tensor, -1 when it is not there. */
 int32_t dtp_ttype_find(const dtp_ttype *type, dtp_dim_id id);

@@ -55,9 +55,8 @@ static dtp_status check_list(const dtp_json *v, dtp_json_kind kind, dtp_err *err
                                         : dtp_json_fail(v, err, "more than %d entries", MAX_LIST);
 }
 
-/* A list of texts. */
-static dtp_status read_texts(const dtp_json *v, dtp_arena *arena, int32_t *n, const char ***out,
-                             dtp_err *err)
+dtp_status dtp_plan__texts(const dtp_json *v, dtp_arena *arena, int32_t *n, const char ***out,
+                           dtp_err *err)
 {
     DTP_TRY(check_list(v, DTP_JSON_ARRAY, err));
     const int32_t count = dtp_json_size(v);
@@ -222,7 +221,7 @@ static dtp_status read_baseline(const dtp_json *v, dtp_plan *plan, dtp_baseline 
         if (dtp_json_get(v, "rules") != NULL) {
             return dtp_json_fail(styles, err, "a baseline has rules or styles, not both");
         }
-        DTP_TRY(read_texts(styles, plan->arena, &out->n_styles, &texts, err));
+        DTP_TRY(dtp_plan__texts(styles, plan->arena, &out->n_styles, &texts, err));
         out->styles = texts;
     }
     DTP_TRY(dtp_json_get_bool(v, "legal", &out->legal, err));
@@ -403,9 +402,9 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
     DTP_TRY(read_prediction(predicted, times, &plan->predicted, err));
     DTP_TRY(read_certificate(root, plan, err));
     DTP_TRY(dtp_json_require(root, "pins", &pins, err));
-    DTP_TRY(read_texts(pins, plan->arena, &plan->n_pins, &plan->pins, err));
+    DTP_TRY(dtp_plan__texts(pins, plan->arena, &plan->n_pins, &plan->pins, err));
     if (tried != NULL) {
-        DTP_TRY(read_texts(tried, plan->arena, &plan->n_tried, &plan->tried, err));
+        DTP_TRY(dtp_plan__texts(tried, plan->arena, &plan->n_tried, &plan->tried, err));
     }
     const dtp_json *v;
     DTP_TRY(dtp_json_require(root, "baselines", &v, err));

@@ -19,6 +19,10 @@ extern const char *const dtp_plan__phases[4];
  * (cost_models/plan_lowering.h). */
 dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err) DTP_MUST_CHECK;
 
+/* A list of texts, copied into the arena. */
+dtp_status dtp_plan__texts(const dtp_json *v, dtp_arena *arena, int32_t *n, const char ***out,
+                           dtp_err *err) DTP_MUST_CHECK;
+
 /* Names row `r` of a rule set: the dim that is split ("batch"), "in>out" when the op renames it,
  * "partial(0+2)" for partial operands that pass through, "replicated" for row 0. When rows before r
  * have the same name, "#2", "#3"... follows, so that names of one set are distinct. */

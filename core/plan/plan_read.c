@@ -271,18 +271,10 @@ static dtp_status read_decision(plan_reader *r, dtp_err *err)
 
 static dtp_status read_remat(const dtp_json *list, const plan_reader *r, dtp_err *err)
 {
+    const char **items;
     dtp_remat *remat = &r->plan->variant.remat;
-    DTP_TRY(dtp_json_expect(list, DTP_JSON_ARRAY, err));
-    const char **items =
-        dtp_arena_alloc(r->plan->arena, (size_t)dtp_json_size(list), sizeof *items);
-    DTP_TRY(DTP_MEMORY(err, items));
-    for (int32_t i = 0; i < dtp_json_size(list); i++) {
-        const char *text;
-        DTP_TRY(dtp_json_string(dtp_json_at(list, i), &text, err));
-        items[i] = dtp_arena_strdup(r->plan->arena, text);
-        DTP_TRY(DTP_MEMORY(err, items[i]));
-    }
-    *remat = (dtp_remat){.n = dtp_json_size(list), .items = items};
+    DTP_TRY(dtp_plan__texts(list, r->plan->arena, &remat->n, &items, err));
+    remat->items = items;
     return dtp_json_prefixed(list, dtp_remat_check(remat, r->g, err), err);
 }
 

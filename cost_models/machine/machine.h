@@ -4,7 +4,7 @@
 #define DTP_COST_MODELS_MACHINE_H
 
 #include "core/base/arena.h"
-#include "core/base/dtype.h"
+#include "core/layout/tensor_type.h"
 #include "core/base/strbuf.h"
 #include "dtp/plan.h"
 #include "spmd/program/program.h"

@@ -2,7 +2,7 @@
 #ifndef DTP_EXECUTOR_DEVICE_CONVERT_H
 #define DTP_EXECUTOR_DEVICE_CONVERT_H
 
-#include "core/base/dtype.h"
+#include "core/layout/tensor_type.h"
 
 /* A stored element type: every dtp_dtype, and those that files have and tensors do not. */
 typedef enum dtp_store {

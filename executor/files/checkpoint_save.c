@@ -100,15 +100,6 @@ static dtp_status write_slices(const dtp_checkpoint_job *job, const char *dir, i
 
 /* ---- the index ---- */
 
-static void write_numbers(dtp_json_writer *j, const char *key, int32_t n, const int64_t *values)
-{
-    dtp_json_begin_array(j, key, true);
-    for (int32_t i = 0; i < n; i++) {
-        dtp_json_write_int(j, NULL, values[i]);
-    }
-    dtp_json_end_array(j);
-}
-
 /* Written over an older index. */
 static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, int64_t set,
                               const int64_t *stamps, dtp_err *err)
@@ -142,14 +133,14 @@ static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, in
             dtp_shard whole = dtp_shard_whole(&value->type), shard;
             dtp_json_begin_object(&j, p->graph->tensors[value->tensor].name);
             dtp_json_write_string(&j, "dtype", dtp_store_name((dtp_store)value->type.dtype));
-            write_numbers(&j, "shape", whole.rank, whole.size);
+            dtp_json_write_ints(&j, "shape", whole.rank, whole.size);
             dtp_json_begin_array(&j, "slices", false);
             for (int32_t r = 0; r < dtp_mesh_ranks(&p->mesh); r++) {
                 if (slice_of(p, value, r, &shard)) {
                     dtp_json_begin_object(&j, NULL);
                     dtp_json_write_int(&j, "file", r);
-                    write_numbers(&j, "offset", shard.rank, shard.offset);
-                    write_numbers(&j, "size", shard.rank, shard.size);
+                    dtp_json_write_ints(&j, "offset", shard.rank, shard.offset);
+                    dtp_json_write_ints(&j, "size", shard.rank, shard.size);
                     dtp_json_end_object(&j);
                 }
             }

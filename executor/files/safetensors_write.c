@@ -59,18 +59,10 @@ static dtp_status write_header(dtp_st_writer *w, const dtp_st_entry *entries, in
     }
     for (int32_t i = 0; i < w->n; i++) {
         const dtp_st_entry *e = &entries[i];
-        const int64_t end = at + w->sizes[i];
         dtp_json_begin_object(&j, e->name);
         dtp_json_write_string(&j, "dtype", dtp_store_name(e->store));
-        dtp_json_begin_array(&j, "shape", true);
-        for (int32_t d = 0; d < e->rank; d++) {
-            dtp_json_write_int(&j, NULL, e->dims[d]);
-        }
-        dtp_json_end_array(&j);
-        dtp_json_begin_array(&j, "data_offsets", true);
-        dtp_json_write_int(&j, NULL, at);
-        dtp_json_write_int(&j, NULL, end);
-        dtp_json_end_array(&j);
+        dtp_json_write_ints(&j, "shape", e->rank, e->dims);
+        dtp_json_write_ints(&j, "data_offsets", 2, (const int64_t[]){at, at + w->sizes[i]});
         dtp_json_end_object(&j);
         at += w->sizes[i];
     }

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "core/base/strbuf.h"
-#include "core/base/names.h"
+#include "core/base/text.h"
 #include "interop/styles/glob.h"
 #include "interop/styles/style_internal.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/hash_table.h"
+#include "core/base/hash.h"
 #include "core/base/safe_int.h"
 #include "planner/problem/json_stream.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/names.h"
+#include "core/base/text.h"
 #include "cost_models/plan_lowering.h"
 #include "cost_models/predict.h"
 #include "planner/problem/tensors/tying_groups.h"

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "core/base/hash.h"
-#include "core/base/hash_table.h"
 #include "core/layout/placement_text.h"
 #include "spmd/propagate/propagate_internal.h"
 #include "core/graph/op_rules.h"

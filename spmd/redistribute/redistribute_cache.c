@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/hash_table.h"
+#include "core/base/hash.h"
 #include "spmd/redistribute/redistribute_graph.h"
 
 enum { DEFAULT_ENTRIES = 1 << 16, MAX_WORDS = 3 + DTP_MAX_MESH_DIMS + DTP_MAX_RANK };

@@ -8,7 +8,7 @@
 #ifndef DTP_SPMD_REDISTRIBUTE_REDISTRIBUTE_EVEN_H
 #define DTP_SPMD_REDISTRIBUTE_REDISTRIBUTE_EVEN_H
 
-#include "core/base/hash_table.h"
+#include "core/base/hash.h"
 #include "spmd/redistribute/redistribute_graph.h"
 
 typedef struct dtp_even_step {

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base/hash_table.h"
+#include "core/base/hash.h"
 #include "spmd/redistribute/redistribute_bound.h"
 
 enum { MAX_VERTICES = 1 << 16 };

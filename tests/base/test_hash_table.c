@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "core/base/hash_table.h"
+#include "core/base/hash.h"
 
 enum { ITEMS = 3000 };
 

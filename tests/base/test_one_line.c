@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "dtp/status.h"
-#include "core/base/one_line.h"
+#include "core/base/text.h"
 #include "core/base/philox.h"
 
 static void test_one_line__escapes_what_terminals_obey(void **state)

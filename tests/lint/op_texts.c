@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/dtype.h"
 #include "core/base/strbuf.h"
+#include "core/layout/tensor_type.h"
 #include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/op_table.h"
 

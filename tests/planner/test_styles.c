@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "core/graph/graph.h"
-#include "core/base/names.h"
+#include "core/base/text.h"
 #include "interop/styles/glob.h"
 #include "planner/plan_pins.h"
 

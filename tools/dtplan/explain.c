@@ -10,7 +10,8 @@
 
 typedef struct explain_command {
     tool_source source;
-    bool exact, node, json;
+    dtp_explain_request request;
+    bool json;
     int64_t rows;
     dtp_ctx ctx;
     tool_plan input;
@@ -129,15 +130,13 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     DTP_TRY(tool_plan_read(&c->source, &c->ctx, &c->input, err));
     c->arena = dtp_arena_create();
     dtp_explanation x;
-    const dtp_explain_request request = {.graph = c->input.graph,
-                                         .machine = c->input.machine,
-                                         .plan = c->input.plan,
-                                         .plan_is_current = c->input.current,
-                                         .exact = c->exact,
-                                         .name = operands[2],
-                                         .node = c->node};
+    c->request.graph = c->input.graph;
+    c->request.machine = c->input.machine;
+    c->request.plan = c->input.plan;
+    c->request.plan_is_current = c->input.current;
+    c->request.name = operands[2];
     dtp_json_writer w = {0};
-    DTP_TRY(dtp_explain(&request, c->arena, &x, err));
+    DTP_TRY(dtp_explain(&c->request, c->arena, &x, err));
     if (c->json) {
         tool_report(
             &w, "dtp.explain/1",
@@ -159,8 +158,9 @@ int dtplan_explain(int argc, char **argv)
     explain_command c = {.rows = 24};
     const tool_option options[] = {
         {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0, "machine file"},
-        {"--node", TOOL_FLAG, NULL, &c.node, 0, 0, "NAME is a node, not the tensor of this name"},
-        {"--exact", TOOL_FLAG, NULL, &c.exact, 0, 0,
+        {"--node", TOOL_FLAG, NULL, &c.request.node, 0, 0,
+         "NAME is a node, not the tensor of this name"},
+        {"--exact", TOOL_FLAG, NULL, &c.request.exact, 0, 0,
          "solve again with every alternative whose difference is not exact (slow)"},
         TOOL_MODEL_OPTIONS(c.source),
         {"--rows", TOOL_INT, "N", &c.rows, 1, 1e9,

@@ -1,4 +1,4 @@
-/* What commands that print inner stages and ask about plans begin with. */
+/* What commands begin with: plans, graphs and tensors of the command line. */
 #ifndef DTP_TOOLS_DTPLAN_INPUTS_H
 #define DTP_TOOLS_DTPLAN_INPUTS_H
 
@@ -25,5 +25,10 @@ void tool_plan_free(tool_plan *plan);
 /* The model and the graph that --remat and --microbatches make of it, which borrows from it. */
 dtp_status tool_read_changed(const tool_source *source, dtp_graph **model, dtp_graph **out,
                              dtp_err *err) DTP_MUST_CHECK;
+
+/* Reads "8,6" (dims "0", "1", ...) or "batch=8,d_ff=6" into the rank and dims of `type`, whose
+ * dtype is set; names go into `dims`. DTP_INVALID naming the text, DTP_RANGE on sizes. */
+dtp_status tool_shape_parse(const char *text, dtp_dims *dims, dtp_ttype *type,
+                            dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -10,7 +10,6 @@
 #include "planner/tensors/plan_tensor.h"
 #include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
-#include "tools/styles.h"
 
 static const char *mode_name(dtp_plan_mode plan)
 {
@@ -19,9 +18,8 @@ static const char *mode_name(dtp_plan_mode plan)
 
 typedef struct pareto_command {
     tool_source source;
-    tool_style_source styles;
     const char *mode, *memory;
-    int64_t devices, points;
+    int32_t devices, points;
     bool json;
     int exit_code;
     dtp_graph *graph;
@@ -55,7 +53,7 @@ static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_e
     const dtp_plan_mode plan = strcmp(c->mode, "tensor") == 0 ? dtp_plan_tensor : dtp_plan_rules;
     dtp_pareto pareto;
     dtp_json_writer w = {0};
-    DTP_TRY(dtp_pareto_find(g, c->machine, request, plan, (int32_t)c->points, &pareto, err));
+    DTP_TRY(dtp_pareto_find(g, c->machine, request, plan, c->points, &pareto, err));
     if (pareto.n == 0) {
         (void)fprintf(stderr,
                       "dtplan: infeasible: nothing fits into %" PRId64
@@ -106,7 +104,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     if (!tensor && strcmp(c->mode, "rules") != 0) {
         return DTP_FAIL(err, DTP_INVALID, "--mode: '%s' is not rules or tensor", c->mode);
     }
-    if ((tensor && c->source.rules != NULL) || (!tensor && tool_styles_given(&c->styles))) {
+    if ((tensor && c->source.rules != NULL) || (!tensor && tool_styles_given(&c->source))) {
         return DTP_FAIL(err, DTP_INVALID,
                         "--rules is for --mode rules, --style and --pin for --mode tensor");
     }
@@ -124,14 +122,14 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     dtp_graph_variant variant;
     const char **texts = NULL;
     dtp_styles styles;
-    const dtp_pin_source source = {.n_styles = c->styles.styles.n,
-                                   .n_files = c->styles.files.n,
-                                   .n_names = c->styles.names.n,
-                                   .n_pins = c->styles.pins.n,
-                                   .styles = c->styles.styles.items,
-                                   .files = c->styles.files.items,
-                                   .names = c->styles.names.items,
-                                   .pins = c->styles.pins.items};
+    const dtp_pin_source source = {.n_styles = c->source.styles.n,
+                                   .n_files = c->source.style_files.n,
+                                   .n_names = c->source.style_names.n,
+                                   .n_pins = c->source.pins.n,
+                                   .styles = c->source.styles.items,
+                                   .files = c->source.style_files.items,
+                                   .names = c->source.style_names.items,
+                                   .pins = c->source.pins.items};
     if (c->source.mesh != NULL) {
         DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
         request.mesh = &mesh;
@@ -142,7 +140,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     DTP_TRY(dtp_pin_texts(&source, c->arena, &styles, &request.n_texts, &texts, err));
     request.texts = texts;
     request.tying_bound = false;
-    request.devices = (int32_t)c->devices;
+    request.devices = c->devices;
     request.pins = c->source.rules;
     DTP_TRY(dtp_graph_variant_parse(c->source.remat, c->source.microbatches, c->graph, c->arena,
                                     &variant, err));
@@ -155,14 +153,15 @@ int dtplan_pareto(int argc, char **argv)
     pareto_command c = {.mode = "tensor", .points = 8};
     const tool_option options[] = {
         {"--mesh", TOOL_STRING, "MESH", &c.source.mesh, 0, 0, "mesh such as 'x:2;y:2'"},
-        {"--devices", TOOL_INT, "N", &c.devices, 1, 1 << 20, "search the mesh shape for N devices"},
+        {"--devices", TOOL_COUNT, "N", &c.devices, 1, 1 << 20,
+         "search the mesh shape for N devices"},
         {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0, "machine file"},
         {"--mode", TOOL_STRING, "MODE", &c.mode, 0, 0, "tensor (default) or rules"},
         {"--memory", TOOL_STRING, "BYTES", &c.memory, 0, 0,
          "the largest limit to look at, such as 80G (default: none)"},
-        {"--points", TOOL_INT, "N", &c.points, 1, 256, "plans to make (default 8)"},
+        {"--points", TOOL_COUNT, "N", &c.points, 1, 256, "plans to make (default 8)"},
         {"--rules", TOOL_STRING, "RULES", &c.source.rules, 0, 0, "pins: splits that must hold"},
-        TOOL_STYLE_OPTIONS(c.styles),
+        TOOL_STYLE_OPTIONS(c.source),
         TOOL_CHOICE_OPTIONS(c.source),
         TOOL_MODEL_OPTIONS(c.source),
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},

@@ -10,20 +10,15 @@
 #include "planner/mtf/mtf_layout.h"
 #include "tools/dtplan/options.h"
 #include "tools/dtplan/print.h"
-#include "tools/dtplan/print_comm.h"
 #include "tools/interrupt.h"
 #include "tools/job.h"
-#include "tools/styles.h"
 
 typedef struct plan_command {
     tool_source source;
+    dtp_plan_options options;
     const char *mode; /* NULL: what --style and --pin say, else rules */
-    const char *objective, *memory, *rules_file, *compat, *output, *solver;
-    int64_t devices, candidates, seed, threads;
-    double gap, limit_s;
-    bool torch; /* --compat torch */
-    bool json, timings, verbose, comm_report, prices, untie;
-    tool_style_source styles;
+    const char *objective, *memory, *compat, *output;
+    bool json, timings, verbose, comm_report;
     dtp_ctx ctx;
     int exit_code;
     dtp_graph *model; /* as it was read */
@@ -39,7 +34,7 @@ static bool is_tensor_mode(const plan_command *c)
 /* Follows --style and --pin and searches nothing. */
 static bool is_by_pins(const plan_command *c)
 {
-    return tool_styles_given(&c->styles) && !is_tensor_mode(c);
+    return tool_styles_given(&c->source) && !is_tensor_mode(c);
 }
 
 /* ---- what is printed and written ---- */
@@ -105,15 +100,14 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
  */
 
 /* What does not fit, and which choice that was not asked for makes a plan fit, if one does. */
-static dtp_status say_infeasible(const plan_command *c, const dtp_plan_options *options,
-                                 const dtp_plan_result *result, dtp_err *err)
+static dtp_status say_infeasible(const plan_command *c, const dtp_plan_result *result, dtp_err *err)
 {
     dtp_strbuf text = {0};
     char *helps = NULL;
-    DTP_TRY(dtp_plan_what_helps(c->model, c->machine, options, &helps, err));
+    DTP_TRY(dtp_plan_what_helps(c->model, c->machine, &c->options, &helps, err));
     dtp_strbuf_add(&text, "dtplan: infeasible: no layout");
     dtp_strbuf_add(&text, is_tensor_mode(c)               ? "s"
-                          : tool_styles_given(&c->styles) ? "s that follow from the pins"
+                          : tool_styles_given(&c->source) ? "s that follow from the pins"
                                                           : " rules");
     if (c->source.rules != NULL) {
         dtp_strbuf_addf(&text, " with '%s'", c->source.rules);
@@ -156,8 +150,8 @@ static dtp_status say_infeasible(const plan_command *c, const dtp_plan_options *
 static const char *find_rules_file(const plan_command *c, char *buffer, size_t size)
 {
     const size_t n = strlen(c->source.model);
-    if (c->rules_file != NULL) {
-        return c->rules_file;
+    if (c->options.rules_file != NULL) {
+        return c->options.rules_file;
     }
     if (n <= 5 || n + 7 > size || strcmp(c->source.model + n - 5, ".json") != 0) {
         return NULL;
@@ -168,56 +162,46 @@ static const char *find_rules_file(const plan_command *c, char *buffer, size_t s
 
 static dtp_status run_planner(plan_command *c, dtp_err *err)
 {
-    dtp_plan_options o = dtp_plan_options_init();
+    dtp_plan_options *o = &c->options;
     dtp_plan_result result;
     dtp_mesh mesh;
     char buffer[4096];
     if (c->source.mesh != NULL) {
         DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
-        o.mesh = &mesh;
+        o->mesh = &mesh;
     }
     if (c->memory != NULL && strcmp(c->memory, "none") == 0) {
-        o.memory_limit_bytes = -1;
+        o->memory_limit_bytes = -1;
     } else if (c->memory != NULL) {
-        DTP_TRY(tool_bytes_parse("--memory", c->memory, &o.memory_limit_bytes, err));
+        DTP_TRY(tool_bytes_parse("--memory", c->memory, &o->memory_limit_bytes, err));
     }
     if (strcmp(c->objective, "time") != 0 && strcmp(c->objective, "memory") != 0) {
         return DTP_FAIL(err, DTP_INVALID, "--objective: '%s' is not time or memory", c->objective);
     }
-    o.objective = strcmp(c->objective, "time") == 0 ? DTP_OBJECTIVE_TIME : DTP_OBJECTIVE_MEMORY;
-    o.mode = is_tensor_mode(c) ? DTP_PLAN_TENSOR : is_by_pins(c) ? DTP_PLAN_PINS : DTP_PLAN_RULES;
-    o.devices = (int32_t)c->devices;
-    o.rules = c->source.rules;
-    o.n_styles = c->styles.styles.n;
-    o.styles = c->styles.styles.items;
-    o.n_style_files = c->styles.files.n;
-    o.style_files = c->styles.files.items;
-    o.n_style_names = c->styles.names.n;
-    o.style_names = c->styles.names.items;
-    o.n_pins = c->styles.pins.n;
-    o.pins = c->styles.pins.items;
-    o.strict = c->styles.strict;
-    o.torch = c->torch;
-    o.remat = c->source.remat;
-    o.microbatches = c->source.microbatches;
-    o.rules_file = find_rules_file(c, buffer, sizeof buffer);
-    o.candidates = (int32_t)c->candidates;
-    o.seed = (uint64_t)c->seed;
-    o.threads = (int32_t)c->threads;
-    o.gap = c->gap;
-    o.prices = c->prices;
-    o.untie = c->untie;
-    o.solver = c->solver;
-    o.limit_s = c->limit_s;
+    o->objective = strcmp(c->objective, "time") == 0 ? DTP_OBJECTIVE_TIME : DTP_OBJECTIVE_MEMORY;
+    o->mode = is_tensor_mode(c) ? DTP_PLAN_TENSOR : is_by_pins(c) ? DTP_PLAN_PINS : DTP_PLAN_RULES;
+    o->rules = c->source.rules;
+    o->n_styles = c->source.styles.n;
+    o->styles = c->source.styles.items;
+    o->n_style_files = c->source.style_files.n;
+    o->style_files = c->source.style_files.items;
+    o->n_style_names = c->source.style_names.n;
+    o->style_names = c->source.style_names.items;
+    o->n_pins = c->source.pins.n;
+    o->pins = c->source.pins.items;
+    o->strict = c->source.strict;
+    o->remat = c->source.remat;
+    o->microbatches = c->source.microbatches;
+    o->rules_file = find_rules_file(c, buffer, sizeof buffer);
     if (!is_by_pins(c)) {
         tool_interrupt_catch();
-        o.interrupted = tool_interrupted;
+        o->interrupted = tool_interrupted;
     }
-    o.ctx = &c->ctx;
-    DTP_TRY(dtp_plan_make(c->model, c->machine, &o, &result, err));
+    o->ctx = &c->ctx;
+    DTP_TRY(dtp_plan_make(c->model, c->machine, o, &result, err));
     c->exit_code = result.infeasible ? TOOL_INFEASIBLE : TOOL_OK;
     const dtp_status s =
-        result.infeasible ? say_infeasible(c, &o, &result, err) : put_planned(c, &result, err);
+        result.infeasible ? say_infeasible(c, &result, err) : put_planned(c, &result, err);
     dtp_plan_result_free(&result);
     return s;
 }
@@ -285,20 +269,20 @@ static dtp_status check_mode(const plan_command *c, dtp_err *err)
     if (c->mode != NULL && strcmp(c->mode, "rules") != 0 && !is_tensor_mode(c)) {
         return DTP_FAIL(err, DTP_INVALID, "--mode: '%s' is not rules or tensor", c->mode);
     }
-    if (is_tensor_mode(c) && (c->source.rules != NULL || c->torch || c->styles.strict)) {
+    if (is_tensor_mode(c) && (c->source.rules != NULL || c->options.torch || c->source.strict)) {
         return DTP_FAIL(err, DTP_INVALID,
                         "--mode tensor takes pins by --pin and --style, and no --rules, --strict "
                         "or --compat");
     }
-    if ((c->prices || c->untie) && !is_tensor_mode(c)) {
+    if ((c->options.prices || c->options.untie) && !is_tensor_mode(c)) {
         return DTP_FAIL(err, DTP_INVALID, "%s is for --mode tensor",
-                        c->prices ? "--prices" : "--untie");
+                        c->options.prices ? "--prices" : "--untie");
     }
     if (by_pins && c->mode != NULL) {
         return DTP_FAIL(err, DTP_INVALID,
                         "--mode rules takes pins by --rules, not --style or --pin");
     }
-    if (c->torch && !by_pins) {
+    if (c->options.torch && !by_pins) {
         return DTP_FAIL(err, DTP_INVALID, "--compat torch is for plans from --style and --pin");
     }
     if (by_pins && (c->source.mesh == NULL || c->source.rules != NULL)) {
@@ -308,7 +292,7 @@ static dtp_status check_mode(const plan_command *c, dtp_err *err)
         return DTP_FAIL(err, DTP_INVALID,
                         "--remat auto and --microbatches auto are for --mode rules and tensor");
     }
-    if (c->styles.strict && !by_pins) {
+    if (c->source.strict && !by_pins) {
         return DTP_FAIL(err, DTP_INVALID, "--strict is for plans from --style and --pin");
     }
     return DTP_OK;
@@ -319,12 +303,12 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     plan_command *c = command;
     c->source.model = operands[0];
     c->ctx.level = c->verbose ? DTP_LOG_INFO : DTP_LOG_WARN;
-    c->torch = c->compat != NULL && strcmp(c->compat, "torch") == 0;
-    if (c->compat != NULL && !c->torch) {
+    c->options.torch = c->compat != NULL && strcmp(c->compat, "torch") == 0;
+    if (c->compat != NULL && !c->options.torch) {
         return run_mtf(c, err);
     }
     DTP_TRY(check_mode(c, err));
-    if ((c->source.mesh != NULL) == (c->devices > 0)) {
+    if ((c->source.mesh != NULL) == (c->options.devices > 0)) {
         return DTP_FAIL(err, DTP_INVALID, "give either --mesh MESH or --devices N");
     }
     if (c->source.machine == NULL && !is_by_pins(c)) {
@@ -340,15 +324,11 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 
 int dtplan_plan(int argc, char **argv)
 {
-    plan_command c = {.objective = "time",
-                      .solver = "auto",
-                      .candidates = 6,
-                      .seed = 1,
-                      .threads = 2,
-                      .gap = 0.001};
+    plan_command c = {.options = dtp_plan_options_init(), .objective = "time"};
     const tool_option options[] = {
         {"--mesh", TOOL_STRING, "MESH", &c.source.mesh, 0, 0, "mesh such as 'x:2;y:2'"},
-        {"--devices", TOOL_INT, "N", &c.devices, 1, 1 << 20, "search the mesh shape for N devices"},
+        {"--devices", TOOL_COUNT, "N", &c.options.devices, 1, 1 << 20,
+         "search the mesh shape for N devices"},
         {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0,
          "machine file; plans that follow --style and --pin need none and then say no times"},
         {"--mode", TOOL_STRING, "MODE", &c.mode, 0, 0,
@@ -358,8 +338,8 @@ int dtplan_plan(int argc, char **argv)
         {"--memory", TOOL_STRING, "BYTES", &c.memory, 0, 0,
          "memory limit per rank, such as 80G, or none (default: the device's memory)"},
         {"--rules", TOOL_STRING, "RULES", &c.source.rules, 0, 0, "pins: splits that must hold"},
-        TOOL_STYLE_OPTIONS(c.styles),
-        {"--strict", TOOL_FLAG, NULL, &c.styles.strict, 0, 0,
+        TOOL_STYLE_OPTIONS(c.source),
+        {"--strict", TOOL_FLAG, NULL, &c.source.strict, 0, 0,
          "operands may be sent only where a style or pin asked for it"},
         {"--remat", TOOL_STRING, "BLOCKS", &c.source.remat, 0, 0,
          "recompute blocks in the backward pass: none, all, names such as 'layer' or 'layer:0-3', "
@@ -368,25 +348,26 @@ int dtplan_plan(int argc, char **argv)
          "run a step as N parts of the batch, such as 4 or 'batch=4', or auto"},
         {"--comm-report", TOOL_FLAG, NULL, &c.comm_report, 0, 0,
          "print what the plan communicates, and why, in place of the plan"},
-        {"--rules-file", TOOL_STRING, "FILE", &c.rules_file, 0, 0,
+        {"--rules-file", TOOL_STRING, "FILE", &c.options.rules_file, 0, 0,
          "hand-written baselines (default: MODEL.rules.json when there is one)"},
-        {"--candidates", TOOL_INT, "N", &c.candidates, 1, 8,
+        {"--candidates", TOOL_COUNT, "N", &c.options.candidates, 1, 8,
          "near-optimal plans compared by their timeline (default 6)"},
-        {"--prices", TOOL_FLAG, NULL, &c.prices, 0, 0,
+        {"--prices", TOOL_FLAG, NULL, &c.options.prices, 0, 0,
          "say what the memory limit and every pin cost (tensor mode; solves again for each)"},
-        {"--untie", TOOL_FLAG, NULL, &c.untie, 0, 0,
+        {"--untie", TOOL_FLAG, NULL, &c.options.untie, 0, 0,
          "every instance of a repeated block decides for itself (tensor mode; slow)"},
-        {"--solver", TOOL_STRING, "NAME", &c.solver, 0, 0,
+        {"--solver", TOOL_STRING, "NAME", &c.options.solver, 0, 0,
          "tensor mode: auto (default), exact, large or glpk (small problems); rules mode: always "
          "glpk"},
-        {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "of the solver of tensor mode (default 1)"},
-        {"--gap", TOOL_REAL, "G", &c.gap, 0, 1,
+        {"--seed", TOOL_INT, "N", &c.options.seed, 0, 9e15,
+         "of the solver of tensor mode (default 1)"},
+        {"--gap", TOOL_REAL, "G", &c.options.gap, 0, 1,
          "of large problems in tensor mode: cost and bound may differ by this share (default "
          "0.001)"},
-        {"--limit-s", TOOL_REAL, "S", &c.limit_s, 0.01, 1e7,
+        {"--limit-s", TOOL_REAL, "S", &c.options.limit_s, 0.01, 1e7,
          "ends planning after so many seconds with the best plan so far, as SIGINT does (default: "
          "none)"},
-        {"--threads", TOOL_INT, "N", &c.threads, 1, 256,
+        {"--threads", TOOL_COUNT, "N", &c.options.threads, 1, 256,
          "of the solver of tensor mode (default 2); the plan does not depend on them"},
         {"--compat", TOOL_STRING, "WHAT", &c.compat, 0, 0,
          "torch: --style and --pin as PyTorch DTensor decides; auto_mtf: Mesh TensorFlow's layout "

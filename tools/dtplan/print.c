@@ -1,11 +1,17 @@
 #include "tools/dtplan/print.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/report.h"
 #include "core/graph/op_rules.h"
+#include "cost_models/comm_report.h"
+#include "cost_models/price.h"
+#include "interop/counters.h"
+#include "spmd/lower/lower.h"
+#include "spmd/redistribute/steps.h"
+#include "tools/report.h"
 
 static const char *const KINDS[] = {"input", "param", "state", "value"};
 static const char *const PHASES[] = {"forward", "backward", "update"};
@@ -181,4 +187,243 @@ void tool_print_memory(const dtp_program *p, dtp_strbuf *out)
                         kinds[v->kind], v->first, v->last, v->name);
     }
     free(list);
+}
+
+static const char *const SHORT[DTP_N_COLLS] = {"AR", "AG", "RS", "A2A", "CP"};
+
+/* ---- collectives --------------------------------------------------------------------------------
+ */
+
+/* A program and its report, for the rows of lists. */
+typedef struct comm_lists {
+    const dtp_program *p;
+    const dtp_comm_report *r;
+} comm_lists;
+
+static void total_row(tool_rows *rows, const void *user, int32_t i)
+{
+    const comm_lists *c = user;
+    const dtp_comm_total *t = &c->r->totals[i];
+    tool_row(rows, TOOL_FIELDS(FIELD_TEXT("phase", dtp_phase_name(t->phase)),
+                               FIELD_TEXT("kind", dtp_coll_name(t->kind)),
+                               FIELD_DIMS("mesh_dims", &c->p->mesh, t->set),
+                               FIELD_INT("count", t->sum.count), FIELD_INT("bytes", t->sum.bytes)));
+}
+
+/* "AR 6 AG 1 (2048 B)", "-" when there is nothing. */
+static void print_counts(const dtp_comm_amount counts[DTP_N_COLLS], char *out, size_t room)
+{
+    size_t used = 0;
+    int64_t bytes = 0;
+    for (int32_t k = 0; k < DTP_N_COLLS; k++) {
+        if (counts[k].count > 0 && used < room) {
+            used += (size_t)snprintf(out + used, room - used, "%s%s %" PRId64, used > 0 ? " " : "",
+                                     SHORT[k], counts[k].count);
+            bytes += counts[k].bytes;
+        }
+    }
+    (void)snprintf(out + (used < room ? used : room - 1), used < room ? room - used : 1,
+                   used > 0 ? " (%" PRId64 " B)" : "-", bytes);
+}
+
+static void print_cause(const dtp_program *p, const dtp_comm_entry *e, dtp_strbuf *out)
+{
+    const dtp_graph *g = p->graph;
+    if (e->members > 1) {
+        dtp_strbuf_addf(out, "%d %ss", e->members, dtp_comm_cause_name(e->cause));
+        return;
+    }
+    const char *node = e->node >= 0 ? g->nodes[e->node].name : "?";
+    const char *tensor = e->tensor >= 0 ? g->tensors[e->tensor].name : "?";
+    switch (e->cause) {
+    case DTP_COMM_OPERAND:
+        dtp_strbuf_addf(out, "operand '%s' of '%s'", tensor, node);
+        break;
+    case DTP_COMM_INSIDE:
+        dtp_strbuf_addf(out, "inside '%s' (%s)", node,
+                        e->node >= 0 ? g->nodes[e->node].op->name : "?");
+        break;
+    case DTP_COMM_OUTPUT:
+        dtp_strbuf_addf(out, "output '%s'", tensor);
+        break;
+    default:
+        dtp_strbuf_addf(out, "%s '%s'", dtp_comm_cause_name(e->cause), tensor);
+        break;
+    }
+}
+
+static void entry_row(tool_rows *rows, const void *user, int32_t i)
+{
+    const comm_lists *c = user;
+    const dtp_graph *g = c->p->graph;
+    const dtp_comm_entry *e = &c->r->entries[i];
+    dtp_strbuf cause = {0};
+    print_cause(c->p, e, &cause);
+    tool_row(rows,
+             TOOL_FIELDS(FIELD_TEXT("phase", dtp_phase_name(e->phase)),
+                         FIELD_TEXT("kind", dtp_coll_name(e->kind)),
+                         FIELD_DIMS("mesh_dims", &c->p->mesh, e->set), FIELD_INT("bytes", e->bytes),
+                         FIELD_NOTE(&cause), FIELD_TEXT("cause", dtp_comm_cause_name(e->cause)),
+                         FIELD_TEXT("module", e->module),
+                         FIELD_TEXT("node", e->node >= 0 ? g->nodes[e->node].name : NULL),
+                         FIELD_TEXT("tensor", e->tensor >= 0 ? g->tensors[e->tensor].name : NULL),
+                         FIELD_INT("members", e->members)));
+}
+
+/* The counts of a module by phase and kind. */
+static void module_row(tool_rows *rows, const void *user, int32_t i)
+{
+    const dtp_comm_module *m = &((const comm_lists *)user)->r->modules[i];
+    tool_field amounts[DTP_N_PHASES][DTP_N_COLLS][3], kinds[DTP_N_PHASES][DTP_N_COLLS + 1];
+    tool_field phases[DTP_N_PHASES + 2] = {FIELD_TEXT("path", m->path)};
+    const tool_field end = {.kind = FIELD_IS_END};
+    for (int32_t k = 0; k < DTP_N_PHASES; k++) {
+        for (int32_t c = 0; c < DTP_N_COLLS; c++) {
+            const dtp_comm_amount *a = &m->counts[k][c];
+            amounts[k][c][0] = (tool_field)FIELD_INT("count", a->count);
+            amounts[k][c][1] = (tool_field)FIELD_INT("bytes", a->bytes);
+            amounts[k][c][2] = end;
+            kinds[k][c] = (tool_field)FIELD_GROUP(dtp_coll_name((dtp_coll_kind)c), amounts[k][c]);
+            kinds[k][c].kind = a->count > 0 ? FIELD_IS_OBJECT : FIELD_IS_ABSENT;
+        }
+        kinds[k][DTP_N_COLLS] = end;
+        phases[k + 1] = (tool_field)FIELD_GROUP(dtp_phase_name((dtp_phase)k), kinds[k]);
+    }
+    phases[DTP_N_PHASES + 1] = end;
+    tool_row(rows, phases);
+}
+
+static void put_report(const dtp_program *p, const dtp_comm_report *r, bool json, dtp_strbuf *out)
+{
+    static const tool_column totals[] = {{"phase", -9}, {"collective", -15}, {"mesh dims", -12},
+                                         {"count", 7},  {"bytes", 14},       {NULL, 0}};
+    static const tool_column entries[] = {{"phase", -9}, {"collective", -15}, {"mesh dims", -12},
+                                          {"bytes", 14}, {"cause", 0},        {NULL, 0}};
+    const comm_lists lists = {p, r};
+    if (!json) {
+        tool_print_table(out, totals, r->n_totals, total_row, &lists);
+        dtp_strbuf_add(out, r->n_totals == 0 ? "none\n" : "");
+        /* Depth first, in the order in which modules first communicate. */
+        int32_t at = 0;
+        dtp_strbuf_addf(out, "\n%-28s %-26s %-26s %s\n", "module", "forward", "backward", "update");
+        while (at >= 0) {
+            const dtp_comm_module *m = &r->modules[at];
+            char name[160], counts[DTP_N_PHASES][96];
+            (void)snprintf(name, sizeof name, "%*s%s", m->depth > 32 ? 64 : 2 * m->depth, "",
+                           at == 0 ? "(model)" : m->label);
+            for (int32_t k = 0; k < DTP_N_PHASES; k++) {
+                print_counts(m->counts[k], counts[k], sizeof counts[k]);
+            }
+            dtp_strbuf_addf(out, "%-28s %-26s %-26s %s\n", name, counts[DTP_FORWARD],
+                            counts[DTP_BACKWARD], counts[DTP_UPDATE]);
+            if (r->modules[at].first_child >= 0) {
+                at = r->modules[at].first_child;
+                continue;
+            }
+            while (at >= 0 && r->modules[at].next < 0) {
+                at = r->modules[at].parent;
+            }
+            at = at < 0 ? -1 : r->modules[at].next;
+        }
+        dtp_strbuf_add(out, "\n");
+        tool_print_table(out, entries, r->n_entries, entry_row, &lists);
+        return;
+    }
+    dtp_json_writer w = {0};
+    tool_report(&w, "dtp.comm_report/1",
+                TOOL_FIELDS(FIELD_TEXT("model", p->graph->name), FIELD_MESH(&p->mesh),
+                            FIELD_LIST("totals", r->n_totals, total_row, &lists),
+                            FIELD_LIST("modules", r->n_modules, module_row, &lists),
+                            FIELD_LIST("collectives", r->n_entries, entry_row, &lists)));
+    dtp_strbuf_join(out, &w.buf);
+}
+
+dtp_status tool_print_comm(const dtp_program *p, bool json, dtp_strbuf *out, dtp_err *err)
+{
+    dtp_comm_report report;
+    dtp_arena *arena = dtp_arena_create();
+    const dtp_status s = dtp_comm_report_make(p, arena, &report, err);
+    if (s == DTP_OK) {
+        put_report(p, &report, json, out);
+    }
+    dtp_arena_destroy(arena);
+    return s;
+}
+
+dtp_status tool_print_counters(const dtp_program *p, bool json, dtp_strbuf *out, dtp_err *err)
+{
+    dtp_counters counters;
+    dtp_arena *arena = dtp_arena_create();
+    const dtp_status s = dtp_counters_of(p, arena, &counters, err);
+    if (s == DTP_OK && !json) {
+        dtp_counters_print(&counters, out);
+    } else if (s == DTP_OK) {
+        dtp_json_writer w = {0};
+        tool_report(&w, "dtp.counters/1",
+                    TOOL_FIELDS(FIELD_TEXT("model", p->graph->name), FIELD_MESH(&p->mesh),
+                                FIELD_MAP("counters", counters.n, tool_counter_row, &counters)));
+        dtp_strbuf_join(out, &w.buf);
+    }
+    dtp_arena_destroy(arena);
+    return s;
+}
+
+/* ---- trace --------------------------------------------------------------------------------------
+ */
+
+static int64_t collective_bytes(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_copy_info *m)
+{
+    const dtp_layout *before = &m->from;
+    double bytes = 0;
+    for (int32_t i = 0; i < m->steps.n; i++) {
+        const dtp_step *step = &m->steps.steps[i];
+        dtp_coll_kind kind;
+        if (dtp_step_collective(step->kind, &kind)) {
+            bytes += dtp_coll_full_bytes(kind, dtp_step_count(mesh, type, before, step),
+                                         type->dtype, dtp_mesh_set_size(mesh, step->set));
+        }
+        before = &step->after;
+    }
+    return (int64_t)bytes;
+}
+
+dtp_status tool_print_trace(const dtp_graph *g, const dtp_sharding *s, const dtp_program *p,
+                            dtp_strbuf *out, dtp_err *err)
+{
+    dtp_redistributions redistributions;
+    dtp_status status = dtp_redistributions_find(g, s, p->redistributor, &redistributions, err);
+    for (int32_t i = 0; i < redistributions.n && status == DTP_OK; i++) {
+        const dtp_copy_info *m = &redistributions.items[i];
+        const dtp_node *node = &g->nodes[m->node];
+        const dtp_graph_tensor *t = &g->tensors[m->tensor];
+        dtp_strbuf_addf(out, "%-9s ", dtp_phase_name(node->phase));
+        dtp_steps_trace(&m->from, &m->steps, out);
+        dtp_strbuf_addf(out, "  %" PRId64 " B  %s '%s' of '%s'\n",
+                        collective_bytes(&s->mesh, &t->type, m),
+                        m->operand < 0 ? "output" : "operand", t->name, node->name);
+    }
+    dtp_redistributions_free(&redistributions);
+    if (status == DTP_OK) {
+        /* What the passes leave of them, with the collectives inside ops: counts by phase. */
+        int32_t counts[DTP_N_PHASES][DTP_N_COLLS] = {{0}};
+        for (int32_t i = 0; i < p->n_instrs; i++) {
+            if (p->instrs[i].kind == DTP_INSTR_COLLECTIVE) {
+                counts[p->instrs[i].phase][p->instrs[i].coll.kind]++;
+            }
+        }
+        for (int32_t f = 0; f < DTP_N_PHASES; f++) {
+            int32_t kinds = 0;
+            for (int32_t k = 0; k < DTP_N_COLLS; k++) {
+                if (counts[f][k] > 0 && kinds++ == 0) {
+                    dtp_strbuf_addf(out, "%s after the passes:", dtp_phase_name((dtp_phase)f));
+                }
+                if (counts[f][k] > 0) {
+                    dtp_strbuf_addf(out, "%s %d %s", kinds > 1 ? "," : "", counts[f][k],
+                                    dtp_coll_name((dtp_coll_kind)k));
+                }
+            }
+            dtp_strbuf_add(out, kinds > 0 ? "\n" : "");
+        }
+    }
+    return status;
 }

@@ -11,8 +11,8 @@
 #include "interop/torch_cost.h"
 #include "executor/verify/redistribute_check.h"
 #include "spmd/redistribute/steps.h"
+#include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
-#include "tools/shape.h"
 #include "core/layout/placement_text.h"
 
 enum { WARNING_BYTES = 192 };
@@ -20,7 +20,7 @@ enum { WARNING_BYTES = 192 };
 typedef struct redistribute_command {
     const char *mesh_text, *shape, *dtype, *from_text, *to_text, *compat, *machine_file;
     tool_list flatten;
-    bool min_cost, no_merge, run, json;
+    bool run, json;
     int64_t seed;
     dtp_graph *graph;
     dtp_machine *machine;
@@ -244,6 +244,7 @@ static dtp_status read_flatten(redistribute_command *c, dtp_err *err)
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     redistribute_command *c = command;
+    dtp_torch_options *torch_options = &c->torch.options;
     dtp_strbuf trace = {0}, out = {0};
     (void)operands;
     const struct {
@@ -264,18 +265,17 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     const dtp_dims *dims = &c->graph->dims;
     DTP_TRY(dtp_layout_parse_any(c->from_text, &c->mesh, &c->type, dims, &c->from, err));
     DTP_TRY(dtp_layout_parse_any(c->to_text, &c->mesh, &c->type, dims, &c->to, err));
-    if (c->compat == NULL && (c->flatten.n > 0 || c->min_cost || c->no_merge)) {
+    if (c->compat == NULL &&
+        (c->flatten.n > 0 || torch_options->min_cost || torch_options->no_merge)) {
         return DTP_FAIL(err, DTP_INVALID,
                         "--flatten, --min-cost and --no-merge need --compat torch");
     }
     if (c->compat != NULL && strcmp(c->compat, "torch") != 0) {
         return DTP_FAIL(err, DTP_INVALID, "--compat: '%s' is not torch", c->compat);
     }
-    c->torch.options = (dtp_torch_options){.min_cost = c->min_cost,
-                                           .no_merge = c->no_merge,
-                                           .price = dtp_torch_step_price,
-                                           .warn = keep_warning,
-                                           .warn_user = c};
+    torch_options->price = dtp_torch_step_price;
+    torch_options->warn = keep_warning;
+    torch_options->warn_user = c;
     DTP_TRY(read_flatten(c, err));
     c->price = c->compat != NULL ? dtp_torch_step_price : dtp_step_generic_price;
     c->price_name = c->compat != NULL ? "torch" : "default";
@@ -326,9 +326,9 @@ int dtplan_redistribute(int argc, char **argv)
         {"--compat", TOOL_STRING, "torch", &c.compat, 0, 0, "plan as PyTorch DTensor does"},
         {"--flatten", TOOL_LIST, "A+B", &c.flatten, 0, 0,
          "with --compat torch: a declared flattened mesh dim"},
-        {"--min-cost", TOOL_FLAG, NULL, &c.min_cost, 0, 0,
+        {"--min-cost", TOOL_FLAG, NULL, &c.torch.options.min_cost, 0, 0,
          "with --compat torch: search instead of the greedy way"},
-        {"--no-merge", TOOL_FLAG, NULL, &c.no_merge, 0, 0,
+        {"--no-merge", TOOL_FLAG, NULL, &c.torch.options.no_merge, 0, 0,
          "with --compat torch: one collective per mesh dim"},
         {"--run", TOOL_FLAG, NULL, &c.run, 0, 0, "run on virtual ranks and compare to the bit"},
         {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "seed of the data of --run"},

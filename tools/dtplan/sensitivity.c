@@ -10,9 +10,7 @@
 
 typedef struct sensitivity_command {
     tool_source source;
-    double widest, tolerance;
-    int64_t steps;
-    const char *only;
+    dtp_sensitivity_request request;
     bool json;
     dtp_ctx ctx;
     tool_plan input;
@@ -75,7 +73,7 @@ static void print_sensitivity(const sensitivity_command *c, const dtp_sensitivit
         out,
         "the plan stays best (within %.3g %%) while a quantity is off by these factors, "
         "looked at from 1/%.4g to %.4g\n\n",
-        100.0 * c->tolerance, c->widest, c->widest);
+        100.0 * c->request.tolerance, c->request.widest, c->request.widest);
     for (int32_t i = 0; i < s->n; i++) {
         const dtp_sensitivity_row *r = &s->rows[i];
         dtp_strbuf_addf(out, "%-20s", r->param.name);
@@ -96,17 +94,12 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->arena = dtp_arena_create();
     dtp_sensitivity result;
     dtp_json_writer w = {0};
-    dtp_sensitivity_request request = dtp_sensitivity_request_init();
-    request.model = c->input.model;
-    request.graph = c->input.graph;
-    request.machine = c->input.machine;
-    request.plan = c->input.plan;
-    request.search = c->input.plan->rules_mode ? dtp_plan_rules : dtp_plan_tensor;
-    request.widest = c->widest;
-    request.tolerance = c->tolerance;
-    request.steps = (int32_t)c->steps;
-    request.only = c->only;
-    DTP_TRY(dtp_sensitivity_find(&request, c->arena, &result, err));
+    c->request.model = c->input.model;
+    c->request.graph = c->input.graph;
+    c->request.machine = c->input.machine;
+    c->request.plan = c->input.plan;
+    c->request.search = c->input.plan->rules_mode ? dtp_plan_rules : dtp_plan_tensor;
+    DTP_TRY(dtp_sensitivity_find(&c->request, c->arena, &result, err));
     if (c->json) {
         tool_report(
             &w, "dtp.sensitivity/1",
@@ -123,17 +116,16 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 
 int dtplan_sensitivity(int argc, char **argv)
 {
-    const dtp_sensitivity_request defaults = dtp_sensitivity_request_init();
-    sensitivity_command c = {
-        .widest = defaults.widest, .tolerance = defaults.tolerance, .steps = defaults.steps};
+    sensitivity_command c = {.request = dtp_sensitivity_request_init()};
     const tool_option options[] = {
         {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0, "machine file"},
-        {"--only", TOOL_STRING, "NAME", &c.only, 0, 0, "one quantity, such as flops or nvlink.bw"},
-        {"--widest", TOOL_REAL, "F", &c.widest, 1.01, 1e6,
+        {"--only", TOOL_STRING, "NAME", &c.request.only, 0, 0,
+         "one quantity, such as flops or nvlink.bw"},
+        {"--widest", TOOL_REAL, "F", &c.request.widest, 1.01, 1e6,
          "factors from 1/F to F are looked at (default 16)"},
-        {"--tolerance", TOOL_REAL, "F", &c.tolerance, 0, 1,
+        {"--tolerance", TOOL_REAL, "F", &c.request.tolerance, 0, 1,
          "another plan takes over when it is faster by this fraction (default 0.001)"},
-        {"--steps", TOOL_INT, "N", &c.steps, 1, 40, "of bisection, per side (default 8)"},
+        {"--steps", TOOL_COUNT, "N", &c.request.steps, 1, 40, "of bisection, per side (default 8)"},
         TOOL_MODEL_OPTIONS(c.source),
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},
         TOOL_END_OPTIONS,

@@ -8,7 +8,6 @@
 #include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
 #include "tools/dtplan/print.h"
-#include "tools/dtplan/print_comm.h"
 #include "spmd/program/program.h"
 
 typedef struct show_command {

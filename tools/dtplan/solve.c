@@ -17,7 +17,7 @@ static const char USAGE[] = "dtplan solve FILE [options]";
 typedef struct solve_command {
     const char *file, *output, *without, *solver;
     dtp_solve_options options;
-    int64_t seed, threads, max_bytes;
+    int64_t max_bytes;
     bool json, show_parameters;
     double limit_s, time_s;
     dtp_stop stop;
@@ -144,8 +144,6 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
         return DTP_FAIL(err, DTP_INVALID, "an argument is missing (usage: %s)", USAGE);
     }
     c->options.parameters = &c->parameters;
-    c->options.seed = (uint64_t)c->seed;
-    c->options.threads = (int32_t)c->threads;
     DTP_TRY(dtp_problem_read(operands[0], c->max_bytes, &c->problem, err));
     tool_interrupt_catch();
     c->stop.interrupted = tool_interrupted;
@@ -181,9 +179,7 @@ int dtplan_solve(int argc, char **argv)
     solve_command c = {.options = dtp_solve_options_init(),
                        .parameters = *dtp_solver_parameters_default(),
                        .solver = "auto",
-                       .seed = 1,
                        .max_bytes = DTP_PROBLEM_MAX_BYTES};
-    c.threads = c.options.threads;
     const tool_option options[] = {
         {"--limit-s", TOOL_REAL, "S", &c.limit_s, 0.01, 1e7,
          "time limit, reading included (default: none)"},
@@ -192,12 +188,13 @@ int dtplan_solve(int argc, char **argv)
         {"--solver", TOOL_STRING, "NAME", &c.solver, 0, 0,
          "exact (branch and bound), large (search and bound), glpk (one integer program) or auto\n"
          "(by size, default)"},
-        {"--threads", TOOL_INT, "N", &c.threads, 1, 64, "two are used at most (default 2)"},
+        {"--threads", TOOL_COUNT, "N", &c.options.threads, 1, 64,
+         "two are used at most (default 2)"},
         {"--max-entries", TOOL_INT, "N", &c.options.max_entries, 0, 1e9,
          "edge entries of the largest linear program tried (default 250000)"},
         {"--max-problem", TOOL_BYTES, "BYTES", &c.max_bytes, 0, 0,
          "memory that the problem may take when it is read, such as 8G (default 2G)"},
-        {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "of the search (default 1)"},
+        {"--seed", TOOL_INT, "N", &c.options.seed, 0, 9e15, "of the search (default 1)"},
         {"--without", TOOL_STRING, "LIST", &c.without, 0, 0,
          "leave out: consistency,merge,dominance,eliminate,rows,cap"},
         {"--set", TOOL_LIST, "NAME=VALUE", &c.set, 0, 0, "sets a parameter of the solver"},

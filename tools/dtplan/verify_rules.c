@@ -12,8 +12,7 @@
 enum { MAX_OPS = 256 };
 
 typedef struct verify_rules_command {
-    const char *backend;
-    int64_t seed;
+    dtp_rule_verify_options options;
     bool json;
     int32_t n;
     dtp_rule_report reports[MAX_OPS];
@@ -21,10 +20,7 @@ typedef struct verify_rules_command {
 
 static dtp_status verify_one(verify_rules_command *c, const dtp_op_def *op, dtp_err *err)
 {
-    dtp_rule_verify_options o = dtp_rule_verify_options_init();
-    o.backend = c->backend;
-    o.seed = (uint64_t)c->seed;
-    return dtp_rule_verify(op, &o, &c->reports[c->n++], err);
+    return dtp_rule_verify(op, &c->options, &c->reports[c->n++], err);
 }
 
 static bool all_pass(const verify_rules_command *c)
@@ -68,7 +64,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     dtp_json_writer w = {0};
     if (c->json) {
         tool_report(&w, "dtp.verify_rules/1",
-                    TOOL_FIELDS(FIELD_TEXT("backend", c->backend), FIELD_INT("seed", c->seed),
+                    TOOL_FIELDS(FIELD_TEXT("backend", c->options.backend),
+                                FIELD_INT("seed", (int64_t)c->options.seed),
                                 FIELD_BOOL("pass", all_pass(c)),
                                 FIELD_LIST("ops", c->n, rule_row, c)));
     } else {
@@ -90,11 +87,12 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 
 int dtplan_verify_rules(int argc, char **argv)
 {
-    verify_rules_command c = {.backend = "ref", .seed = 20240517};
+    verify_rules_command c = {.options = dtp_rule_verify_options_init()};
+    c.options.backend = "ref";
     const tool_option options[] = {
-        {"--backend", TOOL_STRING, "ref|cpu", &c.backend, 0, 0,
+        {"--backend", TOOL_STRING, "ref|cpu", &c.options.backend, 0, 0,
          "arithmetic of the sharded runs: f64 (default) or the f32 kernels"},
-        {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "seed of values and random choices"},
+        {"--seed", TOOL_INT, "N", &c.options.seed, 0, 9e15, "seed of values and random choices"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "result as JSON"},
         TOOL_END_OPTIONS,
     };

@@ -6,7 +6,6 @@
 #include "interop/layout_forms.h"
 #include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
-#include "tools/shape.h"
 
 typedef struct viz_command {
     tool_source source;
@@ -107,51 +106,39 @@ static void rank_row(tool_rows *rows, const void *user, int32_t rank)
                          FIELD_INT("bytes", dtp_ttype_bytes(&local))));
 }
 
-/* The layout in every form, null where a form cannot say it. */
-static dtp_status write_forms(dtp_json_writer *w, const dtp_drawing *d, dtp_err *err)
-{
-    dtp_json_begin_object(w, "forms");
-    for (int32_t form = 0; form < DTP_N_LAYOUT_FORMS; form++) {
-        const char *name = dtp_layout_form_name((dtp_layout_form)form);
-        dtp_strbuf text = {0};
-        const dtp_status s = dtp_layout_print_as((dtp_layout_form)form, d->layout, d->mesh, d->type,
-                                                 d->dims, &text, err);
-        if (s == DTP_OK) {
-            dtp_json_write_text(w, name, &text);
-        } else {
-            dtp_json_write_null(w, name);
-        }
-        dtp_strbuf_free(&text);
-        if (s != DTP_OK && s != DTP_UNSUPPORTED) {
-            return s;
-        }
-    }
-    dtp_json_end_object(w);
-    return DTP_OK;
-}
-
 static dtp_status write_json(const dtp_drawing *d, dtp_strbuf *out, dtp_err *err)
 {
     dtp_json_writer w = {0};
     char mesh[DTP_MESH_TEXT_BYTES];
+    const char *dims[DTP_MAX_RANK];
     int64_t shape[DTP_MAX_RANK];
+    dtp_strbuf texts[DTP_N_LAYOUT_FORMS] = {{0}};
+    tool_field forms[DTP_N_LAYOUT_FORMS + 1] = {{.kind = FIELD_IS_END}};
+    dtp_status s = DTP_OK;
     dtp_mesh_print(d->mesh, mesh);
-    tool_report_begin(&w, "dtp.viz/1");
-    tool_write(&w, TOOL_FIELDS(FIELD_TEXT("mesh", mesh),
-                               FIELD_TEXT_IF(d->name != NULL, "tensor", d->name),
-                               FIELD_TEXT("dtype", dtp_dtype_name(d->type->dtype))));
-    dtp_json_begin_array(&w, "dims", true);
     for (int32_t i = 0; i < d->type->rank; i++) {
-        dtp_json_write_string(&w, NULL, dtp_dims_name(d->dims, d->type->dims[i].id));
+        dims[i] = dtp_dims_name(d->dims, d->type->dims[i].id);
         shape[i] = d->type->dims[i].size;
     }
-    dtp_json_end_array(&w);
-    tool_write(&w, TOOL_FIELDS(FIELD_INTS("shape", d->type->rank, shape)));
-    const dtp_status s = write_forms(&w, d, err);
-    tool_write_list(&w, "ranks", dtp_mesh_ranks(d->mesh), rank_row, d);
-    tool_report_end(&w);
+    /* The layout in every form, null where a form cannot say it. */
+    for (int32_t i = 0; i < DTP_N_LAYOUT_FORMS && (s == DTP_OK || s == DTP_UNSUPPORTED); i++) {
+        const dtp_layout_form form = (dtp_layout_form)i;
+        s = dtp_layout_print_as(form, d->layout, d->mesh, d->type, d->dims, &texts[i], err);
+        forms[i] = (tool_field)FIELD_BUFFER(dtp_layout_form_name(form), &texts[i]);
+        forms[i].kind = s == DTP_OK ? FIELD_IS_BUFFER : FIELD_IS_NULL;
+    }
+    tool_report(&w, "dtp.viz/1",
+                TOOL_FIELDS(FIELD_TEXT("mesh", mesh),
+                            FIELD_TEXT_IF(d->name != NULL, "tensor", d->name),
+                            FIELD_TEXT("dtype", dtp_dtype_name(d->type->dtype)),
+                            FIELD_TEXTS("dims", d->type->rank, dims),
+                            FIELD_INTS("shape", d->type->rank, shape), FIELD_GROUP("forms", forms),
+                            FIELD_LIST("ranks", dtp_mesh_ranks(d->mesh), rank_row, d)));
+    for (int32_t i = 0; i < DTP_N_LAYOUT_FORMS; i++) {
+        dtp_strbuf_free(&texts[i]);
+    }
     dtp_strbuf_join(out, &w.buf);
-    return s;
+    return s == DTP_UNSUPPORTED ? DTP_OK : s;
 }
 
 /* ---- the command -------------------------------------------------------------------------------

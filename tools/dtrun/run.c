@@ -15,9 +15,10 @@ typedef struct run_command {
     tool_source source;
     tool_ranks ranks;
     tool_list feeds, fetches; /* --fetch name=file.npy */
-    const char *load, *save, *output;
-    int64_t steps, seed, log_every, keep;
-    bool json, profile, quiet, allow_nan;
+    dtp_session_options options;
+    const char *output;
+    int64_t steps, log_every;
+    bool json, quiet;
     /* from here on: derived */
     int32_t n_fetch;
     const char *fetch_names[TOOL_LIST_MAX], *fetch_files[TOOL_LIST_MAX];
@@ -76,7 +77,7 @@ static dtp_status print_report(const run_command *c, dtp_report *report, dtp_err
 {
     if (c->json || c->output != NULL) {
         dtp_strbuf text = {0};
-        dtp_status s = dtp_report_json(report, c->profile, &text, err);
+        dtp_status s = dtp_report_json(report, c->options.profile, &text, err);
         s = s == DTP_OK ? tool_put_in(c->output, &text, err) : s;
         dtp_strbuf_free(&text);
         DTP_TRY(s);
@@ -121,12 +122,12 @@ static dtp_status train(const run_command *c, dtp_session *session, dtp_comm *co
 static dtp_status finish(const run_command *c, dtp_session *session, dtp_report *report, bool print,
                          dtp_err *err)
 {
-    if (!c->allow_nan && c->save == NULL) { /* a save looks by itself */
+    if (!c->options.allow_nan && c->options.save == NULL) { /* a save looks by itself */
         DTP_TRY(dtp_session_check(session, err));
     }
     DTP_TRY(dtp_report_finish(report, session, err));
-    if (c->save != NULL) { /* first: a run that was interrupted may have little time left */
-        DTP_TRY(dtp_session_save(session, c->save, err));
+    if (c->options.save != NULL) { /* first: a run that was interrupted may have little time left */
+        DTP_TRY(dtp_session_save(session, c->options.save, err));
     }
     for (int32_t i = 0; i < c->n_fetch; i++) {
         dtp_tensor_id t;
@@ -145,15 +146,9 @@ static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp
     dtp_report report = {0};
     dtp_ctx ctx = c->ctx;
     ctx.rank = comm->size > 1 ? comm->rank : -1;
-    dtp_session_options options = dtp_session_options_init();
-    options.seed = (uint64_t)c->seed;
+    dtp_session_options options = c->options; /* of this rank */
     options.n_feeds = c->feed_specs.n;
     options.feeds = c->feed_specs.specs;
-    options.load = c->load;
-    options.save = c->save;
-    options.keep = (int32_t)c->keep;
-    options.allow_nan = c->allow_nan;
-    options.profile = c->profile;
     options.ctx = &ctx;
     DTP_TRY(
         dtp_session_create(dtp_job_program(c->job.run), backend, comm, &options, &session, err));
@@ -190,7 +185,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         c->ranks.backend = "cpu";
     }
     c->source.f64 = strcmp(c->ranks.backend, "ref") == 0;
-    if (c->keep > 0 && (c->save == NULL || ends_with(c->save, ".safetensors"))) {
+    if (c->options.keep > 0 &&
+        (c->options.save == NULL || ends_with(c->options.save, ".safetensors"))) {
         return DTP_FAIL(err, DTP_INVALID, "--keep needs --save with a directory");
     }
     for (int32_t i = 0; i < c->fetches.n; i++) {
@@ -207,25 +203,27 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 
 int dtrun_run(int argc, char **argv)
 {
-    run_command c = {.steps = 1, .log_every = 10};
+    run_command c = {.options = dtp_session_options_init(), .steps = 1, .log_every = 10};
     const tool_option options[] = {
         DTRUN_SOURCE_OPTIONS(c.source),
         {"--steps", TOOL_INT, "N", &c.steps, 1, 1e12, "steps to run (default 1)"},
-        {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "seed of weights, dropout and data order"},
+        {"--seed", TOOL_INT, "N", &c.options.seed, 0, 9e15,
+         "seed of weights, dropout and data order"},
         {"--feed", TOOL_LIST, "NAME=FILE", &c.feeds, 0, 0,
          "data of an input: .npy, or any file as bytes (default: synthetic)"},
         {"--fetch", TOOL_OUT_LIST, "NAME=FILE", &c.fetches, 0, 0,
          "write a tensor as .npy at the end"},
-        {"--load", TOOL_STRING, "PATH", &c.load, 0, 0, "start from a checkpoint"},
-        {"--save", TOOL_OUT_CHECKPOINT, "PATH", &c.save, 0, 0, "write a checkpoint at the end"},
-        {"--keep", TOOL_INT, "N", &c.keep, 1, 1e6,
+        {"--load", TOOL_STRING, "PATH", &c.options.load, 0, 0, "start from a checkpoint"},
+        {"--save", TOOL_OUT_CHECKPOINT, "PATH", &c.options.save, 0, 0,
+         "write a checkpoint at the end"},
+        {"--keep", TOOL_COUNT, "N", &c.options.keep, 1, 1e6,
          "checkpoints that stay in the directory of --save, the new one counted (default 1)"},
-        {"--allow-nan", TOOL_FLAG, NULL, &c.allow_nan, 0, 0,
+        {"--allow-nan", TOOL_FLAG, NULL, &c.options.allow_nan, 0, 0,
          "go on when the loss is not finite (such parameters are never saved)"},
         DTRUN_RANK_OPTIONS(c.ranks),
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},
         {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "JSON report into a file (-o)"},
-        {"--profile", TOOL_FLAG, NULL, &c.profile, 0, 0, "time every instruction"},
+        {"--profile", TOOL_FLAG, NULL, &c.options.profile, 0, 0, "time every instruction"},
         {"--log-every", TOOL_INT, "N", &c.log_every, 1, 1e9, "steps between progress lines"},
         {"--quiet", TOOL_FLAG, NULL, &c.quiet, 0, 0, "no progress lines"},
         TOOL_END_OPTIONS,

@@ -11,8 +11,7 @@ typedef struct verify_command {
     tool_source source;
     tool_ranks ranks;
     tool_list feeds;
-    int64_t steps, seed;
-    double tolerance;
+    dtp_verify_options options;
     bool json;
     dtrun_feeds feed_specs;
     tool_job job;
@@ -27,10 +26,7 @@ static dtp_status verify_rank(dtp_comm *comm, dtp_backend *backend, void *user, 
     if (comm->rank == 0) {
         DTP_TRY(dtp_backend_create(c->ranks.backend, backend->threads, &reference, err));
     }
-    dtp_verify_options options = dtp_verify_options_init();
-    options.steps = (int32_t)c->steps;
-    options.tolerance = c->tolerance;
-    options.seed = (uint64_t)c->seed;
+    dtp_verify_options options = c->options; /* of this rank */
     options.n_feeds = c->feed_specs.n;
     options.feeds = c->feed_specs.specs;
     options.reference = reference;
@@ -70,13 +66,14 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 
 int dtrun_verify(int argc, char **argv)
 {
-    verify_command c = {.steps = 3, .tolerance = 2e-5};
+    verify_command c = {.options = dtp_verify_options_init()};
     const tool_option options[] = {
         DTRUN_SOURCE_OPTIONS(c.source),
-        {"--steps", TOOL_INT, "N", &c.steps, 1, 1e6, "steps to compare (default 3)"},
-        {"--tolerance", TOOL_REAL, "X", &c.tolerance, 0, 1,
+        {"--steps", TOOL_COUNT, "N", &c.options.steps, 1, 1e6, "steps to compare (default 3)"},
+        {"--tolerance", TOOL_REAL, "X", &c.options.tolerance, 0, 1,
          "largest relative error (default 2e-5)"},
-        {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "seed of weights, dropout and data order"},
+        {"--seed", TOOL_INT, "N", &c.options.seed, 0, 9e15,
+         "seed of weights, dropout and data order"},
         {"--feed", TOOL_LIST, "NAME=FILE", &c.feeds, 0, 0, "data of an input, as for run"},
         DTRUN_RANK_OPTIONS(c.ranks),
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "result as JSON"},

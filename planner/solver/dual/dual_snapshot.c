@@ -18,7 +18,6 @@
 #include <string.h>
 
 #include "core/base/hash.h"
-#include "core/base/hash_table.h"
 #include "planner/solver/reduced/bound.h"
 
 /* Costs are only moved while their sums stay below this. */

@@ -1,4 +1,4 @@
-#include "core/base/hash_table.h"
+#include "core/base/hash.h"
 
 #include <string.h>
 

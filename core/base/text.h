@@ -1,6 +1,7 @@
-/* Texts of others (files, options, tensor names) in a line for a terminal. */
-#ifndef DTP_CORE_BASE_ONE_LINE_H
-#define DTP_CORE_BASE_ONE_LINE_H
+/* Texts in messages: those of others (files, options, tensor names) in a line for a terminal; which
+ * name was meant, which ones there are. */
+#ifndef DTP_CORE_BASE_TEXT_H
+#define DTP_CORE_BASE_TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,5 +18,14 @@ size_t dtp_one_line(const char *text, char *out, size_t size);
 size_t dtp_utf8_next(const char *p, size_t n, uint32_t *code);
 /* Writes the character of a code point; returns its bytes. */
 size_t dtp_utf8_put(uint32_t code, char out[4]);
+
+enum { DTP_NAME_MOST = 512 };
+
+/* Number of single-character insertions, deletions and replacements between two texts, at most
+ * `limit` + 1; texts longer than DTP_NAME_MOST count as far apart. For "did you mean". */
+int32_t dtp_name_distance(const char *a, const char *b, int32_t limit);
+
+/* Writes "a, b, c", cut to the buffer, of a list that ends with NULL. */
+void dtp_names_join(const char *const *names, char *out, size_t size);
 
 #endif
