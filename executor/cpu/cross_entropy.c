@@ -7,6 +7,7 @@
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/parallel.h"
 #include "executor/cpu/rows.h"
+#include "executor/device/convert.h"
 
 typedef enum loss_form { LOSS_MEAN, LOSS_SUM, LOSS_NONE } loss_form;
 
@@ -138,7 +139,7 @@ static dtp_status each_label(const label_job *job, const dtp_kernel_args *args, 
         for (int64_t i = p * part; i < end && !parts[p].bad; i++) {
             int64_t row[DTP_NEST_VIEWS];
             dtp_nest_elem(&job->rows.rows, i, row);
-            int64_t label = dtp_cpu_int_at(job->label_dtype, job->labels, row[LABELS]);
+            int64_t label = dtp_element_int(job->label_dtype, job->labels, row[LABELS]);
             label_row terms;
             if (!label_row_of(job, label, &terms)) {
                 parts[p].bad = true;
@@ -281,7 +282,7 @@ static dtp_status label_weight_kernel(const dtp_kernel_args *args, dtp_err *err)
         int64_t off[DTP_NEST_VIEWS];
         label_row row;
         dtp_nest_elem(&nest, i, off);
-        int64_t label = dtp_cpu_int_at(labels->local.dtype, labels->data, off[0]);
+        int64_t label = dtp_element_int(labels->local.dtype, labels->data, off[0]);
         if (!label_row_of(&job, label, &row)) {
             return dtp_cpu_bad_id(args->call, "label", label, job.size, err);
         }

@@ -3,6 +3,8 @@
  * dots. */
 #include "core/graph/ops/einsum_plan.h"
 
+#include <string.h>
+
 #include "executor/cpu/elementwise.h"
 #include "executor/cpu/gemm.h"
 #include "executor/cpu/kernels.h"
@@ -22,20 +24,11 @@ static float *address(const dtp_kernel_args *args, const dtp_einsum_buf *buf)
 
 /* ---- matrix products ---- */
 
-static dtp_gemm product_at(const dtp_gemm *base, const dtp_einsum_gemm *g, int64_t index)
+static dtp_gemm product_at(const dtp_gemm *base, const dtp_nest *batches, int64_t index)
 {
-    int64_t off[DTP_EINSUM_PARTS];
+    int64_t off[DTP_NEST_VIEWS];
     dtp_gemm part = *base;
-    for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
-        off[p] = 0;
-    }
-    for (int32_t i = g->n_batch - 1; i >= 0; i--) {
-        int64_t at = index % g->batch[i];
-        index /= g->batch[i];
-        for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
-            off[p] += at * g->stride[p][i];
-        }
-    }
+    dtp_nest_elem(batches, index, off);
     part.a += off[DTP_EINSUM_A];
     part.b += off[DTP_EINSUM_B];
     part.c += off[DTP_EINSUM_C];
@@ -57,13 +50,17 @@ static void run_gemm(const dtp_kernel_args *args, const dtp_einsum_step *step)
                      .lda = g->ld[DTP_EINSUM_A],
                      .ldb = g->ld[DTP_EINSUM_B],
                      .ldc = g->ld[DTP_EINSUM_C]};
-    int64_t batches = 1;
-    for (int32_t i = 0; i < g->n_batch; i++) {
-        batches *= g->batch[i];
+    int64_t strides[DTP_EINSUM_PARTS][DTP_NEST_DIMS];
+    dtp_nest nest;
+    for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
+        memcpy(strides[p], g->stride[p], sizeof g->stride[p]);
     }
+    dtp_nest_raw(&nest, g->n_batch, g->batch, DTP_EINSUM_PARTS,
+                 (const int64_t(*)[DTP_NEST_DIMS])strides);
+    const int64_t batches = dtp_nest_total(&nest);
     if (batches < args->threads || batches == 1) {
         for (int64_t i = 0; i < batches; i++) {
-            dtp_gemm part = product_at(&base, g, i);
+            dtp_gemm part = product_at(&base, &nest, i);
             dtp_gemm_run(&part, args->threads);
         }
         return;
@@ -73,7 +70,7 @@ static void run_gemm(const dtp_kernel_args *args, const dtp_einsum_step *step)
     int32_t team = dtp_cpu_team_of_products(args->threads, madds);
 #pragma omp parallel for num_threads(team) schedule(static) if (team > 1)
     for (int64_t i = 0; i < batches; i++) {
-        dtp_gemm part = product_at(&base, g, i);
+        dtp_gemm part = product_at(&base, &nest, i);
         dtp_gemm_serial(&part);
     }
     dtp_gemm_leave(entered);

@@ -10,17 +10,30 @@
 #include "executor/cpu/simd.h"
 #include "executor/device/convert.h"
 
+enum { OPERANDS = 3 };
+
+/* n elements of every operand, `step` elements apart (0: the same one), and a contiguous output. */
+typedef struct elementwise_run {
+    int64_t n, step[OPERANDS];
+    const void *in[OPERANDS];
+    void *out;
+    float a, b;               /* attributes */
+    const dtp_view *operands; /* whole, for their types */
+    dtp_dtype dtype;          /* of the output */
+} elementwise_run;
+typedef void (*run_fn)(const elementwise_run *run);
+
 typedef struct elementwise_job {
-    dtp_cpu_run_fn fn;
-    dtp_cpu_run run; /* of all elements */
+    run_fn fn;
+    elementwise_run run; /* of all elements */
     int32_t n_in;
-    int64_t bytes[1 + DTP_RUN_OPERANDS]; /* of an element: output, operands */
+    int64_t bytes[1 + OPERANDS]; /* of an element: output, operands */
 } elementwise_job;
 
 static void run_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VIEWS])
 {
     const elementwise_job *job = user;
-    dtp_cpu_run run = job->run;
+    elementwise_run run = job->run;
     run.n = n;
     run.out = (char *)run.out + off[0] * job->bytes[0];
     for (int32_t k = 0; k < job->n_in; k++) {
@@ -29,15 +42,16 @@ static void run_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VI
     job->fn(&run);
 }
 
-void dtp_cpu_elementwise_runs(const dtp_kernel_args *args, dtp_cpu_run_fn fn, float a, float b)
+/* Calls fn for runs that cover the output; a and b are handed on to it. */
+static void elementwise_runs(const dtp_kernel_args *args, run_fn fn, float a, float b)
 {
-    const dtp_view *views[1 + DTP_RUN_OPERANDS] = {&args->out[0]};
+    const dtp_view *views[1 + OPERANDS] = {&args->out[0]};
     elementwise_job job = {.fn = fn, .n_in = args->call->n_in};
-    job.run = (dtp_cpu_run){.out = views[0]->data,
-                            .a = a,
-                            .b = b,
-                            .operands = args->in,
-                            .dtype = views[0]->local.dtype};
+    job.run = (elementwise_run){.out = views[0]->data,
+                                .a = a,
+                                .b = b,
+                                .operands = args->in,
+                                .dtype = views[0]->local.dtype};
     job.bytes[0] = dtp_dtype_bytes(job.run.dtype);
     for (int32_t k = 0; k < job.n_in; k++) {
         views[k + 1] = &args->in[k];
@@ -138,8 +152,8 @@ DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
     static dtp_status op##_kernel(const dtp_kernel_args *args, dtp_err *err)                       \
     {                                                                                              \
         (void)err;                                                                                 \
-        dtp_cpu_elementwise_runs(args, op##_run, attribute(args->call, key_a),                     \
-                                 attribute(args->call, key_b));                                    \
+        elementwise_runs(args, op##_run, attribute(args->call, key_a),                             \
+                         attribute(args->call, key_b));                                            \
         return DTP_OK;                                                                             \
     }
 
@@ -149,7 +163,7 @@ DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
         (void)a, (void)b;                                                                          \
         value;                                                                                     \
     }                                                                                              \
-    DTP_CPU_CLONES static void op##_run(const dtp_cpu_run *run)                                    \
+    DTP_CPU_CLONES static void op##_run(const elementwise_run *run)                                \
     {                                                                                              \
         const float *x = run->in[0], a = run->a, b = run->b;                                       \
         float *out = run->out;                                                                     \
@@ -168,7 +182,7 @@ DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
         (void)a, (void)b;                                                                          \
         value;                                                                                     \
     }                                                                                              \
-    DTP_CPU_CLONES static void op##_run(const dtp_cpu_run *run)                                    \
+    DTP_CPU_CLONES static void op##_run(const elementwise_run *run)                                \
     {                                                                                              \
         const float *x = run->in[0], *y = run->in[1], a = run->a, b = run->b;                      \
         float *out = run->out;                                                                     \
@@ -196,20 +210,20 @@ DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
     {                                                                                              \
         int_value;                                                                                 \
     }                                                                                              \
-    static void op##_int_run(const dtp_cpu_run *run)                                               \
+    static void op##_int_run(const elementwise_run *run)                                           \
     {                                                                                              \
         const dtp_dtype t = run->dtype;                                                            \
         for (int64_t i = 0; i < run->n; i++) {                                                     \
-            const int64_t x = dtp_cpu_int_at(t, run->in[0], i * run->step[0]);                     \
-            const int64_t y = dtp_cpu_int_at(t, run->in[1], i * run->step[1]);                     \
-            dtp_cpu_int_set(t, run->out, i, op##_int_value(x, y));                                 \
+            const int64_t x = dtp_element_int(t, run->in[0], i * run->step[0]);                    \
+            const int64_t y = dtp_element_int(t, run->in[1], i * run->step[1]);                    \
+            dtp_element_set_int(t, run->out, i, op##_int_value(x, y));                             \
         }                                                                                          \
     }                                                                                              \
     static dtp_status op##_kernel(const dtp_kernel_args *args, dtp_err *err)                       \
     {                                                                                              \
         (void)err;                                                                                 \
         bool floats = dtp_dtype_is_float(args->in[0].local.dtype);                                 \
-        dtp_cpu_elementwise_runs(args, floats ? op##_run : op##_int_run, 0.0f, 0.0f);              \
+        elementwise_runs(args, floats ? op##_run : op##_int_run, 0.0f, 0.0f);                      \
         return DTP_OK;                                                                             \
     }
 
@@ -239,7 +253,7 @@ void dtp_cpu_multiply(const dtp_nest *nest, int32_t threads, const float *a, con
     OP(ne, x != y)
 
 #define RELATION_RUNS(name, holds)                                                                 \
-    static void name##_floats(const dtp_cpu_run *run)                                              \
+    static void name##_floats(const elementwise_run *run)                                          \
     {                                                                                              \
         const float *a = run->in[0], *b = run->in[1];                                              \
         uint8_t *out = run->out;                                                                   \
@@ -249,13 +263,13 @@ void dtp_cpu_multiply(const dtp_nest *nest, int32_t threads, const float *a, con
             out[i] = holds;                                                                        \
         }                                                                                          \
     }                                                                                              \
-    static void name##_ints(const dtp_cpu_run *run)                                                \
+    static void name##_ints(const elementwise_run *run)                                            \
     {                                                                                              \
         const dtp_dtype ta = run->operands[0].local.dtype, tb = run->operands[1].local.dtype;      \
         uint8_t *out = run->out;                                                                   \
         for (int64_t i = 0; i < run->n; i++) {                                                     \
-            const int64_t x = dtp_cpu_int_at(ta, run->in[0], i * run->step[0]);                    \
-            const int64_t y = dtp_cpu_int_at(tb, run->in[1], i * run->step[1]);                    \
+            const int64_t x = dtp_element_int(ta, run->in[0], i * run->step[0]);                   \
+            const int64_t y = dtp_element_int(tb, run->in[1], i * run->step[1]);                   \
             out[i] = holds;                                                                        \
         }                                                                                          \
     }
@@ -278,7 +292,7 @@ static dtp_status compare_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     static const struct {
         const char *name;
-        dtp_cpu_run_fn floats, ints;
+        run_fn floats, ints;
     } relations[] = {RELATIONS(RELATION_ROW)};
     (void)err;
     const char *cmp = dtp_cpu_choice(args->call, "cmp");
@@ -287,13 +301,13 @@ static dtp_status compare_kernel(const dtp_kernel_args *args, dtp_err *err)
     while (strcmp(cmp, relations[i].name) != 0) {
         i++;
     }
-    dtp_cpu_elementwise_runs(args, floats ? relations[i].floats : relations[i].ints, 0.0f, 0.0f);
+    elementwise_runs(args, floats ? relations[i].floats : relations[i].ints, 0.0f, 0.0f);
     return DTP_OK;
 }
 
 /* ---- select: elements are copied without looking at their type ---- */
 
-DTP_CPU_INLINE void select_bytes(const dtp_cpu_run *run, int64_t bytes)
+DTP_CPU_INLINE void select_bytes(const elementwise_run *run, int64_t bytes)
 {
     const uint8_t *c = run->in[0];
     const char *a = run->in[1], *b = run->in[2];
@@ -315,7 +329,7 @@ DTP_CPU_CLONES static void select_floats(int64_t n, const uint8_t *c, const floa
     }
 }
 
-static void select_run(const dtp_cpu_run *run)
+static void select_run(const elementwise_run *run)
 {
     const int64_t *step = run->step;
     if (run->dtype == DTP_F32 && step[0] == 1 && step[1] == 1 && step[2] == 1) {
@@ -341,7 +355,7 @@ static void select_run(const dtp_cpu_run *run)
 static dtp_status select_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    dtp_cpu_elementwise_runs(args, select_run, 0.0f, 0.0f);
+    elementwise_runs(args, select_run, 0.0f, 0.0f);
     return DTP_OK;
 }
 
@@ -354,7 +368,7 @@ static dtp_status select_kernel(const dtp_kernel_args *args, dtp_err *err)
     OP(logical_not, !x)
 
 #define LOGICAL_FUNCTIONS(op, value)                                                               \
-    static void op##_run(const dtp_cpu_run *run)                                                   \
+    static void op##_run(const elementwise_run *run)                                               \
     {                                                                                              \
         const uint8_t *a = run->in[0], *b = run->in[1];                                            \
         uint8_t *out = run->out;                                                                   \
@@ -367,7 +381,7 @@ static dtp_status select_kernel(const dtp_kernel_args *args, dtp_err *err)
     static dtp_status op##_kernel(const dtp_kernel_args *args, dtp_err *err)                       \
     {                                                                                              \
         (void)err;                                                                                 \
-        dtp_cpu_elementwise_runs(args, op##_run, 0.0f, 0.0f);                                      \
+        elementwise_runs(args, op##_run, 0.0f, 0.0f);                                              \
         return DTP_OK;                                                                             \
     }
 
@@ -398,7 +412,7 @@ DTP_CPU_CLONES static void bf16_to_f32(int64_t n, const uint16_t *x, float *y)
     }
 }
 
-static void cast_run(const dtp_cpu_run *run)
+static void cast_run(const elementwise_run *run)
 {
     const dtp_dtype from = run->operands[0].local.dtype, to = run->dtype;
     const int64_t step = run->step[0];
@@ -413,7 +427,7 @@ static void cast_run(const dtp_cpu_run *run)
     }
     for (int64_t i = 0; i < run->n; i++) {
         if (ints) {
-            dtp_cpu_int_set(to, run->out, i, dtp_cpu_int_at(from, run->in[0], i * step));
+            dtp_element_set_int(to, run->out, i, dtp_element_int(from, run->in[0], i * step));
         } else {
             dtp_element_set(to, run->out, i, dtp_element(from, run->in[0], i * step));
         }
@@ -426,7 +440,7 @@ static dtp_status cast_kernel(const dtp_kernel_args *args, dtp_err *err)
     (void)err;
     const dtp_view *x = &args->in[0], *y = &args->out[0];
     if (x->local.dtype != y->local.dtype) {
-        dtp_cpu_elementwise_runs(args, cast_run, 0.0f, 0.0f);
+        elementwise_runs(args, cast_run, 0.0f, 0.0f);
     } else if (x->data != y->data) {
         dtp_view_copy(&y->local, y, x, args->threads);
     }

@@ -1,12 +1,12 @@
 /* Matrix products on OpenBLAS and its self-description: the one file that includes its header. */
 #include "executor/cpu/gemm.h"
 
-#include "executor/cpu/blas_env.h"
 #include "executor/cpu/parallel.h"
 
 #include <assert.h>
 #include <cblas.h>
 #include <omp.h>
+#include <string.h>
 
 int dtp_gemm_enter(void)
 {
@@ -143,4 +143,23 @@ const char *dtp_blas_corename(void)
 const char *dtp_blas_config(void)
 {
     return openblas_get_config();
+}
+
+static bool has_avx512(void)
+{
+#if defined(__GNUC__) && defined(__x86_64__)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+#else
+    return false;
+#endif
+}
+
+bool dtp_blas_wants_coretype(const char **value)
+{
+    *value = "SkylakeX";
+    /* Kernel sets of OpenBLAS that use AVX-512. */
+    const char *core = dtp_blas_corename();
+    return has_avx512() && strcmp(core, "SkylakeX") != 0 && strcmp(core, "Cooperlake") != 0 &&
+           strcmp(core, "Sapphirerapids") != 0;
 }

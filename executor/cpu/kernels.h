@@ -22,7 +22,6 @@ typedef struct dtp_cpu_row {
     X(lookup)                                                                                      \
     X(norm)                                                                                        \
     X(optimizer)                                                                                   \
-    X(order)                                                                                       \
     X(random)                                                                                      \
     X(reduce)                                                                                      \
     X(rope)                                                                                        \
@@ -39,34 +38,6 @@ dtp_status dtp_cpu_check_all_f32(const dtp_op_call *call, dtp_err *err) DTP_MUST
 
 /* Text of an ENUM attribute. */
 const char *dtp_cpu_choice(const dtp_op_call *call, const char *key);
-
-/* One element of an i32, i64 or bool array; storing drops the high bits. */
-static inline int64_t dtp_cpu_int_at(dtp_dtype dtype, const void *data, int64_t index)
-{
-    switch (dtype) {
-    case DTP_I32:
-        return ((const int32_t *)data)[index];
-    case DTP_I64:
-        return ((const int64_t *)data)[index];
-    default:
-        return ((const uint8_t *)data)[index];
-    }
-}
-
-static inline void dtp_cpu_int_set(dtp_dtype dtype, void *data, int64_t index, int64_t value)
-{
-    switch (dtype) {
-    case DTP_I32:
-        ((int32_t *)data)[index] = (int32_t)(uint32_t)(uint64_t)value;
-        break;
-    case DTP_I64:
-        ((int64_t *)data)[index] = value;
-        break;
-    default:
-        ((uint8_t *)data)[index] = value != 0;
-        break;
-    }
-}
 
 /* The dims of an attribute of kind DIM or DIMS and what is left of a view's dims. */
 typedef struct dtp_cpu_over {

@@ -7,6 +7,7 @@
 #include "executor/cpu/nest.h"
 #include "executor/cpu/parallel.h"
 #include "executor/cpu/simd.h"
+#include "executor/device/convert.h"
 
 /* A loop over the tensor that holds one element per look-up (out of gather and embedding, src of
  * scatter_add and embedding_grad); `at` is what `over` indexes. */
@@ -40,7 +41,7 @@ static void lookups_make(lookups *l, const dtp_op_call *call, const dtp_view *ea
 static dtp_status check_ids(const lookups *l, const dtp_op_call *call, dtp_err *err)
 {
     for (int64_t i = 0, n = dtp_ttype_elems(&l->ids->local); i < n; i++) {
-        int64_t id = dtp_cpu_int_at(l->ids->local.dtype, l->ids->data, i);
+        int64_t id = dtp_element_int(l->ids->local.dtype, l->ids->data, i);
         if (id < 0 || id >= l->size) {
             return dtp_cpu_bad_id(call, "id", id, l->size, err);
         }
@@ -51,7 +52,7 @@ static dtp_status check_ids(const lookups *l, const dtp_op_call *call, dtp_err *
 /* Local position of the id at an offset, -1 when it is elsewhere. */
 static int64_t position(const lookups *l, int64_t at)
 {
-    int64_t id = dtp_cpu_int_at(l->ids->local.dtype, l->ids->data, at) - l->first;
+    int64_t id = dtp_element_int(l->ids->local.dtype, l->ids->data, at) - l->first;
     return id >= 0 && id < l->local ? id : -1;
 }
 
@@ -83,27 +84,25 @@ static void copy_run(const lookups *l, int64_t n, char *to, const char *from, in
     }
 }
 
+static void gather_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VIEWS])
+{
+    const lookups *l = user;
+    const int64_t run = l->run < n ? l->run : n, step_x = dtp_nest_step(&l->nest, 2);
+    for (int64_t i = 0; i < n; i += run) {
+        const int64_t at = position(l, off[1] + i * dtp_nest_step(&l->nest, 1));
+        const int64_t from = off[2] + i * step_x + at * l->stride;
+        const int64_t to = off[0] + i * dtp_nest_step(&l->nest, 0);
+        copy_run(l, run, (char *)l->each->data + to * l->bytes,
+                 at < 0 ? NULL : (const char *)l->at->data + from * l->bytes, step_x);
+    }
+}
+
 static dtp_status gather_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    const dtp_view *x = &args->in[0];
     lookups l;
-    lookups_make(&l, args->call, &args->out[0], &args->in[1], x);
+    lookups_make(&l, args->call, &args->out[0], &args->in[1], &args->in[0]);
     DTP_TRY(check_ids(&l, args->call, err));
-    const int64_t total = dtp_nest_total(&l.nest), rows = total == 0 ? 0 : l.nest.rows;
-    const int64_t step_x = dtp_nest_step(&l.nest, 2);
-    const int32_t team = dtp_cpu_team(args->threads, total);
-#pragma omp parallel for num_threads(team) schedule(static) if (team > 1)
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t off[DTP_NEST_VIEWS];
-        dtp_nest_row(&l.nest, r, off);
-        for (int64_t i = 0; i < l.nest.inner; i += l.run) {
-            const int64_t at = position(&l, off[1] + i * dtp_nest_step(&l.nest, 1));
-            const int64_t from = off[2] + i * step_x + at * l.stride;
-            const int64_t to = off[0] + i * dtp_nest_step(&l.nest, 0);
-            copy_run(&l, l.run, (char *)l.each->data + to * l.bytes,
-                     at < 0 ? NULL : (const char *)x->data + from * l.bytes, step_x);
-        }
-    }
+    dtp_nest_each(&l.nest, args->threads, gather_piece, &l);
     return DTP_OK;
 }
 
@@ -130,9 +129,10 @@ static void add_run(const lookups *l, int64_t to, int64_t from)
         if (dtype == DTP_F32) {
             sum[i * step_to] += src[i * step_from];
         } else {
-            const uint64_t a = (uint64_t)dtp_cpu_int_at(dtype, l->at->data, to + i * step_to);
-            const uint64_t b = (uint64_t)dtp_cpu_int_at(dtype, l->each->data, from + i * step_from);
-            dtp_cpu_int_set(dtype, l->at->data, to + i * step_to, (int64_t)(a + b));
+            const uint64_t a = (uint64_t)dtp_element_int(dtype, l->at->data, to + i * step_to);
+            const uint64_t b =
+                (uint64_t)dtp_element_int(dtype, l->each->data, from + i * step_from);
+            dtp_element_set_int(dtype, l->at->data, to + i * step_to, (int64_t)(a + b));
         }
     }
 }
@@ -191,7 +191,7 @@ static dtp_status one_hot_kernel(const dtp_kernel_args *args, dtp_err *err)
     for (int64_t i = 0, n = dtp_nest_total(&nest); i < n; i++) {
         int64_t off[DTP_NEST_VIEWS];
         dtp_nest_elem(&nest, i, off);
-        int64_t id = dtp_cpu_int_at(ids->local.dtype, ids->data, off[0]);
+        int64_t id = dtp_element_int(ids->local.dtype, ids->data, off[0]);
         if (id < 0 || id >= size) {
             return dtp_cpu_bad_id(args->call, "id", id, size, err);
         }

@@ -11,6 +11,7 @@
 #include "executor/cpu/nest.h"
 #include "executor/cpu/parallel.h"
 #include "executor/cpu/rows.h"
+#include "executor/device/convert.h"
 
 typedef dtp_cpu_fold_job fold_job;
 
@@ -262,7 +263,7 @@ static void reduce_ints(dtp_cpu_fold fold, const dtp_view *x, const dtp_view *ou
     const dtp_dtype dtype = x->local.dtype;
     dtp_nest nest;
     for (int64_t i = 0, n = dtp_ttype_elems(&out->local); i < n; i++) {
-        dtp_cpu_int_set(dtype, out->data, i, int_start(fold, dtype));
+        dtp_element_set_int(dtype, out->data, i, int_start(fold, dtype));
     }
     if (dtp_ttype_elems(&x->local) == 0) {
         return;
@@ -274,9 +275,9 @@ static void reduce_ints(dtp_cpu_fold fold, const dtp_view *x, const dtp_view *ou
         dtp_nest_row(&nest, r, off);
         for (int64_t i = 0; i < nest.inner; i++) {
             const int64_t at = off[1] + i * step_out;
-            const int64_t v = dtp_cpu_int_at(dtype, x->data, off[0] + i * step_x);
-            dtp_cpu_int_set(dtype, out->data, at,
-                            int_combine(fold, dtp_cpu_int_at(dtype, out->data, at), v));
+            const int64_t v = dtp_element_int(dtype, x->data, off[0] + i * step_x);
+            dtp_element_set_int(dtype, out->data, at,
+                                int_combine(fold, dtp_element_int(dtype, out->data, at), v));
         }
     }
 }

@@ -165,17 +165,7 @@ dtp_status dtp_convert(dtp_store from, const void *src, dtp_dtype to, void *dst,
                             "element %" PRId64 " is %" PRId64 "%s, which is not a %s", i, v,
                             huge ? " (beyond 2^63)" : "", dtp_dtype_name(to));
         }
-        switch (to) {
-        case DTP_I64:
-            ((int64_t *)dst)[i] = v;
-            break;
-        case DTP_I32:
-            ((int32_t *)dst)[i] = (int32_t)v;
-            break;
-        default:
-            ((uint8_t *)dst)[i] = (uint8_t)v;
-            break;
-        }
+        dtp_element_set_int(to, dst, i, v);
     }
     return DTP_OK;
 }

@@ -39,6 +39,34 @@ dtp_status dtp_check_below(dtp_dtype dtype, const void *data, int64_t n, int64_t
 
 /* One element as a double. */
 double dtp_element(dtp_dtype dtype, const void *data, int64_t index);
+/* One element of an i32, i64 or bool array; storing drops the high bits. */
+static inline int64_t dtp_element_int(dtp_dtype dtype, const void *data, int64_t index)
+{
+    switch (dtype) {
+    case DTP_I32:
+        return ((const int32_t *)data)[index];
+    case DTP_I64:
+        return ((const int64_t *)data)[index];
+    default:
+        return ((const uint8_t *)data)[index];
+    }
+}
+
+static inline void dtp_element_set_int(dtp_dtype dtype, void *data, int64_t index, int64_t value)
+{
+    switch (dtype) {
+    case DTP_I32:
+        ((int32_t *)data)[index] = (int32_t)(uint32_t)(uint64_t)value;
+        break;
+    case DTP_I64:
+        ((int64_t *)data)[index] = value;
+        break;
+    default:
+        ((uint8_t *)data)[index] = value != 0;
+        break;
+    }
+}
+
 /* Stores a double as one element of a float type or, truncated, of an integer type. */
 void dtp_element_set(dtp_dtype dtype, void *data, int64_t index, double value);
 

@@ -132,31 +132,12 @@ void dtp_ref__accumulate(const dtp_view *view, const dtp_ref_loop *loop, double 
 
 int64_t dtp_ref__get_int(const dtp_view *view, const dtp_ref_loop *loop)
 {
-    const int64_t i = element_of(view, loop);
-    switch (view->local.dtype) {
-    case DTP_I64:
-        return ((const int64_t *)view->data)[i];
-    case DTP_I32:
-        return ((const int32_t *)view->data)[i];
-    default:
-        return ((const uint8_t *)view->data)[i];
-    }
+    return dtp_element_int(view->local.dtype, view->data, element_of(view, loop));
 }
 
 void dtp_ref__set_int(const dtp_view *view, const dtp_ref_loop *loop, int64_t value)
 {
-    const int64_t i = element_of(view, loop);
-    switch (view->local.dtype) {
-    case DTP_I64:
-        ((int64_t *)view->data)[i] = value;
-        break;
-    case DTP_I32:
-        ((int32_t *)view->data)[i] = (int32_t)(uint32_t)(uint64_t)value;
-        break;
-    default:
-        ((uint8_t *)view->data)[i] = value != 0;
-        break;
-    }
+    dtp_element_set_int(view->local.dtype, view->data, element_of(view, loop), value);
 }
 
 void dtp_ref__copy(const dtp_view *dst, const dtp_ref_loop *to, const dtp_view *src,

@@ -10,7 +10,6 @@
 #include "core/graph/graph.h"
 #include "core/graph/ops/op_table.h"
 #include "executor/device/backend.h"
-#include "executor/cpu/blas_env.h"
 #include "executor/cpu/gemm.h"
 
 enum { MAX_ATTRS = 16 };

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "executor/cpu/blas_env.h"
+#include "executor/cpu/gemm.h"
 #include "executor/device/cpus.h"
 #include "executor/run/launch.h"
 #include "tools/dtrun/mpirun.h"
