@@ -129,16 +129,9 @@ void dtp_call__reads(dtp_device_mesh *mesh, int32_t n, const dtp_tensor *in);
 
 /* Finds a compiled call, or builds it with `build` and keeps it. The ranks agree whether all could
  * build it and make its sub-communicators. Executables are owned by the mesh. */
-typedef dtp_status (*dtp_call_build)(dtp_device_mesh *mesh, void *user, dtp_executable **out,
-                                     dtp_err *err);
 dtp_status dtp_call__find(dtp_device_mesh *mesh, const void *key, size_t key_bytes,
-                          const char *what, dtp_call_build build, void *user, dtp_executable **out,
-                          dtp_err *err) DTP_MUST_CHECK;
-enum { DTP_CALL_MAX_OPERANDS = 64 };
-/* Runs it on tensors: results are new handles; counts its collectives. A failure on this rank alone
- * is told to the peers. */
-dtp_status dtp_call__run(dtp_device_mesh *mesh, dtp_executable *x, int64_t step,
-                         const dtp_tensor *in, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+                          const char *what, dtp_call_build build, const void *user,
+                          dtp_executable **out, dtp_err *err) DTP_MUST_CHECK;
 /* Logs the collectives of a call that was run: those of its program (call_log.c). */
 void dtp_call__log(const dtp_device_mesh *mesh, const dtp_program *p);
 /* Tells the peers that this rank cannot go on with a call that has begun; returns `status`. */

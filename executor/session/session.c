@@ -135,7 +135,8 @@ static dtp_status initialise(dtp_session *s, dtp_err *err)
 
 static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_err *err)
 {
-    DTP_TRY(dtp_runner_create(s->program, s->backend, s->comm, o->profile, &s->runner, err));
+    const dtp_runner_options runner = {.profile = o->profile};
+    DTP_TRY(dtp_runner_create(s->program, s->backend, s->comm, &runner, &s->runner, err));
     /* What a reader of a tensor gets: the resident value, or a value that survives the step. */
     const dtp_program *p = s->program;
     s->tensor_value = malloc(((size_t)p->graph->n_tensors + 1) * sizeof *s->tensor_value);

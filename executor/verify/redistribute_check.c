@@ -128,7 +128,7 @@ static dtp_status run_rank(dtp_comm *comm, void *user, dtp_err *err)
     dtp_backend *backend = NULL;
     dtp_runner *runner = NULL;
     DTP_TRY(dtp_backend_create(c->backend, 1, &backend, err));
-    dtp_status s = dtp_runner_create(c->job->program, backend, comm, false, &runner, err);
+    dtp_status s = dtp_runner_create(c->job->program, backend, comm, NULL, &runner, err);
     if (s == DTP_OK) {
         s = run_step(c, runner, backend, comm->rank, err);
     }
