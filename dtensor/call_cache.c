@@ -141,12 +141,6 @@ dtp_status dtp_call__agree_status(dtp_device_mesh *mesh, dtp_status mine, dtp_er
                                                   : dtp_comm_agree_status(mesh->comm, mine, err);
 }
 
-dtp_status dtp_call__abort(dtp_device_mesh *mesh, dtp_status status, const dtp_err *err)
-{
-    dtp_comm_abort(mesh->comm, err != NULL ? err->msg : dtp_status_text(status));
-    return status;
-}
-
 void dtp_call__reads(dtp_device_mesh *mesh, int32_t n, const dtp_tensor *in)
 {
     for (int32_t i = 0; i < n; i++) {

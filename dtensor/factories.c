@@ -11,8 +11,8 @@
 #include "core/base/hash.h"
 #include "core/base/philox.h"
 #include "executor/device/convert.h"
+#include "executor/run/collect.h"
 #include "dtensor/canonical_call.h"
-#include "dtensor/shard_iterator.h"
 
 enum { CHUNK_ELEMS = 1 << 14 };
 

@@ -10,6 +10,7 @@
 #include "dtp/tensor.h"
 #include "spmd/redistribute/redistribute_cache.h"
 #include "interop/redistribute_torch.h"
+#include "executor/comm/communicator.h"
 #include "dtensor/executable.h"
 
 /* Device memory, in reach of the peers' collectives where that can be had. Several handles may
@@ -135,7 +136,12 @@ dtp_status dtp_call__find(dtp_device_mesh *mesh, const void *key, size_t key_byt
 /* Logs the collectives of a call that was run: those of its program (call_log.c). */
 void dtp_call__log(const dtp_device_mesh *mesh, const dtp_program *p);
 /* Tells the peers that this rank cannot go on with a call that has begun; returns `status`. */
-dtp_status dtp_call__abort(dtp_device_mesh *mesh, dtp_status status, const dtp_err *err);
+static inline dtp_status dtp_call__abort(const dtp_device_mesh *mesh, dtp_status status,
+                                         const dtp_err *err)
+{
+    dtp_comm_abort(mesh->comm, err != NULL ? err->msg : dtp_status_text(status));
+    return status;
+}
 /* One verdict of all ranks (dtp_comm_agree_status), unless they never compare. */
 dtp_status dtp_call__agree_status(dtp_device_mesh *mesh, dtp_status mine,
                                   dtp_err *err) DTP_MUST_CHECK;

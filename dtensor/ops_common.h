@@ -24,8 +24,8 @@ dtp_status dtp_ops__describe(const char *what, dtp_tensor t, dtp_tensor_desc *ou
 dtp_status dtp_ops__axis(const char *what, int32_t axis, int32_t rank, int32_t *out,
                          dtp_err *err) DTP_MUST_CHECK;
 
-/* Calls the op of that name; lists of arguments end with a key NULL, NULL: none. Of one output, what
- * else the op makes is destroyed. `dims` NULL: elementwise. */
+/* Calls the op of that name; lists of arguments end with a key NULL, NULL: none. Of the outputs all
+ * but the first are destroyed. `dims` NULL: elementwise. */
 dtp_status dtp_ops__call(const char *op, const char *dims, int32_t n_in, const dtp_tensor *in,
                          const dtp_arg *args, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 /* Calls an op of one operand whose first argument is some of its axes, n_axes 0: all; all outputs.

@@ -4,9 +4,8 @@
 #include <string.h>
 
 #include "core/base/hash.h"
-#include "executor/device/shard.h"
+#include "executor/run/collect.h"
 #include "dtensor/internal.h"
-#include "dtensor/shard_iterator.h"
 
 enum { CHUNK_ELEMS = 1 << 16 };
 
@@ -107,8 +106,13 @@ static dtp_status send_all(scattering *s, int64_t elems, dtp_err *err)
                            .count = s->chunk};
     for (int64_t first = 0; first < elems; first += s->chunk) {
         for (int32_t r = 0; r < comm->size && comm->rank == s->source; r++) {
-            (void)dtp_shard_iterator_read(&s->iterators[r], s->chunk, s->data, s->send + r * bytes,
-                                          s->width);
+            char *to = s->send + r * bytes, *const end = to + bytes;
+            int64_t at, run;
+            while (to < end &&
+                   dtp_shard_iterator_next(&s->iterators[r], (end - to) / s->width, &at, &run)) {
+                memcpy(to, (const char *)s->data + at * s->width, (size_t)(run * s->width));
+                to += run * s->width;
+            }
         }
         DTP_TRY(comm->ops->run(comm, &coll, s->send, s->receive, err));
         int64_t n = have - first < s->chunk ? have - first : s->chunk;

@@ -258,7 +258,8 @@ static dtp_status run_step(dtp_session *s, dtp_step_result *out, double *own, dt
     DTP_TRY(s->backend->ops->download(s->backend, &raw, view->data,
                                       (size_t)dtp_dtype_bytes(value->type.dtype), err));
     out->loss = *own = dtp_element(value->type.dtype, &raw, 0);
-    return dtp_session__reduce(s, &value->layout, DTP_F64, 1, &out->loss, err);
+    const dtp_collection loss = dtp_session__collection(s, v);
+    return dtp_collect_reduce(&loss, DTP_F64, 1, &out->loss, err);
 }
 
 dtp_status dtp_session_step(dtp_session *s, dtp_step_result *out, dtp_err *err)
