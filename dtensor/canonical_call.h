@@ -40,7 +40,7 @@ void dtp_canonical__label_name(const dtp_canonical_call *c, int32_t label,
 /* Size of a label in the operands, 0 when none has it. */
 int64_t dtp_canonical__label_size(const dtp_canonical_call *c, int32_t label);
 
-/* Reads a public call (plain_read.c): letters to labels, arguments to attributes. `function`: see
+/* Reads a public call (canonical_read.c): letters to labels, arguments to attributes. `function`: see
  * dtp_canonical_call. */
 dtp_status dtp_canonical__read(const dtp_call *call, const char *function, dtp_canonical_call *out,
                                dtp_err *err) DTP_MUST_CHECK;

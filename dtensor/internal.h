@@ -56,7 +56,7 @@ struct dtp_device_mesh {
     int32_t n_counts, cap_counts;
     dtp_call_cache *cached; /* calls; NULL until one is made */
     dtp_storage *scratch;   /* of the calls; NULL until one needs it */
-    int32_t n_kept;         /* storages that no tensor has, for the next ones; see storage.c */
+    int32_t n_kept;         /* storages that no tensor has, for the next ones; see tensor.c */
     dtp_storage *kept[DTP_MESH_KEPT];
     dtp_tape *tape;          /* the one that records, NULL = none */
     int64_t agreed;          /* agreements so far, part of what ranks agree on */
