@@ -244,7 +244,7 @@ dtp_status dtp_canonical__call(const dtp_call *call, const char *function, dtp_t
         return mesh != NULL ? dtp_call__refuse(mesh, s, call->op, err) : s;
     }
     DTP_TRY(dtp_canonical__run(&c, outs, err));
-    s = dtp_tape__record(c.in[0].mesh, &c, outs, err);
+    s = dtp_tape__record(c.in[0].mesh->tape, &c, c.n_in, c.in, c.op->n_out, outs, err);
     for (int32_t i = 0; i < c.op->n_out && s != DTP_OK; i++) {
         dtp_tensor_destroy(outs[i]);
     }

@@ -173,11 +173,14 @@ static dtp_status agree_on_call(dtp_device_mesh *mesh, known_call *key, const ch
     return compare ? agree(mesh, key->hash, what, DTP_OK, err) : DTP_OK;
 }
 
-dtp_status dtp_call__agree(dtp_device_mesh *mesh, const void *key, size_t key_bytes,
-                           const char *what, dtp_err *err)
+dtp_status dtp_call__agree(dtp_device_mesh *mesh, const char *what, const dtp_ttype *type,
+                           const dtp_layout *layout, int64_t number, dtp_err *err)
 {
     const known_call *found;
-    known_call call = {.key = key, .key_bytes = key_bytes};
+    dtp_tensor_key key;
+    known_call call = {.key = &key, .key_bytes = sizeof key};
+    dtp_call__tensor_key(what, type, layout, &key);
+    key.number = number;
     DTP_TRY(agree_on_call(mesh, &call, what, &found, err));
     return found != NULL ? DTP_OK : add_call(mesh->cached, &call, err);
 }

@@ -85,11 +85,8 @@ dtp_status dtp_tensor_gather(dtp_tensor t, int32_t root, void *out, dtp_err *err
     if (status != DTP_OK) {
         return dtp_call__refuse(t.mesh, status, what, err);
     }
-    dtp_tensor_key key;
-    dtp_call__tensor_key(what, &slot->type, &slot->layout, &key);
-    key.number = root < 0 ? -1 : root;
     dtp_call__reads(t.mesh, 1, &t);
-    DTP_TRY(dtp_call__agree(t.mesh, &key, sizeof key, what, err));
+    DTP_TRY(dtp_call__agree(t.mesh, what, &slot->type, &slot->layout, root < 0 ? -1 : root, err));
     return gather(t.mesh, slot, root, out, err);
 }
 
@@ -207,10 +204,8 @@ dtp_status dtp_tensor_unpack(dtp_tensor t, void *out, int64_t *sizes, dtp_err *e
         return dtp_call__refuse(t.mesh, status, what, err);
     }
     dtp_device_mesh *mesh = t.mesh;
-    dtp_tensor_key key;
-    dtp_call__tensor_key(what, &slot->type, &slot->layout, &key);
     dtp_call__reads(mesh, 1, &t);
-    DTP_TRY(dtp_call__agree(mesh, &key, sizeof key, what, err));
+    DTP_TRY(dtp_call__agree(mesh, what, &slot->type, &slot->layout, 0, err));
     char *mine = calloc(1, (size_t)dtp_tensor__bytes(mesh, &slot->type, &slot->layout));
     const bool room = mine != NULL && out != NULL;
     if (!room) {

@@ -122,8 +122,9 @@ void dtp_call__tensor_key(const char *tag, const dtp_ttype *type, const dtp_layo
  * go on learn of it. `what` names the call. Without a mesh nobody else can. */
 dtp_status dtp_call__refuse(dtp_device_mesh *mesh, dtp_status status, const char *what,
                             dtp_err *err);
-dtp_status dtp_call__agree(dtp_device_mesh *mesh, const void *key, size_t key_bytes,
-                           const char *what, dtp_err *err) DTP_MUST_CHECK;
+/* The key is that of dtp_call__tensor_key with this number. */
+dtp_status dtp_call__agree(dtp_device_mesh *mesh, const char *what, const dtp_ttype *type,
+                           const dtp_layout *layout, int64_t number, dtp_err *err) DTP_MUST_CHECK;
 /* Before that: the tensors that the call reads, so that a comparison, of this call or of the next
  * that is compared, notices when ranks pass different ones of one type and layout. */
 void dtp_call__reads(dtp_device_mesh *mesh, int32_t n, const dtp_tensor *in);

@@ -89,7 +89,7 @@ dtp_status dtp_tensor_redistribute(dtp_tensor t, const dtp_layout *layout, dtp_t
     if (t.mesh->options.ctx != NULL) {
         trace(t.mesh, &r, x);
     }
-    return dtp_tape__record_redistribution(t, *out, err);
+    return dtp_tape__record(t.mesh->tape, NULL, 1, &t, 1, out, err);
 }
 
 dtp_status dtp_tensor__relaid(dtp_tensor t, const dtp_layout *layout, dtp_tensor *out, dtp_err *err)

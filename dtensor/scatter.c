@@ -162,10 +162,7 @@ dtp_status dtp_tensor_scatter(dtp_device_mesh *mesh, const dtp_tensor_desc *desc
     if (status != DTP_OK) {
         return dtp_call__refuse(mesh, status, "scatter", err);
     }
-    dtp_tensor_key key;
-    dtp_call__tensor_key("scatter", &type, &desc->layout, &key);
-    key.number = source;
-    DTP_TRY(dtp_call__agree(mesh, &key, sizeof key, "scatter", err));
+    DTP_TRY(dtp_call__agree(mesh, "scatter", &type, &desc->layout, source, err));
     status = dtp_tensor__make(mesh, &type, &desc->layout, NULL, &t, err);
     status = dtp_comm_agree_status(mesh->comm, status, err);
     if (status == DTP_OK) {
@@ -254,10 +251,7 @@ dtp_status dtp_tensor_wrap(dtp_device_mesh *mesh, const dtp_tensor_desc *desc,
     if (status != DTP_OK) {
         return dtp_call__refuse(mesh, status, "wrap", err);
     }
-    dtp_tensor_key key;
-    dtp_call__tensor_key("wrap", &type, &desc->layout, &key);
-    key.number = replicas ? 1 : 0;
-    DTP_TRY(dtp_call__agree(mesh, &key, sizeof key, "wrap", err));
+    DTP_TRY(dtp_call__agree(mesh, "wrap", &type, &desc->layout, replicas ? 1 : 0, err));
     status = wrap_own(mesh, &type, &desc->layout, local_shape, local, &t, err);
     status = dtp_call__agree_status(mesh, status, err);
     if (status == DTP_OK && replicas) {
