@@ -2,14 +2,6 @@
 #include "core/graph/ops/elementwise.h"
 #include "dtensor/ops_common.h"
 
-/* An op of one operand and one number. */
-static dtp_status with_number(const char *op, dtp_tensor x, const char *key, double value,
-                              dtp_tensor *out, dtp_err *err)
-{
-    const dtp_arg args[] = {{.key = key, .kind = DTP_ARG_FLOAT, .f = value}, {0}};
-    return dtp_ops__call(op, NULL, 1, &x, args, out, err);
-}
-
 #define UNARY_FUNCTION(op, ...)                                                                    \
     dtp_status dtp_tensor_##op(dtp_tensor x, dtp_tensor *out, dtp_err *err)                        \
     {                                                                                              \
@@ -24,20 +16,17 @@ static dtp_status with_number(const char *op, dtp_tensor x, const char *key, dou
 DTP_UNARY_OPS(UNARY_FUNCTION)
 DTP_BINARY_OPS(BINARY_FUNCTION)
 
-dtp_status dtp_tensor_pow(dtp_tensor x, double exponent, dtp_tensor *out, dtp_err *err)
-{
-    return with_number("pow", x, "exponent", exponent, out, err);
-}
-
-dtp_status dtp_tensor_leaky_relu(dtp_tensor x, double slope, dtp_tensor *out, dtp_err *err)
-{
-    return with_number("leaky_relu", x, "slope", slope, out, err);
-}
-
-dtp_status dtp_tensor_elu(dtp_tensor x, double alpha, dtp_tensor *out, dtp_err *err)
-{
-    return with_number("elu", x, "alpha", alpha, out, err);
-}
+/* Of one operand and one number. */
+#define NUMBER_FUNCTION(op, argument)                                                              \
+    dtp_status dtp_tensor_##op(dtp_tensor x, double value, dtp_tensor *out, dtp_err *err)          \
+    {                                                                                              \
+        const dtp_arg args[] = {{.key = #argument, .kind = DTP_ARG_FLOAT, .f = value}, {0}};       \
+        return dtp_ops__call(#op, NULL, 1, &x, args, out, err);                                    \
+    }
+NUMBER_FUNCTION(pow, exponent)
+NUMBER_FUNCTION(leaky_relu, slope)
+NUMBER_FUNCTION(elu, alpha)
+NUMBER_FUNCTION(scale, factor)
 
 dtp_status dtp_tensor_clamp(dtp_tensor x, double low, double high, dtp_tensor *out, dtp_err *err)
 {
@@ -60,11 +49,6 @@ dtp_status dtp_tensor_select(dtp_tensor c, dtp_tensor a, dtp_tensor b, dtp_tenso
 {
     const dtp_tensor in[] = {c, a, b};
     return dtp_ops__call("select", NULL, 3, in, NULL, out, err);
-}
-
-dtp_status dtp_tensor_scale(dtp_tensor x, double factor, dtp_tensor *out, dtp_err *err)
-{
-    return with_number("scale", x, "factor", factor, out, err);
 }
 
 dtp_status dtp_tensor_cast(dtp_tensor x, dtp_dtype dtype, dtp_tensor *out, dtp_err *err)

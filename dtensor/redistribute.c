@@ -86,7 +86,7 @@ dtp_status dtp_tensor_redistribute(dtp_tensor t, const dtp_layout *layout, dtp_t
         dtp_err_prefix(err, "redistribute %.300s to %.300s", from, to);
         return status;
     }
-    if (t.mesh->options.ctx != NULL) {
+    if (x != NULL && t.mesh->options.ctx != NULL) {
         trace(t.mesh, &r, x);
     }
     return dtp_tape__record(t.mesh->tape, NULL, 1, &t, 1, out, err);
