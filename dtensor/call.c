@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "interop/torch_cost.h"
-#include "spmd/lower/lower.h"
 #include "spmd/propagate/propagate.h"
 #include "dtensor/canonical_call.h"
 
@@ -134,54 +133,34 @@ static dtp_status build_graph(compilation *w, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status lower(compilation *w, dtp_program **out, dtp_err *err)
+static dtp_status compile(dtp_device_mesh *mesh, const void *user,
+                          const dtp_lower_options *lowering, dtp_executable *x, dtp_err *err)
 {
-    const dtp_mesh *mesh = &w->mesh->comm->mesh;
+    compilation w = {.call = user, .mesh = mesh, .graph = x->graph};
     dtp_sharding sharding;
-    const bool torch = w->mesh->options.torch;
+    const bool torch = mesh->options.torch;
     dtp_propagate_options o = {.price = torch ? dtp_torch_step_price : dtp_step_generic_price,
-                               .redistributor = w->mesh->redistributor,
+                               .redistributor = mesh->redistributor,
                                .torch = torch,
-                               .strict = w->mesh->options.strict,
+                               .strict = mesh->options.strict,
                                .there_and_back = !torch,
-                               .n_pins = w->n_in,
-                               .pins = w->pins};
-    dtp_lower_options lowering = dtp_lower_options_init(w->mesh->redistributor);
-    if (w->call->wanted != NULL) {
-        w->pins[o.n_pins++] =
-            (dtp_pin){.tensor = w->outs[0], .node = -1, .layout = *w->call->wanted};
+                               .pins = w.pins};
+    DTP_TRY(build_graph(&w, err));
+    o.n_pins = w.n_in;
+    if (w.call->wanted != NULL) {
+        w.pins[o.n_pins++] = (dtp_pin){.tensor = w.outs[0], .node = -1, .layout = *w.call->wanted};
     }
-    DTP_TRY(dtp_propagate(w->graph, mesh, &o, w->graph->arena, &sharding, err));
-    lowering.external = true;
-    lowering.keep_partial = true;
-    return dtp_lower(w->graph, &sharding, &lowering, out, err);
-}
-
-static dtp_status compile(dtp_device_mesh *mesh, void *user, dtp_executable **out, dtp_err *err)
-{
-    compilation w = {.call = user, .mesh = mesh};
-    DTP_TRY(dtp_graph_create(w.call->op->name, mesh->options.ops, &w.graph, err));
-    dtp_program *p;
-    dtp_value_id in[DTP_MAX_OP_IN], results[DTP_MAX_OP_OUT];
-    dtp_status s = build_graph(&w, err);
-    s = s == DTP_OK ? lower(&w, &p, err) : s;
-    if (s != DTP_OK) {
-        dtp_graph_destroy(w.graph);
-        return s;
+    DTP_TRY(dtp_propagate(x->graph, &mesh->comm->mesh, &o, x->graph->arena, &sharding, err));
+    DTP_TRY(dtp_lower(x->graph, &sharding, lowering, &x->program, err));
+    x->n_in = w.n_in;
+    x->n_out = w.call->op->n_out;
+    for (int32_t i = 0; i < x->n_in; i++) {
+        x->in[i] = x->program->tensor_value[w.inputs[i]];
     }
-    for (int32_t i = 0; i < w.n_in; i++) {
-        in[i] = p->tensor_value[w.inputs[i]];
+    for (int32_t i = 0; i < x->n_out; i++) {
+        x->out[i] = x->program->tensor_value[w.outs[i]];
     }
-    for (int32_t i = 0; i < w.call->op->n_out; i++) {
-        results[i] = p->tensor_value[w.outs[i]];
-    }
-    const dtp_executable_spec spec = {.program = p,
-                                      .graph = w.graph,
-                                      .n_in = w.n_in,
-                                      .n_out = w.call->op->n_out,
-                                      .in = in,
-                                      .out = results};
-    return dtp_executable_create(&spec, mesh->backend, mesh->comm, out, err);
+    return DTP_OK;
 }
 
 /* ---- calls --------------------------------------------------------------------------------------
@@ -220,7 +199,7 @@ dtp_status dtp_canonical__run(dtp_canonical_call *c, dtp_tensor *outs, dtp_err *
             in[n_in++] = c->in[i];
         }
     }
-    s = s == DTP_OK ? dtp_call__run(mesh, x, c->step, in, outs, err) : s;
+    s = s == DTP_OK ? dtp_executable_run(mesh, x, c->step, in, outs, err) : s;
     if (s != DTP_OK) {
         explain(c->function != NULL ? c->function : c->op->name, c->n_in, c->in, err);
     }
@@ -265,7 +244,7 @@ dtp_status dtp_canonical__call(const dtp_call *call, const char *function, dtp_t
         return mesh != NULL ? dtp_call__refuse(mesh, s, call->op, err) : s;
     }
     DTP_TRY(dtp_canonical__run(&c, outs, err));
-    s = dtp_tape__record(c.in[0].mesh, &c, outs, err);
+    s = dtp_tape__record(c.in[0].mesh->tape, &c, c.n_in, c.in, c.op->n_out, outs, err);
     for (int32_t i = 0; i < c.op->n_out && s != DTP_OK; i++) {
         dtp_tensor_destroy(outs[i]);
     }

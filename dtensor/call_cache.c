@@ -140,12 +140,6 @@ dtp_status dtp_call__agree_status(dtp_device_mesh *mesh, dtp_status mine, dtp_er
                                                   : dtp_comm_agree_status(mesh->comm, mine, err);
 }
 
-dtp_status dtp_call__abort(dtp_device_mesh *mesh, dtp_status status, const dtp_err *err)
-{
-    dtp_comm_abort(mesh->comm, err != NULL ? err->msg : dtp_status_text(status));
-    return status;
-}
-
 void dtp_call__reads(dtp_device_mesh *mesh, int32_t n, const dtp_tensor *in)
 {
     for (int32_t i = 0; i < n; i++) {
@@ -178,50 +172,21 @@ static dtp_status agree_on_call(dtp_device_mesh *mesh, known_call *key, const ch
     return compare ? agree(mesh, key->hash, what, DTP_OK, err) : DTP_OK;
 }
 
-dtp_status dtp_call__agree(dtp_device_mesh *mesh, const void *key, size_t key_bytes,
-                           const char *what, dtp_err *err)
+dtp_status dtp_call__agree(dtp_device_mesh *mesh, const char *what, const dtp_ttype *type,
+                           const dtp_layout *layout, int64_t number, dtp_err *err)
 {
     const known_call *found;
-    known_call call = {.key = key, .key_bytes = key_bytes};
+    dtp_tensor_key key;
+    known_call call = {.key = &key, .key_bytes = sizeof key};
+    dtp_call__tensor_key(what, type, layout, &key);
+    key.number = number;
     DTP_TRY(agree_on_call(mesh, &call, what, &found, err));
     return found != NULL ? DTP_OK : add_call(mesh->cached, &call, err);
 }
 
-/* ---- compiled calls -----------------------------------------------------------------------------
- */
-
-static dtp_status grow_scratch(dtp_device_mesh *mesh, int64_t bytes, dtp_err *err)
-{
-    if (bytes <= (mesh->scratch != NULL ? mesh->scratch->bytes : 0)) {
-        return DTP_OK;
-    }
-    dtp_storage__release(mesh->scratch);
-    mesh->scratch = NULL;
-    return dtp_storage__create(mesh, bytes, &mesh->scratch, err);
-}
-
-/* Whether there is memory for a run: known before the ranks agree, so that a call too large for it
- * is refused by all. */
-static dtp_status try_memory(dtp_device_mesh *mesh, const dtp_executable *x, dtp_err *err)
-{
-    const dtp_exec_slot *outs;
-    dtp_storage *tried[DTP_MAX_OP_OUT] = {NULL};
-    const int32_t n = dtp_executable_outputs(x, &outs);
-    dtp_status status = grow_scratch(mesh, dtp_executable_scratch_bytes(x), err);
-    for (int32_t i = 0; i < n && i < DTP_MAX_OP_OUT && status == DTP_OK; i++) {
-        if (outs[i].shares < 0) {
-            status = dtp_storage__create(mesh, outs[i].bytes, &tried[i], err);
-        }
-    }
-    for (int32_t i = 0; i < DTP_MAX_OP_OUT; i++) {
-        dtp_storage__release(tried[i]);
-    }
-    return status;
-}
-
 dtp_status dtp_call__find(dtp_device_mesh *mesh, const void *key, size_t key_bytes,
-                          const char *what, dtp_call_build build, void *user, dtp_executable **out,
-                          dtp_err *err)
+                          const char *what, dtp_call_build build, const void *user,
+                          dtp_executable **out, dtp_err *err)
 {
     const known_call *found;
     known_call call = {.key = key, .key_bytes = key_bytes};
@@ -230,11 +195,10 @@ dtp_status dtp_call__find(dtp_device_mesh *mesh, const void *key, size_t key_byt
         *out = found->x;
         return DTP_OK;
     }
-    dtp_status status = build(mesh, user, &call.x, err);
-    status = status == DTP_OK ? try_memory(mesh, call.x, err) : status;
+    dtp_status status = dtp_executable_create(mesh, what, build, user, &call.x, err);
     status = dtp_call__agree_status(mesh, status, err);
     if (status == DTP_OK) {
-        status = dtp_executable_prepare(call.x, err);
+        status = dtp_runner_prepare(call.x->runner, err);
     }
     if (status == DTP_OK) {
         status = add_call(mesh->cached, &call, err);
@@ -245,111 +209,4 @@ dtp_status dtp_call__find(dtp_device_mesh *mesh, const void *key, size_t key_byt
     }
     *out = call.x;
     return DTP_OK;
-}
-
-static dtp_status count(dtp_device_mesh *mesh, const dtp_coll_stat *stat, dtp_err *err)
-{
-    int32_t i = 0;
-    while (i < mesh->n_counts &&
-           (mesh->counts[i].kind != stat->kind || mesh->counts[i].set != stat->set)) {
-        i++;
-    }
-    if (i == mesh->cap_counts) {
-        int32_t cap = mesh->cap_counts == 0 ? 16 : 2 * mesh->cap_counts;
-        dtp_comm_count *grown = realloc(mesh->counts, (size_t)cap * sizeof *grown);
-        DTP_TRY(DTP_MEMORY(err, grown));
-        mesh->counts = grown;
-        mesh->cap_counts = cap;
-    }
-    if (i == mesh->n_counts) {
-        mesh->counts[mesh->n_counts++] = (dtp_comm_count){.kind = stat->kind, .set = stat->set};
-    }
-    mesh->counts[i].count += stat->count;
-    mesh->counts[i].bytes += stat->bytes;
-    return DTP_OK;
-}
-
-/* Buffers of the operands and fresh ones for the results. */
-typedef struct buffers {
-    void *in[DTP_CALL_MAX_OPERANDS], *out[DTP_CALL_MAX_OPERANDS];
-    dtp_tensor made[DTP_CALL_MAX_OPERANDS];
-    int32_t n_made;
-} buffers;
-
-static dtp_status run(dtp_device_mesh *mesh, dtp_executable *x, int64_t step, const dtp_tensor *in,
-                      buffers *b, dtp_err *err)
-{
-    const dtp_coll_stat *colls;
-    const dtp_exec_slot *ins, *outs;
-    int32_t n_in = dtp_executable_inputs(x, &ins), n_out = dtp_executable_outputs(x, &outs);
-    if (n_in > DTP_CALL_MAX_OPERANDS || n_out > DTP_CALL_MAX_OPERANDS) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "a call of %d operands and %d results; at most %d",
-                        n_in, n_out, DTP_CALL_MAX_OPERANDS);
-    }
-    for (int32_t i = 0; i < n_in; i++) {
-        dtp_tensor_slot *slot;
-        DTP_TRY(dtp_tensor__slot_on(mesh, in[i], "call", &slot, err));
-        b->in[i] = slot->storage->data;
-    }
-    for (int32_t i = 0; i < n_out; i++) {
-        dtp_storage *shared =
-            outs[i].shares >= 0 ? mesh->slots[in[outs[i].shares].slot].storage : NULL;
-        dtp_ttype type = outs[i].type;
-        for (int32_t d = 0; d < type.rank; d++) {
-            type.dims[d].id = d;
-        }
-        DTP_TRY(dtp_tensor__make(mesh, &type, &outs[i].layout, shared, &b->made[i], err));
-        b->out[i] = mesh->slots[b->made[i].slot].storage->data;
-        b->n_made = i + 1;
-    }
-    DTP_TRY(grow_scratch(mesh, dtp_executable_scratch_bytes(x), err));
-    dtp_executable_set_scratch(x, mesh->scratch != NULL ? mesh->scratch->data : NULL);
-    DTP_TRY(dtp_executable_run(x, b->in, b->out, mesh->options.seed, step, err));
-    int32_t n = dtp_executable_colls(x, &colls);
-    for (int32_t i = 0; i < n; i++) {
-        DTP_TRY(count(mesh, &colls[i], err));
-    }
-    dtp_call__log(mesh, dtp_executable_program(x));
-    return DTP_OK;
-}
-
-/* What the ranks make of a run. One that ended early leaves the peers alone in its collectives, if
- * there are any; else the mesh goes on. A kernel that failed left nobody alone. */
-static dtp_status finish(dtp_device_mesh *mesh, const dtp_executable *x, dtp_status status,
-                         dtp_err *err)
-{
-    const dtp_coll_stat *colls;
-    const dtp_err *failure = status == DTP_OK ? dtp_executable_failure(x) : NULL;
-    if (status != DTP_OK && dtp_executable_colls(x, &colls) > 0) {
-        return dtp_call__abort(mesh, status, err);
-    }
-    if (failure != NULL) {
-        *err = *failure;
-        status = failure->code;
-    }
-    if (mesh->options.agree == DTP_AGREE_NEVER || mesh->comm->size == 1) {
-        return status;
-    }
-    if (dtp_executable_may_fail(x)) {
-        return dtp_comm_agree_status_alike(mesh->comm, status, err);
-    }
-    return failure != NULL ? dtp_call__abort(mesh, status, err) : status;
-}
-
-dtp_status dtp_call__run(dtp_device_mesh *mesh, dtp_executable *x, int64_t step,
-                         const dtp_tensor *in, dtp_tensor *out, dtp_err *err)
-{
-    buffers b;
-    dtp_err local = {0};
-    b.n_made = 0;
-    err = err != NULL ? err : &local;
-    const dtp_status status = finish(mesh, x, run(mesh, x, step, in, &b, err), err);
-    for (int32_t i = 0; i < b.n_made; i++) {
-        if (status == DTP_OK) {
-            out[i] = b.made[i];
-        } else {
-            dtp_tensor_destroy(b.made[i]);
-        }
-    }
-    return status;
 }

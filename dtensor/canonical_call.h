@@ -40,8 +40,8 @@ void dtp_canonical__label_name(const dtp_canonical_call *c, int32_t label,
 /* Size of a label in the operands, 0 when none has it. */
 int64_t dtp_canonical__label_size(const dtp_canonical_call *c, int32_t label);
 
-/* Reads a public call (plain_read.c): letters to labels, arguments to attributes. `function`: see
- * dtp_canonical_call. */
+/* Reads a public call (canonical_read.c): letters to labels, arguments to attributes. `function`:
+ * see dtp_canonical_call. */
 dtp_status dtp_canonical__read(const dtp_call *call, const char *function, dtp_canonical_call *out,
                                dtp_err *err) DTP_MUST_CHECK;
 /* A node of a graph, applied to tensors. */
@@ -62,12 +62,11 @@ dtp_status dtp_canonical__run(dtp_canonical_call *c, dtp_tensor *outs, dtp_err *
 
 /* ---- recording (tape.c) ---------------------------------------------------------------------- */
 
-/* Notes a call that was run, when a tape is on and an operand depends on a watched tensor. */
-dtp_status dtp_tape__record(dtp_device_mesh *mesh, const dtp_canonical_call *c,
-                            const dtp_tensor *outs, dtp_err *err) DTP_MUST_CHECK;
-/* The same for a redistribution. */
-dtp_status dtp_tape__record_redistribution(dtp_tensor from, dtp_tensor to,
-                                           dtp_err *err) DTP_MUST_CHECK;
+/* Notes a call that was run (NULL: a redistribution), when a tape is on and an operand depends on a
+ * watched tensor. */
+dtp_status dtp_tape__record(dtp_tape *tape, const dtp_canonical_call *call, int32_t n_in,
+                            const dtp_tensor *in, int32_t n_out, const dtp_tensor *out,
+                            dtp_err *err) DTP_MUST_CHECK;
 /* Before a variable gets the contents of `value`; nothing when it is not watched. */
 dtp_status dtp_tape__record_assign(dtp_tensor variable, dtp_tensor value,
                                    dtp_err *err) DTP_MUST_CHECK;

@@ -1,5 +1,7 @@
-/* Device meshes (include/dtp/device_mesh.h). */
+/* Device meshes (include/dtp/device_mesh.h), those made of a mesh, and a mesh of ranks that are
+ * started here (include/dtp/world.h). */
 #include "dtp/device_mesh.h"
+#include "dtp/world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +9,8 @@
 
 #include "core/base/hash.h"
 #include "core/graph/ops/op_table.h"
+#include "executor/comm/sub_communicator.h"
+#include "executor/run/ranks.h"
 #include "dtensor/internal.h"
 
 static dtp_status new_mesh(dtp_comm *comm, dtp_backend *backend,
@@ -172,4 +176,144 @@ void dtp_device_mesh_reset_counts(dtp_device_mesh *mesh)
     if (mesh != NULL) {
         mesh->n_counts = 0;
     }
+}
+
+/* ---- the part of a mesh that spans some dims, and dims joined into one --------------------------
+ * Both run over the communicator of the parent (executor/comm/sub_communicator.h) and leave the
+ * other ranks alone. */
+
+/* Reads "dp,tp": names of different dims in mesh order. */
+static dtp_status read_dims(const dtp_mesh *mesh, const char *dims, const char *what,
+                            dtp_mesh_set *out, dtp_err *err)
+{
+    *out = 0;
+    for (const char *at = dims; *at != '\0';) {
+        char name[DTP_MESH_NAME_BYTES] = "";
+        size_t n = strcspn(at, ", ");
+        if (n < sizeof name) {
+            memcpy(name, at, n);
+        }
+        int32_t m = n < sizeof name ? dtp_mesh_find(mesh, name) : -1;
+        if (m < 0 || *out >> m != 0) {
+            return DTP_FAIL(err, DTP_INVALID, "%s '%.100s': '%.*s' is %s", what, dims,
+                            (int)(n < 40 ? n : 40), at,
+                            m < 0 ? "no dim of the mesh" : "not in mesh order");
+        }
+        *out |= (dtp_mesh_set)1 << m;
+        at += n;
+        at += strspn(at, ", ");
+    }
+    return *out != 0 ? DTP_OK : DTP_FAIL(err, DTP_INVALID, "%s: no mesh dim is named", what);
+}
+
+/* A mesh on a sub-communicator of the parent; `text` names its dims. */
+static dtp_status make_sub(dtp_device_mesh *parent, const char *text, const dtp_mesh_set *sets,
+                           dtp_device_mesh **out, dtp_err *err)
+{
+    dtp_mesh dims;
+    dtp_comm *comm;
+    DTP_TRY(dtp_mesh_parse(text, &dims, err));
+    DTP_TRY(dtp_sub_communicator_create(parent->comm, &dims, sets, &comm, err));
+    dtp_status status = dtp_device_mesh_create(comm, parent->backend, &parent->options, out, err);
+    if (status != DTP_OK) {
+        dtp_comm_destroy(comm);
+        return status;
+    }
+    (*out)->owned_comm = comm;
+    return DTP_OK;
+}
+
+static void add_dim(char text[DTP_MESH_TEXT_BYTES], const char *name, int64_t size)
+{
+    size_t n = strlen(text);
+    snprintf(text + n, DTP_MESH_TEXT_BYTES - n, "%s%s:%lld", n > 0 ? ";" : "", name,
+             (long long)size);
+}
+
+dtp_status dtp_device_mesh_sub(dtp_device_mesh *mesh, const char *dims, dtp_device_mesh **out,
+                               dtp_err *err)
+{
+    DTP_TRY(DTP_NOT_NULL(err, mesh, dims, out));
+    const dtp_mesh *all = &mesh->comm->mesh;
+    dtp_mesh_set picked, sets[DTP_MAX_MESH_DIMS];
+    char text[DTP_MESH_TEXT_BYTES] = "";
+    int32_t n = 0;
+    DTP_TRY(read_dims(all, dims, "sub-mesh", &picked, err));
+    for (int32_t m = 0; m < all->n_dims; m++) {
+        if ((picked >> m & 1U) != 0) {
+            add_dim(text, all->names[m], all->sizes[m]);
+            sets[n++] = (dtp_mesh_set)1 << m;
+        }
+    }
+    return make_sub(mesh, text, sets, out, err);
+}
+
+dtp_status dtp_device_mesh_flatten(dtp_device_mesh *mesh, const char *dims, const char *name,
+                                   dtp_device_mesh **out, dtp_err *err)
+{
+    DTP_TRY(DTP_NOT_NULL(err, mesh, dims, name, out));
+    const dtp_mesh *all = &mesh->comm->mesh;
+    dtp_mesh_set picked, sets[DTP_MAX_MESH_DIMS];
+    char text[DTP_MESH_TEXT_BYTES] = "";
+    int32_t n = 0;
+    DTP_TRY(read_dims(all, dims, "flatten", &picked, err));
+    dtp_mesh_set low = picked & ~(picked - 1);
+    if ((picked & (picked + low)) != 0) {
+        return DTP_FAIL(err, DTP_INVALID, "flatten '%.100s': the dims are not neighbours", dims);
+    }
+    if (strlen(name) >= DTP_MESH_NAME_BYTES) {
+        return DTP_FAIL(err, DTP_INVALID, "flatten: the name '%.40s...' is too long", name);
+    }
+    for (int32_t m = 0; m < all->n_dims; m++) {
+        bool joined = (picked >> m & 1U) != 0, first = (low >> m & 1U) != 0;
+        if (!joined || first) {
+            add_dim(text, joined ? name : all->names[m],
+                    joined ? dtp_mesh_set_size(all, picked) : all->sizes[m]);
+            sets[n++] = joined ? picked : (dtp_mesh_set)1 << m;
+        }
+    }
+    return make_sub(mesh, text, sets, out, err);
+}
+
+/* ---- the ranks of a job -------------------------------------------------------------------------
+ */
+
+typedef struct world {
+    dtp_world_options options;
+    dtp_world_body body;
+    void *user;
+} world;
+
+static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp_err *err)
+{
+    const world *w = user;
+    dtp_device_mesh *mesh = NULL;
+    DTP_TRY(dtp_backend_add_kernels(backend, w->options.kernels, w->options.n_kernels, err));
+    DTP_TRY(dtp_device_mesh_create(comm, backend, &w->options.mesh, &mesh, err));
+    dtp_status status = w->body(mesh, w->user, err);
+    dtp_device_mesh_destroy(mesh);
+    return status;
+}
+
+dtp_status dtp_world_run(const char *mesh, const dtp_world_options *options, dtp_world_body body,
+                         void *user, dtp_err *err)
+{
+    DTP_TRY(DTP_NOT_NULL(err, mesh));
+    if (body == NULL) { /* a function is no object: not for DTP_NOT_NULL */
+        return DTP_FAIL(err, DTP_INVALID, "dtp_world_run: 'body' is NULL");
+    }
+    dtp_mesh dims;
+    world w = {.options = dtp_world_options_init(), .body = body, .user = user};
+    if (options != NULL) {
+        DTP_TRY(dtp_options_read(__func__, options, sizeof w.options, &w.options, err));
+    }
+    DTP_TRY(dtp_mesh_parse(mesh, &dims, err));
+    dtp_ranks_options ranks = {.comm = w.options.comm,
+                               .backend = w.options.backend != NULL ? w.options.backend : "cpu",
+                               .threads = w.options.threads};
+    if (ranks.comm == NULL) {
+        const char *alone = dtp_mesh_ranks(&dims) > 1 ? "sim" : "self";
+        ranks.comm = dtp_comm_in_mpi_job(w.options.environment) ? "mpi" : alone;
+    }
+    return dtp_ranks_run(&ranks, &dims, run_rank, &w, err);
 }

@@ -11,8 +11,8 @@
 #include "core/base/hash.h"
 #include "core/base/philox.h"
 #include "executor/device/convert.h"
+#include "executor/run/collect.h"
 #include "dtensor/canonical_call.h"
-#include "dtensor/shard_iterator.h"
 
 enum { CHUNK_ELEMS = 1 << 14 };
 
@@ -79,14 +79,18 @@ bool dtp_tensor__neutral(const dtp_device_mesh *mesh, const dtp_layout *layout, 
 }
 
 /* Writes this rank's shard, a chunk at a time. */
-static dtp_status fill_shard(dtp_device_mesh *mesh, const dtp_tensor_slot *slot, const filling *f,
-                             void *chunk, dtp_err *err)
+static dtp_status fill_shard(dtp_tensor t, const filling *f, dtp_err *err)
 {
+    dtp_device_mesh *mesh = t.mesh;
+    const dtp_tensor_slot *slot = &mesh->slots[t.slot];
+    void *chunk = malloc(CHUNK_ELEMS * sizeof(double));
+    DTP_TRY(DTP_MEMORY(err, chunk));
     const int64_t width = dtp_dtype_bytes(f->dtype);
     dtp_shard shard = dtp_shard_of(&slot->type, &slot->layout, &mesh->comm->mesh, mesh->comm->rank);
     dtp_shard_iterator iterator = dtp_shard_iterator_of(&shard);
     char *to = slot->storage->data;
-    for (bool more = true; more;) {
+    dtp_status status = DTP_OK;
+    for (bool more = true; more && status == DTP_OK;) {
         int64_t have = 0, first, n;
         while (have < CHUNK_ELEMS &&
                (more = dtp_shard_iterator_next(&iterator, CHUNK_ELEMS - have, &first, &n))) {
@@ -108,32 +112,24 @@ static dtp_status fill_shard(dtp_device_mesh *mesh, const dtp_tensor_slot *slot,
             }
             have += n;
         }
-        DTP_TRY(mesh->backend->ops->upload(mesh->backend, to, chunk, (size_t)(have * width), err));
+        status = mesh->backend->ops->upload(mesh->backend, to, chunk, (size_t)(have * width), err);
         to += have * width;
     }
-    return DTP_OK;
-}
-
-dtp_status dtp_tensor__fill(dtp_tensor t, double value, dtp_err *err)
-{
-    const dtp_tensor_slot *slot = &t.mesh->slots[t.slot];
-    const filling f = {.source = SOURCE_FULL, .dtype = slot->type.dtype, .a = value};
-    void *chunk = malloc(CHUNK_ELEMS * sizeof(double));
-    dtp_status status = chunk != NULL ? fill_shard(t.mesh, slot, &f, chunk, err)
-                                      : DTP_FAIL(err, DTP_NOMEM, "no memory to fill a tensor");
     free(chunk);
     return status;
 }
 
+dtp_status dtp_tensor__fill(dtp_tensor t, double value, dtp_err *err)
+{
+    const dtp_dtype dtype = t.mesh->slots[t.slot].type.dtype;
+    return fill_shard(t, &(filling){.source = SOURCE_FULL, .dtype = dtype, .a = value}, err);
+}
+
 /* The same on all ranks when they ask for the same. */
-static uint64_t identity(const dtp_tensor_desc *desc, const filling *f)
+static uint64_t identity(const dtp_ttype *type, const dtp_layout *layout, const filling *f)
 {
     dtp_tensor_key key;
-    dtp_ttype type = {.dtype = desc->dtype, .rank = desc->rank};
-    for (int32_t i = 0; i < desc->rank; i++) {
-        type.dims[i] = (dtp_tdim){i, desc->shape[i]};
-    }
-    dtp_call__tensor_key("factory", &type, &desc->layout, &key);
+    dtp_call__tensor_key("factory", type, layout, &key);
     key.number = (int64_t)f->stream << 8 | (int64_t)f->source;
     uint64_t h = dtp_hash_bytes(DTP_HASH_SEED, &key, sizeof key);
     return dtp_hash_bytes(dtp_hash_bytes(h, &f->a, sizeof f->a), &f->b, sizeof f->b);
@@ -147,27 +143,21 @@ static dtp_status make(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, filli
     DTP_TRY(dtp_tensor__type(mesh, desc, &type, err));
     f.dtype = type.dtype;
     f.seed = mesh->options.seed;
-    const uint64_t made = identity(desc, &f);
+    const uint64_t made = identity(&type, &desc->layout, &f);
     double neutral;
     if (dtp_tensor__neutral(mesh, &desc->layout, &neutral)) {
         f.source = SOURCE_FULL;
         f.a = neutral;
     }
-    void *chunk = malloc(CHUNK_ELEMS * sizeof(double));
-    DTP_TRY(DTP_MEMORY(err, chunk));
-    dtp_status status = dtp_tensor__make(mesh, &type, &desc->layout, NULL, &t, err);
-    if (status == DTP_OK) {
-        mesh->slots[t.slot].storage->made = made;
-        status = fill_shard(mesh, &mesh->slots[t.slot], &f, chunk, err);
-        if (status != DTP_OK) {
-            dtp_tensor_destroy(t);
-        }
+    DTP_TRY(dtp_tensor__make(mesh, &type, &desc->layout, NULL, &t, err));
+    mesh->slots[t.slot].storage->made = made;
+    const dtp_status status = fill_shard(t, &f, err);
+    if (status != DTP_OK) {
+        dtp_tensor_destroy(t);
+        return status;
     }
-    free(chunk);
-    if (status == DTP_OK) {
-        *out = t;
-    }
-    return status;
+    *out = t;
+    return DTP_OK;
 }
 
 /* ---- what fits ----------------------------------------------------------------------------------

@@ -4,11 +4,8 @@
 #include <string.h>
 
 #include "executor/device/convert.h"
-#include "executor/device/shard.h"
+#include "executor/run/collect.h"
 #include "dtensor/internal.h"
-#include "dtensor/shard_iterator.h"
-
-enum { CHUNK_ELEMS = 1 << 16 };
 
 dtp_status dtp_tensor_read(dtp_tensor t, void *out, dtp_err *err)
 {
@@ -35,84 +32,39 @@ dtp_status dtp_tensor_read(dtp_tensor t, void *out, dtp_err *err)
 /* ---- gather -------------------------------------------------------------------------------------
  */
 
-/* A gather under way: in every round the members of a group that holds the whole tensor between
- * them show the next `chunk` elements of their shards. */
-typedef struct gathering {
-    dtp_device_mesh *mesh;
-    const dtp_tensor_slot *slot;
-    dtp_mesh_set set;
-    int32_t members;
-    void *out; /* NULL: this rank does not want it */
-    int64_t chunk, elems, width;
-    char *mine, *all;
-    dtp_shard_iterator *iterators; /* by member */
-} gathering;
-
-static dtp_status prepare(gathering *g, dtp_err *err)
+static dtp_status gather(dtp_device_mesh *mesh, const dtp_tensor_slot *slot, int32_t root,
+                         void *out, dtp_err *err)
 {
-    const dtp_mesh *mesh = &g->mesh->comm->mesh;
-    g->width = dtp_dtype_bytes(g->slot->type.dtype);
-    g->elems = dtp_tensor__bytes(g->mesh, &g->slot->type, &g->slot->layout) / g->width;
-    g->chunk = g->elems < CHUNK_ELEMS ? g->elems : CHUNK_ELEMS;
-    g->members = dtp_mesh_set_size(mesh, g->set);
-    g->mine = calloc(1, (size_t)(g->chunk * g->width));
-    g->all = calloc((size_t)g->members, (size_t)(g->chunk * g->width));
-    g->iterators = calloc((size_t)g->members, sizeof *g->iterators);
-    DTP_TRY(DTP_MEMORY(err, g->mine, g->all, g->iterators));
-    for (int32_t j = 0; j < g->members; j++) {
-        int32_t rank = dtp_mesh_set_member(mesh, g->set, g->mesh->comm->rank, j);
-        dtp_shard shard = dtp_shard_of(&g->slot->type, &g->slot->layout, mesh, rank);
-        g->iterators[j] = dtp_shard_iterator_of(&shard);
+    dtp_comm *comm = mesh->comm;
+    const bool wanted = root < 0 || root == comm->rank;
+    dtp_collection c = {.comm = comm,
+                        .backend = mesh->backend,
+                        .mesh = &comm->mesh,
+                        .type = &slot->type,
+                        .layout = &slot->layout,
+                        .data = slot->storage->data,
+                        .out = wanted ? out : NULL};
+    for (int32_t m = 0; m < slot->layout.n_mesh; m++) {
+        c.set |= slot->layout.placement[m].kind == DTP_SHARD ? (dtp_mesh_set)1 << m : 0;
     }
-    return DTP_OK;
-}
-
-static dtp_status collect(gathering *g, dtp_err *err)
-{
-    dtp_comm *comm = g->mesh->comm;
-    dtp_backend *backend = g->mesh->backend;
-    const dtp_shard mine = dtp_shard_of(&g->slot->type, &g->slot->layout, &comm->mesh, comm->rank);
-    const int64_t have = dtp_shard_elems(&mine), bytes = g->chunk * g->width;
-    const dtp_coll coll = {
-        .kind = DTP_ALL_GATHER, .set = g->set, .dtype = g->slot->type.dtype, .count = g->chunk};
-    for (int64_t first = 0; first < g->elems; first += g->chunk) {
-        int64_t n = have - first < g->chunk ? have - first : g->chunk;
-        if (n > 0) {
-            const char *from = (const char *)g->slot->storage->data + first * g->width;
-            DTP_TRY(backend->ops->download(backend, g->mine, from, (size_t)(n * g->width), err));
-        }
-        DTP_TRY(comm->ops->run(comm, &coll, g->mine, g->all, err));
-        for (int32_t j = 0; j < g->members && g->out != NULL; j++) {
-            (void)dtp_shard_iterator_write(&g->iterators[j], g->chunk, g->out, g->all + j * bytes,
-                                           g->width);
-        }
-    }
-    return DTP_OK;
-}
-
-static dtp_status gather(gathering *g, int32_t root, void *out, dtp_err *err)
-{
-    dtp_comm *comm = g->mesh->comm;
-    bool wanted = root < 0 || root == comm->rank;
-    dtp_status status = prepare(g, err);
-    g->out = wanted ? out : NULL;
+    dtp_status status = dtp_collect_prepare(&c, err);
     if (status == DTP_OK && wanted && out == NULL) {
         status =
             DTP_FAIL(err, DTP_INVALID, "gather: rank %d has no room for the result", comm->rank);
     }
     status = dtp_comm_agree_status(comm, status, err);
-    if (status != DTP_OK) {
-        return status;
+    if (status == DTP_OK) {
+        bool takes_part = root < 0;
+        for (int32_t j = 0; j < c.members; j++) {
+            takes_part =
+                takes_part || dtp_mesh_set_member(&comm->mesh, c.set, comm->rank, j) == root;
+        }
+        status = comm->ops->prepare(comm, c.set, err);
+        status = status == DTP_OK && takes_part ? dtp_collect_run(&c, err) : status;
+        status = status != DTP_OK ? dtp_call__abort(mesh, status, err) : DTP_OK;
     }
-    status = comm->ops->prepare(comm, g->set, err);
-    bool takes_part = root < 0;
-    for (int32_t j = 0; j < g->members; j++) {
-        takes_part = takes_part || dtp_mesh_set_member(&comm->mesh, g->set, comm->rank, j) == root;
-    }
-    if (status == DTP_OK && takes_part) {
-        status = collect(g, err);
-    }
-    return status != DTP_OK ? dtp_call__abort(g->mesh, status, err) : DTP_OK;
+    dtp_collect_free(&c);
+    return status;
 }
 
 dtp_status dtp_tensor_gather(dtp_tensor t, int32_t root, void *out, dtp_err *err)
@@ -133,20 +85,9 @@ dtp_status dtp_tensor_gather(dtp_tensor t, int32_t root, void *out, dtp_err *err
     if (status != DTP_OK) {
         return dtp_call__refuse(t.mesh, status, what, err);
     }
-    dtp_tensor_key key;
-    dtp_call__tensor_key(what, &slot->type, &slot->layout, &key);
-    key.number = root < 0 ? -1 : root;
     dtp_call__reads(t.mesh, 1, &t);
-    DTP_TRY(dtp_call__agree(t.mesh, &key, sizeof key, what, err));
-    gathering g = {.mesh = t.mesh, .slot = slot};
-    for (int32_t m = 0; m < slot->layout.n_mesh; m++) {
-        g.set |= slot->layout.placement[m].kind == DTP_SHARD ? (dtp_mesh_set)1 << m : 0;
-    }
-    status = gather(&g, root, out, err);
-    free(g.mine);
-    free(g.all);
-    free(g.iterators);
-    return status;
+    DTP_TRY(dtp_call__agree(t.mesh, what, &slot->type, &slot->layout, root < 0 ? -1 : root, err));
+    return gather(t.mesh, slot, root, out, err);
 }
 
 /* ---- any layout ---------------------------------------------------------------------------------
@@ -263,10 +204,8 @@ dtp_status dtp_tensor_unpack(dtp_tensor t, void *out, int64_t *sizes, dtp_err *e
         return dtp_call__refuse(t.mesh, status, what, err);
     }
     dtp_device_mesh *mesh = t.mesh;
-    dtp_tensor_key key;
-    dtp_call__tensor_key(what, &slot->type, &slot->layout, &key);
     dtp_call__reads(mesh, 1, &t);
-    DTP_TRY(dtp_call__agree(mesh, &key, sizeof key, what, err));
+    DTP_TRY(dtp_call__agree(mesh, what, &slot->type, &slot->layout, 0, err));
     char *mine = calloc(1, (size_t)dtp_tensor__bytes(mesh, &slot->type, &slot->layout));
     const bool room = mine != NULL && out != NULL;
     if (!room) {

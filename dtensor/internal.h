@@ -10,6 +10,7 @@
 #include "dtp/tensor.h"
 #include "spmd/redistribute/redistribute_cache.h"
 #include "interop/redistribute_torch.h"
+#include "executor/comm/communicator.h"
 #include "dtensor/executable.h"
 
 /* Device memory, in reach of the peers' collectives where that can be had. Several handles may
@@ -55,7 +56,7 @@ struct dtp_device_mesh {
     int32_t n_counts, cap_counts;
     dtp_call_cache *cached; /* calls; NULL until one is made */
     dtp_storage *scratch;   /* of the calls; NULL until one needs it */
-    int32_t n_kept;         /* storages that no tensor has, for the next ones; see storage.c */
+    int32_t n_kept;         /* storages that no tensor has, for the next ones; see tensor.c */
     dtp_storage *kept[DTP_MESH_KEPT];
     dtp_tape *tape;          /* the one that records, NULL = none */
     int64_t agreed;          /* agreements so far, part of what ranks agree on */
@@ -121,28 +122,27 @@ void dtp_call__tensor_key(const char *tag, const dtp_ttype *type, const dtp_layo
  * go on learn of it. `what` names the call. Without a mesh nobody else can. */
 dtp_status dtp_call__refuse(dtp_device_mesh *mesh, dtp_status status, const char *what,
                             dtp_err *err);
-dtp_status dtp_call__agree(dtp_device_mesh *mesh, const void *key, size_t key_bytes,
-                           const char *what, dtp_err *err) DTP_MUST_CHECK;
+/* The key is that of dtp_call__tensor_key with this number. */
+dtp_status dtp_call__agree(dtp_device_mesh *mesh, const char *what, const dtp_ttype *type,
+                           const dtp_layout *layout, int64_t number, dtp_err *err) DTP_MUST_CHECK;
 /* Before that: the tensors that the call reads, so that a comparison, of this call or of the next
  * that is compared, notices when ranks pass different ones of one type and layout. */
 void dtp_call__reads(dtp_device_mesh *mesh, int32_t n, const dtp_tensor *in);
 
 /* Finds a compiled call, or builds it with `build` and keeps it. The ranks agree whether all could
  * build it and make its sub-communicators. Executables are owned by the mesh. */
-typedef dtp_status (*dtp_call_build)(dtp_device_mesh *mesh, void *user, dtp_executable **out,
-                                     dtp_err *err);
 dtp_status dtp_call__find(dtp_device_mesh *mesh, const void *key, size_t key_bytes,
-                          const char *what, dtp_call_build build, void *user, dtp_executable **out,
-                          dtp_err *err) DTP_MUST_CHECK;
-enum { DTP_CALL_MAX_OPERANDS = 64 };
-/* Runs it on tensors: results are new handles; counts its collectives. A failure on this rank alone
- * is told to the peers. */
-dtp_status dtp_call__run(dtp_device_mesh *mesh, dtp_executable *x, int64_t step,
-                         const dtp_tensor *in, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+                          const char *what, dtp_call_build build, const void *user,
+                          dtp_executable **out, dtp_err *err) DTP_MUST_CHECK;
 /* Logs the collectives of a call that was run: those of its program (call_log.c). */
 void dtp_call__log(const dtp_device_mesh *mesh, const dtp_program *p);
 /* Tells the peers that this rank cannot go on with a call that has begun; returns `status`. */
-dtp_status dtp_call__abort(dtp_device_mesh *mesh, dtp_status status, const dtp_err *err);
+static inline dtp_status dtp_call__abort(const dtp_device_mesh *mesh, dtp_status status,
+                                         const dtp_err *err)
+{
+    dtp_comm_abort(mesh->comm, err != NULL ? err->msg : dtp_status_text(status));
+    return status;
+}
 /* One verdict of all ranks (dtp_comm_agree_status), unless they never compare. */
 dtp_status dtp_call__agree_status(dtp_device_mesh *mesh, dtp_status mine,
                                   dtp_err *err) DTP_MUST_CHECK;

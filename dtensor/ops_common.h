@@ -24,24 +24,13 @@ dtp_status dtp_ops__describe(const char *what, dtp_tensor t, dtp_tensor_desc *ou
 dtp_status dtp_ops__axis(const char *what, int32_t axis, int32_t rank, int32_t *out,
                          dtp_err *err) DTP_MUST_CHECK;
 
-/* A call of one operand that names some of its axes. */
-typedef struct dtp_axes_call {
-    const char *op, *key; /* `key` is the argument that the axes are: "over", "dim" */
-    int32_t n_axes;       /* 0: all */
-    const int32_t *axes;
-    int32_t n_args; /* other arguments */
-    const dtp_arg *args;
-} dtp_axes_call;
-enum { DTP_AXES_CALL_ARGS = 3 };
-
-dtp_status dtp_ops__along(const dtp_axes_call *call, dtp_tensor x, dtp_tensor *outs,
-                          dtp_err *err) DTP_MUST_CHECK;
-/* Calls an op for a function, whose name messages show; of one output, what else it makes is
- * destroyed. */
-dtp_status dtp_ops__call(const dtp_call *call, const char *function, dtp_tensor *out,
-                         dtp_err *err) DTP_MUST_CHECK;
-/* An elementwise op of n operands. */
-dtp_status dtp_ops__elementwise(const char *op, int32_t n, const dtp_tensor *in, int32_t n_args,
-                                const dtp_arg *args, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+/* Calls the op of that name; lists of arguments end with a key NULL, NULL: none. Of the outputs all
+ * but the first are destroyed. `dims` NULL: elementwise. */
+dtp_status dtp_ops__call(const char *op, const char *dims, int32_t n_in, const dtp_tensor *in,
+                         const dtp_arg *args, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+/* Calls an op of one operand whose first argument is some of its axes, n_axes 0: all; all outputs.
+ */
+dtp_status dtp_ops__along(const char *op, dtp_tensor x, int32_t n_axes, const int32_t *axes,
+                          const dtp_arg *more, dtp_tensor *outs, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -2,82 +2,68 @@
 #include "core/graph/ops/elementwise.h"
 #include "dtensor/ops_common.h"
 
-/* An op of one operand and one number. */
-static dtp_status with_number(const char *op, dtp_tensor x, const char *key, double value,
-                              dtp_tensor *out, dtp_err *err)
-{
-    const dtp_arg arg = {.key = key, .kind = DTP_ARG_FLOAT, .f = value};
-    return dtp_ops__elementwise(op, 1, &x, 1, &arg, out, err);
-}
-
 #define UNARY_FUNCTION(op, ...)                                                                    \
     dtp_status dtp_tensor_##op(dtp_tensor x, dtp_tensor *out, dtp_err *err)                        \
     {                                                                                              \
-        return dtp_ops__elementwise(#op, 1, &x, 0, NULL, out, err);                                \
+        return dtp_ops__call(#op, NULL, 1, &x, NULL, out, err);                                    \
     }
 #define BINARY_FUNCTION(op, ...)                                                                   \
     dtp_status dtp_tensor_##op(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err)          \
     {                                                                                              \
         const dtp_tensor in[] = {a, b};                                                            \
-        return dtp_ops__elementwise(#op, 2, in, 0, NULL, out, err);                                \
+        return dtp_ops__call(#op, NULL, 2, in, NULL, out, err);                                    \
     }
 DTP_UNARY_OPS(UNARY_FUNCTION)
 DTP_BINARY_OPS(BINARY_FUNCTION)
 
-dtp_status dtp_tensor_pow(dtp_tensor x, double exponent, dtp_tensor *out, dtp_err *err)
-{
-    return with_number("pow", x, "exponent", exponent, out, err);
-}
-
-dtp_status dtp_tensor_leaky_relu(dtp_tensor x, double slope, dtp_tensor *out, dtp_err *err)
-{
-    return with_number("leaky_relu", x, "slope", slope, out, err);
-}
-
-dtp_status dtp_tensor_elu(dtp_tensor x, double alpha, dtp_tensor *out, dtp_err *err)
-{
-    return with_number("elu", x, "alpha", alpha, out, err);
-}
+/* Of one operand and one number. */
+#define NUMBER_FUNCTION(op, argument)                                                              \
+    dtp_status dtp_tensor_##op(dtp_tensor x, double value, dtp_tensor *out, dtp_err *err)          \
+    {                                                                                              \
+        const dtp_arg args[] = {{.key = #argument, .kind = DTP_ARG_FLOAT, .f = value}, {0}};       \
+        return dtp_ops__call(#op, NULL, 1, &x, args, out, err);                                    \
+    }
+NUMBER_FUNCTION(pow, exponent)
+NUMBER_FUNCTION(leaky_relu, slope)
+NUMBER_FUNCTION(elu, alpha)
+NUMBER_FUNCTION(scale, factor)
 
 dtp_status dtp_tensor_clamp(dtp_tensor x, double low, double high, dtp_tensor *out, dtp_err *err)
 {
     const dtp_arg args[] = {{.key = "low", .kind = DTP_ARG_FLOAT, .f = low},
-                            {.key = "high", .kind = DTP_ARG_FLOAT, .f = high}};
-    return dtp_ops__elementwise("clamp", 1, &x, 2, args, out, err);
+                            {.key = "high", .kind = DTP_ARG_FLOAT, .f = high},
+                            {0}};
+    return dtp_ops__call("clamp", NULL, 1, &x, args, out, err);
 }
 
 dtp_status dtp_tensor_compare(const char *cmp, dtp_tensor a, dtp_tensor b, dtp_tensor *out,
                               dtp_err *err)
 {
     const dtp_tensor in[] = {a, b};
-    const dtp_arg arg = {.key = "cmp", .kind = DTP_ARG_ENUM, .text = cmp};
-    return dtp_ops__elementwise("compare", 2, in, 1, &arg, out, err);
+    const dtp_arg args[] = {{.key = "cmp", .kind = DTP_ARG_ENUM, .text = cmp}, {0}};
+    return dtp_ops__call("compare", NULL, 2, in, args, out, err);
 }
 
 dtp_status dtp_tensor_select(dtp_tensor c, dtp_tensor a, dtp_tensor b, dtp_tensor *out,
                              dtp_err *err)
 {
     const dtp_tensor in[] = {c, a, b};
-    return dtp_ops__elementwise("select", 3, in, 0, NULL, out, err);
-}
-
-dtp_status dtp_tensor_scale(dtp_tensor x, double factor, dtp_tensor *out, dtp_err *err)
-{
-    return with_number("scale", x, "factor", factor, out, err);
+    return dtp_ops__call("select", NULL, 3, in, NULL, out, err);
 }
 
 dtp_status dtp_tensor_cast(dtp_tensor x, dtp_dtype dtype, dtp_tensor *out, dtp_err *err)
 {
-    const dtp_arg arg = {.key = "dtype", .kind = DTP_ARG_INT, .i = (int64_t)dtype};
-    return dtp_ops__elementwise("cast", 1, &x, 1, &arg, out, err);
+    const dtp_arg args[] = {{.key = "dtype", .kind = DTP_ARG_INT, .i = (int64_t)dtype}, {0}};
+    return dtp_ops__call("cast", NULL, 1, &x, args, out, err);
 }
 
 dtp_status dtp_tensor_dropout(dtp_tensor x, double rate, uint32_t stream, dtp_tensor *out,
                               dtp_err *err)
 {
     const dtp_arg args[] = {{.key = "rate", .kind = DTP_ARG_FLOAT, .f = rate},
-                            {.key = "stream", .kind = DTP_ARG_INT, .i = (int64_t)stream}};
-    return dtp_ops__elementwise("dropout", 1, &x, 2, args, out, err);
+                            {.key = "stream", .kind = DTP_ARG_INT, .i = (int64_t)stream},
+                            {0}};
+    return dtp_ops__call("dropout", NULL, 1, &x, args, out, err);
 }
 
 /* ---- fills --------------------------------------------------------------------------------------

@@ -2,22 +2,6 @@
 #include "core/graph/op.h"
 #include "dtensor/ops_common.h"
 
-static dtp_status softmax(const char *op, dtp_tensor x, int32_t axis, dtp_tensor *out, dtp_err *err)
-{
-    const dtp_axes_call call = {.op = op, .key = "over", .n_axes = 1, .axes = &axis};
-    return dtp_ops__along(&call, x, out, err);
-}
-
-dtp_status dtp_tensor_softmax(dtp_tensor x, int32_t axis, dtp_tensor *out, dtp_err *err)
-{
-    return softmax("softmax", x, axis, out, err);
-}
-
-dtp_status dtp_tensor_log_softmax(dtp_tensor x, int32_t axis, dtp_tensor *out, dtp_err *err)
-{
-    return softmax("log_softmax", x, axis, out, err);
-}
-
 /* `in`: x, gamma and, for layer_norm, beta. */
 static dtp_status norm(const char *op, int32_t n_in, const dtp_tensor *in, double eps,
                        dtp_tensor *out, dtp_err *err)
@@ -37,10 +21,9 @@ static dtp_status norm(const char *op, int32_t n_in, const dtp_tensor *in, doubl
         dtp_letters_add(&l, over.text);
     }
     const dtp_arg args[] = {{.key = "over", .kind = DTP_ARG_DIMS, .text = over.text},
-                            {.key = "eps", .kind = DTP_ARG_FLOAT, .f = eps}};
-    const dtp_call call = {
-        .op = op, .dims = l.text, .n_in = n_in, .in = in, .n_args = 2, .args = args};
-    return dtp_ops__call(&call, call.op, out, err);
+                            {.key = "eps", .kind = DTP_ARG_FLOAT, .f = eps},
+                            {0}};
+    return dtp_ops__call(op, l.text, n_in, in, args, out, err);
 }
 
 dtp_status dtp_tensor_layer_norm(dtp_tensor x, dtp_tensor gamma, dtp_tensor beta, double eps,
@@ -74,10 +57,8 @@ dtp_status dtp_tensor_embedding(dtp_tensor table, dtp_tensor ids, dtp_tensor *ou
     dtp_letters_add(&l, "->");
     dtp_letters_run(&l, t.rank, i.rank);
     dtp_letters_run(&l, 1, t.rank - 1);
-    const dtp_arg arg = {.key = "over", .kind = DTP_ARG_DIMS, .text = "a"};
-    const dtp_call call = {
-        .op = "embedding", .dims = l.text, .n_in = 2, .in = in, .n_args = 1, .args = &arg};
-    return dtp_ops__call(&call, call.op, out, err);
+    const dtp_arg args[] = {{.key = "over", .kind = DTP_ARG_DIMS, .text = "a"}, {0}};
+    return dtp_ops__call("embedding", l.text, 2, in, args, out, err);
 }
 
 /* ---- loss ---------------------------------------------------------------------------------------
@@ -108,17 +89,13 @@ dtp_status dtp_tensor_cross_entropy_with(dtp_tensor logits, dtp_tensor labels,
     dtp_letters_run(&l, 0, d.rank - 1);
     dtp_letters_add(&l, weighted ? "," : "");
     dtp_letters_add(&l, weighted ? over.text : "");
-    const dtp_arg args[] = {{.key = "over", .kind = DTP_ARG_DIMS, .text = over.text},
-                            {.key = "reduce", .kind = DTP_ARG_ENUM, .text = o->reduce},
-                            {.key = "smoothing", .kind = DTP_ARG_FLOAT, .f = o->smoothing},
-                            {.key = "ignore", .kind = DTP_ARG_INT, .i = o->ignored}};
-    const dtp_call call = {.op = "cross_entropy",
-                           .dims = l.text,
-                           .n_in = weighted ? 3 : 2,
-                           .in = in,
-                           .n_args = o->ignore ? 4 : 3,
-                           .args = args};
-    return dtp_ops__call(&call, call.op, out, err);
+    const dtp_arg args[] = {
+        {.key = "over", .kind = DTP_ARG_DIMS, .text = over.text},
+        {.key = "reduce", .kind = DTP_ARG_ENUM, .text = o->reduce},
+        {.key = "smoothing", .kind = DTP_ARG_FLOAT, .f = o->smoothing},
+        {.key = o->ignore ? "ignore" : NULL, .kind = DTP_ARG_INT, .i = o->ignored},
+        {0}};
+    return dtp_ops__call("cross_entropy", l.text, weighted ? 3 : 2, in, args, out, err);
 }
 
 dtp_status dtp_tensor_cross_entropy(dtp_tensor logits, dtp_tensor labels, const char *reduce,
@@ -158,22 +135,18 @@ dtp_status dtp_tensor_attention_with(dtp_tensor q, dtp_tensor k, dtp_tensor v,
         dtp_letters_add(&l, last[i][0]);
         dtp_letters_add(&l, last[i][1]);
     }
-    const dtp_arg args[] = {{.key = "query", .kind = DTP_ARG_DIMS, .text = "w"},
-                            {.key = "key", .kind = DTP_ARG_DIMS, .text = key},
-                            {.key = "feature", .kind = DTP_ARG_DIMS, .text = "y"},
-                            {.key = "value", .kind = DTP_ARG_DIMS, .text = "z"},
-                            {.key = "causal", .kind = DTP_ARG_INT, .i = o->causal ? 1 : 0},
-                            {.key = "scale", .kind = DTP_ARG_FLOAT, .f = o->scale},
-                            {.key = "order", .kind = DTP_ARG_ENUM, .text = o->order},
-                            {.key = "chunks", .kind = DTP_ARG_INT, .i = o->chunks},
-                            {.key = "context", .kind = DTP_ARG_ENUM, .text = o->context}};
-    const dtp_call call = {.op = "attention",
-                           .dims = l.text,
-                           .n_in = 3,
-                           .in = in,
-                           .n_args = self ? 9 : 8,
-                           .args = args};
-    return dtp_ops__call(&call, call.op, out, err);
+    const dtp_arg args[] = {
+        {.key = "query", .kind = DTP_ARG_DIMS, .text = "w"},
+        {.key = "key", .kind = DTP_ARG_DIMS, .text = key},
+        {.key = "feature", .kind = DTP_ARG_DIMS, .text = "y"},
+        {.key = "value", .kind = DTP_ARG_DIMS, .text = "z"},
+        {.key = "causal", .kind = DTP_ARG_INT, .i = o->causal ? 1 : 0},
+        {.key = "scale", .kind = DTP_ARG_FLOAT, .f = o->scale},
+        {.key = "order", .kind = DTP_ARG_ENUM, .text = o->order},
+        {.key = "chunks", .kind = DTP_ARG_INT, .i = o->chunks},
+        {.key = self ? "context" : NULL, .kind = DTP_ARG_ENUM, .text = o->context},
+        {0}};
+    return dtp_ops__call("attention", l.text, 3, in, args, out, err);
 }
 
 dtp_status dtp_tensor_attention(dtp_tensor q, dtp_tensor k, dtp_tensor v, bool causal, double scale,
@@ -202,8 +175,7 @@ dtp_status dtp_tensor_rope(dtp_tensor x, int32_t position_axis, double base, int
     const dtp_arg args[] = {{.key = "position", .kind = DTP_ARG_DIMS, .text = position.text},
                             {.key = "feature", .kind = DTP_ARG_DIMS, .text = feature.text},
                             {.key = "base", .kind = DTP_ARG_FLOAT, .f = base},
-                            {.key = "offset", .kind = DTP_ARG_INT, .i = offset}};
-    const dtp_call call = {
-        .op = "rope", .dims = l.text, .n_in = 1, .in = &x, .n_args = 4, .args = args};
-    return dtp_ops__call(&call, call.op, out, err);
+                            {.key = "offset", .kind = DTP_ARG_INT, .i = offset},
+                            {0}};
+    return dtp_ops__call("rope", l.text, 1, &x, args, out, err);
 }

@@ -201,29 +201,22 @@ dtp_status dtp_tensor_expand(dtp_tensor x, int32_t rank, const int64_t *shape, d
 /* ---- shards -------------------------------------------------------------------------------------
  */
 
-/* An op with a dim and two numbers. */
-static dtp_status along(const char *op, const char *const keys[2], const int64_t values[2],
-                        dtp_tensor x, int32_t axis, dtp_tensor *out, dtp_err *err)
-{
-    const dtp_arg args[] = {{.key = keys[0], .kind = DTP_ARG_INT, .i = values[0]},
-                            {.key = keys[1], .kind = DTP_ARG_INT, .i = values[1]}};
-    const dtp_axes_call call = {
-        .op = op, .key = "dim", .n_axes = 1, .axes = &axis, .n_args = 2, .args = args};
-    return dtp_ops__along(&call, x, out, err);
-}
-
 dtp_status dtp_tensor_slice(dtp_tensor x, int32_t axis, int64_t start, int64_t stop,
                             dtp_tensor *out, dtp_err *err)
 {
-    static const char *const keys[] = {"start", "stop"};
-    return along("slice", keys, (const int64_t[]){start, stop}, x, axis, out, err);
+    const dtp_arg args[] = {{.key = "start", .kind = DTP_ARG_INT, .i = start},
+                            {.key = "stop", .kind = DTP_ARG_INT, .i = stop},
+                            {0}};
+    return dtp_ops__along("slice", x, 1, &axis, args, out, err);
 }
 
 dtp_status dtp_tensor_pad(dtp_tensor x, int32_t axis, int64_t before, int64_t after,
                           dtp_tensor *out, dtp_err *err)
 {
-    static const char *const keys[] = {"before", "after"};
-    return along("pad", keys, (const int64_t[]){before, after}, x, axis, out, err);
+    const dtp_arg args[] = {{.key = "before", .kind = DTP_ARG_INT, .i = before},
+                            {.key = "after", .kind = DTP_ARG_INT, .i = after},
+                            {0}};
+    return dtp_ops__along("pad", x, 1, &axis, args, out, err);
 }
 
 dtp_status dtp_tensor_concat(int32_t n_in, const dtp_tensor *in, int32_t axis, dtp_tensor *out,
@@ -244,10 +237,8 @@ dtp_status dtp_tensor_concat(int32_t n_in, const dtp_tensor *in, int32_t axis, d
         dtp_letters_run(&l, 0, d.rank);
     }
     dtp_letters_letter(&dim, at);
-    const dtp_arg arg = {.key = "dim", .kind = DTP_ARG_DIMS, .text = dim.text};
-    const dtp_call call = {
-        .op = "concat", .dims = l.text, .n_in = n_in, .in = in, .n_args = 1, .args = &arg};
-    return dtp_canonical__call(&call, call.op, out, err);
+    const dtp_arg args[] = {{.key = "dim", .kind = DTP_ARG_DIMS, .text = dim.text}, {0}};
+    return dtp_ops__call("concat", l.text, n_in, in, args, out, err);
 }
 
 dtp_status dtp_tensor_stack(int32_t n_in, const dtp_tensor *in, int32_t axis, dtp_tensor *out,

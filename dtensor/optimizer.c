@@ -315,10 +315,7 @@ dtp_status dtp_optimizer_step(dtp_optimizer *opt, int32_t n, const dtp_tensor *p
 {
     DTP_TRY(DTP_NOT_NULL(err, opt));
     if (n > 0) {
-        DTP_TRY(DTP_NOT_NULL(err, params));
-    }
-    if (n > 0) {
-        DTP_TRY(DTP_NOT_NULL(err, grads));
+        DTP_TRY(DTP_NOT_NULL(err, params, grads));
     }
     dtp_status status = check_step(opt, n, params, grads, err);
     if (status != DTP_OK) {

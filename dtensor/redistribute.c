@@ -2,64 +2,37 @@
  */
 #include <string.h>
 
-#include "spmd/lower/lower.h"
 #include "spmd/redistribute/redistribute.h"
 #include "dtensor/canonical_call.h"
 
 static const char WHAT[] = "redistribute";
 
-static dtp_status one_tensor(const dtp_device_mesh *mesh, const dtp_ttype *type, dtp_graph **out,
-                             dtp_err *err)
-{
-    dtp_graph *g;
-    dtp_tensor_id id;
-    DTP_TRY(dtp_graph_create(WHAT, mesh->options.ops, &g, err));
-    dtp_tensor_spec spec = {.name = "in0", .kind = DTP_TENSOR_INPUT, .type = *type};
-    dtp_status status = DTP_OK;
-    for (int32_t i = 0; i < type->rank && status == DTP_OK; i++) {
-        status = dtp_dims_intern(&g->dims, dtp_dims_name(&mesh->dims, i), type->dims[i].size,
-                                 &spec.type.dims[i].id, err);
-    }
-    if (status == DTP_OK) {
-        status = dtp_graph_add_tensor(g, &spec, &id, err);
-    }
-    if (status != DTP_OK) {
-        dtp_graph_destroy(g);
-        return status;
-    }
-    *out = g;
-    return DTP_OK;
-}
-
-static dtp_status compile(dtp_device_mesh *mesh, void *user, dtp_executable **out, dtp_err *err)
+static dtp_status compile(dtp_device_mesh *mesh, const void *user,
+                          const dtp_lower_options *lowering, dtp_executable *x, dtp_err *err)
 {
     const dtp_tensor_key *r = user;
-    dtp_graph *g;
-    dtp_program *p;
-    dtp_lower_options options = dtp_lower_options_init(mesh->redistributor);
-    options.external = true;
-    options.keep_partial = true;
-    DTP_TRY(one_tensor(mesh, &r->type, &g, err));
-    dtp_status status =
-        dtp_lower_redistribution(g, &mesh->comm->mesh, &r->layout, &r->to, &options, &p, err);
-    if (status != DTP_OK) {
-        dtp_graph_destroy(g);
-        return status;
+    dtp_tensor_id id;
+    dtp_tensor_spec spec = {.name = "in0", .kind = DTP_TENSOR_INPUT, .type = r->type};
+    for (int32_t i = 0; i < r->type.rank; i++) {
+        DTP_TRY(dtp_dims_intern(&x->graph->dims, dtp_dims_name(&mesh->dims, i),
+                                r->type.dims[i].size, &spec.type.dims[i].id, err));
     }
-    const dtp_value_id in = 0, result = p->tensor_value[0];
-    const dtp_executable_spec spec = {
-        .program = p, .graph = g, .n_in = 1, .n_out = 1, .in = &in, .out = &result};
-    return dtp_executable_create(&spec, mesh->backend, mesh->comm, out, err);
+    DTP_TRY(dtp_graph_add_tensor(x->graph, &spec, &id, err));
+    DTP_TRY(dtp_lower_redistribution(x->graph, &mesh->comm->mesh, &r->layout, &r->to, lowering,
+                                     &x->program, err));
+    x->n_in = x->n_out = 1;
+    x->in[0] = 0;
+    x->out[0] = x->program->tensor_value[id];
+    return DTP_OK;
 }
 
 static void trace(const dtp_device_mesh *mesh, const dtp_tensor_key *r, const dtp_executable *x)
 {
     char from[DTP_TENSOR_TEXT_BYTES], to[DTP_LAYOUT_TEXT_BYTES];
-    const dtp_coll_stat *colls;
     int64_t n = 0, bytes = 0;
-    for (int32_t i = dtp_executable_colls(x, &colls) - 1; i >= 0; i--) {
-        n += colls[i].count;
-        bytes += colls[i].bytes;
+    for (int32_t i = 0; i < x->n_colls; i++) {
+        n += x->colls[i].count;
+        bytes += x->colls[i].bytes;
     }
     dtp_tensor__text(mesh, &r->type, &r->layout, from);
     dtp_layout_print(&r->to, &mesh->comm->mesh, &r->type, &mesh->dims, to);
@@ -100,7 +73,7 @@ dtp_status dtp_tensor_redistribute(dtp_tensor t, const dtp_layout *layout, dtp_t
     status = status == DTP_OK ? dtp_call__find(t.mesh, &r, sizeof r, WHAT, compile, &r, &x, err)
                               : dtp_call__refuse(t.mesh, status, WHAT, err);
     if (status == DTP_OK) {
-        status = dtp_call__run(t.mesh, x, 0, &t, out, err);
+        status = dtp_executable_run(t.mesh, x, 0, &t, out, err);
     }
     if (status != DTP_OK) {
         /* "redistribute f32[8,8] 0@x to 1@x"; a layout that does not fit is not printed. */
@@ -113,10 +86,10 @@ dtp_status dtp_tensor_redistribute(dtp_tensor t, const dtp_layout *layout, dtp_t
         dtp_err_prefix(err, "redistribute %.300s to %.300s", from, to);
         return status;
     }
-    if (t.mesh->options.ctx != NULL) {
+    if (x != NULL && t.mesh->options.ctx != NULL) {
         trace(t.mesh, &r, x);
     }
-    return dtp_tape__record_redistribution(t, *out, err);
+    return dtp_tape__record(t.mesh->tape, NULL, 1, &t, 1, out, err);
 }
 
 dtp_status dtp_tensor__relaid(dtp_tensor t, const dtp_layout *layout, dtp_tensor *out, dtp_err *err)

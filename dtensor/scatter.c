@@ -4,9 +4,8 @@
 #include <string.h>
 
 #include "core/base/hash.h"
-#include "executor/device/shard.h"
+#include "executor/run/collect.h"
 #include "dtensor/internal.h"
-#include "dtensor/shard_iterator.h"
 
 enum { CHUNK_ELEMS = 1 << 16 };
 
@@ -107,8 +106,13 @@ static dtp_status send_all(scattering *s, int64_t elems, dtp_err *err)
                            .count = s->chunk};
     for (int64_t first = 0; first < elems; first += s->chunk) {
         for (int32_t r = 0; r < comm->size && comm->rank == s->source; r++) {
-            (void)dtp_shard_iterator_read(&s->iterators[r], s->chunk, s->data, s->send + r * bytes,
-                                          s->width);
+            char *to = s->send + r * bytes, *const end = to + bytes;
+            int64_t at, run;
+            while (to < end &&
+                   dtp_shard_iterator_next(&s->iterators[r], (end - to) / s->width, &at, &run)) {
+                memcpy(to, (const char *)s->data + at * s->width, (size_t)(run * s->width));
+                to += run * s->width;
+            }
         }
         DTP_TRY(comm->ops->run(comm, &coll, s->send, s->receive, err));
         int64_t n = have - first < s->chunk ? have - first : s->chunk;
@@ -158,10 +162,7 @@ dtp_status dtp_tensor_scatter(dtp_device_mesh *mesh, const dtp_tensor_desc *desc
     if (status != DTP_OK) {
         return dtp_call__refuse(mesh, status, "scatter", err);
     }
-    dtp_tensor_key key;
-    dtp_call__tensor_key("scatter", &type, &desc->layout, &key);
-    key.number = source;
-    DTP_TRY(dtp_call__agree(mesh, &key, sizeof key, "scatter", err));
+    DTP_TRY(dtp_call__agree(mesh, "scatter", &type, &desc->layout, source, err));
     status = dtp_tensor__make(mesh, &type, &desc->layout, NULL, &t, err);
     status = dtp_comm_agree_status(mesh->comm, status, err);
     if (status == DTP_OK) {
@@ -250,10 +251,7 @@ dtp_status dtp_tensor_wrap(dtp_device_mesh *mesh, const dtp_tensor_desc *desc,
     if (status != DTP_OK) {
         return dtp_call__refuse(mesh, status, "wrap", err);
     }
-    dtp_tensor_key key;
-    dtp_call__tensor_key("wrap", &type, &desc->layout, &key);
-    key.number = replicas ? 1 : 0;
-    DTP_TRY(dtp_call__agree(mesh, &key, sizeof key, "wrap", err));
+    DTP_TRY(dtp_call__agree(mesh, "wrap", &type, &desc->layout, replicas ? 1 : 0, err));
     status = wrap_own(mesh, &type, &desc->layout, local_shape, local, &t, err);
     status = dtp_call__agree_status(mesh, status, err);
     if (status == DTP_OK && replicas) {

@@ -130,9 +130,9 @@ static bool depends(const dtp_tape *tape, int32_t n, const dtp_tensor *in)
     return false;
 }
 
-/* `call` NULL: a redistribution. */
-static dtp_status record(dtp_tape *tape, const dtp_canonical_call *call, int32_t n_in,
-                         const dtp_tensor *in, int32_t n_out, const dtp_tensor *out, dtp_err *err)
+dtp_status dtp_tape__record(dtp_tape *tape, const dtp_canonical_call *call, int32_t n_in,
+                            const dtp_tensor *in, int32_t n_out, const dtp_tensor *out,
+                            dtp_err *err)
 {
     dtp_tape_entry e = {0};
     if (tape == NULL || tape->paused || !depends(tape, n_in, in)) {
@@ -154,15 +154,4 @@ static dtp_status record(dtp_tape *tape, const dtp_canonical_call *call, int32_t
     }
     tape->entries[tape->n_entries++] = e;
     return DTP_OK;
-}
-
-dtp_status dtp_tape__record(dtp_device_mesh *mesh, const dtp_canonical_call *c,
-                            const dtp_tensor *outs, dtp_err *err)
-{
-    return record(mesh->tape, c, c->n_in, c->in, c->op->n_out, outs, err);
-}
-
-dtp_status dtp_tape__record_redistribution(dtp_tensor from, dtp_tensor to, dtp_err *err)
-{
-    return record(from.mesh->tape, NULL, 1, &from, 1, &to, err);
 }

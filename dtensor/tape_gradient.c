@@ -357,10 +357,7 @@ dtp_status dtp_tape_gradient(dtp_tape *tape, dtp_tensor loss, int32_t n, const d
 {
     DTP_TRY(DTP_NOT_NULL(err, tape));
     if (n > 0) {
-        DTP_TRY(DTP_NOT_NULL(err, sources));
-    }
-    if (n > 0) {
-        DTP_TRY(DTP_NOT_NULL(err, grads));
+        DTP_TRY(DTP_NOT_NULL(err, sources, grads));
     }
     playback p = {.tape = tape};
     DTP_TRY(dtp_graph_create("tape", tape->mesh->options.ops, &p.g, err));

@@ -103,7 +103,7 @@ static dtp_status run_rank(dtp_comm *comm, void *user, dtp_err *err)
     DTP_TRY(dtp_backend_create(r->backend, 1, &backend, err));
     dtp_status s = dtp_backend_add_kernels(backend, r->kernels, r->n_kernels, err);
     if (s == DTP_OK) {
-        s = dtp_runner_create(r->p, backend, comm, false, &runner, err);
+        s = dtp_runner_create(r->p, backend, comm, NULL, &runner, err);
     }
     if (s == DTP_OK) {
         s = run_step(r, runner, backend, comm->rank, err);

@@ -6,14 +6,7 @@
 #include "executor/comm/communicator.h"
 
 dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
-                             bool profile, dtp_runner **out, dtp_err *err)
-{
-    const dtp_runner_options options = {.profile = profile};
-    return dtp_runner_create_with(p, backend, comm, &options, out, err);
-}
-
-dtp_status dtp_runner_create_with(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
-                                  const dtp_runner_options *options, dtp_runner **out, dtp_err *err)
+                             const dtp_runner_options *options, dtp_runner **out, dtp_err *err)
 {
     const dtp_runner_options none = {0};
     options = options != NULL ? options : &none;

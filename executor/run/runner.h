@@ -23,16 +23,8 @@ typedef struct dtp_coll_stat {
                       collective_permute, n*count of the others */
 } dtp_coll_stat;
 
-/* Checks the program against backend and communicator and binds it. Borrows p, backend and comm.
- * `profile`: keep the time of every instruction. DTP_UNSUPPORTED naming node and op when the
- * backend lacks a kernel; DTP_INVALID when the mesh does not have as many ranks as the
- * communicator. Does not communicate: sub-communicators are made on first use or by
- * dtp_runner_prepare. */
-dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
-                             bool profile, dtp_runner **out, dtp_err *err) DTP_MUST_CHECK;
-
 typedef struct dtp_runner_options {
-    bool profile;         /* as above */
+    bool profile;         /* keep the time of every instruction */
     bool borrowed_memory; /* the arena is the caller's, given by dtp_runner_set_memory */
     /* Where the first failure of a kernel is noted. The step goes on, on what the kernel left, so
      * that the peers are not left alone in a collective. Borrowed; the caller clears it before a
@@ -40,10 +32,13 @@ typedef struct dtp_runner_options {
     dtp_err *failure;
 } dtp_runner_options;
 
-/* The same; options NULL: none of them. */
-dtp_status dtp_runner_create_with(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
-                                  const dtp_runner_options *options, dtp_runner **out,
-                                  dtp_err *err) DTP_MUST_CHECK;
+/* Checks the program against backend and communicator and binds it. Borrows p, backend and comm.
+ * Options NULL: none of them. DTP_UNSUPPORTED naming node and op when the backend lacks a kernel;
+ * DTP_INVALID when the mesh does not have as many ranks as the communicator. Does not communicate:
+ * sub-communicators are made on first use or by dtp_runner_prepare. */
+dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
+                             const dtp_runner_options *options, dtp_runner **out,
+                             dtp_err *err) DTP_MUST_CHECK;
 /* Puts the arena of a runner with borrowed memory at `memory`: program->peak_bytes of device
  * memory, 64-byte aligned, borrowed. Its contents matter only during a step. */
 void dtp_runner_set_memory(dtp_runner *r, void *memory);

@@ -135,7 +135,8 @@ static dtp_status initialise(dtp_session *s, dtp_err *err)
 
 static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_err *err)
 {
-    DTP_TRY(dtp_runner_create(s->program, s->backend, s->comm, o->profile, &s->runner, err));
+    const dtp_runner_options runner = {.profile = o->profile};
+    DTP_TRY(dtp_runner_create(s->program, s->backend, s->comm, &runner, &s->runner, err));
     /* What a reader of a tensor gets: the resident value, or a value that survives the step. */
     const dtp_program *p = s->program;
     s->tensor_value = malloc(((size_t)p->graph->n_tensors + 1) * sizeof *s->tensor_value);
@@ -257,7 +258,8 @@ static dtp_status run_step(dtp_session *s, dtp_step_result *out, double *own, dt
     DTP_TRY(s->backend->ops->download(s->backend, &raw, view->data,
                                       (size_t)dtp_dtype_bytes(value->type.dtype), err));
     out->loss = *own = dtp_element(value->type.dtype, &raw, 0);
-    return dtp_session__reduce(s, &value->layout, DTP_F64, 1, &out->loss, err);
+    const dtp_collection loss = dtp_session__collection(s, v);
+    return dtp_collect_reduce(&loss, DTP_F64, 1, &out->loss, err);
 }
 
 dtp_status dtp_session_step(dtp_session *s, dtp_step_result *out, dtp_err *err)

@@ -17,12 +17,4 @@ dtp_status dtp_session_peaks(dtp_session *s, int64_t *out, dtp_err *err) DTP_MUS
 /* Whether a tensor can be read after a step: parameters, states, outputs, the loss, fetches. */
 bool dtp_session_can_fetch(const dtp_session *s, dtp_tensor_id t);
 
-/* Streams a tensor to rank 0 in bounded memory: visit is called there for consecutive elements of
- * the shard of each rank (elements first .. first + n - 1 of the shard's storage; sums of partial
- * layouts are already made). `replicas`: from all ranks, else from one holder of each shard. NULL
- * visit is allowed on other ranks. */
-typedef dtp_status (*dtp_collect_visit)(void *user, int32_t rank, const dtp_shard *shard,
-                                        int64_t first, int64_t n, const void *data, dtp_err *err);
-dtp_status dtp_session_collect(dtp_session *s, dtp_tensor_id t, bool replicas,
-                               dtp_collect_visit visit, void *user, dtp_err *err) DTP_MUST_CHECK;
 #endif

@@ -3,6 +3,7 @@
 #define DTP_EXECUTOR_SESSION_SESSION_INTERNAL_H
 
 #include "core/files/file_lock.h"
+#include "executor/run/collect.h"
 #include "executor/session/session.h"
 
 struct dtp_session {
@@ -30,18 +31,16 @@ struct dtp_session {
 dtp_status dtp_session__check_loss(dtp_session *s, const dtp_step_result *result, double own,
                                    dtp_err *err) DTP_MUST_CHECK;
 
-/* What the layout's partial placements say, over the ranks: n elements, in place. */
-dtp_status dtp_session__reduce(dtp_session *s, const dtp_layout *layout, dtp_dtype dtype, int64_t n,
-                               void *data, dtp_err *err) DTP_MUST_CHECK;
+/* The collection of a value, over no mesh dims yet. */
+dtp_collection dtp_session__collection(const dtp_session *s, dtp_value_id v);
+/* Streams a tensor to rank 0 in bounded memory: `out` gets it there, or `visit` sees it.
+ * `replicas`: from all ranks, else from one holder of each shard. */
+dtp_status dtp_session__collect(dtp_session *s, dtp_tensor_id t, bool replicas, void *out,
+                                dtp_collect_visit visit, void *user, dtp_err *err) DTP_MUST_CHECK;
 
 /* A new buffer with the whole tensor on rank 0 (elsewhere NULL), the caller's to free. All ranks
  * learn when there is no memory for it. */
 dtp_status dtp_session__gather_new(dtp_session *s, dtp_tensor_id t, void **out,
                                    dtp_err *err) DTP_MUST_CHECK;
-
-/* Visits the runs of `shard` that fall into elements first .. first + n - 1 of its storage. */
-typedef void (*dtp_run_visit)(void *user, int64_t in_tensor, const void *data, int64_t n);
-void dtp_session__runs(const dtp_shard *shard, int64_t first, int64_t n, const void *data,
-                       int64_t elem_bytes, dtp_run_visit visit, void *user);
 
 #endif

@@ -14,14 +14,13 @@
 #include "core/base/hash.h"
 #include "core/base/safe_int.h"
 #include "executor/device/convert.h"
+#include "executor/run/ranks.h"
 #include "executor/run/runner.h"
-#include "dtp/device_mesh.h"
 
 enum { MAX_ELEMS = 1 << 26 };
 
 typedef struct check {
     const dtp_redistribute_job *job;
-    const char *backend;
     uint64_t seed;
     void *got[DTP_REDISTRIBUTE_CHECK_RANKS]; /* by rank: its shard of the result */
 } check;
@@ -122,18 +121,13 @@ static dtp_status run_step(check *c, dtp_runner *runner, dtp_backend *backend, i
     return bytes > 0 ? backend->ops->download(backend, c->got[rank], v->data, bytes, err) : DTP_OK;
 }
 
-static dtp_status run_rank(dtp_comm *comm, void *user, dtp_err *err)
+static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp_err *err)
 {
     check *c = user;
-    dtp_backend *backend = NULL;
     dtp_runner *runner = NULL;
-    DTP_TRY(dtp_backend_create(c->backend, 1, &backend, err));
-    dtp_status s = dtp_runner_create(c->job->program, backend, comm, false, &runner, err);
-    if (s == DTP_OK) {
-        s = run_step(c, runner, backend, comm->rank, err);
-    }
+    DTP_TRY(dtp_runner_create(c->job->program, backend, comm, NULL, &runner, err));
+    const dtp_status s = run_step(c, runner, backend, comm->rank, err);
     dtp_runner_destroy(runner);
-    dtp_backend_destroy(backend);
     return s;
 }
 
@@ -203,9 +197,10 @@ dtp_status dtp_redistribute_check(const dtp_redistribute_job *job, const char *b
                         "%d ranks and %d elements over all of them",
                         ranks, (long long)elems, DTP_REDISTRIBUTE_CHECK_RANKS, MAX_ELEMS);
     }
-    check c = {.job = job, .backend = backend, .seed = seed};
+    check c = {.job = job, .seed = seed};
+    const dtp_ranks_options options = {.comm = "sim", .backend = backend, .threads = 1};
     *out = (dtp_redistribute_verdict){.index = -1};
-    dtp_status s = dtp_comm_sim_run(&p->mesh, run_rank, &c, err);
+    dtp_status s = dtp_ranks_run(&options, &p->mesh, run_rank, &c, err);
     for (int32_t k = 0; k < ranks && s == DTP_OK; k++) {
         compare_rank(&c, k, out);
     }

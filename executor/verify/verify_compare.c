@@ -77,16 +77,6 @@ static void compare_run(void *user, int64_t in_tensor, const void *data, int64_t
     }
 }
 
-static dtp_status compare_chunk(void *user, int32_t rank, const dtp_shard *shard, int64_t first,
-                                int64_t n, const void *data, dtp_err *err)
-{
-    (void)rank;
-    (void)err;
-    comparison *c = user;
-    dtp_session__runs(shard, first, n, data, c->width, compare_run, c);
-    return DTP_OK;
-}
-
 dtp_status dtp_verify__compare(dtp_session *s, dtp_tensor_id t, const dtp_verify__want *want,
                                dtp_verify__error *out, dtp_err *err)
 {
@@ -100,7 +90,7 @@ dtp_status dtp_verify__compare(dtp_session *s, dtp_tensor_id t, const dtp_verify
                     .want = want,
                     .out = out};
     *out = (dtp_verify__error){0};
-    DTP_TRY(dtp_session_collect(s, t, true, compare_chunk, &c, err));
+    DTP_TRY(dtp_session__collect(s, t, true, NULL, compare_run, &c, err));
     if (s->comm->rank == 0) {
         /* What can be said without the ranks. */
         const dtp_verify__want *w = c.want;

@@ -174,7 +174,7 @@ static dtp_status run_job(world *w, const bench_case *c, const dtp_redistribute_
     const dtp_program *p = made->program;
     job j = {.to = layouts[1]};
     DTP_TRY(make_tensor(w, type, &layouts[0], &j.from, err));
-    DTP_TRY(dtp_runner_create(p, w->backend, w->comm, false, &j.runner, err));
+    DTP_TRY(dtp_runner_create(p, w->backend, w->comm, NULL, &j.runner, err));
     dtp_status status = dtp_runner_prepare(j.runner, err);
     float *data = dtp_runner_view(j.runner, made->in)->data;
     for (int64_t i = 0; i < p->values[made->in].bytes / (int64_t)sizeof *data; i++) {
