@@ -6,7 +6,6 @@
 #include "core/base/names.h"
 #include "cost_models/plan_lowering.h"
 #include "cost_models/candidate.h"
-#include "planner/problem/tensors/tying_groups.h"
 #include "planner/reports/explain_internal.h"
 
 enum {
